@@ -1,0 +1,126 @@
+package edge
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// The documents that the API serves, one a path: GET /v1/status, /v1/ports,
+// /v1/teps, /v1/fdb, /v1/flows, /v1/drops. Lists are JSON arrays, never null.
+
+// Status is the edge at a glance.
+type Status struct {
+	Name      string        `json:"name"`
+	Version   string        `json:"version"`
+	PID       int           `json:"pid"`
+	Started   time.Time     `json:"started"`
+	Config    string        `json:"config"`
+	Adopted   bool          `json:"adopted"` // took over a running data path
+	TEP       netip.Addr    `json:"tep"`
+	Segments  []SegmentInfo `json:"segments"`
+	Ports     Tally         `json:"ports"`
+	TEPs      Tally         `json:"teps"`
+	FDB       Usage         `json:"fdb"`
+	Flows     Usage         `json:"flows"`
+	FlowCache bool          `json:"flow_cache"`
+	Hits      uint64        `json:"flow_hits"`
+	Misses    uint64        `json:"flow_misses"`
+	Dropped   uint64        `json:"dropped_packets"`
+	Problems  []string      `json:"problems"` // what an operator should look at
+}
+
+// SegmentInfo is one segment and its size.
+type SegmentInfo struct {
+	Name          string                `json:"name"`
+	VNI           overlay.VNI           `json:"vni"`
+	Encapsulation overlay.Encapsulation `json:"encapsulation"`
+	UDPPort       uint16                `json:"udp_port"`
+	Ports         int                   `json:"ports"`
+	Remotes       int                   `json:"remotes"`
+	Generation    uint32                `json:"generation"`
+}
+
+// Tally counts objects of which some work.
+type Tally struct {
+	Up    int `json:"up"`
+	Total int `json:"total"`
+}
+
+// Usage is the filling of a table.
+type Usage struct {
+	Used int    `json:"used"`
+	Size uint32 `json:"size"`
+}
+
+// PortInfo is one local attachment.
+type PortInfo struct {
+	Name      string `json:"name"`
+	Interface string `json:"interface"`
+	Ifindex   int    `json:"ifindex"` // 0 while the interface is absent
+	Segment   string `json:"segment"`
+	State     string `json:"state"`   // "up", "down", "absent"
+	Hook      string `json:"hook"`    // "tcx"
+	Deliver   string `json:"deliver"` // "peer" or "redirect"
+	MTU       int    `json:"mtu"`
+	RxPackets uint64 `json:"rx_packets"` // from the port into the overlay
+	RxBytes   uint64 `json:"rx_bytes"`
+	TxPackets uint64 `json:"tx_packets"` // from the overlay to the port
+	TxBytes   uint64 `json:"tx_bytes"`
+	Drops     uint64 `json:"drops"`
+}
+
+// TEPInfo is one remote tunnel endpoint.
+type TEPInfo struct {
+	Address   netip.Addr `json:"address"`
+	Segments  []string   `json:"segments"`
+	Interface string     `json:"interface"`
+	NextHop   netip.Addr `json:"next_hop"`
+	NextMAC   string     `json:"next_mac"` // "" while unresolved
+	State     string     `json:"state"`    // "resolved", "unresolved", "no route"
+	MTU       int        `json:"mtu"`      // of the underlay interface
+	InnerMTU  int        `json:"inner_mtu"`
+	RxPackets uint64     `json:"rx_packets"`
+	RxBytes   uint64     `json:"rx_bytes"`
+	TxPackets uint64     `json:"tx_packets"`
+	TxBytes   uint64     `json:"tx_bytes"`
+}
+
+// FDBEntry is one MAC address of one segment.
+type FDBEntry struct {
+	Segment string      `json:"segment"`
+	MAC     overlay.MAC `json:"mac"`
+	Port    string      `json:"port,omitempty"`
+	Remote  netip.Addr  `json:"remote,omitzero"`
+	Static  bool        `json:"static"`
+	Age     float64     `json:"age_s"`
+	Moves   uint32      `json:"moves"`
+}
+
+// FlowInfo is one entry of the flow cache.
+type FlowInfo struct {
+	Segment  string      `json:"segment"`
+	In       string      `json:"in"`  // port name or remote address
+	Out      string      `json:"out"` // port name, remote address, "flood" or ""
+	SrcMAC   overlay.MAC `json:"src_mac"`
+	DstMAC   overlay.MAC `json:"dst_mac"`
+	Proto    string      `json:"proto"` // "tcp", "udp", "icmp", a number, or the ethertype
+	Src      netip.Addr  `json:"src,omitzero"`
+	Dst      netip.Addr  `json:"dst,omitzero"`
+	SrcPort  uint16      `json:"src_port"`
+	DstPort  uint16      `json:"dst_port"`
+	FastPath bool        `json:"fast_path"`
+	Why      string      `json:"why"` // why it is not on the fast path, "" when it is
+	Packets  uint64      `json:"packets"`
+	Bytes    uint64      `json:"bytes"`
+	Idle     float64     `json:"idle_s"`
+}
+
+// DropInfo is one reason's counter.
+type DropInfo struct {
+	Reason      string `json:"reason"`
+	Description string `json:"description"`
+	Packets     uint64 `json:"packets"`
+	Bytes       uint64 `json:"bytes"`
+}

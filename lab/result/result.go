@@ -1,0 +1,129 @@
+// Package result is the one shape that every lab experiment writes: a
+// versioned document with the environment, the raw samples and a flat summary.
+//
+// Its invariant: a summary row can be computed again from the samples in the
+// same file. It holds data only; running, judging and drawing live elsewhere.
+package result
+
+import "time"
+
+// Schema names the version of this document; it changes when a reader of the
+// old one would misread the new one.
+const Schema = "selvage.dev/result/v1"
+
+// Result is one run of one experiment.
+type Result struct {
+	Schema      string            `json:"schema"`
+	Experiment  string            `json:"experiment"`
+	Started     time.Time         `json:"started"`
+	Duration    float64           `json:"duration_s"`
+	Command     []string          `json:"command"`
+	Parameters  map[string]string `json:"parameters"`
+	Environment Environment       `json:"environment"`
+	Topology    Topology          `json:"topology"`
+	Contenders  []Contender       `json:"contenders"`
+	Samples     []Sample          `json:"samples"`
+	Summary     []Row             `json:"summary"`
+	Verdict     Verdict           `json:"verdict"`
+}
+
+// Environment is what has to be equal before two results may be compared.
+type Environment struct {
+	Kernel      string                     `json:"kernel"`
+	CPU         string                     `json:"cpu"`
+	Cores       int                        `json:"cores"`
+	MemoryBytes int64                      `json:"memory_bytes"`
+	Versions    map[string]string          `json:"versions"` // selvage, iperf3, iproute2, ovs …
+	Offloads    map[string]map[string]bool `json:"offloads"` // interface role → ethtool feature → on
+	MTU         map[string]int             `json:"mtu"`      // "underlay", "inner", "plain"
+	Sysctls     map[string]string          `json:"sysctls"`
+}
+
+// Topology is the picture of what was measured, left to right.
+type Topology struct {
+	Nodes []Node `json:"nodes"`
+	Links []Link `json:"links"`
+}
+
+// Node is a host or an end system.
+type Node struct {
+	Name  string   `json:"name"`
+	Role  string   `json:"role"` // "client", "host", "server"
+	Addrs []string `json:"addrs"`
+}
+
+// Link joins two nodes by name.
+type Link struct {
+	A    string `json:"a"`
+	B    string `json:"b"`
+	Role string `json:"role"` // "access" or "underlay"
+	MTU  int    `json:"mtu"`
+}
+
+// Contender is one data path under test.
+type Contender struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	InnerMTU    int    `json:"inner_mtu"`
+	// HeaderTax is the share of throughput that the headers alone must cost
+	// against the baseline at full-sized segments (0.034 = 3.4 %).
+	HeaderTax float64 `json:"header_tax"`
+}
+
+// Sample is one measurement of one contender in one round.
+type Sample struct {
+	Contender string  `json:"contender"`
+	Case      string  `json:"case"`    // "tcp", "rr-1", "rr-1024", "udp"
+	Round     int     `json:"round"`   // from 1
+	Start     float64 `json:"start_s"` // since Result.Started
+	Duration  float64 `json:"duration_s"`
+	// Metrics holds the sample's figures by name, in the units of the summary.
+	Metrics map[string]float64 `json:"metrics"`
+	// Series holds one value a reporting interval (iperf3 -i 1), by name.
+	Series map[string][]float64 `json:"series,omitempty"`
+	CPU    []CPUShare           `json:"cpu,omitempty"` // one per core
+	// Latency is the distribution of one request/response sample.
+	Latency []Quantile `json:"latency,omitempty"`
+	Error   string     `json:"error,omitempty"`
+}
+
+// CPUShare is how one core spent a sample, in shares of its wall time (0 … 1).
+type CPUShare struct {
+	Core    int     `json:"core"`
+	User    float64 `json:"user"`
+	System  float64 `json:"system"`
+	SoftIRQ float64 `json:"softirq"`
+	Idle    float64 `json:"idle"`
+}
+
+// Quantile is one point of a latency distribution.
+type Quantile struct {
+	Q  float64 `json:"q"`  // 0 … 1
+	US float64 `json:"us"` // microseconds
+}
+
+// Row is one line of the summary.
+type Row struct {
+	Contender string  `json:"contender"`
+	Case      string  `json:"case"`
+	Metric    string  `json:"metric"`
+	Unit      string  `json:"unit"`
+	Median    float64 `json:"median"`
+	Lo        float64 `json:"lo"` // bounds of the interval of the median
+	Hi        float64 `json:"hi"`
+	N         int     `json:"n"`
+	Baseline  string  `json:"baseline"` // the contender that ratio is against; "" for the baseline's own rows
+	Ratio     float64 `json:"ratio"`    // median of the paired (same round) ratios to the baseline; 1 for the baseline, 0 when there is none
+	RatioLo   float64 `json:"ratio_lo"`
+	RatioHi   float64 `json:"ratio_hi"`
+	// Distinguishable is false when the interval of the ratio holds 1.
+	Distinguishable bool `json:"distinguishable"`
+}
+
+// Verdict is the experiment's answer in words.
+type Verdict struct {
+	// Refused is set when noise or errors forbid a conclusion; Sentence then says why.
+	Refused  bool     `json:"refused"`
+	Sentence string   `json:"sentence"`
+	Findings []string `json:"findings"` // one sentence each: cause and advice
+}
