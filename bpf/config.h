@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Load-time constants: the verifier removes the branches that they close. */
+#pragma once
+
+#include "abi.h"
+
+const volatile struct addr tep_addr;		       /* this edge's tunnel endpoint */
+const volatile __be16 udp_ports[MAX_UDP_PORTS];       /* on which tunnels arrive */
+const volatile bool flow_cache = true;		       /* false: decide every packet */
+const volatile __u64 revalidate_ns = 10000000000ULL; /* a decision's greatest age */
+
+/*
+ * The words of reasons.h for the Go side, which reads them from the object file.
+ * "used" keeps what no program reads.
+ */
+#define TEXT_MAX 96
+struct word {
+	char name[32];
+	char text[TEXT_MAX];
+};
+#define X(n, t) { #n, t },
+const volatile struct word reason_words[] __attribute__((used)) = { REASONS(X) };
+const volatile struct word slow_words[] __attribute__((used)) = { SLOWS(X) };
+const volatile struct word event_words[] __attribute__((used)) = { EVENTS(X) };
+#undef X

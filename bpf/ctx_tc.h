@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The tc context: everything that a stage does to a packet buffer goes through
+ * these functions, so that a second context needs another file and no other stage.
+ */
+#pragma once
+
+#include "include/net.h"
+
+
+/*
+ * Copies in words: packet bytes have no alignment, and the compiler would copy
+ * them one by one. The kernel allows it where the machine does. len is constant.
+ */
+static __always_inline void copy(void *to, const void *from, __u32 len)
+{
+	__u32 i;
+
+	for (i = 0; i + 4 <= len; i += 4)
+		*(__u32 *)(to + i) = *(const __u32 *)(from + i);
+	if (len & 2)
+		*(__u16 *)(to + i) = *(const __u16 *)(from + i);
+}
+
+/* The same in 16-bit steps, for the stack, where the verifier asks for alignment. */
+static __always_inline void copy16(void *to, const void *from, __u32 len)
+{
+	for (__u32 i = 0; i < len; i += 2)
+		*(__u16 *)(to + i) = *(const __u16 *)(from + i);
+}
+
+#define CTX_LINEAR 160 /* header bytes that the stages may want to read */
+
+/* A pointer to len bytes at off, or NULL when the packet or its linear part ends before. */
+static __always_inline void *ctx_at(struct __sk_buff *skb, __u32 off, __u32 len)
+{
+	void *data = (void *)(long)skb->data;
+	void *end = (void *)(long)skb->data_end;
+
+	if (off > 0x1ff)
+		return NULL;
+	data += off;
+	return data + len > end ? NULL : data;
+}
+
+/* Brings the headers into the linear part. Packet pointers are void afterwards, also on failure. */
+static __always_inline void ctx_linear(struct __sk_buff *skb)
+{
+	__u32 linear = skb->data_end - skb->data;
+	__u32 want = skb->len < CTX_LINEAR ? skb->len : CTX_LINEAR;
+
+	if (linear < want)
+		bpf_skb_pull_data(skb, want);
+}
+
+/*
+ * Makes room for len bytes before an inner frame and tells the kernel what they
+ * are, so that a segment of up to 64 kB stays whole and is cut behind the tunnel
+ * header. ENCAP_L2 counts the inner Ethernet header alone. What is not IP cannot
+ * be cut and gets plain room.
+ */
+static __always_inline int ctx_push(struct __sk_buff *skb, __u32 len, bool is_ip, bool outer6)
+{
+	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L4_UDP |
+		      BPF_F_ADJ_ROOM_ENCAP_L2_ETH | BPF_F_ADJ_ROOM_ENCAP_L2(14);
+
+	if (!is_ip)
+		return bpf_skb_change_head(skb, len, 0);
+	flags |= outer6 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
+	if (bpf_skb_adjust_room(skb, len, BPF_ADJ_ROOM_MAC, flags) == 0)
+		return 0;
+	/* The frame has a tunnel header already: one more is plain bytes, if nothing is to be cut. */
+	return skb->gso_segs ? -1 : bpf_skb_change_head(skb, len, 0);
+}
+
+/*
+ * Takes len bytes away behind the Ethernet header, which the caller then
+ * replaces by the inner one. What is not IP travels as IPv4 until a device reads
+ * its Ethernet header again.
+ */
+static __always_inline int ctx_pull(struct __sk_buff *skb, __u32 len, bool inner6)
+{
+	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
+
+	flags |= inner6 ? BPF_F_ADJ_ROOM_DECAP_L3_IPV6 : BPF_F_ADJ_ROOM_DECAP_L3_IPV4;
+	return bpf_skb_adjust_room(skb, -(__s32)len, BPF_ADJ_ROOM_MAC, flags);
+}

@@ -1,0 +1,244 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// generationStep is far more than the data path can add between our reading and
+// writing a generation, so that a lost increment never brings an old one back.
+const generationStep = 1 << 16
+
+// restore reads which numbers a former process gave to ends and segments, so
+// that learned entries and cached decisions stay true.
+func (d *Datapath) restore() error {
+	d.ends = make([]edgeEnd, d.objs.Ends.MaxEntries())
+	d.segments = make([]edgeSegment, d.objs.Segments.MaxEntries())
+	d.names = names{
+		ports: map[uint32]string{}, segments: map[uint32]string{},
+		segIDs: map[string]uint32{}, portIDs: map[string]uint32{}, tepIDs: map[netip.Addr]uint32{},
+	}
+	if err := readArray(d.objs.Ends, d.ends); err != nil {
+		return err
+	}
+	return readArray(d.objs.Segments, d.segments)
+}
+
+func readArray[V any](m *ebpf.Map, into []V) error {
+	keys := make([]uint32, len(into))
+	var cursor ebpf.MapBatchCursor
+	n, err := m.BatchLookup(&cursor, keys, into, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("read the map %s: %w", m, err)
+	}
+	if n != len(into) {
+		return fmt.Errorf("read %d of %d entries of the map %s", n, len(into), m)
+	}
+	return nil
+}
+
+// plan collects what the hash maps must hold in the end; the rest is pruned.
+type plan struct {
+	ports   map[uint32]uint32
+	vnis    map[edgeVniKey]uint32
+	remotes map[edgeRemoteKey]uint32
+	members map[edgeMemberKey]uint32
+	static  map[edgeFdbKey]uint32
+	counts  map[uint32]uint32 // members of a segment
+	hooks   map[hook]bool
+	touched map[uint32]bool // segments whose decisions are outdated
+}
+
+// Apply brings the data path to the desired tables: new things first, then the
+// programs, then what is no longer wanted goes. It is idempotent; after an error
+// it may be called again.
+func (d *Datapath) Apply(t Tables) error {
+	p := &plan{
+		ports: map[uint32]uint32{}, vnis: map[edgeVniKey]uint32{}, remotes: map[edgeRemoteKey]uint32{},
+		members: map[edgeMemberKey]uint32{}, static: map[edgeFdbKey]uint32{},
+		counts: map[uint32]uint32{}, hooks: map[hook]bool{}, touched: map[uint32]bool{},
+	}
+	if err := d.assign(t); err != nil {
+		return err
+	}
+	if err := d.writeEnds(t, p); err != nil {
+		return err
+	}
+	if err := d.planSegments(t, p); err != nil {
+		return err
+	}
+	if err := d.write(p); err != nil {
+		return err
+	}
+	for _, ifindex := range t.Underlays {
+		p.hooks[hook{roleUnderlay, ifindex}] = true
+	}
+	if err := d.attach(p.hooks); err != nil {
+		return err
+	}
+	return d.prune(p)
+}
+
+// assign gives numbers to new segments, ports and remotes and frees those that went.
+func (d *Datapath) assign(t Tables) error {
+	d.names.segments, d.names.segIDs = map[uint32]string{}, map[string]uint32{}
+	d.names.ports, d.names.portIDs = map[uint32]string{}, map[string]uint32{}
+	d.names.tepIDs = map[netip.Addr]uint32{}
+	for _, s := range t.Segments {
+		id, ok := find(d.segments, func(e edgeSegment) bool {
+			return e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.UDPPort)
+		})
+		if !ok {
+			id, ok = find(d.segments, func(e edgeSegment) bool { return e.Used == 0 })
+		}
+		if !ok {
+			return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(d.segments)-1)
+		}
+		d.segments[id].Used, d.segments[id].Vni, d.segments[id].UdpPort = 1, uint32(s.VNI), wire16(s.UDPPort)
+		d.names.segments[id], d.names.segIDs[s.Name] = s.Name, id
+	}
+	for _, port := range t.Ports {
+		id, err := d.assignEnd(edgeEnd{Kind: edgeEndKindEND_PORT, Ifindex: uint32(port.Ifindex)}, port.Name)
+		if err != nil {
+			return err
+		}
+		d.names.ports[id], d.names.portIDs[port.Name] = port.Name, id
+	}
+	for _, tep := range t.TEPs {
+		end := edgeEnd{Kind: edgeEndKindEND_TEP}
+		end.Addr.W = wireAddr(tep.Addr)
+		id, err := d.assignEnd(end, tep.Addr.String())
+		if err != nil {
+			return err
+		}
+		d.names.tepIDs[tep.Addr] = id
+	}
+	return nil
+}
+
+// find looks for a slot; slot 0 stands for "none" in the maps.
+func find[V any](slots []V, match func(V) bool) (uint32, bool) {
+	for i := 1; i < len(slots); i++ {
+		if match(slots[i]) {
+			return uint32(i), true
+		}
+	}
+	return 0, false
+}
+
+func (d *Datapath) assignEnd(want edgeEnd, name string) (uint32, error) {
+	id, ok := find(d.ends, func(e edgeEnd) bool {
+		if e.Kind != want.Kind {
+			return false
+		}
+		if e.Kind == edgeEndKindEND_PORT {
+			return e.Ifindex == want.Ifindex
+		}
+		return e.Addr == want.Addr
+	})
+	if !ok {
+		id, ok = find(d.ends, func(e edgeEnd) bool { return e.Kind == edgeEndKindEND_NONE })
+	}
+	if !ok {
+		return 0, fmt.Errorf("%s: the table of %d ports and remotes is full", name, len(d.ends)-1)
+	}
+	if d.ends[id].Kind == edgeEndKindEND_NONE {
+		d.ends[id] = want
+		if err := d.clearTraffic(id); err != nil {
+			return 0, err
+		}
+	}
+	return id, nil
+}
+
+func (d *Datapath) writeEnds(t Tables, p *plan) error {
+	for _, port := range t.Ports {
+		segment, ok := d.names.segIDs[port.Segment]
+		if !ok {
+			return fmt.Errorf("port %s: there is no segment %q", port.Name, port.Segment)
+		}
+		id := d.names.portIDs[port.Name]
+		end := edgeEnd{
+			Kind: edgeEndKindEND_PORT, Ifindex: uint32(port.Ifindex), Mtu: uint32(port.MTU), Segment: segment,
+		}
+		if port.Peer {
+			end.Flags |= edgeEndFlagsEND_PEER
+		}
+		if err := d.putEnd(id, end); err != nil {
+			return fmt.Errorf("port %s: %w", port.Name, err)
+		}
+		p.ports[end.Ifindex] = id
+		p.hooks[hook{rolePort, port.Ifindex}] = true
+		p.addMember(segment, id)
+	}
+	for _, tep := range t.TEPs {
+		if err := d.putEnd(d.names.tepIDs[tep.Addr], d.tepEnd(tep)); err != nil {
+			return fmt.Errorf("remote %s: %w", tep.Addr, err)
+		}
+	}
+	return nil
+}
+
+func (d *Datapath) tepEnd(t TEP) edgeEnd {
+	end := edgeEnd{Kind: edgeEndKindEND_TEP, Ifindex: uint32(t.Ifindex), Mtu: uint32(t.MTU)}
+	end.Addr.W = wireAddr(t.Addr)
+	if t.NextMAC != (overlay.MAC{}) {
+		end.Flags |= edgeEndFlagsEND_RESOLVED
+	}
+	end.OuterLen = uint8(copy(end.Outer[:], outerTemplate(d.cfg.TEP, t)))
+	return end
+}
+
+// putEnd writes an end when it differs from what the map holds.
+func (d *Datapath) putEnd(id uint32, end edgeEnd) error {
+	var now edgeEnd
+	if err := d.objs.Ends.Lookup(id, &now); err != nil {
+		return fmt.Errorf("read end %d: %w", id, err)
+	}
+	d.ends[id] = end
+	if now == end {
+		return nil
+	}
+	if err := d.objs.Ends.Put(id, end); err != nil {
+		return fmt.Errorf("write end %d: %w", id, err)
+	}
+	return nil
+}
+
+func (p *plan) addMember(segment, end uint32) {
+	p.members[edgeMemberKey{Segment: segment, Index: p.counts[segment]}] = end
+	p.counts[segment]++
+}
+
+// planSegments must come after the ports: remotes are the last members.
+func (d *Datapath) planSegments(t Tables, p *plan) error {
+	for _, s := range t.Segments {
+		id := d.names.segIDs[s.Name]
+		p.vnis[edgeVniKey{Vni: uint32(s.VNI), UdpPort: wire16(s.UDPPort)}] = id
+		for _, addr := range s.Remotes {
+			end, ok := d.names.tepIDs[addr]
+			if !ok {
+				return fmt.Errorf("segment %s: remote %s has no entry among the TEPs", s.Name, addr)
+			}
+			key := edgeRemoteKey{Segment: id}
+			key.Addr.W = wireAddr(addr)
+			p.remotes[key] = end
+			p.addMember(id, end)
+		}
+		for _, st := range s.Static {
+			end, ok := d.names.tepIDs[st.Remote]
+			if st.Port != "" {
+				end, ok = d.names.portIDs[st.Port]
+			}
+			if ok { // a port whose interface is absent has no entry yet
+				p.static[edgeFdbKey{Segment: id, Mac: st.MAC}] = end
+			}
+		}
+	}
+	return nil
+}

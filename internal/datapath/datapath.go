@@ -1,0 +1,252 @@
+// Package datapath loads the edge's BPF programs, keeps their maps at what is
+// desired and reads what they have learned.
+//
+// Its invariant: the pins are the data path. Closing the handles, or killing the
+// process, changes nothing that a packet can see; only Remove ends it. Nothing
+// here decides what ought to be: that is internal/reconcile.
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+const (
+	// DefaultPinRoot is where edges pin their maps and links, a directory each.
+	DefaultPinRoot = "/sys/fs/bpf/selvage"
+	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
+	MaxUDPPorts = 8
+	// abiVersion is ABI_VERSION of bpf/abi.h.
+	abiVersion = 1
+)
+
+// Datapath is the loaded programs of one edge.
+type Datapath struct {
+	cfg     Config
+	dir     string
+	objs    edgeObjects
+	words   vocabulary
+	links   map[hook]*attachment
+	adopted bool
+
+	// What the maps hold, by the names that the model uses.
+	ends     []edgeEnd // by end id; 0 is never used
+	segments []edgeSegment
+	names    names
+}
+
+// names gives the model's words for numbers in the maps.
+type names struct {
+	ports    map[uint32]string // end → port name
+	segments map[uint32]string // segment → name
+	segIDs   map[string]uint32
+	portIDs  map[string]uint32
+	tepIDs   map[netip.Addr]uint32
+}
+
+// Open loads the programs and adopts the maps and links that a former process of
+// the same name has pinned. Packets see the new programs only after Apply.
+func Open(cfg Config) (*Datapath, error) {
+	if len(cfg.UDPPorts) > MaxUDPPorts {
+		return nil, fmt.Errorf("%d UDP ports for tunnels, at most %d", len(cfg.UDPPorts), MaxUDPPorts)
+	}
+	if cfg.PinRoot == "" {
+		cfg.PinRoot = DefaultPinRoot
+	}
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("raise the memory lock limit for BPF maps: %w", err)
+	}
+	vocab, err := vocabularyOf()
+	if err != nil {
+		return nil, err
+	}
+	d := &Datapath{cfg: cfg, dir: filepath.Join(cfg.PinRoot, cfg.Name), words: vocab}
+	if err := mountBPF(cfg.PinRoot); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{d.mapDir(), d.linkDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make the directory for pins: %w", err)
+		}
+	}
+	if err := d.load(); err != nil {
+		return nil, err
+	}
+	if err := d.adopt(); err != nil {
+		return nil, errors.Join(err, d.objs.Close())
+	}
+	return d, nil
+}
+
+func (d *Datapath) linkDir() string { return filepath.Join(d.dir, "links") }
+
+// mapDir carries the ABI version: maps of another layout are never adopted.
+func (d *Datapath) mapDir() string { return filepath.Join(d.dir, "maps-"+strconv.Itoa(abiVersion)) }
+
+// mountBPF makes sure that pins survive the process: the directory must be on a
+// BPF file system.
+func mountBPF(root string) error {
+	const mountpoint = "/sys/fs/bpf"
+	var st unix.Statfs_t
+	if err := unix.Statfs(mountpoint, &st); err != nil {
+		return fmt.Errorf("look for the BPF file system: %w", err)
+	}
+	if st.Type != unix.BPF_FS_MAGIC {
+		if err := unix.Mount("bpf", mountpoint, "bpf", 0, "mode=0700"); err != nil {
+			return fmt.Errorf("mount the BPF file system at %s: %w (run as root in the host's mount namespace)", mountpoint, err)
+		}
+	}
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return fmt.Errorf("make the directory for pins: %w", err)
+	}
+	if err := unix.Statfs(root, &st); err != nil {
+		return fmt.Errorf("look at %s: %w", root, err)
+	}
+	if st.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("%s is not on a BPF file system: pins there would not survive", root)
+	}
+	return nil
+}
+
+func (d *Datapath) load() error {
+	spec, err := loadEdge()
+	if err != nil {
+		return err
+	}
+	for _, m := range spec.Maps {
+		if !isData(m) {
+			m.Pinning = ebpf.PinByName
+		}
+	}
+	if err := configure(spec, d.cfg); err != nil {
+		return err
+	}
+	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.mapDir()}}
+	if err := d.dropIncompatible(spec); err != nil {
+		return err
+	}
+	if err := spec.LoadAndAssign(&d.objs, opts); err != nil {
+		var verr *ebpf.VerifierError
+		if errors.As(err, &verr) {
+			return fmt.Errorf("the kernel refused a program: %w\n%s", err, verifierTail(verr))
+		}
+		return fmt.Errorf("load the programs: %w", err)
+	}
+	return nil
+}
+
+// verifierTail is the end of the verifier's log, where the refusal stands.
+func verifierTail(v *ebpf.VerifierError) string {
+	lines := v.Log
+	if len(lines) > 20 {
+		lines = lines[len(lines)-20:]
+	}
+	out := ""
+	for _, l := range lines {
+		out += l + "\n"
+	}
+	return out
+}
+
+// isData reports whether m holds a program's constants: never shared, never pinned.
+func isData(m *ebpf.MapSpec) bool { return len(m.Name) > 0 && m.Name[0] == '.' }
+
+func configure(spec *ebpf.CollectionSpec, cfg Config) error {
+	if cfg.FDB.Size > 0 {
+		spec.Maps[edgeMapFdb].MaxEntries = cfg.FDB.Size
+	}
+	if cfg.FlowCache.Size > 0 {
+		spec.Maps[edgeMapFlows].MaxEntries = cfg.FlowCache.Size
+	}
+	var ports [MaxUDPPorts]uint16
+	for i, p := range cfg.UDPPorts {
+		ports[i] = wire16(p)
+	}
+	for name, value := range map[string]any{
+		edgeVarTepAddr:      edgeAddr{W: wireAddr(cfg.TEP)},
+		edgeVarUdpPorts:     ports,
+		edgeVarFlowCache:    cfg.FlowCache.Enabled,
+		edgeVarRevalidateNs: revalidateAfter(cfg.FDB),
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// revalidateAfter is how old a cached decision may grow, in ns. Taking it again
+// is what keeps the source's FDB entry from ageing, so it stays well below that.
+func revalidateAfter(fdb overlay.FDB) uint64 {
+	const most = 10e9
+	if quarter := uint64(fdb.Ageing.Nanoseconds() / 4); quarter > 0 && quarter < most {
+		return quarter
+	}
+	return most
+}
+
+// dropIncompatible unpins maps that differ from what the configuration asks for,
+// so that new ones take their place; running programs keep the old ones.
+func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
+	for name, ms := range spec.Maps {
+		if isData(ms) {
+			continue
+		}
+		path := filepath.Join(d.mapDir(), name)
+		m, err := ebpf.LoadPinnedMap(path, nil)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("open the pinned map %s: %w", path, err)
+		}
+		err = ms.Compatible(m)
+		if errors.Is(err, ebpf.ErrMapIncompatible) {
+			err = m.Unpin()
+		}
+		if err := errors.Join(err, m.Close()); err != nil {
+			return fmt.Errorf("replace the pinned map %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// Adopted reports whether a former process's data path was running.
+func (d *Datapath) Adopted() bool { return d.adopted }
+
+// Close lets go of the handles; what is pinned goes on forwarding.
+func (d *Datapath) Close() error {
+	errs := []error{d.objs.Close()}
+	for _, a := range d.links {
+		errs = append(errs, a.link.Close())
+	}
+	d.links = nil
+	return errors.Join(errs...)
+}
+
+// Remove detaches the programs and removes every pin of this edge.
+func (d *Datapath) Remove() error {
+	var errs []error
+	for h, a := range d.links {
+		if err := errors.Join(a.link.Unpin(), a.link.Close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("detach from %s: %w", h, err))
+		}
+	}
+	d.links = nil
+	errs = append(errs, d.objs.Close())
+	if err := os.RemoveAll(d.dir); err != nil {
+		errs = append(errs, fmt.Errorf("remove the pins: %w", err))
+	}
+	return errors.Join(errs...)
+}

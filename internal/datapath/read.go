@@ -1,0 +1,301 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// batch is how many entries of a large map are read with one system call.
+const batch = 4096
+
+// walk calls do for every entry. It does not stop the data path, so an entry that
+// is added or removed meanwhile may or may not be seen.
+func walk[K, V any](m *ebpf.Map, do func(K, V)) error {
+	keys, values := make([]K, batch), make([]V, batch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			do(keys[i], values[i])
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("walk the map %s: %w", m, err)
+		}
+	}
+}
+
+// monotonicNS is the clock that the programs use.
+func monotonicNS() (uint64, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0, fmt.Errorf("read the clock: %w", err)
+	}
+	return uint64(ts.Nano()), nil
+}
+
+// since is a difference that clocks read on two cores cannot make negative.
+func since(now, then uint64) uint64 {
+	if then > now {
+		return 0
+	}
+	return now - then
+}
+
+// FDB lists the forwarding database.
+func (d *Datapath) FDB() ([]FDBEntry, error) {
+	now, err := monotonicNS()
+	if err != nil {
+		return nil, err
+	}
+	list := []FDBEntry{}
+	err = walk(d.objs.Fdb, func(k edgeFdbKey, e edgeFdbEntry) {
+		entry := FDBEntry{
+			Segment: d.names.segments[k.Segment], MAC: k.Mac,
+			Static: e.IsStatic == 1, Moves: e.Moves,
+		}
+		entry.Port, entry.Remote = d.endName(e.End)
+		if !entry.Static {
+			entry.AgeNS = since(now, e.SeenNs)
+		}
+		list = append(list, entry)
+	})
+	return list, err
+}
+
+// endName is the port's name or the remote's address.
+func (d *Datapath) endName(id uint32) (port string, remote netip.Addr) {
+	if id == 0 || int(id) >= len(d.ends) {
+		return "", netip.Addr{}
+	}
+	if d.ends[id].Kind == edgeEndKindEND_TEP {
+		return "", addrOf(d.ends[id].Addr.W)
+	}
+	return d.names.ports[id], netip.Addr{}
+}
+
+// Flows lists the cached decisions. One that a change has outdated is on the slow
+// path until its next packet.
+func (d *Datapath) Flows() ([]Flow, error) {
+	now, err := monotonicNS()
+	if err != nil {
+		return nil, err
+	}
+	generations, err := d.generations()
+	if err != nil {
+		return nil, err
+	}
+	list := []Flow{}
+	err = walk(d.objs.Flows, func(k edgeFlowKey, f edgeFlow) {
+		list = append(list, d.flow(k, f, now, generations))
+	})
+	return list, err
+}
+
+func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations map[uint32]uint32) Flow {
+	flow := Flow{
+		Segment: d.names.segments[f.Segment],
+		SrcMAC:  overlay.MAC(k.Smac), DstMAC: overlay.MAC(k.Dmac),
+		EtherType: wire16(k.Ethertype), Proto: k.Proto,
+		SrcPort: wire16(k.Sport), DstPort: wire16(k.Dport),
+		Packets: f.Packets, Bytes: f.Bytes, IdleNS: since(now, f.SeenNs),
+	}
+	if flow.EtherType == etherTypeIPv4 || flow.EtherType == etherTypeIPv6 {
+		flow.Src, flow.Dst = addrOf(k.Saddr.W), addrOf(k.Daddr.W)
+	}
+	flow.InPort, flow.InRemote = d.endName(f.In)
+	if f.Action != edgeActionACTION_FLOOD {
+		flow.OutPort, flow.OutRemote = d.endName(f.Out)
+	}
+	switch {
+	case f.Slow != edgeSlowSLOW_FAST && int(f.Slow) < len(d.words.slows):
+		flow.Why = d.words.slows[f.Slow].text
+	case f.Generation != generations[f.Segment]:
+		flow.Why = "outdated by a change, decided anew at its next packet"
+	case !d.cfg.FlowCache.Enabled:
+		flow.Why = d.words.slows[edgeSlowSLOW_CACHE_OFF].text
+	default:
+		flow.FastPath = true
+	}
+	return flow
+}
+
+func (d *Datapath) generations() (map[uint32]uint32, error) {
+	g := make(map[uint32]uint32, len(d.names.segments))
+	for id := range d.names.segments {
+		var s edgeSegment
+		if err := d.objs.Segments.Lookup(id, &s); err != nil {
+			return nil, fmt.Errorf("read segment %d: %w", id, err)
+		}
+		g[id] = s.Generation
+	}
+	return g, nil
+}
+
+// Drops lists every reason with its counter, those at zero too.
+func (d *Datapath) Drops() ([]Drop, error) {
+	list := make([]Drop, 0, len(d.words.reasons))
+	for i, w := range d.words.reasons {
+		if edgeReason(i) == edgeReasonREASON_FORWARDED {
+			continue
+		}
+		var perCPU []edgeCounter
+		if err := d.objs.Drops.Lookup(uint32(i), &perCPU); err != nil {
+			return nil, fmt.Errorf("read the counter of %s: %w", w.name, err)
+		}
+		drop := Drop{Reason: w.name, Description: w.text}
+		for _, c := range perCPU {
+			drop.Packets += c.Packets
+			drop.Bytes += c.Bytes
+		}
+		list = append(list, drop)
+	}
+	return list, nil
+}
+
+// traffic sums an end's counters over the cores.
+func (d *Datapath) traffic(id uint32) (edgeEndCounters, error) {
+	var sum edgeEndCounters
+	var perCPU []edgeEndCounters
+	if err := d.objs.Traffic.Lookup(id, &perCPU); err != nil {
+		return sum, fmt.Errorf("read the counters of end %d: %w", id, err)
+	}
+	for _, c := range perCPU {
+		sum.Rx.Packets += c.Rx.Packets
+		sum.Rx.Bytes += c.Rx.Bytes
+		sum.Tx.Packets += c.Tx.Packets
+		sum.Tx.Bytes += c.Tx.Bytes
+		sum.Drops += c.Drops
+	}
+	return sum, nil
+}
+
+// clearTraffic starts the counters of a number's new owner at zero.
+func (d *Datapath) clearTraffic(id uint32) error {
+	n, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count the cores: %w", err)
+	}
+	if err := d.objs.Traffic.Put(id, make([]edgeEndCounters, n)); err != nil {
+		return fmt.Errorf("clear the counters of end %d: %w", id, err)
+	}
+	return nil
+}
+
+// Ports reads the counters of every port, by name.
+func (d *Datapath) Ports() (map[string]PortCounters, error) {
+	all := make(map[string]PortCounters, len(d.names.portIDs))
+	for name, id := range d.names.portIDs {
+		c, err := d.traffic(id)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = PortCounters{Rx: toCounters(c.Rx), Tx: toCounters(c.Tx), Drops: c.Drops}
+	}
+	return all, nil
+}
+
+// TEPs reads the counters of every remote, by address.
+func (d *Datapath) TEPs() (map[netip.Addr]TEPCounters, error) {
+	all := make(map[netip.Addr]TEPCounters, len(d.names.tepIDs))
+	for addr, id := range d.names.tepIDs {
+		c, err := d.traffic(id)
+		if err != nil {
+			return nil, err
+		}
+		all[addr] = TEPCounters{Rx: toCounters(c.Rx), Tx: toCounters(c.Tx)}
+	}
+	return all, nil
+}
+
+func toCounters(c edgeCounter) Counters { return Counters{Packets: c.Packets, Bytes: c.Bytes} }
+
+// Stats are the totals of the data path.
+type Stats struct {
+	Hits, Misses, Dropped uint64
+	FDBUsed, FlowsUsed    int
+	Generations           map[string]uint32 // by segment
+	Events                map[string]uint64 // by name
+}
+
+// Stats reads the totals. Counting the entries walks the maps.
+func (d *Datapath) Stats() (Stats, error) {
+	s := Stats{Generations: map[string]uint32{}, Events: map[string]uint64{}}
+	for i, w := range d.words.events {
+		var perCPU []uint64
+		if err := d.objs.Events.Lookup(uint32(i), &perCPU); err != nil {
+			return s, fmt.Errorf("read the counter of %s: %w", w.name, err)
+		}
+		for _, n := range perCPU {
+			s.Events[w.name] += n
+		}
+	}
+	s.Hits = s.Events[d.words.events[edgeEventEVENT_HIT].name]
+	s.Misses = s.Events[d.words.events[edgeEventEVENT_MISS].name]
+	drops, err := d.Drops()
+	if err != nil {
+		return s, err
+	}
+	for _, drop := range drops {
+		s.Dropped += drop.Packets
+	}
+	generations, err := d.generations()
+	if err != nil {
+		return s, err
+	}
+	for id, g := range generations {
+		s.Generations[d.names.segments[id]] = g
+	}
+	if err := walk(d.objs.Fdb, func(edgeFdbKey, edgeFdbEntry) { s.FDBUsed++ }); err != nil {
+		return s, err
+	}
+	return s, walk(d.objs.Flows, func(edgeFlowKey, edgeFlow) { s.FlowsUsed++ })
+}
+
+// flowIdle is after how long without a packet a cached decision is forgotten.
+const flowIdle = 5 * time.Minute
+
+// Age removes learned FDB entries that were silent for longer than ageing (0
+// keeps them) and decisions of flows that ended. It returns how many MACs went.
+func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
+	now, err := monotonicNS()
+	if err != nil {
+		return 0, err
+	}
+	if ageing > 0 {
+		err = d.deleteFDB(func(_ edgeFdbKey, e edgeFdbEntry) bool {
+			old := e.IsStatic == 0 && since(now, e.SeenNs) > uint64(ageing)
+			if old {
+				aged++
+			}
+			return old
+		})
+		if err != nil {
+			return aged, err
+		}
+	}
+	var idle []edgeFlowKey
+	err = walk(d.objs.Flows, func(k edgeFlowKey, f edgeFlow) {
+		if since(now, f.SeenNs) > uint64(flowIdle) {
+			idle = append(idle, k)
+		}
+	})
+	if err != nil {
+		return aged, err
+	}
+	for _, k := range idle {
+		if err := d.objs.Flows.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return aged, fmt.Errorf("delete a flow: %w", err)
+		}
+	}
+	return aged, nil
+}

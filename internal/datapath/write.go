@@ -1,0 +1,224 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// write fills the maps with what is planned and marks the segments that it touched.
+func (d *Datapath) write(p *plan) error {
+	if _, err := put(d.objs.Ports, p.ports); err != nil {
+		return err
+	}
+	if _, err := put(d.objs.Vnis, p.vnis); err != nil {
+		return err
+	}
+	remotes, err := put(d.objs.Remotes, p.remotes)
+	if err != nil {
+		return err
+	}
+	for _, k := range remotes {
+		p.touched[k.Segment] = true
+	}
+	members, err := put(d.objs.Members, p.members)
+	if err != nil {
+		return err
+	}
+	for _, k := range members {
+		p.touched[k.Segment] = true
+	}
+	if err := d.putStatic(p); err != nil {
+		return err
+	}
+	return d.putSegments(p)
+}
+
+// put writes the entries that differ and returns their keys.
+func put[K comparable](m *ebpf.Map, want map[K]uint32) ([]K, error) {
+	var changed []K
+	for k, v := range want {
+		var now uint32
+		err := m.Lookup(k, &now)
+		if err == nil && now == v {
+			continue
+		}
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, fmt.Errorf("read the map %s: %w", m, err)
+		}
+		if err := m.Put(k, v); err != nil {
+			return nil, fmt.Errorf("write the map %s: %w", m, err)
+		}
+		changed = append(changed, k)
+	}
+	return changed, nil
+}
+
+func (d *Datapath) putStatic(p *plan) error {
+	for k, end := range p.static {
+		var now edgeFdbEntry
+		err := d.objs.Fdb.Lookup(k, &now)
+		if err == nil && now.IsStatic == 1 && now.End == end {
+			continue
+		}
+		if err := d.objs.Fdb.Put(k, edgeFdbEntry{End: end, IsStatic: 1}); err != nil {
+			return fmt.Errorf("write a static FDB entry: %w", err)
+		}
+		p.touched[k.Segment] = true
+	}
+	return nil
+}
+
+// putSegments writes the segments; one that was touched gets a new generation,
+// last, when everything that its decisions depend on is in place.
+func (d *Datapath) putSegments(p *plan) error {
+	for id := range d.names.segments {
+		var now edgeSegment
+		if err := d.objs.Segments.Lookup(id, &now); err != nil {
+			return fmt.Errorf("read segment %d: %w", id, err)
+		}
+		want := d.segments[id]
+		want.Generation, want.Members = now.Generation, p.counts[id]
+		if want == now && !p.touched[id] {
+			continue
+		}
+		want.Generation += generationStep
+		d.segments[id] = want
+		if err := d.objs.Segments.Put(id, want); err != nil {
+			return fmt.Errorf("write segment %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// outdate makes the data path decide about a segment's flows again.
+func (d *Datapath) outdate(id uint32) error {
+	var now edgeSegment
+	if err := d.objs.Segments.Lookup(id, &now); err != nil {
+		return fmt.Errorf("read segment %d: %w", id, err)
+	}
+	now.Generation += generationStep
+	if err := d.objs.Segments.Put(id, now); err != nil {
+		return fmt.Errorf("write segment %d: %w", id, err)
+	}
+	return nil
+}
+
+// prune removes what is no longer wanted, from the outside in: first the hooks,
+// then the ways in, then what learned entries point at, then the numbers.
+func (d *Datapath) prune(p *plan) error {
+	errs := []error{
+		d.detachRest(p.hooks),
+		pruneMap(d.objs.Ports, p.ports),
+		pruneMap(d.objs.Vnis, p.vnis),
+		pruneMap(d.objs.Remotes, p.remotes),
+		pruneMap(d.objs.Members, p.members),
+		d.pruneFDB(p),
+		d.pruneEnds(),
+		d.pruneSegments(),
+	}
+	return errors.Join(errs...)
+}
+
+func pruneMap[K comparable](m *ebpf.Map, want map[K]uint32) error {
+	var key K
+	var value uint32
+	var gone []K
+	it := m.Iterate()
+	for it.Next(&key, &value) {
+		if _, ok := want[key]; !ok {
+			gone = append(gone, key)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("walk the map %s: %w", m, err)
+	}
+	for _, k := range gone {
+		if err := m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete from the map %s: %w", m, err)
+		}
+	}
+	return nil
+}
+
+// pruneFDB removes entries of ends and segments that went, and static ones that
+// are no longer configured.
+func (d *Datapath) pruneFDB(p *plan) error {
+	live := make(map[uint32]bool)
+	for id := range d.names.ports {
+		live[id] = true
+	}
+	for _, id := range d.names.tepIDs {
+		live[id] = true
+	}
+	return d.deleteFDB(func(k edgeFdbKey, e edgeFdbEntry) bool {
+		_, known := d.names.segments[k.Segment]
+		_, static := p.static[k]
+		return !known || !live[e.End] || e.IsStatic == 1 && !static
+	})
+}
+
+// deleteFDB removes the entries that match and outdates their segments.
+func (d *Datapath) deleteFDB(match func(edgeFdbKey, edgeFdbEntry) bool) error {
+	var gone []edgeFdbKey
+	touched := make(map[uint32]bool)
+	err := walk(d.objs.Fdb, func(k edgeFdbKey, e edgeFdbEntry) {
+		if match(k, e) {
+			gone = append(gone, k)
+			touched[k.Segment] = true
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, k := range gone {
+		if err := d.objs.Fdb.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete an FDB entry: %w", err)
+		}
+	}
+	for id := range touched {
+		if err := d.outdate(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Datapath) pruneEnds() error {
+	live := make(map[uint32]bool)
+	for id := range d.names.ports {
+		live[id] = true
+	}
+	for _, id := range d.names.tepIDs {
+		live[id] = true
+	}
+	for id := range d.ends {
+		if d.ends[id].Kind == edgeEndKindEND_NONE || live[uint32(id)] {
+			continue
+		}
+		d.ends[id] = edgeEnd{}
+		if err := d.objs.Ends.Put(uint32(id), d.ends[id]); err != nil {
+			return fmt.Errorf("clear end %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (d *Datapath) pruneSegments() error {
+	for id := range d.segments {
+		if _, ok := d.names.segments[uint32(id)]; ok || d.segments[id].Used == 0 {
+			continue
+		}
+		d.segments[id] = edgeSegment{}
+		now := edgeSegment{}
+		if err := d.objs.Segments.Lookup(uint32(id), &now); err != nil {
+			return fmt.Errorf("read segment %d: %w", id, err)
+		}
+		// The generation goes on, so that a decision about a former owner never fits a new one.
+		if err := d.objs.Segments.Put(uint32(id), edgeSegment{Generation: now.Generation + generationStep}); err != nil {
+			return fmt.Errorf("clear segment %d: %w", id, err)
+		}
+	}
+	return nil
+}
