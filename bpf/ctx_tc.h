@@ -70,7 +70,7 @@ static __always_inline int ctx_push(struct __sk_buff *skb, __u32 len, bool is_ip
 	if (bpf_skb_adjust_room(skb, len, BPF_ADJ_ROOM_MAC, flags) == 0)
 		return 0;
 	/* The frame has a tunnel header already: one more is plain bytes, if nothing is to be cut. */
-	return skb->gso_segs ? -1 : bpf_skb_change_head(skb, len, 0);
+	return skb->gso_size ? -1 : bpf_skb_change_head(skb, len, 0);
 }
 
 /*

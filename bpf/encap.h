@@ -88,7 +88,7 @@ static __always_inline int parse_outer(struct pkt *p)
 		return REASON_OUTER_FRAGMENT;
 	p->udp_port = udp->dest;
 	len = bpf_ntohs(udp->len);
-	if (!p->skb->gso_segs && (len < sizeof(*udp) + vxlan_len() || len > p->skb->len - off))
+	if (!is_gso(p) && (len < sizeof(*udp) + vxlan_len() || len > p->skb->len - off))
 		return REASON_OUTER_MALFORMED;
 	off += sizeof(*udp);
 	why = vxlan_parse(p, off, &vni);
@@ -125,7 +125,7 @@ static __always_inline bool fits(struct pkt *p, __u32 mtu, __u32 room)
 {
 	__u32 frame = p->frame_len;
 
-	if (p->skb->gso_segs)
+	if (is_gso(p))
 		frame = p->headers + p->skb->gso_size;
 	return frame + room - sizeof(struct ethhdr) <= mtu; /* room counts the outer Ethernet */
 }
@@ -183,18 +183,16 @@ static __always_inline int write_outer(struct pkt *p, struct end *to, struct seg
 static __always_inline int encap(struct pkt *p, struct end *to, struct segment *seg,
 				       __be16 entropy)
 {
-	bool is_ip = p->key.ethertype == bpf_htons(ETH_P_IP) ||
-		     p->key.ethertype == bpf_htons(ETH_P_IPV6);
 	__u32 room = to->outer_len + vxlan_len();
 
 	if (!fits(p, to->mtu, room))
 		return REASON_TOO_BIG;
-	if (!is_ip && p->frame_len < ETH_ZLEN) {
+	if (!is_ip(p) && p->frame_len < ETH_ZLEN) {
 		if (bpf_skb_change_tail(p->skb, ETH_ZLEN, 0))
 			return REASON_NO_ROOM;
 		p->frame_len = ETH_ZLEN;
 	}
-	if (ctx_push(p->skb, room, is_ip, to->outer_len == OUTER_LEN6))
-		return p->skb->gso_segs ? REASON_GSO_NESTED : REASON_NO_ROOM;
+	if (ctx_push(p->skb, room, is_ip(p), to->outer_len == OUTER_LEN6))
+		return is_gso(p) ? REASON_GSO_NESTED : REASON_NO_ROOM;
 	return write_outer(p, to, seg, entropy);
 }

@@ -60,7 +60,7 @@ static __always_inline int parse_ipv4(struct pkt *p, __u32 off, __u32 len)
 		return REASON_MALFORMED_IPV4;
 	ihl = ip->ihl * 4;
 	total = bpf_ntohs(ip->tot_len);
-	if (total == 0 && p->skb->gso_segs) /* BIG TCP: the length does not fit */
+	if (total == 0 && is_gso(p)) /* BIG TCP: the length does not fit */
 		total = len;
 	if (ihl < sizeof(*ip) || total < ihl || total > len)
 		return REASON_MALFORMED_IPV4;
@@ -81,7 +81,7 @@ static __always_inline int parse_ipv6(struct pkt *p, __u32 off, __u32 len)
 	if (!ip || (ip->flow & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
 		return REASON_MALFORMED_IPV6;
 	total = bpf_ntohs(ip->payload_len);
-	if (total == 0 && p->skb->gso_segs) /* BIG TCP */
+	if (total == 0 && is_gso(p)) /* BIG TCP */
 		total = len - sizeof(*ip);
 	if (len < sizeof(*ip) || total > len - sizeof(*ip))
 		return REASON_MALFORMED_IPV6;

@@ -32,6 +32,11 @@ static __always_inline struct end *end_get(__u32 id)
 	return bpf_map_lookup_elem(&ends, &id);
 }
 
+static __always_inline bool is_ip(const struct pkt *p)
+{
+	return p->key.ethertype == bpf_htons(ETH_P_IP) || p->key.ethertype == bpf_htons(ETH_P_IPV6);
+}
+
 static __always_inline bool mac_is_group(const __u8 *mac)
 {
 	return mac[0] & 1;
@@ -83,8 +88,16 @@ static __always_inline void count_tx(__u32 end, __u32 packets, __u32 bytes)
 	}
 }
 
-/* Packets on the wire: a large segment counts as what it will be cut into. */
-static __always_inline __u32 packets_of(struct pkt *p)
+/* A large segment, cut into packets of gso_size later. gso_segs is unset behind a tunnel. */
+static __always_inline bool is_gso(const struct pkt *p)
 {
-	return p->skb->gso_segs ? p->skb->gso_segs : 1;
+	return p->skb->gso_size != 0;
+}
+
+/* Packets on the wire. */
+static __always_inline __u32 packets_of(const struct pkt *p)
+{
+	__u32 size = p->skb->gso_size;
+
+	return size ? (p->frame_len - p->headers + size - 1) / size : 1;
 }

@@ -24,7 +24,8 @@ static __always_inline int to_port(struct pkt *p, struct end *to, __u32 id)
 	if (!fits(p, to->mtu, 0))
 		return drop(p, REASON_TOO_BIG);
 	count_tx(id, packets, p->frame_len);
-	if (to->flags & END_PEER)
+	/* A peer takes the packet as it is; what is not IP needs a device to read its ethertype. */
+	if (to->flags & END_PEER && is_ip(p))
 		return bpf_redirect_peer(to->ifindex, 0);
 	return bpf_redirect(to->ifindex, 0);
 }

@@ -62,7 +62,7 @@ type PortInfo struct {
 	Segment   string `json:"segment"`
 	State     string `json:"state"`   // "up", "down", "absent"
 	Hook      string `json:"hook"`    // "tcx"
-	Deliver   string `json:"deliver"` // "peer" or "redirect"
+	Deliver   string `json:"deliver"` // "peer" or "redirect", "" while absent
 	MTU       int    `json:"mtu"`
 	RxPackets uint64 `json:"rx_packets"` // from the port into the overlay
 	RxBytes   uint64 `json:"rx_bytes"`

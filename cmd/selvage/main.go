@@ -1,0 +1,10 @@
+// Command selvage runs an overlay network edge and measures what it costs.
+package main
+
+import (
+	"os"
+
+	"github.com/selvage/selvage/internal/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) }

@@ -1,0 +1,134 @@
+// Package cli is the command line of selvage.
+//
+// Its one invariant: answers go to standard output, everything else to standard
+// error, one line for each problem, and the exit status is 0 for success, 1 for
+// a failure and 2 for wrong usage or configuration. It only reads flags, calls
+// one function of another package and prints; behaviour belongs there.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/lab/experiments"
+)
+
+// Exit statuses.
+const (
+	exitOK = iota
+	exitFailure
+	exitUsage
+)
+
+type commands struct {
+	Edge   edgeCmd   `cmd:"" help:"Run an edge until SIGTERM; SIGHUP reads its file again."`
+	Check  checkCmd  `cmd:"" help:"Check configuration files without applying them."`
+	Schema schemaCmd `cmd:"" help:"Print the JSON Schema of the configuration file."`
+
+	Status statusCmd `cmd:"" group:"Ask a running edge" help:"Show an edge at a glance."`
+	Ports  portsCmd  `cmd:"" group:"Ask a running edge" help:"List local ports."`
+	TEPs   tepsCmd   `cmd:"" name:"teps" group:"Ask a running edge" help:"List remote tunnel endpoints."`
+	FDB    fdbCmd    `cmd:"" name:"fdb" group:"Ask a running edge" help:"List MAC addresses and where they are."`
+	Flows  flowsCmd  `cmd:"" group:"Ask a running edge" help:"List flows and, for those not on the fast path, why."`
+	Drops  dropsCmd  `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason."`
+
+	Lab     experiments.Commands `cmd:"" help:"Measure what an overlay costs."`
+	Version versionCmd           `cmd:"" help:"Print the version of this program."`
+}
+
+// streams is where commands write.
+type streams struct{ out, err io.Writer }
+
+// usageError is a mistake of the caller rather than a failure.
+type usageError struct{ error }
+
+// Unwrap gives the mistake itself.
+func (e usageError) Unwrap() error { return e.error }
+
+// Main runs the command in args (without the program's name) and returns the
+// exit status. SIGINT and SIGTERM end it in an orderly way, however often they
+// come: a cleanup is not cut short. For --help it exits the process itself.
+func Main(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, args, &streams{out: stdout, err: stderr})
+	printError(stderr, err)
+	return status(err)
+}
+
+func run(ctx context.Context, args []string, s *streams) error {
+	parser, err := kong.New(&commands{},
+		kong.Name("selvage"),
+		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
+		kong.Writers(s.out, s.err),
+		kong.Vars{"runtime_dir": edge.DefaultRuntimeDir},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(s),
+	)
+	if err != nil {
+		return fmt.Errorf("command line: %w", err)
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return err
+	}
+	return command.Run()
+}
+
+// printError writes each line of err. Problems of a configuration begin with
+// their position, so that editors and terminals can jump to it.
+func printError(w io.Writer, err error) {
+	if err == nil {
+		return
+	}
+	var problems config.Errors
+	var parse *kong.ParseError
+	text, prefix := err.Error(), "selvage: "
+	switch {
+	case errors.As(err, &problems):
+		text, prefix = problems.Error(), ""
+	case errors.As(err, &parse):
+		text += "; see " + helpFor(parse.Context)
+	case errors.Is(err, context.Canceled):
+		text = "interrupted"
+	}
+	for line := range strings.Lines(text) {
+		fmt.Fprintln(w, prefix+strings.TrimRight(line, "\n"))
+	}
+}
+
+// helpFor is the command line that explains what was being typed.
+func helpFor(c *kong.Context) string {
+	if c == nil || c.Selected() == nil {
+		return "selvage --help"
+	}
+	return c.Selected().FullPath() + " --help"
+}
+
+func status(err error) int {
+	var (
+		parse    *kong.ParseError
+		problems config.Errors
+		usage    usageError
+		coder    kong.ExitCoder
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &parse), errors.As(err, &problems), errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &coder):
+		return coder.ExitCode()
+	}
+	return exitFailure
+}

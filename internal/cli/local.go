@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/edge"
+)
+
+// Version is set by the linker in a release; else the build's own is used.
+var Version string
+
+// runtimeDir is where edges put their sockets.
+type runtimeDir struct {
+	RuntimeDir string `help:"Directory of the edges' sockets." default:"${runtime_dir}" env:"SELVAGE_RUNTIME_DIR" placeholder:"DIR"`
+}
+
+type edgeCmd struct {
+	runtimeDir
+	Config       string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
+	PinRoot      string `placeholder:"DIR" help:"Directory in a BPF file system for the pins."`
+	KeepDataPath bool   `help:"Leave the data path forwarding at the end, for the next start to take over."`
+	LogLevel     string `enum:"debug,info,warn,error" default:"info" help:"One of ${enum}."`
+}
+
+// Run runs an edge until ctx ends.
+func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return usageError{err}
+	}
+	// Once here, so that mistakes are shown with the path as it was typed.
+	if _, err := config.Load(c.Config); err != nil {
+		return usageError{err}
+	}
+	path, err := filepath.Abs(c.Config)
+	if err != nil {
+		return fmt.Errorf("configuration %s: %w", c.Config, err)
+	}
+	return edge.Run(ctx, edge.RunOptions{
+		ConfigPath:   path,
+		RuntimeDir:   c.RuntimeDir,
+		PinRoot:      c.PinRoot,
+		Logger:       slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
+		Version:      version(),
+		KeepDataPath: c.KeepDataPath,
+	})
+}
+
+type checkCmd struct {
+	Files []string `arg:"" name:"file" help:"Configuration files."`
+}
+
+// Run prints one line for each good file and the problems of all others.
+func (c *checkCmd) Run(s *streams) error {
+	var (
+		problems   config.Errors
+		unreadable []error
+	)
+	for _, file := range c.Files {
+		e, err := config.Load(file)
+		var list config.Errors
+		switch {
+		case errors.As(err, &list):
+			problems = append(problems, list...)
+		case err != nil:
+			unreadable = append(unreadable, err)
+		default:
+			fmt.Fprintf(s.out, "%s: edge %s is good: %s, %s\n", file, e.Name,
+				plural(len(e.Segments), "segment"), plural(len(e.Ports), "port"))
+		}
+	}
+	if len(unreadable) > 0 {
+		printError(s.err, problemsOrNil(problems))
+		return usageError{errors.Join(unreadable...)}
+	}
+	return problemsOrNil(problems)
+}
+
+// problemsOrNil is an error only when there are any.
+func problemsOrNil(problems config.Errors) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return problems
+}
+
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+type schemaCmd struct{}
+
+// Run prints the JSON Schema.
+func (*schemaCmd) Run(s *streams) error {
+	schema, err := config.Schema()
+	if err != nil {
+		return err
+	}
+	_, err = s.out.Write(schema)
+	return err
+}
+
+type versionCmd struct{}
+
+// Run prints the version and what it was built from and with.
+func (*versionCmd) Run(s *streams) error {
+	_, err := fmt.Fprintf(s.out, "selvage %s (%s%s, %s/%s)\n", version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}
+
+func version() string {
+	if Version != "" {
+		return Version
+	}
+	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
+		return build.Main.Version
+	}
+	return "(devel)"
+}
+
+// commit is the beginning of the commit's hash and ", ", or "" when the build
+// does not know it.
+func commit() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	hash, modified := "", ""
+	for _, s := range build.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			hash = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = " modified"
+		}
+	}
+	if hash == "" {
+		return ""
+	}
+	return "commit " + hash + modified + ", "
+}

@@ -1,0 +1,178 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/internal/datapath"
+)
+
+func TestUDPPortsAreTheDataPaths(t *testing.T) {
+	if maxUDPPorts != datapath.MaxUDPPorts {
+		t.Errorf("configuration takes %d UDP ports, the data path %d", maxUDPPorts, datapath.MaxUDPPorts)
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	testErrors(t, []errorCase{
+		{"underlay interface twice", header + "spec:\n  underlay:\n    interfaces: [eth0, eth1, eth0]\n    tep: 192.0.2.1\n", []string{
+			`6:30: spec.underlay.interfaces[2]: interface "eth0" is used already (spec.underlay.interfaces[0], line 6); keep one`,
+		}},
+		{"port on underlay", blue + "  ports:\n  - {name: p0, interface: eth0, segment: blue}\n", []string{
+			`9:27: spec.ports[0].interface: interface "eth0" is used already (spec.underlay.interfaces[0], line 5); an interface is one port or underlay`,
+		}},
+		{"interface of two ports", blue + "  ports:\n  - {name: p0, interface: veth0, segment: blue}\n  - {name: p1, interface: veth0, segment: blue}\n", []string{
+			`10:27: spec.ports[1].interface: interface "veth0" is used already (spec.ports[0].interface, line 9); an interface is one port or underlay`,
+		}},
+		{"port name twice", blue + "  ports:\n  - {name: p0, interface: veth0, segment: blue}\n  - {name: p0, interface: veth1, segment: blue}\n", []string{
+			`10:12: spec.ports[1].name: port "p0" exists already (spec.ports[0].name, line 9); names are unique`,
+		}},
+		{"segment name twice", blue + "  - {name: blue, vni: 2}\n", []string{
+			`8:12: spec.segments[1].name: segment "blue" exists already (spec.segments[0].name, line 7); names are unique`,
+		}},
+		{"VNI twice on a UDP port", blue + "  - {name: green, vni: 1}\n", []string{
+			`8:24: spec.segments[1].vni: VNI 1 on UDP port 4789 is taken (spec.segments[0].vni, line 7); choose another vni or udpPort, or make them one segment`,
+		}},
+		{"port without segment", blue + "  ports:\n  - {name: p0, interface: veth0, segment: bleu}\n", []string{
+			`9:43: spec.ports[0].segment: there is no segment "bleu"; did you mean "blue"?`,
+		}},
+		{"port without any segment", under + "  ports:\n  - {name: p0, interface: veth0, segment: blue}\n", []string{
+			`7:43: spec.ports[0].segment: there is no segment "blue"; there are no segments`,
+		}},
+		{"too many UDP ports", under + "  segments:\n" + segments(9), []string{
+			`15:33: spec.segments[8].udpPort: UDP port 4797 is one more than the 8 that an edge can listen on; let segments share ports; the vni tells them apart`,
+		}},
+		{"checksum on IPv4", under + "  segments:\n  - {name: blue, vni: 1, udpChecksum: true}\n", []string{
+			`7:39: spec.segments[0].udpChecksum: an IPv4 underlay always sends UDP checksum zero (RFC 7348 section 4.1); remove the line; it is for IPv6`,
+		}},
+	})
+}
+
+func TestRemoteErrors(t *testing.T) {
+	testErrors(t, []errorCase{
+		{"twice", under + "  segments:\n  - {name: blue, vni: 1, remotes: [192.0.2.2, 192.0.2.3, 192.0.2.2]}\n", []string{
+			`7:58: spec.segments[0].remotes[2]: remote 192.0.2.2 is listed already (spec.segments[0].remotes[0], line 7); keep one`,
+		}},
+		{"own address", under + "  segments:\n  - {name: blue, vni: 1, remotes: [192.0.2.1]}\n", []string{
+			`7:36: spec.segments[0].remotes[0]: overlapping addresses: 192.0.2.1 is this edge's own tep; list the other edges only`,
+		}},
+		{"IPv6 on IPv4", under + "  segments:\n  - {name: blue, vni: 1, remotes: [\"2001:db8::2\"]}\n", []string{
+			`7:36: spec.segments[0].remotes[0]: 2001:db8::2 is IPv6 but the tep 192.0.2.1 is IPv4; one underlay is IPv4 or IPv6`,
+		}},
+		{"IPv4 on IPv6", header + "spec:\n  underlay: {interfaces: [eth0], tep: \"2001:db8::1\"}\n  segments:\n  - {name: blue, vni: 1, remotes: [192.0.2.2]}\n", []string{
+			`7:36: spec.segments[0].remotes[0]: 192.0.2.2 is IPv4 but the tep 2001:db8::1 is IPv6; one underlay is IPv4 or IPv6`,
+		}},
+		{"multicast", under + "  segments:\n  - {name: blue, vni: 1, remotes: [239.1.1.1]}\n", []string{
+			`7:36: spec.segments[0].remotes[0]: 239.1.1.1 is a multicast address; use the unicast address of a tunnel endpoint`,
+		}},
+	})
+}
+
+func TestStaticMACErrors(t *testing.T) {
+	entry := func(text string) string {
+		return under + `  segments:
+  - name: blue
+    vni: 1
+    remotes: [192.0.2.2]
+    fdb:
+    - ` + text + `
+  - {name: green, vni: 2, remotes: [192.0.2.3]}
+  ports:
+  - {name: p0, interface: veth0, segment: blue}
+  - {name: p1, interface: veth1, segment: green}
+`
+	}
+	testErrors(t, []errorCase{
+		{"group address", entry(`{mac: "03:00:00:00:00:01", port: p0}`), []string{
+			`11:13: spec.segments[0].fdb[0].mac: 03:00:00:00:00:01 is a group address; the lowest bit of the first byte must be 0; groups are flooded to all remotes anyway`,
+		}},
+		{"zero address", entry(`{mac: "00:00:00:00:00:00", port: p0}`), []string{
+			`11:13: spec.segments[0].fdb[0].mac: 00:00:00:00:00:00 is no station's address; use the address of an interface; see ip link`,
+		}},
+		{"both", entry(`{mac: "02:00:00:00:00:01", port: p0, remote: 192.0.2.2}`), []string{
+			`11:7: spec.segments[0].fdb[0]: both port and remote are given; keep the one behind which the address is`,
+		}},
+		{"neither", entry(`{mac: "02:00:00:00:00:01"}`), []string{
+			`11:7: spec.segments[0].fdb[0]: neither port nor remote is given; add the one behind which the address is`,
+		}},
+		{"not an entry", entry(`"02:00:00:00:00:01"`), []string{
+			`11:7: spec.segments[0].fdb[0]: must be a mapping, is a string; fields here: mac, port, remote`,
+		}},
+		{"port of another segment", entry(`{mac: "02:00:00:00:00:01", port: p1}`), []string{
+			`11:40: spec.segments[0].fdb[0].port: port "p1" is in segment "green", not "blue"; move the entry to that segment`,
+		}},
+		{"no such port", entry(`{mac: "02:00:00:00:00:01", port: q0}`), []string{
+			`11:40: spec.segments[0].fdb[0].port: segment "blue" has no port "q0"; did you mean "p0"?`,
+		}},
+		{"no such remote", entry(`{mac: "02:00:00:00:00:01", remote: 192.0.2.3}`), []string{
+			`11:42: spec.segments[0].fdb[0].remote: 192.0.2.3 is not a remote of segment "blue"; add it to the segment's remotes`,
+		}},
+		{"twice", entry(`{mac: "02:00:00:00:00:01", port: p0}` + "\n" + `    - {mac: "02-00-00-00-00-01", remote: 192.0.2.2}`), []string{
+			`12:13: spec.segments[0].fdb[1].mac: 02:00:00:00:00:01 has an entry already (spec.segments[0].fdb[0].mac, line 11); an address is in one place`,
+		}},
+	})
+}
+
+// One mistake is one message: what depends on a field that could not be read
+// is not compared.
+func TestNoConsequentialErrors(t *testing.T) {
+	testErrors(t, []errorCase{
+		{"segments", under + "  segments: blue\n  ports:\n  - {name: p0, interface: veth0, segment: blue}\n", []string{
+			`6:13: spec.segments: must be a list, is a string; put it in brackets: [blue]`,
+		}},
+		{"segment name", under + "  segments:\n  - {nmae: blue, vni: 1}\n  ports:\n  - {name: p0, interface: veth0, segment: blue}\n", []string{
+			`7:6: spec.segments[0].nmae: unknown field; did you mean "name"?`,
+		}},
+		{"tep", header + "spec:\n  underlay: {interfaces: [eth0], tep: nowhere}\n  segments:\n  - {name: blue, vni: 1, udpChecksum: true, remotes: [192.0.2.2]}\n", []string{
+			`5:39: spec.underlay.tep: "nowhere" is not an IP address; write it like 192.0.2.1 or 2001:db8::1`,
+		}},
+		{"remotes", under + "  segments:\n  - name: blue\n    vni: 1\n    remotes: 192.0.2.2\n    fdb: [{mac: \"02:00:00:00:00:01\", remote: 192.0.2.2}]\n", []string{
+			`9:14: spec.segments[0].remotes: must be a list, is a string; put it in brackets: [192.0.2.2]`,
+		}},
+		{"ports", under + "  segments:\n  - name: blue\n    vni: 1\n    fdb: [{mac: \"02:00:00:00:00:01\", port: p0}]\n  ports: p0\n", []string{
+			`10:10: spec.ports: must be a list, is a string; put it in brackets: [p0]`,
+		}},
+	})
+}
+
+func TestLimits(t *testing.T) {
+	var remotes, more, many, ports, static strings.Builder
+	for i := range 1025 {
+		fmt.Fprintf(&remotes, "10.0.%d.%d, ", i>>8, i&255)
+	}
+	for i := range 4096 {
+		fmt.Fprintf(&many, "  - {name: s%d, vni: %d}\n", i, i+1)
+	}
+	for i := range 9 {
+		fmt.Fprintf(&more, "  - {name: s%d, vni: %d}\n", i, i+1)
+	}
+	for i := range 8192 {
+		fmt.Fprintf(&ports, "  - {name: p%d, interface: v%d, segment: s%d}\n", i, i, i%9)
+	}
+	for i := range 17 {
+		fmt.Fprintf(&static, "    - {mac: \"02:00:00:00:00:%02x\", remote: 192.0.2.2}\n", i)
+	}
+	testErrors(t, []errorCase{
+		{"segments", under + "  segments:\n" + many.String(), []string{
+			`7:3: spec.segments: 4096 segments, at most 4095; divide them among several edges`,
+		}},
+		{"members", under + "  segments:\n  - {name: blue, vni: 1, remotes: [" + remotes.String() + "]}\n", []string{
+			`7:5: spec.segments[0]: 1025 ports and remotes in one segment, at most 1024; divide the segment, flooding to so many costs too much`,
+		}},
+		{"ends", under + "  segments:\n" + more.String() + "  ports:\n" + ports.String(), []string{
+			`5:3: spec: 8192 ports and remotes, at most 8191; divide them among several edges`,
+		}},
+		{"static", under + "  fdb: {size: 16}\n  segments:\n  - name: blue\n    vni: 1\n    remotes: [192.0.2.2]\n    fdb:\n" + static.String(), []string{
+			`6:8: spec.fdb: 17 static MAC addresses, at most 16; raise spec.fdb.size, with room for learned ones`,
+		}},
+	})
+}
+
+func segments(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "  - {name: s%d, vni: 1, udpPort: %d}\n", i, 4789+i)
+	}
+	return b.String()
+}

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Position is a place in a file; lines and columns count from 1.
+type Position struct {
+	File   string
+	Line   int
+	Column int
+}
+
+// String returns the form that editors and terminals make clickable.
+func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
+
+// Error is one problem of a configuration.
+type Error struct {
+	Position
+	// Path names the field, as in spec.segments[1].vni; "" is the file itself.
+	Path    string
+	Message string
+	Hint    string // what to do about it; may be empty
+}
+
+// Error returns "file:line:column: path: message; hint" on one line.
+func (e Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Position.String() + ": ")
+	if e.Path != "" {
+		b.WriteString(e.Path + ": ")
+	}
+	b.WriteString(e.Message)
+	if e.Hint != "" {
+		b.WriteString("; " + e.Hint)
+	}
+	return b.String()
+}
+
+// Errors are all problems of one file, in its order.
+type Errors []Error
+
+// Error returns one line for each problem.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, one := range e {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (e Errors) sort() {
+	slices.SortStableFunc(e, func(a, b Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}
+
+// oneLine keeps a message of the YAML parser from spreading over several lines.
+func oneLine(s string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(s, "\t", `\t`)), " ")
+}

@@ -1,0 +1,221 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Schema and parser agree: every example, which the parser takes
+// (TestExamples), is valid by the schema, and together the examples show every
+// field that the schema knows.
+func TestSchemaAgreesWithExamples(t *testing.T) {
+	schema := readSchema(t)
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("examples: %v, %v", files, err)
+	}
+	shown := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range validate(schema, decodeYAML(t, text), "", shown) {
+			t.Errorf("%s: %s", file, p)
+		}
+	}
+	for _, path := range schemaFields(schema, "") {
+		if !shown[path] {
+			t.Errorf("no example shows %s", path)
+		}
+	}
+}
+
+// What is wrong in itself, rather than compared with another field, the schema
+// refuses as the parser does.
+func TestSchemaRefuses(t *testing.T) {
+	schema := readSchema(t)
+	for _, text := range []string{
+		header,
+		under + "  colour: red\n",
+		under + "  fdb: {size: 1}\n",
+		under + "  fdb: {ageing: 300}\n",
+		under + "  fdb: {ageing: never}\n",
+		under + "  segments: [{name: blue}]\n",
+		under + "  segments: [{name: blue, vni: 0}]\n",
+		under + "  segments: [{name: blue, vni: \"1\"}]\n",
+		under + "  segments: [{name: blue, vni: 16777216}]\n",
+		under + "  segments: [{name: blue, vni: 1, encapsulation: geneve}]\n",
+		under + "  segments: [{name: blue, vni: 1, fdb: [{mac: \"02:00:00:00:00:01\"}]}]\n",
+		under + "  segments: [{name: blue, vni: 1, fdb: [{mac: \"02:00\", port: p0}]}]\n",
+		under + "  ports: [{name: p0, interface: a/b, segment: blue}]\n",
+		"apiVersion: v1\nkind: Edge\nmetadata: {name: a}\n" + under[len(header):],
+		header + "spec:\n  underlay: {interfaces: [], tep: 192.0.2.1}\n",
+	} {
+		if problems := validate(schema, decodeYAML(t, []byte(text)), "", map[string]bool{}); len(problems) == 0 {
+			t.Errorf("the schema takes\n%s", text)
+		}
+		if _, err := Parse("f", []byte(text)); err == nil {
+			t.Errorf("the parser takes\n%s", text)
+		}
+	}
+}
+
+func TestSchemaDefaults(t *testing.T) {
+	schema := readSchema(t)
+	for path, want := range map[string]any{
+		"spec.flowCache.enabled": true, "spec.flowCache.size": 262144.0,
+		"spec.fdb.size": 65536.0, "spec.fdb.ageing": "300s",
+		"spec.segments.encapsulation": "vxlan", "spec.segments.udpPort": 4789.0, "spec.segments.udpChecksum": false,
+	} {
+		found := false
+		eachField(schema, "", func(at string, field map[string]any) {
+			if at == path {
+				found = true
+				if field["default"] != want {
+					t.Errorf("%s: default %v, want %v", path, field["default"], want)
+				}
+			}
+		})
+		if !found {
+			t.Errorf("the schema has no %s", path)
+		}
+	}
+	eachField(schema, "", func(at string, field map[string]any) {
+		if field["description"] == nil {
+			t.Errorf("%s has no description", at)
+		}
+	})
+}
+
+func readSchema(t *testing.T) map[string]any {
+	t.Helper()
+	text, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// decodeYAML returns what a JSON Schema validator would be given.
+func decodeYAML(t *testing.T, text []byte) any {
+	t.Helper()
+	asJSON, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal(asJSON, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// eachField calls visit for every property below schema; lists do not show in paths.
+func eachField(schema map[string]any, path string, visit func(string, map[string]any)) {
+	if items, ok := schema["items"].(map[string]any); ok {
+		eachField(items, path, visit)
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, field := range properties {
+		at := join(path, name)
+		visit(at, field.(map[string]any))
+		eachField(field.(map[string]any), at, visit)
+	}
+}
+
+func schemaFields(schema map[string]any, path string) (paths []string) {
+	eachField(schema, path, func(at string, _ map[string]any) { paths = append(paths, at) })
+	slices.Sort(paths)
+	return paths
+}
+
+// validate is the part of JSON Schema that Schema uses.
+func validate(schema map[string]any, v any, path string, shown map[string]bool) (problems []string) {
+	add := func(format string, args ...any) {
+		problems = append(problems, path+": "+fmt.Sprintf(format, args...))
+	}
+	shown[path] = true
+	if want, ok := schema["type"]; ok && !hasType(v, want.(string)) {
+		add("is %T, want %v", v, want)
+		return problems
+	}
+	if enum, ok := schema["enum"].([]any); ok && !slices.Contains(enum, v) {
+		add("%v is none of %v", v, enum)
+	}
+	for _, key := range []string{"anyOf", "oneOf"} {
+		branches, _ := schema[key].([]any)
+		good := slices.ContainsFunc(branches, func(b any) bool {
+			return len(validate(b.(map[string]any), v, path, map[string]bool{})) == 0
+		})
+		if branches != nil && !good {
+			add("fits no branch of %s", key)
+		}
+	}
+	switch v := v.(type) {
+	case string:
+		if pattern, ok := schema["pattern"].(string); ok && !regexp.MustCompile(pattern).MatchString(v) {
+			add("%q does not match %s", v, pattern)
+		}
+	case float64:
+		least, limited := schema["minimum"].(float64)
+		if most, _ := schema["maximum"].(float64); limited && (v < least || v > most) {
+			add("%v is out of range", v)
+		}
+	case []any:
+		if least, ok := schema["minItems"].(float64); ok && len(v) < int(least) {
+			add("too few items")
+		}
+		for _, item := range v {
+			problems = append(problems, validate(schema["items"].(map[string]any), item, path, shown)...)
+		}
+	case map[string]any:
+		problems = append(problems, validateObject(schema, v, path, shown)...)
+	}
+	return problems
+}
+
+func validateObject(schema, v map[string]any, path string, shown map[string]bool) (problems []string) {
+	properties, _ := schema["properties"].(map[string]any)
+	for name, value := range v {
+		if field, ok := properties[name].(map[string]any); ok {
+			problems = append(problems, validate(field, value, join(path, name), shown)...)
+		} else if schema["additionalProperties"] == false {
+			problems = append(problems, join(path, name)+": unknown")
+		}
+	}
+	required, _ := schema["required"].([]any)
+	for _, name := range required {
+		if _, ok := v[name.(string)]; !ok {
+			problems = append(problems, join(path, name.(string))+": missing")
+		}
+	}
+	return problems
+}
+
+func hasType(v any, want string) bool {
+	switch v := v.(type) {
+	case string:
+		return want == "string"
+	case bool:
+		return want == "boolean"
+	case float64:
+		return want == "number" || want == "integer" && v == float64(int64(v))
+	case []any:
+		return want == "array"
+	case map[string]any:
+		return want == "object"
+	}
+	return false
+}

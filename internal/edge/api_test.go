@@ -1,0 +1,217 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+
+// fetched returns the document or ends the test.
+func fetched[T any](t *testing.T, get func(context.Context) (T, error)) T {
+	t.Helper()
+	document, err := get(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document
+}
+
+func TestDocuments(t *testing.T) {
+	c, _ := newWorld(t).run()
+	broadcast := overlay.MAC{255, 255, 255, 255, 255, 255}
+	check := func(name string, got, want any) {
+		t.Helper()
+		if diff := cmp.Diff(want, got, sameAddr); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	check("ports", fetched(t, c.Ports), []PortInfo{
+		{Name: "p0", Interface: "veth0", Ifindex: 3, Segment: "blue", State: "up", Hook: "tcx", Deliver: "peer", MTU: 1500,
+			RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4, Drops: 5},
+		{Name: "p1", Interface: "tap0", Segment: "blue", State: "absent", Hook: "tcx"},
+	})
+	check("teps", fetched(t, c.TEPs), []TEPInfo{{
+		Address: remote, Segments: []string{"blue"}, Interface: "eth0", NextHop: remote, NextMAC: mac.String(),
+		State: "resolved", MTU: 1550, InnerMTU: 1500, RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4,
+	}})
+	check("fdb", fetched(t, c.FDB), []FDBEntry{
+		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Static: true},
+		{Segment: "blue", MAC: mac, Remote: remote, Age: 1.5, Moves: 2},
+	})
+	check("flows", fetched(t, c.Flows), []FlowInfo{
+		{Segment: "blue", In: "192.0.2.2", Out: "p0", Proto: "tcp", Src: remote, Dst: tep, SrcPort: 1, DstPort: 2,
+			FastPath: true, Packets: 3, Bytes: 4000, Idle: 0.5},
+		{Segment: "blue", In: "p0", Out: "flood", DstMAC: broadcast, Proto: "0x0806", FastPath: true, Bytes: 60},
+		{Segment: "blue", In: "p0", Out: "flood", Proto: "132", Why: "destination MAC not learned, flooded"},
+	})
+	check("drops", fetched(t, c.Drops), []DropInfo{{Reason: "no-route", Description: "no underlay route", Packets: 7, Bytes: 700}})
+
+	s := fetched(t, c.Status)
+	if s.Started.IsZero() {
+		t.Error("status does not say since when")
+	}
+	s.Started = s.Started.AddDate(-s.Started.Year(), 0, 0)
+	want := Status{
+		Name: "a", Version: "test", PID: os.Getpid(), Started: s.Started, Config: "a.yaml", TEP: tep,
+		Segments: []SegmentInfo{
+			{Name: "blue", VNI: 100, Encapsulation: "vxlan", UDPPort: 4789, Ports: 2, Remotes: 1, Generation: 4},
+			{Name: "red", VNI: 200, Encapsulation: "vxlan", UDPPort: 4789},
+		},
+		Ports: Tally{1, 2}, TEPs: Tally{1, 1}, FDB: Usage{95, 100}, Flows: Usage{3, 4096}, FlowCache: true,
+		Hits: 10, Misses: 2, Dropped: 7,
+		Problems: []string{
+			"port p1: interface tap0 does not exist: create it, it is attached when it appears",
+			"FDB has 95 of 100 entries: raise its size, or unknown destinations are flooded",
+		},
+	}
+	check("status", s, want)
+}
+
+func TestTEPStates(t *testing.T) {
+	w := newWorld(t)
+	path := w.view.Paths[remote]
+	path.NextMAC = overlay.MAC{}
+	if got := tepInfo(w.config, w.view, netip.MustParseAddr("192.0.2.3")).State; got != "no route" {
+		t.Errorf("without a route: %q", got)
+	}
+	w.view.Paths[remote] = path
+	if got := tepInfo(w.config, w.view, remote); got.State != "unresolved" || got.NextMAC != "" {
+		t.Errorf("without an answer: %+v", got)
+	}
+}
+
+// raw asks the socket without our client.
+func raw(t *testing.T, socket, method, path string) (*http.Response, string) {
+	t.Helper()
+	c := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) },
+	}}
+	req, err := http.NewRequest(method, "http://edge"+path, strings.NewReader(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func TestAPIRefuses(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.run()
+	socket := filepath.Join(w.opts.RuntimeDir, "a.sock")
+	w.mu.Lock()
+	w.failing["fdb"] = errFake
+	w.mu.Unlock()
+	for _, tt := range []struct {
+		method, path string
+		code         int
+	}{
+		{"GET", "/v1/nothing", 404}, {"GET", "/", 404}, {"POST", "/v1/status", 405}, {"DELETE", "/v1/fdb", 405}, {"GET", "/v1/fdb", 500},
+	} {
+		resp, body := raw(t, socket, tt.method, tt.path)
+		var r refusal
+		if err := json.Unmarshal([]byte(body), &r); err != nil || r.Error == "" || resp.StatusCode != tt.code {
+			t.Errorf("%s %s: %d %q, want %d with an error in JSON", tt.method, tt.path, resp.StatusCode, body, tt.code)
+		}
+		if got := resp.Header.Get("Content-Type"); got != "application/json" {
+			t.Errorf("%s %s: content type %q", tt.method, tt.path, got)
+		}
+	}
+	if _, err := c.FDB(context.Background()); err == nil || err.Error() != "edge a: read FDB: "+errFake.Error() {
+		t.Errorf("client says %v, want the edge's own error", err)
+	}
+	if _, body := raw(t, socket, "GET", "/v1/status"); !strings.Contains(body, `"problems":[`) || strings.Contains(body, "null") {
+		t.Errorf("a list is null: %s", body)
+	}
+}
+
+func TestSocketIsRootsOnly(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	st, err := os.Stat(filepath.Join(w.opts.RuntimeDir, "a.sock"))
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v (%v), want 0600", st.Mode(), err)
+	}
+}
+
+func TestRunning(t *testing.T) {
+	if names, err := Running(filepath.Join(t.TempDir(), "none")); err != nil || len(names) > 0 {
+		t.Errorf("in no directory run %q (%v)", names, err)
+	}
+	w := newWorld(t)
+	c, stop := w.run()
+	dead, err := net.Listen("unix", filepath.Join(w.opts.RuntimeDir, "dead.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.(*net.UnixListener).SetUnlinkOnClose(false) // as SIGKILL leaves it
+	dead.Close()
+	if names, err := Running(w.opts.RuntimeDir); err != nil || !slices.Equal(names, []string{"a"}) {
+		t.Errorf("running %q (%v), want a alone", names, err)
+	}
+	if _, err := Dial(w.opts.RuntimeDir, "dead").Status(context.Background()); err == nil || !strings.Contains(err.Error(), "edge dead was killed") {
+		t.Errorf("client of a killed edge says %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Status(context.Background()); err == nil || !strings.Contains(err.Error(), "edge a does not run here") {
+		t.Errorf("client of a stopped edge says %v", err)
+	}
+}
+
+// Readers and changes do not meet: the fake data path fails the test when they do.
+func TestReadsWhileTheEdgeChanges(t *testing.T) {
+	w := newWorld(t)
+	w.config.FDB.Ageing = 0
+	c, _ := w.run()
+	var readers sync.WaitGroup
+	errs := make(chan error, 4)
+	for range 4 {
+		readers.Go(func() {
+			for range 20 {
+				if _, err := c.Flows(context.Background()); err != nil {
+					errs <- fmt.Errorf("flows: %w", err)
+					return
+				}
+				if _, err := c.Status(context.Background()); err != nil {
+					errs <- fmt.Errorf("status: %w", err)
+					return
+				}
+			}
+		})
+	}
+	for range 20 {
+		w.set(func() {})
+		w.hangup()
+	}
+	readers.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,137 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// clientTimeout bounds one question, so that a stuck edge does not hang its asker.
+const clientTimeout = 60 * time.Second
+
+// Client asks one running edge over its socket. Its methods may be called at
+// the same time. Their errors say when the edge does not run.
+type Client struct {
+	name string
+	http *http.Client
+}
+
+// Dial returns a client of the edge called name. It does not connect yet. An
+// empty runtimeDir is DefaultRuntimeDir.
+func Dial(runtimeDir, name string) *Client {
+	if runtimeDir == "" {
+		runtimeDir = DefaultRuntimeDir
+	}
+	path := socketPath(runtimeDir, name)
+	return &Client{name: name, http: &http.Client{
+		Timeout: clientTimeout,
+		Transport: &http.Transport{
+			DisableKeepAlives: true, // nothing to close
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "unix", path)
+			},
+		},
+	}}
+}
+
+// Running names the edges that answer in runtimeDir, sorted. A missing
+// directory has none; a socket that this user may not open is an error. An
+// empty runtimeDir is DefaultRuntimeDir.
+func Running(runtimeDir string) ([]string, error) {
+	if runtimeDir == "" {
+		runtimeDir = DefaultRuntimeDir
+	}
+	sockets, err := filepath.Glob(filepath.Join(runtimeDir, "*.sock"))
+	if err != nil {
+		return nil, fmt.Errorf("list edges: %w", err)
+	}
+	var names []string
+	for _, path := range sockets {
+		conn, err := net.DialTimeout("unix", path, time.Second)
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			return nil, fmt.Errorf("list edges: %w: run it as root", err)
+		case err != nil: // left by a process that was killed
+			continue
+		}
+		conn.Close()
+		names = append(names, strings.TrimSuffix(filepath.Base(path), ".sock"))
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Status fetches the edge at a glance.
+func (c *Client) Status(ctx context.Context) (Status, error) { return fetch[Status](ctx, c, "status") }
+
+// Ports fetches the local attachments, in the configuration's order.
+func (c *Client) Ports(ctx context.Context) ([]PortInfo, error) {
+	return fetch[[]PortInfo](ctx, c, "ports")
+}
+
+// TEPs fetches the remote tunnel endpoints, by address.
+func (c *Client) TEPs(ctx context.Context) ([]TEPInfo, error) {
+	return fetch[[]TEPInfo](ctx, c, "teps")
+}
+
+// FDB fetches the forwarding database, by segment and MAC address.
+func (c *Client) FDB(ctx context.Context) ([]FDBEntry, error) {
+	return fetch[[]FDBEntry](ctx, c, "fdb")
+}
+
+// Flows fetches the flow cache, the busiest flow first.
+func (c *Client) Flows(ctx context.Context) ([]FlowInfo, error) {
+	return fetch[[]FlowInfo](ctx, c, "flows")
+}
+
+// Drops fetches the counter of every reason, zero ones too.
+func (c *Client) Drops(ctx context.Context) ([]DropInfo, error) {
+	return fetch[[]DropInfo](ctx, c, "drops")
+}
+
+func fetch[T any](ctx context.Context, c *Client, what string) (document T, err error) {
+	// The host of the URL is not used: DialContext knows the socket.
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://edge/v1/"+what, nil)
+	if err != nil {
+		return document, fmt.Errorf("edge %s: %w", c.name, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return document, c.explain(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		var r refusal
+		if err := json.NewDecoder(resp.Body).Decode(&r); err != nil || r.Error == "" {
+			r.Error = resp.Status
+		}
+		return document, fmt.Errorf("edge %s: %s", c.name, r.Error)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&document); err != nil {
+		return document, fmt.Errorf("edge %s: answer for %s: %w", c.name, what, err)
+	}
+	return document, nil
+}
+
+// explain says what a failing connection means and what to do.
+func (c *Client) explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("edge %s does not run here: start it with `selvage edge -c FILE`: %w", c.name, err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("edge %s was killed, its data path may still forward: start it again with `selvage edge -c FILE`: %w", c.name, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("edge %s answers root only: %w", c.name, err)
+	}
+	return fmt.Errorf("edge %s: %w", c.name, err)
+}

@@ -1,0 +1,262 @@
+package edge
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// fullAt is the filling of the FDB, in percent, that is a problem.
+const fullAt = 95
+
+// States of ports and TEPs, ways of delivery, and what is sent everywhere.
+const (
+	stateUp, stateDown, stateAbsent                 = "up", "down", "absent"
+	stateResolved, stateUnresolved, stateNoRoute    = "resolved", "unresolved", "no route"
+	deliverPeer, deliverRedirect, hookTCX, outFlood = "peer", "redirect", "tcx", "flood"
+)
+
+// read holds the edge still while f makes a document of it.
+func read[T any](e *edge, what string, f func() (T, error)) (document T, err error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.dp == nil {
+		return document, fmt.Errorf("%s: the data path was lost, the edge ends", what)
+	}
+	if document, err = f(); err != nil {
+		return document, fmt.Errorf("read %s: %w", what, err)
+	}
+	return document, nil
+}
+
+func (e *edge) statusDocument() (Status, error) {
+	return read(e, "status", func() (Status, error) {
+		stats, err := e.dp.Stats()
+		if err != nil {
+			return Status{}, err
+		}
+		s := Status{
+			Name: e.config.Name, Version: e.opts.Version, PID: os.Getpid(), Started: e.started,
+			Config: e.opts.ConfigPath, Adopted: e.adopted, TEP: e.config.Underlay.TEP,
+			Segments:  segmentInfos(e.config, stats.Generations),
+			FDB:       Usage{Used: stats.FDBUsed, Size: e.config.FDB.Size},
+			Flows:     Usage{Used: stats.FlowsUsed, Size: e.config.FlowCache.Size},
+			FlowCache: e.config.FlowCache.Enabled,
+			Hits:      stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
+			Problems: append([]string{}, e.allProblems()...),
+		}
+		for _, p := range e.config.Ports {
+			s.Ports.count(portState(e.view, p) == stateUp)
+		}
+		for _, remote := range reconcile.Remotes(e.config) {
+			s.TEPs.count(tepInfo(e.config, e.view, remote).State == stateResolved)
+		}
+		if s.FDB.Used*100 >= int(s.FDB.Size)*fullAt {
+			s.Problems = append(s.Problems, fmt.Sprintf(
+				"FDB has %d of %d entries: raise its size, or unknown destinations are flooded", s.FDB.Used, s.FDB.Size))
+		}
+		return s, nil
+	})
+}
+
+func (t *Tally) count(up bool) {
+	t.Total++
+	if up {
+		t.Up++
+	}
+}
+
+func segmentInfos(e overlay.Edge, generations map[string]uint32) []SegmentInfo {
+	list := make([]SegmentInfo, 0, len(e.Segments))
+	for _, s := range e.Segments {
+		ports := 0
+		for _, p := range e.Ports {
+			if p.Segment == s.Name {
+				ports++
+			}
+		}
+		list = append(list, SegmentInfo{
+			Name: s.Name, VNI: s.VNI, Encapsulation: s.Encapsulation, UDPPort: s.UDPPort,
+			Ports: ports, Remotes: len(s.Remotes), Generation: generations[s.Name],
+		})
+	}
+	return list
+}
+
+func (e *edge) portDocuments() ([]PortInfo, error) {
+	return read(e, "ports", func() ([]PortInfo, error) {
+		counters, err := e.dp.Ports()
+		if err != nil {
+			return nil, err
+		}
+		list := make([]PortInfo, 0, len(e.config.Ports))
+		for _, p := range e.config.Ports {
+			c := counters[p.Name]
+			info := PortInfo{
+				Name: p.Name, Interface: p.Interface, Segment: p.Segment, State: portState(e.view, p), Hook: hookTCX,
+				RxPackets: c.Rx.Packets, RxBytes: c.Rx.Bytes, TxPackets: c.Tx.Packets, TxBytes: c.Tx.Bytes, Drops: c.Drops,
+			}
+			if link, ok := e.view.Links[p.Interface]; ok {
+				info.Ifindex, info.MTU, info.Deliver = link.Index, link.MTU, deliverRedirect
+				if link.PeerElsewhere {
+					info.Deliver = deliverPeer
+				}
+			}
+			list = append(list, info)
+		}
+		return list, nil
+	})
+}
+
+func portState(v host.View, p overlay.Port) string {
+	link, ok := v.Links[p.Interface]
+	switch {
+	case !ok:
+		return stateAbsent
+	case link.Up:
+		return stateUp
+	}
+	return stateDown
+}
+
+func (e *edge) tepDocuments() ([]TEPInfo, error) {
+	return read(e, "TEPs", func() ([]TEPInfo, error) {
+		counters, err := e.dp.TEPs()
+		if err != nil {
+			return nil, err
+		}
+		remotes := reconcile.Remotes(e.config)
+		list := make([]TEPInfo, 0, len(remotes))
+		for _, remote := range remotes {
+			info, c := tepInfo(e.config, e.view, remote), counters[remote]
+			info.RxPackets, info.RxBytes = c.Rx.Packets, c.Rx.Bytes
+			info.TxPackets, info.TxBytes = c.Tx.Packets, c.Tx.Bytes
+			list = append(list, info)
+		}
+		return list, nil
+	})
+}
+
+// tepInfo is what configuration and host say about remote.
+func tepInfo(e overlay.Edge, v host.View, remote netip.Addr) TEPInfo {
+	info := TEPInfo{Address: remote, Segments: []string{}, State: stateNoRoute}
+	for _, s := range e.Segments {
+		if reconcile.SendsTo(s, remote) {
+			info.Segments = append(info.Segments, s.Name)
+		}
+	}
+	path, ok := reconcile.Path(e, v, remote)
+	if !ok {
+		return info
+	}
+	info.Interface, info.NextHop = path.Interface, path.NextHop.Addr
+	info.MTU, info.InnerMTU = path.MTU, reconcile.InnerMTU(e, remote, path.MTU)
+	info.State = stateUnresolved
+	if (path.NextMAC != overlay.MAC{}) {
+		info.State, info.NextMAC = stateResolved, path.NextMAC.String()
+	}
+	return info
+}
+
+func (e *edge) fdbDocuments() ([]FDBEntry, error) {
+	return read(e, "FDB", func() ([]FDBEntry, error) {
+		entries, err := e.dp.FDB()
+		if err != nil {
+			return nil, err
+		}
+		list := make([]FDBEntry, 0, len(entries))
+		for _, f := range entries {
+			list = append(list, FDBEntry{
+				Segment: f.Segment, MAC: f.MAC, Port: f.Port, Remote: f.Remote,
+				Static: f.Static, Age: seconds(f.AgeNS), Moves: f.Moves,
+			})
+		}
+		slices.SortFunc(list, func(a, b FDBEntry) int {
+			return cmp.Or(cmp.Compare(a.Segment, b.Segment), slices.Compare(a.MAC[:], b.MAC[:]))
+		})
+		return list, nil
+	})
+}
+
+func (e *edge) flowDocuments() ([]FlowInfo, error) {
+	return read(e, "flows", func() ([]FlowInfo, error) {
+		flows, err := e.dp.Flows()
+		if err != nil {
+			return nil, err
+		}
+		list := make([]FlowInfo, 0, len(flows))
+		for _, f := range flows {
+			list = append(list, flowInfo(f))
+		}
+		// The busiest first; what follows only makes the order the same each time.
+		slices.SortFunc(list, func(a, b FlowInfo) int {
+			return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Packets, a.Packets),
+				a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
+		})
+		return list, nil
+	})
+}
+
+func flowInfo(f datapath.Flow) FlowInfo {
+	info := FlowInfo{
+		Segment: f.Segment, In: f.InPort, Out: f.OutPort, SrcMAC: f.SrcMAC, DstMAC: f.DstMAC, Proto: protoName(f),
+		Src: f.Src, Dst: f.Dst, SrcPort: f.SrcPort, DstPort: f.DstPort,
+		FastPath: f.FastPath, Why: f.Why, Packets: f.Packets, Bytes: f.Bytes, Idle: seconds(f.IdleNS),
+	}
+	if f.InRemote.IsValid() {
+		info.In = f.InRemote.String()
+	}
+	switch {
+	case f.OutRemote.IsValid():
+		info.Out = f.OutRemote.String()
+	case info.Out == "" && (f.DstMAC.Multicast() || strings.Contains(f.Why, outFlood)):
+		info.Out = outFlood
+	}
+	return info
+}
+
+// protoName is the IP protocol by name or number, or the ethertype of what is not IP.
+func protoName(f datapath.Flow) string {
+	if f.EtherType != unix.ETH_P_IP && f.EtherType != unix.ETH_P_IPV6 {
+		return fmt.Sprintf("0x%04x", f.EtherType)
+	}
+	switch f.Proto {
+	case unix.IPPROTO_TCP:
+		return "tcp"
+	case unix.IPPROTO_UDP:
+		return "udp"
+	case unix.IPPROTO_ICMP:
+		return "icmp"
+	case unix.IPPROTO_ICMPV6:
+		return "icmpv6"
+	}
+	return strconv.Itoa(int(f.Proto))
+}
+
+func (e *edge) dropDocuments() ([]DropInfo, error) {
+	return read(e, "drops", func() ([]DropInfo, error) {
+		drops, err := e.dp.Drops()
+		if err != nil {
+			return nil, err
+		}
+		list := make([]DropInfo, 0, len(drops))
+		for _, d := range drops {
+			list = append(list, DropInfo(d))
+		}
+		return list, nil
+	})
+}
+
+func seconds(ns uint64) float64 { return time.Duration(ns).Seconds() }

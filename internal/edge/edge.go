@@ -1,0 +1,278 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// settle is how long a start waits for next hops to answer before it goes on without.
+const settle = 300 * time.Millisecond
+
+// edge is one running edge. The goroutine of Run owns and changes it; the
+// API's read it. So Run's changes what they read under mu, and they hold it
+// while they read.
+type edge struct {
+	opts    RunOptions
+	log     *slog.Logger
+	host    Host
+	started time.Time
+
+	mu       sync.RWMutex
+	config   overlay.Edge
+	dp       DataPath // nil after it was lost
+	adopted  bool
+	view     host.View
+	problems []string         // of the last reconciliation
+	faults   map[string]error // of what is tried again, by what it is
+}
+
+// start opens the data path, or adopts a running one, and makes it current.
+func (e *edge) start(ctx context.Context) error {
+	view, err := e.host.Observe(reconcile.Want(e.config))
+	if err != nil {
+		return fmt.Errorf("observe the host: %w", err)
+	}
+	dp, err := e.opts.OpenDataPath(dataPathConfig(e.config, e.opts.PinRoot))
+	if err != nil {
+		return fmt.Errorf("open the data path: %w", err)
+	}
+	e.dp, e.adopted = dp, dp.Adopted()
+	e.hold(view)
+	e.settle(ctx)
+	e.reconcile()
+	e.log.Info("edge runs", "tep", e.config.Underlay.TEP, "adopted", e.adopted,
+		"segments", len(e.config.Segments), "ports", len(e.config.Ports))
+	return nil
+}
+
+// settle gives next hops a moment to answer, so that the first tables are
+// complete and no problem is reported that is none.
+func (e *edge) settle(ctx context.Context) {
+	deadline := time.After(settle)
+	for {
+		view, err := e.host.Observe(reconcile.Want(e.config))
+		if err != nil || !unresolved(e.config, view) {
+			return
+		}
+		select {
+		case <-e.host.Changed():
+		case <-deadline:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// unresolved reports whether a next hop of e has no MAC address yet.
+func unresolved(e overlay.Edge, v host.View) bool {
+	return slices.ContainsFunc(reconcile.Remotes(e), func(remote netip.Addr) bool {
+		path, ok := reconcile.Path(e, v, remote)
+		return ok && path.NextMAC == overlay.MAC{}
+	})
+}
+
+// loop reconciles, ages and reloads until ctx ends. An error means that the
+// edge cannot go on.
+func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
+	resync := time.NewTicker(e.opts.Resync)
+	defer resync.Stop()
+	age := newAgePace(e.config.FDB.Ageing)
+	defer age.Stop()
+	for {
+		age.set(e.config.FDB.Ageing)
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return fmt.Errorf("serve the API: %w", err)
+		case <-e.host.Changed():
+			e.reconcile()
+		case <-resync.C:
+			e.reconcile()
+		case <-age.C:
+			e.age()
+		case <-hangup:
+			if err := e.reload(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// reconcile makes host and data path what the configuration asks for. What
+// does not work is reported and tried again at the next event or tick.
+func (e *edge) reconcile() {
+	view, err := e.host.Observe(reconcile.Want(e.config))
+	e.fault("observe the host", err)
+	if err != nil {
+		return
+	}
+	e.hold(view)
+	tables, problems := reconcile.Desired(e.config, view)
+	e.mu.Lock()
+	err = e.dp.Apply(tables)
+	was := e.problems
+	e.view, e.problems = view, problems
+	e.mu.Unlock()
+	e.fault("apply to the data path", err)
+	for _, p := range problems {
+		if !slices.Contains(was, p) {
+			e.log.Warn("problem", "what", p)
+		}
+	}
+	for _, p := range was {
+		if !slices.Contains(problems, p) {
+			e.log.Info("problem is over", "what", p)
+		}
+	}
+}
+
+func (e *edge) hold(view host.View) {
+	e.fault("change the host", e.host.Hold(reconcile.Holds(e.config, view)))
+}
+
+func (e *edge) age() {
+	e.mu.Lock()
+	aged, err := e.dp.Age(e.config.FDB.Ageing)
+	e.mu.Unlock()
+	e.fault("age the FDB", err)
+	if aged > 0 {
+		e.log.Debug("FDB entries aged", "entries", aged)
+	}
+}
+
+// reload takes over a changed configuration. A wrong one changes nothing. An
+// error means that the data path was lost on the way.
+func (e *edge) reload() error {
+	next, err := e.opts.Load(e.opts.ConfigPath)
+	if err == nil && next.Name != e.config.Name {
+		err = fmt.Errorf("%s: metadata.name changed from %s to %s: stop this edge and start the other",
+			e.opts.ConfigPath, e.config.Name, next.Name)
+	}
+	if err == nil {
+		err = e.reopen(next)
+	}
+	e.fault("reload the configuration, the former one stays", err)
+	if e.dp == nil {
+		return err
+	}
+	if err != nil {
+		return nil
+	}
+	e.mu.Lock()
+	e.config = next
+	e.mu.Unlock()
+	e.log.Info("configuration reloaded", "segments", len(next.Segments), "ports", len(next.Ports))
+	e.reconcile()
+	return nil
+}
+
+// reopen loads the programs anew when next needs that, and the former ones
+// again when it fails. The pinned links forward all the while.
+func (e *edge) reopen(next overlay.Edge) error {
+	was, will := dataPathConfig(e.config, e.opts.PinRoot), dataPathConfig(next, e.opts.PinRoot)
+	if reflect.DeepEqual(was, will) {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	closed := e.dp.Close()
+	e.dp = nil
+	dp, err := e.opts.OpenDataPath(will)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("open the data path: %w", err), closed)
+		former, again := e.opts.OpenDataPath(was)
+		if again != nil {
+			return errors.Join(err, fmt.Errorf("open the former data path: %w", again))
+		}
+		e.dp = former
+		return err
+	}
+	e.dp = dp
+	return nil
+}
+
+// stop lets go of the data path; remove also takes it and the changes of the
+// host away. The API must not be served any more.
+func (e *edge) stop(remove bool) error {
+	e.mu.Lock()
+	dp := e.dp
+	e.dp = nil
+	e.mu.Unlock()
+	if dp == nil {
+		return nil
+	}
+	if !remove {
+		e.log.Info("edge ends, its data path goes on forwarding")
+		return dp.Close()
+	}
+	e.log.Info("edge ends")
+	return errors.Join(dp.Remove(), e.host.Hold(host.Holds{}))
+}
+
+// fault keeps err as a problem until the same thing works again.
+func (e *edge) fault(what string, err error) {
+	e.mu.Lock()
+	was := e.faults[what]
+	if err == nil {
+		delete(e.faults, what)
+	} else {
+		e.faults[what] = err
+	}
+	e.mu.Unlock()
+	switch {
+	case err != nil && (was == nil || was.Error() != err.Error()):
+		e.log.Error(what, "err", err)
+	case err == nil && was != nil:
+		e.log.Info(what + ": works again")
+	}
+}
+
+// allProblems are those of the tables and of what is tried again. mu is held.
+func (e *edge) allProblems() []string {
+	problems := slices.Clone(e.problems)
+	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
+		problems = append(problems, fmt.Sprintf("%s: %v", what, e.faults[what]))
+	}
+	return problems
+}
+
+// agePace ticks ten times in an ageing time, and every ten seconds at least:
+// idle flows are forgotten even where MAC addresses live for ever (zero).
+type agePace struct {
+	*time.Ticker
+	ageing time.Duration
+}
+
+func newAgePace(ageing time.Duration) *agePace {
+	return &agePace{time.NewTicker(tenth(ageing)), ageing}
+}
+
+func (a *agePace) set(ageing time.Duration) {
+	if ageing != a.ageing {
+		a.Reset(tenth(ageing))
+		a.ageing = ageing
+	}
+}
+
+func tenth(ageing time.Duration) time.Duration {
+	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
+	if ageing <= 0 {
+		return longest
+	}
+	return min(max(ageing/10, shortest), longest)
+}

@@ -1,0 +1,291 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+var (
+	tep    = netip.MustParseAddr("192.0.2.1")
+	remote = netip.MustParseAddr("192.0.2.2")
+	mac    = overlay.MAC{2, 0, 0, 0, 0, 2}
+)
+
+// world is what surrounds an edge under test: its configuration, host and data
+// path, and the order in which it called them.
+type world struct {
+	t    *testing.T
+	opts RunOptions
+
+	mu       sync.Mutex
+	config   overlay.Edge
+	bad      error // of the configuration
+	view     host.View
+	calls    []string
+	configs  []datapath.Config // of every opening
+	tables   datapath.Tables   // last applied
+	holds    host.Holds        // last asked for
+	failOpen func(datapath.Config) error
+	failing  map[string]error // by call
+	adopted  bool
+	changed  chan struct{}
+	reading  sync.RWMutex // finds a change at the time of a read
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, changed: make(chan struct{}, 1), failing: map[string]error{}}
+	w.config = overlay.Edge{
+		Name:      "a",
+		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: tep},
+		FlowCache: overlay.FlowCache{Enabled: true, Size: 4096},
+		FDB:       overlay.FDB{Size: 100, Ageing: 300 * time.Second},
+		Segments: []overlay.Segment{
+			{Name: "blue", VNI: 100, Encapsulation: overlay.VXLAN, UDPPort: 4789, Remotes: []netip.Addr{remote}},
+			{Name: "red", VNI: 200, Encapsulation: overlay.VXLAN, UDPPort: 4789},
+		},
+		Ports: []overlay.Port{{Name: "p0", Interface: "veth0", Segment: "blue"}, {Name: "p1", Interface: "tap0", Segment: "blue"}},
+	}
+	w.view = host.View{
+		TEPPresent: true,
+		Links: map[string]host.Link{
+			"eth0":  {Name: "eth0", Index: 2, MTU: 1550, Up: true},
+			"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1500, Up: true, PeerElsewhere: true},
+		},
+		Paths: map[netip.Addr]host.Path{
+			remote: {NextHop: host.NextHop{Ifindex: 2, Addr: remote}, Interface: "eth0", MTU: 1550, NextMAC: mac},
+		},
+	}
+	w.opts = RunOptions{
+		ConfigPath: "a.yaml", RuntimeDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Version: "test",
+		Resync: time.Hour, Load: w.load, OpenDataPath: w.openDataPath,
+		OpenHost: func(string, *slog.Logger) (Host, error) { return fakeHost{w}, w.call("open host") },
+	}
+	return w
+}
+
+func (w *world) load(string) (overlay.Edge, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.config, w.bad
+}
+
+// call records a call and says whether it shall fail.
+func (w *world) call(name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, name)
+	return w.failing[name]
+}
+
+func (w *world) openDataPath(cfg datapath.Config) (DataPath, error) {
+	err := w.call("open")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.configs = append(w.configs, cfg)
+	if err == nil && w.failOpen != nil {
+		err = w.failOpen(cfg)
+	}
+	return fakeDataPath{w}, err
+}
+
+// set changes the world and lets the edge know.
+func (w *world) set(change func()) {
+	w.mu.Lock()
+	change()
+	w.mu.Unlock()
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (w *world) called(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, c := range w.calls {
+		if c == name {
+			n++
+		}
+	}
+	return n
+}
+
+// run starts the edge and returns its client and what ends it.
+func (w *world) run() (*Client, func() error) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, w.opts) }()
+	stop := sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	w.t.Cleanup(func() { _ = stop() })
+	c := Dial(w.opts.RuntimeDir, "a")
+	w.within("edge answers", func() bool {
+		select {
+		case err := <-done:
+			w.t.Fatalf("edge ended: %v", err)
+		default:
+		}
+		_, err := c.Status(context.Background())
+		return err == nil
+	})
+	return c, stop
+}
+
+func (w *world) within(what string, ok func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s: not within 10 s; calls %q", what, w.calls)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (w *world) hangup() {
+	w.t.Helper()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// problem reports whether the status has a problem with all words in it.
+func (w *world) problem(c *Client, words ...string) bool {
+	w.t.Helper()
+	s, err := c.Status(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return slices.ContainsFunc(s.Problems, func(p string) bool {
+		for _, word := range words {
+			if !strings.Contains(p, word) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+type fakeHost struct{ w *world }
+
+func (h fakeHost) Observe(host.Want) (host.View, error) {
+	err := h.w.call("observe")
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	return h.w.view, err
+}
+
+func (h fakeHost) Hold(want host.Holds) error {
+	name := "hold"
+	if len(want.NextHops)+len(want.Promisc) == 0 {
+		name = "hold nothing"
+	}
+	h.w.mu.Lock()
+	h.w.holds = want
+	h.w.mu.Unlock()
+	return h.w.call(name)
+}
+
+func (h fakeHost) Changed() <-chan struct{} { return h.w.changed }
+func (h fakeHost) Close() error             { return h.w.call("close host") }
+
+type fakeDataPath struct{ w *world }
+
+// change fails the test when somebody reads meanwhile.
+func (d fakeDataPath) change(name string) error {
+	if !d.w.reading.TryLock() {
+		d.w.t.Errorf("%s while another method runs", name)
+	} else {
+		time.Sleep(time.Millisecond)
+		d.w.reading.Unlock()
+	}
+	return d.w.call(name)
+}
+
+func (d fakeDataPath) read(name string) error {
+	if !d.w.reading.TryRLock() {
+		d.w.t.Errorf("%s while the data path changes", name)
+	} else {
+		time.Sleep(time.Millisecond)
+		d.w.reading.RUnlock()
+	}
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return d.w.failing[name]
+}
+
+func (d fakeDataPath) Adopted() bool { return d.w.adopted }
+func (d fakeDataPath) Close() error  { return d.change("close") }
+func (d fakeDataPath) Remove() error { return d.change("remove") }
+
+func (d fakeDataPath) Apply(t datapath.Tables) error {
+	err := d.change("apply")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	if err == nil {
+		d.w.tables = t
+	}
+	return err
+}
+
+func (d fakeDataPath) Age(ageing time.Duration) (int, error) {
+	return 1, d.change(fmt.Sprint("age ", ageing))
+}
+
+func (d fakeDataPath) FDB() ([]datapath.FDBEntry, error) {
+	return []datapath.FDBEntry{
+		{Segment: "blue", MAC: mac, Remote: remote, AgeNS: 1.5e9, Moves: 2},
+		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Static: true},
+	}, d.read("fdb")
+}
+
+func (d fakeDataPath) Flows() ([]datapath.Flow, error) {
+	return []datapath.Flow{
+		{Segment: "blue", InPort: "p0", DstMAC: overlay.MAC{255, 255, 255, 255, 255, 255}, EtherType: 0x0806, FastPath: true, Bytes: 60},
+		{Segment: "blue", InRemote: remote, OutPort: "p0", EtherType: 0x0800, Proto: 6, Src: remote, Dst: tep,
+			SrcPort: 1, DstPort: 2, FastPath: true, Packets: 3, Bytes: 4000, IdleNS: 5e8},
+		{Segment: "blue", InPort: "p0", EtherType: 0x86dd, Proto: 132, Why: "destination MAC not learned, flooded"},
+	}, d.read("flows")
+}
+
+func (d fakeDataPath) Drops() ([]datapath.Drop, error) {
+	return []datapath.Drop{{Reason: "no-route", Description: "no underlay route", Packets: 7, Bytes: 700}}, d.read("drops")
+}
+
+func (d fakeDataPath) Ports() (map[string]datapath.PortCounters, error) {
+	return map[string]datapath.PortCounters{
+		"p0": {Rx: datapath.Counters{Packets: 1, Bytes: 2}, Tx: datapath.Counters{Packets: 3, Bytes: 4}, Drops: 5},
+	}, d.read("ports")
+}
+
+func (d fakeDataPath) TEPs() (map[netip.Addr]datapath.TEPCounters, error) {
+	return map[netip.Addr]datapath.TEPCounters{
+		remote: {Rx: datapath.Counters{Packets: 1, Bytes: 2}, Tx: datapath.Counters{Packets: 3, Bytes: 4}},
+	}, d.read("teps")
+}
+
+func (d fakeDataPath) Stats() (datapath.Stats, error) {
+	return datapath.Stats{
+		Hits: 10, Misses: 2, Dropped: 7, FDBUsed: 95, FlowsUsed: 3, Generations: map[string]uint32{"blue": 4},
+	}, d.read("stats")
+}
+
+var errFake = errors.New("so the test wants it")

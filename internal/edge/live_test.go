@@ -1,0 +1,190 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/test/privilege"
+)
+
+const liveConfig = `apiVersion: selvage.dev/v1alpha1
+kind: Edge
+metadata: {name: live}
+spec:
+  underlay: {interfaces: [under], tep: 192.0.2.1}
+  flowCache: {size: 1024}
+  fdb: {size: 64}
+  segments: [{name: blue, vni: 100, remotes: [192.0.2.2]}]
+  ports: [{name: p0, interface: port0, segment: blue}]
+`
+
+// live is an edge on the real data path and host, in a namespace of its own.
+type live struct {
+	t    *testing.T
+	opts RunOptions
+}
+
+func newLive(t *testing.T) *live {
+	privilege.Require(t)
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
+	ns, err := netns.New()
+	must(t, err)
+	t.Cleanup(func() { ns.Close() })
+	for name, peer := range map[string]string{"under": "far", "port0": "inner"} {
+		must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: peer}))
+		for _, end := range []string{name, peer} {
+			link, err := netlink.LinkByName(end)
+			must(t, err)
+			must(t, netlink.LinkSetUp(link))
+		}
+	}
+	under, err := netlink.LinkByName("under")
+	must(t, err)
+	addr, err := netlink.ParseAddr("192.0.2.1/24")
+	must(t, err)
+	must(t, netlink.AddrAdd(under, addr))
+
+	l := &live{t: t}
+	l.opts = RunOptions{
+		ConfigPath: filepath.Join(t.TempDir(), "live.yaml"), RuntimeDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+		PinRoot: filepath.Join(datapath.DefaultPinRoot, fmt.Sprintf("test-%d", os.Getpid())), Resync: time.Hour,
+	}
+	must(t, os.WriteFile(l.opts.ConfigPath, []byte(liveConfig), 0o600))
+	t.Cleanup(func() {
+		if err := os.RemoveAll(l.opts.PinRoot); err != nil {
+			t.Errorf("remove the test's pins: %v", err)
+		}
+	})
+	return l
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// during runs the edge on the test's thread, which is in the namespace, while
+// f asks it; then it ends the edge.
+func (l *live) during(f func(ctx context.Context, c *Client) error) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	asked := make(chan error, 1)
+	go func() {
+		defer cancel()
+		c := Dial(l.opts.RuntimeDir, "live")
+		for ctx.Err() == nil {
+			if _, err := c.Status(ctx); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		asked <- f(ctx, c)
+	}()
+	err := Run(ctx, l.opts)
+	cancel()
+	if err := errors.Join(err, <-asked); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func TestLive(t *testing.T) {
+	l := newLive(t)
+	pins := filepath.Join(l.opts.PinRoot, "live")
+	running := func(adopted bool) func(context.Context, *Client) error {
+		return func(ctx context.Context, c *Client) error {
+			s, err := c.Status(ctx)
+			if err != nil {
+				return err
+			}
+			if s.Adopted != adopted || s.Ports != (Tally{1, 1}) || s.TEPs != (Tally{0, 1}) {
+				return fmt.Errorf("status %+v, want adopted %v, its port up and its silent remote not", s, adopted)
+			}
+			if problems := strings.Join(s.Problems, "\n"); !strings.Contains(problems, "next hop 192.0.2.2 on under does not answer") ||
+				!strings.Contains(problems, "port p0 has MTU 1500") || len(s.Problems) != 2 {
+				return fmt.Errorf("problems %q", s.Problems)
+			}
+			drops, err := c.Drops(ctx)
+			if err == nil && len(drops) == 0 {
+				err = errors.New("no reasons to drop")
+			}
+			return err
+		}
+	}
+	l.opts.KeepDataPath = true
+	l.during(running(false))
+	if _, err := os.Stat(pins); err != nil {
+		t.Errorf("pins were not kept: %v", err)
+	}
+	l.opts.KeepDataPath = false
+	l.during(running(true))
+	if _, err := os.Stat(pins); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("pins are left behind: %v", err)
+	}
+	wantEmpty(t, l.opts.RuntimeDir)
+	neighs, err := netlink.NeighList(0, netlink.FAMILY_V4)
+	must(t, err)
+	for _, n := range neighs {
+		if n.IP.String() == "192.0.2.2" {
+			t.Errorf("neighbour %v is left behind", n)
+		}
+	}
+}
+
+// A link that comes and goes is attached each time: the events are the kernel's.
+func TestLiveInterfaceComesAndGoes(t *testing.T) {
+	l := newLive(t)
+	handle, err := netlink.NewHandle()
+	must(t, err)
+	defer handle.Close()
+	l.during(func(ctx context.Context, c *Client) error {
+		for range 2 {
+			link, err := handle.LinkByName("port0")
+			if err != nil {
+				return err
+			}
+			if err := handle.LinkDel(link); err != nil {
+				return err
+			}
+			if err := portBecomes(ctx, c, "absent"); err != nil {
+				return err
+			}
+			err = handle.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "port0"}, PeerName: "inner"})
+			if err != nil {
+				return err
+			}
+			if err := portBecomes(ctx, c, "down"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func portBecomes(ctx context.Context, c *Client, state string) error {
+	for {
+		ports, err := c.Ports(ctx)
+		if err != nil {
+			return fmt.Errorf("waiting for a port that is %s: %w", state, err)
+		}
+		if ports[0].State == state {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,73 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// lock is the right to be the edge of a name. The kernel lets go of it when
+// the process ends, in whatever way.
+type lock struct {
+	path string
+	file *os.File
+}
+
+// acquire takes the lock of name in dir, or says which process has it.
+func acquire(dir, name string) (*lock, error) {
+	if name == "" || name != filepath.Base(name) {
+		return nil, fmt.Errorf("edge name %q cannot name a file", name)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("runtime directory: %w", err)
+	}
+	l := &lock{path: filepath.Join(dir, name+".lock")}
+	for {
+		taken, err := l.try()
+		if err != nil {
+			return nil, fmt.Errorf("lock edge %s: %w", name, err)
+		}
+		if taken {
+			return l, nil
+		}
+	}
+}
+
+// try reports false when the file was removed by its former owner meanwhile.
+func (l *lock) try() (bool, error) {
+	file, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return false, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		pid, _ := os.ReadFile(l.path)
+		file.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return false, fmt.Errorf("it runs already, process %s", strings.TrimSpace(string(pid)))
+		}
+		return false, err
+	}
+	mine, err := file.Stat()
+	if err != nil {
+		return false, errors.Join(err, file.Close())
+	}
+	if there, err := os.Stat(l.path); err != nil || !os.SameFile(mine, there) {
+		return false, file.Close()
+	}
+	l.file = file
+	if err := file.Truncate(0); err != nil {
+		return false, errors.Join(err, file.Close())
+	}
+	_, err = file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return true, err
+}
+
+// release removes the file while it is still locked, then unlocks.
+func (l *lock) release() error {
+	return errors.Join(os.Remove(l.path), l.file.Close())
+}

@@ -1,0 +1,121 @@
+// Package edge runs one edge: it keeps the data path what configuration and
+// host ask for, and answers for it on a unix socket.
+//
+// Its one invariant: the data path never depends on this process. A wrong
+// configuration, a failing reload or a killed process leaves a running data
+// path forwarding; only an orderly end removes it. Do not decide here what the
+// tables contain (reconcile) nor how they are written (datapath).
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// DefaultRuntimeDir holds the socket, the lock and the record of host changes of every edge.
+const DefaultRuntimeDir = "/run/selvage"
+
+// defaultResync is how often everything is compared again without an event.
+const defaultResync = 10 * time.Second
+
+// RunOptions are what an edge needs besides its configuration.
+type RunOptions struct {
+	ConfigPath string
+	RuntimeDir string       // "" is DefaultRuntimeDir
+	PinRoot    string       // a bpffs directory; "" is the data path's default
+	Logger     *slog.Logger // nil is slog.Default()
+	Version    string       // what Status reports; "" is the version of this build
+	// KeepDataPath leaves the pinned data path, and what of the host it needs,
+	// when ctx ends: the next Run of the same edge takes it over.
+	KeepDataPath bool
+
+	// Resync is how often everything is compared again without an event; 0 is 10 s.
+	Resync time.Duration
+
+	// The edge's dependencies; nil is the real one.
+	Load         func(path string) (overlay.Edge, error)
+	OpenDataPath func(datapath.Config) (DataPath, error)
+	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
+}
+
+func (o RunOptions) withDefaults() RunOptions {
+	if o.RuntimeDir == "" {
+		o.RuntimeDir = DefaultRuntimeDir
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Resync == 0 {
+		o.Resync = defaultResync
+	}
+	if build, ok := debug.ReadBuildInfo(); ok && o.Version == "" {
+		o.Version = build.Main.Version
+	}
+	if o.Load == nil {
+		o.Load = config.Load
+	}
+	if o.OpenDataPath == nil {
+		o.OpenDataPath = openDataPath
+	}
+	if o.OpenHost == nil {
+		o.OpenHost = openHost
+	}
+	return o
+}
+
+// Run runs the edge that opts.ConfigPath describes, in the network namespace
+// of the calling thread, until ctx ends (the caller ends it on SIGTERM and
+// SIGINT). Then it removes the data path and undoes its changes of the host,
+// unless opts.KeepDataPath. SIGHUP reloads the configuration.
+//
+// An error before the data path was opened means that nothing was touched; a
+// later one leaves the data path forwarding, for the next Run to take over.
+func Run(ctx context.Context, opts RunOptions) (err error) {
+	opts = opts.withDefaults()
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+
+	cfg, err := opts.Load(opts.ConfigPath)
+	if err != nil {
+		return err
+	}
+	lock, err := acquire(opts.RuntimeDir, cfg.Name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	listener, err := listen(socketPath(opts.RuntimeDir, cfg.Name))
+	if err != nil {
+		return err
+	}
+	defer listener.Close() // again, when the server did: harmless
+	h, err := opts.OpenHost(filepath.Join(opts.RuntimeDir, cfg.Name+".held"), opts.Logger)
+	if err != nil {
+		return fmt.Errorf("watch the host: %w", err)
+	}
+	defer func() { err = errors.Join(err, h.Close()) }()
+
+	e := &edge{
+		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
+		started: time.Now(), config: cfg, faults: make(map[string]error),
+	}
+	if err := e.start(ctx); err != nil {
+		return err
+	}
+	srv := serve(listener, e.handler(), e.log)
+	broken := e.loop(ctx, hangup, srv.failed)
+	return errors.Join(broken, srv.stop(), e.stop(broken == nil && !opts.KeepDataPath))
+}

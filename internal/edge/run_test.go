@@ -1,0 +1,347 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+func TestStartWithWrongConfigurationTouchesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.bad = errFake
+	if err := Run(context.Background(), w.opts); !errors.Is(err, errFake) {
+		t.Errorf("error %v, want the configuration's", err)
+	}
+	if len(w.calls) > 0 {
+		t.Errorf("calls %q, want none", w.calls)
+	}
+	wantEmpty(t, w.opts.RuntimeDir)
+}
+
+func TestStartThatFailsLeavesNothingOfItsOwn(t *testing.T) {
+	for _, failing := range []string{"open host", "observe", "open"} {
+		t.Run(failing, func(t *testing.T) {
+			w := newWorld(t)
+			w.failing[failing] = errFake
+			if err := Run(context.Background(), w.opts); !errors.Is(err, errFake) {
+				t.Errorf("error %v, want that of %s", err, failing)
+			}
+			for _, c := range []string{"remove", "apply", "hold", "hold nothing"} {
+				if w.called(c) > 0 {
+					t.Errorf("%s was called: a former data path would be disturbed", c)
+				}
+			}
+			wantEmpty(t, w.opts.RuntimeDir)
+		})
+	}
+}
+
+func wantEmpty(t *testing.T, dir string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("%s holds %v (%v), want nothing", dir, left, err)
+	}
+}
+
+func TestStopRemovesInOrder(t *testing.T) {
+	w := newWorld(t)
+	_, stop := w.run()
+	if err := stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if diff := cmp.Diff([]string{"remove", "hold nothing", "close host"}, w.calls[len(w.calls)-3:]); diff != "" {
+		t.Errorf("last calls (-want +got):\n%s", diff)
+	}
+	wantEmpty(t, w.opts.RuntimeDir)
+}
+
+func TestStopKeepsDataPath(t *testing.T) {
+	w := newWorld(t)
+	w.opts.KeepDataPath = true
+	_, stop := w.run()
+	if err := stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if diff := cmp.Diff([]string{"close", "close host"}, w.calls[len(w.calls)-2:]); diff != "" {
+		t.Errorf("last calls (-want +got):\n%s", diff)
+	}
+	if w.called("remove")+w.called("hold nothing") > 0 {
+		t.Error("the data path or what it needs of the host was taken away")
+	}
+	wantEmpty(t, w.opts.RuntimeDir)
+}
+
+func TestStopReportsWhatItCouldNotUndo(t *testing.T) {
+	w := newWorld(t)
+	w.failing["remove"] = errFake
+	_, stop := w.run()
+	if err := stop(); !errors.Is(err, errFake) {
+		t.Errorf("error %v, want that of Remove", err)
+	}
+	if w.called("hold nothing") != 1 {
+		t.Error("changes of the host were not undone")
+	}
+	wantEmpty(t, w.opts.RuntimeDir)
+}
+
+func TestOneEdgeOfAName(t *testing.T) {
+	w := newWorld(t)
+	_, stop := w.run()
+	second := newWorld(t)
+	second.opts.RuntimeDir = w.opts.RuntimeDir
+	err := Run(context.Background(), second.opts)
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("lock edge a: it runs already, process %d", os.Getpid())) {
+		t.Errorf("error %v, want that the edge runs already and where", err)
+	}
+	if len(second.calls) > 0 {
+		t.Errorf("the second edge called %q", second.calls)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	_, stop = second.run() // the name is free again
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStartAfterKill(t *testing.T) {
+	w := newWorld(t)
+	w.adopted = true
+	for _, left := range []string{"a.sock", "a.lock"} {
+		if err := os.WriteFile(filepath.Join(w.opts.RuntimeDir, left), []byte("4711\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, _ := w.run()
+	if s, err := c.Status(context.Background()); err != nil || !s.Adopted {
+		t.Errorf("status %+v (%v), want adopted", s, err)
+	}
+}
+
+func TestInterfaceAppearsAndVanishes(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.run()
+	if !w.problem(c, "port p1", "tap0", "does not exist") {
+		t.Error("missing interface is no problem")
+	}
+	applied := func() []datapath.Port {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.tables.Ports
+	}
+	if got := applied(); len(got) != 1 || got[0] != (datapath.Port{Name: "p0", Ifindex: 3, Segment: "blue", Peer: true}) {
+		t.Errorf("ports %+v, want p0 alone", got)
+	}
+	links := w.view.Links
+	w.set(func() {
+		w.view.Links = map[string]host.Link{
+			"eth0": links["eth0"], "veth0": links["veth0"], "tap0": {Name: "tap0", Index: 9, Kind: "tun", MTU: 1500, Up: true},
+		}
+	})
+	w.within("port attached", func() bool { return len(applied()) == 2 })
+	w.within("problem over", func() bool { return !w.problem(c, "p1") })
+	w.set(func() { w.view.Links = links })
+	w.within("port detached", func() bool { return len(applied()) == 1 })
+	w.within("port absent", func() bool {
+		ports, err := c.Ports(context.Background())
+		return err == nil && ports[1].State == "absent" && ports[1].Ifindex == 0
+	})
+}
+
+func TestUnresolvedNextHopDelaysTheFirstTables(t *testing.T) {
+	w := newWorld(t)
+	resolved := w.view.Paths[remote]
+	waiting := resolved
+	waiting.NextMAC = overlay.MAC{}
+	w.view.Paths = map[netip.Addr]host.Path{remote: waiting}
+	time.AfterFunc(50*time.Millisecond, func() {
+		w.set(func() { w.view.Paths = map[netip.Addr]host.Path{remote: resolved} })
+	})
+	w.run()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.Index(w.calls, "apply"); slices.Index(w.calls, "hold") > i {
+		t.Errorf("calls %q: the next hop was not asked for before the first tables", w.calls)
+	}
+	if w.tables.TEPs[0].NextMAC != mac {
+		t.Errorf("TEP %+v, want resolved", w.tables.TEPs[0])
+	}
+}
+
+func TestFailuresAreProblemsAndTriedAgain(t *testing.T) {
+	for _, failing := range []string{"apply", "observe", "hold"} {
+		t.Run(failing, func(t *testing.T) {
+			w := newWorld(t)
+			c, _ := w.run()
+			w.set(func() { w.failing[failing] = errFake })
+			w.within("problem reported", func() bool { return w.problem(c, errFake.Error()) })
+			w.set(func() { delete(w.failing, failing) })
+			w.within("problem over", func() bool { return !w.problem(c, errFake.Error()) })
+		})
+	}
+}
+
+func TestTicks(t *testing.T) {
+	w := newWorld(t)
+	w.opts.Resync = 20 * time.Millisecond
+	w.config.FDB.Ageing = time.Second
+	w.run()
+	w.within("resync", func() bool { return w.called("apply") > 3 })
+	w.within("ageing", func() bool { return w.called("age 1s") > 1 })
+}
+
+func TestTenth(t *testing.T) {
+	for ageing, want := range map[time.Duration]time.Duration{
+		0: 10 * time.Second, time.Millisecond: 100 * time.Millisecond,
+		20 * time.Second: 2 * time.Second, time.Hour: 10 * time.Second,
+	} {
+		if got := tenth(ageing); got != want {
+			t.Errorf("ageing %s: every %s, want %s", ageing, got, want)
+		}
+	}
+}
+
+func TestReloadOfWrongConfigurationKeepsRunning(t *testing.T) {
+	w := newWorld(t)
+	good := w.config
+	c, _ := w.run()
+	before := w.called("open")
+
+	w.mu.Lock()
+	w.bad = errFake
+	w.mu.Unlock()
+	w.hangup()
+	w.within("wrong configuration reported", func() bool { return w.problem(c, "reload", errFake.Error()) })
+
+	w.mu.Lock()
+	w.bad = nil
+	w.config.Name = "b"
+	w.mu.Unlock()
+	w.hangup()
+	w.within("change of name refused", func() bool { return w.problem(c, "name changed from a to b") })
+	if s, err := c.Status(context.Background()); err != nil || s.Name != "a" || len(s.Segments) != 2 {
+		t.Errorf("status %+v (%v), want the former edge", s, err)
+	}
+	if w.called("open") != before || w.called("close") > 0 {
+		t.Error("a refused configuration touched the data path")
+	}
+
+	w.mu.Lock()
+	good.Segments = good.Segments[:1]
+	w.config = good
+	w.mu.Unlock()
+	w.hangup()
+	w.within("configuration reloaded", func() bool {
+		s, err := c.Status(context.Background())
+		return err == nil && len(s.Segments) == 1
+	})
+	w.within("tables applied", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.tables.Segments) == 1
+	})
+	if w.problem(c, "reload") {
+		t.Error("the problem outlived the good configuration")
+	}
+	if w.called("open") != before {
+		t.Error("programs were loaded anew without need")
+	}
+}
+
+func TestReloadLoadsProgramsAnew(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.run()
+	w.mu.Lock()
+	w.config.FlowCache.Enabled = false
+	w.mu.Unlock()
+	w.hangup()
+	w.within("configuration reloaded", func() bool {
+		s, err := c.Status(context.Background())
+		return err == nil && !s.FlowCache
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.configs) != 2 || w.configs[1].FlowCache.Enabled || !slices.Equal(w.configs[1].UDPPorts, []uint16{4789}) {
+		t.Errorf("opened with %+v", w.configs)
+	}
+	if i := slices.Index(w.calls, "close"); i < 0 || w.calls[i+1] != "open" || slices.Contains(w.calls, "remove") {
+		t.Errorf("calls %q, want close, then open", w.calls)
+	}
+}
+
+func TestReloadThatDoesNotLoadKeepsTheFormer(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.run()
+	w.mu.Lock()
+	w.config.FlowCache.Size = 1
+	w.failOpen = func(cfg datapath.Config) error {
+		if cfg.FlowCache.Size == 1 {
+			return errFake
+		}
+		return nil
+	}
+	w.mu.Unlock()
+	w.hangup()
+	w.within("problem reported", func() bool { return w.problem(c, "reload", errFake.Error()) })
+	if s, err := c.Status(context.Background()); err != nil || s.Flows.Size != 4096 {
+		t.Errorf("status %+v (%v), want the former flow cache", s, err)
+	}
+}
+
+func TestLostDataPathEndsTheEdgeAndStaysPinned(t *testing.T) {
+	w := newWorld(t)
+	done := make(chan error, 1)
+	go func() { done <- Run(context.Background(), w.opts) }()
+	w.within("start", func() bool { return w.called("apply") > 0 })
+	w.mu.Lock()
+	w.config.FlowCache.Size = 1
+	w.failOpen = func(datapath.Config) error { return errFake }
+	w.mu.Unlock()
+	w.hangup()
+	select {
+	case err := <-done:
+		if !errors.Is(err, errFake) {
+			t.Errorf("error %v, want that of Open", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the edge goes on without a data path")
+	}
+	if w.called("remove")+w.called("hold nothing") > 0 {
+		t.Error("the pinned data path was removed")
+	}
+	wantEmpty(t, w.opts.RuntimeDir)
+}
+
+// The default loader is the real one: its errors reach the user as they are.
+func TestDefaultLoader(t *testing.T) {
+	w := newWorld(t)
+	w.opts.Load = nil
+	w.opts.ConfigPath = filepath.Join(t.TempDir(), "a.yaml")
+	if err := Run(context.Background(), w.opts); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v, want that the file is missing", err)
+	}
+	if err := os.WriteFile(w.opts.ConfigPath, []byte("kind: Nothing\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var errs config.Errors
+	if err := Run(context.Background(), w.opts); !errors.As(err, &errs) {
+		t.Errorf("error %v, want the configuration's own", err)
+	}
+}

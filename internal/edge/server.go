@@ -1,0 +1,132 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	readTimeout  = 5 * time.Second
+	writeTimeout = 30 * time.Second
+	idleTimeout  = time.Minute
+	// stopTimeout is how long running answers may take when the edge ends.
+	stopTimeout = 2 * time.Second
+)
+
+func socketPath(runtimeDir, name string) string { return filepath.Join(runtimeDir, name+".sock") }
+
+// listen makes the socket, for root only from its first moment on. Who holds
+// the edge's lock may replace a former process's.
+func listen(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove stale socket: %w", err)
+	}
+	// A socket's file gets the mode of the socket itself: set before it is bound.
+	private := func(_, _ string, c syscall.RawConn) error {
+		var chmod error
+		err := c.Control(func(fd uintptr) { chmod = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, chmod)
+	}
+	config := net.ListenConfig{Control: private}
+	l, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("API socket: %w", err)
+	}
+	return l, nil
+}
+
+// server serves until stop, which waits for it.
+type server struct {
+	http   *http.Server
+	failed chan error // one error when it cannot serve any more
+	done   chan struct{}
+}
+
+func serve(l net.Listener, h http.Handler, log *slog.Logger) *server {
+	s := &server{
+		http: &http.Server{
+			Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		},
+		failed: make(chan error, 1),
+		done:   make(chan struct{}),
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.failed <- err
+		}
+	}()
+	return s
+}
+
+// stop lets running answers end, removes the socket and waits.
+func (s *server) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.http.Close()
+	}
+	<-s.done
+	return err
+}
+
+// refusal is the body of every answer that is not 200.
+type refusal struct {
+	Error string `json:"error"`
+}
+
+func (e *edge) handler() http.Handler {
+	mux := http.NewServeMux()
+	get(mux, "/v1/status", e.statusDocument)
+	get(mux, "/v1/ports", e.portDocuments)
+	get(mux, "/v1/teps", e.tepDocuments)
+	get(mux, "/v1/fdb", e.fdbDocuments)
+	get(mux, "/v1/flows", e.flowDocuments)
+	get(mux, "/v1/drops", e.dropDocuments)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusNotFound, refusal{fmt.Sprintf("no document %s", r.URL.Path)})
+	})
+	return mux
+}
+
+// get serves the document that read makes at path. read must not keep the
+// edge locked: writing waits for the client.
+func get[T any](mux *http.ServeMux, path string, read func() (T, error)) {
+	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not possible, the API is read-only"})
+			return
+		}
+		document, err := read()
+		if err != nil {
+			answer(w, http.StatusInternalServerError, refusal{err.Error()})
+			return
+		}
+		answer(w, http.StatusOK, document)
+	})
+}
+
+func answer(w http.ResponseWriter, code int, document any) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		code, body = http.StatusInternalServerError, []byte(`{"error":"answer is not JSON"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n')) // a client that went away misses its own answer
+}

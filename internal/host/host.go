@@ -1,0 +1,148 @@
+// Package host is what the operating system says about links, addresses,
+// routes and neighbours, and the few things that an edge asks it to change.
+//
+// Its one invariant: what Hold changed is recorded before it is changed, and
+// undone when it is no longer held, also by a later process. What was there
+// before stays. Do not use it to decide anything: it reports and it holds.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// requestTimeout bounds one netlink exchange.
+const requestTimeout = 5 * time.Second
+
+// Want is what Observe looks at.
+type Want struct {
+	Interfaces []string
+	TEP        netip.Addr
+	Remotes    []netip.Addr
+}
+
+// View is what the host was like at one moment.
+type View struct {
+	// Links has the wanted interfaces that exist, by the name they were asked for.
+	Links map[string]Link
+	// TEPPresent says whether the TEP is an address of this host.
+	TEPPresent bool
+	// Paths has the remotes to which there is a route.
+	Paths map[netip.Addr]Path
+}
+
+// Link is a network interface.
+type Link struct {
+	Name     string
+	Index    int
+	Kind     string // "veth", "tun", …; "" of a physical interface
+	MTU      int    // an IP packet's size in bytes
+	MAC      overlay.MAC
+	Up       bool // enabled and with a carrier, as far as the driver tells
+	Loopback bool
+	// PeerElsewhere says that this is a veth whose other end is in another namespace.
+	PeerElsewhere bool
+}
+
+// Physical reports whether the link filters by destination MAC in hardware:
+// a device without a software kind that is not the loopback.
+func (l Link) Physical() bool { return l.Kind == "" && !l.Loopback }
+
+// NextHop is a neighbour on the underlay.
+type NextHop struct {
+	Ifindex int        `json:"ifindex"`
+	Addr    netip.Addr `json:"addr"`
+}
+
+// Path is the way to a remote TEP.
+type Path struct {
+	NextHop
+	Interface string
+	Local     bool // the remote is an address of this host
+	MTU       int  // of the interface, or of the route when that is less
+	SrcMAC    overlay.MAC
+	NextMAC   overlay.MAC // zero while unresolved
+}
+
+// Host is one network namespace. Its methods are for one goroutine.
+type Host struct {
+	ns     netns.NsHandle
+	handle *netlink.Handle
+	log    *slog.Logger
+	held   *record
+	known  neighbours
+
+	changed chan struct{}
+	cancel  context.CancelFunc
+	owned   sync.WaitGroup
+}
+
+// Open watches the network namespace of the calling thread. recordPath is the
+// file that remembers what Hold changed; a former process's record is taken over.
+func Open(recordPath string, log *slog.Logger) (*Host, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ns, err := netns.Get()
+	if err != nil {
+		return nil, fmt.Errorf("open the network namespace: %w", err)
+	}
+	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1)}
+	if h.held, err = readRecord(recordPath, namespaceCookie()); err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	if h.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return nil, errors.Join(fmt.Errorf("open netlink: %w", err), ns.Close())
+	}
+	if err := h.handle.SetSocketTimeout(requestTimeout); err != nil {
+		h.handle.Close()
+		return nil, errors.Join(fmt.Errorf("set the netlink timeout: %w", err), ns.Close())
+	}
+	sock, err := h.subscribe()
+	if err != nil {
+		h.handle.Close()
+		return nil, errors.Join(err, ns.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel = cancel
+	h.watch(ctx, sock)
+	return h, nil
+}
+
+// Changed receives after something changed that Observe may report
+// differently. Changes close to each other are one.
+func (h *Host) Changed() <-chan struct{} { return h.changed }
+
+// Close ends the watching. What is held stays; Hold(Holds{}) before it undoes that.
+func (h *Host) Close() error {
+	h.cancel()
+	h.owned.Wait()
+	h.handle.Close()
+	return h.ns.Close()
+}
+
+// namespaceCookie identifies the calling thread's network namespace until the
+// next boot (inode numbers are reused), or is 0 where the kernel has no cookies.
+func namespaceCookie() uint64 {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return 0
+	}
+	return cookie
+}

@@ -1,0 +1,403 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/privilege"
+)
+
+/*
+ namespace near                   namespace far
+ ┌───────────────────────┐        ┌──────────────────────┐
+ │ us   192.0.2.1/24     ├────────┤ them 192.0.2.2/24    │
+ │      2001:db8::1/64   │  veth  │      2001:db8::2/64  │
+ │ v0 ── v1              │        └──────────────────────┘
+ └───────────────────────┘
+*/
+
+var (
+	us4    = netip.MustParsePrefix("192.0.2.1/24")
+	them4  = netip.MustParsePrefix("192.0.2.2/24")
+	us6    = netip.MustParsePrefix("2001:db8::1/64")
+	them6  = netip.MustParsePrefix("2001:db8::2/64")
+	silent = netip.MustParseAddr("192.0.2.9")
+)
+
+// bench is the picture above. The test's thread is in namespace near.
+type bench struct {
+	t         *testing.T
+	near, far *netlink.Handle
+	us, them  netlink.Link
+	record    string
+}
+
+func newBench(t *testing.T) *bench {
+	privilege.Require(t)
+	runtime.LockOSThread() // never unlocked: the thread ends with the test and its namespace with it
+	b := &bench{t: t, record: filepath.Join(t.TempDir(), "a.held")}
+	far, err := netns.New()
+	b.must(err)
+	near, err := netns.New()
+	b.must(err)
+	b.far, err = netlink.NewHandleAt(far)
+	b.must(err)
+	b.near, err = netlink.NewHandleAt(near)
+	b.must(err)
+	t.Cleanup(func() {
+		b.near.Close()
+		b.far.Close()
+		near.Close()
+		far.Close()
+	})
+	b.must(b.near.LinkAdd(&netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: "us", MTU: 1600}, PeerName: "them", PeerNamespace: netlink.NsFd(far),
+	}))
+	b.must(b.near.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "v0"}, PeerName: "v1"}))
+	b.us, b.them = b.link(b.near, "us"), b.link(b.far, "them")
+	b.addr(b.near, b.us, us4)
+	b.addr(b.near, b.us, us6)
+	b.addr(b.far, b.them, them4)
+	b.addr(b.far, b.them, them6)
+	b.must(b.near.LinkSetUp(b.us))
+	b.must(b.far.LinkSetUp(b.them))
+	b.must(b.near.LinkSetUp(b.link(b.near, "lo")))
+	return b
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) link(h *netlink.Handle, name string) netlink.Link {
+	b.t.Helper()
+	l, err := h.LinkByName(name)
+	b.must(err)
+	return l
+}
+
+func (b *bench) addr(h *netlink.Handle, l netlink.Link, p netip.Prefix) {
+	b.t.Helper()
+	flags := 0
+	if p.Addr().Is6() {
+		flags = unix.IFA_F_NODAD
+	}
+	b.must(h.AddrAdd(l, &netlink.Addr{IPNet: ipnet(p), Flags: flags}))
+}
+
+func ipnet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+func (b *bench) open() *Host {
+	b.t.Helper()
+	h, err := Open(b.record, slog.New(slog.DiscardHandler))
+	b.must(err)
+	return h
+}
+
+// within waits for ok, which is asked at every change of h and now and then.
+func within(t *testing.T, h *Host, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-h.Changed():
+		case <-time.After(100 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("%s: not within 10 s", what)
+		}
+	}
+}
+
+func (b *bench) view(h *Host, tep netip.Addr, remotes ...netip.Addr) View {
+	b.t.Helper()
+	v, err := h.Observe(Want{Interfaces: []string{"us", "v0", "lo", "none"}, TEP: tep, Remotes: remotes})
+	b.must(err)
+	return v
+}
+
+func (b *bench) neigh(addr netip.Addr) (netlink.Neigh, bool) {
+	b.t.Helper()
+	list, err := b.near.NeighList(b.us.Attrs().Index, family(addr))
+	b.must(err)
+	for _, n := range list {
+		if n.IP.Equal(addr.AsSlice()) {
+			return n, true
+		}
+	}
+	return netlink.Neigh{}, false
+}
+
+func TestObserveLinks(t *testing.T) {
+	b := newBench(t)
+	h := b.open()
+	defer h.Close()
+	within(t, h, "link up", func() bool { return b.view(h, us4.Addr()).Links["us"].Up })
+	v := b.view(h, us4.Addr())
+	us := v.Links["us"]
+	if us.Kind != "veth" || us.MTU != 1600 || us.Index != b.us.Attrs().Index || !us.PeerElsewhere || us.Physical() {
+		t.Errorf("us is %+v, want a veth of MTU 1600 with its peer elsewhere", us)
+	}
+	if us.MAC != overlay.MAC(b.us.Attrs().HardwareAddr) {
+		t.Errorf("MAC %s, want %s", us.MAC, b.us.Attrs().HardwareAddr)
+	}
+	if v0 := v.Links["v0"]; v0.PeerElsewhere || v0.Up {
+		t.Errorf("v0 is %+v, want down and its peer here", v0)
+	}
+	if lo := v.Links["lo"]; !lo.Loopback || !lo.Up || lo.Physical() {
+		t.Errorf("lo is %+v, want an enabled loopback", lo)
+	}
+	if _, ok := v.Links["none"]; ok || len(v.Links) != 3 {
+		t.Errorf("links %v, want the three that exist", v.Links)
+	}
+}
+
+func TestObservePaths(t *testing.T) {
+	b := newBench(t)
+	h := b.open()
+	defer h.Close()
+	routed, narrow := netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("203.0.113.7")
+	gw := them4.Addr().AsSlice()
+	b.must(b.near.RouteAdd(&netlink.Route{Dst: ipnet(netip.MustParsePrefix("198.51.100.0/24")), Gw: gw}))
+	b.must(b.near.RouteAdd(&netlink.Route{Dst: ipnet(netip.MustParsePrefix("203.0.113.0/24")), Gw: gw, MTU: 1400}))
+	b.must(b.near.RouteAdd(&netlink.Route{Dst: ipnet(netip.MustParsePrefix("10.1.0.0/16")), Type: unix.RTN_BLACKHOLE}))
+	nowhere, hole := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.1.0.1")
+
+	v := b.view(h, us4.Addr(), them4.Addr(), routed, narrow, us4.Addr(), nowhere, hole)
+	if !v.TEPPresent {
+		t.Error("TEP is not found on the host")
+	}
+	index, mac := b.us.Attrs().Index, overlay.MAC(b.us.Attrs().HardwareAddr)
+	base := Path{NextHop: NextHop{index, them4.Addr()}, Interface: "us", MTU: 1600, SrcMAC: mac}
+	if got := v.Paths[them4.Addr()]; got != base {
+		t.Errorf("direct path %+v, want %+v", got, base)
+	}
+	if got := v.Paths[routed]; got != base {
+		t.Errorf("routed path %+v, want the gateway's %+v", got, base)
+	}
+	base.MTU = 1400
+	if got := v.Paths[narrow]; got != base {
+		t.Errorf("path with the route's own MTU %+v, want %+v", got, base)
+	}
+	if got := v.Paths[us4.Addr()]; !got.Local {
+		t.Errorf("path to an own address %+v, want local", got)
+	}
+	for _, remote := range []netip.Addr{nowhere, hole} {
+		if p, ok := v.Paths[remote]; ok {
+			t.Errorf("path to %s without a route is %+v", remote, p)
+		}
+	}
+	elsewhere := b.view(h, netip.MustParseAddr("192.0.2.77"), them4.Addr())
+	if _, ok := elsewhere.Paths[them4.Addr()]; !ok || elsewhere.TEPPresent {
+		t.Errorf("with a TEP of another host: present %v, paths %v", elsewhere.TEPPresent, elsewhere.Paths)
+	}
+}
+
+func TestHoldResolvesNextHop(t *testing.T) {
+	for name, addrs := range map[string][2]netip.Addr{
+		"IPv4": {us4.Addr(), them4.Addr()}, "IPv6": {us6.Addr(), them6.Addr()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			h := b.open()
+			defer h.Close()
+			tep, remote := addrs[0], addrs[1]
+			within(t, h, "link up", func() bool { return b.view(h, tep).Links["us"].Up })
+			hop := b.view(h, tep, remote).Paths[remote].NextHop
+			b.must(h.Hold(Holds{NextHops: []NextHop{hop}}))
+			want := overlay.MAC(b.them.Attrs().HardwareAddr)
+			within(t, h, "next hop resolved", func() bool { return b.view(h, tep, remote).Paths[remote].NextMAC == want })
+			if n, ok := b.neigh(remote); !ok || n.FlagsExt&netlink.NTF_EXT_MANAGED == 0 {
+				t.Errorf("neighbour %+v is not kept resolved by the kernel", n)
+			}
+			b.must(h.Hold(Holds{NextHops: []NextHop{hop}})) // idempotent
+
+			// The remote gets another MAC address: an event tells, and what is held stays held.
+			moved := overlay.MAC{2, 0, 0, 0, 0, 0x77}
+			b.must(b.far.LinkSetHardwareAddr(b.them, moved[:]))
+			b.must(b.near.NeighDel(&netlink.Neigh{LinkIndex: hop.Ifindex, IP: remote.AsSlice(), Family: family(remote)}))
+			within(t, h, "next hop resolved again", func() bool {
+				b.must(h.Hold(Holds{NextHops: []NextHop{hop}}))
+				return b.view(h, tep, remote).Paths[remote].NextMAC == moved
+			})
+
+			b.must(h.Hold(Holds{}))
+			if n, ok := b.neigh(remote); ok {
+				t.Errorf("neighbour %+v is left behind", n)
+			}
+			if _, err := os.Stat(b.record); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("record is left behind: %v", err)
+			}
+		})
+	}
+}
+
+func TestHoldLeavesWhatWasThere(t *testing.T) {
+	b := newBench(t)
+	index := b.us.Attrs().Index
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 9}
+	fixed := &netlink.Neigh{LinkIndex: index, IP: silent.AsSlice(), HardwareAddr: mac, State: unix.NUD_PERMANENT}
+	b.must(b.near.NeighAdd(fixed))
+	known := &netlink.Neigh{LinkIndex: index, IP: them4.Addr().AsSlice(), HardwareAddr: b.them.Attrs().HardwareAddr, State: unix.NUD_STALE}
+	b.must(b.near.NeighAdd(known))
+	b.must(b.near.SetPromiscOn(b.link(b.near, "v1")))
+	v0, v1 := b.link(b.near, "v0").Attrs().Index, b.link(b.near, "v1").Attrs().Index
+
+	h := b.open()
+	want := Holds{NextHops: []NextHop{{index, silent}, {index, them4.Addr()}, {9999, silent}}, Promisc: []int{v0, v1, 9999}}
+	b.must(h.Hold(want))
+	if n, _ := b.neigh(silent); n.State != unix.NUD_PERMANENT || n.FlagsExt != 0 {
+		t.Errorf("permanent neighbour was changed: %+v", n)
+	}
+	if n, _ := b.neigh(them4.Addr()); n.FlagsExt&netlink.NTF_EXT_MANAGED == 0 {
+		t.Errorf("known neighbour %+v is not kept resolved", n)
+	}
+	if !b.promisc("v0") {
+		t.Error("v0 is not promiscuous")
+	}
+	b.must(h.Close()) // as if it were killed
+
+	h = b.open()
+	defer h.Close()
+	if !b.promisc("v0") {
+		t.Error("what was held did not survive the process")
+	}
+	b.must(h.Hold(Holds{}))
+	if n, _ := b.neigh(silent); n.State != unix.NUD_PERMANENT {
+		t.Errorf("permanent neighbour is gone: %+v", n)
+	}
+	if n, ok := b.neigh(them4.Addr()); !ok || n.FlagsExt&netlink.NTF_EXT_MANAGED != 0 {
+		t.Errorf("known neighbour %+v, want it there and no longer managed", n)
+	}
+	if b.promisc("v0") || !b.promisc("v1") {
+		t.Errorf("promiscuous v0 %v, v1 %v: want only v1, which was so before", b.promisc("v0"), b.promisc("v1"))
+	}
+}
+
+func (b *bench) promisc(name string) bool {
+	return b.link(b.near, name).Attrs().RawFlags&unix.IFF_PROMISC != 0
+}
+
+func TestRecordOfAnotherNamespaceIsNotTakenOver(t *testing.T) {
+	b := newBench(t)
+	h := b.open()
+	b.must(h.Hold(Holds{Promisc: []int{b.us.Attrs().Index}}))
+	b.must(h.Close())
+	other := newBench(t)
+	other.record = b.record
+	other.must(other.near.SetPromiscOn(other.us)) // the same name and index, but an operator's wish
+	h = other.open()
+	defer h.Close()
+	other.must(h.Hold(Holds{}))
+	if !other.promisc("us") {
+		t.Error("a record of another namespace changed this one")
+	}
+}
+
+func TestChanged(t *testing.T) {
+	b := newBench(t)
+	h := b.open()
+	defer h.Close()
+	within(t, h, "link up", func() bool { return b.view(h, us4.Addr()).Links["us"].Up })
+	quiet(h)
+	events := []struct {
+		name string
+		do   func() error
+	}{
+		{"link", func() error { return b.near.LinkSetMTU(b.us, 1400) }},
+		{"address", func() error {
+			return b.near.AddrAdd(b.us, &netlink.Addr{IPNet: ipnet(netip.MustParsePrefix("192.0.2.3/32"))})
+		}},
+		{"route", func() error {
+			return b.near.RouteAdd(&netlink.Route{LinkIndex: b.us.Attrs().Index, Dst: ipnet(netip.MustParsePrefix("198.51.100.0/24"))})
+		}},
+		{"new link", func() error {
+			return b.near.LinkAdd(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tap0"}, Mode: netlink.TUNTAP_MODE_TAP})
+		}},
+		{"link gone", func() error { return b.near.LinkDel(b.link(b.near, "v0")) }},
+	}
+	for _, e := range events {
+		b.must(e.do())
+		select {
+		case <-h.Changed():
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: no event", e.name)
+		}
+		quiet(h)
+	}
+	// A neighbour that no remote uses is no event.
+	b.must(b.near.NeighSet(&netlink.Neigh{LinkIndex: b.us.Attrs().Index, IP: silent.AsSlice(),
+		HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}, State: unix.NUD_STALE}))
+	select {
+	case <-h.Changed():
+		t.Error("a neighbour of no concern raised an event")
+	case <-time.After(4 * debounce):
+	}
+}
+
+// quiet waits until no event came for some debounce times.
+func quiet(h *Host) {
+	for {
+		select {
+		case <-h.Changed():
+		case <-time.After(6 * debounce):
+			return
+		}
+	}
+}
+
+// A subscription that breaks is made again, and what happened meanwhile is an event.
+func TestWatchSubscribesAgain(t *testing.T) {
+	b := newBench(t)
+	h := &Host{log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1)}
+	var err error
+	h.ns, err = netns.Get()
+	b.must(err)
+	defer h.ns.Close()
+	broken, err := h.subscribe()
+	b.must(err)
+	broken.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	h.watch(ctx, broken)
+	defer h.owned.Wait()
+	defer cancel()
+	select {
+	case <-h.Changed():
+	case <-time.After(10 * time.Second):
+		t.Fatal("no event after the break")
+	}
+	mtu := 1300
+	again := func() bool { // an event that is of now, not of the break
+		mtu++
+		b.must(b.near.LinkSetMTU(b.us, mtu))
+		select {
+		case <-h.Changed():
+			return true
+		case <-time.After(2 * debounce):
+			return false
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); !again(); {
+		if time.Now().After(deadline) {
+			t.Fatal("no event after subscribing again")
+		}
+	}
+}

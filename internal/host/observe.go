@@ -1,0 +1,263 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// resolved are the neighbour states in which the MAC address may be used.
+const resolved = unix.NUD_REACHABLE | unix.NUD_STALE | unix.NUD_DELAY | unix.NUD_PROBE |
+	unix.NUD_PERMANENT | unix.NUD_NOARP
+
+// Observe reports what the host is like now.
+func (h *Host) Observe(want Want) (View, error) {
+	links, err := dump(h.handle.LinkList)
+	if err != nil {
+		return View{}, fmt.Errorf("list links: %w", err)
+	}
+	v := View{Links: make(map[string]Link), Paths: make(map[netip.Addr]Path)}
+	byIndex := make(map[int]Link, len(links))
+	byName := make(map[string]Link, len(links))
+	for _, l := range links {
+		link := linkOf(l)
+		byIndex[link.Index], byName[link.Name] = link, link
+		for _, name := range l.Attrs().AltNames {
+			byName[name] = link
+		}
+	}
+	for _, name := range want.Interfaces {
+		if link, ok := byName[name]; ok {
+			v.Links[name] = link
+		}
+	}
+	if v.TEPPresent, err = h.hasAddr(want.TEP); err != nil {
+		return View{}, err
+	}
+	for _, remote := range want.Remotes {
+		src := want.TEP
+		if !v.TEPPresent { // the kernel refuses a source that it does not have
+			src = netip.Addr{}
+		}
+		path, ok, err := h.route(remote, src, byIndex)
+		if err != nil {
+			return View{}, err
+		}
+		if ok {
+			v.Paths[remote] = path
+		}
+	}
+	return v, h.resolve(v.Paths)
+}
+
+// resolve fills in the MAC addresses of the next hops and tells the watcher
+// which neighbours matter.
+func (h *Host) resolve(paths map[netip.Addr]Path) error {
+	hops := make(map[NextHop]overlay.MAC)
+	indexes := make(map[int]bool)
+	for _, p := range paths {
+		if !p.Local {
+			hops[p.NextHop] = overlay.MAC{}
+			indexes[p.Ifindex] = true
+		}
+	}
+	h.known.observe(hops)
+	for ifindex := range indexes {
+		neighs, err := h.neighbours(ifindex)
+		if err != nil {
+			return err
+		}
+		for hop, n := range neighs {
+			if _, ok := hops[hop]; ok {
+				hops[hop] = usableMAC(n)
+			}
+		}
+	}
+	h.known.observed(hops)
+	for remote, p := range paths {
+		p.NextMAC = hops[p.NextHop]
+		paths[remote] = p
+	}
+	return nil
+}
+
+// hasAddr reports whether addr is configured on any link.
+func (h *Host) hasAddr(addr netip.Addr) (bool, error) {
+	addrs, err := dump(func() ([]netlink.Addr, error) { return h.handle.AddrList(nil, family(addr)) })
+	if err != nil {
+		return false, fmt.Errorf("list addresses: %w", err)
+	}
+	return slices.ContainsFunc(addrs, func(a netlink.Addr) bool {
+		have, ok := netip.AddrFromSlice(a.IP)
+		return ok && have.Unmap() == addr
+	}), nil
+}
+
+// route asks the kernel which way a packet from src to remote goes. An unset
+// src leaves the choice to the kernel.
+func (h *Host) route(remote, src netip.Addr, links map[int]Link) (Path, bool, error) {
+	opts := &netlink.RouteGetOptions{}
+	if src.IsValid() {
+		opts.SrcAddr = src.AsSlice()
+	}
+	routes, err := h.handle.RouteGetWithOptions(remote.AsSlice(), opts)
+	if noRoute(err) {
+		return Path{}, false, nil
+	}
+	if err != nil {
+		return Path{}, false, fmt.Errorf("look up the route to %s: %w", remote, err)
+	}
+	if len(routes) == 0 {
+		return Path{}, false, nil
+	}
+	r := routes[0]
+	link, ok := links[r.LinkIndex]
+	if !ok || (r.Type != unix.RTN_UNICAST && r.Type != unix.RTN_LOCAL) {
+		return Path{}, false, nil
+	}
+	p := Path{
+		NextHop:   NextHop{Ifindex: link.Index, Addr: remote},
+		Interface: link.Name,
+		Local:     r.Type == unix.RTN_LOCAL,
+		MTU:       link.MTU,
+		SrcMAC:    link.MAC,
+	}
+	if gw, ok := gateway(r); ok {
+		p.Addr = gw
+	}
+	if r.MTU > 0 {
+		p.MTU = min(p.MTU, r.MTU)
+	}
+	return p, true, nil
+}
+
+// gateway is the route's next hop, which may be of the other family (RFC 5549).
+func gateway(r netlink.Route) (netip.Addr, bool) {
+	if gw, ok := netip.AddrFromSlice(r.Gw); ok && !gw.IsUnspecified() {
+		return gw.Unmap(), true
+	}
+	if via, ok := r.Via.(*netlink.Via); ok {
+		gw, ok := netip.AddrFromSlice(via.Addr)
+		return gw, ok
+	}
+	return netip.Addr{}, false
+}
+
+// noRoute reports whether err is the kernel's answer for an address without a
+// route: none at all, unreachable, prohibited or blackholed.
+func noRoute(err error) bool {
+	for _, e := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL, unix.ENETDOWN} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// neighbours lists the neighbour table of one link.
+func (h *Host) neighbours(ifindex int) (map[NextHop]netlink.Neigh, error) {
+	list, err := dump(func() ([]netlink.Neigh, error) { return h.handle.NeighList(ifindex, unix.AF_UNSPEC) })
+	if err != nil {
+		return nil, fmt.Errorf("list neighbours of interface %d: %w", ifindex, err)
+	}
+	neighs := make(map[NextHop]netlink.Neigh, len(list))
+	for _, n := range list {
+		if addr, ok := netip.AddrFromSlice(n.IP); ok && n.Family != unix.AF_BRIDGE {
+			neighs[NextHop{ifindex, addr.Unmap()}] = n
+		}
+	}
+	return neighs, nil
+}
+
+// usableMAC is the neighbour's address, zero while it is not to be used.
+func usableMAC(n netlink.Neigh) overlay.MAC {
+	if n.State&resolved == 0 || len(n.HardwareAddr) != 6 {
+		return overlay.MAC{}
+	}
+	return overlay.MAC(n.HardwareAddr)
+}
+
+func linkOf(l netlink.Link) Link {
+	a := l.Attrs()
+	link := Link{
+		Name:     a.Name,
+		Index:    a.Index,
+		Kind:     l.Type(),
+		MTU:      a.MTU,
+		Loopback: a.RawFlags&unix.IFF_LOOPBACK != 0,
+		// Drivers without link detection (some taps) leave the state unknown.
+		Up: a.RawFlags&unix.IFF_UP != 0 &&
+			(a.OperState == netlink.OperUp || a.OperState == netlink.OperUnknown),
+	}
+	if link.Kind == "device" { // the library's word for a link without a kind
+		link.Kind = ""
+	}
+	if len(a.HardwareAddr) == 6 {
+		link.MAC = overlay.MAC(a.HardwareAddr)
+	}
+	link.PeerElsewhere = link.Kind == "veth" && a.NetNsID >= 0
+	return link
+}
+
+func family(addr netip.Addr) int {
+	if addr.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// dump repeats a listing that a concurrent change interrupted.
+func dump[T any](list func() ([]T, error)) ([]T, error) {
+	const tries = 5
+	var all []T
+	var err error
+	for range tries {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
+	}
+	return all, nil // complete but for what changes right now, and that raises an event
+}
+
+// neighbours are the next hops that matter, shared between Observe and the
+// watcher, which drops the events of all others.
+type neighbours struct {
+	mu        sync.Mutex
+	macs      map[NextHop]overlay.MAC
+	observing bool
+}
+
+// observe begins a look at hops: until observed, every event of them counts.
+func (n *neighbours) observe(hops map[NextHop]overlay.MAC) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.macs = make(map[NextHop]overlay.MAC, len(hops))
+	for hop := range hops {
+		n.macs[hop] = overlay.MAC{}
+	}
+	n.observing = true
+}
+
+func (n *neighbours) observed(hops map[NextHop]overlay.MAC) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for hop, mac := range hops {
+		n.macs[hop] = mac
+	}
+	n.observing = false
+}
+
+// news reports whether mac differs from what was observed of hop.
+func (n *neighbours) news(hop NextHop, mac overlay.MAC) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was, ok := n.macs[hop]
+	return ok && (n.observing || was != mac)
+}

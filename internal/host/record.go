@@ -1,0 +1,106 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// record is the file of what Hold changed. It is written before a change and
+// after its undoing, so that a process that was killed leaves a true one.
+type record struct {
+	path string
+	// Namespace is the cookie of the network namespace that the changes are in.
+	Namespace uint64        `json:"namespace"`
+	NextHops  []heldNextHop `json:"next_hops"`
+	Promisc   []heldLink    `json:"promisc"`
+}
+
+type heldNextHop struct {
+	NextHop
+	Created bool `json:"created"` // there was no entry before
+}
+
+type heldLink struct {
+	Ifindex   int    `json:"ifindex"`
+	Interface string `json:"interface"`
+}
+
+// readRecord reads the file at path. One of another namespace (or of before a
+// reboot) is about links that are not ours to change, and is not taken over.
+func readRecord(path string, namespace uint64) (*record, error) {
+	r := &record{path: path, Namespace: namespace}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record of host changes: %w", err)
+	}
+	var old record
+	if err := json.Unmarshal(data, &old); err != nil {
+		return nil, fmt.Errorf("record of host changes %s is damaged, remove it: %w", path, err)
+	}
+	if old.Namespace == namespace {
+		r.NextHops, r.Promisc = old.NextHops, old.Promisc
+	}
+	return r, nil
+}
+
+func (r *record) empty() bool { return len(r.NextHops) == 0 && len(r.Promisc) == 0 }
+
+func (r *record) addNextHop(hop heldNextHop) error {
+	if slices.ContainsFunc(r.NextHops, func(h heldNextHop) bool { return h.NextHop == hop.NextHop }) {
+		return nil
+	}
+	r.NextHops = append(r.NextHops, hop)
+	return r.write()
+}
+
+func (r *record) dropNextHop(hop NextHop) error {
+	r.NextHops = slices.DeleteFunc(r.NextHops, func(h heldNextHop) bool { return h.NextHop == hop })
+	return r.write()
+}
+
+func (r *record) addPromisc(link heldLink) error {
+	if slices.Contains(r.Promisc, link) {
+		return nil
+	}
+	r.Promisc = append(r.Promisc, link)
+	return r.write()
+}
+
+func (r *record) dropPromisc(ifindex int) error {
+	r.Promisc = slices.DeleteFunc(r.Promisc, func(l heldLink) bool { return l.Ifindex == ifindex })
+	return r.write()
+}
+
+// write replaces the file at once, so that a reader never sees half of it.
+func (r *record) write() error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("record of host changes: %w", err)
+	}
+	next := r.path + ".new"
+	if err := os.MkdirAll(filepath.Dir(r.path), 0o755); err != nil {
+		return fmt.Errorf("record of host changes: %w", err)
+	}
+	if err := os.WriteFile(next, data, 0o600); err != nil {
+		return fmt.Errorf("record of host changes: %w", err)
+	}
+	if err := os.Rename(next, r.path); err != nil {
+		return fmt.Errorf("record of host changes: %w", err)
+	}
+	return nil
+}
+
+func (r *record) remove() error {
+	if err := os.Remove(r.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("record of host changes: %w", err)
+	}
+	return nil
+}

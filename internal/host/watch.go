@@ -1,0 +1,148 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+const (
+	// debounce is how long a change waits for others to join it.
+	debounce = 50 * time.Millisecond
+	// resubscribeAfter is the pause after a subscription broke.
+	resubscribeAfter = time.Second
+	receiveBuffer    = 1 << 20 // bytes
+)
+
+// subscribe opens one socket for all that Observe depends on.
+func (h *Host) subscribe() (*nl.NetlinkSocket, error) {
+	sock, err := nl.SubscribeAt(h.ns, netns.None(), unix.NETLINK_ROUTE,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP,
+		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE,
+		unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to netlink events: %w", err)
+	}
+	// Without the larger buffer events are only lost earlier, which is noticed.
+	_ = sock.SetReceiveBufferSize(receiveBuffer, true)
+	return sock, nil
+}
+
+// watch turns events into Changed until ctx ends. It owns sock and the two
+// goroutines that h.owned waits for.
+func (h *Host) watch(ctx context.Context, sock *nl.NetlinkSocket) {
+	events := make(chan struct{}, 1)
+	h.owned.Go(func() {
+		for sock != nil {
+			h.receive(ctx, sock, events)
+			notify(events) // whatever was missed in between
+			sock = h.resubscribe(ctx)
+		}
+	})
+	h.owned.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-events:
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(debounce):
+			}
+			drain(events)
+			notify(h.changed)
+		}
+	})
+}
+
+// receive reads sock until it breaks or ctx ends, and closes it.
+func (h *Host) receive(ctx context.Context, sock *nl.NetlinkSocket, events chan<- struct{}) {
+	stop := context.AfterFunc(ctx, sock.Close)
+	defer func() {
+		if stop() {
+			sock.Close()
+		}
+	}()
+	for {
+		messages, _, err := sock.Receive()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, unix.ENOBUFS): // overrun: events are lost, the socket is not
+			notify(events)
+			continue
+		case err != nil:
+			h.log.Warn("netlink events broke off, subscribing again", "err", err)
+			return
+		}
+		for _, m := range messages {
+			if h.matters(m) {
+				notify(events)
+			}
+		}
+	}
+}
+
+// resubscribe tries until it has a socket; nil when ctx ended.
+func (h *Host) resubscribe(ctx context.Context) *nl.NetlinkSocket {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(resubscribeAfter):
+		}
+		sock, err := h.subscribe()
+		if err == nil {
+			return sock
+		}
+		h.log.Warn("netlink events are unavailable", "err", err)
+	}
+}
+
+// matters drops the events of neighbours that are no next hop or still have
+// the same MAC address: a kernel that probes them reports every state.
+func (h *Host) matters(m syscall.NetlinkMessage) bool {
+	if m.Header.Type != unix.RTM_NEWNEIGH && m.Header.Type != unix.RTM_DELNEIGH {
+		return true
+	}
+	n, err := netlink.NeighDeserialize(m.Data)
+	if err != nil || n.Family == unix.AF_BRIDGE {
+		return false
+	}
+	addr, ok := netip.AddrFromSlice(n.IP)
+	if !ok {
+		return false
+	}
+	mac := usableMAC(*n)
+	if m.Header.Type == unix.RTM_DELNEIGH {
+		mac = overlay.MAC{}
+	}
+	return h.known.news(NextHop{n.LinkIndex, addr.Unmap()}, mac)
+}
+
+// notify leaves a mark in a channel of capacity one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func drain(c <-chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
+}

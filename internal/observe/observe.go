@@ -1,0 +1,171 @@
+// Package observe turns what an edge says of itself into tables for people and
+// JSON for programs.
+//
+// Its one invariant: the same document gives the same bytes; it asks neither a
+// kernel nor a clock. Programs should read the JSON: tables round numbers and
+// their columns may change.
+package observe
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/selvage/selvage/internal/edge"
+)
+
+// JSON writes a document as it is, indented.
+func JSON(w io.Writer, document any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(document)
+}
+
+// Ports writes one line for each local port.
+func Ports(w io.Writer, ports []edge.PortInfo) error {
+	return table(w, "NAME INTERFACE INDEX SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
+		ports, func(p edge.PortInfo) []any {
+			return []any{
+				p.Name, p.Interface, positive(p.Ifindex), p.Segment, p.State, p.Hook, p.Deliver, positive(p.MTU),
+				count(p.RxPackets), size(p.RxBytes), count(p.TxPackets), size(p.TxBytes), count(p.Drops),
+			}
+		})
+}
+
+// TEPs writes one line for each remote tunnel endpoint.
+func TEPs(w io.Writer, teps []edge.TEPInfo) error {
+	return table(w, "ADDRESS STATE INTERFACE NEXT-HOP NEXT-MAC MTU INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
+		teps, func(t edge.TEPInfo) []any {
+			return []any{
+				t.Address, t.State, t.Interface, addr(t.NextHop), t.NextMAC, positive(t.MTU), positive(t.InnerMTU),
+				count(t.RxPackets), size(t.RxBytes), count(t.TxPackets), size(t.TxBytes), strings.Join(t.Segments, ","),
+			}
+		})
+}
+
+// FDB writes one line for each MAC address. A static entry has no age.
+func FDB(w io.Writer, entries []edge.FDBEntry) error {
+	return table(w, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", entries, func(e edge.FDBEntry) []any {
+		kind, age := "learned", span(e.Age)
+		if e.Static {
+			kind, age = "static", ""
+		}
+		return []any{e.Segment, e.MAC, e.Port, addr(e.Remote), kind, age, e.Moves}
+	})
+}
+
+// Flows writes one line for each cached decision and, where it is not on the
+// fast path, why.
+func Flows(w io.Writer, flows []edge.FlowInfo) error {
+	return table(w, "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH PACKETS BYTES IDLE WHY", flows, func(f edge.FlowInfo) []any {
+		path := "slow"
+		if f.FastPath {
+			path = "fast"
+		}
+		source, destination := any(f.SrcMAC), any(f.DstMAC)
+		if f.Src.IsValid() && f.Dst.IsValid() {
+			source, destination = endpoint(f.Src, f, f.SrcPort), endpoint(f.Dst, f, f.DstPort)
+		}
+		return []any{
+			f.Segment, f.In, f.Out, f.Proto, source, destination, path,
+			count(f.Packets), size(f.Bytes), span(f.Idle), f.Why,
+		}
+	})
+}
+
+// Drops writes one line for each reason, the ones that never happened only if
+// all is set.
+func Drops(w io.Writer, drops []edge.DropInfo, all bool) error {
+	var shown []edge.DropInfo
+	for _, d := range drops {
+		if all || d.Packets > 0 {
+			shown = append(shown, d)
+		}
+	}
+	return table(w, "REASON PACKETS BYTES DESCRIPTION", shown, func(d edge.DropInfo) []any {
+		return []any{d.Reason, count(d.Packets), size(d.Bytes), d.Description}
+	})
+}
+
+// Status writes the edge at a glance; now is for how long it has been running.
+func Status(w io.Writer, s edge.Status, now time.Time) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(label, format string, args ...any) { fmt.Fprintf(tw, label+":\t"+format+"\n", args...) }
+	origin := "loaded by this process"
+	if s.Adopted {
+		origin = "taken over from an earlier process"
+	}
+	line("Edge", "%s, version %s, pid %d, up %s", s.Name, s.Version, s.PID, span(now.Sub(s.Started).Seconds()))
+	line("Configuration", "%s", s.Config)
+	line("Data path", "%s", origin)
+	line("TEP", "%s", addr(s.TEP))
+	line("Ports", "%d of %d up", s.Ports.Up, s.Ports.Total)
+	line("Remotes", "%d of %d resolved", s.TEPs.Up, s.TEPs.Total)
+	line("FDB", "%s", usage(s.FDB))
+	line("Flow cache", "%s", flowCache(s))
+	line("Dropped", "%s packets", count(s.Dropped))
+	if len(s.Problems) == 0 {
+		line("Problems", "none")
+	}
+	for i, p := range s.Problems {
+		label := "\t"
+		if i == 0 {
+			label = "Problems:\t"
+		}
+		fmt.Fprintf(tw, "%s%s\n", label, p)
+	}
+	if err := tw.Flush(); err != nil || len(s.Segments) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return table(w, "SEGMENT VNI ENCAPSULATION UDP-PORT PORTS REMOTES", s.Segments, func(g edge.SegmentInfo) []any {
+		return []any{g.Name, g.VNI, g.Encapsulation, g.UDPPort, g.Ports, g.Remotes}
+	})
+}
+
+func usage(u edge.Usage) string { return fmt.Sprintf("%d of %d entries", u.Used, u.Size) }
+
+func flowCache(s edge.Status) string {
+	if !s.FlowCache {
+		return "off"
+	}
+	lookups := s.Hits + s.Misses
+	if lookups == 0 {
+		return usage(s.Flows) + ", no look-ups"
+	}
+	return fmt.Sprintf("%s, %.4g %% hits of %s look-ups", usage(s.Flows), 100*float64(s.Hits)/float64(lookups), count(lookups))
+}
+
+// endpoint is an address, with its port where the protocol has ports.
+func endpoint(a netip.Addr, f edge.FlowInfo, port uint16) string {
+	if f.SrcPort == 0 && f.DstPort == 0 {
+		return a.String()
+	}
+	return netip.AddrPortFrom(a, port).String()
+}
+
+// table aligns one line of cells for each row under header, the columns of
+// which are one word each. An empty cell becomes "-".
+func table[T any](w io.Writer, header string, rows []T, cells func(T) []any) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, strings.Join(strings.Fields(header), "\t"))
+	for _, row := range rows {
+		list := cells(row)
+		texts := make([]string, len(list))
+		for i, cell := range list {
+			texts[i] = fmt.Sprint(cell)
+			if texts[i] == "" {
+				texts[i] = "-"
+			}
+		}
+		fmt.Fprintln(tw, strings.Join(texts, "\t"))
+	}
+	return tw.Flush()
+}

@@ -1,0 +1,158 @@
+package observe
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var (
+	tep     = netip.MustParseAddr("192.0.2.1")
+	remote  = netip.MustParseAddr("192.0.2.2")
+	remote6 = netip.MustParseAddr("2001:db8::2")
+	started = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	mac1    = overlay.MAC{2, 0, 0, 0, 0, 1}
+	mac2    = overlay.MAC{2, 0, 0, 0, 0, 2}
+)
+
+func busy() edge.Status {
+	return edge.Status{
+		Name: "host-a", Version: "v0.1.0", PID: 4711, Started: started, Config: "/etc/selvage/host-a.yaml", TEP: tep,
+		Segments: []edge.SegmentInfo{
+			{Name: "blue", VNI: 100, Encapsulation: overlay.VXLAN, UDPPort: 4789, Ports: 1, Remotes: 1, Generation: 3},
+			{Name: "green", VNI: 16777215, Encapsulation: overlay.VXLAN, UDPPort: 8472, Remotes: 2, Generation: 1},
+		},
+		Ports: edge.Tally{Up: 1, Total: 2}, TEPs: edge.Tally{Up: 2, Total: 2},
+		FDB: edge.Usage{Used: 12, Size: 65536}, Flows: edge.Usage{Used: 340, Size: 262144},
+		FlowCache: true, Hits: 1_234_567, Misses: 890, Dropped: 42,
+		Problems: []string{"port p1: interface veth1 is absent", "remote 192.0.2.3: no route"},
+	}
+}
+
+func idle() edge.Status {
+	return edge.Status{Name: "host-b", Version: "v0.1.0", PID: 1, Started: started, Config: "b.yaml", Adopted: true, TEP: remote6}
+}
+
+func ports() []edge.PortInfo {
+	return []edge.PortInfo{
+		{
+			Name: "p0", Interface: "veth0", Ifindex: 12, Segment: "blue", State: "up", Hook: "tcx", Deliver: "peer", MTU: 1450,
+			RxPackets: 9999, RxBytes: 1_000_000, TxPackets: 12_345_678, TxBytes: 98_765_432_101, Drops: 3,
+		},
+		{Name: "p1", Interface: "veth1", Segment: "green", State: "absent"},
+	}
+}
+
+func teps() []edge.TEPInfo {
+	return []edge.TEPInfo{
+		{
+			Address: remote, Segments: []string{"blue", "green"}, Interface: "eth0", NextHop: remote, NextMAC: mac2.String(),
+			State: "resolved", MTU: 1500, InnerMTU: 1450, RxPackets: 10, RxBytes: 999, TxPackets: 11, TxBytes: 10_000,
+		},
+		{Address: remote6, Segments: []string{"green"}, State: "no route"},
+	}
+}
+
+func fdb() []edge.FDBEntry {
+	return []edge.FDBEntry{
+		{Segment: "blue", MAC: mac1, Port: "p0", Static: true, Age: 99},
+		{Segment: "blue", MAC: mac2, Remote: remote, Age: 12.34, Moves: 2},
+	}
+}
+
+func flows() []edge.FlowInfo {
+	client, server := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	return []edge.FlowInfo{
+		{
+			Segment: "blue", In: "p0", Out: "192.0.2.2", SrcMAC: mac1, DstMAC: mac2, Proto: "tcp", Src: client, Dst: server,
+			SrcPort: 40000, DstPort: 5201, FastPath: true, Packets: 123_456, Bytes: 7_000_000_000, Idle: 0.004,
+		},
+		{
+			Segment: "blue", In: "192.0.2.2", Out: "p0", SrcMAC: mac2, DstMAC: mac1, Proto: "udp",
+			Src: netip.MustParseAddr("2001:db8::a"), Dst: netip.MustParseAddr("2001:db8::b"), SrcPort: 53, DstPort: 5353,
+			FastPath: true, Packets: 1, Bytes: 90, Idle: 61,
+		},
+		{
+			Segment: "blue", In: "p0", Out: "192.0.2.2", SrcMAC: mac1, DstMAC: mac2, Proto: "icmp", Src: client, Dst: server,
+			Why: "destination not learned yet", Packets: 4, Bytes: 392, Idle: 3.21,
+		},
+		{Segment: "blue", In: "p0", Out: "flood", SrcMAC: mac1, DstMAC: overlay.MAC{255, 255, 255, 255, 255, 255}, Proto: "0x0806", Why: "flooded", Packets: 2, Bytes: 84, Idle: 7500},
+		{Segment: "green", In: "p1", SrcMAC: mac2, DstMAC: mac1, Proto: "0x88cc", FastPath: true, Packets: 1, Bytes: 60, Idle: 200_000},
+	}
+}
+
+func drops() []edge.DropInfo {
+	return []edge.DropInfo{
+		{Reason: "NO_REMOTE", Description: "no remote TEP for the inner destination", Packets: 12345, Bytes: 1_234_567},
+		{Reason: "UNKNOWN_VNI", Description: "VNI is not configured"},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	now := started.Add(3*time.Hour + 12*time.Minute)
+	for name, write := range map[string]func(io.Writer) error{
+		"status":      func(w io.Writer) error { return Status(w, busy(), now) },
+		"status-idle": func(w io.Writer) error { return Status(w, idle(), started.Add(30*time.Second)) },
+		"ports":       func(w io.Writer) error { return Ports(w, ports()) },
+		"teps":        func(w io.Writer) error { return TEPs(w, teps()) },
+		"fdb":         func(w io.Writer) error { return FDB(w, fdb()) },
+		"fdb-empty":   func(w io.Writer) error { return FDB(w, nil) },
+		"flows":       func(w io.Writer) error { return Flows(w, flows()) },
+		"drops":       func(w io.Writer) error { return Drops(w, drops(), false) },
+		"drops-all":   func(w io.Writer) error { return Drops(w, drops(), true) },
+		"fdb-json":    func(w io.Writer) error { return JSON(w, fdb()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := write(&got); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("differs from %s (go test -update rewrites it):\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+func TestCount(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0", 9_999: "9999", 10_000: "10.0k", 12_345: "12.3k", 99_949: "99.9k", 99_950: "100k", 999_499: "999k",
+		999_500: "1.00M", 9_994_999: "9.99M", 9_995_001: "10.0M", 1e9: "1.00G", 1e12: "1.00T", 1e15: "1.00P", 1 << 63: "9.22E",
+	} {
+		if got := count(n); got != want {
+			t.Errorf("count(%d) = %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for seconds, want := range map[float64]string{
+		-1: "0s", 0: "0.0s", 0.26: "0.3s", 9.94: "9.9s", 12.9: "12s", 60: "1m00s", 3599: "59m59s", 3600: "1h00m", 86399: "23h59m", 90000: "1d01h", 1e300: "11574d01h",
+	} {
+		if got := span(seconds); got != want {
+			t.Errorf("span(%v) = %s, want %s", seconds, got, want)
+		}
+	}
+}

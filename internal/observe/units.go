@@ -1,0 +1,73 @@
+package observe
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// count is exact up to four digits, then three digits with an SI prefix.
+func count(n uint64) string {
+	const exact = 10_000
+	if n < exact {
+		return strconv.FormatUint(n, 10)
+	}
+	value := float64(n)
+	for _, prefix := range []string{"k", "M", "G", "T", "P"} {
+		if value /= 1000; value < 999.5 {
+			return threeDigits(value) + prefix
+		}
+	}
+	return threeDigits(value/1000) + "E"
+}
+
+func threeDigits(v float64) string {
+	digits := 0
+	switch {
+	case v < 9.995:
+		digits = 2
+	case v < 99.95:
+		digits = 1
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+// size is a number of bytes in decimal units.
+func size(n uint64) string { return count(n) + "B" }
+
+// span is a time in seconds as its two largest units.
+func span(seconds float64) string {
+	if math.IsNaN(seconds) || seconds < 0 {
+		return "0s"
+	}
+	const day = 24 * time.Hour
+	d := time.Duration(min(seconds, 1e9) * float64(time.Second))
+	switch {
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+}
+
+// positive is a number for which zero means that there is none.
+func positive(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func addr(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}

@@ -1,0 +1,253 @@
+package reconcile
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+var (
+	self    = netip.MustParseAddr("192.0.2.1")
+	remoteB = netip.MustParseAddr("192.0.2.2")
+	remoteC = netip.MustParseAddr("198.51.100.3")
+	router  = netip.MustParseAddr("192.0.2.254")
+	own     = overlay.MAC{2, 0, 0, 0, 0, 1}
+	macB    = overlay.MAC{2, 0, 0, 0, 0, 2}
+	macR    = overlay.MAC{2, 0, 0, 0, 0, 0xfe}
+
+	sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+)
+
+// edge has two ports in segment blue, whose remotes are B (on the same
+// network) and, behind a static MAC only, C (behind a router).
+func edge() overlay.Edge {
+	return overlay.Edge{
+		Name:     "a",
+		Underlay: overlay.Underlay{Interfaces: []string{"eth0"}, TEP: self},
+		Segments: []overlay.Segment{{
+			Name: "blue", VNI: 100, Encapsulation: overlay.VXLAN, UDPPort: 4789,
+			Remotes: []netip.Addr{remoteB},
+			Static:  []overlay.StaticMAC{{MAC: macB, Remote: remoteC}},
+		}},
+		Ports: []overlay.Port{
+			{Name: "p1", Interface: "tap1", Segment: "blue"},
+			{Name: "p0", Interface: "veth0", Segment: "blue"},
+		},
+	}
+}
+
+// view is a host on which edge works without problems.
+func view() host.View {
+	direct := host.Path{
+		NextHop: host.NextHop{Ifindex: 2, Addr: remoteB}, Interface: "eth0", MTU: 1500, SrcMAC: own, NextMAC: macB,
+	}
+	routed := direct
+	routed.NextHop.Addr, routed.NextMAC = router, macR
+	return host.View{
+		Links: map[string]host.Link{
+			"eth0":  {Name: "eth0", Index: 2, MTU: 1500, MAC: own, Up: true},
+			"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1450, Up: true, PeerElsewhere: true},
+			"tap1":  {Name: "tap1", Index: 4, Kind: "tun", MTU: 1450, Up: true},
+		},
+		TEPPresent: true,
+		Paths:      map[netip.Addr]host.Path{remoteB: direct, remoteC: routed},
+	}
+}
+
+func TestDesiredTables(t *testing.T) {
+	e := edge()
+	got, problems := Desired(e, view())
+	want := datapath.Tables{
+		Underlays: []int{2},
+		Segments:  e.Segments,
+		Ports: []datapath.Port{
+			{Name: "p0", Ifindex: 3, Segment: "blue", Peer: true},
+			{Name: "p1", Ifindex: 4, Segment: "blue"},
+		},
+		TEPs: []datapath.TEP{
+			{Addr: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},
+			{Addr: remoteC, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macR},
+		},
+	}
+	if diff := cmp.Diff(want, got, sameAddr); diff != "" {
+		t.Errorf("tables (-want +got):\n%s", diff)
+	}
+	if len(problems) > 0 {
+		t.Errorf("problems of a sound host: %q", problems)
+	}
+}
+
+func TestDesiredProblems(t *testing.T) {
+	link := func(name string, change func(*host.Link)) func(*overlay.Edge, *host.View) {
+		return func(_ *overlay.Edge, v *host.View) {
+			l := v.Links[name]
+			change(&l)
+			v.Links[name] = l
+		}
+	}
+	path := func(change func(*host.Path)) func(*overlay.Edge, *host.View) {
+		return func(_ *overlay.Edge, v *host.View) {
+			p := v.Paths[remoteB]
+			change(&p)
+			v.Paths[remoteB] = p
+		}
+	}
+	tests := []struct {
+		name   string
+		change func(*overlay.Edge, *host.View)
+		want   []string
+		check  func(*testing.T, datapath.Tables)
+	}{
+		{
+			name:   "underlay interface missing",
+			change: func(e *overlay.Edge, _ *host.View) { e.Underlay.Interfaces = []string{"eth0", "eth9"} },
+			want:   []string{"underlay interface eth9 does not exist: create it, or correct the underlay's interfaces"},
+		}, {
+			name:   "underlay interface down",
+			change: link("eth0", func(l *host.Link) { l.Up = false }),
+			want:   []string{"underlay interface eth0 is down: enable it with `ip link set dev eth0 up` and check its cable or peer"},
+			check: func(t *testing.T, got datapath.Tables) {
+				if len(got.Underlays) != 1 {
+					t.Errorf("a link that is down shall stay attached, underlays %v", got.Underlays)
+				}
+			},
+		}, {
+			name:   "TEP address elsewhere",
+			change: func(_ *overlay.Edge, v *host.View) { v.TEPPresent = false },
+			want:   []string{"TEP address 192.0.2.1 is not on this host: add it to an interface, or correct the underlay's TEP"},
+		}, {
+			name:   "port missing",
+			change: func(_ *overlay.Edge, v *host.View) { delete(v.Links, "tap1") },
+			want:   []string{"port p1: interface tap1 does not exist: create it, it is attached when it appears"},
+			check: func(t *testing.T, got datapath.Tables) {
+				if len(got.Ports) != 1 || got.Ports[0].Name != "p0" {
+					t.Errorf("ports %v, want p0 alone", got.Ports)
+				}
+			},
+		}, {
+			name:   "port down",
+			change: link("tap1", func(l *host.Link) { l.Up = false }),
+			want:   []string{"port p1: interface tap1 is down: enable it with `ip link set dev tap1 up`, and what is behind it"},
+		}, {
+			name:   "no route",
+			change: func(_ *overlay.Edge, v *host.View) { delete(v.Paths, remoteB) },
+			want:   []string{"remote 192.0.2.2: no route from 192.0.2.1: add one, or correct the remote"},
+			check: func(t *testing.T, got datapath.Tables) {
+				if got.TEPs[0] != (datapath.TEP{Addr: remoteB}) {
+					t.Errorf("TEP without a route is %+v, want its address alone", got.TEPs[0])
+				}
+			},
+		}, {
+			name:   "remote is this host",
+			change: path(func(p *host.Path) { p.Local = true }),
+			want:   []string{"remote 192.0.2.2 is an address of this host: correct the remote"},
+		}, {
+			name:   "route leaves the underlay",
+			change: path(func(p *host.Path) { p.Ifindex, p.Interface = 9, "wlan0" }),
+			want: []string{"remote 192.0.2.2: its route leaves by wlan0, which is no underlay interface: " +
+				"change the route, or add wlan0 to the underlay's interfaces"},
+			check: func(t *testing.T, got datapath.Tables) {
+				if got.TEPs[0].Ifindex != 0 {
+					t.Error("tunnels would leave by an interface that is no underlay")
+				}
+			},
+		}, {
+			name:   "next hop silent",
+			change: path(func(p *host.Path) { p.NextMAC = overlay.MAC{} }),
+			want:   []string{"remote 192.0.2.2: next hop 192.0.2.2 on eth0 does not answer: check that it is up and in the same network"},
+			check: func(t *testing.T, got datapath.Tables) {
+				if got.TEPs[0].Ifindex != 2 {
+					t.Error("an unresolved TEP needs its interface, for the kernel's neighbour table")
+				}
+			},
+		}, {
+			name:   "port larger than the tunnel",
+			change: link("veth0", func(l *host.Link) { l.MTU = 1500 }),
+			want: []string{"port p0 has MTU 1500, the tunnel to 192.0.2.2 carries 1450: " +
+				"lower the MTU of veth0 and of what is behind it to 1450, or raise that of eth0 to 1550"},
+		}, {
+			name:   "narrow path counts",
+			change: func(_ *overlay.Edge, v *host.View) { p := v.Paths[remoteC]; p.MTU = 1400; v.Paths[remoteC] = p },
+			want: []string{
+				"port p1 has MTU 1450, the tunnel to 198.51.100.3 carries 1350: lower the MTU of tap1 and of what is behind it to 1350, or raise that of eth0 to 1500",
+				"port p0 has MTU 1450, the tunnel to 198.51.100.3 carries 1350: lower the MTU of veth0 and of what is behind it to 1350, or raise that of eth0 to 1500",
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e, v := edge(), view()
+			tt.change(&e, &v)
+			tables, problems := Desired(e, v)
+			if diff := cmp.Diff(tt.want, problems); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+			if tt.check != nil {
+				tt.check(t, tables)
+			}
+		})
+	}
+}
+
+func TestWantNamesEverythingThatDesiredReads(t *testing.T) {
+	got := Want(edge())
+	want := host.Want{
+		Interfaces: []string{"eth0", "tap1", "veth0"}, TEP: self, Remotes: []netip.Addr{remoteB, remoteC},
+	}
+	if diff := cmp.Diff(want, got, sameAddr); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestHolds(t *testing.T) {
+	e, v := edge(), view()
+	e.Ports = append(e.Ports,
+		overlay.Port{Name: "p2", Interface: "eth1", Segment: "blue"},
+		overlay.Port{Name: "p3", Interface: "lo", Segment: "blue"})
+	v.Links["eth1"] = host.Link{Name: "eth1", Index: 5, Up: true}
+	v.Links["lo"] = host.Link{Name: "lo", Index: 1, Up: true, Loopback: true}
+	want := host.Holds{
+		NextHops: []host.NextHop{{Ifindex: 2, Addr: remoteB}, {Ifindex: 2, Addr: router}},
+		Promisc:  []int{5},
+	}
+	if diff := cmp.Diff(want, Holds(e, v), sameAddr); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	p := v.Paths[remoteC]
+	p.Ifindex = 9
+	v.Paths[remoteC] = p
+	if got := Holds(e, v).NextHops; len(got) != 1 || got[0].Addr != remoteB {
+		t.Errorf("next hops %v, want none outside the underlay", got)
+	}
+}
+
+func TestInnerMTU(t *testing.T) {
+	e := edge()
+	if got := InnerMTU(e, remoteB, 1500); got != 1450 {
+		t.Errorf("inner MTU on IPv4 %d, want 1450", got)
+	}
+	remote6 := netip.MustParseAddr("2001:db8::2")
+	e.Segments[0].Remotes = []netip.Addr{remote6}
+	if got := InnerMTU(e, remote6, 9000); got != 8930 {
+		t.Errorf("inner MTU on IPv6 %d, want 8930", got)
+	}
+}
+
+// Problems are read by people: each names its object first and has something to do.
+func TestProblemsSayWhatToDo(t *testing.T) {
+	_, problems := Desired(edge(), host.View{})
+	if len(problems) != 6 {
+		t.Errorf("%d problems of an empty host, want underlay, TEP, two ports, two remotes: %q", len(problems), problems)
+	}
+	for _, p := range problems {
+		if _, todo, ok := strings.Cut(p, ": "); !ok || todo == "" {
+			t.Errorf("%q does not say what to do", p)
+		}
+	}
+}
