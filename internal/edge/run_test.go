@@ -146,7 +146,7 @@ func TestInterfaceAppearsAndVanishes(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.tables.Ports
 	}
-	if got := applied(); len(got) != 1 || got[0] != (datapath.Port{Name: "p0", Ifindex: 3, Segment: "blue", Peer: true}) {
+	if got := applied(); len(got) != 1 || got[0] != (datapath.Port{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1500, Peer: true}) {
 		t.Errorf("ports %+v, want p0 alone", got)
 	}
 	links := w.view.Links

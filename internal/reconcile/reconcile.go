@@ -138,7 +138,7 @@ func desiredPorts(e overlay.Edge, v host.View) (ports []datapath.Port, problems 
 				p.Name, p.Interface, p.Interface))
 		}
 		ports = append(ports, datapath.Port{
-			Name: p.Name, Ifindex: link.Index, Segment: p.Segment, Peer: link.PeerElsewhere,
+			Name: p.Name, Ifindex: link.Index, Segment: p.Segment, MTU: link.MTU, Peer: link.PeerElsewhere,
 		})
 	}
 	slices.SortFunc(ports, func(a, b datapath.Port) int { return cmp.Compare(a.Name, b.Name) })

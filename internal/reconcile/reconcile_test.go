@@ -67,8 +67,8 @@ func TestDesiredTables(t *testing.T) {
 		Underlays: []int{2},
 		Segments:  e.Segments,
 		Ports: []datapath.Port{
-			{Name: "p0", Ifindex: 3, Segment: "blue", Peer: true},
-			{Name: "p1", Ifindex: 4, Segment: "blue"},
+			{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1450, Peer: true},
+			{Name: "p1", Ifindex: 4, Segment: "blue", MTU: 1450},
 		},
 		TEPs: []datapath.TEP{
 			{Addr: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},

@@ -1,0 +1,93 @@
+// Package measure holds the lab's instruments: TCP throughput, request/response
+// latency, small-packet rate, CPU time, and the record of the environment.
+//
+// Its one invariant: an instrument returns a result.Sample whose figures all
+// come from one and the same run, in the units of docs/measuring.md, or an
+// error, never a figure that a run did not finish. It does not build networks
+// (lab/topo) and does not judge (lab/stats).
+package measure
+
+import (
+	"net/netip"
+	"runtime"
+	"time"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// Ends are where an instrument's two processes run.
+type Ends struct {
+	Client, Server *topo.Host
+	Addr           netip.Addr // the server's
+}
+
+// EndsOf are the end systems of the standard topology on the family, 4 or 6.
+func EndsOf(n *topo.TwoHosts, family int) Ends {
+	addr := topo.ServerV4
+	if family == 6 {
+		addr = topo.ServerV6
+	}
+	return Ends{Client: n.Client, Server: n.Server, Addr: addr}
+}
+
+// Metrics are named as in result.json.
+const (
+	TCPThroughput = "tcp_throughput" // Gbit/s of payload received
+	TCPSent       = "tcp_sent"       // Gbit/s of payload sent
+	Retransmits   = "retransmits"    // TCP segments
+	CPUPerGB      = "cpu_per_gb"     // busy CPU seconds per 10⁹ bytes received
+	MSS           = "mss"            // bytes, in use in mid-run
+	RTT           = "rtt"            // µs, TCP's smoothed estimate in mid-run
+	Cwnd          = "cwnd"           // segments, in mid-run
+	RRP50         = "rr_p50"         // µs
+	RRP99         = "rr_p99"         // µs
+	RRP999        = "rr_p999"        // µs
+	RRMean        = "rr_mean"        // µs
+	RRRate        = "rr_rate"        // transactions a second
+	UDPRate       = "udp_pps"        // kpps received
+	UDPSentRate   = "udp_sent_pps"   // kpps sent
+	UDPLoss       = "udp_loss"       // share of the sent packets, 0 … 1
+	CPUSteal      = "cpu_steal"      // share of all cores' time that the hypervisor took, 0 … 1
+)
+
+// Series have one value a second.
+const (
+	TCPSeries        = "tcp_gbps"
+	RetransmitSeries = "retransmits"
+)
+
+// Pin is the cores of an instrument's two processes, from 0; Unpinned leaves one
+// to the scheduler.
+type Pin struct{ Client, Server int }
+
+// Unpinned stands for any core.
+const Unpinned = -1
+
+// Apart is the first core for the client and, where there is one, the second
+// for the server.
+func Apart() Pin { return Pin{Client: 0, Server: min(1, runtime.NumCPU()-1)} }
+
+func (p *Pin) or(def Pin) Pin {
+	if p == nil {
+		return def
+	}
+	return *p
+}
+
+func sample(name string, took time.Duration, cpu CPU) result.Sample {
+	return result.Sample{
+		Case:     name,
+		Duration: took.Seconds(),
+		Metrics:  map[string]float64{CPUSteal: cpu.Steal},
+		CPU:      cpu.Cores,
+	}
+}
+
+// cpus turns a core option into topo's list.
+func cpus(core int) []int {
+	if core < 0 {
+		return nil
+	}
+	return []int{core}
+}

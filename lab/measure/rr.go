@@ -1,0 +1,119 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// RROptions are of one request/response run over one TCP connection with one
+// transaction outstanding (netperf's TCP_RR).
+type RROptions struct {
+	Request, Response int           // bytes; default 1
+	Duration          time.Duration // default 2 s
+	Warmup            time.Duration // default 200 ms
+	Port              int           // default 5301
+	// Pin is both ends on the first core by default, so that no wake-up of
+	// another core is part of the latency.
+	Pin *Pin
+}
+
+func (o *RROptions) fill() {
+	setDefault(&o.Request, 1)
+	setDefault(&o.Response, 1)
+	setDefault(&o.Duration, 2*time.Second)
+	setDefault(&o.Warmup, 200*time.Millisecond)
+	setDefault(&o.Port, 5301)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// RR is the outcome of a run.
+type RR struct {
+	Options      RROptions // as used
+	Transactions int64
+	Elapsed      time.Duration
+	Latency      *hdrhistogram.Histogram // nanoseconds
+	CPU          CPU
+}
+
+// RunRR measures transactions between two instruments in the hosts of ends.
+func RunRR(ctx context.Context, ends Ends, o RROptions) (*RR, error) {
+	o.fill()
+	ctx, cancel := context.WithTimeout(ctx, o.Warmup+o.Duration+patience)
+	defer cancel()
+	pin := o.Pin.or(Pin{})
+	common := flags("addr", ends.Addr, "port", o.Port, "request", o.Request, "response", o.Response)
+	args := append([]string{"lab-rr-server"}, append(flags("core", pin.Server), common...)...)
+	server, err := startInstrument(ctx, ends.Server, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer server.Kill()
+	if err := ends.Server.AwaitListen(ctx, "tcp", o.Port); err != nil {
+		return nil, withCause(err, server)
+	}
+	before, err := ReadCPU()
+	if err != nil {
+		return nil, err
+	}
+	args = append([]string{"lab-rr-client"}, append(flags("core", pin.Client, "warmup", o.Warmup, "duration", o.Duration), common...)...)
+	client, err := startInstrument(ctx, ends.Client, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Kill()
+	var report rrReport
+	if err := client.report(&report); err != nil {
+		return nil, fmt.Errorf("request/response: %w", err)
+	}
+	after, err := ReadCPU()
+	if err != nil {
+		return nil, err
+	}
+	return &RR{
+		Options:      o,
+		Transactions: report.Transactions,
+		Elapsed:      time.Duration(report.ElapsedNS),
+		Latency:      hdrhistogram.Import(report.Snapshot),
+		CPU:          after.Since(before),
+	}, nil
+}
+
+// Quantile returns a quantile of the latency, q from 0 to 1, in microseconds.
+func (r *RR) Quantile(q float64) float64 {
+	return float64(r.Latency.ValueAtQuantile(q*100)) / 1e3
+}
+
+// Sample is the run as a sample of case "rr-REQUEST".
+func (r *RR) Sample() result.Sample {
+	s := sample("rr-"+strconv.Itoa(r.Options.Request), r.Elapsed, r.CPU)
+	s.Metrics[RRP50] = r.Quantile(0.5)
+	s.Metrics[RRP99] = r.Quantile(0.99)
+	s.Metrics[RRP999] = r.Quantile(0.999)
+	s.Metrics[RRMean] = r.Latency.Mean() / 1e3
+	s.Metrics[RRRate] = float64(r.Transactions) / r.Elapsed.Seconds()
+	for _, q := range drawn() {
+		s.Latency = append(s.Latency, result.Quantile{Q: q, US: r.Quantile(q)})
+	}
+	return s
+}
+
+// drawn are the quantiles that make a curve: even steps and then the tail.
+func drawn() []float64 {
+	qs := []float64{0, 0.001, 0.01}
+	for i := 1; i < 20; i++ {
+		qs = append(qs, float64(i)/20)
+	}
+	return append(qs, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999, 1)
+}

@@ -1,0 +1,86 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// UDPOptions are of one run of small packets one way, as fast as one blocking
+// sender goes.
+type UDPOptions struct {
+	Payload  int           // bytes; default 18
+	Duration time.Duration // default 2 s
+	Port     int           // default 5302
+	Pin      *Pin          // default: apart
+}
+
+// UDP is the outcome of a run.
+type UDP struct {
+	Sent, Received uint64
+	Elapsed        time.Duration // of sending
+	CPU            CPU
+}
+
+// RunUDP resolves the server's address and then floods it.
+func RunUDP(ctx context.Context, ends Ends, o UDPOptions) (*UDP, error) {
+	setDefault(&o.Payload, 18)
+	setDefault(&o.Duration, 2*time.Second)
+	setDefault(&o.Port, 5302)
+	pin := o.Pin.or(Apart())
+	ctx, cancel := context.WithTimeout(ctx, o.Duration+patience)
+	defer cancel()
+	if err := ends.Client.Reach(ctx, ends.Addr); err != nil {
+		return nil, err
+	}
+	receiver, err := startInstrument(ctx, ends.Server, append([]string{"lab-udp-receiver"},
+		flags("addr", ends.Addr, "port", o.Port, "core", pin.Server, "duration", o.Duration)...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer receiver.Kill()
+	if err := ends.Server.AwaitListen(ctx, "udp", o.Port); err != nil {
+		return nil, withCause(err, receiver)
+	}
+	before, err := ReadCPU()
+	if err != nil {
+		return nil, err
+	}
+	sender, err := startInstrument(ctx, ends.Client, append([]string{"lab-udp-sender"},
+		flags("addr", ends.Addr, "port", o.Port, "core", pin.Client, "payload", o.Payload, "duration", o.Duration)...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer sender.Kill()
+	var sent, received udpReport
+	if err := sender.report(&sent); err != nil {
+		return nil, fmt.Errorf("UDP sender: %w", withCause(err, receiver))
+	}
+	after, err := ReadCPU()
+	if err != nil {
+		return nil, err
+	}
+	if err := receiver.report(&received); err != nil {
+		return nil, fmt.Errorf("UDP receiver: %w", err)
+	}
+	if sent.Packets == 0 {
+		return nil, fmt.Errorf("UDP sender: nothing was sent in %s", o.Duration)
+	}
+	return &UDP{
+		Sent: sent.Packets, Received: received.Packets,
+		Elapsed: time.Duration(sent.ElapsedNS), CPU: after.Since(before),
+	}, nil
+}
+
+// Sample is the run as a sample of case "udp". Both rates are over the time of
+// sending, so their ratio is what was not lost.
+func (u *UDP) Sample() result.Sample {
+	s := sample("udp", u.Elapsed, u.CPU)
+	kpps := func(packets uint64) float64 { return float64(packets) / u.Elapsed.Seconds() / 1e3 }
+	s.Metrics[UDPRate] = kpps(u.Received)
+	s.Metrics[UDPSentRate] = kpps(u.Sent)
+	s.Metrics[UDPLoss] = 1 - float64(u.Received)/float64(u.Sent)
+	return s
+}

@@ -1,0 +1,96 @@
+package stats
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// SpreadLimit is the largest relative spread with which a verdict is given. The
+// smallest effect that the experiment has to tell from none is the kernel's own
+// tunnel, which costs about 18 % of plain's throughput on the machines that we
+// know; noise of more than about half of that could hide it or feign it.
+const SpreadLimit = 0.10
+
+// MinRounds is the fewest rounds that carry a verdict at all.
+const MinRounds = 3
+
+// Refuse says in one clause why no conclusion may be drawn about subject
+// against the baseline, or "" when one may. It looks at the decisive metric of
+// these two alone; Unreliable judges any other contender.
+func Refuse(r result.Result, subject string) string {
+	if r.Samples == nil {
+		return "the result holds no samples"
+	}
+	for _, name := range []string{Baseline, subject} {
+		if why := Unreliable(r, name); why != "" {
+			return why
+		}
+	}
+	ratios, _, divisible := pair(Values(r, subject, DecisiveCase, Decisive), Values(r, Baseline, DecisiveCase, Decisive))
+	if !divisible {
+		return fmt.Sprintf("%s moved nothing in at least one round", Baseline)
+	}
+	iv := Median(ratios)
+	half := (iv.Hi - iv.Lo) / 2
+	if iv.Lo <= 1 && iv.Hi >= 1 && half > SpreadLimit {
+		return fmt.Sprintf("the ratio of %s to %s lies anywhere in [%.2f, %.2f], which is wider than ±%.0f %% and so tells neither a difference nor its absence: a tunnel that costs as much as the kernel's would fit in it",
+			subject, Baseline, iv.Lo, iv.Hi, 100*SpreadLimit)
+	}
+	return ""
+}
+
+// Unreliable says in one clause why the decisive metric of a contender carries
+// no conclusion: samples with errors, missing rounds, too few rounds, or a
+// spread above SpreadLimit. It is "" when it does carry one.
+func Unreliable(r result.Result, contender string) string {
+	for _, s := range r.Samples {
+		if s.Contender == contender && s.Case == DecisiveCase && s.Error != "" {
+			return fmt.Sprintf("round %d of %s has an error (%s)", s.Round, contender, strings.TrimSpace(s.Error))
+		}
+	}
+	values := Values(r, contender, DecisiveCase, Decisive)
+	if len(values) == 0 {
+		return fmt.Sprintf("%s was not measured", contender)
+	}
+	rounds := Rounds(r)
+	var missing []int
+	for round := 1; round <= rounds; round++ {
+		if _, ok := values[round]; !ok {
+			missing = append(missing, round)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Sprintf("%s has no sample of round %s of %d", contender, join(missing), rounds)
+	}
+	if len(values) < MinRounds {
+		return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", contender, len(values), MinRounds)
+	}
+	if s := Spread(list(values)); s > SpreadLimit {
+		return fmt.Sprintf("the throughput of %s spreads by ±%.0f %% (1.48 × median absolute deviation, n = %d) and the limit is ±%.0f %%: the kernel's tunnel costs about 18 %%, and noise above half of that could hide or feign it",
+			contender, 100*s, len(values), 100*SpreadLimit)
+	}
+	return ""
+}
+
+// Errors lists the samples that failed, one line each, in a stable order.
+func Errors(r result.Result) []string {
+	var lines []string
+	for _, s := range r.Samples {
+		if s.Error != "" {
+			lines = append(lines, fmt.Sprintf("%s of %s in round %d: %s", s.Case, s.Contender, s.Round, strings.TrimSpace(s.Error)))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func join(rounds []int) string {
+	words := make([]string, len(rounds))
+	for i, round := range rounds {
+		words[i] = fmt.Sprint(round)
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,186 @@
+package stats
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Baseline is the contender that ratios are against.
+const Baseline = "plain"
+
+// Decisive is the metric, and DecisiveCase its case, that a verdict stands on.
+const (
+	Decisive     = "tcp_throughput"
+	DecisiveCase = "tcp"
+)
+
+// minPairs is the number of same-round pairs from which a difference may be
+// called one: with three, equal paths look different in one of four experiments
+// (2·½³), with five in one of sixteen, with two in every other one.
+const minPairs = 3
+
+// Metric describes one figure of the summary.
+type Metric struct {
+	Case   string
+	Name   string
+	Unit   string
+	Title  string // for people, without the unit
+	Higher bool   // higher is better
+}
+
+// Metrics lists what Summarise computes, in the order of its rows.
+func Metrics() []Metric {
+	metrics := []Metric{
+		{DecisiveCase, Decisive, "Gbit/s", "TCP throughput", true},
+		{"tcp", "cpu_per_gb", "CPU s/GB", "CPU per gigabyte", false},
+		{"tcp", "retransmits", "count", "TCP retransmits", false},
+	}
+	for _, c := range []struct{ name, size string }{{"rr-1", "1 B"}, {"rr-1024", "1024 B"}} {
+		metrics = append(metrics,
+			Metric{c.name, "rr_p50", "µs", "Request/response p50, " + c.size, false},
+			Metric{c.name, "rr_p99", "µs", "Request/response p99, " + c.size, false},
+			Metric{c.name, "rr_rate", "1/s", "Request/response rate, " + c.size, true})
+	}
+	return append(metrics, Metric{"udp", "udp_pps", "kpps", "UDP packets received", true})
+}
+
+// Names returns the contenders of r in its own order, then those that only
+// samples name.
+func Names(r result.Result) []string {
+	var names []string
+	for _, c := range r.Contenders {
+		names = append(names, c.Name)
+	}
+	for _, s := range r.Samples {
+		if !slices.Contains(names, s.Contender) {
+			names = append(names, s.Contender)
+		}
+	}
+	return names
+}
+
+// Rounds is how many rounds r was meant to have: its parameter "rounds", or the
+// last round that was sampled, whichever is larger.
+func Rounds(r result.Result) int {
+	rounds, _ := strconv.Atoi(r.Parameters["rounds"])
+	for _, s := range r.Samples {
+		rounds = max(rounds, s.Round)
+	}
+	return rounds
+}
+
+// Values returns one metric of one contender by round. Samples with an error,
+// without the metric or with a value that is not finite are left out; of two
+// samples of one round the later counts.
+func Values(r result.Result, contender, kase, metric string) map[int]float64 {
+	values := map[int]float64{}
+	for _, s := range r.Samples {
+		v, ok := s.Metrics[metric]
+		if s.Contender != contender || s.Case != kase || s.Error != "" || !ok || len(finite([]float64{v})) == 0 {
+			continue
+		}
+		values[s.Round] = v
+	}
+	return values
+}
+
+// Summarise computes the summary of r from its samples, by metric in the order
+// of Metrics and then by contender. There is no row where there is no value.
+//
+// Ratios are medians over same-round pairs. A row has none (0, 0, 0) when the
+// baseline was not measured or was 0 in any paired round: a median over the
+// remaining rounds would leave out exactly those in which the baseline did best.
+// Distinguishable then rests on the paired differences. It is never true for
+// fewer than three pairs.
+func Summarise(r result.Result) []result.Row {
+	var rows []result.Row
+	for _, m := range Metrics() {
+		base := Values(r, Baseline, m.Case, m.Name)
+		for _, name := range Names(r) {
+			values := Values(r, name, m.Case, m.Name)
+			if len(values) == 0 {
+				continue
+			}
+			iv := Median(list(values))
+			row := result.Row{
+				Contender: name, Case: m.Case, Metric: m.Name, Unit: m.Unit,
+				Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+			}
+			switch {
+			case name == Baseline:
+				row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
+			case len(base) > 0:
+				row.Baseline = Baseline
+				compare(&row, values, base)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// compare fills the ratio of row from the rounds that both sides have.
+func compare(row *result.Row, values, base map[int]float64) {
+	ratios, differences, divisible := pair(values, base)
+	if len(differences) == 0 {
+		return
+	}
+	enough := len(differences) >= minPairs
+	if !divisible {
+		d := Median(differences)
+		row.Distinguishable = enough && (d.Lo > 0 || d.Hi < 0)
+		return
+	}
+	iv := Median(ratios)
+	row.Ratio, row.RatioLo, row.RatioHi = iv.Median, iv.Lo, iv.Hi
+	row.Distinguishable = enough && (iv.Lo > 1 || iv.Hi < 1)
+}
+
+// pair returns value/base and value-base of each common round; divisible is
+// false when one of the bases is 0.
+func pair(values, base map[int]float64) (ratios, differences []float64, divisible bool) {
+	divisible = true
+	for _, round := range sortedRounds(values) {
+		b, ok := base[round]
+		if !ok {
+			continue
+		}
+		differences = append(differences, values[round]-b)
+		if b == 0 {
+			divisible = false
+			continue
+		}
+		ratios = append(ratios, values[round]/b)
+	}
+	return ratios, differences, divisible
+}
+
+// Find returns the row of one contender's metric.
+func Find(rows []result.Row, contender, kase, metric string) (result.Row, bool) {
+	i := slices.IndexFunc(rows, func(row result.Row) bool {
+		return row.Contender == contender && row.Case == kase && row.Metric == metric
+	})
+	if i < 0 {
+		return result.Row{}, false
+	}
+	return rows[i], true
+}
+
+func sortedRounds(values map[int]float64) []int {
+	rounds := make([]int, 0, len(values))
+	for round := range values {
+		rounds = append(rounds, round)
+	}
+	slices.Sort(rounds)
+	return rounds
+}
+
+func list(values map[int]float64) []float64 {
+	xs := make([]float64, 0, len(values))
+	for _, round := range sortedRounds(values) {
+		xs = append(xs, values[round])
+	}
+	return xs
+}

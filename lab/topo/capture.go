@@ -1,0 +1,77 @@
+package topo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// CaptureOptions narrow what is kept; zero keeps all.
+type CaptureOptions struct {
+	Snaplen int      // bytes of each packet
+	Filter  []string // pcap-filter(7)
+}
+
+// Capture records both ends of every link that the lab has now, each into
+// DIR/HOST-INTERFACE.pcap. stop ends it when all packets so far are written.
+func (l *Lab) Capture(ctx context.Context, dir string, o CaptureOptions) (stop func() error, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("captures: %w", err)
+	}
+	var running []*Command
+	stop = func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		var errs []error
+		for _, c := range running {
+			errs = append(errs, c.Stop(ctx))
+		}
+		return errors.Join(errs...)
+	}
+	for _, end := range l.ends() {
+		c, err := end.capture(ctx, dir, o)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("capture on %s: %w", end, err), stop())
+		}
+		running = append(running, c)
+	}
+	return stop, nil
+}
+
+func (l *Lab) ends() []LinkEnd {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ends []LinkEnd
+	for _, k := range l.links {
+		ends = append(ends, k.a, k.b)
+	}
+	return ends
+}
+
+func (e LinkEnd) capture(ctx context.Context, dir string, o CaptureOptions) (*Command, error) {
+	name := e.Host.Name + "-" + e.Name
+	argv := []string{"tcpdump", "-i", e.Name, "-w", filepath.Join(dir, name+".pcap"), "-U", "-n", "-Z", "root", "--immediate-mode", "-s", strconv.Itoa(o.Snaplen)}
+	c := e.Host.Command(ctx, append(argv, o.Filter...)...)
+	c.Log = filepath.Join(e.Host.lab.Dir, fmt.Sprintf("capture-%s-%d.log", name, time.Now().UnixNano()))
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	running, cancel := c.whileRunning(ctx)
+	defer cancel()
+	err := Await(running, "tcpdump to listen", func() error {
+		if said := c.said(); !strings.Contains(said, "listening on") {
+			return errors.New("it says: " + said)
+		}
+		return nil
+	})
+	if err != nil {
+		c.Kill()
+		return nil, err
+	}
+	return c, nil
+}

@@ -1,0 +1,164 @@
+package topo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Bridge makes a bridge without multicast snooping, spanning tree or IPv6 of its
+// own and enslaves ports to it.
+func (h *Host) Bridge(ctx context.Context, name string, mtu int, ports ...string) error {
+	off := false
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = name, mtu
+	if err := h.nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &off}); err != nil {
+		return fmt.Errorf("add bridge %s to %s: %w", name, h.Name, err)
+	}
+	if err := h.DisableIPv6(name); err != nil {
+		return err
+	}
+	for _, port := range ports {
+		if err := h.Enslave(port, name); err != nil {
+			return err
+		}
+	}
+	if err := h.Up(name); err != nil {
+		return err
+	}
+	return h.AwaitUp(ctx, name)
+}
+
+// Enslave makes an interface a port of a bridge.
+func (h *Host) Enslave(port, bridge string) error {
+	master, err := h.find(bridge)
+	if err != nil {
+		return err
+	}
+	return h.change("make a port of "+bridge, port, func(dev netlink.Link) error { return h.nl.LinkSetMaster(dev, master) })
+}
+
+// VXLAN describes a device of the kernel's own vxlan driver. Fields left zero
+// are as ip-link(8) leaves them: UDP checksums are sent over IPv4 and over IPv6
+// and, over IPv6, demanded.
+type VXLAN struct {
+	VNI     uint32
+	Local   netip.Addr
+	Remotes []netip.Addr // get what is broadcast, multicast or unknown
+	Port    uint16       // UDP; 0 is 4789
+	MTU     int
+	// NoUDPCsum sends UDP checksum zero over IPv4.
+	NoUDPCsum bool
+	// UDP6ZeroCsumTx and UDP6ZeroCsumRx send and accept it over IPv6 (RFC 6935).
+	UDP6ZeroCsumTx, UDP6ZeroCsumRx bool
+}
+
+// VXLAN makes a device of the kernel's vxlan driver and sets it up. It asks ip
+// to, because the netlink library cannot send "no UDP checksum".
+func (h *Host) VXLAN(ctx context.Context, name string, v VXLAN) error {
+	port := v.Port
+	if port == 0 {
+		port = 4789
+	}
+	argv := []string{"ip", "link", "add", name, "mtu", strconv.Itoa(v.MTU), "type", "vxlan",
+		"id", strconv.FormatUint(uint64(v.VNI), 10), "local", v.Local.String(), "dstport", strconv.Itoa(int(port))}
+	for flag, on := range map[string]bool{"noudpcsum": v.NoUDPCsum, "udp6zerocsumtx": v.UDP6ZeroCsumTx, "udp6zerocsumrx": v.UDP6ZeroCsumRx} {
+		if on {
+			argv = append(argv, flag)
+		}
+	}
+	if _, err := h.Output(ctx, argv...); err != nil {
+		return fmt.Errorf("add vxlan device %s to %s: %w", name, h.Name, err)
+	}
+	if err := h.DisableIPv6(name); err != nil {
+		return err
+	}
+	for _, remote := range v.Remotes {
+		if err := h.addRemote(name, remote); err != nil {
+			return err
+		}
+	}
+	if err := h.Up(name); err != nil {
+		return err
+	}
+	return h.AwaitUp(ctx, name)
+}
+
+// addRemote appends to the all-zero entry of a vxlan device's FDB: the default
+// destination.
+func (h *Host) addRemote(name string, remote netip.Addr) error {
+	return h.change("add remote "+remote.String()+" to", name, func(dev netlink.Link) error {
+		return h.nl.NeighAppend(&netlink.Neigh{
+			LinkIndex:    dev.Attrs().Index,
+			Family:       unix.AF_BRIDGE,
+			State:        netlink.NUD_PERMANENT | netlink.NUD_NOARP,
+			Flags:        netlink.NTF_SELF,
+			IP:           remote.AsSlice(),
+			HardwareAddr: make([]byte, 6),
+		})
+	})
+}
+
+// Features returns an interface's offloads by the names of ethtool -k's kernel
+// strings ("tx-tcp-segmentation", "rx-gro").
+func (h *Host) Features(name string) (features map[string]bool, err error) {
+	err = h.ethtool(func(e *ethtool.Ethtool) error {
+		features, err = e.Features(name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("features of %s/%s: %w", h.Name, name, err)
+	}
+	return features, nil
+}
+
+// SetFeatures changes an interface's offloads, checks that the driver took them,
+// and returns what sets the old values again.
+func (h *Host) SetFeatures(name string, want map[string]bool) (restore func() error, err error) {
+	old, err := h.Features(name)
+	if err != nil {
+		return nil, err
+	}
+	before := map[string]bool{}
+	for feature := range want {
+		before[feature] = old[feature]
+	}
+	if err := h.changeFeatures(name, want); err != nil {
+		return nil, errors.Join(err, h.changeFeatures(name, before))
+	}
+	return func() error { return h.changeFeatures(name, before) }, nil
+}
+
+func (h *Host) changeFeatures(name string, want map[string]bool) error {
+	err := h.ethtool(func(e *ethtool.Ethtool) error { return e.Change(name, want) })
+	if err != nil {
+		return fmt.Errorf("set features of %s/%s: %w", h.Name, name, err)
+	}
+	have, err := h.Features(name)
+	if err != nil {
+		return err
+	}
+	for feature, on := range want {
+		if have[feature] != on {
+			return fmt.Errorf("feature %s of %s/%s stays %t", feature, h.Name, name, !on)
+		}
+	}
+	return nil
+}
+
+func (h *Host) ethtool(f func(*ethtool.Ethtool) error) error {
+	return h.Do(func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		return f(e)
+	})
+}

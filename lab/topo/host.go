@@ -1,0 +1,131 @@
+package topo
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// namespaceRoot is where ip-netns(8) looks.
+const namespaceRoot = "/run/netns"
+
+// Host is one network namespace.
+type Host struct {
+	Name string
+	// Namespace is the name that ip netns shows.
+	Namespace string
+
+	lab    *Lab
+	mu     sync.RWMutex // held while ns is used to enter, and to close it
+	ns     netns.NsHandle
+	nl     *netlink.Handle
+	thread *thread
+}
+
+func newHost(l *Lab, name, namespace string) (*Host, error) {
+	h := &Host{Name: name, Namespace: namespace, lab: l, ns: netns.None()}
+	var err error
+	if h.thread, err = startThread(h.enterNew); err != nil {
+		return nil, err
+	}
+	if h.nl, err = netlink.NewHandleAt(h.ns); err != nil {
+		h.close()
+		return nil, err
+	}
+	if err := errors.Join(h.quiet(), h.Up("lo")); err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// enterNew moves this thread into a new namespace and gives that its name.
+func (h *Host) enterNew() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("make a network namespace: %w", err)
+	}
+	if err := os.MkdirAll(namespaceRoot, 0o755); err != nil {
+		return err
+	}
+	path := filepath.Join(namespaceRoot, h.Namespace)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return err
+	}
+	file.Close()
+	if err := unix.Mount("/proc/thread-self/ns/net", path, "bind", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", path, err)
+	}
+	h.ns, err = netns.GetFromPath(path)
+	return err
+}
+
+// enter moves this thread into the host's namespace.
+func (h *Host) enter() error {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if !h.ns.IsOpen() {
+		return errClosed
+	}
+	return netns.Set(h.ns)
+}
+
+// quiet turns off what sends packets nobody asked for and what makes an IPv6
+// address wait (duplicate address detection, RFC 4862 section 5.4).
+func (h *Host) quiet() error {
+	for _, key := range []string{"all", "default"} {
+		for name, value := range map[string]string{"accept_dad": "0", "accept_ra": "0", "router_solicitations": "0"} {
+			if err := h.SysctlSet("net/ipv6/conf/"+key+"/"+name, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Host) close() {
+	if h.nl != nil {
+		h.nl.Close()
+	}
+	h.mu.Lock()
+	if h.ns.IsOpen() {
+		h.ns.Close()
+	}
+	h.mu.Unlock()
+	h.thread.stop()
+}
+
+// Lab returns the lab that the host is in.
+func (h *Host) Lab() *Lab { return h.lab }
+
+// Do runs f on a thread of its own inside the host's namespace. Sockets that f
+// opens stay in that namespace. f must not start processes (use Command), nor
+// end the test (t.Fatal).
+func (h *Host) Do(f func() error) error {
+	t, err := startThread(h.enter)
+	if err != nil {
+		return fmt.Errorf("enter namespace %s: %w", h.Namespace, err)
+	}
+	defer t.stop()
+	return t.run(f)
+}
+
+// SysctlSet sets a sysctl of the host's namespace, which goes with it.
+func (h *Host) SysctlSet(key, value string) error {
+	return h.Do(func() error { return writeSysctl(key, value) })
+}
+
+// SysctlGet reads a sysctl as the host sees it.
+func (h *Host) SysctlGet(key string) (value string, err error) {
+	err = h.Do(func() error {
+		value, err = readSysctl(key)
+		return err
+	})
+	return value, err
+}

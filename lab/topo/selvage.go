@@ -1,0 +1,181 @@
+package topo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Where an edge puts what it shares with other programs, by its name.
+const (
+	edgeSockets = "/run/selvage"
+	edgePins    = "/sys/fs/bpf/selvage"
+)
+
+// Edge is a running `selvage edge`.
+type Edge struct {
+	Name    string
+	Config  string // the file
+	Socket  string // of its API
+	Command *Command
+}
+
+// EdgeName is a name for an edge on the host that no other lab uses.
+func (h *Host) EdgeName() string { return "lab-" + h.lab.ID + "-" + strings.ToLower(h.Name) }
+
+// StartEdge runs an edge of that name with a configuration on the host and waits
+// until its API answers. The lab removes its socket and pins, however it ends.
+func (h *Host) StartEdge(ctx context.Context, binary, name, config string) (*Edge, error) {
+	e := &Edge{
+		Name:   name,
+		Config: filepath.Join(h.lab.Dir, name+".yaml"),
+		Socket: filepath.Join(edgeSockets, name+".sock"),
+	}
+	for _, path := range []string{e.Socket, filepath.Join(edgePins, name)} {
+		if err := h.lab.Owns(path); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.WriteFile(e.Config, []byte(config), 0o644); err != nil {
+		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)
+	}
+	// Stop ends it, not ctx, so that on Ctrl-C too it removes what it added.
+	e.Command = h.Command(context.WithoutCancel(ctx), binary, "edge", "-c", e.Config)
+	e.Command.Log = filepath.Join(h.lab.Dir, name+".log")
+	if err := e.Command.Start(); err != nil {
+		return nil, err
+	}
+	running, cancel := e.Command.whileRunning(ctx)
+	defer cancel()
+	err := Await(running, "the API of edge "+name, func() error {
+		_, err := e.Get(running, "/v1/status")
+		return err
+	})
+	if err != nil {
+		e.Command.Kill()
+		return nil, fmt.Errorf("%w; its log: %s", err, e.Command.said())
+	}
+	return e, nil
+}
+
+// Get asks the edge's API for a document: "/v1/status", "/v1/flows", …
+func (e *Edge) Get(ctx context.Context, path string) ([]byte, error) {
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", e.Socket)
+		},
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://edge"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, fmt.Errorf("edge %s: %w", e.Name, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("edge %s: %w", e.Name, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("edge %s: %s: %s", e.Name, response.Status, strings.TrimSpace(string(body)))
+	}
+	return body, nil
+}
+
+// Stop ends the edge with SIGTERM, upon which it removes all that it added.
+func (e *Edge) Stop(ctx context.Context) error { return e.Command.Stop(ctx) }
+
+// Kill ends the edge with SIGKILL: its data path goes on forwarding.
+func (e *Edge) Kill() { e.Command.Kill() }
+
+// SelvageOptions are of one half; zero fields get defaults.
+type SelvageOptions struct {
+	Binary      string // path of selvage; default: the running program
+	VNI         uint32 // default 100
+	Port        uint16 // UDP; default 4789
+	UDPChecksum bool   // over IPv6
+	// NoFlowCache has every packet decided anew.
+	NoFlowCache bool
+	// Started is told of each edge that runs.
+	Started func(*Host, *Edge)
+}
+
+// Selvage runs an edge on both hosts.
+func (n *TwoHosts) Selvage(ctx context.Context, o SelvageOptions) (*Path, error) {
+	return n.Build(ctx, SelvageHalf(o), SelvageHalf(o))
+}
+
+// SelvageHalf is an edge with the access interface as its one port.
+type SelvageHalf SelvageOptions
+
+// Name is "selvage".
+func (SelvageHalf) Name() string { return "selvage" }
+
+// Describe is one line for reports.
+func (o SelvageHalf) Describe() string {
+	if o.NoFlowCache {
+		return "Selvage edge, flow cache off"
+	}
+	return "Selvage edge"
+}
+
+// Up starts an edge named EdgeName.
+func (o SelvageHalf) Up(ctx context.Context, s Site) (func(context.Context) error, error) {
+	binary := o.Binary
+	if binary == "" {
+		own, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("path of selvage: %w", err)
+		}
+		binary = own
+	}
+	name := s.Host.EdgeName()
+	e, err := s.Host.StartEdge(ctx, binary, name, o.Config(name, s))
+	if err != nil {
+		return nil, err
+	}
+	if o.Started != nil {
+		o.Started(s.Host, e)
+	}
+	return e.Stop, nil
+}
+
+// Config is the configuration of the half's edge, in YAML.
+func (o SelvageHalf) Config(name string, s Site) string {
+	port := o.Port
+	if port == 0 {
+		port = 4789
+	}
+	checksum := ""
+	if o.UDPChecksum {
+		checksum = "\n      udpChecksum: true"
+	}
+	return fmt.Sprintf(`apiVersion: selvage.dev/v1alpha1
+kind: Edge
+metadata:
+  name: %s
+spec:
+  underlay:
+    interfaces: [%s]
+    tep: "%s"
+  flowCache:
+    enabled: %t
+  segments:
+    - name: lab
+      vni: %d
+      udpPort: %d%s
+      remotes: ["%s"]
+  ports:
+    - name: access
+      interface: %s
+      segment: lab
+`, name, UnderlayName, s.Local, !o.NoFlowCache, vni(o.VNI), port, checksum, s.Remote, AccessName)
+}

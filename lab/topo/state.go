@@ -1,0 +1,231 @@
+package topo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// state is what a lab has made, as its file under stateRoot says.
+type state struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	Owner      process   `json:"owner"`
+	Namespaces []string  `json:"namespaces"`
+	Processes  []process `json:"processes"`
+	Sysctls    []sysctl  `json:"sysctls"`
+	Paths      []string  `json:"paths"`
+}
+
+// process is a process that cannot be mistaken for a later one of the same id.
+type process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start_ticks"` // proc_pid_stat(5), field 22
+}
+
+type sysctl struct {
+	Key string `json:"key"`
+	Old string `json:"old"`
+}
+
+func (s *state) path() string { return filepath.Join(stateRoot, s.ID+".json") }
+
+// save replaces the file at once, so a reader sees the old state or the new.
+func (s *state) save() error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("state of lab %s: %w", s.ID, err)
+	}
+	next := s.path() + ".next"
+	if err := os.WriteFile(next, data, 0o644); err != nil {
+		return fmt.Errorf("state of lab %s: %w", s.ID, err)
+	}
+	return os.Rename(next, s.path())
+}
+
+func (s *state) remove() error {
+	return errors.Join(os.RemoveAll(filepath.Join(stateRoot, s.ID)), ignoreMissing(os.Remove(s.path())))
+}
+
+// undo removes what the state names. What is gone already is no error, so it can
+// be repeated; the file goes last, and stays when something else does.
+func (s *state) undo() error {
+	var errs []error
+	for _, p := range s.Processes {
+		if p.alive() {
+			_ = syscall.Kill(-p.PID, syscall.SIGKILL)
+		}
+	}
+	for _, name := range s.Namespaces {
+		if err := deleteNamespace(name); err != nil {
+			errs = append(errs, fmt.Errorf("namespace %s: %w", name, err))
+		}
+	}
+	for i := len(s.Sysctls) - 1; i >= 0; i-- {
+		errs = append(errs, writeSysctl(s.Sysctls[i].Key, s.Sysctls[i].Old))
+	}
+	for _, path := range s.Paths {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("lab %s left something behind, see %s: %w", s.ID, s.path(), err)
+	}
+	return s.remove()
+}
+
+// Restore removes what labs left behind whose process is dead, and returns
+// their IDs. Labs that run are not touched.
+func Restore(ctx context.Context) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(stateRoot, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var restored []string
+	var errs []error
+	for _, file := range files {
+		if ctx.Err() != nil {
+			return restored, errors.Join(append(errs, ctx.Err())...)
+		}
+		s, err := loadState(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // closed meanwhile
+		case err != nil:
+			errs = append(errs, err)
+		case s.Owner.alive():
+		default:
+			if err := s.undo(); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			restored = append(restored, s.ID)
+		}
+	}
+	return restored, errors.Join(errs...)
+}
+
+func loadState(file string) (*state, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	s := new(state)
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("state file %s: %w (remove it by hand)", file, err)
+	}
+	if s.ID+".json" != filepath.Base(file) {
+		return nil, fmt.Errorf("state file %s is of lab %q (remove it by hand)", file, s.ID)
+	}
+	return s, nil
+}
+
+// processNow identifies the process that has pid at present.
+func processNow(pid int) (process, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return process{}, fmt.Errorf("process %d: %w", pid, err)
+	}
+	// Field 2 is the name in parentheses and may hold anything.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	start, err := strconv.ParseUint(fields[19], 10, 64)
+	if err != nil {
+		return process{}, fmt.Errorf("start time of process %d: %w", pid, err)
+	}
+	return process{PID: pid, Start: start}, nil
+}
+
+func (p process) alive() bool {
+	now, err := processNow(p.PID)
+	return err == nil && now == p
+}
+
+// deleteNamespace kills who is in the namespace, as ip netns pids finds them,
+// and removes its name.
+func deleteNamespace(name string) error {
+	path := filepath.Join(namespaceRoot, name)
+	ns, err := netns.GetFromPath(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = evict(ns)
+	ns.Close()
+	if err != nil {
+		return err
+	}
+	// EINVAL: the file exists, but a killed lab had not mounted the namespace yet.
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return ignoreMissing(os.Remove(path))
+}
+
+// evict kills the processes of a namespace and waits until they are gone.
+func evict(ns netns.NsHandle) error {
+	var want unix.Stat_t
+	if err := unix.Fstat(int(ns), &want); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return Await(ctx, "processes of the namespace to end", func() error {
+		dirs, err := filepath.Glob("/proc/[0-9]*/ns/net")
+		if err != nil {
+			return err
+		}
+		var left error
+		for _, dir := range dirs {
+			var have unix.Stat_t
+			if unix.Stat(dir, &have) != nil || have.Ino != want.Ino || have.Dev != want.Dev {
+				continue
+			}
+			pid, _ := strconv.Atoi(strings.Split(dir, "/")[2])
+			if pid == os.Getpid() {
+				continue
+			}
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			left = fmt.Errorf("process %d is still there", pid)
+		}
+		return left
+	})
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func sysctlPath(key string) string {
+	if !strings.Contains(key, "/") {
+		key = strings.ReplaceAll(key, ".", "/")
+	}
+	return filepath.Join("/proc/sys", key)
+}
+
+func readSysctl(key string) (string, error) {
+	data, err := os.ReadFile(sysctlPath(key))
+	if err != nil {
+		return "", fmt.Errorf("sysctl %s: %w", key, err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+func writeSysctl(key, value string) error {
+	if err := os.WriteFile(sysctlPath(key), []byte(value), 0); err != nil {
+		return fmt.Errorf("sysctl %s = %s: %w", key, value, err)
+	}
+	return nil
+}
