@@ -1,0 +1,65 @@
+# What users and developers run. Everything that needs thought is in scripts/.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+export GO ?= go
+go := scripts/go.sh
+
+golangci := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+bpf := $(shell find bpf -name '*.[ch]' -not -path 'bpf/include/bpf/*')
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## build bin/selvage; needs Go only
+	CGO_ENABLED=0 $(go) build -trimpath -ldflags '-s -w -X github.com/selvage/selvage/internal/cli.Version=$(version)' -o bin/selvage ./cmd/selvage
+
+.PHONY: packages
+packages: ## install all Debian or Ubuntu packages that development needs (root)
+	scripts/packages.sh demo test lint generate
+
+.PHONY: demo
+demo: ## build two hosts, an edge in each, and measure what the overlay costs (root, under 4 minutes)
+	scripts/packages.sh demo
+	$(MAKE) build
+	scripts/demo.sh
+
+.PHONY: test
+test: ## run all tests, end to end too (root); T=./internal/… for some
+	scripts/packages.sh test
+	scripts/test.sh $(T)
+
+.PHONY: lint
+lint: ## check Go, C and shell code
+	scripts/packages.sh lint
+	$(go) run $(golangci) run ./...
+	clang-format-19 --dry-run --Werror $(bpf)
+	shellcheck scripts/*.sh .ci/run
+
+.PHONY: generate
+generate: ## build the BPF objects and their Go types; needs the pinned clang
+	scripts/generate.sh
+
+.PHONY: generate-check
+generate-check: ## check that generating would change nothing
+	scripts/packages.sh generate
+	scripts/generate.sh --check
+
+.PHONY: format
+format: ## format Go and C code
+	scripts/packages.sh lint
+	$(go) run $(golangci) fmt ./...
+	clang-format-19 -i $(bpf)
+
+.PHONY: bench
+bench: ## run the benchmarks (root): ns per packet of each stage; B=regexp for some
+	$(go) test -run '^$$' -bench '$(or $(B),.)' -p 1 $(or $(T),./...) | grep -v 'no test files'
+
+.PHONY: clean
+clean: ## remove what was built; results/ stays
+	rm -rf bin

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# demo.sh: the main job on this machine. Two hosts in network namespaces, an
+# edge in each, and what the overlay costs. `make demo` runs it, after the
+# packages and the build. Arguments are passed to `selvage lab ab`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH="$PATH:/usr/sbin:/sbin"
+
+if [[ $EUID -ne 0 ]]; then
+	echo "demo.sh: network namespaces and BPF need root; run: sudo make demo" >&2
+	exit 1
+fi
+
+# Root made these; the user who typed sudo shall be able to remove them.
+hand_back() {
+	if [[ -n "${SUDO_UID:-}" ]]; then
+		chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" bin results 2>/dev/null || true
+	fi
+}
+trap hand_back EXIT
+
+# Short: under four minutes. `selvage lab ab` alone runs five rounds of 10 s.
+bin/selvage lab ab --contenders wire,plain,kernel,selvage --rounds 3 --duration 5s "$@"
+
+newest="$(find results -mindepth 2 -maxdepth 2 -name report.html -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-)"
+echo
+echo "report: ${newest:?demo.sh: no report was written}"
+echo "data:   ${newest%/*}/result.json"

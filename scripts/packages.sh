@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# packages.sh SET...: installs the Debian or Ubuntu packages of the sets whose
+# commands are missing. Where nothing is missing it does nothing and needs no
+# root. The sets:
+#   demo      what the lab's experiments run
+#   test      what the tests run: demo's and the real peers
+#   lint      checks of C and shell
+#   generate  the compiler of the BPF programs
+set -euo pipefail
+PATH="$PATH:/usr/sbin:/sbin"
+
+# set_of SET: its lines command:package.
+set_of() {
+	case "$1" in
+	demo) printf '%s\n' iperf3:iperf3 ethtool:ethtool ip:iproute2 ss:iproute2 ps:procps ;;
+	test)
+		set_of demo
+		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump
+		;;
+	lint) printf '%s\n' clang-format-19:clang-format-19 shellcheck:shellcheck ;;
+	generate) printf '%s\n' clang-19:clang-19 llvm-strip-19:llvm-19 ;;
+	*) die "unknown set $1; the sets are demo, test, lint and generate" ;;
+	esac
+}
+
+die() {
+	echo "packages.sh: $*" >&2
+	exit 1
+}
+
+# missing SET...: the packages whose command is not there, one per line.
+missing() {
+	local set_name pair
+	for set_name in "$@"; do
+		set_of "$set_name"
+	done | while read -r pair; do
+		command -v "${pair%%:*}" >/dev/null || echo "${pair#*:}"
+	done | sort -u
+}
+
+# keep_services_off: packages must not start what the tests start themselves.
+# On a machine without a running init the start would fail the installation.
+keep_services_off() {
+	local policy=/usr/sbin/policy-rc.d
+	[[ ! -e "$policy" ]] || return 0
+	trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+}
+
+apt_get() {
+	DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+
+[[ $# -gt 0 ]] || die "usage: packages.sh SET..."
+packages="$(missing "$@")"
+[[ -n "$packages" ]] || exit 0
+mapfile -t packages <<<"$packages"
+command -v apt-get >/dev/null || die "missing: ${packages[*]} (names of Debian packages); install them your system's way"
+[[ $EUID -eq 0 ]] || die "missing: ${packages[*]}; run: sudo $0 $*"
+
+echo "packages.sh: installing ${packages[*]}" >&2
+keep_services_off
+apt_get update >&2 || echo "packages.sh: apt-get update had errors, going on with what is known" >&2
+apt_get install -y --no-install-recommends -o Dpkg::Options::=--force-confold "${packages[@]}" >&2
+left="$(missing "$@")"
+[[ -z "$left" ]] || die "installed, but the commands of ${left//$'\n'/, } are still missing"

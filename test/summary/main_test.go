@@ -1,0 +1,80 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func summarise(t *testing.T, events string) (out string, unprivileged []string) {
+	t.Helper()
+	var b strings.Builder
+	s := summary{out: &b, progress: io.Discard, output: map[test][]string{}}
+	if err := s.read(strings.NewReader(events)); err != nil {
+		t.Fatal(err)
+	}
+	unprivileged = s.finish()
+	return b.String(), unprivileged
+}
+
+func TestSummary(t *testing.T) {
+	got, unprivileged := summarise(t, `go: downloading example.com/x v1.0.0
+{"Action":"output","Package":"p","Test":"TestQuiet","Output":"    q_test.go:1: chatter\n"}
+{"Action":"pass","Package":"p","Test":"TestQuiet"}
+{"Action":"output","Package":"p","Test":"TestBad","Output":"    b_test.go:2: 1, want 2\n"}
+{"Action":"output","Package":"p","Test":"TestBad","Output":"--- FAIL: TestBad (0.00s)\n"}
+{"Action":"fail","Package":"p","Test":"TestBad"}
+{"Action":"output","Package":"p","Output":"FAIL\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
+{"Action":"fail","Package":"p"}
+{"Action":"output","Package":"q","Test":"TestVLAN","Output":"=== RUN   TestVLAN\n"}
+{"Action":"output","Package":"q","Test":"TestVLAN","Output":"    v_test.go:3: this kernel has no vlan devices\n"}
+{"Action":"output","Package":"q","Test":"TestVLAN","Output":"--- SKIP: TestVLAN (0.00s)\n"}
+{"Action":"skip","Package":"q","Test":"TestVLAN"}
+{"Action":"output","Package":"q","Output":"PASS\n"}
+{"Action":"output","Package":"q","Output":"ok  \tq\t0.2s\n"}
+{"Action":"pass","Package":"q"}
+{"Action":"output","Package":"r","Output":"?   \tr\t[no test files]\n"}
+{"Action":"skip","Package":"r"}
+`)
+	want := "go: downloading example.com/x v1.0.0\n" +
+		"    b_test.go:2: 1, want 2\n--- FAIL: TestBad (0.00s)\n" +
+		"skipped q TestVLAN: v_test.go:3: this kernel has no vlan devices\n" +
+		"1 tests passed, 1 failed, 1 skipped\n" +
+		"FAIL\tp\t0.1s\nok  \tq\t0.2s\n?   \tr\t[no test files]\n"
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("output (-want +got):\n%s", d)
+	}
+	if unprivileged != nil {
+		t.Errorf("skipped for want of privilege: %v, want none", unprivileged)
+	}
+}
+
+func TestPanicShowsTestsThatNeverEnded(t *testing.T) {
+	got, _ := summarise(t, `{"Action":"output","Package":"p","Test":"TestHang","Output":"panic: test timed out after 20m\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp\t1200s\n"}
+{"Action":"fail","Package":"p"}
+`)
+	if !strings.Contains(got, "panic: test timed out") {
+		t.Errorf("the panic is missing in:\n%s", got)
+	}
+}
+
+func TestPrivilegeSkips(t *testing.T) {
+	for why, want := range map[string]bool{
+		"needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)": true,
+		"not root":                                         true,
+		"open /sys/fs/bpf: permission denied":              true,
+		"load program: operation not permitted":            true,
+		"this test requires privileges":                    true,
+		"this kernel has no geneve device":                 false,
+		"ovs-vswitchd is not installed":                    false,
+		"the root qdisc of this kernel cannot be replaced": false,
+	} {
+		if got := privilege.MatchString(why); got != want {
+			t.Errorf("%q: is about privilege: %v, want %v", why, got, want)
+		}
+	}
+}
