@@ -14,11 +14,11 @@
 
 #define ABI_VERSION 1
 
-#define MAX_ENDS 8192	   /* ports and remote TEPs of one edge */
-#define MAX_SEGMENTS 4096  /* segments of one edge */
-#define MAX_MEMBERS 1024   /* ports and remotes of one segment */
-#define MAX_UDP_PORTS 8	   /* UDP ports on which tunnels arrive */
-#define OUTER_MAX 64	   /* Ethernet, IPv6 and UDP: 62 bytes */
+#define MAX_ENDS 8192	  /* ports and remote TEPs of one edge */
+#define MAX_SEGMENTS 4096 /* segments of one edge */
+#define MAX_MEMBERS 1024  /* ports and remotes of one segment */
+#define MAX_UDP_PORTS 8	  /* UDP ports on which tunnels arrive */
+#define OUTER_MAX 64	  /* Ethernet, IPv6 and UDP: 62 bytes */
 
 /* An IPv6 address, or an IPv4 address mapped into one (::ffff:a.b.c.d). */
 struct addr {
@@ -34,7 +34,6 @@ BYTE_ENUM end_kind {
 BYTE_ENUM end_flags {
 	END_PEER = 1,	  /* port: deliver into the other namespace of the veth */
 	END_RESOLVED = 2, /* TEP: the template holds the next hop's MAC */
-	END_CUT = 4,	  /* port: carries single packets, cut by the segmenter */
 };
 
 /* One end of a segment: where a frame can come from and go to. */
@@ -43,15 +42,15 @@ struct end {
 	enum end_flags flags;
 	__u8 outer_len; /* TEP: bytes of the template in use */
 	__u8 pad;
-	__u32 ifindex; /* port: itself; TEP: the underlay interface, 0 without a route */
-	__u32 mtu;     /* of that interface: an IP packet's size in bytes */
-	__u32 segment; /* port: its segment */
-	struct addr addr; /* TEP: its address */
+	__u32 ifindex;	       /* port: itself; TEP: the underlay interface, 0 without a route */
+	__u32 mtu;	       /* of that interface: an IP packet's size in bytes */
+	__u32 segment;	       /* port: its segment */
+	struct addr addr;      /* TEP: its address */
 	__u8 outer[OUTER_MAX]; /* TEP: Ethernet, IP and UDP header, lengths and ports zero */
 };
 
 BYTE_ENUM segment_flags {
-	SEGMENT_UDP_CSUM = 1, /* outer UDP checksum on IPv6 (RFC 6935) */
+	SEGMENT_UDP_CSUM = 1, /* outer UDP checksums, see encap_by_kernel */
 };
 
 struct segment {
@@ -61,6 +60,7 @@ struct segment {
 	__be16 udp_port;
 	__u8 used;
 	enum segment_flags flags;
+	__u32 csum_ifindex; /* the kernel's tunnel device that fills them in, 0 while there is none */
 };
 
 struct vni_key {
@@ -123,7 +123,9 @@ struct flow {
 	enum action action;
 	enum slow slow; /* not SLOW_FAST when it is decided anew each time */
 	__be16 entropy; /* outer UDP source port */
-	__u32 cpu;      /* that handles the flow, see steer.h */
+	__u32 next_seq; /* TCP: behind the last in-order packet, see order.h */
+	__u32 gap_ns;	/* TCP: since when a packet is missing (low bits), 0 when none is */
+	__u32 cpu;	/* that handled the last packet */
 	__u64 decided_ns;
 	__u64 seen_ns;
 	__u64 packets;

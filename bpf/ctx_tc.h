@@ -7,7 +7,6 @@
 
 #include "include/net.h"
 
-
 /*
  * Copies in words: packet bytes have no alignment, and the compiler would copy
  * them one by one. The kernel allows it where the machine does. len is constant.

@@ -35,18 +35,24 @@ static __always_inline int edge(struct pkt *p)
 {
 	struct flow fresh = {};
 	struct flow *f;
-	int why;
+	int why, verdict;
+	__u32 end;
 
 	why = parse(p);
 	if (why)
 		return drop(p, why);
 	f = flow_find(p);
 	if (f) {
+		if (p->inner && overtook(p, f))
+			return bpf_redirect(p->skb->ifindex, BPF_F_INGRESS);
 		p->in = f->in;
 		f->packets += packets_of(p);
 		f->bytes += p->frame_len;
 		f->seen_ns = p->now_ns;
-		return replay(p, f);
+		end = seq_end(p);
+		verdict = replay(p, f);
+		went(p, f, end);
+		return verdict;
 	}
 	why = resolve(p, &fresh);
 	if (why)

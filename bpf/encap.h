@@ -12,6 +12,7 @@
 #include "encap_vxlan.h"
 
 #define NOT_OURS -1
+#define OUTER_TTL 64
 
 /* Bytes of the template: Ethernet, IP and UDP. */
 #define OUTER_LEN4 (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
@@ -180,8 +181,7 @@ static __always_inline int write_outer(struct pkt *p, struct end *to, struct seg
 }
 
 /* Wraps the frame for a remote. A short frame is first brought to Ethernet's minimum. */
-static __always_inline int encap(struct pkt *p, struct end *to, struct segment *seg,
-				       __be16 entropy)
+static __always_inline int encap(struct pkt *p, struct end *to, struct segment *seg, __be16 entropy)
 {
 	__u32 room = to->outer_len + vxlan_len();
 
@@ -195,4 +195,28 @@ static __always_inline int encap(struct pkt *p, struct end *to, struct segment *
 	if (ctx_push(p->skb, room, is_ip(p), to->outer_len == OUTER_LEN6))
 		return is_gso(p) ? REASON_GSO_NESTED : REASON_NO_ROOM;
 	return write_outer(p, to, seg, entropy);
+}
+
+/*
+ * Leaves the outer headers to the kernel's own tunnel device, where a segment
+ * asks for outer UDP checksums on IPv6 (RFC 6935): each packet that a large
+ * segment is cut into needs its own, and no BPF helper can ask for that.
+ */
+static __always_inline int encap_by_kernel(struct pkt *p, struct end *to, struct segment *seg)
+{
+	struct bpf_tunnel_key key = {
+		.tunnel_id = seg->vni,
+		.tunnel_ttl = OUTER_TTL,
+	};
+
+	if (!seg->csum_ifindex)
+		return REASON_NO_CSUM;
+	if (!fits(p, to->mtu, to->outer_len + vxlan_len()))
+		return REASON_TOO_BIG;
+	copy(key.remote_ipv6, &to->addr, sizeof(key.remote_ipv6));
+	for (int i = 0; i < 4; i++)
+		key.local_ipv6[i] = tep_addr.w[i];
+	if (bpf_skb_set_tunnel_key(p->skb, &key, sizeof(key), BPF_F_TUNINFO_IPV6))
+		return REASON_NO_ROOM;
+	return 0;
 }

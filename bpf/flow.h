@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "pkt.h"
+#include "order.h"
 
 /* A valid decision, or NULL. */
 static __always_inline struct flow *flow_find(struct pkt *p)
@@ -75,6 +75,7 @@ static __always_inline void flow_keep(struct pkt *p, struct flow *fresh)
 
 	fresh->decided_ns = p->now_ns;
 	fresh->seen_ns = p->now_ns;
+	fresh->next_seq = old ? old->next_seq : seq_end(p);
 	if (old) {
 		fresh->packets += old->packets;
 		fresh->bytes += old->bytes;

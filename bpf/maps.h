@@ -14,10 +14,10 @@
 
 MAP(ARRAY, ends, __u32, struct end, MAX_ENDS);
 MAP(ARRAY, segments, __u32, struct segment, MAX_SEGMENTS);
-MAP(HASH, ports, __u32, __u32, MAX_ENDS);	       /* ifindex → end */
-MAP(HASH, vnis, struct vni_key, __u32, MAX_SEGMENTS);  /* → segment */
-MAP(HASH, remotes, struct remote_key, __u32, 65536);   /* → end */
-MAP(HASH, members, struct member_key, __u32, 131072);  /* → end */
+MAP(HASH, ports, __u32, __u32, MAX_ENDS);	      /* ifindex → end */
+MAP(HASH, vnis, struct vni_key, __u32, MAX_SEGMENTS); /* → segment */
+MAP(HASH, remotes, struct remote_key, __u32, 65536);  /* → end */
+MAP(HASH, members, struct member_key, __u32, 131072); /* → end */
 MAP(HASH, fdb, struct fdb_key, struct fdb_entry, 65536);
 MAP(LRU_HASH, flows, struct flow_key, struct flow, 262144);
 

@@ -29,6 +29,8 @@ static __always_inline int parse_l4(struct pkt *p, __u32 off, __u32 len)
 		size = tcp->doff * 4;
 		if (size < sizeof(*tcp))
 			return REASON_MALFORMED_L4;
+		p->seq = bpf_ntohl(tcp->seq);
+		p->tcp_flags = tcp->flags;
 		p->key.sport = tcp->source;
 		p->key.dport = tcp->dest;
 		break;

@@ -8,13 +8,15 @@
 
 struct pkt {
 	struct __sk_buff *skb;
-	__u64 now_ns;	   /* CLOCK_MONOTONIC */
-	__u32 in;	   /* end that it came from, 0 before guard or a cache hit */
-	__u32 segment;	   /* set by guard */
-	__u32 frame_len;   /* bytes of the inner frame */
-	__u16 inner;	   /* offset of the inner Ethernet header: what decapsulation removes */
-	__be16 udp_port;   /* tunnel: the outer destination port */
-	__u32 headers;	   /* inner bytes up to the L4 payload, to size a cut segment */
+	__u64 now_ns;	 /* CLOCK_MONOTONIC */
+	__u32 in;	 /* end that it came from, 0 before guard or a cache hit */
+	__u32 segment;	 /* set by guard */
+	__u32 frame_len; /* bytes of the inner frame */
+	__u16 inner;	 /* offset of the inner Ethernet header: what decapsulation removes */
+	__be16 udp_port; /* tunnel: the outer destination port */
+	__u32 headers;	 /* inner bytes up to the L4 payload, to size a cut segment */
+	__u32 seq;	 /* TCP: sequence number */
+	__u8 tcp_flags;	 /* 0 when not TCP */
 	struct flow_key key;
 };
 

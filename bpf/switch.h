@@ -34,7 +34,7 @@ static __always_inline int learn(struct pkt *p, struct segment *seg)
 	old = bpf_map_lookup_elem(&fdb, &key);
 	if (!old) {
 		count(bpf_map_update_elem(&fdb, &key, &fresh, BPF_NOEXIST) ? EVENT_FDB_FULL :
-									      EVENT_LEARNED);
+									     EVENT_LEARNED);
 		return 0;
 	}
 	if (old->end != p->in) {

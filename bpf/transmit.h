@@ -5,7 +5,7 @@
  * in:    p, struct flow
  * out:   the packet, or its copies, on an interface
  * maps:  ends, segments, members, traffic
- * stops: TOO_BIG, NO_ROUTE, UNRESOLVED, NO_ROOM, GSO_NESTED, NO_MEMBER, REDIRECT
+ * stops: TOO_BIG, NO_ROUTE, UNRESOLVED, NO_ROOM, GSO_NESTED, NO_CSUM, NO_MEMBER, REDIRECT
  */
 #pragma once
 
@@ -38,6 +38,13 @@ static __always_inline int to_tep(struct pkt *p, struct end *to, __u32 id, struc
 
 	if (!to->ifindex)
 		return drop(p, REASON_NO_ROUTE);
+	if (seg->flags & SEGMENT_UDP_CSUM) {
+		why = encap_by_kernel(p, to, seg);
+		if (why)
+			return drop(p, why);
+		count_tx(id, packets, p->frame_len);
+		return bpf_redirect(seg->csum_ifindex, 0);
+	}
 	why = encap(p, to, seg, entropy);
 	if (why)
 		return drop(p, why);
@@ -64,6 +71,8 @@ static __always_inline int flood_to_tep(struct flood *fl, struct end *to)
 
 	if (!to->ifindex)
 		return REASON_NO_ROUTE;
+	if (fl->seg->flags & SEGMENT_UDP_CSUM)
+		return encap_by_kernel(fl->p, to, fl->seg);
 	if (!(to->flags & END_RESOLVED))
 		return REASON_UNRESOLVED;
 	if (fl->encapsulated)
@@ -80,6 +89,7 @@ static long flood_member(__u64 index, struct flood *fl)
 	__u32 *id = bpf_map_lookup_elem(&members, &key);
 	struct pkt *p = fl->p;
 	struct end *to;
+	__u32 ifindex;
 	int why = 0;
 
 	if (!id || *id == p->in)
@@ -87,7 +97,10 @@ static long flood_member(__u64 index, struct flood *fl)
 	to = end_get(*id);
 	if (!to)
 		return 0;
+	ifindex = to->ifindex;
 	if (to->kind == END_TEP) {
+		if (fl->seg->flags & SEGMENT_UDP_CSUM)
+			ifindex = fl->seg->csum_ifindex;
 		if (fl->from_tunnel) /* split horizon: the sender replicates to every remote itself */
 			return 1;
 		why = flood_to_tep(fl, to);
@@ -96,7 +109,7 @@ static long flood_member(__u64 index, struct flood *fl)
 	} else if (!fits(p, to->mtu, 0)) {
 		why = REASON_TOO_BIG;
 	}
-	if (!why && bpf_clone_redirect(p->skb, to->ifindex, 0))
+	if (!why && bpf_clone_redirect(p->skb, ifindex, 0))
 		why = REASON_REDIRECT;
 	if (why) {
 		drop(p, why);

@@ -46,6 +46,10 @@ enum tcx_action {
 	TCX_REDIRECT = 7,
 };
 
+enum {
+	BPF_F_INGRESS = 1ULL << 0,
+};
+
 enum bpf_adj_room_mode {
 	BPF_ADJ_ROOM_NET = 0,
 	BPF_ADJ_ROOM_MAC = 1,
@@ -61,6 +65,20 @@ enum {
 	BPF_F_ADJ_ROOM_DECAP_L3_IPV6 = 1ULL << 8,
 };
 #define BPF_F_ADJ_ROOM_ENCAP_L2(len) (((__u64)(len) & 0xff) << 56)
+
+enum {
+	BPF_F_TUNINFO_IPV6 = 1ULL << 0,
+};
+
+struct bpf_tunnel_key {
+	__u32 tunnel_id;
+	__u32 remote_ipv6[4];
+	__u8 tunnel_tos;
+	__u8 tunnel_ttl;
+	__u16 tunnel_ext;
+	__u32 tunnel_label;
+	__u32 local_ipv6[4];
+};
 
 /* skb->pkt_type */
 enum {

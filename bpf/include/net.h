@@ -50,7 +50,7 @@ struct iphdr { /* RFC 791 */
 #define IP_MF 0x2000
 #define IP_OFFSET 0x1fff
 
-struct ipv6hdr { /* RFC 8200 */
+struct ipv6hdr {     /* RFC 8200 */
 	__be32 flow; /* version, traffic class, flow label */
 	__be16 payload_len;
 	__u8 nexthdr;
@@ -87,6 +87,11 @@ struct tcphdr { /* RFC 9293 */
 	__sum16 check;
 	__be16 urg;
 };
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
 
 struct vxlanhdr { /* RFC 7348 section 5 */
 	__be32 flags;

@@ -219,6 +219,11 @@ func (p *plan) addMember(segment, end uint32) {
 func (d *Datapath) planSegments(t Tables, p *plan) error {
 	for _, s := range t.Segments {
 		id := d.names.segIDs[s.Name]
+		d.segments[id].Flags, d.segments[id].CsumIfindex = 0, 0
+		if s.UDPChecksum {
+			d.segments[id].Flags = edgeSegmentFlagsSEGMENT_UDP_CSUM
+			d.segments[id].CsumIfindex = uint32(t.Checksummers[s.UDPPort])
+		}
 		p.vnis[edgeVniKey{Vni: uint32(s.VNI), UdpPort: wire16(s.UDPPort)}] = id
 		for _, addr := range s.Remotes {
 			end, ok := d.names.tepIDs[addr]

@@ -60,7 +60,6 @@ type edgeEndFlags uint8
 const (
 	edgeEndFlagsEND_PEER     edgeEndFlags = 1
 	edgeEndFlagsEND_RESOLVED edgeEndFlags = 2
-	edgeEndFlagsEND_CUT      edgeEndFlags = 4
 )
 
 type edgeEndKind uint8
@@ -85,8 +84,10 @@ const (
 	edgeEventEVENT_FLOODED        edgeEvent = 8
 	edgeEventEVENT_FLOOD_COPY     edgeEvent = 9
 	edgeEventEVENT_NEIGH_FALLBACK edgeEvent = 10
-	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 11
-	edgeEventEVENT_MAX            edgeEvent = 12
+	edgeEventEVENT_HELD           edgeEvent = 11
+	edgeEventEVENT_GAP            edgeEvent = 12
+	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 13
+	edgeEventEVENT_MAX            edgeEvent = 14
 )
 
 type edgeFdbEntry struct {
@@ -114,6 +115,8 @@ type edgeFlow struct {
 	Action     edgeAction
 	Slow       edgeSlow
 	Entropy    uint16
+	NextSeq    uint32
+	GapNs      uint32
 	Cpu        uint32
 	DecidedNs  uint64
 	SeenNs     uint64
@@ -177,8 +180,9 @@ const (
 	edgeReasonREASON_TOO_BIG            edgeReason = 20
 	edgeReasonREASON_GSO_NESTED         edgeReason = 21
 	edgeReasonREASON_NO_ROOM            edgeReason = 22
-	edgeReasonREASON_REDIRECT           edgeReason = 23
-	edgeReasonREASON_MAX                edgeReason = 24
+	edgeReasonREASON_NO_CSUM            edgeReason = 23
+	edgeReasonREASON_REDIRECT           edgeReason = 24
+	edgeReasonREASON_MAX                edgeReason = 25
 )
 
 type edgeRemoteKey struct {
@@ -191,13 +195,14 @@ type edgeRemoteKey struct {
 }
 
 type edgeSegment struct {
-	_          structs.HostLayout
-	Generation uint32
-	Vni        uint32
-	Members    uint32
-	UdpPort    uint16
-	Used       uint8
-	Flags      edgeSegmentFlags
+	_           structs.HostLayout
+	Generation  uint32
+	Vni         uint32
+	Members     uint32
+	UdpPort     uint16
+	Used        uint8
+	Flags       edgeSegmentFlags
+	CsumIfindex uint32
 }
 
 type edgeSegmentFlags uint8
@@ -247,6 +252,7 @@ const (
 	edgeProgFromUnderlay = "from_underlay"
 	edgeVarEventWords    = "event_words"
 	edgeVarFlowCache     = "flow_cache"
+	edgeVarHoldNs        = "hold_ns"
 	edgeVarReasonWords   = "reason_words"
 	edgeVarRevalidateNs  = "revalidate_ns"
 	edgeVarSlowWords     = "slow_words"
@@ -323,6 +329,7 @@ type edgeMapSpecs struct {
 type edgeVariableSpecs struct {
 	EventWords   *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache    *ebpf.VariableSpec `ebpf:"flow_cache"`
+	HoldNs       *ebpf.VariableSpec `ebpf:"hold_ns"`
 	ReasonWords  *ebpf.VariableSpec `ebpf:"reason_words"`
 	RevalidateNs *ebpf.VariableSpec `ebpf:"revalidate_ns"`
 	SlowWords    *ebpf.VariableSpec `ebpf:"slow_words"`
@@ -385,6 +392,7 @@ func (m *edgeMaps) Close() error {
 type edgeVariables struct {
 	EventWords   *ebpf.Variable `ebpf:"event_words"`
 	FlowCache    *ebpf.Variable `ebpf:"flow_cache"`
+	HoldNs       *ebpf.Variable `ebpf:"hold_ns"`
 	ReasonWords  *ebpf.Variable `ebpf:"reason_words"`
 	RevalidateNs *ebpf.Variable `ebpf:"revalidate_ns"`
 	SlowWords    *ebpf.Variable `ebpf:"slow_words"`

@@ -24,6 +24,9 @@ type Tables struct {
 	Segments  []overlay.Segment
 	Ports     []Port
 	TEPs      []TEP
+	// Checksummers are the kernel's tunnel devices in metadata mode, by UDP port:
+	// the ifindex of each. Segments that ask for UDP checksums send through them.
+	Checksummers map[uint16]int
 }
 
 // Port is a local interface that exists now.

@@ -1,0 +1,321 @@
+package datapath
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/privilege"
+)
+
+// world is one edge in a network namespace of its own. Every device is a veth
+// whose other end stands beside it, named with an x, and has nothing attached.
+//
+//	p0x ─ p0 ┐                       blue: VNI 100, both remotes
+//	p1x ─ p1 ┼ edge ─ u0 ─ u0x       green: VNI 200, the first remote
+//	p2x ─ p2 ┘                       p0, p1 in blue, p2 in green
+//	s0x ─ s0   no port
+type world struct {
+	ns     netns.NsHandle
+	nl     *netlink.Handle
+	dp     *Datapath
+	cfg    Config
+	tables Tables
+	dev    map[string]*net.Interface
+	family family
+}
+
+// family is an underlay of IPv4 or of IPv6.
+type family struct {
+	name    string
+	tep     netip.Addr
+	remotes [2]netip.Addr
+	unknown netip.Addr
+}
+
+var (
+	underIPv4 = family{"IPv4", netip.MustParseAddr("192.0.2.1"),
+		[2]netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")}, netip.MustParseAddr("192.0.2.9")}
+	underIPv6 = family{"IPv6", netip.MustParseAddr("2001:db8::1"),
+		[2]netip.Addr{netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("2001:db8::3")}, netip.MustParseAddr("2001:db8::9")}
+	families = []family{underIPv4, underIPv6}
+)
+
+const (
+	blueVNI     = 100
+	greenVNI    = 200
+	portMTU     = 1450
+	underlayMTU = 1500
+	deviceMTU   = 9000 // TEST_RUN bounds what change_head may make by it
+	testFlows   = 4096
+	testFDB     = 1024
+
+	alice   = "02:00:00:00:00:0a"
+	bob     = "02:00:00:00:00:0b"
+	carol   = "02:00:00:00:00:0c"
+	nobody  = "02:00:00:00:00:ee"
+	nextHop = "02:00:00:00:02:02"
+	all     = "ff:ff:ff:ff:ff:ff"
+)
+
+var worlds atomic.Int32
+
+// newWorld makes the world and brings the data path up. change adapts what it is
+// loaded with and what is applied.
+func newWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
+	t.Helper()
+	w := emptyWorld(t, f)
+	for _, c := range change {
+		c(&w.cfg, &w.tables)
+	}
+	w.open(t)
+	w.apply(t)
+	return w
+}
+
+// emptyWorld has devices and a configuration, but no data path yet.
+func emptyWorld(t testing.TB, f family) *world {
+	t.Helper()
+	privilege.Require(t)
+	w := &world{dev: map[string]*net.Interface{}, family: f}
+	w.enterNew(t)
+	for i, name := range []string{"u0", "p0", "p1", "p2", "s0"} {
+		w.addVeth(t, name, i)
+	}
+	w.cfg = Config{
+		Name: fmt.Sprintf("w%d", worlds.Add(1)), PinRoot: fmt.Sprintf("/sys/fs/bpf/selvage-test-%d", os.Getpid()),
+		TEP: f.tep, UDPPorts: []uint16{4789, 4790},
+		FlowCache: overlay.FlowCache{Enabled: true, Size: testFlows},
+		FDB:       overlay.FDB{Size: testFDB, Ageing: 5 * time.Minute},
+	}
+	w.tables = Tables{
+		Underlays: []int{w.dev["u0"].Index},
+		Segments: []overlay.Segment{
+			{Name: "blue", VNI: blueVNI, UDPPort: 4789, Remotes: f.remotes[:]},
+			{Name: "green", VNI: greenVNI, UDPPort: 4790, Remotes: f.remotes[:1]},
+		},
+		Ports: []Port{w.port("p0", "blue"), w.port("p1", "blue"), w.port("p2", "green")},
+		TEPs:  []TEP{w.tep(f.remotes[0]), w.tep(f.remotes[1])},
+	}
+	t.Cleanup(func() { os.Remove(w.cfg.PinRoot) }) // when it is empty: the last world's
+	return w
+}
+
+func (w *world) port(dev, segment string) Port {
+	return Port{Name: dev, Ifindex: w.dev[dev].Index, Segment: segment, MTU: portMTU}
+}
+
+func (w *world) tep(addr netip.Addr) TEP {
+	return TEP{Addr: addr, Ifindex: w.dev["u0"].Index, MTU: underlayMTU, SrcMAC: macOf(w.dev["u0"].HardwareAddr.String()), NextMAC: macOf(nextHop)}
+}
+
+func macOf(s string) overlay.MAC {
+	m, err := overlay.ParseMAC(s)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+func (w *world) enterNew(t testing.TB) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	old, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if w.ns, err = netns.New(); err != nil {
+		t.Fatalf("make a network namespace: %v", err)
+	}
+	// Nothing may send what no test asked for.
+	err = os.WriteFile("/proc/thread-self/net/../../../../sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
+	if back := netns.Set(old); back != nil {
+		panic(back) // this thread must not be used by anybody
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.nl, err = netlink.NewHandleAt(w.ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.nl.Close()
+		w.ns.Close()
+	})
+}
+
+func (w *world) addVeth(t testing.TB, name string, number int) {
+	t.Helper()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = name, deviceMTU
+	attrs.HardwareAddr = net.HardwareAddr{2, 0, 0, 0, 1, byte(number)}
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: name + "x", PeerHardwareAddr: net.HardwareAddr{2, 0, 0, 0, 2, byte(number)}}
+	if err := w.nl.LinkAdd(veth); err != nil {
+		t.Fatalf("add %s: %v", name, err)
+	}
+	for _, end := range []string{name, name + "x"} {
+		l, err := w.nl.LinkByName(end)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.nl.LinkSetUp(l); err != nil {
+			t.Fatal(err)
+		}
+		w.dev[end] = &net.Interface{Index: l.Attrs().Index, Name: end, HardwareAddr: l.Attrs().HardwareAddr}
+	}
+}
+
+// do runs f on this goroutine inside the namespace.
+func (w *world) do(t testing.TB, f func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	old, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := netns.Set(old); err != nil {
+			panic(err)
+		}
+		old.Close()
+		runtime.UnlockOSThread()
+	}()
+	if err := netns.Set(w.ns); err != nil {
+		t.Fatal(err)
+	}
+	f()
+}
+
+func (w *world) open(t testing.TB) {
+	t.Helper()
+	w.do(t, func() {
+		dp, err := Open(w.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.dp = dp
+	})
+	dp := w.dp
+	t.Cleanup(func() {
+		if dp == w.dp { // the last one opened removes all
+			if err := w.dp.Remove(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func (w *world) apply(t testing.TB) {
+	t.Helper()
+	w.do(t, func() {
+		if err := w.dp.Apply(w.tables); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// outer is the header of a tunnel packet from a remote to this edge in blue.
+func (w *world) outer(remote netip.Addr) pkttest.Outer {
+	return pkttest.Outer{
+		SrcMAC: nextHop, DstMAC: w.dev["u0"].HardwareAddr.String(), Src: remote, Dst: w.family.tep, VNI: blueVNI,
+	}
+}
+
+// fromRemote is a tunnel packet of the first remote in blue.
+func (w *world) fromRemote(frame []byte) []byte { return w.outer(w.family.remotes[0]).Wrap(frame) }
+
+// counters are the drops and events that are not zero, by name.
+func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
+	t.Helper()
+	list, err := w.dp.Drops()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drops, events = map[string]uint64{}, map[string]uint64{}
+	for _, d := range list {
+		if d.Packets > 0 {
+			drops[d.Reason] = d.Packets
+		}
+	}
+	for i, word := range w.dp.words.events {
+		var perCPU []uint64
+		if err := w.dp.objs.Events.Lookup(uint32(i), &perCPU); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range perCPU {
+			if n > 0 {
+				events[word.name] += n
+			}
+		}
+	}
+	return drops, events
+}
+
+// counted runs f and returns by how much drops and events have grown.
+func (w *world) counted(t testing.TB, f func()) (drops, events map[string]uint64) {
+	t.Helper()
+	drops0, events0 := w.counters(t)
+	f()
+	drops, events = w.counters(t)
+	for before, after := range map[*map[string]uint64]map[string]uint64{&drops0: drops, &events0: events} {
+		for k, n := range *before {
+			if after[k] -= n; after[k] == 0 {
+				delete(after, k)
+			}
+		}
+	}
+	return drops, events
+}
+
+func sum(m map[string]uint64) (n uint64) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// fdb is where a MAC is known to be in blue: a port's name, a remote's address, or "".
+func (w *world) fdb(t testing.TB, mac string) string {
+	t.Helper()
+	return w.fdbIn(t, "blue", mac)
+}
+
+func (w *world) fdbIn(t testing.TB, segment, mac string) string {
+	t.Helper()
+	if e := w.fdbEntry(t, segment, mac); e == nil {
+		return ""
+	} else if e.Port != "" {
+		return e.Port
+	} else {
+		return e.Remote.String()
+	}
+}
+
+func (w *world) fdbEntry(t testing.TB, segment, mac string) *FDBEntry {
+	t.Helper()
+	list, err := w.dp.FDB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if e.Segment == segment && e.MAC == macOf(mac) {
+			return &e
+		}
+	}
+	return nil
+}
+
+// unknownRoute is a third remote, for which there is no route.
+func (f family) unknownRoute() netip.Addr { return f.unknown.Next() }
