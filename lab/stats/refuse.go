@@ -14,10 +14,13 @@ import (
 // know; noise of more than about half of that could hide it or feign it.
 const SpreadLimit = 0.10
 
+// reason is SpreadLimit's for the reader of a report.
+const reason = "The kernel's own tunnel costs about 18 %, and noise above half of that could hide or feign such a cost"
+
 // MinRounds is the fewest rounds that carry a verdict at all.
 const MinRounds = 3
 
-// Refuse says in one clause why no conclusion may be drawn about subject
+// Refuse says, without a final stop, why no conclusion may be drawn about subject
 // against the baseline, or "" when one may. It looks at the decisive metric of
 // these two alone; Unreliable judges any other contender.
 func Refuse(r result.Result, subject string) string {
@@ -36,13 +39,13 @@ func Refuse(r result.Result, subject string) string {
 	iv := Median(ratios)
 	half := (iv.Hi - iv.Lo) / 2
 	if iv.Lo <= 1 && iv.Hi >= 1 && half > SpreadLimit {
-		return fmt.Sprintf("the ratio of %s to %s lies anywhere in [%.2f, %.2f], which is wider than ±%.0f %% and so tells neither a difference nor its absence: a tunnel that costs as much as the kernel's would fit in it",
-			subject, Baseline, iv.Lo, iv.Hi, 100*SpreadLimit)
+		return fmt.Sprintf("the ratio of %s to %s lies anywhere in [%.2f, %.2f], which is wider than ±%.0f %% and so shows neither a difference nor its absence. %s",
+			subject, Baseline, iv.Lo, iv.Hi, 100*SpreadLimit, reason)
 	}
 	return ""
 }
 
-// Unreliable says in one clause why the decisive metric of a contender carries
+// Unreliable says, without a final stop, why the decisive metric of a contender carries
 // no conclusion: samples with errors, missing rounds, too few rounds, or a
 // spread above SpreadLimit. It is "" when it does carry one.
 func Unreliable(r result.Result, contender string) string {
@@ -69,8 +72,8 @@ func Unreliable(r result.Result, contender string) string {
 		return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", contender, len(values), MinRounds)
 	}
 	if s := Spread(list(values)); s > SpreadLimit {
-		return fmt.Sprintf("the throughput of %s spreads by ±%.0f %% (1.48 × median absolute deviation, n = %d) and the limit is ±%.0f %%: the kernel's tunnel costs about 18 %%, and noise above half of that could hide or feign it",
-			contender, 100*s, len(values), 100*SpreadLimit)
+		return fmt.Sprintf("the throughput of %s spreads by ±%.0f %%, and the limit is ±%.0f %%. %s (spread: 1.48 × median absolute deviation, n = %d)",
+			contender, 100*s, 100*SpreadLimit, reason, len(values))
 	}
 	return ""
 }

@@ -1,0 +1,215 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// Limits of what findings call remarkable.
+const (
+	climb    = 0.10 // a core's softirq share above plain's, in shares of its time
+	busyCore = 0.95 // a core (or all of them) counts as full
+	nearWire = 0.95 // of wire's throughput: the machine is the limit
+	overTax  = 0.05 // loss beyond the headers that needs an explanation
+
+	stealLimit = 0.05 // share of all cores' time that others may take in any sample
+)
+
+// findings goes through what S0 asks of an A/B run, in the order in which a
+// reader needs it. Each is "Topic: evidence and cause. Advice."
+func (e evidence) findings() []string {
+	var out []string
+	for _, one := range []func() []string{
+		e.failed, e.noisy, e.stolen, e.fewRounds, e.processor, e.latency, e.packets, e.retransmits,
+		e.segments, e.limit, e.tax, e.equal, e.placement,
+	} {
+		out = append(out, one()...)
+	}
+	return out
+}
+
+func (e evidence) failed() []string {
+	lines := stats.Errors(e.Result)
+	if len(lines) == 0 {
+		return nil
+	}
+	shown := lines
+	more := ""
+	if len(shown) > 3 {
+		shown, more = lines[:3], fmt.Sprintf("; and %d more", len(lines)-3)
+	}
+	return []string{fmt.Sprintf("Errors: %d of %d samples failed and are left out of every figure (%s%s). Mend the cause and run again: rounds that fail are seldom the good ones.",
+		len(lines), len(e.Samples), strings.Join(shown, "; "), more)}
+}
+
+// noisy speaks of contenders besides those that the verdict stands on.
+func (e evidence) noisy() []string {
+	var out []string
+	for _, name := range stats.Names(e.Result) {
+		if name == plain || name == e.subject {
+			continue
+		}
+		if why := stats.Unreliable(e.Result, name); why != "" {
+			out = append(out, fmt.Sprintf("Noise: %s. Do not build on the figures of %s.", why, title(name)))
+		}
+	}
+	return out
+}
+
+// stolen says when the hypervisor gave a good part of the machine to others.
+func (e evidence) stolen() []string {
+	worst, at := 0.0, ""
+	for _, s := range e.Samples {
+		if v := s.Metrics["cpu_steal"]; s.Error == "" && v > worst {
+			worst, at = v, fmt.Sprintf("%s of %s in round %d", s.Case, s.Contender, s.Round)
+		}
+	}
+	if worst <= stealLimit {
+		return nil
+	}
+	return []string{fmt.Sprintf("Noise: the hypervisor took up to %.0f %% of the cores' time away (%s), which no tuning of this machine mends. Choose a quieter hour or a machine of your own.", 100*worst, at)}
+}
+
+func (e evidence) fewRounds() []string {
+	rounds := stats.Rounds(e.Result)
+	if rounds == 0 || rounds >= 5 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Confidence: with %d rounds the intervals hold the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
+		rounds, 100*stats.Confidence(rounds))}
+}
+
+// retransmits compares with plain and names the usual cause.
+func (e evidence) retransmits() []string {
+	row, ok := stats.Find(e.rows, e.subject, "tcp", "retransmits")
+	base, okBase := stats.Find(e.rows, plain, "tcp", "retransmits")
+	if !ok || !okBase {
+		return nil
+	}
+	against := fmt.Sprintf("%s a run [%s, %s] with %s against %s [%s, %s] with the plain bridge",
+		stats.In(row.Median, row.Unit), stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit), title(e.subject),
+		stats.In(base.Median, base.Unit), stats.In(base.Lo, base.Unit), stats.In(base.Hi, base.Unit))
+	switch {
+	case !row.Distinguishable:
+		return []string{"Retransmits: " + against + ", not distinguishable: the tunnel neither loses nor reorders."}
+	case row.Median > base.Median:
+		return []string{"Retransmits: " + against + ". Without drops that is reordering between cores: look whether TcpExtTCPDSACKRecv and TcpExtTCPOFOQueue rise (nstat), and keep the receive processing of one flow on one core."}
+	}
+	return []string{"Retransmits: " + against + ": fewer than without a tunnel, so its throughput is not bought with loss."}
+}
+
+// segments checks that the inner MTU was used: without that no conclusion about
+// per-packet or per-flow limits holds (study S0, Care).
+func (e evidence) segments() []string {
+	var out []string
+	for _, name := range stats.Names(e.Result) {
+		c, ok := e.contender(name)
+		mss := stats.Median(values(e, name, "mss"))
+		if !ok || mss.N == 0 || c.InnerMTU == 0 {
+			continue
+		}
+		// A full segment leaves 40 (IPv4, no options) to 72 bytes (IPv6, timestamps) of headers.
+		switch most, least := float64(c.InnerMTU-40), float64(c.InnerMTU-72); {
+		case mss.Median > most:
+			out = append(out, fmt.Sprintf("Segment size: %s uses an MSS of %s bytes on an inner MTU of %d, which does not fit: large packets are dropped or fragmented on the way. Lower the guest's MTU or clamp the MSS to %s.",
+				title(name), stats.Figure(mss.Median), c.InnerMTU, stats.Figure(most-12)))
+		case mss.Median < least:
+			out = append(out, fmt.Sprintf("Segment size: %s uses an MSS of only %s bytes although an inner MTU of %d has room for %s: something on the path holds the segments small, so this run says nothing about per-packet against per-byte cost. Look for a smaller MTU on the path.",
+				title(name), stats.Figure(mss.Median), c.InnerMTU, stats.Figure(most-12)))
+		}
+	}
+	return out
+}
+
+// limit says when the machine and not the data path was measured.
+func (e evidence) limit() []string {
+	top, ok := e.tcp(wire)
+	if !ok || top.Median == 0 {
+		return []string{"Limit: the bare wire was not measured, so whether the machine itself was the limit is unknown. Add wire to --contenders."}
+	}
+	var near []string
+	for _, name := range append([]string{plain}, e.tunnels()...) {
+		if row, ok := e.tcp(name); ok && row.Median >= nearWire*top.Median {
+			near = append(near, fmt.Sprintf("%s (%s of it)", title(name), share(row.Median/top.Median)))
+		}
+	}
+	if len(near) > 0 {
+		return []string{fmt.Sprintf("Limit: the bare wire carries %s Gbit/s, and close to that come %s: the machine and its TCP stack, not the data path, are the limit there, so real differences may be larger than shown. Compare the CPU per gigabyte instead.",
+			stats.Figure(top.Median), strings.Join(near, ", "))}
+	}
+	best, _ := e.tcp(e.subject)
+	return []string{fmt.Sprintf("Limit: the bare wire carries %s Gbit/s, %s × the fastest data path of the verdict, so the generator was not the limit.",
+		stats.Figure(top.Median), stats.Figure(top.Median/max(best.Median, baseMedian(e))))}
+}
+
+func baseMedian(e evidence) float64 {
+	row, _ := e.tcp(plain)
+	return row.Median
+}
+
+// tax sets the loss that headers explain beside the one that was measured.
+func (e evidence) tax() []string {
+	var out []string
+	for _, name := range e.tunnels() {
+		c, ok := e.contender(name)
+		row, measured := e.tcp(name)
+		if !ok || !measured || row.Ratio == 0 || stats.Unreliable(e.Result, name) != "" {
+			continue
+		}
+		loss := 1 - row.Ratio
+		switch {
+		case loss > c.HeaderTax+overTax:
+			out = append(out, fmt.Sprintf("Header tax: %s loses %s against the plain bridge, of which headers explain %s; the rest is work per packet in the tunnel, not bytes on the wire.",
+				title(name), share(loss), share(c.HeaderTax)))
+		case row.RatioLo > 1-c.HeaderTax:
+			out = append(out, fmt.Sprintf("Header tax: %s loses less than the %s that headers cost where the wire is the limit; here the processor is, and a tunnel that keeps segments whole is paid once per 64 kB, not once per packet. Expect the tax on a full physical link.",
+				title(name), share(c.HeaderTax)))
+		}
+	}
+	return out
+}
+
+// equal lists the subject's metrics that differ from plain by less than noise.
+func (e evidence) equal() []string {
+	var names []string
+	for _, m := range stats.Metrics() {
+		row, ok := stats.Find(e.rows, e.subject, m.Case, m.Name)
+		if ok && row.Baseline != "" && !row.Distinguishable && m.Name != "retransmits" {
+			names = append(names, fmt.Sprintf("%s (%s)", lowerFirst(m.Title), stats.Ratio(row.Ratio)))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("No difference shown: %s of %s cannot be told from the plain bridge in %d rounds.",
+		strings.Join(names, ", "), title(e.subject), stats.Rounds(e.Result))}
+}
+
+// placement advises what belongs on the overlay and what beside it.
+func (e evidence) placement() []string {
+	row, ok := e.tcp(e.subject)
+	if !ok || row.Ratio == 0 || stats.Refuse(e.Result, e.subject) != "" {
+		return nil
+	}
+	c, _ := e.contender(e.subject)
+	rr, okRR := stats.Find(e.rows, e.subject, "rr-1", "rr_p50")
+	switch {
+	case row.Ratio < 1-c.HeaderTax-overTax:
+		return []string{fmt.Sprintf("Placement: bulk transfers (backup, storage, migration) lose %s here. Keep them on a plain VLAN, and put on the overlay what needs to move between hosts.", share(1-row.Ratio))}
+	case okRR && rr.Distinguishable && rr.Ratio > 1.1:
+		return []string{fmt.Sprintf("Placement: bulk transfers may live on the overlay; chatty request/response traffic pays %s the plain latency and is better placed on one host or on a plain VLAN.", stats.Ratio(rr.Ratio))}
+	}
+	return []string{"Placement: neither bulk nor request/response traffic has to be kept off the overlay on this machine; on a full physical link leave out what cannot spare the header tax."}
+}
+
+// share writes a loss or part without a sign.
+func share(v float64) string { return strings.TrimPrefix(stats.Percent(v), "+") }
+
+func lowerFirst(s string) string {
+	if len(s) > 1 && s[1] >= 'a' && s[1] <= 'z' { // not an abbreviation
+		return strings.ToLower(s[:1]) + s[1:]
+	}
+	return s
+}

@@ -1,0 +1,164 @@
+// Package diagnose reads a result as an engineer would: one sentence that
+// answers the experiment's question, and findings that name cause, evidence and
+// advice.
+//
+// Its invariant: pure, and every measured figure in its words can be found in the result
+// it was given. Where the result does not carry a conclusion it refuses one and
+// says why. Do not use it to judge across two machines.
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// Names of contenders with a part of their own in the words below.
+const (
+	wire    = "wire"
+	plain   = stats.Baseline
+	kernel  = "kernel"
+	selvage = "selvage"
+)
+
+// evidence is a result with what all findings need of it worked out once.
+type evidence struct {
+	result.Result
+	rows    []result.Row
+	subject string // the contender that the verdict is about, "" for none
+}
+
+// Verdict answers what an overlay costs in r: the sentence speaks of `selvage`
+// (or of the first tunnel that was measured) against `plain`. It is refused,
+// with the reason as its sentence, when stats.Refuse says so; findings are
+// given all the same.
+func Verdict(r result.Result) result.Verdict {
+	e := gather(r)
+	v := result.Verdict{Findings: e.findings()}
+	if e.subject == "" {
+		v.Refused = true
+		v.Sentence = "No verdict: no contender besides the baseline and the wire was measured, so there is nothing to compare."
+		return v
+	}
+	if why := stats.Refuse(r, e.subject); why != "" {
+		v.Refused = true
+		v.Sentence = "No verdict: " + why + ". Quiet the machine, or raise --rounds or --duration."
+		return v
+	}
+	v.Sentence = e.sentence()
+	return v
+}
+
+// Subject is the contender that a verdict on r is about: `selvage`, else the first
+// that is neither the baseline nor the wire, "" when there is none.
+func Subject(r result.Result) string { return gather(r).subject }
+
+func gather(r result.Result) evidence {
+	e := evidence{Result: r, rows: r.Summary}
+	if len(e.rows) == 0 {
+		e.rows = stats.Summarise(r)
+	}
+	tunnels := e.tunnels()
+	switch {
+	case slices.Contains(tunnels, selvage):
+		e.subject = selvage
+	case len(tunnels) > 0:
+		e.subject = tunnels[0]
+	}
+	return e
+}
+
+// tunnels are the contenders that are neither the baseline nor its limit.
+func (e evidence) tunnels() []string {
+	return slices.DeleteFunc(stats.Names(e.Result), func(name string) bool {
+		return name == plain || name == wire
+	})
+}
+
+// sentence is the verdict when there is one.
+func (e evidence) sentence() string {
+	row, _ := e.tcp(e.subject)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s carries %s Gbit/s through %s, ", upperFirst(title(e.subject)), stats.Figure(row.Median), e.tunnel())
+	if row.Distinguishable {
+		fmt.Fprintf(&b, "%s the plain bridge %s", stats.Ratio(row.Ratio), bounds(row))
+	} else {
+		fmt.Fprintf(&b, "not distinguishable from the plain bridge (%s %s)", stats.Ratio(row.Ratio), bounds(row))
+	}
+	for _, name := range e.tunnels() {
+		if name == e.subject {
+			continue
+		}
+		b.WriteString("; " + e.rival(name))
+	}
+	b.WriteString(".")
+	if c, ok := e.contender(e.subject); ok {
+		fmt.Fprintf(&b, " Expected header tax %s, measured %s against plain.", stats.Percent(-c.HeaderTax), stats.Percent(row.Ratio-1))
+	}
+	return b.String()
+}
+
+// rival is the sentence's clause on another tunnel.
+func (e evidence) rival(name string) string {
+	if stats.Unreliable(e.Result, name) != "" {
+		return title(name) + " gave no reliable figure"
+	}
+	row, _ := e.tcp(name)
+	if row.Ratio > 0 && !row.Distinguishable {
+		return fmt.Sprintf("%s is not distinguishable from it (%s)", title(name), stats.Ratio(row.Ratio))
+	}
+	return fmt.Sprintf("%s carries %s", title(name), stats.Ratio(row.Ratio))
+}
+
+func (e evidence) tcp(name string) (result.Row, bool) {
+	return stats.Find(e.rows, name, stats.DecisiveCase, stats.Decisive)
+}
+
+func (e evidence) contender(name string) (result.Contender, bool) {
+	i := slices.IndexFunc(e.Contenders, func(c result.Contender) bool { return c.Name == name })
+	if i < 0 {
+		return result.Contender{}, false
+	}
+	return e.Contenders[i], true
+}
+
+// tunnel is the encapsulation of the run in words.
+func (e evidence) tunnel() string {
+	if encap := e.Parameters["encapsulation"]; encap != "" {
+		return strings.ToUpper(encap)
+	}
+	return "VXLAN"
+}
+
+// title is how a sentence speaks of a contender.
+func title(name string) string {
+	switch name {
+	case wire:
+		return "the bare wire"
+	case plain:
+		return "the plain bridge"
+	case kernel:
+		return "the kernel's vxlan"
+	case selvage:
+		return "Selvage"
+	case "ovs":
+		return "Open vSwitch (userspace)"
+	}
+	return name
+}
+
+// bounds is the interval of a ratio.
+func bounds(row result.Row) string {
+	return fmt.Sprintf("[%.2f, %.2f]", row.RatioLo, row.RatioHi)
+}
+
+// upperFirst starts a sentence with a name of title; those are ASCII.
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,174 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// figure is one chart of the page; Wide is shown where there is room and Narrow
+// on a phone. Charts that fit both have Wide only and Class "any".
+type figure struct {
+	Title, Unit  string
+	Wide, Narrow template.HTML
+}
+
+// Bars are the medians of the main metrics, one panel each.
+func (v view) Bars() []figure {
+	var figures []figure
+	for _, m := range []stats.Metric{
+		metric("tcp", "tcp_throughput"), metric("tcp", "cpu_per_gb"), metric("tcp", "retransmits"),
+		metric("rr-1", "rr_p50"), metric("rr-1024", "rr_p50"), metric("udp", "udp_pps"),
+	} {
+		if f, ok := v.bars(m); ok {
+			figures = append(figures, f)
+		}
+	}
+	return figures
+}
+
+// bars draws one metric: a bar a contender from zero, its interval, its median
+// and ratio, and a rule at the baseline's median.
+func (v view) bars(m stats.Metric) (figure, bool) {
+	const width, left, right, pitch, thick = 360, 68, 228, 30, 15
+	var rows []result.Row
+	top := 0.0
+	for _, name := range v.names {
+		if row, ok := v.row(name, m); ok {
+			rows = append(rows, row)
+			top = max(top, row.Hi)
+		}
+	}
+	if len(rows) == 0 {
+		return figure{}, false
+	}
+	scale := func(x float64) float64 {
+		if top == 0 {
+			return left
+		}
+		return left + x/top*(right-left)
+	}
+	c := newCanvas(width, float64(len(rows)*pitch+6))
+	if base, ok := v.row(stats.Baseline, m); ok {
+		c.line(scale(base.Median), 0, scale(base.Median), c.h-4, "baseline")
+	}
+	var words []string
+	for i, row := range rows {
+		y := float64(i*pitch) + 4
+		mid := y + thick/2.0 + 1
+		c.open(v.tint(row.Contender), describe(row))
+		c.rect(0, y-4, width, pitch, 0, "hit")
+		c.text(0, mid+4, "name", clip(row.Contender, 8))
+		c.rect(left, y+1, max(scale(row.Median)-left, 1), thick, 2, "bar")
+		c.whisker(scale(row.Lo), scale(row.Hi), mid)
+		c.text(289, mid+4, "value e", stats.In(row.Median, row.Unit))
+		c.text(358, mid+4, ratioClass(row)+" e", ratioLabel(row))
+		c.close()
+		words = append(words, describe(row))
+	}
+	better := "lower is better"
+	if m.Higher {
+		better = "higher is better"
+	}
+	return figure{
+		Title: m.Title, Unit: m.Unit + ", " + better,
+		Wide: c.svg("any", m.Title+" by contender. "+strings.Join(words, ". ")),
+	}, true
+}
+
+// describe is a row in words, for tooltips and text alternatives.
+func describe(row result.Row) string {
+	s := fmt.Sprintf("%s: median %s %s, interval %s to %s, n = %d", row.Contender,
+		stats.In(row.Median, row.Unit), row.Unit, stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit), row.N)
+	if row.Baseline == "" || row.Ratio == 0 {
+		return s
+	}
+	s += fmt.Sprintf(", %s %s, interval %.2f to %.2f", stats.Ratio(row.Ratio), row.Baseline, row.RatioLo, row.RatioHi)
+	if !row.Distinguishable {
+		s += ", not distinguishable"
+	}
+	return s
+}
+
+func ratioLabel(row result.Row) string {
+	switch {
+	case row.Contender == stats.Baseline:
+		return "1"
+	case row.Ratio == 0:
+		return "–"
+	case !row.Distinguishable:
+		return "≈ " + stats.Ratio(row.Ratio)
+	}
+	return stats.Ratio(row.Ratio)
+}
+
+func ratioClass(row result.Row) string {
+	if row.Distinguishable && row.Ratio > 0 {
+		return "ratio"
+	}
+	return "ratio same"
+}
+
+// stripReach is how far from plain a card's axis goes at most, as a ratio: what
+// lies beyond is drawn at its end, or a slow path would crowd all others.
+const stripReach = 1.6
+
+// strip is the small picture of a card: all tunnels' ratios on one logarithmic
+// axis with plain at 1. The subject is named, others where there is room.
+func (v view) strip(m stats.Metric) template.HTML {
+	const width, height, pad, room = 184, 46, 24, 50
+	var rows []result.Row // the subject last, so that it is drawn on top
+	reach := math.Log(1.15)
+	for _, name := range append(slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return name == v.subject }), v.subject) {
+		row, ok := v.row(name, m)
+		if !ok || row.RatioLo <= 0 || name == stats.Baseline || name == "wire" {
+			continue
+		}
+		rows = append(rows, row)
+		reach = max(reach, math.Abs(math.Log(row.RatioLo)), math.Abs(math.Log(row.RatioHi)))
+	}
+	if len(rows) == 0 {
+		return ""
+	}
+	reach = min(reach, math.Log(stripReach))
+	x := func(ratio float64) float64 {
+		return width/2 + max(-1, min(1, math.Log(ratio)/reach))*(width/2-pad)
+	}
+	c := newCanvas(width, height)
+	c.line(0, 23, width, 23, "axis")
+	c.line(x(1), 13, x(1), 33, "baseline")
+	c.text(x(1), 44, "tiny m", stats.Baseline)
+	var words []string
+	for _, row := range rows {
+		c.open(v.tint(row.Contender), describe(row))
+		c.line(x(row.RatioLo), 23, x(row.RatioHi), 23, "range")
+		c.dot(x(row.Ratio), 23, 5, "spot")
+		c.close()
+		words = append(words, describe(row))
+	}
+	var taken []float64
+	for _, row := range slices.Backward(rows) {
+		at := min(max(x(row.Ratio), 22), width-22)
+		if slices.ContainsFunc(taken, func(t float64) bool { return math.Abs(t-at) < room }) {
+			continue
+		}
+		taken = append(taken, at)
+		c.open(v.tint(row.Contender), "")
+		c.text(at, 11, "tiny m own", clip(row.Contender, 8))
+		c.close()
+	}
+	return c.svg("strip", "Ratios to plain. "+strings.Join(words, ". "))
+}
+
+func clip(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}

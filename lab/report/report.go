@@ -1,0 +1,39 @@
+// Package report draws a result for people: one HTML file and one table for a
+// terminal.
+//
+// Its invariant: output is a function of the result alone. Clock, host and
+// version come from the result, so the same result gives the same bytes, and the
+// file asks no network for anything (its content security policy forbids it).
+// Do not compute figures here; that is stats, and judging them is diagnose.
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+//go:embed page.html
+var page string
+
+// HTML writes r as one self-contained page. It errors when r is not of this
+// version's schema or holds figures that JSON cannot carry, since the page
+// carries the result itself; nothing is written then.
+func HTML(w io.Writer, r result.Result) error {
+	t, err := template.New("page").Parse(page)
+	if err != nil {
+		return fmt.Errorf("parse report page: %w", err)
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, newView(r)); err != nil {
+		return fmt.Errorf("draw report: %w", err)
+	}
+	if _, err := w.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// tableWidth is the width at which the verdict is wrapped, in columns.
+const tableWidth = 96
+
+// Table writes the summary of r for a terminal: every metric by contender with
+// interval, n and ratio, then the verdict and the findings.
+func Table(w io.Writer, r result.Result) error {
+	v := newView(r)
+	var b strings.Builder
+	for _, m := range stats.Metrics() {
+		head := false
+		for _, name := range v.names {
+			row, ok := v.row(name, m)
+			if !ok {
+				continue
+			}
+			if !head {
+				fmt.Fprintf(&b, "%-38s %9s  %-17s %3s  %7s\n", m.Title+", "+m.Unit, "median", "interval", "n", "× plain")
+				head = true
+			}
+			b.WriteString(textRow(row))
+		}
+		if head {
+			b.WriteByte('\n')
+		}
+	}
+	wrap(&b, "", v.Verdict.Sentence)
+	for _, f := range v.Verdict.Findings {
+		b.WriteByte('\n')
+		wrap(&b, "  ", f)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	return nil
+}
+
+func textRow(row result.Row) string {
+	ratio, bounds := "–", ""
+	switch {
+	case row.Contender == stats.Baseline:
+		ratio = "1"
+	case row.Ratio > 0:
+		ratio = strings.TrimSuffix(stats.Ratio(row.Ratio), " ×")
+		bounds = fmt.Sprintf("[%.2f, %.2f]", row.RatioLo, row.RatioHi)
+	}
+	if row.Baseline != "" && !row.Distinguishable {
+		bounds = strings.TrimSpace(bounds + " not distinguishable")
+	}
+	interval := fmt.Sprintf("[%s, %s]", stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit))
+	return strings.TrimRight(fmt.Sprintf("  %-36s %9s  %-17s %3d  %7s  %s", row.Contender, stats.In(row.Median, row.Unit), interval, row.N, ratio, bounds), " ") + "\n"
+}
+
+// wrap writes s in lines of at most tableWidth, later lines indented.
+func wrap(b *strings.Builder, indent, s string) {
+	column := 0
+	for i, word := range strings.Fields(s) {
+		n := len([]rune(word))
+		switch {
+		case i == 0:
+		case column+1+n > tableWidth:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	b.WriteByte('\n')
+}

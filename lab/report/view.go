@@ -1,0 +1,171 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// view is a result prepared for drawing: the page asks it for its parts.
+type view struct {
+	result.Result
+	names   []string // contenders that have samples or are listed
+	subject string
+}
+
+// complete fills what an older or interrupted run may have left out.
+func complete(r result.Result) result.Result {
+	if len(r.Summary) == 0 {
+		r.Summary = stats.Summarise(r)
+	}
+	if r.Verdict.Sentence == "" {
+		r.Verdict = diagnose.Verdict(r)
+	}
+	return r
+}
+
+func newView(r result.Result) view {
+	r = complete(r)
+	return view{Result: r, names: stats.Names(r), subject: diagnose.Subject(r)}
+}
+
+// row is the summary line of a contender's metric.
+func (v view) row(contender string, m stats.Metric) (result.Row, bool) {
+	return stats.Find(v.Summary, contender, m.Case, m.Name)
+}
+
+// metric looks a metric up by case and name.
+func metric(kase, name string) stats.Metric {
+	all := stats.Metrics()
+	i := slices.IndexFunc(all, func(m stats.Metric) bool { return m.Case == kase && m.Name == name })
+	return all[i]
+}
+
+// tint is the CSS class with the colour of a contender; names that the page does
+// not know get spare colours in their order.
+func (v view) tint(name string) string {
+	known := []string{"wire", "plain", "kernel", "selvage", "ovs"}
+	if slices.Contains(known, name) {
+		return "k-" + name
+	}
+	spare := 0
+	for _, other := range v.names {
+		if other == name {
+			break
+		}
+		if !slices.Contains(known, other) {
+			spare++
+		}
+	}
+	return fmt.Sprintf("k-x%d", spare%3)
+}
+
+// Names are the contenders in the result's order.
+func (v view) Names() []string { return v.names }
+
+// Tint is tint for the page.
+func (v view) Tint(name string) string { return v.tint(name) }
+
+// Headline is the verdict's first sentence with its intervals set apart.
+func (v view) Headline() template.HTML {
+	first, _ := v.split()
+	escaped := template.HTMLEscapeString(glue(first))
+	return template.HTML(intervals().ReplaceAllString(escaped, `<span class="iv">$0</span>`))
+}
+
+// intervals matches "[1.01, 1.04]".
+func intervals() *regexp.Regexp { return regexp.MustCompile(`\[[-0-9.]+, [-0-9.]+\]`) }
+
+// Lead is what follows the verdict's first sentence.
+func (v view) Lead() string {
+	_, rest := v.split()
+	return glue(rest)
+}
+
+func (v view) split() (first, rest string) {
+	first, rest, found := strings.Cut(v.Verdict.Sentence, ". ")
+	if found {
+		first += "."
+	}
+	return first, rest
+}
+
+// finding is what the run shows on one topic.
+type finding struct {
+	Topic string
+	Texts []string
+}
+
+// Findings splits "Topic: text" and joins neighbours of one topic; a finding
+// without a topic keeps its text.
+func (v view) Findings() []finding {
+	var out []finding
+	for _, s := range v.Verdict.Findings {
+		topic, text, found := strings.Cut(s, ": ")
+		if !found || len(topic) > 24 {
+			topic, text = "", s
+		}
+		text = glue(upperFirst(text))
+		if last := len(out) - 1; last >= 0 && out[last].Topic == topic {
+			out[last].Texts = append(out[last].Texts, text)
+			continue
+		}
+		out = append(out, finding{topic, []string{text}})
+	}
+	return out
+}
+
+func upperFirst(s string) string {
+	if s == "" || s[0] < 'a' || s[0] > 'z' {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// card is one key figure.
+type card struct {
+	Title, Value, Unit string
+	Note               string // the ratio in words
+	Class              string // "good", "bad" or "even"
+	Strip              template.HTML
+}
+
+// Cards are the subject's key figures.
+func (v view) Cards() []card {
+	var cards []card
+	for _, m := range []stats.Metric{
+		metric("tcp", "tcp_throughput"), metric("tcp", "cpu_per_gb"), metric("rr-1", "rr_p50"), metric("udp", "udp_pps"),
+	} {
+		row, ok := v.row(v.subject, m)
+		if !ok {
+			continue
+		}
+		c := card{Title: cardTitle(m), Value: stats.In(row.Median, row.Unit), Unit: m.Unit, Class: "even", Strip: v.strip(m)}
+		switch {
+		case row.Ratio == 0:
+			c.Note = "no ratio to plain"
+		case !row.Distinguishable:
+			c.Note = glue(stats.Ratio(row.Ratio)) + " plain, no difference shown"
+		default:
+			c.Class, c.Note = "bad", glue(stats.Ratio(row.Ratio))+" plain, worse"
+			if (row.Ratio > 1) == m.Higher {
+				c.Class, c.Note = "good", glue(stats.Ratio(row.Ratio))+" plain, better"
+			}
+		}
+		cards = append(cards, c)
+	}
+	return cards
+}
+
+func cardTitle(m stats.Metric) string {
+	if m.Name == "rr_p50" {
+		return "Request/response p50"
+	}
+	return m.Title
+}
