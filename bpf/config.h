@@ -4,12 +4,15 @@
 
 #include "abi.h"
 
-const volatile struct addr tep_addr;		     /* this edge's tunnel endpoint */
-const volatile __be16 udp_ports[MAX_UDP_PORTS];	     /* on which tunnels arrive */
-const volatile bool flow_cache = true;		     /* false: decide every packet */
-const volatile __u64 revalidate_ns = 10000000000ULL; /* a decision's greatest age */
-const volatile __u64 hold_ns =
-	50000; /* how long a packet waits for one that it overtook, 0: never */
+/* This edge's tunnel endpoint, and the UDP ports on which tunnels arrive. */
+const volatile struct addr tep_addr;
+const volatile __be16 udp_ports[MAX_UDP_PORTS];
+/* false: decide every packet. */
+const volatile bool flow_cache = true;
+/* A decision's greatest age. */
+const volatile __u64 revalidate_ns = 10000000000ULL;
+/* How long a packet waits for one that it overtook, 0: never. */
+const volatile __u64 hold_ns = 50000;
 
 /*
  * The words of reasons.h for the Go side, which reads them from the object file.
