@@ -63,7 +63,7 @@ static __always_inline int edge(struct pkt *p)
 SEC("tcx/ingress")
 int from_port(struct __sk_buff *skb)
 {
-	struct pkt p = { .skb = skb, .now_ns = bpf_ktime_get_ns() };
+	struct pkt p = { .skb = skb, .now_ns = bpf_ktime_get_coarse_ns() };
 
 	p.key.origin.w[3] = skb->ifindex;
 	if (skb->vlan_present)
@@ -75,7 +75,7 @@ int from_port(struct __sk_buff *skb)
 SEC("tcx/ingress")
 int from_underlay(struct __sk_buff *skb)
 {
-	struct pkt p = { .skb = skb, .now_ns = bpf_ktime_get_ns() };
+	struct pkt p = { .skb = skb, .now_ns = bpf_ktime_get_coarse_ns() };
 	int why;
 
 	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)

@@ -75,7 +75,7 @@ static __always_inline void flow_keep(struct pkt *p, struct flow *fresh)
 
 	fresh->decided_ns = p->now_ns;
 	fresh->seen_ns = p->now_ns;
-	fresh->next_seq = old ? old->next_seq : seq_end(p);
+	fresh->next_seq = seq_end(p);
 	if (old) {
 		fresh->packets += old->packets;
 		fresh->bytes += old->bytes;

@@ -29,13 +29,16 @@ static __always_inline __u32 seq_end(const struct pkt *p)
 /* Whether an earlier packet of the flow is still on its way on another core. */
 static __always_inline bool overtook(struct pkt *p, struct flow *f)
 {
+	__u32 now;
+
 	if (!p->tcp_flags || !hold_ns || p->tcp_flags & (TCP_SYN | TCP_RST))
 		return false;
 	if ((__s32)(p->seq - f->next_seq) <= 0)
 		return false;
+	now = bpf_ktime_get_ns();
 	if (!f->gap_ns)
-		f->gap_ns = p->now_ns | 1;
-	if ((__s32)((__u32)p->now_ns - f->gap_ns) < (__s32)hold_ns) {
+		f->gap_ns = now | 1;
+	if ((__s32)(now - f->gap_ns) < (__s32)hold_ns) {
 		count(EVENT_HELD);
 		return true;
 	}

@@ -8,7 +8,7 @@
 
 struct pkt {
 	struct __sk_buff *skb;
-	__u64 now_ns;	 /* CLOCK_MONOTONIC */
+	__u64 now_ns;	 /* CLOCK_MONOTONIC_COARSE: a tick's resolution, a read's cost */
 	__u32 in;	 /* end that it came from, 0 before guard or a cache hit */
 	__u32 segment;	 /* set by guard */
 	__u32 frame_len; /* bytes of the inner frame */
