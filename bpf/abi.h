@@ -96,7 +96,7 @@ struct fdb_entry {
 /* What tells flows apart. Equal keys get equal decisions. */
 struct flow_key {
 	struct addr origin; /* tunnel: outer source; port: the ifindex in the last word */
-	__u32 vni;	    /* tunnel: VNI, and the index of its UDP port above bit 24; port: 0 */
+	__u32 vni;	    /* tunnel: VNI, and above bit 24 its UDP port's index + 1; port: 0 */
 	__u8 dmac[ETH_ALEN];
 	__u8 smac[ETH_ALEN];
 	__be16 ethertype;
@@ -114,18 +114,27 @@ BYTE_ENUM action {
 	ACTION_FLOOD,  /* replicate to all members of the segment */
 };
 
+/* Where a TCP flow stands between bursts, see coalesce.h. */
+BYTE_ENUM burst {
+	BURST_NONE,
+	BURST_FIRST,  /* a packet that a burst may follow */
+	BURST_POLLED, /* packets that are being coalesced */
+};
+
 /* A decision, ready to be replayed; within one cache line. */
 struct flow {
 	__u32 generation;
 	__u32 segment;
-	__u32 in;  /* end */
-	__u32 out; /* end */
+	__u16 in;  /* end */
+	__u16 out; /* end */
+	enum burst burst;
+	__u8 pad[3];
 	enum action action;
 	enum slow slow; /* not SLOW_FAST when it is decided anew each time */
 	__be16 entropy; /* outer UDP source port */
 	__u32 next_seq; /* TCP: behind the last in-order packet, see order.h */
 	__u32 gap_ns;	/* TCP: since when a packet is missing (low bits), 0 when none is */
-	__u32 cpu;	/* that handled the last packet */
+	__u32 burst_ns; /* TCP: when the last packet came (low bits), see coalesce.h */
 	__u64 decided_ns;
 	__u64 seen_ns;
 	__u64 packets;

@@ -28,7 +28,9 @@ static __always_inline void copy16(void *to, const void *from, __u32 len)
 		*(__u16 *)(to + i) = *(const __u16 *)(from + i);
 }
 
-#define CTX_LINEAR 160 /* header bytes that the stages may want to read */
+/* Header bytes that the stages may want to read: all, and those before the inner IP header. */
+#define CTX_HEADERS 228 /* 14 + 60 + 16 + 14 + 40 + 64 + 20: with options outside and inside */
+#define CTX_OUTER 104
 
 /* A pointer to len bytes at off, or NULL when the packet or its linear part ends before. */
 static __always_inline void *ctx_at(struct __sk_buff *skb, __u32 off, __u32 len)
@@ -42,14 +44,19 @@ static __always_inline void *ctx_at(struct __sk_buff *skb, __u32 off, __u32 len)
 	return data + len > end ? NULL : data;
 }
 
-/* Brings the headers into the linear part. Packet pointers are void afterwards, also on failure. */
-static __always_inline void ctx_linear(struct __sk_buff *skb)
+/*
+ * Brings want bytes into the linear part, or the whole of a shorter packet, and
+ * says whether that changed anything. It copies, so it is for packets whose
+ * headers turned out not to be there. Packet pointers are void afterwards, also
+ * on failure.
+ */
+static __always_inline bool ctx_pull_headers(struct __sk_buff *skb, __u32 want)
 {
 	__u32 linear = skb->data_end - skb->data;
-	__u32 want = skb->len < CTX_LINEAR ? skb->len : CTX_LINEAR;
 
-	if (linear < want)
-		bpf_skb_pull_data(skb, want);
+	if (want > skb->len)
+		want = skb->len;
+	return linear < want && bpf_skb_pull_data(skb, want) == 0;
 }
 
 /*

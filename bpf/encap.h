@@ -48,7 +48,8 @@ static __always_inline int outer_ip(struct pkt *p, struct addr *dst, bool *fragm
 	if (eth->type == bpf_htons(ETH_P_IP)) {
 		ip = ctx_at(p->skb, sizeof(*eth), sizeof(*ip));
 		if (!ip || ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_UDP ||
-		    (ip->frag_off & bpf_htons(IP_OFFSET)))
+		    (ip->frag_off & bpf_htons(IP_OFFSET)) ||
+		    bpf_ntohs(ip->tot_len) > p->skb->len - sizeof(*eth))
 			return NOT_OURS;
 		*fragment = (ip->frag_off & bpf_htons(IP_MF)) != 0;
 		p->key.origin.w[2] = dst->w[2] = bpf_htonl(0xffff);
@@ -91,18 +92,21 @@ static __always_inline int parse_outer(struct pkt *p)
 	len = bpf_ntohs(udp->len);
 	if (!is_gso(p) && (len < sizeof(*udp) + vxlan_len() || len > p->skb->len - off))
 		return REASON_OUTER_MALFORMED;
+	/* What follows the datagram is not part of it, and is not delivered. */
+	if (!is_gso(p) && off + len < p->skb->len && bpf_skb_change_tail(p->skb, off + len, 0))
+		return REASON_OUTER_MALFORMED;
 	off += sizeof(*udp);
 	why = vxlan_parse(p, off, &vni);
 	if (why)
 		return why;
-	p->key.vni = vni | (__u32)port << 24;
+	p->key.vni = vni | (__u32)(port + 1) << 24;
 	p->inner = off + vxlan_len();
 	return 0;
 }
 
 static __always_inline void write_inner_ethernet(struct pkt *p, struct ethhdr *eth)
 {
-	copy(eth, p->key.dmac, 2 * ETH_ALEN); /* both addresses */
+	copy(eth, key_macs(&p->key), 2 * ETH_ALEN);
 	eth->type = p->key.ethertype;
 }
 
@@ -111,6 +115,12 @@ static __always_inline int decap(struct pkt *p)
 {
 	struct ethhdr *eth;
 
+	/* The kernel leaves at least an IP header: a short frame gets Ethernet's minimum first. */
+	if (!is_ip(p) && p->frame_len < ETH_ZLEN) {
+		if (bpf_skb_change_tail(p->skb, p->inner + ETH_ZLEN, 0))
+			return REASON_NO_ROOM;
+		p->frame_len = ETH_ZLEN;
+	}
 	if (ctx_pull(p->skb, p->inner, p->key.ethertype == bpf_htons(ETH_P_IPV6)))
 		return REASON_NO_ROOM;
 	eth = ctx_at(p->skb, 0, sizeof(*eth));

@@ -37,7 +37,6 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 		count(EVENT_REVALIDATED);
 		return NULL;
 	}
-	count(EVENT_HIT);
 	return f;
 }
 
@@ -60,7 +59,7 @@ static __always_inline __be16 entropy_of(const struct flow_key *k)
 		h = mix(h, (__u64)k->daddr.w[2] << 32 | k->daddr.w[3]);
 		h = mix(h, (__u64)k->sport << 16 | k->dport);
 	} else {
-		const __u32 *macs = (const __u32 *)k->dmac; /* both, 12 bytes */
+		const __u32 *macs = key_macs(k);
 
 		h = mix(h, (__u64)macs[0] << 32 | macs[1]);
 		h = mix(h, (__u64)macs[2] << 32 | k->ethertype);

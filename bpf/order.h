@@ -22,14 +22,14 @@
 /* The sequence number behind the packet. SYN and FIN count (RFC 9293 3.4). */
 static __always_inline __u32 seq_end(const struct pkt *p)
 {
-	return p->seq + p->frame_len - p->headers + !!(p->tcp_flags & TCP_SYN) +
-	       !!(p->tcp_flags & TCP_FIN);
+	return p->seq + p->payload + !!(p->tcp_flags & TCP_SYN) + !!(p->tcp_flags & TCP_FIN);
 }
 
 /* Whether an earlier packet of the flow is still on its way on another core. */
 static __always_inline bool overtook(struct pkt *p, struct flow *f)
 {
 	__u32 now;
+	__s32 waited;
 
 	if (!p->tcp_flags || !hold_ns || p->tcp_flags & (TCP_SYN | TCP_RST))
 		return false;
@@ -38,7 +38,9 @@ static __always_inline bool overtook(struct pkt *p, struct flow *f)
 	now = bpf_ktime_get_ns();
 	if (!f->gap_ns)
 		f->gap_ns = now | 1;
-	if ((__s32)(now - f->gap_ns) < (__s32)hold_ns) {
+	/* Other cores' clocks may be a little ahead; seconds ahead is a time long past. */
+	waited = now - f->gap_ns;
+	if (waited < (__s32)hold_ns && waited > -1000000) {
 		count(EVENT_HELD);
 		return true;
 	}

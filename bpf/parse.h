@@ -50,6 +50,7 @@ static __always_inline int parse_l4(struct pkt *p, __u32 off, __u32 len)
 	if (size > len)
 		return REASON_MALFORMED_L4;
 	p->headers += size;
+	p->payload = len - size;
 	return 0;
 }
 
@@ -120,7 +121,7 @@ static __always_inline int parse(struct pkt *p)
 
 	if (!eth)
 		return REASON_MALFORMED_ETHERNET;
-	copy(p->key.dmac, eth, 2 * ETH_ALEN); /* both addresses */
+	copy(key_macs(&p->key), eth, 2 * ETH_ALEN);
 	p->key.ethertype = eth->type;
 	p->frame_len = p->skb->len - off;
 	off += sizeof(*eth);

@@ -15,10 +15,18 @@ struct pkt {
 	__u16 inner;	 /* offset of the inner Ethernet header: what decapsulation removes */
 	__be16 udp_port; /* tunnel: the outer destination port */
 	__u32 headers;	 /* inner bytes up to the L4 payload, to size a cut segment */
+	__u32 payload;	 /* L4 payload, without the padding of a short frame */
 	__u32 seq;	 /* TCP: sequence number */
+	bool polled;	 /* goes to its port by way of the coalescer */
 	__u8 tcp_flags;	 /* 0 when not TCP */
 	struct flow_key key;
 };
+
+/* Destination and source MAC of the key, which lie together as in the frame. */
+static __always_inline void *key_macs(const struct flow_key *key)
+{
+	return (void *)key + __builtin_offsetof(struct flow_key, dmac);
+}
 
 static __always_inline void count(enum event event)
 {

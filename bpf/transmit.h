@@ -5,17 +5,29 @@
  * in:    p, struct flow
  * out:   the packet, or its copies, on an interface
  * maps:  ends, segments, members, traffic
- * stops: TOO_BIG, NO_ROUTE, UNRESOLVED, NO_ROOM, GSO_NESTED, NO_CSUM, NO_MEMBER, REDIRECT
+ * stops: TOO_BIG, NO_ROUTE, UNRESOLVED, NO_ROOM, GSO_NESTED, GSO_UDP, NO_CSUM, NO_MEMBER, REDIRECT
  */
 #pragma once
 
+#include "coalesce.h"
 #include "encap.h"
+
+/* A peer takes the packet as it is; what is not IP needs a device to read its ethertype. */
+static __always_inline int deliver(struct end *to, bool ip)
+{
+	if (to->flags & END_PEER && ip)
+		return bpf_redirect_peer(to->ifindex, 0);
+	return bpf_redirect(to->ifindex, 0);
+}
 
 static __always_inline int to_port(struct pkt *p, struct end *to, __u32 id)
 {
 	__u32 packets = packets_of(p);
 	int why;
 
+	/* The tunnel's marks stay on a segment, and the kernel would cut by them. TCP is not cut. */
+	if (p->inner && is_gso(p) && p->key.proto == IPPROTO_UDP)
+		return drop(p, REASON_GSO_UDP);
 	if (p->inner) {
 		why = decap(p);
 		if (why)
@@ -24,10 +36,7 @@ static __always_inline int to_port(struct pkt *p, struct end *to, __u32 id)
 	if (!fits(p, to->mtu, 0))
 		return drop(p, REASON_TOO_BIG);
 	count_tx(id, packets, p->frame_len);
-	/* A peer takes the packet as it is; what is not IP needs a device to read its ethertype. */
-	if (to->flags & END_PEER && is_ip(p))
-		return bpf_redirect_peer(to->ifindex, 0);
-	return bpf_redirect(to->ifindex, 0);
+	return p->polled ? coalesce(p, id, to->segment) : deliver(to, is_ip(p));
 }
 
 static __always_inline int to_tep(struct pkt *p, struct end *to, __u32 id, struct segment *seg,
@@ -59,7 +68,8 @@ struct flood {
 	struct pkt *p;
 	struct segment *seg;
 	__u32 segment;
-	__u32 copies;
+	bool tried;
+	bool copies;
 	__be16 entropy;
 	bool from_tunnel;
 	bool encapsulated;
@@ -109,6 +119,7 @@ static long flood_member(__u64 index, struct flood *fl)
 	} else if (!fits(p, to->mtu, 0)) {
 		why = REASON_TOO_BIG;
 	}
+	fl->tried = true;
 	if (!why && bpf_clone_redirect(p->skb, ifindex, 0))
 		why = REASON_REDIRECT;
 	if (why) {
@@ -117,7 +128,7 @@ static long flood_member(__u64 index, struct flood *fl)
 	}
 	count_tx(*id, packets_of(p), p->frame_len);
 	count(EVENT_FLOOD_COPY);
-	fl->copies++;
+	fl->copies = true;
 	return 0;
 }
 
@@ -141,9 +152,10 @@ static __always_inline int flood(struct pkt *p, struct segment *seg, __u32 segme
 			return drop(p, why);
 	}
 	bpf_loop(n, flood_member, &fl, 0);
-	if (!fl.copies)
+	if (!fl.tried)
 		return drop(p, REASON_NO_MEMBER);
-	count(EVENT_FLOODED);
+	if (fl.copies)
+		count(EVENT_FLOODED);
 	return TCX_DROP; /* the original; its copies are on their way */
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/experiments"
+	"github.com/selvage/selvage/lab/measure"
 )
 
 // Exit statuses.
@@ -56,8 +57,10 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Main runs the command in args (without the program's name) and returns the
 // exit status. SIGINT and SIGTERM end it in an orderly way, however often they
-// come: a cleanup is not cut short. For --help it exits the process itself.
+// come: a cleanup is not cut short. For --help, and as an instrument that a lab
+// started, it exits the process itself.
 func Main(args []string, stdout, stderr io.Writer) int {
+	measure.RunInstrument(args)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, args, &streams{out: stdout, err: stderr})
@@ -73,7 +76,7 @@ func run(ctx context.Context, args []string, s *streams) error {
 		kong.Vars{"runtime_dir": edge.DefaultRuntimeDir},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(s),
+		kong.Bind(s, &experiments.Console{Out: s.out, Err: s.err, Args: args, Version: version()}),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)

@@ -81,7 +81,7 @@ func (c checker) segments() {
 		numbered.add(c, id, tunnel{}, path+".vni", fmt.Sprintf("VNI %d on UDP port %d is taken", s.VNI, s.UDPPort),
 			"choose another vni or udpPort, or make them one segment")
 		if s.UDPChecksum && c.doc.Spec.Underlay.TEP.Is4() {
-			c.problem(path+".udpChecksum", "an IPv4 underlay always sends UDP checksum zero (RFC 7348 section 4.1)",
+			c.problem(path+".udpChecksum", "an IPv4 underlay always sends UDP checksum zero (RFC 7348 section 5)",
 				"remove the line; it is for IPv6")
 		}
 		if s.UDPPort == 0 || ports[s.UDPPort] {

@@ -44,7 +44,7 @@ func TestConflicts(t *testing.T) {
 			`15:33: spec.segments[8].udpPort: UDP port 4797 is one more than the 8 that an edge can listen on; let segments share ports; the vni tells them apart`,
 		}},
 		{"checksum on IPv4", under + "  segments:\n  - {name: blue, vni: 1, udpChecksum: true}\n", []string{
-			`7:39: spec.segments[0].udpChecksum: an IPv4 underlay always sends UDP checksum zero (RFC 7348 section 4.1); remove the line; it is for IPv6`,
+			`7:39: spec.segments[0].udpChecksum: an IPv4 underlay always sends UDP checksum zero (RFC 7348 section 5); remove the line; it is for IPv6`,
 		}},
 	})
 }

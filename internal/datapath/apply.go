@@ -72,14 +72,27 @@ func (d *Datapath) Apply(t Tables) error {
 	if err := d.planSegments(t, p); err != nil {
 		return err
 	}
+	if d.newFDB { // sources are learned when decisions are taken
+		for id := range d.names.segments {
+			p.touched[id] = true
+		}
+	}
 	if err := d.write(p); err != nil {
 		return err
 	}
+	d.newFDB = false
 	for _, ifindex := range t.Underlays {
 		p.hooks[hook{roleUnderlay, ifindex}] = true
 	}
+	if t.Coalescer.Far != 0 {
+		p.hooks[hook{roleCoalescer, t.Coalescer.Far}] = true
+	}
 	if err := d.attach(p.hooks); err != nil {
 		return err
+	}
+	// Last, when its far end is attached: end 0 is no port or remote, but the coalescer.
+	if err := d.putEnd(0, edgeEnd{Ifindex: uint32(t.Coalescer.Near)}); err != nil {
+		return fmt.Errorf("coalescer: %w", err)
 	}
 	return d.prune(p)
 }

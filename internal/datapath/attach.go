@@ -13,7 +13,7 @@ import (
 
 // hook is a place where a program sits: one interface in one role.
 type hook struct {
-	role    string // "port" or "underlay"
+	role    string // rolePort, roleUnderlay or roleCoalescer
 	ifindex int
 }
 
@@ -22,6 +22,8 @@ func (h hook) String() string { return fmt.Sprintf("%s-%d", h.role, h.ifindex) }
 const (
 	rolePort     = "port"
 	roleUnderlay = "underlay"
+	// roleCoalescer is the far end of the pair of Tables.Coalescer.
+	roleCoalescer = "coalescer"
 )
 
 // attachment is a pinned link. current is false while it runs the programs of a
@@ -63,7 +65,7 @@ func (d *Datapath) adopt() error {
 
 func parseHook(name string) (hook, bool) {
 	role, index, ok := strings.Cut(name, "-")
-	if !ok || role != rolePort && role != roleUnderlay {
+	if !ok || role != rolePort && role != roleUnderlay && role != roleCoalescer {
 		return hook{}, false
 	}
 	var h hook
@@ -123,6 +125,9 @@ func (d *Datapath) attachOne(h hook) error {
 }
 
 func (d *Datapath) program(role string) *ebpf.Program {
+	if role == roleCoalescer {
+		return d.objs.FromCoalescer
+	}
 	if role == rolePort {
 		return d.objs.FromPort
 	}

@@ -39,6 +39,7 @@ type Datapath struct {
 	words   vocabulary
 	links   map[hook]*attachment
 	adopted bool
+	newFDB  bool // the FDB is empty, whatever cached decisions think it knows
 
 	// What the maps hold, by the names that the model uses.
 	ends     []edgeEnd // by end id; 0 is never used
@@ -214,6 +215,7 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 		err = ms.Compatible(m)
 		if errors.Is(err, ebpf.ErrMapIncompatible) {
 			err = m.Unpin()
+			d.newFDB = d.newFDB || name == edgeMapFdb
 		}
 		if err := errors.Join(err, m.Close()); err != nil {
 			return fmt.Errorf("replace the pinned map %s: %w", path, err)

@@ -86,8 +86,9 @@ const (
 	edgeEventEVENT_NEIGH_FALLBACK edgeEvent = 10
 	edgeEventEVENT_HELD           edgeEvent = 11
 	edgeEventEVENT_GAP            edgeEvent = 12
-	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 13
-	edgeEventEVENT_MAX            edgeEvent = 14
+	edgeEventEVENT_COALESCED      edgeEvent = 13
+	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 14
+	edgeEventEVENT_MAX            edgeEvent = 15
 )
 
 type edgeFdbEntry struct {
@@ -110,14 +111,16 @@ type edgeFlow struct {
 	_          structs.HostLayout
 	Generation uint32
 	Segment    uint32
-	In         uint32
-	Out        uint32
+	In         uint16
+	Out        uint16
+	Burst      uint8
+	Pad        [3]uint8
 	Action     edgeAction
 	Slow       edgeSlow
 	Entropy    uint16
 	NextSeq    uint32
 	GapNs      uint32
-	Cpu        uint32
+	BurstNs    uint32
 	DecidedNs  uint64
 	SeenNs     uint64
 	Packets    uint64
@@ -179,10 +182,11 @@ const (
 	edgeReasonREASON_UNRESOLVED         edgeReason = 19
 	edgeReasonREASON_TOO_BIG            edgeReason = 20
 	edgeReasonREASON_GSO_NESTED         edgeReason = 21
-	edgeReasonREASON_NO_ROOM            edgeReason = 22
-	edgeReasonREASON_NO_CSUM            edgeReason = 23
-	edgeReasonREASON_REDIRECT           edgeReason = 24
-	edgeReasonREASON_MAX                edgeReason = 25
+	edgeReasonREASON_GSO_UDP            edgeReason = 22
+	edgeReasonREASON_NO_ROOM            edgeReason = 23
+	edgeReasonREASON_NO_CSUM            edgeReason = 24
+	edgeReasonREASON_REDIRECT           edgeReason = 25
+	edgeReasonREASON_MAX                edgeReason = 26
 )
 
 type edgeRemoteKey struct {
@@ -237,27 +241,28 @@ type edgeWord struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	edgeMapDrops         = "drops"
-	edgeMapEnds          = "ends"
-	edgeMapEvents        = "events"
-	edgeMapFdb           = "fdb"
-	edgeMapFlows         = "flows"
-	edgeMapMembers       = "members"
-	edgeMapPorts         = "ports"
-	edgeMapRemotes       = "remotes"
-	edgeMapSegments      = "segments"
-	edgeMapTraffic       = "traffic"
-	edgeMapVnis          = "vnis"
-	edgeProgFromPort     = "from_port"
-	edgeProgFromUnderlay = "from_underlay"
-	edgeVarEventWords    = "event_words"
-	edgeVarFlowCache     = "flow_cache"
-	edgeVarHoldNs        = "hold_ns"
-	edgeVarReasonWords   = "reason_words"
-	edgeVarRevalidateNs  = "revalidate_ns"
-	edgeVarSlowWords     = "slow_words"
-	edgeVarTepAddr       = "tep_addr"
-	edgeVarUdpPorts      = "udp_ports"
+	edgeMapDrops          = "drops"
+	edgeMapEnds           = "ends"
+	edgeMapEvents         = "events"
+	edgeMapFdb            = "fdb"
+	edgeMapFlows          = "flows"
+	edgeMapMembers        = "members"
+	edgeMapPorts          = "ports"
+	edgeMapRemotes        = "remotes"
+	edgeMapSegments       = "segments"
+	edgeMapTraffic        = "traffic"
+	edgeMapVnis           = "vnis"
+	edgeProgFromCoalescer = "from_coalescer"
+	edgeProgFromPort      = "from_port"
+	edgeProgFromUnderlay  = "from_underlay"
+	edgeVarEventWords     = "event_words"
+	edgeVarFlowCache      = "flow_cache"
+	edgeVarHoldNs         = "hold_ns"
+	edgeVarReasonWords    = "reason_words"
+	edgeVarRevalidateNs   = "revalidate_ns"
+	edgeVarSlowWords      = "slow_words"
+	edgeVarTepAddr        = "tep_addr"
+	edgeVarUdpPorts       = "udp_ports"
 )
 
 // loadEdge returns the embedded CollectionSpec for edge.
@@ -302,8 +307,9 @@ type edgeSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgeProgramSpecs struct {
-	FromPort     *ebpf.ProgramSpec `ebpf:"from_port"`
-	FromUnderlay *ebpf.ProgramSpec `ebpf:"from_underlay"`
+	FromCoalescer *ebpf.ProgramSpec `ebpf:"from_coalescer"`
+	FromPort      *ebpf.ProgramSpec `ebpf:"from_port"`
+	FromUnderlay  *ebpf.ProgramSpec `ebpf:"from_underlay"`
 }
 
 // edgeMapSpecs contains maps before they are loaded into the kernel.
@@ -404,12 +410,14 @@ type edgeVariables struct {
 //
 // It can be passed to loadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgePrograms struct {
-	FromPort     *ebpf.Program `ebpf:"from_port"`
-	FromUnderlay *ebpf.Program `ebpf:"from_underlay"`
+	FromCoalescer *ebpf.Program `ebpf:"from_coalescer"`
+	FromPort      *ebpf.Program `ebpf:"from_port"`
+	FromUnderlay  *ebpf.Program `ebpf:"from_underlay"`
 }
 
 func (p *edgePrograms) Close() error {
 	return _EdgeClose(
+		p.FromCoalescer,
 		p.FromPort,
 		p.FromUnderlay,
 	)

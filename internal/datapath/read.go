@@ -112,9 +112,9 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations map[u
 	if flow.EtherType == etherTypeIPv4 || flow.EtherType == etherTypeIPv6 {
 		flow.Src, flow.Dst = addrOf(k.Saddr.W), addrOf(k.Daddr.W)
 	}
-	flow.InPort, flow.InRemote = d.endName(f.In)
+	flow.InPort, flow.InRemote = d.endName(uint32(f.In))
 	if f.Action != edgeActionACTION_FLOOD {
-		flow.OutPort, flow.OutRemote = d.endName(f.Out)
+		flow.OutPort, flow.OutRemote = d.endName(uint32(f.Out))
 	}
 	switch {
 	case f.Slow != edgeSlowSLOW_FAST && int(f.Slow) < len(d.words.slows):

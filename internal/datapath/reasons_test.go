@@ -3,6 +3,7 @@ package datapath
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -80,7 +81,8 @@ func dropCases(w *world) []dropCase {
 		inside("802.1Q in the tunnel", "vlan-tagged", changed(tcp, 12, 0x81, 0x00)),
 		under("UDP length one too many", "outer-malformed", changed(tunnel, udpAt+4, binary.BigEndian.AppendUint16(nil, uint16(len(tunnel)-udpAt+1))...)),
 		under("UDP length of less than VXLAN", "outer-malformed", changed(tunnel, udpAt+4, 0, 15)),
-		under("VXLAN header cut", "outer-malformed", changed(tunnel[:outer.Len()-1], udpAt+4, 0, 15)),
+		under("VXLAN header cut", "outer-malformed", pkttest.Frame(nextHop, outer.DstMAC, fmt.Sprintf("udp %s > %s 7",
+			netip.AddrPortFrom(outer.Src, 50000), netip.AddrPortFrom(outer.Dst, pkttest.VXLANPort)))),
 		under("no VNI flag", "tunnel-flags", with(func(o *pkttest.Outer) { o.Flags = 0x10000000 })),
 		under("VNI not configured", "unknown-vni", with(func(o *pkttest.Outer) { o.VNI = 101 })),
 		under("VNI zero", "unknown-vni", changed(tunnel, outer.Len()-4, 0, 0, 0)),
@@ -101,6 +103,8 @@ func dropCases(w *world) []dropCase {
 		under("too big for the port", "too-big", w.fromRemote(pkttest.Frame(bob, "02:00:00:00:00:50", fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", portMTU-28+1)))),
 		{"segment whose pieces are too big", "too-big", "p0", packet{bytes: bigger(w, "02:00:00:00:00:51", 1000), gsoSize: 1500}},
 		{"large segment of a kind that cannot be tunnelled", "gso-nested", "p0", packet{bytes: pkttest.Frame(alice, "02:00:00:00:00:51", "tcp 10.0.0.1:1 > 10.0.0.2:2 2000"), gsoSize: 1000}},
+		{"large UDP segment out of a tunnel", "gso-udp", "u0", packet{
+			bytes: w.fromRemote(pkttest.Frame(bob, "02:00:00:00:00:50", "udp 10.0.0.1:1 > 10.0.0.2:2 1000")), gsoSize: 500}},
 	}
 	if w.family.tep.Is4() {
 		cases = append(cases, under("first fragment", "outer-fragment", changed(tunnel, etherAt+6, 0x20, 0x00)))
@@ -157,11 +161,13 @@ func (w *world) wantDrop(t *testing.T, c dropCase) {
 	}
 }
 
-// Reasons that need another world than TestDropReasons, and those that no test can provoke.
 func TestEveryReasonIsTested(t *testing.T) {
-	elsewhere := map[string]string{
-		"forwarded":  "is not a drop",
-		"no-room":    "TestKernelRefusesRoom",
+	elsewhere := map[string]string{ // need another world, or cannot be provoked
+		"forwarded": "is not a drop",
+		// The kernel refuses room only beyond SKB_MAX_ALLOC (16 kB), more than TEST_RUN takes,
+		// and what a bug asks for: TestShortFramesLeaveTheTunnel.
+		"no-room":    "nothing",
+		"no-csum":    "TestUDPChecksumOnIPv6",
 		"redirect":   "TestFloodToVanishedPort",
 		"unresolved": "TestFloodUnresolved",
 	}
@@ -174,16 +180,5 @@ func TestEveryReasonIsTested(t *testing.T) {
 		if !tested[word.name] && elsewhere[word.name] == "" {
 			t.Errorf("no test provokes the reason %s", word.name)
 		}
-	}
-}
-
-func TestShort(t *testing.T) {
-	w := reasonsWorld(t, underIPv4)
-	for _, n := range []int{0, 1, 10, 19, 20, 46} {
-		var r result
-		d, e := w.counted(t, func() {
-			r = w.fromUnderlay(t, w.fromRemote(pkttest.Frame(bob, "02:00:00:00:00:50", fmt.Sprintf("raw 0x88b5 %d", n))))
-		})
-		t.Log(n, r.verdict, d, e)
 	}
 }

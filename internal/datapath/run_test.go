@@ -95,3 +95,37 @@ func runProgram(prog *ebpf.Program, ifindex int, p packet) (result, error) {
 	}
 	return result{verdict(ret), opts.DataOut}, nil
 }
+
+// reload replaces the programs by ones with other load-time constants, on the same maps.
+func (w *world) reload(t testing.TB, constants map[string]any) {
+	t.Helper()
+	spec, err := loadEdge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := configure(spec, w.cfg); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range constants {
+		if err := spec.Variables[name].Set(value); err != nil {
+			t.Fatalf("set %s: %v", name, err)
+		}
+	}
+	var programs edgePrograms
+	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: w.maps()}); err != nil {
+		t.Fatal(err)
+	}
+	w.dp.objs.FromPort.Close()
+	w.dp.objs.FromUnderlay.Close()
+	w.dp.objs.FromPort, w.dp.objs.FromUnderlay = programs.FromPort, programs.FromUnderlay
+}
+
+// maps are the data path's maps by name.
+func (w *world) maps() map[string]*ebpf.Map {
+	o := &w.dp.objs
+	return map[string]*ebpf.Map{
+		edgeMapDrops: o.Drops, edgeMapEnds: o.Ends, edgeMapEvents: o.Events, edgeMapFdb: o.Fdb,
+		edgeMapFlows: o.Flows, edgeMapMembers: o.Members, edgeMapPorts: o.Ports, edgeMapRemotes: o.Remotes,
+		edgeMapSegments: o.Segments, edgeMapTraffic: o.Traffic, edgeMapVnis: o.Vnis,
+	}
+}

@@ -27,7 +27,13 @@ type Tables struct {
 	// Checksummers are the kernel's tunnel devices in metadata mode, by UDP port:
 	// the ifindex of each. Segments that ask for UDP checksums send through them.
 	Checksummers map[uint16]int
+	// Coalescer is a veth pair of ours whose far end polls (GRO); zero without one.
+	Coalescer Coalescer
 }
+
+// Coalescer is the ifindexes of a veth pair: packets go in at Near and come back,
+// put together, from Far.
+type Coalescer struct{ Near, Far int }
 
 // Port is a local interface that exists now.
 type Port struct {

@@ -1,17 +1,23 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
@@ -26,6 +32,7 @@ import (
 //	p2x ─ p2 ┘                       p0, p1 in blue, p2 in green
 //	s0x ─ s0   no port
 type world struct {
+	name   string
 	ns     netns.NsHandle
 	nl     *netlink.Handle
 	dp     *Datapath
@@ -70,15 +77,91 @@ const (
 
 var worlds atomic.Int32
 
-// newWorld makes the world and brings the data path up. change adapts what it is
-// loaded with and what is applied.
+// pool keeps worlds for the next test: to verify the programs takes half a
+// second. What differs between tests goes through Apply, as between configurations.
+var pool []*world
+
+func TestMain(m *testing.M) {
+	removeStale()
+	code := m.Run()
+	for _, w := range pool {
+		if err := w.remove(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// removeStale removes the pins of test processes that were killed: the fuzzer
+// ends its workers so.
+func removeStale() {
+	dirs, _ := filepath.Glob("/sys/fs/bpf/selvage-test-*")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "selvage-test-"))
+		if err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			os.RemoveAll(dir)
+		}
+	}
+}
+
+// newWorld is a world with the data path up that has learned nothing. change adapts
+// what it is loaded with and what is applied. Its counters may have counted before,
+// and the next test gets it too: one that changes devices or ends the data path
+// asks for ownWorld.
 func newWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
 	t.Helper()
-	w := emptyWorld(t, f)
+	w := pooled(f, change)
+	if w == nil {
+		w = emptyWorld(t, f)
+		w.adapt(change)
+		w.open(t)
+	}
+	w.apply(t)
+	w.forget(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			if err := w.remove(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		pool = append(pool, w)
+	})
+	return w
+}
+
+// pooled takes a world out of the pool that is loaded as wanted, or returns nil.
+func pooled(f family, change []func(*Config, *Tables)) *world {
+	for i, w := range pool {
+		if w.family != f {
+			continue
+		}
+		loaded := fmt.Sprint(w.cfg)
+		if w.adapt(change); fmt.Sprint(w.cfg) == loaded {
+			pool = slices.Delete(pool, i, i+1)
+			return w
+		}
+		w.cfg = w.dp.cfg
+	}
+	return nil
+}
+
+// adapt sets what the world is configured with: the default and the changes.
+func (w *world) adapt(change []func(*Config, *Tables)) {
+	w.configure()
 	for _, c := range change {
 		c(&w.cfg, &w.tables)
 	}
+}
+
+// ownWorld is a new world that is removed after the test.
+func ownWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
+	t.Helper()
+	w := emptyWorld(t, f)
+	w.adapt(change)
 	w.open(t)
+	w.removeAfter(t)
 	w.apply(t)
 	return w
 }
@@ -92,8 +175,16 @@ func emptyWorld(t testing.TB, f family) *world {
 	for i, name := range []string{"u0", "p0", "p1", "p2", "s0"} {
 		w.addVeth(t, name, i)
 	}
+	w.name = fmt.Sprintf("w%d", worlds.Add(1))
+	w.configure()
+	return w
+}
+
+// configure sets the default configuration.
+func (w *world) configure() {
+	f := w.family
 	w.cfg = Config{
-		Name: fmt.Sprintf("w%d", worlds.Add(1)), PinRoot: fmt.Sprintf("/sys/fs/bpf/selvage-test-%d", os.Getpid()),
+		Name: w.name, PinRoot: fmt.Sprintf("/sys/fs/bpf/selvage-test-%d", os.Getpid()),
 		TEP: f.tep, UDPPorts: []uint16{4789, 4790},
 		FlowCache: overlay.FlowCache{Enabled: true, Size: testFlows},
 		FDB:       overlay.FDB{Size: testFDB, Ageing: 5 * time.Minute},
@@ -107,8 +198,6 @@ func emptyWorld(t testing.TB, f family) *world {
 		Ports: []Port{w.port("p0", "blue"), w.port("p1", "blue"), w.port("p2", "green")},
 		TEPs:  []TEP{w.tep(f.remotes[0]), w.tep(f.remotes[1])},
 	}
-	t.Cleanup(func() { os.Remove(w.cfg.PinRoot) }) // when it is empty: the last world's
-	return w
 }
 
 func (w *world) port(dev, segment string) Port {
@@ -140,7 +229,7 @@ func (w *world) enterNew(t testing.TB) {
 		t.Fatalf("make a network namespace: %v", err)
 	}
 	// Nothing may send what no test asked for.
-	err = os.WriteFile("/proc/thread-self/net/../../../../sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
+	err = os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
 	if back := netns.Set(old); back != nil {
 		panic(back) // this thread must not be used by anybody
 	}
@@ -150,10 +239,6 @@ func (w *world) enterNew(t testing.TB) {
 	if w.nl, err = netlink.NewHandleAt(w.ns); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		w.nl.Close()
-		w.ns.Close()
-	})
 }
 
 func (w *world) addVeth(t testing.TB, name string, number int) {
@@ -198,6 +283,7 @@ func (w *world) do(t testing.TB, f func()) {
 	f()
 }
 
+// open loads the programs, or takes over those that the world has closed.
 func (w *world) open(t testing.TB) {
 	t.Helper()
 	w.do(t, func() {
@@ -207,14 +293,22 @@ func (w *world) open(t testing.TB) {
 		}
 		w.dp = dp
 	})
-	dp := w.dp
+}
+
+// removeAfter ends the data path that is open at the end of the test.
+func (w *world) removeAfter(t testing.TB) {
 	t.Cleanup(func() {
-		if dp == w.dp { // the last one opened removes all
-			if err := w.dp.Remove(); err != nil {
-				t.Error(err)
-			}
+		if err := w.remove(); err != nil {
+			t.Error(err)
 		}
 	})
+}
+
+func (w *world) remove() error {
+	err := w.dp.Remove()
+	w.nl.Close()
+	os.Remove(w.cfg.PinRoot) // when it is empty: the last world's
+	return errors.Join(err, w.ns.Close())
 }
 
 func (w *world) apply(t testing.TB) {
@@ -294,13 +388,14 @@ func (w *world) fdb(t testing.TB, mac string) string {
 
 func (w *world) fdbIn(t testing.TB, segment, mac string) string {
 	t.Helper()
-	if e := w.fdbEntry(t, segment, mac); e == nil {
+	e := w.fdbEntry(t, segment, mac)
+	switch {
+	case e == nil:
 		return ""
-	} else if e.Port != "" {
+	case e.Port != "":
 		return e.Port
-	} else {
-		return e.Remote.String()
 	}
+	return e.Remote.String()
 }
 
 func (w *world) fdbEntry(t testing.TB, segment, mac string) *FDBEntry {
@@ -319,3 +414,11 @@ func (w *world) fdbEntry(t testing.TB, segment, mac string) *FDBEntry {
 
 // unknownRoute is a third remote, for which there is no route.
 func (f family) unknownRoute() netip.Addr { return f.unknown.Next() }
+
+// writeSysctl must be called in the namespace.
+func writeSysctl(t testing.TB, key, value string) {
+	t.Helper()
+	if err := os.WriteFile("/proc/sys/"+key, []byte(value), 0); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -110,10 +110,10 @@ func (d *Datapath) outdate(id uint32) error {
 func (d *Datapath) prune(p *plan) error {
 	errs := []error{
 		d.detachRest(p.hooks),
-		pruneMap(d.objs.Ports, p.ports),
-		pruneMap(d.objs.Vnis, p.vnis),
-		pruneMap(d.objs.Remotes, p.remotes),
-		pruneMap(d.objs.Members, p.members),
+		pruneMap(d.objs.Ports, p.ports, nil),
+		pruneMap(d.objs.Vnis, p.vnis, nil),
+		pruneMap(d.objs.Remotes, p.remotes, func(k edgeRemoteKey) error { return d.outdate(k.Segment) }),
+		pruneMap(d.objs.Members, p.members, func(k edgeMemberKey) error { return d.outdate(k.Segment) }),
 		d.pruneFDB(p),
 		d.pruneEnds(),
 		d.pruneSegments(),
@@ -121,41 +121,46 @@ func (d *Datapath) prune(p *plan) error {
 	return errors.Join(errs...)
 }
 
-func pruneMap[K comparable](m *ebpf.Map, want map[K]uint32) error {
+// pruneMap deletes what is not wanted and tells of each key afterwards: a decision
+// that was taken meanwhile may rest on it.
+func pruneMap[K comparable](m *ebpf.Map, want map[K]uint32, gone func(K) error) error {
 	var key K
 	var value uint32
-	var gone []K
+	var unwanted []K
 	it := m.Iterate()
 	for it.Next(&key, &value) {
 		if _, ok := want[key]; !ok {
-			gone = append(gone, key)
+			unwanted = append(unwanted, key)
 		}
 	}
 	if err := it.Err(); err != nil {
 		return fmt.Errorf("walk the map %s: %w", m, err)
 	}
-	for _, k := range gone {
+	for _, k := range unwanted {
 		if err := m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("delete from the map %s: %w", m, err)
+		}
+		if gone == nil {
+			continue
+		}
+		if err := gone(k); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// pruneFDB removes entries of ends and segments that went, and static ones that
-// are no longer configured.
+// pruneFDB removes entries that point at what is no member of their segment any
+// more, and static ones that are no longer configured.
 func (d *Datapath) pruneFDB(p *plan) error {
-	live := make(map[uint32]bool)
-	for id := range d.names.ports {
-		live[id] = true
-	}
-	for _, id := range d.names.tepIDs {
-		live[id] = true
+	type membership struct{ segment, end uint32 }
+	members := make(map[membership]bool, len(p.members))
+	for k, end := range p.members {
+		members[membership{k.Segment, end}] = true
 	}
 	return d.deleteFDB(func(k edgeFdbKey, e edgeFdbEntry) bool {
-		_, known := d.names.segments[k.Segment]
 		_, static := p.static[k]
-		return !known || !live[e.End] || e.IsStatic == 1 && !static
+		return !members[membership{k.Segment, e.End}] || e.IsStatic == 1 && !static
 	})
 }
 

@@ -21,6 +21,9 @@ import (
 // settle is how long a start waits for next hops to answer before it goes on without.
 const settle = 300 * time.Millisecond
 
+// changeHost names the fault of a host that does not let itself be changed.
+const changeHost = "change the host"
+
 // edge is one running edge. The goroutine of Run owns and changes it; the
 // API's read it. So Run's changes what they read under mu, and they hold it
 // while they read.
@@ -117,11 +120,13 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 // does not work is reported and tried again at the next event or tick.
 func (e *edge) reconcile() {
 	view, err := e.host.Observe(reconcile.Want(e.config))
+	if err == nil && e.hold(view) {
+		view, err = e.host.Observe(reconcile.Want(e.config))
+	}
 	e.fault("observe the host", err)
 	if err != nil {
 		return
 	}
-	e.hold(view)
 	tables, problems := reconcile.Desired(e.config, view)
 	e.mu.Lock()
 	err = e.dp.Apply(tables)
@@ -129,6 +134,9 @@ func (e *edge) reconcile() {
 	e.view, e.problems = view, problems
 	e.mu.Unlock()
 	e.fault("apply to the data path", err)
+	if err == nil {
+		e.release(view)
+	}
 	for _, p := range problems {
 		if !slices.Contains(was, p) {
 			e.log.Warn("problem", "what", p)
@@ -141,8 +149,32 @@ func (e *edge) reconcile() {
 	}
 }
 
-func (e *edge) hold(view host.View) {
-	e.fault("change the host", e.host.Hold(reconcile.Holds(e.config, view)))
+// hold changes the host before the tables are changed: devices that they will
+// name are made, and those that the ones in force name are kept. It reports
+// whether the host has to be observed again.
+func (e *edge) hold(view host.View) (again bool) {
+	holds := reconcile.Holds(e.config, view)
+	for _, port := range holds.Checksummers {
+		again = again || view.Checksummers[port] == 0
+	}
+	again = again || view.Coalescer == (host.Coalescer{})
+	holds.Checksummers = append(holds.Checksummers, unwanted(holds, view)...)
+	e.fault(changeHost, e.host.Hold(holds))
+	return again
+}
+
+// release undoes what of the host the tables no longer need, now that they are in force.
+func (e *edge) release(view host.View) {
+	if holds := reconcile.Holds(e.config, view); len(unwanted(holds, view)) > 0 {
+		e.fault(changeHost, e.host.Hold(holds))
+	}
+}
+
+// unwanted are the UDP ports of view's checksummers that are not among holds.
+func unwanted(holds host.Holds, view host.View) []uint16 {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(view.Checksummers)), func(port uint16) bool {
+		return slices.Contains(holds.Checksummers, port)
+	})
 }
 
 func (e *edge) age() {

@@ -25,6 +25,9 @@ var (
 	mac    = overlay.MAC{2, 0, 0, 0, 0, 2}
 )
 
+// checksummer is the ifindex of every checksummer that the fake host makes.
+const checksummer = 77
+
 // world is what surrounds an edge under test: its configuration, host and data
 // path, and the order in which it called them.
 type world struct {
@@ -195,11 +198,22 @@ func (h fakeHost) Observe(host.Want) (host.View, error) {
 
 func (h fakeHost) Hold(want host.Holds) error {
 	name := "hold"
-	if len(want.NextHops)+len(want.Promisc) == 0 {
+	if len(want.NextHops)+len(want.Promisc)+len(want.Checksummers)+len(want.Coalescer) == 0 {
 		name = "hold nothing"
 	}
 	h.w.mu.Lock()
 	h.w.holds = want
+	if h.w.failing[name] == nil {
+		made := make(map[uint16]int)
+		for _, port := range want.Checksummers {
+			made[port] = checksummer
+		}
+		h.w.view.Checksummers = made
+		h.w.view.Coalescer = host.Coalescer{}
+		if want.Coalescer != "" {
+			h.w.view.Coalescer = host.Coalescer{Near: 78, Far: 79}
+		}
+	}
 	h.w.mu.Unlock()
 	return h.w.call(name)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -196,6 +197,62 @@ func TestFailuresAreProblemsAndTriedAgain(t *testing.T) {
 			w.within("problem over", func() bool { return !w.problem(c, errFake.Error()) })
 		})
 	}
+}
+
+// A segment's checksummer exists before the tables that name it, and goes after them.
+func TestChecksummerOutlivesTheTablesThatNameIt(t *testing.T) {
+	w := newWorld(t)
+	w.config.Segments[0].UDPChecksum = true
+	c, _ := w.run()
+	state := func() (calls []string, applied, made map[uint16]int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return slices.Clone(w.calls), w.tables.Checksummers, w.view.Checksummers
+	}
+	calls, applied, _ := state()
+	if i := slices.Index(calls, "apply"); slices.Index(calls, "hold") > i || applied[4789] != checksummer {
+		t.Errorf("calls %q, checksummers %v: want it held before the first tables and in them", calls, applied)
+	}
+
+	reload := func(port uint16, want bool) []string {
+		before := len(calls)
+		w.mu.Lock()
+		w.config.Segments = slices.Clone(w.config.Segments)
+		w.config.Segments[0].UDPPort, w.config.Segments[0].UDPChecksum = port, want
+		w.mu.Unlock()
+		w.hangup()
+		w.within("checksummers follow", func() bool {
+			calls, applied, made := state()
+			_, ok := applied[port]
+			return len(calls) > before && ok == want && len(applied) == len(made) && maps.Equal(applied, made)
+		})
+		calls, _, _ = state()
+		return calls[before:]
+	}
+	ordered := []string{"observe", "hold", "observe", "apply", "hold"}
+	if diff := cmp.Diff(ordered, without(reload(4790, true), "close", "open")); diff != "" {
+		t.Errorf("calls of a changed port (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"observe", "hold", "apply", "hold"}, reload(4790, false)); diff != "" {
+		t.Errorf("calls without checksums (-want +got):\n%s", diff)
+	}
+
+	w.set(func() { w.failing["hold"] = errFake })
+	reloadFailing := func() bool {
+		return w.problem(c, "segment blue: device svx4790", "is missing") && w.problem(c, "change the host", errFake.Error())
+	}
+	w.mu.Lock()
+	w.config.Segments = slices.Clone(w.config.Segments)
+	w.config.Segments[0].UDPChecksum = true
+	w.mu.Unlock()
+	w.hangup()
+	w.within("problem reported", reloadFailing)
+	w.set(func() { delete(w.failing, "hold") })
+	w.within("problem over", func() bool { return !w.problem(c, "svx4790") })
+}
+
+func without(calls []string, names ...string) []string {
+	return slices.DeleteFunc(calls, func(c string) bool { return slices.Contains(names, c) })
 }
 
 func TestTicks(t *testing.T) {

@@ -15,13 +15,19 @@ type Holds struct {
 	NextHops []NextHop
 	// Promisc are the ifindexes of links that shall accept every frame.
 	Promisc []int
+	// Checksummers are the UDP ports that shall have one of the kernel's tunnel
+	// devices, which fills in outer UDP checksums.
+	Checksummers []uint16
+	// Coalescer is the name of a veth pair behind whose far end the kernel puts
+	// cut segments together again; "" for none.
+	Coalescer string
 }
 
 // Hold makes the host's changes be exactly want: what is missing is made, what
 // is no longer wanted is undone. Hold(Holds{}) undoes everything. What was
 // there without us is neither changed nor recorded.
 func (h *Host) Hold(want Holds) error {
-	errs := []error{h.holdNextHops(want.NextHops), h.holdPromisc(want.Promisc)}
+	errs := []error{h.holdNextHops(want.NextHops), h.holdPromisc(want.Promisc), h.holdChecksummers(want.Checksummers), h.holdCoalescer(want.Coalescer)}
 	if h.held.empty() {
 		errs = append(errs, h.held.remove())
 	}

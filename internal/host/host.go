@@ -41,6 +41,10 @@ type View struct {
 	TEPPresent bool
 	// Paths has the remotes to which there is a route.
 	Paths map[netip.Addr]Path
+	// Checksummers has the held tunnel devices that are enabled: their ifindexes by UDP port.
+	Checksummers map[uint16]int
+	// Coalescer is the held pair; zero while it is not there.
+	Coalescer Coalescer
 }
 
 // Link is a network interface.

@@ -23,7 +23,7 @@ func (h *Host) Observe(want Want) (View, error) {
 	if err != nil {
 		return View{}, fmt.Errorf("list links: %w", err)
 	}
-	v := View{Links: make(map[string]Link), Paths: make(map[netip.Addr]Path)}
+	v := View{Links: make(map[string]Link), Paths: make(map[netip.Addr]Path), Checksummers: h.checksummers(links), Coalescer: h.coalescer(links)}
 	byIndex := make(map[int]Link, len(links))
 	byName := make(map[string]Link, len(links))
 	for _, l := range links {

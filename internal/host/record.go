@@ -18,6 +18,10 @@ type record struct {
 	Namespace uint64        `json:"namespace"`
 	NextHops  []heldNextHop `json:"next_hops"`
 	Promisc   []heldLink    `json:"promisc"`
+	// Checksummers are UDP ports; the device of each has the name of its port.
+	Checksummers []uint16 `json:"checksummers"`
+	// Coalescer is the name of the pair.
+	Coalescer string `json:"coalescer"`
 }
 
 type heldNextHop struct {
@@ -47,11 +51,14 @@ func readRecord(path string, namespace uint64) (*record, error) {
 	}
 	if old.Namespace == namespace {
 		r.NextHops, r.Promisc = old.NextHops, old.Promisc
+		r.Checksummers, r.Coalescer = old.Checksummers, old.Coalescer
 	}
 	return r, nil
 }
 
-func (r *record) empty() bool { return len(r.NextHops) == 0 && len(r.Promisc) == 0 }
+func (r *record) empty() bool {
+	return len(r.NextHops) == 0 && len(r.Promisc) == 0 && len(r.Checksummers) == 0 && r.Coalescer == ""
+}
 
 func (r *record) addNextHop(hop heldNextHop) error {
 	if slices.ContainsFunc(r.NextHops, func(h heldNextHop) bool { return h.NextHop == hop.NextHop }) {
@@ -76,6 +83,24 @@ func (r *record) addPromisc(link heldLink) error {
 
 func (r *record) dropPromisc(ifindex int) error {
 	r.Promisc = slices.DeleteFunc(r.Promisc, func(l heldLink) bool { return l.Ifindex == ifindex })
+	return r.write()
+}
+
+func (r *record) addChecksummer(port uint16) error {
+	if slices.Contains(r.Checksummers, port) {
+		return nil
+	}
+	r.Checksummers = append(r.Checksummers, port)
+	return r.write()
+}
+
+func (r *record) dropChecksummer(port uint16) error {
+	r.Checksummers = slices.DeleteFunc(r.Checksummers, func(p uint16) bool { return p == port })
+	return r.write()
+}
+
+func (r *record) setCoalescer(name string) error {
+	r.Coalescer = name
 	return r.write()
 }
 

@@ -105,7 +105,7 @@ type Segment struct {
 	UDPPort       uint16
 	// UDPChecksum asks for an outer UDP checksum on an IPv6 underlay. The
 	// default of zero is RFC 6935 and 6936; IPv4 always sends zero, as RFC
-	// 7348 section 4.1 recommends. Both are accepted on receipt.
+	// 7348 section 5 recommends. Both are accepted on receipt.
 	UDPChecksum bool
 	Remotes     []netip.Addr
 	Static      []StaticMAC

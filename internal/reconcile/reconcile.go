@@ -56,13 +56,17 @@ func Desired(e overlay.Edge, v host.View) (datapath.Tables, []string) {
 			problems = append(problems, problem)
 		}
 	}
+	t.Coalescer = datapath.Coalescer(v.Coalescer)
+	t.Checksummers, more = desiredChecksummers(e, v)
+	problems = append(problems, more...)
 	return t, append(problems, portMTUs(e, v)...)
 }
 
-// Holds are the changes of the host that e needs: next hops kept resolved, and
-// promiscuous ports where a NIC would drop the frames of others.
+// Holds are the changes of the host that e needs: next hops kept resolved,
+// promiscuous ports where a NIC would drop the frames of others, the kernel's
+// tunnel devices for segments with outer UDP checksums, and the coalescer.
 func Holds(e overlay.Edge, v host.View) host.Holds {
-	var h host.Holds
+	h := host.Holds{Coalescer: host.CoalescerName(e.Name)}
 	for _, remote := range Remotes(e) {
 		if path, ok := Path(e, v, remote); ok {
 			h.NextHops = append(h.NextHops, path.NextHop)
@@ -79,6 +83,13 @@ func Holds(e overlay.Edge, v host.View) host.Holds {
 	}
 	slices.Sort(h.Promisc)
 	h.Promisc = slices.Compact(h.Promisc)
+	for _, s := range e.Segments {
+		if s.UDPChecksum {
+			h.Checksummers = append(h.Checksummers, s.UDPPort)
+		}
+	}
+	slices.Sort(h.Checksummers)
+	h.Checksummers = slices.Compact(h.Checksummers)
 	return h
 }
 
@@ -167,6 +178,28 @@ func desiredTEP(e overlay.Edge, v host.View, remote netip.Addr) (datapath.TEP, s
 			remote, path.NextHop.Addr, path.Interface)
 	}
 	return tep, ""
+}
+
+// desiredChecksummers are the devices that the segments of e send through, by UDP port.
+func desiredChecksummers(e overlay.Edge, v host.View) (byPort map[uint16]int, problems []string) {
+	for _, s := range e.Segments {
+		if !s.UDPChecksum {
+			continue
+		}
+		ifindex, ok := v.Checksummers[s.UDPPort]
+		if !ok {
+			problems = append(problems, fmt.Sprintf(
+				"segment %s: device %s, which fills in UDP checksums, is missing and nothing is sent to remotes: "+
+					"see why the change of the host does not work, or remove udpChecksum from the segment",
+				s.Name, host.ChecksummerName(s.UDPPort)))
+			continue
+		}
+		if byPort == nil {
+			byPort = make(map[uint16]int)
+		}
+		byPort[s.UDPPort] = ifindex
+	}
+	return byPort, problems
 }
 
 // portMTUs finds the ports that accept packets too large for a tunnel of their

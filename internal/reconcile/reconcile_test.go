@@ -167,6 +167,19 @@ func TestDesiredProblems(t *testing.T) {
 				}
 			},
 		}, {
+			name: "no device for UDP checksums",
+			change: func(e *overlay.Edge, v *host.View) {
+				e.Segments[0].UDPChecksum = true
+				v.Checksummers = map[uint16]int{4790: 8}
+			},
+			want: []string{"segment blue: device svx4789, which fills in UDP checksums, is missing and nothing is sent to remotes: " +
+				"see why the change of the host does not work, or remove udpChecksum from the segment"},
+			check: func(t *testing.T, got datapath.Tables) {
+				if len(got.Checksummers) > 0 {
+					t.Errorf("checksummers %v, want none that no segment names", got.Checksummers)
+				}
+			},
+		}, {
 			name:   "port larger than the tunnel",
 			change: link("veth0", func(l *host.Link) { l.MTU = 1500 }),
 			want: []string{"port p0 has MTU 1500, the tunnel to 192.0.2.2 carries 1450: " +
@@ -214,7 +227,7 @@ func TestHolds(t *testing.T) {
 	v.Links["lo"] = host.Link{Name: "lo", Index: 1, Up: true, Loopback: true}
 	want := host.Holds{
 		NextHops: []host.NextHop{{Ifindex: 2, Addr: remoteB}, {Ifindex: 2, Addr: router}},
-		Promisc:  []int{5},
+		Promisc:  []int{5}, Coalescer: host.CoalescerName(e.Name),
 	}
 	if diff := cmp.Diff(want, Holds(e, v), sameAddr); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -224,6 +237,25 @@ func TestHolds(t *testing.T) {
 	v.Paths[remoteC] = p
 	if got := Holds(e, v).NextHops; len(got) != 1 || got[0].Addr != remoteB {
 		t.Errorf("next hops %v, want none outside the underlay", got)
+	}
+}
+
+func TestChecksummers(t *testing.T) {
+	e, v := edge(), view()
+	for i, s := range []overlay.Segment{
+		{Name: "red", UDPPort: 5000, UDPChecksum: true}, {Name: "green", UDPPort: 4790, UDPChecksum: true},
+		{Name: "grey", UDPPort: 5000, UDPChecksum: true}, {Name: "plain", UDPPort: 6000},
+	} {
+		s.VNI = overlay.VNI(200 + i)
+		e.Segments = append(e.Segments, s)
+	}
+	if diff := cmp.Diff([]uint16{4790, 5000}, Holds(e, v).Checksummers); diff != "" {
+		t.Errorf("held UDP ports (-want +got):\n%s", diff)
+	}
+	v.Checksummers = map[uint16]int{4790: 8, 5000: 9, 6000: 10}
+	tables, problems := Desired(e, v)
+	if diff := cmp.Diff(map[uint16]int{4790: 8, 5000: 9}, tables.Checksummers); diff != "" || len(problems) > 0 {
+		t.Errorf("problems %q, checksummers (-want +got):\n%s", problems, diff)
 	}
 }
 

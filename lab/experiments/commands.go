@@ -1,6 +1,26 @@
 // Package experiments is the lab's experiments as commands of selvage lab.
+//
+// Its one invariant: an experiment leaves nothing behind but its results,
+// however it ends; after a SIGKILL the next start or selvage lab restore removes
+// the rest. It only joins lab/topo, measure, stats, diagnose and report: do not
+// measure, compute or judge here.
 package experiments
 
+import "io"
+
 // Commands are the subcommands of selvage lab, as kong reads them. Each has a
-// method Run(context.Context) error.
-type Commands struct{}
+// method Run(context.Context, *Console) error.
+type Commands struct {
+	Ab      Ab      `cmd:"" help:"Measure what an overlay costs: several data paths, interleaved, in one sitting."`
+	Report  Report  `cmd:"" help:"Write the report of a result again."`
+	Restore Restore `cmd:"" help:"Remove what labs left behind that were killed."`
+}
+
+// Console is where a command writes and what it is told of the program.
+type Console struct {
+	Out, Err io.Writer
+	// Args is the command line without the program's name, for the record.
+	Args []string
+	// Version is Selvage's own.
+	Version string
+}

@@ -29,14 +29,15 @@ type Edge struct {
 func (h *Host) EdgeName() string { return "lab-" + h.lab.ID + "-" + strings.ToLower(h.Name) }
 
 // StartEdge runs an edge of that name with a configuration on the host and waits
-// until its API answers. The lab removes its socket and pins, however it ends.
+// until its API answers. The lab removes its files and pins, however it ends.
 func (h *Host) StartEdge(ctx context.Context, binary, name, config string) (*Edge, error) {
 	e := &Edge{
 		Name:   name,
 		Config: filepath.Join(h.lab.Dir, name+".yaml"),
 		Socket: filepath.Join(edgeSockets, name+".sock"),
 	}
-	for _, path := range []string{e.Socket, filepath.Join(edgePins, name)} {
+	state := filepath.Join(edgeSockets, name)
+	for _, path := range []string{e.Socket, state + ".held", state + ".lock", filepath.Join(edgePins, name)} {
 		if err := h.lab.Owns(path); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,283 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/pkttest/check"
+)
+
+// innerFrames are what crosses the overlay in the tests, in words.
+var innerFrames = []string{
+	tcp4, tcp6, udp4, udp6, icmp4, icmp6, arp, "lldp",
+	"udp 10.0.0.1:53 > 10.0.0.2:53", // shorter than Ethernet's minimum
+	"ip 10.0.0.1 > 10.0.0.2 132 20",
+	"ip 2001:db8:1::1 > 2001:db8:1::2 132 20",
+	"fragment 10.0.0.1 > 10.0.0.2 0 64",
+	"fragment 10.0.0.1 > 10.0.0.2 1480 64",
+	"fragment 2001:db8:1::1 > 2001:db8:1::2 0 64",
+	"fragment 2001:db8:1::1 > 2001:db8:1::2 1448 64",
+	"raw 0x88b5 46",
+	"raw 0x88b5 1400",
+	"raw 0x88b5 20",
+}
+
+// static puts alice at p0 and bob behind the first remote, so that nothing has
+// to be learned.
+func static(f family) func(*Config, *Tables) { return staticAt(f, alice, bob) }
+
+func staticAt(f family, here, there string) func(*Config, *Tables) {
+	return func(_ *Config, tables *Tables) {
+		tables.Segments[0].Static = []overlay.StaticMAC{
+			{MAC: macOf(here), Port: "p0"}, {MAC: macOf(there), Remote: f.remotes[0]},
+		}
+	}
+}
+
+// padded is a frame as it crosses the tunnel: what is not IP has Ethernet's minimum.
+func padded(frame []byte) []byte {
+	kind := binary.BigEndian.Uint16(frame[12:])
+	if len(frame) >= 60 || kind == etherTypeIPv4 || kind == etherTypeIPv6 {
+		return frame
+	}
+	return append(append([]byte(nil), frame...), make([]byte, 60-len(frame))...)
+}
+
+// The outer header, byte for byte.
+func TestEncapsulation(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			w := newWorld(t, f, static(f))
+			own := w.dev["u0"].HardwareAddr.String()
+			for _, words := range innerFrames {
+				in := pkttest.Frame(alice, bob, words)
+				for _, pass := range []string{"miss", "hit"} {
+					r := w.fromPort(t, "p0", in)
+					r.want(t, in, forwarded)
+					if r.verdict != forwarded {
+						continue
+					}
+					label := uint32(srcPort(f, r.out))
+					check.Packet(t, in, r.out,
+						check.Ether(own, nextHop),
+						check.IP(f.tep, f.remotes[0], check.PlainHeader, check.TTL(64), check.DontFragment, check.FlowLabel(label)),
+						check.UDP(check.EntropyPort, check.DstPort(4789), check.NoChecksum),
+						check.VXLAN(blueVNI),
+						check.Frame(padded(in)))
+					if t.Failed() {
+						t.Fatalf("%s, %s", words, pass)
+					}
+				}
+			}
+		})
+	}
+}
+
+// srcPort is the outer UDP source port of an encapsulated packet.
+func srcPort(f family, b []byte) uint16 {
+	at := etherLen + ipv6Len
+	if f.tep.Is4() {
+		at = etherLen + ipv4Len
+	}
+	return binary.BigEndian.Uint16(b[at:])
+}
+
+// A segment with UDP checksums goes through the kernel's tunnel device, which
+// gets the frame as it is.
+func TestUDPChecksumOnIPv6(t *testing.T) {
+	for _, device := range []bool{false, true} {
+		w := newWorld(t, underIPv6, static(underIPv6), func(_ *Config, tables *Tables) {
+			tables.Segments[0].UDPChecksum = true
+			if device {
+				tables.Checksummers = map[uint16]int{4789: tables.Underlays[0]} // any device: TEST_RUN sends nothing
+			}
+		})
+		if !device {
+			w.wantDrop(t, dropCase{reason: "no-csum", from: "p0", packet: packet{bytes: pkttest.Frame(alice, bob, udp4)}})
+			continue
+		}
+		for _, words := range innerFrames {
+			in := pkttest.Frame(alice, bob, words)
+			r := w.fromPort(t, "p0", in)
+			r.want(t, in, forwarded)
+			check.Equal(t, words, in, r.out)
+		}
+		w.wantDrop(t, dropCase{reason: "too-big", from: "p0", packet: packet{bytes: bigger(w, bob, 1)}})
+	}
+}
+
+// The source port is the flow's, and flows spread over the range.
+func TestEntropy(t *testing.T) {
+	const flows = 1000
+	for name, words := range map[string]func(i int) string{
+		"ports":     func(i int) string { return fmt.Sprintf("tcp 10.0.0.1:%d > 10.0.0.2:80", 32768+i) },
+		"addresses": func(i int) string { return fmt.Sprintf("udp 10.0.%d.%d:53 > 10.1.0.1:53", i/250, i%250) },
+		"IPv6":      func(i int) string { return fmt.Sprintf("tcp [2001:db8::1]:%d > [2001:db8::2]:80", 32768+i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, underIPv4, static(underIPv4))
+			seen := map[uint16]bool{}
+			var bins [16]float64
+			for i := range flows {
+				var ports [2]uint16
+				for pass := range ports {
+					r := w.fromPort(t, "p0", pkttest.Frame(alice, bob, words(i)))
+					ports[pass] = srcPort(w.family, r.out)
+				}
+				if ports[0] != ports[1] || ports[0] < 49152 {
+					t.Fatalf("flow %d has the source ports %v", i, ports)
+				}
+				seen[ports[0]] = true
+				bins[(ports[0]-49152)>>10]++
+			}
+			// Of 1000 random draws from 16384, some 970 differ.
+			if len(seen) < 930 {
+				t.Errorf("%d flows have %d source ports", flows, len(seen))
+			}
+			chi2, expected := 0.0, float64(flows)/float64(len(bins))
+			for _, n := range bins {
+				chi2 += (n - expected) * (n - expected) / expected
+			}
+			if chi2 > 37.7 { // 15 degrees of freedom: one in a thousand is worse
+				t.Errorf("the source ports are uneven: chi-square %.1f, sixteenths %v", chi2, bins)
+			}
+		})
+	}
+}
+
+// What a remote may send beyond what we send ourselves (RFC 7348 sections 4.1 and 5).
+func TestDecapsulationIsTolerant(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			w := newWorld(t, f, static(f))
+			for name, change := range map[string]func(*pkttest.Outer){
+				"plain":                 func(*pkttest.Outer) {},
+				"UDP checksum":          func(o *pkttest.Outer) { o.Checksum = true },
+				"reserved bits":         func(o *pkttest.Outer) { o.Flags, o.Reserved = 0xffffffff, 0xff },
+				"any source port":       func(o *pkttest.Outer) { o.SrcPort = 1 },
+				"last hop":              func(o *pkttest.Outer) { o.TTL = 1 },
+				"another station's MAC": func(o *pkttest.Outer) { o.SrcMAC = carol },
+				"IPv4 options":          func(o *pkttest.Outer) { o.Options = 8 },
+				"largest IPv4 header":   func(o *pkttest.Outer) { o.Options = 40 },
+			} {
+				for _, words := range innerFrames {
+					o := w.outer(f.remotes[0])
+					change(&o)
+					inner := padded(pkttest.Frame(bob, alice, words))
+					in := o.Wrap(inner)
+					r := w.fromUnderlay(t, in)
+					r.want(t, in, forwarded)
+					if !check.Equal(t, name+", "+words, inner, r.out) {
+						return
+					}
+				}
+			}
+		})
+	}
+}
+
+// A sender need not pad what it puts into the tunnel; the kernel's vxlan device
+// does not. What comes out may be padded, as on any Ethernet.
+func TestShortFramesLeaveTheTunnel(t *testing.T) {
+	w := newWorld(t, underIPv4, static(underIPv4))
+	for n := range 46 {
+		inner := pkttest.Frame(bob, alice, fmt.Sprintf("raw 0x88b5 %d", n))
+		in := w.fromRemote(inner)
+		r := w.fromUnderlay(t, in)
+		r.want(t, in, forwarded)
+		if t.Failed() {
+			t.Fatalf("%d bytes behind the Ethernet header", n)
+		}
+		check.Equal(t, "short frame", inner, r.out[:min(len(inner), len(r.out))])
+	}
+}
+
+// What stands behind the outer packet, a trailer or padding of the link, is not
+// part of the inner frame: the UDP length says where that ends.
+func TestTrailerIsNotDelivered(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			w := newWorld(t, f, static(f))
+			inner := pkttest.Frame(bob, alice, udp4)
+			r := w.fromUnderlay(t, append(w.fromRemote(inner), 0xde, 0xad, 0xbe, 0xef))
+			check.Equal(t, "frame", inner, r.out)
+		})
+	}
+}
+
+// The ifindex of a port and the address of a remote share a field of the flow
+// key: no tunnel packet may pass for a port's frame.
+func TestTunnelPacketIsNoPortsFrame(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			w := newWorld(t, f, func(_ *Config, tables *Tables) {
+				tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p1"}}
+			})
+			w.fromPort(t, "p0", pkttest.Frame(bob, alice, udp4)) // cached, as the port's
+			var ifindex [16]byte
+			binary.NativeEndian.PutUint32(ifindex[12:], uint32(w.dev["p0"].Index))
+			o := w.outer(netip.AddrFrom16(ifindex))
+			if f.tep.Is4() {
+				o = w.outer(netip.AddrFrom4([4]byte(ifindex[12:])))
+			}
+			o.VNI = 0
+			for _, words := range []string{udp4, udp6} { // a hit and a miss
+				in := o.Wrap(pkttest.Frame(bob, alice, words))
+				var r result
+				drops, _ := w.counted(t, func() { r = w.fromUnderlay(t, in) })
+				r.want(t, in, dropped)
+				if drops["unknown-vni"] != 1 {
+					t.Errorf("drops %v, want one for unknown-vni", drops)
+				}
+			}
+		})
+	}
+}
+
+// A tunnel packet can be a port's frame: tunnels nest.
+func TestNestedTunnel(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			w := newWorld(t, f, static(f))
+			in := pkttest.Outer{SrcMAC: alice, DstMAC: bob, Src: underIPv4.unknown, Dst: underIPv4.tep, VNI: 7}.Wrap(pkttest.Frame(carol, nobody, udp4))
+			r := w.fromPort(t, "p0", in)
+			r.want(t, in, forwarded)
+			check.Packet(t, in, r.out, check.Ether(w.dev["u0"].HardwareAddr.String(), nextHop),
+				check.IP(f.tep, f.remotes[0]), check.UDP(), check.VXLAN(blueVNI), check.Frame(in))
+		})
+	}
+}
+
+// The largest frames that fit go, on both sides.
+func TestLargestFrames(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			w := newWorld(t, f, static(f))
+			in := bigger(w, bob, 0)
+			r := w.fromPort(t, "p0", in)
+			r.want(t, in, forwarded)
+			if len(r.out) != underlayMTU+14 {
+				t.Errorf("the tunnel packet has %d bytes, want %d", len(r.out), underlayMTU+14)
+			}
+			in = w.fromRemote(pkttest.Frame(bob, alice, fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", portMTU-28)))
+			w.fromUnderlay(t, in).want(t, in, forwarded)
+		})
+	}
+}
+
+func TestUnresolvedNextHop(t *testing.T) {
+	w := newWorld(t, underIPv4, static(underIPv4), func(_ *Config, tables *Tables) {
+		for i := range tables.TEPs {
+			tables.TEPs[i].NextMAC = overlay.MAC{}
+		}
+	})
+	in := pkttest.Frame(alice, bob, udp4)
+	drops, events := w.counted(t, func() { w.fromPort(t, "p0", in).want(t, in, forwarded) })
+	if events["neigh-fallback"] != 1 || sum(drops) != 0 {
+		t.Errorf("events %v and drops %v, want the kernel's neighbour table asked", events, drops)
+	}
+}

@@ -1,0 +1,282 @@
+package datapath
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/pkttest/check"
+)
+
+// join makes two edges whose underlays are the two ends of one veth pair, with
+// alice at p0 of the first and bob at p0 of the second.
+//
+//	p0x ─ p0 ─ edge a ─ j0 ══ j0 ─ edge b ─ p0 ─ p0x
+func join(t *testing.T, f family, mtu int) (a, b *world) {
+	t.Helper()
+	a = emptyWorld(t, f)
+	back := f
+	back.tep, back.remotes[0] = f.remotes[0], f.tep
+	b = emptyWorld(t, back)
+	a.addVeth(t, "j0", 9)
+	far, err := a.nl.LinkByName("j0x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.nl.LinkSetNsFd(far, int(b.ns)); err != nil {
+		t.Fatal(err)
+	}
+	if far, err = b.nl.LinkByName("j0x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.nl.LinkSetUp(far); err != nil {
+		t.Fatal(err)
+	}
+	b.dev["j0"] = a.dev["j0x"]
+	b.dev["j0"].Index = far.Attrs().Index
+	for w, macs := range map[*world][4]string{
+		a: {a.dev["j0"].HardwareAddr.String(), b.dev["j0"].HardwareAddr.String(), alice, bob},
+		b: {b.dev["j0"].HardwareAddr.String(), a.dev["j0"].HardwareAddr.String(), bob, alice},
+	} {
+		w.tables.Underlays = []int{w.dev["j0"].Index}
+		for i := range w.tables.TEPs {
+			tep := &w.tables.TEPs[i]
+			tep.Ifindex, tep.MTU, tep.SrcMAC, tep.NextMAC = w.dev["j0"].Index, mtu, macOf(macs[0]), macOf(macs[1])
+		}
+		w.tables.Ports[0].MTU = mtu - overlay.VXLAN.Overhead(f.tep)
+		staticAt(w.family, macs[2], macs[3])(&w.cfg, &w.tables)
+		w.open(t)
+		w.removeAfter(t)
+		w.apply(t)
+	}
+	return a, b
+}
+
+// large is a TCP segment to be cut into packets of mss bytes, as a sender with
+// offloads hands it over: its checksum holds the pseudo header's sum alone.
+func large(ip6 bool, payload, mss int) (virtioHeader, []byte) {
+	ip, size, kind := pkttest.Layer(pkttest.IPv4("10.0.0.1", "10.0.0.2")), ipv4Len, uint8(virtioTCPv4)
+	addresses := etherLen + 12
+	if ip6 {
+		ip, size, kind, addresses = pkttest.IPv6("2001:db8:1::1", "2001:db8:1::2"), ipv6Len, virtioTCPv6, etherLen+8
+	}
+	b := pkttest.Packet(pkttest.Ether(alice, bob), ip, pkttest.TCP(1000, 80, "ack"), pkttest.Payload(payload))
+	tcpAt := etherLen + size
+	pseudo := pkttest.Sum(b[addresses:tcpAt], uint32(pkttest.ProtoTCP+len(b)-tcpAt))
+	binary.BigEndian.PutUint16(b[tcpAt+16:], pseudo)
+	return virtioHeader{
+		Flags: virtioNeedsCsum, GSOType: kind, HdrLen: uint16(tcpAt + 20), GSOSize: uint16(mss),
+		CsumStart: uint16(tcpAt), CsumOffset: 16,
+	}, b
+}
+
+// Large segments cross the overlay whole while all devices can, and are cut
+// right, every checksum in and out, where one cannot.
+func TestLargeSegments(t *testing.T) {
+	const mss, payload = 1000, 40_000
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			a, b := join(t, f, 1500)
+			in, out := a.tap(t, "p0x", "p0"), b.tap(t, "p0x", "p0")
+			for _, c := range []struct {
+				name     string
+				w        *world
+				dev      string
+				features []string
+				frames   int
+			}{
+				{"every offload", a, "j0", nil, 1},
+				{"no tunnel segmentation on the underlay", a, "j0", []string{"tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"}, payload / mss},
+				{"no TCP segmentation at the port", b, "p0", []string{"tx-tcp-segmentation", "tx-tcp6-segmentation"}, payload / mss},
+				{"no checksum at the port", b, "p0", []string{"tx-checksum-ip-generic"}, payload / mss},
+				{"no checksum on the underlay", a, "j0", []string{"tx-checksum-ip-generic"}, payload / mss},
+				{"no scatter-gather at the port", b, "p0", []string{"tx-scatter-gather"}, payload / mss},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					c.w.features(t, c.dev, false, c.features)
+					defer c.w.features(t, c.dev, true, c.features)
+					for _, ip6 := range []bool{false, true} {
+						h, segment := large(ip6, payload, mss)
+						in.sendWith(t, in.self, h, segment)
+						checkSegments(t, segment, payload, out.receive(t, c.frames))
+					}
+				})
+			}
+			h, segment := large(false, 4000, portMTU)
+			in.sendWith(t, in.self, h, segment)
+			out.receive(t, 0)
+			if drops, _ := a.counters(t); drops["too-big"] != 1 || sum(drops) != 1 {
+				t.Errorf("drops %v, want one too-big for a segment whose pieces do not fit", drops)
+			}
+			if drops, _ := b.counters(t); sum(drops) != 0 {
+				t.Errorf("drops %v", drops)
+			}
+		})
+	}
+}
+
+// checkSegments wants the payload of the segment, whole or in packets.
+func checkSegments(t *testing.T, segment []byte, payload int, got []tapped) {
+	t.Helper()
+	if len(got) == 1 {
+		check.Equal(t, "whole segment", segment, got[0].bytes)
+		return
+	}
+	var all []byte
+	for i, g := range got {
+		if g.gsoSize != 0 {
+			t.Fatalf("packet %d is to be cut further, into %d bytes", i, g.gsoSize)
+		}
+		if !check.Packet(t, segment, g.bytes) {
+			return
+		}
+		headers := pkttest.Dissect(g.bytes).Headers
+		all = append(all, headers[len(headers)-1].Body...)
+	}
+	if !bytes.Equal(all, segment[len(segment)-payload:]) {
+		t.Errorf("the payload of %d packets together is another one", len(got))
+	}
+}
+
+// features turns offloads of a device on or off.
+func (w *world) features(t *testing.T, dev string, on bool, names []string) {
+	t.Helper()
+	if len(names) == 0 {
+		return
+	}
+	w.do(t, func() {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		want := map[string]bool{}
+		for _, name := range names {
+			want[name] = on
+		}
+		if err := e.Change(dev, want); err != nil {
+			t.Fatalf("set %v of %s: %v", want, dev, err)
+		}
+	})
+}
+
+// Network cards put the first bytes of a packet into the linear part and the rest
+// into pages: all headers that we read must be fetched from there.
+func TestHeadersInPages(t *testing.T) {
+	const payload = 4200 // AF_PACKET makes pages from 4096 bytes on
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			w := newWorld(t, f, static(f), func(_ *Config, tables *Tables) {
+				tables.Ports[0].MTU = deviceMTU
+				for i := range tables.TEPs {
+					tables.TEPs[i].MTU = deviceMTU
+				}
+			})
+			taps := w.taps(t)
+			ether := func() *pkttest.Ethernet { return pkttest.Ether(bob, alice) }
+			ip6 := func() pkttest.Layer { return pkttest.IPv6("2001:db8:1::1", "2001:db8:1::2") }
+			ext := func(size int) *pkttest.Extension {
+				return &pkttest.Extension{Kind: pkttest.ProtoHopByHop, Size: size}
+			}
+			for name, inner := range map[string][]byte{
+				"IPv4":                 pkttest.Frame(bob, alice, fmt.Sprintf("tcp 10.0.0.1:1 > 10.0.0.2:2 %d", payload)),
+				"IPv6":                 pkttest.Frame(bob, alice, fmt.Sprintf("tcp [2001:db8:1::1]:1 > [2001:db8:1::2]:2 %d", payload)),
+				"raw":                  pkttest.Frame(bob, alice, fmt.Sprintf("raw 0x88b5 %d", payload)),
+				"8 bytes of options":   pkttest.Packet(ether(), ip6(), ext(8), pkttest.TCP(1, 2, "ack"), pkttest.Payload(payload)),
+				"64 bytes of options":  pkttest.Packet(ether(), ip6(), ext(64), pkttest.TCP(1, 2, "ack"), pkttest.Payload(payload)),
+				"128 bytes of options": pkttest.Packet(ether(), ip6(), ext(128), pkttest.TCP(1, 2, "ack"), pkttest.Payload(payload)),
+			} {
+				for _, options := range []int{0, 40} { // of the outer IPv4 header
+					o := w.outer(f.remotes[0])
+					o.Options = options
+					in := o.Wrap(inner)
+					drops, _ := w.counted(t, func() {
+						taps["u0"].sendWith(t, taps["u0"].self, virtioHeader{HdrLen: etherLen}, in)
+						if got := taps["p0"].drain(t); len(got) != 1 || !bytes.Equal(got[0].bytes, inner) {
+							t.Errorf("%s, %d bytes of outer options: %d frames have come, want the one that was sent", name, options, len(got))
+						}
+					})
+					if sum(drops) != 0 {
+						t.Errorf("%s, %d bytes of outer options: drops %v", name, options, drops)
+					}
+				}
+				back := exchanged(inner)
+				taps["p0"].sendWith(t, taps["p0"].self, virtioHeader{HdrLen: etherLen}, back)
+				w.arrive(t, taps, back, 1)
+			}
+		})
+	}
+}
+
+// With UDP checksums the kernel's tunnel device does the rest: every piece of a
+// segment and every small packet has one, and it is right.
+func TestUDPChecksumByTheKernel(t *testing.T) {
+	w := emptyWorld(t, underIPv6)
+	static(underIPv6)(&w.cfg, &w.tables)
+	w.tables.Segments[0].UDPChecksum = true
+	w.tables.Checksummers = map[uint16]int{4789: w.addTunnelDevice(t)}
+	w.open(t)
+	w.removeAfter(t)
+	w.apply(t)
+	taps := w.taps(t)
+	for _, words := range innerFrames {
+		in := pkttest.Frame(alice, bob, words)
+		taps["p0"].send(t, in)
+		for _, got := range taps["u0"].receive(t, 1) {
+			check.Packet(t, in, got.bytes, check.Ether(w.dev["u0"].HardwareAddr.String(), nextHop),
+				check.IP(w.family.tep, w.family.remotes[0], check.TTL(64)), check.UDP(check.HasChecksum, check.DstPort(4789)),
+				check.VXLAN(blueVNI), check.Frame(in))
+		}
+	}
+	w.features(t, "u0", false, []string{"tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"})
+	h, segment := large(true, 20_000, 1000)
+	taps["p0"].sendWith(t, taps["p0"].self, h, segment)
+	for _, got := range taps["u0"].receive(t, 20) {
+		check.Packet(t, segment, got.bytes, check.Ether(w.dev["u0"].HardwareAddr.String(), nextHop),
+			check.IP(w.family.tep, w.family.remotes[0]), check.UDP(check.HasChecksum), check.VXLAN(blueVNI))
+	}
+}
+
+// addTunnelDevice makes the kernel's vxlan device in metadata mode and the IPv6
+// underlay that it needs, and returns its ifindex.
+func (w *world) addTunnelDevice(t *testing.T) int {
+	t.Helper()
+	w.do(t, func() { writeSysctl(t, "net/ipv6/conf/u0/disable_ipv6", "0") })
+	u0, err := w.nl.LinkByName("u0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := netlink.ParseAddr(w.family.tep.String() + "/64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr.Flags = 0x02 // IFA_F_NODAD
+	if err := w.nl.AddrAdd(u0, addr); err != nil {
+		t.Fatal(err)
+	}
+	mac := macOf(nextHop)
+	if err := w.nl.NeighAdd(&netlink.Neigh{
+		LinkIndex: u0.Attrs().Index, State: netlink.NUD_PERMANENT, IP: w.family.remotes[0].AsSlice(), HardwareAddr: mac[:],
+	}); err != nil {
+		t.Fatal(err)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = "v0", deviceMTU
+	if err := w.nl.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, FlowBased: true, Port: 4789, UDPCSum: true}); err != nil {
+		t.Fatal(err)
+	}
+	v0, err := w.nl.LinkByName("v0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.nl.LinkSetUp(v0); err != nil {
+		t.Fatal(err)
+	}
+	return v0.Attrs().Index
+}

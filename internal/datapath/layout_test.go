@@ -1,0 +1,197 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/selvage/selvage/test/privilege"
+)
+
+// Generated types have no hidden padding and the sizes that the maps have.
+func TestMapTypes(t *testing.T) {
+	u32 := reflect.TypeFor[uint32]()
+	types := map[string][2]reflect.Type{
+		edgeMapEnds:     {u32, reflect.TypeFor[edgeEnd]()},
+		edgeMapSegments: {u32, reflect.TypeFor[edgeSegment]()},
+		edgeMapPorts:    {u32, u32},
+		edgeMapVnis:     {reflect.TypeFor[edgeVniKey](), u32},
+		edgeMapRemotes:  {reflect.TypeFor[edgeRemoteKey](), u32},
+		edgeMapMembers:  {reflect.TypeFor[edgeMemberKey](), u32},
+		edgeMapFdb:      {reflect.TypeFor[edgeFdbKey](), reflect.TypeFor[edgeFdbEntry]()},
+		edgeMapFlows:    {reflect.TypeFor[edgeFlowKey](), reflect.TypeFor[edgeFlow]()},
+		edgeMapDrops:    {reflect.TypeFor[edgeReason](), reflect.TypeFor[edgeCounter]()},
+		edgeMapEvents:   {reflect.TypeFor[edgeEvent](), reflect.TypeFor[uint64]()},
+		edgeMapTraffic:  {u32, reflect.TypeFor[edgeEndCounters]()},
+	}
+	spec, err := loadEdge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range spec.Maps {
+		if isData(m) {
+			continue
+		}
+		pair, ok := types[name]
+		if !ok {
+			t.Errorf("map %s is not in this test", name)
+			continue
+		}
+		for i, size := range []uint32{m.KeySize, m.ValueSize} {
+			if got := uint32(pair[i].Size()); got != size {
+				t.Errorf("map %s: %s has %d bytes, the map %d", name, pair[i], got, size)
+			}
+			if got := binary.Size(reflect.Zero(pair[i]).Interface()); got != int(size) {
+				t.Errorf("map %s: binary.Size of %s is %d, want %d", name, pair[i], got, size)
+			}
+		}
+		delete(types, name)
+	}
+	for name := range types {
+		t.Errorf("there is no map %s any more", name)
+	}
+}
+
+// A decision fits a cache line, as abi.h promises.
+func TestFlowFitsACacheLine(t *testing.T) {
+	if size := reflect.TypeFor[edgeFlow]().Size(); size > 64 {
+		t.Errorf("struct flow has %d bytes", size)
+	}
+}
+
+func TestWords(t *testing.T) {
+	v, err := vocabularyOf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	for list, w := range map[string]words{"reasons": v.reasons, "slows": v.slows, "events": v.events} {
+		names, texts := map[string]bool{}, map[string]bool{}
+		for i, word := range w {
+			if !name.MatchString(word.name) || names[word.name] {
+				t.Errorf("%s: number %d has the name %q", list, i, word.name)
+			}
+			fast := list == "slows" && i == int(edgeSlowSLOW_FAST) // nothing to explain
+			if texts[word.text] || word.text == "" && !fast {
+				t.Errorf("%s: %s has the text %q", list, word.name, word.text)
+			}
+			if len(word.name) >= 31 || len(word.text) >= 95 {
+				t.Errorf("%s: %s does not fit struct word", list, word.name)
+			}
+			names[word.name], texts[word.text] = true, true
+		}
+	}
+}
+
+// define is a number that a C header defines.
+func define(t *testing.T, file, name string) int {
+	t.Helper()
+	return number(t, file, regexp.MustCompile(`(?m)^#define `+name+`\s+(\d+)`))
+}
+
+func number(t *testing.T, file string, pattern *regexp.Regexp) int {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := pattern.FindSubmatch(text)
+	if match == nil {
+		t.Fatalf("%s: nothing matches %s", file, pattern)
+	}
+	n, err := strconv.Atoi(string(match[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What Go repeats of bpf/abi.h is the same there. Slot 0 of ends and segments is never used.
+func TestConstantsAreTheHeaders(t *testing.T) {
+	const abi, check = "../../bpf/abi.h", "../config/check.go"
+	config := func(name string) int {
+		return number(t, check, regexp.MustCompile(`(?m)^\s*`+name+`\s*=\s*(\d+)`))
+	}
+	for _, c := range []struct {
+		what      string
+		got, want int
+	}{
+		{"abiVersion", abiVersion, define(t, abi, "ABI_VERSION")},
+		{"MaxUDPPorts", MaxUDPPorts, define(t, abi, "MAX_UDP_PORTS")},
+		{"config.maxUDPPorts", config("maxUDPPorts"), define(t, abi, "MAX_UDP_PORTS")},
+		{"config.maxSegments", config("maxSegments"), define(t, abi, "MAX_SEGMENTS") - 1},
+		{"config.maxMembers", config("maxMembers"), define(t, abi, "MAX_MEMBERS")},
+		{"config.maxEnds", config("maxEnds"), define(t, abi, "MAX_ENDS") - 1},
+		{"outerTTL", outerTTL, define(t, "../../bpf/encap.h", "OUTER_TTL")},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is %d, the data plane has %d", c.what, c.got, c.want)
+		}
+	}
+}
+
+// The verifier accepts the programs whatever branches the constants close.
+func TestEveryCombinationVerifies(t *testing.T) {
+	privilege.Require(t)
+	spec, err := loadEdge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var switches []string
+	for name, v := range spec.Variables {
+		if isSwitch(v) {
+			switches = append(switches, name)
+		}
+	}
+	if len(switches) == 0 {
+		t.Fatal("no load-time booleans found")
+	}
+	for bits := range 1 << len(switches) {
+		constants := map[string]any{}
+		for i, name := range switches {
+			constants[name] = bits>>i&1 == 1
+		}
+		for _, hold := range []uint64{0, 50_000} { // a number that closes a branch too
+			constants[edgeVarHoldNs] = hold
+			verify(t, constants)
+		}
+	}
+}
+
+func isSwitch(v *ebpf.VariableSpec) bool {
+	if v.Type == nil {
+		return false
+	}
+	i, ok := btf.UnderlyingType(v.Type.Type).(*btf.Int)
+	return ok && i.Encoding == btf.Bool
+}
+
+func verify(t *testing.T, constants map[string]any) {
+	t.Helper()
+	spec, err := loadEdge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range spec.Maps {
+		if !isData(m) {
+			m.MaxEntries = min(m.MaxEntries, 64) // their sizes are not what is tested
+		}
+	}
+	for name, value := range constants {
+		if err := spec.Variables[name].Set(value); err != nil {
+			t.Fatalf("set %s: %v", name, err)
+		}
+	}
+	var objs edgeObjects
+	if err := spec.LoadAndAssign(&objs, nil); err != nil {
+		t.Errorf("%v: %+v", constants, err)
+		return
+	}
+	objs.Close()
+}

@@ -1,0 +1,351 @@
+package datapath
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+// reopen lets go of the data path as a process does that ends, and opens it again.
+func (w *world) reopen(t *testing.T) {
+	t.Helper()
+	if err := w.dp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.open(t)
+}
+
+func (w *world) generation(t *testing.T, segment string) uint32 {
+	t.Helper()
+	s, err := w.dp.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Generations[segment]
+}
+
+// A new process finds everything as the old one left it, and packets notice nothing.
+func TestTakeover(t *testing.T) {
+	w := ownWorld(t, underIPv4)
+	if w.dp.Adopted() {
+		t.Error("the first process adopted something")
+	}
+	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"first", say(bob, alice), "p0"}, {"p0", say(alice, bob), "first"}})
+	before := w.generation(t, "blue")
+	taps := w.taps(t)
+
+	if err := w.dp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in := say(alice, bob)
+	taps["p0"].send(t, in)
+	w.arrive(t, taps, in, 1)
+
+	w.open(t)
+	if !w.dp.Adopted() {
+		t.Error("nothing was adopted")
+	}
+	taps["p0"].send(t, in) // the old programs still run
+	w.arrive(t, taps, in, 1)
+	w.apply(t)
+	if got := w.generation(t, "blue"); got != before {
+		t.Errorf("generation %d, want %d: nothing has changed", got, before)
+	}
+	for mac, want := range map[string]string{alice: "p0", bob: underIPv4.remotes[0].String()} {
+		if got := w.fdb(t, mac); got != want {
+			t.Errorf("%s is at %q, want %q", mac, got, want)
+		}
+	}
+	_, events := w.counted(t, func() {
+		taps["p0"].send(t, in)
+		w.arrive(t, taps, in, 1)
+	})
+	if events["hit"] != 1 || events["miss"] != 0 {
+		t.Errorf("events %v, want the flow in the cache", events)
+	}
+}
+
+// A killed process leaves handles to the kernel; here, two processes in a row.
+func TestTakeoverTwice(t *testing.T) {
+	w := ownWorld(t, underIPv4, static(underIPv4))
+	for range 2 {
+		w.reopen(t)
+		w.apply(t)
+	}
+	w.follow(t, []step{{"p0", say(alice, bob), "first"}, {"first", say(bob, alice), "p0"}})
+}
+
+// Tables of other sizes take the place of the old ones; the rest stays.
+func TestTakeoverWithOtherSizes(t *testing.T) {
+	w := ownWorld(t, underIPv4)
+	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}})
+	w.cfg.FDB.Size *= 2
+	w.reopen(t)
+	w.apply(t)
+	if got := w.fdb(t, alice); got != "" {
+		t.Errorf("alice is at %q in a new FDB", got)
+	}
+	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}, {"p0", say(alice, bob), "p1"}})
+	w.cfg.FlowCache.Size *= 2
+	w.reopen(t)
+	w.apply(t)
+	w.follow(t, []step{{"p0", say(alice, bob), "p1"}})
+	if got, want := w.dp.objs.Fdb.MaxEntries(), w.cfg.FDB.Size; got != want {
+		t.Errorf("the FDB has %d entries, want %d", got, want)
+	}
+}
+
+// Another process may have been configured otherwise.
+func TestTakeoverWithOtherTables(t *testing.T) {
+	w := ownWorld(t, underIPv4)
+	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}})
+	w.tables.Ports = []Port{w.port("p0", "blue"), w.port("p2", "blue"), w.port("s0", "green")}
+	w.reopen(t)
+	w.apply(t)
+	w.follow(t, []step{{"p0", say(alice, bob), "flood"}, {"p2", say(bob, alice), "p0"}, {"p0", say(alice, bob), "p2"}, {"p1", say(carol, alice), "drop"}})
+	w.wantClean(t)
+}
+
+func TestRemoveLeavesNothing(t *testing.T) {
+	w := ownWorld(t, underIPv4, static(underIPv4))
+	taps := w.taps(t)
+	dir := filepath.Join(w.cfg.PinRoot, w.cfg.Name)
+	if err := w.dp.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there (%v)", dir, err)
+	}
+	in := say(alice, bob)
+	taps["p0"].send(t, in)
+	w.arrive(t, taps, in, 0)
+	w.open(t) // for the cleanup
+	if w.dp.Adopted() {
+		t.Error("something was left to adopt")
+	}
+}
+
+// An edge that a killed process left can be removed by the next one.
+func TestRemoveAfterTakeover(t *testing.T) {
+	w := ownWorld(t, underIPv4)
+	w.reopen(t)
+	if err := w.dp.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(w.cfg.PinRoot, w.cfg.Name)); err == nil {
+		t.Errorf("%v are left", left)
+	}
+	w.open(t)
+}
+
+func TestApplyIsIdempotent(t *testing.T) {
+	w := newWorld(t, underIPv4, static(underIPv4))
+	w.follow(t, []step{{"p1", say(carol, all), "flood"}, {"p0", say(alice, carol), "p1"}})
+	blue, green := w.generation(t, "blue"), w.generation(t, "green")
+	for range 3 {
+		w.apply(t)
+	}
+	if b, g := w.generation(t, "blue"), w.generation(t, "green"); b != blue || g != green {
+		t.Errorf("generations %d and %d, were %d and %d", b, g, blue, green)
+	}
+	_, events := w.counted(t, func() { w.fromPort(t, "p0", say(alice, carol)) })
+	if events["hit"] != 1 {
+		t.Errorf("events %v, want the flow still cached", events)
+	}
+}
+
+// A change touches the generation of its own segment only.
+func TestChangeOutdatesItsSegment(t *testing.T) {
+	w := newWorld(t, underIPv4)
+	blue, green := w.generation(t, "blue"), w.generation(t, "green")
+	w.tables.Segments[1].Remotes = nil
+	w.apply(t)
+	if got := w.generation(t, "blue"); got != blue {
+		t.Errorf("blue has generation %d, was %d", got, blue)
+	}
+	if w.generation(t, "green") == green {
+		t.Error("green lost its remote, but not its generation")
+	}
+}
+
+// wantClean fails when anything in the maps points at what is no longer configured.
+func (w *world) wantClean(t *testing.T) {
+	t.Helper()
+	ports, teps, segments := map[uint32]bool{}, map[uint32]bool{}, map[uint32]bool{}
+	for _, p := range w.tables.Ports {
+		ports[w.dp.names.portIDs[p.Name]] = true
+	}
+	for _, tep := range w.tables.TEPs {
+		teps[w.dp.names.tepIDs[tep.Addr]] = true
+	}
+	for _, s := range w.tables.Segments {
+		segments[w.dp.names.segIDs[s.Name]] = true
+	}
+	members := w.members(t)
+	walkAll(t, w, func(k edgeFdbKey, e edgeFdbEntry) {
+		if !segments[k.Segment] || !members[[2]uint32{k.Segment, e.End}] {
+			t.Errorf("FDB entry of segment %d for %x points at end %d, which is no member", k.Segment, k.Mac, e.End)
+		}
+	})
+	for id := range uint32(64) {
+		var e edgeEnd
+		if err := w.dp.objs.Ends.Lookup(id, &e); err != nil {
+			t.Fatal(err)
+		}
+		if used := e.Kind != edgeEndKindEND_NONE; used != (ports[id] || teps[id]) {
+			t.Errorf("end %d has kind %d", id, e.Kind)
+		}
+		var s edgeSegment
+		if err := w.dp.objs.Segments.Lookup(id, &s); err != nil {
+			t.Fatal(err)
+		}
+		if used := s.Used == 1; used != segments[id] {
+			t.Errorf("segment %d is in use: %t", id, used)
+		}
+	}
+	if n := len(w.dp.links); n != len(w.tables.Ports)+len(w.tables.Underlays) {
+		t.Errorf("%d programs are attached", n)
+	}
+}
+
+// members are the pairs of segment and end that may stand in the FDB.
+func (w *world) members(t *testing.T) map[[2]uint32]bool {
+	t.Helper()
+	pairs := map[[2]uint32]bool{}
+	counts := map[uint32]uint32{}
+	it := w.dp.objs.Members.Iterate()
+	var k edgeMemberKey
+	var end uint32
+	for it.Next(&k, &end) {
+		pairs[[2]uint32{k.Segment, end}] = true
+		counts[k.Segment]++
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for id := range w.dp.names.segments {
+		var s edgeSegment
+		if err := w.dp.objs.Segments.Lookup(id, &s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Members != counts[id] {
+			t.Errorf("segment %d counts %d members, the map has %d", id, s.Members, counts[id])
+		}
+	}
+	return pairs
+}
+
+func walkAll(t *testing.T, w *world, do func(edgeFdbKey, edgeFdbEntry)) {
+	t.Helper()
+	if err := walk(w.dp.objs.Fdb, do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Everything is busy before each change: learned, cached, static.
+func TestPrune(t *testing.T) {
+	second := underIPv4.remotes[1]
+	dave, erin := "02:00:00:00:00:0d", "02:00:00:00:00:0e"
+	for name, c := range map[string]struct {
+		change func(w *world)
+		gone   []string // MACs of blue
+		stay   []string
+		after  []step
+	}{
+		"a remote": {
+			func(w *world) { // of both segments, then of all
+				w.tables.Segments[0].Remotes = []netip.Addr{second}
+				w.tables.Segments[1].Remotes = nil
+				w.tables.TEPs = w.tables.TEPs[1:]
+			},
+			[]string{bob}, []string{alice, carol, dave},
+			[]step{{"p0", say(alice, bob), "flood"}, {"first", say(bob, alice), "drop"}, {"p0", say(alice, dave), "second"}},
+		},
+		"a remote of one segment": {
+			func(w *world) { w.tables.Segments[0].Remotes = []netip.Addr{second} },
+			[]string{bob}, []string{alice, carol, dave},
+			[]step{{"p0", say(alice, bob), "flood"}, {"first", say(bob, alice), "drop"}},
+		},
+		"a remote replaced by another": {
+			func(w *world) {
+				w.tables.Segments[0].Remotes = []netip.Addr{underIPv4.unknown, second}
+				w.tables.TEPs = append(w.tables.TEPs, w.tep(underIPv4.unknown))
+			},
+			[]string{bob}, []string{alice, carol, dave},
+			[]step{{"p0", say(alice, bob), "flood"}, {"first", say(bob, alice), "drop"}},
+		},
+		"a port": {
+			func(w *world) { w.tables.Ports = []Port{w.port("p0", "blue"), w.port("p2", "green")} },
+			[]string{carol}, []string{alice, bob, dave},
+			[]step{{"p0", say(alice, carol), "flood"}, {"p1", say(carol, alice), "drop"}},
+		},
+		"a port to another segment": {
+			func(w *world) { w.tables.Ports[1].Segment = "green" },
+			[]string{carol}, []string{alice, bob, dave},
+			[]step{{"p0", say(alice, carol), "flood"}, {"p2", say(erin, carol), "flood"}, {"p1", say(carol, erin), "p2"}},
+		},
+		"a segment": {
+			func(w *world) {
+				w.tables.Segments = w.tables.Segments[1:]
+				w.tables.Ports = w.tables.Ports[2:]
+				w.tables.TEPs = w.tables.TEPs[:1]
+			},
+			[]string{alice, bob, carol, dave}, nil,
+			[]step{{"p0", say(alice, carol), "drop"}, {"first", say(bob, alice), "drop"}, {"p2", say(erin, all), "flood"}},
+		},
+		"static entries": {
+			func(w *world) { w.tables.Segments[0].Static = nil },
+			[]string{"02:00:00:00:00:50"}, []string{alice, bob, carol, dave},
+			[]step{{"p0", say(alice, "02:00:00:00:00:50"), "flood"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) {
+				tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf("02:00:00:00:00:50"), Port: "p0"}}
+			})
+			w.follow(t, []step{
+				{"p0", say(alice, all), "flood"}, {"first", say(bob, alice), "p0"}, {"p1", say(carol, alice), "p0"}, {"second", say(dave, alice), "p0"},
+				{"p0", say(alice, bob), "first"}, {"p0", say(alice, carol), "p1"}, {"p0", say(alice, dave), "second"},
+				{"p0", say(alice, bob), "first"}, {"p0", say(alice, carol), "p1"}, {"p0", say(alice, dave), "second"},
+			})
+			c.change(w)
+			w.apply(t)
+			for _, mac := range c.gone {
+				if at := w.fdb(t, mac); at != "" {
+					t.Errorf("%s is still at %s", mac, at)
+				}
+			}
+			for _, mac := range c.stay {
+				if w.fdb(t, mac) == "" {
+					t.Errorf("%s is gone", mac)
+				}
+			}
+			w.wantClean(t)
+			w.follow(t, c.after)
+			w.wantClean(t)
+		})
+	}
+}
+
+// A number that is given to another port does not inherit its counters.
+func TestCountersOfANewPort(t *testing.T) {
+	w := newWorld(t, underIPv4)
+	w.fromPort(t, "p1", pkttest.Frame(carol, all, arp))
+	w.tables.Ports = []Port{w.port("p0", "blue"), w.port("p2", "green")}
+	w.apply(t)
+	w.tables.Ports = append(w.tables.Ports, w.port("s0", "blue"))
+	w.apply(t)
+	ports, err := w.dp.Ports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ports["s0"]; got != (PortCounters{}) {
+		t.Errorf("a new port has counted %+v", got)
+	}
+}

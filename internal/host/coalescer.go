@@ -1,0 +1,152 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"runtime"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// coalescerMTU is the largest that a veth may have: it limits nothing.
+const coalescerMTU = 65535
+
+// Coalescer is the ifindexes of a veth pair of ours: packets go in at Near, and
+// Far, which polls, hands out what the kernel could put together (GRO).
+type Coalescer struct{ Near, Far int }
+
+// CoalescerName is the name of an edge's pair, which its ends extend.
+func CoalescerName(edge string) string {
+	h := fnv.New32a()
+	h.Write([]byte(edge))
+	return fmt.Sprintf("svg%08x", h.Sum32())
+}
+
+func nearEnd(name string) string { return name + "n" }
+
+func farEnd(name string) string { return name + "f" }
+
+// holdCoalescer makes the pair of that name be there; "" undoes what was made.
+func (h *Host) holdCoalescer(name string) error {
+	if held := h.held.Coalescer; held != "" && held != name {
+		if err := h.releaseCoalescer(held); err != nil {
+			return err
+		}
+	}
+	if name == "" {
+		return nil
+	}
+	near, err := h.handle.LinkByName(nearEnd(name))
+	if gone(err) {
+		if err := h.held.setCoalescer(name); err != nil {
+			return err
+		}
+		near, err = h.addCoalescer(name)
+	}
+	if err != nil {
+		return fmt.Errorf("coalescer %s: %w", name, err)
+	}
+	if h.held.Coalescer != name {
+		return fmt.Errorf("%s exists and is not this edge's: remove it with `ip link delete dev %s`", nearEnd(name), nearEnd(name))
+	}
+	if near.Attrs().RawFlags&unix.IFF_UP != 0 {
+		return nil
+	}
+	return h.enableCoalescer(name, near)
+}
+
+func (h *Host) addCoalescer(name string) (netlink.Link, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = nearEnd(name), coalescerMTU
+	if err := h.handle.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: farEnd(name), PeerMTU: coalescerMTU}); err != nil {
+		return nil, err
+	}
+	return h.handle.LinkByName(nearEnd(name))
+}
+
+// enableCoalescer sets the pair up so that the far end polls: a veth hands a
+// packet to the poller of its other end only when it cannot send large segments itself.
+func (h *Host) enableCoalescer(name string, near netlink.Link) error {
+	far, err := h.handle.LinkByName(farEnd(name))
+	if err != nil {
+		return fmt.Errorf("look up %s: %w", farEnd(name), err)
+	}
+	err = h.inNamespace(func() error {
+		tool, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer tool.Close()
+		return errors.Join(
+			tool.Change(nearEnd(name), map[string]bool{
+				"tx-tcp-segmentation": false, "tx-tcp-ecn-segmentation": false,
+				"tx-tcp-mangleid-segmentation": false, "tx-tcp6-segmentation": false,
+			}),
+			tool.Change(farEnd(name), map[string]bool{"rx-gro": true}))
+	})
+	if err != nil {
+		return fmt.Errorf("set the offloads of %s: %w", name, err)
+	}
+	for _, link := range []netlink.Link{far, near} {
+		if err := h.handle.LinkSetIP6AddrGenMode(link, nl.IN6_ADDR_GEN_MODE_NONE); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("keep %s without an IPv6 address: %w", link.Attrs().Name, err)
+		}
+		if err := h.handle.LinkSetUp(link); err != nil {
+			return fmt.Errorf("enable %s: %w", link.Attrs().Name, err)
+		}
+	}
+	return nil
+}
+
+// inNamespace runs f on a thread inside the host's namespace.
+func (h *Host) inNamespace(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := netns.Set(h.ns); err != nil {
+			done <- fmt.Errorf("enter the network namespace: %w", err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+func (h *Host) releaseCoalescer(name string) error {
+	link, err := h.handle.LinkByName(nearEnd(name))
+	if err == nil {
+		err = h.handle.LinkDel(link)
+	}
+	if err != nil && !gone(err) {
+		return fmt.Errorf("remove %s: %w", nearEnd(name), err)
+	}
+	return h.held.setCoalescer("")
+}
+
+// coalescer is the held pair when both ends are there and enabled.
+func (h *Host) coalescer(links []netlink.Link) Coalescer {
+	var c Coalescer
+	if h.held.Coalescer == "" {
+		return c
+	}
+	for _, l := range links {
+		if l.Attrs().RawFlags&unix.IFF_UP == 0 {
+			continue
+		}
+		switch l.Attrs().Name {
+		case nearEnd(h.held.Coalescer):
+			c.Near = l.Attrs().Index
+		case farEnd(h.held.Coalescer):
+			c.Far = l.Attrs().Index
+		}
+	}
+	if c.Near == 0 || c.Far == 0 {
+		return Coalescer{}
+	}
+	return c
+}

@@ -1,0 +1,134 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// Ab is the command line of the A/B experiment.
+type Ab struct {
+	Contenders []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default}, or ovs too. Ratios are against plain."`
+	Cases      []string `placeholder:"CASE" enum:"tcp,rr,udp" default:"tcp,rr,udp" help:"What to measure: ${enum}."`
+	Rounds     int      `default:"5" help:"Samples of each contender and case."`
+	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+
+	UnderlayMTU int      `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
+	InnerMTU    int      `group:"Network" placeholder:"BYTES" help:"MTU of the end systems behind a tunnel; what the underlay leaves by default (50 bytes less on IPv4, 70 on IPv6)."`
+	PlainMTU    int      `group:"Network" placeholder:"BYTES" help:"MTU of the end systems of wire and plain; by default the inner MTU, so that the data path is all that differs."`
+	Family      int      `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
+	Offload     []Toggle `group:"Network" placeholder:"ROLE:FEATURE=off" help:"Set ethtool features of client, access, underlay or server, for all contenders alike."`
+
+	Duration      time.Duration `group:"Samples" default:"10s" help:"Time of a TCP sample, in whole seconds."`
+	Streams       int           `group:"Samples" default:"1" help:"TCP connections at a time."`
+	RRDuration    time.Duration `group:"Samples" default:"2s" help:"Time of a request/response sample, one of 1 and one of 1024 bytes."`
+	UDPDuration   time.Duration `group:"Samples" default:"2s" help:"Time of a sample of small UDP packets."`
+	Pin           bool          `group:"Samples" default:"true" negatable:"" help:"Pin instruments to cores: client and server apart, request/response both on the first."`
+	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+}
+
+// contenderNames lists the data paths that can be measured.
+func contenderNames() []string { return []string{"wire", "plain", "kernel", "ovs", "selvage"} }
+
+// leastMTU is IPv6's minimum (RFC 8200 section 5); both families cross every path.
+const leastMTU, mostMTU = 1280, 65535
+
+// Validate checks what belongs together and fills in what follows from the rest.
+func (c *Ab) Validate() error {
+	if c.InnerMTU == 0 {
+		c.InnerMTU = c.UnderlayMTU - c.overhead()
+	}
+	if c.PlainMTU == 0 {
+		c.PlainMTU = c.InnerMTU
+	}
+	return errors.Join(c.checkContenders(), c.checkMTUs(), c.checkSamples(), checkToggles(c.Offload))
+}
+
+func (c *Ab) checkContenders() error {
+	known := contenderNames()
+	if len(c.Contenders) == 0 {
+		return fmt.Errorf("--contenders: name at least one of %s", strings.Join(known, ", "))
+	}
+	for i, name := range c.Contenders {
+		switch {
+		case !slices.Contains(known, name):
+			return fmt.Errorf("--contenders: unknown contender %q; choose from %s", name, strings.Join(known, ", "))
+		case slices.Contains(c.Contenders[:i], name):
+			return fmt.Errorf("--contenders: %s is named twice", name)
+		}
+	}
+	return nil
+}
+
+func (c *Ab) checkMTUs() error {
+	for _, mtu := range []struct {
+		flag        string
+		bytes, most int
+	}{
+		{"--underlay-mtu", c.UnderlayMTU, mostMTU},
+		{"--inner-mtu", c.InnerMTU, c.UnderlayMTU - c.overhead()},
+		{"--plain-mtu", c.PlainMTU, c.UnderlayMTU},
+	} {
+		if mtu.bytes < leastMTU || mtu.bytes > mtu.most {
+			return fmt.Errorf("%s: %d is not within %d … %d bytes (a tunnel over IPv%d needs %d bytes of the underlay's MTU %d)",
+				mtu.flag, mtu.bytes, leastMTU, mtu.most, c.Family, c.overhead(), c.UnderlayMTU)
+		}
+	}
+	return nil
+}
+
+func (c *Ab) checkSamples() error {
+	switch {
+	case c.Rounds < 1:
+		return fmt.Errorf("--rounds: %d is not 1 or more", c.Rounds)
+	case c.Streams < 1 || c.Streams > 128: // iperf3's own limit
+		return fmt.Errorf("--streams: %d is not within 1 … 128", c.Streams)
+	case c.Duration < time.Second || c.Duration%time.Second != 0:
+		return fmt.Errorf("--duration: %s is not whole seconds, 1 or more", c.Duration)
+	case c.RRDuration < 100*time.Millisecond:
+		return fmt.Errorf("--rr-duration: %s is less than 100ms", c.RRDuration)
+	case c.UDPDuration < 100*time.Millisecond:
+		return fmt.Errorf("--udp-duration: %s is less than 100ms", c.UDPDuration)
+	}
+	for i, name := range c.Cases {
+		if slices.Contains(c.Cases[:i], name) {
+			return fmt.Errorf("--cases: %s is named twice", name)
+		}
+	}
+	return nil
+}
+
+// overhead is what a tunnel takes of the underlay's MTU, in bytes.
+func (c *Ab) overhead() int {
+	tep := topo.ClientV4
+	if c.Family == 6 {
+		tep = topo.ClientV6
+	}
+	return overlay.VXLAN.Overhead(tep)
+}
+
+// endMTU is the MTU of the end systems of a contender.
+func (c *Ab) endMTU(contender string) int {
+	if tunnelled(contender) {
+		return c.InnerMTU
+	}
+	return c.PlainMTU
+}
+
+func tunnelled(contender string) bool { return contender != "wire" && contender != "plain" }
+
+// pins are the cores of bulk and of request/response instruments.
+func (c *Ab) pins() (bulk, rr measure.Pin) {
+	if !c.Pin {
+		free := measure.Pin{Client: measure.Unpinned, Server: measure.Unpinned}
+		return free, free
+	}
+	return measure.Apart(), measure.Pin{}
+}

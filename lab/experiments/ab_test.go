@@ -1,0 +1,158 @@
+package experiments
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/selvage/selvage/lab/measure"
+)
+
+// parse reads a command line of selvage lab.
+func parse(args ...string) (*Commands, error) {
+	c := new(Commands)
+	parser, err := kong.New(c, kong.Exit(func(int) {}))
+	if err != nil {
+		return nil, err
+	}
+	_, err = parser.Parse(args)
+	return c, err
+}
+
+func parseAb(t *testing.T, args ...string) *Ab {
+	t.Helper()
+	c, err := parse(append([]string{"ab"}, args...)...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return &c.Ab
+}
+
+func TestDefaults(t *testing.T) {
+	ab := parseAb(t)
+	if got := strings.Join(ab.Contenders, ","); got != "wire,plain,kernel,selvage" {
+		t.Errorf("contenders %s", got)
+	}
+	if ab.Rounds != 5 || ab.Duration != 10*time.Second || ab.Streams != 1 || ab.RRDuration != 2*time.Second || ab.Output != "table" || ab.Results != "results" {
+		t.Errorf("%+v", ab)
+	}
+	bulk, rr := ab.pins()
+	if bulk != measure.Apart() || rr.Client != rr.Server {
+		t.Errorf("pins %v and %v", bulk, rr)
+	}
+	bulk, rr = parseAb(t, "--no-pin").pins()
+	if bulk.Client != measure.Unpinned || bulk.Server != measure.Unpinned || rr != bulk {
+		t.Errorf("without pins: %v and %v", bulk, rr)
+	}
+}
+
+func TestMTUs(t *testing.T) {
+	for args, want := range map[string][3]int{
+		"":                                     {1500, 1450, 1450},
+		"--family=6":                           {1500, 1430, 1430},
+		"--underlay-mtu=9000":                  {9000, 8950, 8950},
+		"--underlay-mtu=9000 --inner-mtu=1500": {9000, 1500, 1500},
+		"--plain-mtu=1500":                     {1500, 1450, 1500},
+	} {
+		ab := parseAb(t, strings.Fields(args)...)
+		if got := [3]int{ab.UnderlayMTU, ab.endMTU("selvage"), ab.endMTU("wire")}; got != want || ab.endMTU("plain") != got[2] || ab.endMTU("ovs") != got[1] {
+			t.Errorf("%q: underlay, inner, plain %v, want %v", args, got, want)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"--contenders=wire,plane":            `unknown contender "plane"; choose from wire, plain, kernel, ovs, selvage`,
+		"--contenders=plain,plain":           "plain is named twice",
+		"--contenders=":                      "name at least one",
+		"--cases=tcp,sctp":                   "sctp",
+		"--cases=tcp,tcp":                    "tcp is named twice",
+		"--rounds=0":                         "--rounds",
+		"--streams=129":                      "1 … 128",
+		"--duration=1500ms":                  "whole seconds",
+		"--duration=0s":                      "whole seconds",
+		"--rr-duration=1ms":                  "--rr-duration",
+		"--udp-duration=1ms":                 "--udp-duration",
+		"--inner-mtu=1451":                   "1280 … 1450",
+		"--inner-mtu=1431 --family=6":        "1280 … 1430",
+		"--plain-mtu=1501":                   "--plain-mtu: 1501",
+		"--underlay-mtu=1300":                "--inner-mtu: 1250",
+		"--underlay-mtu=70000":               "--underlay-mtu",
+		"--family=5":                         "family",
+		"--output=xml":                       "output",
+		"--offload=tx-checksum=off":          "ROLE:FEATURE=on or =off",
+		"--offload=underlay:x=no":            "ROLE:FEATURE=on or =off",
+		"--offload=uplink:x=off":             `unknown role "uplink"; choose from client, access, underlay, server`,
+		"--offload=client:x=on,client:x=off": "client:x is named twice",
+		"--selvage-binary=/nowhere":          "/nowhere",
+	} {
+		_, err := parse(append([]string{"ab"}, strings.Fields(args)...)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", args, err, want)
+		}
+	}
+}
+
+func TestOffload(t *testing.T) {
+	ab := parseAb(t, "--offload", "underlay:tx-udp_tnl-segmentation=off,client:rx-gro=off", "--offload", "access:rx-gro-list=on")
+	want := []Toggle{{"underlay", "tx-udp_tnl-segmentation", false}, {"client", "rx-gro", false}, {"access", "rx-gro-list", true}}
+	if !slices.Equal(ab.Offload, want) {
+		t.Errorf("got %v, want %v", ab.Offload, want)
+	}
+	if got := ab.parameters()["offload"]; got != "underlay:tx-udp_tnl-segmentation=off, client:rx-gro=off, access:rx-gro-list=on" {
+		t.Errorf("parameter %q", got)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	ab := parseAb(t, "--contenders=plain,kernel,selvage", "--rounds=6", "--cases=rr,tcp", "--duration=3s", "--rr-duration=500ms")
+	steps := ab.plan()
+	if len(steps) != 6*3*3 {
+		t.Fatalf("%d steps, want 6 rounds × 3 cases × 3 contenders", len(steps))
+	}
+	firsts, planned := map[string]int{}, time.Duration(0)
+	for i, s := range steps {
+		planned += s.planned
+		if s.round != i/9+1 {
+			t.Errorf("step %d is in round %d", i, s.round)
+		}
+		if want := []string{"rr-1", "rr-1024", "tcp"}[i/3%3]; s.kase != want {
+			t.Errorf("step %d is %s, want %s", i, s.kase, want)
+		}
+		if i%9 == 0 {
+			firsts[s.contender]++
+		}
+		if s.contender != steps[i/9*9+i%3].contender {
+			t.Errorf("step %d: the cases of a round differ in their order", i)
+		}
+	}
+	// Six rounds balance three contenders.
+	for name, n := range firsts {
+		if n != 2 {
+			t.Errorf("%s begins %d rounds of 6, want 2", name, n)
+		}
+	}
+	if want := 6 * 3 * (3*time.Second + 2*500*time.Millisecond); planned != want {
+		t.Errorf("planned %s, want %s", planned, want)
+	}
+	if got, want := new(pace).left(steps), planned+54*firstExtra; got != want {
+		t.Errorf("estimate %s, want %s", got, want)
+	}
+}
+
+func TestPace(t *testing.T) {
+	p := new(pace)
+	steps := []step{{planned: 10 * time.Second}, {planned: 2 * time.Second}, {planned: time.Second}}
+	p.took(steps[0], 11*time.Second)
+	p.took(steps[1], 5*time.Second)
+	if got, want := p.left(steps[2:]), 3*time.Second; got != want { // 1 s and 2 s besides, as seen
+		t.Errorf("left %s, want %s", got, want)
+	}
+	if got := p.left(nil); got != 0 {
+		t.Errorf("nothing takes %s", got)
+	}
+}

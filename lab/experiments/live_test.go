@@ -1,0 +1,420 @@
+package experiments_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/internal/cli"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/test/privilege"
+)
+
+// mark makes this binary be the program, with all that it starts: edges and
+// instruments. Its value tells the processes of one test from all others.
+const mark = "SELVAGE_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(mark) != "" {
+		os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+const stateRoot = "/run/selvage/lab"
+
+// program is a running selvage and the labs that it has made.
+type program struct {
+	t              *testing.T
+	cmd            *exec.Cmd
+	token          string
+	stdout, stderr bytes.Buffer
+	lines          chan string   // of standard error
+	ended          chan struct{} // with standard error
+	wait           sync.WaitGroup
+	mu             sync.Mutex
+	labs           map[string]bool
+}
+
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	privilege.Require(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{t: t, token: fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano()), lines: make(chan string, 1000), ended: make(chan struct{}), labs: map[string]bool{}}
+	p.cmd = exec.Command(self, args...)
+	p.cmd.Env = append(os.Environ(), mark+"="+p.token)
+	p.cmd.Stdout = &p.stdout
+	pipe, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	p.wait.Go(func() {
+		defer close(p.ended)
+		defer close(p.lines)
+		for scan := bufio.NewScanner(pipe); scan.Scan(); {
+			p.stderr.WriteString(scan.Text() + "\n")
+			p.lines <- scan.Text()
+		}
+	})
+	p.wait.Go(p.watch)
+	return p
+}
+
+// watch notes the labs of the program until it ends.
+func (p *program) watch() {
+	for {
+		files, _ := filepath.Glob(stateRoot + "/*.json")
+		for _, file := range files {
+			var state struct {
+				ID    string
+				Owner struct{ PID int }
+			}
+			data, err := os.ReadFile(file)
+			if err == nil && json.Unmarshal(data, &state) == nil && state.Owner.PID == p.cmd.Process.Pid {
+				p.mu.Lock()
+				p.labs[state.ID] = true
+				p.mu.Unlock()
+			}
+		}
+		select {
+		case <-p.ended:
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// awaitLine waits until a line of standard error has the text.
+func (p *program) awaitLine(text string) {
+	p.t.Helper()
+	limit := time.After(40 * time.Second)
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				p.t.Fatalf("it ended without a line with %q:\n%s", text, &p.stderr)
+			}
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-limit:
+			p.t.Fatalf("no line with %q", text)
+		}
+	}
+}
+
+// awaitLab waits until the program has n labs.
+func (p *program) awaitLab(n int) {
+	p.t.Helper()
+	for limit := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		p.mu.Lock()
+		have := len(p.labs)
+		p.mu.Unlock()
+		if have >= n {
+			return
+		}
+		if time.Now().After(limit) {
+			p.t.Fatalf("it has %d labs, not %d", have, n)
+		}
+	}
+}
+
+// end waits for the program and returns its exit status.
+func (p *program) end() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(80 * time.Second):
+		p.t.Fatal("it does not end")
+	}
+	_ = p.cmd.Wait() // the exit status says it too
+	p.wait.Wait()
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// checkGone fails the test for everything of the program that is still there.
+func (p *program) checkGone() {
+	p.t.Helper()
+	if len(p.labs) == 0 {
+		p.t.Error("no lab was seen, so nothing can be said of what they left")
+	}
+	for _, what := range p.left() {
+		p.t.Errorf("left behind: %s", what)
+	}
+}
+
+func (p *program) left() []string {
+	var left []string
+	for id := range p.labs {
+		for _, pattern := range []string{
+			"/run/netns/sv-" + id + "-*", stateRoot + "/" + id + "*", "/run/selvage/*" + id + "*", "/sys/fs/bpf/selvage/*" + id + "*",
+		} {
+			paths, _ := filepath.Glob(pattern)
+			left = append(left, paths...)
+		}
+	}
+	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range environments {
+		data, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(data, []byte(mark+"="+p.token)) {
+			left = append(left, "process "+filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return left
+}
+
+// sysctls are some of the machine that a path or an edge might want changed.
+func sysctls(t *testing.T) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for _, key := range []string{"net/core/rmem_max", "net/core/wmem_max", "net/core/bpf_jit_enable", "net/core/default_qdisc",
+		"net/core/netdev_max_backlog", "net/core/netdev_budget", "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/disable_ipv6"} {
+		value, err := os.ReadFile("/proc/sys/" + key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values[key] = string(value)
+	}
+	return values
+}
+
+// results are the run directories under root.
+func results(t *testing.T, root string) []string {
+	t.Helper()
+	dirs, err := filepath.Glob(root + "/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}
+
+// ab runs selvage lab ab to its end, and checks that its result is good and that
+// nothing else is left of it.
+func ab(t *testing.T, args ...string) (r result.Result, dir string) {
+	t.Helper()
+	root := t.TempDir()
+	before := sysctls(t)
+	p := start(t, append([]string{"lab", "ab", "--results", root, "-o", "json", "--rounds", "1", "--duration", "1s", "--rr-duration", "200ms", "--udp-duration", "200ms"}, args...)...)
+	code := p.end()
+	if code != 0 {
+		t.Fatalf("exit status %d:\n%s", code, &p.stderr)
+	}
+	p.checkGone()
+	if after := sysctls(t); !maps.Equal(before, after) {
+		t.Errorf("sysctls were %v and are %v", before, after)
+	}
+	r, err := result.Read(&p.stdout) // strict
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := results(t, root)
+	if len(dirs) != 1 {
+		t.Fatalf("results in %v, want one directory", dirs)
+	}
+	for _, file := range []string{"result.json", "report.html"} {
+		if path := filepath.Join(dirs[0], file); !strings.Contains(p.stderr.String(), path) {
+			t.Errorf("standard error does not name %s", path)
+		}
+	}
+	if lines := stats.Errors(r); len(lines) > 0 {
+		t.Errorf("samples failed: %s", lines)
+	}
+	for _, s := range r.Samples {
+		if n, ok := s.Metrics["csum_errors"]; !ok || n != 0 {
+			t.Errorf("%s of %s: %v checksum errors", s.Case, s.Contender, n)
+		}
+	}
+	return r, dirs[0]
+}
+
+func TestAb(t *testing.T) {
+	contenders := []string{"plain", "kernel", "selvage"}
+	r, dir := ab(t, "--contenders", strings.Join(contenders, ","))
+	saved, err := result.ReadFile(filepath.Join(dir, "result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := marshal(t, r), marshal(t, saved); a != b {
+		t.Error("standard output and result.json differ")
+	}
+	if len(r.Samples) != 3*4 || len(r.Summary) != 3*len(stats.Metrics()) {
+		t.Errorf("%d samples and %d rows, want 12 and %d", len(r.Samples), len(r.Summary), 3*len(stats.Metrics()))
+	}
+	for _, m := range stats.Metrics() {
+		for _, name := range contenders {
+			if row, ok := stats.Find(r.Summary, name, m.Case, m.Name); !ok || row.N != 1 || (row.Median <= 0 && m.Name != "retransmits") {
+				t.Errorf("%s %s of %s: %+v", m.Case, m.Name, name, row)
+			}
+		}
+	}
+	checkSamples(t, r, 1450-52)
+	for i, c := range r.Contenders {
+		// Same end systems: what is left is 50 bytes more in 1500 + 38.
+		want := map[bool]float64{false: 50.0 / 1538}[c.Name == "plain"]
+		if c.Name != contenders[i] || c.InnerMTU != 1450 || c.Description == "" || c.HeaderTax < want-1e-9 || c.HeaderTax > want+1e-9 {
+			t.Errorf("contender %+v, want header tax %v", c, want)
+		}
+	}
+	if r.Experiment != "ab" || r.Command[0] != "selvage" || r.Environment.Kernel == "" || r.Environment.MTU["plain"] != 1450 || len(r.Topology.Links) != 3 || !r.Verdict.Refused {
+		t.Errorf("%s, %v, %+v, %+v, %+v", r.Experiment, r.Command, r.Environment, r.Topology, r.Verdict)
+	}
+	checkReport(t, dir, r)
+}
+
+func marshal(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// checkSamples checks what every sample has to say.
+func checkSamples(t *testing.T, r result.Result, mss float64) {
+	t.Helper()
+	last := 0.0
+	for _, s := range r.Samples {
+		if s.Round != 1 || s.Duration <= 0 || s.Start <= last || len(s.CPU) != r.Environment.Cores {
+			t.Errorf("%s of %s: round %d, start %v, duration %v, %d cores", s.Case, s.Contender, s.Round, s.Start, s.Duration, len(s.CPU))
+		}
+		last = s.Start
+		switch {
+		case s.Case == "tcp" && (s.Metrics["mss"] != mss || len(s.Series["tcp_gbps"]) != 1):
+			t.Errorf("tcp of %s: MSS %v, want %v; series %v", s.Contender, s.Metrics["mss"], mss, s.Series)
+		case strings.HasPrefix(s.Case, "rr") && len(s.Latency) == 0:
+			t.Errorf("%s of %s has no latency", s.Case, s.Contender)
+		}
+	}
+}
+
+// checkReport writes the report once more, into the same bytes.
+func checkReport(t *testing.T, dir string, r result.Result) {
+	t.Helper()
+	name := filepath.Join(dir, "report.html")
+	first, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(first, []byte("No verdict")) || !bytes.Contains(first, []byte(r.Environment.Kernel)) {
+		t.Error("the report lacks the verdict or the kernel")
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "lab", "report", filepath.Join(dir, "result.json"))
+	if code := p.end(); code != 0 || !strings.Contains(p.stderr.String(), name) {
+		t.Fatalf("exit status %d:\n%s", code, &p.stderr)
+	}
+	again, err := os.ReadFile(name)
+	if err != nil || !bytes.Equal(first, again) {
+		t.Errorf("the report of the same result differs (%v)", err)
+	}
+}
+
+// Large packets, and the shape of the network in the result.
+func TestAbJumbo(t *testing.T) {
+	r, _ := ab(t, "--contenders", "plain,selvage", "--cases", "tcp", "--underlay-mtu", "9000")
+	checkSamples(t, r, 8950-52)
+	if mtu := r.Environment.MTU; mtu["underlay"] != 9000 || mtu["inner"] != 8950 {
+		t.Errorf("MTU %v", mtu)
+	}
+}
+
+// An underlay of IPv6 whose interfaces cannot segment tunnels, nor those of the
+// end systems compute checksums.
+func TestAbOffloadsOff(t *testing.T) {
+	r, _ := ab(t, "--contenders", "wire,kernel,selvage", "--cases", "tcp", "--family", "6",
+		"--offload", "underlay:tx-udp_tnl-segmentation=off,client:tx-checksum-ip-generic=off")
+	checkSamples(t, r, 1430-52)
+	on := r.Environment.Offloads
+	if on["underlay"]["tx-udp_tnl-segmentation"] || on["client"]["tx-checksum-ip-generic"] || !on["server"]["tx-checksum-ip-generic"] {
+		t.Errorf("offloads %v", on)
+	}
+}
+
+// The results of an interrupted run are kept, and it leaves nothing else.
+func TestInterrupt(t *testing.T) {
+	root := t.TempDir()
+	p := start(t, "lab", "ab", "--results", root, "--contenders", "plain,selvage", "--cases", "rr", "--rr-duration", "300ms", "--rounds", "9")
+	p.awaitLine(" 5/36 ")
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	_ = p.cmd.Process.Signal(os.Interrupt) // once more, as people do
+	if code := p.end(); code != 1 || !strings.HasSuffix(p.stderr.String(), "\nselvage: interrupted\n") {
+		t.Errorf("exit status %d:\n%s", code, &p.stderr)
+	}
+	p.checkGone()
+	dirs := results(t, root)
+	if len(dirs) != 1 {
+		t.Fatalf("results in %v", dirs)
+	}
+	r, err := result.ReadFile(filepath.Join(dirs[0], "result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Samples) < 5 || len(stats.Errors(r)) > 0 || !r.Verdict.Refused || !strings.Contains(r.Verdict.Sentence, "interrupted in round 2 of 9") {
+		t.Errorf("%d samples, errors %v, %+v", len(r.Samples), stats.Errors(r), r.Verdict)
+	}
+	if _, err := os.Stat(filepath.Join(dirs[0], "report.html")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Before the first sample there is nothing to keep.
+func TestInterruptWhileBuilding(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		root := t.TempDir()
+		p := start(t, "lab", "ab", "--results", root, "--contenders", "selvage,plain,kernel", "--cases", "rr")
+		p.awaitLab(n)
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		if code := p.end(); code != 1 || !strings.HasSuffix(p.stderr.String(), "\nselvage: interrupted\n") {
+			t.Errorf("at lab %d: exit status %d:\n%s", n, code, &p.stderr)
+		}
+		p.checkGone()
+		if dirs := results(t, root); len(dirs) > 0 {
+			t.Errorf("at lab %d: results in %v", n, dirs)
+		}
+	}
+}
+
+// After a SIGKILL restore removes what is left.
+func TestRestore(t *testing.T) {
+	p := start(t, "lab", "ab", "--results", t.TempDir(), "--contenders", "plain,selvage", "--cases", "udp", "--udp-duration", "5s")
+	p.awaitLine(": udp of ") // and the next has begun
+	_ = p.cmd.Process.Kill()
+	p.end()
+	if len(p.left()) == 0 {
+		t.Error("a killed run left nothing, so there is nothing to test")
+	}
+	restore := start(t, "lab", "restore")
+	if code := restore.end(); code != 0 {
+		t.Errorf("exit status %d:\n%s", code, &restore.stderr)
+	}
+	// Another test's start may have been faster; it may not be done yet.
+	for limit := time.Now().Add(10 * time.Second); len(p.left()) > 0 && time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
+	}
+	p.checkGone()
+	lines := strings.Split(strings.TrimSpace(restore.stdout.String()), "\n")
+	if slices.Contains(lines, "") {
+		t.Error("restore said nothing")
+	}
+}

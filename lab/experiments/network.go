@@ -1,0 +1,101 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// network is a contender with hosts and links of its own. All stay up from the
+// first sample to the last: so each sample finds its path warm and complete, and
+// the others only wait (the metric idle_busy of every sample shows it).
+type network struct {
+	net  *topo.TwoHosts
+	path *topo.Path
+}
+
+// networks are all that a run has built.
+type networks struct {
+	labs   []*topo.Lab
+	byName map[string]*network
+}
+
+// close removes everything.
+func (all *networks) close() error {
+	var errs []error
+	for _, lab := range all.labs {
+		errs = append(errs, lab.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// build makes the network of a contender and starts its data path.
+func (c *Ab) build(ctx context.Context, all *networks, name string) (*network, error) {
+	n, err := c.hosts(ctx, all, name)
+	if err != nil {
+		return nil, fmt.Errorf("contender %s: %w", name, err)
+	}
+	path, err := c.start(ctx, n, name)
+	if err != nil {
+		return nil, fmt.Errorf("contender %s: %w", name, err)
+	}
+	all.byName[name] = &network{net: n, path: path}
+	return all.byName[name], nil
+}
+
+// hosts makes hosts and links with their offloads, without a data path.
+func (c *Ab) hosts(ctx context.Context, all *networks, name string) (*topo.TwoHosts, error) {
+	lab, err := topo.New(ctx, "ab "+name)
+	if err != nil {
+		return nil, err
+	}
+	all.labs = append(all.labs, lab)
+	n, err := topo.NewTwoHosts(ctx, lab, topo.TwoHostsOptions{
+		UnderlayMTU: c.UnderlayMTU, InnerMTU: c.InnerMTU, UnderlayFamily: c.Family,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return n, setFeatures(n, c.Offload, roles()...)
+}
+
+// start brings a contender's data path up and waits until it carries traffic. All
+// tunnels send the same bytes: UDP checksum zero (RFC 7348 section 5, RFC 6935).
+func (c *Ab) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, error) {
+	switch name {
+	case "wire":
+		path, err := n.Wire(ctx, topo.EndOptions{MTU: c.PlainMTU})
+		if err != nil {
+			return nil, err
+		}
+		return path, setFeatures(n, c.Offload, "client", "server") // it has a link of its own
+	case "plain":
+		return n.Plain(ctx, topo.EndOptions{MTU: c.PlainMTU})
+	case "kernel":
+		return n.Kernel(ctx, topo.KernelOptions{NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true})
+	case "ovs":
+		return n.OVS(ctx, topo.OVSOptions{})
+	case "selvage":
+		return n.Selvage(ctx, topo.SelvageOptions{Binary: c.SelvageBinary})
+	}
+	return nil, fmt.Errorf("there is no contender %q", name)
+}
+
+// environment records the machine with a network as every contender gets one,
+// before a data path changes anything in it.
+func (c *Ab) environment(ctx context.Context, all *networks, version string) (result.Environment, error) {
+	n, err := c.hosts(ctx, all, "environment")
+	if err != nil {
+		return result.Environment{}, err
+	}
+	env, err := measure.Environment(ctx, n, version)
+	if err != nil {
+		return env, err
+	}
+	env.MTU["plain"] = c.PlainMTU
+	return env, n.Lab.Close()
+}

@@ -1,0 +1,60 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/selvage/selvage/lab/report"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// Report is the command line that draws a result again.
+type Report struct {
+	Result string `arg:"" name:"result.json" help:"Result of an experiment."`
+	Output string `short:"o" placeholder:"FILE" help:"Where the report goes, - being standard output; report.html beside the result by default."`
+}
+
+// Run computes summary and verdict again from the samples and writes the report.
+// The result itself stays as it is.
+func (c *Report) Run(_ context.Context, console *Console) error {
+	r, err := result.ReadFile(c.Result)
+	if err != nil {
+		return err
+	}
+	conclude(&r)
+	if c.Output == "-" {
+		return report.HTML(console.Out, r)
+	}
+	name := c.Output
+	if name == "" {
+		name = filepath.Join(filepath.Dir(c.Result), reportFile)
+	}
+	if err := writeFile(name, func(w io.Writer) error { return report.HTML(w, r) }); err != nil {
+		return err
+	}
+	fmt.Fprintln(console.Err, name)
+	return nil
+}
+
+// Restore is the command line that cleans up after killed labs.
+type Restore struct{}
+
+// Run removes what labs left behind whose process is dead, and lists them.
+func (*Restore) Run(ctx context.Context, console *Console) error {
+	if os.Geteuid() != 0 {
+		return errors.New("removing network namespaces needs root: run it with sudo")
+	}
+	ids, err := topo.Restore(ctx)
+	for _, id := range ids {
+		fmt.Fprintln(console.Out, "removed lab "+id)
+	}
+	if len(ids) == 0 && err == nil {
+		fmt.Fprintln(console.Out, "nothing to remove: no killed lab left anything behind")
+	}
+	return err
+}

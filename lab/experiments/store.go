@@ -1,0 +1,88 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/report"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// Files of a run's directory.
+const (
+	resultFile = "result.json"
+	reportFile = "report.html"
+)
+
+// newRunDir makes the directory of a run that starts now, so that a result
+// can be kept when there is one.
+func newRunDir(root, experiment string, now time.Time) (string, error) {
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return "", fmt.Errorf("results: %w", err)
+	}
+	name := filepath.Join(root, now.UTC().Format("20060102T150405Z")+"-"+experiment)
+	for i := 1; ; i++ {
+		dir := name
+		if i > 1 {
+			dir = fmt.Sprintf("%s-%d", name, i)
+		}
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("results: %w", err)
+		}
+	}
+}
+
+// interrupted is the parameter that says where a run was interrupted.
+const interrupted = "interrupted"
+
+// conclude computes what follows from the samples: summary and verdict.
+func conclude(r *result.Result) {
+	r.Summary = stats.Summarise(*r)
+	r.Verdict = diagnose.Verdict(*r)
+	if where := r.Parameters[interrupted]; where != "" {
+		r.Verdict.Refused = true
+		r.Verdict.Sentence = "No verdict: the run was interrupted in " + where + ". Run it again to its end."
+	}
+}
+
+// save writes result and report of a run into its directory and says so on log.
+func save(dir string, r result.Result, log io.Writer) error {
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer, result.Result) error
+	}{{resultFile, result.Write}, {reportFile, report.HTML}} {
+		name := filepath.Join(dir, file.name)
+		if err := writeFile(name, func(w io.Writer) error { return file.write(w, r) }); err != nil {
+			return err
+		}
+		fmt.Fprintln(log, name)
+	}
+	return nil
+}
+
+// writeFile replaces a file by what write writes, whole or not at all.
+func writeFile(name string, write func(io.Writer) error) error {
+	next, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	err = errors.Join(write(next), next.Chmod(0o644), next.Close())
+	if err == nil {
+		err = os.Rename(next.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(next.Name()))
+	}
+	return nil
+}

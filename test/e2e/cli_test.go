@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+//	client ---- hosta ====== underlay ====== hostb ---- server
+//
+// What a user types at hosta while client and server talk, as tables and as JSON.
+
+func TestCommands(t *testing.T) {
+	n := newTwoHosts(t, topo.TwoHostsOptions{})
+	n.build(n.selvage(), n.selvage())
+	n.resolved("hosta")
+	n.fact("client pings server", func() error { return ping(n.ctx, n.Client, topo.ServerV4) })
+	n.quiet()
+	n.once("TCP crosses", func() error { return transfer(n.directions(4)[0], 1_000_000) })
+	for _, c := range []struct {
+		name string
+		does func(*twoHosts)
+	}{
+		{"Status", (*twoHosts).commandStatus},
+		{"Ports", (*twoHosts).commandPorts},
+		{"TEPs", (*twoHosts).commandTEPs},
+		{"FDB", (*twoHosts).commandFDB},
+		{"Flows", (*twoHosts).commandFlows},
+		{"Drops", (*twoHosts).commandDrops},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.does(n.sub(t)) })
+	}
+}
+
+// says runs a command about the edge on hosta.
+func (n *twoHosts) says(args ...string) (string, error) {
+	argv := append([]string{program}, args...)
+	out, err := n.A.Output(n.ctx, append(argv, "--edge", n.edges["hosta"].Name)...)
+	return string(out), err
+}
+
+// table is a fact: a command prints a header and a line with these words.
+func (n *twoHosts) table(command []string, header string, words ...string) {
+	n.t.Helper()
+	n.fact(strings.Join(command, " ")+" prints its table", func() error {
+		out, err := n.says(command...)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if err == nil && strings.Join(strings.Fields(lines[0]), " ") != header {
+			err = fmt.Errorf("the header is %q", lines[0])
+		}
+		for _, line := range lines[1:] {
+			fields := " " + strings.Join(strings.Fields(line), " ") + " "
+			if err == nil && containsAll(fields, words) {
+				return nil
+			}
+		}
+		return errors.Join(fmt.Errorf("no line with %q in\n%s", words, out), err)
+	})
+}
+
+func containsAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, " "+w+" ") {
+			return false
+		}
+	}
+	return true
+}
+
+// document is a fact: a command prints JSON that is as check wants it.
+func document[T any](n *twoHosts, command []string, check func(T) bool) {
+	n.t.Helper()
+	n.fact(strings.Join(command, " ")+" -o json is right", func() error {
+		out, err := n.says(append(command, "-o", "json")...)
+		if err != nil {
+			return err
+		}
+		var d T
+		decoder := json.NewDecoder(strings.NewReader(out))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&d); err != nil {
+			return err
+		}
+		if !check(d) {
+			return errors.New(out)
+		}
+		return nil
+	})
+}
+
+func (n *twoHosts) commandStatus() {
+	n.t.Helper()
+	name := n.edges["hosta"].Name
+	n.fact("status in words", func() error {
+		out, err := n.says("status")
+		for _, line := range []string{
+			"Edge: " + name, "TEP: 192.0.2.1", "Ports: 1 of 1 up", "Remotes: 1 of 1 resolved", "Problems: none",
+			"Data path: loaded by this process", "lab 100 vxlan 4789 1 1", "Dropped: 0 packets",
+		} {
+			if !strings.Contains(strings.Join(strings.Fields(out), " "), line) {
+				err = errors.Join(err, fmt.Errorf("no %q in\n%s", line, out))
+			}
+		}
+		return err
+	})
+	document(n, []string{"status"}, func(s edge.Status) bool {
+		return s.Name == name && s.PID == n.edges["hosta"].Command.PID() && s.TEP == n.TEPA && !s.Adopted &&
+			s.Ports == (edge.Tally{Up: 1, Total: 1}) && s.TEPs == (edge.Tally{Up: 1, Total: 1}) && s.FlowCache &&
+			s.FDB.Used == 2 && s.Flows.Used > 2 && s.Hits > s.Misses && s.Misses > 0 && s.Dropped == 0 &&
+			len(s.Segments) == 1 && s.Segments[0].VNI == 100 && len(s.Problems) == 0
+	})
+}
+
+func (n *twoHosts) commandPorts() {
+	n.t.Helper()
+	index, err := n.A.Index(topo.AccessName)
+	n.must(err)
+	n.table([]string{"ports"}, "NAME INTERFACE INDEX SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
+		"access p0", "lab up tcx peer 1450")
+	document(n, []string{"ports"}, func(ports []edge.PortInfo) bool {
+		p := ports[0]
+		// Of 1 MB the headers come on top, and acknowledgements come back.
+		return len(ports) == 1 && p.Ifindex == index && p.RxBytes > 1_000_000 && p.RxBytes < 1_200_000 &&
+			p.RxPackets > 700 && p.TxPackets > 10 && p.TxBytes < p.RxBytes && p.Drops == 0
+	})
+}
+
+func (n *twoHosts) commandTEPs() {
+	n.t.Helper()
+	n.table([]string{"teps"}, "ADDRESS STATE INTERFACE NEXT-HOP NEXT-MAC MTU INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
+		"192.0.2.2 resolved u0 192.0.2.2 02:00:00:00:02:02 1500 1450", "lab")
+	document(n, []string{"teps"}, func(teps []edge.TEPInfo) bool {
+		tep := teps[0]
+		return len(teps) == 1 && tep.Address == n.TEPB && tep.State == "resolved" && tep.InnerMTU == 1450 &&
+			tep.TxPackets > 700 && tep.TxBytes > 1_000_000 && tep.RxPackets > 10 && tep.RxBytes < tep.TxBytes
+	})
+}
+
+func (n *twoHosts) commandFDB() {
+	n.t.Helper()
+	n.table([]string{"fdb"}, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", "lab "+clientMAC+" access - learned")
+	n.table([]string{"fdb"}, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", "lab "+serverMAC+" - 192.0.2.2 learned")
+	document(n, []string{"fdb", "--segment", "lab"}, func(fdb []edge.FDBEntry) bool {
+		return len(fdb) == 2 && fdb[0].MAC.String() == clientMAC && fdb[0].Port == "access" && fdb[0].Age < 30 &&
+			fdb[1].MAC.String() == serverMAC && fdb[1].Remote == n.TEPB
+	})
+	document(n, []string{"fdb", "--static"}, func(fdb []edge.FDBEntry) bool { return fdb != nil && len(fdb) == 0 })
+}
+
+func (n *twoHosts) commandFlows() {
+	n.t.Helper()
+	// A destination that nobody has heard of keeps a flow off the fast path.
+	n.once("a frame for an unknown destination is sent", func() error {
+		out, err := openFrames(n.Client, topo.EndName, false)
+		if err != nil {
+			return err
+		}
+		defer out.close()
+		return out.send(marked(endMAC(1), endMAC(0x99), "unknown"))
+	})
+	header := "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH PACKETS BYTES IDLE WHY"
+	n.table([]string{"flows"}, header, "lab access 192.0.2.2 tcp", "fast")
+	n.table([]string{"flows"}, header, "lab 192.0.2.2 access icmp 10.0.0.2 10.0.0.1 fast")
+	n.table([]string{"flows", "--slow"}, header, "lab access flood", clientMAC+" 02:00:00:00:00:99 slow", "destination MAC not learned, flooded")
+	document(n, []string{"flows"}, func(flows []edge.FlowInfo) bool {
+		f := flows[0] // the busiest
+		return f.Proto == "tcp" && f.In == "access" && f.Src == topo.ClientV4 && f.Dst == topo.ServerV4 && f.FastPath && f.Why == "" &&
+			f.Bytes > 1_000_000 && f.Packets > 700 && f.Idle < 30
+	})
+	document(n, []string{"flows", "--slow"}, func(flows []edge.FlowInfo) bool {
+		return len(flows) == 1 && !flows[0].FastPath && flows[0].Why != "" && flows[0].Packets == 1
+	})
+}
+
+func (n *twoHosts) commandDrops() {
+	n.t.Helper()
+	n.once("a tagged frame is sent", func() error {
+		out, err := openFrames(n.Client, topo.EndName, false)
+		if err != nil {
+			return err
+		}
+		defer out.close()
+		return out.send(rawFrame(clientMAC, serverMAC, 0x8100, 100))
+	})
+	n.table([]string{"drops"}, "REASON PACKETS BYTES DESCRIPTION", "vlan-tagged 1", "802.1Q")
+	n.table([]string{"drops", "--all"}, "REASON PACKETS BYTES DESCRIPTION", "unknown-vni 0 0B")
+	document(n, []string{"drops"}, func(drops []edge.DropInfo) bool {
+		for _, d := range drops {
+			if d.Description == "" || (d.Packets > 0) != (d.Reason == "vlan-tagged") {
+				return false
+			}
+		}
+		return len(drops) > 10
+	})
+}
