@@ -35,9 +35,10 @@ static __always_inline int udp_port_index(__be16 port)
 /*
  * Reads the outer IP header: source into p->key.origin, destination into dst.
  * Returns the offset of the UDP header, NOT_OURS for anything but UDP. A first
- * fragment shows its UDP header and is refused later; others go to the host.
+ * fragment and a packet cut short show their UDP header: why says what is wrong
+ * with them, should they be ours. Later fragments go to the host.
  */
-static __always_inline int outer_ip(struct pkt *p, struct addr *dst, bool *fragment)
+static __always_inline int outer_ip(struct pkt *p, struct addr *dst, int *why)
 {
 	struct ethhdr *eth = ctx_at(p->skb, 0, sizeof(*eth));
 	struct ipv6hdr *ip6;
@@ -48,10 +49,12 @@ static __always_inline int outer_ip(struct pkt *p, struct addr *dst, bool *fragm
 	if (eth->type == bpf_htons(ETH_P_IP)) {
 		ip = ctx_at(p->skb, sizeof(*eth), sizeof(*ip));
 		if (!ip || ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_UDP ||
-		    (ip->frag_off & bpf_htons(IP_OFFSET)) ||
-		    bpf_ntohs(ip->tot_len) > p->skb->len - sizeof(*eth))
+		    (ip->frag_off & bpf_htons(IP_OFFSET)))
 			return NOT_OURS;
-		*fragment = (ip->frag_off & bpf_htons(IP_MF)) != 0;
+		if (ip->frag_off & bpf_htons(IP_MF))
+			*why = REASON_OUTER_FRAGMENT;
+		else if (!is_gso(p) && bpf_ntohs(ip->tot_len) > p->skb->len - sizeof(*eth))
+			*why = REASON_OUTER_MALFORMED;
 		p->key.origin.w[2] = dst->w[2] = bpf_htonl(0xffff);
 		p->key.origin.w[3] = ip->saddr;
 		dst->w[3] = ip->daddr;
@@ -72,12 +75,11 @@ static __always_inline int outer_ip(struct pkt *p, struct addr *dst, bool *fragm
 static __always_inline int parse_outer(struct pkt *p)
 {
 	struct addr dst = {};
-	bool fragment = false;
 	struct udphdr *udp;
 	__u32 vni, len;
-	int off, port, why;
+	int off, port, why = 0;
 
-	off = outer_ip(p, &dst, &fragment);
+	off = outer_ip(p, &dst, &why);
 	if (off < 0 || !addr_equal(&tep_addr, &dst))
 		return NOT_OURS;
 	udp = ctx_at(p->skb, off, sizeof(*udp));
@@ -86,8 +88,8 @@ static __always_inline int parse_outer(struct pkt *p)
 	port = udp_port_index(udp->dest);
 	if (port < 0)
 		return NOT_OURS;
-	if (fragment)
-		return REASON_OUTER_FRAGMENT;
+	if (why)
+		return why;
 	p->udp_port = udp->dest;
 	len = bpf_ntohs(udp->len);
 	if (!is_gso(p) && (len < sizeof(*udp) + vxlan_len() || len > p->skb->len - off))

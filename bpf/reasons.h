@@ -7,33 +7,32 @@
 #pragma once
 
 /* X(NAME, "what happened") */
-#define REASONS(X)                                                                           \
-	X(FORWARDED, "not dropped")                                                          \
-	X(MALFORMED_ETHERNET, "frame shorter than an Ethernet header")                       \
-	X(MALFORMED_ARP, "ARP packet cut short")                                             \
-	X(MALFORMED_IPV4, "inner IPv4 header or length wrong, or the packet cut short")      \
-	X(MALFORMED_IPV6, "inner IPv6 header or length wrong, or the packet cut short")      \
-	X(MALFORMED_L4, "TCP, UDP or ICMP header cut short")                                 \
-	X(SOURCE_MULTICAST, "source MAC is a group or zero address")                         \
-	X(VLAN_TAGGED, "802.1Q tag at an untagged port or inside a tunnel (RFC 7348 6.1)")   \
-	X(OUTER_MALFORMED, "outer UDP length wrong or the tunnel packet cut short")          \
-	X(OUTER_FRAGMENT, "tunnel packet was fragmented (RFC 7348 4.3)")                     \
-	X(TUNNEL_FLAGS, "VXLAN header without a valid VNI")                                  \
-	X(UNKNOWN_VNI, "VNI is not of a segment at this UDP port")                           \
-	X(UNKNOWN_REMOTE, "tunnel packet from an address that is no remote of the segment")  \
-	X(UNKNOWN_PORT, "interface is not a port of this edge")                              \
-	X(STATIC_ELSEWHERE, "source MAC is static at another port or remote")                \
-	X(SAME_PORT, "destination is where the frame came from")                             \
-	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")            \
-	X(NO_MEMBER, "no other port or remote in the segment to flood to")                   \
-	X(NO_ROUTE, "no underlay route to the remote")                                       \
-	X(UNRESOLVED, "next hop of the remote has no MAC address yet (flooded frame)")       \
-	X(TOO_BIG, "frame larger than the tunnel or port can carry")                         \
-	X(GSO_NESTED, "large segment that already has a tunnel header")                      \
-	X(GSO_UDP,                                                                           \
-	  "large UDP segment that came through a tunnel uncut, which the kernel cannot cut") \
-	X(NO_ROOM, "kernel refused to make or remove room for the headers")                  \
-	X(NO_CSUM, "segment wants UDP checksums and the kernel's tunnel device is missing")  \
+#define REASONS(X)                                                                          \
+	X(FORWARDED, "not dropped")                                                         \
+	X(MALFORMED_ETHERNET, "frame shorter than an Ethernet header")                      \
+	X(MALFORMED_ARP, "ARP packet cut short")                                            \
+	X(MALFORMED_IPV4, "inner IPv4 header or length wrong, or the packet cut short")     \
+	X(MALFORMED_IPV6, "inner IPv6 header or length wrong, or the packet cut short")     \
+	X(MALFORMED_L4, "TCP, UDP or ICMP header cut short")                                \
+	X(SOURCE_MULTICAST, "source MAC is a group or zero address")                        \
+	X(VLAN_TAGGED, "802.1Q tag at an untagged port or inside a tunnel (RFC 7348 6.1)")  \
+	X(OUTER_MALFORMED, "outer UDP length wrong or the tunnel packet cut short")         \
+	X(OUTER_FRAGMENT, "tunnel packet was fragmented (RFC 7348 4.3)")                    \
+	X(TUNNEL_FLAGS, "VXLAN header without a valid VNI")                                 \
+	X(UNKNOWN_VNI, "VNI is not of a segment at this UDP port")                          \
+	X(UNKNOWN_REMOTE, "tunnel packet from an address that is no remote of the segment") \
+	X(UNKNOWN_PORT, "interface is not a port of this edge")                             \
+	X(STATIC_ELSEWHERE, "source MAC is static at another port or remote")               \
+	X(SAME_PORT, "destination is where the frame came from")                            \
+	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")           \
+	X(NO_MEMBER, "no other port or remote in the segment to flood to")                  \
+	X(NO_ROUTE, "no underlay route to the remote")                                      \
+	X(UNRESOLVED, "next hop of the remote has no MAC address yet (flooded frame)")      \
+	X(TOO_BIG, "frame larger than the tunnel or port can carry")                        \
+	X(GSO_NESTED, "large segment that already has a tunnel header")                     \
+	X(GSO_UDP, "large UDP segment out of a tunnel, which the kernel cannot cut")        \
+	X(NO_ROOM, "kernel refused to make or remove room for the headers")                 \
+	X(NO_CSUM, "segment wants UDP checksums and the kernel's tunnel device is missing") \
 	X(REDIRECT, "kernel refused to send a copy of a flooded frame")
 
 /* X(NAME, "why each packet of the flow is decided anew") */

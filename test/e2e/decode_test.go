@@ -70,7 +70,7 @@ func (n *network) decodes(file string, checksum bool) {
 		return strings.Split(strings.TrimSpace(string(out)), "\n"), err
 	}
 	n.once("tshark finds no fault", func() error {
-		lines, err := tshark("_ws.malformed || _ws.expert.severity >= warning || ip.checksum.status == bad || udp.checksum.status == bad || tcp.checksum.status == bad")
+		lines, err := tshark("_ws.malformed || (_ws.expert.severity >= warning && !tcp.options.sack.dsack && !tcp.analysis.flags) || ip.checksum.status == bad || udp.checksum.status == bad || tcp.checksum.status == bad")
 		if err == nil && lines[0] != "" {
 			err = fmt.Errorf("%d faults:\n%s", len(lines), strings.Join(lines[:min(10, len(lines))], "\n"))
 		}

@@ -152,6 +152,9 @@ func (n *hub) truncated(packet []byte, header int) []attack {
 	binary.BigEndian.PutUint16(short[header-vxlan-udp+4:], udp+vxlan-1) // the UDP length
 	empty := append([]byte{}, cut(header)...)
 	binary.BigEndian.PutUint16(empty[header-vxlan-udp+4:], udp+vxlan)
+	if binary.BigEndian.Uint16(empty[12:]) == 0x0800 {
+		binary.BigEndian.PutUint16(empty[16:], uint16(len(empty)-14)) // the IPv4 total length
+	}
 	return []attack{
 		{"cut in the inner payload", cut(len(packet) - 10), "outer-malformed"},
 		{"cut in the inner Ethernet header", cut(header + 10), "outer-malformed"},
