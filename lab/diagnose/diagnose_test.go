@@ -58,6 +58,12 @@ func set(contender, metric string, value float64) func(*result.Result) {
 	}
 }
 
+func bridgeNetfilter(value string) func(*result.Result) {
+	return func(r *result.Result) {
+		r.Environment.Sysctls = map[string]string{"net.bridge.bridge-nf-call-iptables": value}
+	}
+}
+
 func drop(contender string) func(*result.Result) {
 	return func(r *result.Result) {
 		r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Contender == contender })
@@ -154,6 +160,12 @@ func TestFindings(t *testing.T) {
 			"Errors: 1 of 60 samples failed and are left out of every figure (tcp of kernel in round 1: no route).",
 			"Noise: round 1 of kernel has an error (no route). Do not build on the figures of the kernel's vxlan."}, ""},
 		"three rounds": {func(r *result.Result) { r.Samples = r.Samples[:36]; r.Parameters = nil }, []string{"Confidence: with 3 rounds the intervals hold the median with only 75 % confidence."}, ""},
+		"one round": {func(r *result.Result) { r.Samples = r.Samples[:12]; r.Parameters = nil }, []string{
+			"Confidence: with 1 round the intervals", "cannot be told from the plain bridge in 1 round."}, "1 rounds"},
+		"bridge netfilter": {bridgeNetfilter("1"), []string{
+			"Bridge netfilter: the baseline's bridge passes every frame through netfilter (bridge-nf-call-iptables=1)", "Run with --bridge-netfilter off to compare."}, ""},
+		"no bridge netfilter":    {bridgeNetfilter("0"), nil, "netfilter"},
+		"netfilter of no bridge": {func(r *result.Result) { bridgeNetfilter("1")(r); drop("plain")(r) }, nil, "netfilter"},
 	} {
 		findings := strings.Join(Verdict(run(c.change)).Findings, "\n")
 		for _, want := range c.want {

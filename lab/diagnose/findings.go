@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/selvage/selvage/lab/stats"
@@ -22,7 +23,7 @@ const (
 func (e evidence) findings() []string {
 	var out []string
 	for _, one := range []func() []string{
-		e.failed, e.noisy, e.stolen, e.fewRounds, e.processor, e.latency, e.packets, e.retransmits,
+		e.failed, e.noisy, e.stolen, e.fewRounds, e.bridgeNetfilter, e.processor, e.latency, e.packets, e.retransmits,
 		e.segments, e.limit, e.tax, e.equal, e.placement,
 	} {
 		out = append(out, one()...)
@@ -77,8 +78,26 @@ func (e evidence) fewRounds() []string {
 	if rounds == 0 || rounds >= 5 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Confidence: with %d rounds the intervals hold the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
-		rounds, 100*stats.Confidence(rounds))}
+	return []string{fmt.Sprintf("Confidence: with %s the intervals hold the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
+		inRounds(rounds), 100*stats.Confidence(rounds))}
+}
+
+// inRounds counts rounds in words.
+func inRounds(n int) string {
+	if n == 1 {
+		return "1 round"
+	}
+	return fmt.Sprintf("%d rounds", n)
+}
+
+// bridgeNetfilter says when the baseline pays for netfilter in its bridge. What
+// the experiments send is IPv4, so iptables' sysctl decides.
+func (e evidence) bridgeNetfilter() []string {
+	const key = "bridge-nf-call-iptables"
+	if e.Environment.Sysctls["net.bridge."+key] != "1" || !slices.Contains(stats.Names(e.Result), plain) {
+		return nil
+	}
+	return []string{"Bridge netfilter: the baseline's bridge passes every frame through netfilter (" + key + "=1); without it the baseline does less for each packet, and data paths without a bridge look less good against it. Run with --bridge-netfilter off to compare."}
 }
 
 // retransmits compares with plain and names the usual cause.
@@ -183,8 +202,8 @@ func (e evidence) equal() []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("No difference shown: %s of %s cannot be told from the plain bridge in %d rounds.",
-		strings.Join(names, ", "), title(e.subject), stats.Rounds(e.Result))}
+	return []string{fmt.Sprintf("No difference shown: %s of %s cannot be told from the plain bridge in %s.",
+		strings.Join(names, ", "), title(e.subject), inRounds(stats.Rounds(e.Result)))}
 }
 
 // placement advises what belongs on the overlay and what beside it.

@@ -26,6 +26,8 @@ type Ab struct {
 	Family      int      `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
 	Offload     []Toggle `group:"Network" placeholder:"ROLE:FEATURE=off" help:"Set ethtool features of client, access, underlay or server, for all contenders alike."`
 
+	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"default" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. By default as the kernel does, which is on where br_netfilter is loaded."`
+
 	Duration      time.Duration `group:"Samples" default:"10s" help:"Time of a TCP sample, in whole seconds."`
 	Streams       int           `group:"Samples" default:"1" help:"TCP connections at a time."`
 	RRDuration    time.Duration `group:"Samples" default:"2s" help:"Time of a request/response sample, one of 1 and one of 1024 bytes."`

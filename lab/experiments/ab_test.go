@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/topo"
 )
 
 // parse reads a command line of selvage lab.
@@ -88,6 +89,7 @@ func TestUsage(t *testing.T) {
 		"--offload=underlay:x=no":            "ROLE:FEATURE=on or =off",
 		"--offload=uplink:x=off":             `unknown role "uplink"; choose from client, access, underlay, server`,
 		"--offload=client:x=on,client:x=off": "client:x is named twice",
+		"--bridge-netfilter=yes":             `must be one of "default","on","off"`,
 		"--selvage-binary=/nowhere":          "/nowhere",
 	} {
 		_, err := parse(append([]string{"ab"}, strings.Fields(args)...)...)
@@ -105,6 +107,20 @@ func TestOffload(t *testing.T) {
 	}
 	if got := ab.parameters()["offload"]; got != "underlay:tx-udp_tnl-segmentation=off, client:rx-gro=off, access:rx-gro-list=on" {
 		t.Errorf("parameter %q", got)
+	}
+}
+
+func TestBridgeNetfilterFlag(t *testing.T) {
+	for args, want := range map[string]topo.BridgeNetfilter{
+		"":                           topo.BridgeNetfilterDefault,
+		"--bridge-netfilter=default": topo.BridgeNetfilterDefault,
+		"--bridge-netfilter=on":      topo.BridgeNetfilterOn,
+		"--bridge-netfilter=off":     topo.BridgeNetfilterOff,
+	} {
+		ab := parseAb(t, strings.Fields(args)...)
+		if got := ab.parameters()["bridge_netfilter"]; ab.BridgeNetfilter != want || got != string(want) {
+			t.Errorf("%q: %s, parameter %q, want %s", args, ab.BridgeNetfilter, got, want)
+		}
 	}
 }
 

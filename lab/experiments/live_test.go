@@ -19,6 +19,7 @@ import (
 	"github.com/selvage/selvage/internal/cli"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/privilege"
 )
 
@@ -331,12 +332,18 @@ func checkReport(t *testing.T, dir string, r result.Result) {
 	}
 }
 
-// Large packets, and the shape of the network in the result.
+// Large packets over bridges that leave netfilter out, and the shape of the
+// network in the result.
 func TestAbJumbo(t *testing.T) {
-	r, _ := ab(t, "--contenders", "plain,selvage", "--cases", "tcp", "--underlay-mtu", "9000")
+	r, _ := ab(t, "--contenders", "plain,selvage", "--cases", "tcp", "--underlay-mtu", "9000", "--bridge-netfilter", "off")
 	checkSamples(t, r, 8950-52)
 	if mtu := r.Environment.MTU; mtu["underlay"] != 9000 || mtu["inner"] != 8950 {
 		t.Errorf("MTU %v", mtu)
+	}
+	for _, key := range topo.BridgeNetfilterSysctls() {
+		if value, known := r.Environment.Sysctls[key]; known && value != "0" {
+			t.Errorf("%s is %s", key, value)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func (c *Ab) hosts(ctx context.Context, all *networks, name string) (*topo.TwoHo
 	}
 	all.labs = append(all.labs, lab)
 	n, err := topo.NewTwoHosts(ctx, lab, topo.TwoHostsOptions{
-		UnderlayMTU: c.UnderlayMTU, InnerMTU: c.InnerMTU, UnderlayFamily: c.Family,
+		UnderlayMTU: c.UnderlayMTU, InnerMTU: c.InnerMTU, UnderlayFamily: c.Family, BridgeNetfilter: c.BridgeNetfilter,
 	})
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ var versionPattern = regexp.MustCompile(`\d+(\.\d+)+`)
 
 // Environment records what must be equal before two results may be compared,
 // with the topology as it is now. version is Selvage's own. Tools that are not
-// installed have no version.
+// installed have no version, and sysctls that do not exist no value.
 func Environment(ctx context.Context, n *topo.TwoHosts, version string) (result.Environment, error) {
 	env := result.Environment{
 		Cores:    runtime.NumCPU(),
@@ -68,6 +68,11 @@ func Environment(ctx context.Context, n *topo.TwoHosts, version string) (result.
 	}
 	for _, key := range sysctls {
 		if value, err := sysctl(n.Client, key); err == nil {
+			env.Sysctls[key] = value
+		}
+	}
+	for _, key := range topo.BridgeNetfilterSysctls() { // the hosts have the bridges; A stands for both
+		if value, err := sysctl(n.A, key); err == nil {
 			env.Sysctls[key] = value
 		}
 	}

@@ -3,6 +3,7 @@ package topo_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -183,6 +184,46 @@ func TestFeatures(t *testing.T) {
 		if _, err := n.A.SetFeatures(topo.UnderlayName, map[string]bool{bad: true}); err == nil || !strings.Contains(err.Error(), "hosta/u0") {
 			t.Errorf("%s: error %v, want one that names hosta/u0", bad, err)
 		}
+	}
+}
+
+func TestBridgeNetfilter(t *testing.T) {
+	fresh, err := newLab(t).Host("fresh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// get is how a host's bridges stand, "" without br_netfilter.
+	get := func(h *topo.Host) string {
+		values := make([]string, 0, 3)
+		for _, key := range topo.BridgeNetfilterSysctls() {
+			value, err := h.SysctlGet(key)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+			values = append(values, value)
+		}
+		return strings.Join(values, "")
+	}
+	given := get(fresh)
+	want := map[topo.BridgeNetfilter]string{"": given, topo.BridgeNetfilterDefault: given, topo.BridgeNetfilterOn: "111", topo.BridgeNetfilterOff: "000"}
+	if given == "" {
+		want[topo.BridgeNetfilterOff] = ""
+		delete(want, topo.BridgeNetfilterOn)
+		_, err := topo.NewTwoHosts(t.Context(), newLab(t), topo.TwoHostsOptions{BridgeNetfilter: topo.BridgeNetfilterOn})
+		if err == nil || !strings.Contains(err.Error(), "modprobe br_netfilter") {
+			t.Errorf("on without br_netfilter: %v, want an error that names it", err)
+		}
+	}
+	for choice, want := range want {
+		n := newTwoHosts(t, topo.TwoHostsOptions{BridgeNetfilter: choice})
+		for h, want := range map[*topo.Host]string{n.A: want, n.B: want, n.Client: given, n.Server: given} {
+			if got := get(h); got != want {
+				t.Errorf("%q: %s has %q, want %q", choice, h.Name, got, want)
+			}
+		}
+	}
+	if _, err := topo.NewTwoHosts(t.Context(), newLab(t), topo.TwoHostsOptions{BridgeNetfilter: "yes"}); err == nil {
+		t.Error(`no error for "yes"`)
 	}
 }
 

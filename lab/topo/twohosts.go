@@ -30,9 +30,10 @@ type TwoHostsOptions struct {
 	UnderlayMTU int // bytes; default 1500
 	// InnerMTU is that of client and server behind a tunnel; default: the
 	// underlay's less the overhead of VXLAN, 50 bytes on IPv4 and 70 on IPv6.
-	InnerMTU       int
-	UnderlayFamily int             // 4 (default) or 6
-	Offloads       map[string]bool // ethtool features of both underlay interfaces
+	InnerMTU        int
+	UnderlayFamily  int             // 4 (default) or 6
+	Offloads        map[string]bool // ethtool features of both underlay interfaces
+	BridgeNetfilter BridgeNetfilter // of both hosts
 }
 
 // TwoHosts is the standard topology: a client and a server, each behind a host,
@@ -65,11 +66,19 @@ func NewTwoHosts(ctx context.Context, l *Lab, o TwoHostsOptions) (*TwoHosts, err
 		}
 		*want.host = h
 	}
+	for _, h := range []*Host{n.A, n.B} {
+		if err := h.setBridgeNetfilter(n.Options.BridgeNetfilter); err != nil {
+			return nil, err
+		}
+	}
 	return n, n.connect(ctx)
 }
 
 func (n *TwoHosts) fillOptions() error {
 	o := &n.Options
+	if o.BridgeNetfilter == "" {
+		o.BridgeNetfilter = BridgeNetfilterDefault
+	}
 	if o.UnderlayMTU == 0 {
 		o.UnderlayMTU = 1500
 	}
@@ -87,7 +96,7 @@ func (n *TwoHosts) fillOptions() error {
 	if o.InnerMTU == 0 {
 		o.InnerMTU = o.UnderlayMTU - overhead
 	}
-	return nil
+	return o.BridgeNetfilter.check()
 }
 
 // prefix is the subnet of an address of this topology: /24 or /64.
