@@ -89,7 +89,7 @@ func fakeEdge(name string) error {
 	if err != nil {
 		return err
 	}
-	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s of %s", r.URL.Path, name) }))
+	go func() { _ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s of %s", r.URL.Path, name) })) }()
 	<-stop
 	os.Exit(0)
 	return nil
@@ -127,8 +127,8 @@ func TestRestoreAfterKill(t *testing.T) {
 	if restored, err := topo.Restore(t.Context()); err != nil || slices.Contains(restored, id) {
 		t.Errorf("restored %v, %v; but lab %s runs", restored, err, id)
 	}
-	lab.Process.Kill()
-	lab.Wait()
+	_ = lab.Process.Kill()
+	_ = lab.Wait()
 	if id == "" || len(leftovers(id)) == 0 {
 		t.Fatalf("lab %q left nothing to restore", id)
 	}
