@@ -89,7 +89,9 @@ func fakeEdge(name string) error {
 	if err != nil {
 		return err
 	}
-	go func() { _ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s of %s", r.URL.Path, name) })) }()
+	go func() {
+		_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s of %s", r.URL.Path, name) }))
+	}()
 	<-stop
 	os.Exit(0)
 	return nil
