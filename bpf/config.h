@@ -12,7 +12,7 @@ const volatile bool flow_cache = true;
 /* A decision's greatest age. */
 const volatile __u64 revalidate_ns = 10000000000ULL;
 /* How long a packet waits for one that it overtook, 0: never. */
-const volatile __u64 hold_ns = 4000;
+const volatile __u64 hold_ns = 8000;
 
 /*
  * The words of reasons.h for the Go side, which reads them from the object file.
