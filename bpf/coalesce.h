@@ -14,9 +14,9 @@
  * that follows one that was polled goes the same way, so that it cannot overtake.
  *
  * in:    a decision for a port, p decapsulated
- * out:   f->burst_ns
+ * out:   f->burst, f->burst_ns
  * maps:  ends (0 is the pair's near end)
- * stops: nothing
+ * stops: NO_ROOM
  */
 #pragma once
 
@@ -35,11 +35,11 @@ static __always_inline bool in_burst(struct pkt *p, struct flow *f)
 {
 	struct end *pair = end_get(COALESCER);
 	__u32 now, since;
-	bool polled;
+	bool polled, small = p->frame_len < p->headers + BURST_BYTES;
 
 	if (!pair || !pair->ifindex || !p->tcp_flags || is_gso(p))
 		return false;
-	if (f->burst == BURST_NONE && p->frame_len < p->headers + BURST_BYTES)
+	if (f->burst == BURST_NONE && small)
 		return false;
 	now = bpf_ktime_get_ns();
 	since = now - f->burst_ns;
@@ -49,11 +49,11 @@ static __always_inline bool in_burst(struct pkt *p, struct flow *f)
 		f->burst = BURST_POLLED;
 		return true;
 	}
-	f->burst = p->frame_len < p->headers + BURST_BYTES ? BURST_NONE : BURST_FIRST;
+	f->burst = small ? BURST_NONE : BURST_FIRST;
 	return false;
 }
 
-/* Sends the frame through the pair. The tag is gone again in coalesced(). */
+/* Sends the frame through the pair. from_coalescer() takes the tag off again. */
 static __always_inline int coalesce(struct pkt *p, __u32 port, __u32 segment)
 {
 	struct end *pair = end_get(COALESCER);

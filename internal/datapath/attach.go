@@ -125,11 +125,11 @@ func (d *Datapath) attachOne(h hook) error {
 }
 
 func (d *Datapath) program(role string) *ebpf.Program {
-	if role == roleCoalescer {
-		return d.objs.FromCoalescer
-	}
-	if role == rolePort {
+	switch role {
+	case rolePort:
 		return d.objs.FromPort
+	case roleCoalescer:
+		return d.objs.FromCoalescer
 	}
 	return d.objs.FromUnderlay
 }
