@@ -1,0 +1,85 @@
+package pathmtu
+
+import "context"
+
+const (
+	// maxPackets bounds one search, and so does maxPackets × tryTimeout its time.
+	// A binary search of all sizes up to 65535 bytes that loses three requests at
+	// each takes 18 × 3.
+	maxPackets = 96
+	// maxHints is how often a search lets a router choose the next size.
+	maxHints = 4
+)
+
+// asker sends requests of one size until one is answered or enough are not. It
+// reports how many it sent.
+type asker func(ctx context.Context, sizeBytes int) (v verdict, packets int, err error)
+
+// search narrows down a path MTU. Sizes are those of IP packets in bytes.
+type search struct {
+	ask      asker
+	family   family
+	answered int // the largest size that was; 0 while none was
+	lost     int // the smallest size that was not: more than answered
+	hint     int // what a router said last, or 0
+	hints    int // how many were followed
+	packets  int
+}
+
+func newSearch(f family, ceiling int, ask asker) *search {
+	return &search{ask: ask, family: f, lost: ceiling + 1}
+}
+
+// run leaves in answered the largest size that passes, or 0 when the remote
+// answers nothing.
+func (s *search) run(ctx context.Context) error {
+	ceiling := s.lost - 1
+	// RFC 8899 section 5.2: the base state, and after it the error state.
+	if err := s.try(ctx, min(s.family.base, ceiling)); err != nil {
+		return err
+	}
+	if s.answered == 0 && s.lost > s.family.floor {
+		if err := s.try(ctx, s.family.floor); err != nil {
+			return err
+		}
+	}
+	for s.answered > 0 && s.lost-s.answered > 1 && s.packets < maxPackets {
+		if err := s.try(ctx, s.next(ceiling)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next chooses among the sizes that may or may not pass. A hint is where the
+// search looks next, never where it ends: the size above it has to be lost too.
+func (s *search) next(ceiling int) int {
+	switch {
+	case s.hint > s.answered && s.hint < s.lost && s.hints < maxHints:
+		s.hints++
+		return s.hint
+	case s.hint != 0 && s.hint == s.answered:
+		return s.answered + 1
+	case s.lost > ceiling:
+		return ceiling
+	default:
+		return s.answered + (s.lost-s.answered)/2
+	}
+}
+
+func (s *search) try(ctx context.Context, size int) error {
+	v, packets, err := s.ask(ctx, size)
+	s.packets += packets
+	if err != nil {
+		return err
+	}
+	if v.replied {
+		s.answered = size
+		return nil
+	}
+	s.lost = size
+	if v.nextMTU >= s.family.floor && v.nextMTU < size {
+		s.hint = v.nextMTU
+	}
+	return nil
+}
