@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/selvage/selvage/internal/doctor"
+	"github.com/selvage/selvage/internal/observe"
+)
+
+type doctorCmd struct {
+	runtimeDir
+	Host      bool   `xor:"what" help:"Examine the whole host; so it does without --interface."`
+	Interface string `xor:"what" placeholder:"IF" help:"Only this interface and the tunnels over it."`
+	Output    string `short:"o" enum:"table,json" default:"table" help:"Print text or JSON: ${enum}."`
+}
+
+// Help says what kong's flags do not.
+func (*doctorCmd) Help() string {
+	return "It reads and changes nothing, and works without an edge: tunnels of the kernel, of Open vSwitch and of Selvage. " +
+		"Each finding names its evidence, why it matters, the command that changes it and how to measure again. " +
+		"The exit status is 0 with and without findings, 1 when the host could not be read, and 2 for wrong usage. " +
+		"Without root, edges and Open vSwitch do not answer."
+}
+
+// Run examines the host and prints what was found.
+func (c *doctorCmd) Run(ctx context.Context, s *streams) error {
+	report, err := doctor.Examine(ctx, doctor.Options{Interface: c.Interface, RuntimeDir: c.RuntimeDir})
+	var unknown *doctor.UnknownInterfaceError
+	switch {
+	case errors.As(err, &unknown):
+		return usageError{unknown}
+	case err != nil:
+		return err
+	case c.Output == "json":
+		return observe.JSON(s.out, report)
+	}
+	return doctor.Text(s.out, report)
+}

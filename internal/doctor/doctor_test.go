@@ -1,0 +1,236 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// recorded is an inventory of testdata: lab is of a host of the lab with the
+// kernel's vxlan device, server one with a 100 Gbit/s adapter, both healthy.
+func recorded(t *testing.T, name string) *Inventory {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv := new(Inventory)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(inv); err != nil {
+		t.Fatal(err)
+	}
+	return inv
+}
+
+func bad(findings []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Severity == OK })
+}
+
+func TestHealthy(t *testing.T) {
+	if found := bad(Diagnose(*recorded(t, "server")).Findings); len(found) > 0 {
+		t.Errorf("a healthy server has %+v", found)
+	}
+	for _, f := range bad(Diagnose(*recorded(t, "lab")).Findings) {
+		if f.Check != "cores" { // it has two
+			t.Errorf("a healthy host of the lab has %+v", f)
+		}
+	}
+}
+
+// Everything that can be said of the server is said of it: no check is silent
+// when all is well, so that silence never passes for health.
+func TestEveryCheckSaysThatAllIsWell(t *testing.T) {
+	want := []string{
+		"remotes", "mtu", "port-mtu", "offloads", "checksums", "entropy", "rss", "queues", "interrupts", "rings", "pause",
+		"drops", "softnet", "edge", "hyper-threading", "governor", "numa", "pcie", "cores",
+	}
+	var got []string
+	for _, f := range Diagnose(*recorded(t, "server")).Findings {
+		if !slices.Contains(got, f.Check) {
+			got = append(got, f.Check)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("checks (-want +got):\n%s", diff)
+	}
+}
+
+// plant is a fault in the healthy server and what has to be found: one finding
+// of the check, and none of any other.
+type plant struct {
+	name     string
+	do       func(*Inventory)
+	check    string
+	severity Severity
+	subject  string
+	what     string   // a part of What or Evidence
+	change   []string // all commands
+}
+
+func (p plant) run(t *testing.T) {
+	inv := recorded(t, "server")
+	p.do(inv)
+	found := bad(Diagnose(*inv).Findings)
+	if len(found) != 1 {
+		t.Fatalf("want one finding, not %+v", found)
+	}
+	f := found[0]
+	if f.Check != p.check || f.Severity != p.severity || f.Subject != p.subject {
+		t.Errorf("want %s of %s about %s, not %s of %s about %s", p.severity, p.check, p.subject, f.Severity, f.Check, f.Subject)
+	}
+	if !strings.Contains(f.What+"\n"+f.Evidence, p.what) {
+		t.Errorf("no %q in %q, %q", p.what, f.What, f.Evidence)
+	}
+	if diff := cmp.Diff(p.change, f.Change); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+	if f.Evidence == "" || f.Why == "" || len(f.Measure) == 0 {
+		t.Errorf("it leaves something out: %+v", f)
+	}
+	if f.Check != "edge" && f.Check != "remotes" && !strings.ContainsAny(f.Why, "0123456789") {
+		t.Errorf("it does not say why with a number: %s", f.Why)
+	}
+}
+
+// on is the link of that name, which the recording has.
+func (inv *Inventory) on(name string) *Link {
+	l, _ := inv.link(name)
+	return l
+}
+
+func feature(link, name string, f Feature) func(*Inventory) {
+	return func(inv *Inventory) { inv.on(link).NIC.Features[name] = f }
+}
+
+func TestMTU(t *testing.T) {
+	for _, p := range []plant{
+		{"underlay", func(inv *Inventory) {
+			inv.on("eth0").MTU = 1500
+			for i := range inv.Tunnels[0].Paths {
+				inv.Tunnels[0].Paths[i].MTU = 1500
+			}
+		}, "mtu", Fault, "vxlan0", "MTU of eth0 is 1500, on the way to 192.0.2.2, 192.0.2.3 over eth0", []string{
+			"ip link set dev eth0 mtu 1550",
+			"ip link set dev vxlan0 mtu 1450  # or: lower the overlay, and its end systems too",
+		}},
+		{"that nobody fills", func(inv *Inventory) { inv.on("vxlan0").MTU, inv.Tunnels[0].MTU = 1600, 1600 },
+			"mtu", Note, "vxlan0", "so far its ports send no more than 1500", []string{
+				"ip link set dev eth0 mtu 1650",
+				"ip link set dev vxlan0 mtu 1550  # or: lower the overlay, and its end systems too",
+			}},
+		{"route", func(inv *Inventory) { inv.Tunnels[0].Paths[1].MTU = 1400 },
+			"mtu", Fault, "vxlan0", "packets of 1500 bytes leave vxlan0 with 1550, but the route takes 1400", []string{
+				"ip -4 route flush cache  # if a router told it (ip route get 192.0.2.3 says expires); else change that route's mtu",
+				"ip link set dev vxlan0 mtu 1350  # or: lower the overlay, and its end systems too",
+			}},
+		{"below a VLAN", func(inv *Inventory) {
+			vlan := *inv.on("eth0")
+			vlan.Name, vlan.Kind, vlan.Lower, vlan.NIC = "eth0.7", "vlan", "eth0", nil
+			inv.Links = append(inv.Links, vlan)
+			inv.on("eth0").MTU = 1504
+			for i := range inv.Tunnels[0].Paths {
+				inv.Tunnels[0].Paths[i].Interface, inv.Tunnels[0].Paths[i].Hops = "eth0.7", inv.hops("eth0.7")
+			}
+		}, "mtu", Fault, "vxlan0", "eth0 takes 1504", []string{
+			"ip link set dev eth0 mtu 1550",
+			"ip link set dev vxlan0 mtu 1454  # or: lower the overlay, and its end systems too",
+		}},
+		{"ports of a segment", func(inv *Inventory) {
+			inv.Tunnels[0].Source, inv.Tunnels[0].Name, inv.Tunnels[0].Device, inv.Tunnels[0].MTU = fromSelvage, "a/blue", "", 0
+			inv.on("tap0").MTU = 9000
+		}, "mtu", Fault, "a/blue", "MTU 9000 of tap0 + 50 bytes of vxlan over IPv4 = 9050", []string{
+			"ip link set dev eth0 mtu 9050",
+			"ip link set dev tap0 mtu 1550  # or: lower the overlay, and its end systems too",
+		}},
+		{"IPv6", func(inv *Inventory) {
+			six := netip.MustParseAddr("2001:db8::2")
+			t := &inv.Tunnels[0]
+			t.Remotes, t.Checksum = []netip.Addr{six}, nil
+			t.Zero6Rx = new(bool)
+			*t.Zero6Rx = true
+			t.Paths = []Path{{Remote: six, Reachable: true, Interface: "eth0", MTU: 1560, Hops: []string{"eth0"}}}
+			inv.on("eth0").MTU = 1560
+		}, "mtu", Fault, "vxlan0", "+ 70 bytes of vxlan over IPv6 = 1570", []string{
+			"ip link set dev eth0 mtu 1570",
+			"ip link set dev vxlan0 mtu 1490  # or: lower the overlay, and its end systems too",
+		}},
+		{"ports of a bridge", func(inv *Inventory) { inv.on("tap0").MTU = 1600 },
+			"port-mtu", Warning, "tap0", "frames of up to 1600 bytes enter vxlan0, which carries 1500",
+			[]string{"ip link set dev tap0 mtu 1500  # and the end system behind it"}},
+		{"the bridge itself", func(inv *Inventory) {
+			inv.on("br0").MTU, inv.on("br0").Addrs = 9000, []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}
+		}, "port-mtu", Warning, "br0", "frames of up to 9000 bytes",
+			[]string{"ip link set dev br0 mtu 1500  # and the end system behind it"}},
+		{"Geneve", func(inv *Inventory) { inv.Tunnels[0].Encapsulation = "geneve" },
+			"headroom", Warning, "vxlan0", "100 bytes of room for Geneve's headers and options towards 192.0.2.2, 192.0.2.3, 200 wanted", []string{
+				"ip link set dev eth0 mtu 1700",
+				"ip link set dev vxlan0 mtu 1400  # or: lower the overlay, and its end systems too",
+			}},
+	} {
+		t.Run(p.name, p.run)
+	}
+}
+
+func TestOverhead(t *testing.T) {
+	four, six := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	for _, c := range []struct {
+		encapsulation string
+		vni           uint32
+		want4, want6  int
+	}{{"vxlan", 1, 50, 70}, {"geneve", 1, 50, 70}, {"nvgre", 1, 42, 62}, {"gretap", 1, 42, 62}, {"gretap", 0, 38, 58}, {"gre", 0, 24, 44}, {"gre", 7, 28, 48}} {
+		tunnel := Tunnel{}
+		tunnel.Encapsulation, tunnel.VNI = c.encapsulation, c.vni
+		if got4, got6 := tunnel.overhead(four), tunnel.overhead(six); got4 != c.want4 || got6 != c.want6 {
+			t.Errorf("%s, key %d: %d over IPv4 and %d over IPv6, want %d and %d", c.encapsulation, c.vni, got4, got6, c.want4, c.want6)
+		}
+	}
+}
+
+func TestRemotes(t *testing.T) {
+	for _, p := range []plant{
+		{"no route", func(inv *Inventory) { inv.Tunnels[0].Paths[1] = Path{Remote: inv.Tunnels[0].Remotes[1]} },
+			"remotes", Fault, "vxlan0", "no route from 192.0.2.1 to 1 of 2 remotes", []string{"ip route add 192.0.2.3 via GATEWAY"}},
+		{"itself", func(inv *Inventory) { inv.Tunnels[0].Paths[0].Local = true },
+			"remotes", Fault, "vxlan0", "the remote 192.0.2.2 is this host", []string{"bridge fdb del 00:00:00:00:00:00 dev vxlan0 dst 192.0.2.2"}},
+		{"none", func(inv *Inventory) { inv.Tunnels[0].Paths, inv.Tunnels[0].Remotes = nil, nil },
+			"remotes", Note, "vxlan0", "no remote", []string{"bridge fdb append 00:00:00:00:00:00 dev vxlan0 dst REMOTE"}},
+		{"down", func(inv *Inventory) { inv.Tunnels[0].Up = false },
+			"remotes", Warning, "vxlan0", "down", []string{"ip link set dev vxlan0 up"}},
+		{"edge in trouble", func(inv *Inventory) { inv.Edges[0].Problems = []string{"port p0: no interface veth0"} },
+			"edge", Warning, "a", "port p0: no interface veth0", nil},
+		{"edge drops", func(inv *Inventory) { inv.Edges[0].Drops = map[string]uint64{"too-big": 2, "no-remote": 5} },
+			"edge", Note, "a", "no-remote 5, too-big 2", nil},
+	} {
+		t.Run(p.name, p.run)
+	}
+}
+
+// No encapsulation that the doctor was not told of, no remote that comes with
+// the packet and no absent number makes a finding.
+func TestUnknownIsNotAFault(t *testing.T) {
+	inv := recorded(t, "server")
+	inv.Tunnels[0].External, inv.Tunnels[0].Paths, inv.Tunnels[0].Remotes = true, nil, nil
+	inv.Machine = Machine{}
+	inv.Softnet = nil
+	l := inv.on("eth0")
+	l.NIC, l.PCI, l.IRQs, l.RPS = &NIC{}, &PCI{Address: l.PCI.Address}, nil, nil
+	inv.unknown("everything", "not readable here")
+	r := Diagnose(*inv)
+	if found := bad(r.Findings); len(found) > 0 {
+		t.Errorf("of what was not read it says %+v", found)
+	}
+	if diff := cmp.Diff([]Unknown{{"everything", "not readable here"}}, r.Unknown); diff != "" {
+		t.Errorf("unknown (-want +got):\n%s", diff)
+	}
+}

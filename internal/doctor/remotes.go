@@ -1,0 +1,117 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// checkRemotes looks at what a tunnel can reach at all.
+func checkRemotes(inv *Inventory) []Finding {
+	var found []Finding
+	for _, t := range inv.Tunnels {
+		switch {
+		case !t.Up:
+			found = append(found, Finding{
+				Check: "remotes", Severity: Warning, Subject: t.Name, What: "the tunnel device is down",
+				Evidence: "interface flags and operational state (netlink)", Why: "It carries 0 packets.",
+				Change: []string{"ip link set dev " + t.Device + " up"}, Measure: []string{"ip -s link show dev " + t.Device},
+			})
+		case len(t.Remotes) == 0 && !t.Group.IsValid() && !t.External:
+			found = append(found, noRemote(t))
+		}
+		var lost, self []netip.Addr
+		for _, p := range t.Paths {
+			switch {
+			case !p.Reachable:
+				lost = append(lost, p.Remote)
+			case p.Local:
+				self = append(self, p.Remote)
+			}
+		}
+		if len(lost) > 0 {
+			found = append(found, noRoute(t, lost))
+		}
+		if len(self) > 0 {
+			found = append(found, ownRemote(t, self))
+		}
+		if n := len(t.Paths) - len(lost) - len(self); n > 0 {
+			found = append(found, good("remotes", t.Name, "%d of %d remotes have a route; a route is no proof that they answer", n, len(t.Paths)))
+		}
+	}
+	return found
+}
+
+func noRemote(t Tunnel) Finding {
+	f := Finding{
+		Check: "remotes", Severity: Note, Subject: t.Name, What: "the tunnel has no remote",
+		Evidence: "neither a remote, nor a group, nor an FDB entry with a destination",
+		Why:      "Broadcast and unknown destinations go to 0 hosts, so ARP is not answered, unless a control plane adds remotes.",
+		Measure:  []string{"ip -d link show dev " + t.Name},
+	}
+	switch {
+	case t.Source == fromKernel && t.Encapsulation == "vxlan":
+		f.Change = []string{fmt.Sprintf("bridge fdb append 00:00:00:00:00:00 dev %s dst REMOTE", t.Name)}
+		f.Measure = []string{"bridge fdb show dev " + t.Name}
+	case t.Source == fromOVS:
+		f.Change = []string{fmt.Sprintf("ovs-vsctl set interface %s options:remote_ip=REMOTE", t.Name)}
+		f.Measure = []string{"ovs-vsctl get interface " + t.Name + " options"}
+	case t.Source == fromSelvage:
+		f.Measure = []string{"selvage teps"}
+	}
+	return f
+}
+
+func noRoute(t Tunnel, lost []netip.Addr) Finding {
+	from := ""
+	if t.Local.IsValid() {
+		from = " from " + t.Local.String()
+	}
+	return Finding{
+		Check: "remotes", Severity: Fault, Subject: t.Name, What: fmt.Sprintf("no route to %s", addrs(lost)),
+		Evidence: fmt.Sprintf("the kernel has no route%s to %d of %d remotes; a local address that this host does not have looks the same", from, len(lost), len(t.Paths)),
+		Why:      "All packets for these remotes are dropped: 0 arrive.",
+		Change:   []string{fmt.Sprintf("ip route add %s via GATEWAY", lost[0])},
+		Measure:  []string{fmt.Sprintf("ip route get %s%s", lost[0], from), fmt.Sprintf("ping -c 3 %s", lost[0])},
+	}
+}
+
+func ownRemote(t Tunnel, self []netip.Addr) Finding {
+	f := Finding{
+		Check: "remotes", Severity: Fault, Subject: t.Name, What: fmt.Sprintf("the remote %s is this host", addrs(self)),
+		Evidence: "the route is of type local",
+		Why:      "Broadcast comes back to its sender: MAC addresses move to the tunnel, and a bridge answers with 0 packets to their owner.",
+		Measure:  []string{fmt.Sprintf("ip route get %s", self[0])},
+	}
+	if t.Source == fromKernel && t.Encapsulation == "vxlan" {
+		f.Change = []string{fmt.Sprintf("bridge fdb del 00:00:00:00:00:00 dev %s dst %s", t.Name, self[0])}
+	}
+	return f
+}
+
+// checkEdges passes on what Selvage's edges say of themselves.
+func checkEdges(inv *Inventory) []Finding {
+	var found []Finding
+	for _, e := range inv.Edges {
+		for _, p := range e.Problems {
+			found = append(found, Finding{
+				Check: "edge", Severity: Warning, Subject: e.Name, What: p, Evidence: "selvage status",
+				Why: "The edge says so itself.", Measure: []string{"selvage status --edge " + e.Name},
+			})
+		}
+		if len(e.Drops) == 0 {
+			found = append(found, good("edge", e.Name, "has dropped no packet"))
+			continue
+		}
+		total, text := uint64(0), ""
+		for _, reason := range sorted(e.Drops) {
+			total += e.Drops[reason]
+			text += fmt.Sprintf("%s %d, ", reason, e.Drops[reason])
+		}
+		found = append(found, Finding{
+			Check: "edge", Severity: Note, Subject: e.Name, What: fmt.Sprintf("the edge has dropped %d packets", total),
+			Evidence: text + "since it was loaded", Why: "Each reason is a packet that did not arrive; docs/datapath.md says what they mean.",
+			Measure: []string{"selvage drops --edge " + e.Name},
+		})
+	}
+	return found
+}

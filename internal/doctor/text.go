@@ -1,0 +1,172 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Text writes a report for people: what is there, then the findings with the
+// worst first, what is good, and what was not readable.
+func Text(w io.Writer, r Report) error {
+	var b strings.Builder
+	machineText(&b, r)
+	if err := tables(&b, r.Inventory); err != nil {
+		return err
+	}
+	for _, f := range r.Findings {
+		if f.Severity != OK {
+			findingText(&b, f)
+		}
+	}
+	goodText(&b, r.Findings)
+	if len(r.Unknown) > 0 {
+		b.WriteString("\nNOT KNOWN\n")
+		for _, u := range r.Unknown {
+			paragraph(&b, "  ", u.What+": "+u.Why)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func machineText(b *strings.Builder, r Report) {
+	m := r.Inventory.Machine
+	scope := "this host"
+	if r.Inventory.Interface != "" {
+		scope = "interface " + r.Inventory.Interface
+	}
+	fmt.Fprintf(b, "Examined: %s; Linux %s, %s, %s, %.1f GB of memory\n", scope, orUnknown(m.Kernel),
+		number(len(m.CPUs), "CPU"), number(len(m.Nodes), "NUMA node"), float64(m.Memory)/1e9)
+	counts := map[Severity]int{}
+	for _, f := range r.Findings {
+		counts[f.Severity]++
+	}
+	fmt.Fprintf(b, "Found:    %s, %s, %s; %d good, %d not known\n",
+		number(counts[Fault], "fault"), number(counts[Warning], "warning"), number(counts[Note], "note"), counts[OK], len(r.Unknown))
+}
+
+func number(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// tables lists tunnels and the interfaces that were looked at.
+func tables(b *strings.Builder, inv Inventory) error {
+	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	if len(inv.Tunnels) == 0 {
+		fmt.Fprintln(tw, "\nNo tunnel here.")
+	} else {
+		fmt.Fprintln(tw, "\nTUNNEL\tSOURCE\tENCAPSULATION\tVNI\tUDP-PORT\tLOCAL\tREMOTES\tUNDERLAY\tMTU\tPORTS")
+	}
+	for _, t := range inv.Tunnels {
+		remotes := addrs(t.Remotes)
+		if t.Group.IsValid() {
+			remotes = strings.TrimPrefix(remotes+", group "+t.Group.String(), ", ")
+		}
+		if t.External {
+			remotes = "with each packet"
+		}
+		local := ""
+		if t.Local.IsValid() {
+			local = t.Local.String()
+		}
+		row(tw, t.Name, t.Source, t.Encapsulation, t.VNI, t.Port, local, remotes, few(t.firstHops()), inv.carries(t), few(t.Ports))
+	}
+	fmt.Fprintln(tw, "\nINTERFACE\tROLE\tKIND\tDRIVER\tFIRMWARE\tMBIT/S\tMTU\tRX-RING\tQUEUES\tSLOT")
+	for _, l := range inv.of(Underlay, Device, Port, Spare) {
+		if l.NIC != nil {
+			row(tw, l.cells()...)
+		}
+	}
+	return tw.Flush()
+}
+
+func (l *Link) cells() []any {
+	kind, ring, queues, slot := l.Kind, "", 0, ""
+	if l.Physical() {
+		kind = "adapter"
+	}
+	if r := l.NIC.Ring; r != nil {
+		ring = fmt.Sprintf("%d/%d", r.Rx, r.RxMax)
+	}
+	if c := l.NIC.Channels; c != nil {
+		queues, _ = c.receive()
+	}
+	if l.PCI != nil {
+		slot = l.PCI.Address
+	}
+	return []any{l.Name, l.Role, kind, l.NIC.Driver, strings.TrimSpace(l.NIC.Firmware), l.NIC.Mbps, l.MTU, ring, queues, slot}
+}
+
+// row writes cells; an empty or zero one is "-".
+func row(w io.Writer, cells ...any) {
+	texts := make([]string, len(cells))
+	for i, cell := range cells {
+		if texts[i] = fmt.Sprint(cell); texts[i] == "" || texts[i] == "0" {
+			texts[i] = "-"
+		}
+	}
+	fmt.Fprintln(w, strings.Join(texts, "\t"))
+}
+
+func findingText(b *strings.Builder, f Finding) {
+	fmt.Fprintf(b, "\n%s  %s  %s\n", strings.ToUpper(string(f.Severity)), f.Check, f.Subject)
+	paragraph(b, "  what      ", f.What)
+	paragraph(b, "  evidence  ", f.Evidence)
+	paragraph(b, "  why       ", f.Why)
+	label := "  change    "
+	if len(f.Change) == 0 {
+		fmt.Fprintln(b, label+"nothing to set here")
+	}
+	for _, c := range f.Change {
+		fmt.Fprintln(b, label+c)
+		label = blank(label)
+	}
+	label = "  measure   "
+	for _, c := range f.Measure {
+		fmt.Fprintln(b, label+c)
+		label = blank(label)
+	}
+}
+
+// goodText has one line for each check and subject, what they say side by side.
+func goodText(b *strings.Builder, findings []Finding) {
+	title := "\nGOOD\n"
+	for _, f := range findings {
+		if f.Severity == OK {
+			b.WriteString(title)
+			title = ""
+			paragraph(b, fmt.Sprintf("  %-15s  ", f.Check), f.Subject+": "+f.What)
+		}
+	}
+}
+
+// width is where paragraphs break. Commands do not: they are to be copied.
+const width = 110
+
+// paragraph writes text after label, with further lines indented below it.
+func paragraph(b *strings.Builder, label, text string) {
+	indent := blank(label)
+	if strings.TrimSpace(label) == "" {
+		indent = label + "  "
+	}
+	line := label
+	empty := true
+	for word := range strings.FieldsSeq(text) {
+		if !empty && len([]rune(line))+1+len([]rune(word)) > width {
+			fmt.Fprintln(b, line)
+			line, empty = indent, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	fmt.Fprintln(b, line)
+}
+
+func blank(label string) string { return strings.Repeat(" ", len(label)) }
