@@ -12,13 +12,19 @@
 /* One byte in memory, and typed fields put the names into BTF for the Go side. */
 #define BYTE_ENUM enum __attribute__((packed))
 
-#define ABI_VERSION 1
+#define ABI_VERSION 2
 
 #define MAX_ENDS 8192	  /* ports and remote TEPs of one edge */
 #define MAX_SEGMENTS 4096 /* segments of one edge */
 #define MAX_MEMBERS 1024  /* ports and remotes of one segment */
 #define MAX_UDP_PORTS 8	  /* UDP ports on which tunnels arrive */
-#define OUTER_MAX 64	  /* Ethernet, IPv6 and UDP: 62 bytes */
+#define MAX_ROUTERS 1024  /* routers of one edge */
+#define MAX_GROUPS 4096	  /* next-hop groups of all routers */
+#define MAX_HOPS 4096	  /* next hops of all routers */
+#define GROUP_BUCKETS 128 /* among which the next hops of a group share the flows */
+#define OUTER_MAX 56	  /* Ethernet and IPv6: 54 bytes */
+#define OPTIONS_MAX 252	  /* Geneve options (RFC 8926 3.4) */
+#define MAX_TAGS 2	  /* 802.1Q tags that a frame may have */
 
 /* An IPv6 address, or an IPv4 address mapped into one (::ffff:a.b.c.d). */
 struct addr {
@@ -32,8 +38,12 @@ BYTE_ENUM end_kind {
 };
 
 BYTE_ENUM end_flags {
-	END_PEER = 1,	  /* port: deliver into the other namespace of the veth */
-	END_RESOLVED = 2, /* TEP: the template holds the next hop's MAC */
+	END_PEER = 1,	      /* port: deliver into the other namespace of the veth */
+	END_RESOLVED = 2,     /* TEP: the template holds the next hop's MAC */
+	END_UPLINK = 4,	      /* port: what is not for the gateway is the host's */
+	END_GUARD_MACS = 8,   /* port: only allowed source MACs */
+	END_GUARD_ADDRS = 16, /* port: only allowed source addresses */
+	END_SEGMENTS = 32,    /* port: takes large TCP segments */
 };
 
 /* One end of a segment: where a frame can come from and go to. */
@@ -42,25 +52,144 @@ struct end {
 	enum end_flags flags;
 	__u8 outer_len; /* TEP: bytes of the template in use */
 	__u8 pad;
-	__u32 ifindex;	       /* port: itself; TEP: the underlay interface, 0 without a route */
-	__u32 mtu;	       /* of that interface: an IP packet's size in bytes */
-	__u32 segment;	       /* port: its segment */
+	__u32 ifindex;	/* port: itself; TEP: the underlay interface, 0 without a route */
+	__u32 mtu;	/* of the interface or path: an IP packet's size in bytes */
+	__u32 segment;	/* port: its segment */
+	__u32 path_mtu; /* TEP: what an ICMP message said, 0 when none did */
+	__u16 vlan;	/* port: VLAN of a trunk, 0 untagged */
+	__u16 pad2;
+	__u64 path_mtu_ns;     /* TEP: when, CLOCK_MONOTONIC */
 	struct addr addr;      /* TEP: its address */
-	__u8 outer[OUTER_MAX]; /* TEP: Ethernet, IP and UDP header, lengths and ports zero */
+	__u8 outer[OUTER_MAX]; /* TEP: Ethernet and IP header; what depends on the packet is zero */
+};
+
+BYTE_ENUM encapsulation {
+	ENCAP_NONE, /* no tunnels: the segment of an uplink */
+	ENCAP_VXLAN,
+	ENCAP_GENEVE,
+	ENCAP_NVGRE,
 };
 
 BYTE_ENUM segment_flags {
 	SEGMENT_UDP_CSUM = 1, /* outer UDP checksums, see encap_by_kernel */
+	SEGMENT_TAGS = 2,     /* tagged frames pass */
+	SEGMENT_SUPPRESS = 4, /* ARP and ND for known remote hosts are answered here */
+	SEGMENT_CLAMP = 8,    /* TCP MSS is clamped */
+	SEGMENT_L3 = 16,      /* between routers: nothing is learned, bridged or flooded */
+};
+
+/* What the outer header takes from the inner one. */
+BYTE_ENUM outer_flags {
+	OUTER_DSCP_INHERIT = 1,
+	OUTER_TTL_INHERIT = 2,
+	OUTER_DF = 4,
+	OUTER_DF_INHERIT = 8,
 };
 
 struct segment {
 	__u32 generation; /* raised when a decision about the segment may have changed */
 	__u32 vni;
-	__u32 members; /* number of entries in the map members */
-	__be16 udp_port;
+	__u32 members;	 /* number of entries in the map members */
+	__be16 udp_port; /* 0 with NVGRE */
 	__u8 used;
 	enum segment_flags flags;
 	__u32 csum_ifindex; /* the kernel's tunnel device that fills them in, 0 while there is none */
+	__u32 router;	    /* 0: none */
+	enum encapsulation encap;
+	enum outer_flags outer;
+	__u8 tos; /* outer DSCP, in its place */
+	__u8 ttl;
+	__u8 options_len;
+	__u8 options_critical; /* one of them is */
+	__u16 tunnel_len;      /* bytes of the UDP and the tunnel header with options */
+	__u8 gateway_mac[ETH_ALEN];
+	__u16 pad2;
+	struct addr gateway4; /* source of ICMP messages, zero when there is none */
+	struct addr gateway6;
+	__u8 options[OPTIONS_MAX];
+};
+
+/* A VRF. Number 0 is none. */
+struct router {
+	__u32 generation; /* raised when a route may have changed */
+	__u32 used;
+	struct addr source4; /* of ICMP messages where the segment has no gateway address */
+	struct addr source6;
+};
+
+/* Addresses of the edge itself in a router, the gateways'; a link-local one in a segment. */
+#define LOCAL_LINK 0x80000000 /* in the place of the router: this is a segment */
+struct local_key {
+	__u32 router;
+	struct addr addr;
+};
+
+struct neighbour_key {
+	__u32 segment;
+	struct addr addr;
+};
+
+struct neighbour {
+	__u8 mac[ETH_ALEN];
+	__u8 is_static;
+	__u8 pad;
+	__u64 seen_ns; /* CLOCK_MONOTONIC */
+};
+
+BYTE_ENUM route_kind {
+	ROUTE_NONE,
+	ROUTE_GROUP,
+	ROUTE_BLACKHOLE,
+	ROUTE_UNREACHABLE,
+	ROUTE_PROHIBIT,
+};
+
+/* Longest prefix match: 32 bits of router number, then of the address. */
+struct route_key {
+	__u32 prefixlen;
+	__u32 router;
+	struct addr addr;
+};
+
+struct route {
+	enum route_kind kind;
+	__u8 pad[3];
+	__u32 group;
+};
+
+/*
+ * Next hops share the flows by bucket (hash-threshold with a fixed table): when
+ * one goes, only its own buckets move (resilient hashing).
+ */
+struct group {
+	__u16 buckets[GROUP_BUCKETS]; /* next hop of each */
+};
+
+struct hop {
+	__u32 segment;
+	__u16 end; /* a remote's, with mac; 0: the neighbour's */
+	__u8 mac[ETH_ALEN];
+	struct addr addr; /* neighbour, zero: the destination itself */
+};
+
+/* Who may send from a port. */
+struct allowed_mac {
+	__u32 end;
+	__u8 mac[ETH_ALEN];
+	__u16 pad;
+};
+
+struct allowed_addr { /* longest prefix match: 32 bits of end, then of the address */
+	__u32 prefixlen;
+	__u32 end;
+	struct addr addr;
+};
+
+#define PORT_SHARED 0xffff /* in the place of the VLAN: the interface has an uplink */
+
+struct port_key {
+	__u32 ifindex;
+	__u32 vlan;
 };
 
 struct vni_key {
@@ -96,7 +225,8 @@ struct fdb_entry {
 /* What tells flows apart. Equal keys get equal decisions. */
 struct flow_key {
 	struct addr origin; /* tunnel: outer source; port: the ifindex in the last word */
-	__u32 vni;	    /* tunnel: VNI, and above bit 24 its UDP port's index + 1; port: 0 */
+	__u32 vni; /* tunnel: VNI, and above bit 24 how it came, see parse_outer; port: 0 */
+	__be32 tags[MAX_TAGS]; /* 802.1Q tags as on the wire, the outermost first */
 	__u8 dmac[ETH_ALEN];
 	__u8 smac[ETH_ALEN];
 	__be16 ethertype;
@@ -109,9 +239,13 @@ struct flow_key {
 };
 
 BYTE_ENUM action {
-	ACTION_PORT,   /* deliver to a port */
-	ACTION_TUNNEL, /* encapsulate to a remote */
-	ACTION_FLOOD,  /* replicate to all members of the segment */
+	ACTION_PORT,	/* deliver to a port */
+	ACTION_TUNNEL,	/* encapsulate to a remote */
+	ACTION_FLOOD,	/* replicate to all members of the segment */
+	ACTION_HOST,	/* leave to the host's own stack */
+	ACTION_ANSWER,	/* ARP, ND or echo for an address that the edge answers for */
+	ACTION_ASK,	/* ask for the neighbour's MAC in the packet's stead */
+	ACTION_CONSUME, /* ARP or ND for the edge itself, which it has read */
 };
 
 /* Where a TCP flow stands between bursts, see coalesce.h. */
@@ -121,20 +255,73 @@ BYTE_ENUM burst {
 	BURST_POLLED, /* packets that are being coalesced */
 };
 
-/* A decision, ready to be replayed; within one cache line. */
+BYTE_ENUM flow_flags {
+	FLOW_ROUTED = 1,  /* new MACs, TTL lowered */
+	FLOW_TAG = 2,	  /* the outermost tag chose the segment and goes */
+	FLOW_GATEWAY = 4, /* answered for the gateway, not for a host */
+};
+
+/* What becomes of a flow's packets: ready to be replayed. */
+struct decision {
+	__u32 generation; /* of what it depends on, see flow.h */
+	__u32 segment;	  /* where it came in */
+	__u32 to_segment; /* where it goes */
+	__u16 in;	  /* end */
+	__u16 out;	  /* end */
+	enum action action;
+	enum slow slow; /* not SLOW_FAST when it is taken anew each time */
+	enum flow_flags flags;
+	__u8 pad;
+	__be16 entropy;	     /* outer UDP source port */
+	__u8 dmac[ETH_ALEN]; /* routed */
+	__u8 smac[ETH_ALEN];
+	__u16 pad2;
+};
+
+/*
+ * A packet on its way through the stages: offsets and facts, no pointers into it.
+ * It is in a map for its size, one for each core; the Go side has no use for it.
+ */
+struct pkt {
+	__u64 now_ns;	 /* CLOCK_MONOTONIC_COARSE: a tick's resolution, a read's cost */
+	__u32 in;	 /* end that it came from, 0 before guard or a cache hit */
+	__u32 segment;	 /* where it came in, set by guard */
+	__u32 frame_len; /* bytes of the inner frame without its tags */
+	__u32 l3;	 /* offset of the inner IP header */
+	__u32 l4;	 /* offset of what follows it */
+	__u32 headers;	 /* inner bytes up to the L4 payload without tags, to size a cut segment */
+	__u32 payload;	 /* L4 payload, without the padding of a short frame */
+	__u32 seq;	 /* TCP: sequence number */
+	__u32 path;  /* smallest MTU of the tunnels that it came or goes through, 0 without one */
+	__u16 inner; /* offset of the inner Ethernet header: what decapsulation removes */
+	__be16 udp_port; /* tunnel: the outer destination port */
+	__u8 tag_bytes;	 /* of the key's tags: those that stand in the frame, not beside it */
+	__u8 tcp_flags;	 /* 0 when not TCP */
+	__u8 icmp_type;	 /* of ICMP and ICMPv6 */
+	__u8 tos;	 /* inner DSCP and ECN */
+	__u8 ttl;	 /* inner TTL or hop limit */
+	__u8 outer_tos;
+	bool df;       /* not to be fragmented: set in the inner header, or not IPv4 */
+	bool tail;     /* a fragment but the first */
+	bool untagged; /* its tags are off */
+	bool polled;   /* goes to its port by way of the coalescer */
+	bool routed;   /* has new MACs */
+	__u8 steps;    /* of a trace */
+	__s32 verdict; /* what the program returns, when nothing stopped the packet */
+	struct flow_key key;
+	__u8 was[2 * ETH_ALEN]; /* routed: the MACs that it came with */
+	struct decision
+		decision; /* what becomes of it: the cache's entry may be replaced meanwhile */
+};
+
 struct flow {
-	__u32 generation;
-	__u32 segment;
-	__u16 in;  /* end */
-	__u16 out; /* end */
+	struct decision decision;
 	enum burst burst;
 	__u8 pad[3];
-	enum action action;
-	enum slow slow; /* not SLOW_FAST when it is decided anew each time */
-	__be16 entropy; /* outer UDP source port */
 	__u32 next_seq; /* TCP: behind the last in-order packet, see order.h */
 	__u32 gap_ns;	/* TCP: since when a packet is missing (low bits), 0 when none is */
 	__u32 burst_ns; /* TCP: when the last packet came (low bits), see coalesce.h */
+	__u32 pad2;
 	__u64 decided_ns;
 	__u64 seen_ns;
 	__u64 packets;
@@ -150,4 +337,32 @@ struct end_counters {
 	struct counter rx; /* from the end into the edge */
 	struct counter tx; /* from the edge to the end */
 	__u64 drops;	   /* of what came from the end */
+};
+
+#define MAX_STEPS 64
+
+/* One line of a trace. */
+struct trace_step {
+	enum stage stage;
+	__u32 a;
+	__u32 b;
+};
+
+/* A host that came to a port, for the Go side to announce. */
+struct move {
+	__u32 segment;
+	__u32 end;
+	__u8 mac[ETH_ALEN];
+	__u16 was_remote; /* 0: nobody knew it */
+};
+
+/* Tokens for ICMP messages, see icmp.h. */
+struct bucket {
+	__u64 tokens;
+	__u64 filled_ns;
+};
+
+/* A packet's beginning, where its checksum is taken. */
+struct scratch {
+	__u8 bytes[1536];
 };

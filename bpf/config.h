@@ -7,12 +7,21 @@
 /* This edge's tunnel endpoint, and the UDP ports on which tunnels arrive. */
 const volatile struct addr tep_addr;
 const volatile __be16 udp_ports[MAX_UDP_PORTS];
+const volatile __u8 udp_encaps[MAX_UDP_PORTS]; /* enum encapsulation */
+/* Whether GRE packets may be NVGRE tunnels; otherwise they are the host's. */
+const volatile bool nvgre;
 /* false: decide every packet. */
 const volatile bool flow_cache = true;
 /* A decision's greatest age. */
 const volatile __u64 revalidate_ns = 10000000000ULL;
 /* How long a packet waits for one that it overtook, 0: never. */
 const volatile __u64 hold_ns = 8000;
+
+/* ICMP errors and requests for neighbours, a second and core, and at once. */
+const volatile __u64 icmp_rate = 1000;
+const volatile __u64 icmp_burst = 100;
+/* Tell a trace what happens, and neither learn, count nor send. */
+const volatile bool tracing;
 
 /*
  * The words of reasons.h for the Go side, which reads them from the object file.
@@ -26,5 +35,6 @@ struct word {
 #define X(n, t) { #n, t },
 const volatile struct word reason_words[] __attribute__((used)) = { REASONS(X) };
 const volatile struct word slow_words[] __attribute__((used)) = { SLOWS(X) };
+const volatile struct word stage_words[] __attribute__((used)) = { STAGES(X) };
 const volatile struct word event_words[] __attribute__((used)) = { EVENTS(X) };
 #undef X

@@ -29,7 +29,8 @@ static __always_inline void copy16(void *to, const void *from, __u32 len)
 }
 
 /* Header bytes that the stages may want to read: all, and those before the inner IP header. */
-#define CTX_HEADERS 228 /* 14 + 60 + 16 + 14 + 40 + 64 + 20: with options outside and inside */
+#define CTX_HEADERS \
+	488 /* 14 + 60 + 16 + 252 + 22 + 40 + 64 + 20: with options outside and inside */
 #define CTX_OUTER 104
 
 /* A pointer to len bytes at off, or NULL when the packet or its linear part ends before. */
@@ -59,24 +60,34 @@ static __always_inline bool ctx_pull_headers(struct __sk_buff *skb, __u32 want)
 	return linear < want && bpf_skb_pull_data(skb, want) == 0;
 }
 
-/*
- * Makes room for len bytes before an inner frame and tells the kernel what they
- * are, so that a segment of up to 64 kB stays whole and is cut behind the tunnel
- * header. ENCAP_L2 counts the inner Ethernet header alone. What is not IP cannot
- * be cut and gets plain room.
- */
-static __always_inline int ctx_push(struct __sk_buff *skb, __u32 len, bool is_ip, bool outer6)
-{
-	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L4_UDP |
-		      BPF_F_ADJ_ROOM_ENCAP_L2_ETH | BPF_F_ADJ_ROOM_ENCAP_L2(14);
+/* What is made room for: the kernel has to know to cut a segment behind it. */
+struct room {
+	__u32 len;   /* bytes before the inner frame */
+	__u32 l2;    /* of those and the frame's own, the inner Ethernet header with tags */
+	bool ip;     /* the inner frame is IP */
+	bool outer6; /* the outer header is IPv6 */
+	bool gre;    /* the tunnel is GRE, not UDP */
+};
 
-	if (!is_ip)
-		return bpf_skb_change_head(skb, len, 0);
-	flags |= outer6 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
-	if (bpf_skb_adjust_room(skb, len, BPF_ADJ_ROOM_MAC, flags) == 0)
+/*
+ * Makes room before an inner frame and tells the kernel what it is for, so that a
+ * segment of up to 64 kB stays whole and is cut behind the tunnel header.
+ * ENCAP_L2 counts the inner Ethernet header alone. What is not IP cannot be cut
+ * and gets plain room.
+ */
+static __always_inline int ctx_push(struct __sk_buff *skb, const struct room *r)
+{
+	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L2_ETH |
+		      BPF_F_ADJ_ROOM_ENCAP_L2(r->l2);
+
+	if (!r->ip)
+		return bpf_skb_change_head(skb, r->len, 0);
+	flags |= r->gre ? BPF_F_ADJ_ROOM_ENCAP_L4_GRE : BPF_F_ADJ_ROOM_ENCAP_L4_UDP;
+	flags |= r->outer6 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
+	if (bpf_skb_adjust_room(skb, r->len, BPF_ADJ_ROOM_MAC, flags) == 0)
 		return 0;
 	/* The frame has a tunnel header already: one more is plain bytes, if nothing is to be cut. */
-	return skb->gso_size ? -1 : bpf_skb_change_head(skb, len, 0);
+	return skb->gso_size ? -1 : bpf_skb_change_head(skb, r->len, 0);
 }
 
 /*
@@ -90,4 +101,43 @@ static __always_inline int ctx_pull(struct __sk_buff *skb, __u32 len, bool inner
 
 	flags |= inner6 ? BPF_F_ADJ_ROOM_DECAP_L3_IPV6 : BPF_F_ADJ_ROOM_DECAP_L3_IPV4;
 	return bpf_skb_adjust_room(skb, -(__s32)len, BPF_ADJ_ROOM_MAC, flags);
+}
+
+/*
+ * Makes a packet diff bytes longer or shorter behind its Ethernet header, and
+ * leaves a tunnel's marks on it as they are.
+ */
+static __always_inline int ctx_stretch(struct __sk_buff *skb, __s32 diff)
+{
+	return bpf_skb_adjust_room(skb, diff, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO);
+}
+
+#define CTX_STRETCH_MAX 0xfff /* of one call */
+
+/*
+ * Gives an IP packet that is written anew the length len, and takes from it what
+ * the kernel believes of its contents: that it is a large segment, and that a
+ * checksum behind l4 is still to be filled in. That goes when bytes are removed up
+ * to beyond l4, which then come back as room. The tail of a packet that came out of
+ * a tunnel cannot be changed: a segment is refused.
+ */
+static __always_inline int ctx_renew(struct __sk_buff *skb, __u32 l4, __u32 len)
+{
+	__u32 keep = l4 + 2 + sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
+	__s32 diff;
+
+	if (skb->gso_size || skb->len < keep)
+		bpf_skb_change_tail(skb, keep + 60, 0);
+	if (skb->gso_size)
+		return -1;
+	if (skb->len >= keep && ctx_stretch(skb, -(__s32)(l4 + 2)))
+		return -1;
+	for (int i = 0; i < 17 && skb->len != len; i++) {
+		diff = len - skb->len;
+		if (diff < -CTX_STRETCH_MAX)
+			diff = -CTX_STRETCH_MAX;
+		if (ctx_stretch(skb, diff))
+			return -1;
+	}
+	return skb->len != len;
 }

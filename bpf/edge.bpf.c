@@ -3,121 +3,172 @@
 #include "parse.h"
 #include "guard.h"
 #include "switch.h"
+#include "route.h"
 #include "flow.h"
+#include "path.h"
 #include "transmit.h"
 
-/* The slow path: it only decides. */
-static __always_inline int resolve(struct pkt *p, struct flow *f)
+/* What an uplink leaves to the host: all but frames for the gateway, and others' ARP and ND. */
+static __always_inline bool is_hosts(struct pkt *p, struct segment *seg, struct end *in)
 {
-	struct segment *seg;
+	if (!(in->flags & END_UPLINK))
+		return false;
+	if (is_neighbour_talk(p))
+		return mac_equal(p->key.smac, seg->gateway_mac);
+	return !mac_equal(p->key.dmac, seg->gateway_mac);
+}
+
+static __always_inline int decide(struct __sk_buff *skb, struct pkt *p, struct segment *seg,
+				  struct end *in, struct decision *d)
+{
 	int why;
 
-	why = guard(p);
-	if (why)
-		return why;
-	seg = bpf_map_lookup_elem(&segments, &p->segment);
-	if (!seg)
-		return REASON_UNKNOWN_VNI;
+	if (is_hosts(p, seg, in)) {
+		d->action = ACTION_HOST;
+		return 0;
+	}
 	why = learn(p, seg);
 	if (why)
 		return why;
-	why = decide(p, seg, f);
+	/* What has tags inside is of other networks, which the segment only carries. */
+	if (kept_tags(p, d->flags))
+		return bridge(p, d);
+	if (is_neighbour_talk(p))
+		return neighbour(skb, p, seg, in, d);
+	if (seg->router && mac_equal(p->key.dmac, seg->gateway_mac))
+		return route(p, seg, d);
+	return seg->flags & SEGMENT_L3 ? REASON_NOT_ROUTED : bridge(p, d);
+}
+
+/* The slow path: it only decides. */
+SUBPROGRAM int resolve(struct __sk_buff *skb, struct pkt *p)
+{
+	struct segment *seg;
+	struct decision *d;
+	struct end *in;
+	int why;
+
+	if (!p)
+		return REASON_NO_ROOM;
+	d = &p->decision;
+	__builtin_memset(d, 0, sizeof(*d));
+	why = guard(p, d);
+	if (why == NOT_OURS) {
+		d->action = ACTION_HOST;
+		d->slow = SLOW_HOST;
+		return 0;
+	}
 	if (why)
 		return why;
-	if (!flow_cache && !f->slow)
-		f->slow = SLOW_CACHE_OFF;
-	f->entropy = entropy_of(&p->key);
-	f->packets = packets_of(p);
-	f->bytes = p->frame_len;
-	flow_keep(p, f);
+	seg = segment_get(p->segment);
+	in = end_get(p->in);
+	if (!seg || !in)
+		return REASON_UNKNOWN_VNI;
+	d->segment = d->to_segment = p->segment;
+	d->generation = seg->generation; /* before the look-ups: a change meanwhile outdates it */
+	d->in = p->in;
+	why = decide(skb, p, seg, in, d);
+	if (why)
+		return why;
+	if (!flow_cache && !d->slow)
+		d->slow = SLOW_CACHE_OFF;
+	d->entropy = entropy_of(&p->key);
+	flow_keep(skb, p, d);
 	return 0;
 }
 
-/* Most packets have their headers in the linear part; the others are parsed again. */
-static __always_inline int parse_all(struct pkt *p)
+/* A packet that found its decision. */
+static __always_inline void hit(struct __sk_buff *skb, struct pkt *p, struct flow *f)
 {
-	int why = 0;
+	struct decision *d = &p->decision;
 
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < 2; i++) {
-		why = parse(p);
-		if (!why || !ctx_pull_headers(p->skb, CTX_HEADERS))
-			break;
-	}
-	return why;
+	count(EVENT_HIT);
+	*d = f->decision;
+	p->polled = p->inner && d->action == ACTION_PORT && in_burst(skb, p, f);
+	p->in = d->in;
+	p->segment = d->segment;
+	f->packets += packets_of(skb, p);
+	f->bytes += p->frame_len;
+	f->seen_ns = p->now_ns;
 }
 
-static __always_inline int edge(struct pkt *p)
+static __always_inline int edge(struct __sk_buff *skb, struct pkt *p)
 {
-	struct flow fresh = {};
 	struct flow *f;
-	int why, verdict;
 	__u32 end;
+	int why;
 
-	why = parse_all(p);
+	why = parse(skb, p);
+	step(p, STAGE_PARSE, p->key.proto, why);
+	if (!why && p->inner && is_unbearable(p))
+		why = REASON_ECN_MARKED;
 	if (why)
-		return drop(p, why);
+		return drop(skb, p, why);
 	f = flow_find(p);
-	if (f) {
-		if (p->inner && overtook(p, f))
-			return bpf_redirect(p->skb->ifindex, BPF_F_INGRESS);
-		count(EVENT_HIT);
-		p->polled = p->inner && f->action == ACTION_PORT && in_burst(p, f);
-		p->in = f->in;
-		f->packets += packets_of(p);
-		f->bytes += p->frame_len;
-		f->seen_ns = p->now_ns;
-		end = seq_end(p);
-		verdict = replay(p, f);
+	if (f && p->inner && overtook(p, f))
+		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	end = seq_end(p);
+	if (f)
+		hit(skb, p, f);
+	else
+		why = resolve(skb, p);
+	if (!why)
+		why = replay(skb, p);
+	if (f)
 		went(p, f, end);
-		return verdict;
-	}
-	why = resolve(p, &fresh);
-	if (why)
-		return drop(p, why);
-	return replay(p, &fresh);
+	return why ? refuse(skb, p, why) : p->verdict;
 }
 
 SEC("tcx/ingress")
 int from_port(struct __sk_buff *skb)
 {
-	struct pkt p = { .skb = skb, .now_ns = bpf_ktime_get_coarse_ns() };
+	struct pkt *p = packet();
 
-	p.key.origin.w[3] = skb->ifindex;
-	if (skb->vlan_present)
-		return drop(&p, REASON_VLAN_TAGGED);
-	return edge(&p);
+	if (!p)
+		return TCX_DROP;
+	p->now_ns = bpf_ktime_get_coarse_ns();
+	p->key.origin.w[3] = skb->ifindex;
+	return edge(skb, p);
 }
 
 SEC("tcx/ingress")
 int from_underlay(struct __sk_buff *skb)
 {
-	struct pkt p = { .skb = skb, .now_ns = bpf_ktime_get_coarse_ns() };
+	struct pkt *p;
 	int why;
 
 	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)
 		return TCX_NEXT;
+	p = packet();
+	if (!p)
+		return TCX_DROP;
 	ctx_pull_headers(skb, CTX_OUTER);
-	why = parse_outer(&p);
+	p->now_ns = bpf_ktime_get_coarse_ns();
+	why = parse_outer(skb, p);
 	if (why == NOT_OURS) {
+		hear_too_big(skb, p);
 		count(EVENT_NOT_TUNNEL);
 		return TCX_NEXT;
 	}
-	return why ? drop(&p, why) : edge(&p);
+	return why ? drop(skb, p, why) : edge(skb, p);
 }
 
 /* What came back from the coalescer: decided already, its port is in the mark. */
 SEC("tcx/ingress")
 int from_coalescer(struct __sk_buff *skb)
 {
-	struct pkt p = { .skb = skb };
 	struct end *to = end_get(skb->mark);
+	struct pkt *p = packet();
 
+	if (!p)
+		return TCX_DROP;
 	if (!skb->vlan_present || !to || to->kind != END_PORT)
-		return drop(&p, REASON_UNKNOWN_PORT);
+		return drop(skb, p, REASON_UNKNOWN_PORT);
 	skb->mark = 0;
 	if (bpf_skb_vlan_pop(skb))
-		return drop(&p, REASON_NO_ROOM);
+		return drop(skb, p, REASON_NO_ROOM);
+	if (to->vlan && bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), to->vlan))
+		return drop(skb, p, REASON_NO_ROOM);
 	return deliver(to, true);
 }
 

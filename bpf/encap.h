@@ -1,212 +1,186 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * encap: the outer headers, off (parse_outer, decap) and on (encap).
+ * encap: wraps a frame for a remote. The Ethernet and IP header come from the
+ * remote's template; lengths, DSCP and ECN (RFC 6040), TTL and DF are filled in.
  *
- * in:    skb; decap: p->inner and p->key; encap: the remote's end and the segment
- * out:   parse_outer: p->inner, p->udp_port, p->key.origin and .vni
+ * in:    p, the remote's end, the segment and the flow's entropy
+ * out:   skb
  * maps:  none
- * stops: OUTER_MALFORMED, OUTER_FRAGMENT, TUNNEL_FLAGS; TOO_BIG, NO_ROOM, GSO_NESTED
+ * stops: TOO_BIG, NO_ROOM, GSO_NESTED, NO_CSUM
  */
 #pragma once
 
-#include "encap_vxlan.h"
+#include "modify.h"
 
-#define NOT_OURS -1
-#define OUTER_TTL 64
+/* Bytes of the template: Ethernet and IP. */
+#define OUTER_LEN4 (sizeof(struct ethhdr) + sizeof(struct iphdr))
+#define OUTER_LEN6 (sizeof(struct ethhdr) + sizeof(struct ipv6hdr))
 
-/* Bytes of the template: Ethernet, IP and UDP. */
-#define OUTER_LEN4 (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
-#define OUTER_LEN6 (sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
-
-static __always_inline bool addr_equal(const volatile struct addr *a, const struct addr *b)
+static __always_inline __u32 tag_len(const struct pkt *p)
 {
-	return a->w[3] == b->w[3] && a->w[2] == b->w[2] && a->w[1] == b->w[1] && a->w[0] == b->w[0];
+	return (!!p->key.tags[0] + !!p->key.tags[1]) * sizeof(struct vlanhdr);
 }
 
-/* The index of a tunnel port, or NOT_OURS. */
-static __always_inline int udp_port_index(__be16 port)
+/* Bytes before the inner Ethernet header's end: what a frame grows by. */
+static __always_inline __u32 room_for(const struct pkt *p, const struct end *to,
+				      const struct segment *seg)
 {
-	for (int i = 0; i < MAX_UDP_PORTS; i++)
-		if (udp_ports[i] && udp_ports[i] == port)
-			return i;
-	return NOT_OURS;
+	return to->outer_len + seg->tunnel_len + tag_len(p);
 }
 
-/*
- * Reads the outer IP header: source into p->key.origin, destination into dst.
- * Returns the offset of the UDP header, NOT_OURS for anything but UDP. A first
- * fragment and a packet cut short show their UDP header: why says what is wrong
- * with them, should they be ours. Later fragments go to the host.
- */
-static __always_inline int outer_ip(struct pkt *p, struct addr *dst, int *why)
+/* The largest inner IP packet that fits the way to a remote. */
+static __always_inline __u32 tunnel_mtu(const struct pkt *p, const struct end *to,
+					const struct segment *seg)
 {
-	struct ethhdr *eth = ctx_at(p->skb, 0, sizeof(*eth));
-	struct ipv6hdr *ip6;
-	struct iphdr *ip;
+	__u32 mtu = to->mtu, room = room_for(p, to, seg);
 
-	if (!eth)
-		return NOT_OURS;
-	if (eth->type == bpf_htons(ETH_P_IP)) {
-		ip = ctx_at(p->skb, sizeof(*eth), sizeof(*ip));
-		if (!ip || ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_UDP ||
-		    (ip->frag_off & bpf_htons(IP_OFFSET)))
-			return NOT_OURS;
-		if (ip->frag_off & bpf_htons(IP_MF))
-			*why = REASON_OUTER_FRAGMENT;
-		else if (!is_gso(p) && bpf_ntohs(ip->tot_len) > p->skb->len - sizeof(*eth))
-			*why = REASON_OUTER_MALFORMED;
-		p->key.origin.w[2] = dst->w[2] = bpf_htonl(0xffff);
-		p->key.origin.w[3] = ip->saddr;
-		dst->w[3] = ip->daddr;
-		return sizeof(*eth) + ip->ihl * 4;
-	}
-	if (eth->type == bpf_htons(ETH_P_IPV6)) {
-		ip6 = ctx_at(p->skb, sizeof(*eth), sizeof(*ip6));
-		if (!ip6 || ip6->nexthdr != IPPROTO_UDP)
-			return NOT_OURS;
-		copy(&p->key.origin, ip6->saddr, sizeof(p->key.origin));
-		copy(dst, ip6->daddr, sizeof(*dst));
-		return sizeof(*eth) + sizeof(*ip6);
-	}
-	return NOT_OURS;
+	if (to->path_mtu && to->path_mtu < mtu)
+		mtu = to->path_mtu;
+	return mtu > room ? mtu - room :
+			    0; /* room has the outer Ethernet header, as the frame the inner */
 }
 
-/* 0: a tunnel packet for this edge; NOT_OURS: leave it to the host; else a reason. */
-static __always_inline int parse_outer(struct pkt *p)
-{
-	struct addr dst = {};
-	struct udphdr *udp;
-	__u32 vni, len;
-	int off, port, why = 0;
-
-	off = outer_ip(p, &dst, &why);
-	if (off < 0 || !addr_equal(&tep_addr, &dst))
-		return NOT_OURS;
-	udp = ctx_at(p->skb, off, sizeof(*udp));
-	if (!udp)
-		return NOT_OURS;
-	port = udp_port_index(udp->dest);
-	if (port < 0)
-		return NOT_OURS;
-	if (why)
-		return why;
-	p->udp_port = udp->dest;
-	len = bpf_ntohs(udp->len);
-	if (!is_gso(p) && (len < sizeof(*udp) + vxlan_len() || len > p->skb->len - off))
-		return REASON_OUTER_MALFORMED;
-	/* What follows the datagram is not part of it, and is not delivered. */
-	if (!is_gso(p) && off + len < p->skb->len && bpf_skb_change_tail(p->skb, off + len, 0))
-		return REASON_OUTER_MALFORMED;
-	off += sizeof(*udp);
-	why = vxlan_parse(p, off, &vni);
-	if (why)
-		return why;
-	p->key.vni = vni | (__u32)(port + 1) << 24;
-	p->inner = off + vxlan_len();
-	return 0;
-}
-
-static __always_inline void write_inner_ethernet(struct pkt *p, struct ethhdr *eth)
-{
-	copy(eth, key_macs(&p->key), 2 * ETH_ALEN);
-	eth->type = p->key.ethertype;
-}
-
-/* Removes the outer headers; the frame is then what the sender's port took in. */
-static __always_inline int decap(struct pkt *p)
-{
-	struct ethhdr *eth;
-
-	/* The kernel leaves at least an IP header: a short frame gets Ethernet's minimum first. */
-	if (!is_ip(p) && p->frame_len < ETH_ZLEN) {
-		if (bpf_skb_change_tail(p->skb, p->inner + ETH_ZLEN, 0))
-			return REASON_NO_ROOM;
-		p->frame_len = ETH_ZLEN;
-	}
-	if (ctx_pull(p->skb, p->inner, p->key.ethertype == bpf_htons(ETH_P_IPV6)))
-		return REASON_NO_ROOM;
-	eth = ctx_at(p->skb, 0, sizeof(*eth));
-	if (!eth)
-		return REASON_NO_ROOM;
-	write_inner_ethernet(p, eth);
-	p->inner = 0;
-	return 0;
-}
-
-/* Fits the tunnel, or is cut into pieces that do. */
-static __always_inline bool fits(struct pkt *p, __u32 mtu, __u32 room)
+/* Fits, or is cut into pieces that do. */
+static __always_inline bool fits(struct __sk_buff *skb, struct pkt *p, __u32 mtu)
 {
 	__u32 frame = p->frame_len;
 
-	if (is_gso(p))
-		frame = p->headers + p->skb->gso_size;
-	return frame + room - sizeof(struct ethhdr) <= mtu; /* room counts the outer Ethernet */
+	if (is_gso(skb))
+		frame = p->headers + skb->gso_size;
+	return frame - sizeof(struct ethhdr) <= mtu;
 }
 
-/* Lengths, entropy and IPv4 checksum (RFC 1071) of the template that was copied to ip. */
-static __always_inline struct udphdr *write_ipv4(struct iphdr *ip, __u32 udp_len)
+static __always_inline __u8 outer_tos(const struct pkt *p, const struct segment *seg)
 {
-	__u32 total = sizeof(*ip) + udp_len;
-	__u32 sum;
+	__u8 ecn = is_ip(p) ? p->tos & ECN_MASK : 0;
 
+	if (seg->outer & OUTER_DSCP_INHERIT && is_ip(p))
+		return p->tos;
+	return seg->tos | ecn;
+}
+
+static __always_inline __u8 outer_ttl(const struct pkt *p, const struct segment *seg)
+{
+	return seg->outer & OUTER_TTL_INHERIT && is_ip(p) ? p->ttl : seg->ttl;
+}
+
+static __always_inline bool outer_df(const struct pkt *p, const struct segment *seg)
+{
+	return seg->outer & OUTER_DF_INHERIT ? p->df : !!(seg->outer & OUTER_DF);
+}
+
+/* Fills in what depends on the packet, and the checksum (RFC 1071). */
+static __always_inline void write_ipv4(struct pkt *p, struct iphdr *ip, const struct segment *seg,
+				       __u32 len)
+{
+	__u32 total = sizeof(*ip) + len, sum;
+
+	ip->tos = outer_tos(p, seg);
 	ip->tot_len = total > 0xffff ? 0 : bpf_htons(total); /* as the kernel marks BIG TCP */
-	sum = ip->check + ip->tot_len; /* the template holds the sum of the rest */
+	ip->ttl = outer_ttl(p, seg);
+	ip->protocol = seg->encap == ENCAP_NVGRE ? IPPROTO_GRE : IPPROTO_UDP;
+	if (outer_df(p, seg))
+		ip->frag_off = bpf_htons(IP_DF);
+	else
+		ip->id = bpf_get_prandom_u32(); /* what may be fragmented needs one, RFC 6864 */
+	/* The template holds the sum of the rest. */
+	sum = ip->check + bpf_htons(ip->tos) + ip->tot_len + ip->id + ip->frag_off +
+	      bpf_htons(ip->ttl << 8 | ip->protocol);
 	sum = (sum & 0xffff) + (sum >> 16);
 	ip->check = ~(sum + (sum >> 16));
-	return (void *)(ip + 1);
 }
 
-static __always_inline struct udphdr *write_ipv6(struct ipv6hdr *ip, __u32 udp_len, __be16 entropy)
+static __always_inline void write_ipv6(struct pkt *p, struct ipv6hdr *ip, const struct segment *seg,
+				       __u32 len, __be16 entropy)
 {
-	ip->payload_len = bpf_htons(udp_len);
-	ip->flow |= bpf_htonl(bpf_ntohs(entropy)); /* flow label, RFC 6438 */
-	return (void *)(ip + 1);
+	/* The entropy is the flow label too, RFC 6438. */
+	ip->flow |= bpf_htonl((__u32)outer_tos(p, seg) << 20 | bpf_ntohs(entropy));
+	ip->payload_len = bpf_htons(len);
+	ip->nexthdr = seg->encap == ENCAP_NVGRE ? IPPROTO_GRE : IPPROTO_UDP;
+	ip->hop_limit = outer_ttl(p, seg);
 }
 
-/* Fills the room before the inner payload: outer headers, tunnel header, inner Ethernet. */
-static __always_inline int write_outer(struct pkt *p, struct end *to, struct segment *seg,
-				       __be16 entropy)
+static __always_inline int write_outer_ip(struct __sk_buff *skb, struct pkt *p, struct end *to,
+					  struct segment *seg, __be16 entropy, __u32 len)
 {
-	__u32 udp_len = sizeof(struct udphdr) + vxlan_len() + p->frame_len;
-	struct udphdr *udp;
 	struct ethhdr *eth;
 
 	if (to->outer_len == OUTER_LEN6) {
-		eth = ctx_at(p->skb, 0, OUTER_LEN6 + vxlan_len() + sizeof(*eth));
+		eth = ctx_at(skb, 0, OUTER_LEN6);
 		if (!eth)
 			return REASON_NO_ROOM;
 		copy(eth, to->outer, OUTER_LEN6);
-		udp = write_ipv6((void *)(eth + 1), udp_len, entropy);
+		write_ipv6(p, (void *)(eth + 1), seg, len, entropy);
 	} else {
-		eth = ctx_at(p->skb, 0, OUTER_LEN4 + vxlan_len() + sizeof(*eth));
+		eth = ctx_at(skb, 0, OUTER_LEN4);
 		if (!eth)
 			return REASON_NO_ROOM;
 		copy(eth, to->outer, OUTER_LEN4);
-		udp = write_ipv4((void *)(eth + 1), udp_len);
+		write_ipv4(p, (void *)(eth + 1), seg, len);
 	}
-	udp->source = entropy;
-	udp->dest = seg->udp_port;
-	udp->len = bpf_htons(udp_len);
-	vxlan_write(udp + 1, seg->vni);
-	write_inner_ethernet(p, (void *)(udp + 1) + vxlan_len());
 	return 0;
 }
 
-/* Wraps the frame for a remote. A short frame is first brought to Ethernet's minimum. */
-static __always_inline int encap(struct pkt *p, struct end *to, struct segment *seg, __be16 entropy)
+/* UDP and tunnel header at off; len is theirs and what follows. */
+static __always_inline int write_tunnel(struct __sk_buff *skb, struct segment *seg, __be16 entropy,
+					__u32 off, __u32 len)
 {
-	__u32 room = to->outer_len + vxlan_len();
+	struct udphdr *udp;
 
-	if (!fits(p, to->mtu, room))
-		return REASON_TOO_BIG;
-	if (!is_ip(p) && p->frame_len < ETH_ZLEN) {
-		if (bpf_skb_change_tail(p->skb, ETH_ZLEN, 0))
-			return REASON_NO_ROOM;
-		p->frame_len = ETH_ZLEN;
-	}
-	if (ctx_push(p->skb, room, is_ip(p), to->outer_len == OUTER_LEN6))
-		return is_gso(p) ? REASON_GSO_NESTED : REASON_NO_ROOM;
-	return write_outer(p, to, seg, entropy);
+	if (seg->encap == ENCAP_NVGRE)
+		return nvgre_write(skb, off, seg, entropy);
+	udp = ctx_at(skb, off, sizeof(*udp));
+	if (!udp)
+		return REASON_NO_ROOM;
+	udp->source = entropy;
+	udp->dest = seg->udp_port;
+	udp->len = bpf_htons(len);
+	udp->check = 0; /* RFC 7348 5, RFC 6935 */
+	off += sizeof(*udp);
+	return seg->encap == ENCAP_GENEVE ? geneve_write(skb, off, seg) :
+					    vxlan_write(skb, off, seg);
+}
+
+static __always_inline int write_inner(struct __sk_buff *skb, struct pkt *p, __u32 off)
+{
+	__u32 tags = tag_len(p);
+	struct ethhdr *eth = ctx_at(skb, off, sizeof(*eth));
+	__be32 *tag;
+
+	if (!eth)
+		return REASON_NO_ROOM;
+	write_inner_ethernet(p, eth);
+	if (!tags)
+		return 0;
+	tag = ctx_at(skb, off + 2 * ETH_ALEN, sizeof(*tag) + sizeof(eth->type));
+	if (!tag)
+		return REASON_NO_ROOM;
+	tag[0] = p->key.tags[0];
+	*(__be16 *)&tag[1] = p->key.ethertype;
+	if (tags == sizeof(*tag))
+		return 0;
+	tag = ctx_at(skb, off + 2 * ETH_ALEN, 2 * sizeof(*tag) + sizeof(eth->type));
+	if (!tag)
+		return REASON_NO_ROOM;
+	tag[1] = p->key.tags[1];
+	*(__be16 *)&tag[2] = p->key.ethertype;
+	return 0;
+}
+
+/* Fills the room before the inner payload: outer headers, tunnel header, inner Ethernet. */
+static __always_inline int write_outer(struct __sk_buff *skb, struct pkt *p, struct end *to,
+				       struct segment *seg, __be16 entropy)
+{
+	__u32 tunnel = seg->tunnel_len;
+	__u32 len = tunnel + tag_len(p) + p->frame_len;
+	int why;
+
+	why = write_outer_ip(skb, p, to, seg, entropy, len);
+	if (!why)
+		why = write_inner(skb, p, to->outer_len + tunnel);
+	if (!why) /* last: options are stored by the kernel, which moves nothing but voids pointers */
+		why = write_tunnel(skb, seg, entropy, to->outer_len, len);
+	return why;
 }
 
 /*
@@ -214,21 +188,91 @@ static __always_inline int encap(struct pkt *p, struct end *to, struct segment *
  * asks for outer UDP checksums on IPv6 (RFC 6935): each packet that a large
  * segment is cut into needs its own, and no BPF helper can ask for that.
  */
-static __always_inline int encap_by_kernel(struct pkt *p, struct end *to, struct segment *seg)
+static __always_inline int encap_by_kernel(struct __sk_buff *skb, struct pkt *p, struct end *to,
+					   struct segment *seg)
 {
 	struct bpf_tunnel_key key = {
 		.tunnel_id = seg->vni,
-		.tunnel_ttl = OUTER_TTL,
+		.tunnel_tos = outer_tos(p, seg),
+		.tunnel_ttl = outer_ttl(p, seg),
 	};
+	int why;
 
 	if (!seg->csum_ifindex)
 		return REASON_NO_CSUM;
-	if (!fits(p, to->mtu, to->outer_len + vxlan_len()))
-		return REASON_TOO_BIG;
+	why = p->inner ? decap(skb, p) : 0;
+	if (!why)
+		why = retag(skb, p, 0);
+	if (why)
+		return why;
 	copy(key.remote_ipv6, &to->addr, sizeof(key.remote_ipv6));
 	for (int i = 0; i < 4; i++)
 		key.local_ipv6[i] = tep_addr.w[i];
-	if (bpf_skb_set_tunnel_key(p->skb, &key, sizeof(key), BPF_F_TUNINFO_IPV6))
+	if (bpf_skb_set_tunnel_key(skb, &key, sizeof(key), BPF_F_TUNINFO_IPV6))
 		return REASON_NO_ROOM;
 	return 0;
+}
+
+/* Room for the headers. A short frame is first brought to Ethernet's minimum. */
+static __always_inline int make_room(struct __sk_buff *skb, struct pkt *p, struct end *to,
+				     struct segment *seg)
+{
+	struct room r = {
+		.len = room_for(p, to, seg),
+		.l2 = sizeof(struct ethhdr) + tag_len(p),
+		.ip = is_ip(p),
+		.outer6 = to->outer_len == OUTER_LEN6,
+		.gre = seg->encap == ENCAP_NVGRE,
+	};
+
+	if (!r.ip && p->frame_len < ETH_ZLEN) {
+		if (bpf_skb_change_tail(skb, ETH_ZLEN, 0))
+			return REASON_NO_ROOM;
+		p->frame_len = ETH_ZLEN;
+	}
+	if (ctx_push(skb, &r))
+		return is_gso(skb) ? REASON_GSO_NESTED : REASON_NO_ROOM;
+	return 0;
+}
+
+/*
+ * From one tunnel to another. Between two over UDP, or over GRE, the room for the
+ * headers is stretched to the new size and the kernel's marks of a tunnel stay
+ * true, so that a large segment stays one. Otherwise the frame comes out first.
+ */
+static __always_inline int change_tunnel(struct __sk_buff *skb, struct pkt *p, struct end *to,
+					 struct segment *seg)
+{
+	__s32 diff = room_for(p, to, seg) - p->inner - p->tag_bytes;
+	int why;
+
+	if (!p->udp_port == (seg->encap == ENCAP_NVGRE))
+		return diff && ctx_stretch(skb, diff) ? REASON_NO_ROOM : 0;
+	why = decap(skb, p);
+	return why ? why : make_room(skb, p, to, seg);
+}
+
+#define ENCAP_AGAIN 0x10000
+
+/*
+ * Wraps the frame for a remote. how is the entropy, with ENCAP_AGAIN for a frame
+ * that has headers for another remote of the segment already.
+ */
+SUBPROGRAM int encap(struct __sk_buff *skb, struct pkt *p, __u32 to_id, __u32 segment, __u32 how)
+{
+	struct segment *seg = segment_get(segment);
+	struct end *to = end_get(to_id);
+	int why = 0;
+
+	if (!p || !seg || !to || !to->ifindex)
+		return REASON_NO_ROUTE;
+	p->path = tunnel_mtu(p, to, seg);
+	if (!fits(skb, p, p->path))
+		return REASON_TOO_BIG;
+	if (seg->flags & SEGMENT_UDP_CSUM)
+		return encap_by_kernel(skb, p, to, seg);
+	if (!(how & ENCAP_AGAIN))
+		why = p->inner ? change_tunnel(skb, p, to, seg) : make_room(skb, p, to, seg);
+	step(p, STAGE_ENCAP, to_id, seg->vni);
+	return why ? why : write_outer(skb, p, to, seg, how);
 }

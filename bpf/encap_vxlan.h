@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * VXLAN, RFC 7348 section 5. An encapsulation is these functions; what stands
- * around them (Ethernet, IP, UDP) is in encap.h.
+ * VXLAN, RFC 7348 section 5. An encapsulation is four functions: whether the
+ * bytes at an offset are its header, the header's length, reading and writing it.
+ * What stands around it (Ethernet, IP, UDP) is in outer.h and encap.h.
  */
 #pragma once
 
 #include "pkt.h"
+
+/* UDP to a VXLAN port is VXLAN. */
+static __always_inline bool vxlan_is(struct __sk_buff *skb, __u32 off)
+{
+	return ctx_at(skb, off, sizeof(struct vxlanhdr));
+}
 
 static __always_inline __u32 vxlan_len(void)
 {
@@ -13,22 +20,26 @@ static __always_inline __u32 vxlan_len(void)
 }
 
 /* Reserved bits are ignored on receipt (RFC 7348 section 5). */
-static __always_inline int vxlan_parse(struct pkt *p, __u32 off, __u32 *vni)
+static __always_inline int vxlan_parse(struct __sk_buff *skb, __u32 off, __u32 *vni, __u32 *len)
 {
-	struct vxlanhdr *vx = ctx_at(p->skb, off, sizeof(*vx));
+	struct vxlanhdr *vx = ctx_at(skb, off, sizeof(*vx));
 
 	if (!vx)
 		return REASON_OUTER_MALFORMED;
 	if (!(vx->flags & VXLAN_I))
 		return REASON_TUNNEL_FLAGS;
 	*vni = bpf_ntohl(vx->vni) >> 8;
+	*len = vxlan_len();
 	return 0;
 }
 
-static __always_inline void vxlan_write(void *header, __u32 vni)
+static __always_inline int vxlan_write(struct __sk_buff *skb, __u32 off, const struct segment *seg)
 {
-	struct vxlanhdr *vx = header;
+	struct vxlanhdr *vx = ctx_at(skb, off, sizeof(*vx));
 
+	if (!vx)
+		return REASON_NO_ROOM;
 	vx->flags = VXLAN_I;
-	vx->vni = bpf_htonl(vni << 8);
+	vx->vni = bpf_htonl(seg->vni << 8);
+	return 0;
 }

@@ -1,35 +1,55 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * flow: the cache of decisions. A decision is good while its segment has the
- * generation that it was taken in, and for revalidate_ns: then it is taken
- * again, which also keeps the source's FDB entry young.
+ * flow: the cache of decisions. A decision is good while what it depends on has
+ * the generation that it was taken in, and for revalidate_ns: then it is taken
+ * again, which also keeps the source's FDB entry young. Generations only grow, so
+ * the sum of those of both segments and the router tells of a change of any.
  *
  * in:    p->key, p->now_ns
  * out:   a decision, or none
- * maps:  flows, segments
+ * maps:  flows, segments, routers
  * stops: nothing
  */
 #pragma once
 
 #include "order.h"
+#include "route.h"
+
+/* Nothing that a routed decision depends on has changed. seg is where the flow came in. */
+static __always_inline bool route_is_current(const struct decision *d, const struct segment *seg)
+{
+	__u32 id = seg->router;
+	struct router *router = bpf_map_lookup_elem(&routers, &id);
+	struct segment *to = segment_get(d->to_segment);
+
+	return router && to &&
+	       seg->generation + router->generation + to->generation == d->generation;
+}
+
+static __always_inline bool is_current(const struct decision *d)
+{
+	struct segment *seg = segment_get(d->segment);
+
+	if (!seg)
+		return false;
+	return d->flags & FLOW_ROUTED ? route_is_current(d, seg) : seg->generation == d->generation;
+}
 
 /* A valid decision, or NULL. */
 static __always_inline struct flow *flow_find(struct pkt *p)
 {
 	struct flow *f;
-	struct segment *seg;
 
-	if (!flow_cache)
+	if (!flow_cache || is_neighbour_talk(p))
 		return NULL;
 	f = bpf_map_lookup_elem(&flows, &p->key);
 	if (!f) {
 		count(EVENT_MISS);
 		return NULL;
 	}
-	if (f->slow)
+	if (f->decision.slow)
 		return NULL;
-	seg = bpf_map_lookup_elem(&segments, &f->segment);
-	if (!seg || seg->generation != f->generation) {
+	if (!is_current(&f->decision)) {
 		count(EVENT_STALE);
 		return NULL;
 	}
@@ -37,48 +57,37 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 		count(EVENT_REVALIDATED);
 		return NULL;
 	}
-	return f;
+	step(p, STAGE_CACHE, 1, 0);
+	return tracing ? NULL : f; /* a trace tells how the decision is taken */
 }
 
-/* 64-bit mixing (multiply, fold), good enough to spread flows over source ports. */
-static __always_inline __u64 mix(__u64 h, __u64 v)
-{
-	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
-	return h ^ (h >> 29);
-}
-
-/* The outer source port, 49152 to 65535, the same for all packets of the flow (RFC 7348 5). */
+/* The outer UDP source port, 49152 to 65535, the same for all packets of the flow (RFC 7348 5). */
 static __always_inline __be16 entropy_of(const struct flow_key *k)
 {
-	__u64 h = k->proto;
-
-	if (k->proto || k->saddr.w[3]) {
-		h = mix(h, (__u64)k->saddr.w[0] << 32 | k->saddr.w[1]);
-		h = mix(h, (__u64)k->saddr.w[2] << 32 | k->saddr.w[3]);
-		h = mix(h, (__u64)k->daddr.w[0] << 32 | k->daddr.w[1]);
-		h = mix(h, (__u64)k->daddr.w[2] << 32 | k->daddr.w[3]);
-		h = mix(h, (__u64)k->sport << 16 | k->dport);
-	} else {
-		const __u32 *macs = key_macs(k);
-
-		h = mix(h, (__u64)macs[0] << 32 | macs[1]);
-		h = mix(h, (__u64)macs[2] << 32 | k->ethertype);
-	}
-	return bpf_htons(0xc000 | (h & 0x3fff));
+	return bpf_htons(0xc000 | (hash_of(k) & 0x3fff));
 }
 
 /* Keeps a decision, with the counters of the one that it replaces. */
-static __always_inline void flow_keep(struct pkt *p, struct flow *fresh)
+static __always_inline void flow_keep(struct __sk_buff *skb, struct pkt *p,
+				      const struct decision *d)
 {
-	struct flow *old = bpf_map_lookup_elem(&flows, &p->key);
+	struct flow fresh = {
+		.decision = *d,
+		.next_seq = seq_end(p),
+		.decided_ns = p->now_ns,
+		.seen_ns = p->now_ns,
+		.packets = packets_of(skb, p),
+		.bytes = p->frame_len,
+	};
+	struct flow *old;
 
-	fresh->decided_ns = p->now_ns;
-	fresh->seen_ns = p->now_ns;
-	fresh->next_seq = seq_end(p);
+	if (tracing || d->action == ACTION_ASK) /* the key has the next hop by now */
+		return;
+	old = bpf_map_lookup_elem(&flows, &p->key);
 	if (old) {
-		fresh->packets += old->packets;
-		fresh->bytes += old->bytes;
+		fresh.packets += old->packets;
+		fresh.bytes += old->bytes;
 	}
-	if (bpf_map_update_elem(&flows, &p->key, fresh, BPF_ANY))
+	if (bpf_map_update_elem(&flows, &p->key, &fresh, BPF_ANY))
 		count(EVENT_FLOW_FULL);
 }

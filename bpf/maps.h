@@ -12,16 +12,48 @@
 		__type(value, value_type);                     \
 	} map_name SEC(".maps")
 
+/* The kernel wants tries without preallocation. */
+#define LPM_MAP(map_name, key_type, value_type, entries) \
+	struct {                                         \
+		__uint(type, BPF_MAP_TYPE_LPM_TRIE);     \
+		__uint(max_entries, entries);            \
+		__uint(map_flags, BPF_F_NO_PREALLOC);    \
+		__type(key, key_type);                   \
+		__type(value, value_type);               \
+	} map_name SEC(".maps")
+
 MAP(ARRAY, ends, __u32, struct end, MAX_ENDS);
 MAP(ARRAY, segments, __u32, struct segment, MAX_SEGMENTS);
-MAP(HASH, ports, __u32, __u32, MAX_ENDS);	      /* ifindex → end */
+MAP(HASH, ports, struct port_key, __u32, MAX_ENDS);   /* → end */
 MAP(HASH, vnis, struct vni_key, __u32, MAX_SEGMENTS); /* → segment */
 MAP(HASH, remotes, struct remote_key, __u32, 65536);  /* → end */
+MAP(HASH, teps, struct addr, __u32, MAX_ENDS);	      /* → end */
 MAP(HASH, members, struct member_key, __u32, 131072); /* → end */
 MAP(HASH, fdb, struct fdb_key, struct fdb_entry, 65536);
+MAP(ARRAY, routers, __u32, struct router, MAX_ROUTERS);
+MAP(HASH, locals, struct local_key, __u32, 65536); /* → segment */
+MAP(HASH, neighbours, struct neighbour_key, struct neighbour, 65536);
+MAP(ARRAY, groups, __u32, struct group, MAX_GROUPS);
+MAP(ARRAY, hops, __u32, struct hop, MAX_HOPS);
+MAP(HASH, allowed_macs, struct allowed_mac, __u32, 65536);
+MAP(HASH, known_options, __u32, __u32, 1024); /* Geneve option class << 8 | type */
+LPM_MAP(routes, struct route_key, struct route, 262144);
+LPM_MAP(allowed_addrs, struct allowed_addr, __u32, 65536);
 MAP(LRU_HASH, flows, struct flow_key, struct flow, 262144);
 
 /* The enums are keys so that they reach BTF and become Go types. */
 MAP(PERCPU_ARRAY, drops, enum reason, struct counter, REASON_MAX);
 MAP(PERCPU_ARRAY, events, enum event, __u64, EVENT_MAX);
 MAP(PERCPU_ARRAY, traffic, __u32, struct end_counters, MAX_ENDS);
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1024);
+	__type(value, struct move);
+} moves SEC(".maps");
+
+MAP(PERCPU_ARRAY, buckets, __u32, struct bucket, 1);
+MAP(PERCPU_ARRAY, current, __u32, struct pkt, 1);
+MAP(PERCPU_ARRAY, scratch, __u32, struct scratch, 1);
+
+/* What the last traced packet met, in order. */
+MAP(ARRAY, trace, __u32, struct trace_step, MAX_STEPS);

@@ -6,21 +6,13 @@
 #include "maps.h"
 #include "config.h"
 
-struct pkt {
-	struct __sk_buff *skb;
-	__u64 now_ns;	 /* CLOCK_MONOTONIC_COARSE: a tick's resolution, a read's cost */
-	__u32 in;	 /* end that it came from, 0 before guard or a cache hit */
-	__u32 segment;	 /* set by guard */
-	__u32 frame_len; /* bytes of the inner frame */
-	__u16 inner;	 /* offset of the inner Ethernet header: what decapsulation removes */
-	__be16 udp_port; /* tunnel: the outer destination port */
-	__u32 headers;	 /* inner bytes up to the L4 payload, to size a cut segment */
-	__u32 payload;	 /* L4 payload, without the padding of a short frame */
-	__u32 seq;	 /* TCP: sequence number */
-	bool polled;	 /* goes to its port by way of the coalescer */
-	__u8 tcp_flags;	 /* 0 when not TCP */
-	struct flow_key key;
-};
+/*
+ * A function of its own for the verifier, which looks at it once, for all values
+ * that its arguments may have. It returns a reason, or 0.
+ */
+#define SUBPROGRAM __attribute__((noinline))
+
+#define NOT_OURS -1 /* no reason to drop the packet: it is the host's */
 
 /* Destination and source MAC of the key, which lie together as in the frame. */
 static __always_inline void *key_macs(const struct flow_key *key)
@@ -28,11 +20,26 @@ static __always_inline void *key_macs(const struct flow_key *key)
 	return (void *)key + __builtin_offsetof(struct flow_key, dmac);
 }
 
+/* Tells a trace what a stage found; a and b are the stage's own, see internal/datapath/trace.go. */
+static __always_inline void step(struct pkt *p, enum stage stage, __u32 a, __u32 b)
+{
+	struct trace_step s = { .stage = stage, .a = a, .b = b };
+	__u32 index;
+
+	if (!tracing)
+		return;
+	index = p->steps++;
+	bpf_map_update_elem(&trace, &index, &s, BPF_ANY);
+}
+
 static __always_inline void count(enum event event)
 {
 	__u32 index = event;
-	__u64 *n = bpf_map_lookup_elem(&events, &index);
+	__u64 *n;
 
+	if (tracing)
+		return;
+	n = bpf_map_lookup_elem(&events, &index);
 	if (n)
 		*n += 1;
 }
@@ -59,16 +66,73 @@ static __always_inline bool mac_is_zero(const __u8 *mac)
 	return !(w[0] | w[1] | w[2]);
 }
 
+static __always_inline struct segment *segment_get(__u32 id)
+{
+	return bpf_map_lookup_elem(&segments, &id);
+}
+
+static __always_inline bool is_v6(const struct pkt *p)
+{
+	return p->key.ethertype == bpf_htons(ETH_P_IPV6);
+}
+
+static __always_inline bool addr_is_zero(const struct addr *a)
+{
+	return !(a->w[0] | a->w[1] | a->w[2] | a->w[3]);
+}
+
+static __always_inline bool addr_equal(const volatile struct addr *a, const struct addr *b)
+{
+	return a->w[3] == b->w[3] && a->w[2] == b->w[2] && a->w[1] == b->w[1] && a->w[0] == b->w[0];
+}
+
+/* fe80::/10 */
+static __always_inline bool addr_is_link_local(const struct addr *a)
+{
+	return (a->w[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
+}
+
+static __always_inline bool mac_equal(const __u8 *a, const __u8 *b)
+{
+	const __u16 *x = (const __u16 *)a, *y = (const __u16 *)b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
+}
+
+/* What the edge itself reads: ARP, and ND that came over no router (RFC 4861 7.1). */
+static __always_inline bool is_neighbour_talk(const struct pkt *p)
+{
+	if (p->key.ethertype == bpf_htons(ETH_P_ARP))
+		return true;
+	return p->key.proto == IPPROTO_ICMPV6 && p->ttl == 255 &&
+	       p->icmp_type >= ICMPV6_ROUTER_SOLICITATION && p->icmp_type <= ICMPV6_ND_REDIRECT;
+}
+
+/* The packet that this core is working on. There is one: nothing here waits or is called again. */
+static __always_inline struct pkt *packet(void)
+{
+	__u32 zero = 0;
+	struct pkt *p = bpf_map_lookup_elem(&current, &zero);
+
+	if (p)
+		__builtin_memset(
+			p, 0, __builtin_offsetof(struct pkt, was)); /* the rest is written first */
+	return p;
+}
+
 /* The frame's end: counted under its reason and, when known, at the end that it came from. */
-static __always_inline int drop(struct pkt *p, enum reason why)
+static __always_inline int drop(struct __sk_buff *skb, struct pkt *p, enum reason why)
 {
 	__u32 index = why;
 	struct counter *c = bpf_map_lookup_elem(&drops, &index);
 	struct end_counters *t;
 
+	step(p, STAGE_DROP, why, 0);
+	if (tracing)
+		return TCX_DROP;
 	if (c) {
 		c->packets += 1;
-		c->bytes += p->skb->len;
+		c->bytes += skb->len;
 	}
 	if (p->in) {
 		t = bpf_map_lookup_elem(&traffic, &p->in);
@@ -80,8 +144,11 @@ static __always_inline int drop(struct pkt *p, enum reason why)
 
 static __always_inline void count_rx(__u32 end, __u32 packets, __u32 bytes)
 {
-	struct end_counters *t = bpf_map_lookup_elem(&traffic, &end);
+	struct end_counters *t;
 
+	if (tracing)
+		return;
+	t = bpf_map_lookup_elem(&traffic, &end);
 	if (t) {
 		t->rx.packets += packets;
 		t->rx.bytes += bytes;
@@ -90,8 +157,11 @@ static __always_inline void count_rx(__u32 end, __u32 packets, __u32 bytes)
 
 static __always_inline void count_tx(__u32 end, __u32 packets, __u32 bytes)
 {
-	struct end_counters *t = bpf_map_lookup_elem(&traffic, &end);
+	struct end_counters *t;
 
+	if (tracing)
+		return;
+	t = bpf_map_lookup_elem(&traffic, &end);
 	if (t) {
 		t->tx.packets += packets;
 		t->tx.bytes += bytes;
@@ -99,15 +169,15 @@ static __always_inline void count_tx(__u32 end, __u32 packets, __u32 bytes)
 }
 
 /* A large segment, cut into packets of gso_size later. gso_segs is unset behind a tunnel. */
-static __always_inline bool is_gso(const struct pkt *p)
+static __always_inline bool is_gso(const struct __sk_buff *skb)
 {
-	return p->skb->gso_size != 0;
+	return skb->gso_size != 0;
 }
 
 /* Packets on the wire. */
-static __always_inline __u32 packets_of(const struct pkt *p)
+static __always_inline __u32 packets_of(struct __sk_buff *skb, const struct pkt *p)
 {
-	__u32 size = p->skb->gso_size;
+	__u32 size = skb->gso_size;
 
 	return size ? (p->frame_len - p->headers + size - 1) / size : 1;
 }

@@ -7,39 +7,71 @@
 #pragma once
 
 /* X(NAME, "what happened") */
-#define REASONS(X)                                                                          \
-	X(FORWARDED, "not dropped")                                                         \
-	X(MALFORMED_ETHERNET, "frame shorter than an Ethernet header")                      \
-	X(MALFORMED_ARP, "ARP packet cut short")                                            \
-	X(MALFORMED_IPV4, "inner IPv4 header or length wrong, or the packet cut short")     \
-	X(MALFORMED_IPV6, "inner IPv6 header or length wrong, or the packet cut short")     \
-	X(MALFORMED_L4, "TCP, UDP or ICMP header cut short")                                \
-	X(SOURCE_MULTICAST, "source MAC is a group or zero address")                        \
-	X(VLAN_TAGGED, "802.1Q tag at an untagged port or inside a tunnel (RFC 7348 6.1)")  \
-	X(OUTER_MALFORMED, "outer UDP length wrong or the tunnel packet cut short")         \
-	X(OUTER_FRAGMENT, "tunnel packet was fragmented (RFC 7348 4.3)")                    \
-	X(TUNNEL_FLAGS, "VXLAN header without a valid VNI")                                 \
-	X(UNKNOWN_VNI, "VNI is not of a segment at this UDP port")                          \
-	X(UNKNOWN_REMOTE, "tunnel packet from an address that is no remote of the segment") \
-	X(UNKNOWN_PORT, "interface is not a port of this edge")                             \
-	X(STATIC_ELSEWHERE, "source MAC is static at another port or remote")               \
-	X(SAME_PORT, "destination is where the frame came from")                            \
-	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")           \
-	X(NO_MEMBER, "no other port or remote in the segment to flood to")                  \
-	X(NO_ROUTE, "no underlay route to the remote")                                      \
-	X(UNRESOLVED, "next hop of the remote has no MAC address yet (flooded frame)")      \
-	X(TOO_BIG, "frame larger than the tunnel or port can carry")                        \
-	X(GSO_NESTED, "large segment that already has a tunnel header")                     \
-	X(GSO_UDP, "large UDP segment out of a tunnel, which the kernel cannot cut")        \
-	X(NO_ROOM, "kernel refused to make or remove room for the headers")                 \
-	X(NO_CSUM, "segment wants UDP checksums and the kernel's tunnel device is missing") \
+#define REASONS(X)                                                                            \
+	X(FORWARDED, "not dropped")                                                           \
+	X(MALFORMED_ETHERNET, "frame shorter than an Ethernet header")                        \
+	X(MALFORMED_ARP, "ARP packet cut short")                                              \
+	X(MALFORMED_IPV4, "inner IPv4 header or length wrong, or the packet cut short")       \
+	X(MALFORMED_IPV6, "inner IPv6 header or length wrong, or the packet cut short")       \
+	X(MALFORMED_L4, "TCP, UDP or ICMP header cut short")                                  \
+	X(SOURCE_MULTICAST, "source MAC is a group or zero address")                          \
+	X(VLAN_TAGGED, "802.1Q tag of no VLAN of the port, or in a segment that keeps none")  \
+	X(OUTER_MALFORMED, "outer UDP length wrong or the tunnel packet cut short")           \
+	X(OUTER_FRAGMENT, "tunnel packet was fragmented (RFC 7348 4.3)")                      \
+	X(TUNNEL_FLAGS, "tunnel header without a VNI, of another version or payload")         \
+	X(UNKNOWN_OPTION, "Geneve option that is critical and not known (RFC 8926 3.5)")      \
+	X(ECN_MARKED, "congestion mark that the inner packet cannot carry (RFC 6040 4.2)")    \
+	X(UNKNOWN_VNI, "VNI is not of a segment at this UDP port")                            \
+	X(UNKNOWN_REMOTE, "tunnel packet from an address that is no remote of the segment")   \
+	X(UNKNOWN_PORT, "interface is not a port of this edge")                               \
+	X(SPOOFED_MAC, "source MAC is not allowed at the port, or is the gateway's")          \
+	X(SPOOFED_ADDRESS, "source address is not allowed at the port, or is the gateway's")  \
+	X(STATIC_ELSEWHERE, "source MAC is static at another port or remote")                 \
+	X(SAME_PORT, "destination is where the frame came from")                              \
+	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")             \
+	X(NOT_ROUTED, "frame for a router's MAC address that is not IP")                      \
+	X(NOT_SERVED, "packet for an address of the edge that answers ARP, ND and ping only") \
+	X(TTL_EXCEEDED, "TTL or hop limit ran out at a router")                               \
+	X(NO_PREFIX, "no route of the router to the destination")                             \
+	X(BLACKHOLE, "blackhole route")                                                       \
+	X(UNREACHABLE, "unreachable route")                                                   \
+	X(PROHIBITED, "prohibit route")                                                       \
+	X(NO_NEIGHBOUR, "MAC address of the next hop not known yet, and asked for")           \
+	X(NO_MEMBER, "no other port or remote in the segment to flood to")                    \
+	X(NO_ROUTE, "no underlay route to the remote")                                        \
+	X(UNRESOLVED, "next hop of the remote has no MAC address yet (flooded frame)")        \
+	X(TOO_BIG, "frame larger than the tunnel or port can carry")                          \
+	X(GSO_NESTED, "large segment that already has a tunnel header")                       \
+	X(GSO_UDP, "large UDP segment out of a tunnel, which the kernel cannot cut")          \
+	X(NO_ROOM, "kernel refused to make or remove room for the headers")                   \
+	X(NO_CSUM, "segment wants UDP checksums and the kernel's tunnel device is missing")   \
 	X(REDIRECT, "kernel refused to send a copy of a flooded frame")
 
 /* X(NAME, "why each packet of the flow is decided anew") */
-#define SLOWS(X)                                                   \
-	X(FAST, "")                                                \
-	X(UNKNOWN_UNICAST, "destination MAC not learned, flooded") \
+#define SLOWS(X)                                                        \
+	X(FAST, "")                                                     \
+	X(NEIGHBOUR, "ARP and neighbour discovery, always looked into") \
+	X(ANSWERED, "answered by the edge itself")                      \
+	X(HOST, "of a VLAN that is the host's")                         \
+	X(UNKNOWN_UNICAST, "destination MAC not learned, flooded")      \
 	X(CACHE_OFF, "flow cache is turned off")
+
+/* X(NAME, "what a trace tells of the stage"), see trace.h */
+#define STAGES(X)                 \
+	X(PARSE, "parse")         \
+	X(CACHE, "flow cache")    \
+	X(GUARD, "guard")         \
+	X(LEARN, "learn")         \
+	X(NEIGHBOUR, "neighbour") \
+	X(ROUTE, "route")         \
+	X(SWITCH, "switch")       \
+	X(DECISION, "decision")   \
+	X(FLOOD, "flood")         \
+	X(ICMP, "icmp")           \
+	X(CLAMP, "mss")           \
+	X(ENCAP, "encap")         \
+	X(TRANSMIT, "transmit")   \
+	X(DROP, "drop")
 
 /* X(NAME, "what is counted") */
 #define EVENTS(X)                                                                    \
@@ -56,6 +88,13 @@
 	X(NEIGH_FALLBACK, "packets sent through the kernel's neighbour table")       \
 	X(HELD, "turns taken by packets that overtook an earlier one of their flow") \
 	X(GAP, "packets that did not come, so that the held ones went on")           \
+	X(ANSWERED, "ARP, ND and echo requests answered by the edge")                \
+	X(ASKED, "requests for the MAC address of a next hop")                       \
+	X(CONSUMED, "ARP and ND answers to the edge itself")                         \
+	X(ICMP_SENT, "ICMP errors sent to senders")                                  \
+	X(ICMP_LIMITED, "ICMP errors and requests not sent because of their rate")   \
+	X(MSS_CLAMPED, "TCP SYNs with a lowered MSS")                                \
+	X(PATH_MTU, "messages of the underlay that a tunnel packet was too big")     \
 	X(COALESCED, "packets given to the kernel to be put together again")         \
 	X(NOT_TUNNEL, "underlay packets that are not ours, left to the host")
 
@@ -64,6 +103,9 @@ enum reason { REASONS(X) REASON_MAX };
 #undef X
 #define X(name, text) SLOW_##name,
 enum __attribute__((packed)) slow { SLOWS(X) SLOW_MAX };
+#undef X
+#define X(name, text) STAGE_##name,
+enum stage { STAGES(X) STAGE_MAX };
 #undef X
 #define X(name, text) EVENT_##name,
 enum event { EVENTS(X) EVENT_MAX };

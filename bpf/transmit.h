@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * transmit: carries out a decision. Fresh and cached ones run this same code.
+ * Each step returns a reason to stop, or 0 with the verdict in p.
  *
- * in:    p, struct flow
- * out:   the packet, or its copies, on an interface
+ * in:    p, struct decision
+ * out:   the packet, or its copies, on an interface; p->verdict
  * maps:  ends, segments, members, traffic
- * stops: TOO_BIG, NO_ROUTE, UNRESOLVED, NO_ROOM, GSO_NESTED, GSO_UDP, NO_CSUM, NO_MEMBER, REDIRECT
+ * stops: TOO_BIG, TTL_EXCEEDED, NO_ROUTE, UNRESOLVED, NO_ROOM, GSO_NESTED, GSO_UDP, NO_CSUM,
+ *        NO_MEMBER, NO_NEIGHBOUR, REDIRECT
  */
 #pragma once
 
+#include "answer.h"
 #include "coalesce.h"
-#include "encap.h"
 
 /* A peer takes the packet as it is; what is not IP needs a device to read its ethertype. */
 static __always_inline int deliver(struct end *to, bool ip)
@@ -20,163 +22,295 @@ static __always_inline int deliver(struct end *to, bool ip)
 	return bpf_redirect(to->ifindex, 0);
 }
 
-static __always_inline int to_port(struct pkt *p, struct end *to, __u32 id)
+static __always_inline int to_port(struct __sk_buff *skb, struct pkt *p, struct end *to, __u32 id)
 {
-	__u32 packets = packets_of(p);
-	int why;
+	__u32 packets = packets_of(skb, p);
+	int why = 0;
 
 	/* The tunnel's marks stay on a segment, and the kernel would cut by them. TCP is not cut. */
-	if (p->inner && is_gso(p) && p->key.proto == IPPROTO_UDP)
-		return drop(p, REASON_GSO_UDP);
-	if (p->inner) {
-		why = decap(p);
-		if (why)
-			return drop(p, why);
-	}
-	if (!fits(p, to->mtu, 0))
-		return drop(p, REASON_TOO_BIG);
-	count_tx(id, packets, p->frame_len);
-	return p->polled ? coalesce(p, id, to->segment) : deliver(to, is_ip(p));
-}
-
-static __always_inline int to_tep(struct pkt *p, struct end *to, __u32 id, struct segment *seg,
-				  __be16 entropy)
-{
-	__u32 packets = packets_of(p);
-	int why;
-
-	if (!to->ifindex)
-		return drop(p, REASON_NO_ROUTE);
-	if (seg->flags & SEGMENT_UDP_CSUM) {
-		why = encap_by_kernel(p, to, seg);
-		if (why)
-			return drop(p, why);
-		count_tx(id, packets, p->frame_len);
-		return bpf_redirect(seg->csum_ifindex, 0);
-	}
-	why = encap(p, to, seg, entropy);
+	if (p->inner && is_gso(skb) && p->key.proto == IPPROTO_UDP)
+		return REASON_GSO_UDP;
+	p->path = to->mtu;
+	if (!fits(skb, p, to->mtu))
+		return REASON_TOO_BIG;
+	if (p->inner)
+		why = decap(skb, p);
 	if (why)
-		return drop(p, why);
+		return why;
 	count_tx(id, packets, p->frame_len);
-	if (to->flags & END_RESOLVED)
-		return bpf_redirect(to->ifindex, 0);
-	count(EVENT_NEIGH_FALLBACK);
-	return bpf_redirect_neigh(to->ifindex, NULL, 0, 0);
-}
-
-struct flood {
-	struct pkt *p;
-	struct segment *seg;
-	__u32 segment;
-	bool tried;
-	bool copies;
-	__be16 entropy;
-	bool from_tunnel;
-	bool encapsulated;
-};
-
-static __always_inline int flood_to_tep(struct flood *fl, struct end *to)
-{
-	int why;
-
-	if (!to->ifindex)
-		return REASON_NO_ROUTE;
-	if (fl->seg->flags & SEGMENT_UDP_CSUM)
-		return encap_by_kernel(fl->p, to, fl->seg);
-	if (!(to->flags & END_RESOLVED))
-		return REASON_UNRESOLVED;
-	if (fl->encapsulated)
-		return write_outer(fl->p, to, fl->seg, fl->entropy);
-	why = encap(fl->p, to, fl->seg, fl->entropy);
-	fl->encapsulated = !why;
+	if (p->polled && to->flags & END_SEGMENTS && !tag_len(p))
+		return coalesce(skb, p, id, to->segment);
+	if (to->vlan || tag_len(p))
+		why = retag(skb, p, to->vlan);
+	p->verdict = deliver(to, is_ip(p));
 	return why;
 }
 
-/* One member; ports come first, so the frame is wrapped once and rewritten from remote to remote. */
+static __always_inline int to_tep(struct __sk_buff *skb, struct pkt *p, struct end *to, __u32 id,
+				  __u32 segment, __be16 entropy)
+{
+	__u32 packets = packets_of(skb, p);
+	struct segment *seg = segment_get(segment);
+	int why;
+
+	why = encap(skb, p, id, segment, entropy);
+	if (why || !seg)
+		return why;
+	count_tx(id, packets, p->frame_len);
+	if (seg->flags & SEGMENT_UDP_CSUM) {
+		p->verdict = bpf_redirect(seg->csum_ifindex, 0);
+	} else if (to->flags & END_RESOLVED) {
+		p->verdict = bpf_redirect(to->ifindex, 0);
+	} else {
+		count(EVENT_NEIGH_FALLBACK);
+		p->verdict = bpf_redirect_neigh(to->ifindex, NULL, 0, 0);
+	}
+	return 0;
+}
+
+/* A reply, or a message about a packet: back to where that came from. */
+static __always_inline int send_back(struct __sk_buff *skb, struct pkt *p)
+{
+	struct end *to = end_get(p->in);
+
+	if (!to)
+		return REASON_NO_ROUTE;
+	p->polled = false;
+	if (to->kind == END_PORT)
+		return to_port(skb, p, to, p->in);
+	return to_tep(skb, p, to, p->in, p->segment, entropy_of(&p->key));
+}
+
+struct flood {
+	struct __sk_buff *skb;
+	struct pkt *p;
+	__u32 segment;
+	__u32 how;    /* entropy and ENCAP_AGAIN */
+	__u32 except; /* end that gets none */
+	bool tried;
+	bool copies;
+	bool too_big; /* for one of the members */
+	bool from_tunnel;
+};
+
+static __always_inline int flood_to_tep(struct flood *fl, struct end *to, __u32 id, __u32 *ifindex)
+{
+	struct segment *seg = segment_get(fl->segment);
+	int why;
+
+	if (!seg)
+		return REASON_NO_ROUTE;
+	if (seg->flags & SEGMENT_UDP_CSUM)
+		*ifindex = seg->csum_ifindex;
+	else if (to->ifindex && !(to->flags & END_RESOLVED))
+		return REASON_UNRESOLVED;
+	why = encap(fl->skb, fl->p, id, fl->segment, fl->how);
+	if (!why)
+		fl->how |= ENCAP_AGAIN;
+	return why;
+}
+
+static __always_inline int flood_to_port(struct __sk_buff *skb, struct pkt *p, struct end *to)
+{
+	p->path = to->mtu;
+	if (!fits(skb, p, to->mtu))
+		return REASON_TOO_BIG;
+	return to->vlan || tag_len(p) ? retag(skb, p, to->vlan) : 0;
+}
+
+static __always_inline void flood_sent(struct flood *fl, __u32 id, int why)
+{
+	fl->tried = true;
+	step(fl->p, STAGE_FLOOD, id, why);
+	if (why == REASON_TOO_BIG) {
+		fl->too_big = true; /* counted once */
+		return;
+	}
+	if (why) {
+		drop(fl->skb, fl->p, why);
+		return;
+	}
+	count_tx(id, packets_of(fl->skb, fl->p), fl->p->frame_len);
+	count(EVENT_FLOOD_COPY);
+	fl->copies = true;
+}
+
+/* One member. Ports come first, so the frame is wrapped once and rewritten for each remote. */
 static long flood_member(__u64 index, struct flood *fl)
 {
 	struct member_key key = { .segment = fl->segment, .index = index };
 	__u32 *id = bpf_map_lookup_elem(&members, &key);
-	struct pkt *p = fl->p;
 	struct end *to;
 	__u32 ifindex;
 	int why = 0;
 
-	if (!id || *id == p->in)
+	if (!id || *id == fl->except)
 		return 0;
 	to = end_get(*id);
-	if (!to)
+	if (!to || to->kind == END_NONE)
 		return 0;
 	ifindex = to->ifindex;
 	if (to->kind == END_TEP) {
-		if (fl->seg->flags & SEGMENT_UDP_CSUM)
-			ifindex = fl->seg->csum_ifindex;
 		if (fl->from_tunnel) /* split horizon: the sender replicates to every remote itself */
 			return 1;
-		why = flood_to_tep(fl, to);
-	} else if (to->kind != END_PORT) {
-		return 0;
-	} else if (!fits(p, to->mtu, 0)) {
-		why = REASON_TOO_BIG;
+		why = flood_to_tep(fl, to, *id, &ifindex);
+	} else {
+		why = flood_to_port(fl->skb, fl->p, to);
 	}
-	fl->tried = true;
-	if (!why && bpf_clone_redirect(p->skb, ifindex, 0))
+	if (!why && !tracing && bpf_clone_redirect(fl->skb, ifindex, 0))
 		why = REASON_REDIRECT;
-	if (why) {
-		drop(p, why);
-		return 0;
-	}
-	count_tx(*id, packets_of(p), p->frame_len);
-	count(EVENT_FLOOD_COPY);
-	fl->copies = true;
+	flood_sent(fl, *id, why);
+	return to->kind == END_PORT && clear_tags(fl->skb);
+}
+
+#define FLOOD_FROM_TUNNEL 0x20000
+#define FLOOD_TO_ALL 0x40000
+
+/* To all members but the sender, or all. how: the entropy, and whether it came out of a tunnel. */
+SUBPROGRAM int flood(struct __sk_buff *skb, struct pkt *p, __u32 segment, __u32 how)
+{
+	struct segment *seg = segment_get(segment);
+	struct flood fl = { .skb = skb, .p = p, .segment = segment };
+	__u32 n;
+	int why;
+
+	if (!p || !seg)
+		return REASON_NO_MEMBER;
+	fl.how = how & 0xffff;
+	fl.from_tunnel = how & FLOOD_FROM_TUNNEL;
+	fl.except = how & FLOOD_TO_ALL ? 0 : p->in;
+	n = seg->members;
+	if (n > MAX_MEMBERS)
+		n = MAX_MEMBERS;
+	why = p->inner ? decap(skb, p) : 0;
+	if (why)
+		return why;
+	bpf_loop(n, flood_member, &fl, 0);
+	if (!fl.tried)
+		return REASON_NO_MEMBER;
+	if (fl.too_big && !fl.copies)
+		return REASON_TOO_BIG; /* its sender is told */
+	if (fl.too_big)
+		drop(skb, p, REASON_TOO_BIG);
+	if (fl.copies)
+		count(EVENT_FLOODED);
+	p->verdict = TCX_DROP; /* the original; its copies are on their way */
 	return 0;
 }
 
-static __always_inline int flood(struct pkt *p, struct segment *seg, __u32 segment, __be16 entropy)
+/* The smallest MTU of the tunnels that a SYN passes, whose segments clamp; 0: none. */
+static __always_inline __u32 clamp_limit(struct pkt *p, const struct decision *d)
 {
-	struct flood fl = {
-		.p = p,
-		.seg = seg,
-		.segment = segment,
-		.entropy = entropy,
-		.from_tunnel = p->inner != 0,
-	};
-	__u32 n = seg->members;
-	int why;
+	struct segment *from = segment_get(d->segment), *to = segment_get(d->to_segment);
+	struct end *in = end_get(d->in), *out = end_get(d->out);
+	__u32 limit = 0, mtu;
 
-	if (n > MAX_MEMBERS)
-		n = MAX_MEMBERS;
-	if (p->inner) {
-		why = decap(p);
-		if (why)
-			return drop(p, why);
-	}
-	bpf_loop(n, flood_member, &fl, 0);
-	if (!fl.tried)
-		return drop(p, REASON_NO_MEMBER);
-	if (fl.copies)
-		count(EVENT_FLOODED);
-	return TCX_DROP; /* the original; its copies are on their way */
+	if (p->inner && in && from && from->flags & SEGMENT_CLAMP)
+		limit = tunnel_mtu(p, in, from);
+	if (d->action != ACTION_TUNNEL || !out || !to || !(to->flags & SEGMENT_CLAMP))
+		return limit;
+	mtu = tunnel_mtu(p, out, to);
+	return limit && limit < mtu ? limit : mtu;
 }
 
-static __always_inline int replay(struct pkt *p, struct flow *f)
+/* What the edge makes of the packet itself; it is out of its tunnel first. */
+SUBPROGRAM int speak(struct __sk_buff *skb, struct pkt *p)
 {
-	__u32 out = f->out, segment = f->segment;
-	__be16 entropy = f->entropy;
-	enum action action = f->action;
-	struct segment *seg;
-	struct end *to;
+	struct segment *to;
+	struct decision *d;
+	int why = 0;
 
-	count_rx(p->in, packets_of(p), p->frame_len);
-	seg = bpf_map_lookup_elem(&segments, &segment);
-	if (!seg)
-		return drop(p, REASON_UNKNOWN_VNI);
-	if (action == ACTION_FLOOD)
-		return flood(p, seg, segment, entropy);
-	to = end_get(out);
-	if (!to)
-		return drop(p, REASON_NO_ROUTE);
-	if (action == ACTION_PORT)
-		return to_port(p, to, out);
-	return to_tep(p, to, out, seg, entropy);
+	if (!p)
+		return REASON_NO_ROOM;
+	d = &p->decision;
+	if (d->action == ACTION_ASK && !may_speak())
+		return REASON_NO_NEIGHBOUR;
+	if (p->inner)
+		why = decap(skb, p);
+	if (why)
+		return why;
+	if (d->action == ACTION_ANSWER) {
+		why = answer(skb, p, d);
+		return why ? why : send_back(skb, p);
+	}
+	to = segment_get(d->to_segment);
+	why = to ? ask(skb, p, to) : REASON_NO_NEIGHBOUR;
+	if (!why)
+		why = flood(skb, p, d->to_segment, d->entropy | FLOOD_TO_ALL);
+	return why ? why : REASON_NO_NEIGHBOUR;
+}
+
+/* The end of a packet that cannot go on: its sender is told, where that is due. */
+SUBPROGRAM int refuse(struct __sk_buff *skb, struct pkt *p, __u32 why)
+{
+	struct icmp_error e = {};
+	struct segment *seg;
+
+	if (!p)
+		return TCX_DROP;
+	drop(skb, p, why);
+	e.mtu = why == REASON_TOO_BIG ? p->path : 0;
+	if (!p->in || !error_for(why, is_v6(p), &e) || !may_be_told(p) || !may_speak())
+		return TCX_DROP;
+	seg = segment_get(p->segment);
+	step(p, STAGE_ICMP, e.type << 8 | e.code, e.mtu);
+	if (!seg || untag(skb, p, p->decision.flags) || (p->inner && decap(skb, p)) ||
+	    make_error(skb, p, seg, &e) || send_back(skb, p))
+		return TCX_DROP;
+	count(EVENT_ICMP_SENT);
+	return p->verdict;
+}
+
+/* Changes the frame as decided, and sends it on. */
+static __always_inline int carry(struct __sk_buff *skb, struct pkt *p, const struct decision *d)
+{
+	struct end *out = end_get(d->out);
+	int why = 0;
+
+	if (p->tcp_flags & TCP_SYN)
+		why = clamp_mss(skb, p, clamp_limit(p, d));
+	if (!why && d->flags & FLOW_ROUTED)
+		why = rewrite(skb, p, d);
+	if (why)
+		return why;
+	if (d->action == ACTION_FLOOD)
+		return flood(
+			skb, p, d->to_segment,
+			d->entropy |
+				(p->inner && d->to_segment == d->segment ? FLOOD_FROM_TUNNEL : 0));
+	if (!out)
+		return REASON_NO_ROUTE;
+	if (d->action == ACTION_PORT)
+		return to_port(skb, p, out, d->out);
+	return to_tep(skb, p, out, d->out, d->to_segment, d->entropy);
+}
+
+/* Carries out a decision. Returns a reason to stop, or 0 with the verdict in p. */
+static __always_inline int replay(struct __sk_buff *skb, struct pkt *p)
+{
+	const struct decision *d = &p->decision;
+	int why = 0;
+
+	step(p, STAGE_DECISION, d->action, d->out);
+	p->verdict = TCX_NEXT;
+	if (d->action == ACTION_HOST)
+		return 0;
+	count_rx(p->in, packets_of(skb, p), p->frame_len);
+	if (p->key.tags[0] && !p->inner)
+		why = untag(skb, p, d->flags);
+	if (p->inner && !why)
+		why = merge_ecn(skb, p);
+	if (why)
+		return why;
+	switch (d->action) {
+	case ACTION_ANSWER:
+	case ACTION_ASK:
+		return speak(skb, p);
+	case ACTION_CONSUME:
+		count(EVENT_CONSUMED);
+		p->verdict = TCX_DROP;
+		return 0;
+	default:
+		return carry(skb, p, d);
+	}
 }

@@ -10,26 +10,31 @@ import (
 const (
 	maxUDPPorts = 8
 	maxSegments = 4095
-	maxMembers  = 1024 // ports and remotes of one segment
-	maxEnds     = 8191 // ports and remotes of one edge
+	maxRouters  = 1023
+	maxNextHops = 16383 // of all routes of one edge
+	maxPaths    = 64    // next hops of one route
+	maxMembers  = 1024  // ports and remotes of one segment
+	maxEnds     = 8191  // ports and remotes of one edge
 )
 
 // checker compares the fields of a document with each other. A field that was
 // missing or did not decode is zero, already reported, and not compared.
 type checker struct {
 	*decoder
-	doc *document
+	doc     *document
+	members [][]member // of each port
 }
 
 func checkDocument(d *decoder, doc *document) {
-	c := checker{d, doc}
+	c := checker{d, doc, each(doc.Spec.Ports, port.members)}
 	c.interfaces()
-	c.segments()
-	c.ports()
+	c.names()
+	c.tunnels()
 	for i := range doc.Spec.Segments {
-		c.remotes(i)
-		c.staticMACs(i)
+		c.segment(i)
 	}
+	c.routers()
+	c.ports()
 	c.limits()
 }
 
@@ -53,58 +58,98 @@ func (u unique[T]) add(c checker, value, zero T, path, message, hint string) {
 	c.problem(path, fmt.Sprintf("%s (%s, line %d)", message, first, c.at(first).Line), hint)
 }
 
+// attachment is an interface, or a VLAN of it (0: untagged frames).
+type attachment struct {
+	name interfaceName
+	vlan uint16
+}
+
+// interfaces checks that each frame has one owner.
 func (c checker) interfaces() {
-	used := unique[interfaceName]{}
+	const hint = "an interface, or a VLAN of it, is one port, uplink or underlay"
+	used, underlays := unique[attachment]{}, unique[interfaceName]{}
+	add := func(name interfaceName, vlan uint16, path string) {
+		message := fmt.Sprintf("interface %q is used already", name)
+		if vlan != 0 {
+			message = fmt.Sprintf("VLAN %d of interface %q is used already", vlan, name)
+		}
+		at := attachment{name, vlan}
+		if name == "" {
+			at = attachment{}
+		}
+		used.add(c, at, attachment{}, path, message, hint)
+	}
 	for i, name := range c.doc.Spec.Underlay.Interfaces {
-		used.add(c, name, "", fmt.Sprintf("spec.underlay.interfaces[%d]", i),
-			fmt.Sprintf("interface %q is used already", name), "keep one")
+		path := fmt.Sprintf("spec.underlay.interfaces[%d]", i)
+		underlays.add(c, name, "", path, fmt.Sprintf("interface %q is used already", name), "keep one")
+		used[attachment{name, 0}] = path
 	}
-	for i, p := range c.doc.Spec.Ports {
-		used.add(c, p.Interface, "", fmt.Sprintf("spec.ports[%d].interface", i),
-			fmt.Sprintf("interface %q is used already", p.Interface), "an interface is one port or underlay")
-	}
-}
-
-func (c checker) segments() {
-	type tunnel struct {
-		vni  uint32
-		port uint16
-	}
-	named, numbered, ports := unique[objectName]{}, unique[tunnel]{}, map[uint16]bool{}
-	for i, s := range c.doc.Spec.Segments {
-		path := fmt.Sprintf("spec.segments[%d]", i)
-		named.add(c, s.Name, "", path+".name", fmt.Sprintf("segment %q exists already", s.Name), "names are unique")
-		id := tunnel{s.VNI, s.UDPPort}
-		if id.vni == 0 || id.port == 0 {
-			id = tunnel{}
-		}
-		numbered.add(c, id, tunnel{}, path+".vni", fmt.Sprintf("VNI %d on UDP port %d is taken", s.VNI, s.UDPPort),
-			"choose another vni or udpPort, or make them one segment")
-		if s.UDPChecksum && c.doc.Spec.Underlay.TEP.Is4() {
-			c.problem(path+".udpChecksum", "an IPv4 underlay always sends UDP checksum zero (RFC 7348 section 5)",
-				"remove the line; it is for IPv6")
-		}
-		if s.UDPPort == 0 || ports[s.UDPPort] {
-			continue
-		}
-		if ports[s.UDPPort] = true; len(ports) > maxUDPPorts {
-			c.problem(path+".udpPort", fmt.Sprintf("UDP port %d is one more than the %d that an edge can listen on", s.UDPPort, maxUDPPorts),
-				"let segments share ports; the vni tells them apart")
+	for i, r := range c.doc.Spec.Routers {
+		for j, u := range r.Uplinks {
+			path := fmt.Sprintf("spec.routers[%d].uplinks[%d].interface", i, j)
+			if !c.failed[fmt.Sprintf("spec.routers[%d].uplinks[%d].vlan", i, j)] {
+				add(u.Interface, u.VLAN, path)
+			}
 		}
 	}
-}
-
-func (c checker) ports() {
-	segments, complete := c.segmentNames()
-	named := unique[objectName]{}
 	for i, p := range c.doc.Spec.Ports {
 		path := fmt.Sprintf("spec.ports[%d]", i)
-		named.add(c, p.Name, "", path+".name", fmt.Sprintf("port %q exists already", p.Name), "names are unique")
-		if p.Segment != "" && complete && !slices.Contains(segments, string(p.Segment)) {
-			c.problem(path+".segment", fmt.Sprintf("there is no segment %q", p.Segment), suggest(string(p.Segment), segments, "segments"))
+		if _, ok := underlays[p.Interface]; ok && p.Interface != "" {
+			underlays.add(c, p.Interface, "", path+".interface", fmt.Sprintf("interface %q is used already", p.Interface), hint)
+			continue
+		}
+		if p.Segment != "" || len(p.VLANs) == 0 {
+			add(p.Interface, 0, path+".interface")
+		}
+		for j, v := range p.VLANs {
+			if v.VLAN != 0 {
+				add(p.Interface, v.VLAN, fmt.Sprintf("%s.vlans[%d].vlan", path, j))
+			}
 		}
 	}
 }
+
+// names checks that each name means one thing: those of segments, also of the
+// ones that routers and uplinks make, of routers, and of ports and uplinks.
+func (c checker) names() {
+	segments, routers, ports := unique[string]{}, unique[string]{}, unique[string]{}
+	for i, s := range c.doc.Spec.Segments {
+		segments.add(c, string(s.Name), "", fmt.Sprintf("spec.segments[%d].name", i),
+			fmt.Sprintf("segment %q exists already", s.Name), "names are unique")
+	}
+	for i, r := range c.doc.Spec.Routers {
+		path := fmt.Sprintf("spec.routers[%d]", i)
+		routers.add(c, string(r.Name), "", path+".name", fmt.Sprintf("router %q exists already", r.Name), "names are unique")
+		if r.L3 != nil && r.Name != "" {
+			name := r.model().SegmentName()
+			segments.add(c, name, "", path+".l3", fmt.Sprintf("the l3 segment is called %q, and that exists already", name),
+				"give the router or the other another name")
+		}
+		for j, u := range r.Uplinks {
+			at := fmt.Sprintf("%s.uplinks[%d].name", path, j)
+			segments.add(c, string(u.Name), "", at, fmt.Sprintf("the uplink's network is called %q, and that exists already", u.Name),
+				"names of segments and uplinks are unique")
+			ports[string(u.Name)] = at
+		}
+	}
+	delete(ports, "")
+	for i, p := range c.doc.Spec.Ports {
+		path := fmt.Sprintf("spec.ports[%d]", i)
+		ports.add(c, string(p.Name), "", path+".name", fmt.Sprintf("port %q exists already", p.Name), "names are unique")
+		for j, v := range p.VLANs {
+			again := slices.ContainsFunc(p.VLANs[:j], func(o portVLAN) bool { return o.VLAN == v.VLAN })
+			if p.Name == "" || v.VLAN == 0 || again { // again: a mistake about the interface
+				continue
+			}
+			name := memberName(p.Name, v.VLAN)
+			ports.add(c, name, "", fmt.Sprintf("%s.vlans[%d].vlan", path, j),
+				fmt.Sprintf("the member is called %q, and that exists already", name), "names are unique")
+		}
+	}
+}
+
+// memberName is how commands and static MAC addresses call a VLAN of a trunk.
+func memberName(port objectName, vlan uint16) string { return fmt.Sprintf("%s.%d", port, vlan) }
 
 // segmentNames returns the names and whether they are all that the file has.
 func (c checker) segmentNames() (list []string, complete bool) {
@@ -117,85 +162,15 @@ func (c checker) segmentNames() (list []string, complete bool) {
 	return list, !c.failed["spec.segments"]
 }
 
-func (c checker) remotes(i int) {
-	tep := c.doc.Spec.Underlay.TEP.Addr
-	listed := unique[netip.Addr]{}
-	for j, r := range c.doc.Spec.Segments[i].Remotes {
-		path := fmt.Sprintf("spec.segments[%d].remotes[%d]", i, j)
-		listed.add(c, r.Addr, netip.Addr{}, path, fmt.Sprintf("remote %s is listed already", r), "keep one")
-		if !r.IsValid() || !tep.IsValid() {
-			continue
+// routerNames returns the names and whether they are all that the file has.
+func (c checker) routerNames() (list []string, complete bool) {
+	for _, r := range c.doc.Spec.Routers {
+		if r.Name == "" {
+			return nil, false
 		}
-		switch {
-		case r.Addr == tep:
-			c.problem(path, fmt.Sprintf("overlapping addresses: %s is this edge's own tep", r), "list the other edges only")
-		case r.Is4() != tep.Is4():
-			c.problem(path, fmt.Sprintf("%s is %s but the tep %s is %s", r, family(r.Addr), tep, family(tep)),
-				"one underlay is IPv4 or IPv6")
-		}
+		list = append(list, string(r.Name))
 	}
-}
-
-func family(a netip.Addr) string {
-	if a.Is4() {
-		return "IPv4"
-	}
-	return "IPv6"
-}
-
-func (c checker) staticMACs(i int) {
-	s := c.doc.Spec.Segments[i]
-	known := unique[macAddress]{}
-	for j, f := range s.FDB {
-		path := fmt.Sprintf("spec.segments[%d].fdb[%d]", i, j)
-		known.add(c, f.MAC, macAddress{}, path+".mac", fmt.Sprintf("%s has an entry already", f.MAC), "an address is in one place")
-		_, port := c.seen[path+".port"]
-		_, remote := c.seen[path+".remote"]
-		switch {
-		case port && remote:
-			c.problem(path, "both port and remote are given", "keep the one behind which the address is")
-		case !port && !remote:
-			if !c.failed[path] { // else it is no entry at all
-				c.problem(path, "neither port nor remote is given", "add the one behind which the address is")
-			}
-		case port && f.Port != "":
-			c.staticPort(path+".port", s, f.Port)
-		case remote && f.Remote.IsValid():
-			if !c.failed[fmt.Sprintf("spec.segments[%d].remotes", i)] {
-				c.staticRemote(path+".remote", s, f.Remote.Addr)
-			}
-		}
-	}
-}
-
-func (c checker) staticPort(path string, s segment, name objectName) {
-	var here []string
-	for _, p := range c.doc.Spec.Ports {
-		switch {
-		case p.Name == "" || p.Segment == "":
-			return // incomplete: it may be this one
-		case p.Segment == s.Name:
-			here = append(here, string(p.Name))
-		case p.Name == name:
-			c.problem(path, fmt.Sprintf("port %q is in segment %q, not %q", name, p.Segment, s.Name),
-				"move the entry to that segment")
-			return
-		}
-	}
-	if s.Name != "" && !c.failed["spec.ports"] && !slices.Contains(here, string(name)) {
-		c.problem(path, fmt.Sprintf("segment %q has no port %q", s.Name, name), suggest(string(name), here, "ports in the segment"))
-	}
-}
-
-func (c checker) staticRemote(path string, s segment, addr netip.Addr) {
-	for _, r := range s.Remotes {
-		if !r.IsValid() || r.Addr == addr {
-			return
-		}
-	}
-	if s.Name != "" {
-		c.problem(path, fmt.Sprintf("%s is not a remote of segment %q", addr, s.Name), "add it to the segment's remotes")
-	}
+	return list, !c.failed["spec.routers"]
 }
 
 // limits reports what does not fit in the data path's tables.
@@ -206,10 +181,14 @@ func (c checker) limits() {
 			c.problem(path, fmt.Sprintf("%d %s, at most %d", have, what, limit), hint)
 		}
 	}
-	tooMany("spec.segments", len(s.Segments), maxSegments, "segments", "divide them among several edges")
+	const divide = "divide them among several edges"
 	static, remotes, members := 0, map[netip.Addr]bool{}, map[objectName]int{}
-	for _, p := range s.Ports {
-		members[p.Segment]++
+	segments, ports, hops := len(s.Segments), 0, 0
+	for _, list := range c.members {
+		for _, m := range list {
+			members[m.segment]++
+			ports++
+		}
 	}
 	for i, g := range s.Segments {
 		static += len(g.FDB)
@@ -219,7 +198,24 @@ func (c checker) limits() {
 		tooMany(fmt.Sprintf("spec.segments[%d]", i), members[g.Name]+len(g.Remotes), maxMembers, "ports and remotes in one segment",
 			"divide the segment, flooding to so many costs too much")
 	}
-	tooMany("spec", len(s.Ports)+len(remotes), maxEnds, "ports and remotes", "divide them among several edges")
+	for i, r := range s.Routers {
+		segments += len(r.Uplinks)
+		ports += len(r.Uplinks)
+		if r.L3 != nil {
+			segments++
+			for _, remote := range r.L3.Remotes {
+				remotes[remote.Addr] = true
+			}
+			tooMany(fmt.Sprintf("spec.routers[%d].l3", i), len(r.L3.Remotes), maxMembers, "remotes in one segment", divide)
+		}
+		for _, route := range r.Routes {
+			hops += len(route.Via)
+		}
+	}
+	tooMany("spec.segments", segments, maxSegments, "segments", divide)
+	tooMany("spec.routers", len(s.Routers), maxRouters, "routers", divide)
+	tooMany("spec.routers", hops, maxNextHops, "next hops of routes", divide)
+	tooMany("spec", ports+len(remotes), maxEnds, "ports and remotes", divide)
 	if s.FDB.Size > 0 {
 		tooMany("spec.fdb", static, int(s.FDB.Size), "static MAC addresses", "raise spec.fdb.size, with room for learned ones")
 	}

@@ -20,10 +20,10 @@ func TestConflicts(t *testing.T) {
 			`6:30: spec.underlay.interfaces[2]: interface "eth0" is used already (spec.underlay.interfaces[0], line 6); keep one`,
 		}},
 		{"port on underlay", blue + "  ports:\n  - {name: p0, interface: eth0, segment: blue}\n", []string{
-			`9:27: spec.ports[0].interface: interface "eth0" is used already (spec.underlay.interfaces[0], line 5); an interface is one port or underlay`,
+			`9:27: spec.ports[0].interface: interface "eth0" is used already (spec.underlay.interfaces[0], line 5); an interface, or a VLAN of it, is one port, uplink or underlay`,
 		}},
 		{"interface of two ports", blue + "  ports:\n  - {name: p0, interface: veth0, segment: blue}\n  - {name: p1, interface: veth0, segment: blue}\n", []string{
-			`10:27: spec.ports[1].interface: interface "veth0" is used already (spec.ports[0].interface, line 9); an interface is one port or underlay`,
+			`10:27: spec.ports[1].interface: interface "veth0" is used already (spec.ports[0].interface, line 9); an interface, or a VLAN of it, is one port, uplink or underlay`,
 		}},
 		{"port name twice", blue + "  ports:\n  - {name: p0, interface: veth0, segment: blue}\n  - {name: p0, interface: veth1, segment: blue}\n", []string{
 			`10:12: spec.ports[1].name: port "p0" exists already (spec.ports[0].name, line 9); names are unique`,

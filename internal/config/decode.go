@@ -75,6 +75,9 @@ func (d *decoder) value(n ast.Node, path string, v reflect.Value, r rule) {
 		return
 	}
 	switch v.Kind() {
+	case reflect.Pointer: // nil when it is left out
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(n, path, v.Elem(), r)
 	case reflect.Struct:
 		d.structure(n, path, v, r)
 	case reflect.Slice:
@@ -132,10 +135,11 @@ func (d *decoder) structure(n ast.Node, path string, v reflect.Value, r rule) {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		if i < 0 {
 			d.report(at, join(path, name), "unknown field", suggest(name, names(fields), "fields here"))
+			d.failed[path] = true // it may be one that a check misses
 			meant[nearest(name, names(fields))] = true
 			continue
 		}
-		d.value(e.Value, join(path, name), v.Field(fields[i].index), fields[i].rule)
+		d.value(e.Value, join(path, name), v.FieldByIndex(fields[i].index), fields[i].rule)
 	}
 	for _, f := range fields {
 		_, given := lines[f.name]
@@ -144,7 +148,7 @@ func (d *decoder) structure(n ast.Node, path string, v reflect.Value, r rule) {
 		case f.required:
 			d.report(d.seen[path], join(path, f.name), "is missing", "add it: "+f.about)
 		default:
-			setDefaults(v.Field(f.index), f.rule)
+			setDefaults(v.FieldByIndex(f.index), f.rule)
 		}
 	}
 }
@@ -179,7 +183,7 @@ func (d *decoder) list(n ast.Node, path string, v reflect.Value, r rule) {
 
 func (d *decoder) scalar(n ast.Node, path string, s scalar, r rule) {
 	text, ok := stringOf(n)
-	if _, isDuration := s.(*duration); !ok && isDuration {
+	if _, takesIntegers := s.(integral); !ok && takesIntegers {
 		_, ok = n.(*ast.IntegerNode)
 		text = n.GetToken().Value
 	}

@@ -1,12 +1,5 @@
 package config
 
-import (
-	"net/netip"
-	"time"
-
-	"github.com/selvage/selvage/internal/overlay"
-)
-
 // The shape of the file. These structs are all there is: the strict decoder and
 // the JSON Schema both read them and their tags.
 //
@@ -31,12 +24,14 @@ type spec struct {
 	FlowCache flowCache `json:"flowCache,omitempty" jsonschema_description:"the cache of forwarding decisions"`
 	FDB       fdb       `json:"fdb,omitempty" jsonschema_description:"the forwarding database that all segments share"`
 	Segments  []segment `json:"segments,omitempty" jsonschema_description:"layer 2 broadcast domains, one VNI each"`
+	Routers   []router  `json:"routers,omitempty" jsonschema_description:"virtual routers (VRFs), which join segments by their gateways"`
 	Ports     []port    `json:"ports,omitempty" jsonschema_description:"local interfaces attached to segments"`
 }
 
 type underlay struct {
 	Interfaces []interfaceName `json:"interfaces" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"interfaces on which tunnels arrive and leave, as in [eth0]"`
 	TEP        address         `json:"tep" jsonschema_description:"address of this edge's tunnel endpoint, IPv4 or IPv6: one that this host has"`
+	ProbeMTU   bool            `json:"probeMTU,omitempty" jsonschema:"default=true" jsonschema_description:"find the path MTU to each remote with ICMP echo requests"`
 }
 
 type flowCache struct {
@@ -49,66 +44,104 @@ type fdb struct {
 	Ageing duration `json:"ageing,omitempty" jsonschema:"default=300s" jsonschema_description:"how long a learned entry lives without traffic, as in 300s or 5m; 0 is for ever"`
 }
 
+// overlayNetwork identifies a segment on the underlay, and says how its frames are wrapped.
+type overlayNetwork struct {
+	VNI           uint32    `json:"vni" jsonschema:"minimum=1,maximum=16777215" jsonschema_description:"virtual network identifier (VSID with nvgre), the same on every edge of the segment" hint:"a VNI has 24 bits, is the same on every edge of the segment, and 0 is not used"`
+	Encapsulation string    `json:"encapsulation,omitempty" jsonschema:"default=vxlan,enum=vxlan,enum=geneve,enum=nvgre" jsonschema_description:"tunnel header: vxlan (RFC 7348), geneve (RFC 8926) or nvgre (RFC 7637)"`
+	UDPPort       uint16    `json:"udpPort,omitempty" jsonschema:"minimum=1,maximum=65535" jsonschema_description:"UDP port of the tunnels, the same on every edge of the segment; 4789 with vxlan and 6081 with geneve when left out" hint:"4789 is VXLAN's own, 8472 what Linux used before it; 6081 is Geneve's"`
+	UDPChecksum   bool      `json:"udpChecksum,omitempty" jsonschema:"default=false" jsonschema_description:"send outer UDP checksums, with vxlan on an IPv6 underlay only; both kinds are accepted (RFC 6935)"`
+	Options       options   `json:"options,omitempty" jsonschema_description:"geneve options for every packet, in hex as on the wire (RFC 8926 section 3.5)"`
+	Outer         outer     `json:"outer,omitempty" jsonschema_description:"fields of the outer IP header"`
+	Remotes       []address `json:"remotes,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"tunnel endpoints of the other edges of the segment"`
+}
+
+type outer struct {
+	DSCP dscp   `json:"dscp,omitempty" jsonschema:"default=0" jsonschema_description:"differentiated services code point, 0 to 63, or inherit: that of the inner packet"`
+	TTL  ttl    `json:"ttl,omitempty" jsonschema:"default=64" jsonschema_description:"TTL or hop limit, 1 to 255, or inherit: that of the inner packet"`
+	DF   string `json:"df,omitempty" jsonschema:"default=set,enum=set,enum=unset,enum=inherit" jsonschema_description:"don't fragment, of IPv4: set, unset, or inherit: that of the inner packet"`
+}
+
 type segment struct {
-	Name          objectName  `json:"name" jsonschema_description:"name by which ports and commands refer to this segment"`
-	VNI           uint32      `json:"vni" jsonschema:"minimum=1,maximum=16777215" jsonschema_description:"VXLAN network identifier, the same on every edge of the segment" hint:"a VNI has 24 bits, is the same on every edge of the segment, and 0 is not used"`
-	Encapsulation string      `json:"encapsulation,omitempty" jsonschema:"default=vxlan,enum=vxlan" jsonschema_description:"tunnel header: vxlan (RFC 7348)"`
-	UDPPort       uint16      `json:"udpPort,omitempty" jsonschema:"default=4789,minimum=1,maximum=65535" jsonschema_description:"UDP port of the tunnels, the same on every edge of the segment" hint:"4789 is VXLAN's own, 8472 what Linux used before it"`
-	UDPChecksum   bool        `json:"udpChecksum,omitempty" jsonschema:"default=false" jsonschema_description:"send outer UDP checksums, on an IPv6 underlay only; both kinds are accepted (RFC 6935)"`
-	Remotes       []address   `json:"remotes,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"tunnel endpoints of the other edges of the segment"`
-	FDB           []staticMAC `json:"fdb,omitempty" jsonschema_description:"forwarding entries that neither age nor move"`
+	Name objectName `json:"name" jsonschema_description:"name by which ports and commands refer to this segment"`
+	overlayNetwork
+	KeepTags   bool          `json:"keepTags,omitempty" jsonschema:"default=false" jsonschema_description:"let 802.1Q tags inside the tunnel pass (QinQ); otherwise tagged frames are dropped"`
+	Suppress   bool          `json:"suppress,omitempty" jsonschema:"default=true" jsonschema_description:"answer ARP and neighbour solicitations for known remote hosts here, instead of flooding them"`
+	ClampMSS   bool          `json:"clampMSS,omitempty" jsonschema:"default=true" jsonschema_description:"lower the MSS of TCP connections to what the tunnel carries"`
+	TooBigFrom []hostAddress `json:"tooBigFrom,omitempty" jsonschema_description:"source addresses of ICMP messages to senders of packets that do not fit, at most one a family; the gateway's when left out"`
+	FDB        []staticMAC   `json:"fdb,omitempty" jsonschema_description:"forwarding entries that neither age nor move"`
+	Neighbours []neighbour   `json:"neighbours,omitempty" jsonschema_description:"MAC addresses of hosts, known for ever"`
+	Gateway    *gateway      `json:"gateway,omitempty" jsonschema_description:"makes the segment an interface of a router"`
 }
 
 type staticMAC struct {
 	MAC    macAddress `json:"mac" jsonschema_description:"unicast MAC address, as in \"02:00:00:00:00:01\""`
-	Port   objectName `json:"port,omitempty" jsonschema:"oneof_required=port" jsonschema_description:"local port behind which it is"`
+	Port   objectName `json:"port,omitempty" jsonschema:"oneof_required=port" jsonschema_description:"local port behind which it is; of a trunk with the VLAN, as in p0.10"`
 	Remote address    `json:"remote,omitempty" jsonschema:"oneof_required=remote" jsonschema_description:"remote tunnel endpoint behind which it is"`
+}
+
+type neighbour struct {
+	Address hostAddress `json:"address" jsonschema_description:"IP address of a host of the segment"`
+	MAC     macAddress  `json:"mac" jsonschema_description:"its unicast MAC address"`
+}
+
+type gateway struct {
+	Router    objectName        `json:"router" jsonschema_description:"name of the router"`
+	MAC       macAddress        `json:"mac,omitempty" jsonschema:"default=02:00:5e:00:01:01" jsonschema_description:"MAC address of the gateway, the same on every edge of the segment (anycast)"`
+	Addresses []interfacePrefix `json:"addresses" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"addresses of the gateway with the prefix of the network, as in [10.0.0.254/24], the same on every edge"`
+}
+
+type router struct {
+	Name    objectName `json:"name" jsonschema_description:"name by which gateways and commands refer to this router"`
+	L3      *l3        `json:"l3,omitempty" jsonschema_description:"segment between the routers of this name on several edges (symmetric IRB); it is called NAME-l3"`
+	Routes  []route    `json:"routes,omitempty" jsonschema_description:"static routes; those to the networks of gateways and uplinks are there by themselves"`
+	Leaks   []leak     `json:"leaks,omitempty" jsonschema_description:"routes taken over from other routers of this edge"`
+	Uplinks []uplink   `json:"uplinks,omitempty" jsonschema_description:"interfaces to the plain network"`
+}
+
+type l3 struct {
+	overlayNetwork
+	MAC macAddress `json:"mac" jsonschema_description:"MAC address of this edge's router on the segment, as in \"02:00:00:00:01:01\": another one on each edge"`
+}
+
+type route struct {
+	Prefix network   `json:"prefix" jsonschema_description:"destination, as in 0.0.0.0/0"`
+	Type   string    `json:"type,omitempty" jsonschema:"default=unicast,enum=unicast,enum=blackhole,enum=unreachable,enum=prohibit" jsonschema_description:"what becomes of packets: unicast sends them on, blackhole drops them silently, unreachable and prohibit with an ICMP message"`
+	Via    []nextHop `json:"via,omitempty" jsonschema_description:"next hops of a unicast route, which share the flows (ECMP)"`
+}
+
+type nextHop struct {
+	Address hostAddress `json:"address,omitempty" jsonschema:"oneof_required=address" jsonschema_description:"router in a network of a gateway or uplink"`
+	Remote  address     `json:"remote,omitempty" jsonschema:"oneof_required=remote" jsonschema_description:"remote of the router's l3 segment, with mac"`
+	MAC     macAddress  `json:"mac,omitempty" jsonschema:"oneof_required=remote" jsonschema_description:"MAC address of the router at remote: spec.routers[].l3.mac in its configuration"`
+}
+
+type leak struct {
+	From     objectName `json:"from" jsonschema_description:"name of the other router"`
+	Prefixes []network  `json:"prefixes" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"prefixes within which its connected and static routes are taken, as in [10.0.0.0/8]"`
+}
+
+type uplink struct {
+	Name      objectName        `json:"name" jsonschema_description:"name of the uplink in commands and counters"`
+	Interface interfaceName     `json:"interface" jsonschema_description:"local interface, as in eth1; it may appear later"`
+	VLAN      uint16            `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094" jsonschema_description:"802.1Q VLAN of the interface, 0 for untagged frames" hint:"1 to 4094, or 0 for untagged frames"`
+	MAC       macAddress        `json:"mac,omitempty" jsonschema_description:"MAC address of the router; one made of the interface's when left out"`
+	Addresses []interfacePrefix `json:"addresses" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"addresses of the router with the prefix of the network, as in [198.51.100.2/24]; not the host's own"`
 }
 
 type port struct {
 	Name      objectName    `json:"name" jsonschema_description:"name of the port in commands and counters"`
 	Interface interfaceName `json:"interface" jsonschema_description:"local interface, as in veth0 or tap0; it may appear later"`
-	Segment   objectName    `json:"segment" jsonschema_description:"name of the segment that it belongs to"`
+	Segment   objectName    `json:"segment,omitempty" jsonschema_description:"name of the segment of untagged frames; without it they are dropped"`
+	VLANs     []portVLAN    `json:"vlans,omitempty" jsonschema_description:"802.1Q VLANs of a trunk and their segments"`
+	Allowed   *allowed      `json:"allowed,omitempty" jsonschema_description:"who may send from the port; anybody when left out"`
 }
 
-// edge turns a checked document into the model.
-func (d *document) edge() overlay.Edge {
-	e := overlay.Edge{
-		Name: string(d.Metadata.Name),
-		Underlay: overlay.Underlay{
-			TEP: d.Spec.Underlay.TEP.Addr,
-		},
-		FlowCache: overlay.FlowCache{Enabled: d.Spec.FlowCache.Enabled, Size: d.Spec.FlowCache.Size},
-		FDB:       overlay.FDB{Size: d.Spec.FDB.Size, Ageing: time.Duration(d.Spec.FDB.Ageing)},
-	}
-	for _, name := range d.Spec.Underlay.Interfaces {
-		e.Underlay.Interfaces = append(e.Underlay.Interfaces, string(name))
-	}
-	for _, s := range d.Spec.Segments {
-		e.Segments = append(e.Segments, s.model())
-	}
-	for _, p := range d.Spec.Ports {
-		e.Ports = append(e.Ports, overlay.Port{Name: string(p.Name), Interface: string(p.Interface), Segment: string(p.Segment)})
-	}
-	return e
+type portVLAN struct {
+	VLAN    uint16     `json:"vlan" jsonschema:"minimum=1,maximum=4094" jsonschema_description:"802.1Q VLAN identifier" hint:"a VLAN is 1 to 4094"`
+	Segment objectName `json:"segment" jsonschema_description:"name of the segment of its frames"`
 }
 
-func (s segment) model() overlay.Segment {
-	remotes := make([]netip.Addr, len(s.Remotes))
-	for i, r := range s.Remotes {
-		remotes[i] = r.Addr
-	}
-	static := make([]overlay.StaticMAC, len(s.FDB))
-	for i, f := range s.FDB {
-		static[i] = overlay.StaticMAC{MAC: f.MAC.MAC, Port: string(f.Port), Remote: f.Remote.Addr}
-	}
-	return overlay.Segment{
-		Name:          string(s.Name),
-		VNI:           overlay.VNI(s.VNI),
-		Encapsulation: overlay.Encapsulation(s.Encapsulation),
-		UDPPort:       s.UDPPort,
-		UDPChecksum:   s.UDPChecksum,
-		Remotes:       remotes,
-		Static:        static,
-	}
+type allowed struct {
+	MACs      []macAddress `json:"macs,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"source MAC addresses; any when left out"`
+	Addresses []network    `json:"addresses,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"source IP addresses and networks, as in 10.0.0.5/32, of IP packets, ARP and neighbour discovery; any when left out"`
 }

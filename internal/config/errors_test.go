@@ -85,10 +85,10 @@ func TestShapeErrors(t *testing.T) {
 			`7:43: spec.ports[0].segment: there is no segment "blue"; there are no segments`,
 		}},
 		{"unknown field unlike any", under + "  colour: red\n", []string{
-			`6:3: spec.colour: unknown field; fields here: underlay, flowCache, fdb, segments, ports`,
+			`6:3: spec.colour: unknown field; fields here: underlay, flowCache, fdb, segments, routers, ports`,
 		}},
 		{"unknown field with odd name", under + "  \"a b\": red\n", []string{
-			`6:3: spec."a b": unknown field; fields here: underlay, flowCache, fdb, segments, ports`,
+			`6:3: spec."a b": unknown field; fields here: underlay, flowCache, fdb, segments, routers, ports`,
 		}},
 		{"duplicate field", under + "  fdb: {}\n  fdb: {}\n", []string{
 			`7:3: spec.fdb: appears twice, first in line 6; keep one`,
@@ -107,7 +107,7 @@ func TestShapeErrors(t *testing.T) {
 			`7:12: spec.segments[0].name: a tag is not supported here; write the value out`,
 		}},
 		{"missing in list", under + "  segments:\n  - name: blue\n    udpPort: 4789\n", []string{
-			`7:5: spec.segments[0].vni: is missing; add it: VXLAN network identifier, the same on every edge of the segment`,
+			`7:5: spec.segments[0].vni: is missing; add it: virtual network identifier (VSID with nvgre), the same on every edge of the segment`,
 		}},
 		{"missing in underlay", header + "spec:\n  underlay: {}\n", []string{
 			`5:13: spec.underlay.interfaces: is missing; add it: interfaces on which tunnels arrive and leave, as in [eth0]`,
@@ -129,10 +129,10 @@ func TestShapeErrors(t *testing.T) {
 			`7:23: spec.segments[0].vni: must be an integer, is a string; remove the quotes`,
 		}},
 		{"word for integer", under + "  segments:\n  - {name: blue, vni: one}\n", []string{
-			`7:23: spec.segments[0].vni: must be an integer, is a string; VXLAN network identifier, the same on every edge of the segment`,
+			`7:23: spec.segments[0].vni: must be an integer, is a string; virtual network identifier (VSID with nvgre), the same on every edge of the segment`,
 		}},
 		{"fraction for integer", under + "  segments:\n  - {name: blue, vni: 1.5}\n", []string{
-			`7:23: spec.segments[0].vni: must be an integer, is a number; VXLAN network identifier, the same on every edge of the segment`,
+			`7:23: spec.segments[0].vni: must be an integer, is a number; virtual network identifier (VSID with nvgre), the same on every edge of the segment`,
 		}},
 		{"octal", under + "  segments:\n  - {name: blue, vni: 0100}\n", []string{
 			`7:23: spec.segments[0].vni: 0100 is octal to some and decimal to others; remove the leading zeros`,
@@ -156,7 +156,7 @@ func TestShapeErrors(t *testing.T) {
 			`7:12: spec.segments[0].name: must be a string, is a list; name by which ports and commands refer to this segment`,
 		}},
 		{"unknown encapsulation", under + "  segments:\n  - {name: blue, vni: 1, encapsulation: vxlan-gpe}\n", []string{
-			`7:41: spec.segments[0].encapsulation: "vxlan-gpe" is not supported; write vxlan`,
+			`7:41: spec.segments[0].encapsulation: "vxlan-gpe" is not supported; write vxlan or geneve or nvgre`,
 		}},
 	})
 }
@@ -231,10 +231,10 @@ func TestValueErrors(t *testing.T) {
 			`8:10: spec.segments[0].vni: 99999999999999999999 is outside 1 to 16777215; a VNI has 24 bits, is the same on every edge of the segment, and 0 is not used`,
 		}},
 		{"UDP port zero", under + "  segments:\n  - {name: blue, vni: 1, udpPort: 0}\n", []string{
-			`7:35: spec.segments[0].udpPort: 0 is outside 1 to 65535; 4789 is VXLAN's own, 8472 what Linux used before it`,
+			`7:35: spec.segments[0].udpPort: 0 is outside 1 to 65535; 4789 is VXLAN's own, 8472 what Linux used before it; 6081 is Geneve's`,
 		}},
 		{"UDP port too large", under + "  segments:\n  - {name: blue, vni: 1, udpPort: 65536}\n", []string{
-			`7:35: spec.segments[0].udpPort: 65536 is outside 1 to 65535; 4789 is VXLAN's own, 8472 what Linux used before it`,
+			`7:35: spec.segments[0].udpPort: 65536 is outside 1 to 65535; 4789 is VXLAN's own, 8472 what Linux used before it; 6081 is Geneve's`,
 		}},
 		{"flow cache too small", under + "  flowCache: {size: 10}\n", []string{
 			`6:21: spec.flowCache.size: 10 is outside 1024 to 4194304; two entries for each concurrent connection are enough`,

@@ -12,6 +12,11 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
+// tunnel has the defaults of the outer header.
+func tunnel(kind overlay.Encapsulation, port uint16) overlay.Tunnel {
+	return overlay.Tunnel{Encapsulation: kind, UDPPort: port, TTL: 64, DF: overlay.DFSet}
+}
+
 func TestLoadExample(t *testing.T) {
 	got, err := Load("../../examples/host-a.yaml")
 	if err != nil {
@@ -20,11 +25,11 @@ func TestLoadExample(t *testing.T) {
 	remote := netip.MustParseAddr("192.0.2.2")
 	want := overlay.Edge{
 		Name:      "host-a",
-		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: netip.MustParseAddr("192.0.2.1")},
+		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: netip.MustParseAddr("192.0.2.1"), ProbeMTU: true},
 		FlowCache: overlay.FlowCache{Enabled: true, Size: 262144},
 		FDB:       overlay.FDB{Size: 65536, Ageing: 300 * time.Second},
 		Segments: []overlay.Segment{{
-			Name: "blue", VNI: 100, Encapsulation: overlay.VXLAN, UDPPort: 4789,
+			Name: "blue", VNI: 100, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true,
 			Remotes: []netip.Addr{remote},
 			Static: []overlay.StaticMAC{
 				{MAC: overlay.MAC{2, 0, 0, 0, 0, 1}, Port: "p0"},
@@ -34,6 +39,68 @@ func TestLoadExample(t *testing.T) {
 		Ports: []overlay.Port{{Name: "p0", Interface: "veth0", Segment: "blue"}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLoadGateway(t *testing.T) {
+	got, err := Load("../../examples/gateway.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	remotes := []netip.Addr{addr("192.0.2.5")}
+	geneve := tunnel(overlay.Geneve, 6081)
+	geneve.DSCP, geneve.Options = overlay.Inherit, []byte{1, 4, 1, 1, 0xde, 0xad, 0xbe, 0xef}
+	want := overlay.Edge{
+		Name:      "host-d",
+		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: addr("192.0.2.4"), ProbeMTU: true},
+		FlowCache: overlay.FlowCache{Enabled: true, Size: 262144},
+		FDB:       overlay.FDB{Size: 65536, Ageing: 300 * time.Second},
+		Segments: []overlay.Segment{
+			{
+				Name: "web", VNI: 100, Tunnel: geneve, Suppress: true, ClampMSS: true, Remotes: remotes,
+				Neighbours: []overlay.Neighbour{{Addr: addr("10.0.0.5"), MAC: overlay.MAC{2, 0, 0, 0, 0, 5}}},
+				Gateway: &overlay.Gateway{Router: "tenant", MAC: overlay.AnycastMAC,
+					Addresses: []netip.Prefix{prefix("10.0.0.254/24"), prefix("fd00::fe/64")}},
+			},
+			{
+				Name: "db", VNI: 5001, Tunnel: tunnel(overlay.NVGRE, 0), Suppress: true, ClampMSS: true, Remotes: remotes,
+				Gateway: &overlay.Gateway{Router: "tenant", MAC: overlay.AnycastMAC, Addresses: []netip.Prefix{prefix("10.0.1.254/24")}},
+			},
+			{
+				Name: "legacy", VNI: 300, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true, Remotes: remotes,
+				KeepTags: true, TooBigFrom: []netip.Addr{addr("10.9.9.9")},
+			},
+			{
+				Name: "services", VNI: 400, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true,
+				Gateway: &overlay.Gateway{Router: "shared", MAC: overlay.AnycastMAC, Addresses: []netip.Prefix{prefix("10.20.0.254/24")}},
+			},
+		},
+		Routers: []overlay.Router{
+			{
+				Name: "tenant",
+				L3:   &overlay.L3{VNI: 5000, Tunnel: tunnel(overlay.VXLAN, 4789), MAC: overlay.MAC{2, 0, 0, 0, 4, 1}, Remotes: remotes},
+				Routes: []overlay.Route{
+					{Prefix: prefix("0.0.0.0/0"), Kind: overlay.Unicast, Via: []overlay.NextHop{{Addr: addr("198.51.100.1")}, {Addr: addr("198.51.100.3")}}},
+					{Prefix: prefix("10.0.2.0/24"), Kind: overlay.Unicast, Via: []overlay.NextHop{{Remote: remotes[0], MAC: overlay.MAC{2, 0, 0, 0, 5, 1}}}},
+					{Prefix: prefix("10.0.0.0/8"), Kind: overlay.Unreachable},
+				},
+				Leaks: []overlay.Leak{{From: "shared", Prefixes: []netip.Prefix{prefix("10.20.0.0/16")}}},
+				Uplinks: []overlay.Uplink{{Name: "wan", Interface: "eth1", VLAN: 42, MAC: overlay.MAC{2, 0, 0, 0, 4, 2},
+					Addresses: []netip.Prefix{prefix("198.51.100.2/24")}}},
+			},
+			{Name: "shared", Leaks: []overlay.Leak{{From: "tenant", Prefixes: []netip.Prefix{prefix("10.0.0.0/23")}}}},
+		},
+		Ports: []overlay.Port{
+			{Name: "vm", Interface: "tap0", Segment: "web", Allowed: &overlay.Allowed{
+				MACs: []overlay.MAC{{2, 0, 0, 0, 0, 7}}, Addresses: []netip.Prefix{prefix("10.0.0.7/32"), prefix("fd00::7/128")},
+			}},
+			{Name: "rack", Interface: "eth2", Segment: "legacy", VLANs: []overlay.PortVLAN{{VLAN: 10, Segment: "web"}, {VLAN: 20, Segment: "db"}}},
+			{Name: "dns", Interface: "veth0", Segment: "services"},
+		},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -50,10 +117,10 @@ func TestDefaults(t *testing.T) {
 	}
 	want := overlay.Edge{
 		Name:      "a",
-		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: netip.MustParseAddr("192.0.2.1")},
+		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: netip.MustParseAddr("192.0.2.1"), ProbeMTU: true},
 		FlowCache: overlay.FlowCache{Enabled: false, Size: 262144},
 		FDB:       overlay.FDB{Size: 65536},
-		Segments:  []overlay.Segment{{Name: "blue", VNI: 100, Encapsulation: "vxlan", UDPPort: 4789}},
+		Segments:  []overlay.Segment{{Name: "blue", VNI: 100, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)

@@ -21,7 +21,7 @@ type rule struct {
 // field is one field of a struct of the file's shape.
 type field struct {
 	name     string
-	index    int
+	index    []int // also of embedded structs
 	required bool
 	rule
 }
@@ -32,10 +32,17 @@ func fieldsOf(t reflect.Type) []field {
 	fields := make([]field, 0, t.NumField())
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if f.Anonymous {
+			for _, inner := range fieldsOf(f.Type) {
+				inner.index = append([]int{i}, inner.index...)
+				fields = append(fields, inner)
+			}
+			continue
+		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		fields = append(fields, field{
 			name:     name,
-			index:    i,
+			index:    f.Index,
 			required: options != "omitempty",
 			rule:     ruleOf(f.Tag),
 		})
@@ -84,7 +91,7 @@ func setDefaults(v reflect.Value, r rule) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for _, f := range fieldsOf(v.Type()) {
-			setDefaults(v.Field(f.index), f.rule)
+			setDefaults(v.FieldByIndex(f.index), f.rule)
 		}
 	case reflect.String:
 		v.SetString(r.preset)

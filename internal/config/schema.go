@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 
 	"github.com/invopop/jsonschema"
 )
@@ -26,11 +27,22 @@ func Schema() ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// JSONSchemaExtend adds the default that the reflector drops from a field that
+// JSONSchemaExtend adds the defaults that the reflector drops from fields that
 // may be a string or an integer.
-func (fdb) JSONSchemaExtend(s *jsonschema.Schema) {
-	if ageing, ok := s.Properties.Get("ageing"); ok {
-		f, _ := reflect.TypeFor[fdb]().FieldByName("Ageing")
-		ageing.Default = ruleOf(f.Tag).preset
+func (fdb) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[fdb](s) }
+
+// JSONSchemaExtend does the same for fields that may be taken from the inner packet.
+func (outer) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[outer](s) }
+
+func addDefaults[T any](s *jsonschema.Schema) {
+	for _, f := range fieldsOf(reflect.TypeFor[T]()) {
+		property, ok := s.Properties.Get(f.name)
+		if !ok || property.Default != nil {
+			continue
+		}
+		property.Default = f.preset
+		if n, err := strconv.Atoi(f.preset); err == nil {
+			property.Default = n
+		}
 	}
 }

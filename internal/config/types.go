@@ -19,6 +19,9 @@ type scalar interface {
 	parse(text string) *problem
 }
 
+// integral is a scalar that may also be written as an integer.
+type integral interface{ integral() }
+
 type problem struct{ message, hint string }
 
 // A DNS label (RFC 1123 section 2.1), lower case.
@@ -84,26 +87,14 @@ func (interfaceName) JSONSchema() *jsonschema.Schema {
 type address struct{ netip.Addr }
 
 func (a *address) parse(text string) *problem {
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		hint := "write it like 192.0.2.1 or 2001:db8::1"
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			hint = fmt.Sprintf("leave out the prefix length: %s", prefix.Addr())
-		}
-		return &problem{fmt.Sprintf("%q is not an IP address", text), hint}
+	addr, p := parseAddress(text)
+	if p != nil {
+		return p
 	}
-	const own = "use the unicast address of a tunnel endpoint"
+	p = checkHost(text, addr.WithZone(""), "use the unicast address of a tunnel endpoint")
 	switch {
-	case addr.Is4In6():
-		return &problem{fmt.Sprintf("%s is an IPv4 address in IPv6 form", text), fmt.Sprintf("write it as %s", addr.Unmap())}
-	case addr.IsUnspecified():
-		return &problem{fmt.Sprintf("%s is the unspecified address", text), own}
-	case addr.IsMulticast():
-		return &problem{fmt.Sprintf("%s is a multicast address", text), own}
-	case addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return &problem{fmt.Sprintf("%s is the broadcast address", text), own}
-	case addr.IsLoopback():
-		return &problem{fmt.Sprintf("%s never leaves the host", text), own}
+	case p != nil:
+		return p
 	case addr.Is6() && addr.IsLinkLocalUnicast(), addr.Zone() != "":
 		return &problem{fmt.Sprintf("%s is valid on one link only", text), "use a global or unique local address"}
 	}
@@ -112,9 +103,7 @@ func (a *address) parse(text string) *problem {
 }
 
 // JSONSchema is called by the reflector.
-func (address) JSONSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "string", AnyOf: []*jsonschema.Schema{{Format: "ipv4"}, {Format: "ipv6"}}}
-}
+func (address) JSONSchema() *jsonschema.Schema { return addressSchema() }
 
 type macAddress struct{ overlay.MAC }
 
@@ -146,6 +135,8 @@ func (macAddress) JSONSchema() *jsonschema.Schema {
 const maxAgeing = 1_000_000 * time.Second
 
 type duration time.Duration
+
+func (*duration) integral() {}
 
 func (d *duration) parse(text string) *problem {
 	value, err := time.ParseDuration(text)

@@ -19,14 +19,22 @@ const generationStep = 1 << 16
 func (d *Datapath) restore() error {
 	d.ends = make([]edgeEnd, d.objs.Ends.MaxEntries())
 	d.segments = make([]edgeSegment, d.objs.Segments.MaxEntries())
-	d.names = names{
-		ports: map[uint32]string{}, segments: map[uint32]string{},
-		segIDs: map[string]uint32{}, portIDs: map[string]uint32{}, tepIDs: map[netip.Addr]uint32{},
-	}
+	d.names = newNames()
 	if err := readArray(d.objs.Ends, d.ends); err != nil {
 		return err
 	}
-	return readArray(d.objs.Segments, d.segments)
+	if err := readArray(d.objs.Segments, d.segments); err != nil {
+		return err
+	}
+	return d.restoreRoutes()
+}
+
+func newNames() names {
+	return names{
+		ports: map[uint32]string{}, segments: map[uint32]string{}, routers: map[uint32]string{},
+		segIDs: map[string]uint32{}, routeIDs: map[string]uint32{},
+		portIDs: map[string]uint32{}, tepIDs: map[netip.Addr]uint32{},
+	}
 }
 
 func readArray[V any](m *ebpf.Map, into []V) error {
@@ -44,25 +52,42 @@ func readArray[V any](m *ebpf.Map, into []V) error {
 
 // plan collects what the hash maps must hold in the end; the rest is pruned.
 type plan struct {
-	ports   map[uint32]uint32
-	vnis    map[edgeVniKey]uint32
-	remotes map[edgeRemoteKey]uint32
-	members map[edgeMemberKey]uint32
-	static  map[edgeFdbKey]uint32
-	counts  map[uint32]uint32 // members of a segment
-	hooks   map[hook]bool
-	touched map[uint32]bool // segments whose decisions are outdated
+	ports        map[edgePortKey]uint32
+	vnis         map[edgeVniKey]uint32
+	remotes      map[edgeRemoteKey]uint32
+	members      map[edgeMemberKey]uint32
+	teps         map[edgeAddr]uint32
+	locals       map[edgeLocalKey]uint32
+	options      map[uint32]uint32
+	allowedMACs  map[edgeAllowedMac]uint32
+	allowedAddrs map[edgeAllowedAddr]uint32
+	static       map[edgeFdbKey]uint32
+	neighbours   map[edgeNeighbourKey]overlay.MAC // static ones
+	routes       map[edgeRouteKey]edgeRoute
+	counts       map[uint32]uint32 // members of a segment
+	hooks        map[hook]bool
+	touched      map[uint32]bool // segments whose decisions are outdated
+	rerouted     map[uint32]bool // routers likewise
+	groups       map[uint32]bool // groups and hops in use
+	hops         map[uint16]bool
+}
+
+func newPlan() *plan {
+	return &plan{
+		ports: map[edgePortKey]uint32{}, vnis: map[edgeVniKey]uint32{}, remotes: map[edgeRemoteKey]uint32{},
+		members: map[edgeMemberKey]uint32{}, teps: map[edgeAddr]uint32{}, locals: map[edgeLocalKey]uint32{}, options: map[uint32]uint32{},
+		allowedMACs: map[edgeAllowedMac]uint32{}, allowedAddrs: map[edgeAllowedAddr]uint32{},
+		static: map[edgeFdbKey]uint32{}, neighbours: map[edgeNeighbourKey]overlay.MAC{},
+		routes: map[edgeRouteKey]edgeRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
+		touched: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
+	}
 }
 
 // Apply brings the data path to the desired tables: new things first, then the
 // programs, then what is no longer wanted goes. It is idempotent; after an error
 // it may be called again.
 func (d *Datapath) Apply(t Tables) error {
-	p := &plan{
-		ports: map[uint32]uint32{}, vnis: map[edgeVniKey]uint32{}, remotes: map[edgeRemoteKey]uint32{},
-		members: map[edgeMemberKey]uint32{}, static: map[edgeFdbKey]uint32{},
-		counts: map[uint32]uint32{}, hooks: map[hook]bool{}, touched: map[uint32]bool{},
-	}
+	p := newPlan()
 	if err := d.assign(t); err != nil {
 		return err
 	}
@@ -70,6 +95,9 @@ func (d *Datapath) Apply(t Tables) error {
 		return err
 	}
 	if err := d.planSegments(t, p); err != nil {
+		return err
+	}
+	if err := d.planRoutes(t, p); err != nil {
 		return err
 	}
 	if d.newFDB { // sources are learned when decisions are taken
@@ -97,26 +125,21 @@ func (d *Datapath) Apply(t Tables) error {
 	return d.prune(p)
 }
 
-// assign gives numbers to new segments, ports and remotes and frees those that went.
+// assign gives numbers to new routers, segments, ports and remotes and frees those that went.
 func (d *Datapath) assign(t Tables) error {
-	d.names.segments, d.names.segIDs = map[uint32]string{}, map[string]uint32{}
-	d.names.ports, d.names.portIDs = map[uint32]string{}, map[string]uint32{}
-	d.names.tepIDs = map[netip.Addr]uint32{}
+	d.names = newNames()
+	for _, r := range t.Routers {
+		if err := d.assignRouter(r.Name); err != nil {
+			return err
+		}
+	}
 	for _, s := range t.Segments {
-		id, ok := find(d.segments, func(e edgeSegment) bool {
-			return e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.UDPPort)
-		})
-		if !ok {
-			id, ok = find(d.segments, func(e edgeSegment) bool { return e.Used == 0 })
+		if err := d.assignSegment(s); err != nil {
+			return err
 		}
-		if !ok {
-			return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(d.segments)-1)
-		}
-		d.segments[id].Used, d.segments[id].Vni, d.segments[id].UdpPort = 1, uint32(s.VNI), wire16(s.UDPPort)
-		d.names.segments[id], d.names.segIDs[s.Name] = s.Name, id
 	}
 	for _, port := range t.Ports {
-		id, err := d.assignEnd(edgeEnd{Kind: edgeEndKindEND_PORT, Ifindex: uint32(port.Ifindex)}, port.Name)
+		id, err := d.assignEnd(edgeEnd{Kind: edgeEndKindEND_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN}, port.Name)
 		if err != nil {
 			return err
 		}
@@ -131,6 +154,28 @@ func (d *Datapath) assign(t Tables) error {
 		}
 		d.names.tepIDs[tep.Addr] = id
 	}
+	return nil
+}
+
+// assignSegment knows a segment again by its VNI, and one without tunnels by its
+// gateway's MAC address, which is an uplink's own.
+func (d *Datapath) assignSegment(s overlay.Segment) error {
+	var mac overlay.MAC
+	if s.Gateway != nil {
+		mac = s.Gateway.MAC
+	}
+	id, ok := find(d.segments, func(e edgeSegment) bool {
+		return e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.Tunnel.UDPPort) && (s.VNI != 0 || e.GatewayMac == mac)
+	})
+	if !ok {
+		id, ok = find(d.segments, func(e edgeSegment) bool { return e.Used == 0 })
+	}
+	if !ok {
+		return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(d.segments)-1)
+	}
+	d.segments[id].Used, d.segments[id].Vni, d.segments[id].UdpPort = 1, uint32(s.VNI), wire16(s.Tunnel.UDPPort)
+	d.segments[id].GatewayMac = mac
+	d.names.segments[id], d.names.segIDs[s.Name] = s.Name, id
 	return nil
 }
 
@@ -150,7 +195,7 @@ func (d *Datapath) assignEnd(want edgeEnd, name string) (uint32, error) {
 			return false
 		}
 		if e.Kind == edgeEndKindEND_PORT {
-			return e.Ifindex == want.Ifindex
+			return e.Ifindex == want.Ifindex && e.Vlan == want.Vlan
 		}
 		return e.Addr == want.Addr
 	})
@@ -176,25 +221,75 @@ func (d *Datapath) writeEnds(t Tables, p *plan) error {
 			return fmt.Errorf("port %s: there is no segment %q", port.Name, port.Segment)
 		}
 		id := d.names.portIDs[port.Name]
-		end := edgeEnd{
-			Kind: edgeEndKindEND_PORT, Ifindex: uint32(port.Ifindex), Mtu: uint32(port.MTU), Segment: segment,
-		}
-		if port.Peer {
-			end.Flags |= edgeEndFlagsEND_PEER
-		}
+		end := portEnd(port, segment)
 		if err := d.putEnd(id, end); err != nil {
 			return fmt.Errorf("port %s: %w", port.Name, err)
 		}
-		p.ports[end.Ifindex] = id
+		p.ports[edgePortKey{Ifindex: end.Ifindex, Vlan: uint32(port.VLAN)}] = id
+		if port.Uplink {
+			p.ports[edgePortKey{Ifindex: end.Ifindex, Vlan: portShared}] = id
+		}
 		p.hooks[hook{rolePort, port.Ifindex}] = true
 		p.addMember(segment, id)
+		p.allow(id, port.Allowed)
 	}
 	for _, tep := range t.TEPs {
+		p.teps[edgeAddr{W: wireAddr(tep.Addr)}] = d.names.tepIDs[tep.Addr]
 		if err := d.putEnd(d.names.tepIDs[tep.Addr], d.tepEnd(tep)); err != nil {
 			return fmt.Errorf("remote %s: %w", tep.Addr, err)
 		}
 	}
 	return nil
+}
+
+func portEnd(port Port, segment uint32) edgeEnd {
+	end := edgeEnd{
+		Kind: edgeEndKindEND_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN, Mtu: uint32(port.MTU), Segment: segment,
+	}
+	if port.Peer {
+		end.Flags |= edgeEndFlagsEND_PEER
+	}
+	if port.Segments {
+		end.Flags |= edgeEndFlagsEND_SEGMENTS
+	}
+	if port.Uplink {
+		end.Flags |= edgeEndFlagsEND_UPLINK
+	}
+	if a := port.Allowed; a != nil {
+		if len(a.MACs) > 0 {
+			end.Flags |= edgeEndFlagsEND_GUARD_MACS
+		}
+		if len(a.Addresses) > 0 {
+			end.Flags |= edgeEndFlagsEND_GUARD_ADDRS
+		}
+	}
+	return end
+}
+
+// allow plans who may send from a port.
+func (p *plan) allow(end uint32, a *overlay.Allowed) {
+	if a == nil {
+		return
+	}
+	for _, mac := range a.MACs {
+		p.allowedMACs[edgeAllowedMac{End: end, Mac: mac}] = 1
+	}
+	for _, prefix := range a.Addresses {
+		key := edgeAllowedAddr{Prefixlen: prefixLen(prefix), End: end}
+		key.Addr.W = wireAddr(prefix.Masked().Addr())
+		p.allowedAddrs[key] = 1
+	}
+}
+
+// portShared is PORT_SHARED of bpf/abi.h.
+const portShared = 0xffff
+
+// prefixLen is the length of a prefix in a trie whose keys begin with a number of 32 bits.
+func prefixLen(p netip.Prefix) uint32 {
+	if p.Addr().Is4() {
+		return uint32(32 + 96 + p.Bits())
+	}
+	return uint32(32 + p.Bits())
 }
 
 func (d *Datapath) tepEnd(t TEP) edgeEnd {
@@ -207,11 +302,15 @@ func (d *Datapath) tepEnd(t TEP) edgeEnd {
 	return end
 }
 
-// putEnd writes an end when it differs from what the map holds.
+// putEnd writes an end when it differs from what the map holds. What the underlay
+// said about a remote's path stays.
 func (d *Datapath) putEnd(id uint32, end edgeEnd) error {
 	var now edgeEnd
 	if err := d.objs.Ends.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read end %d: %w", id, err)
+	}
+	if end.Kind == edgeEndKindEND_TEP && now.Kind == end.Kind && now.Addr == end.Addr {
+		end.PathMtu, end.PathMtuNs = now.PathMtu, now.PathMtuNs
 	}
 	d.ends[id] = end
 	if now == end {
@@ -226,37 +325,4 @@ func (d *Datapath) putEnd(id uint32, end edgeEnd) error {
 func (p *plan) addMember(segment, end uint32) {
 	p.members[edgeMemberKey{Segment: segment, Index: p.counts[segment]}] = end
 	p.counts[segment]++
-}
-
-// planSegments must come after the ports: remotes are the last members.
-func (d *Datapath) planSegments(t Tables, p *plan) error {
-	for _, s := range t.Segments {
-		id := d.names.segIDs[s.Name]
-		d.segments[id].Flags, d.segments[id].CsumIfindex = 0, 0
-		if s.UDPChecksum {
-			d.segments[id].Flags = edgeSegmentFlagsSEGMENT_UDP_CSUM
-			d.segments[id].CsumIfindex = uint32(t.Checksummers[s.UDPPort])
-		}
-		p.vnis[edgeVniKey{Vni: uint32(s.VNI), UdpPort: wire16(s.UDPPort)}] = id
-		for _, addr := range s.Remotes {
-			end, ok := d.names.tepIDs[addr]
-			if !ok {
-				return fmt.Errorf("segment %s: remote %s has no entry among the TEPs", s.Name, addr)
-			}
-			key := edgeRemoteKey{Segment: id}
-			key.Addr.W = wireAddr(addr)
-			p.remotes[key] = end
-			p.addMember(id, end)
-		}
-		for _, st := range s.Static {
-			end, ok := d.names.tepIDs[st.Remote]
-			if st.Port != "" {
-				end, ok = d.names.portIDs[st.Port]
-			}
-			if ok { // a port whose interface is absent has no entry yet
-				p.static[edgeFdbKey{Segment: id, Mac: st.MAC}] = end
-			}
-		}
-	}
-	return nil
 }

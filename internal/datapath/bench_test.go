@@ -225,6 +225,7 @@ func BenchmarkStages(b *testing.B) {
 	for _, f := range families {
 		b.Run(f.name+"/port", func(b *testing.B) {
 			w := newBench(b, f, benchWorld(f))
+			w.silence(b)
 			good := pkttest.Frame(alice, bob, tcp4)
 			w.reportStages(b, []scenario{
 				{name: "malformed", from: "p0", frame: changed(good, etherAt+32, 0x40), verdict: dropped},
@@ -237,6 +238,7 @@ func BenchmarkStages(b *testing.B) {
 		})
 		b.Run(f.name+"/underlay", func(b *testing.B) {
 			w := newBench(b, f, benchWorld(f))
+			w.silence(b)
 			good := w.fromRemote(pkttest.Frame(bob, alice, tcp4))
 			stranger := w.outer(f.unknown)
 			tooBig := pkttest.Frame(bob, alice, fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", portMTU-28+1))
@@ -250,6 +252,12 @@ func BenchmarkStages(b *testing.B) {
 			})
 		})
 	}
+}
+
+// silence keeps the data path from telling senders: a drop is then all there is.
+func (w *bench) silence(b *testing.B) {
+	w.reload(b, map[string]any{edgeVarIcmpBurst: uint64(0), edgeVarIcmpRate: uint64(0)})
+	w.refill(b)
 }
 
 // reportStages wants the scenarios in the order above. At a port the packet is

@@ -28,7 +28,7 @@ const (
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
 	// abiVersion is ABI_VERSION of bpf/abi.h.
-	abiVersion = 1
+	abiVersion = 2
 )
 
 // Datapath is the loaded programs of one edge.
@@ -44,6 +44,9 @@ type Datapath struct {
 	// What the maps hold, by the names that the model uses.
 	ends     []edgeEnd // by end id; 0 is never used
 	segments []edgeSegment
+	routers  []edgeRouter
+	hops     []edgeHop
+	groups   []edgeGroup
 	names    names
 }
 
@@ -51,7 +54,9 @@ type Datapath struct {
 type names struct {
 	ports    map[uint32]string // end → port name
 	segments map[uint32]string // segment → name
+	routers  map[uint32]string // router → name
 	segIDs   map[string]uint32
+	routeIDs map[string]uint32 // router's name → router
 	portIDs  map[string]uint32
 	tepIDs   map[netip.Addr]uint32
 }
@@ -166,17 +171,21 @@ func isData(m *ebpf.MapSpec) bool { return len(m.Name) > 0 && m.Name[0] == '.' }
 func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if cfg.FDB.Size > 0 {
 		spec.Maps[edgeMapFdb].MaxEntries = cfg.FDB.Size
+		spec.Maps[edgeMapNeighbours].MaxEntries = cfg.FDB.Size
 	}
 	if cfg.FlowCache.Size > 0 {
 		spec.Maps[edgeMapFlows].MaxEntries = cfg.FlowCache.Size
 	}
 	var ports [MaxUDPPorts]uint16
+	var encaps [MaxUDPPorts]uint8
 	for i, p := range cfg.UDPPorts {
-		ports[i] = wire16(p)
+		ports[i], encaps[i] = wire16(p.Port), uint8(encapsulations[p.Encapsulation])
 	}
 	for name, value := range map[string]any{
 		edgeVarTepAddr:      edgeAddr{W: wireAddr(cfg.TEP)},
 		edgeVarUdpPorts:     ports,
+		edgeVarUdpEncaps:    encaps,
+		edgeVarNvgre:        cfg.NVGRE,
 		edgeVarFlowCache:    cfg.FlowCache.Enabled,
 		edgeVarRevalidateNs: revalidateAfter(cfg.FDB),
 	} {

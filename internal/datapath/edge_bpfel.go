@@ -16,14 +16,38 @@ import (
 type edgeAction uint8
 
 const (
-	edgeActionACTION_PORT   edgeAction = 0
-	edgeActionACTION_TUNNEL edgeAction = 1
-	edgeActionACTION_FLOOD  edgeAction = 2
+	edgeActionACTION_PORT    edgeAction = 0
+	edgeActionACTION_TUNNEL  edgeAction = 1
+	edgeActionACTION_FLOOD   edgeAction = 2
+	edgeActionACTION_HOST    edgeAction = 3
+	edgeActionACTION_ANSWER  edgeAction = 4
+	edgeActionACTION_ASK     edgeAction = 5
+	edgeActionACTION_CONSUME edgeAction = 6
 )
 
 type edgeAddr struct {
 	_ structs.HostLayout
 	W [4]uint32
+}
+
+type edgeAllowedAddr struct {
+	_         structs.HostLayout
+	Prefixlen uint32
+	End       uint32
+	Addr      edgeAddr
+}
+
+type edgeAllowedMac struct {
+	_   structs.HostLayout
+	End uint32
+	Mac [6]uint8
+	Pad uint16
+}
+
+type edgeBucket struct {
+	_        structs.HostLayout
+	Tokens   uint64
+	FilledNs uint64
 }
 
 type edgeCounter struct {
@@ -32,20 +56,30 @@ type edgeCounter struct {
 	Bytes   uint64
 }
 
+type edgeEncapsulation uint8
+
+const (
+	edgeEncapsulationENCAP_NONE   edgeEncapsulation = 0
+	edgeEncapsulationENCAP_VXLAN  edgeEncapsulation = 1
+	edgeEncapsulationENCAP_GENEVE edgeEncapsulation = 2
+	edgeEncapsulationENCAP_NVGRE  edgeEncapsulation = 3
+)
+
 type edgeEnd struct {
-	_        structs.HostLayout
-	Kind     edgeEndKind
-	Flags    edgeEndFlags
-	OuterLen uint8
-	Pad      uint8
-	Ifindex  uint32
-	Mtu      uint32
-	Segment  uint32
-	Addr     struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outer [64]uint8
+	_         structs.HostLayout
+	Kind      edgeEndKind
+	Flags     edgeEndFlags
+	OuterLen  uint8
+	Pad       uint8
+	Ifindex   uint32
+	Mtu       uint32
+	Segment   uint32
+	PathMtu   uint32
+	Vlan      uint16
+	Pad2      uint16
+	PathMtuNs uint64
+	Addr      edgeAddr
+	Outer     [56]uint8
 }
 
 type edgeEndCounters struct {
@@ -58,8 +92,12 @@ type edgeEndCounters struct {
 type edgeEndFlags uint8
 
 const (
-	edgeEndFlagsEND_PEER     edgeEndFlags = 1
-	edgeEndFlagsEND_RESOLVED edgeEndFlags = 2
+	edgeEndFlagsEND_PEER        edgeEndFlags = 1
+	edgeEndFlagsEND_RESOLVED    edgeEndFlags = 2
+	edgeEndFlagsEND_UPLINK      edgeEndFlags = 4
+	edgeEndFlagsEND_GUARD_MACS  edgeEndFlags = 8
+	edgeEndFlagsEND_GUARD_ADDRS edgeEndFlags = 16
+	edgeEndFlagsEND_SEGMENTS    edgeEndFlags = 32
 )
 
 type edgeEndKind uint8
@@ -86,9 +124,16 @@ const (
 	edgeEventEVENT_NEIGH_FALLBACK edgeEvent = 10
 	edgeEventEVENT_HELD           edgeEvent = 11
 	edgeEventEVENT_GAP            edgeEvent = 12
-	edgeEventEVENT_COALESCED      edgeEvent = 13
-	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 14
-	edgeEventEVENT_MAX            edgeEvent = 15
+	edgeEventEVENT_ANSWERED       edgeEvent = 13
+	edgeEventEVENT_ASKED          edgeEvent = 14
+	edgeEventEVENT_CONSUMED       edgeEvent = 15
+	edgeEventEVENT_ICMP_SENT      edgeEvent = 16
+	edgeEventEVENT_ICMP_LIMITED   edgeEvent = 17
+	edgeEventEVENT_MSS_CLAMPED    edgeEvent = 18
+	edgeEventEVENT_PATH_MTU       edgeEvent = 19
+	edgeEventEVENT_COALESCED      edgeEvent = 20
+	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 21
+	edgeEventEVENT_MAX            edgeEvent = 22
 )
 
 type edgeFdbEntry struct {
@@ -108,53 +153,166 @@ type edgeFdbKey struct {
 }
 
 type edgeFlow struct {
-	_          structs.HostLayout
-	Generation uint32
-	Segment    uint32
-	In         uint16
-	Out        uint16
-	Burst      uint8
-	Pad        [3]uint8
-	Action     edgeAction
-	Slow       edgeSlow
-	Entropy    uint16
-	NextSeq    uint32
-	GapNs      uint32
-	BurstNs    uint32
-	DecidedNs  uint64
-	SeenNs     uint64
-	Packets    uint64
-	Bytes      uint64
+	_        structs.HostLayout
+	Decision struct {
+		_          structs.HostLayout
+		Generation uint32
+		Segment    uint32
+		ToSegment  uint32
+		In         uint16
+		Out        uint16
+		Action     edgeAction
+		Slow       edgeSlow
+		Flags      edgeFlowFlags
+		Pad        uint8
+		Entropy    uint16
+		Dmac       [6]uint8
+		Smac       [6]uint8
+		Pad2       uint16
+	}
+	Burst     uint8
+	Pad       [3]uint8
+	NextSeq   uint32
+	GapNs     uint32
+	BurstNs   uint32
+	Pad2      uint32
+	DecidedNs uint64
+	SeenNs    uint64
+	Packets   uint64
+	Bytes     uint64
 }
 
+type edgeFlowFlags uint8
+
+const (
+	edgeFlowFlagsFLOW_ROUTED  edgeFlowFlags = 1
+	edgeFlowFlagsFLOW_TAG     edgeFlowFlags = 2
+	edgeFlowFlagsFLOW_GATEWAY edgeFlowFlags = 4
+)
+
 type edgeFlowKey struct {
-	_      structs.HostLayout
-	Origin struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	Origin    edgeAddr
 	Vni       uint32
+	Tags      [2]uint32
 	Dmac      [6]uint8
 	Smac      [6]uint8
 	Ethertype uint16
 	Proto     uint8
 	Fragment  uint8
-	Saddr     struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Sport uint16
-	Dport uint16
+	Saddr     edgeAddr
+	Daddr     edgeAddr
+	Sport     uint16
+	Dport     uint16
+}
+
+type edgeGroup struct {
+	_       structs.HostLayout
+	Buckets [128]uint16
+}
+
+type edgeHop struct {
+	_       structs.HostLayout
+	Segment uint32
+	End     uint16
+	Mac     [6]uint8
+	Addr    edgeAddr
+}
+
+type edgeLocalKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Addr   edgeAddr
 }
 
 type edgeMemberKey struct {
 	_       structs.HostLayout
 	Segment uint32
 	Index   uint32
+}
+
+type edgeMove struct {
+	_         structs.HostLayout
+	Segment   uint32
+	End       uint32
+	Mac       [6]uint8
+	WasRemote uint16
+}
+
+type edgeNeighbour struct {
+	_        structs.HostLayout
+	Mac      [6]uint8
+	IsStatic uint8
+	Pad      uint8
+	SeenNs   uint64
+}
+
+type edgeNeighbourKey struct {
+	_       structs.HostLayout
+	Segment uint32
+	Addr    edgeAddr
+}
+
+type edgeOuterFlags uint8
+
+const (
+	edgeOuterFlagsOUTER_DSCP_INHERIT edgeOuterFlags = 1
+	edgeOuterFlagsOUTER_TTL_INHERIT  edgeOuterFlags = 2
+	edgeOuterFlagsOUTER_DF           edgeOuterFlags = 4
+	edgeOuterFlagsOUTER_DF_INHERIT   edgeOuterFlags = 8
+)
+
+type edgePkt struct {
+	_        structs.HostLayout
+	NowNs    uint64
+	In       uint32
+	Segment  uint32
+	FrameLen uint32
+	L3       uint32
+	L4       uint32
+	Headers  uint32
+	Payload  uint32
+	Seq      uint32
+	Path     uint32
+	Inner    uint16
+	UdpPort  uint16
+	TagBytes uint8
+	TcpFlags uint8
+	IcmpType uint8
+	Tos      uint8
+	Ttl      uint8
+	OuterTos uint8
+	Df       bool
+	Tail     bool
+	Untagged bool
+	Polled   bool
+	Routed   bool
+	Steps    uint8
+	Verdict  int32
+	Key      edgeFlowKey
+	Was      [12]uint8
+	Decision struct {
+		_          structs.HostLayout
+		Generation uint32
+		Segment    uint32
+		ToSegment  uint32
+		In         uint16
+		Out        uint16
+		Action     edgeAction
+		Slow       edgeSlow
+		Flags      edgeFlowFlags
+		Pad        uint8
+		Entropy    uint16
+		Dmac       [6]uint8
+		Smac       [6]uint8
+		Pad2       uint16
+	}
+}
+
+type edgePortKey struct {
+	_       structs.HostLayout
+	Ifindex uint32
+	Vlan    uint32
 }
 
 type edgeReason uint32
@@ -171,58 +329,151 @@ const (
 	edgeReasonREASON_OUTER_MALFORMED    edgeReason = 8
 	edgeReasonREASON_OUTER_FRAGMENT     edgeReason = 9
 	edgeReasonREASON_TUNNEL_FLAGS       edgeReason = 10
-	edgeReasonREASON_UNKNOWN_VNI        edgeReason = 11
-	edgeReasonREASON_UNKNOWN_REMOTE     edgeReason = 12
-	edgeReasonREASON_UNKNOWN_PORT       edgeReason = 13
-	edgeReasonREASON_STATIC_ELSEWHERE   edgeReason = 14
-	edgeReasonREASON_SAME_PORT          edgeReason = 15
-	edgeReasonREASON_SPLIT_HORIZON      edgeReason = 16
-	edgeReasonREASON_NO_MEMBER          edgeReason = 17
-	edgeReasonREASON_NO_ROUTE           edgeReason = 18
-	edgeReasonREASON_UNRESOLVED         edgeReason = 19
-	edgeReasonREASON_TOO_BIG            edgeReason = 20
-	edgeReasonREASON_GSO_NESTED         edgeReason = 21
-	edgeReasonREASON_GSO_UDP            edgeReason = 22
-	edgeReasonREASON_NO_ROOM            edgeReason = 23
-	edgeReasonREASON_NO_CSUM            edgeReason = 24
-	edgeReasonREASON_REDIRECT           edgeReason = 25
-	edgeReasonREASON_MAX                edgeReason = 26
+	edgeReasonREASON_UNKNOWN_OPTION     edgeReason = 11
+	edgeReasonREASON_ECN_MARKED         edgeReason = 12
+	edgeReasonREASON_UNKNOWN_VNI        edgeReason = 13
+	edgeReasonREASON_UNKNOWN_REMOTE     edgeReason = 14
+	edgeReasonREASON_UNKNOWN_PORT       edgeReason = 15
+	edgeReasonREASON_SPOOFED_MAC        edgeReason = 16
+	edgeReasonREASON_SPOOFED_ADDRESS    edgeReason = 17
+	edgeReasonREASON_STATIC_ELSEWHERE   edgeReason = 18
+	edgeReasonREASON_SAME_PORT          edgeReason = 19
+	edgeReasonREASON_SPLIT_HORIZON      edgeReason = 20
+	edgeReasonREASON_NOT_ROUTED         edgeReason = 21
+	edgeReasonREASON_NOT_SERVED         edgeReason = 22
+	edgeReasonREASON_TTL_EXCEEDED       edgeReason = 23
+	edgeReasonREASON_NO_PREFIX          edgeReason = 24
+	edgeReasonREASON_BLACKHOLE          edgeReason = 25
+	edgeReasonREASON_UNREACHABLE        edgeReason = 26
+	edgeReasonREASON_PROHIBITED         edgeReason = 27
+	edgeReasonREASON_NO_NEIGHBOUR       edgeReason = 28
+	edgeReasonREASON_NO_MEMBER          edgeReason = 29
+	edgeReasonREASON_NO_ROUTE           edgeReason = 30
+	edgeReasonREASON_UNRESOLVED         edgeReason = 31
+	edgeReasonREASON_TOO_BIG            edgeReason = 32
+	edgeReasonREASON_GSO_NESTED         edgeReason = 33
+	edgeReasonREASON_GSO_UDP            edgeReason = 34
+	edgeReasonREASON_NO_ROOM            edgeReason = 35
+	edgeReasonREASON_NO_CSUM            edgeReason = 36
+	edgeReasonREASON_REDIRECT           edgeReason = 37
+	edgeReasonREASON_MAX                edgeReason = 38
 )
 
 type edgeRemoteKey struct {
-	_    structs.HostLayout
-	Addr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_       structs.HostLayout
+	Addr    edgeAddr
 	Segment uint32
 }
 
+type edgeRoute struct {
+	_     structs.HostLayout
+	Kind  edgeRouteKind
+	Pad   [3]uint8
+	Group uint32
+}
+
+type edgeRouteKey struct {
+	_         structs.HostLayout
+	Prefixlen uint32
+	Router    uint32
+	Addr      edgeAddr
+}
+
+type edgeRouteKind uint8
+
+const (
+	edgeRouteKindROUTE_NONE        edgeRouteKind = 0
+	edgeRouteKindROUTE_GROUP       edgeRouteKind = 1
+	edgeRouteKindROUTE_BLACKHOLE   edgeRouteKind = 2
+	edgeRouteKindROUTE_UNREACHABLE edgeRouteKind = 3
+	edgeRouteKindROUTE_PROHIBIT    edgeRouteKind = 4
+)
+
+type edgeRouter struct {
+	_          structs.HostLayout
+	Generation uint32
+	Used       uint32
+	Source4    edgeAddr
+	Source6    edgeAddr
+}
+
+type edgeScratch struct {
+	_     structs.HostLayout
+	Bytes [1536]uint8
+}
+
 type edgeSegment struct {
-	_           structs.HostLayout
-	Generation  uint32
-	Vni         uint32
-	Members     uint32
-	UdpPort     uint16
-	Used        uint8
-	Flags       edgeSegmentFlags
-	CsumIfindex uint32
+	_               structs.HostLayout
+	Generation      uint32
+	Vni             uint32
+	Members         uint32
+	UdpPort         uint16
+	Used            uint8
+	Flags           edgeSegmentFlags
+	CsumIfindex     uint32
+	Router          uint32
+	Encap           edgeEncapsulation
+	Outer           edgeOuterFlags
+	Tos             uint8
+	Ttl             uint8
+	OptionsLen      uint8
+	OptionsCritical uint8
+	TunnelLen       uint16
+	GatewayMac      [6]uint8
+	Pad2            uint16
+	Gateway4        edgeAddr
+	Gateway6        edgeAddr
+	Options         [252]uint8
 }
 
 type edgeSegmentFlags uint8
 
 const (
 	edgeSegmentFlagsSEGMENT_UDP_CSUM edgeSegmentFlags = 1
+	edgeSegmentFlagsSEGMENT_TAGS     edgeSegmentFlags = 2
+	edgeSegmentFlagsSEGMENT_SUPPRESS edgeSegmentFlags = 4
+	edgeSegmentFlagsSEGMENT_CLAMP    edgeSegmentFlags = 8
+	edgeSegmentFlagsSEGMENT_L3       edgeSegmentFlags = 16
 )
 
 type edgeSlow uint8
 
 const (
 	edgeSlowSLOW_FAST            edgeSlow = 0
-	edgeSlowSLOW_UNKNOWN_UNICAST edgeSlow = 1
-	edgeSlowSLOW_CACHE_OFF       edgeSlow = 2
-	edgeSlowSLOW_MAX             edgeSlow = 3
+	edgeSlowSLOW_NEIGHBOUR       edgeSlow = 1
+	edgeSlowSLOW_ANSWERED        edgeSlow = 2
+	edgeSlowSLOW_HOST            edgeSlow = 3
+	edgeSlowSLOW_UNKNOWN_UNICAST edgeSlow = 4
+	edgeSlowSLOW_CACHE_OFF       edgeSlow = 5
+	edgeSlowSLOW_MAX             edgeSlow = 6
 )
+
+type edgeStage uint32
+
+const (
+	edgeStageSTAGE_PARSE     edgeStage = 0
+	edgeStageSTAGE_CACHE     edgeStage = 1
+	edgeStageSTAGE_GUARD     edgeStage = 2
+	edgeStageSTAGE_LEARN     edgeStage = 3
+	edgeStageSTAGE_NEIGHBOUR edgeStage = 4
+	edgeStageSTAGE_ROUTE     edgeStage = 5
+	edgeStageSTAGE_SWITCH    edgeStage = 6
+	edgeStageSTAGE_DECISION  edgeStage = 7
+	edgeStageSTAGE_FLOOD     edgeStage = 8
+	edgeStageSTAGE_ICMP      edgeStage = 9
+	edgeStageSTAGE_CLAMP     edgeStage = 10
+	edgeStageSTAGE_ENCAP     edgeStage = 11
+	edgeStageSTAGE_TRANSMIT  edgeStage = 12
+	edgeStageSTAGE_DROP      edgeStage = 13
+	edgeStageSTAGE_MAX       edgeStage = 14
+)
+
+type edgeTraceStep struct {
+	_     structs.HostLayout
+	Stage edgeStage
+	A     uint32
+	B     uint32
+}
 
 type edgeVniKey struct {
 	_       structs.HostLayout
@@ -241,15 +492,30 @@ type edgeWord struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	edgeMapAllowedAddrs   = "allowed_addrs"
+	edgeMapAllowedMacs    = "allowed_macs"
+	edgeMapBuckets        = "buckets"
+	edgeMapCurrent        = "current"
 	edgeMapDrops          = "drops"
 	edgeMapEnds           = "ends"
 	edgeMapEvents         = "events"
 	edgeMapFdb            = "fdb"
 	edgeMapFlows          = "flows"
+	edgeMapGroups         = "groups"
+	edgeMapHops           = "hops"
+	edgeMapKnownOptions   = "known_options"
+	edgeMapLocals         = "locals"
 	edgeMapMembers        = "members"
+	edgeMapMoves          = "moves"
+	edgeMapNeighbours     = "neighbours"
 	edgeMapPorts          = "ports"
 	edgeMapRemotes        = "remotes"
+	edgeMapRouters        = "routers"
+	edgeMapRoutes         = "routes"
+	edgeMapScratch        = "scratch"
 	edgeMapSegments       = "segments"
+	edgeMapTeps           = "teps"
+	edgeMapTrace          = "trace"
 	edgeMapTraffic        = "traffic"
 	edgeMapVnis           = "vnis"
 	edgeProgFromCoalescer = "from_coalescer"
@@ -258,10 +524,16 @@ const (
 	edgeVarEventWords     = "event_words"
 	edgeVarFlowCache      = "flow_cache"
 	edgeVarHoldNs         = "hold_ns"
+	edgeVarIcmpBurst      = "icmp_burst"
+	edgeVarIcmpRate       = "icmp_rate"
+	edgeVarNvgre          = "nvgre"
 	edgeVarReasonWords    = "reason_words"
 	edgeVarRevalidateNs   = "revalidate_ns"
 	edgeVarSlowWords      = "slow_words"
+	edgeVarStageWords     = "stage_words"
 	edgeVarTepAddr        = "tep_addr"
+	edgeVarTracing        = "tracing"
+	edgeVarUdpEncaps      = "udp_encaps"
 	edgeVarUdpPorts       = "udp_ports"
 )
 
@@ -316,17 +588,32 @@ type edgeProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgeMapSpecs struct {
-	Drops    *ebpf.MapSpec `ebpf:"drops"`
-	Ends     *ebpf.MapSpec `ebpf:"ends"`
-	Events   *ebpf.MapSpec `ebpf:"events"`
-	Fdb      *ebpf.MapSpec `ebpf:"fdb"`
-	Flows    *ebpf.MapSpec `ebpf:"flows"`
-	Members  *ebpf.MapSpec `ebpf:"members"`
-	Ports    *ebpf.MapSpec `ebpf:"ports"`
-	Remotes  *ebpf.MapSpec `ebpf:"remotes"`
-	Segments *ebpf.MapSpec `ebpf:"segments"`
-	Traffic  *ebpf.MapSpec `ebpf:"traffic"`
-	Vnis     *ebpf.MapSpec `ebpf:"vnis"`
+	AllowedAddrs *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs  *ebpf.MapSpec `ebpf:"allowed_macs"`
+	Buckets      *ebpf.MapSpec `ebpf:"buckets"`
+	Current      *ebpf.MapSpec `ebpf:"current"`
+	Drops        *ebpf.MapSpec `ebpf:"drops"`
+	Ends         *ebpf.MapSpec `ebpf:"ends"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	Fdb          *ebpf.MapSpec `ebpf:"fdb"`
+	Flows        *ebpf.MapSpec `ebpf:"flows"`
+	Groups       *ebpf.MapSpec `ebpf:"groups"`
+	Hops         *ebpf.MapSpec `ebpf:"hops"`
+	KnownOptions *ebpf.MapSpec `ebpf:"known_options"`
+	Locals       *ebpf.MapSpec `ebpf:"locals"`
+	Members      *ebpf.MapSpec `ebpf:"members"`
+	Moves        *ebpf.MapSpec `ebpf:"moves"`
+	Neighbours   *ebpf.MapSpec `ebpf:"neighbours"`
+	Ports        *ebpf.MapSpec `ebpf:"ports"`
+	Remotes      *ebpf.MapSpec `ebpf:"remotes"`
+	Routers      *ebpf.MapSpec `ebpf:"routers"`
+	Routes       *ebpf.MapSpec `ebpf:"routes"`
+	Scratch      *ebpf.MapSpec `ebpf:"scratch"`
+	Segments     *ebpf.MapSpec `ebpf:"segments"`
+	Teps         *ebpf.MapSpec `ebpf:"teps"`
+	Trace        *ebpf.MapSpec `ebpf:"trace"`
+	Traffic      *ebpf.MapSpec `ebpf:"traffic"`
+	Vnis         *ebpf.MapSpec `ebpf:"vnis"`
 }
 
 // edgeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -336,10 +623,16 @@ type edgeVariableSpecs struct {
 	EventWords   *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache    *ebpf.VariableSpec `ebpf:"flow_cache"`
 	HoldNs       *ebpf.VariableSpec `ebpf:"hold_ns"`
+	IcmpBurst    *ebpf.VariableSpec `ebpf:"icmp_burst"`
+	IcmpRate     *ebpf.VariableSpec `ebpf:"icmp_rate"`
+	Nvgre        *ebpf.VariableSpec `ebpf:"nvgre"`
 	ReasonWords  *ebpf.VariableSpec `ebpf:"reason_words"`
 	RevalidateNs *ebpf.VariableSpec `ebpf:"revalidate_ns"`
 	SlowWords    *ebpf.VariableSpec `ebpf:"slow_words"`
+	StageWords   *ebpf.VariableSpec `ebpf:"stage_words"`
 	TepAddr      *ebpf.VariableSpec `ebpf:"tep_addr"`
+	Tracing      *ebpf.VariableSpec `ebpf:"tracing"`
+	UdpEncaps    *ebpf.VariableSpec `ebpf:"udp_encaps"`
 	UdpPorts     *ebpf.VariableSpec `ebpf:"udp_ports"`
 }
 
@@ -363,30 +656,60 @@ func (o *edgeObjects) Close() error {
 //
 // It can be passed to loadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgeMaps struct {
-	Drops    *ebpf.Map `ebpf:"drops"`
-	Ends     *ebpf.Map `ebpf:"ends"`
-	Events   *ebpf.Map `ebpf:"events"`
-	Fdb      *ebpf.Map `ebpf:"fdb"`
-	Flows    *ebpf.Map `ebpf:"flows"`
-	Members  *ebpf.Map `ebpf:"members"`
-	Ports    *ebpf.Map `ebpf:"ports"`
-	Remotes  *ebpf.Map `ebpf:"remotes"`
-	Segments *ebpf.Map `ebpf:"segments"`
-	Traffic  *ebpf.Map `ebpf:"traffic"`
-	Vnis     *ebpf.Map `ebpf:"vnis"`
+	AllowedAddrs *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs  *ebpf.Map `ebpf:"allowed_macs"`
+	Buckets      *ebpf.Map `ebpf:"buckets"`
+	Current      *ebpf.Map `ebpf:"current"`
+	Drops        *ebpf.Map `ebpf:"drops"`
+	Ends         *ebpf.Map `ebpf:"ends"`
+	Events       *ebpf.Map `ebpf:"events"`
+	Fdb          *ebpf.Map `ebpf:"fdb"`
+	Flows        *ebpf.Map `ebpf:"flows"`
+	Groups       *ebpf.Map `ebpf:"groups"`
+	Hops         *ebpf.Map `ebpf:"hops"`
+	KnownOptions *ebpf.Map `ebpf:"known_options"`
+	Locals       *ebpf.Map `ebpf:"locals"`
+	Members      *ebpf.Map `ebpf:"members"`
+	Moves        *ebpf.Map `ebpf:"moves"`
+	Neighbours   *ebpf.Map `ebpf:"neighbours"`
+	Ports        *ebpf.Map `ebpf:"ports"`
+	Remotes      *ebpf.Map `ebpf:"remotes"`
+	Routers      *ebpf.Map `ebpf:"routers"`
+	Routes       *ebpf.Map `ebpf:"routes"`
+	Scratch      *ebpf.Map `ebpf:"scratch"`
+	Segments     *ebpf.Map `ebpf:"segments"`
+	Teps         *ebpf.Map `ebpf:"teps"`
+	Trace        *ebpf.Map `ebpf:"trace"`
+	Traffic      *ebpf.Map `ebpf:"traffic"`
+	Vnis         *ebpf.Map `ebpf:"vnis"`
 }
 
 func (m *edgeMaps) Close() error {
 	return _EdgeClose(
+		m.AllowedAddrs,
+		m.AllowedMacs,
+		m.Buckets,
+		m.Current,
 		m.Drops,
 		m.Ends,
 		m.Events,
 		m.Fdb,
 		m.Flows,
+		m.Groups,
+		m.Hops,
+		m.KnownOptions,
+		m.Locals,
 		m.Members,
+		m.Moves,
+		m.Neighbours,
 		m.Ports,
 		m.Remotes,
+		m.Routers,
+		m.Routes,
+		m.Scratch,
 		m.Segments,
+		m.Teps,
+		m.Trace,
 		m.Traffic,
 		m.Vnis,
 	)
@@ -399,10 +722,16 @@ type edgeVariables struct {
 	EventWords   *ebpf.Variable `ebpf:"event_words"`
 	FlowCache    *ebpf.Variable `ebpf:"flow_cache"`
 	HoldNs       *ebpf.Variable `ebpf:"hold_ns"`
+	IcmpBurst    *ebpf.Variable `ebpf:"icmp_burst"`
+	IcmpRate     *ebpf.Variable `ebpf:"icmp_rate"`
+	Nvgre        *ebpf.Variable `ebpf:"nvgre"`
 	ReasonWords  *ebpf.Variable `ebpf:"reason_words"`
 	RevalidateNs *ebpf.Variable `ebpf:"revalidate_ns"`
 	SlowWords    *ebpf.Variable `ebpf:"slow_words"`
+	StageWords   *ebpf.Variable `ebpf:"stage_words"`
 	TepAddr      *ebpf.Variable `ebpf:"tep_addr"`
+	Tracing      *ebpf.Variable `ebpf:"tracing"`
+	UdpEncaps    *ebpf.Variable `ebpf:"udp_encaps"`
 	UdpPorts     *ebpf.Variable `ebpf:"udp_ports"`
 }
 

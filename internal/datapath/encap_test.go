@@ -47,34 +47,42 @@ func padded(frame []byte) []byte {
 	return append(append([]byte(nil), frame...), make([]byte, 60-len(frame))...)
 }
 
-// The outer header, byte for byte.
+// The whole tunnel packet, byte for byte, of a new and of a cached flow.
 func TestEncapsulation(t *testing.T) {
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t, f, static(f))
-			own := w.dev["u0"].HardwareAddr.String()
-			for _, words := range innerFrames {
-				in := pkttest.Frame(alice, bob, words)
-				for _, pass := range []string{"miss", "hit"} {
-					r := w.fromPort(t, "p0", in)
-					r.want(t, in, forwarded)
-					if r.verdict != forwarded {
-						continue
-					}
-					label := uint32(srcPort(f, r.out))
-					check.Packet(t, in, r.out,
-						check.Ether(own, nextHop),
-						check.IP(f.tep, f.remotes[0], check.PlainHeader, check.TTL(64), check.DontFragment, check.FlowLabel(label)),
-						check.UDP(check.EntropyPort, check.DstPort(4789), check.NoChecksum),
-						check.VXLAN(blueVNI),
-						check.Frame(padded(in)))
-					if t.Failed() {
-						t.Fatalf("%s, %s", words, pass)
-					}
+	eachWay(t, func(t *testing.T, to way) {
+		w := to.world(t)
+		for _, words := range innerFrames {
+			in := pkttest.Frame(alice, bob, words)
+			for _, pass := range []string{"miss", "hit"} {
+				if !w.wantTunnel(t, in, padded(in), w.fromPort(t, "p0", in)) {
+					t.Fatalf("%s, %s", words, pass)
 				}
 			}
-		})
-	}
+		}
+	})
+}
+
+// What a test packet looks like is checked by another program too.
+func TestEncapsulationIsWellFormed(t *testing.T) {
+	eachWay(t, func(t *testing.T, to way) {
+		w := to.world(t)
+		for _, words := range innerFrames {
+			in := pkttest.Frame(alice, bob, words)
+			out := w.fromPort(t, "p0", in).out
+			tunnel := []check.Checker{check.UDP(check.EntropyPort, check.DstPort(to.tunnel.UDPPort), check.NoChecksum), check.VXLAN(blueVNI)}
+			switch to.tunnel.Encapsulation {
+			case overlay.Geneve:
+				tunnel[1] = check.Geneve(blueVNI, to.tunnel.Options)
+			case overlay.NVGRE:
+				tunnel = []check.Checker{check.NVGRE(blueVNI, check.FlowID(uint8(to.entropyOf(w, out))))}
+			}
+			head := []check.Checker{
+				check.Ether(w.dev["u0"].HardwareAddr.String(), nextHop),
+				check.IP(to.family.tep, to.family.remotes[0], check.PlainHeader, check.TTL(64), check.DontFragment),
+			}
+			check.Packet(t, in, out, append(append(head, tunnel...), check.Frame(padded(in)))...)
+		}
+	})
 }
 
 // srcPort is the outer UDP source port of an encapsulated packet.
@@ -91,7 +99,7 @@ func srcPort(f family, b []byte) uint16 {
 func TestUDPChecksumOnIPv6(t *testing.T) {
 	for _, device := range []bool{false, true} {
 		w := newWorld(t, underIPv6, static(underIPv6), func(_ *Config, tables *Tables) {
-			tables.Segments[0].UDPChecksum = true
+			tables.Segments[0].Tunnel.UDPChecksum = true
 			if device {
 				tables.Checksummers = map[uint16]int{4789: tables.Underlays[0]} // any device: TEST_RUN sends nothing
 			}
@@ -106,7 +114,7 @@ func TestUDPChecksumOnIPv6(t *testing.T) {
 			r.want(t, in, forwarded)
 			check.Equal(t, words, in, r.out)
 		}
-		w.wantDrop(t, dropCase{reason: "too-big", from: "p0", packet: packet{bytes: bigger(w, bob, 1)}})
+		w.wantDrop(t, dropCase{reason: "too-big", from: "p0", packet: packet{bytes: bigger(w, bob, 1)}, told: true})
 	}
 }
 
@@ -149,64 +157,103 @@ func TestEntropy(t *testing.T) {
 	}
 }
 
-// What a remote may send beyond what we send ourselves (RFC 7348 sections 4.1 and 5).
+// NVGRE tells flows apart by 8 bits, and IPv6 by the flow label as well.
+func TestFlowIDSpreads(t *testing.T) {
+	eachWay(t, func(t *testing.T, to way) {
+		w := to.world(t)
+		seen := map[uint16]bool{}
+		for i := range 1000 {
+			in := pkttest.Frame(alice, bob, fmt.Sprintf("tcp 10.0.0.1:%d > 10.0.0.2:80", 32768+i))
+			r := w.fromPort(t, "p0", in)
+			if !w.wantTunnel(t, in, in, r) {
+				return
+			}
+			seen[to.entropyOf(w, r.out)] = true
+		}
+		// 1000 random draws meet some 251 of 256, and 970 of 16384.
+		if least := map[bool]int{true: 235, false: 900}[to.tunnel.Encapsulation == overlay.NVGRE]; len(seen) < least {
+			t.Errorf("1000 flows have %d values, want %d", len(seen), least)
+		}
+	})
+}
+
+// What a remote may send beyond what we send ourselves (RFC 7348 sections 4.1 and
+// 5, RFC 8926 section 3.4).
 func TestDecapsulationIsTolerant(t *testing.T) {
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t, f, static(f))
-			for name, change := range map[string]func(*pkttest.Outer){
-				"plain":                 func(*pkttest.Outer) {},
-				"UDP checksum":          func(o *pkttest.Outer) { o.Checksum = true },
-				"reserved bits":         func(o *pkttest.Outer) { o.Flags, o.Reserved = 0xffffffff, 0xff },
-				"any source port":       func(o *pkttest.Outer) { o.SrcPort = 1 },
-				"last hop":              func(o *pkttest.Outer) { o.TTL = 1 },
-				"another station's MAC": func(o *pkttest.Outer) { o.SrcMAC = carol },
-				"IPv4 options":          func(o *pkttest.Outer) { o.Options = 8 },
-				"largest IPv4 header":   func(o *pkttest.Outer) { o.Options = 40 },
-			} {
-				for _, words := range innerFrames {
-					o := w.outer(f.remotes[0])
-					change(&o)
-					inner := padded(pkttest.Frame(bob, alice, words))
-					in := o.Wrap(inner)
-					r := w.fromUnderlay(t, in)
-					r.want(t, in, forwarded)
-					if !check.Equal(t, name+", "+words, inner, r.out) {
-						return
-					}
+	changes := map[string]func(*pkttest.Outer){
+		"plain":                 func(*pkttest.Outer) {},
+		"UDP checksum":          func(o *pkttest.Outer) { o.Checksum = !o.NVGRE() },
+		"any source port":       func(o *pkttest.Outer) { o.SrcPort = 1 },
+		"any FlowID":            func(o *pkttest.Outer) { o.Reserved = 0xff }, // reserved in VXLAN and Geneve
+		"last hop":              func(o *pkttest.Outer) { o.TTL = 1 },
+		"DSCP":                  func(o *pkttest.Outer) { o.TOS = 0xb8 },
+		"may be fragmented":     func(o *pkttest.Outer) { o.MayFragment, o.ID = true, 7 },
+		"flow label":            func(o *pkttest.Outer) { o.FlowLabel = 0xfffff },
+		"another station's MAC": func(o *pkttest.Outer) { o.SrcMAC = carol },
+		"IPv4 options":          func(o *pkttest.Outer) { o.Options = 8 },
+		"largest IPv4 header":   func(o *pkttest.Outer) { o.Options = 40 },
+		"reserved bits": func(o *pkttest.Outer) {
+			switch o.Encapsulation {
+			case overlay.VXLAN:
+				o.Flags = 0xffffffff
+			case overlay.Geneve:
+				o.Flags = 0x3f
+			}
+		},
+		"options nobody knows":  func(o *pkttest.Outer) { o.GeneveOptions = plainOptions },
+		"all options there are": func(o *pkttest.Outer) { o.GeneveOptions = longestOptions },
+		"C flag alone": func(o *pkttest.Outer) {
+			o.Flags |= map[bool]uint32{true: pkttest.GeneveCritical}[o.Encapsulation == overlay.Geneve]
+		},
+	}
+	eachWay(t, func(t *testing.T, to way) {
+		w := to.world(t)
+		for name, change := range changes {
+			for _, words := range innerFrames {
+				o := w.outer(to.family.remotes[0])
+				change(&o)
+				if o.Encapsulation != overlay.Geneve {
+					o.GeneveOptions = nil
+				}
+				inner := padded(pkttest.Frame(bob, alice, words))
+				in := o.Wrap(inner)
+				r := w.fromUnderlay(t, in)
+				r.want(t, in, forwarded)
+				if !check.Equal(t, name+", "+words, inner, r.out) {
+					return
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // A sender need not pad what it puts into the tunnel; the kernel's vxlan device
 // does not. What comes out may be padded, as on any Ethernet.
 func TestShortFramesLeaveTheTunnel(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4))
-	for n := range 46 {
-		inner := pkttest.Frame(bob, alice, fmt.Sprintf("raw 0x88b5 %d", n))
-		in := w.fromRemote(inner)
-		r := w.fromUnderlay(t, in)
-		r.want(t, in, forwarded)
-		if t.Failed() {
-			t.Fatalf("%d bytes behind the Ethernet header", n)
+	eachWay(t, func(t *testing.T, to way) {
+		w := to.world(t)
+		for n := range 46 {
+			inner := pkttest.Frame(bob, alice, fmt.Sprintf("raw 0x88b5 %d", n))
+			in := w.fromRemote(inner)
+			r := w.fromUnderlay(t, in)
+			r.want(t, in, forwarded)
+			if t.Failed() {
+				t.Fatalf("%d bytes behind the Ethernet header", n)
+			}
+			check.Equal(t, "short frame", inner, r.out[:min(len(inner), len(r.out))])
 		}
-		check.Equal(t, "short frame", inner, r.out[:min(len(inner), len(r.out))])
-	}
+	})
 }
 
 // What stands behind the outer packet, a trailer or padding of the link, is not
-// part of the inner frame: the UDP length says where that ends.
+// part of the inner frame: the outer lengths say where that ends.
 func TestTrailerIsNotDelivered(t *testing.T) {
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t, f, static(f))
-			inner := pkttest.Frame(bob, alice, udp4)
-			r := w.fromUnderlay(t, append(w.fromRemote(inner), 0xde, 0xad, 0xbe, 0xef))
-			check.Equal(t, "frame", inner, r.out)
-		})
-	}
+	eachWay(t, func(t *testing.T, to way) {
+		w := to.world(t)
+		inner := pkttest.Frame(bob, alice, udp4)
+		r := w.fromUnderlay(t, append(w.fromRemote(inner), 0xde, 0xad, 0xbe, 0xef))
+		check.Equal(t, "frame", inner, r.out)
+	})
 }
 
 // The ifindex of a port and the address of a remote share a field of the flow
@@ -238,35 +285,26 @@ func TestTunnelPacketIsNoPortsFrame(t *testing.T) {
 	}
 }
 
-// A tunnel packet can be a port's frame: tunnels nest.
+// A tunnel packet can be a port's frame: tunnels nest, each kind in each.
 func TestNestedTunnel(t *testing.T) {
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t, f, static(f))
-			in := pkttest.Outer{SrcMAC: alice, DstMAC: bob, Src: underIPv4.unknown, Dst: underIPv4.tep, VNI: 7}.Wrap(pkttest.Frame(carol, nobody, udp4))
-			r := w.fromPort(t, "p0", in)
-			r.want(t, in, forwarded)
-			check.Packet(t, in, r.out, check.Ether(w.dev["u0"].HardwareAddr.String(), nextHop),
-				check.IP(f.tep, f.remotes[0]), check.UDP(), check.VXLAN(blueVNI), check.Frame(in))
-		})
-	}
-}
-
-// The largest frames that fit go, on both sides.
-func TestLargestFrames(t *testing.T) {
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t, f, static(f))
-			in := bigger(w, bob, 0)
-			r := w.fromPort(t, "p0", in)
-			r.want(t, in, forwarded)
-			if len(r.out) != underlayMTU+14 {
-				t.Errorf("the tunnel packet has %d bytes, want %d", len(r.out), underlayMTU+14)
+	eachWay(t, func(t *testing.T, to way) {
+		w := to.world(t)
+		for _, inside := range ways() {
+			o := pkttest.Outer{
+				SrcMAC: alice, DstMAC: bob, Src: inside.family.unknown, Dst: inside.family.tep, VNI: 7,
+				Encapsulation: inside.tunnel.Encapsulation, GeneveOptions: inside.tunnel.Options,
 			}
-			in = w.fromRemote(pkttest.Frame(bob, alice, fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", portMTU-28)))
-			w.fromUnderlay(t, in).want(t, in, forwarded)
-		})
-	}
+			in := o.Wrap(pkttest.Frame(carol, nobody, udp4))
+			r := w.fromPort(t, "p0", in)
+			w.wantTunnel(t, in, in, r)
+			o.SrcMAC, o.DstMAC = bob, alice
+			in = o.Wrap(pkttest.Frame(carol, nobody, udp4))
+			tunnel := w.fromRemote(in)
+			r = w.fromUnderlay(t, tunnel)
+			r.want(t, tunnel, forwarded)
+			check.Equal(t, inside.name, in, r.out)
+		}
+	})
 }
 
 func TestUnresolvedNextHop(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -18,8 +17,9 @@ import (
 // alice at p0 of the first and bob at p0 of the second.
 //
 //	p0x ─ p0 ─ edge a ─ j0 ══ j0 ─ edge b ─ p0 ─ p0x
-func join(t *testing.T, f family, mtu int) (a, b *world) {
+func join(t *testing.T, to way, mtu int, change ...func(*world)) (a, b *world) {
 	t.Helper()
+	f := to.family
 	a = emptyWorld(t, f)
 	back := f
 	back.tep, back.remotes[0] = f.remotes[0], f.tep
@@ -49,8 +49,12 @@ func join(t *testing.T, f family, mtu int) (a, b *world) {
 			tep := &w.tables.TEPs[i]
 			tep.Ifindex, tep.MTU, tep.SrcMAC, tep.NextMAC = w.dev["j0"].Index, mtu, macOf(macs[0]), macOf(macs[1])
 		}
-		w.tables.Ports[0].MTU = mtu - overlay.VXLAN.Overhead(f.tep)
+		w.tables.Ports[0].MTU = mtu - to.tunnel.Overhead(f.tep)
 		staticAt(w.family, macs[2], macs[3])(&w.cfg, &w.tables)
+		tunnelled(to.tunnel)(&w.cfg, &w.tables)
+		for _, c := range change {
+			c(w)
+		}
 		w.open(t)
 		w.removeAfter(t)
 		w.apply(t)
@@ -82,7 +86,7 @@ func TestLargeSegments(t *testing.T) {
 	const mss, payload = 1000, 40_000
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
-			a, b := join(t, f, 1500)
+			a, b := join(t, way{f.name, f, tunnels[0].tunnel}, 1500)
 			in, out := a.tap(t, "p0x", "p0"), b.tap(t, "p0x", "p0")
 			for _, c := range []struct {
 				name     string
@@ -170,10 +174,9 @@ func (w *world) features(t *testing.T, dev string, on bool, names []string) {
 // into pages: all headers that we read must be fetched from there.
 func TestHeadersInPages(t *testing.T) {
 	const payload = 4200 // AF_PACKET makes pages from 4096 bytes on
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t, f, static(f), func(_ *Config, tables *Tables) {
-				tables.Ports[0].MTU = deviceMTU
+	for _, to := range mtuWays() {
+		t.Run(to.name, func(t *testing.T) {
+			w := wideWorld(t, to, func(_ *Config, tables *Tables) {
 				for i := range tables.TEPs {
 					tables.TEPs[i].MTU = deviceMTU
 				}
@@ -190,10 +193,11 @@ func TestHeadersInPages(t *testing.T) {
 				"raw":                  pkttest.Frame(bob, alice, fmt.Sprintf("raw 0x88b5 %d", payload)),
 				"8 bytes of options":   pkttest.Packet(ether(), ip6(), ext(8), pkttest.TCP(1, 2, "ack"), pkttest.Payload(payload)),
 				"64 bytes of options":  pkttest.Packet(ether(), ip6(), ext(64), pkttest.TCP(1, 2, "ack"), pkttest.Payload(payload)),
+				"two tags":             pkttest.Frame(bob, alice, fmt.Sprintf("svlan 9 vlan 7 tcp [2001:db8:1::1]:1 > [2001:db8:1::2]:2 syn nop mss 1200 %d", payload)),
 				"128 bytes of options": pkttest.Packet(ether(), ip6(), ext(128), pkttest.TCP(1, 2, "ack"), pkttest.Payload(payload)),
 			} {
 				for _, options := range []int{0, 40} { // of the outer IPv4 header
-					o := w.outer(f.remotes[0])
+					o := w.outer(to.family.remotes[0])
 					o.Options = options
 					in := o.Wrap(inner)
 					drops, _ := w.counted(t, func() {
@@ -208,7 +212,7 @@ func TestHeadersInPages(t *testing.T) {
 				}
 				back := exchanged(inner)
 				taps["p0"].sendWith(t, taps["p0"].self, virtioHeader{HdrLen: etherLen}, back)
-				w.arrive(t, taps, back, 1)
+				w.wantTaps(t, taps, back, map[string][]byte{"u0": back})
 			}
 		})
 	}
@@ -219,7 +223,7 @@ func TestHeadersInPages(t *testing.T) {
 func TestUDPChecksumByTheKernel(t *testing.T) {
 	w := emptyWorld(t, underIPv6)
 	static(underIPv6)(&w.cfg, &w.tables)
-	w.tables.Segments[0].UDPChecksum = true
+	w.tables.Segments[0].Tunnel.UDPChecksum = true
 	w.tables.Checksummers = map[uint16]int{4789: w.addTunnelDevice(t)}
 	w.open(t)
 	w.removeAfter(t)

@@ -18,17 +18,32 @@ import (
 func TestMapTypes(t *testing.T) {
 	u32 := reflect.TypeFor[uint32]()
 	types := map[string][2]reflect.Type{
-		edgeMapEnds:     {u32, reflect.TypeFor[edgeEnd]()},
-		edgeMapSegments: {u32, reflect.TypeFor[edgeSegment]()},
-		edgeMapPorts:    {u32, u32},
-		edgeMapVnis:     {reflect.TypeFor[edgeVniKey](), u32},
-		edgeMapRemotes:  {reflect.TypeFor[edgeRemoteKey](), u32},
-		edgeMapMembers:  {reflect.TypeFor[edgeMemberKey](), u32},
-		edgeMapFdb:      {reflect.TypeFor[edgeFdbKey](), reflect.TypeFor[edgeFdbEntry]()},
-		edgeMapFlows:    {reflect.TypeFor[edgeFlowKey](), reflect.TypeFor[edgeFlow]()},
-		edgeMapDrops:    {reflect.TypeFor[edgeReason](), reflect.TypeFor[edgeCounter]()},
-		edgeMapEvents:   {reflect.TypeFor[edgeEvent](), reflect.TypeFor[uint64]()},
-		edgeMapTraffic:  {u32, reflect.TypeFor[edgeEndCounters]()},
+		edgeMapEnds:         {u32, reflect.TypeFor[edgeEnd]()},
+		edgeMapSegments:     {u32, reflect.TypeFor[edgeSegment]()},
+		edgeMapPorts:        {reflect.TypeFor[edgePortKey](), u32},
+		edgeMapTeps:         {reflect.TypeFor[edgeAddr](), u32},
+		edgeMapRouters:      {u32, reflect.TypeFor[edgeRouter]()},
+		edgeMapLocals:       {reflect.TypeFor[edgeLocalKey](), u32},
+		edgeMapNeighbours:   {reflect.TypeFor[edgeNeighbourKey](), reflect.TypeFor[edgeNeighbour]()},
+		edgeMapGroups:       {u32, reflect.TypeFor[edgeGroup]()},
+		edgeMapHops:         {u32, reflect.TypeFor[edgeHop]()},
+		edgeMapRoutes:       {reflect.TypeFor[edgeRouteKey](), reflect.TypeFor[edgeRoute]()},
+		edgeMapAllowedMacs:  {reflect.TypeFor[edgeAllowedMac](), u32},
+		edgeMapAllowedAddrs: {reflect.TypeFor[edgeAllowedAddr](), u32},
+		edgeMapKnownOptions: {u32, u32},
+		edgeMapBuckets:      {u32, reflect.TypeFor[edgeBucket]()},
+		edgeMapScratch:      {u32, reflect.TypeFor[edgeScratch]()},
+		edgeMapCurrent:      {u32, reflect.TypeFor[edgePkt]()},
+		edgeMapMoves:        {reflect.TypeFor[[0]byte](), reflect.TypeFor[edgeMove]()},
+		edgeMapTrace:        {u32, reflect.TypeFor[edgeTraceStep]()},
+		edgeMapVnis:         {reflect.TypeFor[edgeVniKey](), u32},
+		edgeMapRemotes:      {reflect.TypeFor[edgeRemoteKey](), u32},
+		edgeMapMembers:      {reflect.TypeFor[edgeMemberKey](), u32},
+		edgeMapFdb:          {reflect.TypeFor[edgeFdbKey](), reflect.TypeFor[edgeFdbEntry]()},
+		edgeMapFlows:        {reflect.TypeFor[edgeFlowKey](), reflect.TypeFor[edgeFlow]()},
+		edgeMapDrops:        {reflect.TypeFor[edgeReason](), reflect.TypeFor[edgeCounter]()},
+		edgeMapEvents:       {reflect.TypeFor[edgeEvent](), reflect.TypeFor[uint64]()},
+		edgeMapTraffic:      {u32, reflect.TypeFor[edgeEndCounters]()},
 	}
 	spec, err := loadEdge()
 	if err != nil {
@@ -58,9 +73,9 @@ func TestMapTypes(t *testing.T) {
 	}
 }
 
-// A decision fits a cache line, as abi.h promises.
-func TestFlowFitsACacheLine(t *testing.T) {
-	if size := reflect.TypeFor[edgeFlow]().Size(); size > 64 {
+// A decision fits a cache line, and so does what changes with each packet.
+func TestFlowFitsCacheLines(t *testing.T) {
+	if size := reflect.TypeFor[edgeFlow]().Size(); size > 128 {
 		t.Errorf("struct flow has %d bytes", size)
 	}
 }
@@ -71,7 +86,7 @@ func TestWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
-	for list, w := range map[string]words{"reasons": v.reasons, "slows": v.slows, "events": v.events} {
+	for list, w := range map[string]words{"reasons": v.reasons, "slows": v.slows, "events": v.events, "stages": v.stages} {
 		names, texts := map[string]bool{}, map[string]bool{}
 		for i, word := range w {
 			if !name.MatchString(word.name) || names[word.name] {
@@ -128,7 +143,7 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		{"config.maxSegments", config("maxSegments"), define(t, abi, "MAX_SEGMENTS") - 1},
 		{"config.maxMembers", config("maxMembers"), define(t, abi, "MAX_MEMBERS")},
 		{"config.maxEnds", config("maxEnds"), define(t, abi, "MAX_ENDS") - 1},
-		{"outerTTL", outerTTL, define(t, "../../bpf/encap.h", "OUTER_TTL")},
+		{"groupBuckets", groupBuckets, define(t, abi, "GROUP_BUCKETS")},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %d, the data plane has %d", c.what, c.got, c.want)

@@ -123,7 +123,7 @@ func (w *world) onlyFlow(t *testing.T) (key edgeFlowKey, flow edgeFlow) {
 	if err != nil || n != 1 {
 		t.Fatalf("%d flows (%v), want one", n, err)
 	}
-	if flow.Slow != edgeSlowSLOW_FAST || binary.NativeEndian.Uint16(key.Smac[4:]) == 0 {
+	if flow.Decision.Slow != edgeSlowSLOW_FAST || binary.NativeEndian.Uint16(key.Smac[4:]) == 0 {
 		t.Fatalf("flow %+v is not on the fast path", flow)
 	}
 	return key, flow

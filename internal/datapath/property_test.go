@@ -3,6 +3,7 @@ package datapath
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -17,34 +18,35 @@ import (
 
 // twoEdges are two edges whose underlays face each other: what the first one
 // encapsulates for bob, the second one takes.
-func twoEdges(t *testing.T, f family) (a, b *world) {
+func twoEdges(t *testing.T, to way, change ...func(*Config, *Tables)) (a, b *world) {
 	t.Helper()
-	back := f
-	back.tep, back.remotes[0] = f.remotes[0], f.tep
-	b = newWorld(t, back, staticAt(back, bob, alice))
-	a = newWorld(t, f, staticAt(f, alice, bob), func(_ *Config, tables *Tables) {
+	back := to.family
+	back.tep, back.remotes[0] = to.family.remotes[0], to.family.tep
+	change = append(change, tunnelled(to.tunnel))
+	b = newWorld(t, back, append(change, staticAt(back, bob, alice))...)
+	a = newWorld(t, to.family, append(change, staticAt(to.family, alice, bob), func(_ *Config, tables *Tables) {
 		tables.TEPs[0].NextMAC = macOf(b.dev["u0"].HardwareAddr.String())
-	})
+	})...)
 	return a, b
 }
 
 // decap(encap(x)) == x, but for the padding that Ethernet has anyway.
 func TestDecapReversesEncap(t *testing.T) {
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			a, b := twoEdges(t, f)
-			for _, words := range append(innerFrames, "raw 0x88b5 0", "raw 0x88b5 1", "udp 10.0.0.1:1 > 10.0.0.2:2 1300") {
-				x := pkttest.Frame(alice, bob, words)
-				tunnel := a.fromPort(t, "p0", x)
-				tunnel.want(t, x, forwarded)
-				out := b.fromUnderlay(t, tunnel.out)
-				out.want(t, tunnel.out, forwarded)
-				if !check.Equal(t, words, padded(x), out.out) {
-					return
-				}
+	frames := append(slices.Clone(innerFrames), "raw 0x88b5 0", "raw 0x88b5 1", "udp 10.0.0.1:1 > 10.0.0.2:2 1300",
+		"tos 0x2e ttl 3 df "+udp4, "tos 0x2e ttl 3 "+tcp6, "na 2001:db8:1::1 ! ff02::1")
+	eachWay(t, func(t *testing.T, to way) {
+		a, b := twoEdges(t, to)
+		for _, words := range frames {
+			x := pkttest.Frame(alice, bob, words)
+			tunnel := a.fromPort(t, "p0", x)
+			tunnel.want(t, x, forwarded)
+			out := b.fromUnderlay(t, tunnel.out)
+			out.want(t, tunnel.out, forwarded)
+			if !check.Equal(t, words, padded(x), out.out) {
+				return
 			}
-		})
-	}
+		}
+	})
 }
 
 // exchanged swaps source and destination MAC.
@@ -52,40 +54,45 @@ func exchanged(frame []byte) []byte {
 	return slices.Concat(frame[6:12], frame[:6], frame[12:])
 }
 
-// A cached decision and a fresh one give the same bytes, verdicts and copies.
+// A cached decision and a fresh one give the same bytes, verdicts and copies,
+// bridged and routed.
 func TestCacheChangesNothing(t *testing.T) {
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			on, off := newWorld(t, f), newWorld(t, f, func(c *Config, _ *Tables) { c.FlowCache.Enabled = false })
-			tapsOn, tapsOff := on.taps(t), off.taps(t)
-			r := newRandom(t)
-			var events map[string]uint64
-			var drops [2]map[string]uint64
-			for i := range 2000 {
-				from, in := r.offered(on)
-				var got, want result
-				dropsOn, seen := on.counted(t, func() { got = on.offer(t, from, in) })
-				dropsOff, _ := off.counted(t, func() { want = off.offer(t, from, in) })
-				events, drops[0], drops[1] = add(events, seen), add(drops[0], dropsOn), add(drops[1], dropsOff)
-				if got.verdict != want.verdict || !bytes.Equal(got.out, want.out) {
-					pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: in}, {Name: "cache on", Bytes: got.out}, {Name: "cache off", Bytes: want.out}},
-						"packet %d from %s: %v with the cache, %v without", i, from, got.verdict, want.verdict)
-					return
-				}
-				if seen["flooded"] == 0 {
-					continue
-				}
-				for dev := range tapsOn {
-					sameCopies(t, dev, tapsOn[dev].drain(t), tapsOff[dev].drain(t))
-				}
-			}
-			if events["hit"] < 100 {
-				t.Errorf("events %v: too few hits to say anything", events)
-			}
-			if !maps.Equal(drops[0], drops[1]) {
-				t.Errorf("drops %v with the cache, %v without", drops[0], drops[1])
-			}
+	eachWay(t, func(t *testing.T, to way) {
+		on, off := routedWorld(t, to), routedWorld(t, to, func(c *Config, _ *Tables) { c.FlowCache.Enabled = false })
+		tapsOn, tapsOff := on.taps(t), off.taps(t)
+		r := newRandom(t)
+		var drops [2]map[string]uint64
+		var events map[string]uint64
+		drops[0], events = on.counted(t, func() {
+			drops[1], _ = off.counted(t, func() { sameResults(t, r, on, off, tapsOn, tapsOff) })
 		})
+		if events["hit"] < 50 {
+			t.Errorf("events %v: too few hits to say anything", events)
+		}
+		if !maps.Equal(drops[0], drops[1]) {
+			t.Errorf("drops %v with the cache, %v without", drops[0], drops[1])
+		}
+	})
+}
+
+func sameResults(t *testing.T, r random, on, off *world, tapsOn, tapsOff map[string]*tap) {
+	t.Helper()
+	for i := range 1200 {
+		from, in := r.offered(on)
+		on.refill(t)
+		off.refill(t)
+		got, want := on.offer(t, from, in), off.offer(t, from, in)
+		if got.verdict != want.verdict || !bytes.Equal(got.out, want.out) {
+			pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: in}, {Name: "cache on", Bytes: got.out}, {Name: "cache off", Bytes: want.out}},
+				"packet %d from %s: %v with the cache, %v without", i, from, got.verdict, want.verdict)
+			return
+		}
+		if got.verdict != dropped { // a flooded frame is dropped itself
+			continue
+		}
+		for dev := range tapsOn {
+			sameCopies(t, dev, tapsOn[dev].drain(t), tapsOff[dev].drain(t))
+		}
 	}
 }
 
@@ -97,16 +104,6 @@ func sameCopies(t *testing.T, dev string, got, want []tapped) {
 	for i := range got {
 		check.Equal(t, "copy at "+dev, want[i].bytes, got[i].bytes)
 	}
-}
-
-func add(sums, more map[string]uint64) map[string]uint64 {
-	if sums == nil {
-		sums = map[string]uint64{}
-	}
-	for k, n := range more {
-		sums[k] += n
-	}
-	return sums
 }
 
 // drain takes what has come.
@@ -145,6 +142,9 @@ var homes = []struct {
 // offered is a packet and where it comes in: mostly good, some from a station
 // that moved, some tunnelled wrongly, some cut, some with a changed byte.
 func (r random) offered(w *world) (from string, b []byte) {
+	if len(w.tables.Routers) > 0 && r.IntN(2) == 0 {
+		return r.routed(w)
+	}
 	home := homes[r.IntN(len(homes))]
 	src, dst := home.mac, homes[r.IntN(len(homes))].mac
 	switch r.IntN(40) {
@@ -165,7 +165,7 @@ func (r random) offered(w *world) (from string, b []byte) {
 		case 1:
 			o.VNI = 5
 		case 2:
-			o.VNI, o.DstPort = greenVNI, 4790
+			o.VNI = greenVNI
 		case 3:
 			o.Flags = 1
 		case 4:
@@ -173,6 +173,45 @@ func (r random) offered(w *world) (from string, b []byte) {
 		}
 		frame = o.Wrap(padded(frame))
 	}
+	return from, r.damaged(frame)
+}
+
+// routed is a packet for a gateway, or ARP or ND.
+func (r random) routed(w *world) (from string, b []byte) {
+	list := routeCases()
+	c := list[r.IntN(len(list))]
+	words := c.words
+	switch r.IntN(6) {
+	case 0:
+		words = fmt.Sprintf("ttl %d %s", r.IntN(3), words)
+	case 1:
+		words = ends[r.IntN(len(ends))].words
+	case 2:
+		words = talks[r.IntN(len(talks))]
+	case 3:
+		words = fmt.Sprintf("tos %d %s", r.IntN(256), words)
+	case 4:
+		words = "vlan 7 " + words
+	}
+	frame := pkttest.Frame(c.src, c.dst, words)
+	if c.from != "first" && c.from != "second" {
+		return c.from, r.damaged(frame)
+	}
+	o := w.outerIn(c.segment, w.family.remotes[map[string]int{"first": 0, "second": 1}[c.from]])
+	o.TOS = uint8(r.IntN(4))
+	return "u0", r.damaged(o.Wrap(padded(frame)))
+}
+
+// talks are ARP, ND and pings, for the gateway and others.
+var talks = []string{
+	"arp 10.0.1.10 ? 10.0.1.1", "arp 10.0.1.10 ? 10.0.1.11", "arp 10.0.1.77 ! 10.0.1.1", "arp 10.0.1.1 ! 10.0.1.1",
+	"ns 2001:db8:1::a ? 2001:db8:1::fe", "ns :: ? 2001:db8:1::fe", "na 2001:db8:1::77 ! ff02::1", "ns fe80::1 ? 2001:db8:1::b",
+	"icmp 10.0.1.10 > 10.0.1.1 56", "icmp 2001:db8:1::a > 2001:db8:2::fe 56", "udp 10.0.1.10:1 > 10.0.1.1:2 40",
+	"udp 10.0.1.10:1 > 10.0.2.88:2 40", "udp [2001:db8:1::a]:1 > [2001:db8:2::88]:2 40", "tcp 10.0.1.10:1 > 10.0.2.14:2 syn mss 9000",
+}
+
+// damaged is the frame as it is mostly, some cut, some with a changed byte.
+func (r random) damaged(frame []byte) []byte {
 	switch r.IntN(20) {
 	case 0:
 		frame = frame[:14+r.IntN(len(frame)-13)]
@@ -180,7 +219,7 @@ func (r random) offered(w *world) (from string, b []byte) {
 		at := 12 + r.IntN(len(frame)-12) // not the MACs: FDB and devices would grow
 		frame[at] ^= byte(1 << r.IntN(8))
 	}
-	return from, frame
+	return frame
 }
 
 func (w *world) offer(t testing.TB, from string, b []byte) result {
@@ -208,35 +247,35 @@ func (w *world) tryOffer(t testing.TB, from string, b []byte) (r result, err err
 }
 
 // Nothing is lost without a reason: what was offered is forwarded, flooded, left
-// to the host or counted as a drop, once.
+// to the host, read by the edge or counted as a drop, once. In a dropped packet's
+// place a message may be sent (its verdict is that of the message), or a request
+// for its next hop be flooded.
 func TestReasonsAddUp(t *testing.T) {
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t, f)
-			r := newRandom(t)
-			var verdicts = map[verdict]uint64{}
-			offered := uint64(0)
-			drops, events := w.counted(t, func() {
-				for range 2000 {
-					from, b := r.offered(w)
-					got := w.offer(t, from, b)
-					if got.verdict != 0 {
-						offered++
-						verdicts[got.verdict]++
-					}
+	eachWay(t, func(t *testing.T, to way) {
+		w := routedWorld(t, to)
+		r := newRandom(t)
+		verdicts := map[verdict]uint64{}
+		drops, events := w.counted(t, func() {
+			for range 2000 {
+				from, b := r.offered(w)
+				if got := w.offer(t, from, b); got.verdict != 0 {
+					verdicts[got.verdict]++
 				}
-			})
-			if sum := verdicts[forwarded] + events["flooded"] + events["not-tunnel"] + sum(drops); sum != offered {
-				t.Errorf("%d offered, %d accounted for: verdicts %v, drops %v, events %v", offered, sum, verdicts, drops, events)
-			}
-			if verdicts[next] != events["not-tunnel"] || verdicts[dropped] != events["flooded"]+sum(drops) {
-				t.Errorf("verdicts %v do not fit drops %v and events %v", verdicts, drops, events)
-			}
-			if len(drops) < 5 {
-				t.Errorf("drops %v: too few reasons met to say anything", drops)
 			}
 		})
-	}
+		lost := sum(drops) - events["icmp-sent"]
+		if verdicts[dropped] != lost+events["flooded"]-events["asked"]+events["consumed"] || verdicts[next] < events["not-tunnel"] {
+			t.Errorf("verdicts %v do not fit drops %v and events %v", verdicts, drops, events)
+		}
+		for v := range verdicts {
+			if v != dropped && v != next && v != forwarded {
+				t.Errorf("%v", v)
+			}
+		}
+		if len(drops) < 10 || events["icmp-sent"] == 0 || events["asked"] == 0 || events["answered"] == 0 {
+			t.Errorf("drops %v, events %v: too little met to say anything", drops, events)
+		}
+	})
 }
 
 // A packet cut at any length is neither forwarded nor flooded, cut on its way to
@@ -249,42 +288,61 @@ func TestCutPacketsAreNotForwarded(t *testing.T) {
 	}
 	extension := pkttest.Packet(pkttest.Ether(alice, bob), pkttest.IPv6("2001:db8:1::1", "2001:db8:1::2"),
 		&pkttest.Extension{Kind: pkttest.ProtoHopByHop, Size: 16}, pkttest.TCP(1, 2, "ack"), pkttest.Payload(9))
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t, f, static(f))
-			frames := [][]byte{extension}
-			for _, words := range telling {
-				frames = append(frames, pkttest.Frame(alice, bob, words))
-			}
-			for _, frame := range frames {
-				w.cut(t, "p0", frame, len(frame), func(n int) []byte { return frame[:n] })
-				inner := exchanged(frame)
-				tunnel := w.fromRemote(inner)
-				w.cut(t, "u0", tunnel, len(tunnel), func(n int) []byte { return tunnel[:n] })
-				w.cut(t, "u0", tunnel, len(inner), func(n int) []byte { return w.fromRemote(inner[:n]) })
-			}
-			// A frame that does not say its length still cannot lose its tunnel.
-			tunnel := w.fromRemote(pkttest.Frame(bob, alice, "raw 0x88b5 46"))
-			w.cut(t, "u0", tunnel, len(tunnel), func(n int) []byte { return tunnel[:n] })
-		})
+	frames := [][]byte{extension}
+	for _, words := range telling {
+		frames = append(frames, pkttest.Frame(alice, bob, words))
 	}
+	eachWay(t, func(t *testing.T, to way) {
+		w := to.world(t)
+		for _, frame := range frames {
+			w.cut(t, "p0", frame, len(frame), func(n int) []byte { return frame[:n] })
+			inner := exchanged(frame)
+			tunnel := w.fromRemote(inner)
+			w.cut(t, "u0", tunnel, len(tunnel), func(n int) []byte { return tunnel[:n] })
+			w.cut(t, "u0", tunnel, len(inner), func(n int) []byte { return w.fromRemote(inner[:n]) })
+		}
+		// A frame that does not say its length still cannot lose its tunnel.
+		tunnel := w.fromRemote(pkttest.Frame(bob, alice, "raw 0x88b5 46"))
+		w.cut(t, "u0", tunnel, len(tunnel), func(n int) []byte { return tunnel[:n] })
+	})
 }
 
-// cut offers the whole packet, which must be forwarded, then all that is shorter.
+// Cut packets of a router's are not forwarded, told of, or answered.
+func TestCutRoutedPackets(t *testing.T) {
+	eachWay(t, func(t *testing.T, to way) {
+		w := routedWorld(t, to)
+		for _, words := range []string{
+			"tcp 10.0.1.10:1000 > 10.0.2.13:80 100", "tcp [2001:db8:1::a]:1 > [2001:db8:2::d]:2 40", "icmp 10.0.1.10 > 10.0.1.1 56",
+			"ttl 1 udp 10.0.1.10:1 > 10.0.2.13:2 40", "arp 10.0.1.10 ? 10.0.1.1", "ns 2001:db8:1::a ? 2001:db8:1::fe",
+			"icmp 2001:db8:1::a > 2001:db8:2::fe 56", "tcp 10.0.1.10:1000 > 10.0.2.14:80 syn nop nop mss 9000",
+		} {
+			frame := pkttest.Frame(alice, gatewayMAC, words)
+			w.cut(t, "p0", frame, len(frame), func(n int) []byte { return frame[:n] })
+			inner := pkttest.Frame(bob, gatewayMAC, words)
+			w.cut(t, "u0", w.fromRemote(inner), len(inner), func(n int) []byte { return w.fromRemote(inner[:n]) })
+		}
+	})
+}
+
+// cut offers the whole packet, which must be forwarded, then all that is shorter,
+// of which nothing passes and each is the host's or has a reason.
 func (w *world) cut(t *testing.T, from string, whole []byte, length int, shorter func(n int) []byte) {
 	t.Helper()
+	w.refill(t)
 	w.offer(t, from, whole).want(t, whole, forwarded)
-	for n := length - 1; n >= 0; n-- {
-		b := shorter(n)
-		if len(b) < etherLen {
-			return // TEST_RUN takes no less
+	verdicts := map[verdict]uint64{}
+	drops, events := w.counted(t, func() {
+		for n := length - 1; n >= 0 && len(shorter(n)) >= etherLen; n-- { // TEST_RUN takes no less
+			b := shorter(n)
+			r := w.offer(t, from, b)
+			verdicts[r.verdict]++
+			if r.verdict == forwarded {
+				pkttest.Errorf(t, []pkttest.Named{{Name: "whole", Bytes: whole}, {Name: "cut", Bytes: b}}, "cut to %d of %d bytes: forwarded", n, length)
+				return
+			}
 		}
-		var r result
-		_, events := w.counted(t, func() { r = w.offer(t, from, b) })
-		if r.verdict == forwarded || events["flooded"] > 0 {
-			pkttest.Errorf(t, []pkttest.Named{{Name: "whole", Bytes: whole}, {Name: "cut", Bytes: b}},
-				"cut to %d of %d bytes: %v, events %v", n, length, r.verdict, events)
-			return
-		}
+	})
+	if events["flooded"] > 0 || verdicts[dropped] != sum(drops) || verdicts[next] != events["not-tunnel"] {
+		pkttest.Errorf(t, []pkttest.Named{{Name: "whole", Bytes: whole}}, "cut anywhere: verdicts %v, drops %v, events %v", verdicts, drops, events)
 	}
 }

@@ -101,9 +101,9 @@ func (d *Datapath) Flows() ([]Flow, error) {
 	return list, err
 }
 
-func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations map[uint32]uint32) Flow {
+func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations generations) Flow {
 	flow := Flow{
-		Segment: d.names.segments[f.Segment],
+		Segment: d.names.segments[f.Decision.Segment],
 		SrcMAC:  overlay.MAC(k.Smac), DstMAC: overlay.MAC(k.Dmac),
 		EtherType: wire16(k.Ethertype), Proto: k.Proto,
 		SrcPort: wire16(k.Sport), DstPort: wire16(k.Dport),
@@ -112,14 +112,17 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations map[u
 	if flow.EtherType == etherTypeIPv4 || flow.EtherType == etherTypeIPv6 {
 		flow.Src, flow.Dst = addrOf(k.Saddr.W), addrOf(k.Daddr.W)
 	}
-	flow.InPort, flow.InRemote = d.endName(uint32(f.In))
-	if f.Action != edgeActionACTION_FLOOD {
-		flow.OutPort, flow.OutRemote = d.endName(uint32(f.Out))
+	if f.Decision.Flags&edgeFlowFlagsFLOW_ROUTED != 0 {
+		flow.OutSegment = d.names.segments[f.Decision.ToSegment]
+	}
+	flow.InPort, flow.InRemote = d.endName(uint32(f.Decision.In))
+	if f.Decision.Action != edgeActionACTION_FLOOD {
+		flow.OutPort, flow.OutRemote = d.endName(uint32(f.Decision.Out))
 	}
 	switch {
-	case f.Slow != edgeSlowSLOW_FAST && int(f.Slow) < len(d.words.slows):
-		flow.Why = d.words.slows[f.Slow].text
-	case f.Generation != generations[f.Segment]:
+	case f.Decision.Slow != edgeSlowSLOW_FAST && int(f.Decision.Slow) < len(d.words.slows):
+		flow.Why = d.words.slows[f.Decision.Slow].text
+	case f.Decision.Generation != generations.of(f.Decision.Segment, f.Decision.ToSegment, f.Decision.Flags):
 		flow.Why = "outdated by a change, decided anew at its next packet"
 	case !d.cfg.FlowCache.Enabled:
 		flow.Why = d.words.slows[edgeSlowSLOW_CACHE_OFF].text
@@ -129,14 +132,32 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations map[u
 	return flow
 }
 
-func (d *Datapath) generations() (map[uint32]uint32, error) {
-	g := make(map[uint32]uint32, len(d.names.segments))
+// generations are what decisions are compared with.
+type generations struct{ segments, routers, routerOf map[uint32]uint32 }
+
+// of is the generation of a decision taken now, see bpf/flow.h.
+func (g generations) of(segment, to uint32, flags edgeFlowFlags) uint32 {
+	if flags&edgeFlowFlagsFLOW_ROUTED == 0 {
+		return g.segments[segment]
+	}
+	return g.segments[segment] + g.segments[to] + g.routers[g.routerOf[segment]]
+}
+
+func (d *Datapath) generations() (generations, error) {
+	g := generations{map[uint32]uint32{}, map[uint32]uint32{}, map[uint32]uint32{}}
 	for id := range d.names.segments {
 		var s edgeSegment
 		if err := d.objs.Segments.Lookup(id, &s); err != nil {
-			return nil, fmt.Errorf("read segment %d: %w", id, err)
+			return g, fmt.Errorf("read segment %d: %w", id, err)
 		}
-		g[id] = s.Generation
+		g.segments[id], g.routerOf[id] = s.Generation, s.Router
+	}
+	for id := range d.names.routers {
+		var r edgeRouter
+		if err := d.objs.Routers.Lookup(id, &r); err != nil {
+			return g, fmt.Errorf("read router %d: %w", id, err)
+		}
+		g.routers[id] = r.Generation
 	}
 	return g, nil
 }
@@ -252,7 +273,7 @@ func (d *Datapath) Stats() (Stats, error) {
 	if err != nil {
 		return s, err
 	}
-	for id, g := range generations {
+	for id, g := range generations.segments {
 		s.Generations[d.names.segments[id]] = g
 	}
 	if err := walk(d.objs.Fdb, func(edgeFdbKey, edgeFdbEntry) { s.FDBUsed++ }); err != nil {
@@ -282,6 +303,9 @@ func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
 		if err != nil {
 			return aged, err
 		}
+	}
+	if err := d.ageNeighbours(now, ageing); err != nil {
+		return aged, err
 	}
 	var idle []edgeFlowKey
 	err = walk(d.objs.Flows, func(k edgeFlowKey, f edgeFlow) {

@@ -35,12 +35,17 @@ type dropCase struct {
 	reason string
 	from   string // a device; "u0": through the tunnel program
 	packet packet
+	told   bool // the sender, by ICMP
 }
 
 func dropCases(w *world) []dropCase {
 	frame := func(words string) []byte { return pkttest.Frame(alice, bob, words) }
-	port := func(name, reason string, b []byte) dropCase { return dropCase{name, reason, "p0", packet{bytes: b}} }
-	under := func(name, reason string, b []byte) dropCase { return dropCase{name, reason, "u0", packet{bytes: b}} }
+	port := func(name, reason string, b []byte) dropCase {
+		return dropCase{name, reason, "p0", packet{bytes: b}, false}
+	}
+	under := func(name, reason string, b []byte) dropCase {
+		return dropCase{name, reason, "u0", packet{bytes: b}, false}
+	}
 	inside := func(name, reason string, b []byte) dropCase { return under(name, reason, w.fromRemote(b)) }
 
 	tcp, v6, udp := frame(tcp4), frame(tcp6), frame(udp4)
@@ -51,6 +56,10 @@ func dropCases(w *world) []dropCase {
 		o := outer
 		change(&o)
 		return o.Wrap(tcp)
+	}
+	told := func(c dropCase) dropCase {
+		c.told = true
+		return c
 	}
 	cases := []dropCase{
 		inside("inner frame of 13 bytes", "malformed-ethernet", tcp[:13]),
@@ -90,26 +99,46 @@ func dropCases(w *world) []dropCase {
 		under("remote not configured", "unknown-remote", with(func(o *pkttest.Outer) { o.Src = w.family.unknown })),
 		under("remote of another segment", "unknown-remote",
 			with(func(o *pkttest.Outer) { o.Src, o.VNI, o.DstPort = w.family.remotes[1], greenVNI, 4790 })),
-		{"interface that is no port", "unknown-port", "s0", packet{bytes: tcp}},
+		under("congestion mark that cannot be carried", "ecn-marked", with(func(o *pkttest.Outer) { o.TOS = 3 })),
+		{"interface that is no port", "unknown-port", "s0", packet{bytes: tcp}, false},
 		port("static MAC of a remote at a port", "static-elsewhere", pkttest.Frame("02:00:00:00:00:51", bob, tcp4)),
 		inside("static MAC of a port at a remote", "static-elsewhere", pkttest.Frame("02:00:00:00:00:50", bob, tcp4)),
 		port("destination behind the same port", "same-port", pkttest.Frame(bob, "02:00:00:00:00:50", tcp4)),
 		inside("destination behind the same remote", "same-port", pkttest.Frame(bob, "02:00:00:00:00:51", tcp4)),
 		under("destination behind another remote", "split-horizon",
 			w.outer(w.family.remotes[1]).Wrap(pkttest.Frame(bob, "02:00:00:00:00:51", tcp4))),
-		{"alone in the segment", "no-member", "p2", packet{bytes: pkttest.Frame(alice, all, arp)}},
+		{"alone in the segment", "no-member", "p2", packet{bytes: pkttest.Frame(alice, all, arp)}, false},
 		port("remote without a route", "no-route", pkttest.Frame(alice, "02:00:00:00:00:52", tcp4)),
-		port("one byte too big for the tunnel", "too-big", bigger(w, "02:00:00:00:00:51", 1)),
-		under("too big for the port", "too-big", w.fromRemote(pkttest.Frame(bob, "02:00:00:00:00:50", fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", portMTU-28+1)))),
-		{"segment whose pieces are too big", "too-big", "p0", packet{bytes: bigger(w, "02:00:00:00:00:51", 1000), gsoSize: 1500}},
-		{"large segment of a kind that cannot be tunnelled", "gso-nested", "p0", packet{bytes: pkttest.Frame(alice, "02:00:00:00:00:51", "tcp 10.0.0.1:1 > 10.0.0.2:2 2000"), gsoSize: 1000}},
+		told(port("one byte too big for the tunnel", "too-big", bigger(w, "02:00:00:00:00:51", 1))),
+		told(under("too big for the port", "too-big", w.fromRemote(pkttest.Frame(bob, "02:00:00:00:00:50", fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", portMTU-28+1))))),
+		told(dropCase{"segment whose pieces are too big", "too-big", "p0", packet{bytes: bigger(w, "02:00:00:00:00:51", 1000), gsoSize: 1500}, true}),
+		{"large segment of a kind that cannot be tunnelled", "gso-nested", "p0", packet{bytes: pkttest.Frame(alice, "02:00:00:00:00:51", "tcp 10.0.0.1:1 > 10.0.0.2:2 2000"), gsoSize: 1000}, false},
 		{"large UDP segment out of a tunnel", "gso-udp", "u0", packet{
-			bytes: w.fromRemote(pkttest.Frame(bob, "02:00:00:00:00:50", "udp 10.0.0.1:1 > 10.0.0.2:2 1000")), gsoSize: 500}},
+			bytes: w.fromRemote(pkttest.Frame(bob, "02:00:00:00:00:50", "udp 10.0.0.1:1 > 10.0.0.2:2 1000")), gsoSize: 500}, false},
 	}
 	if w.family.tep.Is4() {
 		cases = append(cases, under("first fragment", "outer-fragment", changed(tunnel, etherAt+6, 0x20, 0x00)))
 	}
 	return cases
+}
+
+// routedDropCases need a router: the world of routedWorld.
+func routedDropCases() []dropCase {
+	port := func(name, reason, src, dst, words string, told bool) dropCase {
+		return dropCase{name, reason, "p0", packet{bytes: pkttest.Frame(src, dst, words)}, told}
+	}
+	return []dropCase{
+		port("gateway's MAC", "spoofed-mac", gatewayMAC, bob, udp4, false),
+		port("gateway's address", "spoofed-address", alice, all, "arp 10.0.1.1 ! 10.0.1.1", false),
+		port("not IP", "not-routed", alice, gatewayMAC, "lldp", false),
+		port("no service", "not-served", alice, gatewayMAC, "udp 10.0.1.10:1 > 10.0.1.1:2 30", true),
+		port("last hop", "ttl-exceeded", alice, gatewayMAC, "ttl 1 udp 10.0.1.10:1 > 10.0.2.13:2 30", true),
+		port("no route", "no-prefix", alice, gatewayMAC, "udp [2001:db8:1::a]:1 > [4000::1]:2 30", true),
+		port("blackhole", "blackhole", alice, gatewayMAC, "udp 10.0.1.10:1 > 10.9.1.1:2 30", false),
+		port("unreachable", "unreachable", alice, gatewayMAC, "udp 10.0.1.10:1 > 10.9.2.1:2 30", true),
+		port("prohibited", "prohibited", alice, gatewayMAC, "udp 10.0.1.10:1 > 10.9.3.1:2 30", true),
+		port("nobody there", "no-neighbour", alice, gatewayMAC, "udp 10.0.1.10:1 > 10.0.2.99:2 30", false),
+	}
 }
 
 // bigger is a UDP frame n bytes bigger than the tunnel carries.
@@ -143,6 +172,10 @@ func TestDropReasons(t *testing.T) {
 			for _, c := range dropCases(w) {
 				t.Run(c.name, func(t *testing.T) { w.wantDrop(t, c) })
 			}
+			w = routedWorld(t, way{f.name, f, tunnels[0].tunnel})
+			for _, c := range routedDropCases() {
+				t.Run(c.name, func(t *testing.T) { w.wantDrop(t, c) })
+			}
 		})
 	}
 }
@@ -153,11 +186,16 @@ func (w *world) wantDrop(t *testing.T, c dropCase) {
 	if c.from == "u0" {
 		prog = w.dp.objs.FromUnderlay
 	}
+	w.refill(t)
 	var r result
-	drops, _ := w.counted(t, func() { r = w.run(t, prog, c.from, c.packet) })
-	if r.verdict != dropped || sum(drops) != 1 || drops[c.reason] != 1 {
+	drops, events := w.counted(t, func() { r = w.run(t, prog, c.from, c.packet) })
+	want := dropped
+	if c.told { // the message leaves in the packet's place
+		want = forwarded
+	}
+	if r.verdict != want || sum(drops) != 1 || drops[c.reason] != 1 || events["icmp-sent"] == 1 != c.told {
 		pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: c.packet.bytes}, {Name: "out", Bytes: r.out}},
-			"%v, counted %v; want one drop for %s", r.verdict, drops, c.reason)
+			"%v, drops %v, events %v; want one drop for %s, its sender told: %t", r.verdict, drops, events, c.reason, c.told)
 	}
 }
 
@@ -166,14 +204,15 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"forwarded": "is not a drop",
 		// The kernel refuses room only beyond SKB_MAX_ALLOC (16 kB), more than TEST_RUN takes,
 		// and what a bug asks for: TestShortFramesLeaveTheTunnel.
-		"no-room":    "nothing",
-		"no-csum":    "TestUDPChecksumOnIPv6",
-		"redirect":   "TestFloodToVanishedPort",
-		"unresolved": "TestFloodUnresolved",
+		"no-room":        "nothing",
+		"no-csum":        "TestUDPChecksumOnIPv6",
+		"redirect":       "TestFloodToVanishedPort",
+		"unresolved":     "TestFloodUnresolved",
+		"unknown-option": "TestGeneveOptionWalk",
 	}
 	tested := map[string]bool{}
 	w := reasonsWorld(t, underIPv4)
-	for _, c := range dropCases(w) {
+	for _, c := range append(dropCases(w), routedDropCases()...) {
 		tested[c.reason] = true
 	}
 	for _, word := range w.dp.words.reasons {

@@ -87,7 +87,7 @@ func (w *world) run(t testing.TB, prog *ebpf.Program, dev string, p packet) resu
 // runProgram must be called in the device's namespace.
 func runProgram(prog *ebpf.Program, ifindex int, p packet) (result, error) {
 	in := skBuff{Ifindex: uint32(ifindex), GSOSize: p.gsoSize}
-	out := make([]byte, len(p.bytes)+256)
+	out := make([]byte, len(p.bytes)+512)
 	opts := &ebpf.RunOptions{Data: p.bytes, DataOut: out, Context: in, Repeat: p.repeat}
 	ret, err := prog.Run(opts)
 	if err != nil {
@@ -112,20 +112,10 @@ func (w *world) reload(t testing.TB, constants map[string]any) {
 		}
 	}
 	var programs edgePrograms
-	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: w.maps()}); err != nil {
+	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: w.dp.maps()}); err != nil {
 		t.Fatal(err)
 	}
 	w.dp.objs.FromPort.Close()
 	w.dp.objs.FromUnderlay.Close()
 	w.dp.objs.FromPort, w.dp.objs.FromUnderlay = programs.FromPort, programs.FromUnderlay
-}
-
-// maps are the data path's maps by name.
-func (w *world) maps() map[string]*ebpf.Map {
-	o := &w.dp.objs
-	return map[string]*ebpf.Map{
-		edgeMapDrops: o.Drops, edgeMapEnds: o.Ends, edgeMapEvents: o.Events, edgeMapFdb: o.Fdb,
-		edgeMapFlows: o.Flows, edgeMapMembers: o.Members, edgeMapPorts: o.Ports, edgeMapRemotes: o.Remotes,
-		edgeMapSegments: o.Segments, edgeMapTraffic: o.Traffic, edgeMapVnis: o.Vnis,
-	}
 }

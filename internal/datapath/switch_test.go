@@ -135,9 +135,18 @@ func TestSwitching(t *testing.T) {
 	})
 }
 
-// forget empties what the data path has learned.
+// forget empties what the data path has learned and heard.
 func (w *world) forget(t testing.TB) {
 	t.Helper()
+	w.refill(t)
+	for remote := range w.dp.names.tepIDs {
+		if err := w.dp.ForgetPathMTU(remote); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.dp.deleteNeighbours(func(_ edgeNeighbourKey, n edgeNeighbour) bool { return n.IsStatic == 0 }); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.dp.deleteFDB(func(_ edgeFdbKey, e edgeFdbEntry) bool { return e.IsStatic == 0 }); err != nil {
 		t.Fatal(err)
 	}

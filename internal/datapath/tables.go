@@ -11,19 +11,29 @@ import (
 type Config struct {
 	Name      string // the directory of the pins
 	TEP       netip.Addr
-	UDPPorts  []uint16 // ports on which tunnels arrive, at most MaxUDPPorts
+	UDPPorts  []UDPPort // on which tunnels arrive, at most MaxUDPPorts
+	NVGRE     bool      // whether NVGRE tunnels arrive; otherwise GRE is the host's
 	FlowCache overlay.FlowCache
 	FDB       overlay.FDB
 	PinRoot   string // a bpffs directory; "" is DefaultPinRoot
+}
+
+// UDPPort is a port and what arrives on it.
+type UDPPort struct {
+	Port          uint16
+	Encapsulation overlay.Encapsulation
 }
 
 // Tables is the desired content of the data path. The objects name each other
 // by name, ifindex and address; the identifiers in the maps are the data path's own.
 type Tables struct {
 	Underlays []int // ifindex
-	Segments  []overlay.Segment
-	Ports     []Port
-	TEPs      []TEP
+	// Segments are the configured ones, the routers' L3 segments, and one without
+	// tunnels (VNI 0) for each uplink.
+	Segments []overlay.Segment
+	Routers  []Router
+	Ports    []Port
+	TEPs     []TEP
 	// Checksummers are the kernel's tunnel devices in metadata mode, by UDP port:
 	// the ifindex of each. Segments that ask for UDP checksums send through them.
 	Checksummers map[uint16]int
@@ -31,25 +41,58 @@ type Tables struct {
 	Coalescer Coalescer
 }
 
+// Router is a VRF with all its routes: connected, static and leaked.
+type Router struct {
+	Name   string
+	Routes []Route
+}
+
+// Route is one entry of a router's table. The longest prefix wins; there is one
+// entry a prefix.
+type Route struct {
+	Prefix netip.Prefix
+	Kind   overlay.RouteKind
+	Hops   []Hop // of a unicast route, at least one; more than one is ECMP
+}
+
+// Hop is where a route leads: into a segment.
+type Hop struct {
+	Segment string
+	// Addr is the next hop in the segment; unset: the destination itself, which is
+	// connected.
+	Addr netip.Addr
+	// Remote and MAC are the router of another edge on an L3 segment, in which case
+	// Addr is unset.
+	Remote netip.Addr
+	MAC    overlay.MAC
+}
+
 // Coalescer is the ifindexes of a veth pair: packets go in at Near and come back,
 // put together, from Far.
 type Coalescer struct{ Near, Far int }
 
-// Port is a local interface that exists now.
+// Port is a local interface that exists now, or one VLAN of it: what is attached
+// to one segment.
 type Port struct {
-	Name    string
+	Name    string // of a VLAN: the configured port's, a dot, and the VLAN
 	Ifindex int
+	VLAN    uint16 // 0: untagged frames
 	Segment string
 	// Peer asks for delivery into the other namespace of a veth pair.
 	Peer bool
-	MTU  int // of the interface, an IP packet's size in bytes
+	// Segments allows large TCP segments: those cut on the way are put together again.
+	Segments bool
+	// Uplink leaves what is not for the segment's gateway to the host.
+	Uplink  bool
+	MTU     int // of the interface, an IP packet's size in bytes
+	Allowed *overlay.Allowed
 }
 
 // TEP is a remote tunnel endpoint and the way to it.
 type TEP struct {
 	Addr    netip.Addr
 	Ifindex int // of the underlay interface; 0 when there is no route
-	MTU     int // of that interface, an IP packet's size in bytes
+	MTU     int // of the path: an IP packet's size in bytes
 	SrcMAC  overlay.MAC
 	NextMAC overlay.MAC // zero while unresolved: the kernel's neighbour table is asked per packet
 }
@@ -79,7 +122,8 @@ type FDBEntry struct {
 
 // Flow is one cached decision.
 type Flow struct {
-	Segment          string
+	Segment          string     // where it came in
+	OutSegment       string     // of a routed flow, where it goes; "" when bridged
 	InPort           string     // "" when it came through the tunnel
 	InRemote         netip.Addr // unset when it came from a port
 	OutPort          string
@@ -99,4 +143,21 @@ type Flow struct {
 type Drop struct {
 	Reason, Description string
 	Packets, Bytes      uint64
+}
+
+// Neighbour is an address of a host in a segment and its MAC.
+type Neighbour struct {
+	Segment string
+	Addr    netip.Addr
+	MAC     overlay.MAC
+	Port    string     // where the MAC is: a port's name, or
+	Remote  netip.Addr // a remote; neither while that is unknown
+	Static  bool
+	AgeNS   uint64
+}
+
+// PathMTU is what an ICMP message of the underlay said about the way to a remote.
+type PathMTU struct {
+	MTU   int // an IP packet's size in bytes
+	AgeNS uint64
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func (w *world) tap(t testing.TB, dev, far string) *tap {
 		p.fd = fd
 	})
 	t.Cleanup(func() { unix.Close(p.fd) })
-	for option, value := range map[int]int{unix.PACKET_VNET_HDR: 1, unix.PACKET_IGNORE_OUTGOING: 1} {
+	for option, value := range map[int]int{unix.PACKET_VNET_HDR: 1, unix.PACKET_IGNORE_OUTGOING: 1, unix.PACKET_AUXDATA: 1} {
 		if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, option, value); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +111,8 @@ func (p *tap) receive(t testing.TB, n int) []tapped {
 
 func (p *tap) read() (tapped, error) {
 	buf := make([]byte, 1<<17)
-	n, _, err := unix.Recvfrom(p.fd, buf, 0)
+	control := make([]byte, 64)
+	n, controlLen, _, _, err := unix.Recvmsg(p.fd, buf, control, 0)
 	if errors.Is(err, unix.EAGAIN) {
 		return tapped{}, errors.New("nothing within " + (2 * time.Second).String())
 	}
@@ -122,10 +124,44 @@ func (p *tap) read() (tapped, error) {
 		return tapped{}, err
 	}
 	b := buf[virtioHeaderLen:n]
+	tag, err := tagBeside(control[:controlLen])
+	if err != nil {
+		return tapped{}, err
+	}
 	if h.Flags&virtioNeedsCsum != 0 && h.GSOSize == 0 {
 		finish(b, int(h.CsumStart), int(h.CsumOffset))
 	}
+	if len(tag) > 0 { // the kernel took it out of the frame
+		b = slices.Concat(b[:12], tag, b[12:])
+	}
 	return tapped{b, h.GSOSize}, nil
+}
+
+// auxdata is struct tpacket_auxdata of packet(7).
+type auxdata struct {
+	Status, Len, Snaplen    uint32
+	Mac, Net, VlanTCI, TPID uint16
+}
+
+// tagBeside is the 802.1Q tag that the kernel keeps beside a frame, nil without one.
+func tagBeside(control []byte) ([]byte, error) {
+	list, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range list {
+		var a auxdata
+		if m.Header.Level != unix.SOL_PACKET || m.Header.Type != unix.PACKET_AUXDATA {
+			continue
+		}
+		if _, err := binary.Decode(m.Data, binary.NativeEndian, &a); err != nil {
+			return nil, err
+		}
+		if a.Status&unix.TP_STATUS_VLAN_VALID != 0 {
+			return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, a.TPID), a.VlanTCI), nil
+		}
+	}
+	return nil, nil
 }
 
 // finish does what a device with checksum offload does when a packet leaves.

@@ -13,7 +13,7 @@ type words []word
 type word struct{ name, text string }
 
 // vocabulary is what the programs can say, read from their object file.
-type vocabulary struct{ reasons, slows, events words }
+type vocabulary struct{ reasons, slows, events, stages words }
 
 // vocabularyOf reads the lists once; they are part of this binary.
 var vocabularyOf = sync.OnceValues(func() (vocabulary, error) {
@@ -40,6 +40,9 @@ var vocabularyOf = sync.OnceValues(func() (vocabulary, error) {
 		return v, err
 	}
 	if v.slows, err = read(edgeVarSlowWords, int(edgeSlowSLOW_MAX)); err != nil {
+		return v, err
+	}
+	if v.stages, err = read(edgeVarStageWords, int(edgeStageSTAGE_MAX)); err != nil {
 		return v, err
 	}
 	v.events, err = read(edgeVarEventWords, int(edgeEventEVENT_MAX))

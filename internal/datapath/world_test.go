@@ -185,15 +185,15 @@ func (w *world) configure() {
 	f := w.family
 	w.cfg = Config{
 		Name: w.name, PinRoot: fmt.Sprintf("/sys/fs/bpf/selvage-test-%d", os.Getpid()),
-		TEP: f.tep, UDPPorts: []uint16{4789, 4790},
+		TEP: f.tep, UDPPorts: []UDPPort{{4789, overlay.VXLAN}, {4790, overlay.VXLAN}, {6081, overlay.Geneve}}, NVGRE: true,
 		FlowCache: overlay.FlowCache{Enabled: true, Size: testFlows},
 		FDB:       overlay.FDB{Size: testFDB, Ageing: 5 * time.Minute},
 	}
 	w.tables = Tables{
 		Underlays: []int{w.dev["u0"].Index},
 		Segments: []overlay.Segment{
-			{Name: "blue", VNI: blueVNI, UDPPort: 4789, Remotes: f.remotes[:]},
-			{Name: "green", VNI: greenVNI, UDPPort: 4790, Remotes: f.remotes[:1]},
+			{Name: "blue", VNI: blueVNI, Tunnel: overlay.Tunnel{Encapsulation: overlay.VXLAN, UDPPort: 4789}, Remotes: f.remotes[:]},
+			{Name: "green", VNI: greenVNI, Tunnel: overlay.Tunnel{Encapsulation: overlay.VXLAN, UDPPort: 4790}, Remotes: f.remotes[:1]},
 		},
 		Ports: []Port{w.port("p0", "blue"), w.port("p1", "blue"), w.port("p2", "green")},
 		TEPs:  []TEP{w.tep(f.remotes[0]), w.tep(f.remotes[1])},
@@ -201,7 +201,7 @@ func (w *world) configure() {
 }
 
 func (w *world) port(dev, segment string) Port {
-	return Port{Name: dev, Ifindex: w.dev[dev].Index, Segment: segment, MTU: portMTU}
+	return Port{Name: dev, Ifindex: w.dev[dev].Index, Segment: segment, MTU: portMTU, Segments: true}
 }
 
 func (w *world) tep(addr netip.Addr) TEP {
@@ -321,96 +321,29 @@ func (w *world) apply(t testing.TB) {
 }
 
 // outer is the header of a tunnel packet from a remote to this edge in blue.
-func (w *world) outer(remote netip.Addr) pkttest.Outer {
-	return pkttest.Outer{
-		SrcMAC: nextHop, DstMAC: w.dev["u0"].HardwareAddr.String(), Src: remote, Dst: w.family.tep, VNI: blueVNI,
+func (w *world) outer(remote netip.Addr) pkttest.Outer { return w.outerIn("blue", remote) }
+
+// outerIn is that in any segment; one that is not configured is blue as it was.
+func (w *world) outerIn(segment string, remote netip.Addr) pkttest.Outer {
+	o := pkttest.Outer{SrcMAC: nextHop, DstMAC: w.dev["u0"].HardwareAddr.String(), Src: remote, Dst: w.family.tep, VNI: blueVNI}
+	if s := w.segment(segment); s != nil {
+		o.VNI, o.Encapsulation, o.DstPort, o.GeneveOptions = uint32(s.VNI), s.Tunnel.Encapsulation, s.Tunnel.UDPPort, s.Tunnel.Options
 	}
+	return o
 }
 
-// fromRemote is a tunnel packet of the first remote in blue.
-func (w *world) fromRemote(frame []byte) []byte { return w.outer(w.family.remotes[0]).Wrap(frame) }
-
-// counters are the drops and events that are not zero, by name.
-func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
-	t.Helper()
-	list, err := w.dp.Drops()
-	if err != nil {
-		t.Fatal(err)
-	}
-	drops, events = map[string]uint64{}, map[string]uint64{}
-	for _, d := range list {
-		if d.Packets > 0 {
-			drops[d.Reason] = d.Packets
-		}
-	}
-	for i, word := range w.dp.words.events {
-		var perCPU []uint64
-		if err := w.dp.objs.Events.Lookup(uint32(i), &perCPU); err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range perCPU {
-			if n > 0 {
-				events[word.name] += n
-			}
-		}
-	}
-	return drops, events
-}
-
-// counted runs f and returns by how much drops and events have grown.
-func (w *world) counted(t testing.TB, f func()) (drops, events map[string]uint64) {
-	t.Helper()
-	drops0, events0 := w.counters(t)
-	f()
-	drops, events = w.counters(t)
-	for before, after := range map[*map[string]uint64]map[string]uint64{&drops0: drops, &events0: events} {
-		for k, n := range *before {
-			if after[k] -= n; after[k] == 0 {
-				delete(after, k)
-			}
-		}
-	}
-	return drops, events
-}
-
-func sum(m map[string]uint64) (n uint64) {
-	for _, v := range m {
-		n += v
-	}
-	return n
-}
-
-// fdb is where a MAC is known to be in blue: a port's name, a remote's address, or "".
-func (w *world) fdb(t testing.TB, mac string) string {
-	t.Helper()
-	return w.fdbIn(t, "blue", mac)
-}
-
-func (w *world) fdbIn(t testing.TB, segment, mac string) string {
-	t.Helper()
-	e := w.fdbEntry(t, segment, mac)
-	switch {
-	case e == nil:
-		return ""
-	case e.Port != "":
-		return e.Port
-	}
-	return e.Remote.String()
-}
-
-func (w *world) fdbEntry(t testing.TB, segment, mac string) *FDBEntry {
-	t.Helper()
-	list, err := w.dp.FDB()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range list {
-		if e.Segment == segment && e.MAC == macOf(mac) {
-			return &e
+// segment is one that is configured, or nil.
+func (w *world) segment(name string) *overlay.Segment {
+	for i := range w.tables.Segments {
+		if w.tables.Segments[i].Name == name {
+			return &w.tables.Segments[i]
 		}
 	}
 	return nil
 }
+
+// fromRemote is a tunnel packet of the first remote in blue.
+func (w *world) fromRemote(frame []byte) []byte { return w.outer(w.family.remotes[0]).Wrap(frame) }
 
 // unknownRoute is a third remote, for which there is no route.
 func (f family) unknownRoute() netip.Addr { return f.unknown.Next() }

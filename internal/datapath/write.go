@@ -12,6 +12,15 @@ func (d *Datapath) write(p *plan) error {
 	if _, err := put(d.objs.Ports, p.ports); err != nil {
 		return err
 	}
+	if _, err := put(d.objs.Teps, p.teps); err != nil {
+		return err
+	}
+	if _, err := put(d.objs.KnownOptions, p.options); err != nil {
+		return err
+	}
+	if err := d.putAllowed(p); err != nil {
+		return err
+	}
 	if _, err := put(d.objs.Vnis, p.vnis); err != nil {
 		return err
 	}
@@ -32,14 +41,55 @@ func (d *Datapath) write(p *plan) error {
 	if err := d.putStatic(p); err != nil {
 		return err
 	}
-	return d.putSegments(p)
+	if err := d.putNeighbours(p); err != nil {
+		return err
+	}
+	if err := d.putSegments(p); err != nil {
+		return err
+	}
+	return d.writeRoutes(p)
+}
+
+// putAllowed writes who may send from a port; the port's segment decides anew.
+func (d *Datapath) putAllowed(p *plan) error {
+	macs, err := put(d.objs.AllowedMacs, p.allowedMACs)
+	if err != nil {
+		return err
+	}
+	for _, k := range macs {
+		p.touched[d.ends[k.End].Segment] = true
+	}
+	addrs, err := putTrie(d.objs.AllowedAddrs, p.allowedAddrs)
+	if err != nil {
+		return err
+	}
+	for _, k := range addrs {
+		p.touched[d.ends[k.End].Segment] = true
+	}
+	return nil
+}
+
+// putNeighbours writes the static ones.
+func (d *Datapath) putNeighbours(p *plan) error {
+	for k, mac := range p.neighbours {
+		var now edgeNeighbour
+		err := d.objs.Neighbours.Lookup(k, &now)
+		if err == nil && now.IsStatic == 1 && now.Mac == mac {
+			continue
+		}
+		if err := d.objs.Neighbours.Put(k, edgeNeighbour{Mac: mac, IsStatic: 1}); err != nil {
+			return fmt.Errorf("write a static neighbour: %w", err)
+		}
+		p.touched[k.Segment] = true
+	}
+	return nil
 }
 
 // put writes the entries that differ and returns their keys.
-func put[K comparable](m *ebpf.Map, want map[K]uint32) ([]K, error) {
+func put[K, V comparable](m *ebpf.Map, want map[K]V) ([]K, error) {
 	var changed []K
 	for k, v := range want {
-		var now uint32
+		var now V
 		err := m.Lookup(k, &now)
 		if err == nil && now == v {
 			continue
@@ -105,6 +155,14 @@ func (d *Datapath) outdate(id uint32) error {
 	return nil
 }
 
+// outdateEnd does so for the segment of a port.
+func (d *Datapath) outdateEnd(id uint32) error {
+	if segment := d.ends[id].Segment; segment != 0 {
+		return d.outdate(segment)
+	}
+	return nil
+}
+
 // prune removes what is no longer wanted, from the outside in: first the hooks,
 // then the ways in, then what learned entries point at, then the numbers.
 func (d *Datapath) prune(p *plan) error {
@@ -114,7 +172,13 @@ func (d *Datapath) prune(p *plan) error {
 		pruneMap(d.objs.Vnis, p.vnis, nil),
 		pruneMap(d.objs.Remotes, p.remotes, func(k edgeRemoteKey) error { return d.outdate(k.Segment) }),
 		pruneMap(d.objs.Members, p.members, func(k edgeMemberKey) error { return d.outdate(k.Segment) }),
+		pruneMap(d.objs.Teps, p.teps, nil),
+		pruneMap(d.objs.KnownOptions, p.options, nil),
+		pruneMap(d.objs.AllowedMacs, p.allowedMACs, func(k edgeAllowedMac) error { return d.outdateEnd(k.End) }),
+		pruneMap(d.objs.AllowedAddrs, p.allowedAddrs, func(k edgeAllowedAddr) error { return d.outdateEnd(k.End) }),
+		d.pruneRoutes(p),
 		d.pruneFDB(p),
+		d.pruneNeighbours(p),
 		d.pruneEnds(),
 		d.pruneSegments(),
 	}
@@ -123,9 +187,9 @@ func (d *Datapath) prune(p *plan) error {
 
 // pruneMap deletes what is not wanted and tells of each key afterwards: a decision
 // that was taken meanwhile may rest on it.
-func pruneMap[K comparable](m *ebpf.Map, want map[K]uint32, gone func(K) error) error {
+func pruneMap[K, V comparable](m *ebpf.Map, want map[K]V, gone func(K) error) error {
 	var key K
-	var value uint32
+	var value V
 	var unwanted []K
 	it := m.Iterate()
 	for it.Next(&key, &value) {
@@ -180,6 +244,42 @@ func (d *Datapath) deleteFDB(match func(edgeFdbKey, edgeFdbEntry) bool) error {
 	for _, k := range gone {
 		if err := d.objs.Fdb.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("delete an FDB entry: %w", err)
+		}
+	}
+	for id := range touched {
+		if err := d.outdate(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pruneNeighbours removes those of segments that went, and static ones that are no
+// longer configured.
+func (d *Datapath) pruneNeighbours(p *plan) error {
+	return d.deleteNeighbours(func(k edgeNeighbourKey, n edgeNeighbour) bool {
+		_, segment := d.names.segments[k.Segment]
+		_, static := p.neighbours[k]
+		return !segment || n.IsStatic == 1 && !static
+	})
+}
+
+// deleteNeighbours removes the neighbours that match and outdates their segments.
+func (d *Datapath) deleteNeighbours(match func(edgeNeighbourKey, edgeNeighbour) bool) error {
+	var gone []edgeNeighbourKey
+	touched := make(map[uint32]bool)
+	err := walk(d.objs.Neighbours, func(k edgeNeighbourKey, n edgeNeighbour) {
+		if match(k, n) {
+			gone = append(gone, k)
+			touched[k.Segment] = true
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, k := range gone {
+		if err := d.objs.Neighbours.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete a neighbour: %w", err)
 		}
 	}
 	for id := range touched {

@@ -8,7 +8,8 @@ import (
 )
 
 // The documents that the API serves, one a path: GET /v1/status, /v1/ports,
-// /v1/teps, /v1/fdb, /v1/flows, /v1/drops. Lists are JSON arrays, never null.
+// /v1/teps, /v1/fdb, /v1/neighbours, /v1/routes, /v1/flows, /v1/drops, /v1/trace.
+// Lists are JSON arrays, never null.
 
 // Status is the edge at a glance.
 type Status struct {
@@ -31,14 +32,17 @@ type Status struct {
 	Problems  []string      `json:"problems"` // what an operator should look at
 }
 
-// SegmentInfo is one segment and its size.
+// SegmentInfo is one segment and its size: a configured one, one between routers
+// (NAME-l3), or the plain network at an uplink, which has no tunnels.
 type SegmentInfo struct {
 	Name          string                `json:"name"`
-	VNI           overlay.VNI           `json:"vni"`
-	Encapsulation overlay.Encapsulation `json:"encapsulation"`
-	UDPPort       uint16                `json:"udp_port"`
+	VNI           overlay.VNI           `json:"vni"`           // 0 at an uplink
+	Encapsulation overlay.Encapsulation `json:"encapsulation"` // "" at an uplink
+	UDPPort       uint16                `json:"udp_port"`      // 0 with nvgre
 	Ports         int                   `json:"ports"`
 	Remotes       int                   `json:"remotes"`
+	Router        string                `json:"router,omitempty"` // whose interface the segment is
+	Gateway       []netip.Prefix        `json:"gateway"`          // addresses of the router there
 	Generation    uint32                `json:"generation"`
 }
 
@@ -54,11 +58,14 @@ type Usage struct {
 	Size uint32 `json:"size"`
 }
 
-// PortInfo is one local attachment.
+// PortInfo is one local attachment: a port, one VLAN of a trunk, or an uplink.
 type PortInfo struct {
 	Name      string `json:"name"`
 	Interface string `json:"interface"`
-	Ifindex   int    `json:"ifindex"` // 0 while the interface is absent
+	Ifindex   int    `json:"ifindex"`          // 0 while the interface is absent
+	VLAN      uint16 `json:"vlan"`             // 0: untagged frames
+	Trunk     string `json:"trunk,omitempty"`  // of one that has VLANs, the configured port
+	Router    string `json:"router,omitempty"` // whose uplink it is
 	Segment   string `json:"segment"`
 	State     string `json:"state"`   // "up", "down", "absent"
 	Hook      string `json:"hook"`    // "tcx"
@@ -79,12 +86,16 @@ type TEPInfo struct {
 	NextHop   netip.Addr `json:"next_hop"`
 	NextMAC   string     `json:"next_mac"` // "" while unresolved
 	State     string     `json:"state"`    // "resolved", "unresolved", "no route"
-	MTU       int        `json:"mtu"`      // of the underlay interface
-	InnerMTU  int        `json:"inner_mtu"`
-	RxPackets uint64     `json:"rx_packets"`
-	RxBytes   uint64     `json:"rx_bytes"`
-	TxPackets uint64     `json:"tx_packets"`
-	TxBytes   uint64     `json:"tx_bytes"`
+	MTU       int        `json:"mtu"`      // of the underlay interface or the route
+	// PathMTU is what tunnels obey; its state is "confirmed", "unanswered",
+	// "probing", "reported by ICMP" or "not probed", and "" without a route.
+	PathMTU      int    `json:"path_mtu"`
+	PathMTUState string `json:"path_mtu_state"`
+	InnerMTU     int    `json:"inner_mtu"`
+	RxPackets    uint64 `json:"rx_packets"`
+	RxBytes      uint64 `json:"rx_bytes"`
+	TxPackets    uint64 `json:"tx_packets"`
+	TxBytes      uint64 `json:"tx_bytes"`
 }
 
 // FDBEntry is one MAC address of one segment.
@@ -98,23 +109,70 @@ type FDBEntry struct {
 	Moves   uint32      `json:"moves"`
 }
 
+// NeighbourInfo is one IP address of one segment and its MAC address.
+type NeighbourInfo struct {
+	Segment string      `json:"segment"`
+	Address netip.Addr  `json:"address"`
+	MAC     overlay.MAC `json:"mac"`
+	Port    string      `json:"port,omitempty"` // where the MAC address is
+	Remote  netip.Addr  `json:"remote,omitzero"`
+	Static  bool        `json:"static"`
+	Age     float64     `json:"age_s"`
+}
+
+// RouteInfo is one route of one router.
+type RouteInfo struct {
+	Router string            `json:"router"`
+	Prefix netip.Prefix      `json:"prefix"`
+	Kind   overlay.RouteKind `json:"type"`
+	Origin string            `json:"origin"`         // "connected", "static" or "leaked"
+	From   string            `json:"from,omitempty"` // the router that it was leaked from
+	Hops   []HopInfo         `json:"hops"`
+}
+
+// HopInfo is where a route leads.
+type HopInfo struct {
+	Segment string     `json:"segment"`
+	Address netip.Addr `json:"address,omitzero"` // next hop in the segment, or
+	Remote  netip.Addr `json:"remote,omitzero"`  // remote whose router has the MAC address
+	MAC     string     `json:"mac"`              // "" while unresolved and of a connected network
+	State   string     `json:"state"`            // "connected", "resolved", "unresolved", "no route"
+}
+
+// TraceInfo is what the data path would do with one packet.
+type TraceInfo struct {
+	Packet  string      `json:"packet"` // the frame in words
+	Frame   string      `json:"frame"`  // in hex
+	Steps   []TraceStep `json:"steps"`
+	Verdict string      `json:"verdict"`
+	Out     string      `json:"out"`     // the frame that leaves, in hex; "" without one
+	Headers []string    `json:"headers"` // of Out in words, the outermost first
+}
+
+// TraceStep is what one stage decided.
+type TraceStep struct {
+	Stage string `json:"stage"`
+	What  string `json:"what"`
+}
+
 // FlowInfo is one entry of the flow cache.
 type FlowInfo struct {
-	Segment  string      `json:"segment"`
-	In       string      `json:"in"`  // port name or remote address
-	Out      string      `json:"out"` // port name, remote address, "flood" or ""
-	SrcMAC   overlay.MAC `json:"src_mac"`
-	DstMAC   overlay.MAC `json:"dst_mac"`
-	Proto    string      `json:"proto"` // "tcp", "udp", "icmp", a number, or the ethertype
-	Src      netip.Addr  `json:"src,omitzero"`
-	Dst      netip.Addr  `json:"dst,omitzero"`
-	SrcPort  uint16      `json:"src_port"`
-	DstPort  uint16      `json:"dst_port"`
-	FastPath bool        `json:"fast_path"`
-	Why      string      `json:"why"` // why it is not on the fast path, "" when it is
-	Packets  uint64      `json:"packets"`
-	Bytes    uint64      `json:"bytes"`
-	Idle     float64     `json:"idle_s"`
+	Segment    string      `json:"segment"`               // where it came in
+	OutSegment string      `json:"out_segment,omitempty"` // of a routed flow, where it goes
+	In         string      `json:"in"`                    // port name or remote address
+	Out        string      `json:"out"`                   // port name, remote address, "flood" or ""
+	SrcMAC     overlay.MAC `json:"src_mac"`
+	DstMAC     overlay.MAC `json:"dst_mac"`
+	Proto      string      `json:"proto"` // "tcp", "udp", "icmp", a number, or the ethertype
+	Src        netip.Addr  `json:"src,omitzero"`
+	Dst        netip.Addr  `json:"dst,omitzero"`
+	SrcPort    uint16      `json:"src_port"`
+	DstPort    uint16      `json:"dst_port"`
+	FastPath   bool        `json:"fast_path"`
+	Why        string      `json:"why"` // why it is not on the fast path, "" when it is
+	Packets    uint64      `json:"packets"`
+	Bytes      uint64      `json:"bytes"`
+	Idle       float64     `json:"idle_s"`
 }
 
 // DropInfo is one reason's counter.

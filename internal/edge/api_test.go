@@ -48,7 +48,7 @@ func TestDocuments(t *testing.T) {
 	})
 	check("teps", fetched(t, c.TEPs), []TEPInfo{{
 		Address: remote, Segments: []string{"blue"}, Interface: "eth0", NextHop: remote, NextMAC: mac.String(),
-		State: "resolved", MTU: 1550, InnerMTU: 1500, RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4,
+		State: "resolved", MTU: 1550, PathMTU: 1550, PathMTUState: "not probed", InnerMTU: 1500, RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4,
 	}})
 	check("fdb", fetched(t, c.FDB), []FDBEntry{
 		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Static: true},
@@ -70,8 +70,8 @@ func TestDocuments(t *testing.T) {
 	want := Status{
 		Name: "a", Version: "test", PID: os.Getpid(), Started: s.Started, Config: "a.yaml", TEP: tep,
 		Segments: []SegmentInfo{
-			{Name: "blue", VNI: 100, Encapsulation: "vxlan", UDPPort: 4789, Ports: 2, Remotes: 1, Generation: 4},
-			{Name: "red", VNI: 200, Encapsulation: "vxlan", UDPPort: 4789},
+			{Name: "blue", VNI: 100, Encapsulation: "vxlan", UDPPort: 4789, Ports: 2, Remotes: 1, Gateway: []netip.Prefix{}, Generation: 4},
+			{Name: "red", VNI: 200, Encapsulation: "vxlan", UDPPort: 4789, Gateway: []netip.Prefix{}},
 		},
 		Ports: Tally{1, 2}, TEPs: Tally{1, 1}, FDB: Usage{95, 100}, Flows: Usage{3, 4096}, FlowCache: true,
 		Hits: 10, Misses: 2, Dropped: 7,

@@ -89,6 +89,23 @@ func (c *Client) FDB(ctx context.Context) ([]FDBEntry, error) {
 	return fetch[[]FDBEntry](ctx, c, "fdb")
 }
 
+// Neighbours fetches the IP addresses of hosts and their MAC addresses, by
+// segment and address.
+func (c *Client) Neighbours(ctx context.Context) ([]NeighbourInfo, error) {
+	return fetch[[]NeighbourInfo](ctx, c, "neighbours")
+}
+
+// Routes fetches the routes of all routers, by router and prefix.
+func (c *Client) Routes(ctx context.Context) ([]RouteInfo, error) {
+	return fetch[[]RouteInfo](ctx, c, "routes")
+}
+
+// Trace asks what the data path would do with a packet. Nothing is sent, learned
+// or counted.
+func (c *Client) Trace(ctx context.Context, q TraceQuery) (TraceInfo, error) {
+	return fetch[TraceInfo](ctx, c, "trace?"+q.values().Encode())
+}
+
 // Flows fetches the flow cache, the busiest flow first.
 func (c *Client) Flows(ctx context.Context) ([]FlowInfo, error) {
 	return fetch[[]FlowInfo](ctx, c, "flows")

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/pathmtu"
+	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // Data paths as the edge sees them. An edge never calls two methods at once,
@@ -24,6 +27,10 @@ type (
 	Writer interface {
 		Apply(t datapath.Tables) error
 		Age(ageing time.Duration) (aged int, err error)
+		Moves() ([]datapath.Move, error)
+		Announce(m datapath.Move) error
+		// ForgetPathMTU ends the obedience to what PathMTUs says of remote.
+		ForgetPathMTU(remote netip.Addr) error
 	}
 	// Reader says what the data path did.
 	Reader interface {
@@ -33,6 +40,10 @@ type (
 		Ports() (map[string]datapath.PortCounters, error)
 		TEPs() (map[netip.Addr]datapath.TEPCounters, error)
 		Stats() (datapath.Stats, error)
+		Neighbours() ([]datapath.Neighbour, error)
+		PathMTUs() (map[netip.Addr]datapath.PathMTU, error)
+		// Trace must not be called twice at once, and in the network namespace.
+		Trace(in datapath.TraceInput) (datapath.Trace, error)
 	}
 	// Owner ends the data path (Remove) or only its handles (Close).
 	Owner interface {
@@ -41,6 +52,16 @@ type (
 		Close() error
 	}
 )
+
+// PathProbes find the path MTU to each remote.
+type PathProbes interface {
+	// Set says which remotes there are, and the most that each can have.
+	Set(ceilings map[netip.Addr]int)
+	Results() map[netip.Addr]pathmtu.Result
+	Changed() <-chan struct{}
+	Recheck(remote netip.Addr)
+	Close() error
+}
 
 // Host is the operating system as the edge sees it.
 type Host interface {
@@ -66,15 +87,41 @@ func openHost(recordPath string, log *slog.Logger) (Host, error) {
 	return h, nil
 }
 
+// pathProbes are a monitor and what it probes with.
+type pathProbes struct {
+	*pathmtu.Monitor
+	prober *pathmtu.Prober
+}
+
+func (p pathProbes) Close() error {
+	p.Monitor.Close()
+	return p.prober.Close()
+}
+
+// openPathProbes must run in the network namespace of the underlay.
+func openPathProbes(tep netip.Addr, log *slog.Logger) (PathProbes, error) {
+	prober, err := pathmtu.Open(tep)
+	if err != nil {
+		return nil, err
+	}
+	return pathProbes{pathmtu.NewMonitor(prober, log), prober}, nil
+}
+
 // dataPathConfig is the part of e that needs programs to be loaded anew when it changes.
 func dataPathConfig(e overlay.Edge, pinRoot string) datapath.Config {
 	cfg := datapath.Config{
 		Name: e.Name, TEP: e.Underlay.TEP, FlowCache: e.FlowCache, FDB: e.FDB, PinRoot: pinRoot,
 	}
-	for _, s := range e.Segments {
-		cfg.UDPPorts = append(cfg.UDPPorts, s.UDPPort)
+	for _, s := range reconcile.Segments(e) {
+		if s.Tunnel.Encapsulation == overlay.NVGRE {
+			cfg.NVGRE = true
+			continue
+		}
+		port := datapath.UDPPort{Port: s.Tunnel.UDPPort, Encapsulation: s.Tunnel.Encapsulation}
+		if !slices.Contains(cfg.UDPPorts, port) {
+			cfg.UDPPorts = append(cfg.UDPPorts, port)
+		}
 	}
-	slices.Sort(cfg.UDPPorts)
-	cfg.UDPPorts = slices.Compact(cfg.UDPPorts)
+	slices.SortFunc(cfg.UDPPorts, func(a, b datapath.UDPPort) int { return cmp.Compare(a.Port, b.Port) })
 	return cfg
 }

@@ -50,19 +50,24 @@ func (e *edge) statusDocument() (Status, error) {
 		s := Status{
 			Name: e.config.Name, Version: e.opts.Version, PID: os.Getpid(), Started: e.started,
 			Config: e.opts.ConfigPath, Adopted: e.adopted, TEP: e.config.Underlay.TEP,
-			Segments:  segmentInfos(e.config, stats.Generations),
+			Segments:  segmentInfos(e.config, e.view, stats.Generations),
 			FDB:       Usage{Used: stats.FDBUsed, Size: e.config.FDB.Size},
 			Flows:     Usage{Used: stats.FlowsUsed, Size: e.config.FlowCache.Size},
 			FlowCache: e.config.FlowCache.Enabled,
 			Hits:      stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
 			Problems: append([]string{}, e.allProblems()...),
 		}
-		for _, p := range e.config.Ports {
-			s.Ports.count(portState(e.view, p) == stateUp)
+		for _, a := range reconcile.Attachments(e.config) {
+			s.Ports.count(portState(e.view, a) == stateUp)
 		}
 		for _, remote := range reconcile.Remotes(e.config) {
-			s.TEPs.count(tepInfo(e.config, e.view, remote).State == stateResolved)
+			s.TEPs.count(tepState(e.config, e.view, remote) == stateResolved)
 		}
+		unresolved, err := e.unresolvedHops()
+		if err != nil {
+			return Status{}, err
+		}
+		s.Problems = append(s.Problems, unresolved...)
 		if s.FDB.Used*100 >= int(s.FDB.Size)*fullAt {
 			s.Problems = append(s.Problems, fmt.Sprintf(
 				"FDB has %d of %d entries: raise its size, or unknown destinations are flooded", s.FDB.Used, s.FDB.Size))
@@ -78,19 +83,22 @@ func (t *Tally) count(up bool) {
 	}
 }
 
-func segmentInfos(e overlay.Edge, generations map[string]uint32) []SegmentInfo {
-	list := make([]SegmentInfo, 0, len(e.Segments))
-	for _, s := range e.Segments {
-		ports := 0
-		for _, p := range e.Ports {
-			if p.Segment == s.Name {
-				ports++
-			}
+func segmentInfos(e overlay.Edge, v host.View, generations map[string]uint32) []SegmentInfo {
+	ports := make(map[string]int)
+	for _, a := range reconcile.Attachments(e) {
+		ports[a.Segment]++
+	}
+	segments := reconcile.AllSegments(e, v)
+	list := make([]SegmentInfo, 0, len(segments))
+	for _, s := range segments {
+		info := SegmentInfo{
+			Name: s.Name, VNI: s.VNI, Encapsulation: s.Tunnel.Encapsulation, UDPPort: s.Tunnel.UDPPort,
+			Ports: ports[s.Name], Remotes: len(s.Remotes), Gateway: []netip.Prefix{}, Generation: generations[s.Name],
 		}
-		list = append(list, SegmentInfo{
-			Name: s.Name, VNI: s.VNI, Encapsulation: s.Encapsulation, UDPPort: s.UDPPort,
-			Ports: ports, Remotes: len(s.Remotes), Generation: generations[s.Name],
-		})
+		if s.Gateway != nil {
+			info.Router, info.Gateway = s.Gateway.Router, append(info.Gateway, s.Gateway.Addresses...)
+		}
+		list = append(list, info)
 	}
 	return list
 }
@@ -101,16 +109,18 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		list := make([]PortInfo, 0, len(e.config.Ports))
-		for _, p := range e.config.Ports {
-			c := counters[p.Name]
+		attachments := reconcile.Attachments(e.config)
+		list := make([]PortInfo, 0, len(attachments))
+		for _, a := range attachments {
+			c := counters[a.Name]
 			info := PortInfo{
-				Name: p.Name, Interface: p.Interface, Segment: p.Segment, State: portState(e.view, p), Hook: hookTCX,
+				Name: a.Name, Interface: a.Interface, VLAN: a.VLAN, Trunk: a.Trunk, Router: a.Router, Segment: a.Segment,
+				State: portState(e.view, a), Hook: hookTCX,
 				RxPackets: c.Rx.Packets, RxBytes: c.Rx.Bytes, TxPackets: c.Tx.Packets, TxBytes: c.Tx.Bytes, Drops: c.Drops,
 			}
-			if link, ok := e.view.Links[p.Interface]; ok {
+			if link, ok := e.view.Links[a.Interface]; ok {
 				info.Ifindex, info.MTU, info.Deliver = link.Index, link.MTU, deliverRedirect
-				if link.PeerElsewhere {
+				if reconcile.ByPeer(link) {
 					info.Deliver = deliverPeer
 				}
 			}
@@ -120,8 +130,8 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 	})
 }
 
-func portState(v host.View, p overlay.Port) string {
-	link, ok := v.Links[p.Interface]
+func portState(v host.View, a reconcile.Attachment) string {
+	link, ok := v.Links[a.Interface]
 	switch {
 	case !ok:
 		return stateAbsent
@@ -137,10 +147,19 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 		if err != nil {
 			return nil, err
 		}
+		reports, err := e.dp.PathMTUs()
+		if err != nil {
+			return nil, err
+		}
+		results := e.paths.results()
 		remotes := reconcile.Remotes(e.config)
 		list := make([]TEPInfo, 0, len(remotes))
 		for _, remote := range remotes {
 			info, c := tepInfo(e.config, e.view, remote), counters[remote]
+			if path, ok := reconcile.Path(e.config, e.view, remote); ok {
+				info.PathMTU, info.PathMTUState = e.pathMTU(remote, path, reports, results)
+				info.InnerMTU = reconcile.InnerMTU(e.config, remote, info.PathMTU)
+			}
 			info.RxPackets, info.RxBytes = c.Rx.Packets, c.Rx.Bytes
 			info.TxPackets, info.TxBytes = c.Tx.Packets, c.Tx.Bytes
 			list = append(list, info)
@@ -151,8 +170,8 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 
 // tepInfo is what configuration and host say about remote.
 func tepInfo(e overlay.Edge, v host.View, remote netip.Addr) TEPInfo {
-	info := TEPInfo{Address: remote, Segments: []string{}, State: stateNoRoute}
-	for _, s := range e.Segments {
+	info := TEPInfo{Address: remote, Segments: []string{}, State: tepState(e, v, remote)}
+	for _, s := range reconcile.Segments(e) {
 		if reconcile.SendsTo(s, remote) {
 			info.Segments = append(info.Segments, s.Name)
 		}
@@ -161,13 +180,22 @@ func tepInfo(e overlay.Edge, v host.View, remote netip.Addr) TEPInfo {
 	if !ok {
 		return info
 	}
-	info.Interface, info.NextHop = path.Interface, path.NextHop.Addr
-	info.MTU, info.InnerMTU = path.MTU, reconcile.InnerMTU(e, remote, path.MTU)
-	info.State = stateUnresolved
+	info.Interface, info.NextHop, info.MTU = path.Interface, path.NextHop.Addr, path.MTU
 	if (path.NextMAC != overlay.MAC{}) {
-		info.State, info.NextMAC = stateResolved, path.NextMAC.String()
+		info.NextMAC = path.NextMAC.String()
 	}
 	return info
+}
+
+func tepState(e overlay.Edge, v host.View, remote netip.Addr) string {
+	path, ok := reconcile.Path(e, v, remote)
+	switch {
+	case !ok:
+		return stateNoRoute
+	case path.NextMAC == overlay.MAC{}:
+		return stateUnresolved
+	}
+	return stateResolved
 }
 
 func (e *edge) fdbDocuments() ([]FDBEntry, error) {
@@ -211,7 +239,7 @@ func (e *edge) flowDocuments() ([]FlowInfo, error) {
 
 func flowInfo(f datapath.Flow) FlowInfo {
 	info := FlowInfo{
-		Segment: f.Segment, In: f.InPort, Out: f.OutPort, SrcMAC: f.SrcMAC, DstMAC: f.DstMAC, Proto: protoName(f),
+		Segment: f.Segment, OutSegment: f.OutSegment, In: f.InPort, Out: f.OutPort, SrcMAC: f.SrcMAC, DstMAC: f.DstMAC, Proto: protoName(f),
 		Src: f.Src, Dst: f.Dst, SrcPort: f.SrcPort, DstPort: f.DstPort,
 		FastPath: f.FastPath, Why: f.Why, Packets: f.Packets, Bytes: f.Bytes, Idle: seconds(f.IdleNS),
 	}

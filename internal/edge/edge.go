@@ -38,8 +38,13 @@ type edge struct {
 	dp       DataPath // nil after it was lost
 	adopted  bool
 	view     host.View
+	paths    paths
+	asked    asked
 	problems []string         // of the last reconciliation
 	faults   map[string]error // of what is tried again, by what it is
+
+	jobs  chan func()   // what has to be done by the goroutine of Run
+	ended chan struct{} // closed when it takes no more of them
 }
 
 // start opens the data path, or adopts a running one, and makes it current.
@@ -53,6 +58,8 @@ func (e *edge) start(ctx context.Context) error {
 		return fmt.Errorf("open the data path: %w", err)
 	}
 	e.dp, e.adopted = dp, dp.Adopted()
+	e.lookAsked()
+	e.asked.before = e.asked.last // a former process's are no news
 	e.hold(view)
 	e.settle(ctx)
 	e.reconcile()
@@ -88,6 +95,23 @@ func unresolved(e overlay.Edge, v host.View) bool {
 	})
 }
 
+// inLoop has f done by the goroutine of Run, in its network namespace and while
+// nothing changes.
+func inLoop[T any](e *edge, f func() (T, error)) (result T, err error) {
+	done := make(chan struct{})
+	job := func() {
+		defer close(done)
+		result, err = f()
+	}
+	select {
+	case e.jobs <- job:
+		<-done
+		return result, err
+	case <-e.ended:
+		return result, errors.New("the edge ends")
+	}
+}
+
 // loop reconciles, ages and reloads until ctx ends. An error means that the
 // edge cannot go on.
 func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
@@ -95,6 +119,9 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	defer resync.Stop()
 	age := newAgePace(e.config.FDB.Ageing)
 	defer age.Stop()
+	defer close(e.ended)
+	moves := time.NewTicker(announceEvery)
+	defer moves.Stop()
 	for {
 		age.set(e.config.FDB.Ageing)
 		select {
@@ -106,14 +133,38 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.reconcile()
 		case <-resync.C:
 			e.reconcile()
+			e.lookAsked()
+		case <-e.paths.changed():
+			e.reconcile()
+			e.followPaths()
+		case <-moves.C:
+			e.announceMoves()
 		case <-age.C:
 			e.age()
+			e.followPaths()
+		case job := <-e.jobs:
+			job()
 		case <-hangup:
 			if err := e.reload(); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// announceEvery is how often hosts that came to a port are looked for.
+const announceEvery = 50 * time.Millisecond
+
+// announceMoves tells the other edges of hosts that moved to this one.
+func (e *edge) announceMoves() {
+	moved, err := e.dp.Moves()
+	for _, m := range moved {
+		err = errors.Join(err, e.dp.Announce(m))
+		if m.WasRemote {
+			e.log.Info("a host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
+		}
+	}
+	e.fault("announce moved hosts", err)
 }
 
 // reconcile makes host and data path what the configuration asks for. What
@@ -127,11 +178,15 @@ func (e *edge) reconcile() {
 	if err != nil {
 		return
 	}
-	tables, problems := reconcile.Desired(e.config, view)
+	probed := e.probe(view)
+	tables, problems := reconcile.Desired(e.config, view, probed)
 	e.mu.Lock()
 	err = e.dp.Apply(tables)
 	was := e.problems
 	e.view, e.problems = view, problems
+	if err == nil {
+		e.paths.probed = probed
+	}
 	e.mu.Unlock()
 	e.fault("apply to the data path", err)
 	if err == nil {

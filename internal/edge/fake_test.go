@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -17,12 +18,14 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/pathmtu"
 )
 
 var (
 	tep    = netip.MustParseAddr("192.0.2.1")
 	remote = netip.MustParseAddr("192.0.2.2")
 	mac    = overlay.MAC{2, 0, 0, 0, 0, 2}
+	vxlan  = overlay.Tunnel{Encapsulation: overlay.VXLAN, UDPPort: 4789}
 )
 
 // checksummer is the ifindex of every checksummer that the fake host makes.
@@ -46,19 +49,27 @@ type world struct {
 	failing  map[string]error // by call
 	adopted  bool
 	changed  chan struct{}
-	reading  sync.RWMutex // finds a change at the time of a read
+	// Of the fake probes and of what the data path heard from routers:
+	ceilings   map[netip.Addr]int
+	results    map[netip.Addr]pathmtu.Result
+	found      chan struct{}
+	reports    map[netip.Addr]datapath.PathMTU
+	inVain     uint64 // packets whose next hop was asked for
+	neighbours []datapath.Neighbour
+	traced     []datapath.TraceInput
+	reading    sync.RWMutex // finds a change at the time of a read
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, changed: make(chan struct{}, 1), failing: map[string]error{}}
+	w := &world{t: t, changed: make(chan struct{}, 1), found: make(chan struct{}, 1), failing: map[string]error{}}
 	w.config = overlay.Edge{
 		Name:      "a",
 		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: tep},
 		FlowCache: overlay.FlowCache{Enabled: true, Size: 4096},
 		FDB:       overlay.FDB{Size: 100, Ageing: 300 * time.Second},
 		Segments: []overlay.Segment{
-			{Name: "blue", VNI: 100, Encapsulation: overlay.VXLAN, UDPPort: 4789, Remotes: []netip.Addr{remote}},
-			{Name: "red", VNI: 200, Encapsulation: overlay.VXLAN, UDPPort: 4789},
+			{Name: "blue", VNI: 100, Tunnel: vxlan, Remotes: []netip.Addr{remote}},
+			{Name: "red", VNI: 200, Tunnel: vxlan},
 		},
 		Ports: []overlay.Port{{Name: "p0", Interface: "veth0", Segment: "blue"}, {Name: "p1", Interface: "tap0", Segment: "blue"}},
 	}
@@ -66,7 +77,7 @@ func newWorld(t *testing.T) *world {
 		TEPPresent: true,
 		Links: map[string]host.Link{
 			"eth0":  {Name: "eth0", Index: 2, MTU: 1550, Up: true},
-			"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1500, Up: true, PeerElsewhere: true},
+			"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1500, Up: true, PeerElsewhere: true, Segments: true},
 		},
 		Paths: map[netip.Addr]host.Path{
 			remote: {NextHop: host.NextHop{Ifindex: 2, Addr: remote}, Interface: "eth0", MTU: 1550, NextMAC: mac},
@@ -76,6 +87,9 @@ func newWorld(t *testing.T) *world {
 		ConfigPath: "a.yaml", RuntimeDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Version: "test",
 		Resync: time.Hour, Load: w.load, OpenDataPath: w.openDataPath,
 		OpenHost: func(string, *slog.Logger) (Host, error) { return fakeHost{w}, w.call("open host") },
+		OpenProbes: func(tep netip.Addr, _ *slog.Logger) (PathProbes, error) {
+			return fakeProbes{w}, w.call("probe from " + tep.String())
+		},
 	}
 	return w
 }
@@ -281,7 +295,14 @@ func (d fakeDataPath) Flows() ([]datapath.Flow, error) {
 }
 
 func (d fakeDataPath) Drops() ([]datapath.Drop, error) {
-	return []datapath.Drop{{Reason: "no-route", Description: "no underlay route", Packets: 7, Bytes: 700}}, d.read("drops")
+	err := d.read("drops")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	drops := []datapath.Drop{{Reason: "no-route", Description: "no underlay route", Packets: 7, Bytes: 700}}
+	if d.w.inVain > 0 {
+		drops = append(drops, datapath.Drop{Reason: "no-neighbour", Packets: d.w.inVain})
+	}
+	return drops, err
 }
 
 func (d fakeDataPath) Ports() (map[string]datapath.PortCounters, error) {
@@ -301,5 +322,58 @@ func (d fakeDataPath) Stats() (datapath.Stats, error) {
 		Hits: 10, Misses: 2, Dropped: 7, FDBUsed: 95, FlowsUsed: 3, Generations: map[string]uint32{"blue": 4},
 	}, d.read("stats")
 }
+
+func (d fakeDataPath) Neighbours() ([]datapath.Neighbour, error) {
+	err := d.read("neighbours")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return slices.Clone(d.w.neighbours), err
+}
+
+func (d fakeDataPath) PathMTUs() (map[netip.Addr]datapath.PathMTU, error) {
+	err := d.read("path MTUs")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return maps.Clone(d.w.reports), err
+}
+
+func (d fakeDataPath) ForgetPathMTU(remote netip.Addr) error {
+	err := d.change("forget " + remote.String())
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	delete(d.w.reports, remote)
+	return err
+}
+
+// Trace says where the frame came from, and sends it out as it is.
+func (d fakeDataPath) Moves() ([]datapath.Move, error) { return nil, nil }
+
+func (d fakeDataPath) Announce(datapath.Move) error { return nil }
+
+func (d fakeDataPath) Trace(in datapath.TraceInput) (datapath.Trace, error) {
+	err := d.read("trace")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.traced = append(d.w.traced, in)
+	return datapath.Trace{Steps: []datapath.TraceStep{{Stage: "classify", What: "frame of " + in.Port}}, Verdict: "forwarded", Out: in.Frame}, err
+}
+
+type fakeProbes struct{ w *world }
+
+func (p fakeProbes) Set(ceilings map[netip.Addr]int) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.ceilings = ceilings
+}
+
+func (p fakeProbes) Results() map[netip.Addr]pathmtu.Result {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return maps.Clone(p.w.results)
+}
+
+func (p fakeProbes) Changed() <-chan struct{}  { return p.w.found }
+func (p fakeProbes) Recheck(remote netip.Addr) { _ = p.w.call("recheck " + remote.String()) }
+func (p fakeProbes) Close() error              { return p.w.call("end probes") }
 
 var errFake = errors.New("so the test wants it")

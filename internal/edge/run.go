@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -48,6 +49,7 @@ type RunOptions struct {
 	Load         func(path string) (overlay.Edge, error)
 	OpenDataPath func(datapath.Config) (DataPath, error)
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
+	OpenProbes   func(tep netip.Addr, log *slog.Logger) (PathProbes, error)
 }
 
 func (o RunOptions) withDefaults() RunOptions {
@@ -71,6 +73,9 @@ func (o RunOptions) withDefaults() RunOptions {
 	}
 	if o.OpenHost == nil {
 		o.OpenHost = openHost
+	}
+	if o.OpenProbes == nil {
+		o.OpenProbes = openPathProbes
 	}
 	return o
 }
@@ -111,7 +116,9 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
 		started: time.Now(), config: cfg, faults: make(map[string]error),
+		jobs: make(chan func()), ended: make(chan struct{}),
 	}
+	defer func() { err = errors.Join(err, e.paths.close()) }()
 	if err := e.start(ctx); err != nil {
 		return err
 	}

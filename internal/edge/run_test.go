@@ -147,7 +147,7 @@ func TestInterfaceAppearsAndVanishes(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.tables.Ports
 	}
-	if got := applied(); len(got) != 1 || got[0] != (datapath.Port{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1500, Peer: true}) {
+	if got := applied(); len(got) != 1 || got[0] != (datapath.Port{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1500, Peer: true, Segments: true}) {
 		t.Errorf("ports %+v, want p0 alone", got)
 	}
 	links := w.view.Links
@@ -164,6 +164,21 @@ func TestInterfaceAppearsAndVanishes(t *testing.T) {
 		ports, err := c.Ports(context.Background())
 		return err == nil && ports[1].State == "absent" && ports[1].Ifindex == 0
 	})
+}
+
+// Segmentation offload that is turned off takes effect at the event, and shows.
+func TestPortWithoutSegments(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.run()
+	eth0, veth0 := w.view.Links["eth0"], w.view.Links["veth0"]
+	veth0.Segments = false
+	w.set(func() { w.view.Links = map[string]host.Link{"eth0": eth0, "veth0": veth0} })
+	w.within("delivery by the device", func() bool { return fetched(t, c.Ports)[0].Deliver == deliverRedirect })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.tables.Ports[0]; p.Segments || p.Peer {
+		t.Errorf("port %+v, want no segments and no delivery to the peer", p)
+	}
 }
 
 func TestUnresolvedNextHopDelaysTheFirstTables(t *testing.T) {
@@ -202,7 +217,7 @@ func TestFailuresAreProblemsAndTriedAgain(t *testing.T) {
 // A segment's checksummer exists before the tables that name it, and goes after them.
 func TestChecksummerOutlivesTheTablesThatNameIt(t *testing.T) {
 	w := newWorld(t)
-	w.config.Segments[0].UDPChecksum = true
+	w.config.Segments[0].Tunnel.UDPChecksum = true
 	c, _ := w.run()
 	state := func() (calls []string, applied, made map[uint16]int) {
 		w.mu.Lock()
@@ -218,7 +233,7 @@ func TestChecksummerOutlivesTheTablesThatNameIt(t *testing.T) {
 		before := len(calls)
 		w.mu.Lock()
 		w.config.Segments = slices.Clone(w.config.Segments)
-		w.config.Segments[0].UDPPort, w.config.Segments[0].UDPChecksum = port, want
+		w.config.Segments[0].Tunnel.UDPPort, w.config.Segments[0].Tunnel.UDPChecksum = port, want
 		w.mu.Unlock()
 		w.hangup()
 		w.within("checksummers follow", func() bool {
@@ -243,7 +258,7 @@ func TestChecksummerOutlivesTheTablesThatNameIt(t *testing.T) {
 	}
 	w.mu.Lock()
 	w.config.Segments = slices.Clone(w.config.Segments)
-	w.config.Segments[0].UDPChecksum = true
+	w.config.Segments[0].Tunnel.UDPChecksum = true
 	w.mu.Unlock()
 	w.hangup()
 	w.within("problem reported", reloadFailing)
@@ -335,7 +350,7 @@ func TestReloadLoadsProgramsAnew(t *testing.T) {
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.configs) != 2 || w.configs[1].FlowCache.Enabled || !slices.Equal(w.configs[1].UDPPorts, []uint16{4789}) {
+	if len(w.configs) != 2 || w.configs[1].FlowCache.Enabled || !slices.Equal(w.configs[1].UDPPorts, []datapath.UDPPort{{Port: 4789, Encapsulation: overlay.VXLAN}}) {
 		t.Errorf("opened with %+v", w.configs)
 	}
 	if i := slices.Index(w.calls, "close"); i < 0 || w.calls[i+1] != "open" || slices.Contains(w.calls, "remove") {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -95,8 +96,11 @@ func (e *edge) handler() http.Handler {
 	get(mux, "/v1/ports", e.portDocuments)
 	get(mux, "/v1/teps", e.tepDocuments)
 	get(mux, "/v1/fdb", e.fdbDocuments)
+	get(mux, "/v1/neighbours", e.neighbourDocuments)
+	get(mux, "/v1/routes", e.routeDocuments)
 	get(mux, "/v1/flows", e.flowDocuments)
 	get(mux, "/v1/drops", e.dropDocuments)
+	ask(mux, "/v1/trace", e.traceDocument)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, refusal{fmt.Sprintf("no document %s", r.URL.Path)})
 	})
@@ -106,14 +110,30 @@ func (e *edge) handler() http.Handler {
 // get serves the document that read makes at path. read must not keep the
 // edge locked: writing waits for the client.
 func get[T any](mux *http.ServeMux, path string, read func() (T, error)) {
+	ask(mux, path, func(url.Values) (T, error) { return read() })
+}
+
+// mistake is an error of who asks.
+type mistake struct{ error }
+
+// Unwrap gives the error itself.
+func (m mistake) Unwrap() error { return m.error }
+
+// ask is get of a document that depends on the query.
+func ask[T any](mux *http.ServeMux, path string, read func(url.Values) (T, error)) {
 	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not possible, the API is read-only"})
 			return
 		}
-		document, err := read()
-		if err != nil {
+		document, err := read(r.URL.Query())
+		var wrong mistake
+		switch {
+		case errors.As(err, &wrong):
+			answer(w, http.StatusBadRequest, refusal{wrong.Error()})
+			return
+		case err != nil:
 			answer(w, http.StatusInternalServerError, refusal{err.Error()})
 			return
 		}

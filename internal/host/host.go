@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -58,6 +59,9 @@ type Link struct {
 	Loopback bool
 	// PeerElsewhere says that this is a veth whose other end is in another namespace.
 	PeerElsewhere bool
+	// Segments says that it takes large TCP segments (ethtool's
+	// tcp-segmentation-offload), or that the driver does not tell. Observe sets it.
+	Segments bool
 }
 
 // Physical reports whether the link filters by destination MAC in hardware:
@@ -84,6 +88,7 @@ type Path struct {
 type Host struct {
 	ns     netns.NsHandle
 	handle *netlink.Handle
+	tool   *ethtool.Ethtool
 	log    *slog.Logger
 	held   *record
 	known  neighbours
@@ -106,17 +111,20 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 	if h.held, err = readRecord(recordPath, namespaceCookie()); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
+	// Sockets stay in the namespace of the thread that opened them.
+	if h.tool, err = ethtool.NewEthtool(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open ethtool: %w", err), ns.Close())
+	}
 	if h.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		h.tool.Close()
 		return nil, errors.Join(fmt.Errorf("open netlink: %w", err), ns.Close())
 	}
 	if err := h.handle.SetSocketTimeout(requestTimeout); err != nil {
-		h.handle.Close()
-		return nil, errors.Join(fmt.Errorf("set the netlink timeout: %w", err), ns.Close())
+		return nil, errors.Join(fmt.Errorf("set the netlink timeout: %w", err), h.closeSockets())
 	}
 	sock, err := h.subscribe()
 	if err != nil {
-		h.handle.Close()
-		return nil, errors.Join(err, ns.Close())
+		return nil, errors.Join(err, h.closeSockets())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel = cancel
@@ -132,6 +140,11 @@ func (h *Host) Changed() <-chan struct{} { return h.changed }
 func (h *Host) Close() error {
 	h.cancel()
 	h.owned.Wait()
+	return h.closeSockets()
+}
+
+func (h *Host) closeSockets() error {
+	h.tool.Close()
 	h.handle.Close()
 	return h.ns.Close()
 }

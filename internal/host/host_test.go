@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -156,6 +157,9 @@ func TestObserveLinks(t *testing.T) {
 	if us.Kind != "veth" || us.MTU != 1600 || us.Index != b.us.Attrs().Index || !us.PeerElsewhere || us.Physical() {
 		t.Errorf("us is %+v, want a veth of MTU 1600 with its peer elsewhere", us)
 	}
+	if !us.Segments || !v.Links["v0"].Segments {
+		t.Errorf("us %+v and v0 %+v, want them to take large TCP segments as every new veth does", us, v.Links["v0"])
+	}
 	if us.MAC != overlay.MAC(b.us.Attrs().HardwareAddr) {
 		t.Errorf("MAC %s, want %s", us.MAC, b.us.Attrs().HardwareAddr)
 	}
@@ -167,6 +171,37 @@ func TestObserveLinks(t *testing.T) {
 	}
 	if _, ok := v.Links["none"]; ok || len(v.Links) != 3 {
 		t.Errorf("links %v, want the three that exist", v.Links)
+	}
+}
+
+// What the operator turns off is seen, and raises an event. The test's thread
+// leaves the host's namespace, in which the question must be asked all the same.
+func TestObserveSegments(t *testing.T) {
+	b := newBench(t)
+	h := b.open()
+	defer h.Close()
+	within(t, h, "link up", func() bool { return b.view(h, us4.Addr()).Links["us"].Up })
+	tool, err := ethtool.NewEthtool()
+	b.must(err)
+	defer tool.Close()
+	elsewhere, err := netns.New()
+	b.must(err)
+	defer elsewhere.Close()
+	for _, on := range []bool{false, true} {
+		quiet(h)
+		b.must(tool.Change("us", map[string]bool{"tx-tcp-segmentation": on}))
+		select {
+		case <-h.Changed():
+		case <-time.After(5 * time.Second):
+			t.Errorf("no event of segmentation offload that becomes %v", on)
+		}
+		v := b.view(h, us4.Addr())
+		if v.Links["us"].Segments != on || !v.Links["v0"].Segments {
+			t.Errorf("us is %+v, v0 %+v, want segments %v on us alone", v.Links["us"], v.Links["v0"], on)
+		}
+	}
+	if !h.takesSegments("none") {
+		t.Error("a link that cannot be asked shall count as one that takes segments")
 	}
 }
 

@@ -35,6 +35,7 @@ func (h *Host) Observe(want Want) (View, error) {
 	}
 	for _, name := range want.Interfaces {
 		if link, ok := byName[name]; ok {
+			link.Segments = h.takesSegments(link.Name)
 			v.Links[name] = link
 		}
 	}
@@ -204,6 +205,15 @@ func linkOf(l netlink.Link) Link {
 	}
 	link.PeerElsewhere = link.Kind == "veth" && a.NetNsID >= 0
 	return link
+}
+
+// takesSegments reports whether TSO is on. A link whose driver does not tell, or
+// that went meanwhile, counts as one that does.
+func (h *Host) takesSegments(name string) bool {
+	const feature = "tx-tcp-segmentation"
+	features, err := h.tool.Features(name)
+	on, known := features[feature]
+	return err != nil || !known || on
 }
 
 func family(addr netip.Addr) int {

@@ -28,10 +28,10 @@ func JSON(w io.Writer, document any) error {
 
 // Ports writes one line for each local port.
 func Ports(w io.Writer, ports []edge.PortInfo) error {
-	return table(w, "NAME INTERFACE INDEX SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
+	return table(w, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
 		ports, func(p edge.PortInfo) []any {
 			return []any{
-				p.Name, p.Interface, positive(p.Ifindex), p.Segment, p.State, p.Hook, p.Deliver, positive(p.MTU),
+				p.Name, p.Interface, positive(p.Ifindex), positive(int(p.VLAN)), p.Segment, p.State, p.Hook, p.Deliver, positive(p.MTU),
 				count(p.RxPackets), size(p.RxBytes), count(p.TxPackets), size(p.TxBytes), count(p.Drops),
 			}
 		})
@@ -39,11 +39,12 @@ func Ports(w io.Writer, ports []edge.PortInfo) error {
 
 // TEPs writes one line for each remote tunnel endpoint.
 func TEPs(w io.Writer, teps []edge.TEPInfo) error {
-	return table(w, "ADDRESS STATE INTERFACE NEXT-HOP NEXT-MAC MTU INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
+	return table(w, "ADDRESS STATE INTERFACE NEXT-HOP NEXT-MAC MTU PATH-MTU PROBED INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
 		teps, func(t edge.TEPInfo) []any {
 			return []any{
-				t.Address, t.State, t.Interface, addr(t.NextHop), t.NextMAC, positive(t.MTU), positive(t.InnerMTU),
-				count(t.RxPackets), size(t.RxBytes), count(t.TxPackets), size(t.TxBytes), strings.Join(t.Segments, ","),
+				t.Address, t.State, t.Interface, addr(t.NextHop), t.NextMAC, positive(t.MTU), positive(t.PathMTU), t.PathMTUState,
+				positive(t.InnerMTU), count(t.RxPackets), size(t.RxBytes), count(t.TxPackets), size(t.TxBytes),
+				strings.Join(t.Segments, ","),
 			}
 		})
 }
@@ -71,8 +72,12 @@ func Flows(w io.Writer, flows []edge.FlowInfo) error {
 		if f.Src.IsValid() && f.Dst.IsValid() {
 			source, destination = endpoint(f.Src, f, f.SrcPort), endpoint(f.Dst, f, f.DstPort)
 		}
+		segment := f.Segment
+		if f.OutSegment != "" && f.OutSegment != f.Segment {
+			segment += ">" + f.OutSegment
+		}
 		return []any{
-			f.Segment, f.In, f.Out, f.Proto, source, destination, path,
+			segment, f.In, f.Out, f.Proto, source, destination, path,
 			count(f.Packets), size(f.Bytes), span(f.Idle), f.Why,
 		}
 	})
@@ -125,8 +130,10 @@ func Status(w io.Writer, s edge.Status, now time.Time) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return table(w, "SEGMENT VNI ENCAPSULATION UDP-PORT PORTS REMOTES", s.Segments, func(g edge.SegmentInfo) []any {
-		return []any{g.Name, g.VNI, g.Encapsulation, g.UDPPort, g.Ports, g.Remotes}
+	return table(w, "SEGMENT VNI ENCAPSULATION UDP-PORT PORTS REMOTES ROUTER GATEWAY", s.Segments, func(g edge.SegmentInfo) []any {
+		return []any{
+			g.Name, positive(int(g.VNI)), g.Encapsulation, positive(int(g.UDPPort)), g.Ports, g.Remotes, g.Router, list(g.Gateway),
+		}
 	})
 }
 

@@ -33,6 +33,9 @@ func busy() edge.Status {
 		Segments: []edge.SegmentInfo{
 			{Name: "blue", VNI: 100, Encapsulation: overlay.VXLAN, UDPPort: 4789, Ports: 1, Remotes: 1, Generation: 3},
 			{Name: "green", VNI: 16777215, Encapsulation: overlay.VXLAN, UDPPort: 8472, Remotes: 2, Generation: 1},
+			{Name: "red", VNI: 5001, Encapsulation: overlay.NVGRE, Ports: 2, Remotes: 1, Router: "tenant",
+				Gateway: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24"), netip.MustParsePrefix("fd00::fe/64")}},
+			{Name: "wan", Ports: 1, Router: "tenant", Gateway: []netip.Prefix{netip.MustParsePrefix("198.51.100.2/24")}},
 		},
 		Ports: edge.Tally{Up: 1, Total: 2}, TEPs: edge.Tally{Up: 2, Total: 2},
 		FDB: edge.Usage{Used: 12, Size: 65536}, Flows: edge.Usage{Used: 340, Size: 262144},
@@ -52,6 +55,7 @@ func ports() []edge.PortInfo {
 			RxPackets: 9999, RxBytes: 1_000_000, TxPackets: 12_345_678, TxBytes: 98_765_432_101, Drops: 3,
 		},
 		{Name: "p1", Interface: "veth1", Segment: "green", State: "absent"},
+		{Name: "p0.10", Interface: "veth0", Ifindex: 12, VLAN: 10, Trunk: "p0", Segment: "red", State: "up", Hook: "tcx", Deliver: "peer", MTU: 1450},
 	}
 }
 
@@ -59,7 +63,7 @@ func teps() []edge.TEPInfo {
 	return []edge.TEPInfo{
 		{
 			Address: remote, Segments: []string{"blue", "green"}, Interface: "eth0", NextHop: remote, NextMAC: mac2.String(),
-			State: "resolved", MTU: 1500, InnerMTU: 1450, RxPackets: 10, RxBytes: 999, TxPackets: 11, TxBytes: 10_000,
+			State: "resolved", MTU: 1500, PathMTU: 1450, PathMTUState: "reported by ICMP", InnerMTU: 1400, RxPackets: 10, RxBytes: 999, TxPackets: 11, TxBytes: 10_000,
 		},
 		{Address: remote6, Segments: []string{"green"}, State: "no route"},
 	}
@@ -89,7 +93,47 @@ func flows() []edge.FlowInfo {
 			Why: "destination not learned yet", Packets: 4, Bytes: 392, Idle: 3.21,
 		},
 		{Segment: "blue", In: "p0", Out: "flood", SrcMAC: mac1, DstMAC: overlay.MAC{255, 255, 255, 255, 255, 255}, Proto: "0x0806", Why: "flooded", Packets: 2, Bytes: 84, Idle: 7500},
+		{Segment: "blue", OutSegment: "tenant-l3", In: "p0", Out: "192.0.2.2", Proto: "tcp", Src: client, Dst: server, SrcPort: 1, DstPort: 2, FastPath: true},
 		{Segment: "green", In: "p1", SrcMAC: mac2, DstMAC: mac1, Proto: "0x88cc", FastPath: true, Packets: 1, Bytes: 60, Idle: 200_000},
+	}
+}
+
+func neighbours() []edge.NeighbourInfo {
+	return []edge.NeighbourInfo{
+		{Segment: "blue", Address: netip.MustParseAddr("10.0.0.1"), MAC: mac1, Port: "p0", Age: 12.34},
+		{Segment: "blue", Address: netip.MustParseAddr("fd00::2"), MAC: mac2, Remote: remote, Static: true, Age: 99},
+		{Segment: "wan", Address: netip.MustParseAddr("198.51.100.1"), MAC: mac2, Age: 100},
+	}
+}
+
+func routes() []edge.RouteInfo {
+	prefix, address := netip.MustParsePrefix, netip.MustParseAddr
+	return []edge.RouteInfo{
+		{Router: "tenant", Prefix: prefix("0.0.0.0/0"), Kind: overlay.Unicast, Origin: "static", Hops: []edge.HopInfo{
+			{Segment: "wan", Address: address("198.51.100.1"), MAC: mac1.String(), State: "resolved"},
+			{Segment: "wan", Address: address("198.51.100.3"), State: "unresolved"},
+		}},
+		{Router: "tenant", Prefix: prefix("10.0.0.0/24"), Kind: overlay.Unicast, Origin: "connected", Hops: []edge.HopInfo{{Segment: "blue", State: "connected"}}},
+		{Router: "tenant", Prefix: prefix("10.2.0.0/16"), Kind: overlay.Unicast, Origin: "static", Hops: []edge.HopInfo{
+			{Segment: "tenant-l3", Remote: remote, MAC: mac2.String(), State: "resolved"},
+		}},
+		{Router: "tenant", Prefix: prefix("10.9.0.0/16"), Kind: overlay.Blackhole, Origin: "leaked", From: "shared"},
+	}
+}
+
+func trace() edge.TraceInfo {
+	return edge.TraceInfo{
+		Packet: "02:00:00:00:00:01 > 02:00:5e:00:01:01: tcp 10.0.0.1:1000 > 10.2.0.2:80 syn, TTL 64, 40 bytes",
+		Steps: []edge.TraceStep{
+			{Stage: "classify", What: "port p0, segment blue"}, {Stage: "route", What: "10.2.0.0/16 in tenant by 192.0.2.2"},
+			{Stage: "encap", What: "vxlan"},
+		},
+		Verdict: "sent to 192.0.2.2",
+		Headers: []string{
+			"02:00:00:00:0a:01 > 02:00:00:00:0a:02", "IPv4 192.0.2.1 > 192.0.2.2, 90 bytes, DSCP 0, ECN 0, TTL 64, DF",
+			"UDP 50000 > 4789, 70 bytes, no checksum", "VXLAN VNI 5000",
+			"inside: 02:00:00:00:04:01 > 02:00:00:00:00:02: tcp 10.0.0.1:1000 > 10.2.0.2:80 syn, TTL 63, 40 bytes",
+		},
 	}
 }
 
@@ -112,7 +156,13 @@ func TestGolden(t *testing.T) {
 		"flows":       func(w io.Writer) error { return Flows(w, flows()) },
 		"drops":       func(w io.Writer) error { return Drops(w, drops(), false) },
 		"drops-all":   func(w io.Writer) error { return Drops(w, drops(), true) },
-		"fdb-json":    func(w io.Writer) error { return JSON(w, fdb()) },
+		"neighbours":  func(w io.Writer) error { return Neighbours(w, neighbours()) },
+		"routes":      func(w io.Writer) error { return Routes(w, routes()) },
+		"trace":       func(w io.Writer) error { return Trace(w, trace()) },
+		"trace-drop": func(w io.Writer) error {
+			return Trace(w, edge.TraceInfo{Packet: "p", Verdict: "dropped: ttl-exceeded"})
+		},
+		"fdb-json": func(w io.Writer) error { return JSON(w, fdb()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer

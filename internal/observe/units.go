@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -70,4 +71,13 @@ func addr(a netip.Addr) string {
 		return ""
 	}
 	return a.String()
+}
+
+// list joins what has a text by commas.
+func list[T fmt.Stringer](values []T) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = v.String()
+	}
+	return strings.Join(texts, ",")
 }

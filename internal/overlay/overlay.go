@@ -12,37 +12,13 @@ import (
 	"time"
 )
 
-// VNI is a VXLAN network identifier, 24 bits (RFC 7348 section 5).
+// VNI is a virtual network identifier, 24 bits: the VNI of VXLAN (RFC 7348
+// section 5) and Geneve (RFC 8926 section 3.4), the VSID of NVGRE (RFC 7637
+// section 3.2).
 type VNI uint32
 
 // MaxVNI is the largest identifier that fits the header's 24 bits.
 const MaxVNI VNI = 1<<24 - 1
-
-// Encapsulation names a tunnel header.
-type Encapsulation string
-
-// VXLAN is the encapsulation of RFC 7348.
-const VXLAN Encapsulation = "vxlan"
-
-// Ethernet and IP header lengths that make up the cost of a tunnel, in bytes.
-const (
-	ethernetLen = 14
-	ipv4Len     = 20
-	ipv6Len     = 40
-	udpLen      = 8
-	vxlanLen    = 8
-)
-
-// Overhead is the number of bytes that a tunnel adds to an inner IP packet on
-// an underlay of the family of tep: outer IP, UDP and tunnel header plus the
-// inner Ethernet header (RFC 7348 section 5: 50 on IPv4, 70 on IPv6).
-func (e Encapsulation) Overhead(tep netip.Addr) int {
-	outer := ipv4Len
-	if tep.Is6() && !tep.Is4In6() {
-		outer = ipv6Len
-	}
-	return outer + udpLen + vxlanLen + ethernetLen
-}
 
 // MAC is a 48-bit Ethernet address.
 type MAC [6]byte
@@ -75,6 +51,7 @@ type Edge struct {
 	FlowCache FlowCache
 	FDB       FDB
 	Segments  []Segment
+	Routers   []Router
 	Ports     []Port
 }
 
@@ -83,6 +60,8 @@ type Underlay struct {
 	Interfaces []string
 	// TEP is the address of this edge's tunnel endpoint: the outer source.
 	TEP netip.Addr
+	// ProbeMTU asks for probes of the path MTU to each remote.
+	ProbeMTU bool
 }
 
 // FlowCache sizes the cache of decisions.
@@ -91,25 +70,70 @@ type FlowCache struct {
 	Size    uint32 // entries
 }
 
-// FDB sizes and ages the forwarding database that all segments share.
+// FDB sizes and ages the forwarding database that all segments share, and
+// likewise the table of their neighbours.
 type FDB struct {
 	Size   uint32        // entries
 	Ageing time.Duration // of a learned entry without traffic
 }
 
-// Segment is one layer 2 broadcast domain: one VNI at one UDP port.
+// Segment is one layer 2 broadcast domain: one VNI of one encapsulation at one
+// UDP port. One with VNI 0 has no tunnels: the plain network at an uplink.
 type Segment struct {
-	Name          string
-	VNI           VNI
+	Name    string
+	VNI     VNI
+	Tunnel  Tunnel
+	Remotes []netip.Addr
+	Static  []StaticMAC
+	// KeepTags lets 802.1Q tags inside the tunnel pass (QinQ); otherwise a tagged
+	// frame is dropped, as RFC 7348 section 6.1 asks.
+	KeepTags bool
+	// Gateway is the anycast gateway of the segment, nil without one.
+	Gateway *Gateway
+	// Neighbours are hosts whose MAC addresses are known for ever.
+	Neighbours []Neighbour
+	// Suppress answers ARP and neighbour solicitations for known remote hosts here.
+	Suppress bool
+	// ClampMSS lowers the MSS of TCP SYNs to what the tunnel carries.
+	ClampMSS bool
+	// TooBigFrom is the source of "too big" messages to bridged senders, per
+	// family; unset: the gateway's address, or else that of the destination.
+	TooBigFrom []netip.Addr
+}
+
+// Tunnel is how a segment's frames are wrapped.
+type Tunnel struct {
 	Encapsulation Encapsulation
-	UDPPort       uint16
-	// UDPChecksum asks for an outer UDP checksum on an IPv6 underlay. The
-	// default of zero is RFC 6935 and 6936; IPv4 always sends zero, as RFC
+	UDPPort       uint16 // 0 with NVGRE
+	// UDPChecksum asks for an outer UDP checksum on an IPv6 underlay, with VXLAN.
+	// The default of zero is RFC 6935 and 6936; IPv4 always sends zero, as RFC
 	// 7348 section 5 recommends. Both are accepted on receipt.
 	UDPChecksum bool
-	Remotes     []netip.Addr
-	Static      []StaticMAC
+	// Options are sent with every Geneve packet, a multiple of 4 bytes up to
+	// MaxOptions (RFC 8926 section 3.5).
+	Options []byte
+	// DSCP of the outer header, or Inherit: that of the inner packet. ECN always
+	// follows RFC 6040.
+	DSCP int
+	// TTL of the outer header (hop limit), or Inherit.
+	TTL int
+	// DF is the outer IPv4 header's "don't fragment".
+	DF DontFragment
 }
+
+// Inherit takes a field of the outer header from the inner packet.
+const Inherit = -1
+
+// DontFragment says when outer IPv4 packets must not be fragmented.
+type DontFragment string
+
+// The values of DontFragment. What must not be fragmented and is too big is
+// answered with an ICMP message, in each case.
+const (
+	DFSet     DontFragment = "set"
+	DFUnset   DontFragment = "unset"
+	DFInherit DontFragment = "inherit" // as the inner packet; set when that is not IPv4
+)
 
 // StaticMAC is a forwarding entry that neither ages nor moves. Exactly one of
 // Port and Remote is set.
@@ -119,9 +143,110 @@ type StaticMAC struct {
 	Remote netip.Addr
 }
 
-// Port attaches a local interface to a segment.
+// Neighbour is a host of a segment.
+type Neighbour struct {
+	Addr netip.Addr
+	MAC  MAC
+}
+
+// Gateway makes a segment an interface of a router.
+type Gateway struct {
+	Router string
+	// MAC is the same on every edge (anycast).
+	MAC MAC
+	// Addresses are the gateway's own, with the prefix that is on the segment.
+	Addresses []netip.Prefix
+}
+
+// AnycastMAC is the gateways' MAC address where none is configured: locally
+// administered, and the same on every edge.
+var AnycastMAC = MAC{0x02, 0x00, 0x5e, 0x00, 0x01, 0x01}
+
+// Router is a virtual routing and forwarding instance (VRF).
+type Router struct {
+	Name string
+	// L3 connects the routers of that name on several edges (symmetric IRB, RFC
+	// 9135 section 4.4), nil without it.
+	L3      *L3
+	Routes  []Route
+	Leaks   []Leak
+	Uplinks []Uplink
+}
+
+// L3 is the segment between routers, on which each edge has a MAC of its own.
+type L3 struct {
+	VNI     VNI
+	Tunnel  Tunnel
+	MAC     MAC // of this edge's router
+	Remotes []netip.Addr
+}
+
+// SegmentName is the name of r's L3 segment.
+func (r Router) SegmentName() string { return r.Name + "-l3" }
+
+// Route is a static route.
+type Route struct {
+	Prefix netip.Prefix
+	Kind   RouteKind
+	Via    []NextHop // of a unicast route: shared by flow (ECMP)
+}
+
+// RouteKind says what becomes of a packet, in the words of ip-route(8).
+type RouteKind string
+
+// The kinds of routes.
+const (
+	Unicast     RouteKind = "unicast"
+	Blackhole   RouteKind = "blackhole"   // dropped silently
+	Unreachable RouteKind = "unreachable" // dropped with ICMP host unreachable
+	Prohibit    RouteKind = "prohibit"    // dropped with ICMP administratively prohibited
+)
+
+// NextHop is a router on a connected network (Addr), or the router of another
+// edge over the L3 segment (Remote and MAC).
+type NextHop struct {
+	Addr   netip.Addr
+	Remote netip.Addr
+	MAC    MAC
+}
+
+// Leak imports routes of another router: connected and static ones within
+// Prefixes.
+type Leak struct {
+	From     string
+	Prefixes []netip.Prefix
+}
+
+// Uplink connects a router to the plain network by an interface, or a VLAN of it.
+type Uplink struct {
+	Name      string
+	Interface string
+	VLAN      uint16 // 0: untagged
+	// MAC is the router's on the uplink; zero derives one from the interface's.
+	MAC       MAC
+	Addresses []netip.Prefix
+}
+
+// Port attaches a local interface to segments.
 type Port struct {
 	Name      string
 	Interface string
-	Segment   string
+	// Segment gets untagged frames, "" when they are dropped.
+	Segment string
+	// VLANs are the tagged members of a trunk.
+	VLANs []PortVLAN
+	// Allowed is who may send from the port; nil is anybody.
+	Allowed *Allowed
+}
+
+// PortVLAN joins one VLAN of a trunk with a segment.
+type PortVLAN struct {
+	VLAN    uint16 // 1 … 4094
+	Segment string
+}
+
+// Allowed are source addresses; an empty list allows all of its kind.
+type Allowed struct {
+	MACs      []MAC
+	Addresses []netip.Prefix
 }

@@ -21,6 +21,8 @@ var (
 	macB    = overlay.MAC{2, 0, 0, 0, 0, 2}
 	macR    = overlay.MAC{2, 0, 0, 0, 0, 0xfe}
 
+	oversize = "larger packets are answered with ICMP messages and TCP gets a smaller MSS; to spare that, "
+
 	sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 )
 
@@ -31,7 +33,7 @@ func edge() overlay.Edge {
 		Name:     "a",
 		Underlay: overlay.Underlay{Interfaces: []string{"eth0"}, TEP: self},
 		Segments: []overlay.Segment{{
-			Name: "blue", VNI: 100, Encapsulation: overlay.VXLAN, UDPPort: 4789,
+			Name: "blue", VNI: 100, Tunnel: overlay.Tunnel{Encapsulation: overlay.VXLAN, UDPPort: 4789}, ClampMSS: true,
 			Remotes: []netip.Addr{remoteB},
 			Static:  []overlay.StaticMAC{{MAC: macB, Remote: remoteC}},
 		}},
@@ -52,8 +54,8 @@ func view() host.View {
 	return host.View{
 		Links: map[string]host.Link{
 			"eth0":  {Name: "eth0", Index: 2, MTU: 1500, MAC: own, Up: true},
-			"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1450, Up: true, PeerElsewhere: true},
-			"tap1":  {Name: "tap1", Index: 4, Kind: "tun", MTU: 1450, Up: true},
+			"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1450, Up: true, PeerElsewhere: true, Segments: true},
+			"tap1":  {Name: "tap1", Index: 4, Kind: "tun", MTU: 1450, Up: true, Segments: true},
 		},
 		TEPPresent: true,
 		Paths:      map[netip.Addr]host.Path{remoteB: direct, remoteC: routed},
@@ -62,13 +64,13 @@ func view() host.View {
 
 func TestDesiredTables(t *testing.T) {
 	e := edge()
-	got, problems := Desired(e, view())
+	got, problems := Desired(e, view(), nil)
 	want := datapath.Tables{
 		Underlays: []int{2},
 		Segments:  e.Segments,
 		Ports: []datapath.Port{
-			{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1450, Peer: true},
-			{Name: "p1", Ifindex: 4, Segment: "blue", MTU: 1450},
+			{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1450, Peer: true, Segments: true},
+			{Name: "p1", Ifindex: 4, Segment: "blue", MTU: 1450, Segments: true},
 		},
 		TEPs: []datapath.TEP{
 			{Addr: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},
@@ -80,6 +82,25 @@ func TestDesiredTables(t *testing.T) {
 	}
 	if len(problems) > 0 {
 		t.Errorf("problems of a sound host: %q", problems)
+	}
+}
+
+// A port with segmentation offload turned off gets no large segments: neither put
+// together nor past its device, which has them cut.
+func TestPortsWithoutSegments(t *testing.T) {
+	v := view()
+	for name, link := range v.Links {
+		link.Segments = false
+		v.Links[name] = link
+	}
+	tables, problems := Desired(edge(), v, nil)
+	for _, p := range tables.Ports {
+		if p.Peer || p.Segments {
+			t.Errorf("%+v, want neither segments nor delivery to the peer", p)
+		}
+	}
+	if len(tables.Ports) != 2 || len(problems) > 0 {
+		t.Errorf("ports %v, problems %q", tables.Ports, problems)
 	}
 }
 
@@ -169,7 +190,7 @@ func TestDesiredProblems(t *testing.T) {
 		}, {
 			name: "no device for UDP checksums",
 			change: func(e *overlay.Edge, v *host.View) {
-				e.Segments[0].UDPChecksum = true
+				e.Segments[0].Tunnel.UDPChecksum = true
 				v.Checksummers = map[uint16]int{4790: 8}
 			},
 			want: []string{"segment blue: device svx4789, which fills in UDP checksums, is missing and nothing is sent to remotes: " +
@@ -183,13 +204,13 @@ func TestDesiredProblems(t *testing.T) {
 			name:   "port larger than the tunnel",
 			change: link("veth0", func(l *host.Link) { l.MTU = 1500 }),
 			want: []string{"port p0 has MTU 1500, the tunnel to 192.0.2.2 carries 1450: " +
-				"lower the MTU of veth0 and of what is behind it to 1450, or raise that of eth0 to 1550"},
+				oversize + "lower the MTU of veth0 and of what is behind it to 1450, or raise that of eth0 to 1550"},
 		}, {
 			name:   "narrow path counts",
 			change: func(_ *overlay.Edge, v *host.View) { p := v.Paths[remoteC]; p.MTU = 1400; v.Paths[remoteC] = p },
 			want: []string{
-				"port p1 has MTU 1450, the tunnel to 198.51.100.3 carries 1350: lower the MTU of tap1 and of what is behind it to 1350, or raise that of eth0 to 1500",
-				"port p0 has MTU 1450, the tunnel to 198.51.100.3 carries 1350: lower the MTU of veth0 and of what is behind it to 1350, or raise that of eth0 to 1500",
+				"port p1 has MTU 1450, the tunnel to 198.51.100.3 carries 1350: " + oversize + "lower the MTU of tap1 and of what is behind it to 1350, or raise that of eth0 to 1500",
+				"port p0 has MTU 1450, the tunnel to 198.51.100.3 carries 1350: " + oversize + "lower the MTU of veth0 and of what is behind it to 1350, or raise that of eth0 to 1500",
 			},
 		},
 	}
@@ -197,7 +218,7 @@ func TestDesiredProblems(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e, v := edge(), view()
 			tt.change(&e, &v)
-			tables, problems := Desired(e, v)
+			tables, problems := Desired(e, v, nil)
 			if diff := cmp.Diff(tt.want, problems); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
@@ -243,8 +264,10 @@ func TestHolds(t *testing.T) {
 func TestChecksummers(t *testing.T) {
 	e, v := edge(), view()
 	for i, s := range []overlay.Segment{
-		{Name: "red", UDPPort: 5000, UDPChecksum: true}, {Name: "green", UDPPort: 4790, UDPChecksum: true},
-		{Name: "grey", UDPPort: 5000, UDPChecksum: true}, {Name: "plain", UDPPort: 6000},
+		{Name: "red", Tunnel: overlay.Tunnel{UDPPort: 5000, UDPChecksum: true}},
+		{Name: "green", Tunnel: overlay.Tunnel{UDPPort: 4790, UDPChecksum: true}},
+		{Name: "grey", Tunnel: overlay.Tunnel{UDPPort: 5000, UDPChecksum: true}},
+		{Name: "plain", Tunnel: overlay.Tunnel{UDPPort: 6000}},
 	} {
 		s.VNI = overlay.VNI(200 + i)
 		e.Segments = append(e.Segments, s)
@@ -253,7 +276,7 @@ func TestChecksummers(t *testing.T) {
 		t.Errorf("held UDP ports (-want +got):\n%s", diff)
 	}
 	v.Checksummers = map[uint16]int{4790: 8, 5000: 9, 6000: 10}
-	tables, problems := Desired(e, v)
+	tables, problems := Desired(e, v, nil)
 	if diff := cmp.Diff(map[uint16]int{4790: 8, 5000: 9}, tables.Checksummers); diff != "" || len(problems) > 0 {
 		t.Errorf("problems %q, checksummers (-want +got):\n%s", problems, diff)
 	}
@@ -273,7 +296,7 @@ func TestInnerMTU(t *testing.T) {
 
 // Problems are read by people: each names its object first and has something to do.
 func TestProblemsSayWhatToDo(t *testing.T) {
-	_, problems := Desired(edge(), host.View{})
+	_, problems := Desired(edge(), host.View{}, nil)
 	if len(problems) != 6 {
 		t.Errorf("%d problems of an empty host, want underlay, TEP, two ports, two remotes: %q", len(problems), problems)
 	}

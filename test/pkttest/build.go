@@ -25,8 +25,12 @@ type Layer = gopacket.SerializableLayer
 const (
 	EtherTypeIPv4 = 0x0800
 	EtherTypeARP  = 0x0806
-	EtherTypeVLAN = 0x8100
-	EtherTypeIPv6 = 0x86dd
+	// EtherTypeEthernet is an Ethernet frame in Geneve and GRE.
+	EtherTypeEthernet = 0x6558
+	EtherTypeVLAN     = 0x8100
+	EtherTypeIPv6     = 0x86dd
+	// EtherTypeQinQ is the TPID of 802.1ad.
+	EtherTypeQinQ = 0x88a8
 	EtherTypeLLDP = 0x88cc
 	// EtherTypeExperimental is IEEE 802's local experimental ethertype 1.
 	EtherTypeExperimental = 0x88b5
@@ -37,6 +41,7 @@ const (
 	ProtoUDP         = 17
 	ProtoRouting     = 43
 	ProtoFragment    = 44
+	ProtoGRE         = 47
 	ProtoICMPv6      = 58
 	ProtoNoNext      = 59
 	ProtoDestination = 60
@@ -75,6 +80,10 @@ func Packet(list ...Layer) []byte {
 func link(l, next Layer) {
 	switch l := l.(type) {
 	case *Ethernet:
+		if l.Type == 0 {
+			l.Type = etherTypeOf(next)
+		}
+	case *Tag:
 		if l.Type == 0 {
 			l.Type = etherTypeOf(next)
 		}
@@ -158,9 +167,10 @@ func (e *Ethernet) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeO
 	return nil
 }
 
-// Tag is an 802.1Q tag: what follows the TPID. Type is that of the frame inside.
+// Tag is an 802.1Q tag: what follows the TPID. Type is that of the frame inside,
+// 0: it follows from the next layer.
 type Tag struct {
-	TPID, VID, Type uint16
+	TPID, TCI, Type uint16
 }
 
 // LayerType is part of gopacket.SerializableLayer.
@@ -172,13 +182,13 @@ func (v *Tag) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOption
 	if err != nil {
 		return err
 	}
-	binary.BigEndian.PutUint16(h, v.VID)
+	binary.BigEndian.PutUint16(h, v.TCI)
 	binary.BigEndian.PutUint16(h[2:], v.Type)
 	return nil
 }
 
-// VLAN is an 802.1Q tag in front of an IPv4 packet.
-func VLAN(vid uint16) *Tag { return &Tag{TPID: EtherTypeVLAN, VID: vid, Type: EtherTypeIPv4} }
+// VLAN is an 802.1Q tag.
+func VLAN(tci uint16) *Tag { return &Tag{TPID: EtherTypeVLAN, TCI: tci} }
 
 // IPv4 is a header without options, TTL 64.
 func IPv4(src, dst string) *layers.IPv4 {
@@ -267,13 +277,14 @@ func Echo6() *layers.ICMPv6 {
 	return &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(128, 0)}
 }
 
-// ARPRequest asks who has an address.
-func ARPRequest(srcMAC, src, target string) *layers.ARP {
-	return &layers.ARP{
-		AddrType: 1, Protocol: EtherTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: 1,
-		SourceHwAddress: mac(srcMAC), SourceProtAddress: ip(src),
-		DstHwAddress: make([]byte, 6), DstProtAddress: ip(target),
-	}
+// ICMP is a message of any type; rest is what follows the checksum.
+func ICMP(kind, code uint8, rest uint32) *layers.ICMPv4 {
+	return &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(kind, code), Id: uint16(rest >> 16), Seq: uint16(rest)}
+}
+
+// ICMP6 is a message of any type; what follows the checksum is payload.
+func ICMP6(kind, code uint8) *layers.ICMPv6 {
+	return &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(kind, code)}
 }
 
 // Payload is n bytes that count up.

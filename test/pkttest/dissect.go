@@ -22,6 +22,8 @@ const (
 	KindICMP      Kind = "icmp"
 	KindICMPv6    Kind = "icmpv6"
 	KindVXLAN     Kind = "vxlan"
+	KindGeneve    Kind = "geneve"
+	KindNVGRE     Kind = "nvgre"
 )
 
 // Header is one header of a packet. Bytes is the header alone, Body what its
@@ -66,9 +68,9 @@ func (d *Dissection) Has(s Severity) bool {
 	return slices.ContainsFunc(d.Faults, func(f Fault) bool { return f.Severity == s })
 }
 
-// Dissect takes a frame apart, VXLAN on UDP port 4789 included, and says all
-// that is wrong with it. Large segments must be cut before: their inner
-// checksums are unfinished.
+// Dissect takes a frame apart, tunnels included (VXLAN on UDP port 4789, Geneve on
+// 6081, GRE with a key and Ethernet inside), and says all that is wrong with it.
+// Large segments must be cut before: their inner checksums are unfinished.
 func Dissect(frame []byte) *Dissection { return DissectTunnels(frame, 8) }
 
 // DissectTunnels opens at most so many tunnels, one in the other; what is in
@@ -99,7 +101,7 @@ func (d *Dissection) ethernet(b []byte) {
 		return
 	}
 	kind := binary.BigEndian.Uint16(b[12:])
-	for kind == EtherTypeVLAN {
+	for kind == EtherTypeVLAN || kind == EtherTypeQinQ {
 		tag := body
 		if body, ok = d.take(KindVLAN, body, 4); !ok {
 			return
@@ -177,6 +179,10 @@ func (d *Dissection) ipv6(b []byte) {
 
 // transport checks TCP, UDP and ICMP; addresses is the sum over both addresses.
 func (d *Dissection) transport(proto uint8, b []byte, addresses uint16, short Severity) {
+	if proto == ProtoGRE {
+		d.gre(b)
+		return
+	}
 	least := map[uint8]int{ProtoTCP: 20, ProtoUDP: udpLen, ProtoICMP: 4, ProtoICMPv6: 4}[proto]
 	kind := map[uint8]Kind{ProtoTCP: KindTCP, ProtoUDP: KindUDP, ProtoICMP: KindICMP, ProtoICMPv6: KindICMPv6}[proto]
 	if kind == "" {
@@ -223,12 +229,56 @@ func (d *Dissection) udp(b []byte, pseudo uint32) {
 		d.sum(b, pseudo, "udp")
 	}
 	body, _ := d.take(KindUDP, b, udpLen)
-	if binary.BigEndian.Uint16(b[2:]) == VXLANPort && d.tunnels > 0 {
-		d.tunnels--
-		if frame, ok := d.take(KindVXLAN, body, vxlanLen); ok {
-			d.ethernet(frame)
+	switch binary.BigEndian.Uint16(b[2:]) {
+	case VXLANPort:
+		d.tunnel(KindVXLAN, body)
+	case GenevePort:
+		d.tunnel(KindGeneve, body)
+	}
+}
+
+// tunnel opens one more, if it may. Reserved bits are the receiver's to ignore.
+func (d *Dissection) tunnel(kind Kind, b []byte) {
+	if d.tunnels == 0 {
+		return
+	}
+	d.tunnels--
+	length := tunnelLen
+	if kind == KindGeneve && len(b) >= tunnelLen {
+		length += int(b[0]&0x3f) * 4
+		if b[0]>>6 != 0 || binary.BigEndian.Uint16(b[2:]) != EtherTypeEthernet {
+			d.fault(Inconsistent, "geneve version %d, protocol %x", b[0]>>6, b[2:4])
+			return
 		}
 	}
+	frame, ok := d.take(kind, b, length)
+	if !ok {
+		return
+	}
+	if kind == KindGeneve {
+		d.options(b[tunnelLen:length])
+	}
+	d.ethernet(frame)
+}
+
+// options walks those of Geneve (RFC 8926 section 3.5).
+func (d *Dissection) options(b []byte) {
+	for len(b) > 0 {
+		length := 4 + int(b[3]&0x1f)*4
+		if length > len(b) {
+			d.fault(Cut, "geneve option of %d bytes, %d are left", length, len(b))
+			return
+		}
+		b = b[length:]
+	}
+}
+
+// gre opens NVGRE (RFC 7637 section 3.2); other GRE is payload.
+func (d *Dissection) gre(b []byte) {
+	if len(b) < 4 || binary.BigEndian.Uint16(b) != GREKey || binary.BigEndian.Uint16(b[2:]) != EtherTypeEthernet {
+		return
+	}
+	d.tunnel(KindNVGRE, b)
 }
 
 func (d *Dissection) sum(b []byte, pseudo uint32, what string) {

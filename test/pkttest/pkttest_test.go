@@ -10,6 +10,8 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
+
+	"github.com/selvage/selvage/internal/overlay"
 )
 
 const (
@@ -31,6 +33,19 @@ var everything = []string{
 	"fragment 10.0.0.1 > 10.0.0.2 1480 64",
 	"fragment 2001:db8::1 > 2001:db8::2 1448 64",
 	"arp 10.0.0.1 ? 10.0.0.2",
+	"arp 10.0.0.2 ! 10.0.0.1",
+	"ns 2001:db8::1 ? 2001:db8::2",
+	"ns :: ? 2001:db8::2",
+	"na 2001:db8::2 ! 2001:db8::1",
+	"na 2001:db8::2 ! ff02::1",
+	"icmp 10.0.0.1 > 10.0.0.2 3/4 56",
+	"icmp 2001:db8::1 > 2001:db8::2 2/0 57",
+	"tcp 10.0.0.1:1000 > 10.0.0.2:80 syn nop mss 1460",
+	"tos 0x2e ttl 3 df udp 10.0.0.1:53 > 10.0.0.2:53 18",
+	"tos 0x2e ttl 3 udp [2001:db8::1]:53 > [2001:db8::2]:53 19",
+	"vlan 7 tcp 10.0.0.1:1000 > 10.0.0.2:80 syn",
+	"svlan 100 vlan 7 tcp [2001:db8::1]:1000 > [2001:db8::2]:80 100",
+	"vlan 7 arp 10.0.0.1 ? 10.0.0.2",
 	"lldp",
 	"raw 0x88b5 0",
 	"raw 0x88b5 46",
@@ -65,27 +80,67 @@ func TestFramesAreWhatTheWordsSay(t *testing.T) {
 
 func TestWrap(t *testing.T) {
 	inner := Frame(alice, bob, "udp 10.0.0.1:53 > 10.0.0.2:53 18")
-	for _, o := range []Outer{
-		{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2")},
-		{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), Checksum: true, Options: 8},
-		{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2")},
-		{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), Checksum: true},
+	option := Option(0x0103, 0x81, 8)
+	for _, src := range []string{"192.0.2.1", "2001:db8::1"} {
+		for _, c := range []struct {
+			o      Outer
+			header string
+		}{
+			{Outer{}, "0800000012345600"},
+			{Outer{Checksum: true, Options: 8}, "0800000012345600"},
+			{Outer{Encapsulation: overlay.Geneve}, "0000655812345600"},
+			{Outer{Encapsulation: overlay.Geneve, Flags: GeneveCritical, GeneveOptions: option, TOS: 3, TTL: 1}, "0340655812345600" + "01038102" + "0001020304050607"},
+			{Outer{Encapsulation: overlay.NVGRE, Reserved: 0xab}, "20006558123456ab"},
+			{Outer{Encapsulation: overlay.NVGRE, MayFragment: true, ID: 7, FlowLabel: 9}, "2000655812345600"},
+		} {
+			o := c.o
+			o.Src, o.Dst = netip.MustParseAddr(src), netip.MustParseAddr(src).Next()
+			o.SrcMAC, o.DstMAC, o.VNI = alice, bob, 0x123456
+			b := o.Wrap(inner)
+			d := Dissect(b)
+			if len(d.Faults) > 0 {
+				Errorf(t, []Named{{"tunnel packet", b}}, "%+v: %v", o, d.Faults)
+			}
+			if !bytes.Equal(b[o.Len():], inner) || d.Headers[len(d.Headers)-1].Kind != KindUDP {
+				t.Errorf("%+v: the frame is not at byte %d: %v", o, o.Len(), d.Headers)
+			}
+			if got := hex.EncodeToString(b[o.HeaderAt():o.Len()]); got != c.header {
+				t.Errorf("%+v: the tunnel header is %s, want %s", o, got, c.header)
+			}
+			if at := o.HeaderAt() - 2; !o.NVGRE() && (b[at] == 0 && b[at+1] == 0) == o.Checksum {
+				t.Errorf("%+v: UDP checksum %x", o, b[at:at+2])
+			}
+		}
+	}
+}
+
+// What a tunnel header may not have is noticed.
+func TestDissectTunnelHeaders(t *testing.T) {
+	inner := Frame(alice, bob, "udp 10.0.0.1:53 > 10.0.0.2:53 18")
+	o := Outer{
+		SrcMAC: alice, DstMAC: bob, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), VNI: 1,
+		Encapsulation: overlay.Geneve, GeneveOptions: Option(1, 2, 8),
+	}
+	good := o.Wrap(inner)
+	for name, change := range map[string]struct {
+		at       int
+		to       byte
+		severity Severity
+	}{
+		"Geneve version":                {0, 0x43, Inconsistent},
+		"Geneve protocol":               {2, 0x64, Inconsistent},
+		"option longer than all":        {11, 3, Cut},
+		"options longer than the frame": {0, 0x3f, Cut},
 	} {
-		o.SrcMAC, o.DstMAC, o.VNI = alice, bob, 0x123456
-		b := o.Wrap(inner)
-		d := Dissect(b)
-		if len(d.Faults) > 0 {
-			Errorf(t, []Named{{"tunnel packet", b}}, "%+v: %v", o, d.Faults)
+		b := bytes.Clone(good)
+		b[o.HeaderAt()+change.at] = change.to
+		if d := Dissect(b); !d.Has(change.severity) {
+			t.Errorf("%s: %v", name, d.Faults)
 		}
-		if !bytes.Equal(b[o.Len():], inner) {
-			t.Errorf("%+v: the frame is not at byte %d", o, o.Len())
-		}
-		if got := hex.EncodeToString(b[o.Len()-8 : o.Len()]); got != "0800000012345600" {
-			t.Errorf("VXLAN header is %s", got)
-		}
-		if zero := b[o.Len()-10] == 0 && b[o.Len()-9] == 0; zero == o.Checksum {
-			t.Errorf("%+v: UDP checksum zero is %t", o, zero)
-		}
+	}
+	o.Encapsulation, o.GeneveOptions, o.Flags = overlay.NVGRE, nil, 0x3000 // with a sequence number
+	if d := Dissect(o.Wrap(inner)); d.Headers[len(d.Headers)-1].Kind != KindIPv4 {
+		t.Errorf("GRE that is no NVGRE has %v", d.Headers)
 	}
 }
 

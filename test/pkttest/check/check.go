@@ -143,6 +143,24 @@ func DontFragment(h pkttest.Header) error {
 	return differ("flags and fragment offset", binary.BigEndian.Uint16(h.Bytes[6:]), 0x4000)
 }
 
+// MayFragment checks that the IPv4 fragment fields are zero.
+func MayFragment(h pkttest.Header) error {
+	if h.Kind == pkttest.KindIPv6 {
+		return nil
+	}
+	return differ("flags and fragment offset", binary.BigEndian.Uint16(h.Bytes[6:]), 0)
+}
+
+// TOS checks DSCP and ECN.
+func TOS(want uint8) Field {
+	return func(h pkttest.Header) error {
+		if h.Kind == pkttest.KindIPv6 {
+			return differ("traffic class", uint8(binary.BigEndian.Uint16(h.Bytes)>>4), want)
+		}
+		return differ("TOS", h.Bytes[1], want)
+	}
+}
+
 // PlainHeader checks that an IPv4 header has no options and TOS and ID zero, and that an
 // IPv6 header has traffic class zero.
 func PlainHeader(h pkttest.Header) error {
@@ -200,13 +218,6 @@ func HasChecksum(h pkttest.Header) error {
 		return fmt.Errorf("checksum is zero")
 	}
 	return nil
-}
-
-// VXLAN checks the VNI, that the I flag alone is set, and that what is reserved is zero.
-func VXLAN(vni uint32) Checker {
-	return header(pkttest.KindVXLAN, []Field{func(h pkttest.Header) error {
-		return differ("header", fmt.Sprintf("%x", h.Bytes), fmt.Sprintf("08000000%06x00", vni))
-	}})
 }
 
 // Frame checks that the header before carries exactly these bytes, and takes all that is left.

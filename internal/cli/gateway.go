@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/observe"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/trace"
+)
+
+type neighborsCmd struct {
+	query
+	Segment string `placeholder:"NAME" help:"Only this segment."`
+}
+
+// Run lists IP addresses of hosts.
+func (c *neighborsCmd) Run(ctx context.Context, s *streams) error {
+	only := func(n edge.NeighbourInfo) bool { return c.Segment == "" || n.Segment == c.Segment }
+	return show(ctx, c.query, s.out, filtered((*edge.Client).Neighbours, only), observe.Neighbours)
+}
+
+type routesCmd struct {
+	query
+	Router string `placeholder:"NAME" help:"Only this router."`
+}
+
+// Run lists the routes of routers.
+func (c *routesCmd) Run(ctx context.Context, s *streams) error {
+	only := func(r edge.RouteInfo) bool { return c.Router == "" || r.Router == c.Router }
+	return show(ctx, c.query, s.out, filtered((*edge.Client).Routes, only), observe.Routes)
+}
+
+type traceCmd struct {
+	query
+	Port    string      `placeholder:"NAME" xor:"from" help:"Port that the packet comes from; a VLAN of a trunk is called like p0.10."`
+	Remote  netip.Addr  `placeholder:"ADDRESS" xor:"from" help:"Remote that the packet comes from, by a tunnel of --segment."`
+	Segment string      `placeholder:"NAME" help:"Segment of the tunnel."`
+	SrcMAC  overlay.MAC `placeholder:"MAC" help:"Source MAC address; that of the source address when left out."`
+	DstMAC  overlay.MAC `placeholder:"MAC" help:"Destination MAC address; the host's or the gateway's when left out."`
+	VLAN    uint16      `name:"vlan" placeholder:"ID" help:"802.1Q tag of the packet."`
+	Size    int         `placeholder:"BYTES" help:"Size of the IP packet."`
+	TTL     uint8       `name:"ttl" placeholder:"N" help:"TTL or hop limit; 64 when left out."`
+	Packet  string      `arg:"" help:"The packet in words, as in 'tcp 10.0.0.1:1000 > 10.1.0.2:80 syn'. The first word is tcp, udp, icmp, ip, fragment, arp or raw."`
+}
+
+// Run shows what an edge would do with a packet.
+func (c *traceCmd) Run(ctx context.Context, s *streams) error {
+	if c.Port == "" && !c.Remote.IsValid() {
+		return usageError{errors.New("say where the packet comes from: give --port, or --remote with --segment")}
+	}
+	if _, err := trace.Parse(c.Packet); err != nil {
+		return usageError{err}
+	}
+	question := func(client *edge.Client, ctx context.Context) (edge.TraceInfo, error) {
+		return client.Trace(ctx, edge.TraceQuery{
+			Port: c.Port, Remote: c.Remote, Segment: c.Segment, Packet: c.Packet,
+			SrcMAC: c.SrcMAC, DstMAC: c.DstMAC, VLAN: c.VLAN, Size: c.Size, TTL: int(c.TTL),
+		})
+	}
+	return show(ctx, c.query, s.out, question, observe.Trace)
+}

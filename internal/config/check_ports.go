@@ -1,0 +1,55 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+)
+
+// member is what of a port is in one segment: its untagged frames or a VLAN.
+type member struct {
+	name    string
+	segment objectName
+}
+
+// members are the parts of p that could be read.
+func (p port) members() []member {
+	var list []member
+	if p.Segment != "" {
+		list = append(list, member{string(p.Name), p.Segment})
+	}
+	for _, v := range p.VLANs {
+		if v.VLAN != 0 {
+			list = append(list, member{memberName(p.Name, v.VLAN), v.Segment})
+		}
+	}
+	return list
+}
+
+func (c checker) ports() {
+	segments, complete := c.segmentNames()
+	exists := func(path string, name objectName) {
+		if name != "" && complete && !slices.Contains(segments, string(name)) {
+			c.problem(path, fmt.Sprintf("there is no segment %q", name), suggest(string(name), segments, "segments"))
+		}
+	}
+	for i, p := range c.doc.Spec.Ports {
+		path := fmt.Sprintf("spec.ports[%d]", i)
+		_, untagged := c.seen[path+".segment"]
+		_, tagged := c.seen[path+".vlans"]
+		if !c.failed[path] && !untagged && (!tagged || len(p.VLANs) == 0 && !c.failed[path+".vlans"]) {
+			c.problem(path+".segment", "is missing", "add it: name of the segment that the port belongs to, or vlans")
+		}
+		exists(path+".segment", p.Segment)
+		for j, v := range p.VLANs {
+			exists(fmt.Sprintf("%s.vlans[%d].segment", path, j), v.Segment)
+		}
+		if p.Allowed != nil && len(p.Allowed.MACs)+len(p.Allowed.Addresses) == 0 && !c.failedIn(path+".allowed", "macs", "addresses") {
+			c.problem(path+".allowed", "neither macs nor addresses are given", "add the ones who may send, or remove the line")
+		}
+	}
+}
+
+// failedIn reports whether path or one of its fields has a problem.
+func (c checker) failedIn(path string, fields ...string) bool {
+	return c.failed[path] || slices.ContainsFunc(fields, func(f string) bool { return c.failed[path+"."+f] })
+}

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// edge turns a checked document into the model.
+func (d *document) edge() overlay.Edge {
+	s := d.Spec
+	return overlay.Edge{
+		Name: string(d.Metadata.Name),
+		Underlay: overlay.Underlay{
+			Interfaces: each(s.Underlay.Interfaces, func(n interfaceName) string { return string(n) }),
+			TEP:        s.Underlay.TEP.Addr,
+			ProbeMTU:   s.Underlay.ProbeMTU,
+		},
+		FlowCache: overlay.FlowCache{Enabled: s.FlowCache.Enabled, Size: s.FlowCache.Size},
+		FDB:       overlay.FDB{Size: s.FDB.Size, Ageing: time.Duration(s.FDB.Ageing)},
+		Segments:  each(s.Segments, segment.model),
+		Routers:   each(s.Routers, router.model),
+		Ports:     each(s.Ports, port.model),
+	}
+}
+
+// each is nil for an empty list.
+func each[A, B any](list []A, f func(A) B) []B {
+	var out []B
+	for _, a := range list {
+		out = append(out, f(a))
+	}
+	return out
+}
+
+func (a address) model() netip.Addr           { return a.Addr }
+func (a hostAddress) model() netip.Addr       { return a.Addr }
+func (m macAddress) model() overlay.MAC       { return m.MAC }
+func (n network) model() netip.Prefix         { return n.Prefix }
+func (i interfacePrefix) model() netip.Prefix { return i.Prefix }
+
+func (s segment) model() overlay.Segment {
+	g := overlay.Segment{
+		Name:     string(s.Name),
+		VNI:      overlay.VNI(s.VNI),
+		Tunnel:   s.tunnel(),
+		Remotes:  each(s.Remotes, address.model),
+		KeepTags: s.KeepTags,
+		Static: each(s.FDB, func(f staticMAC) overlay.StaticMAC {
+			return overlay.StaticMAC{MAC: f.MAC.MAC, Port: string(f.Port), Remote: f.Remote.Addr}
+		}),
+		Neighbours: each(s.Neighbours, func(n neighbour) overlay.Neighbour {
+			return overlay.Neighbour{Addr: n.Address.Addr, MAC: n.MAC.MAC}
+		}),
+		Suppress:   s.Suppress,
+		ClampMSS:   s.ClampMSS,
+		TooBigFrom: each(s.TooBigFrom, hostAddress.model),
+	}
+	if s.Gateway != nil {
+		g.Gateway = &overlay.Gateway{
+			Router: string(s.Gateway.Router), MAC: s.Gateway.MAC.MAC, Addresses: each(s.Gateway.Addresses, interfacePrefix.model),
+		}
+	}
+	return g
+}
+
+func (n overlayNetwork) tunnel() overlay.Tunnel {
+	return overlay.Tunnel{
+		Encapsulation: overlay.Encapsulation(n.Encapsulation),
+		UDPPort:       n.udpPort(),
+		UDPChecksum:   n.UDPChecksum,
+		Options:       n.Options,
+		DSCP:          int(n.Outer.DSCP),
+		TTL:           int(n.Outer.TTL),
+		DF:            overlay.DontFragment(n.Outer.DF),
+	}
+}
+
+// udpPort is the given one or that of the encapsulation; 0 with nvgre, and when
+// the encapsulation could not be read.
+func (n overlayNetwork) udpPort() uint16 {
+	if n.UDPPort != 0 {
+		return n.UDPPort
+	}
+	return overlay.Encapsulation(n.Encapsulation).DefaultUDPPort()
+}
+
+func (r router) model() overlay.Router {
+	m := overlay.Router{
+		Name:   string(r.Name),
+		Routes: each(r.Routes, route.model),
+		Leaks: each(r.Leaks, func(l leak) overlay.Leak {
+			return overlay.Leak{From: string(l.From), Prefixes: each(l.Prefixes, network.model)}
+		}),
+		Uplinks: each(r.Uplinks, func(u uplink) overlay.Uplink {
+			return overlay.Uplink{
+				Name: string(u.Name), Interface: string(u.Interface), VLAN: u.VLAN, MAC: u.MAC.MAC,
+				Addresses: each(u.Addresses, interfacePrefix.model),
+			}
+		}),
+	}
+	if r.L3 != nil {
+		m.L3 = &overlay.L3{
+			VNI: overlay.VNI(r.L3.VNI), Tunnel: r.L3.tunnel(), MAC: r.L3.MAC.MAC, Remotes: each(r.L3.Remotes, address.model),
+		}
+	}
+	return m
+}
+
+func (r route) model() overlay.Route {
+	return overlay.Route{
+		Prefix: r.Prefix.Prefix, Kind: overlay.RouteKind(r.Type),
+		Via: each(r.Via, func(h nextHop) overlay.NextHop {
+			return overlay.NextHop{Addr: h.Address.Addr, Remote: h.Remote.Addr, MAC: h.MAC.MAC}
+		}),
+	}
+}
+
+func (p port) model() overlay.Port {
+	m := overlay.Port{
+		Name: string(p.Name), Interface: string(p.Interface), Segment: string(p.Segment),
+		VLANs: each(p.VLANs, func(v portVLAN) overlay.PortVLAN {
+			return overlay.PortVLAN{VLAN: v.VLAN, Segment: string(v.Segment)}
+		}),
+	}
+	if p.Allowed != nil {
+		m.Allowed = &overlay.Allowed{
+			MACs: each(p.Allowed.MACs, macAddress.model), Addresses: each(p.Allowed.Addresses, network.model),
+		}
+	}
+	return m
+}

@@ -1,0 +1,130 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// Move is a host that came to a port.
+type Move struct {
+	Segment, Port string
+	MAC           overlay.MAC
+	WasRemote     bool // it was behind a remote; otherwise it was not known
+}
+
+// mostMoves bounds what is announced at a time: a sender of many MAC addresses
+// shall not have each of them sent to all remotes.
+const mostMoves = 64
+
+// Moves takes out the moves since it was last called.
+func (d *Datapath) Moves() ([]Move, error) {
+	var list []Move
+	for range mostMoves {
+		var m edgeMove
+		err := d.objs.Moves.LookupAndDelete(nil, &m)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			break
+		}
+		if err != nil {
+			return list, fmt.Errorf("read the moves: %w", err)
+		}
+		list = append(list, Move{Segment: d.names.segments[m.Segment], Port: d.names.ports[m.End], MAC: m.Mac, WasRemote: m.WasRemote != 0})
+	}
+	return list, nil
+}
+
+// Announce tells all members of the segment where the host is now, in its own
+// words: a gratuitous ARP request (RFC 5227 section 3) or an unsolicited neighbour
+// advertisement (RFC 4861 section 7.2.6) for each of its addresses, or RARP, as
+// hypervisors do, for one that was elsewhere and whose addresses are not known. It must be called in the
+// edge's network namespace.
+func (d *Datapath) Announce(m Move) error {
+	id, ok := d.names.portIDs[m.Port]
+	if !ok {
+		return nil // the port went meanwhile
+	}
+	frames, err := d.announcements(m)
+	if err != nil {
+		return err
+	}
+	for _, frame := range frames {
+		frame = withVLAN(frame, d.ends[id].Vlan)
+		opts := &ebpf.RunOptions{Data: frame, Context: traceContext{Ifindex: d.ends[id].Ifindex}}
+		if _, err := d.objs.FromPort.Run(opts); err != nil {
+			return fmt.Errorf("announce %s in segment %s: %w", m.MAC, m.Segment, err)
+		}
+	}
+	return nil
+}
+
+func (d *Datapath) announcements(m Move) (frames [][]byte, err error) {
+	segment := d.names.segIDs[m.Segment]
+	err = walk(d.objs.Neighbours, func(k edgeNeighbourKey, n edgeNeighbour) {
+		if k.Segment == segment && n.Mac == m.MAC {
+			frames = append(frames, announcement(m.MAC, addrOf(k.Addr.W)))
+		}
+	})
+	if len(frames) == 0 && m.WasRemote {
+		frames = append(frames, arpFrame(m.MAC, etherTypeRARP, rarpRequest, netip.IPv4Unspecified(), m.MAC))
+	}
+	return frames, err
+}
+
+const (
+	etherTypeARP  = 0x0806
+	etherTypeRARP = 0x8035
+	arpRequest    = 1
+	rarpRequest   = 3
+	ndTTL         = 255
+	protoICMPv6   = 58
+)
+
+func announcement(mac overlay.MAC, addr netip.Addr) []byte {
+	if addr.Is4() {
+		return arpFrame(mac, etherTypeARP, arpRequest, addr, overlay.MAC{})
+	}
+	return advertisement(mac, addr)
+}
+
+// arpFrame is a broadcast with sender and target address addr.
+func arpFrame(mac overlay.MAC, etherType, op uint16, addr netip.Addr, target overlay.MAC) []byte {
+	b := ethernet(net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, mac, etherType)
+	b = append(b, 0, 1, 8, 0, 6, 4, byte(op>>8), byte(op))
+	b = append(append(b, mac[:]...), addr.AsSlice()...)
+	b = append(append(b, target[:]...), addr.AsSlice()...)
+	return append(b, make([]byte, 60-len(b))...)
+}
+
+// advertisement is an unsolicited one to all nodes that overrides.
+func advertisement(mac overlay.MAC, addr netip.Addr) []byte {
+	all := netip.MustParseAddr("ff02::1")
+	message := append([]byte{136, 0, 0, 0, 0x20, 0, 0, 0}, addr.AsSlice()...)
+	message = append(append(message, 2, 1), mac[:]...)
+	pseudo := append(append(addr.AsSlice(), all.AsSlice()...), 0, 0, 0, byte(len(message)), 0, 0, 0, protoICMPv6)
+	sum := ^onesSum(append(pseudo, message...))
+	message[2], message[3] = byte(sum>>8), byte(sum)
+	b := ethernet(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, mac, etherTypeIPv6)
+	b = append(b, 0x60, 0, 0, 0, 0, byte(len(message)), protoICMPv6, ndTTL)
+	b = append(append(b, addr.AsSlice()...), all.AsSlice()...)
+	return append(b, message...)
+}
+
+func ethernet(to net.HardwareAddr, from overlay.MAC, etherType uint16) []byte {
+	b := append(append([]byte{}, to...), from[:]...)
+	return append(b, byte(etherType>>8), byte(etherType))
+}
+
+// withVLAN is the frame as it comes from a VLAN of a trunk.
+func withVLAN(frame []byte, vlan uint16) []byte {
+	if vlan == 0 {
+		return frame
+	}
+	b := append([]byte{}, frame[:12]...)
+	return append(append(b, 0x81, 0, byte(vlan>>8), byte(vlan)), frame[12:]...)
+}

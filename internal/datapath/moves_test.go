@@ -1,0 +1,123 @@
+package datapath
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/pkttest/check"
+)
+
+// moves takes out what the data path tells of hosts that came to ports.
+func (w *world) moves(t testing.TB) []Move {
+	t.Helper()
+	list, err := w.dp.Moves()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// Who comes to a port is told of once, from a remote or from nowhere; who goes to
+// a remote is the other edge's to tell of.
+func TestMovesToPortsAreTold(t *testing.T) {
+	w := newWorld(t, underIPv4)
+	w.moves(t)
+	come := func(port string, remote bool) []Move {
+		return []Move{{Segment: "blue", Port: port, MAC: macOf(bob), WasRemote: remote}}
+	}
+	for i, s := range []struct {
+		from string
+		want []Move
+	}{
+		{"first", nil}, {"p0", come("p0", true)}, {"p0", nil}, {"second", nil}, {"first", nil}, {"p1", come("p1", true)},
+	} {
+		w.send(t, s.from, say(bob, all))
+		if got := w.moves(t); !slices.Equal(got, s.want) {
+			t.Errorf("step %d, from %s: %+v, want %+v", i, s.from, got, s.want)
+		}
+	}
+	w.forget(t)
+	w.send(t, "p0", say(bob, all))
+	if got := w.moves(t); !slices.Equal(got, come("p0", false)) {
+		t.Errorf("a new host: %+v", got)
+	}
+}
+
+// A trace moves nobody.
+func TestTraceTellsOfNoMove(t *testing.T) {
+	w := newWorld(t, underIPv4)
+	w.send(t, "first", say(bob, all))
+	w.moves(t)
+	w.trace(t, TraceInput{Port: "p0", Frame: say(bob, all)})
+	if got := w.moves(t); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The edge says in the host's own words where it is now: for each address that is
+// known, else by RARP when others know the host elsewhere.
+func TestAnnouncement(t *testing.T) {
+	eachWay(t, func(t *testing.T, to way) {
+		for _, vlan := range []uint16{0, 10} {
+			w := suppressing(t, to)
+			port := "p0"
+			if vlan != 0 {
+				w.tables.Ports[0].Name, w.tables.Ports[0].VLAN, port = "p0.10", vlan, "p0.10"
+			}
+			w.tables.Segments[0].Remotes = to.family.remotes[:1]
+			w.apply(t)
+			taps := w.taps(t)
+			announce := func(remote bool) map[string][]tapped {
+				w.do(t, func() {
+					if err := w.dp.Announce(Move{Segment: "blue", Port: port, MAC: macOf(bob), WasRemote: remote}); err != nil {
+						t.Fatal(err)
+					}
+				})
+				got := map[string][]tapped{}
+				for dev, p := range taps {
+					got[dev] = p.drain(t)
+				}
+				return got
+			}
+			if got := announce(false); len(got["p1"])+len(got["u0"])+len(got["p0"]) != 0 {
+				t.Errorf("a new host without an address is announced: %v", got)
+			}
+			rarp := announce(true)
+			if len(rarp["p1"]) != 1 || len(rarp["u0"]) != 1 || len(rarp["p0"]) != 0 {
+				t.Fatalf("%d RARPs at a port, %d at a remote, %d where the host is", len(rarp["p1"]), len(rarp["u0"]), len(rarp["p0"]))
+			}
+			check.Packet(t, nil, rarp["p1"][0].bytes, check.Ether(bob, all, check.EtherType(0x8035)))
+			w.send(t, "first", pkttest.Frame(bob, all, "arp 10.0.1.11 ! 10.0.1.11"))
+			w.send(t, "first", pkttest.Frame(bob, all, "na 2001:db8:1::b ! ff02::1"))
+			for _, p := range taps {
+				p.drain(t)
+			}
+			got := announce(true)
+			if len(got["p1"]) != 2 || len(got["u0"]) != 2 || len(got["p0"])+len(got["p2"]) != 0 {
+				t.Fatalf("%d announcements at a port and %d at a remote, want one for each address", len(got["p1"]), len(got["u0"]))
+			}
+			for _, g := range got["p1"] {
+				if g.bytes[13] == 6 {
+					check.Packet(t, nil, g.bytes, check.Ether(bob, all), check.ARP(1, bob, addr("10.0.1.11"), zero, addr("10.0.1.11")))
+					continue
+				}
+				check.Packet(t, nil, g.bytes, check.Ether(bob, "33:33:00:00:00:01"),
+					check.IP(addr("2001:db8:1::b"), addr("ff02::1"), check.TTL(255)), check.Advertisement(check.Override, addr("2001:db8:1::b"), bob))
+			}
+			if at := w.fdb(t, bob); at != port {
+				t.Errorf("after the announcement he is at %q", at)
+			}
+		}
+	})
+}
+
+// A port that went meanwhile announces nobody.
+func TestAnnouncementOfAPortThatWent(t *testing.T) {
+	w := newWorld(t, underIPv4)
+	w.do(t, func() {
+		if err := w.dp.Announce(Move{Segment: "blue", Port: "p9", MAC: macOf(bob), WasRemote: true}); err != nil {
+			t.Error(err)
+		}
+	})
+}

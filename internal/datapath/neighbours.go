@@ -1,0 +1,81 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// neighbourAgeing is how many times longer than a MAC address a neighbour lives
+// without ARP or ND: hosts renew theirs less often than they send.
+const neighbourAgeing = 4
+
+// Neighbours lists what is known of the hosts of segments.
+func (d *Datapath) Neighbours() ([]Neighbour, error) {
+	now, err := monotonicNS()
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[edgeFdbKey]uint32)
+	if err := walk(d.objs.Fdb, func(k edgeFdbKey, e edgeFdbEntry) { at[k] = e.End }); err != nil {
+		return nil, err
+	}
+	list := []Neighbour{}
+	err = walk(d.objs.Neighbours, func(k edgeNeighbourKey, e edgeNeighbour) {
+		n := Neighbour{Segment: d.names.segments[k.Segment], Addr: addrOf(k.Addr.W), MAC: e.Mac, Static: e.IsStatic == 1}
+		n.Port, n.Remote = d.endName(at[edgeFdbKey{Segment: k.Segment, Mac: e.Mac}])
+		if !n.Static {
+			n.AgeNS = since(now, e.SeenNs)
+		}
+		list = append(list, n)
+	})
+	return list, err
+}
+
+// ageNeighbours forgets those that were silent.
+func (d *Datapath) ageNeighbours(now uint64, ageing time.Duration) error {
+	if ageing == 0 {
+		return nil
+	}
+	return d.deleteNeighbours(func(_ edgeNeighbourKey, n edgeNeighbour) bool {
+		return n.IsStatic == 0 && since(now, n.SeenNs) > neighbourAgeing*uint64(ageing)
+	})
+}
+
+// PathMTUs is what ICMP messages of the underlay said, by remote. The data path
+// obeys it until it is forgotten.
+func (d *Datapath) PathMTUs() (map[netip.Addr]PathMTU, error) {
+	now, err := monotonicNS()
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[netip.Addr]PathMTU)
+	for addr, id := range d.names.tepIDs {
+		var end edgeEnd
+		if err := d.objs.Ends.Lookup(id, &end); err != nil {
+			return nil, fmt.Errorf("read remote %s: %w", addr, err)
+		}
+		if end.PathMtu != 0 {
+			all[addr] = PathMTU{MTU: int(end.PathMtu), AgeNS: since(now, end.PathMtuNs)}
+		}
+	}
+	return all, nil
+}
+
+// ForgetPathMTU ends the effect of what the underlay said about remote.
+func (d *Datapath) ForgetPathMTU(remote netip.Addr) error {
+	id, ok := d.names.tepIDs[remote]
+	if !ok {
+		return nil
+	}
+	var end edgeEnd
+	if err := d.objs.Ends.Lookup(id, &end); err != nil {
+		return fmt.Errorf("read remote %s: %w", remote, err)
+	}
+	end.PathMtu, end.PathMtuNs = 0, 0
+	d.ends[id] = end
+	if err := d.objs.Ends.Put(id, end); err != nil {
+		return fmt.Errorf("write remote %s: %w", remote, err)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package datapath
+
+import "testing"
+
+// counters are the drops and events that are not zero, by name.
+func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
+	t.Helper()
+	list, err := w.dp.Drops()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drops, events = map[string]uint64{}, map[string]uint64{}
+	for _, d := range list {
+		if d.Packets > 0 {
+			drops[d.Reason] = d.Packets
+		}
+	}
+	for i, word := range w.dp.words.events {
+		var perCPU []uint64
+		if err := w.dp.objs.Events.Lookup(uint32(i), &perCPU); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range perCPU {
+			if n > 0 {
+				events[word.name] += n
+			}
+		}
+	}
+	return drops, events
+}
+
+// counted runs f and returns by how much drops and events have grown.
+func (w *world) counted(t testing.TB, f func()) (drops, events map[string]uint64) {
+	t.Helper()
+	drops0, events0 := w.counters(t)
+	f()
+	drops, events = w.counters(t)
+	for before, after := range map[*map[string]uint64]map[string]uint64{&drops0: drops, &events0: events} {
+		for k, n := range *before {
+			if after[k] -= n; after[k] == 0 {
+				delete(after, k)
+			}
+		}
+	}
+	return drops, events
+}
+
+func sum(m map[string]uint64) (n uint64) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// fdb is where a MAC is known to be in blue: a port's name, a remote's address, or "".
+func (w *world) fdb(t testing.TB, mac string) string {
+	t.Helper()
+	return w.fdbIn(t, "blue", mac)
+}
+
+func (w *world) fdbIn(t testing.TB, segment, mac string) string {
+	t.Helper()
+	e := w.fdbEntry(t, segment, mac)
+	switch {
+	case e == nil:
+		return ""
+	case e.Port != "":
+		return e.Port
+	}
+	return e.Remote.String()
+}
+
+func (w *world) fdbEntry(t testing.TB, segment, mac string) *FDBEntry {
+	t.Helper()
+	list, err := w.dp.FDB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if e.Segment == segment && e.MAC == macOf(mac) {
+			return &e
+		}
+	}
+	return nil
+}

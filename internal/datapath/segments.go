@@ -1,0 +1,218 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// encapsulations are the model's in the data path's numbers.
+var encapsulations = map[overlay.Encapsulation]edgeEncapsulation{
+	overlay.VXLAN:  edgeEncapsulationENCAP_VXLAN,
+	overlay.Geneve: edgeEncapsulationENCAP_GENEVE,
+	overlay.NVGRE:  edgeEncapsulationENCAP_NVGRE,
+}
+
+// planSegments must come after the ports: remotes are the last members.
+func (d *Datapath) planSegments(t Tables, p *plan) error {
+	l3 := make(map[string]bool) // segments that lead to other edges' routers
+	for _, r := range t.Routers {
+		for _, route := range r.Routes {
+			for _, hop := range route.Hops {
+				l3[hop.Segment] = l3[hop.Segment] || hop.Remote.IsValid()
+			}
+		}
+	}
+	for _, s := range t.Segments {
+		id := d.names.segIDs[s.Name]
+		segment, err := d.segment(s, t)
+		if err != nil {
+			return err
+		}
+		if s.VNI != 0 && s.Gateway != nil && len(s.Gateway.Addresses) == 0 || l3[s.Name] {
+			segment.Flags |= edgeSegmentFlagsSEGMENT_L3
+		}
+		d.segments[id] = segment
+		if s.VNI != 0 {
+			p.vnis[edgeVniKey{Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort)}] = id
+		}
+		p.planGateway(id, segment.Router, s)
+		p.planOptions(s.Tunnel.Options)
+		if err := d.planRemotes(id, s, p); err != nil {
+			return err
+		}
+		d.planStatic(id, s, p)
+	}
+	return nil
+}
+
+// segment is s as the data path has it, less generation and members.
+func (d *Datapath) segment(s overlay.Segment, t Tables) (edgeSegment, error) {
+	e := edgeSegment{
+		Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort), Used: 1, Encap: encapsulations[s.Tunnel.Encapsulation],
+	}
+	if s.VNI == 0 {
+		e.Encap = edgeEncapsulationENCAP_NONE
+	}
+	if s.Tunnel.UDPChecksum {
+		e.Flags |= edgeSegmentFlagsSEGMENT_UDP_CSUM
+		e.CsumIfindex = uint32(t.Checksummers[s.Tunnel.UDPPort])
+	}
+	for flag, set := range map[edgeSegmentFlags]bool{
+		edgeSegmentFlagsSEGMENT_TAGS: s.KeepTags, edgeSegmentFlagsSEGMENT_SUPPRESS: s.Suppress,
+		edgeSegmentFlagsSEGMENT_CLAMP: s.ClampMSS,
+	} {
+		if set {
+			e.Flags |= flag
+		}
+	}
+	e.TunnelLen = tunnelLen(s.Tunnel)
+	setOuter(&e, s.Tunnel)
+	setSources(&e.Gateway4.W, &e.Gateway6.W, s.TooBigFrom)
+	if g := s.Gateway; g != nil {
+		router, ok := d.names.routeIDs[g.Router]
+		if !ok {
+			return e, fmt.Errorf("segment %s: there is no router %q", s.Name, g.Router)
+		}
+		e.Router, e.GatewayMac = router, g.MAC
+		setSources(&e.Gateway4.W, &e.Gateway6.W, gatewayAddrs(g))
+	}
+	if len(s.Tunnel.Options) > len(e.Options) || len(s.Tunnel.Options)%4 != 0 {
+		return e, fmt.Errorf("segment %s: %d bytes of Geneve options: a multiple of 4 up to %d", s.Name, len(s.Tunnel.Options), len(e.Options))
+	}
+	e.OptionsLen = uint8(copy(e.Options[:], s.Tunnel.Options))
+	for _, o := range options(s.Tunnel.Options) {
+		if o&optionCritical != 0 {
+			e.OptionsCritical = 1
+		}
+	}
+	return e, nil
+}
+
+// tunnelLen is the length of the headers between outer IP and inner Ethernet.
+func tunnelLen(t overlay.Tunnel) uint16 {
+	v4 := netip.IPv4Unspecified()
+	return uint16(t.Overhead(v4) - ipv4Len - etherLen)
+}
+
+// gatewayAddrs are g's addresses, global ones first: messages come from them.
+func gatewayAddrs(g *overlay.Gateway) []netip.Addr {
+	var addrs, local []netip.Addr
+	for _, p := range g.Addresses {
+		if p.Addr().IsLinkLocalUnicast() {
+			local = append(local, p.Addr())
+		} else {
+			addrs = append(addrs, p.Addr())
+		}
+	}
+	return append(addrs, local...)
+}
+
+// setSources sets the first address of each family.
+func setSources(v4, v6 *[4]uint32, addrs []netip.Addr) {
+	var done4, done6 bool
+	for _, a := range addrs {
+		switch {
+		case a.Is4() && !done4:
+			*v4, done4 = wireAddr(a), true
+		case a.Is6() && !done6:
+			*v6, done6 = wireAddr(a), true
+		}
+	}
+}
+
+func setOuter(e *edgeSegment, t overlay.Tunnel) {
+	if t.DSCP == overlay.Inherit {
+		e.Outer |= edgeOuterFlagsOUTER_DSCP_INHERIT
+	} else {
+		e.Tos = uint8(t.DSCP << 2)
+	}
+	switch t.TTL {
+	case overlay.Inherit:
+		e.Outer |= edgeOuterFlagsOUTER_TTL_INHERIT
+		e.Ttl = defaultTTL
+	case 0:
+		e.Ttl = defaultTTL
+	default:
+		e.Ttl = uint8(t.TTL)
+	}
+	switch t.DF {
+	case overlay.DFInherit:
+		e.Outer |= edgeOuterFlagsOUTER_DF_INHERIT
+	case overlay.DFUnset:
+	default:
+		e.Outer |= edgeOuterFlagsOUTER_DF
+	}
+}
+
+// defaultTTL is what Linux sends by default; an underlay has few hops.
+const defaultTTL = 64
+
+// optionCritical marks a Geneve option that must be understood (RFC 8926 section 3.5).
+const optionCritical = 0x80
+
+// options are class << 8 | type of each Geneve option.
+func options(b []byte) (ids []uint32) {
+	for len(b) >= 4 {
+		ids = append(ids, uint32(binary.BigEndian.Uint16(b))<<8|uint32(b[2]))
+		b = b[min(len(b), 4+4*int(b[3]&0x1f)):]
+	}
+	return ids
+}
+
+func (p *plan) planOptions(b []byte) {
+	for _, id := range options(b) {
+		p.options[id] = 1
+	}
+}
+
+// localLink is LOCAL_LINK of bpf/abi.h.
+const localLink = 1 << 31
+
+// planGateway plans the addresses that the edge has itself.
+func (p *plan) planGateway(segment, router uint32, s overlay.Segment) {
+	if s.Gateway == nil {
+		return
+	}
+	for _, prefix := range s.Gateway.Addresses {
+		key := edgeLocalKey{Router: router}
+		if prefix.Addr().IsLinkLocalUnicast() && prefix.Addr().Is6() {
+			key.Router = localLink | segment
+		}
+		key.Addr.W = wireAddr(prefix.Addr())
+		p.locals[key] = segment
+	}
+}
+
+func (d *Datapath) planRemotes(id uint32, s overlay.Segment, p *plan) error {
+	for _, addr := range s.Remotes {
+		end, ok := d.names.tepIDs[addr]
+		if !ok {
+			return fmt.Errorf("segment %s: remote %s has no entry among the TEPs", s.Name, addr)
+		}
+		key := edgeRemoteKey{Segment: id}
+		key.Addr.W = wireAddr(addr)
+		p.remotes[key] = end
+		p.addMember(id, end)
+	}
+	return nil
+}
+
+func (d *Datapath) planStatic(id uint32, s overlay.Segment, p *plan) {
+	for _, st := range s.Static {
+		end, ok := d.names.tepIDs[st.Remote]
+		if st.Port != "" {
+			end, ok = d.names.portIDs[st.Port]
+		}
+		if ok { // a port whose interface is absent has no entry yet
+			p.static[edgeFdbKey{Segment: id, Mac: st.MAC}] = end
+		}
+	}
+	for _, n := range s.Neighbours {
+		key := edgeNeighbourKey{Segment: id}
+		key.Addr.W = wireAddr(n.Addr)
+		p.neighbours[key] = n.MAC
+	}
+}

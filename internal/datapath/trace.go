@@ -1,0 +1,162 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+
+	"github.com/cilium/ebpf"
+)
+
+// TraceInput is a frame and where it shall seem to come from: a port, or a remote
+// in a segment.
+type TraceInput struct {
+	Port    string
+	Remote  netip.Addr
+	Segment string
+	Frame   []byte // from its Ethernet header on, without tunnel headers
+}
+
+// TraceStep is what one stage found, in words.
+type TraceStep struct{ Stage, What string }
+
+// Trace is a packet's way through the data path.
+type Trace struct {
+	Steps   []TraceStep
+	Verdict string // "sent", "flooded", "dropped" or "left to the host"
+	Out     []byte // the packet as it is sent
+}
+
+// Verdicts of the programs (enum tcx_action of bpf/include/kernel.h).
+const (
+	tcxNext     = ^uint32(0)
+	tcxRedirect = 7
+)
+
+// maxPacket bounds what a traced packet may grow to.
+const maxPacket = 1 << 16
+
+// Trace runs the loaded programs on a frame against the live maps. The copy of
+// the programs that runs neither learns nor counts, and sends nothing.
+func (d *Datapath) Trace(in TraceInput) (Trace, error) {
+	programs, err := d.tracer()
+	if err != nil {
+		return Trace{}, err
+	}
+	defer programs.Close()
+	program, ifindex, data := programs.FromPort, uint32(0), in.Frame
+	if in.Port != "" {
+		id, ok := d.names.portIDs[in.Port]
+		if !ok {
+			return Trace{}, fmt.Errorf("there is no port %q with an interface", in.Port)
+		}
+		ifindex = d.ends[id].Ifindex
+	} else if data, ifindex, err = d.fromRemote(in); err != nil {
+		return Trace{}, err
+	} else {
+		program = programs.FromUnderlay
+	}
+	if err := d.clearTrace(); err != nil {
+		return Trace{}, err
+	}
+	opts := &ebpf.RunOptions{
+		Data: data, DataOut: make([]byte, maxPacket), Context: traceContext{Ifindex: ifindex},
+	}
+	ret, err := program.Run(opts)
+	if err != nil {
+		return Trace{}, fmt.Errorf("run the traced packet of %d bytes: %w", len(data), err)
+	}
+	t := Trace{Verdict: "dropped"}
+	switch ret {
+	case tcxRedirect:
+		t.Verdict, t.Out = "sent", opts.DataOut
+	case tcxNext:
+		t.Verdict = "left to the host"
+	}
+	var flooded bool
+	t.Steps, flooded, err = d.steps()
+	if flooded && t.Verdict == "dropped" { // the original ends, its copies go on
+		t.Verdict = "flooded"
+	}
+	return t, err
+}
+
+// traceContext is the beginning of struct __sk_buff.
+type traceContext struct {
+	_       [10]uint32
+	Ifindex uint32
+	_       [37]uint32
+}
+
+// tracer loads the programs once more, on the same maps.
+func (d *Datapath) tracer() (*edgePrograms, error) {
+	spec, err := loadEdge()
+	if err != nil {
+		return nil, err
+	}
+	if err := configure(spec, d.cfg); err != nil {
+		return nil, err
+	}
+	if err := spec.Variables[edgeVarTracing].Set(true); err != nil {
+		return nil, fmt.Errorf("set %s: %w", edgeVarTracing, err)
+	}
+	var programs edgePrograms
+	err = spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: d.maps()})
+	if err != nil {
+		return nil, fmt.Errorf("load the tracing programs: %w", err)
+	}
+	return &programs, nil
+}
+
+// maps are the data path's by their names in the object file.
+func (d *Datapath) maps() map[string]*ebpf.Map {
+	all := make(map[string]*ebpf.Map)
+	v := reflect.ValueOf(d.objs.edgeMaps)
+	for i := range v.NumField() {
+		if m, ok := v.Field(i).Interface().(*ebpf.Map); ok {
+			all[v.Type().Field(i).Tag.Get("ebpf")] = m
+		}
+	}
+	return all
+}
+
+// fromRemote wraps the frame as the remote would.
+func (d *Datapath) fromRemote(in TraceInput) (packet []byte, ifindex uint32, err error) {
+	end, ok := d.names.tepIDs[in.Remote]
+	if !ok {
+		return nil, 0, fmt.Errorf("there is no remote %s", in.Remote)
+	}
+	segment, ok := d.names.segIDs[in.Segment]
+	if !ok {
+		return nil, 0, fmt.Errorf("there is no segment %q", in.Segment)
+	}
+	packet = wrap(d.cfg.TEP, in.Remote, d.segments[segment], in.Frame)
+	copy(packet, d.ends[end].Outer[6:12]) // to the MAC address that we send from
+	return packet, d.ends[end].Ifindex, nil
+}
+
+func (d *Datapath) clearTrace() error {
+	for i := range d.objs.Trace.MaxEntries() {
+		if err := d.objs.Trace.Put(i, edgeTraceStep{Stage: edgeStageSTAGE_MAX}); err != nil {
+			return fmt.Errorf("clear the trace: %w", err)
+		}
+	}
+	return nil
+}
+
+// steps reads what the stages told, and whether copies of the packet itself were sent.
+func (d *Datapath) steps() (steps []TraceStep, flooded bool, err error) {
+	for i := range d.objs.Trace.MaxEntries() {
+		var s edgeTraceStep
+		if err := d.objs.Trace.Lookup(i, &s); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, false, fmt.Errorf("read the trace: %w", err)
+		}
+		if int(s.Stage) >= len(d.words.stages) {
+			break
+		}
+		flooded = s.Stage == edgeStageSTAGE_FLOOD && s.B == 0 || flooded && s.Stage != edgeStageSTAGE_DROP
+		steps = append(steps, TraceStep{Stage: d.words.stages[s.Stage].text, What: d.describe(s)})
+	}
+	return steps, flooded, nil
+}

@@ -1,0 +1,153 @@
+package edge
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// stateConnected is that of a hop whose next hop is the destination.
+const stateConnected = "connected"
+
+func (e *edge) neighbourDocuments() ([]NeighbourInfo, error) {
+	return read(e, "neighbours", func() ([]NeighbourInfo, error) {
+		neighbours, err := e.dp.Neighbours()
+		if err != nil {
+			return nil, err
+		}
+		list := make([]NeighbourInfo, 0, len(neighbours))
+		for _, n := range neighbours {
+			list = append(list, NeighbourInfo{
+				Segment: n.Segment, Address: n.Addr, MAC: n.MAC, Port: n.Port, Remote: n.Remote, Static: n.Static, Age: seconds(n.AgeNS),
+			})
+		}
+		slices.SortFunc(list, func(a, b NeighbourInfo) int {
+			return cmp.Or(cmp.Compare(a.Segment, b.Segment), a.Address.Compare(b.Address))
+		})
+		return list, nil
+	})
+}
+
+// station is an IP address in a segment.
+type station struct {
+	segment string
+	addr    netip.Addr
+}
+
+// stations are the MAC addresses that the data path knows. mu is held.
+func (e *edge) stations() (map[station]overlay.MAC, error) {
+	neighbours, err := e.dp.Neighbours()
+	if err != nil {
+		return nil, err
+	}
+	macs := make(map[station]overlay.MAC, len(neighbours))
+	for _, n := range neighbours {
+		macs[station{n.Segment, n.Addr}] = n.MAC
+	}
+	return macs, nil
+}
+
+func (e *edge) routeDocuments() ([]RouteInfo, error) {
+	return read(e, "routes", func() ([]RouteInfo, error) {
+		macs, err := e.stations()
+		if err != nil {
+			return nil, err
+		}
+		list := []RouteInfo{}
+		for _, t := range reconcile.Routes(e.config) {
+			for _, r := range t.Routes {
+				info := RouteInfo{
+					Router: t.Router, Prefix: r.Prefix, Kind: r.Kind, Origin: string(r.Origin), From: r.From, Hops: []HopInfo{},
+				}
+				for _, hop := range r.Hops {
+					info.Hops = append(info.Hops, e.hopInfo(hop, macs))
+				}
+				list = append(list, info)
+			}
+		}
+		slices.SortFunc(list, func(a, b RouteInfo) int {
+			return cmp.Or(cmp.Compare(a.Router, b.Router), a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
+		})
+		return list, nil
+	})
+}
+
+func (e *edge) hopInfo(hop datapath.Hop, macs map[station]overlay.MAC) HopInfo {
+	info := HopInfo{Segment: hop.Segment, Address: hop.Addr, Remote: hop.Remote, State: stateConnected}
+	switch {
+	case hop.Remote.IsValid():
+		info.MAC, info.State = hop.MAC.String(), tepState(e.config, e.view, hop.Remote)
+	case hop.Addr.IsValid():
+		info.State = stateUnresolved
+		if mac, ok := macs[station{hop.Segment, hop.Addr}]; ok {
+			info.MAC, info.State = mac.String(), stateResolved
+		}
+	}
+	return info
+}
+
+// noNeighbour is the drop reason of packets whose next hop was asked for its MAC address.
+const noNeighbour = "no-neighbour"
+
+// asked is how many packets found no MAC address of their next hop, at the last
+// two looks of the loop.
+type asked struct{ before, last uint64 }
+
+// lookAsked takes a look.
+func (e *edge) lookAsked() {
+	n, err := e.countAsked()
+	e.fault("read the drops", err)
+	if err != nil {
+		return
+	}
+	e.mu.Lock()
+	e.asked = asked{before: e.asked.last, last: n}
+	e.mu.Unlock()
+}
+
+func (e *edge) countAsked() (uint64, error) {
+	drops, err := e.dp.Drops()
+	for _, d := range drops {
+		if d.Reason == noNeighbour {
+			return d.Packets, err
+		}
+	}
+	return 0, err
+}
+
+// unresolvedHops names the next hops of static routes that have no MAC address
+// while packets want some: a next hop is asked when a packet needs it, so one that
+// nobody needs is no problem. mu is held.
+func (e *edge) unresolvedHops() (problems []string, err error) {
+	n, err := e.countAsked()
+	if err != nil || n <= e.asked.before {
+		return nil, err
+	}
+	macs, err := e.stations()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range reconcile.Routes(e.config) {
+		for _, r := range t.Routes {
+			if r.Origin != reconcile.Static {
+				continue
+			}
+			for _, hop := range r.Hops {
+				if !hop.Addr.IsValid() || e.hopInfo(hop, macs).State != stateUnresolved {
+					continue
+				}
+				problem := fmt.Sprintf("router %s: next hop %s in %s has no MAC address, and packets were dropped just now for want of one (%s): check that it is up and answers",
+					t.Router, hop.Addr, hop.Segment, noNeighbour)
+				if !slices.Contains(problems, problem) { // of another route
+					problems = append(problems, problem)
+				}
+			}
+		}
+	}
+	return problems, nil
+}

@@ -1,0 +1,297 @@
+package edge
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/trace"
+)
+
+// TraceQuery is a packet and where it comes from: a port, or a remote by a
+// tunnel of a segment.
+type TraceQuery struct {
+	Port    string
+	Remote  netip.Addr
+	Segment string
+	Packet  string // in the words of trace.Grammar
+	// SrcMAC and DstMAC are found out where zero.
+	SrcMAC, DstMAC overlay.MAC
+	VLAN           uint16 // 802.1Q tag, 0 for none
+	Size           int    // of the IP packet in bytes, 0: as the words say
+	TTL            int    // 0: 64
+}
+
+// The query's fields in the URL.
+const (
+	argPort, argRemote, argSegment, argPacket = "port", "remote", "segment", "packet"
+	argSrcMAC, argDstMAC                      = "src_mac", "dst_mac"
+	argVLAN, argSize, argTTL                  = "vlan", "size", "ttl"
+)
+
+func (q TraceQuery) values() url.Values {
+	v := url.Values{}
+	set := func(name, value string, given bool) {
+		if given {
+			v.Set(name, value)
+		}
+	}
+	set(argPort, q.Port, q.Port != "")
+	set(argRemote, q.Remote.String(), q.Remote.IsValid())
+	set(argSegment, q.Segment, q.Segment != "")
+	set(argPacket, q.Packet, true)
+	set(argSrcMAC, q.SrcMAC.String(), q.SrcMAC != overlay.MAC{})
+	set(argDstMAC, q.DstMAC.String(), q.DstMAC != overlay.MAC{})
+	set(argVLAN, strconv.Itoa(int(q.VLAN)), q.VLAN != 0)
+	set(argSize, strconv.Itoa(q.Size), q.Size != 0)
+	set(argTTL, strconv.Itoa(q.TTL), q.TTL != 0)
+	return v
+}
+
+// queryOf reads what values writes.
+func queryOf(v url.Values) (q TraceQuery, err error) {
+	q = TraceQuery{Port: v.Get(argPort), Segment: v.Get(argSegment), Packet: v.Get(argPacket)}
+	fail := func(name string, cause error) {
+		if err == nil && cause != nil {
+			err = mistake{fmt.Errorf("%s: %w", name, cause)}
+		}
+	}
+	if text := v.Get(argRemote); text != "" {
+		addr, cause := netip.ParseAddr(text)
+		q.Remote = addr
+		fail(argRemote, cause)
+	}
+	for name, mac := range map[string]*overlay.MAC{argSrcMAC: &q.SrcMAC, argDstMAC: &q.DstMAC} {
+		if text := v.Get(name); text != "" {
+			fail(name, mac.UnmarshalText([]byte(text)))
+		}
+	}
+	number := func(name string, most int) int {
+		text := v.Get(name)
+		if text == "" {
+			return 0
+		}
+		n, cause := strconv.Atoi(text)
+		if cause == nil && (n < 0 || n > most) {
+			cause = fmt.Errorf("%d is outside 0 to %d", n, most)
+		}
+		fail(name, cause)
+		return n
+	}
+	q.VLAN, q.Size, q.TTL = uint16(number(argVLAN, 4094)), number(argSize, 65535), number(argTTL, 255)
+	return q, err
+}
+
+func (e *edge) traceDocument(v url.Values) (TraceInfo, error) {
+	q, err := queryOf(v)
+	if err != nil {
+		return TraceInfo{}, err
+	}
+	packet, err := trace.Parse(q.Packet)
+	if err != nil {
+		return TraceInfo{}, mistake{err}
+	}
+	if q.Size != 0 {
+		if err := packet.SetSize(q.Size); err != nil {
+			return TraceInfo{}, mistake{err}
+		}
+	}
+	if q.TTL != 0 {
+		packet.TTL = uint8(q.TTL)
+	}
+	return inLoop(e, func() (TraceInfo, error) {
+		return read(e, "trace", func() (TraceInfo, error) { return e.trace(q, packet) })
+	})
+}
+
+func (e *edge) trace(q TraceQuery, packet trace.Packet) (TraceInfo, error) {
+	from, err := e.entry(q)
+	if err != nil {
+		return TraceInfo{}, mistake{err}
+	}
+	macs, err := e.stations()
+	if err != nil {
+		return TraceInfo{}, err
+	}
+	ether := trace.Ether{Src: q.SrcMAC, Dst: q.DstMAC, VLANs: from.tags}
+	if ether.Src == (overlay.MAC{}) {
+		ether.Src, err = e.sourceMAC(from, packet, macs)
+	}
+	if err == nil && ether.Dst == (overlay.MAC{}) {
+		ether.Dst, err = destinationMAC(from, packet, macs)
+	}
+	if err != nil {
+		return TraceInfo{}, mistake{err}
+	}
+	in := from.input
+	in.Frame = packet.Frame(ether)
+	result, err := e.dp.Trace(in)
+	if err != nil {
+		return TraceInfo{}, err
+	}
+	info := TraceInfo{
+		Packet: trace.Summary(in.Frame), Frame: hex.EncodeToString(in.Frame),
+		Steps: []TraceStep{}, Verdict: result.Verdict, Out: hex.EncodeToString(result.Out), Headers: []string{},
+	}
+	for _, s := range result.Steps {
+		info.Steps = append(info.Steps, TraceStep(s))
+	}
+	if len(result.Out) > 0 {
+		info.Headers = trace.Describe(result.Out, e.tunnelAt)
+	}
+	return info, nil
+}
+
+// tunnelAt is the encapsulation that arrives at a UDP port.
+func (e *edge) tunnelAt(port uint16) overlay.Encapsulation {
+	for _, s := range reconcile.Segments(e.config) {
+		if s.Tunnel.UDPPort == port {
+			return s.Tunnel.Encapsulation
+		}
+	}
+	return ""
+}
+
+// entry is where a packet comes in.
+type entry struct {
+	input   datapath.TraceInput
+	segment overlay.Segment
+	tags    []uint16
+}
+
+func (e *edge) entry(q TraceQuery) (entry, error) {
+	switch {
+	case (q.Port == "") == !q.Remote.IsValid():
+		return entry{}, errors.New("give a port, or a remote with a segment")
+	case q.Port != "" && q.Segment != "":
+		return entry{}, errors.New("a port is in one segment: leave the segment out")
+	case q.Port != "":
+		return e.fromPort(q)
+	}
+	return e.fromRemote(q)
+}
+
+func (e *edge) fromPort(q TraceQuery) (entry, error) {
+	a, err := e.attachment(q)
+	if err != nil {
+		return entry{}, err
+	}
+	from := entry{input: datapath.TraceInput{Port: a.Name}}
+	from.segment, _ = e.segment(a.Segment)
+	if a.VLAN != 0 {
+		from.tags = append(from.tags, a.VLAN)
+	}
+	if q.VLAN != 0 && (q.VLAN != a.VLAN || a.Name == q.Port) { // not the one that chose the member
+		from.tags = append(from.tags, q.VLAN)
+	}
+	return from, nil
+}
+
+func (e *edge) fromRemote(q TraceQuery) (entry, error) {
+	from := entry{input: datapath.TraceInput{Remote: q.Remote, Segment: q.Segment}}
+	if q.VLAN != 0 {
+		from.tags = []uint16{q.VLAN}
+	}
+	var names []string
+	for _, s := range reconcile.Segments(e.config) {
+		if reconcile.SendsTo(s, q.Remote) {
+			names = append(names, s.Name)
+		}
+	}
+	known := false
+	from.segment, known = e.segment(q.Segment)
+	switch {
+	case q.Segment == "":
+		return from, fmt.Errorf("name the segment too; with remote %s are: %s", q.Remote, strings.Join(names, ", "))
+	case !known || from.segment.VNI == 0:
+		return from, fmt.Errorf("there is no segment %q with tunnels; with remote %s are: %s", q.Segment, q.Remote, strings.Join(names, ", "))
+	}
+	return from, nil
+}
+
+func (e *edge) segment(name string) (overlay.Segment, bool) {
+	all := reconcile.AllSegments(e.config, e.view)
+	i := slices.IndexFunc(all, func(s overlay.Segment) bool { return s.Name == name })
+	if i < 0 {
+		return overlay.Segment{}, false
+	}
+	return all[i], true
+}
+
+// attachment is the port of q, or the member of a trunk that q.VLAN chooses.
+func (e *edge) attachment(q TraceQuery) (reconcile.Attachment, error) {
+	all := reconcile.Attachments(e.config)
+	i := slices.IndexFunc(all, func(a reconcile.Attachment) bool { return a.Trunk == q.Port && a.VLAN == q.VLAN && q.VLAN != 0 })
+	if i < 0 {
+		i = slices.IndexFunc(all, func(a reconcile.Attachment) bool { return a.Name == q.Port })
+	}
+	var names []string
+	for _, a := range all {
+		names = append(names, a.Name)
+	}
+	switch {
+	case i < 0:
+		return reconcile.Attachment{}, fmt.Errorf("there is no port %q; ports: %s", q.Port, strings.Join(names, ", "))
+	case portState(e.view, all[i]) == stateAbsent:
+		return reconcile.Attachment{}, fmt.Errorf("port %s: interface %s does not exist", q.Port, all[i].Interface)
+	}
+	return all[i], nil
+}
+
+// sourceMAC is that of the host with the packet's source address or, between
+// routers, of the one behind the remote.
+func (e *edge) sourceMAC(from entry, p trace.Packet, macs map[station]overlay.MAC) (overlay.MAC, error) {
+	if mac, ok := macs[station{from.segment.Name, p.Src}]; ok && p.Src.IsValid() {
+		return mac, nil
+	}
+	for _, r := range e.config.Routers {
+		for _, route := range r.Routes {
+			for _, via := range route.Via {
+				if via.Remote.IsValid() && via.Remote == from.input.Remote && r.SegmentName() == from.segment.Name {
+					return via.MAC, nil
+				}
+			}
+		}
+	}
+	return overlay.MAC{}, unknownMAC(p.Src, from.segment.Name, "--src-mac")
+}
+
+// destinationMAC is what a host of the segment would send the packet to.
+func destinationMAC(from entry, p trace.Packet, macs map[station]overlay.MAC) (overlay.MAC, error) {
+	group, isGroup := trace.GroupMAC(p.Dst)
+	known, isKnown := macs[station{from.segment.Name, p.Dst}]
+	gateway, onLink, own := from.segment.Gateway, false, false
+	if gateway != nil {
+		onLink = slices.ContainsFunc(gateway.Addresses, func(a netip.Prefix) bool { return a.Contains(p.Dst) })
+		own = slices.ContainsFunc(gateway.Addresses, func(a netip.Prefix) bool { return a.Addr() == p.Dst })
+	}
+	switch {
+	case p.ARP():
+		return trace.Broadcast, nil
+	case !p.Dst.IsValid():
+	case isGroup:
+		return group, nil
+	case own:
+		return gateway.MAC, nil
+	case isKnown:
+		return known, nil
+	case gateway != nil && !onLink:
+		return gateway.MAC, nil
+	}
+	return overlay.MAC{}, unknownMAC(p.Dst, from.segment.Name, "--dst-mac")
+}
+
+func unknownMAC(addr netip.Addr, segment, flag string) error {
+	if !addr.IsValid() {
+		return fmt.Errorf("a packet without IP addresses has no MAC addresses to find: give %s", flag)
+	}
+	return fmt.Errorf("the MAC address of %s in segment %s is not known: give it with %s", addr, segment, flag)
+}

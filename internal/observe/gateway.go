@@ -1,0 +1,68 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/selvage/selvage/internal/edge"
+)
+
+// Neighbours writes one line for each host whose MAC address is known. A static
+// entry has no age.
+func Neighbours(w io.Writer, neighbours []edge.NeighbourInfo) error {
+	return table(w, "SEGMENT ADDRESS MAC PORT REMOTE TYPE AGE", neighbours, func(n edge.NeighbourInfo) []any {
+		kind, age := "learned", span(n.Age)
+		if n.Static {
+			kind, age = "static", ""
+		}
+		return []any{n.Segment, n.Address, n.MAC, n.Port, addr(n.Remote), kind, age}
+	})
+}
+
+// Routes writes one line for each next hop of each route.
+func Routes(w io.Writer, routes []edge.RouteInfo) error {
+	type line struct {
+		edge.RouteInfo
+		hop edge.HopInfo
+	}
+	var lines []line
+	for _, r := range routes {
+		if len(r.Hops) == 0 {
+			lines = append(lines, line{RouteInfo: r})
+		}
+		for _, hop := range r.Hops {
+			lines = append(lines, line{r, hop})
+		}
+	}
+	return table(w, "ROUTER PREFIX TYPE ORIGIN VIA SEGMENT MAC STATE", lines, func(l line) []any {
+		origin := l.Origin
+		if l.From != "" {
+			origin += " from " + l.From
+		}
+		via := cmp.Or(addr(l.hop.Address), addr(l.hop.Remote))
+		return []any{l.Router, l.Prefix, l.Kind, origin, via, l.hop.Segment, l.hop.MAC, l.hop.State}
+	})
+}
+
+// Trace writes the packet, one line for each stage, the verdict, and the headers
+// of the packet that leaves.
+func Trace(w io.Writer, t edge.TraceInfo) error {
+	if _, err := fmt.Fprintf(w, "in: %s\n", t.Packet); err != nil {
+		return err
+	}
+	widest := 0
+	for _, s := range t.Steps {
+		widest = max(widest, len(s.Stage))
+	}
+	for _, s := range t.Steps {
+		fmt.Fprintf(w, "  %-*s  %s\n", widest, s.Stage, s.What)
+	}
+	fmt.Fprintf(w, "verdict: %s\n", t.Verdict)
+	if len(t.Headers) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "out: %s\n", strings.Join(t.Headers, "\n     "))
+	return err
+}

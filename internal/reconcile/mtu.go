@@ -1,0 +1,90 @@
+package reconcile
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// Probed are path MTUs that were found by probing, in bytes of an IP packet, by
+// remote. What is missing or 0 is not known.
+type Probed map[netip.Addr]int
+
+// MTU is what the way to remote carries: what was probed, at most the MTU of
+// the interface and the route.
+func (p Probed) MTU(remote netip.Addr, path host.Path) int {
+	if known := p[remote]; known > 0 {
+		return min(known, path.MTU)
+	}
+	return path.MTU
+}
+
+// InnerMTU is the largest inner IP packet in bytes that fits an underlay
+// packet of mtu bytes to remote, in the segments of e that send there.
+func InnerMTU(e overlay.Edge, remote netip.Addr, mtu int) int {
+	inner := mtu
+	for _, s := range Segments(e) {
+		if SendsTo(s, remote) {
+			inner = min(inner, mtu-s.Tunnel.Overhead(remote))
+		}
+	}
+	return max(inner, 0)
+}
+
+// portMTUs finds the ports that accept packets too large for a tunnel of their
+// segment, and names the narrowest tunnel of each.
+func portMTUs(e overlay.Edge, v host.View, probed Probed) (problems []string) {
+	attachments := Attachments(e)
+	for _, s := range Segments(e) {
+		narrow, ok := narrowest(e, v, probed, s)
+		if !ok {
+			continue
+		}
+		overhead := s.Tunnel.Overhead(narrow.remote)
+		carries := narrow.mtu - overhead
+		for _, p := range attachments {
+			link, ok := v.Links[p.Interface]
+			if p.Segment != s.Name || !ok || link.MTU <= carries {
+				continue
+			}
+			problems = append(problems, fmt.Sprintf(
+				"port %s has MTU %d, the tunnel to %s carries %d: larger packets are answered with ICMP messages%s; "+
+					"to spare that, lower the MTU of %s and of what is behind it to %d, or raise that of %s to %d",
+				p.Name, link.MTU, narrow.remote, carries, clamped(s), p.Interface, carries, narrow.bottleneck(), link.MTU+overhead))
+		}
+	}
+	return problems
+}
+
+func clamped(s overlay.Segment) string {
+	if s.ClampMSS {
+		return " and TCP gets a smaller MSS"
+	}
+	return ""
+}
+
+type tunnel struct {
+	remote netip.Addr
+	path   host.Path
+	mtu    int
+}
+
+// bottleneck is what limits the tunnel: the interface, or something behind it.
+func (t tunnel) bottleneck() string {
+	if t.mtu < t.path.MTU {
+		return "the path"
+	}
+	return t.path.Interface
+}
+
+func narrowest(e overlay.Edge, v host.View, probed Probed, s overlay.Segment) (narrow tunnel, ok bool) {
+	for _, remote := range remotesOf(s) {
+		path, usable := Path(e, v, remote)
+		if mtu := probed.MTU(remote, path); usable && (!ok || mtu < narrow.mtu) {
+			narrow, ok = tunnel{remote, path, mtu}, true
+		}
+	}
+	return narrow, ok
+}

@@ -1,0 +1,105 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// Attachment is what of an interface is in one segment: a port, a member of a
+// trunk, or an uplink.
+type Attachment struct {
+	Name      string // of a trunk's member: the port's, a dot, and the VLAN
+	Interface string
+	VLAN      uint16 // 0: untagged frames
+	Segment   string
+	Trunk     string // of a trunk's member, the port's name
+	Router    string // of an uplink
+	Allowed   *overlay.Allowed
+}
+
+// Attachments are those of e, in the configuration's order, uplinks last.
+func Attachments(e overlay.Edge) (list []Attachment) {
+	for _, p := range e.Ports {
+		a := Attachment{Name: p.Name, Interface: p.Interface, Segment: p.Segment, Allowed: p.Allowed}
+		if len(p.VLANs) > 0 {
+			a.Trunk = p.Name
+		}
+		if p.Segment != "" {
+			list = append(list, a)
+		}
+		for _, v := range p.VLANs {
+			a.Name, a.VLAN, a.Segment = fmt.Sprintf("%s.%d", p.Name, v.VLAN), v.VLAN, v.Segment
+			list = append(list, a)
+		}
+	}
+	for _, r := range e.Routers {
+		for _, u := range r.Uplinks {
+			list = append(list, Attachment{Name: u.Name, Interface: u.Interface, VLAN: u.VLAN, Segment: u.Name, Router: r.Name})
+		}
+	}
+	return list
+}
+
+func desiredPorts(e overlay.Edge, v host.View) (ports []datapath.Port, problems []string) {
+	reported := make(map[string]bool)
+	for _, a := range Attachments(e) {
+		link, ok := v.Links[a.Interface]
+		if problem := linkProblem(a, link, ok); problem != "" && !reported[problem] {
+			reported[problem] = true // once a trunk
+			problems = append(problems, problem)
+		}
+		if !ok {
+			continue
+		}
+		ports = append(ports, datapath.Port{
+			Name: a.Name, Ifindex: link.Index, VLAN: a.VLAN, Segment: a.Segment, MTU: link.MTU, Peer: ByPeer(link),
+			Segments: link.Segments, Uplink: a.Router != "", Allowed: a.Allowed,
+		})
+	}
+	slices.SortFunc(ports, func(a, b datapath.Port) int { return cmp.Compare(a.Name, b.Name) })
+	return ports, problems
+}
+
+// ByPeer reports whether frames for link go straight to the other end of its veth.
+// They do not when it takes no large TCP segments: only the device has them cut.
+func ByPeer(link host.Link) bool { return link.PeerElsewhere && link.Segments }
+
+func linkProblem(a Attachment, link host.Link, exists bool) string {
+	what := "port " + cmp.Or(a.Trunk, a.Name)
+	if a.Router != "" {
+		what = "uplink " + a.Name
+	}
+	switch {
+	case !exists:
+		return fmt.Sprintf("%s: interface %s does not exist: create it, it is attached when it appears", what, a.Interface)
+	case !link.Up:
+		return fmt.Sprintf("%s: interface %s is down: enable it with `ip link set dev %s up`, and what is behind it",
+			what, a.Interface, a.Interface)
+	}
+	return ""
+}
+
+// promisc are the physical interfaces that would drop frames for the MAC
+// addresses behind ports, or for a router's own.
+func promisc(e overlay.Edge, v host.View) (indexes []int) {
+	add := func(name string, needed func(host.Link) bool) {
+		if link, ok := v.Links[name]; ok && link.Physical() && needed(link) {
+			indexes = append(indexes, link.Index)
+		}
+	}
+	for _, p := range e.Ports {
+		add(p.Interface, func(host.Link) bool { return true })
+	}
+	for _, r := range e.Routers {
+		for _, u := range r.Uplinks {
+			add(u.Interface, func(l host.Link) bool { return uplinkMAC(u, l) != l.MAC })
+		}
+	}
+	slices.Sort(indexes)
+	return slices.Compact(indexes)
+}

@@ -1,0 +1,135 @@
+package reconcile
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// Origin says where a route comes from.
+type Origin string
+
+// The origins of routes. Of two routes to one prefix the former wins; of two
+// leaked ones that of the leak which is listed first.
+const (
+	Connected Origin = "connected"
+	Static    Origin = "static"
+	Leaked    Origin = "leaked"
+)
+
+// Route is one entry of a router's table.
+type Route struct {
+	datapath.Route
+	Origin Origin
+	From   string // of a leaked route, the other router
+}
+
+// Table is a router with all its routes.
+type Table struct {
+	Router string
+	Routes []Route
+}
+
+// Routes are the tables of e's routers, in the configuration's order.
+func Routes(e overlay.Edge) []Table {
+	own := make(map[string][]Route, len(e.Routers))
+	for _, r := range e.Routers {
+		own[r.Name] = ownRoutes(e, r)
+	}
+	tables := make([]Table, 0, len(e.Routers))
+	for _, r := range e.Routers {
+		t, known := Table{Router: r.Name, Routes: own[r.Name]}, map[netip.Prefix]bool{}
+		for _, route := range t.Routes {
+			known[route.Prefix] = true
+		}
+		for _, leak := range r.Leaks {
+			for _, route := range own[leak.From] {
+				if known[route.Prefix] || !within(route.Prefix, leak.Prefixes) {
+					continue
+				}
+				known[route.Prefix] = true
+				route.Origin, route.From = Leaked, leak.From
+				t.Routes = append(t.Routes, route)
+			}
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+func within(p netip.Prefix, list []netip.Prefix) bool {
+	return slices.ContainsFunc(list, func(l netip.Prefix) bool { return l.Bits() <= p.Bits() && l.Contains(p.Addr()) })
+}
+
+// network is a prefix that is on a segment.
+type network struct {
+	prefix  netip.Prefix
+	segment string
+}
+
+// networks are those of r's gateways and uplinks. Link-local ones are on every
+// segment, and nothing is routed to them.
+func networks(e overlay.Edge, r overlay.Router) (list []network) {
+	add := func(segment string, addresses []netip.Prefix) {
+		for _, a := range addresses {
+			n := network{a.Masked(), segment}
+			if !a.Addr().IsLinkLocalUnicast() && !slices.Contains(list, n) {
+				list = append(list, n)
+			}
+		}
+	}
+	for _, s := range e.Segments {
+		if s.Gateway != nil && s.Gateway.Router == r.Name {
+			add(s.Name, s.Gateway.Addresses)
+		}
+	}
+	for _, u := range r.Uplinks {
+		add(u.Name, u.Addresses)
+	}
+	return list
+}
+
+func ownRoutes(e overlay.Edge, r overlay.Router) (routes []Route) {
+	connected := networks(e, r)
+	for _, n := range connected {
+		routes = append(routes, Route{Origin: Connected, Route: datapath.Route{
+			Prefix: n.prefix, Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: n.segment}},
+		}})
+	}
+	for _, static := range r.Routes {
+		route := Route{Origin: Static, Route: datapath.Route{Prefix: static.Prefix, Kind: static.Kind}}
+		for _, via := range static.Via {
+			hop := datapath.Hop{Segment: segmentOf(connected, via.Addr), Addr: via.Addr}
+			if via.Remote.IsValid() {
+				hop = datapath.Hop{Segment: r.SegmentName(), Remote: via.Remote, MAC: via.MAC}
+			}
+			route.Hops = append(route.Hops, hop)
+		}
+		routes = append(routes, route)
+	}
+	return routes
+}
+
+// segmentOf is the segment of the longest prefix with addr.
+func segmentOf(connected []network, addr netip.Addr) (segment string) {
+	longest := -1
+	for _, n := range connected {
+		if n.prefix.Contains(addr) && n.prefix.Bits() > longest {
+			segment, longest = n.segment, n.prefix.Bits()
+		}
+	}
+	return segment
+}
+
+func desiredRouters(e overlay.Edge) (routers []datapath.Router) {
+	for _, t := range Routes(e) {
+		r := datapath.Router{Name: t.Router}
+		for _, route := range t.Routes {
+			r.Routes = append(r.Routes, route.Route)
+		}
+		routers = append(routers, r)
+	}
+	return routers
+}
