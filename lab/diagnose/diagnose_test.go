@@ -85,7 +85,7 @@ func TestSentence(t *testing.T) {
 			}
 		}, "Selvage carries 18.1 Gbit/s through VXLAN, not distinguishable from the plain bridge (1.00 × [0.99, 1.01]); the kernel's"},
 		"kernel alone":     {drop("selvage"), "The kernel's vxlan carries 15.1 Gbit/s through VXLAN, 0.83 × the plain bridge [0.83, 0.83]. Expected"},
-		"other tunnel":     {func(r *result.Result) { r.Parameters["encapsulation"] = "geneve" }, "Gbit/s through GENEVE"},
+		"other tunnel":     {func(r *result.Result) { r.Parameters["encapsulation"] = "geneve" }, "Gbit/s through Geneve"},
 		"rival failed":     {func(r *result.Result) { r.Samples[6].Error = "no route" }, "; the kernel's vxlan gave no reliable figure."},
 		"rival at plain's": {func(r *result.Result) { set("kernel", "tcp_throughput", 18.1)(r) }, "the kernel's vxlan is not distinguishable from it (1.00 ×)"},
 	} {

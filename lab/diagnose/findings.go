@@ -53,7 +53,7 @@ func (e evidence) noisy() []string {
 			continue
 		}
 		if why := stats.Unreliable(e.Result, name); why != "" {
-			out = append(out, fmt.Sprintf("Noise: %s. Do not build on the figures of %s.", why, title(name)))
+			out = append(out, fmt.Sprintf("Noise: %s. Do not build on the figures of %s.", why, e.title(name)))
 		}
 	}
 	return out
@@ -94,7 +94,7 @@ func inRounds(n int) string {
 // the experiments send is IPv4, so iptables' sysctl decides.
 func (e evidence) bridgeNetfilter() []string {
 	const key = "bridge-nf-call-iptables"
-	if e.Environment.Sysctls["net.bridge."+key] != "1" || !slices.Contains(stats.Names(e.Result), plain) {
+	if e.Environment.Sysctls["net.bridge."+key] != "1" || e.routed() || !slices.Contains(stats.Names(e.Result), plain) {
 		return nil
 	}
 	return []string{"Bridge netfilter: the baseline's bridge passes every frame through netfilter (" + key + "=1); without it the baseline does less for each packet, and data paths without a bridge look less good against it. Run with --bridge-netfilter off to compare."}
@@ -107,9 +107,9 @@ func (e evidence) retransmits() []string {
 	if !ok || !okBase {
 		return nil
 	}
-	against := fmt.Sprintf("%s a run [%s, %s] with %s against %s [%s, %s] with the plain bridge",
-		stats.In(row.Median, row.Unit), stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit), title(e.subject),
-		stats.In(base.Median, base.Unit), stats.In(base.Lo, base.Unit), stats.In(base.Hi, base.Unit))
+	against := fmt.Sprintf("%s a run [%s, %s] with %s against %s [%s, %s] with %s",
+		stats.In(row.Median, row.Unit), stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit), e.title(e.subject),
+		stats.In(base.Median, base.Unit), stats.In(base.Lo, base.Unit), stats.In(base.Hi, base.Unit), e.title(plain))
 	switch {
 	case !row.Distinguishable:
 		return []string{"Retransmits: " + against + ", not distinguishable: the tunnel neither loses nor reorders."}
@@ -133,10 +133,10 @@ func (e evidence) segments() []string {
 		switch most, least := float64(c.InnerMTU-40), float64(c.InnerMTU-72); {
 		case mss.Median > most:
 			out = append(out, fmt.Sprintf("Segment size: %s uses an MSS of %s bytes on an inner MTU of %d, which does not fit: large packets are dropped or fragmented on the way. Lower the guest's MTU or clamp the MSS to %s.",
-				title(name), stats.Figure(mss.Median), c.InnerMTU, stats.Figure(most-12)))
+				e.title(name), stats.Figure(mss.Median), c.InnerMTU, stats.Figure(most-12)))
 		case mss.Median < least:
 			out = append(out, fmt.Sprintf("Segment size: %s uses an MSS of only %s bytes although an inner MTU of %d has room for %s: something on the path holds the segments small, so this run says nothing about per-packet against per-byte cost. Look for a smaller MTU on the path.",
-				title(name), stats.Figure(mss.Median), c.InnerMTU, stats.Figure(most-12)))
+				e.title(name), stats.Figure(mss.Median), c.InnerMTU, stats.Figure(most-12)))
 		}
 	}
 	return out
@@ -151,7 +151,7 @@ func (e evidence) limit() []string {
 	var near []string
 	for _, name := range append([]string{plain}, e.tunnels()...) {
 		if row, ok := e.tcp(name); ok && row.Median >= nearWire*top.Median {
-			near = append(near, fmt.Sprintf("%s (%s of it)", title(name), share(row.Median/top.Median)))
+			near = append(near, fmt.Sprintf("%s (%s of it)", e.title(name), share(row.Median/top.Median)))
 		}
 	}
 	if len(near) > 0 {
@@ -180,11 +180,11 @@ func (e evidence) tax() []string {
 		loss := 1 - row.Ratio
 		switch {
 		case loss > c.HeaderTax+overTax:
-			out = append(out, fmt.Sprintf("Header tax: %s loses %s against the plain bridge, of which headers explain %s; the rest is work per packet in the tunnel, not bytes on the wire.",
-				title(name), share(loss), share(c.HeaderTax)))
+			out = append(out, fmt.Sprintf("Header tax: %s loses %s against %s, of which headers explain %s; the rest is work per packet in the tunnel, not bytes on the wire.",
+				e.title(name), share(loss), e.title(plain), share(c.HeaderTax)))
 		case row.RatioLo > 1-c.HeaderTax:
 			out = append(out, fmt.Sprintf("Header tax: %s loses less than the %s that headers cost where the wire is the limit; here the processor is, and a tunnel that keeps segments whole is paid once per 64 kB, not once per packet. Expect the tax on a full physical link.",
-				title(name), share(c.HeaderTax)))
+				e.title(name), share(c.HeaderTax)))
 		}
 	}
 	return out
@@ -202,8 +202,8 @@ func (e evidence) equal() []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("No difference shown: %s of %s cannot be told from the plain bridge in %s.",
-		strings.Join(names, ", "), title(e.subject), inRounds(stats.Rounds(e.Result)))}
+	return []string{fmt.Sprintf("No difference shown: %s of %s cannot be told from %s in %s.",
+		strings.Join(names, ", "), e.title(e.subject), e.title(plain), inRounds(stats.Rounds(e.Result)))}
 }
 
 // placement advises what belongs on the overlay and what beside it.

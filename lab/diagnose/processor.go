@@ -32,7 +32,7 @@ func (e evidence) processor() []string {
 		if !ok && len(cores) == 0 {
 			continue
 		}
-		text := "CPU: " + title(name)
+		text := "CPU: " + e.title(name)
 		if ok {
 			text += fmt.Sprintf(" spends %s CPU s/GB", stats.Figure(cost.Median))
 			if cost.Ratio > 0 {
@@ -109,14 +109,14 @@ func (e evidence) compare(topic, kase, metric, meaning string) []string {
 	if !ok || !okBase || row.Ratio == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%s: %s %s with %s against %s with the plain bridge, %s %s", topic,
-		stats.Figure(row.Median), row.Unit, title(e.subject), stats.Figure(base.Median), stats.Ratio(row.Ratio), bounds(row))
+	text := fmt.Sprintf("%s: %s %s with %s against %s with %s, %s %s", topic,
+		stats.Figure(row.Median), row.Unit, e.title(e.subject), stats.Figure(base.Median), e.title(plain), stats.Ratio(row.Ratio), bounds(row))
 	if !row.Distinguishable {
 		text += ", not distinguishable"
 	}
 	for _, name := range e.tunnels() {
 		if other, ok := stats.Find(e.rows, name, kase, metric); ok && name != e.subject && other.Ratio > 0 {
-			text += fmt.Sprintf("; %s %s", title(name), stats.Ratio(other.Ratio))
+			text += fmt.Sprintf("; %s %s", e.title(name), stats.Ratio(other.Ratio))
 		}
 	}
 	return []string{text + ". " + meaning}

@@ -34,8 +34,12 @@ type evidence struct {
 // Verdict answers what an overlay costs in r: the sentence speaks of `selvage`
 // (or of the first tunnel that was measured) against `plain`. It is refused,
 // with the reason as its sentence, when stats.Refuse says so; findings are
-// given all the same.
+// given all the same. The MTU experiment has a verdict of its own: which contenders
+// have a black hole.
 func Verdict(r result.Result) result.Verdict {
+	if r.Experiment == stats.MTU {
+		return mtuVerdict(r)
+	}
 	e := gather(r)
 	v := result.Verdict{Findings: e.findings()}
 	if e.subject == "" {
@@ -62,9 +66,12 @@ func gather(r result.Result) evidence {
 		e.rows = stats.Summarise(r)
 	}
 	tunnels := e.tunnels()
+	ours := slices.IndexFunc(tunnels, func(name string) bool { return path(name) == selvage })
 	switch {
 	case slices.Contains(tunnels, selvage):
 		e.subject = selvage
+	case ours >= 0:
+		e.subject = tunnels[ours]
 	case len(tunnels) > 0:
 		e.subject = tunnels[0]
 	}
@@ -82,11 +89,11 @@ func (e evidence) tunnels() []string {
 func (e evidence) sentence() string {
 	row, _ := e.tcp(e.subject)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s carries %s Gbit/s through %s, ", upperFirst(title(e.subject)), stats.Figure(row.Median), e.tunnel())
+	fmt.Fprintf(&b, "%s carries %s Gbit/s through %s, ", upperFirst(e.title(e.subject)), stats.Figure(row.Median), e.tunnel())
 	if row.Distinguishable {
-		fmt.Fprintf(&b, "%s the plain bridge %s", stats.Ratio(row.Ratio), bounds(row))
+		fmt.Fprintf(&b, "%s %s %s", stats.Ratio(row.Ratio), e.title(plain), bounds(row))
 	} else {
-		fmt.Fprintf(&b, "not distinguishable from the plain bridge (%s %s)", stats.Ratio(row.Ratio), bounds(row))
+		fmt.Fprintf(&b, "not distinguishable from %s (%s %s)", e.title(plain), stats.Ratio(row.Ratio), bounds(row))
 	}
 	for _, name := range e.tunnels() {
 		if name == e.subject {
@@ -104,13 +111,13 @@ func (e evidence) sentence() string {
 // rival is the sentence's clause on another tunnel.
 func (e evidence) rival(name string) string {
 	if stats.Unreliable(e.Result, name) != "" {
-		return title(name) + " gave no reliable figure"
+		return e.title(name) + " gave no reliable figure"
 	}
 	row, _ := e.tcp(name)
 	if row.Ratio > 0 && !row.Distinguishable {
-		return fmt.Sprintf("%s is not distinguishable from it (%s)", title(name), stats.Ratio(row.Ratio))
+		return fmt.Sprintf("%s is not distinguishable from it (%s)", e.title(name), stats.Ratio(row.Ratio))
 	}
-	return fmt.Sprintf("%s carries %s", title(name), stats.Ratio(row.Ratio))
+	return fmt.Sprintf("%s carries %s", e.title(name), stats.Ratio(row.Ratio))
 }
 
 func (e evidence) tcp(name string) (result.Row, bool) {
@@ -125,26 +132,61 @@ func (e evidence) contender(name string) (result.Contender, bool) {
 	return e.Contenders[i], true
 }
 
-// tunnel is the encapsulation of the run in words.
-func (e evidence) tunnel() string {
-	if encap := e.Parameters["encapsulation"]; encap != "" {
-		return strings.ToUpper(encap)
-	}
-	return "VXLAN"
+// path is the data path of a contender: "selvage" of "selvage-geneve".
+func path(name string) string {
+	path, _, _ := strings.Cut(name, "-")
+	return path
 }
 
+// tunnel is the encapsulation of the subject in words: its own, or the run's. The
+// kernel's is VXLAN in every run.
+func (e evidence) tunnel() string {
+	_, encap, ok := strings.Cut(e.subject, "-")
+	switch {
+	case ok:
+		return inWords(encap)
+	case e.subject == kernel:
+		return "VXLAN"
+	}
+	return inWords(e.Parameters["encapsulation"])
+}
+
+// inWords is an encapsulation as its standard writes it.
+func inWords(encap string) string {
+	switch encap {
+	case "":
+		return "VXLAN"
+	case "geneve":
+		return "Geneve"
+	}
+	return strings.ToUpper(encap)
+}
+
+// routed says whether client and server were in different subnets.
+func (e evidence) routed() bool { return e.Parameters["routed"] == "true" }
+
 // title is how a sentence speaks of a contender.
-func title(name string) string {
-	switch name {
+func (e evidence) title(name string) string {
+	_, encap, ok := strings.Cut(name, "-")
+	switch path(name) {
 	case wire:
 		return "the bare wire"
 	case plain:
+		if e.routed() {
+			return "plain routing"
+		}
 		return "the plain bridge"
 	case kernel:
 		return "the kernel's vxlan"
 	case selvage:
+		if ok {
+			return "Selvage's " + inWords(encap)
+		}
 		return "Selvage"
 	case "ovs":
+		if ok {
+			return "Open vSwitch (userspace, " + inWords(encap) + ")"
+		}
 		return "Open vSwitch (userspace)"
 	}
 	return name

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -14,17 +13,19 @@ import (
 
 // Ab is the command line of the A/B experiment.
 type Ab struct {
-	Contenders []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default}, or ovs too. Ratios are against plain."`
+	Contenders []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are ovs, selvage-geneve, selvage-nvgre and ovs-geneve too. Ratios are against plain."`
 	Cases      []string `placeholder:"CASE" enum:"tcp,rr,udp" default:"tcp,rr,udp" help:"What to measure: ${enum}."`
 	Rounds     int      `default:"5" help:"Samples of each contender and case."`
 	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
 	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
-	UnderlayMTU int      `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
-	InnerMTU    int      `group:"Network" placeholder:"BYTES" help:"MTU of the end systems behind a tunnel; what the underlay leaves by default (50 bytes less on IPv4, 70 on IPv6)."`
-	PlainMTU    int      `group:"Network" placeholder:"BYTES" help:"MTU of the end systems of wire and plain; by default the inner MTU, so that the data path is all that differs."`
-	Family      int      `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
-	Offload     []Toggle `group:"Network" placeholder:"ROLE:FEATURE=off" help:"Set ethtool features of client, access, underlay or server, for all contenders alike."`
+	UnderlayMTU int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
+	InnerMTU    int                   `group:"Network" placeholder:"BYTES" help:"MTU of the end systems behind a tunnel; by default what the underlay leaves to the largest header (50 bytes less on IPv4, 70 on IPv6)."`
+	PlainMTU    int                   `group:"Network" placeholder:"BYTES" help:"MTU of the end systems of wire and plain; by default the inner MTU, so that the data path is all that differs."`
+	Family      int                   `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
+	Encap       overlay.Encapsulation `group:"Network" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation of selvage and ovs: ${enum}. The kernel's devices are vxlan in every run."`
+	Routed      bool                  `group:"Network" help:"Put client and server into different subnets, and have every contender route between them."`
+	Offload     []Toggle              `group:"Network" placeholder:"ROLE:FEATURE=off" help:"Set ethtool features of client, access, underlay or server, for all contenders alike."`
 
 	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"default" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. By default as the kernel does, which is on where br_netfilter is loaded."`
 
@@ -36,37 +37,18 @@ type Ab struct {
 	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
 }
 
-// contenderNames lists the data paths that can be measured.
-func contenderNames() []string { return []string{"wire", "plain", "kernel", "ovs", "selvage"} }
-
 // leastMTU is IPv6's minimum (RFC 8200 section 5); both families cross every path.
 const leastMTU, mostMTU = 1280, 65535
 
 // Validate checks what belongs together and fills in what follows from the rest.
 func (c *Ab) Validate() error {
 	if c.InnerMTU == 0 {
-		c.InnerMTU = c.UnderlayMTU - c.overhead()
+		c.InnerMTU = c.UnderlayMTU - c.mostOverhead()
 	}
 	if c.PlainMTU == 0 {
 		c.PlainMTU = c.InnerMTU
 	}
 	return errors.Join(c.checkContenders(), c.checkMTUs(), c.checkSamples(), checkToggles(c.Offload))
-}
-
-func (c *Ab) checkContenders() error {
-	known := contenderNames()
-	if len(c.Contenders) == 0 {
-		return fmt.Errorf("--contenders: name at least one of %s", strings.Join(known, ", "))
-	}
-	for i, name := range c.Contenders {
-		switch {
-		case !slices.Contains(known, name):
-			return fmt.Errorf("--contenders: unknown contender %q; choose from %s", name, strings.Join(known, ", "))
-		case slices.Contains(c.Contenders[:i], name):
-			return fmt.Errorf("--contenders: %s is named twice", name)
-		}
-	}
-	return nil
 }
 
 func (c *Ab) checkMTUs() error {
@@ -75,12 +57,12 @@ func (c *Ab) checkMTUs() error {
 		bytes, most int
 	}{
 		{"--underlay-mtu", c.UnderlayMTU, mostMTU},
-		{"--inner-mtu", c.InnerMTU, c.UnderlayMTU - c.overhead()},
+		{"--inner-mtu", c.InnerMTU, c.UnderlayMTU - c.mostOverhead()},
 		{"--plain-mtu", c.PlainMTU, c.UnderlayMTU},
 	} {
 		if mtu.bytes < leastMTU || mtu.bytes > mtu.most {
 			return fmt.Errorf("%s: %d is not within %d … %d bytes (a tunnel over IPv%d needs %d bytes of the underlay's MTU %d)",
-				mtu.flag, mtu.bytes, leastMTU, mtu.most, c.Family, c.overhead(), c.UnderlayMTU)
+				mtu.flag, mtu.bytes, leastMTU, mtu.most, c.Family, c.mostOverhead(), c.UnderlayMTU)
 		}
 	}
 	return nil
@@ -107,15 +89,6 @@ func (c *Ab) checkSamples() error {
 	return nil
 }
 
-// overhead is what a tunnel takes of the underlay's MTU, in bytes.
-func (c *Ab) overhead() int {
-	tep := topo.ClientV4
-	if c.Family == 6 {
-		tep = topo.ClientV6
-	}
-	return overlay.VXLAN.Overhead(tep)
-}
-
 // endMTU is the MTU of the end systems of a contender.
 func (c *Ab) endMTU(contender string) int {
 	if tunnelled(contender) {
@@ -123,8 +96,6 @@ func (c *Ab) endMTU(contender string) int {
 	}
 	return c.PlainMTU
 }
-
-func tunnelled(contender string) bool { return contender != "wire" && contender != "plain" }
 
 // pins are the cores of bulk and of request/response instruments.
 func (c *Ab) pins() (bulk, rr measure.Pin) {

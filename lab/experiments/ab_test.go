@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -57,6 +60,13 @@ func TestMTUs(t *testing.T) {
 		"--underlay-mtu=9000":                  {9000, 8950, 8950},
 		"--underlay-mtu=9000 --inner-mtu=1500": {9000, 1500, 1500},
 		"--plain-mtu=1500":                     {1500, 1450, 1500},
+		// One MTU for all: what the largest header leaves.
+		"--encap=geneve": {1500, 1450, 1450},
+		"--contenders=plain,selvage --encap=nvgre":             {1500, 1458, 1458},
+		"--contenders=plain,kernel,selvage --encap=nvgre":      {1500, 1450, 1450},
+		"--contenders=plain,selvage-nvgre --family=6":          {1500, 1438, 1438},
+		"--contenders=selvage-nvgre,selvage-geneve --family=6": {1500, 1430, 1430},
+		"--contenders=wire,plain --encap=nvgre":                {1500, 1450, 1450},
 	} {
 		ab := parseAb(t, strings.Fields(args)...)
 		if got := [3]int{ab.UnderlayMTU, ab.endMTU("selvage"), ab.endMTU("wire")}; got != want || ab.endMTU("plain") != got[2] || ab.endMTU("ovs") != got[1] {
@@ -67,7 +77,7 @@ func TestMTUs(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"--contenders=wire,plane":            `unknown contender "plane"; choose from wire, plain, kernel, ovs, selvage`,
+		"--contenders=wire,plane":            `unknown contender "plane"; choose from wire, plain, kernel, ovs, ovs-geneve, selvage, selvage-geneve, selvage-nvgre`,
 		"--contenders=plain,plain":           "plain is named twice",
 		"--contenders=":                      "name at least one",
 		"--cases=tcp,sctp":                   "sctp",
@@ -91,6 +101,12 @@ func TestUsage(t *testing.T) {
 		"--offload=client:x=on,client:x=off": "client:x is named twice",
 		"--bridge-netfilter=yes":             `must be one of "default","on","off"`,
 		"--selvage-binary=/nowhere":          "/nowhere",
+		"--encap=gre":                        `must be one of "vxlan","geneve","nvgre"`,
+		"--contenders=selvage,selvage-geneve --encap=geneve": "selvage and selvage-geneve are the same with --encap geneve",
+		"--contenders=ovs-geneve,ovs --encap=geneve":         "ovs-geneve and ovs are the same",
+		"--contenders=plain,ovs-geneve --routed":             "ovs-geneve bridges only",
+		"--contenders=selvage-nvgre --inner-mtu=1459":        "1280 … 1458",
+		"--contenders=selvage-nvgre,kernel --inner-mtu=1451": "1280 … 1450",
 	} {
 		_, err := parse(append([]string{"ab"}, strings.Fields(args)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -170,5 +186,30 @@ func TestPace(t *testing.T) {
 	}
 	if got := p.left(nil); got != 0 {
 		t.Errorf("nothing takes %s", got)
+	}
+}
+
+func TestEncapsulations(t *testing.T) {
+	ab := parseAb(t, "--encap=nvgre", "--contenders=wire,plain,kernel,ovs,ovs-geneve,selvage,selvage-geneve")
+	want := map[string]overlay.Encapsulation{"wire": "", "plain": "", "kernel": overlay.VXLAN, "ovs": overlay.NVGRE, "ovs-geneve": overlay.Geneve, "selvage": overlay.NVGRE, "selvage-geneve": overlay.Geneve}
+	for _, name := range ab.Contenders {
+		if got := ab.encapsulation(name); got != want[name] {
+			t.Errorf("%s: %q, want %q", name, got, want[name])
+		}
+	}
+	env := result.Environment{}
+	kernel := ab.contender("kernel", &topo.Path{Description: "a device"}, env)
+	if kernel.Description != "a device, VXLAN in every run" {
+		t.Errorf("kernel: %q", kernel.Description)
+	}
+	ours := ab.contender("selvage", &topo.Path{InnerMTU: 1450}, env)
+	if want := 42.0 / 1530; math.Abs(ours.HeaderTax-want) > 1e-9 {
+		t.Errorf("header tax of NVGRE %v, want %v", ours.HeaderTax, want)
+	}
+	if p := ab.parameters(); p["encapsulation"] != "nvgre" || p["routed"] != "false" {
+		t.Errorf("parameters %v", p)
+	}
+	if p := parseAb(t, "--routed").parameters(); p["routed"] != "true" {
+		t.Errorf("parameters %v", p)
 	}
 }

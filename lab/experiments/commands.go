@@ -12,6 +12,7 @@ import "io"
 // method Run(context.Context, *Console) error.
 type Commands struct {
 	Ab      Ab      `cmd:"" help:"Measure what an overlay costs: several data paths, interleaved, in one sitting."`
+	Mtu     Mtu     `cmd:"" help:"Find where packets that do not fit disappear, what cures it, and what limits the rate."`
 	Report  Report  `cmd:"" help:"Write the report of a result again."`
 	Restore Restore `cmd:"" help:"Remove what labs left behind that were killed."`
 }

@@ -55,7 +55,7 @@ func (c *Ab) hosts(ctx context.Context, all *networks, name string) (*topo.TwoHo
 	}
 	all.labs = append(all.labs, lab)
 	n, err := topo.NewTwoHosts(ctx, lab, topo.TwoHostsOptions{
-		UnderlayMTU: c.UnderlayMTU, InnerMTU: c.InnerMTU, UnderlayFamily: c.Family, BridgeNetfilter: c.BridgeNetfilter,
+		UnderlayMTU: c.UnderlayMTU, InnerMTU: c.InnerMTU, UnderlayFamily: c.Family, BridgeNetfilter: c.BridgeNetfilter, Routed: c.Routed,
 	})
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (c *Ab) hosts(ctx context.Context, all *networks, name string) (*topo.TwoHo
 // start brings a contender's data path up and waits until it carries traffic. All
 // tunnels send the same bytes: UDP checksum zero (RFC 7348 section 5, RFC 6935).
 func (c *Ab) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, error) {
-	switch name {
+	switch pathOf(name) {
 	case "wire":
 		path, err := n.Wire(ctx, topo.EndOptions{MTU: c.PlainMTU})
 		if err != nil {
@@ -78,9 +78,9 @@ func (c *Ab) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Pa
 	case "kernel":
 		return n.Kernel(ctx, topo.KernelOptions{NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true})
 	case "ovs":
-		return n.OVS(ctx, topo.OVSOptions{})
+		return n.OVS(ctx, topo.OVSOptions{Encapsulation: c.encapsulation(name)})
 	case "selvage":
-		return n.Selvage(ctx, topo.SelvageOptions{Binary: c.SelvageBinary})
+		return n.Selvage(ctx, topo.SelvageOptions{Binary: c.SelvageBinary, Encapsulation: c.encapsulation(name)})
 	}
 	return nil, fmt.Errorf("there is no contender %q", name)
 }

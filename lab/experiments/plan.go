@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -58,9 +59,10 @@ func (c *Ab) kinds() []step {
 type pace struct {
 	extra time.Duration // of all samples so far
 	n     int
+	first time.Duration // the guess before there is a sample; firstExtra when zero
 }
 
-// firstExtra is the guess before there is a sample; it is about what they take on a
+// firstExtra is the A/B experiment's guess before there is a sample: it is about what they take on a
 // 2-core machine.
 const firstExtra = 900 * time.Millisecond
 
@@ -71,7 +73,7 @@ func (p *pace) took(s step, took time.Duration) {
 
 // left estimates how long steps will take.
 func (p *pace) left(steps []step) time.Duration {
-	extra := firstExtra
+	extra := cmp.Or(p.first, firstExtra)
 	if p.n > 0 {
 		extra = p.extra / time.Duration(p.n)
 	}

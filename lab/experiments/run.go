@@ -34,12 +34,18 @@ func (c *Ab) Run(ctx context.Context, console *Console) error {
 		return err
 	}
 	r, failed := c.measure(ctx, console, began)
+	return finish(console, dir, c.Output, r, failed)
+}
+
+// finish concludes a run, writes its files and prints it. It fails when the run did
+// (failed) or a sample.
+func finish(console *Console, dir, output string, r result.Result, failed error) error {
 	if len(r.Samples) == 0 {
 		return errors.Join(failed, os.Remove(dir))
 	}
 	conclude(&r)
-	err = save(dir, r, console.Err)
-	if c.Output == "json" {
+	err := save(dir, r, console.Err)
+	if output == "json" {
 		err = errors.Join(err, result.Write(console.Out, r))
 	} else {
 		err = errors.Join(err, report.Table(console.Out, r))
@@ -112,8 +118,8 @@ func (c *Ab) prepare(ctx context.Context, all *networks, r *result.Result, versi
 		if err != nil {
 			return err
 		}
-		r.Contenders = append(r.Contenders, c.contender(n.path, r.Environment))
-		r.Topology = c.topology(n.net)
+		r.Contenders = append(r.Contenders, c.contender(name, n.path, r.Environment))
+		r.Topology = topology(n.net)
 	}
 	return nil
 }
@@ -173,7 +179,8 @@ func (c *Ab) parameters() map[string]string {
 		"inner_mtu":        strconv.Itoa(c.InnerMTU),
 		"plain_mtu":        strconv.Itoa(c.PlainMTU),
 		"underlay_family":  "IPv" + strconv.Itoa(c.Family),
-		"encapsulation":    string(overlay.VXLAN),
+		"encapsulation":    string(c.Encap),
+		"routed":           strconv.FormatBool(c.Routed),
 		"udp_checksum":     "zero from every tunnel",
 		"pinning":          pinning,
 	}
@@ -187,30 +194,33 @@ func (c *Ab) parameters() map[string]string {
 }
 
 // contender describes a path, with what its headers cost against plain.
-func (c *Ab) contender(p *topo.Path, env result.Environment) result.Contender {
-	d := result.Contender{Name: p.Name, Description: p.Description, InnerMTU: p.InnerMTU}
-	if tunnelled(p.Name) {
+func (c *Ab) contender(name string, p *topo.Path, env result.Environment) result.Contender {
+	d := result.Contender{Name: name, Description: p.Description, InnerMTU: p.InnerMTU}
+	if name == "kernel" && c.Encap != overlay.VXLAN {
+		d.Description += ", VXLAN in every run"
+	}
+	if tunnelled(name) {
 		timestamps := env.Sysctls["net.ipv4.tcp_timestamps"] != "0"
 		d.HeaderTax = stats.HeaderTax(
 			stats.Path{MTU: c.PlainMTU, Timestamps: timestamps},
-			stats.Path{MTU: p.InnerMTU, Timestamps: timestamps, Outer: c.overhead()})
+			stats.Path{MTU: p.InnerMTU, Timestamps: timestamps, Outer: c.overhead(name)})
 	}
 	return d
 }
 
 // topology is the picture of the standard topology.
-func (c *Ab) topology(n *topo.TwoHosts) result.Topology {
+func topology(n *topo.TwoHosts) result.Topology {
 	return result.Topology{
 		Nodes: []result.Node{
-			{Name: "client", Role: "client", Addrs: []string{topo.ClientV4.String(), topo.ClientV6.String()}},
+			{Name: "client", Role: "client", Addrs: []string{n.ClientAddr(4).String(), n.ClientAddr(6).String()}},
 			{Name: "host A", Role: "host", Addrs: []string{n.TEPA.String()}},
 			{Name: "host B", Role: "host", Addrs: []string{n.TEPB.String()}},
-			{Name: "server", Role: "server", Addrs: []string{topo.ServerV4.String(), topo.ServerV6.String()}},
+			{Name: "server", Role: "server", Addrs: []string{n.ServerAddr(4).String(), n.ServerAddr(6).String()}},
 		},
 		Links: []result.Link{
-			{A: "client", B: "host A", Role: "access", MTU: c.InnerMTU},
-			{A: "host A", B: "host B", Role: "underlay", MTU: c.UnderlayMTU},
-			{A: "host B", B: "server", Role: "access", MTU: c.InnerMTU},
+			{A: "client", B: "host A", Role: "access", MTU: n.Options.InnerMTU},
+			{A: "host A", B: "host B", Role: "underlay", MTU: n.Options.UnderlayMTU},
+			{A: "host B", B: "server", Role: "access", MTU: n.Options.InnerMTU},
 		},
 	}
 }

@@ -36,7 +36,7 @@ func (c *Ab) take(ctx context.Context, n *network, s step) result.Sample {
 }
 
 func (c *Ab) attempt(ctx context.Context, n *network, s step) (result.Sample, error) {
-	busy, err := settle(ctx)
+	busy, err := settle(ctx, settleTime)
 	if err != nil {
 		return result.Sample{}, err
 	}
@@ -73,7 +73,7 @@ func (c *Ab) attempt(ctx context.Context, n *network, s step) (result.Sample, er
 
 // settle lets the last sample's packets and processes end, and returns the
 // share of all cores' time that was busy all the same.
-func settle(ctx context.Context) (float64, error) {
+func settle(ctx context.Context, rest time.Duration) (float64, error) {
 	before, err := measure.ReadCPU()
 	if err != nil {
 		return 0, err
@@ -81,15 +81,15 @@ func settle(ctx context.Context) (float64, error) {
 	select {
 	case <-ctx.Done():
 		return 0, ctx.Err()
-	case <-time.After(settleTime):
+	case <-time.After(rest):
 	}
 	after, err := measure.ReadCPU()
 	if err != nil {
 		return 0, err
 	}
-	rest, busy := after.Since(before), 0.0
-	for _, core := range rest.Cores {
-		busy += (core.User + core.System + core.SoftIRQ) / float64(len(rest.Cores))
+	spent, busy := after.Since(before), 0.0
+	for _, core := range spent.Cores {
+		busy += (core.User + core.System + core.SoftIRQ) / float64(len(spent.Cores))
 	}
 	return busy, nil
 }

@@ -31,7 +31,7 @@ var sysctls = []string{
 	"net.core.bpf_jit_enable", "net.core.bpf_jit_harden", "net.core.default_qdisc",
 	"net.core.netdev_budget", "net.core.netdev_max_backlog", "net.core.rmem_max", "net.core.wmem_max",
 	"net.core.rps_default_mask", "net.ipv4.tcp_congestion_control", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
-	"net.ipv4.tcp_timestamps", "kernel.sched_autogroup_enabled",
+	"net.ipv4.tcp_timestamps", "net.ipv4.tcp_mtu_probing", "net.ipv4.ip_no_pmtu_disc", "kernel.sched_autogroup_enabled",
 }
 
 // tools are asked for their version by these arguments.

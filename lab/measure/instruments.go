@@ -21,6 +21,10 @@ type Instruments struct {
 	RRClient    RRClient    `cmd:"" name:"lab-rr-client" hidden:""`
 	UDPReceiver UDPReceiver `cmd:"" name:"lab-udp-receiver" hidden:""`
 	UDPSender   UDPSender   `cmd:"" name:"lab-udp-sender" hidden:""`
+	BulkSink    BulkSink    `cmd:"" name:"lab-bulk-sink" hidden:""`
+	BulkSource  BulkSource  `cmd:"" name:"lab-bulk-source" hidden:""`
+	SizeEcho    SizeEcho    `cmd:"" name:"lab-size-echo" hidden:""`
+	SizeProbe   SizeProbe   `cmd:"" name:"lab-size-probe" hidden:""`
 }
 
 // instrumentEnv marks a process that the lab started as an instrument.
@@ -53,8 +57,13 @@ type instrument struct {
 	out bytes.Buffer
 }
 
-// startInstrument starts this program as one of Instruments.
+// startInstrument starts this program as one of Instruments, which pins itself.
 func startInstrument(ctx context.Context, h *topo.Host, args ...string) (*instrument, error) {
+	return startPinned(ctx, h, Unpinned, args...)
+}
+
+// startPinned starts it with all its threads on a core.
+func startPinned(ctx context.Context, h *topo.Host, core int, args ...string) (*instrument, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("path of this program: %w", err)
@@ -62,6 +71,7 @@ func startInstrument(ctx context.Context, h *topo.Host, args ...string) (*instru
 	i := &instrument{Command: h.Command(ctx, append([]string{self}, args...)...)}
 	i.Env = []string{instrumentEnv + "=1", "GODEBUG=asyncpreemptoff=1"}
 	i.Stdout = &i.out
+	i.CPUs = cpus(core)
 	return i, i.Start()
 }
 

@@ -24,11 +24,7 @@ type Ends struct {
 
 // EndsOf are the end systems of the standard topology on the family, 4 or 6.
 func EndsOf(n *topo.TwoHosts, family int) Ends {
-	addr := topo.ServerV4
-	if family == 6 {
-		addr = topo.ServerV6
-	}
-	return Ends{Client: n.Client, Server: n.Server, Addr: addr}
+	return Ends{Client: n.Client, Server: n.Server, Addr: n.ServerAddr(family)}
 }
 
 // Metrics are named as in result.json.
@@ -49,12 +45,23 @@ const (
 	UDPSentRate   = "udp_sent_pps"   // kpps sent
 	UDPLoss       = "udp_loss"       // share of the sent packets, 0 … 1
 	CPUSteal      = "cpu_steal"      // share of all cores' time that the hypervisor took, 0 … 1
+	Streams       = "streams"        // TCP connections at a time
+	PathMTU       = "path_mtu"       // bytes, what TCP believes at the end
+	LargestSize   = "largest_size"   // bytes of the largest IP packet that arrives, of the worst flow
+	LargestBest   = "largest_best"   // the same of the best flow
+	ToldMTU       = "told_mtu"       // bytes: the MTU that a "too big" message named, 0 without one
+	ToldFlows     = "told_flows"     // flows that got such a message
+	Flows         = "flows"          // source ports that were tried
 )
 
-// Series have one value a second.
+// Series have one value an interval, which is a second with iperf3; LargestSeries
+// and ToldSeries have one a flow.
 const (
-	TCPSeries        = "tcp_gbps"
+	TCPSeries        = "tcp_gbps"         // received
+	WrittenSeries    = "tcp_written_gbps" // by the sending program
 	RetransmitSeries = "retransmits"
+	LargestSeries    = "largest_size"
+	ToldSeries       = "told_mtu"
 )
 
 // Pin is the cores of an instrument's two processes, from 0; Unpinned leaves one

@@ -20,6 +20,11 @@ func TestMain(m *testing.M) {
 
 func newTwoHosts(t *testing.T) *topo.TwoHosts {
 	t.Helper()
+	return newTwoHostsOf(t, topo.TwoHostsOptions{})
+}
+
+func newTwoHostsOf(t *testing.T, o topo.TwoHostsOptions) *topo.TwoHosts {
+	t.Helper()
 	privilege.Require(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
@@ -30,7 +35,7 @@ func newTwoHosts(t *testing.T) *topo.TwoHosts {
 			t.Error(err)
 		}
 	})
-	n, err := topo.NewTwoHosts(t.Context(), lab, topo.TwoHostsOptions{})
+	n, err := topo.NewTwoHosts(t.Context(), lab, o)
 	if err != nil {
 		t.Fatal(err)
 	}

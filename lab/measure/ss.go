@@ -15,6 +15,9 @@ type Socket struct {
 	RTT       float64 // µs, smoothed
 	Cwnd      int     // segments
 	BytesSent int64
+	// PathMTU (bytes) and Retransmits (segments) come from TCP_INFO only.
+	PathMTU     int
+	Retransmits int64
 }
 
 // busiestSocket asks ss(8) for the connection of a port that has sent most: not

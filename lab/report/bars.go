@@ -63,7 +63,7 @@ func (v view) bars(m stats.Metric) (figure, bool) {
 		mid := y + thick/2.0 + 1
 		c.open(v.tint(row.Contender), describe(row))
 		c.rect(0, y-4, width, pitch, 0, "hit")
-		c.text(0, mid+4, "name", clip(row.Contender, 8))
+		c.text(0, mid+4, "name", brief(row.Contender, 8))
 		c.rect(left, y+1, max(scale(row.Median)-left, 1), thick, 2, "bar")
 		c.whisker(scale(row.Lo), scale(row.Hi), mid)
 		c.text(289, mid+4, "value e", stats.In(row.Median, row.Unit))
@@ -159,10 +159,20 @@ func (v view) strip(m stats.Metric) template.HTML {
 		}
 		taken = append(taken, at)
 		c.open(v.tint(row.Contender), "")
-		c.text(at, 11, "tiny m own", clip(row.Contender, 8))
+		c.text(at, 11, "tiny m own", brief(row.Contender, 8))
 		c.close()
 	}
 	return c.svg("strip", "Ratios to plain. "+strings.Join(words, ". "))
+}
+
+// brief fits a contender's name into n characters: "s-geneve" of
+// "selvage-geneve".
+func brief(name string, n int) string {
+	path, encap, ok := strings.Cut(name, "-")
+	if len(name) > n && ok && path != "" {
+		name = path[:1] + "-" + encap
+	}
+	return clip(name, n)
 }
 
 func clip(s string, n int) string {

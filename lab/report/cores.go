@@ -50,7 +50,7 @@ func (v view) Cores() (f figure) {
 				words += label + ". "
 				c.open(v.tint(g.name), label)
 				if i == 0 {
-					c.text(0, y+13, "name", clip(g.name, 8))
+					c.text(0, y+13, "name", brief(g.name, 8))
 				}
 				c.text(left-8, y+13, "tick e", fmt.Sprintf("core %d", core.Core))
 				from := 0.0

@@ -15,21 +15,33 @@ import (
 	"io"
 
 	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
 )
 
-//go:embed page.html
-var page string
+// Templates: what all pages share, and a page for each experiment.
+var (
+	//go:embed shared.html
+	shared string
+	//go:embed page.html
+	abPage string
+	//go:embed mtu.html
+	mtuPage string
+)
 
 // HTML writes r as one self-contained page. It errors when r is not of this
 // version's schema or holds figures that JSON cannot carry, since the page
 // carries the result itself; nothing is written then.
 func HTML(w io.Writer, r result.Result) error {
-	t, err := template.New("page").Parse(page)
+	page, data := abPage, any(newView(r))
+	if r.Experiment == stats.MTU {
+		page, data = mtuPage, mtuView{newView(r)}
+	}
+	t, err := template.New("page").Parse(shared + page)
 	if err != nil {
 		return fmt.Errorf("parse report page: %w", err)
 	}
 	var out bytes.Buffer
-	if err := t.Execute(&out, newView(r)); err != nil {
+	if err := t.Execute(&out, data); err != nil {
 		return fmt.Errorf("draw report: %w", err)
 	}
 	if _, err := w.Write(out.Bytes()); err != nil {

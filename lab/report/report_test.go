@@ -13,13 +13,19 @@ import (
 
 	"github.com/selvage/selvage/lab/diagnose"
 	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 func recorded(t *testing.T) result.Result {
 	t.Helper()
-	r, err := result.ReadFile("testdata/ab.json")
+	return recordedAs(t, "ab")
+}
+
+func recordedAs(t *testing.T, experiment string) result.Result {
+	t.Helper()
+	r, err := result.ReadFile("testdata/" + experiment + ".json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +51,10 @@ func table(t *testing.T, r result.Result) string {
 }
 
 func TestGolden(t *testing.T) {
-	r := recorded(t)
-	for name, got := range map[string]string{"testdata/ab.html": draw(t, r), "testdata/ab.txt": table(t, r)} {
+	ab, mtu := recorded(t), recordedAs(t, "mtu")
+	for name, got := range map[string]string{
+		"testdata/ab.html": draw(t, ab), "testdata/ab.txt": table(t, ab), "testdata/mtu.html": draw(t, mtu), "testdata/mtu.txt": table(t, mtu),
+	} {
 		if *update {
 			if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
@@ -65,7 +73,7 @@ func TestGolden(t *testing.T) {
 
 // TestSelfContained looks for anything that a browser would fetch.
 func TestSelfContained(t *testing.T) {
-	html := draw(t, recorded(t))
+	html := draw(t, recorded(t)) + draw(t, recordedAs(t, "mtu"))
 	for _, m := range regexp.MustCompile(`(?:src|href)="([^"]{0,40})|url\(|@import`).FindAllStringSubmatch(html, -1) {
 		if !strings.HasPrefix(m[1], "data:application/json;base64,") && m[1] != "result.json" {
 			t.Errorf("the page refers to %q", m[0])
@@ -137,6 +145,68 @@ func TestOddResults(t *testing.T) {
 			text := table(t, r)
 			if strings.Contains(text, "NaN") || strings.Contains(text, "No verdict") != diagnose.Verdict(r).Refused {
 				t.Error(text)
+			}
+		})
+	}
+}
+
+// TestOddMTU draws what interrupted, small and broken runs of the MTU experiment leave
+// behind.
+func TestOddMTU(t *testing.T) {
+	keep := func(ok func(result.Sample) bool) func(*result.Result) {
+		return func(r *result.Result) {
+			r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return !ok(s) })
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*result.Result)
+		want   string
+	}{
+		"nothing":     {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.MTU} }, "Verdict refused"},
+		"no samples":  {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
+		"hole only":   {keep(func(s result.Sample) bool { return stats.IsHole(s.Case) }), "has an MTU black hole"},
+		"sizes only":  {keep(func(s result.Sample) bool { return stats.IsSize(s.Case) }), "no transfer was made that could fall"},
+		"sweep only":  {keep(func(s result.Sample) bool { _, _, ok := stats.Swept(s.Case); return ok }), "What limits the rate"},
+		"one size":    {keep(func(s result.Sample) bool { size, _, ok := stats.Swept(s.Case); return ok && size == 536 }), "no conclusion: the MSS in use did not change"},
+		"no plain":    {keep(func(s result.Sample) bool { return s.Contender != "plain" }), "black hole"},
+		"no cures":    {keep(func(s result.Sample) bool { return stats.IsHole(s.Case) || stats.IsSize(s.Case) }), "not measured"},
+		"one round":   {keep(func(s result.Sample) bool { return s.Round == 1 }), "1 round cannot tell"},
+		"other names": {func(r *result.Result) { r.Samples[0].Contender = `"><script>x</script>` }, "k-x0"},
+		"jumbo unused": {func(r *result.Result) {
+			for _, s := range r.Samples {
+				if _, ok := s.Metrics["mss"]; ok {
+					s.Metrics["mss"] = 1448
+				}
+			}
+		}, "no conclusion: the MSS in use was 1,448 bytes where 8,898 were asked for"},
+		"all failed": {func(r *result.Result) {
+			for i := range r.Samples {
+				r.Samples[i] = result.Sample{Contender: r.Samples[i].Contender, Case: r.Samples[i].Case, Round: 1, Error: "<b>no route</b>"}
+			}
+		}, "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros": {func(r *result.Result) {
+			for _, s := range r.Samples {
+				for k := range s.Metrics {
+					s.Metrics[k] = 0
+				}
+				for _, values := range s.Series {
+					clear(values)
+				}
+			}
+		}, "even the plain path stalls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recordedAs(t, "mtu")
+			c.change(&r)
+			html := draw(t, r)
+			if !strings.Contains(html, c.want) {
+				t.Errorf("no %q in the page", c.want)
+			}
+			if bad := regexp.MustCompile(`NaN|\+Inf|-Inf|<script>x|%!`).FindString(html); bad != "" {
+				t.Errorf("the page holds %q", bad)
+			}
+			if bad := regexp.MustCompile(`NaN|\+Inf|-Inf|%!`).FindString(table(t, r)); bad != "" {
+				t.Errorf("the table holds %q", bad)
 			}
 		})
 	}

@@ -104,7 +104,7 @@ func ticks(top float64, n int) []float64 {
 	}
 	var out []float64
 	for i := 0; ; i++ {
-		v := float64(i) * step
+		v := math.Round(float64(i)*step*1e9) / 1e9 // 0.6, not 0.6000000000000001
 		out = append(out, v)
 		if v >= top*0.999 {
 			return out

@@ -16,6 +16,9 @@ const tableWidth = 96
 // interval, n and ratio, then the verdict and the findings.
 func Table(w io.Writer, r result.Result) error {
 	v := newView(r)
+	if r.Experiment == stats.MTU {
+		return mtuTable(w, mtuView{v})
+	}
 	var b strings.Builder
 	for _, m := range stats.Metrics() {
 		head := false

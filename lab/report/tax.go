@@ -77,7 +77,7 @@ func (v view) kept(lines []taxLine, width float64, class string) template.HTML {
 		words += label + ". "
 		c.open(l.Tint, label)
 		c.rect(0, y, width, pitch-4, 0, "hit")
-		c.text(0, y+22, "name", clip(l.Name, 9))
+		c.text(0, y+22, "name", brief(l.Name, 9))
 		shade := "bar"
 		if i == 0 {
 			shade = "bar mid"

@@ -69,6 +69,9 @@ func (v view) tint(name string) string {
 // Names are the contenders in the result's order.
 func (v view) Names() []string { return v.names }
 
+// Wired says whether the bare wire was measured.
+func (v view) Wired() bool { return slices.Contains(v.names, "wire") }
+
 // Tint is tint for the page.
 func (v view) Tint(name string) string { return v.tint(name) }
 

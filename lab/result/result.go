@@ -73,13 +73,14 @@ type Contender struct {
 // Sample is one measurement of one contender in one round.
 type Sample struct {
 	Contender string  `json:"contender"`
-	Case      string  `json:"case"`    // "tcp", "rr-1", "rr-1024", "udp"
+	Case      string  `json:"case"`    // "tcp", "rr-1", "rr-1024", "udp", "hole", "sweep-536x4" …
 	Round     int     `json:"round"`   // from 1
 	Start     float64 `json:"start_s"` // since Result.Started
 	Duration  float64 `json:"duration_s"`
 	// Metrics holds the sample's figures by name, in the units of the summary.
 	Metrics map[string]float64 `json:"metrics"`
-	// Series holds one value a reporting interval (iperf3 -i 1), by name.
+	// Series holds one value a reporting interval (a second with iperf3), or one a
+	// source port, by name.
 	Series map[string][]float64 `json:"series,omitempty"`
 	CPU    []CPUShare           `json:"cpu,omitempty"` // one per core
 	// Latency is the distribution of one request/response sample.

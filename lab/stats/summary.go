@@ -30,7 +30,16 @@ type Metric struct {
 	Higher bool   // higher is better
 }
 
-// Metrics lists what Summarise computes, in the order of its rows.
+// metrics lists what Summarise computes for r.
+func metrics(r result.Result) []Metric {
+	if r.Experiment == MTU {
+		return mtuMetrics(r)
+	}
+	return Metrics()
+}
+
+// Metrics lists what Summarise computes for the A/B experiment, in the order of its
+// rows.
 func Metrics() []Metric {
 	metrics := []Metric{
 		{DecisiveCase, Decisive, "Gbit/s", "TCP throughput", true},
@@ -94,9 +103,14 @@ func Values(r result.Result, contender, kase, metric string) map[int]float64 {
 // remaining rounds would leave out exactly those in which the baseline did best.
 // Distinguishable then rests on the paired differences. It is never true for
 // fewer than three pairs.
+//
+// The MTU experiment's rows begin with BlackHole of each contender.
 func Summarise(r result.Result) []result.Row {
 	var rows []result.Row
-	for _, m := range Metrics() {
+	if r.Experiment == MTU {
+		rows = holeRows(r)
+	}
+	for _, m := range metrics(r) {
 		base := Values(r, Baseline, m.Case, m.Name)
 		for _, name := range Names(r) {
 			values := Values(r, name, m.Case, m.Name)

@@ -18,7 +18,7 @@ import (
 
 // debianPackages names the package of each tool that the lab starts.
 var debianPackages = map[string]string{
-	"ip": "iproute2", "ss": "iproute2", "iperf3": "iperf3", "tcpdump": "tcpdump", "ethtool": "ethtool",
+	"ip": "iproute2", "ss": "iproute2", "iperf3": "iperf3", "tcpdump": "tcpdump", "ethtool": "ethtool", "nft": "nftables",
 	"ovsdb-server": "openvswitch-switch", "ovs-vswitchd": "openvswitch-switch", "ovsdb-tool": "openvswitch-common",
 	"ovs-vsctl": "openvswitch-switch", "ovs-appctl": "openvswitch-common",
 }

@@ -57,6 +57,8 @@ type VXLAN struct {
 	NoUDPCsum bool
 	// UDP6ZeroCsumTx and UDP6ZeroCsumRx send and accept it over IPv6 (RFC 6935).
 	UDP6ZeroCsumTx, UDP6ZeroCsumRx bool
+	// NoLearning leaves the FDB to whoever fills it.
+	NoLearning bool
 }
 
 // VXLAN makes a device of the kernel's vxlan driver and sets it up. It asks ip
@@ -68,7 +70,7 @@ func (h *Host) VXLAN(ctx context.Context, name string, v VXLAN) error {
 	}
 	argv := []string{"ip", "link", "add", name, "mtu", strconv.Itoa(v.MTU), "type", "vxlan",
 		"id", strconv.FormatUint(uint64(v.VNI), 10), "local", v.Local.String(), "dstport", strconv.Itoa(int(port))}
-	for flag, on := range map[string]bool{"noudpcsum": v.NoUDPCsum, "udp6zerocsumtx": v.UDP6ZeroCsumTx, "udp6zerocsumrx": v.UDP6ZeroCsumRx} {
+	for flag, on := range map[string]bool{"noudpcsum": v.NoUDPCsum, "udp6zerocsumtx": v.UDP6ZeroCsumTx, "udp6zerocsumrx": v.UDP6ZeroCsumRx, "nolearning": v.NoLearning} {
 		if on {
 			argv = append(argv, flag)
 		}

@@ -15,12 +15,14 @@ import (
 
 // LinkEnd is one end of a link. The MAC address comes from the host's and the
 // interface's name when it is nil. Without an IPv6 address among Addrs the
-// interface has no IPv6 at all and is silent. Offloads are ethtool features.
+// interface has no IPv6 at all and is silent. Gateways get default routes.
+// Offloads are ethtool features.
 type LinkEnd struct {
 	Host     *Host
 	Name     string
 	MAC      net.HardwareAddr
 	Addrs    []netip.Prefix
+	Gateways []netip.Addr
 	Offloads map[string]bool
 }
 
@@ -44,6 +46,11 @@ func (l *Lab) Link(ctx context.Context, a, b LinkEnd, mtu int) error {
 	for _, end := range []LinkEnd{a, b} {
 		if err := end.Host.AwaitUp(ctx, end.Name); err != nil {
 			return err
+		}
+		for _, gateway := range end.Gateways {
+			if err := end.Host.AddRoute(end.Name, defaultRoute(gateway), gateway); err != nil {
+				return err
+			}
 		}
 	}
 	l.mu.Lock()
@@ -184,13 +191,15 @@ func (h *Host) DelAddr(name string, addr netip.Prefix) error {
 }
 
 func address(p netip.Prefix) *netlink.Addr {
-	bits := 32
-	addr := &netlink.Addr{}
+	addr := &netlink.Addr{IPNet: ipNet(p)}
 	if p.Addr().Is6() {
-		bits, addr.Flags = 128, unix.IFA_F_NODAD
+		addr.Flags = unix.IFA_F_NODAD
 	}
-	addr.IPNet = &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), bits)}
 	return addr
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
 // DisableIPv6 takes IPv6 and its chatter from an interface.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/selvage/selvage/internal/overlay"
 )
 
 // ovsSchema is where Debian's openvswitch-common puts it.
@@ -22,8 +24,10 @@ const (
 type OVSOptions struct {
 	VNI  uint32 // default 100
 	Port uint16 // UDP; default: the encapsulation's own
-	// Encapsulation is Open vSwitch's interface type; default "vxlan".
-	Encapsulation string
+	// Encapsulation is vxlan (default), geneve or nvgre. That is GRE with a key to
+	// Open vSwitch: the VSID and, in its last byte, the FlowID (RFC 7637 section
+	// 3.2). It sends FlowID 0 and accepts every key.
+	Encapsulation overlay.Encapsulation
 	// UDPChecksum sends outer UDP checksums.
 	UDPChecksum bool
 }
@@ -45,7 +49,9 @@ type OVSHalf OVSOptions
 func (OVSHalf) Name() string { return "ovs" }
 
 // Describe is one line for reports.
-func (OVSHalf) Describe() string { return "Open vSwitch, userspace datapath" }
+func (o OVSHalf) Describe() string {
+	return "Open vSwitch, userspace datapath, " + inWords(o.Encapsulation)
+}
 
 // ovs is the running pair of daemons of a host.
 type ovs struct {
@@ -57,6 +63,9 @@ type ovs struct {
 
 // Up starts the daemons and moves the TEP's address to the underlay bridge.
 func (o OVSHalf) Up(ctx context.Context, s Site) (func(context.Context) error, error) {
+	if s.Subnets != nil {
+		return nil, errors.New("no routing by Open vSwitch here, it only bridges: leave out ovs where the topology is routed")
+	}
 	v, err := startOVS(ctx, s.Host)
 	if err != nil {
 		return nil, err
@@ -137,11 +146,7 @@ func (v *ovs) vsctl(ctx context.Context, args ...string) error {
 
 // bridges makes both bridges and the tunnel port.
 func (o OVSHalf) bridges(ctx context.Context, v *ovs, s Site) error {
-	kind := o.Encapsulation
-	if kind == "" {
-		kind = "vxlan"
-	}
-	tunnel := []string{"type=" + kind, fmt.Sprintf("options:key=%d", vni(o.VNI)), ovsAddress("local_ip", s.Local), ovsAddress("remote_ip", s.Remote), fmt.Sprintf("options:csum=%t", o.UDPChecksum)}
+	tunnel := append(o.tunnel(), ovsAddress("local_ip", s.Local), ovsAddress("remote_ip", s.Remote), fmt.Sprintf("options:csum=%t", o.UDPChecksum))
 	if o.Port != 0 {
 		tunnel = append(tunnel, fmt.Sprintf("options:dst_port=%d", o.Port))
 	}
@@ -159,6 +164,18 @@ func (o OVSHalf) bridges(ctx context.Context, v *ovs, s Site) error {
 		"--", "add-port", ovsOverlayBridge, "tunnel0", "--", "set", "interface", "tunnel0",
 	}
 	return v.vsctl(ctx, append(args, tunnel...)...)
+}
+
+// tunnel is the tunnel port's type and the segment's number.
+func (o OVSHalf) tunnel() []string {
+	if o.Encapsulation == overlay.NVGRE {
+		return []string{"type=gre", "options:in_key=flow", fmt.Sprintf("options:out_key=%d", vni(o.VNI)<<8)}
+	}
+	kind := o.Encapsulation
+	if kind == "" {
+		kind = overlay.VXLAN
+	}
+	return []string{"type=" + string(kind), fmt.Sprintf("options:key=%d", vni(o.VNI))}
 }
 
 // ovsAddress quotes an address, as colons need it.

@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -26,16 +27,36 @@ func (n *TwoHosts) Wire(ctx context.Context, o EndOptions) (*Path, error) {
 		if err := errors.Join(n.Client.clear(), n.Server.clear()); err != nil {
 			return err
 		}
-		return n.Lab.Link(ctx, n.clientEnd(), n.serverEnd(), p.InnerMTU)
+		return errors.Join(n.Lab.Link(ctx, n.clientEnd(), n.serverEnd(), p.InnerMTU), n.onLink())
 	})
 }
 
-// Plain bridges client and server onto the underlay on both hosts: no tunnel.
+// onLink joins the subnets of a routed topology on the one link of Wire, which has no
+// gateways.
+func (n *TwoHosts) onLink() error {
+	for i, subnet := range n.subnets() {
+		for _, network := range subnet.Networks() {
+			if err := []*Host{n.Server, n.Client}[i].AddRoute(EndName, network, netip.Addr{}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Plain bridges client and server onto the underlay on both hosts, or has both
+// hosts route between them: no tunnel.
 func (n *TwoHosts) Plain(ctx context.Context, o EndOptions) (*Path, error) {
 	p := &Path{Name: "plain", Description: "Linux bridge on both hosts, no tunnel", InnerMTU: n.endMTU(o), net: n}
+	if n.Options.Routed {
+		p.Description = "Linux routes on both hosts, no tunnel"
+	}
 	return n.start(ctx, p, func() error {
 		if err := n.setInnerMTU(p.InnerMTU); err != nil {
 			return err
+		}
+		if n.Options.Routed {
+			return n.route(p)
 		}
 		for _, host := range []*Host{n.A, n.B} {
 			if err := host.Bridge(ctx, "br0", n.Options.UnderlayMTU, AccessName, UnderlayName); err != nil {
@@ -50,6 +71,10 @@ func (n *TwoHosts) Plain(ctx context.Context, o EndOptions) (*Path, error) {
 type KernelOptions struct {
 	VNI  uint32 // default 100
 	Port uint16 // UDP; default 4789
+	// TunnelMTU is the vxlan device's own, default: that of the end systems. A bridge
+	// drops, without a word, what is larger than the port that it should leave by. A
+	// device with more than the underlay leaves answers "too big" itself (Linux 5.9).
+	TunnelMTU int
 	// The checksum choices of VXLAN.
 	NoUDPCsum, UDP6ZeroCsumTx, UDP6ZeroCsumRx bool
 }
@@ -68,16 +93,23 @@ func (KernelHalf) Name() string { return "kernel" }
 // Describe is one line for reports.
 func (KernelHalf) Describe() string { return "Linux bridge and the kernel's vxlan device" }
 
-// Up makes bridge br0 and device vxlan0.
+// Up makes bridge br0 and device vxlan0, or one of each for each subnet.
 func (k KernelHalf) Up(ctx context.Context, s Site) (func(context.Context) error, error) {
-	err := s.Host.VXLAN(ctx, "vxlan0", VXLAN{
-		VNI: vni(k.VNI), Local: s.Local, Remotes: []netip.Addr{s.Remote}, Port: k.Port, MTU: s.InnerMTU,
-		NoUDPCsum: k.NoUDPCsum, UDP6ZeroCsumTx: k.UDP6ZeroCsumTx, UDP6ZeroCsumRx: k.UDP6ZeroCsumRx,
-	})
-	if err != nil {
+	if s.Subnets != nil {
+		return k.routed(ctx, s)
+	}
+	if err := s.Host.VXLAN(ctx, "vxlan0", k.device(s)); err != nil {
 		return nil, err
 	}
 	return nil, s.Host.Bridge(ctx, "br0", s.InnerMTU, AccessName, "vxlan0")
+}
+
+// device is the half's vxlan device.
+func (k KernelHalf) device(s Site) VXLAN {
+	return VXLAN{
+		VNI: vni(k.VNI), Local: s.Local, Remotes: []netip.Addr{s.Remote}, Port: k.Port, MTU: cmp.Or(k.TunnelMTU, s.InnerMTU),
+		NoUDPCsum: k.NoUDPCsum, UDP6ZeroCsumTx: k.UDP6ZeroCsumTx, UDP6ZeroCsumRx: k.UDP6ZeroCsumRx,
+	}
 }
 
 // vni is the segment of all paths unless told otherwise.

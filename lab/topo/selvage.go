@@ -1,14 +1,18 @@
 package topo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/selvage/selvage/internal/overlay"
 )
 
 // Where an edge puts what it shares with other programs, by its name.
@@ -101,8 +105,12 @@ func (e *Edge) Kill() { e.Command.Kill() }
 type SelvageOptions struct {
 	Binary      string // path of selvage; default: the running program
 	VNI         uint32 // default 100
-	Port        uint16 // UDP; default 4789
+	Port        uint16 // UDP; default: the encapsulation's own
 	UDPChecksum bool   // over IPv6
+	// Encapsulation is vxlan (default), geneve or nvgre.
+	Encapsulation overlay.Encapsulation
+	// NoClamp leaves the MSS of TCP connections alone.
+	NoClamp bool
 	// NoFlowCache has every packet decided anew.
 	NoFlowCache bool
 	// Started is told of each edge that runs.
@@ -114,7 +122,8 @@ func (n *TwoHosts) Selvage(ctx context.Context, o SelvageOptions) (*Path, error)
 	return n.Build(ctx, SelvageHalf(o), SelvageHalf(o))
 }
 
-// SelvageHalf is an edge with the access interface as its one port.
+// SelvageHalf is an edge with the access interface as its one port. Routed, it has
+// a segment for each subnet, with a gateway of one router.
 type SelvageHalf SelvageOptions
 
 // Name is "selvage".
@@ -122,10 +131,22 @@ func (SelvageHalf) Name() string { return "selvage" }
 
 // Describe is one line for reports.
 func (o SelvageHalf) Describe() string {
+	words := "Selvage edge, " + inWords(o.Encapsulation)
 	if o.NoFlowCache {
-		return "Selvage edge, flow cache off"
+		words += ", flow cache off"
 	}
-	return "Selvage edge"
+	if o.NoClamp {
+		words += ", MSS not clamped"
+	}
+	return words
+}
+
+// inWords is an encapsulation's name as its standard writes it.
+func inWords(e overlay.Encapsulation) string {
+	if e == overlay.Geneve {
+		return "Geneve"
+	}
+	return strings.ToUpper(string(cmp.Or(e, overlay.VXLAN)))
 }
 
 // Up starts an edge named EdgeName.
@@ -151,15 +172,8 @@ func (o SelvageHalf) Up(ctx context.Context, s Site) (func(context.Context) erro
 
 // Config is the configuration of the half's edge, in YAML.
 func (o SelvageHalf) Config(name string, s Site) string {
-	port := o.Port
-	if port == 0 {
-		port = 4789
-	}
-	checksum := ""
-	if o.UDPChecksum {
-		checksum = "\n      udpChecksum: true"
-	}
-	return fmt.Sprintf(`apiVersion: selvage.dev/v1alpha1
+	var b strings.Builder
+	fmt.Fprintf(&b, `apiVersion: selvage.dev/v1alpha1
 kind: Edge
 metadata:
   name: %s
@@ -170,13 +184,56 @@ spec:
   flowCache:
     enabled: %t
   segments:
-    - name: lab
-      vni: %d
-      udpPort: %d%s
-      remotes: ["%s"]
-  ports:
+`, name, UnderlayName, s.Local, !o.NoFlowCache)
+	home := "lab"
+	if s.Subnets == nil {
+		o.segment(&b, home, 0, s.Remote)
+	} else {
+		home = s.Subnets[0].Name
+		o.routed(&b, s)
+	}
+	fmt.Fprintf(&b, `  ports:
     - name: access
       interface: %s
-      segment: lab
-`, name, UnderlayName, s.Local, !o.NoFlowCache, vni(o.VNI), port, checksum, s.Remote, AccessName)
+      segment: %s
+`, AccessName, home)
+	return b.String()
+}
+
+// segment writes one segment; what is left out has the edge's default.
+func (o SelvageHalf) segment(b *strings.Builder, name string, index uint32, remote netip.Addr) {
+	fmt.Fprintf(b, "    - name: %s\n      vni: %d\n", name, vni(o.VNI)+index)
+	if o.Encapsulation != "" && o.Encapsulation != overlay.VXLAN {
+		fmt.Fprintf(b, "      encapsulation: %s\n", o.Encapsulation)
+	}
+	if o.Port != 0 {
+		fmt.Fprintf(b, "      udpPort: %d\n", o.Port)
+	}
+	if o.UDPChecksum {
+		b.WriteString("      udpChecksum: true\n")
+	}
+	if o.NoClamp {
+		b.WriteString("      clampMSS: false\n")
+	}
+	fmt.Fprintf(b, "      remotes: [%q]\n", remote)
+}
+
+// routed writes a segment for each subnet and the router between them. Hosts behind
+// the tunnel are static, as they are for the kernel.
+func (o SelvageHalf) routed(b *strings.Builder, s Site) {
+	for i, subnet := range s.Subnets {
+		o.segment(b, subnet.Name, subnet.Index, s.Remote)
+		if i > 0 {
+			fmt.Fprintf(b, "      fdb:\n        - {mac: %q, remote: %q}\n      neighbours:\n", subnet.EndMAC, s.Remote)
+			for _, addr := range subnet.End {
+				fmt.Fprintf(b, "        - {address: %q, mac: %q}\n", addr, subnet.EndMAC)
+			}
+		}
+		gateways := make([]string, len(subnet.Gateways))
+		for k, gateway := range subnet.Gateways {
+			gateways[k] = fmt.Sprintf("%q", gateway)
+		}
+		fmt.Fprintf(b, "      gateway:\n        router: %s\n        addresses: [%s]\n", RouterName, strings.Join(gateways, ", "))
+	}
+	fmt.Fprintf(b, "  routers:\n    - name: %s\n", RouterName)
 }

@@ -165,7 +165,8 @@ func deleteNamespace(name string) error {
 		return err
 	}
 	// EINVAL: the file exists, but a killed lab had not mounted the namespace yet.
-	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+	// ENOENT: whoever made it while the lab closed has just removed it.
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	return ignoreMissing(os.Remove(path))

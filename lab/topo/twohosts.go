@@ -16,7 +16,7 @@ const (
 	UnderlayName = "u0"   // of a host, towards the other
 )
 
-// Addresses of the end systems, the same in every TwoHosts.
+// Addresses of the end systems, the same in every TwoHosts that is not routed.
 var (
 	ClientV4 = netip.MustParseAddr("10.0.0.1")
 	ServerV4 = netip.MustParseAddr("10.0.0.2")
@@ -34,12 +34,18 @@ type TwoHostsOptions struct {
 	UnderlayFamily  int             // 4 (default) or 6
 	Offloads        map[string]bool // ethtool features of both underlay interfaces
 	BridgeNetfilter BridgeNetfilter // of both hosts
+	// Routed puts client and server into different subnets, each with a gateway:
+	// every path then routes between them.
+	Routed bool
 }
 
 // TwoHosts is the standard topology: a client and a server, each behind a host,
 // and an underlay between the hosts. It carries nothing until a path is built.
 //
 //	client --- hosta ==underlay== hostb --- server
+//
+// Routed, the server is 10.1.0.2/24 and fd01::2/64, and the end systems' default
+// routes go to 10.0.0.254, fd00::fe and 10.1.0.254, fd01::fe.
 type TwoHosts struct {
 	Lab            *Lab
 	Client, Server *Host
@@ -82,14 +88,15 @@ func (n *TwoHosts) fillOptions() error {
 	if o.UnderlayMTU == 0 {
 		o.UnderlayMTU = 1500
 	}
+	near, far := underlayAddrs()
 	overhead := 50 // RFC 7348 section 5: 20 IPv4 + 8 UDP + 8 VXLAN + 14 Ethernet
 	switch o.UnderlayFamily {
 	case 0, 4:
 		o.UnderlayFamily = 4
-		n.TEPA, n.TEPB = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+		n.TEPA, n.TEPB = near[0], far[0]
 	case 6:
 		overhead = 70
-		n.TEPA, n.TEPB = netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
+		n.TEPA, n.TEPB = near[1], far[1]
 	default:
 		return fmt.Errorf("underlay family %d: choose 4 or 6", o.UnderlayFamily)
 	}
@@ -97,6 +104,12 @@ func (n *TwoHosts) fillOptions() error {
 		o.InnerMTU = o.UnderlayMTU - overhead
 	}
 	return o.BridgeNetfilter.check()
+}
+
+// underlayAddrs are the addresses of hosts A and B on the underlay, IPv4 and IPv6.
+func underlayAddrs() (near, far []netip.Addr) {
+	return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
+		[]netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")}
 }
 
 // prefix is the subnet of an address of this topology: /24 or /64.
@@ -107,12 +120,31 @@ func prefix(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, 64)
 }
 
+// MAC addresses of the end systems.
+var (
+	clientMAC = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	serverMAC = net.HardwareAddr{2, 0, 0, 0, 0, 2}
+)
+
 func (n *TwoHosts) clientEnd() LinkEnd {
-	return LinkEnd{Host: n.Client, Name: EndName, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Addrs: []netip.Prefix{prefix(ClientV4), prefix(ClientV6)}}
+	return n.end(n.Client, clientMAC, 0, n.ClientAddr(4), n.ClientAddr(6))
 }
 
 func (n *TwoHosts) serverEnd() LinkEnd {
-	return LinkEnd{Host: n.Server, Name: EndName, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, Addrs: []netip.Prefix{prefix(ServerV4), prefix(ServerV6)}}
+	return n.end(n.Server, serverMAC, 1, n.ServerAddr(4), n.ServerAddr(6))
+}
+
+func (n *TwoHosts) end(h *Host, mac net.HardwareAddr, side int, addrs ...netip.Addr) LinkEnd {
+	e := LinkEnd{Host: h, Name: EndName, MAC: mac}
+	for _, addr := range addrs {
+		e.Addrs = append(e.Addrs, prefix(addr))
+	}
+	if subnets := n.subnets(); subnets != nil {
+		for _, gateway := range subnets[side].Gateways {
+			e.Gateways = append(e.Gateways, gateway.Addr())
+		}
+	}
+	return e
 }
 
 // connect makes all links.
@@ -170,6 +202,8 @@ type Site struct {
 	InnerMTU      int
 	End           *Host // the client or server behind the host
 	Peer          *Host // the other host
+	// Subnets are what to route between, that of End first; none where to bridge.
+	Subnets []Subnet
 }
 
 // Half is what carries packets in one host, between AccessName and UnderlayName.
@@ -191,13 +225,18 @@ func (n *TwoHosts) Build(ctx context.Context, a, b Half) (*Path, error) {
 		p.Name += "-" + b.Name()
 		p.Description += "; other side: " + b.Describe()
 	}
+	var clientFirst, serverFirst []Subnet
+	if subnets := n.subnets(); subnets != nil {
+		p.Description += ", routing between two segments"
+		clientFirst, serverFirst = subnets, []Subnet{subnets[1], subnets[0]}
+	}
 	return n.start(ctx, p, func() error {
 		for _, side := range []struct {
 			half Half
 			site Site
 		}{
-			{a, Site{n.A, n.TEPA, n.TEPB, n.Options.UnderlayMTU, n.Options.InnerMTU, n.Client, n.B}},
-			{b, Site{n.B, n.TEPB, n.TEPA, n.Options.UnderlayMTU, n.Options.InnerMTU, n.Server, n.A}},
+			{a, Site{n.A, n.TEPA, n.TEPB, n.Options.UnderlayMTU, n.Options.InnerMTU, n.Client, n.B, clientFirst}},
+			{b, Site{n.B, n.TEPB, n.TEPA, n.Options.UnderlayMTU, n.Options.InnerMTU, n.Server, n.A, serverFirst}},
 		} {
 			stop, err := side.half.Up(ctx, side.site)
 			if stop != nil {
@@ -220,9 +259,9 @@ func (n *TwoHosts) start(ctx context.Context, p *Path, up func() error) (*Path, 
 	// Whoever closes first, the path or the lab, leaves nothing for the other.
 	n.Lab.onClose("stop path "+p.Name, p.halt)
 	err := up()
-	for _, addr := range []netip.Addr{ServerV4, ServerV6} {
+	for _, family := range []int{4, 6} {
 		if err == nil {
-			err = n.Client.Reach(ctx, addr)
+			err = n.Client.Reach(ctx, n.ServerAddr(family))
 		}
 	}
 	if err != nil {

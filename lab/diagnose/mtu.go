@@ -1,0 +1,156 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// mtuVerdict answers where packets that do not fit disappear: which contenders have
+// a black hole, and what those that have none carry as they come.
+func mtuVerdict(r result.Result) result.Verdict {
+	e := mtuEvidence{gather(r)}
+	v := result.Verdict{Findings: e.findings()}
+	if why := e.refuse(); why != "" {
+		v.Refused, v.Sentence = true, "No verdict: "+why+"."
+		return v
+	}
+	v.Sentence = e.sentence()
+	return v
+}
+
+// mtuEvidence is a result of the MTU experiment.
+type mtuEvidence struct{ evidence }
+
+// hole says whether a contender has a black hole, and whether that is known.
+func (e mtuEvidence) hole(name string) (has, known bool) {
+	row, ok := stats.Find(e.rows, name, stats.HoleCase, stats.BlackHole)
+	return row.Median == 1, ok
+}
+
+// split are the tunnels with a black hole and those without.
+func (e mtuEvidence) split() (holed, whole []string) {
+	for _, name := range e.tunnels() {
+		switch has, known := e.hole(name); {
+		case known && has:
+			holed = append(holed, name)
+		case known:
+			whole = append(whole, name)
+		}
+	}
+	return holed, whole
+}
+
+// refuse says, without a final stop, why there is no verdict, "" when there is one.
+func (e mtuEvidence) refuse() string {
+	for _, s := range e.Samples {
+		if stats.IsHole(s.Case) && s.Error != "" {
+			return fmt.Sprintf("%s of %s has an error (%s)", s.Case, s.Contender, strings.TrimSpace(s.Error))
+		}
+	}
+	if has, _ := e.hole(plain); has {
+		return "even the plain path stalls, so the stall is not the tunnels'"
+	}
+	holed, whole := e.split()
+	switch {
+	case len(e.tunnels()) == 0:
+		return "no tunnel was measured"
+	case len(holed)+len(whole) == 0:
+		return "no transfer was made that could fall into a black hole"
+	}
+	return ""
+}
+
+func (e mtuEvidence) sentence() string {
+	holed, whole := e.split()
+	guest, path := e.bytes("guest_mtu"), e.bytes("path_mtu_"+append(holed, whole...)[0])
+	if len(holed) == 0 {
+		return fmt.Sprintf("No black hole: guests that believe in %s bytes on a path of %s are served as %s. %s", guest, path, e.come(whole), e.cured())
+	}
+	text := fmt.Sprintf("%s %s an MTU black hole: guests believe in %s bytes, %s pass, and nobody tells them",
+		upperFirst(e.list(holed)), has(holed), guest, path)
+	if len(whole) > 0 {
+		text += fmt.Sprintf("; %s %s none, and carries %s", e.list(whole), has(whole), e.come(whole))
+	}
+	return text + ". " + e.cured()
+}
+
+// come is what contenders carry as they come.
+func (e mtuEvidence) come(names []string) string {
+	var words []string
+	for _, name := range names {
+		row, _ := stats.Find(e.rows, name, stats.HoleCase, stats.Decisive)
+		mss, _ := stats.Find(e.rows, name, stats.HoleCase, "mss")
+		text := fmt.Sprintf("%s Gbit/s with an MSS of %s bytes", stats.Figure(row.Median), stats.Figure(mss.Median))
+		if len(names) > 1 {
+			text = e.title(name) + ": " + text
+		}
+		words = append(words, text)
+	}
+	return strings.Join(words, ", ")
+}
+
+// cured is what the cures give to the first contender that has a hole.
+func (e mtuEvidence) cured() string {
+	holed, _ := e.split()
+	if len(holed) == 0 {
+		return ""
+	}
+	var words []string
+	for _, cure := range Cures(e.Result) {
+		if row, ok := stats.Find(e.rows, holed[0], cure.Case, stats.Decisive); ok {
+			unit := ""
+			if len(words) == 0 {
+				unit = " Gbit/s"
+			}
+			words = append(words, fmt.Sprintf("%s%s with %s", stats.Figure(row.Median), unit, cure.Short))
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Cured, %s carries %s.", e.title(holed[0]), strings.Join(words, ", "))
+}
+
+// bytes is a size among the parameters, for people.
+func (e mtuEvidence) bytes(parameter string) string {
+	n, err := strconv.Atoi(e.Parameters[parameter])
+	if err != nil {
+		return e.Parameters[parameter]
+	}
+	return stats.Figure(float64(n))
+}
+
+func (e mtuEvidence) list(names []string) string {
+	words := make([]string, len(names))
+	for i, name := range names {
+		words[i] = e.title(name)
+	}
+	if last := len(words) - 1; last > 0 {
+		return strings.Join(words[:last], ", ") + " and " + words[last]
+	}
+	return strings.Join(words, "")
+}
+
+func has(names []string) string {
+	if len(names) > 1 {
+		return "have"
+	}
+	return "has"
+}
+
+// samples are the good ones of a contender's case, by round.
+func (e mtuEvidence) samples(name, kase string) []result.Sample {
+	var found []result.Sample
+	for _, s := range e.Samples {
+		if s.Contender == name && s.Case == kase && s.Error == "" {
+			found = append(found, s)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b result.Sample) int { return a.Round - b.Round })
+	return found
+}

@@ -1,0 +1,223 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// findings goes through the hole, who is told, the cures and the ceiling.
+func (e mtuEvidence) findings() []string {
+	var out []string
+	for _, one := range []func() []string{
+		e.failed, e.stolen, e.holes, e.largest, e.probing, e.offloaded, e.cures, e.jumbo, e.ceilings,
+	} {
+		out = append(out, one()...)
+	}
+	return out
+}
+
+// ways are the transfers that may fall into the hole, in words.
+func ways() []struct{ suffix, words string } {
+	return []struct{ suffix, words string }{
+		{"", "client to server"}, {stats.Reverse, "server to client"},
+		{"-v6", "client to server over IPv6"}, {"-v6" + stats.Reverse, "server to client over IPv6"},
+	}
+}
+
+// holes says for each tunnel which transfers stalled, and how.
+func (e mtuEvidence) holes() []string {
+	var out []string
+	for _, name := range e.tunnels() {
+		var stalled, passed []string
+		detail := ""
+		for _, way := range ways() {
+			for _, s := range e.samples(name, stats.HoleCase+way.suffix) {
+				at, stalls := stats.Stalled(s)
+				if !stalls {
+					passed = append(passed, way.words)
+					continue
+				}
+				stalled = append(stalled, way.words)
+				if detail == "" {
+					detail = fmt.Sprintf("%s, the sender got rid of %s kB, and in %.1f s nothing arrived%s, while small packets passed all along; TCP sent %.0f segments again and kept an MSS of %s bytes",
+						upperFirst(way.words), stats.Figure(s.Metrics["tcp_sent"]*s.Duration*1e9/8/1e3), s.Duration, after(at),
+						s.Metrics["retransmits"], stats.Figure(s.Metrics["mss"]))
+				}
+			}
+		}
+		switch {
+		case len(stalled) == 0 && len(passed) > 0:
+			row, _ := stats.Find(e.rows, name, stats.HoleCase, stats.Decisive)
+			out = append(out, fmt.Sprintf("Black hole: %s has none in %d transfers (%s Gbit/s client to server).", e.title(name), len(passed), stats.Figure(row.Median)))
+		case len(passed) > 0 && len(stalled) > 0:
+			out = append(out, fmt.Sprintf("Black hole: %s has one %s, and none %s. %s.", e.title(name), strings.Join(stalled, ", "), strings.Join(passed, ", "), detail))
+		case len(stalled) > 0:
+			out = append(out, fmt.Sprintf("Black hole: %s has one in all %d transfers. %s.", e.title(name), len(stalled), detail))
+		}
+	}
+	return out
+}
+
+// after says when silence began, where it was not at once.
+func after(at float64) string {
+	if at == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" after the first %.1f", at)
+}
+
+// largest says what arrives, whether it depends on the flow, and who is told.
+func (e mtuEvidence) largest() []string {
+	var out []string
+	for _, name := range e.tunnels() {
+		least, best, flows, told, silent := 0.0, 0.0, 0.0, []string{}, false
+		for _, way := range ways() {
+			for _, s := range e.samples(name, stats.SizeCase+way.suffix) {
+				if size := s.Metrics["largest_size"]; least == 0 || size < least {
+					least = size
+				}
+				best, flows = max(best, s.Metrics["largest_best"]), max(flows, s.Metrics["flows"])
+				mtu := stats.Figure(s.Metrics["told_mtu"])
+				switch {
+				case s.Metrics["told_flows"] == 0:
+					silent = true
+				case !slices.Contains(told, mtu):
+					told = append(told, mtu)
+				}
+			}
+		}
+		if flows == 0 {
+			continue
+		}
+		text := fmt.Sprintf("Largest packet: with %s %s bytes arrive, both ways, over IPv4 and IPv6, and from each of %.0f source ports: no link among several that would carry less.", e.title(name), stats.Figure(least), flows)
+		if least != best {
+			text = fmt.Sprintf("Largest packet: with %s %s to %s bytes arrive, by direction, family or source port: look for a member of a LAG or of ECMP, or one host, with a smaller MTU.", e.title(name), stats.Figure(least), stats.Figure(best))
+		}
+		switch {
+		case silent && len(told) == 0 && e.bytes("guest_mtu") != stats.Figure(least):
+			text += " Larger ones vanish without a word."
+		case len(told) > 0:
+			text += fmt.Sprintf(" Who sends larger ones is told %s.", strings.Join(told, " or "))
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// probing says whether TCP would have found out by itself.
+func (e mtuEvidence) probing() []string {
+	holed, _ := e.split()
+	value, known := e.Environment.Sysctls["net.ipv4.tcp_mtu_probing"]
+	if len(holed) == 0 || !known || value != "0" {
+		return nil
+	}
+	return []string{"MTU probing: TCP never tries smaller segments by itself here (net.ipv4.tcp_mtu_probing is 0). With 1 in every guest (sysctl -w net.ipv4.tcp_mtu_probing=1) it does, after some timeouts, seconds later and for TCP alone: a stopgap."}
+}
+
+// offloaded compares with guests that leave segmentation to the host.
+func (e mtuEvidence) offloaded() []string {
+	var out []string
+	for _, name := range e.tunnels() {
+		has, _ := e.hole(name)
+		for _, s := range e.samples(name, stats.OffloadCase) {
+			if _, stalled := stats.Stalled(s); !has || stalled {
+				continue
+			}
+			out = append(out, fmt.Sprintf("Segmentation offload: with it on in the guests the same transfer through %s gives %s Gbit/s with an MSS of %s bytes: the bridge lets whole segments pass, whatever their packets' size, and the tunnel device answers too big. So a test between two virtual machines looks well where a physical host behind the same bridge starves.",
+				e.title(name), stats.Figure(s.Metrics[stats.Decisive]), stats.Figure(s.Metrics["mss"])))
+		}
+	}
+	return out
+}
+
+// cures says what each gave, and how to do it.
+func (e mtuEvidence) cures() []string {
+	holed, _ := e.split()
+	var out []string
+	for _, cure := range Cures(e.Result) {
+		if cure.Case == "" && len(holed) > 0 {
+			out = append(out, fmt.Sprintf("Cures: with %s all fits; %s: %s. %s", cure.Short, cure.Where, strings.Join(cure.Commands, "; "), cure.Note))
+		}
+		for _, name := range e.tunnels() {
+			row, ok := stats.Find(e.rows, name, cure.Case, stats.Decisive)
+			mss, _ := stats.Find(e.rows, name, cure.Case, "mss")
+			if !ok {
+				continue
+			}
+			how := ""
+			if slices.Contains(holed, name) {
+				how = fmt.Sprintf(" %s: %s.", upperFirst(cure.Where), strings.Join(cure.Commands, "; "))
+			}
+			for _, s := range e.samples(name, cure.Case) {
+				if _, stalled := stats.Stalled(s); stalled {
+					how = " In at least one round it did not cure." + how
+					break
+				}
+			}
+			out = append(out, fmt.Sprintf("Cures: with %s %s carries %s Gbit/s [%s, %s] (n = %d), its MSS being %s bytes%s.%s", cure.Short, e.title(name),
+				stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi), row.N, stats.Figure(mss.Median), e.against(row.Ratio, row.RatioLo, row.RatioHi), how))
+		}
+	}
+	return out
+}
+
+// against is a ratio to plain in words, "" without one.
+func (e mtuEvidence) against(ratio, lo, hi float64) string {
+	if ratio == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s plain with the same segments [%.2f, %.2f]", stats.Ratio(ratio), lo, hi)
+}
+
+// jumbo says what large packets brought, or why that cannot be said.
+func (e mtuEvidence) jumbo() []string {
+	var out []string
+	for _, name := range append([]string{plain}, e.tunnels()...) {
+		now, ok := stats.Find(e.rows, name, "jumbo", stats.Decisive)
+		was, okWas := stats.Find(e.rows, name, "guest-mtu", stats.Decisive)
+		mss, _ := stats.Find(e.rows, name, "jumbo", "mss")
+		old, _ := stats.Find(e.rows, name, "guest-mtu", "mss")
+		if !ok || !okWas || was.Median == 0 || old.Median == 0 {
+			continue
+		}
+		if mss.Median < sizesApart*old.Median {
+			out = append(out, fmt.Sprintf("Jumbo: no conclusion for %s: the MSS in use stayed at %s bytes (%s before) on an underlay of %s. Something on the path holds segments small, so that throughput does not rise says nothing of packets, bytes or flows.",
+				e.title(name), stats.Figure(mss.Median), stats.Figure(old.Median), e.bytes("jumbo_mtu")))
+			continue
+		}
+		out = append(out, fmt.Sprintf("Jumbo: with an underlay of %s bytes the MSS of %s grew from %s to %s and throughput from %s to %s Gbit/s (%s).",
+			e.bytes("jumbo_mtu"), e.title(name), stats.Figure(old.Median), stats.Figure(mss.Median), stats.Figure(was.Median), stats.Figure(now.Median), stats.Ratio(now.Median/was.Median)))
+	}
+	return out
+}
+
+// ceilings classifies each contender's.
+func (e mtuEvidence) ceilings() []string {
+	all := Ceilings(e.Result)
+	var out []string
+	for _, name := range stats.Names(e.Result) {
+		c, ok := all[name]
+		if !ok {
+			continue
+		}
+		if c.Refused != "" {
+			out = append(out, fmt.Sprintf("Ceiling: no conclusion for %s: %s.", e.title(name), c.Refused))
+			continue
+		}
+		text := fmt.Sprintf("Ceiling: that of %s is %s: from segments of %s to %s bytes the rate grows with elasticity %.2f [%.2f, %.2f] (1: packets a second are constant, 0: bits are), about %s ns a packet and %s ns a kilobyte.",
+			e.title(name), c.Words(), stats.Figure(c.Least), stats.Figure(c.Most), c.Elasticity.Median, c.Elasticity.Lo, c.Elasticity.Hi,
+			stats.Figure(c.PacketNS), stats.Figure(c.KilobyteNS))
+		switch {
+		case c.Growth.N == 0:
+		case c.Busy >= busyCore:
+			text += fmt.Sprintf(" One flow fills the whole machine (%.0f %%), so whether more would bring more elsewhere does not show.", 100*c.Busy)
+		default:
+			text += fmt.Sprintf(" %d flows carry %s what one does [%.2f, %.2f].", c.Flows, stats.Ratio(c.Growth.Median), c.Growth.Lo, c.Growth.Hi)
+		}
+		out = append(out, text)
+	}
+	return out
+}

@@ -1,0 +1,39 @@
+package experiments_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// Every encapsulation, side by side, and each says what it is.
+func TestAbEncapsulations(t *testing.T) {
+	contenders := []string{"plain", "selvage", "selvage-geneve", "selvage-nvgre", "ovs-geneve"}
+	r, _ := ab(t, "--contenders", strings.Join(contenders, ","), "--cases", "tcp")
+	for i, want := range []string{"no tunnel", "VXLAN", "Geneve", "NVGRE", "Geneve"} {
+		c := r.Contenders[i]
+		if c.Name != contenders[i] || !strings.HasSuffix(c.Description, want) || c.InnerMTU != 1450 {
+			t.Errorf("contender %+v, want %s with %s", c, contenders[i], want)
+		}
+	}
+	checkSamples(t, r, 1450-52)
+}
+
+// Routed against routed: client and server in different subnets.
+func TestAbRouted(t *testing.T) {
+	r, _ := ab(t, "--contenders", "wire,plain,kernel,selvage", "--cases", "tcp,rr", "--routed")
+	checkSamples(t, r, 1450-52)
+	if len(r.Samples) != 4*3 || r.Parameters["routed"] != "true" {
+		t.Errorf("%d samples, parameters %v", len(r.Samples), r.Parameters)
+	}
+	if addrs := r.Topology.Nodes[3].Addrs; !slices.Equal(addrs, []string{topo.RoutedServerV4.String(), topo.RoutedServerV6.String()}) {
+		t.Errorf("the server has %v", addrs)
+	}
+	for i, want := range []string{"one veth pair", "Linux routes on both hosts", "routing between two segments", "routing between two segments"} {
+		if c := r.Contenders[i]; !strings.Contains(c.Description, want) {
+			t.Errorf("%s: %q, want %q", c.Name, c.Description, want)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package experiments
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// Mtu is the command line of the experiment on packets that do not fit.
+type Mtu struct {
+	Contenders []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are selvage-geneve and selvage-nvgre too."`
+	Cases      []string `placeholder:"CASE" enum:"hole,cures,jumbo,sweep" default:"hole,cures,jumbo,sweep" help:"What to measure: ${enum}."`
+	Quick      bool     `help:"In about a minute: 1 round, shorter transfers and a smaller sweep, which then says nothing about the ceiling."`
+	Rounds     int      `default:"3" help:"Samples of each transfer after the black hole."`
+	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+
+	UnderlayMTU int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
+	GuestMTU    int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU that client and server believe in; ${default}."`
+	JumboMTU    int                   `group:"Network" placeholder:"BYTES" default:"9000" help:"MTU between the hosts in the jumbo case, whose guests get what that leaves; ${default}."`
+	Family      int                   `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
+	Encap       overlay.Encapsulation `group:"Network" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation of selvage: ${enum}. The kernel's devices are vxlan in every run."`
+
+	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"default" help:"Whether the bridges of the hosts pass frames to netfilter: ${enum}."`
+
+	Duration      time.Duration `group:"Samples" default:"1s" help:"Time of a transfer with a cure or with jumbo packets."`
+	HoleDuration  time.Duration `group:"Samples" default:"3s" help:"Time of a transfer that may fall into the hole."`
+	SweepDuration time.Duration `group:"Samples" default:"500ms" help:"Time of a transfer of the sweep over sizes and flows."`
+	Hashes        int           `group:"Samples" default:"16" help:"Source ports from which the largest size is looked for."`
+	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+}
+
+// Validate checks what belongs together and fills in what --quick means.
+func (c *Mtu) Validate() error {
+	if c.Quick {
+		c.Rounds, c.HoleDuration, c.Duration, c.SweepDuration = 1, 2*time.Second, 500*time.Millisecond, 300*time.Millisecond
+	}
+	known := []string{"plain", "kernel", "selvage", "selvage-geneve", "selvage-nvgre"}
+	if err := checkNames(c.Contenders, known); err != nil {
+		return err
+	}
+	ab := c.ab()
+	if err := ab.checkContenders(); err != nil {
+		return err
+	}
+	for i, name := range c.Cases {
+		if slices.Contains(c.Cases[:i], name) {
+			return fmt.Errorf("--cases: %s is named twice", name)
+		}
+	}
+	switch {
+	case c.Rounds < 1:
+		return fmt.Errorf("--rounds: %d is not 1 or more", c.Rounds)
+	case c.UnderlayMTU < leastMTU+ab.mostOverhead() || c.UnderlayMTU > mostMTU:
+		return fmt.Errorf("--underlay-mtu: %d is not within %d … %d bytes: IPv6 needs %d inside the tunnel", c.UnderlayMTU, leastMTU+ab.mostOverhead(), mostMTU, leastMTU)
+	case c.GuestMTU < leastMTU || c.GuestMTU > c.UnderlayMTU:
+		return fmt.Errorf("--guest-mtu: %d is not within %d … %d bytes: larger ones would not fit without a tunnel either", c.GuestMTU, leastMTU, c.UnderlayMTU)
+	case c.JumboMTU <= c.UnderlayMTU || c.JumboMTU > mostMTU:
+		return fmt.Errorf("--jumbo-mtu: %d is not within %d … %d bytes", c.JumboMTU, c.UnderlayMTU+1, mostMTU)
+	case c.Hashes < 1 || c.Hashes > 256:
+		return fmt.Errorf("--hashes: %d is not within 1 … 256", c.Hashes)
+	}
+	return c.checkTimes()
+}
+
+func (c *Mtu) checkTimes() error {
+	for _, t := range []struct {
+		flag  string
+		time  time.Duration
+		least time.Duration
+	}{
+		{"--duration", c.Duration, 200 * time.Millisecond},
+		{"--hole-duration", c.HoleDuration, time.Second},
+		{"--sweep-duration", c.SweepDuration, 200 * time.Millisecond},
+	} {
+		if t.time < t.least || t.time%seriesStep != 0 {
+			return fmt.Errorf("%s: %s is not a multiple of %s, %s or more", t.flag, t.time, seriesStep, t.least)
+		}
+	}
+	return nil
+}
+
+// seriesStep is the interval of a transfer's series.
+const seriesStep = 100 * time.Millisecond
+
+// ab is the A/B experiment's view of the contenders, which knows their tunnels.
+func (c *Mtu) ab() *Ab {
+	return &Ab{Contenders: c.Contenders, Family: c.Family, Encap: c.Encap}
+}
+
+// pathMTU is what the underlay leaves to a contender's inner packets.
+func (c *Mtu) pathMTU(contender string, underlay int) int {
+	return underlay - c.ab().overhead(contender)
+}

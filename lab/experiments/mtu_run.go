@@ -1,0 +1,173 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// Run measures, writes result and report and prints the summary. When ctx ends it
+// keeps the samples that it has. It fails when a sample did.
+func (c *Mtu) Run(ctx context.Context, console *Console) error {
+	if os.Geteuid() != 0 {
+		return errors.New("network namespaces and BPF need root: run it with sudo")
+	}
+	ctx, stop := withHangup(ctx)
+	defer stop()
+	restoreDead(ctx, console.Err)
+	began := time.Now()
+	dir, err := newRunDir(c.Results, stats.MTU, began)
+	if err != nil {
+		return err
+	}
+	r, failed := c.measure(ctx, console, began)
+	return finish(console, dir, c.Output, r, failed)
+}
+
+// measure goes through the settings. With an error the result holds what was
+// measured until then.
+func (c *Mtu) measure(ctx context.Context, console *Console, began time.Time) (r result.Result, err error) {
+	plans := map[string][]mtuStep{}
+	var all []mtuStep
+	for _, setting := range c.settings() {
+		plans[setting] = c.plan(setting)
+		all = append(all, plans[setting]...)
+	}
+	run := &mtuRun{Mtu: c, result: c.describe(console, began), pace: &pace{first: mtuExtra}, left: steps(all), progress: newProgress(console.Err, len(all))}
+	guess := run.pace.left(run.left)
+	defer run.progress.close()
+	run.progress.note("%s: %d samples, about %s", strings.Join(c.Contenders, ", "), len(all), about(guess))
+	run.progress.begin("building networks", guess)
+	if run.result.Environment, run.result.Topology, err = c.environment(ctx, console.Version); err != nil {
+		return run.result, run.ended(ctx, err)
+	}
+	for _, setting := range c.settings() {
+		if len(plans[setting]) == 0 {
+			continue
+		}
+		if err = run.take(ctx, setting, plans[setting]); err != nil {
+			break
+		}
+	}
+	run.result.Duration = time.Since(began).Seconds()
+	return run.result, run.ended(ctx, err)
+}
+
+// ended is why the run ended. An interruption is known to who caused it: whatever
+// else it broke it hides, but not what was left behind.
+func (r *mtuRun) ended(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() == nil:
+		return errors.Join(err, r.behind)
+	case r.behind != nil:
+		return r.behind
+	}
+	return ctx.Err()
+}
+
+// mtuRun is a run of the experiment and how far it is.
+type mtuRun struct {
+	*Mtu
+	result   result.Result
+	pace     *pace
+	left     []step
+	progress *progress
+	behind   error // what could not be removed
+}
+
+// take builds the networks of a setting, takes its samples and removes them again.
+func (r *mtuRun) take(ctx context.Context, setting string, plan []mtuStep) error {
+	all := &networks{byName: map[string]*network{}}
+	defer func() { r.behind = errors.Join(r.behind, all.close()) }()
+	for _, name := range r.contendersOf(setting) {
+		if err := r.build(ctx, all, setting, name, r.passes()); err != nil {
+			return err
+		}
+		if len(r.result.Contenders) < len(r.Contenders) {
+			r.result.Contenders = append(r.result.Contenders, r.contender(name, all.byName[name]))
+		}
+	}
+	for _, s := range plan {
+		r.progress.begin(s.String(), r.pace.left(r.left))
+		began := time.Now()
+		sample := r.sample(ctx, all.byName[s.contender], s)
+		if err := ctx.Err(); err != nil { // the sample is half a one
+			r.result.Parameters[interrupted] = fmt.Sprintf("case %s, round %d", s.kase, s.round)
+			return err
+		}
+		sample.Start = began.Sub(r.result.Started).Seconds()
+		r.result.Samples = append(r.result.Samples, sample)
+		r.pace.took(s.step, time.Since(began))
+		r.left = r.left[1:]
+		r.progress.ended(mtuOutcome(s, sample), r.pace.left(r.left))
+	}
+	return nil
+}
+
+// passes is the largest size that was found to pass on every path and way, or what
+// the tunnels leave while none was.
+func (r *mtuRun) passes() int {
+	least := r.UnderlayMTU - r.ab().mostOverhead()
+	for _, s := range r.result.Samples {
+		if size := int(s.Metrics[measure.LargestSize]); stats.IsSize(s.Case) && s.Error == "" && size >= leastMTU {
+			least = min(least, size)
+		}
+	}
+	return least
+}
+
+func (r *mtuRun) contender(name string, n *network) result.Contender {
+	d := result.Contender{Name: name, Description: n.path.Description, InnerMTU: n.path.InnerMTU}
+	if tunnelled(name) {
+		d.HeaderTax = stats.HeaderTax(
+			stats.Path{MTU: r.UnderlayMTU, Timestamps: true},
+			stats.Path{MTU: r.pathMTU(name, r.UnderlayMTU), Timestamps: true, Outer: r.ab().overhead(name)})
+	}
+	return d
+}
+
+// describe is a result of c before anything was measured.
+func (c *Mtu) describe(console *Console, began time.Time) result.Result {
+	p := map[string]string{
+		"cases":            strings.Join(c.Cases, ", "),
+		"rounds":           strconv.Itoa(c.Rounds),
+		"order":            "each setting builds its own hosts and links; each case of a round runs all contenders in balanced order; yes or no is asked once",
+		"guests":           "segmentation offload off, so that their frames are those of a wire; on in case " + stats.OffloadCase,
+		"clamp":            "guests drop too-big messages; the kernel's and plain's bridges change SYNs by nftables, selvage as it comes",
+		"messages":         "nobody changes SYNs; the kernel's vxlan device has the guests' MTU, so that it and not the bridge finds what does not fit",
+		"duration":         c.Duration.String(),
+		"hole_duration":    c.HoleDuration.String(),
+		"sweep_duration":   c.SweepDuration.String(),
+		"hashes":           strconv.Itoa(c.Hashes),
+		"underlay_mtu":     strconv.Itoa(c.UnderlayMTU),
+		"guest_mtu":        strconv.Itoa(c.GuestMTU),
+		"jumbo_mtu":        strconv.Itoa(c.JumboMTU),
+		"underlay_family":  "IPv" + strconv.Itoa(c.Family),
+		"encapsulation":    string(c.Encap),
+		"bridge_netfilter": string(c.BridgeNetfilter),
+		"quick":            strconv.FormatBool(c.Quick),
+		"pinning":          "transfers: client on the first core, server on the second; sweep: none",
+	}
+	for _, name := range c.Contenders {
+		p["path_mtu_"+name] = strconv.Itoa(c.pathMTU(name, c.UnderlayMTU))
+	}
+	if c.SelvageBinary != "" {
+		p["selvage_binary"] = c.SelvageBinary
+	}
+	return result.Result{
+		Schema:     result.Schema,
+		Experiment: stats.MTU,
+		Started:    began.UTC(),
+		Command:    append([]string{"selvage"}, console.Args...),
+		Parameters: p,
+		Samples:    []result.Sample{},
+	}
+}

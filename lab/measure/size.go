@@ -1,0 +1,131 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// SizeOptions are of a search for the largest packet that arrives, one way.
+type SizeOptions struct {
+	Most, Least int           // bytes of the IP packet; default 1500 and 576
+	Flows       int           // source ports, each searched by itself; default 16
+	Patience    time.Duration // for an answer, thrice; default 100 ms
+	Port        int           // default 5304
+}
+
+// Size is the outcome of a search.
+type Size struct {
+	Flows   []FlowSize
+	Elapsed time.Duration
+	CPU     CPU
+}
+
+// FlowSize is what was found for one source port.
+type FlowSize struct {
+	Port int `json:"port"`
+	// Largest IP packet that arrived in bytes, 0 when none did.
+	Largest int `json:"largest"`
+	// Told is the smallest MTU that a "too big" message (ICMP type 3 code 4, ICMPv6
+	// type 2) named to the sender, 0 when none came.
+	Told int `json:"told"`
+}
+
+// RunSize probes from the client of ends to the server with UDP datagrams that
+// must not be fragmented, whatever the route's cached MTU says. Answers are
+// small. The server's kernel takes no part in fragmenting.
+func RunSize(ctx context.Context, ends Ends, o SizeOptions) (*Size, error) {
+	setDefault(&o.Most, 1500)
+	setDefault(&o.Least, 576)
+	setDefault(&o.Flows, 16)
+	setDefault(&o.Patience, 100*time.Millisecond)
+	setDefault(&o.Port, 5304)
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	common := flags("addr", ends.Addr, "port", o.Port)
+	echo, err := startInstrument(ctx, ends.Server, append([]string{"lab-size-echo"}, common...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer echo.Kill()
+	if err := ends.Server.AwaitListen(ctx, "udp", o.Port); err != nil {
+		return nil, withCause(err, echo)
+	}
+	before, err := ReadCPU()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	args := append(common, flags("most", o.Most, "least", o.Least, "flows", o.Flows, "patience", o.Patience)...)
+	probe, err := startInstrument(ctx, ends.Client, append([]string{"lab-size-probe"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer probe.Kill()
+	size := &Size{}
+	if err := probe.report(&size.Flows); err != nil {
+		return nil, fmt.Errorf("size probe: %w", withCause(err, echo))
+	}
+	after, err := ReadCPU()
+	if err != nil {
+		return nil, err
+	}
+	size.Elapsed, size.CPU = time.Since(began), after.Since(before)
+	return size, nil
+}
+
+// Sample is the search as a sample of case "size".
+func (z *Size) Sample() result.Sample {
+	s := sample("size", z.Elapsed, z.CPU)
+	s.Series = map[string][]float64{}
+	for i, f := range z.Flows {
+		largest, told := float64(f.Largest), float64(f.Told)
+		s.Series[LargestSeries] = append(s.Series[LargestSeries], largest)
+		s.Series[ToldSeries] = append(s.Series[ToldSeries], told)
+		if i == 0 || largest < s.Metrics[LargestSize] {
+			s.Metrics[LargestSize] = largest
+		}
+		s.Metrics[LargestBest] = max(s.Metrics[LargestBest], largest)
+		if f.Told == 0 {
+			continue
+		}
+		s.Metrics[ToldFlows]++
+		if s.Metrics[ToldMTU] == 0 || told < s.Metrics[ToldMTU] {
+			s.Metrics[ToldMTU] = told
+		}
+	}
+	s.Metrics[Flows] = float64(len(z.Flows))
+	return s
+}
+
+// bisection finds the largest size that passes, between sizes that do and do not.
+type bisection struct {
+	least, most int
+	passes      int // largest that did, 0 before any
+	fails       int // smallest that did not, 0 before any
+}
+
+// next is the size to try, 0 when there is nothing left to try: first the
+// largest, which on most paths is the answer, then the least, then the middle.
+func (b bisection) next() int {
+	switch {
+	case b.passes == 0 && b.fails == 0:
+		return b.most
+	case b.passes == 0 && b.fails <= b.least, b.fails == 0, b.fails == b.passes+1:
+		return 0
+	case b.passes == 0:
+		return b.least
+	}
+	return (b.passes + b.fails) / 2
+}
+
+// tried notes what became of a size.
+func (b *bisection) tried(size int, passed bool) {
+	if passed {
+		b.passes = size
+	} else {
+		b.fails = size
+	}
+}

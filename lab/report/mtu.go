@@ -1,0 +1,216 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// mtuView is a result of the MTU experiment prepared for drawing.
+type mtuView struct{ view }
+
+// find is a row of the summary.
+func (v mtuView) find(contender, kase, metric string) (result.Row, bool) {
+	return stats.Find(v.Summary, contender, kase, metric)
+}
+
+// sample is the first good one of a contender's case.
+func (v mtuView) sample(contender, kase string) (result.Sample, bool) {
+	for _, s := range v.Samples {
+		if s.Contender == contender && s.Case == kase && s.Error == "" {
+			return s, true
+		}
+	}
+	return result.Sample{}, false
+}
+
+// bytes is a size among the parameters, for people.
+func (v mtuView) bytes(parameter string) string {
+	n, err := strconv.Atoi(v.Parameters[parameter])
+	if err != nil {
+		return v.Parameters[parameter]
+	}
+	return stats.Figure(float64(n))
+}
+
+// Guest and Underlay are what the transfers into the hole have.
+func (v mtuView) Guest() string    { return v.bytes("guest_mtu") }
+func (v mtuView) Underlay() string { return v.bytes("underlay_mtu") }
+
+// Lengths are the times of the three kinds of transfers.
+func (v mtuView) Lengths() string {
+	return fmt.Sprintf("transfers %s into the hole, %s after it, %s in the sweep", v.Parameters["hole_duration"], v.Parameters["duration"], v.Parameters["sweep_duration"])
+}
+
+// Cards say of each contender whether it has a black hole.
+func (v mtuView) Cards() []card {
+	var cards []card
+	for _, name := range v.names {
+		row, ok := v.find(name, stats.HoleCase, stats.BlackHole)
+		if !ok {
+			continue
+		}
+		rate, _ := v.find(name, stats.HoleCase, stats.Decisive)
+		mss, _ := v.find(name, stats.HoleCase, "mss")
+		size, _ := v.find(name, stats.SizeCase, "largest_size")
+		c := card{Title: name, Value: "no hole", Class: "good", Note: fmt.Sprintf("%s Gbit/s as it comes, MSS %s", stats.Figure(rate.Median), stats.Figure(mss.Median))}
+		if row.Median == 1 {
+			c.Value, c.Class = "black hole", "bad"
+			c.Note = fmt.Sprintf("%s of %s bytes pass", stats.Figure(size.Median), v.bytes("guest_mtu"))
+			if s, ok := v.sample(name, stats.SizeCase); ok && s.Metrics["told_flows"] == 0 {
+				c.Note += ", nobody is told"
+			}
+		}
+		if name == stats.Baseline {
+			c.Class = "even"
+		}
+		c.Note = glue(c.Note)
+		cards = append(cards, c)
+	}
+	return cards
+}
+
+// way is one column of the tables: a direction and a family.
+type way struct{ Suffix, Words string }
+
+// Ways are the columns.
+func (v mtuView) Ways() []way {
+	return []way{{"", "client → server"}, {stats.Reverse, "server → client"}, {"-v6", "IPv6, client → server"}, {"-v6" + stats.Reverse, "IPv6, server → client"}}
+}
+
+// cell is one figure of a table, with what has to be said of it.
+type cell struct{ Value, Note, Class string }
+
+// tableLine is one contender's line.
+type tableLine struct {
+	Name, Tint string
+	Cells      []cell
+}
+
+// lines fills a table: fill says what a contender has in a case, for each of cases.
+func (v mtuView) lines(cases []string, fill func(name, kase string) cell) []tableLine {
+	var lines []tableLine
+	for _, name := range v.names {
+		l := tableLine{Name: name, Tint: v.tint(name)}
+		for _, kase := range cases {
+			l.Cells = append(l.Cells, fill(name, kase))
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// Transfers are the transfers as the paths come, all ways and with offload.
+func (v mtuView) Transfers() []tableLine {
+	return v.lines(append(v.every(stats.HoleCase), stats.OffloadCase), func(name, kase string) cell {
+		s, ok := v.sample(name, kase)
+		if !ok {
+			return cell{Value: "–"}
+		}
+		if at, stalled := stats.Stalled(s); stalled {
+			return cell{Value: "black hole", Note: silence(at), Class: "bad"}
+		}
+		return cell{Value: stats.Figure(s.Metrics[stats.Decisive]) + "\u00a0Gbit/s", Note: "MSS " + stats.Figure(s.Metrics["mss"])}
+	})
+}
+
+// Largest are the sizes that arrive, all ways and with jumbo guests.
+func (v mtuView) Largest() []tableLine {
+	return v.lines(append(v.every(stats.SizeCase), stats.SizeCase+"-jumbo"), func(name, kase string) cell {
+		s, ok := v.sample(name, kase)
+		if !ok {
+			return cell{Value: "–"}
+		}
+		c := cell{Value: stats.Figure(s.Metrics["largest_size"])}
+		if best := s.Metrics["largest_best"]; best != s.Metrics["largest_size"] {
+			c.Value, c.Class = c.Value+" … "+stats.Figure(best), "bad"
+		}
+		guest := v.bytes("guest_mtu")
+		switch {
+		case s.Metrics["told_flows"] > 0:
+			c.Note, c.Class = "told "+stats.Figure(s.Metrics["told_mtu"]), "good"
+		case kase != stats.SizeCase+"-jumbo" && c.Value != guest:
+			c.Note, c.Class = "silence", "bad"
+		default:
+			c.Note = "all fits"
+		}
+		return c
+	})
+}
+
+func (v mtuView) every(kase string) []string {
+	var cases []string
+	for _, w := range v.Ways() {
+		cases = append(cases, kase+w.Suffix)
+	}
+	return cases
+}
+
+// Hashes is how many source ports were tried.
+func (v mtuView) Hashes() string { return v.Parameters["hashes"] }
+
+// Cures are the cures with their commands.
+func (v mtuView) Cures() []diagnose.Cure { return diagnose.Cures(v.Result) }
+
+// limit is what the sweep says of one contender.
+type limit struct {
+	Name, Tint, Kind, Class, Elasticity, Packet, Kilobyte, Growth, Jumbo string
+}
+
+// Limits are the ceilings of all contenders.
+func (v mtuView) Limits() []limit {
+	all := diagnose.Ceilings(v.Result)
+	var limits []limit
+	for _, name := range v.names {
+		c, ok := all[name]
+		if !ok {
+			continue
+		}
+		l := limit{Name: name, Tint: v.tint(name), Kind: c.Words(), Elasticity: "–", Packet: "–", Kilobyte: "–", Growth: "–", Jumbo: v.grown(name)}
+		if c.Refused != "" {
+			l.Class = "dim"
+		}
+		if c.Elasticity.N > 0 {
+			l.Elasticity = fmt.Sprintf("%.2f [%.2f, %.2f]", c.Elasticity.Median, c.Elasticity.Lo, c.Elasticity.Hi)
+			l.Packet, l.Kilobyte = stats.Figure(c.PacketNS), stats.Figure(c.KilobyteNS)
+		}
+		if c.Growth.N > 0 {
+			l.Growth = fmt.Sprintf("%s [%.2f, %.2f]", stats.Ratio(c.Growth.Median), c.Growth.Lo, c.Growth.Hi)
+		}
+		limits = append(limits, l)
+	}
+	return limits
+}
+
+// grown is the step from the guests' lowered MTU to jumbo packets.
+func (v mtuView) grown(name string) string {
+	was, ok := v.find(name, "guest-mtu", stats.Decisive)
+	now, okNow := v.find(name, "jumbo", stats.Decisive)
+	old, _ := v.find(name, "guest-mtu", "mss")
+	mss, _ := v.find(name, "jumbo", "mss")
+	if !ok || !okNow || was.Median == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%s → %s B: %s", stats.Figure(old.Median), stats.Figure(mss.Median), stats.Ratio(now.Median/was.Median))
+}
+
+// Blocks is the table of all rows: of throughput only, as sizes have tables of their
+// own.
+func (v mtuView) Blocks() []block {
+	var blocks []block
+	for _, kase := range stats.Cases(v.Result) {
+		b := block{Title: kase, Unit: "TCP throughput, Gbit/s"}
+		for _, name := range v.names {
+			if row, ok := v.find(name, kase, stats.Decisive); ok {
+				b.Lines = append(b.Lines, v.line(row))
+			}
+		}
+		if len(b.Lines) > 0 {
+			blocks = append(blocks, b)
+		}
+	}
+	return blocks
+}

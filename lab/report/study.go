@@ -1,0 +1,49 @@
+package report
+
+import (
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// studyLine is one path of study S0 or, beside it, of this run.
+type studyLine struct {
+	Path, Tint                         string
+	Sent, Received, Retransmits, Ratio string
+}
+
+// Reference is study S0's own table: facts of another machine, for their ratio.
+func (v view) Reference() []studyLine {
+	return []studyLine{
+		{Path: "plain VLAN", Sent: "935", Received: "934", Retransmits: "109", Ratio: "1"},
+		{Path: "VXLAN segment", Sent: "548", Received: "546", Retransmits: "179", Ratio: stats.Ratio(studyTunnel / studyPlain)},
+	}
+}
+
+// Repeated are the study's columns of this run: plain and all tunnels.
+func (v view) Repeated() []studyLine {
+	median := func(name, metric string) string {
+		var values []float64
+		for _, value := range stats.Values(v.Result, name, stats.DecisiveCase, metric) {
+			values = append(values, value)
+		}
+		if len(values) == 0 {
+			return "–"
+		}
+		unit := "Gbit/s"
+		if metric == "retransmits" {
+			unit = "count"
+		}
+		return stats.In(stats.Median(values).Median, unit)
+	}
+	var lines []studyLine
+	for _, name := range v.names {
+		row, ok := v.row(name, metric(stats.DecisiveCase, stats.Decisive))
+		if !ok || name == "wire" {
+			continue
+		}
+		lines = append(lines, studyLine{
+			Path: name, Tint: v.tint(name), Sent: median(name, "tcp_sent"), Received: stats.In(row.Median, row.Unit),
+			Retransmits: median(name, "retransmits"), Ratio: ratioLabel(row),
+		})
+	}
+	return lines
+}
