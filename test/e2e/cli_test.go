@@ -30,6 +30,9 @@ func TestCommands(t *testing.T) {
 		{"Ports", (*twoHosts).commandPorts},
 		{"TEPs", (*twoHosts).commandTEPs},
 		{"FDB", (*twoHosts).commandFDB},
+		{"Neighbors", (*twoHosts).commandNeighbors},
+		{"Routes", (*twoHosts).commandRoutes},
+		{"Trace", (*twoHosts).commandTrace},
 		{"Flows", (*twoHosts).commandFlows},
 		{"Drops", (*twoHosts).commandDrops},
 	} {
@@ -120,7 +123,7 @@ func (n *twoHosts) commandPorts() {
 	n.t.Helper()
 	index, err := n.A.Index(topo.AccessName)
 	n.must(err)
-	n.table([]string{"ports"}, "NAME INTERFACE INDEX SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
+	n.table([]string{"ports"}, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
 		"access p0", "lab up tcx peer 1450")
 	document(n, []string{"ports"}, func(ports []edge.PortInfo) bool {
 		p := ports[0]
@@ -132,8 +135,8 @@ func (n *twoHosts) commandPorts() {
 
 func (n *twoHosts) commandTEPs() {
 	n.t.Helper()
-	n.table([]string{"teps"}, "ADDRESS STATE INTERFACE NEXT-HOP NEXT-MAC MTU INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
-		"192.0.2.2 resolved u0 192.0.2.2 02:00:00:00:02:02 1500 1450", "lab")
+	n.table([]string{"teps"}, "ADDRESS STATE INTERFACE NEXT-HOP NEXT-MAC MTU PATH-MTU PROBED INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
+		"192.0.2.2 resolved u0 192.0.2.2 02:00:00:00:02:02 1500 1500 confirmed 1450", "lab")
 	document(n, []string{"teps"}, func(teps []edge.TEPInfo) bool {
 		tep := teps[0]
 		return len(teps) == 1 && tep.Address == n.TEPB && tep.State == "resolved" && tep.InnerMTU == 1450 &&
@@ -150,6 +153,51 @@ func (n *twoHosts) commandFDB() {
 			fdb[1].MAC.String() == serverMAC && fdb[1].Remote == n.TEPB
 	})
 	document(n, []string{"fdb", "--static"}, func(fdb []edge.FDBEntry) bool { return fdb != nil && len(fdb) == 0 })
+}
+
+func (n *twoHosts) commandNeighbors() {
+	n.t.Helper()
+	n.table([]string{"neighbors"}, "SEGMENT ADDRESS MAC PORT REMOTE TYPE AGE", "lab 10.0.0.1 "+clientMAC+" access - learned")
+	n.table([]string{"neighbours"}, "SEGMENT ADDRESS MAC PORT REMOTE TYPE AGE", "lab 10.0.0.2 "+serverMAC+" - 192.0.2.2 learned")
+	document(n, []string{"neighbors", "--segment", "lab"}, func(list []edge.NeighbourInfo) bool {
+		return len(list) > 1 && list[0].Address == topo.ClientV4 && list[0].MAC.String() == clientMAC && list[0].Age < 30
+	})
+}
+
+// Without a router there are none.
+func (n *twoHosts) commandRoutes() {
+	n.t.Helper()
+	document(n, []string{"routes"}, func(list []edge.RouteInfo) bool { return list != nil && len(list) == 0 })
+}
+
+// Tracing changes nothing: no flow, no counter.
+func (n *twoHosts) commandTrace() {
+	n.t.Helper()
+	before, err := n.says("flows", "-o", "json")
+	n.must(err)
+	const packet = "tcp 10.0.0.1:1000 > 10.0.0.2:80 syn"
+	n.fact("trace in words", func() error {
+		out, err := n.says("trace", "--port", "access", packet)
+		for _, line := range []string{
+			"in: " + clientMAC + " > " + serverMAC + ": " + packet, "verdict: sent", "IPv4 192.0.2.1 > 192.0.2.2", "VXLAN VNI 100",
+			"inside: " + clientMAC + " > " + serverMAC + ": " + packet,
+		} {
+			if !strings.Contains(out, line) {
+				err = errors.Join(err, fmt.Errorf("no %q in\n%s", line, out))
+			}
+		}
+		return err
+	})
+	document(n, []string{"trace", "--remote", "192.0.2.2", "--segment", "lab", "icmp 10.0.0.2 > 10.0.0.1"}, func(t edge.TraceInfo) bool {
+		return t.Verdict == "sent" && len(t.Steps) > 3 && len(t.Headers) == 1 && strings.Contains(t.Headers[0], serverMAC+" > "+clientMAC)
+	})
+	n.fact("tracing left no flow behind", func() error {
+		after, err := n.says("flows", "-o", "json")
+		if err == nil && strings.Count(after, `"segment"`) != strings.Count(before, `"segment"`) {
+			err = errors.New(after)
+		}
+		return err
+	})
 }
 
 func (n *twoHosts) commandFlows() {
@@ -172,8 +220,18 @@ func (n *twoHosts) commandFlows() {
 		return f.Proto == "tcp" && f.In == "access" && f.Src == topo.ClientV4 && f.Dst == topo.ServerV4 && f.FastPath && f.Why == "" &&
 			f.Bytes > 1_000_000 && f.Packets > 700 && f.Idle < 30
 	})
+	// ARP and neighbour discovery are looked into each time, too.
 	document(n, []string{"flows", "--slow"}, func(flows []edge.FlowInfo) bool {
-		return len(flows) == 1 && !flows[0].FastPath && flows[0].Why != "" && flows[0].Packets == 1
+		unknown := 0
+		for _, f := range flows {
+			if f.FastPath || f.Why == "" {
+				return false
+			}
+			if f.DstMAC.String() == "02:00:00:00:00:99" && f.Packets == 1 {
+				unknown++
+			}
+		}
+		return unknown == 1
 	})
 }
 

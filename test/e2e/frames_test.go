@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 type frames struct {
 	file *os.File
 	name string
+	tap  bool // the file is a tap's, not a packet socket
 }
 
 // openFrames takes what arrives and, when outgoing is set, what leaves.
@@ -58,14 +61,54 @@ func (f *frames) send(frame []byte) error {
 	return nil
 }
 
-// next returns the next frame before the deadline.
+// next returns the next frame before the deadline, with its tag.
 func (f *frames) next(deadline time.Time) ([]byte, error) {
 	if err := f.file.SetReadDeadline(deadline); err != nil {
 		return nil, err
 	}
 	b := make([]byte, 1<<17)
-	size, err := f.file.Read(b)
-	return b[:max(0, size)], err
+	if f.tap {
+		size, err := f.file.Read(b)
+		return b[:max(0, size)], err
+	}
+	conn, err := f.file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var size, more int
+	control := make([]byte, 128)
+	var failed error
+	err = conn.Read(func(fd uintptr) bool {
+		size, more, _, _, failed = unix.Recvmsg(int(fd), b, control, 0)
+		return !errors.Is(failed, unix.EAGAIN)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return nil, err
+	}
+	return retag(b[:size], control[:more])
+}
+
+// retag puts the tag back that the kernel has taken off (packet(7), PACKET_AUXDATA).
+func retag(frame, control []byte) ([]byte, error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		var aux unix.TpacketAuxdata
+		if m.Header.Level != unix.SOL_PACKET || m.Header.Type != unix.PACKET_AUXDATA {
+			continue
+		}
+		if _, err := binary.Decode(m.Data, binary.NativeEndian, &aux); err != nil {
+			return nil, err
+		}
+		if aux.Status&unix.TP_STATUS_VLAN_VALID != 0 {
+			tag := binary.BigEndian.AppendUint16(nil, aux.Vlan_tpid)
+			tag = binary.BigEndian.AppendUint16(tag, aux.Vlan_tci)
+			frame = slices.Insert(frame, 12, tag...)
+		}
+	}
+	return frame, nil
 }
 
 // until collects the frames that want is true of, up to and with the first that

@@ -38,18 +38,12 @@ type hub struct {
 
 func newHub(t *testing.T, edges, family int) *hub {
 	t.Helper()
-	n := &hub{network: newNetwork(t, hubPicture), family: family}
-	n.sw = n.host("switch")
-	var ports []string
-	for i := 1; i <= edges; i++ {
-		host, end := n.host(fmt.Sprintf("edge%d", i)), n.host(fmt.Sprintf("end%d", i))
-		n.hosts, n.ends, n.teps = append(n.hosts, host), append(n.ends, end), append(n.teps, n.tep(i))
-		n.join(host, i)
-		ports = append(ports, fmt.Sprintf("e%d", i))
-		n.plug(end, host, topo.AccessName, i)
+	n := newUnderlay(t, hubPicture, edges, family)
+	for i, host := range n.hosts {
+		end := n.host(fmt.Sprintf("end%d", i+1))
+		n.ends = append(n.ends, end)
+		n.plug(end, host, topo.AccessName, i+1)
 	}
-	n.bridgeOnly()
-	n.must(n.sw.Bridge(n.ctx, "br0", 1500, ports...))
 	n.record()
 	return n
 }

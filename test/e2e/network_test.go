@@ -262,12 +262,8 @@ type direction struct {
 }
 
 func (n *twoHosts) directions(family int) []direction {
-	client, server := topo.ClientV4, topo.ServerV4
-	if family == 6 {
-		client, server = topo.ClientV6, topo.ServerV6
-	}
 	return []direction{
-		{fmt.Sprintf("client to server, IPv%d", family), n.Client, n.Server, server},
-		{fmt.Sprintf("server to client, IPv%d", family), n.Server, n.Client, client},
+		{fmt.Sprintf("client to server, IPv%d", family), n.Client, n.Server, n.ServerAddr(family)},
+		{fmt.Sprintf("server to client, IPv%d", family), n.Server, n.Client, n.ClientAddr(family)},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 
@@ -120,6 +121,17 @@ func listenTCP(h *topo.Host, addr netip.Addr) (l *net.TCPListener, err error) {
 	return l, err
 }
 
+func dialTCP(from *topo.Host, addr string) (conn *net.TCPConn, err error) {
+	err = from.Do(func() error {
+		c, err := net.DialTimeout("tcp", addr, patience)
+		if err == nil {
+			conn = c.(*net.TCPConn)
+		}
+		return err
+	})
+	return conn, err
+}
+
 // transfer sends size bytes over TCP and compares their hash.
 func transfer(d direction, size int) error {
 	return transferBytes(d, content[:size], nil)
@@ -146,11 +158,7 @@ func transferBytes(d direction, data []byte, progress func(int)) error {
 }
 
 func send(from *topo.Host, addr string, data []byte) error {
-	var conn net.Conn
-	err := from.Do(func() (err error) {
-		conn, err = net.DialTimeout("tcp", addr, patience)
-		return err
-	})
+	conn, err := dialTCP(from, addr)
 	if err != nil {
 		return err
 	}
@@ -189,6 +197,23 @@ func receive(l net.Listener, want [sha256.Size]byte, progress func(int)) error {
 	}
 	if [sha256.Size]byte(hash.Sum(nil)) != want {
 		return fmt.Errorf("%d bytes received, and not those that were sent", total)
+	}
+	return nil
+}
+
+// pingFails is nil when one echo request brings an error, whose words match a
+// pattern, from an address; any when that is not valid.
+func pingFails(n *network, h *topo.Host, to, from netip.Addr, pattern string, options ...string) error {
+	argv := append([]string{"ping", "-n", "-c1", "-W1"}, options...)
+	out, err := h.Output(n.ctx, append(argv, to.String())...)
+	said := regexp.MustCompile(`(?m)^From (\S+?):? .*(` + pattern + `)`).FindSubmatch(out)
+	switch {
+	case err == nil:
+		return fmt.Errorf("it is answered: %s", out)
+	case said == nil:
+		return fmt.Errorf("no %q in %s", pattern, out)
+	case from.IsValid() && string(said[1]) != from.String():
+		return fmt.Errorf("it comes from %s, want %s: %s", said[1], from, out)
 	}
 	return nil
 }

@@ -154,6 +154,8 @@ func (n *hub) truncated(packet []byte, header int) []attack {
 	binary.BigEndian.PutUint16(empty[header-vxlan-udp+4:], udp+vxlan)
 	if binary.BigEndian.Uint16(empty[12:]) == 0x0800 {
 		binary.BigEndian.PutUint16(empty[16:], uint16(len(empty)-14)) // the IPv4 total length
+	} else {
+		binary.BigEndian.PutUint16(empty[18:], udp+vxlan) // the IPv6 payload length
 	}
 	return []attack{
 		{"cut in the inner payload", cut(len(packet) - 10), "outer-malformed"},
