@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/selvage/selvage/lab/topo"
 )
 
 const gatewayPicture = `
@@ -197,6 +199,11 @@ func TestGatewayBetweenTunnels(t *testing.T) {
 			}
 			red := n.guest("red1", 0, 1, n.hosts[0], "p0", 1430)
 			blue := n.guest("blue3", 1, 3, n.hosts[2], "p0", 1430)
+			if name == "nvgre" {
+				// The kernel cannot make a large segment of a UDP tunnel one of GRE. A network
+				// card delivers none in a tunnel, a veth does.
+				n.finished(topo.EndName, red.Host, blue.Host)
+			}
 			n.record()
 			short := more
 			if short != "" {
