@@ -378,14 +378,19 @@ func TestChanged(t *testing.T) {
 		}
 		quiet(h)
 	}
-	// A neighbour that no remote uses is no event.
-	b.must(b.near.NeighSet(&netlink.Neigh{LinkIndex: b.us.Attrs().Index, IP: silent.AsSlice(),
-		HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}, State: unix.NUD_STALE}))
-	select {
-	case <-h.Changed():
-		t.Error("a neighbour of no concern raised an event")
-	case <-time.After(4 * debounce):
+	// A neighbour that no remote uses is no event. The kernel may have one of its own
+	// just then (an IPv6 address that is ready), but not each time.
+	for try := range byte(4) {
+		b.must(b.near.NeighSet(&netlink.Neigh{LinkIndex: b.us.Attrs().Index, IP: silent.AsSlice(),
+			HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9 + try}, State: unix.NUD_STALE}))
+		select {
+		case <-h.Changed():
+			quiet(h)
+		case <-time.After(4 * debounce):
+			return
+		}
 	}
+	t.Error("a neighbour of no concern raised an event each time")
 }
 
 // quiet waits until no event came for some debounce times.

