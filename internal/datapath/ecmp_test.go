@@ -173,15 +173,18 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// knownHops is how many next hops change knows.
+const knownHops = 40
+
 // change adds or removes a next hop.
 func change(r *rand.Rand, now []uint16) []uint16 {
 	next := slices.Clone(now)
-	if len(next) > 1 && r.IntN(2) == 0 {
+	if len(next) > 1 && r.IntN(2) == 0 || len(next) == knownHops {
 		at := r.IntN(len(next))
 		return slices.Delete(next, at, at+1)
 	}
 	for {
-		h := uint16(1 + r.IntN(40))
+		h := uint16(1 + r.IntN(knownHops))
 		if at, found := slices.BinarySearch(next, h); !found {
 			return slices.Insert(next, at, h)
 		}
