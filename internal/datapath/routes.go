@@ -97,15 +97,8 @@ func (d *Datapath) setRouterSource(s overlay.Segment) {
 		return
 	}
 	r := &d.routers[d.names.routeIDs[s.Gateway.Router]]
-	for _, a := range gatewayAddrs(s.Gateway) {
-		switch {
-		case a.IsLinkLocalUnicast():
-		case a.Is4() && r.Source4.W == [4]uint32{}:
-			r.Source4.W = wireAddr(a)
-		case a.Is6() && r.Source6.W == [4]uint32{}:
-			r.Source6.W = wireAddr(a)
-		}
-	}
+	global, _ := gatewayAddrs(s.Gateway)
+	setSources(&r.Source4.W, &r.Source6.W, global)
 }
 
 // groupsInUse are the routes that there are, and the groups that they refer to by
@@ -154,11 +147,7 @@ func (d *Datapath) group(old edgeRoute, want []Hop, bySet map[string]uint32, p *
 		p.groups[id] = true
 		return id, nil
 	}
-	taken := make(map[uint32]bool, len(bySet))
-	for _, id := range bySet {
-		taken[id] = true
-	}
-	id, ok := findIndex(d.groups, func(i uint32, g edgeGroup) bool { return g == edgeGroup{} && !taken[i] })
+	id, ok := find(d.groups, func(g edgeGroup) bool { return g == edgeGroup{} })
 	if !ok {
 		return 0, fmt.Errorf("the table of %d groups of next hops is full", len(d.groups)-1)
 	}
@@ -170,15 +159,6 @@ func (d *Datapath) group(old edgeRoute, want []Hop, bySet map[string]uint32, p *
 	bySet[set] = id
 	p.groups[id] = true
 	return id, nil
-}
-
-func findIndex[V any](slots []V, match func(uint32, V) bool) (uint32, bool) {
-	for i := 1; i < len(slots); i++ {
-		if match(uint32(i), slots[i]) {
-			return uint32(i), true
-		}
-	}
-	return 0, false
 }
 
 // share gives the buckets to hops as evenly as they go. A bucket stays with its

@@ -17,21 +17,13 @@ var encapsulations = map[overlay.Encapsulation]edgeEncapsulation{
 
 // planSegments must come after the ports: remotes are the last members.
 func (d *Datapath) planSegments(t Tables, p *plan) error {
-	l3 := make(map[string]bool) // segments that lead to other edges' routers
-	for _, r := range t.Routers {
-		for _, route := range r.Routes {
-			for _, hop := range route.Hops {
-				l3[hop.Segment] = l3[hop.Segment] || hop.Remote.IsValid()
-			}
-		}
-	}
 	for _, s := range t.Segments {
 		id := d.names.segIDs[s.Name]
 		segment, err := d.segment(s, t)
 		if err != nil {
 			return err
 		}
-		if s.VNI != 0 && s.Gateway != nil && len(s.Gateway.Addresses) == 0 || l3[s.Name] {
+		if s.VNI != 0 && s.Gateway != nil && len(s.Gateway.Addresses) == 0 { // its hosts are routers
 			segment.Flags |= edgeSegmentFlagsSEGMENT_L3
 		}
 		d.segments[id] = segment
@@ -70,15 +62,16 @@ func (d *Datapath) segment(s overlay.Segment, t Tables) (edgeSegment, error) {
 	}
 	e.TunnelLen = tunnelLen(s.Tunnel)
 	setOuter(&e, s.Tunnel)
-	setSources(&e.Gateway4.W, &e.Gateway6.W, s.TooBigFrom)
 	if g := s.Gateway; g != nil {
 		router, ok := d.names.routeIDs[g.Router]
 		if !ok {
 			return e, fmt.Errorf("segment %s: there is no router %q", s.Name, g.Router)
 		}
 		e.Router, e.GatewayMac = router, g.MAC
-		setSources(&e.Gateway4.W, &e.Gateway6.W, gatewayAddrs(g))
+		global, local := gatewayAddrs(g)
+		setSources(&e.Gateway4.W, &e.Gateway6.W, append(global, local...))
 	}
+	setSources(&e.Gateway4.W, &e.Gateway6.W, s.TooBigFrom)
 	if len(s.Tunnel.Options) > len(e.Options) || len(s.Tunnel.Options)%4 != 0 {
 		return e, fmt.Errorf("segment %s: %d bytes of Geneve options: a multiple of 4 up to %d", s.Name, len(s.Tunnel.Options), len(e.Options))
 	}
@@ -97,28 +90,27 @@ func tunnelLen(t overlay.Tunnel) uint16 {
 	return uint16(t.Overhead(v4) - ipv4Len - etherLen)
 }
 
-// gatewayAddrs are g's addresses, global ones first: messages come from them.
-func gatewayAddrs(g *overlay.Gateway) []netip.Addr {
-	var addrs, local []netip.Addr
+// gatewayAddrs are g's global and link-local addresses.
+func gatewayAddrs(g *overlay.Gateway) (global, local []netip.Addr) {
 	for _, p := range g.Addresses {
 		if p.Addr().IsLinkLocalUnicast() {
 			local = append(local, p.Addr())
 		} else {
-			addrs = append(addrs, p.Addr())
+			global = append(global, p.Addr())
 		}
 	}
-	return append(addrs, local...)
+	return global, local
 }
 
-// setSources sets the first address of each family.
+// setSources sets the source of messages in each family that has none to the first address.
 func setSources(v4, v6 *[4]uint32, addrs []netip.Addr) {
-	var done4, done6 bool
 	for _, a := range addrs {
-		switch {
-		case a.Is4() && !done4:
-			*v4, done4 = wireAddr(a), true
-		case a.Is6() && !done6:
-			*v6, done6 = wireAddr(a), true
+		source := v6
+		if a.Is4() {
+			source = v4
+		}
+		if *source == [4]uint32{} {
+			*source = wireAddr(a)
 		}
 	}
 }
