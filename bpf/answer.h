@@ -14,10 +14,9 @@
 
 #define ND_TTL 255 /* RFC 4861: not routed */
 
-static __always_inline int answer_arp(struct __sk_buff *skb, struct pkt *p,
-				      const struct decision *d)
+static __always_inline int answer_arp(CTX *ctx, struct pkt *p, const struct decision *d)
 {
-	struct arphdr *arp = ctx_at(skb, p->l3, sizeof(*arp));
+	struct arphdr *arp = ctx_at(ctx, p->l3, sizeof(*arp));
 	__u32 target;
 
 	if (!arp)
@@ -29,21 +28,21 @@ static __always_inline int answer_arp(struct __sk_buff *skb, struct pkt *p,
 	copy(arp->sender, &target, sizeof(target));
 	arp->op = bpf_htons(ARP_REPLY);
 	turn_macs(p, d->smac);
-	return write_macs(skb, p);
+	return write_macs(ctx, p);
 }
 
 /* Ethernet, IPv6 and a neighbour message: an advertisement with flags, without a solicitation. */
-static __always_inline int make_nd(struct __sk_buff *skb, struct pkt *p, __be32 flags,
-				   const struct addr *from, const struct addr *to,
-				   const struct addr *target, const __u8 *mac)
+static __always_inline int make_nd(CTX *ctx, struct pkt *p, __be32 flags, const struct addr *from,
+				   const struct addr *to, const struct addr *target,
+				   const __u8 *mac)
 {
 	__u32 len = sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + sizeof(struct nd_msg), sum;
 	struct ipv6hdr *ip;
 	struct nd_msg *nd;
 
-	if (ctx_renew(skb, p->l4, len))
+	if (ctx_renew(ctx, p->l4, len))
 		return REASON_NO_ROOM;
-	ip = ctx_at(skb, sizeof(struct ethhdr), sizeof(*ip) + sizeof(*nd));
+	ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip) + sizeof(*nd));
 	if (!ip)
 		return REASON_NO_ROOM;
 	nd = (void *)(ip + 1);
@@ -65,9 +64,9 @@ static __always_inline int make_nd(struct __sk_buff *skb, struct pkt *p, __be32 
 }
 
 /* Who asks without an address, for a duplicate, is answered at all nodes (RFC 4861 7.2.4). */
-static __always_inline int answer_nd(struct __sk_buff *skb, struct pkt *p, const struct decision *d)
+static __always_inline int answer_nd(CTX *ctx, struct pkt *p, const struct decision *d)
 {
-	struct nd_msg *nd = ctx_at(skb, p->l4, ND_MIN);
+	struct nd_msg *nd = ctx_at(ctx, p->l4, ND_MIN);
 	struct addr target, to = p->key.saddr;
 	__be32 flags = NA_OVERRIDE;
 	int why;
@@ -83,16 +82,16 @@ static __always_inline int answer_nd(struct __sk_buff *skb, struct pkt *p, const
 	} else {
 		flags |= NA_SOLICITED;
 	}
-	why = make_nd(skb, p, flags, &target, &to, &target, d->smac);
+	why = make_nd(ctx, p, flags, &target, &to, &target, d->smac);
 	if (why)
 		return why;
 	turn_macs(p, d->smac);
-	return write_macs(skb, p);
+	return write_macs(ctx, p);
 }
 
-static __always_inline int answer_echo6(struct __sk_buff *skb, struct pkt *p)
+static __always_inline int answer_echo6(CTX *ctx, struct pkt *p)
 {
-	struct ipv6hdr *ip = ctx_at(skb, p->l3, sizeof(*ip));
+	struct ipv6hdr *ip = ctx_at(ctx, p->l3, sizeof(*ip));
 	struct icmphdr *icmp;
 
 	if (!ip)
@@ -100,7 +99,7 @@ static __always_inline int answer_echo6(struct __sk_buff *skb, struct pkt *p)
 	copy(ip->saddr, &p->key.daddr, sizeof(ip->saddr));
 	copy(ip->daddr, &p->key.saddr, sizeof(ip->daddr));
 	ip->hop_limit = ICMP_TTL;
-	icmp = ctx_at(skb, p->l4, sizeof(*icmp));
+	icmp = ctx_at(ctx, p->l4, sizeof(*icmp));
 	if (!icmp)
 		return REASON_NO_ROOM;
 	icmp->type = ICMPV6_ECHO_REPLY;
@@ -109,9 +108,9 @@ static __always_inline int answer_echo6(struct __sk_buff *skb, struct pkt *p)
 	return 0;
 }
 
-static __always_inline int answer_echo4(struct __sk_buff *skb, struct pkt *p)
+static __always_inline int answer_echo4(CTX *ctx, struct pkt *p)
 {
-	struct iphdr *ip = ctx_at(skb, p->l3, sizeof(*ip));
+	struct iphdr *ip = ctx_at(ctx, p->l3, sizeof(*ip));
 	struct icmphdr *icmp;
 
 	if (!ip)
@@ -120,7 +119,7 @@ static __always_inline int answer_echo4(struct __sk_buff *skb, struct pkt *p)
 	ip->daddr = p->key.saddr.w[3];
 	ip->check = sum_replace(ip->check, bpf_htons(ip->ttl << 8), bpf_htons(ICMP_TTL << 8));
 	ip->ttl = ICMP_TTL;
-	icmp = ctx_at(skb, p->l4, sizeof(*icmp));
+	icmp = ctx_at(ctx, p->l4, sizeof(*icmp));
 	if (!icmp)
 		return REASON_NO_ROOM;
 	icmp->type = ICMP_ECHO_REPLY;
@@ -128,32 +127,32 @@ static __always_inline int answer_echo4(struct __sk_buff *skb, struct pkt *p)
 	return 0;
 }
 
-static __always_inline int answer(struct __sk_buff *skb, struct pkt *p, const struct decision *d)
+static __always_inline int answer(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	int why;
 
 	count(EVENT_ANSWERED);
 	p->tcp_flags = 0;
 	if (p->key.ethertype == bpf_htons(ETH_P_ARP))
-		return answer_arp(skb, p, d);
+		return answer_arp(ctx, p, d);
 	if (p->icmp_type == ICMPV6_SOLICITATION && is_v6(p))
-		return answer_nd(skb, p, d);
-	why = is_v6(p) ? answer_echo6(skb, p) : answer_echo4(skb, p);
+		return answer_nd(ctx, p, d);
+	why = is_v6(p) ? answer_echo6(ctx, p) : answer_echo4(ctx, p);
 	if (why)
 		return why;
 	p->ttl = ICMP_TTL;
 	turn_macs(p, d->smac);
-	return write_macs(skb, p);
+	return write_macs(ctx, p);
 }
 
-static __always_inline int ask_arp(struct __sk_buff *skb, struct pkt *p, const struct segment *seg)
+static __always_inline int ask_arp(CTX *ctx, struct pkt *p, const struct segment *seg)
 {
 	__u32 len = ETH_ZLEN;
 	struct arphdr *arp;
 
-	if (ctx_renew(skb, p->l4, len))
+	if (ctx_renew(ctx, p->l4, len))
 		return REASON_NO_ROOM;
-	arp = ctx_at(skb, sizeof(struct ethhdr), ETH_ZLEN - sizeof(struct ethhdr));
+	arp = ctx_at(ctx, sizeof(struct ethhdr), ETH_ZLEN - sizeof(struct ethhdr));
 	if (!arp)
 		return REASON_NO_ROOM;
 	__builtin_memset(arp, 0, ETH_ZLEN - sizeof(struct ethhdr));
@@ -173,7 +172,7 @@ static __always_inline int ask_arp(struct __sk_buff *skb, struct pkt *p, const s
 }
 
 /* To the solicited-node multicast address of the target (RFC 4291 2.7.1). */
-static __always_inline int ask_nd(struct __sk_buff *skb, struct pkt *p, const struct segment *seg)
+static __always_inline int ask_nd(CTX *ctx, struct pkt *p, const struct segment *seg)
 {
 	struct addr to = { .w = { bpf_htonl(0xff020000), 0, bpf_htonl(1) } };
 	struct addr target = p->key.daddr, from = seg->gateway6;
@@ -181,23 +180,22 @@ static __always_inline int ask_nd(struct __sk_buff *skb, struct pkt *p, const st
 	to.w[3] = target.w[3] | bpf_htonl(0xff000000);
 	*(__u16 *)p->key.dmac = bpf_htons(0x3333);
 	copy16(p->key.dmac + 2, &to.w[3], 4);
-	return make_nd(skb, p, 0, &from, &to, &target, seg->gateway_mac);
+	return make_nd(ctx, p, 0, &from, &to, &target, seg->gateway_mac);
 }
 
 /* The packet becomes a request for the MAC of the next hop, whose address is in the key. */
-static __always_inline int ask(struct __sk_buff *skb, struct pkt *p, const struct segment *seg)
+static __always_inline int ask(CTX *ctx, struct pkt *p, const struct segment *seg)
 {
-	bool v4 =
-		p->key.daddr.w[2] == bpf_htonl(0xffff) && !(p->key.daddr.w[0] | p->key.daddr.w[1]);
+	bool v4 = addr_is_v4(&p->key.daddr);
 	int why;
 
 	if (addr_is_zero(v4 ? &seg->gateway4 : &seg->gateway6))
 		return REASON_NO_NEIGHBOUR;
 	copy16(p->key.smac, seg->gateway_mac, ETH_ALEN);
 	p->tcp_flags = 0;
-	why = v4 ? ask_arp(skb, p, seg) : ask_nd(skb, p, seg);
+	why = v4 ? ask_arp(ctx, p, seg) : ask_nd(ctx, p, seg);
 	if (why)
 		return why;
 	count(EVENT_ASKED);
-	return write_macs(skb, p);
+	return write_macs(ctx, p);
 }

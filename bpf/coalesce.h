@@ -31,13 +31,13 @@
 #define COALESCER 0 /* the end that stands for the pair */
 
 /* Whether the packet shall be coalesced; keeps the flow's burst up to date. */
-static __always_inline bool in_burst(struct __sk_buff *skb, struct pkt *p, struct flow *f)
+static __always_inline bool in_burst(CTX *ctx, struct pkt *p, struct flow *f)
 {
 	struct end *pair = end_get(COALESCER);
 	__u32 now, since;
 	bool polled, small = p->frame_len < p->headers + BURST_BYTES;
 
-	if (!pair || !pair->ifindex || !p->tcp_flags || is_gso(skb))
+	if (!pair || !pair->ifindex || !p->tcp_flags || is_gso(ctx))
 		return false;
 	if (f->burst == BURST_NONE && small)
 		return false;
@@ -54,13 +54,13 @@ static __always_inline bool in_burst(struct __sk_buff *skb, struct pkt *p, struc
 }
 
 /* Sends the frame through the pair. from_coalescer() takes the tag off again. */
-static __always_inline int coalesce(struct __sk_buff *skb, struct pkt *p, __u32 port, __u32 segment)
+static __always_inline int coalesce(CTX *ctx, struct pkt *p, __u32 port, __u32 segment)
 {
 	struct end *pair = end_get(COALESCER);
 
-	if (!pair || bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), segment & 0xfff))
+	if (!pair || bpf_skb_vlan_push(ctx, bpf_htons(ETH_P_8021Q), segment & 0xfff))
 		return REASON_NO_ROOM;
-	skb->mark = port;
+	ctx->mark = port;
 	count(EVENT_COALESCED);
 	p->verdict = bpf_redirect(pair->ifindex, 0);
 	return 0;

@@ -1,48 +1,51 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * The tc context: everything that a stage does to a packet buffer goes through
- * these functions, so that a second context needs another file and no other stage.
- */
+/* The tc context, see ctx.h: the packet is an skb, maybe a large segment, with a tag beside it. */
 #pragma once
 
 #include "include/net.h"
 
-/*
- * Copies in words: packet bytes have no alignment, and the compiler would copy
- * them one by one. The kernel allows it where the machine does. len is constant.
- */
-static __always_inline void copy(void *to, const void *from, __u32 len)
-{
-	__u32 i;
+#define CTX_DROP TCX_DROP
 
-	for (i = 0; i + 4 <= len; i += 4)
-		*(__u32 *)(to + i) = *(const __u32 *)(from + i);
-	if (len & 2)
-		*(__u16 *)(to + i) = *(const __u16 *)(from + i);
+static __always_inline __u32 ctx_len(struct __sk_buff *skb)
+{
+	return skb->len;
 }
 
-/* The same in 16-bit steps, for the stack, where the verifier asks for alignment. */
-static __always_inline void copy16(void *to, const void *from, __u32 len)
+/* Payload bytes of each packet that a large segment will be cut into; 0: it is a packet. */
+static __always_inline __u32 ctx_gso_size(struct __sk_buff *skb)
 {
-	for (__u32 i = 0; i < len; i += 2)
-		*(__u16 *)(to + i) = *(const __u16 *)(from + i);
+	return skb->gso_size;
 }
 
-/* Header bytes that the stages may want to read: all, and those before the inner IP header. */
-#define CTX_HEADERS \
-	488 /* 14 + 60 + 16 + 252 + 22 + 40 + 64 + 20: with options outside and inside */
-#define CTX_OUTER 104
-
-/* A pointer to len bytes at off, or NULL when the packet or its linear part ends before. */
-static __always_inline void *ctx_at(struct __sk_buff *skb, __u32 off, __u32 len)
+/* The tag beside the frame as on the wire, TPID and TCI, or 0. */
+static __always_inline __be32 ctx_tag(struct __sk_buff *skb)
 {
-	void *data = (void *)(long)skb->data;
-	void *end = (void *)(long)skb->data_end;
+	return skb->vlan_present ?
+		       bpf_htonl((__u32)bpf_ntohs(skb->vlan_proto) << 16 | (__u16)skb->vlan_tci) :
+		       0;
+}
 
-	if (off > 0x1ff)
-		return NULL;
-	data += off;
-	return data + len > end ? NULL : data;
+/* Cuts the packet off behind len bytes. */
+static __always_inline int ctx_trim(struct __sk_buff *skb, __u32 len)
+{
+	return bpf_skb_change_tail(skb, len, 0);
+}
+
+static __always_inline int ctx_store(struct __sk_buff *skb, __u32 off, const void *from, __u32 len)
+{
+	return bpf_skb_store_bytes(skb, off, from, len, 0);
+}
+
+/* Keeps the sum that a NIC took of the whole packet right (CHECKSUM_COMPLETE). */
+static __always_inline void ctx_csum_update(struct __sk_buff *skb, __wsum diff)
+{
+	bpf_csum_update(skb, diff);
+}
+
+/* Replaces a word of what the checksum at off covers, which may be left to a NIC. */
+static __always_inline void ctx_l4_replace(struct __sk_buff *skb, __u32 off, __be16 old, __be16 new)
+{
+	bpf_l4_csum_replace(skb, off, old, new, 2);
 }
 
 /*

@@ -18,8 +18,8 @@ static __always_inline bool is_hosts(struct pkt *p, struct segment *seg, struct 
 	return !mac_equal(p->key.dmac, seg->gateway_mac);
 }
 
-static __always_inline int decide(struct __sk_buff *skb, struct pkt *p, struct segment *seg,
-				  struct end *in, struct decision *d)
+static __always_inline int decide(CTX *ctx, struct pkt *p, struct segment *seg, struct end *in,
+				  struct decision *d)
 {
 	int why;
 
@@ -34,14 +34,14 @@ static __always_inline int decide(struct __sk_buff *skb, struct pkt *p, struct s
 	if (kept_tags(p, d->flags))
 		return bridge(p, d);
 	if (is_neighbour_talk(p))
-		return neighbour(skb, p, seg, in, d);
+		return neighbour(ctx, p, seg, in, d);
 	if (seg->router && mac_equal(p->key.dmac, seg->gateway_mac))
 		return route(p, seg, d);
 	return seg->flags & SEGMENT_L3 ? REASON_NOT_ROUTED : bridge(p, d);
 }
 
 /* The slow path: it only decides. */
-SUBPROGRAM int resolve(struct __sk_buff *skb, struct pkt *p)
+SUBPROGRAM int resolve(CTX *ctx, struct pkt *p)
 {
 	struct segment *seg;
 	struct decision *d;
@@ -67,108 +67,108 @@ SUBPROGRAM int resolve(struct __sk_buff *skb, struct pkt *p)
 	d->segment = d->to_segment = p->segment;
 	d->generation = seg->generation; /* before the look-ups: a change meanwhile outdates it */
 	d->in = p->in;
-	why = decide(skb, p, seg, in, d);
+	why = decide(ctx, p, seg, in, d);
 	if (why)
 		return why;
 	if (!flow_cache && !d->slow)
 		d->slow = SLOW_CACHE_OFF;
 	d->entropy = entropy_of(&p->key);
-	flow_keep(skb, p, d);
+	flow_keep(ctx, p, d);
 	return 0;
 }
 
 /* A packet that found its decision. */
-static __always_inline void hit(struct __sk_buff *skb, struct pkt *p, struct flow *f)
+static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 {
 	struct decision *d = &p->decision;
 
 	count(EVENT_HIT);
 	*d = f->decision;
-	p->polled = p->inner && d->action == ACTION_PORT && in_burst(skb, p, f);
+	p->polled = p->inner && d->action == ACTION_PORT && in_burst(ctx, p, f);
 	p->in = d->in;
 	p->segment = d->segment;
-	f->packets += packets_of(skb, p);
+	f->packets += packets_of(ctx, p);
 	f->bytes += p->frame_len;
 	f->seen_ns = p->now_ns;
 }
 
-static __always_inline int edge(struct __sk_buff *skb, struct pkt *p)
+static __always_inline int edge(CTX *ctx, struct pkt *p)
 {
 	struct flow *f;
 	__u32 end;
 	int why;
 
-	why = parse(skb, p);
+	why = parse(ctx, p);
 	step(p, STAGE_PARSE, p->key.proto, why);
 	if (!why && p->inner && is_unbearable(p))
 		why = REASON_ECN_MARKED;
 	if (why)
-		return drop(skb, p, why);
+		return drop(ctx, p, why);
 	f = flow_find(p);
 	if (f && p->inner && overtook(p, f))
-		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+		return bpf_redirect(ctx->ifindex, BPF_F_INGRESS);
 	end = seq_end(p);
 	if (f)
-		hit(skb, p, f);
+		hit(ctx, p, f);
 	else
-		why = resolve(skb, p);
+		why = resolve(ctx, p);
 	if (!why)
-		why = replay(skb, p);
+		why = replay(ctx, p);
 	if (f)
 		went(p, f, end);
-	return why ? refuse(skb, p, why) : p->verdict;
+	return why ? refuse(ctx, p, why) : p->verdict;
 }
 
 SEC("tcx/ingress")
-int from_port(struct __sk_buff *skb)
+int from_port(CTX *ctx)
 {
 	struct pkt *p = packet();
 
 	if (!p)
 		return TCX_DROP;
 	p->now_ns = bpf_ktime_get_coarse_ns();
-	p->key.origin.w[3] = skb->ifindex;
-	return edge(skb, p);
+	p->key.origin.w[3] = ctx->ifindex;
+	return edge(ctx, p);
 }
 
 SEC("tcx/ingress")
-int from_underlay(struct __sk_buff *skb)
+int from_underlay(CTX *ctx)
 {
 	struct pkt *p;
 	int why;
 
-	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)
+	if (ctx->pkt_type != PACKET_HOST || ctx->vlan_present)
 		return TCX_NEXT;
 	p = packet();
 	if (!p)
 		return TCX_DROP;
-	ctx_pull_headers(skb, CTX_OUTER);
+	ctx_pull_headers(ctx, CTX_OUTER);
 	p->now_ns = bpf_ktime_get_coarse_ns();
-	why = parse_outer(skb, p);
+	why = parse_outer(ctx, p);
 	if (why == NOT_OURS) {
-		hear_too_big(skb, p);
+		hear_too_big(ctx, p);
 		count(EVENT_NOT_TUNNEL);
 		return TCX_NEXT;
 	}
-	return why ? drop(skb, p, why) : edge(skb, p);
+	return why ? drop(ctx, p, why) : edge(ctx, p);
 }
 
 /* What came back from the coalescer: decided already, its port is in the mark. */
 SEC("tcx/ingress")
-int from_coalescer(struct __sk_buff *skb)
+int from_coalescer(CTX *ctx)
 {
-	struct end *to = end_get(skb->mark);
+	struct end *to = end_get(ctx->mark);
 	struct pkt *p = packet();
 
 	if (!p)
 		return TCX_DROP;
-	if (!skb->vlan_present || !to || to->kind != END_PORT)
-		return drop(skb, p, REASON_UNKNOWN_PORT);
-	skb->mark = 0;
-	if (bpf_skb_vlan_pop(skb))
-		return drop(skb, p, REASON_NO_ROOM);
-	if (to->vlan && bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), to->vlan))
-		return drop(skb, p, REASON_NO_ROOM);
+	if (!ctx->vlan_present || !to || to->kind != END_PORT)
+		return drop(ctx, p, REASON_UNKNOWN_PORT);
+	ctx->mark = 0;
+	if (bpf_skb_vlan_pop(ctx))
+		return drop(ctx, p, REASON_NO_ROOM);
+	if (to->vlan && bpf_skb_vlan_push(ctx, bpf_htons(ETH_P_8021Q), to->vlan))
+		return drop(ctx, p, REASON_NO_ROOM);
 	return deliver(to, true);
 }
 

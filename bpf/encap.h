@@ -4,7 +4,7 @@
  * remote's template; lengths, DSCP and ECN (RFC 6040), TTL and DF are filled in.
  *
  * in:    p, the remote's end, the segment and the flow's entropy
- * out:   skb
+ * out:   ctx
  * maps:  none
  * stops: TOO_BIG, NO_ROOM, GSO_NESTED, NO_CSUM
  */
@@ -41,12 +41,12 @@ static __always_inline __u32 tunnel_mtu(const struct pkt *p, const struct end *t
 }
 
 /* Fits, or is cut into pieces that do. */
-static __always_inline bool fits(struct __sk_buff *skb, struct pkt *p, __u32 mtu)
+static __always_inline bool fits(CTX *ctx, struct pkt *p, __u32 mtu)
 {
 	__u32 frame = p->frame_len;
 
-	if (is_gso(skb))
-		frame = p->headers + skb->gso_size;
+	if (is_gso(ctx))
+		frame = p->headers + ctx_gso_size(ctx);
 	return frame - sizeof(struct ethhdr) <= mtu;
 }
 
@@ -100,19 +100,19 @@ static __always_inline void write_ipv6(struct pkt *p, struct ipv6hdr *ip, const 
 	ip->hop_limit = outer_ttl(p, seg);
 }
 
-static __always_inline int write_outer_ip(struct __sk_buff *skb, struct pkt *p, struct end *to,
+static __always_inline int write_outer_ip(CTX *ctx, struct pkt *p, struct end *to,
 					  struct segment *seg, __be16 entropy, __u32 len)
 {
 	struct ethhdr *eth;
 
 	if (to->outer_len == OUTER_LEN6) {
-		eth = ctx_at(skb, 0, OUTER_LEN6);
+		eth = ctx_at(ctx, 0, OUTER_LEN6);
 		if (!eth)
 			return REASON_NO_ROOM;
 		copy(eth, to->outer, OUTER_LEN6);
 		write_ipv6(p, (void *)(eth + 1), seg, len, entropy);
 	} else {
-		eth = ctx_at(skb, 0, OUTER_LEN4);
+		eth = ctx_at(ctx, 0, OUTER_LEN4);
 		if (!eth)
 			return REASON_NO_ROOM;
 		copy(eth, to->outer, OUTER_LEN4);
@@ -122,14 +122,14 @@ static __always_inline int write_outer_ip(struct __sk_buff *skb, struct pkt *p, 
 }
 
 /* UDP and tunnel header at off; len is theirs and what follows. */
-static __always_inline int write_tunnel(struct __sk_buff *skb, struct segment *seg, __be16 entropy,
-					__u32 off, __u32 len)
+static __always_inline int write_tunnel(CTX *ctx, struct segment *seg, __be16 entropy, __u32 off,
+					__u32 len)
 {
 	struct udphdr *udp;
 
 	if (seg->encap == ENCAP_NVGRE)
-		return nvgre_write(skb, off, seg, entropy);
-	udp = ctx_at(skb, off, sizeof(*udp));
+		return nvgre_write(ctx, off, seg, entropy);
+	udp = ctx_at(ctx, off, sizeof(*udp));
 	if (!udp)
 		return REASON_NO_ROOM;
 	udp->source = entropy;
@@ -137,14 +137,14 @@ static __always_inline int write_tunnel(struct __sk_buff *skb, struct segment *s
 	udp->len = bpf_htons(len);
 	udp->check = 0; /* RFC 7348 5, RFC 6935 */
 	off += sizeof(*udp);
-	return seg->encap == ENCAP_GENEVE ? geneve_write(skb, off, seg) :
-					    vxlan_write(skb, off, seg);
+	return seg->encap == ENCAP_GENEVE ? geneve_write(ctx, off, seg) :
+					    vxlan_write(ctx, off, seg);
 }
 
-static __always_inline int write_inner(struct __sk_buff *skb, struct pkt *p, __u32 off)
+static __always_inline int write_inner(CTX *ctx, struct pkt *p, __u32 off)
 {
 	__u32 tags = tag_len(p);
-	struct ethhdr *eth = ctx_at(skb, off, sizeof(*eth));
+	struct ethhdr *eth = ctx_at(ctx, off, sizeof(*eth));
 	__be32 *tag;
 
 	if (!eth)
@@ -152,14 +152,14 @@ static __always_inline int write_inner(struct __sk_buff *skb, struct pkt *p, __u
 	write_inner_ethernet(p, eth);
 	if (!tags)
 		return 0;
-	tag = ctx_at(skb, off + 2 * ETH_ALEN, sizeof(*tag) + sizeof(eth->type));
+	tag = ctx_at(ctx, off + 2 * ETH_ALEN, sizeof(*tag) + sizeof(eth->type));
 	if (!tag)
 		return REASON_NO_ROOM;
 	tag[0] = p->key.tags[0];
 	*(__be16 *)&tag[1] = p->key.ethertype;
 	if (tags == sizeof(*tag))
 		return 0;
-	tag = ctx_at(skb, off + 2 * ETH_ALEN, 2 * sizeof(*tag) + sizeof(eth->type));
+	tag = ctx_at(ctx, off + 2 * ETH_ALEN, 2 * sizeof(*tag) + sizeof(eth->type));
 	if (!tag)
 		return REASON_NO_ROOM;
 	tag[1] = p->key.tags[1];
@@ -168,111 +168,17 @@ static __always_inline int write_inner(struct __sk_buff *skb, struct pkt *p, __u
 }
 
 /* Fills the room before the inner payload: outer headers, tunnel header, inner Ethernet. */
-static __always_inline int write_outer(struct __sk_buff *skb, struct pkt *p, struct end *to,
-				       struct segment *seg, __be16 entropy)
+static __always_inline int write_outer(CTX *ctx, struct pkt *p, struct end *to, struct segment *seg,
+				       __be16 entropy)
 {
 	__u32 tunnel = seg->tunnel_len;
 	__u32 len = tunnel + tag_len(p) + p->frame_len;
 	int why;
 
-	why = write_outer_ip(skb, p, to, seg, entropy, len);
+	why = write_outer_ip(ctx, p, to, seg, entropy, len);
 	if (!why)
-		why = write_inner(skb, p, to->outer_len + tunnel);
+		why = write_inner(ctx, p, to->outer_len + tunnel);
 	if (!why) /* last: options are stored by the kernel, which moves nothing but voids pointers */
-		why = write_tunnel(skb, seg, entropy, to->outer_len, len);
+		why = write_tunnel(ctx, seg, entropy, to->outer_len, len);
 	return why;
-}
-
-/*
- * Leaves the outer headers to the kernel's own tunnel device, where a segment
- * asks for outer UDP checksums on IPv6 (RFC 6935): each packet that a large
- * segment is cut into needs its own, and no BPF helper can ask for that.
- */
-static __always_inline int encap_by_kernel(struct __sk_buff *skb, struct pkt *p, struct end *to,
-					   struct segment *seg)
-{
-	struct bpf_tunnel_key key = {
-		.tunnel_id = seg->vni,
-		.tunnel_tos = outer_tos(p, seg),
-		.tunnel_ttl = outer_ttl(p, seg),
-	};
-	int why;
-
-	if (!seg->csum_ifindex)
-		return REASON_NO_CSUM;
-	why = p->inner ? decap(skb, p) : 0;
-	if (!why)
-		why = retag(skb, p, 0);
-	if (why)
-		return why;
-	copy(key.remote_ipv6, &to->addr, sizeof(key.remote_ipv6));
-	for (int i = 0; i < 4; i++)
-		key.local_ipv6[i] = tep_addr.w[i];
-	if (bpf_skb_set_tunnel_key(skb, &key, sizeof(key), BPF_F_TUNINFO_IPV6))
-		return REASON_NO_ROOM;
-	return 0;
-}
-
-/* Room for the headers. A short frame is first brought to Ethernet's minimum. */
-static __always_inline int make_room(struct __sk_buff *skb, struct pkt *p, struct end *to,
-				     struct segment *seg)
-{
-	struct room r = {
-		.len = room_for(p, to, seg),
-		.l2 = sizeof(struct ethhdr) + tag_len(p),
-		.ip = is_ip(p),
-		.outer6 = to->outer_len == OUTER_LEN6,
-		.gre = seg->encap == ENCAP_NVGRE,
-	};
-
-	if (!r.ip && p->frame_len < ETH_ZLEN) {
-		if (bpf_skb_change_tail(skb, ETH_ZLEN, 0))
-			return REASON_NO_ROOM;
-		p->frame_len = ETH_ZLEN;
-	}
-	if (ctx_push(skb, &r))
-		return is_gso(skb) ? REASON_GSO_NESTED : REASON_NO_ROOM;
-	return 0;
-}
-
-/*
- * From one tunnel to another. Between two over UDP, or over GRE, the room for the
- * headers is stretched to the new size and the kernel's marks of a tunnel stay
- * true, so that a large segment stays one. Otherwise the frame comes out first.
- */
-static __always_inline int change_tunnel(struct __sk_buff *skb, struct pkt *p, struct end *to,
-					 struct segment *seg)
-{
-	__s32 diff = room_for(p, to, seg) - p->inner - p->tag_bytes;
-	int why;
-
-	if (!p->udp_port == (seg->encap == ENCAP_NVGRE))
-		return diff && ctx_stretch(skb, diff) ? REASON_NO_ROOM : 0;
-	why = decap(skb, p);
-	return why ? why : make_room(skb, p, to, seg);
-}
-
-#define ENCAP_AGAIN 0x10000
-
-/*
- * Wraps the frame for a remote. how is the entropy, with ENCAP_AGAIN for a frame
- * that has headers for another remote of the segment already.
- */
-SUBPROGRAM int encap(struct __sk_buff *skb, struct pkt *p, __u32 to_id, __u32 segment, __u32 how)
-{
-	struct segment *seg = segment_get(segment);
-	struct end *to = end_get(to_id);
-	int why = 0;
-
-	if (!p || !seg || !to || !to->ifindex)
-		return REASON_NO_ROUTE;
-	p->path = tunnel_mtu(p, to, seg);
-	if (!fits(skb, p, p->path))
-		return REASON_TOO_BIG;
-	if (seg->flags & SEGMENT_UDP_CSUM)
-		return encap_by_kernel(skb, p, to, seg);
-	if (!(how & ENCAP_AGAIN))
-		why = p->inner ? change_tunnel(skb, p, to, seg) : make_room(skb, p, to, seg);
-	step(p, STAGE_ENCAP, to_id, seg->vni);
-	return why ? why : write_outer(skb, p, to, seg, how);
 }

@@ -10,9 +10,9 @@
 #define GENEVE_OPTIONS (OPTIONS_MAX / 4) /* the least is 4 bytes */
 
 /* UDP to a Geneve port is Geneve. */
-static __always_inline bool geneve_is(struct __sk_buff *skb, __u32 off)
+static __always_inline bool geneve_is(CTX *ctx, __u32 off)
 {
-	return ctx_at(skb, off, sizeof(struct genevehdr));
+	return ctx_at(ctx, off, sizeof(struct genevehdr));
 }
 
 static __always_inline __u32 geneve_len(__u32 options_len)
@@ -21,7 +21,7 @@ static __always_inline __u32 geneve_len(__u32 options_len)
 }
 
 struct geneve_walk {
-	struct __sk_buff *skb;
+	CTX *ctx;
 	__u32 off;
 	__u32 left;
 	int why;
@@ -30,7 +30,7 @@ struct geneve_walk {
 /* One option. A critical one that no segment of ours uses ends the packet (3.5). */
 static long geneve_option(__u64 index __attribute__((unused)), struct geneve_walk *w)
 {
-	struct geneve_option *o = ctx_at(w->skb, w->off, sizeof(*o));
+	struct geneve_option *o = ctx_at(w->ctx, w->off, sizeof(*o));
 	__u32 size, id;
 
 	w->why = REASON_OUTER_MALFORMED;
@@ -49,10 +49,10 @@ static long geneve_option(__u64 index __attribute__((unused)), struct geneve_wal
 	return !w->left;
 }
 
-static __always_inline int geneve_parse(struct __sk_buff *skb, __u32 off, __u32 *vni, __u32 *len)
+static __always_inline int geneve_parse(CTX *ctx, __u32 off, __u32 *vni, __u32 *len)
 {
-	struct genevehdr *g = ctx_at(skb, off, sizeof(*g));
-	struct geneve_walk w = { .skb = skb, .off = off + sizeof(*g) };
+	struct genevehdr *g = ctx_at(ctx, off, sizeof(*g));
+	struct geneve_walk w = { .ctx = ctx, .off = off + sizeof(*g) };
 
 	if (!g)
 		return REASON_OUTER_MALFORMED;
@@ -63,14 +63,14 @@ static __always_inline int geneve_parse(struct __sk_buff *skb, __u32 off, __u32 
 	*len = geneve_len(w.left);
 	if (!w.left)
 		return 0;
-	ctx_pull_headers(skb, off + *len + sizeof(struct ethhdr) + sizeof(struct ipv6hdr));
+	ctx_pull_headers(ctx, off + *len + sizeof(struct ethhdr) + sizeof(struct ipv6hdr));
 	bpf_loop(GENEVE_OPTIONS, geneve_option, &w, 0);
 	return w.why;
 }
 
-static __always_inline int geneve_write(struct __sk_buff *skb, __u32 off, const struct segment *seg)
+static __always_inline int geneve_write(CTX *ctx, __u32 off, const struct segment *seg)
 {
-	struct genevehdr *g = ctx_at(skb, off, sizeof(*g));
+	struct genevehdr *g = ctx_at(ctx, off, sizeof(*g));
 	__u32 len = seg->options_len;
 
 	if (!g)
@@ -82,7 +82,7 @@ static __always_inline int geneve_write(struct __sk_buff *skb, __u32 off, const 
 		return 0;
 	g->options_len = len / 4;
 	g->flags = seg->options_critical ? GENEVE_HAS_CRITICAL : 0;
-	if (len > OPTIONS_MAX || bpf_skb_store_bytes(skb, off + sizeof(*g), seg->options, len, 0))
+	if (len > OPTIONS_MAX || ctx_store(ctx, off + sizeof(*g), seg->options, len))
 		return REASON_NO_ROOM;
 	return 0;
 }

@@ -8,9 +8,9 @@
 #include "pkt.h"
 
 /* GRE of version 0 with a key and Ethernet inside; other GRE is the host's. */
-static __always_inline bool nvgre_is(struct __sk_buff *skb, __u32 off)
+static __always_inline bool nvgre_is(CTX *ctx, __u32 off)
 {
-	struct grehdr *gre = ctx_at(skb, off, sizeof(*gre));
+	struct grehdr *gre = ctx_at(ctx, off, sizeof(*gre));
 
 	return gre && gre->protocol == bpf_htons(ETH_P_TEB) &&
 	       (gre->flags & bpf_htons(GRE_KEY | GRE_VERSION)) == bpf_htons(GRE_KEY);
@@ -22,9 +22,9 @@ static __always_inline __u32 nvgre_len(void)
 }
 
 /* Checksum and sequence number must not be there (3.2). */
-static __always_inline int nvgre_parse(struct __sk_buff *skb, __u32 off, __u32 *vni, __u32 *len)
+static __always_inline int nvgre_parse(CTX *ctx, __u32 off, __u32 *vni, __u32 *len)
 {
-	struct grehdr *gre = ctx_at(skb, off, sizeof(*gre));
+	struct grehdr *gre = ctx_at(ctx, off, sizeof(*gre));
 
 	if (!gre)
 		return REASON_OUTER_MALFORMED;
@@ -35,10 +35,10 @@ static __always_inline int nvgre_parse(struct __sk_buff *skb, __u32 off, __u32 *
 	return 0;
 }
 
-static __always_inline int nvgre_write(struct __sk_buff *skb, __u32 off, const struct segment *seg,
+static __always_inline int nvgre_write(CTX *ctx, __u32 off, const struct segment *seg,
 				       __be16 entropy)
 {
-	struct grehdr *gre = ctx_at(skb, off, sizeof(*gre));
+	struct grehdr *gre = ctx_at(ctx, off, sizeof(*gre));
 
 	if (!gre)
 		return REASON_NO_ROOM;

@@ -9,9 +9,9 @@
 #include "pkt.h"
 
 /* UDP to a VXLAN port is VXLAN. */
-static __always_inline bool vxlan_is(struct __sk_buff *skb, __u32 off)
+static __always_inline bool vxlan_is(CTX *ctx, __u32 off)
 {
-	return ctx_at(skb, off, sizeof(struct vxlanhdr));
+	return ctx_at(ctx, off, sizeof(struct vxlanhdr));
 }
 
 static __always_inline __u32 vxlan_len(void)
@@ -20,9 +20,9 @@ static __always_inline __u32 vxlan_len(void)
 }
 
 /* Reserved bits are ignored on receipt (RFC 7348 section 5). */
-static __always_inline int vxlan_parse(struct __sk_buff *skb, __u32 off, __u32 *vni, __u32 *len)
+static __always_inline int vxlan_parse(CTX *ctx, __u32 off, __u32 *vni, __u32 *len)
 {
-	struct vxlanhdr *vx = ctx_at(skb, off, sizeof(*vx));
+	struct vxlanhdr *vx = ctx_at(ctx, off, sizeof(*vx));
 
 	if (!vx)
 		return REASON_OUTER_MALFORMED;
@@ -33,9 +33,9 @@ static __always_inline int vxlan_parse(struct __sk_buff *skb, __u32 off, __u32 *
 	return 0;
 }
 
-static __always_inline int vxlan_write(struct __sk_buff *skb, __u32 off, const struct segment *seg)
+static __always_inline int vxlan_write(CTX *ctx, __u32 off, const struct segment *seg)
 {
-	struct vxlanhdr *vx = ctx_at(skb, off, sizeof(*vx));
+	struct vxlanhdr *vx = ctx_at(ctx, off, sizeof(*vx));
 
 	if (!vx)
 		return REASON_NO_ROOM;

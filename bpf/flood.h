@@ -10,10 +10,10 @@
  */
 #pragma once
 
-#include "encap.h"
+#include "room.h"
 
 struct flood {
-	struct __sk_buff *skb;
+	CTX *ctx;
 	struct pkt *p;
 	__u32 segment;
 	__u32 how;    /* entropy and ENCAP_AGAIN */
@@ -35,18 +35,18 @@ static __always_inline int flood_to_tep(struct flood *fl, struct end *to, __u32 
 		*ifindex = seg->csum_ifindex;
 	else if (to->ifindex && !(to->flags & END_RESOLVED))
 		return REASON_UNRESOLVED;
-	why = encap(fl->skb, fl->p, id, fl->segment, fl->how);
+	why = encap(fl->ctx, fl->p, id, fl->segment, fl->how);
 	if (!why)
 		fl->how |= ENCAP_AGAIN;
 	return why;
 }
 
-static __always_inline int flood_to_port(struct __sk_buff *skb, struct pkt *p, struct end *to)
+static __always_inline int flood_to_port(CTX *ctx, struct pkt *p, struct end *to)
 {
 	p->path = to->mtu;
-	if (!fits(skb, p, to->mtu))
+	if (!fits(ctx, p, to->mtu))
 		return REASON_TOO_BIG;
-	return to->vlan || tag_len(p) ? retag(skb, p, to->vlan) : 0;
+	return to->vlan || tag_len(p) ? retag(ctx, p, to->vlan) : 0;
 }
 
 static __always_inline void flood_sent(struct flood *fl, __u32 id, int why)
@@ -58,10 +58,10 @@ static __always_inline void flood_sent(struct flood *fl, __u32 id, int why)
 		return;
 	}
 	if (why) {
-		drop(fl->skb, fl->p, why);
+		drop(fl->ctx, fl->p, why);
 		return;
 	}
-	count_tx(id, packets_of(fl->skb, fl->p), fl->p->frame_len);
+	count_tx(id, packets_of(fl->ctx, fl->p), fl->p->frame_len);
 	count(EVENT_FLOOD_COPY);
 	fl->copies = true;
 }
@@ -86,22 +86,22 @@ static long flood_member(__u64 index, struct flood *fl)
 			return 1;
 		why = flood_to_tep(fl, to, *id, &ifindex);
 	} else {
-		why = flood_to_port(fl->skb, fl->p, to);
+		why = flood_to_port(fl->ctx, fl->p, to);
 	}
-	if (!why && !tracing && bpf_clone_redirect(fl->skb, ifindex, 0))
+	if (!why && !tracing && bpf_clone_redirect(fl->ctx, ifindex, 0))
 		why = REASON_REDIRECT;
 	flood_sent(fl, *id, why);
-	return to->kind == END_PORT && clear_tags(fl->skb);
+	return to->kind == END_PORT && clear_tags(fl->ctx);
 }
 
 #define FLOOD_FROM_TUNNEL 0x20000
 #define FLOOD_TO_ALL 0x40000
 
 /* To all members but the sender, or all. how: the entropy, and whether it came out of a tunnel. */
-SUBPROGRAM int flood(struct __sk_buff *skb, struct pkt *p, __u32 segment, __u32 how)
+SUBPROGRAM int flood(CTX *ctx, struct pkt *p, __u32 segment, __u32 how)
 {
 	struct segment *seg = segment_get(segment);
-	struct flood fl = { .skb = skb, .p = p, .segment = segment };
+	struct flood fl = { .ctx = ctx, .p = p, .segment = segment };
 	__u32 n;
 	int why;
 
@@ -113,7 +113,7 @@ SUBPROGRAM int flood(struct __sk_buff *skb, struct pkt *p, __u32 segment, __u32 
 	n = seg->members;
 	if (n > MAX_MEMBERS)
 		n = MAX_MEMBERS;
-	why = p->inner ? decap(skb, p) : 0;
+	why = p->inner ? decap(ctx, p) : 0;
 	if (why)
 		return why;
 	bpf_loop(n, flood_member, &fl, 0);
@@ -122,7 +122,7 @@ SUBPROGRAM int flood(struct __sk_buff *skb, struct pkt *p, __u32 segment, __u32 
 	if (fl.too_big && !fl.copies)
 		return REASON_TOO_BIG; /* its sender is told */
 	if (fl.too_big)
-		drop(skb, p, REASON_TOO_BIG);
+		drop(ctx, p, REASON_TOO_BIG);
 	if (fl.copies)
 		count(EVENT_FLOODED);
 	p->verdict = TCX_DROP; /* the original; its copies are on their way */

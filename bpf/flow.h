@@ -68,15 +68,14 @@ static __always_inline __be16 entropy_of(const struct flow_key *k)
 }
 
 /* Keeps a decision, with the counters of the one that it replaces. */
-static __always_inline void flow_keep(struct __sk_buff *skb, struct pkt *p,
-				      const struct decision *d)
+static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	struct flow fresh = {
 		.decision = *d,
 		.next_seq = seq_end(p),
 		.decided_ns = p->now_ns,
 		.seen_ns = p->now_ns,
-		.packets = packets_of(skb, p),
+		.packets = packets_of(ctx, p),
 		.bytes = p->frame_len,
 	};
 	struct flow *old;

@@ -34,7 +34,7 @@ static __always_inline __u32 *port_end(struct pkt *p, struct decision *d)
 /* Unset addresses (DHCP, RFC 4862 5.4) and IPv6 link-local ones are anybody's. */
 static __always_inline bool addr_is_unowned(const struct addr *a)
 {
-	if (a->w[2] == bpf_htonl(0xffff) && !(a->w[0] | a->w[1]))
+	if (addr_is_v4(a))
 		return !a->w[3];
 	return addr_is_zero(a) || addr_is_link_local(a);
 }

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "encap.h"
+#include "room.h"
 
 /* What an IPv4 or IPv6 packet of the minimum MTU has room for behind the ICMP header. */
 #define QUOTE_MAX4 (576 - sizeof(struct iphdr) - sizeof(struct icmphdr))
@@ -133,11 +133,10 @@ static __always_inline __sum16 fold(__u32 sum)
 	return ~(sum + (sum >> 16));
 }
 
-static __always_inline int write_error4(struct __sk_buff *skb, struct pkt *p,
-					const struct addr *source, const struct icmp_error *e,
-					__u32 quote, __u32 sum)
+static __always_inline int write_error4(CTX *ctx, struct pkt *p, const struct addr *source,
+					const struct icmp_error *e, __u32 quote, __u32 sum)
 {
-	struct iphdr *ip = ctx_at(skb, sizeof(struct ethhdr), sizeof(*ip) + sizeof(struct icmphdr));
+	struct iphdr *ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip) + sizeof(struct icmphdr));
 	struct icmphdr *icmp;
 
 	if (!ip)
@@ -182,12 +181,11 @@ static __always_inline void write_header6(struct ipv6hdr *ip, const struct addr 
 	copy(ip->daddr, to, sizeof(ip->daddr));
 }
 
-static __always_inline int write_error6(struct __sk_buff *skb, struct pkt *p,
-					const struct addr *source, const struct icmp_error *e,
-					__u32 quote, __u32 sum)
+static __always_inline int write_error6(CTX *ctx, struct pkt *p, const struct addr *source,
+					const struct icmp_error *e, __u32 quote, __u32 sum)
 {
 	struct ipv6hdr *ip =
-		ctx_at(skb, sizeof(struct ethhdr), sizeof(*ip) + sizeof(struct icmphdr));
+		ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip) + sizeof(struct icmphdr));
 	struct icmphdr *icmp;
 
 	if (!ip)
@@ -217,8 +215,8 @@ static __always_inline void turn_macs(struct pkt *p, const __u8 *from)
  * Puts the message about the packet in its place, quoting as much of it as may
  * be, in words of 4 bytes. The packet is out of its tunnel and without tags.
  */
-static __always_inline int make_error(struct __sk_buff *skb, struct pkt *p,
-				      const struct segment *seg, const struct icmp_error *e)
+static __always_inline int make_error(CTX *ctx, struct pkt *p, const struct segment *seg,
+				      const struct icmp_error *e)
 {
 	__u32 room = sizeof(struct icmphdr), zero = 0;
 	__u32 quote = p->headers + p->payload - sizeof(struct ethhdr); /* without padding */
@@ -234,20 +232,20 @@ static __always_inline int make_error(struct __sk_buff *skb, struct pkt *p,
 	barrier_var(quote); /* the verifier wants its bounds tested once more */
 	if (!s || quote < sizeof(struct iphdr) || quote > sizeof(s->bytes))
 		return REASON_NO_ROOM;
-	if (bpf_skb_load_bytes(skb, sizeof(struct ethhdr), s->bytes, quote))
+	if (bpf_skb_load_bytes(ctx, sizeof(struct ethhdr), s->bytes, quote))
 		return REASON_NO_ROOM;
-	if (ctx_renew(skb, p->l4, sizeof(struct ethhdr) + room + quote) ||
-	    bpf_skb_store_bytes(skb, sizeof(struct ethhdr) + room, s->bytes, quote, 0))
+	if (ctx_renew(ctx, p->l4, sizeof(struct ethhdr) + room + quote) ||
+	    bpf_skb_store_bytes(ctx, sizeof(struct ethhdr) + room, s->bytes, quote, 0))
 		return REASON_NO_ROOM;
 	source_for(p, seg, &source);
 	sum = sum_scratch(s, quote, 0);
-	why = is_v6(p) ? write_error6(skb, p, &source, e, quote, sum) :
-			 write_error4(skb, p, &source, e, quote, sum);
+	why = is_v6(p) ? write_error6(ctx, p, &source, e, quote, sum) :
+			 write_error4(ctx, p, &source, e, quote, sum);
 	if (p->routed)
 		copy16(key_macs(&p->key), p->was, 2 * ETH_ALEN);
 	turn_macs(p, p->key.dmac);
 	if (!why)
-		why = write_macs(skb, p);
+		why = write_macs(ctx, p);
 	p->frame_len = sizeof(struct ethhdr) + room + quote;
 	p->headers = p->frame_len;
 	p->tos = ICMP_TOS;

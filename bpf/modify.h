@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * modify: what a decision changes in the frame itself: tags, MACs, TTL, the
+ * modify: what a decision changes in the frame itself: MACs, TTL, the
  * congestion mark of the tunnel and the MSS of a SYN.
  *
  * in:    p, struct decision
- * out:   the frame; p->key's MACs and tags, p->tos, p->ttl
+ * out:   the frame; p->key's MACs, p->tos, p->ttl
  * maps:  none
  * stops: NO_ROOM, ECN_MARKED
  */
@@ -21,75 +21,22 @@ static __always_inline __sum16 sum_replace(__sum16 check, __u16 old, __u16 new)
 	return ~(sum + (sum >> 16));
 }
 
-/*
- * Takes all tags off. The outermost stands beside the frame; when it goes, the
- * kernel puts the next one there.
- */
-static __always_inline bool clear_tags(struct __sk_buff *skb)
-{
-	for (int i = 0; i <= MAX_TAGS; i++)
-		if ((skb->vlan_present || is_tag(skb->protocol)) && bpf_skb_vlan_pop(skb))
-			return true;
-	return false;
-}
-
-/* Takes the tags beside and in a port's frame off; those that stay are in the key. */
-SUBPROGRAM int untag(struct __sk_buff *skb, struct pkt *p, __u32 flags)
-{
-	if (!p)
-		return REASON_NO_ROOM;
-	if (!p->key.tags[0] || p->inner || p->untagged)
-		return 0;
-	p->untagged = true;
-	if (clear_tags(skb))
-		return REASON_NO_ROOM;
-	p->l3 -= p->tag_bytes;
-	p->l4 -= p->tag_bytes;
-	p->tag_bytes = 0;
-	if (flags & FLOW_TAG) {
-		p->key.tags[0] = p->key.tags[1];
-		p->key.tags[1] = 0;
-	}
-	return 0;
-}
-
-static __always_inline int push_tag(struct __sk_buff *skb, __be32 word)
-{
-	__u32 tag = bpf_ntohl(word);
-
-	return tag ? bpf_skb_vlan_push(skb, bpf_htons(tag >> 16), tag & 0xffff) : 0;
-}
-
-/* Puts the tags that stay, and the port's VLAN, beside the frame. */
-SUBPROGRAM int retag(struct __sk_buff *skb, struct pkt *p, __u32 vlan)
-{
-	if (!p)
-		return REASON_NO_ROOM;
-	if (p->key.tags[0] | p->key.tags[1] | vlan) {
-		if (push_tag(skb, p->key.tags[1]) || push_tag(skb, p->key.tags[0]))
-			return REASON_NO_ROOM;
-		if (vlan && push_tag(skb, tag_word(bpf_htons(ETH_P_8021Q), bpf_htons(vlan))))
-			return REASON_NO_ROOM;
-	}
-	return 0;
-}
-
-static __always_inline int set_tos(struct __sk_buff *skb, struct pkt *p, __u8 tos)
+static __always_inline int set_tos(CTX *ctx, struct pkt *p, __u8 tos)
 {
 	struct ipv6hdr *ip6;
 	struct iphdr *ip;
 	__be32 old, new;
 
 	if (is_v6(p)) {
-		ip6 = ctx_at(skb, p->l3, sizeof(*ip6));
+		ip6 = ctx_at(ctx, p->l3, sizeof(*ip6));
 		if (!ip6)
 			return REASON_NO_ROOM;
 		old = ip6->flow;
 		new = (old & bpf_htonl(0xf00fffff)) | bpf_htonl((__u32)tos << 20);
 		ip6->flow = new;
-		bpf_csum_update(skb, bpf_csum_diff(&old, sizeof(old), &new, sizeof(new), 0));
+		ctx_csum_update(ctx, bpf_csum_diff(&old, sizeof(old), &new, sizeof(new), 0));
 	} else {
-		ip = ctx_at(skb, p->l3, sizeof(*ip));
+		ip = ctx_at(ctx, p->l3, sizeof(*ip));
 		if (!ip)
 			return REASON_NO_ROOM;
 		ip->check = sum_replace(ip->check, bpf_htons(ip->tos), bpf_htons(tos));
@@ -106,22 +53,22 @@ static __always_inline bool is_unbearable(const struct pkt *p)
 }
 
 /* RFC 6040 section 4.2: what the underlay marked, the inner packet shall carry. */
-static __always_inline int merge_ecn(struct __sk_buff *skb, struct pkt *p)
+static __always_inline int merge_ecn(CTX *ctx, struct pkt *p)
 {
 	__u8 outer = p->outer_tos & ECN_MASK, inner = p->tos & ECN_MASK;
 
-	if (!p->inner || !is_ip(p) || outer == inner || inner == ECN_CE)
+	if (!is_ip(p) || outer == inner || inner == ECN_CE)
 		return 0;
 	if (outer == ECN_CE)
-		return set_tos(skb, p, p->tos | ECN_CE);
+		return set_tos(ctx, p, p->tos | ECN_CE);
 	if (outer == ECN_ECT1 && inner == ECN_ECT0)
-		return set_tos(skb, p, (p->tos & ~ECN_MASK) | ECN_ECT1);
+		return set_tos(ctx, p, (p->tos & ~ECN_MASK) | ECN_ECT1);
 	return 0;
 }
 
-static __always_inline int write_macs(struct __sk_buff *skb, struct pkt *p)
+static __always_inline int write_macs(CTX *ctx, struct pkt *p)
 {
-	struct ethhdr *eth = ctx_at(skb, 0, sizeof(*eth));
+	struct ethhdr *eth = ctx_at(ctx, 0, sizeof(*eth));
 
 	if (!eth)
 		return REASON_NO_ROOM;
@@ -129,21 +76,21 @@ static __always_inline int write_macs(struct __sk_buff *skb, struct pkt *p)
 	return 0;
 }
 
-static __always_inline int lower_ttl(struct __sk_buff *skb, struct pkt *p)
+static __always_inline int lower_ttl(CTX *ctx, struct pkt *p)
 {
 	struct ipv6hdr *ip6;
 	struct iphdr *ip;
 
 	p->ttl--;
 	if (is_v6(p)) {
-		ip6 = ctx_at(skb, p->l3, sizeof(*ip6));
+		ip6 = ctx_at(ctx, p->l3, sizeof(*ip6));
 		if (!ip6)
 			return REASON_NO_ROOM;
 		ip6->hop_limit = p->ttl;
-		bpf_csum_update(skb, (__u16)~bpf_htons(1)); /* of the whole packet, from a NIC */
+		ctx_csum_update(ctx, (__u16)~bpf_htons(1)); /* of the whole packet, from a NIC */
 		return 0;
 	}
-	ip = ctx_at(skb, p->l3, sizeof(*ip));
+	ip = ctx_at(ctx, p->l3, sizeof(*ip));
 	if (!ip)
 		return REASON_NO_ROOM;
 	ip->check = sum_replace(ip->check, bpf_htons(0x100), 0);
@@ -152,24 +99,24 @@ static __always_inline int lower_ttl(struct __sk_buff *skb, struct pkt *p)
 }
 
 /* The router's part: one hop less, and new MACs, in the key until a tunnel is taken off. */
-static __always_inline int rewrite(struct __sk_buff *skb, struct pkt *p, const struct decision *d)
+static __always_inline int rewrite(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	int why;
 
 	if (p->ttl <= 1)
 		return REASON_TTL_EXCEEDED;
-	why = lower_ttl(skb, p);
+	why = lower_ttl(ctx, p);
 	if (why)
 		return why;
 	copy16(p->was, key_macs(&p->key), 2 * ETH_ALEN);
 	p->routed = true;
 	copy16(p->key.dmac, d->dmac, ETH_ALEN);
 	copy16(p->key.smac, d->smac, ETH_ALEN);
-	return p->inner ? 0 : write_macs(skb, p);
+	return p->inner ? 0 : write_macs(ctx, p);
 }
 
 struct option_walk {
-	struct __sk_buff *skb;
+	CTX *ctx;
 	__u32 off;
 	__u32 end;
 	__u32 found; /* offset of the MSS option, 0: none */
@@ -181,7 +128,7 @@ struct option_walk {
 
 static long find_mss(__u64 index __attribute__((unused)), struct option_walk *w)
 {
-	__u8 *o = ctx_at(w->skb, w->off, 2);
+	__u8 *o = ctx_at(w->ctx, w->off, 2);
 
 	if (!o || w->off + 4 > w->end || o[0] == TCPOPT_END)
 		return 1;
@@ -195,9 +142,9 @@ static long find_mss(__u64 index __attribute__((unused)), struct option_walk *w)
 	return w->found || o[1] < 2;
 }
 
-static __always_inline void write_mss(struct __sk_buff *skb, struct pkt *p, __u32 off, __u16 limit)
+static __always_inline void write_mss(CTX *ctx, struct pkt *p, __u32 off, __u16 limit)
 {
-	__be16 *mss = ctx_at(skb, off + 2, sizeof(*mss));
+	__be16 *mss = ctx_at(ctx, off + 2, sizeof(*mss));
 	__be16 old, new = bpf_htons(limit);
 
 	if (!mss || bpf_ntohs(*mss) <= limit)
@@ -208,16 +155,16 @@ static __always_inline void write_mss(struct __sk_buff *skb, struct pkt *p, __u3
 		old = __builtin_bswap16(old);
 		new = __builtin_bswap16(new);
 	}
-	bpf_l4_csum_replace(skb, p->l4 + __builtin_offsetof(struct tcphdr, check), old, new, 2);
+	ctx_l4_replace(ctx, p->l4 + __builtin_offsetof(struct tcphdr, check), old, new);
 	step(p, STAGE_CLAMP, limit, 0);
 	count(EVENT_MSS_CLAMPED);
 }
 
 /* Lowers the MSS of a SYN (RFC 9293 3.7.1) to what fits mtu, the inner packet's. */
-SUBPROGRAM int clamp_mss(struct __sk_buff *skb, struct pkt *p, __u32 mtu)
+SUBPROGRAM int clamp_mss(CTX *ctx, struct pkt *p, __u32 mtu)
 {
 	__u32 headers = sizeof(struct tcphdr);
-	struct option_walk w = { .skb = skb };
+	struct option_walk w = { .ctx = ctx };
 
 	if (!p)
 		return REASON_NO_ROOM;
@@ -228,6 +175,6 @@ SUBPROGRAM int clamp_mss(struct __sk_buff *skb, struct pkt *p, __u32 mtu)
 	w.end = p->inner + p->tag_bytes + p->headers;
 	bpf_loop(40, find_mss, &w, 0);
 	if (w.found)
-		write_mss(skb, p, w.found, mtu - headers);
+		write_mss(ctx, p, w.found, mtu - headers);
 	return 0;
 }

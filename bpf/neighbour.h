@@ -29,9 +29,9 @@ static __always_inline void addr_from4(struct addr *a, const __u8 *v4)
 	copy(&a->w[3], v4, 4);
 }
 
-static __always_inline int read_arp(struct __sk_buff *skb, struct pkt *p, struct talk *t)
+static __always_inline int read_arp(CTX *ctx, struct pkt *p, struct talk *t)
 {
-	struct arphdr *arp = ctx_at(skb, p->l3, sizeof(*arp));
+	struct arphdr *arp = ctx_at(ctx, p->l3, sizeof(*arp));
 	__u32 mac[2];
 
 	if (!arp || arp->protocol != bpf_htons(ETH_P_IP) || arp->hardware_len != ETH_ALEN ||
@@ -46,13 +46,13 @@ static __always_inline int read_arp(struct __sk_buff *skb, struct pkt *p, struct
 	return 0;
 }
 
-static __always_inline int read_nd(struct __sk_buff *skb, struct pkt *p, struct talk *t)
+static __always_inline int read_nd(CTX *ctx, struct pkt *p, struct talk *t)
 {
 	struct nd_msg *nd;
 
 	if (p->icmp_type != ICMPV6_SOLICITATION && p->icmp_type != ICMPV6_ADVERTISEMENT)
 		return 0;
-	nd = ctx_at(skb, p->l4, ND_MIN);
+	nd = ctx_at(ctx, p->l4, ND_MIN);
 	if (!nd || p->payload + 4 < ND_MIN)
 		return REASON_MALFORMED_L4;
 	copy(&t->target, nd->target, sizeof(t->target));
@@ -132,14 +132,14 @@ static __always_inline bool answers_for(struct pkt *p, struct segment *seg, stru
  * one who gave it, not always of the one who asked: the gateway's MAC is
  * everybody's. So it goes on to all edges, unless it came out of a tunnel.
  */
-static __always_inline int neighbour(struct __sk_buff *skb, struct pkt *p, struct segment *seg,
-				     struct end *in, struct decision *d)
+static __always_inline int neighbour(CTX *ctx, struct pkt *p, struct segment *seg, struct end *in,
+				     struct decision *d)
 {
 	struct talk t = {};
 	int why;
 
 	d->slow = SLOW_NEIGHBOUR;
-	why = p->key.ethertype == bpf_htons(ETH_P_ARP) ? read_arp(skb, p, &t) : read_nd(skb, p, &t);
+	why = p->key.ethertype == bpf_htons(ETH_P_ARP) ? read_arp(ctx, p, &t) : read_nd(ctx, p, &t);
 	if (why)
 		return why;
 	if (in->flags & END_GUARD_MACS && t.foreign)

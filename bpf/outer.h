@@ -3,10 +3,10 @@
  * outer: what arrives on the underlay. Finds the tunnel packets of this edge,
  * reads their headers and, when the decision is carried out, takes them off.
  *
- * in:    skb; decap: p->inner and p->key
+ * in:    ctx; decap: p->inner and p->key
  * out:   p->inner, p->udp_port, p->outer_tos, p->key.origin and .vni
  * maps:  known_options
- * stops: OUTER_MALFORMED, OUTER_FRAGMENT, TUNNEL_FLAGS, UNKNOWN_OPTION, ECN_MARKED, NO_ROOM
+ * stops: OUTER_MALFORMED, OUTER_FRAGMENT, TUNNEL_FLAGS, UNKNOWN_OPTION
  */
 #pragma once
 
@@ -32,9 +32,9 @@ static __always_inline int udp_port_index(__be16 port)
 	return NOT_OURS;
 }
 
-static __always_inline int outer_ipv4(struct __sk_buff *skb, struct pkt *p, struct outer *o)
+static __always_inline int outer_ipv4(CTX *ctx, struct pkt *p, struct outer *o)
 {
-	struct iphdr *ip = ctx_at(skb, sizeof(struct ethhdr), sizeof(*ip));
+	struct iphdr *ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip));
 
 	if (!ip || ip->version != 4 || ip->ihl < 5 || ip->frag_off & bpf_htons(IP_OFFSET))
 		return NOT_OURS;
@@ -42,7 +42,7 @@ static __always_inline int outer_ipv4(struct __sk_buff *skb, struct pkt *p, stru
 	o->end = sizeof(struct ethhdr) + bpf_ntohs(ip->tot_len);
 	if (ip->frag_off & bpf_htons(IP_MF))
 		o->why = REASON_OUTER_FRAGMENT;
-	else if (!is_gso(skb) && o->end > skb->len)
+	else if (!is_gso(ctx) && o->end > ctx_len(ctx))
 		o->why = REASON_OUTER_MALFORMED;
 	p->key.origin.w[2] = o->dst.w[2] = bpf_htonl(0xffff);
 	p->key.origin.w[3] = ip->saddr;
@@ -52,16 +52,16 @@ static __always_inline int outer_ipv4(struct __sk_buff *skb, struct pkt *p, stru
 	return 0;
 }
 
-static __always_inline int outer_ipv6(struct __sk_buff *skb, struct pkt *p, struct outer *o)
+static __always_inline int outer_ipv6(CTX *ctx, struct pkt *p, struct outer *o)
 {
-	struct ipv6hdr *ip = ctx_at(skb, sizeof(struct ethhdr), sizeof(*ip));
+	struct ipv6hdr *ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip));
 
 	if (!ip)
 		return NOT_OURS;
 	o->proto = ip->nexthdr;
 	o->off = sizeof(struct ethhdr) + sizeof(*ip);
 	o->end = o->off + bpf_ntohs(ip->payload_len);
-	if (!is_gso(skb) && o->end > skb->len)
+	if (!is_gso(ctx) && o->end > ctx_len(ctx))
 		o->why = REASON_OUTER_MALFORMED;
 	copy(&p->key.origin, ip->saddr, sizeof(p->key.origin));
 	copy(&o->dst, ip->daddr, sizeof(o->dst));
@@ -74,23 +74,23 @@ static __always_inline int outer_ipv6(struct __sk_buff *skb, struct pkt *p, stru
  * packet cut short go on, so that one that is ours is counted; later fragments
  * go to the host.
  */
-static __always_inline int outer_ip(struct __sk_buff *skb, struct pkt *p, struct outer *o)
+static __always_inline int outer_ip(CTX *ctx, struct pkt *p, struct outer *o)
 {
-	struct ethhdr *eth = ctx_at(skb, 0, sizeof(*eth));
+	struct ethhdr *eth = ctx_at(ctx, 0, sizeof(*eth));
 
 	if (!eth)
 		return NOT_OURS;
 	if (eth->type == bpf_htons(ETH_P_IP))
-		return outer_ipv4(skb, p, o);
+		return outer_ipv4(ctx, p, o);
 	if (eth->type == bpf_htons(ETH_P_IPV6))
-		return outer_ipv6(skb, p, o);
+		return outer_ipv6(ctx, p, o);
 	return NOT_OURS;
 }
 
 /* The UDP header: finds the tunnel's port and where the datagram ends. Returns the port's index. */
-static __always_inline int outer_udp(struct __sk_buff *skb, struct pkt *p, struct outer *o)
+static __always_inline int outer_udp(CTX *ctx, struct pkt *p, struct outer *o)
 {
-	struct udphdr *udp = ctx_at(skb, o->off, sizeof(*udp));
+	struct udphdr *udp = ctx_at(ctx, o->off, sizeof(*udp));
 	__u32 len;
 	int port;
 
@@ -101,7 +101,7 @@ static __always_inline int outer_udp(struct __sk_buff *skb, struct pkt *p, struc
 		return NOT_OURS;
 	p->udp_port = udp->dest;
 	len = bpf_ntohs(udp->len);
-	if (!o->why && !is_gso(skb) && (len < sizeof(*udp) || o->off + len > skb->len))
+	if (!o->why && !is_gso(ctx) && (len < sizeof(*udp) || o->off + len > ctx_len(ctx)))
 		o->why = REASON_OUTER_MALFORMED;
 	o->end = o->off + len;
 	o->off += sizeof(*udp);
@@ -109,43 +109,41 @@ static __always_inline int outer_udp(struct __sk_buff *skb, struct pkt *p, struc
 }
 
 /* Which encapsulation it is, and a number for the way that it came; NOT_OURS for other packets. */
-static __always_inline int outer_encap(struct __sk_buff *skb, struct pkt *p, struct outer *o,
-				       __u32 *way)
+static __always_inline int outer_encap(CTX *ctx, struct pkt *p, struct outer *o, __u32 *way)
 {
 	int port, encap;
 
 	if (o->proto == IPPROTO_GRE && nvgre) {
 		*way = MAX_UDP_PORTS + 1;
-		return nvgre_is(skb, o->off) ? ENCAP_NVGRE : NOT_OURS;
+		return nvgre_is(ctx, o->off) ? ENCAP_NVGRE : NOT_OURS;
 	}
 	if (o->proto != IPPROTO_UDP)
 		return NOT_OURS;
-	port = outer_udp(skb, p, o);
+	port = outer_udp(ctx, p, o);
 	if (port < 0 || port >= MAX_UDP_PORTS)
 		return NOT_OURS;
 	*way = port + 1;
 	encap = udp_encaps[port];
-	if (encap == ENCAP_GENEVE ? !geneve_is(skb, o->off) : !vxlan_is(skb, o->off))
+	if (encap == ENCAP_GENEVE ? !geneve_is(ctx, o->off) : !vxlan_is(ctx, o->off))
 		o->why = REASON_OUTER_MALFORMED;
 	return encap;
 }
 
-static __always_inline int parse_tunnel(struct __sk_buff *skb, int encap, __u32 off, __u32 *vni,
-					__u32 *len)
+static __always_inline int parse_tunnel(CTX *ctx, int encap, __u32 off, __u32 *vni, __u32 *len)
 {
 	switch (encap) {
 	case ENCAP_VXLAN:
-		return vxlan_parse(skb, off, vni, len);
+		return vxlan_parse(ctx, off, vni, len);
 	case ENCAP_GENEVE:
-		return geneve_parse(skb, off, vni, len);
+		return geneve_parse(ctx, off, vni, len);
 	case ENCAP_NVGRE:
-		return nvgre_parse(skb, off, vni, len);
+		return nvgre_parse(ctx, off, vni, len);
 	}
 	return REASON_TUNNEL_FLAGS;
 }
 
 /* 0: a tunnel packet for this edge; NOT_OURS: leave it to the host; else a reason. */
-SUBPROGRAM int parse_outer(struct __sk_buff *skb, struct pkt *p)
+SUBPROGRAM int parse_outer(CTX *ctx, struct pkt *p)
 {
 	struct outer o = {};
 	__u32 way = 0, vni = 0, len = 0;
@@ -153,17 +151,17 @@ SUBPROGRAM int parse_outer(struct __sk_buff *skb, struct pkt *p)
 
 	if (!p)
 		return REASON_NO_ROOM;
-	if (outer_ip(skb, p, &o) || !addr_equal(&tep_addr, &o.dst))
+	if (outer_ip(ctx, p, &o) || !addr_equal(&tep_addr, &o.dst))
 		return NOT_OURS;
-	encap = outer_encap(skb, p, &o, &way);
+	encap = outer_encap(ctx, p, &o, &way);
 	if (encap < 0)
 		return NOT_OURS;
 	if (o.why)
 		return o.why;
 	/* What follows the datagram is not part of it, and is not delivered. */
-	if (!is_gso(skb) && o.end < skb->len && bpf_skb_change_tail(skb, o.end, 0))
+	if (!is_gso(ctx) && o.end < ctx_len(ctx) && ctx_trim(ctx, o.end))
 		return REASON_OUTER_MALFORMED;
-	o.why = parse_tunnel(skb, encap, o.off, &vni, &len);
+	o.why = parse_tunnel(ctx, encap, o.off, &vni, &len);
 	if (o.why)
 		return o.why;
 	p->key.vni = vni | way << 24;
@@ -175,32 +173,4 @@ static __always_inline void write_inner_ethernet(struct pkt *p, struct ethhdr *e
 {
 	copy(eth, key_macs(&p->key), 2 * ETH_ALEN);
 	eth->type = p->key.ethertype;
-}
-
-/* Removes the outer headers and tags; the frame is then what the sender's port took in. */
-SUBPROGRAM int decap(struct __sk_buff *skb, struct pkt *p)
-{
-	struct ethhdr *eth;
-	__u32 len;
-
-	if (!p)
-		return REASON_NO_ROOM;
-	len = p->inner + p->tag_bytes;
-	/* The kernel leaves at least an IP header: a short frame gets Ethernet's minimum first. */
-	if (!is_ip(p) && p->frame_len < ETH_ZLEN) {
-		if (bpf_skb_change_tail(skb, len + ETH_ZLEN, 0))
-			return REASON_NO_ROOM;
-		p->frame_len = ETH_ZLEN;
-	}
-	if (ctx_pull(skb, len, is_v6(p)))
-		return REASON_NO_ROOM;
-	eth = ctx_at(skb, 0, sizeof(*eth));
-	if (!eth)
-		return REASON_NO_ROOM;
-	write_inner_ethernet(p, eth);
-	p->l3 -= len;
-	p->l4 -= len;
-	p->inner = 0;
-	p->tag_bytes = 0;
-	return 0;
 }

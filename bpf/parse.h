@@ -2,7 +2,7 @@
 /*
  * parse: reads the inner frame into the flow key and refuses what is cut short.
  *
- * in:    skb, p->inner
+ * in:    ctx, p->inner
  * out:   p->key (all but origin and vni), p->frame_len, offsets and facts of struct pkt
  * maps:  none
  * stops: MALFORMED_*, SOURCE_MULTICAST, VLAN_TAGGED
@@ -12,7 +12,7 @@
 #include "pkt.h"
 
 /* TCP, UDP and ICMP; other protocols have no header that we know. */
-static __always_inline int parse_l4(struct __sk_buff *skb, struct pkt *p, __u32 off, __u32 len)
+static __always_inline int parse_l4(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
 {
 	struct icmphdr *icmp;
 	struct tcphdr *tcp;
@@ -26,7 +26,7 @@ static __always_inline int parse_l4(struct __sk_buff *skb, struct pkt *p, __u32 
 		return 0;
 	switch (p->key.proto) {
 	case IPPROTO_TCP:
-		tcp = ctx_at(skb, off, sizeof(*tcp));
+		tcp = ctx_at(ctx, off, sizeof(*tcp));
 		if (!tcp)
 			return REASON_MALFORMED_L4;
 		size = tcp->doff * 4;
@@ -39,7 +39,7 @@ static __always_inline int parse_l4(struct __sk_buff *skb, struct pkt *p, __u32 
 		break;
 	case IPPROTO_UDP:
 		size = sizeof(struct udphdr);
-		l4 = ctx_at(skb, off, sizeof(struct udphdr));
+		l4 = ctx_at(ctx, off, sizeof(struct udphdr));
 		if (!l4)
 			return REASON_MALFORMED_L4;
 		p->key.sport = l4->source;
@@ -48,7 +48,7 @@ static __always_inline int parse_l4(struct __sk_buff *skb, struct pkt *p, __u32 
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
 		size = 4; /* type, code, checksum */
-		icmp = ctx_at(skb, off, size);
+		icmp = ctx_at(ctx, off, size);
 		if (!icmp)
 			return REASON_MALFORMED_L4;
 		p->icmp_type = icmp->type;
@@ -61,16 +61,16 @@ static __always_inline int parse_l4(struct __sk_buff *skb, struct pkt *p, __u32 
 	return 0;
 }
 
-static __always_inline int parse_ipv4(struct __sk_buff *skb, struct pkt *p, __u32 off, __u32 len)
+static __always_inline int parse_ipv4(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
 {
-	struct iphdr *ip = ctx_at(skb, off, sizeof(*ip));
+	struct iphdr *ip = ctx_at(ctx, off, sizeof(*ip));
 	__u32 ihl, total;
 
 	if (!ip || ip->version != 4)
 		return REASON_MALFORMED_IPV4;
 	ihl = ip->ihl * 4;
 	total = bpf_ntohs(ip->tot_len);
-	if (total == 0 && is_gso(skb)) /* BIG TCP: the length does not fit */
+	if (total == 0 && is_gso(ctx)) /* BIG TCP: the length does not fit */
 		total = len;
 	if (ihl < sizeof(*ip) || total < ihl || total > len)
 		return REASON_MALFORMED_IPV4;
@@ -83,12 +83,12 @@ static __always_inline int parse_ipv4(struct __sk_buff *skb, struct pkt *p, __u3
 	p->df = (ip->frag_off & bpf_htons(IP_DF)) != 0;
 	p->tos = ip->tos;
 	p->ttl = ip->ttl;
-	return parse_l4(skb, p, off + ihl, total - ihl);
+	return parse_l4(ctx, p, off + ihl, total - ihl);
 }
 
-static __always_inline int parse_ipv6(struct __sk_buff *skb, struct pkt *p, __u32 off, __u32 len)
+static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
 {
-	struct ipv6hdr *ip = ctx_at(skb, off, sizeof(*ip));
+	struct ipv6hdr *ip = ctx_at(ctx, off, sizeof(*ip));
 	struct ipv6_frag *frag;
 	struct ipv6_opt *opt;
 	__u32 total, size;
@@ -96,7 +96,7 @@ static __always_inline int parse_ipv6(struct __sk_buff *skb, struct pkt *p, __u3
 	if (!ip || (ip->flow & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
 		return REASON_MALFORMED_IPV6;
 	total = bpf_ntohs(ip->payload_len);
-	if (total == 0 && is_gso(skb)) /* BIG TCP */
+	if (total == 0 && is_gso(ctx)) /* BIG TCP */
 		total = len - sizeof(*ip);
 	if (len < sizeof(*ip) || total > len - sizeof(*ip))
 		return REASON_MALFORMED_IPV6;
@@ -110,27 +110,23 @@ static __always_inline int parse_ipv6(struct __sk_buff *skb, struct pkt *p, __u3
 	/* One extension header is looked behind; with more, the addresses tell flows apart. */
 	if (p->key.proto == IPPROTO_FRAGMENT) {
 		p->key.fragment = 1;
-		frag = ctx_at(skb, off, sizeof(*frag));
+		frag = ctx_at(ctx, off, sizeof(*frag));
 		p->tail = frag && frag->offset & bpf_htons(~7);
 	} else if (p->key.proto == IPPROTO_HOPOPTS || p->key.proto == IPPROTO_ROUTING ||
 		   p->key.proto == IPPROTO_DSTOPTS) {
-		opt = ctx_at(skb, off, sizeof(*opt));
+		opt = ctx_at(ctx, off, sizeof(*opt));
 		if (!opt)
 			return REASON_MALFORMED_IPV6;
 		size = (opt->len + 1) * 8;
 		if (size > total)
 			return REASON_MALFORMED_IPV6;
-		if (size > 64) { /* longer than the headers that we make linear */
-			p->l4 = off;
-			p->headers = off - p->inner - p->tag_bytes;
-			p->payload = total;
-			return 0;
+		if (size <= 64) { /* what is longer may not be linear */
+			p->key.proto = opt->nexthdr;
+			off += size;
+			total -= size;
 		}
-		p->key.proto = opt->nexthdr;
-		off += size;
-		total -= size;
 	}
-	return parse_l4(skb, p, off, total);
+	return parse_l4(ctx, p, off, total);
 }
 
 /* A tag as on the wire: TPID, then TCI. */
@@ -145,8 +141,7 @@ static __always_inline bool is_tag(__be16 ethertype)
 }
 
 /* Reads the tags in the frame, behind those beside it. */
-static __always_inline int parse_tags(struct __sk_buff *skb, struct pkt *p, __u32 *off,
-				      __be16 *type)
+static __always_inline int parse_tags(CTX *ctx, struct pkt *p, __u32 *off, __be16 *type)
 {
 	struct vlanhdr *tag;
 	__be32 word;
@@ -154,7 +149,7 @@ static __always_inline int parse_tags(struct __sk_buff *skb, struct pkt *p, __u3
 	for (int i = 0; i <= MAX_TAGS; i++) {
 		if (!is_tag(*type))
 			return 0;
-		tag = ctx_at(skb, *off, sizeof(*tag));
+		tag = ctx_at(ctx, *off, sizeof(*tag));
 		if (!tag)
 			return REASON_MALFORMED_ETHERNET;
 		if (p->key.tags[1])
@@ -171,10 +166,10 @@ static __always_inline int parse_tags(struct __sk_buff *skb, struct pkt *p, __u3
 	return REASON_VLAN_TAGGED;
 }
 
-static __always_inline int parse_frame(struct __sk_buff *skb, struct pkt *p)
+static __always_inline int parse_frame(CTX *ctx, struct pkt *p)
 {
 	__u32 off = p->inner;
-	struct ethhdr *eth = ctx_at(skb, off, sizeof(*eth));
+	struct ethhdr *eth = ctx_at(ctx, off, sizeof(*eth));
 	__be16 type;
 	__u32 len;
 	int why;
@@ -184,17 +179,15 @@ static __always_inline int parse_frame(struct __sk_buff *skb, struct pkt *p)
 	copy(key_macs(&p->key), eth, 2 * ETH_ALEN);
 	type = eth->type;
 	off += sizeof(*eth);
-	p->key.tags[0] = skb->vlan_present && !p->inner ?
-				 tag_word(skb->vlan_proto, bpf_htons(skb->vlan_tci)) :
-				 0;
+	p->key.tags[0] = p->inner ? 0 : ctx_tag(ctx);
 	p->key.tags[1] = 0;
 	p->tag_bytes = 0;
-	why = parse_tags(skb, p, &off, &type);
+	why = parse_tags(ctx, p, &off, &type);
 	if (why)
 		return why;
 	p->key.ethertype = type;
 	p->l3 = off;
-	p->frame_len = skb->len - p->inner - p->tag_bytes;
+	p->frame_len = ctx_len(ctx) - p->inner - p->tag_bytes;
 	p->df = true;
 	len = p->frame_len - sizeof(*eth);
 	p->headers = sizeof(*eth);
@@ -203,9 +196,9 @@ static __always_inline int parse_frame(struct __sk_buff *skb, struct pkt *p)
 		return REASON_SOURCE_MULTICAST;
 	switch (bpf_ntohs(type)) {
 	case ETH_P_IP:
-		return parse_ipv4(skb, p, off, len);
+		return parse_ipv4(ctx, p, off, len);
 	case ETH_P_IPV6:
-		return parse_ipv6(skb, p, off, len);
+		return parse_ipv6(ctx, p, off, len);
 	case ETH_P_ARP:
 		/* RFC 826 for Ethernet and IPv4 */
 		return len < sizeof(struct arphdr) ? REASON_MALFORMED_ARP : 0;
@@ -214,7 +207,7 @@ static __always_inline int parse_frame(struct __sk_buff *skb, struct pkt *p)
 }
 
 /* Most packets have their headers in the linear part; the others are parsed again. */
-SUBPROGRAM int parse(struct __sk_buff *skb, struct pkt *p)
+SUBPROGRAM int parse(CTX *ctx, struct pkt *p)
 {
 	int why = REASON_NO_ROOM;
 
@@ -222,8 +215,8 @@ SUBPROGRAM int parse(struct __sk_buff *skb, struct pkt *p)
 		return why;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 2; i++) {
-		why = parse_frame(skb, p);
-		if (!why || !ctx_pull_headers(skb, CTX_HEADERS))
+		why = parse_frame(ctx, p);
+		if (!why || !ctx_pull_headers(ctx, CTX_HEADERS))
 			break;
 	}
 	return why;

@@ -4,7 +4,7 @@
  * 1191, RFC 8201). Inner senders are told by icmp.h when their next packet does
  * not fit any more: what the underlay quotes is seldom enough to find them.
  *
- * in:    skb, the outer IP header
+ * in:    ctx, the outer IP header
  * out:   path_mtu of the remote's end, until the Go side has probed and forgets it
  * maps:  teps, ends
  * stops: nothing: the host hears of it too
@@ -27,9 +27,9 @@ struct quote {
 	__u8 proto;
 };
 
-static __always_inline bool read_quote4(struct __sk_buff *skb, __u32 off, struct quote *q)
+static __always_inline bool read_quote4(CTX *ctx, __u32 off, struct quote *q)
 {
-	struct iphdr *ip = ctx_at(skb, off, sizeof(*ip));
+	struct iphdr *ip = ctx_at(ctx, off, sizeof(*ip));
 
 	if (!ip || ip->version != 4 || ip->ihl < 5)
 		return false;
@@ -41,9 +41,9 @@ static __always_inline bool read_quote4(struct __sk_buff *skb, __u32 off, struct
 	return true;
 }
 
-static __always_inline bool read_quote6(struct __sk_buff *skb, __u32 off, struct quote *q)
+static __always_inline bool read_quote6(CTX *ctx, __u32 off, struct quote *q)
 {
-	struct ipv6hdr *ip = ctx_at(skb, off, sizeof(*ip));
+	struct ipv6hdr *ip = ctx_at(ctx, off, sizeof(*ip));
 
 	if (!ip)
 		return false;
@@ -55,7 +55,7 @@ static __always_inline bool read_quote6(struct __sk_buff *skb, __u32 off, struct
 }
 
 /* Whether the quoted packet is one that this edge sends. */
-static __always_inline bool is_our_tunnel(struct __sk_buff *skb, const struct quote *q)
+static __always_inline bool is_our_tunnel(CTX *ctx, const struct quote *q)
 {
 	struct udphdr *udp;
 
@@ -63,11 +63,11 @@ static __always_inline bool is_our_tunnel(struct __sk_buff *skb, const struct qu
 		return false;
 	if (q->proto == IPPROTO_GRE)
 		return nvgre;
-	udp = ctx_at(skb, q->off, 4);
+	udp = ctx_at(ctx, q->off, 4);
 	return q->proto == IPPROTO_UDP && udp && udp_port_index(udp->dest) >= 0;
 }
 
-SUBPROGRAM int hear_too_big(struct __sk_buff *skb, struct pkt *p)
+SUBPROGRAM int hear_too_big(CTX *ctx, struct pkt *p)
 {
 	struct outer o = {};
 	struct quote q = {};
@@ -76,13 +76,13 @@ SUBPROGRAM int hear_too_big(struct __sk_buff *skb, struct pkt *p)
 	bool v6, read;
 	__u32 *id, mtu;
 
-	if (!p || outer_ip(skb, p, &o) || !addr_equal(&tep_addr, &o.dst))
+	if (!p || outer_ip(ctx, p, &o) || !addr_equal(&tep_addr, &o.dst))
 		return NOT_OURS;
 	v6 = o.proto == IPPROTO_ICMPV6;
 	if (!v6 && o.proto != IPPROTO_ICMP)
 		return NOT_OURS;
-	ctx_pull_headers(skb, o.off + sizeof(*icmp) + QUOTED_HEADERS);
-	icmp = ctx_at(skb, o.off, sizeof(*icmp));
+	ctx_pull_headers(ctx, o.off + sizeof(*icmp) + QUOTED_HEADERS);
+	icmp = ctx_at(ctx, o.off, sizeof(*icmp));
 	if (!icmp || icmp->type != (v6 ? ICMPV6_TOO_BIG : ICMP_UNREACHABLE) ||
 	    icmp->code != (v6 ? 0 : ICMP_FRAGMENTATION_NEEDED))
 		return NOT_OURS;
@@ -90,8 +90,8 @@ SUBPROGRAM int hear_too_big(struct __sk_buff *skb, struct pkt *p)
 	if (mtu < (v6 ? PATH_MTU_MIN6 : PATH_MTU_MIN4))
 		return NOT_OURS;
 	o.off += sizeof(*icmp);
-	read = v6 ? read_quote6(skb, o.off, &q) : read_quote4(skb, o.off, &q);
-	if (!read || !is_our_tunnel(skb, &q))
+	read = v6 ? read_quote6(ctx, o.off, &q) : read_quote4(ctx, o.off, &q);
+	if (!read || !is_our_tunnel(ctx, &q))
 		return NOT_OURS;
 	id = bpf_map_lookup_elem(&teps, &q.dst);
 	to = id ? end_get(*id) : NULL;

@@ -2,7 +2,7 @@
 /* The packet on its way through the stages: offsets and facts, no pointers into it. */
 #pragma once
 
-#include "ctx_tc.h"
+#include "ctx.h"
 #include "maps.h"
 #include "config.h"
 
@@ -81,6 +81,12 @@ static __always_inline bool addr_is_zero(const struct addr *a)
 	return !(a->w[0] | a->w[1] | a->w[2] | a->w[3]);
 }
 
+/* ::ffff:0:0/96 */
+static __always_inline bool addr_is_v4(const struct addr *a)
+{
+	return a->w[2] == bpf_htonl(0xffff) && !(a->w[0] | a->w[1]);
+}
+
 static __always_inline bool addr_equal(const volatile struct addr *a, const struct addr *b)
 {
 	return a->w[3] == b->w[3] && a->w[2] == b->w[2] && a->w[1] == b->w[1] && a->w[0] == b->w[0];
@@ -121,7 +127,7 @@ static __always_inline struct pkt *packet(void)
 }
 
 /* The frame's end: counted under its reason and, when known, at the end that it came from. */
-static __always_inline int drop(struct __sk_buff *skb, struct pkt *p, enum reason why)
+static __always_inline int drop(CTX *ctx, struct pkt *p, enum reason why)
 {
 	__u32 index = why;
 	struct counter *c = bpf_map_lookup_elem(&drops, &index);
@@ -129,17 +135,17 @@ static __always_inline int drop(struct __sk_buff *skb, struct pkt *p, enum reaso
 
 	step(p, STAGE_DROP, why, 0);
 	if (tracing)
-		return TCX_DROP;
+		return CTX_DROP;
 	if (c) {
 		c->packets += 1;
-		c->bytes += skb->len;
+		c->bytes += ctx_len(ctx);
 	}
 	if (p->in) {
 		t = bpf_map_lookup_elem(&traffic, &p->in);
 		if (t)
 			t->drops += 1;
 	}
-	return TCX_DROP;
+	return CTX_DROP;
 }
 
 static __always_inline void count_rx(__u32 end, __u32 packets, __u32 bytes)
@@ -169,15 +175,15 @@ static __always_inline void count_tx(__u32 end, __u32 packets, __u32 bytes)
 }
 
 /* A large segment, cut into packets of gso_size later. gso_segs is unset behind a tunnel. */
-static __always_inline bool is_gso(const struct __sk_buff *skb)
+static __always_inline bool is_gso(CTX *ctx)
 {
-	return skb->gso_size != 0;
+	return ctx_gso_size(ctx) != 0;
 }
 
 /* Packets on the wire. */
-static __always_inline __u32 packets_of(struct __sk_buff *skb, const struct pkt *p)
+static __always_inline __u32 packets_of(CTX *ctx, const struct pkt *p)
 {
-	__u32 size = skb->gso_size;
+	__u32 size = ctx_gso_size(ctx);
 
 	return size ? (p->frame_len - p->headers + size - 1) / size : 1;
 }

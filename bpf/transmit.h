@@ -22,38 +22,38 @@ static __always_inline int deliver(struct end *to, bool ip)
 	return bpf_redirect(to->ifindex, 0);
 }
 
-static __always_inline int to_port(struct __sk_buff *skb, struct pkt *p, struct end *to, __u32 id)
+static __always_inline int to_port(CTX *ctx, struct pkt *p, struct end *to, __u32 id)
 {
-	__u32 packets = packets_of(skb, p);
+	__u32 packets = packets_of(ctx, p);
 	int why = 0;
 
 	/* The tunnel's marks stay on a segment, and the kernel would cut by them. TCP is not cut. */
-	if (p->inner && is_gso(skb) && p->key.proto == IPPROTO_UDP)
+	if (p->inner && is_gso(ctx) && p->key.proto == IPPROTO_UDP)
 		return REASON_GSO_UDP;
 	p->path = to->mtu;
-	if (!fits(skb, p, to->mtu))
+	if (!fits(ctx, p, to->mtu))
 		return REASON_TOO_BIG;
 	if (p->inner)
-		why = decap(skb, p);
+		why = decap(ctx, p);
 	if (why)
 		return why;
 	count_tx(id, packets, p->frame_len);
 	if (p->polled && to->flags & END_SEGMENTS && !tag_len(p))
-		return coalesce(skb, p, id, to->segment);
+		return coalesce(ctx, p, id, to->segment);
 	if (to->vlan || tag_len(p))
-		why = retag(skb, p, to->vlan);
+		why = retag(ctx, p, to->vlan);
 	p->verdict = deliver(to, is_ip(p));
 	return why;
 }
 
-static __always_inline int to_tep(struct __sk_buff *skb, struct pkt *p, struct end *to, __u32 id,
-				  __u32 segment, __be16 entropy)
+static __always_inline int to_tep(CTX *ctx, struct pkt *p, struct end *to, __u32 id, __u32 segment,
+				  __be16 entropy)
 {
-	__u32 packets = packets_of(skb, p);
+	__u32 packets = packets_of(ctx, p);
 	struct segment *seg = segment_get(segment);
 	int why;
 
-	why = encap(skb, p, id, segment, entropy);
+	why = encap(ctx, p, id, segment, entropy);
 	if (why || !seg)
 		return why;
 	count_tx(id, packets, p->frame_len);
@@ -69,7 +69,7 @@ static __always_inline int to_tep(struct __sk_buff *skb, struct pkt *p, struct e
 }
 
 /* A reply, or a message about a packet: back to where that came from. */
-static __always_inline int send_back(struct __sk_buff *skb, struct pkt *p)
+static __always_inline int send_back(CTX *ctx, struct pkt *p)
 {
 	struct end *to = end_get(p->in);
 
@@ -77,8 +77,8 @@ static __always_inline int send_back(struct __sk_buff *skb, struct pkt *p)
 		return REASON_NO_ROUTE;
 	p->polled = false;
 	if (to->kind == END_PORT)
-		return to_port(skb, p, to, p->in);
-	return to_tep(skb, p, to, p->in, p->segment, entropy_of(&p->key));
+		return to_port(ctx, p, to, p->in);
+	return to_tep(ctx, p, to, p->in, p->segment, entropy_of(&p->key));
 }
 
 /* The smallest MTU of the tunnels that a SYN passes, whose segments clamp; 0: none. */
@@ -97,7 +97,7 @@ static __always_inline __u32 clamp_limit(struct pkt *p, const struct decision *d
 }
 
 /* What the edge makes of the packet itself; it is out of its tunnel first. */
-SUBPROGRAM int speak(struct __sk_buff *skb, struct pkt *p)
+SUBPROGRAM int speak(CTX *ctx, struct pkt *p)
 {
 	struct segment *to;
 	struct decision *d;
@@ -109,67 +109,67 @@ SUBPROGRAM int speak(struct __sk_buff *skb, struct pkt *p)
 	if (d->action == ACTION_ASK && !may_speak())
 		return REASON_NO_NEIGHBOUR;
 	if (p->inner)
-		why = decap(skb, p);
+		why = decap(ctx, p);
 	if (why)
 		return why;
 	if (d->action == ACTION_ANSWER) {
-		why = answer(skb, p, d);
-		return why ? why : send_back(skb, p);
+		why = answer(ctx, p, d);
+		return why ? why : send_back(ctx, p);
 	}
 	to = segment_get(d->to_segment);
-	why = to ? ask(skb, p, to) : REASON_NO_NEIGHBOUR;
+	why = to ? ask(ctx, p, to) : REASON_NO_NEIGHBOUR;
 	if (!why)
-		why = flood(skb, p, d->to_segment, d->entropy | FLOOD_TO_ALL);
+		why = flood(ctx, p, d->to_segment, d->entropy | FLOOD_TO_ALL);
 	return why ? why : REASON_NO_NEIGHBOUR;
 }
 
 /* The end of a packet that cannot go on: its sender is told, where that is due. */
-SUBPROGRAM int refuse(struct __sk_buff *skb, struct pkt *p, __u32 why)
+SUBPROGRAM int refuse(CTX *ctx, struct pkt *p, __u32 why)
 {
 	struct icmp_error e = {};
 	struct segment *seg;
 
 	if (!p)
 		return TCX_DROP;
-	drop(skb, p, why);
+	drop(ctx, p, why);
 	e.mtu = why == REASON_TOO_BIG ? p->path : 0;
 	if (!p->in || !error_for(why, is_v6(p), &e) || !may_be_told(p) || !may_speak())
 		return TCX_DROP;
 	seg = segment_get(p->segment);
 	step(p, STAGE_ICMP, e.type << 8 | e.code, e.mtu);
-	if (!seg || untag(skb, p, p->decision.flags) || (p->inner && decap(skb, p)) ||
-	    make_error(skb, p, seg, &e) || send_back(skb, p))
+	if (!seg || untag(ctx, p, p->decision.flags) || (p->inner && decap(ctx, p)) ||
+	    make_error(ctx, p, seg, &e) || send_back(ctx, p))
 		return TCX_DROP;
 	count(EVENT_ICMP_SENT);
 	return p->verdict;
 }
 
 /* Changes the frame as decided, and sends it on. */
-static __always_inline int carry(struct __sk_buff *skb, struct pkt *p, const struct decision *d)
+static __always_inline int carry(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	struct end *out = end_get(d->out);
 	int why = 0;
 
 	if (p->tcp_flags & TCP_SYN)
-		why = clamp_mss(skb, p, clamp_limit(p, d));
+		why = clamp_mss(ctx, p, clamp_limit(p, d));
 	if (!why && d->flags & FLOW_ROUTED)
-		why = rewrite(skb, p, d);
+		why = rewrite(ctx, p, d);
 	if (why)
 		return why;
 	if (d->action == ACTION_FLOOD)
 		return flood(
-			skb, p, d->to_segment,
+			ctx, p, d->to_segment,
 			d->entropy |
 				(p->inner && d->to_segment == d->segment ? FLOOD_FROM_TUNNEL : 0));
 	if (!out)
 		return REASON_NO_ROUTE;
 	if (d->action == ACTION_PORT)
-		return to_port(skb, p, out, d->out);
-	return to_tep(skb, p, out, d->out, d->to_segment, d->entropy);
+		return to_port(ctx, p, out, d->out);
+	return to_tep(ctx, p, out, d->out, d->to_segment, d->entropy);
 }
 
 /* Carries out a decision. Returns a reason to stop, or 0 with the verdict in p. */
-static __always_inline int replay(struct __sk_buff *skb, struct pkt *p)
+static __always_inline int replay(CTX *ctx, struct pkt *p)
 {
 	const struct decision *d = &p->decision;
 	int why = 0;
@@ -178,22 +178,22 @@ static __always_inline int replay(struct __sk_buff *skb, struct pkt *p)
 	p->verdict = TCX_NEXT;
 	if (d->action == ACTION_HOST)
 		return 0;
-	count_rx(p->in, packets_of(skb, p), p->frame_len);
+	count_rx(p->in, packets_of(ctx, p), p->frame_len);
 	if (p->key.tags[0] && !p->inner)
-		why = untag(skb, p, d->flags);
+		why = untag(ctx, p, d->flags);
 	if (p->inner && !why)
-		why = merge_ecn(skb, p);
+		why = merge_ecn(ctx, p);
 	if (why)
 		return why;
 	switch (d->action) {
 	case ACTION_ANSWER:
 	case ACTION_ASK:
-		return speak(skb, p);
+		return speak(ctx, p);
 	case ACTION_CONSUME:
 		count(EVENT_CONSUMED);
 		p->verdict = TCX_DROP;
 		return 0;
 	default:
-		return carry(skb, p, d);
+		return carry(ctx, p, d);
 	}
 }
