@@ -15,7 +15,7 @@ set_of() {
 	demo) printf '%s\n' iperf3:iperf3 ethtool:ethtool ip:iproute2 ss:iproute2 ps:procps ;;
 	test)
 		set_of demo
-		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump
+		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump vtysh:frr
 		;;
 	lint) printf '%s\n' clang-format-19:clang-format-19 shellcheck:shellcheck ;;
 	generate) printf '%s\n' clang-19:clang-19 llvm-strip-19:llvm-19 ;;

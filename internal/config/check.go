@@ -27,8 +27,11 @@ type checker struct {
 
 func checkDocument(d *decoder, doc *document) {
 	c := checker{d, doc, each(doc.Spec.Ports, port.members)}
+	c.underlay()
 	c.interfaces()
 	c.names()
+	c.remotes()
+	c.pins()
 	c.tunnels()
 	for i := range doc.Spec.Segments {
 		c.segment(i)
@@ -79,11 +82,7 @@ func (c checker) interfaces() {
 		}
 		used.add(c, at, attachment{}, path, message, hint)
 	}
-	for i, name := range c.doc.Spec.Underlay.Interfaces {
-		path := fmt.Sprintf("spec.underlay.interfaces[%d]", i)
-		underlays.add(c, name, "", path, fmt.Sprintf("interface %q is used already", name), "keep one")
-		used[attachment{name, 0}] = path
-	}
+	c.underlayInterfaces(used, underlays)
 	for i, r := range c.doc.Spec.Routers {
 		for j, u := range r.Uplinks {
 			path := fmt.Sprintf("spec.routers[%d].uplinks[%d].interface", i, j)
@@ -105,6 +104,20 @@ func (c checker) interfaces() {
 			if v.VLAN != 0 {
 				add(p.Interface, v.VLAN, fmt.Sprintf("%s.vlans[%d].vlan", path, j))
 			}
+		}
+	}
+}
+
+// underlayInterfaces adds those of the underlay, of which several TEPs may share one.
+func (c checker) underlayInterfaces(used unique[attachment], underlays unique[interfaceName]) {
+	for i, name := range c.doc.Spec.Underlay.Interfaces {
+		path := fmt.Sprintf("spec.underlay.interfaces[%d]", i)
+		underlays.add(c, name, "", path, fmt.Sprintf("interface %q is used already", name), "keep one")
+		used[attachment{name, 0}] = path
+	}
+	for i, t := range c.doc.Spec.Underlay.TEPs {
+		if path := fmt.Sprintf("spec.underlay.teps[%d].interface", i); underlays[t.Interface] == "" && t.Interface != "" {
+			underlays[t.Interface], used[attachment{t.Interface, 0}] = path, path
 		}
 	}
 }

@@ -118,7 +118,7 @@ func (c checker) nextHops(path string, r router, route route, networks []connect
 	listed := unique[nextHop]{}
 	for j, h := range route.Via {
 		at := fmt.Sprintf("%s.via[%d]", path, j)
-		listed.add(c, nextHop{Address: h.Address, Remote: h.Remote}, nextHop{}, at, "the next hop is listed already", "keep one")
+		listed.add(c, nextHop{Address: h.Address, Remote: remoteRef{Addr: h.Remote.Addr}}, nextHop{}, at, "the next hop is listed already", "keep one")
 		_, address := c.seen[at+".address"]
 		_, remote := c.seen[at+".remote"]
 		_, mac := c.seen[at+".mac"]
@@ -136,7 +136,7 @@ func (c checker) nextHops(path string, r router, route route, networks []connect
 		case !mac:
 			c.problem(at+".mac", "is missing", "add it: MAC address of the router at remote, l3.mac in its configuration")
 		case h.Remote.IsValid():
-			c.nextRemote(at+".remote", r, h.Remote.Addr)
+			c.nextRemote(at+".remote", r, h.Remote)
 		}
 	}
 }
@@ -170,19 +170,19 @@ func networkList(networks []connected) string {
 	return strings.Join(list, ", ")
 }
 
-func (c checker) nextRemote(path string, r router, addr netip.Addr) {
+func (c checker) nextRemote(path string, r router, ref remoteRef) {
 	at := path[:len(path)-len(".remote")]
 	if r.L3 == nil {
-		c.problem(path, fmt.Sprintf("router %q has no l3 segment to reach %s", r.Name, addr), "add l3 to the router, or use an address")
+		c.problem(path, fmt.Sprintf("router %q has no l3 segment to reach %s", r.Name, ref), "add l3 to the router, or use an address")
 		return
 	}
 	for _, remote := range r.L3.Remotes {
-		if !remote.IsValid() || remote.Addr == addr {
+		if !remote.IsValid() || remote.Addr == ref.Addr {
 			return
 		}
 	}
 	if !c.failed[at] {
-		c.problem(path, fmt.Sprintf("%s is not a remote of the router's l3 segment", addr), "add it to l3.remotes")
+		c.problem(path, fmt.Sprintf("%s is not a remote of the router's l3 segment", ref), "add it to l3.remotes")
 	}
 }
 

@@ -30,7 +30,7 @@ func (c checker) tunnels() {
 	numbered, ports, first := unique[identity]{}, map[uint16]string{}, map[uint16]string{}
 	c.eachNetwork(func(path string, n *overlayNetwork) {
 		c.tunnelFields(path, n)
-		c.remotes(path, n.Remotes)
+		c.remotesOnce(path, n.Remotes)
 		kind, port := overlay.Encapsulation(n.Encapsulation), n.udpPort()
 		if kind == "" || c.failed[path+".udpPort"] {
 			return
@@ -71,28 +71,17 @@ func (c checker) tunnelFields(path string, n *overlayNetwork) {
 		c.problem(path+".options", fmt.Sprintf("%s has no options", kind), "remove the line; it is for geneve")
 	case kind != "" && kind != overlay.VXLAN && n.UDPChecksum:
 		c.problem(path+".udpChecksum", fmt.Sprintf("there are no outer UDP checksums with %s", kind), "remove the line; it is for vxlan")
-	case n.UDPChecksum && c.doc.Spec.Underlay.TEP.Is4():
+	case n.UDPChecksum && c.ownTEP().Is4():
 		c.problem(path+".udpChecksum", "an IPv4 underlay always sends UDP checksum zero (RFC 7348 section 5)",
 			"remove the line; it is for IPv6")
 	}
 }
 
-func (c checker) remotes(path string, list []address) {
-	tep := c.doc.Spec.Underlay.TEP.Addr
+// remotesOnce checks that a segment has each edge once, by whatever it is called.
+func (c checker) remotesOnce(path string, list []remoteRef) {
 	listed := unique[netip.Addr]{}
 	for j, r := range list {
-		path := fmt.Sprintf("%s.remotes[%d]", path, j)
-		listed.add(c, r.Addr, netip.Addr{}, path, fmt.Sprintf("remote %s is listed already", r), "keep one")
-		if !r.IsValid() || !tep.IsValid() {
-			continue
-		}
-		switch {
-		case r.Addr == tep:
-			c.problem(path, fmt.Sprintf("overlapping addresses: %s is this edge's own tep", r), "list the other edges only")
-		case r.Is4() != tep.Is4():
-			c.problem(path, fmt.Sprintf("%s is %s but the tep %s is %s", r, family(r.Addr), tep, family(tep)),
-				"one underlay is IPv4 or IPv6")
-		}
+		listed.add(c, r.Addr, netip.Addr{}, fmt.Sprintf("%s.remotes[%d]", path, j), fmt.Sprintf("remote %s is listed already", r), "keep one")
 	}
 }
 
@@ -141,7 +130,7 @@ func (c checker) staticMACs(path string, s segment) {
 			c.staticPort(at+".port", s, f.Port)
 		case remote && f.Remote.IsValid():
 			if !c.failed[path+".remotes"] {
-				c.staticRemote(at+".remote", s, f.Remote.Addr)
+				c.staticRemote(at+".remote", s, f.Remote)
 			}
 		}
 	}
@@ -171,14 +160,14 @@ func (c checker) staticPort(path string, s segment, name objectName) {
 	}
 }
 
-func (c checker) staticRemote(path string, s segment, addr netip.Addr) {
+func (c checker) staticRemote(path string, s segment, ref remoteRef) {
 	for _, r := range s.Remotes {
-		if !r.IsValid() || r.Addr == addr {
+		if !r.IsValid() || r.Addr == ref.Addr {
 			return
 		}
 	}
 	if s.Name != "" {
-		c.problem(path, fmt.Sprintf("%s is not a remote of segment %q", addr, s.Name), "add it to the segment's remotes")
+		c.problem(path, fmt.Sprintf("%s is not a remote of segment %q", ref, s.Name), "add it to the segment's remotes")
 	}
 }
 

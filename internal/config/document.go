@@ -23,15 +23,41 @@ type spec struct {
 	Underlay  underlay  `json:"underlay" jsonschema_description:"the plain IP network that carries the tunnels"`
 	FlowCache flowCache `json:"flowCache,omitempty" jsonschema_description:"the cache of forwarding decisions"`
 	FDB       fdb       `json:"fdb,omitempty" jsonschema_description:"the forwarding database that all segments share"`
+	Transit   transit   `json:"transit,omitempty" jsonschema_description:"how packets that only pass through are taken"`
+	Remotes   []remote  `json:"remotes,omitempty" jsonschema_description:"other edges that shall have a name, or that have several tunnel endpoints"`
 	Segments  []segment `json:"segments,omitempty" jsonschema_description:"layer 2 broadcast domains, one VNI each"`
 	Routers   []router  `json:"routers,omitempty" jsonschema_description:"virtual routers (VRFs), which join segments by their gateways"`
 	Ports     []port    `json:"ports,omitempty" jsonschema_description:"local interfaces attached to segments"`
 }
 
 type underlay struct {
-	Interfaces []interfaceName `json:"interfaces" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"interfaces on which tunnels arrive and leave, as in [eth0]"`
-	TEP        address         `json:"tep" jsonschema_description:"address of this edge's tunnel endpoint, IPv4 or IPv6: one that this host has"`
+	Interfaces []interfaceName `json:"interfaces,omitempty" jsonschema:"minItems=1,uniqueItems=true,oneof_required=tep" jsonschema_description:"interfaces on which tunnels arrive and leave, as in [eth0]"`
+	TEP        address         `json:"tep,omitempty" jsonschema:"oneof_required=tep" jsonschema_description:"address of this edge's tunnel endpoint, IPv4 or IPv6: one that this host has"`
+	TEPs       []tep           `json:"teps,omitempty" jsonschema:"minItems=1,oneof_required=teps" jsonschema_description:"tunnel endpoints of this edge, the preferred first, instead of interfaces and tep; at most 8"`
+	Teaming    string          `json:"teaming,omitempty" jsonschema:"default=flow,enum=flow,enum=source,enum=failover" jsonschema_description:"which of the live paths to a remote a packet takes: flow (hash of the inner addresses and ports) and source (of the port and source MAC address it came from) use all, failover the first"`
 	ProbeMTU   bool            `json:"probeMTU,omitempty" jsonschema:"default=true" jsonschema_description:"find the path MTU to each remote with ICMP echo requests"`
+	Liveness   *liveness       `json:"liveness,omitempty" jsonschema_description:"ask remotes whether they are alive (BFD, RFC 5880); not done when left out"`
+}
+
+type tep struct {
+	Name      objectName    `json:"name" jsonschema_description:"name by which segments refer to this endpoint"`
+	Address   address       `json:"address" jsonschema_description:"its address, one that this host has; all are IPv4 or all are IPv6"`
+	Interface interfaceName `json:"interface" jsonschema_description:"interface on which its tunnels arrive and leave, as in eth0"`
+}
+
+type liveness struct {
+	Interval   interval `json:"interval,omitempty" jsonschema:"default=50ms" jsonschema_description:"time between packets in each direction, 10ms to 10s; the slower end decides"`
+	Multiplier uint16   `json:"multiplier,omitempty" jsonschema:"default=3,minimum=2,maximum=255" jsonschema_description:"so many intervals without a packet are a failure" hint:"3 is usual; 2 to 255"`
+	Hops       hops     `json:"hops,omitempty" jsonschema:"default=auto" jsonschema_description:"links between two endpoints at most, 1 to 255: with 1 BFD is single-hop (RFC 5881), else multihop (RFC 5883); auto is single-hop where a remote is on the endpoint's own network. Both ends must agree"`
+}
+
+type transit struct {
+	Mode string `json:"mode,omitempty" jsonschema:"default=auto,enum=auto,enum=native,enum=generic,enum=tc" jsonschema_description:"native and generic are XDP in and after the driver, tc takes packets later; auto is native where the driver can and there are uplinks, else tc"`
+}
+
+type remote struct {
+	Name      objectName `json:"name" jsonschema_description:"name by which segments and routes refer to this edge"`
+	Addresses []address  `json:"addresses" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"its tunnel endpoints, the preferred first; at most 8"`
 }
 
 type flowCache struct {
@@ -46,13 +72,14 @@ type fdb struct {
 
 // overlayNetwork identifies a segment on the underlay, and says how its frames are wrapped.
 type overlayNetwork struct {
-	VNI           uint32    `json:"vni" jsonschema:"minimum=1,maximum=16777215" jsonschema_description:"virtual network identifier (VSID with nvgre), the same on every edge of the segment" hint:"a VNI has 24 bits, is the same on every edge of the segment, and 0 is not used"`
-	Encapsulation string    `json:"encapsulation,omitempty" jsonschema:"default=vxlan,enum=vxlan,enum=geneve,enum=nvgre" jsonschema_description:"tunnel header: vxlan (RFC 7348), geneve (RFC 8926) or nvgre (RFC 7637)"`
-	UDPPort       uint16    `json:"udpPort,omitempty" jsonschema:"minimum=1,maximum=65535" jsonschema_description:"UDP port of the tunnels, the same on every edge of the segment; 4789 with vxlan and 6081 with geneve when left out" hint:"4789 is VXLAN's own, 8472 what Linux used before it; 6081 is Geneve's"`
-	UDPChecksum   bool      `json:"udpChecksum,omitempty" jsonschema:"default=false" jsonschema_description:"send outer UDP checksums, with vxlan on an IPv6 underlay only; both kinds are accepted (RFC 6935)"`
-	Options       options   `json:"options,omitempty" jsonschema_description:"geneve options for every packet, in hex as on the wire (RFC 8926 section 3.5)"`
-	Outer         outer     `json:"outer,omitempty" jsonschema_description:"fields of the outer IP header"`
-	Remotes       []address `json:"remotes,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"tunnel endpoints of the other edges of the segment"`
+	VNI           uint32       `json:"vni" jsonschema:"minimum=1,maximum=16777215" jsonschema_description:"virtual network identifier (VSID with nvgre), the same on every edge of the segment" hint:"a VNI has 24 bits, is the same on every edge of the segment, and 0 is not used"`
+	Encapsulation string       `json:"encapsulation,omitempty" jsonschema:"default=vxlan,enum=vxlan,enum=geneve,enum=nvgre" jsonschema_description:"tunnel header: vxlan (RFC 7348), geneve (RFC 8926) or nvgre (RFC 7637)"`
+	UDPPort       uint16       `json:"udpPort,omitempty" jsonschema:"minimum=1,maximum=65535" jsonschema_description:"UDP port of the tunnels, the same on every edge of the segment; 4789 with vxlan and 6081 with geneve when left out" hint:"4789 is VXLAN's own, 8472 what Linux used before it; 6081 is Geneve's"`
+	UDPChecksum   bool         `json:"udpChecksum,omitempty" jsonschema:"default=false" jsonschema_description:"send outer UDP checksums, with vxlan on an IPv6 underlay only; both kinds are accepted (RFC 6935)"`
+	Options       options      `json:"options,omitempty" jsonschema_description:"geneve options for every packet, in hex as on the wire (RFC 8926 section 3.5)"`
+	Outer         outer        `json:"outer,omitempty" jsonschema_description:"fields of the outer IP header"`
+	Remotes       []remoteRef  `json:"remotes,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"the other edges of the segment: a tunnel endpoint, or the name of one of spec.remotes"`
+	TEPs          []objectName `json:"teps,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"names of the endpoints of this edge that the segment is pinned to: it uses the first live one; all, by spec.underlay.teaming, when left out"`
 }
 
 type outer struct {
@@ -76,7 +103,7 @@ type segment struct {
 type staticMAC struct {
 	MAC    macAddress `json:"mac" jsonschema_description:"unicast MAC address, as in \"02:00:00:00:00:01\""`
 	Port   objectName `json:"port,omitempty" jsonschema:"oneof_required=port" jsonschema_description:"local port behind which it is; of a trunk with the VLAN, as in p0.10"`
-	Remote address    `json:"remote,omitempty" jsonschema:"oneof_required=remote" jsonschema_description:"remote tunnel endpoint behind which it is"`
+	Remote remoteRef  `json:"remote,omitempty" jsonschema:"oneof_required=remote" jsonschema_description:"remote behind which it is"`
 }
 
 type neighbour struct {
@@ -111,7 +138,7 @@ type route struct {
 
 type nextHop struct {
 	Address hostAddress `json:"address,omitempty" jsonschema:"oneof_required=address" jsonschema_description:"router in a network of a gateway or uplink"`
-	Remote  address     `json:"remote,omitempty" jsonschema:"oneof_required=remote" jsonschema_description:"remote of the router's l3 segment, with mac"`
+	Remote  remoteRef   `json:"remote,omitempty" jsonschema:"oneof_required=remote" jsonschema_description:"remote of the router's l3 segment, with mac"`
 	MAC     macAddress  `json:"mac,omitempty" jsonschema:"oneof_required=remote" jsonschema_description:"MAC address of the router at remote: spec.routers[].l3.mac in its configuration"`
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -11,18 +12,42 @@ import (
 func (d *document) edge() overlay.Edge {
 	s := d.Spec
 	return overlay.Edge{
-		Name: string(d.Metadata.Name),
-		Underlay: overlay.Underlay{
-			Interfaces: each(s.Underlay.Interfaces, func(n interfaceName) string { return string(n) }),
-			TEP:        s.Underlay.TEP.Addr,
-			ProbeMTU:   s.Underlay.ProbeMTU,
-		},
+		Name:      string(d.Metadata.Name),
+		Underlay:  s.Underlay.model(),
 		FlowCache: overlay.FlowCache{Enabled: s.FlowCache.Enabled, Size: s.FlowCache.Size},
 		FDB:       overlay.FDB{Size: s.FDB.Size, Ageing: time.Duration(s.FDB.Ageing)},
-		Segments:  each(s.Segments, segment.model),
-		Routers:   each(s.Routers, router.model),
-		Ports:     each(s.Ports, port.model),
+		Transit:   overlay.Transit{Mode: overlay.TransitMode(s.Transit.Mode)},
+		Remotes: each(s.Remotes, func(r remote) overlay.Remote {
+			return overlay.Remote{Name: string(r.Name), Addrs: each(r.Addresses, address.model)}
+		}),
+		Segments: each(s.Segments, segment.model),
+		Routers:  each(s.Routers, router.model),
+		Ports:    each(s.Ports, port.model),
 	}
+}
+
+func (u underlay) model() overlay.Underlay {
+	m := overlay.Underlay{
+		Interfaces: each(u.Interfaces, func(n interfaceName) string { return string(n) }),
+		TEP:        u.TEP.Addr,
+		TEPs: each(u.TEPs, func(t tep) overlay.TEP {
+			return overlay.TEP{Name: string(t.Name), Addr: t.Address.Addr, Interface: string(t.Interface)}
+		}),
+		Teaming:  overlay.Teaming(u.Teaming),
+		ProbeMTU: u.ProbeMTU,
+	}
+	for _, t := range m.TEPs {
+		if !slices.Contains(m.Interfaces, t.Interface) {
+			m.Interfaces = append(m.Interfaces, t.Interface)
+		}
+	}
+	if len(m.TEPs) > 0 {
+		m.TEP = m.TEPs[0].Addr
+	}
+	if l := u.Liveness; l != nil {
+		m.Liveness = &overlay.Liveness{Interval: time.Duration(l.Interval), Multiplier: uint8(l.Multiplier), Hops: uint8(l.Hops)}
+	}
+	return m
 }
 
 // each is nil for an empty list.
@@ -35,6 +60,8 @@ func each[A, B any](list []A, f func(A) B) []B {
 }
 
 func (a address) model() netip.Addr           { return a.Addr }
+func (r remoteRef) model() netip.Addr         { return r.Addr }
+func (n objectName) model() string            { return string(n) }
 func (a hostAddress) model() netip.Addr       { return a.Addr }
 func (m macAddress) model() overlay.MAC       { return m.MAC }
 func (n network) model() netip.Prefix         { return n.Prefix }
@@ -45,7 +72,8 @@ func (s segment) model() overlay.Segment {
 		Name:     string(s.Name),
 		VNI:      overlay.VNI(s.VNI),
 		Tunnel:   s.tunnel(),
-		Remotes:  each(s.Remotes, address.model),
+		Remotes:  each(s.Remotes, remoteRef.model),
+		TEPs:     each(s.TEPs, objectName.model),
 		KeepTags: s.KeepTags,
 		Static: each(s.FDB, func(f staticMAC) overlay.StaticMAC {
 			return overlay.StaticMAC{MAC: f.MAC.MAC, Port: string(f.Port), Remote: f.Remote.Addr}
@@ -102,7 +130,8 @@ func (r router) model() overlay.Router {
 	}
 	if r.L3 != nil {
 		m.L3 = &overlay.L3{
-			VNI: overlay.VNI(r.L3.VNI), Tunnel: r.L3.tunnel(), MAC: r.L3.MAC.MAC, Remotes: each(r.L3.Remotes, address.model),
+			VNI: overlay.VNI(r.L3.VNI), Tunnel: r.L3.tunnel(), MAC: r.L3.MAC.MAC,
+			Remotes: each(r.L3.Remotes, remoteRef.model), TEPs: each(r.L3.TEPs, objectName.model),
 		}
 	}
 	return m

@@ -34,6 +34,9 @@ func (fdb) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[fdb](s) }
 // JSONSchemaExtend does the same for fields that may be taken from the inner packet.
 func (outer) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[outer](s) }
 
+// JSONSchemaExtend does the same for the number of hops.
+func (liveness) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[liveness](s) }
+
 func addDefaults[T any](s *jsonschema.Schema) {
 	for _, f := range fieldsOf(reflect.TypeFor[T]()) {
 		property, ok := s.Properties.Get(f.name)

@@ -74,6 +74,17 @@ func TestSchemaRefuses(t *testing.T) {
 		under + "  ports: [{name: p0, interface: a/b, segment: blue}]\n",
 		"apiVersion: v1\nkind: Edge\nmetadata: {name: a}\n" + under[len(header):],
 		header + "spec:\n  underlay: {interfaces: [], tep: 192.0.2.1}\n",
+		header + "spec:\n  underlay: {interfaces: [eth0]}\n",
+		header + "spec:\n  underlay: {teps: [{name: a, address: 192.0.2.1}]}\n",
+		header + "spec:\n  underlay: {teps: [], teaming: flow}\n",
+		header + "spec:\n  underlay: {interfaces: [eth0], tep: 192.0.2.1, teaming: lacp}\n",
+		header + "spec:\n  underlay: {interfaces: [eth0], tep: 192.0.2.1, liveness: {interval: fast}}\n",
+		header + "spec:\n  underlay: {interfaces: [eth0], tep: 192.0.2.1, liveness: {multiplier: 1}}\n",
+		header + "spec:\n  underlay: {interfaces: [eth0], tep: 192.0.2.1, liveness: {hops: 256}}\n",
+		under + "  transit: {mode: xdp}\n",
+		under + "  remotes: [{name: b}]\n",
+		under + "  remotes: [{name: b, addresses: []}]\n",
+		under + "  segments: [{name: blue, vni: 1, teps: []}]\n",
 	} {
 		if problems := validate(schema, decodeYAML(t, []byte(text)), "", map[string]bool{}); len(problems) == 0 {
 			t.Errorf("the schema takes\n%s", text)
@@ -94,7 +105,8 @@ func TestSchemaDefaults(t *testing.T) {
 		"spec.segments.outer.dscp": 0.0, "spec.segments.outer.ttl": 64.0, "spec.segments.outer.df": "set",
 		"spec.routers.l3.encapsulation": "vxlan", "spec.routers.l3.outer.ttl": 64.0,
 		"spec.segments.gateway.mac": overlay.AnycastMAC.String(), "spec.routers.routes.type": "unicast",
-		"spec.routers.uplinks.vlan": 0.0,
+		"spec.routers.uplinks.vlan": 0.0, "spec.underlay.teaming": "flow", "spec.transit.mode": "auto",
+		"spec.underlay.liveness.interval": "50ms", "spec.underlay.liveness.multiplier": 3.0, "spec.underlay.liveness.hops": "auto",
 	} {
 		found := false
 		eachField(schema, "", func(at string, field map[string]any) {

@@ -32,6 +32,36 @@ func (a *hostAddress) parse(text string) *problem {
 // JSONSchema is called by the reflector.
 func (hostAddress) JSONSchema() *jsonschema.Schema { return addressSchema() }
 
+// remoteRef is another edge: one of its tunnel endpoints, or its name. The checker
+// makes Addr the edge's first address.
+type remoteRef struct {
+	netip.Addr
+	text string
+}
+
+func (r *remoteRef) parse(text string) *problem {
+	if objectNamePattern.MatchString(text) {
+		r.text = text
+		return nil
+	}
+	var a address
+	if p := a.parse(text); p != nil {
+		return p
+	}
+	r.Addr, r.text = a.Addr, text
+	return nil
+}
+
+// String is the reference as it was written.
+func (r remoteRef) String() string { return r.text }
+
+// JSONSchema is called by the reflector.
+func (remoteRef) JSONSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", AnyOf: []*jsonschema.Schema{
+		{Format: "ipv4"}, {Format: "ipv6"}, {Pattern: objectNamePattern.String()},
+	}}
+}
+
 // parseAddress reads an address of either family.
 func parseAddress(text string) (netip.Addr, *problem) {
 	addr, err := netip.ParseAddr(text)

@@ -50,18 +50,27 @@ type Edge struct {
 	Underlay  Underlay
 	FlowCache FlowCache
 	FDB       FDB
-	Segments  []Segment
-	Routers   []Router
-	Ports     []Port
+	Transit   Transit
+	// Remotes are the other edges that have a name or several tunnel endpoints.
+	Remotes  []Remote
+	Segments []Segment
+	Routers  []Router
+	Ports    []Port
 }
 
 // Underlay is the plain IP network that carries the tunnels.
 type Underlay struct {
 	Interfaces []string
-	// TEP is the address of this edge's tunnel endpoint: the outer source.
+	// TEP is the address of this edge's tunnel endpoint: the outer source. Of several
+	// it is the first.
 	TEP netip.Addr
+	// TEPs are the endpoints by name, nil where there is one without a name.
+	TEPs    []TEP
+	Teaming Teaming
 	// ProbeMTU asks for probes of the path MTU to each remote.
 	ProbeMTU bool
+	// Liveness is nil where remotes are not asked whether they are alive.
+	Liveness *Liveness
 }
 
 // FlowCache sizes the cache of decisions.
@@ -80,11 +89,15 @@ type FDB struct {
 // Segment is one layer 2 broadcast domain: one VNI of one encapsulation at one
 // UDP port. One with VNI 0 has no tunnels: the plain network at an uplink.
 type Segment struct {
-	Name    string
-	VNI     VNI
-	Tunnel  Tunnel
+	Name   string
+	VNI    VNI
+	Tunnel Tunnel
+	// Remotes are the first addresses of the remotes.
 	Remotes []netip.Addr
-	Static  []StaticMAC
+	// TEPs are the names of the endpoints that the segment is pinned to, in their order
+	// of preference; nil: all of the edge's, as Underlay.Teaming says.
+	TEPs   []string
+	Static []StaticMAC
 	// KeepTags lets 802.1Q tags inside the tunnel pass (QinQ); otherwise a tagged
 	// frame is dropped, as RFC 7348 section 6.1 asks.
 	KeepTags bool
@@ -179,6 +192,7 @@ type L3 struct {
 	Tunnel  Tunnel
 	MAC     MAC // of this edge's router
 	Remotes []netip.Addr
+	TEPs    []string // as of a segment
 }
 
 // SegmentName is the name of r's L3 segment.

@@ -1,0 +1,109 @@
+package bfd
+
+import (
+	"fmt"
+	"time"
+)
+
+// State says whether a pair of endpoints may be used.
+type State string
+
+// The states of a pair.
+const (
+	Unknown State = "unknown" // it never answered, which most peers do not; usable
+	Up      State = "up"
+	Down    State = "down" // it answered before, or said itself that it is out of use
+)
+
+const (
+	// firstHold is how long a pair that failed once must answer before it counts as
+	// usable again. The time doubles with each further failure.
+	firstHold = time.Second
+	// maxHold bounds that, and a pair that was up for so long has a clean record.
+	maxHold = time.Minute
+)
+
+// health is what a session's states mean for the use of its pair. Like the session
+// it is told the time.
+type health struct {
+	state    State
+	since    time.Time
+	why      string
+	failures int       // in a row
+	held     time.Time // until when a session that is up again is not used; zero: not held
+	session  sessionState
+	remote   sessionState
+}
+
+func newHealth(now time.Time) health {
+	return health{state: Unknown, since: now, why: "it has not answered yet", session: down, remote: down}
+}
+
+// observe takes in the session's state and reports whether the pair's changed.
+func (h *health) observe(now time.Time, s *session) bool {
+	was, wasRemote, old := h.session, h.remote, h.state
+	h.session, h.remote = s.state, s.remoteState
+	switch {
+	case s.state == up && was != up:
+		h.answered(now)
+	case s.remoteState == adminDown && (wasRemote != adminDown || was == up):
+		h.become(now, Down, "the remote took it out of use")
+	case s.state != up && was == up:
+		h.failed(now, s)
+	}
+	if !h.held.IsZero() && !now.Before(h.held) {
+		h.become(now, Up, "it answers")
+	}
+	return h.state != old
+}
+
+func (h *health) become(now time.Time, state State, why string) {
+	if h.state != state {
+		h.since = now
+	}
+	h.state, h.why, h.held = state, why, time.Time{}
+}
+
+// answered makes the pair usable, at once or after its hold.
+func (h *health) answered(now time.Time) {
+	if h.failures == 0 {
+		h.become(now, Up, "it answers")
+		return
+	}
+	wait := hold(h.failures)
+	h.held, h.why = now.Add(wait), fmt.Sprintf("it answers, and is held back for %s after %s", wait, failures(h.failures))
+}
+
+// failed counts a failure, from one on when the pair was up for long.
+func (h *health) failed(now time.Time, s *session) {
+	if h.state == Up && now.Sub(h.since) >= maxHold {
+		h.failures = 0
+	}
+	h.failures++
+	why := "the remote ended the session"
+	switch {
+	case s.diag == detectionTime:
+		why = fmt.Sprintf("no packet for %s", s.detection())
+	case s.remoteDiag == detectionTime:
+		why = "the remote hears nothing from here"
+	}
+	h.become(now, Down, why)
+}
+
+// hold is the wait after n failures.
+func hold(n int) time.Duration {
+	wait := firstHold
+	for range n - 1 {
+		if wait = 2 * wait; wait >= maxHold {
+			return maxHold
+		}
+	}
+	return wait
+}
+
+func failures(n int) string {
+	if n == 1 {
+		return "a failure"
+	}
+	return fmt.Sprintf("%d failures", n)
+}

@@ -1,0 +1,347 @@
+package bfd
+
+import (
+	"container/heap"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+const (
+	// MaxHops is the largest number of links between two endpoints.
+	MaxHops = 255
+	// idle is how long the Monitor sleeps when nothing is due.
+	idle = time.Hour
+	// turnPause is between two turns of run: what happens meanwhile is done at once,
+	// and a flood takes a part of a core and not all of it.
+	turnPause = time.Millisecond
+	// drainMost bounds what one turn takes of one socket.
+	drainMost = 64
+	// backlogMost is more than a socket holds.
+	backlogMost = 4096
+	// leaveLongest bounds how long the other end of a removed session is told so.
+	leaveLongest = time.Second
+)
+
+// Peer is a session to have.
+type Peer struct {
+	overlay.Pair
+	// Ifindex is the interface of the path; 0 leaves the choice to the routing table.
+	Ifindex int
+	// Hops is how many links may lie between the endpoints. With 1 the session is
+	// single-hop (RFC 5881, UDP port 3784), otherwise multihop (RFC 5883, 4784).
+	// Both ends must agree on that.
+	Hops   int
+	Timers Timers
+}
+
+func (p Peer) check() error {
+	switch {
+	case !p.Local.IsValid() || !p.Remote.IsValid() || p.Local.Is4() != p.Remote.Is4():
+		return fmt.Errorf("liveness of %s from %s: give two addresses of one family", p.Remote, p.Local)
+	case p.Hops < 1 || p.Hops > MaxHops:
+		return fmt.Errorf("liveness of %s: %d hops: give 1 to %d", p.Remote, p.Hops, MaxHops)
+	case p.Timers.Interval < time.Millisecond || p.Timers.Interval > time.Minute || p.Timers.Multiplier == 0:
+		return fmt.Errorf("liveness of %s: %d times %s: give 1ms to 1m and 1 to 255", p.Remote, p.Timers.Multiplier, p.Timers.Interval)
+	}
+	return nil
+}
+
+func (p Peer) port() int {
+	if p.Hops > 1 {
+		return multihopPort
+	}
+	return singleHopPort
+}
+
+// Result is what is known of a pair.
+type Result struct {
+	State State
+	Since time.Time // of State
+	Why   string
+	// Session is the state of the BFD session in the words of RFC 5880: down, init, up.
+	Session  string
+	Failures int           // in a row
+	Detects  time.Duration // silence that is a failure; 0 while the other end has not said what it sends
+	Sent     uint64        // packets
+	Received uint64
+}
+
+// Usable reports whether packets may take the pair's path.
+func (r Result) Usable() bool { return r.State != Down }
+
+// Monitor runs the sessions of a set of pairs. Its methods may be called from many
+// goroutines, Set from one thread's network namespace only: sockets are opened there.
+type Monitor struct {
+	log *slog.Logger
+
+	mu        sync.Mutex
+	byPair    map[overlay.Pair]*peer
+	byOwn     map[uint32]*peer // by our discriminator
+	queue     queue            // by next
+	listeners map[listenerKey]*socket
+	senders   map[netip.Addr]*socket
+	dropped   map[Reason]uint64
+	closed    bool
+
+	changed chan struct{}
+	waker   int // an eventfd
+	owned   sync.WaitGroup
+}
+
+type listenerKey struct {
+	local netip.Addr
+	port  int
+}
+
+// peer is a session with its place in the queue. One that is leaving only tells the
+// other end so.
+type peer struct {
+	Peer
+	session        *session
+	health         health
+	leaving        time.Time // until when; zero: it is not
+	next           time.Time
+	index          int // in the queue
+	sent, received uint64
+	failure        string // why the last packet was not sent, or ""
+}
+
+// NewMonitor starts a Monitor of no pairs, without sockets. The caller closes it.
+func NewMonitor(log *slog.Logger) (*Monitor, error) {
+	waker, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watch over the liveness of remotes: %w", err)
+	}
+	m := &Monitor{
+		log:       log,
+		byPair:    map[overlay.Pair]*peer{},
+		byOwn:     map[uint32]*peer{},
+		listeners: map[listenerKey]*socket{},
+		senders:   map[netip.Addr]*socket{},
+		dropped:   map[Reason]uint64{},
+		changed:   make(chan struct{}, 1),
+		waker:     waker,
+	}
+	m.owned.Go(m.run)
+	return m, nil
+}
+
+// Close ends all sessions without a word: the other ends see failures. Leave before
+// it tells them. A second Close does nothing.
+func (m *Monitor) Close() error {
+	m.mu.Lock()
+	was := m.closed
+	m.closed = true
+	m.mu.Unlock()
+	if was {
+		return nil
+	}
+	m.wake()
+	m.owned.Wait()
+	errs := []error{unix.Close(m.waker)}
+	for _, s := range m.listeners {
+		errs = append(errs, s.close())
+	}
+	for _, s := range m.senders {
+		errs = append(errs, s.close())
+	}
+	return errors.Join(errs...)
+}
+
+// wake ends the waiting of run.
+func (m *Monitor) wake() {
+	one := binary.NativeEndian.AppendUint64(nil, 1)
+	for _, err := unix.Write(m.waker, one); errors.Is(err, unix.EINTR); _, err = unix.Write(m.waker, one) {
+	}
+}
+
+// Leave ends all sessions and returns when the other ends have been told, or when
+// ctx ends. To them that is no failure.
+func (m *Monitor) Leave(ctx context.Context) error {
+	err := m.Set(nil)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		m.mu.Lock()
+		left := len(m.byPair)
+		m.mu.Unlock()
+		if left == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// Changed receives after a State of Results changed. Changes close to each other
+// are one.
+func (m *Monitor) Changed() <-chan struct{} { return m.changed }
+
+// Results returns what is known of every pair.
+func (m *Monitor) Results() map[overlay.Pair]Result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	results := make(map[overlay.Pair]Result, len(m.byPair))
+	for pair, p := range m.byPair {
+		if p.leaving.IsZero() {
+			results[pair] = Result{
+				State: p.health.state, Since: p.health.since, Why: p.health.why, Session: p.session.state.String(),
+				Failures: p.health.failures, Detects: p.session.detection(), Sent: p.sent, Received: p.received,
+			}
+		}
+	}
+	return results
+}
+
+// Dropped counts the packets that were not obeyed, by reason.
+func (m *Monitor) Dropped() map[Reason]uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.dropped)
+}
+
+// Set says which sessions there are. One whose pair and number of hops stay goes on,
+// with other timers as they are agreed on. The other ends of those that go are told.
+// A session whose sockets cannot be opened is not there; the error says why, and the
+// next Set tries again.
+func (m *Monitor) Set(peers []Peer) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return errors.New("the liveness monitor is closed")
+	}
+	now := time.Now()
+	var errs []error
+	wanted := make(map[overlay.Pair]bool, len(peers))
+	for _, p := range peers {
+		err := p.check()
+		if err == nil {
+			err = m.open(p)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		wanted[p.Pair] = true
+		m.set(now, p)
+	}
+	for pair, p := range m.byPair {
+		if !wanted[pair] && p.leaving.IsZero() {
+			p.leave(now)
+			m.service(now, p)
+		}
+	}
+	errs = append(errs, m.closeUnused())
+	m.wake()
+	return errors.Join(errs...)
+}
+
+// set makes or changes one session; mu is held.
+func (m *Monitor) set(now time.Time, want Peer) {
+	p := m.byPair[want.Pair]
+	if p != nil && p.leaving.IsZero() && p.port() == want.port() {
+		p.Peer = want
+		p.session.set(want.Timers)
+		m.service(now, p)
+		return
+	}
+	if p != nil {
+		m.remove(p)
+	}
+	p = &peer{Peer: want, health: newHealth(now), session: newSession(now, m.discriminator(), want.Timers, rand.Float64)}
+	m.byPair[want.Pair], m.byOwn[p.session.mine] = p, p
+	heap.Push(&m.queue, p)
+	m.service(now, p)
+}
+
+// discriminator is a random one that is not in use.
+func (m *Monitor) discriminator() uint32 {
+	for {
+		if d := rand.Uint32(); d != 0 && m.byOwn[d] == nil {
+			return d
+		}
+	}
+}
+
+func (m *Monitor) remove(p *peer) {
+	delete(m.byPair, p.Pair)
+	delete(m.byOwn, p.session.mine)
+	heap.Remove(&m.queue, p.index)
+}
+
+// leave begins to tell the other end, for its detection time as RFC 5880 section
+// 6.8.16 has it. One that never answered is not told.
+func (p *peer) leave(now time.Time) {
+	p.leaving = now
+	if p.session.yours != 0 {
+		p.leaving = now.Add(min(leaveLongest, time.Duration(p.Timers.Multiplier)*p.session.interval()))
+		p.session.disable()
+	}
+}
+
+// open opens the sockets of p; mu is held.
+func (m *Monitor) open(p Peer) error {
+	if m.senders[p.Local] == nil {
+		s, err := openSender(p.Local)
+		if err != nil {
+			return err
+		}
+		m.senders[p.Local] = s
+	}
+	key := listenerKey{p.Local, p.port()}
+	if m.listeners[key] != nil {
+		return nil
+	}
+	s, err := listen(p.Local, key.port)
+	if err != nil {
+		return err
+	}
+	m.listeners[key] = s
+	return nil
+}
+
+// closeUnused closes the sockets that no session has; mu is held.
+func (m *Monitor) closeUnused() error {
+	listeners, senders := map[listenerKey]bool{}, map[netip.Addr]bool{}
+	for _, p := range m.byPair {
+		listeners[listenerKey{p.Local, p.port()}] = true
+		senders[p.Local] = true
+	}
+	var errs []error
+	for key, s := range m.listeners {
+		if !listeners[key] {
+			errs = append(errs, s.close())
+			delete(m.listeners, key)
+		}
+	}
+	for local, s := range m.senders {
+		if !senders[local] {
+			errs = append(errs, s.close())
+			delete(m.senders, local)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// notify leaves a mark in a channel of capacity one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

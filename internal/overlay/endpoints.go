@@ -1,0 +1,96 @@
+package overlay
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// MaxTEPs is how many tunnel endpoints an edge, or a remote, has at most.
+const MaxTEPs = 8
+
+// TEP is a tunnel endpoint of this edge.
+type TEP struct {
+	Name string // "" of the only one of an edge that has no names for them
+	Addr netip.Addr
+	// Interface carries its tunnels; "" lets the routing table choose among the
+	// underlay's interfaces.
+	Interface string
+}
+
+// Pair is a tunnel endpoint of this edge and one of a remote.
+type Pair struct{ Local, Remote netip.Addr }
+
+// String returns "LOCAL to REMOTE".
+func (p Pair) String() string { return fmt.Sprintf("%s to %s", p.Local, p.Remote) }
+
+// Compare orders pairs by their local, then their remote address.
+func (p Pair) Compare(o Pair) int {
+	if c := p.Local.Compare(o.Local); c != 0 {
+		return c
+	}
+	return p.Remote.Compare(o.Remote)
+}
+
+// Teaming says which of the live paths to a remote a packet takes.
+type Teaming string
+
+// The values of Teaming.
+const (
+	TeamFlow     Teaming = "flow"     // by the 5-tuple of the inner packet, over all of them
+	TeamSource   Teaming = "source"   // by the port and source MAC address that it came from, over all of them
+	TeamFailover Teaming = "failover" // the first one; the others stand by
+)
+
+// Liveness asks for BFD sessions (RFC 5880) between this edge's TEPs and those of
+// the remotes.
+type Liveness struct {
+	Interval   time.Duration // between packets, both ways
+	Multiplier uint8         // so many intervals of silence are a failure
+	// Hops is how many links may lie between two TEPs: 1 is a single-hop session
+	// (RFC 5881), more a multihop one (RFC 5883). 0 takes single-hop where a remote is
+	// on the network of a TEP and multihop elsewhere.
+	Hops uint8
+}
+
+// TransitMode says where packets that only pass through, between tunnels and
+// uplinks, are taken.
+type TransitMode string
+
+// The values of TransitMode. TransitAuto is native XDP where the driver can and the
+// edge has uplinks, else tc.
+const (
+	TransitAuto    TransitMode = "auto"
+	TransitNative  TransitMode = "native"  // XDP in the driver
+	TransitGeneric TransitMode = "generic" // XDP after the driver
+	TransitTC      TransitMode = "tc"
+)
+
+// Transit is how underlay and uplinks take packets that only pass through.
+type Transit struct{ Mode TransitMode }
+
+// Remote is another edge. Everywhere in the model its first address stands for it.
+type Remote struct {
+	Name  string // "" of one that is known by its address only
+	Addrs []netip.Addr
+}
+
+// Local returns the tunnel endpoints of this edge, in their order of preference.
+func (u Underlay) Local() []TEP {
+	if len(u.TEPs) > 0 {
+		return u.TEPs
+	}
+	return []TEP{{Addr: u.TEP}}
+}
+
+// Remote returns the edge with this address, which is one of its own alone where the
+// configuration does not name it.
+func (e Edge) Remote(addr netip.Addr) Remote {
+	for _, r := range e.Remotes {
+		if slices.Contains(r.Addrs, addr) {
+			return r
+		}
+	}
+	return Remote{Addrs: []netip.Addr{addr}}
+}
