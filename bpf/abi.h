@@ -12,7 +12,7 @@
 /* One byte in memory, and typed fields put the names into BTF for the Go side. */
 #define BYTE_ENUM enum __attribute__((packed))
 
-#define ABI_VERSION 2
+#define ABI_VERSION 3
 
 #define MAX_ENDS 8192	  /* ports and remote TEPs of one edge */
 #define MAX_SEGMENTS 4096 /* segments of one edge */
@@ -44,6 +44,7 @@ BYTE_ENUM end_flags {
 	END_GUARD_MACS = 8,   /* port: only allowed source MACs */
 	END_GUARD_ADDRS = 16, /* port: only allowed source addresses */
 	END_SEGMENTS = 32,    /* port: takes large TCP segments */
+	END_TRANSIT = 64,     /* the interface takes packets from a transit program */
 };
 
 /* One end of a segment: where a frame can come from and go to. */
@@ -264,8 +265,8 @@ BYTE_ENUM flow_flags {
 /* What becomes of a flow's packets: ready to be replayed. */
 struct decision {
 	__u32 generation; /* of what it depends on, see flow.h */
-	__u32 segment;	  /* where it came in */
-	__u32 to_segment; /* where it goes */
+	__u16 segment;	  /* where it came in */
+	__u16 to_segment; /* where it goes */
 	__u16 in;	  /* end */
 	__u16 out;	  /* end */
 	enum action action;
@@ -275,7 +276,7 @@ struct decision {
 	__be16 entropy;	     /* outer UDP source port */
 	__u8 dmac[ETH_ALEN]; /* routed */
 	__u8 smac[ETH_ALEN];
-	__u16 pad2;
+	__u16 epoch; /* of a shortcut: until when it is good, see shortcut.h */
 };
 
 /*
@@ -283,9 +284,11 @@ struct decision {
  * It is in a map for its size, one for each core; the Go side has no use for it.
  */
 struct pkt {
-	__u64 now_ns;	 /* CLOCK_MONOTONIC_COARSE: a tick's resolution, a read's cost */
+	__u64 now_ns; /* CLOCK_MONOTONIC_COARSE: a tick's resolution, a read's cost */
+	struct flow_key key;
 	__u32 in;	 /* end that it came from, 0 before guard or a cache hit */
 	__u32 segment;	 /* where it came in, set by guard */
+	__u32 len;	 /* bytes of the packet as it came */
 	__u32 frame_len; /* bytes of the inner frame without its tags */
 	__u32 l3;	 /* offset of the inner IP header */
 	__u32 l4;	 /* offset of what follows it */
@@ -301,14 +304,13 @@ struct pkt {
 	__u8 tos;	 /* inner DSCP and ECN */
 	__u8 ttl;	 /* inner TTL or hop limit */
 	__u8 outer_tos;
-	bool df;       /* not to be fragmented: set in the inner header, or not IPv4 */
-	bool tail;     /* a fragment but the first */
-	bool untagged; /* its tags are off */
-	bool polled;   /* goes to its port by way of the coalescer */
-	bool routed;   /* has new MACs */
-	__u8 steps;    /* of a trace */
-	__s32 verdict; /* what the program returns, when nothing stopped the packet */
-	struct flow_key key;
+	bool df;		/* not to be fragmented: set in the inner header, or not IPv4 */
+	bool tail;		/* a fragment but the first */
+	bool untagged;		/* its tags are off */
+	bool polled;		/* goes to its port by way of the coalescer */
+	bool routed;		/* has new MACs */
+	__u8 steps;		/* of a trace */
+	__s32 verdict;		/* what the program returns, when nothing stopped the packet */
 	__u8 was[2 * ETH_ALEN]; /* routed: the MACs that it came with */
 	struct decision
 		decision; /* what becomes of it: the cache's entry may be replaced meanwhile */
@@ -321,11 +323,33 @@ struct flow {
 	__u32 next_seq; /* TCP: behind the last in-order packet, see order.h */
 	__u32 gap_ns;	/* TCP: since when a packet is missing (low bits), 0 when none is */
 	__u32 burst_ns; /* TCP: when the last packet came (low bits), see coalesce.h */
-	__u32 pad2;
 	__u64 decided_ns;
 	__u64 seen_ns;
 	__u64 packets;
 	__u64 bytes;
+};
+
+/* A flow of the transit programs, see shortcut.h: two cache lines. */
+struct shortcut {
+	struct flow_key key;
+	struct decision decision; /* out: 0 when the place is free */
+	__u64 packets;
+	__u64 bytes;
+};
+
+/* A core's shortcuts. */
+struct shortcut_table {
+	__u32 mask;	 /* of the places in use, 0 before the first */
+	__u32 evictions; /* since it grew */
+	__u32 used;	 /* places with a flow */
+	__u32 pad;
+	__u64 express; /* packets that took the shortest way, see express.h */
+};
+
+/* What the interface of a transit program is. */
+BYTE_ENUM device_flags {
+	DEVICE_UNDERLAY = 1, /* tunnels arrive here */
+	DEVICE_UPLINK = 2,   /* a port of a router is here */
 };
 
 struct counter {

@@ -52,6 +52,15 @@ static __always_inline void *ctx_at(CTX *ctx, __u32 off, __u32 len)
 	return data + len > end ? NULL : data;
 }
 
+/* RFC 1624 equation 3, for one 16-bit word. */
+static __always_inline __sum16 sum_replace(__sum16 check, __u16 old, __u16 new)
+{
+	__u32 sum = (__u16)~check + (__u16)~old + new;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~(sum + (sum >> 16));
+}
+
 #ifdef XDP
 #include "ctx_xdp.h"
 #else

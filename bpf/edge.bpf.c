@@ -1,80 +1,17 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* The edge's data plane. Each stage is a header of its own; this is their order. */
-#include "parse.h"
-#include "guard.h"
-#include "switch.h"
-#include "route.h"
-#include "flow.h"
+#include "resolve.h"
 #include "path.h"
 #include "transmit.h"
 
-/* What an uplink leaves to the host: all but frames for the gateway, and others' ARP and ND. */
-static __always_inline bool is_hosts(struct pkt *p, struct segment *seg, struct end *in)
-{
-	if (!(in->flags & END_UPLINK))
-		return false;
-	if (is_neighbour_talk(p))
-		return mac_equal(p->key.smac, seg->gateway_mac);
-	return !mac_equal(p->key.dmac, seg->gateway_mac);
-}
-
-static __always_inline int decide(CTX *ctx, struct pkt *p, struct segment *seg, struct end *in,
-				  struct decision *d)
-{
-	int why;
-
-	if (is_hosts(p, seg, in)) {
-		d->action = ACTION_HOST;
-		return 0;
-	}
-	why = learn(p, seg);
-	if (why)
-		return why;
-	/* What has tags inside is of other networks, which the segment only carries. */
-	if (kept_tags(p, d->flags))
-		return bridge(p, d);
-	if (is_neighbour_talk(p))
-		return neighbour(ctx, p, seg, in, d);
-	if (seg->router && mac_equal(p->key.dmac, seg->gateway_mac))
-		return route(p, seg, d);
-	return seg->flags & SEGMENT_L3 ? REASON_NOT_ROUTED : bridge(p, d);
-}
-
-/* The slow path: it only decides. */
+/* The slow path, which leaves what it decided in the cache. */
 SUBPROGRAM int resolve(CTX *ctx, struct pkt *p)
 {
-	struct segment *seg;
-	struct decision *d;
-	struct end *in;
-	int why;
+	int why = p ? decide(ctx, p) : REASON_NO_ROOM;
 
-	if (!p)
-		return REASON_NO_ROOM;
-	d = &p->decision;
-	__builtin_memset(d, 0, sizeof(*d));
-	why = guard(p, d);
-	if (why == NOT_OURS) {
-		d->action = ACTION_HOST;
-		d->slow = SLOW_HOST;
-		return 0;
-	}
-	if (why)
-		return why;
-	seg = segment_get(p->segment);
-	in = end_get(p->in);
-	if (!seg || !in)
-		return REASON_UNKNOWN_VNI;
-	d->segment = d->to_segment = p->segment;
-	d->generation = seg->generation; /* before the look-ups: a change meanwhile outdates it */
-	d->in = p->in;
-	why = decide(ctx, p, seg, in, d);
-	if (why)
-		return why;
-	if (!flow_cache && !d->slow)
-		d->slow = SLOW_CACHE_OFF;
-	d->entropy = entropy_of(&p->key);
-	flow_keep(ctx, p, d);
-	return 0;
+	if (!why && p->segment)
+		flow_keep(ctx, p, &p->decision);
+	return why;
 }
 
 /* A packet that found its decision. */
@@ -122,11 +59,10 @@ static __always_inline int edge(CTX *ctx, struct pkt *p)
 SEC("tcx/ingress")
 int from_port(CTX *ctx)
 {
-	struct pkt *p = packet();
+	struct pkt *p = packet(ctx);
 
 	if (!p)
 		return TCX_DROP;
-	p->now_ns = bpf_ktime_get_coarse_ns();
 	p->key.origin.w[3] = ctx->ifindex;
 	return edge(ctx, p);
 }
@@ -139,11 +75,10 @@ int from_underlay(CTX *ctx)
 
 	if (ctx->pkt_type != PACKET_HOST || ctx->vlan_present)
 		return TCX_NEXT;
-	p = packet();
+	p = packet(ctx);
 	if (!p)
 		return TCX_DROP;
 	ctx_pull_headers(ctx, CTX_OUTER);
-	p->now_ns = bpf_ktime_get_coarse_ns();
 	why = parse_outer(ctx, p);
 	if (why == NOT_OURS) {
 		hear_too_big(ctx, p);
@@ -158,7 +93,7 @@ SEC("tcx/ingress")
 int from_coalescer(CTX *ctx)
 {
 	struct end *to = end_get(ctx->mark);
-	struct pkt *p = packet();
+	struct pkt *p = packet(ctx);
 
 	if (!p)
 		return TCX_DROP;

@@ -40,6 +40,21 @@ static __always_inline __u32 tunnel_mtu(const struct pkt *p, const struct end *t
 			    0; /* room has the outer Ethernet header, as the frame the inner */
 }
 
+/* The smallest MTU of the tunnels that a SYN passes, whose segments clamp; 0: none. */
+static __always_inline __u32 clamp_limit(struct pkt *p, const struct decision *d, bool tunnelled)
+{
+	struct segment *from = segment_get(d->segment), *to = segment_get(d->to_segment);
+	struct end *in = end_get(d->in), *out = end_get(d->out);
+	__u32 limit = 0, mtu;
+
+	if (tunnelled && in && from && from->flags & SEGMENT_CLAMP)
+		limit = tunnel_mtu(p, in, from);
+	if (d->action != ACTION_TUNNEL || !out || !to || !(to->flags & SEGMENT_CLAMP))
+		return limit;
+	mtu = tunnel_mtu(p, out, to);
+	return limit && limit < mtu ? limit : mtu;
+}
+
 /* Fits, or is cut into pieces that do. */
 static __always_inline bool fits(CTX *ctx, struct pkt *p, __u32 mtu)
 {

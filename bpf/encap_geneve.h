@@ -49,18 +49,28 @@ static long geneve_option(__u64 index __attribute__((unused)), struct geneve_wal
 	return !w->left;
 }
 
-static __always_inline int geneve_parse(CTX *ctx, __u32 off, __u32 *vni, __u32 *len)
+/* The header without a look into its options. */
+static __always_inline int geneve_head(CTX *ctx, __u32 off, __u32 *vni, __u32 *len)
 {
 	struct genevehdr *g = ctx_at(ctx, off, sizeof(*g));
-	struct geneve_walk w = { .ctx = ctx, .off = off + sizeof(*g) };
 
 	if (!g)
 		return REASON_OUTER_MALFORMED;
 	if (g->version || g->flags & GENEVE_OAM || g->protocol != bpf_htons(ETH_P_TEB))
 		return REASON_TUNNEL_FLAGS;
 	*vni = bpf_ntohl(g->vni) >> 8;
-	w.left = g->options_len * 4;
-	*len = geneve_len(w.left);
+	*len = geneve_len(g->options_len * 4);
+	return 0;
+}
+
+static __always_inline int geneve_parse(CTX *ctx, __u32 off, __u32 *vni, __u32 *len)
+{
+	struct geneve_walk w = { .ctx = ctx, .off = off + sizeof(struct genevehdr) };
+	int why = geneve_head(ctx, off, vni, len);
+
+	if (why)
+		return why;
+	w.left = *len - sizeof(struct genevehdr);
 	if (!w.left)
 		return 0;
 	ctx_pull_headers(ctx, off + *len + sizeof(struct ethhdr) + sizeof(struct ipv6hdr));

@@ -57,6 +57,8 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 		count(EVENT_REVALIDATED);
 		return NULL;
 	}
+	if (f->decision.flags & FLOW_ROUTED && p->ttl <= 1) /* the router says why, each time */
+		return NULL;
 	step(p, STAGE_CACHE, 1, 0);
 	return tracing ? NULL : f; /* a trace tells how the decision is taken */
 }

@@ -41,6 +41,22 @@ LPM_MAP(routes, struct route_key, struct route, 262144);
 LPM_MAP(allowed_addrs, struct allowed_addr, __u32, 65536);
 MAP(LRU_HASH, flows, struct flow_key, struct flow, 262144);
 
+/* Of the transit programs: shortcut_slots of each core, in whole cache lines. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE); /* begins at a page */
+	__type(key, __u32);
+	__type(value, struct shortcut);
+} shortcuts SEC(".maps");
+MAP(PERCPU_ARRAY, shortcut_tables, __u32, struct shortcut_table, 1);
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, 1024);
+	__uint(key_size, sizeof(__u32)); /* ifindex */
+	__uint(value_size, sizeof(__u32));
+} exits SEC(".maps");
+
 /* The enums are keys so that they reach BTF and become Go types. */
 MAP(PERCPU_ARRAY, drops, enum reason, struct counter, REASON_MAX);
 MAP(PERCPU_ARRAY, events, enum event, __u64, EVENT_MAX);

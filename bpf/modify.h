@@ -12,15 +12,6 @@
 
 #include "outer.h"
 
-/* RFC 1624 equation 3, for one 16-bit word. */
-static __always_inline __sum16 sum_replace(__sum16 check, __u16 old, __u16 new)
-{
-	__u32 sum = (__u16)~check + (__u16)~old + new;
-
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~(sum + (sum >> 16));
-}
-
 static __always_inline int set_tos(CTX *ctx, struct pkt *p, __u8 tos)
 {
 	struct ipv6hdr *ip6;
@@ -98,7 +89,7 @@ static __always_inline int lower_ttl(CTX *ctx, struct pkt *p)
 	return 0;
 }
 
-/* The router's part: one hop less, and new MACs, in the key until a tunnel is taken off. */
+/* The router's part: one hop less, and new MACs, in the key until the headers are written. */
 static __always_inline int rewrite(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	int why;
@@ -112,7 +103,7 @@ static __always_inline int rewrite(CTX *ctx, struct pkt *p, const struct decisio
 	p->routed = true;
 	copy16(p->key.dmac, d->dmac, ETH_ALEN);
 	copy16(p->key.smac, d->smac, ETH_ALEN);
-	return p->inner ? 0 : write_macs(ctx, p);
+	return 0;
 }
 
 struct option_walk {
@@ -172,7 +163,7 @@ SUBPROGRAM int clamp_mss(CTX *ctx, struct pkt *p, __u32 mtu)
 	headers += is_v6(p) ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	if (!mtu || mtu <= headers)
 		return 0;
-	w.end = p->inner + p->tag_bytes + p->headers;
+	w.end = p->l3 - sizeof(struct ethhdr) + p->headers;
 	bpf_loop(40, find_mss, &w, 0);
 	if (w.found)
 		write_mss(ctx, p, w.found, mtu - headers);

@@ -42,7 +42,7 @@ static __always_inline int outer_ipv4(CTX *ctx, struct pkt *p, struct outer *o)
 	o->end = sizeof(struct ethhdr) + bpf_ntohs(ip->tot_len);
 	if (ip->frag_off & bpf_htons(IP_MF))
 		o->why = REASON_OUTER_FRAGMENT;
-	else if (!is_gso(ctx) && o->end > ctx_len(ctx))
+	else if (!is_gso(ctx) && o->end > p->len)
 		o->why = REASON_OUTER_MALFORMED;
 	p->key.origin.w[2] = o->dst.w[2] = bpf_htonl(0xffff);
 	p->key.origin.w[3] = ip->saddr;
@@ -61,7 +61,7 @@ static __always_inline int outer_ipv6(CTX *ctx, struct pkt *p, struct outer *o)
 	o->proto = ip->nexthdr;
 	o->off = sizeof(struct ethhdr) + sizeof(*ip);
 	o->end = o->off + bpf_ntohs(ip->payload_len);
-	if (!is_gso(ctx) && o->end > ctx_len(ctx))
+	if (!is_gso(ctx) && o->end > p->len)
 		o->why = REASON_OUTER_MALFORMED;
 	copy(&p->key.origin, ip->saddr, sizeof(p->key.origin));
 	copy(&o->dst, ip->daddr, sizeof(o->dst));
@@ -101,7 +101,7 @@ static __always_inline int outer_udp(CTX *ctx, struct pkt *p, struct outer *o)
 		return NOT_OURS;
 	p->udp_port = udp->dest;
 	len = bpf_ntohs(udp->len);
-	if (!o->why && !is_gso(ctx) && (len < sizeof(*udp) || o->off + len > ctx_len(ctx)))
+	if (!o->why && !is_gso(ctx) && (len < sizeof(*udp) || o->off + len > p->len))
 		o->why = REASON_OUTER_MALFORMED;
 	o->end = o->off + len;
 	o->off += sizeof(*udp);
@@ -159,8 +159,11 @@ SUBPROGRAM int parse_outer(CTX *ctx, struct pkt *p)
 	if (o.why)
 		return o.why;
 	/* What follows the datagram is not part of it, and is not delivered. */
-	if (!is_gso(ctx) && o.end < ctx_len(ctx) && ctx_trim(ctx, o.end))
-		return REASON_OUTER_MALFORMED;
+	if (!is_gso(ctx) && o.end < p->len) {
+		if (ctx_trim(ctx, o.end))
+			return REASON_OUTER_MALFORMED;
+		p->len = o.end;
+	}
 	o.why = parse_tunnel(ctx, encap, o.off, &vni, &len);
 	if (o.why)
 		return o.why;

@@ -187,7 +187,7 @@ static __always_inline int parse_frame(CTX *ctx, struct pkt *p)
 		return why;
 	p->key.ethertype = type;
 	p->l3 = off;
-	p->frame_len = ctx_len(ctx) - p->inner - p->tag_bytes;
+	p->frame_len = p->len - p->inner - p->tag_bytes;
 	p->df = true;
 	len = p->frame_len - sizeof(*eth);
 	p->headers = sizeof(*eth);

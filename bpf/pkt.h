@@ -115,14 +115,16 @@ static __always_inline bool is_neighbour_talk(const struct pkt *p)
 }
 
 /* The packet that this core is working on. There is one: nothing here waits or is called again. */
-static __always_inline struct pkt *packet(void)
+static __always_inline struct pkt *packet(CTX *ctx)
 {
 	__u32 zero = 0;
 	struct pkt *p = bpf_map_lookup_elem(&current, &zero);
 
-	if (p)
-		__builtin_memset(
-			p, 0, __builtin_offsetof(struct pkt, was)); /* the rest is written first */
+	if (!p)
+		return NULL;
+	__builtin_memset(p, 0, __builtin_offsetof(struct pkt, was)); /* the rest is written first */
+	p->len = ctx_len(ctx);
+	p->now_ns = bpf_ktime_get_coarse_ns();
 	return p;
 }
 

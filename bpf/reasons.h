@@ -85,6 +85,8 @@
 	X(FLOW_FULL, "decisions not kept because the flow cache was full")           \
 	X(FLOODED, "frames replicated to the members of a segment")                  \
 	X(FLOOD_COPY, "copies sent of flooded frames")                               \
+	X(EVICTED, "decisions of transit flows replaced by those of other flows")    \
+	X(TRANSIT, "packets forwarded by a transit program")                         \
 	X(NEIGH_FALLBACK, "packets sent through the kernel's neighbour table")       \
 	X(HELD, "turns taken by packets that overtook an earlier one of their flow") \
 	X(GAP, "packets that did not come, so that the held ones went on")           \

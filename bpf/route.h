@@ -19,26 +19,42 @@ static __always_inline __u64 mix(__u64 h, __u64 v)
 	return h ^ (h >> 29);
 }
 
+/* Once more, so that all bits depend on all. */
+static __always_inline __u64 mix_last(__u64 h)
+{
+	h ^= h >> 32;
+	h *= 0xd6e8feb86659fd93ULL;
+	return h ^ (h >> 32);
+}
+
+static __always_inline __u64 hash4(__u8 proto, __be32 saddr, __be32 daddr, __u32 ports)
+{
+	return mix_last(mix(mix(proto, (__u64)saddr << 32 | daddr), ports));
+}
+
+static __always_inline __u64 hash6(__u8 proto, const __be32 *saddr, const __be32 *daddr,
+				   __u32 ports)
+{
+	__u64 h = mix(proto, (__u64)saddr[0] << 32 | saddr[1]);
+
+	h = mix(h, (__u64)saddr[2] << 32 | saddr[3]);
+	h = mix(h, (__u64)daddr[0] << 32 | daddr[1]);
+	h = mix(h, (__u64)daddr[2] << 32 | daddr[3]);
+	return mix_last(mix(h, ports));
+}
+
 /* The same for all packets of a flow. What is not IP is told apart by MACs. */
 static __always_inline __u64 hash_of(const struct flow_key *k)
 {
-	__u64 h = k->proto;
+	__u32 ports = (__u32)k->dport << 16 | k->sport;
+	const __u32 *macs = key_macs(k);
 
-	if (k->proto || k->saddr.w[3]) {
-		h = mix(h, (__u64)k->saddr.w[0] << 32 | k->saddr.w[1]);
-		h = mix(h, (__u64)k->saddr.w[2] << 32 | k->saddr.w[3]);
-		h = mix(h, (__u64)k->daddr.w[0] << 32 | k->daddr.w[1]);
-		h = mix(h, (__u64)k->daddr.w[2] << 32 | k->daddr.w[3]);
-		h = mix(h, (__u64)k->sport << 16 | k->dport);
-	} else {
-		const __u32 *macs = key_macs(k);
-
-		h = mix(h, (__u64)macs[0] << 32 | macs[1]);
-		h = mix(h, (__u64)macs[2] << 32 | k->ethertype);
-	}
-	h ^= h >> 32; /* once more, so that all bits depend on all */
-	h *= 0xd6e8feb86659fd93ULL;
-	return h ^ (h >> 32);
+	if (k->ethertype == bpf_htons(ETH_P_IP))
+		return hash4(k->proto, k->saddr.w[3], k->daddr.w[3], ports);
+	if (k->ethertype == bpf_htons(ETH_P_IPV6))
+		return hash6(k->proto, k->saddr.w, k->daddr.w, ports);
+	return mix_last(
+		mix(mix(0, (__u64)macs[0] << 32 | macs[1]), (__u64)macs[2] << 32 | k->ethertype));
 }
 
 /* An address of the edge itself: it answers ping, and says so of anything else. */

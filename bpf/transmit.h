@@ -81,21 +81,6 @@ static __always_inline int send_back(CTX *ctx, struct pkt *p)
 	return to_tep(ctx, p, to, p->in, p->segment, entropy_of(&p->key));
 }
 
-/* The smallest MTU of the tunnels that a SYN passes, whose segments clamp; 0: none. */
-static __always_inline __u32 clamp_limit(struct pkt *p, const struct decision *d)
-{
-	struct segment *from = segment_get(d->segment), *to = segment_get(d->to_segment);
-	struct end *in = end_get(d->in), *out = end_get(d->out);
-	__u32 limit = 0, mtu;
-
-	if (p->inner && in && from && from->flags & SEGMENT_CLAMP)
-		limit = tunnel_mtu(p, in, from);
-	if (d->action != ACTION_TUNNEL || !out || !to || !(to->flags & SEGMENT_CLAMP))
-		return limit;
-	mtu = tunnel_mtu(p, out, to);
-	return limit && limit < mtu ? limit : mtu;
-}
-
 /* What the edge makes of the packet itself; it is out of its tunnel first. */
 SUBPROGRAM int speak(CTX *ctx, struct pkt *p)
 {
@@ -151,9 +136,11 @@ static __always_inline int carry(CTX *ctx, struct pkt *p, const struct decision 
 	int why = 0;
 
 	if (p->tcp_flags & TCP_SYN)
-		why = clamp_mss(ctx, p, clamp_limit(p, d));
+		why = clamp_mss(ctx, p, clamp_limit(p, d, p->inner));
 	if (!why && d->flags & FLOW_ROUTED)
 		why = rewrite(ctx, p, d);
+	if (!why && p->routed && !p->inner)
+		why = write_macs(ctx, p);
 	if (why)
 		return why;
 	if (d->action == ACTION_FLOOD)

@@ -32,6 +32,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_QUEUE = 22,
+	BPF_MAP_TYPE_DEVMAP_HASH = 25,
 };
 
 enum {
@@ -39,6 +40,7 @@ enum {
 	BPF_NOEXIST = 1,
 	BPF_EXIST = 2,
 	BPF_F_NO_PREALLOC = 1U << 0,
+	BPF_F_MMAPABLE = 1U << 10,
 };
 
 enum tcx_action {
@@ -46,6 +48,23 @@ enum tcx_action {
 	TCX_PASS = 0,
 	TCX_DROP = 2,
 	TCX_REDIRECT = 7,
+};
+
+enum xdp_action {
+	XDP_ABORTED = 0,
+	XDP_DROP = 1,
+	XDP_PASS = 2,
+	XDP_TX = 3,
+	XDP_REDIRECT = 4,
+};
+
+struct xdp_md {
+	__u32 data;
+	__u32 data_end;
+	__u32 data_meta;
+	__u32 ingress_ifindex;
+	__u32 rx_queue_index;
+	__u32 egress_ifindex;
 };
 
 enum {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -68,6 +69,8 @@ type plan struct {
 	hooks        map[hook]bool
 	touched      map[uint32]bool // segments whose decisions are outdated
 	rerouted     map[uint32]bool // routers likewise
+	devices      map[hook]Transit
+	exits        map[uint32]uint32
 	groups       map[uint32]bool // groups and hops in use
 	hops         map[uint16]bool
 }
@@ -80,6 +83,7 @@ func newPlan() *plan {
 		static: map[edgeFdbKey]uint32{}, neighbours: map[edgeNeighbourKey]overlay.MAC{},
 		routes: map[edgeRouteKey]edgeRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
 		touched: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
+		devices: map[hook]Transit{}, exits: map[uint32]uint32{},
 	}
 }
 
@@ -89,6 +93,9 @@ func newPlan() *plan {
 func (d *Datapath) Apply(t Tables) error {
 	p := newPlan()
 	if err := d.assign(t); err != nil {
+		return err
+	}
+	if err := d.planTransit(t, p); err != nil {
 		return err
 	}
 	if err := d.writeEnds(t, p); err != nil {
@@ -115,7 +122,7 @@ func (d *Datapath) Apply(t Tables) error {
 	if t.Coalescer.Far != 0 {
 		p.hooks[hook{roleCoalescer, t.Coalescer.Far}] = true
 	}
-	if err := d.attach(p.hooks); err != nil {
+	if err := d.attach(p); err != nil {
 		return err
 	}
 	// Last, when its far end is attached: end 0 is no port or remote, but the coalescer.
@@ -222,6 +229,9 @@ func (d *Datapath) writeEnds(t Tables, p *plan) error {
 		}
 		id := d.names.portIDs[port.Name]
 		end := portEnd(port, segment)
+		if slices.Contains(t.Exits, port.Ifindex) {
+			end.Flags |= edgeEndFlagsEND_TRANSIT
+		}
 		if err := d.putEnd(id, end); err != nil {
 			return fmt.Errorf("port %s: %w", port.Name, err)
 		}
@@ -235,7 +245,11 @@ func (d *Datapath) writeEnds(t Tables, p *plan) error {
 	}
 	for _, tep := range t.TEPs {
 		p.teps[edgeAddr{W: wireAddr(tep.Addr)}] = d.names.tepIDs[tep.Addr]
-		if err := d.putEnd(d.names.tepIDs[tep.Addr], d.tepEnd(tep)); err != nil {
+		end := d.tepEnd(tep)
+		if slices.Contains(t.Exits, tep.Ifindex) {
+			end.Flags |= edgeEndFlagsEND_TRANSIT
+		}
+		if err := d.putEnd(d.names.tepIDs[tep.Addr], end); err != nil {
 			return fmt.Errorf("remote %s: %w", tep.Addr, err)
 		}
 	}

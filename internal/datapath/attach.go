@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -13,7 +14,7 @@ import (
 
 // hook is a place where a program sits: one interface in one role.
 type hook struct {
-	role    string // rolePort, roleUnderlay or roleCoalescer
+	role    string
 	ifindex int
 }
 
@@ -24,13 +25,31 @@ const (
 	roleUnderlay = "underlay"
 	// roleCoalescer is the far end of the pair of Tables.Coalescer.
 	roleCoalescer = "coalescer"
+	// roleTransit and roleGeneric are transit programs in and after the driver; an
+	// interface has one of them at most.
+	roleTransit = "transit"
+	roleGeneric = "transitgeneric"
 )
+
+var roles = []string{rolePort, roleUnderlay, roleCoalescer, roleTransit, roleGeneric}
+
+// isXDP reports whether the hook is before the kernel makes an skb.
+func (h hook) isXDP() bool { return h.role == roleTransit || h.role == roleGeneric }
 
 // attachment is a pinned link. current is false while it runs the programs of a
 // former process.
 type attachment struct {
 	link    link.Link
 	current bool
+	device  Transit       // what a transit program was loaded for,
+	program *ebpf.Program // and that program
+}
+
+func (a *attachment) close() error {
+	if a.program == nil {
+		return a.link.Close()
+	}
+	return errors.Join(a.link.Close(), a.program.Close())
 }
 
 // adopt takes over the pinned links of a former process. Those of interfaces
@@ -65,7 +84,7 @@ func (d *Datapath) adopt() error {
 
 func parseHook(name string) (hook, bool) {
 	role, index, ok := strings.Cut(name, "-")
-	if !ok || role != rolePort && role != roleUnderlay && role != roleCoalescer {
+	if !ok || !slices.Contains(roles, role) {
 		return hook{}, false
 	}
 	var h hook
@@ -80,49 +99,102 @@ func parseHook(name string) (hook, bool) {
 // interface went away stays behind with index 0.
 func isAttached(l link.Link, ifindex int) bool {
 	info, err := l.Info()
-	if err != nil || info.TCX() == nil {
+	if err != nil {
 		return false
 	}
-	return int(info.TCX().Ifindex) == ifindex
+	if xdp := info.XDP(); xdp != nil {
+		return int(xdp.Ifindex) == ifindex
+	}
+	return info.TCX() != nil && int(info.TCX().Ifindex) == ifindex
 }
 
 // attach brings the links to the wanted hooks: programs of a former process are
-// swapped in place, without a packet in between that sees none.
-func (d *Datapath) attach(want map[hook]bool) error {
-	for h := range want {
-		if err := d.attachOne(h); err != nil {
+// swapped in place, without a packet in between that sees none. A driver may refuse
+// a transit program.
+func (d *Datapath) attach(p *plan) error {
+	d.refused = map[int]string{}
+	for h := range p.hooks {
+		err := d.attachOne(h, p.devices[h])
+		if refused := (driverRefusal{}); errors.As(err, &refused) { // tc takes the packets, only later
+			d.refused[h.ifindex] = refused.Error()
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *Datapath) attachOne(h hook) error {
-	prog := d.program(h.role)
-	if a, ok := d.links[h]; ok && isAttached(a.link, h.ifindex) {
-		if a.current {
-			return nil
-		}
-		if err := a.link.Update(prog); err != nil {
-			return fmt.Errorf("swap the program on %s: %w", h, err)
-		}
-		a.current = true
-		return nil
-	} else if ok {
+func (d *Datapath) attachOne(h hook, dev Transit) error {
+	a, ok := d.links[h]
+	if ok && !isAttached(a.link, h.ifindex) {
 		if err := d.detach(h); err != nil {
 			return err
 		}
+		ok = false
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: h.ifindex, Program: prog, Attach: ebpf.AttachTCXIngress})
+	if ok && a.current && a.device == dev {
+		return nil
+	}
+	next := &attachment{current: true, device: dev}
+	prog := d.program(h.role)
+	if h.isXDP() {
+		var err error
+		if prog, err = d.transitProgram(dev); err != nil {
+			return err
+		}
+		next.program = prog
+	}
+	if ok {
+		next.link, a.link = a.link, nil
+		if err := next.link.Update(prog); err != nil {
+			return fmt.Errorf("swap the program on %s: %w", h, err)
+		}
+		d.links[h] = next
+		if a.program != nil {
+			return a.program.Close()
+		}
+		return nil
+	}
+	l, err := d.newLink(h, prog)
 	if err != nil {
-		return fmt.Errorf("attach to %s (tcx needs Linux 6.6 or newer): %w", h, err)
+		return errors.Join(err, next.program.Close())
 	}
+	next.link = l
 	if err := l.Pin(filepath.Join(d.linkDir(), h.String())); err != nil {
-		return errors.Join(fmt.Errorf("pin the link of %s: %w", h, err), l.Close())
+		return errors.Join(fmt.Errorf("pin the link of %s: %w", h, err), next.close())
 	}
-	d.links[h] = &attachment{link: l, current: true}
+	d.links[h] = next
 	return nil
 }
+
+func (d *Datapath) newLink(h hook, prog *ebpf.Program) (link.Link, error) {
+	if !h.isXDP() {
+		l, err := link.AttachTCX(link.TCXOptions{Interface: h.ifindex, Program: prog, Attach: ebpf.AttachTCXIngress})
+		if err != nil {
+			return nil, fmt.Errorf("attach to %s (tcx needs Linux 6.6 or newer): %w", h, err)
+		}
+		return l, nil
+	}
+	mode, other := link.XDPDriverMode, hook{roleGeneric, h.ifindex}
+	if h.role == roleGeneric {
+		mode, other = link.XDPGenericMode, hook{roleTransit, h.ifindex}
+	}
+	if _, ok := d.links[other]; ok {
+		if err := d.detach(other); err != nil {
+			return nil, err
+		}
+	}
+	l, err := link.AttachXDP(link.XDPOptions{Interface: h.ifindex, Program: prog, Flags: mode})
+	if err != nil {
+		return nil, driverRefusal{fmt.Errorf("attach to %s: %w", h, err)}
+	}
+	return l, nil
+}
+
+// driverRefusal is a driver that takes no transit program.
+type driverRefusal struct{ error }
 
 func (d *Datapath) program(role string) *ebpf.Program {
 	switch role {
@@ -137,7 +209,7 @@ func (d *Datapath) program(role string) *ebpf.Program {
 func (d *Datapath) detach(h hook) error {
 	a := d.links[h]
 	delete(d.links, h)
-	if err := errors.Join(a.link.Unpin(), a.link.Close()); err != nil {
+	if err := errors.Join(a.link.Unpin(), a.close()); err != nil {
 		return fmt.Errorf("detach from %s: %w", h, err)
 	}
 	return nil

@@ -28,7 +28,7 @@ const (
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
 	// abiVersion is ABI_VERSION of bpf/abi.h.
-	abiVersion = 2
+	abiVersion = 3
 )
 
 // Datapath is the loaded programs of one edge.
@@ -38,6 +38,7 @@ type Datapath struct {
 	objs    edgeObjects
 	words   vocabulary
 	links   map[hook]*attachment
+	refused map[int]string // transit programs, by ifindex
 	adopted bool
 	newFDB  bool // the FDB is empty, whatever cached decisions think it knows
 
@@ -143,13 +144,17 @@ func (d *Datapath) load() error {
 		return err
 	}
 	if err := spec.LoadAndAssign(&d.objs, opts); err != nil {
-		var verr *ebpf.VerifierError
-		if errors.As(err, &verr) {
-			return fmt.Errorf("the kernel refused a program: %w\n%s", err, verifierTail(verr))
-		}
-		return fmt.Errorf("load the programs: %w", err)
+		return loadError(err)
 	}
 	return nil
+}
+
+func loadError(err error) error {
+	var verr *ebpf.VerifierError
+	if errors.As(err, &verr) {
+		return fmt.Errorf("the kernel refused a program: %w\n%s", err, verifierTail(verr))
+	}
+	return fmt.Errorf("load the programs: %w", err)
 }
 
 // verifierTail is the end of the verifier's log, where the refusal stands.
@@ -176,18 +181,25 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if cfg.FlowCache.Size > 0 {
 		spec.Maps[edgeMapFlows].MaxEntries = cfg.FlowCache.Size
 	}
+	cores, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count the cores: %w", err)
+	}
+	spec.Maps[edgeMapShortcuts].MaxEntries = uint32(cores) * shortcutSlots(cfg)
 	var ports [MaxUDPPorts]uint16
 	var encaps [MaxUDPPorts]uint8
 	for i, p := range cfg.UDPPorts {
 		ports[i], encaps[i] = wire16(p.Port), uint8(encapsulations[p.Encapsulation])
 	}
 	for name, value := range map[string]any{
-		edgeVarTepAddr:      edgeAddr{W: wireAddr(cfg.TEP)},
-		edgeVarUdpPorts:     ports,
-		edgeVarUdpEncaps:    encaps,
-		edgeVarNvgre:        cfg.NVGRE,
-		edgeVarFlowCache:    cfg.FlowCache.Enabled,
-		edgeVarRevalidateNs: revalidateAfter(cfg.FDB),
+		edgeVarTepAddr:       edgeAddr{W: wireAddr(cfg.TEP)},
+		edgeVarUdpPorts:      ports,
+		edgeVarUdpEncaps:     encaps,
+		edgeVarNvgre:         cfg.NVGRE,
+		edgeVarFlowCache:     cfg.FlowCache.Enabled,
+		edgeVarRevalidateNs:  revalidateAfter(cfg.FDB),
+		edgeVarEpochShift:    epochShift(cfg),
+		edgeVarShortcutSlots: shortcutSlots(cfg),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -240,7 +252,7 @@ func (d *Datapath) Adopted() bool { return d.adopted }
 func (d *Datapath) Close() error {
 	errs := []error{d.objs.Close()}
 	for _, a := range d.links {
-		errs = append(errs, a.link.Close())
+		errs = append(errs, a.close())
 	}
 	d.links = nil
 	return errors.Join(errs...)
@@ -250,7 +262,7 @@ func (d *Datapath) Close() error {
 func (d *Datapath) Remove() error {
 	var errs []error
 	for h, a := range d.links {
-		if err := errors.Join(a.link.Unpin(), a.link.Close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := errors.Join(a.link.Unpin(), a.close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("detach from %s: %w", h, err))
 		}
 	}

@@ -56,6 +56,13 @@ type edgeCounter struct {
 	Bytes   uint64
 }
 
+type edgeDeviceFlags uint8
+
+const (
+	edgeDeviceFlagsDEVICE_UNDERLAY edgeDeviceFlags = 1
+	edgeDeviceFlagsDEVICE_UPLINK   edgeDeviceFlags = 2
+)
+
 type edgeEncapsulation uint8
 
 const (
@@ -98,6 +105,7 @@ const (
 	edgeEndFlagsEND_GUARD_MACS  edgeEndFlags = 8
 	edgeEndFlagsEND_GUARD_ADDRS edgeEndFlags = 16
 	edgeEndFlagsEND_SEGMENTS    edgeEndFlags = 32
+	edgeEndFlagsEND_TRANSIT     edgeEndFlags = 64
 )
 
 type edgeEndKind uint8
@@ -121,19 +129,21 @@ const (
 	edgeEventEVENT_FLOW_FULL      edgeEvent = 7
 	edgeEventEVENT_FLOODED        edgeEvent = 8
 	edgeEventEVENT_FLOOD_COPY     edgeEvent = 9
-	edgeEventEVENT_NEIGH_FALLBACK edgeEvent = 10
-	edgeEventEVENT_HELD           edgeEvent = 11
-	edgeEventEVENT_GAP            edgeEvent = 12
-	edgeEventEVENT_ANSWERED       edgeEvent = 13
-	edgeEventEVENT_ASKED          edgeEvent = 14
-	edgeEventEVENT_CONSUMED       edgeEvent = 15
-	edgeEventEVENT_ICMP_SENT      edgeEvent = 16
-	edgeEventEVENT_ICMP_LIMITED   edgeEvent = 17
-	edgeEventEVENT_MSS_CLAMPED    edgeEvent = 18
-	edgeEventEVENT_PATH_MTU       edgeEvent = 19
-	edgeEventEVENT_COALESCED      edgeEvent = 20
-	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 21
-	edgeEventEVENT_MAX            edgeEvent = 22
+	edgeEventEVENT_EVICTED        edgeEvent = 10
+	edgeEventEVENT_TRANSIT        edgeEvent = 11
+	edgeEventEVENT_NEIGH_FALLBACK edgeEvent = 12
+	edgeEventEVENT_HELD           edgeEvent = 13
+	edgeEventEVENT_GAP            edgeEvent = 14
+	edgeEventEVENT_ANSWERED       edgeEvent = 15
+	edgeEventEVENT_ASKED          edgeEvent = 16
+	edgeEventEVENT_CONSUMED       edgeEvent = 17
+	edgeEventEVENT_ICMP_SENT      edgeEvent = 18
+	edgeEventEVENT_ICMP_LIMITED   edgeEvent = 19
+	edgeEventEVENT_MSS_CLAMPED    edgeEvent = 20
+	edgeEventEVENT_PATH_MTU       edgeEvent = 21
+	edgeEventEVENT_COALESCED      edgeEvent = 22
+	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 23
+	edgeEventEVENT_MAX            edgeEvent = 24
 )
 
 type edgeFdbEntry struct {
@@ -157,8 +167,8 @@ type edgeFlow struct {
 	Decision struct {
 		_          structs.HostLayout
 		Generation uint32
-		Segment    uint32
-		ToSegment  uint32
+		Segment    uint16
+		ToSegment  uint16
 		In         uint16
 		Out        uint16
 		Action     edgeAction
@@ -168,14 +178,13 @@ type edgeFlow struct {
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Pad2       uint16
+		Epoch      uint16
 	}
 	Burst     uint8
 	Pad       [3]uint8
 	NextSeq   uint32
 	GapNs     uint32
 	BurstNs   uint32
-	Pad2      uint32
 	DecidedNs uint64
 	SeenNs    uint64
 	Packets   uint64
@@ -265,8 +274,10 @@ const (
 type edgePkt struct {
 	_        structs.HostLayout
 	NowNs    uint64
+	Key      edgeFlowKey
 	In       uint32
 	Segment  uint32
+	Len      uint32
 	FrameLen uint32
 	L3       uint32
 	L4       uint32
@@ -289,13 +300,12 @@ type edgePkt struct {
 	Routed   bool
 	Steps    uint8
 	Verdict  int32
-	Key      edgeFlowKey
 	Was      [12]uint8
 	Decision struct {
 		_          structs.HostLayout
 		Generation uint32
-		Segment    uint32
-		ToSegment  uint32
+		Segment    uint16
+		ToSegment  uint16
 		In         uint16
 		Out        uint16
 		Action     edgeAction
@@ -305,7 +315,7 @@ type edgePkt struct {
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Pad2       uint16
+		Epoch      uint16
 	}
 }
 
@@ -436,6 +446,38 @@ const (
 	edgeSegmentFlagsSEGMENT_L3       edgeSegmentFlags = 16
 )
 
+type edgeShortcut struct {
+	_        structs.HostLayout
+	Key      edgeFlowKey
+	Decision struct {
+		_          structs.HostLayout
+		Generation uint32
+		Segment    uint16
+		ToSegment  uint16
+		In         uint16
+		Out        uint16
+		Action     edgeAction
+		Slow       edgeSlow
+		Flags      edgeFlowFlags
+		Pad        uint8
+		Entropy    uint16
+		Dmac       [6]uint8
+		Smac       [6]uint8
+		Epoch      uint16
+	}
+	Packets uint64
+	Bytes   uint64
+}
+
+type edgeShortcutTable struct {
+	_         structs.HostLayout
+	Mask      uint32
+	Evictions uint32
+	Used      uint32
+	Pad       uint32
+	Express   uint64
+}
+
 type edgeSlow uint8
 
 const (
@@ -499,6 +541,7 @@ const (
 	edgeMapDrops          = "drops"
 	edgeMapEnds           = "ends"
 	edgeMapEvents         = "events"
+	edgeMapExits          = "exits"
 	edgeMapFdb            = "fdb"
 	edgeMapFlows          = "flows"
 	edgeMapGroups         = "groups"
@@ -514,6 +557,8 @@ const (
 	edgeMapRoutes         = "routes"
 	edgeMapScratch        = "scratch"
 	edgeMapSegments       = "segments"
+	edgeMapShortcutTables = "shortcut_tables"
+	edgeMapShortcuts      = "shortcuts"
 	edgeMapTeps           = "teps"
 	edgeMapTrace          = "trace"
 	edgeMapTraffic        = "traffic"
@@ -521,6 +566,7 @@ const (
 	edgeProgFromCoalescer = "from_coalescer"
 	edgeProgFromPort      = "from_port"
 	edgeProgFromUnderlay  = "from_underlay"
+	edgeVarEpochShift     = "epoch_shift"
 	edgeVarEventWords     = "event_words"
 	edgeVarFlowCache      = "flow_cache"
 	edgeVarHoldNs         = "hold_ns"
@@ -529,9 +575,13 @@ const (
 	edgeVarNvgre          = "nvgre"
 	edgeVarReasonWords    = "reason_words"
 	edgeVarRevalidateNs   = "revalidate_ns"
+	edgeVarShortcutSlots  = "shortcut_slots"
 	edgeVarSlowWords      = "slow_words"
 	edgeVarStageWords     = "stage_words"
 	edgeVarTepAddr        = "tep_addr"
+	edgeVarThisFlags      = "this_flags"
+	edgeVarThisIfindex    = "this_ifindex"
+	edgeVarThisMac        = "this_mac"
 	edgeVarTracing        = "tracing"
 	edgeVarUdpEncaps      = "udp_encaps"
 	edgeVarUdpPorts       = "udp_ports"
@@ -588,52 +638,60 @@ type edgeProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgeMapSpecs struct {
-	AllowedAddrs *ebpf.MapSpec `ebpf:"allowed_addrs"`
-	AllowedMacs  *ebpf.MapSpec `ebpf:"allowed_macs"`
-	Buckets      *ebpf.MapSpec `ebpf:"buckets"`
-	Current      *ebpf.MapSpec `ebpf:"current"`
-	Drops        *ebpf.MapSpec `ebpf:"drops"`
-	Ends         *ebpf.MapSpec `ebpf:"ends"`
-	Events       *ebpf.MapSpec `ebpf:"events"`
-	Fdb          *ebpf.MapSpec `ebpf:"fdb"`
-	Flows        *ebpf.MapSpec `ebpf:"flows"`
-	Groups       *ebpf.MapSpec `ebpf:"groups"`
-	Hops         *ebpf.MapSpec `ebpf:"hops"`
-	KnownOptions *ebpf.MapSpec `ebpf:"known_options"`
-	Locals       *ebpf.MapSpec `ebpf:"locals"`
-	Members      *ebpf.MapSpec `ebpf:"members"`
-	Moves        *ebpf.MapSpec `ebpf:"moves"`
-	Neighbours   *ebpf.MapSpec `ebpf:"neighbours"`
-	Ports        *ebpf.MapSpec `ebpf:"ports"`
-	Remotes      *ebpf.MapSpec `ebpf:"remotes"`
-	Routers      *ebpf.MapSpec `ebpf:"routers"`
-	Routes       *ebpf.MapSpec `ebpf:"routes"`
-	Scratch      *ebpf.MapSpec `ebpf:"scratch"`
-	Segments     *ebpf.MapSpec `ebpf:"segments"`
-	Teps         *ebpf.MapSpec `ebpf:"teps"`
-	Trace        *ebpf.MapSpec `ebpf:"trace"`
-	Traffic      *ebpf.MapSpec `ebpf:"traffic"`
-	Vnis         *ebpf.MapSpec `ebpf:"vnis"`
+	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
+	Current        *ebpf.MapSpec `ebpf:"current"`
+	Drops          *ebpf.MapSpec `ebpf:"drops"`
+	Ends           *ebpf.MapSpec `ebpf:"ends"`
+	Events         *ebpf.MapSpec `ebpf:"events"`
+	Exits          *ebpf.MapSpec `ebpf:"exits"`
+	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
+	Flows          *ebpf.MapSpec `ebpf:"flows"`
+	Groups         *ebpf.MapSpec `ebpf:"groups"`
+	Hops           *ebpf.MapSpec `ebpf:"hops"`
+	KnownOptions   *ebpf.MapSpec `ebpf:"known_options"`
+	Locals         *ebpf.MapSpec `ebpf:"locals"`
+	Members        *ebpf.MapSpec `ebpf:"members"`
+	Moves          *ebpf.MapSpec `ebpf:"moves"`
+	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
+	Ports          *ebpf.MapSpec `ebpf:"ports"`
+	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
+	Routers        *ebpf.MapSpec `ebpf:"routers"`
+	Routes         *ebpf.MapSpec `ebpf:"routes"`
+	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
+	Segments       *ebpf.MapSpec `ebpf:"segments"`
+	ShortcutTables *ebpf.MapSpec `ebpf:"shortcut_tables"`
+	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
+	Teps           *ebpf.MapSpec `ebpf:"teps"`
+	Trace          *ebpf.MapSpec `ebpf:"trace"`
+	Traffic        *ebpf.MapSpec `ebpf:"traffic"`
+	Vnis           *ebpf.MapSpec `ebpf:"vnis"`
 }
 
 // edgeVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgeVariableSpecs struct {
-	EventWords   *ebpf.VariableSpec `ebpf:"event_words"`
-	FlowCache    *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HoldNs       *ebpf.VariableSpec `ebpf:"hold_ns"`
-	IcmpBurst    *ebpf.VariableSpec `ebpf:"icmp_burst"`
-	IcmpRate     *ebpf.VariableSpec `ebpf:"icmp_rate"`
-	Nvgre        *ebpf.VariableSpec `ebpf:"nvgre"`
-	ReasonWords  *ebpf.VariableSpec `ebpf:"reason_words"`
-	RevalidateNs *ebpf.VariableSpec `ebpf:"revalidate_ns"`
-	SlowWords    *ebpf.VariableSpec `ebpf:"slow_words"`
-	StageWords   *ebpf.VariableSpec `ebpf:"stage_words"`
-	TepAddr      *ebpf.VariableSpec `ebpf:"tep_addr"`
-	Tracing      *ebpf.VariableSpec `ebpf:"tracing"`
-	UdpEncaps    *ebpf.VariableSpec `ebpf:"udp_encaps"`
-	UdpPorts     *ebpf.VariableSpec `ebpf:"udp_ports"`
+	EpochShift    *ebpf.VariableSpec `ebpf:"epoch_shift"`
+	EventWords    *ebpf.VariableSpec `ebpf:"event_words"`
+	FlowCache     *ebpf.VariableSpec `ebpf:"flow_cache"`
+	HoldNs        *ebpf.VariableSpec `ebpf:"hold_ns"`
+	IcmpBurst     *ebpf.VariableSpec `ebpf:"icmp_burst"`
+	IcmpRate      *ebpf.VariableSpec `ebpf:"icmp_rate"`
+	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
+	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
+	RevalidateNs  *ebpf.VariableSpec `ebpf:"revalidate_ns"`
+	ShortcutSlots *ebpf.VariableSpec `ebpf:"shortcut_slots"`
+	SlowWords     *ebpf.VariableSpec `ebpf:"slow_words"`
+	StageWords    *ebpf.VariableSpec `ebpf:"stage_words"`
+	TepAddr       *ebpf.VariableSpec `ebpf:"tep_addr"`
+	ThisFlags     *ebpf.VariableSpec `ebpf:"this_flags"`
+	ThisIfindex   *ebpf.VariableSpec `ebpf:"this_ifindex"`
+	ThisMac       *ebpf.VariableSpec `ebpf:"this_mac"`
+	Tracing       *ebpf.VariableSpec `ebpf:"tracing"`
+	UdpEncaps     *ebpf.VariableSpec `ebpf:"udp_encaps"`
+	UdpPorts      *ebpf.VariableSpec `ebpf:"udp_ports"`
 }
 
 // edgeObjects contains all objects after they have been loaded into the kernel.
@@ -656,32 +714,35 @@ func (o *edgeObjects) Close() error {
 //
 // It can be passed to loadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgeMaps struct {
-	AllowedAddrs *ebpf.Map `ebpf:"allowed_addrs"`
-	AllowedMacs  *ebpf.Map `ebpf:"allowed_macs"`
-	Buckets      *ebpf.Map `ebpf:"buckets"`
-	Current      *ebpf.Map `ebpf:"current"`
-	Drops        *ebpf.Map `ebpf:"drops"`
-	Ends         *ebpf.Map `ebpf:"ends"`
-	Events       *ebpf.Map `ebpf:"events"`
-	Fdb          *ebpf.Map `ebpf:"fdb"`
-	Flows        *ebpf.Map `ebpf:"flows"`
-	Groups       *ebpf.Map `ebpf:"groups"`
-	Hops         *ebpf.Map `ebpf:"hops"`
-	KnownOptions *ebpf.Map `ebpf:"known_options"`
-	Locals       *ebpf.Map `ebpf:"locals"`
-	Members      *ebpf.Map `ebpf:"members"`
-	Moves        *ebpf.Map `ebpf:"moves"`
-	Neighbours   *ebpf.Map `ebpf:"neighbours"`
-	Ports        *ebpf.Map `ebpf:"ports"`
-	Remotes      *ebpf.Map `ebpf:"remotes"`
-	Routers      *ebpf.Map `ebpf:"routers"`
-	Routes       *ebpf.Map `ebpf:"routes"`
-	Scratch      *ebpf.Map `ebpf:"scratch"`
-	Segments     *ebpf.Map `ebpf:"segments"`
-	Teps         *ebpf.Map `ebpf:"teps"`
-	Trace        *ebpf.Map `ebpf:"trace"`
-	Traffic      *ebpf.Map `ebpf:"traffic"`
-	Vnis         *ebpf.Map `ebpf:"vnis"`
+	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	Buckets        *ebpf.Map `ebpf:"buckets"`
+	Current        *ebpf.Map `ebpf:"current"`
+	Drops          *ebpf.Map `ebpf:"drops"`
+	Ends           *ebpf.Map `ebpf:"ends"`
+	Events         *ebpf.Map `ebpf:"events"`
+	Exits          *ebpf.Map `ebpf:"exits"`
+	Fdb            *ebpf.Map `ebpf:"fdb"`
+	Flows          *ebpf.Map `ebpf:"flows"`
+	Groups         *ebpf.Map `ebpf:"groups"`
+	Hops           *ebpf.Map `ebpf:"hops"`
+	KnownOptions   *ebpf.Map `ebpf:"known_options"`
+	Locals         *ebpf.Map `ebpf:"locals"`
+	Members        *ebpf.Map `ebpf:"members"`
+	Moves          *ebpf.Map `ebpf:"moves"`
+	Neighbours     *ebpf.Map `ebpf:"neighbours"`
+	Ports          *ebpf.Map `ebpf:"ports"`
+	Remotes        *ebpf.Map `ebpf:"remotes"`
+	Routers        *ebpf.Map `ebpf:"routers"`
+	Routes         *ebpf.Map `ebpf:"routes"`
+	Scratch        *ebpf.Map `ebpf:"scratch"`
+	Segments       *ebpf.Map `ebpf:"segments"`
+	ShortcutTables *ebpf.Map `ebpf:"shortcut_tables"`
+	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
+	Teps           *ebpf.Map `ebpf:"teps"`
+	Trace          *ebpf.Map `ebpf:"trace"`
+	Traffic        *ebpf.Map `ebpf:"traffic"`
+	Vnis           *ebpf.Map `ebpf:"vnis"`
 }
 
 func (m *edgeMaps) Close() error {
@@ -693,6 +754,7 @@ func (m *edgeMaps) Close() error {
 		m.Drops,
 		m.Ends,
 		m.Events,
+		m.Exits,
 		m.Fdb,
 		m.Flows,
 		m.Groups,
@@ -708,6 +770,8 @@ func (m *edgeMaps) Close() error {
 		m.Routes,
 		m.Scratch,
 		m.Segments,
+		m.ShortcutTables,
+		m.Shortcuts,
 		m.Teps,
 		m.Trace,
 		m.Traffic,
@@ -719,20 +783,25 @@ func (m *edgeMaps) Close() error {
 //
 // It can be passed to loadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgeVariables struct {
-	EventWords   *ebpf.Variable `ebpf:"event_words"`
-	FlowCache    *ebpf.Variable `ebpf:"flow_cache"`
-	HoldNs       *ebpf.Variable `ebpf:"hold_ns"`
-	IcmpBurst    *ebpf.Variable `ebpf:"icmp_burst"`
-	IcmpRate     *ebpf.Variable `ebpf:"icmp_rate"`
-	Nvgre        *ebpf.Variable `ebpf:"nvgre"`
-	ReasonWords  *ebpf.Variable `ebpf:"reason_words"`
-	RevalidateNs *ebpf.Variable `ebpf:"revalidate_ns"`
-	SlowWords    *ebpf.Variable `ebpf:"slow_words"`
-	StageWords   *ebpf.Variable `ebpf:"stage_words"`
-	TepAddr      *ebpf.Variable `ebpf:"tep_addr"`
-	Tracing      *ebpf.Variable `ebpf:"tracing"`
-	UdpEncaps    *ebpf.Variable `ebpf:"udp_encaps"`
-	UdpPorts     *ebpf.Variable `ebpf:"udp_ports"`
+	EpochShift    *ebpf.Variable `ebpf:"epoch_shift"`
+	EventWords    *ebpf.Variable `ebpf:"event_words"`
+	FlowCache     *ebpf.Variable `ebpf:"flow_cache"`
+	HoldNs        *ebpf.Variable `ebpf:"hold_ns"`
+	IcmpBurst     *ebpf.Variable `ebpf:"icmp_burst"`
+	IcmpRate      *ebpf.Variable `ebpf:"icmp_rate"`
+	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
+	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`
+	RevalidateNs  *ebpf.Variable `ebpf:"revalidate_ns"`
+	ShortcutSlots *ebpf.Variable `ebpf:"shortcut_slots"`
+	SlowWords     *ebpf.Variable `ebpf:"slow_words"`
+	StageWords    *ebpf.Variable `ebpf:"stage_words"`
+	TepAddr       *ebpf.Variable `ebpf:"tep_addr"`
+	ThisFlags     *ebpf.Variable `ebpf:"this_flags"`
+	ThisIfindex   *ebpf.Variable `ebpf:"this_ifindex"`
+	ThisMac       *ebpf.Variable `ebpf:"this_mac"`
+	Tracing       *ebpf.Variable `ebpf:"tracing"`
+	UdpEncaps     *ebpf.Variable `ebpf:"udp_encaps"`
+	UdpPorts      *ebpf.Variable `ebpf:"udp_ports"`
 }
 
 // edgePrograms contains all programs after they have been loaded into the kernel.

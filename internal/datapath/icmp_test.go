@@ -137,7 +137,8 @@ func TestBlackhole(t *testing.T) {
 	}
 }
 
-// A flow in the cache whose TTL ends is refused as an uncached one.
+// A packet of a cached flow whose TTL ends is refused and counted as an uncached one:
+// the router decides about it.
 func TestTTLOfACachedFlow(t *testing.T) {
 	w := routedWorld(t, ways()[0])
 	for _, words := range []string{"udp 10.0.1.10:1 > 10.0.2.13:2 30", sixOf("udp 10.0.1.10:1 > 10.0.2.13:2 30")} {
@@ -148,8 +149,8 @@ func TestTTLOfACachedFlow(t *testing.T) {
 			want.kind, want.source = 3, gateway6
 		}
 		_, events := w.counted(t, func() { w.wantError(t, "blue", "p0", pkttest.Frame(alice, gatewayMAC, "ttl 1 "+words), want) })
-		if events["hit"] != 1 {
-			t.Errorf("events %v, want a hit", events)
+		if events["hit"] != 0 {
+			t.Errorf("events %v, want no hit", events)
 		}
 	}
 }

@@ -18,32 +18,35 @@ import (
 func TestMapTypes(t *testing.T) {
 	u32 := reflect.TypeFor[uint32]()
 	types := map[string][2]reflect.Type{
-		edgeMapEnds:         {u32, reflect.TypeFor[edgeEnd]()},
-		edgeMapSegments:     {u32, reflect.TypeFor[edgeSegment]()},
-		edgeMapPorts:        {reflect.TypeFor[edgePortKey](), u32},
-		edgeMapTeps:         {reflect.TypeFor[edgeAddr](), u32},
-		edgeMapRouters:      {u32, reflect.TypeFor[edgeRouter]()},
-		edgeMapLocals:       {reflect.TypeFor[edgeLocalKey](), u32},
-		edgeMapNeighbours:   {reflect.TypeFor[edgeNeighbourKey](), reflect.TypeFor[edgeNeighbour]()},
-		edgeMapGroups:       {u32, reflect.TypeFor[edgeGroup]()},
-		edgeMapHops:         {u32, reflect.TypeFor[edgeHop]()},
-		edgeMapRoutes:       {reflect.TypeFor[edgeRouteKey](), reflect.TypeFor[edgeRoute]()},
-		edgeMapAllowedMacs:  {reflect.TypeFor[edgeAllowedMac](), u32},
-		edgeMapAllowedAddrs: {reflect.TypeFor[edgeAllowedAddr](), u32},
-		edgeMapKnownOptions: {u32, u32},
-		edgeMapBuckets:      {u32, reflect.TypeFor[edgeBucket]()},
-		edgeMapScratch:      {u32, reflect.TypeFor[edgeScratch]()},
-		edgeMapCurrent:      {u32, reflect.TypeFor[edgePkt]()},
-		edgeMapMoves:        {reflect.TypeFor[[0]byte](), reflect.TypeFor[edgeMove]()},
-		edgeMapTrace:        {u32, reflect.TypeFor[edgeTraceStep]()},
-		edgeMapVnis:         {reflect.TypeFor[edgeVniKey](), u32},
-		edgeMapRemotes:      {reflect.TypeFor[edgeRemoteKey](), u32},
-		edgeMapMembers:      {reflect.TypeFor[edgeMemberKey](), u32},
-		edgeMapFdb:          {reflect.TypeFor[edgeFdbKey](), reflect.TypeFor[edgeFdbEntry]()},
-		edgeMapFlows:        {reflect.TypeFor[edgeFlowKey](), reflect.TypeFor[edgeFlow]()},
-		edgeMapDrops:        {reflect.TypeFor[edgeReason](), reflect.TypeFor[edgeCounter]()},
-		edgeMapEvents:       {reflect.TypeFor[edgeEvent](), reflect.TypeFor[uint64]()},
-		edgeMapTraffic:      {u32, reflect.TypeFor[edgeEndCounters]()},
+		edgeMapEnds:           {u32, reflect.TypeFor[edgeEnd]()},
+		edgeMapSegments:       {u32, reflect.TypeFor[edgeSegment]()},
+		edgeMapPorts:          {reflect.TypeFor[edgePortKey](), u32},
+		edgeMapTeps:           {reflect.TypeFor[edgeAddr](), u32},
+		edgeMapRouters:        {u32, reflect.TypeFor[edgeRouter]()},
+		edgeMapLocals:         {reflect.TypeFor[edgeLocalKey](), u32},
+		edgeMapNeighbours:     {reflect.TypeFor[edgeNeighbourKey](), reflect.TypeFor[edgeNeighbour]()},
+		edgeMapGroups:         {u32, reflect.TypeFor[edgeGroup]()},
+		edgeMapHops:           {u32, reflect.TypeFor[edgeHop]()},
+		edgeMapRoutes:         {reflect.TypeFor[edgeRouteKey](), reflect.TypeFor[edgeRoute]()},
+		edgeMapAllowedMacs:    {reflect.TypeFor[edgeAllowedMac](), u32},
+		edgeMapAllowedAddrs:   {reflect.TypeFor[edgeAllowedAddr](), u32},
+		edgeMapKnownOptions:   {u32, u32},
+		edgeMapBuckets:        {u32, reflect.TypeFor[edgeBucket]()},
+		edgeMapScratch:        {u32, reflect.TypeFor[edgeScratch]()},
+		edgeMapCurrent:        {u32, reflect.TypeFor[edgePkt]()},
+		edgeMapMoves:          {reflect.TypeFor[[0]byte](), reflect.TypeFor[edgeMove]()},
+		edgeMapTrace:          {u32, reflect.TypeFor[edgeTraceStep]()},
+		edgeMapVnis:           {reflect.TypeFor[edgeVniKey](), u32},
+		edgeMapRemotes:        {reflect.TypeFor[edgeRemoteKey](), u32},
+		edgeMapMembers:        {reflect.TypeFor[edgeMemberKey](), u32},
+		edgeMapFdb:            {reflect.TypeFor[edgeFdbKey](), reflect.TypeFor[edgeFdbEntry]()},
+		edgeMapFlows:          {reflect.TypeFor[edgeFlowKey](), reflect.TypeFor[edgeFlow]()},
+		edgeMapDrops:          {reflect.TypeFor[edgeReason](), reflect.TypeFor[edgeCounter]()},
+		edgeMapEvents:         {reflect.TypeFor[edgeEvent](), reflect.TypeFor[uint64]()},
+		edgeMapShortcuts:      {u32, reflect.TypeFor[edgeShortcut]()},
+		edgeMapShortcutTables: {u32, reflect.TypeFor[edgeShortcutTable]()},
+		edgeMapExits:          {u32, u32},
+		edgeMapTraffic:        {u32, reflect.TypeFor[edgeEndCounters]()},
 	}
 	spec, err := loadEdge()
 	if err != nil {
@@ -77,6 +80,9 @@ func TestMapTypes(t *testing.T) {
 func TestFlowFitsCacheLines(t *testing.T) {
 	if size := reflect.TypeFor[edgeFlow]().Size(); size > 128 {
 		t.Errorf("struct flow has %d bytes", size)
+	}
+	if size := reflect.TypeFor[edgeShortcut]().Size(); size != 128 {
+		t.Errorf("struct shortcut has %d bytes", size)
 	}
 }
 

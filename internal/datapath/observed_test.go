@@ -26,6 +26,13 @@ func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
 			}
 		}
 	}
+	express, err := w.dp.express()
+	if err != nil {
+		t.Fatal(err)
+	}
+	events["hit"] += express
+	events["transit"] += express
+	events["express"] = express
 	return drops, events
 }
 

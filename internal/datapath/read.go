@@ -98,12 +98,19 @@ func (d *Datapath) Flows() ([]Flow, error) {
 	err = walk(d.objs.Flows, func(k edgeFlowKey, f edgeFlow) {
 		list = append(list, d.flow(k, f, now, generations))
 	})
+	if err != nil {
+		return nil, err
+	}
+	transit, err := d.shortcuts(now)
+	for k, f := range transit {
+		list = append(list, d.flow(k, f, now, generations))
+	}
 	return list, err
 }
 
 func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations generations) Flow {
 	flow := Flow{
-		Segment: d.names.segments[f.Decision.Segment],
+		Segment: d.names.segments[uint32(f.Decision.Segment)],
 		SrcMAC:  overlay.MAC(k.Smac), DstMAC: overlay.MAC(k.Dmac),
 		EtherType: wire16(k.Ethertype), Proto: k.Proto,
 		SrcPort: wire16(k.Sport), DstPort: wire16(k.Dport),
@@ -113,7 +120,7 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations gener
 		flow.Src, flow.Dst = addrOf(k.Saddr.W), addrOf(k.Daddr.W)
 	}
 	if f.Decision.Flags&edgeFlowFlagsFLOW_ROUTED != 0 {
-		flow.OutSegment = d.names.segments[f.Decision.ToSegment]
+		flow.OutSegment = d.names.segments[uint32(f.Decision.ToSegment)]
 	}
 	flow.InPort, flow.InRemote = d.endName(uint32(f.Decision.In))
 	if f.Decision.Action != edgeActionACTION_FLOOD {
@@ -122,7 +129,7 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations gener
 	switch {
 	case f.Decision.Slow != edgeSlowSLOW_FAST && int(f.Decision.Slow) < len(d.words.slows):
 		flow.Why = d.words.slows[f.Decision.Slow].text
-	case f.Decision.Generation != generations.of(f.Decision.Segment, f.Decision.ToSegment, f.Decision.Flags):
+	case f.Decision.Generation != generations.of(uint32(f.Decision.Segment), uint32(f.Decision.ToSegment), f.Decision.Flags):
 		flow.Why = "outdated by a change, decided anew at its next packet"
 	case !d.cfg.FlowCache.Enabled:
 		flow.Why = d.words.slows[edgeSlowSLOW_CACHE_OFF].text
@@ -246,6 +253,49 @@ type Stats struct {
 	FDBUsed, FlowsUsed    int
 	Generations           map[string]uint32 // by segment
 	Events                map[string]uint64 // by name
+	Caches                []Cache
+}
+
+// Cache is a table of decisions.
+type Cache struct {
+	Name  string // CacheTC or CacheTransit
+	Used  int    // flows
+	Size  int    // entries; of CacheTransit, of all cores
+	Bytes uint64 // memory
+}
+
+// The caches: of tc, which all cores share, and of the transit programs, in which
+// each core has a part of its own.
+const (
+	CacheTC      = "tc"
+	CacheTransit = "transit"
+)
+
+func (d *Datapath) caches() ([]Cache, error) {
+	flows, shortcuts := d.objs.Flows, d.objs.Shortcuts
+	tc := Cache{Name: CacheTC, Size: int(flows.MaxEntries()), Bytes: memory(flows)}
+	if err := walk(flows, func(edgeFlowKey, edgeFlow) { tc.Used++ }); err != nil {
+		return nil, err
+	}
+	if !d.cfg.Transit {
+		return []Cache{tc}, nil
+	}
+	tables, err := d.shortcutTables()
+	transit := Cache{Name: CacheTransit, Size: int(shortcuts.MaxEntries()), Bytes: memory(shortcuts)}
+	for _, t := range tables {
+		transit.Used += int(t.Used)
+	}
+	return []Cache{tc, transit}, err
+}
+
+// memory is what the kernel says that a map takes, or 0 when it does not say.
+func memory(m *ebpf.Map) uint64 {
+	info, err := m.Info()
+	if err != nil {
+		return 0
+	}
+	n, _ := info.Memlock()
+	return n
 }
 
 // Stats reads the totals. Counting the entries walks the maps.
@@ -259,6 +309,13 @@ func (d *Datapath) Stats() (Stats, error) {
 		for _, n := range perCPU {
 			s.Events[w.name] += n
 		}
+	}
+	express, err := d.express()
+	if err != nil {
+		return s, err
+	}
+	for _, event := range []edgeEvent{edgeEventEVENT_HIT, edgeEventEVENT_TRANSIT} {
+		s.Events[d.words.events[event].name] += express
 	}
 	s.Hits = s.Events[d.words.events[edgeEventEVENT_HIT].name]
 	s.Misses = s.Events[d.words.events[edgeEventEVENT_MISS].name]
@@ -279,7 +336,13 @@ func (d *Datapath) Stats() (Stats, error) {
 	if err := walk(d.objs.Fdb, func(edgeFdbKey, edgeFdbEntry) { s.FDBUsed++ }); err != nil {
 		return s, err
 	}
-	return s, walk(d.objs.Flows, func(edgeFlowKey, edgeFlow) { s.FlowsUsed++ })
+	if s.Caches, err = d.caches(); err != nil {
+		return s, err
+	}
+	for _, c := range s.Caches {
+		s.FlowsUsed += c.Used
+	}
+	return s, nil
 }
 
 // flowIdle is after how long without a packet a cached decision is forgotten.

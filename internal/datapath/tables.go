@@ -14,6 +14,7 @@ type Config struct {
 	UDPPorts  []UDPPort // on which tunnels arrive, at most MaxUDPPorts
 	NVGRE     bool      // whether NVGRE tunnels arrive; otherwise GRE is the host's
 	FlowCache overlay.FlowCache
+	Transit   bool // whether there may be transit programs
 	FDB       overlay.FDB
 	PinRoot   string // a bpffs directory; "" is DefaultPinRoot
 }
@@ -39,6 +40,20 @@ type Tables struct {
 	Checksummers map[uint16]int
 	// Coalescer is a veth pair of ours whose far end polls (GRO); zero without one.
 	Coalescer Coalescer
+	// Transit are the interfaces on which packets that only pass through are taken
+	// before the kernel makes an skb of them.
+	Transit []Transit
+	// Exits are the interfaces that take packets from those, by ifindex.
+	Exits []int
+}
+
+// Transit is an underlay or uplink interface with a transit program (XDP).
+type Transit struct {
+	Ifindex int
+	// MAC is the interface's own: tunnel packets are for it.
+	MAC              overlay.MAC
+	Underlay, Uplink bool
+	Generic          bool // after the driver, not in it
 }
 
 // Router is a VRF with all its routes: connected, static and leaked.

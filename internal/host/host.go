@@ -62,6 +62,8 @@ type Link struct {
 	// Segments says that it takes large TCP segments (ethtool's
 	// tcp-segmentation-offload), or that the driver does not tell. Observe sets it.
 	Segments bool
+	// XDP is what the driver can do. Observe sets it.
+	XDP XDP
 }
 
 // Physical reports whether the link filters by destination MAC in hardware:
@@ -89,6 +91,7 @@ type Host struct {
 	ns     netns.NsHandle
 	handle *netlink.Handle
 	tool   *ethtool.Ethtool
+	xdp    *xdpQuery
 	log    *slog.Logger
 	held   *record
 	known  neighbours
@@ -115,8 +118,13 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 	if h.tool, err = ethtool.NewEthtool(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open ethtool: %w", err), ns.Close())
 	}
+	if h.xdp, err = openXDPQuery(); err != nil {
+		h.tool.Close()
+		return nil, errors.Join(err, ns.Close())
+	}
 	if h.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 		h.tool.Close()
+		h.xdp.close()
 		return nil, errors.Join(fmt.Errorf("open netlink: %w", err), ns.Close())
 	}
 	if err := h.handle.SetSocketTimeout(requestTimeout); err != nil {
@@ -145,6 +153,7 @@ func (h *Host) Close() error {
 
 func (h *Host) closeSockets() error {
 	h.tool.Close()
+	h.xdp.close()
 	h.handle.Close()
 	return h.ns.Close()
 }

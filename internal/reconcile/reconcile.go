@@ -47,6 +47,8 @@ func Desired(e overlay.Edge, v host.View, probed Probed) (datapath.Tables, []str
 	t.Coalescer = datapath.Coalescer(v.Coalescer)
 	t.Checksummers, more = desiredChecksummers(e, v)
 	problems = append(problems, more...)
+	t.Transit, t.Exits, more = desiredTransit(e, v)
+	problems = append(problems, more...)
 	return t, append(problems, portMTUs(e, v, probed)...)
 }
 

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * shortcut: the cache of the transit programs. Each core has a table of its own, so
+ * nothing is locked and no cache line is shared. An entry is two cache lines: what a
+ * packet is compared with, and what is done to it. A flow's place is that of its hash
+ * or one of the next three (linear probing).
+ *
+ * A table begins small, so that few flows lie close together (each page that is
+ * touched costs an entry of the TLB), and doubles when flows push each other out, up
+ * to shortcut_slots. When no more is to be had, one of the four goes: flows beyond
+ * the size cost some others' decisions to be taken again, and not all of them.
+ *
+ * in:    p->key, p->now_ns
+ * out:   a decision, or none
+ * maps:  shortcuts, shortcut_tables, segments, routers
+ * stops: nothing
+ */
+#pragma once
+
+#include "flow.h"
+
+#define PROBES 4
+#define FEWEST_SLOTS 1024
+
+static __always_inline struct shortcut_table *shortcut_table(void)
+{
+	__u32 zero = 0;
+	struct shortcut_table *t = bpf_map_lookup_elem(&shortcut_tables, &zero);
+
+	if (t && !t->mask)
+		t->mask = (shortcut_slots < FEWEST_SLOTS ? shortcut_slots : FEWEST_SLOTS) - 1;
+	return t;
+}
+
+/* The n-th place for a flow. */
+static __always_inline struct shortcut *shortcut_slot(const struct shortcut_table *t, __u64 hash,
+						      __u32 n)
+{
+	__u32 index = bpf_get_smp_processor_id() * shortcut_slots;
+
+	index += ((hash >> 20) + n) & t->mask;
+	return bpf_map_lookup_elem(&shortcuts, &index);
+}
+
+/* Ends at another time for each flow, so that they are not all decided anew at once. */
+static __always_inline __u16 epoch_of(const struct pkt *p, __u64 hash)
+{
+	return (p->now_ns + (hash >> (64 - epoch_shift))) >> epoch_shift;
+}
+
+static __always_inline __u32 addr_differ(const struct addr *a, const struct addr *b)
+{
+	return (a->w[0] ^ b->w[0]) | (a->w[1] ^ b->w[1]) | (a->w[2] ^ b->w[2]) |
+	       (a->w[3] ^ b->w[3]);
+}
+
+/*
+ * Each field is read as wide as it was written: a wider load would have to wait for
+ * the stores before it to leave the core's store buffer, some 10 ns in all.
+ */
+static __always_inline bool key_equal(const struct flow_key *a, const struct flow_key *b)
+{
+	const __u32 *x = key_macs(a), *y = key_macs(b);
+	__u32 differ = (x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]);
+
+	differ |= addr_differ(&a->saddr, &b->saddr) | addr_differ(&a->daddr, &b->daddr);
+	differ |= addr_differ(&a->origin, &b->origin) | (a->vni ^ b->vni);
+	differ |= (a->tags[0] ^ b->tags[0]) | (a->tags[1] ^ b->tags[1]);
+	differ |= (a->sport ^ b->sport) | (a->dport ^ b->dport) | (a->ethertype ^ b->ethertype);
+	return !(differ | (a->proto ^ b->proto) | (a->fragment ^ b->fragment));
+}
+
+/* The flow's entry, or NULL. Places are never given up, so behind a free one it is not. */
+static __always_inline struct shortcut *shortcut_of(const struct shortcut_table *t,
+						    const struct flow_key *key, __u64 hash)
+{
+	struct shortcut *s;
+
+	for (__u32 i = 0; i < PROBES; i++) {
+		s = shortcut_slot(t, hash, i);
+		if (!s || !s->decision.out)
+			return NULL;
+		if (key_equal(&s->key, key))
+			return s;
+	}
+	return NULL;
+}
+
+/* A valid decision, or NULL. */
+static __always_inline struct shortcut *shortcut_find(struct pkt *p, __u64 hash)
+{
+	struct shortcut_table *t = flow_cache ? shortcut_table() : NULL;
+	struct shortcut *s;
+
+	if (!t)
+		return NULL;
+	s = shortcut_of(t, &p->key, hash);
+	if (!s) {
+		count(EVENT_MISS);
+		return NULL;
+	}
+	if (!is_current(&s->decision)) {
+		count(EVENT_STALE);
+		return NULL;
+	}
+	if (s->decision.epoch != epoch_of(p, hash)) {
+		count(EVENT_REVALIDATED);
+		return NULL;
+	}
+	count(EVENT_HIT);
+	return s;
+}
+
+/* Whether a flow has its place here, also since the table has grown. */
+static __always_inline bool is_placed(const struct shortcut_table *t, const struct shortcut *s,
+				      __u64 hash, __u32 n)
+{
+	__u32 at = ((hash >> 20) + n) & t->mask, home = (hash_of(&s->key) >> 20) & t->mask;
+
+	return s->decision.out && ((at - home) & t->mask) < PROBES;
+}
+
+/* A place for a new flow: a free one, or that of another one. */
+static __always_inline struct shortcut *shortcut_place(struct shortcut_table *t, __u64 hash)
+{
+	struct shortcut *s;
+
+	for (__u32 i = 0; i < PROBES; i++) {
+		s = shortcut_slot(t, hash, i);
+		if (!s || is_placed(t, s, hash, i))
+			continue;
+		if (!s->decision.out)
+			t->used++;
+		return s;
+	}
+	count(EVENT_EVICTED);
+	s = shortcut_slot(t, hash, bpf_get_prandom_u32() % PROBES);
+	if (++t->evictions > t->mask / 16 && t->mask < shortcut_slots - 1) {
+		t->mask = t->mask * 2 + 1;
+		t->evictions = 0;
+	}
+	return s;
+}
+
+/* Keeps the decision about the packet; a flow that had one goes on counting. NULL: it is not kept. */
+static __always_inline struct shortcut *shortcut_keep(struct pkt *p, __u64 hash)
+{
+	struct shortcut_table *t = flow_cache ? shortcut_table() : NULL;
+	struct shortcut *s;
+
+	if (!t)
+		return NULL;
+	s = shortcut_of(t, &p->key, hash);
+	if (!s) {
+		s = shortcut_place(t, hash);
+		if (!s)
+			return NULL;
+		s->key = p->key;
+		s->packets = 0;
+		s->bytes = 0;
+	}
+	s->decision = p->decision;
+	s->decision.epoch = epoch_of(p, hash);
+	return s;
+}

@@ -1,0 +1,162 @@
+package datapath
+
+import (
+	"fmt"
+	"math/bits"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+)
+
+// defaultFlows is the size of the flow cache where none is configured.
+const defaultFlows = 262144
+
+// Refused are the interfaces whose drivers did not take a transit program, by
+// ifindex, and why: their packets are tc's.
+func (d *Datapath) Refused() map[int]string { return d.refused }
+
+// shortcutSlots is how many shortcuts each core may have, a power of two. Flows
+// spread over the cores (RSS), but not evenly, and a hash table wants air: each core
+// has room for four times its share of the cache's size, rounded down.
+func shortcutSlots(cfg Config) uint32 {
+	const fewest = 1024 // FEWEST_SLOTS of bpf/shortcut.h
+	if !cfg.Transit || !cfg.FlowCache.Enabled {
+		return 4
+	}
+	flows := cfg.FlowCache.Size
+	if flows == 0 {
+		flows = defaultFlows
+	}
+	cores, err := ebpf.PossibleCPU()
+	if err != nil {
+		cores = 1
+	}
+	share := max(4*uint64(flows)/uint64(max(cores, 1)), fewest)
+	return 1 << (bits.Len64(share) - 1)
+}
+
+// transitProgram loads the program of one interface upon the maps that are there.
+func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
+	spec, err := loadTransit()
+	if err != nil {
+		return nil, err
+	}
+	if err := configure(spec, d.cfg); err != nil {
+		return nil, err
+	}
+	var flags edgeDeviceFlags
+	if dev.Underlay {
+		flags |= edgeDeviceFlagsDEVICE_UNDERLAY
+	}
+	if dev.Uplink {
+		flags |= edgeDeviceFlagsDEVICE_UPLINK
+	}
+	for name, value := range map[string]any{
+		transitVarThisFlags: flags, transitVarThisIfindex: uint32(dev.Ifindex), transitVarThisMac: dev.MAC,
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	var programs transitPrograms
+	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: d.maps()}); err != nil {
+		return nil, loadError(err)
+	}
+	return programs.Transit, nil
+}
+
+// planTransit plans the transit programs and writes where they may send to. It comes
+// before the ends, which point there.
+func (d *Datapath) planTransit(t Tables, p *plan) error {
+	for _, dev := range t.Transit {
+		role := roleTransit
+		if dev.Generic {
+			role = roleGeneric
+		}
+		h := hook{role, dev.Ifindex}
+		p.hooks[h], p.devices[h] = true, dev
+	}
+	for _, ifindex := range t.Exits {
+		p.exits[uint32(ifindex)] = uint32(ifindex)
+	}
+	_, err := put(d.objs.Exits, p.exits)
+	return err
+}
+
+// shortcuts are the transit programs' flows that had a packet lately, of all cores.
+// When that was they tell no closer than by the age at which a decision is taken anew.
+func (d *Datapath) shortcuts(now uint64) (map[edgeFlowKey]edgeFlow, error) {
+	flows := make(map[edgeFlowKey]edgeFlow)
+	if !d.cfg.Transit {
+		return flows, nil
+	}
+	shift := epochShift(d.cfg)
+	epoch := uint16(now >> shift)
+	err := d.eachShortcut(func(s *edgeShortcut) {
+		// A flow's epochs begin up to one earlier than the clock's.
+		idle := uint64(max(0, int16(epoch-s.Decision.Epoch))) << shift
+		if s.Decision.Out == 0 || s.Packets == 0 || idle > uint64(flowIdle) {
+			return
+		}
+		f := edgeFlow{Decision: s.Decision, SeenNs: now - idle, Packets: s.Packets, Bytes: s.Bytes}
+		if other, ok := flows[s.Key]; ok { // of another core, or from before the table grew
+			f.Packets += other.Packets
+			f.Bytes += other.Bytes
+			if other.SeenNs > f.SeenNs {
+				f.Decision, f.SeenNs = other.Decision, other.SeenNs
+			}
+		}
+		flows[s.Key] = f
+	})
+	return flows, err
+}
+
+// eachShortcut calls do for every place that the cores have in use. It reads the
+// memory that the programs write, so an entry may be half another's.
+func (d *Datapath) eachShortcut(do func(*edgeShortcut)) error {
+	tables, err := d.shortcutTables()
+	if err != nil {
+		return err
+	}
+	memory, err := d.objs.Shortcuts.Memory()
+	if err != nil {
+		return fmt.Errorf("map the memory of the map %s: %w", d.objs.Shortcuts, err)
+	}
+	const size = int64(unsafe.Sizeof(edgeShortcut{}))
+	slots := int64(d.objs.Shortcuts.MaxEntries()) / int64(len(tables))
+	for core, t := range tables {
+		if t.Mask == 0 {
+			continue
+		}
+		part := make([]edgeShortcut, t.Mask+1)
+		bytes := unsafe.Slice((*byte)(unsafe.Pointer(&part[0])), int64(len(part))*size)
+		if _, err := memory.ReadAt(bytes, int64(core)*slots*size); err != nil {
+			return fmt.Errorf("read the map %s: %w", d.objs.Shortcuts, err)
+		}
+		for i := range part {
+			do(&part[i])
+		}
+	}
+	return nil
+}
+
+// shortcutTables are those of all cores.
+func (d *Datapath) shortcutTables() (tables []edgeShortcutTable, err error) {
+	if err := d.objs.ShortcutTables.Lookup(uint32(0), &tables); err != nil {
+		return nil, fmt.Errorf("read the tables of shortcuts: %w", err)
+	}
+	return tables, nil
+}
+
+// epochShift is EPOCH_SHIFT of the programs: an epoch is the longest power of two, in
+// ns, after which a decision is at the latest taken anew.
+func epochShift(cfg Config) uint8 { return uint8(bits.Len64(revalidateAfter(cfg.FDB)) - 1) }
+
+// express counts the packets that hit a shortcut without a look at the stages.
+func (d *Datapath) express() (n uint64, err error) {
+	tables, err := d.shortcutTables()
+	for _, t := range tables {
+		n += t.Express
+	}
+	return n, err
+}

@@ -1,0 +1,281 @@
+package datapath
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/pkttest/check"
+)
+
+// Verdicts of XDP programs (enum xdp_action).
+const (
+	xdpDrop     verdict = 1
+	xdpPass     verdict = 2
+	xdpRedirect verdict = 4
+)
+
+// xdpMD is the kernel's struct xdp_md as BPF_PROG_TEST_RUN takes it.
+type xdpMD struct{ Data, DataEnd, DataMeta, IngressIfindex, RXQueueIndex, EgressIfindex uint32 }
+
+// transitWorld is a routedWorld whose underlay and uplink have transit programs.
+func transitWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
+	t.Helper()
+	w := routedWorld(t, to, append([]func(*Config, *Tables){func(c *Config, _ *Tables) { c.Transit = true }}, change...)...)
+	w.tables.Transit = []Transit{
+		{Ifindex: w.dev["u0"].Index, MAC: overlay.MAC(w.dev["u0"].HardwareAddr), Underlay: true},
+		{Ifindex: w.dev["s0"].Index, MAC: overlay.MAC(w.dev["s0"].HardwareAddr), Uplink: true},
+	}
+	w.tables.Exits = []int{w.dev["u0"].Index, w.dev["s0"].Index}
+	w.apply(t)
+	t.Cleanup(func() { // programs of XDP on a veth are no other test's business
+		w.tables.Transit, w.tables.Exits = nil, nil
+		w.apply(t)
+	})
+	return w
+}
+
+// transit runs a packet through the transit program, as if it came from dev.
+func (w *world) transit(t testing.TB, dev string, b []byte) (r result) {
+	t.Helper()
+	w.do(t, func() {
+		var err error
+		if r, err = runXDP(w.transitOf(dev), w.dev[dev].Index, b); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return r
+}
+
+func (w *world) transitOf(dev string) *ebpf.Program {
+	return w.dp.links[hook{roleTransit, w.dev[dev].Index}].program
+}
+
+// runXDP must be called in the device's namespace.
+func runXDP(prog *ebpf.Program, ifindex int, b []byte) (result, error) {
+	out := make([]byte, len(b)+512)
+	opts := &ebpf.RunOptions{Data: b, DataOut: out, Context: xdpMD{DataEnd: uint32(len(b)), IngressIfindex: uint32(ifindex)}}
+	ret, err := prog.Run(opts)
+	if err != nil {
+		return result{}, fmt.Errorf("run with %d bytes from ifindex %d: %w", len(b), ifindex, err)
+	}
+	return result{verdict(ret), opts.DataOut}, nil
+}
+
+// passing are packets between tunnels and uplinks.
+func passing() (list []routeCase) {
+	through := func(from string) bool { return from == "first" || from == "second" || from == "s0" }
+	for _, c := range append(routeCases(),
+		routeCase{"L3 to uplink", "main-l3", "first", farMAC, l3MAC, "udp 10.0.3.7:53 > 203.0.113.5:1 30", "up", "s0", uplinkMAC, ispMAC},
+		routeCase{"L3 to uplink, IPv6", "main-l3", "second", farMAC2, l3MAC, "tcp [2001:db8:3::7]:53 > [2001:db8:77::5]:1 30", "up", "s0", uplinkMAC, ispMAC},
+		routeCase{"uplink to L3", "up", "s0", ispMAC, uplinkMAC, "udp 203.0.113.5:53 > 10.0.3.7:1 30", "main-l3", "first", l3MAC, farMAC},
+		routeCase{"uplink to L3, IPv6", "up", "s0", ispMAC, uplinkMAC, "icmp 2001:db8:77::5 > 2001:db8:3::7 40", "main-l3", "first", l3MAC, farMAC},
+		routeCase{"uplink back to the uplink", "up", "s0", ispMAC, uplinkMAC, "udp 203.0.113.5:53 > 203.0.113.9:1 30", "up", "s0", uplinkMAC, ispMAC},
+	) {
+		if through(c.from) && through(c.at) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// in is the frame of a case as it arrives, and at which device.
+func (c routeCase) in(w *world, words string) (dev string, b []byte) {
+	frame := pkttest.Frame(c.src, c.dst, words)
+	if c.from == "s0" {
+		return c.from, frame
+	}
+	return "u0", w.outerIn(c.segment, w.family.remotes[map[string]int{"first": 0, "second": 1}[c.from]]).Wrap(padded(frame))
+}
+
+// What passes through is forwarded by the transit program, the first packet of a
+// flow and the cached ones, with the bytes that tc gives it.
+func TestTransitForwards(t *testing.T) {
+	eachWay(t, func(t *testing.T, to way) {
+		onOneCPU(t) // each has a cache of its own
+		w := transitWorld(t, to)
+		for _, c := range passing() {
+			dev, in := c.in(w, c.words)
+			var want result
+			if dev == "u0" {
+				want = w.fromUnderlay(t, in)
+			} else {
+				want = w.fromPort(t, dev, in)
+			}
+			want.want(t, in, forwarded)
+			_, events := w.counted(t, func() {
+				for i := range 3 {
+					got := w.transit(t, dev, in)
+					if got.verdict != xdpRedirect {
+						t.Fatalf("%s: packet %d: verdict %d of the transit program", c.name, i, got.verdict)
+					}
+					check.Equal(t, fmt.Sprintf("%s, packet %d", c.name, i), want.out, got.out)
+				}
+			})
+			if events["hit"] != 2 || events["miss"]+events["stale"] != 1 || events["transit"] != 3 {
+				t.Errorf("%s: events %v of three packets", c.name, events)
+			}
+			plain := strings.HasPrefix(c.words, "udp") || strings.HasPrefix(c.words, "tcp")
+			if dev == "u0" && len(to.tunnel.Options) > 0 {
+				plain = false
+			}
+			if plain && events["express"] != 2 {
+				t.Errorf("%s: events %v: its flow has a shortcut", c.name, events)
+			}
+		}
+	})
+}
+
+// The transit program and tc are one data path: each packet ends the same way,
+// with the same bytes and counters, whether the transit program takes it or
+// leaves it to tc.
+func TestTransitChangesNothing(t *testing.T) {
+	for _, cache := range []bool{true, false} {
+		eachWay(t, func(t *testing.T, to way) {
+			set := func(c *Config, _ *Tables) { c.FlowCache.Enabled = cache }
+			with, without := transitWorld(t, to, set), routedWorld(t, to, set)
+			r := newRandom(t)
+			verdicts := map[verdict]int{}
+			var drops [2]map[string]uint64
+			before := [2]PortCounters{with.uplink(t), without.uplink(t)}
+			drops[0], _ = with.counted(t, func() {
+				drops[1], _ = without.counted(t, func() {
+					for i := range 1500 {
+						from, in := r.passing(with)
+						with.refill(t)
+						without.refill(t)
+						want := without.offer(t, from, in)
+						for range 20 { // while it is held, as if it had overtaken another
+							if want.verdict != forwarded || !bytes.Equal(want.out, in) {
+								break
+							}
+							time.Sleep(20 * time.Microsecond)
+							want = without.offer(t, from, in)
+						}
+						if want.verdict == 0 { // TEST_RUN does not take it
+							continue
+						}
+						got, took := with.offerBoth(t, from, in)
+						verdicts[took]++
+						if got.verdict != want.verdict || got.verdict == forwarded && !bytes.Equal(got.out, want.out) {
+							pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: in}, {Name: "transit", Bytes: got.out}, {Name: "tc", Bytes: want.out}},
+								"packet %d from %s: %v with the transit program (verdict %d), %v without", i, from, got.verdict, took, want.verdict)
+							return
+						}
+					}
+				})
+			})
+			if !maps.Equal(drops[0], drops[1]) {
+				t.Errorf("drops %v with the transit program, %v without", drops[0], drops[1])
+			}
+			if verdicts[xdpRedirect] < 300 || verdicts[xdpPass] < 100 || verdicts[xdpDrop] < 20 {
+				t.Errorf("verdicts %v: too few of one to say anything", verdicts)
+			}
+			if got, want := with.uplink(t).less(before[0]), without.uplink(t).less(before[1]); got != want {
+				t.Errorf("counters %+v of the uplink with the transit program, %+v without", got, want)
+			}
+		})
+	}
+}
+
+// offerBoth offers a packet to the transit program and, when that leaves it, to tc.
+// A packet that it sends or drops has tc's verdict for that.
+func (w *world) offerBoth(t testing.TB, from string, b []byte) (r result, took verdict) {
+	t.Helper()
+	if from != "u0" && from != "s0" {
+		return w.offer(t, from, b), xdpPass
+	}
+	w.do(t, func() {
+		var err error
+		if r, err = runXDP(w.transitOf(from), w.dev[from].Index, b); err != nil && !errors.Is(err, unix.EINVAL) {
+			t.Fatal(err)
+		}
+	})
+	switch took = r.verdict; took {
+	case xdpRedirect:
+		return result{forwarded, r.out}, took
+	case xdpDrop:
+		return result{dropped, nil}, took
+	}
+	if took == xdpPass && !bytes.Equal(r.out, b) {
+		pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: b}, {Name: "left", Bytes: r.out}}, "the transit program changed what it left to tc")
+	}
+	return w.offer(t, from, b), took
+}
+
+// uplink is what was counted at the uplink's port.
+func (w *world) uplink(t *testing.T) PortCounters {
+	t.Helper()
+	ports, err := w.dp.Ports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ports["s0"]
+}
+
+func (c PortCounters) less(o PortCounters) PortCounters {
+	return PortCounters{
+		Rx:    Counters{c.Rx.Packets - o.Rx.Packets, c.Rx.Bytes - o.Rx.Bytes},
+		Tx:    Counters{c.Tx.Packets - o.Tx.Packets, c.Tx.Bytes - o.Tx.Bytes},
+		Drops: c.Drops - o.Drops,
+	}
+}
+
+// passing is a packet for a transit program, mostly: many pass through, some are
+// for ports, for the edge, for nobody, too large, or damaged.
+func (r random) passing(w *world) (from string, b []byte) {
+	if r.IntN(5) == 0 {
+		return r.offered(w)
+	}
+	list := passing()
+	c := list[r.IntN(len(list))]
+	words := c.words
+	switch r.IntN(8) {
+	case 0:
+		words = fmt.Sprintf("ttl %d %s", r.IntN(3), words)
+	case 1:
+		words = fmt.Sprintf("tos %d %s", r.IntN(256), words)
+	case 2:
+		words = "vlan 7 " + words
+	case 3:
+		words = ends[r.IntN(len(ends))].words
+	case 4:
+		words = slices.Concat(syns, oversize)[r.IntN(len(syns)+len(oversize))]
+	}
+	dev, b := c.in(w, words)
+	if dev == "u0" && r.IntN(4) == 0 {
+		at := etherLen + 1 // TOS
+		if w.family.tep.Is4() {
+			mark := byte(r.IntN(4))
+			sum := binary.BigEndian.Uint16(b[etherLen+10:])
+			b[at] |= mark
+			binary.BigEndian.PutUint16(b[etherLen+10:], ^onesSum([]byte{byte(^sum >> 8), byte(^sum), 0, mark}))
+		} else {
+			b[at] |= byte(r.IntN(4)) << 4
+		}
+	}
+	return dev, r.damaged(b)
+}
+
+// syns are SYNs whose MSS is clamped, or not; oversize packets fit, or not.
+var (
+	syns = []string{
+		"tcp 203.0.113.5:53 > 10.0.3.7:1 syn mss 9000", "tcp 203.0.113.5:53 > 10.0.2.14:1 syn nop mss 9000", "tcp 203.0.113.5:53 > 10.0.2.14:1 syn mss 536",
+		"tcp [2001:db8:77::5]:53 > [2001:db8:3::7]:1 syn mss 9000", "tcp 10.0.3.7:1 > 203.0.113.5:53 syn mss 9000",
+	}
+	oversize = []string{
+		"udp 203.0.113.5:1 > 10.0.3.7:2 1372", "udp 203.0.113.5:1 > 10.0.3.7:2 1402", "df udp 203.0.113.5:1 > 10.0.3.7:2 1430", "udp 203.0.113.5:1 > 10.0.3.7:2 1472",
+		"udp 10.0.3.7:1 > 203.0.113.5:2 1422", "udp 10.0.3.7:1 > 203.0.113.5:2 1423", "udp [2001:db8:77::5]:1 > [2001:db8:3::7]:2 1352", "udp [2001:db8:77::5]:1 > [2001:db8:3::7]:2 1412",
+	}
+)

@@ -1,0 +1,98 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// How an interface takes packets that only pass through.
+const (
+	TransitByNative  = "xdp"
+	TransitByGeneric = "xdpgeneric"
+	TransitByTC      = "tc"
+)
+
+// pageMTU is what fits a page with the room that XDP wants before and behind a frame.
+const pageMTU = 3498
+
+// HasTransit reports whether e may have transit programs at all.
+func HasTransit(e overlay.Edge) bool {
+	switch e.Transit.Mode {
+	case overlay.TransitTC:
+		return false
+	case overlay.TransitNative, overlay.TransitGeneric:
+		return true
+	}
+	return slices.ContainsFunc(e.Routers, func(r overlay.Router) bool { return len(r.Uplinks) > 0 })
+}
+
+// TransitHook says how the link takes packets that only pass through, as an underlay
+// or uplink of e, and why not by XDP in its driver.
+func TransitHook(e overlay.Edge, link host.Link) (hook, why string) {
+	if !HasTransit(e) {
+		if e.Transit.Mode == overlay.TransitTC {
+			return TransitByTC, "transit.mode is tc"
+		}
+		return TransitByTC, "the edge has no uplinks"
+	}
+	if e.Transit.Mode == overlay.TransitGeneric {
+		return TransitByGeneric, "transit.mode is generic"
+	}
+	switch {
+	case !link.XDP.Known:
+		return TransitByTC, "the kernel does not say what the driver can do (Linux 6.3 does)"
+	case !link.XDP.Takes:
+		return TransitByTC, "the driver has no XDP with redirects"
+	case link.MTU > pageMTU && !link.XDP.TakesJumbo:
+		return TransitByTC, fmt.Sprintf("the driver's XDP takes no frames for an MTU of %d", link.MTU)
+	}
+	return TransitByNative, ""
+}
+
+// desiredTransit are the interfaces with a transit program, and those that take
+// packets from one.
+func desiredTransit(e overlay.Edge, v host.View) (transit []datapath.Transit, exits []int, problems []string) {
+	if !HasTransit(e) {
+		return nil, nil, nil
+	}
+	add := func(name string, underlay bool) {
+		link, ok := v.Links[name]
+		if !ok {
+			return
+		}
+		hook, why := TransitHook(e, link)
+		if e.Transit.Mode == overlay.TransitNative && hook != TransitByNative {
+			problems = append(problems, fmt.Sprintf("interface %s: transit.mode is native, but %s: packets that pass through are taken by tc", name, why))
+		}
+		if (hook == TransitByGeneric || takesRedirected(link)) && !slices.Contains(exits, link.Index) {
+			exits = append(exits, link.Index)
+		}
+		if hook == TransitByTC {
+			return
+		}
+		i := slices.IndexFunc(transit, func(t datapath.Transit) bool { return t.Ifindex == link.Index })
+		if i < 0 {
+			i = len(transit)
+			transit = append(transit, datapath.Transit{Ifindex: link.Index, MAC: link.MAC, Generic: hook == TransitByGeneric})
+		}
+		transit[i].Underlay = transit[i].Underlay || underlay
+		transit[i].Uplink = transit[i].Uplink || !underlay
+	}
+	for _, name := range e.Underlay.Interfaces {
+		add(name, true)
+	}
+	for _, r := range e.Routers {
+		for _, u := range r.Uplinks {
+			add(u.Interface, false)
+		}
+	}
+	return transit, exits, problems
+}
+
+func takesRedirected(link host.Link) bool {
+	return link.XDP.Sends && (link.MTU <= pageMTU || link.XDP.SendsJumbo)
+}
