@@ -1,0 +1,407 @@
+package gen
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/privilege"
+)
+
+/*
+bed is a generator's host and another, joined by links:
+
+	gen a0 ----- b0 sink
+	gen a1 ----- b1 sink
+*/
+type bed struct {
+	gen, sink *topo.Host
+	out       []Port
+	in        []int
+}
+
+// newBed makes it; the far ends take frames only once an XDP program is there.
+func newBed(t *testing.T, links int) *bed {
+	t.Helper()
+	privilege.Require(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	lab, err := topo.New(ctx, "gen-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &bed{}
+	b.gen, err = lab.Host("gen")
+	must(err)
+	b.sink, err = lab.Host("sink")
+	must(err)
+	for i := range links {
+		near, far := "a"+string(rune('0'+i)), "b"+string(rune('0'+i))
+		must(lab.Link(ctx, topo.LinkEnd{Host: b.gen, Name: near}, topo.LinkEnd{Host: b.sink, Name: far}, 1500))
+		out, err := b.gen.Index(near)
+		must(err)
+		in, err := b.sink.Index(far)
+		must(err)
+		b.out = append(b.out, Port{Ifindex: out, SrcMAC: mac(srcMAC), DstMAC: mac(dstMAC)})
+		b.in = append(b.in, in)
+	}
+	return b
+}
+
+func (b *bed) sender(t *testing.T, s Stream) *Sender {
+	t.Helper()
+	sender, err := NewSender(b.gen.Namespace, b.out, s, Anywhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sender.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return sender
+}
+
+func (b *bed) newSink(t *testing.T, o SinkOptions) *Sink {
+	t.Helper()
+	sink, err := NewSink(b.sink.Namespace, b.in, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sink.Close() })
+	return sink
+}
+
+// All frames of a count arrive, over two links in turns of flows, in every batch.
+func TestCount(t *testing.T) {
+	b := newBed(t, 2)
+	sender := b.sender(t, Stream{Frame: 64, Flows: 10})
+	sink := b.newSink(t, SinkOptions{Flows: 10, Latency: true})
+	for _, load := range []Load{
+		{Frames: 1}, {Frames: 10_003}, {Frames: 10_003, Batch: 1}, {Frames: 10_003, Batch: 256, Untimed: true},
+		{Frames: 10_003, Rate: 1e6, CatchUp: time.Minute}, {Frames: 10_003, Rate: 1e6, Burst: 7, CatchUp: time.Minute},
+	} {
+		if err := sink.Reset(sender.Next()); err != nil {
+			t.Fatal(err)
+		}
+		sent, err := sender.Run(t.Context(), load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := settled(t.Context(), sink, sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sent.Frames != load.Frames || sent.Offered != load.Frames || sent.Unsent+sent.Overrun != 0 || sent.Bytes != 60*load.Frames || sent.Duration <= 0 {
+			t.Errorf("%+v: sent %+v", load, sent)
+		}
+		if sent.Busy <= 0 {
+			t.Errorf("%+v: busy for %s", load, sent.Busy)
+		}
+		if got.Frames != load.Frames || got.Lost(sent) != 0 || got.Gaps+got.Reordered+got.Duplicated+got.Unknown != 0 || got.Flows != int(min(10, load.Frames)) {
+			t.Errorf("%+v: received %+v", load, got)
+		}
+		if timed := got.Latency.Count == load.Frames; timed == load.Untimed {
+			t.Errorf("%+v: %d frames timed", load, got.Latency.Count)
+		}
+		if p := sent.PortFrames; load.Frames > 1 && (len(p) != 2 || p[0] != 5002 || p[1] != 5001) {
+			t.Errorf("%+v: frames by port %v", load, p)
+		}
+	}
+}
+
+// Both ends agree on the bytes of a mix, which comes in its own sizes.
+func TestMix(t *testing.T) {
+	b := newBed(t, 1)
+	sender := b.sender(t, Stream{IMIX: []Share{{64, 7}, {594, 4}, {1500, 1}}, Flows: 10})
+	sink := b.newSink(t, SinkOptions{Flows: 10})
+	sent, err := sender.Run(t.Context(), Load{Frames: 1200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := settled(t.Context(), sink, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent.Bytes != 700*60+400*590+100*1496 || got.Bytes != sent.Bytes || got.Shortest != 60 || got.Longest != 1496 || got.Gaps != 0 {
+		t.Errorf("%+v of %+v", got, sent)
+	}
+}
+
+// A rate and a duration make so many frames, sent or not; the time that it took is
+// that of the clock that it went by.
+func TestPace(t *testing.T) {
+	b := newBed(t, 1)
+	sender := b.sender(t, Stream{Frame: 64})
+	b.newSink(t, SinkOptions{})
+	for _, load := range []Load{
+		{Rate: 1000, Duration: 100 * time.Millisecond}, {Rate: 123_456, Duration: 50 * time.Millisecond},
+		{Rate: 100_000, Duration: 50 * time.Millisecond, Burst: 10}, {Rate: 20_000, Duration: time.Second, Frames: 1000},
+	} {
+		sent, err := sender.Run(t.Context(), load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offered := uint64(math.Round(load.Rate * load.Duration.Seconds()))
+		if load.Frames > 0 {
+			offered = load.Frames
+		}
+		if sent.Offered != offered || sent.Frames+sent.Unsent+sent.Overrun != offered {
+			t.Errorf("%+v: %+v, want %d offered", load, sent, offered)
+		}
+		// Due times are of the rate exactly; only the last frame may be late.
+		least := time.Duration(float64(offered) / load.Rate * 1e9)
+		if sent.Duration < least-time.Microsecond {
+			t.Errorf("%+v: took %s, less than %s", load, sent.Duration, least)
+		}
+		if want := sent.Rate()/load.Rate - 1; sent.RateError != want || want > 1e-4 {
+			t.Errorf("%+v: rate error %v, want %v", load, sent.RateError, want)
+		}
+	}
+}
+
+// What a slow clock misses is unsent, not lost: here the clock is the generator's
+// own, which cannot keep up with a rate that no machine has.
+func TestUnsent(t *testing.T) {
+	b := newBed(t, 1)
+	sender := b.sender(t, Stream{Frame: 64})
+	sink := b.newSink(t, SinkOptions{Flows: DefaultFlows})
+	sent, err := sender.Run(t.Context(), Load{Rate: 1e9, Duration: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := settled(t.Context(), sink, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent.Offered != 20_000_000 || sent.Unsent < sent.Offered/2 || sent.RateError > -0.5 {
+		t.Errorf("%+v", sent)
+	}
+	if got.Lost(sent) != 0 || got.Gaps != 0 || got.Frames == 0 {
+		t.Errorf("%+v: lost of %+v", got, sent)
+	}
+}
+
+// A far end that does not poll takes nothing: all is overrun, nothing lost.
+func TestOverrun(t *testing.T) {
+	b := newBed(t, 1)
+	sender := b.sender(t, Stream{Frame: 64})
+	sent, err := sender.Run(t.Context(), Load{Frames: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent.Overrun != 1000 || sent.Frames != 0 || sent.Bytes != 0 || sent.Offered != 1000 {
+		t.Errorf("a veth without NAPI: %+v", sent)
+	}
+	sink := b.newSink(t, SinkOptions{})
+	if sent, err = sender.Run(t.Context(), Load{Frames: 1000}); err != nil || sent.Overrun != 0 || sent.Frames != 1000 {
+		t.Errorf("with a sink: %+v, %v", sent, err)
+	}
+	if err := b.gen.Down("a0"); err != nil {
+		t.Fatal(err)
+	}
+	if sent, err = sender.Run(t.Context(), Load{Frames: 1000}); err != nil || sent.Overrun != 1000 || sent.Frames != 0 {
+		t.Errorf("an interface that is down: %+v, %v", sent, err)
+	}
+	if got, err := sink.Read(); err != nil || got.Frames != 0 { // of another run
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A generator stops soon when it is told to, and can be used again.
+func TestInterrupt(t *testing.T) {
+	b := newBed(t, 1)
+	sender := b.sender(t, Stream{Frame: 64})
+	sink := b.newSink(t, SinkOptions{Flows: DefaultFlows})
+	for _, load := range []Load{{Duration: time.Minute}, {Rate: 1000, Duration: time.Minute}, {Frames: 1 << 40}} {
+		if err := sink.Reset(sender.Next()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			defer cancel()
+			for ctx.Err() == nil {
+				if got, err := sink.Read(); err != nil || got.Frames > 0 {
+					return
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+		sent, err := sender.Run(ctx, load)
+		wait.Wait()
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%+v: %v", load, err)
+		}
+		got, err := settled(t.Context(), sink, sent)
+		if err != nil || sent.Frames == 0 || got.Frames != sent.Frames {
+			t.Errorf("%+v: %+v of %+v, %v", load, got, sent, err)
+		}
+	}
+	if sent, err := sender.Run(t.Context(), Load{Frames: 10}); err != nil || sent.Frames != 10 {
+		t.Errorf("once more: %+v, %v", sent, err)
+	}
+}
+
+// Nothing is left at the interfaces, and a second program is told why it cannot be there.
+func TestClose(t *testing.T) {
+	b := newBed(t, 1)
+	attached := func() (yes bool) {
+		err := b.sink.Do(func() error {
+			dev, err := netlink.LinkByName("b0")
+			yes = err == nil && dev.Attrs().Xdp != nil && dev.Attrs().Xdp.Attached
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return yes
+	}
+	sink := b.newSink(t, SinkOptions{})
+	if !attached() {
+		t.Error("no program at the sink")
+	}
+	if _, err := NewReflector(b.sink.Namespace, b.in, SinkOptions{}); err == nil || !strings.Contains(err.Error(), "attach native XDP to b0") {
+		t.Errorf("a second program: %v", err)
+	}
+	if err := sink.Close(); err != nil {
+		t.Error(err)
+	}
+	if attached() {
+		t.Error("a program is left at the sink")
+	}
+	r, err := NewReflector(b.sink.Namespace, b.in, SinkOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil || attached() {
+		t.Errorf("the reflector is left, %v", err)
+	}
+}
+
+// Frames go through a tunnel's far end and back to where they came from.
+func TestThereAndBack(t *testing.T) {
+	b := newBed(t, 1)
+	b.out[0].Tunnel = LoopTunnel("geneve", 6)
+	sender := b.sender(t, Stream{Frame: 128})
+	reflector, err := NewReflector(b.sink.Namespace, b.in, SinkOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reflector.Close()
+	sink, err := NewSink(b.gen.Namespace, []int{b.out[0].Ifindex}, SinkOptions{Flows: DefaultFlows, Latency: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close()
+	sent, err := sender.Run(t.Context(), Load{Rate: 50_000, Frames: 5000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := settled(t.Context(), sink, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Frames != sent.Frames || got.Gaps != 0 || got.Around["geneve"] != sent.Frames || got.Latency.Count != sent.Frames {
+		t.Errorf("%+v of %+v", got, sent)
+	}
+	if back, err := reflector.Read(); err != nil || back.Frames != sent.Frames {
+		t.Errorf("reflected %+v, %v", back, err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	b := newBed(t, 1)
+	stream := Stream{Frame: 64}
+	port := b.out[0]
+	for want, f := range map[string]func() error{
+		"network namespace sv-nobody": func() error { _, err := NewSender("sv-nobody", b.out, stream, Anywhere); return err },
+		"0 ports of a generator":      func() error { _, err := NewSender("", nil, stream, Anywhere); return err },
+		"frames of 62 bytes":          func() error { _, err := NewSender("", b.out, Stream{Frame: 62}, Anywhere); return err },
+		"interface 9999": func() error {
+			_, err := NewSender(b.gen.Namespace, []Port{{Ifindex: 9999, SrcMAC: port.SrcMAC, DstMAC: port.DstMAC}}, stream, Anywhere)
+			return err
+		},
+		"frames of 1996 bytes without FCS do not leave by a0, whose MTU is 1500: it needs 1982": func() error {
+			_, err := NewSender(b.gen.Namespace, b.out, Stream{Frame: 2000}, Anywhere)
+			return err
+		},
+		"both are needed": func() error {
+			_, err := NewSender(b.gen.Namespace, []Port{{Ifindex: port.Ifindex}}, stream, Anywhere)
+			return err
+		},
+		"use a generator for each": func() error {
+			other := port
+			other.Tunnel = LoopTunnel("vxlan", 4)
+			_, err := NewSender(b.gen.Namespace, []Port{port, other}, stream, Anywhere)
+			return err
+		},
+		"no interface to take frames in": func() error { _, err := NewSink("", nil, SinkOptions{}); return err },
+		"-1 flows to check":              func() error { _, err := NewSink("", b.in, SinkOptions{Flows: -1}); return err },
+		"interface 9998":                 func() error { _, err := NewSink(b.sink.Namespace, []int{9998}, SinkOptions{}); return err },
+		"interface nobody":               func() error { _, err := Interface(b.gen.Namespace, "nobody"); return err },
+	} {
+		if err := f(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error with %q", err, want)
+		}
+	}
+	if err := b.gen.Down("a0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewSender(b.gen.Namespace, b.out, stream, Anywhere); err == nil || !strings.Contains(err.Error(), "interface a0 is down") {
+		t.Errorf("a port that is down: %v", err)
+	}
+	if _, err := Ceiling(t.Context(), Loop{Stream: stream, Core: runtime.NumCPU() + 1000}); err == nil || !strings.Contains(err.Error(), "pin the generator to core") {
+		t.Errorf("a core that is not there: %v", err)
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	for want, load := range map[string]Load{
+		"rate of -1":                 {Rate: -1, Frames: 1},
+		"rate of NaN":                {Rate: math.NaN(), Frames: 1},
+		"rate of 2e+09":              {Rate: 2e9, Frames: 1},
+		"a load without an end":      {Rate: 1},
+		"bursts of -1 frames":        {Frames: 1, Burst: -1},
+		"batches of 257 frames":      {Frames: 1, Batch: 257},
+		"times are 0 or more":        {Duration: -time.Second},
+		"a load of 1s that catches ": {Duration: time.Second, CatchUp: -1},
+	} {
+		if err := load.withDefaults().check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want an error with %q", load, err, want)
+		}
+	}
+}
+
+// The generator by itself: what is sent arrives, in every run.
+func TestCeiling(t *testing.T) {
+	privilege.Require(t)
+	for _, tunnel := range []*Tunnel{nil, LoopTunnel("nvgre", 4)} {
+		self, err := Ceiling(t.Context(), Loop{Stream: Stream{Frame: 64}, Tunnel: tunnel, Core: 0, Load: Load{Frames: 20_000}, Sink: SinkOptions{Flows: DefaultFlows}, Runs: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(self.Rates) != 2 || len(self.Busy) != 2 || self.Busy[0] <= 0 || self.Least <= 0 || self.Median < self.Least || self.Most < self.Median || self.Lost != 0 || self.Received.Frames != 20_000 || self.Received.Gaps != 0 {
+			t.Errorf("%+v", self)
+		}
+	}
+}
