@@ -34,11 +34,17 @@ type evidence struct {
 // Verdict answers what an overlay costs in r: the sentence speaks of `selvage`
 // (or of the first tunnel that was measured) against `plain`. It is refused,
 // with the reason as its sentence, when stats.Refuse says so; findings are
-// given all the same. The MTU experiment has a verdict of its own: which contenders
-// have a black hole.
+// given all the same. Other experiments have verdicts of their own: which contenders
+// have a black hole, how much of the machine's limit transit reaches, what the flow
+// cache saves.
 func Verdict(r result.Result) result.Verdict {
-	if r.Experiment == stats.MTU {
+	switch r.Experiment {
+	case stats.MTU:
 		return mtuVerdict(r)
+	case stats.RFC2544:
+		return transitVerdict(r)
+	case stats.Cache:
+		return cacheVerdict(r)
 	}
 	e := gather(r)
 	v := result.Verdict{Findings: e.findings()}
@@ -81,7 +87,7 @@ func gather(r result.Result) evidence {
 // tunnels are the contenders that are neither the baseline nor its limit.
 func (e evidence) tunnels() []string {
 	return slices.DeleteFunc(stats.Names(e.Result), func(name string) bool {
-		return name == plain || name == wire
+		return name == stats.BaselineOf(e.Experiment) || name == wire
 	})
 }
 

@@ -54,7 +54,7 @@ func (v view) bars(m stats.Metric) (figure, bool) {
 		return left + x/top*(right-left)
 	}
 	c := newCanvas(width, float64(len(rows)*pitch+6))
-	if base, ok := v.row(stats.Baseline, m); ok {
+	if base, ok := v.row(v.baseline(), m); ok {
 		c.line(scale(base.Median), 0, scale(base.Median), c.h-4, "baseline")
 	}
 	var words []string
@@ -97,7 +97,7 @@ func describe(row result.Row) string {
 
 func ratioLabel(row result.Row) string {
 	switch {
-	case row.Contender == stats.Baseline:
+	case row.Baseline == "" && row.Ratio == 1:
 		return "1"
 	case row.Ratio == 0:
 		return "–"
@@ -114,19 +114,19 @@ func ratioClass(row result.Row) string {
 	return "ratio same"
 }
 
-// stripReach is how far from plain a card's axis goes at most, as a ratio: what
+// stripReach is how far from the baseline a card's axis goes at most, as a ratio: what
 // lies beyond is drawn at its end, or a slow path would crowd all others.
 const stripReach = 1.6
 
 // strip is the small picture of a card: all tunnels' ratios on one logarithmic
-// axis with plain at 1. The subject is named, others where there is room.
+// axis with the baseline at 1. The subject is named, others where there is room.
 func (v view) strip(m stats.Metric) template.HTML {
 	const width, height, pad, room = 184, 46, 24, 50
 	var rows []result.Row // the subject last, so that it is drawn on top
 	reach := math.Log(1.15)
 	for _, name := range append(slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return name == v.subject }), v.subject) {
 		row, ok := v.row(name, m)
-		if !ok || row.RatioLo <= 0 || name == stats.Baseline || name == "wire" {
+		if !ok || row.RatioLo <= 0 || name == v.baseline() || name == "wire" {
 			continue
 		}
 		rows = append(rows, row)
@@ -142,7 +142,7 @@ func (v view) strip(m stats.Metric) template.HTML {
 	c := newCanvas(width, height)
 	c.line(0, 23, width, 23, "axis")
 	c.line(x(1), 13, x(1), 33, "baseline")
-	c.text(x(1), 44, "tiny m", stats.Baseline)
+	c.text(x(1), 44, "tiny m", v.baseline())
 	var words []string
 	for _, row := range rows {
 		c.open(v.tint(row.Contender), describe(row))
@@ -162,7 +162,7 @@ func (v view) strip(m stats.Metric) template.HTML {
 		c.text(at, 11, "tiny m own", brief(row.Contender, 8))
 		c.close()
 	}
-	return c.svg("strip", "Ratios to plain. "+strings.Join(words, ". "))
+	return c.svg("strip", "Ratios to "+v.baseline()+". "+strings.Join(words, ". "))
 }
 
 // brief fits a contender's name into n characters: "s-geneve" of

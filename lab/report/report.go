@@ -26,15 +26,25 @@ var (
 	abPage string
 	//go:embed mtu.html
 	mtuPage string
+	//go:embed rfc2544.html
+	transitPage string
+	//go:embed cache.html
+	cachePage string
 )
 
 // HTML writes r as one self-contained page. It errors when r is not of this
 // version's schema or holds figures that JSON cannot carry, since the page
 // carries the result itself; nothing is written then.
 func HTML(w io.Writer, r result.Result) error {
-	page, data := abPage, any(newView(r))
-	if r.Experiment == stats.MTU {
-		page, data = mtuPage, mtuView{newView(r)}
+	v := newView(r)
+	page, data := abPage, any(v)
+	switch r.Experiment {
+	case stats.MTU:
+		page, data = mtuPage, mtuView{v}
+	case stats.RFC2544:
+		page, data = transitPage, transitView{v}
+	case stats.Cache:
+		page, data = cachePage, cacheView{v}
 	}
 	t, err := template.New("page").Parse(shared + page)
 	if err != nil {

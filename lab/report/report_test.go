@@ -32,6 +32,9 @@ func recordedAs(t *testing.T, experiment string) result.Result {
 	return r
 }
 
+// experiments are those with a page of their own.
+func experiments() []string { return []string{"ab", stats.MTU, stats.RFC2544, stats.Cache} }
+
 func draw(t *testing.T, r result.Result) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -51,10 +54,12 @@ func table(t *testing.T, r result.Result) string {
 }
 
 func TestGolden(t *testing.T) {
-	ab, mtu := recorded(t), recordedAs(t, "mtu")
-	for name, got := range map[string]string{
-		"testdata/ab.html": draw(t, ab), "testdata/ab.txt": table(t, ab), "testdata/mtu.html": draw(t, mtu), "testdata/mtu.txt": table(t, mtu),
-	} {
+	pages := map[string]string{}
+	for _, name := range experiments() {
+		r := recordedAs(t, name)
+		pages["testdata/"+name+".html"], pages["testdata/"+name+".txt"] = draw(t, r), table(t, r)
+	}
+	for name, got := range pages {
 		if *update {
 			if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
@@ -73,7 +78,10 @@ func TestGolden(t *testing.T) {
 
 // TestSelfContained looks for anything that a browser would fetch.
 func TestSelfContained(t *testing.T) {
-	html := draw(t, recorded(t)) + draw(t, recordedAs(t, "mtu"))
+	html := ""
+	for _, name := range experiments() {
+		html += draw(t, recordedAs(t, name))
+	}
 	for _, m := range regexp.MustCompile(`(?:src|href)="([^"]{0,40})|url\(|@import`).FindAllStringSubmatch(html, -1) {
 		if !strings.HasPrefix(m[1], "data:application/json;base64,") && m[1] != "result.json" {
 			t.Errorf("the page refers to %q", m[0])

@@ -129,7 +129,7 @@ func (v view) endLabels(c *canvas, tracks []track, y func(float64) float64, x fl
 	}
 	for i, place := range spread(wanted, 14, 10, c.h-30) {
 		c.open(v.tint(sorted[i].name), "")
-		c.text(x+8, place+4, "own", brief(sorted[i].name, 8))
+		c.text(x+8, place+4, "own", brief(sorted[i].name, 9))
 		c.close()
 	}
 }

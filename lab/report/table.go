@@ -16,8 +16,13 @@ const tableWidth = 96
 // interval, n and ratio, then the verdict and the findings.
 func Table(w io.Writer, r result.Result) error {
 	v := newView(r)
-	if r.Experiment == stats.MTU {
+	switch r.Experiment {
+	case stats.MTU:
 		return mtuTable(w, mtuView{v})
+	case stats.RFC2544:
+		return transitTable(w, transitView{v})
+	case stats.Cache:
+		return cacheTable(w, cacheView{v})
 	}
 	var b strings.Builder
 	for _, m := range stats.Metrics() {

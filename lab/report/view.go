@@ -35,6 +35,9 @@ func newView(r result.Result) view {
 	return view{Result: r, names: stats.Names(r), subject: diagnose.Subject(r)}
 }
 
+// baseline is the contender that ratios are against.
+func (v view) baseline() string { return stats.BaselineOf(v.Experiment) }
+
 // row is the summary line of a contender's metric.
 func (v view) row(contender string, m stats.Metric) (result.Row, bool) {
 	return stats.Find(v.Summary, contender, m.Case, m.Name)
@@ -50,7 +53,13 @@ func metric(kase, name string) stats.Metric {
 // tint is the CSS class with the colour of a contender; names that the page does
 // not know get spare colours in their order.
 func (v view) tint(name string) string {
-	known := []string{"wire", "plain", "kernel", "selvage", "ovs"}
+	switch name {
+	case stats.Limit, stats.CacheOff:
+		return "k-wire"
+	case stats.CacheOn:
+		return "k-selvage"
+	}
+	known := []string{"wire", "plain", "kernel", "selvage", "ovs", stats.Limit}
 	if slices.Contains(known, name) {
 		return "k-" + name
 	}

@@ -49,12 +49,20 @@ func Refuse(r result.Result, subject string) string {
 // no conclusion: samples with errors, missing rounds, too few rounds, or a
 // spread above SpreadLimit. It is "" when it does carry one.
 func Unreliable(r result.Result, contender string) string {
+	return unreliable(r, contender, decisive{DecisiveCase, Decisive, "throughput", reason})
+}
+
+// decisive is what a verdict stands on: a metric of a case, that metric in words, and why its
+// spread may not exceed SpreadLimit.
+type decisive struct{ kase, metric, words, reason string }
+
+func unreliable(r result.Result, contender string, d decisive) string {
 	for _, s := range r.Samples {
-		if s.Contender == contender && s.Case == DecisiveCase && s.Error != "" {
+		if s.Contender == contender && s.Case == d.kase && s.Error != "" {
 			return fmt.Sprintf("round %d of %s has an error (%s)", s.Round, contender, strings.TrimSpace(s.Error))
 		}
 	}
-	values := Values(r, contender, DecisiveCase, Decisive)
+	values := Values(r, contender, d.kase, d.metric)
 	if len(values) == 0 {
 		return fmt.Sprintf("%s was not measured", contender)
 	}
@@ -72,8 +80,8 @@ func Unreliable(r result.Result, contender string) string {
 		return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", contender, len(values), MinRounds)
 	}
 	if s := Spread(list(values)); s > SpreadLimit {
-		return fmt.Sprintf("the throughput of %s spreads by ±%.0f %%, and the limit is ±%.0f %%. %s (spread: 1.48 × median absolute deviation, n = %d)",
-			contender, 100*s, 100*SpreadLimit, reason, len(values))
+		return fmt.Sprintf("the %s of %s spreads by ±%.0f %%, and the limit is ±%.0f %%. %s (spread: 1.48 × median absolute deviation, n = %d)",
+			d.words, contender, 100*s, 100*SpreadLimit, d.reason, len(values))
 	}
 	return ""
 }

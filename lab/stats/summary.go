@@ -7,8 +7,19 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// Baseline is the contender that ratios are against.
+// Baseline is the contender that ratios are against in most experiments.
 const Baseline = "plain"
+
+// BaselineOf is the contender that ratios of an experiment are against.
+func BaselineOf(experiment string) string {
+	switch experiment {
+	case RFC2544:
+		return Limit
+	case Cache:
+		return CacheOff
+	}
+	return Baseline
+}
 
 // Decisive is the metric, and DecisiveCase its case, that a verdict stands on.
 const (
@@ -32,8 +43,13 @@ type Metric struct {
 
 // metrics lists what Summarise computes for r.
 func metrics(r result.Result) []Metric {
-	if r.Experiment == MTU {
+	switch r.Experiment {
+	case MTU:
 		return mtuMetrics(r)
+	case RFC2544:
+		return transitMetrics(r)
+	case Cache:
+		return cacheMetrics(r)
 	}
 	return Metrics()
 }
@@ -104,14 +120,16 @@ func Values(r result.Result, contender, kase, metric string) map[int]float64 {
 // Distinguishable then rests on the paired differences. It is never true for
 // fewer than three pairs.
 //
-// The MTU experiment's rows begin with BlackHole of each contender.
+// The MTU experiment's rows begin with BlackHole of each contender, the cache
+// experiment's end with ShareSaved.
 func Summarise(r result.Result) []result.Row {
 	var rows []result.Row
 	if r.Experiment == MTU {
 		rows = holeRows(r)
 	}
+	baseline := BaselineOf(r.Experiment)
 	for _, m := range metrics(r) {
-		base := Values(r, Baseline, m.Case, m.Name)
+		base := Values(r, baseline, m.Case, m.Name)
 		for _, name := range Names(r) {
 			values := Values(r, name, m.Case, m.Name)
 			if len(values) == 0 {
@@ -123,14 +141,17 @@ func Summarise(r result.Result) []result.Row {
 				Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
 			}
 			switch {
-			case name == Baseline:
+			case name == baseline:
 				row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
 			case len(base) > 0:
-				row.Baseline = Baseline
+				row.Baseline = baseline
 				compare(&row, values, base)
 			}
 			rows = append(rows, row)
 		}
+	}
+	if r.Experiment == Cache {
+		rows = append(rows, savedRows(r)...)
 	}
 	return rows
 }

@@ -1,0 +1,312 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// Limits of what findings on transit call remarkable.
+const (
+	spareCeiling = 1.5  // of the limit's rate: below it the generator may be what was measured
+	closeRates   = 0.9  // of the PDR: an NDR below it is burst loss
+	sizeNoise    = 0.95 // of a larger frame's rate: fewer packets than that contradict cost per packet
+	queueing     = 3    // times the p99 at 90 % of the NDR: at the NDR queues stand
+	fullLine     = 0.95 // of the line rate
+	busyBefore   = 0.15 // of all cores' time, before samples
+)
+
+// findings goes through what S4 asks of a transit run.
+func (e transitEvidence) findings() []string {
+	var out []string
+	for _, one := range []func() []string{
+		e.failed, e.noisy, e.stolen, e.busy, e.fewRounds, e.generator, e.cores, e.kernels, e.gap, e.lossy, e.sizes, e.line,
+		e.latency, e.curve, e.sweep, e.tests,
+	} {
+		out = append(out, one()...)
+	}
+	return out
+}
+
+// noisy speaks of contenders besides those that the verdict stands on.
+func (e transitEvidence) noisy() []string {
+	key, ok := e.key()
+	var out []string
+	for _, name := range stats.Names(e.Result) {
+		if !ok || name == stats.Limit || name == e.subject {
+			continue
+		}
+		if why := stats.RefuseRate(e.Result, key.Case(), e.metric(name, key), name); why != "" {
+			out = append(out, fmt.Sprintf("Noise: %s. Do not build on the figures of %s.", why, e.title(name)))
+		}
+	}
+	return out
+}
+
+// busy says when others were at work on the cores before samples were taken.
+func (e evidence) busy() []string {
+	var shares []float64
+	for _, s := range e.Samples {
+		if v, ok := s.Metrics["idle_busy"]; ok && s.Error == "" {
+			shares = append(shares, v)
+		}
+	}
+	iv := stats.Median(shares)
+	if iv.Median <= busyBefore {
+		return nil
+	}
+	return []string{fmt.Sprintf("Noise: the cores were %s busy before samples began (median of %d), so others took part of each. Rates are too low by what they took; stop them and run again.", share(iv.Median), iv.N)}
+}
+
+// generator says whether the generator or the device was measured.
+func (e transitEvidence) generator() []string {
+	worst, at, limit, ceiling := 0.0, stats.Traffic{}, 0.0, 0.0
+	for _, t := range stats.Transits(e.Result) {
+		rate, ok := e.rate(stats.Limit, t, stats.NDR)
+		top, okTop := e.rate(stats.Limit, t, stats.Ceiling)
+		if !ok || !okTop || rate.Median == 0 {
+			continue
+		}
+		if ratio := top.Median / rate.Median; worst == 0 || ratio < worst {
+			worst, at, limit, ceiling = ratio, t, rate.Median, top.Median
+		}
+	}
+	var out []string
+	switch {
+	case worst == 0:
+		out = append(out, "Generator: its own ceiling beside the limit was not measured, so whether it was the limit is unknown. Add limit to --contenders.")
+	case worst < spareCeiling:
+		out = append(out, fmt.Sprintf("Generator: generator-bound. Alone it reaches %s Mpps, only %s the limit's %s (%s); below %g × a device's cost hides behind the generator's. Compare the device's ns per packet, and do not read rates close to the limit as equal to it.",
+			stats.Figure(ceiling), stats.Ratio(worst), stats.Figure(limit), at.Case(), spareCeiling))
+	default:
+		out = append(out, fmt.Sprintf("Generator: alone it reaches at least %s the limit's rate (%s Mpps against %s, %s), so it was not what was measured.",
+			stats.Ratio(worst), stats.Figure(ceiling), stats.Figure(limit), at.Case()))
+	}
+	return append(out, e.bound()...)
+}
+
+// bound names contenders whose search ended at the highest rate that could be offered.
+// On one core that is how every search ends: the device's time is the generator's.
+func (e transitEvidence) bound() []string {
+	if stats.SharedCore(e.Result) {
+		return nil
+	}
+	var names []string
+	for _, s := range e.Samples {
+		if s.Error == "" && s.Metrics["limited"] > 0 {
+			if name := e.title(s.Contender) + " in " + s.Case; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{"Generator: the highest rate that could be offered passed without loss, so the figure is a lower bound, with " + strings.Join(names, ", ") + "."}
+}
+
+// cores says what shared a core.
+func (e transitEvidence) cores() []string {
+	words := e.Parameters["cores"]
+	switch {
+	case words == "":
+		return nil
+	case stats.SharedCore(e.Result):
+		return []string{"Cores: " + words + ". So nothing is lost in queues between them, and each rate holds the time of all three. The device's own time is ns per packet less that of generator and sink alone; a device with a core to itself forwards more."}
+	}
+	return []string{"Cores: " + words + ". Queues between cores lose a little at any rate (0.3 to 0.8 % was seen with rings of 256), which lowers rates without loss."}
+}
+
+// kernels sets the subject beside the kernel and its like, at the case of the verdict.
+func (e transitEvidence) kernels() []string {
+	key, ok := e.key()
+	if !ok {
+		return nil
+	}
+	metric := e.metric(e.subject, key)
+	var words []string
+	for _, name := range e.tunnels() {
+		iv := stats.Against(e.Result, e.subject, name, key.Case(), metric)
+		if name == e.subject || iv.N == 0 {
+			continue
+		}
+		words = append(words, fmt.Sprintf("%s %s [%.2f, %.2f]", stats.Ratio(iv.Median), e.title(name), iv.Lo, iv.Hi))
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Rate: with %s %s, %s reaches %s.", frames(key), e.way(key), e.title(e.subject), strings.Join(words, ", "))}
+}
+
+// gap compares the rate without loss with that at the tolerance.
+func (e transitEvidence) gap() []string {
+	worst, at, seen := 1.0, stats.Traffic{}, false
+	for _, t := range stats.Transits(e.Result) {
+		ndr, ok := e.rate(e.subject, t, stats.NDR)
+		pdr, okPDR := e.rate(e.subject, t, stats.PDR)
+		if !ok || !okPDR || pdr.Median == 0 || ndr.Median == 0 {
+			continue
+		}
+		if share := ndr.Median / pdr.Median; !seen || share < worst {
+			worst, at, seen = share, t, true
+		}
+	}
+	switch {
+	case !seen:
+		return nil
+	case worst < closeRates:
+		return []string{fmt.Sprintf("Loss: the rate without loss is only %s of that with %s loss (%s): bursts overflow a queue long before the path is busy. Look at ring sizes, the budget of NAPI, and what else runs on the core.",
+			share(worst), e.tolerance(), at.Case())}
+	}
+	least := share(worst) + " or more of"
+	if worst > 0.999 {
+		least = "the same as"
+	}
+	return []string{fmt.Sprintf("Loss: rates without loss are %s those with %s loss, so no queue overflows before the path is busy.", least, e.tolerance())}
+}
+
+// lossy names contenders that lose at every rate.
+func (e transitEvidence) lossy() []string {
+	var out []string
+	for _, name := range stats.Names(e.Result) {
+		var cases []string
+		for _, t := range stats.Transits(e.Result) {
+			ndr, ok := e.rate(name, t, stats.NDR)
+			if pdr, okPDR := e.rate(name, t, stats.PDR); ok && okPDR && ndr.Median == 0 && pdr.Median > 0 {
+				cases = append(cases, t.Case())
+			}
+		}
+		if more := len(cases) - 3; more > 0 {
+			cases = append(cases[:3], fmt.Sprintf("and %d more", more))
+		}
+		if len(cases) > 0 {
+			out = append(out, fmt.Sprintf("Loss: %s has no rate without loss (NDR not met) but one with up to %s (PDR met): %s. A loss that does not depend on the rate is no overload: look for a policy, a checksum or a link that drops.",
+				e.title(name), e.tolerance(), strings.Join(cases, ", ")))
+		}
+	}
+	return out
+}
+
+// sizes finds sizes that move fewer packets than larger ones do, which cost per packet
+// cannot explain (study S4's 128-byte row).
+func (e transitEvidence) sizes() []string {
+	var out []string
+	all := stats.Transits(e.Result)
+	for _, name := range stats.Names(e.Result) {
+		for i, small := range all {
+			row, ok := e.rate(name, small, stats.PDR)
+			if !ok || small.Size == 0 {
+				continue
+			}
+			for _, large := range all[i+1:] {
+				other, ok := e.rate(name, large, stats.PDR)
+				same := large.Direction == small.Direction && large.Flows == small.Flows && large.Pairs == small.Pairs && large.Size > small.Size
+				if ok && same && row.Median < sizeNoise*other.Median && row.Hi < other.Lo {
+					out = append(out, fmt.Sprintf("Sizes: %s moves fewer packets at %d bytes (%s Mpps) than at %d (%s, %s), which contradicts a cost per packet, as the 128-byte row of study S4 does: something else limits the smaller frames, such as a ring, an offload or a minimum size. Measure it again before you quote it.",
+						e.title(name), small.Size, stats.Figure(row.Median), large.Size, stats.Figure(other.Median), small.Direction))
+					break
+				}
+			}
+		}
+	}
+	return out
+}
+
+// line says where the line and not the device was the limit.
+func (e transitEvidence) line() []string {
+	var cases []string
+	for _, t := range stats.Transits(e.Result) {
+		if row, ok := e.rate(e.subject, t, "line_share"); ok && row.Median >= fullLine {
+			cases = append(cases, t.Case())
+		}
+	}
+	if len(cases) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Line: at %s of the line rate and more the line is the limit (%s): the device may do more, and flows that a hash spreads unevenly lose there first.", share(fullLine), strings.Join(cases, ", "))}
+}
+
+// latency looks for the queue that stands at the full rate.
+func (e transitEvidence) latency() []string {
+	key, ok := e.key()
+	full, okFull := e.rate(e.subject, key, stats.LatencyP99)
+	less, okLess := e.rate(e.subject, key, "latency_p99_90")
+	half, _ := e.rate(e.subject, key, stats.LatencyP50)
+	if !ok || !okFull || !okLess || less.Median == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("Latency: p50 %s and p99 %s µs at the no-drop rate, p99 %s at 90 %% of it (%s)", stats.Figure(half.Median), stats.Figure(full.Median), stats.Figure(less.Median), key.Case())
+	if limit, ok := e.rate(stats.Limit, key, stats.LatencyP99); ok {
+		text += fmt.Sprintf("; the limit's p99 is %s", stats.Figure(limit.Median))
+	}
+	if jump := full.Median / less.Median; jump >= queueing {
+		return []string{text + fmt.Sprintf(". The step of %s in the last tenth is a queue that stands: plan with 90 %% of the rate where latency counts.", stats.Ratio(jump))}
+	}
+	return []string{text + ". No queue stands at the full rate."}
+}
+
+// curve says where less was lost at a higher rate.
+func (e transitEvidence) curve() []string {
+	var out []string
+	for _, s := range e.Samples {
+		loads, losses := s.Series[stats.LossLoad], s.Series[stats.LossShare]
+		if s.Error != "" || len(loads) != len(losses) {
+			continue
+		}
+		for i := 1; i < len(loads); i++ {
+			low, high := i, i-1
+			if loads[low] > loads[high] {
+				low, high = high, low
+			}
+			if losses[low] > 2*losses[high] && losses[low] > 1e-6 {
+				out = append(out, fmt.Sprintf("Loss curve: %s is not monotonic in %s (round %d): %.2g %% are lost at %.0f %% of the rate, %.2g %% at %.0f %%. A search that halves the range can miss that; mend it before you trust the rate.",
+					e.title(s.Contender), s.Case, s.Round, 100*losses[low], 100*loads[low], 100*losses[high], 100*loads[high]))
+				break
+			}
+		}
+	}
+	return out
+}
+
+// sweep says what many flows cost.
+func (e transitEvidence) sweep() []string {
+	var first, last result.Row
+	var few, many stats.Traffic
+	for _, t := range stats.Transits(e.Result) {
+		row, ok := e.rate(e.subject, t, stats.PDR)
+		if !ok || t.Flows == 0 || row.Median == 0 {
+			continue
+		}
+		// Compare with the study's 1,280 flows where they were sent, else with the fewest.
+		if few.Flows == 0 || t.Flows <= 1280 {
+			first, few = row, t
+		}
+		last, many = row, t
+	}
+	if few.Flows == 0 || many.Flows <= few.Flows {
+		return nil
+	}
+	return []string{fmt.Sprintf("Flows: %s forwards %s Mpps with %s and %s with %s, %s of it: beyond the processor's caches a look-up is a miss.",
+		e.title(e.subject), stats.Figure(first.Median), flows(few.Flows), stats.Figure(last.Median), flows(many.Flows), share(last.Median/first.Median))}
+}
+
+// tests are the figures of RFC 2544's other tests, where they were made.
+func (e transitEvidence) tests() []string {
+	var out []string
+	for _, test := range []struct{ metric, text string }{
+		{"back_to_back", "Bursts: %s takes %s frames back to back without loss (%s)."},
+		{"recovery_ms", "Recovery: %s loses frames for %s ms after an overload (%s)."},
+		{"reset_ms", "Reset: %s forwards again %s ms after a restart (%s)."},
+	} {
+		for _, t := range stats.Transits(e.Result) {
+			if row, ok := e.rate(e.subject, t, test.metric); ok {
+				out = append(out, fmt.Sprintf(test.text, e.title(e.subject), stats.Figure(row.Median), t.Case()))
+				break
+			}
+		}
+	}
+	return out
+}

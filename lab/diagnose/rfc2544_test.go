@@ -1,0 +1,194 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// transitRun is a quiet run of five rounds; change bends it for a case.
+func transitRun(change func(*result.Result)) result.Result {
+	r := result.Result{
+		Schema: result.Schema, Experiment: stats.RFC2544,
+		Parameters: map[string]string{"rounds": "5", "tolerance": "0.01 %", "cores": "generator, device and sink share core 1, one after the other"},
+	}
+	for round := 1; round <= 5; round++ {
+		wobble := 1 + 0.002*float64(round)
+		for _, c := range []struct {
+			name string
+			mpps float64
+		}{{"limit", 5}, {"kernel", 0.5}, {"selvage", 4}} {
+			for kase, by := range map[string]float64{"encap-64": 1, "encap-1518": 0.98, "decap-64": 1.02, "encap-64-flows-1280": 1, "encap-64-flows-100000": 0.7} {
+				pdr := c.mpps * by * wobble
+				r.Samples = append(r.Samples, result.Sample{Contender: c.name, Case: kase, Round: round, Metrics: map[string]float64{
+					stats.NDR: 0.98 * pdr, stats.PDR: pdr, stats.NSPerPacket: 1e3 / pdr, stats.Ceiling: 8,
+					stats.LatencyP50: 6, stats.LatencyP99: 9, "latency_p99_90": 7, "line_share": 0.05,
+				}})
+			}
+		}
+	}
+	if change != nil {
+		change(&r)
+	}
+	return r
+}
+
+// cases changes the samples of a contender ("" for all) whose case begins so.
+func cases(contender, kase string, change func(*result.Sample)) func(*result.Result) {
+	return func(r *result.Result) {
+		for i := range r.Samples {
+			if s := &r.Samples[i]; (contender == "" || s.Contender == contender) && strings.HasPrefix(s.Case, kase) {
+				change(s)
+			}
+		}
+	}
+}
+
+// figures sets metrics in those samples.
+func figures(contender, kase string, metrics map[string]float64) func(*result.Result) {
+	return cases(contender, kase, func(s *result.Sample) {
+		for name, value := range metrics {
+			s.Metrics[name] = value
+		}
+	})
+}
+
+func TestTransitSentence(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*result.Result)
+		refused bool
+		want    string
+	}{
+		"quiet": {nil, false, "Selvage forwards 3.94 Mpps of 64-byte frames into VXLAN without loss, 0.80 × the machine's limit [0.80, 0.80]; the kernel's routing and vxlan 0.10 ×. With up to 0.01 % loss it is 4.02 Mpps. Out of VXLAN 4.02 Mpps (0.80 ×)."},
+		// The device that loses exactly 1 in 10,000 at any rate: PDR met, NDR not.
+		"loses at any rate": {figures("selvage", "", map[string]float64{stats.NDR: 0}), false,
+			"Selvage forwards 4.02 Mpps of 64-byte frames into VXLAN with at most 0.01 % loss (PDR met), and at no rate without loss (NDR not met), 0.80 × the machine's limit"},
+		"dead":        {figures("selvage", "", map[string]float64{stats.NDR: 0, stats.PDR: 0}), true, "Selvage forwards nothing within the tolerance"},
+		"Geneve":      {cases("selvage", "", func(s *result.Sample) { s.Contender = "selvage-geneve" }), false, "Selvage's Geneve forwards 3.94 Mpps of 64-byte frames into Geneve without"},
+		"tc":          {cases("selvage", "", func(s *result.Sample) { s.Contender = "selvage-tc" }), false, "Selvage on tc forwards 3.94 Mpps of 64-byte frames into VXLAN"},
+		"two uplinks": {cases("", "encap-64", func(s *result.Sample) { s.Case = "encap-imix-x2" }), false, "Mpps of 1518-byte frames into VXLAN"},
+		"IMIX":        {func(r *result.Result) { cases("", "", func(s *result.Sample) { s.Case = "both-imix-x2" })(r) }, false, "of an IMIX into and out of VXLAN over 2 uplinks without loss"},
+		"no limit":    {drop("limit"), true, "No verdict: limit was not measured"},
+		"no subject":  {func(r *result.Result) { drop("selvage")(r); drop("kernel")(r) }, true, "nothing but the limit"},
+		"failed": {cases("selvage", "", func(s *result.Sample) {
+			*s = result.Sample{Contender: s.Contender, Case: s.Case, Round: s.Round, Error: "void: 3 lost"}
+		}), true, "no rate of Selvage was found (decap-64 of selvage in round 1: void: 3 lost)"},
+		"noise": {func(r *result.Result) {
+			cases("limit", "encap-64", func(s *result.Sample) { s.Metrics[stats.NDR] = float64(3 + s.Round) })(r)
+		}, true, "the no-drop rate of limit spreads by"},
+	} {
+		v := Verdict(transitRun(c.change))
+		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) {
+			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.Sentence, c.want)
+		}
+	}
+}
+
+func TestTransitFindings(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*result.Result)
+		want   []string
+		not    string
+	}{
+		"quiet": {nil, []string{
+			"Generator: alone it reaches at least 1.59 × the limit's rate (8.00 Mpps against 5.03, decap-64), so it was not what was measured.",
+			"Cores: generator, device and sink share core 1, one after the other. So nothing is lost",
+			"Rate: with 64-byte frames into VXLAN, Selvage reaches 8.00 × the kernel's routing and vxlan [8.00, 8.00].",
+			"Loss: rates without loss are 98.0 % or more of those with 0.01 % loss",
+			"Latency: p50 6.00 and p99 9.00 µs at the no-drop rate, p99 7.00 at 90 % of it (encap-64); the limit's p99 is 9.00. No queue stands",
+			"Flows: Selvage forwards 4.02 Mpps with 1,280 flows and 2.82 with 100,000 flows, 70.0 % of it",
+		}, "Sizes:"},
+		"generator-bound": {figures("limit", "", map[string]float64{stats.Ceiling: 7}), []string{"Generator: generator-bound. Alone it reaches 7.00 Mpps, only 1.39 × the limit's 5.03 (decap-64)"}, "so it was not"},
+		"no ceiling":      {cases("", "", func(s *result.Sample) { delete(s.Metrics, stats.Ceiling) }), []string{"whether it was the limit is unknown"}, ""},
+		"search ended at the ceiling": {func(r *result.Result) {
+			r.Parameters["cores"] = "generator on core 1; device on core 0"
+			figures("selvage", "decap-64", map[string]float64{"limited": 1})(r)
+		}, []string{"so the figure is a lower bound, with Selvage in decap-64.", "Cores: generator on core 1; device on core 0. Queues between cores lose"}, ""},
+		"limited on one core": {figures("selvage", "decap-64", map[string]float64{"limited": 1}), nil, "lower bound"},
+		"micro-bursts":        {figures("selvage", "encap-64", map[string]float64{stats.NDR: 3}), []string{"Loss: the rate without loss is only 74.6 % of that with 0.01 % loss (encap-64): bursts overflow"}, "no queue overflows"},
+		"no gap":              {figures("selvage", "", map[string]float64{stats.NDR: 4, stats.PDR: 4}), []string{"Loss: rates without loss are the same as those with 0.01 % loss"}, ""},
+		"lossy":               {figures("kernel", "", map[string]float64{stats.NDR: 0}), []string{"Loss: the kernel's routing and vxlan has no rate without loss (NDR not met) but one with up to 0.01 % (PDR met): encap-64, encap-1518, decap-64, and 2 more."}, ""},
+		"study's 128 bytes": {figures("selvage", "encap-64", map[string]float64{stats.PDR: 2}), []string{
+			"Sizes: Selvage moves fewer packets at 64 bytes (2.00 Mpps) than at 1518 (3.94, encap), which contradicts a cost per packet"}, ""},
+		"a little fewer": {figures("selvage", "encap-64", map[string]float64{stats.PDR: 3.85}), nil, "Sizes:"},
+		"line":           {figures("selvage", "encap-1518", map[string]float64{"line_share": 0.97}), []string{"the line is the limit (encap-1518)"}, ""},
+		"queue":          {figures("selvage", "encap-64", map[string]float64{stats.LatencyP99: 70}), []string{"The step of 10.0 × in the last tenth is a queue that stands"}, "No queue"},
+		"not monotonic": {cases("selvage", "encap-64", func(s *result.Sample) {
+			if s.Round == 2 && s.Case == "encap-64" {
+				s.Series = map[string][]float64{stats.LossLoad: {1, 0.9, 0.8}, stats.LossShare: {0.1, 0, 0.02}}
+			}
+		}), []string{"Loss curve: Selvage is not monotonic in encap-64 (round 2): 2 % are lost at 80 % of the rate, 0 % at 90 %."}, ""},
+		"monotonic": {cases("selvage", "encap-64", func(s *result.Sample) {
+			s.Series = map[string][]float64{stats.LossLoad: {1, 0.9, 0.8}, stats.LossShare: {0.1, 0.01, 0}}
+		}), nil, "Loss curve"},
+		"noisy rival": {func(r *result.Result) {
+			cases("kernel", "encap-64", func(s *result.Sample) { s.Metrics[stats.NDR] = float64(s.Round) })(r)
+		}, []string{"Do not build on the figures of the kernel's routing and vxlan."}, ""},
+		"busy machine": {figures("", "", map[string]float64{"idle_busy": 0.4}), []string{"Noise: the cores were 40.0 % busy before samples began (median of 75)"}, ""},
+		"nearly idle":  {figures("", "", map[string]float64{"idle_busy": 0.1}), nil, "Noise:"},
+		"other tests": {figures("selvage", "encap-64", map[string]float64{"back_to_back": 2600, "recovery_ms": 0.4, "reset_ms": 31}), []string{
+			"Bursts: Selvage takes 2,600 frames", "Recovery: Selvage loses frames for 0.400 ms", "Reset: Selvage forwards again 31.0 ms"}, ""},
+	} {
+		findings := strings.Join(Verdict(transitRun(c.change)).Findings, "\n")
+		for _, want := range c.want {
+			if !strings.Contains(findings, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, findings)
+			}
+		}
+		if c.not != "" && strings.Contains(findings, c.not) {
+			t.Errorf("%s: %q in\n%s", name, c.not, findings)
+		}
+	}
+}
+
+// cacheRun is five rounds with and without the cache.
+func cacheRun(change func(*result.Result)) result.Result {
+	r := result.Result{Schema: result.Schema, Experiment: stats.Cache, Parameters: map[string]string{"rounds": "5"}}
+	for round := 1; round <= 5; round++ {
+		for _, l := range []stats.Load{{Flows: 1280}, {Flows: 10_000}, {Flows: 1280, Routes: 1000}, {Flows: 1_000_000, Routes: 1000}} {
+			for name, device := range map[string]float64{stats.CacheOn: 100, stats.CacheOff: 300 + 0.1*float64(l.Routes)} {
+				if l.Flows == 1_000_000 {
+					device += 100
+				}
+				device *= 1 + 0.001*float64(round)
+				r.Samples = append(r.Samples, result.Sample{Contender: name, Case: l.Case(), Round: round,
+					Metrics: map[string]float64{stats.DeviceNS: device, stats.NSPerPacket: device + 100, stats.HitRate: 0.99}})
+			}
+		}
+	}
+	if change != nil {
+		change(&r)
+	}
+	return r
+}
+
+func TestCacheVerdict(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*result.Result)
+		refused bool
+		want    string
+		finding string
+		not     string
+	}{
+		"saves": {nil, false, "The flow cache saves 75.0 % of the device's time per packet [0.75, 0.75] with 1,280 flows and 1,000 routes: 100 ns with it, 401 without. With 1,000,000 flows it saves 60.0 %. Study S4 claims up to 75 %.",
+			"Routes: 1,000 of them add 100 ns to a packet without the cache and 0 with it (1,280 flows).", "Hits:"},
+		"half the rate": {nil, false, "", "Flows: with 1,000,000 flows the path keeps 66.6 % of the rate that it has with 1,280 flows (301 against 200 ns per packet", "Cliff:"},
+		"cliff":         {figures(stats.CacheOn, "flows-10000", map[string]float64{stats.NSPerPacket: 500}), false, "saves 75.0 %", "Cliff: from 1,280 flows to 10,000 flows a packet's time rises from 200 to 500 ns.", ""},
+		"thrashing":     {figures(stats.CacheOn, "flows-1000000", map[string]float64{stats.HitRate: 0.3}), false, "saves", "Hits: the cache answers only 30.0 % with 1,000,000 flows and 1,000 routes", ""},
+		"costs":         {figures(stats.CacheOn, "", map[string]float64{stats.DeviceNS: 900}), false, "The flow cache costs", "Cost: the cache costs more than it saves with 1,280 flows; 10,000 flows", ""},
+		"no difference": {cases(stats.CacheOn, "", func(s *result.Sample) { s.Metrics[stats.DeviceNS] = 390 + 5*float64(s.Round) }), false, "Whether the flow cache saves time cannot be told with 1,280 flows and 1,000 routes", "", ""},
+		"off alone":     {drop(stats.CacheOn), true, "No verdict: no case was measured both", "", ""},
+		"noise":         {cases(stats.CacheOff, "", func(s *result.Sample) { s.Metrics[stats.NSPerPacket] = 100 * float64(s.Round) }), true, "the time per packet of cache-off spreads", "", ""},
+	} {
+		v := Verdict(cacheRun(c.change))
+		findings := strings.Join(v.Findings, "\n")
+		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) || !strings.Contains(findings, c.finding) {
+			t.Errorf("%s: refused %v, %q, want %q; findings\n%s\nwant %q", name, v.Refused, v.Sentence, c.want, findings, c.finding)
+		}
+		if c.not != "" && strings.Contains(findings, c.not) {
+			t.Errorf("%s: %q in\n%s", name, c.not, findings)
+		}
+	}
+}

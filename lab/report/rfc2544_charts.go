@@ -1,0 +1,271 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// Rates draws the rate by frame size, one panel a direction: for each size a bar a
+// contender as high as its no-drop rate, and a mark at its partial-drop rate.
+func (v transitView) Rates() []figure {
+	var figures []figure
+	for _, direction := range v.directions() {
+		f := figure{Title: wayWords(direction), Unit: "Mpps by frame size in bytes, higher is better"}
+		f.Wide, f.Narrow = v.rates(direction, 528, "wide"), v.rates(direction, 360, "narrow")
+		figures = append(figures, f)
+	}
+	return figures
+}
+
+func (v transitView) rates(direction string, width float64, class string) template.HTML {
+	const height, left, above, below = 270.0, 34.0, 16.0, 28.0
+	cases := v.sized(direction)
+	ys := ticks(v.topRate(cases), 5)
+	y := axis(0, ys[len(ys)-1], height-below, above, false)
+	c := newCanvas(width, height)
+	for _, t := range ys {
+		c.line(left, y(t), width, y(t), "grid")
+		c.text(left-6, y(t)+4, "tick e", fmt.Sprintf("%g", t))
+	}
+	words := wayWords(direction) + ", no-drop rates. "
+	pitch := (width - left) / float64(max(1, len(cases)))
+	bar := min(30, pitch*0.8/float64(max(1, len(v.names))))
+	for i, t := range cases {
+		middle := left + pitch*(float64(i)+0.5)
+		c.text(middle, height-8, "tick m", sizeWords(t))
+		for k, name := range v.names {
+			at := middle + (float64(k)-float64(len(v.names))/2)*bar
+			words += v.rateBar(c, name, t, at, bar, y, pitch > 90)
+		}
+	}
+	return c.svg(class, words)
+}
+
+// topRate is the highest rate of cases.
+func (v transitView) topRate(cases []stats.Traffic) float64 {
+	top := 0.0
+	for _, t := range cases {
+		for _, name := range v.names {
+			ndr, _ := v.find(name, t, stats.NDR)
+			pdr, _ := v.find(name, t, stats.PDR)
+			top = max(top, ndr.Hi, pdr.Median)
+		}
+	}
+	return top
+}
+
+// rateBar draws one contender's rate at one size, and returns it in words.
+func (v transitView) rateBar(c *canvas, name string, t stats.Traffic, x, width float64, y func(float64) float64, roomy bool) string {
+	ndr, ok := v.find(name, t, stats.NDR)
+	pdr, okPDR := v.find(name, t, stats.PDR)
+	if !ok && !okPDR {
+		return ""
+	}
+	label := fmt.Sprintf("%s, %s: %s Mpps without loss, %s with %s", name, sizeWords(t), stats.Figure(ndr.Median), stats.Figure(pdr.Median), v.Tolerance())
+	if ndr.Ratio > 0 && ndr.Baseline != "" {
+		label += fmt.Sprintf(", %s %s", stats.Ratio(ndr.Ratio), ndr.Baseline)
+	}
+	c.open(v.tint(name), label)
+	c.rect(x, 16, width, y(0)-16, 0, "hit")
+	c.rect(x+1, y(ndr.Median), width-2, y(0)-y(ndr.Median), 1.5, "bar")
+	if okPDR {
+		c.line(x+1, y(pdr.Median), x+width-1, y(pdr.Median), "mark")
+	}
+	if ndr.Median == 0 && ok {
+		c.text(x+width/2, y(pdr.Median)-5, "alarm m", "0")
+	}
+	if name == v.subject && ndr.Ratio > 0 && roomy {
+		c.text(x+width/2, y(max(ndr.Median, pdr.Median))-6, "tiny m", fmt.Sprintf("%.2f", ndr.Ratio))
+	}
+	c.close()
+	return label + ". "
+}
+
+// Times splits the time per packet of the smallest frames, one panel a direction, into
+// that of generator and sink and that of the device.
+func (v transitView) Times() []figure {
+	var figures []figure
+	for _, direction := range v.directions() {
+		t, ok := v.key(direction)
+		if !ok {
+			continue
+		}
+		if f, ok := v.times(direction, t); ok {
+			figures = append(figures, f)
+		}
+	}
+	return figures
+}
+
+func (v transitView) times(direction string, t stats.Traffic) (figure, bool) {
+	const width, left, right, pitch, thick = 360.0, 74.0, 262.0, 30.0, 15.0
+	var names []string
+	top := 0.0
+	for _, name := range v.names {
+		whole, ok := v.find(name, t, stats.NSPerPacket)
+		if _, okDevice := v.find(name, t, stats.DeviceNS); ok && okDevice && whole.Median > 0 {
+			names = append(names, name)
+			top = max(top, whole.Median)
+		}
+	}
+	if len(names) == 0 {
+		return figure{}, false
+	}
+	// A peer that is many times slower is cut off, or the others would vanish.
+	subject, _ := v.find(v.subject, t, stats.NSPerPacket)
+	limit := min(top, 4*max(subject.Median, 1))
+	x := func(ns float64) float64 { return left + min(ns, limit)/limit*(right-left) }
+	c := newCanvas(width, float64(len(names))*pitch+4)
+	words := wayWords(direction) + ", time per packet. "
+	for i, name := range names {
+		whole, _ := v.find(name, t, stats.NSPerPacket)
+		device, _ := v.find(name, t, stats.DeviceNS)
+		y := float64(i)*pitch + 4
+		label := fmt.Sprintf("%s: %s ns a packet, %s of them the device's", name, stats.Figure(whole.Median), stats.Figure(device.Median))
+		words += label + ". "
+		c.open(v.tint(name), label)
+		c.rect(0, y-4, width, pitch, 0, "hit")
+		c.text(0, y+13, "name", brief(name, 9))
+		c.rect(left, y+1, x(whole.Median)-left, thick, 2, "bar light")
+		c.rect(x(whole.Median-device.Median), y+1, x(whole.Median)-x(whole.Median-device.Median), thick, 0, "bar")
+		if whole.Median > limit {
+			c.line(right-9, y-2, right-13, y+thick+4, "whisker")
+			c.line(right-5, y-2, right-9, y+thick+4, "whisker")
+		}
+		c.text(312, y+13, "value e", stats.Figure(device.Median))
+		c.text(width, y+13, "small e", stats.Figure(whole.Median))
+		c.close()
+	}
+	return figure{
+		Title: fmt.Sprintf("%s, %s bytes", wayWords(direction), sizeWords(t)), Unit: "ns of a core: the device’s (full), with generator and sink (pale)",
+		Wide: c.svg("any", words),
+	}, true
+}
+
+// Losses draws the share that is lost over the rate that is offered, as curves of the
+// smallest frames, one panel a direction.
+func (v transitView) Losses() []figure {
+	var figures []figure
+	for _, direction := range v.directions() {
+		t, ok := v.key(direction)
+		if !ok {
+			continue
+		}
+		lines := v.lossLines(t)
+		if len(lines) == 0 {
+			continue
+		}
+		p := plot{lines: lines, words: "Loss over the rate offered. ", xTick: func(x float64) string { return fmt.Sprintf("%g%%", x) }, yTick: func(y float64) string { return fmt.Sprintf("%g%%", y) }}
+		figures = append(figures, figure{
+			Title: fmt.Sprintf("%s, %s bytes", wayWords(direction), sizeWords(t)), Unit: "share lost over the share of the highest rate offered",
+			Wide: v.plot(p, 528, 260, "wide"), Narrow: v.plot(p, 360, 240, "narrow"),
+		})
+	}
+	return figures
+}
+
+// lossLines are the medians over the rounds, in percent.
+func (v transitView) lossLines(t stats.Traffic) []plotLine {
+	var lines []plotLine
+	for _, name := range v.names {
+		at := map[float64][]float64{}
+		for _, s := range v.Samples {
+			loads, losses := s.Series[stats.LossLoad], s.Series[stats.LossShare]
+			if s.Contender != name || s.Case != t.Case() || s.Error != "" || len(loads) != len(losses) {
+				continue
+			}
+			for i, load := range loads {
+				at[load] = append(at[load], losses[i])
+			}
+		}
+		l := plotLine{name: name}
+		for load, shares := range at {
+			l.points = append(l.points, point{100 * load, 100 * stats.Median(shares).Median})
+		}
+		if len(l.points) > 1 {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// Loads draws latency over the load, p50 and p99, one panel a direction.
+func (v transitView) Loads() []figure {
+	var figures []figure
+	for _, direction := range v.directions() {
+		t, ok := v.key(direction)
+		if !ok {
+			continue
+		}
+		var lines []plotLine
+		for _, name := range v.names {
+			for _, metric := range []string{stats.LatencyP50, stats.LatencyP99} {
+				l := plotLine{name: name, faint: metric == stats.LatencyP50}
+				for _, at := range []struct {
+					suffix string
+					share  float64
+				}{{"_10", 10}, {"_50", 50}, {"_90", 90}, {"", 100}} {
+					if row, ok := v.find(name, t, metric+at.suffix); ok && row.Median > 0 {
+						l.points = append(l.points, point{at.share, row.Median})
+					}
+				}
+				if len(l.points) > 1 {
+					lines = append(lines, l)
+				}
+			}
+		}
+		if len(lines) == 0 {
+			continue
+		}
+		p := plot{lines: lines, logY: true, words: "Latency over load. ", xTick: func(x float64) string { return fmt.Sprintf("%g%%", x) }, yTick: func(y float64) string { return fmt.Sprintf("%g", y) }}
+		figures = append(figures, figure{
+			Title: fmt.Sprintf("Latency under load, %s, %s bytes", lowerFirst(wayWords(direction)), sizeWords(t)), Unit: "µs over the share of each one’s no-drop rate; p99 strong, p50 pale",
+			Wide: v.plot(p, 528, 260, "wide"), Narrow: v.plot(p, 360, 240, "narrow"),
+		})
+	}
+	return figures
+}
+
+// Quantiles draws the latency distributions at the no-drop rate.
+func (v transitView) Quantiles() []figure {
+	var figures []figure
+	for _, direction := range v.directions() {
+		t, ok := v.key(direction)
+		curves := v.curves(t.Case())
+		if !ok || len(curves) == 0 {
+			continue
+		}
+		figures = append(figures, figure{
+			Title: fmt.Sprintf("Latency distribution, %s, %s bytes", lowerFirst(wayWords(direction)), sizeWords(t)), Unit: "µs by percentile at the no-drop rate, both axes logarithmic",
+			Wide: v.latency(curves, 528, 260, "wide"), Narrow: v.latency(curves, 360, 240, "narrow"),
+		})
+	}
+	return figures
+}
+
+// Flows draws the rate over the number of flows.
+func (v transitView) Flows() (f figure) {
+	var lines []plotLine
+	size := ""
+	for _, name := range v.names {
+		l := plotLine{name: name}
+		for _, t := range stats.Transits(v.Result) {
+			if row, ok := v.find(name, t, stats.PDR); ok && t.Flows > 0 {
+				size = fmt.Sprintf("%s, %s bytes", wayWords(t.Direction), sizeWords(t))
+				l.points = append(l.points, point{float64(t.Flows), row.Median})
+			}
+		}
+		if len(l.points) > 1 {
+			lines = append(lines, l)
+		}
+	}
+	if len(lines) == 0 {
+		return f
+	}
+	f.Title, f.Unit = "Rate over flows", size+", Mpps with "+v.Tolerance()+" loss, flows logarithmic"
+	p := plot{lines: lines, logX: true, words: "Rate over flows. ", xTick: counted, yTick: func(y float64) string { return fmt.Sprintf("%g", y) }}
+	f.Wide, f.Narrow = v.plot(p, 528, 260, "wide"), v.plot(p, 360, 240, "narrow")
+	return f
+}

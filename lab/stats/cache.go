@@ -1,0 +1,122 @@
+package stats
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Cache is the name of the experiment on the flow cache.
+const Cache = "cache"
+
+// Its contenders; without the cache is the baseline.
+const (
+	CacheOn  = "cache-on"
+	CacheOff = "cache-off"
+)
+
+// Metrics of the cache experiment besides NSPerPacket and DeviceNS. ShareSaved is on rows of
+// CacheOn alone; Summarise computes it from both (see Saved).
+const (
+	ShareSaved = "share_saved"
+	HitRate    = "hit_rate"
+)
+
+// Load is what a case of the cache experiment has: flows, and routes behind the cache.
+type Load struct{ Flows, Routes int }
+
+// Cached reads a case of the cache experiment: "flows-N", with routes behind the cache
+// "flows-N-routes-M".
+func Cached(kase string) (Load, bool) {
+	parts := strings.Split(kase, "-")
+	if len(parts) != 2 && (len(parts) != 4 || parts[2] != "routes") || parts[0] != "flows" {
+		return Load{}, false
+	}
+	flows, err := strconv.Atoi(parts[1])
+	if err != nil || flows < 1 {
+		return Load{}, false
+	}
+	l := Load{Flows: flows}
+	if len(parts) == 4 {
+		if l.Routes, err = strconv.Atoi(parts[3]); err != nil || l.Routes < 0 {
+			return Load{}, false
+		}
+	}
+	return l, true
+}
+
+// Case is the name of l's samples.
+func (l Load) Case() string {
+	name := "flows-" + strconv.Itoa(l.Flows)
+	if l.Routes > 0 {
+		name += "-routes-" + strconv.Itoa(l.Routes)
+	}
+	return name
+}
+
+// Loads are the cases of r by routes and then by flows.
+func Loads(r result.Result) []Load {
+	var all []Load
+	for _, kase := range Cases(r) {
+		if l, ok := Cached(kase); ok && !slices.Contains(all, l) {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b Load) int {
+		return cmp.Or(cmp.Compare(a.Routes, b.Routes), cmp.Compare(a.Flows, b.Flows))
+	})
+	return all
+}
+
+// cacheMetrics are the figures of every case.
+func cacheMetrics(r result.Result) []Metric {
+	var metrics []Metric
+	for _, m := range []Metric{
+		{"", NSPerPacket, "ns", "Time of a core per packet", false},
+		{"", DeviceNS, "ns", "The device's time per packet", false},
+		{"", HitRate, "share", "Packets that the cache answered", true},
+	} {
+		for _, l := range Loads(r) {
+			m.Case = l.Case()
+			metrics = append(metrics, m)
+		}
+	}
+	return metrics
+}
+
+// Saved is what the cache saves in a case, from rounds that have both: 1 - on/off of the
+// device's time, or of the whole time where the former was not measured.
+func Saved(r result.Result, kase string) Interval {
+	for _, metric := range []string{DeviceNS, NSPerPacket} {
+		on, off := Values(r, CacheOn, kase, metric), Values(r, CacheOff, kase, metric)
+		var saved []float64
+		for _, round := range sortedRounds(on) {
+			if off[round] > 0 {
+				saved = append(saved, 1-on[round]/off[round])
+			}
+		}
+		if len(saved) > 0 {
+			return Median(saved)
+		}
+	}
+	return Interval{}
+}
+
+// savedRows are the rows of ShareSaved.
+func savedRows(r result.Result) []result.Row {
+	var rows []result.Row
+	for _, l := range Loads(r) {
+		iv := Saved(r, l.Case())
+		if iv.N == 0 {
+			continue
+		}
+		rows = append(rows, result.Row{
+			Contender: CacheOn, Case: l.Case(), Metric: ShareSaved, Unit: "share", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+			Baseline: CacheOff, Distinguishable: iv.N >= minPairs && (iv.Lo > 0 || iv.Hi < 0),
+		})
+	}
+	return rows
+}
