@@ -18,6 +18,8 @@
 #define MAX_SEGMENTS 4096 /* segments of one edge */
 #define MAX_MEMBERS 1024  /* ports and remotes of one segment */
 #define MAX_UDP_PORTS 8	  /* UDP ports on which tunnels arrive */
+#define MAX_TEPS 8	  /* tunnel endpoints of one edge */
+#define SPREAD_BUCKETS 64 /* among which the paths to a remote share the flows */
 #define MAX_ROUTERS 1024  /* routers of one edge */
 #define MAX_GROUPS 4096	  /* next-hop groups of all routers */
 #define MAX_HOPS 4096	  /* next hops of all routers */
@@ -37,7 +39,7 @@ BYTE_ENUM end_kind {
 	END_TEP,  /* a remote tunnel endpoint */
 };
 
-BYTE_ENUM end_flags {
+enum __attribute__((packed)) end_flags {
 	END_PEER = 1,	      /* port: deliver into the other namespace of the veth */
 	END_RESOLVED = 2,     /* TEP: the template holds the next hop's MAC */
 	END_UPLINK = 4,	      /* port: what is not for the gateway is the host's */
@@ -45,14 +47,19 @@ BYTE_ENUM end_flags {
 	END_GUARD_ADDRS = 16, /* port: only allowed source addresses */
 	END_SEGMENTS = 32,    /* port: takes large TCP segments */
 	END_TRANSIT = 64,     /* the interface takes packets from a transit program */
+	END_DOWN = 128,	      /* TEP: decisions for it are taken again */
+	END_SPREAD = 256,     /* TEP: stands for a remote with several, see spread.h */
 };
 
-/* One end of a segment: where a frame can come from and go to. */
+/*
+ * One end of a segment: where a frame can come from and go to. A TEP is a path, from
+ * one of this edge's addresses to one of a remote's. Of a remote with several paths
+ * one stands for it; which is taken is chosen with each decision.
+ */
 struct end {
 	enum end_kind kind;
-	enum end_flags flags;
 	__u8 outer_len; /* TEP: bytes of the template in use */
-	__u8 pad;
+	enum end_flags flags;
 	__u32 ifindex;	/* port: itself; TEP: the underlay interface, 0 without a route */
 	__u32 mtu;	/* of the interface or path: an IP packet's size in bytes */
 	__u32 segment;	/* port: its segment */
@@ -61,7 +68,24 @@ struct end {
 	__u16 pad2;
 	__u64 path_mtu_ns;     /* TEP: when, CLOCK_MONOTONIC */
 	struct addr addr;      /* TEP: its address */
+	struct addr local;     /* TEP: this edge's */
 	__u8 outer[OUTER_MAX]; /* TEP: Ethernet and IP header; what depends on the packet is zero */
+};
+
+/* Which TEPs take the flows to a remote, of segments with the same team. */
+struct spread_key {
+	__u16 end; /* that stands for the remote */
+	__u16 team;
+};
+
+struct spread {
+	__u16 buckets[SPREAD_BUCKETS]; /* end of each */
+};
+
+/* A path, as the underlay's messages name it. */
+struct path_key {
+	struct addr local;
+	struct addr remote;
 };
 
 BYTE_ENUM encapsulation {
@@ -72,11 +96,12 @@ BYTE_ENUM encapsulation {
 };
 
 BYTE_ENUM segment_flags {
-	SEGMENT_UDP_CSUM = 1, /* outer UDP checksums, see encap_by_kernel */
-	SEGMENT_TAGS = 2,     /* tagged frames pass */
-	SEGMENT_SUPPRESS = 4, /* ARP and ND for known remote hosts are answered here */
-	SEGMENT_CLAMP = 8,    /* TCP MSS is clamped */
-	SEGMENT_L3 = 16,      /* between routers: nothing is learned, bridged or flooded */
+	SEGMENT_UDP_CSUM = 1,	/* outer UDP checksums, see encap_by_kernel */
+	SEGMENT_TAGS = 2,	/* tagged frames pass */
+	SEGMENT_SUPPRESS = 4,	/* ARP and ND for known remote hosts are answered here */
+	SEGMENT_CLAMP = 8,	/* TCP MSS is clamped */
+	SEGMENT_L3 = 16,	/* between routers: nothing is learned, bridged or flooded */
+	SEGMENT_BY_SOURCE = 32, /* paths are chosen by where a frame came from, not by flow */
 };
 
 /* What the outer header takes from the inner one. */
@@ -104,7 +129,7 @@ struct segment {
 	__u8 options_critical; /* one of them is */
 	__u16 tunnel_len;      /* bytes of the UDP and the tunnel header with options */
 	__u8 gateway_mac[ETH_ALEN];
-	__u16 pad2;
+	__u16 team;	      /* how it chooses among the paths to a remote */
 	struct addr gateway4; /* source of ICMP messages, zero when there is none */
 	struct addr gateway6;
 	__u8 options[OPTIONS_MAX];

@@ -4,8 +4,8 @@
 
 #include "abi.h"
 
-/* This edge's tunnel endpoint, and the UDP ports on which tunnels arrive. */
-const volatile struct addr tep_addr;
+/* This edge's tunnel endpoints, and the UDP ports on which tunnels arrive. */
+const volatile struct addr tep_addrs[MAX_TEPS];
 const volatile __be16 udp_ports[MAX_UDP_PORTS];
 const volatile __u8 udp_encaps[MAX_UDP_PORTS]; /* enum encapsulation */
 /* Whether GRE packets may be NVGRE tunnels; otherwise they are the host's. */

@@ -125,7 +125,7 @@ static __always_inline bool express_outer(CTX *ctx, struct pkt *p, struct plain 
 	struct outer o = {};
 	int encap;
 
-	if (outer_ip(ctx, p, &o) || !addr_equal(&tep_addr, &o.dst))
+	if (outer_ip(ctx, p, &o) || !is_tep(&o.dst))
 		return false;
 	encap = outer_encap(ctx, p, &o, &way);
 	if (encap < 0 || o.why || o.end != p->len)

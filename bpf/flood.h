@@ -24,18 +24,24 @@ struct flood {
 	bool from_tunnel;
 };
 
-static __always_inline int flood_to_tep(struct flood *fl, struct end *to, __u32 id, __u32 *ifindex)
+static __always_inline int flood_to_tep(struct flood *fl, __u32 *id, __u32 *ifindex)
 {
 	struct segment *seg = segment_get(fl->segment);
+	struct end *to;
 	int why;
 
 	if (!seg)
 		return REASON_NO_ROUTE;
+	*id = spread_to(fl->p, seg, *id);
+	to = end_get(*id);
+	if (!to)
+		return REASON_NO_ROUTE;
+	*ifindex = to->ifindex;
 	if (seg->flags & SEGMENT_UDP_CSUM)
 		*ifindex = seg->csum_ifindex;
 	else if (to->ifindex && !(to->flags & END_RESOLVED))
 		return REASON_UNRESOLVED;
-	why = encap(fl->ctx, fl->p, id, fl->segment, fl->how);
+	why = encap(fl->ctx, fl->p, *id, fl->segment, fl->how);
 	if (!why)
 		fl->how |= ENCAP_AGAIN;
 	return why;
@@ -70,27 +76,28 @@ static __always_inline void flood_sent(struct flood *fl, __u32 id, int why)
 static long flood_member(__u64 index, struct flood *fl)
 {
 	struct member_key key = { .segment = fl->segment, .index = index };
-	__u32 *id = bpf_map_lookup_elem(&members, &key);
+	__u32 *member = bpf_map_lookup_elem(&members, &key);
+	__u32 ifindex, id;
 	struct end *to;
-	__u32 ifindex;
 	int why = 0;
 
-	if (!id || *id == fl->except)
+	if (!member || *member == fl->except)
 		return 0;
-	to = end_get(*id);
+	id = *member;
+	to = end_get(id);
 	if (!to || to->kind == END_NONE)
 		return 0;
 	ifindex = to->ifindex;
 	if (to->kind == END_TEP) {
 		if (fl->from_tunnel) /* split horizon: the sender replicates to every remote itself */
 			return 1;
-		why = flood_to_tep(fl, to, *id, &ifindex);
+		why = flood_to_tep(fl, &id, &ifindex);
 	} else {
 		why = flood_to_port(fl->ctx, fl->p, to);
 	}
 	if (!why && !tracing && bpf_clone_redirect(fl->ctx, ifindex, 0))
 		why = REASON_REDIRECT;
-	flood_sent(fl, *id, why);
+	flood_sent(fl, id, why);
 	return to->kind == END_PORT && clear_tags(fl->ctx);
 }
 

@@ -3,17 +3,18 @@
  * flow: the cache of decisions. A decision is good while what it depends on has
  * the generation that it was taken in, and for revalidate_ns: then it is taken
  * again, which also keeps the source's FDB entry young. Generations only grow, so
- * the sum of those of both segments and the router tells of a change of any.
+ * the sum of those of both segments and the router tells of a change of any. A path
+ * that is down outdates what goes by it.
  *
  * in:    p->key, p->now_ns
  * out:   a decision, or none
- * maps:  flows, segments, routers
+ * maps:  flows, segments, routers, ends
  * stops: nothing
  */
 #pragma once
 
 #include "order.h"
-#include "route.h"
+#include "spread.h"
 
 /* Nothing that a routed decision depends on has changed. seg is where the flow came in. */
 static __always_inline bool route_is_current(const struct decision *d, const struct segment *seg)
@@ -29,8 +30,9 @@ static __always_inline bool route_is_current(const struct decision *d, const str
 static __always_inline bool is_current(const struct decision *d)
 {
 	struct segment *seg = segment_get(d->segment);
+	struct end *out = end_get(d->out);
 
-	if (!seg)
+	if (!seg || !out || out->flags & END_DOWN)
 		return false;
 	return d->flags & FLOW_ROUTED ? route_is_current(d, seg) : seg->generation == d->generation;
 }

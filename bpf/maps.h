@@ -27,7 +27,8 @@ MAP(ARRAY, segments, __u32, struct segment, MAX_SEGMENTS);
 MAP(HASH, ports, struct port_key, __u32, MAX_ENDS);   /* → end */
 MAP(HASH, vnis, struct vni_key, __u32, MAX_SEGMENTS); /* → segment */
 MAP(HASH, remotes, struct remote_key, __u32, 65536);  /* → end */
-MAP(HASH, teps, struct addr, __u32, MAX_ENDS);	      /* → end */
+MAP(HASH, teps, struct path_key, __u32, MAX_ENDS);    /* → end */
+MAP(HASH, spreads, struct spread_key, struct spread, MAX_ENDS);
 MAP(HASH, members, struct member_key, __u32, 131072); /* → end */
 MAP(HASH, fdb, struct fdb_key, struct fdb_entry, 65536);
 MAP(ARRAY, routers, __u32, struct router, MAX_ROUTERS);

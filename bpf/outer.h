@@ -23,6 +23,15 @@ struct outer {
 	int why; /* what is wrong with it, should it be ours */
 };
 
+/* Whether it is one of this edge's tunnel endpoints. */
+static __always_inline bool is_tep(const struct addr *addr)
+{
+	for (int i = 0; i < MAX_TEPS; i++)
+		if (tep_addrs[i].w[3] && addr_equal(&tep_addrs[i], addr))
+			return true;
+	return false;
+}
+
 /* The index of a tunnel port, or NOT_OURS. */
 static __always_inline int udp_port_index(__be16 port)
 {
@@ -151,7 +160,7 @@ SUBPROGRAM int parse_outer(CTX *ctx, struct pkt *p)
 
 	if (!p)
 		return REASON_NO_ROOM;
-	if (outer_ip(ctx, p, &o) || !addr_equal(&tep_addr, &o.dst))
+	if (outer_ip(ctx, p, &o) || !is_tep(&o.dst))
 		return NOT_OURS;
 	encap = outer_encap(ctx, p, &o, &way);
 	if (encap < 0)

@@ -59,7 +59,7 @@ static __always_inline bool is_our_tunnel(CTX *ctx, const struct quote *q)
 {
 	struct udphdr *udp;
 
-	if (!addr_equal(&tep_addr, &q->src))
+	if (!is_tep(&q->src))
 		return false;
 	if (q->proto == IPPROTO_GRE)
 		return nvgre;
@@ -70,13 +70,14 @@ static __always_inline bool is_our_tunnel(CTX *ctx, const struct quote *q)
 SUBPROGRAM int hear_too_big(CTX *ctx, struct pkt *p)
 {
 	struct outer o = {};
+	struct path_key key;
 	struct quote q = {};
 	struct icmphdr *icmp;
 	struct end *to;
 	bool v6, read;
 	__u32 *id, mtu;
 
-	if (!p || outer_ip(ctx, p, &o) || !addr_equal(&tep_addr, &o.dst))
+	if (!p || outer_ip(ctx, p, &o) || !is_tep(&o.dst))
 		return NOT_OURS;
 	v6 = o.proto == IPPROTO_ICMPV6;
 	if (!v6 && o.proto != IPPROTO_ICMP)
@@ -93,7 +94,9 @@ SUBPROGRAM int hear_too_big(CTX *ctx, struct pkt *p)
 	read = v6 ? read_quote6(ctx, o.off, &q) : read_quote4(ctx, o.off, &q);
 	if (!read || !is_our_tunnel(ctx, &q))
 		return NOT_OURS;
-	id = bpf_map_lookup_elem(&teps, &q.dst);
+	key.local = q.src;
+	key.remote = q.dst;
+	id = bpf_map_lookup_elem(&teps, &key);
 	to = id ? end_get(*id) : NULL;
 	if (!to || to->kind != END_TEP || mtu >= to->mtu || (to->path_mtu && mtu >= to->path_mtu))
 		return NOT_OURS;

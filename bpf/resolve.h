@@ -49,7 +49,7 @@ static __always_inline int choose(CTX *ctx, struct pkt *p, struct segment *seg, 
 static __always_inline int decide(CTX *ctx, struct pkt *p)
 {
 	struct decision *d = &p->decision;
-	struct segment *seg;
+	struct segment *seg, *to;
 	struct end *in;
 	int why;
 
@@ -73,6 +73,11 @@ static __always_inline int decide(CTX *ctx, struct pkt *p)
 	why = choose(ctx, p, seg, in, d);
 	if (why)
 		return why;
+	if (d->action == ACTION_TUNNEL) {
+		to = segment_get(d->to_segment);
+		if (to)
+			d->out = spread_to(p, to, d->out);
+	}
 	if (!flow_cache && !d->slow)
 		d->slow = SLOW_CACHE_OFF;
 	d->entropy = entropy_of(&p->key);

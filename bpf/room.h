@@ -64,8 +64,7 @@ static __always_inline int encap_by_kernel(CTX *ctx, struct pkt *p, struct end *
 	if (why)
 		return why;
 	copy(key.remote_ipv6, &to->addr, sizeof(key.remote_ipv6));
-	for (int i = 0; i < 4; i++)
-		key.local_ipv6[i] = tep_addr.w[i];
+	copy(&key.local_ipv6, &to->local, sizeof(key.local_ipv6));
 	if (bpf_skb_set_tunnel_key(ctx, &key, sizeof(key), BPF_F_TUNINFO_IPV6))
 		return REASON_NO_ROOM;
 	return 0;

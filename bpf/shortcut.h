@@ -111,23 +111,29 @@ static __always_inline struct shortcut *shortcut_find(struct pkt *p, __u64 hash)
 	return s;
 }
 
-/* Whether a flow has its place here, also since the table has grown. */
-static __always_inline bool is_placed(const struct shortcut_table *t, const struct shortcut *s,
-				      __u64 hash, __u32 n)
+/*
+ * Whether a flow has its place here: it is looked for here, also since the table has
+ * grown, and had a packet since its last decision but one was due.
+ */
+static __always_inline bool is_taken(const struct pkt *p, const struct shortcut_table *t,
+				     const struct shortcut *s, __u64 at)
 {
-	__u32 at = ((hash >> 20) + n) & t->mask, home = (hash_of(&s->key) >> 20) & t->mask;
+	__u64 home = hash_of(&s->key);
 
-	return s->decision.out && ((at - home) & t->mask) < PROBES;
+	if (!s->decision.out || (((at >> 20) - (home >> 20)) & t->mask) >= PROBES)
+		return false;
+	return (__u16)(epoch_of(p, home) - s->decision.epoch) < 2;
 }
 
 /* A place for a new flow: a free one, or that of another one. */
-static __always_inline struct shortcut *shortcut_place(struct shortcut_table *t, __u64 hash)
+static __always_inline struct shortcut *shortcut_place(const struct pkt *p,
+						       struct shortcut_table *t, __u64 hash)
 {
 	struct shortcut *s;
 
 	for (__u32 i = 0; i < PROBES; i++) {
 		s = shortcut_slot(t, hash, i);
-		if (!s || is_placed(t, s, hash, i))
+		if (!s || is_taken(p, t, s, hash + ((__u64)i << 20)))
 			continue;
 		if (!s->decision.out)
 			t->used++;
@@ -152,7 +158,7 @@ static __always_inline struct shortcut *shortcut_keep(struct pkt *p, __u64 hash)
 		return NULL;
 	s = shortcut_of(t, &p->key, hash);
 	if (!s) {
-		s = shortcut_place(t, hash);
+		s = shortcut_place(p, t, hash);
 		if (!s)
 			return NULL;
 		s->key = p->key;

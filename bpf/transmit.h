@@ -72,13 +72,18 @@ static __always_inline int to_tep(CTX *ctx, struct pkt *p, struct end *to, __u32
 static __always_inline int send_back(CTX *ctx, struct pkt *p)
 {
 	struct end *to = end_get(p->in);
+	struct segment *seg;
+	__u32 id;
 
 	if (!to)
 		return REASON_NO_ROUTE;
 	p->polled = false;
 	if (to->kind == END_PORT)
 		return to_port(ctx, p, to, p->in);
-	return to_tep(ctx, p, to, p->in, p->segment, entropy_of(&p->key));
+	seg = segment_get(p->segment);
+	id = seg ? spread_to(p, seg, p->in) : p->in;
+	to = end_get(id);
+	return to ? to_tep(ctx, p, to, id, p->segment, entropy_of(&p->key)) : REASON_NO_ROUTE;
 }
 
 /* What the edge makes of the packet itself; it is out of its tunnel first. */

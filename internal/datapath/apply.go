@@ -34,7 +34,7 @@ func newNames() names {
 	return names{
 		ports: map[uint32]string{}, segments: map[uint32]string{}, routers: map[uint32]string{},
 		segIDs: map[string]uint32{}, routeIDs: map[string]uint32{},
-		portIDs: map[string]uint32{}, tepIDs: map[netip.Addr]uint32{},
+		portIDs: map[string]uint32{}, tepIDs: map[netip.Addr]uint32{}, pathIDs: map[overlay.Pair]uint32{},
 	}
 }
 
@@ -57,7 +57,7 @@ type plan struct {
 	vnis         map[edgeVniKey]uint32
 	remotes      map[edgeRemoteKey]uint32
 	members      map[edgeMemberKey]uint32
-	teps         map[edgeAddr]uint32
+	teps         map[edgePathKey]uint32
 	locals       map[edgeLocalKey]uint32
 	options      map[uint32]uint32
 	allowedMACs  map[edgeAllowedMac]uint32
@@ -69,21 +69,23 @@ type plan struct {
 	hooks        map[hook]bool
 	touched      map[uint32]bool // segments whose decisions are outdated
 	rerouted     map[uint32]bool // routers likewise
+	spreads      map[edgeSpreadKey]edgeSpread
+	addrs        map[netip.Addr][]netip.Addr // of a remote, by the first
 	devices      map[hook]Transit
 	exits        map[uint32]uint32
 	groups       map[uint32]bool // groups and hops in use
 	hops         map[uint16]bool
 }
 
-func newPlan() *plan {
+func newPlan(t Tables) *plan {
 	return &plan{
 		ports: map[edgePortKey]uint32{}, vnis: map[edgeVniKey]uint32{}, remotes: map[edgeRemoteKey]uint32{},
-		members: map[edgeMemberKey]uint32{}, teps: map[edgeAddr]uint32{}, locals: map[edgeLocalKey]uint32{}, options: map[uint32]uint32{},
+		members: map[edgeMemberKey]uint32{}, teps: map[edgePathKey]uint32{}, locals: map[edgeLocalKey]uint32{}, options: map[uint32]uint32{},
 		allowedMACs: map[edgeAllowedMac]uint32{}, allowedAddrs: map[edgeAllowedAddr]uint32{},
 		static: map[edgeFdbKey]uint32{}, neighbours: map[edgeNeighbourKey]overlay.MAC{},
 		routes: map[edgeRouteKey]edgeRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
 		touched: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
-		devices: map[hook]Transit{}, exits: map[uint32]uint32{},
+		spreads: map[edgeSpreadKey]edgeSpread{}, addrs: addressesOf(t), devices: map[hook]Transit{}, exits: map[uint32]uint32{},
 	}
 }
 
@@ -91,7 +93,7 @@ func newPlan() *plan {
 // programs, then what is no longer wanted goes. It is idempotent; after an error
 // it may be called again.
 func (d *Datapath) Apply(t Tables) error {
-	p := newPlan()
+	p := newPlan(t)
 	if err := d.assign(t); err != nil {
 		return err
 	}
@@ -99,6 +101,9 @@ func (d *Datapath) Apply(t Tables) error {
 		return err
 	}
 	if err := d.writeEnds(t, p); err != nil {
+		return err
+	}
+	if err := d.planSpreads(t.Teams, p); err != nil {
 		return err
 	}
 	if err := d.planSegments(t, p); err != nil {
@@ -134,7 +139,7 @@ func (d *Datapath) Apply(t Tables) error {
 
 // assign gives numbers to new routers, segments, ports and remotes and frees those that went.
 func (d *Datapath) assign(t Tables) error {
-	d.names = newNames()
+	d.names, d.edges = newNames(), edgesOf(t)
 	for _, r := range t.Routers {
 		if err := d.assignRouter(r.Name); err != nil {
 			return err
@@ -153,15 +158,35 @@ func (d *Datapath) assign(t Tables) error {
 		d.names.ports[id], d.names.portIDs[port.Name] = port.Name, id
 	}
 	for _, tep := range t.TEPs {
+		pair := d.pair(tep)
 		end := edgeEnd{Kind: edgeEndKindEND_TEP}
-		end.Addr.W = wireAddr(tep.Addr)
-		id, err := d.assignEnd(end, tep.Addr.String())
+		end.Addr.W, end.Local.W = wireAddr(tep.Addr), wireAddr(pair.Local)
+		id, err := d.assignEnd(end, pair.String())
 		if err != nil {
 			return err
 		}
-		d.names.tepIDs[tep.Addr] = id
+		d.names.pathIDs[pair] = id
+		if pair.Local == d.cfg.TEPs[0] && pair.Remote == edgeOf(tep) {
+			d.names.tepIDs[tep.Addr] = id
+		}
 	}
 	return nil
+}
+
+// pair is which addresses a path joins.
+func (d *Datapath) pair(t TEP) overlay.Pair {
+	if !t.Local.IsValid() {
+		return overlay.Pair{Local: d.cfg.TEPs[0], Remote: t.Addr}
+	}
+	return overlay.Pair{Local: t.Local, Remote: t.Addr}
+}
+
+// edgeOf is the address that stands for the remote of a path.
+func edgeOf(t TEP) netip.Addr {
+	if !t.Edge.IsValid() {
+		return t.Addr
+	}
+	return t.Edge
 }
 
 // assignSegment knows a segment again by its VNI, and one without tunnels by its
@@ -204,7 +229,7 @@ func (d *Datapath) assignEnd(want edgeEnd, name string) (uint32, error) {
 		if e.Kind == edgeEndKindEND_PORT {
 			return e.Ifindex == want.Ifindex && e.Vlan == want.Vlan
 		}
-		return e.Addr == want.Addr
+		return e.Addr == want.Addr && e.Local == want.Local
 	})
 	if !ok {
 		id, ok = find(d.ends, func(e edgeEnd) bool { return e.Kind == edgeEndKindEND_NONE })
@@ -243,14 +268,29 @@ func (d *Datapath) writeEnds(t Tables, p *plan) error {
 		p.addMember(segment, id)
 		p.allow(id, port.Allowed)
 	}
+	return d.writeTEPs(t, p)
+}
+
+func (d *Datapath) writeTEPs(t Tables, p *plan) error {
+	paths := make(map[netip.Addr]int)
 	for _, tep := range t.TEPs {
-		p.teps[edgeAddr{W: wireAddr(tep.Addr)}] = d.names.tepIDs[tep.Addr]
+		paths[edgeOf(tep)]++
+	}
+	for _, tep := range t.TEPs {
+		pair := d.pair(tep)
+		id := d.names.pathIDs[pair]
+		key := edgePathKey{}
+		key.Local.W, key.Remote.W = wireAddr(pair.Local), wireAddr(pair.Remote)
+		p.teps[key] = id
 		end := d.tepEnd(tep)
 		if slices.Contains(t.Exits, tep.Ifindex) {
 			end.Flags |= edgeEndFlagsEND_TRANSIT
 		}
-		if err := d.putEnd(d.names.tepIDs[tep.Addr], end); err != nil {
-			return fmt.Errorf("remote %s: %w", tep.Addr, err)
+		if paths[edgeOf(tep)] > 1 {
+			end.Flags |= edgeEndFlagsEND_SPREAD
+		}
+		if err := d.putEnd(id, end); err != nil {
+			return fmt.Errorf("path %s: %w", pair, err)
 		}
 	}
 	return nil
@@ -307,12 +347,16 @@ func prefixLen(p netip.Prefix) uint32 {
 }
 
 func (d *Datapath) tepEnd(t TEP) edgeEnd {
+	local := d.pair(t).Local
 	end := edgeEnd{Kind: edgeEndKindEND_TEP, Ifindex: uint32(t.Ifindex), Mtu: uint32(t.MTU)}
-	end.Addr.W = wireAddr(t.Addr)
+	end.Addr.W, end.Local.W = wireAddr(t.Addr), wireAddr(local)
+	if t.Down {
+		end.Flags |= edgeEndFlagsEND_DOWN
+	}
 	if t.NextMAC != (overlay.MAC{}) {
 		end.Flags |= edgeEndFlagsEND_RESOLVED
 	}
-	end.OuterLen = uint8(copy(end.Outer[:], outerTemplate(d.cfg.TEP, t)))
+	end.OuterLen = uint8(copy(end.Outer[:], outerTemplate(local, t)))
 	return end
 }
 
@@ -323,7 +367,7 @@ func (d *Datapath) putEnd(id uint32, end edgeEnd) error {
 	if err := d.objs.Ends.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read end %d: %w", id, err)
 	}
-	if end.Kind == edgeEndKindEND_TEP && now.Kind == end.Kind && now.Addr == end.Addr {
+	if end.Kind == edgeEndKindEND_TEP && now.Kind == end.Kind && now.Addr == end.Addr && now.Local == end.Local {
 		end.PathMtu, end.PathMtuNs = now.PathMtu, now.PathMtuNs
 	}
 	d.ends[id] = end

@@ -49,6 +49,7 @@ type Datapath struct {
 	hops     []edgeHop
 	groups   []edgeGroup
 	names    names
+	edges    map[netip.Addr]netip.Addr // remote's address → its first
 }
 
 // names gives the model's words for numbers in the maps.
@@ -59,12 +60,16 @@ type names struct {
 	segIDs   map[string]uint32
 	routeIDs map[string]uint32 // router's name → router
 	portIDs  map[string]uint32
-	tepIDs   map[netip.Addr]uint32
+	tepIDs   map[netip.Addr]uint32   // remote's first address → the end that stands for it
+	pathIDs  map[overlay.Pair]uint32 // → end
 }
 
 // Open loads the programs and adopts the maps and links that a former process of
 // the same name has pinned. Packets see the new programs only after Apply.
 func Open(cfg Config) (*Datapath, error) {
+	if len(cfg.TEPs) == 0 || len(cfg.TEPs) > overlay.MaxTEPs {
+		return nil, fmt.Errorf("%d tunnel endpoints, not 1 … %d", len(cfg.TEPs), overlay.MaxTEPs)
+	}
 	if len(cfg.UDPPorts) > MaxUDPPorts {
 		return nil, fmt.Errorf("%d UDP ports for tunnels, at most %d", len(cfg.UDPPorts), MaxUDPPorts)
 	}
@@ -186,13 +191,17 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 		return fmt.Errorf("count the cores: %w", err)
 	}
 	spec.Maps[edgeMapShortcuts].MaxEntries = uint32(cores) * shortcutSlots(cfg)
+	var teps [overlay.MaxTEPs]edgeAddr
+	for i, addr := range cfg.TEPs {
+		teps[i].W = wireAddr(addr)
+	}
 	var ports [MaxUDPPorts]uint16
 	var encaps [MaxUDPPorts]uint8
 	for i, p := range cfg.UDPPorts {
 		ports[i], encaps[i] = wire16(p.Port), uint8(encapsulations[p.Encapsulation])
 	}
 	for name, value := range map[string]any{
-		edgeVarTepAddr:       edgeAddr{W: wireAddr(cfg.TEP)},
+		edgeVarTepAddrs:      teps,
 		edgeVarUdpPorts:      ports,
 		edgeVarUdpEncaps:     encaps,
 		edgeVarNvgre:         cfg.NVGRE,

@@ -34,7 +34,10 @@ type edgeAllowedAddr struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	End       uint32
-	Addr      edgeAddr
+	Addr      struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type edgeAllowedMac struct {
@@ -75,9 +78,8 @@ const (
 type edgeEnd struct {
 	_         structs.HostLayout
 	Kind      edgeEndKind
-	Flags     edgeEndFlags
 	OuterLen  uint8
-	Pad       uint8
+	Flags     edgeEndFlags
 	Ifindex   uint32
 	Mtu       uint32
 	Segment   uint32
@@ -85,8 +87,15 @@ type edgeEnd struct {
 	Vlan      uint16
 	Pad2      uint16
 	PathMtuNs uint64
-	Addr      edgeAddr
-	Outer     [56]uint8
+	Addr      struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Local struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Outer [56]uint8
 }
 
 type edgeEndCounters struct {
@@ -96,7 +105,7 @@ type edgeEndCounters struct {
 	Drops uint64
 }
 
-type edgeEndFlags uint8
+type edgeEndFlags uint16
 
 const (
 	edgeEndFlagsEND_PEER        edgeEndFlags = 1
@@ -106,6 +115,8 @@ const (
 	edgeEndFlagsEND_GUARD_ADDRS edgeEndFlags = 16
 	edgeEndFlagsEND_SEGMENTS    edgeEndFlags = 32
 	edgeEndFlagsEND_TRANSIT     edgeEndFlags = 64
+	edgeEndFlagsEND_DOWN        edgeEndFlags = 128
+	edgeEndFlagsEND_SPREAD      edgeEndFlags = 256
 )
 
 type edgeEndKind uint8
@@ -200,8 +211,11 @@ const (
 )
 
 type edgeFlowKey struct {
-	_         structs.HostLayout
-	Origin    edgeAddr
+	_      structs.HostLayout
+	Origin struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 	Vni       uint32
 	Tags      [2]uint32
 	Dmac      [6]uint8
@@ -209,10 +223,16 @@ type edgeFlowKey struct {
 	Ethertype uint16
 	Proto     uint8
 	Fragment  uint8
-	Saddr     edgeAddr
-	Daddr     edgeAddr
-	Sport     uint16
-	Dport     uint16
+	Saddr     struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Daddr struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Sport uint16
+	Dport uint16
 }
 
 type edgeGroup struct {
@@ -225,13 +245,19 @@ type edgeHop struct {
 	Segment uint32
 	End     uint16
 	Mac     [6]uint8
-	Addr    edgeAddr
+	Addr    struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type edgeLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
-	Addr   edgeAddr
+	Addr   struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type edgeMemberKey struct {
@@ -259,7 +285,10 @@ type edgeNeighbour struct {
 type edgeNeighbourKey struct {
 	_       structs.HostLayout
 	Segment uint32
-	Addr    edgeAddr
+	Addr    struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type edgeOuterFlags uint8
@@ -270,6 +299,18 @@ const (
 	edgeOuterFlagsOUTER_DF           edgeOuterFlags = 4
 	edgeOuterFlagsOUTER_DF_INHERIT   edgeOuterFlags = 8
 )
+
+type edgePathKey struct {
+	_     structs.HostLayout
+	Local struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Remote struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+}
 
 type edgePkt struct {
 	_        structs.HostLayout
@@ -370,8 +411,11 @@ const (
 )
 
 type edgeRemoteKey struct {
-	_       structs.HostLayout
-	Addr    edgeAddr
+	_    structs.HostLayout
+	Addr struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 	Segment uint32
 }
 
@@ -386,7 +430,10 @@ type edgeRouteKey struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	Router    uint32
-	Addr      edgeAddr
+	Addr      struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type edgeRouteKind uint8
@@ -403,8 +450,14 @@ type edgeRouter struct {
 	_          structs.HostLayout
 	Generation uint32
 	Used       uint32
-	Source4    edgeAddr
-	Source6    edgeAddr
+	Source4    struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Source6 struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type edgeScratch struct {
@@ -430,20 +483,27 @@ type edgeSegment struct {
 	OptionsCritical uint8
 	TunnelLen       uint16
 	GatewayMac      [6]uint8
-	Pad2            uint16
-	Gateway4        edgeAddr
-	Gateway6        edgeAddr
-	Options         [252]uint8
+	Team            uint16
+	Gateway4        struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Gateway6 struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Options [252]uint8
 }
 
 type edgeSegmentFlags uint8
 
 const (
-	edgeSegmentFlagsSEGMENT_UDP_CSUM edgeSegmentFlags = 1
-	edgeSegmentFlagsSEGMENT_TAGS     edgeSegmentFlags = 2
-	edgeSegmentFlagsSEGMENT_SUPPRESS edgeSegmentFlags = 4
-	edgeSegmentFlagsSEGMENT_CLAMP    edgeSegmentFlags = 8
-	edgeSegmentFlagsSEGMENT_L3       edgeSegmentFlags = 16
+	edgeSegmentFlagsSEGMENT_UDP_CSUM  edgeSegmentFlags = 1
+	edgeSegmentFlagsSEGMENT_TAGS      edgeSegmentFlags = 2
+	edgeSegmentFlagsSEGMENT_SUPPRESS  edgeSegmentFlags = 4
+	edgeSegmentFlagsSEGMENT_CLAMP     edgeSegmentFlags = 8
+	edgeSegmentFlagsSEGMENT_L3        edgeSegmentFlags = 16
+	edgeSegmentFlagsSEGMENT_BY_SOURCE edgeSegmentFlags = 32
 )
 
 type edgeShortcut struct {
@@ -489,6 +549,17 @@ const (
 	edgeSlowSLOW_CACHE_OFF       edgeSlow = 5
 	edgeSlowSLOW_MAX             edgeSlow = 6
 )
+
+type edgeSpread struct {
+	_       structs.HostLayout
+	Buckets [64]uint16
+}
+
+type edgeSpreadKey struct {
+	_    structs.HostLayout
+	End  uint16
+	Team uint16
+}
 
 type edgeStage uint32
 
@@ -559,6 +630,7 @@ const (
 	edgeMapSegments       = "segments"
 	edgeMapShortcutTables = "shortcut_tables"
 	edgeMapShortcuts      = "shortcuts"
+	edgeMapSpreads        = "spreads"
 	edgeMapTeps           = "teps"
 	edgeMapTrace          = "trace"
 	edgeMapTraffic        = "traffic"
@@ -578,7 +650,7 @@ const (
 	edgeVarShortcutSlots  = "shortcut_slots"
 	edgeVarSlowWords      = "slow_words"
 	edgeVarStageWords     = "stage_words"
-	edgeVarTepAddr        = "tep_addr"
+	edgeVarTepAddrs       = "tep_addrs"
 	edgeVarThisFlags      = "this_flags"
 	edgeVarThisIfindex    = "this_ifindex"
 	edgeVarThisMac        = "this_mac"
@@ -663,6 +735,7 @@ type edgeMapSpecs struct {
 	Segments       *ebpf.MapSpec `ebpf:"segments"`
 	ShortcutTables *ebpf.MapSpec `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
+	Spreads        *ebpf.MapSpec `ebpf:"spreads"`
 	Teps           *ebpf.MapSpec `ebpf:"teps"`
 	Trace          *ebpf.MapSpec `ebpf:"trace"`
 	Traffic        *ebpf.MapSpec `ebpf:"traffic"`
@@ -685,7 +758,7 @@ type edgeVariableSpecs struct {
 	ShortcutSlots *ebpf.VariableSpec `ebpf:"shortcut_slots"`
 	SlowWords     *ebpf.VariableSpec `ebpf:"slow_words"`
 	StageWords    *ebpf.VariableSpec `ebpf:"stage_words"`
-	TepAddr       *ebpf.VariableSpec `ebpf:"tep_addr"`
+	TepAddrs      *ebpf.VariableSpec `ebpf:"tep_addrs"`
 	ThisFlags     *ebpf.VariableSpec `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.VariableSpec `ebpf:"this_ifindex"`
 	ThisMac       *ebpf.VariableSpec `ebpf:"this_mac"`
@@ -739,6 +812,7 @@ type edgeMaps struct {
 	Segments       *ebpf.Map `ebpf:"segments"`
 	ShortcutTables *ebpf.Map `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
+	Spreads        *ebpf.Map `ebpf:"spreads"`
 	Teps           *ebpf.Map `ebpf:"teps"`
 	Trace          *ebpf.Map `ebpf:"trace"`
 	Traffic        *ebpf.Map `ebpf:"traffic"`
@@ -772,6 +846,7 @@ func (m *edgeMaps) Close() error {
 		m.Segments,
 		m.ShortcutTables,
 		m.Shortcuts,
+		m.Spreads,
 		m.Teps,
 		m.Trace,
 		m.Traffic,
@@ -795,7 +870,7 @@ type edgeVariables struct {
 	ShortcutSlots *ebpf.Variable `ebpf:"shortcut_slots"`
 	SlowWords     *ebpf.Variable `ebpf:"slow_words"`
 	StageWords    *ebpf.Variable `ebpf:"stage_words"`
-	TepAddr       *ebpf.Variable `ebpf:"tep_addr"`
+	TepAddrs      *ebpf.Variable `ebpf:"tep_addrs"`
 	ThisFlags     *ebpf.Variable `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.Variable `ebpf:"this_ifindex"`
 	ThisMac       *ebpf.Variable `ebpf:"this_mac"`

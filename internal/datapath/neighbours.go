@@ -42,40 +42,41 @@ func (d *Datapath) ageNeighbours(now uint64, ageing time.Duration) error {
 	})
 }
 
-// PathMTUs is what ICMP messages of the underlay said, by remote. The data path
-// obeys it until it is forgotten.
+// PathMTUs is what ICMP messages of the underlay said, by remote address: the least of
+// its paths. The data path obeys it until it is forgotten.
 func (d *Datapath) PathMTUs() (map[netip.Addr]PathMTU, error) {
 	now, err := monotonicNS()
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[netip.Addr]PathMTU)
-	for addr, id := range d.names.tepIDs {
+	for pair, id := range d.names.pathIDs {
 		var end edgeEnd
 		if err := d.objs.Ends.Lookup(id, &end); err != nil {
-			return nil, fmt.Errorf("read remote %s: %w", addr, err)
+			return nil, fmt.Errorf("read the path %s: %w", pair, err)
 		}
-		if end.PathMtu != 0 {
-			all[addr] = PathMTU{MTU: int(end.PathMtu), AgeNS: since(now, end.PathMtuNs)}
+		if known, ok := all[pair.Remote]; end.PathMtu != 0 && (!ok || int(end.PathMtu) < known.MTU) {
+			all[pair.Remote] = PathMTU{MTU: int(end.PathMtu), AgeNS: since(now, end.PathMtuNs)}
 		}
 	}
 	return all, nil
 }
 
-// ForgetPathMTU ends the effect of what the underlay said about remote.
+// ForgetPathMTU ends the effect of what the underlay said about the paths to remote.
 func (d *Datapath) ForgetPathMTU(remote netip.Addr) error {
-	id, ok := d.names.tepIDs[remote]
-	if !ok {
-		return nil
-	}
-	var end edgeEnd
-	if err := d.objs.Ends.Lookup(id, &end); err != nil {
-		return fmt.Errorf("read remote %s: %w", remote, err)
-	}
-	end.PathMtu, end.PathMtuNs = 0, 0
-	d.ends[id] = end
-	if err := d.objs.Ends.Put(id, end); err != nil {
-		return fmt.Errorf("write remote %s: %w", remote, err)
+	for pair, id := range d.names.pathIDs {
+		if pair.Remote != remote {
+			continue
+		}
+		var end edgeEnd
+		if err := d.objs.Ends.Lookup(id, &end); err != nil {
+			return fmt.Errorf("read the path %s: %w", pair, err)
+		}
+		end.PathMtu, end.PathMtuNs = 0, 0
+		d.ends[id] = end
+		if err := d.objs.Ends.Put(id, end); err != nil {
+			return fmt.Errorf("write the path %s: %w", pair, err)
+		}
 	}
 	return nil
 }

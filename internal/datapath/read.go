@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -78,7 +79,8 @@ func (d *Datapath) endName(id uint32) (port string, remote netip.Addr) {
 		return "", netip.Addr{}
 	}
 	if d.ends[id].Kind == edgeEndKindEND_TEP {
-		return "", addrOf(d.ends[id].Addr.W)
+		addr := addrOf(d.ends[id].Addr.W)
+		return "", cmp.Or(d.edges[addr], addr)
 	}
 	return d.names.ports[id], netip.Addr{}
 }
@@ -232,17 +234,38 @@ func (d *Datapath) Ports() (map[string]PortCounters, error) {
 	return all, nil
 }
 
-// TEPs reads the counters of every remote, by address.
+// TEPs reads the counters of every remote, by its first address. What was sent is the
+// sum over its paths.
 func (d *Datapath) TEPs() (map[netip.Addr]TEPCounters, error) {
 	all := make(map[netip.Addr]TEPCounters, len(d.names.tepIDs))
-	for addr, id := range d.names.tepIDs {
+	for pair, id := range d.names.pathIDs {
 		c, err := d.traffic(id)
 		if err != nil {
 			return nil, err
 		}
-		all[addr] = TEPCounters{Rx: toCounters(c.Rx), Tx: toCounters(c.Tx)}
+		edge := d.edges[pair.Remote]
+		sum := all[edge]
+		sum.Rx, sum.Tx = sum.Rx.plus(toCounters(c.Rx)), sum.Tx.plus(toCounters(c.Tx))
+		all[edge] = sum
 	}
 	return all, nil
+}
+
+// Paths reads what was sent by each path.
+func (d *Datapath) Paths() (map[overlay.Pair]Counters, error) {
+	all := make(map[overlay.Pair]Counters, len(d.names.pathIDs))
+	for pair, id := range d.names.pathIDs {
+		c, err := d.traffic(id)
+		if err != nil {
+			return nil, err
+		}
+		all[pair] = toCounters(c.Tx)
+	}
+	return all, nil
+}
+
+func (c Counters) plus(o Counters) Counters {
+	return Counters{Packets: c.Packets + o.Packets, Bytes: c.Bytes + o.Bytes}
 }
 
 func toCounters(c edgeCounter) Counters { return Counters{Packets: c.Packets, Bytes: c.Bytes} }

@@ -61,6 +61,12 @@ func (d *Datapath) segment(s overlay.Segment, t Tables) (edgeSegment, error) {
 		}
 	}
 	e.TunnelLen = tunnelLen(s.Tunnel)
+	if team := t.TeamOf[s.Name]; team < len(t.Teams) {
+		e.Team = uint16(team)
+		if t.Teams[team].Source {
+			e.Flags |= edgeSegmentFlagsSEGMENT_BY_SOURCE
+		}
+	}
 	setOuter(&e, s.Tunnel)
 	if g := s.Gateway; g != nil {
 		router, ok := d.names.routeIDs[g.Router]
@@ -184,9 +190,11 @@ func (d *Datapath) planRemotes(id uint32, s overlay.Segment, p *plan) error {
 		if !ok {
 			return fmt.Errorf("segment %s: remote %s has no entry among the TEPs", s.Name, addr)
 		}
-		key := edgeRemoteKey{Segment: id}
-		key.Addr.W = wireAddr(addr)
-		p.remotes[key] = end
+		for _, from := range p.addrs[addr] {
+			key := edgeRemoteKey{Segment: id}
+			key.Addr.W = wireAddr(from)
+			p.remotes[key] = end
+		}
 		p.addMember(id, end)
 	}
 	return nil

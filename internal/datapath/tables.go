@@ -9,10 +9,10 @@ import (
 // Config is what the programs are loaded with. A change of it loads new
 // programs; everything else goes through Apply.
 type Config struct {
-	Name      string // the directory of the pins
-	TEP       netip.Addr
-	UDPPorts  []UDPPort // on which tunnels arrive, at most MaxUDPPorts
-	NVGRE     bool      // whether NVGRE tunnels arrive; otherwise GRE is the host's
+	Name      string       // the directory of the pins
+	TEPs      []netip.Addr // this edge's own, the first stands for it; at most overlay.MaxTEPs
+	UDPPorts  []UDPPort    // on which tunnels arrive, at most MaxUDPPorts
+	NVGRE     bool         // whether NVGRE tunnels arrive; otherwise GRE is the host's
 	FlowCache overlay.FlowCache
 	Transit   bool // whether there may be transit programs
 	FDB       overlay.FDB
@@ -35,6 +35,10 @@ type Tables struct {
 	Routers  []Router
 	Ports    []Port
 	TEPs     []TEP
+	// Teams are ways to share the flows to a remote among its paths, and TeamOf those of
+	// segments, by name, as indexes of Teams; the first when it is not there.
+	Teams  []Team
+	TeamOf map[string]int
 	// Checksummers are the kernel's tunnel devices in metadata mode, by UDP port:
 	// the ifindex of each. Segments that ask for UDP checksums send through them.
 	Checksummers map[uint16]int
@@ -103,14 +107,35 @@ type Port struct {
 	Allowed *overlay.Allowed
 }
 
-// TEP is a remote tunnel endpoint and the way to it.
+// TEP is a path to a remote tunnel endpoint. A remote edge has one for each pair of
+// addresses; the one from Config.TEPs' first to Edge stands for all.
 type TEP struct {
 	Addr    netip.Addr
-	Ifindex int // of the underlay interface; 0 when there is no route
-	MTU     int // of the path: an IP packet's size in bytes
+	Local   netip.Addr // this edge's end; unset: the first of Config.TEPs
+	Edge    netip.Addr // the remote edge's first address; unset: Addr
+	Ifindex int        // of the underlay interface; 0 when there is no route
+	MTU     int        // of the path: an IP packet's size in bytes
 	SrcMAC  overlay.MAC
 	NextMAC overlay.MAC // zero while unresolved: the kernel's neighbour table is asked per packet
+	// Down has what was decided to go this way decided again.
+	Down bool
 }
+
+// Team is how segments choose among the paths to a remote.
+type Team struct {
+	Source  bool // by port and source MAC address, not by flow
+	Spreads []Spread
+}
+
+// Spread shares the flows to one remote among paths.
+type Spread struct {
+	Remote  netip.Addr // its first address
+	Paths   []overlay.Pair
+	Buckets [spreadBuckets]uint8 // indexes of Paths
+}
+
+// spreadBuckets is SPREAD_BUCKETS of bpf/abi.h.
+const spreadBuckets = 64
 
 // Counters are packets and bytes in one direction.
 type Counters struct{ Packets, Bytes uint64 }

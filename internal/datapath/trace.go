@@ -131,7 +131,7 @@ func (d *Datapath) fromRemote(in TraceInput) (packet []byte, ifindex uint32, err
 	if !ok {
 		return nil, 0, fmt.Errorf("there is no segment %q", in.Segment)
 	}
-	packet = wrap(d.cfg.TEP, in.Remote, d.segments[segment], in.Frame)
+	packet = wrap(d.cfg.TEPs[0], in.Remote, d.segments[segment], in.Frame)
 	copy(packet, d.ends[end].Outer[6:12]) // to the MAC address that we send from
 	return packet, d.ends[end].Ifindex, nil
 }

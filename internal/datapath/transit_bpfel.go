@@ -22,7 +22,10 @@ type transitAllowedAddr struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	End       uint32
-	Addr      transitAddr
+	Addr      struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type transitAllowedMac struct {
@@ -54,9 +57,8 @@ const (
 type transitEnd struct {
 	_         structs.HostLayout
 	Kind      uint8
-	Flags     uint8
 	OuterLen  uint8
-	Pad       uint8
+	Flags     uint16
 	Ifindex   uint32
 	Mtu       uint32
 	Segment   uint32
@@ -64,8 +66,15 @@ type transitEnd struct {
 	Vlan      uint16
 	Pad2      uint16
 	PathMtuNs uint64
-	Addr      transitAddr
-	Outer     [56]uint8
+	Addr      struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Local struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Outer [56]uint8
 }
 
 type transitEndCounters struct {
@@ -151,8 +160,11 @@ type transitFlow struct {
 }
 
 type transitFlowKey struct {
-	_         structs.HostLayout
-	Origin    transitAddr
+	_      structs.HostLayout
+	Origin struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 	Vni       uint32
 	Tags      [2]uint32
 	Dmac      [6]uint8
@@ -160,10 +172,16 @@ type transitFlowKey struct {
 	Ethertype uint16
 	Proto     uint8
 	Fragment  uint8
-	Saddr     transitAddr
-	Daddr     transitAddr
-	Sport     uint16
-	Dport     uint16
+	Saddr     struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Daddr struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Sport uint16
+	Dport uint16
 }
 
 type transitGroup struct {
@@ -176,13 +194,19 @@ type transitHop struct {
 	Segment uint32
 	End     uint16
 	Mac     [6]uint8
-	Addr    transitAddr
+	Addr    struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type transitLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
-	Addr   transitAddr
+	Addr   struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type transitMemberKey struct {
@@ -210,7 +234,22 @@ type transitNeighbour struct {
 type transitNeighbourKey struct {
 	_       structs.HostLayout
 	Segment uint32
-	Addr    transitAddr
+	Addr    struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+}
+
+type transitPathKey struct {
+	_     structs.HostLayout
+	Local struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Remote struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type transitPkt struct {
@@ -312,8 +351,11 @@ const (
 )
 
 type transitRemoteKey struct {
-	_       structs.HostLayout
-	Addr    transitAddr
+	_    structs.HostLayout
+	Addr struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 	Segment uint32
 }
 
@@ -328,15 +370,24 @@ type transitRouteKey struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	Router    uint32
-	Addr      transitAddr
+	Addr      struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type transitRouter struct {
 	_          structs.HostLayout
 	Generation uint32
 	Used       uint32
-	Source4    transitAddr
-	Source6    transitAddr
+	Source4    struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Source6 struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
 }
 
 type transitScratch struct {
@@ -362,10 +413,16 @@ type transitSegment struct {
 	OptionsCritical uint8
 	TunnelLen       uint16
 	GatewayMac      [6]uint8
-	Pad2            uint16
-	Gateway4        transitAddr
-	Gateway6        transitAddr
-	Options         [252]uint8
+	Team            uint16
+	Gateway4        struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Gateway6 struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Options [252]uint8
 }
 
 type transitShortcut struct {
@@ -398,6 +455,17 @@ type transitShortcutTable struct {
 	Used      uint32
 	Pad       uint32
 	Express   uint64
+}
+
+type transitSpread struct {
+	_       structs.HostLayout
+	Buckets [64]uint16
+}
+
+type transitSpreadKey struct {
+	_    structs.HostLayout
+	End  uint16
+	Team uint16
 }
 
 type transitTraceStep struct {
@@ -449,6 +517,7 @@ const (
 	transitMapSegments       = "segments"
 	transitMapShortcutTables = "shortcut_tables"
 	transitMapShortcuts      = "shortcuts"
+	transitMapSpreads        = "spreads"
 	transitMapTeps           = "teps"
 	transitMapTrace          = "trace"
 	transitMapTraffic        = "traffic"
@@ -466,7 +535,7 @@ const (
 	transitVarShortcutSlots  = "shortcut_slots"
 	transitVarSlowWords      = "slow_words"
 	transitVarStageWords     = "stage_words"
-	transitVarTepAddr        = "tep_addr"
+	transitVarTepAddrs       = "tep_addrs"
 	transitVarThisFlags      = "this_flags"
 	transitVarThisIfindex    = "this_ifindex"
 	transitVarThisMac        = "this_mac"
@@ -549,6 +618,7 @@ type transitMapSpecs struct {
 	Segments       *ebpf.MapSpec `ebpf:"segments"`
 	ShortcutTables *ebpf.MapSpec `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
+	Spreads        *ebpf.MapSpec `ebpf:"spreads"`
 	Teps           *ebpf.MapSpec `ebpf:"teps"`
 	Trace          *ebpf.MapSpec `ebpf:"trace"`
 	Traffic        *ebpf.MapSpec `ebpf:"traffic"`
@@ -571,7 +641,7 @@ type transitVariableSpecs struct {
 	ShortcutSlots *ebpf.VariableSpec `ebpf:"shortcut_slots"`
 	SlowWords     *ebpf.VariableSpec `ebpf:"slow_words"`
 	StageWords    *ebpf.VariableSpec `ebpf:"stage_words"`
-	TepAddr       *ebpf.VariableSpec `ebpf:"tep_addr"`
+	TepAddrs      *ebpf.VariableSpec `ebpf:"tep_addrs"`
 	ThisFlags     *ebpf.VariableSpec `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.VariableSpec `ebpf:"this_ifindex"`
 	ThisMac       *ebpf.VariableSpec `ebpf:"this_mac"`
@@ -625,6 +695,7 @@ type transitMaps struct {
 	Segments       *ebpf.Map `ebpf:"segments"`
 	ShortcutTables *ebpf.Map `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
+	Spreads        *ebpf.Map `ebpf:"spreads"`
 	Teps           *ebpf.Map `ebpf:"teps"`
 	Trace          *ebpf.Map `ebpf:"trace"`
 	Traffic        *ebpf.Map `ebpf:"traffic"`
@@ -658,6 +729,7 @@ func (m *transitMaps) Close() error {
 		m.Segments,
 		m.ShortcutTables,
 		m.Shortcuts,
+		m.Spreads,
 		m.Teps,
 		m.Trace,
 		m.Traffic,
@@ -681,7 +753,7 @@ type transitVariables struct {
 	ShortcutSlots *ebpf.Variable `ebpf:"shortcut_slots"`
 	SlowWords     *ebpf.Variable `ebpf:"slow_words"`
 	StageWords    *ebpf.Variable `ebpf:"stage_words"`
-	TepAddr       *ebpf.Variable `ebpf:"tep_addr"`
+	TepAddrs      *ebpf.Variable `ebpf:"tep_addrs"`
 	ThisFlags     *ebpf.Variable `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.Variable `ebpf:"this_ifindex"`
 	ThisMac       *ebpf.Variable `ebpf:"this_mac"`

@@ -185,7 +185,7 @@ func (w *world) configure() {
 	f := w.family
 	w.cfg = Config{
 		Name: w.name, PinRoot: fmt.Sprintf("/sys/fs/bpf/selvage-test-%d", os.Getpid()),
-		TEP: f.tep, UDPPorts: []UDPPort{{4789, overlay.VXLAN}, {4790, overlay.VXLAN}, {6081, overlay.Geneve}}, NVGRE: true,
+		TEPs: []netip.Addr{f.tep}, UDPPorts: []UDPPort{{4789, overlay.VXLAN}, {4790, overlay.VXLAN}, {6081, overlay.Geneve}}, NVGRE: true,
 		FlowCache: overlay.FlowCache{Enabled: true, Size: testFlows},
 		FDB:       overlay.FDB{Size: testFDB, Ageing: 5 * time.Minute},
 	}

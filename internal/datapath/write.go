@@ -15,6 +15,9 @@ func (d *Datapath) write(p *plan) error {
 	if _, err := put(d.objs.Teps, p.teps); err != nil {
 		return err
 	}
+	if _, err := put(d.objs.Spreads, p.spreads); err != nil {
+		return err
+	}
 	if _, err := put(d.objs.KnownOptions, p.options); err != nil {
 		return err
 	}
@@ -173,6 +176,7 @@ func (d *Datapath) prune(p *plan) error {
 		pruneMap(d.objs.Remotes, p.remotes, func(k edgeRemoteKey) error { return d.outdate(k.Segment) }),
 		pruneMap(d.objs.Members, p.members, func(k edgeMemberKey) error { return d.outdate(k.Segment) }),
 		pruneMap(d.objs.Teps, p.teps, nil),
+		pruneMap(d.objs.Spreads, p.spreads, nil),
 		pruneMap(d.objs.Exits, p.exits, nil),
 		pruneMap(d.objs.KnownOptions, p.options, nil),
 		pruneMap(d.objs.AllowedMacs, p.allowedMACs, func(k edgeAllowedMac) error { return d.outdateEnd(k.End) }),
@@ -296,7 +300,7 @@ func (d *Datapath) pruneEnds() error {
 	for id := range d.names.ports {
 		live[id] = true
 	}
-	for _, id := range d.names.tepIDs {
+	for _, id := range d.names.pathIDs {
 		live[id] = true
 	}
 	for id := range d.ends {

@@ -1,0 +1,182 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+// secondTEP and secondAddr are another endpoint of this edge, and of the first remote.
+func (f family) secondTEP() netip.Addr  { return f.tep.Next().Next().Next().Next().Next() }
+func (f family) secondAddr() netip.Addr { return f.unknown.Next().Next().Next() }
+
+// teamed gives this edge and the first remote two endpoints each: four paths, which
+// every team spreads over as its function says.
+func teamed(f family, teams ...func(paths []overlay.Pair) Team) func(*world) {
+	return func(w *world) {
+		w.tables.TEPs = w.tables.TEPs[1:] // the second remote stays as it is
+		var pairs []overlay.Pair
+		for _, local := range []netip.Addr{f.tep, f.secondTEP()} {
+			for _, addr := range []netip.Addr{f.remotes[0], f.secondAddr()} {
+				path := w.tep(addr)
+				path.Local, path.Edge = local, f.remotes[0]
+				w.tables.TEPs = append(w.tables.TEPs, path)
+				pairs = append(pairs, overlay.Pair{Local: local, Remote: addr})
+			}
+		}
+		for _, team := range teams {
+			w.tables.Teams = append(w.tables.Teams, team(pairs))
+		}
+	}
+}
+
+// over spreads evenly over some of the paths to the first remote.
+func over(f family, source bool, which ...int) func([]overlay.Pair) Team {
+	return func(pairs []overlay.Pair) Team {
+		s := Spread{Remote: f.remotes[0]}
+		for _, i := range which {
+			s.Paths = append(s.Paths, pairs[i])
+		}
+		for i, owner := range overlay.Share(make([]overlay.Pair, spreadBuckets), s.Paths) {
+			s.Buckets[i] = uint8(slices.Index(s.Paths, owner))
+		}
+		return Team{Source: source, Spreads: []Spread{s}}
+	}
+}
+
+func teamWorld(t *testing.T, to way, teams ...func([]overlay.Pair) Team) *world {
+	t.Helper()
+	w := newWorld(t, to.family, static(to.family), tunnelled(to.tunnel), func(c *Config, _ *Tables) { c.TEPs = append(c.TEPs, to.family.secondTEP()) })
+	teamed(to.family, teams...)(w)
+	w.apply(t)
+	return w
+}
+
+// pathOf is the path that a tunnel packet took.
+func (w *world) pathOf(out []byte) overlay.Pair {
+	if w.family.tep.Is4() {
+		return overlay.Pair{Local: addrOfBytes(out[26:30]), Remote: addrOfBytes(out[30:34])}
+	}
+	return overlay.Pair{Local: addrOfBytes(out[22:38]), Remote: addrOfBytes(out[38:54])}
+}
+
+// sendFlows sends so many flows and says which path each took.
+func (w *world) sendFlows(t *testing.T, flows int) (took []overlay.Pair) {
+	t.Helper()
+	frame := pkttest.Frame(alice, bob, udp4)
+	for i := range flows {
+		binary.BigEndian.PutUint32(frame[26:], 0xc6120002+uint32(i%20)) // 198.18.0.2 …
+		binary.BigEndian.PutUint32(frame[30:], 0xc6130002+uint32(i/20))
+		binary.BigEndian.PutUint16(frame[24:], 0)
+		binary.BigEndian.PutUint16(frame[24:], ^onesSum(frame[14:34]))
+		binary.BigEndian.PutUint16(frame[40:], 0) // no UDP checksum
+		r := w.fromPort(t, "p0", frame)
+		r.want(t, frame, forwarded)
+		took = append(took, w.pathOf(r.out))
+	}
+	return took
+}
+
+// The flows of a tester of RFC 2544 are spread evenly over four paths, and each stays
+// on its own. When one goes its flows move to the others, and no other flow does.
+func TestPathsShareTheFlows(t *testing.T) {
+	for _, to := range []way{ways()[0], ways()[4]} {
+		t.Run(to.name, func(t *testing.T) {
+			w := teamWorld(t, to, over(to.family, false, 0, 1, 2, 3))
+			const flows = 1280
+			first := w.sendFlows(t, flows)
+			counts := map[overlay.Pair]int{}
+			for _, pair := range first {
+				counts[pair]++
+			}
+			for pair, n := range counts {
+				if n < flows/4*9/10 || n > flows/4*11/10 {
+					t.Errorf("%s took %d of %d flows, not a quarter within 10 %%", pair, n, flows)
+				}
+			}
+			if len(counts) != 4 {
+				t.Fatalf("paths in use: %v", counts)
+			}
+			if again := w.sendFlows(t, flows); !slices.Equal(first, again) {
+				t.Error("flows do not keep their path")
+			}
+			dead := first[0]
+			for i := range w.tables.TEPs {
+				w.tables.TEPs[i].Down = w.dp.pair(w.tables.TEPs[i]) == dead
+			}
+			spread := &w.tables.Teams[0].Spreads[0]
+			before := make([]overlay.Pair, spreadBuckets)
+			for i, b := range spread.Buckets {
+				before[i] = spread.Paths[b]
+			}
+			spread.Paths = slices.DeleteFunc(spread.Paths, func(p overlay.Pair) bool { return p == dead })
+			for i, owner := range overlay.Share(before, spread.Paths) {
+				spread.Buckets[i] = uint8(slices.Index(spread.Paths, owner))
+			}
+			if err := w.dp.Steer(w.tables.TEPs, w.tables.Teams); err != nil {
+				t.Fatal(err)
+			}
+			for i, pair := range w.sendFlows(t, flows) {
+				if pair == dead || first[i] != dead && pair != first[i] {
+					t.Fatalf("flow %d took %s before and %s without %s", i, first[i], pair, dead)
+				}
+			}
+		})
+	}
+}
+
+// Segments with a team of their own use its paths alone; one that goes by source
+// keeps all flows of a station together.
+func TestTeams(t *testing.T) {
+	to := ways()[0]
+	w := teamWorld(t, to, over(to.family, false, 0, 1, 2, 3), over(to.family, false, 2), over(to.family, true, 0, 1, 2, 3))
+	pairs := func(took []overlay.Pair) []overlay.Pair {
+		slices.SortFunc(took, overlay.Pair.Compare)
+		return slices.Compact(took)
+	}
+	for team, want := range []int{4, 1, 1} {
+		w.tables.TeamOf = map[string]int{"blue": team}
+		w.apply(t)
+		if got := pairs(w.sendFlows(t, 64)); len(got) != want {
+			t.Errorf("team %d: paths %v, want %d", team, got, want)
+		}
+	}
+	w.tables.TeamOf = nil
+}
+
+// A remote may send from each of its addresses to each of this edge's: it is the same
+// remote, and the same stations are behind it.
+func TestAllPathsAreReceived(t *testing.T) {
+	for _, to := range []way{ways()[0], ways()[4]} {
+		w := teamWorld(t, to, over(to.family, false, 0, 1, 2, 3))
+		_, events := w.counted(t, func() {
+			for _, local := range w.cfg.TEPs {
+				for _, addr := range []netip.Addr{to.family.remotes[0], to.family.secondAddr()} {
+					o := w.outer(addr)
+					o.Dst = local
+					in := o.Wrap(pkttest.Frame(bob, alice, udp4))
+					w.fromUnderlay(t, in).want(t, in, forwarded)
+				}
+			}
+		})
+		if events["moved"] != 0 {
+			t.Errorf("%s: events %v: a station moved", to.name, events)
+		}
+		stranger := w.outer(to.family.remotes[0])
+		stranger.Dst = to.family.unknown
+		in := stranger.Wrap(pkttest.Frame(bob, alice, udp4))
+		w.fromUnderlay(t, in).want(t, in, next)
+		counters, err := w.dp.TEPs()
+		if err != nil || len(counters) != 2 {
+			t.Errorf("counters of remotes: %v, %v", counters, err)
+		}
+		if paths, err := w.dp.Paths(); err != nil || len(paths) != 5 {
+			t.Errorf("counters of paths: %v, %v", paths, fmt.Sprint(err))
+		}
+	}
+}
