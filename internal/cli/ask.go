@@ -14,10 +14,15 @@ import (
 	"github.com/selvage/selvage/internal/observe"
 )
 
+// target says which edge to ask.
+type target struct {
+	runtimeDir
+	Edge string `placeholder:"NAME" help:"Name of the edge; not needed when only one runs."`
+}
+
 // query says which edge to ask and how to print its answer.
 type query struct {
-	runtimeDir
-	Edge   string `placeholder:"NAME" help:"Name of the edge; not needed when only one runs."`
+	target
 	Output string `short:"o" enum:"table,json" default:"table" help:"Print a table or JSON: ${enum}."`
 }
 
@@ -32,9 +37,20 @@ func (c *statusCmd) Run(ctx context.Context, s *streams) error {
 
 type portsCmd struct{ query }
 
-// Run lists local ports.
+// Run lists local ports and, in words, the interfaces that packets may pass through.
 func (c *portsCmd) Run(ctx context.Context, s *streams) error {
-	return show(ctx, c.query, s.out, (*edge.Client).Ports, observe.Ports)
+	if err := show(ctx, c.query, s.out, (*edge.Client).Ports, observe.Ports); err != nil || c.Output == "json" {
+		return err
+	}
+	fmt.Fprintln(s.out)
+	return show(ctx, c.query, s.out, (*edge.Client).Interfaces, observe.Interfaces)
+}
+
+type interfacesCmd struct{ query }
+
+// Run lists underlay and uplink interfaces.
+func (c *interfacesCmd) Run(ctx context.Context, s *streams) error {
+	return show(ctx, c.query, s.out, (*edge.Client).Interfaces, observe.Interfaces)
 }
 
 type tepsCmd struct{ query }
@@ -60,16 +76,52 @@ func (c *fdbCmd) Run(ctx context.Context, s *streams) error {
 
 type flowsCmd struct {
 	query
-	Segment string `placeholder:"NAME" help:"Only this segment."`
-	Slow    bool   `help:"Only flows that are not on the fast path."`
+	Segment  string        `placeholder:"NAME" xor:"segment" help:"Only this segment."`
+	Slow     bool          `xor:"slow" help:"Only flows that are not on the fast path."`
+	Stats    bool          `xor:"segment,slow" help:"The flow cache itself: its use, hits, and misses by reason."`
+	Interval time.Duration `placeholder:"TIME" help:"With --stats: also the rates over a time from now on, such as 1s."`
 }
 
-// Run lists cached decisions.
+// Run lists cached decisions, or says how the cache does.
 func (c *flowsCmd) Run(ctx context.Context, s *streams) error {
+	if c.Stats || c.Interval != 0 {
+		return c.stats(ctx, s)
+	}
 	only := func(f edge.FlowInfo) bool {
 		return (c.Segment == "" || f.Segment == c.Segment) && (!c.Slow || !f.FastPath)
 	}
 	return show(ctx, c.query, s.out, filtered((*edge.Client).Flows, only), observe.Flows)
+}
+
+func (c *flowsCmd) stats(ctx context.Context, s *streams) error {
+	switch {
+	case !c.Stats:
+		return usageError{errors.New("--interval is of --stats: give both")}
+	case c.Interval < 0:
+		return usageError{fmt.Errorf("--interval: %s is negative; give a time such as 1s", c.Interval)}
+	case c.Interval == 0:
+		return show(ctx, c.query, s.out, (*edge.Client).FlowCache, observe.FlowCache)
+	}
+	question := func(client *edge.Client, ctx context.Context) (edge.FlowCacheInfo, error) {
+		return client.FlowCacheRates(ctx, c.Interval)
+	}
+	return show(ctx, c.query, s.out, question, observe.FlowCache)
+}
+
+type metricsCmd struct{ target }
+
+// Run prints the metrics as a scraper would get them.
+func (c *metricsCmd) Run(ctx context.Context, s *streams) error {
+	client, err := c.dial()
+	if err != nil {
+		return err
+	}
+	text, err := client.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(s.out, text)
+	return err
 }
 
 type dropsCmd struct {
@@ -112,21 +164,21 @@ func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], tab
 }
 
 // dial returns a client of the edge that was named or is the only one.
-func (q query) dial() (*edge.Client, error) {
-	names, err := edge.Running(q.RuntimeDir)
+func (t target) dial() (*edge.Client, error) {
+	names, err := edge.Running(t.RuntimeDir)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("edges in %s answer root only; try sudo", q.RuntimeDir)
+		return nil, fmt.Errorf("edges in %s answer root only; try sudo", t.RuntimeDir)
 	case err != nil:
 		return nil, err
-	case q.Edge != "" && slices.Contains(names, q.Edge):
-		return edge.Dial(q.RuntimeDir, q.Edge), nil
+	case t.Edge != "" && slices.Contains(names, t.Edge):
+		return edge.Dial(t.RuntimeDir, t.Edge), nil
 	case len(names) == 0:
-		return nil, fmt.Errorf("no edge runs here (none answers in %s); start one with selvage edge -c FILE", q.RuntimeDir)
-	case q.Edge != "":
-		return nil, usageError{fmt.Errorf("edge %q does not run; running: %s", q.Edge, strings.Join(names, ", "))}
+		return nil, fmt.Errorf("no edge runs here (none answers in %s); start one with selvage edge -c FILE", t.RuntimeDir)
+	case t.Edge != "":
+		return nil, usageError{fmt.Errorf("edge %q does not run; running: %s", t.Edge, strings.Join(names, ", "))}
 	case len(names) > 1:
 		return nil, usageError{fmt.Errorf("several edges run; choose one with --edge: %s", strings.Join(names, ", "))}
 	}
-	return edge.Dial(q.RuntimeDir, names[0]), nil
+	return edge.Dial(t.RuntimeDir, names[0]), nil
 }

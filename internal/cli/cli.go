@@ -35,15 +35,17 @@ type commands struct {
 	Check  checkCmd  `cmd:"" help:"Check configuration files without applying them."`
 	Schema schemaCmd `cmd:"" help:"Print the JSON Schema of the configuration file."`
 
-	Status    statusCmd    `cmd:"" group:"Ask a running edge" help:"Show an edge at a glance."`
-	Ports     portsCmd     `cmd:"" group:"Ask a running edge" help:"List local ports."`
-	TEPs      tepsCmd      `cmd:"" name:"teps" group:"Ask a running edge" help:"List remote tunnel endpoints."`
-	FDB       fdbCmd       `cmd:"" name:"fdb" group:"Ask a running edge" help:"List MAC addresses and where they are."`
-	Neighbors neighborsCmd `cmd:"" aliases:"neighbours" group:"Ask a running edge" help:"List hosts whose MAC addresses are known."`
-	Routes    routesCmd    `cmd:"" group:"Ask a running edge" help:"List the routes of routers."`
-	Flows     flowsCmd     `cmd:"" group:"Ask a running edge" help:"List flows and, for those not on the fast path, why."`
-	Drops     dropsCmd     `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason."`
-	Trace     traceCmd     `cmd:"" group:"Ask a running edge" help:"Show what would become of one packet."`
+	Status     statusCmd     `cmd:"" group:"Ask a running edge" help:"Show an edge at a glance."`
+	Ports      portsCmd      `cmd:"" group:"Ask a running edge" help:"List local ports."`
+	Interfaces interfacesCmd `cmd:"" group:"Ask a running edge" help:"List underlay and uplink interfaces and where they take packets that pass through."`
+	TEPs       tepsCmd       `cmd:"" name:"teps" group:"Ask a running edge" help:"List remote tunnel endpoints."`
+	FDB        fdbCmd        `cmd:"" name:"fdb" group:"Ask a running edge" help:"List MAC addresses and where they are."`
+	Neighbors  neighborsCmd  `cmd:"" aliases:"neighbours" group:"Ask a running edge" help:"List hosts whose MAC addresses are known."`
+	Routes     routesCmd     `cmd:"" group:"Ask a running edge" help:"List the routes of routers."`
+	Flows      flowsCmd      `cmd:"" group:"Ask a running edge" help:"List flows and, for those not on the fast path, why; or how the flow cache does."`
+	Drops      dropsCmd      `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason."`
+	Metrics    metricsCmd    `cmd:"" group:"Ask a running edge" help:"Print all counters in the text format of Prometheus."`
+	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Show what would become of one packet."`
 
 	Lab     experiments.Commands `cmd:"" help:"Measure what an overlay costs."`
 	Doctor  doctorCmd            `cmd:"" help:"Say what breaks or slows an overlay on this host; changes nothing."`

@@ -8,8 +8,9 @@ import (
 )
 
 // The documents that the API serves, one a path: GET /v1/status, /v1/ports,
-// /v1/teps, /v1/fdb, /v1/neighbours, /v1/routes, /v1/flows, /v1/drops, /v1/trace.
-// Lists are JSON arrays, never null.
+// /v1/interfaces, /v1/teps, /v1/fdb, /v1/neighbours, /v1/routes, /v1/flows,
+// /v1/flow-cache, /v1/drops, /v1/trace. Lists are JSON arrays, never null. Beside
+// them stands GET /metrics, in Prometheus' text format.
 
 // Status is the edge at a glance.
 type Status struct {
@@ -24,10 +25,12 @@ type Status struct {
 	Ports     Tally         `json:"ports"`
 	TEPs      Tally         `json:"teps"`
 	FDB       Usage         `json:"fdb"`
-	Flows     Usage         `json:"flows"`
+	Flows     Usage         `json:"flows"`                   // the cache of tc
+	Transit   *Usage        `json:"transit_flows,omitempty"` // that of the transit programs
 	FlowCache bool          `json:"flow_cache"`
+	LookUps   uint64        `json:"flow_look_ups"` // in both
 	Hits      uint64        `json:"flow_hits"`
-	Misses    uint64        `json:"flow_misses"`
+	Misses    uint64        `json:"flow_misses"` // look-ups of flows without a decision
 	Dropped   uint64        `json:"dropped_packets"`
 	Problems  []string      `json:"problems"` // what an operator should look at
 }
@@ -67,8 +70,11 @@ type PortInfo struct {
 	Trunk     string `json:"trunk,omitempty"`  // of one that has VLANs, the configured port
 	Router    string `json:"router,omitempty"` // whose uplink it is
 	Segment   string `json:"segment"`
-	State     string `json:"state"`   // "up", "down", "absent"
-	Hook      string `json:"hook"`    // "tcx"
+	State     string `json:"state"` // "up", "down", "absent"
+	// Hook is "tcx", or of an uplink where packets that pass through are taken: "xdp",
+	// "xdpgeneric" or "tcx", and "" while that is not known; HookWhy says why not "xdp".
+	Hook      string `json:"hook"`
+	HookWhy   string `json:"hook_why,omitempty"`
 	Deliver   string `json:"deliver"` // "peer" or "redirect", "" while absent
 	MTU       int    `json:"mtu"`
 	RxPackets uint64 `json:"rx_packets"` // from the port into the overlay
@@ -76,6 +82,21 @@ type PortInfo struct {
 	TxPackets uint64 `json:"tx_packets"` // from the overlay to the port
 	TxBytes   uint64 `json:"tx_bytes"`
 	Drops     uint64 `json:"drops"`
+}
+
+// InterfaceInfo is an interface that packets may pass through, between tunnels and
+// uplinks.
+type InterfaceInfo struct {
+	Name    string   `json:"name"`
+	Ifindex int      `json:"ifindex"` // 0 while it does not exist
+	Roles   []string `json:"roles"`   // "underlay", "uplink"
+	Hook    string   `json:"hook"`    // "xdp", "xdpgeneric" or "tcx", "" while not known
+	HookWhy string   `json:"hook_why,omitempty"`
+	// TakesRedirected: transit programs of other interfaces send through this one;
+	// otherwise what they would send there is left to tc, and RedirectWhy says why.
+	TakesRedirected bool   `json:"takes_redirected"`
+	RedirectWhy     string `json:"redirect_why,omitempty"`
+	MTU             int    `json:"mtu"`
 }
 
 // TEPInfo is one remote tunnel endpoint.
@@ -173,6 +194,50 @@ type FlowInfo struct {
 	Packets    uint64      `json:"packets"`
 	Bytes      uint64      `json:"bytes"`
 	Idle       float64     `json:"idle_s"`
+}
+
+// FlowCacheInfo is the use of the flow cache: counters since the data path was
+// loaded, and rates where two readings were compared.
+type FlowCacheInfo struct {
+	ReadAt   time.Time   `json:"read_at"`
+	Enabled  bool        `json:"enabled"`
+	Alarm    string      `json:"alarm"`             // "off", "thrashing" or ""
+	Problem  string      `json:"problem,omitempty"` // the alarm in words
+	LookUps  uint64      `json:"look_ups"`
+	HitRatio float64     `json:"hit_ratio"` // of look-ups; 0 without any
+	Caches   []CacheInfo `json:"caches"`
+	Events   []EventInfo `json:"events"` // hits, misses by reason, and what else befell decisions
+	Rates    *CacheRates `json:"rates,omitempty"`
+}
+
+// CacheInfo is one table of decisions.
+type CacheInfo struct {
+	Name  string `json:"name"` // "tc", or "transit": that of the transit programs
+	Used  int    `json:"used"`
+	Size  int    `json:"size"`
+	Bytes uint64 `json:"memory_bytes"`
+	// Evicted are decisions that made room for those of other flows; nil where the
+	// kernel does it and does not count.
+	Evicted *uint64 `json:"evicted,omitempty"`
+}
+
+// EventInfo is one event's counter.
+type EventInfo struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	LookUp      bool   `json:"look_up"` // is the outcome of one
+	Count       uint64 `json:"count"`
+}
+
+// CacheRates is what happened between two readings.
+type CacheRates struct {
+	Seconds  float64            `json:"seconds"`
+	LookUps  float64            `json:"look_ups_per_s"`
+	HitRatio float64            `json:"hit_ratio"`
+	Events   map[string]float64 `json:"events_per_s"`
+	// Evicted is by cache. That of tc is what misses and growth tell: an upper bound
+	// while it is at least half full, else 0.
+	Evicted map[string]float64 `json:"evicted_per_s"`
 }
 
 // DropInfo is one reason's counter.

@@ -74,7 +74,7 @@ func TestDocuments(t *testing.T) {
 			{Name: "red", VNI: 200, Encapsulation: "vxlan", UDPPort: 4789, Gateway: []netip.Prefix{}},
 		},
 		Ports: Tally{1, 2}, TEPs: Tally{1, 1}, FDB: Usage{95, 100}, Flows: Usage{3, 4096}, FlowCache: true,
-		Hits: 10, Misses: 2, Dropped: 7,
+		LookUps: 20, Hits: 10, Misses: 2, Dropped: 7,
 		Problems: []string{
 			"port p1: interface tap0 does not exist: create it, it is attached when it appears",
 			"FDB has 95 of 100 entries: raise its size, or unknown destinations are flooded",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -79,6 +80,11 @@ func (c *Client) Ports(ctx context.Context) ([]PortInfo, error) {
 	return fetch[[]PortInfo](ctx, c, "ports")
 }
 
+// Interfaces fetches underlay and uplink interfaces, in the configuration's order.
+func (c *Client) Interfaces(ctx context.Context) ([]InterfaceInfo, error) {
+	return fetch[[]InterfaceInfo](ctx, c, "interfaces")
+}
+
 // TEPs fetches the remote tunnel endpoints, by address.
 func (c *Client) TEPs(ctx context.Context) ([]TEPInfo, error) {
 	return fetch[[]TEPInfo](ctx, c, "teps")
@@ -111,33 +117,83 @@ func (c *Client) Flows(ctx context.Context) ([]FlowInfo, error) {
 	return fetch[[]FlowInfo](ctx, c, "flows")
 }
 
+// FlowCache fetches the use of the flow cache since the data path was loaded.
+func (c *Client) FlowCache(ctx context.Context) (FlowCacheInfo, error) {
+	return fetch[FlowCacheInfo](ctx, c, "flow-cache")
+}
+
+// FlowCacheRates fetches it twice, an interval apart, and adds the rates in between.
+func (c *Client) FlowCacheRates(ctx context.Context, interval time.Duration) (FlowCacheInfo, error) {
+	before, err := c.FlowCache(ctx)
+	if err != nil {
+		return FlowCacheInfo{}, err
+	}
+	select {
+	case <-ctx.Done():
+		return FlowCacheInfo{}, ctx.Err()
+	case <-time.After(interval):
+	}
+	after, err := c.FlowCache(ctx)
+	if err != nil {
+		return FlowCacheInfo{}, err
+	}
+	if after.Rates, err = rates(before, after); err != nil {
+		return FlowCacheInfo{}, fmt.Errorf("edge %s: %w", c.name, err)
+	}
+	return after, nil
+}
+
+// Metrics fetches all counters in Prometheus' text format.
+func (c *Client) Metrics(ctx context.Context) (string, error) {
+	body, err := c.get(ctx, "/metrics")
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return "", fmt.Errorf("edge %s: answer for metrics: %w", c.name, err)
+	}
+	return string(text), nil
+}
+
 // Drops fetches the counter of every reason, zero ones too.
 func (c *Client) Drops(ctx context.Context) ([]DropInfo, error) {
 	return fetch[[]DropInfo](ctx, c, "drops")
 }
 
 func fetch[T any](ctx context.Context, c *Client, what string) (document T, err error) {
-	// The host of the URL is not used: DialContext knows the socket.
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://edge/v1/"+what, nil)
+	body, err := c.get(ctx, "/v1/"+what)
 	if err != nil {
-		return document, fmt.Errorf("edge %s: %w", c.name, err)
+		return document, err
 	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return document, c.explain(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		var r refusal
-		if err := json.NewDecoder(resp.Body).Decode(&r); err != nil || r.Error == "" {
-			r.Error = resp.Status
-		}
-		return document, fmt.Errorf("edge %s: %s", c.name, r.Error)
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&document); err != nil {
+	defer body.Close()
+	if err := json.NewDecoder(body).Decode(&document); err != nil {
 		return document, fmt.Errorf("edge %s: answer for %s: %w", c.name, what, err)
 	}
 	return document, nil
+}
+
+// get returns the body of a good answer, which the caller closes.
+func (c *Client) get(ctx context.Context, path string) (io.ReadCloser, error) {
+	// The host of the URL is not used: DialContext knows the socket.
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://edge"+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("edge %s: %w", c.name, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	var r refusal
+	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil || r.Error == "" {
+		r.Error = resp.Status
+	}
+	return nil, fmt.Errorf("edge %s: %s", c.name, r.Error)
 }
 
 // explain says what a failing connection means and what to do.

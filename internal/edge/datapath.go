@@ -40,6 +40,8 @@ type (
 		Ports() (map[string]datapath.PortCounters, error)
 		TEPs() (map[netip.Addr]datapath.TEPCounters, error)
 		Stats() (datapath.Stats, error)
+		// Refused are interfaces whose drivers did not take a transit program, and why.
+		Refused() map[int]string
 		Neighbours() ([]datapath.Neighbour, error)
 		PathMTUs() (map[netip.Addr]datapath.PathMTU, error)
 		// Trace must not be called twice at once, and in the network namespace.
@@ -110,7 +112,11 @@ func openPathProbes(tep netip.Addr, log *slog.Logger) (PathProbes, error) {
 // dataPathConfig is the part of e that needs programs to be loaded anew when it changes.
 func dataPathConfig(e overlay.Edge, pinRoot string) datapath.Config {
 	cfg := datapath.Config{
-		Name: e.Name, TEP: e.Underlay.TEP, FlowCache: e.FlowCache, FDB: e.FDB, PinRoot: pinRoot,
+		Name: e.Name, FlowCache: e.FlowCache, FDB: e.FDB, PinRoot: pinRoot,
+		Transit: reconcile.HasTransit(e),
+	}
+	for _, t := range e.Underlay.Local() {
+		cfg.TEPs = append(cfg.TEPs, t.Addr)
 	}
 	for _, s := range reconcile.Segments(e) {
 		if s.Tunnel.Encapsulation == overlay.NVGRE {

@@ -52,11 +52,11 @@ func (e *edge) statusDocument() (Status, error) {
 			Config: e.opts.ConfigPath, Adopted: e.adopted, TEP: e.config.Underlay.TEP,
 			Segments:  segmentInfos(e.config, e.view, stats.Generations),
 			FDB:       Usage{Used: stats.FDBUsed, Size: e.config.FDB.Size},
-			Flows:     Usage{Used: stats.FlowsUsed, Size: e.config.FlowCache.Size},
-			FlowCache: e.config.FlowCache.Enabled,
-			Hits:      stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
+			FlowCache: e.config.FlowCache.Enabled, LookUps: lookUps(stats),
+			Hits: stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
 			Problems: append([]string{}, e.allProblems()...),
 		}
+		s.countFlows(stats.Caches)
 		for _, a := range reconcile.Attachments(e.config) {
 			s.Ports.count(portState(e.view, a) == stateUp)
 		}
@@ -72,8 +72,22 @@ func (e *edge) statusDocument() (Status, error) {
 			s.Problems = append(s.Problems, fmt.Sprintf(
 				"FDB has %d of %d entries: raise its size, or unknown destinations are flooded", s.FDB.Used, s.FDB.Size))
 		}
+		if _, problem := e.cacheAlarm(); problem != "" {
+			s.Problems = append(s.Problems, problem)
+		}
 		return s, nil
 	})
+}
+
+func (s *Status) countFlows(caches []datapath.Cache) {
+	for _, c := range caches {
+		usage := Usage{Used: c.Used, Size: uint32(c.Size)}
+		if c.Name == datapath.CacheTransit {
+			s.Transit = &usage
+			continue
+		}
+		s.Flows = usage
+	}
 }
 
 func (t *Tally) count(up bool) {
@@ -123,6 +137,9 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 				if reconcile.ByPeer(link) {
 					info.Deliver = deliverPeer
 				}
+			}
+			if a.Router != "" {
+				info.Hook, info.HookWhy = e.transitHook(a.Interface)
 			}
 			list = append(list, info)
 		}

@@ -40,6 +40,7 @@ type edge struct {
 	view     host.View
 	paths    paths
 	asked    asked
+	cache    cacheWatch
 	problems []string         // of the last reconciliation
 	faults   map[string]error // of what is tried again, by what it is
 
@@ -134,6 +135,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-resync.C:
 			e.reconcile()
 			e.lookAsked()
+			e.watchCache()
 		case <-e.paths.changed():
 			e.reconcile()
 			e.followPaths()

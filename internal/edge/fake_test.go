@@ -57,11 +57,15 @@ type world struct {
 	inVain     uint64 // packets whose next hop was asked for
 	neighbours []datapath.Neighbour
 	traced     []datapath.TraceInput
+	refused    map[int]string
+	lost       uint64 // decisions that each read of the statistics finds evicted since the last
+	events     map[string]uint64
 	reading    sync.RWMutex // finds a change at the time of a read
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, changed: make(chan struct{}, 1), found: make(chan struct{}, 1), failing: map[string]error{}}
+	w.events = map[string]uint64{"hit": 10, "miss": 2, "stale": 5, "revalidated": 3, "evicted": 1, "learned": 4}
 	w.config = overlay.Edge{
 		Name:      "a",
 		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: tep},
@@ -318,9 +322,26 @@ func (d fakeDataPath) TEPs() (map[netip.Addr]datapath.TEPCounters, error) {
 }
 
 func (d fakeDataPath) Stats() (datapath.Stats, error) {
-	return datapath.Stats{
-		Hits: 10, Misses: 2, Dropped: 7, FDBUsed: 95, FlowsUsed: 3, Generations: map[string]uint32{"blue": 4},
-	}, d.read("stats")
+	err := d.read("stats")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.events["miss"] += d.w.lost
+	d.w.events["evicted"] += d.w.lost
+	stats := datapath.Stats{
+		Hits: d.w.events["hit"], Misses: d.w.events["miss"], Dropped: 7, FDBUsed: 95, FlowsUsed: 53,
+		Generations: map[string]uint32{"blue": 4}, Events: maps.Clone(d.w.events),
+		Caches: []datapath.Cache{{Name: datapath.CacheTC, Used: 3, Size: 4096, Bytes: 1 << 20}},
+	}
+	if len(d.w.config.Routers) > 0 {
+		stats.Caches = append(stats.Caches, datapath.Cache{Name: datapath.CacheTransit, Used: 50, Size: 8192, Bytes: 1 << 21})
+	}
+	return stats, err
+}
+
+func (d fakeDataPath) Refused() map[int]string {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return maps.Clone(d.w.refused)
 }
 
 func (d fakeDataPath) Neighbours() ([]datapath.Neighbour, error) {

@@ -94,13 +94,27 @@ func (e *edge) handler() http.Handler {
 	mux := http.NewServeMux()
 	get(mux, "/v1/status", e.statusDocument)
 	get(mux, "/v1/ports", e.portDocuments)
+	get(mux, "/v1/interfaces", e.interfaceDocuments)
 	get(mux, "/v1/teps", e.tepDocuments)
 	get(mux, "/v1/fdb", e.fdbDocuments)
 	get(mux, "/v1/neighbours", e.neighbourDocuments)
 	get(mux, "/v1/routes", e.routeDocuments)
 	get(mux, "/v1/flows", e.flowDocuments)
+	get(mux, "/v1/flow-cache", e.flowCacheDocument)
 	get(mux, "/v1/drops", e.dropDocuments)
 	ask(mux, "/v1/trace", e.traceDocument)
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
+		if !isRead(w, r) {
+			return
+		}
+		text, err := e.metricsText()
+		if err != nil {
+			answer(w, http.StatusInternalServerError, refusal{err.Error()})
+			return
+		}
+		w.Header().Set("Content-Type", metricsType)
+		_, _ = w.Write(text) // as in answer
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, refusal{fmt.Sprintf("no document %s", r.URL.Path)})
 	})
@@ -122,9 +136,7 @@ func (m mistake) Unwrap() error { return m.error }
 // ask is get of a document that depends on the query.
 func ask[T any](mux *http.ServeMux, path string, read func(url.Values) (T, error)) {
 	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not possible, the API is read-only"})
+		if !isRead(w, r) {
 			return
 		}
 		document, err := read(r.URL.Query())
@@ -139,6 +151,16 @@ func ask[T any](mux *http.ServeMux, path string, read func(url.Values) (T, error
 		}
 		answer(w, http.StatusOK, document)
 	})
+}
+
+// isRead refuses a request that is not to read.
+func isRead(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not possible, the API is read-only"})
+	return false
 }
 
 func answer(w http.ResponseWriter, code int, document any) {

@@ -143,11 +143,14 @@ func flowCache(s edge.Status) string {
 	if !s.FlowCache {
 		return "off"
 	}
-	lookups := s.Hits + s.Misses
-	if lookups == 0 {
-		return usage(s.Flows) + ", no look-ups"
+	used := usage(s.Flows)
+	if s.Transit != nil {
+		used += fmt.Sprintf(", transit %d of %d", s.Transit.Used, s.Transit.Size)
 	}
-	return fmt.Sprintf("%s, %.4g %% hits of %s look-ups", usage(s.Flows), 100*float64(s.Hits)/float64(lookups), count(lookups))
+	if s.LookUps == 0 {
+		return used + ", no look-ups"
+	}
+	return fmt.Sprintf("%s, %s hits of %s look-ups", used, percent(float64(s.Hits)/float64(s.LookUps)), count(s.LookUps))
 }
 
 // endpoint is an address, with its port where the protocol has ports.

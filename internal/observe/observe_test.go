@@ -39,7 +39,7 @@ func busy() edge.Status {
 		},
 		Ports: edge.Tally{Up: 1, Total: 2}, TEPs: edge.Tally{Up: 2, Total: 2},
 		FDB: edge.Usage{Used: 12, Size: 65536}, Flows: edge.Usage{Used: 340, Size: 262144},
-		FlowCache: true, Hits: 1_234_567, Misses: 890, Dropped: 42,
+		FlowCache: true, LookUps: 1_235_457, Hits: 1_234_567, Misses: 600, Dropped: 42,
 		Problems: []string{"port p1: interface veth1 is absent", "remote 192.0.2.3: no route"},
 	}
 }
@@ -56,6 +56,52 @@ func ports() []edge.PortInfo {
 		},
 		{Name: "p1", Interface: "veth1", Segment: "green", State: "absent"},
 		{Name: "p0.10", Interface: "veth0", Ifindex: 12, VLAN: 10, Trunk: "p0", Segment: "red", State: "up", Hook: "tcx", Deliver: "peer", MTU: 1450},
+	}
+}
+
+func interfaces() []edge.InterfaceInfo {
+	return []edge.InterfaceInfo{
+		{Name: "eth0", Ifindex: 2, Roles: []string{"underlay", "uplink"}, Hook: "xdp", TakesRedirected: true, MTU: 1700},
+		{Name: "eth1", Ifindex: 3, Roles: []string{"uplink"}, Hook: "tcx", HookWhy: "the driver has no XDP with redirects", RedirectWhy: "it takes no redirected packets", MTU: 9000},
+		{Name: "eth2", Roles: []string{"uplink"}, HookWhy: "the interface does not exist"},
+	}
+}
+
+func flowCacheInfo() edge.FlowCacheInfo {
+	evicted := uint64(12_345)
+	return edge.FlowCacheInfo{
+		ReadAt: started, Enabled: true, LookUps: 1_235_457, HitRatio: 1_234_567 / 1_235_457.0,
+		Caches: []edge.CacheInfo{
+			{Name: "tc", Used: 340, Size: 262144, Bytes: 42_000_000},
+			{Name: "transit", Used: 100_000, Size: 524288, Bytes: 67_108_864, Evicted: &evicted},
+		},
+		Events: []edge.EventInfo{
+			{Name: "hit", Description: "packets that found a valid decision", LookUp: true, Count: 1_234_567},
+			{Name: "miss", Description: "packets without a decision", LookUp: true, Count: 890},
+			{Name: "evicted", Description: "decisions of transit flows replaced by those of other flows", Count: evicted},
+		},
+	}
+}
+
+// thrashing has rates, and an alarm.
+func thrashing() edge.FlowCacheInfo {
+	f := flowCacheInfo()
+	f.Alarm, f.Problem = "thrashing", "flow cache: thrashing: raise spec.flowCache.size"
+	f.Rates = &edge.CacheRates{
+		Seconds: 1.004, LookUps: 812_345.6, HitRatio: 0.61234,
+		Events:  map[string]float64{"hit": 497_431.7, "miss": 314_913.9, "evicted": 4.26},
+		Evicted: map[string]float64{"tc": 310_000, "transit": 4.26},
+	}
+	return f
+}
+
+// off has been off since the data path was loaded.
+func off() edge.FlowCacheInfo {
+	return edge.FlowCacheInfo{
+		Alarm: "off", Problem: "flow cache: off",
+		Caches: []edge.CacheInfo{{Name: "tc", Used: 6, Size: 262144, Bytes: 42_000_000}},
+		Events: []edge.EventInfo{{Name: "hit", Description: "packets that found a valid decision", LookUp: true}},
+		Rates:  &edge.CacheRates{Seconds: 60},
 	}
 }
 
@@ -150,15 +196,25 @@ func TestGolden(t *testing.T) {
 		"status":      func(w io.Writer) error { return Status(w, busy(), now) },
 		"status-idle": func(w io.Writer) error { return Status(w, idle(), started.Add(30*time.Second)) },
 		"ports":       func(w io.Writer) error { return Ports(w, ports()) },
-		"teps":        func(w io.Writer) error { return TEPs(w, teps()) },
-		"fdb":         func(w io.Writer) error { return FDB(w, fdb()) },
-		"fdb-empty":   func(w io.Writer) error { return FDB(w, nil) },
-		"flows":       func(w io.Writer) error { return Flows(w, flows()) },
-		"drops":       func(w io.Writer) error { return Drops(w, drops(), false) },
-		"drops-all":   func(w io.Writer) error { return Drops(w, drops(), true) },
-		"neighbours":  func(w io.Writer) error { return Neighbours(w, neighbours()) },
-		"routes":      func(w io.Writer) error { return Routes(w, routes()) },
-		"trace":       func(w io.Writer) error { return Trace(w, trace()) },
+		"status-transit": func(w io.Writer) error {
+			s := busy()
+			s.Transit, s.Problems, s.Segments = &edge.Usage{Used: 100, Size: 524288}, nil, nil
+			return Status(w, s, now)
+		},
+		"interfaces":       func(w io.Writer) error { return Interfaces(w, interfaces()) },
+		"flow-cache":       func(w io.Writer) error { return FlowCache(w, flowCacheInfo()) },
+		"flow-cache-rates": func(w io.Writer) error { return FlowCache(w, thrashing()) },
+		"flow-cache-off":   func(w io.Writer) error { return FlowCache(w, off()) },
+		"flow-cache-json":  func(w io.Writer) error { return JSON(w, thrashing()) },
+		"teps":             func(w io.Writer) error { return TEPs(w, teps()) },
+		"fdb":              func(w io.Writer) error { return FDB(w, fdb()) },
+		"fdb-empty":        func(w io.Writer) error { return FDB(w, nil) },
+		"flows":            func(w io.Writer) error { return Flows(w, flows()) },
+		"drops":            func(w io.Writer) error { return Drops(w, drops(), false) },
+		"drops-all":        func(w io.Writer) error { return Drops(w, drops(), true) },
+		"neighbours":       func(w io.Writer) error { return Neighbours(w, neighbours()) },
+		"routes":           func(w io.Writer) error { return Routes(w, routes()) },
+		"trace":            func(w io.Writer) error { return Trace(w, trace()) },
 		"trace-drop": func(w io.Writer) error {
 			return Trace(w, edge.TraceInfo{Packet: "p", Verdict: "dropped: ttl-exceeded"})
 		},
@@ -193,6 +249,16 @@ func TestCount(t *testing.T) {
 	} {
 		if got := count(n); got != want {
 			t.Errorf("count(%d) = %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	for perSecond, want := range map[float64]string{
+		-1: "0", 0: "0", 0.04: "0.0", 0.26: "0.3", 9.94: "9.9", 9.95: "10", 314_913.9: "315k",
+	} {
+		if got := rate(perSecond); got != want {
+			t.Errorf("rate(%v) = %s, want %s", perSecond, got, want)
 		}
 	}
 }

@@ -38,6 +38,17 @@ func threeDigits(v float64) string {
 // size is a number of bytes in decimal units.
 func size(n uint64) string { return count(n) + "B" }
 
+// percent is a share to a hundredth.
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 2, 64) + " %" }
+
+// rate is a number a second: whole from ten on.
+func rate(perSecond float64) string {
+	if perSecond > 0 && perSecond < 9.95 {
+		return strconv.FormatFloat(perSecond, 'f', 1, 64)
+	}
+	return count(uint64(math.Round(max(perSecond, 0))))
+}
+
 // span is a time in seconds as its two largest units.
 func span(seconds float64) string {
 	if math.IsNaN(seconds) || seconds < 0 {

@@ -1,0 +1,88 @@
+package edge
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// Roles of interfaces that packets may pass through.
+const roleUnderlay, roleUplink = "underlay", "uplink"
+
+// interfaceDocuments lists those of the underlay, then uplinks; one that is both is
+// listed once.
+func (e *edge) interfaceDocuments() ([]InterfaceInfo, error) {
+	return read(e, "interfaces", func() ([]InterfaceInfo, error) {
+		list := []InterfaceInfo{}
+		add := func(name, role string) {
+			i := slices.IndexFunc(list, func(o InterfaceInfo) bool { return o.Name == name })
+			if i < 0 {
+				i = len(list)
+				list = append(list, e.interfaceInfo(name))
+			}
+			if !slices.Contains(list[i].Roles, role) {
+				list[i].Roles = append(list[i].Roles, role)
+			}
+		}
+		for _, name := range e.config.Underlay.Interfaces {
+			add(name, roleUnderlay)
+		}
+		for _, a := range reconcile.Attachments(e.config) {
+			if a.Router != "" {
+				add(a.Interface, roleUplink)
+			}
+		}
+		tables, _ := reconcile.Desired(e.config, e.view, e.paths.probed)
+		for i, info := range list {
+			list[i].TakesRedirected = slices.Contains(tables.Exits, info.Ifindex)
+			if link, ok := e.view.Links[info.Name]; ok && reconcile.HasTransit(e.config) && !list[i].TakesRedirected {
+				list[i].RedirectWhy = redirectWhy(link)
+			}
+		}
+		return list, nil
+	})
+}
+
+// redirectWhy says why transit programs cannot send through the link.
+func redirectWhy(link host.Link) string {
+	switch {
+	case !link.XDP.Known:
+		return "the kernel does not say whether it takes redirected packets (Linux 6.3 does)"
+	case !link.XDP.Sends:
+		return "it takes no redirected packets (a veth does while its other end has GRO or an XDP program), so those that leave here are tc's"
+	}
+	return fmt.Sprintf("it takes no redirected frames for an MTU of %d, so those that leave here are tc's", link.MTU)
+}
+
+// interfaceInfo is all but the roles and what depends on others. mu is held.
+func (e *edge) interfaceInfo(name string) InterfaceInfo {
+	link := e.view.Links[name]
+	info := InterfaceInfo{Name: name, Ifindex: link.Index, Roles: []string{}, MTU: link.MTU}
+	info.Hook, info.HookWhy = e.transitHook(name)
+	return info
+}
+
+// applyTables names the fault of tables that are not in force.
+const applyTables = "apply to the data path"
+
+// transitHook says where packets that pass through an interface of the underlay or an
+// uplink are taken, and why not by XDP in its driver. mu is held.
+func (e *edge) transitHook(name string) (hook, why string) {
+	link, ok := e.view.Links[name]
+	if !ok {
+		return "", "the interface does not exist"
+	}
+	if e.faults[applyTables] != nil {
+		return "", "not known, as the last change of the data path did not work: see `selvage status`"
+	}
+	if refusal, ok := e.dp.Refused()[link.Index]; ok {
+		return hookTCX, "the driver refused the program: " + refusal
+	}
+	hook, why = reconcile.TransitHook(e.config, link)
+	if hook == reconcile.TransitByTC {
+		hook = hookTCX
+	}
+	return hook, why
+}

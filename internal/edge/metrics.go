@@ -1,0 +1,220 @@
+package edge
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// metricsType names the format of metricsText: version 0.0.4 of Prometheus' text
+// exposition format, which is UTF-8.
+const metricsType = "text/plain; version=0.0.4; charset=utf-8"
+
+// Kinds of metrics.
+const counter, gauge = "counter", "gauge"
+
+// page is metrics in the making. The samples of a family follow its head.
+type page struct{ bytes.Buffer }
+
+var (
+	helpText   = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	labelValue = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)
+
+// family begins a metric.
+func (p *page) family(kind, name, help string) {
+	fmt.Fprintf(p, "# HELP %s %s\n# TYPE %s %s\n", name, helpText.Replace(help), name, kind)
+}
+
+// sample is one value of the family; labels are names and values in turn.
+func (p *page) sample(name string, value uint64, labels ...string) {
+	p.WriteString(name)
+	for i := 0; i+1 < len(labels); i += 2 {
+		open := ","
+		if i == 0 {
+			open = "{"
+		}
+		fmt.Fprintf(p, `%s%s="%s"`, open, labels[i], labelValue.Replace(labels[i+1]))
+	}
+	if len(labels) > 1 {
+		p.WriteByte('}')
+	}
+	p.WriteByte(' ')
+	p.WriteString(strconv.FormatUint(value, 10))
+	p.WriteByte('\n')
+}
+
+// single is a family of one sample.
+func (p *page) single(kind, name, help string, value uint64, labels ...string) {
+	p.family(kind, name, help)
+	p.sample(name, value, labels...)
+}
+
+// metricsText is all that the edge counts. It costs what a status does.
+func (e *edge) metricsText() ([]byte, error) {
+	return read(e, "metrics", func() ([]byte, error) {
+		stats, err := e.dp.Stats()
+		if err != nil {
+			return nil, err
+		}
+		drops, err := e.dp.Drops()
+		if err != nil {
+			return nil, err
+		}
+		ports, err := e.dp.Ports()
+		if err != nil {
+			return nil, err
+		}
+		teps, err := e.dp.TEPs()
+		if err != nil {
+			return nil, err
+		}
+		p := &page{}
+		e.edgeMetrics(p, stats)
+		e.flowCacheMetrics(p, stats)
+		e.portMetrics(p, ports)
+		e.interfaceMetrics(p)
+		e.remoteMetrics(p, teps)
+		dropMetrics(p, drops)
+		eventMetrics(p, stats)
+		return p.Bytes(), nil
+	})
+}
+
+func (e *edge) edgeMetrics(p *page, stats datapath.Stats) {
+	p.single(gauge, "selvage_edge_info", "The edge and the version of its program; always 1.", 1,
+		"edge", e.config.Name, "version", e.opts.Version, "tep", e.config.Underlay.TEP.String())
+	p.single(gauge, "selvage_start_time_seconds", "When the edge's process started, in seconds since 1970.", uint64(e.started.Unix()))
+	p.single(gauge, "selvage_fdb_entries", "MAC addresses in the forwarding database.", uint64(stats.FDBUsed))
+	p.single(gauge, "selvage_fdb_size", "MAC addresses that the forwarding database has room for.", uint64(e.config.FDB.Size))
+}
+
+func (e *edge) flowCacheMetrics(p *page, stats datapath.Stats) {
+	const lookUps, entries, size, memory, alarm = "selvage_flow_cache_lookups_total", "selvage_flow_cache_entries",
+		"selvage_flow_cache_size", "selvage_flow_cache_memory_bytes", "selvage_flow_cache_alarm"
+	p.family(counter, lookUps, "Packets that asked the flow cache, by what came of it.")
+	for _, event := range cacheEvents {
+		if event.LookUp {
+			p.sample(lookUps, stats.Events[event.Name], "result", event.Name)
+		}
+	}
+	p.single(counter, "selvage_flow_cache_evictions_total", "Decisions that made room for those of other flows; tc's evictions are not counted by the kernel.",
+		stats.Events[eventEvicted], "cache", datapath.CacheTransit)
+	each := func(name, help string, value func(datapath.Cache) uint64) {
+		p.family(gauge, name, help)
+		for _, c := range stats.Caches {
+			p.sample(name, value(c), "cache", c.Name)
+		}
+	}
+	each(entries, "Decisions in the cache.", func(c datapath.Cache) uint64 { return uint64(c.Used) })
+	each(size, "Decisions that the cache has room for, on all cores.", func(c datapath.Cache) uint64 { return uint64(c.Size) })
+	each(memory, "Memory of the cache.", func(c datapath.Cache) uint64 { return c.Bytes })
+	p.family(gauge, alarm, "1 while the flow cache is off, or flows that still send lose their decisions to each other.")
+	now, _ := e.cacheAlarm()
+	for _, kind := range []string{alarmOff, alarmThrashing} {
+		p.sample(alarm, flag(now == kind), "kind", kind)
+	}
+}
+
+func (e *edge) portMetrics(p *page, counters map[string]datapath.PortCounters) {
+	const up = "selvage_port_up"
+	attachments := reconcile.Attachments(e.config)
+	p.family(gauge, up, "1 while the port's interface exists and is up.")
+	for _, a := range attachments {
+		p.sample(up, flag(portState(e.view, a) == stateUp), "port", a.Name, "interface", a.Interface, "segment", a.Segment)
+	}
+	for _, m := range []struct {
+		name, help string
+		value      func(datapath.PortCounters) uint64
+	}{
+		{"selvage_port_receive_packets_total", "Packets from the port into the overlay.", func(c datapath.PortCounters) uint64 { return c.Rx.Packets }},
+		{"selvage_port_receive_bytes_total", "Bytes from the port into the overlay.", func(c datapath.PortCounters) uint64 { return c.Rx.Bytes }},
+		{"selvage_port_transmit_packets_total", "Packets from the overlay to the port.", func(c datapath.PortCounters) uint64 { return c.Tx.Packets }},
+		{"selvage_port_transmit_bytes_total", "Bytes from the overlay to the port.", func(c datapath.PortCounters) uint64 { return c.Tx.Bytes }},
+		{"selvage_port_drops_total", "Packets from the port that were dropped.", func(c datapath.PortCounters) uint64 { return c.Drops }},
+	} {
+		p.family(counter, m.name, m.help)
+		for _, a := range attachments {
+			p.sample(m.name, m.value(counters[a.Name]), "port", a.Name)
+		}
+	}
+}
+
+func (e *edge) interfaceMetrics(p *page) {
+	const hook = "selvage_interface_hook"
+	p.family(gauge, hook, "Where packets that pass through an underlay or uplink interface are taken; always 1.")
+	names := slices.Clone(e.config.Underlay.Interfaces)
+	for _, a := range reconcile.Attachments(e.config) {
+		if a.Router != "" {
+			names = append(names, a.Interface)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if at, _ := e.transitHook(name); at != "" {
+			p.sample(hook, 1, "interface", name, "hook", at)
+		}
+	}
+}
+
+func (e *edge) remoteMetrics(p *page, counters map[netip.Addr]datapath.TEPCounters) {
+	const up = "selvage_remote_up"
+	remotes := reconcile.Remotes(e.config)
+	p.family(gauge, up, "1 while there is a route to the remote and its next hop's MAC address is known.")
+	for _, remote := range remotes {
+		p.sample(up, flag(tepState(e.config, e.view, remote) == stateResolved), "remote", remote.String())
+	}
+	for _, m := range []struct {
+		name, help string
+		value      func(datapath.TEPCounters) uint64
+	}{
+		{"selvage_remote_receive_packets_total", "Packets out of tunnels from the remote.", func(c datapath.TEPCounters) uint64 { return c.Rx.Packets }},
+		{"selvage_remote_receive_bytes_total", "Bytes out of tunnels from the remote.", func(c datapath.TEPCounters) uint64 { return c.Rx.Bytes }},
+		{"selvage_remote_transmit_packets_total", "Packets into tunnels to the remote.", func(c datapath.TEPCounters) uint64 { return c.Tx.Packets }},
+		{"selvage_remote_transmit_bytes_total", "Bytes into tunnels to the remote.", func(c datapath.TEPCounters) uint64 { return c.Tx.Bytes }},
+	} {
+		p.family(counter, m.name, m.help)
+		for _, remote := range remotes {
+			p.sample(m.name, m.value(counters[remote]), "remote", remote.String())
+		}
+	}
+}
+
+func dropMetrics(p *page, drops []datapath.Drop) {
+	const packets, bytes = "selvage_drops_total", "selvage_dropped_bytes_total"
+	p.family(counter, packets, "Packets that were dropped, by reason.")
+	for _, d := range drops {
+		p.sample(packets, d.Packets, "reason", d.Reason)
+	}
+	p.family(counter, bytes, "Bytes of packets that were dropped, by reason.")
+	for _, d := range drops {
+		p.sample(bytes, d.Bytes, "reason", d.Reason)
+	}
+}
+
+// eventMetrics leaves out outcomes of look-ups, which have a metric of their own.
+func eventMetrics(p *page, stats datapath.Stats) {
+	const name = "selvage_events_total"
+	p.family(counter, name, "What else the data path counts, by event.")
+	for _, event := range slices.Sorted(maps.Keys(stats.Events)) {
+		outcome := func(e EventInfo) bool { return e.Name == event && e.LookUp }
+		if !slices.ContainsFunc(cacheEvents, outcome) {
+			p.sample(name, stats.Events[event], "event", event)
+		}
+	}
+}
+
+// flag is 1 for what is true.
+func flag(is bool) uint64 {
+	if is {
+		return 1
+	}
+	return 0
+}

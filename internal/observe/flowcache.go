@@ -1,0 +1,109 @@
+package observe
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/internal/edge"
+)
+
+// Interfaces writes one line for each interface that packets may pass through.
+func Interfaces(w io.Writer, interfaces []edge.InterfaceInfo) error {
+	return table(w, "NAME INDEX ROLES HOOK TAKES-REDIRECTED MTU WHY", interfaces, func(i edge.InterfaceInfo) []any {
+		takes := "no"
+		if i.TakesRedirected {
+			takes = "yes"
+		}
+		whys := slices.DeleteFunc([]string{i.HookWhy, i.RedirectWhy}, func(s string) bool { return s == "" })
+		return []any{i.Name, positive(i.Ifindex), strings.Join(i.Roles, ","), i.Hook, takes, positive(i.MTU), strings.Join(whys, "; ")}
+	})
+}
+
+// FlowCache writes how the flow cache does: its hits, its tables, and what befell
+// look-ups and decisions. Where it has rates, they stand in columns of their own.
+func FlowCache(w io.Writer, f edge.FlowCacheInfo) error {
+	state, alarm := "off", f.Problem
+	if f.Enabled {
+		state = "on"
+	}
+	if alarm == "" {
+		alarm = "none"
+	}
+	hits := "no look-ups"
+	if f.LookUps > 0 {
+		hits = fmt.Sprintf("%s hits of %s look-ups", percent(f.HitRatio), count(f.LookUps))
+	}
+	fmt.Fprintf(w, "Flow cache:  %s, %s\n", state, hits)
+	if r := f.Rates; r != nil {
+		hits = "no look-ups"
+		if r.LookUps > 0 {
+			hits = fmt.Sprintf("%s hits of %s look-ups/s", percent(r.HitRatio), rate(r.LookUps))
+		}
+		fmt.Fprintf(w, "Last %-8s%s\n", span(r.Seconds)+":", hits)
+	}
+	if _, err := fmt.Fprintf(w, "Alarm:       %s\n\n", alarm); err != nil {
+		return err
+	}
+	if err := caches(w, f); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return events(w, f)
+}
+
+func caches(w io.Writer, f edge.FlowCacheInfo) error {
+	header := "CACHE USED SIZE FILLED MEMORY EVICTED"
+	if f.Rates != nil {
+		header += " EVICTED/S"
+	}
+	return table(w, header, f.Caches, func(c edge.CacheInfo) []any {
+		evicted := "" // by the kernel, which does not count
+		if c.Evicted != nil {
+			evicted = count(*c.Evicted)
+		}
+		cells := []any{c.Name, c.Used, c.Size, share(uint64(c.Used), uint64(c.Size)), size(c.Bytes), evicted}
+		if r := f.Rates; r != nil {
+			perSecond := rate(r.Evicted[c.Name])
+			if c.Evicted == nil && r.Evicted[c.Name] > 0 {
+				perSecond = "≤" + perSecond
+			}
+			cells = append(cells, perSecond)
+		}
+		return cells
+	})
+}
+
+// events lists the outcomes of look-ups with their shares, then what else is counted.
+func events(w io.Writer, f edge.FlowCacheInfo) error {
+	header := "EVENT COUNT SHARE"
+	if f.Rates != nil {
+		header += " COUNT/S SHARE-NOW"
+	}
+	return table(w, header+" DESCRIPTION", f.Events, func(e edge.EventInfo) []any {
+		of := ""
+		if e.LookUp {
+			of = share(e.Count, f.LookUps)
+		}
+		cells := []any{e.Name, count(e.Count), of}
+		if r := f.Rates; r != nil {
+			now := ""
+			if e.LookUp && r.LookUps > 0 {
+				now = percent(r.Events[e.Name] / r.LookUps)
+			}
+			cells = append(cells, rate(r.Events[e.Name]), now)
+		}
+		return append(cells, e.Description)
+	})
+}
+
+// share is a part of a whole that may be nothing.
+func share(part, whole uint64) string {
+	if whole == 0 {
+		return ""
+	}
+	return percent(float64(part) / float64(whole))
+}
