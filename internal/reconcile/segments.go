@@ -17,7 +17,7 @@ func Segments(e overlay.Edge) []overlay.Segment {
 			continue
 		}
 		segments = append(segments, overlay.Segment{
-			Name: r.SegmentName(), VNI: r.L3.VNI, Tunnel: r.L3.Tunnel, Remotes: r.L3.Remotes,
+			Name: r.SegmentName(), VNI: r.L3.VNI, Tunnel: r.L3.Tunnel, Remotes: r.L3.Remotes, TEPs: r.L3.TEPs,
 			Gateway:  &overlay.Gateway{Router: r.Name, MAC: r.L3.MAC},
 			ClampMSS: true,
 		})
