@@ -57,6 +57,7 @@ struct {
 	__uint(key_size, sizeof(__u32)); /* ifindex */
 	__uint(value_size, sizeof(__u32));
 } exits SEC(".maps");
+MAP(HASH, takers, __u32, __u32, 1024); /* interfaces with a transit program, by ifindex */
 
 /* The enums are keys so that they reach BTF and become Go types. */
 MAP(PERCPU_ARRAY, drops, enum reason, struct counter, REASON_MAX);

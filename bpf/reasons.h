@@ -45,7 +45,8 @@
 	X(GSO_UDP, "large UDP segment out of a tunnel, which the kernel cannot cut")          \
 	X(NO_ROOM, "kernel refused to make or remove room for the headers")                   \
 	X(NO_CSUM, "segment wants UDP checksums and the kernel's tunnel device is missing")   \
-	X(REDIRECT, "kernel refused to send a copy of a flooded frame")
+	X(REDIRECT, "kernel refused to send a copy of a flooded frame")                       \
+	X(NOT_TAKEN, "packet that passed through and the next interface did not take")
 
 /* X(NAME, "why each packet of the flow is decided anew") */
 #define SLOWS(X)                                                        \

@@ -72,6 +72,7 @@ type plan struct {
 	spreads      map[edgeSpreadKey]edgeSpread
 	addrs        map[netip.Addr][]netip.Addr // of a remote, by the first
 	devices      map[hook]Transit
+	takers       map[uint32]uint32
 	exits        map[uint32]uint32
 	groups       map[uint32]bool // groups and hops in use
 	hops         map[uint16]bool
@@ -85,7 +86,7 @@ func newPlan(t Tables) *plan {
 		static: map[edgeFdbKey]uint32{}, neighbours: map[edgeNeighbourKey]overlay.MAC{},
 		routes: map[edgeRouteKey]edgeRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
 		touched: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
-		spreads: map[edgeSpreadKey]edgeSpread{}, addrs: addressesOf(t), devices: map[hook]Transit{}, exits: map[uint32]uint32{},
+		spreads: map[edgeSpreadKey]edgeSpread{}, addrs: addressesOf(t), devices: map[hook]Transit{}, takers: map[uint32]uint32{}, exits: map[uint32]uint32{},
 	}
 }
 

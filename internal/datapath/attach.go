@@ -29,9 +29,13 @@ const (
 	// interface has one of them at most.
 	roleTransit = "transit"
 	roleGeneric = "transitgeneric"
+	// roleNotSent and roleNotRedirected are tracepoints (ifindex 0) that tell what the
+	// exits of transit programs did not take.
+	roleNotSent       = "notsent"
+	roleNotRedirected = "notredirected"
 )
 
-var roles = []string{rolePort, roleUnderlay, roleCoalescer, roleTransit, roleGeneric}
+var roles = []string{rolePort, roleUnderlay, roleCoalescer, roleTransit, roleGeneric, roleNotSent, roleNotRedirected}
 
 // isXDP reports whether the hook is before the kernel makes an skb.
 func (h hook) isXDP() bool { return h.role == roleTransit || h.role == roleGeneric }
@@ -41,16 +45,11 @@ func (h hook) isXDP() bool { return h.role == roleTransit || h.role == roleGener
 type attachment struct {
 	link    link.Link
 	current bool
-	device  Transit       // what a transit program was loaded for,
-	program *ebpf.Program // and that program
+	device  Transit       // what a transit program was loaded for
+	program *ebpf.Program // one that was loaded for this hook alone, or nil
 }
 
-func (a *attachment) close() error {
-	if a.program == nil {
-		return a.link.Close()
-	}
-	return errors.Join(a.link.Close(), a.program.Close())
-}
+func (a *attachment) close() error { return errors.Join(a.link.Close(), a.program.Close()) }
 
 // adopt takes over the pinned links of a former process. Those of interfaces
 // that are gone are removed.
@@ -95,12 +94,18 @@ func parseHook(name string) (hook, bool) {
 	return h, true
 }
 
+// isTracepoint reports whether the hook is no interface.
+func (h hook) isTracepoint() bool { return h.role == roleNotSent || h.role == roleNotRedirected }
+
 // isAttached reports whether the link still sits on the interface; a link whose
 // interface went away stays behind with index 0.
 func isAttached(l link.Link, ifindex int) bool {
 	info, err := l.Info()
 	if err != nil {
 		return false
+	}
+	if info.Tracing() != nil {
+		return ifindex == 0
 	}
 	if xdp := info.XDP(); xdp != nil {
 		return int(xdp.Ifindex) == ifindex
@@ -128,7 +133,8 @@ func (d *Datapath) attach(p *plan) error {
 
 func (d *Datapath) attachOne(h hook, dev Transit) error {
 	a, ok := d.links[h]
-	if ok && !isAttached(a.link, h.ifindex) {
+	// The program of a tracepoint cannot be swapped.
+	if ok && (!isAttached(a.link, h.ifindex) || h.isTracepoint() && !a.current) {
 		if err := d.detach(h); err != nil {
 			return err
 		}
@@ -138,24 +144,19 @@ func (d *Datapath) attachOne(h hook, dev Transit) error {
 		return nil
 	}
 	next := &attachment{current: true, device: dev}
-	prog := d.program(h.role)
-	if h.isXDP() {
-		var err error
-		if prog, err = d.transitProgram(dev); err != nil {
-			return err
-		}
+	prog, own, err := d.program(h, dev)
+	if err != nil {
+		return err
+	}
+	if own {
 		next.program = prog
 	}
 	if ok {
-		next.link, a.link = a.link, nil
-		if err := next.link.Update(prog); err != nil {
-			return fmt.Errorf("swap the program on %s: %w", h, err)
+		if err := a.link.Update(prog); err != nil {
+			return errors.Join(fmt.Errorf("swap the program on %s: %w", h, err), next.program.Close())
 		}
-		d.links[h] = next
-		if a.program != nil {
-			return a.program.Close()
-		}
-		return nil
+		next.link, d.links[h] = a.link, next
+		return a.program.Close()
 	}
 	l, err := d.newLink(h, prog)
 	if err != nil {
@@ -170,6 +171,13 @@ func (d *Datapath) attachOne(h hook, dev Transit) error {
 }
 
 func (d *Datapath) newLink(h hook, prog *ebpf.Program) (link.Link, error) {
+	if h.isTracepoint() {
+		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
+		if err != nil {
+			return nil, fmt.Errorf("attach to a tracepoint: %w", err)
+		}
+		return l, nil
+	}
 	if !h.isXDP() {
 		l, err := link.AttachTCX(link.TCXOptions{Interface: h.ifindex, Program: prog, Attach: ebpf.AttachTCXIngress})
 		if err != nil {
@@ -196,14 +204,21 @@ func (d *Datapath) newLink(h hook, prog *ebpf.Program) (link.Link, error) {
 // driverRefusal is a driver that takes no transit program.
 type driverRefusal struct{ error }
 
-func (d *Datapath) program(role string) *ebpf.Program {
-	switch role {
+// program is that of the hook; own says that it was loaded for it alone.
+func (d *Datapath) program(h hook, dev Transit) (prog *ebpf.Program, own bool, err error) {
+	switch h.role {
 	case rolePort:
-		return d.objs.FromPort
+		return d.objs.FromPort, false, nil
 	case roleCoalescer:
-		return d.objs.FromCoalescer
+		return d.objs.FromCoalescer, false, nil
+	case roleTransit, roleGeneric:
+		prog, err = d.transitProgram(dev)
+		return prog, true, err
+	case roleNotSent, roleNotRedirected:
+		prog, err = d.refusedProgram(h.role)
+		return prog, true, err
 	}
-	return d.objs.FromUnderlay
+	return d.objs.FromUnderlay, false, nil
 }
 
 func (d *Datapath) detach(h hook) error {

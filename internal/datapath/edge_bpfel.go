@@ -407,7 +407,8 @@ const (
 	edgeReasonREASON_NO_ROOM            edgeReason = 35
 	edgeReasonREASON_NO_CSUM            edgeReason = 36
 	edgeReasonREASON_REDIRECT           edgeReason = 37
-	edgeReasonREASON_MAX                edgeReason = 38
+	edgeReasonREASON_NOT_TAKEN          edgeReason = 38
+	edgeReasonREASON_MAX                edgeReason = 39
 )
 
 type edgeRemoteKey struct {
@@ -631,6 +632,7 @@ const (
 	edgeMapShortcutTables = "shortcut_tables"
 	edgeMapShortcuts      = "shortcuts"
 	edgeMapSpreads        = "spreads"
+	edgeMapTakers         = "takers"
 	edgeMapTeps           = "teps"
 	edgeMapTrace          = "trace"
 	edgeMapTraffic        = "traffic"
@@ -736,6 +738,7 @@ type edgeMapSpecs struct {
 	ShortcutTables *ebpf.MapSpec `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
 	Spreads        *ebpf.MapSpec `ebpf:"spreads"`
+	Takers         *ebpf.MapSpec `ebpf:"takers"`
 	Teps           *ebpf.MapSpec `ebpf:"teps"`
 	Trace          *ebpf.MapSpec `ebpf:"trace"`
 	Traffic        *ebpf.MapSpec `ebpf:"traffic"`
@@ -813,6 +816,7 @@ type edgeMaps struct {
 	ShortcutTables *ebpf.Map `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
 	Spreads        *ebpf.Map `ebpf:"spreads"`
+	Takers         *ebpf.Map `ebpf:"takers"`
 	Teps           *ebpf.Map `ebpf:"teps"`
 	Trace          *ebpf.Map `ebpf:"trace"`
 	Traffic        *ebpf.Map `ebpf:"traffic"`
@@ -847,6 +851,7 @@ func (m *edgeMaps) Close() error {
 		m.ShortcutTables,
 		m.Shortcuts,
 		m.Spreads,
+		m.Takers,
 		m.Teps,
 		m.Trace,
 		m.Traffic,

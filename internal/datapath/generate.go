@@ -4,3 +4,4 @@ package datapath
 
 // The transit programs share the maps and types of the edge's.
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -go-package datapath -output-stem transit transit ../../bpf/transit.bpf.c -- -O2 -fno-strict-aliasing -g -mcpu=v3 -Wall -Wextra -Werror -I../../bpf/include
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -go-package datapath -output-stem refused refused ../../bpf/refused.bpf.c -- -O2 -fno-strict-aliasing -g -mcpu=v3 -Wall -Wextra -Werror -I../../bpf/include

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // defaultFlows is the size of the flow cache where none is configured.
@@ -65,6 +66,30 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 	return programs.Transit, nil
 }
 
+// refusedProgram loads a program that counts what the exits did not take. It must be
+// called in the network namespace of the edge.
+func (d *Datapath) refusedProgram(role string) (*ebpf.Program, error) {
+	spec, err := loadRefused()
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
+		return nil, fmt.Errorf("look at the network namespace: %w", err)
+	}
+	if err := spec.Variables[refusedVarThisNetns].Set(uint32(st.Ino)); err != nil {
+		return nil, fmt.Errorf("set %s: %w", refusedVarThisNetns, err)
+	}
+	var programs refusedPrograms
+	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: d.maps()}); err != nil {
+		return nil, loadError(err)
+	}
+	if role == roleNotSent {
+		return programs.NotSent, programs.NotRedirected.Close()
+	}
+	return programs.NotRedirected, programs.NotSent.Close()
+}
+
 // planTransit plans the transit programs and writes where they may send to. It comes
 // before the ends, which point there.
 func (d *Datapath) planTransit(t Tables, p *plan) error {
@@ -75,6 +100,11 @@ func (d *Datapath) planTransit(t Tables, p *plan) error {
 		}
 		h := hook{role, dev.Ifindex}
 		p.hooks[h], p.devices[h] = true, dev
+		p.takers[uint32(dev.Ifindex)] = 1
+		p.hooks[hook{role: roleNotSent}], p.hooks[hook{role: roleNotRedirected}] = true, true
+	}
+	if _, err := put(d.objs.Takers, p.takers); err != nil {
+		return err
 	}
 	for _, ifindex := range t.Exits {
 		p.exits[uint32(ifindex)] = uint32(ifindex)

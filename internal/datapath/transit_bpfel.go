@@ -347,7 +347,8 @@ const (
 	transitReasonREASON_NO_ROOM            transitReason = 35
 	transitReasonREASON_NO_CSUM            transitReason = 36
 	transitReasonREASON_REDIRECT           transitReason = 37
-	transitReasonREASON_MAX                transitReason = 38
+	transitReasonREASON_NOT_TAKEN          transitReason = 38
+	transitReasonREASON_MAX                transitReason = 39
 )
 
 type transitRemoteKey struct {
@@ -518,6 +519,7 @@ const (
 	transitMapShortcutTables = "shortcut_tables"
 	transitMapShortcuts      = "shortcuts"
 	transitMapSpreads        = "spreads"
+	transitMapTakers         = "takers"
 	transitMapTeps           = "teps"
 	transitMapTrace          = "trace"
 	transitMapTraffic        = "traffic"
@@ -619,6 +621,7 @@ type transitMapSpecs struct {
 	ShortcutTables *ebpf.MapSpec `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
 	Spreads        *ebpf.MapSpec `ebpf:"spreads"`
+	Takers         *ebpf.MapSpec `ebpf:"takers"`
 	Teps           *ebpf.MapSpec `ebpf:"teps"`
 	Trace          *ebpf.MapSpec `ebpf:"trace"`
 	Traffic        *ebpf.MapSpec `ebpf:"traffic"`
@@ -696,6 +699,7 @@ type transitMaps struct {
 	ShortcutTables *ebpf.Map `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
 	Spreads        *ebpf.Map `ebpf:"spreads"`
+	Takers         *ebpf.Map `ebpf:"takers"`
 	Teps           *ebpf.Map `ebpf:"teps"`
 	Trace          *ebpf.Map `ebpf:"trace"`
 	Traffic        *ebpf.Map `ebpf:"traffic"`
@@ -730,6 +734,7 @@ func (m *transitMaps) Close() error {
 		m.ShortcutTables,
 		m.Shortcuts,
 		m.Spreads,
+		m.Takers,
 		m.Teps,
 		m.Trace,
 		m.Traffic,

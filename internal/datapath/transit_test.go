@@ -279,3 +279,32 @@ var (
 		"udp 10.0.3.7:1 > 203.0.113.5:2 1422", "udp 10.0.3.7:1 > 203.0.113.5:2 1423", "udp [2001:db8:77::5]:1 > [2001:db8:3::7]:2 1352", "udp [2001:db8:77::5]:1 > [2001:db8:3::7]:2 1412",
 	}
 )
+
+// What the next interface does not take has its reason: here the other end of a veth
+// that has neither a program nor GRO.
+func TestNotTakenIsCounted(t *testing.T) {
+	w := transitWorld(t, ways()[0])
+	for _, c := range passing() {
+		if c.name != "uplink to L3" {
+			continue
+		}
+		dev, in := c.in(w, c.words)
+		const packets = 40
+		drops, _ := w.counted(t, func() {
+			w.do(t, func() {
+				opts := &ebpf.RunOptions{
+					Data: in, Repeat: packets, Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES,
+					Context: xdpMD{DataEnd: uint32(len(in)), IngressIfindex: uint32(w.dev[dev].Index)},
+				}
+				if _, err := w.transitOf(dev).Run(opts); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+		if drops["not-taken"] != packets || sum(drops) != packets {
+			t.Errorf("drops %v of %d packets", drops, packets)
+		}
+		return
+	}
+	t.Fatal("no case")
+}
