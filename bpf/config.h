@@ -21,6 +21,7 @@ const volatile __u8 epoch_shift = 33;
 const volatile enum device_flags this_flags;
 const volatile __u32 this_ifindex;
 const volatile __u16 this_mac[3];
+const volatile bool this_unsummed; /* frames come with checksums that are not filled in */
 /* How long a packet waits for one that it overtook, 0: never. */
 const volatile __u64 hold_ns = 8000;
 

@@ -20,6 +20,7 @@
 /* What of the packet a key is compared with. */
 struct plain {
 	const __u32 *macs; /* inner, destination first */
+	const void *ip;
 	const __be32 *saddr;
 	const __be32 *daddr;
 	__u32 shape; /* ethertype, protocol and fragment as they lie in a key */
@@ -48,6 +49,10 @@ static __always_inline bool express_l4(struct pkt *p, struct plain *f, const str
 	} else if (proto != IPPROTO_UDP || rest < sizeof(struct udphdr)) {
 		return false;
 	}
+	p->l4 = p->l3 + (void *)tcp - f->ip;
+	p->headers = sizeof(struct ethhdr) + (p->l4 - p->l3);
+	p->payload = rest;
+	p->tail = false;
 	f->ports = *(const __u32 *)tcp;
 	f->shape = p->key.ethertype | (__u32)proto << 16;
 	p->tcp_flags = 0;
@@ -64,6 +69,7 @@ static __always_inline bool express_ip4(CTX *ctx, struct pkt *p, struct plain *f
 	total = bpf_ntohs(ip->tot_len);
 	if (total < sizeof(*ip) || total > p->frame_len - sizeof(struct ethhdr))
 		return false;
+	f->ip = ip;
 	f->saddr = &ip->saddr;
 	f->daddr = &ip->daddr;
 	p->tos = ip->tos;
@@ -82,6 +88,7 @@ static __always_inline bool express_ip6(CTX *ctx, struct pkt *p, struct plain *f
 	total = bpf_ntohs(ip->payload_len);
 	if (total > p->frame_len - sizeof(struct ethhdr) - sizeof(*ip))
 		return false;
+	f->ip = ip;
 	f->saddr = ip->saddr;
 	f->daddr = ip->daddr;
 	p->tos = bpf_ntohl(ip->flow) >> 20;

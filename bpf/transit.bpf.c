@@ -10,6 +10,7 @@
 #include "resolve.h"
 #include "encap.h"
 #include "express.h"
+#include "unsummed.h"
 
 #define LEAVE NOT_OURS /* to tc, which sees the packet as it came */
 
@@ -96,14 +97,14 @@ static __always_inline int change(CTX *ctx, struct pkt *p, const struct decision
 }
 
 /* Carries out a decision. Returns a reason, LEAVE, or 0 with the verdict in p. */
-static __always_inline int carry(CTX *ctx, struct pkt *p, const struct decision *d)
+static __always_inline int carry(CTX *ctx, struct pkt *p, const struct decision *d, __u8 proto)
 {
 	bool tunnelled = p->inner;
 	struct way w;
 	__s32 grow;
 	int why;
 
-	if (!find_way(ctx, p, d, &w))
+	if (is_unsummed(ctx, p, proto) || !find_way(ctx, p, d, &w))
 		return LEAVE;
 	grow = w.front - p->l3;
 	if (ctx_grow(ctx, grow))
@@ -148,7 +149,7 @@ static __always_inline int pass(CTX *ctx, struct pkt *p)
 			return LEAVE;
 		s = shortcut_keep(p, hash);
 	}
-	why = carry(ctx, p, s ? &s->decision : &p->decision);
+	why = carry(ctx, p, s ? &s->decision : &p->decision, p->key.proto);
 	if (why)
 		return why;
 	count(EVENT_TRANSIT);
@@ -196,7 +197,7 @@ SUBPROGRAM int take_express(CTX *ctx)
 	s = express_find(ctx, &p, t);
 	if (!s)
 		return LEAVE;
-	why = carry(ctx, &p, &s->decision);
+	why = carry(ctx, &p, &s->decision, s->key.proto);
 	if (why == LEAVE)
 		return LEAVE;
 	if (why)

@@ -656,6 +656,7 @@ const (
 	edgeVarThisFlags      = "this_flags"
 	edgeVarThisIfindex    = "this_ifindex"
 	edgeVarThisMac        = "this_mac"
+	edgeVarThisUnsummed   = "this_unsummed"
 	edgeVarTracing        = "tracing"
 	edgeVarUdpEncaps      = "udp_encaps"
 	edgeVarUdpPorts       = "udp_ports"
@@ -765,6 +766,7 @@ type edgeVariableSpecs struct {
 	ThisFlags     *ebpf.VariableSpec `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.VariableSpec `ebpf:"this_ifindex"`
 	ThisMac       *ebpf.VariableSpec `ebpf:"this_mac"`
+	ThisUnsummed  *ebpf.VariableSpec `ebpf:"this_unsummed"`
 	Tracing       *ebpf.VariableSpec `ebpf:"tracing"`
 	UdpEncaps     *ebpf.VariableSpec `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.VariableSpec `ebpf:"udp_ports"`
@@ -879,6 +881,7 @@ type edgeVariables struct {
 	ThisFlags     *ebpf.Variable `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.Variable `ebpf:"this_ifindex"`
 	ThisMac       *ebpf.Variable `ebpf:"this_mac"`
+	ThisUnsummed  *ebpf.Variable `ebpf:"this_unsummed"`
 	Tracing       *ebpf.Variable `ebpf:"tracing"`
 	UdpEncaps     *ebpf.Variable `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.Variable `ebpf:"udp_ports"`

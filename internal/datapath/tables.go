@@ -58,6 +58,9 @@ type Transit struct {
 	MAC              overlay.MAC
 	Underlay, Uplink bool
 	Generic          bool // after the driver, not in it
+	// Unsummed: frames may come with TCP and UDP checksums that are not filled in. They
+	// are left to tc.
+	Unsummed bool
 }
 
 // Router is a VRF with all its routes: connected, static and leaked.

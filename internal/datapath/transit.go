@@ -54,6 +54,7 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 	}
 	for name, value := range map[string]any{
 		transitVarThisFlags: flags, transitVarThisIfindex: uint32(dev.Ifindex), transitVarThisMac: dev.MAC,
+		transitVarThisUnsummed: dev.Unsummed,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("set %s: %w", name, err)

@@ -541,6 +541,7 @@ const (
 	transitVarThisFlags      = "this_flags"
 	transitVarThisIfindex    = "this_ifindex"
 	transitVarThisMac        = "this_mac"
+	transitVarThisUnsummed   = "this_unsummed"
 	transitVarTracing        = "tracing"
 	transitVarUdpEncaps      = "udp_encaps"
 	transitVarUdpPorts       = "udp_ports"
@@ -648,6 +649,7 @@ type transitVariableSpecs struct {
 	ThisFlags     *ebpf.VariableSpec `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.VariableSpec `ebpf:"this_ifindex"`
 	ThisMac       *ebpf.VariableSpec `ebpf:"this_mac"`
+	ThisUnsummed  *ebpf.VariableSpec `ebpf:"this_unsummed"`
 	Tracing       *ebpf.VariableSpec `ebpf:"tracing"`
 	UdpEncaps     *ebpf.VariableSpec `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.VariableSpec `ebpf:"udp_ports"`
@@ -762,6 +764,7 @@ type transitVariables struct {
 	ThisFlags     *ebpf.Variable `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.Variable `ebpf:"this_ifindex"`
 	ThisMac       *ebpf.Variable `ebpf:"this_mac"`
+	ThisUnsummed  *ebpf.Variable `ebpf:"this_unsummed"`
 	Tracing       *ebpf.Variable `ebpf:"tracing"`
 	UdpEncaps     *ebpf.Variable `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.Variable `ebpf:"udp_ports"`

@@ -34,8 +34,8 @@ func transitWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world
 	t.Helper()
 	w := routedWorld(t, to, append([]func(*Config, *Tables){func(c *Config, _ *Tables) { c.Transit = true }}, change...)...)
 	w.tables.Transit = []Transit{
-		{Ifindex: w.dev["u0"].Index, MAC: overlay.MAC(w.dev["u0"].HardwareAddr), Underlay: true},
-		{Ifindex: w.dev["s0"].Index, MAC: overlay.MAC(w.dev["s0"].HardwareAddr), Uplink: true},
+		{Ifindex: w.dev["u0"].Index, MAC: overlay.MAC(w.dev["u0"].HardwareAddr), Underlay: true, Unsummed: true},
+		{Ifindex: w.dev["s0"].Index, MAC: overlay.MAC(w.dev["s0"].HardwareAddr), Uplink: true, Unsummed: true},
 	}
 	w.tables.Exits = []int{w.dev["u0"].Index, w.dev["s0"].Index}
 	w.apply(t)
@@ -307,4 +307,54 @@ func TestNotTakenIsCounted(t *testing.T) {
 		return
 	}
 	t.Fatal("no case")
+}
+
+// A frame whose checksum the sender left to its device is tc's: there the kernel knows
+// that it is to be filled in. With a right one, or none, it passes.
+func TestTransitLeavesUnsummed(t *testing.T) {
+	eachWay(t, func(t *testing.T, to way) {
+		w := transitWorld(t, to)
+		for _, c := range passing() {
+			frame := pkttest.Frame(c.src, c.dst, c.words)
+			at, seed := pseudoSum(frame)
+			if at == 0 {
+				continue
+			}
+			dev, in := c.in(w, c.words)
+			binary.BigEndian.PutUint16(in[len(in)-len(padded(frame))+at:], seed)
+			for i := range 3 {
+				if got := w.transit(t, dev, in); got.verdict != xdpPass || !bytes.Equal(got.out, in) {
+					t.Fatalf("%s, packet %d: verdict %d, want it left to tc", c.name, i, got.verdict)
+				}
+			}
+			dev, in = c.in(w, c.words)
+			if got := w.transit(t, dev, in); got.verdict != xdpRedirect {
+				t.Errorf("%s: verdict %d of a packet with a checksum", c.name, got.verdict)
+			}
+		}
+	})
+}
+
+// pseudoSum is where the checksum of a TCP or UDP frame without tags stands, and the
+// sum of its pseudo header; 0 for others.
+func pseudoSum(frame []byte) (at int, seed uint16) {
+	ip, proto, l4 := frame[etherLen:], byte(0), 0
+	var pseudo []byte
+	switch binary.BigEndian.Uint16(frame[12:]) {
+	case etherTypeIPv4:
+		proto, l4 = ip[9], ipv4Len
+		pseudo = append(pseudo, ip[12:20]...)
+		pseudo = binary.BigEndian.AppendUint16(append(pseudo, 0, proto), binary.BigEndian.Uint16(ip[2:])-ipv4Len)
+	case etherTypeIPv6:
+		proto, l4 = ip[6], ipv6Len
+		pseudo = append(pseudo, ip[8:40]...)
+		pseudo = binary.BigEndian.AppendUint16(append(pseudo, 0, proto), binary.BigEndian.Uint16(ip[4:]))
+	}
+	switch proto {
+	case 6:
+		return etherLen + l4 + 16, onesSum(pseudo)
+	case protoUDP:
+		return etherLen + l4 + 6, onesSum(pseudo)
+	}
+	return 0, 0
 }

@@ -35,7 +35,7 @@ func (h *Host) Observe(want Want) (View, error) {
 	}
 	for _, name := range want.Interfaces {
 		if link, ok := byName[name]; ok {
-			link.Segments, link.XDP = h.takesSegments(link.Name), h.xdp.of(link.Index)
+			link.Segments, link.XDP = h.takesSegments(link.Name), h.xdpOf(link)
 			v.Links[name] = link
 		}
 	}

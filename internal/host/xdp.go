@@ -22,6 +22,9 @@ type XDP struct {
 	Sends bool
 	// Frames beyond a page: in to a program, and out by redirect.
 	TakesJumbo, SendsJumbo bool
+	// Unsummed: frames may come whose TCP and UDP checksums are left to a device that
+	// fills them in. Those of a wire are complete.
+	Unsummed bool
 }
 
 // Flags of NETDEV_A_DEV_XDP_FEATURES (include/uapi/linux/netdev.h).
@@ -65,6 +68,13 @@ func openXDPQuery() (*xdpQuery, error) {
 		return nil, fmt.Errorf("set the netlink timeout: %w", err)
 	}
 	return &xdpQuery{family.ID, map[int]*nl.SocketHandle{unix.NETLINK_GENERIC: {Socket: socket}}}, nil
+}
+
+func (h *Host) xdpOf(link Link) XDP {
+	x := h.xdp.of(link.Index)
+	driver, _ := h.tool.DriverName(link.Name)
+	x.Unsummed = link.Kind != "" || driver == "virtio_net"
+	return x
 }
 
 // of is what the driver of a link can do; unknown when the link went meanwhile.

@@ -77,7 +77,7 @@ func desiredTransit(e overlay.Edge, v host.View) (transit []datapath.Transit, ex
 		i := slices.IndexFunc(transit, func(t datapath.Transit) bool { return t.Ifindex == link.Index })
 		if i < 0 {
 			i = len(transit)
-			transit = append(transit, datapath.Transit{Ifindex: link.Index, MAC: link.MAC, Generic: hook == TransitByGeneric})
+			transit = append(transit, datapath.Transit{Ifindex: link.Index, MAC: link.MAC, Generic: hook == TransitByGeneric, Unsummed: link.XDP.Unsummed})
 		}
 		transit[i].Underlay = transit[i].Underlay || underlay
 		transit[i].Uplink = transit[i].Uplink || !underlay
