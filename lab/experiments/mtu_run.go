@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -17,19 +16,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Mtu) Run(ctx context.Context, console *Console) error {
-	if os.Geteuid() != 0 {
-		return errors.New("network namespaces and BPF need root: run it with sudo")
-	}
-	ctx, stop := withHangup(ctx)
-	defer stop()
-	restoreDead(ctx, console.Err)
-	began := time.Now()
-	dir, err := newRunDir(c.Results, stats.MTU, began)
-	if err != nil {
-		return err
-	}
-	r, failed := c.measure(ctx, console, began)
-	return finish(console, dir, c.Output, r, failed)
+	return conduct(ctx, console, stats.MTU, c.Results, c.Output, c.measure)
 }
 
 // measure goes through the settings. With an error the result holds what was

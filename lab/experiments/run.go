@@ -22,6 +22,12 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Ab) Run(ctx context.Context, console *Console) error {
+	return conduct(ctx, console, "ab", c.Results, c.Output, c.measure)
+}
+
+// conduct makes the directory of a run under results, measures, and writes and prints
+// what came of it.
+func conduct(ctx context.Context, console *Console, experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and BPF need root: run it with sudo")
 	}
@@ -29,12 +35,12 @@ func (c *Ab) Run(ctx context.Context, console *Console) error {
 	defer stop()
 	restoreDead(ctx, console.Err)
 	began := time.Now()
-	dir, err := newRunDir(c.Results, "ab", began)
+	dir, err := newRunDir(results, experiment, began)
 	if err != nil {
 		return err
 	}
-	r, failed := c.measure(ctx, console, began)
-	return finish(console, dir, c.Output, r, failed)
+	r, failed := measure(ctx, console, began)
+	return finish(console, dir, output, r, failed)
 }
 
 // finish concludes a run, writes its files and prints it. It fails when the run did

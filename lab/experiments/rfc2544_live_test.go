@@ -1,0 +1,146 @@
+package experiments_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// transit runs an experiment on transit to its end, and checks that its result is good
+// and that nothing else is left of it.
+func transit(t *testing.T, args ...string) result.Result {
+	t.Helper()
+	root := t.TempDir()
+	p := start(t, append([]string{"lab", args[0], "--results", root, "-o", "json", "--quick", "--rounds", "1", "--duration", "60ms"}, args[1:]...)...)
+	if code := p.end(); code != 0 {
+		t.Fatalf("exit status %d:\n%s", code, &p.stderr)
+	}
+	p.checkGone()
+	r, err := result.Read(&p.stdout) // strict
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := stats.Errors(r); len(lines) > 0 {
+		t.Errorf("samples failed: %s", lines)
+	}
+	dirs := results(t, root)
+	if len(dirs) != 1 || r.Experiment != args[0] || !strings.HasSuffix(dirs[0], "-"+args[0]) {
+		t.Fatalf("results of %s in %v, want one directory", r.Experiment, dirs)
+	}
+	if _, err := os.Stat(filepath.Join(dirs[0], "report.html")); err != nil {
+		t.Error(err)
+	}
+	if len(r.Topology.Links) != 2 || r.Environment.Kernel == "" || len(r.Environment.Offloads["uplink"]) == 0 || !strings.Contains(r.Parameters["cores"], "core") {
+		t.Errorf("topology %+v, environment %+v, cores %q", r.Topology, r.Environment, r.Parameters["cores"])
+	}
+	return r
+}
+
+func TestRfc2544(t *testing.T) {
+	contenders := []string{"limit", "kernel", "kernel-route", "selvage"}
+	r := transit(t, "rfc2544", "--contenders", strings.Join(contenders, ","), "--sizes", "64,1500", "--directions", "encap,decap", "--loss-curve")
+	if len(r.Samples) != 4*4 || len(r.Contenders) != 4 {
+		t.Fatalf("%d samples of %d contenders, want 16 of 4", len(r.Samples), len(r.Contenders))
+	}
+	for _, s := range r.Samples {
+		m := s.Metrics
+		traffic, ok := stats.Transit(s.Case)
+		if !ok || (traffic.Size != 64 && traffic.Size != 1518) {
+			t.Errorf("case %s", s.Case)
+		}
+		overhead := map[string]float64{"kernel": 50, "selvage": 50}[s.Contender]
+		if m[stats.NDR] <= 0 || m[stats.PDR] < m[stats.NDR] || m[stats.Ceiling] <= 0 || m[stats.NSPerPacket] <= m[stats.DeviceNS] || m["frame_out"] != float64(traffic.Size)+overhead {
+			t.Errorf("%s of %s: %v", s.Case, s.Contender, m)
+		}
+		for _, name := range []string{"latency_min", "latency_mean", stats.LatencyP50, stats.LatencyP99, "latency_p999", "latency_p50_10", "latency_p99_50", "latency_p99_90"} {
+			if m[name] <= 0 {
+				t.Errorf("%s of %s: %s is %v µs", s.Case, s.Contender, name, m[name])
+			}
+		}
+		if m[stats.LatencyP99] < m[stats.LatencyP50] || len(s.Latency) == 0 || len(s.Series[stats.LossLoad]) != len(s.Series[stats.LossShare]) {
+			t.Errorf("%s of %s: latency %v, loss %v", s.Case, s.Contender, s.Latency, s.Series)
+		}
+		egress := m["forwarded"] * (m["frame_out"] + 20) * 8 / 1000
+		if m["egress"] < egress*0.999 || m["egress"] > egress*1.001 || m["line_share"] < m["egress"]/100.1 {
+			t.Errorf("%s of %s: egress %v Gbit/s, want %v; share of the line %v", s.Case, s.Contender, m["egress"], egress, m["line_share"])
+		}
+	}
+	if row, ok := stats.Find(r.Summary, "selvage", "encap-64", stats.NDR); !ok || row.Baseline != "limit" || row.Unit != "Mpps" {
+		t.Errorf("summary %+v", row)
+	}
+}
+
+func TestCache(t *testing.T) {
+	r := transit(t, "cache", "--flows", "1,100", "--routes", "0,50")
+	if len(r.Samples) != 2*4 {
+		t.Fatalf("%d samples, want 8", len(r.Samples))
+	}
+	for _, s := range r.Samples {
+		hits := s.Metrics[stats.HitRate]
+		if s.Metrics[stats.NSPerPacket] <= s.Metrics[stats.DeviceNS] || s.Metrics["forwarded"] <= 0 ||
+			(s.Contender == stats.CacheOn) != (hits > 0.9) || (s.Contender == stats.CacheOff) != (hits == 0) {
+			t.Errorf("%s of %s: %v", s.Case, s.Contender, s.Metrics)
+		}
+	}
+	if _, ok := stats.Find(r.Summary, stats.CacheOn, "flows-100-routes-50", stats.NSPerPacket); !ok {
+		t.Errorf("no row for 100 flows and 50 routes in %+v", r.Summary)
+	}
+}
+
+// What was measured until an interruption is kept, and nothing else.
+func TestRfc2544Interrupt(t *testing.T) {
+	root := t.TempDir()
+	p := start(t, "lab", "rfc2544", "--quick", "--results", root, "--contenders", "limit,kernel", "--sizes", "64,128,256")
+	p.awaitLine(" 2/")
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	if code := p.end(); code != 1 || !strings.HasSuffix(p.stderr.String(), "\nselvage: interrupted\n") {
+		t.Errorf("exit status %d:\n%s", code, &p.stderr)
+	}
+	p.checkGone()
+	dirs := results(t, root)
+	if len(dirs) != 1 {
+		t.Fatalf("results in %v", dirs)
+	}
+	r, err := result.ReadFile(filepath.Join(dirs[0], "result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Samples) < 2 || len(stats.Errors(r)) > 0 || !r.Verdict.Refused || !strings.Contains(r.Verdict.Sentence, "interrupted in case ") {
+		t.Errorf("%d samples, errors %v, %+v", len(r.Samples), stats.Errors(r), r.Verdict)
+	}
+}
+
+// A data path that does not start takes all others along, and says why.
+func TestRfc2544Failure(t *testing.T) {
+	root := t.TempDir()
+	p := start(t, "lab", "rfc2544", "--quick", "--results", root, "--contenders", "limit,kernel,selvage", "--selvage-binary", "/bin/false")
+	if code := p.end(); code != 1 || !strings.Contains(p.stderr.String(), "contender selvage: ") {
+		t.Errorf("exit status %d:\n%s", code, &p.stderr)
+	}
+	p.checkGone()
+	if dirs := results(t, root); len(dirs) > 0 {
+		t.Errorf("results in %v", dirs)
+	}
+}
+
+// After a SIGTERM while networks are built nothing is left.
+func TestRfc2544InterruptWhileBuilding(t *testing.T) {
+	for n := 2; n <= 5; n++ { // the first labs are the generator's own
+		root := t.TempDir()
+		p := start(t, "lab", "rfc2544", "--quick", "--results", root, "--contenders", "kernel,ovs,selvage", "--sizes", "64")
+		p.awaitLab(n)
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		if code := p.end(); code != 1 || !strings.HasSuffix(p.stderr.String(), "\nselvage: interrupted\n") {
+			t.Errorf("at lab %d: exit status %d:\n%s", n, code, &p.stderr)
+		}
+		p.checkGone()
+		if dirs := results(t, root); len(dirs) > 0 {
+			t.Errorf("at lab %d: results in %v", n, dirs)
+		}
+	}
+}

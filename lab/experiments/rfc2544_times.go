@@ -1,0 +1,237 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/search"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// lossCurve is the frame loss rate from the highest rate downwards.
+func (m *rateSample) lossCurve(ctx context.Context) error {
+	if !m.LossCurve {
+		return nil
+	}
+	points, _, err := search.Losses(ctx, m.trial, search.Curve{Max: m.found.Max, Length: m.Duration, Retries: m.Retries, Unsent: unsentShare})
+	for _, p := range points {
+		m.sample.Series[stats.LossLoad] = append(m.sample.Series[stats.LossLoad], p.Share)
+		m.sample.Series[stats.LossShare] = append(m.sample.Series[stats.LossShare], p.Ratio)
+	}
+	return err
+}
+
+// burstRepeats is how often the longest burst is looked for, by RFC 9004 section 6.4 at
+// least 50 times, and quickRepeats what --quick has time for.
+const burstRepeats, quickRepeats = 50, 5
+
+// backToBack looks for the longest burst without loss. A device that forwards at the
+// rate of the bursts has none.
+func (m *rateSample) backToBack(ctx context.Context) error {
+	if !m.BackToBack {
+		return nil
+	}
+	ndr, _ := m.found.Find(search.NDR)
+	repeat := burstRepeats
+	if m.Quick {
+		repeat = quickRepeats
+	}
+	burst := func(ctx context.Context, frames uint64) (search.Outcome, error) {
+		p, err := m.rig.send(ctx, gen.Load{Frames: frames, Batch: peakBatch, Untimed: true})
+		return search.Outcome{Sent: p.sent.Frames, Lost: p.lost, Unsent: p.sent.Unsent + p.sent.Overrun, Void: p.void}, err
+	}
+	const seconds = 2 // RFC 2544 section 26.4
+	most := uint64(max(seconds*m.offered, 2))
+	if m.Quick {
+		most = uint64(max(m.Duration.Seconds()*m.offered, 2))
+	}
+	buffered, err := search.BackToBack(ctx, burst, search.Bursts{
+		Least: 2, Most: most, Repeat: repeat, Retries: m.Retries, Unsent: unsentShare, MaxRate: m.offered, Throughput: ndr.Throughput,
+	})
+	if errors.Is(err, search.ErrNoBuffer) {
+		return nil
+	}
+	if err == nil {
+		m.set("back_to_back", buffered.Average)
+		m.set("back_to_back_limited", truth(buffered.Limited))
+	}
+	return err
+}
+
+// slice is the resolution with which recovery is observed.
+const slice = 20 * time.Millisecond
+
+// recovery overloads the device and sees when it loses nothing any more. One that cannot be
+// overloaded by this generator has no figure.
+func (m *rateSample) recovery(ctx context.Context) error {
+	ndr, _ := m.found.Find(search.NDR)
+	if !m.Recovery || ndr.Throughput == 0 {
+		return nil
+	}
+	repeat := m.LatencyTrials
+	if repeat == 0 || m.Quick {
+		repeat = 1
+	}
+	r, err := search.Recovery(ctx, m.overload, ndr.Throughput, m.offered, repeat)
+	if errors.Is(err, search.ErrNoOverload) {
+		return nil
+	}
+	if err == nil {
+		m.set("recovery_ms", ms(r.Mean))
+	}
+	return err
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// overload is one: the low rate comes in slices, and the last that lost frames ends the
+// recovery.
+func (m *rateSample) overload(ctx context.Context, high, low float64) (after time.Duration, lost uint64, err error) {
+	// Not drained: frames that queue are what the device recovers from.
+	p, err := m.rig.unchecked(ctx, gen.Load{Rate: high, Duration: m.Duration, Untimed: true, Batch: searchBatch(high)}, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	lost = p.lost
+	began := time.Now()
+	for quiet := 0; quiet < 5; quiet++ {
+		p, err := m.rig.unchecked(ctx, gen.Load{Rate: low, Duration: slice, Untimed: true}, slice)
+		if err != nil {
+			return 0, 0, err
+		}
+		if p.lost > 0 {
+			after, quiet = time.Since(began), 0
+		}
+		if time.Since(began) > time.Minute {
+			return after, lost, errors.New("it still loses frames after a minute at half the rate")
+		}
+	}
+	return after, lost, nil
+}
+
+// unchecked is a passage without accounts, whose end may be in the next one.
+func (r *rig) unchecked(ctx context.Context, load gen.Load, drain time.Duration) (p passage, err error) {
+	if err := r.sink.Reset(r.sender.Next()); err != nil {
+		return p, err
+	}
+	if p.sent, err = r.run(ctx, load); err != nil {
+		return p, err
+	}
+	for began := time.Now(); ; {
+		if p.got, err = r.sink.Read(); err != nil {
+			return p, err
+		}
+		if p.lost = p.got.Lost(p.sent); p.lost == 0 || time.Since(began) >= drain {
+			return p, nil
+		}
+		if err := sleep(ctx, time.Millisecond); err != nil {
+			return p, err
+		}
+	}
+}
+
+// Rate and longest time of a reset test, as a share of the no-drop rate.
+const (
+	resetShare = 0.1
+	resetTime  = 30 * time.Second
+	resetQuiet = time.Second
+)
+
+// reset restarts the data path under a steady stream, and times the gap.
+func (m *rateSample) reset(ctx context.Context) error {
+	ndr, _ := m.found.Find(search.NDR)
+	if !m.Reset || ndr.Throughput == 0 {
+		return nil
+	}
+	pps := min(resetShare*ndr.Throughput, 100e3)
+	outage, err := m.outage(ctx, pps)
+	if err != nil {
+		return err
+	}
+	gap, err := search.Reset([]search.Outage{outage})
+	m.set("reset_ms", ms(gap))
+	return err
+}
+
+// outage is the gap in a stream while the data path is stopped and started.
+func (m *rateSample) outage(ctx context.Context, pps float64) (search.Outage, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := m.rig.sink.Reset(m.rig.sender.Next()); err != nil {
+		return search.Outage{}, err
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := m.rig.run(ctx, gen.Load{Rate: pps, Duration: resetTime, Untimed: true})
+		sent <- err
+	}()
+	gap, err := m.watchGap(ctx, pps)
+	cancel()
+	if end := <-sent; end != nil && !errors.Is(end, context.Canceled) {
+		err = errors.Join(err, end)
+	}
+	return gap, err
+}
+
+// gap is the longest time between two looks at the sink that saw new frames.
+type gap struct {
+	frames         uint64
+	last           time.Duration // when new frames were seen
+	begins, closes time.Duration
+}
+
+func (g *gap) see(now time.Duration, frames uint64) {
+	if frames == g.frames {
+		return
+	}
+	if g.frames > 0 && now-g.last > g.closes-g.begins {
+		g.begins, g.closes = g.last, now
+	}
+	g.frames, g.last = frames, now
+}
+
+// watchGap restarts the device and looks at the sink every millisecond, until frames
+// have come again for a while.
+func (m *rateSample) watchGap(ctx context.Context, pps float64) (search.Outage, error) {
+	var g gap
+	var done chan error // unless nil, says that the device was restarted
+	began, restarted := time.Now(), time.Duration(0)
+	for {
+		now := time.Since(began)
+		got, err := m.rig.sink.Read()
+		if err != nil {
+			return search.Outage{}, err
+		}
+		g.see(now, got.Frames)
+		switch {
+		case done == nil && now > resetQuiet:
+			done = make(chan error, 1)
+			go func() { done <- m.rig.bed.restart(ctx) }()
+		case restarted > 0 && g.last > restarted+resetQuiet:
+			return search.Outage{Last: g.begins, First: g.closes}, nil
+		case now > resetTime-resetQuiet:
+			return search.Outage{}, fmt.Errorf("frames at %.0f/s did not come again within %s", pps, resetTime)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				return search.Outage{}, err
+			}
+			restarted, done = now, make(chan error)
+		case <-ctx.Done():
+			return search.Outage{}, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// restart stops the device's data path and starts it again.
+func (b *bed) restart(ctx context.Context) error {
+	if err := b.net.Stop(); err != nil {
+		return err
+	}
+	return b.start(ctx)
+}
