@@ -18,6 +18,7 @@
 #define MAX_SEGMENTS 4096 /* segments of one edge */
 #define MAX_MEMBERS 1024  /* ports and remotes of one segment */
 #define MAX_UDP_PORTS 8	  /* UDP ports on which tunnels arrive */
+#define MAX_EXITS 256	  /* interfaces that transit programs send to */
 #define MAX_TEPS 8	  /* tunnel endpoints of one edge */
 #define SPREAD_BUCKETS 64 /* among which the paths to a remote share the flows */
 #define MAX_ROUTERS 1024  /* routers of one edge */
@@ -60,12 +61,12 @@ struct end {
 	enum end_kind kind;
 	__u8 outer_len; /* TEP: bytes of the template in use */
 	enum end_flags flags;
-	__u32 ifindex;	/* port: itself; TEP: the underlay interface, 0 without a route */
-	__u32 mtu;	/* of the interface or path: an IP packet's size in bytes */
-	__u32 segment;	/* port: its segment */
-	__u32 path_mtu; /* TEP: what an ICMP message said, 0 when none did */
-	__u16 vlan;	/* port: VLAN of a trunk, 0 untagged */
-	__u16 pad2;
+	__u32 ifindex;	       /* port: itself; TEP: the underlay interface, 0 without a route */
+	__u32 mtu;	       /* of the interface or path: an IP packet's size in bytes */
+	__u32 segment;	       /* port: its segment */
+	__u32 path_mtu;	       /* TEP: what an ICMP message said, 0 when none did */
+	__u16 vlan;	       /* port: VLAN of a trunk, 0 untagged */
+	__u16 exit;	       /* its interface's number in the map exits, with END_TRANSIT */
 	__u64 path_mtu_ns;     /* TEP: when, CLOCK_MONOTONIC */
 	struct addr addr;      /* TEP: its address */
 	struct addr local;     /* TEP: this edge's */
@@ -365,10 +366,11 @@ struct shortcut {
 /* A core's shortcuts. */
 struct shortcut_table {
 	__u32 mask;	 /* of the places in use, 0 before the first */
-	__u32 evictions; /* since it grew */
+	__u32 evictions; /* since it was judged */
 	__u32 used;	 /* places with a flow */
 	__u32 pad;
 	__u64 express; /* packets that took the shortest way, see express.h */
+	__u64 judged;  /* express then */
 };
 
 /* What the interface of a transit program is. */

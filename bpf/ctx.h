@@ -28,6 +28,16 @@ static __always_inline void copy(void *to, const void *from, __u32 len)
 		*(__u16 *)(to + i) = *(const __u16 *)(from + i);
 }
 
+/* The same in steps of 8 bytes, from a map into the packet. */
+static __always_inline void copy64(void *to, const void *from, __u32 len)
+{
+	__u32 whole = len & ~7U;
+
+	for (__u32 i = 0; i < whole; i += 8)
+		*(__u64 *)(to + i) = *(const __u64 *)(from + i);
+	copy(to + whole, from + whole, len & 7);
+}
+
 /* The same in 16-bit steps, for the stack, where the verifier asks for alignment. */
 static __always_inline void copy16(void *to, const void *from, __u32 len)
 {

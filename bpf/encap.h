@@ -124,13 +124,13 @@ static __always_inline int write_outer_ip(CTX *ctx, struct pkt *p, struct end *t
 		eth = ctx_at(ctx, 0, OUTER_LEN6);
 		if (!eth)
 			return REASON_NO_ROOM;
-		copy(eth, to->outer, OUTER_LEN6);
+		copy64(eth, to->outer, OUTER_LEN6);
 		write_ipv6(p, (void *)(eth + 1), seg, len, entropy);
 	} else {
 		eth = ctx_at(ctx, 0, OUTER_LEN4);
 		if (!eth)
 			return REASON_NO_ROOM;
-		copy(eth, to->outer, OUTER_LEN4);
+		copy64(eth, to->outer, OUTER_LEN4);
 		write_ipv4(p, (void *)(eth + 1), seg, len);
 	}
 	return 0;

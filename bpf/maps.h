@@ -52,10 +52,10 @@ struct {
 } shortcuts SEC(".maps");
 MAP(PERCPU_ARRAY, shortcut_tables, __u32, struct shortcut_table, 1);
 struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
-	__uint(max_entries, 1024);
-	__uint(key_size, sizeof(__u32)); /* ifindex */
-	__uint(value_size, sizeof(__u32));
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, MAX_EXITS);
+	__uint(key_size, sizeof(__u32));   /* number */
+	__uint(value_size, sizeof(__u32)); /* ifindex */
 } exits SEC(".maps");
 MAP(HASH, takers, __u32, __u32, 1024); /* interfaces with a transit program, by ifindex */
 

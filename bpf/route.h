@@ -27,9 +27,13 @@ static __always_inline __u64 mix_last(__u64 h)
 	return h ^ (h >> 32);
 }
 
+/* Two products that do not wait for each other, and one over both. */
 static __always_inline __u64 hash4(__u8 proto, __be32 saddr, __be32 daddr, __u32 ports)
 {
-	return mix_last(mix(mix(proto, (__u64)saddr << 32 | daddr), ports));
+	__u64 h = ((__u64)saddr << 32 | daddr) * 0x9e3779b97f4a7c15ULL;
+
+	h ^= ((__u64)ports << 8 | proto) * 0xc2b2ae3d27d4eb4fULL;
+	return mix_last(h);
 }
 
 static __always_inline __u64 hash6(__u8 proto, const __be32 *saddr, const __be32 *daddr,

@@ -125,6 +125,18 @@ static __always_inline bool is_taken(const struct pkt *p, const struct shortcut_
 	return (__u16)(epoch_of(p, home) - s->decision.epoch) < 2;
 }
 
+/*
+ * Doubles a table that is too small: more than one packet in 64 found that its flow
+ * had been pushed out. Less is not worth the memory that more places are spread over.
+ */
+static __always_inline void shortcut_judge(struct shortcut_table *t)
+{
+	if (t->mask < shortcut_slots - 1 && t->express - t->judged < (__u64)t->evictions * 64)
+		t->mask = t->mask * 2 + 1;
+	t->judged = t->express;
+	t->evictions = 0;
+}
+
 /* A place for a new flow: a free one, or that of another one. */
 static __always_inline struct shortcut *shortcut_place(const struct pkt *p,
 						       struct shortcut_table *t, __u64 hash)
@@ -141,10 +153,8 @@ static __always_inline struct shortcut *shortcut_place(const struct pkt *p,
 	}
 	count(EVENT_EVICTED);
 	s = shortcut_slot(t, hash, bpf_get_prandom_u32() % PROBES);
-	if (++t->evictions > t->mask / 16 && t->mask < shortcut_slots - 1) {
-		t->mask = t->mask * 2 + 1;
-		t->evictions = 0;
-	}
+	if (++t->evictions > t->mask / 16)
+		shortcut_judge(t);
 	return s;
 }
 

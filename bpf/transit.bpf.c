@@ -116,7 +116,7 @@ static __always_inline int carry(CTX *ctx, struct pkt *p, const struct decision 
 	if (why)
 		return why;
 	count_tx(d->out, 1, p->frame_len);
-	p->verdict = bpf_redirect_map(&exits, w.to->ifindex, XDP_DROP);
+	p->verdict = bpf_redirect_map(&exits, w.to->exit, XDP_DROP);
 	return 0;
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -255,9 +254,7 @@ func (d *Datapath) writeEnds(t Tables, p *plan) error {
 		}
 		id := d.names.portIDs[port.Name]
 		end := portEnd(port, segment)
-		if slices.Contains(t.Exits, port.Ifindex) {
-			end.Flags |= edgeEndFlagsEND_TRANSIT
-		}
+		leaveBy(&end, p)
 		if err := d.putEnd(id, end); err != nil {
 			return fmt.Errorf("port %s: %w", port.Name, err)
 		}
@@ -284,9 +281,7 @@ func (d *Datapath) writeTEPs(t Tables, p *plan) error {
 		key.Local.W, key.Remote.W = wireAddr(pair.Local), wireAddr(pair.Remote)
 		p.teps[key] = id
 		end := d.tepEnd(tep)
-		if slices.Contains(t.Exits, tep.Ifindex) {
-			end.Flags |= edgeEndFlagsEND_TRANSIT
-		}
+		leaveBy(&end, p)
 		if paths[edgeOf(tep)] > 1 {
 			end.Flags |= edgeEndFlagsEND_SPREAD
 		}

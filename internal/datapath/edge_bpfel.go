@@ -85,7 +85,7 @@ type edgeEnd struct {
 	Segment   uint32
 	PathMtu   uint32
 	Vlan      uint16
-	Pad2      uint16
+	Exit      uint16
 	PathMtuNs uint64
 	Addr      struct {
 		_ structs.HostLayout
@@ -537,6 +537,7 @@ type edgeShortcutTable struct {
 	Used      uint32
 	Pad       uint32
 	Express   uint64
+	Judged    uint64
 }
 
 type edgeSlow uint8

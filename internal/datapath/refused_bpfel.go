@@ -52,7 +52,7 @@ type refusedEnd struct {
 	Segment   uint32
 	PathMtu   uint32
 	Vlan      uint16
-	Pad2      uint16
+	Exit      uint16
 	PathMtuNs uint64
 	Addr      struct {
 		_ structs.HostLayout
@@ -444,6 +444,7 @@ type refusedShortcutTable struct {
 	Used      uint32
 	Pad       uint32
 	Express   uint64
+	Judged    uint64
 }
 
 type refusedSpread struct {

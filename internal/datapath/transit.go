@@ -2,7 +2,9 @@ package datapath
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -67,6 +69,49 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 	return programs.Transit, nil
 }
 
+// maxExits is MAX_EXITS of bpf/abi.h.
+const maxExits = 256
+
+// numberExits keeps the number of an interface, which ends hold, while it is an exit.
+func (d *Datapath) numberExits(exits []int, p *plan) error {
+	now := make(map[uint32]uint32)
+	if err := iterate(d.objs.Exits, func(number, ifindex uint32) { now[number] = ifindex }); err != nil {
+		return err
+	}
+	for number, ifindex := range now {
+		if slices.Contains(exits, int(ifindex)) {
+			p.exits[number] = ifindex
+		}
+	}
+	known := slices.Collect(maps.Values(p.exits))
+	for _, ifindex := range exits {
+		if slices.Contains(known, uint32(ifindex)) {
+			continue
+		}
+		number := uint32(0)
+		for ; number < maxExits; number++ {
+			if _, taken := now[number]; !taken { // not one that ends may still hold
+				break
+			}
+		}
+		if number == maxExits {
+			return fmt.Errorf("more than %d interfaces that transit programs send to", maxExits)
+		}
+		now[number], p.exits[number] = uint32(ifindex), uint32(ifindex)
+	}
+	return nil
+}
+
+// leaveBy notes that transit programs may send to the end's interface.
+func leaveBy(end *edgeEnd, p *plan) {
+	for number, ifindex := range p.exits {
+		if ifindex == end.Ifindex {
+			end.Flags |= edgeEndFlagsEND_TRANSIT
+			end.Exit = uint16(number)
+		}
+	}
+}
+
 // refusedProgram loads a program that counts what the exits did not take. It must be
 // called in the network namespace of the edge.
 func (d *Datapath) refusedProgram(role string) (*ebpf.Program, error) {
@@ -107,8 +152,8 @@ func (d *Datapath) planTransit(t Tables, p *plan) error {
 	if _, err := put(d.objs.Takers, p.takers); err != nil {
 		return err
 	}
-	for _, ifindex := range t.Exits {
-		p.exits[uint32(ifindex)] = uint32(ifindex)
+	if err := d.numberExits(t.Exits, p); err != nil {
+		return err
 	}
 	_, err := put(d.objs.Exits, p.exits)
 	return err

@@ -64,7 +64,7 @@ type transitEnd struct {
 	Segment   uint32
 	PathMtu   uint32
 	Vlan      uint16
-	Pad2      uint16
+	Exit      uint16
 	PathMtuNs uint64
 	Addr      struct {
 		_ structs.HostLayout
@@ -456,6 +456,7 @@ type transitShortcutTable struct {
 	Used      uint32
 	Pad       uint32
 	Express   uint64
+	Judged    uint64
 }
 
 type transitSpread struct {
