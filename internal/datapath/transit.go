@@ -62,6 +62,13 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
+	if dev.Generic {
+		// For a program that takes fragments, generic XDP makes a copy of the packet that
+		// has forgotten where its Ethernet header ends, and tc would misread it.
+		for _, program := range spec.Programs {
+			program.Flags &^= unix.BPF_F_XDP_HAS_FRAGS
+		}
+	}
 	var programs transitPrograms
 	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: d.maps()}); err != nil {
 		return nil, loadError(err)
