@@ -298,11 +298,11 @@ struct decision {
 	enum action action;
 	enum slow slow; /* not SLOW_FAST when it is taken anew each time */
 	enum flow_flags flags;
-	__u8 pad;
+	__u8 epoch;	     /* of a shortcut, see shortcut.h */
 	__be16 entropy;	     /* outer UDP source port */
 	__u8 dmac[ETH_ALEN]; /* routed */
 	__u8 smac[ETH_ALEN];
-	__u16 epoch; /* of a shortcut: until when it is good, see shortcut.h */
+	__u16 stamp; /* of a shortcut, see shortcut.h */
 };
 
 /*
@@ -361,6 +361,13 @@ struct shortcut {
 	struct decision decision; /* out: 0 when the place is free */
 	__u64 packets;
 	__u64 bytes;
+};
+
+/* Numbers that all transit programs look at. */
+enum pulse {
+	PULSE_CHANGES, /* grows when any generation does, and when a path goes down */
+	PULSE_EPOCH,   /* grows with time, by the Go side */
+	PULSE_MAX,
 };
 
 /* A core's shortcuts. */

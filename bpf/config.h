@@ -14,9 +14,8 @@ const volatile bool nvgre;
 const volatile bool flow_cache = true;
 /* A decision's greatest age. */
 const volatile __u64 revalidate_ns = 10000000000ULL;
-/* Shortcuts that each core may have, a power of two; and their greatest age, 2^shift ns. */
+/* Shortcuts that each core may have, a power of two. */
 const volatile __u32 shortcut_slots = 4;
-const volatile __u8 epoch_shift = 33;
 /* The interface of a transit program. */
 const volatile enum device_flags this_flags;
 const volatile __u32 this_ifindex;

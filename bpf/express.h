@@ -9,7 +9,7 @@
  *
  * in:    ctx
  * out:   the facts in p that it takes to carry out a decision; a shortcut
- * maps:  shortcuts, shortcut_tables, segments, routers
+ * maps:  shortcuts, shortcut_tables, pulses, segments, routers
  * stops: nothing
  */
 #pragma once
@@ -205,8 +205,7 @@ static __always_inline struct shortcut *express_find(CTX *ctx, struct pkt *p,
 			break;
 		s = NULL;
 	}
-	p->now_ns = bpf_ktime_get_coarse_ns();
-	if (!s || !is_current(&s->decision) || s->decision.epoch != epoch_of(p, hash))
+	if (!s || !is_valid(s) || is_aged(s))
 		return NULL;
 	p->in = s->decision.in;
 	return s;

@@ -50,6 +50,7 @@ struct {
 	__type(key, __u32);
 	__type(value, struct shortcut);
 } shortcuts SEC(".maps");
+MAP(ARRAY, pulses, enum pulse, __u32, PULSE_MAX);
 MAP(PERCPU_ARRAY, shortcut_tables, __u32, struct shortcut_table, 1);
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);

@@ -44,6 +44,13 @@ static __always_inline void count(enum event event)
 		*n += 1;
 }
 
+static __always_inline __u32 pulse(enum pulse which)
+{
+	__u32 index = which, *n = bpf_map_lookup_elem(&pulses, &index);
+
+	return n ? *n : 0;
+}
+
 static __always_inline struct end *end_get(__u32 id)
 {
 	return bpf_map_lookup_elem(&ends, &id);

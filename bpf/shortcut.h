@@ -10,9 +10,9 @@
  * to shortcut_slots. When no more is to be had, one of the four goes: flows beyond
  * the size cost some others' decisions to be taken again, and not all of them.
  *
- * in:    p->key, p->now_ns
+ * in:    p->key
  * out:   a decision, or none
- * maps:  shortcuts, shortcut_tables, segments, routers
+ * maps:  shortcuts, shortcut_tables, pulses, segments, routers
  * stops: nothing
  */
 #pragma once
@@ -40,12 +40,6 @@ static __always_inline struct shortcut *shortcut_slot(const struct shortcut_tabl
 
 	index += ((hash >> 20) + n) & t->mask;
 	return bpf_map_lookup_elem(&shortcuts, &index);
-}
-
-/* Ends at another time for each flow, so that they are not all decided anew at once. */
-static __always_inline __u16 epoch_of(const struct pkt *p, __u64 hash)
-{
-	return (p->now_ns + (hash >> (64 - epoch_shift))) >> epoch_shift;
 }
 
 static __always_inline __u32 addr_differ(const struct addr *a, const struct addr *b)
@@ -86,6 +80,30 @@ static __always_inline struct shortcut *shortcut_of(const struct shortcut_table 
 	return NULL;
 }
 
+#define EPOCHS 4 /* after which a decision is taken again */
+
+static __always_inline bool is_aged(const struct shortcut *s)
+{
+	return (__u8)(pulse(PULSE_EPOCH) - s->decision.epoch) >= EPOCHS;
+}
+
+/*
+ * Whether nothing has changed that the decision depends on. Mostly nothing at all has
+ * changed, which one number tells of all generations; else they are looked at, and the
+ * entry is stamped. A stamp has 16 bits: before they come round the decision has aged.
+ */
+static __always_inline bool is_valid(struct shortcut *s)
+{
+	__u16 changes = pulse(PULSE_CHANGES);
+
+	if (s->decision.stamp == changes)
+		return true;
+	if (!is_current(&s->decision))
+		return false;
+	s->decision.stamp = changes;
+	return true;
+}
+
 /* A valid decision, or NULL. */
 static __always_inline struct shortcut *shortcut_find(struct pkt *p, __u64 hash)
 {
@@ -99,11 +117,11 @@ static __always_inline struct shortcut *shortcut_find(struct pkt *p, __u64 hash)
 		count(EVENT_MISS);
 		return NULL;
 	}
-	if (!is_current(&s->decision)) {
+	if (!is_valid(s)) {
 		count(EVENT_STALE);
 		return NULL;
 	}
-	if (s->decision.epoch != epoch_of(p, hash)) {
+	if (is_aged(s)) {
 		count(EVENT_REVALIDATED);
 		return NULL;
 	}
@@ -113,16 +131,16 @@ static __always_inline struct shortcut *shortcut_find(struct pkt *p, __u64 hash)
 
 /*
  * Whether a flow has its place here: it is looked for here, also since the table has
- * grown, and had a packet since its last decision but one was due.
+ * grown, and its decision was due no longer ago than it would be good.
  */
-static __always_inline bool is_taken(const struct pkt *p, const struct shortcut_table *t,
-				     const struct shortcut *s, __u64 at)
+static __always_inline bool is_taken(const struct shortcut_table *t, const struct shortcut *s,
+				     __u64 at)
 {
 	__u64 home = hash_of(&s->key);
 
 	if (!s->decision.out || (((at >> 20) - (home >> 20)) & t->mask) >= PROBES)
 		return false;
-	return (__u16)(epoch_of(p, home) - s->decision.epoch) < 2;
+	return (__u8)(pulse(PULSE_EPOCH) - s->decision.epoch) < 2 * EPOCHS;
 }
 
 /*
@@ -138,14 +156,13 @@ static __always_inline void shortcut_judge(struct shortcut_table *t)
 }
 
 /* A place for a new flow: a free one, or that of another one. */
-static __always_inline struct shortcut *shortcut_place(const struct pkt *p,
-						       struct shortcut_table *t, __u64 hash)
+static __always_inline struct shortcut *shortcut_place(struct shortcut_table *t, __u64 hash)
 {
 	struct shortcut *s;
 
 	for (__u32 i = 0; i < PROBES; i++) {
 		s = shortcut_slot(t, hash, i);
-		if (!s || is_taken(p, t, s, hash + ((__u64)i << 20)))
+		if (!s || is_taken(t, s, hash + ((__u64)i << 20)))
 			continue;
 		if (!s->decision.out)
 			t->used++;
@@ -158,8 +175,11 @@ static __always_inline struct shortcut *shortcut_place(const struct pkt *p,
 	return s;
 }
 
-/* Keeps the decision about the packet; a flow that had one goes on counting. NULL: it is not kept. */
-static __always_inline struct shortcut *shortcut_keep(struct pkt *p, __u64 hash)
+/*
+ * Keeps the decision about the packet, which was begun at changes; a flow that had one
+ * goes on counting. NULL: it is not kept.
+ */
+static __always_inline struct shortcut *shortcut_keep(struct pkt *p, __u64 hash, __u32 changes)
 {
 	struct shortcut_table *t = flow_cache ? shortcut_table() : NULL;
 	struct shortcut *s;
@@ -168,7 +188,7 @@ static __always_inline struct shortcut *shortcut_keep(struct pkt *p, __u64 hash)
 		return NULL;
 	s = shortcut_of(t, &p->key, hash);
 	if (!s) {
-		s = shortcut_place(p, t, hash);
+		s = shortcut_place(t, hash);
 		if (!s)
 			return NULL;
 		s->key = p->key;
@@ -176,6 +196,7 @@ static __always_inline struct shortcut *shortcut_keep(struct pkt *p, __u64 hash)
 		s->bytes = 0;
 	}
 	s->decision = p->decision;
-	s->decision.epoch = epoch_of(p, hash);
+	s->decision.epoch = pulse(PULSE_EPOCH);
+	s->decision.stamp = changes;
 	return s;
 }

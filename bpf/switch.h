@@ -21,8 +21,14 @@ static __always_inline void fdb_key_of(struct fdb_key *key, __u32 segment, const
 /* Decisions about the segment that were taken before are taken again. */
 static __always_inline void outdate(struct segment *seg)
 {
-	if (!tracing)
-		__sync_fetch_and_add(&seg->generation, 1);
+	__u32 index = PULSE_CHANGES, *changes;
+
+	if (tracing)
+		return;
+	__sync_fetch_and_add(&seg->generation, 1);
+	changes = bpf_map_lookup_elem(&pulses, &index);
+	if (changes) /* after the generation, which is looked at when this has changed */
+		__sync_fetch_and_add(changes, 1);
 }
 
 /*

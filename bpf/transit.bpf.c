@@ -129,6 +129,7 @@ static __always_inline bool is_for_tc(const struct pkt *p)
 static __always_inline int pass(CTX *ctx, struct pkt *p)
 {
 	struct shortcut *s;
+	__u32 changes;
 	__u64 hash;
 	int why;
 
@@ -142,12 +143,13 @@ static __always_inline int pass(CTX *ctx, struct pkt *p)
 	hash = hash_of(&p->key);
 	s = shortcut_find(p, hash);
 	if (!s) {
+		changes = pulse(PULSE_CHANGES);
 		why = resolve(ctx, p);
 		if (why)
 			return is_told(why) ? LEAVE : why;
 		if (!passes_through(&p->decision))
 			return LEAVE;
-		s = shortcut_keep(p, hash);
+		s = shortcut_keep(p, hash, changes);
 	}
 	why = carry(ctx, p, s ? &s->decision : &p->decision, p->key.proto);
 	if (why)

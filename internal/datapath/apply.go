@@ -117,7 +117,7 @@ func (d *Datapath) Apply(t Tables) error {
 			p.touched[id] = true
 		}
 	}
-	if err := d.write(p); err != nil {
+	if err := errors.Join(d.write(p), d.changed()); err != nil {
 		return err
 	}
 	d.newFDB = false

@@ -39,6 +39,7 @@ type Datapath struct {
 	words   vocabulary
 	links   map[hook]*attachment
 	refused map[int]string // transit programs, by ifindex
+	beaten  uint64         // when the last epoch of the transit programs began
 	adopted bool
 	newFDB  bool // the FDB is empty, whatever cached decisions think it knows
 
@@ -207,7 +208,6 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 		edgeVarNvgre:         cfg.NVGRE,
 		edgeVarFlowCache:     cfg.FlowCache.Enabled,
 		edgeVarRevalidateNs:  revalidateAfter(cfg.FDB),
-		edgeVarEpochShift:    epochShift(cfg),
 		edgeVarShortcutSlots: shortcutSlots(cfg),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

@@ -185,11 +185,11 @@ type edgeFlow struct {
 		Action     edgeAction
 		Slow       edgeSlow
 		Flags      edgeFlowFlags
-		Pad        uint8
+		Epoch      uint8
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Epoch      uint16
+		Stamp      uint16
 	}
 	Burst     uint8
 	Pad       [3]uint8
@@ -352,11 +352,11 @@ type edgePkt struct {
 		Action     edgeAction
 		Slow       edgeSlow
 		Flags      edgeFlowFlags
-		Pad        uint8
+		Epoch      uint8
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Epoch      uint16
+		Stamp      uint16
 	}
 }
 
@@ -365,6 +365,14 @@ type edgePortKey struct {
 	Ifindex uint32
 	Vlan    uint32
 }
+
+type edgePulse uint32
+
+const (
+	edgePulsePULSE_CHANGES edgePulse = 0
+	edgePulsePULSE_EPOCH   edgePulse = 1
+	edgePulsePULSE_MAX     edgePulse = 2
+)
 
 type edgeReason uint32
 
@@ -520,11 +528,11 @@ type edgeShortcut struct {
 		Action     edgeAction
 		Slow       edgeSlow
 		Flags      edgeFlowFlags
-		Pad        uint8
+		Epoch      uint8
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Epoch      uint16
+		Stamp      uint16
 	}
 	Packets uint64
 	Bytes   uint64
@@ -625,6 +633,7 @@ const (
 	edgeMapMoves          = "moves"
 	edgeMapNeighbours     = "neighbours"
 	edgeMapPorts          = "ports"
+	edgeMapPulses         = "pulses"
 	edgeMapRemotes        = "remotes"
 	edgeMapRouters        = "routers"
 	edgeMapRoutes         = "routes"
@@ -641,7 +650,6 @@ const (
 	edgeProgFromCoalescer = "from_coalescer"
 	edgeProgFromPort      = "from_port"
 	edgeProgFromUnderlay  = "from_underlay"
-	edgeVarEpochShift     = "epoch_shift"
 	edgeVarEventWords     = "event_words"
 	edgeVarFlowCache      = "flow_cache"
 	edgeVarHoldNs         = "hold_ns"
@@ -732,6 +740,7 @@ type edgeMapSpecs struct {
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
+	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
@@ -751,7 +760,6 @@ type edgeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgeVariableSpecs struct {
-	EpochShift    *ebpf.VariableSpec `ebpf:"epoch_shift"`
 	EventWords    *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache     *ebpf.VariableSpec `ebpf:"flow_cache"`
 	HoldNs        *ebpf.VariableSpec `ebpf:"hold_ns"`
@@ -811,6 +819,7 @@ type edgeMaps struct {
 	Moves          *ebpf.Map `ebpf:"moves"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	Ports          *ebpf.Map `ebpf:"ports"`
+	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
@@ -846,6 +855,7 @@ func (m *edgeMaps) Close() error {
 		m.Moves,
 		m.Neighbours,
 		m.Ports,
+		m.Pulses,
 		m.Remotes,
 		m.Routers,
 		m.Routes,
@@ -866,7 +876,6 @@ func (m *edgeMaps) Close() error {
 //
 // It can be passed to loadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgeVariables struct {
-	EpochShift    *ebpf.Variable `ebpf:"epoch_shift"`
 	EventWords    *ebpf.Variable `ebpf:"event_words"`
 	FlowCache     *ebpf.Variable `ebpf:"flow_cache"`
 	HoldNs        *ebpf.Variable `ebpf:"hold_ns"`

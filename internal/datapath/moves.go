@@ -22,7 +22,8 @@ type Move struct {
 // shall not have each of them sent to all remotes.
 const mostMoves = 64
 
-// Moves takes out the moves since it was last called.
+// Moves takes out the moves since it was last called. It has to be called often, also
+// to have time pass for the transit programs.
 func (d *Datapath) Moves() ([]Move, error) {
 	var list []Move
 	for range mostMoves {
@@ -36,7 +37,7 @@ func (d *Datapath) Moves() ([]Move, error) {
 		}
 		list = append(list, Move{Segment: d.names.segments[m.Segment], Port: d.names.ports[m.End], MAC: m.Mac, WasRemote: m.WasRemote != 0})
 	}
-	return list, nil
+	return list, d.beat()
 }
 
 // Announce tells all members of the segment where the host is now, in its own

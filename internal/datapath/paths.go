@@ -78,7 +78,7 @@ func (d *Datapath) Steer(teps []TEP, teams []Team) error {
 			return fmt.Errorf("path %s: %w", pair, err)
 		}
 	}
-	return nil
+	return d.changed()
 }
 
 // edgesOf tells of each remote address which one stands for its edge.

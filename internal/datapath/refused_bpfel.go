@@ -130,11 +130,11 @@ type refusedFlow struct {
 		Action     uint8
 		Slow       uint8
 		Flags      uint8
-		Pad        uint8
+		Epoch      uint8
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Epoch      uint16
+		Stamp      uint16
 	}
 	Burst     uint8
 	Pad       [3]uint8
@@ -280,11 +280,11 @@ type refusedPkt struct {
 		Action     uint8
 		Slow       uint8
 		Flags      uint8
-		Pad        uint8
+		Epoch      uint8
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Epoch      uint16
+		Stamp      uint16
 	}
 }
 
@@ -293,6 +293,14 @@ type refusedPortKey struct {
 	Ifindex uint32
 	Vlan    uint32
 }
+
+type refusedPulse uint32
+
+const (
+	refusedPulsePULSE_CHANGES refusedPulse = 0
+	refusedPulsePULSE_EPOCH   refusedPulse = 1
+	refusedPulsePULSE_MAX     refusedPulse = 2
+)
 
 type refusedReason uint32
 
@@ -427,11 +435,11 @@ type refusedShortcut struct {
 		Action     uint8
 		Slow       uint8
 		Flags      uint8
-		Pad        uint8
+		Epoch      uint8
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Epoch      uint16
+		Stamp      uint16
 	}
 	Packets uint64
 	Bytes   uint64
@@ -494,6 +502,7 @@ const (
 	refusedMapMoves          = "moves"
 	refusedMapNeighbours     = "neighbours"
 	refusedMapPorts          = "ports"
+	refusedMapPulses         = "pulses"
 	refusedMapRemotes        = "remotes"
 	refusedMapRouters        = "routers"
 	refusedMapRoutes         = "routes"
@@ -580,6 +589,7 @@ type refusedMapSpecs struct {
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
+	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
@@ -640,6 +650,7 @@ type refusedMaps struct {
 	Moves          *ebpf.Map `ebpf:"moves"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	Ports          *ebpf.Map `ebpf:"ports"`
+	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
@@ -675,6 +686,7 @@ func (m *refusedMaps) Close() error {
 		m.Moves,
 		m.Neighbours,
 		m.Ports,
+		m.Pulses,
 		m.Remotes,
 		m.Routers,
 		m.Routes,

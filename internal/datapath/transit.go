@@ -173,11 +173,12 @@ func (d *Datapath) shortcuts(now uint64) (map[edgeFlowKey]edgeFlow, error) {
 	if !d.cfg.Transit {
 		return flows, nil
 	}
-	shift := epochShift(d.cfg)
-	epoch := uint16(now >> shift)
-	err := d.eachShortcut(func(s *edgeShortcut) {
-		// A flow's epochs begin up to one earlier than the clock's.
-		idle := uint64(max(0, int16(epoch-s.Decision.Epoch))) << shift
+	epoch, err := d.pulse(edgePulsePULSE_EPOCH)
+	if err != nil {
+		return nil, err
+	}
+	err = d.eachShortcut(func(s *edgeShortcut) {
+		idle := uint64(uint8(epoch)-s.Decision.Epoch) * d.epochNS()
 		if s.Decision.Out == 0 || s.Packets == 0 || idle > uint64(flowIdle) {
 			return
 		}
@@ -231,10 +232,6 @@ func (d *Datapath) shortcutTables() (tables []edgeShortcutTable, err error) {
 	return tables, nil
 }
 
-// epochShift is EPOCH_SHIFT of the programs: an epoch is the longest power of two, in
-// ns, after which a decision is at the latest taken anew.
-func epochShift(cfg Config) uint8 { return uint8(bits.Len64(revalidateAfter(cfg.FDB)) - 1) }
-
 // express counts the packets that hit a shortcut without a look at the stages.
 func (d *Datapath) express() (n uint64, err error) {
 	tables, err := d.shortcutTables()
@@ -242,4 +239,44 @@ func (d *Datapath) express() (n uint64, err error) {
 		n += t.Express
 	}
 	return n, err
+}
+
+// epochs is EPOCHS of bpf/shortcut.h, after which the decision of a shortcut is taken again.
+const epochs = 4
+
+func (d *Datapath) epochNS() uint64 { return revalidateAfter(d.cfg.FDB) / epochs }
+
+// beat has time pass for the transit programs, which read no clock.
+func (d *Datapath) beat() error {
+	now, err := monotonicNS()
+	if err != nil || !d.cfg.Transit || since(now, d.beaten) < d.epochNS() {
+		return err
+	}
+	d.beaten = now
+	return d.addPulse(edgePulsePULSE_EPOCH, 1)
+}
+
+// changesStep is odd, so that 16 bits of the sum are new for as long as they can be, and
+// far from what the data path may add at the same time.
+const changesStep = 32771
+
+// changed has the transit programs look at the generations. It comes after those.
+func (d *Datapath) changed() error { return d.addPulse(edgePulsePULSE_CHANGES, changesStep) }
+
+func (d *Datapath) pulse(which edgePulse) (n uint32, err error) {
+	if err := d.objs.Pulses.Lookup(uint32(which), &n); err != nil {
+		return 0, fmt.Errorf("read pulse %d: %w", which, err)
+	}
+	return n, nil
+}
+
+func (d *Datapath) addPulse(which edgePulse, n uint32) error {
+	now, err := d.pulse(which)
+	if err != nil {
+		return err
+	}
+	if err := d.objs.Pulses.Put(uint32(which), now+n); err != nil {
+		return fmt.Errorf("write pulse %d: %w", which, err)
+	}
+	return nil
 }

@@ -142,11 +142,11 @@ type transitFlow struct {
 		Action     uint8
 		Slow       uint8
 		Flags      uint8
-		Pad        uint8
+		Epoch      uint8
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Epoch      uint16
+		Stamp      uint16
 	}
 	Burst     uint8
 	Pad       [3]uint8
@@ -292,11 +292,11 @@ type transitPkt struct {
 		Action     uint8
 		Slow       uint8
 		Flags      uint8
-		Pad        uint8
+		Epoch      uint8
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Epoch      uint16
+		Stamp      uint16
 	}
 }
 
@@ -305,6 +305,14 @@ type transitPortKey struct {
 	Ifindex uint32
 	Vlan    uint32
 }
+
+type transitPulse uint32
+
+const (
+	transitPulsePULSE_CHANGES transitPulse = 0
+	transitPulsePULSE_EPOCH   transitPulse = 1
+	transitPulsePULSE_MAX     transitPulse = 2
+)
 
 type transitReason uint32
 
@@ -439,11 +447,11 @@ type transitShortcut struct {
 		Action     uint8
 		Slow       uint8
 		Flags      uint8
-		Pad        uint8
+		Epoch      uint8
 		Entropy    uint16
 		Dmac       [6]uint8
 		Smac       [6]uint8
-		Epoch      uint16
+		Stamp      uint16
 	}
 	Packets uint64
 	Bytes   uint64
@@ -512,6 +520,7 @@ const (
 	transitMapMoves          = "moves"
 	transitMapNeighbours     = "neighbours"
 	transitMapPorts          = "ports"
+	transitMapPulses         = "pulses"
 	transitMapRemotes        = "remotes"
 	transitMapRouters        = "routers"
 	transitMapRoutes         = "routes"
@@ -526,7 +535,6 @@ const (
 	transitMapTraffic        = "traffic"
 	transitMapVnis           = "vnis"
 	transitProgTransit       = "transit"
-	transitVarEpochShift     = "epoch_shift"
 	transitVarEventWords     = "event_words"
 	transitVarFlowCache      = "flow_cache"
 	transitVarHoldNs         = "hold_ns"
@@ -615,6 +623,7 @@ type transitMapSpecs struct {
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
+	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
@@ -634,7 +643,6 @@ type transitMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type transitVariableSpecs struct {
-	EpochShift    *ebpf.VariableSpec `ebpf:"epoch_shift"`
 	EventWords    *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache     *ebpf.VariableSpec `ebpf:"flow_cache"`
 	HoldNs        *ebpf.VariableSpec `ebpf:"hold_ns"`
@@ -694,6 +702,7 @@ type transitMaps struct {
 	Moves          *ebpf.Map `ebpf:"moves"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	Ports          *ebpf.Map `ebpf:"ports"`
+	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
@@ -729,6 +738,7 @@ func (m *transitMaps) Close() error {
 		m.Moves,
 		m.Neighbours,
 		m.Ports,
+		m.Pulses,
 		m.Remotes,
 		m.Routers,
 		m.Routes,
@@ -749,7 +759,6 @@ func (m *transitMaps) Close() error {
 //
 // It can be passed to loadTransitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type transitVariables struct {
-	EpochShift    *ebpf.Variable `ebpf:"epoch_shift"`
 	EventWords    *ebpf.Variable `ebpf:"event_words"`
 	FlowCache     *ebpf.Variable `ebpf:"flow_cache"`
 	HoldNs        *ebpf.Variable `ebpf:"hold_ns"`

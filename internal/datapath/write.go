@@ -155,7 +155,7 @@ func (d *Datapath) outdate(id uint32) error {
 	if err := d.objs.Segments.Put(id, now); err != nil {
 		return fmt.Errorf("write segment %d: %w", id, err)
 	}
-	return nil
+	return d.changed()
 }
 
 // outdateEnd does so for the segment of a port.
@@ -187,6 +187,7 @@ func (d *Datapath) prune(p *plan) error {
 		d.pruneNeighbours(p),
 		d.pruneEnds(),
 		d.pruneSegments(),
+		d.changed(),
 	}
 	return errors.Join(errs...)
 }
