@@ -209,6 +209,7 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"redirect":       "TestFloodToVanishedPort",
 		"unresolved":     "TestFloodUnresolved",
 		"unknown-option": "TestGeneveOptionWalk",
+		"not-taken":      "TestNotTakenIsCounted",
 	}
 	tested := map[string]bool{}
 	w := reasonsWorld(t, underIPv4)
