@@ -52,12 +52,19 @@ struct {
 } shortcuts SEC(".maps");
 MAP(ARRAY, pulses, enum pulse, __u32, PULSE_MAX);
 MAP(PERCPU_ARRAY, shortcut_tables, __u32, struct shortcut_table, 1);
-struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, MAX_EXITS);
-	__uint(key_size, sizeof(__u32));   /* number */
-	__uint(value_size, sizeof(__u32)); /* ifindex */
-} exits SEC(".maps");
+/*
+ * Interfaces by number. The kernel ties such a map to programs that take fragments, or to
+ * those that do not: the ones in generic mode have a map of their own, of equal content.
+ */
+#define EXITS(map_name)                                          \
+	struct {                                                 \
+		__uint(type, BPF_MAP_TYPE_DEVMAP);               \
+		__uint(max_entries, MAX_EXITS);                  \
+		__uint(key_size, sizeof(__u32));   /* number */  \
+		__uint(value_size, sizeof(__u32)); /* ifindex */ \
+	} map_name SEC(".maps")
+EXITS(exits);
+EXITS(exits_generic);
 MAP(HASH, takers, __u32, __u32, 1024); /* interfaces with a transit program, by ifindex */
 
 /* The enums are keys so that they reach BTF and become Go types. */

@@ -218,4 +218,21 @@ int transit(CTX *ctx)
 	return verdict == LEAVE ? take(ctx) : verdict;
 }
 
+/* Tells of a tag beside the frame (Linux 6.8); for programs that are bound to their device. */
+extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *proto, __u16 *tci) __ksym;
+
+/* The same where a frame's tag may lie beside it: that frame is tc's, which sees it. */
+SEC("xdp.frags")
+int transit_asking(CTX *ctx)
+{
+	__be16 proto;
+	__u16 tci;
+	int verdict;
+
+	if (bpf_xdp_metadata_rx_vlan_tag(ctx, &proto, &tci) == 0)
+		return XDP_PASS;
+	verdict = take_express(ctx);
+	return verdict == LEAVE ? take(ctx) : verdict;
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -139,6 +139,7 @@ func (d *Datapath) Apply(t Tables) error {
 
 // assign gives numbers to new routers, segments, ports and remotes and frees those that went.
 func (d *Datapath) assign(t Tables) error {
+	former := d.names.segIDs
 	d.names, d.edges = newNames(), edgesOf(t)
 	for _, r := range t.Routers {
 		if err := d.assignRouter(r.Name); err != nil {
@@ -146,7 +147,7 @@ func (d *Datapath) assign(t Tables) error {
 		}
 	}
 	for _, s := range t.Segments {
-		if err := d.assignSegment(s); err != nil {
+		if err := d.assignSegment(s, former); err != nil {
 			return err
 		}
 	}
@@ -190,15 +191,20 @@ func edgeOf(t TEP) netip.Addr {
 }
 
 // assignSegment knows a segment again by its VNI, and one without tunnels by its
-// gateway's MAC address, which is an uplink's own.
-func (d *Datapath) assignSegment(s overlay.Segment) error {
+// gateway's MAC address, and among those that share it by its name.
+func (d *Datapath) assignSegment(s overlay.Segment, former map[string]uint32) error {
 	var mac overlay.MAC
 	if s.Gateway != nil {
 		mac = s.Gateway.MAC
 	}
-	id, ok := find(d.segments, func(e edgeSegment) bool {
-		return e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.Tunnel.UDPPort) && (s.VNI != 0 || e.GatewayMac == mac)
-	})
+	same := func(id uint32, e edgeSegment) bool {
+		_, given := d.names.segments[id] // uplinks may have the same MAC address
+		return !given && e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.Tunnel.UDPPort) && (s.VNI != 0 || e.GatewayMac == mac)
+	}
+	id, ok := former[s.Name]
+	if !ok || !same(id, d.segments[id]) {
+		id, ok = findSlot(d.segments, same)
+	}
 	if !ok {
 		id, ok = find(d.segments, func(e edgeSegment) bool { return e.Used == 0 })
 	}
@@ -213,8 +219,13 @@ func (d *Datapath) assignSegment(s overlay.Segment) error {
 
 // find looks for a slot; slot 0 stands for "none" in the maps.
 func find[V any](slots []V, match func(V) bool) (uint32, bool) {
+	return findSlot(slots, func(_ uint32, v V) bool { return match(v) })
+}
+
+// findSlot does so by number, too.
+func findSlot[V any](slots []V, match func(uint32, V) bool) (uint32, bool) {
 	for i := 1; i < len(slots); i++ {
-		if match(slots[i]) {
+		if match(uint32(i), slots[i]) {
 			return uint32(i), true
 		}
 	}

@@ -623,6 +623,7 @@ const (
 	edgeMapEnds           = "ends"
 	edgeMapEvents         = "events"
 	edgeMapExits          = "exits"
+	edgeMapExitsGeneric   = "exits_generic"
 	edgeMapFdb            = "fdb"
 	edgeMapFlows          = "flows"
 	edgeMapGroups         = "groups"
@@ -730,6 +731,7 @@ type edgeMapSpecs struct {
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Exits          *ebpf.MapSpec `ebpf:"exits"`
+	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
@@ -809,6 +811,7 @@ type edgeMaps struct {
 	Ends           *ebpf.Map `ebpf:"ends"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Exits          *ebpf.Map `ebpf:"exits"`
+	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
 	Groups         *ebpf.Map `ebpf:"groups"`
@@ -845,6 +848,7 @@ func (m *edgeMaps) Close() error {
 		m.Ends,
 		m.Events,
 		m.Exits,
+		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
 		m.Groups,

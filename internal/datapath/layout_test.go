@@ -46,6 +46,7 @@ func TestMapTypes(t *testing.T) {
 		edgeMapSpreads:        {reflect.TypeFor[edgeSpreadKey](), reflect.TypeFor[edgeSpread]()},
 		edgeMapShortcuts:      {u32, reflect.TypeFor[edgeShortcut]()},
 		edgeMapShortcutTables: {u32, reflect.TypeFor[edgeShortcutTable]()},
+		edgeMapExitsGeneric:   {u32, u32},
 		edgeMapPulses:         {reflect.TypeFor[edgePulse](), u32},
 		edgeMapTakers:         {u32, u32},
 		edgeMapExits:          {u32, u32},

@@ -492,6 +492,7 @@ const (
 	refusedMapEnds           = "ends"
 	refusedMapEvents         = "events"
 	refusedMapExits          = "exits"
+	refusedMapExitsGeneric   = "exits_generic"
 	refusedMapFdb            = "fdb"
 	refusedMapFlows          = "flows"
 	refusedMapGroups         = "groups"
@@ -579,6 +580,7 @@ type refusedMapSpecs struct {
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Exits          *ebpf.MapSpec `ebpf:"exits"`
+	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
@@ -640,6 +642,7 @@ type refusedMaps struct {
 	Ends           *ebpf.Map `ebpf:"ends"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Exits          *ebpf.Map `ebpf:"exits"`
+	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
 	Groups         *ebpf.Map `ebpf:"groups"`
@@ -676,6 +679,7 @@ func (m *refusedMaps) Close() error {
 		m.Ends,
 		m.Events,
 		m.Exits,
+		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
 		m.Groups,

@@ -58,6 +58,9 @@ type Transit struct {
 	MAC              overlay.MAC
 	Underlay, Uplink bool
 	Generic          bool // after the driver, not in it
+	// AsksTags: the driver is asked for each frame whether a tag lies beside it, and frames
+	// with one are left to tc.
+	AsksTags bool
 	// Unsummed: frames may come with TCP and UDP checksums that are not filled in. They
 	// are left to tc.
 	Unsummed bool

@@ -69,11 +69,29 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 			program.Flags &^= unix.BPF_F_XDP_HAS_FRAGS
 		}
 	}
-	var programs transitPrograms
-	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: d.maps()}); err != nil {
-		return nil, loadError(err)
+	opts := &ebpf.CollectionOptions{MapReplacements: d.maps()}
+	if dev.Generic {
+		opts.MapReplacements[transitMapExits] = d.objs.ExitsGeneric
 	}
-	return programs.Transit, nil
+	if !dev.AsksTags {
+		var plain struct {
+			Transit *ebpf.Program `ebpf:"transit"`
+		}
+		if err := spec.LoadAndAssign(&plain, opts); err != nil {
+			return nil, loadError(err)
+		}
+		return plain.Transit, nil
+	}
+	var bound struct {
+		Transit *ebpf.Program `ebpf:"transit_asking"`
+	}
+	program := spec.Programs[transitProgTransitAsking]
+	program.Flags |= unix.BPF_F_XDP_DEV_BOUND_ONLY
+	program.Ifindex = uint32(dev.Ifindex)
+	if err := spec.LoadAndAssign(&bound, opts); err != nil {
+		return nil, driverRefusal{loadError(err)}
+	}
+	return bound.Transit, nil
 }
 
 // maxExits is MAX_EXITS of bpf/abi.h.
@@ -163,6 +181,9 @@ func (d *Datapath) planTransit(t Tables, p *plan) error {
 		return err
 	}
 	_, err := put(d.objs.Exits, p.exits)
+	if err == nil {
+		_, err = put(d.objs.ExitsGeneric, p.exits)
+	}
 	return err
 }
 

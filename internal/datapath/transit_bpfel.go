@@ -510,6 +510,7 @@ const (
 	transitMapEnds           = "ends"
 	transitMapEvents         = "events"
 	transitMapExits          = "exits"
+	transitMapExitsGeneric   = "exits_generic"
 	transitMapFdb            = "fdb"
 	transitMapFlows          = "flows"
 	transitMapGroups         = "groups"
@@ -535,6 +536,7 @@ const (
 	transitMapTraffic        = "traffic"
 	transitMapVnis           = "vnis"
 	transitProgTransit       = "transit"
+	transitProgTransitAsking = "transit_asking"
 	transitVarEventWords     = "event_words"
 	transitVarFlowCache      = "flow_cache"
 	transitVarHoldNs         = "hold_ns"
@@ -598,7 +600,8 @@ type transitSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type transitProgramSpecs struct {
-	Transit *ebpf.ProgramSpec `ebpf:"transit"`
+	Transit       *ebpf.ProgramSpec `ebpf:"transit"`
+	TransitAsking *ebpf.ProgramSpec `ebpf:"transit_asking"`
 }
 
 // transitMapSpecs contains maps before they are loaded into the kernel.
@@ -613,6 +616,7 @@ type transitMapSpecs struct {
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Exits          *ebpf.MapSpec `ebpf:"exits"`
+	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
@@ -692,6 +696,7 @@ type transitMaps struct {
 	Ends           *ebpf.Map `ebpf:"ends"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Exits          *ebpf.Map `ebpf:"exits"`
+	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
 	Groups         *ebpf.Map `ebpf:"groups"`
@@ -728,6 +733,7 @@ func (m *transitMaps) Close() error {
 		m.Ends,
 		m.Events,
 		m.Exits,
+		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
 		m.Groups,
@@ -784,12 +790,14 @@ type transitVariables struct {
 //
 // It can be passed to loadTransitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type transitPrograms struct {
-	Transit *ebpf.Program `ebpf:"transit"`
+	Transit       *ebpf.Program `ebpf:"transit"`
+	TransitAsking *ebpf.Program `ebpf:"transit_asking"`
 }
 
 func (p *transitPrograms) Close() error {
 	return _TransitClose(
 		p.Transit,
+		p.TransitAsking,
 	)
 }
 

@@ -155,14 +155,7 @@ func TestTransitChangesNothing(t *testing.T) {
 						from, in := r.passing(with)
 						with.refill(t)
 						without.refill(t)
-						want := without.offer(t, from, in)
-						for range 20 { // while it is held, as if it had overtaken another
-							if want.verdict != forwarded || !bytes.Equal(want.out, in) {
-								break
-							}
-							time.Sleep(20 * time.Microsecond)
-							want = without.offer(t, from, in)
-						}
+						want := without.offerHeld(t, from, in)
 						if want.verdict == 0 { // TEST_RUN does not take it
 							continue
 						}
@@ -194,7 +187,7 @@ func TestTransitChangesNothing(t *testing.T) {
 func (w *world) offerBoth(t testing.TB, from string, b []byte) (r result, took verdict) {
 	t.Helper()
 	if from != "u0" && from != "s0" {
-		return w.offer(t, from, b), xdpPass
+		return w.offerHeld(t, from, b), xdpPass
 	}
 	w.do(t, func() {
 		var err error
@@ -211,7 +204,20 @@ func (w *world) offerBoth(t testing.TB, from string, b []byte) (r result, took v
 	if took == xdpPass && !bytes.Equal(r.out, b) {
 		pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: b}, {Name: "left", Bytes: r.out}}, "the transit program changed what it left to tc")
 	}
-	return w.offer(t, from, b), took
+	return w.offerHeld(t, from, b), took
+}
+
+// offerHeld offers a packet to tc until it is no longer held as if it had overtaken
+// another.
+func (w *world) offerHeld(t testing.TB, from string, b []byte) (r result) {
+	t.Helper()
+	for range 20 {
+		if r = w.offer(t, from, b); r.verdict != forwarded || !bytes.Equal(r.out, b) {
+			break
+		}
+		time.Sleep(20 * time.Microsecond)
+	}
+	return r
 }
 
 // uplink is what was counted at the uplink's port.
@@ -357,4 +363,50 @@ func pseudoSum(frame []byte) (at int, seed uint16) {
 		return etherLen + l4 + 6, onesSum(pseudo)
 	}
 	return 0, 0
+}
+
+// An interface's program is swapped for one of another kind, in and after the driver.
+func TestTransitModes(t *testing.T) {
+	w := transitWorld(t, ways()[0])
+	for _, change := range []func(*Transit){
+		func(d *Transit) { d.AsksTags = true },
+		func(d *Transit) { d.AsksTags, d.Generic = false, true },
+		func(d *Transit) { d.Generic = false },
+		func(d *Transit) { d.Unsummed = false },
+	} {
+		for i := range w.tables.Transit {
+			change(&w.tables.Transit[i])
+		}
+		w.apply(t)
+		if refused := w.dp.Refused(); len(refused) > 0 {
+			t.Fatalf("%+v: %v", w.tables.Transit[0], refused)
+		}
+		role := roleTransit
+		if w.tables.Transit[0].Generic {
+			role = roleGeneric
+		}
+		for _, dev := range []string{"u0", "s0"} {
+			if a := w.dp.links[hook{role, w.dev[dev].Index}]; a == nil || !isAttached(a.link, w.dev[dev].Index) {
+				t.Errorf("%+v: nothing on %s", w.tables.Transit[0], dev)
+			}
+		}
+	}
+}
+
+// Uplinks with the same MAC address, as VLANs of one interface have by default, are
+// networks of their own, also for the next process.
+func TestUplinksWithOneMAC(t *testing.T) {
+	w := routedWorld(t, ways()[0])
+	other := *w.segment("up")
+	other.Name = "up2"
+	w.tables.Segments = append(w.tables.Segments, other)
+	w.apply(t)
+	first, second := w.dp.names.segIDs["up"], w.dp.names.segIDs["up2"]
+	if first == second {
+		t.Fatalf("both are segment %d", first)
+	}
+	w.apply(t)
+	if w.dp.names.segIDs["up"] != first || w.dp.names.segIDs["up2"] != second {
+		t.Errorf("segments %d and %d became %v", first, second, w.dp.names.segIDs)
+	}
 }

@@ -178,6 +178,7 @@ func (d *Datapath) prune(p *plan) error {
 		pruneMap(d.objs.Teps, p.teps, nil),
 		pruneMap(d.objs.Spreads, p.spreads, nil),
 		pruneMap(d.objs.Exits, p.exits, nil),
+		pruneMap(d.objs.ExitsGeneric, p.exits, nil),
 		pruneMap(d.objs.Takers, p.takers, nil),
 		pruneMap(d.objs.KnownOptions, p.options, nil),
 		pruneMap(d.objs.AllowedMacs, p.allowedMACs, func(k edgeAllowedMac) error { return d.outdateEnd(k.End) }),

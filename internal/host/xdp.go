@@ -22,6 +22,9 @@ type XDP struct {
 	Sends bool
 	// Frames beyond a page: in to a program, and out by redirect.
 	TakesJumbo, SendsJumbo bool
+	// HidesTags: a frame's 802.1Q tag may come beside it, where a program does not look.
+	// TellsTags: the driver tells a program that is bound to it (Linux 6.8).
+	HidesTags, TellsTags bool
 	// Unsummed: frames may come whose TCP and UDP checksums are left to a device that
 	// fills them in. Those of a wire are complete.
 	Unsummed bool
@@ -37,12 +40,22 @@ const (
 	netdevDevGet = 1
 	netdevIndex  = 1
 	netdevXDP    = 3
+	netdevRx     = 5
+	rxVLANTag    = 1 << 2
 )
+
+// genlHeader is struct genlmsghdr. The library's is two bytes long and sends what lies
+// behind it in memory as the reserved field, which the kernel refuses unless it is zero.
+type genlHeader struct{ command, version uint8 }
+
+func (h genlHeader) Len() int          { return nl.SizeofGenlmsg }
+func (h genlHeader) Serialize() []byte { return []byte{h.command, h.version, 0, 0} }
 
 // xdpQuery asks drivers, in the namespace of the thread that opened it.
 type xdpQuery struct {
 	family  uint16 // 0: the kernel has none
 	sockets map[int]*nl.SocketHandle
+	known   map[int]XDP // by ifindex
 }
 
 func openXDPQuery() (*xdpQuery, error) {
@@ -51,9 +64,9 @@ func openXDPQuery() (*xdpQuery, error) {
 		return nil, fmt.Errorf("open generic netlink: %w", err)
 	}
 	defer h.Close()
-	family, err := h.GenlFamilyGet("netdev")
+	family, err := familyOf(h, "netdev")
 	if errors.Is(err, unix.ENOENT) {
-		return &xdpQuery{}, nil
+		return &xdpQuery{known: map[int]XDP{}}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for the netdev family: %w", err)
@@ -67,44 +80,71 @@ func openXDPQuery() (*xdpQuery, error) {
 		socket.Close()
 		return nil, fmt.Errorf("set the netlink timeout: %w", err)
 	}
-	return &xdpQuery{family.ID, map[int]*nl.SocketHandle{unix.NETLINK_GENERIC: {Socket: socket}}}, nil
+	return &xdpQuery{family.ID, map[int]*nl.SocketHandle{unix.NETLINK_GENERIC: {Socket: socket}}, map[int]XDP{}}, nil
 }
 
+// familyOf asks again when the kernel refuses what the library left in the header's
+// reserved field.
+func familyOf(h *netlink.Handle, name string) (family *netlink.GenlFamily, err error) {
+	for range 100 {
+		if family, err = h.GenlFamilyGet(name); !errors.Is(err, unix.EINVAL) {
+			return family, err
+		}
+	}
+	return family, err
+}
+
+// xdpOf is what is known of the link. What could not be asked this time is as it was.
 func (h *Host) xdpOf(link Link) XDP {
-	x := h.xdp.of(link.Index)
+	x, err := h.xdp.of(link.Index)
+	if err != nil {
+		h.log.Debug("ask for the XDP features", "interface", link.Name, "err", err)
+		return h.xdp.known[link.Index]
+	}
 	driver, _ := h.tool.DriverName(link.Name)
 	x.Unsummed = link.Kind != "" || driver == "virtio_net"
+	if features, err := h.tool.Features(link.Name); err == nil {
+		x.HidesTags = features["rx-vlan-hw-parse"] || features["rx-vlan-stag-hw-parse"]
+	}
+	h.xdp.known[link.Index] = x
 	return x
 }
 
-// of is what the driver of a link can do; unknown when the link went meanwhile.
-func (q *xdpQuery) of(ifindex int) XDP {
+// of asks what the driver of a link can do.
+func (q *xdpQuery) of(ifindex int) (XDP, error) {
 	if q.family == 0 {
-		return XDP{}
+		return XDP{}, nil
 	}
 	request := nl.NewNetlinkRequest(int(q.family), unix.NLM_F_REQUEST)
 	request.Sockets = q.sockets
-	request.AddData(&nl.Genlmsg{Command: netdevDevGet, Version: 1})
+	request.AddData(genlHeader{command: netdevDevGet, version: 1})
 	request.AddData(nl.NewRtAttr(netdevIndex, nl.Uint32Attr(uint32(ifindex))))
 	messages, err := request.Execute(unix.NETLINK_GENERIC, 0)
-	if err != nil || len(messages) != 1 || len(messages[0]) < nl.SizeofGenlmsg {
-		return XDP{}
+	if err != nil {
+		return XDP{}, fmt.Errorf("netdev family: %w", err)
+	}
+	if len(messages) != 1 || len(messages[0]) < nl.SizeofGenlmsg {
+		return XDP{}, fmt.Errorf("netdev family: %d messages in answer to one question", len(messages))
 	}
 	attrs, err := nl.ParseRouteAttr(messages[0][nl.SizeofGenlmsg:])
 	if err != nil {
-		return XDP{}
+		return XDP{}, fmt.Errorf("netdev family: %w", err)
 	}
+	var x XDP
 	for _, a := range attrs {
-		if a.Attr.Type != netdevXDP || len(a.Value) < 8 {
+		if len(a.Value) < 8 {
 			continue
 		}
 		flags := binary.NativeEndian.Uint64(a.Value)
-		return XDP{
-			Known: true, Takes: flags&xdpBasic != 0 && flags&xdpRedirect != 0, Sends: flags&xdpXmit != 0,
-			TakesJumbo: flags&xdpRxSG != 0, SendsJumbo: flags&xdpXmitSG != 0,
+		switch a.Attr.Type {
+		case netdevXDP:
+			x.Known, x.Takes, x.Sends = true, flags&xdpBasic != 0 && flags&xdpRedirect != 0, flags&xdpXmit != 0
+			x.TakesJumbo, x.SendsJumbo = flags&xdpRxSG != 0, flags&xdpXmitSG != 0
+		case netdevRx:
+			x.TellsTags = flags&rxVLANTag != 0
 		}
 	}
-	return XDP{}
+	return x, nil
 }
 
 func (q *xdpQuery) close() {

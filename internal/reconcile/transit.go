@@ -47,6 +47,8 @@ func TransitHook(e overlay.Edge, link host.Link) (hook, why string) {
 		return TransitByTC, "the kernel does not say what the driver can do (Linux 6.3 does)"
 	case !link.XDP.Takes:
 		return TransitByTC, "the driver has no XDP with redirects"
+	case link.XDP.HidesTags && !link.XDP.TellsTags:
+		return TransitByTC, "802.1Q tags may come beside frames, which XDP does not see: turn that off with `ethtool -K " + link.Name + " rxvlan off`"
 	case link.MTU > pageMTU && !link.XDP.TakesJumbo:
 		return TransitByTC, fmt.Sprintf("the driver's XDP takes no frames for an MTU of %d", link.MTU)
 	}
@@ -77,7 +79,8 @@ func desiredTransit(e overlay.Edge, v host.View) (transit []datapath.Transit, ex
 		i := slices.IndexFunc(transit, func(t datapath.Transit) bool { return t.Ifindex == link.Index })
 		if i < 0 {
 			i = len(transit)
-			transit = append(transit, datapath.Transit{Ifindex: link.Index, MAC: link.MAC, Generic: hook == TransitByGeneric, Unsummed: link.XDP.Unsummed})
+			transit = append(transit, datapath.Transit{Ifindex: link.Index, MAC: link.MAC, Generic: hook == TransitByGeneric, Unsummed: link.XDP.Unsummed,
+				AsksTags: hook == TransitByNative && link.XDP.HidesTags})
 		}
 		transit[i].Underlay = transit[i].Underlay || underlay
 		transit[i].Uplink = transit[i].Uplink || !underlay
