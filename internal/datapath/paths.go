@@ -72,13 +72,26 @@ func (d *Datapath) Steer(teps []TEP, teams []Team) error {
 		if !ok || (d.ends[id].Flags&edgeEndFlagsEND_DOWN != 0) == tep.Down {
 			continue
 		}
-		end := d.ends[id]
-		end.Flags ^= edgeEndFlagsEND_DOWN
-		if err := d.putEnd(id, end); err != nil {
+		if err := d.markDown(id); err != nil {
 			return fmt.Errorf("path %s: %w", pair, err)
 		}
 	}
 	return d.changed()
+}
+
+// markDown turns the mark of a path over, in the map and here, and leaves the rest of
+// both as others may be writing it.
+func (d *Datapath) markDown(id uint32) error {
+	var now edgeEnd
+	if err := d.objs.Ends.Lookup(id, &now); err != nil {
+		return fmt.Errorf("read end %d: %w", id, err)
+	}
+	now.Flags ^= edgeEndFlagsEND_DOWN
+	d.ends[id].Flags = now.Flags
+	if err := d.objs.Ends.Put(id, now); err != nil {
+		return fmt.Errorf("write end %d: %w", id, err)
+	}
+	return nil
 }
 
 // edgesOf tells of each remote address which one stands for its edge.

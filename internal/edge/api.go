@@ -99,9 +99,11 @@ type InterfaceInfo struct {
 	MTU             int    `json:"mtu"`
 }
 
-// TEPInfo is one remote tunnel endpoint.
+// TEPInfo is one remote: an edge with one or several tunnel endpoints. What stands
+// for its way is that of the preferred path that there is; the path MTU is the least.
 type TEPInfo struct {
-	Address   netip.Addr `json:"address"`
+	Address   netip.Addr `json:"address"` // its first
+	Name      string     `json:"name,omitempty"`
 	Segments  []string   `json:"segments"`
 	Interface string     `json:"interface"`
 	NextHop   netip.Addr `json:"next_hop"`
@@ -117,6 +119,37 @@ type TEPInfo struct {
 	RxBytes      uint64 `json:"rx_bytes"`
 	TxPackets    uint64 `json:"tx_packets"`
 	TxBytes      uint64 `json:"tx_bytes"`
+	// Paths are those that have a route.
+	Paths []PathInfo `json:"paths"`
+}
+
+// PathInfo is a way from one of this edge's TEPs to one of a remote's.
+type PathInfo struct {
+	Local     netip.Addr `json:"local"`
+	Remote    netip.Addr `json:"remote"`
+	Interface string     `json:"interface"`
+	NextHop   netip.Addr `json:"next_hop"`
+	// State is "up", "down" or "unknown", which is usable, as liveness says; "dead"
+	// when it is out of use for something else.
+	State        string      `json:"state"`
+	Age          float64     `json:"state_s"` // for how long
+	Why          string      `json:"why"`
+	Failures     int         `json:"failures"` // in a row
+	MTU          int         `json:"mtu"`      // as of a TEPInfo
+	PathMTU      int         `json:"path_mtu"`
+	PathMTUState string      `json:"path_mtu_state"`
+	Shares       []ShareInfo `json:"shares"`
+	// PacketShare is its part of all packets to the remote between the last two
+	// readings of the edge, nil when there were none.
+	PacketShare *float64 `json:"packet_share,omitempty"`
+	TxPackets   uint64   `json:"tx_packets"`
+	TxBytes     uint64   `json:"tx_bytes"`
+}
+
+// ShareInfo is the part of the flows to a remote that one path takes, 0 to 1.
+type ShareInfo struct {
+	TEPs  []string `json:"teps"` // of segments that are pinned to these; none: of the others
+	Share float64  `json:"share"`
 }
 
 // FDBEntry is one MAC address of one segment.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -33,7 +34,9 @@ func fetched[T any](t *testing.T, get func(context.Context) (T, error)) T {
 }
 
 func TestDocuments(t *testing.T) {
-	c, _ := newWorld(t).run()
+	w := newWorld(t)
+	w.sent = map[overlay.Pair]datapath.Counters{pair: {Packets: 8, Bytes: 9}}
+	c, _ := w.run()
 	broadcast := overlay.MAC{255, 255, 255, 255, 255, 255}
 	check := func(name string, got, want any) {
 		t.Helper()
@@ -46,9 +49,18 @@ func TestDocuments(t *testing.T) {
 			RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4, Drops: 5},
 		{Name: "p1", Interface: "tap0", Segment: "blue", State: "absent", Hook: "tcx"},
 	})
-	check("teps", fetched(t, c.TEPs), []TEPInfo{{
+	teps := fetched(t, c.TEPs)
+	if teps[0].Paths[0].Age <= 0 {
+		t.Error("the path does not say for how long")
+	}
+	teps[0].Paths[0].Age = 0
+	check("teps", teps, []TEPInfo{{
 		Address: remote, Segments: []string{"blue"}, Interface: "eth0", NextHop: remote, NextMAC: mac.String(),
 		State: "resolved", MTU: 1550, PathMTU: 1550, PathMTUState: "not probed", InnerMTU: 1500, RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4,
+		Paths: []PathInfo{{
+			Local: tep, Remote: remote, Interface: "eth0", NextHop: remote, State: "unknown", Why: "liveness is off",
+			MTU: 1550, PathMTU: 1550, PathMTUState: "not probed", Shares: []ShareInfo{{TEPs: []string{}, Share: 1}}, TxPackets: 8, TxBytes: 9,
+		}},
 	}})
 	check("fdb", fetched(t, c.FDB), []FDBEntry{
 		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Static: true},
@@ -85,12 +97,12 @@ func TestDocuments(t *testing.T) {
 
 func TestTEPStates(t *testing.T) {
 	w := newWorld(t)
-	path := w.view.Paths[remote]
+	path := w.view.Ways[pair]
 	path.NextMAC = overlay.MAC{}
 	if got := tepInfo(w.config, w.view, netip.MustParseAddr("192.0.2.3")).State; got != "no route" {
 		t.Errorf("without a route: %q", got)
 	}
-	w.view.Paths[remote] = path
+	w.view.Ways[pair] = path
 	if got := tepInfo(w.config, w.view, remote); got.State != "unresolved" || got.NextMAC != "" {
 		t.Errorf("without an answer: %+v", got)
 	}

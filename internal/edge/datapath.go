@@ -2,11 +2,13 @@ package edge
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
@@ -14,8 +16,8 @@ import (
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
-// Data paths as the edge sees them. An edge never calls two methods at once,
-// except those of Reader.
+// Data paths as the edge sees them. An edge never calls two methods at once, except
+// those of Reader, and Steer beside any but Apply, ForgetPathMTU, Remove and Close.
 type (
 	// DataPath is the forwarding plane of one edge.
 	DataPath interface {
@@ -26,6 +28,8 @@ type (
 	// Writer changes what the data path does.
 	Writer interface {
 		Apply(t datapath.Tables) error
+		// Steer changes which paths are used, of those that were applied last.
+		Steer(teps []datapath.TEP, teams []datapath.Team) error
 		Age(ageing time.Duration) (aged int, err error)
 		Moves() ([]datapath.Move, error)
 		Announce(m datapath.Move) error
@@ -39,6 +43,8 @@ type (
 		Drops() ([]datapath.Drop, error)
 		Ports() (map[string]datapath.PortCounters, error)
 		TEPs() (map[netip.Addr]datapath.TEPCounters, error)
+		// Paths is what was sent by each path.
+		Paths() (map[overlay.Pair]datapath.Counters, error)
 		Stats() (datapath.Stats, error)
 		// Refused are interfaces whose drivers did not take a transit program, and why.
 		Refused() map[int]string
@@ -55,13 +61,26 @@ type (
 	}
 )
 
-// PathProbes find the path MTU to each remote.
+// PathProbes find the path MTU from one TEP to each remote.
 type PathProbes interface {
 	// Set says which remotes there are, and the most that each can have.
 	Set(ceilings map[netip.Addr]int)
 	Results() map[netip.Addr]pathmtu.Result
 	Changed() <-chan struct{}
 	Recheck(remote netip.Addr)
+	Close() error
+}
+
+// Liveness watches over the life of paths. Set must be called in the network
+// namespace of the underlay.
+type Liveness interface {
+	// Set says which paths there are.
+	Set(peers []bfd.Peer) error
+	Results() map[overlay.Pair]bfd.Result
+	Changed() <-chan struct{}
+	// Leave tells the remotes that the paths are no longer used.
+	Leave(ctx context.Context) error
+	// Close ends without a word. A second one does nothing.
 	Close() error
 }
 
@@ -107,6 +126,14 @@ func openPathProbes(tep netip.Addr, log *slog.Logger) (PathProbes, error) {
 		return nil, err
 	}
 	return pathProbes{pathmtu.NewMonitor(prober, log), prober}, nil
+}
+
+func openLiveness(log *slog.Logger) (Liveness, error) {
+	m, err := bfd.NewMonitor(log)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // dataPathConfig is the part of e that needs programs to be loaded anew when it changes.

@@ -164,19 +164,21 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		reports, err := e.dp.PathMTUs()
+		readings, err := e.readPathReadings()
 		if err != nil {
 			return nil, err
 		}
-		results := e.paths.results()
 		remotes := reconcile.Remotes(e.config)
 		list := make([]TEPInfo, 0, len(remotes))
 		for _, remote := range remotes {
 			info, c := tepInfo(e.config, e.view, remote), counters[remote]
-			if path, ok := reconcile.Path(e.config, e.view, remote); ok {
-				info.PathMTU, info.PathMTUState = e.pathMTU(remote, path, reports, results)
-				info.InnerMTU = reconcile.InnerMTU(e.config, remote, info.PathMTU)
+			info.Paths = e.pathInfos(remote, readings)
+			for _, p := range info.Paths {
+				if info.PathMTU == 0 || p.PathMTU < info.PathMTU {
+					info.PathMTU, info.PathMTUState = p.PathMTU, p.PathMTUState
+				}
 			}
+			info.InnerMTU = reconcile.InnerMTU(e.config, remote, info.PathMTU)
 			info.RxPackets, info.RxBytes = c.Rx.Packets, c.Rx.Bytes
 			info.TxPackets, info.TxBytes = c.Tx.Packets, c.Tx.Bytes
 			list = append(list, info)
@@ -187,7 +189,7 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 
 // tepInfo is what configuration and host say about remote.
 func tepInfo(e overlay.Edge, v host.View, remote netip.Addr) TEPInfo {
-	info := TEPInfo{Address: remote, Segments: []string{}, State: tepState(e, v, remote)}
+	info := TEPInfo{Address: remote, Name: e.Remote(remote).Name, Segments: []string{}, State: tepState(e, v, remote)}
 	for _, s := range reconcile.Segments(e) {
 		if reconcile.SendsTo(s, remote) {
 			info.Segments = append(info.Segments, s.Name)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -39,8 +38,10 @@ type edge struct {
 	adopted  bool
 	view     host.View
 	paths    paths
+	steering steering
 	asked    asked
 	cache    cacheWatch
+	balance  balance
 	problems []string         // of the last reconciliation
 	faults   map[string]error // of what is tried again, by what it is
 
@@ -90,9 +91,9 @@ func (e *edge) settle(ctx context.Context) {
 
 // unresolved reports whether a next hop of e has no MAC address yet.
 func unresolved(e overlay.Edge, v host.View) bool {
-	return slices.ContainsFunc(reconcile.Remotes(e), func(remote netip.Addr) bool {
-		path, ok := reconcile.Path(e, v, remote)
-		return ok && path.NextMAC == overlay.MAC{}
+	return slices.ContainsFunc(reconcile.Pairs(e), func(pair overlay.Pair) bool {
+		way, ok := reconcile.Way(e, v, pair)
+		return ok && way.NextMAC == overlay.MAC{}
 	})
 }
 
@@ -136,7 +137,8 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.reconcile()
 			e.lookAsked()
 			e.watchCache()
-		case <-e.paths.changed():
+			e.watchBalance()
+		case <-e.paths.found:
 			e.reconcile()
 			e.followPaths()
 		case <-moves.C:
@@ -181,26 +183,45 @@ func (e *edge) reconcile() {
 		return
 	}
 	probed := e.probe(view)
-	tables, problems := reconcile.Desired(e.config, view, probed)
 	e.mu.Lock()
-	err = e.dp.Apply(tables)
-	was := e.problems
-	e.view, e.problems = view, problems
-	if err == nil {
-		e.paths.probed = probed
-	}
+	was := slices.Concat(e.problems, e.steering.inForce().problems)
+	err = e.apply(view, probed)
+	now := slices.Concat(e.problems, e.steering.inForce().problems)
 	e.mu.Unlock()
-	e.fault("apply to the data path", err)
+	e.fault(applyTables, err)
 	if err == nil {
 		e.release(view)
 	}
-	for _, p := range problems {
+	e.watchOver(view)
+	e.tell(was, now)
+}
+
+// apply plans, and has the data path do it. mu is held.
+func (e *edge) apply(view host.View, probed map[overlay.Pair]int) error {
+	s := &e.steering
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	on := ground{e.dp, e.config, view, probed}
+	next := s.plan(on)
+	tables, problems := reconcile.Desired(e.config, view, next.teams)
+	e.view, e.problems = view, problems
+	if err := e.dp.Apply(tables); err != nil {
+		return err
+	}
+	e.paths.probed = probed
+	s.ground, s.paths = on, next
+	return nil
+}
+
+// tell logs the problems that are new and those that are over.
+func (e *edge) tell(was, now []string) {
+	for _, p := range now {
 		if !slices.Contains(was, p) {
 			e.log.Warn("problem", "what", p)
 		}
 	}
 	for _, p := range was {
-		if !slices.Contains(problems, p) {
+		if !slices.Contains(now, p) {
 			e.log.Info("problem is over", "what", p)
 		}
 	}
@@ -279,6 +300,9 @@ func (e *edge) reopen(next overlay.Edge) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.steering.mu.Lock()
+	defer e.steering.mu.Unlock()
+	e.steering.ground.dp = nil // until the new one has tables
 	closed := e.dp.Close()
 	e.dp = nil
 	dp, err := e.opts.OpenDataPath(will)
@@ -307,10 +331,11 @@ func (e *edge) stop(remove bool) error {
 	}
 	if !remove {
 		e.log.Info("edge ends, its data path goes on forwarding")
-		return dp.Close()
+		return errors.Join(e.endLiveness(false), dp.Close())
 	}
 	e.log.Info("edge ends")
-	return errors.Join(dp.Remove(), e.host.Hold(host.Holds{}))
+	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
+	return errors.Join(left, dp.Remove(), e.host.Hold(host.Holds{}))
 }
 
 // fault keeps err as a problem until the same thing works again.
@@ -331,9 +356,9 @@ func (e *edge) fault(what string, err error) {
 	}
 }
 
-// allProblems are those of the tables and of what is tried again. mu is held.
+// allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []string {
-	problems := slices.Clone(e.problems)
+	problems := slices.Concat(e.problems, e.steering.inForce().problems, e.balance.problems)
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, fmt.Sprintf("%s: %v", what, e.faults[what]))
 	}

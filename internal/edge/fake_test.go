@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
@@ -24,6 +25,7 @@ import (
 var (
 	tep    = netip.MustParseAddr("192.0.2.1")
 	remote = netip.MustParseAddr("192.0.2.2")
+	pair   = overlay.Pair{Local: tep, Remote: remote}
 	mac    = overlay.MAC{2, 0, 0, 0, 0, 2}
 	vxlan  = overlay.Tunnel{Encapsulation: overlay.VXLAN, UDPPort: 4789}
 )
@@ -49,8 +51,17 @@ type world struct {
 	failing  map[string]error // by call
 	adopted  bool
 	changed  chan struct{}
+	// Of the fake liveness:
+	peers    []bfd.Peer
+	lives    map[overlay.Pair]bfd.Result
+	died     chan struct{}
+	steered  []datapath.Team // by the last Steer
+	teps     []datapath.TEP
+	sent     map[overlay.Pair]datapath.Counters
+	addSent  map[overlay.Pair]uint64 // what each reading finds more
+	fewFlows bool
 	// Of the fake probes and of what the data path heard from routers:
-	ceilings   map[netip.Addr]int
+	ceilings   map[overlay.Pair]int
 	results    map[netip.Addr]pathmtu.Result
 	found      chan struct{}
 	reports    map[netip.Addr]datapath.PathMTU
@@ -60,11 +71,13 @@ type world struct {
 	refused    map[int]string
 	lost       uint64 // decisions that each read of the statistics finds evicted since the last
 	events     map[string]uint64
-	reading    sync.RWMutex // finds a change at the time of a read
+	stuck      map[string]chan struct{} // reads that last until the channel is closed
+	reading    sync.RWMutex             // finds a change at the time of a read
+	steering   sync.Mutex               // and of the paths at the time of steering
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, changed: make(chan struct{}, 1), found: make(chan struct{}, 1), failing: map[string]error{}}
+	w := &world{t: t, ceilings: map[overlay.Pair]int{}, changed: make(chan struct{}, 1), found: make(chan struct{}, 1), died: make(chan struct{}, 1), failing: map[string]error{}}
 	w.events = map[string]uint64{"hit": 10, "miss": 2, "stale": 5, "revalidated": 3, "evicted": 1, "learned": 4}
 	w.config = overlay.Edge{
 		Name:      "a",
@@ -78,13 +91,13 @@ func newWorld(t *testing.T) *world {
 		Ports: []overlay.Port{{Name: "p0", Interface: "veth0", Segment: "blue"}, {Name: "p1", Interface: "tap0", Segment: "blue"}},
 	}
 	w.view = host.View{
-		TEPPresent: true,
+		TEPs: map[netip.Addr]bool{tep: true},
 		Links: map[string]host.Link{
 			"eth0":  {Name: "eth0", Index: 2, MTU: 1550, Up: true},
 			"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1500, Up: true, PeerElsewhere: true, Segments: true},
 		},
-		Paths: map[netip.Addr]host.Path{
-			remote: {NextHop: host.NextHop{Ifindex: 2, Addr: remote}, Interface: "eth0", MTU: 1550, NextMAC: mac},
+		Ways: map[overlay.Pair]host.Path{
+			{Local: tep, Remote: remote}: {NextHop: host.NextHop{Ifindex: 2, Addr: remote}, Interface: "eth0", MTU: 1550, NextMAC: mac},
 		},
 	}
 	w.opts = RunOptions{
@@ -92,8 +105,9 @@ func newWorld(t *testing.T) *world {
 		Resync: time.Hour, Load: w.load, OpenDataPath: w.openDataPath,
 		OpenHost: func(string, *slog.Logger) (Host, error) { return fakeHost{w}, w.call("open host") },
 		OpenProbes: func(tep netip.Addr, _ *slog.Logger) (PathProbes, error) {
-			return fakeProbes{w}, w.call("probe from " + tep.String())
+			return fakeProbes{w, tep}, w.call("probe from " + tep.String())
 		},
+		OpenLiveness: func(*slog.Logger) (Liveness, error) { return fakeLiveness{w}, w.call("watch") },
 	}
 	return w
 }
@@ -241,8 +255,15 @@ func (h fakeHost) Close() error             { return h.w.call("close host") }
 
 type fakeDataPath struct{ w *world }
 
-// change fails the test when somebody reads meanwhile.
+// change fails the test when somebody reads or, but for ageing, steers meanwhile.
 func (d fakeDataPath) change(name string) error {
+	if !strings.HasPrefix(name, "age ") {
+		if !d.w.steering.TryLock() {
+			d.w.t.Errorf("%s while flows are steered", name)
+		} else {
+			defer d.w.steering.Unlock()
+		}
+	}
 	if !d.w.reading.TryLock() {
 		d.w.t.Errorf("%s while another method runs", name)
 	} else {
@@ -256,6 +277,12 @@ func (d fakeDataPath) read(name string) error {
 	if !d.w.reading.TryRLock() {
 		d.w.t.Errorf("%s while the data path changes", name)
 	} else {
+		d.w.mu.Lock()
+		stuck := d.w.stuck[name]
+		d.w.mu.Unlock()
+		if stuck != nil {
+			<-stuck
+		}
 		time.Sleep(time.Millisecond)
 		d.w.reading.RUnlock()
 	}
@@ -276,6 +303,29 @@ func (d fakeDataPath) Apply(t datapath.Tables) error {
 		d.w.tables = t
 	}
 	return err
+}
+
+func (d fakeDataPath) Steer(teps []datapath.TEP, teams []datapath.Team) error {
+	if !d.w.steering.TryLock() {
+		d.w.t.Error("steer while the paths change")
+	} else {
+		time.Sleep(time.Millisecond)
+		d.w.steering.Unlock()
+	}
+	err := d.w.call("steer")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	if err == nil {
+		d.w.teps, d.w.steered = teps, teams
+	}
+	return err
+}
+
+func (d fakeDataPath) Paths() (map[overlay.Pair]datapath.Counters, error) {
+	err := d.read("paths")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return d.w.grow(), err
 }
 
 func (d fakeDataPath) Age(ageing time.Duration) (int, error) {
@@ -332,6 +382,9 @@ func (d fakeDataPath) Stats() (datapath.Stats, error) {
 		Generations: map[string]uint32{"blue": 4}, Events: maps.Clone(d.w.events),
 		Caches: []datapath.Cache{{Name: datapath.CacheTC, Used: 3, Size: 4096, Bytes: 1 << 20}},
 	}
+	if len(d.w.config.Underlay.TEPs) > 1 && !d.w.fewFlows {
+		stats.Caches[0].Used = 3000
+	}
 	if len(d.w.config.Routers) > 0 {
 		stats.Caches = append(stats.Caches, datapath.Cache{Name: datapath.CacheTransit, Used: 50, Size: 8192, Bytes: 1 << 21})
 	}
@@ -379,12 +432,18 @@ func (d fakeDataPath) Trace(in datapath.TraceInput) (datapath.Trace, error) {
 	return datapath.Trace{Steps: []datapath.TraceStep{{Stage: "classify", What: "frame of " + in.Port}}, Verdict: "forwarded", Out: in.Frame}, err
 }
 
-type fakeProbes struct{ w *world }
+// fakeProbes have the same results from every TEP.
+type fakeProbes struct {
+	w     *world
+	local netip.Addr
+}
 
 func (p fakeProbes) Set(ceilings map[netip.Addr]int) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	p.w.ceilings = ceilings
+	for remote, ceiling := range ceilings {
+		p.w.ceilings[overlay.Pair{Local: p.local, Remote: remote}] = ceiling
+	}
 }
 
 func (p fakeProbes) Results() map[netip.Addr]pathmtu.Result {
@@ -396,5 +455,25 @@ func (p fakeProbes) Results() map[netip.Addr]pathmtu.Result {
 func (p fakeProbes) Changed() <-chan struct{}  { return p.w.found }
 func (p fakeProbes) Recheck(remote netip.Addr) { _ = p.w.call("recheck " + remote.String()) }
 func (p fakeProbes) Close() error              { return p.w.call("end probes") }
+
+type fakeLiveness struct{ w *world }
+
+func (l fakeLiveness) Set(peers []bfd.Peer) error {
+	err := l.w.call("set peers")
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.w.peers = peers
+	return err
+}
+
+func (l fakeLiveness) Results() map[overlay.Pair]bfd.Result {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	return maps.Clone(l.w.lives)
+}
+
+func (l fakeLiveness) Changed() <-chan struct{}    { return l.w.died }
+func (l fakeLiveness) Leave(context.Context) error { return l.w.call("leave") }
+func (l fakeLiveness) Close() error                { return l.w.call("close liveness") }
 
 var errFake = errors.New("so the test wants it")

@@ -154,18 +154,18 @@ func each[A, B any](list []A, f func(A) B) (out []B) {
 func TestProbesFollowConfigurationAndHost(t *testing.T) {
 	w := newWorld(t)
 	w.config.Underlay.ProbeMTU = true
-	w.view.TEPPresent = false
+	w.view.TEPs = nil
 	c, _ := w.run()
 	if w.called("probe from 192.0.2.1") > 0 {
 		t.Error("probes were opened before the host has the TEP")
 	}
-	w.set(func() { w.view.TEPPresent = true })
+	w.set(func() { w.view.TEPs = map[netip.Addr]bool{tep: true} })
 	w.within("remotes probed", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.ceilings[remote] == 1550
+		return w.ceilings[pair] == 1550
 	})
-	tep := func() TEPInfo { return fetched(t, c.TEPs)[0] }
+	info := func() TEPInfo { return fetched(t, c.TEPs)[0] }
 	w.mu.Lock()
 	w.results = map[netip.Addr]pathmtu.Result{remote: {State: pathmtu.Confirmed, MTU: 1450, When: time.Now()}}
 	w.mu.Unlock()
@@ -175,7 +175,7 @@ func TestProbesFollowConfigurationAndHost(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.tables.TEPs[0].MTU == 1450
 	})
-	if got := tep(); got.MTU != 1550 || got.PathMTU != 1450 || got.PathMTUState != "confirmed" || got.InnerMTU != 1400 {
+	if got := info(); got.MTU != 1550 || got.PathMTU != 1450 || got.PathMTUState != "confirmed" || got.InnerMTU != 1400 {
 		t.Errorf("TEP %+v, want a path MTU of 1450", got)
 	}
 	w.mu.Lock()
@@ -183,7 +183,7 @@ func TestProbesFollowConfigurationAndHost(t *testing.T) {
 	w.mu.Unlock()
 	w.hangup()
 	w.within("probes ended", func() bool { return w.called("end probes") == 1 })
-	w.within("interface's MTU again", func() bool { got := tep(); return got.PathMTU == 1550 && got.PathMTUState == "not probed" })
+	w.within("interface's MTU again", func() bool { got := info(); return got.PathMTU == 1550 && got.PathMTUState == "not probed" })
 }
 
 func TestProbesThatCannotBe(t *testing.T) {

@@ -34,7 +34,7 @@ func (e *edge) interfaceDocuments() ([]InterfaceInfo, error) {
 				add(a.Interface, roleUplink)
 			}
 		}
-		tables, _ := reconcile.Desired(e.config, e.view, e.paths.probed)
+		tables, _ := reconcile.Desired(e.config, e.view, e.steering.inForce().teams)
 		for i, info := range list {
 			list[i].TakesRedirected = slices.Contains(tables.Exits, info.Ifindex)
 			if link, ok := e.view.Links[info.Name]; ok && reconcile.HasTransit(e.config) && !list[i].TakesRedirected {

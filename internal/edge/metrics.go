@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/reconcile"
 )
@@ -76,12 +77,17 @@ func (e *edge) metricsText() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		readings, err := e.readPathReadings()
+		if err != nil {
+			return nil, err
+		}
 		p := &page{}
 		e.edgeMetrics(p, stats)
 		e.flowCacheMetrics(p, stats)
 		e.portMetrics(p, ports)
 		e.interfaceMetrics(p)
 		e.remoteMetrics(p, teps)
+		e.pathMetrics(p, readings)
 		dropMetrics(p, drops)
 		eventMetrics(p, stats)
 		return p.Bytes(), nil
@@ -183,6 +189,27 @@ func (e *edge) remoteMetrics(p *page, counters map[netip.Addr]datapath.TEPCounte
 		p.family(counter, m.name, m.help)
 		for _, remote := range remotes {
 			p.sample(m.name, m.value(counters[remote]), "remote", remote.String())
+		}
+	}
+}
+
+func (e *edge) pathMetrics(p *page, readings pathReadings) {
+	var paths []PathInfo
+	for _, remote := range reconcile.Remotes(e.config) {
+		paths = append(paths, e.pathInfos(remote, readings)...)
+	}
+	for _, m := range []struct {
+		kind, name, help string
+		value            func(PathInfo) uint64
+	}{
+		{gauge, "selvage_path_usable", "1 while packets may take the path from a TEP of the edge to one of a remote.",
+			func(i PathInfo) uint64 { return flag(i.State == string(bfd.Up) || i.State == string(bfd.Unknown)) }},
+		{counter, "selvage_path_transmit_packets_total", "Packets into tunnels by the path.", func(i PathInfo) uint64 { return i.TxPackets }},
+		{counter, "selvage_path_transmit_bytes_total", "Bytes into tunnels by the path.", func(i PathInfo) uint64 { return i.TxBytes }},
+	} {
+		p.family(m.kind, m.name, m.help)
+		for _, i := range paths {
+			p.sample(m.name, m.value(i), "local", i.Local.String(), "remote", i.Remote.String())
 		}
 	}
 }

@@ -1,15 +1,18 @@
 package edge
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/netip"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
 	"github.com/selvage/selvage/internal/reconcile"
 )
@@ -26,10 +29,10 @@ const (
 // and what ICMP messages said and the data path obeys. Of it, probes and probed
 // are changed under the edge's mu.
 type paths struct {
-	probes PathProbes // nil without probing
-	tep    netip.Addr // that the probes have
-	probed reconcile.Probed
-	seen   map[netip.Addr]report // messages that probes were asked to look into
+	probes map[netip.Addr]followed // by the TEP that they leave from
+	found  chan struct{}           // has a mark when any of them has news
+	probed map[overlay.Pair]int    // path MTUs in bytes of an IP packet
+	seen   map[netip.Addr]report   // messages that probes were asked to look into
 }
 
 type report struct {
@@ -37,74 +40,114 @@ type report struct {
 	at  time.Time
 }
 
-func (p *paths) changed() <-chan struct{} {
-	if p.probes == nil {
-		return nil
-	}
-	return p.probes.Changed()
+// followed are probes whose news are passed on until end.
+type followed struct {
+	PathProbes
+	end func()
 }
 
-func (p *paths) results() map[netip.Addr]pathmtu.Result {
-	if p.probes == nil {
-		return nil
+func newPaths() paths {
+	return paths{probes: make(map[netip.Addr]followed), found: make(chan struct{}, 1), seen: make(map[netip.Addr]report)}
+}
+
+// follow passes the news of probes on.
+func (p *paths) follow(probes PathProbes) followed {
+	ctx, cancel := context.WithCancel(context.Background())
+	var owned sync.WaitGroup
+	owned.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-probes.Changed():
+			}
+			select {
+			case p.found <- struct{}{}:
+			default: // there is a mark
+			}
+		}
+	})
+	return followed{probes, func() { cancel(); owned.Wait() }}
+}
+
+func (p *paths) results() map[overlay.Pair]pathmtu.Result {
+	all := make(map[overlay.Pair]pathmtu.Result)
+	for local, probes := range p.probes {
+		for remote, r := range probes.Results() {
+			all[overlay.Pair{Local: local, Remote: remote}] = r
+		}
 	}
-	return p.probes.Results()
+	return all
 }
 
 func (p *paths) close() error {
-	if p.probes == nil {
-		return nil
+	var errs []error
+	for _, probes := range p.probes {
+		probes.end()
+		errs = append(errs, probes.Close())
 	}
-	return p.probes.Close()
+	p.probes = nil
+	return errors.Join(errs...)
 }
 
 // probe makes the probes be those of configuration and view, and returns what
 // they found by now.
-func (e *edge) probe(view host.View) reconcile.Probed {
-	const what = "probe path MTUs"
-	wanted := e.config.Underlay.ProbeMTU && view.TEPPresent
-	if e.paths.probes != nil && (!wanted || e.paths.tep != e.config.Underlay.TEP) {
-		e.fault(what, e.setProbes(nil))
-	}
-	if !wanted {
-		return nil
-	}
-	if e.paths.probes == nil {
-		probes, err := e.opts.OpenProbes(e.config.Underlay.TEP, e.log)
-		if errors.Is(err, unix.EADDRNOTAVAIL) { // it is still being checked for duplicates
-			return nil
-		}
-		e.fault(what, err)
-		if err != nil {
-			return nil
-		}
-		e.fault(what, e.setProbes(probes))
-	}
-	ceilings := make(map[netip.Addr]int)
-	for _, remote := range reconcile.Remotes(e.config) {
-		if path, ok := reconcile.Path(e.config, view, remote); ok {
-			ceilings[remote] = path.MTU
+func (e *edge) probe(view host.View) map[overlay.Pair]int {
+	var errs []error
+	wanted := make(map[netip.Addr]bool)
+	for _, t := range e.config.Underlay.Local() {
+		if wanted[t.Addr] = e.config.Underlay.ProbeMTU && view.TEPs[t.Addr]; wanted[t.Addr] {
+			errs = append(errs, e.openProbes(t.Addr))
 		}
 	}
-	e.paths.probes.Set(ceilings)
-	probed := make(reconcile.Probed)
-	for remote, r := range e.paths.probes.Results() {
+	for local := range e.paths.probes {
+		if !wanted[local] {
+			errs = append(errs, e.endProbes(local))
+		}
+	}
+	e.fault("probe path MTUs", errors.Join(errs...))
+	for local, probes := range e.paths.probes {
+		ceilings := make(map[netip.Addr]int)
+		for _, pair := range reconcile.Pairs(e.config) {
+			if way, ok := reconcile.Way(e.config, view, pair); ok && pair.Local == local {
+				ceilings[pair.Remote] = way.MTU
+			}
+		}
+		probes.Set(ceilings)
+	}
+	probed := make(map[overlay.Pair]int)
+	for pair, r := range e.paths.results() {
 		if r.MTU > 0 {
-			probed[remote] = r.MTU
+			probed[pair] = r.MTU
 		}
 	}
 	return probed
 }
 
-// setProbes replaces the probes and ends the former ones.
-func (e *edge) setProbes(probes PathProbes) error {
-	e.mu.Lock()
-	was := e.paths.probes
-	e.paths.probes, e.paths.tep = probes, e.config.Underlay.TEP
-	e.mu.Unlock()
-	if was == nil {
+// openProbes has local probe, if it does not yet.
+func (e *edge) openProbes(local netip.Addr) error {
+	if _, ok := e.paths.probes[local]; ok {
 		return nil
 	}
+	probes, err := e.opts.OpenProbes(local, e.log)
+	if errors.Is(err, unix.EADDRNOTAVAIL) { // it is still being checked for duplicates
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.paths.probes[local] = e.paths.follow(probes)
+	return nil
+}
+
+func (e *edge) endProbes(local netip.Addr) error {
+	e.mu.Lock()
+	was := e.paths.probes[local]
+	delete(e.paths.probes, local)
+	e.mu.Unlock()
+	was.end()
 	return was.Close()
 }
 
@@ -121,10 +164,7 @@ func (e *edge) followPaths() {
 	maps.DeleteFunc(e.paths.seen, func(remote netip.Addr, _ report) bool { return reports[remote].MTU == 0 })
 	for remote, r := range reports {
 		at := now.Add(-time.Duration(r.AgeNS))
-		found := results[remote]
-		// Not before the tables have what was found.
-		confirmed := found.State == pathmtu.Confirmed && found.When.After(at) && e.paths.probed[remote] == found.MTU
-		if confirmed || now.Sub(at) > reportLife {
+		if e.paths.confirmed(remote, at, results) || now.Sub(at) > reportLife {
 			e.forget(remote)
 		} else {
 			e.recheck(remote, r, at)
@@ -132,9 +172,27 @@ func (e *edge) followPaths() {
 	}
 }
 
+// confirmed reports whether every path to the address was probed after at, and the
+// tables have what was found.
+func (p *paths) confirmed(remote netip.Addr, at time.Time, results map[overlay.Pair]pathmtu.Result) bool {
+	probed := false
+	for pair, found := range results {
+		if pair.Remote != remote {
+			continue
+		}
+		if found.State != pathmtu.Confirmed || !found.When.After(at) || p.probed[pair] != found.MTU {
+			return false
+		}
+		probed = true
+	}
+	return probed
+}
+
 func (e *edge) forget(remote netip.Addr) {
 	e.mu.Lock()
+	e.steering.mu.Lock()
 	err := e.dp.ForgetPathMTU(remote)
+	e.steering.mu.Unlock()
 	e.mu.Unlock()
 	e.fault("forget a path MTU", err)
 	delete(e.paths.seen, remote)
@@ -143,14 +201,13 @@ func (e *edge) forget(remote netip.Addr) {
 // recheck asks the probes once for each message.
 func (e *edge) recheck(remote netip.Addr, r datapath.PathMTU, at time.Time) {
 	known, ok := e.paths.seen[remote]
-	if e.paths.probes == nil || ok && known.mtu == r.MTU && at.Sub(known.at) < sameReport {
+	if len(e.paths.probes) == 0 || ok && known.mtu == r.MTU && at.Sub(known.at) < sameReport {
 		return
 	}
-	if e.paths.seen == nil {
-		e.paths.seen = make(map[netip.Addr]report)
-	}
 	e.paths.seen[remote] = report{r.MTU, at}
-	e.paths.probes.Recheck(remote)
+	for _, probes := range e.paths.probes {
+		probes.Recheck(remote)
+	}
 	e.log.Info("the underlay reported a path MTU", "remote", remote, "mtu", r.MTU)
 }
 
@@ -163,19 +220,30 @@ const (
 	pathNotProbed  = "not probed"
 )
 
-// pathMTU is what tunnels to remote obey and why. mu is held.
-func (e *edge) pathMTU(remote netip.Addr, path host.Path, reports map[netip.Addr]datapath.PathMTU, results map[netip.Addr]pathmtu.Result) (mtu int, state string) {
-	mtu = e.paths.probed.MTU(remote, path)
-	if r := reports[remote]; r.MTU > 0 && r.MTU < mtu {
+// known is what was read of path MTUs.
+type known struct {
+	reports map[netip.Addr]datapath.PathMTU
+	results map[overlay.Pair]pathmtu.Result
+}
+
+// readPaths reads what is known of path MTUs. mu is held.
+func (e *edge) readPaths() (known, error) {
+	reports, err := e.dp.PathMTUs()
+	return known{reports, e.paths.results()}, err
+}
+
+// mtu is what tunnels of a path obey, of which the tables have table bytes, and why.
+func (k known) mtu(pair overlay.Pair, table int) (mtu int, state string) {
+	if r := k.reports[pair.Remote]; r.MTU > 0 && r.MTU < table {
 		return r.MTU, pathReported
 	}
-	switch results[remote].State {
+	switch k.results[pair].State {
 	case pathmtu.Confirmed:
-		return mtu, pathConfirmed
+		return table, pathConfirmed
 	case pathmtu.Unanswered:
-		return mtu, pathUnanswered
+		return table, pathUnanswered
 	case pathmtu.Probing:
-		return mtu, pathProbing
+		return table, pathProbing
 	}
-	return mtu, pathNotProbed
+	return table, pathNotProbed
 }

@@ -50,6 +50,7 @@ type RunOptions struct {
 	OpenDataPath func(datapath.Config) (DataPath, error)
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
 	OpenProbes   func(tep netip.Addr, log *slog.Logger) (PathProbes, error)
+	OpenLiveness func(log *slog.Logger) (Liveness, error)
 }
 
 func (o RunOptions) withDefaults() RunOptions {
@@ -76,6 +77,9 @@ func (o RunOptions) withDefaults() RunOptions {
 	}
 	if o.OpenProbes == nil {
 		o.OpenProbes = openPathProbes
+	}
+	if o.OpenLiveness == nil {
+		o.OpenLiveness = openLiveness
 	}
 	return o
 }
@@ -116,9 +120,9 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
 		started: time.Now(), config: cfg, faults: make(map[string]error),
-		jobs: make(chan func()), ended: make(chan struct{}),
+		jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
 	}
-	defer func() { err = errors.Join(err, e.paths.close()) }()
+	defer func() { err = errors.Join(err, e.paths.close(), e.endLiveness(false)) }()
 	if err := e.start(ctx); err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -183,12 +182,12 @@ func TestPortWithoutSegments(t *testing.T) {
 
 func TestUnresolvedNextHopDelaysTheFirstTables(t *testing.T) {
 	w := newWorld(t)
-	resolved := w.view.Paths[remote]
+	resolved := w.view.Ways[pair]
 	waiting := resolved
 	waiting.NextMAC = overlay.MAC{}
-	w.view.Paths = map[netip.Addr]host.Path{remote: waiting}
+	w.view.Ways = map[overlay.Pair]host.Path{pair: waiting}
 	time.AfterFunc(50*time.Millisecond, func() {
-		w.set(func() { w.view.Paths = map[netip.Addr]host.Path{remote: resolved} })
+		w.set(func() { w.view.Ways = map[overlay.Pair]host.Path{pair: resolved} })
 	})
 	w.run()
 	w.mu.Lock()

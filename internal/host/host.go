@@ -30,18 +30,19 @@ const requestTimeout = 5 * time.Second
 // Want is what Observe looks at.
 type Want struct {
 	Interfaces []string
-	TEP        netip.Addr
-	Remotes    []netip.Addr
+	TEPs       []netip.Addr // of one family
+	// Pairs are the ways to look up, each from one of TEPs.
+	Pairs []overlay.Pair
 }
 
 // View is what the host was like at one moment.
 type View struct {
 	// Links has the wanted interfaces that exist, by the name they were asked for.
 	Links map[string]Link
-	// TEPPresent says whether the TEP is an address of this host.
-	TEPPresent bool
-	// Paths has the remotes to which there is a route.
-	Paths map[netip.Addr]Path
+	// TEPs has those of the wanted ones that are addresses of this host.
+	TEPs map[netip.Addr]bool
+	// Ways has the pairs between which there is a route.
+	Ways map[overlay.Pair]Path
 	// Checksummers has the held tunnel devices that are enabled: their ifindexes by UDP port.
 	Checksummers map[uint16]int
 	// Coalescer is the held pair; zero while it is not there.
@@ -76,7 +77,7 @@ type NextHop struct {
 	Addr    netip.Addr `json:"addr"`
 }
 
-// Path is the way to a remote TEP.
+// Path is the way from a TEP to a remote's.
 type Path struct {
 	NextHop
 	Interface string

@@ -130,9 +130,18 @@ func within(t *testing.T, h *Host, what string, ok func() bool) {
 
 func (b *bench) view(h *Host, tep netip.Addr, remotes ...netip.Addr) View {
 	b.t.Helper()
-	v, err := h.Observe(Want{Interfaces: []string{"us", "v0", "lo", "none"}, TEP: tep, Remotes: remotes})
+	want := Want{Interfaces: []string{"us", "v0", "lo", "none"}, TEPs: []netip.Addr{tep}}
+	for _, remote := range remotes {
+		want.Pairs = append(want.Pairs, overlay.Pair{Local: tep, Remote: remote})
+	}
+	v, err := h.Observe(want)
 	b.must(err)
 	return v
+}
+
+// way is the path between two addresses of view.
+func (v View) way(local, remote netip.Addr) Path {
+	return v.Ways[overlay.Pair{Local: local, Remote: remote}]
 }
 
 func (b *bench) neigh(addr netip.Addr) (netlink.Neigh, bool) {
@@ -217,33 +226,63 @@ func TestObservePaths(t *testing.T) {
 	nowhere, hole := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.1.0.1")
 
 	v := b.view(h, us4.Addr(), them4.Addr(), routed, narrow, us4.Addr(), nowhere, hole)
-	if !v.TEPPresent {
+	if !v.TEPs[us4.Addr()] {
 		t.Error("TEP is not found on the host")
 	}
 	index, mac := b.us.Attrs().Index, overlay.MAC(b.us.Attrs().HardwareAddr)
 	base := Path{NextHop: NextHop{index, them4.Addr()}, Interface: "us", MTU: 1600, SrcMAC: mac}
-	if got := v.Paths[them4.Addr()]; got != base {
+	if got := v.way(us4.Addr(), them4.Addr()); got != base {
 		t.Errorf("direct path %+v, want %+v", got, base)
 	}
-	if got := v.Paths[routed]; got != base {
+	if got := v.way(us4.Addr(), routed); got != base {
 		t.Errorf("routed path %+v, want the gateway's %+v", got, base)
 	}
 	base.MTU = 1400
-	if got := v.Paths[narrow]; got != base {
+	if got := v.way(us4.Addr(), narrow); got != base {
 		t.Errorf("path with the route's own MTU %+v, want %+v", got, base)
 	}
-	if got := v.Paths[us4.Addr()]; !got.Local {
+	if got := v.way(us4.Addr(), us4.Addr()); !got.Local {
 		t.Errorf("path to an own address %+v, want local", got)
 	}
 	for _, remote := range []netip.Addr{nowhere, hole} {
-		if p, ok := v.Paths[remote]; ok {
+		if p, ok := v.Ways[overlay.Pair{Local: us4.Addr(), Remote: remote}]; ok {
 			t.Errorf("path to %s without a route is %+v", remote, p)
 		}
 	}
 	elsewhere := b.view(h, netip.MustParseAddr("192.0.2.77"), them4.Addr())
-	if _, ok := elsewhere.Paths[them4.Addr()]; !ok || elsewhere.TEPPresent {
-		t.Errorf("with a TEP of another host: present %v, paths %v", elsewhere.TEPPresent, elsewhere.Paths)
+	if len(elsewhere.Ways) != 1 || len(elsewhere.TEPs) != 0 {
+		t.Errorf("with a TEP of another host: present %v, ways %v", elsewhere.TEPs, elsewhere.Ways)
 	}
+}
+
+// With rules by source address, two TEPs of one host reach the same remote by
+// different interfaces; without a rule, the route is that of the destination.
+func TestObserveWaysBySource(t *testing.T) {
+	b := newBench(t)
+	h := b.open()
+	defer h.Close()
+	second, far := netip.MustParsePrefix("198.51.100.1/24"), them4.Addr()
+	v0 := b.link(b.near, "v0")
+	b.addr(b.near, v0, second)
+	b.must(b.near.LinkSetUp(v0))
+	b.must(b.near.LinkSetUp(b.link(b.near, "v1")))
+	pairs := []overlay.Pair{{Local: us4.Addr(), Remote: far}, {Local: second.Addr(), Remote: far}}
+	interfaces := func() [2]string {
+		v, err := h.Observe(Want{TEPs: []netip.Addr{us4.Addr(), second.Addr()}, Pairs: pairs})
+		b.must(err)
+		if !v.TEPs[us4.Addr()] || !v.TEPs[second.Addr()] {
+			t.Errorf("TEPs %v, want both", v.TEPs)
+		}
+		return [2]string{v.Ways[pairs[0]].Interface, v.Ways[pairs[1]].Interface}
+	}
+	within(t, h, "both ways by the destination's interface", func() bool { return interfaces() == [2]string{"us", "us"} })
+	const table = 100
+	rule := netlink.NewRule()
+	rule.Src, rule.Table, rule.Family = ipnet(netip.PrefixFrom(second.Addr(), 32)), table, unix.AF_INET
+	b.must(b.near.RuleAdd(rule))
+	gw := netip.MustParseAddr("198.51.100.254")
+	b.must(b.near.RouteAdd(&netlink.Route{LinkIndex: v0.Attrs().Index, Gw: gw.AsSlice(), Table: table}))
+	within(t, h, "the ruled way by its own interface", func() bool { return interfaces() == [2]string{"us", "v0"} })
 }
 
 func TestHoldResolvesNextHop(t *testing.T) {
@@ -256,10 +295,10 @@ func TestHoldResolvesNextHop(t *testing.T) {
 			defer h.Close()
 			tep, remote := addrs[0], addrs[1]
 			within(t, h, "link up", func() bool { return b.view(h, tep).Links["us"].Up })
-			hop := b.view(h, tep, remote).Paths[remote].NextHop
+			hop := b.view(h, tep, remote).way(tep, remote).NextHop
 			b.must(h.Hold(Holds{NextHops: []NextHop{hop}}))
 			want := overlay.MAC(b.them.Attrs().HardwareAddr)
-			within(t, h, "next hop resolved", func() bool { return b.view(h, tep, remote).Paths[remote].NextMAC == want })
+			within(t, h, "next hop resolved", func() bool { return b.view(h, tep, remote).way(tep, remote).NextMAC == want })
 			if n, ok := b.neigh(remote); !ok || n.FlagsExt&netlink.NTF_EXT_MANAGED == 0 {
 				t.Errorf("neighbour %+v is not kept resolved by the kernel", n)
 			}
@@ -271,7 +310,7 @@ func TestHoldResolvesNextHop(t *testing.T) {
 			b.must(b.near.NeighDel(&netlink.Neigh{LinkIndex: hop.Ifindex, IP: remote.AsSlice(), Family: family(remote)}))
 			within(t, h, "next hop resolved again", func() bool {
 				b.must(h.Hold(Holds{NextHops: []NextHop{hop}}))
-				return b.view(h, tep, remote).Paths[remote].NextMAC == moved
+				return b.view(h, tep, remote).way(tep, remote).NextMAC == moved
 			})
 
 			b.must(h.Hold(Holds{}))

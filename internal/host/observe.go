@@ -23,7 +23,7 @@ func (h *Host) Observe(want Want) (View, error) {
 	if err != nil {
 		return View{}, fmt.Errorf("list links: %w", err)
 	}
-	v := View{Links: make(map[string]Link), Paths: make(map[netip.Addr]Path), Checksummers: h.checksummers(links), Coalescer: h.coalescer(links)}
+	v := View{Links: make(map[string]Link), Checksummers: h.checksummers(links), Coalescer: h.coalescer(links)}
 	byIndex := make(map[int]Link, len(links))
 	byName := make(map[string]Link, len(links))
 	for _, l := range links {
@@ -39,31 +39,40 @@ func (h *Host) Observe(want Want) (View, error) {
 			v.Links[name] = link
 		}
 	}
-	if v.TEPPresent, err = h.hasAddr(want.TEP); err != nil {
+	if v.TEPs, err = h.present(want.TEPs); err != nil {
 		return View{}, err
 	}
-	for _, remote := range want.Remotes {
-		src := want.TEP
-		if !v.TEPPresent { // the kernel refuses a source that it does not have
+	if v.Ways, err = h.ways(want.Pairs, v.TEPs, byIndex); err != nil {
+		return View{}, err
+	}
+	return v, h.resolve(v.Ways)
+}
+
+// ways looks up the routes of pairs.
+func (h *Host) ways(pairs []overlay.Pair, present map[netip.Addr]bool, links map[int]Link) (map[overlay.Pair]Path, error) {
+	ways := make(map[overlay.Pair]Path, len(pairs))
+	for _, pair := range pairs {
+		src := pair.Local
+		if !present[src] { // the kernel refuses a source that it does not have
 			src = netip.Addr{}
 		}
-		path, ok, err := h.route(remote, src, byIndex)
+		path, ok, err := h.route(pair.Remote, src, links)
 		if err != nil {
-			return View{}, err
+			return nil, err
 		}
 		if ok {
-			v.Paths[remote] = path
+			ways[pair] = path
 		}
 	}
-	return v, h.resolve(v.Paths)
+	return ways, nil
 }
 
 // resolve fills in the MAC addresses of the next hops and tells the watcher
 // which neighbours matter.
-func (h *Host) resolve(paths map[netip.Addr]Path) error {
+func (h *Host) resolve(ways map[overlay.Pair]Path) error {
 	hops := make(map[NextHop]overlay.MAC)
 	indexes := make(map[int]bool)
-	for _, p := range paths {
+	for _, p := range ways {
 		if !p.Local {
 			hops[p.NextHop] = overlay.MAC{}
 			indexes[p.Ifindex] = true
@@ -82,23 +91,29 @@ func (h *Host) resolve(paths map[netip.Addr]Path) error {
 		}
 	}
 	h.known.observed(hops)
-	for remote, p := range paths {
+	for pair, p := range ways {
 		p.NextMAC = hops[p.NextHop]
-		paths[remote] = p
+		ways[pair] = p
 	}
 	return nil
 }
 
-// hasAddr reports whether addr is configured on any link.
-func (h *Host) hasAddr(addr netip.Addr) (bool, error) {
-	addrs, err := dump(func() ([]netlink.Addr, error) { return h.handle.AddrList(nil, family(addr)) })
-	if err != nil {
-		return false, fmt.Errorf("list addresses: %w", err)
+// present are those of addrs that are configured on any link.
+func (h *Host) present(addrs []netip.Addr) (map[netip.Addr]bool, error) {
+	found := make(map[netip.Addr]bool, len(addrs))
+	if len(addrs) == 0 {
+		return found, nil
 	}
-	return slices.ContainsFunc(addrs, func(a netlink.Addr) bool {
-		have, ok := netip.AddrFromSlice(a.IP)
-		return ok && have.Unmap() == addr
-	}), nil
+	list, err := dump(func() ([]netlink.Addr, error) { return h.handle.AddrList(nil, family(addrs[0])) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	for _, a := range list {
+		if have, ok := netip.AddrFromSlice(a.IP); ok && slices.Contains(addrs, have.Unmap()) {
+			found[have.Unmap()] = true
+		}
+	}
+	return found, nil
 }
 
 // route asks the kernel which way a packet from src to remote goes. An unset

@@ -37,18 +37,6 @@ func Ports(w io.Writer, ports []edge.PortInfo) error {
 		})
 }
 
-// TEPs writes one line for each remote tunnel endpoint.
-func TEPs(w io.Writer, teps []edge.TEPInfo) error {
-	return table(w, "ADDRESS STATE INTERFACE NEXT-HOP NEXT-MAC MTU PATH-MTU PROBED INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
-		teps, func(t edge.TEPInfo) []any {
-			return []any{
-				t.Address, t.State, t.Interface, addr(t.NextHop), t.NextMAC, positive(t.MTU), positive(t.PathMTU), t.PathMTUState,
-				positive(t.InnerMTU), count(t.RxPackets), size(t.RxBytes), count(t.TxPackets), size(t.TxBytes),
-				strings.Join(t.Segments, ","),
-			}
-		})
-}
-
 // FDB writes one line for each MAC address. A static entry has no age.
 func FDB(w io.Writer, entries []edge.FDBEntry) error {
 	return table(w, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", entries, func(e edge.FDBEntry) []any {

@@ -115,6 +115,21 @@ func teps() []edge.TEPInfo {
 	}
 }
 
+// pathsOf are three paths to one remote and one to another.
+func pathsOf() []edge.TEPInfo {
+	list, local := teps(), netip.MustParseAddr("192.0.2.1")
+	list[0].Name = "edge-b"
+	now := 0.5
+	all := []edge.ShareInfo{{Share: 0.5}, {TEPs: []string{"b", "a"}, Share: 1}}
+	list[0].Paths = []edge.PathInfo{
+		{Local: local, Remote: remote, Interface: "eth0", PathMTU: 1450, State: "up", Age: 61, Why: "it answers", Shares: all, PacketShare: &now, TxPackets: 11, TxBytes: 10_000},
+		{Local: local, Remote: netip.MustParseAddr("192.0.2.3"), Interface: "eth0", PathMTU: 1500, State: "down", Age: 0.2, Why: "no packet for 150ms", Shares: []edge.ShareInfo{{}}},
+		{Local: netip.MustParseAddr("198.51.100.1"), Remote: remote, Interface: "eth1", State: "dead", Why: "interface eth1 is down"},
+	}
+	list[1].Paths = []edge.PathInfo{{Local: remote6, Remote: remote6, State: "unknown", Why: "it has not answered yet", Shares: []edge.ShareInfo{{Share: 1}}}}
+	return list
+}
+
 func fdb() []edge.FDBEntry {
 	return []edge.FDBEntry{
 		{Segment: "blue", MAC: mac1, Port: "p0", Static: true, Age: 99},
@@ -207,6 +222,7 @@ func TestGolden(t *testing.T) {
 		"flow-cache-off":   func(w io.Writer) error { return FlowCache(w, off()) },
 		"flow-cache-json":  func(w io.Writer) error { return JSON(w, thrashing()) },
 		"teps":             func(w io.Writer) error { return TEPs(w, teps()) },
+		"teps-paths":       func(w io.Writer) error { return TEPs(w, pathsOf()) },
 		"fdb":              func(w io.Writer) error { return FDB(w, fdb()) },
 		"fdb-empty":        func(w io.Writer) error { return FDB(w, nil) },
 		"flows":            func(w io.Writer) error { return Flows(w, flows()) },

@@ -70,7 +70,7 @@ func gatewayView() host.View {
 
 func TestGatewayTables(t *testing.T) {
 	e := gateway()
-	got, problems := Desired(e, gatewayView(), nil)
+	got, problems := desired(e, gatewayView(), nil)
 	if len(problems) != 1 || problems[0] != "port p1.10 has MTU 1450, the tunnel to 192.0.2.2 carries 1442: "+
 		"larger packets are answered with ICMP messages; to spare that, lower the MTU of tap1 and of what is behind it to 1442, or raise that of eth0 to 1508" {
 		t.Errorf("problems %q, want that red's options leave less to its port", problems)
@@ -114,9 +114,13 @@ func TestGatewayTables(t *testing.T) {
 			{Name: "wan", Ifindex: 7, VLAN: 42, Segment: "wan", MTU: 1500, Uplink: true},
 		},
 		TEPs: []datapath.TEP{
-			{Addr: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},
-			{Addr: remoteC, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macR},
+			{Addr: remoteB, Local: self, Edge: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},
+			{Addr: remoteC, Local: self, Edge: remoteC, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macR},
 		},
+		Teams: []datapath.Team{{Spreads: []datapath.Spread{
+			{Remote: remoteB, Paths: []overlay.Pair{toB}}, {Remote: remoteC, Paths: []overlay.Pair{toC}},
+		}}},
+		TeamOf: map[string]int{"blue": 0, "red": 0, "tenant-l3": 0},
 	}
 	if diff := cmp.Diff(want, got, sameAddr, samePrefix); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
@@ -186,7 +190,7 @@ func TestUplinkProblems(t *testing.T) {
 	e, v := gateway(), gatewayView()
 	delete(v.Links, "eth1")
 	delete(v.Links, "tap1")
-	_, problems := Desired(e, v, nil)
+	_, problems := desired(e, v, nil)
 	want := []string{
 		"port p1: interface tap1 does not exist: create it, it is attached when it appears", // once, though a trunk
 		"uplink wan: interface eth1 does not exist: create it, it is attached when it appears",
@@ -198,7 +202,7 @@ func TestUplinkProblems(t *testing.T) {
 
 func TestProbedMTU(t *testing.T) {
 	e, v := edge(), view()
-	tables, problems := Desired(e, v, Probed{remoteB: 1400, remoteC: 9000})
+	tables, problems := desired(e, v, map[overlay.Pair]int{toB: 1400, toC: 9000})
 	if tables.TEPs[0].MTU != 1400 || tables.TEPs[1].MTU != 1500 {
 		t.Errorf("TEPs %+v, want what was probed, at most the interface's", tables.TEPs)
 	}

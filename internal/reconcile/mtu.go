@@ -8,19 +8,6 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// Probed are path MTUs that were found by probing, in bytes of an IP packet, by
-// remote. What is missing or 0 is not known.
-type Probed map[netip.Addr]int
-
-// MTU is what the way to remote carries: what was probed, at most the MTU of
-// the interface and the route.
-func (p Probed) MTU(remote netip.Addr, path host.Path) int {
-	if known := p[remote]; known > 0 {
-		return min(known, path.MTU)
-	}
-	return path.MTU
-}
-
 // InnerMTU is the largest inner IP packet in bytes that fits an underlay
 // packet of mtu bytes to remote, in the segments of e that send there.
 func InnerMTU(e overlay.Edge, remote netip.Addr, mtu int) int {
@@ -35,10 +22,10 @@ func InnerMTU(e overlay.Edge, remote netip.Addr, mtu int) int {
 
 // portMTUs finds the ports that accept packets too large for a tunnel of their
 // segment, and names the narrowest tunnel of each.
-func portMTUs(e overlay.Edge, v host.View, probed Probed) (problems []string) {
+func portMTUs(e overlay.Edge, v host.View, teams Teams) (problems []string) {
 	attachments := Attachments(e)
 	for _, s := range Segments(e) {
-		narrow, ok := narrowest(e, v, probed, s)
+		narrow, ok := narrowest(e, v, teams, s)
 		if !ok {
 			continue
 		}
@@ -79,11 +66,13 @@ func (t tunnel) bottleneck() string {
 	return t.path.Interface
 }
 
-func narrowest(e overlay.Edge, v host.View, probed Probed, s overlay.Segment) (narrow tunnel, ok bool) {
+// narrowest is that of all paths which s may ever take.
+func narrowest(e overlay.Edge, v host.View, teams Teams, s overlay.Segment) (narrow tunnel, ok bool) {
 	for _, remote := range remotesOf(s) {
-		path, usable := Path(e, v, remote)
-		if mtu := probed.MTU(remote, path); usable && (!ok || mtu < narrow.mtu) {
-			narrow, ok = tunnel{remote, path, mtu}, true
+		for _, p := range inOrder(e, teams.Paths, Team{TEPs: s.TEPs}, remote) {
+			if !ok || p.MTU < narrow.mtu {
+				narrow, ok = tunnel{p.Remote, v.Ways[p.Pair], p.MTU}, true
+			}
 		}
 	}
 	return narrow, ok

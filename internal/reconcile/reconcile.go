@@ -8,7 +8,6 @@ package reconcile
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/selvage/selvage/internal/datapath"
@@ -24,32 +23,32 @@ func Want(e overlay.Edge) host.Want {
 			interfaces = append(interfaces, a.Interface)
 		}
 	}
-	return host.Want{Interfaces: interfaces, TEP: e.Underlay.TEP, Remotes: Remotes(e)}
+	want := host.Want{Interfaces: interfaces, Pairs: Pairs(e)}
+	for _, t := range e.Underlay.Local() {
+		want.TEPs = append(want.TEPs, t.Addr)
+	}
+	return want
 }
 
-// Desired joins e with what the host is like and what was probed of the paths
-// into the data path's tables. Each problem names the object that does not work
-// and says what to do.
-func Desired(e overlay.Edge, v host.View, probed Probed) (datapath.Tables, []string) {
+// Desired joins e with what the host is like and the plan of its paths into the data
+// path's tables. Each problem names the object that does not work and says what to do;
+// those of the plan are Teamed's.
+func Desired(e overlay.Edge, v host.View, teams Teams) (datapath.Tables, []string) {
 	t := datapath.Tables{Segments: AllSegments(e, v), Routers: desiredRouters(e)}
 	underlays, problems := desiredUnderlays(e, v)
 	t.Underlays = underlays
 	ports, more := desiredPorts(e, v)
 	t.Ports = ports
 	problems = append(problems, more...)
-	for _, remote := range Remotes(e) {
-		tep, problem := desiredTEP(e, v, probed, remote)
-		t.TEPs = append(t.TEPs, tep)
-		if problem != "" {
-			problems = append(problems, problem)
-		}
-	}
+	t.TEPs, t.Teams = Steering(e, teams)
+	t.TeamOf = teamNumbers(e, teams)
+	problems = append(problems, wayProblems(e, v)...)
 	t.Coalescer = datapath.Coalescer(v.Coalescer)
 	t.Checksummers, more = desiredChecksummers(e, v)
 	problems = append(problems, more...)
 	t.Transit, t.Exits, more = desiredTransit(e, v)
 	problems = append(problems, more...)
-	return t, append(problems, portMTUs(e, v, probed)...)
+	return t, append(problems, portMTUs(e, v, teams)...)
 }
 
 // Holds are the changes of the host that e needs: next hops kept resolved,
@@ -57,9 +56,9 @@ func Desired(e overlay.Edge, v host.View, probed Probed) (datapath.Tables, []str
 // tunnel devices for segments with outer UDP checksums, and the coalescer.
 func Holds(e overlay.Edge, v host.View) host.Holds {
 	h := host.Holds{Coalescer: host.CoalescerName(e.Name)}
-	for _, remote := range Remotes(e) {
-		if path, ok := Path(e, v, remote); ok {
-			h.NextHops = append(h.NextHops, path.NextHop)
+	for _, pair := range Pairs(e) {
+		if way, ok := Way(e, v, pair); ok {
+			h.NextHops = append(h.NextHops, way.NextHop)
 		}
 	}
 	slices.SortFunc(h.NextHops, func(a, b host.NextHop) int {
@@ -77,14 +76,6 @@ func Holds(e overlay.Edge, v host.View) host.Holds {
 	return h
 }
 
-// Path is the way to remote that tunnels may take: it leaves this host by an
-// underlay interface. A route by another interface would carry tunnels into a
-// network that was not meant to see them.
-func Path(e overlay.Edge, v host.View, remote netip.Addr) (host.Path, bool) {
-	path, ok := v.Paths[remote]
-	return path, ok && !path.Local && isUnderlay(e, v, path.Ifindex)
-}
-
 func desiredUnderlays(e overlay.Edge, v host.View) (indexes []int, problems []string) {
 	for _, name := range e.Underlay.Interfaces {
 		link, ok := v.Links[name]
@@ -100,35 +91,13 @@ func desiredUnderlays(e overlay.Edge, v host.View) (indexes []int, problems []st
 		indexes = append(indexes, link.Index)
 	}
 	slices.Sort(indexes)
-	if !v.TEPPresent {
-		problems = append(problems, fmt.Sprintf(
-			"TEP address %s is not on this host: add it to an interface, or correct the underlay's TEP", e.Underlay.TEP))
+	for _, t := range e.Underlay.Local() {
+		if !v.TEPs[t.Addr] {
+			problems = append(problems, fmt.Sprintf(
+				"TEP address %s is not on this host: add it to an interface, or correct the underlay's TEP", t.Addr))
+		}
 	}
 	return slices.Compact(indexes), problems
-}
-
-func desiredTEP(e overlay.Edge, v host.View, probed Probed, remote netip.Addr) (datapath.TEP, string) {
-	path, ok := v.Paths[remote]
-	switch {
-	case !ok:
-		return datapath.TEP{Addr: remote}, fmt.Sprintf(
-			"remote %s: no route from %s: add one, or correct the remote", remote, e.Underlay.TEP)
-	case path.Local:
-		return datapath.TEP{Addr: remote}, fmt.Sprintf(
-			"remote %s is an address of this host: correct the remote", remote)
-	case !isUnderlay(e, v, path.Ifindex):
-		return datapath.TEP{Addr: remote}, fmt.Sprintf(
-			"remote %s: its route leaves by %s, which is no underlay interface: change the route, or add %s to the underlay's interfaces",
-			remote, path.Interface, path.Interface)
-	}
-	tep := datapath.TEP{
-		Addr: remote, Ifindex: path.Ifindex, MTU: probed.MTU(remote, path), SrcMAC: path.SrcMAC, NextMAC: path.NextMAC,
-	}
-	if path.NextMAC == (overlay.MAC{}) {
-		return tep, fmt.Sprintf("remote %s: next hop %s on %s does not answer: check that it is up and in the same network",
-			remote, path.NextHop.Addr, path.Interface)
-	}
-	return tep, ""
 }
 
 // desiredChecksummers are the devices that the segments of e send through, by UDP port.
@@ -151,11 +120,4 @@ func desiredChecksummers(e overlay.Edge, v host.View) (byPort map[uint16]int, pr
 		byPort[s.Tunnel.UDPPort] = ifindex
 	}
 	return byPort, problems
-}
-
-func isUnderlay(e overlay.Edge, v host.View, ifindex int) bool {
-	return slices.ContainsFunc(e.Underlay.Interfaces, func(name string) bool {
-		link, ok := v.Links[name]
-		return ok && link.Index == ifindex
-	})
 }

@@ -16,11 +16,14 @@ var (
 	self    = netip.MustParseAddr("192.0.2.1")
 	remoteB = netip.MustParseAddr("192.0.2.2")
 	remoteC = netip.MustParseAddr("198.51.100.3")
+	toB     = overlay.Pair{Local: self, Remote: remoteB}
+	toC     = overlay.Pair{Local: self, Remote: remoteC}
 	router  = netip.MustParseAddr("192.0.2.254")
 	own     = overlay.MAC{2, 0, 0, 0, 0, 1}
 	macB    = overlay.MAC{2, 0, 0, 0, 0, 2}
 	macR    = overlay.MAC{2, 0, 0, 0, 0, 0xfe}
 
+	noWay    = "remote 192.0.2.2: no route leaves by the interface of its TEP: add one, or correct the remote's addresses"
 	oversize = "larger packets are answered with ICMP messages and TCP gets a smaller MSS; to spare that, "
 
 	sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
@@ -57,14 +60,21 @@ func view() host.View {
 			"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1450, Up: true, PeerElsewhere: true, Segments: true},
 			"tap1":  {Name: "tap1", Index: 4, Kind: "tun", MTU: 1450, Up: true, Segments: true},
 		},
-		TEPPresent: true,
-		Paths:      map[netip.Addr]host.Path{remoteB: direct, remoteC: routed},
+		TEPs: map[netip.Addr]bool{self: true},
+		Ways: map[overlay.Pair]host.Path{toB: direct, toC: routed},
 	}
+}
+
+// desired is what the data path gets when nothing was planned before.
+func desired(e overlay.Edge, v host.View, probed map[overlay.Pair]int) (datapath.Tables, []string) {
+	teams, problems := Teamed(e, FactsOf(e, v, probed, nil), Teams{})
+	tables, more := Desired(e, v, teams)
+	return tables, append(more, problems...)
 }
 
 func TestDesiredTables(t *testing.T) {
 	e := edge()
-	got, problems := Desired(e, view(), nil)
+	got, problems := desired(e, view(), nil)
 	want := datapath.Tables{
 		Underlays: []int{2},
 		Segments:  e.Segments,
@@ -73,9 +83,13 @@ func TestDesiredTables(t *testing.T) {
 			{Name: "p1", Ifindex: 4, Segment: "blue", MTU: 1450, Segments: true},
 		},
 		TEPs: []datapath.TEP{
-			{Addr: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},
-			{Addr: remoteC, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macR},
+			{Addr: remoteB, Local: self, Edge: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},
+			{Addr: remoteC, Local: self, Edge: remoteC, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macR},
 		},
+		Teams: []datapath.Team{{Spreads: []datapath.Spread{
+			{Remote: remoteB, Paths: []overlay.Pair{toB}}, {Remote: remoteC, Paths: []overlay.Pair{toC}},
+		}}},
+		TeamOf: map[string]int{"blue": 0},
 	}
 	if diff := cmp.Diff(want, got, sameAddr); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
@@ -93,7 +107,7 @@ func TestPortsWithoutSegments(t *testing.T) {
 		link.Segments = false
 		v.Links[name] = link
 	}
-	tables, problems := Desired(edge(), v, nil)
+	tables, problems := desired(edge(), v, nil)
 	for _, p := range tables.Ports {
 		if p.Peer || p.Segments {
 			t.Errorf("%+v, want neither segments nor delivery to the peer", p)
@@ -114,9 +128,9 @@ func TestDesiredProblems(t *testing.T) {
 	}
 	path := func(change func(*host.Path)) func(*overlay.Edge, *host.View) {
 		return func(_ *overlay.Edge, v *host.View) {
-			p := v.Paths[remoteB]
+			p := v.Ways[toB]
 			change(&p)
-			v.Paths[remoteB] = p
+			v.Ways[toB] = p
 		}
 	}
 	tests := []struct {
@@ -132,7 +146,13 @@ func TestDesiredProblems(t *testing.T) {
 		}, {
 			name:   "underlay interface down",
 			change: link("eth0", func(l *host.Link) { l.Up = false }),
-			want:   []string{"underlay interface eth0 is down: enable it with `ip link set dev eth0 up` and check its cable or peer"},
+			want: []string{
+				"underlay interface eth0 is down: enable it with `ip link set dev eth0 up` and check its cable or peer",
+				"remote 192.0.2.2: all paths are dead, the last ones stay in use: check the remote and the network to it",
+				"remote 198.51.100.3: all paths are dead, the last ones stay in use: check the remote and the network to it",
+				"remote 192.0.2.2: the path from 192.0.2.1 to 192.0.2.2 is dead: interface eth0 is down: check the network between them",
+				"remote 198.51.100.3: the path from 192.0.2.1 to 198.51.100.3 is dead: interface eth0 is down: check the network between them",
+			},
 			check: func(t *testing.T, got datapath.Tables) {
 				if len(got.Underlays) != 1 {
 					t.Errorf("a link that is down shall stay attached, underlays %v", got.Underlays)
@@ -140,7 +160,7 @@ func TestDesiredProblems(t *testing.T) {
 			},
 		}, {
 			name:   "TEP address elsewhere",
-			change: func(_ *overlay.Edge, v *host.View) { v.TEPPresent = false },
+			change: func(_ *overlay.Edge, v *host.View) { v.TEPs = nil },
 			want:   []string{"TEP address 192.0.2.1 is not on this host: add it to an interface, or correct the underlay's TEP"},
 		}, {
 			name:   "port missing",
@@ -157,22 +177,22 @@ func TestDesiredProblems(t *testing.T) {
 			want:   []string{"port p1: interface tap1 is down: enable it with `ip link set dev tap1 up`, and what is behind it"},
 		}, {
 			name:   "no route",
-			change: func(_ *overlay.Edge, v *host.View) { delete(v.Paths, remoteB) },
-			want:   []string{"remote 192.0.2.2: no route from 192.0.2.1: add one, or correct the remote"},
+			change: func(_ *overlay.Edge, v *host.View) { delete(v.Ways, toB) },
+			want:   []string{noWay},
 			check: func(t *testing.T, got datapath.Tables) {
-				if got.TEPs[0] != (datapath.TEP{Addr: remoteB}) {
-					t.Errorf("TEP without a route is %+v, want its address alone", got.TEPs[0])
+				if got.TEPs[0] != (datapath.TEP{Addr: remoteB, Local: self, Edge: remoteB}) {
+					t.Errorf("TEP without a route is %+v, want its addresses alone", got.TEPs[0])
 				}
 			},
 		}, {
 			name:   "remote is this host",
 			change: path(func(p *host.Path) { p.Local = true }),
-			want:   []string{"remote 192.0.2.2 is an address of this host: correct the remote"},
+			want:   []string{"remote 192.0.2.2 is an address of this host: correct the remote", noWay},
 		}, {
 			name:   "route leaves the underlay",
 			change: path(func(p *host.Path) { p.Ifindex, p.Interface = 9, "wlan0" }),
 			want: []string{"remote 192.0.2.2: its route leaves by wlan0, which is no underlay interface: " +
-				"change the route, or add wlan0 to the underlay's interfaces"},
+				"change the route, or add wlan0 to the underlay's interfaces", noWay},
 			check: func(t *testing.T, got datapath.Tables) {
 				if got.TEPs[0].Ifindex != 0 {
 					t.Error("tunnels would leave by an interface that is no underlay")
@@ -207,7 +227,7 @@ func TestDesiredProblems(t *testing.T) {
 				oversize + "lower the MTU of veth0 and of what is behind it to 1450, or raise that of eth0 to 1550"},
 		}, {
 			name:   "narrow path counts",
-			change: func(_ *overlay.Edge, v *host.View) { p := v.Paths[remoteC]; p.MTU = 1400; v.Paths[remoteC] = p },
+			change: func(_ *overlay.Edge, v *host.View) { p := v.Ways[toC]; p.MTU = 1400; v.Ways[toC] = p },
 			want: []string{
 				"port p1 has MTU 1450, the tunnel to 198.51.100.3 carries 1350: " + oversize + "lower the MTU of tap1 and of what is behind it to 1350, or raise that of eth0 to 1500",
 				"port p0 has MTU 1450, the tunnel to 198.51.100.3 carries 1350: " + oversize + "lower the MTU of veth0 and of what is behind it to 1350, or raise that of eth0 to 1500",
@@ -218,7 +238,7 @@ func TestDesiredProblems(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e, v := edge(), view()
 			tt.change(&e, &v)
-			tables, problems := Desired(e, v, nil)
+			tables, problems := desired(e, v, nil)
 			if diff := cmp.Diff(tt.want, problems); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
@@ -232,9 +252,9 @@ func TestDesiredProblems(t *testing.T) {
 func TestWantNamesEverythingThatDesiredReads(t *testing.T) {
 	got := Want(edge())
 	want := host.Want{
-		Interfaces: []string{"eth0", "tap1", "veth0"}, TEP: self, Remotes: []netip.Addr{remoteB, remoteC},
+		Interfaces: []string{"eth0", "tap1", "veth0"}, TEPs: []netip.Addr{self}, Pairs: []overlay.Pair{toB, toC},
 	}
-	if diff := cmp.Diff(want, got, sameAddr); diff != "" {
+	if diff := cmp.Diff(want, got, sameAddr, samePair); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -253,9 +273,9 @@ func TestHolds(t *testing.T) {
 	if diff := cmp.Diff(want, Holds(e, v), sameAddr); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	p := v.Paths[remoteC]
+	p := v.Ways[toC]
 	p.Ifindex = 9
-	v.Paths[remoteC] = p
+	v.Ways[toC] = p
 	if got := Holds(e, v).NextHops; len(got) != 1 || got[0].Addr != remoteB {
 		t.Errorf("next hops %v, want none outside the underlay", got)
 	}
@@ -276,7 +296,7 @@ func TestChecksummers(t *testing.T) {
 		t.Errorf("held UDP ports (-want +got):\n%s", diff)
 	}
 	v.Checksummers = map[uint16]int{4790: 8, 5000: 9, 6000: 10}
-	tables, problems := Desired(e, v, nil)
+	tables, problems := desired(e, v, nil)
 	if diff := cmp.Diff(map[uint16]int{4790: 8, 5000: 9}, tables.Checksummers); diff != "" || len(problems) > 0 {
 		t.Errorf("problems %q, checksummers (-want +got):\n%s", problems, diff)
 	}
@@ -296,7 +316,7 @@ func TestInnerMTU(t *testing.T) {
 
 // Problems are read by people: each names its object first and has something to do.
 func TestProblemsSayWhatToDo(t *testing.T) {
-	_, problems := Desired(edge(), host.View{}, nil)
+	_, problems := desired(edge(), host.View{}, nil)
 	if len(problems) != 6 {
 		t.Errorf("%d problems of an empty host, want underlay, TEP, two ports, two remotes: %q", len(problems), problems)
 	}

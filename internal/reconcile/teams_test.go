@@ -274,10 +274,7 @@ func TestAllDead(t *testing.T) {
 // its interfaces the route leaves.
 func TestPlanOfOneTEP(t *testing.T) {
 	e, v := edge(), view()
-	f := Facts{Links: v.Links, Ways: map[overlay.Pair]host.Path{}}
-	for remote, p := range v.Paths {
-		f.Ways[overlay.Pair{Local: self, Remote: remote}] = p
-	}
+	f := FactsOf(e, v, nil, nil)
 	teams, problems := plan(t, e, f, Teams{})
 	want := []TunnelPath{
 		{Pair: overlay.Pair{Local: self, Remote: remoteB}, Edge: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},

@@ -61,36 +61,35 @@ func desiredTransit(e overlay.Edge, v host.View) (transit []datapath.Transit, ex
 	if !HasTransit(e) {
 		return nil, nil, nil
 	}
-	add := func(name string, underlay bool) {
-		link, ok := v.Links[name]
-		if !ok {
-			return
-		}
-		hook, why := TransitHook(e, link)
-		if e.Transit.Mode == overlay.TransitNative && hook != TransitByNative {
-			problems = append(problems, fmt.Sprintf("interface %s: transit.mode is native, but %s: packets that pass through are taken by tc", name, why))
-		}
-		if (hook == TransitByGeneric || takesRedirected(link)) && !slices.Contains(exits, link.Index) {
-			exits = append(exits, link.Index)
-		}
-		if hook == TransitByTC {
-			return
-		}
-		i := slices.IndexFunc(transit, func(t datapath.Transit) bool { return t.Ifindex == link.Index })
-		if i < 0 {
-			i = len(transit)
-			transit = append(transit, datapath.Transit{Ifindex: link.Index, MAC: link.MAC, Generic: hook == TransitByGeneric, Unsummed: link.XDP.Unsummed,
-				AsksTags: hook == TransitByNative && link.XDP.HidesTags})
-		}
-		transit[i].Underlay = transit[i].Underlay || underlay
-		transit[i].Uplink = transit[i].Uplink || !underlay
-	}
-	for _, name := range e.Underlay.Interfaces {
-		add(name, true)
+	underlay, uplink := make(map[string]bool), make(map[string]bool)
+	names := slices.Clone(e.Underlay.Interfaces)
+	for _, name := range names {
+		underlay[name] = true
 	}
 	for _, r := range e.Routers {
 		for _, u := range r.Uplinks {
-			add(u.Interface, false)
+			names, uplink[u.Interface] = append(names, u.Interface), true
+		}
+	}
+	seen := make(map[int]bool)
+	for _, name := range names {
+		link, ok := v.Links[name]
+		if !ok || seen[link.Index] {
+			continue
+		}
+		seen[link.Index] = true
+		hook, why := TransitHook(e, link)
+		if hook == TransitByGeneric || takesRedirected(link) {
+			exits = append(exits, link.Index)
+		}
+		if hook != TransitByTC {
+			transit = append(transit, datapath.Transit{
+				Ifindex: link.Index, MAC: link.MAC, Underlay: underlay[name], Uplink: uplink[name], Generic: hook == TransitByGeneric,
+				Unsummed: link.XDP.Unsummed, AsksTags: hook == TransitByNative && link.XDP.HidesTags,
+			})
+		}
+		if e.Transit.Mode == overlay.TransitNative && hook != TransitByNative {
+			problems = append(problems, fmt.Sprintf("interface %s: transit.mode is native, but %s: packets that pass through are taken by tc", name, why))
 		}
 	}
 	return transit, exits, problems

@@ -1,0 +1,122 @@
+package edge
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// The packets to a remote are spread unevenly when one of the equal paths differs by
+// more than unevenBy from the even share between two readings. It takes at least
+// enoughPackets, and so many flows that chance alone does not do it: of n flows that
+// fall on k paths at random, the part on one has a standard deviation of √((k−1)/n) of
+// its mean, and three of them are unevenBy at n = 900 (k−1). And the paths must have
+// been the same for settled intervals: a decision that was taken for a path stays for
+// some seconds after another came back.
+const (
+	unevenBy      = 0.10
+	enoughPackets = 10_000
+	enoughFlows   = 900 // times the number of paths less one
+	settled       = 2
+)
+
+// balance is how the packets were spread between two readings.
+type balance struct {
+	sent     map[overlay.Pair]uint64  // at the last reading
+	moves    int                      // of the plan then
+	calm     int                      // intervals without another
+	shares   map[overlay.Pair]float64 // of the packets to the same remote in between
+	problems []string
+}
+
+// watchBalance takes a reading.
+func (e *edge) watchBalance() {
+	counters, err := e.dp.Paths()
+	e.fault("read the counters of the paths", err)
+	if err != nil {
+		return
+	}
+	next := e.balance.after(counters, e.steering.inForce(), e.flowCount())
+	e.mu.Lock()
+	was := e.balance.problems
+	e.balance = next
+	e.mu.Unlock()
+	e.tell(was, next.problems)
+}
+
+// flowCount is how many decisions the flow cache held at its last reading.
+func (e *edge) flowCount() (n int) {
+	for _, c := range e.cache.last.Caches {
+		n += c.Used
+	}
+	return n
+}
+
+// after is the balance with one more reading, of so many packets on each path.
+func (b balance) after(counters map[overlay.Pair]datapath.Counters, p pathPlan, flows int) balance {
+	next := balance{sent: make(map[overlay.Pair]uint64), shares: make(map[overlay.Pair]float64), moves: p.moves}
+	if p.moves == b.moves {
+		next.calm = b.calm + 1
+	}
+	moved, sums := make(map[overlay.Pair]uint64), make(map[netip.Addr]uint64)
+	for _, path := range p.teams.Paths {
+		next.sent[path.Pair] = counters[path.Pair].Packets
+		if was, ok := b.sent[path.Pair]; ok && next.sent[path.Pair] >= was {
+			moved[path.Pair] = next.sent[path.Pair] - was
+			sums[path.Edge] += moved[path.Pair]
+		}
+	}
+	for _, path := range p.teams.Paths {
+		if sums[path.Edge] > 0 {
+			next.shares[path.Pair] = float64(moved[path.Pair]) / float64(sums[path.Edge])
+		}
+	}
+	if next.calm < settled {
+		return next
+	}
+	for _, spread := range evenSpreads(p.teams) {
+		if sums[spread.Remote] < enoughPackets || flows < enoughFlows*(len(spread.Paths)-1) {
+			continue
+		}
+		if problem := next.uneven(spread); problem != "" {
+			next.problems = append(next.problems, problem)
+		}
+	}
+	return next
+}
+
+// evenSpreads are those by flow over several paths, to remotes to which no pinned
+// segment sends: its packets are not meant to be spread.
+func evenSpreads(teams reconcile.Teams) (spreads []reconcile.Spread) {
+	if len(teams.Teams) == 0 || teams.Teams[0].Teaming != overlay.TeamFlow {
+		return nil
+	}
+	for _, s := range teams.Teams[0].Spreads {
+		pinned := slices.ContainsFunc(teams.Teams[1:], func(t reconcile.Team) bool {
+			return slices.ContainsFunc(t.Spreads, func(o reconcile.Spread) bool { return o.Remote == s.Remote })
+		})
+		if len(s.Paths) > 1 && !pinned {
+			spreads = append(spreads, s)
+		}
+	}
+	return spreads
+}
+
+// uneven names the path of s that is farthest from the even share, if that is too far.
+func (b balance) uneven(s reconcile.Spread) string {
+	even := 1 / float64(len(s.Paths))
+	off := func(p overlay.Pair) float64 { return b.shares[p]/even - 1 }
+	worst := slices.MaxFunc(s.Paths, func(a, c overlay.Pair) int {
+		return int(math.Copysign(1, math.Abs(off(a))-math.Abs(off(c))))
+	})
+	if math.Abs(off(worst)) <= unevenBy {
+		return ""
+	}
+	return fmt.Sprintf("remote %s: its %d paths carry uneven parts of the packets, the one from %s %.0f %% where %.0f %% would be even: "+
+		"see with `selvage flows` which flows are the large ones", s.Remote, len(s.Paths), worst, 100*b.shares[worst], 100*even)
+}

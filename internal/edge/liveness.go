@@ -1,0 +1,190 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+const (
+	// patience is how long after the start paths that never answered count as alive while
+	// others to the same remote answer: sessions begin with a packet a second (RFC 5880
+	// section 6.8.3), and the first that is up should not have to carry everything.
+	patience = 3 * time.Second
+	// leaveTimeout bounds how long the remotes are told that this edge goes.
+	leaveTimeout = 2 * time.Second
+	// watchLiveness names the fault of sessions that cannot be had.
+	watchLiveness = "watch over the liveness of remotes"
+)
+
+// steering is which paths the flows take, and why. A goroutine of its own moves them
+// at each event of the monitor: it waits neither for the loop nor for readers, both of
+// which may walk a table of a million flows meanwhile.
+type steering struct {
+	// mu is held while the paths of the data path change. The edge's mu is taken before
+	// it, and never by who holds it.
+	mu      sync.Mutex
+	monitor Liveness // nil without liveness
+	opened  time.Time
+	end     func() // ends the goroutine and waits for it
+	ground  ground
+	paths   pathPlan
+	failed  bool // the last time
+}
+
+// ground is what plans rest on, as of the last reconciliation.
+type ground struct {
+	dp     DataPath // nil until it has tables
+	config overlay.Edge
+	view   host.View
+	probed map[overlay.Pair]int
+}
+
+// pathPlan is a plan that is in force. It is replaced, never changed.
+type pathPlan struct {
+	teams    reconcile.Teams
+	problems []string                   // of teams
+	since    map[overlay.Pair]time.Time // when each path went out of use, or came back
+	moves    int                        // how often flows were given to other paths
+}
+
+// then is the plan that follows p.
+func (p pathPlan) then(teams reconcile.Teams, problems []string) pathPlan {
+	was := make(map[overlay.Pair]bool)
+	for _, path := range p.teams.Paths {
+		was[path.Pair] = path.Down != ""
+	}
+	next := pathPlan{teams: teams, problems: problems, since: make(map[overlay.Pair]time.Time), moves: p.moves}
+	now := time.Now()
+	for _, path := range teams.Paths {
+		next.since[path.Pair] = p.since[path.Pair]
+		if down, ok := was[path.Pair]; !ok || down != (path.Down != "") {
+			next.since[path.Pair] = now
+		}
+	}
+	if !reflect.DeepEqual(p.teams.Teams, teams.Teams) {
+		next.moves++
+	}
+	return next
+}
+
+// inForce is the plan of now.
+func (s *steering) inForce() pathPlan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.paths
+}
+
+// results are what liveness knows by now.
+func (s *steering) results() map[overlay.Pair]bfd.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known()
+}
+
+// known are the results; mu is held.
+func (s *steering) known() map[overlay.Pair]bfd.Result {
+	if s.monitor == nil {
+		return nil
+	}
+	return s.monitor.Results()
+}
+
+// plan says which paths the flows shall take; mu is held.
+func (s *steering) plan(g ground) pathPlan {
+	results := s.known()
+	if time.Since(s.opened) < patience {
+		maps.DeleteFunc(results, func(_ overlay.Pair, r bfd.Result) bool { return r.State == bfd.Unknown })
+	}
+	facts := reconcile.FactsOf(g.config, g.view, g.probed, reconcile.Dead(g.config, results))
+	return s.paths.then(reconcile.Teamed(g.config, facts, s.paths.teams))
+}
+
+// steer moves flows from paths that died, or to those that came back. It looks at
+// nothing else, because every packet until then is lost.
+func (e *edge) steer() {
+	s := &e.steering
+	s.mu.Lock()
+	if s.ground.dp == nil {
+		s.mu.Unlock()
+		return // the tables that are about to be applied know
+	}
+	was, next, failed := s.paths, s.plan(s.ground), s.failed
+	err := s.ground.dp.Steer(reconcile.Steering(s.ground.config, next.teams))
+	if s.failed = err != nil; err == nil {
+		s.paths = next
+	}
+	s.mu.Unlock()
+	if err != nil || failed {
+		e.fault("steer the flows", err)
+	}
+	if err == nil {
+		e.tell(was.problems, next.problems)
+	}
+}
+
+// watchOver has the paths watched, if the configuration asks for that.
+func (e *edge) watchOver(view host.View) {
+	s := &e.steering
+	if e.config.Underlay.Liveness == nil {
+		e.fault(watchLiveness, e.endLiveness(true))
+		return
+	}
+	if s.monitor == nil {
+		monitor, err := e.opts.OpenLiveness(e.log)
+		e.fault(watchLiveness, err)
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.monitor, s.opened, s.end = monitor, time.Now(), e.follow(monitor)
+		s.mu.Unlock()
+	}
+	e.fault(watchLiveness, s.monitor.Set(reconcile.Peers(e.config, s.inForce().teams, view.Ways)))
+}
+
+// follow steers at each event of monitor until the returned function is called.
+func (e *edge) follow(monitor Liveness) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var owned sync.WaitGroup
+	owned.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-monitor.Changed():
+				e.steer()
+			}
+		}
+	})
+	return func() { cancel(); owned.Wait() }
+}
+
+// endLiveness ends the watching. With leave the remotes are told first, for whom it is
+// no failure then; without they see one on all paths at once, and use them on.
+func (e *edge) endLiveness(leave bool) error {
+	s := &e.steering
+	s.mu.Lock()
+	monitor, end := s.monitor, s.end
+	s.monitor = nil
+	s.mu.Unlock()
+	if monitor == nil {
+		return nil
+	}
+	end()
+	var left error
+	if leave {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+		defer cancel()
+		left = monitor.Leave(ctx)
+	}
+	return errors.Join(left, monitor.Close())
+}

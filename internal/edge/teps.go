@@ -1,0 +1,99 @@
+package edge
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// States of paths, besides those of bfd.
+const (
+	pathDead = "dead" // out of use, though not for what liveness says of it
+)
+
+// pathReadings is what a document about paths is made of.
+type pathReadings struct {
+	known
+	counters map[overlay.Pair]datapath.Counters
+	lives    map[overlay.Pair]bfd.Result
+	plan     pathPlan
+	now      time.Time
+}
+
+// readPathReadings reads it. mu is held.
+func (e *edge) readPathReadings() (r pathReadings, err error) {
+	if r.known, err = e.readPaths(); err != nil {
+		return r, err
+	}
+	r.counters, err = e.dp.Paths()
+	r.lives, r.plan, r.now = e.steering.results(), e.steering.inForce(), time.Now()
+	return r, err
+}
+
+// pathInfos are the paths to remote, in the order of preference. mu is held.
+func (e *edge) pathInfos(remote netip.Addr, r pathReadings) []PathInfo {
+	list := []PathInfo{}
+	for _, p := range r.plan.teams.Paths {
+		if p.Edge != remote {
+			continue
+		}
+		way, c, life := e.view.Ways[p.Pair], r.counters[p.Pair], r.lives[p.Pair]
+		info := PathInfo{
+			Local: p.Local, Remote: p.Remote, Interface: way.Interface, NextHop: way.Addr, MTU: way.MTU,
+			State: string(bfd.Unknown), Failures: life.Failures, Shares: r.plan.shares(remote, p.Pair),
+			TxPackets: c.Packets, TxBytes: c.Bytes,
+		}
+		info.PathMTU, info.PathMTUState = r.mtu(p.Pair, p.MTU)
+		if share, ok := e.balance.shares[p.Pair]; ok {
+			info.PacketShare = &share
+		}
+		since := r.plan.since[p.Pair]
+		switch {
+		case p.Down != "" && life.State != bfd.Down:
+			info.State, info.Why = pathDead, p.Down
+		case life.State != "":
+			info.State, info.Why, since = string(life.State), life.Why, life.Since
+		default:
+			info.Why = "liveness is off"
+		}
+		if !since.IsZero() {
+			info.Age = r.now.Sub(since).Seconds()
+		}
+		list = append(list, info)
+	}
+	slices.SortStableFunc(list, func(a, b PathInfo) int {
+		return cmp.Or(cmp.Compare(e.rank(a), e.rank(b)), a.Remote.Compare(b.Remote))
+	})
+	return list
+}
+
+// rank is the place of a path's TEP among those of the edge.
+func (e *edge) rank(p PathInfo) int {
+	return slices.IndexFunc(e.config.Underlay.Local(), func(t overlay.TEP) bool { return t.Addr == p.Local })
+}
+
+// shares are the parts of the flows to remote that a path takes, one for each team.
+func (p pathPlan) shares(remote netip.Addr, pair overlay.Pair) []ShareInfo {
+	list := []ShareInfo{}
+	for _, team := range p.teams.Teams {
+		for _, s := range team.Spreads {
+			if s.Remote != remote {
+				continue
+			}
+			n := 0
+			for _, b := range s.Buckets {
+				if int(b) < len(s.Paths) && s.Paths[b] == pair {
+					n++
+				}
+			}
+			list = append(list, ShareInfo{TEPs: append([]string{}, team.TEPs...), Share: float64(n) / reconcile.Buckets})
+		}
+	}
+	return list
+}

@@ -1,0 +1,74 @@
+package observe
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/internal/edge"
+)
+
+// TEPs writes one line for each remote and, where there is a choice or liveness is
+// watched, one for each path.
+func TEPs(w io.Writer, teps []edge.TEPInfo) error {
+	err := table(w, "ADDRESS STATE INTERFACE NEXT-HOP NEXT-MAC MTU PATH-MTU PROBED INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
+		teps, func(t edge.TEPInfo) []any {
+			return []any{
+				t.Address, t.State, t.Interface, addr(t.NextHop), t.NextMAC, positive(t.MTU), positive(t.PathMTU), t.PathMTUState,
+				positive(t.InnerMTU), count(t.RxPackets), size(t.RxBytes), count(t.TxPackets), size(t.TxBytes),
+				strings.Join(t.Segments, ","),
+			}
+		})
+	if err != nil || !slices.ContainsFunc(teps, hasPathsToTell) {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return paths(w, teps)
+}
+
+func hasPathsToTell(t edge.TEPInfo) bool {
+	return len(t.Paths) > 1 || slices.ContainsFunc(t.Paths, func(p edge.PathInfo) bool { return p.State != "unknown" })
+}
+
+// paths writes one line for each path.
+func paths(w io.Writer, teps []edge.TEPInfo) error {
+	type row struct {
+		remote string
+		edge.PathInfo
+	}
+	var rows []row
+	for _, t := range teps {
+		name := t.Name
+		if name == "" {
+			name = t.Address.String()
+		}
+		for _, p := range t.Paths {
+			rows = append(rows, row{name, p})
+		}
+	}
+	return table(w, "EDGE LOCAL REMOTE INTERFACE PATH-MTU STATE FOR SHARE SENT-NOW TX-PACKETS TX-BYTES WHY", rows, func(r row) []any {
+		now := ""
+		if r.PacketShare != nil {
+			now = percent(*r.PacketShare)
+		}
+		return []any{
+			r.remote, r.Local, r.PathInfo.Remote, r.Interface, positive(r.PathMTU), r.State, span(r.Age),
+			shares(r.Shares), now, count(r.TxPackets), size(r.TxBytes), r.Why,
+		}
+	})
+}
+
+// shares are the parts of a path, those of pinned segments with the TEPs in order.
+func shares(all []edge.ShareInfo) string {
+	texts := make([]string, len(all))
+	for i, s := range all {
+		texts[i] = percent(s.Share)
+		if len(s.TEPs) > 0 {
+			texts[i] = strings.Join(s.TEPs, ",") + ": " + texts[i]
+		}
+	}
+	return strings.Join(texts, "; ")
+}

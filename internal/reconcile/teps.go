@@ -1,0 +1,150 @@
+package reconcile
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// Way is the path between a pair that tunnels may take: it leaves this host by the
+// interface of the TEP, or by any underlay interface where the TEP has none. Another
+// would carry tunnels into a network that was not meant to see them.
+func Way(e overlay.Edge, v host.View, pair overlay.Pair) (host.Path, bool) {
+	way, ok := v.Ways[pair]
+	if !ok || way.Local {
+		return way, false
+	}
+	for _, local := range e.Underlay.Local() {
+		if local.Addr == pair.Local {
+			return way, carries(e, Facts{Links: v.Links}, local, way)
+		}
+	}
+	return way, false
+}
+
+// Path is the preferred one of the ways to remote.
+func Path(e overlay.Edge, v host.View, remote netip.Addr) (host.Path, bool) {
+	for _, pair := range pairsTo(e, remote) {
+		if way, ok := Way(e, v, pair); ok {
+			return way, true
+		}
+	}
+	return host.Path{}, false
+}
+
+// FactsOf are the facts for Teamed: what the host is like, what probes found and what
+// liveness takes out of use. Of several TEPs, one whose address the host does not have
+// is out of use as well.
+func FactsOf(e overlay.Edge, v host.View, probed map[overlay.Pair]int, dead map[overlay.Pair]string) Facts {
+	f := Facts{Links: v.Links, Ways: v.Ways, Probed: probed, Dead: make(map[overlay.Pair]string)}
+	if len(e.Underlay.Local()) > 1 {
+		for pair := range v.Ways {
+			if !v.TEPs[pair.Local] {
+				f.Dead[pair] = fmt.Sprintf("address %s is not on this host", pair.Local)
+			}
+		}
+	}
+	maps.Copy(f.Dead, dead)
+	return f
+}
+
+// Steering is the part of the tables that says which paths are used.
+func Steering(e overlay.Edge, t Teams) ([]datapath.TEP, []datapath.Team) {
+	teams := make([]datapath.Team, 0, len(t.Teams))
+	inUse := make(map[overlay.Pair]bool)
+	for _, team := range t.Teams {
+		to := datapath.Team{Source: team.Teaming == overlay.TeamSource}
+		for _, s := range team.Spreads {
+			to.Spreads = append(to.Spreads, datapath.Spread{Remote: s.Remote, Paths: s.Paths, Buckets: s.Buckets})
+			for _, pair := range s.Paths {
+				inUse[pair] = true
+			}
+		}
+		teams = append(teams, to)
+	}
+	var teps []datapath.TEP
+	for _, p := range t.Paths {
+		teps = append(teps, datapath.TEP{
+			Addr: p.Remote, Local: p.Local, Edge: p.Edge, Ifindex: p.Ifindex, MTU: p.MTU, SrcMAC: p.SrcMAC, NextMAC: p.NextMAC,
+			// While all paths are dead nothing is gained by deciding each packet anew.
+			Down: p.Down != "" && !inUse[p.Pair],
+		})
+	}
+	return withoutWay(e, teps), teams
+}
+
+// withoutWay adds what has no way and must be known all the same: of each remote the
+// pair that stands for it, and its other addresses, which tunnels may come from.
+func withoutWay(e overlay.Edge, teps []datapath.TEP) []datapath.TEP {
+	first := e.Underlay.Local()[0].Addr
+	for _, remote := range Remotes(e) {
+		for _, addr := range e.Remote(remote).Addrs {
+			known := func(t datapath.TEP) bool { return t.Addr == addr && (addr != remote || t.Local == first) }
+			if !slices.ContainsFunc(teps, known) {
+				teps = append(teps, datapath.TEP{Addr: addr, Local: first, Edge: remote})
+			}
+		}
+	}
+	slices.SortFunc(teps, func(a, b datapath.TEP) int { return pairOf(a).Compare(pairOf(b)) })
+	return teps
+}
+
+func pairOf(t datapath.TEP) overlay.Pair { return overlay.Pair{Local: t.Local, Remote: t.Addr} }
+
+// teamNumbers are the indexes of the segments' teams.
+func teamNumbers(e overlay.Edge, t Teams) map[string]int {
+	numbers := make(map[string]int)
+	for _, s := range Segments(e) {
+		numbers[s.Name] = max(0, slices.IndexFunc(t.Teams, func(team Team) bool { return slices.Equal(team.TEPs, s.TEPs) }))
+	}
+	return numbers
+}
+
+// wayProblems are those of ways that Teamed does not see.
+func wayProblems(e overlay.Edge, v host.View) (problems []string) {
+	add := func(format string, args ...any) {
+		if p := fmt.Sprintf(format, args...); !slices.Contains(problems, p) { // of another TEP
+			problems = append(problems, p)
+		}
+	}
+	for _, remote := range Remotes(e) {
+		_, reachable := Path(e, v, remote)
+		for _, pair := range pairsTo(e, remote) {
+			way, there := v.Ways[pair]
+			_, usable := Way(e, v, pair)
+			switch {
+			case there && way.Local:
+				add("remote %s is an address of this host: correct the remote", pair.Remote)
+			case there && !reachable && !isUnderlay(e, v, way.Ifindex):
+				add("remote %s: its route leaves by %s, which is no underlay interface: change the route, or add %s to the underlay's interfaces",
+					pair.Remote, way.Interface, way.Interface)
+			case usable && way.NextMAC == (overlay.MAC{}):
+				add("remote %s: next hop %s on %s does not answer: check that it is up and in the same network",
+					pair.Remote, way.NextHop.Addr, way.Interface)
+			}
+		}
+	}
+	return problems
+}
+
+func isUnderlay(e overlay.Edge, v host.View, ifindex int) bool {
+	return slices.ContainsFunc(e.Underlay.Interfaces, func(name string) bool {
+		link, ok := v.Links[name]
+		return ok && link.Index == ifindex
+	})
+}
+
+// pairsTo are the pairs of all TEPs of e and of one remote, the preferred first.
+func pairsTo(e overlay.Edge, remote netip.Addr) (pairs []overlay.Pair) {
+	for _, local := range e.Underlay.Local() {
+		for _, addr := range e.Remote(remote).Addrs {
+			pairs = append(pairs, overlay.Pair{Local: local.Addr, Remote: addr})
+		}
+	}
+	return pairs
+}
