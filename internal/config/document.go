@@ -52,7 +52,7 @@ type liveness struct {
 }
 
 type transit struct {
-	Mode string `json:"mode,omitempty" jsonschema:"default=auto,enum=auto,enum=native,enum=generic,enum=tc" jsonschema_description:"native and generic are XDP in and after the driver, tc takes packets later; auto is native where the driver can and there are uplinks, else tc"`
+	Mode string `json:"mode,omitempty" jsonschema:"default=auto,enum=auto,enum=native,enum=generic,enum=tc" jsonschema_description:"native and generic are XDP in and after the driver, tc takes packets later; auto is native on edges with uplinks where the driver can and the interface is no veth, else tc"`
 }
 
 type remote struct {

@@ -58,8 +58,8 @@ type Liveness struct {
 // uplinks, are taken.
 type TransitMode string
 
-// The values of TransitMode. TransitAuto is native XDP where the driver can and the
-// edge has uplinks, else tc.
+// The values of TransitMode. TransitAuto is native XDP where the edge has uplinks,
+// the driver can and the interface is no veth, else tc.
 const (
 	TransitAuto    TransitMode = "auto"
 	TransitNative  TransitMode = "native"  // XDP in the driver

@@ -43,6 +43,8 @@ func TransitHook(e overlay.Edge, link host.Link) (hook, why string) {
 		return TransitByGeneric, "transit.mode is generic"
 	}
 	switch {
+	case e.Transit.Mode != overlay.TransitNative && link.Kind == "veth":
+		return TransitByTC, "XDP would turn off segmentation offload at the veth's other end: set transit.mode to native where that does not matter"
 	case !link.XDP.Known:
 		return TransitByTC, "the kernel does not say what the driver can do (Linux 6.3 does)"
 	case !link.XDP.Takes:

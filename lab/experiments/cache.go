@@ -33,7 +33,7 @@ type Cache struct {
 
 	Duration       time.Duration `group:"Trials" placeholder:"TIME" help:"Time of a trial; 2s by default, with --quick 200ms."`
 	Drain          time.Duration `group:"Trials" default:"200ms" help:"Longest wait after a trial for frames that are on their way."`
-	SelvageTransit string        `group:"Device" placeholder:"MODE" enum:",auto,native,generic,tc" default:"" help:"Transit mode of the edges: auto, native, generic or tc; their own choice by default."`
+	SelvageTransit string        `group:"Device" placeholder:"MODE" enum:"auto,native,generic,tc" default:"native" help:"Transit mode of the edges: auto, native, generic or tc; ${default}. The links are veths, on which auto is tc."`
 	SelvageBinary  string        `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
 }
 
@@ -256,9 +256,7 @@ func (c *Cache) describe(console *Console, began time.Time) result.Result {
 		"generator":     "a real-time task while it sends",
 		"cores":         coresInWords(false),
 	}
-	if c.SelvageTransit != "" {
-		p["selvage_transit"] = c.SelvageTransit
-	}
+	p["selvage_transit"] = c.SelvageTransit
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary
 	}

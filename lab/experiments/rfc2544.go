@@ -48,7 +48,7 @@ type Rfc2544 struct {
 	Reset           bool          `group:"Trials" help:"Time the recovery from a restart of the data path (section 26.6)."`
 
 	Cores          string `group:"Device" enum:"inline,split" default:"inline" help:"Run generator, device and sink on one core, which is exact, or give device and sink the other: ${enum}. A device in user space has the other in any case."`
-	SelvageTransit string `group:"Device" placeholder:"MODE" enum:",auto,native,generic,tc" default:"" help:"Transit mode of contenders selvage, selvage-geneve and selvage-nvgre: auto, native, generic or tc; the edge's own choice by default."`
+	SelvageTransit string `group:"Device" placeholder:"MODE" enum:"auto,native,generic,tc" default:"native" help:"Transit mode of contenders selvage, selvage-geneve and selvage-nvgre: auto, native, generic or tc; ${default}. The links are veths, on which auto is tc."`
 	SelvageBinary  string `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
 }
 

@@ -216,9 +216,7 @@ func (c *Rfc2544) describe(console *Console, began time.Time) result.Result {
 		"limit":            "hands on frames as they come; in decap and both those are VXLAN's",
 		"both":             "rates are of frames sent; each crosses the device twice",
 	}
-	if c.SelvageTransit != "" {
-		p["selvage_transit"] = c.SelvageTransit
-	}
+	p["selvage_transit"] = c.SelvageTransit
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary
 	}

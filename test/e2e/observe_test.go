@@ -25,7 +25,7 @@ func TestObserve(t *testing.T) {
 	n.gro(out, "lan0", "on")
 	n.gro(n.sw, "e1", "off")
 	n.record()
-	n.edgesUp(uplinkSpec, `
+	n.edgesUp("\n  transit: {mode: native}"+uplinkSpec, `
   segments:
   - {name: red, vni: 100, remotes: REMOTES}
   ports:

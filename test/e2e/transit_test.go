@@ -30,7 +30,7 @@ type passage struct {
 type passageOptions struct {
 	family           int    // of the underlay [4]
 	underlay, uplink int    // MTUs [1600, 1500]
-	mode             string // of transit [auto]
+	mode             string // of transit [native]
 	tunnel           string // fields of the segment between the routers [encapsulation: vxlan]
 	finished         bool   // hosts compute checksums themselves [left to the device]
 	routes           string // more of them, one a line
@@ -45,7 +45,7 @@ func (o passageOptions) filled() passageOptions {
 		o.uplink = 1500
 	}
 	if o.mode == "" {
-		o.mode = "auto"
+		o.mode = "native"
 	}
 	if o.tunnel == "" {
 		o.tunnel = "encapsulation: vxlan"
