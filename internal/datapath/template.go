@@ -3,6 +3,8 @@ package datapath
 import (
 	"encoding/binary"
 	"net/netip"
+
+	"github.com/selvage/selvage/internal/checksum"
 )
 
 const (
@@ -44,16 +46,7 @@ func outerTemplate(local netip.Addr, t TEP) []byte {
 }
 
 // onesSum is the ones' complement sum of RFC 1071, not yet complemented.
-func onesSum(b []byte) uint16 {
-	var sum uint32
-	for i := 0; i+1 < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	return uint16(sum)
-}
+func onesSum(b []byte) uint16 { return checksum.Fold(checksum.Add(0, b)) }
 
 // wireAddr is a as the maps hold it: 16 bytes in network order, IPv4 mapped.
 func wireAddr(a netip.Addr) (w [4]uint32) {

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/checksum"
 )
 
 const (
@@ -55,24 +57,9 @@ func (f family) echo(id, seq uint16, body []byte) []byte {
 	binary.BigEndian.PutUint16(m[6:], seq)
 	m = append(m, body...)
 	if !f.is6() {
-		binary.BigEndian.PutUint16(m[2:], checksum(m))
+		binary.BigEndian.PutUint16(m[2:], checksum.Of(m))
 	}
 	return m
-}
-
-// checksum is the Internet's (RFC 1071).
-func checksum(b []byte) uint16 {
-	var sum uint32
-	for ; len(b) >= 2; b = b[2:] {
-		sum += uint32(binary.BigEndian.Uint16(b))
-	}
-	if len(b) == 1 {
-		sum += uint32(b[0]) << 8
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	return ^uint16(sum)
 }
 
 // answer is what a received ICMP message says about an echo request, before

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/selvage/selvage/internal/checksum"
 )
 
 var (
@@ -166,7 +168,7 @@ func TestChecksum(t *testing.T) {
 	for _, size := range []int{0, 1, 2, 99, 65507} {
 		body := make([]byte, size)
 		rand.Read(body)
-		if sum := checksum(f.echo(1, 2, body)); sum != 0 {
+		if sum := checksum.Of(f.echo(1, 2, body)); sum != 0 {
 			t.Errorf("a request with %d bytes of body sums up to %#x, want 0", size, sum)
 		}
 	}

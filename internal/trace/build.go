@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"github.com/selvage/selvage/internal/checksum"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -144,7 +145,7 @@ func (p *Packet) appendIPv4(b []byte) []byte {
 	h[8], h[9] = p.TTL, p.protocol()
 	copy(h[12:], p.Src.AsSlice())
 	copy(h[16:], p.Dst.AsSlice())
-	binary.BigEndian.PutUint16(h[10:], fold(sum(0, h[:])))
+	binary.BigEndian.PutUint16(h[10:], checksum.Of(h[:]))
 	return p.appendTransport(append(b, h[:]...))
 }
 
@@ -188,7 +189,7 @@ func (p *Packet) protocol() uint8 {
 // becomes all ones (RFC 768).
 func (p *Packet) appendTransport(b []byte) []byte {
 	at := len(b)
-	var checksum int // offset
+	var field int // offset of the checksum
 	switch p.kind {
 	case kindTCP:
 		b = binary.BigEndian.AppendUint16(b, p.srcPort)
@@ -196,50 +197,32 @@ func (p *Packet) appendTransport(b []byte) []byte {
 		b = append(b, 0, 0, 0, 1, 0, 0, 0, 1, tcpLen/4<<4, p.flags)
 		b = binary.BigEndian.AppendUint16(b, 1000) // window
 		b = append(b, 0, 0, 0, 0)
-		checksum = 16
+		field = 16
 	case kindUDP:
 		b = binary.BigEndian.AppendUint16(b, p.srcPort)
 		b = binary.BigEndian.AppendUint16(b, p.dstPort)
 		b = binary.BigEndian.AppendUint16(b, uint16(udpLen+p.payload))
 		b = append(b, 0, 0)
-		checksum = 6
+		field = 6
 	case kindICMP: // an echo request
 		b = append(b, 8, 0, 0, 0, 0, 1, 0, 1)
 		if p.Src.Is6() {
 			b[at] = 128
 		}
-		checksum = 2
+		field = 2
 	}
 	b = appendPayload(b, p.payload)
-	if checksum == 0 {
+	if field == 0 {
 		return b
 	}
 	total := uint32(0)
 	if p.kind != kindICMP || p.Src.Is6() { // the pseudo header
-		total = sum(sum(0, p.Src.AsSlice()), p.Dst.AsSlice()) + uint32(p.protocol()) + uint32(len(b)-at)
+		total = checksum.Add(checksum.Add(0, p.Src.AsSlice()), p.Dst.AsSlice()) + uint32(p.protocol()) + uint32(len(b)-at)
 	}
-	value := fold(sum(total, b[at:]))
+	value := ^checksum.Fold(checksum.Add(total, b[at:]))
 	if value == 0 && p.kind == kindUDP {
 		value = 0xffff
 	}
-	binary.BigEndian.PutUint16(b[at+checksum:], value)
+	binary.BigEndian.PutUint16(b[at+field:], value)
 	return b
-}
-
-// sum adds b to an internet checksum that is under way (RFC 1071).
-func sum(total uint32, b []byte) uint32 {
-	for ; len(b) >= 2; b = b[2:] {
-		total += uint32(b[0])<<8 | uint32(b[1])
-	}
-	if len(b) == 1 {
-		total += uint32(b[0]) << 8
-	}
-	return total
-}
-
-func fold(total uint32) uint16 {
-	for total>>16 != 0 {
-		total = total&0xffff + total>>16
-	}
-	return ^uint16(total)
 }
