@@ -145,27 +145,10 @@ func (e *edge) watchOver(view host.View) {
 			return
 		}
 		s.mu.Lock()
-		s.monitor, s.opened, s.end = monitor, time.Now(), e.follow(monitor)
+		s.monitor, s.opened, s.end = monitor, time.Now(), onEach(monitor.Changed(), e.steer)
 		s.mu.Unlock()
 	}
 	e.fault(watchLiveness, s.monitor.Set(reconcile.Peers(e.config, s.inForce().teams, view.Ways)))
-}
-
-// follow steers at each event of monitor until the returned function is called.
-func (e *edge) follow(monitor Liveness) (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var owned sync.WaitGroup
-	owned.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-monitor.Changed():
-				e.steer()
-			}
-		}
-	})
-	return func() { cancel(); owned.Wait() }
 }
 
 // endLiveness ends the watching. With leave the remotes are told first, for whom it is

@@ -52,6 +52,16 @@ func newPaths() paths {
 
 // follow passes the news of probes on.
 func (p *paths) follow(probes PathProbes) followed {
+	return followed{probes, onEach(probes.Changed(), func() {
+		select {
+		case p.found <- struct{}{}:
+		default: // there is a mark
+		}
+	})}
+}
+
+// onEach does f at each of the news until the returned function is called.
+func onEach(news <-chan struct{}, f func()) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var owned sync.WaitGroup
 	owned.Go(func() {
@@ -59,15 +69,12 @@ func (p *paths) follow(probes PathProbes) followed {
 			select {
 			case <-ctx.Done():
 				return
-			case <-probes.Changed():
-			}
-			select {
-			case p.found <- struct{}{}:
-			default: // there is a mark
+			case <-news:
+				f()
 			}
 		}
 	})
-	return followed{probes, func() { cancel(); owned.Wait() }}
+	return func() { cancel(); owned.Wait() }
 }
 
 func (p *paths) results() map[overlay.Pair]pathmtu.Result {

@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"runtime"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -76,19 +73,12 @@ func (h *Host) enableCoalescer(name string, near netlink.Link) error {
 	if err != nil {
 		return fmt.Errorf("look up %s: %w", farEnd(name), err)
 	}
-	err = h.inNamespace(func() error {
-		tool, err := ethtool.NewEthtool()
-		if err != nil {
-			return err
-		}
-		defer tool.Close()
-		return errors.Join(
-			tool.Change(nearEnd(name), map[string]bool{
-				"tx-tcp-segmentation": false, "tx-tcp-ecn-segmentation": false,
-				"tx-tcp-mangleid-segmentation": false, "tx-tcp6-segmentation": false,
-			}),
-			tool.Change(farEnd(name), map[string]bool{"rx-gro": true}))
-	})
+	err = errors.Join(
+		h.tool.Change(nearEnd(name), map[string]bool{
+			"tx-tcp-segmentation": false, "tx-tcp-ecn-segmentation": false,
+			"tx-tcp-mangleid-segmentation": false, "tx-tcp6-segmentation": false,
+		}),
+		h.tool.Change(farEnd(name), map[string]bool{"rx-gro": true}))
 	if err != nil {
 		return fmt.Errorf("set the offloads of %s: %w", name, err)
 	}
@@ -101,20 +91,6 @@ func (h *Host) enableCoalescer(name string, near netlink.Link) error {
 		}
 	}
 	return nil
-}
-
-// inNamespace runs f on a thread inside the host's namespace.
-func (h *Host) inNamespace(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if err := netns.Set(h.ns); err != nil {
-			done <- fmt.Errorf("enter the network namespace: %w", err)
-			return
-		}
-		done <- f()
-	}()
-	return <-done
 }
 
 func (h *Host) releaseCoalescer(name string) error {
