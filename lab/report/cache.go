@@ -194,13 +194,5 @@ func cacheTable(w io.Writer, v cacheView) error {
 		fmt.Fprintln(&b, strings.TrimRight(fmt.Sprintf("  %-10s %8s  %9s %9s %8s  %-11s %8s", l.Flows, l.Routes, l.On, l.Off, l.Saved, l.Interval, l.Hits), " "))
 	}
 	b.WriteByte('\n')
-	wrap(&b, "", v.Verdict.Sentence)
-	for _, f := range v.Verdict.Findings {
-		b.WriteByte('\n')
-		wrap(&b, "  ", f)
-	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	return nil
+	return writeText(w, &b, v.Verdict)
 }

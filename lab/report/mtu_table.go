@@ -15,15 +15,7 @@ func mtuTable(w io.Writer, v mtuView) error {
 	v.writeHoles(&b)
 	v.writeSizes(&b)
 	v.writeThroughput(&b)
-	wrap(&b, "", v.Verdict.Sentence)
-	for _, f := range v.Verdict.Findings {
-		b.WriteByte('\n')
-		wrap(&b, "  ", f)
-	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	return nil
+	return writeText(w, &b, v.Verdict)
 }
 
 func (v mtuView) writeHoles(b *strings.Builder) {

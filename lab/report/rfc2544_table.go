@@ -24,15 +24,7 @@ func transitTable(w io.Writer, v transitView) error {
 	if len(swept) > 0 {
 		v.writeRates(&b, "Flows", swept)
 	}
-	wrap(&b, "", v.Verdict.Sentence)
-	for _, f := range v.Verdict.Findings {
-		b.WriteByte('\n')
-		wrap(&b, "  ", f)
-	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	return nil
+	return writeText(w, &b, v.Verdict)
 }
 
 // writeRates writes one table: a line for each case and contender.

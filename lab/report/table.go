@@ -42,10 +42,15 @@ func Table(w io.Writer, r result.Result) error {
 			b.WriteByte('\n')
 		}
 	}
-	wrap(&b, "", v.Verdict.Sentence)
-	for _, f := range v.Verdict.Findings {
+	return writeText(w, &b, v.Verdict)
+}
+
+// writeText ends a text with the verdict and its findings, and writes it.
+func writeText(w io.Writer, b *strings.Builder, v result.Verdict) error {
+	wrap(b, "", v.Sentence)
+	for _, f := range v.Findings {
 		b.WriteByte('\n')
-		wrap(&b, "  ", f)
+		wrap(b, "  ", f)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write table: %w", err)
