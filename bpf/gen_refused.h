@@ -8,26 +8,7 @@
 #pragma once
 
 #include "gen.h"
-
-/* The fields of the kernel's structures that are read; their places are the running kernel's. */
-#define KERNEL __attribute__((preserve_access_index))
-
-struct ns_common {
-	unsigned int inum;
-} KERNEL;
-
-struct net {
-	struct ns_common ns;
-} KERNEL;
-
-typedef struct {
-	struct net *net;
-} possible_net_t;
-
-struct net_device {
-	possible_net_t nd_net;
-	int ifindex;
-} KERNEL;
+#include "netdev.h"
 
 struct bpf_prog_aux {
 	__u32 id;
@@ -63,7 +44,7 @@ static __always_inline void count_refused(__u64 *args)
 
 	if (dropped <= 0)
 		return;
-	key.netns = to->nd_net.net->ns.inum;
+	key.netns = netns_of(to);
 	key.ifindex = to->ifindex;
 	n = bpf_map_lookup_elem(&refusing, &key);
 	if (n)

@@ -6,26 +6,8 @@
  * these tracepoints; the driver counts it.
  */
 #include "kernel.h"
+#include "netdev.h"
 #include <bpf/bpf_helpers.h>
-
-/* The fields of the kernel's structures that are read; their places are the running kernel's. */
-#define KERNEL __attribute__((preserve_access_index))
-
-struct ns_common {
-	unsigned int inum;
-} KERNEL;
-
-struct net {
-	struct ns_common ns;
-} KERNEL;
-
-typedef struct {
-	struct net *net;
-} possible_net_t;
-
-struct net_device {
-	possible_net_t nd_net;
-} KERNEL;
 
 struct sk_buff {
 	struct net_device *dev;
@@ -88,7 +70,7 @@ int freed(__u64 *args)
 	struct net_device *dev = skb->dev;
 
 	if (dev)
-		count(dev->nd_net.net->ns.inum, CAUSE_FREED, args[2], 1);
+		count(netns_of(dev), CAUSE_FREED, args[2], 1);
 	return 0;
 }
 
@@ -98,7 +80,7 @@ int exception(__u64 *args)
 {
 	struct net_device *dev = (struct net_device *)args[0];
 
-	count(dev->nd_net.net->ns.inum, CAUSE_EXCEPTION, args[2], 1);
+	count(netns_of(dev), CAUSE_EXCEPTION, args[2], 1);
 	return 0;
 }
 
@@ -108,7 +90,7 @@ int redirect_error(__u64 *args)
 {
 	struct net_device *dev = (struct net_device *)args[0];
 
-	count(dev->nd_net.net->ns.inum, CAUSE_REDIRECT, -(int)args[3], 1);
+	count(netns_of(dev), CAUSE_REDIRECT, -(int)args[3], 1);
 	return 0;
 }
 
@@ -120,7 +102,7 @@ int devmap(__u64 *args)
 	int dropped = args[3];
 
 	if (dropped > 0)
-		count(to->nd_net.net->ns.inum, CAUSE_DEVMAP, -(int)args[4], dropped);
+		count(netns_of(to), CAUSE_DEVMAP, -(int)args[4], dropped);
 	return 0;
 }
 
@@ -132,7 +114,7 @@ int bulk(__u64 *args)
 	int dropped = args[2];
 
 	if (dropped > 0)
-		count(dev->nd_net.net->ns.inum, CAUSE_TX, -(int)args[3], dropped);
+		count(netns_of(dev), CAUSE_TX, -(int)args[3], dropped);
 	return 0;
 }
 

@@ -6,26 +6,7 @@
  * maps:  takers, drops
  */
 #include "maps.h"
-
-/* The fields of the kernel's structures that are read; their places are the running kernel's. */
-#define KERNEL __attribute__((preserve_access_index))
-
-struct ns_common {
-	unsigned int inum;
-} KERNEL;
-
-struct net {
-	struct ns_common ns;
-} KERNEL;
-
-typedef struct {
-	struct net *net;
-} possible_net_t;
-
-struct net_device {
-	possible_net_t nd_net;
-	int ifindex;
-} KERNEL;
+#include "netdev.h"
 
 /* The network namespace of the edge, by its inode number. */
 const volatile __u32 this_netns;
@@ -35,7 +16,7 @@ static __always_inline void count_refused(const struct net_device *from, __u32 p
 	__u32 ifindex = from->ifindex, reason = REASON_NOT_TAKEN;
 	struct counter *c;
 
-	if (from->nd_net.net->ns.inum != this_netns || !bpf_map_lookup_elem(&takers, &ifindex))
+	if (netns_of(from) != this_netns || !bpf_map_lookup_elem(&takers, &ifindex))
 		return;
 	c = bpf_map_lookup_elem(&drops, &reason);
 	if (c)
