@@ -205,7 +205,7 @@ static __always_inline struct shortcut *express_find(CTX *ctx, struct pkt *p,
 			break;
 		s = NULL;
 	}
-	if (!s || !is_valid(s) || is_aged(s))
+	if (!s || !is_valid(s) || age_of(s) >= EPOCHS)
 		return NULL;
 	p->in = s->decision.in;
 	return s;

@@ -82,9 +82,9 @@ static __always_inline struct shortcut *shortcut_of(const struct shortcut_table 
 
 #define EPOCHS 4 /* after which a decision is taken again */
 
-static __always_inline bool is_aged(const struct shortcut *s)
+static __always_inline __u8 age_of(const struct shortcut *s)
 {
-	return (__u8)(pulse(PULSE_EPOCH) - s->decision.epoch) >= EPOCHS;
+	return pulse(PULSE_EPOCH) - s->decision.epoch;
 }
 
 /*
@@ -121,7 +121,7 @@ static __always_inline struct shortcut *shortcut_find(struct pkt *p, __u64 hash)
 		count(EVENT_STALE);
 		return NULL;
 	}
-	if (is_aged(s)) {
+	if (age_of(s) >= EPOCHS) {
 		count(EVENT_REVALIDATED);
 		return NULL;
 	}
@@ -140,7 +140,7 @@ static __always_inline bool is_taken(const struct shortcut_table *t, const struc
 
 	if (!s->decision.out || (((at >> 20) - (home >> 20)) & t->mask) >= PROBES)
 		return false;
-	return (__u8)(pulse(PULSE_EPOCH) - s->decision.epoch) < 2 * EPOCHS;
+	return age_of(s) < 2 * EPOCHS;
 }
 
 /*

@@ -210,12 +210,17 @@ SUBPROGRAM int take_express(CTX *ctx)
 	return p.verdict;
 }
 
-SEC("xdp.frags")
-int transit(CTX *ctx)
+static __always_inline int forward(CTX *ctx)
 {
 	int verdict = take_express(ctx);
 
 	return verdict == LEAVE ? take(ctx) : verdict;
+}
+
+SEC("xdp.frags")
+int transit(CTX *ctx)
+{
+	return forward(ctx);
 }
 
 /* Tells of a tag beside the frame (Linux 6.8); for programs that are bound to their device. */
@@ -227,12 +232,8 @@ int transit_asking(CTX *ctx)
 {
 	__be16 proto;
 	__u16 tci;
-	int verdict;
 
-	if (bpf_xdp_metadata_rx_vlan_tag(ctx, &proto, &tci) == 0)
-		return XDP_PASS;
-	verdict = take_express(ctx);
-	return verdict == LEAVE ? take(ctx) : verdict;
+	return bpf_xdp_metadata_rx_vlan_tag(ctx, &proto, &tci) == 0 ? XDP_PASS : forward(ctx);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

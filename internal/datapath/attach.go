@@ -144,19 +144,15 @@ func (d *Datapath) attachOne(h hook, dev Transit) error {
 		return nil
 	}
 	next := &attachment{current: true, device: dev}
-	prog, own, err := d.program(h, dev)
+	prog, err := d.program(h, dev)
 	if err != nil {
 		return err
 	}
-	if own {
+	if h.isXDP() || h.isTracepoint() { // it was loaded for this hook alone
 		next.program = prog
 	}
 	if ok {
-		if err := a.link.Update(prog); err != nil {
-			return errors.Join(fmt.Errorf("swap the program on %s: %w", h, err), next.program.Close())
-		}
-		next.link, d.links[h] = a.link, next
-		return a.program.Close()
+		return d.swap(h, next, prog)
 	}
 	l, err := d.newLink(h, prog)
 	if err != nil {
@@ -168,6 +164,16 @@ func (d *Datapath) attachOne(h hook, dev Transit) error {
 	}
 	d.links[h] = next
 	return nil
+}
+
+// swap has next take over the link of the hook.
+func (d *Datapath) swap(h hook, next *attachment, prog *ebpf.Program) error {
+	a := d.links[h]
+	if err := a.link.Update(prog); err != nil {
+		return errors.Join(fmt.Errorf("swap the program on %s: %w", h, err), next.program.Close())
+	}
+	next.link, d.links[h] = a.link, next
+	return a.program.Close()
 }
 
 func (d *Datapath) newLink(h hook, prog *ebpf.Program) (link.Link, error) {
@@ -204,21 +210,21 @@ func (d *Datapath) newLink(h hook, prog *ebpf.Program) (link.Link, error) {
 // driverRefusal is a driver that takes no transit program.
 type driverRefusal struct{ error }
 
-// program is that of the hook; own says that it was loaded for it alone.
-func (d *Datapath) program(h hook, dev Transit) (prog *ebpf.Program, own bool, err error) {
+// program is that of the hook.
+func (d *Datapath) program(h hook, dev Transit) (*ebpf.Program, error) {
 	switch h.role {
 	case rolePort:
-		return d.objs.FromPort, false, nil
+		return d.objs.FromPort, nil
 	case roleCoalescer:
-		return d.objs.FromCoalescer, false, nil
+		return d.objs.FromCoalescer, nil
 	case roleTransit, roleGeneric:
-		prog, err = d.transitProgram(dev)
-		return prog, true, err
-	case roleNotSent, roleNotRedirected:
-		prog, err = d.refusedProgram(h.role)
-		return prog, true, err
+		return d.transitProgram(dev)
+	case roleNotSent:
+		return d.refusedProgram(refusedProgNotSent)
+	case roleNotRedirected:
+		return d.refusedProgram(refusedProgNotRedirected)
 	}
-	return d.objs.FromUnderlay, false, nil
+	return d.objs.FromUnderlay, nil
 }
 
 func (d *Datapath) detach(h hook) error {

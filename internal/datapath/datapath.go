@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -40,6 +41,7 @@ type Datapath struct {
 	links   map[hook]*attachment
 	refused map[int]string // transit programs, by ifindex
 	beaten  uint64         // when the last epoch of the transit programs began
+	pulsing sync.Mutex     // held while a pulse is changed: Steer runs beside others
 	adopted bool
 	newFDB  bool // the FDB is empty, whatever cached decisions think it knows
 
@@ -191,7 +193,8 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("count the cores: %w", err)
 	}
-	spec.Maps[edgeMapShortcuts].MaxEntries = uint32(cores) * shortcutSlots(cfg)
+	slots := shortcutSlots(cfg, spec.Maps[edgeMapFlows].MaxEntries, uint32(cores))
+	spec.Maps[edgeMapShortcuts].MaxEntries = uint32(cores) * slots
 	var teps [overlay.MaxTEPs]edgeAddr
 	for i, addr := range cfg.TEPs {
 		teps[i].W = wireAddr(addr)
@@ -208,7 +211,7 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 		edgeVarNvgre:         cfg.NVGRE,
 		edgeVarFlowCache:     cfg.FlowCache.Enabled,
 		edgeVarRevalidateNs:  revalidateAfter(cfg.FDB),
-		edgeVarShortcutSlots: shortcutSlots(cfg),
+		edgeVarShortcutSlots: slots,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)

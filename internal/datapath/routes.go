@@ -161,35 +161,9 @@ func (d *Datapath) group(old edgeRoute, want []Hop, bySet map[string]uint32, p *
 	return id, nil
 }
 
-// share gives the buckets to hops as evenly as they go. A bucket stays with its
-// hop unless that has gone or has more than its share (resilient hashing): of n
-// next hops one that goes or comes moves one n-th of the flows.
-func share(before [groupBuckets]uint16, hops []uint16) (buckets [groupBuckets]uint16) {
-	quota := make(map[uint16]int, len(hops))
-	for i, h := range hops {
-		quota[h] = groupBuckets / len(hops)
-		if i < groupBuckets%len(hops) {
-			quota[h]++
-		}
-	}
-	var free []int
-	for i, h := range before {
-		if quota[h] > 0 {
-			quota[h]--
-			buckets[i] = h
-			continue
-		}
-		free = append(free, i)
-	}
-	for len(free) > 0 {
-		for _, h := range hops { // in turn, so that neighbouring buckets differ
-			if quota[h] > 0 && len(free) > 0 {
-				buckets[free[0]], free = h, free[1:]
-				quota[h]--
-			}
-		}
-	}
-	return buckets
+// share gives the buckets to hops (resilient hashing). Number 0 is no hop.
+func share(before [groupBuckets]uint16, hops []uint16) [groupBuckets]uint16 {
+	return [groupBuckets]uint16(overlay.Share(before[:], hops))
 }
 
 // hop finds or makes the number of a next hop.

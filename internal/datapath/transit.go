@@ -11,30 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultFlows is the size of the flow cache where none is configured.
-const defaultFlows = 262144
-
 // Refused are the interfaces whose drivers did not take a transit program, by
 // ifindex, and why: their packets are tc's.
 func (d *Datapath) Refused() map[int]string { return d.refused }
 
-// shortcutSlots is how many shortcuts each core may have, a power of two. Flows
-// spread over the cores (RSS), but not evenly, and a hash table wants air: each core
-// has room for four times its share of the cache's size, rounded down.
-func shortcutSlots(cfg Config) uint32 {
+// shortcutSlots is how many shortcuts each of so many cores may have for a cache of so
+// many flows, a power of two. Flows spread over the cores (RSS), but not evenly, and a
+// hash table wants air: each core has room for four times its share, rounded down.
+func shortcutSlots(cfg Config, flows, cores uint32) uint32 {
 	const fewest = 1024 // FEWEST_SLOTS of bpf/shortcut.h
 	if !cfg.Transit || !cfg.FlowCache.Enabled {
 		return 4
 	}
-	flows := cfg.FlowCache.Size
-	if flows == 0 {
-		flows = defaultFlows
-	}
-	cores, err := ebpf.PossibleCPU()
-	if err != nil {
-		cores = 1
-	}
-	share := max(4*uint64(flows)/uint64(max(cores, 1)), fewest)
+	share := max(4*uint64(flows)/uint64(cores), fewest)
 	return 1 << (bits.Len64(share) - 1)
 }
 
@@ -69,29 +58,35 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 			program.Flags &^= unix.BPF_F_XDP_HAS_FRAGS
 		}
 	}
-	opts := &ebpf.CollectionOptions{MapReplacements: d.maps()}
+	maps := d.maps()
 	if dev.Generic {
-		opts.MapReplacements[transitMapExits] = d.objs.ExitsGeneric
+		maps[transitMapExits] = d.objs.ExitsGeneric
 	}
 	if !dev.AsksTags {
-		var plain struct {
-			Transit *ebpf.Program `ebpf:"transit"`
-		}
-		if err := spec.LoadAndAssign(&plain, opts); err != nil {
-			return nil, loadError(err)
-		}
-		return plain.Transit, nil
-	}
-	var bound struct {
-		Transit *ebpf.Program `ebpf:"transit_asking"`
+		return loadOne(spec, transitProgTransit, maps)
 	}
 	program := spec.Programs[transitProgTransitAsking]
 	program.Flags |= unix.BPF_F_XDP_DEV_BOUND_ONLY
 	program.Ifindex = uint32(dev.Ifindex)
-	if err := spec.LoadAndAssign(&bound, opts); err != nil {
-		return nil, driverRefusal{loadError(err)}
+	bound, err := loadOne(spec, transitProgTransitAsking, maps)
+	if err != nil {
+		return nil, driverRefusal{err}
 	}
-	return bound.Transit, nil
+	return bound, nil
+}
+
+// loadOne loads one program of an object upon maps, which have sizes of their own.
+func loadOne(spec *ebpf.CollectionSpec, name string, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
+	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
+	for name, m := range maps {
+		spec.Maps[name].MaxEntries = m.MaxEntries()
+	}
+	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
+	if err != nil {
+		return nil, loadError(err)
+	}
+	defer objects.Close()
+	return objects.DetachProgram(name), nil
 }
 
 // maxExits is MAX_EXITS of bpf/abi.h.
@@ -139,7 +134,7 @@ func leaveBy(end *edgeEnd, p *plan) {
 
 // refusedProgram loads a program that counts what the exits did not take. It must be
 // called in the network namespace of the edge.
-func (d *Datapath) refusedProgram(role string) (*ebpf.Program, error) {
+func (d *Datapath) refusedProgram(program string) (*ebpf.Program, error) {
 	spec, err := loadRefused()
 	if err != nil {
 		return nil, err
@@ -151,14 +146,7 @@ func (d *Datapath) refusedProgram(role string) (*ebpf.Program, error) {
 	if err := spec.Variables[refusedVarThisNetns].Set(uint32(st.Ino)); err != nil {
 		return nil, fmt.Errorf("set %s: %w", refusedVarThisNetns, err)
 	}
-	var programs refusedPrograms
-	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: d.maps()}); err != nil {
-		return nil, loadError(err)
-	}
-	if role == roleNotSent {
-		return programs.NotSent, programs.NotRedirected.Close()
-	}
-	return programs.NotRedirected, programs.NotSent.Close()
+	return loadOne(spec, program, d.maps())
 }
 
 // planTransit plans the transit programs and writes where they may send to. It comes
@@ -292,6 +280,8 @@ func (d *Datapath) pulse(which edgePulse) (n uint32, err error) {
 }
 
 func (d *Datapath) addPulse(which edgePulse, n uint32) error {
+	d.pulsing.Lock() // of two that add at once one would be lost, and a change with it
+	defer d.pulsing.Unlock()
 	now, err := d.pulse(which)
 	if err != nil {
 		return err
