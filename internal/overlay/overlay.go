@@ -56,6 +56,8 @@ type Edge struct {
 	Segments []Segment
 	Routers  []Router
 	Ports    []Port
+	// Firewall is nil where ports have none.
+	Firewall *Firewall
 }
 
 // Underlay is the plain IP network that carries the tunnels.
@@ -251,6 +253,8 @@ type Port struct {
 	VLANs []PortVLAN
 	// Allowed is who may send from the port; nil is anybody.
 	Allowed *Allowed
+	// Labels are what groups of the firewall select ports by.
+	Labels map[string]string
 }
 
 // PortVLAN joins one VLAN of a trunk with a segment.
