@@ -25,7 +25,7 @@ type checker struct {
 	members [][]member // of each port
 }
 
-func checkDocument(d *decoder, doc *document) {
+func checkDocument(d *decoder, doc *document, policies []policySource) {
 	c := checker{d, doc, each(doc.Spec.Ports, port.members)}
 	c.underlay()
 	c.interfaces()
@@ -39,6 +39,7 @@ func checkDocument(d *decoder, doc *document) {
 	c.routers()
 	c.ports()
 	c.limits()
+	c.firewall(policies)
 }
 
 // problem reports at path.

@@ -48,8 +48,3 @@ func (c checker) ports() {
 		}
 	}
 }
-
-// failedIn reports whether path or one of its fields has a problem.
-func (c checker) failedIn(path string, fields ...string) bool {
-	return c.failed[path] || slices.ContainsFunc(fields, func(f string) bool { return c.failed[path+"."+f] })
-}

@@ -9,7 +9,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"reflect"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -19,38 +22,75 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// maxFileSize bounds what is read, in bytes: room for some 60,000 static MACs.
-const maxFileSize = 4 << 20
+// maxFileSize bounds what is read of a file, in bytes: room for 100,000 rules and more.
+// The YAML parser takes a hundred bytes of memory for each byte, so it gets no more than
+// maxParserSize.
+const (
+	maxFileSize   = 64 << 20
+	maxParserSize = 8 << 20
+)
 
-// Load reads the file at path. The error is an Errors when the file could be
-// read but not used.
+// Load reads the file at path, and those that it includes. The error is an Errors when
+// the file could be read but not used.
 func Load(path string) (overlay.Edge, error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return overlay.Edge{}, fmt.Errorf("configuration: %w", err)
 	}
-	return Parse(path, data)
+	return parse(path, data, func(name string) (string, []byte, error) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(path), name)
+		}
+		data, err := readFile(name)
+		return name, data, err
+	})
+}
+
+// readFile reads no more than what is enough to see that a file is too large.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFileSize+1))
 }
 
 // Parse reads the content of a file; name stands in messages for its path. The
-// error is an Errors with every problem found, in the order of the file.
+// error is an Errors with every problem found, in the order of the file. A file that
+// includes others is for Load.
 func Parse(name string, data []byte) (overlay.Edge, error) {
-	d := &decoder{file: name, seen: map[string]Position{}, failed: map[string]bool{}}
-	var doc document
-	if root := d.root(data); root != nil {
-		d.into(&doc, root)
-		checkDocument(d, &doc)
-	}
-	if len(d.errs) > 0 {
-		d.errs.sort()
-		return overlay.Edge{}, d.errs
-	}
-	return doc.edge(), nil
+	return parse(name, data, nil)
 }
 
-// root parses the YAML and returns the node of its only document, or nil after
-// reporting why there is none.
-func (d *decoder) root(data []byte) ast.Node {
+// opener reads a file that is included as name, and says how messages call it.
+type opener func(name string) (path string, data []byte, err error)
+
+func parse(name string, data []byte, open opener) (overlay.Edge, error) {
+	d := newDecoder(name)
+	var doc document
+	var policies []policySource
+	if root := d.root(data, "examples/host-a.yaml"); root != nil {
+		d.value(root, reflect.ValueOf(&doc).Elem(), rule{})
+		policies = d.policies(&doc, open)
+		checkDocument(d, &doc, policies)
+	}
+	d.errs.sort()
+	for _, p := range policies {
+		if p.decoder != d {
+			p.errs.sort()
+			d.errs = append(d.errs, p.errs...)
+		}
+	}
+	if len(d.errs) > 0 {
+		return overlay.Edge{}, d.errs
+	}
+	return doc.edge(policies), nil
+}
+
+// root reads the text and returns the node of its only document, or nil after
+// reporting why there is none; example is the path of a good one.
+func (d *decoder) root(data []byte, example string) *node {
 	start := Position{File: d.file, Line: 1, Column: 1}
 	if len(data) > maxFileSize {
 		d.report(start, "", fmt.Sprintf("the file is larger than %d MiB", maxFileSize>>20), "give the path of an edge's configuration")
@@ -61,37 +101,52 @@ func (d *decoder) root(data []byte) ast.Node {
 		d.report(Position{d.file, line, column}, "", "the file is not UTF-8 text", "save it as UTF-8")
 		return nil
 	}
+	root, ok := readPlain(data)
+	switch {
+	case ok:
+		return &root
+	case len(data) > maxParserSize:
+		d.report(d.position(&root), "", fmt.Sprintf("the file is larger than %d MiB, and not plain here", maxParserSize>>20),
+			"large files have nothing but mappings, lists, words and quoted strings, each in one line; or are JSON")
+		return nil
+	}
 	file, err := parseYAML(data)
 	if err != nil {
 		pos, message := start, err.Error()
 		var syntax yaml.Error
 		if errors.As(err, &syntax) {
-			pos, message = d.position(syntax.GetToken()), syntax.GetMessage()
+			message = syntax.GetMessage()
+			if at := syntax.GetToken(); at != nil && at.Position != nil {
+				pos.Line, pos.Column = max(1, at.Position.Line), max(1, at.Position.Column)
+			}
 		}
 		d.report(pos, "", "not YAML: "+oneLine(message), "check the indentation, quotes and brackets around here")
 		return nil
 	}
-	return d.onlyDocument(file, start)
+	return d.onlyDocument(file, start, example)
 }
 
 // onlyDocument returns the one document of a file. Directives and empty
 // documents after a last "---" do not count.
-func (d *decoder) onlyDocument(file *ast.File, start Position) ast.Node {
+func (d *decoder) onlyDocument(file *ast.File, start Position, example string) *node {
 	var root ast.Node
 	for _, doc := range file.Docs {
 		if _, directive := doc.Body.(*ast.DirectiveNode); doc.Body == nil || directive {
 			continue
 		}
 		if root != nil {
-			d.report(d.positionOf(doc.Body), "", "a second document begins here", "give each edge a file of its own")
+			second := fromYAML(doc.Body)
+			d.report(d.position(&second), "", "a second document begins here", "give each edge a file of its own")
 			return nil
 		}
 		root = doc.Body
 	}
 	if root == nil {
-		d.report(start, "", "the file is empty", "see examples/host-a.yaml for a configuration")
+		d.report(start, "", "the file is empty", "see "+example+" for a configuration")
+		return nil
 	}
-	return root
+	out := fromYAML(root)
+	return &out
 }
 
 // parseYAML keeps a panic of the YAML parser, which is not ours, from ending a

@@ -6,23 +6,37 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
 )
 
-// decoder walks a YAML tree and a Go value together, collecting problems and
+// decoder walks the nodes of a file and a Go value together, collecting problems and
 // remembering where every path was written.
 type decoder struct {
 	file   string
+	path   []byte // of the value that is being decoded
+	shapes map[reflect.Type][]field
 	seen   map[string]Position
 	failed map[string]bool // paths with a problem
 	errs   Errors
+	within int // values around this one that know their positions themselves
+}
+
+func newDecoder(file string) *decoder {
+	return &decoder{file: file, shapes: map[reflect.Type][]field{}, seen: map[string]Position{}, failed: map[string]bool{}}
 }
 
 func (d *decoder) report(at Position, path, message, hint string) {
 	d.failed[path] = true
 	d.errs = append(d.errs, Error{Position: at, Path: path, Message: message, Hint: hint})
+}
+
+// failedIn reports whether path or one of its fields has a problem.
+func (d *decoder) failedIn(path string, fields ...string) bool {
+	return d.failed[path] || slices.ContainsFunc(fields, func(f string) bool { return d.failed[path+"."+f] })
+}
+
+// wrong reports what is wrong with n, the value that is being decoded.
+func (d *decoder) wrong(n *node, message, hint string) {
+	d.report(d.position(n), string(d.path), message, hint)
 }
 
 // at returns where path was written or, for one that was left out, the nearest
@@ -40,187 +54,240 @@ func (d *decoder) at(path string) Position {
 	}
 }
 
-func (d *decoder) position(tk *token.Token) Position {
-	if tk == nil || tk.Position == nil {
-		return Position{d.file, 1, 1}
-	}
-	return Position{d.file, max(1, tk.Position.Line), max(1, tk.Position.Column)}
+func (d *decoder) position(n *node) Position {
+	return Position{d.file, int(n.line), int(n.column)}
 }
 
-// positionOf is where a node begins; the token of a block mapping is only its
-// first colon.
-func (d *decoder) positionOf(n ast.Node) Position {
-	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
-		return d.position(m.Values[0].Key.GetToken())
-	}
-	if v, ok := n.(*ast.MappingValueNode); ok {
-		return d.position(v.Key.GetToken())
-	}
-	return d.position(n.GetToken())
+// field goes to a field of the value that is being decoded, and back leaves it.
+func (d *decoder) field(name string) (back int) {
+	back = len(d.path)
+	d.path = appendName(d.path, name)
+	return back
 }
 
-// into decodes the root of a file.
-func (d *decoder) into(doc *document, root ast.Node) {
-	d.value(root, "", reflect.ValueOf(doc).Elem(), rule{})
+func (d *decoder) item(i int) (back int) {
+	back = len(d.path)
+	d.path = append(strconv.AppendInt(append(d.path, '['), int64(i), 10), ']')
+	return back
+}
+
+func (d *decoder) back(to int) { d.path = d.path[:to] }
+
+func (d *decoder) fieldsOf(t reflect.Type) []field {
+	fields, ok := d.shapes[t]
+	if !ok {
+		fields = fieldsOf(t)
+		d.shapes[t] = fields
+	}
+	return fields
+}
+
+// located is for values of which there may be a hundred thousand: those remember where
+// they were written themselves, and what is inside them is not in decoder.seen.
+type located struct{ line, column int32 }
+
+func (l *located) locate(n *node) { l.line, l.column = n.line, n.column }
+
+// either is a scalar that may also be written as a mapping.
+type either interface {
+	scalar
+	// form returns a pointer to the struct of the mapping's fields.
+	form() any
 }
 
 // value decodes n into v, which r limits.
-func (d *decoder) value(n ast.Node, path string, v reflect.Value, r rule) {
-	d.seen[path] = d.positionOf(n)
-	if !d.plain(n, path) {
+func (d *decoder) value(n *node, v reflect.Value, r rule) {
+	self := v.Addr().Interface()
+	if l, ok := self.(interface{ locate(*node) }); ok {
+		l.locate(n)
+		d.within++
+		defer func() { d.within-- }()
+	} else if d.within == 0 {
+		d.seen[string(d.path)] = d.position(n)
+	}
+	if !d.plain(n) {
 		return
 	}
-	if s, ok := v.Addr().Interface().(scalar); ok {
-		d.scalar(n, path, s, r)
+	if own, ok := self.(interface{ decode(*decoder, *node, rule) }); ok {
+		own.decode(d, n, r)
+		return
+	}
+	if s, ok := self.(scalar); ok {
+		if e, ok := s.(either); ok && n.kind == kindMapping {
+			d.structure(n, reflect.ValueOf(e.form()).Elem(), r)
+			return
+		}
+		d.scalar(n, s, r)
 		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer: // nil when it is left out
 		v.Set(reflect.New(v.Type().Elem()))
-		d.value(n, path, v.Elem(), r)
+		d.value(n, v.Elem(), r)
 	case reflect.Struct:
-		d.structure(n, path, v, r)
+		d.structure(n, v, r)
 	case reflect.Slice:
-		d.list(n, path, v, r)
+		d.list(n, v, r)
 	case reflect.String:
-		d.word(n, path, v, r)
+		d.word(n, v, r)
 	case reflect.Bool:
-		if b, ok := n.(*ast.BoolNode); ok {
-			v.SetBool(b.Value)
+		if n.kind == kindBool {
+			v.SetBool(n.text == "true")
 		} else {
-			d.wrongType(n, path, "true or false", r)
+			d.wrongType(n, "true or false", r)
 		}
 	default:
-		d.integer(n, path, v, r)
+		d.integer(n, v, r)
 	}
 }
 
 // plain refuses what makes a value mean something else than what is written.
-func (d *decoder) plain(n ast.Node, path string) bool {
-	var what string
-	switch n.(type) {
-	case *ast.AnchorNode:
-		what = "an anchor"
-	case *ast.AliasNode:
-		what = "an alias"
-	case *ast.TagNode:
-		what = "a tag"
-	default:
+func (d *decoder) plain(n *node) bool {
+	switch n.kind {
+	case kindAnchor, kindAlias, kindTag:
+		d.wrong(n, n.kind.String()+" is not supported here", "write the value out")
+		return false
+	}
+	return true
+}
+
+func (d *decoder) structure(n *node, v reflect.Value, r rule) {
+	fields := d.fieldsOf(v.Type())
+	if n.kind != kindMapping {
+		r.about = "fields here: " + strings.Join(names(fields), ", ")
+		d.wrongType(n, "a mapping", r)
+		return
+	}
+	lines, unknown := make([]int32, len(fields)), map[string]int32(nil)
+	for j := 0; j < len(n.items); j += 2 {
+		key, value := &n.items[j], &n.items[j+1]
+		if !d.isName(key) {
+			continue
+		}
+		back := d.field(key.text)
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == key.text })
+		first := unknown[key.text]
+		if i >= 0 {
+			first = lines[i]
+		}
+		switch {
+		case first > 0:
+			d.wrong(key, fmt.Sprintf("appears twice, first in line %d", first), "keep one")
+		case i < 0:
+			unknown = d.unknownField(key, fields, lines, unknown)
+			d.failed[string(d.path[:back])] = true // it may be one that a check misses
+		default:
+			lines[i] = key.line
+			d.value(value, v.FieldByIndex(fields[i].index), fields[i].rule)
+		}
+		d.back(back)
+	}
+	d.leftOut(n, v, fields, lines)
+}
+
+// unknownField reports one, and takes the field that it was meant to be as given.
+func (d *decoder) unknownField(key *node, fields []field, lines []int32, unknown map[string]int32) map[string]int32 {
+	d.wrong(key, "unknown field", suggest(key.text, names(fields), "fields here"))
+	meant := nearest(key.text, names(fields))
+	if i := slices.IndexFunc(fields, func(f field) bool { return f.name == meant }); i >= 0 && lines[i] == 0 {
+		lines[i] = -1
+	}
+	if unknown == nil {
+		unknown = map[string]int32{}
+	}
+	unknown[key.text] = key.line
+	return unknown
+}
+
+// leftOut gives the fields of v that are in no line their defaults.
+func (d *decoder) leftOut(n *node, v reflect.Value, fields []field, lines []int32) {
+	for i, f := range fields {
+		switch {
+		case lines[i] != 0:
+		case f.required:
+			back := d.field(f.name)
+			d.wrong(n, "is missing", "add it: "+f.about)
+			d.back(back)
+		default:
+			d.setDefaults(v.FieldByIndex(f.index), f.rule)
+		}
+	}
+}
+
+// isName reports keys that are not words.
+func (d *decoder) isName(key *node) bool {
+	if key.kind == kindString {
 		return true
 	}
-	d.report(d.positionOf(n), path, what+" is not supported here", "write the value out")
+	message, hint := "the name of a field must be a plain word", "write it like name: value"
+	switch {
+	case d.within > 0 && key.kind == kindInteger:
+		hint = "put an address with colons in quotes"
+	case key.kind == kindMerge:
+		message, hint = "a merge key is not supported here", "write the fields out"
+	}
+	d.wrong(key, message, hint)
 	return false
 }
 
-func (d *decoder) structure(n ast.Node, path string, v reflect.Value, r rule) {
-	fields := fieldsOf(v.Type())
-	entries, ok := mapping(n)
-	if !ok {
-		r.about = "fields here: " + strings.Join(names(fields), ", ")
-		d.wrongType(n, path, "a mapping", r)
+func (d *decoder) list(n *node, v reflect.Value, r rule) {
+	if n.kind != kindList {
+		d.wrongType(n, "a list", r)
 		return
 	}
-	lines, meant := map[string]int{}, map[string]bool{}
-	for _, e := range entries {
-		name, ok := d.fieldName(e.Key, path)
-		if !ok {
-			continue
-		}
-		at := d.position(e.Key.GetToken())
-		if first, twice := lines[name]; twice {
-			d.report(at, join(path, name), fmt.Sprintf("appears twice, first in line %d", first), "keep one")
-			continue
-		}
-		lines[name] = at.Line
-		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
-		if i < 0 {
-			d.report(at, join(path, name), "unknown field", suggest(name, names(fields), "fields here"))
-			d.failed[path] = true // it may be one that a check misses
-			meant[nearest(name, names(fields))] = true
-			continue
-		}
-		d.value(e.Value, join(path, name), v.FieldByIndex(fields[i].index), fields[i].rule)
+	if len(n.items) < r.minItems {
+		d.wrong(n, "the list is empty", "give "+r.about)
 	}
-	for _, f := range fields {
-		_, given := lines[f.name]
-		switch {
-		case given || meant[f.name]:
-		case f.required:
-			d.report(d.seen[path], join(path, f.name), "is missing", "add it: "+f.about)
-		default:
-			setDefaults(v.FieldByIndex(f.index), f.rule)
-		}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.items), len(n.items)))
+	for i := range n.items {
+		back := d.item(i)
+		d.value(&n.items[i], v.Index(i), rule{})
+		d.back(back)
 	}
 }
 
-// fieldName returns the text of a key and reports keys that are not words.
-func (d *decoder) fieldName(key ast.MapKeyNode, path string) (string, bool) {
-	switch k := key.(type) {
-	case *ast.StringNode:
-		return k.Value, true
-	case *ast.MergeKeyNode:
-		d.report(d.position(key.GetToken()), path, "a merge key is not supported here", "write the fields out")
-	default:
-		d.report(d.position(key.GetToken()), path, "the name of a field must be a plain word", "write it like name: value")
-	}
-	return "", false
-}
-
-func (d *decoder) list(n ast.Node, path string, v reflect.Value, r rule) {
-	seq, ok := n.(*ast.SequenceNode)
-	if !ok {
-		d.wrongType(n, path, "a list", r)
-		return
-	}
-	if len(seq.Values) < r.minItems {
-		d.report(d.positionOf(n), path, "the list is empty", "give "+r.about)
-	}
-	v.Set(reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values)))
-	for i, item := range seq.Values {
-		d.value(item, fmt.Sprintf("%s[%d]", path, i), v.Index(i), rule{})
-	}
-}
-
-func (d *decoder) scalar(n ast.Node, path string, s scalar, r rule) {
-	text, ok := stringOf(n)
-	if _, takesIntegers := s.(integral); !ok && takesIntegers {
-		_, ok = n.(*ast.IntegerNode)
-		text = n.GetToken().Value
+func (d *decoder) scalar(n *node, s scalar, r rule) {
+	text, ok := n.string()
+	if _, takesIntegers := s.(integral); takesIntegers && n.kind == kindInteger {
+		text, ok = n.text, true
 	}
 	if !ok {
-		d.wrongType(n, path, "a string", r)
+		d.wrongType(n, "a string", r)
 		return
 	}
 	if p := s.parse(text); p != nil {
-		d.report(d.positionOf(n), path, p.message, p.hint)
+		d.wrong(n, p.message, p.hint)
 	}
 }
 
-func (d *decoder) word(n ast.Node, path string, v reflect.Value, r rule) {
-	text, ok := stringOf(n)
+func (d *decoder) word(n *node, v reflect.Value, r rule) {
+	text, ok := n.string()
+	known := slices.Index(r.enum, text)
 	switch {
 	case !ok:
-		d.wrongType(n, path, "a string", r)
-	case len(r.enum) > 0 && !slices.Contains(r.enum, text):
-		d.report(d.positionOf(n), path, fmt.Sprintf("%q is not supported", text), "write "+strings.Join(r.enum, " or "))
-	default:
+		d.wrongType(n, "a string", r)
+	case len(r.enum) == 0:
 		v.SetString(text)
+	case known < 0:
+		d.wrong(n, fmt.Sprintf("%q is not supported", text), "write "+strings.Join(r.enum, " or "))
+	default:
+		v.SetString(r.enum[known])
 	}
 }
 
-func (d *decoder) integer(n ast.Node, path string, v reflect.Value, r rule) {
+func (d *decoder) integer(n *node, v reflect.Value, r rule) {
 	text, ok := digits(n)
 	if !ok {
-		d.wrongType(n, path, "an integer", r)
+		d.wrongType(n, "an integer", r)
 		return
 	}
 	if len(text) > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9' {
-		d.report(d.positionOf(n), path, text+" is octal to some and decimal to others", "remove the leading zeros")
+		d.wrong(n, text+" is octal to some and decimal to others", "remove the leading zeros")
 		return
 	}
 	value, err := strconv.ParseUint(text, 0, 64)
 	if err != nil || value < r.minimum || value > r.maximum {
-		d.report(d.positionOf(n), path, fmt.Sprintf("%s is outside %d to %d", text, r.minimum, r.maximum), r.hint)
+		d.wrong(n, fmt.Sprintf("%s is outside %d to %d", text, r.minimum, r.maximum), r.hint)
 		return
 	}
 	v.SetUint(value)
@@ -228,87 +295,43 @@ func (d *decoder) integer(n ast.Node, path string, v reflect.Value, r rule) {
 
 // wrongType reports that n should have been want, with the cause where one is
 // likely, else with the description of the field.
-func (d *decoder) wrongType(n ast.Node, path, want string, r rule) {
-	have, hint := kindOf(n), r.about
+func (d *decoder) wrongType(n *node, want string, r rule) {
+	hint := r.about
 	switch {
-	case have == "nothing":
+	case n.kind == kindNothing:
 		hint = "give a value or remove the line"
-	case want == "a string" && have != "a list" && have != "a mapping":
+	case want == "a string" && n.kind != kindList && n.kind != kindMapping:
 		hint = "put it in quotes"
-	case want == "a list" && have != "a mapping":
-		hint = "put it in brackets: [" + oneLine(n.String()) + "]"
-	case want != "a mapping" && isQuoted(n):
+	case want == "a list" && n.kind != kindMapping:
+		hint = "put it in brackets: [" + oneLine(n.text) + "]"
+	case want != "a mapping" && n.quoted:
 		hint = "remove the quotes"
 	case want == "true or false":
 		hint = "write true or false"
 	}
-	d.report(d.positionOf(n), path, fmt.Sprintf("must be %s, is %s", want, have), hint)
-}
-
-// mapping returns the entries of a node that is a mapping.
-func mapping(n ast.Node) ([]*ast.MappingValueNode, bool) {
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		return m.Values, true
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{m}, true
-	}
-	return nil, false
-}
-
-func stringOf(n ast.Node) (string, bool) {
-	switch s := n.(type) {
-	case *ast.StringNode:
-		return s.Value, true
-	case *ast.LiteralNode:
-		return s.Value.Value, true
-	}
-	return "", false
+	d.wrong(n, fmt.Sprintf("must be %s, is %s", want, n.kind), hint)
 }
 
 // digits returns the text of an integer. To the YAML parser one of more than 64
 // bits is a string.
-func digits(n ast.Node) (string, bool) {
-	text := n.GetToken().Value
-	if _, ok := n.(*ast.IntegerNode); ok {
-		return text, true
+func digits(n *node) (string, bool) {
+	if n.kind == kindInteger {
+		return n.text, true
 	}
-	_, ok := n.(*ast.StringNode)
-	return text, ok && !isQuoted(n) && text != "" && strings.Trim(text, "0123456789") == ""
-}
-
-func isQuoted(n ast.Node) bool {
-	t := n.GetToken().Type
-	return t == token.SingleQuoteType || t == token.DoubleQuoteType
-}
-
-func kindOf(n ast.Node) string {
-	switch n.(type) {
-	case *ast.StringNode, *ast.LiteralNode:
-		return "a string"
-	case *ast.IntegerNode:
-		return "an integer"
-	case *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "a number"
-	case *ast.BoolNode:
-		return "a boolean"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return "a mapping"
-	}
-	return "nothing"
+	return n.text, n.kind == kindString && !n.quoted && n.text != "" && strings.Trim(n.text, "0123456789") == ""
 }
 
 // join appends a field to a path, quoting what would make it ambiguous.
-func join(path, name string) string {
+func join(path, name string) string { return string(appendName([]byte(path), name)) }
+
+func appendName(path []byte, name string) []byte {
+	if len(path) > 0 {
+		path = append(path, '.')
+	}
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return !isWord(r) }) {
-		name = strconv.Quote(name)
+		return strconv.AppendQuote(path, name)
 	}
-	if path == "" {
-		return name
-	}
-	return path + "." + name
+	return append(path, name...)
 }
 
 func isWord(r rune) bool {

@@ -28,6 +28,7 @@ type spec struct {
 	Segments  []segment `json:"segments,omitempty" jsonschema_description:"layer 2 broadcast domains, one VNI each"`
 	Routers   []router  `json:"routers,omitempty" jsonschema_description:"virtual routers (VRFs), which join segments by their gateways"`
 	Ports     []port    `json:"ports,omitempty" jsonschema_description:"local interfaces attached to segments"`
+	Firewall  *firewall `json:"firewall,omitempty" jsonschema_description:"policy that stands at every port; without it everything passes"`
 }
 
 type underlay struct {
@@ -98,6 +99,7 @@ type segment struct {
 	FDB        []staticMAC   `json:"fdb,omitempty" jsonschema_description:"forwarding entries that neither age nor move"`
 	Neighbours []neighbour   `json:"neighbours,omitempty" jsonschema_description:"MAC addresses of hosts, known for ever"`
 	Gateway    *gateway      `json:"gateway,omitempty" jsonschema_description:"makes the segment an interface of a router"`
+	Firewall   string        `json:"firewall,omitempty" jsonschema:"enum=allow,enum=drop,enum=reject" jsonschema_description:"what becomes of packets of the segment's ports that no rule decides about; spec.firewall.default when left out"`
 }
 
 type staticMAC struct {
@@ -161,6 +163,7 @@ type port struct {
 	Segment   objectName    `json:"segment,omitempty" jsonschema_description:"name of the segment of untagged frames; without it they are dropped"`
 	VLANs     []portVLAN    `json:"vlans,omitempty" jsonschema_description:"802.1Q VLANs of a trunk and their segments"`
 	Allowed   *allowed      `json:"allowed,omitempty" jsonschema_description:"who may send from the port; anybody when left out"`
+	Labels    labels        `json:"labels,omitempty" jsonschema_description:"what groups and rules of the firewall select the port by, as in {tier: web}"`
 }
 
 type portVLAN struct {

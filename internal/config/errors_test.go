@@ -47,8 +47,11 @@ func TestFileErrors(t *testing.T) {
 		{"not UTF-8", "a: 1\nb: \xff\n", []string{
 			`2:4: the file is not UTF-8 text; save it as UTF-8`,
 		}},
-		{"too large", strings.Repeat("#", 5<<20), []string{
-			`1:1: the file is larger than 4 MiB; give the path of an edge's configuration`,
+		{"too large", strings.Repeat("#", maxFileSize+1), []string{
+			`1:1: the file is larger than 64 MiB; give the path of an edge's configuration`,
+		}},
+		{"large and not plain", "a:\n- \"x\"\n- *x\n" + strings.Repeat("#", maxParserSize), []string{
+			`3:5: the file is larger than 8 MiB, and not plain here; large files have nothing but mappings, lists, words and quoted strings, each in one line; or are JSON`,
 		}},
 		{"syntax", "a: 1\nb: [1, 2\n", []string{
 			`2:4: not YAML: sequence end token ']' not found; check the indentation, quotes and brackets around here`,
@@ -85,10 +88,10 @@ func TestShapeErrors(t *testing.T) {
 			`7:43: spec.ports[0].segment: there is no segment "blue"; there are no segments`,
 		}},
 		{"unknown field unlike any", under + "  colour: red\n", []string{
-			`6:3: spec.colour: unknown field; fields here: underlay, flowCache, fdb, transit, remotes, segments, routers, ports`,
+			`6:3: spec.colour: unknown field; fields here: underlay, flowCache, fdb, transit, remotes, segments, routers, ports, firewall`,
 		}},
 		{"unknown field with odd name", under + "  \"a b\": red\n", []string{
-			`6:3: spec."a b": unknown field; fields here: underlay, flowCache, fdb, transit, remotes, segments, routers, ports`,
+			`6:3: spec."a b": unknown field; fields here: underlay, flowCache, fdb, transit, remotes, segments, routers, ports, firewall`,
 		}},
 		{"duplicate field", under + "  fdb: {}\n  fdb: {}\n", []string{
 			`7:3: spec.fdb: appears twice, first in line 6; keep one`,

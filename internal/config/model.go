@@ -9,7 +9,7 @@ import (
 )
 
 // edge turns a checked document into the model.
-func (d *document) edge() overlay.Edge {
+func (d *document) edge(policies []policySource) overlay.Edge {
 	s := d.Spec
 	return overlay.Edge{
 		Name:      string(d.Metadata.Name),
@@ -23,6 +23,7 @@ func (d *document) edge() overlay.Edge {
 		Segments: each(s.Segments, segment.model),
 		Routers:  each(s.Routers, router.model),
 		Ports:    each(s.Ports, port.model),
+		Firewall: d.firewall(policies),
 	}
 }
 
@@ -152,6 +153,7 @@ func (p port) model() overlay.Port {
 		VLANs: each(p.VLANs, func(v portVLAN) overlay.PortVLAN {
 			return overlay.PortVLAN{VLAN: v.VLAN, Segment: string(v.Segment)}
 		}),
+		Labels: p.Labels,
 	}
 	if p.Allowed != nil {
 		m.Allowed = &overlay.Allowed{

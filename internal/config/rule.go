@@ -32,6 +32,9 @@ func fieldsOf(t reflect.Type) []field {
 	fields := make([]field, 0, t.NumField())
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if f.Type == reflect.TypeFor[located]() || !f.IsExported() && !f.Anonymous {
+			continue
+		}
 		if f.Anonymous {
 			for _, inner := range fieldsOf(f.Type) {
 				inner.index = append([]int{i}, inner.index...)
@@ -79,7 +82,7 @@ func number(text string) uint64 {
 }
 
 // setDefaults fills a field that was left out; in a struct, all of its fields.
-func setDefaults(v reflect.Value, r rule) {
+func (d *decoder) setDefaults(v reflect.Value, r rule) {
 	if s, ok := v.Addr().Interface().(scalar); ok {
 		if r.preset != "" {
 			if p := s.parse(r.preset); p != nil {
@@ -90,8 +93,8 @@ func setDefaults(v reflect.Value, r rule) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for _, f := range fieldsOf(v.Type()) {
-			setDefaults(v.FieldByIndex(f.index), f.rule)
+		for _, f := range d.fieldsOf(v.Type()) {
+			d.setDefaults(v.FieldByIndex(f.index), f.rule)
 		}
 	case reflect.String:
 		v.SetString(r.preset)

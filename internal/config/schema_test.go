@@ -85,6 +85,22 @@ func TestSchemaRefuses(t *testing.T) {
 		under + "  remotes: [{name: b}]\n",
 		under + "  remotes: [{name: b, addresses: []}]\n",
 		under + "  segments: [{name: blue, vni: 1, teps: []}]\n",
+		under + "  firewall: {default: deny}\n",
+		under + "  firewall: {connections: 1}\n",
+		under + "  firewall: {timeouts: {udp: 30}}\n",
+		under + "  firewall: {groups: [{name: g, members: []}]}\n",
+		under + "  firewall: {groups: [{name: g, members: [\"a b\"]}]}\n",
+		under + "  firewall: {groups: [{name: g, members: [7]}]}\n",
+		under + "  firewall: {groups: [{name: g, members: [{}]}]}\n",
+		under + "  firewall: {groups: [{name: g, members: [{prot: p0}]}]}\n",
+		under + "  firewall: {groups: [{name: g, members: [{labels: {a: 1}}]}]}\n",
+		under + "  firewall: {groups: [{name: g, members: [{labels: {}}]}]}\n",
+		under + "  firewall: {services: [{name: w, members: [tcp/http]}]}\n",
+		under + "  firewall: {services: [{name: w, members: [{ports: [80]}]}]}\n",
+		under + "  firewall: {services: [{name: w, members: [{protocol: tcp, ports: [http]}]}]}\n",
+		under + "  firewall: {sections: [{name: s, rules: [{name: r}]}]}\n",
+		under + "  firewall: {sections: [{name: s, rules: [{name: a/b, action: drop}]}]}\n",
+		under + "  firewall: {sections: [{name: s, rules: [{name: r, action: drop, from: []}]}]}\n",
 	} {
 		if problems := validate(schema, decodeYAML(t, []byte(text)), "", map[string]bool{}); len(problems) == 0 {
 			t.Errorf("the schema takes\n%s", text)
@@ -106,6 +122,8 @@ func TestSchemaDefaults(t *testing.T) {
 		"spec.routers.l3.encapsulation": "vxlan", "spec.routers.l3.outer.ttl": 64.0,
 		"spec.segments.gateway.mac": overlay.AnycastMAC.String(), "spec.routers.routes.type": "unicast",
 		"spec.routers.uplinks.vlan": 0.0, "spec.underlay.teaming": "flow", "spec.transit.mode": "auto",
+		"spec.firewall.default": "allow", "spec.firewall.connections": 131072.0, "spec.firewall.sections.rules.direction": "both",
+		"spec.firewall.timeouts.established": "2h4m", "spec.firewall.timeouts.closed": "10s",
 		"spec.underlay.liveness.interval": "50ms", "spec.underlay.liveness.multiplier": 3.0, "spec.underlay.liveness.hops": "auto",
 	} {
 		found := false
@@ -226,7 +244,13 @@ func validateObject(schema, v map[string]any, path string, shown map[string]bool
 			problems = append(problems, validate(field, value, join(path, name), shown)...)
 		} else if schema["additionalProperties"] == false {
 			problems = append(problems, join(path, name)+": unknown")
+		} else if field, ok := schema["additionalProperties"].(map[string]any); ok {
+			problems = append(problems, validate(field, value, join(path, name), shown)...)
 		}
+	}
+	least, _ := schema["minProperties"].(float64)
+	if most, limited := schema["maxProperties"].(float64); len(v) < int(least) || limited && len(v) > int(most) {
+		problems = append(problems, fmt.Sprintf("%s: %d fields", path, len(v)))
 	}
 	required, _ := schema["required"].([]any)
 	for _, name := range required {

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"reflect"
+)
+
+// maxIncludes bounds how many files a firewall is made of.
+const maxIncludes = 64
+
+// policySource is a part of the firewall's policy: of the edge's own file, or of one that
+// it includes.
+type policySource struct {
+	*decoder
+	prefix string // of paths in it
+	*policy
+}
+
+// policies returns the parts of the policy, in their order, and reads those that are in
+// files of their own.
+func (d *decoder) policies(doc *document, open opener) []policySource {
+	fw := doc.Spec.Firewall
+	if fw == nil {
+		return nil
+	}
+	list := []policySource{{d, "spec.firewall.", &fw.policy}}
+	if len(fw.Include) > maxIncludes {
+		const path = "spec.firewall.include"
+		d.report(d.at(path), path, fmt.Sprintf("%d files, at most %d", len(fw.Include), maxIncludes), "put more rules into one")
+		return list
+	}
+	for i, name := range fw.Include {
+		path := fmt.Sprintf("spec.firewall.include[%d]", i)
+		switch {
+		case name == "" && d.failed[path]:
+		case open == nil:
+			d.report(d.at(path), path, "a file cannot be included here", "put its groups, services and sections into this one")
+		default:
+			if source, ok := d.include(path, name, open); ok {
+				list = append(list, source)
+			}
+		}
+	}
+	return list
+}
+
+func (d *decoder) include(path, name string, open opener) (policySource, bool) {
+	file, data, err := open(name)
+	if err != nil {
+		hint := "paths are relative to the directory of this file"
+		if !errors.Is(err, fs.ErrNotExist) {
+			hint = "give the path of a file that can be read"
+		}
+		d.report(d.at(path), path, oneLine(err.Error()), hint)
+		return policySource{}, false
+	}
+	p := policySource{newDecoder(file), "", &policy{}}
+	if root := p.root(data, "examples/policy.json"); root != nil {
+		p.value(root, reflect.ValueOf(p.policy).Elem(), rule{})
+	}
+	return p, true
+}
