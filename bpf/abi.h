@@ -12,7 +12,7 @@
 /* One byte in memory, and typed fields put the names into BTF for the Go side. */
 #define BYTE_ENUM enum __attribute__((packed))
 
-#define ABI_VERSION 3
+#define ABI_VERSION 4
 
 #define MAX_ENDS 8192	  /* ports and remote TEPs of one edge */
 #define MAX_SEGMENTS 4096 /* segments of one edge */
@@ -28,6 +28,7 @@
 #define OUTER_MAX 56	  /* Ethernet and IPv6: 54 bytes */
 #define OPTIONS_MAX 252	  /* Geneve options (RFC 8926 3.4) */
 #define MAX_TAGS 2	  /* 802.1Q tags that a frame may have */
+#define MAX_RULES 131072  /* of the firewall, with the ones that stand for defaults */
 
 /* An IPv6 address, or an IPv4 address mapped into one (::ffff:a.b.c.d). */
 struct addr {
@@ -50,6 +51,7 @@ enum __attribute__((packed)) end_flags {
 	END_TRANSIT = 64,     /* the interface takes packets from a transit program */
 	END_DOWN = 128,	      /* TEP: decisions for it are taken again */
 	END_SPREAD = 256,     /* TEP: stands for a remote with several, see spread.h */
+	END_POLICED = 512,    /* port: the firewall stands before it, see police.h */
 };
 
 /*
@@ -286,6 +288,7 @@ BYTE_ENUM flow_flags {
 	FLOW_ROUTED = 1,  /* new MACs, TTL lowered */
 	FLOW_TAG = 2,	  /* the outermost tag chose the segment and goes */
 	FLOW_GATEWAY = 4, /* answered for the gateway, not for a host */
+	FLOW_TRACKED = 8, /* of a connection that the firewall knows: SYN, FIN and RST are its */
 };
 
 /* What becomes of a flow's packets: ready to be replayed. */
@@ -303,6 +306,193 @@ struct decision {
 	__u8 dmac[ETH_ALEN]; /* routed */
 	__u8 smac[ETH_ALEN];
 	__u16 stamp; /* of a shortcut, see shortcut.h */
+};
+
+struct counter {
+	__u64 packets;
+	__u64 bytes;
+};
+
+/*
+ * The firewall. A connection is one port's: between its workload, inside, and what is
+ * beyond, outside. One between two ports is in the table twice.
+ */
+struct conn_key {
+	__u32 end; /* the port */
+	__u8 proto;
+	__u8 asker; /* ICMP echo: 1 the one inside, 2 outside */
+	__u8 pad[2];
+	struct addr inside;
+	struct addr outside;
+	__be16 inside_port; /* TCP, UDP, SCTP; ICMP echo: the identifier in both; else zero */
+	__be16 outside_port;
+};
+
+/* What is known of it. Those of two directions: first from who opened it. */
+enum conn_bits {
+	CONN_OUT = 1,	      /* opened from inside */
+	CONN_SYN = 2,	      /* 4: the other direction's */
+	CONN_ACK = 8,	      /* 16: the other direction's; the SYN was acknowledged */
+	CONN_FIN = 32,	      /* 64: the other direction's */
+	CONN_RST = 128,	      /* reset */
+	CONN_REPLIED = 256,   /* not TCP: there was a packet in the other direction */
+	CONN_PICKED_UP = 512, /* TCP: it was open before it was seen */
+	CONN_LOG = 1024,      /* its rule logs */
+};
+
+struct conn {
+	__u64 seen_ns; /* CLOCK_MONOTONIC_COARSE; of data packets with revalidate_ns delay */
+	__u64 born_ns;
+	struct counter counters[2]; /* by direction; of data packets with revalidate_ns delay */
+	__u32 next_seq[2];	    /* TCP: behind the last packet that was looked at */
+	__u32 bits;		    /* enum conn_bits */
+	__u32 rule;		    /* number of the rule that allowed it */
+	__u32 policy;		    /* number of the policy that was asked */
+	/* What a new policy has to know: */
+	__u16 peer_end; /* port of this edge outside, 0: none */
+	__u16 peer_segment;
+	__u8 smac[ETH_ALEN]; /* of the opening packet */
+	__u8 dmac[ETH_ALEN];
+	__u8 scale[2]; /* TCP: window scale (RFC 7323), NO_SCALE when it was not seen */
+	__u8 pad[2];
+};
+
+#define NO_SCALE 255
+
+BYTE_ENUM direction {
+	DIRECTION_IN,  /* to the workload behind the port */
+	DIRECTION_OUT, /* from it */
+};
+
+BYTE_ENUM verdict {
+	VERDICT_ALLOW,
+	VERDICT_DROP,
+	VERDICT_REJECT,
+	VERDICT_LOG_ONLY, /* in logs: what a rule on trial would have decided about */
+};
+
+BYTE_ENUM transport_kind {
+	TRANSPORT_WHOLE,
+	TRANSPORT_ERROR, /* ICMP error: src to sport are those of the packet that it is about, turned round */
+	TRANSPORT_FIRST, /* fragment with the transport header */
+	TRANSPORT_LATER, /* fragment without it */
+};
+
+/* What the firewall reads behind the IP header and its extension headers. */
+struct transport {
+	struct addr src;
+	struct addr dst;
+	__u32 seq; /* TCP */
+	__u32 end; /* TCP: the sequence number behind the packet */
+	__u32 ack; /* TCP */
+	__u32 id;  /* of a fragment's datagram */
+	__be16 sport;
+	__be16 dport;
+	__u16 icmp; /* type << 8 | code */
+	__u8 proto;
+	__u8 flags; /* TCP */
+	__u8 scale; /* TCP, with SYN: NO_SCALE without the option */
+	__u8 asker; /* ICMP echo: 1 a request, 2 a reply */
+	enum transport_kind kind;
+	bool uncached; /* the flow cache's key does not tell such packets apart */
+};
+
+/* How a connection begins, as the rules see it. */
+struct opening {
+	struct addr src;
+	struct addr dst;
+	__u8 smac[ETH_ALEN];
+	__u8 dmac[ETH_ALEN];
+	__u16 src_end; /* port of this edge, 0: it is beyond a tunnel or uplink, or not known */
+	__u16 dst_end;
+	__u16 src_segment; /* where the packet came in */
+	__u16 dst_segment; /* where it goes */
+	__u16 end;	   /* the port whose firewall is asked */
+	__u16 sport;	   /* host's byte order: TCP, UDP, SCTP, else 0 */
+	__u16 dport;	   /* the same; ICMP: type << 8 | code */
+	__u8 proto;
+	enum direction direction;
+	bool ported; /* the ports (the ICMP type) are known; no rule that asks for them matches else */
+};
+
+/* What the rules say. */
+struct judgement {
+	__u32 rule;	/* number of the rule that decides, never 0 */
+	__u32 log_only; /* number of the first rule on trial that comes before, 0: none */
+	__u32 policy;	/* number of the policy */
+	enum verdict verdict;
+	bool log;
+};
+
+/* A piece of a policy, which internal/policy makes and classify.h reads: a cache line. */
+struct line {
+	__u32 w[16];
+};
+
+/* By a rule's number. name is a hash by which a new process finds its rules' numbers again. */
+struct rule_counters {
+	__u64 name; /* 0: free */
+	__u64 connections;
+	__u64 packets; /* of data packets with revalidate_ns delay */
+	__u64 bytes;
+	__u64 seen_ns;
+};
+
+/* Connections that wait for an answer, of one port. */
+struct half_open_count {
+	__u32 count;
+};
+
+/* A fragment's datagram, whose first one the firewall let pass. */
+struct fragment_key {
+	__u32 end;
+	__u32 id;
+	struct addr saddr;
+	struct addr daddr;
+	__u8 proto;
+	enum direction direction;
+	__u8 pad[2];
+};
+
+/* A line of the firewall's log. */
+struct log_line {
+	__u64 ns; /* CLOCK_MONOTONIC */
+	struct addr src;
+	struct addr dst;
+	__u32 rule;
+	__u32 reason; /* 0: it passes */
+	__u32 lost;   /* lines that this core could not write before this one */
+	__u16 end;
+	__u16 sport; /* host's byte order, as in struct opening */
+	__u16 dport;
+	__u16 len;
+	__u8 proto;
+	__u8 tcp_flags;
+	enum direction direction;
+	enum verdict verdict;
+	__u32 pad;
+};
+
+/* Sorts of connections, by their state: each has a timeout. */
+enum conn_state {
+	STATE_OPENING,
+	STATE_ESTABLISHED,
+	STATE_HALF_CLOSED,
+	STATE_TIME_WAIT,
+	STATE_CLOSED,
+	STATE_UDP,
+	STATE_UDP_REPLIED,
+	STATE_ICMP,
+	STATE_MAX,
+};
+
+/* What the sweep over the connections counts, and removes. */
+struct census {
+	__u32 states[STATE_MAX];
+	__u32 connections; /* in the table of those that were answered */
+	__u32 half_open;
+	__u32 expired;
+	__u32 pad;
 };
 
 /*
@@ -335,11 +525,29 @@ struct pkt {
 	bool untagged;		/* its tags are off */
 	bool polled;		/* goes to its port by way of the coalescer */
 	bool routed;		/* has new MACs */
+	bool examined;		/* its transport is known */
 	__u8 steps;		/* of a trace */
 	__s32 verdict;		/* what the program returns, when nothing stopped the packet */
 	__u8 was[2 * ETH_ALEN]; /* routed: the MACs that it came with */
 	struct decision
 		decision; /* what becomes of it: the cache's entry may be replaced meanwhile */
+};
+
+/*
+ * What the firewall has of the packet that a core is working on: a map of its own, so
+ * that the transit programs can have struct pkt on their stack.
+ */
+struct hearing {
+	struct counter carried; /* the flow's packets since the firewall was told of them last */
+	__u32 carried_seq;	/* TCP: behind the flow's last packet, with has_seq */
+	__u32 next_seq; /* TCP: behind the packets of its direction, when it has been looked at */
+	bool has_seq;
+	struct transport transport;
+	struct opening opening;
+	struct judgement judgement;
+	struct conn_key key;
+	struct conn fresh; /* a connection that begins */
+	struct fragment_key fragment;
 };
 
 struct flow {
@@ -353,6 +561,7 @@ struct flow {
 	__u64 seen_ns;
 	__u64 packets;
 	__u64 bytes;
+	struct counter told; /* of those, what the firewall has been told of */
 };
 
 /* A flow of the transit programs, see shortcut.h: two cache lines. */
@@ -386,11 +595,6 @@ BYTE_ENUM device_flags {
 	DEVICE_UPLINK = 2,   /* a port of a router is here */
 };
 
-struct counter {
-	__u64 packets;
-	__u64 bytes;
-};
-
 struct end_counters {
 	struct counter rx; /* from the end into the edge */
 	struct counter tx; /* from the edge to the end */
@@ -418,6 +622,13 @@ struct move {
 struct bucket {
 	__u64 tokens;
 	__u64 filled_ns;
+};
+
+/* Tokens for log lines, see log.h. */
+struct log_bucket {
+	__u64 tokens;
+	__u64 filled_ns;
+	__u64 lost; /* since the last line */
 };
 
 /* A packet's beginning, where its checksum is taken. */

@@ -27,6 +27,13 @@ const volatile __u64 hold_ns = 8000;
 /* ICMP errors and requests for neighbours, a second and core, and at once. */
 const volatile __u64 icmp_rate = 1000;
 const volatile __u64 icmp_burst = 100;
+/* The firewall, as overlay.Firewall says. */
+const volatile bool strict;
+const volatile bool non_ip_dropped;
+const volatile __u64 conn_timeouts[STATE_MAX]; /* ns, by enum conn_state */
+const volatile __u32 half_open_limit;
+const volatile __u32 log_rate = 100;
+
 /* Tell a trace what happens, and neither learn, count nor send. */
 const volatile bool tracing;
 

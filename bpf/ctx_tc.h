@@ -31,6 +31,12 @@ static __always_inline int ctx_trim(struct __sk_buff *skb, __u32 len)
 	return bpf_skb_change_tail(skb, len, 0);
 }
 
+/* Copies from anywhere in the packet. */
+static __always_inline int ctx_load(struct __sk_buff *skb, __u32 off, void *to, __u32 len)
+{
+	return bpf_skb_load_bytes(skb, off, to, len);
+}
+
 static __always_inline int ctx_store(struct __sk_buff *skb, __u32 off, const void *from, __u32 len)
 {
 	return bpf_skb_store_bytes(skb, off, from, len, 0);

@@ -28,6 +28,11 @@ static __always_inline int ctx_trim(struct xdp_md *xdp, __u32 len)
 	return bpf_xdp_adjust_tail(xdp, (__s32)(len - ctx_len(xdp)));
 }
 
+static __always_inline int ctx_load(struct xdp_md *xdp, __u32 off, void *to, __u32 len)
+{
+	return bpf_xdp_load_bytes(xdp, off, to, len);
+}
+
 static __always_inline int ctx_store(struct xdp_md *xdp, __u32 off, const void *from, __u32 len)
 {
 	return bpf_xdp_store_bytes(xdp, off, (void *)from, len);

@@ -2,15 +2,35 @@
 /* The edge's data plane. Each stage is a header of its own; this is their order. */
 #include "resolve.h"
 #include "path.h"
+#include "police.h"
 #include "transmit.h"
 
-/* The slow path, which leaves what it decided in the cache. */
+/* The slow path: it only decides. */
 SUBPROGRAM int resolve(CTX *ctx, struct pkt *p)
 {
 	int why = p ? decide(ctx, p) : REASON_NO_ROOM;
 
-	if (!why && p->segment)
+	stamp(POINT_SWITCHED);
+	return why;
+}
+
+/* Leaves what was decided in the cache. */
+SUBPROGRAM int keep(CTX *ctx, struct pkt *p)
+{
+	if (p && p->segment)
 		flow_keep(ctx, p, &p->decision);
+	stamp(POINT_DECIDED);
+	return 0;
+}
+
+static __always_inline int take_slow_path(CTX *ctx, struct pkt *p)
+{
+	int why = resolve(ctx, p);
+
+	if (!why)
+		why = police_ways(ctx, p);
+	if (!why)
+		why = keep(ctx, p);
 	return why;
 }
 
@@ -29,8 +49,27 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 	f->seen_ns = p->now_ns;
 }
 
+/* The firewall looks at a packet whose way is known; the flow learns what it says. */
+SUBPROGRAM int watch(CTX *ctx, struct pkt *p, struct flow *f)
+{
+	struct hearing *h = hearing();
+	int why;
+
+	if (!p || !f || !h)
+		return REASON_NO_POLICY;
+	carry_over(p, f);
+	h->carried.packets -= packets_of(ctx, p); /* it is counted already, as a hit */
+	h->carried.bytes -= p->frame_len;
+	p->decision.slow = SLOW_FAST;
+	why = police_ways(ctx, p);
+	f->decision.slow = why ? SLOW_CONNECTION : p->decision.slow;
+	f->next_seq = h->next_seq;
+	return why;
+}
+
 static __always_inline int edge(CTX *ctx, struct pkt *p)
 {
+	bool watched = false;
 	struct flow *f;
 	__u32 end;
 	int why;
@@ -41,26 +80,36 @@ static __always_inline int edge(CTX *ctx, struct pkt *p)
 		why = REASON_ECN_MARKED;
 	if (why)
 		return drop(ctx, p, why);
+	stamp(POINT_PARSED);
 	f = flow_find(p);
 	if (f && p->inner && overtook(p, f))
 		return bpf_redirect(ctx->ifindex, BPF_F_INGRESS);
 	end = seq_end(p);
-	if (f)
+	if (f) {
 		hit(ctx, p, f);
-	else
-		why = resolve(ctx, p);
+		stamp(POINT_CACHED);
+		watched = is_watched(p, &p->decision);
+		if (watched)
+			why = watch(ctx, p, f);
+	} else {
+		why = take_slow_path(ctx, p);
+	}
 	if (!why)
 		why = replay(ctx, p);
-	if (f)
+	if (f && !watched)
 		went(p, f, end);
+	if (!why)
+		stamp(POINT_SENT);
 	return why ? refuse(ctx, p, why) : p->verdict;
 }
 
 SEC("tcx/ingress")
 int from_port(CTX *ctx)
 {
-	struct pkt *p = packet(ctx);
+	struct pkt *p;
 
+	stamp(POINT_PORT);
+	p = packet(ctx);
 	if (!p)
 		return TCX_DROP;
 	p->key.origin.w[3] = ctx->ifindex;
@@ -75,6 +124,7 @@ int from_underlay(CTX *ctx)
 
 	if (ctx->pkt_type != PACKET_HOST || ctx->vlan_present)
 		return TCX_NEXT;
+	stamp(POINT_UNDERLAY);
 	p = packet(ctx);
 	if (!p)
 		return TCX_DROP;

@@ -6,10 +6,11 @@
  * in:    p, the segment
  * out:   copies of the packet on interfaces
  * maps:  segments, members, ends, traffic
- * stops: TOO_BIG, NO_MEMBER; a copy: NO_ROUTE, UNRESOLVED, NO_ROOM, GSO_NESTED, NO_CSUM, REDIRECT
+ * stops: TOO_BIG, NO_MEMBER; a copy: those of police, NO_ROUTE, UNRESOLVED, NO_ROOM, GSO_NESTED, NO_CSUM, REDIRECT
  */
 #pragma once
 
+#include "police.h"
 #include "room.h"
 
 struct flood {
@@ -22,6 +23,7 @@ struct flood {
 	bool copies;
 	bool too_big; /* for one of the members */
 	bool from_tunnel;
+	bool own; /* of the edge itself */
 };
 
 static __always_inline int flood_to_tep(struct flood *fl, __u32 *id, __u32 *ifindex)
@@ -93,7 +95,10 @@ static long flood_member(__u64 index, struct flood *fl)
 			return 1;
 		why = flood_to_tep(fl, &id, &ifindex);
 	} else {
-		why = flood_to_port(fl->ctx, fl->p, to);
+		if (!fl->own)
+			why = police_copy(fl->ctx, fl->p, to, id);
+		if (!why)
+			why = flood_to_port(fl->ctx, fl->p, to);
 	}
 	if (!why && !tracing && bpf_clone_redirect(fl->ctx, ifindex, 0))
 		why = REASON_REDIRECT;
@@ -116,7 +121,8 @@ SUBPROGRAM int flood(CTX *ctx, struct pkt *p, __u32 segment, __u32 how)
 		return REASON_NO_MEMBER;
 	fl.how = how & 0xffff;
 	fl.from_tunnel = how & FLOOD_FROM_TUNNEL;
-	fl.except = how & FLOOD_TO_ALL ? 0 : p->in;
+	fl.own = how & FLOOD_TO_ALL;
+	fl.except = fl.own ? 0 : p->in;
 	n = seg->members;
 	if (n > MAX_MEMBERS)
 		n = MAX_MEMBERS;

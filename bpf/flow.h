@@ -37,32 +37,66 @@ static __always_inline bool is_current(const struct decision *d)
 	return d->flags & FLOW_ROUTED ? route_is_current(d, seg) : seg->generation == d->generation;
 }
 
-/* A valid decision, or NULL. */
-static __always_inline struct flow *flow_find(struct pkt *p)
+/*
+ * Whether the firewall looks at the packet although its way is known: while the connection
+ * is not open, and else at all of TCP but data and acknowledgements.
+ */
+static __always_inline bool is_watched(const struct pkt *p, const struct decision *d)
 {
-	struct flow *f;
+	if (!(d->flags & FLOW_TRACKED) || p->key.proto != IPPROTO_TCP)
+		return false;
+	return d->slow || (p->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST | TCP_ACK)) != TCP_ACK;
+}
 
-	if (!flow_cache || is_neighbour_talk(p))
-		return NULL;
-	f = bpf_map_lookup_elem(&flows, &p->key);
-	if (!f) {
-		count(EVENT_MISS);
-		return NULL;
-	}
-	if (f->decision.slow)
-		return NULL;
+/* Whether the flow's decision is good for the packet. */
+static __always_inline bool is_usable(const struct pkt *p, const struct flow *f)
+{
+	if (f->decision.slow && f->decision.slow != SLOW_CONNECTION)
+		return false;
 	if (!is_current(&f->decision)) {
 		count(EVENT_STALE);
-		return NULL;
+		return false;
 	}
 	if (p->now_ns - f->decided_ns > revalidate_ns) {
 		count(EVENT_REVALIDATED);
-		return NULL;
+		return false;
 	}
-	if (f->decision.flags & FLOW_ROUTED && p->ttl <= 1) /* the router says why, each time */
-		return NULL;
-	step(p, STAGE_CACHE, 1, 0);
-	return tracing ? NULL : f; /* a trace tells how the decision is taken */
+	/* The router says why, each time. */
+	return !(f->decision.flags & FLOW_ROUTED) || p->ttl > 1;
+}
+
+/* What the firewall has to hear of the flow, whose packet it is about to see. */
+static __always_inline void carry_over(const struct pkt *p, struct flow *f)
+{
+	struct hearing *h = hearing();
+
+	if (!h)
+		return;
+	h->carried.packets = f ? f->packets - f->told.packets : 0;
+	h->carried.bytes = f ? f->bytes - f->told.bytes : 0;
+	h->carried_seq = h->next_seq = f ? f->next_seq : 0;
+	h->has_seq = f && p->key.proto == IPPROTO_TCP && f->decision.flags & FLOW_TRACKED;
+	if (!f || tracing)
+		return;
+	f->told.packets = f->packets;
+	f->told.bytes = f->bytes;
+}
+
+/* A valid decision, or NULL. */
+static __always_inline struct flow *flow_find(struct pkt *p)
+{
+	struct flow *f = NULL;
+
+	if (flow_cache && !is_neighbour_talk(p))
+		f = bpf_map_lookup_elem(&flows, &p->key);
+	if (f && is_usable(p, f)) {
+		step(p, STAGE_CACHE, 1, 0);
+		return tracing ? NULL : f; /* a trace tells how the decision is taken */
+	}
+	if (!f && flow_cache && !is_neighbour_talk(p))
+		count(EVENT_MISS);
+	carry_over(p, f);
+	return NULL;
 }
 
 /* The outer UDP source port, 49152 to 65535, the same for all packets of the flow (RFC 7348 5). */
@@ -82,15 +116,26 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		.packets = packets_of(ctx, p),
 		.bytes = p->frame_len,
 	};
+	struct hearing *h = hearing();
 	struct flow *old;
 
 	if (tracing || d->action == ACTION_ASK) /* the key has the next hop by now */
 		return;
 	old = bpf_map_lookup_elem(&flows, &p->key);
+	/* What the key does not tell apart is never found. */
+	if (d->slow > SLOW_CONNECTION) {
+		if (old)
+			bpf_map_delete_elem(&flows, &p->key);
+		return;
+	}
 	if (old) {
 		fresh.packets += old->packets;
 		fresh.bytes += old->bytes;
 	}
+	if (h && d->flags & FLOW_TRACKED && p->key.proto == IPPROTO_TCP)
+		fresh.next_seq = h->next_seq;
+	fresh.told.packets = fresh.packets;
+	fresh.told.bytes = fresh.bytes;
 	if (bpf_map_update_elem(&flows, &p->key, &fresh, BPF_ANY))
 		count(EVENT_FLOW_FULL);
 }

@@ -67,6 +67,7 @@ static __always_inline bool error_for(int why, bool v6, struct icmp_error *e)
 		e->code = v6 ? ICMPV6_ADDRESS_UNREACHABLE : ICMP_HOST_UNREACHABLE;
 		return true;
 	case REASON_PROHIBITED:
+	case REASON_REJECTED:
 		e->code = v6 ? ICMPV6_PROHIBITED : ICMP_PROHIBITED;
 		return true;
 	case REASON_NOT_SERVED:
@@ -80,10 +81,7 @@ static __always_inline bool is_icmp_error(const struct pkt *p)
 {
 	if (p->key.proto == IPPROTO_ICMPV6)
 		return p->icmp_type < 128;
-	return p->key.proto == IPPROTO_ICMP &&
-	       (p->icmp_type == ICMP_UNREACHABLE || p->icmp_type == ICMP_SOURCE_QUENCH ||
-		p->icmp_type == ICMP_REDIRECT || p->icmp_type == ICMP_TIME_EXCEEDED ||
-		p->icmp_type == ICMP_PARAMETER);
+	return p->key.proto == IPPROTO_ICMP && is_error4(p->icmp_type);
 }
 
 /* Whether the sender may be told (RFC 1122 3.2.2, RFC 4443 2.4). */

@@ -42,6 +42,39 @@ LPM_MAP(routes, struct route_key, struct route, 262144);
 LPM_MAP(allowed_addrs, struct allowed_addr, __u32, 65536);
 MAP(LRU_HASH, flows, struct flow_key, struct flow, 262144);
 
+/* The firewall, see police.h. Sizes come from the configuration at load time. */
+#define CONN_MAP(map_type, map_name, flags)            \
+	struct {                                       \
+		__uint(type, BPF_MAP_TYPE_##map_type); \
+		__uint(max_entries, 1);                \
+		__uint(map_flags, flags);              \
+		__type(key, struct conn_key);          \
+		__type(value, struct conn);            \
+	} map_name SEC(".maps")
+CONN_MAP(HASH, connections, BPF_F_NO_PREALLOC);
+CONN_MAP(LRU_HASH, half_open, 0);
+MAP(ARRAY, half_opens, __u32, struct half_open_count, MAX_ENDS); /* by end */
+MAP(LRU_HASH, fragments, struct fragment_key, __u64, 1);	 /* when the first passed */
+MAP(ARRAY, rules, __u32, struct rule_counters, 1);
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} logs SEC(".maps");
+/* The policy: one entry, which is replaced at once. The Go side makes its maps of the size it needs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_ARRAY);
+			__uint(max_entries, 1);
+			__uint(map_flags, BPF_F_INNER_MAP | BPF_F_MMAPABLE);
+			__uint(key_size, sizeof(__u32));
+			__uint(value_size, sizeof(struct line));
+		});
+} policy SEC(".maps");
+
 /* Of the transit programs: shortcut_slots of each core, in whole cache lines. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -78,7 +111,9 @@ struct {
 } moves SEC(".maps");
 
 MAP(PERCPU_ARRAY, buckets, __u32, struct bucket, 1);
+MAP(PERCPU_ARRAY, log_buckets, __u32, struct log_bucket, 1);
 MAP(PERCPU_ARRAY, current, __u32, struct pkt, 1);
+MAP(PERCPU_ARRAY, hearings, __u32, struct hearing, 1);
 MAP(PERCPU_ARRAY, scratch, __u32, struct scratch, 1);
 
 /* What the last traced packet met, in order. */

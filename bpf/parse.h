@@ -38,6 +38,7 @@ static __always_inline int parse_l4(CTX *ctx, struct pkt *p, __u32 off, __u32 le
 		p->key.dport = tcp->dest;
 		break;
 	case IPPROTO_UDP:
+	case IPPROTO_SCTP: /* begins with its ports too (RFC 9260 3.1) */
 		size = sizeof(struct udphdr);
 		l4 = ctx_at(ctx, off, sizeof(struct udphdr));
 		if (!l4)
@@ -102,6 +103,9 @@ static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 
 		return REASON_MALFORMED_IPV6;
 	copy(&p->key.saddr, ip->saddr, sizeof(p->key.saddr));
 	copy(&p->key.daddr, ip->daddr, sizeof(p->key.daddr));
+	/* IPv4 addresses have no business on the wire as these, and would pass for IPv4's here. */
+	if (addr_is_v4(&p->key.saddr) || addr_is_v4(&p->key.daddr))
+		return REASON_MALFORMED_IPV6;
 	p->key.proto = ip->nexthdr;
 	p->tos = bpf_ntohl(ip->flow) >> 20;
 	p->ttl = ip->hop_limit;

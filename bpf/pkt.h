@@ -5,6 +5,7 @@
 #include "ctx.h"
 #include "maps.h"
 #include "config.h"
+#include "timing.h"
 
 /*
  * A function of its own for the verifier, which looks at it once, for all values
@@ -112,6 +113,13 @@ static __always_inline bool mac_equal(const __u8 *a, const __u8 *b)
 	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
 }
 
+/* ICMP messages about another packet (RFC 792). */
+static __always_inline bool is_error4(__u8 type)
+{
+	return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH || type == ICMP_REDIRECT ||
+	       type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETER;
+}
+
 /* What the edge itself reads: ARP, and ND that came over no router (RFC 4861 7.1). */
 static __always_inline bool is_neighbour_talk(const struct pkt *p)
 {
@@ -133,6 +141,14 @@ static __always_inline struct pkt *packet(CTX *ctx)
 	p->len = ctx_len(ctx);
 	p->now_ns = bpf_ktime_get_coarse_ns();
 	return p;
+}
+
+/* What the firewall has of it. */
+static __always_inline struct hearing *hearing(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&hearings, &zero);
 }
 
 /* The frame's end: counted under its reason and, when known, at the end that it came from. */

@@ -46,16 +46,31 @@
 	X(NO_ROOM, "kernel refused to make or remove room for the headers")                   \
 	X(NO_CSUM, "segment wants UDP checksums and the kernel's tunnel device is missing")   \
 	X(REDIRECT, "kernel refused to send a copy of a flooded frame")                       \
-	X(NOT_TAKEN, "packet that passed through and the next interface did not take")
+	X(NOT_TAKEN, "packet that passed through and the next interface did not take")        \
+	X(DENIED, "firewall: a rule or the default drops it")                                 \
+	X(REJECTED, "firewall: a rule or the default rejects it, and the sender is told")     \
+	X(NO_POLICY, "firewall: the policy is not loaded yet")                                \
+	X(NON_IP, "firewall: frame that is not IP, ARP or neighbour discovery")               \
+	X(OUT_OF_STATE, "firewall: TCP segment or echo reply of no connection")               \
+	X(OUT_OF_WINDOW, "firewall: TCP reset outside the window")                            \
+	X(TCP_FLAGS, "firewall: TCP flags that no connection has")                            \
+	X(UNRELATED, "firewall: ICMP error about no connection of the port")                  \
+	X(FRAGMENT_FIRST, "firewall: fragment whose first one has not passed")                \
+	X(FRAGMENT_TINY, "firewall: fragment that cuts the transport header (RFC 3128)")      \
+	X(HEADERS, "firewall: too many or broken IPv6 extension headers")                     \
+	X(HALF_OPEN, "firewall: port has too many connections without an answer")
 
-/* X(NAME, "why each packet of the flow is decided anew") */
+/* X(NAME, "why each packet of the flow is decided anew"); the last three are the firewall's */
 #define SLOWS(X)                                                        \
 	X(FAST, "")                                                     \
 	X(NEIGHBOUR, "ARP and neighbour discovery, always looked into") \
 	X(ANSWERED, "answered by the edge itself")                      \
 	X(HOST, "of a VLAN that is the host's")                         \
 	X(UNKNOWN_UNICAST, "destination MAC not learned, flooded")      \
-	X(CACHE_OFF, "flow cache is turned off")
+	X(CACHE_OFF, "flow cache is turned off")                        \
+	X(CONNECTION, "connection is being opened or closed")           \
+	X(FRAGMENT, "fragment at a port with a firewall")               \
+	X(EXAMINED, "ICMP, or several extension headers, at a port with a firewall")
 
 /* X(NAME, "what a trace tells of the stage"), see trace.h */
 #define STAGES(X)                 \
@@ -66,6 +81,7 @@
 	X(NEIGHBOUR, "neighbour") \
 	X(ROUTE, "route")         \
 	X(SWITCH, "switch")       \
+	X(POLICE, "firewall")     \
 	X(DECISION, "decision")   \
 	X(FLOOD, "flood")         \
 	X(ICMP, "icmp")           \
@@ -75,31 +91,38 @@
 	X(DROP, "drop")
 
 /* X(NAME, "what is counted") */
-#define EVENTS(X)                                                                    \
-	X(HIT, "packets that found a valid decision")                                \
-	X(MISS, "packets without a decision")                                        \
-	X(STALE, "packets whose decision was outdated by a change")                  \
-	X(REVALIDATED, "packets whose decision had reached its age")                 \
-	X(LEARNED, "MAC addresses learned")                                          \
-	X(MOVED, "MAC addresses that moved to another port or remote")               \
-	X(FDB_FULL, "MAC addresses not learned because the FDB was full")            \
-	X(FLOW_FULL, "decisions not kept because the flow cache was full")           \
-	X(FLOODED, "frames replicated to the members of a segment")                  \
-	X(FLOOD_COPY, "copies sent of flooded frames")                               \
-	X(EVICTED, "decisions of transit flows replaced by those of other flows")    \
-	X(TRANSIT, "packets forwarded by a transit program")                         \
-	X(NEIGH_FALLBACK, "packets sent through the kernel's neighbour table")       \
-	X(HELD, "turns taken by packets that overtook an earlier one of their flow") \
-	X(GAP, "packets that did not come, so that the held ones went on")           \
-	X(ANSWERED, "ARP, ND and echo requests answered by the edge")                \
-	X(ASKED, "requests for the MAC address of a next hop")                       \
-	X(CONSUMED, "ARP and ND answers to the edge itself")                         \
-	X(ICMP_SENT, "ICMP errors sent to senders")                                  \
-	X(ICMP_LIMITED, "ICMP errors and requests not sent because of their rate")   \
-	X(MSS_CLAMPED, "TCP SYNs with a lowered MSS")                                \
-	X(PATH_MTU, "messages of the underlay that a tunnel packet was too big")     \
-	X(COALESCED, "packets given to the kernel to be put together again")         \
-	X(NOT_TUNNEL, "underlay packets that are not ours, left to the host")
+#define EVENTS(X)                                                                              \
+	X(HIT, "packets that found a valid decision")                                          \
+	X(MISS, "packets without a decision")                                                  \
+	X(STALE, "packets whose decision was outdated by a change")                            \
+	X(REVALIDATED, "packets whose decision had reached its age")                           \
+	X(LEARNED, "MAC addresses learned")                                                    \
+	X(MOVED, "MAC addresses that moved to another port or remote")                         \
+	X(FDB_FULL, "MAC addresses not learned because the FDB was full")                      \
+	X(FLOW_FULL, "decisions not kept because the flow cache was full")                     \
+	X(FLOODED, "frames replicated to the members of a segment")                            \
+	X(FLOOD_COPY, "copies sent of flooded frames")                                         \
+	X(EVICTED, "decisions of transit flows replaced by those of other flows")              \
+	X(TRANSIT, "packets forwarded by a transit program")                                   \
+	X(NEIGH_FALLBACK, "packets sent through the kernel's neighbour table")                 \
+	X(HELD, "turns taken by packets that overtook an earlier one of their flow")           \
+	X(GAP, "packets that did not come, so that the held ones went on")                     \
+	X(ANSWERED, "ARP, ND and echo requests answered by the edge")                          \
+	X(ASKED, "requests for the MAC address of a next hop")                                 \
+	X(CONSUMED, "ARP and ND answers to the edge itself")                                   \
+	X(ICMP_SENT, "ICMP errors sent to senders")                                            \
+	X(RESET_SENT, "TCP resets sent for rejected segments")                                 \
+	X(ICMP_LIMITED, "ICMP errors and requests not sent because of their rate")             \
+	X(MSS_CLAMPED, "TCP SYNs with a lowered MSS")                                          \
+	X(PATH_MTU, "messages of the underlay that a tunnel packet was too big")               \
+	X(COALESCED, "packets given to the kernel to be put together again")                   \
+	X(NOT_TUNNEL, "underlay packets that are not ours, left to the host")                  \
+	X(CONN_OPENED, "connections that the firewall let begin")                              \
+	X(CONN_ANSWERED, "connections that were answered")                                     \
+	X(CONN_FULL, "connections that stayed among those without an answer for want of room") \
+	X(CONN_REJUDGED, "connections that a new policy was asked about")                      \
+	X(CONN_CUT, "connections that a new policy no longer allows")                          \
+	X(LOG_LOST, "log lines of the firewall not written because of their rate")
 
 #define X(name, text) REASON_##name,
 enum reason { REASONS(X) REASON_MAX };

@@ -13,6 +13,7 @@
 #include "answer.h"
 #include "coalesce.h"
 #include "flood.h"
+#include "reset.h"
 
 /* A peer takes the packet as it is; what is not IP needs a device to read its ethertype. */
 static __always_inline int deliver(struct end *to, bool ip)
@@ -107,30 +108,48 @@ SUBPROGRAM int speak(CTX *ctx, struct pkt *p)
 		return why ? why : send_back(ctx, p);
 	}
 	to = segment_get(d->to_segment);
-	why = to ? ask(ctx, p, to) : REASON_NO_NEIGHBOUR;
-	if (!why)
-		why = flood(ctx, p, d->to_segment, d->entropy | FLOOD_TO_ALL);
-	return why ? why : REASON_NO_NEIGHBOUR;
+	return to ? ask(ctx, p, to) : REASON_NO_NEIGHBOUR;
+}
+
+/* What its sender is told of a packet's end: by a reset or an ICMP message, which e is then. */
+struct notice {
+	struct icmp_error e;
+	bool reset;
+};
+
+static __always_inline bool notice_for(struct pkt *p, const struct hearing *h, __u32 why,
+				       struct notice *n)
+{
+	n->e.mtu = why == REASON_TOO_BIG ? p->path : 0;
+	n->reset = why == REASON_REJECTED && h->transport.proto == IPPROTO_TCP;
+	if (!p->in || !may_be_told(p))
+		return false;
+	if (n->reset) /* nobody resets a reset, or a part of a segment */
+		return !(h->transport.flags & TCP_RST) && !p->key.fragment && may_speak();
+	return error_for(why, is_v6(p), &n->e) && may_speak();
 }
 
 /* The end of a packet that cannot go on: its sender is told, where that is due. */
 SUBPROGRAM int refuse(CTX *ctx, struct pkt *p, __u32 why)
 {
-	struct icmp_error e = {};
+	struct hearing *h = hearing();
+	struct notice n = {};
 	struct segment *seg;
 
-	if (!p)
+	if (!p || !h)
 		return TCX_DROP;
 	drop(ctx, p, why);
-	e.mtu = why == REASON_TOO_BIG ? p->path : 0;
-	if (!p->in || !error_for(why, is_v6(p), &e) || !may_be_told(p) || !may_speak())
+	if (!notice_for(p, h, why, &n))
 		return TCX_DROP;
 	seg = segment_get(p->segment);
-	step(p, STAGE_ICMP, e.type << 8 | e.code, e.mtu);
-	if (!seg || untag(ctx, p, p->decision.flags) || (p->inner && decap(ctx, p)) ||
-	    make_error(ctx, p, seg, &e) || send_back(ctx, p))
+	step(p, STAGE_ICMP, n.e.type << 8 | n.e.code, n.e.mtu);
+	if (!seg || untag(ctx, p, p->decision.flags) || (p->inner && decap(ctx, p)))
 		return TCX_DROP;
-	count(EVENT_ICMP_SENT);
+	if (n.reset ? make_reset(ctx, p, &h->transport) : make_error(ctx, p, seg, &n.e))
+		return TCX_DROP;
+	if (send_back(ctx, p))
+		return TCX_DROP;
+	count(n.reset ? EVENT_RESET_SENT : EVENT_ICMP_SENT);
 	return p->verdict;
 }
 
@@ -179,8 +198,12 @@ static __always_inline int replay(CTX *ctx, struct pkt *p)
 		return why;
 	switch (d->action) {
 	case ACTION_ANSWER:
-	case ACTION_ASK:
 		return speak(ctx, p);
+	case ACTION_ASK:
+		why = speak(ctx, p);
+		if (!why)
+			why = flood(ctx, p, d->to_segment, d->entropy | FLOOD_TO_ALL);
+		return why ? why : REASON_NO_NEIGHBOUR;
 	case ACTION_CONSUME:
 		count(EVENT_CONSUMED);
 		p->verdict = TCX_DROP;

@@ -26,6 +26,9 @@ func (d *Datapath) restore() error {
 	if err := readArray(d.objs.Segments, d.segments); err != nil {
 		return err
 	}
+	if err := d.restoreRules(); err != nil {
+		return err
+	}
 	return d.restoreRoutes()
 }
 
@@ -73,7 +76,9 @@ type plan struct {
 	devices      map[hook]Transit
 	takers       map[uint32]uint32
 	exits        map[uint32]uint32
-	groups       map[uint32]bool // groups and hops in use
+	policed      bool               // there is a firewall
+	unpoliced    map[uint32]edgeEnd // ports that get it when its programs are attached
+	groups       map[uint32]bool    // groups and hops in use
 	hops         map[uint16]bool
 }
 
@@ -86,6 +91,7 @@ func newPlan(t Tables) *plan {
 		routes: map[edgeRouteKey]edgeRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
 		touched: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
 		spreads: map[edgeSpreadKey]edgeSpread{}, addrs: addressesOf(t), devices: map[hook]Transit{}, takers: map[uint32]uint32{}, exits: map[uint32]uint32{},
+		unpoliced: map[uint32]edgeEnd{},
 	}
 }
 
@@ -98,6 +104,9 @@ func (d *Datapath) Apply(t Tables) error {
 		return err
 	}
 	if err := d.planTransit(t, p); err != nil {
+		return err
+	}
+	if err := d.putPolicy(t, p); err != nil {
 		return err
 	}
 	if err := d.writeEnds(t, p); err != nil {
@@ -120,14 +129,14 @@ func (d *Datapath) Apply(t Tables) error {
 	if err := errors.Join(d.write(p), d.changed()); err != nil {
 		return err
 	}
-	d.newFDB = false
+	d.newFDB, d.fw.stale = false, false
 	for _, ifindex := range t.Underlays {
 		p.hooks[hook{roleUnderlay, ifindex}] = true
 	}
 	if t.Coalescer.Far != 0 {
 		p.hooks[hook{roleCoalescer, t.Coalescer.Far}] = true
 	}
-	if err := d.attach(p); err != nil {
+	if err := d.takeOver(p); err != nil {
 		return err
 	}
 	// Last, when its far end is attached: end 0 is no port or remote, but the coalescer.
@@ -266,6 +275,9 @@ func (d *Datapath) writeEnds(t Tables, p *plan) error {
 		id := d.names.portIDs[port.Name]
 		end := portEnd(port, segment)
 		leaveBy(&end, p)
+		if t.Firewall != nil && !port.Uplink {
+			d.police(id, &end, p)
+		}
 		if err := d.putEnd(id, end); err != nil {
 			return fmt.Errorf("port %s: %w", port.Name, err)
 		}

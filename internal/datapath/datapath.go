@@ -29,7 +29,7 @@ const (
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
 	// abiVersion is ABI_VERSION of bpf/abi.h.
-	abiVersion = 3
+	abiVersion = 4
 )
 
 // Datapath is the loaded programs of one edge.
@@ -44,6 +44,7 @@ type Datapath struct {
 	pulsing sync.Mutex     // held while a pulse is changed: Steer runs beside others
 	adopted bool
 	newFDB  bool // the FDB is empty, whatever cached decisions think it knows
+	fw      firewall
 
 	// What the maps hold, by the names that the model uses.
 	ends     []edgeEnd // by end id; 0 is never used
@@ -193,6 +194,9 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("count the cores: %w", err)
 	}
+	if err := configureFirewall(spec, cfg.Firewall); err != nil {
+		return err
+	}
 	slots := shortcutSlots(cfg, spec.Maps[edgeMapFlows].MaxEntries, uint32(cores))
 	spec.Maps[edgeMapShortcuts].MaxEntries = uint32(cores) * slots
 	var teps [overlay.MaxTEPs]edgeAddr
@@ -217,7 +221,7 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
-	return nil
+	return configureTiming(spec, cfg.Timing)
 }
 
 // revalidateAfter is how old a cached decision may grow, in ns. Taking it again
@@ -247,7 +251,7 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 		}
 		err = ms.Compatible(m)
 		if errors.Is(err, ebpf.ErrMapIncompatible) {
-			err = m.Unpin()
+			err = d.replace(name, m)
 			d.newFDB = d.newFDB || name == edgeMapFdb
 		}
 		if err := errors.Join(err, m.Close()); err != nil {
@@ -257,12 +261,24 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
+// replace has a new map take the name of m. Connections stay at hand, to be carried over.
+func (d *Datapath) replace(name string, m *ebpf.Map) error {
+	if name != edgeMapConnections && name != edgeMapHalfOpen {
+		return m.Unpin()
+	}
+	d.fw.strangers = true
+	if d.cfg.Firewall == nil || m.MaxEntries() == 1 {
+		return m.Unpin()
+	}
+	return d.setAside(name, m)
+}
+
 // Adopted reports whether a former process's data path was running.
 func (d *Datapath) Adopted() bool { return d.adopted }
 
 // Close lets go of the handles; what is pinned goes on forwarding.
 func (d *Datapath) Close() error {
-	errs := []error{d.objs.Close()}
+	errs := []error{d.fw.close(), d.objs.Close()}
 	for _, a := range d.links {
 		errs = append(errs, a.close())
 	}
@@ -279,7 +295,7 @@ func (d *Datapath) Remove() error {
 		}
 	}
 	d.links = nil
-	errs = append(errs, d.objs.Close())
+	errs = append(errs, d.fw.close(), d.objs.Close())
 	if err := os.RemoveAll(d.dir); err != nil {
 		errs = append(errs, fmt.Errorf("remove the pins: %w", err))
 	}

@@ -1,6 +1,10 @@
 package datapath
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
 
 // describe puts a step of a trace into words. What a and b are is where the stage
 // calls step() in bpf/.
@@ -30,6 +34,8 @@ func (d *Datapath) describe(s edgeTraceStep) string {
 			return "destination MAC is not in the FDB of segment " + d.segmentName(s.A)
 		}
 		return fmt.Sprintf("destination MAC in segment %s is at %s", d.segmentName(s.A), d.end(s.B))
+	case edgeStageSTAGE_POLICE:
+		return d.judged(s)
 	case edgeStageSTAGE_DECISION:
 		return d.decided(s)
 	}
@@ -75,6 +81,24 @@ func (d *Datapath) decided(s edgeTraceStep) string {
 		words += " " + d.end(s.B)
 	}
 	return words
+}
+
+// judged names the rule that decides. a is its number and, in the highest bit, the
+// direction; b the verdict and, above it, that a connection is known.
+func (d *Datapath) judged(s edgeTraceStep) string {
+	const out, known = 1 << 31, 1 << 8
+	direction, by, rule := overlay.In, "", d.ruleName(s.A&^out)
+	if s.A&out != 0 {
+		direction = overlay.Out
+	}
+	if s.B&known != 0 {
+		by = ", as it did about the connection, which is known"
+	}
+	name := rule.Section + "/" + rule.Name
+	if rule == (RuleName{}) {
+		name = fmt.Sprintf("number %d, which is no longer in the policy", s.A&^out)
+	}
+	return fmt.Sprintf("%s: rule %s says %s%s", direction, name, verdicts[sweepVerdict(s.B&0xff)], by)
 }
 
 func (d *Datapath) learned(s edgeTraceStep) string {

@@ -53,6 +53,64 @@ type edgeBucket struct {
 	FilledNs uint64
 }
 
+type edgeConn struct {
+	_           structs.HostLayout
+	SeenNs      uint64
+	BornNs      uint64
+	Counters    [2]edgeCounter
+	NextSeq     [2]uint32
+	Bits        uint32
+	Rule        uint32
+	Policy      uint32
+	PeerEnd     uint16
+	PeerSegment uint16
+	Smac        [6]uint8
+	Dmac        [6]uint8
+	Scale       [2]uint8
+	Pad         [2]uint8
+}
+
+type edgeConnKey struct {
+	_      structs.HostLayout
+	End    uint32
+	Proto  uint8
+	Asker  uint8
+	Pad    [2]uint8
+	Inside struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Outside struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	InsidePort  uint16
+	OutsidePort uint16
+}
+
+type edgeContest struct {
+	_     structs.HostLayout
+	Found [3]struct {
+		_    structs.HostLayout
+		Sets [32]struct {
+			_        structs.HostLayout
+			Set      uint32
+			First    uint32
+			Partners uint64
+		}
+		Count uint32
+		At    uint32
+	}
+	Words struct {
+		_       structs.HostLayout
+		Addr    [2][4]uint32
+		Mac     [2][4]uint32
+		Service [4]uint32
+	}
+	Rule    uint32
+	LogOnly uint32
+}
+
 type edgeCounter struct {
 	_       structs.HostLayout
 	Packets uint64
@@ -117,6 +175,7 @@ const (
 	edgeEndFlagsEND_TRANSIT     edgeEndFlags = 64
 	edgeEndFlagsEND_DOWN        edgeEndFlags = 128
 	edgeEndFlagsEND_SPREAD      edgeEndFlags = 256
+	edgeEndFlagsEND_POLICED     edgeEndFlags = 512
 )
 
 type edgeEndKind uint8
@@ -149,12 +208,19 @@ const (
 	edgeEventEVENT_ASKED          edgeEvent = 16
 	edgeEventEVENT_CONSUMED       edgeEvent = 17
 	edgeEventEVENT_ICMP_SENT      edgeEvent = 18
-	edgeEventEVENT_ICMP_LIMITED   edgeEvent = 19
-	edgeEventEVENT_MSS_CLAMPED    edgeEvent = 20
-	edgeEventEVENT_PATH_MTU       edgeEvent = 21
-	edgeEventEVENT_COALESCED      edgeEvent = 22
-	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 23
-	edgeEventEVENT_MAX            edgeEvent = 24
+	edgeEventEVENT_RESET_SENT     edgeEvent = 19
+	edgeEventEVENT_ICMP_LIMITED   edgeEvent = 20
+	edgeEventEVENT_MSS_CLAMPED    edgeEvent = 21
+	edgeEventEVENT_PATH_MTU       edgeEvent = 22
+	edgeEventEVENT_COALESCED      edgeEvent = 23
+	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 24
+	edgeEventEVENT_CONN_OPENED    edgeEvent = 25
+	edgeEventEVENT_CONN_ANSWERED  edgeEvent = 26
+	edgeEventEVENT_CONN_FULL      edgeEvent = 27
+	edgeEventEVENT_CONN_REJUDGED  edgeEvent = 28
+	edgeEventEVENT_CONN_CUT       edgeEvent = 29
+	edgeEventEVENT_LOG_LOST       edgeEvent = 30
+	edgeEventEVENT_MAX            edgeEvent = 31
 )
 
 type edgeFdbEntry struct {
@@ -200,6 +266,7 @@ type edgeFlow struct {
 	SeenNs    uint64
 	Packets   uint64
 	Bytes     uint64
+	Told      edgeCounter
 }
 
 type edgeFlowFlags uint8
@@ -208,6 +275,7 @@ const (
 	edgeFlowFlagsFLOW_ROUTED  edgeFlowFlags = 1
 	edgeFlowFlagsFLOW_TAG     edgeFlowFlags = 2
 	edgeFlowFlagsFLOW_GATEWAY edgeFlowFlags = 4
+	edgeFlowFlagsFLOW_TRACKED edgeFlowFlags = 8
 )
 
 type edgeFlowKey struct {
@@ -235,9 +303,102 @@ type edgeFlowKey struct {
 	Dport uint16
 }
 
+type edgeFragmentKey struct {
+	_     structs.HostLayout
+	End   uint32
+	Id    uint32
+	Saddr struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Daddr struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Proto     uint8
+	Direction uint8
+	Pad       [2]uint8
+}
+
 type edgeGroup struct {
 	_       structs.HostLayout
 	Buckets [128]uint16
+}
+
+type edgeHalfOpenCount struct {
+	_     structs.HostLayout
+	Count uint32
+}
+
+type edgeHearing struct {
+	_          structs.HostLayout
+	Carried    edgeCounter
+	CarriedSeq uint32
+	NextSeq    uint32
+	HasSeq     bool
+	_          [3]byte
+	Transport  struct {
+		_   structs.HostLayout
+		Src struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Dst struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Seq      uint32
+		End      uint32
+		Ack      uint32
+		Id       uint32
+		Sport    uint16
+		Dport    uint16
+		Icmp     uint16
+		Proto    uint8
+		Flags    uint8
+		Scale    uint8
+		Asker    uint8
+		Kind     uint8
+		Uncached bool
+	}
+	Opening struct {
+		_   structs.HostLayout
+		Src struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Dst struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Smac       [6]uint8
+		Dmac       [6]uint8
+		SrcEnd     uint16
+		DstEnd     uint16
+		SrcSegment uint16
+		DstSegment uint16
+		End        uint16
+		Sport      uint16
+		Dport      uint16
+		Proto      uint8
+		Direction  uint8
+		Ported     bool
+		_          [3]byte
+	}
+	Judgement struct {
+		_       structs.HostLayout
+		Rule    uint32
+		LogOnly uint32
+		Policy  uint32
+		Verdict uint8
+		Log     bool
+		_       [2]byte
+	}
+	Key      edgeConnKey
+	_        [4]byte
+	Fresh    edgeConn
+	Fragment edgeFragmentKey
+	_        [4]byte
 }
 
 type edgeHop struct {
@@ -258,6 +419,13 @@ type edgeLocalKey struct {
 		_ structs.HostLayout
 		W [4]uint32
 	}
+}
+
+type edgeLogBucket struct {
+	_        structs.HostLayout
+	Tokens   uint64
+	FilledNs uint64
+	Lost     uint64
 }
 
 type edgeMemberKey struct {
@@ -339,7 +507,9 @@ type edgePkt struct {
 	Untagged bool
 	Polled   bool
 	Routed   bool
+	Examined bool
 	Steps    uint8
+	_        [3]byte
 	Verdict  int32
 	Was      [12]uint8
 	Decision struct {
@@ -358,7 +528,23 @@ type edgePkt struct {
 		Smac       [6]uint8
 		Stamp      uint16
 	}
+	_ [4]byte
 }
+
+type edgePoint uint8
+
+const (
+	edgePointPOINT_PORT     edgePoint = 0
+	edgePointPOINT_UNDERLAY edgePoint = 1
+	edgePointPOINT_PARSED   edgePoint = 2
+	edgePointPOINT_CACHED   edgePoint = 3
+	edgePointPOINT_SWITCHED edgePoint = 4
+	edgePointPOINT_POLICED  edgePoint = 5
+	edgePointPOINT_DECIDED  edgePoint = 6
+	edgePointPOINT_SENT     edgePoint = 7
+	edgePointPOINT_LEAVES   edgePoint = 8
+	edgePointPOINT_READY    edgePoint = 9
+)
 
 type edgePortKey struct {
 	_       structs.HostLayout
@@ -416,7 +602,19 @@ const (
 	edgeReasonREASON_NO_CSUM            edgeReason = 36
 	edgeReasonREASON_REDIRECT           edgeReason = 37
 	edgeReasonREASON_NOT_TAKEN          edgeReason = 38
-	edgeReasonREASON_MAX                edgeReason = 39
+	edgeReasonREASON_DENIED             edgeReason = 39
+	edgeReasonREASON_REJECTED           edgeReason = 40
+	edgeReasonREASON_NO_POLICY          edgeReason = 41
+	edgeReasonREASON_NON_IP             edgeReason = 42
+	edgeReasonREASON_OUT_OF_STATE       edgeReason = 43
+	edgeReasonREASON_OUT_OF_WINDOW      edgeReason = 44
+	edgeReasonREASON_TCP_FLAGS          edgeReason = 45
+	edgeReasonREASON_UNRELATED          edgeReason = 46
+	edgeReasonREASON_FRAGMENT_FIRST     edgeReason = 47
+	edgeReasonREASON_FRAGMENT_TINY      edgeReason = 48
+	edgeReasonREASON_HEADERS            edgeReason = 49
+	edgeReasonREASON_HALF_OPEN          edgeReason = 50
+	edgeReasonREASON_MAX                edgeReason = 51
 )
 
 type edgeRemoteKey struct {
@@ -467,6 +665,15 @@ type edgeRouter struct {
 		_ structs.HostLayout
 		W [4]uint32
 	}
+}
+
+type edgeRuleCounters struct {
+	_           structs.HostLayout
+	Name        uint64
+	Connections uint64
+	Packets     uint64
+	Bytes       uint64
+	SeenNs      uint64
 }
 
 type edgeScratch struct {
@@ -557,7 +764,10 @@ const (
 	edgeSlowSLOW_HOST            edgeSlow = 3
 	edgeSlowSLOW_UNKNOWN_UNICAST edgeSlow = 4
 	edgeSlowSLOW_CACHE_OFF       edgeSlow = 5
-	edgeSlowSLOW_MAX             edgeSlow = 6
+	edgeSlowSLOW_CONNECTION      edgeSlow = 6
+	edgeSlowSLOW_FRAGMENT        edgeSlow = 7
+	edgeSlowSLOW_EXAMINED        edgeSlow = 8
+	edgeSlowSLOW_MAX             edgeSlow = 9
 )
 
 type edgeSpread struct {
@@ -581,15 +791,30 @@ const (
 	edgeStageSTAGE_NEIGHBOUR edgeStage = 4
 	edgeStageSTAGE_ROUTE     edgeStage = 5
 	edgeStageSTAGE_SWITCH    edgeStage = 6
-	edgeStageSTAGE_DECISION  edgeStage = 7
-	edgeStageSTAGE_FLOOD     edgeStage = 8
-	edgeStageSTAGE_ICMP      edgeStage = 9
-	edgeStageSTAGE_CLAMP     edgeStage = 10
-	edgeStageSTAGE_ENCAP     edgeStage = 11
-	edgeStageSTAGE_TRANSMIT  edgeStage = 12
-	edgeStageSTAGE_DROP      edgeStage = 13
-	edgeStageSTAGE_MAX       edgeStage = 14
+	edgeStageSTAGE_POLICE    edgeStage = 7
+	edgeStageSTAGE_DECISION  edgeStage = 8
+	edgeStageSTAGE_FLOOD     edgeStage = 9
+	edgeStageSTAGE_ICMP      edgeStage = 10
+	edgeStageSTAGE_CLAMP     edgeStage = 11
+	edgeStageSTAGE_ENCAP     edgeStage = 12
+	edgeStageSTAGE_TRANSMIT  edgeStage = 13
+	edgeStageSTAGE_DROP      edgeStage = 14
+	edgeStageSTAGE_MAX       edgeStage = 15
 )
+
+type edgeStamp struct {
+	_     structs.HostLayout
+	Ns    uint64
+	Cpu   uint32
+	Point edgePoint
+	Pad   [3]uint8
+}
+
+type edgeStamped struct {
+	_    structs.HostLayout
+	Kept uint32
+	Lost uint32
+}
 
 type edgeTraceStep struct {
 	_     structs.HostLayout
@@ -618,6 +843,8 @@ const (
 	edgeMapAllowedAddrs   = "allowed_addrs"
 	edgeMapAllowedMacs    = "allowed_macs"
 	edgeMapBuckets        = "buckets"
+	edgeMapConnections    = "connections"
+	edgeMapContests       = "contests"
 	edgeMapCurrent        = "current"
 	edgeMapDrops          = "drops"
 	edgeMapEnds           = "ends"
@@ -626,23 +853,33 @@ const (
 	edgeMapExitsGeneric   = "exits_generic"
 	edgeMapFdb            = "fdb"
 	edgeMapFlows          = "flows"
+	edgeMapFragments      = "fragments"
 	edgeMapGroups         = "groups"
+	edgeMapHalfOpen       = "half_open"
+	edgeMapHalfOpens      = "half_opens"
+	edgeMapHearings       = "hearings"
 	edgeMapHops           = "hops"
 	edgeMapKnownOptions   = "known_options"
 	edgeMapLocals         = "locals"
+	edgeMapLogBuckets     = "log_buckets"
+	edgeMapLogs           = "logs"
 	edgeMapMembers        = "members"
 	edgeMapMoves          = "moves"
 	edgeMapNeighbours     = "neighbours"
+	edgeMapPolicy         = "policy"
 	edgeMapPorts          = "ports"
 	edgeMapPulses         = "pulses"
 	edgeMapRemotes        = "remotes"
 	edgeMapRouters        = "routers"
 	edgeMapRoutes         = "routes"
+	edgeMapRules          = "rules"
 	edgeMapScratch        = "scratch"
 	edgeMapSegments       = "segments"
 	edgeMapShortcutTables = "shortcut_tables"
 	edgeMapShortcuts      = "shortcuts"
 	edgeMapSpreads        = "spreads"
+	edgeMapStamped        = "stamped"
+	edgeMapStamps         = "stamps"
 	edgeMapTakers         = "takers"
 	edgeMapTeps           = "teps"
 	edgeMapTrace          = "trace"
@@ -651,17 +888,23 @@ const (
 	edgeProgFromCoalescer = "from_coalescer"
 	edgeProgFromPort      = "from_port"
 	edgeProgFromUnderlay  = "from_underlay"
+	edgeVarConnTimeouts   = "conn_timeouts"
 	edgeVarEventWords     = "event_words"
 	edgeVarFlowCache      = "flow_cache"
+	edgeVarHalfOpenLimit  = "half_open_limit"
 	edgeVarHoldNs         = "hold_ns"
 	edgeVarIcmpBurst      = "icmp_burst"
 	edgeVarIcmpRate       = "icmp_rate"
+	edgeVarLogRate        = "log_rate"
+	edgeVarNonIpDropped   = "non_ip_dropped"
 	edgeVarNvgre          = "nvgre"
 	edgeVarReasonWords    = "reason_words"
 	edgeVarRevalidateNs   = "revalidate_ns"
 	edgeVarShortcutSlots  = "shortcut_slots"
 	edgeVarSlowWords      = "slow_words"
 	edgeVarStageWords     = "stage_words"
+	edgeVarStampSlots     = "stamp_slots"
+	edgeVarStrict         = "strict"
 	edgeVarTepAddrs       = "tep_addrs"
 	edgeVarThisFlags      = "this_flags"
 	edgeVarThisIfindex    = "this_ifindex"
@@ -726,6 +969,8 @@ type edgeMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
+	Connections    *ebpf.MapSpec `ebpf:"connections"`
+	Contests       *ebpf.MapSpec `ebpf:"contests"`
 	Current        *ebpf.MapSpec `ebpf:"current"`
 	Drops          *ebpf.MapSpec `ebpf:"drops"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
@@ -734,23 +979,33 @@ type edgeMapSpecs struct {
 	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
+	Fragments      *ebpf.MapSpec `ebpf:"fragments"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
+	HalfOpen       *ebpf.MapSpec `ebpf:"half_open"`
+	HalfOpens      *ebpf.MapSpec `ebpf:"half_opens"`
+	Hearings       *ebpf.MapSpec `ebpf:"hearings"`
 	Hops           *ebpf.MapSpec `ebpf:"hops"`
 	KnownOptions   *ebpf.MapSpec `ebpf:"known_options"`
 	Locals         *ebpf.MapSpec `ebpf:"locals"`
+	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
+	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
+	Policy         *ebpf.MapSpec `ebpf:"policy"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
+	Rules          *ebpf.MapSpec `ebpf:"rules"`
 	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
 	Segments       *ebpf.MapSpec `ebpf:"segments"`
 	ShortcutTables *ebpf.MapSpec `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
 	Spreads        *ebpf.MapSpec `ebpf:"spreads"`
+	Stamped        *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps         *ebpf.MapSpec `ebpf:"stamps"`
 	Takers         *ebpf.MapSpec `ebpf:"takers"`
 	Teps           *ebpf.MapSpec `ebpf:"teps"`
 	Trace          *ebpf.MapSpec `ebpf:"trace"`
@@ -762,17 +1017,23 @@ type edgeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgeVariableSpecs struct {
+	ConnTimeouts  *ebpf.VariableSpec `ebpf:"conn_timeouts"`
 	EventWords    *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache     *ebpf.VariableSpec `ebpf:"flow_cache"`
+	HalfOpenLimit *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	HoldNs        *ebpf.VariableSpec `ebpf:"hold_ns"`
 	IcmpBurst     *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate      *ebpf.VariableSpec `ebpf:"icmp_rate"`
+	LogRate       *ebpf.VariableSpec `ebpf:"log_rate"`
+	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
 	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.VariableSpec `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.VariableSpec `ebpf:"shortcut_slots"`
 	SlowWords     *ebpf.VariableSpec `ebpf:"slow_words"`
 	StageWords    *ebpf.VariableSpec `ebpf:"stage_words"`
+	StampSlots    *ebpf.VariableSpec `ebpf:"stamp_slots"`
+	Strict        *ebpf.VariableSpec `ebpf:"strict"`
 	TepAddrs      *ebpf.VariableSpec `ebpf:"tep_addrs"`
 	ThisFlags     *ebpf.VariableSpec `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.VariableSpec `ebpf:"this_ifindex"`
@@ -806,6 +1067,8 @@ type edgeMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
+	Connections    *ebpf.Map `ebpf:"connections"`
+	Contests       *ebpf.Map `ebpf:"contests"`
 	Current        *ebpf.Map `ebpf:"current"`
 	Drops          *ebpf.Map `ebpf:"drops"`
 	Ends           *ebpf.Map `ebpf:"ends"`
@@ -814,23 +1077,33 @@ type edgeMaps struct {
 	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
+	Fragments      *ebpf.Map `ebpf:"fragments"`
 	Groups         *ebpf.Map `ebpf:"groups"`
+	HalfOpen       *ebpf.Map `ebpf:"half_open"`
+	HalfOpens      *ebpf.Map `ebpf:"half_opens"`
+	Hearings       *ebpf.Map `ebpf:"hearings"`
 	Hops           *ebpf.Map `ebpf:"hops"`
 	KnownOptions   *ebpf.Map `ebpf:"known_options"`
 	Locals         *ebpf.Map `ebpf:"locals"`
+	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
+	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
 	Moves          *ebpf.Map `ebpf:"moves"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
+	Policy         *ebpf.Map `ebpf:"policy"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
+	Rules          *ebpf.Map `ebpf:"rules"`
 	Scratch        *ebpf.Map `ebpf:"scratch"`
 	Segments       *ebpf.Map `ebpf:"segments"`
 	ShortcutTables *ebpf.Map `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
 	Spreads        *ebpf.Map `ebpf:"spreads"`
+	Stamped        *ebpf.Map `ebpf:"stamped"`
+	Stamps         *ebpf.Map `ebpf:"stamps"`
 	Takers         *ebpf.Map `ebpf:"takers"`
 	Teps           *ebpf.Map `ebpf:"teps"`
 	Trace          *ebpf.Map `ebpf:"trace"`
@@ -843,6 +1116,8 @@ func (m *edgeMaps) Close() error {
 		m.AllowedAddrs,
 		m.AllowedMacs,
 		m.Buckets,
+		m.Connections,
+		m.Contests,
 		m.Current,
 		m.Drops,
 		m.Ends,
@@ -851,23 +1126,33 @@ func (m *edgeMaps) Close() error {
 		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
+		m.Fragments,
 		m.Groups,
+		m.HalfOpen,
+		m.HalfOpens,
+		m.Hearings,
 		m.Hops,
 		m.KnownOptions,
 		m.Locals,
+		m.LogBuckets,
+		m.Logs,
 		m.Members,
 		m.Moves,
 		m.Neighbours,
+		m.Policy,
 		m.Ports,
 		m.Pulses,
 		m.Remotes,
 		m.Routers,
 		m.Routes,
+		m.Rules,
 		m.Scratch,
 		m.Segments,
 		m.ShortcutTables,
 		m.Shortcuts,
 		m.Spreads,
+		m.Stamped,
+		m.Stamps,
 		m.Takers,
 		m.Teps,
 		m.Trace,
@@ -880,17 +1165,23 @@ func (m *edgeMaps) Close() error {
 //
 // It can be passed to loadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgeVariables struct {
+	ConnTimeouts  *ebpf.Variable `ebpf:"conn_timeouts"`
 	EventWords    *ebpf.Variable `ebpf:"event_words"`
 	FlowCache     *ebpf.Variable `ebpf:"flow_cache"`
+	HalfOpenLimit *ebpf.Variable `ebpf:"half_open_limit"`
 	HoldNs        *ebpf.Variable `ebpf:"hold_ns"`
 	IcmpBurst     *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate      *ebpf.Variable `ebpf:"icmp_rate"`
+	LogRate       *ebpf.Variable `ebpf:"log_rate"`
+	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
 	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.Variable `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.Variable `ebpf:"shortcut_slots"`
 	SlowWords     *ebpf.Variable `ebpf:"slow_words"`
 	StageWords    *ebpf.Variable `ebpf:"stage_words"`
+	StampSlots    *ebpf.Variable `ebpf:"stamp_slots"`
+	Strict        *ebpf.Variable `ebpf:"strict"`
 	TepAddrs      *ebpf.Variable `ebpf:"tep_addrs"`
 	ThisFlags     *ebpf.Variable `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.Variable `ebpf:"this_ifindex"`

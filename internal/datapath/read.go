@@ -19,12 +19,22 @@ const batch = 4096
 // walk calls do for every entry. It does not stop the data path, so an entry that
 // is added or removed meanwhile may or may not be seen.
 func walk[K, V any](m *ebpf.Map, do func(K, V)) error {
+	return walkWhile(m, func(k *K, v *V) bool {
+		do(*k, *v)
+		return true
+	})
+}
+
+// walkWhile does so until do returns false.
+func walkWhile[K, V any](m *ebpf.Map, do func(*K, *V) bool) error {
 	keys, values := make([]K, batch), make([]V, batch)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
-			do(keys[i], values[i])
+			if !do(&keys[i], &values[i]) {
+				return nil
+			}
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil
@@ -321,24 +331,31 @@ func memory(m *ebpf.Map) uint64 {
 	return n
 }
 
-// Stats reads the totals. Counting the entries walks the maps.
-func (d *Datapath) Stats() (Stats, error) {
-	s := Stats{Generations: map[string]uint32{}, Events: map[string]uint64{}}
+// Events counts what the data path did, by name.
+func (d *Datapath) Events() (map[string]uint64, error) {
+	events := make(map[string]uint64, len(d.words.events))
 	for i, w := range d.words.events {
 		var perCPU []uint64
 		if err := d.objs.Events.Lookup(uint32(i), &perCPU); err != nil {
-			return s, fmt.Errorf("read the counter of %s: %w", w.name, err)
+			return nil, fmt.Errorf("read the counter of %s: %w", w.name, err)
 		}
 		for _, n := range perCPU {
-			s.Events[w.name] += n
+			events[w.name] += n
 		}
 	}
 	express, err := d.express()
-	if err != nil {
-		return s, err
-	}
 	for _, event := range []edgeEvent{edgeEventEVENT_HIT, edgeEventEVENT_TRANSIT} {
-		s.Events[d.words.events[event].name] += express
+		events[d.words.events[event].name] += express
+	}
+	return events, err
+}
+
+// Stats reads the totals. Counting the entries walks the maps.
+func (d *Datapath) Stats() (Stats, error) {
+	s := Stats{Generations: map[string]uint32{}}
+	var err error
+	if s.Events, err = d.Events(); err != nil {
+		return s, err
 	}
 	s.Hits = s.Events[d.words.events[edgeEventEVENT_HIT].name]
 	s.Misses = s.Events[d.words.events[edgeEventEVENT_MISS].name]

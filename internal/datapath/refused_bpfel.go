@@ -36,6 +36,41 @@ type refusedBucket struct {
 	FilledNs uint64
 }
 
+type refusedConn struct {
+	_           structs.HostLayout
+	SeenNs      uint64
+	BornNs      uint64
+	Counters    [2]refusedCounter
+	NextSeq     [2]uint32
+	Bits        uint32
+	Rule        uint32
+	Policy      uint32
+	PeerEnd     uint16
+	PeerSegment uint16
+	Smac        [6]uint8
+	Dmac        [6]uint8
+	Scale       [2]uint8
+	Pad         [2]uint8
+}
+
+type refusedConnKey struct {
+	_      structs.HostLayout
+	End    uint32
+	Proto  uint8
+	Asker  uint8
+	Pad    [2]uint8
+	Inside struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Outside struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	InsidePort  uint16
+	OutsidePort uint16
+}
+
 type refusedCounter struct {
 	_       structs.HostLayout
 	Packets uint64
@@ -94,12 +129,19 @@ const (
 	refusedEventEVENT_ASKED          refusedEvent = 16
 	refusedEventEVENT_CONSUMED       refusedEvent = 17
 	refusedEventEVENT_ICMP_SENT      refusedEvent = 18
-	refusedEventEVENT_ICMP_LIMITED   refusedEvent = 19
-	refusedEventEVENT_MSS_CLAMPED    refusedEvent = 20
-	refusedEventEVENT_PATH_MTU       refusedEvent = 21
-	refusedEventEVENT_COALESCED      refusedEvent = 22
-	refusedEventEVENT_NOT_TUNNEL     refusedEvent = 23
-	refusedEventEVENT_MAX            refusedEvent = 24
+	refusedEventEVENT_RESET_SENT     refusedEvent = 19
+	refusedEventEVENT_ICMP_LIMITED   refusedEvent = 20
+	refusedEventEVENT_MSS_CLAMPED    refusedEvent = 21
+	refusedEventEVENT_PATH_MTU       refusedEvent = 22
+	refusedEventEVENT_COALESCED      refusedEvent = 23
+	refusedEventEVENT_NOT_TUNNEL     refusedEvent = 24
+	refusedEventEVENT_CONN_OPENED    refusedEvent = 25
+	refusedEventEVENT_CONN_ANSWERED  refusedEvent = 26
+	refusedEventEVENT_CONN_FULL      refusedEvent = 27
+	refusedEventEVENT_CONN_REJUDGED  refusedEvent = 28
+	refusedEventEVENT_CONN_CUT       refusedEvent = 29
+	refusedEventEVENT_LOG_LOST       refusedEvent = 30
+	refusedEventEVENT_MAX            refusedEvent = 31
 )
 
 type refusedFdbEntry struct {
@@ -145,6 +187,7 @@ type refusedFlow struct {
 	SeenNs    uint64
 	Packets   uint64
 	Bytes     uint64
+	Told      refusedCounter
 }
 
 type refusedFlowKey struct {
@@ -172,9 +215,102 @@ type refusedFlowKey struct {
 	Dport uint16
 }
 
+type refusedFragmentKey struct {
+	_     structs.HostLayout
+	End   uint32
+	Id    uint32
+	Saddr struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Daddr struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Proto     uint8
+	Direction uint8
+	Pad       [2]uint8
+}
+
 type refusedGroup struct {
 	_       structs.HostLayout
 	Buckets [128]uint16
+}
+
+type refusedHalfOpenCount struct {
+	_     structs.HostLayout
+	Count uint32
+}
+
+type refusedHearing struct {
+	_          structs.HostLayout
+	Carried    refusedCounter
+	CarriedSeq uint32
+	NextSeq    uint32
+	HasSeq     bool
+	_          [3]byte
+	Transport  struct {
+		_   structs.HostLayout
+		Src struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Dst struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Seq      uint32
+		End      uint32
+		Ack      uint32
+		Id       uint32
+		Sport    uint16
+		Dport    uint16
+		Icmp     uint16
+		Proto    uint8
+		Flags    uint8
+		Scale    uint8
+		Asker    uint8
+		Kind     uint8
+		Uncached bool
+	}
+	Opening struct {
+		_   structs.HostLayout
+		Src struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Dst struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Smac       [6]uint8
+		Dmac       [6]uint8
+		SrcEnd     uint16
+		DstEnd     uint16
+		SrcSegment uint16
+		DstSegment uint16
+		End        uint16
+		Sport      uint16
+		Dport      uint16
+		Proto      uint8
+		Direction  uint8
+		Ported     bool
+		_          [3]byte
+	}
+	Judgement struct {
+		_       structs.HostLayout
+		Rule    uint32
+		LogOnly uint32
+		Policy  uint32
+		Verdict uint8
+		Log     bool
+		_       [2]byte
+	}
+	Key      refusedConnKey
+	_        [4]byte
+	Fresh    refusedConn
+	Fragment refusedFragmentKey
+	_        [4]byte
 }
 
 type refusedHop struct {
@@ -195,6 +331,13 @@ type refusedLocalKey struct {
 		_ structs.HostLayout
 		W [4]uint32
 	}
+}
+
+type refusedLogBucket struct {
+	_        structs.HostLayout
+	Tokens   uint64
+	FilledNs uint64
+	Lost     uint64
 }
 
 type refusedMemberKey struct {
@@ -267,7 +410,9 @@ type refusedPkt struct {
 	Untagged bool
 	Polled   bool
 	Routed   bool
+	Examined bool
 	Steps    uint8
+	_        [3]byte
 	Verdict  int32
 	Was      [12]uint8
 	Decision struct {
@@ -286,6 +431,7 @@ type refusedPkt struct {
 		Smac       [6]uint8
 		Stamp      uint16
 	}
+	_ [4]byte
 }
 
 type refusedPortKey struct {
@@ -344,7 +490,19 @@ const (
 	refusedReasonREASON_NO_CSUM            refusedReason = 36
 	refusedReasonREASON_REDIRECT           refusedReason = 37
 	refusedReasonREASON_NOT_TAKEN          refusedReason = 38
-	refusedReasonREASON_MAX                refusedReason = 39
+	refusedReasonREASON_DENIED             refusedReason = 39
+	refusedReasonREASON_REJECTED           refusedReason = 40
+	refusedReasonREASON_NO_POLICY          refusedReason = 41
+	refusedReasonREASON_NON_IP             refusedReason = 42
+	refusedReasonREASON_OUT_OF_STATE       refusedReason = 43
+	refusedReasonREASON_OUT_OF_WINDOW      refusedReason = 44
+	refusedReasonREASON_TCP_FLAGS          refusedReason = 45
+	refusedReasonREASON_UNRELATED          refusedReason = 46
+	refusedReasonREASON_FRAGMENT_FIRST     refusedReason = 47
+	refusedReasonREASON_FRAGMENT_TINY      refusedReason = 48
+	refusedReasonREASON_HEADERS            refusedReason = 49
+	refusedReasonREASON_HALF_OPEN          refusedReason = 50
+	refusedReasonREASON_MAX                refusedReason = 51
 )
 
 type refusedRemoteKey struct {
@@ -385,6 +543,15 @@ type refusedRouter struct {
 		_ structs.HostLayout
 		W [4]uint32
 	}
+}
+
+type refusedRuleCounters struct {
+	_           structs.HostLayout
+	Name        uint64
+	Connections uint64
+	Packets     uint64
+	Bytes       uint64
+	SeenNs      uint64
 }
 
 type refusedScratch struct {
@@ -487,6 +654,7 @@ const (
 	refusedMapAllowedAddrs   = "allowed_addrs"
 	refusedMapAllowedMacs    = "allowed_macs"
 	refusedMapBuckets        = "buckets"
+	refusedMapConnections    = "connections"
 	refusedMapCurrent        = "current"
 	refusedMapDrops          = "drops"
 	refusedMapEnds           = "ends"
@@ -495,18 +663,26 @@ const (
 	refusedMapExitsGeneric   = "exits_generic"
 	refusedMapFdb            = "fdb"
 	refusedMapFlows          = "flows"
+	refusedMapFragments      = "fragments"
 	refusedMapGroups         = "groups"
+	refusedMapHalfOpen       = "half_open"
+	refusedMapHalfOpens      = "half_opens"
+	refusedMapHearings       = "hearings"
 	refusedMapHops           = "hops"
 	refusedMapKnownOptions   = "known_options"
 	refusedMapLocals         = "locals"
+	refusedMapLogBuckets     = "log_buckets"
+	refusedMapLogs           = "logs"
 	refusedMapMembers        = "members"
 	refusedMapMoves          = "moves"
 	refusedMapNeighbours     = "neighbours"
+	refusedMapPolicy         = "policy"
 	refusedMapPorts          = "ports"
 	refusedMapPulses         = "pulses"
 	refusedMapRemotes        = "remotes"
 	refusedMapRouters        = "routers"
 	refusedMapRoutes         = "routes"
+	refusedMapRules          = "rules"
 	refusedMapScratch        = "scratch"
 	refusedMapSegments       = "segments"
 	refusedMapShortcutTables = "shortcut_tables"
@@ -575,6 +751,7 @@ type refusedMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
+	Connections    *ebpf.MapSpec `ebpf:"connections"`
 	Current        *ebpf.MapSpec `ebpf:"current"`
 	Drops          *ebpf.MapSpec `ebpf:"drops"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
@@ -583,18 +760,26 @@ type refusedMapSpecs struct {
 	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
+	Fragments      *ebpf.MapSpec `ebpf:"fragments"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
+	HalfOpen       *ebpf.MapSpec `ebpf:"half_open"`
+	HalfOpens      *ebpf.MapSpec `ebpf:"half_opens"`
+	Hearings       *ebpf.MapSpec `ebpf:"hearings"`
 	Hops           *ebpf.MapSpec `ebpf:"hops"`
 	KnownOptions   *ebpf.MapSpec `ebpf:"known_options"`
 	Locals         *ebpf.MapSpec `ebpf:"locals"`
+	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
+	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
+	Policy         *ebpf.MapSpec `ebpf:"policy"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
+	Rules          *ebpf.MapSpec `ebpf:"rules"`
 	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
 	Segments       *ebpf.MapSpec `ebpf:"segments"`
 	ShortcutTables *ebpf.MapSpec `ebpf:"shortcut_tables"`
@@ -637,6 +822,7 @@ type refusedMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
+	Connections    *ebpf.Map `ebpf:"connections"`
 	Current        *ebpf.Map `ebpf:"current"`
 	Drops          *ebpf.Map `ebpf:"drops"`
 	Ends           *ebpf.Map `ebpf:"ends"`
@@ -645,18 +831,26 @@ type refusedMaps struct {
 	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
+	Fragments      *ebpf.Map `ebpf:"fragments"`
 	Groups         *ebpf.Map `ebpf:"groups"`
+	HalfOpen       *ebpf.Map `ebpf:"half_open"`
+	HalfOpens      *ebpf.Map `ebpf:"half_opens"`
+	Hearings       *ebpf.Map `ebpf:"hearings"`
 	Hops           *ebpf.Map `ebpf:"hops"`
 	KnownOptions   *ebpf.Map `ebpf:"known_options"`
 	Locals         *ebpf.Map `ebpf:"locals"`
+	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
+	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
 	Moves          *ebpf.Map `ebpf:"moves"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
+	Policy         *ebpf.Map `ebpf:"policy"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
+	Rules          *ebpf.Map `ebpf:"rules"`
 	Scratch        *ebpf.Map `ebpf:"scratch"`
 	Segments       *ebpf.Map `ebpf:"segments"`
 	ShortcutTables *ebpf.Map `ebpf:"shortcut_tables"`
@@ -674,6 +868,7 @@ func (m *refusedMaps) Close() error {
 		m.AllowedAddrs,
 		m.AllowedMacs,
 		m.Buckets,
+		m.Connections,
 		m.Current,
 		m.Drops,
 		m.Ends,
@@ -682,18 +877,26 @@ func (m *refusedMaps) Close() error {
 		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
+		m.Fragments,
 		m.Groups,
+		m.HalfOpen,
+		m.HalfOpens,
+		m.Hearings,
 		m.Hops,
 		m.KnownOptions,
 		m.Locals,
+		m.LogBuckets,
+		m.Logs,
 		m.Members,
 		m.Moves,
 		m.Neighbours,
+		m.Policy,
 		m.Ports,
 		m.Pulses,
 		m.Remotes,
 		m.Routers,
 		m.Routes,
+		m.Rules,
 		m.Scratch,
 		m.Segments,
 		m.ShortcutTables,

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
 )
 
 // Config is what the programs are loaded with. A change of it loads new
@@ -16,7 +17,11 @@ type Config struct {
 	FlowCache overlay.FlowCache
 	Transit   bool // whether there may be transit programs
 	FDB       overlay.FDB
-	PinRoot   string // a bpffs directory; "" is DefaultPinRoot
+	// Firewall is nil where ports have none. What is in Tables.Firewall is of no concern
+	// here: groups, rules and defaults.
+	Firewall *overlay.Firewall
+	Timing   bool   // packets' times are written down, see OpenStamps
+	PinRoot  string // a bpffs directory; "" is DefaultPinRoot
 }
 
 // UDPPort is a port and what arrives on it.
@@ -47,6 +52,8 @@ type Tables struct {
 	// Transit are the interfaces on which packets that only pass through are taken
 	// before the kernel makes an skb of them.
 	Transit []Transit
+	// Firewall is the policy that stands before all ports but uplinks; nil: none does.
+	Firewall *policy.Policy
 	// Exits are the interfaces that take packets from those, by ifindex.
 	Exits []int
 }

@@ -75,13 +75,18 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 	return bound, nil
 }
 
-// loadOne loads one program of an object upon maps, which have sizes of their own.
+// loadOne loads one program of an object upon those of maps that it has, which have sizes
+// of their own.
 func loadOne(spec *ebpf.CollectionSpec, name string, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
+	shared := make(map[string]*ebpf.Map)
 	for name, m := range maps {
-		spec.Maps[name].MaxEntries = m.MaxEntries()
+		if own := spec.Maps[name]; own != nil {
+			own.MaxEntries = m.MaxEntries()
+			shared[name] = m
+		}
 	}
-	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
+	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
 	if err != nil {
 		return nil, loadError(err)
 	}

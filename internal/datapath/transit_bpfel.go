@@ -41,6 +41,41 @@ type transitBucket struct {
 	FilledNs uint64
 }
 
+type transitConn struct {
+	_           structs.HostLayout
+	SeenNs      uint64
+	BornNs      uint64
+	Counters    [2]transitCounter
+	NextSeq     [2]uint32
+	Bits        uint32
+	Rule        uint32
+	Policy      uint32
+	PeerEnd     uint16
+	PeerSegment uint16
+	Smac        [6]uint8
+	Dmac        [6]uint8
+	Scale       [2]uint8
+	Pad         [2]uint8
+}
+
+type transitConnKey struct {
+	_      structs.HostLayout
+	End    uint32
+	Proto  uint8
+	Asker  uint8
+	Pad    [2]uint8
+	Inside struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Outside struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	InsidePort  uint16
+	OutsidePort uint16
+}
+
 type transitCounter struct {
 	_       structs.HostLayout
 	Packets uint64
@@ -106,12 +141,19 @@ const (
 	transitEventEVENT_ASKED          transitEvent = 16
 	transitEventEVENT_CONSUMED       transitEvent = 17
 	transitEventEVENT_ICMP_SENT      transitEvent = 18
-	transitEventEVENT_ICMP_LIMITED   transitEvent = 19
-	transitEventEVENT_MSS_CLAMPED    transitEvent = 20
-	transitEventEVENT_PATH_MTU       transitEvent = 21
-	transitEventEVENT_COALESCED      transitEvent = 22
-	transitEventEVENT_NOT_TUNNEL     transitEvent = 23
-	transitEventEVENT_MAX            transitEvent = 24
+	transitEventEVENT_RESET_SENT     transitEvent = 19
+	transitEventEVENT_ICMP_LIMITED   transitEvent = 20
+	transitEventEVENT_MSS_CLAMPED    transitEvent = 21
+	transitEventEVENT_PATH_MTU       transitEvent = 22
+	transitEventEVENT_COALESCED      transitEvent = 23
+	transitEventEVENT_NOT_TUNNEL     transitEvent = 24
+	transitEventEVENT_CONN_OPENED    transitEvent = 25
+	transitEventEVENT_CONN_ANSWERED  transitEvent = 26
+	transitEventEVENT_CONN_FULL      transitEvent = 27
+	transitEventEVENT_CONN_REJUDGED  transitEvent = 28
+	transitEventEVENT_CONN_CUT       transitEvent = 29
+	transitEventEVENT_LOG_LOST       transitEvent = 30
+	transitEventEVENT_MAX            transitEvent = 31
 )
 
 type transitFdbEntry struct {
@@ -157,6 +199,7 @@ type transitFlow struct {
 	SeenNs    uint64
 	Packets   uint64
 	Bytes     uint64
+	Told      transitCounter
 }
 
 type transitFlowKey struct {
@@ -184,9 +227,102 @@ type transitFlowKey struct {
 	Dport uint16
 }
 
+type transitFragmentKey struct {
+	_     structs.HostLayout
+	End   uint32
+	Id    uint32
+	Saddr struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Daddr struct {
+		_ structs.HostLayout
+		W [4]uint32
+	}
+	Proto     uint8
+	Direction uint8
+	Pad       [2]uint8
+}
+
 type transitGroup struct {
 	_       structs.HostLayout
 	Buckets [128]uint16
+}
+
+type transitHalfOpenCount struct {
+	_     structs.HostLayout
+	Count uint32
+}
+
+type transitHearing struct {
+	_          structs.HostLayout
+	Carried    transitCounter
+	CarriedSeq uint32
+	NextSeq    uint32
+	HasSeq     bool
+	_          [3]byte
+	Transport  struct {
+		_   structs.HostLayout
+		Src struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Dst struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Seq      uint32
+		End      uint32
+		Ack      uint32
+		Id       uint32
+		Sport    uint16
+		Dport    uint16
+		Icmp     uint16
+		Proto    uint8
+		Flags    uint8
+		Scale    uint8
+		Asker    uint8
+		Kind     uint8
+		Uncached bool
+	}
+	Opening struct {
+		_   structs.HostLayout
+		Src struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Dst struct {
+			_ structs.HostLayout
+			W [4]uint32
+		}
+		Smac       [6]uint8
+		Dmac       [6]uint8
+		SrcEnd     uint16
+		DstEnd     uint16
+		SrcSegment uint16
+		DstSegment uint16
+		End        uint16
+		Sport      uint16
+		Dport      uint16
+		Proto      uint8
+		Direction  uint8
+		Ported     bool
+		_          [3]byte
+	}
+	Judgement struct {
+		_       structs.HostLayout
+		Rule    uint32
+		LogOnly uint32
+		Policy  uint32
+		Verdict uint8
+		Log     bool
+		_       [2]byte
+	}
+	Key      transitConnKey
+	_        [4]byte
+	Fresh    transitConn
+	Fragment transitFragmentKey
+	_        [4]byte
 }
 
 type transitHop struct {
@@ -207,6 +343,13 @@ type transitLocalKey struct {
 		_ structs.HostLayout
 		W [4]uint32
 	}
+}
+
+type transitLogBucket struct {
+	_        structs.HostLayout
+	Tokens   uint64
+	FilledNs uint64
+	Lost     uint64
 }
 
 type transitMemberKey struct {
@@ -279,7 +422,9 @@ type transitPkt struct {
 	Untagged bool
 	Polled   bool
 	Routed   bool
+	Examined bool
 	Steps    uint8
+	_        [3]byte
 	Verdict  int32
 	Was      [12]uint8
 	Decision struct {
@@ -298,6 +443,7 @@ type transitPkt struct {
 		Smac       [6]uint8
 		Stamp      uint16
 	}
+	_ [4]byte
 }
 
 type transitPortKey struct {
@@ -356,7 +502,19 @@ const (
 	transitReasonREASON_NO_CSUM            transitReason = 36
 	transitReasonREASON_REDIRECT           transitReason = 37
 	transitReasonREASON_NOT_TAKEN          transitReason = 38
-	transitReasonREASON_MAX                transitReason = 39
+	transitReasonREASON_DENIED             transitReason = 39
+	transitReasonREASON_REJECTED           transitReason = 40
+	transitReasonREASON_NO_POLICY          transitReason = 41
+	transitReasonREASON_NON_IP             transitReason = 42
+	transitReasonREASON_OUT_OF_STATE       transitReason = 43
+	transitReasonREASON_OUT_OF_WINDOW      transitReason = 44
+	transitReasonREASON_TCP_FLAGS          transitReason = 45
+	transitReasonREASON_UNRELATED          transitReason = 46
+	transitReasonREASON_FRAGMENT_FIRST     transitReason = 47
+	transitReasonREASON_FRAGMENT_TINY      transitReason = 48
+	transitReasonREASON_HEADERS            transitReason = 49
+	transitReasonREASON_HALF_OPEN          transitReason = 50
+	transitReasonREASON_MAX                transitReason = 51
 )
 
 type transitRemoteKey struct {
@@ -397,6 +555,15 @@ type transitRouter struct {
 		_ structs.HostLayout
 		W [4]uint32
 	}
+}
+
+type transitRuleCounters struct {
+	_           structs.HostLayout
+	Name        uint64
+	Connections uint64
+	Packets     uint64
+	Bytes       uint64
+	SeenNs      uint64
 }
 
 type transitScratch struct {
@@ -478,6 +645,20 @@ type transitSpreadKey struct {
 	Team uint16
 }
 
+type transitStamp struct {
+	_     structs.HostLayout
+	Ns    uint64
+	Cpu   uint32
+	Point uint8
+	Pad   [3]uint8
+}
+
+type transitStamped struct {
+	_    structs.HostLayout
+	Kept uint32
+	Lost uint32
+}
+
 type transitTraceStep struct {
 	_     structs.HostLayout
 	Stage uint32
@@ -505,6 +686,7 @@ const (
 	transitMapAllowedAddrs   = "allowed_addrs"
 	transitMapAllowedMacs    = "allowed_macs"
 	transitMapBuckets        = "buckets"
+	transitMapConnections    = "connections"
 	transitMapCurrent        = "current"
 	transitMapDrops          = "drops"
 	transitMapEnds           = "ends"
@@ -513,23 +695,33 @@ const (
 	transitMapExitsGeneric   = "exits_generic"
 	transitMapFdb            = "fdb"
 	transitMapFlows          = "flows"
+	transitMapFragments      = "fragments"
 	transitMapGroups         = "groups"
+	transitMapHalfOpen       = "half_open"
+	transitMapHalfOpens      = "half_opens"
+	transitMapHearings       = "hearings"
 	transitMapHops           = "hops"
 	transitMapKnownOptions   = "known_options"
 	transitMapLocals         = "locals"
+	transitMapLogBuckets     = "log_buckets"
+	transitMapLogs           = "logs"
 	transitMapMembers        = "members"
 	transitMapMoves          = "moves"
 	transitMapNeighbours     = "neighbours"
+	transitMapPolicy         = "policy"
 	transitMapPorts          = "ports"
 	transitMapPulses         = "pulses"
 	transitMapRemotes        = "remotes"
 	transitMapRouters        = "routers"
 	transitMapRoutes         = "routes"
+	transitMapRules          = "rules"
 	transitMapScratch        = "scratch"
 	transitMapSegments       = "segments"
 	transitMapShortcutTables = "shortcut_tables"
 	transitMapShortcuts      = "shortcuts"
 	transitMapSpreads        = "spreads"
+	transitMapStamped        = "stamped"
+	transitMapStamps         = "stamps"
 	transitMapTakers         = "takers"
 	transitMapTeps           = "teps"
 	transitMapTrace          = "trace"
@@ -537,17 +729,23 @@ const (
 	transitMapVnis           = "vnis"
 	transitProgTransit       = "transit"
 	transitProgTransitAsking = "transit_asking"
+	transitVarConnTimeouts   = "conn_timeouts"
 	transitVarEventWords     = "event_words"
 	transitVarFlowCache      = "flow_cache"
+	transitVarHalfOpenLimit  = "half_open_limit"
 	transitVarHoldNs         = "hold_ns"
 	transitVarIcmpBurst      = "icmp_burst"
 	transitVarIcmpRate       = "icmp_rate"
+	transitVarLogRate        = "log_rate"
+	transitVarNonIpDropped   = "non_ip_dropped"
 	transitVarNvgre          = "nvgre"
 	transitVarReasonWords    = "reason_words"
 	transitVarRevalidateNs   = "revalidate_ns"
 	transitVarShortcutSlots  = "shortcut_slots"
 	transitVarSlowWords      = "slow_words"
 	transitVarStageWords     = "stage_words"
+	transitVarStampSlots     = "stamp_slots"
+	transitVarStrict         = "strict"
 	transitVarTepAddrs       = "tep_addrs"
 	transitVarThisFlags      = "this_flags"
 	transitVarThisIfindex    = "this_ifindex"
@@ -611,6 +809,7 @@ type transitMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
+	Connections    *ebpf.MapSpec `ebpf:"connections"`
 	Current        *ebpf.MapSpec `ebpf:"current"`
 	Drops          *ebpf.MapSpec `ebpf:"drops"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
@@ -619,23 +818,33 @@ type transitMapSpecs struct {
 	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
+	Fragments      *ebpf.MapSpec `ebpf:"fragments"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
+	HalfOpen       *ebpf.MapSpec `ebpf:"half_open"`
+	HalfOpens      *ebpf.MapSpec `ebpf:"half_opens"`
+	Hearings       *ebpf.MapSpec `ebpf:"hearings"`
 	Hops           *ebpf.MapSpec `ebpf:"hops"`
 	KnownOptions   *ebpf.MapSpec `ebpf:"known_options"`
 	Locals         *ebpf.MapSpec `ebpf:"locals"`
+	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
+	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
+	Policy         *ebpf.MapSpec `ebpf:"policy"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
+	Rules          *ebpf.MapSpec `ebpf:"rules"`
 	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
 	Segments       *ebpf.MapSpec `ebpf:"segments"`
 	ShortcutTables *ebpf.MapSpec `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
 	Spreads        *ebpf.MapSpec `ebpf:"spreads"`
+	Stamped        *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps         *ebpf.MapSpec `ebpf:"stamps"`
 	Takers         *ebpf.MapSpec `ebpf:"takers"`
 	Teps           *ebpf.MapSpec `ebpf:"teps"`
 	Trace          *ebpf.MapSpec `ebpf:"trace"`
@@ -647,17 +856,23 @@ type transitMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type transitVariableSpecs struct {
+	ConnTimeouts  *ebpf.VariableSpec `ebpf:"conn_timeouts"`
 	EventWords    *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache     *ebpf.VariableSpec `ebpf:"flow_cache"`
+	HalfOpenLimit *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	HoldNs        *ebpf.VariableSpec `ebpf:"hold_ns"`
 	IcmpBurst     *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate      *ebpf.VariableSpec `ebpf:"icmp_rate"`
+	LogRate       *ebpf.VariableSpec `ebpf:"log_rate"`
+	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
 	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.VariableSpec `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.VariableSpec `ebpf:"shortcut_slots"`
 	SlowWords     *ebpf.VariableSpec `ebpf:"slow_words"`
 	StageWords    *ebpf.VariableSpec `ebpf:"stage_words"`
+	StampSlots    *ebpf.VariableSpec `ebpf:"stamp_slots"`
+	Strict        *ebpf.VariableSpec `ebpf:"strict"`
 	TepAddrs      *ebpf.VariableSpec `ebpf:"tep_addrs"`
 	ThisFlags     *ebpf.VariableSpec `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.VariableSpec `ebpf:"this_ifindex"`
@@ -691,6 +906,7 @@ type transitMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
+	Connections    *ebpf.Map `ebpf:"connections"`
 	Current        *ebpf.Map `ebpf:"current"`
 	Drops          *ebpf.Map `ebpf:"drops"`
 	Ends           *ebpf.Map `ebpf:"ends"`
@@ -699,23 +915,33 @@ type transitMaps struct {
 	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
+	Fragments      *ebpf.Map `ebpf:"fragments"`
 	Groups         *ebpf.Map `ebpf:"groups"`
+	HalfOpen       *ebpf.Map `ebpf:"half_open"`
+	HalfOpens      *ebpf.Map `ebpf:"half_opens"`
+	Hearings       *ebpf.Map `ebpf:"hearings"`
 	Hops           *ebpf.Map `ebpf:"hops"`
 	KnownOptions   *ebpf.Map `ebpf:"known_options"`
 	Locals         *ebpf.Map `ebpf:"locals"`
+	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
+	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
 	Moves          *ebpf.Map `ebpf:"moves"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
+	Policy         *ebpf.Map `ebpf:"policy"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
+	Rules          *ebpf.Map `ebpf:"rules"`
 	Scratch        *ebpf.Map `ebpf:"scratch"`
 	Segments       *ebpf.Map `ebpf:"segments"`
 	ShortcutTables *ebpf.Map `ebpf:"shortcut_tables"`
 	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
 	Spreads        *ebpf.Map `ebpf:"spreads"`
+	Stamped        *ebpf.Map `ebpf:"stamped"`
+	Stamps         *ebpf.Map `ebpf:"stamps"`
 	Takers         *ebpf.Map `ebpf:"takers"`
 	Teps           *ebpf.Map `ebpf:"teps"`
 	Trace          *ebpf.Map `ebpf:"trace"`
@@ -728,6 +954,7 @@ func (m *transitMaps) Close() error {
 		m.AllowedAddrs,
 		m.AllowedMacs,
 		m.Buckets,
+		m.Connections,
 		m.Current,
 		m.Drops,
 		m.Ends,
@@ -736,23 +963,33 @@ func (m *transitMaps) Close() error {
 		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
+		m.Fragments,
 		m.Groups,
+		m.HalfOpen,
+		m.HalfOpens,
+		m.Hearings,
 		m.Hops,
 		m.KnownOptions,
 		m.Locals,
+		m.LogBuckets,
+		m.Logs,
 		m.Members,
 		m.Moves,
 		m.Neighbours,
+		m.Policy,
 		m.Ports,
 		m.Pulses,
 		m.Remotes,
 		m.Routers,
 		m.Routes,
+		m.Rules,
 		m.Scratch,
 		m.Segments,
 		m.ShortcutTables,
 		m.Shortcuts,
 		m.Spreads,
+		m.Stamped,
+		m.Stamps,
 		m.Takers,
 		m.Teps,
 		m.Trace,
@@ -765,17 +1002,23 @@ func (m *transitMaps) Close() error {
 //
 // It can be passed to loadTransitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type transitVariables struct {
+	ConnTimeouts  *ebpf.Variable `ebpf:"conn_timeouts"`
 	EventWords    *ebpf.Variable `ebpf:"event_words"`
 	FlowCache     *ebpf.Variable `ebpf:"flow_cache"`
+	HalfOpenLimit *ebpf.Variable `ebpf:"half_open_limit"`
 	HoldNs        *ebpf.Variable `ebpf:"hold_ns"`
 	IcmpBurst     *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate      *ebpf.Variable `ebpf:"icmp_rate"`
+	LogRate       *ebpf.Variable `ebpf:"log_rate"`
+	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
 	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.Variable `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.Variable `ebpf:"shortcut_slots"`
 	SlowWords     *ebpf.Variable `ebpf:"slow_words"`
 	StageWords    *ebpf.Variable `ebpf:"stage_words"`
+	StampSlots    *ebpf.Variable `ebpf:"stamp_slots"`
+	Strict        *ebpf.Variable `ebpf:"strict"`
 	TepAddrs      *ebpf.Variable `ebpf:"tep_addrs"`
 	ThisFlags     *ebpf.Variable `ebpf:"this_flags"`
 	ThisIfindex   *ebpf.Variable `ebpf:"this_ifindex"`

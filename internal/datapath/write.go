@@ -188,6 +188,7 @@ func (d *Datapath) prune(p *plan) error {
 		d.pruneNeighbours(p),
 		d.pruneEnds(),
 		d.pruneSegments(),
+		d.prunePolicy(p),
 		d.changed(),
 	}
 	return errors.Join(errs...)
@@ -299,6 +300,7 @@ func (d *Datapath) deleteNeighbours(match func(edgeNeighbourKey, edgeNeighbour) 
 }
 
 func (d *Datapath) pruneEnds() error {
+	policed := false
 	live := make(map[uint32]bool)
 	for id := range d.names.ports {
 		live[id] = true
@@ -310,12 +312,17 @@ func (d *Datapath) pruneEnds() error {
 		if d.ends[id].Kind == edgeEndKindEND_NONE || live[uint32(id)] {
 			continue
 		}
+		policed = policed || d.ends[id].Flags&edgeEndFlagsEND_POLICED != 0
 		d.ends[id] = edgeEnd{}
 		if err := d.objs.Ends.Put(uint32(id), d.ends[id]); err != nil {
 			return fmt.Errorf("clear end %d: %w", id, err)
 		}
 	}
-	return nil
+	if !policed || d.cfg.Firewall == nil {
+		return nil
+	}
+	_, err := d.sweep() // of its connections, which the number's next owner must not get
+	return err
 }
 
 func (d *Datapath) pruneSegments() error {

@@ -1,0 +1,253 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+)
+
+const (
+	// maxRules is MAX_RULES of bpf/abi.h.
+	maxRules = 131072
+	// maxFragments is how many datagrams are remembered until their last fragment came.
+	maxFragments = 4096
+)
+
+// firewall is what of the firewall is in force.
+type firewall struct {
+	// policy is nil before the first Apply, and where ports have none. numbers are
+	// those that its image was made with.
+	policy  *policy.Policy
+	numbers policy.Numbers
+	// rules are the numbers by name, and names the rules by number: those that are gone
+	// too, until the number is another's.
+	rules map[uint64]uint32
+	names map[uint32]RuleName
+	last  uint32 // number given last
+	// strangers: the attached programs may be loaded for other connection tables.
+	strangers bool
+	// stale: decisions were taken under another policy than the one in force.
+	stale    bool
+	logs     *ringbuf.Reader // nil until it is asked for, and so is sweeper
+	sweeping sync.Mutex
+	sweeper  *sweeper
+}
+
+func (f *firewall) close() error {
+	var logs error
+	if f.logs != nil {
+		logs = f.logs.Close()
+	}
+	swept := f.sweeper.close()
+	f.logs, f.sweeper = nil, nil
+	return errors.Join(logs, swept)
+}
+
+// configureFirewall sizes the tables and sets what the programs have to know of fw.
+func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
+	if fw == nil {
+		return nil // tables of one entry, as in bpf/maps.h
+	}
+	for name, size := range map[string]uint32{
+		edgeMapConnections: fw.Sizes.Connections, edgeMapHalfOpen: fw.Sizes.HalfOpen,
+		edgeMapFragments: maxFragments, edgeMapRules: maxRules,
+	} {
+		if size == 0 {
+			return fmt.Errorf("firewall: table %s without entries", name)
+		}
+		spec.Maps[name].MaxEntries = size
+	}
+	var timeouts [sweepConnStateSTATE_MAX]uint64
+	for state, timeout := range stateTimeouts(fw.Timeouts) {
+		if timeout <= 0 {
+			return fmt.Errorf("firewall: timeout of state %q is %s", StateNames[state], timeout)
+		}
+		timeouts[state] = uint64(timeout)
+	}
+	for name, value := range map[string]any{
+		edgeVarStrict: fw.Strict, edgeVarNonIpDropped: fw.NonIP == overlay.Drop, edgeVarConnTimeouts: timeouts,
+		edgeVarHalfOpenLimit: fw.HalfOpen, edgeVarLogRate: fw.LogRate,
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// stateTimeouts are t by state.
+func stateTimeouts(t overlay.Timeouts) map[sweepConnState]time.Duration {
+	return map[sweepConnState]time.Duration{
+		sweepConnStateSTATE_OPENING: t.Opening, sweepConnStateSTATE_ESTABLISHED: t.Established,
+		sweepConnStateSTATE_HALF_CLOSED: t.HalfClosed, sweepConnStateSTATE_TIME_WAIT: t.TimeWait,
+		sweepConnStateSTATE_CLOSED: t.Closed, sweepConnStateSTATE_UDP: t.UDP,
+		sweepConnStateSTATE_UDP_REPLIED: t.UDPReplied, sweepConnStateSTATE_ICMP: t.ICMP,
+	}
+}
+
+// putPolicy has the programs ask the policy of t, before a port is told to. It plans
+// new decisions for all flows where an old one may not stand.
+func (d *Datapath) putPolicy(t Tables, p *plan) error {
+	p.policed = t.Firewall != nil
+	err := d.choosePolicy(t)
+	if d.fw.stale {
+		p.touchAll(d)
+	}
+	return err
+}
+
+func (d *Datapath) choosePolicy(t Tables) error {
+	if t.Firewall == nil {
+		d.fw.stale = d.fw.stale || d.fw.policy != nil || d.anyPoliced()
+		return nil
+	}
+	if d.cfg.Firewall == nil {
+		return errors.New("there is a policy, but the programs were loaded without a firewall: open the data path with one")
+	}
+	next, fresh, err := d.numbered(t)
+	if err == nil {
+		err = d.force(t.Firewall, next, fresh)
+	}
+	if err != nil { // they have no counters yet
+		for _, name := range fresh {
+			delete(d.fw.rules, name.hash())
+		}
+	}
+	return err
+}
+
+// force puts a policy into force that is not.
+func (d *Datapath) force(pol *policy.Policy, next policy.Numbers, fresh map[uint32]RuleName) error {
+	same := d.fw.policy == pol && slices.Equal(d.fw.numbers.Rules, next.Rules) && maps.Equal(d.fw.numbers.Segments, next.Segments)
+	if same && maps.Equal(d.fw.numbers.Ends, next.Ends) {
+		return nil
+	}
+	if err := d.putRules(fresh); err != nil {
+		return err
+	}
+	// Ports that came or went change nothing for the connections of others.
+	swapped, err := d.swapPolicy(pol, &next, same)
+	if err != nil {
+		return err
+	}
+	d.fw.policy, d.fw.numbers = pol, next
+	d.fw.stale = d.fw.stale || swapped && !same
+	return nil
+}
+
+// swapPolicy makes the image and puts it in the place of the former at once, unless
+// that is the same, as after a restart. A policy that is the same but for the ports that
+// exist keeps its number.
+func (d *Datapath) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy bool) (swapped bool, err error) {
+	stamp, err := d.policyStamp()
+	if err != nil {
+		return false, err
+	}
+	n.Policy = uint32(stamp.Connections)
+	image, err := pol.Image(*n)
+	if err != nil {
+		return false, fmt.Errorf("policy of the firewall: %w", err)
+	}
+	if !samePolicy {
+		if stamp.Name == imageSum(image) && d.hasPolicy() {
+			return false, nil
+		}
+		n.Policy++
+		if image, err = pol.Image(*n); err != nil {
+			return false, fmt.Errorf("policy of the firewall: %w", err)
+		}
+	}
+	if err := d.loadImage(image); err != nil {
+		return false, err
+	}
+	return true, d.stampPolicy(edgeRuleCounters{Name: imageSum(image), Connections: uint64(n.Policy)})
+}
+
+// policyStamp is what rule 0, which is none, tells of the policy that is loaded: as name
+// a hash of its image, and as connections its number.
+func (d *Datapath) policyStamp() (stamp edgeRuleCounters, err error) {
+	if err := d.objs.Rules.Lookup(uint32(0), &stamp); err != nil {
+		return stamp, fmt.Errorf("read the policy's number: %w", err)
+	}
+	return stamp, nil
+}
+
+func (d *Datapath) stampPolicy(stamp edgeRuleCounters) error {
+	if err := d.objs.Rules.Put(uint32(0), stamp); err != nil {
+		return fmt.Errorf("write the policy's number: %w", err)
+	}
+	return nil
+}
+
+// hasPolicy reports whether the programs find a policy.
+func (d *Datapath) hasPolicy() bool {
+	var id ebpf.MapID
+	return d.objs.Policy.Lookup(uint32(0), &id) == nil
+}
+
+func imageBytes(image policy.Image) []byte {
+	if len(image) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&image[0])), 4*len(image))
+}
+
+// imageSum tells images apart; never 0.
+func imageSum(image policy.Image) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(imageBytes(image)) // never fails
+	return h.Sum64() | 1
+}
+
+// loadImage writes a map of its own and swaps it in. When it returns no program asks
+// the former policy any more: the kernel waits for those that run.
+func (d *Datapath) loadImage(image policy.Image) error {
+	if len(image) == 0 || len(image)%policy.LineWords != 0 {
+		return fmt.Errorf("policy of the firewall: an image of %d words is not whole lines", len(image))
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "policy_lines", Type: ebpf.Array, KeySize: 4, ValueSize: 4 * policy.LineWords,
+		MaxEntries: uint32(len(image) / policy.LineWords), Flags: unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
+	})
+	if err != nil {
+		return fmt.Errorf("make room for a policy of %d bytes: %w", 4*len(image), err)
+	}
+	defer m.Close() // the map policy keeps it
+	memory, err := m.Memory()
+	if err != nil {
+		return fmt.Errorf("map the memory of a policy: %w", err)
+	}
+	if _, err := memory.WriteAt(imageBytes(image), 0); err != nil {
+		return fmt.Errorf("write the policy: %w", err)
+	}
+	if err := d.objs.Policy.Put(uint32(0), m); err != nil {
+		return fmt.Errorf("put the policy into force: %w", err)
+	}
+	return nil
+}
+
+// prunePolicy forgets what nothing asks for any more: rules that are gone, and with the
+// last policed port the policy.
+func (d *Datapath) prunePolicy(p *plan) error {
+	if p.policed {
+		return d.freeRules()
+	}
+	d.fw.policy, d.fw.numbers = nil, policy.Numbers{}
+	err := d.objs.Policy.Delete(uint32(0))
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("remove the policy: %w", err)
+	}
+	return d.freeRules()
+}

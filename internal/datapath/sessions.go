@@ -1,0 +1,200 @@
+package datapath
+
+import (
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// StateNames are those of the states of a connection, by enum conn_state.
+var StateNames = [sweepConnStateSTATE_MAX]string{
+	sweepConnStateSTATE_OPENING: "opening", sweepConnStateSTATE_ESTABLISHED: "established",
+	sweepConnStateSTATE_HALF_CLOSED: "half-closed", sweepConnStateSTATE_TIME_WAIT: "time-wait",
+	sweepConnStateSTATE_CLOSED: "closed", sweepConnStateSTATE_UDP: "unreplied",
+	sweepConnStateSTATE_UDP_REPLIED: "replied", sweepConnStateSTATE_ICMP: "icmp",
+}
+
+// Session is a connection that the firewall of one port tracks. One between two ports of
+// the edge is there twice.
+type Session struct {
+	Port, Segment string
+	Direction     overlay.Direction // of the packet that opened it
+	Proto         uint8
+	// Src and Dst are of that packet. The ports of an ICMP echo are both the identifier;
+	// those of other ICMP both type << 8 | code.
+	Src, Dst         netip.Addr
+	SrcPort, DstPort uint16
+	Echo             bool
+	SrcMAC, DstMAC   overlay.MAC
+	// PeerPort and PeerSegment are of the other end; the port is "" beyond a tunnel or uplink.
+	PeerPort, PeerSegment string
+	State                 string // one of StateNames
+	Answered              bool
+	PickedUp              bool // it was open before it was seen
+	// Rule allowed it; current says that the policy in force was asked.
+	Rule          RuleName
+	Current       bool
+	AgeNS, IdleNS uint64
+	Forth, Back   Counters // from who opened it, and to them
+}
+
+// EachSession calls do for every connection until it returns false. do must not keep s.
+func (d *Datapath) EachSession(do func(s *Session) bool) error {
+	if d.cfg.Firewall == nil {
+		return nil
+	}
+	now, err := monotonicNS()
+	if err != nil {
+		return err
+	}
+	stop := false
+	for _, table := range []*ebpf.Map{d.objs.Connections, d.objs.HalfOpen} {
+		var s Session
+		err := walkWhile(table, func(k *edgeConnKey, c *edgeConn) bool {
+			d.session(&s, k, c, now)
+			stop = !do(&s)
+			return !stop
+		})
+		if err != nil || stop {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Datapath) session(s *Session, k *edgeConnKey, c *edgeConn, now uint64) {
+	bits := sweepConnBits(c.Bits)
+	*s = Session{
+		Port: d.names.ports[k.End], Proto: k.Proto, Echo: k.Asker != 0, SrcMAC: c.Smac, DstMAC: c.Dmac,
+		PeerPort: d.names.ports[uint32(c.PeerEnd)], PeerSegment: d.names.segments[uint32(c.PeerSegment)],
+		State: StateNames[connState(k.Proto, bits)], Answered: isAnswered(k.Proto, bits), PickedUp: bits&sweepConnBitsCONN_PICKED_UP != 0,
+		Rule: d.ruleName(c.Rule), Current: c.Policy == d.fw.numbers.Policy,
+		AgeNS: since(now, c.BornNs), IdleNS: since(now, c.SeenNs),
+		Forth: toCounters(c.Counters[0]), Back: toCounters(c.Counters[1]),
+	}
+	if int(k.End) < len(d.ends) {
+		s.Segment = d.names.segments[d.ends[k.End].Segment]
+	}
+	inside, outside := addrOf(k.Inside.W), addrOf(k.Outside.W)
+	s.Direction, s.Src, s.SrcPort, s.Dst, s.DstPort = overlay.In, outside, wire16(k.OutsidePort), inside, wire16(k.InsidePort)
+	if bits&sweepConnBitsCONN_OUT != 0 {
+		s.Direction, s.Src, s.SrcPort, s.Dst, s.DstPort = overlay.Out, s.Dst, s.DstPort, s.Src, s.SrcPort
+	}
+}
+
+// connState is conn_state of bpf/conn.h.
+func connState(proto uint8, bits sweepConnBits) sweepConnState {
+	switch proto {
+	case unix.IPPROTO_TCP:
+		return tcpState(bits)
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		return sweepConnStateSTATE_ICMP
+	}
+	if bits&sweepConnBitsCONN_REPLIED != 0 {
+		return sweepConnStateSTATE_UDP_REPLIED
+	}
+	return sweepConnStateSTATE_UDP
+}
+
+func tcpState(bits sweepConnBits) sweepConnState {
+	switch {
+	case bits&sweepConnBitsCONN_RST != 0:
+		return sweepConnStateSTATE_CLOSED
+	case !isAnswered(unix.IPPROTO_TCP, bits):
+		return sweepConnStateSTATE_OPENING
+	case bits.both(sweepConnBitsCONN_FIN):
+		return sweepConnStateSTATE_TIME_WAIT
+	case bits&(sweepConnBitsCONN_FIN|sweepConnBitsCONN_FIN<<1) != 0:
+		return sweepConnStateSTATE_HALF_CLOSED
+	}
+	return sweepConnStateSTATE_ESTABLISHED
+}
+
+// both reports whether a bit is set that each direction has for itself.
+func (b sweepConnBits) both(bit sweepConnBits) bool { return b&bit != 0 && b&(bit<<1) != 0 }
+
+// isAnswered is is_answered of bpf/conn.h.
+func isAnswered(proto uint8, bits sweepConnBits) bool {
+	if proto != unix.IPPROTO_TCP {
+		return bits&sweepConnBitsCONN_REPLIED != 0
+	}
+	return bits.both(sweepConnBitsCONN_ACK) && (bits&sweepConnBitsCONN_PICKED_UP != 0 || bits.both(sweepConnBitsCONN_SYN))
+}
+
+// cachedKey tells the flows of sessions apart, in one direction, as far as the flow cache
+// does: it knows ports of TCP, UDP and SCTP alone.
+type cachedKey struct {
+	port             string
+	proto            uint8
+	src, dst         netip.Addr
+	srcPort, dstPort uint16
+}
+
+func cachedKeys(s *Session) (forth, back cachedKey) {
+	forth = cachedKey{port: s.Port, proto: s.Proto, src: s.Src, dst: s.Dst}
+	if s.Proto == unix.IPPROTO_TCP || s.Proto == unix.IPPROTO_UDP || s.Proto == unix.IPPROTO_SCTP {
+		forth.srcPort, forth.dstPort = s.SrcPort, s.DstPort
+	}
+	return forth, cachedKey{s.Port, s.Proto, s.Dst, s.Src, forth.dstPort, forth.srcPort}
+}
+
+// Cached says of a direction of a session whether its packets find a decision.
+type Cached struct {
+	Known  bool   // there was a packet lately
+	Fast   bool   // they do
+	Why    string // why they do not
+	IdleNS uint64 // since the last one: earlier than the session knows
+}
+
+// add joins what is known with one more flow: a session may have several, such as by
+// another MAC address. The last one counts.
+func (c *Cached) add(f Flow) {
+	if !c.Known || f.IdleNS < c.IdleNS {
+		*c = Cached{Known: true, Fast: f.FastPath, Why: f.Why, IdleNS: f.IdleNS}
+	}
+}
+
+// CachedSessions are the decisions about both directions of each session, from its
+// opener and to it.
+func (d *Datapath) CachedSessions(sessions []Session) ([][2]Cached, error) {
+	all := make([][2]Cached, len(sessions))
+	if len(sessions) == 0 {
+		return all, nil
+	}
+	type place struct{ session, way int }
+	places := make(map[cachedKey][]place, 2*len(sessions))
+	for i := range sessions {
+		s := &sessions[i]
+		if s.Proto == unix.IPPROTO_ICMP || s.Proto == unix.IPPROTO_ICMPV6 { // never cached
+			c := Cached{Known: true, Why: d.words.slows[edgeSlowSLOW_EXAMINED].text, IdleNS: s.IdleNS}
+			all[i] = [2]Cached{c, c}
+			continue
+		}
+		forth, back := cachedKeys(s)
+		places[forth] = append(places[forth], place{i, 0})
+		places[back] = append(places[back], place{i, 1})
+	}
+	now, err := monotonicNS()
+	if err != nil {
+		return nil, err
+	}
+	generations, err := d.generations()
+	if err != nil {
+		return nil, err
+	}
+	err = walk(d.objs.Flows, func(k edgeFlowKey, f edgeFlow) {
+		flow := d.flow(k, f, now, generations)
+		for _, port := range []string{flow.InPort, flow.OutPort} {
+			if port == "" {
+				continue
+			}
+			for _, at := range places[cachedKey{port, flow.Proto, flow.Src, flow.Dst, flow.SrcPort, flow.DstPort}] {
+				all[at.session][at.way].add(flow)
+			}
+		}
+	})
+	return all, err
+}
