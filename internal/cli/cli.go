@@ -44,6 +44,8 @@ type commands struct {
 	Routes     routesCmd     `cmd:"" group:"Ask a running edge" help:"List the routes of routers."`
 	Flows      flowsCmd      `cmd:"" group:"Ask a running edge" help:"List flows and, for those not on the fast path, why; or how the flow cache does."`
 	Drops      dropsCmd      `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason."`
+	Rules      rulesCmd      `cmd:"" group:"Ask a running edge" help:"List the firewall's rules with what they counted, or say which connections others would cut."`
+	Sessions   sessionsCmd   `cmd:"" group:"Ask a running edge" help:"List the connections that the firewall tracks, the busiest first."`
 	Metrics    metricsCmd    `cmd:"" group:"Ask a running edge" help:"Print all counters in the text format of Prometheus."`
 	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Show what would become of one packet."`
 

@@ -26,6 +26,7 @@ type edgeCmd struct {
 	Config       string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
 	PinRoot      string `placeholder:"DIR" help:"Directory in a BPF file system for the pins."`
 	KeepDataPath bool   `help:"Leave the data path forwarding at the end, for the next start to take over."`
+	Timing       bool   `hidden:"" env:"SELVAGE_TIMING" help:"Write down when packets pass, for selvage lab latency --breakdown."`
 	LogLevel     string `enum:"debug,info,warn,error" default:"info" help:"One of ${enum}."`
 }
 
@@ -50,6 +51,7 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 		Logger:       slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
 		Version:      version(),
 		KeepDataPath: c.KeepDataPath,
+		Timing:       c.Timing,
 	})
 }
 
@@ -60,8 +62,8 @@ type checkCmd struct {
 // Run prints one line for each good file and the problems of all others.
 func (c *checkCmd) Run(s *streams) error {
 	var (
-		problems   config.Errors
-		unreadable []error
+		problems config.Errors
+		unusable []error
 	)
 	for _, file := range c.Files {
 		e, err := config.Load(file)
@@ -70,15 +72,23 @@ func (c *checkCmd) Run(s *streams) error {
 		case errors.As(err, &list):
 			problems = append(problems, list...)
 		case err != nil:
-			unreadable = append(unreadable, err)
+			unusable = append(unusable, err)
 		default:
-			fmt.Fprintf(s.out, "%s: edge %s is good: %s, %s\n", file, e.Name,
-				plural(len(e.Segments), "segment"), plural(len(e.Ports), "port"))
+			if err := vet(s, file, e); err != nil {
+				unusable = append(unusable, err)
+				continue
+			}
+			rules := ""
+			if e.Firewall != nil {
+				rules = ", " + plural(len(e.Firewall.Rules), "rule")
+			}
+			fmt.Fprintf(s.out, "%s: edge %s is good: %s, %s%s\n", file, e.Name,
+				plural(len(e.Segments), "segment"), plural(len(e.Ports), "port"), rules)
 		}
 	}
-	if len(unreadable) > 0 {
+	if len(unusable) > 0 {
 		printError(s.err, problemsOrNil(problems))
-		return usageError{errors.Join(unreadable...)}
+		return usageError{errors.Join(unusable...)}
 	}
 	return problemsOrNil(problems)
 }

@@ -9,7 +9,8 @@ import (
 
 // The documents that the API serves, one a path: GET /v1/status, /v1/ports,
 // /v1/interfaces, /v1/teps, /v1/fdb, /v1/neighbours, /v1/routes, /v1/flows,
-// /v1/flow-cache, /v1/drops, /v1/trace. Lists are JSON arrays, never null. Beside
+// /v1/flow-cache, /v1/drops, /v1/trace, /v1/rules, /v1/firewall, /v1/sessions, and by POST
+// /v1/what-if. Lists are JSON arrays, never null. Beside
 // them stands GET /metrics, in Prometheus' text format.
 
 // Status is the edge at a glance.
@@ -27,6 +28,7 @@ type Status struct {
 	FDB       Usage         `json:"fdb"`
 	Flows     Usage         `json:"flows"`                   // the cache of tc
 	Transit   *Usage        `json:"transit_flows,omitempty"` // that of the transit programs
+	Firewall  *FirewallUse  `json:"firewall,omitempty"`
 	FlowCache bool          `json:"flow_cache"`
 	LookUps   uint64        `json:"flow_look_ups"` // in both
 	Hits      uint64        `json:"flow_hits"`

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,6 +158,34 @@ func (c *Client) Metrics(ctx context.Context) (string, error) {
 	return string(text), nil
 }
 
+// Rules fetches the policy's rules with their counters, in its order.
+func (c *Client) Rules(ctx context.Context) ([]RuleInfo, error) {
+	return fetch[[]RuleInfo](ctx, c, "rules")
+}
+
+// Firewall fetches how the firewall does.
+func (c *Client) Firewall(ctx context.Context) (FirewallInfo, error) {
+	return fetch[FirewallInfo](ctx, c, "firewall")
+}
+
+// Sessions fetches the sessions that q chooses, the busiest first, or their sums.
+func (c *Client) Sessions(ctx context.Context, q SessionQuery) (SessionList, error) {
+	return fetch[SessionList](ctx, c, "sessions?"+q.values().Encode())
+}
+
+// WhatIf asks which of the running sessions another policy would cut. Nothing changes.
+func (c *Client) WhatIf(ctx context.Context, q WhatIfQuery) (info WhatIfInfo, err error) {
+	question, err := json.Marshal(q)
+	if err != nil {
+		return info, fmt.Errorf("edge %s: question for what-if: %w", c.name, err)
+	}
+	body, err := c.do(ctx, http.MethodPost, "/v1/what-if", bytes.NewReader(question))
+	if err != nil {
+		return info, err
+	}
+	return decode[WhatIfInfo](c, "what-if", body)
+}
+
 // Drops fetches the counter of every reason, zero ones too.
 func (c *Client) Drops(ctx context.Context) ([]DropInfo, error) {
 	return fetch[[]DropInfo](ctx, c, "drops")
@@ -167,6 +196,11 @@ func fetch[T any](ctx context.Context, c *Client, what string) (document T, err 
 	if err != nil {
 		return document, err
 	}
+	return decode[T](c, what, body)
+}
+
+// decode reads a document and closes body.
+func decode[T any](c *Client, what string, body io.ReadCloser) (document T, err error) {
 	defer body.Close()
 	if err := json.NewDecoder(body).Decode(&document); err != nil {
 		return document, fmt.Errorf("edge %s: answer for %s: %w", c.name, what, err)
@@ -176,8 +210,13 @@ func fetch[T any](ctx context.Context, c *Client, what string) (document T, err 
 
 // get returns the body of a good answer, which the caller closes.
 func (c *Client) get(ctx context.Context, path string) (io.ReadCloser, error) {
+	return c.do(ctx, http.MethodGet, path, nil)
+}
+
+// do is get with another method, and a question.
+func (c *Client) do(ctx context.Context, method, path string, question io.Reader) (io.ReadCloser, error) {
 	// The host of the URL is not used: DialContext knows the socket.
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://edge"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://edge"+path, question)
 	if err != nil {
 		return nil, fmt.Errorf("edge %s: %w", c.name, err)
 	}

@@ -46,12 +46,26 @@ type (
 		// Paths is what was sent by each path.
 		Paths() (map[overlay.Pair]datapath.Counters, error)
 		Stats() (datapath.Stats, error)
+		Events() (map[string]uint64, error)
+		Firewall
 		// Refused are interfaces whose drivers did not take a transit program, and why.
 		Refused() map[int]string
 		Neighbours() ([]datapath.Neighbour, error)
 		PathMTUs() (map[netip.Addr]datapath.PathMTU, error)
 		// Trace must not be called twice at once, and in the network namespace.
 		Trace(in datapath.TraceInput) (datapath.Trace, error)
+	}
+	// Firewall says what the firewall did. Sweep and Logs must not be called twice at
+	// once; what Sweep changes nobody needs to wait for.
+	Firewall interface {
+		// Sweep has connections expire, and counts the others.
+		Sweep() (datapath.Census, error)
+		FirewallTables(c datapath.Census) []datapath.Table
+		// Rules are in the policy's order.
+		Rules() ([]datapath.RuleCounters, error)
+		EachSession(do func(s *datapath.Session) bool) error
+		CachedSessions(sessions []datapath.Session) ([][2]datapath.Cached, error)
+		Logs(most int, do func(datapath.LogLine)) error
 	}
 	// Owner ends the data path (Remove) or only its handles (Close).
 	Owner interface {
@@ -137,10 +151,15 @@ func openLiveness(log *slog.Logger) (Liveness, error) {
 }
 
 // dataPathConfig is the part of e that needs programs to be loaded anew when it changes.
-func dataPathConfig(e overlay.Edge, pinRoot string) datapath.Config {
+func dataPathConfig(e overlay.Edge, opts RunOptions) datapath.Config {
 	cfg := datapath.Config{
-		Name: e.Name, FlowCache: e.FlowCache, FDB: e.FDB, PinRoot: pinRoot,
-		Transit: reconcile.HasTransit(e),
+		Name: e.Name, FlowCache: e.FlowCache, FDB: e.FDB, PinRoot: opts.PinRoot,
+		Transit: reconcile.HasTransit(e), Timing: opts.Timing,
+	}
+	if e.Firewall != nil {
+		fw := *e.Firewall
+		fw.Default, fw.Groups, fw.Rules, fw.Defaults = "", nil, nil, nil // the policy's
+		cfg.Firewall = &fw
 	}
 	for _, t := range e.Underlay.Local() {
 		cfg.TEPs = append(cfg.TEPs, t.Addr)

@@ -57,6 +57,7 @@ func (e *edge) statusDocument() (Status, error) {
 			Problems: append([]string{}, e.allProblems()...),
 		}
 		s.countFlows(stats.Caches)
+		s.Firewall = e.firewallUse()
 		for _, a := range reconcile.Attachments(e.config) {
 			s.Ports.count(portState(e.view, a) == stateUp)
 		}
@@ -87,6 +88,19 @@ func (s *Status) countFlows(caches []datapath.Cache) {
 			continue
 		}
 		s.Flows = usage
+	}
+}
+
+// firewallUse is nil without one.
+func (e *edge) firewallUse() *FirewallUse {
+	fw := e.config.Firewall
+	if fw == nil {
+		return nil
+	}
+	return &FirewallUse{
+		Rules:       len(e.ruled.policy.Rules()),
+		Connections: Usage{e.guard.census.Connections, fw.Sizes.Connections},
+		HalfOpen:    Usage{e.guard.census.Waiting, fw.Sizes.HalfOpen},
 	}
 }
 

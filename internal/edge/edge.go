@@ -34,6 +34,7 @@ type edge struct {
 
 	mu       sync.RWMutex
 	config   overlay.Edge
+	ruled    ruled    // the policy of config
 	dp       DataPath // nil after it was lost
 	adopted  bool
 	view     host.View
@@ -42,6 +43,7 @@ type edge struct {
 	asked    asked
 	cache    cacheWatch
 	balance  balance
+	guard    guard
 	problems []string         // of the last reconciliation
 	faults   map[string]error // of what is tried again, by what it is
 
@@ -51,11 +53,16 @@ type edge struct {
 
 // start opens the data path, or adopts a running one, and makes it current.
 func (e *edge) start(ctx context.Context) error {
+	ruled, err := compile(overlay.Edge{}, e.ruled, e.config)
+	if err != nil {
+		return err
+	}
+	e.ruled = ruled
 	view, err := e.host.Observe(reconcile.Want(e.config))
 	if err != nil {
 		return fmt.Errorf("observe the host: %w", err)
 	}
-	dp, err := e.opts.OpenDataPath(dataPathConfig(e.config, e.opts.PinRoot))
+	dp, err := e.opts.OpenDataPath(dataPathConfig(e.config, e.opts))
 	if err != nil {
 		return fmt.Errorf("open the data path: %w", err)
 	}
@@ -204,6 +211,7 @@ func (e *edge) apply(view host.View, probed map[overlay.Pair]int) error {
 	on := ground{e.dp, e.config, view, probed}
 	next := s.plan(on)
 	tables, problems := reconcile.Desired(e.config, view, next.teams)
+	tables.Firewall = e.ruled.policy
 	e.view, e.problems = view, problems
 	if err := e.dp.Apply(tables); err != nil {
 		return err
@@ -273,6 +281,10 @@ func (e *edge) reload() error {
 		err = fmt.Errorf("%s: metadata.name changed from %s to %s: stop this edge and start the other",
 			e.opts.ConfigPath, e.config.Name, next.Name)
 	}
+	var rules ruled
+	if err == nil {
+		rules, err = compile(e.config, e.ruled, next)
+	}
 	if err == nil {
 		err = e.reopen(next)
 	}
@@ -284,7 +296,7 @@ func (e *edge) reload() error {
 		return nil
 	}
 	e.mu.Lock()
-	e.config = next
+	e.config, e.ruled = next, rules
 	e.mu.Unlock()
 	e.log.Info("configuration reloaded", "segments", len(next.Segments), "ports", len(next.Ports))
 	e.reconcile()
@@ -294,7 +306,7 @@ func (e *edge) reload() error {
 // reopen loads the programs anew when next needs that, and the former ones
 // again when it fails. The pinned links forward all the while.
 func (e *edge) reopen(next overlay.Edge) error {
-	was, will := dataPathConfig(e.config, e.opts.PinRoot), dataPathConfig(next, e.opts.PinRoot)
+	was, will := dataPathConfig(e.config, e.opts), dataPathConfig(next, e.opts)
 	if reflect.DeepEqual(was, will) {
 		return nil
 	}
@@ -358,7 +370,7 @@ func (e *edge) fault(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []string {
-	problems := slices.Concat(e.problems, e.steering.inForce().problems, e.balance.problems)
+	problems := slices.Concat(e.problems, e.steering.inForce().problems, e.balance.problems, e.guard.problems)
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, fmt.Sprintf("%s: %v", what, e.faults[what]))
 	}

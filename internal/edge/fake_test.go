@@ -73,7 +73,8 @@ type world struct {
 	events     map[string]uint64
 	stuck      map[string]chan struct{} // reads that last until the channel is closed
 	reading    sync.RWMutex             // finds a change at the time of a read
-	steering   sync.Mutex               // and of the paths at the time of steering
+	walls      walls
+	steering   sync.Mutex // and of the paths at the time of steering
 }
 
 func newWorld(t *testing.T) *world {

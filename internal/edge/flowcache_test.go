@@ -18,14 +18,14 @@ import (
 )
 
 // The words for events are those of the data path.
-func TestCacheEventsAreThoseOfTheDataPath(t *testing.T) {
+func TestEventsAreThoseOfTheDataPath(t *testing.T) {
 	header, err := os.ReadFile("../../bpf/reasons.h")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, list, _ := strings.Cut(string(header), "#define EVENTS(X)")
 	list, _, _ = strings.Cut(list, "\n\n")
-	for _, e := range cacheEvents {
+	for _, e := range slices.Concat(cacheEvents, firewallEvents) {
 		name := strings.ReplaceAll(strings.ToUpper(e.Name), "-", "_")
 		if !regexp.MustCompile(`X\(` + name + `,\s*"` + regexp.QuoteMeta(e.Description) + `"\)`).MatchString(list) {
 			t.Errorf("bpf/reasons.h has no event %s %q", name, e.Description)

@@ -54,13 +54,13 @@ func newGatewayWorld(t *testing.T) *world {
 
 func TestDataPathConfig(t *testing.T) {
 	w := newGatewayWorld(t)
-	cfg := dataPathConfig(w.config, "pins")
+	cfg := dataPathConfig(w.config, RunOptions{PinRoot: "pins"})
 	want := []datapath.UDPPort{{Port: 4789, Encapsulation: overlay.VXLAN}, {Port: 6081, Encapsulation: overlay.Geneve}}
 	if !slices.Equal(cfg.UDPPorts, want) || !cfg.NVGRE {
 		t.Errorf("%+v, want %v and NVGRE for the L3 segment", cfg, want)
 	}
 	w.config.Routers = nil
-	if cfg := dataPathConfig(w.config, "pins"); cfg.NVGRE {
+	if cfg := dataPathConfig(w.config, RunOptions{PinRoot: "pins"}); cfg.NVGRE {
 		t.Error("NVGRE without a segment that has it")
 	}
 }

@@ -90,6 +90,9 @@ func (e *edge) metricsText() ([]byte, error) {
 		e.pathMetrics(p, readings)
 		dropMetrics(p, drops)
 		eventMetrics(p, stats)
+		if err := e.firewallMetrics(p); err != nil {
+			return nil, err
+		}
 		return p.Bytes(), nil
 	})
 }

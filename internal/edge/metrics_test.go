@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -225,8 +226,10 @@ func TestMetricsAreDocumented(t *testing.T) {
 			documented[m[1]] = strings.Join(labels, ",")
 		}
 	}
-	w := newGatewayWorld(t)
-	w.run()
+	w := newGatewayWorld(t).guarded()
+	w.opts.Sweep = time.Millisecond
+	c, _ := w.run()
+	w.within("the firewall was swept", func() bool { return !fetched(t, c.Firewall).SweptAt.IsZero() })
 	served := map[string]string{}
 	for name, f := range w.scraped() {
 		for key := range f.samples {

@@ -41,9 +41,13 @@ type RunOptions struct {
 	// KeepDataPath leaves the pinned data path, and what of the host it needs,
 	// when ctx ends: the next Run of the same edge takes it over.
 	KeepDataPath bool
+	// Timing has the data path write down when packets pass, for measuring.
+	Timing bool
 
 	// Resync is how often everything is compared again without an event; 0 is 10 s.
 	Resync time.Duration
+	// Sweep is the least time between two sweeps of the firewall's connections; 0 is 5 s.
+	Sweep time.Duration
 
 	// The edge's dependencies; nil is the real one.
 	Load         func(path string) (overlay.Edge, error)
@@ -62,6 +66,9 @@ func (o RunOptions) withDefaults() RunOptions {
 	}
 	if o.Resync == 0 {
 		o.Resync = defaultResync
+	}
+	if o.Sweep == 0 {
+		o.Sweep = sweepLeast
 	}
 	if build, ok := debug.ReadBuildInfo(); ok && o.Version == "" {
 		o.Version = build.Main.Version
@@ -127,6 +134,8 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		return err
 	}
 	srv := serve(listener, e.handler(), e.log)
+	endGuard := e.goWatchFirewall(ctx)
 	broken := e.loop(ctx, hangup, srv.failed)
+	endGuard()
 	return errors.Join(broken, srv.stop(), e.stop(broken == nil && !opts.KeepDataPath))
 }

@@ -103,6 +103,10 @@ func (e *edge) handler() http.Handler {
 	get(mux, "/v1/flow-cache", e.flowCacheDocument)
 	get(mux, "/v1/drops", e.dropDocuments)
 	ask(mux, "/v1/trace", e.traceDocument)
+	get(mux, "/v1/rules", e.ruleDocuments)
+	get(mux, "/v1/firewall", e.firewallDocument)
+	ask(mux, "/v1/sessions", e.sessionDocument)
+	mux.HandleFunc("/v1/what-if", e.whatIfHandler)
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(w, r) {
 			return
@@ -140,17 +144,21 @@ func ask[T any](mux *http.ServeMux, path string, read func(url.Values) (T, error
 			return
 		}
 		document, err := read(r.URL.Query())
-		var wrong mistake
-		switch {
-		case errors.As(err, &wrong):
-			answer(w, http.StatusBadRequest, refusal{wrong.Error()})
-			return
-		case err != nil:
-			answer(w, http.StatusInternalServerError, refusal{err.Error()})
-			return
-		}
-		answer(w, http.StatusOK, document)
+		reply(w, document, err)
 	})
+}
+
+// reply answers with the document, or says why there is none.
+func reply(w http.ResponseWriter, document any, err error) {
+	var wrong mistake
+	switch {
+	case errors.As(err, &wrong):
+		answer(w, http.StatusBadRequest, refusal{wrong.Error()})
+	case err != nil:
+		answer(w, http.StatusInternalServerError, refusal{err.Error()})
+	default:
+		answer(w, http.StatusOK, document)
+	}
 }
 
 // isRead refuses a request that is not to read.

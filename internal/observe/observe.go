@@ -101,6 +101,10 @@ func Status(w io.Writer, s edge.Status, now time.Time) error {
 	line("Remotes", "%d of %d resolved", s.TEPs.Up, s.TEPs.Total)
 	line("FDB", "%s", usage(s.FDB))
 	line("Flow cache", "%s", flowCache(s))
+	if f := s.Firewall; f != nil {
+		line("Firewall", "%s rules, %s connections, %d of %d without an answer", count(uint64(f.Rules)),
+			fmt.Sprintf("%d of %d", f.Connections.Used, f.Connections.Size), f.HalfOpen.Used, f.HalfOpen.Size)
+	}
 	line("Dropped", "%s packets", count(s.Dropped))
 	if len(s.Problems) == 0 {
 		line("Problems", "none")

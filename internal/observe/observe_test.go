@@ -234,7 +234,20 @@ func TestGolden(t *testing.T) {
 		"trace-drop": func(w io.Writer) error {
 			return Trace(w, edge.TraceInfo{Packet: "p", Verdict: "dropped: ttl-exceeded"})
 		},
-		"fdb-json": func(w io.Writer) error { return JSON(w, fdb()) },
+		"status-firewall": func(w io.Writer) error {
+			s := idle()
+			s.Firewall = &edge.FirewallUse{Rules: 12_345, Connections: edge.Usage{Used: 3400, Size: 131072}, HalfOpen: edge.Usage{Used: 12, Size: 16384}}
+			return Status(w, s, now)
+		},
+		"rules":           func(w io.Writer) error { return Rules(w, rules()) },
+		"sessions":        func(w io.Writer) error { return Sessions(w, sessionList()) },
+		"sessions-json":   func(w io.Writer) error { return JSON(w, sessionList()) },
+		"sessions-top":    func(w io.Writer) error { return TopSessions(w, topSessions()) },
+		"firewall":        func(w io.Writer) error { return Firewall(w, firewall()) },
+		"firewall-alarms": func(w io.Writer) error { return Firewall(w, pressed()) },
+		"what-if":         func(w io.Writer) error { return WhatIf(w, whatIf()) },
+		"what-if-nothing": func(w io.Writer) error { return WhatIf(w, edge.WhatIfInfo{Total: 7}) },
+		"fdb-json":        func(w io.Writer) error { return JSON(w, fdb()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/observe"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+type rulesCmd struct {
+	query
+	Section  string `placeholder:"NAME" xor:"what" help:"Only rules of this section; the defaults are in section default."`
+	Unused   bool   `help:"Only rules that no packet matched since their counters began."`
+	Shadowed bool   `help:"Only rules that can never decide, because an earlier one matches all that they do."`
+	WhatIf   string `placeholder:"FILE" xor:"what" help:"Say which running connections the firewall of this configuration would cut. Nothing is applied."`
+	Limit    int    `default:"20" help:"With --what-if: name at most so many of the connections."`
+}
+
+// Run lists the rules, or says what others would do.
+func (c *rulesCmd) Run(ctx context.Context, s *streams) error {
+	if c.WhatIf != "" {
+		return c.whatIf(ctx, s)
+	}
+	only := func(r edge.RuleInfo) bool {
+		return (c.Section == "" || r.Section == c.Section) && (!c.Unused || r.Unused) && (!c.Shadowed || r.ShadowedBy != "")
+	}
+	return show(ctx, c.query, s.out, filtered((*edge.Client).Rules, only), observe.Rules)
+}
+
+func (c *rulesCmd) whatIf(ctx context.Context, s *streams) error {
+	if c.Unused || c.Shadowed {
+		return usageError{errors.New("--unused and --shadowed are of the rules in force: leave them out with --what-if")}
+	}
+	if c.Limit < 0 {
+		return usageError{fmt.Errorf("--limit: %d is negative", c.Limit)}
+	}
+	next, err := config.Load(c.WhatIf)
+	if err != nil {
+		return usageError{err}
+	}
+	question := func(client *edge.Client, ctx context.Context) (edge.WhatIfInfo, error) {
+		return client.WhatIf(ctx, edge.WhatIfQuery{Firewall: next.Firewall, Places: reconcile.Places(next), Limit: c.Limit})
+	}
+	return show(ctx, c.query, s.out, question, observe.WhatIf)
+}
+
+type sessionsCmd struct {
+	query
+	Port  string `placeholder:"NAME" help:"Only of this port; of a trunk, of all its VLANs."`
+	Proto string `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
+	Addr  string `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, at either end."`
+	State string `placeholder:"STATE" help:"Only in this state: opening, established, half-closed, time-wait, closed, unreplied, replied or icmp."`
+	Rule  string `placeholder:"SECTION/NAME" help:"Only those that this rule allowed, or one of this section."`
+	Limit int    `default:"100" help:"Show at most so many lines; 0 is all."`
+	Top   string `xor:"kind" placeholder:"WHAT" help:"Sum up by ports, sources, destinations or rules, the most connections first."`
+	Stats bool   `xor:"kind" help:"The connection tables themselves: states, use, memory and alarms."`
+}
+
+// Run lists tracked connections, or sums them up.
+func (c *sessionsCmd) Run(ctx context.Context, s *streams) error {
+	if c.Stats {
+		return show(ctx, c.query, s.out, (*edge.Client).Firewall, observe.Firewall)
+	}
+	switch {
+	case c.Limit < 0:
+		return usageError{fmt.Errorf("--limit: %d is negative", c.Limit)}
+	case c.Top != "" && !slices.Contains(edge.TopKinds, c.Top):
+		return usageError{fmt.Errorf("--top: %q is none of %s", c.Top, strings.Join(edge.TopKinds, ", "))}
+	}
+	q := edge.SessionQuery{Port: c.Port, Proto: c.Proto, State: c.State, Rule: c.Rule, Limit: c.Limit, Top: c.Top}
+	if c.Addr != "" {
+		prefix, err := edge.ParsePrefix(c.Addr)
+		if err != nil {
+			return usageError{fmt.Errorf("--addr: %w", err)}
+		}
+		q.Addr = prefix
+	}
+	question := func(client *edge.Client, ctx context.Context) (edge.SessionList, error) {
+		return client.Sessions(ctx, q)
+	}
+	return show(ctx, c.query, s.out, question, func(w io.Writer, list edge.SessionList) error {
+		if c.Top != "" {
+			return observe.TopSessions(w, list)
+		}
+		return observe.Sessions(w, list)
+	})
+}
+
+// mostWarnings are those about one file: a generated policy may give thousands.
+const mostWarnings = 50
+
+// vet compiles the firewall of a good configuration and warns of rules that can never
+// decide.
+func vet(s *streams, file string, e overlay.Edge) error {
+	if e.Firewall == nil {
+		return nil
+	}
+	compiled, err := policy.Compile(*e.Firewall, reconcile.Places(e))
+	if err != nil {
+		return fmt.Errorf("%s: spec.firewall: %w", file, err)
+	}
+	rules := compiled.Rules()
+	name := func(i int) string { return rules[i].Section + "/" + rules[i].Name }
+	shadows := compiled.Shadowed()
+	for i, shadow := range shadows {
+		if i == mostWarnings {
+			fmt.Fprintf(s.err, "%s: warning: %d more rules never decide: see them with `selvage rules --shadowed` when the edge runs\n", file, len(shadows)-i)
+			break
+		}
+		if shadow.Duplicate {
+			fmt.Fprintf(s.err, "%s: warning: rule %s is the same as %s before it: remove one\n", file, name(shadow.Rule), name(shadow.By))
+			continue
+		}
+		fmt.Fprintf(s.err, "%s: warning: rule %s never decides, %s before it matches all that it does: remove it, or move it up\n",
+			file, name(shadow.Rule), name(shadow.By))
+	}
+	return nil
+}

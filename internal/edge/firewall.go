@@ -1,0 +1,233 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// ruled is a configuration's policy. Its zero value is of one without a firewall.
+type ruled struct {
+	policy *policy.Policy
+	places []policy.Place
+	// shadows are found when somebody asks: for many rules it takes long.
+	shadows func() []policy.Shadow
+}
+
+// compile makes the policy of next. It is former itself when nothing of it changed, so
+// that the data path need not load it again.
+func compile(was overlay.Edge, former ruled, next overlay.Edge) (ruled, error) {
+	if next.Firewall == nil {
+		return ruled{}, nil
+	}
+	places := reconcile.Places(next)
+	if former.policy != nil && reflect.DeepEqual(was.Firewall, next.Firewall) && reflect.DeepEqual(former.places, places) {
+		return former, nil
+	}
+	p, err := policy.Compile(*next.Firewall, places)
+	if err != nil {
+		return ruled{}, fmt.Errorf("spec.firewall: %w", err)
+	}
+	return ruled{p, places, sync.OnceValue(p.Shadowed)}, nil
+}
+
+const (
+	// logEvery is how often lines of the log are taken over, logMost how many at a time.
+	logEvery = 100 * time.Millisecond
+	logMost  = 10_000
+	// sweepLeast is the time between two sweeps, unless one takes so long that they
+	// would cost more than one per cent of a core.
+	sweepLeast = 5 * time.Second
+)
+
+// guard is what the edge saw of its firewall.
+type guard struct {
+	census   datapath.Census
+	sweptAt  time.Time
+	tables   []datapath.Table
+	events   map[string]uint64
+	pressed  map[string]bool // alarms that are raised, by what they are about
+	problems []string
+}
+
+// goWatchFirewall starts watchFirewall, and returns what ends it.
+func (e *edge) goWatchFirewall(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.watchFirewall(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// watchFirewall writes the firewall's log, has connections expire and raises alarms
+// until ctx ends.
+func (e *edge) watchFirewall(ctx context.Context) {
+	tick := time.NewTicker(logEvery)
+	defer tick.Stop()
+	var notBefore time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		e.writeLog()
+		begin := time.Now()
+		if begin.Before(notBefore) {
+			continue
+		}
+		e.sweep()
+		took := time.Since(begin)
+		notBefore = begin.Add(max(e.opts.Sweep, watchShare*took))
+	}
+}
+
+// sweep lets the expired connections go, and looks at how full the tables are.
+func (e *edge) sweep() {
+	e.mu.RLock()
+	if e.dp == nil || e.config.Firewall == nil {
+		quiet := len(e.guard.problems) == 0 && e.guard.tables == nil
+		e.mu.RUnlock()
+		if !quiet {
+			e.setGuard(guard{}, nil)
+		}
+		return
+	}
+	census, err := e.dp.Sweep()
+	next := guard{census: census, sweptAt: time.Now(), tables: e.dp.FirewallTables(census)}
+	if err == nil {
+		next.events, err = e.dp.Events()
+	}
+	limits, was := *e.config.Firewall, e.guard
+	e.mu.RUnlock()
+	if err == nil {
+		next.judge(was, limits)
+	} else {
+		next = was
+	}
+	e.setGuard(next, err)
+}
+
+func (e *edge) setGuard(next guard, err error) {
+	e.mu.Lock()
+	was := e.guard.problems
+	e.guard = next
+	e.mu.Unlock()
+	e.fault("sweep the firewall's connections", err)
+	e.tell(was, next.problems)
+}
+
+// A table is under pressure from pressedAt of its size on, until it is below calmAt.
+const pressedAt, calmAt = 0.90, 0.80
+
+// Events of bpf/reasons.h that raise an alarm when they happen.
+const eventConnFull, eventLogLost = "conn-full", "log-lost"
+
+// judge says what is wrong, when was is the guard before.
+func (g *guard) judge(was guard, fw overlay.Firewall) {
+	g.pressed = make(map[string]bool)
+	pressed := func(what string, used int, size uint32) bool {
+		limit := pressedAt
+		if was.pressed[what] {
+			limit = calmAt
+		}
+		g.pressed[what] = size > 0 && float64(used) >= limit*float64(size)
+		return g.pressed[what]
+	}
+	since := func(event string) uint64 {
+		before, known := was.events[event]
+		if now := g.events[event]; known && now > before {
+			return now - before
+		}
+		return 0
+	}
+	say := func(format string, args ...any) { g.problems = append(g.problems, fmt.Sprintf(format, args...)) }
+	if n := g.census.Connections; pressed(datapath.TableConnections, n, fw.Sizes.Connections) || since(eventConnFull) > 0 {
+		say("firewall: %d of %d connections, and those that are answered beyond may be pushed out: raise spec.firewall.connections, "+
+			"or see with `selvage sessions --top sources` who has so many", n, fw.Sizes.Connections)
+	}
+	if n := g.census.Waiting; pressed(datapath.TableHalfOpen, n, fw.Sizes.HalfOpen) {
+		say("firewall: %d of %d connections without an answer, the oldest are pushed out: see with `selvage sessions --top sources` "+
+			"whether it is a scan or a flood, or raise spec.firewall.halfOpen", n, fw.Sizes.HalfOpen)
+	}
+	var ports []string
+	for port, n := range g.census.HalfOpens {
+		if pressed("port "+port, n, fw.HalfOpen) {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	for _, port := range ports {
+		say("firewall: port %s has %d connections without an answer, near its limit of %d: see with `selvage sessions --port %s --top sources` "+
+			"whether it is a scan or a flood, or raise spec.firewall.halfOpenPerPort", port, g.census.HalfOpens[port], fw.HalfOpen, port)
+	}
+	if n := since(eventLogLost); n > 0 {
+		say("firewall: %d lines of its log were not written because of their rate: raise spec.firewall.logRate, or log with fewer rules", n)
+	}
+}
+
+// writeLog takes over the lines that the data path wrote.
+func (e *edge) writeLog() {
+	e.mu.RLock()
+	if e.dp == nil || e.config.Firewall == nil {
+		e.mu.RUnlock()
+		return
+	}
+	var lines []datapath.LogLine // written when nobody waits for the lock
+	err := e.dp.Logs(logMost, func(l datapath.LogLine) { lines = append(lines, l) })
+	e.mu.RUnlock()
+	for _, l := range lines {
+		e.logLine(l)
+	}
+	e.fault("read the firewall's log", err)
+}
+
+// logLine writes one of them.
+func (e *edge) logLine(l datapath.LogLine) {
+	attrs := []any{
+		"verdict", string(l.Verdict), "section", l.Rule.Section, "rule", l.Rule.Name, "port", l.Port, "direction", string(l.Direction),
+		"proto", ipProto(l.Proto), "src", l.Src, "dst", l.Dst,
+	}
+	switch {
+	case isICMP(l.Proto):
+		attrs = append(attrs, "type", l.DstPort>>8, "code", l.DstPort&0xff)
+	case l.SrcPort != 0 || l.DstPort != 0:
+		attrs = append(attrs, "sport", l.SrcPort, "dport", l.DstPort)
+	}
+	if l.TCPFlags != 0 {
+		attrs = append(attrs, "flags", tcpFlags(l.TCPFlags))
+	}
+	attrs = append(attrs, "bytes", l.Len)
+	if l.Reason != "" {
+		attrs = append(attrs, "reason", l.Reason)
+	}
+	if l.Lost > 0 {
+		attrs = append(attrs, "lost", l.Lost)
+	}
+	e.log.Info("firewall", attrs...)
+}
+
+// tcpFlags names the bits of a TCP header (RFC 9293 section 3.1).
+func tcpFlags(bits uint8) string {
+	var names []string
+	for i, name := range []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"} {
+		if bits>>i&1 == 1 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "+")
+}

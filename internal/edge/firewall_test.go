@@ -1,0 +1,371 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// syncBuffer is written by one goroutine and read by another.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write is io.Writer's.
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// The policy is made once for a configuration, and again only when something of it
+// changed. A wrong one changes nothing.
+func TestPolicyIsReloaded(t *testing.T) {
+	w := newWorld(t).guarded()
+	c, _ := w.run()
+	first := w.tables.Firewall
+	if first == nil {
+		t.Fatal("the data path got no policy")
+	}
+	if cfg := w.configs[0]; cfg.Firewall == nil || len(cfg.Firewall.Rules) != 0 || cfg.Firewall.Sizes.Connections != 1000 {
+		t.Errorf("the data path was opened with %+v, want the sizes without the rules", cfg.Firewall)
+	}
+	reload := func(change func(fw *overlay.Firewall)) {
+		fw := wall()
+		change(fw)
+		w.mu.Lock()
+		w.config.Firewall = fw
+		applied := len(w.calls)
+		w.mu.Unlock()
+		w.hangup()
+		w.within("the edge takes it over", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return slices.Contains(w.calls[applied:], "apply")
+		})
+	}
+	reload(func(*overlay.Firewall) {})
+	if w.tables.Firewall != first {
+		t.Error("the same policy was made again")
+	}
+	reload(func(fw *overlay.Firewall) { fw.Rules[0].Verdict = overlay.Reject })
+	if w.tables.Firewall == first {
+		t.Error("another policy was not made")
+	}
+	if n := w.called("open"); n != 1 {
+		t.Errorf("the programs were loaded %d times for other rules", n)
+	}
+	reload(func(fw *overlay.Firewall) { fw.Sizes.Connections = 2000 })
+	if n := w.called("open"); n != 2 {
+		t.Errorf("the programs were loaded %d times, want again for other sizes", n)
+	}
+	w.set(func() {
+		w.config.Firewall = wall()
+		w.config.Firewall.Rules[0].From = []overlay.Member{{Group: "nobody"}}
+	})
+	w.hangup()
+	w.within("the mistake is told", func() bool { return w.problem(c, "reload the configuration", "nobody") })
+}
+
+func TestRuleDocuments(t *testing.T) {
+	c, _ := newWorld(t).guarded().run()
+	rules := fetched(t, c.Rules)
+	var got []string
+	for _, r := range rules {
+		last := "never"
+		if r.LastHit != nil {
+			last = fmt.Sprint(*r.LastHit)
+		}
+		got = append(got, fmt.Sprintf("%d %s/%s %s %d %d %d %s unused=%v by=%q", r.Order, r.Section, r.Name, r.Action, r.Connections, r.Packets, r.Bytes, last, r.Unused, r.ShadowedBy))
+	}
+	want := []string{
+		`1 app/web allow 2 30 4000 2 unused=false by=""`,
+		`2 app/dns allow 1 2 200 0 unused=false by=""`,
+		`3 app/web-again drop 0 0 0 never unused=true by="app/web"`,
+		`4 default/edge drop 0 0 0 never unused=true by=""`,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestSessionDocuments(t *testing.T) {
+	w := newWorld(t).guarded()
+	c, _ := w.run()
+	for name, tt := range map[string]struct {
+		q    SessionQuery
+		want []string
+	}{
+		"all":                 {SessionQuery{}, []string{"p0 10.0.0.7:4000", "p0 10.0.0.1:999", "p1 10.0.0.7:4001"}},
+		"the busiest":         {SessionQuery{Limit: 1}, []string{"p0 10.0.0.7:4000"}},
+		"the two busiest":     {SessionQuery{Limit: 2}, []string{"p0 10.0.0.7:4000", "p0 10.0.0.1:999"}},
+		"of a port":           {SessionQuery{Port: "p1"}, []string{"p1 10.0.0.7:4001"}},
+		"of a protocol":       {SessionQuery{Proto: "udp"}, []string{"p0 10.0.0.1:999"}},
+		"of a number":         {SessionQuery{Proto: "17"}, []string{"p0 10.0.0.1:999"}},
+		"of an address":       {SessionQuery{Addr: netip.MustParsePrefix("10.0.0.7/32")}, []string{"p0 10.0.0.7:4000", "p1 10.0.0.7:4001"}},
+		"of a network":        {SessionQuery{Addr: netip.MustParsePrefix("10.0.0.8/31")}, []string{"p0 10.0.0.1:999"}},
+		"in a state":          {SessionQuery{State: "opening"}, []string{"p1 10.0.0.7:4001"}},
+		"of a rule":           {SessionQuery{Rule: "app/dns"}, []string{"p0 10.0.0.1:999"}},
+		"of a section":        {SessionQuery{Rule: "app", Limit: 1}, []string{"p0 10.0.0.7:4000"}},
+		"of one that is none": {SessionQuery{Rule: "ap"}, nil},
+	} {
+		list, err := c.Sessions(context.Background(), tt.q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range list.Sessions {
+			got = append(got, s.Port+" "+netip.AddrPortFrom(s.Src, s.SrcPort).String())
+		}
+		if d := cmp.Diff(tt.want, got); d != "" || list.Total != 3 {
+			t.Errorf("%s: of %d sessions\n%s", name, list.Total, d)
+		}
+	}
+	list, err := c.Sessions(context.Background(), SessionQuery{Rule: "app/dns"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := list.Sessions[0]; s.Idle != 0.001 || s.Path != "fast" || s.Proto != "udp" || s.State != "replied" || s.BackBytes != 100 {
+		t.Errorf("session %+v, want it fast, and idle as long as its flow is", s)
+	}
+	for query, want := range map[string]string{
+		"state=open": `there is no state "open"; states: opening`, "proto=tpc": "is no protocol", "addr=10.0.0": "addr", "top=hosts": "none of ports", "limit=-1": "limit",
+	} {
+		if _, err := fetch[SessionList](context.Background(), c, "sessions?"+query); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", query, err, want)
+		}
+	}
+}
+
+// A session is slow as soon as one direction is.
+func TestSessionPath(t *testing.T) {
+	fast, slow := datapath.Cached{Known: true, Fast: true}, datapath.Cached{Known: true, Why: "flooded"}
+	for _, tt := range []struct {
+		ways      [2]datapath.Cached
+		path, why string
+	}{
+		{[2]datapath.Cached{}, "idle", ""}, {[2]datapath.Cached{fast, {}}, "fast", ""}, {[2]datapath.Cached{fast, fast}, "fast", ""},
+		{[2]datapath.Cached{fast, slow}, "slow", "flooded"}, {[2]datapath.Cached{slow, {}}, "slow", "flooded"},
+	} {
+		if path, why := sessionPath(tt.ways); path != tt.path || why != tt.why {
+			t.Errorf("%+v: %s, %q", tt.ways, path, why)
+		}
+	}
+}
+
+func TestTopSessions(t *testing.T) {
+	c, _ := newWorld(t).guarded().run()
+	for by, want := range map[string][]string{
+		"ports":        {"p0 2 0 4200", "p1 1 1 60"},
+		"sources":      {"10.0.0.7 2 1 4060", "10.0.0.1 1 0 200"},
+		"destinations": {"10.0.0.1 1 0 4000", "10.0.0.9 1 0 200", "10.0.0.2 1 1 60"},
+		"rules":        {"app/web 2 1 4060", "app/dns 1 0 200"},
+	} {
+		list, err := c.Sessions(context.Background(), SessionQuery{Top: by})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range list.Top {
+			got = append(got, fmt.Sprintf("%s %d %d %d", s.What, s.Sessions, s.HalfOpen, s.Bytes))
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", by, d)
+		}
+	}
+}
+
+// Another policy is asked about what runs, and nothing of it is applied.
+func TestWhatIf(t *testing.T) {
+	w := newWorld(t).guarded()
+	c, _ := w.run()
+	ask := func(change func(*overlay.Edge)) WhatIfInfo {
+		t.Helper()
+		next := w.config
+		next.Firewall = wall()
+		change(&next)
+		info, err := c.WhatIf(context.Background(), WhatIfQuery{Firewall: next.Firewall, Places: reconcile.Places(next), Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	if info := ask(func(*overlay.Edge) {}); info.Total != 3 || info.Cut != 0 {
+		t.Errorf("the same policy: %+v", info)
+	}
+	info := ask(func(e *overlay.Edge) { e.Firewall.Rules = e.Firewall.Rules[1:] })
+	if d := cmp.Diff([]WhatIfRule{{By: "app/web-again", Sessions: 2}}, info.Rules); d != "" || info.Cut != 2 || len(info.Sessions) != 2 {
+		t.Errorf("without web: %+v\n%s", info, d)
+	}
+	info = ask(func(e *overlay.Edge) { e.Ports = e.Ports[:1]; e.Firewall.Rules = e.Firewall.Rules[:1] })
+	want := []WhatIfRule{{By: "port is not in the new configuration", Sessions: 1}, {By: "default/edge", Sessions: 1}}
+	if d := cmp.Diff(want, info.Rules); d != "" {
+		t.Errorf("without p1 and dns: %s", d)
+	}
+	if info = ask(func(e *overlay.Edge) { e.Firewall = nil }); info.Cut != 0 {
+		t.Errorf("without a firewall: %+v", info)
+	}
+	if n := w.called("apply"); n != 1 {
+		t.Errorf("%d changes of the data path", n)
+	}
+	wrong := wall()
+	wrong.Rules[0].From = []overlay.Member{{Group: "nobody"}}
+	_, err := c.WhatIf(context.Background(), WhatIfQuery{Firewall: wrong})
+	if err == nil || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("a wrong policy: %v", err)
+	}
+	if _, err := c.get(context.Background(), "/v1/what-if"); err == nil || !strings.Contains(err.Error(), "POST a policy") {
+		t.Errorf("GET: %v", err)
+	}
+}
+
+func TestWithoutFirewall(t *testing.T) {
+	c, _ := newWorld(t).run()
+	_, rules := c.Rules(context.Background())
+	_, sessions := c.Sessions(context.Background(), SessionQuery{})
+	_, firewall := c.Firewall(context.Background())
+	_, whatIf := c.WhatIf(context.Background(), WhatIfQuery{})
+	for _, err := range []error{rules, sessions, firewall, whatIf} {
+		if err == nil || !strings.Contains(err.Error(), "no firewall") {
+			t.Errorf("%v, want that there is no firewall", err)
+		}
+	}
+}
+
+// The sweep feeds status, statistics, metrics and alarms.
+func TestSweep(t *testing.T) {
+	w := newWorld(t).guarded()
+	w.opts.Sweep = time.Millisecond
+	c, _ := w.run()
+	w.within("the status has the sweep's numbers", func() bool {
+		s := fetched(t, c.Status)
+		return s.Firewall != nil && *s.Firewall == FirewallUse{Rules: 4, Connections: Usage{2, 1000}, HalfOpen: Usage{1, 100}}
+	})
+	info := fetched(t, c.Firewall)
+	if len(info.Tables) != 2 || *info.Tables[0].Used != 2 || info.Tables[1].Used != nil || info.HalfOpen["p0"] != 1 || info.HalfOpenLimit != 50 {
+		t.Errorf("firewall %+v", info)
+	}
+	text := fetched(t, c.Metrics)
+	for _, want := range []string{
+		`selvage_sessions{state="established"} 1`, `selvage_port_half_open{port="p0"} 1`, "selvage_firewall_alarms 0",
+		`selvage_firewall_table_entries{table="connections"} 2`, `selvage_firewall_table_memory_bytes{table="logs"} 8192`,
+		`selvage_rule_bytes_total{section="app",rule="web"} 4000`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("metrics have no %s", want)
+		}
+	}
+	w.set(func() {
+		w.walls.census = datapath.Census{Connections: 901, HalfOpen: 100, Waiting: 90, HalfOpens: map[string]int{"p0": 45, "p1": 20}}
+		w.events["log-lost"] = 7
+	})
+	w.within("alarms", func() bool {
+		return w.problem(c, "901 of 1000 connections") && w.problem(c, "90 of 100 connections without an answer") && w.problem(c, "port p0 has 45") &&
+			!w.problem(c, "port p1 has")
+	})
+	w.set(func() { w.walls.census.Connections = 850 })
+	w.within("the sweep has seen it", func() bool { return fetched(t, c.Status).Firewall.Connections.Used == 850 })
+	if !w.problem(c, "850 of 1000 connections") {
+		t.Error("the alarm is over at once, and would come and go")
+	}
+	w.set(func() { w.walls.census = datapath.Census{Connections: 10} })
+	w.within("no alarm", func() bool { return !w.problem(c, "firewall") })
+	w.set(func() { w.failing["sweep"] = errFake })
+	w.within("the fault is told", func() bool { return w.problem(c, "sweep the firewall's connections") })
+}
+
+// What is lost is told once, when it happens.
+func TestGuardJudges(t *testing.T) {
+	fw := *wall()
+	first := guard{events: map[string]uint64{"conn-full": 5, "log-lost": 5}}
+	first.judge(guard{}, fw)
+	if len(first.problems) != 0 {
+		t.Errorf("what was before the first reading: %q", first.problems)
+	}
+	next := guard{events: map[string]uint64{"conn-full": 6, "log-lost": 8}}
+	next.judge(first, fw)
+	if len(next.problems) != 2 || !strings.Contains(next.problems[1], "3 lines") {
+		t.Errorf("problems %q", next.problems)
+	}
+	again := guard{events: next.events}
+	again.judge(next, fw)
+	if len(again.problems) != 0 {
+		t.Errorf("nothing more happened: %q", again.problems)
+	}
+}
+
+func TestLogLines(t *testing.T) {
+	w := newWorld(t).guarded()
+	var out syncBuffer
+	w.opts.Logger = slog.New(slog.NewJSONHandler(&out, nil))
+	w.walls.lines = []datapath.LogLine{
+		{Rule: datapath.RuleName{Section: "app", Name: "web"}, Verdict: overlay.Reject, Reason: "rejected", Port: "p0", Direction: overlay.In, Proto: 6,
+			Src: netip.MustParseAddr("10.0.0.7"), Dst: netip.MustParseAddr("10.0.0.1"), SrcPort: 4000, DstPort: 443, TCPFlags: 0x12, Len: 60, Lost: 3},
+		{Rule: datapath.RuleName{Section: "app", Name: "ping"}, Verdict: overlay.Allow, Port: "p0", Direction: overlay.Out, Proto: 1,
+			Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.7"), DstPort: 8 << 8, Len: 98},
+	}
+	w.run()
+	var got []map[string]any
+	w.within("two lines", func() bool {
+		got = nil
+		for line := range strings.Lines(out.String()) {
+			var fields map[string]any
+			if err := json.Unmarshal([]byte(line), &fields); err != nil {
+				t.Fatal(err)
+			}
+			if delete(fields, "time"); fields["msg"] == "firewall" {
+				got = append(got, fields)
+			}
+		}
+		return len(got) == 2
+	})
+	want := []map[string]any{
+		{"level": "INFO", "msg": "firewall", "edge": "a", "verdict": "reject", "section": "app", "rule": "web", "port": "p0", "direction": "in", "proto": "tcp",
+			"src": "10.0.0.7", "dst": "10.0.0.1", "sport": 4000.0, "dport": 443.0, "flags": "syn+ack", "bytes": 60.0, "reason": "rejected", "lost": 3.0},
+		{"level": "INFO", "msg": "firewall", "edge": "a", "verdict": "allow", "section": "app", "rule": "ping", "port": "p0", "direction": "out", "proto": "icmp",
+			"src": "10.0.0.1", "dst": "10.0.0.7", "type": 8.0, "code": 0.0, "bytes": 98.0},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// A start with a policy that does not compile touches nothing.
+func TestStartWithAWrongPolicy(t *testing.T) {
+	w := newWorld(t).guarded()
+	w.config.Firewall.Rules[0].From = []overlay.Member{{Group: "nobody"}}
+	err := Run(context.Background(), w.opts)
+	if err == nil || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("%v, want what is wrong", err)
+	}
+	if w.called("open") != 0 {
+		t.Error("the data path was opened")
+	}
+	w.config.Firewall = wall()
+	w.failing["open"] = errFake
+	if err := Run(context.Background(), w.opts); !errors.Is(err, errFake) {
+		t.Errorf("%v", err)
+	}
+}

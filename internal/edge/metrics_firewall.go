@@ -1,0 +1,94 @@
+package edge
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/selvage/selvage/internal/datapath"
+)
+
+// maxRuleSeries is with how many rules each has metrics of its own. A collector pays for
+// each series for ever, so larger policies have one a section.
+const maxRuleSeries = 500
+
+// firewallMetrics has nothing to say where there is none.
+func (e *edge) firewallMetrics(p *page) error {
+	if e.config.Firewall == nil {
+		return nil
+	}
+	rules, err := e.dp.Rules()
+	if err != nil {
+		return err
+	}
+	sessionMetrics(p, e.guard)
+	tableMetrics(p, e.dp.FirewallTables(e.guard.census))
+	ruleMetrics(p, rules)
+	return nil
+}
+
+func sessionMetrics(p *page, g guard) {
+	const sessions, halfOpen, alarm = "selvage_sessions", "selvage_port_half_open", "selvage_firewall_alarms"
+	p.family(gauge, sessions, "Connections that the firewall tracks, by state.")
+	for _, state := range datapath.StateNames {
+		p.sample(sessions, uint64(g.census.States[state]), "state", state)
+	}
+	p.family(gauge, halfOpen, "Connections without an answer, of ports that have any.")
+	for _, port := range slices.Sorted(maps.Keys(g.census.HalfOpens)) {
+		p.sample(halfOpen, uint64(g.census.HalfOpens[port]), "port", port)
+	}
+	p.single(gauge, alarm, "Alarms of the firewall that are raised.", uint64(len(g.problems)))
+}
+
+func tableMetrics(p *page, tables []datapath.Table) {
+	const entries, size, memory = "selvage_firewall_table_entries", "selvage_firewall_table_size", "selvage_firewall_table_memory_bytes"
+	p.family(gauge, entries, "Entries in the firewall's tables.")
+	for _, t := range tables {
+		if t.Used >= 0 {
+			p.sample(entries, uint64(t.Used), "table", t.Name)
+		}
+	}
+	p.family(gauge, size, "Entries that the firewall's tables have room for.")
+	for _, t := range tables {
+		p.sample(size, uint64(t.Size), "table", t.Name)
+	}
+	p.family(gauge, memory, "Memory of the firewall's tables.")
+	for _, t := range tables {
+		p.sample(memory, t.Bytes, "table", t.Name)
+	}
+}
+
+func ruleMetrics(p *page, rules []datapath.RuleCounters) {
+	if len(rules) > maxRuleSeries {
+		rules = bySection(rules)
+	}
+	for _, m := range []struct {
+		name, help string
+		value      func(datapath.RuleCounters) uint64
+	}{
+		{"selvage_rule_connections_total", "Connections that the rule decided about; of large policies by section.", func(r datapath.RuleCounters) uint64 { return r.Connections }},
+		{"selvage_rule_packets_total", "Packets that the rule decided about.", func(r datapath.RuleCounters) uint64 { return r.Packets }},
+		{"selvage_rule_bytes_total", "Bytes that the rule decided about.", func(r datapath.RuleCounters) uint64 { return r.Bytes }},
+	} {
+		p.family(counter, m.name, m.help)
+		for _, r := range rules {
+			p.sample(m.name, m.value(r), "section", r.Section, "rule", r.Name)
+		}
+	}
+}
+
+// bySection sums the rules up, in their order. The sums have no name.
+func bySection(rules []datapath.RuleCounters) (sums []datapath.RuleCounters) {
+	index := make(map[string]int)
+	for _, r := range rules {
+		i, ok := index[r.Section]
+		if !ok {
+			i = len(sums)
+			index[r.Section] = i
+			sums = append(sums, datapath.RuleCounters{RuleName: datapath.RuleName{Section: r.Section}})
+		}
+		sums[i].Connections += r.Connections
+		sums[i].Packets += r.Packets
+		sums[i].Bytes += r.Bytes
+	}
+	return sums
+}

@@ -1,0 +1,228 @@
+package edge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+)
+
+func (e *edge) ruleDocuments() ([]RuleInfo, error) {
+	var now ruled
+	counters, err := read(e, "rules", func() ([]datapath.RuleCounters, error) {
+		if now = e.ruled; now.policy == nil {
+			return nil, noFirewall()
+		}
+		return e.dp.Rules()
+	})
+	if err != nil {
+		return nil, err
+	}
+	rules, shadows := now.policy.Rules(), shadowsByRule(now.shadows())
+	if len(counters) != len(rules) {
+		return nil, errors.New("the data path does not have the policy yet: ask again when `selvage status` has no problems")
+	}
+	list := make([]RuleInfo, len(rules))
+	for i, r := range rules {
+		c := counters[i]
+		list[i] = RuleInfo{
+			Order: i + 1, Section: r.Section, Name: r.Name, Action: string(r.Verdict), Log: r.Log, Matches: r.Text,
+			Connections: c.Connections, Packets: c.Packets, Bytes: c.Bytes, Unused: !c.Hit,
+		}
+		if c.Hit {
+			idle := seconds(c.IdleNS)
+			list[i].LastHit = &idle
+		}
+		if s, ok := shadows[i]; ok {
+			list[i].ShadowedBy, list[i].Duplicate = rules[s.By].Section+"/"+rules[s.By].Name, s.Duplicate
+		}
+	}
+	return list, nil
+}
+
+func shadowsByRule(list []policy.Shadow) map[int]policy.Shadow {
+	all := make(map[int]policy.Shadow, len(list))
+	for _, s := range list {
+		all[s.Rule] = s
+	}
+	return all
+}
+
+func (e *edge) firewallDocument() (FirewallInfo, error) {
+	return read(e, "firewall", func() (FirewallInfo, error) {
+		fw := e.config.Firewall
+		if fw == nil {
+			return FirewallInfo{}, noFirewall()
+		}
+		events, err := e.dp.Events()
+		if err != nil {
+			return FirewallInfo{}, err
+		}
+		info := FirewallInfo{
+			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.guard.sweptAt,
+			States: []StateInfo{}, Tables: []TableInfo{}, HalfOpenLimit: fw.HalfOpen, HalfOpen: e.guard.census.HalfOpens,
+			Events: []EventInfo{}, Problems: append([]string{}, e.guard.problems...),
+		}
+		if info.HalfOpen == nil {
+			info.HalfOpen = map[string]int{}
+		}
+		for _, name := range datapath.StateNames {
+			info.States = append(info.States, StateInfo{Name: name, Sessions: e.guard.census.States[name]})
+		}
+		for _, t := range e.dp.FirewallTables(e.guard.census) {
+			table := TableInfo{Name: t.Name, Size: t.Size, Bytes: t.Bytes}
+			if t.Used >= 0 {
+				table.Used = &t.Used
+			}
+			info.Tables = append(info.Tables, table)
+		}
+		for _, event := range firewallEvents {
+			event.Count = events[event.Name]
+			info.Events = append(info.Events, event)
+		}
+		return info, nil
+	})
+}
+
+// firewallEvents are the events of bpf/reasons.h that are about the firewall. A test
+// compares names and texts.
+var firewallEvents = []EventInfo{
+	{Name: "conn-opened", Description: "connections that the firewall let begin"},
+	{Name: "conn-answered", Description: "connections that were answered"},
+	{Name: eventConnFull, Description: "connections that stayed among those without an answer for want of room"},
+	{Name: "conn-rejudged", Description: "connections that a new policy was asked about"},
+	{Name: "conn-cut", Description: "connections that a new policy no longer allows"},
+	{Name: eventLogLost, Description: "log lines of the firewall not written because of their rate"},
+}
+
+// whatIfMost bounds the body of a question: a policy of MaxRules rules has less.
+const whatIfMost = 256 << 20
+
+// whatIfHandler serves the one document that is asked for by POST, since a policy does not
+// fit a URL. It changes nothing either.
+func (e *edge) whatIfHandler(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not possible: POST a policy"})
+		return
+	}
+	var q WhatIfQuery
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, whatIfMost)).Decode(&q); err != nil {
+		answer(w, http.StatusBadRequest, refusal{fmt.Sprintf("what-if: %v", err)})
+		return
+	}
+	document, err := e.whatIf(q)
+	reply(w, document, err)
+}
+
+// WhatIfQuery is a firewall, nil for none, and where it would stand.
+type WhatIfQuery struct {
+	Firewall *overlay.Firewall `json:"firewall"`
+	Places   []policy.Place    `json:"places"`
+	Limit    int               `json:"limit"` // of sessions that are named; 0: none
+}
+
+// whatIf asks a policy about the opening of each session that there is now.
+func (e *edge) whatIf(q WhatIfQuery) (WhatIfInfo, error) {
+	info := WhatIfInfo{Rules: []WhatIfRule{}, Sessions: []SessionInfo{}}
+	var next *policy.Policy
+	if q.Firewall != nil {
+		var err error
+		if next, err = policy.Compile(*q.Firewall, q.Places); err != nil {
+			return info, mistake{err}
+		}
+	}
+	places := make(map[string]bool, len(q.Places))
+	for _, p := range q.Places {
+		places[p.Name] = true
+	}
+	cut := make(map[cutter]int)
+	_, err := read(e, "what-if", func() (struct{}, error) {
+		if e.config.Firewall == nil {
+			return struct{}{}, noFirewall()
+		}
+		return struct{}{}, e.dp.EachSession(func(s *datapath.Session) bool {
+			info.Total++
+			by, allowed := wouldAllow(next, places, s)
+			if allowed {
+				return true
+			}
+			info.Cut++
+			cut[by]++
+			if len(info.Sessions) < q.Limit {
+				session := sessionInfo(s)
+				session.Why = by.text(next)
+				info.Sessions = append(info.Sessions, session)
+			}
+			return true
+		})
+	})
+	for _, by := range slices.Sorted(maps.Keys(cut)) {
+		info.Rules = append(info.Rules, WhatIfRule{By: by.text(next), Sessions: cut[by]})
+	}
+	return info, err
+}
+
+// cutter is what would end a session: a rule by its index, or cutByPort.
+type cutter int
+
+const cutByPort cutter = -1
+
+func (c cutter) text(p *policy.Policy) string {
+	if c == cutByPort {
+		return "port is not in the new configuration"
+	}
+	r := p.Rules()[c]
+	return r.Section + "/" + r.Name
+}
+
+// wouldAllow says whether p, nil for no firewall, would let the session go on, and what
+// would not.
+func wouldAllow(p *policy.Policy, places map[string]bool, s *datapath.Session) (by cutter, allowed bool) {
+	if !places[s.Port] {
+		return cutByPort, false
+	}
+	if p == nil {
+		return 0, true
+	}
+	j := p.Judge(opening(s))
+	return cutter(j.Rule), j.Verdict == overlay.Allow
+}
+
+// opening is the first packet of a session, as far as it is still known.
+func opening(s *datapath.Session) policy.Opening {
+	o := policy.Opening{
+		Src: s.Src, Dst: s.Dst, SrcMAC: s.SrcMAC, DstMAC: s.DstMAC, Place: s.Port, Direction: s.Direction, Protocol: s.Proto,
+		SrcPlace: s.PeerPort, SrcSegment: s.PeerSegment, DstPlace: s.Port, DstSegment: s.Segment,
+	}
+	if s.Direction == overlay.Out {
+		o.SrcPlace, o.SrcSegment, o.DstPlace, o.DstSegment = o.DstPlace, o.DstSegment, o.SrcPlace, o.SrcSegment
+	}
+	switch s.Proto {
+	case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP:
+		o.SrcPort, o.DstPort, o.Ported = s.SrcPort, s.DstPort, true
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		o.DstPort, o.Ported = icmpKind(s), true
+	}
+	return o
+}
+
+// icmpKind is type << 8 | code (RFC 792, RFC 4443).
+func icmpKind(s *datapath.Session) uint16 {
+	const echo, echo6 = 8, 128
+	switch {
+	case s.Echo && s.Proto == unix.IPPROTO_ICMP:
+		return echo << 8
+	case s.Echo:
+		return echo6 << 8
+	}
+	return s.DstPort
+}
