@@ -2,24 +2,27 @@
 # packages.sh SET...: installs the Debian or Ubuntu packages of the sets whose
 # commands are missing. Where nothing is missing it does nothing and needs no
 # root. The sets:
-#   demo      what the lab's experiments run
-#   test      what the tests run: demo's and the real peers
+#   demo      what most of the lab's experiments run
+#   app       the database of the application loop, in lab latency
+#   test      what the tests run: the lab's and the real peers
 #   lint      checks of C and shell
 #   generate  the compiler of the BPF programs
 set -euo pipefail
 PATH="$PATH:/usr/sbin:/sbin"
 
-# set_of SET: its lines command:package.
+# set_of SET: its lines command:package; a command may be a path with wildcards.
 set_of() {
 	case "$1" in
 	demo) printf '%s\n' iperf3:iperf3 ethtool:ethtool ip:iproute2 ss:iproute2 ps:procps ;;
+	app) printf '%s\n' '/usr/lib/postgresql/*/bin/initdb:postgresql' setpriv:util-linux unshare:util-linux ;;
 	test)
 		set_of demo
+		set_of app
 		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump vtysh:frr
 		;;
 	lint) printf '%s\n' clang-format-19:clang-format-19 shellcheck:shellcheck ;;
 	generate) printf '%s\n' clang-19:clang-19 llvm-strip-19:llvm-19 ;;
-	*) die "unknown set $1; the sets are demo, test, lint and generate" ;;
+	*) die "unknown set $1; the sets are demo, app, test, lint and generate" ;;
 	esac
 }
 
@@ -28,13 +31,19 @@ die() {
 	exit 1
 }
 
+# there COMMAND: whether it is, by its name or as a path with a version that does
+# not matter.
+there() {
+	command -v "$1" >/dev/null || [[ $1 == */* && -n "$(compgen -G "$1")" ]]
+}
+
 # missing SET...: the packages whose command is not there, one per line.
 missing() {
 	local set_name pair
 	for set_name in "$@"; do
 		set_of "$set_name"
 	done | while read -r pair; do
-		command -v "${pair%%:*}" >/dev/null || echo "${pair#*:}"
+		there "${pair%%:*}" || echo "${pair#*:}"
 	done | sort -u
 }
 

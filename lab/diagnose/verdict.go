@@ -36,7 +36,7 @@ type evidence struct {
 // with the reason as its sentence, when stats.Refuse says so; findings are
 // given all the same. Other experiments have verdicts of their own: which contenders
 // have a black hole, how much of the machine's limit transit reaches, what the flow
-// cache saves.
+// cache saves, what a firewall adds to a round trip.
 func Verdict(r result.Result) result.Verdict {
 	switch r.Experiment {
 	case stats.MTU:
@@ -45,6 +45,8 @@ func Verdict(r result.Result) result.Verdict {
 		return transitVerdict(r)
 	case stats.Cache:
 		return cacheVerdict(r)
+	case stats.Latency:
+		return latencyVerdict(r)
 	}
 	e := gather(r)
 	v := result.Verdict{Findings: e.findings()}
@@ -64,7 +66,12 @@ func Verdict(r result.Result) result.Verdict {
 
 // Subject is the contender that a verdict on r is about: `selvage`, else the first
 // that is neither the baseline nor the wire, "" when there is none.
-func Subject(r result.Result) string { return gather(r).subject }
+func Subject(r result.Result) string {
+	if r.Experiment == stats.Latency {
+		return newLatencyEvidence(r).subject
+	}
+	return gather(r).subject
+}
 
 func gather(r result.Result) evidence {
 	e := evidence{Result: r, rows: r.Summary}

@@ -14,6 +14,7 @@ type Commands struct {
 	Ab      Ab      `cmd:"" help:"Measure what an overlay costs: several data paths, interleaved, in one sitting."`
 	Mtu     Mtu     `cmd:"" help:"Find where packets that do not fit disappear, what cures it, and what limits the rate."`
 	Rfc2544 Rfc2544 `cmd:"" name:"rfc2544" help:"Measure transit between uplinks and tunnels by RFC 2544: rates without and with little loss, latency, loss."`
+	Latency Latency `cmd:"" help:"Measure what a firewall adds to a round trip, a connection and a packet, by its rules."`
 	Cache   Cache   `cmd:"" help:"Measure what the flow cache saves: packets with it and without, by flows and routes."`
 	Size    Size    `cmd:"" help:"Turn a demand into cores, ports, PCIe slots and edges."`
 	Gen     Gen     `cmd:"" help:"Send frames at a rate and say what arrived: the generator by itself."`

@@ -37,6 +37,7 @@ var sysctls = []string{
 // tools are asked for their version by these arguments.
 var tools = map[string][]string{
 	"iperf3": {"iperf3", "--version"}, "iproute2": {"ip", "-V"}, "ovs": {"ovs-vswitchd", "--version"},
+	"nft": {"nft", "--version"},
 }
 
 var versionPattern = regexp.MustCompile(`\d+(\.\d+)+`)

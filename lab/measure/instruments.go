@@ -19,12 +19,17 @@ import (
 type Instruments struct {
 	RRServer    RRServer    `cmd:"" name:"lab-rr-server" hidden:""`
 	RRClient    RRClient    `cmd:"" name:"lab-rr-client" hidden:""`
+	CRRServer   CRRServer   `cmd:"" name:"lab-crr-server" hidden:""`
+	CRRClient   CRRClient   `cmd:"" name:"lab-crr-client" hidden:""`
 	UDPReceiver UDPReceiver `cmd:"" name:"lab-udp-receiver" hidden:""`
 	UDPSender   UDPSender   `cmd:"" name:"lab-udp-sender" hidden:""`
 	BulkSink    BulkSink    `cmd:"" name:"lab-bulk-sink" hidden:""`
 	BulkSource  BulkSource  `cmd:"" name:"lab-bulk-source" hidden:""`
 	SizeEcho    SizeEcho    `cmd:"" name:"lab-size-echo" hidden:""`
 	SizeProbe   SizeProbe   `cmd:"" name:"lab-size-probe" hidden:""`
+
+	AppInstruments
+	TimedInstruments
 }
 
 // instrumentEnv marks a process that the lab started as an instrument.

@@ -27,6 +27,11 @@ func EndsOf(n *topo.TwoHosts, family int) Ends {
 	return Ends{Client: n.Client, Server: n.Server, Addr: n.ServerAddr(family)}
 }
 
+// EndsOfPair are a client and its server on the family, 4 or 6.
+func EndsOfPair(p topo.Pair, family int) Ends {
+	return Ends{Client: p.Client, Server: p.Server, Addr: p.ServerAddr(family)}
+}
+
 // Metrics are named as in result.json.
 const (
 	TCPThroughput = "tcp_throughput" // Gbit/s of payload received
@@ -36,11 +41,19 @@ const (
 	MSS           = "mss"            // bytes, in use in mid-run
 	RTT           = "rtt"            // µs, TCP's smoothed estimate in mid-run
 	Cwnd          = "cwnd"           // segments, in mid-run
+	RRP1          = "rr_p1"          // µs, of the fastest hundredth: what nothing held up
 	RRP50         = "rr_p50"         // µs
 	RRP99         = "rr_p99"         // µs
 	RRP999        = "rr_p999"        // µs
+	RRP9999       = "rr_p9999"       // µs
+	RRByRate      = "rr_rtt"         // µs, one by the rate: what netperf's figures are
 	RRMean        = "rr_mean"        // µs
 	RRRate        = "rr_rate"        // transactions a second
+	CRRRate       = "crr_rate"       // connections a second, each for one transaction, one at a time
+	CRRP50        = "crr_p50"        // µs to connect, ask, be answered and see the end
+	CRRP99        = "crr_p99"        // µs
+	ConnRate      = "conn_rate"      // connections a second, many at once
+	ConnFailed    = "conn_failed"    // connections that were refused, reset or not answered in time
 	UDPRate       = "udp_pps"        // kpps received
 	UDPSentRate   = "udp_sent_pps"   // kpps sent
 	UDPLoss       = "udp_loss"       // share of the sent packets, 0 … 1
@@ -74,6 +87,12 @@ const Unpinned = -1
 // Apart is the first core for the client and, where there is one, the second
 // for the server.
 func Apart() Pin { return Pin{Client: 0, Server: min(1, runtime.NumCPU()-1)} }
+
+// Spread is one core for both ends of the index-th of several pairs.
+func Spread(index int) Pin {
+	core := index % runtime.NumCPU()
+	return Pin{Client: core, Server: core}
+}
 
 func (p *Pin) or(def Pin) Pin {
 	if p == nil {

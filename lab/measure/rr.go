@@ -2,8 +2,10 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -11,10 +13,17 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// RROptions are of one request/response run over one TCP connection with one
-// transaction outstanding (netperf's TCP_RR).
+// RROptions are of one request/response run over one TCP connection, or one UDP socket
+// on either side, with one transaction outstanding (netperf's TCP_RR and UDP_RR).
+//
+// Without a rate that is a closed loop: a transaction begins when the last one has ended, so
+// the latency is the time of service, and a stall is one slow transaction, though many that
+// should have begun meanwhile would have waited too (coordinated omission). With a rate
+// transactions are due at fixed times, and the latency counts from when they were due.
 type RROptions struct {
+	Network           string        // "tcp" (default) or "udp"
 	Request, Response int           // bytes; default 1
+	Rate              int           // transactions a second; 0 is a closed loop
 	Duration          time.Duration // default 2 s
 	Warmup            time.Duration // default 200 ms
 	Port              int           // default 5301
@@ -24,6 +33,7 @@ type RROptions struct {
 }
 
 func (o *RROptions) fill() {
+	setDefault(&o.Network, "tcp")
 	setDefault(&o.Request, 1)
 	setDefault(&o.Response, 1)
 	setDefault(&o.Duration, 2*time.Second)
@@ -53,21 +63,21 @@ func RunRR(ctx context.Context, ends Ends, o RROptions) (*RR, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Warmup+o.Duration+patience)
 	defer cancel()
 	pin := o.Pin.or(Pin{})
-	common := flags("addr", ends.Addr, "port", o.Port, "request", o.Request, "response", o.Response)
+	common := flags("addr", ends.Addr, "port", o.Port, "network", o.Network, "request", o.Request, "response", o.Response)
 	args := append([]string{"lab-rr-server"}, append(flags("core", pin.Server), common...)...)
 	server, err := startInstrument(ctx, ends.Server, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer server.Kill()
-	if err := ends.Server.AwaitListen(ctx, "tcp", o.Port); err != nil {
+	if err := ends.Server.AwaitListen(ctx, o.Network, o.Port); err != nil {
 		return nil, withCause(err, server)
 	}
 	before, err := ReadCPU()
 	if err != nil {
 		return nil, err
 	}
-	args = append([]string{"lab-rr-client"}, append(flags("core", pin.Client, "warmup", o.Warmup, "duration", o.Duration), common...)...)
+	args = append([]string{"lab-rr-client"}, append(flags("core", pin.Client, "warmup", o.Warmup, "duration", o.Duration, "rate", o.Rate), common...)...)
 	client, err := startInstrument(ctx, ends.Client, args...)
 	if err != nil {
 		return nil, err
@@ -75,7 +85,7 @@ func RunRR(ctx context.Context, ends Ends, o RROptions) (*RR, error) {
 	defer client.Kill()
 	var report rrReport
 	if err := client.report(&report); err != nil {
-		return nil, fmt.Errorf("request/response: %w", err)
+		return nil, fmt.Errorf("request/response: %w", withCause(err, server))
 	}
 	after, err := ReadCPU()
 	if err != nil {
@@ -98,15 +108,49 @@ func (r *RR) Quantile(q float64) float64 {
 // Sample is the run as a sample of case "rr-REQUEST".
 func (r *RR) Sample() result.Sample {
 	s := sample("rr-"+strconv.Itoa(r.Options.Request), r.Elapsed, r.CPU)
+	s.Metrics[RRP1] = r.Quantile(0.01)
 	s.Metrics[RRP50] = r.Quantile(0.5)
 	s.Metrics[RRP99] = r.Quantile(0.99)
 	s.Metrics[RRP999] = r.Quantile(0.999)
+	s.Metrics[RRP9999] = r.Quantile(0.9999)
 	s.Metrics[RRMean] = r.Latency.Mean() / 1e3
 	s.Metrics[RRRate] = float64(r.Transactions) / r.Elapsed.Seconds()
-	for _, q := range drawn() {
-		s.Latency = append(s.Latency, result.Quantile{Q: q, US: r.Quantile(q)})
-	}
+	s.Metrics[RRByRate] = 1e6 / s.Metrics[RRRate]
+	s.Latency = quantiles(r.Latency)
 	return s
+}
+
+// RunRRs measures between several pairs at once.
+func RunRRs(ctx context.Context, pairs []Ends, o func(index int) RROptions) ([]*RR, error) {
+	runs, errs := make([]*RR, len(pairs)), make([]error, len(pairs))
+	var wait sync.WaitGroup
+	for i, ends := range pairs {
+		wait.Go(func() { runs[i], errs[i] = RunRR(ctx, ends, o(i)) })
+	}
+	wait.Wait()
+	return runs, errors.Join(errs...)
+}
+
+// Together is several runs at once as one: their transactions, over the time of the longest.
+func Together(runs []*RR) *RR {
+	all := *runs[0]
+	all.Latency = hdrhistogram.New(1, runs[0].Latency.HighestTrackableValue(), rrDigits)
+	all.Transactions = 0
+	for _, r := range runs {
+		all.Latency.Merge(r.Latency)
+		all.Transactions += r.Transactions
+		all.Elapsed = max(all.Elapsed, r.Elapsed)
+	}
+	return &all
+}
+
+// quantiles are those of a histogram of nanoseconds that are drawn.
+func quantiles(h *hdrhistogram.Histogram) []result.Quantile {
+	var all []result.Quantile
+	for _, q := range drawn() {
+		all = append(all, result.Quantile{Q: q, US: float64(h.ValueAtQuantile(q*100)) / 1e3})
+	}
+	return all
 }
 
 // drawn are the quantiles that make a curve: even steps and then the tail.

@@ -106,3 +106,21 @@ func sockaddr(addr netip.Addr, port int) unix.Sockaddr {
 	}
 	return &unix.SockaddrInet6{Port: port, Addr: addr.As16()}
 }
+
+// listen returns a TCP socket that listens on a port.
+func listen(addr netip.Addr, port, backlog int) (int, error) {
+	fd, err := openSocket(addr, unix.SOCK_STREAM)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return -1, fmt.Errorf("SO_REUSEADDR: %w", err)
+	}
+	if err := unix.Bind(fd, sockaddr(addr, port)); err != nil {
+		return -1, fmt.Errorf("bind %s port %d: %w", addr, port, err)
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		return -1, fmt.Errorf("listen: %w", err)
+	}
+	return fd, nil
+}

@@ -33,12 +33,16 @@ func (v view) Latency() []figure {
 	return figures
 }
 
-func (v view) curves(kase string) []curve {
+func (v view) curves(kase string) []curve { return v.curvesOf(kase, "") }
+
+// curvesOf are those of a case's samples that have a metric, of all for "".
+func (v view) curvesOf(kase, metric string) []curve {
 	var curves []curve
 	for _, name := range v.names {
 		at := map[float64][]float64{}
 		for _, s := range v.Samples {
-			if s.Contender != name || s.Case != kase || s.Error != "" {
+			_, has := s.Metrics[metric]
+			if s.Contender != name || s.Case != kase || s.Error != "" || metric != "" && !has {
 				continue
 			}
 			for _, q := range s.Latency {

@@ -30,6 +30,8 @@ var (
 	transitPage string
 	//go:embed cache.html
 	cachePage string
+	//go:embed firewall_latency.html
+	policedPage string
 )
 
 // HTML writes r as one self-contained page. It errors when r is not of this
@@ -45,6 +47,8 @@ func HTML(w io.Writer, r result.Result) error {
 		page, data = transitPage, transitView{v}
 	case stats.Cache:
 		page, data = cachePage, cacheView{v}
+	case stats.Latency:
+		page, data = policedPage, policedView{v}
 	}
 	t, err := template.New("page").Parse(shared + page)
 	if err != nil {

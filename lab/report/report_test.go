@@ -33,7 +33,9 @@ func recordedAs(t *testing.T, experiment string) result.Result {
 }
 
 // experiments are those with a page of their own.
-func experiments() []string { return []string{"ab", stats.MTU, stats.RFC2544, stats.Cache} }
+func experiments() []string {
+	return []string{"ab", stats.MTU, stats.RFC2544, stats.Cache, stats.Latency}
+}
 
 func draw(t *testing.T, r result.Result) string {
 	t.Helper()

@@ -23,6 +23,8 @@ func Table(w io.Writer, r result.Result) error {
 		return transitTable(w, transitView{v})
 	case stats.Cache:
 		return cacheTable(w, cacheView{v})
+	case stats.Latency:
+		return policedTable(w, policedView{v})
 	}
 	var b strings.Builder
 	for _, m := range stats.Metrics() {

@@ -91,8 +91,8 @@ func (v view) Headline() template.HTML {
 	return template.HTML(intervals().ReplaceAllString(escaped, `<span class="iv">$0</span>`))
 }
 
-// intervals matches "[1.01, 1.04]".
-func intervals() *regexp.Regexp { return regexp.MustCompile(`\[[-0-9.]+, [-0-9.]+\]`) }
+// intervals matches "[1.01, 1.04]" and "[−0.05, +0.09]".
+func intervals() *regexp.Regexp { return regexp.MustCompile(`\[[-−+0-9.]+, [-−+0-9.]+\]`) }
 
 // Lead is what follows the verdict's first sentence.
 func (v view) Lead() string {

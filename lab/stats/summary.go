@@ -17,6 +17,8 @@ func BaselineOf(experiment string) string {
 		return Limit
 	case Cache:
 		return CacheOff
+	case Latency: // of its case without a firewall
+		return ""
 	}
 	return Baseline
 }
@@ -121,10 +123,14 @@ func Values(r result.Result, contender, kase, metric string) map[int]float64 {
 // fewer than three pairs.
 //
 // The MTU experiment's rows begin with BlackHole of each contender, the cache
-// experiment's end with ShareSaved.
+// experiment's end with ShareSaved. The latency experiment's baselines are cases (see
+// latencyRows).
 func Summarise(r result.Result) []result.Row {
 	var rows []result.Row
-	if r.Experiment == MTU {
+	switch r.Experiment {
+	case Latency:
+		return latencyRows(r)
+	case MTU:
 		rows = holeRows(r)
 	}
 	baseline := BaselineOf(r.Experiment)

@@ -49,6 +49,8 @@ func (h *Host) Reach(ctx context.Context, addr netip.Addr) error {
 	})
 }
 
+var errSilent = errors.New("no answer")
+
 func knock(addr netip.Addr, port int, timeout time.Duration) error {
 	family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: port, Addr: addr.As16()})
 	if addr.Is4() {
@@ -62,7 +64,7 @@ func knock(addr netip.Addr, port int, timeout time.Duration) error {
 	if err = unix.Connect(fd, to); errors.Is(err, unix.EINPROGRESS) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 		if n, _ := unix.Poll(fds, int(timeout.Milliseconds())); n == 0 {
-			return errors.New("no answer")
+			return errSilent
 		}
 		var code int
 		if code, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && code != 0 {

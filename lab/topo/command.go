@@ -20,7 +20,7 @@ import (
 var debianPackages = map[string]string{
 	"ip": "iproute2", "ss": "iproute2", "iperf3": "iperf3", "tcpdump": "tcpdump", "ethtool": "ethtool", "nft": "nftables",
 	"ovsdb-server": "openvswitch-switch", "ovs-vswitchd": "openvswitch-switch", "ovsdb-tool": "openvswitch-common",
-	"ovs-vsctl": "openvswitch-switch", "ovs-appctl": "openvswitch-common",
+	"ovs-vsctl": "openvswitch-switch", "ovs-appctl": "openvswitch-common", "ovs-ofctl": "openvswitch-common",
 }
 
 // Tool returns the path of a program, looking where Debian puts those for root

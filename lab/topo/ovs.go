@@ -63,6 +63,14 @@ type ovs struct {
 
 // Up starts the daemons and moves the TEP's address to the underlay bridge.
 func (o OVSHalf) Up(ctx context.Context, s Site) (func(context.Context) error, error) {
+	v, err := o.up(ctx, s)
+	if v == nil {
+		return nil, err
+	}
+	return v.stop, err
+}
+
+func (o OVSHalf) up(ctx context.Context, s Site) (*ovs, error) {
 	if s.Subnets != nil {
 		return nil, errors.New("no routing by Open vSwitch here, it only bridges: leave out ovs where the topology is routed")
 	}
@@ -71,16 +79,19 @@ func (o OVSHalf) Up(ctx context.Context, s Site) (func(context.Context) error, e
 		return nil, err
 	}
 	if err := o.bridges(ctx, v, s); err != nil {
-		return v.stop, err
+		return v, err
 	}
 	if err := v.moveTEP(ctx, s); err != nil {
-		return v.stop, err
+		return v, err
 	}
 	// Without checksums in the device the kernel turns segmentation off too.
 	off := map[string]bool{"tx-checksum-ip-generic": false}
-	_, end := s.End.SetFeatures(EndName, off)
-	_, peer := s.Peer.SetFeatures(UnderlayName, off)
-	return v.stop, errors.Join(end, peer)
+	_, err = s.Peer.SetFeatures(UnderlayName, off)
+	for _, end := range s.Ends {
+		_, failed := end.SetFeatures(EndName, off)
+		err = errors.Join(err, failed)
+	}
+	return v, err
 }
 
 // startOVS makes an empty database and starts its server and the switch.
@@ -159,10 +170,12 @@ func (o OVSHalf) bridges(ctx context.Context, v *ovs, s Site) error {
 		"--", "add-port", ovsUnderlayBridge, UnderlayName,
 		"--", "set", "interface", ovsUnderlayBridge, fmt.Sprintf("mtu_request=%d", s.UnderlayMTU),
 		"--", "add-br", ovsOverlayBridge, "--", "set", "bridge", ovsOverlayBridge, "datapath_type=netdev",
-		"--", "add-port", ovsOverlayBridge, AccessName,
 		"--", "set", "interface", ovsOverlayBridge, fmt.Sprintf("mtu_request=%d", s.InnerMTU),
-		"--", "add-port", ovsOverlayBridge, "tunnel0", "--", "set", "interface", "tunnel0",
 	}
+	for _, name := range s.access() {
+		args = append(args, "--", "add-port", ovsOverlayBridge, name)
+	}
+	args = append(args, "--", "add-port", ovsOverlayBridge, "tunnel0", "--", "set", "interface", "tunnel0")
 	return v.vsctl(ctx, append(args, tunnel...)...)
 }
 

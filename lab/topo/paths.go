@@ -23,11 +23,15 @@ func (n *TwoHosts) endMTU(o EndOptions) int {
 // limit of the machine.
 func (n *TwoHosts) Wire(ctx context.Context, o EndOptions) (*Path, error) {
 	p := &Path{Name: "wire", Description: "client and server on one veth pair", InnerMTU: n.endMTU(o), net: n}
+	if len(n.Pairs) > 1 {
+		return nil, errors.New("path wire: it joins one client and one server, and there are more")
+	}
 	return n.start(ctx, p, func() error {
 		if err := errors.Join(n.Client.clear(), n.Server.clear()); err != nil {
 			return err
 		}
-		return errors.Join(n.Lab.Link(ctx, n.clientEnd(), n.serverEnd(), p.InnerMTU), n.onLink())
+		ends := n.guests()
+		return errors.Join(n.Lab.Link(ctx, ends[0].end(n.subnets()), ends[1].end(n.subnets()), p.InnerMTU), n.onLink())
 	})
 }
 
@@ -59,7 +63,8 @@ func (n *TwoHosts) Plain(ctx context.Context, o EndOptions) (*Path, error) {
 			return n.route(p)
 		}
 		for _, host := range []*Host{n.A, n.B} {
-			if err := host.Bridge(ctx, "br0", n.Options.UnderlayMTU, AccessName, UnderlayName); err != nil {
+			_, ports := n.behind(host)
+			if err := host.Bridge(ctx, "br0", n.Options.UnderlayMTU, append(ports, UnderlayName)...); err != nil {
 				return err
 			}
 		}
@@ -101,7 +106,7 @@ func (k KernelHalf) Up(ctx context.Context, s Site) (func(context.Context) error
 	if err := s.Host.VXLAN(ctx, "vxlan0", k.device(s)); err != nil {
 		return nil, err
 	}
-	return nil, s.Host.Bridge(ctx, "br0", s.InnerMTU, AccessName, "vxlan0")
+	return nil, s.Host.Bridge(ctx, "br0", s.InnerMTU, append(s.access(), "vxlan0")...)
 }
 
 // device is the half's vxlan device.

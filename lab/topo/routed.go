@@ -57,27 +57,6 @@ func (n *TwoHosts) subnets() []Subnet {
 	}
 }
 
-// ServerAddr is the server's address of a family, 4 or 6.
-func (n *TwoHosts) ServerAddr(family int) netip.Addr {
-	switch {
-	case n.Options.Routed && family == 4:
-		return RoutedServerV4
-	case n.Options.Routed:
-		return RoutedServerV6
-	case family == 4:
-		return ServerV4
-	}
-	return ServerV6
-}
-
-// ClientAddr is the client's address of a family, 4 or 6.
-func (n *TwoHosts) ClientAddr(family int) netip.Addr {
-	if family == 4 {
-		return ClientV4
-	}
-	return ClientV6
-}
-
 // AddRoute sends what is for a network through an interface to a gateway, or
 // straight to the destination when via is not valid.
 func (h *Host) AddRoute(name string, to netip.Prefix, via netip.Addr) error {

@@ -33,8 +33,9 @@ type Edge struct {
 func (h *Host) EdgeName() string { return "lab-" + h.lab.ID + "-" + strings.ToLower(h.Name) }
 
 // StartEdge runs an edge of that name with a configuration on the host and waits
-// until its API answers. The lab removes its files and pins, however it ends.
-func (h *Host) StartEdge(ctx context.Context, binary, name, config string) (*Edge, error) {
+// until its API answers. env is added to its environment. The lab removes its files and
+// pins, however it ends.
+func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env ...string) (*Edge, error) {
 	e := &Edge{
 		Name:   name,
 		Config: filepath.Join(h.lab.Dir, name+".yaml"),
@@ -51,7 +52,7 @@ func (h *Host) StartEdge(ctx context.Context, binary, name, config string) (*Edg
 	}
 	// Stop ends it, not ctx, so that on Ctrl-C too it removes what it added.
 	e.Command = h.Command(context.WithoutCancel(ctx), binary, "edge", "-c", e.Config)
-	e.Command.Log = filepath.Join(h.lab.Dir, name+".log")
+	e.Command.Log, e.Command.Env = filepath.Join(h.lab.Dir, name+".log"), env
 	if err := e.Command.Start(); err != nil {
 		return nil, err
 	}
@@ -113,6 +114,8 @@ type SelvageOptions struct {
 	NoClamp bool
 	// NoFlowCache has every packet decided anew.
 	NoFlowCache bool
+	// Timing has the data path write down when packets pass.
+	Timing bool
 	// Started is told of each edge that runs.
 	Started func(*Host, *Edge)
 }
@@ -160,7 +163,11 @@ func (o SelvageHalf) Up(ctx context.Context, s Site) (func(context.Context) erro
 		binary = own
 	}
 	name := s.Host.EdgeName()
-	e, err := s.Host.StartEdge(ctx, binary, name, o.Config(name, s))
+	var env []string
+	if o.Timing {
+		env = append(env, "SELVAGE_TIMING=1")
+	}
+	e, err := s.Host.StartEdge(ctx, binary, name, o.Config(name, s), env...)
 	if err != nil {
 		return nil, err
 	}
@@ -192,11 +199,10 @@ spec:
 		home = s.Subnets[0].Name
 		o.routed(&b, s)
 	}
-	fmt.Fprintf(&b, `  ports:
-    - name: access
-      interface: %s
-      segment: %s
-`, AccessName, home)
+	b.WriteString("  ports:\n")
+	for i, name := range s.access() {
+		fmt.Fprintf(&b, "    - name: %s\n      interface: %s\n      segment: %s\n", pairName("access", i), name, home)
+	}
 	return b.String()
 }
 

@@ -37,6 +37,10 @@ type TwoHostsOptions struct {
 	// Routed puts client and server into different subnets, each with a gateway:
 	// every path then routes between them.
 	Routed bool
+	// Pairs of a client and a server; default 1. The others are client2 and server2, …
+	Pairs int
+	// SameHost has the servers too behind host A; host B then carries nothing.
+	SameHost bool
 }
 
 // TwoHosts is the standard topology: a client and a server, each behind a host,
@@ -48,7 +52,8 @@ type TwoHostsOptions struct {
 // routes go to 10.0.0.254, fd00::fe and 10.1.0.254, fd01::fe.
 type TwoHosts struct {
 	Lab            *Lab
-	Client, Server *Host
+	Client, Server *Host // of the first pair
+	Pairs          []Pair
 	A, B           *Host
 	Options        TwoHostsOptions // with the defaults filled in
 	TEPA, TEPB     netip.Addr      // underlay addresses of the hosts
@@ -62,15 +67,8 @@ func NewTwoHosts(ctx context.Context, l *Lab, o TwoHostsOptions) (*TwoHosts, err
 	if err := n.fillOptions(); err != nil {
 		return nil, err
 	}
-	for _, want := range []struct {
-		host **Host
-		name string
-	}{{&n.Client, "client"}, {&n.A, "hosta"}, {&n.B, "hostb"}, {&n.Server, "server"}} {
-		h, err := l.Host(want.name)
-		if err != nil {
-			return nil, err
-		}
-		*want.host = h
+	if err := n.makeHosts(); err != nil {
+		return nil, err
 	}
 	for _, h := range []*Host{n.A, n.B} {
 		if err := h.setBridgeNetfilter(n.Options.BridgeNetfilter); err != nil {
@@ -80,8 +78,36 @@ func NewTwoHosts(ctx context.Context, l *Lab, o TwoHostsOptions) (*TwoHosts, err
 	return n, n.connect(ctx)
 }
 
+// makeHosts makes the first client, both hosts, the first server, and the other pairs.
+func (n *TwoHosts) makeHosts() (err error) {
+	n.Pairs = make([]Pair, n.Options.Pairs)
+	for i := range n.Pairs {
+		p := &n.Pairs[i]
+		if p.Client, err = n.Lab.Host(pairName("client", i)); err != nil {
+			return err
+		}
+		if i == 0 {
+			if n.A, err = n.Lab.Host("hosta"); err != nil {
+				return err
+			}
+			if n.B, err = n.Lab.Host("hostb"); err != nil {
+				return err
+			}
+		}
+		if p.Server, err = n.Lab.Host(pairName("server", i)); err != nil {
+			return err
+		}
+		p.addresses(i, n.Options.Routed)
+	}
+	n.Client, n.Server = n.Pairs[0].Client, n.Pairs[0].Server
+	return nil
+}
+
 func (n *TwoHosts) fillOptions() error {
 	o := &n.Options
+	if err := o.checkPairs(); err != nil {
+		return err
+	}
 	if o.BridgeNetfilter == "" {
 		o.BridgeNetfilter = BridgeNetfilterDefault
 	}
@@ -120,52 +146,26 @@ func prefix(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, 64)
 }
 
-// MAC addresses of the end systems.
-var (
-	clientMAC = net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	serverMAC = net.HardwareAddr{2, 0, 0, 0, 0, 2}
-)
-
-func (n *TwoHosts) clientEnd() LinkEnd {
-	return n.end(n.Client, clientMAC, 0, n.ClientAddr(4), n.ClientAddr(6))
-}
-
-func (n *TwoHosts) serverEnd() LinkEnd {
-	return n.end(n.Server, serverMAC, 1, n.ServerAddr(4), n.ServerAddr(6))
-}
-
-func (n *TwoHosts) end(h *Host, mac net.HardwareAddr, side int, addrs ...netip.Addr) LinkEnd {
-	e := LinkEnd{Host: h, Name: EndName, MAC: mac}
-	for _, addr := range addrs {
-		e.Addrs = append(e.Addrs, prefix(addr))
-	}
-	if subnets := n.subnets(); subnets != nil {
-		for _, gateway := range subnets[side].Gateways {
-			e.Gateways = append(e.Gateways, gateway.Addr())
-		}
-	}
-	return e
-}
-
 // connect makes all links.
 func (n *TwoHosts) connect(ctx context.Context) error {
-	access := func(h *Host, last byte) LinkEnd {
-		return LinkEnd{Host: h, Name: AccessName, MAC: net.HardwareAddr{2, 0, 0, 0, 1, last}}
-	}
 	underlay := func(h *Host, last byte, tep netip.Addr) LinkEnd {
 		return LinkEnd{Host: h, Name: UnderlayName, MAC: net.HardwareAddr{2, 0, 0, 0, 2, last}, Addrs: []netip.Prefix{prefix(tep)}, Offloads: n.Options.Offloads}
 	}
-	return errors.Join(
-		n.Lab.Link(ctx, n.clientEnd(), access(n.A, 1), n.Options.InnerMTU),
-		n.Lab.Link(ctx, underlay(n.A, 1, n.TEPA), underlay(n.B, 2, n.TEPB), n.Options.UnderlayMTU),
-		n.Lab.Link(ctx, access(n.B, 2), n.serverEnd(), n.Options.InnerMTU),
-	)
+	errs := []error{n.Lab.Link(ctx, underlay(n.A, 1, n.TEPA), underlay(n.B, 2, n.TEPB), n.Options.UnderlayMTU)}
+	for _, g := range n.guests() {
+		errs = append(errs, n.Lab.Link(ctx, g.end(n.subnets()), g.access(), n.Options.InnerMTU))
+	}
+	return errors.Join(errs...)
 }
 
 // reset replaces all interfaces by new links, so that nothing of one path,
 // neither offload nor learned address, is left for the next.
 func (n *TwoHosts) reset(ctx context.Context) error {
-	for _, h := range []*Host{n.Client, n.A, n.B, n.Server} {
+	hosts := []*Host{n.A, n.B}
+	for _, g := range n.guests() {
+		hosts = append(hosts, g.guest)
+	}
+	for _, h := range hosts {
 		if err := h.clear(); err != nil {
 			return err
 		}
@@ -175,10 +175,11 @@ func (n *TwoHosts) reset(ctx context.Context) error {
 
 // setInnerMTU sets what the end systems believe, and their links.
 func (n *TwoHosts) setInnerMTU(mtu int) error {
-	return errors.Join(
-		n.A.SetMTU(AccessName, mtu), n.Client.SetMTU(EndName, mtu),
-		n.B.SetMTU(AccessName, mtu), n.Server.SetMTU(EndName, mtu),
-	)
+	var errs []error
+	for _, g := range n.guests() {
+		errs = append(errs, g.host.SetMTU(g.name, mtu), g.guest.SetMTU(EndName, mtu))
+	}
+	return errors.Join(errs...)
 }
 
 // Path is a data path between client and server that works. One at a time is up
@@ -190,8 +191,15 @@ type Path struct {
 	InnerMTU int
 
 	net   *TwoHosts
+	sides []side
 	mu    sync.Mutex // the lab may close while the path does
 	stops []func(context.Context) error
+}
+
+// side is a half where it is up.
+type side struct {
+	half Half
+	site Site
 }
 
 // Site is one side of a TwoHosts as a data path's half sees it.
@@ -200,10 +208,18 @@ type Site struct {
 	Local, Remote netip.Addr // TEPs
 	UnderlayMTU   int
 	InnerMTU      int
-	End           *Host // the client or server behind the host
-	Peer          *Host // the other host
-	// Subnets are what to route between, that of End first; none where to bridge.
+	Ends          []*Host  // clients and servers behind the host
+	Access        []string // the host's interfaces towards them; none is AccessName alone
+	Peer          *Host    // the other host
+	// Subnets are what to route between, that of Ends first; none where to bridge.
 	Subnets []Subnet
+}
+
+func (s Site) access() []string {
+	if len(s.Access) == 0 {
+		return []string{AccessName}
+	}
+	return s.Access
 }
 
 // Half is what carries packets in one host, between AccessName and UnderlayName.
@@ -217,8 +233,8 @@ type Half interface {
 	Up(ctx context.Context, s Site) (stop func(context.Context) error, err error)
 }
 
-// Build starts a half in each host and waits until the server answers the client
-// over IPv4 and IPv6.
+// Build starts a half in each host that has ends, and waits until every server answers
+// its client over IPv4 and IPv6.
 func (n *TwoHosts) Build(ctx context.Context, a, b Half) (*Path, error) {
 	p := &Path{Name: a.Name(), Description: a.Describe(), InnerMTU: n.Options.InnerMTU, net: n}
 	if a.Name() != b.Name() {
@@ -230,20 +246,24 @@ func (n *TwoHosts) Build(ctx context.Context, a, b Half) (*Path, error) {
 		p.Description += ", routing between two segments"
 		clientFirst, serverFirst = subnets, []Subnet{subnets[1], subnets[0]}
 	}
+	for _, one := range []side{
+		{a, Site{Host: n.A, Local: n.TEPA, Remote: n.TEPB, Peer: n.B, Subnets: clientFirst}},
+		{b, Site{Host: n.B, Local: n.TEPB, Remote: n.TEPA, Peer: n.A, Subnets: serverFirst}},
+	} {
+		one.site.UnderlayMTU, one.site.InnerMTU = n.Options.UnderlayMTU, n.Options.InnerMTU
+		one.site.Ends, one.site.Access = n.behind(one.site.Host)
+		if len(one.site.Ends) > 0 {
+			p.sides = append(p.sides, one)
+		}
+	}
 	return n.start(ctx, p, func() error {
-		for _, side := range []struct {
-			half Half
-			site Site
-		}{
-			{a, Site{n.A, n.TEPA, n.TEPB, n.Options.UnderlayMTU, n.Options.InnerMTU, n.Client, n.B, clientFirst}},
-			{b, Site{n.B, n.TEPB, n.TEPA, n.Options.UnderlayMTU, n.Options.InnerMTU, n.Server, n.A, serverFirst}},
-		} {
-			stop, err := side.half.Up(ctx, side.site)
+		for _, one := range p.sides {
+			stop, err := one.half.Up(ctx, one.site)
 			if stop != nil {
 				p.onStop(stop)
 			}
 			if err != nil {
-				return fmt.Errorf("%s on %s: %w", side.half.Name(), side.site.Host.Name, err)
+				return fmt.Errorf("%s on %s: %w", one.half.Name(), one.site.Host.Name, err)
 			}
 		}
 		return nil
@@ -259,9 +279,11 @@ func (n *TwoHosts) start(ctx context.Context, p *Path, up func() error) (*Path, 
 	// Whoever closes first, the path or the lab, leaves nothing for the other.
 	n.Lab.onClose("stop path "+p.Name, p.halt)
 	err := up()
-	for _, family := range []int{4, 6} {
-		if err == nil {
-			err = n.Client.Reach(ctx, n.ServerAddr(family))
+	for _, pair := range n.Pairs {
+		for _, family := range []int{4, 6} {
+			if err == nil {
+				err = pair.Client.Reach(ctx, pair.ServerAddr(family))
+			}
 		}
 	}
 	if err != nil {

@@ -1,0 +1,89 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// unexplainedLimit is the share of a round trip that its steps may leave or exceed: more,
+// and rounds with stamps and without were not alike.
+const unexplainedLimit = 0.1
+
+// brokenDown says where the time of round trips goes, of those between two hosts with a
+// firewall when they were measured.
+func (e latencyEvidence) brokenDown() []string {
+	var out []string
+	for _, name := range stats.Names(e.Result) {
+		all := stats.Breakdowns(e.Result, name)
+		for _, kind := range []string{stats.RequestKind, stats.ConnectKind} {
+			b, ok := telling(all, kind)
+			switch {
+			case !ok:
+			case math.Abs(b.Unexplained()) > unexplainedLimit*b.RTT.Median:
+				out = append(out, fmt.Sprintf("Breakdown: the steps of %s make %s µs of %s, so what is said of them is noise. Quiet the machine, or raise --rounds.",
+					brokenTitle(b), stats.Figure(b.Sum()), stats.Figure(b.RTT.Median)))
+			case kind == stats.RequestKind:
+				out = append(out, requestFinding(b))
+			default:
+				out = append(out, connectFinding(b))
+			}
+		}
+	}
+	return out
+}
+
+// telling is the breakdown of a kind that says most: with the most rules, rather between
+// two hosts.
+func telling(all []stats.Breakdown, kind string) (best stats.Breakdown, ok bool) {
+	for _, b := range all {
+		better := b.Rules > best.Rules || b.Rules == best.Rules && b.Scenario == stats.TwoHosts
+		if b.Kind == kind && (!ok || better) {
+			best, ok = b, true
+		}
+	}
+	return best, ok
+}
+
+func brokenTitle(b stats.Breakdown) string {
+	title := map[string]string{stats.RequestKind: "a request and its answer", stats.ConnectKind: "opening a connection"}[b.Kind]
+	title += map[string]string{stats.SameHost: " on one host", stats.TwoHosts: " between two hosts"}[b.Scenario]
+	if b.Rules == 0 {
+		return title + " without a firewall"
+	}
+	return fmt.Sprintf("%s with %s rules", title, stats.In(float64(b.Rules), "count"))
+}
+
+// programs is the time of the edges' programs.
+func programs(b stats.Breakdown) float64 {
+	return b.Of(stats.ParsePart) + b.Of(stats.CachePart) + b.Of(stats.DecidePart) + b.Of(stats.FirewallPart) + b.Of(stats.KeepPart) +
+		b.Of(stats.EncapPart) + b.Of(stats.DecapPart) + b.Of(stats.DeliverPart)
+}
+
+func requestFinding(b stats.Breakdown) string {
+	share := func(us float64) string { return fmt.Sprintf("%.0f %%", 100*us/b.RTT.Median) }
+	words := fmt.Sprintf("Breakdown: of the %s µs of %s, %s are the guests' (their stacks, the way to their ports, the server's program", stats.Figure(b.RTT.Median), brokenTitle(b),
+		share(b.Of(stats.StackPart)+b.Of(stats.WakePart)+b.Of(stats.PortPart)+b.Of(stats.ProgramPart)))
+	if wake := b.Of(stats.WakePart); wake > 0 {
+		words += fmt.Sprintf(", and %s wake-ups", share(wake))
+	}
+	words += fmt.Sprintf("), %s the edges' programs (%s µs)", share(programs(b)), stats.Figure(programs(b)))
+	if underlay := b.Of(stats.UnderlayPart); underlay > 0 {
+		words += fmt.Sprintf(", %s the underlay", share(underlay))
+	}
+	words += ". "
+	if b.Rules > 0 && b.Of(stats.FirewallPart) == 0 {
+		words += "No rule is asked on the way: the flow cache has the answer. "
+	}
+	return words + "What there is to win is in the guests: keep them awake (busy polling), or send fewer and larger requests."
+}
+
+func connectFinding(b stats.Breakdown) string {
+	words := fmt.Sprintf("Breakdown: %s takes %s µs, of which deciding where its packets go and keeping that takes %s", brokenTitle(b), stats.Figure(b.RTT.Median),
+		stats.Figure(b.Of(stats.DecidePart)+b.Of(stats.KeepPart)))
+	if wall := b.Of(stats.FirewallPart); wall > 0 {
+		words += fmt.Sprintf(" and the firewall %s (%.0f %%)", stats.Figure(wall), 100*wall/b.RTT.Median)
+	}
+	return words + ". Connections that stay open pay that once."
+}

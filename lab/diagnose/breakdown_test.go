@@ -1,0 +1,52 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// brokenPair is a round of a breakdown, whose steps make what is measured less the rest.
+func brokenPair(b stats.Broken, rest float64, parts ...string) []result.Sample {
+	bare := result.Sample{Contender: selvage, Case: b.Case(), Round: 1, Metrics: map[string]float64{}}
+	b.Timed = true
+	timed := result.Sample{Contender: selvage, Case: b.Case(), Round: 1, Metrics: map[string]float64{}, Series: map[string][]float64{}}
+	for i, part := range parts {
+		timed.Metrics[stats.StepMetric(i, part, "host A")] = 2.05
+		timed.Series[stats.StampsSeries] = append(timed.Series[stats.StampsSeries], 1)
+	}
+	n := float64(len(parts))
+	bare.Metrics[stats.BrokenRTT], bare.Metrics[stats.BrokenFloor] = 2*n+rest, 2*n
+	timed.Metrics[stats.BrokenRTT], timed.Metrics[stats.BrokenFloor] = 2.05*n+rest, 2.05*n
+	return []result.Sample{bare, timed}
+}
+
+func TestBrokenDown(t *testing.T) {
+	request := stats.Broken{Scenario: stats.TwoHosts, Kind: stats.RequestKind, Rules: 100}
+	connect := stats.Broken{Scenario: stats.SameHost, Kind: stats.ConnectKind, Rules: 100}
+	for name, c := range map[string]struct {
+		samples []result.Sample
+		want    []string
+	}{
+		"none":           {nil, nil},
+		"request":        {brokenPair(request, 0, stats.StackPart, stats.WakePart, stats.CachePart, stats.UnderlayPart), []string{"of the 8.00 µs", "50 % are the guests'", "25 % wake-ups", "25 % the edges' programs (2.00 µs)", "No rule is asked"}},
+		"opening":        {brokenPair(connect, 0.1, stats.StackPart, stats.DecidePart, stats.FirewallPart, stats.KeepPart), []string{"opening a connection on one host with 100 rules takes 8.10 µs", "keeping that takes 4.00 and the firewall 2.00 (25 %)"}},
+		"not explained":  {brokenPair(request, 5, stats.StackPart, stats.CachePart), []string{"make 4.00 µs of 9.00, so what is said of them is noise"}},
+		"more than that": {brokenPair(request, -2, stats.StackPart, stats.CachePart, stats.WakePart), []string{"make 6.00 µs of 4.00"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := latencyEvidence{evidence: evidence{Result: result.Result{Experiment: stats.Latency, Samples: c.samples}}}.brokenDown()
+			all := strings.Join(got, "\n")
+			for _, want := range c.want {
+				if !strings.Contains(all, want) {
+					t.Errorf("no %q in %q", want, all)
+				}
+			}
+			if len(got) > 1 || (len(got) == 0) != (len(c.want) == 0) {
+				t.Errorf("%d findings", len(got))
+			}
+		})
+	}
+}

@@ -1,0 +1,135 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// Latency is the command line of the experiment on what a firewall adds to a round trip,
+// to a connection and to a packet, by its rules.
+type Latency struct {
+	Contenders []string `placeholder:"NAME" default:"kernel,selvage" help:"Firewalls to compare: ${default} by default; there are ovs, and plain, which is a bridge without tunnel and firewall."`
+	Scenarios  []string `placeholder:"NAME" enum:"same-host,two-hosts" default:"same-host,two-hosts" help:"Study S3's, each without a firewall and with one of 100 rules: ${enum}."`
+	Rules      []int    `placeholder:"RULES" help:"Rules between two hosts, 0 being no firewall; 0,1,10,100,1000,10000,100000 by default, with --quick 0,100,10000."`
+	Measure    []string `placeholder:"WHAT" enum:"rr,rr1,crr,conn,udprr,udp,tcp" default:"rr,rr1,crr,conn,udprr,udp,tcp" help:"What to measure: TCP_RR of 1024 bytes and of 1, a connection a transaction (one at a time, many at once), UDP_RR, UDP one way, TCP throughput. ${enum} by default."`
+	Quick      bool     `help:"In a few minutes: 3 rounds of short samples with few numbers of rules."`
+	Rounds     int      `help:"Samples of each contender and case; 5 by default, with --quick 3."`
+	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+
+	Duration time.Duration `group:"Samples" placeholder:"TIME" help:"Time of TCP_RR of 1024 bytes in the scenarios; 120s by default, as the study's, with --quick 1s."`
+	Sample   time.Duration `group:"Samples" placeholder:"TIME" help:"Time of all other samples; 5s by default, with --quick 500ms. TCP throughput is measured in whole seconds."`
+	Pairs    int           `group:"Samples" default:"4" help:"Pairs of guests that measure TCP_RR at once in the scenarios, beside one alone; ${default} is the study's, 1 leaves it out."`
+	AtOnce   int           `group:"Samples" default:"64" help:"Connections at a time, where there are many; ${default}."`
+	Rate     int           `group:"Samples" placeholder:"N" help:"Measure TCP_RR of 1024 bytes also with N transactions a second that are due at fixed times (open loop)."`
+
+	App       bool `group:"Samples" help:"Measure an application too: HTTP requests to a web service with a database, without a firewall and with 100 rules."`
+	Breakdown bool `group:"Samples" help:"Measure where the time of a round trip goes, by timestamps in the data path."`
+
+	UnderlayMTU   int    `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
+	SelvageBinary string `group:"Network" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+}
+
+// latencyContenders are the data paths that can be measured.
+func latencyContenders() []string { return []string{"plain", stats.Nftables, "ovs", "selvage"} }
+
+// mostSweep is the most rules of a policy here: those of a Selvage edge.
+const mostSweep = 131000
+
+// Validate checks what belongs together and fills in what --quick means.
+func (c *Latency) Validate() error {
+	rules, rounds, duration, sample := []int{0, 1, 10, 100, 1000, 10000, 100000}, 5, 120*time.Second, 5*time.Second
+	if c.Quick {
+		rules, rounds, duration, sample = []int{0, 100, 10000}, 3, time.Second, 500*time.Millisecond
+	}
+	if len(c.Rules) == 0 {
+		c.Rules = rules
+	}
+	if c.Rounds == 0 {
+		c.Rounds = rounds
+	}
+	if c.Duration == 0 {
+		c.Duration = duration
+	}
+	if c.Sample == 0 {
+		c.Sample = sample
+	}
+	if err := checkNames(c.Contenders, latencyContenders()); err != nil {
+		return err
+	}
+	if err := errors.Join(c.checkLists(), c.checkTimes()); err != nil {
+		return err
+	}
+	c.Rules = c.sweep()
+	return nil
+}
+
+// sweep is the numbers of rules in rising order. Differences need the case without a
+// firewall, and the scenario between two hosts is a part of it.
+func (c *Latency) sweep() []int {
+	all := append([]int{0}, c.Rules...)
+	if slices.Contains(c.Scenarios, stats.TwoHosts) {
+		all = append(all, stats.ScenarioRules)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (c *Latency) checkLists() error {
+	for i, n := range c.Rules {
+		if slices.Contains(c.Rules[:i], n) {
+			return fmt.Errorf("--rules: %d is named twice", n)
+		}
+		if n < 0 || n > mostSweep {
+			return fmt.Errorf("--rules: %d is not within 0 … %d", n, mostSweep)
+		}
+	}
+	for flag, names := range map[string][]string{"--scenarios": c.Scenarios, "--measure": c.Measure} {
+		for i, name := range names {
+			if slices.Contains(names[:i], name) {
+				return fmt.Errorf("%s: %s is named twice", flag, name)
+			}
+		}
+	}
+	if len(c.Measure) == 0 {
+		return errors.New("--measure: name at least one")
+	}
+	return nil
+}
+
+func (c *Latency) checkTimes() error {
+	switch {
+	case c.Rounds < 1:
+		return fmt.Errorf("--rounds: %d is not 1 or more", c.Rounds)
+	case c.Duration < 100*time.Millisecond:
+		return fmt.Errorf("--duration: %s is less than 100ms", c.Duration)
+	case c.Sample < 100*time.Millisecond:
+		return fmt.Errorf("--sample: %s is less than 100ms", c.Sample)
+	case c.Pairs < 1 || c.Pairs > 32:
+		return fmt.Errorf("--pairs: %d is not within 1 … 32", c.Pairs)
+	case c.AtOnce < 2 || c.AtOnce > 4096:
+		return fmt.Errorf("--at-once: %d is not within 2 … 4096", c.AtOnce)
+	case c.Rate < 0 || c.Rate > 1_000_000:
+		return fmt.Errorf("--rate: %d is not within 0 … 1000000 a second", c.Rate)
+	case c.UnderlayMTU < leastMTU+50 || c.UnderlayMTU > mostMTU:
+		return fmt.Errorf("--underlay-mtu: %d is not within %d … %d bytes", c.UnderlayMTU, leastMTU+50, mostMTU)
+	}
+	return nil
+}
+
+// Run measures, writes result and report and prints the summary. When ctx ends it
+// keeps the samples that it has. It fails when a sample did.
+func (c *Latency) Run(ctx context.Context, console *Console) error {
+	return conduct(ctx, console, stats.Latency, c.Results, c.Output, c.measure)
+}
+
+// String names what is compared, for the progress.
+func (c *Latency) String() string {
+	return fmt.Sprintf("%s; rules %s; %s", strings.Join(c.Contenders, ", "), numbers(c.Rules), strings.Join(c.Scenarios, ", "))
+}

@@ -1,0 +1,95 @@
+package experiments_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// latency runs selvage lab latency to its end, and checks that its result is good and that
+// nothing else is left of it.
+func latency(t *testing.T, args ...string) result.Result {
+	t.Helper()
+	p := start(t, append([]string{"lab", "latency", "--results", t.TempDir(), "-o", "json", "--rounds", "1",
+		"--duration", "200ms", "--sample", "500ms"}, args...)...)
+	code := p.end()
+	p.checkGone()
+	if code != 0 {
+		t.Fatalf("exit status %d:\n%s", code, &p.stderr)
+	}
+	r, err := result.Read(&p.stdout) // strict
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := stats.Errors(r); len(lines) > 0 {
+		t.Errorf("samples failed: %s", lines)
+	}
+	for _, s := range r.Samples {
+		if n, ok := s.Metrics["csum_errors"]; !ok || n != 0 {
+			t.Errorf("%s of %s: %v checksum errors", s.Case, s.Contender, n)
+		}
+	}
+	return r
+}
+
+// Every firewall lets pass what its policy does and nothing else, with few rules and many:
+// a sample that cannot show that fails.
+func TestLatencyLive(t *testing.T) {
+	contenders := []string{"plain", "kernel", "ovs", "selvage"}
+	r := latency(t, "--contenders", strings.Join(contenders, ","), "--scenarios", "same-host", "--rules", "0,1,2000", "--measure", "rr", "--pairs", "2")
+	for _, name := range contenders {
+		cases := []string{"same-host-off", "same-host-off-x2", "rules-0"}
+		if name != "plain" {
+			cases = append(cases, "same-host-on", "same-host-on-x2", "rules-1", "rules-2000")
+		}
+		for _, kase := range cases {
+			row, ok := stats.Find(r.Summary, name, kase, stats.RRP50)
+			if !ok || row.Median <= 0 || row.N != 1 {
+				t.Errorf("%s of %s: %+v", kase, name, row)
+			}
+			if setting, _ := stats.Policed(kase); setting.Rules > 0 {
+				added, ok := stats.Find(r.Summary, name, kase, stats.RRAdded)
+				if !ok || !strings.HasPrefix(added.Baseline, name+":") || added.Distinguishable {
+					t.Errorf("%s of %s adds %+v", kase, name, added)
+				}
+			}
+		}
+	}
+	if !r.Verdict.Refused || r.Experiment != stats.Latency || len(r.Contenders) != 4 {
+		t.Errorf("%s, %+v, %+v", r.Experiment, r.Verdict, r.Contenders)
+	}
+	distributions := 0
+	for _, s := range r.Samples {
+		if len(s.Latency) > 0 && s.Case == "rules-0" && s.Contender == "kernel" {
+			distributions++
+		}
+	}
+	if distributions != 1 {
+		t.Errorf("%d distributions of a case, want that of TCP_RR 1024 alone", distributions)
+	}
+}
+
+// The other instruments, and rows of the scenario between two hosts.
+func TestLatencyLiveInstruments(t *testing.T) {
+	r := latency(t, "--contenders", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--rate", "500", "--at-once", "8")
+	for _, metric := range []string{
+		stats.RRP50, "rr_p9999", "rr_rtt", stats.RR1P50, "open_p50", stats.CRRRate, stats.ConnRate, "udprr_p50", stats.UDPRate, stats.Decisive,
+	} {
+		for _, kase := range []string{"rules-0", "rules-100", "two-hosts-off", "two-hosts-on"} {
+			if row, ok := stats.Find(r.Summary, "selvage", kase, metric); !ok || row.Median <= 0 {
+				t.Errorf("%s in %s: %+v", metric, kase, row)
+			}
+		}
+	}
+	for _, key := range []string{"check_governor", "check_load", "proof", "policy"} {
+		if r.Parameters[key] == "" {
+			t.Errorf("no parameter %s", key)
+		}
+	}
+	if !slices.ContainsFunc(r.Summary, func(row result.Row) bool { return row.Metric == "udp_vs_kernel" && row.Baseline == "kernel:rules-100" }) {
+		t.Error("no row holds Selvage's datagrams against the kernel's")
+	}
+}

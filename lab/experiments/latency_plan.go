@@ -1,0 +1,134 @@
+package experiments
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// policedStep is one sample to take.
+type policedStep struct {
+	step
+	setting stats.Setting
+	what    string // of --measure, or "open", "pairs", "app"
+	loop    int    // of appLoops
+}
+
+// plan lists the samples in the order in which they are taken. A round begins with the round
+// trips: of one contender after the other all numbers of rules, since differences are between
+// these. Then come the rates: for one number of rules after the other all contenders, since
+// these are what is held against each other. Both orders are balanced, and all samples of a
+// contender with one policy are neighbours in each part.
+func (c *Latency) plan() []policedStep {
+	settings := c.settings()
+	names := make([]string, len(settings))
+	for i := range settings {
+		names[i] = strconv.Itoa(i)
+	}
+	var steps []policedStep
+	contenders := stats.Balanced(c.Contenders, c.Rounds)
+	for i, order := range stats.Balanced(names, c.Rounds) {
+		add := func(contender, name string, roundTrips bool) {
+			at, _ := strconv.Atoi(name) // it was made above
+			if contender == "plain" && settings[at].Rules > 0 {
+				return
+			}
+			for _, s := range c.samples(settings[at], contender) {
+				if s.roundTrip() == roundTrips {
+					s.round, s.contender = i+1, contender
+					steps = append(steps, s)
+				}
+			}
+		}
+		for _, contender := range contenders[i] {
+			for _, name := range order {
+				add(contender, name, true)
+			}
+		}
+		for _, name := range order {
+			for _, contender := range contenders[i] {
+				add(contender, name, false)
+			}
+		}
+	}
+	return steps
+}
+
+// roundTrip says whether the sample is of times, and not of rates.
+func (s policedStep) roundTrip() bool {
+	return slices.Contains([]string{"rr", "rr1", "udprr", "open", "pairs", "app"}, s.what)
+}
+
+// settings are the scenarios on one host and the sweep between two.
+func (c *Latency) settings() []stats.Setting {
+	var all []stats.Setting
+	if slices.Contains(c.Scenarios, stats.SameHost) {
+		for _, rules := range []int{0, stats.ScenarioRules} {
+			all = append(all, stats.Setting{Scenario: stats.SameHost, Rules: rules, Pairs: 1})
+		}
+	}
+	for _, rules := range c.Rules {
+		all = append(all, stats.Setting{Scenario: stats.TwoHosts, Rules: rules, Pairs: 1})
+	}
+	return all
+}
+
+// scenario says whether a setting is one of study S3's that was asked for.
+func (c *Latency) scenario(s stats.Setting) bool {
+	return slices.Contains(c.Scenarios, s.Scenario) && (s.Rules == 0 || s.Rules == stats.ScenarioRules)
+}
+
+// samples are those of a contender in a setting.
+func (c *Latency) samples(setting stats.Setting, contender string) []policedStep {
+	var all []policedStep
+	add := func(s stats.Setting, what string, planned time.Duration, loop int) {
+		all = append(all, policedStep{step{kase: s.Case(), planned: planned}, s, what, loop})
+	}
+	times := map[string]time.Duration{"tcp": wholeSeconds(c.Sample)}
+	if c.scenario(setting) {
+		times["rr"] = c.Duration
+	}
+	for _, what := range c.Measure {
+		// On one host the rates would say no more than those between two.
+		if setting.Scenario == stats.TwoHosts || !slices.Contains([]string{"udprr", "udp", "tcp"}, what) {
+			add(setting, what, cmp.Or(times[what], c.Sample), 0)
+		}
+	}
+	if c.Rate > 0 {
+		add(setting, "open", c.Sample, 0)
+	}
+	if c.Pairs > 1 && c.scenario(setting) && slices.Contains(c.Measure, "rr") {
+		several := setting
+		several.Pairs = c.Pairs
+		add(several, "pairs", c.Duration, 0)
+	}
+	if c.asksApp(setting, contender) {
+		for i := range appLoops(c.Sample, appRate) {
+			add(setting, "app", c.Sample, i)
+		}
+	}
+	return all
+}
+
+// asksApp says whether the application is measured. Open vSwitch's userspace datapath is
+// left out: a request would be its wake-ups alone.
+func (c *Latency) asksApp(s stats.Setting, contender string) bool {
+	return c.App && contender != "ovs" && s.Scenario == stats.TwoHosts && (s.Rules == 0 || s.Rules == stats.ScenarioRules)
+}
+
+// wholeSeconds rounds up, as iperf3 needs it.
+func wholeSeconds(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+// String names the sample in a progress line.
+func (s policedStep) String() string {
+	what := map[string]string{
+		"rr": "TCP_RR 1024", "rr1": "TCP_RR 1", "crr": "TCP_CRR", "conn": "connections", "udprr": "UDP_RR", "udp": "UDP", "tcp": "TCP",
+		"open": "TCP_RR 1024 open", "pairs": "TCP_RR 1024 of all", "app": "HTTP",
+	}[s.what]
+	return s.step.String() + ", " + what
+}

@@ -1,0 +1,158 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// measure builds the contenders, takes all samples and removes the contenders again. With
+// an error the result holds what was measured until then.
+func (c *Latency) measure(ctx context.Context, console *Console, began time.Time) (r result.Result, err error) {
+	steps := c.plan()
+	guess := latencyPace().left(plain(steps))
+	p := newProgress(console.Err, len(steps))
+	defer p.close()
+	p.note("%s: %d samples, about %s", c, len(steps), about(guess))
+	p.begin("building networks", guess)
+	all := &policedBeds{byName: map[string]*policed{}}
+	r = c.describe(console, began)
+	err = c.prepare(ctx, all, &r, console.Version, p)
+	if err == nil {
+		err = c.takeAll(ctx, all, steps, &r, p)
+	}
+	if err == nil && c.Breakdown {
+		err = c.takeApart(ctx, all, &r, p)
+	}
+	r.Duration = time.Since(began).Seconds()
+	if ctx.Err() != nil { // whatever else that broke
+		err = ctx.Err()
+	}
+	p.begin("removing networks", 0)
+	if left := all.close(); left != nil {
+		// An interruption is known to who caused it, and must not hide this.
+		if ctx.Err() != nil {
+			return r, left
+		}
+		err = errors.Join(err, left)
+	}
+	return r, err
+}
+
+// latencyPace guesses the time that a sample takes besides measuring; changes of the policy
+// are part of it.
+func latencyPace() *pace { return &pace{first: 1300 * time.Millisecond} }
+
+// plain are the steps without what is this experiment's.
+func plain(steps []policedStep) []step {
+	all := make([]step, len(steps))
+	for i, s := range steps {
+		all[i] = s.step
+	}
+	return all
+}
+
+// prepare looks at the machine, builds all contenders and writes down what they are.
+func (c *Latency) prepare(ctx context.Context, all *policedBeds, r *result.Result, version string, p *progress) error {
+	checks, warnings, err := checkMachine(ctx)
+	if err != nil {
+		return err
+	}
+	maps.Copy(r.Parameters, checks)
+	for _, warning := range warnings {
+		p.note("%s", warning)
+	}
+	scenarios := []string{stats.TwoHosts}
+	if slices.Contains(c.Scenarios, stats.SameHost) {
+		scenarios = append(scenarios, stats.SameHost)
+	}
+	for _, name := range c.Contenders {
+		for i, scenario := range scenarios {
+			b, err := c.buildBed(ctx, all, name, scenario)
+			if err != nil {
+				return err
+			}
+			if i == 0 {
+				r.Contenders = append(r.Contenders, result.Contender{Name: name, Description: b.path.Description, InnerMTU: b.path.InnerMTU})
+				r.Topology = topology(b.net)
+			}
+			if b.loop != nil {
+				maps.Copy(r.Parameters, appParameters(b.loop, appLoops(c.Sample, appRate)))
+			}
+		}
+	}
+	first := all.byName[bedOf(c.Contenders[0], stats.TwoHosts)]
+	r.Environment, err = measure.Environment(ctx, first.net, version)
+	return err
+}
+
+// takeAll takes the samples of steps and appends them to r, until ctx ends.
+func (c *Latency) takeAll(ctx context.Context, all *policedBeds, steps []policedStep, r *result.Result, p *progress) error {
+	pace, left := latencyPace(), plain(steps)
+	for i, s := range steps {
+		p.begin(s.String(), pace.left(left[i:]))
+		began := time.Now()
+		sample := c.take(ctx, all.byName[bedOf(s.contender, s.setting.Scenario)], s)
+		if err := ctx.Err(); err != nil { // the sample is half a one
+			r.Parameters[interrupted] = fmt.Sprintf("round %d of %d", s.round, c.Rounds)
+			return err
+		}
+		sample.Start = began.Sub(r.Started).Seconds()
+		r.Samples = append(r.Samples, sample)
+		pace.took(s.step, time.Since(began))
+		p.ended(policedOutcome(sample), pace.left(left[i+1:]))
+	}
+	return nil
+}
+
+// takeApart appends the samples of the breakdown.
+func (c *Latency) takeApart(ctx context.Context, all *policedBeds, r *result.Result, p *progress) error {
+	p.begin("breakdown", 0)
+	samples, err := c.breakDown(ctx, all, r.Started, func(s result.Sample) { p.note("%s", brokenOutcome(s)) })
+	r.Samples = append(r.Samples, samples...)
+	if ctx.Err() != nil {
+		r.Parameters[interrupted] = "the breakdown"
+	}
+	return err
+}
+
+// describe is a result of c before anything was measured.
+func (c *Latency) describe(console *Console, began time.Time) result.Result {
+	p := map[string]string{
+		"rounds":      strconv.Itoa(c.Rounds),
+		"scenarios":   strings.Join(c.Scenarios, ", "),
+		"rules":       numbers(c.Rules),
+		"measure":     strings.Join(c.Measure, ", "),
+		"order":       "a round has first the round trips, of each contender with all numbers of rules, then the rates, for each number of rules of all contenders, all in balanced order; each contender has hosts and links of its own, up from the first sample to the last, and only its policy changes",
+		"policy":      "the last rule lets the guests' traffic pass and the default drops; the others differ from each other and do not match it: one in four has the guests' network as source, one as destination",
+		"proof":       "before and after each sample a port that this policy alone lets pass answers, and one that none does is silent (without a firewall it answers); before it every firewall on the way has counted the connection",
+		"duration":    c.Duration.String() + " of TCP_RR 1024 in the scenarios",
+		"sample":      c.Sample.String() + " of all others, of TCP throughput in whole seconds",
+		"loop":        "closed: a transaction begins when the last one has ended, so its time is that of service, and a stall counts once though many would have waited (coordinated omission)",
+		"warmup":      fmt.Sprintf("before each sample %s of rest, then 200ms of the same transactions", settleTime),
+		"at_once":     strconv.Itoa(c.AtOnce) + " connections, where there are many",
+		"pairs":       strconv.Itoa(c.Pairs),
+		"pinning":     "request/response and single connections: both ends on core 0; pairs: each on a core, in turn; all else: client on core 0, server on core 1",
+		"histogram":   "HdrHistogram, three digits, up to p99.99 in the summary",
+		"connections": "tables of 262144 on either side; a connection is remembered for 20 s after its end",
+	}
+	if c.Rate > 0 {
+		p["open_loop"] = fmt.Sprintf("%d transactions a second that are due at fixed times; latency counts from then, the instrument's own wake-up included", c.Rate)
+	}
+	if c.SelvageBinary != "" {
+		p["selvage_binary"] = c.SelvageBinary
+	}
+	return result.Result{
+		Schema: result.Schema, Experiment: stats.Latency, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
+		Parameters: p, Samples: []result.Sample{},
+	}
+}

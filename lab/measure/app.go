@@ -1,0 +1,186 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// AppEnds are where the application loop runs: an HTTP client, a web service that it
+// asks, and the database that the web service asks for every answer.
+type AppEnds struct {
+	Client, Web, Database *topo.Host
+	WebAddr, DatabaseAddr netip.Addr
+	// Cores of the three, from 0; Unpinned leaves one to the scheduler. All are the first
+	// core by default, so that no wake-up of another core is part of the latency.
+	ClientCore, WebCore, DatabaseCore int
+}
+
+// Ports of the application loop, which a policy has to allow.
+const (
+	AppWebPort      = 5480
+	AppDatabasePort = 5432
+)
+
+// AppService is a database and a web service that run until Stop.
+type AppService struct {
+	Ends AppEnds
+	// Description is one line for reports.
+	Description string
+
+	database *database
+	web      *instrument
+}
+
+// StartApp starts the database and then the web service, which fills it.
+func StartApp(ctx context.Context, ends AppEnds) (*AppService, error) {
+	db, err := startDatabase(ctx, ends)
+	if err != nil {
+		return nil, err
+	}
+	s := &AppService{Ends: ends, Description: "a web service with net/http, and " + db.version, database: db}
+	if err := s.startWeb(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+	}
+	return s, nil
+}
+
+func (s *AppService) startWeb(ctx context.Context) (err error) {
+	s.web, err = startPinned(ctx, s.Ends.Web, s.Ends.WebCore, append([]string{"lab-app-web"},
+		flags("addr", s.Ends.WebAddr, "port", AppWebPort, "database", s.Ends.DatabaseAddr, "database-port", AppDatabasePort)...)...)
+	if err != nil {
+		return err
+	}
+	if err := s.Ends.Web.AwaitListen(ctx, "tcp", AppWebPort); err != nil {
+		return withCause(err, s.web)
+	}
+	return nil
+}
+
+// Stop ends both and removes the data.
+func (s *AppService) Stop(ctx context.Context) error {
+	if s.web != nil {
+		s.web.Kill()
+	}
+	return s.database.stop(ctx)
+}
+
+// AppOptions are of one run of requests.
+type AppOptions struct {
+	// Rate is requests a second that are due at fixed times, whether or not the ones before are
+	// answered; the latency of each counts from when it was due. Zero is a closed loop: each
+	// worker asks when it has its answer, and the latency is the time of service alone.
+	Rate int
+	// Workers are requests that may be outstanding; default 1, or 64 at a rate.
+	Workers int
+	// Connect makes a TCP connection for each request, and the latency includes it.
+	Connect  bool
+	Duration time.Duration // default 2 s
+	Warmup   time.Duration // default 500 ms
+}
+
+func (o *AppOptions) fill() {
+	workers := 1
+	if o.Rate > 0 {
+		workers = 64
+	}
+	setDefault(&o.Workers, workers)
+	setDefault(&o.Duration, 2*time.Second)
+	setDefault(&o.Warmup, 500*time.Millisecond)
+}
+
+// App is the outcome of a run.
+type App struct {
+	Options  AppOptions // as used
+	Requests int64
+	Elapsed  time.Duration
+	Latency  *hdrhistogram.Histogram // nanoseconds
+	// Late is how long after a request was due the client woke up for it: the instrument's
+	// own part of the latency at a rate. Empty in a closed loop.
+	Late *hdrhistogram.Histogram // nanoseconds
+	CPU  CPU
+}
+
+// RunApp asks a service. Every answer is checked to be the database's.
+func RunApp(ctx context.Context, s *AppService, o AppOptions) (*App, error) {
+	o.fill()
+	ctx, cancel := context.WithTimeout(ctx, o.Warmup+o.Duration+patience)
+	defer cancel()
+	before, err := ReadCPU()
+	if err != nil {
+		return nil, err
+	}
+	client, err := startPinned(ctx, s.Ends.Client, s.Ends.ClientCore, append([]string{"lab-app-client"},
+		flags("addr", s.Ends.WebAddr, "port", AppWebPort, "rate", o.Rate, "workers", o.Workers, "connect", o.Connect,
+			"duration", o.Duration, "warmup", o.Warmup)...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Kill()
+	var report appReport
+	if err := client.report(&report); err != nil {
+		return nil, fmt.Errorf("application loop: %w", withCause(err, s.web))
+	}
+	after, err := ReadCPU()
+	if err != nil {
+		return nil, err
+	}
+	return &App{
+		Options: o, Requests: report.Requests, Elapsed: time.Duration(report.ElapsedNS),
+		Latency: hdrhistogram.Import(report.Latency), Late: hdrhistogram.Import(report.Late),
+		CPU: after.Since(before),
+	}, nil
+}
+
+// Quantile returns a quantile of the latency, q from 0 to 1, in microseconds.
+func (a *App) Quantile(q float64) float64 { return float64(a.Latency.ValueAtQuantile(q*100)) / 1e3 }
+
+// Kind is what the run's case and metrics are called by: "app", "app_connect" or,
+// at a rate, "app_rated".
+func (o AppOptions) Kind() string {
+	switch {
+	case o.Rate > 0 && o.Connect:
+		return "app_rated_connect"
+	case o.Rate > 0:
+		return "app_rated"
+	case o.Connect:
+		return "app_connect"
+	}
+	return "app"
+}
+
+// Metrics of the application loop: the kind and one of these.
+const (
+	AppP50  = "_p50"  // µs
+	AppP90  = "_p90"  // µs
+	AppP99  = "_p99"  // µs
+	AppP999 = "_p999" // µs
+	AppMean = "_mean" // µs
+	AppRate = "_rate" // requests a second
+	AppLate = "_late" // µs, the median of App.Late
+)
+
+// Sample is the run as a sample, its case the kind.
+func (a *App) Sample() result.Sample {
+	kind := a.Options.Kind()
+	s := sample(kind, a.Elapsed, a.CPU)
+	for name, q := range map[string]float64{AppP50: 0.5, AppP90: 0.9, AppP99: 0.99, AppP999: 0.999} {
+		s.Metrics[kind+name] = a.Quantile(q)
+	}
+	s.Metrics[kind+AppMean] = a.Latency.Mean() / 1e3
+	s.Metrics[kind+AppRate] = float64(a.Requests) / a.Elapsed.Seconds()
+	if a.Options.Rate > 0 {
+		s.Metrics[kind+AppLate] = float64(a.Late.ValueAtQuantile(50)) / 1e3
+	}
+	for _, q := range drawn() {
+		s.Latency = append(s.Latency, result.Quantile{Q: q, US: a.Quantile(q)})
+	}
+	return s
+}

@@ -1,0 +1,68 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// TestOddLatency draws what interrupted, small and broken runs leave behind.
+func TestOddLatency(t *testing.T) {
+	isBroken := func(s result.Sample) bool { _, ok := stats.BrokenDown(s.Case); return ok }
+	for name, c := range map[string]struct {
+		change func(*result.Result)
+		want   string
+	}{
+		"nothing":       {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Latency} }, "Verdict refused"},
+		"no samples":    {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
+		"no kernel":     {keeping(func(s result.Sample) bool { return s.Contender != "kernel" }), "From no rule to many"},
+		"kernel alone":  {keeping(func(s result.Sample) bool { return s.Contender == "kernel" }), "From no rule to many"},
+		"one round":     {keeping(func(s result.Sample) bool { return s.Round == 1 }), "Verdict refused"},
+		"one host":      {keeping(func(s result.Sample) bool { return strings.HasPrefix(s.Case, stats.SameHost) }), "On one host"},
+		"never off":     {keeping(func(s result.Sample) bool { return s.Case != rulesCase(0) }), "Between two hosts"},
+		"always off":    {keeping(func(s result.Sample) bool { return s.Case == rulesCase(0) }), "Verdict refused"},
+		"breakdown":     {keeping(isBroken), "Where the time goes"},
+		"no breakdown":  {keeping(func(s result.Sample) bool { return !isBroken(s) }), "From no rule to many"},
+		"app alone":     {keeping(func(s result.Sample) bool { _, ok := s.Metrics["app_p50"]; return ok }), "An application"},
+		"all failed":    {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros":         {eachSample("", "", zeroed), "round trip"},
+		"hostile name":  {eachSample("kernel", "", func(s *result.Sample) { s.Contender = `"><script>x</script>` }), "k-x0"},
+		"hostile steps": {eachSample("selvage", "breakdown", func(s *result.Sample) { s.Metrics[stats.StepMetric(99, "<script>x", "</svg>")] = 1 }), "From no rule to many"},
+		"faster with": {eachSample("selvage", rulesCase(100), func(s *result.Sample) {
+			if _, ok := s.Metrics[stats.RRP50]; ok {
+				s.Metrics[stats.RRP50] -= 5
+			}
+		}), `card good`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recordedAs(t, stats.Latency)
+			c.change(&r)
+			drawOdd(t, r, c.want)
+		})
+	}
+}
+
+// What the page says of a breakdown adds up to what was measured.
+func TestBreakdownAddsUp(t *testing.T) {
+	v := policedView{newView(recordedAs(t, stats.Latency))}
+	all := v.Breakdowns()
+	if len(all) == 0 {
+		t.Fatal("the recorded result has no breakdown")
+	}
+	for _, b := range all {
+		sum := 0.0
+		for _, s := range shares(b) {
+			sum += s.US
+		}
+		if d := sum - b.RTT.Median; d > 1e-9 || d < -1e-9 {
+			t.Errorf("%s: parts make %g µs of %g", b.Case(), sum, b.RTT.Median)
+		}
+		firewall := slices.ContainsFunc(shares(b), func(s share) bool { return s.Part == stats.FirewallPart })
+		if firewall != (b.Kind == stats.ConnectKind && b.Rules > 0) {
+			t.Errorf("%s: a firewall's step: %t", b.Case(), firewall)
+		}
+	}
+}

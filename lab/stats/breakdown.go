@@ -1,0 +1,262 @@
+package stats
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Parts of a round trip, and the places where they are.
+const (
+	StackPart    = "stack"    // of a guest: its system call, TCP and IP
+	PortPart     = "port"     // from the guest's interface to the program at its port
+	WakePart     = "wake"     // from the socket that has the data to the end of the system call
+	ProgramPart  = "program"  // of the server
+	ParsePart    = "parse"    // headers are read
+	CachePart    = "cache"    // the flow cache is asked, and counts
+	DecidePart   = "decide"   // the slow path without the firewall
+	FirewallPart = "firewall" // rules and connections are asked
+	KeepPart     = "keep"     // the decision goes into the flow cache
+	EncapPart    = "encap"    // the packet gets its tunnel
+	DecapPart    = "decap"    // the packet comes out of its tunnel
+	DeliverPart  = "deliver"  // from port to port of one host
+	UnderlayPart = "underlay" // the kernel's way between the hosts
+
+	ClientPlace   = "client"
+	ServerPlace   = "server"
+	BothPlace     = "ends" // the server takes the last packet and wakes up, and the client goes on
+	UnderlayPlace = "underlay"
+)
+
+// Parts are all of them, from the guests' to the underlay's: the order of charts. Without
+// stamps in guests, port and wake-up are part of their stacks.
+func Parts() []string {
+	return []string{StackPart, WakePart, ProgramPart, PortPart, ParsePart, CachePart, DecidePart, FirewallPart, KeepPart, EncapPart, DecapPart, DeliverPart, UnderlayPart}
+}
+
+// Kinds of transactions that are broken down.
+const (
+	RequestKind = "rr-1"    // a request and its answer over an open connection
+	ConnectKind = "connect" // the opening of a connection
+)
+
+// Broken is what a case of a breakdown has.
+type Broken struct {
+	Scenario string // TwoHosts or SameHost
+	Kind     string
+	Rules    int  // of the firewall, 0: off
+	Timed    bool // with stamps
+}
+
+const brokenPrefix, timedSuffix = "breakdown-", "-timed"
+
+// Case is the name of b's samples: "breakdown-two-hosts-rr-1-rules-100".
+func (b Broken) Case() string {
+	name := fmt.Sprintf("%s%s-%s-rules-%d", brokenPrefix, b.Scenario, b.Kind, b.Rules)
+	if b.Timed {
+		name += timedSuffix
+	}
+	return name
+}
+
+// BrokenDown reads a case of a breakdown.
+func BrokenDown(kase string) (b Broken, ok bool) {
+	rest, ok := strings.CutPrefix(kase, brokenPrefix)
+	if !ok {
+		return b, false
+	}
+	rest, b.Timed = strings.CutSuffix(rest, timedSuffix)
+	rest, rules, ok := cutLast(rest, "-rules-")
+	if !ok {
+		return b, false
+	}
+	var err error
+	if b.Rules, err = strconv.Atoi(rules); err != nil || b.Rules < 0 {
+		return b, false
+	}
+	for _, b.Kind = range []string{RequestKind, ConnectKind} {
+		if b.Scenario, ok = strings.CutSuffix(rest, "-"+b.Kind); ok {
+			return b, b.Scenario != ""
+		}
+	}
+	return b, false
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// Metrics of a breakdown's samples: the median round trip and its tenth percentile, and
+// with stamps the median of each step, all in µs.
+const (
+	BrokenRTT    = "rtt_p50"
+	BrokenFloor  = "rtt_p10"
+	LeftOut      = "left_out"    // share of the transactions that could not be followed
+	StampsSeries = "step_stamps" // stamps whose cost is in each step, by the steps' numbers
+	stepPrefix   = "step_"
+)
+
+// StepMetric names the step with a number from 0: "step_03_parse_host A".
+func StepMetric(number int, part, place string) string {
+	return fmt.Sprintf("%s%02d_%s_%s", stepPrefix, number, part, place)
+}
+
+// IsStep says whether a metric is a step's.
+func IsStep(name string) bool {
+	return strings.HasPrefix(name, stepPrefix) && len(name) > len(stepPrefix)+3
+}
+
+// Step is a part of a round trip.
+type Step struct {
+	Part, Place string
+	Time        Interval // µs over the rounds, without what stamps cost
+	Stamps      int      // whose cost was taken out
+}
+
+// Breakdown is where the time of a round trip goes.
+type Breakdown struct {
+	Broken
+	Steps []Step
+	RTT   Interval // µs, without stamps
+	Timed Interval // µs, with them
+	// PerStamp is what one stamp costs, in µs: of pairs with stamps and without, in all cases
+	// of the run.
+	PerStamp Interval
+	Stamps   int     // of one round trip
+	LeftOut  float64 // share of the transactions that could not be followed
+}
+
+// Sum is the time of all steps, in µs.
+func (b Breakdown) Sum() float64 {
+	sum := 0.0
+	for _, s := range b.Steps {
+		sum += s.Time.Median
+	}
+	return sum
+}
+
+// Unexplained is what the steps leave of RTT, in µs: medians do not add up exactly, and
+// stamps cost more than their own time.
+func (b Breakdown) Unexplained() float64 { return b.RTT.Median - b.Sum() }
+
+// Of is the time of a part, wherever it is, in µs.
+func (b Breakdown) Of(part string) float64 {
+	sum := 0.0
+	for _, s := range b.Steps {
+		if s.Part == part {
+			sum += s.Time.Median
+		}
+	}
+	return sum
+}
+
+// Breakdowns are those of a contender in r, in the order of its samples. One without
+// samples both with stamps and without is left out.
+func Breakdowns(r result.Result, contender string) []Breakdown {
+	var all []Breakdown
+	for _, kase := range brokenCases(r, contender) {
+		if one, ok := breakdown(r, contender, kase); ok {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func breakdown(r result.Result, contender string, kase Broken) (Breakdown, bool) {
+	plain, stamped := brokenValues(r, contender, kase, BrokenRTT)
+	names, stamps := stepsOf(r, contender, kase)
+	b := Breakdown{Broken: kase, RTT: Median(list(plain)), Timed: Median(list(stamped)), Stamps: total(stamps)}
+	b.PerStamp = perStamp(r, contender)
+	if len(names) == 0 || b.RTT.Median <= 0 || b.PerStamp.N == 0 {
+		return b, false
+	}
+	timed := kase
+	timed.Timed = true
+	b.LeftOut = Median(list(Values(r, contender, timed.Case(), LeftOut))).Median
+	for i, name := range names {
+		cost := float64(stamps[i]) * b.PerStamp.Median
+		iv := Median(list(Values(r, contender, timed.Case(), name)))
+		iv.Median, iv.Lo, iv.Hi = iv.Median-cost, iv.Lo-cost, iv.Hi-cost
+		part, place, _ := strings.Cut(name[len(stepPrefix)+3:], "_")
+		b.Steps = append(b.Steps, Step{Part: part, Place: place, Time: iv, Stamps: stamps[i]})
+	}
+	return b, true
+}
+
+// brokenValues are a metric of round trips by round, without stamps and with them.
+func brokenValues(r result.Result, contender string, kase Broken, metric string) (plain, stamped map[int]float64) {
+	plain = Values(r, contender, kase.Case(), metric)
+	kase.Timed = true
+	return plain, Values(r, contender, kase.Case(), metric)
+}
+
+// perStamp is what a stamp costs in all cases together, in µs. It is the same in every round
+// trip, so it is taken from quick ones, which others' use of the machine moves least.
+func perStamp(r result.Result, contender string) Interval {
+	var costs []float64
+	for _, kase := range brokenCases(r, contender) {
+		_, stamps := stepsOf(r, contender, kase)
+		plain, stamped := brokenValues(r, contender, kase, BrokenFloor)
+		_, added, _ := pair(stamped, plain)
+		for _, us := range added {
+			if n := total(stamps); n > 0 {
+				costs = append(costs, us/float64(n))
+			}
+		}
+	}
+	return Median(costs)
+}
+
+func total(counts []int) int {
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// brokenCases are a contender's cases, without stamps, in the order of its samples.
+func brokenCases(r result.Result, contender string) []Broken {
+	var all []Broken
+	for _, s := range r.Samples {
+		b, ok := BrokenDown(s.Case)
+		b.Timed = false
+		if ok && s.Contender == contender && !slices.Contains(all, b) {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// stepsOf are the metrics of a case's steps in order, and the stamps in each. A case
+// whose samples differ in them has none: they went different ways.
+func stepsOf(r result.Result, contender string, kase Broken) (names []string, stamps []int) {
+	kase.Timed = true
+	for _, s := range r.Samples {
+		if s.Contender != contender || s.Case != kase.Case() || s.Error != "" {
+			continue
+		}
+		var own []string
+		for name := range s.Metrics {
+			if IsStep(name) {
+				own = append(own, name)
+			}
+		}
+		slices.Sort(own)
+		if names != nil && !slices.Equal(own, names) || len(own) != len(s.Series[StampsSeries]) {
+			return nil, nil
+		}
+		names, stamps = own, nil
+		for _, n := range s.Series[StampsSeries] {
+			stamps = append(stamps, int(n))
+		}
+	}
+	return names, stamps
+}

@@ -1,0 +1,368 @@
+package stats
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Latency is the name of the experiment on what a firewall adds to a round trip.
+const Latency = "latency"
+
+// Nftables is its contender that the others' rates are held against.
+const Nftables = "kernel"
+
+// Scenarios of study S3, each without a firewall and with one of ScenarioRules rules.
+const (
+	SameHost = "same-host"
+	TwoHosts = "two-hosts"
+
+	ScenarioRules = 100
+)
+
+// Metrics of the latency experiment that others speak of by name. RRAdded, RRP1Added and
+// RR1Added are on rows alone; Summarise computes them (see Added).
+const (
+	RRP50    = "rr_p50"    // µs, TCP_RR of 1024 bytes both ways
+	RRP1     = "rr_p1"     // µs, of its fastest hundredth, which others' work on the cores hardly touches
+	RR1P50   = "rr1_p50"   // µs, of 1 byte
+	RRAdded  = "rr_added"  // µs over the same contender without a firewall
+	RR1Added = "rr1_added" // µs
+	// RRP1Added is the same of the fastest hundredth, in µs.
+	RRP1Added = "rr_p1_added"
+	CRRRate   = "crr_rate"  // transactions a second, each over a connection of its own, one at a time
+	ConnRate  = "conn_rate" // the same, many at once
+	UDPRate   = "udp_pps"   // kpps received, one way
+)
+
+// Setting is what a case of the latency experiment has.
+type Setting struct {
+	Scenario string // SameHost or TwoHosts
+	Rules    int    // 0 is no firewall
+	Pairs    int    // of client and server that are measured at once, from 1
+}
+
+// Case is the name of s's samples: "rules-N" between two hosts, "same-host-off" and
+// "same-host-on" on one, and with several pairs "two-hosts-on-x4".
+func (s Setting) Case() string {
+	rules := "rules-" + strconv.Itoa(s.Rules)
+	if s.Scenario == TwoHosts && s.Pairs == 1 {
+		return rules
+	}
+	return s.title(rules)
+}
+
+// title is the scenario's name with what it has.
+func (s Setting) title(rules string) string {
+	switch s.Rules {
+	case 0:
+		rules = "off"
+	case ScenarioRules:
+		rules = "on"
+	}
+	name := s.Scenario + "-" + rules
+	if s.Pairs > 1 {
+		name += "-x" + strconv.Itoa(s.Pairs)
+	}
+	return name
+}
+
+// Without is the same setting without a firewall.
+func (s Setting) Without() Setting {
+	s.Rules = 0
+	return s
+}
+
+// Policed reads a case of the latency experiment. "two-hosts-off" and "two-hosts-on" are
+// other names of rules-0 and rules-100.
+func Policed(kase string) (Setting, bool) {
+	s, named := Setting{Scenario: TwoHosts, Pairs: 1}, false
+	for _, scenario := range []string{SameHost, TwoHosts} {
+		if rest, ok := strings.CutPrefix(kase, scenario+"-"); ok {
+			s.Scenario, kase, named = scenario, rest, true
+		}
+	}
+	if rest, pairs, ok := strings.Cut(kase, "-x"); ok {
+		n, err := strconv.Atoi(pairs)
+		if err != nil || n < 2 {
+			return Setting{}, false
+		}
+		kase, s.Pairs = rest, n
+	}
+	switch {
+	case named && kase == "off":
+		return s, true
+	case named && kase == "on":
+		s.Rules = ScenarioRules
+		return s, true
+	}
+	rules, ok := strings.CutPrefix(kase, "rules-")
+	n, err := strconv.Atoi(rules)
+	if !ok || err != nil || n < 0 {
+		return Setting{}, false
+	}
+	s.Rules = n
+	return s, true
+}
+
+// Settings are the cases of r: the scenarios first, each by pairs and rules, then the sweep
+// of rules between two hosts.
+func Settings(r result.Result) []Setting {
+	var all []Setting
+	for _, kase := range Cases(r) {
+		if s, ok := Policed(kase); ok && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b Setting) int {
+		return cmp.Or(cmp.Compare(a.Scenario, b.Scenario), cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(a.Rules, b.Rules))
+	})
+	return all
+}
+
+// PolicedCases are the names of r's cases that rows have: those of Settings, and
+// "two-hosts-off" and "two-hosts-on" besides when a scenario was measured.
+func PolicedCases(r result.Result) []string {
+	var scenarios, sweep []string
+	for _, s := range Settings(r) {
+		if s.Scenario != TwoHosts || s.Pairs > 1 {
+			scenarios = append(scenarios, s.Case())
+			continue
+		}
+		sweep = append(sweep, s.Case())
+		if scenarioAsked(r, TwoHosts) && (s.Rules == 0 || s.Rules == ScenarioRules) {
+			scenarios = append(scenarios, s.title(""))
+		}
+	}
+	return append(scenarios, sweep...)
+}
+
+// scenarioAsked says whether the run was to have a scenario.
+func scenarioAsked(r result.Result, scenario string) bool {
+	return slices.Contains(strings.Split(r.Parameters["scenarios"], ", "), scenario)
+}
+
+// PolicedValues are Values, also by the other names of a case.
+func PolicedValues(r result.Result, contender, kase, metric string) map[int]float64 {
+	if s, ok := Policed(kase); ok {
+		kase = s.Case()
+	}
+	return Values(r, contender, kase, metric)
+}
+
+// latencyMetrics are the figures of every case.
+func latencyMetrics(r result.Result) []Metric {
+	var metrics []Metric
+	for _, m := range LatencyMetrics() {
+		for _, kase := range PolicedCases(r) {
+			m.Case = kase
+			metrics = append(metrics, m)
+		}
+	}
+	return metrics
+}
+
+// LatencyMetrics are the figures of the latency experiment, without a case, in the order of
+// its rows. Not every case has all.
+func LatencyMetrics() []Metric {
+	metrics := []Metric{
+		{"", RRP50, "µs", "TCP round trip p50, 1024 B", false},
+		{"", RRP1, "µs", "TCP round trip p1, 1024 B", false},
+		{"", "rr_p99", "µs", "TCP round trip p99, 1024 B", false},
+		{"", "rr_p999", "µs", "TCP round trip p99.9, 1024 B", false},
+		{"", "rr_p9999", "µs", "TCP round trip p99.99, 1024 B", false},
+		{"", "rr_rtt", "µs", "TCP round trip by rate, 1024 B", false},
+		{"", "rr_rate", "1/s", "TCP transactions, 1024 B", true},
+		{"", RR1P50, "µs", "TCP round trip p50, 1 B", false},
+		{"", "rr1_p99", "µs", "TCP round trip p99, 1 B", false},
+		{"", "open_p50", "µs", "TCP round trip p50, open loop", false},
+		{"", "open_p99", "µs", "TCP round trip p99, open loop", false},
+		{"", "open_p9999", "µs", "TCP round trip p99.99, open loop", false},
+		{"", CRRRate, "1/s", "Connections, one at a time", true},
+		{"", "crr_p50", "µs", "Connect, ask and close p50", false},
+		{"", "crr_p99", "µs", "Connect, ask and close p99", false},
+		{"", ConnRate, "1/s", "Connections, many at once", true},
+		{"", "udprr_p50", "µs", "UDP round trip p50, 1 B", false},
+		{"", "udprr_p99", "µs", "UDP round trip p99, 1 B", false},
+		{"", UDPRate, "kpps", "UDP packets received, one way", true},
+		{"", Decisive, "Gbit/s", "TCP throughput", true},
+	}
+	for _, loop := range []struct{ prefix, words string }{
+		{"app", ""}, {"app_connect", ", a connection each"}, {"app_rated", ", open loop"},
+	} {
+		for _, q := range []struct{ name, words string }{{"p50", "p50"}, {"p90", "p90"}, {"p99", "p99"}, {"p999", "p99.9"}} {
+			metrics = append(metrics, Metric{"", loop.prefix + "_" + q.name, "µs", "HTTP request " + q.words + loop.words, false})
+		}
+		metrics = append(metrics, Metric{"", loop.prefix + "_rate", "1/s", "HTTP requests" + loop.words, true})
+	}
+	return metrics
+}
+
+// latencyRows summarise the latency experiment. A row's baseline is the same contender's
+// case without a firewall, as "contender:case". After the metrics come the rows of
+// what is added, and those of rates against Nftables in the same case.
+func latencyRows(r result.Result) []result.Row {
+	var rows []result.Row
+	for _, m := range latencyMetrics(r) {
+		setting, _ := Policed(m.Case)
+		bare := setting.Without().Case()
+		if setting.Case() != m.Case { // by its other name
+			bare = setting.Without().title("")
+		}
+		for _, name := range Names(r) {
+			values := PolicedValues(r, name, m.Case, m.Name)
+			if len(values) == 0 {
+				continue
+			}
+			iv := Median(list(values))
+			row := result.Row{Contender: name, Case: m.Case, Metric: m.Name, Unit: m.Unit, Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N}
+			if setting.Rules == 0 {
+				row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
+			} else if base := PolicedValues(r, name, bare, m.Name); len(base) > 0 {
+				row.Baseline = name + ":" + bare
+				compare(&row, values, base)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return append(append(rows, addedRows(r)...), rivalRows(r)...)
+}
+
+// Added is what a case's metric has over the same contender without a firewall, by the
+// median of the differences of same rounds.
+func Added(r result.Result, contender, kase, metric string) Interval {
+	setting, ok := Policed(kase)
+	if !ok || setting.Rules == 0 {
+		return Interval{}
+	}
+	_, differences, _ := pair(
+		PolicedValues(r, contender, kase, metric), PolicedValues(r, contender, setting.Without().Case(), metric))
+	return Median(differences)
+}
+
+func addedRows(r result.Result) []result.Row {
+	var rows []result.Row
+	for _, added := range []struct{ name, of string }{{RRAdded, RRP50}, {RRP1Added, RRP1}, {RR1Added, RR1P50}} {
+		for _, kase := range PolicedCases(r) {
+			setting, _ := Policed(kase)
+			for _, name := range Names(r) {
+				iv := Added(r, name, kase, added.of)
+				if iv.N == 0 {
+					continue
+				}
+				bare := setting.Without().Case()
+				if setting.Case() != kase {
+					bare = setting.Without().title("")
+				}
+				rows = append(rows, result.Row{
+					Contender: name, Case: kase, Metric: added.name, Unit: "µs", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+					Baseline: name + ":" + bare, Distinguishable: apart(iv, 0),
+				})
+			}
+		}
+	}
+	return rows
+}
+
+// apart says whether an interval of pairs excludes a value.
+func apart(iv Interval, value float64) bool {
+	return iv.N >= minPairs && (iv.Lo > value || iv.Hi < value)
+}
+
+// rivalMetrics are the rates that rows hold against Nftables.
+func rivalMetrics() map[string]string {
+	return map[string]string{CRRRate: "crr_vs_kernel", ConnRate: "conn_vs_kernel", UDPRate: "udp_vs_kernel", Decisive: "tcp_vs_kernel"}
+}
+
+// Rival is a metric as multiple of Nftables' in the same case, by the median of the ratios of
+// same rounds.
+func Rival(r result.Result, contender, kase, metric string) Interval {
+	ratios, _, divisible := pair(PolicedValues(r, contender, kase, metric), PolicedValues(r, Nftables, kase, metric))
+	if !divisible {
+		return Interval{}
+	}
+	return Median(ratios)
+}
+
+func rivalRows(r result.Result) []result.Row {
+	var rows []result.Row
+	for _, metric := range []string{CRRRate, ConnRate, UDPRate, Decisive} {
+		for _, kase := range PolicedCases(r) {
+			for _, name := range Names(r) {
+				iv := Rival(r, name, kase, metric)
+				if name == Nftables || iv.N == 0 {
+					continue
+				}
+				rows = append(rows, result.Row{
+					Contender: name, Case: kase, Metric: rivalMetrics()[metric], Unit: "×", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+					Baseline: Nftables + ":" + kase, Ratio: iv.Median, RatioLo: iv.Lo, RatioHi: iv.Hi, Distinguishable: apart(iv, 1),
+				})
+			}
+		}
+	}
+	return rows
+}
+
+// PerRule is what one more rule costs in µs, between the sweep's cases with the fewest rules
+// (not none: that there is a firewall at all is another cost) and with the most: of a round
+// trip (RRP50), a connection (CRRRate, ConnRate) or a packet (UDPRate). most are those rules, 0
+// when the sweep has no two such cases.
+func PerRule(r result.Result, contender, metric string) (iv Interval, most int) {
+	fewest := 0
+	for _, s := range Settings(r) { // by rules
+		if s.Scenario != TwoHosts || s.Pairs > 1 || s.Rules == 0 || len(Values(r, contender, s.Case(), metric)) == 0 {
+			continue
+		}
+		if fewest == 0 {
+			fewest = s.Rules
+		}
+		most = s.Rules
+	}
+	if most == fewest {
+		return Interval{}, 0
+	}
+	times := func(rules int) map[int]float64 {
+		return inMicroseconds(metric, Values(r, contender, Setting{TwoHosts, rules, 1}.Case(), metric))
+	}
+	_, differences, _ := pair(times(most), times(fewest))
+	for i := range differences {
+		differences[i] /= float64(most - fewest)
+	}
+	return Median(differences), most
+}
+
+// inMicroseconds turns rates into the time of one.
+func inMicroseconds(metric string, values map[int]float64) map[int]float64 {
+	each := map[string]float64{CRRRate: 1e6, ConnRate: 1e6, UDPRate: 1e3}[metric]
+	if each == 0 {
+		return values
+	}
+	times := map[int]float64{}
+	for round, v := range values {
+		if v > 0 {
+			times[round] = each / v
+		}
+	}
+	return times
+}
+
+// latencyReason is why a verdict on latency needs quiet figures.
+const latencyReason = "A firewall's part of a round trip is a few percent, which such noise hides or feigns"
+
+// RefuseLatency says, without a final stop, why nothing may be concluded about what a case
+// adds for a contender, or "" when something may.
+func RefuseLatency(r result.Result, contender, kase string) string {
+	setting, ok := Policed(kase)
+	if !ok {
+		return kase + " is no case of this experiment"
+	}
+	for _, s := range []Setting{setting.Without(), setting} {
+		if why := unreliable(r, contender, decisive{s.Case(), RRP50, "round trip", latencyReason}); why != "" {
+			return why + " (" + s.Case() + ")"
+		}
+	}
+	return ""
+}
