@@ -74,6 +74,9 @@ func dropCases(w *world) []dropCase {
 		port("IPv6 version 4", "malformed-ipv6", changed(v6, etherAt, 0x40)),
 		port("IPv6 payload length one too many", "malformed-ipv6", changed(v6, etherAt+4, 0, 121)),
 		inside("IPv6 header cut in the tunnel", "malformed-ipv6", v6[:etherAt+39]),
+		port("IPv6 from an IPv4-mapped address", "malformed-ipv6", frame("udp [::ffff:10.0.0.1]:53 > [2001:db8:1::2]:53 18")),
+		port("IPv6 to an IPv4-mapped address", "malformed-ipv6", frame("udp [2001:db8:1::1]:53 > [::ffff:10.0.0.2]:53 18")),
+		inside("IPv6 between IPv4-mapped addresses in the tunnel", "malformed-ipv6", frame("udp [::ffff:10.0.0.1]:53 > [::ffff:10.0.0.2]:53 18")),
 		port("IPv6 options longer than the packet", "malformed-ipv6", changed(pkttest.Packet(pkttest.Ether(alice, bob),
 			pkttest.IPv6("2001:db8:1::1", "2001:db8:1::2"), &pkttest.Extension{Kind: pkttest.ProtoHopByHop}, pkttest.UDP(1, 2)), etherAt+41, 2)),
 		port("TCP header length 16", "malformed-l4", changed(tcp, etherAt+32, 0x40)),
@@ -210,8 +213,15 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"unresolved":     "TestFloodUnresolved",
 		"unknown-option": "TestGeneveOptionWalk",
 		"not-taken":      "TestNotTakenIsCounted",
+		"rejected":       "TestPolicyCases",
+		"no-policy":      "TestNoPolicy",
+		"non-ip":         "TestOtherThanIP",
+		"half-open":      "TestHalfOpenLimit",
 	}
 	tested := map[string]bool{}
+	for _, c := range firewallDrops {
+		tested[c.reason] = true
+	}
 	w := reasonsWorld(t, underIPv4)
 	for _, c := range append(dropCases(w), routedDropCases()...) {
 		tested[c.reason] = true

@@ -40,7 +40,7 @@ func (w *world) contents(t *testing.T) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for name, m := range w.dp.maps() {
 		switch name {
-		case edgeMapCurrent, edgeMapScratch, edgeMapTrace, edgeMapRoutes, edgeMapAllowedAddrs:
+		case edgeMapCurrent, edgeMapHearings, edgeMapContests, edgeMapScratch, edgeMapTrace, edgeMapRoutes, edgeMapAllowedAddrs:
 			continue // the last two are written by Apply alone
 		}
 		if m.KeySize() == 0 {
@@ -196,7 +196,7 @@ func TestTraceErrors(t *testing.T) {
 
 // Every stage is met by some trace above, and every word of it is there.
 func TestEveryStageIsTraced(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Segments[0].ClampMSS = true })
+	w := firewallWorld(t, openFirewall(true), func(_ *Config, tables *Tables) { tables.Segments[0].ClampMSS = true })
 	met := map[string]bool{}
 	for _, f := range [][]byte{
 		pkttest.Frame(alice, gatewayMAC, "tcp 10.0.1.10:1 > 10.0.1.11:2 syn mss 9000"), say(alice, all), say(alice, bob),

@@ -239,7 +239,8 @@ func (e *Extension) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.Serialize
 	return nil
 }
 
-// TCP is a header whose flags are words: "syn", "ack", "fin", "rst", "psh", joined by "+".
+// TCP is a header whose flags are words: "syn", "ack", "fin", "rst", "psh", "urg", "ece",
+// "cwr", joined by "+", or "none".
 func TCP(src, dst uint16, flags string) *layers.TCP {
 	h := &layers.TCP{SrcPort: layers.TCPPort(src), DstPort: layers.TCPPort(dst), Seq: 1, Ack: 1, Window: 1000}
 	for f := range strings.SplitSeq(flags, "+") {
@@ -254,7 +255,13 @@ func TCP(src, dst uint16, flags string) *layers.TCP {
 			h.RST = true
 		case "psh":
 			h.PSH = true
-		case "":
+		case "urg":
+			h.URG = true
+		case "ece":
+			h.ECE = true
+		case "cwr":
+			h.CWR = true
+		case "", "none":
 		default:
 			panic(fmt.Sprintf("pkttest: no TCP flag %q", f))
 		}

@@ -41,6 +41,10 @@ var everything = []string{
 	"icmp 10.0.0.1 > 10.0.0.2 3/4 56",
 	"icmp 2001:db8::1 > 2001:db8::2 2/0 57",
 	"tcp 10.0.0.1:1000 > 10.0.0.2:80 syn nop mss 1460",
+	"tcp 10.0.0.1:1000 > 10.0.0.2:80 syn+ack seq 4294967295 acks 7 mss 1460 nop scale 7 10",
+	"tcp [2001:db8::1]:1000 > [2001:db8::2]:80 none seq 5",
+	"icmp 10.0.0.1 > 10.0.0.2 0/0 id 9 56",
+	"icmp 2001:db8::1 > 2001:db8::2 129/0 id 9 56",
 	"tos 0x2e ttl 3 df udp 10.0.0.1:53 > 10.0.0.2:53 18",
 	"tos 0x2e ttl 3 udp [2001:db8::1]:53 > [2001:db8::2]:53 19",
 	"vlan 7 tcp 10.0.0.1:1000 > 10.0.0.2:80 syn",
@@ -191,5 +195,91 @@ func TestReportKeepsPcap(t *testing.T) {
 	}
 	if text := Decoded(frame); !strings.Contains(text, "DstPort=80") {
 		t.Errorf("decoded:\n%s", text)
+	}
+}
+
+// The kernel's rule for what a reset says is RFC 9293 3.10.7.1; here in numbers.
+func TestResetFor(t *testing.T) {
+	for words, want := range map[string]Segment{
+		"tcp 10.0.0.1:5 > 10.0.0.2:6 syn seq 100":                     {SrcPort: 6, DstPort: 5, Ack: 101, Flags: RST | ACK},
+		"tcp 10.0.0.1:5 > 10.0.0.2:6 syn+fin seq 100 7":               {SrcPort: 6, DstPort: 5, Ack: 109, Flags: RST | ACK},
+		"tcp [2001:db8::1]:5 > [2001:db8::2]:6 ack seq 8 acks 77 10":  {SrcPort: 6, DstPort: 5, Seq: 77, Flags: RST},
+		"tcp [2001:db8::1]:5 > [2001:db8::2]:6 none seq 0xffffffff 1": {SrcPort: 6, DstPort: 5, Flags: RST | ACK},
+	} {
+		want.Scale = NoScale
+		reset := ResetFor(Frame(alice, bob, words))
+		if d := Dissect(reset); len(d.Faults) > 0 {
+			Errorf(t, []Named{{words, reset}}, "%s: %v", words, d.Faults)
+		}
+		if got, _ := TCPOf(reset); got != want {
+			t.Errorf("%s: %+v, want %+v", words, got, want)
+		}
+	}
+	if ResetFor(Frame(alice, bob, "tcp 10.0.0.1:5 > 10.0.0.2:6 rst")) != nil {
+		t.Error("a reset is answered by a reset")
+	}
+}
+
+// gopacket puts the pieces together again; an extension chain ends where it did.
+func TestPieces(t *testing.T) {
+	whole := Frame(alice, bob, "udp 10.0.0.1:53 > 10.0.0.2:54 100")
+	var body []byte
+	for i, piece := range Fragments(whole, 7, 48) {
+		p := gopacket.NewPacket(piece, layers.LayerTypeEthernet, gopacket.Default)
+		ip, ok := p.NetworkLayer().(*layers.IPv4)
+		if !ok || ip.Id != 7 || int(ip.FragOffset)*8 != i*48 || ip.Flags&layers.IPv4MoreFragments == 0 != (i == 2) {
+			t.Fatalf("fragment %d: %v", i, p)
+		}
+		if d := Dissect(piece); len(d.Faults) > 0 {
+			t.Errorf("fragment %d: %v", i, d.Faults)
+		}
+		body = append(body, ip.Payload...)
+	}
+	if !bytes.Equal(body, whole[34:]) {
+		t.Error("the fragments are not the packet")
+	}
+	six := Frame(alice, bob, "tcp [2001:db8::1]:5 > [2001:db8::2]:6 syn 100")
+	for _, b := range [][]byte{Atomic(six, 9), WithExtensions(six, ProtoHopByHop, ProtoRouting, ProtoDestination)} {
+		p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.Default)
+		if ext := b[14+40:]; b[14+6] == ProtoFragment && (ext[0] != ProtoTCP || !bytes.Equal(ext[8:], six[54:])) {
+			t.Errorf("atomic fragment: %x", b)
+		}
+		if d := Dissect(b); len(d.Faults) > 0 || p.ErrorLayer() != nil {
+			t.Errorf("%v, %v: %v", d.Faults, p.ErrorLayer(), p)
+		}
+	}
+	if s, ok := TCPOf(WithExtensions(six, ProtoHopByHop)); !ok || s.Payload != 100 || s.String() != "syn 100" {
+		t.Errorf("behind an extension header: %+v", s)
+	}
+}
+
+// The numbers and the scale are those of the words, and an error quotes what it is about.
+func TestNumbersOfWords(t *testing.T) {
+	syn := Frame(alice, bob, "tcp 10.0.0.1:1000 > 10.0.0.2:80 syn+ack seq 4294967295 acks 7 mss 1460 nop scale 7 10")
+	want := Segment{SrcPort: 1000, DstPort: 80, Seq: 4294967295, Ack: 7, Flags: SYN | ACK, Window: 1000, Scale: 7, Payload: 10}
+	if got, ok := TCPOf(syn); !ok || got != want || got.Next() != 10 {
+		t.Errorf("%+v, next %d, want %+v", got, got.Next(), want)
+	}
+	for _, v6 := range []bool{false, true} {
+		src, dst, about, header := netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.0.1"), syn, 14+20+8
+		if v6 {
+			src, dst, about, header = netip.MustParseAddr("2001:db8::9"), netip.MustParseAddr("2001:db8::1"), Frame(alice, bob, "udp [2001:db8::1]:5 > [2001:db8::2]:6 40"), 14+40+8
+		}
+		b := ErrorAbout(bob, alice, src, dst, 1, 4, about, 30)
+		if d := Dissect(b); len(d.Faults) > 0 || !bytes.Equal(b[header:], about[14:44]) {
+			Errorf(t, []Named{{"error", b}}, "%v: quotes %x", d.Faults, b[header:])
+		}
+	}
+}
+
+func TestPcapComesBack(t *testing.T) {
+	path := t.TempDir() + "/x.pcap"
+	want := [][]byte{Frame(alice, bob, everything[0]), Frame(bob, alice, everything[1])}
+	if err := os.WriteFile(path, Pcap(want), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadPcap(path)
+	if err != nil || len(got) != 2 || !bytes.Equal(got[0], want[0]) || !bytes.Equal(got[1], want[1]) {
+		t.Errorf("%v, %x", err, got)
 	}
 }

@@ -14,10 +14,12 @@ import (
 // the end is the size of the payload in bytes.
 //
 //	tcp 10.0.0.1:1000 > 10.0.0.2:80 syn 100
-//	tcp 10.0.0.1:1000 > 10.0.0.2:80 syn nop mss 1460     options, in this order
+//	tcp 10.0.0.1:1000 > 10.0.0.2:80 syn nop mss 1460 scale 7     options, in this order
+//	tcp 10.0.0.1:1000 > 10.0.0.2:80 syn+ack seq 9 acks 8     sequence and acknowledgement numbers, else 1
 //	udp [2001:db8::1]:53 > [2001:db8::2]:53 18
 //	icmp 10.0.0.1 > 10.0.0.2 56
 //	icmp 10.0.0.1 > 10.0.0.2 3/4 56     type and code
+//	icmp 10.0.0.1 > 10.0.0.2 0/0 id 7 56     of an echo, else 1 and 0
 //	ip 10.0.0.1 > 10.0.0.2 132 20     protocol 132
 //	fragment 10.0.0.1 > 10.0.0.2 1480 64     at offset 1480 of a UDP packet
 //	arp 10.0.0.1 ? 10.0.0.2     who has 10.0.0.2
@@ -161,6 +163,13 @@ func tcpLayers(f []string) []Layer {
 		case "mss":
 			h.Options = append(h.Options, MSS(uint16(number(rest[1]))))
 			rest = rest[1:]
+		case "scale":
+			h.Options = append(h.Options, WindowScale(uint8(number(rest[1]))))
+			rest = rest[1:]
+		case "seq":
+			h.Seq, rest = uint32(number(rest[1])), rest[1:]
+		case "acks":
+			h.Ack, rest = uint32(number(rest[1])), rest[1:]
 		default:
 			panic(fmt.Sprintf("pkttest: no TCP option %q", rest[0]))
 		}
@@ -176,6 +185,14 @@ func icmpLayers(f []string) []Layer {
 		kind, code, _ := strings.Cut(rest[0], "/")
 		echo, echo6 = ICMP(uint8(number(kind)), uint8(number(code)), 0), ICMP6(uint8(number(kind)), uint8(number(code)))
 		rest = rest[1:]
+	}
+	if len(rest) > 1 && rest[0] == "id" {
+		id := uint16(number(rest[1]))
+		echo.Id = id
+		if !src.Is4() {
+			return []Layer{network(src, dst), echo6, Bytes([]byte{byte(id >> 8), byte(id), 0, 1}), Payload(size(rest[2:]))}
+		}
+		rest = rest[2:]
 	}
 	if src.Is4() {
 		return []Layer{network(src, dst), echo, Payload(size(rest))}

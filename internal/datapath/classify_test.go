@@ -1,0 +1,177 @@
+package datapath
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/internal/policy/policytest"
+)
+
+// compiled is a policy that the data path has, and what it is held against.
+type compiled struct {
+	*judging
+	fw      overlay.Firewall
+	places  []policy.Place
+	policy  *policy.Policy
+	numbers policy.Numbers
+}
+
+func (j *judging) compile(t testing.TB, fw overlay.Firewall, places []policy.Place) compiled {
+	t.Helper()
+	p, err := policy.Compile(fw, places)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compiled{j, fw, places, p, numbered(p, places, policytest.Segments)}
+	image, err := p.Image(c.numbers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.load(t, image)
+	return c
+}
+
+// agree holds the data path, the compiled policy in Go and the plain reference against
+// each other, and returns how many of the openings a rule decides about.
+func (c compiled) agree(t testing.TB, openings []policy.Opening) (byRules int) {
+	t.Helper()
+	given := make([]judgeOpening, len(openings))
+	for i, o := range openings {
+		given[i] = inNumbers(o, c.numbers)
+	}
+	got, _ := c.ask(t, given, 1)
+	for i, o := range openings {
+		want := policy.Evaluate(c.fw, c.places, o)
+		if judged := c.policy.Judge(o); judged != want {
+			t.Fatalf("%+v is judged %+v, want %+v", o, judged, want)
+		}
+		if !sameJudgement(t, "in the data path", got[i], want, c.numbers) {
+			t.Fatalf("opening %+v", o)
+		}
+		if want.Rule < len(c.fw.Rules) {
+			byRules++
+		}
+	}
+	return byRules
+}
+
+// The table, in the data path.
+func TestClassifyTables(t *testing.T) {
+	j := newJudging(t)
+	for _, table := range policytest.Tables() {
+		t.Run(table.Name, func(t *testing.T) {
+			c := j.compile(t, table.Firewall(), policytest.Places)
+			given := make([]judgeOpening, len(table.Cases))
+			for i, k := range table.Cases {
+				given[i] = inNumbers(k.Opening(), c.numbers)
+			}
+			got, _ := j.ask(t, given, 1)
+			for i, k := range table.Cases {
+				want := policy.Evaluate(c.fw, c.places, k.Opening())
+				if says := policytest.Says(c.policy.Rules(), want); says != k.Want {
+					t.Errorf("%s: %s: evaluated %s, want %s", k.Name, k.Words, says, k.Want)
+				}
+				sameJudgement(t, k.Name+": "+k.Words, got[i], want, c.numbers)
+			}
+		})
+	}
+}
+
+// Random policies and openings.
+func TestClassifyIsEvaluate(t *testing.T) {
+	j, byRules := newJudging(t), 0
+	for seed := range uint64(150) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		c := j.compile(t, policytest.Random(r, []int{3, 30, 150}[seed%3]), policytest.Places)
+		openings := make([]policy.Opening, 60)
+		for i := range openings {
+			openings[i] = policytest.RandomOpening(r)
+		}
+		byRules += c.agree(t, openings)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	if byRules < 2000 {
+		t.Errorf("rules decide about %d openings: too few to say anything", byRules)
+	}
+}
+
+// Policies of all shapes, and one of as many rules as there may be.
+func TestClassifyLarge(t *testing.T) {
+	j := newJudging(t)
+	for _, shape := range policytest.Shapes {
+		rules, openings := 2000, 300
+		if shape.Name == "hosts" {
+			rules, openings = 100000, 40
+		}
+		c := j.compile(t, shape.Large(rules), policytest.ManyPlaces())
+		if n := c.agree(t, policytest.Openings(c.fw, c.places, policytest.NewRand(9), openings)); n < openings/3 {
+			t.Errorf("%s: rules decide about %d of %d: too few to say anything", shape.Name, n, openings)
+		}
+	}
+}
+
+// A port that the policy does not know has none, and so has one without an image.
+func TestClassifyWithoutPolicy(t *testing.T) {
+	j := newJudging(t)
+	opening := judgeOpening{End: 3, Proto: 6, Ported: true}
+	refused := func(name string, o judgeOpening) {
+		t.Helper()
+		if got, _ := j.ask(t, []judgeOpening{o}, 1); got[0].Reason == 0 {
+			t.Errorf("%s: judged %+v", name, got[0].Judgement)
+		}
+	}
+	refused("nothing is loaded", opening)
+	c := j.compile(t, policytest.Tables()[0].Firewall(), policytest.Places)
+	if got, _ := j.ask(t, []judgeOpening{opening}, 1); got[0].Reason != 0 {
+		t.Errorf("the first place: reason %d", got[0].Reason)
+	}
+	for name, end := range map[string]uint16{"no end": 0, "an end between places": 4, "the end behind the last": 10, "the highest end": 65535} {
+		opening.End = end
+		refused(name, opening)
+	}
+	image, err := c.policy.Image(c.numbers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image[1]++ // another format
+	j.load(t, image)
+	opening.End = 3
+	refused("another format", opening)
+}
+
+// Whatever is in the image, a look-up ends, and reads nothing that is not there: the
+// kernel would say so by refusing the program, or here by not coming back.
+func TestClassifyBadImages(t *testing.T) {
+	j := newJudging(t)
+	r := policytest.NewRand(11)
+	for seed := range uint64(40) {
+		c := j.compile(t, policytest.Random(rand.New(rand.NewPCG(seed, 3)), 60), policytest.Places)
+		image, err := c.policy.Image(c.numbers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 1 + r.IntN(1+len(image)/4) {
+			at := 2 + r.IntN(len(image)-2)
+			if r.IntN(3) == 0 {
+				at = 2 + r.IntN(policy.LineWords-2) // where things are
+			}
+			image[at] = r.Uint32() >> r.IntN(32)
+		}
+		j.load(t, image)
+		openings := make([]judgeOpening, 50)
+		for i := range openings {
+			openings[i] = inNumbers(policytest.RandomOpening(r), c.numbers)
+		}
+		for _, line := range first(j.ask(t, openings, 1)) {
+			if line.Reason == 0 && line.Judgement.Rule == 0 {
+				t.Fatalf("seed %d: judged by no rule", seed)
+			}
+		}
+	}
+}
+
+func first[A, B any](a A, _ B) A { return a }

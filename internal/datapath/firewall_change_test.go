@@ -1,0 +1,65 @@
+package datapath
+
+import (
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+// A changed policy is asked about each running connection once, at its next packet: what
+// is still allowed goes on, in its state and under its new rule, and what is not ends.
+func TestPolicyChange(t *testing.T) {
+	for _, cached := range []bool{true, false} {
+		fw := openFirewall(true)
+		fw.Rules = []overlay.Rule{ruleOf(1, "allow both")}
+		w := firewallWorld(t, fw, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+		tcp := func(words string) []byte {
+			return pkttest.Frame(alice, bob, "tcp 10.0.1.10:5 > 10.0.1.11:80 "+words)
+		}
+		back := func(words string) []byte {
+			return w.fromRemote(pkttest.Frame(bob, alice, "tcp 10.0.1.11:80 > 10.0.1.10:5 "+words))
+		}
+		_, udp := openingOf(t, "alice > bob udp 53")
+		pass := func(from string, frame []byte, want string) map[string]uint64 {
+			t.Helper()
+			var why string
+			_, events := w.counted(t, func() { why, _ = w.verdictOf(t, from, frame) })
+			if why != want {
+				t.Errorf("cache %t: %q, want %q", cached, why, want)
+			}
+			return events
+		}
+		pass("p0", tcp("syn seq 100"), "")
+		pass("u0", back("syn+ack seq 500 acks 101"), "")
+		pass("p0", tcp("ack seq 101 acks 501"), "")
+		pass("p0", udp, "")
+
+		fw.Rules = []overlay.Rule{ruleOf(2, "drop both svc udp"), ruleOf(3, "allow out svc tcp/80")}
+		fw.Default = overlay.Drop
+		w.enforce(t, fw)
+		for i, events := range []map[string]uint64{
+			pass("u0", back("ack seq 501 acks 101 10"), ""), // though no rule would let it open
+			pass("p0", tcp("ack seq 101 acks 511 10"), ""),
+		} {
+			if want := uint64(1 - i); events["conn-rejudged"] != want || events["conn-cut"] != 0 {
+				t.Errorf("cache %t, TCP, packet %d: events %v, want %d asked", cached, i+1, events, want)
+			}
+		}
+		if events := pass("p0", udp, "denied"); events["conn-cut"] != 1 {
+			t.Errorf("cache %t, UDP: events %v", cached, events)
+		}
+		if events := pass("p0", udp, "denied"); events["conn-rejudged"] != 0 { // it is no more
+			t.Errorf("cache %t, UDP again: events %v", cached, events)
+		}
+		list := w.connectionsAt(t, "p0")
+		if len(list) != 1 {
+			t.Errorf("cache %t: %d connections are left", cached, len(list))
+		}
+		for _, c := range list {
+			if tcpStateOf(c) != "established" || c.Rule != w.dp.fw.numbers.Rules[1] {
+				t.Errorf("cache %t: %s, of rule number %d, want %d", cached, tcpStateOf(c), c.Rule, w.dp.fw.numbers.Rules[1])
+			}
+		}
+	}
+}

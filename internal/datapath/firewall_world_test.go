@@ -1,0 +1,218 @@
+package datapath
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+)
+
+// firewallPlaces are the ports of a world as policies see them.
+var firewallPlaces = []policy.Place{
+	{Name: "p0", Port: "p0", Segment: "blue", Labels: map[string]string{"role": "web", "tier": "front"}},
+	{Name: "p1", Port: "p1", Segment: "blue", Labels: map[string]string{"role": "db"}},
+	{Name: "p2", Port: "p2", Segment: "green", Labels: map[string]string{"role": "web"}},
+}
+
+// firewallWorld is the routed world, an uplink included, with a firewall at its ports.
+func firewallWorld(t testing.TB, fw overlay.Firewall, change ...func(*Config, *Tables)) *world {
+	t.Helper()
+	return firewallWorldBy(t, ways()[0], fw, change...)
+}
+
+// firewallWorldBy has its tunnels another way.
+func firewallWorldBy(t testing.TB, to way, fw overlay.Firewall, change ...func(*Config, *Tables)) *world {
+	t.Helper()
+	base := func(c *Config, tables *Tables) {
+		routed(to, tables)
+		c.Firewall = &fw
+	}
+	w := ownWorld(t, to.family, append([]func(*Config, *Tables){base}, change...)...)
+	up := w.port("s0", "up")
+	up.Uplink = true
+	w.tables.Ports = append(w.tables.Ports, up)
+	w.enforce(t, fw)
+	return w
+}
+
+// enforce puts another policy into force.
+func (w *world) enforce(t testing.TB, fw overlay.Firewall) {
+	t.Helper()
+	p, err := policy.Compile(fw, firewallPlaces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.tables.Firewall = p
+	w.apply(t)
+}
+
+// forgetConnections leaves the firewall as it was before the first packet.
+func (w *world) forgetConnections(t testing.TB) {
+	t.Helper()
+	m := &w.dp.objs.edgeMaps
+	removeAll[edgeConnKey, edgeConn](t, m.Connections)
+	removeAll[edgeConnKey, edgeConn](t, m.HalfOpen)
+	removeAll[edgeFragmentKey, uint64](t, m.Fragments)
+	removeAll[edgeFlowKey, edgeFlow](t, m.Flows)
+	for _, id := range w.dp.names.portIDs {
+		must(t, m.HalfOpens.Put(id, edgeHalfOpenCount{}))
+	}
+}
+
+func removeAll[K, V any](t testing.TB, m *ebpf.Map) {
+	t.Helper()
+	var list []K
+	each(t, m, func(k K, _ V) { list = append(list, k) })
+	for _, k := range list {
+		must(t, m.Delete(k))
+	}
+}
+
+// age lets time pass for all that the firewall and the flow cache remember.
+func (w *world) age(t testing.TB, by time.Duration) {
+	t.Helper()
+	m, ns := &w.dp.objs.edgeMaps, uint64(by)
+	for _, table := range []*ebpf.Map{m.Connections, m.HalfOpen} {
+		changeEach[edgeConnKey](t, table, func(c *edgeConn) { c.SeenNs -= ns })
+	}
+	changeEach[edgeFragmentKey](t, m.Fragments, func(passed *uint64) { *passed -= ns })
+	w.ageFlows(t, by+time.Second) // to be safely older than revalidate_ns, whose clock has ticks
+}
+
+func (w *world) ageFlows(t testing.TB, by time.Duration) {
+	t.Helper()
+	changeEach[edgeFlowKey](t, w.dp.objs.Flows, func(f *edgeFlow) { f.DecidedNs -= uint64(by) })
+}
+
+func changeEach[K comparable, V any](t testing.TB, m *ebpf.Map, change func(*V)) {
+	t.Helper()
+	list := map[K]V{}
+	each(t, m, func(k K, v V) { list[k] = v })
+	for k, v := range list {
+		change(&v)
+		must(t, m.Put(k, v))
+	}
+}
+
+// verdictOf offers a packet and returns why it was dropped, "" when it was forwarded.
+// One that is held back because another seems to be missing is offered again.
+func (w *world) verdictOf(t testing.TB, from string, frame []byte) (why string, r result) {
+	t.Helper()
+	w.refill(t)
+	for range 100 {
+		var drops, events map[string]uint64
+		drops, events = w.counted(t, func() { r = w.offer(t, from, frame) })
+		if events["held"] > 0 {
+			continue
+		}
+		if len(drops) > 1 || sum(drops) > 1 {
+			t.Fatalf("one packet, drops %v", drops)
+		}
+		for why = range maps.Keys(drops) {
+			return why, r
+		}
+		if r.verdict != forwarded {
+			t.Fatalf("%v without a reason, events %v", r.verdict, events)
+		}
+		return "", r
+	}
+	t.Fatal("the packet is held for ever")
+	return "", r
+}
+
+// verdictFrom is that of a station's packet.
+func (w *world) verdictFrom(t testing.TB, from stand, frame []byte) (why string, r result) {
+	t.Helper()
+	switch {
+	case from.port != "":
+		return w.verdictOf(t, from.port, frame)
+	case from.segment == "up":
+		return w.verdictOf(t, "s0", frame)
+	}
+	return w.verdictOf(t, "u0", w.outerIn(from.segment, w.family.remotes[0]).Wrap(padded(frame)))
+}
+
+// each calls do for every entry of a table with few; walk reads thousands at a time.
+func each[K, V any](t testing.TB, m *ebpf.Map, do func(K, V)) {
+	t.Helper()
+	var k K
+	var v V
+	entries := m.Iterate()
+	for entries.Next(&k, &v) {
+		do(k, v)
+	}
+	must(t, entries.Err())
+}
+
+// allConnections are those of both tables.
+func (w *world) allConnections(t testing.TB) map[edgeConnKey]edgeConn {
+	t.Helper()
+	list := map[edgeConnKey]edgeConn{}
+	for _, m := range []*ebpf.Map{w.dp.objs.Connections, w.dp.objs.HalfOpen} {
+		each(t, m, func(k edgeConnKey, c edgeConn) { list[k] = c })
+	}
+	return list
+}
+
+// connectionsAt are those of a port.
+func (w *world) connectionsAt(t testing.TB, port string) map[edgeConnKey]edgeConn {
+	t.Helper()
+	list := w.allConnections(t)
+	maps.DeleteFunc(list, func(k edgeConnKey, _ edgeConn) bool { return k.End != w.dp.names.portIDs[port] })
+	return list
+}
+
+// tcpStateOf is the state that bits of bpf/abi.h say, in the words of users.
+func tcpStateOf(c edgeConn) string {
+	has := func(bits ...uint32) bool {
+		return !slices.ContainsFunc(bits, func(b uint32) bool { return c.Bits&b == 0 })
+	}
+	const syn, ack, fin, rst, pickedUp = 2, 8, 32, 128, 512
+	switch {
+	case has(rst):
+		return "closed"
+	case !has(ack, 2*ack) || !has(pickedUp) && !has(syn, 2*syn):
+		return "opening"
+	case has(fin, 2*fin):
+		return "time-wait"
+	case has(fin) || has(2*fin):
+		return "half-closed"
+	}
+	return "established"
+}
+
+// connections are all of them by the reference's names: their states and how many packets
+// each direction has had, the first from who opened it.
+func (w *world) connections(t testing.TB) (states map[refKey]string, packets map[refKey][2]uint64) {
+	t.Helper()
+	states, packets = map[refKey]string{}, map[refKey][2]uint64{}
+	for k, c := range w.allConnections(t) {
+		key := refKey{
+			place: w.dp.names.ports[k.End], proto: k.Proto, asker: [...]overlay.Direction{"", overlay.Out, overlay.In}[k.Asker],
+			inside:  netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)),
+			outside: netip.AddrPortFrom(addrOf(k.Outside.W), wire16(k.OutsidePort)),
+		}
+		states[key] = stateOf(k.Proto, c)
+		packets[key] = [2]uint64{c.Counters[0].Packets, c.Counters[1].Packets}
+	}
+	return states, packets
+}
+
+func stateOf(proto uint8, c edgeConn) string {
+	const replied = 256
+	switch {
+	case proto == 6:
+		return tcpStateOf(c)
+	case proto == 1 || proto == 58:
+		return "icmp"
+	case c.Bits&replied != 0:
+		return "udp-replied"
+	}
+	return "udp"
+}

@@ -1,0 +1,145 @@
+package datapath
+
+import (
+	"net/netip"
+	"testing"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/test/privilege"
+)
+
+// judging runs bpf/classify.h alone, by bpf/judge.bpf.c.
+type judging struct {
+	Judge      *ebpf.Program `ebpf:"judge"`
+	Policy     *ebpf.Map     `ebpf:"policy"`
+	Openings   *ebpf.Map     `ebpf:"openings"`
+	Judgements *ebpf.Map     `ebpf:"judgements"`
+}
+
+const maxOpenings = 4096 // MAX_OPENINGS
+
+func newJudging(t testing.TB) *judging {
+	t.Helper()
+	privilege.Require(t)
+	if err := rlimit.RemoveMemlock(); err != nil {
+		t.Fatal(err)
+	}
+	j := &judging{}
+	if err := loadJudgeObjects(j, nil); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(func() {
+		j.Judge.Close()
+		j.Policy.Close()
+		j.Openings.Close()
+		j.Judgements.Close()
+	})
+	return j
+}
+
+// load puts an image where the data path finds it.
+func (j *judging) load(t testing.TB, image policy.Image) {
+	t.Helper()
+	lines := unsafe.Slice((*[policy.LineWords]uint32)(unsafe.Pointer(&image[0])), len(image)/policy.LineWords)
+	inner, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "policy_inner", Type: ebpf.Array, KeySize: 4, ValueSize: 4 * policy.LineWords, MaxEntries: uint32(len(lines)),
+		Flags: unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	keys := make([]uint32, len(lines))
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	if _, err := inner.BatchUpdate(keys, lines, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Policy.Put(uint32(0), inner); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask judges openings repeat times, and returns the judgements and the time of a turn in ns.
+func (j *judging) ask(t testing.TB, openings []judgeOpening, repeat int) ([]judgeVerdictLine, float64) {
+	t.Helper()
+	keys := make([]uint32, len(openings))
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	if _, err := j.Openings.BatchUpdate(keys, openings, nil); err != nil {
+		t.Fatal(err)
+	}
+	session := judgeSession{Count: uint32(len(openings)), Repeat: uint32(repeat)}
+	if _, err := j.Judge.Run(&ebpf.RunOptions{Context: session, ContextOut: &session}); err != nil {
+		t.Fatal(err)
+	}
+	lines := make([]judgeVerdictLine, len(openings))
+	for i := range lines {
+		if err := j.Judgements.Lookup(uint32(i), &lines[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return lines, float64(session.Ns) / float64(repeat)
+}
+
+// numbered are numbers that are not equal to the indices of what they are of.
+func numbered(p *policy.Policy, places []policy.Place, segments []string) policy.Numbers {
+	n := policy.Numbers{Policy: 77, Ends: map[string]uint16{}, Segments: map[string]uint16{}}
+	for i, place := range places {
+		n.Ends[place.Name] = uint16(3 + 2*i)
+	}
+	for i, name := range segments {
+		n.Segments[name] = uint16(9 + 3*i)
+	}
+	for i := range p.Rules() {
+		n.Rules = append(n.Rules, ruleNumber(i))
+	}
+	return n
+}
+
+// ruleNumber keeps the order of rules no more than the data path does.
+func ruleNumber(index int) uint32 { return uint32(1 + (index*7919+13)%131071) }
+
+// inNumbers is an opening as the data path has it.
+func inNumbers(o policy.Opening, n policy.Numbers) judgeOpening {
+	out := judgeOpening{Smac: o.SrcMAC, Dmac: o.DstMAC, SrcEnd: n.Ends[o.SrcPlace], DstEnd: n.Ends[o.DstPlace],
+		SrcSegment: n.Segments[o.SrcSegment], DstSegment: n.Segments[o.DstSegment], End: n.Ends[o.Place],
+		Sport: o.SrcPort, Dport: o.DstPort, Proto: o.Protocol, Ported: o.Ported}
+	if o.Direction == overlay.Out {
+		out.Direction = 1
+	}
+	out.Src.W, out.Dst.W = addrWords(o.Src), addrWords(o.Dst)
+	return out
+}
+
+func addrWords(a netip.Addr) [4]uint32 {
+	bytes := a.As16()
+	return *(*[4]uint32)(unsafe.Pointer(&bytes))
+}
+
+var verdictWords = []overlay.Verdict{overlay.Allow, overlay.Drop, overlay.Reject}
+
+// sameJudgement compares what the data path says with what it should.
+func sameJudgement(t testing.TB, name string, got judgeVerdictLine, want policy.Judgement, n policy.Numbers) bool {
+	t.Helper()
+	logOnly := uint32(0)
+	if want.LogOnly >= 0 {
+		logOnly = n.Rules[want.LogOnly]
+	}
+	j := got.Judgement
+	if got.Reason != 0 || j.Rule != n.Rules[want.Rule] || j.LogOnly != logOnly || j.Policy != n.Policy ||
+		verdictWords[j.Verdict] != want.Verdict || j.Log != want.Log {
+		t.Errorf("%s: reason %d, rule %d, on trial %d, verdict %d, log %v; want %+v: rule %d, on trial %d",
+			name, got.Reason, j.Rule, j.LogOnly, j.Verdict, j.Log, want, n.Rules[want.Rule], logOnly)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,111 @@
+package datapath
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+func (w *world) logs(t testing.TB) (lines []LogLine) {
+	t.Helper()
+	if err := w.dp.Logs(1000, func(l LogLine) { lines = append(lines, l) }); err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// A line says which rule decided about which packet, in the reader's words.
+func TestLogs(t *testing.T) {
+	pass, trial := allow("dns", 53), allow("trial", 53)
+	pass.Log, trial.Verdict = true, overlay.LogOnly
+	ssh := overlay.Rule{Section: "s", Name: "ssh", Verdict: overlay.Reject, Direction: overlay.Out, Log: true, Services: []overlay.Service{
+		{Protocol: 6, Ports: []overlay.PortRange{{First: 22, Last: 22}}, ICMPType: -1, ICMPCode: -1},
+	}}
+	trial.Direction, pass.Direction = overlay.In, overlay.Both
+	w := walledWorld(t, wall(trial, pass, ssh))
+	if lines := w.logs(t); len(lines) != 0 {
+		t.Fatalf("lines before any packet: %v", lines)
+	}
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p0", udpTo("53"), "p1"}, {"p0", udpTo("99"), "drop"}})
+	w.fromPort(t, "p0", pkttest.Frame(alice, bob, "tcp 10.0.0.1:1000 > 10.0.0.2:22 syn"))
+	line := func(rule, port string, direction overlay.Direction, proto uint8, dport uint16, verdict overlay.Verdict) LogLine {
+		return LogLine{
+			Rule: RuleName{"s", rule}, Port: port, Direction: direction, Proto: proto, Verdict: verdict,
+			Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 1000, DstPort: dport,
+		}
+	}
+	want := []LogLine{
+		line("dns", "p0", overlay.Out, 17, 53, overlay.Allow),
+		line("trial", "p1", overlay.In, 17, 53, overlay.LogOnly),
+		line("dns", "p1", overlay.In, 17, 53, overlay.Allow),
+		line("ssh", "p0", overlay.Out, 6, 22, overlay.Reject),
+	}
+	want[3].Reason, want[3].TCPFlags = "rejected", 2
+	got := w.logs(t)
+	ignored := cmpopts.IgnoreFields(LogLine{}, "AgeNS", "Len")
+	same := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+	if d := cmp.Diff(want, got, ignored, same); d != "" {
+		t.Errorf("lines (-want +got):\n%s", d)
+	}
+	for _, l := range got {
+		if l.Len == 0 || l.AgeNS > 60e9 {
+			t.Errorf("line %+v", l)
+		}
+	}
+}
+
+// A core writes no more lines than it may, and the next one tells of the others.
+func TestLogsAreLimited(t *testing.T) {
+	fw := wall(allow("dns", 53))
+	fw.Rules[0].Log, fw.LogRate = true, 5
+	w := walledWorld(t, fw)
+	const packets = 40
+	_, events := w.counted(t, func() {
+		for i := range packets {
+			w.fromPort(t, "p0", pkttest.Frame(alice, bob, "udp 10.0.0.1:"+string(rune('1'+i%9))+"00"+string(rune('0'+i/9))+" > 10.0.0.2:53 18"))
+		}
+	})
+	if got := len(w.logs(t)); got+int(events["log-lost"]) != 2*packets || got > 2*packets/2 || got == 0 {
+		t.Errorf("%d lines and %d lost, want %d together", got, events["log-lost"], 2*packets)
+	}
+}
+
+// A trace names the rule, and counts and logs nothing.
+func TestTraceNamesTheRule(t *testing.T) {
+	fw := wall(allow("dns", 53))
+	fw.Rules[0].Log = true
+	w := walledWorld(t, fw)
+	judged := func(frame []byte) (what []string) {
+		w.do(t, func() {
+			trace, err := w.dp.Trace(TraceInput{Port: "p0", Frame: frame})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range trace.Steps {
+				if s.Stage == "firewall" {
+					what = append(what, s.What)
+				}
+			}
+		})
+		return what
+	}
+	if d := cmp.Diff([]string{"out: rule s/dns says allow", "in: rule s/dns says allow"}, judged(udpTo("53"))); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"out: rule default/edge says drop"}, judged(udpTo("99"))); d != "" {
+		t.Error(d)
+	}
+	if c := w.sweep(t); c.HalfOpen != 0 || len(w.logs(t)) != 0 || w.ruleCounters(t)[RuleName{"s", "dns"}].Hit {
+		t.Errorf("a trace left %+v", c)
+	}
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}})
+	want := []string{"out: rule s/dns says allow, as it did about the connection, which is known", "in: rule s/dns says allow, as it did about the connection, which is known"}
+	if d := cmp.Diff(want, judged(udpTo("53"))); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,244 @@
+package datapath
+
+import (
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// A policy that comes later decides about what runs, and the counters of rules that
+// stay go on.
+func TestChangedPolicy(t *testing.T) {
+	w := walledWorld(t, wall(allow("dns", 53), allow("ntp", 123)))
+	talk := []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}, {"p0", udpTo("123"), "p1"}}
+	w.follow(t, talk)
+	before := w.dp.fw.numbers
+	w.change(t, wall(allow("ntp", 123), allow("ssh", 22)))
+	w.follow(t, []step{{"p0", udpTo("53"), "drop"}, {"p1", udpFrom("53"), "drop"}, {"p0", udpTo("123"), "p1"}, {"p0", udpTo("22"), "p1"}})
+	counters := w.ruleCounters(t)
+	if got := counters[RuleName{"s", "ntp"}]; got.Connections != 2 || got.Packets < 4 {
+		t.Errorf("rule ntp counts %+v, want 2 connections and 2 packets at each port", got)
+	}
+	if _, ok := counters[RuleName{"s", "dns"}]; ok {
+		t.Error("rule dns still counts")
+	}
+	after := w.dp.fw.numbers
+	if after.Policy == before.Policy {
+		t.Error("the policies have the same number")
+	}
+	if after.Rules[0] != before.Rules[1] {
+		t.Errorf("rule ntp has number %d, had %d", after.Rules[0], before.Rules[1])
+	}
+	w.change(t, wall(allow("ntp", 123), allow("ssh", 22), allow("dns", 53)))
+	if got := w.ruleCounters(t)[RuleName{"s", "dns"}]; got.Hit || got.Packets != 0 {
+		t.Errorf("rule dns begins with %+v", got)
+	}
+}
+
+// What did not change is not loaded again.
+func TestSamePolicyIsKept(t *testing.T) {
+	w := walledWorld(t, wall(allow("dns", 53)))
+	generation, number := w.generation(t, "blue"), w.dp.fw.numbers.Policy
+	w.apply(t)
+	if got := w.generation(t, "blue"); got != generation {
+		t.Errorf("generation %d, want %d", got, generation)
+	}
+	// A port more has the same policy.
+	w.tables.Ports = append(w.tables.Ports, w.port("s0", "green"))
+	w.apply(t)
+	if got := w.dp.fw.numbers.Policy; got != number {
+		t.Errorf("policy %d, want %d", got, number)
+	}
+	if got := w.generation(t, "blue"); got != generation {
+		t.Errorf("generation %d with a port more in another segment, want %d", got, generation)
+	}
+}
+
+// A new process finds policy, counters and connections as they were.
+func TestTakeoverOfTheFirewall(t *testing.T) {
+	fw := wall(allow("dns", 53), allow("ntp", 123))
+	w := walledWorld(t, fw)
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
+	rules, number, generation := w.ruleCounters(t), w.dp.fw.numbers.Policy, w.generation(t, "blue")
+	w.reopen(t)
+	w.guard(t, fw)
+	w.apply(t)
+	if got := w.dp.fw.numbers.Policy; got != number {
+		t.Errorf("policy %d, want %d: nothing has changed", got, number)
+	}
+	if got := w.generation(t, "blue"); got != generation {
+		t.Errorf("generation %d, want %d", got, generation)
+	}
+	for name, want := range rules {
+		if got := w.ruleCounters(t)[name]; got.Connections != want.Connections || got.Packets != want.Packets {
+			t.Errorf("rule %v counts %+v, want %+v", name, got, want)
+		}
+	}
+	for port, list := range w.sessions(t) {
+		if len(list) != 1 || !list[0].Current || list[0].Rule != (RuleName{"s", "dns"}) {
+			t.Errorf("sessions of %s: %+v", port, list)
+		}
+	}
+	w.reopen(t)
+	w.guard(t, wall(allow("ntp", 123), allow("dns", 53)))
+	w.apply(t)
+	if got := w.dp.fw.numbers.Policy; got == number {
+		t.Errorf("another policy has number %d too", got)
+	}
+	w.follow(t, []step{{"p1", udpFrom("53"), "p0"}}) // known, and still allowed
+}
+
+// Connections find their way into tables of another size.
+func TestOtherSizesKeepConnections(t *testing.T) {
+	fw := wall(allow("dns", 53))
+	w := walledWorld(t, fw)
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
+	for i, size := range []uint32{8192, 1024} {
+		fw.Sizes.Connections, fw.Sizes.HalfOpen = size, size/2
+		w.guard(t, fw)
+		w.reopen(t)
+		if i == 1 { // a process that ended before it had applied anything
+			w.reopen(t)
+		}
+		w.apply(t)
+		if got := w.dp.objs.Connections.MaxEntries(); got != size {
+			t.Fatalf("the table has %d entries, want %d", got, size)
+		}
+		w.follow(t, []step{{"p1", udpFrom("53"), "p0"}})
+		for port, list := range w.sessions(t) {
+			if len(list) != 1 || !list[0].Answered || list[0].Forth.Packets != 1 {
+				t.Errorf("sessions of %s: %+v", port, list)
+			}
+		}
+	}
+}
+
+// A firewall comes to running ports, and goes.
+func TestFirewallComesAndGoes(t *testing.T) {
+	w := emptyWorld(t, underIPv4)
+	w.tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Port: "p1"}}
+	w.open(t)
+	w.removeAfter(t)
+	w.apply(t)
+	w.follow(t, []step{{"p0", udpTo("99"), "p1"}})
+	if err := w.dp.EachSession(func(*Session) bool { t.Error("a session without a firewall"); return true }); err != nil {
+		t.Fatal(err)
+	}
+	w.guard(t, wall(allow("dns", 53)))
+	w.reopen(t)
+	w.apply(t)
+	w.follow(t, []step{{"p0", udpTo("99"), "drop"}, {"p0", udpTo("53"), "p1"}})
+	w.cfg.Firewall, w.tables.Firewall = nil, nil
+	w.reopen(t)
+	w.apply(t)
+	w.follow(t, []step{{"p0", udpTo("99"), "p1"}, {"p0", udpTo("53"), "p1"}})
+	if w.dp.hasPolicy() || w.dp.anyPoliced() {
+		t.Error("something of the firewall is left")
+	}
+	w.tables.Firewall = nil
+	w.guard(t, wall())
+	w.cfg.Firewall = nil
+	w.do(t, func() {
+		if err := w.dp.Apply(w.tables); err == nil {
+			t.Error("a policy for programs without a firewall is taken")
+		}
+	})
+}
+
+// The policy changes while packets go: none of what both policies allow is lost.
+func TestChangeDropsNothing(t *testing.T) {
+	w := walledWorld(t, wall(allow("dns", 53)))
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}})
+	stop, lost := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		defer func() { lost <- n }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			w.do(t, func() {
+				r, err := runProgram(w.dp.objs.FromPort, w.dev["p0"].Index, packet{bytes: udpTo("53")})
+				if err != nil || r.verdict != forwarded {
+					n++
+				}
+			})
+		}
+	}()
+	for i := range 20 {
+		w.change(t, wall(allow("ntp", uint16(1000+i)), allow("dns", 53)))
+		time.Sleep(time.Millisecond)
+	}
+	close(stop)
+	if n := <-lost; n > 0 {
+		t.Errorf("%d packets were not forwarded", n)
+	}
+}
+
+// What the former programs still did after the first copy is carried over too, unless
+// the new ones know better.
+func TestCarriageTakesWhatChanged(t *testing.T) {
+	fw := wall(allow("dns", 53))
+	w := walledWorld(t, fw)
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
+	fw.Sizes.Connections *= 2
+	w.guard(t, fw)
+	w.reopen(t)
+	carried, err := w.dp.carry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	former := carried.former[edgeMapConnections]
+	now, err := monotonicNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, newer := edgeConnKey{Proto: 17, InsidePort: 7}, edgeConnKey{Proto: 17, InsidePort: 8}
+	for k, m := range map[edgeConnKey][2]edgeConn{late: {{SeenNs: now, Rule: 7}, {}}, newer: {{SeenNs: now, Rule: 8}, {SeenNs: now + 1, Rule: 9}}} {
+		if err := former.Put(k, m[0]); err != nil {
+			t.Fatal(err)
+		}
+		if m[1].SeenNs != 0 {
+			if err := w.dp.objs.Connections.Put(k, m[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := carried.finish(w.dp); err != nil {
+		t.Fatal(err)
+	}
+	for k, want := range map[edgeConnKey]uint32{late: 7, newer: 9} {
+		var got edgeConn
+		if err := w.dp.objs.Connections.Lookup(k, &got); err != nil || got.Rule != want {
+			t.Errorf("connection %d has rule %d, %v, want %d", k.InsidePort, got.Rule, err, want)
+		}
+	}
+	w.apply(t)
+	if n := len(w.sessions(t)["p1"]); n != 1 {
+		t.Errorf("p1 has %d sessions, want the one from before", n)
+	}
+	if again, err := w.dp.carry(); err != nil || len(again.former) != 0 {
+		t.Errorf("former tables are left: %v, %v", again, err)
+	}
+}
+
+// A change that failed half way is made up for by the next one.
+func TestPolicyAfterAFailedChange(t *testing.T) {
+	w := walledWorld(t, wall(allow("dns", 53)))
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}})
+	good := w.tables
+	w.guard(t, wall())
+	good.Firewall = w.tables.Firewall
+	w.tables.Ports = append(w.tables.Ports, Port{Name: "s0", Ifindex: w.dev["s0"].Index, Segment: "nowhere"})
+	w.do(t, func() {
+		if err := w.dp.Apply(w.tables); err == nil {
+			t.Error("a port in no segment is taken")
+		}
+	})
+	w.tables = good
+	w.apply(t)
+	w.follow(t, []step{{"p0", udpTo("53"), "drop"}})
+}

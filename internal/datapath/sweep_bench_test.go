@@ -1,0 +1,96 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+)
+
+// manyRules allow each a network to a port.
+func manyRules(n, seed int) overlay.Firewall {
+	fw := wall()
+	for i := range n {
+		r := allow(fmt.Sprintf("rule-%d", i), uint16(1+(i+seed)%60000))
+		r.From = []overlay.Member{{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 12), byte(i >> 4), byte(i << 4)}), 28)}}
+		fw.Rules = append(fw.Rules, r)
+	}
+	return fw
+}
+
+// From a changed model to the policy in force: what a reload takes beside reading the file.
+func BenchmarkChangePolicy(b *testing.B) {
+	for _, n := range []int{1000, 10_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			w := walledWorld(b, manyRules(n, 0))
+			places := []policy.Place{{Name: "p0", Port: "p0", Segment: "blue"}, {Name: "p1", Port: "p1", Segment: "blue"}, {Name: "p2", Port: "p2", Segment: "green"}}
+			seed := 0
+			for b.Loop() {
+				seed++
+				compiled, err := policy.Compile(manyRules(n, seed), places)
+				if err != nil {
+					b.Fatal(err)
+				}
+				w.tables.Firewall = compiled
+				w.apply(b)
+			}
+		})
+	}
+}
+
+// crowded is a world whose table has n connections of p0 that have been answered.
+func crowded(b *testing.B, n uint32) *world {
+	b.Helper()
+	fw := anything()
+	fw.Sizes.Connections = n
+	w := walledWorld(b, fw)
+	now, err := monotonicNS()
+	if err != nil {
+		b.Fatal(err)
+	}
+	entries := make(map[edgeConnKey]edgeConn, batch)
+	for i := range n {
+		k := edgeConnKey{End: w.dp.names.portIDs["p0"], Proto: 6, InsidePort: 80, OutsidePort: uint16(i)}
+		k.Inside.W = wireAddr(netip.MustParseAddr("10.0.0.1"))
+		k.Outside.W = wireAddr(netip.AddrFrom4([4]byte{10, 1, byte(i >> 24), byte(i >> 16)}))
+		entries[k] = edgeConn{SeenNs: now, BornNs: now, Bits: 2 | 4 | 8 | 16, Rule: w.dp.fw.numbers.Rules[0], Policy: w.dp.fw.numbers.Policy}
+		if len(entries) == batch || i == n-1 {
+			if err := putBatch(w.dp.objs.Connections, entries, 0); err != nil {
+				b.Fatal(err)
+			}
+			clear(entries)
+		}
+	}
+	return w
+}
+
+func BenchmarkSweep(b *testing.B) {
+	for _, n := range []uint32{10_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			w := crowded(b, n)
+			for b.Loop() {
+				if c, err := w.dp.Sweep(); err != nil || c.Connections != int(n) {
+					b.Fatalf("%+v, %v", c, err)
+				}
+			}
+			b.ReportMetric(float64(memory(w.dp.objs.Connections))/float64(n), "B/connection")
+		})
+	}
+}
+
+func BenchmarkEachSession(b *testing.B) {
+	for _, n := range []uint32{10_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			w := crowded(b, n)
+			for b.Loop() {
+				seen := uint32(0)
+				err := w.dp.EachSession(func(*Session) bool { seen++; return true })
+				if err != nil || seen != n {
+					b.Fatalf("%d sessions, %v", seen, err)
+				}
+			}
+		})
+	}
+}

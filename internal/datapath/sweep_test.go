@@ -1,0 +1,166 @@
+package datapath
+
+import (
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+// wall is a firewall that drops what no rule allows, before the ports of a world.
+func wall(rules ...overlay.Rule) overlay.Firewall {
+	return overlay.Firewall{
+		Default: overlay.Drop, NonIP: overlay.Allow, Sizes: overlay.ConnectionSizes{Connections: 4096, HalfOpen: 512},
+		Timeouts: overlay.DefaultTimeouts, LogRate: 100, Rules: rules,
+	}
+}
+
+// allow is a rule of section "s" for UDP to a port.
+func allow(name string, port uint16) overlay.Rule {
+	return overlay.Rule{Section: "s", Name: name, Verdict: overlay.Allow, Direction: overlay.Both, Services: []overlay.Service{
+		{Protocol: 17, Ports: []overlay.PortRange{{First: port, Last: port}}, ICMPType: -1, ICMPCode: -1},
+	}}
+}
+
+// guard gives a world the firewall, as an edge does with a changed configuration.
+func (w *world) guard(t testing.TB, fw overlay.Firewall) {
+	t.Helper()
+	var places []policy.Place
+	for _, p := range w.tables.Ports {
+		places = append(places, policy.Place{Name: p.Name, Port: p.Name, Segment: p.Segment})
+	}
+	compiled, err := policy.Compile(fw, places)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cfg.Firewall, w.tables.Firewall = &fw, compiled
+}
+
+// walledWorld has alice at p0 and bob at p1, with a firewall before each.
+func walledWorld(t testing.TB, fw overlay.Firewall) *world {
+	t.Helper()
+	w := emptyWorld(t, underIPv4)
+	w.tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Port: "p1"}}
+	w.guard(t, fw)
+	w.open(t)
+	w.removeAfter(t)
+	w.apply(t)
+	return w
+}
+
+// change applies another policy to the running programs.
+func (w *world) change(t testing.TB, fw overlay.Firewall) {
+	t.Helper()
+	loaded := w.cfg
+	w.guard(t, fw)
+	w.cfg = loaded
+	w.apply(t)
+}
+
+func udpTo(port string) []byte {
+	return pkttest.Frame(alice, bob, "udp 10.0.0.1:1000 > 10.0.0.2:"+port+" 18")
+}
+
+func udpFrom(port string) []byte {
+	return pkttest.Frame(bob, alice, "udp 10.0.0.2:"+port+" > 10.0.0.1:1000 18")
+}
+
+// sessions are all, by port.
+func (w *world) sessions(t testing.TB) map[string][]Session {
+	t.Helper()
+	all := map[string][]Session{}
+	err := w.dp.EachSession(func(s *Session) bool {
+		all[s.Port] = append(all[s.Port], *s)
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func (w *world) ruleCounters(t testing.TB) map[RuleName]RuleCounters {
+	t.Helper()
+	list, err := w.dp.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[RuleName]RuleCounters{}
+	for _, r := range list {
+		all[r.RuleName] = r
+	}
+	return all
+}
+
+func (w *world) sweep(t testing.TB) Census {
+	t.Helper()
+	c, err := w.dp.Sweep()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The sweep counts what is there, by state and port, and sets the counts of half-open
+// connections right.
+func TestSweepCounts(t *testing.T) {
+	w := walledWorld(t, wall(allow("dns", 53), allow("ntp", 123)))
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}, {"p0", udpTo("123"), "p1"}, {"p0", udpTo("99"), "drop"}})
+	if err := w.dp.objs.HalfOpens.Put(w.dp.names.portIDs["p1"], edgeHalfOpenCount{Count: 77}); err != nil {
+		t.Fatal(err)
+	}
+	c := w.sweep(t)
+	if c.Connections != 2 || c.HalfOpen != 2 || c.Waiting != 2 || c.Expired != 0 || c.States["replied"] != 2 || c.States["unreplied"] != 2 {
+		t.Errorf("census %+v, want two of each", c)
+	}
+	if c.HalfOpens["p0"] != 1 || c.HalfOpens["p1"] != 1 {
+		t.Errorf("half-open %v, want one at each port", c.HalfOpens)
+	}
+	for _, table := range w.dp.FirewallTables(c) {
+		if table.Bytes == 0 || table.Size == 0 {
+			t.Errorf("table %+v, want its memory", table)
+		}
+	}
+}
+
+// A connection goes when its time is over, and not before.
+func TestSweepExpires(t *testing.T) {
+	w := walledWorld(t, wall(allow("dns", 53)))
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
+	age := func(by time.Duration) {
+		t.Helper()
+		aged := map[edgeConnKey]edgeConn{}
+		if err := walk(w.dp.objs.Connections, func(k edgeConnKey, c edgeConn) {
+			c.SeenNs -= uint64(by)
+			aged[k] = c
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := putBatch(w.dp.objs.Connections, aged, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	timeout := overlay.DefaultTimeouts.UDPReplied
+	age(timeout - 20*time.Second)
+	if c := w.sweep(t); c.Expired != 0 || c.Connections != 2 {
+		t.Errorf("before their time: %+v", c)
+	}
+	age(21 * time.Second)
+	if c := w.sweep(t); c.Expired != 2 || c.Connections != 0 {
+		t.Errorf("after their time: %+v", c)
+	}
+}
+
+// The next owner of a port's number does not inherit its connections.
+func TestConnectionsGoWithThePort(t *testing.T) {
+	w := walledWorld(t, wall(allow("dns", 53)))
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
+	w.tables.Ports = w.tables.Ports[1:]
+	w.tables.Segments[0].Static = w.tables.Segments[0].Static[1:]
+	w.apply(t)
+	if all := w.sessions(t); len(all["p1"]) != 1 || len(all) != 1 {
+		t.Errorf("sessions %v, want p1's", all)
+	}
+}

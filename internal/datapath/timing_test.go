@@ -1,0 +1,99 @@
+package datapath
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// stampsOf runs f and returns the points that its packets passed.
+func (w *world) stampsOf(t *testing.T, f func()) []Point {
+	t.Helper()
+	s, err := OpenStamps(w.cfg.PinRoot, w.cfg.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	f()
+	stamps, lost, err := s.Read()
+	if err != nil || lost > 0 {
+		t.Fatalf("%d stamps lost, %v", lost, err)
+	}
+	slices.SortStableFunc(stamps, func(a, b Stamp) int { return int(a.At - b.At) })
+	var points []Point
+	for _, stamp := range stamps {
+		points = append(points, stamp.Point)
+	}
+	return points
+}
+
+// A packet passes the points in the order of the stages; a cached decision skips those
+// of the slow path.
+func TestStamps(t *testing.T) {
+	w := newWorld(t, underIPv4, func(c *Config, _ *Tables) { c.Timing = true })
+	slow := []Point{PointParsed, PointSwitched, PointDecided, PointSent} // no port has a firewall
+	fast := []Point{PointParsed, PointCached, PointSent}
+	for range 2 { // who is where
+		w.send(t, "first", say(carol, alice))
+		w.send(t, "p0", say(alice, carol))
+	}
+	for _, c := range []struct {
+		what, from string
+		frame      []byte
+		want       []Point
+	}{
+		{"a flow's first packet", "p0", say(alice, bob), append([]Point{PointPort}, slow...)},
+		{"the next into the tunnel", "p0", say(alice, carol), append([]Point{PointPort}, fast...)},
+		{"the next out of it", "first", say(carol, alice), append([]Point{PointUnderlay}, fast...)},
+		{"what is refused", "p0", say(alice, carol)[:36], []Point{PointPort}},
+	} {
+		got := w.stampsOf(t, func() { w.send(t, c.from, c.frame) })
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: points %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
+// What there is no room for is counted.
+func TestStampsLost(t *testing.T) {
+	w := newWorld(t, underIPv4, func(c *Config, _ *Tables) { c.Timing = true })
+	w.reload(t, map[string]any{edgeVarStampSlots: uint32(5)})
+	s, err := OpenStamps(w.cfg.PinRoot, w.cfg.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	const packets = 40
+	for range packets {
+		w.send(t, "p0", say(alice, bob)[:36]) // each takes one
+	}
+	var parts []edgeStamped
+	if err := w.dp.objs.Stamped.Lookup(uint32(0), &parts); err != nil {
+		t.Fatal(err)
+	}
+	kept, lost := 0, 0
+	for _, part := range parts {
+		kept, lost = kept+int(part.Kept), lost+int(part.Lost)
+	}
+	if kept+lost != packets || kept > 5*len(parts) || lost == 0 {
+		t.Errorf("%d kept and %d lost of %d", kept, lost, packets)
+	}
+}
+
+// An edge as it carries traffic takes no stamps, and says so.
+func TestNoStamps(t *testing.T) {
+	w := newWorld(t, underIPv4)
+	w.send(t, "p0", say(alice, bob))
+	if _, err := OpenStamps(w.cfg.PinRoot, w.cfg.Name); err == nil || !strings.Contains(err.Error(), "SELVAGE_TIMING") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := OpenStamps(w.cfg.PinRoot, "nobody"); err == nil {
+		t.Error("there are stamps of an edge that does not run")
+	}
+}
