@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,18 +33,7 @@ func (c *Latency) measure(ctx context.Context, console *Console, began time.Time
 		err = c.takeApart(ctx, all, &r, p)
 	}
 	r.Duration = time.Since(began).Seconds()
-	if ctx.Err() != nil { // whatever else that broke
-		err = ctx.Err()
-	}
-	p.begin("removing networks", 0)
-	if left := all.close(); left != nil {
-		// An interruption is known to who caused it, and must not hide this.
-		if ctx.Err() != nil {
-			return r, left
-		}
-		err = errors.Join(err, left)
-	}
-	return r, err
+	return r, removeAll(ctx, err, all, p)
 }
 
 // latencyPace guesses the time that a sample takes besides measuring; changes of the policy

@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -75,18 +74,7 @@ func (r *transitRun) measure(ctx context.Context, began time.Time) (result.Resul
 		err = r.takeAll(ctx)
 	}
 	r.result.Duration = time.Since(began).Seconds()
-	if ctx.Err() != nil { // whatever else that broke
-		err = ctx.Err()
-	}
-	r.progress.begin("removing networks", 0)
-	if left := r.beds.close(); left != nil {
-		// An interruption is known to who caused it, and must not hide this.
-		if ctx.Err() != nil {
-			return r.result, left
-		}
-		err = errors.Join(err, left)
-	}
-	return r.result, err
+	return r.result, removeAll(ctx, err, r.beds, r.progress)
 }
 
 func (r *transitRun) takeAll(ctx context.Context) error {

@@ -100,18 +100,23 @@ func (c *Ab) measure(ctx context.Context, console *Console, began time.Time) (r 
 		err = c.takeAll(ctx, all, steps, &r, p)
 	}
 	r.Duration = time.Since(began).Seconds()
+	return r, removeAll(ctx, err, all, p)
+}
+
+// removeAll removes the networks of a run that ended with err, and says how it ended then.
+func removeAll(ctx context.Context, err error, networks interface{ close() error }, p *progress) error {
 	if ctx.Err() != nil { // whatever else that broke
 		err = ctx.Err()
 	}
 	p.begin("removing networks", 0)
-	if left := all.close(); left != nil {
-		// An interruption is known to who caused it, and must not hide this.
-		if ctx.Err() != nil {
-			return r, left
-		}
-		err = errors.Join(err, left)
+	left := networks.close()
+	switch {
+	case left == nil:
+		return err
+	case ctx.Err() != nil:
+		return left // an interruption is known to who caused it, and must not hide this
 	}
-	return r, err
+	return errors.Join(err, left)
 }
 
 // prepare builds all contenders and writes down what they are.
