@@ -72,6 +72,7 @@ func (e *edge) start(ctx context.Context) error {
 	e.hold(view)
 	e.settle(ctx)
 	e.reconcile()
+	shed(e.config)
 	e.log.Info("edge runs", "tep", e.config.Underlay.TEP, "adopted", e.adopted,
 		"segments", len(e.config.Segments), "ports", len(e.config.Ports))
 	return nil
@@ -295,11 +296,13 @@ func (e *edge) reload() error {
 	if err != nil {
 		return nil
 	}
+	was := e.config
 	e.mu.Lock()
 	e.config, e.ruled = next, rules
 	e.mu.Unlock()
 	e.log.Info("configuration reloaded", "segments", len(next.Segments), "ports", len(next.Ports))
 	e.reconcile()
+	shed(was, next)
 	return nil
 }
 

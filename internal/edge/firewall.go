@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,19 @@ func compile(was overlay.Edge, former ruled, next overlay.Edge) (ruled, error) {
 		return ruled{}, fmt.Errorf("spec.firewall: %w", err)
 	}
 	return ruled{p, places, sync.OnceValue(p.Shadowed)}, nil
+}
+
+// manyRules take more memory to read and compile than the runtime should keep for itself.
+const manyRules = 10_000
+
+// shed gives that memory back, when one of the configurations has that many.
+func shed(configs ...overlay.Edge) {
+	for _, c := range configs {
+		if c.Firewall != nil && len(c.Firewall.Rules) >= manyRules {
+			debug.FreeOSMemory()
+			return
+		}
+	}
 }
 
 const (
