@@ -86,7 +86,15 @@ func (e latencyEvidence) refuse() string {
 	if !e.some {
 		return "no contender was measured both with a firewall and without"
 	}
+	if !e.timed() {
+		return "no round trip was measured (--measure rr)"
+	}
 	return stats.RefuseLatency(e.Result, e.subject, e.key.Case())
+}
+
+// timed reports whether there are round trips, on which the verdict stands.
+func (e latencyEvidence) timed() bool {
+	return slices.ContainsFunc(e.rows, func(row result.Row) bool { return row.Metric == stats.RRP50 })
 }
 
 func (e latencyEvidence) sentence() string {

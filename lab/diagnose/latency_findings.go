@@ -31,7 +31,7 @@ func (e latencyEvidence) findings() []string {
 func (e latencyEvidence) noisyPolicies() []string {
 	var out []string
 	for _, name := range e.policed() {
-		if name == e.subject || !e.some {
+		if name == e.subject || !e.some || !e.timed() {
 			continue
 		}
 		if why := stats.RefuseLatency(e.Result, name, e.key.Case()); why != "" {

@@ -111,6 +111,15 @@ func TestLatencyFindings(t *testing.T) {
 			t.Errorf("%s: want %q in\n%s", name, c.want, findings)
 		}
 	}
+	// Rates alone are figures without a verdict, and no noise.
+	rates := Verdict(latencyRun(func(r *result.Result) {
+		for i := range r.Samples {
+			delete(r.Samples[i].Metrics, stats.RRP50)
+		}
+	}))
+	if got := rates.Sentence + strings.Join(rates.Findings, "\n"); !strings.Contains(got, "no round trip was measured") || strings.Contains(got, "Noise:") {
+		t.Errorf("rates alone: %s", got)
+	}
 	// A quiet run has no complaints.
 	findings := strings.Join(Verdict(latencyRun(nil)).Findings, "\n")
 	for _, unwanted := range []string{"Noise", "Machine", "Instrument", "Tail", "Omission", "Errors"} {
