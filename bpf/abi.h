@@ -337,7 +337,6 @@ enum conn_bits {
 	CONN_RST = 128,	      /* reset */
 	CONN_REPLIED = 256,   /* not TCP: there was a packet in the other direction */
 	CONN_PICKED_UP = 512, /* TCP: it was open before it was seen */
-	CONN_LOG = 1024,      /* its rule logs */
 };
 
 struct conn {
@@ -626,8 +625,7 @@ struct bucket {
 
 /* Tokens for log lines, see log.h. */
 struct log_bucket {
-	__u64 tokens;
-	__u64 filled_ns;
+	struct bucket bucket;
 	__u64 lost; /* since the last line */
 };
 

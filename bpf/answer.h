@@ -46,7 +46,7 @@ static __always_inline int make_nd(CTX *ctx, struct pkt *p, __be32 flags, const 
 	if (!ip)
 		return REASON_NO_ROOM;
 	nd = (void *)(ip + 1);
-	write_header6(ip, from, to, sizeof(*nd), 0, ND_TTL);
+	write_header6(ip, from, to, sizeof(*nd), IPPROTO_ICMPV6, 0, ND_TTL);
 	nd->icmp.type = flags ? ICMPV6_ADVERTISEMENT : ICMPV6_SOLICITATION;
 	nd->icmp.code = 0;
 	nd->icmp.check = 0;
@@ -55,7 +55,7 @@ static __always_inline int make_nd(CTX *ctx, struct pkt *p, __be32 flags, const 
 	nd->option = flags ? 2 : 1;
 	nd->option_len = 1;
 	copy(nd->mac, mac, ETH_ALEN);
-	sum = sum_pseudo6(from, to, sizeof(*nd), 0);
+	sum = sum_pseudo6(from, to, sizeof(*nd), IPPROTO_ICMPV6, 0);
 	nd->icmp.check = fold(bpf_csum_diff(NULL, 0, (void *)nd, sizeof(*nd), sum));
 	p->key.ethertype = bpf_htons(ETH_P_IPV6);
 	p->frame_len = len;

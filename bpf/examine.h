@@ -12,6 +12,7 @@
 #pragma once
 
 #include "modify.h"
+#include "quote.h"
 
 #define MAX_EXTENSIONS 6
 #define TCPOPT_SCALE 3
@@ -152,57 +153,52 @@ static __always_inline int read_ports(CTX *ctx, struct transport *t, const struc
 	return 0;
 }
 
-/*
- * The packet that an ICMP error is about, turned round, as if it came back: so its
- * connection is found like any packet's. It is of the error's receiver, or the error is
- * of nobody's.
- */
-static __always_inline int read_quote(CTX *ctx, struct pkt *p, struct transport *t,
-				      struct cursor *c)
+/* The quoted transport header, turned round. */
+static __always_inline int read_quoted_ports(struct transport *t, const struct icmphdr *head)
 {
-	struct icmphdr icmp;
-	struct ipv6hdr ip6;
-	struct iphdr ip;
-
-	t->kind = TRANSPORT_ERROR;
-	c->off += sizeof(struct icmphdr);
-	if (is_v6(p)) {
-		if (c->off + sizeof(ip6) > c->end || ctx_load(ctx, c->off, &ip6, sizeof(ip6)))
-			return REASON_UNRELATED;
-		copy(&t->src, ip6.daddr, sizeof(t->src));
-		copy(&t->dst, ip6.saddr, sizeof(t->dst));
-		c->off += sizeof(ip6);
-		c->proto = ip6.nexthdr;
-		c->offset = 0;
-		if (walk_ipv6(ctx, c))
-			return REASON_UNRELATED;
-	} else {
-		if (c->off + sizeof(ip) > c->end || ctx_load(ctx, c->off, &ip, sizeof(ip)))
-			return REASON_UNRELATED;
-		t->src.w[3] = ip.daddr;
-		t->dst.w[3] = ip.saddr;
-		c->offset = bpf_ntohs(ip.frag_off & bpf_htons(IP_OFFSET));
-		c->off += ip.ihl * 4;
-		c->proto = ip.protocol;
-	}
-	t->proto = c->proto;
-	if (c->offset || !addr_equal(&t->dst, &p->key.daddr) || c->off + 8 > c->end ||
-	    ctx_load(ctx, c->off, &icmp, sizeof(icmp)))
-		return REASON_UNRELATED;
-	if (c->proto == IPPROTO_TCP || c->proto == IPPROTO_UDP || c->proto == IPPROTO_SCTP) {
-		t->sport = *(__be16 *)((void *)&icmp + 2);
-		t->dport = *(__be16 *)&icmp;
-	} else if (c->proto == IPPROTO_ICMP || c->proto == IPPROTO_ICMPV6) {
-		t->sport = t->dport = *(__be16 *)&icmp.rest;
+	if (t->proto == IPPROTO_TCP || t->proto == IPPROTO_UDP || t->proto == IPPROTO_SCTP) {
+		t->sport = *(__be16 *)((void *)head + 2);
+		t->dport = *(__be16 *)head;
+	} else if (t->proto == IPPROTO_ICMP || t->proto == IPPROTO_ICMPV6) {
+		t->sport = t->dport = *(__be16 *)&head->rest;
 		/* Turned round: who gets the error was the asker if a request is quoted. */
-		if (icmp.type == ICMP_ECHO || icmp.type == ICMPV6_ECHO)
+		if (head->type == ICMP_ECHO || head->type == ICMPV6_ECHO)
 			t->asker = 2;
-		else if (icmp.type == ICMP_ECHO_REPLY || icmp.type == ICMPV6_ECHO_REPLY)
+		else if (head->type == ICMP_ECHO_REPLY || head->type == ICMPV6_ECHO_REPLY)
 			t->asker = 1;
 		else
 			return REASON_UNRELATED;
 	}
 	return 0;
+}
+
+/*
+ * The packet that an ICMP error is about, turned round, as if it came back: so its
+ * connection is found like any packet's. It is of the error's receiver, or the error is
+ * of nobody's.
+ */
+static __always_inline int read_error(CTX *ctx, struct pkt *p, struct transport *t,
+				      struct cursor *c)
+{
+	struct icmphdr head; /* of any protocol: its first 8 bytes */
+	struct quote q = {};
+
+	t->kind = TRANSPORT_ERROR;
+	c->off += sizeof(struct icmphdr);
+	if (!(is_v6(p) ? read_quote6(ctx, c->off, &q) : read_quote4(ctx, c->off, &q)))
+		return REASON_UNRELATED;
+	c->off = q.off;
+	c->proto = q.proto;
+	c->offset = q.tail;
+	if (is_v6(p) && walk_ipv6(ctx, c))
+		return REASON_UNRELATED;
+	t->src = q.dst;
+	t->dst = q.src;
+	t->proto = c->proto;
+	if (c->offset || !addr_equal(&t->dst, &p->key.daddr) || c->off + sizeof(head) > c->end ||
+	    ctx_load(ctx, c->off, &head, sizeof(head)))
+		return REASON_UNRELATED;
+	return read_quoted_ports(t, &head);
 }
 
 /* An echo's identifier stands for ports; of the rest each type and code is its own. */
@@ -216,7 +212,7 @@ static __always_inline int read_icmp(CTX *ctx, struct pkt *p, struct transport *
 		return REASON_MALFORMED_L4;
 	t->icmp = icmp.type << 8 | icmp.code;
 	if (v6 ? icmp.type < 128 : is_error4(icmp.type))
-		return read_quote(ctx, p, t, c);
+		return read_error(ctx, p, t, c);
 	t->sport = t->dport = bpf_htons(t->icmp);
 	if (icmp.type == (v6 ? ICMPV6_ECHO : ICMP_ECHO))
 		t->asker = 1;

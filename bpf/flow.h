@@ -87,14 +87,15 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 {
 	struct flow *f = NULL;
 
-	if (flow_cache && !is_neighbour_talk(p))
+	if (flow_cache && !is_neighbour_talk(p)) {
 		f = bpf_map_lookup_elem(&flows, &p->key);
+		if (!f)
+			count(EVENT_MISS);
+	}
 	if (f && is_usable(p, f)) {
 		step(p, STAGE_CACHE, 1, 0);
 		return tracing ? NULL : f; /* a trace tells how the decision is taken */
 	}
-	if (!f && flow_cache && !is_neighbour_talk(p))
-		count(EVENT_MISS);
 	carry_over(p, f);
 	return NULL;
 }

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "bucket.h"
 #include "room.h"
 
 /* What an IPv4 or IPv6 packet of the minimum MTU has room for behind the ICMP header. */
@@ -25,26 +26,16 @@ struct icmp_error {
 	__u32 mtu;
 };
 
-/* A token bucket for each core. */
+/* Whether this core has not said too much of late. */
 static __always_inline bool may_speak(void)
 {
 	__u32 zero = 0;
 	struct bucket *b = bpf_map_lookup_elem(&buckets, &zero);
-	__u64 now = bpf_ktime_get_ns(), earned;
 
-	if (!b || tracing)
+	if (!b || tracing || take_token(b, bpf_ktime_get_ns(), icmp_rate, icmp_burst))
 		return true;
-	earned = (now - b->filled_ns) * icmp_rate / 1000000000ULL;
-	if (earned) {
-		b->tokens = b->tokens + earned > icmp_burst ? icmp_burst : b->tokens + earned;
-		b->filled_ns = now;
-	}
-	if (!b->tokens) {
-		count(EVENT_ICMP_LIMITED);
-		return false;
-	}
-	b->tokens--;
-	return true;
+	count(EVENT_ICMP_LIMITED);
+	return false;
 }
 
 /* Which message tells of the reason, per family; false: none. */
@@ -131,6 +122,24 @@ static __always_inline __sum16 fold(__u32 sum)
 	return ~(sum + (sum >> 16));
 }
 
+/* Behind the Ethernet header, without options; len is of what follows. */
+static __always_inline void write_header4(struct iphdr *ip, const struct addr *source,
+					  const struct addr *to, __u32 len, __u8 proto, __u8 tos,
+					  bool df)
+{
+	__builtin_memset(ip, 0, sizeof(*ip));
+	ip->version = 4;
+	ip->ihl = 5;
+	ip->tos = tos;
+	ip->tot_len = bpf_htons(sizeof(*ip) + len);
+	ip->frag_off = df ? bpf_htons(IP_DF) : 0;
+	ip->ttl = ICMP_TTL;
+	ip->protocol = proto;
+	ip->saddr = source->w[3];
+	ip->daddr = to->w[3];
+	ip->check = fold(bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0));
+}
+
 static __always_inline int write_error4(CTX *ctx, struct pkt *p, const struct addr *source,
 					const struct icmp_error *e, __u32 quote, __u32 sum)
 {
@@ -140,16 +149,9 @@ static __always_inline int write_error4(CTX *ctx, struct pkt *p, const struct ad
 	if (!ip)
 		return REASON_NO_ROOM;
 	icmp = (void *)(ip + 1);
-	__builtin_memset(ip, 0, sizeof(*ip) + sizeof(*icmp));
-	ip->version = 4;
-	ip->ihl = 5;
-	ip->tos = ICMP_TOS;
-	ip->tot_len = bpf_htons(sizeof(*ip) + sizeof(*icmp) + quote);
-	ip->ttl = ICMP_TTL;
-	ip->protocol = IPPROTO_ICMP;
-	ip->saddr = source->w[3];
-	ip->daddr = p->key.saddr.w[3];
-	ip->check = fold(bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0));
+	write_header4(ip, source, &p->key.saddr, sizeof(*icmp) + quote, IPPROTO_ICMP, ICMP_TOS,
+		      false);
+	icmp->check = 0;
 	icmp->type = e->type;
 	icmp->code = e->code;
 	icmp->rest = bpf_htonl(e->mtu); /* RFC 1191 4: in the lower half */
@@ -159,9 +161,9 @@ static __always_inline int write_error4(CTX *ctx, struct pkt *p, const struct ad
 
 /* Adds the pseudo header of RFC 8200 8.1. */
 static __always_inline __u32 sum_pseudo6(const struct addr *source, const struct addr *to,
-					 __u32 len, __u32 sum)
+					 __u32 len, __u8 proto, __u32 sum)
 {
-	__be32 rest[2] = { bpf_htonl(len), bpf_htonl(IPPROTO_ICMPV6) };
+	__be32 rest[2] = { bpf_htonl(len), bpf_htonl(proto) };
 
 	sum = bpf_csum_diff(NULL, 0, (void *)source, sizeof(*source), sum);
 	sum = bpf_csum_diff(NULL, 0, (void *)to, sizeof(*to), sum);
@@ -169,11 +171,12 @@ static __always_inline __u32 sum_pseudo6(const struct addr *source, const struct
 }
 
 static __always_inline void write_header6(struct ipv6hdr *ip, const struct addr *source,
-					  const struct addr *to, __u32 len, __u8 tos, __u8 ttl)
+					  const struct addr *to, __u32 len, __u8 proto, __u8 tos,
+					  __u8 ttl)
 {
 	ip->flow = bpf_htonl(0x60000000 | (__u32)tos << 20);
 	ip->payload_len = bpf_htons(len);
-	ip->nexthdr = IPPROTO_ICMPV6;
+	ip->nexthdr = proto;
 	ip->hop_limit = ttl;
 	copy(ip->saddr, source, sizeof(ip->saddr));
 	copy(ip->daddr, to, sizeof(ip->daddr));
@@ -189,8 +192,9 @@ static __always_inline int write_error6(CTX *ctx, struct pkt *p, const struct ad
 	if (!ip)
 		return REASON_NO_ROOM;
 	icmp = (void *)(ip + 1);
-	sum = sum_pseudo6(source, &p->key.saddr, sizeof(*icmp) + quote, sum);
-	write_header6(ip, source, &p->key.saddr, sizeof(*icmp) + quote, ICMP_TOS, ICMP_TTL);
+	sum = sum_pseudo6(source, &p->key.saddr, sizeof(*icmp) + quote, IPPROTO_ICMPV6, sum);
+	write_header6(ip, source, &p->key.saddr, sizeof(*icmp) + quote, IPPROTO_ICMPV6, ICMP_TOS,
+		      ICMP_TTL);
 	icmp->type = e->type;
 	icmp->code = e->code;
 	icmp->check = 0;
@@ -207,6 +211,21 @@ static __always_inline void turn_macs(struct pkt *p, const __u8 *from)
 	copy16(mac, from, ETH_ALEN);
 	copy16(p->key.dmac, p->key.smac, ETH_ALEN);
 	copy16(p->key.smac, mac, ETH_ALEN);
+}
+
+/* What stands in the packet's place, len bytes, goes back to where that came from. */
+static __always_inline int turn_back(CTX *ctx, struct pkt *p, __u32 len, __u8 tos, bool df)
+{
+	if (p->routed)
+		copy16(key_macs(&p->key), p->was, 2 * ETH_ALEN);
+	turn_macs(p, p->key.dmac);
+	p->frame_len = len;
+	p->headers = len;
+	p->tos = tos;
+	p->ttl = ICMP_TTL;
+	p->df = df;
+	p->tcp_flags = 0;
+	return write_macs(ctx, p);
 }
 
 /*
@@ -239,16 +258,5 @@ static __always_inline int make_error(CTX *ctx, struct pkt *p, const struct segm
 	sum = sum_scratch(s, quote, 0);
 	why = is_v6(p) ? write_error6(ctx, p, &source, e, quote, sum) :
 			 write_error4(ctx, p, &source, e, quote, sum);
-	if (p->routed)
-		copy16(key_macs(&p->key), p->was, 2 * ETH_ALEN);
-	turn_macs(p, p->key.dmac);
-	if (!why)
-		why = write_macs(ctx, p);
-	p->frame_len = sizeof(struct ethhdr) + room + quote;
-	p->headers = p->frame_len;
-	p->tos = ICMP_TOS;
-	p->ttl = ICMP_TTL;
-	p->df = false;
-	p->tcp_flags = 0;
-	return why;
+	return why ? why : turn_back(ctx, p, sizeof(struct ethhdr) + room + quote, ICMP_TOS, false);
 }

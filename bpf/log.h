@@ -9,31 +9,19 @@
  */
 #pragma once
 
-#include "pkt.h"
+#include "bucket.h"
 
 /* A token bucket for each core; what it held back is told with the next line. */
 static __always_inline struct log_bucket *may_log(__u64 now)
 {
 	__u32 zero = 0;
 	struct log_bucket *b = bpf_map_lookup_elem(&log_buckets, &zero);
-	__u64 earned;
 
-	if (!b)
-		return NULL;
-	earned = (now - b->filled_ns) * log_rate / 1000000000ULL;
-	if (now - b->filled_ns > 1000000000ULL)
-		earned = log_rate;
-	if (earned) {
-		b->tokens = b->tokens + earned > log_rate ? log_rate : b->tokens + earned;
-		b->filled_ns = now;
-	}
-	if (!b->tokens) {
-		b->lost++;
-		count(EVENT_LOG_LOST);
-		return NULL;
-	}
-	b->tokens--;
-	return b;
+	if (!b || take_token(&b->bucket, now, log_rate, log_rate))
+		return b;
+	b->lost++;
+	count(EVENT_LOG_LOST);
+	return NULL;
 }
 
 SUBPROGRAM int write_log(struct pkt *p, __u32 rule, __u32 verdict, __u32 why)

@@ -170,7 +170,7 @@ static __always_inline int keep_opening(CTX *ctx, struct pkt *p, struct hearing 
 	c->counters[0].bytes = p->frame_len;
 	c->rule = h->judgement.rule;
 	c->policy = h->judgement.policy;
-	c->bits = (out ? CONN_OUT : 0) | (h->judgement.log ? CONN_LOG : 0);
+	c->bits = out ? CONN_OUT : 0;
 	c->peer_end = out ? h->opening.dst_end : h->opening.src_end;
 	c->peer_segment = out ? h->opening.dst_segment : h->opening.src_segment;
 	copy16(c->smac, h->opening.smac, ETH_ALEN);
@@ -228,9 +228,7 @@ static __always_inline int rejudge(struct pkt *p, struct hearing *h, struct conn
 
 	remake_opening(h, c);
 	why = judge(p, h, 0, 0);
-	if (tracing)
-		return why;
-	if (why == REASON_NO_POLICY)
+	if (tracing || why == REASON_NO_POLICY)
 		return why;
 	count(EVENT_CONN_REJUDGED);
 	if (why) {
@@ -340,17 +338,13 @@ static __always_inline int police_conn(CTX *ctx, struct pkt *p, struct hearing *
 	const struct transport *t = &h->transport;
 	bool evictable;
 	struct conn *c;
-	int why;
 
 	make_conn_key(h, end, out);
 	c = conn_find(p, h, &evictable);
 	if (t->kind == TRANSPORT_ERROR)
 		return c ? 0 : REASON_UNRELATED;
-	if (t->proto == IPPROTO_TCP) {
-		why = tcp_flags_why(t->flags);
-		if (why)
-			return why;
-	}
+	if (t->proto == IPPROTO_TCP && !tcp_flags_fit(t->flags))
+		return REASON_TCP_FLAGS;
 	if (c && !(t->proto == IPPROTO_TCP && tcp_is_anew(t, c)))
 		return follow_conn(ctx, p, h, c, out, evictable);
 	if (c)

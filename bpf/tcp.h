@@ -22,21 +22,12 @@ static __always_inline __s32 seq_diff(__u32 a, __u32 b)
 	return a - b;
 }
 
-static __always_inline int tcp_flags_why(__u8 flags)
+/* Flags that a segment of some connection may have (RFC 9293 3.10.7). */
+static __always_inline bool tcp_flags_fit(__u8 flags)
 {
-	switch (flags & (TCP_SYN | TCP_FIN | TCP_RST | TCP_ACK)) {
-	case 0:
-	case TCP_FIN:
-	case TCP_SYN | TCP_FIN:
-	case TCP_SYN | TCP_FIN | TCP_ACK:
-	case TCP_SYN | TCP_RST:
-	case TCP_SYN | TCP_RST | TCP_ACK:
-	case TCP_SYN | TCP_FIN | TCP_RST:
-	case TCP_SYN | TCP_FIN | TCP_RST | TCP_ACK:
-	case TCP_FIN | TCP_RST:
-		return REASON_TCP_FLAGS;
-	}
-	return 0;
+	if (flags & TCP_SYN)
+		return !(flags & (TCP_FIN | TCP_RST));
+	return flags & (flags & TCP_FIN ? TCP_ACK : TCP_ACK | TCP_RST);
 }
 
 /* The largest window that the one who gets the segment can have offered. */

@@ -422,10 +422,9 @@ type edgeLocalKey struct {
 }
 
 type edgeLogBucket struct {
-	_        structs.HostLayout
-	Tokens   uint64
-	FilledNs uint64
-	Lost     uint64
+	_      structs.HostLayout
+	Bucket edgeBucket
+	Lost   uint64
 }
 
 type edgeMemberKey struct {

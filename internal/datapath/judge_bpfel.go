@@ -346,10 +346,9 @@ type judgeLocalKey struct {
 }
 
 type judgeLogBucket struct {
-	_        structs.HostLayout
-	Tokens   uint64
-	FilledNs uint64
-	Lost     uint64
+	_      structs.HostLayout
+	Bucket judgeBucket
+	Lost   uint64
 }
 
 type judgeMemberKey struct {

@@ -334,10 +334,9 @@ type refusedLocalKey struct {
 }
 
 type refusedLogBucket struct {
-	_        structs.HostLayout
-	Tokens   uint64
-	FilledNs uint64
-	Lost     uint64
+	_      structs.HostLayout
+	Bucket refusedBucket
+	Lost   uint64
 }
 
 type refusedMemberKey struct {

@@ -77,7 +77,6 @@ const (
 	sweepConnBitsCONN_RST       sweepConnBits = 128
 	sweepConnBitsCONN_REPLIED   sweepConnBits = 256
 	sweepConnBitsCONN_PICKED_UP sweepConnBits = 512
-	sweepConnBitsCONN_LOG       sweepConnBits = 1024
 )
 
 type sweepConnKey struct {
@@ -389,10 +388,9 @@ type sweepLocalKey struct {
 }
 
 type sweepLogBucket struct {
-	_        structs.HostLayout
-	Tokens   uint64
-	FilledNs uint64
-	Lost     uint64
+	_      structs.HostLayout
+	Bucket sweepBucket
+	Lost   uint64
 }
 
 type sweepLogLine struct {

@@ -346,10 +346,9 @@ type transitLocalKey struct {
 }
 
 type transitLogBucket struct {
-	_        structs.HostLayout
-	Tokens   uint64
-	FilledNs uint64
-	Lost     uint64
+	_      structs.HostLayout
+	Bucket transitBucket
+	Lost   uint64
 }
 
 type transitMemberKey struct {
