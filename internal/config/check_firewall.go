@@ -39,7 +39,6 @@ type policyChecker struct {
 	ports, uplinks, segments nameSet
 	groupNames, serviceNames nameSet
 	groups                   map[string]*groupCheck
-	services                 map[string]*namedService
 	rules                    int
 	compared                 int // names with one that is misspelled
 }
@@ -118,6 +117,11 @@ func (s policySource) complain(at located, path, message, hint string) {
 	s.report(s.place(at), s.prefix+path, message, hint)
 }
 
+// twice complains about the name of the item at path, which the first one has too.
+func (s policySource) twice(name ownName, path, noun string, first Position) {
+	s.complain(name.located, path+".name", fmt.Sprintf("%s %q exists already (%s)", noun, name.text, first), "names of "+noun+"s are unique")
+}
+
 func (s policySource) place(at located) Position {
 	return Position{s.file, max(1, int(at.line)), max(1, int(at.column))}
 }
@@ -131,7 +135,7 @@ func (p *policyChecker) sections(policies []policySource) {
 			switch first, twice := known[name]; {
 			case name == "":
 			case twice:
-				s.complain(sec.Name.located, path+".name", fmt.Sprintf("section %q exists already (%s)", name, first), "names of sections are unique")
+				s.twice(sec.Name, path, "section", first)
 			case name == defaultSection:
 				s.complain(sec.Name.located, path+".name", fmt.Sprintf("%q is how counters call the defaults", name), "choose another name")
 			default:

@@ -28,14 +28,13 @@ const (
 func (p *policyChecker) collectGroups(policies []policySource) {
 	p.groups = map[string]*groupCheck{}
 	var list []string
-	complete := true
+	complete := p.complete(policies, "groups")
 	for _, s := range policies {
-		complete = complete && !s.failed[s.prefix+"groups"]
 		for i := range s.Groups {
 			g, path := &s.Groups[i], fmt.Sprintf("groups[%d]", i)
 			name := g.Name.text
 			if first := p.groups[name]; first != nil {
-				s.complain(g.Name.located, path+".name", fmt.Sprintf("group %q exists already (%s)", name, first.source.place(first.Name.located)), "names of groups are unique")
+				s.twice(g.Name, path, "group", first.source.place(first.Name.located))
 				continue
 			}
 			if name == "" {
@@ -46,16 +45,16 @@ func (p *policyChecker) collectGroups(policies []policySource) {
 			list = append(list, name)
 		}
 	}
-	p.groupNames = newNames(list, complete && !p.failed["spec.firewall.include"] && p.included(policies))
+	p.groupNames = newNames(list, complete)
 }
 
-// included reports whether all files could be read.
-func (p *policyChecker) included(policies []policySource) bool {
-	if len(policies) != 1+len(p.doc.Spec.Firewall.Include) {
+// complete reports whether all files could be read, and the list that each has in field.
+func (p *policyChecker) complete(policies []policySource, field string) bool {
+	if p.failed["spec.firewall.include"] || len(policies) != 1+len(p.doc.Spec.Firewall.Include) {
 		return false
 	}
 	for _, s := range policies {
-		if s.failed[strings.TrimSuffix(s.prefix, ".")] {
+		if s.failed[strings.TrimSuffix(s.prefix, ".")] || s.failed[s.prefix+field] {
 			return false
 		}
 	}

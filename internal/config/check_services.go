@@ -7,12 +7,10 @@ import (
 )
 
 func (p *policyChecker) collectServices(policies []policySource) {
-	p.services = map[string]*namedService{}
 	var list []string
 	first := map[string]Position{}
-	complete := true
+	complete := p.complete(policies, "services")
 	for _, s := range policies {
-		complete = complete && !s.failed[s.prefix+"services"]
 		for i := range s.Services {
 			n, path := &s.Services[i], fmt.Sprintf("services[%d]", i)
 			name := n.Name.text
@@ -23,9 +21,9 @@ func (p *policyChecker) collectServices(policies []policySource) {
 			case isProtocol || name == ipProtocol:
 				s.complain(n.Name.located, path+".name", fmt.Sprintf("%q is a protocol", name), "choose another name")
 			case twice:
-				s.complain(n.Name.located, path+".name", fmt.Sprintf("service %q exists already (%s)", name, at), "names of services are unique")
+				s.twice(n.Name, path, "service", at)
 			default:
-				p.services[name], first[name] = n, s.place(n.Name.located)
+				first[name] = s.place(n.Name.located)
 				list = append(list, name)
 			}
 			for k := range n.Members {
@@ -38,7 +36,7 @@ func (p *policyChecker) collectServices(policies []policySource) {
 			}
 		}
 	}
-	p.serviceNames = newNames(list, complete && !p.failed["spec.firewall.include"] && p.included(policies))
+	p.serviceNames = newNames(list, complete)
 }
 
 // service checks one, and makes a service of the model of its form.

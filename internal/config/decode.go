@@ -255,7 +255,7 @@ func (d *decoder) scalar(n *node, s scalar, r rule) {
 		d.wrongType(n, "a string", r)
 		return
 	}
-	if p := s.parse(text); p != nil {
+	if p := s.parse(strings.Clone(text)); p != nil {
 		d.wrong(n, p.message, p.hint)
 	}
 }
@@ -267,7 +267,7 @@ func (d *decoder) word(n *node, v reflect.Value, r rule) {
 	case !ok:
 		d.wrongType(n, "a string", r)
 	case len(r.enum) == 0:
-		v.SetString(text)
+		v.SetString(strings.Clone(text))
 	case known < 0:
 		d.wrong(n, fmt.Sprintf("%q is not supported", text), "write "+strings.Join(r.enum, " or "))
 	default:
@@ -281,7 +281,7 @@ func (d *decoder) integer(n *node, v reflect.Value, r rule) {
 		d.wrongType(n, "an integer", r)
 		return
 	}
-	if len(text) > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9' {
+	if len(text) > 1 && text[0] == '0' && isDigit(text[1]) {
 		d.wrong(n, text+" is octal to some and decimal to others", "remove the leading zeros")
 		return
 	}

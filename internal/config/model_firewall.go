@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -40,7 +39,7 @@ func (d *document) firewall(policies []policySource) *overlay.Firewall {
 	services := map[string][]overlay.Service{}
 	for _, p := range policies {
 		for _, g := range p.Groups {
-			m.Groups = append(m.Groups, overlay.Group{Name: strings.Clone(g.Name.text), Members: models(g.Members)})
+			m.Groups = append(m.Groups, overlay.Group{Name: g.Name.text, Members: models(g.Members)})
 		}
 		for _, s := range p.Services {
 			services[s.Name.text] = each(s.Members, func(s service) overlay.Service { return s.model })
@@ -58,7 +57,6 @@ func (d *document) firewall(policies []policySource) *overlay.Firewall {
 
 // model is the enabled rules of s, in their order.
 func (s *section) model(services map[string][]overlay.Service) []overlay.Rule {
-	name := strings.Clone(s.Name.text)
 	var enabled []*entry
 	for i := range s.Rules {
 		if r := &s.Rules[i]; !r.Disabled {
@@ -68,13 +66,12 @@ func (s *section) model(services map[string][]overlay.Service) []overlay.Rule {
 	slices.SortStableFunc(enabled, func(a, b *entry) int { return cmp.Compare(a.Priority, b.Priority) })
 	rules := make([]overlay.Rule, 0, len(enabled))
 	for _, r := range enabled {
-		// Names are cloned: they must not keep the whole text of a file in memory.
 		rules = append(rules, overlay.Rule{
-			Section: name, Name: strings.Clone(r.Name.text),
+			Section: s.Name.text, Name: r.Name.text,
 			Verdict: overlay.Verdict(r.Action), Direction: overlay.Direction(r.Direction),
 			From: models(r.From), To: models(r.To), AppliedTo: models(r.AppliedTo),
 			Services: resolve(r.Services, services),
-			Log:      r.Log, Comment: strings.Clone(r.Comment),
+			Log:      r.Log, Comment: r.Comment,
 		})
 	}
 	return rules
@@ -88,7 +85,6 @@ func models(list []groupMember) []overlay.Member {
 	out := make([]overlay.Member, len(list))
 	for i := range list {
 		out[i] = list[i].model
-		out[i].Group = strings.Clone(out[i].Group)
 	}
 	return out
 }

@@ -57,7 +57,7 @@ type node struct {
 	kind         kind
 	quoted       bool
 	line, column int32
-	text         string // of what is neither list nor mapping
+	text         string // of what is neither list nor mapping; part of the file's, so that what is kept of it is cloned
 	items        []node // of a list; of a mapping: name, value, name, value …
 }
 

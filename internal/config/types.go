@@ -139,19 +139,28 @@ type duration time.Duration
 func (*duration) integral() {}
 
 func (d *duration) parse(text string) *problem {
-	value, err := time.ParseDuration(text)
-	if err != nil {
-		hint := "write it like 300s or 5m; 0 is for ever"
-		if text != "" && strings.Trim(text, "0123456789") == "" {
-			hint = fmt.Sprintf("add the unit: %ss", text)
-		}
-		return &problem{fmt.Sprintf("%q is not a duration", text), hint}
-	}
-	if value != 0 && (value < time.Second || value > maxAgeing) {
+	value, p := parseDuration(text, "s", "300s or 5m; 0 is for ever")
+	switch {
+	case p != nil:
+		return p
+	case value != 0 && (value < time.Second || value > maxAgeing):
 		return &problem{fmt.Sprintf("%s is outside 1s to 1000000s", text), "0 is for ever, 300s is usual"}
 	}
 	*d = duration(value)
 	return nil
+}
+
+// parseDuration reads any duration; unit is the one that a bare number most likely lacks.
+func parseDuration(text, unit, like string) (time.Duration, *problem) {
+	value, err := time.ParseDuration(text)
+	if err == nil {
+		return value, nil
+	}
+	hint := "write it like " + like
+	if text != "" && strings.Trim(text, "0123456789") == "" {
+		hint = "add the unit: " + text + unit
+	}
+	return 0, &problem{fmt.Sprintf("%q is not a duration", text), hint}
 }
 
 // JSONSchema is called by the reflector.

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/invopop/jsonschema"
 )
@@ -42,7 +43,7 @@ func (l *labels) decode(d *decoder, n *node, r rule) {
 		case !labelValuePattern.MatchString(text):
 			d.wrong(value, fmt.Sprintf("%q is not the value of a label", text), `use up to 63 letters, digits, "_", "." and "-", with a letter or digit at either end`)
 		default:
-			(*l)[key.text] = text
+			(*l)[strings.Clone(key.text)] = strings.Clone(text)
 		}
 		lines[key.text] = key.line
 		d.back(back)

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/invopop/jsonschema"
@@ -22,12 +21,10 @@ type interval time.Duration
 func (*interval) integral() {}
 
 func (i *interval) parse(text string) *problem {
-	value, err := time.ParseDuration(text)
+	value, p := parseDuration(text, "ms", "50ms or 1s")
 	switch {
-	case err != nil && text != "" && strings.Trim(text, "0123456789") == "":
-		return &problem{fmt.Sprintf("%q is not a duration", text), fmt.Sprintf("add the unit: %sms", text)}
-	case err != nil:
-		return &problem{fmt.Sprintf("%q is not a duration", text), "write it like 50ms or 1s"}
+	case p != nil:
+		return p
 	case value < minInterval || value > maxInterval:
 		return &problem{fmt.Sprintf("%s is outside %s to %s", text, minInterval, maxInterval), "50ms is usual"}
 	case value%time.Microsecond != 0:

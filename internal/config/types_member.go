@@ -167,7 +167,7 @@ type ruleName struct {
 }
 
 func (n *ruleName) parse(text string) *problem {
-	if text == "" || len(text) > 63 || !isWords(text) || !isLetter(text[0]) && (text[0] < '0' || text[0] > '9') {
+	if text == "" || len(text) > 63 || !isWords(text) || !isLetter(text[0]) && !isDigit(text[0]) {
 		return &problem{fmt.Sprintf("%q is not a name", text), `begin with a letter or digit, then up to 62 letters, digits, "_", "." and "-"`}
 	}
 	n.text = text

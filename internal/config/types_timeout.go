@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/invopop/jsonschema"
@@ -43,15 +42,11 @@ func (t *shortTimeout) parse(text string) *problem {
 func (shortTimeout) JSONSchema() *jsonschema.Schema { return timeoutSchema() }
 
 func parseTimeout(text string, least time.Duration) (timeout, *problem) {
-	value, err := time.ParseDuration(text)
-	if err != nil {
-		hint := "write it like 30s or 2h4m"
-		if text != "" && strings.Trim(text, "0123456789") == "" {
-			hint = fmt.Sprintf("add the unit: %ss", text)
-		}
-		return 0, &problem{fmt.Sprintf("%q is not a duration", text), hint}
-	}
-	if value < least || value > maxAgeing {
+	value, p := parseDuration(text, "s", "30s or 2h4m")
+	switch {
+	case p != nil:
+		return 0, p
+	case value < least || value > maxAgeing:
 		return 0, &problem{fmt.Sprintf("%s is outside %s to 1000000s", text, least), "packets are accounted up to 10s late, so that less would forget what is alive"}
 	}
 	return timeout(value), nil

@@ -11,7 +11,8 @@ import (
 // catalogue knows the sets of a policy, and the groups and places that they come from.
 type catalogue struct {
 	places    []Place
-	byPort    map[string][]int // places, by both of their names
+	byName    map[string]int   // places
+	byPort    map[string][]int // by both of their names
 	bySegment map[string][]int
 	groups    map[string]*group
 	sets      []*set           // by setID
@@ -32,22 +33,21 @@ type group struct {
 
 func newCatalogue(groups []overlay.Group, places []Place) (*catalogue, error) {
 	c := &catalogue{
-		places: places, groups: make(map[string]*group, len(groups)), ids: map[uint64]setID{},
+		places: places, byName: make(map[string]int, len(places)), groups: make(map[string]*group, len(groups)), ids: map[uint64]setID{},
 		prefixes: map[netip.Prefix]setID{}, ranges: map[overlay.AddrRange]setID{}, named: map[string]setID{},
 		labelled: map[string]*set{}, byPort: map[string][]int{}, bySegment: map[string][]int{},
 	}
 	c.sets, c.next = []*set{nil, {spans: []span{{u128{}, lastAddr}}}}, make([]setID, 2)
-	known := map[string]bool{}
 	for i, p := range places {
 		c.byPort[p.Port] = append(c.byPort[p.Port], i)
 		if p.Name != p.Port {
 			c.byPort[p.Name] = append(c.byPort[p.Name], i)
 		}
 		c.bySegment[p.Segment] = append(c.bySegment[p.Segment], i)
-		if known[p.Name] {
+		if _, twice := c.byName[p.Name]; twice {
 			return nil, fmt.Errorf("place %s is there twice", p.Name)
 		}
-		known[p.Name] = true
+		c.byName[p.Name] = i
 	}
 	for _, g := range groups {
 		if c.groups[g.Name] != nil {

@@ -23,9 +23,8 @@ type Policy struct {
 	layout   layout
 	places   []placeRefs // as the places were given
 	segments map[string][2]uint32
-	byName   map[string]int // places
-	entries  []entry        // sorted
-	sides    [2]*side       // source and destination
+	entries  []entry  // sorted
+	sides    [2]*side // source and destination
 	scopes   *scopes
 }
 
@@ -40,15 +39,11 @@ type rule struct {
 // Compile makes a policy for the places of an edge. The error names the rule or group
 // that is wrong, or that makes the policy too large.
 func Compile(fw overlay.Firewall, places []Place) (*Policy, error) {
-	p := &Policy{byName: make(map[string]int, len(places))}
-	for i, place := range places {
-		p.byName[place.Name] = i
-	}
 	rules, err := listRules(fw)
 	if err != nil {
 		return nil, err
 	}
-	p.rules = rules
+	p := &Policy{rules: rules}
 	var large *tooLarge
 	for _, how := range plans(len(rules)) {
 		err = p.compile(fw, places, how)
@@ -96,7 +91,7 @@ func (p *Policy) compile(fw overlay.Firewall, places []Place, how plan) error {
 	p.asked = make([]rule, len(fw.Rules))
 	for i, r := range fw.Rules {
 		if p.asked[i], err = p.translate(r, how); err != nil {
-			return fmt.Errorf("rule %s: %w", nameOf(r), err)
+			return fmt.Errorf("rule %s: %w", p.rules[i].name(), err)
 		}
 	}
 	for i, name := range []string{"source", "destination"} {
@@ -112,13 +107,6 @@ func (p *Policy) compile(fw overlay.Firewall, places []Place, how plan) error {
 		return err
 	}
 	return p.write()
-}
-
-func nameOf(r overlay.Rule) string {
-	if r.Section == "" {
-		return r.Name
-	}
-	return r.Section + "/" + r.Name
 }
 
 // uses are the sets that rules name on a side.

@@ -18,10 +18,7 @@ func CompileBy(fw overlay.Firewall, places []Place, how Plan) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Policy{rules: rules, byName: map[string]int{}}
-	for i, place := range places {
-		p.byName[place.Name] = i
-	}
+	p := &Policy{rules: rules}
 	return p, p.compile(fw, places, how)
 }
 

@@ -1,20 +1,22 @@
 package policy
 
 import (
+	"net/netip"
+
 	"github.com/selvage/selvage/internal/overlay"
 )
 
 // Judge says what the compiled policy decides. Where o.Place is none of the policy's
 // places, its rule is -1 and the verdict Drop: that port has no policy yet.
 func (p *Policy) Judge(o Opening) Judgement {
-	at, known := p.byName[o.Place]
+	at, known := p.sets.byName[o.Place]
 	if !known {
 		return Judgement{Rule: -1, LogOnly: -1, Verdict: overlay.Drop}
 	}
 	c := contest{p: p, best: decision{p.places[at].ruleFor, none},
 		key: u128{0, uint64(serviceKey(o.Protocol, o.DstPort, o.Ported))<<32 | uint64(o.SrcPort)}}
-	c.from = p.listed(0, o.Src.IsValid() && o.Src.Unmap().Is4(), addrOf(o.Src), macOf(o.SrcMAC), o.SrcPlace, o.SrcSegment)
-	c.to = p.listed(1, o.Dst.IsValid() && o.Dst.Unmap().Is4(), addrOf(o.Dst), macOf(o.DstMAC), o.DstPlace, o.DstSegment)
+	c.from = p.listed(0, o.Src, o.SrcMAC, o.SrcPlace, o.SrcSegment)
+	c.to = p.listed(1, o.Dst, o.DstMAC, o.DstPlace, o.DstSegment)
 	c.scopes = p.gather(nil, p.places[at].scopes[direction(o.Direction)])
 	c.run()
 	j := Judgement{Rule: int(c.best.rule), LogOnly: -1, Verdict: p.rules[c.best.rule].Verdict, Log: p.rules[c.best.rule].Log}
@@ -31,15 +33,15 @@ type candidate struct {
 }
 
 // listed are the sets that one side of a packet is in.
-func (p *Policy) listed(side int, v4 bool, addr u128, mac uint64, place, segment string) []candidate {
+func (p *Policy) listed(side int, addr netip.Addr, mac overlay.MAC, place, segment string) []candidate {
 	roots := p.image[headerTrees+3*side:]
 	root, i := roots[1], 0
-	if v4 {
+	if addr.Unmap().Is4() {
 		root, i = roots[0], 3
 	}
-	out := p.gather(nil, p.image.find(root, addr, i))
-	out = p.gather(out, p.image.find(roots[2], u128{0, mac}, 2))
-	if n, known := p.byName[place]; known {
+	out := p.gather(nil, p.image.find(root, addrOf(addr), i))
+	out = p.gather(out, p.image.find(roots[2], u128{0, macOf(mac)}, 2))
+	if n, known := p.sets.byName[place]; known {
 		out = p.gather(out, p.places[n].sides[side])
 	}
 	return p.gather(out, p.segments[segment][side])

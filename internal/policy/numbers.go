@@ -109,10 +109,10 @@ func (p *Policy) numberSegments(w *writer, segments map[string]uint16) {
 	}
 }
 
-// direction is the index of what is kept by direction.
+// direction is the index of what is kept by direction; Both has that of In.
 func direction(d overlay.Direction) int {
-	if d == overlay.In {
-		return 0
+	if d == overlay.Out {
+		return 1
 	}
-	return 1
+	return 0
 }

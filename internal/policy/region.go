@@ -32,13 +32,8 @@ type piece struct {
 // destination and of source ports, all across each other, would take for ever.
 const maxCuts = 8 << 20
 
-// cutter cuts a combination's services into intervals.
-type cutter struct {
-	cuts int
-}
-
-// services cuts the pieces, which are sorted by order.
-func (c *cutter) services(pieces []piece) ([]interval, error) {
+// cutServices cuts the pieces of a combination, which are sorted by order, into intervals.
+func cutServices(pieces []piece) ([]interval, error) {
 	plain, special := make([]piece, 0, len(pieces)), []piece(nil)
 	for _, p := range pieces {
 		if p.anySource() {
@@ -47,15 +42,15 @@ func (c *cutter) services(pieces []piece) ([]interval, error) {
 			special = append(special, p)
 		}
 	}
-	out := c.line(plain, decision{none, none})
+	out := cutLine(plain, decision{none, none})
 	if len(special) == 0 {
 		return out, nil
 	}
-	return c.withSources(out, special)
+	return withSources(out, special)
 }
 
 // withSources cuts the intervals further where the pieces are, which ask for source ports.
-func (c *cutter) withSources(plain []interval, special []piece) ([]interval, error) {
+func withSources(plain []interval, special []piece) ([]interval, error) {
 	points := make([]uint32, 0, len(plain)+2*len(special))
 	for _, i := range plain {
 		points = append(points, i.first)
@@ -67,11 +62,10 @@ func (c *cutter) withSources(plain []interval, special []piece) ([]interval, err
 		}
 	}
 	slices.Sort(points)
-	byFirst := slices.Clone(special)
-	slices.SortStableFunc(byFirst, func(a, b piece) int { return int(a.first) - int(b.first) })
+	byFirst := sortedByFirst(special)
 	var out []interval
 	var active []piece
-	at := 0
+	at, cuts := 0, 0
 	for _, point := range slices.Compact(points) {
 		for at+1 < len(plain) && plain[at+1].first <= point {
 			at++
@@ -80,11 +74,11 @@ func (c *cutter) withSources(plain []interval, special []piece) ([]interval, err
 		for len(byFirst) > 0 && byFirst[0].first == point {
 			active, byFirst = append(active, byFirst[0]), byFirst[1:]
 		}
-		if c.cuts += len(active); c.cuts > maxCuts {
+		if cuts += len(active); cuts > maxCuts {
 			return nil, fmt.Errorf("the rules for one source and destination ask for too many combinations of source and destination ports; write fewer ranges of source ports")
 		}
 		i := interval{first: point, says: plain[at].says}
-		if sources := c.line(bySource(active), i.says); len(sources) > 1 || sources[0].says != i.says {
+		if sources := cutLine(bySource(active), i.says); len(sources) > 1 || sources[0].says != i.says {
 			i.sources = sources
 		}
 		out = appendInterval(out, i)
@@ -101,9 +95,15 @@ func bySource(pieces []piece) []piece {
 	return out
 }
 
-// line cuts pieces by their first and last keys; where there is none it says base, and
+func sortedByFirst(pieces []piece) []piece {
+	out := slices.Clone(pieces)
+	slices.SortStableFunc(out, func(a, b piece) int { return int(a.first) - int(b.first) })
+	return out
+}
+
+// cutLine cuts pieces by their first and last keys; where there is none it says base, and
 // nothing that comes after base.
-func (c *cutter) line(pieces []piece, base decision) []interval {
+func cutLine(pieces []piece, base decision) []interval {
 	points := make([]uint32, 1, 1+2*len(pieces))
 	for _, p := range pieces {
 		points = append(points, p.first)
@@ -112,8 +112,7 @@ func (c *cutter) line(pieces []piece, base decision) []interval {
 		}
 	}
 	slices.Sort(points)
-	byFirst := slices.Clone(pieces)
-	slices.SortStableFunc(byFirst, func(a, b piece) int { return int(a.first) - int(b.first) })
+	byFirst := sortedByFirst(pieces)
 	var out []interval
 	var deciding, onTrial queue
 	for _, point := range slices.Compact(points) {

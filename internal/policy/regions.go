@@ -59,8 +59,7 @@ func (r *regions) cut(row []setID) (uint32, error) {
 			pieces = append(pieces, piece{b, uint32(order), r.p.asked[order].logOnly})
 		}
 	}
-	c := cutter{}
-	intervals, err := c.services(pieces)
+	intervals, err := cutServices(pieces)
 	if err != nil {
 		return 0, fmt.Errorf("rule %s and those like it: %w", r.p.rules[row[0]].name(), err)
 	}

@@ -112,11 +112,7 @@ func (s *shadower) pickedScopes(rule uint32) []setID {
 		}
 		place = places[0]
 	}
-	d := 0
-	if scope.direction == overlay.Out {
-		d = 1
-	}
-	return s.scopes.lists.row(s.scopes.at[d][place])
+	return s.scopes.lists.row(s.scopes.at[direction(scope.direction)][place])
 }
 
 // inCombination is the first rule of a combination that covers one and comes before

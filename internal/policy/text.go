@@ -25,10 +25,11 @@ func listRules(fw overlay.Firewall) ([]Rule, error) {
 	}
 	rules := make([]Rule, 0, len(fw.Rules)+len(segments)+1)
 	for _, r := range fw.Rules {
+		rule := Rule{Section: r.Section, Name: r.Name, Verdict: r.Verdict, Log: r.Log, Text: textOf(r)}
 		if !slices.Contains([]overlay.Verdict{overlay.Allow, overlay.Drop, overlay.Reject, overlay.LogOnly}, r.Verdict) {
-			return nil, fmt.Errorf("rule %s: verdict %q is none of allow, drop, reject and log-only", nameOf(r), r.Verdict)
+			return nil, fmt.Errorf("rule %s: verdict %q is none of allow, drop, reject and log-only", rule.name(), r.Verdict)
 		}
-		rules = append(rules, Rule{Section: r.Section, Name: r.Name, Verdict: r.Verdict, Log: r.Log, Text: textOf(r)})
+		rules = append(rules, rule)
 	}
 	for _, name := range segments {
 		rules = append(rules, Rule{Section: DefaultSection, Name: name, Verdict: fw.Defaults[name],

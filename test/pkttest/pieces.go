@@ -44,17 +44,12 @@ func Fragments(frame []byte, id uint32, size int) (list [][]byte) {
 	return list
 }
 
-// Fragment is one that carries a piece of a datagram, whatever stands in it, with the
-// headers of a frame.
-func Fragment(frame, piece []byte, id uint32, offset int, more bool) []byte {
-	return fragmentOf(frame, piece, id, offset, more)
-}
-
 // Atomic puts a fragment header before a whole IPv6 packet (RFC 6946).
 func Atomic(frame []byte, id uint32) []byte {
 	return fragmentOf(frame, frame[etherLen+ipv6Len:], id, 0, false)
 }
 
+// fragmentOf is one that carries a piece of a datagram, with the headers of a frame.
 func fragmentOf(frame, piece []byte, id uint32, offset int, more bool) []byte {
 	field := uint16(offset)
 	if !isIPv6(frame) {
