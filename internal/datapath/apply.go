@@ -122,9 +122,7 @@ func (d *Datapath) Apply(t Tables) error {
 		return err
 	}
 	if d.newFDB { // sources are learned when decisions are taken
-		for id := range d.names.segments {
-			p.touched[id] = true
-		}
+		p.touchAll(d)
 	}
 	if err := errors.Join(d.write(p), d.changed()); err != nil {
 		return err

@@ -149,10 +149,8 @@ func TestFullTable(t *testing.T) {
 	open := func(i int) {
 		t.Helper()
 		there, back := stations(i)
-		for from, frame := range map[stand][]byte{stands[0]: there} {
-			if why, _ := w.verdictFrom(t, from, frame); why != "" {
-				t.Fatalf("connection %d: %s", i, why)
-			}
+		if why, _ := w.verdictFrom(t, stands[0], there); why != "" {
+			t.Fatalf("connection %d: %s", i, why)
 		}
 		if why, _ := w.verdictFrom(t, stands[2], back); why != "" {
 			t.Fatalf("answer of connection %d: %s", i, why)

@@ -214,28 +214,37 @@ func imageSum(image policy.Image) uint64 {
 // loadImage writes a map of its own and swaps it in. When it returns no program asks
 // the former policy any more: the kernel waits for those that run.
 func (d *Datapath) loadImage(image policy.Image) error {
+	m, err := newPolicyMap(image)
+	if err != nil {
+		return err
+	}
+	defer m.Close() // the map policy keeps it
+	if err := d.objs.Policy.Put(uint32(0), m); err != nil {
+		return fmt.Errorf("put the policy into force: %w", err)
+	}
+	return nil
+}
+
+// newPolicyMap makes a map that holds the image.
+func newPolicyMap(image policy.Image) (*ebpf.Map, error) {
 	if len(image) == 0 || len(image)%policy.LineWords != 0 {
-		return fmt.Errorf("policy of the firewall: an image of %d words is not whole lines", len(image))
+		return nil, fmt.Errorf("policy of the firewall: an image of %d words is not whole lines", len(image))
 	}
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
 		Name: "policy_lines", Type: ebpf.Array, KeySize: 4, ValueSize: 4 * policy.LineWords,
 		MaxEntries: uint32(len(image) / policy.LineWords), Flags: unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
 	})
 	if err != nil {
-		return fmt.Errorf("make room for a policy of %d bytes: %w", 4*len(image), err)
+		return nil, fmt.Errorf("make room for a policy of %d bytes: %w", 4*len(image), err)
 	}
-	defer m.Close() // the map policy keeps it
 	memory, err := m.Memory()
 	if err != nil {
-		return fmt.Errorf("map the memory of a policy: %w", err)
+		return nil, errors.Join(fmt.Errorf("map the memory of a policy: %w", err), m.Close())
 	}
 	if _, err := memory.WriteAt(imageBytes(image), 0); err != nil {
-		return fmt.Errorf("write the policy: %w", err)
+		return nil, errors.Join(fmt.Errorf("write the policy: %w", err), m.Close())
 	}
-	if err := d.objs.Policy.Put(uint32(0), m); err != nil {
-		return fmt.Errorf("put the policy into force: %w", err)
-	}
-	return nil
+	return m, nil
 }
 
 // prunePolicy forgets what nothing asks for any more: rules that are gone, and with the

@@ -26,7 +26,7 @@ func (r RuleName) hash() uint64 {
 // restoreRules reads which numbers a former process gave to rules.
 func (d *Datapath) restoreRules() error {
 	d.fw.rules, d.fw.names = map[uint64]uint32{}, map[uint32]RuleName{}
-	entries, err := d.readRules()
+	entries, err := d.readRules(d.objs.Rules.MaxEntries())
 	for i, e := range entries {
 		if i != 0 && e.Name != 0 {
 			d.fw.rules[e.Name] = uint32(i)
@@ -36,8 +36,9 @@ func (d *Datapath) restoreRules() error {
 	return err
 }
 
-func (d *Datapath) readRules() ([]edgeRuleCounters, error) {
-	entries := make([]edgeRuleCounters, d.objs.Rules.MaxEntries())
+// readRules reads the counters of all numbers below n.
+func (d *Datapath) readRules(n uint32) ([]edgeRuleCounters, error) {
+	entries := make([]edgeRuleCounters, n)
 	return entries, readArray(d.objs.Rules, entries)
 }
 
@@ -173,7 +174,7 @@ func (d *Datapath) Rules() ([]RuleCounters, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := d.readRules()
+	entries, err := d.readRules(slices.Max(d.fw.numbers.Rules) + 1) // the edge's default is always there
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package datapath
 import (
 	"maps"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -168,23 +167,9 @@ func (w *world) connectionsAt(t testing.TB, port string) map[edgeConnKey]edgeCon
 	return list
 }
 
-// tcpStateOf is the state that bits of bpf/abi.h say, in the words of users.
+// tcpStateOf is the state of a TCP connection in the words of users.
 func tcpStateOf(c edgeConn) string {
-	has := func(bits ...uint32) bool {
-		return !slices.ContainsFunc(bits, func(b uint32) bool { return c.Bits&b == 0 })
-	}
-	const syn, ack, fin, rst, pickedUp = 2, 8, 32, 128, 512
-	switch {
-	case has(rst):
-		return "closed"
-	case !has(ack, 2*ack) || !has(pickedUp) && !has(syn, 2*syn):
-		return "opening"
-	case has(fin, 2*fin):
-		return "time-wait"
-	case has(fin) || has(2*fin):
-		return "half-closed"
-	}
-	return "established"
+	return StateNames[tcpState(sweepConnBits(c.Bits))]
 }
 
 // connections are all of them by the reference's names: their states and how many packets

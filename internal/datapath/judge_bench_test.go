@@ -79,16 +79,10 @@ func BenchmarkScan(b *testing.B) {
 				b.Fatal(err)
 			}
 			openings := someOpenings(fw, places, numbered(p, places, policytest.Segments))[:min(maxOpenings, 10000000/n)]
+			putArray(b, j.Openings, openings)
 			turns := make([]float64, 0, b.N)
 			for b.Loop() {
 				session := judgeSession{Count: uint32(len(openings)), Rules: uint32(n)}
-				keys := make([]uint32, len(openings))
-				for i := range keys {
-					keys[i] = uint32(i)
-				}
-				if _, err := j.Openings.BatchUpdate(keys, openings, nil); err != nil {
-					b.Fatal(err)
-				}
 				if _, err := plain.Run(&ebpf.RunOptions{Context: session, ContextOut: &session}); err != nil {
 					b.Fatal(err)
 				}
@@ -117,14 +111,11 @@ func (j *judging) plainRules(b *testing.B, fw overlay.Firewall) *ebpf.Program {
 		objs.Scan.Close()
 		objs.Rules.Close()
 	})
-	keys, rules := make([]uint32, len(fw.Rules)), make([]judgePlainRule, len(fw.Rules))
+	rules := make([]judgePlainRule, len(fw.Rules))
 	for i, r := range fw.Rules {
-		keys[i] = uint32(i)
 		rules[i] = plainRule(r)
 	}
-	if _, err := objs.Rules.BatchUpdate(keys, rules, nil); err != nil {
-		b.Fatal(err)
-	}
+	putArray(b, objs.Rules, rules)
 	return objs.Scan
 }
 

@@ -1,13 +1,10 @@
 package datapath
 
 import (
-	"net/netip"
 	"testing"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
-	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
@@ -46,22 +43,11 @@ func newJudging(t testing.TB) *judging {
 // load puts an image where the data path finds it.
 func (j *judging) load(t testing.TB, image policy.Image) {
 	t.Helper()
-	lines := unsafe.Slice((*[policy.LineWords]uint32)(unsafe.Pointer(&image[0])), len(image)/policy.LineWords)
-	inner, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "policy_inner", Type: ebpf.Array, KeySize: 4, ValueSize: 4 * policy.LineWords, MaxEntries: uint32(len(lines)),
-		Flags: unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
-	})
+	inner, err := newPolicyMap(image)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer inner.Close()
-	keys := make([]uint32, len(lines))
-	for i := range keys {
-		keys[i] = uint32(i)
-	}
-	if _, err := inner.BatchUpdate(keys, lines, nil); err != nil {
-		t.Fatal(err)
-	}
 	if err := j.Policy.Put(uint32(0), inner); err != nil {
 		t.Fatal(err)
 	}
@@ -70,13 +56,7 @@ func (j *judging) load(t testing.TB, image policy.Image) {
 // ask judges openings repeat times, and returns the judgements and the time of a turn in ns.
 func (j *judging) ask(t testing.TB, openings []judgeOpening, repeat int) ([]judgeVerdictLine, float64) {
 	t.Helper()
-	keys := make([]uint32, len(openings))
-	for i := range keys {
-		keys[i] = uint32(i)
-	}
-	if _, err := j.Openings.BatchUpdate(keys, openings, nil); err != nil {
-		t.Fatal(err)
-	}
+	putArray(t, j.Openings, openings)
 	session := judgeSession{Count: uint32(len(openings)), Repeat: uint32(repeat)}
 	if _, err := j.Judge.Run(&ebpf.RunOptions{Context: session, ContextOut: &session}); err != nil {
 		t.Fatal(err)
@@ -88,6 +68,18 @@ func (j *judging) ask(t testing.TB, openings []judgeOpening, repeat int) ([]judg
 		}
 	}
 	return lines, float64(session.Ns) / float64(repeat)
+}
+
+// putArray writes values into an array, from its beginning.
+func putArray[V any](t testing.TB, m *ebpf.Map, values []V) {
+	t.Helper()
+	keys := make([]uint32, len(values))
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	if _, err := m.BatchUpdate(keys, values, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // numbered are numbers that are not equal to the indices of what they are of.
@@ -116,16 +108,9 @@ func inNumbers(o policy.Opening, n policy.Numbers) judgeOpening {
 	if o.Direction == overlay.Out {
 		out.Direction = 1
 	}
-	out.Src.W, out.Dst.W = addrWords(o.Src), addrWords(o.Dst)
+	out.Src.W, out.Dst.W = wireAddr(o.Src), wireAddr(o.Dst)
 	return out
 }
-
-func addrWords(a netip.Addr) [4]uint32 {
-	bytes := a.As16()
-	return *(*[4]uint32)(unsafe.Pointer(&bytes))
-}
-
-var verdictWords = []overlay.Verdict{overlay.Allow, overlay.Drop, overlay.Reject}
 
 // sameJudgement compares what the data path says with what it should.
 func sameJudgement(t testing.TB, name string, got judgeVerdictLine, want policy.Judgement, n policy.Numbers) bool {
@@ -136,7 +121,7 @@ func sameJudgement(t testing.TB, name string, got judgeVerdictLine, want policy.
 	}
 	j := got.Judgement
 	if got.Reason != 0 || j.Rule != n.Rules[want.Rule] || j.LogOnly != logOnly || j.Policy != n.Policy ||
-		verdictWords[j.Verdict] != want.Verdict || j.Log != want.Log {
+		verdicts[sweepVerdict(j.Verdict)] != want.Verdict || j.Log != want.Log {
 		t.Errorf("%s: reason %d, rule %d, on trial %d, verdict %d, log %v; want %+v: rule %d, on trial %d",
 			name, got.Reason, j.Rule, j.LogOnly, j.Verdict, j.Log, want, n.Rules[want.Rule], logOnly)
 		return false

@@ -87,15 +87,9 @@ func (d *Datapath) loadSweeper() (*sweeper, error) {
 	if err := configure(spec, d.cfg); err != nil {
 		return nil, err
 	}
-	shared := map[string]*ebpf.Map{}
-	for name, m := range d.maps() {
-		if own, ok := spec.Maps[name]; ok {
-			own.MaxEntries, shared[name] = m.MaxEntries(), m
-		}
-	}
-	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
+	objects, err := loadUpon(spec, d.maps())
 	if err != nil {
-		return nil, loadError(err)
+		return nil, err
 	}
 	defer objects.Close()
 	return &sweeper{program: objects.DetachProgram(sweepProgSweep), tally: objects.DetachMap(sweepMapTally)}, nil

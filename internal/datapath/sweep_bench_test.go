@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/policy"
 )
 
 // manyRules allow each a network to a port.
@@ -25,16 +24,10 @@ func BenchmarkChangePolicy(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			w := walledWorld(b, manyRules(n, 0))
-			places := []policy.Place{{Name: "p0", Port: "p0", Segment: "blue"}, {Name: "p1", Port: "p1", Segment: "blue"}, {Name: "p2", Port: "p2", Segment: "green"}}
 			seed := 0
 			for b.Loop() {
 				seed++
-				compiled, err := policy.Compile(manyRules(n, seed), places)
-				if err != nil {
-					b.Fatal(err)
-				}
-				w.tables.Firewall = compiled
-				w.apply(b)
+				w.change(b, manyRules(n, seed))
 			}
 		})
 	}

@@ -131,16 +131,7 @@ func TestSweepExpires(t *testing.T) {
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
 	age := func(by time.Duration) {
 		t.Helper()
-		aged := map[edgeConnKey]edgeConn{}
-		if err := walk(w.dp.objs.Connections, func(k edgeConnKey, c edgeConn) {
-			c.SeenNs -= uint64(by)
-			aged[k] = c
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if err := putBatch(w.dp.objs.Connections, aged, 0); err != nil {
-			t.Fatal(err)
-		}
+		changeEach[edgeConnKey](t, w.dp.objs.Connections, func(c *edgeConn) { c.SeenNs -= uint64(by) })
 	}
 	timeout := overlay.DefaultTimeouts.UDPReplied
 	age(timeout - 20*time.Second)

@@ -75,10 +75,19 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 	return bound, nil
 }
 
-// loadOne loads one program of an object upon those of maps that it has, which have sizes
-// of their own.
+// loadOne loads one program of an object upon those of maps that it has.
 func loadOne(spec *ebpf.CollectionSpec, name string, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
+	objects, err := loadUpon(spec, maps)
+	if err != nil {
+		return nil, err
+	}
+	defer objects.Close()
+	return objects.DetachProgram(name), nil
+}
+
+// loadUpon loads an object upon those of maps that it has, which have sizes of their own.
+func loadUpon(spec *ebpf.CollectionSpec, maps map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	shared := make(map[string]*ebpf.Map)
 	for name, m := range maps {
 		if own := spec.Maps[name]; own != nil {
@@ -90,8 +99,7 @@ func loadOne(spec *ebpf.CollectionSpec, name string, maps map[string]*ebpf.Map) 
 	if err != nil {
 		return nil, loadError(err)
 	}
-	defer objects.Close()
-	return objects.DetachProgram(name), nil
+	return objects, nil
 }
 
 // maxExits is MAX_EXITS of bpf/abi.h.

@@ -67,24 +67,9 @@ const (
 type guard struct {
 	census   datapath.Census
 	sweptAt  time.Time
-	tables   []datapath.Table
 	events   map[string]uint64
 	pressed  map[string]bool // alarms that are raised, by what they are about
 	problems []string
-}
-
-// goWatchFirewall starts watchFirewall, and returns what ends it.
-func (e *edge) goWatchFirewall(ctx context.Context) (end func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		e.watchFirewall(ctx)
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
 }
 
 // watchFirewall writes the firewall's log, has connections expire and raises alarms
@@ -114,7 +99,7 @@ func (e *edge) watchFirewall(ctx context.Context) {
 func (e *edge) sweep() {
 	e.mu.RLock()
 	if e.dp == nil || e.config.Firewall == nil {
-		quiet := len(e.guard.problems) == 0 && e.guard.tables == nil
+		quiet := len(e.guard.problems) == 0 && e.guard.sweptAt.IsZero()
 		e.mu.RUnlock()
 		if !quiet {
 			e.setGuard(guard{}, nil)
@@ -122,7 +107,7 @@ func (e *edge) sweep() {
 		return
 	}
 	census, err := e.dp.Sweep()
-	next := guard{census: census, sweptAt: time.Now(), tables: e.dp.FirewallTables(census)}
+	next := guard{census: census, sweptAt: time.Now()}
 	if err == nil {
 		next.events, err = e.dp.Events()
 	}

@@ -62,9 +62,7 @@ func (p *paths) follow(probes PathProbes) followed {
 
 // onEach does f at each of the news until the returned function is called.
 func onEach(news <-chan struct{}, f func()) (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var owned sync.WaitGroup
-	owned.Go(func() {
+	return beside(context.Background(), func(ctx context.Context) {
 		for {
 			select {
 			case <-ctx.Done():
@@ -74,6 +72,13 @@ func onEach(news <-chan struct{}, f func()) (end func()) {
 			}
 		}
 	})
+}
+
+// beside runs f in a goroutine until the returned function is called, which waits for it.
+func beside(ctx context.Context, f func(context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var owned sync.WaitGroup
+	owned.Go(func() { f(ctx) })
 	return func() { cancel(); owned.Wait() }
 }
 

@@ -134,7 +134,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		return err
 	}
 	srv := serve(listener, e.handler(), e.log)
-	endGuard := e.goWatchFirewall(ctx)
+	endGuard := beside(ctx, e.watchFirewall)
 	broken := e.loop(ctx, hangup, srv.failed)
 	endGuard()
 	return errors.Join(broken, srv.stop(), e.stop(broken == nil && !opts.KeepDataPath))

@@ -67,9 +67,6 @@ func sessionQueryOf(v url.Values) (q SessionQuery, err error) {
 	if q.Top != "" && !slices.Contains(TopKinds, q.Top) {
 		return q, mistake{fmt.Errorf("%s: %q is none of %s", argTop, q.Top, strings.Join(TopKinds, ", "))}
 	}
-	if _, err := protoNumber(q.Proto); err != nil {
-		return q, mistake{fmt.Errorf("%s: %w", argProto, err)}
-	}
 	return q, nil
 }
 
@@ -117,7 +114,7 @@ func protoNumber(text string) (int, error) {
 func (q SessionQuery) matcher() (func(*datapath.Session) bool, error) {
 	proto, err := protoNumber(q.Proto)
 	if err != nil {
-		return nil, mistake{err}
+		return nil, mistake{fmt.Errorf("%s: %w", argProto, err)}
 	}
 	section, name, both := strings.Cut(q.Rule, "/")
 	return func(s *datapath.Session) bool {
