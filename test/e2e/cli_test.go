@@ -78,8 +78,14 @@ func containsAll(text string, words []string) bool {
 // document is a fact: a command prints JSON that is as check wants it.
 func document[T any](n *twoHosts, command []string, check func(T) bool) {
 	n.t.Helper()
+	documentOf(n.network, n.says, command, check)
+}
+
+// documentOf is the same of a command that says runs.
+func documentOf[T any](n *network, says func(args ...string) (string, error), command []string, check func(T) bool) {
+	n.t.Helper()
 	n.fact(strings.Join(command, " ")+" -o json is right", func() error {
-		out, err := n.says(append(command, "-o", "json")...)
+		out, err := says(append(command, "-o", "json")...)
 		if err != nil {
 			return err
 		}

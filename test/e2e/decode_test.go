@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
@@ -278,7 +279,7 @@ func refusedUDP(h *topo.Host, addr netip.Addr) error {
 		return err
 	}
 	defer conn.Close()
-	if err := echoOne(conn, []byte("question")); !errors.Is(err, syscall.ECONNREFUSED) {
+	if err := echoOne(conn, []byte("question"), time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%w, want refusal", err)
 	}
 	return nil

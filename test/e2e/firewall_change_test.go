@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -25,14 +26,6 @@ func (n *policed) streamsOver() []*stream {
 	}
 	n.goOn(streams)
 	return streams
-}
-
-// goOn waits for a quarter of a second of each stream.
-func (n *network) goOn(streams []*stream) {
-	n.t.Helper()
-	for _, s := range streams {
-		n.more(s, streamRate/4)
-	}
 }
 
 // What is still allowed, by another rule or another default, goes on without a loss.
@@ -59,9 +52,7 @@ func TestFirewallChangeKeeps(t *testing.T) {
 	}
 	n.once("TCP did not notice", stop)
 	n.once("nor did transfers", bulk)
-	for _, s := range streams {
-		n.lost(s, 0)
-	}
+	n.lostNothing(streams)
 	n.once("connections were judged anew, and none was cut", func() error {
 		judged, cut, err := n.rejudged("edge1")
 		if err == nil && (judged < rounds*3*6 || cut != 0) { // at least so many, at each port that they cross
@@ -187,17 +178,11 @@ func TestFirewallChangeCuts(t *testing.T) {
 	n.more(tunnel, streamRate/4)
 	n.once("TCP works again", func() error { return exchangeLine(n.connect(n.red1, n.red3, 4, portAllowed), patience) })
 	tunnel.end()
-	for _, s := range others {
-		n.lost(s, 0)
-	}
+	n.lostNothing(others)
 }
 
 // exchangeLine sends a line over a connection to an echo and wants it back.
-func exchangeLine(conn interface {
-	SetDeadline(time.Time) error
-	Write([]byte) (int, error)
-	Read([]byte) (int, error)
-}, wait time.Duration) error {
+func exchangeLine(conn net.Conn, wait time.Duration) error {
 	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
 		return err
 	}
@@ -239,9 +224,7 @@ func TestFirewallLargePolicy(t *testing.T) {
 		n.goOn(streams)
 	}
 	n.enforce(1, open, "p1", "p2")
-	for _, s := range streams {
-		n.lost(s, 0)
-	}
+	n.lostNothing(streams)
 }
 
 // Connections that open and close by the thousand while the policy changes all work, where only

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -53,33 +52,15 @@ func TestFirewallCommands(t *testing.T) {
 		}
 		return err
 	})
-	decoded(n.hub, []string{"rules"}, func(rules []edge.RuleInfo) bool {
+	documentOf(n.network, n.asks, []string{"rules"}, func(rules []edge.RuleInfo) bool {
 		return len(rules) == 7 && rules[0].Unused && rules[1].Connections == 1 && rules[1].Log && rules[3].ShadowedBy == "test/web" && rules[6].Section == "default"
 	})
-	decoded(n.hub, []string{"sessions", "--proto", "tcp"}, func(list edge.SessionList) bool {
+	documentOf(n.network, n.asks, []string{"sessions", "--proto", "tcp"}, func(list edge.SessionList) bool {
 		return list.Matched == 1 && list.Total == 3 && list.Sessions[0].Src == n.red1.addr(4) && list.Sessions[0].DstPort == portAllowed && list.Sessions[0].Answered
 	})
-	decoded(n.hub, []string{"sessions", "--top", "rules"}, func(list edge.SessionList) bool { return len(list.Top) == 2 && list.Top[0].What == "test/answers" })
+	documentOf(n.network, n.asks, []string{"sessions", "--top", "rules"}, func(list edge.SessionList) bool { return len(list.Top) == 2 && list.Top[0].What == "test/answers" })
 	n.whatIf(func() error { return exchangeLine(conn, patience) })
 	n.logged("verdict=reject section=test rule=noise", "verdict=log-only section=test rule=on-trial", "verdict=allow section=test rule=web")
-}
-
-// decoded is a fact: a command prints JSON that is as check wants it.
-func decoded[T any](n *hub, command []string, check func(T) bool) {
-	n.t.Helper()
-	n.fact(strings.Join(command, " ")+" -o json is right", func() error {
-		out, err := n.asks(append(command, "-o", "json")...)
-		if err != nil {
-			return err
-		}
-		var d T
-		decoder := json.NewDecoder(strings.NewReader(out))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&d); err != nil || !check(d) {
-			return errors.Join(err, errors.New(out))
-		}
-		return nil
-	})
 }
 
 // whatIf is the fact that a policy which has not been loaded says whom it would cut, and

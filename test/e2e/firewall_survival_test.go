@@ -121,8 +121,7 @@ func TestFirewallFullTable(t *testing.T) {
 				from, to guest
 				words    string
 			}{{n.red1, n.red3, "udp A:N > B:7001 20"}, {n.red3, n.red1, "udp A:7001 > B:N 20"}} {
-				err := n.batch(way.from, way.to, way.words, i, 100)
-				if err != nil {
+				if err := n.batch(way.from, way.to, way.words, i, 100); err != nil {
 					return err
 				}
 			}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -72,12 +73,8 @@ func (n *hub) crosses(rack *frames, l lane, port int, out, want bool, family int
 		srcMAC, dstMAC = rackMAC, l.far.mac()
 		leaves, arrives = l.tag, ""
 	}
-	text := "udp %s:6000 > %s:%d 100"
-	if family == 6 {
-		text = "udp [%s]:6000 > [%s]:%d 100"
-	}
 	frame := func(tag, words string) []byte { return pkttest.Frame(srcMAC.String(), dstMAC.String(), tag+words) }
-	datagram := fmt.Sprintf(text, src.addr(family), dst.addr(family), port)
+	datagram := fmt.Sprintf("udp %s > %s 100", netip.AddrPortFrom(src.addr(family), 6000), netip.AddrPortFrom(dst.addr(family), uint16(port)))
 	for _, words := range []string{datagram, "raw 0x88b6 99"} {
 		if err := from.send(frame(leaves, words)); err != nil {
 			return err

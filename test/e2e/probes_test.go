@@ -90,23 +90,24 @@ func echo(d direction, sizes ...int) error {
 	}
 	defer client.Close()
 	for _, size := range sizes {
-		if err := echoOne(client, content[size:2*size]); err != nil {
+		if err := echoOne(client, content[size:2*size], time.Second); err != nil {
 			return fmt.Errorf("datagram of %d bytes: %w", size, err)
 		}
 	}
 	return nil
 }
 
-func echoOne(client *net.UDPConn, datagram []byte) error {
-	if err := client.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+// echoOne sends to an echo and wants the same back, in one piece.
+func echoOne(client net.Conn, data []byte, wait time.Duration) error {
+	if err := client.SetDeadline(time.Now().Add(wait)); err != nil {
 		return err
 	}
-	if _, err := client.Write(datagram); err != nil {
+	if _, err := client.Write(data); err != nil {
 		return err
 	}
 	b := make([]byte, 1<<16)
 	size, err := client.Read(b)
-	if err == nil && !bytes.Equal(b[:size], datagram) {
+	if err == nil && !bytes.Equal(b[:size], data) {
 		return fmt.Errorf("%d bytes came back, and not the same", size)
 	}
 	return err

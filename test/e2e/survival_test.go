@@ -41,14 +41,14 @@ func newStreams(t *testing.T, family int, checksum bool) (n *twoHosts, streams [
 }
 
 // goOn waits for a quarter of a second of each stream.
-func (n *twoHosts) goOn(streams []*stream) {
+func (n *network) goOn(streams []*stream) {
 	n.t.Helper()
 	for _, s := range streams {
 		n.more(s, streamRate/4)
 	}
 }
 
-func (n *twoHosts) lostNothing(streams []*stream) {
+func (n *network) lostNothing(streams []*stream) {
 	n.t.Helper()
 	for _, s := range streams {
 		n.lost(s, 0)
