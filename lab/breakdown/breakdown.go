@@ -20,7 +20,7 @@ import (
 
 // Leg is one run of a data path's program on a transaction's way.
 type Leg struct {
-	Host  string // as in Plan.Stamps
+	Host  string // a name of Put's stamps
 	Entry datapath.Point
 }
 

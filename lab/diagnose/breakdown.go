@@ -57,14 +57,14 @@ func brokenTitle(b stats.Breakdown) string {
 
 // programs is the time of the edges' programs.
 func programs(b stats.Breakdown) float64 {
-	return b.Of(stats.ParsePart) + b.Of(stats.CachePart) + b.Of(stats.DecidePart) + b.Of(stats.FirewallPart) + b.Of(stats.KeepPart) +
-		b.Of(stats.EncapPart) + b.Of(stats.DecapPart) + b.Of(stats.DeliverPart)
+	return b.Of(stats.ParsePart, stats.CachePart, stats.DecidePart, stats.FirewallPart, stats.KeepPart,
+		stats.EncapPart, stats.DecapPart, stats.DeliverPart)
 }
 
 func requestFinding(b stats.Breakdown) string {
 	share := func(us float64) string { return fmt.Sprintf("%.0f %%", 100*us/b.RTT.Median) }
 	words := fmt.Sprintf("Breakdown: of the %s µs of %s, %s are the guests' (their stacks, the way to their ports, the server's program", stats.Figure(b.RTT.Median), brokenTitle(b),
-		share(b.Of(stats.StackPart)+b.Of(stats.WakePart)+b.Of(stats.PortPart)+b.Of(stats.ProgramPart)))
+		share(b.Of(stats.StackPart, stats.WakePart, stats.PortPart, stats.ProgramPart)))
 	if wake := b.Of(stats.WakePart); wake > 0 {
 		words += fmt.Sprintf(", and %s wake-ups", share(wake))
 	}
@@ -81,7 +81,7 @@ func requestFinding(b stats.Breakdown) string {
 
 func connectFinding(b stats.Breakdown) string {
 	words := fmt.Sprintf("Breakdown: %s takes %s µs, of which deciding where its packets go and keeping that takes %s", brokenTitle(b), stats.Figure(b.RTT.Median),
-		stats.Figure(b.Of(stats.DecidePart)+b.Of(stats.KeepPart)))
+		stats.Figure(b.Of(stats.DecidePart, stats.KeepPart)))
 	if wall := b.Of(stats.FirewallPart); wall > 0 {
 		words += fmt.Sprintf(" and the firewall %s (%.0f %%)", stats.Figure(wall), 100*wall/b.RTT.Median)
 	}

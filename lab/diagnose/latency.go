@@ -36,10 +36,7 @@ type latencyEvidence struct {
 // newLatencyEvidence chooses what the verdict is about: Selvage, or else the first contender
 // with a firewall; between two hosts, or else on one; 100 rules, or else the fewest.
 func newLatencyEvidence(r result.Result) latencyEvidence {
-	e := latencyEvidence{evidence: evidence{Result: r, rows: r.Summary}}
-	if len(e.rows) == 0 {
-		e.rows = stats.Summarise(r)
-	}
+	e := latencyEvidence{evidence: summed(r)}
 	names := e.policed()
 	if len(names) == 0 {
 		return e
@@ -120,7 +117,7 @@ func (e latencyEvidence) sentence() string {
 // most is the sweep's setting with the most rules that a contender has a round trip for.
 func (e latencyEvidence) most(name string) (most stats.Setting) {
 	for _, s := range stats.Settings(e.Result) {
-		if s.Scenario == stats.TwoHosts && s.Pairs == 1 && s.Rules > most.Rules && stats.Added(e.Result, name, s.Case(), stats.RRP50).N > 0 {
+		if s.InSweep() && s.Rules > most.Rules && stats.Added(e.Result, name, s.Case(), stats.RRP50).N > 0 {
 			most = s
 		}
 	}

@@ -104,7 +104,7 @@ func (e latencyEvidence) undisturbed() []string {
 	for _, name := range e.policed() {
 		var figures []string
 		for _, s := range stats.Settings(e.Result) {
-			if iv := stats.Added(e.Result, name, s.Case(), stats.RRP1); iv.N > 0 && s.Scenario == stats.TwoHosts && s.Pairs == 1 {
+			if iv := stats.Added(e.Result, name, s.Case(), stats.RRP1); iv.N > 0 && s.InSweep() {
 				figures = append(figures, difference(iv)+" with "+count(s.Rules))
 			}
 		}
@@ -151,7 +151,7 @@ func nanoseconds(us float64) string {
 func (e latencyEvidence) rivals(topic, metric, unit string) []string {
 	var words []string
 	for _, s := range stats.Settings(e.Result) {
-		if s.Scenario != stats.TwoHosts || s.Pairs > 1 || s.Rules == 1 || s.Rules == 10 {
+		if !s.InSweep() || s.Rules == 1 || s.Rules == 10 {
 			continue
 		}
 		row, ok := stats.Find(e.rows, e.subject, s.Case(), metric)
@@ -206,8 +206,9 @@ func (e latencyEvidence) tail() []string {
 
 // omission says what the closed loop did not see.
 func (e latencyEvidence) omission() []string {
-	open, ok := stats.Find(e.rows, e.subject, stats.Setting{Scenario: stats.TwoHosts, Pairs: 1}.Case(), "open_p9999")
-	closed, okClosed := stats.Find(e.rows, e.subject, stats.Setting{Scenario: stats.TwoHosts, Pairs: 1}.Case(), "rr_p9999")
+	bare := stats.Setting{Scenario: stats.TwoHosts, Pairs: 1}.Case()
+	open, ok := stats.Find(e.rows, e.subject, bare, "open_p9999")
+	closed, okClosed := stats.Find(e.rows, e.subject, bare, "rr_p9999")
 	if !ok || !okClosed || open.Median < omitted*closed.Median {
 		return nil
 	}

@@ -73,11 +73,17 @@ func Subject(r result.Result) string {
 	return gather(r).subject
 }
 
-func gather(r result.Result) evidence {
+// summed is the evidence without a subject.
+func summed(r result.Result) evidence {
 	e := evidence{Result: r, rows: r.Summary}
 	if len(e.rows) == 0 {
 		e.rows = stats.Summarise(r)
 	}
+	return e
+}
+
+func gather(r result.Result) evidence {
+	e := summed(r)
 	tunnels := e.tunnels()
 	ours := slices.IndexFunc(tunnels, func(name string) bool { return path(name) == selvage })
 	switch {

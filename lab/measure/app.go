@@ -3,7 +3,6 @@ package measure
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -53,15 +52,11 @@ func StartApp(ctx context.Context, ends AppEnds) (*AppService, error) {
 }
 
 func (s *AppService) startWeb(ctx context.Context) (err error) {
-	s.web, err = startPinned(ctx, s.Ends.Web, s.Ends.WebCore, append([]string{"lab-app-web"},
-		flags("addr", s.Ends.WebAddr, "port", AppWebPort, "database", s.Ends.DatabaseAddr, "database-port", AppDatabasePort)...)...)
-	if err != nil {
-		return err
-	}
-	if err := s.Ends.Web.AwaitListen(ctx, "tcp", AppWebPort); err != nil {
-		return withCause(err, s.web)
-	}
-	return nil
+	s.web, err = part{
+		host: s.Ends.Web, cpus: cpus(s.Ends.WebCore), command: "lab-app-web",
+		flags: flags("addr", s.Ends.WebAddr, "port", AppWebPort, "database", s.Ends.DatabaseAddr, "database-port", AppDatabasePort),
+	}.serve(ctx, "tcp", AppWebPort)
+	return err
 }
 
 // Stop ends both and removes the data.
@@ -113,34 +108,24 @@ func RunApp(ctx context.Context, s *AppService, o AppOptions) (*App, error) {
 	o.fill()
 	ctx, cancel := context.WithTimeout(ctx, o.Warmup+o.Duration+patience)
 	defer cancel()
-	before, err := ReadCPU()
-	if err != nil {
-		return nil, err
-	}
-	client, err := startPinned(ctx, s.Ends.Client, s.Ends.ClientCore, append([]string{"lab-app-client"},
-		flags("addr", s.Ends.WebAddr, "port", AppWebPort, "rate", o.Rate, "workers", o.Workers, "connect", o.Connect,
-			"duration", o.Duration, "warmup", o.Warmup)...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Kill()
 	var report appReport
-	if err := client.report(&report); err != nil {
-		return nil, fmt.Errorf("application loop: %w", withCause(err, s.web))
-	}
-	after, err := ReadCPU()
+	cpu, err := part{
+		host: s.Ends.Client, cpus: cpus(s.Ends.ClientCore), command: "lab-app-client", what: "application loop", report: &report,
+		flags: flags("addr", s.Ends.WebAddr, "port", AppWebPort, "rate", o.Rate, "workers", o.Workers, "connect", o.Connect,
+			"duration", o.Duration, "warmup", o.Warmup),
+	}.ask(ctx, s.web)
 	if err != nil {
 		return nil, err
 	}
 	return &App{
 		Options: o, Requests: report.Requests, Elapsed: time.Duration(report.ElapsedNS),
 		Latency: hdrhistogram.Import(report.Latency), Late: hdrhistogram.Import(report.Late),
-		CPU: after.Since(before),
+		CPU: cpu,
 	}, nil
 }
 
 // Quantile returns a quantile of the latency, q from 0 to 1, in microseconds.
-func (a *App) Quantile(q float64) float64 { return float64(a.Latency.ValueAtQuantile(q*100)) / 1e3 }
+func (a *App) Quantile(q float64) float64 { return quantile(a.Latency, q) }
 
 // Kind is what the run's case and metrics are called by: "app", "app_connect" or,
 // at a rate, "app_rated".
@@ -177,10 +162,8 @@ func (a *App) Sample() result.Sample {
 	s.Metrics[kind+AppMean] = a.Latency.Mean() / 1e3
 	s.Metrics[kind+AppRate] = float64(a.Requests) / a.Elapsed.Seconds()
 	if a.Options.Rate > 0 {
-		s.Metrics[kind+AppLate] = float64(a.Late.ValueAtQuantile(50)) / 1e3
+		s.Metrics[kind+AppLate] = quantile(a.Late, 0.5)
 	}
-	for _, q := range drawn() {
-		s.Latency = append(s.Latency, result.Quantile{Q: q, US: a.Quantile(q)})
-	}
+	s.Latency = quantiles(a.Latency)
 	return s
 }

@@ -2,7 +2,6 @@ package measure
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/selvage/selvage/lab/result"
@@ -40,35 +39,17 @@ func RunBulk(ctx context.Context, ends Ends, o BulkOptions) (*Bulk, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Duration+patience)
 	defer cancel()
 	common := flags("addr", ends.Addr, "port", o.Port, "streams", o.Streams, "duration", o.Duration, "interval", o.Interval)
-	sink, err := startPinned(ctx, ends.Server, pin.Server, append([]string{"lab-bulk-sink"}, common...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer sink.Kill()
-	if err := ends.Server.AwaitListen(ctx, "tcp", o.Port); err != nil {
-		return nil, withCause(err, sink)
-	}
-	before, err := ReadCPU()
-	if err != nil {
-		return nil, err
-	}
-	source, err := startPinned(ctx, ends.Client, pin.Client, append(append([]string{"lab-bulk-source"}, common...), flags("mss", o.MSS)...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer source.Kill()
 	var sent, received bulkReport
-	if err := source.report(&sent); err != nil {
-		return nil, fmt.Errorf("bulk source: %w", withCause(err, sink))
-	}
-	after, err := ReadCPU()
+	cpu, err := converse(ctx, "tcp", o.Port,
+		part{host: ends.Server, cpus: cpus(pin.Server), command: "lab-bulk-sink", flags: common, what: "bulk sink", report: &received},
+		part{
+			host: ends.Client, cpus: cpus(pin.Client), command: "lab-bulk-source", what: "bulk source", report: &sent,
+			flags: append(flags("mss", o.MSS), common...),
+		})
 	if err != nil {
 		return nil, err
 	}
-	if err := sink.report(&received); err != nil {
-		return nil, fmt.Errorf("bulk sink: %w", err)
-	}
-	return &Bulk{Options: o, Written: sent.Bytes, Received: received.Bytes, Sockets: sent.Sockets, CPU: after.Since(before)}, nil
+	return &Bulk{Options: o, Written: sent.Bytes, Received: received.Bytes, Sockets: sent.Sockets, CPU: cpu}, nil
 }
 
 // Sample is the transfer as a sample of case "bulk". Of several streams' sockets

@@ -40,29 +40,13 @@ func RunCRR(ctx context.Context, ends Ends, o CRROptions) (*CRR, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Warmup+o.Duration+patience)
 	defer cancel()
 	pin := o.Pin.or(Pin{})
-	server, err := startInstrument(ctx, ends.Server, append([]string{"lab-crr-server"}, flags("core", pin.Server, "addr", ends.Addr, "port", o.Port)...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer server.Kill()
-	if err := ends.Server.AwaitListen(ctx, "tcp", o.Port); err != nil {
-		return nil, withCause(err, server)
-	}
-	before, err := ReadCPU()
-	if err != nil {
-		return nil, err
-	}
-	client, err := startInstrument(ctx, ends.Client, append([]string{"lab-crr-client"},
-		flags("core", pin.Client, "addr", ends.Addr, "port", o.Port, "at-once", o.AtOnce, "warmup", o.Warmup, "duration", o.Duration)...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Kill()
 	var report crrReport
-	if err := client.report(&report); err != nil {
-		return nil, fmt.Errorf("connections: %w", withCause(err, server))
-	}
-	after, err := ReadCPU()
+	cpu, err := converse(ctx, "tcp", o.Port,
+		part{host: ends.Server, command: "lab-crr-server", flags: flags("core", pin.Server, "addr", ends.Addr, "port", o.Port)},
+		part{
+			host: ends.Client, command: "lab-crr-client", what: "connections", report: &report,
+			flags: flags("core", pin.Client, "addr", ends.Addr, "port", o.Port, "at-once", o.AtOnce, "warmup", o.Warmup, "duration", o.Duration),
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +55,7 @@ func RunCRR(ctx context.Context, ends Ends, o CRROptions) (*CRR, error) {
 	}
 	return &CRR{
 		Options: o, Transactions: report.Transactions, Failed: report.Failed, Elapsed: time.Duration(report.ElapsedNS),
-		Latency: hdrhistogram.Import(report.Snapshot), CPU: after.Since(before),
+		Latency: hdrhistogram.Import(report.Snapshot), CPU: cpu,
 	}, nil
 }
 
@@ -85,7 +69,7 @@ func (c *CRR) Sample() result.Sample {
 	}
 	s := sample("crr", c.Elapsed, c.CPU)
 	s.Metrics[CRRRate], s.Metrics[ConnFailed] = rate, float64(c.Failed)
-	s.Metrics[CRRP50] = float64(c.Latency.ValueAtQuantile(50)) / 1e3
-	s.Metrics[CRRP99] = float64(c.Latency.ValueAtQuantile(99)) / 1e3
+	s.Metrics[CRRP50] = quantile(c.Latency, 0.5)
+	s.Metrics[CRRP99] = quantile(c.Latency, 0.99)
 	return s
 }

@@ -62,22 +62,81 @@ type instrument struct {
 	out bytes.Buffer
 }
 
-// startInstrument starts this program as one of Instruments, which pins itself.
-func startInstrument(ctx context.Context, h *topo.Host, args ...string) (*instrument, error) {
-	return startPinned(ctx, h, Unpinned, args...)
+// part is one of Instruments in a run: a server, or the client that asks it.
+type part struct {
+	host    *topo.Host
+	command string
+	flags   []string
+	cpus    []int  // for all its threads; none where it pins itself
+	what    string // its report is of, for errors
+	report  any    // to read into; nil for one that prints none
 }
 
-// startPinned starts it with all its threads on a core.
-func startPinned(ctx context.Context, h *topo.Host, core int, args ...string) (*instrument, error) {
+// start starts this program as the instrument.
+func (p part) start(ctx context.Context) (*instrument, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("path of this program: %w", err)
 	}
-	i := &instrument{Command: h.Command(ctx, append([]string{self}, args...)...)}
+	i := &instrument{Command: p.host.Command(ctx, append([]string{self, p.command}, p.flags...)...)}
 	i.Env = []string{instrumentEnv + "=1", "GODEBUG=asyncpreemptoff=1"}
 	i.Stdout = &i.out
-	i.CPUs = cpus(core)
+	i.CPUs = p.cpus
 	return i, i.Start()
+}
+
+// serve starts a server, which the caller kills, and waits until it listens on a port.
+func (p part) serve(ctx context.Context, network string, port int) (*instrument, error) {
+	server, err := p.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.host.AwaitListen(ctx, network, port); err != nil {
+		err = withCause(err, server)
+		server.Kill()
+		return nil, err
+	}
+	return server, nil
+}
+
+// ask runs the client of a server, reads its report and returns what the cores did
+// meanwhile.
+func (p part) ask(ctx context.Context, server *instrument) (CPU, error) {
+	before, err := ReadCPU()
+	if err != nil {
+		return CPU{}, err
+	}
+	client, err := p.start(ctx)
+	if err != nil {
+		return CPU{}, err
+	}
+	defer client.Kill()
+	if err := client.report(p.report); err != nil {
+		return CPU{}, fmt.Errorf("%s: %w", p.what, withCause(err, server))
+	}
+	after, err := ReadCPU()
+	if err != nil {
+		return CPU{}, err
+	}
+	return after.Since(before), nil
+}
+
+// converse runs a server and its client. It reads the report of the client, and then the
+// server's where there is one, and returns what the cores did while the client ran.
+func converse(ctx context.Context, network string, port int, server, client part) (CPU, error) {
+	serving, err := server.serve(ctx, network, port)
+	if err != nil {
+		return CPU{}, err
+	}
+	defer serving.Kill()
+	cpu, err := client.ask(ctx, serving)
+	if err != nil || server.report == nil {
+		return cpu, err
+	}
+	if err := serving.report(server.report); err != nil {
+		return CPU{}, fmt.Errorf("%s: %w", server.what, err)
+	}
+	return cpu, nil
 }
 
 // withCause adds to err why an instrument that should run has ended.

@@ -3,7 +3,6 @@ package measure
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -64,30 +63,13 @@ func RunRR(ctx context.Context, ends Ends, o RROptions) (*RR, error) {
 	defer cancel()
 	pin := o.Pin.or(Pin{})
 	common := flags("addr", ends.Addr, "port", o.Port, "network", o.Network, "request", o.Request, "response", o.Response)
-	args := append([]string{"lab-rr-server"}, append(flags("core", pin.Server), common...)...)
-	server, err := startInstrument(ctx, ends.Server, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer server.Kill()
-	if err := ends.Server.AwaitListen(ctx, o.Network, o.Port); err != nil {
-		return nil, withCause(err, server)
-	}
-	before, err := ReadCPU()
-	if err != nil {
-		return nil, err
-	}
-	args = append([]string{"lab-rr-client"}, append(flags("core", pin.Client, "warmup", o.Warmup, "duration", o.Duration, "rate", o.Rate), common...)...)
-	client, err := startInstrument(ctx, ends.Client, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Kill()
 	var report rrReport
-	if err := client.report(&report); err != nil {
-		return nil, fmt.Errorf("request/response: %w", withCause(err, server))
-	}
-	after, err := ReadCPU()
+	cpu, err := converse(ctx, o.Network, o.Port,
+		part{host: ends.Server, command: "lab-rr-server", flags: append(flags("core", pin.Server), common...)},
+		part{
+			host: ends.Client, command: "lab-rr-client", what: "request/response", report: &report,
+			flags: append(flags("core", pin.Client, "warmup", o.Warmup, "duration", o.Duration, "rate", o.Rate), common...),
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +78,12 @@ func RunRR(ctx context.Context, ends Ends, o RROptions) (*RR, error) {
 		Transactions: report.Transactions,
 		Elapsed:      time.Duration(report.ElapsedNS),
 		Latency:      hdrhistogram.Import(report.Snapshot),
-		CPU:          after.Since(before),
+		CPU:          cpu,
 	}, nil
 }
 
 // Quantile returns a quantile of the latency, q from 0 to 1, in microseconds.
-func (r *RR) Quantile(q float64) float64 {
-	return float64(r.Latency.ValueAtQuantile(q*100)) / 1e3
-}
+func (r *RR) Quantile(q float64) float64 { return quantile(r.Latency, q) }
 
 // Sample is the run as a sample of case "rr-REQUEST".
 func (r *RR) Sample() result.Sample {
@@ -144,11 +124,16 @@ func Together(runs []*RR) *RR {
 	return &all
 }
 
+// quantile of a histogram of nanoseconds, q from 0 to 1, in microseconds.
+func quantile(h *hdrhistogram.Histogram, q float64) float64 {
+	return float64(h.ValueAtQuantile(q*100)) / 1e3
+}
+
 // quantiles are those of a histogram of nanoseconds that are drawn.
 func quantiles(h *hdrhistogram.Histogram) []result.Quantile {
 	var all []result.Quantile
 	for _, q := range drawn() {
-		all = append(all, result.Quantile{Q: q, US: float64(h.ValueAtQuantile(q*100)) / 1e3})
+		all = append(all, result.Quantile{Q: q, US: quantile(h, q)})
 	}
 	return all
 }

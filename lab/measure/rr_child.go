@@ -116,12 +116,9 @@ func (c *RRClient) open() (int, error) {
 	if c.Network == "udp" {
 		kind = unix.SOCK_DGRAM
 	}
-	fd, err := openSocket(c.Addr, kind)
+	fd, err := dial(c.Addr, c.Port, kind)
 	if err != nil {
 		return -1, err
-	}
-	if err := unix.Connect(fd, sockaddr(c.Addr, c.Port)); err != nil {
-		return -1, fmt.Errorf("connect to %s port %d: %w", c.Addr, c.Port, err)
 	}
 	if kind == unix.SOCK_DGRAM {
 		return fd, receiveTimeout(fd, rrTimeout)

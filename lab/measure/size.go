@@ -2,7 +2,6 @@ package measure
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/selvage/selvage/lab/result"
@@ -45,34 +44,21 @@ func RunSize(ctx context.Context, ends Ends, o SizeOptions) (*Size, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	common := flags("addr", ends.Addr, "port", o.Port)
-	echo, err := startInstrument(ctx, ends.Server, append([]string{"lab-size-echo"}, common...)...)
+	echo, err := part{host: ends.Server, command: "lab-size-echo", flags: common}.serve(ctx, "udp", o.Port)
 	if err != nil {
 		return nil, err
 	}
 	defer echo.Kill()
-	if err := ends.Server.AwaitListen(ctx, "udp", o.Port); err != nil {
-		return nil, withCause(err, echo)
-	}
-	before, err := ReadCPU()
-	if err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	args := append(common, flags("most", o.Most, "least", o.Least, "flows", o.Flows, "patience", o.Patience)...)
-	probe, err := startInstrument(ctx, ends.Client, append([]string{"lab-size-probe"}, args...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer probe.Kill()
 	size := &Size{}
-	if err := probe.report(&size.Flows); err != nil {
-		return nil, fmt.Errorf("size probe: %w", withCause(err, echo))
-	}
-	after, err := ReadCPU()
+	began := time.Now()
+	size.CPU, err = part{
+		host: ends.Client, command: "lab-size-probe", what: "size probe", report: &size.Flows,
+		flags: append(flags("most", o.Most, "least", o.Least, "flows", o.Flows, "patience", o.Patience), common...),
+	}.ask(ctx, echo)
 	if err != nil {
 		return nil, err
 	}
-	size.Elapsed, size.CPU = time.Since(began), after.Since(before)
+	size.Elapsed = time.Since(began)
 	return size, nil
 }
 

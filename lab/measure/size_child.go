@@ -111,10 +111,8 @@ func (s *SizeProbe) open(port int) (int, error) {
 		return -1, err
 	}
 	level, discover, errorsToo := unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_RECVERR
-	source := sockaddrAny(6, port)
 	if s.Addr.Is4() {
 		level, discover, errorsToo = unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_RECVERR
-		source = sockaddrAny(4, port)
 	}
 	for _, step := range []struct {
 		what string
@@ -122,7 +120,7 @@ func (s *SizeProbe) open(port int) (int, error) {
 	}{
 		{"MTU_DISCOVER", unix.SetsockoptInt(fd, level, discover, unix.IP_PMTUDISC_PROBE)},
 		{"RECVERR", unix.SetsockoptInt(fd, level, errorsToo, 1)},
-		{fmt.Sprintf("bind port %d", port), unix.Bind(fd, source)},
+		{fmt.Sprintf("bind port %d", port), unix.Bind(fd, sockaddrAny(s.Addr, port))},
 		{fmt.Sprintf("connect to %s port %d", s.Addr, s.Port), unix.Connect(fd, sockaddr(s.Addr, s.Port))},
 	} {
 		if step.err != nil {
@@ -131,13 +129,6 @@ func (s *SizeProbe) open(port int) (int, error) {
 		}
 	}
 	return fd, nil
-}
-
-func sockaddrAny(family, port int) unix.Sockaddr {
-	if family == 4 {
-		return &unix.SockaddrInet4{Port: port}
-	}
-	return &unix.SockaddrInet6{Port: port}
 }
 
 // try sends the probes that are still unanswered and waits for answers.

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -105,6 +106,26 @@ func sockaddr(addr netip.Addr, port int) unix.Sockaddr {
 		return &unix.SockaddrInet4{Port: port, Addr: addr.As4()}
 	}
 	return &unix.SockaddrInet6{Port: port, Addr: addr.As16()}
+}
+
+// sockaddrAny is a port of all addresses of to's family.
+func sockaddrAny(to netip.Addr, port int) unix.Sockaddr {
+	if to.Is4() {
+		return sockaddr(netip.IPv4Unspecified(), port)
+	}
+	return sockaddr(netip.IPv6Unspecified(), port)
+}
+
+// dial returns a socket that is connected to a port.
+func dial(addr netip.Addr, port, kind int) (int, error) {
+	fd, err := openSocket(addr, kind)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Connect(fd, sockaddr(addr, port)); err != nil {
+		return -1, errors.Join(fmt.Errorf("connect to %s port %d: %w", addr, port, err), unix.Close(fd))
+	}
+	return fd, nil
 }
 
 // listen returns a TCP socket that listens on a port.

@@ -55,37 +55,19 @@ func RunTimed(ctx context.Context, ends Ends, o TimedOptions) (*Timed, error) {
 	pin := o.Pin.or(Pin{})
 	common := flags("addr", ends.Addr, "port", o.Port, "request", o.Request, "response", o.Response,
 		"transactions", o.Warmup+o.Transactions, "connect", o.Connect)
-	server, err := startInstrument(ctx, ends.Server, append(append([]string{"lab-timed-server"}, flags("core", pin.Server)...), common...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer server.Kill()
-	if err := ends.Server.AwaitListen(ctx, "tcp", o.Port); err != nil {
-		return nil, withCause(err, server)
-	}
-	before, err := ReadCPU()
-	if err != nil {
-		return nil, err
-	}
-	client, err := startInstrument(ctx, ends.Client, append(append([]string{"lab-timed-client"}, flags("core", pin.Client, "first-port", o.FirstPort)...), common...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Kill()
-	var sides [2]timedReport // client, server
-	if err := client.report(&sides[0]); err != nil {
-		return nil, fmt.Errorf("timed transactions: %w", withCause(err, server))
-	}
-	after, err := ReadCPU()
-	if err != nil {
-		return nil, err
-	}
+	var sent, served timedReport
+	server := part{host: ends.Server, command: "lab-timed-server", flags: append(flags("core", pin.Server), common...)}
 	if !o.Connect {
-		if err := server.report(&sides[1]); err != nil {
-			return nil, fmt.Errorf("server of timed transactions: %w", err)
-		}
+		server.what, server.report = "server of timed transactions", &served
 	}
-	return o.join(sides[0], sides[1], after.Since(before))
+	cpu, err := converse(ctx, "tcp", o.Port, server, part{
+		host: ends.Client, command: "lab-timed-client", what: "timed transactions", report: &sent,
+		flags: append(flags("core", pin.Client, "first-port", o.FirstPort), common...),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o.join(sent, served, cpu)
 }
 
 // join puts both sides' times together.

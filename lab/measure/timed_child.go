@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"time"
 
@@ -85,20 +84,11 @@ func (s *TimedServer) Run() error {
 	if err != nil {
 		return err
 	}
-	listener, err := openSocket(s.Addr, unix.SOCK_STREAM)
+	listener, err := listen(s.Addr, s.Port, 16)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(listener)
-	if err := unix.SetsockoptInt(listener, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return fmt.Errorf("SO_REUSEADDR: %w", err)
-	}
-	if err := unix.Bind(listener, sockaddr(s.Addr, s.Port)); err != nil {
-		return fmt.Errorf("bind %s port %d: %w", s.Addr, s.Port, err)
-	}
-	if err := unix.Listen(listener, 16); err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
 	report := newTimedReport(s.Transactions)
 	for {
 		if err := s.serve(listener, clock, report); err != nil {
@@ -161,11 +151,14 @@ func (c *TimedClient) Run() error {
 
 // requests makes all transactions over one connection.
 func (c *TimedClient) requests(clock monotonic, report *timedReport) error {
-	fd, err := c.dial()
+	fd, err := dial(c.Addr, c.Port, unix.SOCK_STREAM)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
+	if err := prepareStream(fd); err != nil {
+		return err
+	}
 	out, in := make([]byte, c.Request), make([]byte, c.Response)
 	for range c.Transactions {
 		sent := clock.now()
@@ -213,26 +206,8 @@ func (c *TimedClient) bound(i int) (int, error) {
 	if err != nil || c.FirstPort == 0 {
 		return fd, err
 	}
-	own := netip.IPv6Unspecified()
-	if c.Addr.Is4() {
-		own = netip.IPv4Unspecified()
-	}
-	if err := unix.Bind(fd, sockaddr(own, c.FirstPort+i)); err != nil {
+	if err := unix.Bind(fd, sockaddrAny(c.Addr, c.FirstPort+i)); err != nil {
 		return -1, errors.Join(fmt.Errorf("bind port %d: %w", c.FirstPort+i, err), unix.Close(fd))
-	}
-	return fd, nil
-}
-
-func (c *TimedClient) dial() (int, error) {
-	fd, err := openSocket(c.Addr, unix.SOCK_STREAM)
-	if err != nil {
-		return -1, err
-	}
-	if err := unix.Connect(fd, sockaddr(c.Addr, c.Port)); err != nil {
-		return -1, errors.Join(fmt.Errorf("connect to %s port %d: %w", c.Addr, c.Port, err), unix.Close(fd))
-	}
-	if err := prepareStream(fd); err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil
 }

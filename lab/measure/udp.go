@@ -35,42 +35,26 @@ func RunUDP(ctx context.Context, ends Ends, o UDPOptions) (*UDP, error) {
 	if err := ends.Client.Reach(ctx, ends.Addr); err != nil {
 		return nil, err
 	}
-	receiver, err := startInstrument(ctx, ends.Server, append([]string{"lab-udp-receiver"},
-		flags("addr", ends.Addr, "port", o.Port, "core", pin.Server, "duration", o.Duration)...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer receiver.Kill()
-	if err := ends.Server.AwaitListen(ctx, "udp", o.Port); err != nil {
-		return nil, withCause(err, receiver)
-	}
-	before, err := ReadCPU()
-	if err != nil {
-		return nil, err
-	}
-	sender, err := startInstrument(ctx, ends.Client, append([]string{"lab-udp-sender"},
-		flags("addr", ends.Addr, "port", o.Port, "core", pin.Client, "payload", o.Payload, "duration", o.Duration)...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer sender.Kill()
+	common := flags("addr", ends.Addr, "port", o.Port, "duration", o.Duration)
 	var sent, received udpReport
-	if err := sender.report(&sent); err != nil {
-		return nil, fmt.Errorf("UDP sender: %w", withCause(err, receiver))
-	}
-	after, err := ReadCPU()
+	cpu, err := converse(ctx, "udp", o.Port,
+		part{
+			host: ends.Server, command: "lab-udp-receiver", what: "UDP receiver", report: &received,
+			flags: append(flags("core", pin.Server), common...),
+		},
+		part{
+			host: ends.Client, command: "lab-udp-sender", what: "UDP sender", report: &sent,
+			flags: append(flags("core", pin.Client, "payload", o.Payload), common...),
+		})
 	if err != nil {
 		return nil, err
-	}
-	if err := receiver.report(&received); err != nil {
-		return nil, fmt.Errorf("UDP receiver: %w", err)
 	}
 	if sent.Packets == 0 {
 		return nil, fmt.Errorf("UDP sender: nothing was sent in %s", o.Duration)
 	}
 	return &UDP{
 		Sent: sent.Packets, Received: received.Packets,
-		Elapsed: time.Duration(sent.ElapsedNS), CPU: after.Since(before),
+		Elapsed: time.Duration(sent.ElapsedNS), CPU: cpu,
 	}, nil
 }
 

@@ -115,14 +115,11 @@ func (s *UDPSender) Run() error {
 	if err := alone(s.Core); err != nil {
 		return err
 	}
-	fd, err := openSocket(s.Addr, unix.SOCK_DGRAM)
+	fd, err := dial(s.Addr, s.Port, unix.SOCK_DGRAM)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.Connect(fd, sockaddr(s.Addr, s.Port)); err != nil {
-		return fmt.Errorf("connect to %s port %d: %w", s.Addr, s.Port, err)
-	}
 	report, err := s.send(fd)
 	if err != nil {
 		return err

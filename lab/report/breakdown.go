@@ -11,7 +11,7 @@ import (
 )
 
 // partName is a part of a round trip in words, with the classes of its colour.
-type partName struct{ words, tint, class string }
+type partName struct{ Words, Tint, Class string }
 
 func nameOf(part string) partName {
 	return map[string]partName{
@@ -35,15 +35,6 @@ func nameOf(part string) partName {
 // restPart is what the steps leave of the measured round trip.
 const restPart = "rest"
 
-// Breakdowns are all contenders', of whom Selvage alone can be broken down.
-func (v policedView) Breakdowns() []stats.Breakdown {
-	var all []stats.Breakdown
-	for _, name := range v.names {
-		all = append(all, stats.Breakdowns(v.Result, name)...)
-	}
-	return all
-}
-
 // brokenWords is what a breakdown is of.
 func brokenWords(b stats.Breakdown) string {
 	words := map[string]string{stats.RequestKind: "Request and answer", stats.ConnectKind: "Opening a connection"}[b.Kind]
@@ -51,10 +42,16 @@ func brokenWords(b stats.Breakdown) string {
 	return fmt.Sprintf("%s %s, %s", words, where, rulesWords(b.Rules))
 }
 
+// key is an entry of the legend.
+type key struct {
+	partName
+	Part string
+}
+
 // share is a part of a round trip.
 type share struct {
-	Part, Words, Tint, Class string
-	US                       float64
+	key
+	US float64
 }
 
 // shares are a breakdown's parts in the order of charts, the rest last.
@@ -65,25 +62,21 @@ func shares(b stats.Breakdown) []share {
 		if part == restPart {
 			us = b.Unexplained()
 		}
-		if name := nameOf(part); us != 0 {
-			all = append(all, share{part, name.words, name.tint, name.class, us})
+		if us != 0 {
+			all = append(all, share{key{nameOf(part), part}, us})
 		}
 	}
 	return all
 }
 
-// key is an entry of the legend.
-type key struct{ Part, Words, Tint, Class string }
-
 // PartKeys is the legend of all breakdowns.
 func (v policedView) PartKeys() []key {
 	var keys []key
 	for _, part := range append(stats.Parts(), restPart) {
-		if slices.ContainsFunc(v.Breakdowns(), func(b stats.Breakdown) bool {
+		if slices.ContainsFunc(v.breakdowns, func(b stats.Breakdown) bool {
 			return slices.ContainsFunc(shares(b), func(s share) bool { return s.Part == part })
 		}) {
-			name := nameOf(part)
-			keys = append(keys, key{part, name.words, name.tint, name.class})
+			keys = append(keys, key{nameOf(part), part})
 		}
 	}
 	return keys
@@ -91,16 +84,15 @@ func (v policedView) PartKeys() []key {
 
 // Shares draws each breakdown as one bar of its parts, all on one axis.
 func (v policedView) Shares() (f figure) {
-	all := v.Breakdowns()
-	if len(all) == 0 {
+	if len(v.breakdowns) == 0 {
 		return f
 	}
 	f.Title, f.Unit = "Where the time goes", "µs of the median round trip, without what stamps cost"
-	f.Wide, f.Narrow = v.shareBars(all, 1104, "wide"), v.shareBars(all, 360, "narrow")
+	f.Wide, f.Narrow = shareBars(v.breakdowns, 1104, "wide"), shareBars(v.breakdowns, 360, "narrow")
 	return f
 }
 
-func (v policedView) shareBars(all []stats.Breakdown, width float64, class string) template.HTML {
+func shareBars(all []stats.Breakdown, width float64, class string) template.HTML {
 	const pitch, thick = 56.0, 22.0
 	top := 0.0
 	for _, b := range all {
@@ -157,10 +149,10 @@ type waterfall struct {
 // are shown at once.
 func (v policedView) Waterfalls() []waterfall {
 	var all []waterfall
-	for _, b := range v.Breakdowns() {
+	for _, b := range v.breakdowns {
 		w := waterfall{Sum: glue(sumWords(b)), Open: b.Scenario == stats.TwoHosts && b.Rules > 0}
 		w.Title, w.Unit = brokenWords(b), "µs from the client’s call on, each step behind the one before"
-		w.Wide, w.Narrow = v.waterfall(b, 528, "wide"), v.waterfall(b, 360, "narrow")
+		w.Wide, w.Narrow = stepBars(b, 528, "wide"), stepBars(b, 360, "narrow")
 		all = append(all, w)
 	}
 	return all
@@ -197,10 +189,11 @@ func stepName(s stats.Step) string {
 	case s.Part == stats.UnderlayPart:
 		return "underlay"
 	}
-	return s.Place + ": " + nameOf(s.Part).words
+	return s.Place + ": " + nameOf(s.Part).Words
 }
 
-func (v policedView) waterfall(b stats.Breakdown, width float64, class string) template.HTML {
+// stepBars draws the steps below each other, each from where the one before ends.
+func stepBars(b stats.Breakdown, width float64, class string) template.HTML {
 	const pitch, thick, above = 19.0, 12.0, 4.0
 	left := 178.0
 	if width < 400 {
@@ -232,11 +225,11 @@ func (v policedView) waterfall(b stats.Breakdown, width float64, class string) t
 	for i, s := range b.Steps {
 		name := nameOf(s.Part)
 		label := fmt.Sprintf("%s %s µs, interval %s to %s", stepName(s), stats.Figure(s.Time.Median), stats.Figure(s.Time.Lo), stats.Figure(s.Time.Hi))
-		row(i, clip(stepName(s), int(left/6.4)), name.tint, name.class, label, stepTime(s.Time.Median), s.Time.Median)
+		row(i, clip(stepName(s), int(left/6.4)), name.Tint, name.Class, label, stepTime(s.Time.Median), s.Time.Median)
 		at += s.Time.Median
 	}
 	rest := nameOf(restPart)
-	row(len(b.Steps), rest.words, rest.tint, rest.class, fmt.Sprintf("not explained %s µs", stats.Figure(b.Unexplained())), stepTime(b.Unexplained()), b.Unexplained())
+	row(len(b.Steps), rest.Words, rest.Tint, rest.Class, fmt.Sprintf("not explained %s µs", stats.Figure(b.Unexplained())), stepTime(b.Unexplained()), b.Unexplained())
 	at = 0
 	row(len(b.Steps)+1, "measured", "k-none", "bar", fmt.Sprintf("measured %s µs", stats.Figure(b.RTT.Median)), stats.Figure(b.RTT.Median), b.RTT.Median)
 	return c.svg(class, words)
@@ -271,7 +264,7 @@ type partLine struct {
 // PartHeads are the columns of Parts: all breakdowns.
 func (v policedView) PartHeads() []string {
 	var heads []string
-	for _, b := range v.Breakdowns() {
+	for _, b := range v.breakdowns {
 		heads = append(heads, brokenWords(b))
 	}
 	return heads
@@ -279,11 +272,10 @@ func (v policedView) PartHeads() []string {
 
 // Parts are those of every breakdown, in µs and percent, and the measured whole.
 func (v policedView) Parts() []partLine {
-	all := v.Breakdowns()
 	var lines []partLine
 	for _, key := range v.PartKeys() {
 		l := partLine{Words: key.Words, Tint: key.Tint}
-		for _, b := range all {
+		for _, b := range v.breakdowns {
 			words := "–"
 			for _, s := range shares(b) {
 				if s.Part == key.Part {
@@ -298,7 +290,7 @@ func (v policedView) Parts() []partLine {
 		return nil
 	}
 	total := partLine{Words: "measured round trip", Tint: "k-none"}
-	for _, b := range all {
+	for _, b := range v.breakdowns {
 		total.Values = append(total.Values, stats.Figure(b.RTT.Median))
 	}
 	return append(lines, total)

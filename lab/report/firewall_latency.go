@@ -11,7 +11,18 @@ import (
 )
 
 // policedView is a result of the latency experiment prepared for drawing.
-type policedView struct{ view }
+type policedView struct {
+	view
+	breakdowns []stats.Breakdown // of all contenders, of whom Selvage alone can be broken down
+}
+
+func newPolicedView(v view) policedView {
+	p := policedView{view: v}
+	for _, name := range v.names {
+		p.breakdowns = append(p.breakdowns, stats.Breakdowns(v.Result, name)...)
+	}
+	return p
+}
 
 func (v policedView) find(name string, s stats.Setting, metric string) (result.Row, bool) {
 	return stats.Find(v.Summary, name, s.Case(), metric)
@@ -29,7 +40,7 @@ func (v policedView) value(name string, s stats.Setting, metric string) string {
 // sweep is the numbers of rules between two hosts, 0 first, rising.
 func (v policedView) sweep() []stats.Setting {
 	return slices.DeleteFunc(stats.Settings(v.Result), func(s stats.Setting) bool {
-		return s.Scenario != stats.TwoHosts || s.Pairs > 1
+		return !s.InSweep()
 	})
 }
 
@@ -91,7 +102,7 @@ func (v policedView) Cards() []card {
 		if row, ok := v.find(v.subject, s, stats.RRAdded); ok {
 			c := card{
 				Title: "Added to a round trip by " + rulesWords(s.Rules), Value: signed(row.Median), Unit: "µs", Class: "even",
-				Note: "[" + signed(row.Lo) + ", " + signed(row.Hi) + "], no difference shown", Strip: v.addedStrip(s),
+				Note: between(row.Lo, row.Hi) + ", no difference shown", Strip: v.addedStrip(s),
 			}
 			if row.Distinguishable {
 				c.Note, c.Class = between(row.Lo, row.Hi), "bad"
@@ -102,7 +113,7 @@ func (v policedView) Cards() []card {
 			cards = append(cards, c)
 		}
 	}
-	if len(settings) == 0 || v.subject == stats.Nftables {
+	if v.subject == stats.Nftables {
 		return cards
 	}
 	last := settings[len(settings)-1]
@@ -165,10 +176,10 @@ func (v policedView) scenarios() []scenario {
 
 // scenarioLine is one contender in one scenario.
 type scenarioLine struct {
-	Title, Name, Tint                           string
-	Off, On, Added, Interval                    string
-	Share, P99Off, P99On, TailOff, TailOn, Rate string
-	Same                                        bool // no difference is shown
+	Title, Name, Tint              string
+	Off, On, Added, Interval       string
+	P99Off, P99On, TailOff, TailOn string
+	Same                           bool // no difference is shown
 }
 
 // Scenarios is the study's table of this run.
@@ -183,7 +194,7 @@ func (v policedView) Scenarios() []scenarioLine {
 			l := scenarioLine{
 				Title: s.Title, Name: name, Tint: v.tint(name), Off: v.value(name, s.off, stats.RRP50), On: stats.In(on.Median, on.Unit),
 				Added: "–", P99Off: v.value(name, s.off, "rr_p99"), P99On: v.value(name, s.on, "rr_p99"),
-				TailOff: v.value(name, s.off, "rr_p9999"), TailOn: v.value(name, s.on, "rr_p9999"), Rate: v.value(name, s.on, stats.CRRRate),
+				TailOff: v.value(name, s.off, "rr_p9999"), TailOn: v.value(name, s.on, "rr_p9999"),
 			}
 			if row, ok := v.find(name, s.on, stats.RRAdded); ok {
 				l.Added, l.Interval, l.Same = signed(row.Median), between(row.Lo, row.Hi), !row.Distinguishable
@@ -279,13 +290,12 @@ func (v policedView) Applications() []application {
 	} {
 		for _, s := range v.sweep() {
 			for _, name := range v.names {
-				values := stats.Values(v.Result, name, s.Case(), loop.kind+"_p50")
-				if len(values) == 0 {
+				if _, ok := v.find(name, s, loop.kind+"_p50"); !ok {
 					continue
 				}
 				l := application{Rules: counted(float64(s.Rules)), Name: name, Tint: v.tint(name), Loop: loop.words}
 				for suffix, into := range map[string]*string{"_p50": &l.P50, "_p90": &l.P90, "_p99": &l.P99, "_p999": &l.P999, "_rate": &l.Rate} {
-					*into = v.medianOf(name, s, loop.kind+suffix)
+					*into = v.value(name, s, loop.kind+suffix)
 				}
 				if iv := stats.Added(v.Result, name, s.Case(), loop.kind+"_p50"); iv.N > 0 {
 					l.Added = signed(iv.Median) + " " + between(iv.Lo, iv.Hi)
@@ -295,18 +305,6 @@ func (v policedView) Applications() []application {
 		}
 	}
 	return lines
-}
-
-// medianOf is a metric's median over the rounds, also of one that has no row.
-func (v policedView) medianOf(name string, s stats.Setting, metric string) string {
-	var values []float64
-	for _, value := range stats.Values(v.Result, name, s.Case(), metric) {
-		values = append(values, value)
-	}
-	if len(values) == 0 {
-		return "–"
-	}
-	return stats.Figure(stats.Median(values).Median)
 }
 
 // policedBlock is a metric of the table of all rows.

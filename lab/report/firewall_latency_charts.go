@@ -62,7 +62,7 @@ func (v policedView) ScenarioBars() []figure {
 }
 
 func (v policedView) scenarioBars(s scenario) (figure, bool) {
-	const width, left, right, pitch, thick = 360.0, 68.0, 236.0, 46.0, 15.0
+	const width, left, right, pitch = 360.0, 68.0, 236.0, 46.0
 	var names []string
 	top := 0.0
 	for _, name := range v.names {
@@ -311,17 +311,12 @@ func (v policedView) Distributions() []figure {
 	}
 	var figures []figure
 	for _, s := range settings {
-		curves := v.curvesOf(s.Case(), stats.RRP50)
-		for i := range curves {
-			curves[i].points = slices.DeleteFunc(curves[i].points, func(q result.Quantile) bool { return q.Q > tailEnd })
+		if curves := v.curvesUntil(s, stats.RRP50, tailEnd); len(curves) > 0 {
+			figures = append(figures, figure{
+				Title: "Round trips, " + rulesWords(s.Rules), Unit: "µs by percentile, 1024 B, both axes logarithmic",
+				Wide: v.latency(curves, 528, 260, "wide"), Narrow: v.latency(curves, 360, 240, "narrow"),
+			})
 		}
-		if len(curves) == 0 {
-			continue
-		}
-		figures = append(figures, figure{
-			Title: "Round trips, " + rulesWords(s.Rules), Unit: "µs by percentile, 1024 B, both axes logarithmic",
-			Wide: v.latency(curves, 528, 260, "wide"), Narrow: v.latency(curves, 360, 240, "narrow"),
-		})
 	}
 	return figures
 }
@@ -330,17 +325,21 @@ func (v policedView) Distributions() []figure {
 func (v policedView) AppDistributions() []figure {
 	var figures []figure
 	for _, s := range []stats.Setting{v.study().Without(), v.study()} {
-		curves := v.curvesOf(s.Case(), "app_p50")
-		for i := range curves {
-			curves[i].points = slices.DeleteFunc(curves[i].points, func(q result.Quantile) bool { return q.Q > 0.999 })
+		if curves := v.curvesUntil(s, "app_p50", 0.999); len(curves) > 0 {
+			figures = append(figures, figure{
+				Title: "HTTP requests, " + rulesWords(s.Rules), Unit: "µs by percentile, on one connection, both axes logarithmic",
+				Wide: v.latency(curves, 528, 240, "wide"), Narrow: v.latency(curves, 360, 220, "narrow"),
+			})
 		}
-		if len(curves) == 0 {
-			continue
-		}
-		figures = append(figures, figure{
-			Title: "HTTP requests, " + rulesWords(s.Rules), Unit: "µs by percentile, on one connection, both axes logarithmic",
-			Wide: v.latency(curves, 528, 240, "wide"), Narrow: v.latency(curves, 360, 220, "narrow"),
-		})
 	}
 	return figures
+}
+
+// curvesUntil are those of samples with a metric, up to a quantile.
+func (v policedView) curvesUntil(s stats.Setting, metric string, end float64) []curve {
+	curves := v.curvesOf(s.Case(), metric)
+	for i := range curves {
+		curves[i].points = slices.DeleteFunc(curves[i].points, func(q result.Quantile) bool { return q.Q > end })
+	}
+	return curves
 }

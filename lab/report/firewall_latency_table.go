@@ -72,7 +72,7 @@ func (v policedView) tableRow(row result.Row, m stats.Metric) string {
 
 // partsTable is where the time goes, a breakdown a paragraph.
 func (v policedView) partsTable(b *strings.Builder) {
-	for _, broken := range v.Breakdowns() {
+	for _, broken := range v.breakdowns {
 		fmt.Fprintf(b, "%s, µs\n", brokenWords(broken))
 		for _, s := range shares(broken) {
 			fmt.Fprintf(b, "  %-36s %9s  %7s\n", s.Words, stepTime(s.US), shareOf(s.US, broken))

@@ -47,8 +47,7 @@ func TestOddLatency(t *testing.T) {
 
 // What the page says of a breakdown adds up to what was measured.
 func TestBreakdownAddsUp(t *testing.T) {
-	v := policedView{newView(recordedAs(t, stats.Latency))}
-	all := v.Breakdowns()
+	all := newPolicedView(newView(recordedAs(t, stats.Latency))).breakdowns
 	if len(all) == 0 {
 		t.Fatal("the recorded result has no breakdown")
 	}

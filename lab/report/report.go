@@ -48,7 +48,7 @@ func HTML(w io.Writer, r result.Result) error {
 	case stats.Cache:
 		page, data = cachePage, cacheView{v}
 	case stats.Latency:
-		page, data = policedPage, policedView{v}
+		page, data = policedPage, newPolicedView(v)
 	}
 	t, err := template.New("page").Parse(shared + page)
 	if err != nil {

@@ -24,7 +24,7 @@ func Table(w io.Writer, r result.Result) error {
 	case stats.Cache:
 		return cacheTable(w, cacheView{v})
 	case stats.Latency:
-		return policedTable(w, policedView{v})
+		return policedTable(w, newPolicedView(v))
 	}
 	var b strings.Builder
 	for _, m := range stats.Metrics() {

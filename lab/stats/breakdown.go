@@ -146,11 +146,11 @@ func (b Breakdown) Sum() float64 {
 // stamps cost more than their own time.
 func (b Breakdown) Unexplained() float64 { return b.RTT.Median - b.Sum() }
 
-// Of is the time of a part, wherever it is, in µs.
-func (b Breakdown) Of(part string) float64 {
+// Of is the time of parts, wherever they are, in µs.
+func (b Breakdown) Of(parts ...string) float64 {
 	sum := 0.0
 	for _, s := range b.Steps {
-		if s.Part == part {
+		if slices.Contains(parts, s.Part) {
 			sum += s.Time.Median
 		}
 	}
@@ -161,27 +161,28 @@ func (b Breakdown) Of(part string) float64 {
 // samples both with stamps and without is left out.
 func Breakdowns(r result.Result, contender string) []Breakdown {
 	var all []Breakdown
-	for _, kase := range brokenCases(r, contender) {
-		if one, ok := breakdown(r, contender, kase); ok {
+	cases := brokenCases(r, contender)
+	cost := perStamp(r, contender, cases)
+	for _, kase := range cases {
+		if one, ok := breakdown(r, contender, kase, cost); ok {
 			all = append(all, one)
 		}
 	}
 	return all
 }
 
-func breakdown(r result.Result, contender string, kase Broken) (Breakdown, bool) {
+func breakdown(r result.Result, contender string, kase Broken, perStamp Interval) (Breakdown, bool) {
 	plain, stamped := brokenValues(r, contender, kase, BrokenRTT)
 	names, stamps := stepsOf(r, contender, kase)
-	b := Breakdown{Broken: kase, RTT: Median(list(plain)), Timed: Median(list(stamped)), Stamps: total(stamps)}
-	b.PerStamp = perStamp(r, contender)
-	if len(names) == 0 || b.RTT.Median <= 0 || b.PerStamp.N == 0 {
+	b := Breakdown{Broken: kase, RTT: Median(list(plain)), Timed: Median(list(stamped)), PerStamp: perStamp, Stamps: total(stamps)}
+	if len(names) == 0 || b.RTT.Median <= 0 || perStamp.N == 0 {
 		return b, false
 	}
 	timed := kase
 	timed.Timed = true
 	b.LeftOut = Median(list(Values(r, contender, timed.Case(), LeftOut))).Median
 	for i, name := range names {
-		cost := float64(stamps[i]) * b.PerStamp.Median
+		cost := float64(stamps[i]) * perStamp.Median
 		iv := Median(list(Values(r, contender, timed.Case(), name)))
 		iv.Median, iv.Lo, iv.Hi = iv.Median-cost, iv.Lo-cost, iv.Hi-cost
 		part, place, _ := strings.Cut(name[len(stepPrefix)+3:], "_")
@@ -199,16 +200,18 @@ func brokenValues(r result.Result, contender string, kase Broken, metric string)
 
 // perStamp is what a stamp costs in all cases together, in µs. It is the same in every round
 // trip, so it is taken from quick ones, which others' use of the machine moves least.
-func perStamp(r result.Result, contender string) Interval {
+func perStamp(r result.Result, contender string, cases []Broken) Interval {
 	var costs []float64
-	for _, kase := range brokenCases(r, contender) {
+	for _, kase := range cases {
 		_, stamps := stepsOf(r, contender, kase)
+		n := total(stamps)
+		if n == 0 {
+			continue
+		}
 		plain, stamped := brokenValues(r, contender, kase, BrokenFloor)
 		_, added, _ := pair(stamped, plain)
 		for _, us := range added {
-			if n := total(stamps); n > 0 {
-				costs = append(costs, us/float64(n))
-			}
+			costs = append(costs, us/float64(n))
 		}
 	}
 	return Median(costs)
@@ -239,8 +242,9 @@ func brokenCases(r result.Result, contender string) []Broken {
 // whose samples differ in them has none: they went different ways.
 func stepsOf(r result.Result, contender string, kase Broken) (names []string, stamps []int) {
 	kase.Timed = true
+	timed := kase.Case()
 	for _, s := range r.Samples {
-		if s.Contender != contender || s.Case != kase.Case() || s.Error != "" {
+		if s.Contender != contender || s.Case != timed || s.Error != "" {
 			continue
 		}
 		var own []string

@@ -115,7 +115,7 @@ func savedRows(r result.Result) []result.Row {
 		}
 		rows = append(rows, result.Row{
 			Contender: CacheOn, Case: l.Case(), Metric: ShareSaved, Unit: "share", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
-			Baseline: CacheOff, Distinguishable: iv.N >= minPairs && (iv.Lo > 0 || iv.Hi < 0),
+			Baseline: CacheOff, Distinguishable: apart(iv, 0),
 		})
 	}
 	return rows

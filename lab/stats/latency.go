@@ -49,7 +49,7 @@ type Setting struct {
 // "same-host-on" on one, and with several pairs "two-hosts-on-x4".
 func (s Setting) Case() string {
 	rules := "rules-" + strconv.Itoa(s.Rules)
-	if s.Scenario == TwoHosts && s.Pairs == 1 {
+	if s.InSweep() {
 		return rules
 	}
 	return s.title(rules)
@@ -69,6 +69,9 @@ func (s Setting) title(rules string) string {
 	}
 	return name
 }
+
+// InSweep says whether s is of the sweep of rules: between two hosts, by one pair.
+func (s Setting) InSweep() bool { return s.Scenario == TwoHosts && s.Pairs == 1 }
 
 // Without is the same setting without a firewall.
 func (s Setting) Without() Setting {
@@ -123,12 +126,12 @@ func Settings(r result.Result) []Setting {
 	return all
 }
 
-// PolicedCases are the names of r's cases that rows have: those of Settings, and
+// policedCases are the names of r's cases that rows have: those of Settings, and
 // "two-hosts-off" and "two-hosts-on" besides when a scenario was measured.
-func PolicedCases(r result.Result) []string {
+func policedCases(r result.Result) []string {
 	var scenarios, sweep []string
 	for _, s := range Settings(r) {
-		if s.Scenario != TwoHosts || s.Pairs > 1 {
+		if !s.InSweep() {
 			scenarios = append(scenarios, s.Case())
 			continue
 		}
@@ -145,19 +148,33 @@ func scenarioAsked(r result.Result, scenario string) bool {
 	return slices.Contains(strings.Split(r.Parameters["scenarios"], ", "), scenario)
 }
 
-// PolicedValues are Values, also by the other names of a case.
-func PolicedValues(r result.Result, contender, kase, metric string) map[int]float64 {
+// policedValues are Values, also by the other names of a case.
+func policedValues(r result.Result, contender, kase, metric string) map[int]float64 {
+	return Values(r, contender, sampled(kase), metric)
+}
+
+// sampled is the name that a case's samples have.
+func sampled(kase string) string {
 	if s, ok := Policed(kase); ok {
-		kase = s.Case()
+		return s.Case()
 	}
-	return Values(r, contender, kase, metric)
+	return kase
+}
+
+// bareName is the name of a case's like without a firewall: its other name, if kase is one.
+func bareName(kase string) string {
+	s, _ := Policed(kase)
+	if s.Case() != kase {
+		return s.Without().title("")
+	}
+	return s.Without().Case()
 }
 
 // latencyMetrics are the figures of every case.
 func latencyMetrics(r result.Result) []Metric {
 	var metrics []Metric
 	for _, m := range LatencyMetrics() {
-		for _, kase := range PolicedCases(r) {
+		for _, kase := range policedCases(r) {
 			m.Case = kase
 			metrics = append(metrics, m)
 		}
@@ -208,12 +225,9 @@ func latencyRows(r result.Result) []result.Row {
 	var rows []result.Row
 	for _, m := range latencyMetrics(r) {
 		setting, _ := Policed(m.Case)
-		bare := setting.Without().Case()
-		if setting.Case() != m.Case { // by its other name
-			bare = setting.Without().title("")
-		}
+		bare := bareName(m.Case)
 		for _, name := range Names(r) {
-			values := PolicedValues(r, name, m.Case, m.Name)
+			values := policedValues(r, name, m.Case, m.Name)
 			if len(values) == 0 {
 				continue
 			}
@@ -221,7 +235,7 @@ func latencyRows(r result.Result) []result.Row {
 			row := result.Row{Contender: name, Case: m.Case, Metric: m.Name, Unit: m.Unit, Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N}
 			if setting.Rules == 0 {
 				row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
-			} else if base := PolicedValues(r, name, bare, m.Name); len(base) > 0 {
+			} else if base := policedValues(r, name, bare, m.Name); len(base) > 0 {
 				row.Baseline = name + ":" + bare
 				compare(&row, values, base)
 			}
@@ -239,27 +253,22 @@ func Added(r result.Result, contender, kase, metric string) Interval {
 		return Interval{}
 	}
 	_, differences, _ := pair(
-		PolicedValues(r, contender, kase, metric), PolicedValues(r, contender, setting.Without().Case(), metric))
+		policedValues(r, contender, kase, metric), policedValues(r, contender, setting.Without().Case(), metric))
 	return Median(differences)
 }
 
 func addedRows(r result.Result) []result.Row {
 	var rows []result.Row
 	for _, added := range []struct{ name, of string }{{RRAdded, RRP50}, {RRP1Added, RRP1}, {RR1Added, RR1P50}} {
-		for _, kase := range PolicedCases(r) {
-			setting, _ := Policed(kase)
+		for _, kase := range policedCases(r) {
 			for _, name := range Names(r) {
 				iv := Added(r, name, kase, added.of)
 				if iv.N == 0 {
 					continue
 				}
-				bare := setting.Without().Case()
-				if setting.Case() != kase {
-					bare = setting.Without().title("")
-				}
 				rows = append(rows, result.Row{
 					Contender: name, Case: kase, Metric: added.name, Unit: "µs", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
-					Baseline: name + ":" + bare, Distinguishable: apart(iv, 0),
+					Baseline: name + ":" + bareName(kase), Distinguishable: apart(iv, 0),
 				})
 			}
 		}
@@ -267,37 +276,26 @@ func addedRows(r result.Result) []result.Row {
 	return rows
 }
 
-// apart says whether an interval of pairs excludes a value.
-func apart(iv Interval, value float64) bool {
-	return iv.N >= minPairs && (iv.Lo > value || iv.Hi < value)
-}
-
-// rivalMetrics are the rates that rows hold against Nftables.
-func rivalMetrics() map[string]string {
-	return map[string]string{CRRRate: "crr_vs_kernel", ConnRate: "conn_vs_kernel", UDPRate: "udp_vs_kernel", Decisive: "tcp_vs_kernel"}
-}
-
 // Rival is a metric as multiple of Nftables' in the same case, by the median of the ratios of
 // same rounds.
 func Rival(r result.Result, contender, kase, metric string) Interval {
-	ratios, _, divisible := pair(PolicedValues(r, contender, kase, metric), PolicedValues(r, Nftables, kase, metric))
-	if !divisible {
-		return Interval{}
-	}
-	return Median(ratios)
+	return Against(r, contender, Nftables, sampled(kase), metric)
 }
 
+// rivalRows hold rates against Nftables.
 func rivalRows(r result.Result) []result.Row {
 	var rows []result.Row
-	for _, metric := range []string{CRRRate, ConnRate, UDPRate, Decisive} {
-		for _, kase := range PolicedCases(r) {
+	for _, rate := range []struct{ name, of string }{
+		{"crr_vs_kernel", CRRRate}, {"conn_vs_kernel", ConnRate}, {"udp_vs_kernel", UDPRate}, {"tcp_vs_kernel", Decisive},
+	} {
+		for _, kase := range policedCases(r) {
 			for _, name := range Names(r) {
-				iv := Rival(r, name, kase, metric)
+				iv := Rival(r, name, kase, rate.of)
 				if name == Nftables || iv.N == 0 {
 					continue
 				}
 				rows = append(rows, result.Row{
-					Contender: name, Case: kase, Metric: rivalMetrics()[metric], Unit: "×", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+					Contender: name, Case: kase, Metric: rate.name, Unit: "×", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
 					Baseline: Nftables + ":" + kase, Ratio: iv.Median, RatioLo: iv.Lo, RatioHi: iv.Hi, Distinguishable: apart(iv, 1),
 				})
 			}
@@ -313,7 +311,7 @@ func rivalRows(r result.Result) []result.Row {
 func PerRule(r result.Result, contender, metric string) (iv Interval, most int) {
 	fewest := 0
 	for _, s := range Settings(r) { // by rules
-		if s.Scenario != TwoHosts || s.Pairs > 1 || s.Rules == 0 || len(Values(r, contender, s.Case(), metric)) == 0 {
+		if !s.InSweep() || s.Rules == 0 || len(Values(r, contender, s.Case(), metric)) == 0 {
 			continue
 		}
 		if fewest == 0 {

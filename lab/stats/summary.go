@@ -168,15 +168,18 @@ func compare(row *result.Row, values, base map[int]float64) {
 	if len(differences) == 0 {
 		return
 	}
-	enough := len(differences) >= minPairs
 	if !divisible {
-		d := Median(differences)
-		row.Distinguishable = enough && (d.Lo > 0 || d.Hi < 0)
+		row.Distinguishable = apart(Median(differences), 0)
 		return
 	}
 	iv := Median(ratios)
 	row.Ratio, row.RatioLo, row.RatioHi = iv.Median, iv.Lo, iv.Hi
-	row.Distinguishable = enough && (iv.Lo > 1 || iv.Hi < 1)
+	row.Distinguishable = apart(iv, 1)
+}
+
+// apart says whether an interval of pairs excludes a value.
+func apart(iv Interval, value float64) bool {
+	return iv.N >= minPairs && (iv.Lo > value || iv.Hi < value)
 }
 
 // pair returns value/base and value-base of each common round; divisible is
