@@ -39,7 +39,9 @@ func checkDocument(d *decoder, doc *document, policies []policySource) {
 	c.routers()
 	c.ports()
 	c.limits()
-	c.firewall(policies)
+	p := c.firewall(policies)
+	p.egress()
+	c.forwards()
 }
 
 // problem reports at path.
@@ -146,6 +148,7 @@ func (c checker) names() {
 			ports[string(u.Name)] = at
 		}
 	}
+	c.egressNames(segments)
 	delete(ports, "")
 	for i, p := range c.doc.Spec.Ports {
 		path := fmt.Sprintf("spec.ports[%d]", i)
@@ -197,18 +200,21 @@ func (c checker) limits() {
 	}
 	const divide = "divide them among several edges"
 	static, remotes, members := 0, map[netip.Addr]bool{}, map[objectName]int{}
-	segments, ports, hops := len(s.Segments), 0, 0
+	segments, ports, hops := 0, 0, 0
 	for _, list := range c.members {
 		for _, m := range list {
 			members[m.segment]++
 			ports++
 		}
 	}
-	for i, g := range s.Segments {
-		static += len(g.FDB)
-		for _, r := range g.Remotes {
+	c.eachNetwork(func(_ string, n *overlayNetwork) {
+		segments++
+		for _, r := range n.Remotes {
 			remotes[r.Addr] = true
 		}
+	})
+	for i, g := range s.Segments {
+		static += len(g.FDB)
 		tooMany(fmt.Sprintf("spec.segments[%d]", i), members[g.Name]+len(g.Remotes), maxMembers, "ports and remotes in one segment",
 			"divide the segment, flooding to so many costs too much")
 	}
@@ -216,16 +222,13 @@ func (c checker) limits() {
 		segments += len(r.Uplinks)
 		ports += len(r.Uplinks)
 		if r.L3 != nil {
-			segments++
-			for _, remote := range r.L3.Remotes {
-				remotes[remote.Addr] = true
-			}
 			tooMany(fmt.Sprintf("spec.routers[%d].l3", i), len(r.L3.Remotes), maxMembers, "remotes in one segment", divide)
 		}
 		for _, route := range r.Routes {
 			hops += len(route.Via)
 		}
 	}
+	c.egressLimits(remotes, tooMany)
 	tooMany("spec.segments", segments, maxSegments, "segments", divide)
 	tooMany("spec.routers", len(s.Routers), maxRouters, "routers", divide)
 	tooMany("spec.routers", hops, maxNextHops, "next hops of routes", divide)

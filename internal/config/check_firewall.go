@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -43,23 +44,25 @@ type policyChecker struct {
 	compared                 int // names with one that is misspelled
 }
 
-func (c checker) firewall(policies []policySource) {
+// firewall also collects the names that egress policies refer to.
+func (c checker) firewall(policies []policySource) *policyChecker {
+	p := &policyChecker{checker: c}
+	p.edgeNames()
+	p.collectGroups(policies)
 	fw := c.doc.Spec.Firewall
 	if fw == nil {
 		c.defaultsWithoutFirewall()
-		return
+		return p
 	}
 	if p := fw.HalfOpenPerPort; p != nil && fw.HalfOpen != 0 && *p > fw.HalfOpen {
 		c.problem("spec.firewall.halfOpenPerPort", fmt.Sprintf("%d is more than the %d of halfOpen, which all ports share", *p, fw.HalfOpen),
 			"lower it, or raise halfOpen")
 	}
-	p := &policyChecker{checker: c}
-	p.edgeNames()
-	p.collectGroups(policies)
 	p.collectServices(policies)
 	p.checkGroups()
 	p.sections(policies)
 	p.limit()
+	return p
 }
 
 func (c checker) defaultsWithoutFirewall() {
@@ -73,24 +76,14 @@ func (c checker) defaultsWithoutFirewall() {
 // edgeNames are what members refer to: ports, also VLANs of trunks, and segments, also
 // those that routers and uplinks make.
 func (p *policyChecker) edgeNames() {
-	s := &p.doc.Spec
 	segments, complete := p.segmentNames()
-	var uplinks, ports []string
-	_, good := p.routerNames()
-	complete = complete && good
-	for i, r := range s.Routers {
-		if r.L3 != nil {
-			segments = append(segments, r.model().SegmentName())
-		}
-		complete = complete && !p.failed[fmt.Sprintf("spec.routers[%d]", i)] && !p.failed[fmt.Sprintf("spec.routers[%d].uplinks", i)]
-		for _, u := range r.Uplinks {
-			complete = complete && u.Name != ""
-			uplinks = append(uplinks, string(u.Name))
-		}
-	}
-	p.segments, p.uplinks = newNames(append(segments, uplinks...), complete), newNames(uplinks, true)
+	uplinks, l3, good := p.routed()
+	policies, all := p.policySegments()
+	segments = slices.Concat(segments, l3, uplinks, policies)
+	p.segments, p.uplinks = newNames(segments, complete && good && all), newNames(uplinks, true)
+	var ports []string
 	complete = !p.failed["spec.ports"]
-	for i, port := range s.Ports {
+	for i, port := range p.doc.Spec.Ports {
 		at := fmt.Sprintf("spec.ports[%d]", i)
 		complete = complete && port.Name != "" && !p.failedIn(at, "vlans") && len(p.members[i]) >= len(port.VLANs)
 		ports = append(ports, string(port.Name))
@@ -101,6 +94,22 @@ func (p *policyChecker) edgeNames() {
 		}
 	}
 	p.ports = newNames(ports, complete)
+}
+
+// routed are the names of uplinks, and those of l3 segments.
+func (c checker) routed() (uplinks, l3 []string, complete bool) {
+	_, complete = c.routerNames()
+	for i, r := range c.doc.Spec.Routers {
+		if r.L3 != nil {
+			l3 = append(l3, r.model().SegmentName())
+		}
+		complete = complete && !c.failed[fmt.Sprintf("spec.routers[%d]", i)] && !c.failed[fmt.Sprintf("spec.routers[%d].uplinks", i)]
+		for _, u := range r.Uplinks {
+			complete = complete && u.Name != ""
+			uplinks = append(uplinks, string(u.Name))
+		}
+	}
+	return uplinks, l3, complete
 }
 
 // suggest is for files that have the same mistake a hundred thousand times.

@@ -50,6 +50,9 @@ func (p *policyChecker) collectGroups(policies []policySource) {
 
 // complete reports whether all files could be read, and the list that each has in field.
 func (p *policyChecker) complete(policies []policySource, field string) bool {
+	if p.doc.Spec.Firewall == nil {
+		return !p.failed["spec.firewall"] && !p.failed["spec"]
+	}
 	if p.failed["spec.firewall.include"] || len(policies) != 1+len(p.doc.Spec.Firewall.Include) {
 		return false
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // eachNetwork calls visit for every segment that has tunnels: the configured
-// ones and those between routers.
+// ones, those between routers and those of egress policies.
 func (c checker) eachNetwork(visit func(path string, n *overlayNetwork)) {
 	for i := range c.doc.Spec.Segments {
 		visit(fmt.Sprintf("spec.segments[%d]", i), &c.doc.Spec.Segments[i].overlayNetwork)
@@ -17,6 +17,11 @@ func (c checker) eachNetwork(visit func(path string, n *overlayNetwork)) {
 	for i, r := range c.doc.Spec.Routers {
 		if r.L3 != nil {
 			visit(fmt.Sprintf("spec.routers[%d].l3", i), &r.L3.overlayNetwork)
+		}
+	}
+	if e := c.doc.Spec.Egress; e != nil {
+		for i := range e.Policies {
+			visit(fmt.Sprintf("spec.egress.policies[%d]", i), &e.Policies[i].overlayNetwork)
 		}
 	}
 }
@@ -52,12 +57,21 @@ func (c checker) tunnels() {
 				fmt.Sprintf("give %s a port of its own, as in %d", n.Encapsulation, kind.DefaultUDPPort()))
 		case !known:
 			ports[port], first[port] = n.Encapsulation, path
+			c.probePort(path, port)
 			if len(ports) > maxUDPPorts {
 				c.problem(path+".udpPort", fmt.Sprintf("UDP port %d is one more than the %d that an edge can listen on", port, maxUDPPorts),
 					"let segments share ports; the vni tells them apart")
 			}
 		}
 	})
+}
+
+// probePort checks that tunnels leave offload probes their port.
+func (c checker) probePort(path string, port uint16) {
+	if p := c.doc.Spec.Underlay.Offload; p != nil && p.Port == port {
+		c.problem("spec.underlay.offloadProbe.port", fmt.Sprintf("UDP port %d carries tunnels already (%s)", port, path),
+			"give the probes another one, the same on all edges")
+	}
 }
 
 // tunnelFields checks what an encapsulation does not have.

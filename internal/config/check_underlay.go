@@ -108,6 +108,7 @@ func (c checker) remotes() {
 			c.problem(path, fmt.Sprintf("there is no remote %q", ref), hint)
 		}
 	})
+	c.gatewayMembers(d)
 }
 
 func (c checker) directory() directory {

@@ -29,6 +29,7 @@ type spec struct {
 	Routers   []router  `json:"routers,omitempty" jsonschema_description:"virtual routers (VRFs), which join segments by their gateways"`
 	Ports     []port    `json:"ports,omitempty" jsonschema_description:"local interfaces attached to segments"`
 	Firewall  *firewall `json:"firewall,omitempty" jsonschema_description:"policy that stands at every port; without it everything passes"`
+	Egress    *egress   `json:"egress,omitempty" jsonschema_description:"how packets leave the overlay with other addresses than their own: gateways and policies"`
 }
 
 type underlay struct {
@@ -38,6 +39,12 @@ type underlay struct {
 	Teaming    string          `json:"teaming,omitempty" jsonschema:"default=flow,enum=flow,enum=source,enum=failover" jsonschema_description:"which of the live paths to a remote a packet takes: flow (hash of the inner addresses and ports) and source (of the port and source MAC address it came from) use all, failover the first"`
 	ProbeMTU   bool            `json:"probeMTU,omitempty" jsonschema:"default=true" jsonschema_description:"find the path MTU to each remote with ICMP echo requests"`
 	Liveness   *liveness       `json:"liveness,omitempty" jsonschema_description:"ask remotes whether they are alive (BFD, RFC 5880); not done when left out"`
+	Offload    *offloadProbe   `json:"offloadProbe,omitempty" jsonschema_description:"find out with the remotes which checksum and segmentation offloads are right and fast, and answer them when they do; not done when left out"`
+}
+
+type offloadProbe struct {
+	Port  uint16 `json:"port,omitempty" jsonschema:"default=49788,minimum=1,maximum=65535" jsonschema_description:"UDP port between tunnel endpoints, the same on all edges" hint:"49788 is usual; all edges have the same"`
+	Apply bool   `json:"apply,omitempty" jsonschema:"default=false" jsonschema_description:"set the offloads that were found to be best, until this edge ends; otherwise they are only advised"`
 }
 
 type tep struct {
@@ -155,6 +162,7 @@ type uplink struct {
 	VLAN      uint16            `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094" jsonschema_description:"802.1Q VLAN of the interface, 0 for untagged frames" hint:"1 to 4094, or 0 for untagged frames"`
 	MAC       macAddress        `json:"mac,omitempty" jsonschema_description:"MAC address of the router; one made of the interface's when left out"`
 	Addresses []interfacePrefix `json:"addresses" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"addresses of the router with the prefix of the network, as in [198.51.100.2/24]; not the host's own"`
+	NAT       *uplinkNAT        `json:"nat,omitempty" jsonschema_description:"translation of addresses by the uplink itself; none when left out"`
 }
 
 type port struct {

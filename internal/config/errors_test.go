@@ -88,10 +88,10 @@ func TestShapeErrors(t *testing.T) {
 			`7:43: spec.ports[0].segment: there is no segment "blue"; there are no segments`,
 		}},
 		{"unknown field unlike any", under + "  colour: red\n", []string{
-			`6:3: spec.colour: unknown field; fields here: underlay, flowCache, fdb, transit, remotes, segments, routers, ports, firewall`,
+			`6:3: spec.colour: unknown field; fields here: underlay, flowCache, fdb, transit, remotes, segments, routers, ports, firewall, egress`,
 		}},
 		{"unknown field with odd name", under + "  \"a b\": red\n", []string{
-			`6:3: spec."a b": unknown field; fields here: underlay, flowCache, fdb, transit, remotes, segments, routers, ports, firewall`,
+			`6:3: spec."a b": unknown field; fields here: underlay, flowCache, fdb, transit, remotes, segments, routers, ports, firewall, egress`,
 		}},
 		{"duplicate field", under + "  fdb: {}\n  fdb: {}\n", []string{
 			`7:3: spec.fdb: appears twice, first in line 6; keep one`,
@@ -238,6 +238,9 @@ func TestValueErrors(t *testing.T) {
 		}},
 		{"UDP port too large", under + "  segments:\n  - {name: blue, vni: 1, udpPort: 65536}\n", []string{
 			`7:35: spec.segments[0].udpPort: 65536 is outside 1 to 65535; 4789 is VXLAN's own, 8472 what Linux used before it; 6081 is Geneve's`,
+		}},
+		{"port of probes that has tunnels", header + "spec:\n  underlay: {interfaces: [eth0], tep: 192.0.2.1, offloadProbe: {port: 4789}}\n  segments:\n  - {name: blue, vni: 1}\n  - {name: red, vni: 2}\n", []string{
+			`5:71: spec.underlay.offloadProbe.port: UDP port 4789 carries tunnels already (spec.segments[0]); give the probes another one, the same on all edges`,
 		}},
 		{"flow cache too small", under + "  flowCache: {size: 10}\n", []string{
 			`6:21: spec.flowCache.size: 10 is outside 1024 to 4194304; two entries for each concurrent connection are enough`,

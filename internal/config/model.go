@@ -24,6 +24,7 @@ func (d *document) edge(policies []policySource) overlay.Edge {
 		Routers:  each(s.Routers, router.model),
 		Ports:    each(s.Ports, port.model),
 		Firewall: d.firewall(policies),
+		Egress:   d.egress(policies),
 	}
 }
 
@@ -47,6 +48,9 @@ func (u underlay) model() overlay.Underlay {
 	}
 	if l := u.Liveness; l != nil {
 		m.Liveness = &overlay.Liveness{Interval: time.Duration(l.Interval), Multiplier: uint8(l.Multiplier), Hops: uint8(l.Hops)}
+	}
+	if p := u.Offload; p != nil {
+		m.OffloadProbe = &overlay.OffloadProbe{Port: p.Port, Apply: p.Apply}
 	}
 	return m
 }
@@ -125,7 +129,7 @@ func (r router) model() overlay.Router {
 		Uplinks: each(r.Uplinks, func(u uplink) overlay.Uplink {
 			return overlay.Uplink{
 				Name: string(u.Name), Interface: string(u.Interface), VLAN: u.VLAN, MAC: u.MAC.MAC,
-				Addresses: each(u.Addresses, interfacePrefix.model),
+				Addresses: each(u.Addresses, interfacePrefix.model), NAT: u.nat(),
 			}
 		}),
 	}

@@ -37,6 +37,9 @@ func (outer) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[outer](s) }
 // JSONSchemaExtend does the same for the number of hops.
 func (liveness) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[liveness](s) }
 
+// JSONSchemaExtend does the same for ports, in what has them.
+func (natRange) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[natRange](s) }
+
 func addDefaults[T any](s *jsonschema.Schema) {
 	for _, f := range fieldsOf(reflect.TypeFor[T]()) {
 		property, ok := s.Properties.Get(f.name)

@@ -35,8 +35,9 @@ func TestSchemaAgreesWithExamples(t *testing.T) {
 		}
 	}
 	for _, path := range schemaFields(schema, "") {
-		// The fields of an l3 segment are those of any other.
-		if !shown[path] && !shown[strings.Replace(path, "spec.routers.l3.", "spec.segments.", 1)] {
+		// The fields of the segments of routers and policies are those of any other.
+		same := strings.NewReplacer("spec.routers.l3.", "spec.segments.", "spec.egress.policies.", "spec.segments.").Replace(path)
+		if !shown[path] && !shown[same] {
 			t.Errorf("no example shows %s", path)
 		}
 	}
@@ -101,6 +102,21 @@ func TestSchemaRefuses(t *testing.T) {
 		under + "  firewall: {sections: [{name: s, rules: [{name: r}]}]}\n",
 		under + "  firewall: {sections: [{name: s, rules: [{name: a/b, action: drop}]}]}\n",
 		under + "  firewall: {sections: [{name: s, rules: [{name: r, action: drop, from: []}]}]}\n",
+		under + "  egress: {bindings: 1}\n",
+		under + "  egress: {timeouts: {udp: 30}}\n",
+		under + "  egress: {log: {rate: 0}}\n",
+		under + "  egress: {gateways: [{name: g, members: []}]}\n",
+		under + "  egress: {gateways: [{name: g, members: [7]}]}\n",
+		under + "  egress: {gateways: [{name: g, members: [a], mode: both}]}\n",
+		under + "  egress: {gateways: [{name: g, members: [a], replication: {port: 0}}]}\n",
+		under + "  egress: {policies: [{name: p}]}\n",
+		under + "  egress: {policies: [{name: p, router: r, vni: 1, gateways: g, pool: []}]}\n",
+		under + "  egress: {policies: [{name: p, router: r, vni: 1, gateways: g, pool: [10.0.0.0/24]}]}\n",
+		under + "  egress: {policies: [{name: p, router: r, vni: 1, gateways: g, pool: [10.0.0.9], spread: evenly}]}\n",
+		under + "  egress: {policies: [{name: p, router: r, vni: 1, gateways: g, pool: [10.0.0.9], ports: all}]}\n",
+		under + "  routers: [{name: r, uplinks: [{name: w, interface: eth1, addresses: [10.0.0.1/24], nat: {masquerade: 1}}]}]\n",
+		under + "  routers: [{name: r, uplinks: [{name: w, interface: eth1, addresses: [10.0.0.1/24], nat: {forwards: [{protocol: tcp, port: 80}]}}]}]\n",
+		under + "  routers: [{name: r, uplinks: [{name: w, interface: eth1, addresses: [10.0.0.1/24], nat: {forwards: [{protocol: icmp, port: 80, to: 10.1.0.1}]}}]}]\n",
 	} {
 		if problems := validate(schema, decodeYAML(t, []byte(text)), "", map[string]bool{}); len(problems) == 0 {
 			t.Errorf("the schema takes\n%s", text)
@@ -124,6 +140,10 @@ func TestSchemaDefaults(t *testing.T) {
 		"spec.routers.uplinks.vlan": 0.0, "spec.underlay.teaming": "flow", "spec.transit.mode": "auto",
 		"spec.firewall.default": "allow", "spec.firewall.connections": 131072.0, "spec.firewall.sections.rules.direction": "both",
 		"spec.firewall.timeouts.established": "2h4m", "spec.firewall.timeouts.closed": "10s",
+		"spec.egress.bindings": 262144.0, "spec.egress.timeouts.udp": "2m", "spec.egress.log.enabled": false, "spec.egress.log.rate": 100.0,
+		"spec.egress.gateways.mode": "active-standby", "spec.egress.policies.spread": "source", "spec.egress.policies.limit": 0.0,
+		"spec.egress.policies.mapping": "endpoint-dependent", "spec.egress.policies.filtering": "endpoint-dependent",
+		"spec.egress.policies.ports": "1024-65535", "spec.routers.uplinks.nat.ports": "1024-65535", "spec.routers.uplinks.nat.masquerade": false,
 		"spec.underlay.liveness.interval": "50ms", "spec.underlay.liveness.multiplier": 3.0, "spec.underlay.liveness.hops": "auto",
 	} {
 		found := false

@@ -58,6 +58,8 @@ type Edge struct {
 	Ports    []Port
 	// Firewall is nil where ports have none.
 	Firewall *Firewall
+	// Egress is nil where nothing is translated.
+	Egress *Egress
 }
 
 // Underlay is the plain IP network that carries the tunnels.
@@ -73,6 +75,14 @@ type Underlay struct {
 	ProbeMTU bool
 	// Liveness is nil where remotes are not asked whether they are alive.
 	Liveness *Liveness
+	// OffloadProbe is nil where the offloads of interfaces are not probed.
+	OffloadProbe *OffloadProbe
+}
+
+// OffloadProbe says how edges probe each other's offloads.
+type OffloadProbe struct {
+	Port  uint16 // UDP, at every TEP of all edges
+	Apply bool   // set what was found to be best, rather than only advise it
 }
 
 // FlowCache sizes the cache of decisions.
@@ -241,6 +251,8 @@ type Uplink struct {
 	// MAC is the router's on the uplink; zero derives one from the interface's.
 	MAC       MAC
 	Addresses []netip.Prefix
+	// NAT is nil where what leaves and comes is not translated by the uplink itself.
+	NAT *UplinkNAT
 }
 
 // Port attaches a local interface to segments.

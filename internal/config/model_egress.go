@@ -1,0 +1,116 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// egress turns a checked egress into the model; nil where nothing is translated.
+func (d *document) egress(policies []policySource) *overlay.Egress {
+	e := d.Spec.Egress
+	if e == nil {
+		if !slices.ContainsFunc(d.Spec.Routers, func(r router) bool {
+			return slices.ContainsFunc(r.Uplinks, func(u uplink) bool { return u.NAT != nil })
+		}) {
+			return nil
+		}
+		return &overlay.Egress{Bindings: overlay.DefaultBindings, Timeouts: overlay.DefaultNATTimeouts, LogRate: overlay.DefaultNATLogRate}
+	}
+	m := &overlay.Egress{
+		Bindings: e.Bindings, Timeouts: timeouts(e.Timeouts).model(), Log: e.Log.Enabled, LogRate: e.Log.Rate,
+		Gateways: each(e.Gateways, gatewayGroup.model),
+	}
+	for _, p := range policies {
+		for _, g := range p.Groups {
+			m.Groups = append(m.Groups, overlay.Group{Name: g.Name.text, Members: models(g.Members)})
+		}
+	}
+	for _, p := range e.Policies {
+		m.Policies = append(m.Policies, p.model(d.Spec))
+	}
+	return m
+}
+
+func (g gatewayGroup) model() overlay.GatewayGroup {
+	m := overlay.GatewayGroup{
+		Name: string(g.Name), Mode: overlay.GatewayMode(g.Mode),
+		Members: each(g.Members, func(r memberRef) netip.Addr { return r.Addr }),
+	}
+	if r := g.Replication; r != nil {
+		m.Replication = &overlay.Replication{Port: r.Port}
+		if r.Key != "" {
+			m.Replication.Key = []byte(r.Key)
+		}
+	}
+	return m
+}
+
+func (p egressPolicy) model(s spec) overlay.EgressPolicy {
+	return overlay.EgressPolicy{
+		Name: string(p.Name), Router: string(p.Router),
+		VNI: overlay.VNI(p.VNI), Tunnel: p.tunnel(), Remotes: p.edges(s), TEPs: each(p.TEPs, objectName.model),
+		From: models(p.From), To: each(p.To, network.model), Except: each(p.Except, network.model),
+		Gateways: string(p.Gateways), Pool: each(p.Pool, poolRange.model), Uplink: string(p.Uplink),
+		PerConnection: p.Spread == spreadConnection,
+		Independent:   p.Mapping == endpointIndependent, Open: p.Filtering == endpointIndependent,
+		Ports: p.Ports.PortRange, Limit: p.Limit,
+	}
+}
+
+// edges are the remotes of a policy: those that are listed, or all that have a name, and
+// the gateways.
+func (p egressPolicy) edges(s spec) []netip.Addr {
+	list := each(p.Remotes, remoteRef.model)
+	if len(list) == 0 {
+		for _, r := range s.Remotes {
+			if len(r.Addresses) > 0 { // limits are counted of bad files too
+				list = append(list, r.Addresses[0].Addr)
+			}
+		}
+	}
+	self := s.Underlay.model().TEP
+	for _, g := range s.Egress.Gateways {
+		if g.Name != p.Gateways {
+			continue
+		}
+		for _, m := range g.Members {
+			if m.Addr != self && !slices.Contains(list, m.Addr) {
+				list = append(list, m.Addr)
+			}
+		}
+	}
+	return list
+}
+
+// nat is u's own translation, or nil.
+func (u uplink) nat() *overlay.UplinkNAT {
+	if u.NAT == nil {
+		return nil
+	}
+	return &overlay.UplinkNAT{
+		Masquerade: u.NAT.Masquerade, Required: u.NAT.Required, Ports: u.NAT.Ports.PortRange, Limit: u.NAT.Limit,
+		Forwards: each(u.NAT.Forwards, func(f portForward) overlay.PortForward {
+			m := overlay.PortForward{Protocol: protocols[f.Protocol], Addr: u.forwarded(f), Ports: f.Port.PortRange, To: f.To.Addr, ToPort: f.ToPort}
+			if m.ToPort == 0 {
+				m.ToPort = m.Ports.First
+			}
+			return m
+		}),
+	}
+}
+
+// forwarded is the address of f: the given one, or the uplink's first of the family of the
+// host; unset when there is none.
+func (u uplink) forwarded(f portForward) netip.Addr {
+	if f.Address.IsValid() {
+		return f.Address.Addr
+	}
+	for _, a := range u.Addresses {
+		if a.IsValid() && f.To.IsValid() && a.Addr().Is4() == f.To.Is4() {
+			return a.Addr()
+		}
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+
+	"github.com/selvage/selvage/internal/nat"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// poolRange is one address that sources may get, or a range of them.
+type poolRange struct{ overlay.AddrRange }
+
+func (r *poolRange) parse(text string) *problem {
+	from, to, cut := strings.Cut(text, "-")
+	if !cut {
+		to = from
+	}
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return &problem{fmt.Sprintf("%s is a network", text), fmt.Sprintf("write its addresses as a range, which begins with %s", prefix.Masked().Addr())}
+	}
+	first, p := parsePoolAddress(strings.TrimSpace(from))
+	if p != nil {
+		return p
+	}
+	last, p := parsePoolAddress(strings.TrimSpace(to))
+	switch {
+	case p != nil:
+		return p
+	case first.Is4() != last.Is4():
+		return &problem{fmt.Sprintf("%s begins with %s and ends with %s", text, family(first), family(last)), "make it two ranges, one a family"}
+	case last.Less(first):
+		return &problem{fmt.Sprintf("%s ends before it begins", text), fmt.Sprintf("write it %s-%s", last, first)}
+	}
+	out := overlay.AddrRange{First: first, Last: last}
+	if nat.Count([]overlay.AddrRange{out}, nat.MaxPool) > nat.MaxPool {
+		return &problem{fmt.Sprintf("%s has more than %d addresses", text, nat.MaxPool), "give fewer: each has 64512 ports for each destination"}
+	}
+	r.AddrRange = out
+	return nil
+}
+
+func parsePoolAddress(text string) (netip.Addr, *problem) {
+	addr, p := parseAddress(text)
+	if p == nil {
+		p = checkHost(text, addr, ownStation)
+	}
+	if p == nil && addr.IsLinkLocalUnicast() {
+		p = &problem{fmt.Sprintf("%s is valid on one link only", text), "use an address that others can reply to"}
+	}
+	return addr, p
+}
+
+// String is the range as it is written.
+func (r poolRange) String() string {
+	if r.First == r.Last {
+		return r.First.String()
+	}
+	return fmt.Sprintf("%s-%s", r.First, r.Last)
+}
+
+func (r poolRange) model() overlay.AddrRange { return r.AddrRange }
+
+// JSONSchema is called by the reflector.
+func (poolRange) JSONSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", Pattern: `^[0-9A-Fa-f.:]+( *- *[0-9A-Fa-f.:]+)?$`}
+}
+
+// memberRef is an edge, perhaps this one: its name, or one of its tunnel endpoints. The
+// checker makes Addr the edge's first address.
+type memberRef struct{ remoteRef }
+
+func (r *memberRef) parse(text string) *problem {
+	if labelPattern.MatchString(text) { // metadata.name may begin with a digit
+		r.text = text
+		return nil
+	}
+	return r.remoteRef.parse(text)
+}
+
+// JSONSchema is called by the reflector.
+func (memberRef) JSONSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", AnyOf: []*jsonschema.Schema{
+		{Format: "ipv4"}, {Format: "ipv6"}, {Pattern: objectNamePattern.String()}, {Pattern: labelPattern.String()},
+	}}
+}
