@@ -12,23 +12,27 @@
 /* One byte in memory, and typed fields put the names into BTF for the Go side. */
 #define BYTE_ENUM enum __attribute__((packed))
 
-#define ABI_VERSION 4
+#define ABI_VERSION 5
 
-#define MAX_ENDS 8192	  /* ports and remote TEPs of one edge */
-#define MAX_SEGMENTS 4096 /* segments of one edge */
-#define MAX_MEMBERS 1024  /* ports and remotes of one segment */
-#define MAX_UDP_PORTS 8	  /* UDP ports on which tunnels arrive */
-#define MAX_EXITS 256	  /* interfaces that transit programs send to */
-#define MAX_TEPS 8	  /* tunnel endpoints of one edge */
-#define SPREAD_BUCKETS 64 /* among which the paths to a remote share the flows */
-#define MAX_ROUTERS 1024  /* routers of one edge */
-#define MAX_GROUPS 4096	  /* next-hop groups of all routers */
-#define MAX_HOPS 4096	  /* next hops of all routers */
-#define GROUP_BUCKETS 128 /* among which the next hops of a group share the flows */
-#define OUTER_MAX 56	  /* Ethernet and IPv6: 54 bytes */
-#define OPTIONS_MAX 252	  /* Geneve options (RFC 8926 3.4) */
-#define MAX_TAGS 2	  /* 802.1Q tags that a frame may have */
-#define MAX_RULES 131072  /* of the firewall, with the ones that stand for defaults */
+#define MAX_ENDS 8192	   /* ports and remote TEPs of one edge */
+#define MAX_SEGMENTS 4096  /* segments of one edge */
+#define MAX_MEMBERS 1024   /* ports and remotes of one segment */
+#define MAX_UDP_PORTS 8	   /* UDP ports on which tunnels arrive */
+#define MAX_EXITS 256	   /* interfaces that transit programs send to */
+#define MAX_TEPS 8	   /* tunnel endpoints of one edge */
+#define SPREAD_BUCKETS 64  /* among which the paths to a remote share the flows */
+#define MAX_ROUTERS 1024   /* routers of one edge */
+#define MAX_GROUPS 4096	   /* next-hop groups of all routers */
+#define MAX_HOPS 4096	   /* next hops of all routers */
+#define GROUP_BUCKETS 128  /* among which the next hops of a group share the flows */
+#define OUTER_MAX 56	   /* Ethernet and IPv6: 54 bytes */
+#define OPTIONS_MAX 252	   /* Geneve options (RFC 8926 3.4) */
+#define MAX_TAGS 2	   /* 802.1Q tags that a frame may have */
+#define MAX_RULES 131072   /* of the firewall, with the ones that stand for defaults */
+#define MAX_EGRESS 1024	   /* egress policies, and uplinks that translate by themselves */
+#define EGRESS_BUCKETS 256 /* into which the sources of a policy are divided by their hash */
+#define MAX_GATEWAYS 16	   /* of an egress policy */
+#define MAX_POOL 65536	   /* addresses of all pools */
 
 /* An IPv6 address, or an IPv4 address mapped into one (::ffff:a.b.c.d). */
 struct addr {
@@ -99,12 +103,14 @@ BYTE_ENUM encapsulation {
 };
 
 BYTE_ENUM segment_flags {
-	SEGMENT_UDP_CSUM = 1,	/* outer UDP checksums, see encap_by_kernel */
-	SEGMENT_TAGS = 2,	/* tagged frames pass */
-	SEGMENT_SUPPRESS = 4,	/* ARP and ND for known remote hosts are answered here */
-	SEGMENT_CLAMP = 8,	/* TCP MSS is clamped */
-	SEGMENT_L3 = 16,	/* between routers: nothing is learned, bridged or flooded */
-	SEGMENT_BY_SOURCE = 32, /* paths are chosen by where a frame came from, not by flow */
+	SEGMENT_UDP_CSUM = 1,	  /* outer UDP checksums, see encap_by_kernel */
+	SEGMENT_TAGS = 2,	  /* tagged frames pass */
+	SEGMENT_SUPPRESS = 4,	  /* ARP and ND for known remote hosts are answered here */
+	SEGMENT_CLAMP = 8,	  /* TCP MSS is clamped */
+	SEGMENT_L3 = 16,	  /* between routers: nothing is learned, bridged or flooded */
+	SEGMENT_BY_SOURCE = 32,	  /* paths are chosen by where a frame came from, not by flow */
+	SEGMENT_UPLINK = 64,	  /* the plain network at an uplink */
+	SEGMENT_TRANSLATED = 128, /* uplink: what nothing translates does not leave by it */
 };
 
 /* What the outer header takes from the inner one. */
@@ -132,22 +138,34 @@ struct segment {
 	__u8 options_critical; /* one of them is */
 	__u16 tunnel_len;      /* bytes of the UDP and the tunnel header with options */
 	__u8 gateway_mac[ETH_ALEN];
-	__u16 team;	      /* how it chooses among the paths to a remote */
+	__u16 team;   /* how it chooses among the paths to a remote */
+	__u16 egress; /* policy whose sources come by it; of an uplink: its own translation; or 0 */
+	__u16 pad;
 	struct addr gateway4; /* source of ICMP messages, zero when there is none */
 	struct addr gateway6;
 	__u8 options[OPTIONS_MAX];
+};
+
+enum router_flags {
+	ROUTER_NAT =
+		1, /* something of it is translated: it has pools, forwards or an uplink's own */
+	ROUTER_EGRESS = 2, /* there are egress policies for it */
 };
 
 /* A VRF. Number 0 is none. */
 struct router {
 	__u32 generation; /* raised when a route may have changed */
 	__u32 used;
+	enum router_flags flags;
+	__u32 pad;
 	struct addr source4; /* of ICMP messages where the segment has no gateway address */
 	struct addr source6;
 };
 
 /* Addresses of the edge itself in a router, the gateways'; a link-local one in a segment. */
-#define LOCAL_LINK 0x80000000 /* in the place of the router: this is a segment */
+#define LOCAL_LINK 0x80000000	/* in the place of the router: this is a segment */
+#define LOCAL_NAT 0x80000000	/* beside the segment: packets for it may be for who is behind it */
+#define LOCAL_LEASED 0x40000000 /* and another gateway takes it when this process dies */
 struct local_key {
 	__u32 router;
 	struct addr addr;
@@ -268,13 +286,14 @@ struct flow_key {
 };
 
 BYTE_ENUM action {
-	ACTION_PORT,	/* deliver to a port */
-	ACTION_TUNNEL,	/* encapsulate to a remote */
-	ACTION_FLOOD,	/* replicate to all members of the segment */
-	ACTION_HOST,	/* leave to the host's own stack */
-	ACTION_ANSWER,	/* ARP, ND or echo for an address that the edge answers for */
-	ACTION_ASK,	/* ask for the neighbour's MAC in the packet's stead */
-	ACTION_CONSUME, /* ARP or ND for the edge itself, which it has read */
+	ACTION_PORT,	  /* deliver to a port */
+	ACTION_TUNNEL,	  /* encapsulate to a remote */
+	ACTION_FLOOD,	  /* replicate to all members of the segment */
+	ACTION_HOST,	  /* leave to the host's own stack */
+	ACTION_ANSWER,	  /* ARP, ND or echo for an address that the edge answers for */
+	ACTION_ASK,	  /* ask for the neighbour's MAC in the packet's stead */
+	ACTION_CONSUME,	  /* ARP or ND for the edge itself, which it has read */
+	ACTION_TRANSLATE, /* not known before its destination is translated: never carried out */
 };
 
 /* Where a TCP flow stands between bursts, see coalesce.h. */
@@ -288,7 +307,11 @@ BYTE_ENUM flow_flags {
 	FLOW_ROUTED = 1,  /* new MACs, TTL lowered */
 	FLOW_TAG = 2,	  /* the outermost tag chose the segment and goes */
 	FLOW_GATEWAY = 4, /* answered for the gateway, not for a host */
-	FLOW_TRACKED = 8, /* of a connection that the firewall knows: SYN, FIN and RST are its */
+	FLOW_TRACKED =
+		8,	/* of a connection that firewall or NAT know: SYN, FIN and RST are theirs */
+	FLOW_SNAT = 16, /* gets another source, see nat.h */
+	FLOW_DNAT = 32, /* gets another destination */
+	FLOW_EGRESS = 64, /* goes to a gateway of an egress policy */
 };
 
 /* What becomes of a flow's packets: ready to be replayed. */
@@ -381,10 +404,13 @@ BYTE_ENUM transport_kind {
 struct transport {
 	struct addr src;
 	struct addr dst;
-	__u32 seq; /* TCP */
-	__u32 end; /* TCP: the sequence number behind the packet */
-	__u32 ack; /* TCP */
-	__u32 id;  /* of a fragment's datagram */
+	__u32 seq;	  /* TCP */
+	__u32 end;	  /* TCP: the sequence number behind the packet */
+	__u32 ack;	  /* TCP */
+	__u32 id;	  /* of a fragment's datagram */
+	__u16 off;	  /* of the transport header, behind that of the IP header */
+	__u16 quoted;	  /* of the quoted IP header, TRANSPORT_ERROR */
+	__u16 quoted_off; /* of the quoted transport header */
 	__be16 sport;
 	__be16 dport;
 	__u16 icmp; /* type << 8 | code */
@@ -422,6 +448,16 @@ struct judgement {
 	enum verdict verdict;
 	bool log;
 };
+
+/* Rules that are looked up: entries of the map policy. */
+enum policies {
+	POLICY_FIREWALL,
+	POLICY_EGRESS, /* a rule's number is that of the egress policy, where it allows */
+	POLICIES,
+};
+
+/* In the place of a port's end in the egress policy: a router, whose number is added. */
+#define EGRESS_PLACE MAX_ENDS
 
 /* A piece of a policy, which internal/policy makes and classify.h reads: a cache line. */
 struct line {
@@ -483,6 +519,150 @@ enum conn_state {
 	STATE_UDP_REPLIED,
 	STATE_ICMP,
 	STATE_MAX,
+};
+
+/*
+ * Translation of addresses. A binding is of one connection, between an address inside and
+ * one outside: struct conn_key with the router in the place of the port. Its return is how
+ * packets from outside find it: the same key, with the egress address and port inside.
+ */
+enum binding_flags {
+	BINDING_REPLICA = 1,   /* another gateway made it, and this one has not seen its packets */
+	BINDING_FORWARDED = 2, /* opened from outside, by a forward or an open mapping */
+	BINDING_INDEPENDENT = 4, /* its port is that of the mapping with the same source */
+	BINDING_MAPPING = 8,	 /* outside is zero: holds the port for all destinations */
+};
+
+struct binding {
+	struct conn conn;   /* its state; rule and policy are not used */
+	struct addr addr;   /* egress address */
+	struct addr via;    /* remote that the source is behind, zero: reached by the router */
+	__be16 port;	    /* egress port; ICMP echo: identifier */
+	__u16 egress;	    /* number of the policy */
+	__u32 flags;	    /* enum binding_flags */
+	__u64 announced_ns; /* when other gateways were told of it */
+};
+
+/* Where a return leads. */
+struct origin {
+	struct addr addr;
+	__be16 port;
+	__u16 pad;
+};
+
+/* Bindings that a source has; those that were opened to it from outside are counted apart. */
+#define HOST_FROM_OUTSIDE 0x80000000 /* beside the router */
+struct host_key {
+	__u32 router;
+	struct addr addr;
+};
+
+struct host_bindings {
+	__u32 count;
+};
+
+/* Port of an egress address that is for a host inside. */
+struct forward_key {
+	__u32 router;
+	__u8 proto;
+	__u8 pad;
+	__be16 port;
+	struct addr addr;
+};
+
+struct forward {
+	struct addr addr;
+	__be16 port;
+	__u16 egress;
+};
+
+enum egress_flags {
+	EGRESS_BY_CONNECTION = 1, /* a source's connections take different addresses of the pool */
+	EGRESS_INDEPENDENT = 2,	  /* endpoint-independent mapping (RFC 4787 4.1) */
+	EGRESS_OPEN = 4,	  /* and filtering (RFC 4787 5) */
+};
+
+#define WAY_NONE 0xffff /* in the place of a next hop: nobody serves the source */
+
+/* Who translates the sources of a bucket, and to what: of one family. */
+struct egress_family {
+	__u32 pool;		     /* number of the first address in the map pool */
+	__u32 count;		     /* of addresses that this edge translates to */
+	__u16 hops[EGRESS_BUCKETS];  /* next hop to the gateway; 0: this edge is it */
+	__u16 first[EGRESS_BUCKETS]; /* which address of the pool is tried first */
+};
+
+/* An egress policy, or an uplink's own translation. Number 0 is none. */
+struct egress {
+	__u32 used; /* a hash of its name */
+	__u32 router;
+	__u32 segment; /* its own, between edges and gateways; 0: an uplink's own */
+	enum egress_flags flags;
+	__u16 first_port; /* host's byte order */
+	__u16 last_port;
+	__u32 limit;		  /* bindings of one source, 0: without limit */
+	__u16 kept[MAX_GATEWAYS]; /* next hops to gateways that keep the flows that they have */
+	struct egress_family family[2]; /* IPv4, IPv6 */
+};
+
+/* What a packet's addresses and ports become. */
+struct translation {
+	struct addr src;
+	struct addr dst;
+	__be16 sport;
+	__be16 dport;
+	__u32 pad;
+};
+
+/* The translation of a fragment's datagram, and when its first one passed. */
+struct fragment_translation {
+	__u64 passed_ns;
+	struct translation translation;
+	struct addr via;
+	__u16 egress;
+	__u16 flags; /* enum flow_flags of it: FLOW_SNAT, FLOW_DNAT */
+	__u16 pad[2];
+};
+
+BYTE_ENUM binding_event {
+	BINDING_BEGAN,
+	BINDING_OPEN, /* answered: worth telling other gateways */
+	BINDING_ENDED,
+};
+
+/* News of a binding, for the log and other gateways. */
+struct binding_news {
+	__u64 ns; /* CLOCK_MONOTONIC */
+	struct conn_key key;
+	enum binding_event event;
+	__u8 pad[3];
+	struct binding binding;
+};
+
+/* Ports of an egress address that are in use for one destination. */
+struct pressure_key {
+	__u32 router;
+	__u8 proto;
+	__u8 pad;
+	__be16 outside_port;
+	struct addr egress;
+	struct addr outside;
+};
+
+struct pressure {
+	__u32 sweep; /* which one counted */
+	__u32 count;
+};
+
+/* What the sweep over the bindings counts, and removes. */
+struct nat_census {
+	__u32 states[STATE_MAX];
+	__u32 bindings;
+	__u32 mappings;
+	__u32 replicas;
+	__u32 expired;
+	__u32 sweep;
+	__u32 pad;
 };
 
 /* What the sweep over the connections counts, and removes. */
@@ -547,12 +727,26 @@ struct hearing {
 	struct conn_key key;
 	struct conn fresh; /* a connection that begins */
 	struct fragment_key fragment;
+	/* NAT: */
+	struct translation translation; /* of the packet */
+	struct addr via;		/* remote that its destination is behind, or zero */
+	__u16 egress;			/* policy or uplink that translates its source, or 0 */
+	__u16 via_egress;		/* policy by whose segment it goes there */
+	__u16 hop;			/* next hop to its gateway, or 0 */
+	__u16 former;			/* that of the flow until now */
+	bool bound;		 /* the packet made a binding from outside, whose return is back */
+	struct conn_key back;	 /* return of a binding */
+	struct conn_key mapping; /* of its source */
+	struct conn_key taken;	 /* one whose port is taken away */
+	struct origin origin;	 /* where a return that is made leads */
+	struct binding binding;	 /* one that begins */
 };
 
 struct flow {
 	struct decision decision;
 	enum burst burst;
-	__u8 pad[3];
+	__u8 pad;
+	__u16 hop;	/* with FLOW_EGRESS: the next hop to the gateway */
 	__u32 next_seq; /* TCP: behind the last in-order packet, see order.h */
 	__u32 gap_ns;	/* TCP: since when a packet is missing (low bits), 0 when none is */
 	__u32 burst_ns; /* TCP: when the last packet came (low bits), see coalesce.h */
@@ -560,7 +754,8 @@ struct flow {
 	__u64 seen_ns;
 	__u64 packets;
 	__u64 bytes;
-	struct counter told; /* of those, what the firewall has been told of */
+	struct counter told;		/* of those, what the firewall has been told of */
+	struct translation translation; /* with FLOW_SNAT or FLOW_DNAT */
 };
 
 /* A flow of the transit programs, see shortcut.h: two cache lines. */
@@ -575,6 +770,7 @@ struct shortcut {
 enum pulse {
 	PULSE_CHANGES, /* grows when any generation does, and when a path goes down */
 	PULSE_EPOCH,   /* grows with time, by the Go side */
+	PULSE_LEASE,   /* ms of CLOCK_MONOTONIC when the Go side was alive, low bits */
 	PULSE_MAX,
 };
 

@@ -271,12 +271,12 @@ static __always_inline int begin(void *image, const struct line *head, const str
 	return 0;
 }
 
-/* Returns a reason, or 0 with the judgement. */
-SUBPROGRAM int classify(const struct opening *o, struct judgement *j)
+/* Asks rules, one of enum policies. Returns a reason, or 0 with the judgement. */
+SUBPROGRAM int classify(__u32 which, const struct opening *o, struct judgement *j)
 {
 	__u32 zero = 0;
 	struct contest *c = bpf_map_lookup_elem(&contests, &zero);
-	void *image = bpf_map_lookup_elem(&policy, &zero);
+	void *image = bpf_map_lookup_elem(&policy, &which);
 	struct line *head;
 	int why;
 
@@ -295,12 +295,12 @@ SUBPROGRAM int classify(const struct opening *o, struct judgement *j)
 	return j->rule ? 0 : REASON_NO_POLICY;
 }
 
-/* The number of the loaded policy, 0 when there is none. */
+/* The number of the firewall's policy, 0 when there is none. */
 static __always_inline __u32 policy_number(void)
 {
-	__u32 zero = 0;
+	__u32 which = POLICY_FIREWALL, zero = 0;
 	struct line *head;
-	void *lines = bpf_map_lookup_elem(&policy, &zero);
+	void *lines = bpf_map_lookup_elem(&policy, &which);
 
 	if (!lines)
 		return 0;

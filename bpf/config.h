@@ -33,6 +33,9 @@ const volatile bool non_ip_dropped;
 const volatile __u64 conn_timeouts[STATE_MAX]; /* ns, by enum conn_state */
 const volatile __u32 half_open_limit;
 const volatile __u32 log_rate = 100;
+/* NAT, as overlay.Egress says. */
+const volatile __u64 nat_timeouts[STATE_MAX]; /* ns, by enum conn_state */
+const volatile bool nat_news;		      /* somebody reads the map news */
 
 /* Tell a trace what happens, and neither learn, count nor send. */
 const volatile bool tracing;

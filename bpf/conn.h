@@ -48,11 +48,12 @@ static __always_inline enum conn_state conn_state(const struct conn *c, __u8 pro
 	return c->bits & CONN_REPLIED ? STATE_UDP_REPLIED : STATE_UDP;
 }
 
-static __always_inline bool conn_expired(const struct conn *c, __u8 proto, __u64 now)
+static __always_inline bool conn_expired(const struct conn *c, __u8 proto, __u64 now,
+					 const volatile __u64 *timeouts)
 {
 	__u32 state = conn_state(c, proto);
 
-	return state < STATE_MAX && now > c->seen_ns && now - c->seen_ns > conn_timeouts[state];
+	return state < STATE_MAX && now > c->seen_ns && now - c->seen_ns > timeouts[state];
 }
 
 /* Whether it has been answered. */
@@ -97,7 +98,7 @@ static __always_inline struct conn *conn_find(const struct pkt *p, const struct 
 	*evictable = !c;
 	if (!c)
 		c = bpf_map_lookup_elem(&half_open, &h->key);
-	if (!c || !conn_expired(c, h->key.proto, p->now_ns))
+	if (!c || !conn_expired(c, h->key.proto, p->now_ns, conn_timeouts))
 		return c;
 	conn_end(&h->key, c);
 	return NULL;

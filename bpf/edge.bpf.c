@@ -2,7 +2,7 @@
 /* The edge's data plane. Each stage is a header of its own; this is their order. */
 #include "resolve.h"
 #include "path.h"
-#include "police.h"
+#include "nat.h"
 #include "transmit.h"
 
 /* The slow path: it only decides. */
@@ -23,12 +23,32 @@ SUBPROGRAM int keep(CTX *ctx, struct pkt *p)
 	return 0;
 }
 
+/* The stages that know connections: the firewalls of both ports, and NAT between them. */
+SUBPROGRAM int know(CTX *ctx, struct pkt *p, bool fresh)
+{
+	int why = p ? police_from(ctx, p) : REASON_NO_POLICY;
+	bool translated;
+
+	if (why)
+		return why;
+	translated = p->decision.flags & FLOW_NAT && p->decision.action != ACTION_ASK;
+	if (translated)
+		why = nat(ctx, p, fresh);
+	if (!why)
+		why = police_to(ctx, p);
+	if (why && translated)
+		unbind();
+	if (p->decision.flags & FLOW_TRACKED)
+		stamp(POINT_POLICED);
+	return why;
+}
+
 static __always_inline int take_slow_path(CTX *ctx, struct pkt *p)
 {
 	int why = resolve(ctx, p);
 
 	if (!why)
-		why = police_ways(ctx, p);
+		why = know(ctx, p, true);
 	if (!why)
 		why = keep(ctx, p);
 	return why;
@@ -41,6 +61,8 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 
 	count(EVENT_HIT);
 	*d = f->decision;
+	if (d->flags & FLOW_NAT)
+		recall(f);
 	p->polled = p->inner && d->action == ACTION_PORT && in_burst(ctx, p, f);
 	p->in = d->in;
 	p->segment = d->segment;
@@ -49,8 +71,8 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 	f->seen_ns = p->now_ns;
 }
 
-/* The firewall looks at a packet whose way is known; the flow learns what it says. */
-SUBPROGRAM int watch(CTX *ctx, struct pkt *p, struct flow *f)
+/* Firewall and NAT look at a packet whose way is known; the flow learns what they say. */
+static __always_inline int watch(CTX *ctx, struct pkt *p, struct flow *f)
 {
 	struct hearing *h = hearing();
 	int why;
@@ -61,8 +83,10 @@ SUBPROGRAM int watch(CTX *ctx, struct pkt *p, struct flow *f)
 	h->carried.packets -= packets_of(ctx, p); /* it is counted already, as a hit */
 	h->carried.bytes -= p->frame_len;
 	p->decision.slow = SLOW_FAST;
-	why = police_ways(ctx, p);
+	why = know(ctx, p, false);
 	f->decision.slow = why ? SLOW_CONNECTION : p->decision.slow;
+	if (why == REASON_NO_BINDING) /* the next one gets a decision, and a binding, of its own */
+		f->decision.generation--;
 	f->next_seq = h->next_seq;
 	return why;
 }

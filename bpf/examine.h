@@ -185,6 +185,7 @@ static __always_inline int read_error(CTX *ctx, struct pkt *p, struct transport 
 
 	t->kind = TRANSPORT_ERROR;
 	c->off += sizeof(struct icmphdr);
+	t->quoted = c->off - p->l3;
 	if (!(is_v6(p) ? read_quote6(ctx, c->off, &q) : read_quote4(ctx, c->off, &q)))
 		return REASON_UNRELATED;
 	c->off = q.off;
@@ -195,6 +196,7 @@ static __always_inline int read_error(CTX *ctx, struct pkt *p, struct transport 
 	t->src = q.dst;
 	t->dst = q.src;
 	t->proto = c->proto;
+	t->quoted_off = c->off - p->l3;
 	if (c->offset || !addr_equal(&t->dst, &p->key.daddr) || c->off + sizeof(head) > c->end ||
 	    ctx_load(ctx, c->off, &head, sizeof(head)))
 		return REASON_UNRELATED;
@@ -288,6 +290,7 @@ SUBPROGRAM int examine(CTX *ctx, struct pkt *p)
 	if (why)
 		return why;
 	t->proto = c.proto;
+	t->off = c.off - p->l3;
 	t->uncached = c.proto != p->key.proto; /* behind more headers than parse looks behind */
 	return c.fragment ? read_fragment(ctx, p, t, &c) : read_transport(ctx, p, t, &c);
 }

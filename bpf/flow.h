@@ -65,7 +65,9 @@ static __always_inline bool is_usable(const struct pkt *p, const struct flow *f)
 	return !(f->decision.flags & FLOW_ROUTED) || p->ttl > 1;
 }
 
-/* What the firewall has to hear of the flow, whose packet it is about to see. */
+#define FLOW_NAT (FLOW_SNAT | FLOW_DNAT)
+
+/* What firewall and NAT have to hear of the flow, whose packet they are about to see. */
 static __always_inline void carry_over(const struct pkt *p, struct flow *f)
 {
 	struct hearing *h = hearing();
@@ -74,12 +76,22 @@ static __always_inline void carry_over(const struct pkt *p, struct flow *f)
 		return;
 	h->carried.packets = f ? f->packets - f->told.packets : 0;
 	h->carried.bytes = f ? f->bytes - f->told.bytes : 0;
+	h->former = f && f->decision.flags & FLOW_EGRESS ? f->hop : 0;
 	h->carried_seq = h->next_seq = f ? f->next_seq : 0;
 	h->has_seq = f && p->key.proto == IPPROTO_TCP && f->decision.flags & FLOW_TRACKED;
 	if (!f || tracing)
 		return;
 	f->told.packets = f->packets;
 	f->told.bytes = f->bytes;
+}
+
+/* What the flow's packets become, for translate. */
+static __always_inline void recall(const struct flow *f)
+{
+	struct hearing *h = hearing();
+
+	if (h)
+		h->translation = f->translation;
 }
 
 /* A valid decision, or NULL. */
@@ -120,6 +132,10 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 	struct hearing *h = hearing();
 	struct flow *old;
 
+	if (h && d->flags & FLOW_EGRESS)
+		fresh.hop = h->hop;
+	if (h && d->flags & FLOW_NAT)
+		fresh.translation = h->translation;
 	if (tracing || d->action == ACTION_ASK) /* the key has the next hop by now */
 		return;
 	old = bpf_map_lookup_elem(&flows, &p->key);

@@ -35,7 +35,7 @@ static __always_inline void judge_one(__u32 index)
 	if (!in || !out)
 		return;
 	o = *in; /* as in the edge: on the stack */
-	out->reason = classify(&o, &out->judgement);
+	out->reason = classify(POLICY_FIREWALL, &o, &out->judgement);
 }
 
 SEC("syscall")

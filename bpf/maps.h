@@ -60,10 +60,10 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 18);
 } logs SEC(".maps");
-/* The policy: one entry, which is replaced at once. The Go side makes its maps of the size it needs. */
+/* The firewall's policy, and which packets egress policies are for. An entry is replaced at once. The Go side makes its maps of the size it needs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
+	__uint(max_entries, POLICIES);
 	__type(key, __u32);
 	__array(
 		values, struct {
@@ -74,6 +74,31 @@ struct {
 			__uint(value_size, sizeof(struct line));
 		});
 } policy SEC(".maps");
+
+/* Translation, see nat.h. Sizes come from the configuration at load time. */
+MAP(ARRAY, egresses, __u32, struct egress, MAX_EGRESS);
+MAP(ARRAY, pool, __u32, struct addr, MAX_POOL);
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct conn_key);
+	__type(value, struct binding);
+} bindings SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct conn_key);
+	__type(value, struct origin);
+} returns SEC(".maps");
+MAP(LRU_HASH, host_counts, struct host_key, struct host_bindings, 1);
+MAP(HASH, forwards, struct forward_key, struct forward, 65536);
+MAP(LRU_HASH, nat_fragments, struct fragment_key, struct fragment_translation, 1);
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} news SEC(".maps"); /* struct binding_news */
 
 /* Of the transit programs: shortcut_slots of each core, in whole cache lines. */
 struct {

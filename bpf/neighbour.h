@@ -82,11 +82,11 @@ static __always_inline void learn_neighbour(struct pkt *p, struct segment *seg,
 }
 
 /*
- * The segment in which the edge itself has the address, or 0. A link-local one is
- * good on its own segment: with an anycast MAC it is the same on many.
+ * The segment in which the edge itself has the address, with LOCAL_NAT, or 0. A link-local
+ * one is good on its own segment: with an anycast MAC it is the same on many.
  */
-static __always_inline __u32 local_segment(const struct pkt *p, const struct segment *seg,
-					   const struct addr *addr)
+static __always_inline __u32 find_local(const struct pkt *p, const struct segment *seg,
+					const struct addr *addr)
 {
 	struct local_key key = { .router = seg->router, .addr = *addr };
 	__u32 *segment;
@@ -95,6 +95,23 @@ static __always_inline __u32 local_segment(const struct pkt *p, const struct seg
 		key.router = LOCAL_LINK | p->segment;
 	segment = seg->router ? bpf_map_lookup_elem(&locals, &key) : NULL;
 	return segment ? *segment : 0;
+}
+
+static __always_inline __u32 local_segment(const struct pkt *p, const struct segment *seg,
+					   const struct addr *addr)
+{
+	return find_local(p, seg, addr) & ~(LOCAL_NAT | LOCAL_LEASED);
+}
+
+#define LEASE_MS 500
+
+/* Whether another gateway may have the address by now: this edge's process is not there. */
+static __always_inline bool is_lapsed(const struct pkt *p, const struct segment *seg,
+				      const struct addr *addr)
+{
+	if (!(find_local(p, seg, addr) & LOCAL_LEASED))
+		return false;
+	return (__s32)((__u32)(p->now_ns / 1000000) - pulse(PULSE_LEASE)) > LEASE_MS;
 }
 
 /* Whether the edge answers for the target, and with which MAC. */
@@ -108,6 +125,8 @@ static __always_inline bool answers_for(struct pkt *p, struct segment *seg, stru
 	struct end *at;
 
 	if (local_segment(p, seg, target) == p->segment) {
+		if (is_lapsed(p, seg, target))
+			return false;
 		copy16(d->smac, seg->gateway_mac, ETH_ALEN);
 		d->flags |= FLOW_GATEWAY;
 		return true;

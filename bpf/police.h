@@ -143,7 +143,7 @@ static __always_inline int judge(struct pkt *p, struct hearing *h, __u64 packets
 	int why;
 
 	j->rule = 0;
-	why = classify(&h->opening, j);
+	why = classify(POLICY_FIREWALL, &h->opening, j);
 	if (why)
 		return why;
 	step(p, STAGE_POLICE, j->rule | (__u32)h->opening.direction << 31, j->verdict);
@@ -158,10 +158,27 @@ static __always_inline int judge(struct pkt *p, struct hearing *h, __u64 packets
 	return why;
 }
 
+/* What its first packet tells of a connection. */
+static __always_inline void start_conn(struct pkt *p, struct hearing *h, struct conn *c)
+{
+	const struct transport *t = &h->transport;
+
+	c->scale[0] = t->scale;
+	c->scale[1] = NO_SCALE;
+	if (t->proto != IPPROTO_TCP)
+		return;
+	c->bits |=
+		t->flags & TCP_SYN && !(t->flags & TCP_ACK) ? CONN_SYN : CONN_PICKED_UP | CONN_ACK;
+	c->next_seq[0] = t->flags & TCP_SYN ? t->seq + 1 : t->end;
+	if (t->flags & TCP_FIN)
+		c->bits |= CONN_FIN;
+	h->next_seq = c->next_seq[0];
+	slow_down(p, SLOW_CONNECTION);
+}
+
 /* A connection begins. */
 static __always_inline int keep_opening(CTX *ctx, struct pkt *p, struct hearing *h, bool out)
 {
-	const struct transport *t = &h->transport;
 	struct conn *c = &h->fresh;
 
 	__builtin_memset(c, 0, sizeof(*c));
@@ -175,17 +192,7 @@ static __always_inline int keep_opening(CTX *ctx, struct pkt *p, struct hearing 
 	c->peer_segment = out ? h->opening.dst_segment : h->opening.src_segment;
 	copy16(c->smac, h->opening.smac, ETH_ALEN);
 	copy16(c->dmac, h->opening.dmac, ETH_ALEN);
-	c->scale[0] = t->scale;
-	c->scale[1] = NO_SCALE;
-	if (t->proto == IPPROTO_TCP) {
-		c->bits |= t->flags & TCP_SYN && !(t->flags & TCP_ACK) ? CONN_SYN :
-									 CONN_PICKED_UP | CONN_ACK;
-		c->next_seq[0] = t->flags & TCP_SYN ? t->seq + 1 : t->end;
-		if (t->flags & TCP_FIN)
-			c->bits |= CONN_FIN;
-		h->next_seq = c->next_seq[0];
-		slow_down(p, SLOW_CONNECTION);
-	}
+	start_conn(p, h, c);
 	return tracing ? 0 : conn_begin(h);
 }
 
@@ -371,30 +378,33 @@ SUBPROGRAM int police(CTX *ctx, struct pkt *p, __u32 end, __u32 direction)
 	return why;
 }
 
-/* Of a frame that is decided about, the ports by which it comes and goes. */
-SUBPROGRAM int police_ways(CTX *ctx, struct pkt *p)
+/* The firewall of one port that the frame passes; a way without a firewall is free. */
+static __always_inline int police_way(CTX *ctx, struct pkt *p, __u32 port, __u32 direction)
 {
-	struct decision *d;
-	__u32 in, out;
+	struct decision *d = &p->decision;
 	int why;
 
-	if (!p)
-		return REASON_NO_POLICY;
-	d = &p->decision;
-	in = as_port(p->in);
-	out = d->action == ACTION_PORT ? as_port(d->out) : 0;
-	if (!(in || out) || is_neighbour_talk(p) || d->action == ACTION_ASK)
+	if (!port || is_neighbour_talk(p) || d->action == ACTION_ASK)
 		return 0;
 	if (!is_ip(p))
 		return non_ip_dropped ? REASON_NON_IP : 0;
 	d->flags |= FLOW_TRACKED;
-	why = examine(ctx, p);
-	if (!why && in)
-		why = police(ctx, p, in, DIRECTION_OUT);
-	if (!why && out)
-		why = police(ctx, p, out, DIRECTION_IN);
-	stamp(POINT_POLICED);
-	return why;
+	why = p->examined ? 0 : examine(ctx, p);
+	return why ? why : police(ctx, p, port, direction);
+}
+
+/* Of a frame that is decided about, the port by which it comes. */
+static __always_inline int police_from(CTX *ctx, struct pkt *p)
+{
+	return police_way(ctx, p, as_port(p->in), DIRECTION_OUT);
+}
+
+/* And the one by which it goes, which sees it translated. */
+static __always_inline int police_to(CTX *ctx, struct pkt *p)
+{
+	const struct decision *d = &p->decision;
+
+	return police_way(ctx, p, d->action == ACTION_PORT ? as_port(d->out) : 0, DIRECTION_IN);
 }
 
 /* Of a copy of a flooded frame, the port that it is for. */

@@ -10,56 +10,7 @@
  */
 #pragma once
 
-#include "neighbour.h"
-
-/* 64-bit mixing (multiply, fold), good enough to spread flows over ports and next hops. */
-static __always_inline __u64 mix(__u64 h, __u64 v)
-{
-	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
-	return h ^ (h >> 29);
-}
-
-/* Once more, so that all bits depend on all. */
-static __always_inline __u64 mix_last(__u64 h)
-{
-	h ^= h >> 32;
-	h *= 0xd6e8feb86659fd93ULL;
-	return h ^ (h >> 32);
-}
-
-/* Two products that do not wait for each other, and one over both. */
-static __always_inline __u64 hash4(__u8 proto, __be32 saddr, __be32 daddr, __u32 ports)
-{
-	__u64 h = ((__u64)saddr << 32 | daddr) * 0x9e3779b97f4a7c15ULL;
-
-	h ^= ((__u64)ports << 8 | proto) * 0xc2b2ae3d27d4eb4fULL;
-	return mix_last(h);
-}
-
-static __always_inline __u64 hash6(__u8 proto, const __be32 *saddr, const __be32 *daddr,
-				   __u32 ports)
-{
-	__u64 h = mix(proto, (__u64)saddr[0] << 32 | saddr[1]);
-
-	h = mix(h, (__u64)saddr[2] << 32 | saddr[3]);
-	h = mix(h, (__u64)daddr[0] << 32 | daddr[1]);
-	h = mix(h, (__u64)daddr[2] << 32 | daddr[3]);
-	return mix_last(mix(h, ports));
-}
-
-/* The same for all packets of a flow. What is not IP is told apart by MACs. */
-static __always_inline __u64 hash_of(const struct flow_key *k)
-{
-	__u32 ports = (__u32)k->dport << 16 | k->sport;
-	const __u32 *macs = key_macs(k);
-
-	if (k->ethertype == bpf_htons(ETH_P_IP))
-		return hash4(k->proto, k->saddr.w[3], k->daddr.w[3], ports);
-	if (k->ethertype == bpf_htons(ETH_P_IPV6))
-		return hash6(k->proto, k->saddr.w, k->daddr.w, ports);
-	return mix_last(
-		mix(mix(0, (__u64)macs[0] << 32 | macs[1]), (__u64)macs[2] << 32 | k->ethertype));
-}
+#include "egress.h"
 
 /* An address of the edge itself: it answers ping, and says so of anything else. */
 static __always_inline int serve(struct pkt *p, struct decision *d)
@@ -100,9 +51,10 @@ static __always_inline int kind_reason(enum route_kind kind)
 }
 
 /* The next hop of the flow, or NULL with the reason. */
-static __always_inline struct hop *find_hop(struct pkt *p, __u32 router, int *why)
+static __always_inline struct hop *find_hop(struct pkt *p, __u32 router, const struct addr *to,
+					    int *why)
 {
-	struct route_key key = { .prefixlen = 160, .router = router, .addr = p->key.daddr };
+	struct route_key key = { .prefixlen = 160, .router = router, .addr = *to };
 	struct route *route = bpf_map_lookup_elem(&routes, &key);
 	struct group *group;
 	__u32 index;
@@ -121,7 +73,8 @@ static __always_inline struct hop *find_hop(struct pkt *p, __u32 router, int *wh
 }
 
 /* The MAC address of the next hop, and where that is. */
-static __always_inline int resolve_hop(struct pkt *p, struct decision *d, const struct hop *hop)
+static __always_inline int resolve_hop(struct pkt *p, struct decision *d, const struct hop *hop,
+				       const struct addr *to)
 {
 	struct neighbour_key key = { .segment = hop->segment, .addr = hop->addr };
 	struct neighbour *n;
@@ -133,7 +86,7 @@ static __always_inline int resolve_hop(struct pkt *p, struct decision *d, const 
 		return 0;
 	}
 	if (addr_is_zero(&key.addr))
-		key.addr = p->key.daddr;
+		key.addr = *to;
 	n = bpf_map_lookup_elem(&neighbours, &key);
 	step(p, STAGE_NEIGHBOUR, n ? 3 : 2, hop->segment);
 	if (!n || mac_is_zero(n->mac)) {
@@ -146,26 +99,13 @@ static __always_inline int resolve_hop(struct pkt *p, struct decision *d, const 
 	return find_end(p, d, d->dmac);
 }
 
-static __always_inline int route(struct pkt *p, struct segment *seg, struct decision *d)
+/* The way by a next hop, for a packet to the address. */
+static __always_inline int route_by(struct pkt *p, struct decision *d, const struct hop *hop,
+				    const struct addr *addr)
 {
-	__u32 id = seg->router;
-	struct router *router = bpf_map_lookup_elem(&routers, &id);
-	struct segment *to;
-	struct hop *hop;
-	int why = 0;
+	struct segment *to = segment_get(hop->segment);
 
-	if (!is_ip(p) || !router)
-		return REASON_NOT_ROUTED;
-	if (local_segment(p, seg, &p->key.daddr))
-		return serve(p, d);
-	if (is_to_group(p) || addr_is_link_local(&p->key.daddr))
-		return REASON_NOT_ROUTED;
-	d->generation += router->generation;
-	hop = find_hop(p, id, &why);
-	if (!hop)
-		return why;
 	d->to_segment = hop->segment;
-	to = segment_get(d->to_segment);
 	if (!to)
 		return REASON_NO_PREFIX;
 	d->generation += to->generation;
@@ -173,5 +113,54 @@ static __always_inline int route(struct pkt *p, struct segment *seg, struct deci
 	copy16(d->smac, to->gateway_mac, ETH_ALEN);
 	if (p->ttl <= 1)
 		return REASON_TTL_EXCEEDED;
-	return resolve_hop(p, d, hop);
+	return resolve_hop(p, d, hop, addr);
+}
+
+/* For an address of the edge itself, or for who is behind one. */
+static __always_inline int route_local(struct pkt *p, struct segment *seg, struct decision *d,
+				       __u32 local)
+{
+	struct hop *hop;
+	int why = 0;
+
+	if (!(local & LOCAL_NAT))
+		return serve(p, d);
+	d->action = ACTION_TRANSLATE;
+	d->flags |= FLOW_DNAT;
+	if (seg->flags & SEGMENT_UPLINK)
+		return NAT_ELSEWHERE;
+	/* Hairpin: the answer has to come back here, or to the gateway of the source. */
+	hop = leave_by(p, d, local & ~(LOCAL_NAT | LOCAL_LEASED), &why);
+	if (!hop)
+		return why;
+	d->action = ACTION_PORT;
+	d->flags &= ~(FLOW_DNAT | FLOW_SNAT);
+	return route_by(p, d, hop, &p->key.daddr);
+}
+
+static __always_inline int route(struct pkt *p, struct segment *seg, struct decision *d)
+{
+	__u32 id = seg->router, local;
+	struct router *router = bpf_map_lookup_elem(&routers, &id);
+	struct hop *hop;
+	int why = 0;
+
+	if (!is_ip(p) || !router)
+		return REASON_NOT_ROUTED;
+	d->generation += router->generation;
+	local = find_local(p, seg, &p->key.daddr);
+	if (local)
+		return route_local(p, seg, d, local);
+	if (is_to_group(p) || addr_is_link_local(&p->key.daddr))
+		return REASON_NOT_ROUTED;
+	hop = find_hop(p, id, &p->key.daddr, &why);
+	if (router->flags && (hop ? leads_out(hop) : why == REASON_NO_PREFIX)) {
+		struct hop *gateway = leave_by(p, d, hop ? hop->segment : 0, &why);
+
+		if (gateway)
+			hop = gateway;
+		else if (why && why != REASON_NO_PREFIX)
+			return why;
+	}
+	return hop ? route_by(p, d, hop, &p->key.daddr) : why;
 }

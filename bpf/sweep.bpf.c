@@ -39,7 +39,7 @@ static long look(void *map, const struct conn_key *key, const struct conn *c, st
 	struct half_open_count *open;
 	__u32 end = key->end;
 
-	if (is_orphan(end) || conn_expired(c, key->proto, s->now_ns)) {
+	if (is_orphan(end) || conn_expired(c, key->proto, s->now_ns, conn_timeouts)) {
 		n->expired++;
 		bpf_map_delete_elem(map, key);
 		return 0;

@@ -14,6 +14,7 @@
 #include "coalesce.h"
 #include "flood.h"
 #include "reset.h"
+#include "translate.h"
 
 /* A peer takes the packet as it is; what is not IP needs a device to read its ethertype. */
 static __always_inline int deliver(struct end *to, bool ip)
@@ -153,16 +154,35 @@ SUBPROGRAM int refuse(CTX *ctx, struct pkt *p, __u32 why)
 	return p->verdict;
 }
 
+/*
+ * Whether the way out takes the packet, which is asked before it is translated: its sender
+ * is told about the packet that he sent.
+ */
+static __always_inline bool is_too_big(CTX *ctx, struct pkt *p, const struct decision *d,
+				       const struct end *out)
+{
+	struct segment *to = segment_get(d->to_segment);
+
+	if (!out || !to || d->action == ACTION_FLOOD)
+		return false;
+	p->path = d->action == ACTION_PORT ? out->mtu : tunnel_mtu(p, out, to);
+	return !fits(ctx, p, p->path);
+}
+
 /* Changes the frame as decided, and sends it on. */
 static __always_inline int carry(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	struct end *out = end_get(d->out);
 	int why = 0;
 
+	if (d->flags & FLOW_NAT && is_too_big(ctx, p, d, out))
+		return REASON_TOO_BIG;
 	if (p->tcp_flags & TCP_SYN)
 		why = clamp_mss(ctx, p, clamp_limit(p, d, p->inner));
 	if (!why && d->flags & FLOW_ROUTED)
 		why = rewrite(ctx, p, d);
+	if (!why && d->flags & FLOW_NAT)
+		why = translate(ctx, p);
 	if (!why && p->routed && !p->inner)
 		why = write_macs(ctx, p);
 	if (why)

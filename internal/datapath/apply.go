@@ -29,6 +29,9 @@ func (d *Datapath) restore() error {
 	if err := d.restoreRules(); err != nil {
 		return err
 	}
+	if err := d.restoreEgress(); err != nil {
+		return err
+	}
 	return d.restoreRoutes()
 }
 
@@ -37,6 +40,7 @@ func newNames() names {
 		ports: map[uint32]string{}, segments: map[uint32]string{}, routers: map[uint32]string{},
 		segIDs: map[string]uint32{}, routeIDs: map[string]uint32{},
 		portIDs: map[string]uint32{}, tepIDs: map[netip.Addr]uint32{}, pathIDs: map[overlay.Pair]uint32{},
+		egresses: map[uint32]string{}, egressIDs: map[string]uint32{}, tagged: [2]map[uint32]uint32{{}, {}},
 	}
 }
 
@@ -80,6 +84,7 @@ type plan struct {
 	unpoliced    map[uint32]edgeEnd // ports that get it when its programs are attached
 	groups       map[uint32]bool    // groups and hops in use
 	hops         map[uint16]bool
+	nat          translationPlan
 }
 
 func newPlan(t Tables) *plan {
@@ -92,6 +97,9 @@ func newPlan(t Tables) *plan {
 		touched: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
 		spreads: map[edgeSpreadKey]edgeSpread{}, addrs: addressesOf(t), devices: map[hook]Transit{}, takers: map[uint32]uint32{}, exits: map[uint32]uint32{},
 		unpoliced: map[uint32]edgeEnd{},
+		nat: translationPlan{
+			forwards: map[edgeForwardKey]edgeForward{}, routers: map[uint32]edgeRouterFlags{}, segments: map[uint32]edgeSegment{},
+		},
 	}
 }
 
@@ -119,6 +127,9 @@ func (d *Datapath) Apply(t Tables) error {
 		return err
 	}
 	if err := d.planRoutes(t, p); err != nil {
+		return err
+	}
+	if err := d.planTranslation(t, p); err != nil {
 		return err
 	}
 	if d.newFDB { // sources are learned when decisions are taken
@@ -157,6 +168,9 @@ func (d *Datapath) assign(t Tables) error {
 		if err := d.assignSegment(s, former); err != nil {
 			return err
 		}
+	}
+	if err := d.assignEgresses(t); err != nil {
+		return err
 	}
 	for _, port := range t.Ports {
 		id, err := d.assignEnd(edgeEnd{Kind: edgeEndKindEND_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN}, port.Name)

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -29,7 +30,7 @@ const (
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
 	// abiVersion is ABI_VERSION of bpf/abi.h.
-	abiVersion = 4
+	abiVersion = 5
 )
 
 // Datapath is the loaded programs of one edge.
@@ -40,11 +41,13 @@ type Datapath struct {
 	words   vocabulary
 	links   map[hook]*attachment
 	refused map[int]string // transit programs, by ifindex
+	older   []string       // directories with maps of another ABI version
 	beaten  uint64         // when the last epoch of the transit programs began
 	pulsing sync.Mutex     // held while a pulse is changed: Steer runs beside others
 	adopted bool
 	newFDB  bool // the FDB is empty, whatever cached decisions think it knows
 	fw      firewall
+	nat     translation
 
 	// What the maps hold, by the names that the model uses.
 	ends     []edgeEnd // by end id; 0 is never used
@@ -66,6 +69,10 @@ type names struct {
 	portIDs  map[string]uint32
 	tepIDs   map[netip.Addr]uint32   // remote's first address → the end that stands for it
 	pathIDs  map[overlay.Pair]uint32 // → end
+
+	egresses  map[uint32]string // egress → name
+	egressIDs map[string]uint32
+	tagged    [2]map[uint32]uint32 // NameTag → router, egress
 }
 
 // Open loads the programs and adopts the maps and links that a former process of
@@ -96,6 +103,9 @@ func Open(cfg Config) (*Datapath, error) {
 			return nil, fmt.Errorf("make the directory for pins: %w", err)
 		}
 	}
+	if err := d.findOlder(); err != nil {
+		return nil, err
+	}
 	if err := d.load(); err != nil {
 		return nil, err
 	}
@@ -109,6 +119,27 @@ func (d *Datapath) linkDir() string { return filepath.Join(d.dir, "links") }
 
 // mapDir carries the ABI version: maps of another layout are never adopted.
 func (d *Datapath) mapDir() string { return filepath.Join(d.dir, "maps-"+strconv.Itoa(abiVersion)) }
+
+// findOlder finds the maps of another layout, which the attached programs may be using.
+func (d *Datapath) findOlder() error {
+	dirs, err := filepath.Glob(filepath.Join(d.dir, "maps-*"))
+	if err != nil {
+		return fmt.Errorf("look for maps of another version: %w", err)
+	}
+	d.older = slices.DeleteFunc(dirs, func(dir string) bool { return dir == d.mapDir() })
+	return nil
+}
+
+// removeOlder removes them, when the programs have been replaced.
+func (d *Datapath) removeOlder() error {
+	for _, dir := range d.older {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove the maps of another version: %w", err)
+		}
+	}
+	d.older = nil
+	return nil
+}
 
 // mountBPF makes sure that pins survive the process: the directory must be on a
 // BPF file system.
@@ -197,6 +228,9 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if err := configureFirewall(spec, cfg.Firewall); err != nil {
 		return err
 	}
+	if err := configureEgress(spec, cfg.Egress); err != nil {
+		return err
+	}
 	slots := shortcutSlots(cfg, spec.Maps[edgeMapFlows].MaxEntries, uint32(cores))
 	spec.Maps[edgeMapShortcuts].MaxEntries = uint32(cores) * slots
 	var teps [overlay.MaxTEPs]edgeAddr
@@ -261,13 +295,18 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// replace has a new map take the name of m. Connections stay at hand, to be carried over.
+// replace has a new map take the name of m. Connections and bindings stay at hand, to be
+// carried over; returns are made again from their bindings.
 func (d *Datapath) replace(name string, m *ebpf.Map) error {
-	if name != edgeMapConnections && name != edgeMapHalfOpen {
-		return m.Unpin()
+	keep := false
+	switch name {
+	case edgeMapConnections, edgeMapHalfOpen:
+		d.fw.strangers = true
+		keep = d.cfg.Firewall != nil
+	case edgeMapBindings:
+		keep = d.cfg.Egress != nil
 	}
-	d.fw.strangers = true
-	if d.cfg.Firewall == nil || m.MaxEntries() == 1 {
+	if !keep || m.MaxEntries() == 1 {
 		return m.Unpin()
 	}
 	return d.setAside(name, m)
@@ -278,7 +317,7 @@ func (d *Datapath) Adopted() bool { return d.adopted }
 
 // Close lets go of the handles; what is pinned goes on forwarding.
 func (d *Datapath) Close() error {
-	errs := []error{d.fw.close(), d.objs.Close()}
+	errs := []error{d.fw.close(), d.nat.close(), d.objs.Close()}
 	for _, a := range d.links {
 		errs = append(errs, a.close())
 	}
@@ -295,7 +334,7 @@ func (d *Datapath) Remove() error {
 		}
 	}
 	d.links = nil
-	errs = append(errs, d.fw.close(), d.objs.Close())
+	errs = append(errs, d.fw.close(), d.nat.close(), d.objs.Close())
 	if err := os.RemoveAll(d.dir); err != nil {
 		errs = append(errs, fmt.Errorf("remove the pins: %w", err))
 	}

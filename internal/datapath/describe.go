@@ -36,6 +36,10 @@ func (d *Datapath) describe(s edgeTraceStep) string {
 		return fmt.Sprintf("destination MAC in segment %s is at %s", d.segmentName(s.A), d.end(s.B))
 	case edgeStageSTAGE_POLICE:
 		return d.judged(s)
+	case edgeStageSTAGE_EGRESS:
+		return d.left(s)
+	case edgeStageSTAGE_NAT:
+		return d.translated(s)
 	case edgeStageSTAGE_DECISION:
 		return d.decided(s)
 	}
@@ -99,6 +103,37 @@ func (d *Datapath) judged(s edgeTraceStep) string {
 		name = fmt.Sprintf("number %d, which is no longer in the policy", s.A&^out)
 	}
 	return fmt.Sprintf("%s: rule %s says %s%s", direction, name, verdicts[sweepVerdict(s.B&0xff)], by)
+}
+
+// left names the policy by which a packet leaves the overlay. a is its number, b that of
+// the next hop to its gateway.
+func (d *Datapath) left(s edgeTraceStep) string {
+	policy := "policy " + d.egressName(s.A)
+	if s.B == 0 {
+		return policy + ", translated here"
+	}
+	var hop edgeHop
+	if err := d.objs.Hops.Lookup(s.B, &hop); err != nil {
+		return policy + ", by a gateway that is not known"
+	}
+	return policy + ", by the gateway at " + d.end(uint32(hop.End))
+}
+
+// translated says what a packet's source or destination becomes. a is which, and above it
+// the egress; b the port.
+func (d *Datapath) translated(s edgeTraceStep) string {
+	what := "destination"
+	if edgeFlowFlags(s.A&0xffff) == edgeFlowFlagsFLOW_SNAT {
+		what = "source"
+	}
+	return fmt.Sprintf("%s is translated by %s, to port %d", what, d.egressName(s.A>>16), s.B)
+}
+
+func (d *Datapath) egressName(id uint32) string {
+	if name := d.names.egresses[id]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("number %d, which is gone", id)
 }
 
 func (d *Datapath) learned(s edgeTraceStep) string {

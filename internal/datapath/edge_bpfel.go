@@ -16,13 +16,14 @@ import (
 type edgeAction uint8
 
 const (
-	edgeActionACTION_PORT    edgeAction = 0
-	edgeActionACTION_TUNNEL  edgeAction = 1
-	edgeActionACTION_FLOOD   edgeAction = 2
-	edgeActionACTION_HOST    edgeAction = 3
-	edgeActionACTION_ANSWER  edgeAction = 4
-	edgeActionACTION_ASK     edgeAction = 5
-	edgeActionACTION_CONSUME edgeAction = 6
+	edgeActionACTION_PORT      edgeAction = 0
+	edgeActionACTION_TUNNEL    edgeAction = 1
+	edgeActionACTION_FLOOD     edgeAction = 2
+	edgeActionACTION_HOST      edgeAction = 3
+	edgeActionACTION_ANSWER    edgeAction = 4
+	edgeActionACTION_ASK       edgeAction = 5
+	edgeActionACTION_CONSUME   edgeAction = 6
+	edgeActionACTION_TRANSLATE edgeAction = 7
 )
 
 type edgeAddr struct {
@@ -34,10 +35,7 @@ type edgeAllowedAddr struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	End       uint32
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr      edgeAddr
 }
 
 type edgeAllowedMac struct {
@@ -45,6 +43,17 @@ type edgeAllowedMac struct {
 	End uint32
 	Mac [6]uint8
 	Pad uint16
+}
+
+type edgeBinding struct {
+	_           structs.HostLayout
+	Conn        edgeConn
+	Addr        edgeAddr
+	Via         edgeAddr
+	Port        uint16
+	Egress      uint16
+	Flags       uint32
+	AnnouncedNs uint64
 }
 
 type edgeBucket struct {
@@ -71,19 +80,13 @@ type edgeConn struct {
 }
 
 type edgeConnKey struct {
-	_      structs.HostLayout
-	End    uint32
-	Proto  uint8
-	Asker  uint8
-	Pad    [2]uint8
-	Inside struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outside struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_           structs.HostLayout
+	End         uint32
+	Proto       uint8
+	Asker       uint8
+	Pad         [2]uint8
+	Inside      edgeAddr
+	Outside     edgeAddr
 	InsidePort  uint16
 	OutsidePort uint16
 }
@@ -124,6 +127,33 @@ const (
 	edgeDeviceFlagsDEVICE_UPLINK   edgeDeviceFlags = 2
 )
 
+type edgeEgress struct {
+	_         structs.HostLayout
+	Used      uint32
+	Router    uint32
+	Segment   uint32
+	Flags     edgeEgressFlags
+	FirstPort uint16
+	LastPort  uint16
+	Limit     uint32
+	Kept      [16]uint16
+	Family    [2]struct {
+		_     structs.HostLayout
+		Pool  uint32
+		Count uint32
+		Hops  [256]uint16
+		First [256]uint16
+	}
+}
+
+type edgeEgressFlags uint32
+
+const (
+	edgeEgressFlagsEGRESS_BY_CONNECTION edgeEgressFlags = 1
+	edgeEgressFlagsEGRESS_INDEPENDENT   edgeEgressFlags = 2
+	edgeEgressFlagsEGRESS_OPEN          edgeEgressFlags = 4
+)
+
 type edgeEncapsulation uint8
 
 const (
@@ -145,15 +175,9 @@ type edgeEnd struct {
 	Vlan      uint16
 	Exit      uint16
 	PathMtuNs uint64
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Local struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outer [56]uint8
+	Addr      edgeAddr
+	Local     edgeAddr
+	Outer     [56]uint8
 }
 
 type edgeEndCounters struct {
@@ -220,7 +244,12 @@ const (
 	edgeEventEVENT_CONN_REJUDGED  edgeEvent = 28
 	edgeEventEVENT_CONN_CUT       edgeEvent = 29
 	edgeEventEVENT_LOG_LOST       edgeEvent = 30
-	edgeEventEVENT_MAX            edgeEvent = 31
+	edgeEventEVENT_NAT_OPENED     edgeEvent = 31
+	edgeEventEVENT_NAT_SPILLED    edgeEvent = 32
+	edgeEventEVENT_NAT_RETRIED    edgeEvent = 33
+	edgeEventEVENT_NAT_ENDED      edgeEvent = 34
+	edgeEventEVENT_NEWS_LOST      edgeEvent = 35
+	edgeEventEVENT_MAX            edgeEvent = 36
 )
 
 type edgeFdbEntry struct {
@@ -257,16 +286,25 @@ type edgeFlow struct {
 		Smac       [6]uint8
 		Stamp      uint16
 	}
-	Burst     uint8
-	Pad       [3]uint8
-	NextSeq   uint32
-	GapNs     uint32
-	BurstNs   uint32
-	DecidedNs uint64
-	SeenNs    uint64
-	Packets   uint64
-	Bytes     uint64
-	Told      edgeCounter
+	Burst       uint8
+	Pad         uint8
+	Hop         uint16
+	NextSeq     uint32
+	GapNs       uint32
+	BurstNs     uint32
+	DecidedNs   uint64
+	SeenNs      uint64
+	Packets     uint64
+	Bytes       uint64
+	Told        edgeCounter
+	Translation struct {
+		_     structs.HostLayout
+		Src   edgeAddr
+		Dst   edgeAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
 }
 
 type edgeFlowFlags uint8
@@ -276,14 +314,14 @@ const (
 	edgeFlowFlagsFLOW_TAG     edgeFlowFlags = 2
 	edgeFlowFlagsFLOW_GATEWAY edgeFlowFlags = 4
 	edgeFlowFlagsFLOW_TRACKED edgeFlowFlags = 8
+	edgeFlowFlagsFLOW_SNAT    edgeFlowFlags = 16
+	edgeFlowFlagsFLOW_DNAT    edgeFlowFlags = 32
+	edgeFlowFlagsFLOW_EGRESS  edgeFlowFlags = 64
 )
 
 type edgeFlowKey struct {
-	_      structs.HostLayout
-	Origin struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	Origin    edgeAddr
 	Vni       uint32
 	Tags      [2]uint32
 	Dmac      [6]uint8
@@ -291,33 +329,54 @@ type edgeFlowKey struct {
 	Ethertype uint16
 	Proto     uint8
 	Fragment  uint8
-	Saddr     struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Sport uint16
-	Dport uint16
+	Saddr     edgeAddr
+	Daddr     edgeAddr
+	Sport     uint16
+	Dport     uint16
+}
+
+type edgeForward struct {
+	_      structs.HostLayout
+	Addr   edgeAddr
+	Port   uint16
+	Egress uint16
+}
+
+type edgeForwardKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Proto  uint8
+	Pad    uint8
+	Port   uint16
+	Addr   edgeAddr
 }
 
 type edgeFragmentKey struct {
-	_     structs.HostLayout
-	End   uint32
-	Id    uint32
-	Saddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	End       uint32
+	Id        uint32
+	Saddr     edgeAddr
+	Daddr     edgeAddr
 	Proto     uint8
 	Direction uint8
 	Pad       [2]uint8
+}
+
+type edgeFragmentTranslation struct {
+	_           structs.HostLayout
+	PassedNs    uint64
+	Translation struct {
+		_     structs.HostLayout
+		Src   edgeAddr
+		Dst   edgeAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via    edgeAddr
+	Egress uint16
+	Flags  uint16
+	Pad    [2]uint16
 }
 
 type edgeGroup struct {
@@ -338,39 +397,31 @@ type edgeHearing struct {
 	HasSeq     bool
 	_          [3]byte
 	Transport  struct {
-		_   structs.HostLayout
-		Src struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Dst struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Seq      uint32
-		End      uint32
-		Ack      uint32
-		Id       uint32
-		Sport    uint16
-		Dport    uint16
-		Icmp     uint16
-		Proto    uint8
-		Flags    uint8
-		Scale    uint8
-		Asker    uint8
-		Kind     uint8
-		Uncached bool
+		_         structs.HostLayout
+		Src       edgeAddr
+		Dst       edgeAddr
+		Seq       uint32
+		End       uint32
+		Ack       uint32
+		Id        uint32
+		Off       uint16
+		Quoted    uint16
+		QuotedOff uint16
+		Sport     uint16
+		Dport     uint16
+		Icmp      uint16
+		Proto     uint8
+		Flags     uint8
+		Scale     uint8
+		Asker     uint8
+		Kind      uint8
+		Uncached  bool
+		_         [2]byte
 	}
 	Opening struct {
-		_   structs.HostLayout
-		Src struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Dst struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
+		_          structs.HostLayout
+		Src        edgeAddr
+		Dst        edgeAddr
 		Smac       [6]uint8
 		Dmac       [6]uint8
 		SrcEnd     uint16
@@ -394,11 +445,30 @@ type edgeHearing struct {
 		Log     bool
 		_       [2]byte
 	}
-	Key      edgeConnKey
-	_        [4]byte
-	Fresh    edgeConn
-	Fragment edgeFragmentKey
-	_        [4]byte
+	Key         edgeConnKey
+	_           [4]byte
+	Fresh       edgeConn
+	Fragment    edgeFragmentKey
+	Translation struct {
+		_     structs.HostLayout
+		Src   edgeAddr
+		Dst   edgeAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via       edgeAddr
+	Egress    uint16
+	ViaEgress uint16
+	Hop       uint16
+	Former    uint16
+	Bound     bool
+	_         [3]byte
+	Back      edgeConnKey
+	Mapping   edgeConnKey
+	Taken     edgeConnKey
+	Origin    edgeOrigin
+	Binding   edgeBinding
 }
 
 type edgeHop struct {
@@ -406,19 +476,24 @@ type edgeHop struct {
 	Segment uint32
 	End     uint16
 	Mac     [6]uint8
-	Addr    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr    edgeAddr
+}
+
+type edgeHostBindings struct {
+	_     structs.HostLayout
+	Count uint32
+}
+
+type edgeHostKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Addr   edgeAddr
 }
 
 type edgeLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
-	Addr   struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr   edgeAddr
 }
 
 type edgeLogBucket struct {
@@ -452,10 +527,14 @@ type edgeNeighbour struct {
 type edgeNeighbourKey struct {
 	_       structs.HostLayout
 	Segment uint32
-	Addr    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr    edgeAddr
+}
+
+type edgeOrigin struct {
+	_    structs.HostLayout
+	Addr edgeAddr
+	Port uint16
+	Pad  uint16
 }
 
 type edgeOuterFlags uint8
@@ -468,15 +547,9 @@ const (
 )
 
 type edgePathKey struct {
-	_     structs.HostLayout
-	Local struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Remote struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_      structs.HostLayout
+	Local  edgeAddr
+	Remote edgeAddr
 }
 
 type edgePkt struct {
@@ -556,7 +629,8 @@ type edgePulse uint32
 const (
 	edgePulsePULSE_CHANGES edgePulse = 0
 	edgePulsePULSE_EPOCH   edgePulse = 1
-	edgePulsePULSE_MAX     edgePulse = 2
+	edgePulsePULSE_LEASE   edgePulse = 2
+	edgePulsePULSE_MAX     edgePulse = 3
 )
 
 type edgeReason uint32
@@ -613,15 +687,20 @@ const (
 	edgeReasonREASON_FRAGMENT_TINY      edgeReason = 48
 	edgeReasonREASON_HEADERS            edgeReason = 49
 	edgeReasonREASON_HALF_OPEN          edgeReason = 50
-	edgeReasonREASON_MAX                edgeReason = 51
+	edgeReasonREASON_NO_GATEWAY         edgeReason = 51
+	edgeReasonREASON_NAT_EXHAUSTED      edgeReason = 52
+	edgeReasonREASON_NAT_FULL           edgeReason = 53
+	edgeReasonREASON_NAT_LIMIT          edgeReason = 54
+	edgeReasonREASON_NO_BINDING         edgeReason = 55
+	edgeReasonREASON_UNTRANSLATED       edgeReason = 56
+	edgeReasonREASON_NAT_FRAGMENT       edgeReason = 57
+	edgeReasonREASON_NAT_UNREAD         edgeReason = 58
+	edgeReasonREASON_MAX                edgeReason = 59
 )
 
 type edgeRemoteKey struct {
-	_    structs.HostLayout
-	Addr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_       structs.HostLayout
+	Addr    edgeAddr
 	Segment uint32
 }
 
@@ -636,10 +715,7 @@ type edgeRouteKey struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	Router    uint32
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr      edgeAddr
 }
 
 type edgeRouteKind uint8
@@ -656,15 +732,18 @@ type edgeRouter struct {
 	_          structs.HostLayout
 	Generation uint32
 	Used       uint32
-	Source4    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Source6 struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Flags      edgeRouterFlags
+	Pad        uint32
+	Source4    edgeAddr
+	Source6    edgeAddr
 }
+
+type edgeRouterFlags uint32
+
+const (
+	edgeRouterFlagsROUTER_NAT    edgeRouterFlags = 1
+	edgeRouterFlagsROUTER_EGRESS edgeRouterFlags = 2
+)
 
 type edgeRuleCounters struct {
 	_           structs.HostLayout
@@ -699,26 +778,24 @@ type edgeSegment struct {
 	TunnelLen       uint16
 	GatewayMac      [6]uint8
 	Team            uint16
-	Gateway4        struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Gateway6 struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Options [252]uint8
+	Egress          uint16
+	Pad             uint16
+	Gateway4        edgeAddr
+	Gateway6        edgeAddr
+	Options         [252]uint8
 }
 
 type edgeSegmentFlags uint8
 
 const (
-	edgeSegmentFlagsSEGMENT_UDP_CSUM  edgeSegmentFlags = 1
-	edgeSegmentFlagsSEGMENT_TAGS      edgeSegmentFlags = 2
-	edgeSegmentFlagsSEGMENT_SUPPRESS  edgeSegmentFlags = 4
-	edgeSegmentFlagsSEGMENT_CLAMP     edgeSegmentFlags = 8
-	edgeSegmentFlagsSEGMENT_L3        edgeSegmentFlags = 16
-	edgeSegmentFlagsSEGMENT_BY_SOURCE edgeSegmentFlags = 32
+	edgeSegmentFlagsSEGMENT_UDP_CSUM   edgeSegmentFlags = 1
+	edgeSegmentFlagsSEGMENT_TAGS       edgeSegmentFlags = 2
+	edgeSegmentFlagsSEGMENT_SUPPRESS   edgeSegmentFlags = 4
+	edgeSegmentFlagsSEGMENT_CLAMP      edgeSegmentFlags = 8
+	edgeSegmentFlagsSEGMENT_L3         edgeSegmentFlags = 16
+	edgeSegmentFlagsSEGMENT_BY_SOURCE  edgeSegmentFlags = 32
+	edgeSegmentFlagsSEGMENT_UPLINK     edgeSegmentFlags = 64
+	edgeSegmentFlagsSEGMENT_TRANSLATED edgeSegmentFlags = 128
 )
 
 type edgeShortcut struct {
@@ -791,14 +868,16 @@ const (
 	edgeStageSTAGE_ROUTE     edgeStage = 5
 	edgeStageSTAGE_SWITCH    edgeStage = 6
 	edgeStageSTAGE_POLICE    edgeStage = 7
-	edgeStageSTAGE_DECISION  edgeStage = 8
-	edgeStageSTAGE_FLOOD     edgeStage = 9
-	edgeStageSTAGE_ICMP      edgeStage = 10
-	edgeStageSTAGE_CLAMP     edgeStage = 11
-	edgeStageSTAGE_ENCAP     edgeStage = 12
-	edgeStageSTAGE_TRANSMIT  edgeStage = 13
-	edgeStageSTAGE_DROP      edgeStage = 14
-	edgeStageSTAGE_MAX       edgeStage = 15
+	edgeStageSTAGE_EGRESS    edgeStage = 8
+	edgeStageSTAGE_NAT       edgeStage = 9
+	edgeStageSTAGE_DECISION  edgeStage = 10
+	edgeStageSTAGE_FLOOD     edgeStage = 11
+	edgeStageSTAGE_ICMP      edgeStage = 12
+	edgeStageSTAGE_CLAMP     edgeStage = 13
+	edgeStageSTAGE_ENCAP     edgeStage = 14
+	edgeStageSTAGE_TRANSMIT  edgeStage = 15
+	edgeStageSTAGE_DROP      edgeStage = 16
+	edgeStageSTAGE_MAX       edgeStage = 17
 )
 
 type edgeStamp struct {
@@ -841,34 +920,42 @@ type edgeWord struct {
 const (
 	edgeMapAllowedAddrs   = "allowed_addrs"
 	edgeMapAllowedMacs    = "allowed_macs"
+	edgeMapBindings       = "bindings"
 	edgeMapBuckets        = "buckets"
 	edgeMapConnections    = "connections"
 	edgeMapContests       = "contests"
 	edgeMapCurrent        = "current"
 	edgeMapDrops          = "drops"
+	edgeMapEgresses       = "egresses"
 	edgeMapEnds           = "ends"
 	edgeMapEvents         = "events"
 	edgeMapExits          = "exits"
 	edgeMapExitsGeneric   = "exits_generic"
 	edgeMapFdb            = "fdb"
 	edgeMapFlows          = "flows"
+	edgeMapForwards       = "forwards"
 	edgeMapFragments      = "fragments"
 	edgeMapGroups         = "groups"
 	edgeMapHalfOpen       = "half_open"
 	edgeMapHalfOpens      = "half_opens"
 	edgeMapHearings       = "hearings"
 	edgeMapHops           = "hops"
+	edgeMapHostCounts     = "host_counts"
 	edgeMapKnownOptions   = "known_options"
 	edgeMapLocals         = "locals"
 	edgeMapLogBuckets     = "log_buckets"
 	edgeMapLogs           = "logs"
 	edgeMapMembers        = "members"
 	edgeMapMoves          = "moves"
+	edgeMapNatFragments   = "nat_fragments"
 	edgeMapNeighbours     = "neighbours"
+	edgeMapNews           = "news"
 	edgeMapPolicy         = "policy"
+	edgeMapPool           = "pool"
 	edgeMapPorts          = "ports"
 	edgeMapPulses         = "pulses"
 	edgeMapRemotes        = "remotes"
+	edgeMapReturns        = "returns"
 	edgeMapRouters        = "routers"
 	edgeMapRoutes         = "routes"
 	edgeMapRules          = "rules"
@@ -895,6 +982,8 @@ const (
 	edgeVarIcmpBurst      = "icmp_burst"
 	edgeVarIcmpRate       = "icmp_rate"
 	edgeVarLogRate        = "log_rate"
+	edgeVarNatNews        = "nat_news"
+	edgeVarNatTimeouts    = "nat_timeouts"
 	edgeVarNonIpDropped   = "non_ip_dropped"
 	edgeVarNvgre          = "nvgre"
 	edgeVarReasonWords    = "reason_words"
@@ -967,34 +1056,42 @@ type edgeProgramSpecs struct {
 type edgeMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
 	Contests       *ebpf.MapSpec `ebpf:"contests"`
 	Current        *ebpf.MapSpec `ebpf:"current"`
 	Drops          *ebpf.MapSpec `ebpf:"drops"`
+	Egresses       *ebpf.MapSpec `ebpf:"egresses"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Exits          *ebpf.MapSpec `ebpf:"exits"`
 	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
+	Forwards       *ebpf.MapSpec `ebpf:"forwards"`
 	Fragments      *ebpf.MapSpec `ebpf:"fragments"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
 	HalfOpen       *ebpf.MapSpec `ebpf:"half_open"`
 	HalfOpens      *ebpf.MapSpec `ebpf:"half_opens"`
 	Hearings       *ebpf.MapSpec `ebpf:"hearings"`
 	Hops           *ebpf.MapSpec `ebpf:"hops"`
+	HostCounts     *ebpf.MapSpec `ebpf:"host_counts"`
 	KnownOptions   *ebpf.MapSpec `ebpf:"known_options"`
 	Locals         *ebpf.MapSpec `ebpf:"locals"`
 	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
+	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
+	News           *ebpf.MapSpec `ebpf:"news"`
 	Policy         *ebpf.MapSpec `ebpf:"policy"`
+	Pool           *ebpf.MapSpec `ebpf:"pool"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
+	Returns        *ebpf.MapSpec `ebpf:"returns"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
 	Rules          *ebpf.MapSpec `ebpf:"rules"`
@@ -1024,6 +1121,8 @@ type edgeVariableSpecs struct {
 	IcmpBurst     *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate      *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate       *ebpf.VariableSpec `ebpf:"log_rate"`
+	NatNews       *ebpf.VariableSpec `ebpf:"nat_news"`
+	NatTimeouts   *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
 	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
@@ -1065,34 +1164,42 @@ func (o *edgeObjects) Close() error {
 type edgeMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
 	Contests       *ebpf.Map `ebpf:"contests"`
 	Current        *ebpf.Map `ebpf:"current"`
 	Drops          *ebpf.Map `ebpf:"drops"`
+	Egresses       *ebpf.Map `ebpf:"egresses"`
 	Ends           *ebpf.Map `ebpf:"ends"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Exits          *ebpf.Map `ebpf:"exits"`
 	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
+	Forwards       *ebpf.Map `ebpf:"forwards"`
 	Fragments      *ebpf.Map `ebpf:"fragments"`
 	Groups         *ebpf.Map `ebpf:"groups"`
 	HalfOpen       *ebpf.Map `ebpf:"half_open"`
 	HalfOpens      *ebpf.Map `ebpf:"half_opens"`
 	Hearings       *ebpf.Map `ebpf:"hearings"`
 	Hops           *ebpf.Map `ebpf:"hops"`
+	HostCounts     *ebpf.Map `ebpf:"host_counts"`
 	KnownOptions   *ebpf.Map `ebpf:"known_options"`
 	Locals         *ebpf.Map `ebpf:"locals"`
 	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
 	Moves          *ebpf.Map `ebpf:"moves"`
+	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
+	News           *ebpf.Map `ebpf:"news"`
 	Policy         *ebpf.Map `ebpf:"policy"`
+	Pool           *ebpf.Map `ebpf:"pool"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
+	Returns        *ebpf.Map `ebpf:"returns"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
 	Rules          *ebpf.Map `ebpf:"rules"`
@@ -1114,34 +1221,42 @@ func (m *edgeMaps) Close() error {
 	return _EdgeClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.Bindings,
 		m.Buckets,
 		m.Connections,
 		m.Contests,
 		m.Current,
 		m.Drops,
+		m.Egresses,
 		m.Ends,
 		m.Events,
 		m.Exits,
 		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
+		m.Forwards,
 		m.Fragments,
 		m.Groups,
 		m.HalfOpen,
 		m.HalfOpens,
 		m.Hearings,
 		m.Hops,
+		m.HostCounts,
 		m.KnownOptions,
 		m.Locals,
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.Moves,
+		m.NatFragments,
 		m.Neighbours,
+		m.News,
 		m.Policy,
+		m.Pool,
 		m.Ports,
 		m.Pulses,
 		m.Remotes,
+		m.Returns,
 		m.Routers,
 		m.Routes,
 		m.Rules,
@@ -1172,6 +1287,8 @@ type edgeVariables struct {
 	IcmpBurst     *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate      *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate       *ebpf.Variable `ebpf:"log_rate"`
+	NatNews       *ebpf.Variable `ebpf:"nat_news"`
+	NatTimeouts   *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
 	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`

@@ -169,7 +169,7 @@ func (d *Datapath) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy 
 			return false, fmt.Errorf("policy of the firewall: %w", err)
 		}
 	}
-	if err := d.loadImage(image); err != nil {
+	if err := d.loadImage(policyFirewall, image); err != nil {
 		return false, err
 	}
 	return true, d.stampPolicy(edgeRuleCounters{Name: imageSum(image), Connections: uint64(n.Policy)})
@@ -194,7 +194,7 @@ func (d *Datapath) stampPolicy(stamp edgeRuleCounters) error {
 // hasPolicy reports whether the programs find a policy.
 func (d *Datapath) hasPolicy() bool {
 	var id ebpf.MapID
-	return d.objs.Policy.Lookup(uint32(0), &id) == nil
+	return d.objs.Policy.Lookup(policyFirewall, &id) == nil
 }
 
 func imageBytes(image policy.Image) []byte {
@@ -213,14 +213,14 @@ func imageSum(image policy.Image) uint64 {
 
 // loadImage writes a map of its own and swaps it in. When it returns no program asks
 // the former policy any more: the kernel waits for those that run.
-func (d *Datapath) loadImage(image policy.Image) error {
+func (d *Datapath) loadImage(which uint32, image policy.Image) error {
 	m, err := newPolicyMap(image)
 	if err != nil {
 		return err
 	}
 	defer m.Close() // the map policy keeps it
-	if err := d.objs.Policy.Put(uint32(0), m); err != nil {
-		return fmt.Errorf("put the policy into force: %w", err)
+	if err := d.objs.Policy.Put(which, m); err != nil {
+		return fmt.Errorf("put policy %d into force: %w", which, err)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (d *Datapath) loadImage(image policy.Image) error {
 // newPolicyMap makes a map that holds the image.
 func newPolicyMap(image policy.Image) (*ebpf.Map, error) {
 	if len(image) == 0 || len(image)%policy.LineWords != 0 {
-		return nil, fmt.Errorf("policy of the firewall: an image of %d words is not whole lines", len(image))
+		return nil, fmt.Errorf("a policy's image of %d words is not whole lines", len(image))
 	}
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
 		Name: "policy_lines", Type: ebpf.Array, KeySize: 4, ValueSize: 4 * policy.LineWords,
@@ -254,7 +254,7 @@ func (d *Datapath) prunePolicy(p *plan) error {
 		return d.freeRules()
 	}
 	d.fw.policy, d.fw.numbers = nil, policy.Numbers{}
-	err := d.objs.Policy.Delete(uint32(0))
+	err := d.objs.Policy.Delete(policyFirewall)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("remove the policy: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aside is where a connection table of another size waits to be carried over. It is a
+// aside is where a table of another size waits to be carried over. It is a
 // pin, so that nothing is lost when this process ends before.
 func (d *Datapath) aside(name string) string { return filepath.Join(d.mapDir(), "former_"+name) }
 
@@ -27,16 +27,16 @@ func (d *Datapath) setAside(name string, m *ebpf.Map) error {
 	return m.Pin(d.aside(name))
 }
 
-// carriage is the way of connections from tables of other sizes into the present ones.
+// carriage is the way of connections and bindings from tables of other sizes into the present ones.
 type carriage struct {
 	former map[string]*ebpf.Map // by the name of the map
 	since  uint64               // what has had a packet since must be carried again
 }
 
-// carry copies the connections while the attached programs still use the former tables.
+// carry copies connections and bindings while the attached programs still use the former tables.
 func (d *Datapath) carry() (*carriage, error) {
 	c := &carriage{former: map[string]*ebpf.Map{}}
-	for _, name := range []string{edgeMapConnections, edgeMapHalfOpen} {
+	for _, name := range []string{edgeMapConnections, edgeMapHalfOpen, edgeMapBindings} {
 		m, err := ebpf.LoadPinnedMap(d.aside(name), nil)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -56,7 +56,13 @@ func (d *Datapath) carry() (*carriage, error) {
 	const tick = 20e6 // of CLOCK_MONOTONIC_COARSE, at most
 	c.since = since(now, tick)
 	for name, m := range c.former {
-		if err := copyConnections(m, d.maps()[name], nil); err != nil {
+		var err error
+		if name == edgeMapBindings {
+			err = d.copyBindings(m, nil)
+		} else {
+			err = copyConnections(m, d.maps()[name], nil)
+		}
+		if err != nil {
 			return nil, errors.Join(err, c.close())
 		}
 	}
@@ -66,12 +72,7 @@ func (d *Datapath) carry() (*carriage, error) {
 // finish carries what changed until the programs were replaced, and forgets the former tables.
 func (c *carriage) finish(d *Datapath) error {
 	for name, m := range c.former {
-		to := d.maps()[name]
-		err := copyConnections(m, to, func(k edgeConnKey, conn edgeConn) bool {
-			var there edgeConn
-			return conn.SeenNs >= c.since && (to.Lookup(k, &there) != nil || there.SeenNs < conn.SeenNs)
-		})
-		if err != nil {
+		if err := c.copyNews(d, name); err != nil {
 			return errors.Join(err, c.close())
 		}
 		if err := m.Unpin(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -79,6 +80,21 @@ func (c *carriage) finish(d *Datapath) error {
 		}
 	}
 	return c.close()
+}
+
+// copyNews copies what of a former table had a packet meanwhile.
+func (c *carriage) copyNews(d *Datapath, name string) error {
+	if name == edgeMapBindings {
+		return d.copyBindings(c.former[name], func(k edgeConnKey, b edgeBinding) bool {
+			var there edgeBinding
+			return b.Conn.SeenNs >= c.since && (d.objs.Bindings.Lookup(k, &there) != nil || there.Conn.SeenNs < b.Conn.SeenNs)
+		})
+	}
+	to := d.maps()[name]
+	return copyConnections(c.former[name], to, func(k edgeConnKey, conn edgeConn) bool {
+		var there edgeConn
+		return conn.SeenNs >= c.since && (to.Lookup(k, &there) != nil || there.SeenNs < conn.SeenNs)
+	})
 }
 
 func (c *carriage) close() error {

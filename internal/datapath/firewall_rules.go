@@ -221,7 +221,7 @@ func (d *Datapath) takeOver(p *plan) error {
 	if err := d.attach(p); err != nil {
 		return err
 	}
-	if err := carried.finish(d); err != nil {
+	if err := errors.Join(carried.finish(d), d.removeOlder()); err != nil {
 		return err
 	}
 	d.fw.strangers = false

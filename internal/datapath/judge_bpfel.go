@@ -22,10 +22,7 @@ type judgeAllowedAddr struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	End       uint32
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr      judgeAddr
 }
 
 type judgeAllowedMac struct {
@@ -33,6 +30,17 @@ type judgeAllowedMac struct {
 	End uint32
 	Mac [6]uint8
 	Pad uint16
+}
+
+type judgeBinding struct {
+	_           structs.HostLayout
+	Conn        judgeConn
+	Addr        judgeAddr
+	Via         judgeAddr
+	Port        uint16
+	Egress      uint16
+	Flags       uint32
+	AnnouncedNs uint64
 }
 
 type judgeBucket struct {
@@ -59,19 +67,13 @@ type judgeConn struct {
 }
 
 type judgeConnKey struct {
-	_      structs.HostLayout
-	End    uint32
-	Proto  uint8
-	Asker  uint8
-	Pad    [2]uint8
-	Inside struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outside struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_           structs.HostLayout
+	End         uint32
+	Proto       uint8
+	Asker       uint8
+	Pad         [2]uint8
+	Inside      judgeAddr
+	Outside     judgeAddr
 	InsidePort  uint16
 	OutsidePort uint16
 }
@@ -112,6 +114,25 @@ const (
 	judgeDeviceFlagsDEVICE_UPLINK   judgeDeviceFlags = 2
 )
 
+type judgeEgress struct {
+	_         structs.HostLayout
+	Used      uint32
+	Router    uint32
+	Segment   uint32
+	Flags     uint32
+	FirstPort uint16
+	LastPort  uint16
+	Limit     uint32
+	Kept      [16]uint16
+	Family    [2]struct {
+		_     structs.HostLayout
+		Pool  uint32
+		Count uint32
+		Hops  [256]uint16
+		First [256]uint16
+	}
+}
+
 type judgeEnd struct {
 	_         structs.HostLayout
 	Kind      uint8
@@ -124,15 +145,9 @@ type judgeEnd struct {
 	Vlan      uint16
 	Exit      uint16
 	PathMtuNs uint64
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Local struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outer [56]uint8
+	Addr      judgeAddr
+	Local     judgeAddr
+	Outer     [56]uint8
 }
 
 type judgeEndCounters struct {
@@ -176,7 +191,12 @@ const (
 	judgeEventEVENT_CONN_REJUDGED  judgeEvent = 28
 	judgeEventEVENT_CONN_CUT       judgeEvent = 29
 	judgeEventEVENT_LOG_LOST       judgeEvent = 30
-	judgeEventEVENT_MAX            judgeEvent = 31
+	judgeEventEVENT_NAT_OPENED     judgeEvent = 31
+	judgeEventEVENT_NAT_SPILLED    judgeEvent = 32
+	judgeEventEVENT_NAT_RETRIED    judgeEvent = 33
+	judgeEventEVENT_NAT_ENDED      judgeEvent = 34
+	judgeEventEVENT_NEWS_LOST      judgeEvent = 35
+	judgeEventEVENT_MAX            judgeEvent = 36
 )
 
 type judgeFdbEntry struct {
@@ -213,24 +233,30 @@ type judgeFlow struct {
 		Smac       [6]uint8
 		Stamp      uint16
 	}
-	Burst     uint8
-	Pad       [3]uint8
-	NextSeq   uint32
-	GapNs     uint32
-	BurstNs   uint32
-	DecidedNs uint64
-	SeenNs    uint64
-	Packets   uint64
-	Bytes     uint64
-	Told      judgeCounter
+	Burst       uint8
+	Pad         uint8
+	Hop         uint16
+	NextSeq     uint32
+	GapNs       uint32
+	BurstNs     uint32
+	DecidedNs   uint64
+	SeenNs      uint64
+	Packets     uint64
+	Bytes       uint64
+	Told        judgeCounter
+	Translation struct {
+		_     structs.HostLayout
+		Src   judgeAddr
+		Dst   judgeAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
 }
 
 type judgeFlowKey struct {
-	_      structs.HostLayout
-	Origin struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	Origin    judgeAddr
 	Vni       uint32
 	Tags      [2]uint32
 	Dmac      [6]uint8
@@ -238,33 +264,54 @@ type judgeFlowKey struct {
 	Ethertype uint16
 	Proto     uint8
 	Fragment  uint8
-	Saddr     struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Sport uint16
-	Dport uint16
+	Saddr     judgeAddr
+	Daddr     judgeAddr
+	Sport     uint16
+	Dport     uint16
+}
+
+type judgeForward struct {
+	_      structs.HostLayout
+	Addr   judgeAddr
+	Port   uint16
+	Egress uint16
+}
+
+type judgeForwardKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Proto  uint8
+	Pad    uint8
+	Port   uint16
+	Addr   judgeAddr
 }
 
 type judgeFragmentKey struct {
-	_     structs.HostLayout
-	End   uint32
-	Id    uint32
-	Saddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	End       uint32
+	Id        uint32
+	Saddr     judgeAddr
+	Daddr     judgeAddr
 	Proto     uint8
 	Direction uint8
 	Pad       [2]uint8
+}
+
+type judgeFragmentTranslation struct {
+	_           structs.HostLayout
+	PassedNs    uint64
+	Translation struct {
+		_     structs.HostLayout
+		Src   judgeAddr
+		Dst   judgeAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via    judgeAddr
+	Egress uint16
+	Flags  uint16
+	Pad    [2]uint16
 }
 
 type judgeGroup struct {
@@ -285,28 +332,26 @@ type judgeHearing struct {
 	HasSeq     bool
 	_          [3]byte
 	Transport  struct {
-		_   structs.HostLayout
-		Src struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Dst struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Seq      uint32
-		End      uint32
-		Ack      uint32
-		Id       uint32
-		Sport    uint16
-		Dport    uint16
-		Icmp     uint16
-		Proto    uint8
-		Flags    uint8
-		Scale    uint8
-		Asker    uint8
-		Kind     uint8
-		Uncached bool
+		_         structs.HostLayout
+		Src       judgeAddr
+		Dst       judgeAddr
+		Seq       uint32
+		End       uint32
+		Ack       uint32
+		Id        uint32
+		Off       uint16
+		Quoted    uint16
+		QuotedOff uint16
+		Sport     uint16
+		Dport     uint16
+		Icmp      uint16
+		Proto     uint8
+		Flags     uint8
+		Scale     uint8
+		Asker     uint8
+		Kind      uint8
+		Uncached  bool
+		_         [2]byte
 	}
 	Opening   judgeOpening
 	Judgement struct {
@@ -318,11 +363,30 @@ type judgeHearing struct {
 		Log     bool
 		_       [2]byte
 	}
-	Key      judgeConnKey
-	_        [4]byte
-	Fresh    judgeConn
-	Fragment judgeFragmentKey
-	_        [4]byte
+	Key         judgeConnKey
+	_           [4]byte
+	Fresh       judgeConn
+	Fragment    judgeFragmentKey
+	Translation struct {
+		_     structs.HostLayout
+		Src   judgeAddr
+		Dst   judgeAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via       judgeAddr
+	Egress    uint16
+	ViaEgress uint16
+	Hop       uint16
+	Former    uint16
+	Bound     bool
+	_         [3]byte
+	Back      judgeConnKey
+	Mapping   judgeConnKey
+	Taken     judgeConnKey
+	Origin    judgeOrigin
+	Binding   judgeBinding
 }
 
 type judgeHop struct {
@@ -330,19 +394,24 @@ type judgeHop struct {
 	Segment uint32
 	End     uint16
 	Mac     [6]uint8
-	Addr    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr    judgeAddr
+}
+
+type judgeHostBindings struct {
+	_     structs.HostLayout
+	Count uint32
+}
+
+type judgeHostKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Addr   judgeAddr
 }
 
 type judgeLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
-	Addr   struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr   judgeAddr
 }
 
 type judgeLogBucket struct {
@@ -376,22 +445,13 @@ type judgeNeighbour struct {
 type judgeNeighbourKey struct {
 	_       structs.HostLayout
 	Segment uint32
-	Addr    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr    judgeAddr
 }
 
 type judgeOpening struct {
-	_   structs.HostLayout
-	Src struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Dst struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_          structs.HostLayout
+	Src        judgeAddr
+	Dst        judgeAddr
 	Smac       [6]uint8
 	Dmac       [6]uint8
 	SrcEnd     uint16
@@ -407,16 +467,17 @@ type judgeOpening struct {
 	_          [3]byte
 }
 
+type judgeOrigin struct {
+	_    structs.HostLayout
+	Addr judgeAddr
+	Port uint16
+	Pad  uint16
+}
+
 type judgePathKey struct {
-	_     structs.HostLayout
-	Local struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Remote struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_      structs.HostLayout
+	Local  judgeAddr
+	Remote judgeAddr
 }
 
 type judgePkt struct {
@@ -491,7 +552,8 @@ type judgePulse uint32
 const (
 	judgePulsePULSE_CHANGES judgePulse = 0
 	judgePulsePULSE_EPOCH   judgePulse = 1
-	judgePulsePULSE_MAX     judgePulse = 2
+	judgePulsePULSE_LEASE   judgePulse = 2
+	judgePulsePULSE_MAX     judgePulse = 3
 )
 
 type judgeReason uint32
@@ -548,15 +610,20 @@ const (
 	judgeReasonREASON_FRAGMENT_TINY      judgeReason = 48
 	judgeReasonREASON_HEADERS            judgeReason = 49
 	judgeReasonREASON_HALF_OPEN          judgeReason = 50
-	judgeReasonREASON_MAX                judgeReason = 51
+	judgeReasonREASON_NO_GATEWAY         judgeReason = 51
+	judgeReasonREASON_NAT_EXHAUSTED      judgeReason = 52
+	judgeReasonREASON_NAT_FULL           judgeReason = 53
+	judgeReasonREASON_NAT_LIMIT          judgeReason = 54
+	judgeReasonREASON_NO_BINDING         judgeReason = 55
+	judgeReasonREASON_UNTRANSLATED       judgeReason = 56
+	judgeReasonREASON_NAT_FRAGMENT       judgeReason = 57
+	judgeReasonREASON_NAT_UNREAD         judgeReason = 58
+	judgeReasonREASON_MAX                judgeReason = 59
 )
 
 type judgeRemoteKey struct {
-	_    structs.HostLayout
-	Addr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_       structs.HostLayout
+	Addr    judgeAddr
 	Segment uint32
 }
 
@@ -571,24 +638,17 @@ type judgeRouteKey struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	Router    uint32
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr      judgeAddr
 }
 
 type judgeRouter struct {
 	_          structs.HostLayout
 	Generation uint32
 	Used       uint32
-	Source4    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Source6 struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Flags      uint32
+	Pad        uint32
+	Source4    judgeAddr
+	Source6    judgeAddr
 }
 
 type judgeRuleCounters struct {
@@ -624,15 +684,11 @@ type judgeSegment struct {
 	TunnelLen       uint16
 	GatewayMac      [6]uint8
 	Team            uint16
-	Gateway4        struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Gateway6 struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Options [252]uint8
+	Egress          uint16
+	Pad             uint16
+	Gateway4        judgeAddr
+	Gateway6        judgeAddr
+	Options         [252]uint8
 }
 
 type judgeSession struct {
@@ -742,23 +798,27 @@ type judgeWord struct {
 const (
 	judgeMapAllowedAddrs   = "allowed_addrs"
 	judgeMapAllowedMacs    = "allowed_macs"
+	judgeMapBindings       = "bindings"
 	judgeMapBuckets        = "buckets"
 	judgeMapConnections    = "connections"
 	judgeMapContests       = "contests"
 	judgeMapCurrent        = "current"
 	judgeMapDrops          = "drops"
+	judgeMapEgresses       = "egresses"
 	judgeMapEnds           = "ends"
 	judgeMapEvents         = "events"
 	judgeMapExits          = "exits"
 	judgeMapExitsGeneric   = "exits_generic"
 	judgeMapFdb            = "fdb"
 	judgeMapFlows          = "flows"
+	judgeMapForwards       = "forwards"
 	judgeMapFragments      = "fragments"
 	judgeMapGroups         = "groups"
 	judgeMapHalfOpen       = "half_open"
 	judgeMapHalfOpens      = "half_opens"
 	judgeMapHearings       = "hearings"
 	judgeMapHops           = "hops"
+	judgeMapHostCounts     = "host_counts"
 	judgeMapJudgements     = "judgements"
 	judgeMapKnownOptions   = "known_options"
 	judgeMapLocals         = "locals"
@@ -766,13 +826,17 @@ const (
 	judgeMapLogs           = "logs"
 	judgeMapMembers        = "members"
 	judgeMapMoves          = "moves"
+	judgeMapNatFragments   = "nat_fragments"
 	judgeMapNeighbours     = "neighbours"
+	judgeMapNews           = "news"
 	judgeMapOpenings       = "openings"
 	judgeMapPlainRules     = "plain_rules"
 	judgeMapPolicy         = "policy"
+	judgeMapPool           = "pool"
 	judgeMapPorts          = "ports"
 	judgeMapPulses         = "pulses"
 	judgeMapRemotes        = "remotes"
+	judgeMapReturns        = "returns"
 	judgeMapRouters        = "routers"
 	judgeMapRoutes         = "routes"
 	judgeMapRules          = "rules"
@@ -798,6 +862,8 @@ const (
 	judgeVarIcmpBurst      = "icmp_burst"
 	judgeVarIcmpRate       = "icmp_rate"
 	judgeVarLogRate        = "log_rate"
+	judgeVarNatNews        = "nat_news"
+	judgeVarNatTimeouts    = "nat_timeouts"
 	judgeVarNonIpDropped   = "non_ip_dropped"
 	judgeVarNvgre          = "nvgre"
 	judgeVarReasonWords    = "reason_words"
@@ -869,23 +935,27 @@ type judgeProgramSpecs struct {
 type judgeMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
 	Contests       *ebpf.MapSpec `ebpf:"contests"`
 	Current        *ebpf.MapSpec `ebpf:"current"`
 	Drops          *ebpf.MapSpec `ebpf:"drops"`
+	Egresses       *ebpf.MapSpec `ebpf:"egresses"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Exits          *ebpf.MapSpec `ebpf:"exits"`
 	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
+	Forwards       *ebpf.MapSpec `ebpf:"forwards"`
 	Fragments      *ebpf.MapSpec `ebpf:"fragments"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
 	HalfOpen       *ebpf.MapSpec `ebpf:"half_open"`
 	HalfOpens      *ebpf.MapSpec `ebpf:"half_opens"`
 	Hearings       *ebpf.MapSpec `ebpf:"hearings"`
 	Hops           *ebpf.MapSpec `ebpf:"hops"`
+	HostCounts     *ebpf.MapSpec `ebpf:"host_counts"`
 	Judgements     *ebpf.MapSpec `ebpf:"judgements"`
 	KnownOptions   *ebpf.MapSpec `ebpf:"known_options"`
 	Locals         *ebpf.MapSpec `ebpf:"locals"`
@@ -893,13 +963,17 @@ type judgeMapSpecs struct {
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
+	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
+	News           *ebpf.MapSpec `ebpf:"news"`
 	Openings       *ebpf.MapSpec `ebpf:"openings"`
 	PlainRules     *ebpf.MapSpec `ebpf:"plain_rules"`
 	Policy         *ebpf.MapSpec `ebpf:"policy"`
+	Pool           *ebpf.MapSpec `ebpf:"pool"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
+	Returns        *ebpf.MapSpec `ebpf:"returns"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
 	Rules          *ebpf.MapSpec `ebpf:"rules"`
@@ -929,6 +1003,8 @@ type judgeVariableSpecs struct {
 	IcmpBurst     *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate      *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate       *ebpf.VariableSpec `ebpf:"log_rate"`
+	NatNews       *ebpf.VariableSpec `ebpf:"nat_news"`
+	NatTimeouts   *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
 	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
@@ -970,23 +1046,27 @@ func (o *judgeObjects) Close() error {
 type judgeMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
 	Contests       *ebpf.Map `ebpf:"contests"`
 	Current        *ebpf.Map `ebpf:"current"`
 	Drops          *ebpf.Map `ebpf:"drops"`
+	Egresses       *ebpf.Map `ebpf:"egresses"`
 	Ends           *ebpf.Map `ebpf:"ends"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Exits          *ebpf.Map `ebpf:"exits"`
 	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
+	Forwards       *ebpf.Map `ebpf:"forwards"`
 	Fragments      *ebpf.Map `ebpf:"fragments"`
 	Groups         *ebpf.Map `ebpf:"groups"`
 	HalfOpen       *ebpf.Map `ebpf:"half_open"`
 	HalfOpens      *ebpf.Map `ebpf:"half_opens"`
 	Hearings       *ebpf.Map `ebpf:"hearings"`
 	Hops           *ebpf.Map `ebpf:"hops"`
+	HostCounts     *ebpf.Map `ebpf:"host_counts"`
 	Judgements     *ebpf.Map `ebpf:"judgements"`
 	KnownOptions   *ebpf.Map `ebpf:"known_options"`
 	Locals         *ebpf.Map `ebpf:"locals"`
@@ -994,13 +1074,17 @@ type judgeMaps struct {
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
 	Moves          *ebpf.Map `ebpf:"moves"`
+	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
+	News           *ebpf.Map `ebpf:"news"`
 	Openings       *ebpf.Map `ebpf:"openings"`
 	PlainRules     *ebpf.Map `ebpf:"plain_rules"`
 	Policy         *ebpf.Map `ebpf:"policy"`
+	Pool           *ebpf.Map `ebpf:"pool"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
+	Returns        *ebpf.Map `ebpf:"returns"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
 	Rules          *ebpf.Map `ebpf:"rules"`
@@ -1022,23 +1106,27 @@ func (m *judgeMaps) Close() error {
 	return _JudgeClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.Bindings,
 		m.Buckets,
 		m.Connections,
 		m.Contests,
 		m.Current,
 		m.Drops,
+		m.Egresses,
 		m.Ends,
 		m.Events,
 		m.Exits,
 		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
+		m.Forwards,
 		m.Fragments,
 		m.Groups,
 		m.HalfOpen,
 		m.HalfOpens,
 		m.Hearings,
 		m.Hops,
+		m.HostCounts,
 		m.Judgements,
 		m.KnownOptions,
 		m.Locals,
@@ -1046,13 +1134,17 @@ func (m *judgeMaps) Close() error {
 		m.Logs,
 		m.Members,
 		m.Moves,
+		m.NatFragments,
 		m.Neighbours,
+		m.News,
 		m.Openings,
 		m.PlainRules,
 		m.Policy,
+		m.Pool,
 		m.Ports,
 		m.Pulses,
 		m.Remotes,
+		m.Returns,
 		m.Routers,
 		m.Routes,
 		m.Rules,
@@ -1083,6 +1175,8 @@ type judgeVariables struct {
 	IcmpBurst     *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate      *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate       *ebpf.Variable `ebpf:"log_rate"`
+	NatNews       *ebpf.Variable `ebpf:"nat_news"`
+	NatTimeouts   *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
 	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`

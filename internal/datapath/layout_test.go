@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/test/privilege"
 )
 
@@ -61,6 +62,14 @@ func TestMapTypes(t *testing.T) {
 		edgeMapLogBuckets:     {u32, reflect.TypeFor[edgeLogBucket]()},
 		edgeMapPolicy:         {u32, u32}, // of maps
 		edgeMapContests:       {u32, reflect.TypeFor[edgeContest]()},
+		edgeMapEgresses:       {u32, reflect.TypeFor[edgeEgress]()},
+		edgeMapPool:           {u32, reflect.TypeFor[edgeAddr]()},
+		edgeMapBindings:       {reflect.TypeFor[edgeConnKey](), reflect.TypeFor[edgeBinding]()},
+		edgeMapReturns:        {reflect.TypeFor[edgeConnKey](), reflect.TypeFor[edgeOrigin]()},
+		edgeMapHostCounts:     {reflect.TypeFor[edgeHostKey](), reflect.TypeFor[edgeHostBindings]()},
+		edgeMapForwards:       {reflect.TypeFor[edgeForwardKey](), reflect.TypeFor[edgeForward]()},
+		edgeMapNatFragments:   {reflect.TypeFor[edgeFragmentKey](), reflect.TypeFor[edgeFragmentTranslation]()},
+		edgeMapNews:           {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
 		edgeMapStamps:         {u32, reflect.TypeFor[edgeStamp]()},
 		edgeMapStamped:        {u32, reflect.TypeFor[edgeStamped]()},
 	}
@@ -94,8 +103,10 @@ func TestMapTypes(t *testing.T) {
 
 // A decision fits a cache line, and so does what changes with each packet.
 func TestFlowFitsCacheLines(t *testing.T) {
-	if size := reflect.TypeFor[edgeFlow]().Size(); size > 128 {
-		t.Errorf("struct flow has %d bytes", size)
+	// A translation is read by who has one.
+	translation, _ := reflect.TypeFor[edgeFlow]().FieldByName("Translation")
+	if size := reflect.TypeFor[edgeFlow]().Size(); translation.Offset > 128 || size > 192 {
+		t.Errorf("struct flow has %d bytes, the translation begins at %d", size, translation.Offset)
 	}
 	if size := reflect.TypeFor[edgeShortcut]().Size(); size != 128 {
 		t.Errorf("struct shortcut has %d bytes", size)
@@ -166,6 +177,11 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		{"config.maxMembers", config("maxMembers"), define(t, abi, "MAX_MEMBERS")},
 		{"config.maxEnds", config("maxEnds"), define(t, abi, "MAX_ENDS") - 1},
 		{"groupBuckets", groupBuckets, define(t, abi, "GROUP_BUCKETS")},
+		{"egressPlace", egressPlace, define(t, abi, "MAX_ENDS")},
+		{"noEgress", noEgress, define(t, abi, "MAX_EGRESS")},
+		{"EgressBuckets", EgressBuckets, define(t, abi, "EGRESS_BUCKETS")},
+		{"nat.Buckets", nat.Buckets, define(t, abi, "EGRESS_BUCKETS")},
+		{"MaxGateways", MaxGateways, define(t, abi, "MAX_GATEWAYS")},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %d, the data plane has %d", c.what, c.got, c.want)

@@ -90,7 +90,7 @@ func announcement(mac overlay.MAC, addr netip.Addr) []byte {
 	if addr.Is4() {
 		return arpFrame(mac, etherTypeARP, arpRequest, addr, overlay.MAC{})
 	}
-	return advertisement(mac, addr)
+	return advertisement(mac, addr, advertisedOverride)
 }
 
 // arpFrame is a broadcast with sender and target address addr.
@@ -102,10 +102,16 @@ func arpFrame(mac overlay.MAC, etherType, op uint16, addr netip.Addr, target ove
 	return append(b, make([]byte, 60-len(b))...)
 }
 
-// advertisement is an unsolicited one to all nodes that overrides.
-func advertisement(mac overlay.MAC, addr netip.Addr) []byte {
+// Flags of an advertisement (RFC 4861 section 4.4).
+const (
+	advertisedRouter   = 0x80
+	advertisedOverride = 0x20
+)
+
+// advertisement is an unsolicited one to all nodes.
+func advertisement(mac overlay.MAC, addr netip.Addr, flags byte) []byte {
 	all := netip.MustParseAddr("ff02::1")
-	message := append([]byte{136, 0, 0, 0, 0x20, 0, 0, 0}, addr.AsSlice()...)
+	message := append([]byte{136, 0, 0, 0, flags, 0, 0, 0}, addr.AsSlice()...)
 	message = append(append(message, 2, 1), mac[:]...)
 	pseudo := append(append(addr.AsSlice(), all.AsSlice()...), 0, 0, 0, byte(len(message)), 0, 0, 0, protoICMPv6)
 	sum := ^onesSum(append(pseudo, message...))

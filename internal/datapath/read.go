@@ -134,6 +134,12 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations gener
 	if f.Decision.Flags&edgeFlowFlagsFLOW_ROUTED != 0 {
 		flow.OutSegment = d.names.segments[uint32(f.Decision.ToSegment)]
 	}
+	if f.Decision.Flags&edgeFlowFlagsFLOW_SNAT != 0 {
+		flow.ToSrc = netip.AddrPortFrom(addrOf(f.Translation.Src.W), wire16(f.Translation.Sport))
+	}
+	if f.Decision.Flags&edgeFlowFlagsFLOW_DNAT != 0 {
+		flow.ToDst = netip.AddrPortFrom(addrOf(f.Translation.Dst.W), wire16(f.Translation.Dport))
+	}
 	flow.InPort, flow.InRemote = d.endName(uint32(f.Decision.In))
 	if f.Decision.Action != edgeActionACTION_FLOOD {
 		flow.OutPort, flow.OutRemote = d.endName(uint32(f.Decision.Out))

@@ -3,6 +3,7 @@ package datapath
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 	"testing"
 
@@ -218,6 +219,7 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"non-ip":         "TestOtherThanIP",
 		"half-open":      "TestHalfOpenLimit",
 	}
+	maps.Copy(elsewhere, natReasons)
 	tested := map[string]bool{}
 	for _, c := range firewallDrops {
 		tested[c.reason] = true

@@ -13,14 +13,16 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type refusedAddr struct {
+	_ structs.HostLayout
+	W [4]uint32
+}
+
 type refusedAllowedAddr struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	End       uint32
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr      refusedAddr
 }
 
 type refusedAllowedMac struct {
@@ -28,6 +30,17 @@ type refusedAllowedMac struct {
 	End uint32
 	Mac [6]uint8
 	Pad uint16
+}
+
+type refusedBinding struct {
+	_           structs.HostLayout
+	Conn        refusedConn
+	Addr        refusedAddr
+	Via         refusedAddr
+	Port        uint16
+	Egress      uint16
+	Flags       uint32
+	AnnouncedNs uint64
 }
 
 type refusedBucket struct {
@@ -54,19 +67,13 @@ type refusedConn struct {
 }
 
 type refusedConnKey struct {
-	_      structs.HostLayout
-	End    uint32
-	Proto  uint8
-	Asker  uint8
-	Pad    [2]uint8
-	Inside struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outside struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_           structs.HostLayout
+	End         uint32
+	Proto       uint8
+	Asker       uint8
+	Pad         [2]uint8
+	Inside      refusedAddr
+	Outside     refusedAddr
 	InsidePort  uint16
 	OutsidePort uint16
 }
@@ -75,6 +82,25 @@ type refusedCounter struct {
 	_       structs.HostLayout
 	Packets uint64
 	Bytes   uint64
+}
+
+type refusedEgress struct {
+	_         structs.HostLayout
+	Used      uint32
+	Router    uint32
+	Segment   uint32
+	Flags     uint32
+	FirstPort uint16
+	LastPort  uint16
+	Limit     uint32
+	Kept      [16]uint16
+	Family    [2]struct {
+		_     structs.HostLayout
+		Pool  uint32
+		Count uint32
+		Hops  [256]uint16
+		First [256]uint16
+	}
 }
 
 type refusedEnd struct {
@@ -89,15 +115,9 @@ type refusedEnd struct {
 	Vlan      uint16
 	Exit      uint16
 	PathMtuNs uint64
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Local struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outer [56]uint8
+	Addr      refusedAddr
+	Local     refusedAddr
+	Outer     [56]uint8
 }
 
 type refusedEndCounters struct {
@@ -141,7 +161,12 @@ const (
 	refusedEventEVENT_CONN_REJUDGED  refusedEvent = 28
 	refusedEventEVENT_CONN_CUT       refusedEvent = 29
 	refusedEventEVENT_LOG_LOST       refusedEvent = 30
-	refusedEventEVENT_MAX            refusedEvent = 31
+	refusedEventEVENT_NAT_OPENED     refusedEvent = 31
+	refusedEventEVENT_NAT_SPILLED    refusedEvent = 32
+	refusedEventEVENT_NAT_RETRIED    refusedEvent = 33
+	refusedEventEVENT_NAT_ENDED      refusedEvent = 34
+	refusedEventEVENT_NEWS_LOST      refusedEvent = 35
+	refusedEventEVENT_MAX            refusedEvent = 36
 )
 
 type refusedFdbEntry struct {
@@ -178,24 +203,30 @@ type refusedFlow struct {
 		Smac       [6]uint8
 		Stamp      uint16
 	}
-	Burst     uint8
-	Pad       [3]uint8
-	NextSeq   uint32
-	GapNs     uint32
-	BurstNs   uint32
-	DecidedNs uint64
-	SeenNs    uint64
-	Packets   uint64
-	Bytes     uint64
-	Told      refusedCounter
+	Burst       uint8
+	Pad         uint8
+	Hop         uint16
+	NextSeq     uint32
+	GapNs       uint32
+	BurstNs     uint32
+	DecidedNs   uint64
+	SeenNs      uint64
+	Packets     uint64
+	Bytes       uint64
+	Told        refusedCounter
+	Translation struct {
+		_     structs.HostLayout
+		Src   refusedAddr
+		Dst   refusedAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
 }
 
 type refusedFlowKey struct {
-	_      structs.HostLayout
-	Origin struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	Origin    refusedAddr
 	Vni       uint32
 	Tags      [2]uint32
 	Dmac      [6]uint8
@@ -203,33 +234,54 @@ type refusedFlowKey struct {
 	Ethertype uint16
 	Proto     uint8
 	Fragment  uint8
-	Saddr     struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Sport uint16
-	Dport uint16
+	Saddr     refusedAddr
+	Daddr     refusedAddr
+	Sport     uint16
+	Dport     uint16
+}
+
+type refusedForward struct {
+	_      structs.HostLayout
+	Addr   refusedAddr
+	Port   uint16
+	Egress uint16
+}
+
+type refusedForwardKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Proto  uint8
+	Pad    uint8
+	Port   uint16
+	Addr   refusedAddr
 }
 
 type refusedFragmentKey struct {
-	_     structs.HostLayout
-	End   uint32
-	Id    uint32
-	Saddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	End       uint32
+	Id        uint32
+	Saddr     refusedAddr
+	Daddr     refusedAddr
 	Proto     uint8
 	Direction uint8
 	Pad       [2]uint8
+}
+
+type refusedFragmentTranslation struct {
+	_           structs.HostLayout
+	PassedNs    uint64
+	Translation struct {
+		_     structs.HostLayout
+		Src   refusedAddr
+		Dst   refusedAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via    refusedAddr
+	Egress uint16
+	Flags  uint16
+	Pad    [2]uint16
 }
 
 type refusedGroup struct {
@@ -250,39 +302,31 @@ type refusedHearing struct {
 	HasSeq     bool
 	_          [3]byte
 	Transport  struct {
-		_   structs.HostLayout
-		Src struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Dst struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Seq      uint32
-		End      uint32
-		Ack      uint32
-		Id       uint32
-		Sport    uint16
-		Dport    uint16
-		Icmp     uint16
-		Proto    uint8
-		Flags    uint8
-		Scale    uint8
-		Asker    uint8
-		Kind     uint8
-		Uncached bool
+		_         structs.HostLayout
+		Src       refusedAddr
+		Dst       refusedAddr
+		Seq       uint32
+		End       uint32
+		Ack       uint32
+		Id        uint32
+		Off       uint16
+		Quoted    uint16
+		QuotedOff uint16
+		Sport     uint16
+		Dport     uint16
+		Icmp      uint16
+		Proto     uint8
+		Flags     uint8
+		Scale     uint8
+		Asker     uint8
+		Kind      uint8
+		Uncached  bool
+		_         [2]byte
 	}
 	Opening struct {
-		_   structs.HostLayout
-		Src struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Dst struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
+		_          structs.HostLayout
+		Src        refusedAddr
+		Dst        refusedAddr
 		Smac       [6]uint8
 		Dmac       [6]uint8
 		SrcEnd     uint16
@@ -306,11 +350,30 @@ type refusedHearing struct {
 		Log     bool
 		_       [2]byte
 	}
-	Key      refusedConnKey
-	_        [4]byte
-	Fresh    refusedConn
-	Fragment refusedFragmentKey
-	_        [4]byte
+	Key         refusedConnKey
+	_           [4]byte
+	Fresh       refusedConn
+	Fragment    refusedFragmentKey
+	Translation struct {
+		_     structs.HostLayout
+		Src   refusedAddr
+		Dst   refusedAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via       refusedAddr
+	Egress    uint16
+	ViaEgress uint16
+	Hop       uint16
+	Former    uint16
+	Bound     bool
+	_         [3]byte
+	Back      refusedConnKey
+	Mapping   refusedConnKey
+	Taken     refusedConnKey
+	Origin    refusedOrigin
+	Binding   refusedBinding
 }
 
 type refusedHop struct {
@@ -318,19 +381,24 @@ type refusedHop struct {
 	Segment uint32
 	End     uint16
 	Mac     [6]uint8
-	Addr    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr    refusedAddr
+}
+
+type refusedHostBindings struct {
+	_     structs.HostLayout
+	Count uint32
+}
+
+type refusedHostKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Addr   refusedAddr
 }
 
 type refusedLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
-	Addr   struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr   refusedAddr
 }
 
 type refusedLogBucket struct {
@@ -364,22 +432,20 @@ type refusedNeighbour struct {
 type refusedNeighbourKey struct {
 	_       structs.HostLayout
 	Segment uint32
-	Addr    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr    refusedAddr
+}
+
+type refusedOrigin struct {
+	_    structs.HostLayout
+	Addr refusedAddr
+	Port uint16
+	Pad  uint16
 }
 
 type refusedPathKey struct {
-	_     structs.HostLayout
-	Local struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Remote struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_      structs.HostLayout
+	Local  refusedAddr
+	Remote refusedAddr
 }
 
 type refusedPkt struct {
@@ -444,7 +510,8 @@ type refusedPulse uint32
 const (
 	refusedPulsePULSE_CHANGES refusedPulse = 0
 	refusedPulsePULSE_EPOCH   refusedPulse = 1
-	refusedPulsePULSE_MAX     refusedPulse = 2
+	refusedPulsePULSE_LEASE   refusedPulse = 2
+	refusedPulsePULSE_MAX     refusedPulse = 3
 )
 
 type refusedReason uint32
@@ -501,15 +568,20 @@ const (
 	refusedReasonREASON_FRAGMENT_TINY      refusedReason = 48
 	refusedReasonREASON_HEADERS            refusedReason = 49
 	refusedReasonREASON_HALF_OPEN          refusedReason = 50
-	refusedReasonREASON_MAX                refusedReason = 51
+	refusedReasonREASON_NO_GATEWAY         refusedReason = 51
+	refusedReasonREASON_NAT_EXHAUSTED      refusedReason = 52
+	refusedReasonREASON_NAT_FULL           refusedReason = 53
+	refusedReasonREASON_NAT_LIMIT          refusedReason = 54
+	refusedReasonREASON_NO_BINDING         refusedReason = 55
+	refusedReasonREASON_UNTRANSLATED       refusedReason = 56
+	refusedReasonREASON_NAT_FRAGMENT       refusedReason = 57
+	refusedReasonREASON_NAT_UNREAD         refusedReason = 58
+	refusedReasonREASON_MAX                refusedReason = 59
 )
 
 type refusedRemoteKey struct {
-	_    structs.HostLayout
-	Addr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_       structs.HostLayout
+	Addr    refusedAddr
 	Segment uint32
 }
 
@@ -524,24 +596,17 @@ type refusedRouteKey struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	Router    uint32
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr      refusedAddr
 }
 
 type refusedRouter struct {
 	_          structs.HostLayout
 	Generation uint32
 	Used       uint32
-	Source4    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Source6 struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Flags      uint32
+	Pad        uint32
+	Source4    refusedAddr
+	Source6    refusedAddr
 }
 
 type refusedRuleCounters struct {
@@ -577,15 +642,11 @@ type refusedSegment struct {
 	TunnelLen       uint16
 	GatewayMac      [6]uint8
 	Team            uint16
-	Gateway4        struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Gateway6 struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Options [252]uint8
+	Egress          uint16
+	Pad             uint16
+	Gateway4        refusedAddr
+	Gateway6        refusedAddr
+	Options         [252]uint8
 }
 
 type refusedShortcut struct {
@@ -652,33 +713,41 @@ type refusedVniKey struct {
 const (
 	refusedMapAllowedAddrs   = "allowed_addrs"
 	refusedMapAllowedMacs    = "allowed_macs"
+	refusedMapBindings       = "bindings"
 	refusedMapBuckets        = "buckets"
 	refusedMapConnections    = "connections"
 	refusedMapCurrent        = "current"
 	refusedMapDrops          = "drops"
+	refusedMapEgresses       = "egresses"
 	refusedMapEnds           = "ends"
 	refusedMapEvents         = "events"
 	refusedMapExits          = "exits"
 	refusedMapExitsGeneric   = "exits_generic"
 	refusedMapFdb            = "fdb"
 	refusedMapFlows          = "flows"
+	refusedMapForwards       = "forwards"
 	refusedMapFragments      = "fragments"
 	refusedMapGroups         = "groups"
 	refusedMapHalfOpen       = "half_open"
 	refusedMapHalfOpens      = "half_opens"
 	refusedMapHearings       = "hearings"
 	refusedMapHops           = "hops"
+	refusedMapHostCounts     = "host_counts"
 	refusedMapKnownOptions   = "known_options"
 	refusedMapLocals         = "locals"
 	refusedMapLogBuckets     = "log_buckets"
 	refusedMapLogs           = "logs"
 	refusedMapMembers        = "members"
 	refusedMapMoves          = "moves"
+	refusedMapNatFragments   = "nat_fragments"
 	refusedMapNeighbours     = "neighbours"
+	refusedMapNews           = "news"
 	refusedMapPolicy         = "policy"
+	refusedMapPool           = "pool"
 	refusedMapPorts          = "ports"
 	refusedMapPulses         = "pulses"
 	refusedMapRemotes        = "remotes"
+	refusedMapReturns        = "returns"
 	refusedMapRouters        = "routers"
 	refusedMapRoutes         = "routes"
 	refusedMapRules          = "rules"
@@ -749,33 +818,41 @@ type refusedProgramSpecs struct {
 type refusedMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
 	Current        *ebpf.MapSpec `ebpf:"current"`
 	Drops          *ebpf.MapSpec `ebpf:"drops"`
+	Egresses       *ebpf.MapSpec `ebpf:"egresses"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Exits          *ebpf.MapSpec `ebpf:"exits"`
 	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
+	Forwards       *ebpf.MapSpec `ebpf:"forwards"`
 	Fragments      *ebpf.MapSpec `ebpf:"fragments"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
 	HalfOpen       *ebpf.MapSpec `ebpf:"half_open"`
 	HalfOpens      *ebpf.MapSpec `ebpf:"half_opens"`
 	Hearings       *ebpf.MapSpec `ebpf:"hearings"`
 	Hops           *ebpf.MapSpec `ebpf:"hops"`
+	HostCounts     *ebpf.MapSpec `ebpf:"host_counts"`
 	KnownOptions   *ebpf.MapSpec `ebpf:"known_options"`
 	Locals         *ebpf.MapSpec `ebpf:"locals"`
 	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
+	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
+	News           *ebpf.MapSpec `ebpf:"news"`
 	Policy         *ebpf.MapSpec `ebpf:"policy"`
+	Pool           *ebpf.MapSpec `ebpf:"pool"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
+	Returns        *ebpf.MapSpec `ebpf:"returns"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
 	Rules          *ebpf.MapSpec `ebpf:"rules"`
@@ -820,33 +897,41 @@ func (o *refusedObjects) Close() error {
 type refusedMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
 	Current        *ebpf.Map `ebpf:"current"`
 	Drops          *ebpf.Map `ebpf:"drops"`
+	Egresses       *ebpf.Map `ebpf:"egresses"`
 	Ends           *ebpf.Map `ebpf:"ends"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Exits          *ebpf.Map `ebpf:"exits"`
 	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
+	Forwards       *ebpf.Map `ebpf:"forwards"`
 	Fragments      *ebpf.Map `ebpf:"fragments"`
 	Groups         *ebpf.Map `ebpf:"groups"`
 	HalfOpen       *ebpf.Map `ebpf:"half_open"`
 	HalfOpens      *ebpf.Map `ebpf:"half_opens"`
 	Hearings       *ebpf.Map `ebpf:"hearings"`
 	Hops           *ebpf.Map `ebpf:"hops"`
+	HostCounts     *ebpf.Map `ebpf:"host_counts"`
 	KnownOptions   *ebpf.Map `ebpf:"known_options"`
 	Locals         *ebpf.Map `ebpf:"locals"`
 	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
 	Moves          *ebpf.Map `ebpf:"moves"`
+	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
+	News           *ebpf.Map `ebpf:"news"`
 	Policy         *ebpf.Map `ebpf:"policy"`
+	Pool           *ebpf.Map `ebpf:"pool"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
+	Returns        *ebpf.Map `ebpf:"returns"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
 	Rules          *ebpf.Map `ebpf:"rules"`
@@ -866,33 +951,41 @@ func (m *refusedMaps) Close() error {
 	return _RefusedClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.Bindings,
 		m.Buckets,
 		m.Connections,
 		m.Current,
 		m.Drops,
+		m.Egresses,
 		m.Ends,
 		m.Events,
 		m.Exits,
 		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
+		m.Forwards,
 		m.Fragments,
 		m.Groups,
 		m.HalfOpen,
 		m.HalfOpens,
 		m.Hearings,
 		m.Hops,
+		m.HostCounts,
 		m.KnownOptions,
 		m.Locals,
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.Moves,
+		m.NatFragments,
 		m.Neighbours,
+		m.News,
 		m.Policy,
+		m.Pool,
 		m.Ports,
 		m.Pulses,
 		m.Remotes,
+		m.Returns,
 		m.Routers,
 		m.Routes,
 		m.Rules,

@@ -37,7 +37,7 @@ func (d *Datapath) restoreRoutes() error {
 
 // assignRouter knows a router again by its name's hash, which its entry keeps.
 func (d *Datapath) assignRouter(name string) error {
-	tag := routerTag(name)
+	tag := NameTag(name)
 	id, ok := find(d.routers, func(r edgeRouter) bool { return r.Used == tag })
 	if !ok {
 		id, ok = find(d.routers, func(r edgeRouter) bool { return r.Used == 0 })
@@ -50,16 +50,8 @@ func (d *Datapath) assignRouter(name string) error {
 	}
 	d.routers[id].Used = tag
 	d.names.routers[id], d.names.routeIDs[name] = name, id
+	d.names.tagged[routerTags][tag] = id
 	return nil
-}
-
-// routerTag is 32 bits of a name's hash (FNV-1a), never 0.
-func routerTag(name string) uint32 {
-	h := uint32(2166136261)
-	for _, c := range []byte(name) {
-		h = (h ^ uint32(c)) * 16777619
-	}
-	return max(h, 1)
 }
 
 // planRoutes plans the routers' tables, with a group of next hops for each set of them.
@@ -280,15 +272,9 @@ func (d *Datapath) putRouter(id uint32, rerouted bool) error {
 
 // pruneRoutes removes routes, then what only they referred to.
 func (d *Datapath) pruneRoutes(p *plan) error {
-	reroute := func(id uint32) error {
-		if _, ok := d.names.routers[id]; !ok {
-			return nil
-		}
-		return d.putRouter(id, true)
-	}
 	errs := []error{
-		pruneMap(d.objs.Routes, p.routes, func(k edgeRouteKey) error { return reroute(k.Router) }),
-		pruneMap(d.objs.Locals, p.locals, func(k edgeLocalKey) error { return reroute(k.Router) }),
+		pruneMap(d.objs.Routes, p.routes, func(k edgeRouteKey) error { return d.reroute(k.Router) }),
+		pruneMap(d.objs.Locals, p.locals, func(k edgeLocalKey) error { return d.reroute(k.Router) }),
 	}
 	for id := range d.groups {
 		if (d.groups[id] != edgeGroup{}) && !p.groups[uint32(id)] {

@@ -17,6 +17,7 @@ var encapsulations = map[overlay.Encapsulation]edgeEncapsulation{
 
 // planSegments must come after the ports: remotes are the last members.
 func (d *Datapath) planSegments(t Tables, p *plan) error {
+	p.nat.bySegment = d.egressSegments(t)
 	for _, s := range t.Segments {
 		id := d.names.segIDs[s.Name]
 		segment, err := d.segment(s, t)
@@ -26,6 +27,7 @@ func (d *Datapath) planSegments(t Tables, p *plan) error {
 		if s.VNI != 0 && s.Gateway != nil && len(s.Gateway.Addresses) == 0 { // its hosts are routers
 			segment.Flags |= edgeSegmentFlagsSEGMENT_L3
 		}
+		d.translate(id, s, &segment, t, p)
 		d.segments[id] = segment
 		if s.VNI != 0 {
 			p.vnis[edgeVniKey{Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort)}] = id

@@ -187,14 +187,31 @@ func (d *Datapath) CachedSessions(sessions []Session) ([][2]Cached, error) {
 	}
 	err = walk(d.objs.Flows, func(k edgeFlowKey, f edgeFlow) {
 		flow := d.flow(k, f, now, generations)
-		for _, port := range []string{flow.InPort, flow.OutPort} {
-			if port == "" {
-				continue
-			}
-			for _, at := range places[cachedKey{port, flow.Proto, flow.Src, flow.Dst, flow.SrcPort, flow.DstPort}] {
+		for _, key := range flow.cachedAs() {
+			for _, at := range places[key] {
 				all[at.session][at.way].add(flow)
 			}
 		}
 	})
 	return all, err
+}
+
+// cachedAs are the keys of the sessions at both ends of a flow: its addresses as it comes
+// in, and as it goes out.
+func (f *Flow) cachedAs() (keys []cachedKey) {
+	in := cachedKey{f.InPort, f.Proto, f.Src, f.Dst, f.SrcPort, f.DstPort}
+	out := in
+	out.port = f.OutPort
+	if f.ToSrc.IsValid() {
+		out.src, out.srcPort = f.ToSrc.Addr(), f.ToSrc.Port()
+	}
+	if f.ToDst.IsValid() {
+		out.dst, out.dstPort = f.ToDst.Addr(), f.ToDst.Port()
+	}
+	for _, key := range []cachedKey{in, out} {
+		if key.port != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }

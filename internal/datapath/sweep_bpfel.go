@@ -22,10 +22,7 @@ type sweepAllowedAddr struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	End       uint32
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr      sweepAddr
 }
 
 type sweepAllowedMac struct {
@@ -33,6 +30,17 @@ type sweepAllowedMac struct {
 	End uint32
 	Mac [6]uint8
 	Pad uint16
+}
+
+type sweepBinding struct {
+	_           structs.HostLayout
+	Conn        sweepConn
+	Addr        sweepAddr
+	Via         sweepAddr
+	Port        uint16
+	Egress      uint16
+	Flags       uint32
+	AnnouncedNs uint64
 }
 
 type sweepBucket struct {
@@ -80,19 +88,13 @@ const (
 )
 
 type sweepConnKey struct {
-	_      structs.HostLayout
-	End    uint32
-	Proto  uint8
-	Asker  uint8
-	Pad    [2]uint8
-	Inside struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outside struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_           structs.HostLayout
+	End         uint32
+	Proto       uint8
+	Asker       uint8
+	Pad         [2]uint8
+	Inside      sweepAddr
+	Outside     sweepAddr
 	InsidePort  uint16
 	OutsidePort uint16
 }
@@ -131,6 +133,25 @@ const (
 	sweepDirectionDIRECTION_OUT sweepDirection = 1
 )
 
+type sweepEgress struct {
+	_         structs.HostLayout
+	Used      uint32
+	Router    uint32
+	Segment   uint32
+	Flags     uint32
+	FirstPort uint16
+	LastPort  uint16
+	Limit     uint32
+	Kept      [16]uint16
+	Family    [2]struct {
+		_     structs.HostLayout
+		Pool  uint32
+		Count uint32
+		Hops  [256]uint16
+		First [256]uint16
+	}
+}
+
 type sweepEnd struct {
 	_         structs.HostLayout
 	Kind      uint8
@@ -143,15 +164,9 @@ type sweepEnd struct {
 	Vlan      uint16
 	Exit      uint16
 	PathMtuNs uint64
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Local struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outer [56]uint8
+	Addr      sweepAddr
+	Local     sweepAddr
+	Outer     [56]uint8
 }
 
 type sweepEndCounters struct {
@@ -195,7 +210,12 @@ const (
 	sweepEventEVENT_CONN_REJUDGED  sweepEvent = 28
 	sweepEventEVENT_CONN_CUT       sweepEvent = 29
 	sweepEventEVENT_LOG_LOST       sweepEvent = 30
-	sweepEventEVENT_MAX            sweepEvent = 31
+	sweepEventEVENT_NAT_OPENED     sweepEvent = 31
+	sweepEventEVENT_NAT_SPILLED    sweepEvent = 32
+	sweepEventEVENT_NAT_RETRIED    sweepEvent = 33
+	sweepEventEVENT_NAT_ENDED      sweepEvent = 34
+	sweepEventEVENT_NEWS_LOST      sweepEvent = 35
+	sweepEventEVENT_MAX            sweepEvent = 36
 )
 
 type sweepFdbEntry struct {
@@ -232,24 +252,30 @@ type sweepFlow struct {
 		Smac       [6]uint8
 		Stamp      uint16
 	}
-	Burst     uint8
-	Pad       [3]uint8
-	NextSeq   uint32
-	GapNs     uint32
-	BurstNs   uint32
-	DecidedNs uint64
-	SeenNs    uint64
-	Packets   uint64
-	Bytes     uint64
-	Told      sweepCounter
+	Burst       uint8
+	Pad         uint8
+	Hop         uint16
+	NextSeq     uint32
+	GapNs       uint32
+	BurstNs     uint32
+	DecidedNs   uint64
+	SeenNs      uint64
+	Packets     uint64
+	Bytes       uint64
+	Told        sweepCounter
+	Translation struct {
+		_     structs.HostLayout
+		Src   sweepAddr
+		Dst   sweepAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
 }
 
 type sweepFlowKey struct {
-	_      structs.HostLayout
-	Origin struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	Origin    sweepAddr
 	Vni       uint32
 	Tags      [2]uint32
 	Dmac      [6]uint8
@@ -257,33 +283,54 @@ type sweepFlowKey struct {
 	Ethertype uint16
 	Proto     uint8
 	Fragment  uint8
-	Saddr     struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Sport uint16
-	Dport uint16
+	Saddr     sweepAddr
+	Daddr     sweepAddr
+	Sport     uint16
+	Dport     uint16
+}
+
+type sweepForward struct {
+	_      structs.HostLayout
+	Addr   sweepAddr
+	Port   uint16
+	Egress uint16
+}
+
+type sweepForwardKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Proto  uint8
+	Pad    uint8
+	Port   uint16
+	Addr   sweepAddr
 }
 
 type sweepFragmentKey struct {
-	_     structs.HostLayout
-	End   uint32
-	Id    uint32
-	Saddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	End       uint32
+	Id        uint32
+	Saddr     sweepAddr
+	Daddr     sweepAddr
 	Proto     uint8
 	Direction sweepDirection
 	Pad       [2]uint8
+}
+
+type sweepFragmentTranslation struct {
+	_           structs.HostLayout
+	PassedNs    uint64
+	Translation struct {
+		_     structs.HostLayout
+		Src   sweepAddr
+		Dst   sweepAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via    sweepAddr
+	Egress uint16
+	Flags  uint16
+	Pad    [2]uint16
 }
 
 type sweepGroup struct {
@@ -304,39 +351,31 @@ type sweepHearing struct {
 	HasSeq     bool
 	_          [3]byte
 	Transport  struct {
-		_   structs.HostLayout
-		Src struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Dst struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Seq      uint32
-		End      uint32
-		Ack      uint32
-		Id       uint32
-		Sport    uint16
-		Dport    uint16
-		Icmp     uint16
-		Proto    uint8
-		Flags    uint8
-		Scale    uint8
-		Asker    uint8
-		Kind     uint8
-		Uncached bool
+		_         structs.HostLayout
+		Src       sweepAddr
+		Dst       sweepAddr
+		Seq       uint32
+		End       uint32
+		Ack       uint32
+		Id        uint32
+		Off       uint16
+		Quoted    uint16
+		QuotedOff uint16
+		Sport     uint16
+		Dport     uint16
+		Icmp      uint16
+		Proto     uint8
+		Flags     uint8
+		Scale     uint8
+		Asker     uint8
+		Kind      uint8
+		Uncached  bool
+		_         [2]byte
 	}
 	Opening struct {
-		_   structs.HostLayout
-		Src struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Dst struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
+		_          structs.HostLayout
+		Src        sweepAddr
+		Dst        sweepAddr
 		Smac       [6]uint8
 		Dmac       [6]uint8
 		SrcEnd     uint16
@@ -360,11 +399,30 @@ type sweepHearing struct {
 		Log     bool
 		_       [2]byte
 	}
-	Key      sweepConnKey
-	_        [4]byte
-	Fresh    sweepConn
-	Fragment sweepFragmentKey
-	_        [4]byte
+	Key         sweepConnKey
+	_           [4]byte
+	Fresh       sweepConn
+	Fragment    sweepFragmentKey
+	Translation struct {
+		_     structs.HostLayout
+		Src   sweepAddr
+		Dst   sweepAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via       sweepAddr
+	Egress    uint16
+	ViaEgress uint16
+	Hop       uint16
+	Former    uint16
+	Bound     bool
+	_         [3]byte
+	Back      sweepConnKey
+	Mapping   sweepConnKey
+	Taken     sweepConnKey
+	Origin    sweepOrigin
+	Binding   sweepBinding
 }
 
 type sweepHop struct {
@@ -372,19 +430,24 @@ type sweepHop struct {
 	Segment uint32
 	End     uint16
 	Mac     [6]uint8
-	Addr    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr    sweepAddr
+}
+
+type sweepHostBindings struct {
+	_     structs.HostLayout
+	Count uint32
+}
+
+type sweepHostKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Addr   sweepAddr
 }
 
 type sweepLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
-	Addr   struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr   sweepAddr
 }
 
 type sweepLogBucket struct {
@@ -394,16 +457,10 @@ type sweepLogBucket struct {
 }
 
 type sweepLogLine struct {
-	_   structs.HostLayout
-	Ns  uint64
-	Src struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Dst struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	Ns        uint64
+	Src       sweepAddr
+	Dst       sweepAddr
 	Rule      uint32
 	Reason    uint32
 	Lost      uint32
@@ -444,22 +501,20 @@ type sweepNeighbour struct {
 type sweepNeighbourKey struct {
 	_       structs.HostLayout
 	Segment uint32
-	Addr    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr    sweepAddr
+}
+
+type sweepOrigin struct {
+	_    structs.HostLayout
+	Addr sweepAddr
+	Port uint16
+	Pad  uint16
 }
 
 type sweepPathKey struct {
-	_     structs.HostLayout
-	Local struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Remote struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_      structs.HostLayout
+	Local  sweepAddr
+	Remote sweepAddr
 }
 
 type sweepPkt struct {
@@ -524,7 +579,8 @@ type sweepPulse uint32
 const (
 	sweepPulsePULSE_CHANGES sweepPulse = 0
 	sweepPulsePULSE_EPOCH   sweepPulse = 1
-	sweepPulsePULSE_MAX     sweepPulse = 2
+	sweepPulsePULSE_LEASE   sweepPulse = 2
+	sweepPulsePULSE_MAX     sweepPulse = 3
 )
 
 type sweepReason uint32
@@ -581,15 +637,20 @@ const (
 	sweepReasonREASON_FRAGMENT_TINY      sweepReason = 48
 	sweepReasonREASON_HEADERS            sweepReason = 49
 	sweepReasonREASON_HALF_OPEN          sweepReason = 50
-	sweepReasonREASON_MAX                sweepReason = 51
+	sweepReasonREASON_NO_GATEWAY         sweepReason = 51
+	sweepReasonREASON_NAT_EXHAUSTED      sweepReason = 52
+	sweepReasonREASON_NAT_FULL           sweepReason = 53
+	sweepReasonREASON_NAT_LIMIT          sweepReason = 54
+	sweepReasonREASON_NO_BINDING         sweepReason = 55
+	sweepReasonREASON_UNTRANSLATED       sweepReason = 56
+	sweepReasonREASON_NAT_FRAGMENT       sweepReason = 57
+	sweepReasonREASON_NAT_UNREAD         sweepReason = 58
+	sweepReasonREASON_MAX                sweepReason = 59
 )
 
 type sweepRemoteKey struct {
-	_    structs.HostLayout
-	Addr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_       structs.HostLayout
+	Addr    sweepAddr
 	Segment uint32
 }
 
@@ -604,24 +665,17 @@ type sweepRouteKey struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	Router    uint32
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr      sweepAddr
 }
 
 type sweepRouter struct {
 	_          structs.HostLayout
 	Generation uint32
 	Used       uint32
-	Source4    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Source6 struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Flags      uint32
+	Pad        uint32
+	Source4    sweepAddr
+	Source6    sweepAddr
 }
 
 type sweepRuleCounters struct {
@@ -657,15 +711,11 @@ type sweepSegment struct {
 	TunnelLen       uint16
 	GatewayMac      [6]uint8
 	Team            uint16
-	Gateway4        struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Gateway6 struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Options [252]uint8
+	Egress          uint16
+	Pad             uint16
+	Gateway4        sweepAddr
+	Gateway6        sweepAddr
+	Options         [252]uint8
 }
 
 type sweepShortcut struct {
@@ -761,34 +811,42 @@ type sweepWord struct {
 const (
 	sweepMapAllowedAddrs   = "allowed_addrs"
 	sweepMapAllowedMacs    = "allowed_macs"
+	sweepMapBindings       = "bindings"
 	sweepMapBuckets        = "buckets"
 	sweepMapConnections    = "connections"
 	sweepMapCurrent        = "current"
 	sweepMapDrops          = "drops"
+	sweepMapEgresses       = "egresses"
 	sweepMapEnds           = "ends"
 	sweepMapEvents         = "events"
 	sweepMapExits          = "exits"
 	sweepMapExitsGeneric   = "exits_generic"
 	sweepMapFdb            = "fdb"
 	sweepMapFlows          = "flows"
+	sweepMapForwards       = "forwards"
 	sweepMapFragments      = "fragments"
 	sweepMapGroups         = "groups"
 	sweepMapHalfOpen       = "half_open"
 	sweepMapHalfOpens      = "half_opens"
 	sweepMapHearings       = "hearings"
 	sweepMapHops           = "hops"
+	sweepMapHostCounts     = "host_counts"
 	sweepMapKnownOptions   = "known_options"
 	sweepMapLocals         = "locals"
 	sweepMapLogBuckets     = "log_buckets"
 	sweepMapLogs           = "logs"
 	sweepMapMembers        = "members"
 	sweepMapMoves          = "moves"
+	sweepMapNatFragments   = "nat_fragments"
 	sweepMapNeighbours     = "neighbours"
+	sweepMapNews           = "news"
 	sweepMapOpens          = "opens"
 	sweepMapPolicy         = "policy"
+	sweepMapPool           = "pool"
 	sweepMapPorts          = "ports"
 	sweepMapPulses         = "pulses"
 	sweepMapRemotes        = "remotes"
+	sweepMapReturns        = "returns"
 	sweepMapRouters        = "routers"
 	sweepMapRoutes         = "routes"
 	sweepMapRules          = "rules"
@@ -819,6 +877,8 @@ const (
 	sweepVarIcmpRate       = "icmp_rate"
 	sweepVarLogLines       = "log_lines"
 	sweepVarLogRate        = "log_rate"
+	sweepVarNatNews        = "nat_news"
+	sweepVarNatTimeouts    = "nat_timeouts"
 	sweepVarNonIpDropped   = "non_ip_dropped"
 	sweepVarNvgre          = "nvgre"
 	sweepVarReasonWords    = "reason_words"
@@ -889,34 +949,42 @@ type sweepProgramSpecs struct {
 type sweepMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
 	Current        *ebpf.MapSpec `ebpf:"current"`
 	Drops          *ebpf.MapSpec `ebpf:"drops"`
+	Egresses       *ebpf.MapSpec `ebpf:"egresses"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Exits          *ebpf.MapSpec `ebpf:"exits"`
 	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
+	Forwards       *ebpf.MapSpec `ebpf:"forwards"`
 	Fragments      *ebpf.MapSpec `ebpf:"fragments"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
 	HalfOpen       *ebpf.MapSpec `ebpf:"half_open"`
 	HalfOpens      *ebpf.MapSpec `ebpf:"half_opens"`
 	Hearings       *ebpf.MapSpec `ebpf:"hearings"`
 	Hops           *ebpf.MapSpec `ebpf:"hops"`
+	HostCounts     *ebpf.MapSpec `ebpf:"host_counts"`
 	KnownOptions   *ebpf.MapSpec `ebpf:"known_options"`
 	Locals         *ebpf.MapSpec `ebpf:"locals"`
 	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
+	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
+	News           *ebpf.MapSpec `ebpf:"news"`
 	Opens          *ebpf.MapSpec `ebpf:"opens"`
 	Policy         *ebpf.MapSpec `ebpf:"policy"`
+	Pool           *ebpf.MapSpec `ebpf:"pool"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
+	Returns        *ebpf.MapSpec `ebpf:"returns"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
 	Rules          *ebpf.MapSpec `ebpf:"rules"`
@@ -952,6 +1020,8 @@ type sweepVariableSpecs struct {
 	IcmpRate      *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogLines      *ebpf.VariableSpec `ebpf:"log_lines"`
 	LogRate       *ebpf.VariableSpec `ebpf:"log_rate"`
+	NatNews       *ebpf.VariableSpec `ebpf:"nat_news"`
+	NatTimeouts   *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
 	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
@@ -993,34 +1063,42 @@ func (o *sweepObjects) Close() error {
 type sweepMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
 	Current        *ebpf.Map `ebpf:"current"`
 	Drops          *ebpf.Map `ebpf:"drops"`
+	Egresses       *ebpf.Map `ebpf:"egresses"`
 	Ends           *ebpf.Map `ebpf:"ends"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Exits          *ebpf.Map `ebpf:"exits"`
 	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
+	Forwards       *ebpf.Map `ebpf:"forwards"`
 	Fragments      *ebpf.Map `ebpf:"fragments"`
 	Groups         *ebpf.Map `ebpf:"groups"`
 	HalfOpen       *ebpf.Map `ebpf:"half_open"`
 	HalfOpens      *ebpf.Map `ebpf:"half_opens"`
 	Hearings       *ebpf.Map `ebpf:"hearings"`
 	Hops           *ebpf.Map `ebpf:"hops"`
+	HostCounts     *ebpf.Map `ebpf:"host_counts"`
 	KnownOptions   *ebpf.Map `ebpf:"known_options"`
 	Locals         *ebpf.Map `ebpf:"locals"`
 	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
 	Moves          *ebpf.Map `ebpf:"moves"`
+	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
+	News           *ebpf.Map `ebpf:"news"`
 	Opens          *ebpf.Map `ebpf:"opens"`
 	Policy         *ebpf.Map `ebpf:"policy"`
+	Pool           *ebpf.Map `ebpf:"pool"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
+	Returns        *ebpf.Map `ebpf:"returns"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
 	Rules          *ebpf.Map `ebpf:"rules"`
@@ -1043,34 +1121,42 @@ func (m *sweepMaps) Close() error {
 	return _SweepClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.Bindings,
 		m.Buckets,
 		m.Connections,
 		m.Current,
 		m.Drops,
+		m.Egresses,
 		m.Ends,
 		m.Events,
 		m.Exits,
 		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
+		m.Forwards,
 		m.Fragments,
 		m.Groups,
 		m.HalfOpen,
 		m.HalfOpens,
 		m.Hearings,
 		m.Hops,
+		m.HostCounts,
 		m.KnownOptions,
 		m.Locals,
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.Moves,
+		m.NatFragments,
 		m.Neighbours,
+		m.News,
 		m.Opens,
 		m.Policy,
+		m.Pool,
 		m.Ports,
 		m.Pulses,
 		m.Remotes,
+		m.Returns,
 		m.Routers,
 		m.Routes,
 		m.Rules,
@@ -1107,6 +1193,8 @@ type sweepVariables struct {
 	IcmpRate      *ebpf.Variable `ebpf:"icmp_rate"`
 	LogLines      *ebpf.Variable `ebpf:"log_lines"`
 	LogRate       *ebpf.Variable `ebpf:"log_rate"`
+	NatNews       *ebpf.Variable `ebpf:"nat_news"`
+	NatTimeouts   *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
 	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`

@@ -20,8 +20,11 @@ type Config struct {
 	// Firewall is nil where ports have none. What is in Tables.Firewall is of no concern
 	// here: groups, rules and defaults.
 	Firewall *overlay.Firewall
-	Timing   bool   // packets' times are written down, see OpenStamps
-	PinRoot  string // a bpffs directory; "" is DefaultPinRoot
+	// Egress is nil where nothing is translated. Its sizes, timeouts and whether there is a
+	// log or replication concern the programs.
+	Egress  *overlay.Egress
+	Timing  bool   // packets' times are written down, see OpenStamps
+	PinRoot string // a bpffs directory; "" is DefaultPinRoot
 }
 
 // UDPPort is a port and what arrives on it.
@@ -56,6 +59,69 @@ type Tables struct {
 	Firewall *policy.Policy
 	// Exits are the interfaces that take packets from those, by ifindex.
 	Exits []int
+	// Egress are the egress policies of this edge, and the translation of its uplinks.
+	Egress []Egress
+	// EgressRules say which packets go by which policy, see nat.Rules; nil: none does.
+	EgressRules *policy.Policy
+	// Forwards lead ports of addresses to hosts of the overlay.
+	Forwards []Forward
+	// Translated are the uplinks, by name, by which nothing leaves that is not translated.
+	Translated []string
+}
+
+// EgressBuckets is into how many parts the sources of a policy are divided: EGRESS_BUCKETS
+// of bpf/abi.h. The bucket is of the source address alone, see nat.Bucket.
+const EgressBuckets = 256
+
+// MaxGateways is how many a policy has at most: MAX_GATEWAYS of bpf/abi.h.
+const MaxGateways = 16
+
+// Egress is a policy, or an uplink's own translation.
+type Egress struct {
+	// Name is a policy's; an uplink's own has "uplink/" before that of the uplink.
+	Name   string
+	Router string
+	// Segment is the policy's own between edges and gateways; "" of an uplink's own.
+	Segment string
+	// Uplink is the segment of the uplink by which this edge sends what it translates, and
+	// where it answers for Owned; "" where it is no gateway.
+	Uplink                           string
+	PerConnection, Independent, Open bool
+	Ports                            overlay.PortRange
+	Limit                            uint32
+	// Pool is what this edge translates to now, by family: IPv4, IPv6.
+	Pool [2][]netip.Addr
+	// Owned are those that it answers for now: in ARP, neighbour discovery and to pings.
+	Owned []netip.Addr
+	// Leased: Owned are answered for only while RenewLease is called, as another gateway
+	// takes them over from a process that has ended.
+	Leased bool
+	// Kept are gateways, by their first addresses, whose flows stay with them while those
+	// are in the flow cache: draining ones that still answer for addresses. At most
+	// MaxGateways.
+	Kept []netip.Addr
+	// Ways of the buckets, by family.
+	Ways [2][EgressBuckets]EgressWay
+}
+
+// EgressWay is who serves the sources of a bucket.
+type EgressWay struct {
+	// Remote is the gateway's first address; unset: this edge where Here is set, else nobody.
+	Remote netip.Addr
+	Here   bool
+	// First is the index in Pool of the address that is tried first.
+	First uint16
+}
+
+// Forward leads a port of an address that this edge answers for to a host.
+type Forward struct {
+	Router string
+	Egress string // name of the Egress whose address it is
+	Proto  uint8
+	Addr   netip.Addr
+	Port   uint16
+	To     netip.Addr
+	ToPort uint16
 }
 
 // Transit is an underlay or uplink interface with a transit program (XDP).
@@ -186,10 +252,12 @@ type Flow struct {
 	Proto            uint8
 	Src, Dst         netip.Addr // unset when not IP
 	SrcPort, DstPort uint16
-	FastPath         bool
-	Why              string // why not on the fast path
-	Packets, Bytes   uint64
-	IdleNS           uint64
+	// ToSrc and ToDst are what source and destination become; unset where they stay.
+	ToSrc, ToDst   netip.AddrPort
+	FastPath       bool
+	Why            string // why not on the fast path
+	Packets, Bytes uint64
+	IdleNS         uint64
 }
 
 // Drop is the counter of one reason.

@@ -207,6 +207,10 @@ func TestEveryStageIsTraced(t *testing.T) {
 			met[s.Stage] = s.What != ""
 		}
 	}
+	out := pkttest.Frame(dave, gatewayMAC, "udp 10.0.2.13:1 > 203.0.113.5:2 30")
+	for _, s := range natWorld(t, ways()[0]).trace(t, TraceInput{Port: "p2", Frame: out}).Steps {
+		met[s.Stage] = s.What != ""
+	}
 	for _, word := range w.dp.words.stages {
 		if !met[word.text] && word.name != "transmit" {
 			t.Errorf("stage %s is in no trace: %v", word.name, slices.Sorted(maps.Keys(met)))

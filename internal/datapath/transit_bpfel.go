@@ -22,10 +22,7 @@ type transitAllowedAddr struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	End       uint32
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr      transitAddr
 }
 
 type transitAllowedMac struct {
@@ -33,6 +30,17 @@ type transitAllowedMac struct {
 	End uint32
 	Mac [6]uint8
 	Pad uint16
+}
+
+type transitBinding struct {
+	_           structs.HostLayout
+	Conn        transitConn
+	Addr        transitAddr
+	Via         transitAddr
+	Port        uint16
+	Egress      uint16
+	Flags       uint32
+	AnnouncedNs uint64
 }
 
 type transitBucket struct {
@@ -59,19 +67,13 @@ type transitConn struct {
 }
 
 type transitConnKey struct {
-	_      structs.HostLayout
-	End    uint32
-	Proto  uint8
-	Asker  uint8
-	Pad    [2]uint8
-	Inside struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outside struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_           structs.HostLayout
+	End         uint32
+	Proto       uint8
+	Asker       uint8
+	Pad         [2]uint8
+	Inside      transitAddr
+	Outside     transitAddr
 	InsidePort  uint16
 	OutsidePort uint16
 }
@@ -89,6 +91,25 @@ const (
 	transitDeviceFlagsDEVICE_UPLINK   transitDeviceFlags = 2
 )
 
+type transitEgress struct {
+	_         structs.HostLayout
+	Used      uint32
+	Router    uint32
+	Segment   uint32
+	Flags     uint32
+	FirstPort uint16
+	LastPort  uint16
+	Limit     uint32
+	Kept      [16]uint16
+	Family    [2]struct {
+		_     structs.HostLayout
+		Pool  uint32
+		Count uint32
+		Hops  [256]uint16
+		First [256]uint16
+	}
+}
+
 type transitEnd struct {
 	_         structs.HostLayout
 	Kind      uint8
@@ -101,15 +122,9 @@ type transitEnd struct {
 	Vlan      uint16
 	Exit      uint16
 	PathMtuNs uint64
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Local struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Outer [56]uint8
+	Addr      transitAddr
+	Local     transitAddr
+	Outer     [56]uint8
 }
 
 type transitEndCounters struct {
@@ -153,7 +168,12 @@ const (
 	transitEventEVENT_CONN_REJUDGED  transitEvent = 28
 	transitEventEVENT_CONN_CUT       transitEvent = 29
 	transitEventEVENT_LOG_LOST       transitEvent = 30
-	transitEventEVENT_MAX            transitEvent = 31
+	transitEventEVENT_NAT_OPENED     transitEvent = 31
+	transitEventEVENT_NAT_SPILLED    transitEvent = 32
+	transitEventEVENT_NAT_RETRIED    transitEvent = 33
+	transitEventEVENT_NAT_ENDED      transitEvent = 34
+	transitEventEVENT_NEWS_LOST      transitEvent = 35
+	transitEventEVENT_MAX            transitEvent = 36
 )
 
 type transitFdbEntry struct {
@@ -190,24 +210,30 @@ type transitFlow struct {
 		Smac       [6]uint8
 		Stamp      uint16
 	}
-	Burst     uint8
-	Pad       [3]uint8
-	NextSeq   uint32
-	GapNs     uint32
-	BurstNs   uint32
-	DecidedNs uint64
-	SeenNs    uint64
-	Packets   uint64
-	Bytes     uint64
-	Told      transitCounter
+	Burst       uint8
+	Pad         uint8
+	Hop         uint16
+	NextSeq     uint32
+	GapNs       uint32
+	BurstNs     uint32
+	DecidedNs   uint64
+	SeenNs      uint64
+	Packets     uint64
+	Bytes       uint64
+	Told        transitCounter
+	Translation struct {
+		_     structs.HostLayout
+		Src   transitAddr
+		Dst   transitAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
 }
 
 type transitFlowKey struct {
-	_      structs.HostLayout
-	Origin struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	Origin    transitAddr
 	Vni       uint32
 	Tags      [2]uint32
 	Dmac      [6]uint8
@@ -215,33 +241,54 @@ type transitFlowKey struct {
 	Ethertype uint16
 	Proto     uint8
 	Fragment  uint8
-	Saddr     struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Sport uint16
-	Dport uint16
+	Saddr     transitAddr
+	Daddr     transitAddr
+	Sport     uint16
+	Dport     uint16
+}
+
+type transitForward struct {
+	_      structs.HostLayout
+	Addr   transitAddr
+	Port   uint16
+	Egress uint16
+}
+
+type transitForwardKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Proto  uint8
+	Pad    uint8
+	Port   uint16
+	Addr   transitAddr
 }
 
 type transitFragmentKey struct {
-	_     structs.HostLayout
-	End   uint32
-	Id    uint32
-	Saddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Daddr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_         structs.HostLayout
+	End       uint32
+	Id        uint32
+	Saddr     transitAddr
+	Daddr     transitAddr
 	Proto     uint8
 	Direction uint8
 	Pad       [2]uint8
+}
+
+type transitFragmentTranslation struct {
+	_           structs.HostLayout
+	PassedNs    uint64
+	Translation struct {
+		_     structs.HostLayout
+		Src   transitAddr
+		Dst   transitAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via    transitAddr
+	Egress uint16
+	Flags  uint16
+	Pad    [2]uint16
 }
 
 type transitGroup struct {
@@ -262,39 +309,31 @@ type transitHearing struct {
 	HasSeq     bool
 	_          [3]byte
 	Transport  struct {
-		_   structs.HostLayout
-		Src struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Dst struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Seq      uint32
-		End      uint32
-		Ack      uint32
-		Id       uint32
-		Sport    uint16
-		Dport    uint16
-		Icmp     uint16
-		Proto    uint8
-		Flags    uint8
-		Scale    uint8
-		Asker    uint8
-		Kind     uint8
-		Uncached bool
+		_         structs.HostLayout
+		Src       transitAddr
+		Dst       transitAddr
+		Seq       uint32
+		End       uint32
+		Ack       uint32
+		Id        uint32
+		Off       uint16
+		Quoted    uint16
+		QuotedOff uint16
+		Sport     uint16
+		Dport     uint16
+		Icmp      uint16
+		Proto     uint8
+		Flags     uint8
+		Scale     uint8
+		Asker     uint8
+		Kind      uint8
+		Uncached  bool
+		_         [2]byte
 	}
 	Opening struct {
-		_   structs.HostLayout
-		Src struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
-		Dst struct {
-			_ structs.HostLayout
-			W [4]uint32
-		}
+		_          structs.HostLayout
+		Src        transitAddr
+		Dst        transitAddr
 		Smac       [6]uint8
 		Dmac       [6]uint8
 		SrcEnd     uint16
@@ -318,11 +357,30 @@ type transitHearing struct {
 		Log     bool
 		_       [2]byte
 	}
-	Key      transitConnKey
-	_        [4]byte
-	Fresh    transitConn
-	Fragment transitFragmentKey
-	_        [4]byte
+	Key         transitConnKey
+	_           [4]byte
+	Fresh       transitConn
+	Fragment    transitFragmentKey
+	Translation struct {
+		_     structs.HostLayout
+		Src   transitAddr
+		Dst   transitAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via       transitAddr
+	Egress    uint16
+	ViaEgress uint16
+	Hop       uint16
+	Former    uint16
+	Bound     bool
+	_         [3]byte
+	Back      transitConnKey
+	Mapping   transitConnKey
+	Taken     transitConnKey
+	Origin    transitOrigin
+	Binding   transitBinding
 }
 
 type transitHop struct {
@@ -330,19 +388,24 @@ type transitHop struct {
 	Segment uint32
 	End     uint16
 	Mac     [6]uint8
-	Addr    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr    transitAddr
+}
+
+type transitHostBindings struct {
+	_     structs.HostLayout
+	Count uint32
+}
+
+type transitHostKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Addr   transitAddr
 }
 
 type transitLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
-	Addr   struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr   transitAddr
 }
 
 type transitLogBucket struct {
@@ -376,22 +439,20 @@ type transitNeighbour struct {
 type transitNeighbourKey struct {
 	_       structs.HostLayout
 	Segment uint32
-	Addr    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr    transitAddr
+}
+
+type transitOrigin struct {
+	_    structs.HostLayout
+	Addr transitAddr
+	Port uint16
+	Pad  uint16
 }
 
 type transitPathKey struct {
-	_     structs.HostLayout
-	Local struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Remote struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_      structs.HostLayout
+	Local  transitAddr
+	Remote transitAddr
 }
 
 type transitPkt struct {
@@ -456,7 +517,8 @@ type transitPulse uint32
 const (
 	transitPulsePULSE_CHANGES transitPulse = 0
 	transitPulsePULSE_EPOCH   transitPulse = 1
-	transitPulsePULSE_MAX     transitPulse = 2
+	transitPulsePULSE_LEASE   transitPulse = 2
+	transitPulsePULSE_MAX     transitPulse = 3
 )
 
 type transitReason uint32
@@ -513,15 +575,20 @@ const (
 	transitReasonREASON_FRAGMENT_TINY      transitReason = 48
 	transitReasonREASON_HEADERS            transitReason = 49
 	transitReasonREASON_HALF_OPEN          transitReason = 50
-	transitReasonREASON_MAX                transitReason = 51
+	transitReasonREASON_NO_GATEWAY         transitReason = 51
+	transitReasonREASON_NAT_EXHAUSTED      transitReason = 52
+	transitReasonREASON_NAT_FULL           transitReason = 53
+	transitReasonREASON_NAT_LIMIT          transitReason = 54
+	transitReasonREASON_NO_BINDING         transitReason = 55
+	transitReasonREASON_UNTRANSLATED       transitReason = 56
+	transitReasonREASON_NAT_FRAGMENT       transitReason = 57
+	transitReasonREASON_NAT_UNREAD         transitReason = 58
+	transitReasonREASON_MAX                transitReason = 59
 )
 
 type transitRemoteKey struct {
-	_    structs.HostLayout
-	Addr struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	_       structs.HostLayout
+	Addr    transitAddr
 	Segment uint32
 }
 
@@ -536,24 +603,17 @@ type transitRouteKey struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	Router    uint32
-	Addr      struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Addr      transitAddr
 }
 
 type transitRouter struct {
 	_          structs.HostLayout
 	Generation uint32
 	Used       uint32
-	Source4    struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Source6 struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
+	Flags      uint32
+	Pad        uint32
+	Source4    transitAddr
+	Source6    transitAddr
 }
 
 type transitRuleCounters struct {
@@ -589,15 +649,11 @@ type transitSegment struct {
 	TunnelLen       uint16
 	GatewayMac      [6]uint8
 	Team            uint16
-	Gateway4        struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Gateway6 struct {
-		_ structs.HostLayout
-		W [4]uint32
-	}
-	Options [252]uint8
+	Egress          uint16
+	Pad             uint16
+	Gateway4        transitAddr
+	Gateway6        transitAddr
+	Options         [252]uint8
 }
 
 type transitShortcut struct {
@@ -684,33 +740,41 @@ type transitWord struct {
 const (
 	transitMapAllowedAddrs   = "allowed_addrs"
 	transitMapAllowedMacs    = "allowed_macs"
+	transitMapBindings       = "bindings"
 	transitMapBuckets        = "buckets"
 	transitMapConnections    = "connections"
 	transitMapCurrent        = "current"
 	transitMapDrops          = "drops"
+	transitMapEgresses       = "egresses"
 	transitMapEnds           = "ends"
 	transitMapEvents         = "events"
 	transitMapExits          = "exits"
 	transitMapExitsGeneric   = "exits_generic"
 	transitMapFdb            = "fdb"
 	transitMapFlows          = "flows"
+	transitMapForwards       = "forwards"
 	transitMapFragments      = "fragments"
 	transitMapGroups         = "groups"
 	transitMapHalfOpen       = "half_open"
 	transitMapHalfOpens      = "half_opens"
 	transitMapHearings       = "hearings"
 	transitMapHops           = "hops"
+	transitMapHostCounts     = "host_counts"
 	transitMapKnownOptions   = "known_options"
 	transitMapLocals         = "locals"
 	transitMapLogBuckets     = "log_buckets"
 	transitMapLogs           = "logs"
 	transitMapMembers        = "members"
 	transitMapMoves          = "moves"
+	transitMapNatFragments   = "nat_fragments"
 	transitMapNeighbours     = "neighbours"
+	transitMapNews           = "news"
 	transitMapPolicy         = "policy"
+	transitMapPool           = "pool"
 	transitMapPorts          = "ports"
 	transitMapPulses         = "pulses"
 	transitMapRemotes        = "remotes"
+	transitMapReturns        = "returns"
 	transitMapRouters        = "routers"
 	transitMapRoutes         = "routes"
 	transitMapRules          = "rules"
@@ -736,6 +800,8 @@ const (
 	transitVarIcmpBurst      = "icmp_burst"
 	transitVarIcmpRate       = "icmp_rate"
 	transitVarLogRate        = "log_rate"
+	transitVarNatNews        = "nat_news"
+	transitVarNatTimeouts    = "nat_timeouts"
 	transitVarNonIpDropped   = "non_ip_dropped"
 	transitVarNvgre          = "nvgre"
 	transitVarReasonWords    = "reason_words"
@@ -807,33 +873,41 @@ type transitProgramSpecs struct {
 type transitMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
 	Current        *ebpf.MapSpec `ebpf:"current"`
 	Drops          *ebpf.MapSpec `ebpf:"drops"`
+	Egresses       *ebpf.MapSpec `ebpf:"egresses"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Exits          *ebpf.MapSpec `ebpf:"exits"`
 	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
 	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
+	Forwards       *ebpf.MapSpec `ebpf:"forwards"`
 	Fragments      *ebpf.MapSpec `ebpf:"fragments"`
 	Groups         *ebpf.MapSpec `ebpf:"groups"`
 	HalfOpen       *ebpf.MapSpec `ebpf:"half_open"`
 	HalfOpens      *ebpf.MapSpec `ebpf:"half_opens"`
 	Hearings       *ebpf.MapSpec `ebpf:"hearings"`
 	Hops           *ebpf.MapSpec `ebpf:"hops"`
+	HostCounts     *ebpf.MapSpec `ebpf:"host_counts"`
 	KnownOptions   *ebpf.MapSpec `ebpf:"known_options"`
 	Locals         *ebpf.MapSpec `ebpf:"locals"`
 	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
 	Moves          *ebpf.MapSpec `ebpf:"moves"`
+	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
+	News           *ebpf.MapSpec `ebpf:"news"`
 	Policy         *ebpf.MapSpec `ebpf:"policy"`
+	Pool           *ebpf.MapSpec `ebpf:"pool"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
 	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
+	Returns        *ebpf.MapSpec `ebpf:"returns"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Routes         *ebpf.MapSpec `ebpf:"routes"`
 	Rules          *ebpf.MapSpec `ebpf:"rules"`
@@ -863,6 +937,8 @@ type transitVariableSpecs struct {
 	IcmpBurst     *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate      *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate       *ebpf.VariableSpec `ebpf:"log_rate"`
+	NatNews       *ebpf.VariableSpec `ebpf:"nat_news"`
+	NatTimeouts   *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
 	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
@@ -904,33 +980,41 @@ func (o *transitObjects) Close() error {
 type transitMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
 	Current        *ebpf.Map `ebpf:"current"`
 	Drops          *ebpf.Map `ebpf:"drops"`
+	Egresses       *ebpf.Map `ebpf:"egresses"`
 	Ends           *ebpf.Map `ebpf:"ends"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Exits          *ebpf.Map `ebpf:"exits"`
 	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
 	Fdb            *ebpf.Map `ebpf:"fdb"`
 	Flows          *ebpf.Map `ebpf:"flows"`
+	Forwards       *ebpf.Map `ebpf:"forwards"`
 	Fragments      *ebpf.Map `ebpf:"fragments"`
 	Groups         *ebpf.Map `ebpf:"groups"`
 	HalfOpen       *ebpf.Map `ebpf:"half_open"`
 	HalfOpens      *ebpf.Map `ebpf:"half_opens"`
 	Hearings       *ebpf.Map `ebpf:"hearings"`
 	Hops           *ebpf.Map `ebpf:"hops"`
+	HostCounts     *ebpf.Map `ebpf:"host_counts"`
 	KnownOptions   *ebpf.Map `ebpf:"known_options"`
 	Locals         *ebpf.Map `ebpf:"locals"`
 	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
 	Moves          *ebpf.Map `ebpf:"moves"`
+	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
+	News           *ebpf.Map `ebpf:"news"`
 	Policy         *ebpf.Map `ebpf:"policy"`
+	Pool           *ebpf.Map `ebpf:"pool"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Pulses         *ebpf.Map `ebpf:"pulses"`
 	Remotes        *ebpf.Map `ebpf:"remotes"`
+	Returns        *ebpf.Map `ebpf:"returns"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Routes         *ebpf.Map `ebpf:"routes"`
 	Rules          *ebpf.Map `ebpf:"rules"`
@@ -952,33 +1036,41 @@ func (m *transitMaps) Close() error {
 	return _TransitClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.Bindings,
 		m.Buckets,
 		m.Connections,
 		m.Current,
 		m.Drops,
+		m.Egresses,
 		m.Ends,
 		m.Events,
 		m.Exits,
 		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
+		m.Forwards,
 		m.Fragments,
 		m.Groups,
 		m.HalfOpen,
 		m.HalfOpens,
 		m.Hearings,
 		m.Hops,
+		m.HostCounts,
 		m.KnownOptions,
 		m.Locals,
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.Moves,
+		m.NatFragments,
 		m.Neighbours,
+		m.News,
 		m.Policy,
+		m.Pool,
 		m.Ports,
 		m.Pulses,
 		m.Remotes,
+		m.Returns,
 		m.Routers,
 		m.Routes,
 		m.Rules,
@@ -1009,6 +1101,8 @@ type transitVariables struct {
 	IcmpBurst     *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate      *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate       *ebpf.Variable `ebpf:"log_rate"`
+	NatNews       *ebpf.Variable `ebpf:"nat_news"`
+	NatTimeouts   *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
 	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`

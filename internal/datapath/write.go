@@ -9,16 +9,7 @@ import (
 
 // write fills the maps with what is planned and marks the segments that it touched.
 func (d *Datapath) write(p *plan) error {
-	if _, err := put(d.objs.Ports, p.ports); err != nil {
-		return err
-	}
-	if _, err := put(d.objs.Teps, p.teps); err != nil {
-		return err
-	}
-	if _, err := put(d.objs.Spreads, p.spreads); err != nil {
-		return err
-	}
-	if _, err := put(d.objs.KnownOptions, p.options); err != nil {
+	if err := d.putPlaces(p); err != nil {
 		return err
 	}
 	if err := d.putAllowed(p); err != nil {
@@ -47,10 +38,31 @@ func (d *Datapath) write(p *plan) error {
 	if err := d.putNeighbours(p); err != nil {
 		return err
 	}
+	if err := d.writeTranslation(p); err != nil {
+		return err
+	}
 	if err := d.putSegments(p); err != nil {
 		return err
 	}
+	if err := d.engage(p); err != nil {
+		return err
+	}
 	return d.writeRoutes(p)
+}
+
+// putPlaces writes where packets come in and which paths they go by.
+func (d *Datapath) putPlaces(p *plan) error {
+	if _, err := put(d.objs.Ports, p.ports); err != nil {
+		return err
+	}
+	if _, err := put(d.objs.Teps, p.teps); err != nil {
+		return err
+	}
+	if _, err := put(d.objs.Spreads, p.spreads); err != nil {
+		return err
+	}
+	_, err := put(d.objs.KnownOptions, p.options)
+	return err
 }
 
 // putAllowed writes who may send from a port; the port's segment decides anew.
@@ -184,6 +196,7 @@ func (d *Datapath) prune(p *plan) error {
 		pruneMap(d.objs.AllowedMacs, p.allowedMACs, func(k edgeAllowedMac) error { return d.outdateEnd(k.End) }),
 		pruneMap(d.objs.AllowedAddrs, p.allowedAddrs, func(k edgeAllowedAddr) error { return d.outdateEnd(k.End) }),
 		d.pruneRoutes(p),
+		d.pruneTranslation(p),
 		d.pruneFDB(p),
 		d.pruneNeighbours(p),
 		d.pruneEnds(),

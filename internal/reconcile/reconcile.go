@@ -32,7 +32,7 @@ func Want(e overlay.Edge) host.Want {
 
 // Desired joins e with what the host is like and the plan of its paths into the data
 // path's tables. Each problem names the object that does not work and says what to do;
-// those of the plan are Teamed's.
+// those of the plan are Teamed's. What translates is for Translate.
 func Desired(e overlay.Edge, v host.View, teams Teams) (datapath.Tables, []string) {
 	t := datapath.Tables{Segments: AllSegments(e, v), Routers: desiredRouters(e)}
 	underlays, problems := desiredUnderlays(e, v)
@@ -53,7 +53,8 @@ func Desired(e overlay.Edge, v host.View, teams Teams) (datapath.Tables, []strin
 
 // Holds are the changes of the host that e needs: next hops kept resolved,
 // promiscuous ports and uplinks where a NIC would drop the frames of others, the kernel's
-// tunnel devices for segments with outer UDP checksums, and the coalescer.
+// tunnel devices for segments with outer UDP checksums and for VXLAN's UDP ports, and the
+// coalescer.
 func Holds(e overlay.Edge, v host.View) host.Holds {
 	h := host.Holds{Coalescer: host.CoalescerName(e.Name)}
 	for _, pair := range Pairs(e) {
@@ -67,12 +68,17 @@ func Holds(e overlay.Edge, v host.View) host.Holds {
 	h.NextHops = slices.Compact(h.NextHops)
 	h.Promisc = promisc(e, v)
 	for _, s := range Segments(e) {
-		if s.Tunnel.UDPChecksum {
+		switch {
+		case s.Tunnel.UDPChecksum:
 			h.Checksummers = append(h.Checksummers, s.Tunnel.UDPPort)
+		case s.Tunnel.Encapsulation == overlay.VXLAN:
+			h.Gatherers = append(h.Gatherers, s.Tunnel.UDPPort)
 		}
 	}
 	slices.Sort(h.Checksummers)
 	h.Checksummers = slices.Compact(h.Checksummers)
+	slices.Sort(h.Gatherers)
+	h.Gatherers = slices.Compact(h.Gatherers)
 	return h
 }
 

@@ -268,7 +268,7 @@ func TestHolds(t *testing.T) {
 	v.Links["lo"] = host.Link{Name: "lo", Index: 1, Up: true, Loopback: true}
 	want := host.Holds{
 		NextHops: []host.NextHop{{Ifindex: 2, Addr: remoteB}, {Ifindex: 2, Addr: router}},
-		Promisc:  []int{5}, Coalescer: host.CoalescerName(e.Name),
+		Promisc:  []int{5}, Coalescer: host.CoalescerName(e.Name), Gatherers: []uint16{4789},
 	}
 	if diff := cmp.Diff(want, Holds(e, v), sameAddr); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

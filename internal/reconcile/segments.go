@@ -9,7 +9,7 @@ import (
 )
 
 // Segments are those of e that have tunnels: the configured ones, then the
-// routers' L3 segments.
+// routers' L3 segments and those of egress policies.
 func Segments(e overlay.Edge) []overlay.Segment {
 	segments := slices.Clone(e.Segments)
 	for _, r := range e.Routers {
@@ -22,7 +22,7 @@ func Segments(e overlay.Edge) []overlay.Segment {
 			ClampMSS: true,
 		})
 	}
-	return segments
+	return append(segments, egressSegments(e)...)
 }
 
 // AllSegments are Segments and the plain networks at the uplinks, each named

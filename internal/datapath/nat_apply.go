@@ -1,0 +1,285 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+const (
+	// localNAT is LOCAL_NAT of bpf/abi.h.
+	localNAT = 1 << 31
+	// wayNone is WAY_NONE of bpf/abi.h.
+	wayNone = 0xffff
+	// localLeased is LOCAL_LEASED of bpf/abi.h.
+	localLeased = 1 << 30
+)
+
+// Indexes of names.tagged.
+const (
+	routerTags = iota
+	egressTags
+)
+
+// egressPlan is what the maps shall hold of egresses.
+type egressPlan struct {
+	entries map[uint32]*egressEntry
+	owned   map[edgeLocalKey]uint32
+	owners  map[edgeLocalKey]egressOwner
+	hops    map[Hop]uint16
+}
+
+// egressEntry is an entry, and what its parts of the pool hold.
+type egressEntry struct {
+	edgeEgress
+	pool [2][]edgeAddr
+}
+
+// egressOwner is who an egress address belongs to, and how many ports it has.
+type egressOwner struct {
+	name  string
+	ports int
+}
+
+// assignEgress knows an egress again by its name's hash, which its entry keeps.
+func (d *Datapath) assignEgress(name string) error {
+	tag := NameTag(name)
+	id, ok := find(d.nat.entries, func(e edgeEgress) bool { return e.Used == tag })
+	if !ok {
+		id, ok = findSlot(d.nat.entries, func(id uint32, e edgeEgress) bool {
+			_, given := d.names.egresses[id]
+			return e.Used == 0 && !given
+		})
+	}
+	if !ok {
+		return fmt.Errorf("egress %s: the table of %d egress policies is full", name, len(d.nat.entries)-1)
+	}
+	if other, taken := d.names.egresses[id]; taken {
+		return fmt.Errorf("egress %s: choose another name, its hash is that of %s", name, other)
+	}
+	d.names.egresses[id], d.names.egressIDs[name] = name, id
+	d.names.tagged[egressTags][tag] = id
+	return nil
+}
+
+// planEgresses plans those of list that have a number.
+func (d *Datapath) planEgresses(list []Egress) (*egressPlan, error) {
+	p := &egressPlan{
+		entries: map[uint32]*egressEntry{}, owned: map[edgeLocalKey]uint32{}, owners: map[edgeLocalKey]egressOwner{}, hops: map[Hop]uint16{},
+	}
+	for i := range list {
+		e := &list[i]
+		id, ok := d.names.egressIDs[e.Name]
+		if !ok {
+			continue
+		}
+		entry, err := d.egressEntry(e, p)
+		if err == nil {
+			err = d.planOwned(e, entry.Router, p)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("egress %s: %w", e.Name, err)
+		}
+		p.entries[id] = entry
+	}
+	return p, nil
+}
+
+func (d *Datapath) egressEntry(e *Egress, p *egressPlan) (*egressEntry, error) {
+	router, ok := d.names.routeIDs[e.Router]
+	if !ok {
+		return nil, fmt.Errorf("there is no router %q", e.Router)
+	}
+	if e.Ports.First == 0 || e.Ports.First > e.Ports.Last {
+		return nil, fmt.Errorf("ports %d-%d are no range", e.Ports.First, e.Ports.Last)
+	}
+	entry := &egressEntry{edgeEgress: edgeEgress{
+		Used: NameTag(e.Name), Router: router, FirstPort: e.Ports.First, LastPort: e.Ports.Last, Limit: e.Limit,
+	}}
+	if e.Segment != "" {
+		if entry.Segment, ok = d.names.segIDs[e.Segment]; !ok {
+			return nil, fmt.Errorf("there is no segment %q", e.Segment)
+		}
+	}
+	for flag, set := range map[edgeEgressFlags]bool{
+		edgeEgressFlagsEGRESS_BY_CONNECTION: e.PerConnection, edgeEgressFlagsEGRESS_INDEPENDENT: e.Independent, edgeEgressFlagsEGRESS_OPEN: e.Open,
+	} {
+		if set {
+			entry.Flags |= flag
+		}
+	}
+	for f, pool := range e.Pool {
+		for _, addr := range pool {
+			entry.pool[f] = append(entry.pool[f], edgeAddr{W: wireAddr(addr)})
+		}
+	}
+	return entry, d.setWays(entry, e, p)
+}
+
+// setWays sets the next hops to the gateways.
+func (d *Datapath) setWays(entry *egressEntry, e *Egress, p *egressPlan) (err error) {
+	if len(e.Kept) > len(entry.Kept) {
+		return fmt.Errorf("%d gateways, at most %d", len(e.Kept), len(entry.Kept))
+	}
+	for i, gateway := range e.Kept {
+		if entry.Kept[i], err = d.gatewayHop(e, gateway, p); err != nil {
+			return err
+		}
+	}
+	for f, ways := range e.Ways {
+		family := &entry.Family[f]
+		for bucket, way := range ways {
+			family.First[bucket] = way.First
+			switch {
+			case way.Remote.IsValid():
+				family.Hops[bucket], err = d.gatewayHop(e, way.Remote, p)
+			case !way.Here:
+				family.Hops[bucket] = wayNone
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// gatewayHop is the number of the next hop to a gateway by the segment of e.
+func (d *Datapath) gatewayHop(e *Egress, gateway netip.Addr, p *egressPlan) (uint16, error) {
+	h := Hop{Segment: e.Segment, Remote: gateway, MAC: overlay.EgressMAC}
+	if id, known := p.hops[h]; known {
+		return id, nil
+	}
+	id, err := d.hop(h)
+	p.hops[h] = id
+	return id, err
+}
+
+// planOwned plans the addresses that this edge answers for in the place of others. Its
+// own are so already.
+func (d *Datapath) planOwned(e *Egress, router uint32, p *egressPlan) error {
+	owner := egressOwner{e.Name, int(e.Ports.Last) - int(e.Ports.First) + 1}
+	for _, list := range [][]netip.Addr{e.Pool[0], e.Pool[1], e.Owned} {
+		for _, addr := range list {
+			p.owners[localKey(router, addr)] = owner
+		}
+	}
+	uplink, ok := d.names.segIDs[e.Uplink]
+	if len(e.Owned) > 0 && !ok {
+		return fmt.Errorf("it answers for addresses at the uplink %q, which is not there", e.Uplink)
+	}
+	value := localNAT | uplink
+	if e.Leased {
+		value |= localLeased
+	}
+	for _, addr := range e.Owned {
+		if key := localKey(router, addr); !d.nat.own[key] {
+			p.owned[key] = value
+		}
+	}
+	return nil
+}
+
+func localKey(router uint32, addr netip.Addr) edgeLocalKey {
+	return edgeLocalKey{Router: router, Addr: edgeAddr{W: wireAddr(addr)}}
+}
+
+// writeEgresses writes what differs and returns the routers concerned. Next hops and
+// parts of the pool are there before the entries that point at them.
+func (d *Datapath) writeEgresses(p *egressPlan) (changed map[uint32]bool, err error) {
+	for _, id := range p.hops {
+		if err := putSlot(d.objs.Hops, uint32(id), d.hops[id]); err != nil {
+			return nil, err
+		}
+	}
+	d.nat.freePool()
+	changed = map[uint32]bool{}
+	for id, e := range p.entries {
+		different, err := d.putEgress(id, e)
+		if err != nil {
+			return nil, fmt.Errorf("egress %s: %w", d.names.egresses[id], err)
+		}
+		if different {
+			changed[e.Router] = true
+		}
+	}
+	d.nat.owners = p.owners
+	return changed, nil
+}
+
+// putEgress writes an entry that differs.
+func (d *Datapath) putEgress(id uint32, e *egressEntry) (different bool, err error) {
+	former := d.nat.entries[id]
+	for f := range e.pool {
+		if err := d.movePool(id, f, e.pool[f]); err != nil {
+			return true, err
+		}
+		e.Family[f].Pool, e.Family[f].Count = d.nat.entries[id].Family[f].Pool, uint32(len(e.pool[f]))
+	}
+	return former != e.edgeEgress, d.putEgressEntry(id, e.edgeEgress)
+}
+
+// putEgressEntry writes an entry when it differs from what the map has.
+func (d *Datapath) putEgressEntry(id uint32, e edgeEgress) error {
+	if d.nat.entries[id] == e {
+		return nil
+	}
+	if err := d.objs.Egresses.Put(id, &e); err != nil {
+		return fmt.Errorf("write egress %d: %w", id, err)
+	}
+	d.nat.entries[id] = e
+	return nil
+}
+
+// SteerEgress changes who serves which sources, what this edge translates to and which
+// addresses it answers for, and nothing else of what Apply wrote. Egresses that Apply does
+// not know are left out. It may run beside all but Apply, Remove and Close.
+func (d *Datapath) SteerEgress(list []Egress) error {
+	d.nat.changing.Lock()
+	defer d.nat.changing.Unlock()
+	p, err := d.planEgresses(list)
+	if err != nil {
+		return err
+	}
+	rerouted, err := d.writeEgresses(p)
+	if err != nil {
+		return err
+	}
+	if err := d.steerOwned(p.owned, rerouted); err != nil {
+		return err
+	}
+	for id := range rerouted {
+		if err := d.putRouter(id, true); err != nil {
+			return err
+		}
+	}
+	return d.changed()
+}
+
+// steerOwned brings the addresses that gateways answer for to what is wanted.
+func (d *Datapath) steerOwned(want map[edgeLocalKey]uint32, rerouted map[uint32]bool) error {
+	for k, segment := range want {
+		if now, ok := d.nat.owned[k]; ok && now == segment {
+			continue
+		}
+		if err := d.objs.Locals.Put(k, segment); err != nil {
+			return fmt.Errorf("answer for %s: %w", addrOf(k.Addr.W), err)
+		}
+		rerouted[k.Router] = true
+	}
+	for k := range d.nat.owned {
+		if _, ok := want[k]; ok {
+			continue
+		}
+		if err := d.objs.Locals.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("no longer answer for %s: %w", addrOf(k.Addr.W), err)
+		}
+		rerouted[k.Router] = true
+	}
+	d.nat.owned = want
+	return nil
+}

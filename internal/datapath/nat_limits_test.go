@@ -1,0 +1,269 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+// natUDP is a source's packet of policy web to a destination.
+func natUDP(source netip.Addr, sport uint16, to string) []byte {
+	return natFrame(egressMAC, egressMAC, fmt.Sprintf("udp %s > %s 30", netip.AddrPortFrom(source, sport), to))
+}
+
+// opened offers a packet of bob's and returns the egress address and port that it got, or
+// why it was dropped.
+func (w *world) opened(t *testing.T, frame []byte) (netip.AddrPort, string) {
+	t.Helper()
+	why, r := w.natOffer(t, natStationOf("bob"), frame)
+	if why != "" {
+		return netip.AddrPort{}, why
+	}
+	at, out := w.natArrived(t, r)
+	if at != "isp" {
+		t.Fatalf("at %q:\n%s", at, pkttest.Decoded(out))
+	}
+	want := natLowered(pkttest.Readdressed(frame, pkttest.Talk{Src: pkttest.TalkOf(out).Src, Dst: pkttest.TalkOf(frame).Dst}))
+	if string(want[etherLen:]) != string(out[etherLen:]) {
+		pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: frame}, {Name: "want", Bytes: want}, {Name: "out", Bytes: out}}, "it is otherwise changed too")
+	}
+	return pkttest.TalkOf(out).Src, ""
+}
+
+// hosts are addresses of sources beyond the first remote.
+func hosts(v6 bool, n int) netip.Addr {
+	if v6 {
+		return netip.MustParseAddr(fmt.Sprintf("2001:db8:1::1:%x", n))
+	}
+	return netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", 4+n/200, 1+n%200))
+}
+
+var natTargets = map[bool][2]string{false: {"203.0.113.5:53", "203.0.113.6:53"}, true: {"[2001:db8:77::5]:53", "[2001:db8:77::6]:53"}}
+
+// With ten ports an address has room for ten sources of one destination, then the next
+// address is taken, and then there is no way out; for another destination there is.
+func TestNATExhaustion(t *testing.T) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+		natEgress(tables, "web").Ports = overlay.PortRange{First: 2000, Last: 2009}
+	})
+	for _, v6 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("IPv6 %t", v6), func(t *testing.T) {
+			w.forgetBindings(t)
+			pool := w.tables.Egress[0].Pool[map[bool]int{true: 1}[v6]]
+			taken := map[netip.AddrPort]int{}
+			_, events := w.counted(t, func() {
+				for i := range 20 {
+					got, why := w.opened(t, natUDP(hosts(v6, i), 5000, natTargets[v6][0]))
+					if why != "" || got.Addr() != pool[i/10] || got.Port() < 2000 || got.Port() > 2009 {
+						t.Fatalf("source %d: %s %s, want a port of %s", i, got, why, pool[i/10])
+					}
+					taken[got]++
+				}
+			})
+			if len(taken) != 20 || events["nat-opened"] != 20 || events["nat-spilled"] != 10 {
+				t.Errorf("%d address-ports, events %v", len(taken), events)
+			}
+			for i := range 5 {
+				if got, why := w.opened(t, natUDP(hosts(v6, 20+i), 5000, natTargets[v6][0])); why != "nat-exhausted" {
+					t.Errorf("source %d: %s, %q", 20+i, got, why)
+				}
+			}
+			for i := range 20 { // those that have one keep it, and have others for other destinations
+				if got, why := w.opened(t, natUDP(hosts(v6, i), 5000, natTargets[v6][0])); why != "" || taken[got] != 1 {
+					t.Errorf("source %d again: %s %s", i, got, why)
+				}
+			}
+			if got, why := w.opened(t, natUDP(hosts(v6, 20), 5000, natTargets[v6][1])); why != "" || got.Addr() != pool[0] {
+				t.Errorf("another destination: %s %s", got, why)
+			}
+			w.checkBindings(t)
+		})
+	}
+}
+
+// A port that is given up is there for others: also while its binding is still in the table.
+func TestNATPortsComeBack(t *testing.T) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+		web := natEgress(tables, "web")
+		web.Ports, web.Pool[0] = overlay.PortRange{First: 2000, Last: 2001}, web.Pool[0][:1]
+	})
+	w.forgetBindings(t)
+	for i, want := range []string{"", "", "nat-exhausted"} {
+		if _, why := w.opened(t, natUDP(hosts(false, i), 5000, "203.0.113.5:53")); why != want {
+			t.Fatalf("source %d: %q, want %q", i, why, want)
+		}
+	}
+	w.ageBindings(t, overlay.DefaultNATTimeouts.UDP+overlay.DefaultNATTimeouts.UDP/10)
+	if _, err := w.dp.NATSweep(); err != nil {
+		t.Fatal(err)
+	}
+	if n := entriesOf[edgeConnKey, edgeOrigin](t, w.dp.objs.Returns); n != 0 {
+		t.Fatalf("%d returns after the sweep", n)
+	}
+	for i, want := range []string{"", "", "nat-exhausted"} {
+		if _, why := w.opened(t, natUDP(hosts(false, 10+i), 5000, "203.0.113.5:53")); why != want {
+			t.Errorf("source %d: %q, want %q", 10+i, why, want)
+		}
+	}
+	w.checkBindings(t)
+}
+
+// One that is expired, but not yet swept, is not found by its old peer.
+func TestNATExpiredReturns(t *testing.T) {
+	w := natWorld(t, ways()[0])
+	w.talk(t).follow(natAsk, "wait 121s", "isp: udp 203.0.113.5:53 > 198.51.100.100:4100 40 => drop no-binding",
+		"bob: udp 10.0.1.31:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:$p > 203.0.113.5:53 30",
+		"isp: udp 203.0.113.5:53 > 198.51.100.100:$p 40 => bob: udp 203.0.113.5:53 > 10.0.1.31:4100 40")
+}
+
+// A full table lets nobody in, and nobody out untranslated; those who are in it go on.
+func TestNATTableFull(t *testing.T) {
+	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.Bindings = 16 })
+	for _, v6 := range []bool{false, true} {
+		w.forgetBindings(t)
+		full := 0
+		for i := range 40 {
+			_, why := w.opened(t, natUDP(hosts(v6, i), 5000, natTargets[v6][0]))
+			switch why {
+			case "":
+				if full > 0 {
+					t.Fatalf("source %d passes after one for which there was no room", i)
+				}
+			case "nat-full":
+				full++
+			default:
+				t.Fatalf("source %d: %s", i, why)
+			}
+		}
+		if full != 40-16 {
+			t.Errorf("%d of 40 had no room in a table of 16", full)
+		}
+		for i := range 16 {
+			if _, why := w.opened(t, natUDP(hosts(v6, i), 5000, natTargets[v6][0])); why != "" {
+				t.Errorf("source %d again: %s", i, why)
+			}
+		}
+		w.checkBindings(t)
+	}
+}
+
+// A source has as many bindings as it may have; others are not concerned.
+func TestNATLimit(t *testing.T) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").Limit = 3 })
+	for _, v6 := range []bool{false, true} {
+		w.forgetBindings(t)
+		for i := range 6 {
+			want := map[bool]string{true: "nat-limit"}[i >= 3]
+			if _, why := w.opened(t, natUDP(hosts(v6, 1), uint16(5000+i), natTargets[v6][0])); why != want {
+				t.Errorf("binding %d: %q, want %q", i, why, want)
+			}
+		}
+		if _, why := w.opened(t, natUDP(hosts(v6, 2), 5000, natTargets[v6][0])); why != "" {
+			t.Errorf("another source: %s", why)
+		}
+		if _, why := w.opened(t, natUDP(hosts(v6, 1), 5001, natTargets[v6][0])); why != "" {
+			t.Errorf("a binding that it has: %s", why)
+		}
+		w.ageBindings(t, overlay.DefaultNATTimeouts.UDP*2)
+		if _, err := w.dp.NATSweep(); err != nil {
+			t.Fatal(err)
+		}
+		if _, why := w.opened(t, natUDP(hosts(v6, 1), 6000, natTargets[v6][0])); why != "" {
+			t.Errorf("after the others are over: %s", why)
+		}
+		w.checkBindings(t)
+	}
+}
+
+// Bindings that end by themselves are no longer counted.
+func TestNATLimitAfterReuse(t *testing.T) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").Limit = 2 })
+	w.talk(t).follow(natAsk, "wait 121s", natAsk, "wait 121s", natAsk, "wait 121s", natAsk,
+		"bob: udp 10.0.1.11:4101 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4101 > 203.0.113.5:53 30",
+		"bob: udp 10.0.1.11:4102 > 203.0.113.5:53 30 => drop nat-limit")
+}
+
+// Bound to one source and port, whatever the destination (RFC 4787 section 4.1, REQ-1).
+func TestNATIndependentMapping(t *testing.T) {
+	natWays(t, func(t *testing.T, w *world) {
+		w.natBoth(t, "bob: udp 10.0.1.11:53 > 203.0.113.5:53 30 => isp: udp %a:$p > 203.0.113.5:53 30",
+			"bob: udp 10.0.1.11:53 > 203.0.113.6:54 30 => isp: udp %a:$p > 203.0.113.6:54 30",
+			"bob: udp 10.0.1.11:53 > 203.0.113.7:55 30 => isp: udp %a:$p > 203.0.113.7:55 30",
+			"bob: udp 10.0.1.21:53 > 203.0.113.8:55 30 => isp: udp %a:$q > 203.0.113.8:55 30",
+			"bob: udp 10.0.1.21:53 > 203.0.113.5:53 30 => isp: udp %a:$q > 203.0.113.5:53 30",
+			"isp: udp 203.0.113.6:54 > %a:$p 30 => bob: udp 203.0.113.6:54 > 10.0.1.11:53 30",
+			"isp: udp 203.0.113.5:53 > %a:$q 30 => bob: udp 203.0.113.5:53 > 10.0.1.21:53 30",
+			"isp: udp 203.0.113.99:53 > %a:$p 30 => drop no-binding",
+			"isp: udp 203.0.113.6:53 > %a:$p 30 => drop no-binding",
+			"wait 100s",
+			"bob: udp 10.0.1.11:53 > 203.0.113.9:56 30 => isp: udp %a:$p > 203.0.113.9:56 30",
+			"wait 100s", // the first ones are over, the mapping is not
+			"bob: udp 10.0.1.11:53 > 203.0.113.10:57 30 => isp: udp %a:$p > 203.0.113.10:57 30",
+			"isp: udp 203.0.113.9:56 > %a:$p 30 => bob: udp 203.0.113.9:56 > 10.0.1.11:53 30",
+		)
+	}, func(_ *Config, tables *Tables) { natEgress(tables, "web").Independent = true })
+}
+
+// With independent filtering anybody may answer, and those behind the address reach each
+// other by it (RFC 4787 sections 5 and 6, REQ-9).
+func TestNATOpenMapping(t *testing.T) {
+	natWays(t, func(t *testing.T, w *world) {
+		w.natBoth(t, "bob: udp 10.0.1.11:4100 > 203.0.113.5:53 30 => isp: udp %a:$p > 203.0.113.5:53 30",
+			"isp: udp 203.0.113.99:5353 > %a:$p 30 => bob: udp 203.0.113.99:5353 > 10.0.1.11:4100 30",
+			"bob: udp 10.0.1.11:4100 > 203.0.113.99:5353 31 => isp: udp %a:$p > 203.0.113.99:5353 31",
+			"isp: udp 203.0.113.99:5354 > %a:$p 30 => bob: udp 203.0.113.99:5354 > 10.0.1.11:4100 30",
+			"isp: tcp 203.0.113.99:5354 > %a:$p syn => drop no-binding",
+			"isp: udp 203.0.113.99:5354 > %a:1999 30 => drop no-binding",
+			"ben: udp 10.0.9.9:2000 > %a:$p 30 => bob: udp %b:$q > 10.0.1.11:4100 30",
+			"bob: udp 10.0.1.11:4100 > %b:$q 30 => ben: udp %a:$p > 10.0.9.9:2000 30",
+		)
+	}, func(_ *Config, tables *Tables) {
+		web := natEgress(tables, "web")
+		web.Independent, web.Open = true, true
+	})
+}
+
+// By default a source has one address for all that it does; by connection it has several.
+func TestNATSpread(t *testing.T) {
+	for _, byConnection := range []bool{false, true} {
+		w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").PerConnection = byConnection })
+		for _, v6 := range []bool{false, true} {
+			w.forgetBindings(t)
+			seen := map[netip.Addr]int{}
+			for i := range 64 {
+				got, why := w.opened(t, natUDP(hosts(v6, 1), uint16(5000+i), natTargets[v6][i%2]))
+				if why != "" || got.Port() != uint16(5000+i) {
+					t.Fatalf("connection %d: %s %s", i, got, why)
+				}
+				seen[got.Addr()]++
+			}
+			if len(seen) != map[bool]int{true: 2, false: 1}[byConnection] {
+				t.Errorf("by connection %t: %v", byConnection, seen)
+			}
+		}
+	}
+}
+
+// Sources begin with the address that their bucket's way says.
+func TestNATFirstAddress(t *testing.T) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+		web := natEgress(tables, "web")
+		for family := range web.Ways {
+			for b := range web.Ways[family] {
+				web.Ways[family][b].First = uint16(b % 2)
+			}
+		}
+	})
+	for _, v6 := range []bool{false, true} {
+		w.forgetBindings(t)
+		for i := range 40 {
+			got, why := w.opened(t, natUDP(hosts(v6, i), 5000, natTargets[v6][0]))
+			if want := w.tables.Egress[0].Pool[map[bool]int{true: 1}[v6]][natBucket(hosts(v6, i))%2]; why != "" || got.Addr() != want {
+				t.Errorf("%s: %s %s, want %s", hosts(v6, i), got, why, want)
+			}
+		}
+	}
+}

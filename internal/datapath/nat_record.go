@@ -1,0 +1,175 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// BindingRecord is a binding as gateways tell each other of it: without numbers that are
+// one edge's own, and without clocks.
+type BindingRecord struct {
+	Router, Policy          uint32 // NameTag of their names
+	Proto                   uint8
+	Asker                   uint8 // ICMP echo: 1 the one inside asks, 2 the one outside
+	Flags                   uint16
+	Bits                    uint32         // of struct conn of bpf/abi.h
+	Inside, Outside, Egress netip.AddrPort // Outside is zero of a mapping
+	// Via is the first address of the edge that the source is behind: the record's own,
+	// where that is the one.
+	Via           netip.Addr
+	Scale         [2]uint8
+	NextSeq       [2]uint32
+	AgeNS, IdleNS uint64
+	Counters      [2]Counters
+	Replica       bool // it is another gateway's; not in the binary form
+}
+
+// BindingRecordSize is the length of a record's binary form.
+const BindingRecordSize = 144
+
+// recordFlags are the flags of bindings that go to others, and recordBits the bits.
+const (
+	recordFlags = natsweepBindingFlagsBINDING_FORWARDED | natsweepBindingFlagsBINDING_INDEPENDENT | natsweepBindingFlagsBINDING_MAPPING
+	recordBits  = sweepConnBitsCONN_PICKED_UP<<1 - 1
+	mostAskers  = 2
+)
+
+// NameTag is by which maps and records name routers and policies: 32 bits of the name's
+// hash (FNV-1a), never 0.
+func NameTag(name string) uint32 {
+	h := uint32(2166136261)
+	for _, c := range []byte(name) {
+		h = (h ^ uint32(c)) * 16777619
+	}
+	return max(h, 1)
+}
+
+// IsMapping reports whether the record is no connection, but a port held for all peers.
+func (r *BindingRecord) IsMapping() bool {
+	return natsweepBindingFlags(r.Flags)&natsweepBindingFlagsBINDING_MAPPING != 0
+}
+
+// AppendBinary appends the record's binary form, of BindingRecordSize bytes in network
+// order. It never fails.
+func (r *BindingRecord) AppendBinary(b []byte) ([]byte, error) {
+	o := binary.BigEndian
+	b = o.AppendUint32(o.AppendUint32(b, r.Router), r.Policy)
+	b = o.AppendUint32(o.AppendUint16(append(b, r.Proto, r.Asker), r.Flags), r.Bits)
+	for _, a := range []netip.Addr{r.Inside.Addr(), r.Outside.Addr(), r.Egress.Addr(), r.Via} {
+		b = appendAddr(b, a)
+	}
+	b = o.AppendUint16(o.AppendUint16(o.AppendUint16(b, r.Inside.Port()), r.Outside.Port()), r.Egress.Port())
+	b = append(b, r.Scale[0], r.Scale[1])
+	b = o.AppendUint32(o.AppendUint32(b, r.NextSeq[0]), r.NextSeq[1])
+	b = o.AppendUint64(o.AppendUint64(b, r.AgeNS), r.IdleNS)
+	for _, c := range r.Counters {
+		b = o.AppendUint64(o.AppendUint64(b, c.Packets), c.Bytes)
+	}
+	return b, nil
+}
+
+// UnmarshalBinary reads the first BindingRecordSize bytes of b, and refuses what no
+// gateway would write.
+func (r *BindingRecord) UnmarshalBinary(b []byte) error {
+	if len(b) < BindingRecordSize {
+		return fmt.Errorf("record of a binding: %d bytes, not %d", len(b), BindingRecordSize)
+	}
+	o := binary.BigEndian
+	var addrs [4]netip.Addr
+	for i := range addrs {
+		addrs[i] = readAddr(b[16+16*i:])
+	}
+	*r = BindingRecord{
+		Router: o.Uint32(b), Policy: o.Uint32(b[4:]), Proto: b[8], Asker: b[9], Flags: o.Uint16(b[10:]), Bits: o.Uint32(b[12:]),
+		Inside: netip.AddrPortFrom(addrs[0], o.Uint16(b[80:])), Outside: netip.AddrPortFrom(addrs[1], o.Uint16(b[82:])),
+		Egress: netip.AddrPortFrom(addrs[2], o.Uint16(b[84:])), Via: addrs[3],
+		Scale: [2]uint8{b[86], b[87]}, NextSeq: [2]uint32{o.Uint32(b[88:]), o.Uint32(b[92:])},
+		AgeNS: o.Uint64(b[96:]), IdleNS: o.Uint64(b[104:]),
+	}
+	for i := range r.Counters {
+		r.Counters[i] = Counters{Packets: o.Uint64(b[112+16*i:]), Bytes: o.Uint64(b[120+16*i:])}
+	}
+	return r.check()
+}
+
+// check refuses what no gateway would write.
+func (r *BindingRecord) check() error {
+	switch inside, egress := r.Inside.Addr(), r.Egress.Addr(); {
+	case r.Asker > mostAskers || r.Flags&^uint16(recordFlags) != 0 || r.Bits&^uint32(recordBits) != 0:
+		return errors.New("record of a binding: a flag that has no meaning")
+	case !inside.IsValid() || !egress.IsValid() || inside.Is4() != egress.Is4():
+		return errors.New("record of a binding: addresses of different families, or none")
+	case r.IsMapping() == r.Outside.Addr().IsValid():
+		return errors.New("record of a binding: a mapping with a peer, or a connection without")
+	case !r.IsMapping() && r.Outside.Addr().Is4() != egress.Is4():
+		return errors.New("record of a binding: a peer of another family")
+	}
+	return nil
+}
+
+// appendAddr appends 16 bytes, zero for no address.
+func appendAddr(b []byte, a netip.Addr) []byte {
+	if !a.IsValid() {
+		return append(b, make([]byte, 16)...)
+	}
+	bytes := a.As16()
+	return append(b, bytes[:]...)
+}
+
+func readAddr(b []byte) netip.Addr {
+	a := netip.AddrFrom16([16]byte(b[:16])).Unmap()
+	if a.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// EachBindingRecord calls do for every binding until it returns false. do must not keep r.
+func (d *Datapath) EachBindingRecord(do func(r *BindingRecord) bool) error {
+	return d.eachBinding(func(k *edgeConnKey, b *edgeBinding, now uint64) bool {
+		r := d.record(k, b, now)
+		return do(&r)
+	})
+}
+
+func (d *Datapath) record(k *edgeConnKey, b *edgeBinding, now uint64) BindingRecord {
+	r := BindingRecord{
+		Router: d.tagOfRouter(k.End), Policy: d.tagOfEgress(uint32(b.Egress)),
+		Proto: k.Proto, Asker: k.Asker, Flags: uint16(b.Flags) & uint16(recordFlags), Bits: b.Conn.Bits,
+		Inside:  netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)),
+		Outside: netip.AddrPortFrom(orNone(k.Outside), wire16(k.OutsidePort)),
+		Egress:  netip.AddrPortFrom(addrOf(b.Addr.W), wire16(b.Port)),
+		Via:     d.cfg.TEPs[0], Scale: b.Conn.Scale, NextSeq: b.Conn.NextSeq,
+		AgeNS: since(now, b.Conn.BornNs), IdleNS: since(now, b.Conn.SeenNs),
+		Counters: [2]Counters{toCounters(b.Conn.Counters[0]), toCounters(b.Conn.Counters[1])}, Replica: isReplica(b),
+	}
+	if b.Via != (edgeAddr{}) {
+		r.Via = addrOf(b.Via.W)
+	}
+	return r
+}
+
+// tagOfRouter and tagOfEgress are 0 of one that is gone, which no edge has.
+func (d *Datapath) tagOfRouter(id uint32) uint32 {
+	if name, ok := d.names.routers[id]; ok {
+		return NameTag(name)
+	}
+	return 0
+}
+
+func (d *Datapath) tagOfEgress(id uint32) uint32 {
+	if name, ok := d.names.egresses[id]; ok {
+		return NameTag(name)
+	}
+	return 0
+}
+
+// orNone is no address where the map has none.
+func orNone(a edgeAddr) netip.Addr {
+	if a == (edgeAddr{}) {
+		return netip.Addr{}
+	}
+	return addrOf(a.W)
+}

@@ -1,0 +1,414 @@
+package datapath
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+// natReference is the translation of a natWorld as plainly as the RFCs have it (4787, 5382,
+// 5508). Which port a binding gets is not written anywhere: the reference says whether what
+// came out is right, and remembers it. It shares no code with the data path.
+type natReference struct {
+	policies map[string]*natRefPolicy
+	timeouts overlay.Timeouts
+	bindings map[natRefKey]*natRefBinding
+	back     map[natRefBack]natRefKey
+	firsts   map[natRefDatagram]natRefFirst
+	now      time.Duration
+}
+
+type natRefPolicy struct {
+	pool  [2][]netip.Addr
+	ports overlay.PortRange
+	limit int
+	// independent mapping (RFC 4787 REQ-1): a source and port have one egress for all.
+	independent bool
+}
+
+// natRevalidate is how old a cached decision may be: so long a port is not given away.
+const natRevalidate = 10 * time.Second
+
+// natRefKey is a binding from inside; of an echo both ports are the identifier, and it is
+// the source that asks.
+type natRefKey struct {
+	proto           uint8
+	inside, outside netip.AddrPort
+}
+
+func (k natRefKey) String() string {
+	return fmt.Sprintf("protocol %d %s > %s", k.proto, k.inside, k.outside)
+}
+
+// natRefBack is the same from outside. Of an echo outside has no port.
+type natRefBack struct {
+	proto           uint8
+	egress, outside netip.AddrPort
+}
+
+type natRefBinding struct {
+	conn   refConn
+	egress netip.AddrPort
+	source string // station behind which the source is
+}
+
+type natRefDatagram struct {
+	from     string
+	src, dst netip.Addr
+	proto    uint8
+	id       uint32
+}
+
+type natRefFirst struct {
+	at   time.Duration
+	talk pkttest.Talk
+	to   string
+}
+
+func newNATReference(tables *Tables, timeouts overlay.Timeouts) *natReference {
+	n := &natReference{
+		policies: map[string]*natRefPolicy{}, timeouts: timeouts, bindings: map[natRefKey]*natRefBinding{},
+		back: map[natRefBack]natRefKey{}, firsts: map[natRefDatagram]natRefFirst{},
+	}
+	for _, e := range tables.Egress {
+		n.policies[e.Name] = &natRefPolicy{e.Pool, e.Ports, int(e.Limit), e.Independent}
+	}
+	return n
+}
+
+// natResult is what became of a packet.
+type natResult struct {
+	why, at string
+	out     []byte
+}
+
+func (r natResult) String() string {
+	if r.why != "" {
+		return "dropped, " + r.why
+	}
+	return fmt.Sprintf("at %q: %s", r.at, inWords(r.out))
+}
+
+// judge says what is wrong with what became of a packet, or "".
+func (n *natReference) judge(from string, frame []byte, got natResult) string {
+	p := readPacket(frame)
+	if from == "isp" {
+		return n.judgeIn(p, frame, got)
+	}
+	return n.judgeOut(from, p, frame, got)
+}
+
+// policyOf is by which policy a source's packets leave.
+func policyOf(from string, p refPacket) string {
+	switch from {
+	case "bob", "ben":
+		return "web"
+	case "tom", "far":
+		return "two"
+	case "dave", "erin":
+		if !slices.Contains(natAddrs("203.0.113.66", "2001:db8:77::42"), p.dst) {
+			return "web"
+		}
+	}
+	return "uplink/up"
+}
+
+func wantDrop(got natResult, reasons ...string) string {
+	if slices.Contains(reasons, got.why) {
+		return ""
+	}
+	return fmt.Sprintf("%v, want it dropped: %v", got, reasons)
+}
+
+// wantOut compares what left with what had to.
+func wantOut(got natResult, at string, want []byte) string {
+	to := natStationOf(at)
+	want = natLowered(slices.Concat(hardware(to.dmac), hardware(to.smac), want[12:]))
+	if got.why != "" || got.at != at || !bytes.Equal(got.out, want) {
+		return fmt.Sprintf("%v\n%x\nwant it at %s: %s\n%x", got, got.out, at, inWords(want), want)
+	}
+	return ""
+}
+
+func (n *natReference) judgeOut(from string, p refPacket, frame []byte, got natResult) string {
+	switch {
+	case p.kind == fragmentLater:
+		return n.judgeLater(from, p, frame, got)
+	case p.kind == icmpError && p.why != "":
+		return wantDrop(got, "unrelated", "no-binding", "nat-unread")
+	case p.kind == icmpError:
+		b := n.find(natRefKey{p.about.proto, netip.AddrPortFrom(p.about.dst, p.about.dport), netip.AddrPortFrom(p.about.src, p.about.sport)})
+		if b == nil {
+			return wantDrop(got, "unrelated", "no-binding", "nat-unread")
+		}
+		quoted := pkttest.Talk{Src: netip.AddrPortFrom(p.about.src, p.about.sport), Dst: b.egress}
+		return wantOut(got, "isp", pkttest.Requoted(frame, b.egress.Addr(), p.dst, quoted))
+	case p.echo == "reply":
+		return wantDrop(got, "nat-unread", "no-binding", "out-of-state")
+	}
+	k := natRefKey{p.proto, netip.AddrPortFrom(p.src, p.sport), netip.AddrPortFrom(p.dst, p.dport)}
+	b := n.find(k)
+	if b == nil {
+		return n.judgeFresh(from, k, p, frame, got)
+	}
+	n.follow(b, p, overlay.Out)
+	b.source = from
+	return n.passed(from, p, frame, got, "isp", leaving(k, b.egress))
+}
+
+// passed is a packet that is translated; its later fragments will be.
+func (n *natReference) passed(from string, p refPacket, frame []byte, got natResult, to string, talk pkttest.Talk) string {
+	if p.kind == fragmentFirst {
+		n.firsts[datagram(from, p)] = natRefFirst{n.now, talk, to}
+	}
+	return wantOut(got, to, pkttest.Readdressed(frame, talk))
+}
+
+func datagram(from string, p refPacket) natRefDatagram {
+	d := natRefDatagram{src: p.src, dst: p.dst, proto: p.proto, id: p.id}
+	if from == "isp" {
+		d.from = from
+	}
+	if p.src.Is6() {
+		d.proto = 0
+	}
+	return d
+}
+
+func (n *natReference) judgeLater(from string, p refPacket, frame []byte, got natResult) string {
+	f, ok := n.firsts[datagram(from, p)]
+	if !ok || n.now-f.at >= 30*time.Second {
+		return wantDrop(got, "nat-fragment")
+	}
+	return wantOut(got, f.to, pkttest.Readdressed(frame, f.talk))
+}
+
+// judgeFresh is a packet that begins a binding, or is refused one.
+func (n *natReference) judgeFresh(from string, k natRefKey, p refPacket, frame []byte, got natResult) string {
+	if p.proto == pkttest.ProtoTCP && p.tcp.Flags&pkttest.RST != 0 {
+		return wantDrop(got, "out-of-state", "no-binding") // the latter where its flow is cached
+	}
+	if n.bindings[k] != nil { // it is over
+		n.forget(k)
+	}
+	policy := n.policies[policyOf(from, p)]
+	live, kept := n.countOf(k.inside.Addr())
+	switch {
+	case policy.limit > 0 && live >= policy.limit:
+		return wantDrop(got, "nat-limit")
+	case got.why == "nat-limit" && policy.limit > 0 && live+kept >= policy.limit:
+		return ""
+	case got.why == "nat-exhausted":
+		return n.exhausted(policy, k)
+	case got.why != "":
+		return fmt.Sprintf("%v, want it to get a binding", got)
+	}
+	egress := pkttest.TalkOf(got.out).Src
+	if wrong := n.allocated(policy, k, egress); wrong != "" {
+		return wrong
+	}
+	b := &natRefBinding{egress: egress, source: from}
+	n.start(b, p, overlay.Out)
+	n.bindings[k], n.back[backOf(k, egress)] = b, k
+	return n.passed(from, p, frame, got, "isp", leaving(k, egress))
+}
+
+// allocated says what is wrong with the address and port of a new binding.
+func (n *natReference) allocated(policy *natRefPolicy, k natRefKey, egress netip.AddrPort) string {
+	pool := policy.pool[familyOf(k.inside.Addr())]
+	if !slices.Contains(pool, egress.Addr()) {
+		return fmt.Sprintf("it got %s, which is not of the pool %v", egress, pool)
+	}
+	if port := egress.Port(); port < policy.ports.First || port > policy.ports.Last {
+		return fmt.Sprintf("it got port %d of %v", port, policy.ports)
+	}
+	if policy.independent {
+		return n.independent(pool, k, egress)
+	}
+	other, taken := n.back[backOf(k, egress)]
+	if taken {
+		if b := n.find(other); b != nil && (!b.over() || n.now-b.conn.seen < natRevalidate) {
+			return fmt.Sprintf("it got %s, which %s > %s has", egress, other.inside, other.outside)
+		}
+		n.forget(other)
+	}
+	// Its own port, where that is free at the first address.
+	own := netip.AddrPortFrom(pool[0], k.inside.Port())
+	_, taken = n.back[backOf(k, own)]
+	if egress != own && !taken && own.Port() >= policy.ports.First && own.Port() <= policy.ports.Last {
+		return fmt.Sprintf("it got %s, and %s was free", egress, own)
+	}
+	return ""
+}
+
+// independent says what is wrong with the egress of an independent mapping: another binding
+// of the source has another one, or another source has it, for whatever destination.
+func (n *natReference) independent(pool []netip.Addr, k natRefKey, egress netip.AddrPort) string {
+	for other, b := range n.bindings {
+		if other.proto != k.proto || n.expired(other, b) || !slices.Contains(pool, b.egress.Addr()) {
+			continue
+		}
+		if same := other.inside == k.inside; same != (b.egress == egress) {
+			return fmt.Sprintf("%v got %s, and %v has %s", k, egress, other, b.egress)
+		}
+	}
+	return ""
+}
+
+// exhausted says what was free, or "".
+func (n *natReference) exhausted(policy *natRefPolicy, k natRefKey) string {
+	if policy.independent {
+		return "" // mappings may be there without a binding
+	}
+	for _, a := range policy.pool[familyOf(k.inside.Addr())] {
+		for port := int(policy.ports.First); port <= int(policy.ports.Last); port++ {
+			egress := netip.AddrPortFrom(a, uint16(port))
+			if _, taken := n.back[backOf(k, egress)]; !taken {
+				return fmt.Sprintf("dropped, nat-exhausted, and %s was free", egress)
+			}
+		}
+	}
+	return ""
+}
+
+func (n *natReference) judgeIn(p refPacket, frame []byte, got natResult) string {
+	switch {
+	case p.kind == fragmentLater:
+		return n.judgeLater("isp", p, frame, got)
+	case p.kind == icmpError && p.why != "":
+		return wantDrop(got, "unrelated", "no-binding", "nat-unread", "not-served")
+	case p.kind == icmpError:
+		k, b := n.findBack(p.about.proto, netip.AddrPortFrom(p.about.src, p.about.sport), netip.AddrPortFrom(p.about.dst, p.about.dport))
+		if b == nil {
+			return wantDrop(got, "unrelated", "no-binding", "nat-unread", "not-served")
+		}
+		quoted := pkttest.Talk{Src: k.inside, Dst: k.outside}
+		return wantOut(got, b.source, pkttest.Requoted(frame, p.src, k.inside.Addr(), quoted))
+	case p.echo == "request":
+		if got.why == "" && got.at == "isp" && pkttest.TalkOf(got.out).Src.Addr() == p.dst || p.kind == fragmentFirst {
+			return ""
+		}
+		return fmt.Sprintf("%v, want it answered", got)
+	}
+	k, b := n.findBack(p.proto, netip.AddrPortFrom(p.dst, p.dport), netip.AddrPortFrom(p.src, p.sport))
+	if b == nil {
+		return wantDrop(got, "no-binding", "not-served", "out-of-state")
+	}
+	n.follow(b, p, overlay.In)
+	return n.passed("isp", p, frame, got, b.source, pkttest.Talk{Src: k.outside, Dst: k.inside})
+}
+
+// leaving is the talk of what leaves: of an echo with one identifier.
+func leaving(k natRefKey, egress netip.AddrPort) pkttest.Talk {
+	if k.proto == pkttest.ProtoICMP || k.proto == pkttest.ProtoICMPv6 {
+		return pkttest.Talk{Src: egress, Dst: netip.AddrPortFrom(k.outside.Addr(), egress.Port())}
+	}
+	return pkttest.Talk{Src: egress, Dst: k.outside}
+}
+
+func familyOf(a netip.Addr) int {
+	if a.Is6() {
+		return 1
+	}
+	return 0
+}
+
+func backOf(k natRefKey, egress netip.AddrPort) natRefBack {
+	b := natRefBack{k.proto, egress, k.outside}
+	if k.proto == pkttest.ProtoICMP || k.proto == pkttest.ProtoICMPv6 {
+		b.outside = netip.AddrPortFrom(k.outside.Addr(), 0)
+	}
+	return b
+}
+
+// find is the binding, unless it has been silent for too long.
+func (n *natReference) find(k natRefKey) *natRefBinding {
+	b := n.bindings[k]
+	if b == nil || n.expired(k, b) {
+		return nil
+	}
+	return b
+}
+
+func (n *natReference) expired(k natRefKey, b *natRefBinding) bool {
+	return n.now-b.conn.seen > b.conn.timeout(k.proto, n.timeouts)
+}
+
+func (n *natReference) findBack(proto uint8, egress, outside netip.AddrPort) (natRefKey, *natRefBinding) {
+	k, ok := n.back[backOf(natRefKey{proto: proto, outside: outside}, egress)]
+	if !ok {
+		return k, nil
+	}
+	return k, n.find(k)
+}
+
+func (n *natReference) forget(k natRefKey) {
+	delete(n.back, backOf(k, n.bindings[k].egress))
+	delete(n.bindings, k)
+}
+
+// countOf is how many bindings a source has, and how many that are over are still in the table.
+func (n *natReference) countOf(inside netip.Addr) (live, kept int) {
+	for k, b := range n.bindings {
+		switch {
+		case k.inside.Addr() != inside:
+		case n.expired(k, b):
+			kept++
+		default:
+			live++
+		}
+	}
+	return live, kept
+}
+
+func (b *natRefBinding) over() bool {
+	return slices.Contains([]string{"time-wait", "closed"}, b.conn.tcpState())
+}
+
+func (n *natReference) start(b *natRefBinding, p refPacket, way overlay.Direction) {
+	b.conn = refConn{seen: n.now, opening: refOpening{Direction: way}}
+	if p.proto == pkttest.ProtoTCP {
+		b.conn.begin(p.tcp)
+	}
+}
+
+// follow is what a packet does to its binding.
+func (n *natReference) follow(b *natRefBinding, p refPacket, way overlay.Direction) {
+	index := 0
+	if way != b.conn.opening.Direction {
+		index = 1
+	}
+	if p.proto != pkttest.ProtoTCP {
+		b.conn.replied = b.conn.replied || index == 1
+	} else if _, anew := b.conn.follow(p.tcp, index, false); anew {
+		n.start(b, p, way)
+	}
+	b.conn.seen = n.now
+}
+
+// sweep forgets what has expired.
+func (n *natReference) sweep() {
+	for k, b := range n.bindings {
+		if n.expired(k, b) {
+			n.forget(k)
+		}
+	}
+}
+
+// state is the name of a binding's state.
+func (n *natReference) state(k natRefKey) string {
+	switch c := n.bindings[k].conn; {
+	case k.proto == pkttest.ProtoTCP:
+		return c.tcpState()
+	case k.proto == pkttest.ProtoICMP || k.proto == pkttest.ProtoICMPv6:
+		return "icmp"
+	case c.replied:
+		return "udp-replied"
+	}
+	return "udp"
+}

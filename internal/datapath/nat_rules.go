@@ -1,0 +1,152 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/nat"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+)
+
+const (
+	// policyFirewall and policyEgress are enum policies of bpf/abi.h.
+	policyFirewall = uint32(0)
+	policyEgress   = uint32(1)
+	// egressPlace is EGRESS_PLACE of bpf/abi.h: MAX_ENDS.
+	egressPlace = 8192
+	// noEgress is the number of rules that lead to no egress: MAX_EGRESS.
+	noEgress = 1024
+)
+
+// egressRules are the rules that Apply puts into force.
+type egressRules struct {
+	policy  *policy.Policy
+	numbers policy.Numbers
+	// late: they go when the routes have gone.
+	late    bool
+	swapped bool
+}
+
+// planEgressRules numbers the rules of t. Rules of policies that go are replaced late,
+// unless there are new ones, which have to be there early.
+func (d *Datapath) planEgressRules(t Tables) (r egressRules, err error) {
+	if t.EgressRules == nil {
+		return egressRules{late: true}, nil
+	}
+	r.policy = t.EgressRules
+	r.numbers = policy.Numbers{Policy: 1, Ends: d.egressPlaces(t), Segments: map[string]uint16{}}
+	for name, id := range d.names.segIDs {
+		r.numbers.Segments[name] = uint16(id)
+	}
+	now := egressNames(d.nat.rules)
+	next := egressNames(r.policy)
+	for _, rule := range r.policy.Rules() {
+		number := uint32(noEgress)
+		if rule.Verdict == overlay.Allow {
+			var ok bool
+			if number, ok = d.names.egressIDs[rule.Name]; !ok {
+				return r, fmt.Errorf("rules of egress: there is no egress %q", rule.Name)
+			}
+		}
+		r.numbers.Rules = append(r.numbers.Rules, number)
+	}
+	r.late = len(next) < len(now) && !slices.ContainsFunc(next, func(name string) bool { return !slices.Contains(now, name) })
+	return r, nil
+}
+
+// egressPlaces are the numbers of ports and, above them, of routers.
+func (d *Datapath) egressPlaces(t Tables) map[string]uint16 {
+	ends := map[string]uint16{}
+	for _, port := range t.Ports {
+		if !port.Uplink {
+			ends[port.Name] = uint16(d.names.portIDs[port.Name])
+		}
+	}
+	for id, name := range d.names.routers {
+		ends[nat.PlaceName(name)] = egressPlace + uint16(id)
+	}
+	return ends
+}
+
+// egressNames are the policies that rules lead to; nil has none.
+func egressNames(p *policy.Policy) (names []string) {
+	if p == nil {
+		return nil
+	}
+	for _, rule := range p.Rules() {
+		if rule.Verdict == overlay.Allow {
+			names = append(names, rule.Name)
+		}
+	}
+	return names
+}
+
+// putEgressRules puts the planned rules into force where others are, and plans new
+// decisions about all that is routed.
+func (d *Datapath) putEgressRules(p *plan) error {
+	r := &p.nat.rules
+	swapped, err := d.swapEgressRules(r)
+	if err != nil {
+		return err
+	}
+	d.nat.rules, d.nat.numbers, r.swapped = r.policy, r.numbers, swapped
+	for id := range d.names.routers {
+		if swapped {
+			p.rerouted[id] = true
+		}
+	}
+	return nil
+}
+
+func (d *Datapath) swapEgressRules(r *egressRules) (swapped bool, err error) {
+	if r.policy == nil {
+		err := d.objs.Policy.Delete(policyEgress)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return false, fmt.Errorf("remove the rules of egress: %w", err)
+		}
+		return err == nil, nil
+	}
+	n := d.nat.numbers
+	if d.nat.rules == r.policy && slices.Equal(n.Rules, r.numbers.Rules) && maps.Equal(n.Ends, r.numbers.Ends) && maps.Equal(n.Segments, r.numbers.Segments) {
+		return false, nil
+	}
+	image, err := r.policy.Image(r.numbers)
+	if err != nil {
+		return false, fmt.Errorf("rules of egress: %w", err)
+	}
+	if same, err := d.hasImage(policyEgress, image); same || err != nil {
+		return false, err
+	}
+	return true, d.loadImage(policyEgress, image)
+}
+
+// hasImage reports whether the image is in force, as after a restart.
+func (d *Datapath) hasImage(which uint32, image policy.Image) (bool, error) {
+	var id ebpf.MapID
+	if err := d.objs.Policy.Lookup(which, &id); err != nil {
+		return false, ignoreMissing(err)
+	}
+	lines, err := ebpf.NewMapFromID(id)
+	if err != nil {
+		return false, fmt.Errorf("open the rules in force: %w", err)
+	}
+	defer lines.Close()
+	if int(lines.MaxEntries())*policy.LineWords != len(image) {
+		return false, nil
+	}
+	now := make([][policy.LineWords]uint32, lines.MaxEntries())
+	if err := readArray(lines, now); err != nil {
+		return false, err
+	}
+	for i := range now {
+		if !slices.Equal(now[i][:], image[i*policy.LineWords:(i+1)*policy.LineWords]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

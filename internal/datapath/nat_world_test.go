@@ -1,0 +1,232 @@
+package datapath
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/nat"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+)
+
+// The policies of a natWorld: VNIs and pools, IPv4 and IPv6.
+const (
+	webVNI = 9001
+	twoVNI = 9002
+
+	webFirst4, webSecond4 = "198.51.100.100", "198.51.100.101"
+	webFirst6, webSecond6 = "2001:db8:ff::100", "2001:db8:ff::101"
+	two4, two6            = "198.51.100.110", "2001:db8:ff::110"
+)
+
+// natWorld is a routedWorld whose edge is a gateway:
+//
+//	egress-web  policy web, of green's sources here and of all that come by its segment;
+//	            pool .100 and .101 of the uplink's network
+//	egress-two  policy two, of 10.0.3.0/24, pool .110
+//	up          the rest takes the uplink's address (masquerade), but nothing for .66 of the outside
+//
+// Sources beyond the tunnels come by the policies' segments, see natStations.
+func natWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
+	t.Helper()
+	base := func(c *Config, tables *Tables) {
+		routed(to, tables)
+		c.Egress = &overlay.Egress{Bindings: 4096, Timeouts: overlay.DefaultNATTimeouts}
+		natTables(to, tables)
+	}
+	w := ownWorld(t, to.family, append([]func(*Config, *Tables){base}, change...)...)
+	up := w.port("s0", "up")
+	up.Uplink = true
+	w.tables.Ports = append(w.tables.Ports, up)
+	w.apply(t)
+	return w
+}
+
+// natTables adds the policies to the tables of a routed world.
+func natTables(to way, tables *Tables) {
+	for name, vni := range map[string]overlay.VNI{"egress-web": webVNI, "egress-two": twoVNI} {
+		tables.Segments = append(tables.Segments, overlay.Segment{
+			Name: name, VNI: vni, Tunnel: to.tunnel, Remotes: to.family.remotes[:], Gateway: &overlay.Gateway{Router: "main", MAC: overlay.EgressMAC},
+		})
+	}
+	slices.SortFunc(tables.Segments[4:], func(a, b overlay.Segment) int { return int(a.VNI) - int(b.VNI) })
+	tables.Egress = []Egress{
+		natEgressOf("web", "egress-web", [2][]netip.Addr{natAddrs(webFirst4, webSecond4), natAddrs(webFirst6, webSecond6)}),
+		natEgressOf("two", "egress-two", [2][]netip.Addr{natAddrs(two4), natAddrs(two6)}),
+		natEgressOf("uplink/up", "", [2][]netip.Addr{natAddrs(uplink4), natAddrs(uplink6)}),
+	}
+	tables.Egress[2].Owned = nil // the gateway's anyway
+	tables.EgressRules = natRules(tables, overlay.Egress{Policies: []overlay.EgressPolicy{
+		{Name: "web", Router: "main", From: []overlay.Member{{Segment: "green"}}, Except: natPrefixes("203.0.113.66/32", "2001:db8:77::42/128")},
+		{Name: "two", Router: "main", From: []overlay.Member{{Prefix: netip.MustParsePrefix("10.0.3.0/24")}, {Prefix: netip.MustParsePrefix("2001:db8:3::/64")}}},
+	}})
+}
+
+// natEgressOf is a policy, or an uplink's own translation, of which this edge does all.
+func natEgressOf(name, segment string, pool [2][]netip.Addr) Egress {
+	e := Egress{
+		Name: name, Router: "main", Segment: segment, Uplink: "up", Ports: overlay.DefaultNATPorts,
+		Pool: pool, Owned: slices.Concat(pool[0], pool[1]),
+	}
+	for family := range e.Ways {
+		for b := range e.Ways[family] {
+			e.Ways[family][b] = EgressWay{Here: len(pool[family]) > 0}
+		}
+	}
+	return e
+}
+
+// natRules compiles policies for the ports of the tables.
+func natRules(tables *Tables, e overlay.Egress) *policy.Policy {
+	fw, places := nat.Rules(e, []string{"main"})
+	for _, p := range tables.Ports {
+		if !p.Uplink {
+			places = append(places, policy.Place{Name: p.Name, Port: p.Name, Segment: p.Segment})
+		}
+	}
+	rules, err := policy.Compile(fw, places)
+	if err != nil {
+		panic(err)
+	}
+	return rules
+}
+
+func natAddrs(list ...string) (all []netip.Addr) {
+	for _, a := range list {
+		all = append(all, netip.MustParseAddr(a))
+	}
+	return all
+}
+
+func natPrefixes(list ...string) (all []netip.Prefix) {
+	for _, p := range list {
+		all = append(all, netip.MustParsePrefix(p))
+	}
+	return all
+}
+
+// natEgress is a policy in the tables, to change it.
+func natEgress(tables *Tables, name string) *Egress {
+	for i := range tables.Egress {
+		if tables.Egress[i].Name == name {
+			return &tables.Egress[i]
+		}
+	}
+	panic("no egress policy " + name)
+}
+
+// changeEgress adapts a policy of the world and applies it.
+func (w *world) changeEgress(t testing.TB, name string, change func(*Egress)) {
+	t.Helper()
+	list := slices.Clone(w.tables.Egress)
+	w.tables.Egress = list
+	change(natEgress(&w.tables, name))
+	w.apply(t)
+}
+
+// bySource sends the sources of a policy to the first remote: this edge is no gateway.
+func bySource(e *Egress) {
+	e.Pool, e.Owned, e.Uplink = [2][]netip.Addr{}, nil, ""
+	for family := range e.Ways {
+		for b := range e.Ways[family] {
+			e.Ways[family][b] = EgressWay{Remote: underIPv4.remotes[0]}
+		}
+	}
+}
+
+// forgetBindings leaves NAT as it was before the first packet.
+func (w *world) forgetBindings(t testing.TB) {
+	t.Helper()
+	m := &w.dp.objs.edgeMaps
+	removeAll[edgeConnKey, edgeBinding](t, m.Bindings)
+	removeAll[edgeConnKey, edgeOrigin](t, m.Returns)
+	removeAll[edgeHostKey, edgeHostBindings](t, m.HostCounts)
+	removeAll[edgeFragmentKey, edgeFragmentTranslation](t, m.NatFragments)
+	removeAll[edgeFlowKey, edgeFlow](t, m.Flows)
+}
+
+// ageBindings lets time pass for all that NAT and the flow cache remember.
+func (w *world) ageBindings(t testing.TB, by time.Duration) {
+	t.Helper()
+	m, ns := &w.dp.objs.edgeMaps, uint64(by)
+	changeEach[edgeConnKey](t, m.Bindings, func(b *edgeBinding) { b.Conn.SeenNs -= ns })
+	changeEach[edgeFragmentKey](t, m.NatFragments, func(f *edgeFragmentTranslation) { f.PassedNs -= ns })
+	w.ageFlows(t, by+time.Second) // to be safely older than revalidate_ns, whose clock has ticks
+}
+
+// allBindings are the bindings and the returns.
+func (w *world) allBindings(t testing.TB) (map[edgeConnKey]edgeBinding, map[edgeConnKey]edgeOrigin) {
+	t.Helper()
+	bindings, returns := map[edgeConnKey]edgeBinding{}, map[edgeConnKey]edgeOrigin{}
+	each(t, w.dp.objs.Bindings, func(k edgeConnKey, b edgeBinding) { bindings[k] = b })
+	each(t, w.dp.objs.Returns, func(k edgeConnKey, o edgeOrigin) { returns[k] = o })
+	return bindings, returns
+}
+
+// checkBindings holds what is always true of the tables: each binding has a return that
+// leads back to its source and each return a binding, so that no two share an address and
+// port for a destination; and each source has as many as are counted.
+func (w *world) checkBindings(t testing.TB) {
+	t.Helper()
+	bindings, returns := w.allBindings(t)
+	counts := map[edgeHostKey]uint32{}
+	for k, b := range bindings {
+		back := k
+		back.Inside, back.InsidePort = b.Addr, b.Port
+		if k.Asker != 0 && b.Flags&uint32(natsweepBindingFlagsBINDING_MAPPING) == 0 {
+			back.OutsidePort = b.Port
+		}
+		o, ok := returns[back]
+		if !ok || o.Addr != k.Inside || o.Port != k.InsidePort {
+			t.Errorf("binding %s has the return %+v, %t", natKeyWords(k), o, ok)
+		}
+		if e, ok := w.egressNumbered(t, b.Egress); !ok {
+			t.Errorf("binding %s is of policy %d, which there is not", natKeyWords(k), b.Egress)
+		} else if port := wire16(b.Port); hasPorts(k) && b.Flags&uint32(natsweepBindingFlagsBINDING_FORWARDED) == 0 && (port < e.FirstPort || port > e.LastPort) && k.InsidePort != b.Port {
+			t.Errorf("binding %s has port %d of %d-%d", natKeyWords(k), port, e.FirstPort, e.LastPort)
+		}
+		host := edgeHostKey{Router: k.End, Addr: k.Inside}
+		if b.Flags&uint32(natsweepBindingFlagsBINDING_FORWARDED) != 0 {
+			host.Router |= natHostFromOutside
+		}
+		if b.Flags&uint32(natsweepBindingFlagsBINDING_MAPPING) == 0 {
+			counts[host]++
+		}
+	}
+	if len(returns) != len(bindings) {
+		t.Errorf("%d bindings and %d returns", len(bindings), len(returns))
+	}
+	each(t, w.dp.objs.HostCounts, func(k edgeHostKey, h edgeHostBindings) {
+		if h.Count != counts[k] {
+			t.Errorf("source %s has %d bindings, %d are counted", addrOf(k.Addr.W), counts[k], h.Count)
+		}
+	})
+}
+
+// natHostFromOutside is HOST_FROM_OUTSIDE of bpf/abi.h: what was opened from outside is
+// counted apart.
+const natHostFromOutside = 1 << 31
+
+func hasPorts(k edgeConnKey) bool { return k.Proto == 6 || k.Proto == 17 || k.Asker != 0 }
+
+func natKeyWords(k edgeConnKey) string {
+	return netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)).String() + " > " +
+		netip.AddrPortFrom(addrOf(k.Outside.W), wire16(k.OutsidePort)).String()
+}
+
+func (w *world) egressNumbered(t testing.TB, number uint16) (e edgeEgress, ok bool) {
+	t.Helper()
+	must(t, w.dp.objs.Egresses.Lookup(uint32(number), &e))
+	return e, number != 0 && e.Used != 0
+}
+
+// entriesOf is how many entries a table has.
+func entriesOf[K, V any](t testing.TB, m *ebpf.Map) (n int) {
+	t.Helper()
+	each(t, m, func(K, V) { n++ })
+	return n
+}

@@ -1,0 +1,104 @@
+package datapath
+
+import (
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// Parts of the pool never overlap, hold what they shall, and are found again when freed.
+func TestPoolParts(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	n := &translation{taken: make([]bool, 200)}
+	var parts []poolPart
+	free := func(part poolPart) { clear(n.taken[part.first : part.first+part.count]) }
+	for range 5000 {
+		if len(parts) > 0 && r.IntN(2) == 0 {
+			i := r.IntN(len(parts))
+			free(parts[i])
+			parts = slices.Delete(parts, i, i+1)
+			continue
+		}
+		part, err := n.find(uint32(1 + r.IntN(40)))
+		if err != nil {
+			continue
+		}
+		for i := range part.count {
+			if n.taken[part.first+i] {
+				t.Fatalf("part %+v is another's", part)
+			}
+		}
+		n.mark(part)
+		parts = append(parts, part)
+	}
+	for _, part := range parts {
+		free(part)
+	}
+	if slices.Contains(n.taken, true) {
+		t.Error("something stays taken")
+	}
+	if part, err := n.find(200); err != nil || part.first != 0 {
+		t.Errorf("all of an empty pool: %+v, %v", part, err)
+	}
+}
+
+// Bindings survive a restart, with tables of the same and of other sizes; as many as fit.
+func TestBindingsSurviveARestart(t *testing.T) {
+	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.Bindings = 300 })
+	var records []BindingRecord
+	for i := range 200 {
+		records = append(records, natRecord("web", i))
+	}
+	w.putBindings(t, records...)
+	for _, c := range []struct {
+		size uint32
+		want int
+	}{{300, 200}, {1000, 200}, {250, 200}, {64, 64}} {
+		egress := *w.cfg.Egress
+		egress.Bindings = c.size
+		w.cfg.Egress = &egress
+		w.reopen(t)
+		w.apply(t)
+		bindings, returns := w.allBindings(t)
+		if least := c.want * 3 / 4; len(bindings) > c.want || len(bindings) < least || len(returns) != len(bindings) {
+			t.Errorf("table of %d: %d bindings and %d returns, want %d", c.size, len(bindings), len(returns), c.want)
+		}
+		w.checkReturns(t)
+		if size := w.dp.objs.Bindings.MaxEntries(); size != c.size {
+			t.Errorf("the table has %d places, want %d", size, c.size)
+		}
+	}
+}
+
+// checkReturns holds that each binding has its return.
+func (w *world) checkReturns(t testing.TB) {
+	t.Helper()
+	bindings, returns := w.allBindings(t)
+	for k, b := range bindings {
+		if o, ok := returns[returnKey(&k, &b)]; !ok || o != returnOf(&k) {
+			t.Errorf("binding %s has the return %+v, %t", natKeyWords(k), o, ok)
+		}
+	}
+	if len(returns) != len(bindings) {
+		t.Errorf("%d bindings and %d returns", len(bindings), len(returns))
+	}
+}
+
+// Maps of another version go when the programs have been replaced.
+func TestOlderMapsGo(t *testing.T) {
+	w := natWorld(t, ways()[0])
+	older := filepath.Join(w.dp.dir, "maps-1")
+	must(t, os.MkdirAll(older, 0o700))
+	w.reopen(t)
+	if _, err := os.Stat(older); err != nil {
+		t.Errorf("before the programs are replaced: %v", err)
+	}
+	w.apply(t)
+	if _, err := os.Stat(older); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after they were replaced: %v", err)
+	}
+}
