@@ -22,16 +22,29 @@ const (
 func ChecksummerName(udpPort uint16) string { return fmt.Sprintf("svx%d", udpPort) }
 
 // holdChecksummers makes the kernel's tunnel devices that give every packet its
-// own outer UDP checksum, one for each UDP port of want.
-func (h *Host) holdChecksummers(want []uint16) error {
+// own outer UDP checksum, one for each UDP port of want. Those of gather are made too;
+// nothing depends on them, so that what prevents one is no error.
+func (h *Host) holdChecksummers(want, gather []uint16) error {
 	var errs []error
 	for _, port := range slices.Clone(h.held.Checksummers) {
-		if !slices.Contains(want, port) {
+		if !slices.Contains(want, port) && !slices.Contains(gather, port) {
 			errs = append(errs, h.releaseChecksummer(port))
 		}
 	}
 	for _, port := range want {
 		errs = append(errs, h.holdChecksummer(port))
+	}
+	for _, port := range gather {
+		if slices.Contains(want, port) || h.ungathered[port] {
+			continue
+		}
+		if err := h.holdChecksummer(port); err != nil {
+			h.ungathered[port] = true // asked for once: each attempt would be an event
+			if slices.Contains(h.held.Checksummers, port) {
+				errs = append(errs, h.releaseChecksummer(port))
+			}
+			h.log.Info("tunnel packets are not put together before the edge", "udp_port", port, "why", err)
+		}
 	}
 	return errors.Join(errs...)
 }

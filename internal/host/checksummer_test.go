@@ -110,6 +110,33 @@ func TestHoldChecksummerOfARecordAlone(t *testing.T) {
 	}
 }
 
+// A device that only gathers is made where it can be had, and what prevents it is no error.
+func TestHoldGatherer(t *testing.T) {
+	b := newBench(t)
+	h := b.open()
+	defer h.Close()
+	want := Holds{Gatherers: []uint16{tunnelPort}}
+	b.must(h.Hold(want))
+	if got := b.checksummers(h); got[tunnelPort] == 0 {
+		t.Fatal("no device was made")
+	}
+	b.must(h.Hold(Holds{Checksummers: want.Gatherers}))
+	b.must(h.Hold(want))
+	if got := b.checksummers(h); got[tunnelPort] == 0 {
+		t.Error("a checksummer that is one no more was removed although its port is wanted")
+	}
+	b.must(h.Hold(Holds{}))
+	theirs := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "theirs"}, VxlanId: 7, Port: tunnelPort}
+	b.must(b.near.LinkAdd(theirs))
+	b.must(b.near.LinkSetUp(theirs))
+	for range 2 {
+		b.must(h.Hold(want))
+		if b.exists("svx4789") {
+			t.Fatal("a device is there that cannot listen")
+		}
+	}
+}
+
 func TestHoldChecksummerConflicts(t *testing.T) {
 	const other = "or give the segments with UDP checksums another UDP port"
 	vxlan := func(name string, vni int) func(*bench) (remove func()) {

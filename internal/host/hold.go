@@ -18,16 +18,25 @@ type Holds struct {
 	// Checksummers are the UDP ports that shall have one of the kernel's tunnel
 	// devices, which fills in outer UDP checksums.
 	Checksummers []uint16
+	// Gatherers are the UDP ports whose tunnel packets the kernel shall put together (GRO)
+	// before the data path sees them, which it does where a device of its own listens: one
+	// like a checksummer's, where it can be had.
+	Gatherers []uint16
 	// Coalescer is the name of a veth pair behind whose far end the kernel puts
 	// cut segments together again; "" for none.
 	Coalescer string
+	// Offloads are features of interfaces that shall be so.
+	Offloads []Offload
 }
 
 // Hold makes the host's changes be exactly want: what is missing is made, what
 // is no longer wanted is undone. Hold(Holds{}) undoes everything. What was
 // there without us is neither changed nor recorded.
 func (h *Host) Hold(want Holds) error {
-	errs := []error{h.holdNextHops(want.NextHops), h.holdPromisc(want.Promisc), h.holdChecksummers(want.Checksummers), h.holdCoalescer(want.Coalescer)}
+	errs := []error{
+		h.holdNextHops(want.NextHops), h.holdPromisc(want.Promisc), h.holdChecksummers(want.Checksummers, want.Gatherers),
+		h.holdCoalescer(want.Coalescer), h.holdOffloads(want.Offloads),
+	}
 	if h.held.empty() {
 		errs = append(errs, h.held.remove())
 	}

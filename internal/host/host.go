@@ -89,13 +89,14 @@ type Path struct {
 
 // Host is one network namespace. Its methods are for one goroutine.
 type Host struct {
-	ns     netns.NsHandle
-	handle *netlink.Handle
-	tool   *ethtool.Ethtool
-	xdp    *xdpQuery
-	log    *slog.Logger
-	held   *record
-	known  neighbours
+	ns         netns.NsHandle
+	handle     *netlink.Handle
+	tool       *ethtool.Ethtool
+	xdp        *xdpQuery
+	ungathered map[uint16]bool // UDP ports whose gatherer could not be had
+	log        *slog.Logger
+	held       *record
+	known      neighbours
 
 	changed chan struct{}
 	cancel  context.CancelFunc
@@ -111,7 +112,7 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
-	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1)}
+	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1), ungathered: make(map[uint16]bool)}
 	if h.held, err = readRecord(recordPath, namespaceCookie()); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}

@@ -22,6 +22,8 @@ type record struct {
 	Checksummers []uint16 `json:"checksummers"`
 	// Coalescer is the name of the pair.
 	Coalescer string `json:"coalescer"`
+	// Offloads are features as they were set, the other way round than before.
+	Offloads []heldOffload `json:"offloads,omitempty"`
 }
 
 type heldNextHop struct {
@@ -51,13 +53,13 @@ func readRecord(path string, namespace uint64) (*record, error) {
 	}
 	if old.Namespace == namespace {
 		r.NextHops, r.Promisc = old.NextHops, old.Promisc
-		r.Checksummers, r.Coalescer = old.Checksummers, old.Coalescer
+		r.Checksummers, r.Coalescer, r.Offloads = old.Checksummers, old.Coalescer, old.Offloads
 	}
 	return r, nil
 }
 
 func (r *record) empty() bool {
-	return len(r.NextHops) == 0 && len(r.Promisc) == 0 && len(r.Checksummers) == 0 && r.Coalescer == ""
+	return len(r.NextHops) == 0 && len(r.Promisc) == 0 && len(r.Checksummers) == 0 && r.Coalescer == "" && len(r.Offloads) == 0
 }
 
 func (r *record) addNextHop(hop heldNextHop) error {

@@ -1,0 +1,146 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/safchain/ethtool"
+)
+
+// Offload is the state that one feature of an interface shall have, by ethtool's name.
+type Offload struct {
+	Interface string `json:"interface"`
+	Feature   string `json:"feature"`
+	On        bool   `json:"on"`
+}
+
+// heldOffload is a feature that was the other way round before.
+type heldOffload struct {
+	Offload
+	Ifindex int `json:"ifindex"`
+}
+
+// holdOffloads makes the features of want be as wanted. What an operator changed since
+// then stays.
+func (h *Host) holdOffloads(want []Offload) error {
+	var errs []error
+	for _, held := range slices.Clone(h.held.Offloads) {
+		if !slices.Contains(want, held.Offload) {
+			errs = append(errs, h.releaseOffload(held))
+		}
+	}
+	for _, o := range want {
+		errs = append(errs, h.holdOffload(o))
+	}
+	return errors.Join(errs...)
+}
+
+func (h *Host) holdOffload(o Offload) error {
+	if slices.ContainsFunc(h.held.Offloads, func(held heldOffload) bool { return held.Offload == o }) {
+		return nil
+	}
+	link, err := h.handle.LinkByName(o.Interface)
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up %s: %w", o.Interface, err)
+	}
+	features, err := h.tool.Features(o.Interface)
+	if err != nil {
+		return fmt.Errorf("read the offloads of %s: %w", o.Interface, err)
+	}
+	if on, known := features[o.Feature]; !known || on == o.On {
+		return nil
+	}
+	held := heldOffload{Offload: o, Ifindex: link.Attrs().Index}
+	if err := h.held.addOffload(held); err != nil {
+		return err
+	}
+	if err := h.tool.Change(o.Interface, map[string]bool{o.Feature: o.On}); err != nil {
+		err = fmt.Errorf("set %s of %s: %w", o.Feature, o.Interface, err)
+		return errors.Join(err, h.held.dropOffload(held))
+	}
+	return nil
+}
+
+func (h *Host) releaseOffload(held heldOffload) error {
+	link, err := h.handle.LinkByIndex(held.Ifindex)
+	switch {
+	case gone(err):
+		return h.held.dropOffload(held)
+	case err != nil:
+		return fmt.Errorf("look up interface %d: %w", held.Ifindex, err)
+	}
+	name := link.Attrs().Name
+	features, err := h.tool.Features(name)
+	if err == nil && features[held.Feature] == held.On {
+		err = h.tool.Change(name, map[string]bool{held.Feature: !held.On})
+	}
+	if err != nil && !gone(err) {
+		return fmt.Errorf("restore %s of %s: %w", held.Feature, name, err)
+	}
+	return h.held.dropOffload(held)
+}
+
+func (r *record) addOffload(o heldOffload) error {
+	r.Offloads = append(r.Offloads, o)
+	return r.write()
+}
+
+func (r *record) dropOffload(o heldOffload) error {
+	r.Offloads = slices.DeleteFunc(r.Offloads, func(other heldOffload) bool { return other == o })
+	return r.write()
+}
+
+// Feature is an offload of an interface.
+type Feature struct {
+	On    bool
+	Fixed bool // it cannot be changed
+}
+
+// Driver is what decides how good an interface's offloads are, besides the kernel.
+type Driver struct {
+	Name     string `json:"driver"`
+	Version  string `json:"driver_version"`
+	Firmware string `json:"firmware"`
+}
+
+// Adapters asks for the offloads of interfaces, of the network namespace in which it was
+// opened. Its methods are for one goroutine.
+type Adapters struct{ tool *ethtool.Ethtool }
+
+// OpenAdapters opens them in the network namespace of the calling thread.
+func OpenAdapters() (*Adapters, error) {
+	tool, err := ethtool.NewEthtool()
+	if err != nil {
+		return nil, fmt.Errorf("open ethtool: %w", err)
+	}
+	return &Adapters{tool}, nil
+}
+
+// Features are the offloads of an interface by ethtool's names.
+func (a *Adapters) Features(name string) (map[string]Feature, error) {
+	states, err := a.tool.FeaturesWithState(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the offloads of %s: %w", name, err)
+	}
+	features := make(map[string]Feature, len(states))
+	for feature, s := range states {
+		features[feature] = Feature{On: s.Active, Fixed: !s.Available || s.NeverChanged}
+	}
+	return features, nil
+}
+
+// Driver is that of an interface.
+func (a *Adapters) Driver(name string) (Driver, error) {
+	info, err := a.tool.DriverInfo(name)
+	if err != nil {
+		return Driver{}, fmt.Errorf("ask %s for its driver: %w", name, err)
+	}
+	return Driver{Name: info.Driver, Version: info.Version, Firmware: info.FwVersion}, nil
+}
+
+// Close ends the asking.
+func (a *Adapters) Close() { a.tool.Close() }

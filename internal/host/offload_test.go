@@ -1,0 +1,58 @@
+package host
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/safchain/ethtool"
+)
+
+// TestHoldOffloads has a mode set, changed and given up: by the same process, and by the
+// next one after a kill.
+func TestHoldOffloads(t *testing.T) {
+	const segments, sums = "tx-udp_tnl-segmentation", "tx-checksum-ip-generic"
+	b := newBench(t)
+	tool, err := ethtool.NewEthtool()
+	b.must(err)
+	defer tool.Close()
+	features := func() map[string]bool {
+		all, err := tool.Features("us")
+		b.must(err)
+		return all
+	}
+	before := features()
+	off := func(names ...string) (list []Offload) {
+		for _, name := range names {
+			list = append(list, Offload{Interface: "us", Feature: name})
+		}
+		return list
+	}
+	h := b.open()
+	for _, names := range [][]string{{segments}, {segments, sums}, {sums}, {}, {sums, segments}} {
+		b.must(h.Hold(Holds{Offloads: off(names...)}))
+		b.must(h.Hold(Holds{Offloads: off(names...)})) // again is no change
+		now := features()
+		for _, name := range []string{segments, sums} {
+			if now[name] == slices.Contains(names, name) {
+				t.Errorf("held %v: %s is %v", names, name, now[name])
+			}
+		}
+	}
+	h.Close() // killed
+	h = b.open()
+	defer h.Close()
+	b.must(h.Hold(Holds{Offloads: []Offload{{"us", segments, false}, {"gone", sums, false}, {"us", "unknown", false}}}))
+	if now := features(); now[segments] || !now[sums] {
+		t.Errorf("the next process kept %v of what it wants and restored %v", now[segments], now[sums])
+	}
+	b.must(tool.Change("us", map[string]bool{segments: true})) // an operator
+	b.must(h.Hold(Holds{Offloads: off(segments)}))
+	if !features()[segments] {
+		t.Error("what an operator changed since then was changed again")
+	}
+	b.must(h.Hold(Holds{}))
+	if after := features(); !maps.Equal(before, after) {
+		t.Errorf("not as before:\n%v\n%v", before, after)
+	}
+}
