@@ -33,15 +33,25 @@ type health struct {
 	held     time.Time // until when a session that is up again is not used; zero: not held
 	session  sessionState
 	remote   sessionState
+	// service is what the other end says of itself.
+	service      Service
+	serviceSince time.Time
+	holds        bool // it holds this end back
 }
 
 func newHealth(now time.Time) health {
-	return health{state: Unknown, since: now, why: "it has not answered yet", session: down, remote: down}
+	return health{state: Unknown, since: now, serviceSince: now, why: "it has not answered yet", session: down, remote: down}
 }
 
-// observe takes in the session's state and reports whether the pair's changed.
+// observe takes in the session's state and reports whether the pair's changed, or what
+// the other end does for others.
 func (h *health) observe(now time.Time, s *session) bool {
 	was, wasRemote, old := h.session, h.remote, h.state
+	served, wasHolding, wasHeld := h.service, h.holds, h.isHeld()
+	h.holds = s.heldByRemote()
+	if h.service = s.remoteService(); h.service != served {
+		h.serviceSince = now
+	}
 	h.session, h.remote = s.state, s.remoteState
 	switch {
 	case s.state == up && was != up:
@@ -54,8 +64,12 @@ func (h *health) observe(now time.Time, s *session) bool {
 	if !h.held.IsZero() && !now.Before(h.held) {
 		h.become(now, Up, "it answers")
 	}
-	return h.state != old
+	s.hold(h.isHeld())
+	return h.state != old || h.service != served || h.holds != wasHolding || h.isHeld() != wasHeld
 }
+
+// isHeld reports whether the session is up and not used yet.
+func (h *health) isHeld() bool { return !h.held.IsZero() }
 
 func (h *health) become(now time.Time, state State, why string) {
 	if h.state != state {

@@ -72,10 +72,16 @@ type Result struct {
 	Why   string
 	// Session is the state of the BFD session in the words of RFC 5880: down, init, up.
 	Session  string
-	Failures int           // in a row
-	Detects  time.Duration // silence that is a failure; 0 while the other end has not said what it sends
-	Sent     uint64        // packets
-	Received uint64
+	Failures int // in a row
+	// Service is what the remote says of itself, and ServiceSince when it began to.
+	Service      Service
+	ServiceSince time.Time
+	// Held: the remote answers, and State is Down until it has done so for a while. Holds: the
+	// remote says that it does so with this end.
+	Held, Holds bool
+	Detects     time.Duration // silence that is a failure; 0 while the other end has not said what it sends
+	Sent        uint64        // packets
+	Received    uint64
 }
 
 // Usable reports whether packets may take the pair's path.
@@ -93,6 +99,7 @@ type Monitor struct {
 	listeners map[listenerKey]*socket
 	senders   map[netip.Addr]*socket
 	dropped   map[Reason]uint64
+	service   Service
 	closed    bool
 
 	changed chan struct{}
@@ -188,7 +195,7 @@ func (m *Monitor) Leave(ctx context.Context) error {
 	}
 }
 
-// Changed receives after a State of Results changed. Changes close to each other
+// Changed receives after a State or Service of Results changed. Changes close to each other
 // are one.
 func (m *Monitor) Changed() <-chan struct{} { return m.changed }
 
@@ -202,6 +209,7 @@ func (m *Monitor) Results() map[overlay.Pair]Result {
 			results[pair] = Result{
 				State: p.health.state, Since: p.health.since, Why: p.health.why, Session: p.session.state.String(),
 				Failures: p.health.failures, Detects: p.session.detection(), Sent: p.sent, Received: p.received,
+				Service: p.health.service, ServiceSince: p.health.serviceSince, Held: p.health.isHeld(), Holds: p.health.holds,
 			}
 		}
 	}
@@ -243,7 +251,7 @@ func (m *Monitor) Set(peers []Peer) error {
 	for pair, p := range m.byPair {
 		if !wanted[pair] && p.leaving.IsZero() {
 			p.leave(now)
-			m.service(now, p)
+			m.tend(now, p)
 		}
 	}
 	errs = append(errs, m.closeUnused())
@@ -257,16 +265,17 @@ func (m *Monitor) set(now time.Time, want Peer) {
 	if p != nil && p.leaving.IsZero() && p.port() == want.port() {
 		p.Peer = want
 		p.session.set(want.Timers)
-		m.service(now, p)
+		m.tend(now, p)
 		return
 	}
 	if p != nil {
 		m.remove(p)
 	}
 	p = &peer{Peer: want, health: newHealth(now), session: newSession(now, m.discriminator(), want.Timers, rand.Float64)}
+	p.session.serve(m.service)
 	m.byPair[want.Pair], m.byOwn[p.session.mine] = p, p
 	heap.Push(&m.queue, p)
-	m.service(now, p)
+	m.tend(now, p)
 }
 
 // discriminator is a random one that is not in use.

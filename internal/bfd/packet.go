@@ -27,14 +27,17 @@ func (s sessionState) String() string {
 	return [...]string{"admin down", "down", "init", "up"}[s&3]
 }
 
-// diagnostic says why a session was last down, RFC 5880 section 4.1.
+// diagnostic says why a session was last down, RFC 5880 section 4.1. In one that is up it
+// says what Service does.
 type diagnostic uint8
 
 const (
-	noDiagnostic    diagnostic = 0
-	detectionTime   diagnostic = 1 // nothing arrived in time
-	neighborDown    diagnostic = 3 // the other end signalled it
-	adminDiagnostic diagnostic = 7
+	noDiagnostic         diagnostic = 0
+	detectionTime        diagnostic = 1 // nothing arrived in time
+	neighborDown         diagnostic = 3 // the other end signalled it
+	concatenatedPathDown diagnostic = 6
+	adminDiagnostic      diagnostic = 7
+	reversePathDown      diagnostic = 8 // of concatenated paths
 )
 
 // Reason names why a packet was dropped.

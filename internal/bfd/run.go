@@ -86,7 +86,7 @@ func (m *Monitor) serviceDue() time.Duration {
 		if p.late(now) {
 			m.catchUp(p)
 		}
-		m.service(time.Now(), p)
+		m.tend(time.Now(), p)
 	}
 	return idle
 }
@@ -132,7 +132,7 @@ func (m *Monitor) handle(key listenerKey, a arrival) {
 	if packet.poll {
 		m.send(p, p.session.packet(now, true))
 	}
-	m.service(now, p)
+	m.tend(now, p)
 }
 
 // sessionOf finds the session of a packet, RFC 5881 section 3, and whether the
@@ -155,19 +155,22 @@ func (m *Monitor) sessionOf(key listenerKey, a arrival, packet packet) (*peer, R
 	return p, ""
 }
 
-// service sends what is due of p, follows its state and says when it is due again;
+// tend sends what is due of p, follows its state and says when it is due again;
 // mu is held.
-func (m *Monitor) service(now time.Time, p *peer) {
+func (m *Monitor) tend(now time.Time, p *peer) {
 	if due := p.session.due(); !due.IsZero() && !now.Before(due) {
 		m.send(p, p.session.packet(now, false))
 	}
-	before := p.health.why
+	before, served := p.health.why, p.health.service
 	if p.leaving.IsZero() {
 		if p.health.observe(now, p.session) {
 			notify(m.changed)
 		}
 		if p.health.why != before {
 			m.log.Info("liveness of a remote", "remote", p.Remote, "local", p.Local, "state", p.health.state, "why", p.health.why)
+		}
+		if p.health.service != served {
+			m.log.Info("service of a remote", "remote", p.Remote, "local", p.Local, "service", p.health.service)
 		}
 	}
 	p.next = earliest(p.session.due(), p.session.deadline, p.health.held, p.leaving)

@@ -23,6 +23,8 @@ type Timers struct {
 type session struct {
 	state, remoteState sessionState
 	diag, remoteDiag   diagnostic
+	service            Service
+	holds              bool // this end does not use the session yet
 	mine, yours        uint32
 	timers             Timers
 
@@ -176,7 +178,7 @@ func (s *session) packet(now time.Time, final bool) packet {
 		s.pause = time.Duration(float64(s.interval()) * (0.75 + span*s.random()))
 	}
 	return packet{
-		state: s.state, diag: s.diag, poll: s.polling && !final, final: final, multiplier: s.timers.Multiplier,
+		state: s.state, diag: s.said(), poll: s.polling && !final, final: final, multiplier: s.timers.Multiplier,
 		mine: s.mine, yours: s.yours, desiredTx: s.desiredTx, requiredRx: s.requiredRx,
 	}
 }

@@ -53,10 +53,23 @@ func (c *interfacesCmd) Run(ctx context.Context, s *streams) error {
 	return show(ctx, c.query, s.out, (*edge.Client).Interfaces, observe.Interfaces)
 }
 
-type tepsCmd struct{ query }
+type tepsCmd struct {
+	query
+	Probe  bool   `help:"Probe the offloads of the paths first; takes some seconds a path."`
+	Remote string `arg:"" optional:"" placeholder:"REMOTE" help:"With --probe: of the paths to this remote alone, by name or address."`
+}
 
 // Run lists remote tunnel endpoints.
 func (c *tepsCmd) Run(ctx context.Context, s *streams) error {
+	if c.Remote != "" && !c.Probe {
+		return usageError{errors.New("a remote is of --probe: give both")}
+	}
+	if c.Probe {
+		question := func(client *edge.Client, ctx context.Context) ([]edge.TEPInfo, error) {
+			return client.ProbeOffloads(ctx, c.Remote)
+		}
+		return show(ctx, c.query, s.out, question, observe.TEPs)
+	}
 	return show(ctx, c.query, s.out, (*edge.Client).TEPs, observe.TEPs)
 }
 

@@ -46,6 +46,8 @@ type commands struct {
 	Drops      dropsCmd      `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason."`
 	Rules      rulesCmd      `cmd:"" group:"Ask a running edge" help:"List the firewall's rules with what they counted, or say which connections others would cut."`
 	Sessions   sessionsCmd   `cmd:"" group:"Ask a running edge" help:"List the connections that the firewall tracks, the busiest first."`
+	Egress     egressCmd     `cmd:"" group:"Ask a running edge" help:"Show how packets leave the overlay with other addresses, or drain this edge as a gateway."`
+	NAT        natCmd        `cmd:"" name:"nat" group:"Ask a running edge" help:"List the connections whose addresses are translated, the busiest first."`
 	Metrics    metricsCmd    `cmd:"" group:"Ask a running edge" help:"Print all counters in the text format of Prometheus."`
 	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Show what would become of one packet."`
 

@@ -98,9 +98,14 @@ func (c *sessionsCmd) Run(ctx context.Context, s *streams) error {
 // mostWarnings are those about one file: a generated policy may give thousands.
 const mostWarnings = 50
 
-// vet compiles the firewall of a good configuration and warns of rules that can never
-// decide.
+// vet compiles the egress policies and the firewall of a good configuration, and warns of
+// rules that can never decide.
 func vet(s *streams, file string, e overlay.Edge) error {
+	if e.Egress != nil && len(e.Egress.Policies) > 0 {
+		if _, err := policy.Compile(reconcile.EgressRules(e)); err != nil {
+			return fmt.Errorf("%s: spec.egress: %w", file, err)
+		}
+	}
 	if e.Firewall == nil {
 		return nil
 	}

@@ -9,8 +9,9 @@ import (
 
 // The documents that the API serves, one a path: GET /v1/status, /v1/ports,
 // /v1/interfaces, /v1/teps, /v1/fdb, /v1/neighbours, /v1/routes, /v1/flows,
-// /v1/flow-cache, /v1/drops, /v1/trace, /v1/rules, /v1/firewall, /v1/sessions, and by POST
-// /v1/what-if. Lists are JSON arrays, never null. Beside
+// /v1/flow-cache, /v1/drops, /v1/trace, /v1/rules, /v1/firewall, /v1/sessions, /v1/egress,
+// /v1/nat, /v1/bindings, /v1/pressure, and by POST /v1/what-if, /v1/teps/probe,
+// /v1/egress/drain and /v1/egress/undrain. Lists are JSON arrays, never null. Beside
 // them stands GET /metrics, in Prometheus' text format.
 
 // Status is the edge at a glance.
@@ -29,6 +30,7 @@ type Status struct {
 	Flows     Usage         `json:"flows"`                   // the cache of tc
 	Transit   *Usage        `json:"transit_flows,omitempty"` // that of the transit programs
 	Firewall  *FirewallUse  `json:"firewall,omitempty"`
+	NAT       *NATUse       `json:"nat,omitempty"`
 	FlowCache bool          `json:"flow_cache"`
 	LookUps   uint64        `json:"flow_look_ups"` // in both
 	Hits      uint64        `json:"flow_hits"`
@@ -146,6 +148,8 @@ type PathInfo struct {
 	PacketShare *float64 `json:"packet_share,omitempty"`
 	TxPackets   uint64   `json:"tx_packets"`
 	TxBytes     uint64   `json:"tx_bytes"`
+	// Offload is nil where the offloads of interfaces are not probed.
+	Offload *OffloadInfo `json:"offload,omitempty"`
 }
 
 // ShareInfo is the part of the flows to a remote that one path takes, 0 to 1.
@@ -224,11 +228,14 @@ type FlowInfo struct {
 	Dst        netip.Addr  `json:"dst,omitzero"`
 	SrcPort    uint16      `json:"src_port"`
 	DstPort    uint16      `json:"dst_port"`
-	FastPath   bool        `json:"fast_path"`
-	Why        string      `json:"why"` // why it is not on the fast path, "" when it is
-	Packets    uint64      `json:"packets"`
-	Bytes      uint64      `json:"bytes"`
-	Idle       float64     `json:"idle_s"`
+	// Of a translated flow, what source and destination become; of ICMP with its identifier.
+	ToSrc    netip.AddrPort `json:"to_src,omitzero"`
+	ToDst    netip.AddrPort `json:"to_dst,omitzero"`
+	FastPath bool           `json:"fast_path"`
+	Why      string         `json:"why"` // why it is not on the fast path, "" when it is
+	Packets  uint64         `json:"packets"`
+	Bytes    uint64         `json:"bytes"`
+	Idle     float64        `json:"idle_s"`
 }
 
 // FlowCacheInfo is the use of the flow cache: counters since the data path was

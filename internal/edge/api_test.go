@@ -21,7 +21,10 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+var (
+	sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+	sameEnd  = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+)
 
 // fetched returns the document or ends the test.
 func fetched[T any](t *testing.T, get func(context.Context) (T, error)) T {
@@ -40,7 +43,7 @@ func TestDocuments(t *testing.T) {
 	broadcast := overlay.MAC{255, 255, 255, 255, 255, 255}
 	check := func(name string, got, want any) {
 		t.Helper()
-		if diff := cmp.Diff(want, got, sameAddr); diff != "" {
+		if diff := cmp.Diff(want, got, sameAddr, sameEnd); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

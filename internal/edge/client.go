@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -179,11 +181,36 @@ func (c *Client) WhatIf(ctx context.Context, q WhatIfQuery) (info WhatIfInfo, er
 	if err != nil {
 		return info, fmt.Errorf("edge %s: question for what-if: %w", c.name, err)
 	}
-	body, err := c.do(ctx, http.MethodPost, "/v1/what-if", bytes.NewReader(question))
-	if err != nil {
-		return info, err
-	}
-	return decode[WhatIfInfo](c, "what-if", body)
+	return post[WhatIfInfo](ctx, c, "what-if", bytes.NewReader(question))
+}
+
+// Egress fetches policies, gateways and failovers.
+func (c *Client) Egress(ctx context.Context) (EgressInfo, error) {
+	return fetch[EgressInfo](ctx, c, "egress")
+}
+
+// Drain has the edge give its work as a gateway away: new connections at once, and all when
+// the others have ended or after a timeout.
+func (c *Client) Drain(ctx context.Context, timeout time.Duration) (EgressInfo, error) {
+	return post[EgressInfo](ctx, c, "egress/drain?"+url.Values{argTimeout: {timeout.String()}}.Encode(), nil)
+}
+
+// Undrain ends that.
+func (c *Client) Undrain(ctx context.Context) (EgressInfo, error) {
+	return post[EgressInfo](ctx, c, "egress/undrain", nil)
+}
+
+// NAT fetches how translation does.
+func (c *Client) NAT(ctx context.Context) (NATInfo, error) { return fetch[NATInfo](ctx, c, "nat") }
+
+// Bindings fetches the bindings that q chooses, the busiest first, or their sums.
+func (c *Client) Bindings(ctx context.Context, q BindingQuery) (BindingList, error) {
+	return fetch[BindingList](ctx, c, "bindings?"+q.values().Encode())
+}
+
+// Pressures fetches which ports are the scarcest, limit lines at most.
+func (c *Client) Pressures(ctx context.Context, limit int) ([]PressureInfo, error) {
+	return fetch[[]PressureInfo](ctx, c, "pressure?"+url.Values{argLimit: {strconv.Itoa(limit)}}.Encode())
 }
 
 // Drops fetches the counter of every reason, zero ones too.
@@ -193,6 +220,15 @@ func (c *Client) Drops(ctx context.Context) ([]DropInfo, error) {
 
 func fetch[T any](ctx context.Context, c *Client, what string) (document T, err error) {
 	body, err := c.get(ctx, "/v1/"+what)
+	if err != nil {
+		return document, err
+	}
+	return decode[T](c, what, body)
+}
+
+// post asks with a question, or for a change.
+func post[T any](ctx context.Context, c *Client, what string, question io.Reader) (document T, err error) {
+	body, err := c.do(ctx, http.MethodPost, "/v1/"+what, question)
 	if err != nil {
 		return document, err
 	}

@@ -17,24 +17,35 @@ import (
 )
 
 // Data paths as the edge sees them. An edge never calls two methods at once, except
-// those of Reader, and Steer beside any but Apply, ForgetPathMTU, Remove and Close.
+// those of Reader, and those of Steerer, one at a time, beside any but Apply, ForgetPathMTU,
+// Remove and Close.
 type (
 	// DataPath is the forwarding plane of one edge.
 	DataPath interface {
 		Writer
+		Steerer
 		Reader
 		Owner
 	}
 	// Writer changes what the data path does.
 	Writer interface {
 		Apply(t datapath.Tables) error
-		// Steer changes which paths are used, of those that were applied last.
-		Steer(teps []datapath.TEP, teams []datapath.Team) error
 		Age(ageing time.Duration) (aged int, err error)
 		Moves() ([]datapath.Move, error)
 		Announce(m datapath.Move) error
 		// ForgetPathMTU ends the obedience to what PathMTUs says of remote.
 		ForgetPathMTU(remote netip.Addr) error
+	}
+	// Steerer has packets go elsewhere when something died.
+	Steerer interface {
+		// Steer changes which paths are used, of those that were applied last.
+		Steer(teps []datapath.TEP, teams []datapath.Team) error
+		// SteerEgress changes which gateways are, and what this edge does as one.
+		SteerEgress(list []datapath.Egress) error
+		// AnnounceAddress must be called in the network namespace.
+		AnnounceAddress(uplink string, addr netip.Addr) error
+		// RenewLease may run beside Apply too.
+		RenewLease() error
 	}
 	// Reader says what the data path did.
 	Reader interface {
@@ -48,6 +59,7 @@ type (
 		Stats() (datapath.Stats, error)
 		Events() (map[string]uint64, error)
 		Firewall
+		NAT
 		// Refused are interfaces whose drivers did not take a transit program, and why.
 		Refused() map[int]string
 		Neighbours() ([]datapath.Neighbour, error)
@@ -66,6 +78,19 @@ type (
 		EachSession(do func(s *datapath.Session) bool) error
 		CachedSessions(sessions []datapath.Session) ([][2]datapath.Cached, error)
 		Logs(most int, do func(datapath.LogLine)) error
+	}
+	// NAT says what was translated. NATSweep and News must not be called twice at once; nobody
+	// needs to wait for what they and the replicas change.
+	NAT interface {
+		// NATSweep has bindings expire, and counts the others.
+		NATSweep() (datapath.NATCensus, error)
+		NATTables(c datapath.NATCensus) []datapath.Table
+		EachBinding(do func(b *datapath.Binding) bool) error
+		EachBindingRecord(do func(r *datapath.BindingRecord) bool) error
+		Pressures(most int) ([]datapath.Pressure, error)
+		News(most int, do func(n *datapath.News)) error
+		PutBindings(records []datapath.BindingRecord) (taken, conflicts int, err error)
+		DeleteBindings(records []datapath.BindingRecord) (gone int, err error)
 	}
 	// Owner ends the data path (Remove) or only its handles (Close).
 	Owner interface {
@@ -90,6 +115,8 @@ type PathProbes interface {
 type Liveness interface {
 	// Set says which paths there are.
 	Set(peers []bfd.Peer) error
+	// SetService says what this edge does for others, which all remotes are told.
+	SetService(service bfd.Service)
 	Results() map[overlay.Pair]bfd.Result
 	Changed() <-chan struct{}
 	// Leave tells the remotes that the paths are no longer used.
@@ -161,6 +188,7 @@ func dataPathConfig(e overlay.Edge, opts RunOptions) datapath.Config {
 		fw.Default, fw.Groups, fw.Rules, fw.Defaults = "", nil, nil, nil // the policy's
 		cfg.Firewall = &fw
 	}
+	cfg.Egress = translation(e)
 	for _, t := range e.Underlay.Local() {
 		cfg.TEPs = append(cfg.TEPs, t.Addr)
 	}
@@ -176,4 +204,17 @@ func dataPathConfig(e overlay.Edge, opts RunOptions) datapath.Config {
 	}
 	slices.SortFunc(cfg.UDPPorts, func(a, b datapath.UDPPort) int { return cmp.Compare(a.Port, b.Port) })
 	return cfg
+}
+
+// translation is what programs are loaded with of e's egress: sizes, timeouts, and whether
+// somebody hears of bindings.
+func translation(e overlay.Edge) *overlay.Egress {
+	if e.Egress == nil {
+		return nil
+	}
+	t := &overlay.Egress{Bindings: e.Egress.Bindings, Timeouts: e.Egress.Timeouts, Log: e.Egress.Log}
+	if len(replicaLinks(e)) > 0 {
+		t.Gateways = []overlay.GatewayGroup{{Replication: &overlay.Replication{}}}
+	}
+	return t
 }

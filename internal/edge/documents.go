@@ -57,7 +57,7 @@ func (e *edge) statusDocument() (Status, error) {
 			Problems: append([]string{}, e.allProblems()...),
 		}
 		s.countFlows(stats.Caches)
-		s.Firewall = e.firewallUse()
+		s.Firewall, s.NAT = e.firewallUse(), e.natUse()
 		for _, a := range reconcile.Attachments(e.config) {
 			s.Ports.count(portState(e.view, a) == stateUp)
 		}
@@ -274,7 +274,7 @@ func flowInfo(f datapath.Flow) FlowInfo {
 	info := FlowInfo{
 		Segment: f.Segment, OutSegment: f.OutSegment, In: f.InPort, Out: f.OutPort, SrcMAC: f.SrcMAC, DstMAC: f.DstMAC, Proto: protoName(f),
 		Src: f.Src, Dst: f.Dst, SrcPort: f.SrcPort, DstPort: f.DstPort,
-		FastPath: f.FastPath, Why: f.Why, Packets: f.Packets, Bytes: f.Bytes, Idle: seconds(f.IdleNS),
+		ToSrc: f.ToSrc, ToDst: f.ToDst, FastPath: f.FastPath, Why: f.Why, Packets: f.Packets, Bytes: f.Bytes, Idle: seconds(f.IdleNS),
 	}
 	if f.InRemote.IsValid() {
 		info.In = f.InRemote.String()

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/selvage/selvage/internal/host"
@@ -44,8 +45,19 @@ type edge struct {
 	cache    cacheWatch
 	balance  balance
 	guard    guard
+	natGuard natGuard
 	problems []string         // of the last reconciliation
 	faults   map[string]error // of what is tried again, by what it is
+
+	// Of egress: where bindings are told to other gateways, nil without.
+	replication    Replication
+	replicas       *replicas
+	endReplication func()
+	ns             namespace
+	came           chan announcement // addresses that came to this edge
+	lease          lease
+	logLost        atomic.Uint64 // lines about bindings that were not written
+	offloads       offloads
 
 	jobs  chan func()   // what has to be done by the goroutine of Run
 	ended chan struct{} // closed when it takes no more of them
@@ -67,8 +79,10 @@ func (e *edge) start(ctx context.Context) error {
 		return fmt.Errorf("open the data path: %w", err)
 	}
 	e.dp, e.adopted = dp, dp.Adopted()
+	e.lease.of(dp)
 	e.lookAsked()
 	e.asked.before = e.asked.last // a former process's are no news
+	e.fault("remember the gateways", e.joinGateways())
 	e.hold(view)
 	e.settle(ctx)
 	e.reconcile()
@@ -192,11 +206,13 @@ func (e *edge) reconcile() {
 	}
 	probed := e.probe(view)
 	e.mu.Lock()
-	was := slices.Concat(e.problems, e.steering.inForce().problems)
-	err = e.apply(view, probed)
-	now := slices.Concat(e.problems, e.steering.inForce().problems)
+	was := slices.Concat(e.problems, e.steering.problems())
+	came, err := e.apply(view, probed)
+	now := slices.Concat(e.problems, e.steering.problems())
 	e.mu.Unlock()
 	e.fault(applyTables, err)
+	e.announce(came)
+	e.replicate()
 	if err == nil {
 		e.release(view)
 	}
@@ -204,22 +220,32 @@ func (e *edge) reconcile() {
 	e.tell(was, now)
 }
 
-// apply plans, and has the data path do it. mu is held.
-func (e *edge) apply(view host.View, probed map[overlay.Pair]int) error {
+// apply plans, and has the data path do it. It says which egress addresses came here. mu is
+// held.
+func (e *edge) apply(view host.View, probed map[overlay.Pair]int) (came announcement, err error) {
 	s := &e.steering
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	on := ground{e.dp, e.config, view, probed}
 	next := s.plan(on)
 	tables, problems := reconcile.Desired(e.config, view, next.teams)
-	tables.Firewall = e.ruled.policy
+	tables.Firewall, tables.EgressRules = e.ruled.policy, e.ruled.egress
+	begin := time.Now()
+	all, own, again := s.judge(on, begin)
+	s.say(own)
+	reconcile.Translate(&tables, e.config, view, standings(all))
+	if e.config.Egress != nil {
+		leased(e.config, tables.Egress, all)
+	}
 	e.view, e.problems = view, problems
 	if err := e.dp.Apply(tables); err != nil {
-		return err
+		return came, err
 	}
 	e.paths.probed = probed
 	s.ground, s.paths = on, next
-	return nil
+	came = s.gate.take(e.config, all, own, tables.Egress)
+	s.gate.askAgain(again, begin)
+	return came, nil
 }
 
 // tell logs the problems that are new and those that are over.
@@ -246,6 +272,7 @@ func (e *edge) hold(view host.View) (again bool) {
 	}
 	again = again || view.Coalescer == (host.Coalescer{})
 	holds.Checksummers = append(holds.Checksummers, unwanted(holds, view)...)
+	holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
 	e.fault(changeHost, e.host.Hold(holds))
 	return again
 }
@@ -253,6 +280,7 @@ func (e *edge) hold(view host.View) (again bool) {
 // release undoes what of the host the tables no longer need, now that they are in force.
 func (e *edge) release(view host.View) {
 	if holds := reconcile.Holds(e.config, view); len(unwanted(holds, view)) > 0 {
+		holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
 		e.fault(changeHost, e.host.Hold(holds))
 	}
 }
@@ -260,7 +288,7 @@ func (e *edge) release(view host.View) {
 // unwanted are the UDP ports of view's checksummers that are not among holds.
 func unwanted(holds host.Holds, view host.View) []uint16 {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(view.Checksummers)), func(port uint16) bool {
-		return slices.Contains(holds.Checksummers, port)
+		return slices.Contains(holds.Checksummers, port) || slices.Contains(holds.Gatherers, port)
 	})
 }
 
@@ -318,6 +346,8 @@ func (e *edge) reopen(next overlay.Edge) error {
 	e.steering.mu.Lock()
 	defer e.steering.mu.Unlock()
 	e.steering.ground.dp = nil // until the new one has tables
+	e.lease.of(nil)
+	defer func() { e.lease.of(e.dp) }()
 	closed := e.dp.Close()
 	e.dp = nil
 	dp, err := e.opts.OpenDataPath(will)
@@ -341,16 +371,19 @@ func (e *edge) stop(remove bool) error {
 	dp := e.dp
 	e.dp = nil
 	e.mu.Unlock()
+	e.lease.of(nil)
 	if dp == nil {
 		return nil
 	}
 	if !remove {
 		e.log.Info("edge ends, its data path goes on forwarding")
-		return errors.Join(e.endLiveness(false), dp.Close())
+		e.leaveGateways()
+		return errors.Join(e.stopReplication(), e.endLiveness(false), dp.Close())
 	}
 	e.log.Info("edge ends")
+	e.steering.stand()
 	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
-	return errors.Join(left, dp.Remove(), e.host.Hold(host.Holds{}))
+	return errors.Join(left, e.stopReplication(), dp.Remove(), e.host.Hold(host.Holds{}))
 }
 
 // fault keeps err as a problem until the same thing works again.
@@ -373,7 +406,7 @@ func (e *edge) fault(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []string {
-	problems := slices.Concat(e.problems, e.steering.inForce().problems, e.balance.problems, e.guard.problems)
+	problems := slices.Concat(e.problems, e.steering.problems(), e.balance.problems, e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config))
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, fmt.Sprintf("%s: %v", what, e.faults[what]))
 	}

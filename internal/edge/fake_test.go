@@ -74,6 +74,7 @@ type world struct {
 	stuck      map[string]chan struct{} // reads that last until the channel is closed
 	reading    sync.RWMutex             // finds a change at the time of a read
 	walls      walls
+	exits      exits
 	steering   sync.Mutex // and of the paths at the time of steering
 }
 
@@ -302,6 +303,7 @@ func (d fakeDataPath) Apply(t datapath.Tables) error {
 	defer d.w.mu.Unlock()
 	if err == nil {
 		d.w.tables = t
+		d.w.exits.steered = t.Egress
 	}
 	return err
 }

@@ -16,29 +16,50 @@ import (
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
-// ruled is a configuration's policy. Its zero value is of one without a firewall.
+// ruled is a configuration's policies. Its zero value is of one without a firewall and
+// egress policies.
 type ruled struct {
 	policy *policy.Policy
 	places []policy.Place
 	// shadows are found when somebody asks: for many rules it takes long.
 	shadows func() []policy.Shadow
+
+	egress       *policy.Policy // nil without egress policies
+	egressRules  overlay.Firewall
+	egressPlaces []policy.Place
 }
 
-// compile makes the policy of next. It is former itself when nothing of it changed, so
-// that the data path need not load it again.
-func compile(was overlay.Edge, former ruled, next overlay.Edge) (ruled, error) {
-	if next.Firewall == nil {
-		return ruled{}, nil
+// compile makes the policies of next. Each is the former itself when nothing of it changed,
+// so that the data path need not load it again.
+func compile(was overlay.Edge, former ruled, next overlay.Edge) (r ruled, err error) {
+	if err := r.compileEgress(former, next); err != nil || next.Firewall == nil {
+		return r, err
 	}
-	places := reconcile.Places(next)
-	if former.policy != nil && reflect.DeepEqual(was.Firewall, next.Firewall) && reflect.DeepEqual(former.places, places) {
-		return former, nil
+	r.places = reconcile.Places(next)
+	if former.policy != nil && reflect.DeepEqual(was.Firewall, next.Firewall) && reflect.DeepEqual(former.places, r.places) {
+		r.policy, r.shadows = former.policy, former.shadows
+		return r, nil
 	}
-	p, err := policy.Compile(*next.Firewall, places)
-	if err != nil {
+	if r.policy, err = policy.Compile(*next.Firewall, r.places); err != nil {
 		return ruled{}, fmt.Errorf("spec.firewall: %w", err)
 	}
-	return ruled{p, places, sync.OnceValue(p.Shadowed)}, nil
+	r.shadows = sync.OnceValue(r.policy.Shadowed)
+	return r, nil
+}
+
+func (r *ruled) compileEgress(former ruled, next overlay.Edge) (err error) {
+	if next.Egress == nil || len(next.Egress.Policies) == 0 {
+		return nil
+	}
+	r.egressRules, r.egressPlaces = reconcile.EgressRules(next)
+	if former.egress != nil && reflect.DeepEqual(former.egressRules, r.egressRules) && reflect.DeepEqual(former.egressPlaces, r.egressPlaces) {
+		r.egress = former.egress
+		return nil
+	}
+	if r.egress, err = policy.Compile(r.egressRules, r.egressPlaces); err != nil {
+		return fmt.Errorf("spec.egress: %w", err)
+	}
+	return nil
 }
 
 // manyRules take more memory to read and compile than the runtime should keep for itself.

@@ -25,7 +25,7 @@ func TestEventsAreThoseOfTheDataPath(t *testing.T) {
 	}
 	_, list, _ := strings.Cut(string(header), "#define EVENTS(X)")
 	list, _, _ = strings.Cut(list, "\n\n")
-	for _, e := range slices.Concat(cacheEvents, firewallEvents) {
+	for _, e := range slices.Concat(cacheEvents, firewallEvents, natEvents) {
 		name := strings.ReplaceAll(strings.ToUpper(e.Name), "-", "_")
 		if !regexp.MustCompile(`X\(` + name + `,\s*"` + regexp.QuoteMeta(e.Description) + `"\)`).MatchString(list) {
 			t.Errorf("bpf/reasons.h has no event %s %q", name, e.Description)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,7 @@ type steering struct {
 	ground  ground
 	paths   pathPlan
 	failed  bool // the last time
+	gate    gateways
 }
 
 // ground is what plans rest on, as of the last reconciliation.
@@ -117,18 +119,32 @@ func (e *edge) steer() {
 		s.mu.Unlock()
 		return // the tables that are about to be applied know
 	}
-	was, next, failed := s.paths, s.plan(s.ground), s.failed
-	err := s.ground.dp.Steer(reconcile.Steering(s.ground.config, next.teams))
-	if s.failed = err != nil; err == nil {
+	was, failed := s.told(), s.failed
+	came, err := s.moveGateways(time.Now()) // first: of these more depends than of paths
+	next := s.plan(s.ground)
+	steered := s.ground.dp.Steer(reconcile.Steering(s.ground.config, next.teams))
+	if steered == nil {
 		s.paths = next
 	}
+	err = errors.Join(err, steered)
+	s.failed = err != nil
+	now := s.told()
 	s.mu.Unlock()
+	e.announce(came)
 	if err != nil || failed {
 		e.fault("steer the flows", err)
 	}
-	if err == nil {
-		e.tell(was.problems, next.problems)
-	}
+	e.tell(was, now)
+}
+
+// told are the problems of paths and gateways. mu is held.
+func (s *steering) told() []string { return slices.Concat(s.paths.problems, s.gate.problems) }
+
+// problems are those of paths and gateways.
+func (s *steering) problems() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told()
 }
 
 // watchOver has the paths watched, if the configuration asks for that.
@@ -145,8 +161,12 @@ func (e *edge) watchOver(view host.View) {
 			return
 		}
 		s.mu.Lock()
-		s.monitor, s.opened, s.end = monitor, time.Now(), onEach(monitor.Changed(), e.steer)
+		s.monitor, s.opened, s.end = monitor, time.Now(), onEach(monitor.Changed(), e.steerAndSave)
+		s.say(s.gate.own)
 		s.mu.Unlock()
+		if e.config.Egress != nil {
+			nudge(s.gate.nudged) // sessions that never answer are judged when patience ends
+		}
 	}
 	e.fault(watchLiveness, s.monitor.Set(reconcile.Peers(e.config, s.inForce().teams, view.Ways)))
 }

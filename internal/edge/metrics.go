@@ -93,6 +93,7 @@ func (e *edge) metricsText() ([]byte, error) {
 		if err := e.firewallMetrics(p); err != nil {
 			return nil, err
 		}
+		e.natMetrics(p)
 		return p.Bytes(), nil
 	})
 }

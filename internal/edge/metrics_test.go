@@ -226,7 +226,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			documented[m[1]] = strings.Join(labels, ",")
 		}
 	}
-	w := newGatewayWorld(t).guarded()
+	w := newEgressWorld(newGatewayWorld(t).guarded()).replicated()
 	w.opts.Sweep = time.Millisecond
 	c, _ := w.run()
 	w.within("the firewall was swept", func() bool { return !fetched(t, c.Firewall).SweptAt.IsZero() })

@@ -68,7 +68,7 @@ func (e *edge) firewallDocument() (FirewallInfo, error) {
 		}
 		info := FirewallInfo{
 			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.guard.sweptAt,
-			States: []StateInfo{}, Tables: []TableInfo{}, HalfOpenLimit: fw.HalfOpen, HalfOpen: e.guard.census.HalfOpens,
+			States: []StateInfo{}, Tables: tableInfos(e.dp.FirewallTables(e.guard.census)), HalfOpenLimit: fw.HalfOpen, HalfOpen: e.guard.census.HalfOpens,
 			Events: []EventInfo{}, Problems: append([]string{}, e.guard.problems...),
 		}
 		if info.HalfOpen == nil {
@@ -76,13 +76,6 @@ func (e *edge) firewallDocument() (FirewallInfo, error) {
 		}
 		for _, name := range datapath.StateNames {
 			info.States = append(info.States, StateInfo{Name: name, Sessions: e.guard.census.States[name]})
-		}
-		for _, t := range e.dp.FirewallTables(e.guard.census) {
-			table := TableInfo{Name: t.Name, Size: t.Size, Bytes: t.Bytes}
-			if t.Used >= 0 {
-				table.Used = &t.Used
-			}
-			info.Tables = append(info.Tables, table)
 		}
 		for _, event := range firewallEvents {
 			event.Count = events[event.Name]

@@ -23,6 +23,7 @@ import (
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/replica"
 )
 
 // DefaultRuntimeDir holds the socket, the lock and the record of host changes of every edge.
@@ -48,6 +49,8 @@ type RunOptions struct {
 	Resync time.Duration
 	// Sweep is the least time between two sweeps of the firewall's connections; 0 is 5 s.
 	Sweep time.Duration
+	// NATSweep is that of NAT's bindings; 0 is 10 s.
+	NATSweep time.Duration
 
 	// The edge's dependencies; nil is the real one.
 	Load         func(path string) (overlay.Edge, error)
@@ -55,6 +58,8 @@ type RunOptions struct {
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
 	OpenProbes   func(tep netip.Addr, log *slog.Logger) (PathProbes, error)
 	OpenLiveness func(log *slog.Logger) (Liveness, error)
+
+	OpenReplication func(o replica.Options) (Replication, error)
 }
 
 func (o RunOptions) withDefaults() RunOptions {
@@ -69,6 +74,9 @@ func (o RunOptions) withDefaults() RunOptions {
 	}
 	if o.Sweep == 0 {
 		o.Sweep = sweepLeast
+	}
+	if o.NATSweep == 0 {
+		o.NATSweep = natSweep
 	}
 	if build, ok := debug.ReadBuildInfo(); ok && o.Version == "" {
 		o.Version = build.Main.Version
@@ -87,6 +95,9 @@ func (o RunOptions) withDefaults() RunOptions {
 	}
 	if o.OpenLiveness == nil {
 		o.OpenLiveness = openLiveness
+	}
+	if o.OpenReplication == nil {
+		o.OpenReplication = openReplication
 	}
 	return o
 }
@@ -124,18 +135,37 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
 
+	ns, err := openNamespace()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ns.close()) }()
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
 		started: time.Now(), config: cfg, faults: make(map[string]error),
 		jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
+		ns: ns, came: make(chan announcement, 1),
 	}
-	defer func() { err = errors.Join(err, e.paths.close(), e.endLiveness(false)) }()
+	e.steering.gate.nudged = make(chan struct{}, 1)
+	e.fault("remember the offload probes", e.loadOffloads())
+	endAnnouncer, endLease := beside(ctx, e.announceAddresses), beside(ctx, e.renewLease)
+	defer func() {
+		err = errors.Join(err, e.paths.close(), e.endLiveness(false), e.stopReplication())
+		endAnnouncer()
+		endLease()
+	}()
 	if err := e.start(ctx); err != nil {
 		return err
 	}
 	srv := serve(listener, e.handler(), e.log)
-	endGuard := beside(ctx, e.watchFirewall)
+	var ends []func()
+	for _, watch := range []func(context.Context){e.watchFirewall, e.watchGateways, e.watchNAT, e.followNews, e.watchOffloads} {
+		ends = append(ends, beside(ctx, watch))
+	}
 	broken := e.loop(ctx, hangup, srv.failed)
-	endGuard()
+	for _, end := range ends {
+		end()
+	}
+	e.endTrial()
 	return errors.Join(broken, srv.stop(), e.stop(broken == nil && !opts.KeepDataPath))
 }

@@ -216,6 +216,9 @@ func TestFailuresAreProblemsAndTriedAgain(t *testing.T) {
 // A segment's checksummer exists before the tables that name it, and goes after them.
 func TestChecksummerOutlivesTheTablesThatNameIt(t *testing.T) {
 	w := newWorld(t)
+	for i := range w.config.Segments { // which has no other device of the kernel for its port
+		w.config.Segments[i].Tunnel.Encapsulation = overlay.Geneve
+	}
 	w.config.Segments[0].Tunnel.UDPChecksum = true
 	c, _ := w.run()
 	state := func() (calls []string, applied, made map[uint16]int) {

@@ -96,6 +96,7 @@ func (e *edge) handler() http.Handler {
 	get(mux, "/v1/ports", e.portDocuments)
 	get(mux, "/v1/interfaces", e.interfaceDocuments)
 	get(mux, "/v1/teps", e.tepDocuments)
+	mux.HandleFunc("/v1/teps/probe", e.probeHandler)
 	get(mux, "/v1/fdb", e.fdbDocuments)
 	get(mux, "/v1/neighbours", e.neighbourDocuments)
 	get(mux, "/v1/routes", e.routeDocuments)
@@ -107,6 +108,12 @@ func (e *edge) handler() http.Handler {
 	get(mux, "/v1/firewall", e.firewallDocument)
 	ask(mux, "/v1/sessions", e.sessionDocument)
 	mux.HandleFunc("/v1/what-if", e.whatIfHandler)
+	get(mux, "/v1/egress", e.egressDocument)
+	mux.HandleFunc("/v1/egress/drain", e.drainHandler)
+	mux.HandleFunc("/v1/egress/undrain", e.undrainHandler)
+	get(mux, "/v1/nat", e.natDocument)
+	ask(mux, "/v1/bindings", e.bindingDocument)
+	ask(mux, "/v1/pressure", e.pressureDocument)
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(w, r) {
 			return

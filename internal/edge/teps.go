@@ -50,6 +50,7 @@ func (e *edge) pathInfos(remote netip.Addr, r pathReadings) []PathInfo {
 			TxPackets: c.Packets, TxBytes: c.Bytes,
 		}
 		info.PathMTU, info.PathMTUState = r.mtu(p.Pair, p.MTU)
+		info.Offload = e.offloads.info(p.Pair, e.config)
 		if share, ok := e.balance.shares[p.Pair]; ok {
 			info.PacketShare = &share
 		}

@@ -64,6 +64,12 @@ func Flows(w io.Writer, flows []edge.FlowInfo) error {
 		if f.OutSegment != "" && f.OutSegment != f.Segment {
 			segment += ">" + f.OutSegment
 		}
+		if f.ToSrc.IsValid() {
+			source = fmt.Sprintf("%v>%s", source, bindingEnd(f.ToSrc.Addr(), f.ToSrc.Port()))
+		}
+		if f.ToDst.IsValid() {
+			destination = fmt.Sprintf("%v>%s", destination, bindingEnd(f.ToDst.Addr(), f.ToDst.Port()))
+		}
 		return []any{
 			segment, f.In, f.Out, f.Proto, source, destination, path,
 			count(f.Packets), size(f.Bytes), span(f.Idle), f.Why,
@@ -104,6 +110,13 @@ func Status(w io.Writer, s edge.Status, now time.Time) error {
 	if f := s.Firewall; f != nil {
 		line("Firewall", "%s rules, %s connections, %d of %d without an answer", count(uint64(f.Rules)),
 			fmt.Sprintf("%d of %d", f.Connections.Used, f.Connections.Size), f.HalfOpen.Used, f.HalfOpen.Size)
+	}
+	if n := s.NAT; n != nil {
+		standing := ""
+		if n.Standing != "" {
+			standing = ", as a gateway " + n.Standing
+		}
+		line("NAT", "%d egress policies, %d of %d bindings%s", n.Policies, n.Bindings.Used, n.Bindings.Size, standing)
 	}
 	line("Dropped", "%s packets", count(s.Dropped))
 	if len(s.Problems) == 0 {

@@ -155,6 +155,14 @@ func flows() []edge.FlowInfo {
 		},
 		{Segment: "blue", In: "p0", Out: "flood", SrcMAC: mac1, DstMAC: overlay.MAC{255, 255, 255, 255, 255, 255}, Proto: "0x0806", Why: "flooded", Packets: 2, Bytes: 84, Idle: 7500},
 		{Segment: "blue", OutSegment: "tenant-l3", In: "p0", Out: "192.0.2.2", Proto: "tcp", Src: client, Dst: server, SrcPort: 1, DstPort: 2, FastPath: true},
+		{
+			Segment: "blue", OutSegment: "wan", In: "p0", Out: "wan", Proto: "tcp", Src: client, Dst: server, SrcPort: 1, DstPort: 2,
+			ToSrc: netip.MustParseAddrPort("203.0.113.10:1024"), FastPath: true,
+		},
+		{
+			Segment: "wan", OutSegment: "blue", In: "wan", Out: "p0", Proto: "icmp", Src: server, Dst: client,
+			ToDst: netip.MustParseAddrPort("10.0.0.7:9"), FastPath: true,
+		},
 		{Segment: "green", In: "p1", SrcMAC: mac2, DstMAC: mac1, Proto: "0x88cc", FastPath: true, Packets: 1, Bytes: 60, Idle: 200_000},
 	}
 }
@@ -247,7 +255,20 @@ func TestGolden(t *testing.T) {
 		"firewall-alarms": func(w io.Writer) error { return Firewall(w, pressed()) },
 		"what-if":         func(w io.Writer) error { return WhatIf(w, whatIf()) },
 		"what-if-nothing": func(w io.Writer) error { return WhatIf(w, edge.WhatIfInfo{Total: 7}) },
-		"fdb-json":        func(w io.Writer) error { return JSON(w, fdb()) },
+		"egress":          func(w io.Writer) error { return Egress(w, egress()) },
+		"egress-json":     func(w io.Writer) error { return JSON(w, egress()) },
+		"egress-uplink":   func(w io.Writer) error { return Egress(w, masquerade()) },
+		"egress-drained":  func(w io.Writer) error { return Gateways(w, drained()) },
+		"nat":             func(w io.Writer) error { return Bindings(w, bindingList()) },
+		"nat-top":         func(w io.Writer) error { return TopBindings(w, topBindings()) },
+		"nat-pressure":    func(w io.Writer) error { return Pressures(w, pressures()) },
+		"nat-stats":       func(w io.Writer) error { return NAT(w, translation()) },
+		"status-nat": func(w io.Writer) error {
+			s := idle()
+			s.NAT = &edge.NATUse{Bindings: edge.Usage{Used: 13, Size: 262144}, Policies: 2, Standing: "draining"}
+			return Status(w, s, now)
+		},
+		"fdb-json": func(w io.Writer) error { return JSON(w, fdb()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer

@@ -20,13 +20,15 @@ func TEPs(w io.Writer, teps []edge.TEPInfo) error {
 				strings.Join(t.Segments, ","),
 			}
 		})
-	if err != nil || !slices.ContainsFunc(teps, hasPathsToTell) {
-		return err
+	if err == nil && slices.ContainsFunc(teps, hasPathsToTell) {
+		fmt.Fprintln(w)
+		err = paths(w, teps)
 	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
+	if err == nil && slices.ContainsFunc(teps, hasOffloads) {
+		fmt.Fprintln(w)
+		err = offloads(w, teps)
 	}
-	return paths(w, teps)
+	return err
 }
 
 func hasPathsToTell(t edge.TEPInfo) bool {
@@ -41,12 +43,8 @@ func paths(w io.Writer, teps []edge.TEPInfo) error {
 	}
 	var rows []row
 	for _, t := range teps {
-		name := t.Name
-		if name == "" {
-			name = t.Address.String()
-		}
 		for _, p := range t.Paths {
-			rows = append(rows, row{name, p})
+			rows = append(rows, row{nameOf(t), p})
 		}
 	}
 	return table(w, "EDGE LOCAL REMOTE INTERFACE PATH-MTU STATE FOR SHARE SENT-NOW TX-PACKETS TX-BYTES WHY", rows, func(r row) []any {

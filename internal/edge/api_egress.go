@@ -1,0 +1,182 @@
+package edge
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// EgressInfo is how packets leave the overlay with other addresses.
+type EgressInfo struct {
+	Policies []EgressPolicyInfo `json:"policies"`
+	Groups   []GatewayGroupInfo `json:"groups"`
+	// Failovers are the last changes of gateways' standings, the oldest first.
+	Failovers   []Failover        `json:"failovers"`
+	Replication []ReplicationInfo `json:"replication"`
+	Drain       *DrainInfo        `json:"drain,omitempty"` // of this edge, while it is asked for
+	Problems    []string          `json:"problems"`
+}
+
+// NATUse is translation at a glance.
+type NATUse struct {
+	Bindings Usage `json:"bindings"`
+	Policies int   `json:"policies"`
+	// Standing is this edge's as a gateway, "" where it is none.
+	Standing string `json:"standing,omitempty"`
+}
+
+// EgressPolicyInfo is one policy, or an uplink's own translation.
+type EgressPolicyInfo struct {
+	Name     string              `json:"name"` // "uplink/NAME" of an uplink's own
+	Router   string              `json:"router"`
+	VNI      overlay.VNI         `json:"vni,omitempty"`
+	Gateways string              `json:"gateways,omitempty"` // name of the group
+	Uplink   string              `json:"uplink,omitempty"`
+	Matches  string              `json:"matches,omitempty"` // which packets go by it
+	Except   []netip.Prefix      `json:"except,omitempty"`  // destinations that do not
+	Mapping  string              `json:"mapping"`           // "endpoint-dependent" or "endpoint-independent"
+	Spread   string              `json:"spread"`            // "source" or "connection"
+	Ports    overlay.PortRange   `json:"ports"`
+	Limit    uint32              `json:"limit"` // bindings of a source, 0: none
+	Bindings int                 `json:"bindings"`
+	Sources  []EgressSourcesInfo `json:"sources"`
+	// Addresses are those of the pool.
+	Addresses []EgressAddressInfo `json:"addresses"`
+}
+
+// EgressSourcesInfo is which part of the sources of one family a gateway serves, 0 to 1.
+type EgressSourcesInfo struct {
+	Gateway netip.Addr `json:"gateway,omitzero"` // unset: nobody serves them
+	Family  string     `json:"family"`           // "ipv4" or "ipv6"
+	Share   float64    `json:"share"`
+}
+
+// EgressAddressInfo is one address that sources become.
+type EgressAddressInfo struct {
+	Address netip.Addr `json:"address"`
+	// Owner is the gateway that answers for it, unset when all are gone; Server gives it to
+	// new connections.
+	Owner    netip.Addr `json:"owner,omitzero"`
+	Server   netip.Addr `json:"server,omitzero"`
+	Here     bool       `json:"here"`     // this edge is the owner
+	Bindings int        `json:"bindings"` // that this edge knows, replicas too
+}
+
+// GatewayGroupInfo is edges that stand in for each other.
+type GatewayGroupInfo struct {
+	Name    string              `json:"name"`
+	Mode    overlay.GatewayMode `json:"mode"`
+	Members []GatewayInfo       `json:"members"`
+}
+
+// GatewayInfo is one of them.
+type GatewayInfo struct {
+	Address  netip.Addr `json:"address"`
+	Name     string     `json:"name,omitempty"`
+	Self     bool       `json:"self"`
+	Standing string     `json:"standing"` // "serving", "draining" or "gone"
+	Since    time.Time  `json:"since"`
+	Why      string     `json:"why"`
+}
+
+// Failover is a gateway whose standing changed, and when that was obeyed here.
+type Failover struct {
+	Number  int        `json:"number"` // counts up from 1
+	Group   string     `json:"group"`
+	Gateway netip.Addr `json:"gateway"`
+	From    string     `json:"from"`
+	To      string     `json:"to"`
+	Why     string     `json:"why"`
+	Seen    time.Time  `json:"seen"`    // the event itself, such as a session that ended
+	Written time.Time  `json:"written"` // sources go by the new tables
+	// Announced is when the networks of the uplinks had been told of all addresses that came
+	// here, nil when none did.
+	Announced *time.Time `json:"announced,omitempty"`
+	Addresses int        `json:"addresses"` // that came here
+}
+
+// ReplicationInfo is a connection that tells another gateway of bindings.
+type ReplicationInfo struct {
+	Gateway   netip.Addr `json:"gateway"`
+	Port      uint16     `json:"port"`
+	Connected bool       `json:"connected"`
+	Since     time.Time  `json:"since"`
+	Synced    bool       `json:"synced"` // all that it has is known here
+	Why       string     `json:"why,omitempty"`
+	Sent      uint64     `json:"sent_records"`
+	Received  uint64     `json:"received_records"`
+	Conflicts uint64     `json:"conflicts"` // records that would not fit what is here
+	Resyncs   uint64     `json:"resyncs"`
+}
+
+// DrainInfo is a drain of this edge.
+type DrainInfo struct {
+	Asked    time.Time `json:"asked"`
+	Deadline time.Time `json:"deadline"`
+	Done     bool      `json:"done"`            // it has given everything up
+	Active   *int      `json:"active_bindings"` // with packets lately; nil before the first look
+}
+
+// NATInfo is how translation does: as of its last sweep over the bindings, but for the
+// events.
+type NATInfo struct {
+	SweptAt  time.Time   `json:"swept_at"`
+	Bindings int         `json:"bindings"` // of connections
+	Mappings int         `json:"mappings"` // ports that are held for all peers
+	Replicas int         `json:"replicas"` // bindings that another gateway made and uses
+	States   []StateInfo `json:"states"`
+	Tables   []TableInfo `json:"tables"`
+	Events   []EventInfo `json:"events"`
+	LogLost  uint64      `json:"log_lost"` // lines not written because of their rate
+	Problems []string    `json:"problems"`
+}
+
+// BindingList is what a question about bindings found.
+type BindingList struct {
+	Total   int `json:"total"`
+	Matched int `json:"matched"`
+	// Bindings are the busiest of those, Top their sums when these were asked for.
+	Bindings []BindingInfo `json:"bindings,omitempty"`
+	Top      []TopInfo     `json:"top,omitempty"`
+}
+
+// BindingInfo is one connection whose addresses are translated. Packets come with a delay
+// of up to 10 s.
+type BindingInfo struct {
+	Policy       string     `json:"policy"` // "" when it is gone
+	Router       string     `json:"router"`
+	Proto        string     `json:"proto"`
+	Inside       netip.Addr `json:"inside"`
+	InsidePort   uint16     `json:"inside_port"` // of an ICMP echo all are identifiers
+	Egress       netip.Addr `json:"egress"`
+	EgressPort   uint16     `json:"egress_port"`
+	Outside      netip.Addr `json:"outside,omitzero"` // unset: a port that is held for all
+	OutsidePort  uint16     `json:"outside_port"`
+	Via          netip.Addr `json:"via,omitzero"` // edge that the source is behind, unset: this one
+	State        string     `json:"state"`
+	Answered     bool       `json:"answered"`
+	Forwarded    bool       `json:"forwarded"` // opened from outside
+	Independent  bool       `json:"independent"`
+	Mapping      bool       `json:"mapping"`
+	Replica      bool       `json:"replica"`
+	Age          float64    `json:"age_s"`
+	Idle         float64    `json:"idle_s"`
+	Left         float64    `json:"left_s"`        // until it goes without another packet
+	ForthPackets uint64     `json:"forth_packets"` // from who opened it
+	ForthBytes   uint64     `json:"forth_bytes"`
+	BackPackets  uint64     `json:"back_packets"`
+	BackBytes    uint64     `json:"back_bytes"`
+}
+
+// PressureInfo is how many ports of an egress address are in use for one peer.
+type PressureInfo struct {
+	Policy      string     `json:"policy"`
+	Router      string     `json:"router"`
+	Proto       string     `json:"proto"`
+	Egress      netip.Addr `json:"egress"`
+	Outside     netip.Addr `json:"outside"`
+	OutsidePort uint16     `json:"outside_port"`
+	Used        int        `json:"used"`
+	Size        int        `json:"size"` // 0: the address is no longer translated to
+}

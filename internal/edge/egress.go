@@ -1,0 +1,386 @@
+package edge
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/nat"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/replica"
+)
+
+// mostFailovers are remembered.
+const mostFailovers = 256
+
+// retryAfter is when tables that could not be written are tried again.
+const retryAfter = 100 * time.Millisecond
+
+// gateways is who serves the sources of egress policies, and why: a part of steering, whose
+// mu guards it.
+type gateways struct {
+	judged    map[netip.Addr]judged // this edge too; nil before tables were written
+	own       ownStanding
+	owned     map[place]bool // addresses that this edge answers for
+	problems  []string
+	failovers []Failover
+	last      int // number of the last one
+
+	drain  *drain
+	active int        // bindings with packets lately, at the last look of a drain
+	saved  remembered // in the file
+	file   string
+	// joined: the bindings of the other gateways have come, or are not waited for any longer.
+	joined, isolated bool
+	joinBy           time.Time
+	leaving          bool
+	// remembered are the gateways that were gone when a former process ended.
+	remembered map[netip.Addr]bool
+	replicas   func() map[replica.ID]replica.State // nil without replication
+
+	again  *time.Timer
+	nudged chan struct{} // has a mark when gateways are to be judged anew
+}
+
+// place is an address at an uplink.
+type place struct {
+	uplink string
+	addr   netip.Addr
+}
+
+// standings are those of judged, for those who share the work.
+func standings(all map[netip.Addr]judged) func(netip.Addr) nat.Standing {
+	return func(member netip.Addr) nat.Standing { return all[member].Standing }
+}
+
+// judge says how all gateways stand at now, and when to ask again. mu is held.
+func (s *steering) judge(g ground, now time.Time) (all map[netip.Addr]judged, own ownStanding, again time.Time) {
+	w := witness{
+		config: g.config, results: s.known(), watched: g.config.Underlay.Liveness != nil, patient: true,
+		remembered: s.gate.remembered, now: now,
+	}
+	soonest := func(t time.Time) {
+		if t.After(now) && (again.IsZero() || t.Before(again)) {
+			again = t
+		}
+	}
+	if s.monitor != nil {
+		w.patient = now.Sub(s.opened) < patience
+		soonest(s.opened.Add(patience))
+	}
+	for _, r := range w.results {
+		if r.State == bfd.Unknown {
+			soonest(r.Since.Add(patience))
+		}
+	}
+	all = w.judge()
+	if !isGateway(g.config) {
+		return all, ownStanding{}, again
+	}
+	target, why := s.ownTarget(w, g)
+	all[self(g.config)] = judged{Standing: target, why: why, held: w.heldByOthers()}
+	settleHeld(g.config, all)
+	if settled := all[self(g.config)]; settled.Standing != target {
+		target, why = settled.Standing, "it answers again, and another gateway holds it back"
+	}
+	soonest(s.gate.joinBy)
+	if d := s.gate.drain; d != nil {
+		soonest(d.Deadline)
+	}
+	own, due := s.gate.own.follow(target, why, now)
+	soonest(due)
+	all[self(g.config)] = judged{Standing: own.heeded, why: own.why, at: own.at}
+	return all, own, again
+}
+
+// ownTarget is how this edge should stand, the worst of all that speaks against it. mu is
+// held.
+func (s *steering) ownTarget(w witness, g ground) (target nat.Standing, why string) {
+	if isolated := w.isolated(); isolated != s.gate.isolated {
+		if s.gate.isolated = isolated; !isolated { // others did the work meanwhile
+			s.gate.joined, s.gate.joinBy = false, w.now.Add(joinTimeout)
+		}
+	}
+	target, why = s.gate.drain.standing(w.now)
+	if standing, because := reconcile.OwnStanding(g.config, g.view); standing > target {
+		target, why = standing, because
+	}
+	switch {
+	case s.gate.leaving:
+		return nat.Gone, "its process ends"
+	case s.gate.isolated:
+		return nat.Gone, "no remote hears it any more, and others may do its work"
+	case s.joining(w):
+		return nat.Gone, "it waits for the other gateways, and for their bindings"
+	}
+	return target, why
+}
+
+// joining reports whether this edge should leave its work to the other gateways until it has
+// met them and knows their bindings. mu is held.
+func (s *steering) joining(w witness) bool {
+	gate := &s.gate
+	others := partners(w.config)
+	if gate.joined || !w.watched || len(others) == 0 || !w.now.Before(gate.joinBy) {
+		gate.joined = true
+		return false
+	}
+	var states map[replica.ID]replica.State
+	if gate.replicas != nil {
+		states = gate.replicas()
+	}
+	there, missing, gone := 0, 0, 0
+	for _, other := range others {
+		switch _, up := w.look(other); {
+		case up && !synced(w.config, other, states):
+			missing++
+		case up:
+			there++
+		case w.remembered[other]:
+			gone++
+		}
+	}
+	gate.joined = missing == 0 && (there > 0 || gone == len(others))
+	return !gate.joined
+}
+
+// synced reports whether all links to a gateway that there should be have brought what it has.
+func synced(e overlay.Edge, gateway netip.Addr, states map[replica.ID]replica.State) bool {
+	return !slices.ContainsFunc(replicaLinks(e), func(l replica.Link) bool { return l.Remote == gateway && !states[l.ID()].Synced })
+}
+
+// moveGateways judges all gateways and has sources go by those that are there. It says
+// which addresses came here, for those who tell the networks. mu is held.
+func (s *steering) moveGateways(now time.Time) (came announcement, err error) {
+	if s.ground.config.Egress == nil {
+		return came, nil
+	}
+	all, own, again := s.judge(s.ground, now)
+	s.say(own)
+	if s.gate.judged != nil && sameStandings(all, s.gate.judged) {
+		s.gate.keep(all, own)
+		s.gate.askAgain(again, now)
+		return came, nil
+	}
+	list := reconcile.Egresses(s.ground.config, s.ground.view, standings(all))
+	leased(s.ground.config, list, all)
+	if err := s.ground.dp.SteerEgress(list); err != nil {
+		s.gate.askAgain(now.Add(retryAfter), now)
+		return came, err
+	}
+	came = s.gate.take(s.ground.config, all, own, list)
+	s.gate.askAgain(again, now)
+	return came, nil
+}
+
+// say tells the other edges how this one stands.
+func (s *steering) say(own ownStanding) {
+	if s.monitor != nil {
+		s.monitor.SetService(service(own.said))
+	}
+}
+
+func sameStandings(a, b map[netip.Addr]judged) bool {
+	return maps.EqualFunc(a, b, func(x, y judged) bool { return x.Standing == y.Standing })
+}
+
+// keep takes over judgements that change nothing. When they were made stays.
+func (g *gateways) keep(all map[netip.Addr]judged, own ownStanding) {
+	for member, j := range all {
+		if was, ok := g.judged[member]; ok && was.Standing == j.Standing {
+			j.at = was.at
+			all[member] = j
+		}
+	}
+	g.judged, g.own = all, own
+}
+
+// take takes over judgements that the tables in list obey by now.
+func (g *gateways) take(config overlay.Edge, all map[netip.Addr]judged, own ownStanding, list []datapath.Egress) (came announcement) {
+	written := time.Now()
+	was, owned := g.owned, make(map[place]bool)
+	returned := g.returned(all)
+	came.failovers = g.record(config, all, written)
+	for _, e := range list {
+		for _, addr := range e.Owned {
+			p := place{e.Uplink, addr}
+			owned[p] = true
+			if !was[p] {
+				came.fresh++
+			}
+			if !was[p] || returned {
+				came.places = append(came.places, p)
+			}
+		}
+	}
+	g.keep(all, own)
+	g.owned, g.problems = owned, nil
+	if config.Egress != nil {
+		g.problems = gatewayProblems(config, all)
+	}
+	return came
+}
+
+// returned reports whether a gateway that was gone is there again: it may have answered for
+// addresses all the while, unheard, so the networks are told of all of them once more.
+func (g *gateways) returned(all map[netip.Addr]judged) bool {
+	for member, was := range g.judged {
+		if is, ok := all[member]; ok && was.Standing == nat.Gone && is.Standing != nat.Gone {
+			return true
+		}
+	}
+	return false
+}
+
+// record remembers whose standing changed, and returns the numbers of what it wrote.
+func (g *gateways) record(config overlay.Edge, all map[netip.Addr]judged, written time.Time) (numbers []int) {
+	if g.judged == nil || config.Egress == nil {
+		return nil
+	}
+	for _, group := range config.Egress.Gateways {
+		for _, m := range group.Members {
+			was, known := g.judged[m]
+			is := all[m]
+			if !known || was.Standing == is.Standing {
+				continue
+			}
+			g.last++
+			numbers = append(numbers, g.last)
+			g.failovers = append(g.failovers, Failover{
+				Number: g.last, Group: group.Name, Gateway: m, From: was.Standing.String(), To: is.Standing.String(), Why: is.why,
+				Seen: is.at, Written: written,
+			})
+		}
+	}
+	g.failovers = g.failovers[max(0, len(g.failovers)-mostFailovers):]
+	return numbers
+}
+
+// announced completes the failovers by which addresses came here.
+func (g *gateways) announced(numbers []int, addresses int, at time.Time) {
+	for i := range g.failovers {
+		if f := &g.failovers[i]; slices.Contains(numbers, f.Number) {
+			f.Announced, f.Addresses = &at, addresses
+		}
+	}
+}
+
+// askAgain has the gateways judged anew at a time, unless that is zero.
+func (g *gateways) askAgain(at, now time.Time) {
+	if g.again != nil {
+		g.again.Stop()
+		g.again = nil
+	}
+	if !at.IsZero() {
+		nudged := g.nudged
+		g.again = time.AfterFunc(at.Sub(now), func() { nudge(nudged) })
+	}
+}
+
+// nudge leaves a mark in a channel of capacity one.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// gatewayProblems are what an operator should know of groups.
+func gatewayProblems(config overlay.Edge, all map[netip.Addr]judged) (problems []string) {
+	for _, g := range config.Egress.Gateways {
+		if len(g.Members) < 2 {
+			continue
+		}
+		if config.Underlay.Liveness == nil {
+			problems = append(problems, fmt.Sprintf(
+				"egress: group %s has %d gateways and nobody watches whether they live: configure spec.underlay.liveness", g.Name, len(g.Members)))
+			continue
+		}
+		var out []string
+		for _, m := range g.Members {
+			if j := all[m]; j.Standing != nat.Serving {
+				out = append(out, fmt.Sprintf("%s is %s (%s)", gatewayName(config, m), j.Standing, j.why))
+			}
+		}
+		slices.Sort(out)
+		switch len(g.Members) - len(out) {
+		case 0:
+			problems = append(problems, fmt.Sprintf("egress: no gateway of group %s serves: %s: check them and the network to them", g.Name, strings.Join(out, ", ")))
+		case 1:
+			problems = append(problems, fmt.Sprintf("egress: one gateway of group %s is left: %s: the next failure ends its connections", g.Name, strings.Join(out, ", ")))
+		}
+	}
+	return problems
+}
+
+func gatewayName(config overlay.Edge, member netip.Addr) string {
+	if member == self(config) {
+		return config.Name
+	}
+	if name := config.Remote(member).Name; name != "" {
+		return name
+	}
+	return member.String()
+}
+
+// announce hands over addresses that came to this edge.
+func (e *edge) announce(a announcement) {
+	if len(a.places) == 0 {
+		return
+	}
+	select {
+	case e.came <- a:
+	case <-e.ended:
+	}
+}
+
+// judgements are those in force. They are replaced, never changed.
+func (s *steering) judgements() map[netip.Addr]judged {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gate.judged
+}
+
+// steerAndSave steers, and remembers the gateways for a later process.
+func (e *edge) steerAndSave() {
+	e.steer()
+	e.saveGateways()
+}
+
+// joinGateways begins to be one of the gateways. What a former process knew counts while its
+// data path does.
+func (e *edge) joinGateways() error {
+	e.steering.mu.Lock()
+	e.steering.gate.joinBy = time.Now().Add(joinTimeout)
+	e.steering.mu.Unlock()
+	return e.loadGateways()
+}
+
+// leaveGateways gives this edge's work to the other gateways, if there are any: without a
+// process nobody tells it what they do.
+func (e *edge) leaveGateways() {
+	s := &e.steering
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	others := slices.ContainsFunc(partners(s.ground.config), func(m netip.Addr) bool { return s.gate.judged[m].Standing != nat.Gone })
+	if s.ground.dp != nil && s.ground.config.Underlay.Liveness != nil && others {
+		s.gate.leaving = true
+		if _, err := s.moveGateways(time.Now()); err != nil {
+			e.log.Error("give egress addresses up", "err", err)
+		}
+	}
+	s.ground.dp = nil
+}
+
+// stand ends all steering.
+func (s *steering) stand() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ground.dp = nil
+}

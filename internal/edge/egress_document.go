@@ -1,0 +1,189 @@
+package edge
+
+import (
+	"cmp"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/nat"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// noEgress is the answer to a question about translation that there is none.
+func noEgress() error {
+	return mistake{errors.New("this edge translates nothing: configure spec.egress, or nat of an uplink")}
+}
+
+func (e *edge) egressDocument() (EgressInfo, error) {
+	return read(e, "egress", func() (EgressInfo, error) {
+		if e.config.Egress == nil {
+			return EgressInfo{}, noEgress()
+		}
+		counts, err := e.countBindings()
+		if err != nil {
+			return EgressInfo{}, err
+		}
+		s := &e.steering
+		s.mu.Lock()
+		all, drained, active := s.gate.judged, s.gate.drain, s.gate.active
+		swept := !e.natGuard.sweptAt.IsZero()
+		info := EgressInfo{
+			Policies: []EgressPolicyInfo{}, Groups: []GatewayGroupInfo{}, Failovers: append([]Failover{}, s.gate.failovers...),
+			Replication: []ReplicationInfo{}, Problems: append([]string{}, s.gate.problems...),
+		}
+		s.mu.Unlock()
+		info.Problems = append(info.Problems, e.natGuard.problems...)
+		info.Replication = e.replicationInfos()
+		if drained != nil {
+			info.Drain = &DrainInfo{Asked: drained.Asked, Deadline: drained.Deadline, Done: drained.Done}
+			if swept && !drained.Done {
+				info.Drain.Active = &active
+			}
+		}
+		for _, g := range e.config.Egress.Gateways {
+			info.Groups = append(info.Groups, e.groupInfo(g, all))
+		}
+		for _, p := range e.config.Egress.Policies {
+			info.Policies = append(info.Policies, e.policyInfo(p, all, counts))
+		}
+		for _, r := range e.config.Routers {
+			for _, u := range r.Uplinks {
+				if u.NAT != nil && u.NAT.Masquerade {
+					info.Policies = append(info.Policies, e.uplinkInfo(r, u, counts))
+				}
+			}
+		}
+		return info, nil
+	})
+}
+
+// bindingCounts are how many bindings there are, by policy and by egress address.
+type bindingCounts struct {
+	policies  map[string]int
+	addresses map[policyAddr]int
+}
+
+type policyAddr struct {
+	policy string
+	addr   netip.Addr
+}
+
+// countBindings walks all bindings. mu is held.
+func (e *edge) countBindings() (c bindingCounts, err error) {
+	c = bindingCounts{make(map[string]int), make(map[policyAddr]int)}
+	return c, e.dp.EachBinding(func(b *datapath.Binding) bool {
+		if !b.Mapping {
+			c.policies[b.Policy]++
+			c.addresses[policyAddr{b.Policy, b.Egress.Addr()}]++
+		}
+		return true
+	})
+}
+
+func (e *edge) groupInfo(g overlay.GatewayGroup, all map[netip.Addr]judged) GatewayGroupInfo {
+	info := GatewayGroupInfo{Name: g.Name, Mode: g.Mode, Members: []GatewayInfo{}}
+	for _, m := range g.Members {
+		j := all[m]
+		info.Members = append(info.Members, GatewayInfo{
+			Address: m, Name: gatewayName(e.config, m), Self: m == self(e.config), Standing: j.Standing.String(), Since: j.at, Why: j.why,
+		})
+	}
+	return info
+}
+
+// policyInfo is one policy as its gateways share it. mu is held.
+func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]judged, counts bindingCounts) EgressPolicyInfo {
+	info := EgressPolicyInfo{
+		Name: p.Name, Router: p.Router, VNI: p.VNI, Gateways: p.Gateways, Uplink: p.Uplink, Matches: e.ruled.matches(p.Name), Except: p.Except,
+		Mapping: "endpoint-dependent", Spread: "source", Ports: p.Ports, Limit: p.Limit, Bindings: counts.policies[p.Name],
+		Sources: []EgressSourcesInfo{}, Addresses: []EgressAddressInfo{},
+	}
+	if p.Independent {
+		info.Mapping = "endpoint-independent"
+	}
+	if p.PerConnection {
+		info.Spread = "connection"
+	}
+	i := slices.IndexFunc(e.config.Egress.Gateways, func(g overlay.GatewayGroup) bool { return g.Name == p.Gateways })
+	if i < 0 {
+		return info
+	}
+	plan := nat.NewPlan(p, e.config.Egress.Gateways[i], self(e.config), standings(all))
+	for f, name := range []string{"ipv4", "ipv6"} {
+		info.Sources = append(info.Sources, sourceShares(plan, f, name, self(e.config))...)
+	}
+	for _, a := range plan.Addresses {
+		info.Addresses = append(info.Addresses, EgressAddressInfo{
+			Address: a.Addr, Owner: a.Owner, Server: a.Server, Here: a.Owner == self(e.config),
+			Bindings: counts.addresses[policyAddr{p.Name, a.Addr}],
+		})
+	}
+	return info
+}
+
+// sourceShares are who serves which part of the sources of a family that has addresses.
+func sourceShares(plan nat.Plan, f int, family string, here netip.Addr) (list []EgressSourcesInfo) {
+	hasFamily := slices.ContainsFunc(plan.Addresses, func(a nat.Address) bool { return a.Addr.Is4() == (f == 0) })
+	if !hasFamily {
+		return nil
+	}
+	counts := make(map[netip.Addr]int)
+	for _, way := range plan.Ways[f] {
+		if way.Here {
+			way.Remote = here
+		}
+		counts[way.Remote]++
+	}
+	for gateway, n := range counts {
+		list = append(list, EgressSourcesInfo{Gateway: gateway, Family: family, Share: float64(n) / nat.Buckets})
+	}
+	slices.SortFunc(list, func(a, b EgressSourcesInfo) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), a.Gateway.Compare(b.Gateway))
+	})
+	return list
+}
+
+func (e *edge) uplinkInfo(r overlay.Router, u overlay.Uplink, counts bindingCounts) EgressPolicyInfo {
+	name := reconcile.UplinkEgress(u.Name)
+	info := EgressPolicyInfo{
+		Name: name, Router: r.Name, Uplink: u.Name, Matches: "what leaves by the uplink and no policy translates",
+		Mapping: "endpoint-dependent", Spread: "source", Ports: u.NAT.Ports, Limit: u.NAT.Limit, Bindings: counts.policies[name],
+		Sources: []EgressSourcesInfo{}, Addresses: []EgressAddressInfo{},
+	}
+	for _, a := range u.Addresses {
+		info.Addresses = append(info.Addresses, EgressAddressInfo{
+			Address: a.Addr(), Owner: self(e.config), Server: self(e.config), Here: true, Bindings: counts.addresses[policyAddr{name, a.Addr()}],
+		})
+	}
+	return info
+}
+
+// matches is which packets go by an egress policy, in words.
+func (r ruled) matches(policy string) string {
+	if r.egress == nil {
+		return ""
+	}
+	for _, rule := range r.egress.Rules() {
+		if rule.Section == nat.SectionPolicy && rule.Name == policy {
+			return strings.TrimPrefix(rule.Text, string(overlay.Both)+", ")
+		}
+	}
+	return ""
+}
+
+// natUse is nil where nothing is translated. mu is held.
+func (e *edge) natUse() *NATUse {
+	if e.config.Egress == nil {
+		return nil
+	}
+	c := e.natGuard.census
+	use := &NATUse{Bindings: Usage{c.Bindings + c.Mappings, e.config.Egress.Bindings}, Policies: len(e.config.Egress.Policies)}
+	if isGateway(e.config) {
+		use.Standing = e.steering.judgements()[self(e.config)].Standing.String()
+	}
+	return use
+}

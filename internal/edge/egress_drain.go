@@ -1,0 +1,194 @@
+package edge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/nat"
+)
+
+const (
+	// DefaultDrain is how long a drain waits for connections to end.
+	DefaultDrain = 5 * time.Minute
+	// drainIdle is for how long no binding may have had a packet before a drain is over. Data
+	// packets are known with a delay of up to 10 s.
+	drainIdle = 20 * time.Second
+)
+
+// argTimeout is the drain's in the URL.
+const argTimeout = "timeout"
+
+// drainHandler serves the wish that this edge gives its work away.
+func (e *edge) drainHandler(w http.ResponseWriter, r *http.Request) {
+	if !isChange(w, r) {
+		return
+	}
+	timeout := DefaultDrain
+	if text := r.URL.Query().Get(argTimeout); text != "" {
+		var err error
+		if timeout, err = time.ParseDuration(text); err != nil || timeout < 0 {
+			reply(w, nil, mistake{fmt.Errorf("%s: %q is no time from 0s on, such as 5m", argTimeout, text)})
+			return
+		}
+	}
+	now := time.Now()
+	document, err := e.setDrain(&drain{Asked: now, Deadline: now.Add(timeout), Done: timeout == 0})
+	reply(w, document, err)
+}
+
+// undrainHandler serves its end.
+func (e *edge) undrainHandler(w http.ResponseWriter, r *http.Request) {
+	if !isChange(w, r) {
+		return
+	}
+	document, err := e.setDrain(nil)
+	reply(w, document, err)
+}
+
+// isChange refuses a request that is not to change something.
+func isChange(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodPost {
+		return true
+	}
+	w.Header().Set("Allow", http.MethodPost)
+	answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not possible: POST changes something"})
+	return false
+}
+
+// setDrain makes the wish known, and says how egress is then.
+func (e *edge) setDrain(d *drain) (EgressInfo, error) {
+	_, err := read(e, "egress", func() (struct{}, error) {
+		switch {
+		case !isGateway(e.config):
+			return struct{}{}, mistake{errors.New("this edge is no member of a group in spec.egress.gateways: there is nothing to drain")}
+		case d != nil && e.config.Underlay.Liveness == nil:
+			return struct{}{}, mistake{errors.New("no other edge would know: configure spec.underlay.liveness, by which they are told")}
+		}
+		s := &e.steering
+		s.mu.Lock()
+		s.gate.drain = d
+		s.mu.Unlock()
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return EgressInfo{}, err
+	}
+	if d == nil {
+		e.log.Info("egress is no longer drained")
+	} else {
+		e.log.Info("egress is drained", "deadline", d.Deadline)
+	}
+	e.steer()
+	e.saveGateways()
+	return e.egressDocument()
+}
+
+// watchDrain ends a drain when no connection uses this edge any more.
+func (e *edge) watchDrain() error {
+	s := &e.steering
+	s.mu.Lock()
+	d := s.gate.drain
+	s.mu.Unlock()
+	if d == nil || d.Done {
+		return nil
+	}
+	active, err := read(e, "bindings", func() (n int, err error) {
+		return n, e.dp.EachBinding(func(b *datapath.Binding) bool {
+			if !b.Replica && !b.Mapping && b.IdleNS < uint64(drainIdle) {
+				n++
+			}
+			return true
+		})
+	})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	s.mu.Lock()
+	if s.gate.drain == d {
+		s.gate.active = active
+		if active == 0 && now.Sub(d.Asked) >= drainIdle || !now.Before(d.Deadline) {
+			done := *d
+			done.Done = true
+			s.gate.drain = &done
+			nudge(s.gate.nudged)
+		}
+	}
+	s.mu.Unlock()
+	return nil
+}
+
+// remembered is what an edge wants to know of gateways after a restart of its process.
+type remembered struct {
+	Drain *drain       `json:"drain,omitempty"`
+	Gone  []netip.Addr `json:"gone,omitempty"`
+}
+
+// saveGateways writes it where it changed.
+func (e *edge) saveGateways() {
+	s := &e.steering
+	s.mu.Lock()
+	now := remembered{Drain: s.gate.drain}
+	for member, j := range s.gate.judged {
+		if j.Standing == nat.Gone && member != self(s.ground.config) {
+			now.Gone = append(now.Gone, member)
+		}
+	}
+	slices.SortFunc(now.Gone, netip.Addr.Compare)
+	same, file := reflect.DeepEqual(now, s.gate.saved), s.gate.file
+	s.gate.saved = now
+	s.mu.Unlock()
+	if !same {
+		e.fault("remember the gateways", writeJSON(file, now))
+	}
+}
+
+// loadGateways reads what a former process wrote, if there was one.
+func (e *edge) loadGateways() error {
+	file := filepath.Join(e.opts.RuntimeDir, e.config.Name+".egress")
+	e.steering.mu.Lock()
+	e.steering.gate.file = file
+	e.steering.mu.Unlock()
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var was remembered
+	if err == nil {
+		err = json.Unmarshal(text, &was)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	s := &e.steering
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate.drain, s.gate.saved = was.Drain, was
+	s.gate.remembered = make(map[netip.Addr]bool)
+	for _, member := range was.Gone {
+		s.gate.remembered[member] = e.adopted // a new data path stood still meanwhile
+	}
+	return nil
+}
+
+// writeJSON replaces a file at once.
+func writeJSON(path string, document any) error {
+	text, err := json.Marshal(document)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

@@ -1,0 +1,243 @@
+package edge
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/replica"
+)
+
+// exits are what the fake data path says of its translation, and what it was told.
+type exits struct {
+	census    datapath.NATCensus
+	bindings  []datapath.Binding
+	pressures []datapath.Pressure
+	news      []datapath.News // not yet read
+	steered   []datapath.Egress
+	announced []place
+	service   bfd.Service
+	replicas  []datapath.BindingRecord // that were put
+	deleted   []datapath.BindingRecord
+	links     []replica.Link
+	told      map[replica.ID][]byte // records that were put, and then deleted
+	untold    map[replica.ID][]byte
+	states    map[replica.ID]replica.State
+	resyncs   []string
+	replicate chan struct{}
+	store     replica.Store
+}
+
+var (
+	gw1, gw2 = tep, remote // this edge is the first gateway
+	pool     = netip.MustParseAddr("203.0.113.10")
+	other    = netip.MustParseAddr("203.0.113.11")
+)
+
+// newEgressWorld is an edge that is a gateway of a policy with another one, and whose
+// liveness knows nothing yet.
+func newEgressWorld(w *world) *world {
+	w.config.Underlay.Liveness = &overlay.Liveness{Interval: 50 * time.Millisecond, Multiplier: 3}
+	w.config.Remotes = []overlay.Remote{{Name: "gw2", Addrs: []netip.Addr{gw2}}}
+	w.config.Routers = []overlay.Router{{
+		Name:    "tenant",
+		Uplinks: []overlay.Uplink{{Name: "wan", Interface: "wan0", Addresses: []netip.Prefix{netip.MustParsePrefix("203.0.113.1/24")}}},
+	}}
+	w.config.Egress = &overlay.Egress{
+		Bindings: 1000, Timeouts: overlay.DefaultNATTimeouts, LogRate: 10,
+		Gateways: []overlay.GatewayGroup{{Name: "gws", Mode: overlay.ActiveStandby, Members: []netip.Addr{gw1, gw2}}},
+		Policies: []overlay.EgressPolicy{{
+			Name: "web", Router: "tenant", VNI: 9001, Tunnel: vxlan, Remotes: []netip.Addr{gw2}, Gateways: "gws",
+			Pool: []overlay.AddrRange{{First: pool, Last: other}}, Uplink: "wan", Ports: overlay.DefaultNATPorts,
+		}},
+	}
+	w.view.Links["wan0"] = host.Link{Name: "wan0", Index: 9, MTU: 1500, Up: true}
+	w.lives = map[overlay.Pair]bfd.Result{pair: {State: bfd.Unknown, Since: time.Now()}}
+	w.exits = exits{told: map[replica.ID][]byte{}, untold: map[replica.ID][]byte{}, states: map[replica.ID]replica.State{}, replicate: make(chan struct{}, 1)}
+	w.opts.OpenReplication = func(o replica.Options) (Replication, error) {
+		w.mu.Lock()
+		w.exits.store = o.Store
+		w.mu.Unlock()
+		return fakeReplication{w}, w.call("open replication")
+	}
+	return w
+}
+
+// replicated has the gateways tell each other of bindings.
+func (w *world) replicated() *world {
+	w.config.Egress.Gateways[0].Replication = &overlay.Replication{Port: 49789, Key: []byte("k")}
+	return w
+}
+
+// served changes what liveness knows of the other gateway's service and tells the edge.
+func (w *world) served(s bfd.Service) {
+	w.mu.Lock()
+	w.lives = maps.Clone(w.lives)
+	w.lives[pair] = bfd.Result{State: bfd.Up, Since: time.Now().Add(-time.Minute), Service: s, ServiceSince: time.Now()}
+	w.mu.Unlock()
+	w.died <- struct{}{}
+}
+
+// ours are the addresses that the data path was told to answer for.
+func (w *world) ours() (owned []netip.Addr) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.exits.steered {
+		owned = append(owned, e.Owned...)
+	}
+	return owned
+}
+
+func (d fakeDataPath) SteerEgress(list []datapath.Egress) error {
+	if !d.w.steering.TryLock() {
+		d.w.t.Error("egress is steered while the paths change")
+	} else {
+		time.Sleep(time.Millisecond)
+		d.w.steering.Unlock()
+	}
+	err := d.w.call("steer egress")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	if err == nil {
+		d.w.exits.steered = list
+	}
+	return err
+}
+
+func (d fakeDataPath) AnnounceAddress(uplink string, addr netip.Addr) error {
+	err := d.w.call(fmt.Sprintf("announce %s at %s", addr, uplink))
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.exits.announced = append(d.w.exits.announced, place{uplink, addr})
+	return err
+}
+
+func (d fakeDataPath) RenewLease() error { return nil }
+
+func (d fakeDataPath) NATSweep() (datapath.NATCensus, error) {
+	err := d.read("NAT sweep")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.calls = append(d.w.calls, "NAT sweep")
+	return d.w.exits.census, err
+}
+
+func (d fakeDataPath) NATTables(c datapath.NATCensus) []datapath.Table {
+	return []datapath.Table{{Name: datapath.TableBindings, Used: c.Bindings, Size: 1000, Bytes: 300_000}, {Name: datapath.TableNews, Used: -1, Size: 4096, Bytes: 8192}}
+}
+
+func (d fakeDataPath) EachBinding(do func(*datapath.Binding) bool) error {
+	err := d.read("bindings")
+	d.w.mu.Lock()
+	bindings := slices.Clone(d.w.exits.bindings)
+	d.w.mu.Unlock()
+	for i := range bindings {
+		if !do(&bindings[i]) {
+			break
+		}
+	}
+	return err
+}
+
+func (d fakeDataPath) EachBindingRecord(do func(*datapath.BindingRecord) bool) error {
+	return d.EachBinding(func(b *datapath.Binding) bool {
+		r := recordOf(*b)
+		return do(&r)
+	})
+}
+
+// recordOf is b as gateways tell each other of it.
+func recordOf(b datapath.Binding) datapath.BindingRecord {
+	return datapath.BindingRecord{
+		Router: datapath.NameTag(b.Router), Policy: datapath.NameTag(b.Policy), Proto: b.Proto, Inside: b.Inside, Outside: b.Outside,
+		Egress: b.Egress, Via: gw1, AgeNS: b.AgeNS, IdleNS: b.IdleNS, Replica: b.Replica,
+	}
+}
+
+func (d fakeDataPath) Pressures(most int) ([]datapath.Pressure, error) {
+	err := d.read("pressures")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return slices.Clone(d.w.exits.pressures[:min(most, len(d.w.exits.pressures))]), err
+}
+
+func (d fakeDataPath) News(most int, do func(*datapath.News)) error {
+	err := d.read("news")
+	d.w.mu.Lock()
+	news := d.w.exits.news[:min(most, len(d.w.exits.news))]
+	d.w.exits.news = d.w.exits.news[len(news):]
+	d.w.mu.Unlock()
+	for i := range news {
+		do(&news[i])
+	}
+	return err
+}
+
+func (d fakeDataPath) PutBindings(records []datapath.BindingRecord) (taken, conflicts int, err error) {
+	err = d.read("put bindings")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.exits.replicas = append(d.w.exits.replicas, records...)
+	return len(records) - 1, 1, err
+}
+
+func (d fakeDataPath) DeleteBindings(records []datapath.BindingRecord) (int, error) {
+	err := d.read("delete bindings")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.exits.deleted = append(d.w.exits.deleted, records...)
+	return len(records), err
+}
+
+func (l fakeLiveness) SetService(s bfd.Service) {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	if l.w.exits.service != s {
+		l.w.exits.service = s
+		l.w.calls = append(l.w.calls, "say "+s.String())
+	}
+}
+
+// fakeReplication keeps what it is to tell.
+type fakeReplication struct{ w *world }
+
+func (r fakeReplication) Set(links []replica.Link) error {
+	err := r.w.call("set links")
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.exits.links = links
+	return err
+}
+
+func (r fakeReplication) Put(id replica.ID, records []byte) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.exits.told[id] = append(r.w.exits.told[id], records...)
+}
+
+func (r fakeReplication) Delete(id replica.ID, records []byte) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.exits.untold[id] = append(r.w.exits.untold[id], records...)
+}
+
+func (r fakeReplication) Resync(why string) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.exits.resyncs = append(r.w.exits.resyncs, why)
+}
+
+func (r fakeReplication) States() map[replica.ID]replica.State {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	return maps.Clone(r.w.exits.states)
+}
+
+func (r fakeReplication) Changed() <-chan struct{} { return r.w.exits.replicate }
+func (r fakeReplication) Close() error             { return r.w.call("close replication") }

@@ -1,0 +1,375 @@
+package edge
+
+import (
+	"bytes"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/replica"
+)
+
+var gw2Link = replica.ID{Remote: gw2, Port: 49789}
+
+func inside(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
+
+// binding is of the policy web: TCP, answered.
+func binding(n byte, port uint16) datapath.Binding {
+	return datapath.Binding{
+		Policy: "web", Router: "tenant", Proto: 6, Inside: netip.AddrPortFrom(inside(n), port), Outside: netip.MustParseAddrPort("198.51.100.9:443"),
+		Egress: netip.AddrPortFrom(pool, port), State: "established", Answered: true, AgeNS: 5e9, IdleNS: 1e9, LeftNS: 60e9,
+		Forth: datapath.Counters{Packets: 2, Bytes: uint64(n) * 100}, Back: datapath.Counters{Packets: 3, Bytes: 1000},
+	}
+}
+
+// translating has the world translate three connections, one of them of the uplink itself.
+func (w *world) translating() *world {
+	udp := binding(2, 53)
+	udp.Policy, udp.Proto, udp.State, udp.Answered, udp.Egress = "uplink/wan", 17, "unreplied", false, netip.MustParseAddrPort("203.0.113.1:53")
+	w.exits.bindings = []datapath.Binding{binding(1, 4000), udp, binding(1, 4001)}
+	w.exits.census = datapath.NATCensus{States: map[string]int{"established": 2, "unreplied": 1}, Bindings: 3, Mappings: 1, Replicas: 1}
+	w.exits.pressures = []datapath.Pressure{{Policy: "web", Router: "tenant", Proto: 6, Egress: pool, Outside: netip.MustParseAddrPort("198.51.100.9:443"), Used: 90, Size: 100}}
+	return w
+}
+
+func TestBindings(t *testing.T) {
+	w := newEgressWorld(newWorld(t)).translating()
+	c, _ := w.run()
+	for _, test := range []struct {
+		q       BindingQuery
+		matched int
+		first   netip.AddrPort // inside of the first one
+	}{
+		{BindingQuery{}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{BindingQuery{Limit: 1}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{BindingQuery{Policy: "web", Limit: 1}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
+		{BindingQuery{Proto: "udp"}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
+		{BindingQuery{State: "established", Router: "tenant"}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
+		{BindingQuery{Addr: netip.MustParsePrefix("203.0.113.1/32")}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
+		{BindingQuery{Addr: netip.MustParsePrefix("198.51.100.0/24")}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{BindingQuery{Router: "other"}, 0, netip.AddrPort{}},
+	} {
+		list, err := c.Bindings(t.Context(), test.q)
+		if err != nil || list.Total != 3 || list.Matched != test.matched {
+			t.Errorf("%+v: %d of %d match, want %d of 3: %v", test.q, list.Matched, list.Total, test.matched, err)
+			continue
+		}
+		want := test.matched
+		if test.q.Limit > 0 {
+			want = min(want, test.q.Limit)
+		}
+		if len(list.Bindings) != want {
+			t.Errorf("%+v: %d bindings, want %d", test.q, len(list.Bindings), want)
+		} else if want > 0 && netip.AddrPortFrom(list.Bindings[0].Inside, list.Bindings[0].InsidePort) != test.first {
+			t.Errorf("%+v: first %+v, want %s", test.q, list.Bindings[0], test.first)
+		}
+	}
+	for by, want := range map[string]string{"sources": "10.0.0.1", "destinations": "198.51.100.9:443", "addresses": "203.0.113.10", "policies": "web"} {
+		list, err := c.Bindings(t.Context(), BindingQuery{Top: by})
+		if err != nil || len(list.Top) == 0 || list.Top[0].What != want {
+			t.Errorf("top %s: %+v, want %s first: %v", by, list.Top, want, err)
+		}
+	}
+	for _, wrong := range []BindingQuery{{Top: "hosts"}, {State: "asleep"}, {Proto: "smoke"}, {Limit: -1}} {
+		if _, err := c.Bindings(t.Context(), wrong); err == nil {
+			t.Errorf("%+v is answered", wrong)
+		}
+	}
+	if p, err := c.Pressures(t.Context(), 10); err != nil || len(p) != 1 || p[0].Used != 90 || p[0].Proto != "tcp" {
+		t.Errorf("pressures %+v: %v", p, err)
+	}
+	e := fetched(t, c.Egress)
+	if p := e.Policies[0]; p.Bindings != 2 || p.Addresses[0].Bindings != 2 || p.Addresses[1].Bindings != 0 {
+		t.Errorf("policy %+v, want two bindings at its first address", p)
+	}
+}
+
+// Without anything to translate questions say so.
+func TestNoEgress(t *testing.T) {
+	c, _ := newWorld(t).run()
+	_, egress := c.Egress(t.Context())
+	_, nat := c.NAT(t.Context())
+	_, bindings := c.Bindings(t.Context(), BindingQuery{})
+	_, pressures := c.Pressures(t.Context(), 1)
+	for _, err := range []error{egress, nat, bindings, pressures} {
+		if err == nil || !strings.Contains(err.Error(), "configure spec.egress") {
+			t.Errorf("answer %v", err)
+		}
+	}
+	if s := fetched(t, c.Status); s.NAT != nil {
+		t.Errorf("status %+v", s.NAT)
+	}
+}
+
+func TestNATStatus(t *testing.T) {
+	w := newEgressWorld(newWorld(t)).translating()
+	w.events["nat-opened"], w.events[eventNewsLost] = 7, 0
+	c, _ := w.run()
+	w.within("swept", func() bool { return !fetched(t, c.NAT).SweptAt.IsZero() })
+	n := fetched(t, c.NAT)
+	if n.Bindings != 3 || n.Mappings != 1 || n.Replicas != 1 || n.Events[0] != (EventInfo{"nat-opened", natEvents[0].Description, false, 7}) {
+		t.Errorf("NAT %+v", n)
+	}
+	if s := fetched(t, c.Status).NAT; s == nil || s.Bindings != (Usage{4, 1000}) || s.Policies != 1 || s.Standing != "gone" {
+		t.Errorf("status %+v", s)
+	}
+	text, err := c.Metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`selvage_nat_bindings{state="established"} 2`, `selvage_nat_replicas 1`, `selvage_nat_table_entries{table="bindings"} 3`,
+		`selvage_nat_pressure_ports_used 90`, `selvage_nat_pressure_ports 100`, `selvage_gateways_serving{group="gws"} `,
+		`selvage_gateway_standing{group="gws",gateway="192.0.2.1",standing="gone"} 1`, `selvage_egress_addresses_owned 0`,
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("metrics lack %q", line)
+		}
+	}
+}
+
+// Alarms are raised when something fills, stay until it is clearly better, and drops count
+// from one sweep to the next.
+func TestNATAlarms(t *testing.T) {
+	config := overlay.Egress{Bindings: 100}
+	filled := func(bindings, used int, drops map[string]uint64, lost uint64) natGuard {
+		return natGuard{
+			census:    datapath.NATCensus{Bindings: bindings},
+			pressures: []datapath.Pressure{{Policy: "web", Proto: 6, Egress: pool, Used: used, Size: 100}}, drops: drops, newsLost: lost, known: true,
+		}
+	}
+	var was natGuard
+	for i, c := range []struct {
+		now  natGuard
+		want []string
+	}{
+		{filled(10, 10, map[string]uint64{reasonExhausted: 5}, 3), nil}, // the counts of before are no news
+		{filled(80, 79, map[string]uint64{reasonExhausted: 5}, 3), []string{"80 of 100 bindings"}},
+		{filled(76, 80, map[string]uint64{reasonExhausted: 5}, 3), []string{"76 of 100 bindings", "80 of 100 tcp ports of 203.0.113.10"}},
+		{filled(74, 76, map[string]uint64{reasonExhausted: 5}, 3), []string{"76 of 100 tcp ports"}},
+		{filled(1, 1, map[string]uint64{reasonExhausted: 7, reasonFull: 1, reasonNoGateway: 2}, 4),
+			[]string{"1 bindings began or ended", "1 of 100 bindings", "2 packets were dropped just now because no gateway", "2 packets were dropped just now for want"}},
+		{filled(1, 1, map[string]uint64{reasonExhausted: 7, reasonFull: 1, reasonNoGateway: 2}, 4), nil},
+	} {
+		c.now.judge(was, config)
+		if len(c.now.problems) != len(c.want) {
+			t.Errorf("sweep %d: %q, want %q", i, c.now.problems, c.want)
+		} else {
+			for j, want := range c.want {
+				if !strings.Contains(c.now.problems[j], want) {
+					t.Errorf("sweep %d: %q, want %q", i, c.now.problems[j], want)
+				}
+			}
+		}
+		was = c.now
+	}
+}
+
+func newsOf(event datapath.NewsEvent, b datapath.Binding) datapath.News {
+	return datapath.News{Event: event, AgeNS: 1e6, Binding: b, Record: recordOf(b)}
+}
+
+// Lines have the fields that docs/observe.md maps to IPFIX, and no more of them are written
+// than the rate allows.
+func TestTranslationLog(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	var l translationLog
+	l.begin(noon, 2)
+	events := []datapath.News{
+		newsOf(datapath.BindingBegan, binding(1, 4000)), newsOf(datapath.BindingOpen, binding(1, 4000)), newsOf(datapath.BindingEnded, binding(1, 4000)),
+		newsOf(datapath.BindingBegan, binding(1, 4001)), newsOf(datapath.BindingBegan, binding(1, 4002)),
+	}
+	replicated := newsOf(datapath.BindingEnded, binding(1, 4003))
+	replicated.Binding.Replica = true
+	for _, n := range append(events, replicated) {
+		l.take(&n)
+	}
+	l.write(log)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2 || l.lost != 2 || !strings.Contains(lines[0], "lost=2") {
+		t.Fatalf("%d lines and %d lost, want two and two:\n%s", len(lines), l.lost, out.String())
+	}
+	for _, field := range []string{"event=began", "policy=web", "router=tenant", "proto=tcp", "src=10.0.0.1", "sport=4000", "postNATSrc=203.0.113.10", "postNATSport=4000",
+		"dst=198.51.100.9", "dport=443"} {
+		if !strings.Contains(lines[0], field) {
+			t.Errorf("%q lacks %s", lines[0], field)
+		}
+	}
+	for _, field := range []string{"event=ended", "initiatorPackets=2", "initiatorOctets=100", "responderPackets=3", "responderOctets=1000", "duration=4.999s"} {
+		if !strings.Contains(lines[1], field) {
+			t.Errorf("%q lacks %s", lines[1], field)
+		}
+	}
+	out.Reset()
+	l.begin(noon.Add(time.Hour), 2)
+	for range 3 {
+		l.take(&events[0])
+	}
+	l.write(log)
+	if text := out.String(); strings.Count(text, "\n") != 2 || strings.Count(text, "lost=1") != 1 || l.lost != 3 {
+		t.Errorf("after an hour, %d lost:\n%s", l.lost, text)
+	}
+}
+
+// Other gateways hear of what is answered and of what ended, in order, and not of what is
+// theirs.
+func TestNewsAreReplicated(t *testing.T) {
+	w := newEgressWorld(newWorld(t)).replicated()
+	theirs, unanswered, local := binding(3, 1), binding(4, 1), binding(5, 1)
+	theirs.Replica, unanswered.Answered, local.Policy = true, false, "uplink/wan"
+	mapping := binding(6, 1)
+	mapping.Mapping, mapping.Answered = true, false
+	w.exits.news = []datapath.News{
+		newsOf(datapath.BindingBegan, binding(1, 1)), newsOf(datapath.BindingOpen, binding(1, 1)), newsOf(datapath.BindingOpen, binding(2, 1)),
+		newsOf(datapath.BindingEnded, binding(1, 1)), newsOf(datapath.BindingEnded, theirs), newsOf(datapath.BindingEnded, unanswered),
+		newsOf(datapath.BindingOpen, local), newsOf(datapath.BindingBegan, mapping),
+	}
+	_, _ = w.run()
+	var put, gone []datapath.BindingRecord
+	w.within("told", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		put, gone = recordsIn(t, w.exits.told[gw2Link]), recordsIn(t, w.exits.untold[gw2Link])
+		return len(put) == 3 && len(gone) == 1
+	})
+	sources := func(records []datapath.BindingRecord) (list []netip.Addr) {
+		for _, r := range records {
+			list = append(list, r.Inside.Addr())
+		}
+		return list
+	}
+	if got := sources(put); !slices.Equal(got, []netip.Addr{inside(1), inside(2), inside(6)}) {
+		t.Errorf("told of %v", got)
+	}
+	if got := sources(gone); !slices.Equal(got, []netip.Addr{inside(1)}) {
+		t.Errorf("told of the end of %v", got)
+	}
+	w.mu.Lock()
+	links := w.exits.links
+	w.mu.Unlock()
+	if len(links) != 1 || links[0].Local != gw1 || links[0].ID() != gw2Link || string(links[0].Key) != "k" {
+		t.Errorf("links %+v", links)
+	}
+}
+
+func recordsIn(t *testing.T, b []byte) (list []datapath.BindingRecord) {
+	t.Helper()
+	for chunk := range slices.Chunk(b, datapath.BindingRecordSize) {
+		var r datapath.BindingRecord
+		if err := r.UnmarshalBinary(chunk); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// News that were lost have all told again.
+func TestLostNews(t *testing.T) {
+	w := newEgressWorld(newWorld(t)).replicated()
+	w.events[eventNewsLost] = 3
+	c, _ := w.run()
+	w.within("a first look", func() bool { return !fetched(t, c.NAT).SweptAt.IsZero() })
+	time.Sleep(20 * time.Millisecond) // for the look at events
+	w.set(func() { w.events[eventNewsLost]++ })
+	w.within("told again", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.exits.resyncs) == 1
+	})
+}
+
+// Records of others are taken where they are of a policy that is shared, and nothing else of
+// what an evil gateway sends.
+func TestRecordsOfOthers(t *testing.T) {
+	w := newEgressWorld(newWorld(t)).replicated()
+	c, _ := w.run()
+	var store replica.Store
+	w.within("replication", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		store = w.exits.store
+		return store != nil
+	})
+	own, local := recordOf(binding(1, 1)), binding(2, 1)
+	local.Policy = "uplink/wan"
+	foreign := recordOf(local)
+	bytes := appendRecord(appendRecord(nil, &own), &foreign)
+	if err := store.Put(gw2Link, bytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Delete(gw2Link, bytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(replica.ID{Remote: remoteB, Port: 49789}, bytes); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	put, gone := w.exits.replicas, w.exits.deleted
+	w.mu.Unlock()
+	if len(put) != 1 || put[0].Inside != own.Inside || len(gone) != 1 {
+		t.Errorf("taken %+v, deleted %+v, want the shared one alone", put, gone)
+	}
+	if err := store.Put(gw2Link, make([]byte, datapath.BindingRecordSize)); err == nil {
+		t.Error("a record of nothing is taken")
+	}
+	if r := fetched(t, c.Egress).Replication; len(r) != 1 || r[0].Conflicts != 1 {
+		t.Errorf("replication %+v, want one conflict", r)
+	}
+	w.mu.Lock()
+	w.exits.bindings = []datapath.Binding{binding(1, 1), local, binding(3, 1)}
+	w.mu.Unlock()
+	var all []byte
+	if err := store.Snapshot(gw2Link, func(b []byte) { all = append(all, b...) }); err != nil {
+		t.Fatal(err)
+	}
+	if got := recordsIn(t, all); len(got) != 2 {
+		t.Errorf("snapshot of %d records, want 2", len(got))
+	}
+}
+
+// A gateway that replicates waits for the bindings of the other one.
+func TestGatewayWaitsForBindings(t *testing.T) {
+	w := newEgressWorld(newWorld(t)).replicated()
+	c, _ := w.run()
+	w.served(bfd.InService)
+	w.within("the other is heard", func() bool { return member(t, c, gw2).Standing == "serving" && member(t, c, gw2).Why == "it says so" })
+	if m := member(t, c, gw1); m.Standing != "gone" {
+		t.Errorf("it is %+v, and knows no bindings", m)
+	}
+	w.mu.Lock()
+	w.exits.states = map[replica.ID]replica.State{gw2Link: {Connected: true, Synced: true}}
+	w.mu.Unlock()
+	w.exits.replicate <- struct{}{}
+	w.owns(2)
+}
+
+// Bindings that live are told of again before they expire at the other gateway.
+func TestRefresh(t *testing.T) {
+	w := newEgressWorld(newWorld(t)).replicated()
+	w.config.Egress.Timeouts.ICMP = 200 * time.Millisecond
+	idle, theirs := binding(2, 1), binding(3, 1)
+	idle.IdleNS, theirs.Replica = 10e9, true
+	w.exits.bindings = []datapath.Binding{binding(1, 1), idle, theirs}
+	w.exits.bindings[0].IdleNS = 1e6
+	_, _ = w.run()
+	w.within("refreshed", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.exits.told[gw2Link]) > 0
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range recordsIn(t, w.exits.told[gw2Link]) {
+		if r.Inside.Addr() != inside(1) {
+			t.Errorf("%s is refreshed", r.Inside)
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/offload"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+const (
+	// offloadLook is how often drivers are compared with what results are of. A change of
+	// offloads is an event of the host, after which a probe falls due at once.
+	offloadLook = 10 * time.Second
+	// A probe that could not be had is tried again after offloadAgain, then after twice the
+	// time, up to offloadRest. A remote that is busy is asked again after offloadBusy.
+	offloadAgain, offloadRest = 2 * time.Second, 10 * time.Minute
+	offloadBusy               = 1500 * time.Millisecond
+
+	answerOffloads = "answer offload probes"
+)
+
+// offloads is what is known of the offloads of underlay interfaces, and what is set of them.
+type offloads struct {
+	turn  offload.Turn
+	wake  chan struct{} // has a mark when there is something to look at
+	file  string
+	mu    sync.Mutex
+	paths map[overlay.Pair]*probedPath
+	trial *trial // the probe that runs
+	// Of the goroutine that probes:
+	responders map[netip.Addr]*offload.Responder
+	port       uint16
+}
+
+// probedPath is what is known of one path.
+type probedPath struct {
+	result *offload.Result // nil before the first
+	asked  bool            // somebody waits for a probe
+	failed string          // why the last probe found nothing, "" when it did
+	pause  time.Duration   // until the next, of one that failed
+	due    time.Time       // of the next, when there is reason for one
+}
+
+// trial is an interface that is being probed, and how its offloads are for now.
+type trial struct {
+	pair overlay.Pair
+	name string
+	set  []host.Offload
+}
+
+// keptOffload is a result as it is remembered over restarts.
+type keptOffload struct {
+	Local  netip.Addr     `json:"local"`
+	Remote netip.Addr     `json:"remote"`
+	Result offload.Result `json:"result"`
+}
+
+// load reads what a former process found, before the host is changed.
+func (o *offloads) load(file string) error {
+	o.file, o.wake = file, make(chan struct{}, 1)
+	o.paths, o.responders = make(map[overlay.Pair]*probedPath), make(map[netip.Addr]*offload.Responder)
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var kept []keptOffload
+	if err == nil {
+		err = json.Unmarshal(text, &kept)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: paths are probed anew", file, err)
+	}
+	for _, k := range kept {
+		o.paths[overlay.Pair{Local: k.Local, Remote: k.Remote}] = &probedPath{result: &k.Result}
+	}
+	return nil
+}
+
+// save writes the results.
+func (o *offloads) save() error {
+	kept := []keptOffload{}
+	o.mu.Lock()
+	for _, pair := range slices.SortedFunc(maps.Keys(o.paths), overlay.Pair.Compare) {
+		if r := o.paths[pair].result; r != nil {
+			kept = append(kept, keptOffload{pair.Local, pair.Remote, *r})
+		}
+	}
+	o.mu.Unlock()
+	return writeJSON(o.file, kept)
+}
+
+// wanted are the offloads that shall differ from the operator's: those of the probe that runs
+// and, where results are applied, the best of other interfaces.
+func (o *offloads) wanted(p *overlay.OffloadProbe) (list []host.Offload) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	if o.trial != nil {
+		list = append(list, o.trial.set...)
+	}
+	if !p.Apply {
+		return list
+	}
+	for name, results := range o.byInterface() {
+		if o.trial == nil || o.trial.name != name {
+			list = append(list, offload.Unite(results).Offloads(name)...)
+		}
+	}
+	return list
+}
+
+// byInterface are the results of all paths; mu is held.
+func (o *offloads) byInterface() map[string][]offload.Result {
+	all := make(map[string][]offload.Result)
+	for _, p := range o.paths {
+		if p.result != nil {
+			all[p.result.Interface] = append(all[p.result.Interface], *p.result)
+		}
+	}
+	return all
+}
+
+// watchOffloads answers the probes of remotes and probes them, until ctx ends.
+func (e *edge) watchOffloads(ctx context.Context) {
+	runtime.LockOSThread() // for good: sockets are opened here
+	defer func() {
+		for _, r := range e.offloads.responders {
+			r.Close()
+		}
+	}()
+	if err := e.ns.enter(); err != nil {
+		e.fault(answerOffloads, err)
+		return
+	}
+	for ctx.Err() == nil {
+		e.answerOffloadProbes()
+		wait := e.probeOffloads(ctx)
+		select {
+		case <-ctx.Done():
+		case <-e.offloads.wake:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// probeOffloads probes what is due, and says how long nothing else is.
+func (e *edge) probeOffloads(ctx context.Context) time.Duration {
+	for {
+		paths := e.offloadPaths()
+		if len(paths) == 0 {
+			return offloadLook
+		}
+		reasons, err := e.offloads.reasons(paths)
+		e.fault("look at the drivers of the underlay", err)
+		pair, wait := e.offloads.next(reasons, time.Now())
+		if wait > 0 || ctx.Err() != nil {
+			return wait
+		}
+		i := slices.IndexFunc(paths, func(p offload.Path) bool { return p.Pair == pair })
+		e.probeOffload(ctx, paths[i], reasons[pair])
+	}
+}
+
+// offloadPaths are the paths that tunnels may take now, none where nothing is to be probed.
+func (e *edge) offloadPaths() (paths []offload.Path) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	p := e.config.Underlay.OffloadProbe
+	if p == nil {
+		return nil
+	}
+	pairs := reconcile.Pairs(e.config)
+	e.offloads.keep(pairs)
+	for _, pair := range pairs {
+		way, ok := reconcile.Way(e.config, e.view, pair)
+		if !ok || way.NextMAC == (overlay.MAC{}) {
+			continue
+		}
+		path := offload.Path{
+			Pair: pair, Interface: way.Interface, Ifindex: way.Ifindex, MTU: way.MTU, Port: p.Port, TunnelPort: p.Port,
+		}
+		if mtu, ok := e.paths.probed[pair]; ok {
+			path.MTU = min(path.MTU, mtu)
+		}
+		path.TunnelPort, path.Checksum = tunnelOf(e.config, pair.Remote, p.Port)
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// tunnelOf is how VXLAN tunnels to a remote address look. Where there are none they go to
+// another port, which no data path takes for its own.
+func tunnelOf(config overlay.Edge, addr netip.Addr, other uint16) (port uint16, checksum bool) {
+	port = other
+	first := config.Remote(addr).Addrs[0]
+	for _, s := range reconcile.Segments(config) {
+		if s.Tunnel.Encapsulation == overlay.VXLAN && reconcile.SendsTo(s, first) {
+			if port == other {
+				port = s.Tunnel.UDPPort
+			}
+			checksum = checksum || s.Tunnel.UDPChecksum
+		}
+	}
+	return port, checksum
+}
+
+// keep forgets all paths but these, and begins to know those that are new.
+func (o *offloads) keep(pairs []overlay.Pair) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.paths, func(pair overlay.Pair, _ *probedPath) bool { return !slices.Contains(pairs, pair) })
+	for _, pair := range pairs {
+		if o.paths[pair] == nil {
+			o.paths[pair] = &probedPath{}
+		}
+	}
+}
+
+// reasons says why each path is to be probed; those that need not are missing.
+func (o *offloads) reasons(paths []offload.Path) (map[overlay.Pair]string, error) {
+	adapters, err := host.OpenAdapters()
+	if err != nil {
+		return nil, err
+	}
+	defer adapters.Close()
+	reasons := make(map[overlay.Pair]string)
+	var errs []error
+	for _, p := range paths {
+		now, err := offload.Identify(adapters, p.Interface)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		o.mu.Lock()
+		if known := o.paths[p.Pair]; known != nil && known.reason(p.Interface, now) != "" {
+			reasons[p.Pair] = known.reason(p.Interface, now)
+		}
+		o.mu.Unlock()
+	}
+	return reasons, errors.Join(errs...)
+}
+
+// reason is why the path is to be probed, "" if it need not.
+func (p *probedPath) reason(name string, now offload.Identity) string {
+	switch {
+	case p.asked:
+		return "asked for"
+	case p.result == nil:
+		return "never probed"
+	case p.result.Interface != name:
+		return fmt.Sprintf("it leaves by %s instead of %s", name, p.result.Interface)
+	case p.result.Identity.Kernel != now.Kernel:
+		return fmt.Sprintf("kernel %s instead of %s", now.Kernel, p.result.Identity.Kernel)
+	case p.result.Identity.Driver != now.Driver:
+		return fmt.Sprintf("driver or firmware of %s changed", name)
+	}
+	return ""
+}
+
+// next is the path that is to be probed now, or how long there is none.
+func (o *offloads) next(reasons map[overlay.Pair]string, now time.Time) (next overlay.Pair, wait time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	wait = offloadLook
+	for _, pair := range slices.SortedFunc(maps.Keys(reasons), overlay.Pair.Compare) {
+		p := o.paths[pair]
+		if p == nil { // a reload took it away
+			continue
+		}
+		if left := p.due.Sub(now); left > 0 {
+			wait = min(wait, left)
+			continue
+		}
+		return pair, 0
+	}
+	return next, wait
+}
+
+// probeOffload probes one path and takes the result over.
+func (e *edge) probeOffload(ctx context.Context, path offload.Path, why string) {
+	o := &e.offloads
+	e.log.Info("offloads are probed", "interface", path.Interface, "remote", path.Remote, "why", why)
+	o.begin(path)
+	result, err := offload.Probe(ctx, path, &o.turn, e.setOffloads)
+	o.end(path.Pair, result, err)
+	if ctx.Err() != nil {
+		return
+	}
+	_, held := inLoop(e, e.holdOffloads)
+	e.fault(changeHost, held)
+	switch {
+	case errors.Is(err, offload.ErrBusy):
+	case err != nil:
+		e.log.Warn("offloads could not be probed", "interface", path.Interface, "remote", path.Remote, "err", err)
+	default:
+		e.log.Info("offloads were probed", "interface", path.Interface, "remote", path.Remote, "mode", result.Mode.Name, "why", result.Why)
+		e.fault("remember the offload probes", o.save())
+	}
+}
+
+func (o *offloads) begin(path offload.Path) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.trial = &trial{pair: path.Pair, name: path.Interface}
+}
+
+// end takes over what a probe found, or why it did not.
+func (o *offloads) end(pair overlay.Pair, result offload.Result, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.trial = nil
+	p := o.paths[pair]
+	switch {
+	case p == nil: // a reload took it away
+	case errors.Is(err, offload.ErrBusy): // who asked waits on
+		p.due = time.Now().Add(offloadBusy + rand.N(offloadBusy))
+	case err != nil:
+		p.failed, p.asked = err.Error(), false
+		p.pause = min(max(offloadAgain, 2*p.pause), offloadRest)
+		p.due = time.Now().Add(p.pause)
+	default:
+		p.result, p.failed, p.asked, p.pause = &result, "", false, 0
+	}
+}
+
+// setOffloads is the Setter of the probe that runs.
+func (e *edge) setOffloads(ctx context.Context, set []host.Offload) error {
+	o := &e.offloads
+	o.mu.Lock()
+	o.trial.set = set
+	o.mu.Unlock()
+	if _, err := inLoop(e, e.holdOffloads); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// holdOffloads makes the offloads be as wanted. It is done by the goroutine of Run.
+func (e *edge) holdOffloads() (struct{}, error) {
+	holds := reconcile.Holds(e.config, e.view)
+	holds.Checksummers = append(holds.Checksummers, unwanted(holds, e.view)...)
+	holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
+	return struct{}{}, e.host.Hold(holds)
+}
+
+// endTrial restores what a probe set that was cut short, when the loop has ended.
+func (e *edge) endTrial() {
+	e.offloads.mu.Lock()
+	e.offloads.trial = nil
+	e.offloads.mu.Unlock()
+	_, err := e.holdOffloads()
+	e.fault(changeHost, err)
+}
+
+// loadOffloads reads what a former process found.
+func (e *edge) loadOffloads() error {
+	return e.offloads.load(filepath.Join(e.opts.RuntimeDir, e.config.Name+".offload"))
+}

@@ -1,0 +1,158 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/offload"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// OffloadInfo is what probing the offloads of a path found.
+type OffloadInfo struct {
+	// Mode is the best for tunnels on this path, "" while nothing is known.
+	Mode    string           `json:"mode"`
+	Changes []offload.Change `json:"changes"` // of the interface as the operator has it
+	Why     string           `json:"why"`
+	Wrong   bool             `json:"wrong"`   // not even this one is right
+	Applied bool             `json:"applied"` // the interface has what this mode changes
+	When    time.Time        `json:"when,omitzero"`
+	// Pending: a probe is asked for, or runs. Failed is why the last found nothing.
+	Pending  bool             `json:"pending"`
+	Failed   string           `json:"failed,omitempty"`
+	Identity offload.Identity `json:"identity"`
+	Trials   []offload.Trial  `json:"trials"`
+}
+
+// info is nil where nothing is probed.
+func (o *offloads) info(pair overlay.Pair, config overlay.Edge) *OffloadInfo {
+	if config.Underlay.OffloadProbe == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.paths[pair]
+	if p == nil {
+		return nil
+	}
+	info := &OffloadInfo{
+		Failed: p.failed, Pending: p.asked || o.trial != nil && o.trial.pair == pair, Why: p.failed,
+		Changes: []offload.Change{}, Trials: []offload.Trial{},
+	}
+	if p.result == nil {
+		if info.Why == "" {
+			info.Why = "not probed yet"
+		}
+		return info
+	}
+	r := p.result
+	info.Mode, info.Changes, info.Why, info.Wrong, info.When = r.Mode.Name, r.Mode.Changes, r.Why, r.Wrong, r.When
+	info.Identity, info.Trials = r.Identity, r.Trials
+	info.Applied = r.Mode.Name == offload.AsIs ||
+		config.Underlay.OffloadProbe.Apply && offload.Unite(o.byInterface()[r.Interface]).Name == r.Mode.Name
+	return info
+}
+
+// problems are paths on which the offloads that are in force damage tunnels.
+func (o *offloads) problems(config overlay.Edge) (problems []string) {
+	o.mu.Lock()
+	pairs := slices.SortedFunc(maps.Keys(o.paths), overlay.Pair.Compare)
+	o.mu.Unlock()
+	for _, pair := range pairs {
+		info := o.info(pair, config)
+		switch {
+		case info == nil || info.Mode == "":
+		case info.Wrong:
+			problems = append(problems, fmt.Sprintf("tunnels to %s: %s", pair.Remote, info.Why))
+		case !info.Applied && info.Trials[0].Fault() != "":
+			problems = append(problems, fmt.Sprintf("tunnels to %s: %s: mode %s is right; set spec.underlay.offloadProbe.apply, or change %s yourself",
+				pair.Remote, info.Trials[0].Fault(), info.Mode, featureNames(info.Changes)))
+		}
+	}
+	return problems
+}
+
+func featureNames(changes []offload.Change) (text string) {
+	for i, c := range changes {
+		if i > 0 {
+			text += ", "
+		}
+		text += c.Feature
+	}
+	return text
+}
+
+// probeHandler serves the wish for probes. They go on after the answer, with what is known
+// until then: who asked looks for Pending.
+func (e *edge) probeHandler(w http.ResponseWriter, r *http.Request) {
+	if !isChange(w, r) {
+		return
+	}
+	if err := e.askProbes(r.URL.Query().Get(argRemote)); err != nil {
+		reply(w, nil, mistake{err})
+		return
+	}
+	document, err := e.tepDocuments()
+	reply(w, document, err)
+}
+
+// askProbes has the paths to a remote be probed, by its name or an address, or all for "".
+func (e *edge) askProbes(remote string) error {
+	e.mu.RLock()
+	config := e.config
+	e.mu.RUnlock()
+	if config.Underlay.OffloadProbe == nil {
+		return errors.New("this edge probes no offloads: configure spec.underlay.offloadProbe, on all edges")
+	}
+	paths, found := e.offloadPaths(), false
+	o := &e.offloads
+	o.mu.Lock()
+	for _, p := range paths {
+		known := o.paths[p.Pair]
+		if known == nil {
+			continue
+		}
+		if remote == "" || remote == config.Remote(p.Remote).Name || isAddressOf(config.Remote(p.Remote), remote) {
+			known.asked, known.due, found = true, time.Time{}, true
+		}
+	}
+	o.mu.Unlock()
+	nudge(o.wake)
+	if !found && remote != "" {
+		return fmt.Errorf("there is no path to a remote %q now: see `selvage teps`", remote)
+	}
+	return nil
+}
+
+func isAddressOf(r overlay.Remote, text string) bool {
+	addr, err := netip.ParseAddr(text)
+	return err == nil && slices.Contains(r.Addrs, addr)
+}
+
+// pollProbes is how often a client looks whether probes have ended.
+const pollProbes = 300 * time.Millisecond
+
+// ProbeOffloads has the edge probe the paths to a remote, all for "", and waits until it has.
+func (c *Client) ProbeOffloads(ctx context.Context, remote string) ([]TEPInfo, error) {
+	list, err := post[[]TEPInfo](ctx, c, "teps/probe?"+url.Values{argRemote: {remote}}.Encode(), nil)
+	for err == nil && slices.ContainsFunc(list, isProbed) {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pollProbes):
+		}
+		list, err = c.TEPs(ctx)
+	}
+	return list, err
+}
+
+func isProbed(t TEPInfo) bool {
+	return slices.ContainsFunc(t.Paths, func(p PathInfo) bool { return p.Offload != nil && p.Offload.Pending })
+}

@@ -1,0 +1,292 @@
+package observe
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/internal/edge"
+)
+
+// Egress writes policies, what their gateways do, addresses, and the last failovers.
+func Egress(w io.Writer, e edge.EgressInfo) error {
+	if err := egressPolicies(w, e); err != nil {
+		return err
+	}
+	if len(e.Groups) > 0 {
+		fmt.Fprintln(w)
+		if err := Gateways(w, e); err != nil {
+			return err
+		}
+	}
+	parts := []func(io.Writer, edge.EgressInfo) error{egressAddresses, egressSources, replications, failovers}
+	for i, n := range []int{addressCount(e), len(e.Groups), len(e.Replication), len(e.Failovers)} {
+		if n == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		if err := parts[i](w, e); err != nil {
+			return err
+		}
+	}
+	return problems(w, e.Problems)
+}
+
+// problems are lines below everything else.
+func problems(w io.Writer, list []string) error {
+	if len(list) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, p := range list {
+		if _, err := fmt.Fprintf(w, "Problem: %s\n", p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func egressPolicies(w io.Writer, e edge.EgressInfo) error {
+	return table(w, "POLICY ROUTER VNI GATEWAYS UPLINK SPREAD MAPPING PORTS LIMIT BINDINGS EXCEPT MATCHES", e.Policies, func(p edge.EgressPolicyInfo) []any {
+		return []any{
+			p.Name, p.Router, positive(int(p.VNI)), p.Gateways, p.Uplink, p.Spread, p.Mapping, fmt.Sprintf("%d-%d", p.Ports.First, p.Ports.Last),
+			positive(int(p.Limit)), p.Bindings, list(p.Except), p.Matches,
+		}
+	})
+}
+
+// Gateways writes one line for each gateway of each group, and how a drain goes on.
+func Gateways(w io.Writer, e edge.EgressInfo) error {
+	type row struct {
+		group edge.GatewayGroupInfo
+		edge.GatewayInfo
+	}
+	var rows []row
+	for _, g := range e.Groups {
+		for _, m := range g.Members {
+			rows = append(rows, row{g, m})
+		}
+	}
+	err := table(w, "GROUP MODE GATEWAY NAME STANDING SINCE WHY", rows, func(r row) []any {
+		name := r.GatewayInfo.Name
+		if r.Self {
+			name += " (this edge)"
+		}
+		return []any{r.group.Name, r.group.Mode, r.Address, name, r.Standing, clock(r.Since), r.Why}
+	})
+	d := e.Drain
+	if err != nil || d == nil {
+		return err
+	}
+	state := fmt.Sprintf("until %s at the latest", clock(d.Deadline))
+	switch {
+	case d.Done:
+		state = "done: this edge has given its work away"
+	case d.Active != nil:
+		state += fmt.Sprintf(", %d bindings had packets lately", *d.Active)
+	}
+	_, err = fmt.Fprintf(w, "\nDrain: asked for at %s, %s\n", clock(d.Asked), state)
+	return err
+}
+
+// clock is a time to the millisecond, in UTC.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+func addressCount(e edge.EgressInfo) (n int) {
+	for _, p := range e.Policies {
+		n += len(p.Addresses)
+	}
+	return n
+}
+
+func egressAddresses(w io.Writer, e edge.EgressInfo) error {
+	type row struct {
+		policy string
+		edge.EgressAddressInfo
+	}
+	var rows []row
+	for _, p := range e.Policies {
+		for _, a := range p.Addresses {
+			rows = append(rows, row{p.Name, a})
+		}
+	}
+	return table(w, "ADDRESS POLICY OWNER GIVEN-BY BINDINGS", rows, func(r row) []any {
+		owner := "nobody"
+		switch {
+		case r.Here:
+			owner = "this edge"
+		case r.Owner.IsValid():
+			owner = r.Owner.String()
+		}
+		by := addr(r.Server)
+		if r.Here && r.Server == r.Owner {
+			by = "this edge"
+		}
+		return []any{r.Address, r.policy, owner, by, r.Bindings}
+	})
+}
+
+// egressSources is which part of the sources each gateway serves.
+func egressSources(w io.Writer, e edge.EgressInfo) error {
+	type row struct {
+		policy string
+		edge.EgressSourcesInfo
+	}
+	var rows []row
+	for _, p := range e.Policies {
+		for _, s := range p.Sources {
+			rows = append(rows, row{p.Name, s})
+		}
+	}
+	return table(w, "POLICY FAMILY SOURCES SERVED-BY", rows, func(r row) []any {
+		by := "nobody: their packets are dropped"
+		if r.Gateway.IsValid() {
+			by = r.Gateway.String()
+		}
+		return []any{r.policy, r.Family, percent(r.Share), by}
+	})
+}
+
+func replications(w io.Writer, e edge.EgressInfo) error {
+	return table(w, "REPLICATION STATE SINCE SENT RECEIVED CONFLICTS RESYNCS WHY", e.Replication, func(r edge.ReplicationInfo) []any {
+		state := "down"
+		switch {
+		case r.Synced:
+			state = "synchronised"
+		case r.Connected:
+			state = "synchronising"
+		}
+		return []any{
+			netip.AddrPortFrom(r.Gateway, r.Port), state, clock(r.Since), count(r.Sent), count(r.Received), count(r.Conflicts), count(r.Resyncs), r.Why,
+		}
+	})
+}
+
+// mostFailovers are shown: the last ones.
+const mostFailovers = 10
+
+func failovers(w io.Writer, e edge.EgressInfo) error {
+	last := e.Failovers[max(0, len(e.Failovers)-mostFailovers):]
+	return table(w, "FAILOVER GROUP GATEWAY CHANGE SEEN WRITTEN ANNOUNCED ADDRESSES WHY", last, func(f edge.Failover) []any {
+		announced := ""
+		if f.Announced != nil {
+			announced = after(f.Seen, *f.Announced)
+		}
+		return []any{f.Number, f.Group, f.Gateway, f.From + ">" + f.To, clock(f.Seen), after(f.Seen, f.Written), announced, f.Addresses, f.Why}
+	})
+}
+
+// after is how long after an event something was done.
+func after(event, done time.Time) string {
+	return fmt.Sprintf("+%.1fms", float64(done.Sub(event).Microseconds())/1000)
+}
+
+// Bindings writes one line for each binding.
+func Bindings(w io.Writer, l edge.BindingList) error {
+	header := "POLICY PROTO INSIDE EGRESS OUTSIDE STATE VIA AGE IDLE LEFT FORTH-PACKETS FORTH-BYTES BACK-PACKETS BACK-BYTES NOTES"
+	err := table(w, header, l.Bindings, func(b edge.BindingInfo) []any {
+		policy := b.Policy
+		if policy == "" {
+			policy = "(gone)"
+		}
+		outside := "any"
+		if b.Outside.IsValid() {
+			outside = bindingEnd(b.Outside, b.OutsidePort)
+		}
+		return []any{
+			policy, b.Proto, bindingEnd(b.Inside, b.InsidePort), bindingEnd(b.Egress, b.EgressPort), outside, b.State, addr(b.Via),
+			span(b.Age), span(b.Idle), span(b.Left), count(b.ForthPackets), size(b.ForthBytes), count(b.BackPackets), size(b.BackBytes), bindingNotes(b),
+		}
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "\n%d of %d matching lines, of %d bindings\n", len(l.Bindings), max(l.Matched, len(l.Bindings)), l.Total)
+	return err
+}
+
+// bindingEnd is an address with its port or identifier, where there is one.
+func bindingEnd(a netip.Addr, port uint16) string {
+	if port == 0 {
+		return a.String()
+	}
+	return netip.AddrPortFrom(a, port).String()
+}
+
+func bindingNotes(b edge.BindingInfo) string {
+	var notes []string
+	for _, n := range []struct {
+		is   bool
+		word string
+	}{{b.Mapping, "mapping"}, {b.Forwarded, "from outside"}, {b.Independent, "independent"}, {b.Replica, "replica"}} {
+		if n.is {
+			notes = append(notes, n.word)
+		}
+	}
+	return strings.Join(notes, ", ")
+}
+
+// TopBindings writes one line for each sum, the most bindings first.
+func TopBindings(w io.Writer, l edge.BindingList) error {
+	err := table(w, "WHAT BINDINGS SHARE WITHOUT-ANSWER PACKETS BYTES", l.Top, func(t edge.TopInfo) []any {
+		what := t.What
+		if what == "" {
+			what = "(gone)"
+		}
+		return []any{what, t.Sessions, share(uint64(t.Sessions), uint64(l.Matched)), t.HalfOpen, count(t.Packets), size(t.Bytes)}
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "\n%d of %d bindings match\n", l.Matched, l.Total)
+	return err
+}
+
+// Pressures writes how many ports are in use for each destination.
+func Pressures(w io.Writer, list []edge.PressureInfo) error {
+	return table(w, "EGRESS PROTO OUTSIDE POLICY USED PORTS FILLED", list, func(p edge.PressureInfo) []any {
+		return []any{p.Egress, p.Proto, bindingEnd(p.Outside, p.OutsidePort), p.Policy, p.Used, positive(p.Size), share(uint64(p.Used), uint64(p.Size))}
+	})
+}
+
+// NAT writes how the tables of translation do.
+func NAT(w io.Writer, n edge.NATInfo) error {
+	fmt.Fprintf(w, "NAT:    %d bindings, %d of them replicas, and %d ports held for all peers\n", n.Bindings, n.Replicas, n.Mappings)
+	fmt.Fprintf(w, "Swept:  %s\n", clock(n.SweptAt))
+	if n.LogLost > 0 {
+		fmt.Fprintf(w, "Log:    %s lines not written because of their rate\n", count(n.LogLost))
+	}
+	alarms := n.Problems
+	if len(alarms) == 0 {
+		alarms = []string{"none"}
+	}
+	for i, alarm := range alarms {
+		label := "        "
+		if i == 0 {
+			label = "Alarm:  "
+		}
+		fmt.Fprintln(w, label+alarm)
+	}
+	f := edge.FirewallInfo{Tables: n.Tables, States: n.States, Events: n.Events}
+	for _, part := range []func(io.Writer, edge.FirewallInfo) error{firewallTables, natStates, firewallEvents} {
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		if err := part(w, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func natStates(w io.Writer, f edge.FirewallInfo) error {
+	return table(w, "STATE BINDINGS", f.States, func(s edge.StateInfo) []any { return []any{s.Name, s.Sessions} })
+}

@@ -1,0 +1,60 @@
+package observe
+
+import (
+	"io"
+	"slices"
+
+	"github.com/selvage/selvage/internal/edge"
+)
+
+// offloads writes one line for each path whose offloads are probed.
+func offloads(w io.Writer, teps []edge.TEPInfo) error {
+	type row struct {
+		remote string
+		edge.PathInfo
+	}
+	var rows []row
+	for _, t := range teps {
+		for _, p := range t.Paths {
+			if p.Offload != nil {
+				rows = append(rows, row{nameOf(t), p})
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return table(w, "EDGE LOCAL REMOTE INTERFACE OFFLOADS IN-FORCE PROBED WHY", rows, func(r row) []any {
+		o, when := r.Offload, ""
+		if !o.When.IsZero() {
+			when = o.When.Format("2006-01-02 15:04:05")
+		}
+		inForce := ""
+		if o.Mode != "" {
+			inForce = yesNo(o.Applied)
+		}
+		if o.Pending {
+			when = "now"
+		}
+		return []any{r.remote, r.Local, r.PathInfo.Remote, r.Interface, o.Mode, inForce, when, o.Why}
+	})
+}
+
+// nameOf is what a remote is called.
+func nameOf(t edge.TEPInfo) string {
+	if t.Name != "" {
+		return t.Name
+	}
+	return t.Address.String()
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+func hasOffloads(t edge.TEPInfo) bool {
+	return slices.ContainsFunc(t.Paths, func(p edge.PathInfo) bool { return p.Offload != nil })
+}

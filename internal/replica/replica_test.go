@@ -1,0 +1,475 @@
+package replica
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	testLen  = 8
+	patience = 20 * time.Second
+)
+
+// table is a store of numbers.
+type table struct {
+	mu      sync.Mutex
+	has     map[uint64]bool
+	stuck   chan struct{} // Put waits until it is closed, where it is not nil
+	refuses error
+}
+
+func newTable(numbers ...uint64) *table {
+	t := &table{has: map[uint64]bool{}}
+	for _, n := range numbers {
+		t.has[n] = true
+	}
+	return t
+}
+
+func (t *table) Snapshot(_ ID, do func([]byte)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n := range t.has {
+		do(record(n))
+	}
+	return nil
+}
+
+func (t *table) Put(_ ID, records []byte) error {
+	t.mu.Lock()
+	stuck := t.stuck
+	t.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
+	return t.each(records, func(n uint64) { t.has[n] = true })
+}
+
+func (t *table) Delete(_ ID, records []byte) error {
+	return t.each(records, func(n uint64) { delete(t.has, n) })
+}
+
+func (t *table) each(records []byte, do func(uint64)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for r := range slices.Chunk(records, testLen) {
+		do(binary.BigEndian.Uint64(r))
+	}
+	return t.refuses
+}
+
+func (t *table) list() []uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.has))
+}
+
+func record(numbers ...uint64) (b []byte) {
+	for _, n := range numbers {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
+}
+
+func sequence(n uint64) []byte {
+	var b []byte
+	for i := range n {
+		b = binary.BigEndian.AppendUint64(b, i)
+	}
+	return b
+}
+
+// gateway is one end under test: 127.0.0.N.
+type gateway struct {
+	*Replicator
+	kept *table
+	addr netip.Addr
+}
+
+func loopback(n byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, n}) }
+
+func newGateway(t testing.TB, n byte, store *table) *gateway {
+	t.Helper()
+	r, err := New(Options{
+		Format: Format{Len: testLen, Version: 1}, Store: store, Log: slog.New(slog.DiscardHandler), Enter: func() error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &gateway{r, store, loopback(n)}
+}
+
+// freePort is one that nobody listens on now.
+func freePort(t testing.TB) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).AddrPort().Port()
+}
+
+// to links g with others.
+func (g *gateway) to(t testing.TB, port uint16, key string, others ...*gateway) {
+	t.Helper()
+	var links []Link
+	for _, o := range others {
+		links = append(links, Link{Local: g.addr, Remote: o.addr, Port: port, Key: []byte(key)})
+	}
+	if err := g.Set(links); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *gateway) state(o *gateway, port uint16) State { return g.States()[ID{o.addr, port}] }
+
+func within(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+// Each end gets what the other has, and then what is new, in order.
+func TestSynchronises(t *testing.T) {
+	for _, key := range []string{"", "secret"} {
+		t.Run("key="+key, func(t *testing.T) {
+			port := freePort(t)
+			a, b, c := newGateway(t, 1, newTable(1, 2, 3)), newGateway(t, 2, newTable(3, 4)), newGateway(t, 3, newTable())
+			a.to(t, port, key, b, c)
+			b.to(t, port, key, a, c)
+			c.to(t, port, key, a, b)
+			all := []*gateway{a, b, c}
+			for _, g := range all {
+				for _, o := range all {
+					if g != o {
+						within(t, fmt.Sprintf("%s is synchronised with %s", g.addr, o.addr), func() bool { return g.state(o, port).Synced })
+					}
+				}
+			}
+			for _, g := range all {
+				within(t, g.addr.String()+" has all", func() bool { return slices.Equal(g.kept.list(), []uint64{1, 2, 3, 4}) })
+			}
+			id := ID{b.addr, port}
+			a.Put(id, record(7))
+			a.Delete(id, record(7, 1))
+			a.Put(id, record(8))
+			within(t, "news", func() bool { return slices.Equal(b.kept.list(), []uint64{2, 3, 4, 8}) })
+			if got := c.kept.list(); !slices.Equal(got, []uint64{1, 2, 3, 4}) {
+				t.Errorf("who was not told has %v", got)
+			}
+			if s := a.state(b, port); s.Sent < 7 || s.Sent > 8 || s.Received < 2 || !s.Connected || s.Resyncs != 0 {
+				t.Errorf("state %+v, want 3 or 4 records of the snapshot and 4 of the news sent", s)
+			}
+		})
+	}
+}
+
+// More than a frame has.
+func TestManyRecords(t *testing.T) {
+	port, full := freePort(t), newTable()
+	for n := range uint64(2*recordsMost + 7) {
+		full.has[n] = true
+	}
+	a, b := newGateway(t, 1, full), newGateway(t, 2, newTable())
+	a.to(t, port, "k", b)
+	b.to(t, port, "k", a)
+	within(t, "all", func() bool { return len(b.kept.list()) == 2*recordsMost+7 && b.state(a, port).Synced })
+	a.Put(ID{b.addr, port}, sequence(5*recordsMost+1))
+	within(t, "all news", func() bool { return len(b.kept.list()) == 5*recordsMost+1 })
+}
+
+// An end that comes back is told all again.
+func TestReturns(t *testing.T) {
+	port := freePort(t)
+	a, b := newGateway(t, 1, newTable(1)), newGateway(t, 2, newTable(2))
+	a.to(t, port, "k", b)
+	b.to(t, port, "k", a)
+	within(t, "synchronised", func() bool { return a.state(b, port).Synced && b.state(a, port).Synced })
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "lost", func() bool { s := a.state(b, port); return !s.Connected && s.Why != "" })
+	a.Put(ID{b.addr, port}, record(9)) // nobody hears
+	a.kept.mu.Lock()
+	a.kept.has[9] = true
+	a.kept.mu.Unlock()
+	again := newGateway(t, 2, newTable(5))
+	again.to(t, port, "k", a)
+	within(t, "all", func() bool {
+		return slices.Equal(again.kept.list(), []uint64{1, 2, 5, 9}) && slices.Equal(a.kept.list(), []uint64{1, 2, 5, 9})
+	})
+}
+
+// What is not the same at both ends is said, and nothing is exchanged.
+func TestRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name, keyA, keyB, want string
+		change                 func(b *gateway)
+	}{
+		{"other key", "a", "b", "another key", func(*gateway) {}},
+		{"one key", "a", "", "only one of both has a key", func(*gateway) {}},
+		{"other records", "a", "a", "records are of version 2", func(b *gateway) { b.Format.Version = 2 }},
+		{"other length", "a", "a", "with 9 bytes", func(b *gateway) { b.Format.Len = 9 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			port := freePort(t)
+			a, b := newGateway(t, 1, newTable(1)), newGateway(t, 2, newTable(2))
+			c.change(b)
+			a.to(t, port, c.keyA, b)
+			b.to(t, port, c.keyB, a)
+			within(t, c.want, func() bool { return strings.Contains(a.state(b, port).Why, c.want) })
+			if s := a.state(b, port); s.Connected || s.Synced || s.Received > 0 || len(a.kept.list()) != 1 || len(b.kept.list()) != 1 {
+				t.Errorf("state %+v, bindings %v and %v", s, a.kept.list(), b.kept.list())
+			}
+		})
+	}
+}
+
+// Only members are listened to.
+func TestStrangers(t *testing.T) {
+	port := freePort(t)
+	b := newGateway(t, 2, newTable())
+	b.to(t, port, "", newGateway(t, 1, newTable()))
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+	conn, err := dialer.Dial("tcp", netip.AddrPortFrom(b.addr, port).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Errorf("a stranger is told %d bytes", n)
+	}
+}
+
+// An end that does not take what it is sent costs a bounded amount of memory, and is told
+// all again when it does.
+func TestSlowEnd(t *testing.T) {
+	port := freePort(t)
+	stuck := newTable()
+	stuck.stuck = make(chan struct{})
+	a, b := newGateway(t, 1, newTable()), newGateway(t, 2, stuck)
+	a.most = 5000
+	a.to(t, port, "k", b)
+	b.to(t, port, "k", a)
+	within(t, "connected", func() bool { return a.state(b, port).Connected })
+	n := uint64(0)
+	within(t, "cut", func() bool {
+		for range 10_000 { // until the kernel's buffers are full too
+			a.kept.mu.Lock()
+			a.kept.has[n] = true
+			a.kept.mu.Unlock()
+			a.Put(ID{b.addr, port}, record(n))
+			n++
+		}
+		return a.state(b, port).Resyncs > 0
+	})
+	stuck.mu.Lock()
+	close(stuck.stuck)
+	stuck.stuck = nil
+	stuck.mu.Unlock()
+	within(t, "all", func() bool { return len(b.kept.list()) == int(n) })
+}
+
+func TestResync(t *testing.T) {
+	port := freePort(t)
+	a, b := newGateway(t, 1, newTable(1)), newGateway(t, 2, newTable())
+	a.to(t, port, "", b)
+	b.to(t, port, "", a)
+	within(t, "synchronised", func() bool { return b.state(a, port).Synced })
+	a.kept.mu.Lock()
+	a.kept.has[2] = true
+	a.kept.mu.Unlock()
+	a.Resync("news were lost")
+	within(t, "all", func() bool { return slices.Equal(b.kept.list(), []uint64{1, 2}) && a.state(b, port).Resyncs == 1 })
+}
+
+// A record that the store refuses ends the connection and says why.
+func TestStoreRefuses(t *testing.T) {
+	port := freePort(t)
+	a, b := newGateway(t, 1, newTable(1)), newGateway(t, 2, newTable())
+	b.kept.refuses = errors.New("no such binding")
+	a.to(t, port, "", b)
+	b.to(t, port, "", a)
+	within(t, "said", func() bool { return strings.Contains(b.state(a, port).Why, "no such binding") })
+}
+
+// A frame that was changed, cut, replayed or moved is not taken.
+func TestFrames(t *testing.T) {
+	key := []byte("k")
+	var wire bytes.Buffer
+	out := &sealer{key: key}
+	for n := range uint64(3) {
+		if err := writeFrame(&wire, out, kindPut, record(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := wire.Len() / 3
+	frame := func(i int) []byte { return wire.Bytes()[i*size : (i+1)*size] }
+	for _, c := range []struct {
+		name string
+		wire []byte
+		good int
+	}{
+		{"all", slices.Concat(frame(0), frame(1), frame(2)), 3},
+		{"replayed", slices.Concat(frame(0), frame(0)), 1},
+		{"left out", slices.Concat(frame(0), frame(2)), 1},
+		{"moved", slices.Concat(frame(1), frame(0)), 0},
+	} {
+		if got := readAll(c.wire, &sealer{key: key}); got != c.good {
+			t.Errorf("%s: %d frames taken, want %d", c.name, got, c.good)
+		}
+	}
+	for i := range size {
+		changed := slices.Clone(frame(0))
+		changed[i] ^= 1
+		if readAll(changed, &sealer{key: key}) != 0 {
+			t.Errorf("a frame with another byte %d is taken", i)
+		}
+		if readAll(frame(0)[:i], &sealer{key: key}) != 0 {
+			t.Errorf("%d bytes of a frame are taken", i)
+		}
+	}
+}
+
+func readAll(wire []byte, s *sealer) (n int) {
+	r := bytes.NewReader(wire)
+	for {
+		if _, _, err := readFrame(r, s, nil); err != nil {
+			return n
+		}
+		n++
+	}
+}
+
+// What one end says proves nothing for the other: an attacker that sends back what it hears
+// gets nowhere.
+func TestReflection(t *testing.T) {
+	l := Link{Local: loopback(1), Remote: loopback(2), Port: 1, Key: []byte("k")}
+	for _, listens := range []bool{true, false} {
+		near, far := net.Pipe()
+		go func() {
+			defer far.Close()
+			buffer := make([]byte, 1024)
+			for {
+				n, err := far.Read(buffer)
+				if err != nil {
+					return
+				}
+				if buffer[5] == byte(kindHello) {
+					buffer[headerLen+helloLen-1] ^= helloListen
+					buffer[headerLen] ^= 1
+				}
+				if _, err := far.Write(buffer[:n]); err != nil {
+					return
+				}
+			}
+		}()
+		if _, err := shake(near, l, Format{testLen, 1}, listens); err == nil {
+			t.Errorf("listens %t: the echo of a gateway is taken for another", listens)
+		}
+		near.Close()
+	}
+}
+
+// Any bytes are either a frame within the limits or an error.
+func FuzzReadFrame(f *testing.F) {
+	var wire bytes.Buffer
+	if err := writeFrame(&wire, nil, kindPut, record(1)); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(wire.Bytes(), false)
+	f.Add(wire.Bytes()[:9], true)
+	f.Add([]byte("SLVR\x01\x03\x00\x00\xff\xff\xff\xff"), false)
+	f.Fuzz(func(t *testing.T, b []byte, keyed bool) {
+		var s *sealer
+		if keyed {
+			s = &sealer{key: []byte("k")}
+		}
+		k, payload, err := readFrame(bytes.NewReader(b), s, nil)
+		if err == nil && (len(payload) > k.limit() || len(payload)+headerLen > len(b) || keyed) {
+			t.Errorf("%s with %d bytes out of %d, keyed %t", k, len(payload), len(b), keyed)
+		}
+	})
+}
+
+// Whatever the other end sends, a gateway without a key answers with an error or takes
+// whole records; it does not crash.
+func FuzzConversation(f *testing.F) {
+	greeting := func(version uint16) []byte {
+		var b bytes.Buffer
+		h := hello{recordLen: testLen, records: version}
+		h.nonce[0] = 1
+		_ = writeFrame(&b, nil, kindHello, h.marshal())
+		_ = writeFrame(&b, nil, kindPut, record(1, 2))
+		_ = writeFrame(&b, nil, kindSynced, nil)
+		_ = writeFrame(&b, nil, kindDelete, record(2))
+		return b.Bytes()
+	}
+	f.Add(greeting(1))
+	f.Add(greeting(2))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		near, far := net.Pipe()
+		go func() {
+			_, _ = far.Write(b)
+			far.Close()
+		}()
+		go func() {
+			var sink [4096]byte
+			for {
+				if _, err := far.Read(sink[:]); err != nil {
+					return
+				}
+			}
+		}()
+		store := newTable()
+		r := &Replicator{Options: Options{Format: Format{testLen, 1}, Store: store, Log: slog.New(slog.DiscardHandler)}, changed: make(chan struct{}, 1)}
+		l := &link{Link: Link{Local: loopback(2), Remote: loopback(1)}}
+		if err := r.connect(t.Context(), l, near, true); err == nil {
+			t.Error("a connection ended without a reason")
+		}
+	})
+}
+
+// BenchmarkRecords is what one direction carries, with a key.
+func BenchmarkRecords(b *testing.B) {
+	port := freePort(b)
+	from, to := newGateway(b, 1, newTable()), newGateway(b, 2, newTable())
+	from.to(b, port, "k", to)
+	to.to(b, port, "k", from)
+	within(b, "synchronised", func() bool { return to.state(from, port).Synced })
+	batch := sequence(recordsMost)
+	id, sent := ID{to.addr, port}, 0
+	for b.Loop() {
+		for int(to.state(from, port).Received)+100*recordsMost < sent {
+			time.Sleep(100 * time.Microsecond)
+		}
+		from.Put(id, batch)
+		sent += recordsMost
+	}
+	within(b, "all", func() bool { return int(to.state(from, port).Received) == sent })
+	b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "records/s")
+}
