@@ -47,6 +47,12 @@ func Verdict(r result.Result) result.Verdict {
 		return cacheVerdict(r)
 	case stats.Latency:
 		return latencyVerdict(r)
+	case stats.Failover:
+		return failoverVerdict(r)
+	case stats.Offload:
+		return offloadVerdict(r)
+	case stats.Egress:
+		return egressVerdict(r)
 	}
 	e := gather(r)
 	v := result.Verdict{Findings: e.findings()}
@@ -69,6 +75,9 @@ func Verdict(r result.Result) result.Verdict {
 func Subject(r result.Result) string {
 	if r.Experiment == stats.Latency {
 		return newLatencyEvidence(r).subject
+	}
+	if r.Experiment == stats.Egress {
+		return newEgressEvidence(r).subject
 	}
 	return gather(r).subject
 }

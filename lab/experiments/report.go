@@ -49,11 +49,15 @@ func (*Restore) Run(ctx context.Context, console *Console) error {
 	if os.Geteuid() != 0 {
 		return errors.New("removing network namespaces needs root: run it with sudo")
 	}
+	names, failed := topo.RestoreOffloads(ctx) // first, while what labs made is still there
+	for _, name := range names {
+		fmt.Fprintln(console.Out, "set the offloads of "+name+" as they were")
+	}
 	ids, err := topo.Restore(ctx)
 	for _, id := range ids {
 		fmt.Fprintln(console.Out, "removed lab "+id)
 	}
-	if len(ids) == 0 && err == nil {
+	if err = errors.Join(failed, err); len(ids)+len(names) == 0 && err == nil {
 		fmt.Fprintln(console.Out, "nothing to remove: no killed lab left anything behind")
 	}
 	return err

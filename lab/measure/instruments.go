@@ -30,6 +30,7 @@ type Instruments struct {
 
 	AppInstruments
 	TimedInstruments
+	GapInstruments
 }
 
 // instrumentEnv marks a process that the lab started as an instrument.

@@ -20,6 +20,8 @@ type TCPOptions struct {
 	Reverse  bool          // the server sends
 	Port     int           // default 5201
 	Pin      *Pin          // default: apart
+	// Unwatched leaves the socket alone in mid-run, as where many runs share the machine.
+	Unwatched bool
 }
 
 // TCP is the outcome of a run. Rates are bits per second of payload.
@@ -31,7 +33,7 @@ type TCP struct {
 	Retransmits    int64
 	Elapsed        time.Duration // of receiving
 	Intervals      []Interval
-	Socket         Socket // of the sender in mid-run
+	Socket         Socket // of the sender in mid-run; empty where unwatched
 	CPU            CPU
 }
 
@@ -163,6 +165,10 @@ func watchSocket(ctx context.Context, ends Ends, o TCPOptions) <-chan seenSocket
 	if o.Reverse {
 		host, filter = ends.Server, "sport"
 	}
+	if o.Unwatched {
+		seen <- seenSocket{}
+		return seen
+	}
 	go func() {
 		select {
 		case <-ctx.Done():
@@ -184,9 +190,11 @@ func (t *TCP) Sample() result.Sample {
 	if t.ReceivedBytes > 0 {
 		s.Metrics[CPUPerGB] = t.CPU.Busy / (float64(t.ReceivedBytes) / 1e9)
 	}
-	s.Metrics[MSS] = float64(t.Socket.MSS)
-	s.Metrics[RTT] = t.Socket.RTT
-	s.Metrics[Cwnd] = float64(t.Socket.Cwnd)
+	if !t.Options.Unwatched {
+		s.Metrics[MSS] = float64(t.Socket.MSS)
+		s.Metrics[RTT] = t.Socket.RTT
+		s.Metrics[Cwnd] = float64(t.Socket.Cwnd)
+	}
 	s.Series = map[string][]float64{}
 	for _, i := range t.Intervals {
 		s.Series[TCPSeries] = append(s.Series[TCPSeries], i.BitsPerSecond/1e9)

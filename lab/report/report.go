@@ -30,8 +30,14 @@ var (
 	transitPage string
 	//go:embed cache.html
 	cachePage string
+	//go:embed offload.html
+	offloadPage string
 	//go:embed firewall_latency.html
 	policedPage string
+	//go:embed failover.html
+	failoverPage string
+	//go:embed egress.html
+	egressPage string
 )
 
 // HTML writes r as one self-contained page. It errors when r is not of this
@@ -49,6 +55,12 @@ func HTML(w io.Writer, r result.Result) error {
 		page, data = cachePage, cacheView{v}
 	case stats.Latency:
 		page, data = policedPage, newPolicedView(v)
+	case stats.Failover:
+		page, data = failoverPage, failoverView{v}
+	case stats.Egress:
+		page, data = egressPage, egressView{v}
+	case stats.Offload:
+		page, data = offloadPage, newOffloadView(v)
 	}
 	t, err := template.New("page").Parse(shared + page)
 	if err != nil {

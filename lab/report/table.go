@@ -25,6 +25,12 @@ func Table(w io.Writer, r result.Result) error {
 		return cacheTable(w, cacheView{v})
 	case stats.Latency:
 		return policedTable(w, newPolicedView(v))
+	case stats.Failover:
+		return failoverTable(w, failoverView{v})
+	case stats.Egress:
+		return egressTable(w, egressView{v})
+	case stats.Offload:
+		return offloadTable(w, newOffloadView(v))
 	}
 	var b strings.Builder
 	for _, m := range stats.Metrics() {

@@ -17,8 +17,12 @@ func BaselineOf(experiment string) string {
 		return Limit
 	case Cache:
 		return CacheOff
-	case Latency: // of its case without a firewall
+	case Latency, Egress: // of another of its cases
 		return ""
+	case Failover: // nothing else is killed
+		return ""
+	case Offload:
+		return OffloadBaseline
 	}
 	return Baseline
 }
@@ -130,6 +134,12 @@ func Summarise(r result.Result) []result.Row {
 	switch r.Experiment {
 	case Latency:
 		return latencyRows(r)
+	case Egress:
+		return egressRows(r)
+	case Failover:
+		return failoverRows(r)
+	case Offload:
+		return offloadRows(r)
 	case MTU:
 		rows = holeRows(r)
 	}

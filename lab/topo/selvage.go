@@ -42,7 +42,7 @@ func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env .
 		Socket: filepath.Join(edgeSockets, name+".sock"),
 	}
 	state := filepath.Join(edgeSockets, name)
-	for _, path := range []string{e.Socket, state + ".held", state + ".lock", filepath.Join(edgePins, name)} {
+	for _, path := range []string{e.Socket, state + ".held", state + ".lock", state + ".egress", state + ".offload", filepath.Join(edgePins, name)} {
 		if err := h.lab.Owns(path); err != nil {
 			return nil, err
 		}

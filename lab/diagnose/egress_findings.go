@@ -1,0 +1,299 @@
+package diagnose
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// Limits of what the ladder's findings call remarkable.
+const (
+	soundWire = 0.95 // of what a wire leaves to payload: node to node fills it
+	rungLoss  = 0.02 // share lost on a rung beyond what headers take
+)
+
+// findings go in study S1's order of looking: node to node first, then the offloads of the
+// interfaces, then the tunnel's checksum, then the rungs above; and last which rung loses.
+func (e egressEvidence) findings() []string {
+	var out []string
+	for _, one := range []func() []string{
+		e.failed, e.evidence.busy, e.restless, e.stolen, e.fewRounds, e.nodeToNode, e.interfaces, e.checksum, e.ladder, e.translation,
+		e.connections, e.roundTrips, e.hops, e.worst,
+	} {
+		out = append(out, one()...)
+	}
+	return out
+}
+
+// restless speaks of contenders besides the one that the verdict stands on.
+func (e egressEvidence) restless() []string {
+	var out []string
+	for _, name := range e.rivals() {
+		if why := stats.RefuseEgress(e.Result, name, e.setting); why != "" {
+			out = append(out, fmt.Sprintf("Noise: %s. Do not build on the figures of %s.", why, e.title(name)))
+		}
+	}
+	return out
+}
+
+// nodeToNode is the first step: what is wrong there is nobody's fault above.
+func (e egressEvidence) nodeToNode() []string {
+	row, ok := e.find(e.subject, e.at(stats.RungNode), stats.Decisive)
+	if !ok {
+		return nil
+	}
+	text := fmt.Sprintf("1 Node to node: %s Gbit/s [%s, %s]", stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi))
+	most := e.payload()
+	switch {
+	case most == 0:
+		text += " without a rate of the wire: the cores are the limit here, and each rung above adds hosts that share them."
+	case row.Median >= soundWire*most:
+		text += fmt.Sprintf(" of the %s that the wire leaves to payload: hosts and wire are sound, and what is lost above is lost above.", stats.Figure(most))
+	default:
+		text += fmt.Sprintf(" of the %s that the wire leaves to payload: something below the tunnel is the limit, on this machine the cores. Mend that first, or lower --wire.", stats.Figure(most))
+	}
+	return []string{text}
+}
+
+// payload is what the wires' rate leaves to TCP on the lowest rung in Gbit/s, 0 without a rate.
+func (e egressEvidence) payload() float64 {
+	rate, _ := strconv.ParseFloat(e.Parameters["wire_gbit"], 64)
+	mtu, _ := strconv.ParseFloat(e.Parameters["underlay_mtu"], 64)
+	mss, ok := e.find(e.subject, e.at(stats.RungNode), "mss")
+	if e.setting.Free || !ok || mtu == 0 {
+		return 0
+	}
+	const ethernet = 14 // what the token bucket counts beside the IP packet
+	return rate * mss.Median / (mtu + ethernet)
+}
+
+// decisiveOffloads are those whose loss costs most, as study S1 names them.
+func decisiveOffloads() []string {
+	return []string{
+		"tx-checksum-ip-generic", "rx-checksum", "tx-scatter-gather", "tx-generic-segmentation", "tx-tcp-segmentation",
+		"tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation",
+	}
+}
+
+// interfaces is the second step: which offloads are off where.
+func (e egressEvidence) interfaces() []string {
+	if len(e.Environment.Offloads) == 0 {
+		return nil
+	}
+	var off []string
+	for _, role := range slices.Sorted(maps.Keys(e.Environment.Offloads)) {
+		for _, name := range decisiveOffloads() {
+			if on, known := e.Environment.Offloads[role][name]; known && !on {
+				off = append(off, role+" "+name)
+			}
+		}
+	}
+	if len(off) == 0 {
+		return []string{"2 NIC offloads: checksums, segmentation and segmentation inside tunnels are on at every interface on the way."}
+	}
+	return []string{"2 NIC offloads: off are " + strings.Join(off, ", ") + ". Turn each on (ethtool -K) and measure again; selvage lab offload says what each brings."}
+}
+
+// checksum is the third step: each tunnel against itself without its checksum offload.
+func (e egressEvidence) checksum() []string {
+	var out []string
+	for _, name := range stats.Names(e.Result) {
+		base := stats.EgressBase(name)
+		if base == name {
+			continue
+		}
+		for _, rung := range []stats.Rung{unlimitedAt(stats.RungTunnel), {Name: stats.RungTunnel}} {
+			iv := stats.Against(e.Result, name, base, rung.Case(), stats.Decisive)
+			if iv.N == 0 {
+				continue
+			}
+			advice := "keep it on"
+			switch {
+			case iv.Lo > 1:
+				advice = "off is the faster one here: see whether it is on a second day, and what the driver says"
+			case iv.Hi >= 1:
+				advice = "it makes no difference that shows here"
+			}
+			row, _ := e.find(name, rung, stats.Decisive)
+			out = append(out, fmt.Sprintf("3 Tunnel checksum: without its transmit checksum offload %s carries %s Gbit/s from endpoint to endpoint, %s of what it does with it [%.2f, %.2f]: %s.",
+				e.title(base), stats.Figure(row.Median), stats.Ratio(iv.Median), iv.Lo, iv.Hi, advice))
+			break
+		}
+	}
+	if len(out) == 0 {
+		return []string{"3 Tunnel checksum: not tried; --troubleshoot measures the tunnels without their checksum offload too."}
+	}
+	return out
+}
+
+// ladder is the fourth step: what each rung keeps of the one below.
+func (e egressEvidence) ladder() []string {
+	var out []string
+	for _, name := range append([]string{e.subject}, e.rivals()...) {
+		var words []string
+		for _, rung := range []string{stats.RungTunnel, stats.RungEgress} {
+			loss, ok := e.find(name, e.at(rung), stats.LossBelow)
+			if !ok {
+				continue
+			}
+			text := fmt.Sprintf("%s keeps %.3f × [%.3f, %.3f] of %s", rung, loss.Ratio, loss.RatioLo, loss.RatioHi, e.at(rung).Below())
+			if c, ok := e.contender(name); ok && rung == stats.RungTunnel {
+				text += fmt.Sprintf(" (headers alone leave %.3f ×)", 1-c.HeaderTax)
+			}
+			if cost, ok := e.find(name, e.at(rung), "cpu_per_gb"); ok {
+				text += fmt.Sprintf(" at %s CPU s/GB", stats.Figure(cost.Median))
+			}
+			words = append(words, text)
+		}
+		if len(words) > 0 {
+			out = append(out, fmt.Sprintf("4 Rungs: %s: %s.", e.title(name), strings.Join(words, "; ")))
+		}
+	}
+	return out
+}
+
+// translation compares with routing on the same path, without a rate where that was measured.
+func (e egressEvidence) translation() []string {
+	var words []string
+	for _, name := range append([]string{e.subject}, e.rivals()...) {
+		row, ok := e.find(name, unlimitedAt(stats.RungEgress), stats.NATKept)
+		if !ok {
+			row, ok = e.find(name, stats.Rung{Name: stats.RungEgress}, stats.NATKept)
+		}
+		if !ok {
+			continue
+		}
+		text := fmt.Sprintf("%s keeps %.3f × [%.3f, %.3f]", e.title(name), row.Ratio, row.RatioLo, row.RatioHi)
+		if !row.Distinguishable {
+			text += ", not distinguishable from 1"
+		}
+		words = append(words, text)
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	return []string{"5 Translation: of the throughput of routing on the same path " + strings.Join(words, "; ") + "."}
+}
+
+func (e egressEvidence) connections() []string {
+	var words []string
+	for _, name := range append([]string{e.subject}, e.rivals()...) {
+		row, ok := stats.Find(e.rows, name, stats.RungEgress, stats.ConnRate)
+		if !ok {
+			continue
+		}
+		text := fmt.Sprintf("%s opens %s a second, translated", e.title(name), stats.Figure(row.Median))
+		if kept, ok := stats.Find(e.rows, name, stats.RungEgress, stats.NATConn); ok {
+			text += fmt.Sprintf(", %s as many as untranslated %s", stats.Ratio(kept.Ratio), bounds(kept))
+		}
+		if rival, ok := stats.Find(e.rows, name, stats.RungEgress, stats.ConnRival); ok {
+			text += fmt.Sprintf(" and %s as many as the kernel %s", stats.Ratio(rival.Ratio), bounds(rival))
+		}
+		if added, ok := stats.Find(e.rows, name, stats.RungEgress, stats.ConnAdded); ok {
+			text += fmt.Sprintf("; beyond what the end systems take by themselves, each costs %s µs [%s, %s]", stats.Figure(added.Median), stats.Figure(added.Lo), stats.Figure(added.Hi))
+		}
+		words = append(words, upperFirst(text))
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	return []string{"Connections: " + strings.Join(words, ". ") + "."}
+}
+
+func (e egressEvidence) roundTrips() []string {
+	var words []string
+	for _, name := range append([]string{e.subject}, e.rivals()...) {
+		var steps []string
+		for _, rung := range stats.Ladder() {
+			if row, ok := stats.Find(e.rows, name, rung, stats.RRP50); ok {
+				steps = append(steps, rung+" "+stats.Figure(row.Median))
+			}
+		}
+		if len(steps) > 0 {
+			words = append(words, fmt.Sprintf("%s: %s µs", e.title(name), strings.Join(steps, ", ")))
+		}
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	return []string{"Round trips: p50 by rung. " + upperFirst(strings.Join(words, "; ")) + "."}
+}
+
+// hops says how much of what is lost without a rate is the lab's own doing.
+func (e egressEvidence) hops() []string {
+	row, ok := e.find(stats.Routing, unlimitedAt(stats.RungRouted), stats.Decisive)
+	if !ok || !row.Distinguishable || row.Ratio >= 1 {
+		return nil
+	}
+	text := fmt.Sprintf("Hops: without a rate and without a tunnel, the way over three links instead of one carries %s node to node %s: all hosts share this machine's %d cores, which hosts of their own do not.",
+		stats.Ratio(row.Ratio), bounds(row), e.Environment.Cores)
+	if own, ok := e.find(e.subject, unlimitedAt(stats.RungEgress), stats.HopsRival); ok {
+		text += fmt.Sprintf(" Held against that, %s carries %s %s with tunnel and translation.", e.title(e.subject), stats.Ratio(own.Ratio), bounds(own))
+	}
+	return []string{text}
+}
+
+// worst names the rung that loses most beyond what headers take, and why.
+func (e egressEvidence) worst() []string {
+	var out []string
+	for _, name := range append([]string{e.subject}, e.rivals()...) {
+		c, _ := e.contender(name)
+		most, at := 0.0, ""
+		for _, rung := range []string{stats.RungTunnel, stats.RungEgress} {
+			loss, ok := e.find(name, e.at(rung), stats.LossBelow)
+			if rung == stats.RungTunnel {
+				loss.Median -= c.HeaderTax
+			}
+			if ok && (at == "" || loss.Median > most) {
+				most, at = loss.Median, rung
+			}
+		}
+		switch {
+		case at == "":
+		case most < rungLoss:
+			out = append(out, fmt.Sprintf("Which rung loses: none with %s: beyond what headers take, the most is %.1f %%, at %s.", e.title(name), 100*max(0, most), at))
+		default:
+			out = append(out, fmt.Sprintf("Which rung loses: with %s it is %s, %.1f %% beyond what headers take. %s", e.title(name), at, 100*most, e.cause(name, at)))
+		}
+	}
+	return out
+}
+
+// cause looks for what distinguishes a rung from the one below.
+func (e egressEvidence) cause(name, rung string) string {
+	here, below := e.at(rung), e.at(e.at(rung).Below())
+	mss, _ := e.find(name, here, "mss")
+	if c, ok := e.contender(name); ok && mss.N > 0 && mss.Median < float64(c.InnerMTU-72) {
+		return fmt.Sprintf("Its segments are %s bytes although %d fit: something on the way holds them small. Look for a smaller MTU.", stats.Figure(mss.Median), c.InnerMTU-52)
+	}
+	if busy := e.working(name, here); busy >= busyCore {
+		return fmt.Sprintf("The cores are %.0f %% busy: they are the limit. See the CPU per gigabyte, and lower --wire to see the path itself.", 100*busy)
+	}
+	retransmitted, _ := e.find(name, here, "retransmits")
+	before, _ := e.find(name, below, "retransmits")
+	if retransmitted.Lo > before.Hi {
+		return fmt.Sprintf("Retransmits rise from %s to %s a run: packets are lost or reordered there. Look at the drops of queues and interfaces on both hosts (ip -s link, tc -s qdisc).",
+			stats.In(before.Median, "count"), stats.In(retransmitted.Median, "count"))
+	}
+	cost, _ := e.find(name, here, "cpu_per_gb")
+	beneath, _ := e.find(name, below, "cpu_per_gb")
+	return fmt.Sprintf("Neither segments, retransmits nor full cores explain it; a gigabyte costs %s CPU seconds against %s below. Run it again with more rounds before you look further.",
+		stats.Figure(cost.Median), stats.Figure(beneath.Median))
+}
+
+// working is the share of all cores' time during a rung's transfers.
+func (e egressEvidence) working(name string, rung stats.Rung) float64 {
+	transfers := e.Result
+	transfers.Samples = slices.DeleteFunc(slices.Clone(e.Samples), func(s result.Sample) bool { return s.Metrics[stats.Decisive] == 0 })
+	cores := stats.Cores(transfers, name, rung.Case())
+	busy := 0.0
+	for _, core := range cores {
+		busy += (1 - core.Idle) / float64(len(cores))
+	}
+	return busy
+}

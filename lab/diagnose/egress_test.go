@@ -1,0 +1,167 @@
+package diagnose
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// ladderRun is a quiet run of five rounds on wires of 5 Gbit/s; change bends it for a case.
+func ladderRun(change func(*result.Result)) result.Result {
+	r := result.Result{
+		Schema: result.Schema, Experiment: stats.Egress,
+		Parameters:  map[string]string{"rounds": "5", "wire_gbit": "5", "underlay_mtu": "9000"},
+		Environment: result.Environment{Cores: 2, Offloads: map[string]map[string]bool{"underlay": {"tx-tcp-segmentation": true, "rx-gro": false}}},
+	}
+	figures := map[string]map[string]float64{
+		"plain":           {"node-free": 27, "routed-free": 18},
+		"kernel":          {"node": 4.96, "tunnel": 4.9, "routed": 4.5, "egress": 4.0, "node-free": 27, "routed-free": 14, "egress-free": 12, "tunnel-free": 22},
+		"selvage":         {"node": 4.96, "tunnel": 4.93, "routed": 4.93, "egress": 4.93, "node-free": 27, "routed-free": 18, "egress-free": 17.9},
+		"kernel-csum-off": {"tunnel-free": 6},
+	}
+	for _, name := range []string{"plain", "kernel", "selvage", "kernel-csum-off"} {
+		r.Contenders = append(r.Contenders, result.Contender{Name: name, InnerMTU: 8950, HeaderTax: 0.0056})
+		for round := 1; round <= 5; round++ {
+			for _, kase := range slices.Sorted(maps.Keys(figures[name])) {
+				mss := 8898.0
+				if strings.HasPrefix(kase, "node") {
+					mss = 8948
+				}
+				r.Samples = append(r.Samples, result.Sample{Contender: name, Case: kase, Round: round, Metrics: map[string]float64{
+					stats.Decisive: figures[name][kase] * (1 + 0.001*float64(round)), "mss": mss, "cpu_per_gb": 1, "retransmits": 10,
+				}})
+			}
+			if name == "kernel" || name == "selvage" {
+				r.Samples = append(r.Samples, result.Sample{Contender: name, Case: "egress", Round: round, Metrics: map[string]float64{
+					stats.ConnRate: map[string]float64{"kernel": 8000, "selvage": 14000}[name],
+				}})
+			}
+		}
+	}
+	if change != nil {
+		change(&r)
+	}
+	return r
+}
+
+// bend multiplies a metric of a contender's case.
+func bend(r *result.Result, contender, kase, metric string, by float64) {
+	for _, s := range r.Samples {
+		if _, ok := s.Metrics[metric]; ok && s.Contender == contender && s.Case == kase {
+			s.Metrics[metric] *= by
+		}
+	}
+}
+
+func TestEgressVerdict(t *testing.T) {
+	v := Verdict(ladderRun(nil))
+	if v.Refused {
+		t.Fatal(v.Sentence)
+	}
+	for _, want := range []string{
+		"Selvage keeps 0.994 × [0.994, 0.994] of node to node through the tunnel and 0.994 ×", "on wires of 5 Gbit/s",
+		"the kernel keeps 0.988 × and 0.806 ×", "Headers alone leave 0.994 ×", "egress carries 18.0 Gbit/s, 1.49 × the kernel",
+		"opens 14,000 connections a second, 1.75 × the kernel's masquerade",
+	} {
+		if !strings.Contains(v.Sentence, want) {
+			t.Errorf("no %q in %s", want, v.Sentence)
+		}
+	}
+	// The study's order: node to node, offloads, checksum, rungs.
+	var steps []string
+	for _, f := range v.Findings {
+		if f[0] >= '1' && f[0] <= '9' {
+			steps = append(steps, f[:1])
+		}
+	}
+	if got := strings.Join(slices.Compact(steps), ""); got != "12345" {
+		t.Errorf("findings in the order %s", got)
+	}
+}
+
+func TestEgressFindings(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*result.Result)
+		want   string
+	}{
+		"sound":             {nil, "hosts and wire are sound"},
+		"node is slow":      {func(r *result.Result) { bend(r, "selvage", "node", stats.Decisive, 0.5) }, "something below the tunnel is the limit"},
+		"offload off":       {func(r *result.Result) { r.Environment.Offloads["underlay"]["tx-tcp-segmentation"] = false }, "off are underlay tx-tcp-segmentation"},
+		"checksum":          {nil, "the kernel carries 6.02 Gbit/s from endpoint to endpoint, 0.27 × of what it does with it"},
+		"checksum untried":  {func(r *result.Result) { dropContender(r, "kernel-csum-off") }, "--troubleshoot measures"},
+		"off is faster":     {func(r *result.Result) { bend(r, "kernel-csum-off", "tunnel-free", stats.Decisive, 10) }, "off is the faster one here"},
+		"nothing lost":      {nil, "Which rung loses: none with Selvage"},
+		"the gateway loses": {nil, "Which rung loses: with the kernel it is egress, 18.4 % beyond what headers take. Neither segments"},
+		"small segments": {func(r *result.Result) { bend(r, "kernel", "egress", "mss", 0.1) },
+			"Its segments are 890 bytes although 8898 fit"},
+		"full cores": {func(r *result.Result) {
+			for i, s := range r.Samples {
+				if s.Contender == "kernel" && s.Case == "egress" && s.Metrics[stats.Decisive] > 0 {
+					r.Samples[i].CPU = []result.CPUShare{{Core: 0, Idle: 0.01}, {Core: 1, Idle: 0.02}}
+				}
+			}
+		}, "The cores are 98 % busy"},
+		"loss": {func(r *result.Result) { bend(r, "kernel", "egress", "retransmits", 50) }, "Retransmits rise from 10 to 500 a run"},
+		"others": {func(r *result.Result) {
+			for _, s := range r.Samples {
+				s.Metrics["idle_busy"] = 0.5
+			}
+		}, "the cores were 50.0 % busy before samples began"},
+		"hops": {nil, "over three links instead of one carries 0.67 × node to node"},
+		"NAT":  {nil, "Selvage keeps 0.994 × [0.994, 0.994]; the kernel keeps 0.857 ×"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings := strings.Join(Verdict(ladderRun(c.change)).Findings, "\n")
+			if !strings.Contains(findings, c.want) {
+				t.Errorf("no %q in\n%s", c.want, findings)
+			}
+		})
+	}
+}
+
+func dropContender(r *result.Result, name string) {
+	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Contender == name })
+	r.Contenders = slices.DeleteFunc(r.Contenders, func(c result.Contender) bool { return c.Name == name })
+}
+
+func TestEgressRefused(t *testing.T) {
+	for want, change := range map[string]func(*result.Result){
+		"no tunnel was measured": func(r *result.Result) {
+			dropContender(r, "kernel")
+			dropContender(r, "selvage")
+			dropContender(r, "kernel-csum-off")
+		},
+		"was not measured":   func(r *result.Result) { r.Samples = nil },
+		"selvage spreads by": func(r *result.Result) { noisy(r, "selvage", "tunnel") },
+		"has an error (no route) (node": func(r *result.Result) {
+			for i, s := range r.Samples {
+				if s.Contender == "selvage" && s.Case == "node" {
+					r.Samples[i].Error = "no route"
+				}
+			}
+		},
+	} {
+		v := Verdict(ladderRun(change))
+		if !v.Refused || !strings.Contains(v.Sentence, want) {
+			t.Errorf("%+v, want %q", v.Sentence, want)
+		}
+	}
+	// The rival's noise is said, and does not refuse.
+	v := Verdict(ladderRun(func(r *result.Result) { noisy(r, "kernel", "egress") }))
+	if v.Refused || strings.Contains(v.Sentence, "; the kernel") || !strings.Contains(strings.Join(v.Findings, "\n"), "Do not build on the figures of the kernel") {
+		t.Errorf("%+v", v)
+	}
+}
+
+// noisy has every round of a contender's case differ much from the next.
+func noisy(r *result.Result, contender, kase string) {
+	for _, s := range r.Samples {
+		if s.Contender == contender && s.Case == kase && s.Metrics[stats.Decisive] > 0 {
+			s.Metrics[stats.Decisive] *= float64(s.Round)
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// failoverVerdict answers what kills cost: how long flows were silent, what survived, and
+// which step from fault to forwarding took longest.
+func failoverVerdict(r result.Result) result.Verdict {
+	e := newFailoverEvidence(r)
+	v := result.Verdict{Findings: e.findings()}
+	if why := stats.RefuseFailover(r, e.subject); why != "" {
+		v.Refused, v.Sentence = true, "No verdict: "+why+"."
+		return v
+	}
+	v.Sentence = e.sentence()
+	return v
+}
+
+// failoverEvidence is a result of the failover experiment.
+type failoverEvidence struct {
+	evidence
+	what  string // was killed: the case of all kills
+	kills []result.Sample
+}
+
+func newFailoverEvidence(r result.Result) failoverEvidence {
+	e := failoverEvidence{evidence: gather(r)}
+	if cases := stats.FailoverCases(r); len(cases) > 0 {
+		e.what = cases[0]
+	}
+	e.kills = stats.Kills(r, e.subject, e.what)
+	return e
+}
+
+// value is the median of a row of the summary, 0 without one.
+func (e failoverEvidence) value(kase, metric string) float64 {
+	row, _ := stats.Find(e.rows, e.subject, kase, metric)
+	return row.Median
+}
+
+// ms writes a time of the summary.
+func (e failoverEvidence) ms(kase, metric string) string {
+	return stats.Figure(e.value(kase, metric)) + " ms"
+}
+
+// connections are how many went on, and how many there were.
+func (e failoverEvidence) connections() (on, all float64) {
+	for _, k := range e.kills {
+		on, all = on+k.Metrics[stats.WentOn], all+k.Metrics[stats.Connections]
+	}
+	return on, all
+}
+
+// hit says whether any flow noticed a kill.
+func (e failoverEvidence) hit() bool { return len(stats.Pooled(e.kills, stats.GapSeries)) > 0 }
+
+func (e failoverEvidence) sentence() string {
+	on, all := e.connections()
+	survived := fmt.Sprintf("%s of %s TCP connections went on", stats.Figure(on), stats.Figure(all))
+	if on == all {
+		survived = fmt.Sprintf("all %s TCP connections went on", stats.Figure(all))
+	}
+	if !e.hit() {
+		return fmt.Sprintf("%s %s, and no flow noticed: no packet was lost, and %s.", killed(e.what), times(len(e.kills)), survived)
+	}
+	text := fmt.Sprintf("%s %s: the flows that it hit were silent for %s (p50), %s (p99), %s at most, and %s.",
+		killed(e.what), times(len(e.kills)), e.ms(e.what, stats.GapP50), e.ms(e.what, stats.GapP99), e.ms(e.what, stats.GapMax), survived)
+	if step, row := e.slowest(); row.N > 0 {
+		text += fmt.Sprintf(" The slowest step was the time %s: %s ms of the %s to the first packet.", step.Title, stats.Figure(row.Median), e.ms(e.what, stats.Repair))
+	}
+	return text
+}
+
+// killed is what was done, as a sentence begins.
+func killed(what string) string {
+	switch what {
+	case "gateway":
+		return "The gateway that had the work was killed"
+	case "tep":
+		return "One of two tunnel endpoints was cut off"
+	case "edge":
+		return "An edge's process was killed and started again"
+	}
+	return upperFirst(what) + " was killed"
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// repair are the steps to the first packet; what follows is not the edges' alone.
+func repair() []stats.FailoverStep {
+	steps := stats.FailoverSteps()
+	return steps[:len(steps)-1]
+}
+
+// slowest is the step to the first packet that took longest.
+func (e failoverEvidence) slowest() (slowest stats.FailoverStep, longest result.Row) {
+	for _, step := range repair() {
+		if row, ok := stats.Find(e.rows, e.subject, e.what, step.Metric); ok && (longest.N == 0 || row.Median > longest.Median) {
+			slowest, longest = step, row
+		}
+	}
+	return slowest, longest
+}
+
+func (e failoverEvidence) findings() []string {
+	var all []string
+	for _, finding := range []string{e.faults(), e.steps(), e.advice(), e.aims(), e.stalls(), e.broken(), e.back(), e.held(), e.peer()} {
+		if finding != "" {
+			all = append(all, finding)
+		}
+	}
+	return all
+}
+
+// faults compares the ways to kill.
+func (e failoverEvidence) faults() string {
+	var words []string
+	for _, kase := range stats.FailoverCases(e.Result) {
+		_, how := stats.Killed(kase)
+		kills := stats.Kills(e.Result, e.subject, kase)
+		switch {
+		case how == "" || len(kills) == 0:
+		case len(stats.Pooled(kills, stats.GapSeries)) == 0:
+			words = append(words, fmt.Sprintf("%s hit no flow", how))
+		default:
+			words = append(words, fmt.Sprintf("%s %s (p50), %s at most", how, e.ms(kase, stats.GapP50), e.ms(kase, stats.GapMax)))
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "By fault: " + strings.Join(words, "; ") + "."
+}
+
+// steps says where the time goes.
+func (e failoverEvidence) steps() string {
+	var words []string
+	for _, step := range stats.FailoverSteps() {
+		if row, ok := stats.Find(e.rows, e.subject, e.what, step.Metric); ok {
+			words = append(words, fmt.Sprintf("%s ms %s", stats.Figure(row.Median), step.Title))
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	text := "Steps: medians from fault to forwarding, one after the other: " + strings.Join(words, ", ") + "."
+	if _, ok := stats.Find(e.rows, e.subject, e.what, "step_written"); !ok {
+		text += " The edges do not tell when their tables were written here, so that is part of the step after noticing."
+	}
+	return text
+}
+
+// advice is what to tune: what shortens the slowest step.
+func (e failoverEvidence) advice() string {
+	step, row := e.slowest()
+	if row.N == 0 {
+		return ""
+	}
+	switch step.Metric {
+	case "step_noticed":
+		detection, _ := strconv.ParseFloat(e.Parameters["detection_ms"], 64)
+		if detection > 0 && row.Median > 2*detection {
+			return fmt.Sprintf("Tune: liveness should notice within %s ms (%s) and took %s; see whether the edges' processes get their cores, and give them priority (systemd: CPUWeight).",
+				stats.Figure(detection), e.Parameters["liveness"], stats.Figure(row.Median))
+		}
+		return fmt.Sprintf("Tune: most of the time is liveness (%s); a shorter spec.underlay.liveness.interval shortens it by as much, at the price of more probes and of false alarms when an edge's process waits for a core.",
+			e.Parameters["liveness"])
+	case "step_written":
+		return "Tune: the edges take long to write their tables; see their load, and the number of egress policies."
+	case "step_announced":
+		return "Tune: the new owner takes long to announce the addresses; smaller pools take less."
+	}
+	return "Tune: edges are done long before packets flow; look at what learns the moved addresses behind them: switches that limit or delay gratuitous ARP, and hosts that ignore it (net.ipv4.conf.*.arp_accept matters for new entries only)."
+}
+
+// Aims of the gateways' failover, in ms.
+const (
+	failoverLimit = 1000
+	failoverAim   = 300
+)
+
+func (e failoverEvidence) aims() string {
+	if e.what != "gateway" || !e.hit() {
+		return ""
+	}
+	p50, p99 := e.value(e.what, stats.GapP50), e.value(e.what, stats.GapP99)
+	switch {
+	case p99 >= failoverLimit:
+		return fmt.Sprintf("Aim: less than %d ms at p99 is missed.", failoverLimit)
+	case p50 > failoverAim:
+		return fmt.Sprintf("Aim: less than %d ms at p99 is reached; the %d ms that it should take are not.", failoverLimit, failoverAim)
+	}
+	return fmt.Sprintf("Aim: less than %d ms at p99 is reached, and the %d ms that it should take too.", failoverLimit, failoverAim)
+}
+
+// stalls says how TCP saw it.
+func (e failoverEvidence) stalls() string {
+	if !e.hit() {
+		return ""
+	}
+	return fmt.Sprintf("Connections: lines were answered %s (p50) and %s (p99) later than usual; TCP tries again after 200, 400, 800 ms, so that it may find a path later than it was there.",
+		e.ms(e.what, stats.StallP50), e.ms(e.what, stats.StallP99))
+}
+
+// broken names the kills that connections did not survive.
+func (e failoverEvidence) broken() string {
+	var words []string
+	for _, k := range e.kills {
+		if lost := k.Metrics[stats.Connections] - k.Metrics[stats.WentOn]; lost > 0 {
+			words = append(words, fmt.Sprintf("%s in kill %d (%s)", stats.Figure(lost), k.Round, k.Case))
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	if more := len(words) - 5; more > 0 {
+		words = append(words[:5], fmt.Sprintf("and in %d more", more))
+	}
+	return "Lost connections: " + strings.Join(words, ", ") + ". Look whether bindings are replicated: selvage egress at both gateways."
+}
+
+// back says what the return of what was killed cost.
+func (e failoverEvidence) back() string {
+	if e.what == "edge" || len(e.kills) == 0 {
+		return ""
+	}
+	lost := 0.0
+	for _, k := range e.kills {
+		lost += k.Metrics[stats.ReturnLost]
+	}
+	text := fmt.Sprintf("Return: when it came back, %s packets were lost in all kills, and the longest silence was %s", stats.Figure(lost), e.ms(e.what, stats.ReturnMax))
+	if worst := e.value(e.what, stats.ReturnSurvived); worst < e.value(e.what, stats.Survived) {
+		return text + fmt.Sprintf("; of a kill's connections as few as %.1f %% were left then.", 100*worst)
+	}
+	return text + "; no connection was lost by it."
+}
+
+// heldUp is from when on (ms) the instrument's own delays are worth a word.
+const heldUp = 20
+
+// held says when the machine held up the instrument itself.
+func (e failoverEvidence) held() string {
+	late := stats.OfKills(e.kills, stats.Late)
+	if len(late) == 0 || slices.Max(late) < heldUp {
+		return ""
+	}
+	return fmt.Sprintf("Machine: the source of the flows itself was held up for up to %s ms, which is taken off where no packet was lost; edges that start need the cores that they share with the flows.", stats.Figure(slices.Max(late)))
+}
+
+// peer says why nothing else is in the table.
+func (e failoverEvidence) peer() string {
+	switch e.what {
+	case "gateway":
+		return "No rival: the kernel's vxlan and nftables have no failover of gateways; VRRP and conntrackd are other programs, with timers of their own."
+	case "tep":
+		return "No rival: a vxlan device of the kernel has one local endpoint and no liveness."
+	}
+	return ""
+}

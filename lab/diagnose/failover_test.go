@@ -1,0 +1,97 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// failoverRun is six kills of gateways; change bends each of them.
+func failoverRun(what string, change func(*result.Sample)) result.Result {
+	r := result.Result{
+		Schema: result.Schema, Experiment: stats.Failover,
+		Parameters: map[string]string{"what": what, "liveness": "BFD every 50ms × 3", "detection_ms": "150"},
+	}
+	for round := 1; round <= 6; round++ {
+		s := result.Sample{
+			Contender: "selvage", Case: what + "/" + []string{"link-down", "blackhole"}[round%2], Round: round,
+			Metrics: map[string]float64{
+				stats.Connections: 100, stats.WentOn: 100, stats.Survived: 1, stats.ReturnSurvived: 1, stats.ReturnMax: 3, stats.ReturnLost: 0, stats.Noise: 1, stats.Late: 2,
+				stats.HitFlows: 2, stats.Lost: 400, stats.StallP50: 150, stats.StallP99: 400, stats.Repair: 170,
+				stats.GapP50: 180, stats.GapP99: 200, stats.GapMax: 200,
+				"step_noticed": 150, "step_written": 5, "step_announced": 2, "step_forwarded": 13, "step_followed": 10,
+			},
+			Series: map[string][]float64{stats.GapSeries: {180, 200}, stats.StallSeries: {150, 400}, stats.ReturnSeries: {3, 0}},
+		}
+		if change != nil {
+			change(&s)
+		}
+		r.Samples = append(r.Samples, s)
+	}
+	return r
+}
+
+// spared has a kill hit no flow.
+func spared(s *result.Sample) {
+	for _, m := range append([]string{stats.Repair, "step_noticed", "step_written", "step_announced", "step_forwarded", "step_followed"}, stats.GapSeries) {
+		delete(s.Metrics, m)
+	}
+	s.Metrics[stats.HitFlows], s.Metrics[stats.Lost], s.Metrics[stats.GapP50], s.Metrics[stats.GapP99], s.Metrics[stats.GapMax] = 0, 0, 0, 0, 0
+	delete(s.Series, stats.GapSeries)
+}
+
+func TestFailoverVerdict(t *testing.T) {
+	longer := func(metric string, ms float64) func(*result.Sample) {
+		return func(s *result.Sample) { s.Metrics[metric] = ms }
+	}
+	for name, c := range map[string]struct {
+		what    string
+		change  func(*result.Sample)
+		refused bool
+		want    []string
+		not     string
+	}{
+		"quick": {"gateway", nil, false, []string{
+			"The gateway that had the work was killed 6 times: the flows that it hit were silent for 180 ms (p50), 200 ms (p99), 200 ms at most, and all 600 TCP connections went on.",
+			"The slowest step was the time until it was noticed: 150 ms of the 170 ms to the first packet",
+			"a shorter spec.underlay.liveness.interval", "the 300 ms that it should take too", "No rival: the kernel's vxlan and nftables",
+			"By fault: blackhole 180 ms (p50), 200 ms at most; link-down 180 ms",
+		}, "Lost connections"},
+		"nothing lost":   {"edge", spared, false, []string{"killed and started again 6 times, and no flow noticed: no packet was lost, and all 600 TCP connections went on.", "blackhole hit no flow"}, "Tune"},
+		"slow to notice": {"gateway", longer("step_noticed", 900), false, []string{"liveness should notice within 150 ms (BFD every 50ms × 3) and took 900"}, ""},
+		"slow to write":  {"gateway", longer("step_written", 400), false, []string{"Tune: the edges take long to write their tables"}, ""},
+		"slow announce":  {"gateway", longer("step_announced", 400), false, []string{"smaller pools take less"}, ""},
+		"slow outside":   {"gateway", longer("step_forwarded", 400), false, []string{"gratuitous ARP"}, ""},
+		"too slow":       {"gateway", func(s *result.Sample) { s.Series[stats.GapSeries] = []float64{1500} }, false, []string{"1,500 ms (p99)", "1000 ms at p99 is missed"}, ""},
+		"not so fast":    {"gateway", func(s *result.Sample) { s.Series[stats.GapSeries] = []float64{500} }, false, []string{"the 300 ms that it should take are not"}, ""},
+		"lost some": {"gateway", func(s *result.Sample) {
+			if s.Round == 2 {
+				s.Metrics[stats.WentOn], s.Metrics[stats.Survived], s.Metrics[stats.ReturnSurvived] = 97, 0.97, 0.95
+			}
+		}, false, []string{"597 of 600 TCP connections went on", "Lost connections: 3.00 in kill 2 (gateway/link-down)", "as few as 95.0 % were left"}, ""},
+		"busy machine": {"tep", longer(stats.Late, 80), false, []string{"held up for up to 80.0 ms", "one local endpoint"}, "Aim"},
+		"noisy":        {"tep", longer(stats.Noise, 150), true, []string{"No verdict: flows were silent for 150 ms"}, ""},
+	} {
+		v := Verdict(failoverRun(c.what, c.change))
+		text := v.Sentence + "\n" + strings.Join(v.Findings, "\n")
+		for _, want := range c.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, text)
+			}
+		}
+		if v.Refused != c.refused || c.not != "" && strings.Contains(text, c.not) {
+			t.Errorf("%s: refused %t, or %q in\n%s", name, v.Refused, c.not, text)
+		}
+	}
+	if v := Verdict(result.Result{Experiment: stats.Failover}); !v.Refused || len(v.Findings) > 0 {
+		t.Errorf("of nothing: %+v", v)
+	}
+	many := failoverRun("gateway", func(s *result.Sample) { s.Metrics[stats.WentOn] = 99 })
+	many.Samples = slices.Concat(many.Samples, many.Samples)
+	if text := strings.Join(Verdict(many).Findings, "\n"); !strings.Contains(text, "and in 7 more") {
+		t.Errorf("all kills are listed:\n%s", text)
+	}
+}

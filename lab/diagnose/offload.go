@@ -1,0 +1,151 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// OffloadAim is how many times the kernel's throughput Selvage is to carry in every state of
+// the offloads.
+const OffloadAim = 1.1
+
+// offloadEvidence is a result of the offload experiment.
+type offloadEvidence struct{ evidence }
+
+// offloadVerdict answers whether Selvage carries more than the kernel whatever offloads there
+// are. It stands on the means over all sizes.
+func offloadVerdict(r result.Result) result.Verdict {
+	e := offloadEvidence{gather(r)}
+	v := result.Verdict{Findings: e.findings()}
+	if why := e.refuse(); why != "" {
+		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, or raise --rounds or --duration."
+		return v
+	}
+	v.Sentence = e.sentence()
+	return v
+}
+
+// refuse says why no verdict is possible: there is nothing to compare, or the state on which
+// it would stand, the worst, carries no conclusion.
+func (e offloadEvidence) refuse() string {
+	if e.subject == "" {
+		return "no contender besides the kernel was measured, so there is nothing to compare"
+	}
+	states := stats.WorstStates(e.rows, e.subject)
+	if len(states) == 0 {
+		return fmt.Sprintf("%s and the kernel have no complete round of any state in common", e.subject)
+	}
+	for _, row := range states {
+		s, _ := stats.Streamed(row.Case)
+		if why := stats.RefuseOffload(e.Result, e.subject, s); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// sentence counts the states in which the aim is reached, missed, or neither can be told.
+func (e offloadEvidence) sentence() string {
+	states := stats.WorstStates(e.rows, e.subject)
+	var reached, missed, open int
+	for _, row := range states {
+		switch {
+		case row.RatioLo >= OffloadAim:
+			reached++
+		case row.RatioHi < OffloadAim:
+			missed++
+		default:
+			open++
+		}
+	}
+	worst, best := states[0], states[len(states)-1]
+	least := fmt.Sprintf("least %s, %s %s", e.state(worst), stats.Ratio(worst.Ratio), bounds(worst))
+	if len(states) > 1 {
+		least += fmt.Sprintf("; most %s, %s %s", e.state(best), stats.Ratio(best.Ratio), bounds(best))
+	}
+	name := upperFirst(e.title(e.subject))
+	if reached == len(states) {
+		return fmt.Sprintf("%s carries at least %s what the kernel does in every one of %s: %s. All are means over the sizes of writes.",
+			name, stats.Ratio(OffloadAim), counted(len(states)), least)
+	}
+	var rest []string
+	if missed > 0 {
+		rest = append(rest, fmt.Sprintf("misses that in %d", missed))
+	}
+	if open > 0 {
+		rest = append(rest, fmt.Sprintf("cannot be told from it in %d", open))
+	}
+	return fmt.Sprintf("%s carries at least %s what the kernel does in %d of %s and %s: %s. All are means over the sizes of writes.",
+		name, stats.Ratio(OffloadAim), reached, counted(len(states)), strings.Join(rest, " and "), least)
+}
+
+func counted(states int) string {
+	if states == 1 {
+		return "1 state of the offloads"
+	}
+	return fmt.Sprintf("%d states of the offloads", states)
+}
+
+// state names the state of a row.
+func (e offloadEvidence) state(row result.Row) string {
+	s, _ := stats.Streamed(row.Case)
+	return e.place(s)
+}
+
+// place is a stream in words: with all on, VXLAN one way. What there is one of in the whole
+// result is left out.
+func (e offloadEvidence) place(s stats.Stream) string {
+	words := OffloadWords(s.State)
+	if s.Size > 0 {
+		words += " and writes of " + stats.SizeWords(s.Size) + "B"
+	}
+	several := func(differs func(a, b stats.Stream) bool) bool {
+		return slices.ContainsFunc(stats.Streams(e.Result), func(o stats.Stream) bool { return differs(o, s) })
+	}
+	if several(func(a, b stats.Stream) bool { return a.Encapsulation != b.Encapsulation }) {
+		words += " in " + inWords(s.Encapsulation)
+	}
+	if several(func(a, b stats.Stream) bool { return a.BothWays != b.BothWays }) {
+		words += ", " + waysWords(s.BothWays)
+	}
+	return words
+}
+
+func waysWords(both bool) string {
+	if both {
+		return "both ways"
+	}
+	return "one way"
+}
+
+// OffloadWords is a state of the offloads in words, to follow a figure: "with all on".
+func OffloadWords(state string) string {
+	switch state {
+	case stats.AllOn:
+		return "with all on"
+	case stats.AllOff:
+		return "with all off"
+	}
+	kind, on, _ := strings.Cut(state, "-")
+	if on == "on" {
+		return "with " + KindWords(kind) + " alone"
+	}
+	return "without " + KindWords(kind)
+}
+
+// KindWords is a kind of offload in words.
+func KindWords(kind string) string {
+	switch kind {
+	case stats.Segmentation:
+		return "segmentation"
+	case stats.Coalescing:
+		return "coalescing"
+	case stats.Checksums:
+		return "checksums"
+	}
+	return kind
+}

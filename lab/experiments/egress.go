@@ -1,0 +1,136 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// Egress is the command line of the experiment on the way out of the overlay.
+type Egress struct {
+	Contenders []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default. kernel is vxlan and nftables' masquerade, plain routes without a tunnel. Ratios are against each one's own node-to-node rung."`
+	Rungs      []string `placeholder:"RUNG" enum:"node,tunnel,routed,egress" default:"node,tunnel,routed,egress" help:"Study S1's ladder, and routed: the way of egress without translation. ${enum} by default; node is always measured."`
+	Measure    []string `placeholder:"WHAT" enum:"tcp,rr,conn" default:"tcp,rr,conn" help:"What to measure: TCP throughput, round trips, connections a second. ${enum} by default."`
+	Directions []string `placeholder:"WAY" enum:"send,receive" help:"Ways of TCP throughput; send,receive by default, with --quick send."`
+	Quick      bool     `help:"In less than two minutes: 3 rounds of short samples of kernel and selvage, to the target only."`
+	Rounds     int      `help:"Samples of each contender and case; 5 by default, with --quick 3."`
+	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+
+	Troubleshoot bool `help:"Measure tunnels with transmit checksum offload off as well, and say which rung loses and why in study S1's order."`
+
+	Wire        float64 `group:"Network" placeholder:"GBIT" default:"5" help:"Rate of underlay and uplink in Gbit/s; ${default}. It should be less than what the slowest rung does without one. 0 measures without a rate only."`
+	Free        bool    `group:"Network" default:"true" negatable:"" help:"Measure without a rate as well, where the machine's cores are the limit of all hosts together."`
+	UnderlayMTU int     `group:"Network" placeholder:"BYTES" default:"9000" help:"MTU of underlay and uplink; ${default}. With 1500 headers alone take 3.4 % of a wire."`
+
+	Duration time.Duration `group:"Samples" placeholder:"TIME" help:"Time of a TCP sample, in whole seconds; 3s by default, with --quick 1s."`
+	Sample   time.Duration `group:"Samples" placeholder:"TIME" help:"Time of all other samples; 2s by default, with --quick 300ms."`
+	AtOnce   int           `group:"Samples" default:"64" help:"Connections at a time, where they are counted; ${default}."`
+
+	SelvageBinary string `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+}
+
+// egressContenders are the data paths that can be measured.
+func egressContenders() []string {
+	return []string{stats.Routing, stats.Nftables, "selvage", stats.Nftables + stats.ChecksumOff, "selvage" + stats.ChecksumOff}
+}
+
+// Validate checks what belongs together and fills in what --quick and --troubleshoot mean.
+func (c *Egress) Validate() error {
+	rounds, duration, sample, directions := 5, 3*time.Second, 2*time.Second, []string{"send", "receive"}
+	if c.Quick {
+		rounds, duration, sample, directions = 3, time.Second, 300*time.Millisecond, []string{"send"}
+		c.Contenders = slices.DeleteFunc(slices.Clone(c.Contenders), func(name string) bool { return name == stats.Routing })
+	}
+	if c.Rounds == 0 {
+		c.Rounds = rounds
+	}
+	if c.Duration == 0 {
+		c.Duration = duration
+	}
+	if c.Sample == 0 {
+		c.Sample = sample
+	}
+	if len(c.Directions) == 0 {
+		c.Directions = directions
+	}
+	if !slices.Contains(c.Rungs, stats.RungNode) {
+		c.Rungs = append([]string{stats.RungNode}, c.Rungs...)
+	}
+	if err := checkNames(c.Contenders, egressContenders()); err != nil {
+		return err
+	}
+	if c.Troubleshoot {
+		c.addVariants()
+	}
+	return errors.Join(c.checkVariants(), c.checkLists(), c.checkSizes())
+}
+
+// addVariants adds each tunnel with its checksum offload off.
+func (c *Egress) addVariants() {
+	for _, name := range slices.Clone(c.Contenders) {
+		if variant := name + stats.ChecksumOff; slices.Contains(egressContenders(), variant) && !slices.Contains(c.Contenders, variant) {
+			c.Contenders = append(c.Contenders, variant)
+		}
+	}
+}
+
+// checkVariants wants each variant's original, which its ratios are against.
+func (c *Egress) checkVariants() error {
+	for _, name := range c.Contenders {
+		if base := stats.EgressBase(name); !slices.Contains(c.Contenders, base) {
+			return fmt.Errorf("--contenders: %s is held against %s: add that", name, base)
+		}
+	}
+	return nil
+}
+
+func (c *Egress) checkLists() error {
+	for _, list := range []struct {
+		flag  string
+		names []string
+	}{{"--rungs", c.Rungs}, {"--measure", c.Measure}, {"--directions", c.Directions}} {
+		if len(list.names) == 0 {
+			return fmt.Errorf("%s: name at least one", list.flag)
+		}
+		for i, name := range list.names {
+			if slices.Contains(list.names[:i], name) {
+				return fmt.Errorf("%s: %s is named twice", list.flag, name)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Egress) checkSizes() error {
+	overhead := overlay.VXLAN.Overhead(topo.ClientV4)
+	switch {
+	case c.Rounds < 1:
+		return fmt.Errorf("--rounds: %d is not 1 or more", c.Rounds)
+	case c.Duration < time.Second || c.Duration%time.Second != 0:
+		return fmt.Errorf("--duration: %s is not whole seconds, 1 or more", c.Duration)
+	case c.Sample < 100*time.Millisecond:
+		return fmt.Errorf("--sample: %s is less than 100ms", c.Sample)
+	case c.AtOnce < 2 || c.AtOnce > 4096:
+		return fmt.Errorf("--at-once: %d is not within 2 … 4096", c.AtOnce)
+	case c.Wire != 0 && (c.Wire < 0.01 || c.Wire > 100):
+		return fmt.Errorf("--wire: %g is neither 0 nor within 0.01 … 100 Gbit/s", c.Wire)
+	case c.Wire == 0 && !c.Free:
+		return errors.New("--no-free and --wire 0 leave nothing to measure: leave one of them out")
+	case c.UnderlayMTU < leastMTU+overhead || c.UnderlayMTU > mostMTU:
+		return fmt.Errorf("--underlay-mtu: %d is not within %d … %d bytes", c.UnderlayMTU, leastMTU+overhead, mostMTU)
+	}
+	return nil
+}
+
+// Run measures, writes result and report and prints the summary. When ctx ends it
+// keeps the samples that it has. It fails when a sample did.
+func (c *Egress) Run(ctx context.Context, console *Console) error {
+	return conduct(ctx, console, stats.Egress, c.Results, c.Output, c.measure)
+}

@@ -1,0 +1,95 @@
+package experiments_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// egress runs selvage lab egress to its end, and checks that its result is good and that
+// nothing else is left of it.
+func egress(t *testing.T, args ...string) result.Result {
+	t.Helper()
+	root := t.TempDir()
+	p := start(t, append([]string{"lab", "egress", "--results", root, "-o", "json", "--quick", "--rounds", "1", "--sample", "300ms", "--at-once", "8"}, args...)...)
+	code := p.end()
+	p.checkGone()
+	if code != 0 {
+		t.Fatalf("exit status %d:\n%s", code, &p.stderr)
+	}
+	r, err := result.Read(&p.stdout) // strict
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"result.json", "report.html"} {
+		if found, _ := filepath.Glob(filepath.Join(root, "*-egress", file)); len(found) != 1 {
+			t.Errorf("%s: %v, want one", file, found)
+		}
+	}
+	if lines := stats.Errors(r); len(lines) > 0 {
+		t.Errorf("samples failed: %s", lines)
+	}
+	for _, s := range r.Samples {
+		if n, ok := s.Metrics["csum_errors"]; !ok || n != 0 {
+			t.Errorf("%s of %s: %v checksum errors", s.Case, s.Contender, n)
+		}
+	}
+	return r
+}
+
+// Both contenders climb the ladder, in both ways, and translate: a sample on a rung where
+// the target sees the wrong address fails.
+func TestEgressLive(t *testing.T) {
+	r := egress(t, "--no-free", "--wire", "0.5", "--directions", "send,receive")
+	for _, name := range []string{"kernel", "selvage"} {
+		for _, kase := range []string{"node", "tunnel", "routed", "egress", "tunnel-reverse", "egress-reverse"} {
+			row, ok := stats.Find(r.Summary, name, kase, stats.Decisive)
+			if !ok || row.Median <= 0 || row.Median > 0.52 || row.N != 1 {
+				t.Errorf("%s of %s: %+v, want up to the wire's 0.5 Gbit/s", kase, name, row)
+			}
+			mss, _ := stats.Find(r.Summary, name, kase, "mss")
+			if want := map[bool]float64{true: 8948, false: 8898}[kase == "node"]; mss.Median != want {
+				t.Errorf("%s of %s: MSS %v, want %v", kase, name, mss.Median, want)
+			}
+		}
+		for kase, metric := range map[string]string{"node": stats.RRP50, "egress": stats.RRP50, "routed": stats.ConnRate} {
+			if row, ok := stats.Find(r.Summary, name, kase, metric); !ok || row.Median <= 0 {
+				t.Errorf("%s of %s in %s: %+v", metric, name, kase, row)
+			}
+		}
+	}
+	for metric, baseline := range map[string]string{stats.NATKept: "selvage:routed", stats.ConnRival: "kernel:egress", stats.LossBelow: "selvage:tunnel"} {
+		if row, ok := stats.Find(r.Summary, "selvage", "egress", metric); !ok || row.Baseline != baseline {
+			t.Errorf("%s: %+v, want against %s", metric, row, baseline)
+		}
+	}
+	if r.Experiment != stats.Egress || !r.Verdict.Refused || len(r.Contenders) != 2 || r.Contenders[1].HeaderTax < 0.005 || r.Contenders[1].HeaderTax > 0.006 {
+		t.Errorf("%s, %+v, %+v", r.Experiment, r.Verdict, r.Contenders)
+	}
+	if len(r.Topology.Nodes) != 4 || len(r.Environment.Offloads["underlay"]) == 0 || r.Environment.MTU["inner"] != 8950 {
+		t.Errorf("topology %+v, environment %+v", r.Topology, r.Environment)
+	}
+}
+
+// Without checksum offload the tunnels still carry what is right, and plain has the rungs
+// that need no tunnel.
+func TestEgressTroubleshoot(t *testing.T) {
+	r := egress(t, "--troubleshoot", "--wire", "0", "--measure", "tcp", "--underlay-mtu", "1500", "--rungs", "tunnel,egress")
+	for _, name := range []string{"kernel", "selvage"} {
+		for _, kase := range []string{"tunnel-free", "egress-free"} {
+			row, ok := stats.Find(r.Summary, name+stats.ChecksumOff, kase, stats.Decisive)
+			if !ok || row.Median <= 0 || row.Baseline != name+":node-free" {
+				t.Errorf("%s of %s without checksum offload: %+v", kase, name, row)
+			}
+		}
+	}
+	if !slices.ContainsFunc(r.Verdict.Findings, func(f string) bool {
+		return strings.HasPrefix(f, "3 Tunnel checksum: without its transmit checksum offload the kernel")
+	}) {
+		t.Errorf("findings %q", r.Verdict.Findings)
+	}
+}

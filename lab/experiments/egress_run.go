@@ -1,0 +1,106 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// measure builds the contenders, takes all samples and removes the contenders again. With
+// an error the result holds what was measured until then.
+func (c *Egress) measure(ctx context.Context, console *Console, began time.Time) (r result.Result, err error) {
+	steps := c.plan()
+	guess := egressPace().left(climbSteps(steps))
+	p := newProgress(console.Err, len(steps))
+	defer p.close()
+	p.note("%s: %d samples, about %s", strings.Join(c.Contenders, ", "), len(steps), about(guess))
+	p.begin("building networks", guess)
+	all := &exits{byName: map[string]*exit{}}
+	r = c.describe(console, began)
+	err = c.prepare(ctx, all, &r, console.Version, p)
+	if err == nil {
+		err = c.takeAll(ctx, all, steps, &r, p)
+	}
+	r.Duration = time.Since(began).Seconds()
+	return r, removeAll(ctx, err, all, p)
+}
+
+// prepare looks at the machine, builds all contenders and writes down what they are.
+func (c *Egress) prepare(ctx context.Context, all *exits, r *result.Result, version string, p *progress) error {
+	checks, warnings, err := checkMachine(ctx)
+	if err != nil {
+		return err
+	}
+	maps.Copy(r.Parameters, checks)
+	for _, warning := range warnings {
+		p.note("%s", warning)
+	}
+	for _, name := range c.Contenders {
+		e, err := c.build(ctx, all, name)
+		if err != nil {
+			return err
+		}
+		r.Contenders = append(r.Contenders, c.contender(name, e))
+	}
+	first := all.byName[c.Contenders[0]]
+	r.Topology = egressTopology(first.net)
+	r.Environment, err = measure.Environment(ctx, first.net.Hosts(), version)
+	delete(r.Environment.MTU, "plain")
+	return err
+}
+
+// takeAll takes the samples of steps and appends them to r, until ctx ends.
+func (c *Egress) takeAll(ctx context.Context, all *exits, steps []climb, r *result.Result, p *progress) error {
+	pace, left := egressPace(), climbSteps(steps)
+	for i, s := range steps {
+		p.begin(s.String(), pace.left(left[i:]))
+		began := time.Now()
+		sample := c.take(ctx, all.byName[s.contender], s)
+		if err := ctx.Err(); err != nil { // the sample is half a one
+			r.Parameters[interrupted] = fmt.Sprintf("round %d of %d", s.round, c.Rounds)
+			return err
+		}
+		sample.Start = began.Sub(r.Started).Seconds()
+		r.Samples = append(r.Samples, sample)
+		pace.took(s.step, time.Since(began))
+		p.ended(climbOutcome(sample), pace.left(left[i+1:]))
+	}
+	return nil
+}
+
+// describe is a result of c before anything was measured.
+func (c *Egress) describe(console *Console, began time.Time) result.Result {
+	p := map[string]string{
+		"rounds":       strconv.Itoa(c.Rounds),
+		"rungs":        strings.Join(c.Rungs, ", "),
+		"measure":      strings.Join(c.Measure, ", "),
+		"directions":   strings.Join(c.Directions, ", "),
+		"order":        "each case of a round runs all contenders in balanced order, from the bottom of the ladder; each has hosts and links of its own, up from the first sample to the last, and only the rate of its wires changes",
+		"proof":        "before each sample on routed and egress the target has seen the workload's own address, or another one",
+		"wire_gbit":    strconv.FormatFloat(c.Wire, 'g', -1, 64),
+		"wire":         "token bucket filters on underlay and uplink, both ways; frames count from their Ethernet header on; cases " + stats.FreeWire + ", round trips and connections have none",
+		"underlay_mtu": strconv.Itoa(c.UnderlayMTU),
+		"duration":     c.Duration.String() + " of TCP throughput",
+		"sample":       c.Sample.String() + " of round trips and connections",
+		"at_once":      strconv.Itoa(c.AtOnce) + " connections",
+		"warmup":       fmt.Sprintf("before each sample %s of rest", settleTime),
+		"pinning":      "TCP and connections: client on core 0, server on core 1; round trips: both on core 0",
+		"udp_checksum": "zero from every tunnel",
+		"tracking":     "the kernel tracks what it translates and nothing else; both remember connections as long (RFC 4787, 5382)",
+		"troubleshoot": strconv.FormatBool(c.Troubleshoot),
+	}
+	if c.SelvageBinary != "" {
+		p["selvage_binary"] = c.SelvageBinary
+	}
+	return result.Result{
+		Schema: result.Schema, Experiment: stats.Egress, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
+		Parameters: p, Samples: []result.Sample{},
+	}
+}

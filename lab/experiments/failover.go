@@ -1,0 +1,115 @@
+package experiments
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Failover is the command line of the experiment on what kills cost.
+type Failover struct {
+	What    string   `enum:"gateway,tep,edge" default:"gateway" help:"What is killed: an egress gateway, one of the tunnel endpoints of an edge, or the process of an edge: ${enum}."`
+	Kills   int      `default:"20" help:"How often."`
+	Faults  []string `placeholder:"FAULT" help:"How, in turn: of a gateway link-down, blackhole, death (of the host: links, process and data path), kill (process alone); of an endpoint link-down, blackhole; of an edge kill-source, kill-target; all by default."`
+	Quick   bool     `help:"In a minute and a half: 5 kills, each watched for a shorter time."`
+	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+
+	Flows        int           `group:"Traffic" default:"16" help:"UDP flows, whose packets are sent back; ${default} by default."`
+	Interval     time.Duration `group:"Traffic" default:"1ms" help:"Time between two packets of a flow."`
+	Connections  int           `group:"Traffic" default:"100" help:"Established TCP connections, whose lines are sent back; ${default} by default."`
+	LineInterval time.Duration `group:"Traffic" default:"100ms" help:"Time between two lines of a connection."`
+
+	Liveness      time.Duration `group:"Edges" default:"50ms" help:"Interval of the edges' liveness probes (BFD)."`
+	Multiplier    int           `group:"Edges" default:"3" help:"Probes that may go missing before an edge is thought dead."`
+	Watch         time.Duration `group:"Edges" default:"3s" help:"Time between a kill and its undoing, or longer until all flows go on."`
+	SelvageBinary string        `group:"Edges" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+}
+
+// waysToKill are the faults of each thing that can be killed.
+func waysToKill(what string) []string {
+	switch what {
+	case "tep":
+		return []string{"link-down", "blackhole"}
+	case "edge":
+		return []string{"kill-source", "kill-target"}
+	}
+	return []string{"link-down", "blackhole", "death", "kill"}
+}
+
+// Validate checks what belongs together and fills in what --quick means.
+func (c *Failover) Validate() error {
+	if c.Quick {
+		c.Kills, c.Watch = 5, 1500*time.Millisecond
+	}
+	known := waysToKill(c.What)
+	if len(c.Faults) == 0 {
+		c.Faults = known
+	}
+	for i, fault := range c.Faults {
+		switch {
+		case !slices.Contains(known, fault):
+			return fmt.Errorf("--faults: there is no %s of %s %s; choose from %s", fault, article(c.What), c.What, strings.Join(known, ", "))
+		case slices.Contains(c.Faults[:i], fault):
+			return fmt.Errorf("--faults: %s is named twice", fault)
+		}
+	}
+	switch {
+	case c.Kills < 1 || c.Kills > 10_000:
+		return fmt.Errorf("--kills: %d is not within 1 … 10000", c.Kills)
+	case c.Flows < 1 || c.Flows > 1000:
+		return fmt.Errorf("--flows: %d is not within 1 … 1000", c.Flows)
+	case c.Connections < 1 || c.Connections > 10_000:
+		return fmt.Errorf("--connections: %d is not within 1 … 10000", c.Connections)
+	case c.Multiplier < 2 || c.Multiplier > 255:
+		return fmt.Errorf("--multiplier: %d is not within 2 … 255", c.Multiplier)
+	}
+	return c.checkTimes()
+}
+
+func article(what string) string {
+	if what == "edge" {
+		return "an"
+	}
+	return "a"
+}
+
+func (c *Failover) checkTimes() error {
+	for _, t := range []struct {
+		flag              string
+		time, least, most time.Duration
+	}{
+		{"--interval", c.Interval, 200 * time.Microsecond, 100 * time.Millisecond},
+		{"--line-interval", c.LineInterval, 10 * time.Millisecond, time.Second},
+		{"--liveness", c.Liveness, 10 * time.Millisecond, 10 * time.Second},
+		{"--watch", c.Watch, time.Second, time.Minute},
+	} {
+		if t.time < t.least || t.time > t.most {
+			return fmt.Errorf("%s: %s is not within %s … %s", t.flag, t.time, t.least, t.most)
+		}
+	}
+	return nil
+}
+
+// killStep is one kill.
+type killStep struct {
+	step
+	fault string
+}
+
+// plan lists the kills: all ways in turn.
+func (c *Failover) plan() []killStep {
+	steps := make([]killStep, c.Kills)
+	for i := range steps {
+		fault := c.Faults[i%len(c.Faults)]
+		steps[i] = killStep{
+			step:  step{round: i + 1, kase: c.What + "/" + fault, contender: "selvage", planned: quietBefore + c.Watch + quietAfter},
+			fault: fault,
+		}
+	}
+	return steps
+}
+
+// String names the kill in a progress line.
+func (s killStep) String() string { return fmt.Sprintf("kill %d: %s", s.round, s.kase) }

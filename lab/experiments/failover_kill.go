@@ -1,0 +1,211 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+const (
+	// quietBefore a kill the flows run undisturbed: what is silent then is noise.
+	quietBefore = time.Second
+	// quietAfter is for how long all must go on before the kill is undone, and after that.
+	quietAfter = 500 * time.Millisecond
+	// survival is how soon a connection goes on that has survived.
+	survival = 10 * time.Second
+	// hitSilence is the silence that a flow without losses shows which was hit: it is longer
+	// than what the scheduler of a busy machine does.
+	hitSilence = 100 * time.Millisecond
+	// injectSlack is for how long after a fault's call its effect may begin.
+	injectSlack = 20 * time.Millisecond
+)
+
+// killing is a kill and when its parts were, by the flows' clock.
+type killing struct {
+	quiet, begin, injected, mend, end time.Duration
+	wall                              time.Time // at begin
+	steps                             topo.FailoverSteps
+}
+
+// kill kills once, and waits until all is as before.
+func (c *Failover) kill(ctx context.Context, bed *failoverBed, s killStep) (result.Sample, error) {
+	fault := bed.Faults[slices.IndexFunc(bed.Faults, func(f topo.Fault) bool { return f.Name == s.fault })]
+	run, err := measure.StartGap(ctx, measure.Ends{Client: bed.Source, Server: bed.Target, Addr: bed.Addr}, measure.GapOptions{
+		Flows: c.Flows, Interval: c.Interval, Connections: c.Connections, LineInterval: c.LineInterval,
+	})
+	if err != nil {
+		return result.Sample{}, err
+	}
+	defer run.Kill()
+	k, err := c.perform(ctx, bed, fault, run)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	gap, err := run.Stop(ctx)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	if c.What == "edge" { // its coming back is part of the question
+		k.mend = k.end
+	}
+	return k.sample(gap), nil
+}
+
+// perform injects the fault, watches what the flows do, and mends it, also when watching
+// failed: the next kill finds the network whole.
+func (c *Failover) perform(ctx context.Context, bed *failoverBed, fault topo.Fault, run *measure.GapRun) (k killing, err error) {
+	if err := steadily(ctx, run, quietBefore); err != nil {
+		return k, fmt.Errorf("before the kill: %w", err)
+	}
+	if k.begin, err = measure.Monotonic(); err != nil {
+		return k, err
+	}
+	k.quiet, k.wall = k.begin-quietBefore, time.Now().Round(0) // its wall clock alone: the edges' times have no other
+	err = fault.Inject(ctx)
+	if err == nil {
+		err = c.watch(ctx, bed, run, &k)
+	}
+	var clock error
+	k.mend, clock = measure.Monotonic()
+	if err := errors.Join(err, clock, fault.Mend(ctx)); err != nil {
+		return k, err
+	}
+	if err := bed.Ready(ctx); err != nil {
+		return k, err
+	}
+	if err := steadily(ctx, run, 2*quietAfter); err != nil {
+		return k, fmt.Errorf("after the fault was mended: %w", err)
+	}
+	k.end, err = measure.Monotonic()
+	return k, err
+}
+
+// watch waits until the flows go on, and asks the edges what they did. Flows that stay
+// silent are a finding and no error.
+func (c *Failover) watch(ctx context.Context, bed *failoverBed, run *measure.GapRun, k *killing) (err error) {
+	if k.injected, err = measure.Monotonic(); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(c.Watch):
+	}
+	if err := steadily(ctx, run, quietAfter); err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	k.steps, err = bed.Steps(ctx, k.wall)
+	return err
+}
+
+// steadily waits until all flows have gone on for a while, as long as survivors may take.
+func steadily(ctx context.Context, run *measure.GapRun, while time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, survival+while)
+	defer cancel()
+	return run.Steady(ctx, while)
+}
+
+func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// sample is what the flows say of the kill.
+func (k killing) sample(gap *measure.Gap) result.Sample {
+	o := gap.Options
+	s := result.Sample{Duration: (k.end - k.quiet).Seconds(), Metrics: map[string]float64{}, Series: map[string][]float64{}}
+	var hit []measure.GapWindow
+	for _, f := range gap.Flows {
+		w := f.Within(k.begin, k.mend, o.Interval)
+		s.Metrics[stats.Lost] += float64(w.Lost)
+		s.Metrics[stats.Noise] = max(s.Metrics[stats.Noise], inMS(f.Within(k.quiet, k.begin-o.Interval, o.Interval).Silence))
+		if w.Lost > 0 || w.Silence >= hitSilence {
+			hit = append(hit, w)
+			s.Series[stats.GapSeries] = append(s.Series[stats.GapSeries], inMS(w.Silence))
+		}
+		back := f.After(k.mend).Within(k.mend, k.end, o.Interval)
+		s.Metrics[stats.ReturnLost] += float64(back.Lost)
+		s.Series[stats.ReturnSeries] = append(s.Series[stats.ReturnSeries], inMS(back.Silence))
+	}
+	s.Metrics[stats.HitFlows] = float64(len(hit))
+	gaps := slices.Sorted(slices.Values(s.Series[stats.GapSeries]))
+	s.Metrics[stats.GapP50], s.Metrics[stats.GapP99], s.Metrics[stats.GapMax] = stats.Quantile(gaps, 0.5), stats.Quantile(gaps, 0.99), stats.Quantile(gaps, 1)
+	s.Metrics[stats.ReturnMax] = slices.Max(s.Series[stats.ReturnSeries])
+	s.Metrics[stats.Late] = inMS(gap.Late)
+	k.connections(&s, gap)
+	k.timeline(&s, hit)
+	return s
+}
+
+// connections adds how the TCP connections did.
+func (k killing) connections(s *result.Sample, gap *measure.Gap) {
+	on, still := 0, 0
+	for _, f := range gap.Connections {
+		w := f.Within(k.begin, k.mend, gap.Options.LineInterval)
+		s.Series[stats.StallSeries] = append(s.Series[stats.StallSeries], inMS(w.Silence))
+		if f.Error != "" && f.Ended < k.mend || w.Open || w.Resumed > k.begin+survival {
+			continue
+		}
+		on++
+		back := f.After(k.mend).Within(k.mend, k.end, gap.Options.LineInterval)
+		if f.Error == "" && !back.Open {
+			still++
+		}
+	}
+	stalls := slices.Sorted(slices.Values(s.Series[stats.StallSeries]))
+	all := float64(len(gap.Connections))
+	s.Metrics[stats.Connections], s.Metrics[stats.WentOn] = all, float64(on)
+	s.Metrics[stats.Survived], s.Metrics[stats.ReturnSurvived] = float64(on)/all, float64(still)/all
+	s.Metrics[stats.StallP50], s.Metrics[stats.StallP99] = stats.Quantile(stalls, 0.5), stats.Quantile(stalls, 0.99)
+}
+
+// timeline adds the steps from the fault to its end, in ms. What an edge says it did after
+// the first packet came through cannot have been needed for that, so no step lasts longer.
+func (k killing) timeline(s *result.Sample, hit []measure.GapWindow) {
+	if len(hit) == 0 {
+		return
+	}
+	fault, first, last := k.injected+injectSlack, time.Duration(0), time.Duration(0)
+	for _, w := range hit {
+		if w.Lost == 0 {
+			continue // held up, but the path was there
+		}
+		fault = min(fault, max(w.Broken, k.begin))
+		if w.Resumed != 0 && (first == 0 || w.Resumed < first) {
+			first = w.Resumed
+		}
+		last = max(last, w.Resumed)
+	}
+	if first == 0 {
+		return // no flow went on
+	}
+	if fault >= k.injected+injectSlack {
+		fault = k.begin
+	}
+	s.Metrics[stats.Repair] = inMS(first - fault)
+	at := fault
+	for i, step := range stats.FailoverSteps() {
+		next := []time.Duration{k.at(k.steps.Noticed), k.at(k.steps.Written), k.at(k.steps.Announced), first, last}[i]
+		if next == 0 {
+			continue
+		}
+		next = max(at, next)
+		if i < 3 {
+			next = min(next, max(at, first))
+		}
+		s.Metrics[step.Metric] = inMS(next - at)
+		at = next
+	}
+}
+
+// at is a time of the edges by the flows' clock, 0 for none.
+func (k killing) at(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return k.begin + t.Sub(k.wall)
+}

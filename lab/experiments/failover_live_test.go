@@ -1,0 +1,103 @@
+package experiments_test
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// failover runs selvage lab failover with little traffic to its end, and checks that its
+// result is good and that nothing else is left of it.
+func failover(t *testing.T, args ...string) result.Result {
+	t.Helper()
+	root := t.TempDir()
+	few := []string{"lab", "failover", "--results", root, "-o", "json", "--watch", "1s", "--flows", "8", "--interval", "5ms", "--connections", "20"}
+	p := start(t, append(few, args...)...)
+	if code := p.end(); code != 0 {
+		t.Fatalf("exit status %d:\n%s", code, &p.stderr)
+	}
+	p.checkGone()
+	r, err := result.Read(&p.stdout) // strict
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"result.json", "report.html"} {
+		if found, _ := filepath.Glob(filepath.Join(root, "*-failover", file)); len(found) != 1 {
+			t.Errorf("%s: %v, want one", file, found)
+		}
+	}
+	if lines := stats.Errors(r); len(lines) > 0 {
+		t.Errorf("kills failed: %s", lines)
+	}
+	return r
+}
+
+// went wants every connection to have gone on in every kill.
+func went(t *testing.T, r result.Result, kills int) {
+	t.Helper()
+	if len(r.Samples) != kills {
+		t.Fatalf("%d kills, want %d", len(r.Samples), kills)
+	}
+	for _, s := range r.Samples {
+		if s.Metrics[stats.WentOn] != 20 || s.Metrics[stats.Connections] != 20 {
+			t.Errorf("%s: %v of %v connections went on", s.Case, s.Metrics[stats.WentOn], s.Metrics[stats.Connections])
+		}
+	}
+}
+
+// A dead tunnel endpoint takes the flows of its paths down, for a while.
+func TestFailoverOfEndpoints(t *testing.T) {
+	r := failover(t, "--what", "tep", "--kills", "2")
+	went(t, r, 2)
+	for _, s := range r.Samples {
+		if s.Metrics[stats.HitFlows] == 0 || s.Metrics[stats.Lost] == 0 || s.Metrics[stats.Repair] <= 0 || s.Metrics["step_noticed"] <= 0 {
+			t.Errorf("%s: %v, want flows that were hit and repaired", s.Case, s.Metrics)
+		}
+	}
+}
+
+// An edge's data path goes on without its process: nothing is lost.
+func TestFailoverOfEdges(t *testing.T) {
+	r := failover(t, "--what", "edge", "--kills", "2")
+	went(t, r, 2)
+	for _, s := range r.Samples {
+		if s.Metrics[stats.Lost] > 0 {
+			t.Errorf("%s: %v packets were lost", s.Case, s.Metrics[stats.Lost])
+		}
+	}
+}
+
+// A gateway that dies is replaced, and its connections go on.
+func TestFailoverOfGateways(t *testing.T) {
+	r := failover(t, "--what", "gateway", "--kills", "2", "--faults", "link-down,blackhole")
+	went(t, r, 2)
+	for _, s := range r.Samples {
+		if s.Metrics[stats.HitFlows] != 8 || s.Metrics["step_noticed"] <= 0 {
+			t.Errorf("%s: %v, want all flows hit, and the edges to tell of it", s.Case, s.Metrics)
+		}
+	}
+}
+
+// Interrupted while something is killed, it leaves nothing behind but what it has measured.
+func TestFailoverInterrupted(t *testing.T) {
+	root := t.TempDir()
+	p := start(t, "lab", "failover", "--results", root, "--what", "tep", "--kills", "9", "--watch", "1s", "--flows", "2", "--connections", "2")
+	p.awaitLine("1/9")
+	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(); code == 0 {
+		t.Error("it says that all was well")
+	}
+	p.checkGone()
+	if files, _ := filepath.Glob(filepath.Join(root, "*-failover", "result.json")); len(files) != 1 {
+		t.Errorf("results %v", files)
+	}
+	if out := p.stdout.String(); !strings.Contains(out, "interrupted") {
+		t.Errorf("no word of the interruption:\n%s", out)
+	}
+}

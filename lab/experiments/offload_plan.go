@@ -1,0 +1,67 @@
+package experiments
+
+import (
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// streamStep is one sample of the offload experiment.
+type streamStep struct {
+	step
+	stream stats.Stream
+}
+
+// plan lists the samples in the order in which they are taken: in each round, for one size
+// after the other, all states, and in each state all contenders, both in balanced order. So
+// the contenders of a state are neighbours in time, and the states of a size close.
+func (c *Offload) plan(takes func(contender string, e overlay.Encapsulation) bool) []streamStep {
+	var steps []streamStep
+	contenders := stats.Balanced(c.Contenders, c.Rounds)
+	for i, states := range stats.Balanced(c.States, c.Rounds) {
+		for _, s := range c.streams() {
+			for k, state := range states {
+				s.State = state
+				names := contenders[i]
+				if k%2 == 1 { // else one contender would always be the first after a change
+					names = slices.Clone(names)
+					slices.Reverse(names)
+				}
+				for _, name := range names {
+					if takes(name, overlay.Encapsulation(s.Encapsulation)) {
+						steps = append(steps, streamStep{step{round: i + 1, kase: s.Case(), contender: name, planned: c.Duration}, s})
+					}
+				}
+			}
+		}
+	}
+	return steps
+}
+
+// streams are the cases without their states.
+func (c *Offload) streams() []stats.Stream {
+	var all []stats.Stream
+	for _, e := range c.Encap {
+		for _, way := range c.Ways {
+			for _, size := range c.Sizes {
+				all = append(all, stats.Stream{Encapsulation: string(e), Size: 1024 * size, BothWays: way == bothWays})
+			}
+		}
+	}
+	return all
+}
+
+// offloadPace guesses what a sample takes besides measuring: changes of the offloads, a rest,
+// the processes of all pairs.
+func offloadPace() *pace { return &pace{first: 800 * time.Millisecond} }
+
+// unstreamed are the steps without what is this experiment's.
+func unstreamed(steps []streamStep) []step {
+	all := make([]step, len(steps))
+	for i, s := range steps {
+		all[i] = s.step
+	}
+	return all
+}

@@ -1,0 +1,90 @@
+package measure_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// A link that is down for a while is a gap of about that length in every flow, and all
+// connections survive it.
+func TestGapOfALink(t *testing.T) {
+	n := newTwoHosts(t)
+	path, err := n.Plain(t.Context(), topo.EndOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer path.Close()
+	o := measure.GapOptions{Flows: 4, Connections: 10}
+	run, err := measure.StartGap(t.Context(), measure.EndsOf(n, 4), o)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, n.Picture())
+	}
+	steady(t, run)
+	from := now(t)
+	if err := n.A.Down(topo.UnderlayName); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if err := n.A.Up(topo.UnderlayName); err != nil {
+		t.Fatal(err)
+	}
+	steady(t, run)
+	gap, err := run.Stop(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(gap.Flows) != 4 || len(gap.Out) != 4 || len(gap.Connections) != 10 {
+		t.Fatalf("%d flows, %d out, %d connections", len(gap.Flows), len(gap.Out), len(gap.Connections))
+	}
+	end := now(t)
+	for i, f := range gap.Flows {
+		w := f.Within(from, end, gap.Options.Interval)
+		if w.Silence < 250*time.Millisecond || w.Lost < 100 || w.Open || w.Resumed < from {
+			t.Errorf("flow %d: %+v, want a gap of 300 ms", i, w)
+		}
+		if out := gap.Out[i].Within(from, end, gap.Options.Interval); out.Lost < 100 {
+			t.Errorf("flow %d on its way out: %+v", i, out)
+		}
+		if f.Received+w.Lost > f.Sent {
+			t.Errorf("flow %d: %+v, of which %d were lost", i, f, w.Lost)
+		}
+	}
+	for i, c := range gap.Connections {
+		if w := c.Within(from, end, gap.Options.LineInterval); c.Error != "" || w.Open || w.Lost > 0 || c.Received < c.Sent-1 {
+			t.Errorf("connection %d: %+v, %+v", i, c, w)
+		}
+	}
+}
+
+func steady(t *testing.T, run *measure.GapRun) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	if err := run.Steady(ctx, 300*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func now(t *testing.T) time.Duration {
+	t.Helper()
+	at, err := measure.Monotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// Flows to an address that nobody has do not start, and leave nothing behind.
+func TestGapToNobody(t *testing.T) {
+	n := newTwoHosts(t)
+	ends := measure.EndsOf(n, 4)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := measure.StartGap(ctx, ends, measure.GapOptions{Flows: 1, Connections: 1}); err == nil {
+		t.Error("it started over no path at all")
+	}
+}

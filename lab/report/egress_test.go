@@ -1,0 +1,83 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// TestOddEgress draws what interrupted, small and broken runs leave behind.
+func TestOddEgress(t *testing.T) {
+	onCase := func(ok func(string) bool) func(*result.Result) {
+		return keeping(func(s result.Sample) bool { return ok(s.Case) })
+	}
+	for name, c := range map[string]struct {
+		change func(*result.Result)
+		want   string
+	}{
+		"nothing":      {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Egress} }, "Verdict refused"},
+		"no samples":   {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
+		"kernel alone": {keeping(func(s result.Sample) bool { return s.Contender == "kernel" }), "Verdict refused"},
+		"plain alone": {func(r *result.Result) {
+			keeping(func(s result.Sample) bool { return s.Contender == "plain" })(r)
+			r.Contenders = r.Contenders[:1]
+		}, "no tunnel was measured"},
+		"one round":    {keeping(func(s result.Sample) bool { return s.Round == 1 }), "no sample of round 2, 3 of 3"},
+		"no rate":      {onCase(func(kase string) bool { return strings.Contains(kase, stats.FreeWire) }), "Without a rate"},
+		"rate alone":   {onCase(func(kase string) bool { return !strings.Contains(kase, stats.FreeWire) }), "The ladder"},
+		"node alone":   {onCase(func(kase string) bool { return kase == stats.RungNode }), "was not measured"},
+		"no node":      {onCase(func(kase string) bool { return kase != stats.RungNode }), "Verdict refused"},
+		"both ways":    {func(r *result.Result) { r.Samples = append(r.Samples, reversed(r.Samples)...) }, "The other way"},
+		"all failed":   {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros":        {eachSample("", "", zeroed), "moved nothing"},
+		"hostile name": {eachSample("kernel", "", func(s *result.Sample) { s.Contender = `"><script>x</script>` }), "k-x0"},
+		"wild ratios": {eachSample("selvage", stats.RungEgress, func(s *result.Sample) {
+			s.Metrics[stats.Decisive] *= 1000
+		}), "The ladder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recordedAs(t, stats.Egress)
+			c.change(&r)
+			drawOdd(t, r, c.want)
+		})
+	}
+}
+
+// reversed are the transfers once more, as those of the other way.
+func reversed(samples []result.Sample) []result.Sample {
+	var back []result.Sample
+	for _, s := range samples {
+		if s.Metrics[stats.Decisive] > 0 {
+			s.Case += stats.Reverse
+			back = append(back, s)
+		}
+	}
+	return back
+}
+
+// The study's ladders are those that it published.
+func TestStudyLadders(t *testing.T) {
+	studies := egressView{newView(recordedAs(t, stats.Egress))}.Studies()
+	for i, want := range [][]string{{"–", "−3.4 %", "−4.6 %"}, {"–", "−42.8 %", "−59.2 %"}} {
+		for k, line := range studies[i].Lines {
+			if line.Loss != want[k] {
+				t.Errorf("%s, %s: %s, want %s", studies[i].Title, line.Rung, line.Loss, want[k])
+			}
+		}
+	}
+}
+
+// Bars end within their panel, whatever was measured.
+func TestLadderPanelBounds(t *testing.T) {
+	panel := string(ladderPanel([]rungBar{{rung: stats.RungNode, ratio: 1, lo: 1, hi: 1}, {rung: stats.RungEgress, ratio: 900, lo: 0.1, hi: 1e6}}, "k-none", "x"))
+	if !strings.Contains(panel, "900.000 × node to node") || strings.Contains(panel, "e+") {
+		t.Error(panel)
+	}
+	for _, width := range strings.Split(panel, `width="`)[1:] {
+		if number, _, _ := strings.Cut(width, `"`); len(number) > 5 {
+			t.Errorf("a bar is %s wide", number)
+		}
+	}
+}

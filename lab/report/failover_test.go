@@ -1,0 +1,53 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// TestOddFailover draws what interrupted, small and broken runs leave behind.
+func TestOddFailover(t *testing.T) {
+	of := func(kase string) func(result.Sample) bool {
+		return func(s result.Sample) bool { return s.Case == kase }
+	}
+	for name, c := range map[string]struct {
+		change func(*result.Result)
+		want   string
+	}{
+		"nothing":     {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Failover} }, "Verdict refused"},
+		"no samples":  {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
+		"one kill":    {keeping(func(s result.Sample) bool { return s.Round == 1 }), "at least 3 kills"},
+		"one way":     {keeping(of("gateway/link-down")), "From fault to forwarding"},
+		"no flow hit": {keeping(of("gateway/kill")), "no flow lost a packet"},
+		"all failed":  {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros":       {eachSample("", "", zeroed), "All kills"},
+		"no steps": {eachSample("", "", func(s *result.Sample) {
+			for _, step := range stats.FailoverSteps() {
+				delete(s.Metrics, step.Metric)
+			}
+		}), "Distribution of the gaps"},
+		"no series":    {eachSample("", "", func(s *result.Sample) { s.Series = nil }), "What the flows lost"},
+		"hostile case": {eachSample("", "gateway/kill", func(s *result.Sample) { s.Case = `gateway/"><script>x</script>` }), "All kills"},
+		"lost connections": {eachSample("", "gateway/blackhole", func(s *result.Sample) {
+			s.Metrics[stats.WentOn], s.Metrics[stats.Survived] = 40, 0.4
+		}), `card bad`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recordedAs(t, stats.Failover)
+			c.change(&r)
+			drawOdd(t, r, c.want)
+		})
+	}
+}
+
+// What stays below all is not written as all.
+func TestSurviving(t *testing.T) {
+	for share, want := range map[float64]string{0: "0 %", 1: "100 %", 0.97: "97.00 %", 0.99999: "99.94 %"} {
+		if got := strings.ReplaceAll(surviving(share), "\u00a0", " "); got != want {
+			t.Errorf("%g: %s, want %s", share, got, want)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package stats_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// ladder is a result with a figure of every case in three rounds, the rounds a percent apart.
+func ladder(figures map[string]map[string]float64) result.Result {
+	r := result.Result{Schema: result.Schema, Experiment: stats.Egress, Parameters: map[string]string{"rounds": "3"}}
+	for _, contender := range []string{"plain", "kernel", "selvage", "kernel-csum-off"} {
+		for round := 1; round <= 3; round++ {
+			for _, kase := range []string{"node", "tunnel", "routed", "egress", "node-free", "tunnel-free"} {
+				if value, ok := figures[contender][kase]; ok {
+					r.Samples = append(r.Samples, result.Sample{Contender: contender, Case: kase, Round: round, Metrics: map[string]float64{
+						stats.Decisive: value * (1 + 0.01*float64(round)), stats.ConnRate: 1000 * value,
+					}})
+				}
+			}
+		}
+	}
+	return r
+}
+
+func TestEgressRows(t *testing.T) {
+	r := ladder(map[string]map[string]float64{
+		"plain":           {"node": 10, "routed": 8},
+		"kernel":          {"node": 10, "tunnel": 8, "routed": 6, "egress": 5, "node-free": 20, "tunnel-free": 10},
+		"selvage":         {"node": 10, "tunnel": 9, "routed": 9, "egress": 8.1},
+		"kernel-csum-off": {"tunnel": 2},
+	})
+	rows := stats.Summarise(r)
+	for _, c := range []struct {
+		contender, kase, metric, baseline string
+		median, ratio                     float64
+	}{
+		{"kernel", "node", stats.Decisive, "", 10.2, 1},
+		{"kernel", "tunnel", stats.Decisive, "kernel:node", 8.16, 0.8},
+		{"kernel", "tunnel-free", stats.Decisive, "kernel:node-free", 10.2, 0.5},
+		{"kernel-csum-off", "tunnel", stats.Decisive, "kernel:node", 2.04, 0.2},
+		{"selvage", "tunnel", stats.LossBelow, "selvage:node", 0.1, 0.9},
+		{"selvage", "egress", stats.LossBelow, "selvage:tunnel", 0.1, 0.9},
+		{"kernel-csum-off", "tunnel", stats.LossBelow, "kernel:node", 0.8, 0.2},
+		{"selvage", "egress", stats.NATKept, "selvage:routed", 0.9, 0.9},
+		{"kernel", "egress", stats.NATKept, "kernel:routed", 5. / 6, 5. / 6},
+		{"selvage", "egress", stats.TCPRival, "kernel:egress", 1.62, 1.62},
+		{"selvage", "egress", stats.ConnRival, "kernel:egress", 1.62, 1.62},
+		{"selvage", "egress", stats.ConnRate, "selvage:node", 8100, 0.81},
+		{"selvage", "egress", stats.NATConn, "selvage:routed", 0.9, 0.9},
+		{"kernel", "egress", stats.ConnAdded, "kernel:node", 100, 0},
+		{"selvage", "routed", stats.HopsRival, "plain:routed", 9. / 8, 9. / 8},
+	} {
+		row, ok := stats.Find(rows, c.contender, c.kase, c.metric)
+		if !ok || row.Baseline != c.baseline || math.Abs(row.Median-c.median) > 1e-9 || math.Abs(row.Ratio-c.ratio) > 1e-9 || row.N != 3 {
+			t.Errorf("%s of %s in %s: %+v, want median %v and ratio %v against %q", c.metric, c.contender, c.kase, row, c.median, c.ratio, c.baseline)
+		}
+	}
+	for _, absent := range []struct{ contender, kase, metric string }{
+		{"kernel", "egress", stats.TCPRival}, {"kernel", "node", stats.LossBelow}, {"plain", "routed", stats.LossBelow},
+		{"kernel", "routed", stats.NATKept}, {"plain", "routed", stats.HopsRival},
+	} {
+		if row, ok := stats.Find(rows, absent.contender, absent.kase, absent.metric); ok {
+			t.Errorf("%+v, which nothing is to be held against", row)
+		}
+	}
+}
+
+// A base that moved nothing gives no ratio, and none of what is computed from ratios.
+func TestEgressRowsOfNothing(t *testing.T) {
+	rows := stats.Summarise(ladder(map[string]map[string]float64{"selvage": {"node": 0, "tunnel": 5}}))
+	if row, _ := stats.Find(rows, "selvage", "tunnel", stats.Decisive); row.Ratio != 0 || row.Median == 0 {
+		t.Errorf("%+v", row)
+	}
+	if row, ok := stats.Find(rows, "selvage", "tunnel", stats.LossBelow); ok {
+		t.Errorf("%+v", row)
+	}
+}
+
+func TestClimbed(t *testing.T) {
+	for _, rung := range []stats.Rung{{Name: "node"}, {Name: "egress", Free: true}, {Name: "tunnel", Reverse: true}, {Name: "routed", Free: true, Reverse: true}} {
+		if read, ok := stats.Climbed(rung.Case()); !ok || read != rung {
+			t.Errorf("%s is read as %+v", rung.Case(), read)
+		}
+	}
+	for _, kase := range []string{"", "tcp", "node-reverse-free", "rules-1"} {
+		if rung, ok := stats.Climbed(kase); ok {
+			t.Errorf("%q is read as %+v", kase, rung)
+		}
+	}
+}
+
+func TestRefuseEgress(t *testing.T) {
+	whole := map[string]map[string]float64{"selvage": {"node": 10, "tunnel": 9, "egress": 8}}
+	if why := stats.RefuseEgress(ladder(whole), "selvage", stats.Rung{}); why != "" {
+		t.Errorf("refused: %s", why)
+	}
+	for want, change := range map[string]func(*result.Result){
+		"has an error": func(r *result.Result) { r.Samples[3].Error = "no route" },
+		"spreads by": func(r *result.Result) {
+			r.Samples[0].Metrics[stats.Decisive], r.Samples[6].Metrics[stats.Decisive] = 1, 30
+		},
+		"was not measured (node)":  func(r *result.Result) { r.Samples = r.Samples[1:2] },
+		"moved nothing":            func(r *result.Result) { r.Samples[3].Metrics[stats.Decisive] = 0 },
+		"no sample of round 3":     func(r *result.Result) { r.Samples = r.Samples[:6] },
+		"was not measured (tunnel": func(r *result.Result) { keepCase(r, "node") },
+	} {
+		r := ladder(whole)
+		change(&r)
+		if why := stats.RefuseEgress(r, "selvage", stats.Rung{}); !strings.Contains(why, want) {
+			t.Errorf("%q, want %q", why, want)
+		}
+	}
+}
+
+func keepCase(r *result.Result, kase string) {
+	var kept []result.Sample
+	for _, s := range r.Samples {
+		if s.Case == kase {
+			kept = append(kept, s)
+		}
+	}
+	r.Samples = kept
+}

@@ -1,0 +1,294 @@
+package topo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// failoverGateways is an edge with a workload, two egress gateways, of which the first has
+// the work while it lives, and a host outside. All links go by one switch, so that nobody
+// but a gateway sees its link go down:
+//
+//	source --- edge ---(under0)=== gw1, gw2 ===(out0)--- target
+type failoverGateways struct {
+	*Failover
+	options FailoverOptions
+	sw      *Host
+	all     []*failoverEdge // edge, gw1, gw2
+}
+
+// Addresses of that network. The pool is of the network outside, where the gateways answer
+// for it.
+var (
+	gatewaysTEPs   = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.11"), netip.MustParseAddr("192.0.2.12")}
+	gatewaysUplink = []netip.Addr{{}, netip.MustParseAddr("198.51.100.11"), netip.MustParseAddr("198.51.100.12")}
+	gatewaysTarget = netip.MustParseAddr("198.51.100.1")
+)
+
+const (
+	gatewaysPool  = "198.51.100.100-198.51.100.103"
+	gatewaysWork  = "10.0.0.254/24" // the workload's gateway
+	uplinkName    = "up0"
+	gatewaysGroup = "gws"
+)
+
+// NewFailoverGateway builds gateways of which the one that has the work is killed.
+func NewFailoverGateway(ctx context.Context, l *Lab, o FailoverOptions) (*Failover, error) {
+	o.fill()
+	n := &failoverGateways{Failover: newFailover(l), options: o}
+	n.Failover.ready, n.Failover.steps = n.asBefore, n.repaired
+	n.Addr = gatewaysTarget
+	n.Description = fmt.Sprintf("Selvage edges, VXLAN: one with the workload, two egress gateways, active-standby, bindings replicated, BFD every %s × %d", o.Liveness, o.Multiplier)
+	if err := n.build(ctx); err != nil {
+		return nil, err
+	}
+	for i, name := range []string{"edge", "gw1", "gw2"} {
+		h, err := l.Host(name)
+		if err != nil {
+			return nil, err
+		}
+		e, err := n.edge(h, o.Binary, n.config(i, h.EdgeName()))
+		if err != nil {
+			return nil, err
+		}
+		if err := n.start(ctx, e); err != nil {
+			return nil, err
+		}
+		n.all = append(n.all, e)
+	}
+	n.Faults = n.faults()
+	return n.Failover, n.Ready(ctx)
+}
+
+func (n *failoverGateways) faults() []Fault {
+	active := n.all[1]
+	links := ports{n.sw, []string{"u-gw1", "o-gw1"}}
+	dig, fill := links.blackHole("bridge")
+	return []Fault{
+		{"link-down", "both links of the gateway that has the work are cut", links.down, links.up},
+		{"blackhole", "the switch drops what goes to and comes from the gateway that has the work; its links stay up", dig, fill},
+		{
+			"death", "the host of the gateway that has the work dies: its links are cut, its process gets SIGKILL, and its programs and maps are taken from the kernel; it comes back with nothing",
+			func(ctx context.Context) error { return errors.Join(links.down(ctx), active.die()) },
+			func(ctx context.Context) error { return errors.Join(links.up(ctx), n.again(active)(ctx)) },
+		},
+		{
+			"kill", "SIGKILL to the process alone of the gateway that has the work; its data path goes on",
+			func(context.Context) error { return active.kill() }, n.again(active),
+		},
+	}
+}
+
+// build makes hosts and links.
+func (n *failoverGateways) build(ctx context.Context) (err error) {
+	if n.sw, err = n.Lab.Host("switch"); err != nil {
+		return err
+	}
+	if err := n.sw.setBridgeNetfilter(BridgeNetfilterOff); err != nil {
+		return err
+	}
+	if n.Source, err = n.Lab.Host("source"); err != nil {
+		return err
+	}
+	if n.Target, err = n.Lab.Host("target"); err != nil {
+		return err
+	}
+	for i, name := range []string{"edge", "gw1", "gw2"} {
+		h, err := n.Lab.Host(name)
+		if err != nil {
+			return err
+		}
+		if err := n.plug(ctx, LinkEnd{Host: h, Name: UnderlayName, Addrs: []netip.Prefix{prefix(gatewaysTEPs[i])}}, "u-"+name); err != nil {
+			return err
+		}
+		if i == 0 {
+			err = n.workload(ctx, h)
+		} else {
+			err = n.plug(ctx, LinkEnd{Host: h, Name: uplinkName}, "o-"+name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := n.plug(ctx, LinkEnd{Host: n.Target, Name: EndName, Addrs: []netip.Prefix{prefix(gatewaysTarget)}}, "o-target"); err != nil {
+		return err
+	}
+	return errors.Join(
+		n.sw.Bridge(ctx, "under0", 1500, "u-edge", "u-gw1", "u-gw2"),
+		n.sw.Bridge(ctx, "out0", 1500, "o-gw1", "o-gw2", "o-target"))
+}
+
+func (n *failoverGateways) plug(ctx context.Context, end LinkEnd, port string) error {
+	return n.Lab.Link(ctx, end, LinkEnd{Host: n.sw, Name: port}, 1500)
+}
+
+func (n *failoverGateways) workload(ctx context.Context, edge *Host) error {
+	gateway := netip.MustParsePrefix(gatewaysWork).Addr()
+	end := LinkEnd{Host: n.Source, Name: EndName, Addrs: []netip.Prefix{prefix(ClientV4)}, Gateways: []netip.Addr{gateway}}
+	return n.Lab.Link(ctx, end, LinkEnd{Host: edge, Name: AccessName}, pathsMTU)
+}
+
+// config is the configuration of the edge with the workload (0) or of a gateway.
+func (n *failoverGateways) config(i int, name string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `apiVersion: selvage.dev/v1alpha1
+kind: Edge
+metadata: {name: %s}
+spec:
+  underlay:
+    interfaces: [%s]
+    tep: %q
+    %s
+  remotes:
+`, name, UnderlayName, gatewaysTEPs[i], n.options.liveness())
+	for k, tep := range gatewaysTEPs {
+		if k != i {
+			fmt.Fprintf(&b, "  - {name: %s, addresses: [%q]}\n", []string{"edge", "gw1", "gw2"}[k], tep)
+		}
+	}
+	uplink := ""
+	if i == 0 {
+		fmt.Fprintf(&b, `  segments:
+  - name: work
+    vni: 100
+    gateway: {router: %s, addresses: [%s]}
+  ports:
+  - {name: access, interface: %s, segment: work}
+  routers:
+  - name: %s
+`, RouterName, gatewaysWork, AccessName, RouterName)
+	} else {
+		uplink = "      uplink: wan\n"
+		fmt.Fprintf(&b, "  routers:\n  - name: %s\n    uplinks:\n    - {name: wan, interface: %s, addresses: [\"%s/24\"]}\n", RouterName, uplinkName, gatewaysUplink[i])
+	}
+	fmt.Fprintf(&b, `  egress:
+    gateways:
+    - name: %s
+      mode: active-standby
+      members: [%q, %q]
+      replication: {port: 49789}
+    policies:
+    - name: out
+      router: %s
+      vni: 9001
+      gateways: %s
+      pool: [%s]
+%s`, gatewaysGroup, gatewaysTEPs[1], gatewaysTEPs[2], RouterName, gatewaysGroup, gatewaysPool, uplink)
+	return b.String()
+}
+
+// standings are what an edge knows of gateways, and what it did when one of them changed.
+type standings struct {
+	Groups []struct {
+		Members []struct {
+			Address  netip.Addr `json:"address"`
+			Standing string     `json:"standing"`
+		} `json:"members"`
+	} `json:"groups"`
+	Policies []struct {
+		Addresses []struct {
+			Address netip.Addr `json:"address"`
+			Owner   netip.Addr `json:"owner"`
+		} `json:"addresses"`
+	} `json:"policies"`
+	Replication []struct {
+		Gateway   netip.Addr `json:"gateway"`
+		Connected bool       `json:"connected"`
+		Synced    bool       `json:"synced"`
+	} `json:"replication"`
+	Failovers []struct {
+		Gateway   netip.Addr `json:"gateway"`
+		To        string     `json:"to"`
+		Seen      time.Time  `json:"seen"`
+		Written   time.Time  `json:"written"`
+		Announced time.Time  `json:"announced"`
+	} `json:"failovers"`
+}
+
+// serving is the standing of a gateway that takes new connections.
+const serving = "serving"
+
+func (e *Edge) standings(ctx context.Context) (s standings, err error) {
+	return s, e.document(ctx, "/v1/egress", &s)
+}
+
+// replicated says which gateway does not have the other's bindings.
+func (s standings) replicated() error {
+	for _, r := range s.Replication {
+		if !r.Connected || !r.Synced {
+			return fmt.Errorf("bindings of gateway %s are not here: connected %t, synchronised %t", r.Gateway, r.Connected, r.Synced)
+		}
+	}
+	return nil
+}
+
+// owned wants every address of the pool to be a gateway's.
+func (s standings) owned(by netip.Addr) error {
+	if len(s.Policies) == 0 || len(s.Policies[0].Addresses) == 0 {
+		return errors.New("there are no addresses")
+	}
+	for _, a := range s.Policies[0].Addresses {
+		if a.Owner != by {
+			return fmt.Errorf("address %s is %s's, not %s's", a.Address, a.Owner, by)
+		}
+	}
+	return nil
+}
+
+// asBefore wants every path up, every gateway serving and the first one at work in the
+// eyes of all, and both with the other's bindings.
+func (n *failoverGateways) asBefore(ctx context.Context) error {
+	for _, e := range n.all {
+		if err := e.pathsUp(ctx, len(gatewaysTEPs)-1); err != nil {
+			return err
+		}
+		s, err := e.standings(ctx)
+		if err != nil {
+			return err
+		}
+		if len(s.Groups) != 1 || len(s.Groups[0].Members) != 2 {
+			return fmt.Errorf("edge %s tells of gateways %+v, want one group of two", e.Name, s.Groups)
+		}
+		for _, m := range s.Groups[0].Members {
+			if m.Standing != serving {
+				return fmt.Errorf("gateway %s is %s in the eyes of edge %s", m.Address, m.Standing, e.Name)
+			}
+		}
+		if err := errors.Join(s.owned(gatewaysTEPs[1]), s.replicated()); err != nil {
+			return fmt.Errorf("edge %s: %w", e.Name, err)
+		}
+	}
+	return nil
+}
+
+// repaired is what the edge with the workload and the gateway that stood by did since a
+// time: the killed one has nothing to say of it.
+func (n *failoverGateways) repaired(ctx context.Context, since time.Time) (steps FailoverSteps, err error) {
+	for _, e := range []*failoverEdge{n.all[0], n.all[2]} {
+		s, err := e.standings(ctx)
+		if err != nil {
+			return steps, err
+		}
+		for _, f := range s.Failovers {
+			if f.Gateway != gatewaysTEPs[1] || f.To == serving || f.Seen.Before(since) {
+				continue
+			}
+			steps.Noticed = later(steps.Noticed, f.Seen)
+			steps.Written = later(steps.Written, f.Written)
+			steps.Announced = later(steps.Announced, f.Announced)
+			break // the first is the fault's
+		}
+	}
+	return steps, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
