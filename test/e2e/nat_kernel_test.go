@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+)
+
+// kernelNAT makes a router of Linux out of the first edge's host, with nftables' masquerade.
+func (n *egressNet) kernelNAT() {
+	n.t.Helper()
+	h := n.hosts[0]
+	(&hub{network: n.network, sw: h}).bridgeOnly()
+	n.must(h.Bridge(n.ctx, "br1", 1450, "r0", "r1"))
+	_, err := h.Output(n.ctx, "sysctl", "-q", "net.ipv6.conf.br1.disable_ipv6=0", "net.ipv6.conf.up0.disable_ipv6=0")
+	n.must(err)
+	for dev, addrs := range map[string][]string{
+		"br1": {"10.0.0.254/24", "fd00::fe/64"},
+		"up0": {wanAddr(4, 4).String() + "/24", wanAddr(4, 6).String() + "/64"},
+	} {
+		for _, a := range addrs {
+			n.must(h.AddAddr(dev, netip.MustParsePrefix(a)))
+		}
+	}
+	for _, key := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+		n.must(h.SysctlSet(key, "1"))
+	}
+	for _, family := range []int{4, 6} {
+		_, err := h.Output(n.ctx, "ip", fmt.Sprintf("-%d", family), "route", "add", "default", "via", wanAddr(1, family).String(), "dev", "up0")
+		n.must(err)
+	}
+	_, err = h.Output(n.ctx, "nft", `table inet nat {
+		chain post { type nat hook postrouting priority 100;
+			oifname up0 masquerade
+			ip saddr 10.0.0.0/24 oifname br1 ct status dnat snat ip to 198.51.100.4
+			ip6 saddr fd00::/64 oifname br1 ct status dnat snat ip6 to 2001:db8:51::4
+		}
+		chain pre { type nat hook prerouting priority -100;
+			ip daddr 198.51.100.4 meta l4proto { tcp, udp } th dport 8100 dnat ip to 10.0.0.1:7100
+			ip daddr 198.51.100.4 meta l4proto { tcp, udp } th dport 8101 dnat ip to 10.0.0.1:7101
+			ip6 daddr 2001:db8:51::4 meta l4proto { tcp, udp } th dport 8100 dnat ip6 to [fd00::1]:7100
+			ip6 daddr 2001:db8:51::4 meta l4proto { tcp, udp } th dport 8101 dnat ip6 to [fd00::1]:7101
+		}
+	}`)
+	n.must(err)
+	n.reached(n.red1, n.red2)
+}
+
+// sees are the results of conversations, by name and family.
+func (n *egressNet) converse(list []conversation) map[string]string {
+	n.t.Helper()
+	n.behave()
+	n.mirror(n.red1.Host)
+	results := map[string]string{}
+	for _, c := range list {
+		for _, family := range []int{4, 6} {
+			results[fmt.Sprintf("%s, IPv%d", c.name, family)] = c.does(n, family)
+		}
+	}
+	return results
+}
+
+// A client cannot tell our translation from the kernel's, whatever it tries.
+func TestNATConversations(t *testing.T) {
+	reference := kernelResults(t, conversations(1))
+	for name, c := range map[string]struct {
+		o    egressOptions
+		hops int
+	}{
+		"Masquerade": {egressOptions{uplink: "nat: {masquerade: true}", policies: []string{}}, 1},
+		"Gateway":    {egressOptions{}, 2},
+		"OwnGateway": {egressOptions{}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newEgressNet(t, c.o)
+			defer n.confess()
+			switch name {
+			case "Masquerade":
+				n.masquerading()
+			case "OwnGateway":
+				n.alone()
+			default:
+				n.up()
+			}
+			n.alike(n.converse(conversations(c.hops)), reference)
+			n.heldTogether()
+		})
+	}
+}
+
+// kernelResults are those of the kernel in the same place.
+func kernelResults(t *testing.T, list []conversation) (reference map[string]string) {
+	t.Helper()
+	t.Run("Kernel", func(t *testing.T) {
+		n := newEgressNet(t, egressOptions{})
+		defer n.confess()
+		n.kernelNAT()
+		reference = n.converse(list)
+		for name, result := range reference {
+			t.Logf("%s: %s", name, result)
+		}
+	})
+	return reference
+}
+
+// alike is the fact that results are those of the reference.
+func (n *egressNet) alike(got, reference map[string]string) {
+	n.t.Helper()
+	if len(reference) == 0 {
+		n.t.Fatal("there is no reference: the kernel's translation failed")
+	}
+	for name, want := range reference {
+		if got[name] != want {
+			n.t.Errorf("%s: %s; by the kernel: %s", name, got[name], want)
+		}
+	}
+	if n.t.Failed() {
+		n.fail("our translation is like the kernel's", fmt.Errorf("it is not"))
+	}
+}
