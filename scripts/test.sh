@@ -23,4 +23,4 @@ scripts/go.sh vet "$@"
 summary="$(mktemp)"
 trap 'rm -f "$summary"' EXIT
 scripts/go.sh build -o "$summary" ./test/summary
-scripts/go.sh test -json -count=1 -p 1 -vet=off -timeout 20m -bench . -benchtime 1x "$@" 2>&1 | "$summary"
+scripts/go.sh test -json -count=1 -p 1 -vet=off -timeout 30m -bench . -benchtime 1x "$@" 2>&1 | "$summary"

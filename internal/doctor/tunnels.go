@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -17,7 +18,7 @@ func (inv *Inventory) addKernel() {
 		}
 	}
 	for _, l := range inv.Links {
-		if l.Tunnel == nil || fallback(l) {
+		if l.Tunnel == nil || fallback(l) || ours(l) {
 			continue
 		}
 		t := Tunnel{Name: l.Name, Source: fromKernel, Tunnel: *l.Tunnel, Device: l.Name, Bridge: l.Master, MTU: l.MTU, Up: l.Up, Ports: []string{}}
@@ -34,6 +35,12 @@ func (inv *Inventory) addKernel() {
 // itself: no remote, and nobody has enabled it.
 func fallback(l Link) bool {
 	return strings.HasPrefix(l.Tunnel.Encapsulation, "gre") && len(l.Tunnel.Remotes) == 0 && !l.Tunnel.External && !l.Up
+}
+
+// ours reports whether l is a device that an edge made to send or gather through: it
+// receives nothing, and the edge's own tunnels are listed as such.
+func ours(l Link) bool {
+	return l.Tunnel.External && l.Name == host.ChecksummerName(l.Tunnel.Port)
 }
 
 // members are the links that have this master.

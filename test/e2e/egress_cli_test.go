@@ -71,7 +71,7 @@ func TestEgressCommands(t *testing.T) {
 	mend := faults[0].strike(n, 2)
 	talks.live("after a failover")
 	n.told(1, []string{"egress"}, "gw1 gone ", " gws 192.0.2.2 serving>gone ", "web ipv4 100.00 % 192.0.2.3")
-	n.told(3, []string{"egress"}, " gws 192.0.2.2 serving>gone ", "198.51.100.20 web 192.0.2.3 192.0.2.3 ")
+	n.told(3, []string{"egress"}, " gws 192.0.2.2 serving>gone ", "198.51.100.20 web this edge this edge ")
 	mend()
 	n.serving(2, 3)
 	n.drains(2, "drain", "--timeout", "0s")

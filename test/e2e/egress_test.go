@@ -129,7 +129,7 @@ func TestEgressTshark(t *testing.T) {
 		"tcp && ip.src == 198.51.100.20/31", "udp && ipv6.src == 2001:db8:51::20/124", "icmp.type == 8 && ip.src == 198.51.100.20/31",
 		"icmpv6.type == 128", "ip.flags.mf == 1 && ip.src == 198.51.100.20/31", "ipv6.fraghdr.more == 1",
 	} {
-		n.sees(wan, 1, filter)
+		n.sees(filepath.Join(dir, "outside-lan0.pcap"), 1, filter)
 	}
 	for _, filter := range []string{
 		"icmp.type == 11 && icmp.code == 0 && ip.src == 198.51.100.1", "icmpv6.type == 3 && ipv6.src == 2001:db8:51::1",
