@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/ethtool"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -157,7 +157,7 @@ func (s *stage) check(err error) {
 }
 
 func noOffloads(dev string) error {
-	e, err := ethtool.NewEthtool()
+	e, err := ethtool.Open()
 	if err != nil {
 		return err
 	}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
+	"github.com/selvage/selvage/internal/ethtool"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -155,7 +155,7 @@ func (w *world) features(t *testing.T, dev string, on bool, names []string) {
 		return
 	}
 	w.do(t, func() {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			t.Fatal(err)
 		}

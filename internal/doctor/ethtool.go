@@ -6,19 +6,20 @@ import (
 	"regexp"
 	"unsafe"
 
-	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/ethtool"
 )
 
 // adapters asks the kernel by ethtool's ioctls, of which none here changes
 // anything or needs root.
 type adapters struct {
-	tool   *ethtool.Ethtool
+	tool   *ethtool.Tool
 	socket int // for what the library cannot ask
 }
 
 func openAdapters() (*adapters, error) {
-	tool, err := ethtool.NewEthtool()
+	tool, err := ethtool.Open()
 	if err != nil {
 		return nil, fmt.Errorf("open ethtool: %w", err)
 	}
@@ -41,9 +42,7 @@ func (a *adapters) NIC(name string) NIC {
 	if d, err := a.tool.DriverInfo(name); n.told("driver", err) {
 		n.Driver, n.Firmware, n.Bus = d.Driver, d.FwVersion, d.BusInfo
 	}
-	// GLINKSETTINGS of the library does not fit all kernels; this is converted from it.
-	var settings ethtool.EthtoolCmd
-	if mbps, err := a.tool.CmdGet(&settings, name); n.told("speed", err) && mbps != unknownSpeed && mbps != unknownSpeed16 {
+	if mbps, err := a.tool.Speed(name); n.told("speed", err) && mbps != unknownSpeed && mbps != unknownSpeed16 {
 		n.Mbps = int(mbps)
 	}
 	if features, err := a.tool.FeaturesWithState(name); n.told("offloads", err) {
@@ -52,16 +51,16 @@ func (a *adapters) NIC(name string) NIC {
 			n.Features[feature] = Feature{On: s.Active, Fixed: !s.Available || s.NeverChanged}
 		}
 	}
-	if r, err := a.tool.GetRing(name); n.told("ring sizes", err) {
+	if r, err := a.tool.Ring(name); n.told("ring sizes", err) {
 		n.Ring = &Ring{Rx: int(r.RxPending), RxMax: int(r.RxMaxPending), Tx: int(r.TxPending), TxMax: int(r.TxMaxPending)}
 	}
-	if c, err := a.tool.GetChannels(name); n.told("queues", err) {
+	if c, err := a.tool.Channels(name); n.told("queues", err) {
 		n.Channels = &Channels{Combined: int(c.CombinedCount), CombinedMax: int(c.MaxCombined), Rx: int(c.RxCount), RxMax: int(c.MaxRx)}
 	}
-	if p, err := a.tool.GetPause(name); n.told("pause frames", err) {
+	if p, err := a.tool.Pause(name); n.told("pause frames", err) {
 		n.Pause = &Pause{Autoneg: p.Autoneg != 0, Rx: p.RxPause != 0, Tx: p.TxPause != 0}
 	}
-	if c, err := a.tool.GetCoalesce(name); n.told("interrupt coalescing", err) {
+	if c, err := a.tool.Coalesce(name); n.told("interrupt coalescing", err) {
 		n.Coalesce = &Coalesce{Adaptive: c.UseAdaptiveRxCoalesce != 0, RxMicros: int(c.RxCoalesceUsecs)}
 	}
 	if stats, err := a.tool.Stats(name); n.told("counters of the driver", err) {

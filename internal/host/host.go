@@ -16,11 +16,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/ethtool"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -91,7 +91,7 @@ type Path struct {
 type Host struct {
 	ns         netns.NsHandle
 	handle     *netlink.Handle
-	tool       *ethtool.Ethtool
+	tool       *ethtool.Tool
 	xdp        *xdpQuery
 	ungathered map[uint16]bool // UDP ports whose gatherer could not be had
 	log        *slog.Logger
@@ -117,7 +117,7 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 		return nil, errors.Join(err, ns.Close())
 	}
 	// Sockets stay in the namespace of the thread that opened them.
-	if h.tool, err = ethtool.NewEthtool(); err != nil {
+	if h.tool, err = ethtool.Open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open ethtool: %w", err), ns.Close())
 	}
 	if h.xdp, err = openXDPQuery(); err != nil {

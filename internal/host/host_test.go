@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/ethtool"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/privilege"
 )
@@ -190,7 +190,7 @@ func TestObserveSegments(t *testing.T) {
 	h := b.open()
 	defer h.Close()
 	within(t, h, "link up", func() bool { return b.view(h, us4.Addr()).Links["us"].Up })
-	tool, err := ethtool.NewEthtool()
+	tool, err := ethtool.Open()
 	b.must(err)
 	defer tool.Close()
 	elsewhere, err := netns.New()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/safchain/ethtool"
+	"github.com/selvage/selvage/internal/ethtool"
 )
 
 // Offload is the state that one feature of an interface shall have, by ethtool's name.
@@ -109,11 +109,11 @@ type Driver struct {
 
 // Adapters asks for the offloads of interfaces, of the network namespace in which it was
 // opened. Its methods are for one goroutine.
-type Adapters struct{ tool *ethtool.Ethtool }
+type Adapters struct{ tool *ethtool.Tool }
 
 // OpenAdapters opens them in the network namespace of the calling thread.
 func OpenAdapters() (*Adapters, error) {
-	tool, err := ethtool.NewEthtool()
+	tool, err := ethtool.Open()
 	if err != nil {
 		return nil, fmt.Errorf("open ethtool: %w", err)
 	}

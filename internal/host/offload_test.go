@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/safchain/ethtool"
+	"github.com/selvage/selvage/internal/ethtool"
 )
 
 // TestHoldOffloads has a mode set, changed and given up: by the same process, and by the
@@ -13,7 +13,7 @@ import (
 func TestHoldOffloads(t *testing.T) {
 	const segments, sums = "tx-udp_tnl-segmentation", "tx-checksum-ip-generic"
 	b := newBench(t)
-	tool, err := ethtool.NewEthtool()
+	tool, err := ethtool.Open()
 	b.must(err)
 	defer tool.Close()
 	features := func() map[string]bool {

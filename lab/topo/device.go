@@ -7,9 +7,10 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/ethtool"
 )
 
 // Bridge makes a bridge without multicast snooping, spanning tree or IPv6 of its
@@ -110,7 +111,7 @@ func (h *Host) addRemote(name string, remote netip.Addr) error {
 // Features returns an interface's offloads by the names of ethtool -k's kernel
 // strings ("tx-tcp-segmentation", "rx-gro").
 func (h *Host) Features(name string) (features map[string]bool, err error) {
-	err = h.ethtool(func(e *ethtool.Ethtool) error {
+	err = h.ethtool(func(e *ethtool.Tool) error {
 		features, err = e.Features(name)
 		return err
 	})
@@ -138,7 +139,7 @@ func (h *Host) SetFeatures(name string, want map[string]bool) (restore func() er
 }
 
 func (h *Host) changeFeatures(name string, want map[string]bool) error {
-	err := h.ethtool(func(e *ethtool.Ethtool) error { return e.Change(name, want) })
+	err := h.ethtool(func(e *ethtool.Tool) error { return e.Change(name, want) })
 	if err != nil {
 		return fmt.Errorf("set features of %s/%s: %w", h.Name, name, err)
 	}
@@ -154,9 +155,9 @@ func (h *Host) changeFeatures(name string, want map[string]bool) error {
 	return nil
 }
 
-func (h *Host) ethtool(f func(*ethtool.Ethtool) error) error {
+func (h *Host) ethtool(f func(*ethtool.Tool) error) error {
 	return h.Do(func() error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}

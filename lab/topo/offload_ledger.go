@@ -14,9 +14,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/ethtool"
 )
 
 // ledgerRoot holds a file for each ledger of offloads that is open. It is not in the
@@ -65,7 +66,7 @@ func (l *Ledger) Set(h *Host, name string, want map[string]bool) (map[string]boo
 	defer l.mu.Unlock()
 	var now map[string]bool
 	err := h.Do(func() error {
-		return withEthtool(func(e *ethtool.Ethtool) (err error) {
+		return withEthtool(func(e *ethtool.Tool) (err error) {
 			found, err := read(e, h.Namespace, name)
 			if err != nil {
 				return err
@@ -185,7 +186,7 @@ func (f featuresOfOne) same(other featuresOfOne) bool {
 }
 
 // read is how an interface of the namespace that this thread is in is now.
-func read(e *ethtool.Ethtool, namespace, name string) (featuresOfOne, error) {
+func read(e *ethtool.Tool, namespace, name string) (featuresOfOne, error) {
 	f := featuresOfOne{Namespace: namespace, Name: name, Requested: map[string]bool{}, Active: map[string]bool{}}
 	dev, err := net.InterfaceByName(name)
 	if err != nil {
@@ -205,7 +206,7 @@ func read(e *ethtool.Ethtool, namespace, name string) (featuresOfOne, error) {
 }
 
 // change asks for features, of those that can be changed, and returns what is in force then.
-func (f featuresOfOne) change(e *ethtool.Ethtool, want map[string]bool) (map[string]bool, error) {
+func (f featuresOfOne) change(e *ethtool.Tool, want map[string]bool) (map[string]bool, error) {
 	ask := map[string]bool{}
 	for feature, on := range want {
 		if _, ok := f.Requested[feature]; ok {
@@ -244,7 +245,7 @@ func (f featuresOfOne) restore() (there bool, err error) {
 		if there = f.exists(); !there {
 			return nil
 		}
-		err := withEthtool(func(e *ethtool.Ethtool) error {
+		err := withEthtool(func(e *ethtool.Tool) error {
 			now, err := f.change(e, f.Requested)
 			if err != nil {
 				return err
@@ -279,8 +280,8 @@ func (f featuresOfOne) differs(now map[string]bool) error {
 	return errors.New(strings.Join(wrong, ", "))
 }
 
-func withEthtool(f func(*ethtool.Ethtool) error) error {
-	e, err := ethtool.NewEthtool()
+func withEthtool(f func(*ethtool.Tool) error) error {
+	e, err := ethtool.Open()
 	if err != nil {
 		return err
 	}

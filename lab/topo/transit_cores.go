@@ -11,8 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/ethtool"
 )
 
 // Thread has the device's interfaces received from by kernel threads of their own, on
@@ -120,7 +121,7 @@ const DroppedByXDP = "dropped by XDP at "
 // end had no room for.
 func (t *Transit) DriverDrops() (map[string]uint64, error) {
 	counts := map[string]uint64{}
-	err := t.Device.ethtool(func(e *ethtool.Ethtool) error {
+	err := t.Device.ethtool(func(e *ethtool.Tool) error {
 		for _, k := range t.Links() {
 			all, err := e.Stats(k.Device)
 			if err != nil {
