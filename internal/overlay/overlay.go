@@ -60,6 +60,8 @@ type Edge struct {
 	Firewall *Firewall
 	// Egress is nil where nothing is translated.
 	Egress *Egress
+	// BGP is nil where nothing is told and learnt by it.
+	BGP *BGP
 }
 
 // Underlay is the plain IP network that carries the tunnels.
@@ -124,6 +126,8 @@ type Segment struct {
 	// TooBigFrom is the source of "too big" messages to bridged senders, per
 	// family; unset: the gateway's address, or else that of the destination.
 	TooBigFrom []netip.Addr
+	// EVPN is nil where hosts are learnt from the data plane alone.
+	EVPN *EVPNInstance
 }
 
 // Tunnel is how a segment's frames are wrapped.
@@ -192,8 +196,12 @@ type Router struct {
 	Name string
 	// L3 connects the routers of that name on several edges (symmetric IRB, RFC
 	// 9135 section 4.4), nil without it.
-	L3      *L3
-	Routes  []Route
+	L3 *L3
+	// Loopbacks are addresses of this edge's router alone, on no segment.
+	Loopbacks []netip.Addr
+	Routes    []Route
+	// Learnt are routes that BGP told.
+	Learnt  []Route
 	Leaks   []Leak
 	Uplinks []Uplink
 }
@@ -205,6 +213,8 @@ type L3 struct {
 	MAC     MAC // of this edge's router
 	Remotes []netip.Addr
 	TEPs    []string // as of a segment
+	// EVPN is nil where remotes and routes are configured alone.
+	EVPN *EVPNInstance
 }
 
 // SegmentName is the name of r's L3 segment.

@@ -1,0 +1,134 @@
+package evpn
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// say announces r, unless it is announced like this.
+func (t *Table) say(r Route) {
+	if told, ok := t.own[r.Key]; ok && told.equal(&r) {
+		return
+	}
+	t.own[r.Key] = r
+	t.out.Announce = append(t.out.Announce, r)
+}
+
+func (t *Table) unsay(k Key) {
+	if _, ok := t.own[k]; ok {
+		delete(t.own, k)
+		t.out.Withdraw = append(t.out.Withdraw, k)
+	}
+}
+
+// announceHost tells of st what there is at ports here, and withdraws what there was.
+func (t *Table) announceHost(st *station) {
+	st.announce = false
+	var want []netip.Addr
+	if l := st.local; l != nil {
+		if l.mac || l.static {
+			want = append(want, netip.Addr{})
+		}
+		want = append(want, l.addrs...)
+		for _, addr := range st.segment.named[st.mac] {
+			if !slices.Contains(want, addr) {
+				want = append(want, addr)
+			}
+		}
+	}
+	for _, addr := range st.said {
+		if !slices.Contains(want, addr) {
+			t.unsay(st.key(addr))
+		}
+	}
+	for _, addr := range want {
+		t.say(st.route(addr))
+	}
+	st.said = want
+	if !st.dirty {
+		st.forget()
+	}
+}
+
+func (st *station) key(addr netip.Addr) Key {
+	return Key{Type: MACIP, RD: st.segment.rd, MAC: st.mac, Addr: addr}
+}
+
+// route is what is told of a host at a port. Link-local addresses are of the segment alone.
+func (st *station) route(addr netip.Addr) Route {
+	s := st.segment
+	r := s.announced(st.key(addr))
+	r.Sequence, r.Sticky = st.local.sequence, st.local.static
+	if addr.IsValid() && !addr.IsLinkLocalUnicast() && s.router != nil && s.router.l3 != nil {
+		r.L3VNI, r.RouterMAC, r.Targets = s.router.vni, s.router.l3.MAC, s.l3Targets
+	}
+	return r
+}
+
+// announced is what all routes of an instance have.
+func (i *instance) announced(k Key) Route {
+	return Route{Key: k, NextHop: i.nextHop, VNI: i.vni, Targets: i.exports, Encapsulation: i.encapsulation}
+}
+
+// announceSegment tells that s is here, and of its gateway. Gateways have no sequence
+// number: they are in many places at once.
+func (t *Table) announceSegment(s *segment) {
+	t.say(s.announced(Key{Type: Multicast, RD: s.rd, Addr: s.nextHop}))
+	if s.gateway == nil {
+		return
+	}
+	for _, a := range s.gateway.Addresses {
+		r := s.announced(Key{Type: MACIP, RD: s.rd, MAC: s.gateway.MAC, Addr: a.Addr()})
+		r.DefaultGateway = true
+		t.say(r)
+	}
+}
+
+// announcePrefix tells others of the L3 segment, and the neighbours at uplinks, what they
+// are to know of d.
+func (t *Table) announcePrefix(d *destination) {
+	r := d.router
+	if r.l3 != nil {
+		route := r.announced(Key{Type: Prefix, RD: r.rd, Prefix: d.prefix})
+		route.RouterMAC = r.l3.MAC
+		byUplink := len(d.best) > 0 && d.best[0].Type == Unicast
+		t.sayLearnt(d, route, d.sources&r.announce != 0, byUplink && r.announce.has(overlay.SourceUplink))
+	}
+	for _, u := range r.uplinks {
+		route := Route{
+			Key:     Key{Type: Unicast, Prefix: d.prefix, Uplink: u.name},
+			NextHop: u.own[family(d.prefix.Addr())],
+		}
+		known := route.NextHop.IsValid()
+		t.sayLearnt(d, route, known && d.sources&u.announce != 0, known && u.passes(d.best))
+	}
+}
+
+// passes reports whether u's neighbours are told what was learnt by these paths. Those that
+// told it are not.
+func (u uplink) passes(best []*path) bool {
+	switch {
+	case len(best) == 0:
+		return false
+	case best[0].Type != Unicast:
+		return u.announce.has(overlay.SourceEVPN)
+	}
+	from := func(p *path) bool { return p.Uplink == u.name }
+	return u.announce.has(overlay.SourceUplink) && !slices.ContainsFunc(best, from)
+}
+
+// sayLearnt announces what is ours, or what was learnt, with the path that it took: so
+// that it does not come back to those it came from.
+func (t *Table) sayLearnt(d *destination, r Route, ours, learnt bool) {
+	switch {
+	case ours:
+		t.say(r)
+	case learnt:
+		r.ASPath, r.Communities = d.best[0].ASPath, d.best[0].Communities
+		t.say(r)
+	default:
+		t.unsay(r.Key)
+	}
+}

@@ -1,0 +1,134 @@
+package evpn
+
+import (
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// Configure changes the edge. It tells what is different by that; of segments and routers
+// that are no more nothing: who takes them away takes theirs too.
+func (t *Table) Configure(e overlay.Edge, now time.Time) Changes {
+	t.now = now
+	t.configure(e)
+	return t.settle()
+}
+
+// configure decides all anew, and keeps of what was told only that which is different.
+func (t *Table) configure(e overlay.Edge) {
+	before, own, pending := t.instances, t.own, t.out
+	t.instances, t.own, t.out = newInstances(e), map[Key]Route{}, Changes{}
+	for name, r := range t.routers {
+		t.inheritRouter(r, before.routers[name])
+	}
+	for name, s := range t.segments {
+		t.inheritSegment(s, before.segments[name])
+		t.inheritStatic(s)
+		t.announceSegment(s)
+		t.dirty.remotes = append(t.dirty.remotes, &s.remotes)
+	}
+	for _, r := range t.routers {
+		t.dirty.remotes = append(t.dirty.remotes, &r.remotes)
+	}
+	for _, n := range t.neighbours {
+		n.external = t.external(n.addr)
+		for _, p := range n.paths {
+			t.judge(p)
+			t.link(p, 1)
+		}
+	}
+	t.out = t.settle()
+	t.onlyNew(before, own)
+	t.out = merge(pending, t.out)
+}
+
+// onlyNew leaves of the changes those that are not so already.
+func (t *Table) onlyNew(before *instances, own map[Key]Route) {
+	t.out.Announce = slices.DeleteFunc(t.out.Announce, func(r Route) bool {
+		told, ok := own[r.Key]
+		return ok && told.equal(&r)
+	})
+	t.out.Withdraw = nil
+	for k := range own {
+		if _, ok := t.own[k]; !ok {
+			t.out.Withdraw = append(t.out.Withdraw, k)
+		}
+	}
+	t.out.Events = slices.DeleteFunc(t.out.Events, func(e Event) bool {
+		s := before.segments[e.Segment]
+		return e.What == "gateway differs" && s != nil && s.differing[differing{e.Remote, e.Addr, e.MAC}] > 0
+	})
+}
+
+// merge appends b to a.
+func merge(a, b Changes) Changes {
+	a.Remotes = a.Remotes || b.Remotes
+	a.Stations = append(a.Stations, b.Stations...)
+	a.Residents = append(a.Residents, b.Residents...)
+	a.Routes = append(a.Routes, b.Routes...)
+	a.Announce = append(a.Announce, b.Announce...)
+	a.Withdraw = append(a.Withdraw, b.Withdraw...)
+	a.Forget = append(a.Forget, b.Forget...)
+	a.Events = append(a.Events, b.Events...)
+	return a
+}
+
+func (t *Table) inheritRouter(r, old *router) {
+	if old == nil {
+		return
+	}
+	r.remotes.told, r.told = old.remotes.told, old.told
+	for prefix, d := range old.destinations {
+		now := t.destination(r, prefix)
+		now.told, now.sources = d.told, d.sources
+	}
+}
+
+// inheritSegment takes the hosts at ports and what was told from the segment as it was.
+func (t *Table) inheritSegment(s, old *segment) {
+	if old == nil {
+		return
+	}
+	s.remotes.told = old.remotes.told
+	for mac, st := range old.stations {
+		now := t.station(s, mac)
+		now.told = st.told
+		if now.mobility = st.mobility; now.mobility != nil {
+			s.moving[mac] = now
+		}
+		if st.local != nil {
+			t.markAnnounce(now)
+			now.local = &local{mac: st.local.mac, sequence: st.local.sequence}
+		}
+	}
+	for addr, r := range old.residents {
+		now := t.resident(s, addr)
+		now.told, now.twice = r.told, r.twice
+		if r.owner != nil {
+			o := s.stations[r.owner.mac]
+			now.owner, o.local.addrs = o, append(o.local.addrs, addr)
+			t.countHost(s, addr, 1)
+		}
+	}
+}
+
+// inheritStatic makes the configured hosts ones that do not move.
+func (t *Table) inheritStatic(s *segment) {
+	for mac, m := range s.static {
+		if m.Port == "" {
+			continue
+		}
+		st := t.station(s, mac)
+		if st.local == nil {
+			st.local = &local{}
+		}
+		st.local.static = true
+		t.markAnnounce(st)
+	}
+	for _, st := range s.stations {
+		if st.local != nil && st.local.gone() {
+			st.local = nil
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package evpn
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// mobility is what is remembered of a MAC address that moved lately.
+type mobility struct {
+	moves  []time.Time
+	frozen bool
+	until  time.Time // zero: until it is thawed
+	// held are the addresses that a host at a port had while it was frozen; the zero one
+	// stands for the MAC address itself.
+	held []netip.Addr
+}
+
+// remembered is of how many moves the time is kept, where more do not freeze.
+const remembered = 64
+
+func (st *station) frozen() bool { return st.mobility != nil && st.mobility.frozen }
+
+func (m *mobility) hold(addr netip.Addr) {
+	if !slices.Contains(m.held, addr) {
+		m.held = append(m.held, addr)
+	}
+}
+
+func (m *mobility) release(addr netip.Addr) {
+	m.held = slices.DeleteFunc(m.held, func(a netip.Addr) bool { return a == addr })
+}
+
+// recent drops the moves that are too long ago to count.
+func (m *mobility) recent(now time.Time, within time.Duration) {
+	m.moves = slices.DeleteFunc(m.moves, func(at time.Time) bool { return now.Sub(at) > within })
+}
+
+// countMove notes that a host came here or went, and freezes the address where it is now
+// when that was too often (RFC 7432 section 15.1).
+func (t *Table) countMove(st *station) {
+	limit := t.edge.BGP.Duplicates
+	if st.mobility == nil {
+		st.mobility = &mobility{}
+		st.segment.moving[st.mac] = st
+	}
+	m := st.mobility
+	m.recent(t.now, limit.Within)
+	m.moves = append(m.moves, t.now)
+	if most := max(remembered, limit.Moves); len(m.moves) > most {
+		m.moves = slices.Delete(m.moves, 0, len(m.moves)-most)
+	}
+	if m.frozen || limit.Moves == 0 || len(m.moves) < limit.Moves {
+		return
+	}
+	m.frozen, m.until = true, time.Time{}
+	how := "until selvage bgp thaw " + st.segment.name + " " + st.mac.String()
+	if limit.Freeze > 0 {
+		m.until, how = t.now.Add(limit.Freeze), "for "+limit.Freeze.String()
+	}
+	t.event(Event{What: "frozen", Segment: st.segment.name, MAC: st.mac,
+		Detail: fmt.Sprintf("%d moves within %s: two hosts have it, or one is seen in two places; it stays where it is %s",
+			len(m.moves), limit.Within, how)})
+}
+
+// thawInTime ends what is over by now.
+func (t *Table) thawInTime(st *station) {
+	m := st.mobility
+	m.recent(t.now, t.edge.BGP.Duplicates.Within)
+	switch {
+	case m.frozen && !m.until.IsZero() && !t.now.Before(m.until):
+		t.thaw(st)
+	case !m.frozen && len(m.moves) == 0:
+		delete(st.segment.moving, st.mac)
+		st.mobility = nil
+		t.markStation(st)
+	}
+}
+
+// thaw lets st move again: who was kept away before comes now.
+func (t *Table) thaw(st *station) {
+	held := st.mobility.held
+	st.mobility = nil
+	delete(st.segment.moving, st.mac)
+	t.event(Event{What: "thawed", Segment: st.segment.name, MAC: st.mac})
+	st.best = best(st.paths, compareHosts)
+	t.markStation(st)
+	t.markHostRoutes(st)
+	for _, addr := range held {
+		t.appear(st.segment, Host{Segment: st.segment.name, MAC: st.mac, Addr: addr})
+	}
+}
+
+// Moves are the MAC addresses that came here or went lately, and those that are frozen.
+func (t *Table) Moves() (list []Move) {
+	for _, s := range t.segments {
+		for _, st := range s.moving {
+			m := Move{Segment: s.name, MAC: st.mac, Moves: len(st.mobility.moves), Frozen: st.mobility.frozen, Until: st.mobility.until}
+			if m.Moves > 0 {
+				m.Last = st.mobility.moves[m.Moves-1]
+			}
+			list = append(list, m)
+		}
+	}
+	slices.SortFunc(list, func(a, b Move) int {
+		return cmp.Or(cmp.Compare(a.Segment, b.Segment), bytes.Compare(a.MAC[:], b.MAC[:]))
+	})
+	return list
+}

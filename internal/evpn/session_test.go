@@ -1,0 +1,93 @@
+package evpn
+
+import (
+	"testing"
+	"time"
+)
+
+// A lost session ends nothing that only its neighbour knew.
+func TestStaleRoutesStay(t *testing.T) {
+	w := newWorld(t, edge())
+	w.hear(rr1, host(mac(1), remote2), host(mac(2), remote2))
+	w.hear(rr2, host(mac(2), remote2))
+	w.session(Session{Neighbour: rr1})
+	w.happened("stale")
+	both := []string{"blue 02:00:00:00:00:01: 192.0.2.8 false", "blue 02:00:00:00:00:02: 192.0.2.8 false"}
+	w.is("stations", w.stations, both...)
+	if c := w.table.Counts(); c.Stale != 1 || c.Received != 2 {
+		t.Errorf("counts are %+v, want the route that rr2 has too gone, and the other stale", c)
+	}
+	if s := w.status(rr1, host(mac(1), remote2).Key, "blue"); !s.Used || !s.Stale {
+		t.Errorf("status is %+v", s)
+	}
+
+	w.hear(rr2, host(mac(1), remote2).with(func(r *Route) { r.RD, r.Sequence = 7, 1 }))
+	if c := w.table.Counts(); c.Stale != 0 || c.Used != 2 {
+		t.Errorf("counts are %+v, want none of the stale ones, which are not used", c)
+	}
+	w.withdraw(rr2, host(mac(1), remote2).with(func(r *Route) { r.RD = 7 }))
+
+	// It comes back, and says one of both.
+	w.session(Session{Neighbour: rr1, Up: true})
+	w.hear(rr1, host(mac(2), remote2))
+	w.is("stations", w.stations, both...)
+	w.session(Session{Neighbour: rr1, Up: true, Complete: true})
+	w.is("stations", w.stations, both[1])
+}
+
+func TestStaleRoutesEnd(t *testing.T) {
+	lost := func(t *testing.T) *world {
+		w := newWorld(t, edge())
+		w.hear(rr1, host(mac(1), remote2))
+		w.hear(rr2, host(mac(1), remote2))
+		w.withdraw(rr2, host(mac(1), remote2))
+		w.session(Session{Neighbour: rr1})
+		w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
+		return w
+	}
+	t.Run("another neighbour withdraws", func(t *testing.T) {
+		w := lost(t)
+		w.withdraw(rr2, host(mac(1), remote2))
+		w.is("stations", w.stations)
+	})
+	t.Run("another neighbour knows better", func(t *testing.T) {
+		w := lost(t)
+		w.hear(rr2, host(mac(1), remote2).sequence(1))
+		if c := w.table.Counts(); c.Stale != 0 || c.Received != 1 {
+			t.Errorf("counts are %+v", c)
+		}
+	})
+	t.Run("the time is over", func(t *testing.T) {
+		w := lost(t)
+		w.take(w.table.Tick(w.now.Add(time.Hour - 1)))
+		w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
+		w.take(w.table.Tick(w.now.Add(time.Hour)))
+		w.is("stations", w.stations)
+		w.happened("stale", "stale")
+	})
+	t.Run("the neighbour is configured no more", func(t *testing.T) {
+		w := lost(t)
+		w.session(Session{Neighbour: rr1, Ended: true})
+		w.is("stations", w.stations)
+	})
+	t.Run("each has its own time", func(t *testing.T) {
+		w := lost(t)
+		w.session(Session{Neighbour: rr1, Up: true})
+		w.hear(rr1, host(mac(2), remote2))
+		w.now = w.now.Add(30 * time.Minute)
+		w.session(Session{Neighbour: rr1})
+		w.take(w.table.Tick(w.now.Add(45 * time.Minute)))
+		w.is("stations", w.stations, "blue 02:00:00:00:00:02: 192.0.2.8 false")
+		w.take(w.table.Tick(w.now.Add(time.Hour)))
+		w.is("stations", w.stations)
+	})
+	t.Run("nothing is to be stale", func(t *testing.T) {
+		e := edge()
+		e.BGP.Restart.Stale = 0
+		w := newWorld(t, e)
+		w.hear(rr1, host(mac(1), remote2))
+		w.session(Session{Neighbour: rr1})
+		w.is("stations", w.stations)
+		w.happened()
+	})
+}
