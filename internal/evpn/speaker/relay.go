@@ -1,0 +1,284 @@
+package speaker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// relay reads GoBGP's log: it is the only place where GoBGP says why a session is not there.
+// What an operator wants to know of it goes on in this project's words, the rest for
+// debugging.
+type relay struct {
+	log     *slog.Logger
+	mu      sync.Mutex
+	reports map[netip.Addr]*report
+	budget  budget
+	closed  atomic.Bool // what GoBGP says while it ends is for nobody
+}
+
+// report is what was read of a neighbour.
+type report struct {
+	mu        sync.Mutex
+	conf      overlay.BGPNeighbour
+	up        bool
+	malformed uint64
+	failure   string
+	at        time.Time // of failure, or of the session's end
+	limited   bool      // by its number of prefixes
+	left      bool      // it was shut down by its operator
+	mending   bool      // the UPDATE that comes next is to be mended
+	mended    map[bgp.NLRI][]bgp.PathAttributeInterface
+}
+
+func newRelay(log *slog.Logger) *relay {
+	return &relay{log: log, reports: make(map[netip.Addr]*report)}
+}
+
+// of returns a neighbour's, nil of one that is unknown.
+func (r *relay) of(addr netip.Addr) *report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reports[addr]
+}
+
+func (r *relay) add(n overlay.BGPNeighbour) *report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rep := r.reports[n.Addr]
+	if rep == nil {
+		rep = &report{at: time.Now()}
+		r.reports[n.Addr] = rep
+	}
+	rep.mu.Lock()
+	rep.conf = n
+	rep.mu.Unlock()
+	return rep
+}
+
+func (r *relay) remove(addr netip.Addr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.reports, addr)
+}
+
+// say logs within a budget: a neighbour that sends nonsense must not fill a disk.
+func (r *relay) say(level slog.Level, what string, args ...any) {
+	r.mu.Lock()
+	spare, lost := r.budget.take(time.Now())
+	r.mu.Unlock()
+	if lost != 0 {
+		args = append(args, "unsaid", lost)
+	}
+	if spare {
+		r.log.Log(context.Background(), level, what, args...)
+	}
+}
+
+const (
+	budgetRate  = 10 // lines a second
+	budgetBurst = 50
+)
+
+// budget lets a burst through, and then so many a second.
+type budget struct {
+	left float64
+	last time.Time
+	lost int
+}
+
+// take says whether there is some left, and how many were refused before.
+func (b *budget) take(now time.Time) (bool, int) {
+	b.left = min(budgetBurst, b.left+now.Sub(b.last).Seconds()*budgetRate)
+	b.last = now
+	if b.left < 1 {
+		b.lost++
+		return false, 0
+	}
+	b.left--
+	lost := b.lost
+	b.lost = 0
+	return true, lost
+}
+
+func (r *report) fail(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure, r.at = why, time.Now()
+}
+
+func (r *report) set(up bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.up, r.at = up, time.Now()
+	if up {
+		r.failure, r.limited, r.left = "", false, false
+		r.mended = nil
+	}
+}
+
+func (r *report) read() (failure string, malformed uint64, limited bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure, r.malformed, r.limited
+}
+
+// leaves says whether the neighbour was shut down, and will not come back by itself.
+func (r *report) leaves() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left
+}
+
+// silent says for how long nothing was heard of a session that is to come.
+func (r *report) silent(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Sub(r.at)
+}
+
+func (r *report) misread() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.malformed++
+}
+
+// handler is the slog.Handler that GoBGP gets, for all of it or one neighbour.
+type handler struct {
+	relay *relay
+	of    *report
+	addr  string
+}
+
+// Enabled: why a connection was not made GoBGP says only for debugging, where it also speaks
+// of every message once there is a session.
+func (h handler) Enabled(_ context.Context, level slog.Level) bool {
+	if level >= slog.LevelInfo {
+		return true
+	}
+	if h.of == nil {
+		return false
+	}
+	h.of.mu.Lock()
+	defer h.of.mu.Unlock()
+	return !h.of.up || h.of.mending
+}
+
+// WithAttrs finds the neighbour that a logger is for.
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		if addr, err := netip.ParseAddr(a.Value.String()); err == nil && a.Key == "Key" {
+			h.addr, h.of = a.Value.String(), h.relay.of(addr)
+		}
+	}
+	return h
+}
+
+// WithGroup is not used by GoBGP.
+func (h handler) WithGroup(string) slog.Handler { return h }
+
+// Handle reads a record.
+func (h handler) Handle(_ context.Context, record slog.Record) error {
+	attrs := make(map[string]slog.Value)
+	record.Attrs(func(a slog.Attr) bool {
+		attrs[a.Key] = a.Value
+		return true
+	})
+	if h.relay.closed.Load() {
+		return nil
+	}
+	if h.of != nil && h.read(record.Message, attrs) {
+		return nil
+	}
+	if record.Level >= slog.LevelWarn {
+		args := []any{"neighbour", h.addr}
+		for key, value := range attrs {
+			args = append(args, key, value.String())
+		}
+		h.relay.say(slog.LevelDebug, "GoBGP: "+record.Message, args...)
+	}
+	return nil
+}
+
+// read takes what is known of GoBGP's messages of a neighbour, and says whether it did.
+func (h handler) read(message string, attrs map[string]slog.Value) bool {
+	number := func(key string) uint8 {
+		if v := attrs[key]; v.Kind() == slog.KindInt64 {
+			return uint8(v.Int64())
+		}
+		return 0
+	}
+	conf := func() overlay.BGPNeighbour {
+		h.of.mu.Lock()
+		defer h.of.mu.Unlock()
+		return h.of.conf
+	}()
+	switch message {
+	case "failed to connect":
+		h.of.fail(unreachable(conf, attrs["Error"].String()))
+	case "hold timer expired":
+		h.of.fail(fmt.Sprintf("it was silent for longer than the hold time of %s: look at the way there, and at its process", conf.Timers.Hold))
+	case "received notification":
+		h.notified(conf, number("Code"), number("Subcode"), attrs)
+	case "sent notification":
+		// What follows of a session that was ended is no cause.
+		if failure, _, limited := h.of.read(); failure == "" || !limited {
+			h.of.fail("this edge ended the session: " + notification(conf, number("Code"), number("Subcode"), "", true))
+		}
+	case "prefix limit reached":
+		h.limit(conf, attrs)
+	case "the received Update message was treated as withdraw":
+		why := attrs["Error"].String()
+		if strings.Contains(why, unknownSubType) {
+			h.of.mend(true)
+			break
+		}
+		h.of.misread()
+		h.relay.say(slog.LevelWarn, "malformed routes are taken as withdrawn", "neighbour", conf.Name, "why", why)
+	case "received update":
+		h.mend(attrs["path_attributes"])
+	case "Session will be reset due to malformed BGP update message", "Session will be reset due to malformed BGP message",
+		"Session will be reset due to malformed BGP Header":
+		h.of.misread()
+		h.of.fail(fmt.Sprintf("a message of it cannot be read (%s): look at what it announces", attrs["Error"].String()))
+	default:
+		return false
+	}
+	return true
+}
+
+// notified reads why a neighbour ended the session. A hard reset (RFC 8538 section 3.1) has
+// the reason within. A process that is stopped says that the session was taken out of its
+// configuration, so that alone is no farewell.
+func (h handler) notified(conf overlay.BGPNeighbour, code, subCode uint8, attrs map[string]slog.Value) {
+	if data, _ := attrs["Data"].Any().([]byte); code == bgp.BGP_ERROR_CEASE && subCode == bgp.BGP_ERROR_SUB_HARD_RESET && len(data) >= 2 {
+		code, subCode = data[0], data[1]
+	}
+	h.of.fail("it ended the session: " + notification(conf, code, subCode, attrs["Communicated-Reason"].String(), false))
+	h.of.mu.Lock()
+	defer h.of.mu.Unlock()
+	h.of.left = code == bgp.BGP_ERROR_CEASE && subCode == bgp.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN
+}
+
+func (h handler) limit(conf overlay.BGPNeighbour, attrs map[string]slog.Value) {
+	family := attrs["Family"].String()
+	if _, warning := attrs["Pct"]; warning {
+		h.relay.say(slog.LevelWarn, "neighbour announces nearly as many prefixes as it may", "neighbour", conf.Name,
+			"family", family, "maximumPrefixes", conf.MaxPrefixes, "percent", warnPercent)
+		return
+	}
+	h.of.fail(fmt.Sprintf("it announced more than maximumPrefixes (%d) of %s: raise that, or have it announce less; it is tried again after %s, or by `selvage bgp reset %s`",
+		conf.MaxPrefixes, family, limitPause, conf.Name))
+	h.of.mu.Lock()
+	h.of.limited = true
+	h.of.mu.Unlock()
+}

@@ -1,0 +1,198 @@
+// Package speaker has the BGP sessions of an edge, with GoBGP in the process (RFC 4271,
+// 4760, 7432, 8950).
+//
+// Its one invariant: what Receive gets of a neighbour is what the neighbour said, in its
+// order, and nothing else. A session that is lost is told as such, and never as routes that
+// were withdrawn; what becomes of its routes is package evpn's to decide. Routes of one
+// neighbour are not told to another.
+package speaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/server"
+
+	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// Options are what a speaker needs.
+type Options struct {
+	Config overlay.BGP
+	// NextHop is that of announced routes which name none.
+	NextHop netip.Addr
+	// Adopted: the data path of a former process went on while there was none, so neighbours
+	// that kept its routes may go on with them.
+	Adopted bool
+	// Receive and Session are called by one goroutine, in the order of what they tell.
+	Receive func([]evpn.Update)
+	Session func(evpn.Session)
+	Log     *slog.Logger
+}
+
+// Speaker has sessions with neighbours. Its methods may be called at any time, and but for
+// Close also from Receive and Session.
+type Speaker struct {
+	options Options
+	bgp     *server.BgpServer
+	relay   *relay
+	exports *exports
+	inbox   inbox
+
+	mu         sync.Mutex
+	config     overlay.BGP
+	neighbours map[netip.Addr]*neighbour
+	closed     bool
+
+	cancel context.CancelFunc
+	done   chan struct{} // the goroutine that calls Receive and Session has ended
+	served chan struct{} // GoBGP's has
+}
+
+// Start runs a speaker. Sessions come up by themselves, and again when they were lost.
+func Start(ctx context.Context, o Options) (*Speaker, error) {
+	if err := check(o.Config); err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Speaker{options: o, relay: newRelay(o.Log), neighbours: make(map[netip.Addr]*neighbour), cancel: cancel,
+		done: make(chan struct{}), served: make(chan struct{})}
+	s.inbox = newInbox()
+	s.bgp = server.NewBgpServer(server.LoggerOption(slog.New(handler{relay: s.relay}), nil))
+	s.exports = newExports(s.bgp)
+	go func() {
+		defer close(s.served)
+		s.bgp.Serve()
+	}()
+	go s.run(ctx)
+	if err := s.start(ctx, o.Config); err != nil {
+		return nil, errors.Join(err, s.Close(false))
+	}
+	return s, nil
+}
+
+func (s *Speaker) start(ctx context.Context, b overlay.BGP) error {
+	global := &api.Global{Asn: b.AS, RouterId: b.RouterID.String(), ListenPort: -1}
+	for _, l := range b.Listen {
+		global.ListenPort = int32(l.Port())
+		global.ListenAddresses = append(global.ListenAddresses, l.Addr().String())
+	}
+	if err := s.bgp.StartBgp(ctx, &api.StartBgpRequest{Global: global}); err != nil {
+		if len(b.Listen) != 0 {
+			return fmt.Errorf("listen for BGP at %v: %w", b.Listen, err)
+		}
+		return fmt.Errorf("start BGP: %w", err)
+	}
+	if err := s.exports.setPolicies(); err != nil {
+		return err
+	}
+	err := s.bgp.WatchEvent(ctx, server.WatchEventMessageCallbacks{
+		OnPathUpdate: func(paths []*apiutil.Path, _ time.Time) { s.inbox.put(ctx, event{paths: paths}) },
+		OnPathEor:    func(p *apiutil.Path, _ time.Time) { s.inbox.put(ctx, event{end: p}) },
+		OnPeerUpdate: func(p *apiutil.WatchEventMessage_PeerEvent, at time.Time) { s.inbox.put(ctx, event{peer: p, at: at}) },
+	}, server.WatchUpdate(false, "", ""), server.WatchPeer(), server.WatchEor(false))
+	if err != nil {
+		return fmt.Errorf("watch sessions: %w", err)
+	}
+	return s.Configure(b)
+}
+
+// check refuses what GoBGP cannot do.
+func check(b overlay.BGP) error {
+	if b.AS == 0 || !b.RouterID.Is4() {
+		return fmt.Errorf("bgp: an AS and a router ID of IPv4's form are needed, not %d and %s", b.AS, b.RouterID)
+	}
+	for _, l := range b.Listen {
+		if l.Port() != b.Listen[0].Port() {
+			return fmt.Errorf("bgp.listen: ports %d and %d: give all addresses the same port", b.Listen[0].Port(), l.Port())
+		}
+	}
+	for _, n := range b.Neighbours {
+		for _, p := range policiesOf(b, n.Export) {
+			for _, st := range p.Statements {
+				if st.LocalPref != nil && *st.LocalPref == 0 {
+					return fmt.Errorf("policy %s: localPref 0 cannot be exported: take 1", p.Name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Configure makes the sessions those of the configuration; those of neighbours that stay as
+// they are go on. AS, router ID and listen are those of the start, or there is an error that
+// says so.
+func (s *Speaker) Configure(b overlay.BGP) error {
+	if err := check(b); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	old := s.config
+	if old.AS != 0 && (old.AS != b.AS || old.RouterID != b.RouterID || !slices.Equal(old.Listen, b.Listen)) {
+		return fmt.Errorf("bgp: as, routerID and listen are those of the start: close the speaker and start it anew")
+	}
+	s.config = b
+	if err := s.exports.configure(b); err != nil {
+		return err
+	}
+	var errs []error
+	for addr := range s.neighbours {
+		if !slices.ContainsFunc(b.Neighbours, func(n overlay.BGPNeighbour) bool { return n.Addr == addr }) {
+			errs = append(errs, s.end(addr))
+		}
+	}
+	for _, n := range b.Neighbours {
+		errs = append(errs, s.set(old, n))
+	}
+	return errors.Join(errs...)
+}
+
+var errClosed = errors.New("the BGP speaker is closed")
+
+// Announce tells neighbours of routes, or what is new of them. The error names those that
+// cannot be told; the others are.
+func (s *Speaker) Announce(routes []evpn.Route) error {
+	return s.exports.add(routes, s.options.NextHop)
+}
+
+// Withdraw takes announced routes back; those that are not announced are none.
+func (s *Speaker) Withdraw(keys []evpn.Key) error { return s.exports.take(keys) }
+
+// Close ends all sessions, and returns when nothing runs any more. With keep neighbours are
+// not told, so that those with graceful restart go on with what this edge announced; else
+// the sessions are ended by a Cease. Receive and Session are not called afterwards.
+func (s *Speaker) Close(keep bool) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	<-s.done
+	s.relay.closed.Store(true)
+	err := s.bgp.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: keep})
+	s.bgp.Stop()
+	<-s.served
+	if err != nil {
+		return fmt.Errorf("end BGP: %w", err)
+	}
+	return nil
+}
