@@ -23,6 +23,7 @@ type path struct {
 	from  *neighbour
 	at    int64 // received, ns
 	stale int64 // since when, ns; 0: it is not
+	ends  int64 // when a stale one goes, ns
 	// remote is the next hop's edge.
 	remote netip.Addr
 	// segment and router are those whose targets it has, nil without.

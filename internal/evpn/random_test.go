@@ -205,7 +205,7 @@ func TestTableEqualsReference(t *testing.T) {
 		var history []string
 		remotes := map[string]string{}
 		for range 60 {
-			now = now.Add(time.Duration(c.IntN(20)) * time.Minute)
+			now = now.Add(time.Duration(c.IntN(20)) * pick(c, time.Second, time.Minute))
 			what, changes := c.step(table, r, now)
 			history = append(history, what)
 			if changes.Remotes {

@@ -76,6 +76,7 @@ type heard struct {
 	Route
 	from  netip.Addr
 	stale time.Time
+	ends  time.Time
 }
 
 type present struct {
@@ -165,13 +166,20 @@ func (r *reference) session(s Session) {
 			}
 			if h.stale.IsZero() && fresh {
 				delete(r.said[s.Neighbour], k)
-			} else if h.stale.IsZero() {
+				continue
+			}
+			if h.stale.IsZero() {
 				h.stale = s.At
 			}
+			h.ends = h.stale.Add(r.edge.BGP.Restart.Stale)
 		}
 	default:
 		r.up[s.Neighbour] = true
-		maps.DeleteFunc(r.said[s.Neighbour], func(_ Key, h *heard) bool { return s.Complete && !h.stale.IsZero() })
+		for _, h := range r.said[s.Neighbour] {
+			if soon := s.At.Add(Linger); s.Complete && soon.Before(h.ends) {
+				h.ends = soon
+			}
+		}
 	}
 	r.decide()
 }
@@ -179,7 +187,7 @@ func (r *reference) session(s Session) {
 func (r *reference) tick(now time.Time) {
 	for _, routes := range r.said {
 		maps.DeleteFunc(routes, func(_ Key, h *heard) bool {
-			return !h.stale.IsZero() && now.Sub(h.stale) >= r.edge.BGP.Restart.Stale
+			return !h.stale.IsZero() && !now.Before(h.ends)
 		})
 	}
 	r.decide()

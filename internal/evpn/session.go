@@ -2,11 +2,17 @@ package evpn
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
+// Linger is how long what a neighbour did not say again stays after it said all that it has: a
+// route reflector that starts anew says so before it has heard the other edges.
+const Linger = 10 * time.Second
+
 // Session takes a change of a session. What a neighbour said before its session was lost
-// stays as stale until it said all anew, another one knows better, or Restart.Stale is over.
+// stays as stale until it said all anew (and Linger), another one knows better, or
+// Restart.Stale is over.
 func (t *Table) Session(s Session) Changes {
 	t.now = s.At
 	n := t.neighbour(s.Neighbour)
@@ -19,7 +25,7 @@ func (t *Table) Session(s Session) Changes {
 	default:
 		n.up = true
 		if s.Complete {
-			t.removeStale(n, func(*path) bool { return true })
+			t.linger(n)
 		}
 	}
 	return t.settle()
@@ -39,21 +45,19 @@ func (t *Table) lose(n *neighbour) {
 		t.removeAll(n)
 		return
 	}
-	if n.stale == 0 {
-		n.expires = t.now.Add(keep).UnixNano()
-	}
 	for _, p := range n.paths {
-		if p.stale != 0 {
-			continue
-		}
-		if t.saidByOthers(p) {
+		if p.stale == 0 && t.saidByOthers(p) {
 			t.remove(p)
 			continue
 		}
-		p.stale = t.now.UnixNano()
-		n.stale++
-		t.markPath(p)
+		if p.stale == 0 {
+			p.stale = t.now.UnixNano()
+			n.stale++
+			t.markPath(p)
+		}
+		p.ends = p.stale + int64(keep) // also of one that was about to go: nobody can say it now
 	}
+	n.nextEnd()
 	if n.stale > 0 {
 		t.event(Event{What: "stale", Remote: n.addr, Detail: fmt.Sprintf(
 			"the session is lost; %d routes that no other neighbour has stay in use for %s at most", n.stale, keep)})
@@ -72,36 +76,47 @@ func (t *Table) saidByOthers(p *path) bool {
 	return false
 }
 
-func (t *Table) removeStale(n *neighbour, over func(*path) bool) (removed int) {
-	if n.stale == 0 {
-		return 0
-	}
+// linger has the stale routes of n, which said all that it has, go soon.
+func (t *Table) linger(n *neighbour) {
 	for _, p := range n.paths {
-		if p.stale != 0 && over(p) {
-			t.remove(p)
-			removed++
+		if p.stale != 0 {
+			p.ends = min(p.ends, t.now.Add(Linger).UnixNano())
 		}
 	}
-	return removed
+	n.nextEnd()
+}
+
+// nextEnd finds when the first stale route ends.
+func (n *neighbour) nextEnd() {
+	n.expires = math.MaxInt64
+	for _, p := range n.paths {
+		if p.stale != 0 {
+			n.expires = min(n.expires, p.ends)
+		}
+	}
 }
 
 // expire ends the stale routes whose time is over.
 func (t *Table) expire() {
-	now, keep := t.now.UnixNano(), int64(t.edge.BGP.Restart.Stale)
 	for _, n := range t.neighbours {
-		if n.stale == 0 || now < n.expires {
-			continue
-		}
-		removed := t.removeStale(n, func(p *path) bool { return now-p.stale >= keep })
-		n.expires = now + keep
-		for _, p := range n.paths {
-			if p.stale != 0 {
-				n.expires = min(n.expires, p.stale+keep)
-			}
-		}
-		if removed > 0 {
-			t.event(Event{What: "stale", Remote: n.addr, Detail: fmt.Sprintf(
-				"%d routes went: the session is lost for %s", removed, time.Duration(keep))})
+		if n.stale > 0 && t.now.UnixNano() >= n.expires {
+			t.endStale(n)
 		}
 	}
+}
+
+func (t *Table) endStale(n *neighbour) {
+	removed := 0
+	for _, p := range n.paths {
+		if p.stale != 0 && t.now.UnixNano() >= p.ends {
+			t.remove(p)
+			removed++
+		}
+	}
+	n.nextEnd()
+	why := "the session is lost for " + t.edge.BGP.Restart.Stale.String()
+	if n.up {
+		why = fmt.Sprintf("the session is back, and the neighbour did not say them again in %s", Linger)
+	}
+	t.event(Event{What: "stale", Remote: n.addr, Detail: fmt.Sprintf("%d routes went: %s", removed, why)})
 }

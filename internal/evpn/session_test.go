@@ -32,7 +32,24 @@ func TestStaleRoutesStay(t *testing.T) {
 	w.hear(rr1, host(mac(2), remote2))
 	w.is("stations", w.stations, both...)
 	w.session(Session{Neighbour: rr1, Up: true, Complete: true})
+	w.take(w.table.Tick(w.now.Add(Linger - 1)))
+	w.is("stations", w.stations, both...)
+	w.take(w.table.Tick(w.now.Add(Linger)))
 	w.is("stations", w.stations, both[1])
+	w.happened("stale")
+}
+
+// A neighbour that is lost again has not said what is true.
+func TestStaleRoutesOutliveShortReturn(t *testing.T) {
+	w := newWorld(t, edge())
+	w.hear(rr1, host(mac(1), remote2))
+	w.session(Session{Neighbour: rr1})
+	w.session(Session{Neighbour: rr1, Up: true, Complete: true})
+	w.session(Session{Neighbour: rr1})
+	w.take(w.table.Tick(w.now.Add(Linger)))
+	w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
+	w.take(w.table.Tick(w.now.Add(time.Hour)))
+	w.is("stations", w.stations)
 }
 
 func TestStaleRoutesEnd(t *testing.T) {
