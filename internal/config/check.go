@@ -42,6 +42,7 @@ func checkDocument(d *decoder, doc *document, policies []policySource) {
 	p := c.firewall(policies)
 	p.egress()
 	c.forwards()
+	c.bgp()
 }
 
 // problem reports at path.

@@ -24,6 +24,7 @@ func (c checker) routers() {
 		networks, known := c.uplinks(path, r)
 		networks, known = append(slices.Clip(gateways[r.Name]), networks...), known && all && r.Name != ""
 		c.disjoint(networks)
+		c.loopbacks(path, r, networks)
 		c.routes(path, r, networks, known)
 		c.leaks(path, r, names, complete)
 		if r.L3 != nil && r.L3.MAC.MAC == overlay.AnycastMAC {
@@ -93,6 +94,11 @@ func (c checker) routes(path string, r router, networks []connected, known bool)
 	for _, n := range networks {
 		if prefixes[n.Masked()] == "" {
 			prefixes[n.Masked()] = n.path
+		}
+	}
+	for j, a := range r.Loopbacks {
+		if a.IsValid() {
+			prefixes[netip.PrefixFrom(a.Addr, a.BitLen())] = fmt.Sprintf("%s.loopbacks[%d]", path, j)
 		}
 	}
 	for j, route := range r.Routes {

@@ -302,6 +302,8 @@ func (d *decoder) wrongType(n *node, want string, r rule) {
 		hint = "give a value or remove the line"
 	case want == "a string" && n.kind != kindList && n.kind != kindMapping:
 		hint = "put it in quotes"
+	case want == "a string" && n.kind == kindMapping && hint == "":
+		hint = "put what has a colon in quotes"
 	case want == "a list" && n.kind != kindMapping:
 		hint = "put it in brackets: [" + oneLine(n.text) + "]"
 	case want != "a mapping" && n.quoted:

@@ -30,6 +30,7 @@ type spec struct {
 	Ports     []port    `json:"ports,omitempty" jsonschema_description:"local interfaces attached to segments"`
 	Firewall  *firewall `json:"firewall,omitempty" jsonschema_description:"policy that stands at every port; without it everything passes"`
 	Egress    *egress   `json:"egress,omitempty" jsonschema_description:"how packets leave the overlay with other addresses than their own: gateways and policies"`
+	BGP       *bgp      `json:"bgp,omitempty" jsonschema_description:"sessions by which this edge tells others of its hosts and prefixes, and learns of theirs (BGP, RFC 4271; EVPN, RFC 7432)"`
 }
 
 type underlay struct {
@@ -107,6 +108,7 @@ type segment struct {
 	Neighbours []neighbour   `json:"neighbours,omitempty" jsonschema_description:"MAC addresses of hosts, known for ever"`
 	Gateway    *gateway      `json:"gateway,omitempty" jsonschema_description:"makes the segment an interface of a router"`
 	Firewall   string        `json:"firewall,omitempty" jsonschema:"enum=allow,enum=drop,enum=reject" jsonschema_description:"what becomes of packets of the segment's ports that no rule decides about; spec.firewall.default when left out"`
+	EVPN       *evpn         `json:"evpn,omitempty" jsonschema_description:"tell and learn the segment's hosts and edges by EVPN, besides what is configured; {} is all automatic"`
 }
 
 type staticMAC struct {
@@ -127,16 +129,18 @@ type gateway struct {
 }
 
 type router struct {
-	Name    objectName `json:"name" jsonschema_description:"name by which gateways and commands refer to this router"`
-	L3      *l3        `json:"l3,omitempty" jsonschema_description:"segment between the routers of this name on several edges (symmetric IRB); it is called NAME-l3"`
-	Routes  []route    `json:"routes,omitempty" jsonschema_description:"static routes; those to the networks of gateways and uplinks are there by themselves"`
-	Leaks   []leak     `json:"leaks,omitempty" jsonschema_description:"routes taken over from other routers of this edge"`
-	Uplinks []uplink   `json:"uplinks,omitempty" jsonschema_description:"interfaces to the plain network"`
+	Name      objectName    `json:"name" jsonschema_description:"name by which gateways and commands refer to this router"`
+	L3        *l3           `json:"l3,omitempty" jsonschema_description:"segment between the routers of this name on several edges (symmetric IRB); it is called NAME-l3"`
+	Loopbacks []hostAddress `json:"loopbacks,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"addresses of this edge's router alone, on no segment, as in [10.255.0.1]: another one on each edge"`
+	Routes    []route       `json:"routes,omitempty" jsonschema_description:"static routes; those to the networks of gateways and uplinks are there by themselves"`
+	Leaks     []leak        `json:"leaks,omitempty" jsonschema_description:"routes taken over from other routers of this edge"`
+	Uplinks   []uplink      `json:"uplinks,omitempty" jsonschema_description:"interfaces to the plain network"`
 }
 
 type l3 struct {
 	overlayNetwork
-	MAC macAddress `json:"mac" jsonschema_description:"MAC address of this edge's router on the segment, as in \"02:00:00:00:01:01\": another one on each edge"`
+	MAC  macAddress  `json:"mac" jsonschema_description:"MAC address of this edge's router on the segment, as in \"02:00:00:00:01:01\": another one on each edge"`
+	EVPN *routerEVPN `json:"evpn,omitempty" jsonschema_description:"tell and learn prefixes, hosts and the other edges' routers by EVPN, besides what is configured; {} is all automatic"`
 }
 
 type route struct {

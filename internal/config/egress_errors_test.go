@@ -1,11 +1,7 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -201,36 +197,4 @@ func TestEgressLimits(t *testing.T) {
 		{"pools", exit + pair + "    policies:\n" + pools.String(), []string{
 			`20:5: spec.egress.policies: the pools have 66560 addresses, at most 65536; divide them among several edges`}},
 	})
-}
-
-// Whatever a value of the example is mistaken for, or where one is missing, there are
-// problems with positions and nothing worse.
-func TestEgressMangled(t *testing.T) {
-	text, err := os.ReadFile("../../examples/egress.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	parse := func(text string) {
-		t.Helper()
-		_, err := Parse("f", []byte(text))
-		var list Errors
-		if err != nil && !errors.As(err, &list) {
-			t.Fatalf("%T %v of\n%s", err, err, text)
-		}
-		for _, one := range list {
-			if one.Line < 1 || one.Column < 1 || one.Message == "" {
-				t.Fatalf("%#v of\n%s", one, text)
-			}
-		}
-	}
-	lines := strings.SplitAfter(string(text), "\n")
-	for i := range lines {
-		parse(strings.Join(slices.Concat(lines[:i], lines[i+1:]), ""))
-	}
-	for _, at := range regexp.MustCompile(`: ("[^"]*"|\[[^\]]*\]|[^ ,\]}\n]+)|[\[,] ?("[^"]*"|[^ ,\]}\n]+)`).FindAllStringSubmatchIndex(string(text), -1) {
-		begin, end := max(at[2], at[4]), max(at[3], at[5])
-		for _, instead := range []string{"{}", "[]", "0", "x", "null", `""`, "gw1", "10.0.0.5", "203.0.113.30-203.0.113.31", `"::1"`} {
-			parse(string(text[:begin]) + instead + string(text[end:]))
-		}
-	}
 }

@@ -25,6 +25,7 @@ func (d *document) edge(policies []policySource) overlay.Edge {
 		Ports:    each(s.Ports, port.model),
 		Firewall: d.firewall(policies),
 		Egress:   d.egress(policies),
+		BGP:      d.bgp(),
 	}
 }
 
@@ -89,6 +90,7 @@ func (s segment) model() overlay.Segment {
 		Suppress:   s.Suppress,
 		ClampMSS:   s.ClampMSS,
 		TooBigFrom: each(s.TooBigFrom, hostAddress.model),
+		EVPN:       s.EVPN.model(),
 	}
 	if s.Gateway != nil {
 		g.Gateway = &overlay.Gateway{
@@ -121,8 +123,9 @@ func (n overlayNetwork) udpPort() uint16 {
 
 func (r router) model() overlay.Router {
 	m := overlay.Router{
-		Name:   string(r.Name),
-		Routes: each(r.Routes, route.model),
+		Name:      string(r.Name),
+		Loopbacks: each(r.Loopbacks, hostAddress.model),
+		Routes:    each(r.Routes, route.model),
 		Leaks: each(r.Leaks, func(l leak) overlay.Leak {
 			return overlay.Leak{From: string(l.From), Prefixes: each(l.Prefixes, network.model)}
 		}),
@@ -137,6 +140,7 @@ func (r router) model() overlay.Router {
 		m.L3 = &overlay.L3{
 			VNI: overlay.VNI(r.L3.VNI), Tunnel: r.L3.tunnel(), MAC: r.L3.MAC.MAC,
 			Remotes: each(r.L3.Remotes, remoteRef.model), TEPs: each(r.L3.TEPs, objectName.model),
+			EVPN: r.L3.EVPN.model(),
 		}
 	}
 	return m

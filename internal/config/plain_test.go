@@ -66,7 +66,7 @@ func TestPlain(t *testing.T) {
 
 // What people and programs write is read fast.
 func TestExamplesArePlain(t *testing.T) {
-	for _, name := range []string{"firewall.yaml", "policy.json", "gateway.yaml", "egress.yaml", "host-a.yaml"} {
+	for _, name := range []string{"firewall.yaml", "policy.json", "gateway.yaml", "egress.yaml", "evpn.yaml", "evpn-uplink.yaml", "host-a.yaml"} {
 		text, err := os.ReadFile("../../examples/" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -87,7 +87,7 @@ func FuzzPlain(f *testing.F) {
 	for _, text := range plainTexts {
 		f.Add([]byte(text))
 	}
-	for _, name := range []string{"firewall.yaml", "policy.json", "gateway.yaml", "egress.yaml"} {
+	for _, name := range []string{"firewall.yaml", "policy.json", "gateway.yaml", "egress.yaml", "evpn.yaml", "evpn-uplink.yaml"} {
 		text, err := os.ReadFile("../../examples/" + name)
 		if err != nil {
 			f.Fatal(err)

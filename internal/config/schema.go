@@ -40,6 +40,12 @@ func (liveness) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[liveness](s
 // JSONSchemaExtend does the same for ports, in what has them.
 func (natRange) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[natRange](s) }
 
+// JSONSchemaExtend does the same for times that may be 0.
+func (bgpRestart) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[bgpRestart](s) }
+
+// JSONSchemaExtend does the same for times that may be 0.
+func (duplicates) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[duplicates](s) }
+
 func addDefaults[T any](s *jsonschema.Schema) {
 	for _, f := range fieldsOf(reflect.TypeFor[T]()) {
 		property, ok := s.Properties.Get(f.name)

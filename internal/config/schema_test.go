@@ -117,6 +117,20 @@ func TestSchemaRefuses(t *testing.T) {
 		under + "  routers: [{name: r, uplinks: [{name: w, interface: eth1, addresses: [10.0.0.1/24], nat: {masquerade: 1}}]}]\n",
 		under + "  routers: [{name: r, uplinks: [{name: w, interface: eth1, addresses: [10.0.0.1/24], nat: {forwards: [{protocol: tcp, port: 80}]}}]}]\n",
 		under + "  routers: [{name: r, uplinks: [{name: w, interface: eth1, addresses: [10.0.0.1/24], nat: {forwards: [{protocol: icmp, port: 80, to: 10.1.0.1}]}}]}]\n",
+		under + "  bgp: {as: 65000}\n",
+		under + "  bgp: {as: 65000, neighbours: []}\n",
+		under + "  bgp: {as: 0, neighbours: [{name: a, address: 192.0.2.9}]}\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9}], listen: [here]}\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9}], routeTargets: auto}\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9, families: [vpnv4]}]}\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9, announce: [all]}]}\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9, timers: {hold: 9}}]}\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9, ttlSecurity: 255}]}\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9}], policies: [{name: p, statements: []}]}\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9}], policies: [{name: p, statements: [{communities: [some]}]}]}\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9}], policies: [{name: p, statements: [{prefixes: [{prefix: 10.0.0.0/8, min: 129}]}]}]}\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9}]}\n  segments: [{name: blue, vni: 1, evpn: {rd: x}}]\n",
+		under + "  bgp: {as: 65000, neighbours: [{name: a, address: 192.0.2.9}]}\n  segments: [{name: blue, vni: 1, evpn: {import: []}}]\n",
 	} {
 		if problems := validate(schema, decodeYAML(t, []byte(text)), "", map[string]bool{}); len(problems) == 0 {
 			t.Errorf("the schema takes\n%s", text)
@@ -144,6 +158,9 @@ func TestSchemaDefaults(t *testing.T) {
 		"spec.egress.gateways.mode": "active-standby", "spec.egress.policies.spread": "source", "spec.egress.policies.limit": 0.0,
 		"spec.egress.policies.mapping": "endpoint-dependent", "spec.egress.policies.filtering": "endpoint-dependent",
 		"spec.egress.policies.ports": "1024-65535", "spec.routers.uplinks.nat.ports": "1024-65535", "spec.routers.uplinks.nat.masquerade": false,
+		"spec.bgp.neighbours.port": 179.0, "spec.bgp.neighbours.timers.hold": "9s", "spec.bgp.neighbours.maximumPrefixes": 0.0,
+		"spec.bgp.gracefulRestart.time": "120s", "spec.bgp.gracefulRestart.stale": "1h", "spec.bgp.routeTargets": "vni",
+		"spec.bgp.duplicates.moves": 5.0, "spec.bgp.duplicates.within": "180s", "spec.bgp.duplicates.freeze": 0.0,
 		"spec.underlay.liveness.interval": "50ms", "spec.underlay.liveness.multiplier": 3.0, "spec.underlay.liveness.hops": "auto",
 	} {
 		found := false

@@ -1,0 +1,242 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+const privateAS = "64512 to 65534 and 4200000000 to 4294967294 are for private use"
+
+// bgp checks sessions and policies.
+func (c checker) bgp() {
+	c.evpn()
+	b := c.doc.Spec.BGP
+	if b == nil {
+		return
+	}
+	const path = "spec.bgp"
+	c.as(path+".as", b.AS)
+	if tep := c.ownTEP(); tep.Is6() && !c.given(path+".routerID") && !c.failed[path] {
+		c.problem(path+".routerID", fmt.Sprintf("is missing, and cannot be the tep %s, which is IPv6", tep),
+			"add it: an IPv4 address by which speakers know this edge, unique among them")
+	}
+	listed := unique[netip.AddrPort]{}
+	for i, l := range b.Listen {
+		at := fmt.Sprintf("%s.listen[%d]", path, i)
+		listed.add(c, l.AddrPort, netip.AddrPort{}, at, fmt.Sprintf("%s is listed already", l.AddrPort), "keep one")
+		if first := b.Listen[0]; first.IsValid() && l.IsValid() && l.Port() != first.Port() {
+			c.problem(at, fmt.Sprintf("port %d is another than the %d of %s", l.Port(), first.Port(), first.Addr()), "give all addresses the same port")
+		}
+	}
+	if b.Duplicates.Moves == 1 {
+		c.problem(path+".duplicates.moves", "1 would freeze every host that moves", "5 is usual, 0 never freezes")
+	}
+	if b.Duplicates.Within == 0 && c.given(path+".duplicates.within") {
+		c.problem(path+".duplicates.within", "no moves are within 0s", "180s is usual; moves: 0 never freezes")
+	}
+	policies := c.routePolicies(path, b.Policies)
+	names, addresses := unique[objectName]{}, unique[netip.Addr]{}
+	for i, n := range b.Neighbours {
+		at := fmt.Sprintf("%s.neighbours[%d]", path, i)
+		names.add(c, n.Name, "", at+".name", fmt.Sprintf("neighbour %q exists already", n.Name), "names are unique")
+		addresses.add(c, n.Address.Addr, netip.Addr{}, at+".address", fmt.Sprintf("%s is a neighbour already", n.Address), "there is one session with a speaker: put all families into it")
+		c.as(at+".as", n.AS)
+		c.ends(at, n)
+		c.session(at, n)
+		c.neighbourUplink(at, n)
+		c.neighbourPolicies(at+".import", n.Import, policies)
+		c.neighbourPolicies(at+".export", n.Export, policies)
+	}
+	c.sameAnnounced(path, b.Neighbours)
+}
+
+// sameAnnounced checks that all neighbours at an uplink are told the same: what is told is
+// the uplink's, and policies choose among it.
+func (c checker) sameAnnounced(path string, list []bgpNeighbour) {
+	first := map[objectName]int{}
+	for i, n := range list {
+		j, again := first[n.Uplink]
+		if n.Uplink == "" || c.failedIn(fmt.Sprintf("%s.neighbours[%d]", path, i), "announce", "uplink", "families") {
+			continue
+		}
+		if !again {
+			first[n.Uplink] = i
+			continue
+		}
+		told := func(n bgpNeighbour) []overlay.RouteSource {
+			return slices.Sorted(slices.Values(c.doc.neighbour(n).Announce))
+		}
+		if !slices.Equal(told(n), told(list[j])) {
+			c.problem(fmt.Sprintf("%s.neighbours[%d].announce", path, i), fmt.Sprintf("neighbour %q at the same uplink is told of other sources", list[j].Name),
+				"give all neighbours of an uplink the same announce; policies in export choose among it")
+		}
+	}
+}
+
+// as refuses the numbers that nobody has.
+func (c checker) as(path string, as uint32) {
+	switch as {
+	case 23456:
+		c.problem(path, "23456 stands for any number of 4 octets (RFC 6793)", "write the number itself; "+privateAS)
+	case 65535:
+		c.problem(path, "65535 is reserved (RFC 7300)", privateAS)
+	}
+}
+
+// ends checks between which addresses the session with n is.
+func (c checker) ends(path string, n bgpNeighbour) {
+	local := n.LocalAddress.Addr
+	if n.Address.IsValid() && c.isOwn(n.Address.Addr) {
+		c.problem(path+".address", fmt.Sprintf("%s is this edge's own tep", n.Address), "list the other speakers only; one on this host has another address, such as 127.0.0.1")
+	}
+	if n.Address.IsValid() && local.IsValid() && n.Address.Is4() != local.Is4() {
+		c.problem(path+".localAddress", fmt.Sprintf("%s is %s but the neighbour %s is %s", local, family(local), n.Address, family(n.Address.Addr)), "a session is of one family")
+	}
+}
+
+// session checks how it comes about and ends.
+func (c checker) session(path string, n bgpNeighbour) {
+	if n.Multihop > 0 && n.Security > 0 {
+		c.problem(path+".multihop", "is given besides ttlSecurity", "remove it: ttlSecurity says how far away the neighbour is")
+	}
+	if n.Passive && c.doc.Spec.BGP.Listen == nil && !c.failedIn("spec.bgp", "listen") {
+		c.problem(path+".passive", "nobody opens the session: there is no spec.bgp.listen", "add listen, as in [192.0.2.1], or remove the line")
+	}
+	if keepalive, hold := time.Duration(n.Timers.Keepalive), time.Duration(n.Timers.Hold); hold > 0 && 3*keepalive > hold {
+		c.problem(path+".timers.keepalive", fmt.Sprintf("%s is more than a third of hold, %s", keepalive, hold), "raise hold, or lower this: a lost packet or two shall not end the session")
+	}
+	if u := c.doc.Spec.Underlay; n.Liveness && u.Liveness == nil && !c.failedIn("spec", "underlay") && !c.failed["spec.underlay.liveness"] {
+		c.problem(path+".liveness", "how often BFD asks is not said", "add spec.underlay.liveness, which may be empty: {}")
+	}
+	families := unique[bgpFamily]{}
+	for j, f := range n.Families {
+		families.add(c, f, "", fmt.Sprintf("%s.families[%d]", path, j), fmt.Sprintf("%s is listed already", f), "keep one")
+	}
+}
+
+// neighbourUplink checks where unicast routes belong.
+func (c checker) neighbourUplink(path string, n bgpNeighbour) {
+	unicast := func(f bgpFamily) bool { return f != bgpFamily(overlay.FamilyEVPN) }
+	if c.failedIn(path, "families", "uplink") || slices.Contains(n.Families, "") {
+		return
+	}
+	switch j := slices.IndexFunc(n.Families, unicast); {
+	case n.Uplink == "" && j >= 0:
+		c.problem(fmt.Sprintf("%s.families[%d]", path, j), fmt.Sprintf("%s routes belong to an uplink, and none is given", n.Families[j]),
+			"add uplink: the name of the one behind which the neighbour is")
+		return
+	case n.Uplink == "" && c.given(path+".announce"):
+		c.problem(path+".announce", "is of the families ipv4 and ipv6, which are not exchanged", "remove it; routers[].l3.evpn.announce says what is told by EVPN")
+		return
+	case n.Uplink == "":
+		return
+	case j < 0 && len(n.Families) > 0:
+		c.problem(path+".uplink", "is of the families ipv4 and ipv6, which are not exchanged", "add one to families, or remove this")
+		return
+	}
+	c.uplinkOf(path, n)
+	told := unique[unicastSource]{}
+	for j, s := range n.Announce {
+		told.add(c, s, "", fmt.Sprintf("%s.announce[%d]", path, j), fmt.Sprintf("%s is listed already", s), "keep one")
+	}
+}
+
+// uplinkOf checks that the uplink of n exists and can carry the families.
+func (c checker) uplinkOf(path string, n bgpNeighbour) {
+	_, u := c.doc.uplink(n.Uplink)
+	if u == nil {
+		if names, _, complete := c.routed(); complete {
+			c.problem(path+".uplink", fmt.Sprintf("there is no uplink %q", n.Uplink), suggest(string(n.Uplink), names, "uplinks"))
+		}
+		return
+	}
+	for _, a := range u.Addresses {
+		if !a.IsValid() {
+			return
+		}
+		const hint = "the uplink's addresses are the router's; the session runs from one that the host has itself in that network"
+		switch a.Addr() {
+		case n.Address.Addr:
+			c.problem(path+".address", fmt.Sprintf("%s is the uplink's own address", n.Address), "give that of the router behind the uplink")
+		case n.LocalAddress.Addr:
+			c.problem(path+".localAddress", fmt.Sprintf("%s is the uplink's own address", n.LocalAddress), hint)
+		}
+	}
+	for j, f := range n.Families {
+		if f != bgpFamily(overlay.FamilyEVPN) && !u.has(f.model()) {
+			c.problem(fmt.Sprintf("%s.families[%d]", path, j), fmt.Sprintf("uplink %q has no %s address to be a next hop", u.Name, f), "add one to the uplink, or remove the family")
+		}
+	}
+}
+
+// neighbourPolicies checks a list of names.
+func (c checker) neighbourPolicies(path string, list []objectName, known nameSet) {
+	listed := unique[objectName]{}
+	for j, name := range list {
+		at := fmt.Sprintf("%s[%d]", path, j)
+		listed.add(c, name, "", at, fmt.Sprintf("policy %q is listed already", name), "keep one")
+		if known.lacks(string(name)) {
+			c.problem(at, fmt.Sprintf("there is no policy %q", name), suggest(string(name), known.list, "policies in spec.bgp.policies"))
+		}
+	}
+}
+
+// routePolicies checks policies and returns their names.
+func (c checker) routePolicies(path string, list []routePolicy) nameSet {
+	seen, complete := unique[objectName]{}, !c.failedIn(path, "policies")
+	for i, p := range list {
+		at := fmt.Sprintf("%s.policies[%d]", path, i)
+		seen.add(c, p.Name, "", at+".name", fmt.Sprintf("policy %q exists already", p.Name), "names are unique")
+		complete = complete && p.Name != ""
+		for j, s := range p.Statements {
+			c.statement(fmt.Sprintf("%s.statements[%d]", at, j), s, j+1 == len(p.Statements))
+		}
+	}
+	return newNames(each(list, func(p routePolicy) string { return string(p.Name) }), complete)
+}
+
+func (c checker) statement(path string, s routeStatement, last bool) {
+	if s.Prefixes == nil && s.Communities == nil && !last && !c.failed[path] && !c.failedIn(path, "prefixes", "communities") {
+		c.problem(path, "matches every route, so that the statements after it are never asked", "put it last, or add prefixes or communities")
+	}
+	if s.Reject {
+		for _, field := range []string{"localPref", "med", "addCommunities", "prepend"} {
+			if c.given(path + "." + field) {
+				c.problem(path+"."+field, "changes a route that is rejected", "remove it, or reject")
+			}
+		}
+	}
+	c.communitiesOnce(path+".communities", s.Communities)
+	c.communitiesOnce(path+".addCommunities", s.Add)
+	for j, r := range s.Prefixes {
+		c.prefixRange(fmt.Sprintf("%s.prefixes[%d]", path, j), r)
+	}
+}
+
+func (c checker) communitiesOnce(path string, list []community) {
+	listed := unique[community]{}
+	for j, one := range list {
+		listed.add(c, one, community{}, fmt.Sprintf("%s[%d]", path, j), fmt.Sprintf("%s is listed already", one), "keep one")
+	}
+}
+
+func (c checker) prefixRange(path string, r prefixRange) {
+	if !r.Prefix.IsValid() || c.failed[path] || c.failedIn(path, "min", "max") {
+		return
+	}
+	m, most := r.model(), r.Prefix.Addr().BitLen()
+	switch {
+	case m.Min < r.Prefix.Bits():
+		c.problem(path+".min", fmt.Sprintf("no prefix in %s has %d bits", r.Prefix, m.Min), fmt.Sprintf("write %d or more", r.Prefix.Bits()))
+	case m.Min > most:
+		c.problem(path+".min", fmt.Sprintf("%d is more than the %d bits of %s", m.Min, most, family(r.Prefix.Addr())), "lower it")
+	case m.Max > most:
+		c.problem(path+".max", fmt.Sprintf("%d is more than the %d bits of %s", m.Max, most, family(r.Prefix.Addr())), "lower it")
+	case m.Max < m.Min:
+		c.problem(path+".max", fmt.Sprintf("%d is less than the %d bits at least", m.Max, m.Min), "raise it")
+	}
+}
