@@ -12,7 +12,7 @@
 /* One byte in memory, and typed fields put the names into BTF for the Go side. */
 #define BYTE_ENUM enum __attribute__((packed))
 
-#define ABI_VERSION 5
+#define ABI_VERSION 6
 
 #define MAX_ENDS 8192	   /* ports and remote TEPs of one edge */
 #define MAX_SEGMENTS 4096  /* segments of one edge */
@@ -33,6 +33,7 @@
 #define EGRESS_BUCKETS 256 /* into which the sources of a policy are divided by their hash */
 #define MAX_GATEWAYS 16	   /* of an egress policy */
 #define MAX_POOL 65536	   /* addresses of all pools */
+#define SHARDS 64	   /* generations among which addresses are divided, see flow.h */
 
 /* An IPv6 address, or an IPv4 address mapped into one (::ffff:a.b.c.d). */
 struct addr {
@@ -113,6 +114,12 @@ BYTE_ENUM segment_flags {
 	SEGMENT_TRANSLATED = 128, /* uplink: what nothing translates does not leave by it */
 };
 
+/* Whether BGP says where hosts are. */
+BYTE_ENUM evpn_flags {
+	EVPN_SEGMENT = 1, /* it says so of some */
+	EVPN_ALONE = 2,	  /* no remote tells of its hosts by their packets */
+};
+
 /* What the outer header takes from the inner one. */
 BYTE_ENUM outer_flags {
 	OUTER_DSCP_INHERIT = 1,
@@ -122,7 +129,7 @@ BYTE_ENUM outer_flags {
 };
 
 struct segment {
-	__u32 generation; /* raised when a decision about the segment may have changed */
+	__u32 generation; /* raised when any decision about the segment may have changed */
 	__u32 vni;
 	__u32 members;	 /* number of entries in the map members */
 	__be16 udp_port; /* 0 with NVGRE */
@@ -140,10 +147,13 @@ struct segment {
 	__u8 gateway_mac[ETH_ALEN];
 	__u16 team;   /* how it chooses among the paths to a remote */
 	__u16 egress; /* policy whose sources come by it; of an uplink: its own translation; or 0 */
-	__u16 pad;
+	enum evpn_flags evpn;
+	__u8 pad;
 	struct addr gateway4; /* source of ICMP messages, zero when there is none */
 	struct addr gateway6;
 	__u8 options[OPTIONS_MAX];
+	__u8 pad2[60];	      /* to whole cache lines */
+	__u32 shards[SHARDS]; /* generations: raised when a MAC address of theirs has moved */
 };
 
 enum router_flags {
@@ -154,18 +164,23 @@ enum router_flags {
 
 /* A VRF. Number 0 is none. */
 struct router {
-	__u32 generation; /* raised when a route may have changed */
+	__u32 generation; /* raised when any route may have changed */
 	__u32 used;
 	enum router_flags flags;
-	__u32 pad;
+	__u32 translated;    /* generation: raised with any of the shards */
 	struct addr source4; /* of ICMP messages where the segment has no gateway address */
 	struct addr source6;
+	__u32 shards[SHARDS]; /* generations: raised when the route of one address has changed */
 };
 
-/* Addresses of the edge itself in a router, the gateways'; a link-local one in a segment. */
+/*
+ * Addresses of the edge itself in a router: the gateways', and loopbacks, which are in no
+ * segment; a link-local one in a segment.
+ */
 #define LOCAL_LINK 0x80000000	/* in the place of the router: this is a segment */
 #define LOCAL_NAT 0x80000000	/* beside the segment: packets for it may be for who is behind it */
 #define LOCAL_LEASED 0x40000000 /* and another gateway takes it when this process dies */
+#define LOCAL_LOOPBACK 0x20000000
 struct local_key {
 	__u32 router;
 	struct addr addr;
@@ -176,10 +191,17 @@ struct neighbour_key {
 	struct addr addr;
 };
 
+/* Who says where a host is. */
+BYTE_ENUM host_origin {
+	ORIGIN_LEARNED, /* its own packets */
+	ORIGIN_STATIC,
+	ORIGIN_BGP,
+};
+
 struct neighbour {
 	__u8 mac[ETH_ALEN];
-	__u8 is_static;
-	__u8 pad;
+	enum host_origin origin;
+	__u8 at_port;  /* learned there */
 	__u64 seen_ns; /* CLOCK_MONOTONIC */
 };
 
@@ -250,6 +272,8 @@ struct remote_key {
 	__u32 segment;
 };
 
+#define REMOTE_UNTAUGHT 0x80000000 /* beside the end: only BGP knows it, and tells of its hosts */
+
 struct member_key {
 	__u32 segment;
 	__u32 index; /* from 0 to segment.members - 1, ports before remotes */
@@ -265,8 +289,9 @@ struct fdb_entry {
 	__u32 end;
 	__u32 moves;
 	__u64 seen_ns; /* CLOCK_MONOTONIC */
-	__u32 is_static;
-	__u32 pad;
+	enum host_origin origin;
+	__u8 sticky; /* BGP says that it does not move */
+	__u8 pad[6];
 };
 
 /* What tells flows apart. Equal keys get equal decisions. */
@@ -705,6 +730,7 @@ struct pkt {
 	bool polled;		/* goes to its port by way of the coalescer */
 	bool routed;		/* has new MACs */
 	bool examined;		/* its transport is known */
+	bool untaught;		/* came from a remote whose packets teach nothing */
 	__u8 steps;		/* of a trace */
 	__s32 verdict;		/* what the program returns, when nothing stopped the packet */
 	__u8 was[2 * ETH_ALEN]; /* routed: the MACs that it came with */
@@ -805,15 +831,16 @@ struct trace_step {
 	__u32 b;
 };
 
-/* A host that came to a port, for the Go side to announce. */
-struct move {
+/* A host that came to a port, or an address that one there says it has: for the Go side. */
+struct arrival {
+	struct addr addr; /* zero: of the MAC address itself */
 	__u32 segment;
 	__u32 end;
 	__u8 mac[ETH_ALEN];
-	__u16 was_remote; /* 0: nobody knew it */
+	__u16 was; /* end of the remote that it was behind, 0: none */
 };
 
-/* Tokens for ICMP messages, see icmp.h. */
+/* Tokens, see bucket.h. */
 struct bucket {
 	__u64 tokens;
 	__u64 filled_ns;

@@ -8,6 +8,8 @@
 const volatile struct addr tep_addrs[MAX_TEPS];
 const volatile __be16 udp_ports[MAX_UDP_PORTS];
 const volatile __u8 udp_encaps[MAX_UDP_PORTS]; /* enum encapsulation */
+/* The edge's own address, which answers to probes out of tunnels; zero: none does. */
+const volatile __u16 probe_mac[3];
 /* Whether GRE packets may be NVGRE tunnels; otherwise they are the host's. */
 const volatile bool nvgre;
 /* false: decide every packet. */

@@ -3,8 +3,10 @@
  * flow: the cache of decisions. A decision is good while what it depends on has
  * the generation that it was taken in, and for revalidate_ns: then it is taken
  * again, which also keeps the source's FDB entry young. Generations only grow, so
- * the sum of those of both segments and the router tells of a change of any. A path
- * that is down outdates what goes by it.
+ * the sum of those of both segments and the router tells of a change of any, with
+ * those of the shards that the source's and the destination's MAC address and the
+ * destination's IP address are in: see generation.h. A path that is down outdates
+ * what goes by it.
  *
  * in:    p->key, p->now_ns
  * out:   a decision, or none
@@ -16,25 +18,30 @@
 #include "order.h"
 #include "spread.h"
 
-/* Nothing that a routed decision depends on has changed. seg is where the flow came in. */
-static __always_inline bool route_is_current(const struct decision *d, const struct segment *seg)
+/* Nothing that a routed decision depends on has changed; from: of where the flow came in. */
+static __always_inline bool route_is_current(const struct flow_key *key, const struct decision *d,
+					     __u32 router_id, __u32 from)
 {
-	__u32 id = seg->router;
-	struct router *router = bpf_map_lookup_elem(&routers, &id);
+	struct router *router = bpf_map_lookup_elem(&routers, &router_id);
 	struct segment *to = segment_get(d->to_segment);
 
 	return router && to &&
-	       seg->generation + router->generation + to->generation == d->generation;
+	       from + generation_to(router, d, &key->daddr) + generation_of(to, d->dmac) ==
+		       d->generation;
 }
 
-static __always_inline bool is_current(const struct decision *d)
+static __always_inline bool is_current(const struct flow_key *key, const struct decision *d)
 {
 	struct segment *seg = segment_get(d->segment);
 	struct end *out = end_get(d->out);
+	__u32 from;
 
 	if (!seg || !out || out->flags & END_DOWN)
 		return false;
-	return d->flags & FLOW_ROUTED ? route_is_current(d, seg) : seg->generation == d->generation;
+	from = generation_of(seg, key->smac);
+	if (d->flags & FLOW_ROUTED)
+		return route_is_current(key, d, seg->router, from);
+	return from + seg->shards[mac_shard(key->dmac)] == d->generation;
 }
 
 /*
@@ -53,7 +60,7 @@ static __always_inline bool is_usable(const struct pkt *p, const struct flow *f)
 {
 	if (f->decision.slow && f->decision.slow != SLOW_CONNECTION)
 		return false;
-	if (!is_current(&f->decision)) {
+	if (!is_current(&p->key, &f->decision)) {
 		count(EVENT_STALE);
 		return false;
 	}

@@ -5,7 +5,7 @@
  * Everything else ends here.
  *
  * in:    p->key.origin, p->key.vni, p->key.tags, p->udp_port
- * out:   p->in, p->segment, d->flags (FLOW_TAG)
+ * out:   p->in, p->segment, p->untaught, d->flags (FLOW_TAG)
  * maps:  ports, ends, vnis, remotes, allowed_macs, allowed_addrs
  * stops: NOT_OURS, UNKNOWN_PORT, UNKNOWN_VNI, UNKNOWN_REMOTE, VLAN_TAGGED, SPOOFED_*
  */
@@ -98,7 +98,8 @@ static __always_inline int guard_tunnel(struct pkt *p)
 	id = bpf_map_lookup_elem(&remotes, &remote);
 	if (!id)
 		return REASON_UNKNOWN_REMOTE;
-	p->in = *id;
+	p->in = *id & ~REMOTE_UNTAUGHT;
+	p->untaught = *id & REMOTE_UNTAUGHT;
 	return 0;
 }
 

@@ -23,10 +23,16 @@
 	} map_name SEC(".maps")
 
 MAP(ARRAY, ends, __u32, struct end, MAX_ENDS);
-MAP(ARRAY, segments, __u32, struct segment, MAX_SEGMENTS);
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SEGMENTS);
+	__uint(map_flags, BPF_F_MMAPABLE); /* the Go side raises single generations */
+	__type(key, __u32);
+	__type(value, struct segment);
+} segments SEC(".maps");
 MAP(HASH, ports, struct port_key, __u32, MAX_ENDS);   /* → end */
 MAP(HASH, vnis, struct vni_key, __u32, MAX_SEGMENTS); /* → segment */
-MAP(HASH, remotes, struct remote_key, __u32, 65536);  /* → end */
+MAP(HASH, remotes, struct remote_key, __u32, 65536);  /* → end, with REMOTE_UNTAUGHT */
 MAP(HASH, teps, struct path_key, __u32, MAX_ENDS);    /* → end */
 MAP(HASH, spreads, struct spread_key, struct spread, MAX_ENDS);
 MAP(HASH, members, struct member_key, __u32, 131072); /* → end */
@@ -130,12 +136,12 @@ MAP(PERCPU_ARRAY, drops, enum reason, struct counter, REASON_MAX);
 MAP(PERCPU_ARRAY, events, enum event, __u64, EVENT_MAX);
 MAP(PERCPU_ARRAY, traffic, __u32, struct end_counters, MAX_ENDS);
 struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, 1024);
-	__type(value, struct move);
-} moves SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} arrivals SEC(".maps"); /* struct arrival */
 
 MAP(PERCPU_ARRAY, buckets, __u32, struct bucket, 1);
+MAP(PERCPU_ARRAY, arrival_buckets, __u32, struct bucket, 1);
 MAP(PERCPU_ARRAY, log_buckets, __u32, struct log_bucket, 1);
 MAP(PERCPU_ARRAY, current, __u32, struct pkt, 1);
 MAP(PERCPU_ARRAY, hearings, __u32, struct hearing, 1);

@@ -45,7 +45,7 @@ static __always_inline void note_via(struct pkt *p, struct binding *b)
 		return;
 	b->via = via;
 	if (seg)
-		outdate(seg);
+		outdate(&seg->generation);
 }
 
 /* Whether a packet without a binding may have one. */
@@ -365,7 +365,7 @@ SUBPROGRAM int reroute(struct pkt *p)
 	if (!p || !seg || !router || !h)
 		return REASON_NOT_ROUTED;
 	d = &p->decision;
-	d->generation = seg->generation + router->generation;
+	d->generation = generation_of(seg, p->key.smac) + generation_to(router, d, &p->key.daddr);
 	e = addr_is_zero(&h->via) ? NULL : egress_get(h->via_egress);
 	if (!e || !e->segment) {
 		hop = find_hop(p, id, &h->translation.dst, &why);
@@ -388,9 +388,10 @@ SUBPROGRAM int reroute(struct pkt *p)
 	d->generation += to->generation;
 	d->flags |= FLOW_ROUTED;
 	d->action = ACTION_TUNNEL;
-	d->out = spread_to(p, to, *end);
+	d->out = spread_to(p, to, *end & ~REMOTE_UNTAUGHT);
 	copy16(d->smac, to->gateway_mac, ETH_ALEN);
 	copy16(d->dmac, to->gateway_mac, ETH_ALEN);
+	depend_on(d, to, d->dmac);
 	return p->ttl <= 1 ? REASON_TTL_EXCEEDED : 0;
 }
 

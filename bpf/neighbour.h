@@ -6,7 +6,7 @@
  *
  * in:    p, the segment
  * out:   d->action ANSWER with the MAC in d->smac; or the frame goes on
- * maps:  neighbours, locals, fdb, ends, segments (generation)
+ * maps:  neighbours, locals, fdb, ends, segments (generations)
  * stops: SPOOFED_ADDRESS, MALFORMED_ARP, MALFORMED_L4
  */
 #pragma once
@@ -61,29 +61,43 @@ static __always_inline int read_nd(CTX *ctx, struct pkt *p, struct talk *t)
 	return 0;
 }
 
+/* Whether what the frame says of an address counts. */
+static __always_inline bool is_believed(const struct pkt *p, const struct neighbour *old)
+{
+	if (tracing || (!old && p->untaught))
+		return false;
+	return !old || (old->origin != ORIGIN_STATIC && gives_way(p, old->origin));
+}
+
 /* Remembers that the sender's address is at the frame's source MAC. */
 static __always_inline void learn_neighbour(struct pkt *p, struct segment *seg,
 					    const struct addr *addr)
 {
 	struct neighbour_key key = { .segment = p->segment, .addr = *addr };
-	struct neighbour fresh = { .seen_ns = p->now_ns };
+	struct neighbour fresh = { .seen_ns = p->now_ns, .at_port = !p->key.vni };
 	struct neighbour *old = bpf_map_lookup_elem(&neighbours, &key);
+	__u32 shard;
+	bool same;
 
-	if (tracing || (old && old->is_static))
+	if (!is_believed(p, old))
 		return;
 	copy16(fresh.mac, p->key.smac, ETH_ALEN);
-	if (old && mac_equal(old->mac, fresh.mac)) {
+	same = old && mac_equal(old->mac, fresh.mac);
+	if (same && old->origin == ORIGIN_LEARNED && old->at_port == fresh.at_port) {
 		old->seen_ns = p->now_ns;
 		return;
 	}
+	shard = old ? mac_shard(old->mac) : 0; /* before the entry is another's */
 	bpf_map_update_elem(&neighbours, &key, &fresh, BPF_ANY);
-	if (old)
-		outdate(seg);
+	if (old && !same)
+		outdate(&seg->shards[shard & (SHARDS - 1)]);
+	if (fresh.at_port)
+		arrive(p, addr, 0);
 }
 
 /*
- * The segment in which the edge itself has the address, with LOCAL_NAT, or 0. A link-local
- * one is good on its own segment: with an anycast MAC it is the same on many.
+ * The segment in which the edge itself has the address, with LOCAL_NAT; LOCAL_LOOPBACK; or
+ * 0. A link-local one is good on its own segment: with an anycast MAC it is the same on many.
  */
 static __always_inline __u32 find_local(const struct pkt *p, const struct segment *seg,
 					const struct addr *addr)
@@ -100,7 +114,7 @@ static __always_inline __u32 find_local(const struct pkt *p, const struct segmen
 static __always_inline __u32 local_segment(const struct pkt *p, const struct segment *seg,
 					   const struct addr *addr)
 {
-	return find_local(p, seg, addr) & ~(LOCAL_NAT | LOCAL_LEASED);
+	return find_local(p, seg, addr) & ~(LOCAL_NAT | LOCAL_LEASED | LOCAL_LOOPBACK);
 }
 
 #define LEASE_MS 500
@@ -149,7 +163,8 @@ static __always_inline bool answers_for(struct pkt *p, struct segment *seg, stru
 /*
  * What becomes of ARP and ND. An answer to the gateway reaches the edge of the
  * one who gave it, not always of the one who asked: the gateway's MAC is
- * everybody's. So it goes on to all edges, unless it came out of a tunnel.
+ * everybody's. So it goes on to all edges, unless it came out of a tunnel, or BGP tells
+ * them.
  */
 static __always_inline int neighbour(CTX *ctx, struct pkt *p, struct segment *seg, struct end *in,
 				     struct decision *d)
@@ -169,7 +184,7 @@ static __always_inline int neighbour(CTX *ctx, struct pkt *p, struct segment *se
 		if (local_segment(p, seg, &t.sender) == p->segment &&
 		    !mac_equal(p->key.smac, seg->gateway_mac))
 			return REASON_SPOOFED_ADDRESS;
-		if (seg->router || seg->flags & SEGMENT_SUPPRESS)
+		if (seg->router || seg->flags & SEGMENT_SUPPRESS || seg->evpn)
 			learn_neighbour(p, seg, &t.sender);
 	}
 	if (t.asks && answers_for(p, seg, d, &t.target)) {
@@ -181,8 +196,8 @@ static __always_inline int neighbour(CTX *ctx, struct pkt *p, struct segment *se
 	if (in->flags & END_UPLINK)
 		d->action = ACTION_HOST;
 	else if (mac_is_group(p->key.dmac) || !mac_equal(p->key.dmac, seg->gateway_mac))
-		return bridge(p, d);
+		return bridge(p, seg, d);
 	else
-		d->action = p->key.vni ? ACTION_CONSUME : ACTION_FLOOD;
+		d->action = p->key.vni || seg->evpn & EVPN_ALONE ? ACTION_CONSUME : ACTION_FLOOD;
 	return 0;
 }

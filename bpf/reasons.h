@@ -108,6 +108,7 @@
 	X(REVALIDATED, "packets whose decision had reached its age")                           \
 	X(LEARNED, "MAC addresses learned")                                                    \
 	X(MOVED, "MAC addresses that moved to another port or remote")                         \
+	X(ARRIVAL_LOST, "hosts at ports not told of because of their rate")                    \
 	X(FDB_FULL, "MAC addresses not learned because the FDB was full")                      \
 	X(FLOW_FULL, "decisions not kept because the flow cache was full")                     \
 	X(FLOODED, "frames replicated to the members of a segment")                            \
@@ -119,7 +120,7 @@
 	X(GAP, "packets that did not come, so that the held ones went on")                     \
 	X(ANSWERED, "ARP, ND and echo requests answered by the edge")                          \
 	X(ASKED, "requests for the MAC address of a next hop")                                 \
-	X(CONSUMED, "ARP and ND answers to the edge itself")                                   \
+	X(CONSUMED, "answers to the edge itself, of ARP, ND and ping")                         \
 	X(ICMP_SENT, "ICMP errors sent to senders")                                            \
 	X(RESET_SENT, "TCP resets sent for rejected segments")                                 \
 	X(ICMP_LIMITED, "ICMP errors and requests not sent because of their rate")             \

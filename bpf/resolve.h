@@ -23,26 +23,38 @@ static __always_inline bool is_hosts(struct pkt *p, struct segment *seg, struct 
 	return !mac_equal(p->key.dmac, seg->gateway_mac);
 }
 
+/* For the edge itself, by which others prove that their tunnel to it carries packets. */
+static __always_inline bool is_probe(const struct pkt *p)
+{
+	const __u16 *w = (const __u16 *)p->key.dmac;
+
+	return p->key.vni && probe_mac[0] && w[0] == probe_mac[0] && w[1] == probe_mac[1] &&
+	       w[2] == probe_mac[2];
+}
+
 static __always_inline int choose(CTX *ctx, struct pkt *p, struct segment *seg, struct end *in,
 				  struct decision *d)
 {
 	int why;
 
 	if (is_hosts(p, seg, in)) {
+		depend_on(d, seg, p->key.dmac);
 		d->action = ACTION_HOST;
 		return 0;
 	}
+	if (is_probe(p))
+		return answers_echo(p, d) ? 0 : consume(d);
 	why = learn(p, seg);
 	if (why)
 		return why;
 	/* What has tags inside is of other networks, which the segment only carries. */
 	if (kept_tags(p, d->flags))
-		return bridge(p, d);
+		return bridge(p, seg, d);
 	if (is_neighbour_talk(p))
 		return neighbour(ctx, p, seg, in, d);
 	if (seg->router && mac_equal(p->key.dmac, seg->gateway_mac))
 		return route(p, seg, d);
-	return seg->flags & SEGMENT_L3 ? REASON_NOT_ROUTED : bridge(p, d);
+	return seg->flags & SEGMENT_L3 ? REASON_NOT_ROUTED : bridge(p, seg, d);
 }
 
 /* The slow path: it only decides, into p->decision. */
@@ -68,7 +80,8 @@ static __always_inline int decide(CTX *ctx, struct pkt *p)
 	if (!seg || !in)
 		return REASON_UNKNOWN_VNI;
 	d->segment = d->to_segment = p->segment;
-	d->generation = seg->generation; /* before the look-ups: a change meanwhile outdates it */
+	/* Generations are read before what they are of: a change meanwhile outdates the decision. */
+	d->generation = generation_of(seg, p->key.smac);
 	d->in = p->in;
 	why = choose(ctx, p, seg, in, d);
 	if (why)

@@ -15,15 +15,17 @@
 /* An address of the edge itself: it answers ping, and says so of anything else. */
 static __always_inline int serve(struct pkt *p, struct decision *d)
 {
-	bool echo = is_v6(p) ? p->key.proto == IPPROTO_ICMPV6 && p->icmp_type == ICMPV6_ECHO :
-			       p->key.proto == IPPROTO_ICMP && p->icmp_type == ICMP_ECHO;
+	return answers_echo(p, d) ? 0 : REASON_NOT_SERVED;
+}
 
-	if (!echo || p->key.fragment)
-		return REASON_NOT_SERVED;
-	d->action = ACTION_ANSWER;
-	d->slow = SLOW_ANSWERED;
-	copy16(d->smac, p->key.dmac, ETH_ALEN);
-	return 0;
+/* What came of something that the edge has sent: an answer or an error. */
+static __always_inline bool is_answer(const struct pkt *p)
+{
+	if (is_v6(p))
+		return p->key.proto == IPPROTO_ICMPV6 &&
+		       (p->icmp_type < 128 || p->icmp_type == ICMPV6_ECHO_REPLY);
+	return p->key.proto == IPPROTO_ICMP &&
+	       (is_error4(p->icmp_type) || p->icmp_type == ICMP_ECHO_REPLY);
 }
 
 /* To a multicast or the broadcast address. */
@@ -72,21 +74,33 @@ static __always_inline struct hop *find_hop(struct pkt *p, __u32 router, const s
 	return bpf_map_lookup_elem(&hops, &index);
 }
 
-/* The MAC address of the next hop, and where that is. */
+/*
+ * Whether the neighbour has still the MAC address that the decision has. Which generation
+ * tells of a change of it is only known with the address, and read later.
+ */
+static __always_inline bool is_still(const struct neighbour_key *key, const struct decision *d)
+{
+	struct neighbour *n = bpf_map_lookup_elem(&neighbours, key);
+
+	return n && mac_equal(n->mac, d->dmac);
+}
+
+/* The MAC address of the next hop, and where that is in the segment. */
 static __always_inline int resolve_hop(struct pkt *p, struct decision *d, const struct hop *hop,
-				       const struct addr *to)
+				       const struct segment *to, const struct addr *addr)
 {
 	struct neighbour_key key = { .segment = hop->segment, .addr = hop->addr };
 	struct neighbour *n;
 
 	if (hop->end) {
 		copy16(d->dmac, hop->mac, ETH_ALEN);
+		depend_on(d, to, d->dmac);
 		d->out = hop->end;
 		d->action = ACTION_TUNNEL;
 		return 0;
 	}
 	if (addr_is_zero(&key.addr))
-		key.addr = *to;
+		key.addr = *addr;
 	n = bpf_map_lookup_elem(&neighbours, &key);
 	step(p, STAGE_NEIGHBOUR, n ? 3 : 2, hop->segment);
 	if (!n || mac_is_zero(n->mac)) {
@@ -96,6 +110,9 @@ static __always_inline int resolve_hop(struct pkt *p, struct decision *d, const 
 		return 0;
 	}
 	copy16(d->dmac, n->mac, ETH_ALEN);
+	depend_on(d, to, d->dmac);
+	if (!is_still(&key, d))
+		d->generation--; /* never current */
 	return find_end(p, d, d->dmac);
 }
 
@@ -113,7 +130,7 @@ static __always_inline int route_by(struct pkt *p, struct decision *d, const str
 	copy16(d->smac, to->gateway_mac, ETH_ALEN);
 	if (p->ttl <= 1)
 		return REASON_TTL_EXCEEDED;
-	return resolve_hop(p, d, hop, addr);
+	return resolve_hop(p, d, hop, to, addr);
 }
 
 /* For an address of the edge itself, or for who is behind one. */
@@ -123,6 +140,8 @@ static __always_inline int route_local(struct pkt *p, struct segment *seg, struc
 	struct hop *hop;
 	int why = 0;
 
+	if (!(local & LOCAL_NAT) && is_answer(p))
+		return consume(d);
 	if (!(local & LOCAL_NAT))
 		return serve(p, d);
 	d->action = ACTION_TRANSLATE;
@@ -147,7 +166,7 @@ static __always_inline int route(struct pkt *p, struct segment *seg, struct deci
 
 	if (!is_ip(p) || !router)
 		return REASON_NOT_ROUTED;
-	d->generation += router->generation;
+	d->generation += generation_to(router, d, &p->key.daddr);
 	local = find_local(p, seg, &p->key.daddr);
 	if (local)
 		return route_local(p, seg, d, local);

@@ -98,7 +98,7 @@ static __always_inline bool is_valid(struct shortcut *s)
 
 	if (s->decision.stamp == changes)
 		return true;
-	if (!is_current(&s->decision))
+	if (!is_current(&s->key, &s->decision))
 		return false;
 	s->decision.stamp = changes;
 	return true;

@@ -13,6 +13,7 @@ MAP(ARRAY, opens, __u32, struct half_open_count, MAX_ENDS); /* half-open, by end
 
 /* Types that the Go side takes from here. */
 const struct log_line *log_lines __attribute__((unused));
+const struct arrival *all_arrivals __attribute__((unused));
 const enum conn_bits *all_conn_bits __attribute__((unused));
 const enum conn_state *all_conn_states __attribute__((unused));
 const enum direction *all_directions __attribute__((unused));

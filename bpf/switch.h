@@ -4,12 +4,13 @@
  *
  * in:    p->in, p->segment, p->key
  * out:   the decision in struct decision
- * maps:  fdb, segments (generation), ends
+ * maps:  fdb, segments (generations), ends
  * stops: SPOOFED_MAC, STATIC_ELSEWHERE, SAME_PORT, SPLIT_HORIZON
  */
 #pragma once
 
-#include "pkt.h"
+#include "arrive.h"
+#include "generation.h"
 
 static __always_inline void fdb_key_of(struct fdb_key *key, __u32 segment, const __u8 *mac)
 {
@@ -18,36 +19,11 @@ static __always_inline void fdb_key_of(struct fdb_key *key, __u32 segment, const
 	key->pad = 0;
 }
 
-/* Decisions about the segment that were taken before are taken again. */
-static __always_inline void outdate(struct segment *seg)
-{
-	__u32 index = PULSE_CHANGES, *changes;
-
-	if (tracing)
-		return;
-	__sync_fetch_and_add(&seg->generation, 1);
-	changes = bpf_map_lookup_elem(&pulses, &index);
-	if (changes) /* after the generation, which is looked at when this has changed */
-		__sync_fetch_and_add(changes, 1);
-}
-
-/*
- * A host came to a port. Other edges may know it elsewhere, and its frame here may
- * be for one of them or be answered by this one: all shall be told.
- */
-static __always_inline void arrived(struct pkt *p, bool was_remote)
-{
-	struct move m = { .segment = p->segment, .end = p->in, .was_remote = was_remote };
-
-	copy16(m.mac, p->key.smac, ETH_ALEN);
-	bpf_map_push_elem(&moves, &m, BPF_EXIST);
-}
-
 static __always_inline void learn_new(struct pkt *p, const struct fdb_key *key)
 {
 	struct fdb_entry fresh = { .end = p->in, .seen_ns = p->now_ns };
 
-	if (tracing)
+	if (tracing || p->untaught)
 		return;
 	if (bpf_map_update_elem(&fdb, key, &fresh, BPF_NOEXIST)) {
 		count(EVENT_FDB_FULL);
@@ -55,7 +31,16 @@ static __always_inline void learn_new(struct pkt *p, const struct fdb_key *key)
 	}
 	count(EVENT_LEARNED);
 	if (!p->key.vni)
-		arrived(p, false);
+		arrive(p, NULL, 0);
+}
+
+/*
+ * Whether what somebody said of a host gives way to its packet from elsewhere: at a port
+ * always, from a tunnel where BGP says nothing and the remote does not leave it to BGP.
+ */
+static __always_inline bool gives_way(const struct pkt *p, enum host_origin origin)
+{
+	return !p->key.vni || (origin == ORIGIN_LEARNED && !p->untaught);
 }
 
 static __always_inline void move(struct pkt *p, struct segment *seg, struct fdb_entry *old)
@@ -63,11 +48,34 @@ static __always_inline void move(struct pkt *p, struct segment *seg, struct fdb_
 	struct end *from = end_get(old->end);
 
 	if (!p->key.vni && from && from->kind == END_TEP)
-		arrived(p, true);
+		arrive(p, NULL, old->end);
 	old->end = p->in;
+	old->origin = ORIGIN_LEARNED;
+	old->sticky = 0;
 	old->moves++;
-	outdate(seg);
+	outdate(&seg->shards[mac_shard(p->key.smac)]);
 	count(EVENT_MOVED);
+}
+
+static __always_inline int consume(struct decision *d)
+{
+	d->action = ACTION_CONSUME;
+	d->slow = SLOW_ANSWERED;
+	return 0;
+}
+
+/* Whether the edge answers the packet itself, as it would a ping for its address. */
+static __always_inline bool answers_echo(struct pkt *p, struct decision *d)
+{
+	bool echo = is_v6(p) ? p->key.proto == IPPROTO_ICMPV6 && p->icmp_type == ICMPV6_ECHO :
+			       p->key.proto == IPPROTO_ICMP && p->icmp_type == ICMP_ECHO;
+
+	if (!is_ip(p) || !echo || p->key.fragment)
+		return false;
+	d->action = ACTION_ANSWER;
+	d->slow = SLOW_ANSWERED;
+	copy16(d->smac, p->key.dmac, ETH_ALEN);
+	return true;
 }
 
 /* The gateway's MAC is every edge's: it comes out of tunnels, is never learned and no port's. */
@@ -88,9 +96,9 @@ static __always_inline int learn(struct pkt *p, struct segment *seg)
 		return 0;
 	}
 	if (old->end != p->in) {
-		if (old->is_static)
+		if (old->origin == ORIGIN_STATIC || (old->sticky && !p->key.vni))
 			return REASON_STATIC_ELSEWHERE;
-		if (tracing)
+		if (tracing || !gives_way(p, old->origin))
 			return 0;
 		move(p, seg, old);
 	}
@@ -120,10 +128,11 @@ static __always_inline int find_end(struct pkt *p, struct decision *d, const __u
 	return 0;
 }
 
-static __always_inline int bridge(struct pkt *p, struct decision *d)
+static __always_inline int bridge(struct pkt *p, const struct segment *seg, struct decision *d)
 {
 	int why;
 
+	depend_on(d, seg, p->key.dmac);
 	if (mac_is_group(p->key.dmac)) {
 		d->action = ACTION_FLOOD;
 		return 0;

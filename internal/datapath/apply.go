@@ -10,10 +10,6 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// generationStep is far more than the data path can add between our reading and
-// writing a generation, so that a lost increment never brings an old one back.
-const generationStep = 1 << 16
-
 // restore reads which numbers a former process gave to ends and segments, so
 // that learned entries and cached decisions stay true.
 func (d *Datapath) restore() error {
@@ -74,6 +70,7 @@ type plan struct {
 	counts       map[uint32]uint32 // members of a segment
 	hooks        map[hook]bool
 	touched      map[uint32]bool // segments whose decisions are outdated
+	evpn         map[uint32]bool // segments of whose hosts BGP tells
 	rerouted     map[uint32]bool // routers likewise
 	spreads      map[edgeSpreadKey]edgeSpread
 	addrs        map[netip.Addr][]netip.Addr // of a remote, by the first
@@ -94,7 +91,7 @@ func newPlan(t Tables) *plan {
 		allowedMACs: map[edgeAllowedMac]uint32{}, allowedAddrs: map[edgeAllowedAddr]uint32{},
 		static: map[edgeFdbKey]uint32{}, neighbours: map[edgeNeighbourKey]overlay.MAC{},
 		routes: map[edgeRouteKey]edgeRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
-		touched: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
+		touched: map[uint32]bool{}, evpn: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
 		spreads: map[edgeSpreadKey]edgeSpread{}, addrs: addressesOf(t), devices: map[hook]Transit{}, takers: map[uint32]uint32{}, exits: map[uint32]uint32{},
 		unpoliced: map[uint32]edgeEnd{},
 		nat: translationPlan{
@@ -111,6 +108,7 @@ func (d *Datapath) Apply(t Tables) error {
 	if err := d.assign(t); err != nil {
 		return err
 	}
+	d.tellNames()
 	if err := d.planTransit(t, p); err != nil {
 		return err
 	}

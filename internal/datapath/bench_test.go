@@ -194,6 +194,17 @@ func BenchmarkUnderlay(b *testing.B) {
 	})
 }
 
+// BenchmarkRouted: a packet of a flow that is cached, from one segment to another.
+func BenchmarkRouted(b *testing.B) {
+	w := newBench(b, underIPv4, func(_ *Config, tables *Tables) { routed(ways()[0], tables) })
+	for name, words := range map[string]string{
+		"port": "tcp 10.0.1.10:7 > 10.0.2.13:7 ack", "tunnel": "tcp 10.0.1.10:7 > 10.0.3.9:7 ack", "port,IPv6 inside": "tcp [2001:db8:1::a]:7 > [2001:db8:2::d]:7 ack",
+	} {
+		s := scenario{name: name, from: "p0", frame: pkttest.Frame(alice, gatewayMAC, words), verdict: forwarded}
+		b.Run(name, func(b *testing.B) { b.ReportMetric(w.measure(b, s)[0], "ns/packet") })
+	}
+}
+
 // benchModes measures scenarios on both underlays: one flow that is cached, a new
 // flow with every packet where the scenario can vary, and without the cache.
 func benchModes(b *testing.B, scenarios func(*bench) []scenario) {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -30,7 +31,7 @@ const (
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
 	// abiVersion is ABI_VERSION of bpf/abi.h.
-	abiVersion = 5
+	abiVersion = 6
 )
 
 // Datapath is the loaded programs of one edge.
@@ -44,8 +45,10 @@ type Datapath struct {
 	older   []string       // directories with maps of another ABI version
 	beaten  uint64         // when the last epoch of the transit programs began
 	pulsing sync.Mutex     // held while a pulse is changed: Steer runs beside others
+	hosting sync.Mutex     // held while entries of hosts are replaced or removed: Age runs beside PutStations
 	adopted bool
-	newFDB  bool // the FDB is empty, whatever cached decisions think it knows
+	newFDB  bool   // the FDB is empty, whatever cached decisions think it knows
+	memory  []byte // of the map segments
 	fw      firewall
 	nat     translation
 
@@ -55,8 +58,12 @@ type Datapath struct {
 	routers  []edgeRouter
 	hops     []edgeHop
 	groups   []edgeGroup
+	routes   map[edgeRouteKey]edgeRoute
+	sets     map[string]uint32 // groups by their set of next hops
+	members  map[membership]bool
 	names    names
-	edges    map[netip.Addr]netip.Addr // remote's address → its first
+	told     atomic.Pointer[arrivalNames] // for FollowArrivals, which runs beside Apply
+	edges    map[netip.Addr]netip.Addr    // remote's address → its first
 }
 
 // names gives the model's words for numbers in the maps.
@@ -110,7 +117,7 @@ func Open(cfg Config) (*Datapath, error) {
 		return nil, err
 	}
 	if err := d.adopt(); err != nil {
-		return nil, errors.Join(err, d.objs.Close())
+		return nil, errors.Join(err, d.unmapSegments(), d.objs.Close())
 	}
 	return d, nil
 }
@@ -186,7 +193,7 @@ func (d *Datapath) load() error {
 	if err := spec.LoadAndAssign(&d.objs, opts); err != nil {
 		return loadError(err)
 	}
-	return nil
+	return d.mapSegments()
 }
 
 func loadError(err error) error {
@@ -246,6 +253,7 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 		edgeVarTepAddrs:      teps,
 		edgeVarUdpPorts:      ports,
 		edgeVarUdpEncaps:     encaps,
+		edgeVarProbeMac:      cfg.ProbeMAC,
 		edgeVarNvgre:         cfg.NVGRE,
 		edgeVarFlowCache:     cfg.FlowCache.Enabled,
 		edgeVarRevalidateNs:  revalidateAfter(cfg.FDB),
@@ -317,7 +325,7 @@ func (d *Datapath) Adopted() bool { return d.adopted }
 
 // Close lets go of the handles; what is pinned goes on forwarding.
 func (d *Datapath) Close() error {
-	errs := []error{d.fw.close(), d.nat.close(), d.objs.Close()}
+	errs := []error{d.fw.close(), d.nat.close(), d.unmapSegments(), d.objs.Close()}
 	for _, a := range d.links {
 		errs = append(errs, a.close())
 	}
@@ -334,7 +342,7 @@ func (d *Datapath) Remove() error {
 		}
 	}
 	d.links = nil
-	errs = append(errs, d.fw.close(), d.nat.close(), d.objs.Close())
+	errs = append(errs, d.fw.close(), d.nat.close(), d.unmapSegments(), d.objs.Close())
 	if err := os.RemoveAll(d.dir); err != nil {
 		errs = append(errs, fmt.Errorf("remove the pins: %w", err))
 	}

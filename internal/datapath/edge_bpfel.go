@@ -120,6 +120,23 @@ type edgeCounter struct {
 	Bytes   uint64
 }
 
+type edgeDecision struct {
+	_          structs.HostLayout
+	Generation uint32
+	Segment    uint16
+	ToSegment  uint16
+	In         uint16
+	Out        uint16
+	Action     edgeAction
+	Slow       edgeSlow
+	Flags      edgeFlowFlags
+	Epoch      uint8
+	Entropy    uint16
+	Dmac       [6]uint8
+	Smac       [6]uint8
+	Stamp      uint16
+}
+
 type edgeDeviceFlags uint8
 
 const (
@@ -219,46 +236,55 @@ const (
 	edgeEventEVENT_REVALIDATED    edgeEvent = 3
 	edgeEventEVENT_LEARNED        edgeEvent = 4
 	edgeEventEVENT_MOVED          edgeEvent = 5
-	edgeEventEVENT_FDB_FULL       edgeEvent = 6
-	edgeEventEVENT_FLOW_FULL      edgeEvent = 7
-	edgeEventEVENT_FLOODED        edgeEvent = 8
-	edgeEventEVENT_FLOOD_COPY     edgeEvent = 9
-	edgeEventEVENT_EVICTED        edgeEvent = 10
-	edgeEventEVENT_TRANSIT        edgeEvent = 11
-	edgeEventEVENT_NEIGH_FALLBACK edgeEvent = 12
-	edgeEventEVENT_HELD           edgeEvent = 13
-	edgeEventEVENT_GAP            edgeEvent = 14
-	edgeEventEVENT_ANSWERED       edgeEvent = 15
-	edgeEventEVENT_ASKED          edgeEvent = 16
-	edgeEventEVENT_CONSUMED       edgeEvent = 17
-	edgeEventEVENT_ICMP_SENT      edgeEvent = 18
-	edgeEventEVENT_RESET_SENT     edgeEvent = 19
-	edgeEventEVENT_ICMP_LIMITED   edgeEvent = 20
-	edgeEventEVENT_MSS_CLAMPED    edgeEvent = 21
-	edgeEventEVENT_PATH_MTU       edgeEvent = 22
-	edgeEventEVENT_COALESCED      edgeEvent = 23
-	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 24
-	edgeEventEVENT_CONN_OPENED    edgeEvent = 25
-	edgeEventEVENT_CONN_ANSWERED  edgeEvent = 26
-	edgeEventEVENT_CONN_FULL      edgeEvent = 27
-	edgeEventEVENT_CONN_REJUDGED  edgeEvent = 28
-	edgeEventEVENT_CONN_CUT       edgeEvent = 29
-	edgeEventEVENT_LOG_LOST       edgeEvent = 30
-	edgeEventEVENT_NAT_OPENED     edgeEvent = 31
-	edgeEventEVENT_NAT_SPILLED    edgeEvent = 32
-	edgeEventEVENT_NAT_RETRIED    edgeEvent = 33
-	edgeEventEVENT_NAT_ENDED      edgeEvent = 34
-	edgeEventEVENT_NEWS_LOST      edgeEvent = 35
-	edgeEventEVENT_MAX            edgeEvent = 36
+	edgeEventEVENT_ARRIVAL_LOST   edgeEvent = 6
+	edgeEventEVENT_FDB_FULL       edgeEvent = 7
+	edgeEventEVENT_FLOW_FULL      edgeEvent = 8
+	edgeEventEVENT_FLOODED        edgeEvent = 9
+	edgeEventEVENT_FLOOD_COPY     edgeEvent = 10
+	edgeEventEVENT_EVICTED        edgeEvent = 11
+	edgeEventEVENT_TRANSIT        edgeEvent = 12
+	edgeEventEVENT_NEIGH_FALLBACK edgeEvent = 13
+	edgeEventEVENT_HELD           edgeEvent = 14
+	edgeEventEVENT_GAP            edgeEvent = 15
+	edgeEventEVENT_ANSWERED       edgeEvent = 16
+	edgeEventEVENT_ASKED          edgeEvent = 17
+	edgeEventEVENT_CONSUMED       edgeEvent = 18
+	edgeEventEVENT_ICMP_SENT      edgeEvent = 19
+	edgeEventEVENT_RESET_SENT     edgeEvent = 20
+	edgeEventEVENT_ICMP_LIMITED   edgeEvent = 21
+	edgeEventEVENT_MSS_CLAMPED    edgeEvent = 22
+	edgeEventEVENT_PATH_MTU       edgeEvent = 23
+	edgeEventEVENT_COALESCED      edgeEvent = 24
+	edgeEventEVENT_NOT_TUNNEL     edgeEvent = 25
+	edgeEventEVENT_CONN_OPENED    edgeEvent = 26
+	edgeEventEVENT_CONN_ANSWERED  edgeEvent = 27
+	edgeEventEVENT_CONN_FULL      edgeEvent = 28
+	edgeEventEVENT_CONN_REJUDGED  edgeEvent = 29
+	edgeEventEVENT_CONN_CUT       edgeEvent = 30
+	edgeEventEVENT_LOG_LOST       edgeEvent = 31
+	edgeEventEVENT_NAT_OPENED     edgeEvent = 32
+	edgeEventEVENT_NAT_SPILLED    edgeEvent = 33
+	edgeEventEVENT_NAT_RETRIED    edgeEvent = 34
+	edgeEventEVENT_NAT_ENDED      edgeEvent = 35
+	edgeEventEVENT_NEWS_LOST      edgeEvent = 36
+	edgeEventEVENT_MAX            edgeEvent = 37
+)
+
+type edgeEvpnFlags uint8
+
+const (
+	edgeEvpnFlagsEVPN_SEGMENT edgeEvpnFlags = 1
+	edgeEvpnFlagsEVPN_ALONE   edgeEvpnFlags = 2
 )
 
 type edgeFdbEntry struct {
-	_        structs.HostLayout
-	End      uint32
-	Moves    uint32
-	SeenNs   uint64
-	IsStatic uint32
-	Pad      uint32
+	_      structs.HostLayout
+	End    uint32
+	Moves  uint32
+	SeenNs uint64
+	Origin edgeHostOrigin
+	Sticky uint8
+	Pad    [6]uint8
 }
 
 type edgeFdbKey struct {
@@ -269,23 +295,8 @@ type edgeFdbKey struct {
 }
 
 type edgeFlow struct {
-	_        structs.HostLayout
-	Decision struct {
-		_          structs.HostLayout
-		Generation uint32
-		Segment    uint16
-		ToSegment  uint16
-		In         uint16
-		Out        uint16
-		Action     edgeAction
-		Slow       edgeSlow
-		Flags      edgeFlowFlags
-		Epoch      uint8
-		Entropy    uint16
-		Dmac       [6]uint8
-		Smac       [6]uint8
-		Stamp      uint16
-	}
+	_           structs.HostLayout
+	Decision    edgeDecision
 	Burst       uint8
 	Pad         uint8
 	Hop         uint16
@@ -490,6 +501,14 @@ type edgeHostKey struct {
 	Addr   edgeAddr
 }
 
+type edgeHostOrigin uint8
+
+const (
+	edgeHostOriginORIGIN_LEARNED edgeHostOrigin = 0
+	edgeHostOriginORIGIN_STATIC  edgeHostOrigin = 1
+	edgeHostOriginORIGIN_BGP     edgeHostOrigin = 2
+)
+
 type edgeLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
@@ -508,20 +527,12 @@ type edgeMemberKey struct {
 	Index   uint32
 }
 
-type edgeMove struct {
-	_         structs.HostLayout
-	Segment   uint32
-	End       uint32
-	Mac       [6]uint8
-	WasRemote uint16
-}
-
 type edgeNeighbour struct {
-	_        structs.HostLayout
-	Mac      [6]uint8
-	IsStatic uint8
-	Pad      uint8
-	SeenNs   uint64
+	_      structs.HostLayout
+	Mac    [6]uint8
+	Origin edgeHostOrigin
+	AtPort uint8
+	SeenNs uint64
 }
 
 type edgeNeighbourKey struct {
@@ -580,27 +591,13 @@ type edgePkt struct {
 	Polled   bool
 	Routed   bool
 	Examined bool
+	Untaught bool
 	Steps    uint8
-	_        [3]byte
+	_        [2]byte
 	Verdict  int32
 	Was      [12]uint8
-	Decision struct {
-		_          structs.HostLayout
-		Generation uint32
-		Segment    uint16
-		ToSegment  uint16
-		In         uint16
-		Out        uint16
-		Action     edgeAction
-		Slow       edgeSlow
-		Flags      edgeFlowFlags
-		Epoch      uint8
-		Entropy    uint16
-		Dmac       [6]uint8
-		Smac       [6]uint8
-		Stamp      uint16
-	}
-	_ [4]byte
+	Decision edgeDecision
+	_        [4]byte
 }
 
 type edgePoint uint8
@@ -733,9 +730,10 @@ type edgeRouter struct {
 	Generation uint32
 	Used       uint32
 	Flags      edgeRouterFlags
-	Pad        uint32
+	Translated uint32
 	Source4    edgeAddr
 	Source6    edgeAddr
+	Shards     [64]uint32
 }
 
 type edgeRouterFlags uint32
@@ -779,10 +777,13 @@ type edgeSegment struct {
 	GatewayMac      [6]uint8
 	Team            uint16
 	Egress          uint16
-	Pad             uint16
+	Evpn            edgeEvpnFlags
+	Pad             uint8
 	Gateway4        edgeAddr
 	Gateway6        edgeAddr
 	Options         [252]uint8
+	Pad2            [60]uint8
+	Shards          [64]uint32
 }
 
 type edgeSegmentFlags uint8
@@ -801,24 +802,9 @@ const (
 type edgeShortcut struct {
 	_        structs.HostLayout
 	Key      edgeFlowKey
-	Decision struct {
-		_          structs.HostLayout
-		Generation uint32
-		Segment    uint16
-		ToSegment  uint16
-		In         uint16
-		Out        uint16
-		Action     edgeAction
-		Slow       edgeSlow
-		Flags      edgeFlowFlags
-		Epoch      uint8
-		Entropy    uint16
-		Dmac       [6]uint8
-		Smac       [6]uint8
-		Stamp      uint16
-	}
-	Packets uint64
-	Bytes   uint64
+	Decision edgeDecision
+	Packets  uint64
+	Bytes    uint64
 }
 
 type edgeShortcutTable struct {
@@ -920,6 +906,8 @@ type edgeWord struct {
 const (
 	edgeMapAllowedAddrs   = "allowed_addrs"
 	edgeMapAllowedMacs    = "allowed_macs"
+	edgeMapArrivalBuckets = "arrival_buckets"
+	edgeMapArrivals       = "arrivals"
 	edgeMapBindings       = "bindings"
 	edgeMapBuckets        = "buckets"
 	edgeMapConnections    = "connections"
@@ -946,7 +934,6 @@ const (
 	edgeMapLogBuckets     = "log_buckets"
 	edgeMapLogs           = "logs"
 	edgeMapMembers        = "members"
-	edgeMapMoves          = "moves"
 	edgeMapNatFragments   = "nat_fragments"
 	edgeMapNeighbours     = "neighbours"
 	edgeMapNews           = "news"
@@ -986,6 +973,7 @@ const (
 	edgeVarNatTimeouts    = "nat_timeouts"
 	edgeVarNonIpDropped   = "non_ip_dropped"
 	edgeVarNvgre          = "nvgre"
+	edgeVarProbeMac       = "probe_mac"
 	edgeVarReasonWords    = "reason_words"
 	edgeVarRevalidateNs   = "revalidate_ns"
 	edgeVarShortcutSlots  = "shortcut_slots"
@@ -1056,6 +1044,8 @@ type edgeProgramSpecs struct {
 type edgeMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.MapSpec `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.MapSpec `ebpf:"arrivals"`
 	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
@@ -1082,7 +1072,6 @@ type edgeMapSpecs struct {
 	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
-	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	News           *ebpf.MapSpec `ebpf:"news"`
@@ -1125,6 +1114,7 @@ type edgeVariableSpecs struct {
 	NatTimeouts   *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
+	ProbeMac      *ebpf.VariableSpec `ebpf:"probe_mac"`
 	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.VariableSpec `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.VariableSpec `ebpf:"shortcut_slots"`
@@ -1164,6 +1154,8 @@ func (o *edgeObjects) Close() error {
 type edgeMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.Map `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.Map `ebpf:"arrivals"`
 	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
@@ -1190,7 +1182,6 @@ type edgeMaps struct {
 	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
-	Moves          *ebpf.Map `ebpf:"moves"`
 	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	News           *ebpf.Map `ebpf:"news"`
@@ -1221,6 +1212,8 @@ func (m *edgeMaps) Close() error {
 	return _EdgeClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.ArrivalBuckets,
+		m.Arrivals,
 		m.Bindings,
 		m.Buckets,
 		m.Connections,
@@ -1247,7 +1240,6 @@ func (m *edgeMaps) Close() error {
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
-		m.Moves,
 		m.NatFragments,
 		m.Neighbours,
 		m.News,
@@ -1291,6 +1283,7 @@ type edgeVariables struct {
 	NatTimeouts   *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
+	ProbeMac      *ebpf.Variable `ebpf:"probe_mac"`
 	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.Variable `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.Variable `ebpf:"shortcut_slots"`

@@ -166,46 +166,48 @@ const (
 	judgeEventEVENT_REVALIDATED    judgeEvent = 3
 	judgeEventEVENT_LEARNED        judgeEvent = 4
 	judgeEventEVENT_MOVED          judgeEvent = 5
-	judgeEventEVENT_FDB_FULL       judgeEvent = 6
-	judgeEventEVENT_FLOW_FULL      judgeEvent = 7
-	judgeEventEVENT_FLOODED        judgeEvent = 8
-	judgeEventEVENT_FLOOD_COPY     judgeEvent = 9
-	judgeEventEVENT_EVICTED        judgeEvent = 10
-	judgeEventEVENT_TRANSIT        judgeEvent = 11
-	judgeEventEVENT_NEIGH_FALLBACK judgeEvent = 12
-	judgeEventEVENT_HELD           judgeEvent = 13
-	judgeEventEVENT_GAP            judgeEvent = 14
-	judgeEventEVENT_ANSWERED       judgeEvent = 15
-	judgeEventEVENT_ASKED          judgeEvent = 16
-	judgeEventEVENT_CONSUMED       judgeEvent = 17
-	judgeEventEVENT_ICMP_SENT      judgeEvent = 18
-	judgeEventEVENT_RESET_SENT     judgeEvent = 19
-	judgeEventEVENT_ICMP_LIMITED   judgeEvent = 20
-	judgeEventEVENT_MSS_CLAMPED    judgeEvent = 21
-	judgeEventEVENT_PATH_MTU       judgeEvent = 22
-	judgeEventEVENT_COALESCED      judgeEvent = 23
-	judgeEventEVENT_NOT_TUNNEL     judgeEvent = 24
-	judgeEventEVENT_CONN_OPENED    judgeEvent = 25
-	judgeEventEVENT_CONN_ANSWERED  judgeEvent = 26
-	judgeEventEVENT_CONN_FULL      judgeEvent = 27
-	judgeEventEVENT_CONN_REJUDGED  judgeEvent = 28
-	judgeEventEVENT_CONN_CUT       judgeEvent = 29
-	judgeEventEVENT_LOG_LOST       judgeEvent = 30
-	judgeEventEVENT_NAT_OPENED     judgeEvent = 31
-	judgeEventEVENT_NAT_SPILLED    judgeEvent = 32
-	judgeEventEVENT_NAT_RETRIED    judgeEvent = 33
-	judgeEventEVENT_NAT_ENDED      judgeEvent = 34
-	judgeEventEVENT_NEWS_LOST      judgeEvent = 35
-	judgeEventEVENT_MAX            judgeEvent = 36
+	judgeEventEVENT_ARRIVAL_LOST   judgeEvent = 6
+	judgeEventEVENT_FDB_FULL       judgeEvent = 7
+	judgeEventEVENT_FLOW_FULL      judgeEvent = 8
+	judgeEventEVENT_FLOODED        judgeEvent = 9
+	judgeEventEVENT_FLOOD_COPY     judgeEvent = 10
+	judgeEventEVENT_EVICTED        judgeEvent = 11
+	judgeEventEVENT_TRANSIT        judgeEvent = 12
+	judgeEventEVENT_NEIGH_FALLBACK judgeEvent = 13
+	judgeEventEVENT_HELD           judgeEvent = 14
+	judgeEventEVENT_GAP            judgeEvent = 15
+	judgeEventEVENT_ANSWERED       judgeEvent = 16
+	judgeEventEVENT_ASKED          judgeEvent = 17
+	judgeEventEVENT_CONSUMED       judgeEvent = 18
+	judgeEventEVENT_ICMP_SENT      judgeEvent = 19
+	judgeEventEVENT_RESET_SENT     judgeEvent = 20
+	judgeEventEVENT_ICMP_LIMITED   judgeEvent = 21
+	judgeEventEVENT_MSS_CLAMPED    judgeEvent = 22
+	judgeEventEVENT_PATH_MTU       judgeEvent = 23
+	judgeEventEVENT_COALESCED      judgeEvent = 24
+	judgeEventEVENT_NOT_TUNNEL     judgeEvent = 25
+	judgeEventEVENT_CONN_OPENED    judgeEvent = 26
+	judgeEventEVENT_CONN_ANSWERED  judgeEvent = 27
+	judgeEventEVENT_CONN_FULL      judgeEvent = 28
+	judgeEventEVENT_CONN_REJUDGED  judgeEvent = 29
+	judgeEventEVENT_CONN_CUT       judgeEvent = 30
+	judgeEventEVENT_LOG_LOST       judgeEvent = 31
+	judgeEventEVENT_NAT_OPENED     judgeEvent = 32
+	judgeEventEVENT_NAT_SPILLED    judgeEvent = 33
+	judgeEventEVENT_NAT_RETRIED    judgeEvent = 34
+	judgeEventEVENT_NAT_ENDED      judgeEvent = 35
+	judgeEventEVENT_NEWS_LOST      judgeEvent = 36
+	judgeEventEVENT_MAX            judgeEvent = 37
 )
 
 type judgeFdbEntry struct {
-	_        structs.HostLayout
-	End      uint32
-	Moves    uint32
-	SeenNs   uint64
-	IsStatic uint32
-	Pad      uint32
+	_      structs.HostLayout
+	End    uint32
+	Moves  uint32
+	SeenNs uint64
+	Origin uint8
+	Sticky uint8
+	Pad    [6]uint8
 }
 
 type judgeFdbKey struct {
@@ -426,20 +428,12 @@ type judgeMemberKey struct {
 	Index   uint32
 }
 
-type judgeMove struct {
-	_         structs.HostLayout
-	Segment   uint32
-	End       uint32
-	Mac       [6]uint8
-	WasRemote uint16
-}
-
 type judgeNeighbour struct {
-	_        structs.HostLayout
-	Mac      [6]uint8
-	IsStatic uint8
-	Pad      uint8
-	SeenNs   uint64
+	_      structs.HostLayout
+	Mac    [6]uint8
+	Origin uint8
+	AtPort uint8
+	SeenNs uint64
 }
 
 type judgeNeighbourKey struct {
@@ -508,8 +502,9 @@ type judgePkt struct {
 	Polled   bool
 	Routed   bool
 	Examined bool
+	Untaught bool
 	Steps    uint8
-	_        [3]byte
+	_        [2]byte
 	Verdict  int32
 	Was      [12]uint8
 	Decision struct {
@@ -646,9 +641,10 @@ type judgeRouter struct {
 	Generation uint32
 	Used       uint32
 	Flags      uint32
-	Pad        uint32
+	Translated uint32
 	Source4    judgeAddr
 	Source6    judgeAddr
+	Shards     [64]uint32
 }
 
 type judgeRuleCounters struct {
@@ -685,10 +681,13 @@ type judgeSegment struct {
 	GatewayMac      [6]uint8
 	Team            uint16
 	Egress          uint16
-	Pad             uint16
+	Evpn            uint8
+	Pad             uint8
 	Gateway4        judgeAddr
 	Gateway6        judgeAddr
 	Options         [252]uint8
+	Pad2            [60]uint8
+	Shards          [64]uint32
 }
 
 type judgeSession struct {
@@ -798,6 +797,8 @@ type judgeWord struct {
 const (
 	judgeMapAllowedAddrs   = "allowed_addrs"
 	judgeMapAllowedMacs    = "allowed_macs"
+	judgeMapArrivalBuckets = "arrival_buckets"
+	judgeMapArrivals       = "arrivals"
 	judgeMapBindings       = "bindings"
 	judgeMapBuckets        = "buckets"
 	judgeMapConnections    = "connections"
@@ -825,7 +826,6 @@ const (
 	judgeMapLogBuckets     = "log_buckets"
 	judgeMapLogs           = "logs"
 	judgeMapMembers        = "members"
-	judgeMapMoves          = "moves"
 	judgeMapNatFragments   = "nat_fragments"
 	judgeMapNeighbours     = "neighbours"
 	judgeMapNews           = "news"
@@ -866,6 +866,7 @@ const (
 	judgeVarNatTimeouts    = "nat_timeouts"
 	judgeVarNonIpDropped   = "non_ip_dropped"
 	judgeVarNvgre          = "nvgre"
+	judgeVarProbeMac       = "probe_mac"
 	judgeVarReasonWords    = "reason_words"
 	judgeVarRevalidateNs   = "revalidate_ns"
 	judgeVarShortcutSlots  = "shortcut_slots"
@@ -935,6 +936,8 @@ type judgeProgramSpecs struct {
 type judgeMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.MapSpec `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.MapSpec `ebpf:"arrivals"`
 	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
@@ -962,7 +965,6 @@ type judgeMapSpecs struct {
 	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
-	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	News           *ebpf.MapSpec `ebpf:"news"`
@@ -1007,6 +1009,7 @@ type judgeVariableSpecs struct {
 	NatTimeouts   *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
+	ProbeMac      *ebpf.VariableSpec `ebpf:"probe_mac"`
 	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.VariableSpec `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.VariableSpec `ebpf:"shortcut_slots"`
@@ -1046,6 +1049,8 @@ func (o *judgeObjects) Close() error {
 type judgeMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.Map `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.Map `ebpf:"arrivals"`
 	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
@@ -1073,7 +1078,6 @@ type judgeMaps struct {
 	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
-	Moves          *ebpf.Map `ebpf:"moves"`
 	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	News           *ebpf.Map `ebpf:"news"`
@@ -1106,6 +1110,8 @@ func (m *judgeMaps) Close() error {
 	return _JudgeClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.ArrivalBuckets,
+		m.Arrivals,
 		m.Bindings,
 		m.Buckets,
 		m.Connections,
@@ -1133,7 +1139,6 @@ func (m *judgeMaps) Close() error {
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
-		m.Moves,
 		m.NatFragments,
 		m.Neighbours,
 		m.News,
@@ -1179,6 +1184,7 @@ type judgeVariables struct {
 	NatTimeouts   *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
+	ProbeMac      *ebpf.Variable `ebpf:"probe_mac"`
 	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.Variable `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.Variable `ebpf:"shortcut_slots"`

@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -16,28 +15,6 @@ type Move struct {
 	Segment, Port string
 	MAC           overlay.MAC
 	WasRemote     bool // it was behind a remote; otherwise it was not known
-}
-
-// mostMoves bounds what is announced at a time: a sender of many MAC addresses
-// shall not have each of them sent to all remotes.
-const mostMoves = 64
-
-// Moves takes out the moves since it was last called. It has to be called often, also
-// to have time pass for the transit programs.
-func (d *Datapath) Moves() ([]Move, error) {
-	var list []Move
-	for range mostMoves {
-		var m edgeMove
-		err := d.objs.Moves.LookupAndDelete(nil, &m)
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			break
-		}
-		if err != nil {
-			return list, fmt.Errorf("read the moves: %w", err)
-		}
-		list = append(list, Move{Segment: d.names.segments[m.Segment], Port: d.names.ports[m.End], MAC: m.Mac, WasRemote: m.WasRemote != 0})
-	}
-	return list, d.beat()
 }
 
 // Announce tells all members of the segment where the host is now, in its own
@@ -113,13 +90,7 @@ func advertisement(mac overlay.MAC, addr netip.Addr, flags byte) []byte {
 	all := netip.MustParseAddr("ff02::1")
 	message := append([]byte{136, 0, 0, 0, flags, 0, 0, 0}, addr.AsSlice()...)
 	message = append(append(message, 2, 1), mac[:]...)
-	pseudo := append(append(addr.AsSlice(), all.AsSlice()...), 0, 0, 0, byte(len(message)), 0, 0, 0, protoICMPv6)
-	sum := ^onesSum(append(pseudo, message...))
-	message[2], message[3] = byte(sum>>8), byte(sum)
-	b := ethernet(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, mac, etherTypeIPv6)
-	b = append(b, 0x60, 0, 0, 0, 0, byte(len(message)), protoICMPv6, ndTTL)
-	b = append(append(b, addr.AsSlice()...), all.AsSlice()...)
-	return append(b, message...)
+	return ndFrame(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, mac, addr, all, message)
 }
 
 func ethernet(to net.HardwareAddr, from overlay.MAC, etherType uint16) []byte {

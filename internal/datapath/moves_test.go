@@ -1,59 +1,11 @@
 package datapath
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
-
-// moves takes out what the data path tells of hosts that came to ports.
-func (w *world) moves(t testing.TB) []Move {
-	t.Helper()
-	list, err := w.dp.Moves()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
-// Who comes to a port is told of once, from a remote or from nowhere; who goes to
-// a remote is the other edge's to tell of.
-func TestMovesToPortsAreTold(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.moves(t)
-	come := func(port string, remote bool) []Move {
-		return []Move{{Segment: "blue", Port: port, MAC: macOf(bob), WasRemote: remote}}
-	}
-	for i, s := range []struct {
-		from string
-		want []Move
-	}{
-		{"first", nil}, {"p0", come("p0", true)}, {"p0", nil}, {"second", nil}, {"first", nil}, {"p1", come("p1", true)},
-	} {
-		w.send(t, s.from, say(bob, all))
-		if got := w.moves(t); !slices.Equal(got, s.want) {
-			t.Errorf("step %d, from %s: %+v, want %+v", i, s.from, got, s.want)
-		}
-	}
-	w.forget(t)
-	w.send(t, "p0", say(bob, all))
-	if got := w.moves(t); !slices.Equal(got, come("p0", false)) {
-		t.Errorf("a new host: %+v", got)
-	}
-}
-
-// A trace moves nobody.
-func TestTraceTellsOfNoMove(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.send(t, "first", say(bob, all))
-	w.moves(t)
-	w.trace(t, TraceInput{Port: "p0", Frame: say(bob, all)})
-	if got := w.moves(t); len(got) != 0 {
-		t.Errorf("%+v", got)
-	}
-}
 
 // The edge says in the host's own words where it is now: for each address that is
 // known, else by RARP when others know the host elsewhere.

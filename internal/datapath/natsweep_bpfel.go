@@ -169,46 +169,48 @@ const (
 	natsweepEventEVENT_REVALIDATED    natsweepEvent = 3
 	natsweepEventEVENT_LEARNED        natsweepEvent = 4
 	natsweepEventEVENT_MOVED          natsweepEvent = 5
-	natsweepEventEVENT_FDB_FULL       natsweepEvent = 6
-	natsweepEventEVENT_FLOW_FULL      natsweepEvent = 7
-	natsweepEventEVENT_FLOODED        natsweepEvent = 8
-	natsweepEventEVENT_FLOOD_COPY     natsweepEvent = 9
-	natsweepEventEVENT_EVICTED        natsweepEvent = 10
-	natsweepEventEVENT_TRANSIT        natsweepEvent = 11
-	natsweepEventEVENT_NEIGH_FALLBACK natsweepEvent = 12
-	natsweepEventEVENT_HELD           natsweepEvent = 13
-	natsweepEventEVENT_GAP            natsweepEvent = 14
-	natsweepEventEVENT_ANSWERED       natsweepEvent = 15
-	natsweepEventEVENT_ASKED          natsweepEvent = 16
-	natsweepEventEVENT_CONSUMED       natsweepEvent = 17
-	natsweepEventEVENT_ICMP_SENT      natsweepEvent = 18
-	natsweepEventEVENT_RESET_SENT     natsweepEvent = 19
-	natsweepEventEVENT_ICMP_LIMITED   natsweepEvent = 20
-	natsweepEventEVENT_MSS_CLAMPED    natsweepEvent = 21
-	natsweepEventEVENT_PATH_MTU       natsweepEvent = 22
-	natsweepEventEVENT_COALESCED      natsweepEvent = 23
-	natsweepEventEVENT_NOT_TUNNEL     natsweepEvent = 24
-	natsweepEventEVENT_CONN_OPENED    natsweepEvent = 25
-	natsweepEventEVENT_CONN_ANSWERED  natsweepEvent = 26
-	natsweepEventEVENT_CONN_FULL      natsweepEvent = 27
-	natsweepEventEVENT_CONN_REJUDGED  natsweepEvent = 28
-	natsweepEventEVENT_CONN_CUT       natsweepEvent = 29
-	natsweepEventEVENT_LOG_LOST       natsweepEvent = 30
-	natsweepEventEVENT_NAT_OPENED     natsweepEvent = 31
-	natsweepEventEVENT_NAT_SPILLED    natsweepEvent = 32
-	natsweepEventEVENT_NAT_RETRIED    natsweepEvent = 33
-	natsweepEventEVENT_NAT_ENDED      natsweepEvent = 34
-	natsweepEventEVENT_NEWS_LOST      natsweepEvent = 35
-	natsweepEventEVENT_MAX            natsweepEvent = 36
+	natsweepEventEVENT_ARRIVAL_LOST   natsweepEvent = 6
+	natsweepEventEVENT_FDB_FULL       natsweepEvent = 7
+	natsweepEventEVENT_FLOW_FULL      natsweepEvent = 8
+	natsweepEventEVENT_FLOODED        natsweepEvent = 9
+	natsweepEventEVENT_FLOOD_COPY     natsweepEvent = 10
+	natsweepEventEVENT_EVICTED        natsweepEvent = 11
+	natsweepEventEVENT_TRANSIT        natsweepEvent = 12
+	natsweepEventEVENT_NEIGH_FALLBACK natsweepEvent = 13
+	natsweepEventEVENT_HELD           natsweepEvent = 14
+	natsweepEventEVENT_GAP            natsweepEvent = 15
+	natsweepEventEVENT_ANSWERED       natsweepEvent = 16
+	natsweepEventEVENT_ASKED          natsweepEvent = 17
+	natsweepEventEVENT_CONSUMED       natsweepEvent = 18
+	natsweepEventEVENT_ICMP_SENT      natsweepEvent = 19
+	natsweepEventEVENT_RESET_SENT     natsweepEvent = 20
+	natsweepEventEVENT_ICMP_LIMITED   natsweepEvent = 21
+	natsweepEventEVENT_MSS_CLAMPED    natsweepEvent = 22
+	natsweepEventEVENT_PATH_MTU       natsweepEvent = 23
+	natsweepEventEVENT_COALESCED      natsweepEvent = 24
+	natsweepEventEVENT_NOT_TUNNEL     natsweepEvent = 25
+	natsweepEventEVENT_CONN_OPENED    natsweepEvent = 26
+	natsweepEventEVENT_CONN_ANSWERED  natsweepEvent = 27
+	natsweepEventEVENT_CONN_FULL      natsweepEvent = 28
+	natsweepEventEVENT_CONN_REJUDGED  natsweepEvent = 29
+	natsweepEventEVENT_CONN_CUT       natsweepEvent = 30
+	natsweepEventEVENT_LOG_LOST       natsweepEvent = 31
+	natsweepEventEVENT_NAT_OPENED     natsweepEvent = 32
+	natsweepEventEVENT_NAT_SPILLED    natsweepEvent = 33
+	natsweepEventEVENT_NAT_RETRIED    natsweepEvent = 34
+	natsweepEventEVENT_NAT_ENDED      natsweepEvent = 35
+	natsweepEventEVENT_NEWS_LOST      natsweepEvent = 36
+	natsweepEventEVENT_MAX            natsweepEvent = 37
 )
 
 type natsweepFdbEntry struct {
-	_        structs.HostLayout
-	End      uint32
-	Moves    uint32
-	SeenNs   uint64
-	IsStatic uint32
-	Pad      uint32
+	_      structs.HostLayout
+	End    uint32
+	Moves  uint32
+	SeenNs uint64
+	Origin uint8
+	Sticky uint8
+	Pad    [6]uint8
 }
 
 type natsweepFdbKey struct {
@@ -446,14 +448,6 @@ type natsweepMemberKey struct {
 	Index   uint32
 }
 
-type natsweepMove struct {
-	_         structs.HostLayout
-	Segment   uint32
-	End       uint32
-	Mac       [6]uint8
-	WasRemote uint16
-}
-
 type natsweepNatCensus struct {
 	_        structs.HostLayout
 	States   [8]uint32
@@ -466,11 +460,11 @@ type natsweepNatCensus struct {
 }
 
 type natsweepNeighbour struct {
-	_        structs.HostLayout
-	Mac      [6]uint8
-	IsStatic uint8
-	Pad      uint8
-	SeenNs   uint64
+	_      structs.HostLayout
+	Mac    [6]uint8
+	Origin uint8
+	AtPort uint8
+	SeenNs uint64
 }
 
 type natsweepNeighbourKey struct {
@@ -520,8 +514,9 @@ type natsweepPkt struct {
 	Polled   bool
 	Routed   bool
 	Examined bool
+	Untaught bool
 	Steps    uint8
-	_        [3]byte
+	_        [2]byte
 	Verdict  int32
 	Was      [12]uint8
 	Decision struct {
@@ -664,9 +659,10 @@ type natsweepRouter struct {
 	Generation uint32
 	Used       uint32
 	Flags      uint32
-	Pad        uint32
+	Translated uint32
 	Source4    natsweepAddr
 	Source6    natsweepAddr
+	Shards     [64]uint32
 }
 
 type natsweepRuleCounters struct {
@@ -703,10 +699,13 @@ type natsweepSegment struct {
 	GatewayMac      [6]uint8
 	Team            uint16
 	Egress          uint16
-	Pad             uint16
+	Evpn            uint8
+	Pad             uint8
 	Gateway4        natsweepAddr
 	Gateway6        natsweepAddr
 	Options         [252]uint8
+	Pad2            [60]uint8
+	Shards          [64]uint32
 }
 
 type natsweepShortcut struct {
@@ -793,6 +792,8 @@ type natsweepWord struct {
 const (
 	natsweepMapAllowedAddrs     = "allowed_addrs"
 	natsweepMapAllowedMacs      = "allowed_macs"
+	natsweepMapArrivalBuckets   = "arrival_buckets"
+	natsweepMapArrivals         = "arrivals"
 	natsweepMapBindings         = "bindings"
 	natsweepMapBuckets          = "buckets"
 	natsweepMapConnections      = "connections"
@@ -819,7 +820,6 @@ const (
 	natsweepMapLogBuckets       = "log_buckets"
 	natsweepMapLogs             = "logs"
 	natsweepMapMembers          = "members"
-	natsweepMapMoves            = "moves"
 	natsweepMapNatFragments     = "nat_fragments"
 	natsweepMapNatTally         = "nat_tally"
 	natsweepMapNeighbours       = "neighbours"
@@ -862,6 +862,7 @@ const (
 	natsweepVarNatTimeouts      = "nat_timeouts"
 	natsweepVarNonIpDropped     = "non_ip_dropped"
 	natsweepVarNvgre            = "nvgre"
+	natsweepVarProbeMac         = "probe_mac"
 	natsweepVarReasonWords      = "reason_words"
 	natsweepVarRevalidateNs     = "revalidate_ns"
 	natsweepVarShortcutSlots    = "shortcut_slots"
@@ -930,6 +931,8 @@ type natsweepProgramSpecs struct {
 type natsweepMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.MapSpec `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.MapSpec `ebpf:"arrivals"`
 	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
@@ -956,7 +959,6 @@ type natsweepMapSpecs struct {
 	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
-	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatTally       *ebpf.MapSpec `ebpf:"nat_tally"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
@@ -1004,6 +1006,7 @@ type natsweepVariableSpecs struct {
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.VariableSpec `ebpf:"nvgre"`
+	ProbeMac         *ebpf.VariableSpec `ebpf:"probe_mac"`
 	ReasonWords      *ebpf.VariableSpec `ebpf:"reason_words"`
 	RevalidateNs     *ebpf.VariableSpec `ebpf:"revalidate_ns"`
 	ShortcutSlots    *ebpf.VariableSpec `ebpf:"shortcut_slots"`
@@ -1043,6 +1046,8 @@ func (o *natsweepObjects) Close() error {
 type natsweepMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.Map `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.Map `ebpf:"arrivals"`
 	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
@@ -1069,7 +1074,6 @@ type natsweepMaps struct {
 	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
-	Moves          *ebpf.Map `ebpf:"moves"`
 	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	NatTally       *ebpf.Map `ebpf:"nat_tally"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
@@ -1102,6 +1106,8 @@ func (m *natsweepMaps) Close() error {
 	return _NatsweepClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.ArrivalBuckets,
+		m.Arrivals,
 		m.Bindings,
 		m.Buckets,
 		m.Connections,
@@ -1128,7 +1134,6 @@ func (m *natsweepMaps) Close() error {
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
-		m.Moves,
 		m.NatFragments,
 		m.NatTally,
 		m.Neighbours,
@@ -1177,6 +1182,7 @@ type natsweepVariables struct {
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.Variable `ebpf:"nvgre"`
+	ProbeMac         *ebpf.Variable `ebpf:"probe_mac"`
 	ReasonWords      *ebpf.Variable `ebpf:"reason_words"`
 	RevalidateNs     *ebpf.Variable `ebpf:"revalidate_ns"`
 	ShortcutSlots    *ebpf.Variable `ebpf:"shortcut_slots"`

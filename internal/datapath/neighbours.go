@@ -22,7 +22,7 @@ func (d *Datapath) Neighbours() ([]Neighbour, error) {
 	}
 	list := []Neighbour{}
 	err = walk(d.objs.Neighbours, func(k edgeNeighbourKey, e edgeNeighbour) {
-		n := Neighbour{Segment: d.names.segments[k.Segment], Addr: addrOf(k.Addr.W), MAC: e.Mac, Static: e.IsStatic == 1}
+		n := Neighbour{Segment: d.names.segments[k.Segment], Addr: addrOf(k.Addr.W), MAC: e.Mac, Static: e.Origin == edgeHostOriginORIGIN_STATIC, Origin: origins[e.Origin]}
 		n.Port, n.Remote = d.endName(at[edgeFdbKey{Segment: k.Segment, Mac: e.Mac}])
 		if !n.Static {
 			n.AgeNS = since(now, e.SeenNs)
@@ -38,7 +38,7 @@ func (d *Datapath) ageNeighbours(now uint64, ageing time.Duration) error {
 		return nil
 	}
 	return d.deleteNeighbours(func(_ edgeNeighbourKey, n edgeNeighbour) bool {
-		return n.IsStatic == 0 && since(now, n.SeenNs) > neighbourAgeing*uint64(ageing)
+		return n.Origin == edgeHostOriginORIGIN_LEARNED && since(now, n.SeenNs) > neighbourAgeing*uint64(ageing)
 	})
 }
 

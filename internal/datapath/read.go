@@ -62,6 +62,11 @@ func since(now, then uint64) uint64 {
 	return now - then
 }
 
+// origins are the model's by the data path's numbers.
+var origins = map[edgeHostOrigin]Origin{
+	edgeHostOriginORIGIN_LEARNED: OriginLearned, edgeHostOriginORIGIN_STATIC: OriginStatic, edgeHostOriginORIGIN_BGP: OriginBGP,
+}
+
 // FDB lists the forwarding database.
 func (d *Datapath) FDB() ([]FDBEntry, error) {
 	now, err := monotonicNS()
@@ -72,7 +77,7 @@ func (d *Datapath) FDB() ([]FDBEntry, error) {
 	err = walk(d.objs.Fdb, func(k edgeFdbKey, e edgeFdbEntry) {
 		entry := FDBEntry{
 			Segment: d.names.segments[k.Segment], MAC: k.Mac,
-			Static: e.IsStatic == 1, Moves: e.Moves,
+			Static: e.Origin == edgeHostOriginORIGIN_STATIC, Origin: origins[e.Origin], Sticky: e.Sticky == 1, Moves: e.Moves,
 		}
 		entry.Port, entry.Remote = d.endName(e.End)
 		if !entry.Static {
@@ -147,7 +152,7 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations gener
 	switch {
 	case f.Decision.Slow != edgeSlowSLOW_FAST && int(f.Decision.Slow) < len(d.words.slows):
 		flow.Why = d.words.slows[f.Decision.Slow].text
-	case f.Decision.Generation != generations.of(uint32(f.Decision.Segment), uint32(f.Decision.ToSegment), f.Decision.Flags):
+	case !generations.isCurrent(&k, &f.Decision):
 		flow.Why = "outdated by a change, decided anew at its next packet"
 	case !d.cfg.FlowCache.Enabled:
 		flow.Why = d.words.slows[edgeSlowSLOW_CACHE_OFF].text
@@ -155,36 +160,6 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations gener
 		flow.FastPath = true
 	}
 	return flow
-}
-
-// generations are what decisions are compared with.
-type generations struct{ segments, routers, routerOf map[uint32]uint32 }
-
-// of is the generation of a decision taken now, see bpf/flow.h.
-func (g generations) of(segment, to uint32, flags edgeFlowFlags) uint32 {
-	if flags&edgeFlowFlagsFLOW_ROUTED == 0 {
-		return g.segments[segment]
-	}
-	return g.segments[segment] + g.segments[to] + g.routers[g.routerOf[segment]]
-}
-
-func (d *Datapath) generations() (generations, error) {
-	g := generations{map[uint32]uint32{}, map[uint32]uint32{}, map[uint32]uint32{}}
-	for id := range d.names.segments {
-		var s edgeSegment
-		if err := d.objs.Segments.Lookup(id, &s); err != nil {
-			return g, fmt.Errorf("read segment %d: %w", id, err)
-		}
-		g.segments[id], g.routerOf[id] = s.Generation, s.Router
-	}
-	for id := range d.names.routers {
-		var r edgeRouter
-		if err := d.objs.Routers.Lookup(id, &r); err != nil {
-			return g, fmt.Errorf("read router %d: %w", id, err)
-		}
-		g.routers[id] = r.Generation
-	}
-	return g, nil
 }
 
 // Drops lists every reason with its counter, those at zero too.
@@ -290,7 +265,7 @@ func toCounters(c edgeCounter) Counters { return Counters{Packets: c.Packets, By
 type Stats struct {
 	Hits, Misses, Dropped uint64
 	FDBUsed, FlowsUsed    int
-	Generations           map[string]uint32 // by segment
+	Generations           map[string]uint32 // by segment: the sum of all of it
 	Events                map[string]uint64 // by name
 	Caches                []Cache
 }
@@ -377,7 +352,7 @@ func (d *Datapath) Stats() (Stats, error) {
 		return s, err
 	}
 	for id, g := range generations.segments {
-		s.Generations[d.names.segments[id]] = g
+		s.Generations[d.names.segments[id]] = total(g)
 	}
 	if err := walk(d.objs.Fdb, func(edgeFdbKey, edgeFdbEntry) { s.FDBUsed++ }); err != nil {
 		return s, err
@@ -402,12 +377,8 @@ func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
 		return 0, err
 	}
 	if ageing > 0 {
-		err = d.deleteFDB(func(_ edgeFdbKey, e edgeFdbEntry) bool {
-			old := e.IsStatic == 0 && since(now, e.SeenNs) > uint64(ageing)
-			if old {
-				aged++
-			}
-			return old
+		aged, err = d.deleteFDB(func(_ edgeFdbKey, e edgeFdbEntry) bool {
+			return e.Origin == edgeHostOriginORIGIN_LEARNED && since(now, e.SeenNs) > uint64(ageing)
 		})
 		if err != nil {
 			return aged, err

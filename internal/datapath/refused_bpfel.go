@@ -136,46 +136,48 @@ const (
 	refusedEventEVENT_REVALIDATED    refusedEvent = 3
 	refusedEventEVENT_LEARNED        refusedEvent = 4
 	refusedEventEVENT_MOVED          refusedEvent = 5
-	refusedEventEVENT_FDB_FULL       refusedEvent = 6
-	refusedEventEVENT_FLOW_FULL      refusedEvent = 7
-	refusedEventEVENT_FLOODED        refusedEvent = 8
-	refusedEventEVENT_FLOOD_COPY     refusedEvent = 9
-	refusedEventEVENT_EVICTED        refusedEvent = 10
-	refusedEventEVENT_TRANSIT        refusedEvent = 11
-	refusedEventEVENT_NEIGH_FALLBACK refusedEvent = 12
-	refusedEventEVENT_HELD           refusedEvent = 13
-	refusedEventEVENT_GAP            refusedEvent = 14
-	refusedEventEVENT_ANSWERED       refusedEvent = 15
-	refusedEventEVENT_ASKED          refusedEvent = 16
-	refusedEventEVENT_CONSUMED       refusedEvent = 17
-	refusedEventEVENT_ICMP_SENT      refusedEvent = 18
-	refusedEventEVENT_RESET_SENT     refusedEvent = 19
-	refusedEventEVENT_ICMP_LIMITED   refusedEvent = 20
-	refusedEventEVENT_MSS_CLAMPED    refusedEvent = 21
-	refusedEventEVENT_PATH_MTU       refusedEvent = 22
-	refusedEventEVENT_COALESCED      refusedEvent = 23
-	refusedEventEVENT_NOT_TUNNEL     refusedEvent = 24
-	refusedEventEVENT_CONN_OPENED    refusedEvent = 25
-	refusedEventEVENT_CONN_ANSWERED  refusedEvent = 26
-	refusedEventEVENT_CONN_FULL      refusedEvent = 27
-	refusedEventEVENT_CONN_REJUDGED  refusedEvent = 28
-	refusedEventEVENT_CONN_CUT       refusedEvent = 29
-	refusedEventEVENT_LOG_LOST       refusedEvent = 30
-	refusedEventEVENT_NAT_OPENED     refusedEvent = 31
-	refusedEventEVENT_NAT_SPILLED    refusedEvent = 32
-	refusedEventEVENT_NAT_RETRIED    refusedEvent = 33
-	refusedEventEVENT_NAT_ENDED      refusedEvent = 34
-	refusedEventEVENT_NEWS_LOST      refusedEvent = 35
-	refusedEventEVENT_MAX            refusedEvent = 36
+	refusedEventEVENT_ARRIVAL_LOST   refusedEvent = 6
+	refusedEventEVENT_FDB_FULL       refusedEvent = 7
+	refusedEventEVENT_FLOW_FULL      refusedEvent = 8
+	refusedEventEVENT_FLOODED        refusedEvent = 9
+	refusedEventEVENT_FLOOD_COPY     refusedEvent = 10
+	refusedEventEVENT_EVICTED        refusedEvent = 11
+	refusedEventEVENT_TRANSIT        refusedEvent = 12
+	refusedEventEVENT_NEIGH_FALLBACK refusedEvent = 13
+	refusedEventEVENT_HELD           refusedEvent = 14
+	refusedEventEVENT_GAP            refusedEvent = 15
+	refusedEventEVENT_ANSWERED       refusedEvent = 16
+	refusedEventEVENT_ASKED          refusedEvent = 17
+	refusedEventEVENT_CONSUMED       refusedEvent = 18
+	refusedEventEVENT_ICMP_SENT      refusedEvent = 19
+	refusedEventEVENT_RESET_SENT     refusedEvent = 20
+	refusedEventEVENT_ICMP_LIMITED   refusedEvent = 21
+	refusedEventEVENT_MSS_CLAMPED    refusedEvent = 22
+	refusedEventEVENT_PATH_MTU       refusedEvent = 23
+	refusedEventEVENT_COALESCED      refusedEvent = 24
+	refusedEventEVENT_NOT_TUNNEL     refusedEvent = 25
+	refusedEventEVENT_CONN_OPENED    refusedEvent = 26
+	refusedEventEVENT_CONN_ANSWERED  refusedEvent = 27
+	refusedEventEVENT_CONN_FULL      refusedEvent = 28
+	refusedEventEVENT_CONN_REJUDGED  refusedEvent = 29
+	refusedEventEVENT_CONN_CUT       refusedEvent = 30
+	refusedEventEVENT_LOG_LOST       refusedEvent = 31
+	refusedEventEVENT_NAT_OPENED     refusedEvent = 32
+	refusedEventEVENT_NAT_SPILLED    refusedEvent = 33
+	refusedEventEVENT_NAT_RETRIED    refusedEvent = 34
+	refusedEventEVENT_NAT_ENDED      refusedEvent = 35
+	refusedEventEVENT_NEWS_LOST      refusedEvent = 36
+	refusedEventEVENT_MAX            refusedEvent = 37
 )
 
 type refusedFdbEntry struct {
-	_        structs.HostLayout
-	End      uint32
-	Moves    uint32
-	SeenNs   uint64
-	IsStatic uint32
-	Pad      uint32
+	_      structs.HostLayout
+	End    uint32
+	Moves  uint32
+	SeenNs uint64
+	Origin uint8
+	Sticky uint8
+	Pad    [6]uint8
 }
 
 type refusedFdbKey struct {
@@ -413,20 +415,12 @@ type refusedMemberKey struct {
 	Index   uint32
 }
 
-type refusedMove struct {
-	_         structs.HostLayout
-	Segment   uint32
-	End       uint32
-	Mac       [6]uint8
-	WasRemote uint16
-}
-
 type refusedNeighbour struct {
-	_        structs.HostLayout
-	Mac      [6]uint8
-	IsStatic uint8
-	Pad      uint8
-	SeenNs   uint64
+	_      structs.HostLayout
+	Mac    [6]uint8
+	Origin uint8
+	AtPort uint8
+	SeenNs uint64
 }
 
 type refusedNeighbourKey struct {
@@ -476,8 +470,9 @@ type refusedPkt struct {
 	Polled   bool
 	Routed   bool
 	Examined bool
+	Untaught bool
 	Steps    uint8
-	_        [3]byte
+	_        [2]byte
 	Verdict  int32
 	Was      [12]uint8
 	Decision struct {
@@ -604,9 +599,10 @@ type refusedRouter struct {
 	Generation uint32
 	Used       uint32
 	Flags      uint32
-	Pad        uint32
+	Translated uint32
 	Source4    refusedAddr
 	Source6    refusedAddr
+	Shards     [64]uint32
 }
 
 type refusedRuleCounters struct {
@@ -643,10 +639,13 @@ type refusedSegment struct {
 	GatewayMac      [6]uint8
 	Team            uint16
 	Egress          uint16
-	Pad             uint16
+	Evpn            uint8
+	Pad             uint8
 	Gateway4        refusedAddr
 	Gateway6        refusedAddr
 	Options         [252]uint8
+	Pad2            [60]uint8
+	Shards          [64]uint32
 }
 
 type refusedShortcut struct {
@@ -713,6 +712,8 @@ type refusedVniKey struct {
 const (
 	refusedMapAllowedAddrs   = "allowed_addrs"
 	refusedMapAllowedMacs    = "allowed_macs"
+	refusedMapArrivalBuckets = "arrival_buckets"
+	refusedMapArrivals       = "arrivals"
 	refusedMapBindings       = "bindings"
 	refusedMapBuckets        = "buckets"
 	refusedMapConnections    = "connections"
@@ -738,7 +739,6 @@ const (
 	refusedMapLogBuckets     = "log_buckets"
 	refusedMapLogs           = "logs"
 	refusedMapMembers        = "members"
-	refusedMapMoves          = "moves"
 	refusedMapNatFragments   = "nat_fragments"
 	refusedMapNeighbours     = "neighbours"
 	refusedMapNews           = "news"
@@ -818,6 +818,8 @@ type refusedProgramSpecs struct {
 type refusedMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.MapSpec `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.MapSpec `ebpf:"arrivals"`
 	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
@@ -843,7 +845,6 @@ type refusedMapSpecs struct {
 	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
-	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	News           *ebpf.MapSpec `ebpf:"news"`
@@ -897,6 +898,8 @@ func (o *refusedObjects) Close() error {
 type refusedMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.Map `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.Map `ebpf:"arrivals"`
 	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
@@ -922,7 +925,6 @@ type refusedMaps struct {
 	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
-	Moves          *ebpf.Map `ebpf:"moves"`
 	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	News           *ebpf.Map `ebpf:"news"`
@@ -951,6 +953,8 @@ func (m *refusedMaps) Close() error {
 	return _RefusedClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.ArrivalBuckets,
+		m.Arrivals,
 		m.Bindings,
 		m.Buckets,
 		m.Connections,
@@ -976,7 +980,6 @@ func (m *refusedMaps) Close() error {
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
-		m.Moves,
 		m.NatFragments,
 		m.Neighbours,
 		m.News,

@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -32,7 +33,17 @@ func (d *Datapath) restoreRoutes() error {
 	if err := readArray(d.objs.Hops, d.hops); err != nil {
 		return err
 	}
-	return readArray(d.objs.Groups, d.groups)
+	if err := readArray(d.objs.Groups, d.groups); err != nil {
+		return err
+	}
+	d.routes, d.sets = make(map[edgeRouteKey]edgeRoute), make(map[string]uint32)
+	err := iterate(d.objs.Routes, func(k edgeRouteKey, r edgeRoute) { d.routes[k] = r })
+	for _, r := range d.routes {
+		if r.Kind == edgeRouteKindROUTE_GROUP {
+			d.sets[setOf(d.groups[r.Group].Buckets[:])] = r.Group
+		}
+	}
+	return err
 }
 
 // assignRouter knows a router again by its name's hash, which its entry keeps.
@@ -56,12 +67,11 @@ func (d *Datapath) assignRouter(name string) error {
 
 // planRoutes plans the routers' tables, with a group of next hops for each set of them.
 func (d *Datapath) planRoutes(t Tables, p *plan) error {
-	now, bySet, err := d.groupsInUse()
-	if err != nil {
-		return err
-	}
 	for id := range d.names.routers {
 		d.routers[id].Source4.W, d.routers[id].Source6.W = [4]uint32{}, [4]uint32{}
+	}
+	for _, r := range t.Routers {
+		d.planLoopbacks(r, p)
 	}
 	for _, s := range t.Segments {
 		d.setRouterSource(s)
@@ -69,18 +79,37 @@ func (d *Datapath) planRoutes(t Tables, p *plan) error {
 	for _, r := range t.Routers {
 		router := d.names.routeIDs[r.Name]
 		for _, route := range r.Routes {
-			key := edgeRouteKey{Prefixlen: prefixLen(route.Prefix), Router: router}
-			key.Addr.W = wireAddr(route.Prefix.Masked().Addr())
-			entry := edgeRoute{Kind: routeKinds[route.Kind]}
-			if route.Kind == overlay.Unicast {
-				if entry.Group, err = d.group(now[key], route.Hops, bySet, p); err != nil {
-					return fmt.Errorf("router %s: route %s: %w", r.Name, route.Prefix, err)
-				}
+			key := routeKey(router, route.Prefix)
+			entry, err := d.planRoute(d.routes[key], route, p)
+			if err != nil {
+				return fmt.Errorf("router %s: route %s: %w", r.Name, route.Prefix, err)
 			}
 			p.routes[key] = entry
 		}
 	}
+	if t.Keep {
+		d.keepRoutes(p)
+	}
 	return nil
+}
+
+func routeKey(router uint32, prefix netip.Prefix) edgeRouteKey {
+	key := edgeRouteKey{Prefixlen: prefixLen(prefix), Router: router}
+	key.Addr.W = wireAddr(prefix.Masked().Addr())
+	return key
+}
+
+// localLoopback is LOCAL_LOOPBACK of bpf/abi.h.
+const localLoopback = 1 << 29
+
+// planLoopbacks plans the addresses that a router has on no segment, from which it speaks
+// where it has no other.
+func (d *Datapath) planLoopbacks(r Router, p *plan) {
+	router := d.names.routeIDs[r.Name]
+	for _, addr := range r.Loopbacks {
+		p.locals[localKey(router, addr)] = localLoopback
+	}
+	setSources(&d.routers[router].Source4.W, &d.routers[router].Source6.W, r.Loopbacks)
 }
 
 // setRouterSource lets a router speak from the address of one of its gateways.
@@ -91,19 +120,6 @@ func (d *Datapath) setRouterSource(s overlay.Segment) {
 	r := &d.routers[d.names.routeIDs[s.Gateway.Router]]
 	global, _ := gatewayAddrs(s.Gateway)
 	setSources(&r.Source4.W, &r.Source6.W, global)
-}
-
-// groupsInUse are the routes that there are, and the groups that they refer to by
-// their set of next hops.
-func (d *Datapath) groupsInUse() (now map[edgeRouteKey]edgeRoute, bySet map[string]uint32, err error) {
-	now, bySet = make(map[edgeRouteKey]edgeRoute), make(map[string]uint32)
-	err = iterate(d.objs.Routes, func(k edgeRouteKey, r edgeRoute) {
-		now[k] = r
-		if r.Kind == edgeRouteKindROUTE_GROUP && int(r.Group) < len(d.groups) {
-			bySet[setOf(d.groups[r.Group].Buckets[:])] = r.Group
-		}
-	})
-	return now, bySet, err
 }
 
 // setOf names a set of next hops.
@@ -119,7 +135,7 @@ func setOf(hops []uint16) string {
 
 // group finds or makes the group of these next hops. A new one begins with the
 // buckets of the group that the route had, so that most flows stay where they are.
-func (d *Datapath) group(old edgeRoute, want []Hop, bySet map[string]uint32, p *plan) (uint32, error) {
+func (d *Datapath) group(old edgeRoute, want []Hop, p *plan) (uint32, error) {
 	if len(want) == 0 {
 		return 0, errors.New("it has no next hop")
 	}
@@ -135,20 +151,20 @@ func (d *Datapath) group(old edgeRoute, want []Hop, bySet map[string]uint32, p *
 	slices.Sort(hops)
 	hops = slices.Compact(hops)
 	set := setOf(hops)
-	if id, ok := bySet[set]; ok {
+	if id, ok := d.sets[set]; ok {
 		p.groups[id] = true
 		return id, nil
 	}
 	id, ok := find(d.groups, func(g edgeGroup) bool { return g == edgeGroup{} })
 	if !ok {
-		return 0, fmt.Errorf("the table of %d groups of next hops is full", len(d.groups)-1)
+		return 0, fmt.Errorf("the table of %d groups of next hops is full: %w", len(d.groups)-1, errNoRoom)
 	}
 	var before [groupBuckets]uint16
 	if old.Kind == edgeRouteKindROUTE_GROUP {
 		before = d.groups[old.Group].Buckets
 	}
 	d.groups[id].Buckets = share(before, hops)
-	bySet[set] = id
+	d.sets[set] = id
 	p.groups[id] = true
 	return id, nil
 }
@@ -180,15 +196,17 @@ func (d *Datapath) hop(h Hop) (uint16, error) {
 		id, ok = find(d.hops, func(e edgeHop) bool { return e == edgeHop{} })
 	}
 	if !ok {
-		return 0, fmt.Errorf("the table of %d next hops is full", len(d.hops)-1)
+		return 0, fmt.Errorf("the table of %d next hops is full: %w", len(d.hops)-1, errNoRoom)
 	}
 	d.hops[id] = want
 	return uint16(id), nil
 }
 
-// writeRoutes writes what routes refer to before the routes, and the routers'
-// generations last.
-func (d *Datapath) writeRoutes(p *plan) error {
+// errNoRoom is that of a full table.
+var errNoRoom = errors.New("lead routes by fewer different next hops")
+
+// putHops writes the next hops and groups that routes refer to.
+func (d *Datapath) putHops(p *plan) error {
 	for id := range p.hops {
 		if err := putSlot(d.objs.Hops, uint32(id), d.hops[id]); err != nil {
 			return err
@@ -199,19 +217,32 @@ func (d *Datapath) writeRoutes(p *plan) error {
 			return err
 		}
 	}
-	changed, err := putTrie(d.objs.Routes, p.routes)
-	if err != nil {
+	return nil
+}
+
+// writeRoutes writes what routes refer to before the routes, and the routers'
+// generations last.
+func (d *Datapath) writeRoutes(p *plan) error {
+	if err := d.putHops(p); err != nil {
 		return err
 	}
-	for _, k := range changed {
-		p.rerouted[k.Router] = true
+	changed := make(map[edgeRouteKey]edgeRoute)
+	for k, r := range p.routes {
+		if now, ok := d.routes[k]; !ok || now != r {
+			changed[k] = r
+		}
+	}
+	if err := d.putRoutes(changed, map[uint32]bool{}); err != nil { // all routers are written
+		return err
 	}
 	locals, err := put(d.objs.Locals, p.locals)
 	if err != nil {
 		return err
 	}
 	for _, k := range locals { // a segment's own are asked for each time
-		p.rerouted[k.Router] = true
+		if _, ok := d.names.routers[k.Router]; ok {
+			d.routers[k.Router].Generation += generationStep
+		}
 	}
 	for id := range d.names.routers {
 		if err := d.putRouter(id, p.rerouted[id]); err != nil {
@@ -256,45 +287,62 @@ func putSlot[V comparable](m *ebpf.Map, id uint32, want V) error {
 	return nil
 }
 
+// putRouter writes a router when it differs, which nobody else does.
 func (d *Datapath) putRouter(id uint32, rerouted bool) error {
-	var now edgeRouter
-	if err := d.objs.Routers.Lookup(id, &now); err != nil {
-		return fmt.Errorf("read router %d: %w", id, err)
-	}
-	want := d.routers[id]
-	want.Generation = now.Generation
 	if rerouted {
-		want.Generation += generationStep
+		d.routers[id].Generation += generationStep
 	}
-	d.routers[id] = want
-	return putSlot(d.objs.Routers, id, want)
+	return putSlot(d.objs.Routers, id, d.routers[id])
 }
 
 // pruneRoutes removes routes, then what only they referred to.
 func (d *Datapath) pruneRoutes(p *plan) error {
+	var gone []edgeRouteKey
+	for k := range d.routes {
+		if _, ok := p.routes[k]; !ok {
+			gone = append(gone, k)
+		}
+	}
+	touched := make(map[uint32]bool)
 	errs := []error{
-		pruneMap(d.objs.Routes, p.routes, func(k edgeRouteKey) error { return d.reroute(k.Router) }),
+		d.dropRoutes(gone, touched),
 		pruneMap(d.objs.Locals, p.locals, func(k edgeLocalKey) error { return d.reroute(k.Router) }),
+		d.freeHops(p.groups, p.hops),
 	}
-	for id := range d.groups {
-		if (d.groups[id] != edgeGroup{}) && !p.groups[uint32(id)] {
-			d.groups[id] = edgeGroup{}
-			errs = append(errs, putSlot(d.objs.Groups, uint32(id), d.groups[id]))
-		}
-	}
-	for id := range d.hops {
-		if (d.hops[id] != edgeHop{}) && !p.hops[uint16(id)] {
-			d.hops[id] = edgeHop{}
-			errs = append(errs, putSlot(d.objs.Hops, uint32(id), d.hops[id]))
-		}
+	for id := range touched {
+		errs = append(errs, d.putRouter(id, false))
 	}
 	for id := range d.routers {
 		if _, ok := d.names.routers[uint32(id)]; ok || d.routers[id].Used == 0 {
 			continue
 		}
 		// The generation goes on, so that a decision of a former owner never fits a new one.
-		d.routers[id] = edgeRouter{Generation: d.routers[id].Generation + generationStep}
+		was := d.routers[id]
+		d.routers[id] = edgeRouter{Generation: was.Generation + generationStep, Shards: was.Shards, Translated: was.Translated}
 		errs = append(errs, putSlot(d.objs.Routers, uint32(id), d.routers[id]))
+	}
+	return errors.Join(errs...)
+}
+
+// freeHops clears the groups and next hops that are not in use.
+func (d *Datapath) freeHops(groups map[uint32]bool, hops map[uint16]bool) error {
+	var errs []error
+	for set, id := range d.sets {
+		if !groups[id] {
+			delete(d.sets, set)
+		}
+	}
+	for id := range d.groups {
+		if (d.groups[id] != edgeGroup{}) && !groups[uint32(id)] {
+			d.groups[id] = edgeGroup{}
+			errs = append(errs, putSlot(d.objs.Groups, uint32(id), d.groups[id]))
+		}
+	}
+	for id := range d.hops {
+		if (d.hops[id] != edgeHop{}) && !hops[uint16(id)] {
+			d.hops[id] = edgeHop{}
+			errs = append(errs, putSlot(d.objs.Hops, uint32(id), d.hops[id]))
+		}
 	}
 	return errors.Join(errs...)
 }

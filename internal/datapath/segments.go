@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -27,6 +28,8 @@ func (d *Datapath) planSegments(t Tables, p *plan) error {
 		if s.VNI != 0 && s.Gateway != nil && len(s.Gateway.Addresses) == 0 { // its hosts are routers
 			segment.Flags |= edgeSegmentFlagsSEGMENT_L3
 		}
+		setEVPN(&segment, s, t)
+		p.evpn[id] = s.EVPN != nil
 		d.translate(id, s, &segment, t, p)
 		d.segments[id] = segment
 		if s.VNI != 0 {
@@ -34,7 +37,7 @@ func (d *Datapath) planSegments(t Tables, p *plan) error {
 		}
 		p.planGateway(id, segment.Router, s)
 		p.planOptions(s.Tunnel.Options)
-		if err := d.planRemotes(id, s, p); err != nil {
+		if err := d.planRemotes(id, s, t.Untaught[s.Name], p); err != nil {
 			return err
 		}
 		d.planStatic(id, s, p)
@@ -186,7 +189,26 @@ func (p *plan) planGateway(segment, router uint32, s overlay.Segment) {
 	}
 }
 
-func (d *Datapath) planRemotes(id uint32, s overlay.Segment, p *plan) error {
+// setEVPN notes whether BGP tells of the segment's hosts, and whether it alone does. The
+// answers to Ask need an address even where there is no gateway.
+func setEVPN(e *edgeSegment, s overlay.Segment, t Tables) {
+	if s.EVPN == nil {
+		return
+	}
+	e.Evpn = edgeEvpnFlagsEVPN_SEGMENT
+	taught := func(remote netip.Addr) bool { return !slices.Contains(t.Untaught[s.Name], remote) }
+	if !slices.ContainsFunc(s.Remotes, taught) {
+		e.Evpn |= edgeEvpnFlagsEVPN_ALONE
+	}
+	if s.Gateway == nil {
+		e.GatewayMac = askerMAC
+	}
+}
+
+// remoteUntaught is REMOTE_UNTAUGHT of bpf/abi.h.
+const remoteUntaught = 1 << 31
+
+func (d *Datapath) planRemotes(id uint32, s overlay.Segment, untaught []netip.Addr, p *plan) error {
 	for _, addr := range s.Remotes {
 		end, ok := d.names.tepIDs[addr]
 		if !ok {
@@ -196,6 +218,9 @@ func (d *Datapath) planRemotes(id uint32, s overlay.Segment, p *plan) error {
 			key := edgeRemoteKey{Segment: id}
 			key.Addr.W = wireAddr(from)
 			p.remotes[key] = end
+			if slices.Contains(untaught, addr) {
+				p.remotes[key] |= remoteUntaught
+			}
 		}
 		p.addMember(id, end)
 	}

@@ -32,6 +32,15 @@ type sweepAllowedMac struct {
 	Pad uint16
 }
 
+type sweepArrival struct {
+	_       structs.HostLayout
+	Addr    sweepAddr
+	Segment uint32
+	End     uint32
+	Mac     [6]uint8
+	Was     uint16
+}
+
 type sweepBinding struct {
 	_           structs.HostLayout
 	Conn        sweepConn
@@ -185,46 +194,48 @@ const (
 	sweepEventEVENT_REVALIDATED    sweepEvent = 3
 	sweepEventEVENT_LEARNED        sweepEvent = 4
 	sweepEventEVENT_MOVED          sweepEvent = 5
-	sweepEventEVENT_FDB_FULL       sweepEvent = 6
-	sweepEventEVENT_FLOW_FULL      sweepEvent = 7
-	sweepEventEVENT_FLOODED        sweepEvent = 8
-	sweepEventEVENT_FLOOD_COPY     sweepEvent = 9
-	sweepEventEVENT_EVICTED        sweepEvent = 10
-	sweepEventEVENT_TRANSIT        sweepEvent = 11
-	sweepEventEVENT_NEIGH_FALLBACK sweepEvent = 12
-	sweepEventEVENT_HELD           sweepEvent = 13
-	sweepEventEVENT_GAP            sweepEvent = 14
-	sweepEventEVENT_ANSWERED       sweepEvent = 15
-	sweepEventEVENT_ASKED          sweepEvent = 16
-	sweepEventEVENT_CONSUMED       sweepEvent = 17
-	sweepEventEVENT_ICMP_SENT      sweepEvent = 18
-	sweepEventEVENT_RESET_SENT     sweepEvent = 19
-	sweepEventEVENT_ICMP_LIMITED   sweepEvent = 20
-	sweepEventEVENT_MSS_CLAMPED    sweepEvent = 21
-	sweepEventEVENT_PATH_MTU       sweepEvent = 22
-	sweepEventEVENT_COALESCED      sweepEvent = 23
-	sweepEventEVENT_NOT_TUNNEL     sweepEvent = 24
-	sweepEventEVENT_CONN_OPENED    sweepEvent = 25
-	sweepEventEVENT_CONN_ANSWERED  sweepEvent = 26
-	sweepEventEVENT_CONN_FULL      sweepEvent = 27
-	sweepEventEVENT_CONN_REJUDGED  sweepEvent = 28
-	sweepEventEVENT_CONN_CUT       sweepEvent = 29
-	sweepEventEVENT_LOG_LOST       sweepEvent = 30
-	sweepEventEVENT_NAT_OPENED     sweepEvent = 31
-	sweepEventEVENT_NAT_SPILLED    sweepEvent = 32
-	sweepEventEVENT_NAT_RETRIED    sweepEvent = 33
-	sweepEventEVENT_NAT_ENDED      sweepEvent = 34
-	sweepEventEVENT_NEWS_LOST      sweepEvent = 35
-	sweepEventEVENT_MAX            sweepEvent = 36
+	sweepEventEVENT_ARRIVAL_LOST   sweepEvent = 6
+	sweepEventEVENT_FDB_FULL       sweepEvent = 7
+	sweepEventEVENT_FLOW_FULL      sweepEvent = 8
+	sweepEventEVENT_FLOODED        sweepEvent = 9
+	sweepEventEVENT_FLOOD_COPY     sweepEvent = 10
+	sweepEventEVENT_EVICTED        sweepEvent = 11
+	sweepEventEVENT_TRANSIT        sweepEvent = 12
+	sweepEventEVENT_NEIGH_FALLBACK sweepEvent = 13
+	sweepEventEVENT_HELD           sweepEvent = 14
+	sweepEventEVENT_GAP            sweepEvent = 15
+	sweepEventEVENT_ANSWERED       sweepEvent = 16
+	sweepEventEVENT_ASKED          sweepEvent = 17
+	sweepEventEVENT_CONSUMED       sweepEvent = 18
+	sweepEventEVENT_ICMP_SENT      sweepEvent = 19
+	sweepEventEVENT_RESET_SENT     sweepEvent = 20
+	sweepEventEVENT_ICMP_LIMITED   sweepEvent = 21
+	sweepEventEVENT_MSS_CLAMPED    sweepEvent = 22
+	sweepEventEVENT_PATH_MTU       sweepEvent = 23
+	sweepEventEVENT_COALESCED      sweepEvent = 24
+	sweepEventEVENT_NOT_TUNNEL     sweepEvent = 25
+	sweepEventEVENT_CONN_OPENED    sweepEvent = 26
+	sweepEventEVENT_CONN_ANSWERED  sweepEvent = 27
+	sweepEventEVENT_CONN_FULL      sweepEvent = 28
+	sweepEventEVENT_CONN_REJUDGED  sweepEvent = 29
+	sweepEventEVENT_CONN_CUT       sweepEvent = 30
+	sweepEventEVENT_LOG_LOST       sweepEvent = 31
+	sweepEventEVENT_NAT_OPENED     sweepEvent = 32
+	sweepEventEVENT_NAT_SPILLED    sweepEvent = 33
+	sweepEventEVENT_NAT_RETRIED    sweepEvent = 34
+	sweepEventEVENT_NAT_ENDED      sweepEvent = 35
+	sweepEventEVENT_NEWS_LOST      sweepEvent = 36
+	sweepEventEVENT_MAX            sweepEvent = 37
 )
 
 type sweepFdbEntry struct {
-	_        structs.HostLayout
-	End      uint32
-	Moves    uint32
-	SeenNs   uint64
-	IsStatic uint32
-	Pad      uint32
+	_      structs.HostLayout
+	End    uint32
+	Moves  uint32
+	SeenNs uint64
+	Origin uint8
+	Sticky uint8
+	Pad    [6]uint8
 }
 
 type sweepFdbKey struct {
@@ -482,20 +493,12 @@ type sweepMemberKey struct {
 	Index   uint32
 }
 
-type sweepMove struct {
-	_         structs.HostLayout
-	Segment   uint32
-	End       uint32
-	Mac       [6]uint8
-	WasRemote uint16
-}
-
 type sweepNeighbour struct {
-	_        structs.HostLayout
-	Mac      [6]uint8
-	IsStatic uint8
-	Pad      uint8
-	SeenNs   uint64
+	_      structs.HostLayout
+	Mac    [6]uint8
+	Origin uint8
+	AtPort uint8
+	SeenNs uint64
 }
 
 type sweepNeighbourKey struct {
@@ -545,8 +548,9 @@ type sweepPkt struct {
 	Polled   bool
 	Routed   bool
 	Examined bool
+	Untaught bool
 	Steps    uint8
-	_        [3]byte
+	_        [2]byte
 	Verdict  int32
 	Was      [12]uint8
 	Decision struct {
@@ -673,9 +677,10 @@ type sweepRouter struct {
 	Generation uint32
 	Used       uint32
 	Flags      uint32
-	Pad        uint32
+	Translated uint32
 	Source4    sweepAddr
 	Source6    sweepAddr
+	Shards     [64]uint32
 }
 
 type sweepRuleCounters struct {
@@ -712,10 +717,13 @@ type sweepSegment struct {
 	GatewayMac      [6]uint8
 	Team            uint16
 	Egress          uint16
-	Pad             uint16
+	Evpn            uint8
+	Pad             uint8
 	Gateway4        sweepAddr
 	Gateway6        sweepAddr
 	Options         [252]uint8
+	Pad2            [60]uint8
+	Shards          [64]uint32
 }
 
 type sweepShortcut struct {
@@ -811,6 +819,8 @@ type sweepWord struct {
 const (
 	sweepMapAllowedAddrs   = "allowed_addrs"
 	sweepMapAllowedMacs    = "allowed_macs"
+	sweepMapArrivalBuckets = "arrival_buckets"
+	sweepMapArrivals       = "arrivals"
 	sweepMapBindings       = "bindings"
 	sweepMapBuckets        = "buckets"
 	sweepMapConnections    = "connections"
@@ -836,7 +846,6 @@ const (
 	sweepMapLogBuckets     = "log_buckets"
 	sweepMapLogs           = "logs"
 	sweepMapMembers        = "members"
-	sweepMapMoves          = "moves"
 	sweepMapNatFragments   = "nat_fragments"
 	sweepMapNeighbours     = "neighbours"
 	sweepMapNews           = "news"
@@ -864,6 +873,7 @@ const (
 	sweepMapTraffic        = "traffic"
 	sweepMapVnis           = "vnis"
 	sweepProgSweep         = "sweep"
+	sweepVarAllArrivals    = "all_arrivals"
 	sweepVarAllConnBits    = "all_conn_bits"
 	sweepVarAllConnStates  = "all_conn_states"
 	sweepVarAllDirections  = "all_directions"
@@ -881,6 +891,7 @@ const (
 	sweepVarNatTimeouts    = "nat_timeouts"
 	sweepVarNonIpDropped   = "non_ip_dropped"
 	sweepVarNvgre          = "nvgre"
+	sweepVarProbeMac       = "probe_mac"
 	sweepVarReasonWords    = "reason_words"
 	sweepVarRevalidateNs   = "revalidate_ns"
 	sweepVarShortcutSlots  = "shortcut_slots"
@@ -949,6 +960,8 @@ type sweepProgramSpecs struct {
 type sweepMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.MapSpec `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.MapSpec `ebpf:"arrivals"`
 	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
@@ -974,7 +987,6 @@ type sweepMapSpecs struct {
 	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
-	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	News           *ebpf.MapSpec `ebpf:"news"`
@@ -1007,6 +1019,7 @@ type sweepMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sweepVariableSpecs struct {
+	AllArrivals   *ebpf.VariableSpec `ebpf:"all_arrivals"`
 	AllConnBits   *ebpf.VariableSpec `ebpf:"all_conn_bits"`
 	AllConnStates *ebpf.VariableSpec `ebpf:"all_conn_states"`
 	AllDirections *ebpf.VariableSpec `ebpf:"all_directions"`
@@ -1024,6 +1037,7 @@ type sweepVariableSpecs struct {
 	NatTimeouts   *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
+	ProbeMac      *ebpf.VariableSpec `ebpf:"probe_mac"`
 	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.VariableSpec `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.VariableSpec `ebpf:"shortcut_slots"`
@@ -1063,6 +1077,8 @@ func (o *sweepObjects) Close() error {
 type sweepMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.Map `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.Map `ebpf:"arrivals"`
 	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
@@ -1088,7 +1104,6 @@ type sweepMaps struct {
 	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
-	Moves          *ebpf.Map `ebpf:"moves"`
 	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	News           *ebpf.Map `ebpf:"news"`
@@ -1121,6 +1136,8 @@ func (m *sweepMaps) Close() error {
 	return _SweepClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.ArrivalBuckets,
+		m.Arrivals,
 		m.Bindings,
 		m.Buckets,
 		m.Connections,
@@ -1146,7 +1163,6 @@ func (m *sweepMaps) Close() error {
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
-		m.Moves,
 		m.NatFragments,
 		m.Neighbours,
 		m.News,
@@ -1180,6 +1196,7 @@ func (m *sweepMaps) Close() error {
 //
 // It can be passed to loadSweepObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sweepVariables struct {
+	AllArrivals   *ebpf.Variable `ebpf:"all_arrivals"`
 	AllConnBits   *ebpf.Variable `ebpf:"all_conn_bits"`
 	AllConnStates *ebpf.Variable `ebpf:"all_conn_states"`
 	AllDirections *ebpf.Variable `ebpf:"all_directions"`
@@ -1197,6 +1214,7 @@ type sweepVariables struct {
 	NatTimeouts   *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
+	ProbeMac      *ebpf.Variable `ebpf:"probe_mac"`
 	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.Variable `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.Variable `ebpf:"shortcut_slots"`

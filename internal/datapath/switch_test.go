@@ -144,10 +144,10 @@ func (w *world) forget(t testing.TB) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.dp.deleteNeighbours(func(_ edgeNeighbourKey, n edgeNeighbour) bool { return n.IsStatic == 0 }); err != nil {
+	if err := w.dp.deleteNeighbours(func(_ edgeNeighbourKey, n edgeNeighbour) bool { return n.Origin == edgeHostOriginORIGIN_LEARNED }); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.dp.deleteFDB(func(_ edgeFdbKey, e edgeFdbEntry) bool { return e.IsStatic == 0 }); err != nil {
+	if _, err := w.dp.deleteFDB(func(_ edgeFdbKey, e edgeFdbEntry) bool { return e.Origin == edgeHostOriginORIGIN_LEARNED }); err != nil {
 		t.Fatal(err)
 	}
 	var keys []edgeFlowKey

@@ -22,9 +22,11 @@ type Config struct {
 	Firewall *overlay.Firewall
 	// Egress is nil where nothing is translated. Its sizes, timeouts and whether there is a
 	// log or replication concern the programs.
-	Egress  *overlay.Egress
-	Timing  bool   // packets' times are written down, see OpenStamps
-	PinRoot string // a bpffs directory; "" is DefaultPinRoot
+	Egress *overlay.Egress
+	// ProbeMAC is where probes out of tunnels are answered, in any segment; zero: nowhere.
+	ProbeMAC overlay.MAC
+	Timing   bool   // packets' times are written down, see OpenStamps
+	PinRoot  string // a bpffs directory; "" is DefaultPinRoot
 }
 
 // UDPPort is a port and what arrives on it.
@@ -67,6 +69,12 @@ type Tables struct {
 	Forwards []Forward
 	// Translated are the uplinks, by name, by which nothing leaves that is not translated.
 	Translated []string
+	// Untaught are remotes of segments, by the segment's name, that only BGP knows: what
+	// comes from them teaches nothing.
+	Untaught map[string][]netip.Addr
+	// Keep leaves what a former process had of BGP in its place: the routes of routers that
+	// are not in their lists.
+	Keep bool
 }
 
 // EgressBuckets is into how many parts the sources of a policy are divided: EGRESS_BUCKETS
@@ -139,18 +147,20 @@ type Transit struct {
 	Unsummed bool
 }
 
-// Router is a VRF with all its routes: connected, static and leaked.
+// Router is a VRF with all its routes: connected, static, learned and leaked.
 type Router struct {
 	Name   string
 	Routes []Route
+	// Loopbacks are addresses of this edge's router on no segment.
+	Loopbacks []netip.Addr
 }
 
 // Route is one entry of a router's table. The longest prefix wins; there is one
 // entry a prefix.
 type Route struct {
 	Prefix netip.Prefix
-	Kind   overlay.RouteKind
-	Hops   []Hop // of a unicast route, at least one; more than one is ECMP
+	Kind   overlay.RouteKind // of PutRoutes: "" takes it away
+	Hops   []Hop             // of a unicast route, at least one; more than one is ECMP
 }
 
 // Hop is where a route leads: into a segment.
@@ -228,6 +238,16 @@ type PortCounters struct {
 // TEPCounters are one remote's, Rx being from the remote.
 type TEPCounters struct{ Rx, Tx Counters }
 
+// Origin is who says where a host is.
+type Origin string
+
+// The origins, from the one that gives way to the one that does not.
+const (
+	OriginLearned Origin = "learned" // its own packets
+	OriginBGP     Origin = "bgp"
+	OriginStatic  Origin = "static"
+)
+
 // FDBEntry is one forwarding entry. Exactly one of Port and Remote is set.
 type FDBEntry struct {
 	Segment string
@@ -235,6 +255,8 @@ type FDBEntry struct {
 	Port    string
 	Remote  netip.Addr
 	Static  bool
+	Origin  Origin
+	Sticky  bool // BGP says that it does not move
 	AgeNS   uint64
 	Moves   uint32
 }
@@ -274,6 +296,7 @@ type Neighbour struct {
 	Port    string     // where the MAC is: a port's name, or
 	Remote  netip.Addr // a remote; neither while that is unknown
 	Static  bool
+	Origin  Origin
 	AgeNS   uint64
 }
 

@@ -268,8 +268,9 @@ const epochs = 4
 
 func (d *Datapath) epochNS() uint64 { return revalidateAfter(d.cfg.FDB) / epochs }
 
-// beat has time pass for the transit programs, which read no clock.
-func (d *Datapath) beat() error {
+// Beat has time pass for the transit programs, which read no clock. It has to be called
+// often.
+func (d *Datapath) Beat() error {
 	now, err := monotonicNS()
 	if err != nil || !d.cfg.Transit || since(now, d.beaten) < d.epochNS() {
 		return err

@@ -143,46 +143,48 @@ const (
 	transitEventEVENT_REVALIDATED    transitEvent = 3
 	transitEventEVENT_LEARNED        transitEvent = 4
 	transitEventEVENT_MOVED          transitEvent = 5
-	transitEventEVENT_FDB_FULL       transitEvent = 6
-	transitEventEVENT_FLOW_FULL      transitEvent = 7
-	transitEventEVENT_FLOODED        transitEvent = 8
-	transitEventEVENT_FLOOD_COPY     transitEvent = 9
-	transitEventEVENT_EVICTED        transitEvent = 10
-	transitEventEVENT_TRANSIT        transitEvent = 11
-	transitEventEVENT_NEIGH_FALLBACK transitEvent = 12
-	transitEventEVENT_HELD           transitEvent = 13
-	transitEventEVENT_GAP            transitEvent = 14
-	transitEventEVENT_ANSWERED       transitEvent = 15
-	transitEventEVENT_ASKED          transitEvent = 16
-	transitEventEVENT_CONSUMED       transitEvent = 17
-	transitEventEVENT_ICMP_SENT      transitEvent = 18
-	transitEventEVENT_RESET_SENT     transitEvent = 19
-	transitEventEVENT_ICMP_LIMITED   transitEvent = 20
-	transitEventEVENT_MSS_CLAMPED    transitEvent = 21
-	transitEventEVENT_PATH_MTU       transitEvent = 22
-	transitEventEVENT_COALESCED      transitEvent = 23
-	transitEventEVENT_NOT_TUNNEL     transitEvent = 24
-	transitEventEVENT_CONN_OPENED    transitEvent = 25
-	transitEventEVENT_CONN_ANSWERED  transitEvent = 26
-	transitEventEVENT_CONN_FULL      transitEvent = 27
-	transitEventEVENT_CONN_REJUDGED  transitEvent = 28
-	transitEventEVENT_CONN_CUT       transitEvent = 29
-	transitEventEVENT_LOG_LOST       transitEvent = 30
-	transitEventEVENT_NAT_OPENED     transitEvent = 31
-	transitEventEVENT_NAT_SPILLED    transitEvent = 32
-	transitEventEVENT_NAT_RETRIED    transitEvent = 33
-	transitEventEVENT_NAT_ENDED      transitEvent = 34
-	transitEventEVENT_NEWS_LOST      transitEvent = 35
-	transitEventEVENT_MAX            transitEvent = 36
+	transitEventEVENT_ARRIVAL_LOST   transitEvent = 6
+	transitEventEVENT_FDB_FULL       transitEvent = 7
+	transitEventEVENT_FLOW_FULL      transitEvent = 8
+	transitEventEVENT_FLOODED        transitEvent = 9
+	transitEventEVENT_FLOOD_COPY     transitEvent = 10
+	transitEventEVENT_EVICTED        transitEvent = 11
+	transitEventEVENT_TRANSIT        transitEvent = 12
+	transitEventEVENT_NEIGH_FALLBACK transitEvent = 13
+	transitEventEVENT_HELD           transitEvent = 14
+	transitEventEVENT_GAP            transitEvent = 15
+	transitEventEVENT_ANSWERED       transitEvent = 16
+	transitEventEVENT_ASKED          transitEvent = 17
+	transitEventEVENT_CONSUMED       transitEvent = 18
+	transitEventEVENT_ICMP_SENT      transitEvent = 19
+	transitEventEVENT_RESET_SENT     transitEvent = 20
+	transitEventEVENT_ICMP_LIMITED   transitEvent = 21
+	transitEventEVENT_MSS_CLAMPED    transitEvent = 22
+	transitEventEVENT_PATH_MTU       transitEvent = 23
+	transitEventEVENT_COALESCED      transitEvent = 24
+	transitEventEVENT_NOT_TUNNEL     transitEvent = 25
+	transitEventEVENT_CONN_OPENED    transitEvent = 26
+	transitEventEVENT_CONN_ANSWERED  transitEvent = 27
+	transitEventEVENT_CONN_FULL      transitEvent = 28
+	transitEventEVENT_CONN_REJUDGED  transitEvent = 29
+	transitEventEVENT_CONN_CUT       transitEvent = 30
+	transitEventEVENT_LOG_LOST       transitEvent = 31
+	transitEventEVENT_NAT_OPENED     transitEvent = 32
+	transitEventEVENT_NAT_SPILLED    transitEvent = 33
+	transitEventEVENT_NAT_RETRIED    transitEvent = 34
+	transitEventEVENT_NAT_ENDED      transitEvent = 35
+	transitEventEVENT_NEWS_LOST      transitEvent = 36
+	transitEventEVENT_MAX            transitEvent = 37
 )
 
 type transitFdbEntry struct {
-	_        structs.HostLayout
-	End      uint32
-	Moves    uint32
-	SeenNs   uint64
-	IsStatic uint32
-	Pad      uint32
+	_      structs.HostLayout
+	End    uint32
+	Moves  uint32
+	SeenNs uint64
+	Origin uint8
+	Sticky uint8
+	Pad    [6]uint8
 }
 
 type transitFdbKey struct {
@@ -420,20 +422,12 @@ type transitMemberKey struct {
 	Index   uint32
 }
 
-type transitMove struct {
-	_         structs.HostLayout
-	Segment   uint32
-	End       uint32
-	Mac       [6]uint8
-	WasRemote uint16
-}
-
 type transitNeighbour struct {
-	_        structs.HostLayout
-	Mac      [6]uint8
-	IsStatic uint8
-	Pad      uint8
-	SeenNs   uint64
+	_      structs.HostLayout
+	Mac    [6]uint8
+	Origin uint8
+	AtPort uint8
+	SeenNs uint64
 }
 
 type transitNeighbourKey struct {
@@ -483,8 +477,9 @@ type transitPkt struct {
 	Polled   bool
 	Routed   bool
 	Examined bool
+	Untaught bool
 	Steps    uint8
-	_        [3]byte
+	_        [2]byte
 	Verdict  int32
 	Was      [12]uint8
 	Decision struct {
@@ -611,9 +606,10 @@ type transitRouter struct {
 	Generation uint32
 	Used       uint32
 	Flags      uint32
-	Pad        uint32
+	Translated uint32
 	Source4    transitAddr
 	Source6    transitAddr
+	Shards     [64]uint32
 }
 
 type transitRuleCounters struct {
@@ -650,10 +646,13 @@ type transitSegment struct {
 	GatewayMac      [6]uint8
 	Team            uint16
 	Egress          uint16
-	Pad             uint16
+	Evpn            uint8
+	Pad             uint8
 	Gateway4        transitAddr
 	Gateway6        transitAddr
 	Options         [252]uint8
+	Pad2            [60]uint8
+	Shards          [64]uint32
 }
 
 type transitShortcut struct {
@@ -740,6 +739,8 @@ type transitWord struct {
 const (
 	transitMapAllowedAddrs   = "allowed_addrs"
 	transitMapAllowedMacs    = "allowed_macs"
+	transitMapArrivalBuckets = "arrival_buckets"
+	transitMapArrivals       = "arrivals"
 	transitMapBindings       = "bindings"
 	transitMapBuckets        = "buckets"
 	transitMapConnections    = "connections"
@@ -765,7 +766,6 @@ const (
 	transitMapLogBuckets     = "log_buckets"
 	transitMapLogs           = "logs"
 	transitMapMembers        = "members"
-	transitMapMoves          = "moves"
 	transitMapNatFragments   = "nat_fragments"
 	transitMapNeighbours     = "neighbours"
 	transitMapNews           = "news"
@@ -804,6 +804,7 @@ const (
 	transitVarNatTimeouts    = "nat_timeouts"
 	transitVarNonIpDropped   = "non_ip_dropped"
 	transitVarNvgre          = "nvgre"
+	transitVarProbeMac       = "probe_mac"
 	transitVarReasonWords    = "reason_words"
 	transitVarRevalidateNs   = "revalidate_ns"
 	transitVarShortcutSlots  = "shortcut_slots"
@@ -873,6 +874,8 @@ type transitProgramSpecs struct {
 type transitMapSpecs struct {
 	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.MapSpec `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.MapSpec `ebpf:"arrivals"`
 	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
 	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Connections    *ebpf.MapSpec `ebpf:"connections"`
@@ -898,7 +901,6 @@ type transitMapSpecs struct {
 	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs           *ebpf.MapSpec `ebpf:"logs"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
-	Moves          *ebpf.MapSpec `ebpf:"moves"`
 	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	News           *ebpf.MapSpec `ebpf:"news"`
@@ -941,6 +943,7 @@ type transitVariableSpecs struct {
 	NatTimeouts   *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
+	ProbeMac      *ebpf.VariableSpec `ebpf:"probe_mac"`
 	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.VariableSpec `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.VariableSpec `ebpf:"shortcut_slots"`
@@ -980,6 +983,8 @@ func (o *transitObjects) Close() error {
 type transitMaps struct {
 	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
+	ArrivalBuckets *ebpf.Map `ebpf:"arrival_buckets"`
+	Arrivals       *ebpf.Map `ebpf:"arrivals"`
 	Bindings       *ebpf.Map `ebpf:"bindings"`
 	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Connections    *ebpf.Map `ebpf:"connections"`
@@ -1005,7 +1010,6 @@ type transitMaps struct {
 	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
 	Logs           *ebpf.Map `ebpf:"logs"`
 	Members        *ebpf.Map `ebpf:"members"`
-	Moves          *ebpf.Map `ebpf:"moves"`
 	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	News           *ebpf.Map `ebpf:"news"`
@@ -1036,6 +1040,8 @@ func (m *transitMaps) Close() error {
 	return _TransitClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.ArrivalBuckets,
+		m.Arrivals,
 		m.Bindings,
 		m.Buckets,
 		m.Connections,
@@ -1061,7 +1067,6 @@ func (m *transitMaps) Close() error {
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
-		m.Moves,
 		m.NatFragments,
 		m.Neighbours,
 		m.News,
@@ -1105,6 +1110,7 @@ type transitVariables struct {
 	NatTimeouts   *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
+	ProbeMac      *ebpf.Variable `ebpf:"probe_mac"`
 	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`
 	RevalidateNs  *ebpf.Variable `ebpf:"revalidate_ns"`
 	ShortcutSlots *ebpf.Variable `ebpf:"shortcut_slots"`

@@ -89,10 +89,10 @@ func (d *Datapath) putNeighbours(p *plan) error {
 	for k, mac := range p.neighbours {
 		var now edgeNeighbour
 		err := d.objs.Neighbours.Lookup(k, &now)
-		if err == nil && now.IsStatic == 1 && now.Mac == mac {
+		if err == nil && now.Origin == edgeHostOriginORIGIN_STATIC && now.Mac == mac {
 			continue
 		}
-		if err := d.objs.Neighbours.Put(k, edgeNeighbour{Mac: mac, IsStatic: 1}); err != nil {
+		if err := d.objs.Neighbours.Put(k, edgeNeighbour{Mac: mac, Origin: edgeHostOriginORIGIN_STATIC}); err != nil {
 			return fmt.Errorf("write a static neighbour: %w", err)
 		}
 		p.touched[k.Segment] = true
@@ -124,10 +124,10 @@ func (d *Datapath) putStatic(p *plan) error {
 	for k, end := range p.static {
 		var now edgeFdbEntry
 		err := d.objs.Fdb.Lookup(k, &now)
-		if err == nil && now.IsStatic == 1 && now.End == end {
+		if err == nil && now.Origin == edgeHostOriginORIGIN_STATIC && now.End == end {
 			continue
 		}
-		if err := d.objs.Fdb.Put(k, edgeFdbEntry{End: end, IsStatic: 1}); err != nil {
+		if err := d.objs.Fdb.Put(k, edgeFdbEntry{End: end, Origin: edgeHostOriginORIGIN_STATIC}); err != nil {
 			return fmt.Errorf("write a static FDB entry: %w", err)
 		}
 		p.touched[k.Segment] = true
@@ -144,7 +144,7 @@ func (d *Datapath) putSegments(p *plan) error {
 			return fmt.Errorf("read segment %d: %w", id, err)
 		}
 		want := d.segments[id]
-		want.Generation, want.Members = now.Generation, p.counts[id]
+		want.Generation, want.Shards, want.Members = now.Generation, now.Shards, p.counts[id]
 		if want == now && !p.touched[id] {
 			continue
 		}
@@ -153,27 +153,6 @@ func (d *Datapath) putSegments(p *plan) error {
 		if err := d.objs.Segments.Put(id, want); err != nil {
 			return fmt.Errorf("write segment %d: %w", id, err)
 		}
-	}
-	return nil
-}
-
-// outdate makes the data path decide about a segment's flows again.
-func (d *Datapath) outdate(id uint32) error {
-	var now edgeSegment
-	if err := d.objs.Segments.Lookup(id, &now); err != nil {
-		return fmt.Errorf("read segment %d: %w", id, err)
-	}
-	now.Generation += generationStep
-	if err := d.objs.Segments.Put(id, now); err != nil {
-		return fmt.Errorf("write segment %d: %w", id, err)
-	}
-	return d.changed()
-}
-
-// outdateEnd does so for the segment of a port.
-func (d *Datapath) outdateEnd(id uint32) error {
-	if segment := d.ends[id].Segment; segment != 0 {
-		return d.outdate(segment)
 	}
 	return nil
 }
@@ -237,79 +216,100 @@ func pruneMap[K, V comparable](m *ebpf.Map, want map[K]V, gone func(K) error) er
 }
 
 // pruneFDB removes entries that point at what is no member of their segment any
-// more, and static ones that are no longer configured.
+// more, static ones that are no longer configured, and those of BGP where it tells of
+// no hosts any more.
 func (d *Datapath) pruneFDB(p *plan) error {
-	type membership struct{ segment, end uint32 }
-	members := make(map[membership]bool, len(p.members))
+	d.members = make(map[membership]bool, len(p.members))
 	for k, end := range p.members {
-		members[membership{k.Segment, end}] = true
+		d.members[membership{k.Segment, end}] = true
 	}
-	return d.deleteFDB(func(k edgeFdbKey, e edgeFdbEntry) bool {
+	_, err := d.deleteFDB(func(k edgeFdbKey, e edgeFdbEntry) bool {
 		_, static := p.static[k]
-		return !members[membership{k.Segment, e.End}] || e.IsStatic == 1 && !static
+		return !d.members[membership{k.Segment, e.End}] || isObsolete(e.Origin, static, p.evpn[k.Segment])
 	})
+	return err
 }
 
-// deleteFDB removes the entries that match and outdates their segments.
-func (d *Datapath) deleteFDB(match func(edgeFdbKey, edgeFdbEntry) bool) error {
-	var gone []edgeFdbKey
-	touched := make(map[uint32]bool)
-	err := walk(d.objs.Fdb, func(k edgeFdbKey, e edgeFdbEntry) {
-		if match(k, e) {
-			gone = append(gone, k)
-			touched[k.Segment] = true
+// membership is of an end in a segment.
+type membership struct{ segment, end uint32 }
+
+// isObsolete reports whether who said where a host is does so no more.
+func isObsolete(origin edgeHostOrigin, static, evpn bool) bool {
+	return origin == edgeHostOriginORIGIN_STATIC && !static || origin == edgeHostOriginORIGIN_BGP && !evpn
+}
+
+// deleteFDB removes the entries that match and outdates the decisions about them.
+func (d *Datapath) deleteFDB(match func(edgeFdbKey, edgeFdbEntry) bool) (n int, err error) {
+	gone, err := deleteHosts(d, d.objs.Fdb, match)
+	for k := range gone {
+		d.outdateMAC(k.Segment, k.Mac)
+	}
+	if len(gone) == 0 {
+		return 0, err
+	}
+	return len(gone), errors.Join(err, d.changed())
+}
+
+// deleteHosts removes the entries of a table that match, and still do when their turn comes.
+func deleteHosts[K comparable, V any](d *Datapath, table *ebpf.Map, match func(K, V) bool) (gone map[K]V, err error) {
+	gone = make(map[K]V)
+	err = walk(table, func(k K, v V) {
+		if match(k, v) {
+			gone[k] = v
 		}
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, k := range gone {
-		if err := d.objs.Fdb.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("delete an FDB entry: %w", err)
+	for k := range gone {
+		stays, err := deleteHost(d, table, k, match)
+		if err != nil {
+			return gone, err
+		}
+		if stays {
+			delete(gone, k)
 		}
 	}
-	for id := range touched {
-		if err := d.outdate(id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return gone, nil
 }
 
-// pruneNeighbours removes those of segments that went, and static ones that are no
-// longer configured.
+func deleteHost[K comparable, V any](d *Datapath, table *ebpf.Map, k K, match func(K, V) bool) (stays bool, err error) {
+	d.hosting.Lock()
+	defer d.hosting.Unlock()
+	var now V
+	err = table.Lookup(k, &now)
+	if err == nil && !match(k, now) {
+		return true, nil
+	}
+	if err == nil {
+		err = table.Delete(k)
+	}
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return true, fmt.Errorf("delete from the map %s: %w", table, err)
+	}
+	return false, nil
+}
+
+// pruneNeighbours removes those of segments that went, static ones that are no longer
+// configured, and those of BGP where it tells of no hosts any more.
 func (d *Datapath) pruneNeighbours(p *plan) error {
 	return d.deleteNeighbours(func(k edgeNeighbourKey, n edgeNeighbour) bool {
 		_, segment := d.names.segments[k.Segment]
 		_, static := p.neighbours[k]
-		return !segment || n.IsStatic == 1 && !static
+		return !segment || isObsolete(n.Origin, static, p.evpn[k.Segment])
 	})
 }
 
-// deleteNeighbours removes the neighbours that match and outdates their segments.
+// deleteNeighbours removes the neighbours that match and outdates the decisions about them.
 func (d *Datapath) deleteNeighbours(match func(edgeNeighbourKey, edgeNeighbour) bool) error {
-	var gone []edgeNeighbourKey
-	touched := make(map[uint32]bool)
-	err := walk(d.objs.Neighbours, func(k edgeNeighbourKey, n edgeNeighbour) {
-		if match(k, n) {
-			gone = append(gone, k)
-			touched[k.Segment] = true
-		}
-	})
-	if err != nil {
+	gone, err := deleteHosts(d, d.objs.Neighbours, match)
+	for k, n := range gone {
+		d.outdateMAC(k.Segment, n.Mac)
+	}
+	if len(gone) == 0 {
 		return err
 	}
-	for _, k := range gone {
-		if err := d.objs.Neighbours.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("delete a neighbour: %w", err)
-		}
-	}
-	for id := range touched {
-		if err := d.outdate(id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(err, d.changed())
 }
 
 func (d *Datapath) pruneEnds() error {
@@ -349,7 +349,7 @@ func (d *Datapath) pruneSegments() error {
 			return fmt.Errorf("read segment %d: %w", id, err)
 		}
 		// The generation goes on, so that a decision about a former owner never fits a new one.
-		if err := d.objs.Segments.Put(uint32(id), edgeSegment{Generation: now.Generation + generationStep}); err != nil {
+		if err := d.objs.Segments.Put(uint32(id), edgeSegment{Generation: now.Generation + generationStep, Shards: now.Shards}); err != nil {
 			return fmt.Errorf("clear segment %d: %w", id, err)
 		}
 	}

@@ -1,0 +1,146 @@
+package datapath
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// generationStep is far more than the data path can add between our reading and
+// writing a generation, so that a lost increment never brings an old one back.
+const generationStep = 1 << 16
+
+// shards is SHARDS of bpf/abi.h.
+const shards = uint32(len(edgeSegment{}.Shards))
+
+// macShard is the shard of a MAC address, see bpf/generation.h.
+func macShard(mac overlay.MAC) uint32 {
+	h := uint32(mac[0]^mac[2]^mac[4]) | uint32(mac[1]^mac[3]^mac[5])<<8 // words of a little-endian machine
+	return (h ^ h>>6 ^ h>>12) % shards
+}
+
+// addrShard is that of an IP address.
+func addrShard(a edgeAddr) uint32 {
+	h := a.W[0] ^ a.W[1] ^ a.W[2] ^ a.W[3]
+	h ^= h >> 16
+	return (h ^ h>>6 ^ h>>12) % shards
+}
+
+// segmentStride is how far apart the kernel has the entries of the map segments.
+const segmentStride = (unsafe.Sizeof(edgeSegment{}) + 7) &^ 7
+
+// mapSegments maps the segments' memory, in which single generations are raised while the
+// data path raises others.
+func (d *Datapath) mapSegments() error {
+	page := os.Getpagesize()
+	size := (int(d.objs.Segments.MaxEntries())*int(segmentStride) + page - 1) / page * page
+	memory, err := unix.Mmap(d.objs.Segments.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map the memory of the map %s: %w", d.objs.Segments, err)
+	}
+	d.memory = memory
+	return nil
+}
+
+func (d *Datapath) unmapSegments() error {
+	if d.memory == nil {
+		return nil
+	}
+	memory := d.memory
+	d.memory = nil
+	return unix.Munmap(memory)
+}
+
+// inMemory is a number of a segment as the programs have it, at an offset in its entry.
+func (d *Datapath) inMemory(segment uint32, offset uintptr) *uint32 {
+	return (*uint32)(unsafe.Pointer(&d.memory[uintptr(segment)*segmentStride+offset]))
+}
+
+// outdate makes the data path decide about a segment's flows again.
+func (d *Datapath) outdate(segment uint32) error {
+	atomic.AddUint32(d.inMemory(segment, unsafe.Offsetof(edgeSegment{}.Generation)), generationStep)
+	return d.changed()
+}
+
+// outdateMAC does so for the flows whose source or destination shares the shard of the
+// address. The transit programs notice when changed is called.
+func (d *Datapath) outdateMAC(segment uint32, mac overlay.MAC) {
+	offset := unsafe.Offsetof(edgeSegment{}.Shards) + uintptr(macShard(mac))*unsafe.Sizeof(uint32(0))
+	atomic.AddUint32(d.inMemory(segment, offset), 1)
+}
+
+// outdateEnd does so for the segment of a port.
+func (d *Datapath) outdateEnd(id uint32) error {
+	if segment := d.ends[id].Segment; segment != 0 {
+		return d.outdate(segment)
+	}
+	return nil
+}
+
+// hostPrefix is the length of a key that is about one address.
+const hostPrefix = 32 + 128
+
+// outdateRoute plans to do so for the flows to a prefix; putRouter carries it out.
+func (d *Datapath) outdateRoute(k edgeRouteKey) {
+	r := &d.routers[k.Router]
+	if k.Prefixlen != hostPrefix {
+		r.Generation += generationStep
+		return
+	}
+	r.Shards[addrShard(k.Addr)]++
+	r.Translated++
+}
+
+// generations are what decisions are compared with.
+type generations struct {
+	segments map[uint32]edgeSegment
+	routers  map[uint32]edgeRouter
+}
+
+func (d *Datapath) generations() (generations, error) {
+	g := generations{map[uint32]edgeSegment{}, map[uint32]edgeRouter{}}
+	for id := range d.names.segments {
+		var s edgeSegment
+		if err := d.objs.Segments.Lookup(id, &s); err != nil {
+			return g, fmt.Errorf("read segment %d: %w", id, err)
+		}
+		g.segments[id] = s
+	}
+	for id := range d.names.routers {
+		var r edgeRouter
+		if err := d.objs.Routers.Lookup(id, &r); err != nil {
+			return g, fmt.Errorf("read router %d: %w", id, err)
+		}
+		g.routers[id] = r
+	}
+	return g, nil
+}
+
+// isCurrent reports whether nothing has changed that a decision depends on, see bpf/flow.h.
+func (g generations) isCurrent(k *edgeFlowKey, decision *edgeDecision) bool {
+	seg, to := g.segments[uint32(decision.Segment)], g.segments[uint32(decision.ToSegment)]
+	now := seg.Generation + seg.Shards[macShard(k.Smac)]
+	if decision.Flags&edgeFlowFlagsFLOW_ROUTED == 0 {
+		return now+seg.Shards[macShard(k.Dmac)] == decision.Generation
+	}
+	router := g.routers[seg.Router]
+	now += router.Generation + to.Generation + to.Shards[macShard(decision.Dmac)]
+	if decision.Flags&edgeFlowFlagsFLOW_DNAT != 0 {
+		return now+router.Translated == decision.Generation
+	}
+	return now+router.Shards[addrShard(k.Daddr)] == decision.Generation
+}
+
+// total grows with any generation of a segment.
+func total(s edgeSegment) uint32 {
+	sum := s.Generation
+	for _, n := range s.Shards {
+		sum += n
+	}
+	return sum
+}

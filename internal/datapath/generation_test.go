@@ -1,0 +1,247 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+// apart are MAC addresses, each in another shard than the rest and those of taken.
+func apart(n int, taken ...string) (list []string) {
+	used := map[uint32]bool{}
+	for _, mac := range taken {
+		used[macShard(macOf(mac))] = true
+	}
+	for i := 0; len(list) < n; i++ {
+		mac := overlay.MAC{2, 0, 0, 5, byte(i >> 8), byte(i)}
+		if !used[macShard(mac)] {
+			used[macShard(mac)] = true
+			list = append(list, mac.String())
+		}
+	}
+	return list
+}
+
+// sharing is a MAC address in the shard of another.
+func sharing(other string) string {
+	for i := 0; ; i++ {
+		mac := overlay.MAC{2, 0, 0, 6, byte(i >> 8), byte(i)}
+		if macShard(mac) == macShard(macOf(other)) {
+			return mac.String()
+		}
+	}
+}
+
+// A host that moves outdates the flows of its own shard, of which it is source or
+// destination, and no others.
+func TestMoveOutdatesItsShard(t *testing.T) {
+	w := newWorld(t, underIPv4)
+	macs := apart(4)
+	a, b, other := macs[0], macs[1], macs[2]
+	settle := func() {
+		w.forget(t)
+		w.send(t, "p0", say(a, all))
+		w.send(t, "p1", say(b, a))
+		w.send(t, "p0", say(a, b))
+		w.send(t, "p0", say(a, b))
+	}
+	for _, c := range []struct {
+		what, mac string
+		want      string
+	}{
+		{"another host", other, "hit"},
+		{"the destination", b, "stale"},
+		{"the source", a, "stale"},
+		{"one that shares the destination's shard", sharing(b), "stale"},
+		{"one that shares the source's shard", sharing(a), "stale"},
+	} {
+		settle()
+		w.send(t, "p1", say(c.mac, all))
+		w.send(t, "first", say(c.mac, all)) // away
+		if _, events := w.counted(t, func() { w.send(t, "p0", say(a, b)) }); events[c.want] != 1 {
+			t.Errorf("%s moved: events %v, want %s", c.what, events, c.want)
+		}
+	}
+}
+
+// A host that moved away and came back is learned again, although its flow is in the cache.
+func TestSourceThatCameBack(t *testing.T) {
+	w := newWorld(t, underIPv4)
+	w.follow(t, []step{
+		{"p1", say(bob, all), "flood"}, {"p0", say(alice, bob), "p1"}, {"p0", say(alice, bob), "p1"},
+		{"first", say(alice, bob), "p1"}, {"p1", say(bob, alice), "first"},
+		{"p0", say(alice, bob), "p1"}, {"p1", say(bob, alice), "p0"},
+	})
+}
+
+// A neighbour that gets another MAC address outdates the flows to the one that it had.
+func TestNeighbourOutdatesItsShard(t *testing.T) {
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+		green := &tables.Segments[1]
+		green.Static = append(green.Static, overlay.StaticMAC{MAC: macOf(carol), Port: "p2"})
+	})
+	macs := apart(3, dave, erin, gatewayMAC)
+	learn := func(address, mac string) {
+		w.send(t, "p2", pkttest.Frame(mac, all, "arp "+address+" ! "+address))
+	}
+	flow := pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.0.2.60:7 20")
+	learn("10.0.2.60", macs[0])
+	learn("10.0.2.61", macs[1])
+	w.follow(t, []step{{"p0", flow, "p2"}, {"p0", flow, "p2"}})
+	for _, c := range []struct{ address, mac, want string }{
+		{"10.0.2.61", macs[2], "hit"}, {"10.0.2.60", macs[2], "stale"},
+	} {
+		learn(c.address, c.mac)
+		if _, events := w.counted(t, func() { w.send(t, "p0", flow) }); events[c.want] != 1 {
+			t.Errorf("%s moved to %s: events %v, want %s", c.address, c.mac, events, c.want)
+		}
+	}
+	in, r := w.sendIn(t, "blue", "p0", flow)
+	r.want(t, in, forwarded)
+	if got := macString(r.out[:6]); got != macs[2] {
+		t.Errorf("the flow goes to %s, want %s", got, macs[2])
+	}
+}
+
+// A host's own route outdates the flows to it, a network's those of the router; so do
+// translated flows of a host's.
+func TestRouteOutdatesItsShard(t *testing.T) {
+	w := routedWorld(t, ways()[0])
+	flow := pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.0.2.13:7 20")
+	other := ""
+	for i := 1; other == ""; i++ {
+		a := fmt.Sprintf("10.3.0.%d", i)
+		if addrShard(edgeAddr{W: wireAddr(addr(a))}) != addrShard(edgeAddr{W: wireAddr(addr("10.0.2.13"))}) {
+			other = a
+		}
+	}
+	far := Hop{Segment: "main-l3", Remote: w.family.remotes[1], MAC: macOf(farMAC2)}
+	put := func(r Route) {
+		t.Helper()
+		must(t, w.dp.PutRoutes([]Router{{Name: "main", Routes: []Route{r}}}))
+	}
+	w.follow(t, []step{{"p0", flow, "p2"}, {"p0", flow, "p2"}})
+	for _, c := range []struct {
+		what  string
+		route Route
+		hit   bool
+		at    string
+	}{
+		{"another host's route", route(other+"/32", far), true, "p2"},
+		{"the same again", route(other+"/32", far), true, "p2"},
+		{"another host's that goes", Route{Prefix: netip.MustParsePrefix(other + "/32")}, true, "p2"},
+		{"the host's route", route("10.0.2.13/32", far), false, "second"},
+		{"the host's that goes", Route{Prefix: netip.MustParsePrefix("10.0.2.13/32")}, false, "p2"},
+		{"a network's", route("10.3.0.0/16", far), false, "p2"},
+		{"a network's that goes", Route{Prefix: netip.MustParsePrefix("10.3.0.0/16")}, false, "p2"},
+	} {
+		put(c.route)
+		var at string
+		_, events := w.counted(t, func() { at = w.went(t, step{"p0", flow, c.at}) })
+		if at != c.at || (events["hit"] == 1) != c.hit || (events["stale"] == 1) == c.hit {
+			t.Errorf("%s: went to %s, events %v; want %s and a hit: %v", c.what, at, events, c.at, c.hit)
+		}
+	}
+}
+
+// The flows of transit programs are outdated by the same shards: of the MAC address where
+// they go, and of the destination; others look at the generations, and go on.
+func TestShortcutsOutdatedByShard(t *testing.T) {
+	onOneCPU(t)
+	w := transitWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+		blue := &tables.Segments[0]
+		blue.EVPN, blue.Static, blue.Neighbours = &overlay.EVPNInstance{}, nil, nil
+	})
+	other := apart(1, bob, gatewayMAC)[0]
+	w.resident(t, "10.0.1.11", bob)
+	w.station(t, bob, "first", false)
+	w.station(t, other, "first", false)
+	flow := pkttest.Frame(ispMAC, uplinkMAC, "udp 203.0.113.5:53 > 10.0.1.11:1 30")
+	far := w.farHops()[1]
+	for _, c := range []struct {
+		what, want, at string
+		change         func()
+	}{
+		{"the first packet", "miss", "first", func() {}},
+		{"nothing", "hit", "first", func() {}},
+		{"another host moved", "hit", "first", func() { w.station(t, other, "second", false) }},
+		{"it went", "hit", "first", func() { w.station(t, other, "", false) }},
+		{"the host moved", "stale", "second", func() { w.station(t, bob, "second", false) }},
+		{"its route changed", "stale", "second", func() { w.putRoute(t, route("10.0.1.11/32", far)) }},
+		{"that of another changed", "hit", "second", func() { w.putRoute(t, route("10.0.1.12/32", far)) }},
+	} {
+		c.change()
+		var r result
+		_, events := w.counted(t, func() { r = w.transit(t, "s0", flow) })
+		if r.verdict != xdpRedirect || events[c.want] != 1 {
+			t.Errorf("%s: verdict %d, events %v, want %s", c.what, r.verdict, events, c.want)
+			continue
+		}
+		if got, want := addrOfBytes(r.out[30:34]), w.remote(c.at); got != want {
+			t.Errorf("%s: to %s, want %s", c.what, got, want)
+		}
+	}
+}
+
+// hitRate has many hosts move, one before each few packets of 64 flows, and is the share of
+// packets that found a good decision.
+func hitRate(t testing.TB, w *world, segment string, moves, packets int) float64 {
+	t.Helper()
+	const flows = 64
+	frame := func(i int) []byte {
+		return pkttest.Frame(fmt.Sprintf("02:00:00:01:00:%02x", i%flows), bob, udp4)
+	}
+	w.send(t, "p1", say(bob, all))
+	list := make([]overlay.Station, 1)
+	list[0].Segment = segment
+	_, events := w.counted(t, func() {
+		for i := range moves {
+			list[0].MAC = overlay.MAC{2, 0, 0, 2, byte(i >> 8), byte(i)}
+			list[0].Remote = w.family.remotes[0]
+			must(t, w.dp.PutStations(list))
+			list[0].Sticky = i%2 == 0 // a change of one that is known
+			must(t, w.dp.PutStations(list))
+			for n := range packets {
+				w.send(t, "p0", frame(i*packets+n))
+			}
+		}
+	})
+	return float64(events["hit"]) / float64(moves*packets)
+}
+
+// Hosts that move in another segment cost a flow nothing, those of its own two 64ths.
+func TestHitRateWhileHostsMove(t *testing.T) {
+	w := toldWorld(t, func(_ *Config, tables *Tables) {
+		tables.Segments[1].EVPN = &overlay.EVPNInstance{}
+	})
+	for _, c := range []struct {
+		segment string
+		least   float64
+	}{{"green", 0.9}, {"blue", 0.75}} {
+		w.forget(t)
+		got := hitRate(t, w, c.segment, 300, 10)
+		t.Logf("%.3f of the packets hit while hosts move in %s", got, c.segment)
+		if got < c.least {
+			t.Errorf("want at least %.2f", c.least)
+		}
+	}
+}
+
+// The shards of the Go side are those of the data path: what it raises is what is asked.
+func TestShardsAgree(t *testing.T) {
+	w := newWorld(t, underIPv4)
+	for i := range 64 {
+		mac := overlay.MAC{2, byte(i * 7), byte(i), byte(i * 31), byte(i * 3), byte(i * 11)}
+		w.forget(t)
+		w.send(t, "p1", say(mac.String(), all))
+		w.send(t, "p0", say(alice, mac.String()))
+		w.send(t, "p0", say(alice, mac.String()))
+		w.dp.outdateMAC(w.dp.names.segIDs["blue"], mac)
+		if _, events := w.counted(t, func() { w.send(t, "p0", say(alice, mac.String())) }); events["stale"] != 1 {
+			t.Errorf("%s: events %v", mac, events)
+		}
+	}
+}

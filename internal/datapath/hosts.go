@@ -1,0 +1,98 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// LocalHost is a MAC address at a port, or an IP address of one.
+type LocalHost struct {
+	Segment, Port string
+	MAC           overlay.MAC
+	Addr          netip.Addr // unset: the MAC address itself
+	Origin        Origin     // who says so
+	Static        bool
+	IdleNS        uint64 // since it was heard
+}
+
+// Hosts lists the hosts at ports, and their addresses that are known.
+func (d *Datapath) Hosts() ([]LocalHost, error) {
+	fdb, err := d.FDB()
+	if err != nil {
+		return nil, err
+	}
+	list := []LocalHost{}
+	for _, e := range fdb {
+		if e.Port != "" {
+			list = append(list, LocalHost{
+				Segment: e.Segment, Port: e.Port, MAC: e.MAC, Origin: e.Origin, Static: e.Static, IdleNS: e.AgeNS,
+			})
+		}
+	}
+	neighbours, err := d.Neighbours()
+	for _, n := range neighbours {
+		if n.Port != "" {
+			list = append(list, LocalHost{
+				Segment: n.Segment, Port: n.Port, MAC: n.MAC, Addr: n.Addr, Origin: n.Origin, Static: n.Static, IdleNS: n.AgeNS,
+			})
+		}
+	}
+	return list, err
+}
+
+// Forget ends what a host's own packets told of its being at a port: it is elsewhere now.
+func (d *Datapath) Forget(segment string, mac overlay.MAC) error {
+	id, ok := d.names.segIDs[segment]
+	if !ok {
+		return fmt.Errorf("forget %s: there is no segment %q", mac, segment)
+	}
+	key := edgeFdbKey{Segment: id, Mac: mac}
+	var now edgeFdbEntry
+	err := d.objs.Fdb.Lookup(key, &now)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("forget %s: %w", mac, err)
+	}
+	if now.Origin != edgeHostOriginORIGIN_LEARNED || d.names.ports[now.End] == "" {
+		return nil
+	}
+	if err := d.objs.Fdb.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("forget %s: %w", mac, err)
+	}
+	d.outdateMAC(id, mac)
+	return d.changed()
+}
+
+// Former are the remotes that a former process knew by BGP alone, by the names of the
+// segments, which are known again. It is for the time before the first Apply.
+func (d *Datapath) Former(segments []overlay.Segment) (map[string][]netip.Addr, error) {
+	type tunnel struct {
+		vni  uint32
+		port uint16
+	}
+	names := make(map[tunnel]string, len(segments))
+	for _, s := range segments {
+		names[tunnel{uint32(s.VNI), wire16(s.Tunnel.UDPPort)}] = s.Name
+	}
+	all := make(map[string][]netip.Addr)
+	err := walk(d.objs.Remotes, func(k edgeRemoteKey, value uint32) {
+		segment, end := &d.segments[k.Segment], &d.ends[value&^remoteUntaught]
+		name := names[tunnel{segment.Vni, segment.UdpPort}]
+		first := k.Addr == end.Addr // of a remote with several addresses
+		if value&remoteUntaught != 0 && first && name != "" && segment.Vni != 0 {
+			all[name] = append(all[name], addrOf(k.Addr.W))
+		}
+	})
+	for _, list := range all {
+		slices.SortFunc(list, netip.Addr.Compare)
+	}
+	return all, err
+}
