@@ -79,9 +79,11 @@ type Result struct {
 	// Held: the remote answers, and State is Down until it has done so for a while. Holds: the
 	// remote says that it does so with this end.
 	Held, Holds bool
-	Detects     time.Duration // silence that is a failure; 0 while the other end has not said what it sends
-	Sent        uint64        // packets
-	Received    uint64
+	// Left: State is Down because the remote took the session out of use, which is no failure.
+	Left     bool
+	Detects  time.Duration // silence that is a failure; 0 while the other end has not said what it sends
+	Sent     uint64        // packets
+	Received uint64
 }
 
 // Usable reports whether packets may take the pair's path.
@@ -210,6 +212,7 @@ func (m *Monitor) Results() map[overlay.Pair]Result {
 				State: p.health.state, Since: p.health.since, Why: p.health.why, Session: p.session.state.String(),
 				Failures: p.health.failures, Detects: p.session.detection(), Sent: p.sent, Received: p.received,
 				Service: p.health.service, ServiceSince: p.health.serviceSince, Held: p.health.isHeld(), Holds: p.health.holds,
+				Left: p.health.remote == adminDown,
 			}
 		}
 	}

@@ -241,7 +241,7 @@ func TestLeave(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	b.must(far.Leave(ctx))
-	if r := b.awaitState(near, there, Down); r.Failures != 0 || r.Why != "the remote took it out of use" {
+	if r := b.awaitState(near, there, Down); r.Failures != 0 || !r.Left || r.Why != "the remote took it out of use" {
 		t.Errorf("after the other end left: %+v", r)
 	}
 	b.set(b.far, far, peerOf(far4, near4, 2))

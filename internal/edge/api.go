@@ -10,9 +10,10 @@ import (
 // The documents that the API serves, one a path: GET /v1/status, /v1/ports,
 // /v1/interfaces, /v1/teps, /v1/fdb, /v1/neighbours, /v1/routes, /v1/flows,
 // /v1/flow-cache, /v1/drops, /v1/trace, /v1/rules, /v1/firewall, /v1/sessions, /v1/egress,
-// /v1/nat, /v1/bindings, /v1/pressure, and by POST /v1/what-if, /v1/teps/probe,
-// /v1/egress/drain and /v1/egress/undrain. Lists are JSON arrays, never null. Beside
-// them stands GET /metrics, in Prometheus' text format.
+// /v1/nat, /v1/bindings, /v1/pressure, /v1/bgp, /v1/bgp/routes, /v1/bgp/moves, and by POST
+// /v1/what-if, /v1/teps/probe, /v1/egress/drain, /v1/egress/undrain, /v1/bgp/thaw,
+// /v1/bgp/reset and /v1/prove. Lists are JSON arrays, never null. Beside them stands GET /metrics, in
+// Prometheus' text format.
 
 // Status is the edge at a glance.
 type Status struct {
@@ -31,6 +32,7 @@ type Status struct {
 	Transit   *Usage        `json:"transit_flows,omitempty"` // that of the transit programs
 	Firewall  *FirewallUse  `json:"firewall,omitempty"`
 	NAT       *NATUse       `json:"nat,omitempty"`
+	BGP       *BGPUse       `json:"bgp,omitempty"`
 	FlowCache bool          `json:"flow_cache"`
 	LookUps   uint64        `json:"flow_look_ups"` // in both
 	Hits      uint64        `json:"flow_hits"`
@@ -165,8 +167,11 @@ type FDBEntry struct {
 	Port    string      `json:"port,omitempty"`
 	Remote  netip.Addr  `json:"remote,omitzero"`
 	Static  bool        `json:"static"`
-	Age     float64     `json:"age_s"`
-	Moves   uint32      `json:"moves"`
+	// Origin is "learned", "static" or "bgp".
+	Origin string  `json:"origin"`
+	Sticky bool    `json:"sticky,omitempty"` // BGP says that it does not move
+	Age    float64 `json:"age_s"`
+	Moves  uint32  `json:"moves"`
 }
 
 // NeighbourInfo is one IP address of one segment and its MAC address.
@@ -177,6 +182,7 @@ type NeighbourInfo struct {
 	Port    string      `json:"port,omitempty"` // where the MAC address is
 	Remote  netip.Addr  `json:"remote,omitzero"`
 	Static  bool        `json:"static"`
+	Origin  string      `json:"origin"` // as of an FDBEntry
 	Age     float64     `json:"age_s"`
 }
 
@@ -185,7 +191,7 @@ type RouteInfo struct {
 	Router string            `json:"router"`
 	Prefix netip.Prefix      `json:"prefix"`
 	Kind   overlay.RouteKind `json:"type"`
-	Origin string            `json:"origin"`         // "connected", "static" or "leaked"
+	Origin string            `json:"origin"`         // "connected", "static", "bgp" or "leaked"
 	From   string            `json:"from,omitempty"` // the router that it was leaked from
 	Hops   []HopInfo         `json:"hops"`
 }

@@ -66,8 +66,8 @@ func TestDocuments(t *testing.T) {
 		}},
 	}})
 	check("fdb", fetched(t, c.FDB), []FDBEntry{
-		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Static: true},
-		{Segment: "blue", MAC: mac, Remote: remote, Age: 1.5, Moves: 2},
+		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Static: true, Origin: "static"},
+		{Segment: "blue", MAC: mac, Remote: remote, Origin: "learned", Age: 1.5, Moves: 2},
 	})
 	check("flows", fetched(t, c.Flows), []FlowInfo{
 		{Segment: "blue", In: "192.0.2.2", Out: "p0", Proto: "tcp", Src: remote, Dst: tep, SrcPort: 1, DstPort: 2,

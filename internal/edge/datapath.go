@@ -13,25 +13,31 @@ import (
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
+	"github.com/selvage/selvage/internal/prove"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // Data paths as the edge sees them. An edge never calls two methods at once, except
-// those of Reader, and those of Steerer, one at a time, beside any but Apply, ForgetPathMTU,
-// Remove and Close.
+// those of Reader, those of Steerer, one at a time, beside any but Apply, ForgetPathMTU,
+// Remove and Close, and FollowArrivals, beside any but Remove and Close.
 type (
 	// DataPath is the forwarding plane of one edge.
 	DataPath interface {
 		Writer
 		Steerer
+		Learner
 		Reader
 		Owner
+		// FollowArrivals calls do with hosts that come to ports, until ctx ends. The zero
+		// Arrival stands for some that were missed.
+		FollowArrivals(ctx context.Context, do func([]datapath.Arrival)) error
 	}
 	// Writer changes what the data path does.
 	Writer interface {
 		Apply(t datapath.Tables) error
 		Age(ageing time.Duration) (aged int, err error)
-		Moves() ([]datapath.Move, error)
+		// Beat has time pass for the transit programs. It has to be called often.
+		Beat() error
 		Announce(m datapath.Move) error
 		// ForgetPathMTU ends the obedience to what PathMTUs says of remote.
 		ForgetPathMTU(remote netip.Addr) error
@@ -47,9 +53,23 @@ type (
 		// RenewLease may run beside Apply too.
 		RenewLease() error
 	}
+	// Learner takes over what BGP says, of the tables that were applied last. Its methods are
+	// of those of Steerer. An error is of parts; the rest is done.
+	Learner interface {
+		PutStations(list []overlay.Station) error
+		PutResidents(list []overlay.Resident) error
+		// PutRoutes has routes without a kind be gone.
+		PutRoutes(list []datapath.Router) error
+		// Forget ends what the packets of a host told of its being at a port.
+		Forget(segment string, mac overlay.MAC) error
+		// Ask must be called in the network namespace.
+		Ask(segment, port string, mac overlay.MAC, addrs []netip.Addr) error
+	}
 	// Reader says what the data path did.
 	Reader interface {
 		FDB() ([]datapath.FDBEntry, error)
+		// Hosts are those at ports.
+		Hosts() ([]datapath.LocalHost, error)
 		Flows() ([]datapath.Flow, error)
 		Drops() ([]datapath.Drop, error)
 		Ports() (map[string]datapath.PortCounters, error)
@@ -95,6 +115,9 @@ type (
 	// Owner ends the data path (Remove) or only its handles (Close).
 	Owner interface {
 		Adopted() bool
+		// Former are remotes, by segment, that a former process knew by BGP alone. It must be
+		// called before the first Apply.
+		Former(segments []overlay.Segment) (map[string][]netip.Addr, error)
 		Remove() error
 		Close() error
 	}
@@ -181,7 +204,7 @@ func openLiveness(log *slog.Logger) (Liveness, error) {
 func dataPathConfig(e overlay.Edge, opts RunOptions) datapath.Config {
 	cfg := datapath.Config{
 		Name: e.Name, FlowCache: e.FlowCache, FDB: e.FDB, PinRoot: opts.PinRoot,
-		Transit: reconcile.HasTransit(e), Timing: opts.Timing,
+		Transit: reconcile.HasTransit(e), Timing: opts.Timing, ProbeMAC: prove.MAC(self(e)),
 	}
 	if e.Firewall != nil {
 		fw := *e.Firewall

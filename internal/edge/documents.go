@@ -57,7 +57,7 @@ func (e *edge) statusDocument() (Status, error) {
 			Problems: append([]string{}, e.allProblems()...),
 		}
 		s.countFlows(stats.Caches)
-		s.Firewall, s.NAT = e.firewallUse(), e.natUse()
+		s.Firewall, s.NAT, s.BGP = e.firewallUse(), e.natUse(), e.bgpUse()
 		for _, a := range reconcile.Attachments(e.config) {
 			s.Ports.count(portState(e.view, a) == stateUp)
 		}
@@ -241,7 +241,7 @@ func (e *edge) fdbDocuments() ([]FDBEntry, error) {
 		for _, f := range entries {
 			list = append(list, FDBEntry{
 				Segment: f.Segment, MAC: f.MAC, Port: f.Port, Remote: f.Remote,
-				Static: f.Static, Age: seconds(f.AgeNS), Moves: f.Moves,
+				Static: f.Static, Origin: string(f.Origin), Sticky: f.Sticky, Age: seconds(f.AgeNS), Moves: f.Moves,
 			})
 		}
 		slices.SortFunc(list, func(a, b FDBEntry) int {

@@ -33,21 +33,22 @@ type edge struct {
 	host    Host
 	started time.Time
 
-	mu       sync.RWMutex
-	config   overlay.Edge
-	ruled    ruled    // the policy of config
-	dp       DataPath // nil after it was lost
-	adopted  bool
-	view     host.View
-	paths    paths
-	steering steering
-	asked    asked
-	cache    cacheWatch
-	balance  balance
-	guard    guard
-	natGuard natGuard
-	problems []string         // of the last reconciliation
-	faults   map[string]error // of what is tried again, by what it is
+	mu         sync.RWMutex
+	configured overlay.Edge
+	config     overlay.Edge // that, and what BGP told of other edges
+	ruled      ruled        // the policy of config
+	dp         DataPath     // nil after it was lost
+	adopted    bool
+	view       host.View
+	paths      paths
+	steering   steering
+	asked      asked
+	cache      cacheWatch
+	balance    balance
+	guard      guard
+	natGuard   natGuard
+	problems   []string         // of the last reconciliation
+	faults     map[string]error // of what is tried again, by what it is
 
 	// Of egress: where bindings are told to other gateways, nil without.
 	replication    Replication
@@ -58,6 +59,12 @@ type edge struct {
 	lease          lease
 	logLost        atomic.Uint64 // lines about bindings that were not written
 	offloads       offloads
+
+	// Of BGP: nil without.
+	bgp         atomic.Pointer[bgp]
+	learnt      learnt
+	arrivals    arrivals
+	endArrivals func()
 
 	jobs  chan func()   // what has to be done by the goroutine of Run
 	ended chan struct{} // closed when it takes no more of them
@@ -80,12 +87,16 @@ func (e *edge) start(ctx context.Context) error {
 	}
 	e.dp, e.adopted = dp, dp.Adopted()
 	e.lease.of(dp)
+	e.steering.routing = reconcile.NewRouting(e.config)
 	e.lookAsked()
 	e.asked.before = e.asked.last // a former process's are no news
 	e.fault("remember the gateways", e.joinGateways())
+	e.rememberFabric()
 	e.hold(view)
 	e.settle(ctx)
 	e.reconcile()
+	e.followArrivals()
+	e.followBGP()
 	shed(e.config)
 	e.log.Info("edge runs", "tep", e.config.Underlay.TEP, "adopted", e.adopted,
 		"segments", len(e.config.Segments), "ports", len(e.config.Ports))
@@ -144,8 +155,8 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	age := newAgePace(e.config.FDB.Ageing)
 	defer age.Stop()
 	defer close(e.ended)
-	moves := time.NewTicker(announceEvery)
-	defer moves.Stop()
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
 	for {
 		age.set(e.config.FDB.Ageing)
 		select {
@@ -160,13 +171,22 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.lookAsked()
 			e.watchCache()
 			e.watchBalance()
+			e.watchBGP()
+		case <-e.learnt.remotes:
+			e.reconcile()
+		case <-e.learnt.missed:
+			e.lookHosts()
+		case <-e.learnt.complete:
+			e.sweepBGP()
 		case <-e.paths.found:
 			e.reconcile()
 			e.followPaths()
-		case <-moves.C:
+		case <-beat.C:
 			e.announceMoves()
+			e.fault("have time pass in the data path", e.dp.Beat())
 		case <-age.C:
 			e.age()
+			e.lookHosts()
 			e.followPaths()
 		case job := <-e.jobs:
 			job()
@@ -178,24 +198,15 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	}
 }
 
-// announceEvery is how often hosts that came to a port are looked for.
-const announceEvery = 50 * time.Millisecond
-
-// announceMoves tells the other edges of hosts that moved to this one.
-func (e *edge) announceMoves() {
-	moved, err := e.dp.Moves()
-	for _, m := range moved {
-		err = errors.Join(err, e.dp.Announce(m))
-		if m.WasRemote {
-			e.log.Info("a host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
-		}
-	}
-	e.fault("announce moved hosts", err)
-}
+// beatEvery is how often time passes for the data path, and hosts that came to a port are
+// told of.
+const beatEvery = 50 * time.Millisecond
 
 // reconcile makes host and data path what the configuration asks for. What
 // does not work is reported and tried again at the next event or tick.
 func (e *edge) reconcile() {
+	begin := time.Now()
+	e.mergeFabric()
 	view, err := e.host.Observe(reconcile.Want(e.config))
 	if err == nil && e.hold(view) {
 		view, err = e.host.Observe(reconcile.Want(e.config))
@@ -218,6 +229,10 @@ func (e *edge) reconcile() {
 	}
 	e.watchOver(view)
 	e.tell(was, now)
+	if err == nil {
+		e.tellBGP(time.Since(begin))
+		e.lookPorts(view)
+	}
 }
 
 // apply plans, and has the data path do it. It says which egress addresses came here. mu is
@@ -226,9 +241,12 @@ func (e *edge) apply(view host.View, probed map[overlay.Pair]int) (came announce
 	s := &e.steering
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	e.config = s.withRoutes(e.config)
 	on := ground{e.dp, e.config, view, probed}
 	next := s.plan(on)
-	tables, problems := reconcile.Desired(e.config, view, next.teams)
+	routing := reconcile.NewRouting(e.config)
+	tables, problems := reconcile.DesiredBy(routing, e.config, view, next.teams)
+	tables.Untaught, tables.Keep = reconcile.Untaught(e.configured, e.config), e.learnt.former != nil
 	tables.Firewall, tables.EgressRules = e.ruled.policy, e.ruled.egress
 	begin := time.Now()
 	all, own, again := s.judge(on, begin)
@@ -243,6 +261,7 @@ func (e *edge) apply(view host.View, probed map[overlay.Pair]int) (came announce
 	}
 	e.paths.probed = probed
 	s.ground, s.paths = on, next
+	s.route(routing, e.config, next.teams)
 	came = s.gate.take(e.config, all, own, tables.Egress)
 	s.gate.askAgain(again, begin)
 	return came, nil
@@ -312,7 +331,7 @@ func (e *edge) reload() error {
 	}
 	var rules ruled
 	if err == nil {
-		rules, err = compile(e.config, e.ruled, next)
+		rules, err = compile(e.configured, e.ruled, next)
 	}
 	if err == nil {
 		err = e.reopen(next)
@@ -324,12 +343,14 @@ func (e *edge) reload() error {
 	if err != nil {
 		return nil
 	}
-	was := e.config
+	was := e.configured
 	e.mu.Lock()
-	e.config, e.ruled = next, rules
+	e.configured, e.config, e.ruled = next, next, rules
 	e.mu.Unlock()
 	e.log.Info("configuration reloaded", "segments", len(next.Segments), "ports", len(next.Ports))
+	e.configureBGP()
 	e.reconcile()
+	e.followBGP()
 	shed(was, next)
 	return nil
 }
@@ -337,10 +358,12 @@ func (e *edge) reload() error {
 // reopen loads the programs anew when next needs that, and the former ones
 // again when it fails. The pinned links forward all the while.
 func (e *edge) reopen(next overlay.Edge) error {
-	was, will := dataPathConfig(e.config, e.opts), dataPathConfig(next, e.opts)
+	was, will := dataPathConfig(e.configured, e.opts), dataPathConfig(next, e.opts)
 	if reflect.DeepEqual(was, will) {
 		return nil
 	}
+	e.unfollowArrivals()
+	defer e.followArrivals()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.steering.mu.Lock()
@@ -367,23 +390,25 @@ func (e *edge) reopen(next overlay.Edge) error {
 // stop lets go of the data path; remove also takes it and the changes of the
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
+	e.unfollowArrivals()
+	unspoken := e.endBGP(!remove) // first, so that the others send no more
 	e.mu.Lock()
 	dp := e.dp
 	e.dp = nil
 	e.mu.Unlock()
 	e.lease.of(nil)
 	if dp == nil {
-		return nil
+		return unspoken
 	}
 	if !remove {
 		e.log.Info("edge ends, its data path goes on forwarding")
 		e.leaveGateways()
-		return errors.Join(e.stopReplication(), e.endLiveness(false), dp.Close())
+		return errors.Join(unspoken, e.stopReplication(), e.endLiveness(false), dp.Close())
 	}
 	e.log.Info("edge ends")
 	e.steering.stand()
 	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
-	return errors.Join(left, e.stopReplication(), dp.Remove(), e.host.Hold(host.Holds{}))
+	return errors.Join(unspoken, left, e.stopReplication(), dp.Remove(), e.host.Hold(host.Holds{}))
 }
 
 // fault keeps err as a problem until the same thing works again.
@@ -406,7 +431,7 @@ func (e *edge) fault(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []string {
-	problems := slices.Concat(e.problems, e.steering.problems(), e.balance.problems, e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config))
+	problems := slices.Concat(e.problems, e.steering.problems(), e.balance.problems, e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems())
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, fmt.Sprintf("%s: %v", what, e.faults[what]))
 	}

@@ -75,6 +75,7 @@ type world struct {
 	reading    sync.RWMutex             // finds a change at the time of a read
 	walls      walls
 	exits      exits
+	fabric     fabric
 	steering   sync.Mutex // and of the paths at the time of steering
 }
 
@@ -302,7 +303,7 @@ func (d fakeDataPath) Apply(t datapath.Tables) error {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	if err == nil {
-		d.w.tables = t
+		d.w.tables, d.w.fabric.routes = t, map[string]map[netip.Prefix]datapath.Route{}
 		d.w.exits.steered = t.Egress
 	}
 	return err
@@ -336,10 +337,14 @@ func (d fakeDataPath) Age(ageing time.Duration) (int, error) {
 }
 
 func (d fakeDataPath) FDB() ([]datapath.FDBEntry, error) {
-	return []datapath.FDBEntry{
-		{Segment: "blue", MAC: mac, Remote: remote, AgeNS: 1.5e9, Moves: 2},
-		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Static: true},
-	}, d.read("fdb")
+	list := []datapath.FDBEntry{
+		{Segment: "blue", MAC: mac, Remote: remote, Origin: datapath.OriginLearned, AgeNS: 1.5e9, Moves: 2},
+		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Origin: datapath.OriginStatic, Static: true},
+	}
+	err := d.read("fdb")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return append(list, d.w.fabric.entries...), err
 }
 
 func (d fakeDataPath) Flows() ([]datapath.Flow, error) {
@@ -423,10 +428,6 @@ func (d fakeDataPath) ForgetPathMTU(remote netip.Addr) error {
 }
 
 // Trace says where the frame came from, and sends it out as it is.
-func (d fakeDataPath) Moves() ([]datapath.Move, error) { return nil, nil }
-
-func (d fakeDataPath) Announce(datapath.Move) error { return nil }
-
 func (d fakeDataPath) Trace(in datapath.TraceInput) (datapath.Trace, error) {
 	err := d.read("trace")
 	d.w.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -38,8 +39,16 @@ type steering struct {
 	end     func() // ends the goroutine and waits for it
 	ground  ground
 	paths   pathPlan
-	failed  bool // the last time
-	gate    gateways
+	routing *reconcile.Routing // of ground, and learnt since
+	reach   map[string]map[netip.Addr]bool
+	dead    map[netip.Addr]bool // remotes that routes do not lead by
+	// neighbours are BGP's that are watched over, and lives what was last known of them. No
+	// path is by those that are strangers.
+	neighbours map[overlay.Pair]netip.Addr
+	lives      map[netip.Addr]bfd.Result
+	strangers  map[overlay.Pair]bool
+	failed     bool // the last time
+	gate       gateways
 }
 
 // ground is what plans rest on, as of the last reconciliation.
@@ -97,7 +106,9 @@ func (s *steering) known() map[overlay.Pair]bfd.Result {
 	if s.monitor == nil {
 		return nil
 	}
-	return s.monitor.Results()
+	results := s.monitor.Results()
+	maps.DeleteFunc(results, func(p overlay.Pair, _ bfd.Result) bool { return s.strangers[p] })
+	return results
 }
 
 // plan says which paths the flows shall take; mu is held.
@@ -119,18 +130,22 @@ func (e *edge) steer() {
 		s.mu.Unlock()
 		return // the tables that are about to be applied know
 	}
-	was, failed := s.told(), s.failed
+	was, failed, owned := s.told(), s.failed, s.gate.owned
 	came, err := s.moveGateways(time.Now()) // first: of these more depends than of paths
 	next := s.plan(s.ground)
+	err = errors.Join(err, s.reroute(next.teams))
 	steered := s.ground.dp.Steer(reconcile.Steering(s.ground.config, next.teams))
 	if steered == nil {
 		s.paths = next
 	}
 	err = errors.Join(err, steered)
 	s.failed = err != nil
-	now := s.told()
+	now, moved := s.told(), !maps.Equal(owned, s.gate.owned)
 	s.mu.Unlock()
 	e.announce(came)
+	if moved {
+		e.tellBGP(0)
+	}
 	if err != nil || failed {
 		e.fault("steer the flows", err)
 	}
@@ -161,14 +176,33 @@ func (e *edge) watchOver(view host.View) {
 			return
 		}
 		s.mu.Lock()
-		s.monitor, s.opened, s.end = monitor, time.Now(), onEach(monitor.Changed(), e.steerAndSave)
+		s.monitor, s.opened, s.end = monitor, time.Now(), onEach(monitor.Changed(), func() {
+			e.failNeighbours()
+			e.steerAndSave()
+		})
 		s.say(s.gate.own)
 		s.mu.Unlock()
 		if e.config.Egress != nil {
 			nudge(s.gate.nudged) // sessions that never answer are judged when patience ends
 		}
 	}
-	e.fault(watchLiveness, s.monitor.Set(reconcile.Peers(e.config, s.inForce().teams, view.Ways)))
+	peers := reconcile.Peers(e.config, s.inForce().teams, view.Ways)
+	more, neighbours, err := neighbourPeers(e.config, peers)
+	s.watch(neighbours, more)
+	e.fault(watchLiveness, errors.Join(err, s.monitor.Set(slices.Concat(peers, more))))
+}
+
+// watch says which sessions are with BGP neighbours, and which with them alone.
+func (s *steering) watch(neighbours map[overlay.Pair]netip.Addr, alone []bfd.Peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.neighbours, s.strangers = neighbours, make(map[overlay.Pair]bool)
+	for _, p := range alone {
+		s.strangers[p.Pair] = true
+	}
+	if s.lives == nil {
+		s.lives = make(map[netip.Addr]bfd.Result)
+	}
 }
 
 // endLiveness ends the watching. With leave the remotes are told first, for whom it is

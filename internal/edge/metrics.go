@@ -19,7 +19,7 @@ import (
 const metricsType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Kinds of metrics.
-const counter, gauge = "counter", "gauge"
+const counter, gauge, histogram = "counter", "gauge", "histogram"
 
 // page is metrics in the making. The samples of a family follow its head.
 type page struct{ bytes.Buffer }
@@ -94,6 +94,7 @@ func (e *edge) metricsText() ([]byte, error) {
 			return nil, err
 		}
 		e.natMetrics(p)
+		e.bgpMetrics(p)
 		return p.Bytes(), nil
 	})
 }

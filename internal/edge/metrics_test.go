@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -46,7 +47,7 @@ func parseMetrics(text string) (map[string]*family, error) {
 			families[name], open = &family{help: help, samples: map[string]float64{}}, name
 		case strings.HasPrefix(line, "# TYPE "):
 			name, kind, _ := strings.Cut(strings.TrimPrefix(line, "# TYPE "), " ")
-			if name != open || families[name].kind != "" || kind != "counter" && kind != "gauge" {
+			if name != open || families[name].kind != "" || kind != "counter" && kind != "gauge" && kind != "histogram" {
 				err = fmt.Errorf("TYPE %s %q is out of place", name, kind)
 			} else {
 				families[name].kind = kind
@@ -63,8 +64,11 @@ func parseMetrics(text string) (map[string]*family, error) {
 
 func (f *family) sample(open, line string) error {
 	m := sampleLine.FindStringSubmatch(line)
-	if m == nil || f == nil || f.kind == "" || m[1] != open {
+	if m == nil || f == nil || f.kind == "" || !f.has(open, m[1]) {
 		return fmt.Errorf("no sample of %s", open)
+	}
+	if f.kind == "histogram" && m[1] != open+"_bucket" {
+		return nil // the sum, and the count that the last bucket has too
 	}
 	var labels []string
 	for rest := m[2]; rest != ""; {
@@ -87,6 +91,14 @@ func (f *family) sample(open, line string) error {
 	value, err := strconv.ParseFloat(m[3], 64)
 	f.samples[key] = value
 	return err
+}
+
+// has reports whether a sample of that name belongs to the family.
+func (f *family) has(family, name string) bool {
+	if f.kind == "histogram" {
+		return slices.Contains([]string{"_bucket", "_sum", "_count"}, strings.TrimPrefix(name, family))
+	}
+	return name == family
 }
 
 // scraped are the metrics of the edge in w.
@@ -231,7 +243,16 @@ func TestMetricsAreDocumented(t *testing.T) {
 	c, _ := w.run()
 	w.within("the firewall was swept", func() bool { return !fetched(t, c.Firewall).SweptAt.IsZero() })
 	served := map[string]string{}
-	for name, f := range w.scraped() {
+	all := w.scraped()
+	b := newFabricWorld(newWorld(t))
+	b.fabric.sessions = []speaker.Neighbour{{Name: "rr1", Families: []speaker.FamilyCounts{{Family: overlay.FamilyEVPN}}}}
+	b.runFabric()
+	for name, f := range b.scraped() {
+		if all[name] == nil {
+			all[name] = f
+		}
+	}
+	for name, f := range all {
 		for key := range f.samples {
 			var labels []string
 			for _, m := range regexp.MustCompile(`([a-z_]+)="`).FindAllStringSubmatch(key, -1) {

@@ -23,7 +23,7 @@ func (e *edge) neighbourDocuments() ([]NeighbourInfo, error) {
 		list := make([]NeighbourInfo, 0, len(neighbours))
 		for _, n := range neighbours {
 			list = append(list, NeighbourInfo{
-				Segment: n.Segment, Address: n.Addr, MAC: n.MAC, Port: n.Port, Remote: n.Remote, Static: n.Static, Age: seconds(n.AgeNS),
+				Segment: n.Segment, Address: n.Addr, MAC: n.MAC, Port: n.Port, Remote: n.Remote, Static: n.Static, Origin: string(n.Origin), Age: seconds(n.AgeNS),
 			})
 		}
 		slices.SortFunc(list, func(a, b NeighbourInfo) int {
@@ -59,7 +59,7 @@ func (e *edge) routeDocuments() ([]RouteInfo, error) {
 			return nil, err
 		}
 		list := []RouteInfo{}
-		for _, t := range reconcile.Routes(e.config) {
+		for _, t := range e.steering.routes() {
 			for _, r := range t.Routes {
 				info := RouteInfo{
 					Router: t.Router, Prefix: r.Prefix, Kind: r.Kind, Origin: string(r.Origin), From: r.From, Hops: []HopInfo{},
@@ -75,6 +75,14 @@ func (e *edge) routeDocuments() ([]RouteInfo, error) {
 		})
 		return list, nil
 	})
+}
+
+// routes are those of all routers by now.
+func (s *steering) routes() []reconcile.Table {
+	s.mu.Lock()
+	snapshot := s.routing.Snapshot()
+	s.mu.Unlock()
+	return snapshot.All()
 }
 
 func (e *edge) hopInfo(hop datapath.Hop, macs map[station]overlay.MAC) HopInfo {
@@ -120,7 +128,7 @@ func (e *edge) countAsked() (uint64, error) {
 	return 0, err
 }
 
-// unresolvedHops names the next hops of static routes that have no MAC address
+// unresolvedHops names the next hops of static and learnt routes that have no MAC address
 // while packets want some: a next hop is asked when a packet needs it, so one that
 // nobody needs is no problem. mu is held.
 func (e *edge) unresolvedHops() (problems []string, err error) {
@@ -134,7 +142,7 @@ func (e *edge) unresolvedHops() (problems []string, err error) {
 	}
 	for _, t := range reconcile.Routes(e.config) {
 		for _, r := range t.Routes {
-			if r.Origin != reconcile.Static {
+			if r.Origin != reconcile.Static && r.Origin != reconcile.Learnt {
 				continue
 			}
 			for _, hop := range r.Hops {

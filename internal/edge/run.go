@@ -8,6 +8,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ import (
 
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
 )
@@ -51,6 +54,9 @@ type RunOptions struct {
 	Sweep time.Duration
 	// NATSweep is that of NAT's bindings; 0 is 10 s.
 	NATSweep time.Duration
+	// Linger is how long after its neighbours said all what a former process learnt by BGP
+	// stays; 0 is evpn.Linger.
+	Linger time.Duration
 
 	// The edge's dependencies; nil is the real one.
 	Load         func(path string) (overlay.Edge, error)
@@ -60,24 +66,16 @@ type RunOptions struct {
 	OpenLiveness func(log *slog.Logger) (Liveness, error)
 
 	OpenReplication func(o replica.Options) (Replication, error)
+	OpenSpeaker     func(ctx context.Context, o speaker.Options) (Speaker, error)
 }
 
 func (o RunOptions) withDefaults() RunOptions {
-	if o.RuntimeDir == "" {
-		o.RuntimeDir = DefaultRuntimeDir
-	}
+	o.RuntimeDir = cmp.Or(o.RuntimeDir, DefaultRuntimeDir)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if o.Resync == 0 {
-		o.Resync = defaultResync
-	}
-	if o.Sweep == 0 {
-		o.Sweep = sweepLeast
-	}
-	if o.NATSweep == 0 {
-		o.NATSweep = natSweep
-	}
+	o.Resync, o.Sweep = cmp.Or(o.Resync, defaultResync), cmp.Or(o.Sweep, sweepLeast)
+	o.NATSweep, o.Linger = cmp.Or(o.NATSweep, natSweep), cmp.Or(o.Linger, evpn.Linger)
 	if build, ok := debug.ReadBuildInfo(); ok && o.Version == "" {
 		o.Version = build.Main.Version
 	}
@@ -98,6 +96,9 @@ func (o RunOptions) withDefaults() RunOptions {
 	}
 	if o.OpenReplication == nil {
 		o.OpenReplication = openReplication
+	}
+	if o.OpenSpeaker == nil {
+		o.OpenSpeaker = openSpeaker
 	}
 	return o
 }
@@ -142,15 +143,16 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	defer func() { err = errors.Join(err, ns.close()) }()
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
-		started: time.Now(), config: cfg, faults: make(map[string]error),
+		started: time.Now(), configured: cfg, config: cfg, faults: make(map[string]error),
 		jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
-		ns: ns, came: make(chan announcement, 1),
+		ns: ns, came: make(chan announcement, 1), learnt: newLearnt(),
 	}
 	e.steering.gate.nudged = make(chan struct{}, 1)
 	e.fault("remember the offload probes", e.loadOffloads())
 	endAnnouncer, endLease := beside(ctx, e.announceAddresses), beside(ctx, e.renewLease)
 	defer func() {
-		err = errors.Join(err, e.paths.close(), e.endLiveness(false), e.stopReplication())
+		e.unfollowArrivals()
+		err = errors.Join(err, e.endBGP(true), e.paths.close(), e.endLiveness(false), e.stopReplication())
 		endAnnouncer()
 		endLease()
 	}()

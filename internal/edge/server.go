@@ -114,6 +114,12 @@ func (e *edge) handler() http.Handler {
 	get(mux, "/v1/nat", e.natDocument)
 	ask(mux, "/v1/bindings", e.bindingDocument)
 	ask(mux, "/v1/pressure", e.pressureDocument)
+	get(mux, "/v1/bgp", e.bgpDocument)
+	ask(mux, "/v1/bgp/routes", e.bgpRouteDocuments)
+	get(mux, "/v1/bgp/moves", e.bgpMovesDocument)
+	mux.HandleFunc("/v1/bgp/thaw", e.thawHandler)
+	mux.HandleFunc("/v1/bgp/reset", e.resetHandler)
+	mux.HandleFunc("/v1/prove", e.proveHandler())
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(w, r) {
 			return

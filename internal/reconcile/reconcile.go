@@ -34,7 +34,12 @@ func Want(e overlay.Edge) host.Want {
 // path's tables. Each problem names the object that does not work and says what to do;
 // those of the plan are Teamed's. What translates is for Translate.
 func Desired(e overlay.Edge, v host.View, teams Teams) (datapath.Tables, []string) {
-	t := datapath.Tables{Segments: AllSegments(e, v), Routers: desiredRouters(e)}
+	return DesiredBy(NewRouting(e), e, v, teams)
+}
+
+// DesiredBy is Desired where the routing of e is made.
+func DesiredBy(routing *Routing, e overlay.Edge, v host.View, teams Teams) (datapath.Tables, []string) {
+	t := datapath.Tables{Segments: AllSegments(e, v), Routers: routing.desired(DeadRemotes(teams))}
 	underlays, problems := desiredUnderlays(e, v)
 	t.Underlays = underlays
 	ports, more := desiredPorts(e, v)

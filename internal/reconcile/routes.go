@@ -16,6 +16,7 @@ type Origin string
 const (
 	Connected Origin = "connected"
 	Static    Origin = "static"
+	Learnt    Origin = "bgp"
 	Leaked    Origin = "leaked"
 )
 
@@ -33,31 +34,7 @@ type Table struct {
 }
 
 // Routes are the tables of e's routers, in the configuration's order.
-func Routes(e overlay.Edge) []Table {
-	own := make(map[string][]Route, len(e.Routers))
-	for _, r := range e.Routers {
-		own[r.Name] = ownRoutes(e, r)
-	}
-	tables := make([]Table, 0, len(e.Routers))
-	for _, r := range e.Routers {
-		t, known := Table{Router: r.Name, Routes: own[r.Name]}, map[netip.Prefix]bool{}
-		for _, route := range t.Routes {
-			known[route.Prefix] = true
-		}
-		for _, leak := range r.Leaks {
-			for _, route := range own[leak.From] {
-				if known[route.Prefix] || !within(route.Prefix, leak.Prefixes) {
-					continue
-				}
-				known[route.Prefix] = true
-				route.Origin, route.From = Leaked, leak.From
-				t.Routes = append(t.Routes, route)
-			}
-		}
-		tables = append(tables, t)
-	}
-	return tables
-}
+func Routes(e overlay.Edge) []Table { return NewRouting(e).All() }
 
 func within(p netip.Prefix, list []netip.Prefix) bool {
 	return slices.ContainsFunc(list, func(l netip.Prefix) bool { return l.Bits() <= p.Bits() && l.Contains(p.Addr()) })
@@ -91,25 +68,30 @@ func networks(e overlay.Edge, r overlay.Router) (list []network) {
 	return list
 }
 
-func ownRoutes(e overlay.Edge, r overlay.Router) (routes []Route) {
-	connected := networks(e, r)
+// ownRoutes are the connected and static routes of r.
+func ownRoutes(r overlay.Router, connected []network) (routes []Route) {
 	for _, n := range connected {
 		routes = append(routes, Route{Origin: Connected, Route: datapath.Route{
 			Prefix: n.prefix, Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: n.segment}},
 		}})
 	}
 	for _, static := range r.Routes {
-		route := Route{Origin: Static, Route: datapath.Route{Prefix: static.Prefix, Kind: static.Kind}}
-		for _, via := range static.Via {
-			hop := datapath.Hop{Segment: segmentOf(connected, via.Addr), Addr: via.Addr}
-			if via.Remote.IsValid() {
-				hop = datapath.Hop{Segment: r.SegmentName(), Remote: via.Remote, MAC: via.MAC}
-			}
-			route.Hops = append(route.Hops, hop)
-		}
-		routes = append(routes, route)
+		routes = append(routes, Route{Origin: Static, Route: resolve(r, connected, static)})
 	}
 	return routes
+}
+
+// resolve finds the segments of the next hops.
+func resolve(r overlay.Router, connected []network, route overlay.Route) datapath.Route {
+	resolved := datapath.Route{Prefix: route.Prefix, Kind: route.Kind}
+	for _, via := range route.Via {
+		hop := datapath.Hop{Segment: segmentOf(connected, via.Addr), Addr: via.Addr}
+		if via.Remote.IsValid() {
+			hop = datapath.Hop{Segment: r.SegmentName(), Remote: via.Remote, MAC: via.MAC}
+		}
+		resolved.Hops = append(resolved.Hops, hop)
+	}
+	return resolved
 }
 
 // segmentOf is the segment of the longest prefix with addr.
@@ -123,11 +105,12 @@ func segmentOf(connected []network, addr netip.Addr) (segment string) {
 	return segment
 }
 
-func desiredRouters(e overlay.Edge) (routers []datapath.Router) {
-	for _, t := range Routes(e) {
-		r := datapath.Router{Name: t.Router}
+// desired leaves next hops out whose remotes are dead, where there are others.
+func (all *Routing) desired(dead map[netip.Addr]bool) (routers []datapath.Router) {
+	for i, t := range all.All() {
+		r := datapath.Router{Name: t.Router, Loopbacks: all.routers[i].Loopbacks}
 		for _, route := range t.Routes {
-			r.Routes = append(r.Routes, route.Route)
+			r.Routes = append(r.Routes, route.Living(dead))
 		}
 		routers = append(routers, r)
 	}

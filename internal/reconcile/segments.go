@@ -19,7 +19,7 @@ func Segments(e overlay.Edge) []overlay.Segment {
 		segments = append(segments, overlay.Segment{
 			Name: r.SegmentName(), VNI: r.L3.VNI, Tunnel: r.L3.Tunnel, Remotes: r.L3.Remotes, TEPs: r.L3.TEPs,
 			Gateway:  &overlay.Gateway{Router: r.Name, MAC: r.L3.MAC},
-			ClampMSS: true,
+			ClampMSS: true, EVPN: r.L3.EVPN,
 		})
 	}
 	return append(segments, egressSegments(e)...)
@@ -72,6 +72,36 @@ func withLinkLocal(g *overlay.Gateway) *overlay.Gateway {
 func SendsTo(s overlay.Segment, remote netip.Addr) bool {
 	return slices.Contains(s.Remotes, remote) ||
 		slices.ContainsFunc(s.Static, func(m overlay.StaticMAC) bool { return m.Remote == remote })
+}
+
+// Untaught are the remotes that only BGP knows, of the segments of merged by name: what comes
+// from them says nothing of where hosts are.
+func Untaught(configured, merged overlay.Edge) map[string][]netip.Addr {
+	known := make(map[string]overlay.Segment)
+	for _, s := range Segments(configured) {
+		known[s.Name] = s
+	}
+	untaught := make(map[string][]netip.Addr)
+	for _, s := range Segments(merged) {
+		for _, remote := range s.Remotes {
+			if s.EVPN != nil && !SendsTo(known[s.Name], remote) {
+				untaught[s.Name] = append(untaught[s.Name], remote)
+			}
+		}
+	}
+	return untaught
+}
+
+// Reach are the remotes of the segments of e, by name.
+func Reach(e overlay.Edge) map[string]map[netip.Addr]bool {
+	reach := make(map[string]map[netip.Addr]bool)
+	for _, s := range Segments(e) {
+		reach[s.Name] = make(map[netip.Addr]bool)
+		for _, remote := range remotesOf(s) {
+			reach[s.Name][remote] = true
+		}
+	}
+	return reach
 }
 
 // Remotes are the TEPs that any segment of e sends to, sorted.

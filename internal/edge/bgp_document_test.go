@@ -1,0 +1,73 @@
+package edge
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/internal/evpn/speaker"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+func TestBGPDocuments(t *testing.T) {
+	w := newFabricWorld(newWorld(t))
+	c, _ := w.runFabric()
+	ctx := context.Background()
+	w.set(func() {
+		w.fabric.sessions = []speaker.Neighbour{{
+			Name: "rr1", Addr: rr, AS: 65000, State: "active", Since: time.Now().Add(-time.Minute), LastError: "nobody listens: start it",
+			Families: []speaker.FamilyCounts{{Family: overlay.FamilyEVPN, Received: 3}},
+		}}
+	})
+	unrouted := prefixAt(far, "10.7.0.0/16", overlay.MAC{})
+	foreign := prefixAt(far, "10.8.0.0/16", farMAC)
+	foreign.Route.Targets = targetOf(9)
+	w.hear(joins(far), hostAt(far, hostA, addr("10.0.0.7"), 0), unrouted, foreign)
+	w.within("the routes are there", func() bool { i, err := c.BGP(ctx); return err == nil && i.Routes.Received == 4 })
+	info, err := c.BGP(ctx)
+	if err != nil || info.AS != 65000 || info.Neighbours[0].Why != "nobody listens: start it" || len(info.Routes.Why) != 2 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	for _, words := range [][]string{{"BGP neighbour rr1", "no session for 1m0s", "start it"}, {"router MAC", "1 routes"}, {"route target"}} {
+		if !w.problem(c, words...) {
+			t.Errorf("no problem with %q: %v", words, info.Problems)
+		}
+	}
+	for _, x := range []struct {
+		q    BGPRouteQuery
+		want int
+	}{
+		{BGPRouteQuery{Neighbour: "rr1", Type: BGPRouteMAC, MAC: hostA}, 1},
+		{BGPRouteQuery{Neighbour: "192.0.2.100", Addr: prefix("10.0.0.0/24")}, 1},
+		{BGPRouteQuery{Neighbour: "rr1", Addr: prefix("10.7.1.0/24")}, 1},
+		{BGPRouteQuery{Neighbour: "self", Type: BGPRouteMulticast}, 1},
+		{BGPRouteQuery{Unused: true, Type: BGPRoutePrefix}, 2},
+		{BGPRouteQuery{Neighbour: "rr1", Segment: "blue", Type: BGPRouteMulticast, VNI: 100}, 1},
+		{BGPRouteQuery{Neighbour: "rr1", VNI: 77}, 0},
+	} {
+		got, err := c.BGPRoutes(ctx, x.q)
+		if err != nil || len(got) != x.want {
+			t.Errorf("%+v: %d routes, want %d: %+v, %v", x.q, len(got), x.want, got, err)
+		}
+	}
+	if _, err := c.BGPRoutes(ctx, BGPRouteQuery{Neighbour: "rr9"}); err == nil || !strings.Contains(err.Error(), "rr9") {
+		t.Errorf("an unknown neighbour: %v", err)
+	}
+	status, err := c.Status(ctx)
+	if err != nil || status.BGP == nil || status.BGP.Neighbours != (Tally{0, 1}) || status.BGP.Unused != 2 {
+		t.Errorf("%+v, %v", status.BGP, err)
+	}
+	if _, err := c.BGPReset(ctx, "rr1", true); err != nil || w.called("refresh 192.0.2.100") != 1 {
+		t.Errorf("soft reset: %v", err)
+	}
+	text, err := c.Metrics(ctx)
+	for _, line := range []string{
+		`selvage_bgp_neighbour_up{neighbour="rr1"} 0`, `selvage_bgp_routes{state="used"} 2`, `selvage_bgp_updates_total 4`,
+		`selvage_bgp_neighbour_prefixes{neighbour="rr1",family="evpn",direction="received"} 3`, `selvage_bgp_convergence_seconds_count`,
+	} {
+		if err != nil || !strings.Contains(text, line) {
+			t.Errorf("metrics without %s: %v", line, err)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+const (
+	// mostMoves bounds how many hosts remotes are told of in a beat by frames of theirs: a
+	// sender of many MAC addresses shall not have each of them sent to all remotes.
+	mostMoves = 64
+	// mostArrivals of them wait for their turn.
+	mostArrivals = 4096
+	// mostAsked bounds how many hosts are asked at a time whether they are there.
+	mostAsked = 512
+	// followPause is before hosts are followed again after an error.
+	followPause = time.Second
+	// neighbourLives is how many times longer than its MAC address an IP address is known
+	// without a word of it.
+	neighbourLives = 4
+
+	followHosts = "follow the hosts that come to ports"
+)
+
+// arrivals are hosts that came to ports, of which remotes that speak no BGP are told.
+type arrivals struct {
+	mu   sync.Mutex
+	list []datapath.Move
+}
+
+// take takes the first ones.
+func (a *arrivals) take() []datapath.Move {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := min(len(a.list), mostMoves)
+	list := a.list[:n:n]
+	a.list = a.list[n:]
+	return list
+}
+
+// followArrivals hears of hosts that come to ports until unfollowArrivals, which must be
+// before the data path is closed.
+func (e *edge) followArrivals() {
+	dp := e.dp
+	if dp == nil {
+		return
+	}
+	e.endArrivals = beside(context.Background(), func(ctx context.Context) {
+		for {
+			err := dp.FollowArrivals(ctx, e.arrived)
+			if ctx.Err() != nil {
+				return
+			}
+			e.fault(followHosts, err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(followPause):
+			}
+		}
+	})
+}
+
+func (e *edge) unfollowArrivals() {
+	if e.endArrivals != nil {
+		e.endArrivals()
+		e.endArrivals = nil
+	}
+}
+
+// arrived takes news of hosts. It waits for nobody.
+func (e *edge) arrived(list []datapath.Arrival) {
+	now := time.Now()
+	if slices.Contains(list, datapath.Arrival{}) {
+		nudge(e.learnt.missed)
+	}
+	if b := e.bgp.Load(); b != nil {
+		b.post(func() { b.appear(list, now) })
+	}
+	e.arrivals.mu.Lock()
+	defer e.arrivals.mu.Unlock()
+	for _, a := range list {
+		if a.Segment != "" && !a.Addr.IsValid() && len(e.arrivals.list) < mostArrivals {
+			e.arrivals.list = append(e.arrivals.list, datapath.Move{Segment: a.Segment, Port: a.Port, MAC: a.MAC, WasRemote: a.WasRemote})
+		}
+	}
+}
+
+// announceMoves tells remotes that speak no BGP of hosts that came to this edge.
+func (e *edge) announceMoves() {
+	moved := e.arrivals.take()
+	if len(moved) == 0 {
+		return
+	}
+	heard := make(map[string]bool)
+	for _, s := range e.configured.Segments {
+		heard[s.Name] = s.EVPN == nil || len(s.Remotes) > 0
+	}
+	var errs []error
+	for _, m := range moved {
+		if !heard[m.Segment] {
+			continue
+		}
+		errs = append(errs, e.dp.Announce(m))
+		if m.WasRemote {
+			e.log.Info("a host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
+		}
+	}
+	e.fault("announce moved hosts", errors.Join(errs...))
+}
+
+// appear tells neighbours of hosts that came to ports at a time.
+func (b *bgp) appear(list []datapath.Arrival, now time.Time) {
+	var hosts []evpn.Host
+	add := func(h evpn.Host) {
+		b.local[h] = now
+		if !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	var silent []asking // that came without a word of their addresses
+	for _, a := range list {
+		if !b.segments[a.Segment] {
+			continue
+		}
+		host := evpn.Host{Segment: a.Segment, MAC: a.MAC}
+		if _, known := b.local[host]; !known || !a.Addr.IsValid() {
+			add(host)
+		}
+		if host.Addr = a.Addr; a.Addr.IsValid() {
+			add(host)
+			continue
+		}
+		b.mu.Lock()
+		addrs := b.table.Addresses(a.Segment, a.MAC)
+		b.mu.Unlock()
+		if len(addrs) > 0 {
+			silent = append(silent, asking{a.Segment, a.Port, a.MAC, addrs})
+		}
+	}
+	if len(hosts) > 0 {
+		b.act(b.change(func(t *evpn.Table) evpn.Changes { return t.Hosts(hosts, nil, now) }), time.Time{})
+	}
+	b.fault("ask hosts for their addresses", b.e.askHosts(silent))
+}
+
+// asking is a host that is to answer for its addresses.
+type asking struct {
+	segment, port string
+	mac           overlay.MAC
+	addrs         []netip.Addr
+}
+
+// askHosts must be called in the network namespace.
+func (e *edge) askHosts(list []asking) error {
+	if len(list) == 0 {
+		return nil
+	}
+	s := &e.steering
+	var errs []error
+	for some := range slices.Chunk(list, announceSome) {
+		s.mu.Lock()
+		for _, a := range some {
+			if s.ground.dp != nil {
+				errs = append(errs, s.ground.dp.Ask(a.segment, a.port, a.mac, a.addrs))
+			}
+		}
+		s.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// lookHosts compares the hosts at ports with those that neighbours were told of, and asks
+// those that are about to be forgotten whether they are there.
+func (e *edge) lookHosts() {
+	b := e.bgp.Load()
+	if b == nil {
+		return
+	}
+	begin := time.Now()
+	hosts, err := e.dp.Hosts()
+	e.fault("read the hosts at ports", err)
+	if err != nil {
+		return
+	}
+	b.post(func() { b.look(hosts, begin) })
+	e.fault("ask idle hosts whether they are there", e.askHosts(idle(hosts, instances(e.configured), e.config.FDB.Ageing)))
+}
+
+// lookPorts looks for hosts when ports have come or gone.
+func (e *edge) lookPorts(view host.View) {
+	var there []string
+	for _, a := range reconcile.Attachments(e.config) {
+		if link, ok := view.Links[a.Interface]; ok {
+			there = append(there, fmt.Sprint(a.Name, " ", link.Index))
+		}
+	}
+	if !slices.Equal(there, e.learnt.ports) {
+		e.learnt.ports = there
+		e.lookHosts()
+	}
+}
+
+// look takes over which hosts there were at a time.
+func (b *bgp) look(list []datapath.LocalHost, at time.Time) {
+	seen := make(map[evpn.Host]bool, len(list))
+	var appeared, vanished []evpn.Host
+	for _, h := range list {
+		if !b.segments[h.Segment] || h.Origin == datapath.OriginBGP {
+			continue
+		}
+		host := evpn.Host{Segment: h.Segment, MAC: h.MAC, Addr: h.Addr}
+		seen[host] = true
+		if _, known := b.local[host]; !known {
+			b.local[host] = at
+			appeared = append(appeared, host)
+		}
+	}
+	for host, came := range b.local {
+		if !seen[host] && came.Before(at) {
+			delete(b.local, host)
+			vanished = append(vanished, host)
+		}
+	}
+	if len(appeared)+len(vanished) > 0 {
+		b.act(b.change(func(t *evpn.Table) evpn.Changes { return t.Hosts(appeared, vanished, time.Now()) }), time.Time{})
+	}
+}
+
+// idle are the hosts of segments that nothing was heard of for three quarters of the time
+// after which they are forgotten, and those whose addresses only BGP tells.
+func idle(hosts []datapath.LocalHost, segments map[string]bool, ageing time.Duration) (list []asking) {
+	type place struct {
+		residence
+		port string
+	}
+	addrs, due := make(map[place][]netip.Addr), make(map[place]bool)
+	var order []place
+	for _, h := range hosts {
+		if !segments[h.Segment] || h.Static {
+			continue
+		}
+		at, life := place{residence{h.Segment, h.MAC}, h.Port}, ageing
+		if h.Addr.IsValid() {
+			addrs[at], life = append(addrs[at], h.Addr), neighbourLives*ageing
+		}
+		late := ageing > 0 && time.Duration(h.IdleNS) >= life/4*3
+		if (late || h.Origin == datapath.OriginBGP) && !due[at] {
+			due[at], order = true, append(order, at)
+		}
+	}
+	for _, at := range order {
+		if len(addrs[at]) > 0 && len(list) < mostAsked {
+			list = append(list, asking{at.segment, at.port, at.mac, addrs[at]})
+		}
+	}
+	return list
+}
+
+// tellBGP lets the goroutine know what the routers may tell others, and that tables are in
+// force which took so long to make; 0: they are the former ones.
+func (e *edge) tellBGP(took time.Duration) {
+	b := e.bgp.Load()
+	if b == nil {
+		return
+	}
+	s := &e.steering
+	s.mu.Lock()
+	prefixes := s.prefixes()
+	s.mu.Unlock()
+	b.post(func() {
+		b.offer(prefixes)
+		if took > 0 {
+			b.pace.least = took
+			b.flush()
+			b.speak()
+		}
+	})
+}
+
+// prefixes are what the routers may tell others. mu is held.
+func (s *steering) prefixes() map[string]map[overlay.RouteSource][]netip.Prefix {
+	owned := make([]reconcile.OwnedAddress, 0, len(s.gate.owned))
+	for p := range s.gate.owned {
+		owned = append(owned, reconcile.OwnedAddress{Uplink: p.uplink, Addr: p.addr})
+	}
+	all := make(map[string]map[overlay.RouteSource][]netip.Prefix)
+	for _, r := range s.ground.config.Routers {
+		all[r.Name] = reconcile.Prefixes(s.ground.config, s.ground.view, r, owned)
+	}
+	return all
+}
+
+// offer tells the table of prefixes that are others than before.
+func (b *bgp) offer(all map[string]map[overlay.RouteSource][]netip.Prefix) {
+	for router, prefixes := range all {
+		for _, source := range reconcile.Sources {
+			list := prefixes[source]
+			if was, told := b.told[router][source]; told && slices.Equal(was, list) {
+				continue
+			}
+			b.act(b.change(func(t *evpn.Table) evpn.Changes { return t.Prefixes(router, source, list) }), time.Time{})
+		}
+		b.told[router] = withAll(prefixes)
+	}
+	for router := range b.told {
+		if _, there := all[router]; !there {
+			delete(b.told, router)
+		}
+	}
+}
+
+// withAll has all sources be there.
+func withAll(prefixes map[overlay.RouteSource][]netip.Prefix) map[overlay.RouteSource][]netip.Prefix {
+	for _, source := range reconcile.Sources {
+		prefixes[source] = slices.Clip(prefixes[source])
+	}
+	return prefixes
+}

@@ -1,0 +1,161 @@
+package edge
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// routeTypes are the types of routes in words.
+var routeTypes = map[evpn.RouteType]string{
+	evpn.MACIP: BGPRouteMAC, evpn.Multicast: BGPRouteMulticast, evpn.Prefix: BGPRoutePrefix, evpn.Unicast: BGPRouteUnicast,
+}
+
+// bgpRouteDocuments are the routes that a query chooses.
+func (e *edge) bgpRouteDocuments(v url.Values) ([]BGPRouteInfo, error) {
+	b := e.bgp.Load()
+	if b == nil {
+		return nil, noBGP()
+	}
+	q, err := parseBGPRouteQuery(v)
+	if err != nil {
+		return nil, mistake{err}
+	}
+	b.mu.Lock()
+	config := b.config
+	b.mu.Unlock()
+	var neighbour netip.Addr // this edge
+	if q.Neighbour != "" && q.Neighbour != selfNeighbour {
+		if neighbour, err = neighbourCalled(config, q.Neighbour); err != nil {
+			return nil, mistake{err}
+		}
+	}
+	b.mu.Lock()
+	all := b.table.Select(func(of netip.Addr, r *evpn.Route) bool { return (q.Neighbour == "" || of == neighbour) && q.chooses(r) })
+	b.mu.Unlock()
+	now, list := time.Now(), []BGPRouteInfo{}
+	for i := range all {
+		s := &all[i]
+		if q.choosesUse(s) {
+			list = append(list, bgpRouteInfo(s, config, now))
+		}
+	}
+	slices.SortStableFunc(list, func(a, b BGPRouteInfo) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.For, b.For), cmp.Compare(a.RD, b.RD), compareMACs(a.MAC, b.MAC),
+			a.Address.Compare(b.Address), a.Originator.Compare(b.Originator), a.Prefix.Addr().Compare(b.Prefix.Addr()),
+			cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()), cmp.Compare(a.Neighbour, b.Neighbour))
+	})
+	return list, nil
+}
+
+func compareMACs(a, b *overlay.MAC) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	return slices.Compare(a[:], b[:])
+}
+
+func parseBGPRouteQuery(v url.Values) (q BGPRouteQuery, err error) {
+	q.Type, q.Segment, q.Router, q.Neighbour = v.Get(argType), v.Get(argSegment), v.Get(argRouter), v.Get(argNeighbour)
+	types := []string{BGPRouteMAC, BGPRouteMulticast, BGPRoutePrefix, BGPRouteUnicast}
+	if q.Type != "" && !slices.Contains(types, q.Type) {
+		return q, fmt.Errorf("%s: %q is none of %q", argType, q.Type, types)
+	}
+	if text := v.Get(argVNI); text != "" {
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil || n == 0 || overlay.VNI(n) > overlay.MaxVNI {
+			return q, fmt.Errorf("%s: %q is no number from 1 to %d", argVNI, text, overlay.MaxVNI)
+		}
+		q.VNI = overlay.VNI(n)
+	}
+	if text := v.Get(argMAC); text != "" {
+		if q.MAC, err = overlay.ParseMAC(text); err != nil {
+			return q, err
+		}
+	}
+	if text := v.Get(argIP); text != "" {
+		if q.Addr, err = parsePrefix(text); err != nil {
+			return q, fmt.Errorf("%s: %q is neither an address nor a prefix", argIP, text)
+		}
+	}
+	if text := v.Get(argUnused); text != "" {
+		if q.Unused, err = strconv.ParseBool(text); err != nil {
+			return q, fmt.Errorf("%s: %q is neither true nor false", argUnused, text)
+		}
+	}
+	return q, nil
+}
+
+// parsePrefix reads a prefix, or an address as that of it alone.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	return netip.ParsePrefix(text)
+}
+
+// choosesUse reports whether it asks for what became of the route.
+func (q BGPRouteQuery) choosesUse(s *evpn.Status) bool {
+	return (q.Segment == "" || s.For == q.Segment) && (q.Router == "" || s.For == q.Router) && (!q.Unused || !s.Used && s.Neighbour.IsValid())
+}
+
+// chooses reports whether the query asks for a route, as far as the route itself tells.
+func (q BGPRouteQuery) chooses(r *evpn.Route) bool {
+	switch {
+	case q.Type != "" && routeTypes[r.Type] != q.Type,
+		q.VNI != 0 && r.VNI != q.VNI && r.L3VNI != q.VNI,
+		q.MAC != (overlay.MAC{}) && r.MAC != q.MAC:
+		return false
+	}
+	if !q.Addr.IsValid() {
+		return true
+	}
+	if r.Type == evpn.Prefix || r.Type == evpn.Unicast {
+		return q.Addr.Overlaps(r.Prefix)
+	}
+	return q.Addr.Contains(r.Addr)
+}
+
+func bgpRouteInfo(s *evpn.Status, config overlay.BGP, now time.Time) BGPRouteInfo {
+	r := &s.Route
+	info := BGPRouteInfo{
+		Type: routeTypes[r.Type], Tag: r.Tag, Prefix: r.Prefix, Uplink: r.Uplink, VNI: r.VNI, L3VNI: r.L3VNI, NextHop: r.NextHop,
+		Gateway: r.Gateway, Encapsulation: r.Encapsulation, Targets: []string{}, Sequence: r.Sequence, Sticky: r.Sticky,
+		DefaultGateway: r.DefaultGateway, LocalPref: r.LocalPref, MED: r.MED, ASPath: append([]uint32{}, r.ASPath...), Communities: []string{},
+		Used: s.Used, For: s.For, Why: s.Why, Stale: s.Stale,
+	}
+	if s.Neighbour.IsValid() {
+		info.Neighbour = neighbourName(config, s.Neighbour)
+	}
+	if !s.At.IsZero() {
+		info.Age = now.Sub(s.At).Seconds()
+	}
+	switch r.Type {
+	case evpn.MACIP:
+		mac := r.MAC
+		info.MAC, info.Address = &mac, r.Addr
+	case evpn.Multicast:
+		info.Originator = r.Addr
+	}
+	if r.Type != evpn.Unicast {
+		info.RD = r.RD.String()
+	}
+	if r.RouterMAC != (overlay.MAC{}) {
+		mac := r.RouterMAC
+		info.RouterMAC = &mac
+	}
+	for _, t := range r.Targets {
+		info.Targets = append(info.Targets, t.String())
+	}
+	for _, c := range r.Communities {
+		info.Communities = append(info.Communities, c.String())
+	}
+	return info
+}

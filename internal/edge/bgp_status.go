@@ -1,0 +1,331 @@
+package edge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/evpn/speaker"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+const (
+	// mostBGPMoves are remembered.
+	mostBGPMoves = 256
+	// sessionGrace is how long a session may be missing before that is a problem.
+	sessionGrace = 5 * time.Second
+	// selfNeighbour is this edge where routes are asked for by neighbour.
+	selfNeighbour = "self"
+	// Events of package evpn that are counted.
+	movedHere, movedAway = "moved here", "moved away"
+)
+
+// noBGP is the answer to a question about BGP that there is none.
+func noBGP() error { return mistake{errors.New("this edge speaks no BGP: configure spec.bgp")} }
+
+// note logs events and remembers them.
+func (b *bgp) note(events []evpn.Event) {
+	now := time.Now()
+	for _, ev := range events {
+		attrs := []any{"segment", ev.Segment}
+		if ev.MAC != (overlay.MAC{}) {
+			attrs = append(attrs, "mac", ev.MAC)
+		}
+		if ev.Addr.IsValid() {
+			attrs = append(attrs, "address", ev.Addr)
+		}
+		if ev.Remote.IsValid() {
+			attrs = append(attrs, "remote", ev.Remote)
+		}
+		if ev.Detail != "" {
+			attrs = append(attrs, "detail", ev.Detail)
+		}
+		b.e.log.Info("BGP: "+ev.What, attrs...)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ev := range events {
+		b.moved += flag(ev.What == movedHere || ev.What == movedAway)
+		b.moves = append(b.moves, BGPMove{
+			At: now, What: ev.What, Segment: ev.Segment, MAC: ev.MAC, Address: ev.Addr, Remote: ev.Remote, Detail: ev.Detail,
+		})
+	}
+	b.moves = b.moves[max(0, len(b.moves)-mostBGPMoves):]
+}
+
+// neighbourName is the name of a neighbour, or its address where it has none any more.
+func neighbourName(c overlay.BGP, addr netip.Addr) string {
+	for _, n := range c.Neighbours {
+		if n.Addr == addr {
+			return n.Name
+		}
+	}
+	return addr.String()
+}
+
+// neighbours are the sessions, none before there is a speaker.
+func (b *bgp) neighbours() []speaker.Neighbour {
+	b.mu.Lock()
+	s := b.speaker
+	b.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.Neighbours()
+}
+
+// problems are what an operator should look at.
+func (b *bgp) problems() (list []string) {
+	now := time.Now()
+	for _, n := range b.neighbours() {
+		if away := now.Sub(n.Since); !n.Established && (away > sessionGrace || n.Flaps > 0) {
+			list = append(list, fmt.Sprintf("BGP neighbour %s (%s): no session for %s: %s", n.Name, n.Addr, away.Round(time.Second), cmp.Or(n.LastError, n.State)))
+		}
+	}
+	b.mu.Lock()
+	odd, moves, counts := b.table.Problems(), b.table.Moves(), b.table.Counts()
+	b.mu.Unlock()
+	for _, m := range moves {
+		if m.Frozen {
+			list = append(list, fmt.Sprintf("segment %s: %s moved %d times and is frozen: find out who else has that MAC address, then `selvage bgp thaw %s %s`",
+				m.Segment, m.MAC, m.Moves, m.Segment, m.MAC))
+		}
+	}
+	for _, w := range grouped(odd) {
+		example := slices.IndexFunc(odd, func(s evpn.Status) bool { return s.Problem == w.Why })
+		list = append(list, fmt.Sprintf("BGP: %s: %d routes, such as one of %s for %s: %s: see `selvage bgp routes --unused`",
+			w.Why, w.Routes, odd[example].Neighbour, cmp.Or(odd[example].For, "nobody"), odd[example].Why))
+	}
+	if counts.Stale > 0 {
+		list = append(list, fmt.Sprintf("BGP: %d routes in use are stale: the session that told them was lost", counts.Stale))
+	}
+	return list
+}
+
+// grouped counts by problem, the most frequent first.
+func grouped(list []evpn.Status) []BGPWhy {
+	counts := make(map[string]int)
+	for _, s := range list {
+		counts[s.Problem]++
+	}
+	groups := []BGPWhy{}
+	for why, n := range counts {
+		groups = append(groups, BGPWhy{Why: why, Routes: n})
+	}
+	slices.SortFunc(groups, func(a, b BGPWhy) int { return cmp.Or(cmp.Compare(b.Routes, a.Routes), cmp.Compare(a.Why, b.Why)) })
+	return groups
+}
+
+// bgpProblems are those of BGP, where the edge speaks it.
+func (e *edge) bgpProblems() []string {
+	if b := e.bgp.Load(); b != nil {
+		return b.problems()
+	}
+	return nil
+}
+
+// watchBGP logs problems that come and go.
+func (e *edge) watchBGP() {
+	now := e.bgpProblems()
+	e.tell(e.learnt.problems, now)
+	e.learnt.problems = now
+}
+
+// bgpUse is nil without BGP.
+func (e *edge) bgpUse() *BGPUse {
+	b := e.bgp.Load()
+	if b == nil {
+		return nil
+	}
+	use := &BGPUse{}
+	for _, n := range b.neighbours() {
+		use.Neighbours.count(n.Established)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.table.Counts()
+	use.Neighbours.Total = len(b.config.Neighbours)
+	use.Used, use.Unused, use.Stale, use.Announced, use.Frozen = c.Used, c.Received-c.Used, c.Stale, c.Announced, c.Frozen
+	return use
+}
+
+func (e *edge) bgpDocument() (BGPInfo, error) {
+	b := e.bgp.Load()
+	if b == nil {
+		return BGPInfo{}, noBGP()
+	}
+	info := BGPInfo{Neighbours: []BGPNeighbourInfo{}, Problems: append([]string{}, b.problems()...)}
+	lives := e.steering.neighbourLives()
+	known := b.neighbours()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	info.AS, info.RouterID, info.Settling = b.config.AS, b.config.RouterID, b.settles
+	c := b.table.Counts()
+	info.Routes = BGPRouteTally{
+		Received: c.Received, Used: c.Used, Unused: c.Received - c.Used, Stale: c.Stale, Announced: c.Announced, Why: grouped(b.table.Problems()),
+	}
+	info.Convergence = b.spread.info()
+	for _, n := range b.config.Neighbours {
+		i := slices.IndexFunc(known, func(k speaker.Neighbour) bool { return k.Addr == n.Addr })
+		state := speaker.Neighbour{Addr: n.Addr, AS: n.AS, State: "idle", LastError: "BGP does not run yet"}
+		if i >= 0 {
+			state = known[i]
+		}
+		info.Neighbours = append(info.Neighbours, neighbourInfo(n, state, lives))
+	}
+	return info, nil
+}
+
+// neighbourLives are what is known of watched neighbours.
+func (s *steering) neighbourLives() map[netip.Addr]bfd.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lives := make(map[netip.Addr]bfd.State)
+	if s.monitor == nil {
+		return lives
+	}
+	results := s.monitor.Results()
+	for pair, neighbour := range s.neighbours {
+		lives[neighbour] = results[pair].State
+	}
+	return lives
+}
+
+func neighbourInfo(n overlay.BGPNeighbour, k speaker.Neighbour, lives map[netip.Addr]bfd.State) BGPNeighbourInfo {
+	info := BGPNeighbourInfo{
+		Name: n.Name, Address: n.Addr, AS: k.AS, RouterID: k.RouterID, State: k.State, Complete: k.Complete, Why: k.LastError, Flaps: k.Flaps,
+		Liveness: "off", Hold: k.Hold.Seconds(), Keep: k.Keepalive.Seconds(), Malformed: k.Malformed, Families: []BGPFamilyInfo{},
+		Capabilities: append([]string{}, k.Capabilities...),
+		Restart: BGPRestartInfo{
+			Negotiated: k.Restart.Negotiated, Time: k.Restart.Time.Seconds(), LongLived: k.Restart.LongLived, Stale: k.Restart.Stale.Seconds(),
+		},
+	}
+	if !k.Since.IsZero() {
+		info.Age = time.Since(k.Since).Seconds()
+	}
+	if n.Liveness {
+		info.Liveness = string(cmp.Or(lives[n.Addr], bfd.Unknown))
+	}
+	for _, f := range k.Families {
+		info.Families = append(info.Families, BGPFamilyInfo(f))
+	}
+	return info
+}
+
+func (e *edge) bgpMovesDocument() (BGPMovesInfo, error) {
+	b := e.bgp.Load()
+	if b == nil {
+		return BGPMovesInfo{}, noBGP()
+	}
+	info := BGPMovesInfo{Moves: []BGPMove{}, Frozen: []BGPFrozen{}}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	info.Moves = append(info.Moves, b.moves...)
+	slices.Reverse(info.Moves)
+	for _, m := range b.table.Moves() {
+		if !m.Frozen {
+			continue
+		}
+		frozen := BGPFrozen{Segment: m.Segment, MAC: m.MAC, Since: m.Last, Detail: fmt.Sprintf("%d moves", m.Moves)}
+		if !m.Until.IsZero() {
+			frozen.Detail += ", until " + m.Until.Format(time.TimeOnly)
+		}
+		info.Frozen = append(info.Frozen, frozen)
+	}
+	return info, nil
+}
+
+// thawHandler serves the wish that a frozen MAC address may move again.
+func (e *edge) thawHandler(w http.ResponseWriter, r *http.Request) {
+	if !isChange(w, r) {
+		return
+	}
+	query := r.URL.Query()
+	mac, err := overlay.ParseMAC(query.Get(argMAC))
+	if err != nil {
+		reply(w, nil, mistake{err})
+		return
+	}
+	if err := e.thaw(query.Get(argSegment), mac); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	document, err := e.bgpMovesDocument()
+	reply(w, document, err)
+}
+
+func (e *edge) thaw(segment string, mac overlay.MAC) error {
+	b := e.bgp.Load()
+	if b == nil {
+		return noBGP()
+	}
+	var err error
+	done := b.wait(func() {
+		var changes evpn.Changes
+		b.mu.Lock()
+		changes, err = b.table.Thaw(segment, mac, time.Now())
+		b.mu.Unlock()
+		b.act(changes, time.Time{})
+	})
+	switch {
+	case !done:
+		return errors.New("BGP ends")
+	case err != nil:
+		return mistake{err}
+	}
+	return nil
+}
+
+// resetHandler serves the wish for a new session, or for all routes again.
+func (e *edge) resetHandler(w http.ResponseWriter, r *http.Request) {
+	if !isChange(w, r) {
+		return
+	}
+	query := r.URL.Query()
+	soft, err := strconv.ParseBool(cmp.Or(query.Get(argSoft), "false"))
+	if err != nil {
+		reply(w, nil, mistake{fmt.Errorf("%s: %q is neither true nor false", argSoft, query.Get(argSoft))})
+		return
+	}
+	if err := e.resetNeighbour(query.Get(argNeighbour), soft); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	document, err := e.bgpDocument()
+	reply(w, document, err)
+}
+
+func (e *edge) resetNeighbour(name string, soft bool) error {
+	b := e.bgp.Load()
+	if b == nil {
+		return noBGP()
+	}
+	b.mu.Lock()
+	addr, err := neighbourCalled(b.config, name)
+	s := b.speaker
+	b.mu.Unlock()
+	switch {
+	case err != nil:
+		return mistake{err}
+	case s == nil:
+		return errors.New("BGP does not run yet: see `selvage status`")
+	}
+	return s.Refresh(addr, soft)
+}
+
+// neighbourCalled finds a neighbour by name or address.
+func neighbourCalled(c overlay.BGP, name string) (netip.Addr, error) {
+	for _, n := range c.Neighbours {
+		if n.Name == name || n.Addr.String() == name {
+			return n.Addr, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("there is no BGP neighbour %q: see `selvage bgp`", name)
+}

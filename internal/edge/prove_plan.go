@@ -1,0 +1,209 @@
+package edge
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/prove"
+	"github.com/selvage/selvage/internal/reconcile"
+)
+
+// Of each tunnel so many are asked.
+const (
+	mostHosts     = 3
+	mostLoopbacks = 2
+	mostRouted    = 3 // prefixes, by packets that end at the router
+	mostEdges     = 3 // by as many addresses of a remote
+)
+
+// echoTTL is that of an echo request that is not meant to end at a router.
+const echoTTL = 64
+
+// planner makes proofs of what the edge knows. The edge's mu is held.
+type planner struct {
+	*edge
+	paths    pathReadings
+	segments []overlay.Segment
+	routes   []reconcile.Table
+	hearsays map[heardOf]hearsay
+	// Of what is behind each remote in each segment:
+	neighbours map[heardOf][]datapath.Neighbour
+	macs       map[heardOf]map[datapath.Origin]int
+	ours       map[netip.Addr]bool // remotes whose probes were heard
+}
+
+func (e *edge) newPlanner(said map[heardOf]hearsay) (planner, error) {
+	p := planner{
+		edge: e, segments: reconcile.Segments(e.config), routes: e.steering.routes(), hearsays: said,
+		neighbours: make(map[heardOf][]datapath.Neighbour), macs: make(map[heardOf]map[datapath.Origin]int), ours: make(map[netip.Addr]bool),
+	}
+	var err error
+	if p.paths, err = e.readPathReadings(); err != nil {
+		return p, err
+	}
+	neighbours, err := e.dp.Neighbours()
+	if err != nil {
+		return p, err
+	}
+	for _, n := range neighbours {
+		at := heardOf{n.Segment, n.Remote}
+		p.neighbours[at] = append(p.neighbours[at], n)
+	}
+	fdb, err := e.dp.FDB()
+	if err != nil {
+		return p, err
+	}
+	for _, f := range fdb {
+		if !f.Remote.IsValid() {
+			continue
+		}
+		if [3]byte(f.MAC[:3]) == prove.Prefix && f.MAC == prove.MAC(f.Remote) {
+			p.ours[f.Remote] = true
+			continue
+		}
+		at := heardOf{f.Segment, f.Remote}
+		if p.macs[at] == nil {
+			p.macs[at] = make(map[datapath.Origin]int)
+		}
+		p.macs[at][f.Origin]++
+	}
+	return p, nil
+}
+
+// plan is what is to be proven: everything for "", a segment by name, or the way to a prefix or
+// address. mu is held.
+func (e *edge) plan(what string, said map[heardOf]hearsay) ([]proof, error) {
+	p, err := e.newPlanner(said)
+	if err != nil {
+		return nil, err
+	}
+	if prefix, err := parsePrefix(what); err == nil {
+		return p.toPrefix(prefix.Masked())
+	}
+	var proofs []proof
+	var names []string
+	for _, s := range p.segments {
+		if s.VNI == 0 {
+			continue
+		}
+		names = append(names, s.Name)
+		if what != "" && what != s.Name {
+			continue
+		}
+		if router, ok := p.routerOf(s.Name); ok {
+			proofs = append(proofs, p.ofRouter(s, router, netip.Prefix{})...)
+			continue
+		}
+		for _, remote := range s.Remotes {
+			proofs = append(proofs, p.ofSegment(s, remote, nil))
+		}
+	}
+	if what != "" && !slices.Contains(names, what) {
+		return nil, mistake{fmt.Errorf("there is no segment %q, and it is no prefix or address; segments: %s", what, strings.Join(names, ", "))}
+	}
+	return proofs, nil
+}
+
+// routerOf is the router whose L3 segment has that name.
+func (p planner) routerOf(segment string) (overlay.Router, bool) {
+	for _, r := range p.config.Routers {
+		if r.L3 != nil && r.SegmentName() == segment {
+			return r, true
+		}
+	}
+	return overlay.Router{}, false
+}
+
+// start is a proof with what all have in common.
+func (p planner) start(s overlay.Segment, remote netip.Addr, router string) proof {
+	at := proof{segment: s, remote: p.config.Remote(remote), router: router}
+	at.tunnel = prove.Tunnel{VNI: s.VNI, Header: s.Tunnel, Remotes: at.remote.Addrs}
+	at.known.Remote = remote.String()
+	if at.remote.Name != "" {
+		at.known.Remote = fmt.Sprintf("%s (%s)", at.remote.Name, remote)
+	}
+	at.known.Ours = p.ours[remote]
+	p.underlayPaths(&at, p.paths)
+	name := s.Name
+	if router != "" {
+		name = router
+	}
+	if h, ok := p.hearsays[heardOf{name, remote}]; ok {
+		at.control = append(at.control, h.words())
+	}
+	at.tunnel.Size = p.sizeOf(&at)
+	return at
+}
+
+func (p *proof) add(kind, origin string, t prove.Target) {
+	p.tunnel.Targets = append(p.tunnel.Targets, t)
+	p.targets = append(p.targets, proofTarget{kind, origin})
+}
+
+// addEdge asks the remote itself, which answers where it is one of ours.
+func (p planner) addEdge(at *proof) {
+	own := prove.MAC(self(p.config))
+	for _, addr := range at.remote.Addrs[:min(len(at.remote.Addrs), mostEdges)] {
+		mac := prove.MAC(addr)
+		at.add(targetEdge, "", prove.Target{
+			Ask: prove.Echo, MAC: mac, Addr: prove.LinkLocal(mac), From: prove.LinkLocal(own), TTL: echoTTL, Near: true,
+		})
+	}
+}
+
+// ofSegment is the proof of a segment's tunnels to a remote, by hosts there: by only, where it
+// is given.
+func (p planner) ofSegment(s overlay.Segment, remote netip.Addr, only *datapath.Neighbour) proof {
+	at := p.start(s, remote, "")
+	hosts := p.hosts(s, remote)
+	if only != nil {
+		hosts = []datapath.Neighbour{*only}
+	}
+	for _, n := range hosts {
+		at.add(targetHost, string(n.Origin), prove.Target{Ask: prove.Resolve, MAC: n.MAC, Addr: n.Addr})
+	}
+	if s.Gateway != nil && len(s.Gateway.Addresses) > 0 {
+		at.add(targetGateway, "", prove.Target{Ask: prove.Resolve, MAC: s.Gateway.MAC, Addr: s.Gateway.Addresses[0].Addr(), Near: true})
+	}
+	p.addEdge(&at)
+	macs := p.macs[heardOf{s.Name, remote}]
+	at.known.Hosts = macs[datapath.OriginBGP]
+	at.control = append(at.control, fmt.Sprintf("MAC addresses there: %d by BGP, %d learned, %d configured",
+		macs[datapath.OriginBGP], macs[datapath.OriginLearned], macs[datapath.OriginStatic]))
+	return at
+}
+
+// hosts are some that are behind a remote: those of BGP first, as they are what it promises,
+// and then who was heard last.
+func (p planner) hosts(s overlay.Segment, remote netip.Addr) []datapath.Neighbour {
+	var list []datapath.Neighbour
+	for _, n := range p.neighbours[heardOf{s.Name, remote}] {
+		if n.MAC != (overlay.MAC{}) && !isProber(n) && !isGatewayOf(s, n) {
+			list = append(list, n)
+		}
+	}
+	rank := func(n datapath.Neighbour) int {
+		if n.Origin == datapath.OriginBGP {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(list, func(a, b datapath.Neighbour) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.AgeNS, b.AgeNS), a.Addr.Compare(b.Addr))
+	})
+	return list[:min(len(list), mostHosts)]
+}
+
+// isProber reports whether n is an edge that probed.
+func isProber(n datapath.Neighbour) bool {
+	return n.Addr == prove.LinkLocal(n.MAC) && [3]byte(n.MAC[:3]) == prove.Prefix
+}
+
+func isGatewayOf(s overlay.Segment, n datapath.Neighbour) bool {
+	return s.Gateway != nil && n.MAC == s.Gateway.MAC
+}

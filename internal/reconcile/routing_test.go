@@ -1,0 +1,188 @@
+package reconcile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+var (
+	near, distant = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
+	nearMAC       = overlay.MAC{2, 0, 0, 0, 2, 1}
+	distantMAC    = overlay.MAC{2, 0, 0, 0, 3, 1}
+)
+
+// fabric has tenant, which learns, and other, to which what is in 10.0.0.0/8 is leaked.
+func fabric() overlay.Edge {
+	return overlay.Edge{
+		Underlay: overlay.Underlay{TEP: netip.MustParseAddr("192.0.2.1")},
+		Segments: []overlay.Segment{
+			{Name: "blue", VNI: 100, Gateway: &overlay.Gateway{Router: "tenant", Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.254/24")}}},
+			{Name: "red", VNI: 200, Gateway: &overlay.Gateway{Router: "other", Addresses: []netip.Prefix{netip.MustParsePrefix("10.2.0.254/24")}}},
+		},
+		Routers: []overlay.Router{
+			{
+				Name: "tenant", L3: &overlay.L3{VNI: 5000, Remotes: []netip.Addr{near, distant}},
+				Routes: []overlay.Route{
+					{Prefix: netip.MustParsePrefix("10.9.0.0/16"), Kind: overlay.Unicast, Via: []overlay.NextHop{{Remote: near, MAC: nearMAC}, {Remote: distant, MAC: distantMAC}}},
+				},
+				Uplinks: []overlay.Uplink{{Name: "wan", Interface: "eth1", Addresses: []netip.Prefix{netip.MustParsePrefix("198.51.100.2/24")}}},
+			},
+			{Name: "other", Leaks: []overlay.Leak{{From: "tenant", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}},
+		},
+	}
+}
+
+func learn(prefix string, via ...overlay.NextHop) overlay.LearnedRoute {
+	return overlay.LearnedRoute{Router: "tenant", Route: overlay.Route{Prefix: netip.MustParsePrefix(prefix), Kind: overlay.Unicast, Via: via}}
+}
+
+// inWords is a route's origin and where it leads.
+func inWords(all *Routing, router, prefix string) string {
+	r, ok := all.At(Place{router, netip.MustParsePrefix(prefix)})
+	if !ok {
+		return "none"
+	}
+	words := string(r.Origin) + r.From
+	for _, h := range r.Hops {
+		words += " " + h.Segment
+		if h.Remote.IsValid() {
+			words += "/" + h.Remote.String()
+		}
+	}
+	return words
+}
+
+func TestRoutingLearns(t *testing.T) {
+	all := NewRouting(fabric())
+	toNear := overlay.NextHop{Remote: near, MAC: nearMAC}
+	changed := all.Learn([]overlay.LearnedRoute{
+		learn("10.7.0.0/16", toNear), learn("172.16.0.0/12", toNear), learn("10.9.0.0/16", toNear), learn("10.1.0.0/24", toNear),
+		learn("10.2.0.0/24", toNear), learn("10.7.0.0/16", toNear),
+		learn("0.0.0.0/0", overlay.NextHop{Addr: netip.MustParseAddr("198.51.100.1")}, overlay.NextHop{Addr: netip.MustParseAddr("203.0.113.1")}),
+		learn("10.8.0.0/16", overlay.NextHop{Remote: netip.MustParseAddr("192.0.2.99")}),
+		{Router: "gone", Route: overlay.Route{Prefix: netip.MustParsePrefix("10.0.0.0/8"), Via: []overlay.NextHop{toNear}}},
+	})
+	if len(changed) != 7+5 { // those in 10.0.0.0/8 are leaked too
+		t.Errorf("changed %v", changed)
+	}
+	for _, x := range []struct{ router, prefix, want string }{
+		{"tenant", "10.7.0.0/16", "bgp tenant-l3/192.0.2.2"},
+		{"other", "10.7.0.0/16", "leakedtenant tenant-l3/192.0.2.2"},
+		{"tenant", "172.16.0.0/12", "bgp tenant-l3/192.0.2.2"},
+		{"other", "172.16.0.0/12", "none"},
+		{"tenant", "10.9.0.0/16", "static tenant-l3/192.0.2.2 tenant-l3/192.0.2.3"},
+		{"tenant", "10.1.0.0/24", "connected blue"},
+		{"tenant", "10.2.0.0/24", "bgp tenant-l3/192.0.2.2"},
+		{"other", "10.2.0.0/24", "connected red"},
+		{"tenant", "0.0.0.0/0", "bgp wan"}, // of the other next hop nobody knows the network
+		{"tenant", "10.8.0.0/16", "none"},  // its remote comes with the next tables
+	} {
+		if got := inWords(all, x.router, x.prefix); got != x.want {
+			t.Errorf("%s %s: %s, want %s", x.router, x.prefix, got, x.want)
+		}
+	}
+	for _, table := range all.All() {
+		for _, r := range table.Routes {
+			if got, ok := all.At(Place{table.Router, r.Prefix}); !ok || got.Origin != r.Origin || !slices.Equal(got.Hops, r.Hops) {
+				t.Errorf("%s %s: %v alone and %v in the table", table.Router, r.Prefix, got, r)
+			}
+		}
+	}
+	all.Learn([]overlay.LearnedRoute{learn("10.7.0.0/16")})
+	if got := inWords(all, "other", "10.7.0.0/16"); got != "none" {
+		t.Errorf("withdrawn: %s", got)
+	}
+	again := NewRouting(all.Learnt(fabric()))
+	if got := inWords(again, "tenant", "172.16.0.0/12"); got != "bgp tenant-l3/192.0.2.2" {
+		t.Errorf("after another reconciliation: %s", got)
+	}
+}
+
+func TestRoutesLeaveDeadRemotesOut(t *testing.T) {
+	all := NewRouting(fabric())
+	both := []overlay.NextHop{{Remote: near, MAC: nearMAC}, {Remote: distant, MAC: distantMAC}}
+	all.Learn([]overlay.LearnedRoute{learn("10.7.0.0/16", both...), learn("10.6.0.0/16", both[0])})
+	dead := map[netip.Addr]bool{near: true}
+	var places []string
+	for _, p := range all.SharedBy(dead) {
+		places = append(places, p.Router+" "+p.Prefix.String())
+	}
+	slices.Sort(places)
+	if want := []string{"other 10.7.0.0/16", "other 10.9.0.0/16", "tenant 10.7.0.0/16", "tenant 10.9.0.0/16"}; !slices.Equal(places, want) {
+		t.Errorf("shared at %q, want %q", places, want)
+	}
+	for _, router := range all.Rewritten(all.SharedBy(dead), dead) {
+		for _, r := range router.Routes {
+			if len(r.Hops) != 1 || r.Hops[0].Remote != distant {
+				t.Errorf("%s %s leads by %v", router.Name, r.Prefix, r.Hops)
+			}
+		}
+	}
+	alone := all.Rewritten([]Place{{"tenant", netip.MustParsePrefix("10.6.0.0/16")}, {"tenant", netip.MustParsePrefix("10.5.0.0/16")}}, dead)
+	if r := alone[0].Routes; len(r) != 2 || len(r[0].Hops) != 1 || r[0].Hops[0].Remote != near || r[1].Kind != "" {
+		t.Errorf("a route without another next hop, and none: %v", r)
+	}
+	teams := Teams{Paths: []TunnelPath{{Edge: near, Down: "silence"}, {Edge: near, Down: "silence"}, {Edge: distant, Down: "silence"}, {Edge: distant}}}
+	if got := DeadRemotes(teams); len(got) != 1 || !got[near] {
+		t.Errorf("dead %v", got)
+	}
+	tables, _ := Desired(fabric(), host.View{}, teams)
+	static := func(r datapath.Route) bool {
+		return r.Prefix == netip.MustParsePrefix("10.9.0.0/16") && len(r.Hops) == 1
+	}
+	if !slices.ContainsFunc(tables.Routers[0].Routes, static) {
+		t.Errorf("the tables lead by a dead remote: %v", tables.Routers[0].Routes)
+	}
+}
+
+func TestPrefixes(t *testing.T) {
+	e := fabric()
+	e.Segments[0].Gateway.Addresses = append(e.Segments[0].Gateway.Addresses, netip.MustParsePrefix("fe80::1/64"), netip.MustParsePrefix("10.1.0.253/24"))
+	e.Routers[0].Loopbacks = []netip.Addr{netip.MustParseAddr("10.255.0.1")}
+	owned := []OwnedAddress{{"wan", netip.MustParseAddr("203.0.113.7")}, {"elsewhere", netip.MustParseAddr("203.0.113.8")}}
+	up := host.View{Links: map[string]host.Link{"eth1": {Up: true}}}
+	got := fmt.Sprint(Prefixes(e, up, e.Routers[0], owned))
+	if want := "map[connected:[10.1.0.0/24] egress:[203.0.113.7/32] loopback:[10.255.0.1/32] static:[10.9.0.0/16] uplink:[198.51.100.0/24]]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := Prefixes(e, host.View{}, e.Routers[0], nil)[overlay.SourceUplink]; len(got) > 0 {
+		t.Errorf("the network of an uplink that is down is told: %v", got)
+	}
+}
+
+func TestUntaught(t *testing.T) {
+	configured := fabric()
+	configured.Segments[0].EVPN, configured.Segments[0].Remotes = &overlay.EVPNInstance{}, []netip.Addr{near}
+	configured.Routers[0].L3 = &overlay.L3{VNI: 5000, EVPN: &overlay.EVPNInstance{}}
+	merged := configured
+	merged.Segments, merged.Routers = slices.Clone(configured.Segments), slices.Clone(configured.Routers)
+	merged.Segments[0].Remotes, merged.Segments[1].Remotes = []netip.Addr{near, distant}, []netip.Addr{near}
+	merged.Routers[0].L3 = &overlay.L3{VNI: 5000, EVPN: &overlay.EVPNInstance{}, Remotes: []netip.Addr{distant}}
+	got := Untaught(configured, merged)
+	if len(got) != 2 || !slices.Equal(got["blue"], []netip.Addr{distant}) || !slices.Equal(got["tenant-l3"], []netip.Addr{distant}) {
+		t.Errorf("untaught %v", got)
+	}
+	if reach := Reach(merged); !reach["blue"][distant] || !reach["tenant-l3"][distant] || reach["tenant-l3"][near] {
+		t.Errorf("reach %v", reach)
+	}
+}
+
+// BenchmarkRouting is the part of a reconciliation that grows with what was learnt.
+func BenchmarkRouting(b *testing.B) {
+	e := fabric()
+	for i := range 10_000 {
+		e.Routers[0].Learnt = append(e.Routers[0].Learnt, overlay.Route{
+			Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 16), byte(i >> 8), byte(i)}), 32), Kind: overlay.Unicast,
+			Via: []overlay.NextHop{{Remote: near, MAC: nearMAC}},
+		})
+	}
+	for b.Loop() {
+		NewRouting(e).All()
+	}
+}
