@@ -76,15 +76,30 @@ func (c *tepsCmd) Run(ctx context.Context, s *streams) error {
 type fdbCmd struct {
 	query
 	Segment string `placeholder:"NAME" help:"Only this segment."`
-	Static  bool   `help:"Only static entries."`
+	Static  bool   `xor:"origin" help:"Only static entries."`
+	Origin  string `xor:"origin" placeholder:"ORIGIN" help:"Only learned, static or bgp entries."`
 }
 
 // Run lists MAC addresses.
 func (c *fdbCmd) Run(ctx context.Context, s *streams) error {
+	if err := checkOrigin(c.Origin, hostOrigins); err != nil {
+		return err
+	}
 	only := func(e edge.FDBEntry) bool {
-		return (c.Segment == "" || e.Segment == c.Segment) && (!c.Static || e.Static)
+		return (c.Segment == "" || e.Segment == c.Segment) && (!c.Static || e.Static) && (c.Origin == "" || e.Origin == c.Origin)
 	}
 	return show(ctx, c.query, s.out, filtered((*edge.Client).FDB, only), observe.FDB)
+}
+
+// How edges know of hosts.
+var hostOrigins = []string{"learned", "static", "bgp"}
+
+// checkOrigin refuses a word for which the answer would always be empty.
+func checkOrigin(given string, known []string) error {
+	if given != "" && !slices.Contains(known, given) {
+		return usageError{fmt.Errorf("--origin: %q is none of %s", given, strings.Join(known, ", "))}
+	}
+	return nil
 }
 
 type flowsCmd struct {

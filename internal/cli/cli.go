@@ -48,8 +48,10 @@ type commands struct {
 	Sessions   sessionsCmd   `cmd:"" group:"Ask a running edge" help:"List the connections that the firewall tracks, the busiest first."`
 	Egress     egressCmd     `cmd:"" group:"Ask a running edge" help:"Show how packets leave the overlay with other addresses, or drain this edge as a gateway."`
 	NAT        natCmd        `cmd:"" name:"nat" group:"Ask a running edge" help:"List the connections whose addresses are translated, the busiest first."`
+	BGP        bgpCmd        `cmd:"" name:"bgp" group:"Ask a running edge" help:"Show what other edges and routers say by BGP, and what this edge tells them."`
 	Metrics    metricsCmd    `cmd:"" group:"Ask a running edge" help:"Print all counters in the text format of Prometheus."`
 	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Show what would become of one packet."`
+	Prove      proveCmd      `cmd:"" group:"Ask a running edge" help:"Send packets through the overlay to each remote, and say what came back."`
 
 	Lab     experiments.Commands `cmd:"" help:"Measure what an overlay costs."`
 	Doctor  doctorCmd            `cmd:"" help:"Say what breaks or slows an overlay on this host; changes nothing."`

@@ -14,22 +14,34 @@ import (
 type neighborsCmd struct {
 	query
 	Segment string `placeholder:"NAME" help:"Only this segment."`
+	Origin  string `placeholder:"ORIGIN" help:"Only learned, static or bgp entries."`
 }
 
 // Run lists IP addresses of hosts.
 func (c *neighborsCmd) Run(ctx context.Context, s *streams) error {
-	only := func(n edge.NeighbourInfo) bool { return c.Segment == "" || n.Segment == c.Segment }
+	if err := checkOrigin(c.Origin, hostOrigins); err != nil {
+		return err
+	}
+	only := func(n edge.NeighbourInfo) bool {
+		return (c.Segment == "" || n.Segment == c.Segment) && (c.Origin == "" || n.Origin == c.Origin)
+	}
 	return show(ctx, c.query, s.out, filtered((*edge.Client).Neighbours, only), observe.Neighbours)
 }
 
 type routesCmd struct {
 	query
 	Router string `placeholder:"NAME" help:"Only this router."`
+	Origin string `placeholder:"ORIGIN" help:"Only connected, static, bgp or leaked routes."`
 }
 
 // Run lists the routes of routers.
 func (c *routesCmd) Run(ctx context.Context, s *streams) error {
-	only := func(r edge.RouteInfo) bool { return c.Router == "" || r.Router == c.Router }
+	if err := checkOrigin(c.Origin, []string{"connected", "static", "bgp", "leaked"}); err != nil {
+		return err
+	}
+	only := func(r edge.RouteInfo) bool {
+		return (c.Router == "" || r.Router == c.Router) && (c.Origin == "" || r.Origin == c.Origin)
+	}
 	return show(ctx, c.query, s.out, filtered((*edge.Client).Routes, only), observe.Routes)
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/edge"
@@ -78,12 +79,14 @@ func (c *checkCmd) Run(s *streams) error {
 				unusable = append(unusable, err)
 				continue
 			}
-			rules := ""
+			parts := []string{plural(len(e.Segments), "segment"), plural(len(e.Ports), "port")}
 			if e.Firewall != nil {
-				rules = ", " + plural(len(e.Firewall.Rules), "rule")
+				parts = append(parts, plural(len(e.Firewall.Rules), "rule"))
 			}
-			fmt.Fprintf(s.out, "%s: edge %s is good: %s, %s%s\n", file, e.Name,
-				plural(len(e.Segments), "segment"), plural(len(e.Ports), "port"), rules)
+			if e.BGP != nil {
+				parts = append(parts, plural(len(e.BGP.Neighbours), "BGP neighbour"))
+			}
+			fmt.Fprintf(s.out, "%s: edge %s is good: %s\n", file, e.Name, strings.Join(parts, ", "))
 		}
 	}
 	if len(unusable) > 0 {

@@ -9,15 +9,11 @@ import (
 	"github.com/selvage/selvage/internal/edge"
 )
 
-// Neighbours writes one line for each host whose MAC address is known. A static
-// entry has no age.
+// Neighbours writes one line for each host whose MAC address is known. Only one that was
+// learned from packets has an age.
 func Neighbours(w io.Writer, neighbours []edge.NeighbourInfo) error {
 	return table(w, "SEGMENT ADDRESS MAC PORT REMOTE TYPE AGE", neighbours, func(n edge.NeighbourInfo) []any {
-		kind, age := "learned", span(n.Age)
-		if n.Static {
-			kind, age = "static", ""
-		}
-		return []any{n.Segment, n.Address, n.MAC, n.Port, addr(n.Remote), kind, age}
+		return []any{n.Segment, n.Address, n.MAC, n.Port, addr(n.Remote), n.Origin, learnedAge(n.Origin, n.Age)}
 	})
 }
 

@@ -37,15 +37,23 @@ func Ports(w io.Writer, ports []edge.PortInfo) error {
 		})
 }
 
-// FDB writes one line for each MAC address. A static entry has no age.
+// FDB writes one line for each MAC address. Only one that was learned from packets has an age.
 func FDB(w io.Writer, entries []edge.FDBEntry) error {
 	return table(w, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", entries, func(e edge.FDBEntry) []any {
-		kind, age := "learned", span(e.Age)
-		if e.Static {
-			kind, age = "static", ""
+		kind := e.Origin
+		if e.Sticky {
+			kind += ", sticky"
 		}
-		return []any{e.Segment, e.MAC, e.Port, addr(e.Remote), kind, age, e.Moves}
+		return []any{e.Segment, e.MAC, e.Port, addr(e.Remote), kind, learnedAge(e.Origin, e.Age), e.Moves}
 	})
+}
+
+// learnedAge is that of what was learned from packets; other entries do not age.
+func learnedAge(origin string, seconds float64) string {
+	if origin != "learned" {
+		return ""
+	}
+	return span(seconds)
 }
 
 // Flows writes one line for each cached decision and, where it is not on the
@@ -117,6 +125,9 @@ func Status(w io.Writer, s edge.Status, now time.Time) error {
 			standing = ", as a gateway " + n.Standing
 		}
 		line("NAT", "%d egress policies, %d of %d bindings%s", n.Policies, n.Bindings.Used, n.Bindings.Size, standing)
+	}
+	if b := s.BGP; b != nil {
+		line("BGP", "%d of %d sessions, %s", b.Neighbours.Up, b.Neighbours.Total, bgpUse(*b))
 	}
 	line("Dropped", "%s packets", count(s.Dropped))
 	if len(s.Problems) == 0 {

@@ -132,8 +132,10 @@ func pathsOf() []edge.TEPInfo {
 
 func fdb() []edge.FDBEntry {
 	return []edge.FDBEntry{
-		{Segment: "blue", MAC: mac1, Port: "p0", Static: true, Age: 99},
-		{Segment: "blue", MAC: mac2, Remote: remote, Age: 12.34, Moves: 2},
+		{Segment: "blue", MAC: mac1, Port: "p0", Static: true, Origin: "static", Age: 99},
+		{Segment: "blue", MAC: mac2, Remote: remote, Origin: "learned", Age: 12.34, Moves: 2},
+		{Segment: "green", MAC: mac1, Remote: remote, Origin: "bgp", Age: 3},
+		{Segment: "green", MAC: mac2, Remote: remote, Origin: "bgp", Sticky: true},
 	}
 }
 
@@ -169,9 +171,10 @@ func flows() []edge.FlowInfo {
 
 func neighbours() []edge.NeighbourInfo {
 	return []edge.NeighbourInfo{
-		{Segment: "blue", Address: netip.MustParseAddr("10.0.0.1"), MAC: mac1, Port: "p0", Age: 12.34},
-		{Segment: "blue", Address: netip.MustParseAddr("fd00::2"), MAC: mac2, Remote: remote, Static: true, Age: 99},
-		{Segment: "wan", Address: netip.MustParseAddr("198.51.100.1"), MAC: mac2, Age: 100},
+		{Segment: "blue", Address: netip.MustParseAddr("10.0.0.1"), MAC: mac1, Port: "p0", Origin: "learned", Age: 12.34},
+		{Segment: "blue", Address: netip.MustParseAddr("fd00::2"), MAC: mac2, Remote: remote, Static: true, Origin: "static", Age: 99},
+		{Segment: "blue", Address: netip.MustParseAddr("10.0.0.3"), MAC: mac2, Remote: remote, Origin: "bgp", Age: 3},
+		{Segment: "wan", Address: netip.MustParseAddr("198.51.100.1"), MAC: mac2, Origin: "learned", Age: 100},
 	}
 }
 
@@ -184,6 +187,9 @@ func routes() []edge.RouteInfo {
 		}},
 		{Router: "tenant", Prefix: prefix("10.0.0.0/24"), Kind: overlay.Unicast, Origin: "connected", Hops: []edge.HopInfo{{Segment: "blue", State: "connected"}}},
 		{Router: "tenant", Prefix: prefix("10.2.0.0/16"), Kind: overlay.Unicast, Origin: "static", Hops: []edge.HopInfo{
+			{Segment: "tenant-l3", Remote: remote, MAC: mac2.String(), State: "resolved"},
+		}},
+		{Router: "tenant", Prefix: prefix("10.2.0.9/32"), Kind: overlay.Unicast, Origin: "bgp", Hops: []edge.HopInfo{
 			{Segment: "tenant-l3", Remote: remote, MAC: mac2.String(), State: "resolved"},
 		}},
 		{Router: "tenant", Prefix: prefix("10.9.0.0/16"), Kind: overlay.Blackhole, Origin: "leaked", From: "shared"},
@@ -268,7 +274,22 @@ func TestGolden(t *testing.T) {
 			s.NAT = &edge.NATUse{Bindings: edge.Usage{Used: 13, Size: 262144}, Policies: 2, Standing: "draining"}
 			return Status(w, s, now)
 		},
-		"fdb-json": func(w io.Writer) error { return JSON(w, fdb()) },
+		"bgp": func(w io.Writer) error { return BGP(w, bgp()) },
+		"status-bgp": func(w io.Writer) error {
+			s := idle()
+			s.BGP = &edge.BGPUse{Neighbours: edge.Tally{Up: 1, Total: 2}, Used: 100_000, Unused: 3, Announced: 15, Stale: 7, Frozen: 1}
+			return Status(w, s, now)
+		},
+		"bgp-idle":        func(w io.Writer) error { return BGP(w, edge.BGPInfo{AS: 65000, RouterID: tep}) },
+		"bgp-neighbour":   func(w io.Writer) error { return BGPNeighbour(w, bgp().Neighbours[0]) },
+		"bgp-lost":        func(w io.Writer) error { return BGPNeighbour(w, bgp().Neighbours[2]) },
+		"bgp-routes":      func(w io.Writer) error { return BGPRoutes(w, bgpRoutes()) },
+		"bgp-routes-long": func(w io.Writer) error { return BGPRoutesLong(w, bgpRoutes()) },
+		"bgp-routes-json": func(w io.Writer) error { return JSON(w, bgpRoutes()) },
+		"prove":           func(w io.Writer) error { return Prove(w, proofs()) },
+		"prove-nothing":   func(w io.Writer) error { return Prove(w, edge.ProveInfo{}) },
+		"bgp-moves":       func(w io.Writer) error { return BGPMoves(w, bgpMoves()) },
+		"fdb-json":        func(w io.Writer) error { return JSON(w, fdb()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer

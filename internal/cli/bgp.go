@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/observe"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+type bgpCmd struct {
+	Neighbours bgpNeighboursCmd `cmd:"" aliases:"neighbors" default:"withargs" help:"List sessions with other speakers, or say all about one."`
+	Routes     bgpRoutesCmd     `cmd:"" help:"List the routes that were learnt and are told, and why some are not used."`
+	Moves      bgpMovesCmd      `cmd:"" help:"List the last moves of hosts, and MAC addresses that are frozen because they kept moving."`
+	Thaw       bgpThawCmd       `cmd:"" help:"Let a frozen MAC address move again."`
+	Reset      bgpResetCmd      `cmd:"" help:"Begin the session with a neighbour anew."`
+}
+
+type bgpNeighboursCmd struct {
+	query
+	Neighbour string `arg:"" optional:"" placeholder:"NEIGHBOUR" help:"All about this one, by name or address."`
+}
+
+// Run lists sessions.
+func (c *bgpNeighboursCmd) Run(ctx context.Context, s *streams) error {
+	question := func(client *edge.Client, ctx context.Context) (edge.BGPInfo, error) {
+		info, err := client.BGP(ctx)
+		if err != nil || c.Neighbour == "" {
+			return info, err
+		}
+		all := info.Neighbours
+		names := make([]string, len(all))
+		for i, n := range all {
+			names[i] = n.Name
+		}
+		info.Neighbours = slices.DeleteFunc(all, func(n edge.BGPNeighbourInfo) bool { return n.Name != c.Neighbour && n.Address.String() != c.Neighbour })
+		if len(info.Neighbours) == 0 {
+			err = usageError{fmt.Errorf("there is no neighbour %q; there are: %s", c.Neighbour, strings.Join(names, ", "))}
+		}
+		return info, err
+	}
+	return show(ctx, c.query, s.out, question, func(w io.Writer, info edge.BGPInfo) error {
+		if c.Neighbour != "" {
+			return observe.BGPNeighbour(w, info.Neighbours[0])
+		}
+		return observe.BGP(w, info)
+	})
+}
+
+type bgpRoutesCmd struct {
+	query
+	Type      string      `placeholder:"TYPE" help:"Only of this type: mac, multicast, prefix or unicast."`
+	Segment   string      `placeholder:"NAME" xor:"for" help:"Only those of this segment."`
+	Router    string      `placeholder:"NAME" xor:"for" help:"Only those of this router."`
+	VNI       overlay.VNI `name:"vni" placeholder:"N" help:"Only with this VNI, as the first or second one."`
+	MAC       overlay.MAC `name:"mac" placeholder:"MAC" help:"Only of this MAC address."`
+	IP        string      `name:"ip" placeholder:"ADDRESS" help:"Only of this address or prefix: hosts in it, and prefixes that have it."`
+	Neighbour string      `placeholder:"NAME" help:"Only from this neighbour, by name or address; self is what this edge tells."`
+	Unused    bool        `help:"Only those that are not used."`
+	Long      bool        `short:"l" help:"In the table, also route distinguishers, targets and attributes."`
+}
+
+// routeTypes are those of --type.
+var routeTypes = []string{edge.BGPRouteMAC, edge.BGPRouteMulticast, edge.BGPRoutePrefix, edge.BGPRouteUnicast}
+
+// Run lists routes.
+func (c *bgpRoutesCmd) Run(ctx context.Context, s *streams) error {
+	q := edge.BGPRouteQuery{
+		Type: c.Type, Segment: c.Segment, Router: c.Router, VNI: c.VNI, MAC: c.MAC, Neighbour: c.Neighbour, Unused: c.Unused,
+	}
+	switch {
+	case c.Type != "" && !slices.Contains(routeTypes, c.Type):
+		return usageError{fmt.Errorf("--type: %q is none of %s", c.Type, strings.Join(routeTypes, ", "))}
+	case c.VNI > overlay.MaxVNI:
+		return usageError{fmt.Errorf("--vni: %d is more than %d", c.VNI, overlay.MaxVNI)}
+	case c.IP != "":
+		prefix, err := edge.ParsePrefix(c.IP)
+		if err != nil {
+			return usageError{fmt.Errorf("--ip: %w", err)}
+		}
+		q.Addr = prefix
+	}
+	question := func(client *edge.Client, ctx context.Context) ([]edge.BGPRouteInfo, error) {
+		return client.BGPRoutes(ctx, q)
+	}
+	table := observe.BGPRoutes
+	if c.Long {
+		table = observe.BGPRoutesLong
+	}
+	return show(ctx, c.query, s.out, question, table)
+}
+
+type bgpMovesCmd struct {
+	query
+	Segment string `placeholder:"NAME" help:"Only this segment."`
+}
+
+// Run lists moves and frozen MAC addresses.
+func (c *bgpMovesCmd) Run(ctx context.Context, s *streams) error {
+	question := func(client *edge.Client, ctx context.Context) (edge.BGPMovesInfo, error) {
+		info, err := client.BGPMoves(ctx)
+		if c.Segment != "" {
+			info.Moves = slices.DeleteFunc(info.Moves, func(m edge.BGPMove) bool { return m.Segment != c.Segment })
+			info.Frozen = slices.DeleteFunc(info.Frozen, func(f edge.BGPFrozen) bool { return f.Segment != c.Segment })
+		}
+		return info, err
+	}
+	return show(ctx, c.query, s.out, question, observe.BGPMoves)
+}
+
+type bgpThawCmd struct {
+	query
+	Segment string      `arg:"" help:"Segment of the MAC address."`
+	MAC     overlay.MAC `arg:"" name:"mac" help:"MAC address that is frozen."`
+}
+
+// Run thaws a MAC address, and lists the others.
+func (c *bgpThawCmd) Run(ctx context.Context, s *streams) error {
+	question := func(client *edge.Client, ctx context.Context) (edge.BGPMovesInfo, error) {
+		return client.BGPThaw(ctx, c.Segment, c.MAC)
+	}
+	return show(ctx, c.query, s.out, question, observe.BGPMoves)
+}
+
+type bgpResetCmd struct {
+	query
+	Neighbour string `arg:"" help:"Name or address of the neighbour."`
+	Soft      bool   `help:"Keep the session: both ends say all routes again."`
+}
+
+// Run begins a session anew.
+func (c *bgpResetCmd) Run(ctx context.Context, s *streams) error {
+	question := func(client *edge.Client, ctx context.Context) (edge.BGPInfo, error) {
+		return client.BGPReset(ctx, c.Neighbour, c.Soft)
+	}
+	return show(ctx, c.query, s.out, question, observe.BGP)
+}

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/observe"
+)
+
+type proveCmd struct {
+	query
+	Timeout time.Duration `default:"2s" help:"How long an answer is waited for."`
+	What    string        `arg:"" optional:"" placeholder:"SEGMENT|PREFIX" help:"Only the remotes of this segment (of a router's NAME-l3), or the next hops of this prefix or address."`
+}
+
+// Help says what kong's flags do not.
+func (*proveCmd) Help() string {
+	return "It sends packets through the tunnels, small and as large as they carry, by several ways of the underlay, and says what came back: " +
+		"a route is believed when packets prove it, whatever BGP says. It works with configured remotes too. " +
+		"The exit status is 1 when a remote is broken, or is so by some ways or for large packets."
+}
+
+// Run proves remotes, and fails when one does not forward.
+func (c *proveCmd) Run(ctx context.Context, s *streams) error {
+	if c.Timeout <= 0 {
+		return usageError{fmt.Errorf("--timeout: %s is no time to wait; give one such as 2s", c.Timeout)}
+	}
+	var tally edge.ProofTally
+	question := func(client *edge.Client, ctx context.Context) (edge.ProveInfo, error) {
+		info, err := client.Prove(ctx, edge.ProveQuery{What: c.What, Timeout: c.Timeout})
+		tally = info.Tally
+		return info, err
+	}
+	if err := show(ctx, c.query, s.out, question, observe.Prove); err != nil {
+		return err
+	}
+	if bad := tally.Broken + tally.Partial; bad > 0 {
+		return fmt.Errorf("%d of %d do not forward as they should", bad, bad+tally.Proven+tally.Unprovable)
+	}
+	return nil
+}

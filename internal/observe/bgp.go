@@ -1,0 +1,226 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// BGP writes the speaker at a glance, and one line for each family of each neighbour.
+func BGP(w io.Writer, b edge.BGPInfo) error {
+	r := b.Routes
+	fmt.Fprintf(w, "BGP:     AS %d, router ID %s\n", b.AS, addr(b.RouterID))
+	fmt.Fprintf(w, "Routes:  %d received, %d used (%d stale), %d not used, %d announced\n", r.Received, r.Used, r.Stale, r.Unused, r.Announced)
+	for _, why := range r.Why {
+		fmt.Fprintf(w, "         %d with a problem: %s\n", why.Routes, why.Why)
+	}
+	if b.Settling {
+		fmt.Fprintln(w, "Kept:    what a former process learnt, until the neighbours have said all")
+	}
+	if c := b.Convergence; c.Count > 0 {
+		fmt.Fprintf(w, "Updates: %s, in the maps after %s (median), %s (99 %%), %s (slowest)\n", count(c.Count), millis(c.P50), millis(c.P99), millis(c.Max))
+	}
+	fmt.Fprintln(w)
+	if err := bgpSessions(w, b.Neighbours); err != nil {
+		return err
+	}
+	return problems(w, b.Problems)
+}
+
+// bgpUse is what became of routes, for the edge's status.
+func bgpUse(b edge.BGPUse) string {
+	text := fmt.Sprintf("%s routes used, %s not, %s announced", count(uint64(b.Used)), count(uint64(b.Unused)), count(uint64(b.Announced)))
+	if b.Stale > 0 {
+		text += fmt.Sprintf(", %s stale", count(uint64(b.Stale)))
+	}
+	if b.Frozen > 0 {
+		text += fmt.Sprintf(", %d frozen", b.Frozen)
+	}
+	return text
+}
+
+func millis(seconds float64) string { return strconv.FormatFloat(1000*seconds, 'f', 1, 64) + "ms" }
+
+func bgpSessions(w io.Writer, neighbours []edge.BGPNeighbourInfo) error {
+	type row struct {
+		edge.BGPNeighbourInfo
+		family edge.BGPFamilyInfo
+	}
+	var rows []row
+	for _, n := range neighbours {
+		if len(n.Families) == 0 {
+			rows = append(rows, row{BGPNeighbourInfo: n})
+		}
+		for _, f := range n.Families {
+			rows = append(rows, row{n, f})
+		}
+	}
+	return table(w, "NEIGHBOUR ADDRESS AS STATE FOR LIVENESS FAMILY RECEIVED ACCEPTED ANNOUNCED FLAPS WHY", rows, func(r row) []any {
+		return []any{
+			r.Name, r.Address, r.AS, bgpState(r.BGPNeighbourInfo), span(r.Age), r.Liveness, bgpFamily(r.BGPNeighbourInfo, r.family),
+			r.family.Received, r.family.Accepted, r.family.Announced, r.Flaps, r.Why,
+		}
+	})
+}
+
+// bgpState is the session's, and whether the neighbour has said all that it has.
+func bgpState(n edge.BGPNeighbourInfo) string {
+	if n.State == "established" && !n.Complete {
+		return "established, not complete"
+	}
+	return n.State
+}
+
+// bgpFamily is the family's name, marked where the session does without it.
+func bgpFamily(n edge.BGPNeighbourInfo, f edge.BGPFamilyInfo) string {
+	if n.State == "established" && !f.Negotiated {
+		return string(f.Family) + " (the neighbour lacks it)"
+	}
+	return string(f.Family)
+}
+
+// BGPNeighbour writes all about one session.
+func BGPNeighbour(w io.Writer, n edge.BGPNeighbourInfo) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(label, format string, args ...any) { fmt.Fprintf(tw, label+":\t"+format+"\n", args...) }
+	line("Neighbour", "%s, %s, AS %d%s", n.Name, n.Address, n.AS, before(", router ID ", addr(n.RouterID)))
+	line("State", "%s for %s, lost %d times", bgpState(n), span(n.Age), n.Flaps)
+	if n.Why != "" {
+		line("Why", "%s", n.Why)
+	}
+	line("Liveness", "%s", n.Liveness)
+	if n.State == "established" { // before, nothing is agreed on
+		line("Timers", "hold %s, keepalive %s", span(n.Hold), span(n.Keep))
+		line("Restart", "%s", bgpRestart(n.Restart))
+		line("Capabilities", "%s", cmp.Or(strings.Join(n.Capabilities, ", "), "none"))
+	}
+	line("Malformed", "%d routes", n.Malformed)
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return table(w, "FAMILY RECEIVED ACCEPTED ANNOUNCED LIMIT", n.Families, func(f edge.BGPFamilyInfo) []any {
+		return []any{bgpFamily(n, f), f.Received, f.Accepted, f.Announced, positive(int(f.Limit))}
+	})
+}
+
+// before is text with what comes before it, or nothing.
+func before(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+func bgpRestart(r edge.BGPRestartInfo) string {
+	if !r.Negotiated {
+		return "not agreed on: the neighbour forgets this edge's routes with the session"
+	}
+	text := "graceful, the neighbour asks for " + span(r.Time)
+	if r.LongLived && r.Stale > 0 {
+		text += ", and for " + span(r.Stale) + " as stale"
+	}
+	return text
+}
+
+// BGPRoutes writes one line for each route: what it is of, and what became of it.
+func BGPRoutes(w io.Writer, routes []edge.BGPRouteInfo) error {
+	return table(w, "TYPE MAC ADDRESS VNI L3VNI NEXT-HOP NEIGHBOUR AGE USED FOR NOTES WHY", routes, func(r edge.BGPRouteInfo) []any {
+		return []any{
+			r.Type, macOf(r.MAC), bgpAddress(r), positive(int(r.VNI)), positive(int(r.L3VNI)), addr(r.NextHop), cmp.Or(r.Neighbour, "self"),
+			bgpAge(r), bgpUsed(r), r.For, bgpNotes(r), r.Why,
+		}
+	})
+}
+
+// BGPRoutesLong writes them with their attributes.
+func BGPRoutesLong(w io.Writer, routes []edge.BGPRouteInfo) error {
+	header := "TYPE RD TAG MAC ADDRESS VNI L3VNI NEXT-HOP GATEWAY ROUTER-MAC ENCAPSULATION TARGETS AS-PATH LOCAL-PREF MED COMMUNITIES UPLINK NEIGHBOUR AGE USED FOR NOTES WHY"
+	return table(w, header, routes, func(r edge.BGPRouteInfo) []any {
+		path := make([]string, len(r.ASPath))
+		for i, as := range r.ASPath {
+			path[i] = strconv.FormatUint(uint64(as), 10)
+		}
+		return []any{
+			r.Type, r.RD, positive(int(r.Tag)), macOf(r.MAC), bgpAddress(r), positive(int(r.VNI)), positive(int(r.L3VNI)), addr(r.NextHop), addr(r.Gateway),
+			macOf(r.RouterMAC), r.Encapsulation, strings.Join(r.Targets, ","), strings.Join(path, ","), positive(int(r.LocalPref)), positive(int(r.MED)), strings.Join(r.Communities, ","), r.Uplink,
+			cmp.Or(r.Neighbour, "self"), bgpAge(r), bgpUsed(r), r.For, bgpNotes(r), r.Why,
+		}
+	})
+}
+
+// bgpAge is since when a neighbour says so.
+func bgpAge(r edge.BGPRouteInfo) string {
+	if r.Neighbour == "" {
+		return ""
+	}
+	return span(r.Age)
+}
+
+func macOf(m *overlay.MAC) string {
+	if m == nil {
+		return ""
+	}
+	return m.String()
+}
+
+// bgpAddress is what a route is of, besides a MAC address.
+func bgpAddress(r edge.BGPRouteInfo) string {
+	if r.Prefix != (netip.Prefix{}) {
+		return r.Prefix.String()
+	}
+	return cmp.Or(addr(r.Address), addr(r.Originator))
+}
+
+func bgpUsed(r edge.BGPRouteInfo) string {
+	switch {
+	case r.Neighbour == "":
+		return "announced"
+	case r.Used:
+		return "yes"
+	}
+	return "no"
+}
+
+func bgpNotes(r edge.BGPRouteInfo) string {
+	var notes []string
+	if r.Sequence > 0 {
+		notes = append(notes, fmt.Sprintf("sequence %d", r.Sequence))
+	}
+	for _, n := range []struct {
+		is   bool
+		word string
+	}{{r.Sticky, "sticky"}, {r.DefaultGateway, "gateway"}, {r.Stale, "stale"}} {
+		if n.is {
+			notes = append(notes, n.word)
+		}
+	}
+	return strings.Join(notes, ", ")
+}
+
+// BGPMoves writes frozen MAC addresses, and one line for each event, the newest first.
+func BGPMoves(w io.Writer, m edge.BGPMovesInfo) error {
+	if len(m.Frozen) > 0 {
+		err := table(w, "FROZEN SEGMENT SINCE WHY", m.Frozen, func(f edge.BGPFrozen) []any {
+			return []any{f.MAC, f.Segment, clock(f.Since), f.Detail}
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	return table(w, "AT WHAT SEGMENT MAC ADDRESS REMOTE DETAIL", m.Moves, func(e edge.BGPMove) []any {
+		mac := ""
+		if e.MAC != (overlay.MAC{}) {
+			mac = e.MAC.String()
+		}
+		return []any{clock(e.At), e.What, e.Segment, mac, addr(e.Address), addr(e.Remote), e.Detail}
+	})
+}

@@ -1,0 +1,112 @@
+package observe
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+
+	"github.com/selvage/selvage/internal/edge"
+)
+
+// Prove writes one line for each remote of each segment, and what there is to say of those that
+// packets do not prove, or not whole.
+func Prove(w io.Writer, p edge.ProveInfo) error {
+	err := table(w, "SEGMENT REMOTE NAME PREFIXES STATE WAYS RTT SIZE BY", p.Proofs, func(f edge.ProofInfo) []any {
+		return []any{f.Segment, f.Remote, f.Name, proofPrefixes(f), f.State, proofWays(f), proofTime(f), proofSize(f), proofBy(f)}
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range p.Proofs {
+		if f.State == edge.ProofProven && f.Cause == "" {
+			continue
+		}
+		if err := doubt(w, f); err != nil {
+			return err
+		}
+	}
+	t := p.Tally
+	fmt.Fprintf(w, "\n%d proven, %d in part, %d broken, %d without anybody to ask; %d packets in %s\n", t.Proven, t.Partial, t.Broken, t.Unprovable, p.Sent, span(p.Took))
+	return problems(w, p.Problems)
+}
+
+// doubt writes why f is not proven and what to do.
+func doubt(w io.Writer, f edge.ProofInfo) error {
+	fmt.Fprintf(w, "\n%s in %s is %s: %s\n", f.Remote, f.Segment, f.State, f.Cause)
+	if f.Cure != "" {
+		fmt.Fprintf(w, "  Do:    %s\n", f.Cure)
+	}
+	for _, known := range f.Control {
+		fmt.Fprintf(w, "  Known: %s\n", known)
+	}
+	if len(f.Paths) < 2 && f.State == edge.ProofUnprovable {
+		return nil
+	}
+	for _, p := range f.Paths {
+		ping := ""
+		if p.Ping == "answers" || p.Ping == "silent" {
+			ping = ", ping " + p.Ping
+		}
+		if _, err := fmt.Fprintf(w, "  Path:  %s to %s by %s, %d of %d ways%s\n", p.Local, p.Remote, p.Interface, p.Answered, p.Ways, ping); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// proofPrefixes are those that were tried, and how many more there are.
+func proofPrefixes(f edge.ProofInfo) string {
+	text := list(f.Prefixes)
+	if more := f.Count - len(f.Prefixes); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func proofWays(f edge.ProofInfo) string {
+	ways, answered := 0, 0
+	for _, p := range f.Paths {
+		ways, answered = ways+p.Ways, answered+p.Answered
+	}
+	if ways == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", answered, ways)
+}
+
+func proofTime(f edge.ProofInfo) string {
+	if f.RTT == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2fms", 1000*f.RTT)
+}
+
+// proofSize is the largest packet, and whether it came through.
+func proofSize(f edge.ProofInfo) string {
+	switch {
+	case f.Size == 0 || f.SizeState == edge.SizeNotTried:
+		return ""
+	case f.SizeState == edge.SizeLost && f.Passed > 0:
+		return fmt.Sprintf("%d lost, %d passes", f.Size, f.Passed)
+	}
+	return fmt.Sprintf("%d %s", f.Size, f.SizeState)
+}
+
+// proofBy is who was asked and answered, else who was asked.
+func proofBy(f edge.ProofInfo) string {
+	var answered, silent []string
+	for _, t := range f.Targets {
+		who := t.Kind
+		if t.Address != (netip.Addr{}) {
+			who += " " + t.Address.String()
+		}
+		switch {
+		case t.Answered > 0:
+			answered = append(answered, who)
+		case t.Asked > 0:
+			silent = append(silent, who+" silent")
+		}
+	}
+	return strings.Join(append(answered, silent...), ", ")
+}
