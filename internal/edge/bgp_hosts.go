@@ -198,18 +198,41 @@ func (e *edge) lookHosts() {
 	e.fault("ask idle hosts whether they are there", e.askHosts(idle(hosts, instances(e.configured), e.config.FDB.Ageing)))
 }
 
-// lookPorts looks for hosts when ports have come or gone.
+// lookPorts looks for hosts when ports have come, gone, or lost their link: then a host is not
+// there, as for the kernel's bridge.
 func (e *edge) lookPorts(view host.View) {
 	var there []string
+	down := make(map[string]bool)
 	for _, a := range reconcile.Attachments(e.config) {
 		if link, ok := view.Links[a.Interface]; ok {
-			there = append(there, fmt.Sprint(a.Name, " ", link.Index))
+			there = append(there, fmt.Sprint(a.Name, " ", link.Index, " ", link.Up))
+			down[a.Name] = !link.Up
 		}
 	}
 	if !slices.Equal(there, e.learnt.ports) {
 		e.learnt.ports = there
+		e.fault("forget the hosts of ports without a link", e.forgetHosts(down))
 		e.lookHosts()
 	}
+}
+
+// forgetHosts forgets who was learnt at ports.
+func (e *edge) forgetHosts(ports map[string]bool) error {
+	segments := instances(e.configured)
+	if len(segments) == 0 {
+		return nil
+	}
+	hosts, err := e.dp.Hosts()
+	errs := []error{err}
+	s := &e.steering
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range hosts {
+		if ports[h.Port] && segments[h.Segment] && !h.Addr.IsValid() && s.ground.dp != nil {
+			errs = append(errs, s.ground.dp.Forget(h.Segment, h.MAC))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // look takes over which hosts there were at a time.

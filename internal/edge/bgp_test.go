@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -202,6 +203,28 @@ func TestBGPAnnounces(t *testing.T) {
 		_, b := f.announced[hostB.String()]
 		return !a && len(f.withdrawn) > 0 && !b
 	}))
+}
+
+// A host is not at a port that lost its link.
+func TestBGPLinkLost(t *testing.T) {
+	w := newFabricWorld(newWorld(t))
+	w.view.Links["tap0"] = host.Link{Name: "tap0", Index: 4, MTU: 1500, Up: true}
+	w.fabric.hosts = []datapath.LocalHost{
+		{Segment: "blue", Port: "p0", MAC: hostA, Origin: datapath.OriginLearned},
+		{Segment: "blue", Port: "p0", MAC: hostA, Addr: addr("10.0.0.5"), Origin: datapath.OriginLearned},
+		{Segment: "blue", Port: "p1", MAC: hostB, Origin: datapath.OriginLearned},
+	}
+	w.runFabric()
+	w.within("the hosts are told", w.has(func(f *fabric) bool { _, told := f.announced[hostB.String()]; return told }))
+	w.set(func() {
+		link := w.view.Links["veth0"]
+		link.Up = false
+		w.view.Links["veth0"] = link
+	})
+	w.within("those of the port are forgotten", w.has(func(f *fabric) bool { return len(f.forgotten) > 0 }))
+	if f := w.spoken(); !slices.Equal(f.forgotten, []residence{{"blue", hostA}}) {
+		t.Errorf("forgotten are %v", f.forgotten)
+	}
 }
 
 func TestBGPMoves(t *testing.T) {

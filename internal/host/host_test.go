@@ -10,10 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
@@ -478,5 +480,28 @@ func TestWatchSubscribesAgain(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("no event after subscribing again")
 		}
+	}
+}
+
+func TestIsLoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		message uint16
+		flags   uint32
+		want    bool
+	}{
+		"carrier":    {unix.RTM_NEWLINK, unix.IFF_UP | unix.IFF_RUNNING, false},
+		"no carrier": {unix.RTM_NEWLINK, unix.IFF_UP, true},
+		"down":       {unix.RTM_NEWLINK, 0, true},
+		"deleted":    {unix.RTM_DELLINK, unix.IFF_UP | unix.IFF_RUNNING, true},
+		"a route":    {unix.RTM_NEWROUTE, 0, false},
+	} {
+		link := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		link.Flags = c.flags
+		if got := isLoss(syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: c.message}, Data: link.Serialize()}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if isLoss(syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWLINK}}) {
+		t.Error("an empty message is none")
 	}
 }

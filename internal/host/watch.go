@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// debounce is how long a change waits for others to join it.
+	// debounce is how long a change waits for others to join it. A link that is lost waits for
+	// none: packets should go by another one.
 	debounce = 50 * time.Millisecond
 	// resubscribeAfter is the pause after a subscription broke.
 	resubscribeAfter = time.Second
@@ -41,10 +42,10 @@ func (h *Host) subscribe() (*nl.NetlinkSocket, error) {
 // watch turns events into Changed until ctx ends. It owns sock and the two
 // goroutines that h.owned waits for.
 func (h *Host) watch(ctx context.Context, sock *nl.NetlinkSocket) {
-	events := make(chan struct{}, 1)
+	events, lost := make(chan struct{}, 1), make(chan struct{}, 1)
 	h.owned.Go(func() {
 		for sock != nil {
-			h.receive(ctx, sock, events)
+			h.receive(ctx, sock, events, lost)
 			notify(events) // whatever was missed in between
 			sock = h.resubscribe(ctx)
 		}
@@ -59,16 +60,18 @@ func (h *Host) watch(ctx context.Context, sock *nl.NetlinkSocket) {
 			select {
 			case <-ctx.Done():
 				return
+			case <-lost:
 			case <-time.After(debounce):
 			}
 			drain(events)
+			drain(lost)
 			notify(h.changed)
 		}
 	})
 }
 
 // receive reads sock until it breaks or ctx ends, and closes it.
-func (h *Host) receive(ctx context.Context, sock *nl.NetlinkSocket, events chan<- struct{}) {
+func (h *Host) receive(ctx context.Context, sock *nl.NetlinkSocket, events, lost chan<- struct{}) {
 	stop := context.AfterFunc(ctx, sock.Close)
 	defer func() {
 		if stop() {
@@ -91,8 +94,22 @@ func (h *Host) receive(ctx context.Context, sock *nl.NetlinkSocket, events chan<
 			if h.matters(m) {
 				notify(events)
 			}
+			if isLoss(m) {
+				notify(lost)
+			}
 		}
 	}
+}
+
+// isLoss reports whether a link went, or has no carrier.
+func isLoss(m syscall.NetlinkMessage) bool {
+	switch m.Header.Type {
+	case unix.RTM_DELLINK:
+		return true
+	case unix.RTM_NEWLINK:
+		return len(m.Data) >= unix.SizeofIfInfomsg && nl.DeserializeIfInfomsg(m.Data).Flags&unix.IFF_RUNNING == 0
+	}
+	return false
 }
 
 // resubscribe tries until it has a socket; nil when ctx ended.
