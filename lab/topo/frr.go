@@ -1,0 +1,197 @@
+package topo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// frrDaemons is where Debian's package and FRR's own put the daemons.
+const frrDaemons = "/usr/lib/frr"
+
+// FRRConfig is the text of the daemons' configuration files. The last two run only where
+// there is some.
+type FRRConfig struct{ Zebra, BGP, BFD string }
+
+// FRR is FRRouting on a host. Its daemons have sockets in the lab's directory alone: none
+// listens for terminals on TCP, and nothing of the machine's own FRR is touched.
+type FRR struct {
+	host    *Host
+	dir     string
+	config  FRRConfig
+	daemons []*Command
+}
+
+// StartFRR runs the daemons and waits until each has read its configuration. A line that
+// one does not understand is an error.
+func (h *Host) StartFRR(ctx context.Context, config FRRConfig) (*FRR, error) {
+	if _, err := Tool("vtysh"); err != nil {
+		return nil, fmt.Errorf("FRR on %s: %w: apt-get install frr", h.Name, err)
+	}
+	f := &FRR{host: h, dir: filepath.Join(h.lab.Dir, "frr-"+h.Name), config: config}
+	// The daemons do not stay root.
+	if err := errors.Join(os.MkdirAll(f.dir, 0o777), os.Chmod(f.dir, 0o777)); err != nil {
+		return nil, fmt.Errorf("sockets of FRR on %s: %w", h.Name, err)
+	}
+	if err := f.Start(ctx); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Start runs the daemons again after Stop or Kill.
+func (f *FRR) Start(ctx context.Context) error {
+	for _, daemon := range []struct {
+		name, config string
+		options      []string
+	}{
+		{"zebra", f.config.Zebra, nil},
+		{"bfdd", f.config.BFD, []string{"--bfdctl", f.path("bfdd.ctl")}},
+		{"bgpd", f.config.BGP, nil},
+	} {
+		if daemon.config == "" && daemon.name != "zebra" {
+			continue
+		}
+		if err := f.start(ctx, daemon.name, daemon.config, daemon.options); err != nil {
+			f.Kill()
+			return fmt.Errorf("FRR on %s: %w", f.host.Name, err)
+		}
+	}
+	return nil
+}
+
+func (f *FRR) path(name string) string { return filepath.Join(f.dir, name) }
+
+// start runs one daemon. It answers at its terminal when it has read its file.
+func (f *FRR) start(ctx context.Context, name, config string, options []string) error {
+	program := filepath.Join(frrDaemons, name)
+	if _, err := os.Stat(program); err != nil {
+		return fmt.Errorf("%w: apt-get install frr", err)
+	}
+	socket := f.path(name + ".vty")
+	if err := ignoreMissing(os.Remove(socket)); err != nil { // of a daemon that was killed
+		return err
+	}
+	if err := os.WriteFile(f.path(name+".conf"), []byte(config), 0o644); err != nil {
+		return err
+	}
+	argv := append([]string{program, "-f", f.path(name + ".conf"), "-i", f.path(name + ".pid"), "-z", f.path("zserv.sock"),
+		"--vty_socket", f.dir, "-P", "0", "--log", "stdout"}, options...)
+	c := f.host.Command(context.WithoutCancel(ctx), argv...) // Stop ends it
+	c.Log = f.path(name + ".log")
+	before, _ := os.ReadFile(c.Log) // of an earlier run
+	if err := c.Start(); err != nil {
+		return err
+	}
+	f.daemons = append(f.daemons, c)
+	running, cancel := c.whileRunning(ctx)
+	defer cancel()
+	err := Await(running, name+" to start", func() error {
+		_, err := os.Stat(socket)
+		return err
+	})
+	if err == nil {
+		_, err = f.host.Output(running, "vtysh", "--vty_socket", f.dir, "-d", name, "-c", "show version")
+	}
+	if err != nil {
+		return fmt.Errorf("%w; it said: %s", err, c.said())
+	}
+	said, err := os.ReadFile(c.Log)
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(said[min(len(before), len(said)):]) {
+		if bytes.Contains(line, []byte("on config line")) {
+			return fmt.Errorf("%s does not understand its configuration: %s", name, bytes.TrimSpace(line))
+		}
+	}
+	return nil
+}
+
+// Stop ends the daemons as a service manager does: sessions are closed, routes taken out.
+func (f *FRR) Stop(ctx context.Context) error {
+	var errs []error
+	for i := len(f.daemons) - 1; i >= 0; i-- {
+		errs = append(errs, f.daemons[i].Stop(ctx))
+	}
+	f.daemons = nil
+	return errors.Join(errs...)
+}
+
+// Kill ends the daemons by SIGKILL: what they had written into the kernel stays.
+func (f *FRR) Kill() {
+	for i := len(f.daemons) - 1; i >= 0; i-- {
+		f.daemons[i].Kill()
+	}
+	f.daemons = nil
+}
+
+// Log is what a daemon has said.
+func (f *FRR) Log(daemon string) (string, error) {
+	text, err := os.ReadFile(f.path(daemon + ".log"))
+	return string(text), err
+}
+
+// Do runs commands of vtysh one after the other and returns what they print.
+func (f *FRR) Do(ctx context.Context, commands ...string) (string, error) {
+	argv := []string{"vtysh", "--vty_socket", f.dir}
+	for _, c := range commands {
+		argv = append(argv, "-c", c)
+	}
+	out, err := f.host.Output(ctx, argv...)
+	said := strings.TrimSpace(string(out))
+	if err == nil && strings.HasPrefix(said, "% ") { // vtysh is content with that
+		return said, fmt.Errorf("FRR on %s: %q: %s", f.host.Name, commands, said)
+	}
+	if err != nil {
+		return said, fmt.Errorf("FRR on %s: %q: %w: %s", f.host.Name, commands, err, said)
+	}
+	return said, nil
+}
+
+// Configure changes the running configuration; what it was at the start comes back with
+// the next one.
+func (f *FRR) Configure(ctx context.Context, lines ...string) error {
+	_, err := f.Do(ctx, append([]string{"configure terminal"}, lines...)...)
+	return err
+}
+
+// JSON reads what a show command prints.
+func (f *FRR) JSON(ctx context.Context, command string, into any) error {
+	out, err := f.Do(ctx, command)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		return fmt.Errorf("FRR on %s: %q: %w", f.host.Name, command, err)
+	}
+	return nil
+}
+
+// AwaitSessions waits until the sessions with all peers are established.
+func (f *FRR) AwaitSessions(ctx context.Context, peers ...netip.Addr) error {
+	return Await(ctx, "BGP sessions of "+f.host.Name, func() error { return f.Sessions(ctx, peers...) })
+}
+
+// Sessions says which session is not established.
+func (f *FRR) Sessions(ctx context.Context, peers ...netip.Addr) error {
+	var all map[string]struct {
+		State string `json:"bgpState"`
+	}
+	if err := f.JSON(ctx, "show bgp neighbors json", &all); err != nil {
+		return err
+	}
+	var errs []error
+	for _, peer := range peers {
+		if state := all[peer.String()].State; state != "Established" {
+			errs = append(errs, fmt.Errorf("that with %s is %q", peer, state))
+		}
+	}
+	return errors.Join(errs...)
+}
