@@ -23,8 +23,8 @@ const (
 func (e evidence) findings() []string {
 	var out []string
 	for _, one := range []func() []string{
-		e.failed, e.noisy, e.stolen, e.fewRounds, e.bridgeNetfilter, e.processor, e.latency, e.packets, e.retransmits,
-		e.segments, e.limit, e.tax, e.equal, e.placement,
+		e.failed, e.control, e.noisy, e.stolen, e.fewRounds, e.bridgeNetfilter, e.processor, e.latency, e.packets,
+		e.retransmits, e.segments, e.limit, e.tax, e.equal, e.placement,
 	} {
 		out = append(out, one()...)
 	}

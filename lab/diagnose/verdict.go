@@ -53,6 +53,8 @@ func Verdict(r result.Result) result.Verdict {
 		return offloadVerdict(r)
 	case stats.Egress:
 		return egressVerdict(r)
+	case stats.Converge:
+		return convergeVerdict(r)
 	}
 	e := gather(r)
 	v := result.Verdict{Findings: e.findings()}
@@ -78,6 +80,9 @@ func Subject(r result.Result) string {
 	}
 	if r.Experiment == stats.Egress {
 		return newEgressEvidence(r).subject
+	}
+	if r.Experiment == stats.Converge {
+		return newConvergeEvidence(r).subject
 	}
 	return gather(r).subject
 }

@@ -25,6 +25,7 @@ type Ab struct {
 	Family      int                   `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
 	Encap       overlay.Encapsulation `group:"Network" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation of selvage and ovs: ${enum}. The kernel's devices are vxlan in every run."`
 	Routed      bool                  `group:"Network" help:"Put client and server into different subnets, and have every contender route between them."`
+	Control     string                `group:"Network" enum:"static,evpn" default:"static" help:"What tells the tunnels of each other and of what is behind them: ${enum}. With evpn an FRR route reflector does, and client and server are in different subnets, as with --routed, whose gateway every host is."`
 	Offload     []Toggle              `group:"Network" placeholder:"ROLE:FEATURE=off" help:"Set ethtool features of client, access, underlay or server, for all contenders alike."`
 
 	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"default" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. By default as the kernel does, which is on where br_netfilter is loaded."`
@@ -48,7 +49,8 @@ func (c *Ab) Validate() error {
 	if c.PlainMTU == 0 {
 		c.PlainMTU = c.InnerMTU
 	}
-	return errors.Join(c.checkContenders(), c.checkMTUs(), c.checkSamples(), checkToggles(c.Offload))
+	c.Routed = c.Routed || c.Control == evpn
+	return errors.Join(c.checkContenders(), c.checkControl(), c.checkMTUs(), c.checkSamples(), checkToggles(c.Offload))
 }
 
 func (c *Ab) checkMTUs() error {
@@ -64,6 +66,17 @@ func (c *Ab) checkMTUs() error {
 			return fmt.Errorf("%s: %d is not within %d … %d bytes (a tunnel over IPv%d needs %d bytes of the underlay's MTU %d)",
 				mtu.flag, mtu.bytes, leastMTU, mtu.most, c.Family, c.mostOverhead(), c.UnderlayMTU)
 		}
+	}
+	return nil
+}
+
+// evpn is the control plane that is one.
+const evpn = "evpn"
+
+// checkControl says what BGP cannot feed.
+func (c *Ab) checkControl() error {
+	if c.Control == evpn && c.Family == 6 && slices.Contains(c.Contenders, "kernel") {
+		return errors.New("--control evpn: FRR before version 10.6 has tunnel endpoints of IPv4 alone; leave out kernel, or --family 6")
 	}
 	return nil
 }

@@ -37,3 +37,21 @@ func TestAbRouted(t *testing.T) {
 		}
 	}
 }
+
+// The same, fed by BGP: both tunnels know only what a reflector told them.
+func TestAbFedByBGP(t *testing.T) {
+	r, _ := ab(t, "--contenders", "plain,kernel,selvage", "--cases", "rr", "--control", "evpn")
+	checkSamples(t, r, 1450-52)
+	said := r.Parameters["control"]
+	if r.Parameters["routed"] != "true" || !strings.Contains(said, "FRR route reflector") || !strings.Contains(said, "4 routes to addresses") {
+		t.Errorf("parameters %v", r.Parameters)
+	}
+	for i, fed := range []bool{false, true, true} {
+		if c := r.Contenders[i]; strings.Contains(c.Description, "fed by BGP EVPN") != fed {
+			t.Errorf("%s: %q", c.Name, c.Description)
+		}
+	}
+	if len(r.Verdict.Findings) == 0 || !slices.ContainsFunc(r.Verdict.Findings, func(f string) bool { return strings.HasPrefix(f, "Control plane: BGP EVPN") }) {
+		t.Errorf("no word of the control plane in %q", r.Verdict.Findings)
+	}
+}

@@ -213,3 +213,22 @@ func TestEncapsulations(t *testing.T) {
 		t.Errorf("parameters %v", p)
 	}
 }
+
+func TestControl(t *testing.T) {
+	if ab := parseAb(t); ab.Control != "static" || ab.Routed {
+		t.Errorf("by default %s, routed %t", ab.Control, ab.Routed)
+	}
+	if ab := parseAb(t, "--control=evpn"); !ab.Routed {
+		t.Error("a fabric that BGP feeds routes between two subnets")
+	}
+	for args, want := range map[string]string{
+		"--control=bgp": "--control",
+		"--control=evpn --family=6 --contenders=plain,kernel": "FRR before version 10.6",
+		"--control=evpn --contenders=plain,ovs":               "ovs bridges only",
+	} {
+		if _, err := parse(append([]string{"ab"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+	parseAb(t, "--control=evpn", "--family=6", "--contenders=plain,selvage")
+}

@@ -17,6 +17,7 @@ type Commands struct {
 	Latency  Latency  `cmd:"" help:"Measure what a firewall adds to a round trip, a connection and a packet, by its rules."`
 	Offload  Offload  `cmd:"" help:"Measure what offloads bring by the size of writes, each state with several data paths."`
 	Failover Failover `cmd:"" help:"Kill gateways, tunnel endpoints or edges for real, and measure what the flows lose."`
+	Converge Converge `cmd:"" help:"Have hosts move and edges, links and route reflectors fail in a fabric that BGP EVPN feeds, and measure when packets flow again."`
 	Egress   Egress   `cmd:"" help:"Measure the way out: node to node, tunnel to tunnel, workload to gateway to target, with and without translation."`
 	Cache    Cache    `cmd:"" help:"Measure what the flow cache saves: packets with it and without, by flows and routes."`
 	Size     Size     `cmd:"" help:"Turn a demand into cores, ports, PCIe slots and edges."`

@@ -75,16 +75,23 @@ func article(what string) string {
 	return "a"
 }
 
+// timeFlag is a flag's time and its limits.
+type timeFlag struct {
+	flag              string
+	time, least, most time.Duration
+}
+
 func (c *Failover) checkTimes() error {
-	for _, t := range []struct {
-		flag              string
-		time, least, most time.Duration
-	}{
+	return checkTimes([]timeFlag{
 		{"--interval", c.Interval, 200 * time.Microsecond, 100 * time.Millisecond},
 		{"--line-interval", c.LineInterval, 10 * time.Millisecond, time.Second},
 		{"--liveness", c.Liveness, 10 * time.Millisecond, 10 * time.Second},
 		{"--watch", c.Watch, time.Second, time.Minute},
-	} {
+	})
+}
+
+func checkTimes(flags []timeFlag) error {
+	for _, t := range flags {
 		if t.time < t.least || t.time > t.most {
 			return fmt.Errorf("%s: %s is not within %s … %s", t.flag, t.time, t.least, t.most)
 		}

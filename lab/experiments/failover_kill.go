@@ -44,7 +44,11 @@ func (c *Failover) kill(ctx context.Context, bed *failoverBed, s killStep) (resu
 		return result.Sample{}, err
 	}
 	defer run.Kill()
-	k, err := c.perform(ctx, bed, fault, run)
+	ordeal := ordeal{fault: fault, flows: run, watch: c.Watch, patience: survival, ready: bed.Ready, asked: func(ctx context.Context, k *killing) (err error) {
+		k.steps, err = bed.Steps(ctx, k.wall)
+		return err
+	}}
+	k, err := ordeal.perform(ctx)
 	if err != nil {
 		return result.Sample{}, err
 	}
@@ -58,58 +62,73 @@ func (c *Failover) kill(ctx context.Context, bed *failoverBed, s killStep) (resu
 	return k.sample(gap), nil
 }
 
+// steadier are flows that can be waited for until all of them have gone on for a while.
+type steadier interface {
+	Steady(ctx context.Context, while time.Duration) error
+}
+
+// ordeal is a fault that flows go through.
+type ordeal struct {
+	fault topo.Fault
+	flows steadier
+	watch time.Duration // between the fault and its undoing
+	// patience is for how much longer the flows may take to go on.
+	patience time.Duration
+	ready    func(context.Context) error
+	asked    func(context.Context, *killing) error // after the flows went on
+}
+
 // perform injects the fault, watches what the flows do, and mends it, also when watching
-// failed: the next kill finds the network whole.
-func (c *Failover) perform(ctx context.Context, bed *failoverBed, fault topo.Fault, run *measure.GapRun) (k killing, err error) {
-	if err := steadily(ctx, run, quietBefore); err != nil {
-		return k, fmt.Errorf("before the kill: %w", err)
+// failed: the next one finds the network whole.
+func (o ordeal) perform(ctx context.Context) (k killing, err error) {
+	if err := steadily(ctx, o.flows, quietBefore, survival); err != nil {
+		return k, fmt.Errorf("before the fault: %w", err)
 	}
 	if k.begin, err = measure.Monotonic(); err != nil {
 		return k, err
 	}
 	k.quiet, k.wall = k.begin-quietBefore, time.Now().Round(0) // its wall clock alone: the edges' times have no other
-	err = fault.Inject(ctx)
+	err = o.fault.Inject(ctx)
 	if err == nil {
-		err = c.watch(ctx, bed, run, &k)
+		err = o.observe(ctx, &k)
 	}
 	var clock error
 	k.mend, clock = measure.Monotonic()
-	if err := errors.Join(err, clock, fault.Mend(ctx)); err != nil {
+	if err := errors.Join(err, clock, o.fault.Mend(ctx)); err != nil {
 		return k, err
 	}
-	if err := bed.Ready(ctx); err != nil {
+	if err := o.ready(ctx); err != nil {
 		return k, err
 	}
-	if err := steadily(ctx, run, 2*quietAfter); err != nil {
+	if err := steadily(ctx, o.flows, 2*quietAfter, survival); err != nil {
 		return k, fmt.Errorf("after the fault was mended: %w", err)
 	}
 	k.end, err = measure.Monotonic()
 	return k, err
 }
 
-// watch waits until the flows go on, and asks the edges what they did. Flows that stay
+// observe waits until the flows go on, and asks the edges what they did. Flows that stay
 // silent are a finding and no error.
-func (c *Failover) watch(ctx context.Context, bed *failoverBed, run *measure.GapRun, k *killing) (err error) {
+func (o ordeal) observe(ctx context.Context, k *killing) (err error) {
 	if k.injected, err = measure.Monotonic(); err != nil {
 		return err
 	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(c.Watch):
+	case <-time.After(o.watch):
 	}
-	if err := steadily(ctx, run, quietAfter); err != nil && ctx.Err() != nil {
+	if err := steadily(ctx, o.flows, quietAfter, o.patience); err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	k.steps, err = bed.Steps(ctx, k.wall)
-	return err
+	return o.asked(ctx, k)
 }
 
-// steadily waits until all flows have gone on for a while, as long as survivors may take.
-func steadily(ctx context.Context, run *measure.GapRun, while time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, survival+while)
+// steadily waits until all flows have gone on for a while, and only so long.
+func steadily(ctx context.Context, flows steadier, while, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience+while)
 	defer cancel()
-	return run.Steady(ctx, while)
+	return flows.Steady(ctx, while)
 }
 
 func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

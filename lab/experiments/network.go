@@ -16,6 +16,8 @@ import (
 type network struct {
 	net  *topo.TwoHosts
 	path *topo.Path
+	// control is what feeds the path, nil where nothing does.
+	control *topo.Control
 }
 
 // networks are all that a run has built.
@@ -39,12 +41,35 @@ func (c *Ab) build(ctx context.Context, all *networks, name string) (*network, e
 	if err != nil {
 		return nil, fmt.Errorf("contender %s: %w", name, err)
 	}
-	path, err := c.start(ctx, n, name)
+	path, control, err := c.startBy(ctx, n, name)
 	if err != nil {
 		return nil, fmt.Errorf("contender %s: %w", name, err)
 	}
-	all.byName[name] = &network{net: n, path: path}
+	all.byName[name] = &network{net: n, path: path, control: control}
 	return all.byName[name], nil
+}
+
+// startBy starts a contender's data path by the control plane that was asked for. Without
+// a tunnel there is nothing to tell.
+func (c *Ab) startBy(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, *topo.Control, error) {
+	if c.Control == evpn {
+		switch pathOf(name) {
+		case "kernel":
+			return n.KernelEVPN(ctx, kernelOptions())
+		case "selvage":
+			return n.SelvageEVPN(ctx, c.selvageOptions(name))
+		}
+	}
+	path, err := c.start(ctx, n, name)
+	return path, nil, err
+}
+
+func kernelOptions() topo.KernelOptions {
+	return topo.KernelOptions{NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true}
+}
+
+func (c *Ab) selvageOptions(name string) topo.SelvageOptions {
+	return topo.SelvageOptions{Binary: c.SelvageBinary, Encapsulation: c.encapsulation(name)}
 }
 
 // hosts makes hosts and links with their offloads, without a data path.
@@ -76,11 +101,11 @@ func (c *Ab) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Pa
 	case "plain":
 		return n.Plain(ctx, topo.EndOptions{MTU: c.PlainMTU})
 	case "kernel":
-		return n.Kernel(ctx, topo.KernelOptions{NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true})
+		return n.Kernel(ctx, kernelOptions())
 	case "ovs":
 		return n.OVS(ctx, topo.OVSOptions{Encapsulation: c.encapsulation(name)})
 	case "selvage":
-		return n.Selvage(ctx, topo.SelvageOptions{Binary: c.SelvageBinary, Encapsulation: c.encapsulation(name)})
+		return n.Selvage(ctx, c.selvageOptions(name))
 	}
 	return nil, fmt.Errorf("there is no contender %q", name)
 }

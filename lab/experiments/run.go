@@ -130,6 +130,9 @@ func (c *Ab) prepare(ctx context.Context, all *networks, r *result.Result, versi
 			return err
 		}
 		r.Contenders = append(r.Contenders, c.contender(name, n.path, r.Environment))
+		if n.control != nil {
+			r.Parameters["control"] = n.control.Said
+		}
 		r.Topology = topology(n.net)
 	}
 	return nil
@@ -192,6 +195,7 @@ func (c *Ab) parameters() map[string]string {
 		"underlay_family":  "IPv" + strconv.Itoa(c.Family),
 		"encapsulation":    string(c.Encap),
 		"routed":           strconv.FormatBool(c.Routed),
+		"control":          "static entries at every tunnel",
 		"udp_checksum":     "zero from every tunnel",
 		"pinning":          pinning,
 	}

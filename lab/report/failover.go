@@ -198,17 +198,21 @@ func (v failoverView) StepLines() []stepLine {
 		for _, kase := range v.cases() {
 			row, ok := v.find(kase, step.Metric)
 			known = known || ok
-			cell := "–"
-			if ok {
-				cell = fmt.Sprintf("%s [%s, %s]", stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi))
-			}
-			l.Cells = append(l.Cells, cell)
+			l.Cells = append(l.Cells, stepCell(row, ok))
 		}
 		if known {
 			lines = append(lines, l)
 		}
 	}
 	return lines
+}
+
+// stepCell writes a step's median with its interval, "–" without one.
+func stepCell(row result.Row, ok bool) string {
+	if !ok {
+		return "–"
+	}
+	return fmt.Sprintf("%s [%s, %s]", stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi))
 }
 
 // killLine is a kill's line in the table of all of them.

@@ -36,6 +36,8 @@ var (
 	policedPage string
 	//go:embed failover.html
 	failoverPage string
+	//go:embed converge.html
+	convergePage string
 	//go:embed egress.html
 	egressPage string
 )
@@ -57,6 +59,8 @@ func HTML(w io.Writer, r result.Result) error {
 		page, data = policedPage, newPolicedView(v)
 	case stats.Failover:
 		page, data = failoverPage, failoverView{v}
+	case stats.Converge:
+		page, data = convergePage, convergeView{v}
 	case stats.Egress:
 		page, data = egressPage, egressView{v}
 	case stats.Offload:

@@ -34,7 +34,7 @@ func recordedAs(t *testing.T, experiment string) result.Result {
 
 // experiments are those with a page of their own.
 func experiments() []string {
-	return []string{"ab", stats.MTU, stats.RFC2544, stats.Cache, stats.Latency, stats.Egress, stats.Offload, stats.Failover}
+	return []string{"ab", stats.MTU, stats.RFC2544, stats.Cache, stats.Latency, stats.Egress, stats.Offload, stats.Failover, stats.Converge}
 }
 
 func draw(t *testing.T, r result.Result) string {

@@ -27,6 +27,8 @@ func Table(w io.Writer, r result.Result) error {
 		return policedTable(w, newPolicedView(v))
 	case stats.Failover:
 		return failoverTable(w, failoverView{v})
+	case stats.Converge:
+		return convergeTable(w, convergeView{v})
 	case stats.Egress:
 		return egressTable(w, egressView{v})
 	case stats.Offload:

@@ -23,6 +23,8 @@ func BaselineOf(experiment string) string {
 		return ""
 	case Offload:
 		return OffloadBaseline
+	case Converge:
+		return BaselineBGP
 	}
 	return Baseline
 }
@@ -140,6 +142,8 @@ func Summarise(r result.Result) []result.Row {
 		return failoverRows(r)
 	case Offload:
 		return offloadRows(r)
+	case Converge:
+		return convergeRows(r)
 	case MTU:
 		rows = holeRows(r)
 	}

@@ -80,6 +80,8 @@ type KernelOptions struct {
 	// drops, without a word, what is larger than the port that it should leave by. A
 	// device with more than the underlay leaves answers "too big" itself (Linux 5.9).
 	TunnelMTU int
+	// Learnt has no remotes of its own: FRR says what is behind the other host.
+	Learnt bool
 	// The checksum choices of VXLAN.
 	NoUDPCsum, UDP6ZeroCsumTx, UDP6ZeroCsumRx bool
 }
@@ -111,8 +113,12 @@ func (k KernelHalf) Up(ctx context.Context, s Site) (func(context.Context) error
 
 // device is the half's vxlan device.
 func (k KernelHalf) device(s Site) VXLAN {
+	remotes := []netip.Addr{s.Remote}
+	if k.Learnt {
+		remotes = nil
+	}
 	return VXLAN{
-		VNI: vni(k.VNI), Local: s.Local, Remotes: []netip.Addr{s.Remote}, Port: k.Port, MTU: cmp.Or(k.TunnelMTU, s.InnerMTU),
+		VNI: vni(k.VNI), Local: s.Local, Remotes: remotes, Port: k.Port, MTU: cmp.Or(k.TunnelMTU, s.InnerMTU),
 		NoUDPCsum: k.NoUDPCsum, UDP6ZeroCsumTx: k.UDP6ZeroCsumTx, UDP6ZeroCsumRx: k.UDP6ZeroCsumRx,
 	}
 }

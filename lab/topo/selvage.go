@@ -114,6 +114,9 @@ type SelvageOptions struct {
 	NoClamp bool
 	// NoFlowCache has every packet decided anew.
 	NoFlowCache bool
+	// Learnt has no remotes and no static hosts behind them: a neighbour in BGP says, at this
+	// address.
+	Learnt netip.Addr
 	// Timing has the data path write down when packets pass.
 	Timing bool
 	// Started is told of each edge that runs.
@@ -190,8 +193,11 @@ spec:
     tep: "%s"
   flowCache:
     enabled: %t
-  segments:
 `, name, UnderlayName, s.Local, !o.NoFlowCache)
+	if o.Learnt.IsValid() {
+		fmt.Fprintf(&b, "  bgp:\n    as: %d\n    routerID: %s\n    neighbours:\n      - {name: reflector, address: %q}\n", evpnAS, routerID(s.Local), o.Learnt)
+	}
+	b.WriteString("  segments:\n")
 	home := "lab"
 	if s.Subnets == nil {
 		o.segment(&b, home, 0, s.Remote)
@@ -221,6 +227,10 @@ func (o SelvageHalf) segment(b *strings.Builder, name string, index uint32, remo
 	if o.NoClamp {
 		b.WriteString("      clampMSS: false\n")
 	}
+	if o.Learnt.IsValid() {
+		b.WriteString("      evpn: {}\n")
+		return
+	}
 	fmt.Fprintf(b, "      remotes: [%q]\n", remote)
 }
 
@@ -229,7 +239,7 @@ func (o SelvageHalf) segment(b *strings.Builder, name string, index uint32, remo
 func (o SelvageHalf) routed(b *strings.Builder, s Site) {
 	for i, subnet := range s.Subnets {
 		o.segment(b, subnet.Name, subnet.Index, s.Remote)
-		if i > 0 {
+		if i > 0 && !o.Learnt.IsValid() {
 			fmt.Fprintf(b, "      fdb:\n        - {mac: %q, remote: %q}\n      neighbours:\n", subnet.EndMAC, s.Remote)
 			for _, addr := range subnet.End {
 				fmt.Fprintf(b, "        - {address: %q, mac: %q}\n", addr, subnet.EndMAC)

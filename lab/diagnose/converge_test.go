@@ -1,0 +1,95 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// convergeRun is four rounds of two cases: a move takes the kernel twice as long as Selvage,
+// and the reflector's loss costs it packets; change bends each event.
+func convergeRun(change func(*result.Sample)) result.Result {
+	r := result.Result{Schema: result.Schema, Experiment: stats.Converge, Parameters: map[string]string{"liveness": "BFD every 50ms × 3"}}
+	for round := 1; round <= 4; round++ {
+		for i, name := range []string{"kernel", "selvage"} {
+			gap, lost := []float64{113, 55}[i], []float64{900, 450}[i]
+			move := result.Sample{
+				Contender: name, Case: stats.Move, Round: round, Series: map[string][]float64{stats.GapSeries: {gap, gap + 1}},
+				Metrics: map[string]float64{
+					stats.Flows: 2, stats.HitFlows: 2, stats.Lost: lost, stats.GapP50: gap, stats.GapP99: gap + 1, stats.GapMax: gap + 1, stats.Noise: 1, stats.Late: 2,
+					stats.Followed: gap, "step_told": []float64{51, 2}[i], "step_passed": 50, "step_followed": gap - 50 - []float64{51, 2}[i],
+				},
+			}
+			loss := result.Sample{
+				Contender: name, Case: stats.RRLoss, Round: round, Series: map[string][]float64{stats.GapSeries: {[]float64{5000, 1}[i]}},
+				Metrics: map[string]float64{
+					stats.Flows: 2, stats.HitFlows: []float64{2, 0}[i], stats.Lost: []float64{9000, 0}[i], stats.Noise: 1, stats.Late: 2, stats.Open: []float64{2, 0}[i],
+					stats.GapP50: []float64{5000, 1}[i], stats.GapP99: []float64{5000, 1}[i], stats.GapMax: []float64{5000, 1}[i],
+				},
+			}
+			for _, s := range []result.Sample{move, loss} {
+				if change != nil {
+					change(&s)
+				}
+				r.Samples = append(r.Samples, s)
+			}
+		}
+	}
+	return r
+}
+
+func TestConvergeVerdict(t *testing.T) {
+	only := func(contender string) func(*result.Sample) {
+		return func(s *result.Sample) { s.Contender = contender }
+	}
+	of := func(contender, kase string, change func(*result.Sample)) func(*result.Sample) {
+		return func(s *result.Sample) {
+			if s.Contender == contender && s.Case == kase {
+				change(s)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change  func(*result.Sample)
+		refused bool
+		want    []string
+	}{
+		"selvage is faster": {nil, false, []string{
+			"After a host's move flows went on within 56.0 ms (p99, n = 8) with Selvage; flows went on within 114 ms (p99, n = 8) with the kernel with FRR (0.49 × [0.49, 0.49])",
+			"Without the route reflector no packet was lost with Selvage; flows did not go on in 4 of 4 events with the kernel with FRR",
+			"Slower: in move it is the kernel with FRR (p99 114 ms against 56.0 ms); most of its time passes until an edge told the reflector (51.0 ms)",
+			"Aim: Selvage's move is to take 100 ms at most at p99, and takes 56.0 ms: reached", "Aim: Selvage is to lose no packet in rr-loss, and loses none: reached",
+			"No end: in rr-loss flows did not go on until it was undone: the kernel with FRR in 4 of 4 events",
+			"Steps: move with Selvage, medians one after the other: 2.00 ms until an edge told the reflector, 50.0 ms until the reflector passed it on", "coalesce-time",
+			"Reflector: FRR takes the routes", "Quantiles: of fewer than 100 gaps",
+		}},
+		"selvage is slower": {of("selvage", stats.Move, func(s *result.Sample) {
+			s.Series[stats.GapSeries], s.Metrics[stats.GapP99], s.Metrics["step_written"] = []float64{250, 250}, 250, 190
+		}), false, []string{"Slower: in move it is Selvage (p99 250 ms against 114 ms); most of its time passes until an edge sent the new way (190 ms)", "at p99, and takes 250 ms: missed"}},
+		"selvage loses packets": {of("selvage", stats.RRLoss, func(s *result.Sample) { s.Metrics[stats.Lost], s.Metrics[stats.HitFlows] = 3, 1 }), false,
+			[]string{"Aim: Selvage is to lose no packet in rr-loss, and loses 12 in all events: missed"}},
+		"kernel alone":  {only("kernel"), false, []string{"After a host's move flows went on within"}},
+		"selvage alone": {only("selvage"), false, []string{"with Selvage. Without"}},
+		"an error":      {of("selvage", stats.RRLoss, func(s *result.Sample) { s.Error = "no route" }), true, []string{"rr-loss of selvage in round 1 has an error (no route)"}},
+		"noise":         {func(s *result.Sample) { s.Metrics[stats.Noise] = 90 }, true, []string{"already in the second before move"}},
+		"held up":       {func(s *result.Sample) { s.Metrics[stats.Late] = 45 }, false, []string{"Machine: the source of the flows itself was held up for up to 45.0 ms"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := Verdict(convergeRun(c.change))
+			text := v.Sentence + "\n" + strings.Join(v.Findings, "\n")
+			for _, want := range c.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("no %q in\n%s", want, text)
+				}
+			}
+			if v.Refused != c.refused {
+				t.Errorf("refused %t: %s", v.Refused, v.Sentence)
+			}
+		})
+	}
+	if v := Verdict(result.Result{Experiment: stats.Converge}); !v.Refused || len(v.Findings) > 0 {
+		t.Errorf("a verdict on nothing: %+v", v)
+	}
+}

@@ -1,0 +1,210 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// convergePort is that of the first way's flows; each way has a port of its own, as some have
+// one target.
+const convergePort = 5310
+
+// convergePatience is for how much longer than the watch flows may take to go on.
+const convergePatience = 3 * time.Second
+
+// wayRuns are the flows of an event, by its ways.
+type wayRuns []*measure.GapRun
+
+// Steady waits until the flows of all ways have gone on for a while at the same time.
+func (all wayRuns) Steady(ctx context.Context, while time.Duration) error {
+	errs := make(chan error, len(all))
+	for _, run := range all {
+		go func() { errs <- run.Steady(ctx, while) }()
+	}
+	var err error
+	for range all {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+func (all wayRuns) kill() {
+	for _, run := range all {
+		run.Kill()
+	}
+}
+
+// flowsOf is how many flows each way of a case has: twice as many where only those are hit
+// that take one of two ways.
+func (c *Converge) flowsOf(kase string) int {
+	if kase == stats.EdgeLoss || kase == stats.LinkLoss {
+		return 2 * c.Flows
+	}
+	return c.Flows
+}
+
+// start starts the flows of a case. Those to the service have one port: any of its hosts
+// answers any of them.
+func (c *Converge) start(ctx context.Context, kase string, ways []topo.Way) (wayRuns, error) {
+	var all wayRuns
+	for i, w := range ways {
+		port := convergePort + i
+		if i > 0 && w.Addr == ways[0].Addr && w.Server != ways[0].Server {
+			port = convergePort
+		}
+		run, err := measure.StartGap(ctx, measure.Ends{Client: w.Client, Server: w.Server, Addr: w.Addr}, measure.GapOptions{
+			Flows: c.flowsOf(kase), Interval: c.Interval, Connections: -1, Port: port,
+		})
+		if err != nil {
+			all.kill()
+			return nil, err
+		}
+		all = append(all, run)
+	}
+	return all, nil
+}
+
+// event has something happen once, and waits until all is as before.
+func (c *Converge) event(ctx context.Context, fabric *topo.Converge, kase string) (s result.Sample, err error) {
+	if err := fabric.Ready(ctx); err != nil {
+		return s, err
+	}
+	ways := fabric.Ways(kase)
+	runs, err := c.start(ctx, kase, ways)
+	if err != nil {
+		return s, err
+	}
+	defer runs.kill()
+	wire, err := fabric.Listen(ctx)
+	if err != nil {
+		return s, err
+	}
+	var steps topo.WireSteps
+	var noticed time.Time
+	ordeal := ordeal{fault: fabric.Fault(kase), flows: runs, watch: c.Watch, patience: convergePatience, ready: fabric.Ready, asked: func(ctx context.Context, k *killing) error {
+		var heard, told error
+		if err := wire.Stop(); err != nil {
+			return err
+		}
+		steps, heard = wire.Steps(k.wall)
+		noticed, told = fabric.Noticed(ctx, kase, k.wall)
+		return errors.Join(heard, told)
+	}}
+	k, err := ordeal.perform(ctx)
+	if err = errors.Join(err, wire.Stop()); err != nil {
+		return s, err
+	}
+	var gaps []*measure.Gap
+	for _, run := range runs {
+		gap, err := run.Stop(ctx)
+		if err != nil {
+			return s, err
+		}
+		gaps = append(gaps, gap)
+	}
+	var at []time.Time
+	if kase == stats.Move || kase == stats.EdgeLoss { // what is told in other cases mends nothing
+		at = []time.Time{noticed, steps.Told, steps.Passed, steps.Written}
+	}
+	return k.converged(kase, ways, gaps, at), nil
+}
+
+// converged is what the flows say of an event. at are the times of all steps but the last.
+func (k killing) converged(kase string, ways []topo.Way, gaps []*measure.Gap, at []time.Time) result.Sample {
+	s := result.Sample{Duration: (k.end - k.quiet).Seconds(), Metrics: map[string]float64{}, Series: map[string][]float64{}}
+	until := k.mend - quietAfter/2                       // what breaks later, breaks by the mending
+	if kase == stats.RRRestart || kase == stats.RRLoss { // coming back is part of the question
+		until = k.end
+	}
+	var all, hit []wayFlow
+	for i, gap := range gaps {
+		s.Metrics[stats.Late] = max(s.Metrics[stats.Late], inMS(gap.Late))
+		for _, f := range gap.Flows {
+			w := wayFlow{f.Within(k.begin, until, gap.Options.Interval), lossOf(f).Within(k.begin, until, gap.Options.Interval), ways[i].Name}
+			s.Metrics[stats.Noise] = max(s.Metrics[stats.Noise], inMS(f.Within(k.quiet, k.begin-gap.Options.Interval, gap.Options.Interval).Silence))
+			s.Metrics[stats.Lost] += float64(w.Lost)
+			all = append(all, w)
+			if w.Lost > 0 || w.Silence >= hitSilence {
+				hit = append(hit, w)
+			}
+		}
+	}
+	s.Metrics[stats.Flows], s.Metrics[stats.HitFlows] = float64(len(all)), float64(len(hit))
+	k.silences(&s, kase, all, hit)
+	k.steppedThrough(&s, hit, at)
+	return s
+}
+
+// wayFlow is what happened to a flow of a way.
+type wayFlow struct {
+	measure.GapWindow
+	loss measure.GapWindow // by those breaks alone in which packets are missing
+	way  string
+}
+
+// silences adds how long flows were silent: those that count in a case.
+func (k killing) silences(s *result.Sample, kase string, all, hit []wayFlow) {
+	counted := hit
+	if len(hit) == 0 || kase == stats.Move {
+		counted = all
+	}
+	s.Metrics[stats.Open] = 0
+	for _, w := range counted {
+		s.Series[stats.GapSeries] = append(s.Series[stats.GapSeries], inMS(w.Silence))
+		if len(hit) > 0 {
+			s.Series[stats.WaySeries(w.way)] = append(s.Series[stats.WaySeries(w.way)], inMS(w.Silence))
+		}
+		if w.Lost > 0 && (w.Open || w.Broken < k.mend && w.Resumed > k.mend) {
+			s.Metrics[stats.Open]++
+		}
+	}
+	sorted := slices.Sorted(slices.Values(s.Series[stats.GapSeries]))
+	s.Metrics[stats.GapP50], s.Metrics[stats.GapP99], s.Metrics[stats.GapMax] = stats.Quantile(sorted, 0.5), stats.Quantile(sorted, 0.99), stats.Quantile(sorted, 1)
+}
+
+// lossOf is f with those of its breaks alone in which packets are missing.
+func lossOf(f measure.GapFlow) measure.GapFlow {
+	f.Breaks = slices.DeleteFunc(slices.Clone(f.Breaks), func(b measure.GapBreak) bool { return b.Lost == 0 })
+	return f
+}
+
+// steppedThrough adds the steps from the fault until the last flow went on, in ms. What
+// happened after that cannot have been needed for it, and is no step.
+func (k killing) steppedThrough(s *result.Sample, hit []wayFlow, at []time.Time) {
+	fault, last := time.Duration(0), time.Duration(0)
+	for _, w := range hit {
+		if w.Lost == 0 {
+			continue // held up, but the path was there
+		}
+		if broken := max(w.loss.Broken, k.begin); fault == 0 || broken < fault {
+			fault = broken
+		}
+		if w.loss.Resumed == 0 {
+			return // it did not end
+		}
+		last = max(last, w.loss.Resumed)
+	}
+	if last == 0 {
+		return
+	}
+	s.Metrics[stats.Followed] = inMS(last - fault)
+	steps := stats.ConvergeSteps()
+	now := fault
+	for i, t := range at {
+		next := k.at(t)
+		if next == 0 || next > last {
+			continue
+		}
+		next = max(now, next)
+		s.Metrics[steps[i].Metric] = inMS(next - now)
+		now = next
+	}
+	s.Metrics[steps[len(steps)-1].Metric] = inMS(last - now)
+}

@@ -1,0 +1,151 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// Run measures, writes result and report and prints the summary. When ctx ends it
+// keeps the events that it has. It fails when one could not be measured.
+func (c *Converge) Run(ctx context.Context, console *Console) error {
+	return conduct(ctx, console, stats.Converge, c.Results, c.Output, c.measure)
+}
+
+// convergeExtra is about what an event takes besides watching: flows and captures that begin
+// and end, and edges that come back.
+const convergeExtra = 3 * time.Second
+
+// measure builds the fabrics, has everything happen in them, and removes them again.
+func (c *Converge) measure(ctx context.Context, console *Console, began time.Time) (r result.Result, err error) {
+	plan, pace := c.plan(), &pace{first: convergeExtra}
+	guess := pace.left(plan)
+	p := newProgress(console.Err, len(plan))
+	defer p.close()
+	p.note("%s: %d events, about %s", strings.Join(c.Contenders, ", "), len(plan), about(guess))
+	p.begin("building fabrics", guess)
+	r = result.Result{
+		Schema: result.Schema, Experiment: stats.Converge, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
+		Parameters: c.parameters(), Samples: []result.Sample{},
+	}
+	bed := &convergeBed{options: c, byName: map[string]*topo.Converge{}}
+	if r.Environment, err = failoverEnvironment(ctx, console.Version); err == nil {
+		err = c.takeAll(ctx, bed, plan, pace, &r, p)
+	}
+	r.Duration = time.Since(began).Seconds()
+	return r, removeAll(ctx, err, bed, p)
+}
+
+// convergeBed is the fabrics of a run: one of each contender.
+type convergeBed struct {
+	options *Converge
+	uplinks int // of those that are up
+	labs    map[string]*topo.Lab
+	byName  map[string]*topo.Converge
+}
+
+func (b *convergeBed) close() error {
+	var errs []error
+	for name := range b.labs {
+		errs = append(errs, b.drop(name))
+	}
+	return errors.Join(errs...)
+}
+
+// drop removes a contender's fabric.
+func (b *convergeBed) drop(name string) error {
+	lab := b.labs[name]
+	delete(b.labs, name)
+	delete(b.byName, name)
+	if lab == nil {
+		return nil
+	}
+	return lab.Close()
+}
+
+// provide has all contenders' fabrics up that a case needs. One that an event left in a
+// state that nobody knows has been dropped, and is built anew.
+func (b *convergeBed) provide(ctx context.Context, kase string, r *result.Result) error {
+	if uplinks := uplinksOf(kase); uplinks != b.uplinks {
+		if err := b.close(); err != nil {
+			return err
+		}
+		b.uplinks, b.labs = uplinks, map[string]*topo.Lab{}
+	}
+	for _, name := range b.options.Contenders {
+		if b.byName[name] != nil {
+			continue
+		}
+		if err := b.build(ctx, name); err != nil {
+			return errors.Join(fmt.Errorf("fabric of %s: %w", name, err), b.drop(name))
+		}
+		describeOnce(r, name, b.byName[name])
+	}
+	return nil
+}
+
+func (b *convergeBed) build(ctx context.Context, name string) (err error) {
+	if b.labs[name], err = topo.New(ctx, "converge "+name); err != nil {
+		return err
+	}
+	b.byName[name], err = topo.NewConverge(ctx, b.labs[name], topo.ConvergeOptions{
+		Path: name, Binary: b.options.SelvageBinary, Reflectors: b.options.Reflectors, Liveness: b.options.Liveness, Uplinks: b.uplinks,
+	})
+	return err
+}
+
+// describeOnce adds a contender to the result.
+func describeOnce(r *result.Result, name string, n *topo.Converge) {
+	for _, c := range r.Contenders {
+		if c.Name == name {
+			return
+		}
+	}
+	r.Contenders = append(r.Contenders, result.Contender{Name: name, Description: n.Description})
+}
+
+// takeAll has everything happen as planned and appends to r what came of it, until ctx ends.
+func (c *Converge) takeAll(ctx context.Context, bed *convergeBed, plan []step, pace *pace, r *result.Result, p *progress) error {
+	for i, s := range plan {
+		p.begin(s.String(), pace.left(plan[i:]))
+		if err := bed.provide(ctx, s.kase, r); err != nil {
+			return err
+		}
+		began := time.Now()
+		fabric := bed.byName[s.contender]
+		r.Parameters["fault_"+s.kase] = fabric.Fault(s.kase).Words
+		sample, err := c.event(ctx, fabric, s.kase)
+		if ctx.Err() != nil { // the sample is half a one
+			r.Parameters[interrupted] = fmt.Sprintf("round %d of %d", s.round, c.Rounds)
+			return ctx.Err()
+		}
+		if err != nil {
+			sample = result.Sample{Metrics: map[string]float64{}, Error: err.Error()}
+			err = bed.drop(s.contender)
+		}
+		sample.Contender, sample.Case, sample.Round = s.contender, s.kase, s.round
+		sample.Start = began.Sub(r.Started).Seconds()
+		r.Samples = append(r.Samples, sample)
+		pace.took(s, time.Since(began))
+		p.ended(eventOutcome(sample), pace.left(plan[i+1:]))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventOutcome is an event in a few words.
+func eventOutcome(s result.Sample) string {
+	if s.Error != "" {
+		return outcome(s)
+	}
+	return fmt.Sprintf("gap p50 %s ms, longest %s ms, %.0f packets lost in %.0f of %.0f flows",
+		stats.Figure(s.Metrics[stats.GapP50]), stats.Figure(s.Metrics[stats.GapMax]), s.Metrics[stats.Lost], s.Metrics[stats.HitFlows], s.Metrics[stats.Flows])
+}

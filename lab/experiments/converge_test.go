@@ -1,0 +1,137 @@
+package experiments
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+func parseConverge(args string) (*Converge, error) {
+	c, err := parse(append([]string{"converge"}, strings.Fields(args)...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &c.Converge, nil
+}
+
+func TestConvergeValidate(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "", "--quick": "", "--contenders kernel": "", "--cases move,rr-loss --rounds 1": "", "--reflectors 2": "",
+		"--contenders ovs":             "--contenders",
+		"--cases flood":                "--cases",
+		"--cases move,move":            "--cases: move is named twice",
+		"--contenders kernel,kernel":   "--contenders: kernel is named twice",
+		"--rounds 0":                   "--rounds: 0",
+		"--flows 0":                    "--flows: 0",
+		"--reflectors 9":               "--reflectors: 9",
+		"--interval 10us":              "--interval: 10µs is not within",
+		"--liveness 2s":                "--liveness: 2s",
+		"--watch 10ms":                 "--watch: 10ms",
+		"--output xml":                 "output",
+		"--selvage-binary /no/program": "selvage-binary",
+	} {
+		_, err := parseConverge(args)
+		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// All cases of one kind of fabric come before those of the other, contenders beside each
+// other, and by default each case has 20 gaps or more.
+func TestConvergePlan(t *testing.T) {
+	c, err := parseConverge("--rounds 2 --cases link-loss,move,rr-loss")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	for _, s := range c.plan() {
+		steps = append(steps, s.kase+"/"+s.contender)
+	}
+	want := strings.Fields("move/kernel move/selvage rr-loss/kernel rr-loss/selvage move/selvage move/kernel rr-loss/selvage rr-loss/kernel link-loss/kernel link-loss/selvage link-loss/selvage link-loss/kernel")
+	if !slices.Equal(steps, want) {
+		t.Errorf("%q, want %q", steps, want)
+	}
+	for args, most := range map[string]time.Duration{"--quick": 4 * time.Minute, "": 15 * time.Minute} {
+		c, err := parseConverge(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := (&pace{first: convergeExtra}).left(c.plan()); took > most {
+			t.Errorf("%q takes %s, want %s at most", args, took, most)
+		}
+		if gaps := c.Flows * c.Rounds; gaps < 12 || args == "" && gaps < 20 {
+			t.Errorf("%q has %d gaps of a case", args, gaps)
+		}
+	}
+}
+
+// An event of known times: who counts as hit, what is lost, and steps that add up to the time
+// until the last flow went on.
+func TestConverged(t *testing.T) {
+	const ms = time.Millisecond
+	wall := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	k := killing{quiet: 9000 * ms, begin: 10_000 * ms, mend: 13_000 * ms, end: 15_000 * ms, wall: wall}
+	hole := func(from, to time.Duration) measure.GapBreak {
+		n := uint32((to - from) / ms)
+		return measure.GapBreak{LastSeq: 7, NextSeq: 7 + n, LastSent: from, NextSent: to, LastArrived: from, NextArrived: to, Lost: int(n) - 1}
+	}
+	options := measure.GapOptions{Interval: ms}
+	gaps := []*measure.Gap{
+		{Options: options, Late: 3 * ms, Flows: []measure.GapFlow{{Breaks: []measure.GapBreak{hole(10_001*ms, 10_052*ms), {LastSeq: 8, NextSeq: 9, LastSent: 12_000 * ms, NextSent: 12_001 * ms, LastArrived: 12_000 * ms, NextArrived: 12_052 * ms}}}, {Breaks: []measure.GapBreak{hole(9500*ms, 9508*ms)}}}},
+		{Options: options, Flows: []measure.GapFlow{{Breaks: []measure.GapBreak{hole(10_002*ms, 10_113*ms)}}, {Breaks: []measure.GapBreak{hole(14_000*ms, 14_021*ms)}}}},
+	}
+	ways := []topo.Way{{Name: "from B"}, {Name: "from C"}}
+	at := func(after time.Duration) time.Time { return wall.Add(after) }
+	metrics := func(s result.Sample, want map[string]float64) {
+		t.Helper()
+		for metric, want := range want {
+			if got := s.Metrics[metric]; got < want-1e-9 || got > want+1e-9 {
+				t.Errorf("%s %g, want %g", metric, got, want)
+			}
+		}
+	}
+	s := k.converged(stats.EdgeLoss, ways, gaps, []time.Time{{}, at(22 * ms), at(72 * ms), at(200 * ms)})
+	metrics(s, map[string]float64{
+		stats.Flows: 4, stats.HitFlows: 2, stats.Lost: 50 + 110, stats.GapP50: 51, stats.GapP99: 110, stats.GapMax: 110, stats.Noise: 7, stats.Late: 3, stats.Open: 0,
+		stats.Followed: 111, "step_told": 20, "step_passed": 50, "step_followed": 41, "step_written": 0,
+	})
+	if _, written := s.Metrics["step_written"]; written {
+		t.Error("what was written after all flows went on was needed")
+	}
+	if got := s.Series[stats.WaySeries("from C")]; !slices.Equal(got, []float64{110}) {
+		t.Errorf("gaps from C %v", got)
+	}
+	if s = k.converged(stats.Move, ways, gaps, nil); len(s.Series[stats.GapSeries]) != 4 {
+		t.Errorf("gaps %v: all flows have to follow a move", s.Series[stats.GapSeries])
+	}
+	// The reflector's return is part of its loss.
+	metrics(k.converged(stats.RRLoss, ways, gaps, nil), map[string]float64{stats.HitFlows: 3, stats.Lost: 50 + 110 + 20, stats.Open: 0})
+	gaps[1].Flows[0].Breaks[0] = hole(10_002*ms, 13_500*ms)
+	s = k.converged(stats.EdgeLoss, ways, gaps, nil)
+	metrics(s, map[string]float64{stats.Open: 1, stats.GapMax: 3497})
+	gaps[0].Flows, gaps[1].Flows = gaps[0].Flows[1:], gaps[1].Flows[1:]
+	s = k.converged(stats.EdgeLoss, ways, gaps, nil)
+	metrics(s, map[string]float64{stats.HitFlows: 0, stats.GapMax: 0, stats.Lost: 0})
+	if _, followed := s.Metrics[stats.Followed]; followed || len(s.Series[stats.GapSeries]) != 2 {
+		t.Errorf("no flow was hit: %+v", s)
+	}
+}
+
+func TestEventOutcome(t *testing.T) {
+	m := map[string]float64{stats.Flows: 12, stats.HitFlows: 8, stats.Lost: 456, stats.GapP50: 55.2, stats.GapMax: 57.1}
+	for want, s := range map[string]result.Sample{
+		"gap p50 55.2 ms, longest 57.1 ms, 456 packets lost in 8 of 12 flows": {Metrics: m},
+		"FAILED: no route": {Error: "no\nroute"},
+	} {
+		if got := eventOutcome(s); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// TestOddConverge draws what interrupted, small and broken runs leave behind.
+func TestOddConverge(t *testing.T) {
+	of := func(ok func(result.Sample) bool) func(*result.Result) { return keeping(ok) }
+	for name, c := range map[string]struct {
+		change func(*result.Result)
+		want   string
+	}{
+		"nothing":      {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Converge} }, "Verdict refused"},
+		"no samples":   {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
+		"one round":    {of(func(s result.Sample) bool { return s.Round == 1 }), "at least 3 events"},
+		"one case":     {of(func(s result.Sample) bool { return s.Case == stats.RRLoss }), "By case"},
+		"kernel alone": {of(func(s result.Sample) bool { return s.Contender == "kernel" }), "By case"},
+		"no kernel": {func(r *result.Result) {
+			of(func(s result.Sample) bool { return s.Contender == "selvage" })(r)
+			r.Contenders = r.Contenders[1:]
+		}, "By case"},
+		"all failed": {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros":      {eachSample("", "", zeroed), "All events"},
+		"no steps": {eachSample("", "", func(s *result.Sample) {
+			for _, step := range stats.ConvergeSteps() {
+				delete(s.Metrics, step.Metric)
+			}
+		}), "How long flows were silent"},
+		"no series":    {eachSample("", "", func(s *result.Sample) { s.Series = nil }), "All events"},
+		"hostile case": {eachSample("", stats.Move, func(s *result.Sample) { s.Case = `"><script>x</script>` }), "All events"},
+		"selvage slower": {eachSample("selvage", stats.Move, func(s *result.Sample) {
+			s.Metrics[stats.GapP99] = 5000
+			for i := range s.Series[stats.GapSeries] {
+				s.Series[stats.GapSeries][i] = 5000
+			}
+		}), `card bad`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recordedAs(t, stats.Converge)
+			c.change(&r)
+			drawOdd(t, r, c.want)
+		})
+	}
+}
+
+// Every case of the recorded run is in the table, the chart of gaps and, where the wire told
+// of them, the steps.
+func TestConvergeParts(t *testing.T) {
+	v := convergeView{newView(recordedAs(t, stats.Converge))}
+	if blocks := v.Blocks(); len(blocks) != len(stats.ConvergeCases()) {
+		t.Errorf("%d cases", len(blocks))
+	}
+	for _, kase := range stats.ConvergeCases() {
+		if !strings.Contains(string(v.Spread().Wide), ">"+kase+"<") || !strings.Contains(string(v.Spread().Narrow), ">"+kase+"<") {
+			t.Errorf("no gaps of %s", kase)
+		}
+	}
+	if heads := strings.Join(v.StepHeads(), "; "); heads != "move, kernel; move, selvage; edge-loss, kernel; edge-loss, selvage" {
+		t.Errorf("steps of %s", heads)
+	}
+	if f := v.Timeline(); !strings.Contains(string(f.Wide), "until the reflector passed it on") || f.Narrow == "" {
+		t.Error("no steps in the timeline")
+	}
+	if lines := v.EventLines(); len(lines) != len(v.Samples) {
+		t.Errorf("%d lines of %d events", len(lines), len(v.Samples))
+	}
+}

@@ -1,0 +1,183 @@
+package stats
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Converge is the name of the experiment on how fast a fabric that is fed by EVPN finds its
+// way again. A sample is an event; its case is what happened.
+const Converge = "converge"
+
+// Cases of that experiment.
+const (
+	Move        = "move"       // a host moves from one edge to another
+	EdgeLoss    = "edge-loss"  // an edge vanishes, of two that lead to an address
+	LinkLoss    = "link-loss"  // one of an edge's two links of the underlay is cut
+	RRRestart   = "rr-restart" // the route reflector is killed and started again
+	RRLoss      = "rr-loss"    // the route reflector is killed and stays away
+	BaselineBGP = "kernel"     // the contender that ratios are against
+)
+
+// ConvergeCases are all of them, in the order in which they are shown.
+func ConvergeCases() []string { return []string{Move, EdgeLoss, LinkLoss, RRRestart, RRLoss} }
+
+// Metrics of an event, beside those of a kill.
+const (
+	Flows = "flows"
+	// Open are the flows that had not gone on when the event was undone.
+	Open = "open"
+	// Followed is from the fault to the first packet of the last flow that went on, in ms.
+	Followed = "followed"
+)
+
+// WaySeries is the series of an event with the gaps of one way's flows, of those in
+// GapSeries: "from A".
+func WaySeries(way string) string { return GapSeries + " " + way }
+
+// WayOf is the way of a series, "" of another series.
+func WayOf(series string) string {
+	way, ok := strings.CutPrefix(series, GapSeries+" ")
+	if !ok {
+		return ""
+	}
+	return way
+}
+
+// Ways are those of a case, sorted.
+func Ways(r result.Result, kase string) []string {
+	var ways []string
+	for _, s := range r.Samples {
+		for series := range s.Series {
+			if way := WayOf(series); s.Case == kase && way != "" && !slices.Contains(ways, way) {
+				ways = append(ways, way)
+			}
+		}
+	}
+	slices.Sort(ways)
+	return ways
+}
+
+// ConvergeSteps are the parts of the time from a fault until the last flow went on, in order.
+func ConvergeSteps() []FailoverStep {
+	return []FailoverStep{
+		{"step_noticed", "until liveness noticed"},
+		{"step_told", "until an edge told the reflector"},
+		{"step_passed", "until the reflector passed it on"},
+		{"step_written", "until an edge sent the new way"},
+		{"step_followed", "until the last flow went on"},
+	}
+}
+
+// Events are the good samples of a contender in a case.
+func Events(r result.Result, contender, kase string) []result.Sample {
+	return slices.DeleteFunc(slices.Clone(r.Samples), func(s result.Sample) bool {
+		return s.Contender != contender || s.Case != kase || s.Error != ""
+	})
+}
+
+// Hit are the events that hit flows, or all where none did. One that hits none because all
+// flows take the other way says nothing of how long it takes.
+func Hit(events []result.Sample) []result.Sample {
+	var hit []result.Sample
+	for _, s := range events {
+		if s.Metrics[HitFlows] > 0 {
+			hit = append(hit, s)
+		}
+	}
+	if len(hit) == 0 {
+		return events
+	}
+	return hit
+}
+
+// byRound is a metric of the events that hit flows.
+func byRound(r result.Result, contender, kase, metric string) map[int]float64 {
+	return Values(result.Result{Samples: Hit(Events(r, contender, kase))}, contender, kase, metric)
+}
+
+// convergeRows summarise the events by case. Quantiles are over the flows of all events,
+// their n is the number of these flows, and lo and hi are the least and the largest of an
+// event. Losses, hit flows and steps are medians over events with their interval, and n is the
+// number of events. Ratios are of same-round events to those of BaselineBGP.
+func convergeRows(r result.Result) []result.Row {
+	var rows []result.Row
+	for _, kase := range ConvergeCases() {
+		for _, name := range Names(r) {
+			events := Events(r, name, kase)
+			if len(events) == 0 {
+				continue
+			}
+			for _, row := range eventRows(events) {
+				row.Contender, row.Case = name, kase
+				against(&row, r)
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows
+}
+
+// against gives a row its ratio.
+func against(row *result.Row, r result.Result) {
+	if row.Contender == BaselineBGP {
+		row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
+		return
+	}
+	if base := byRound(r, BaselineBGP, row.Case, row.Metric); len(base) > 0 {
+		row.Baseline = BaselineBGP
+		compare(row, byRound(r, row.Contender, row.Case, row.Metric), base)
+	}
+}
+
+func eventRows(events []result.Sample) []result.Row {
+	hit := Hit(events)
+	gaps := Pooled(hit, GapSeries)
+	var rows []result.Row
+	for _, q := range []struct {
+		metric string
+		share  float64
+	}{{GapP50, 0.5}, {GapP99, 0.99}, {GapMax, 1}} {
+		row := extremes(hit, q.metric, "ms", Quantile(gaps, q.share))
+		row.N = len(gaps)
+		rows = append(rows, row)
+	}
+	for _, m := range []struct{ name, unit string }{{Lost, "count"}, {HitFlows, "count"}, {Followed, "ms"}} {
+		rows = append(rows, overKills(events, m.name, m.unit))
+	}
+	for _, step := range ConvergeSteps() {
+		rows = append(rows, overKills(events, step.Metric, "ms"))
+	}
+	return slices.DeleteFunc(rows, func(row result.Row) bool { return row.N == 0 })
+}
+
+// LostInAll is how many packets all events of a case lost.
+func LostInAll(r result.Result, contender, kase string) float64 {
+	sum := 0.0
+	for _, lost := range OfKills(Events(r, contender, kase), Lost) {
+		sum += lost
+	}
+	return sum
+}
+
+// RefuseConverge says, without a final stop, why nothing may be concluded from the events of
+// a contender in a case, or "" when something may.
+func RefuseConverge(r result.Result, contender, kase string) string {
+	for _, s := range r.Samples {
+		if s.Contender == contender && s.Case == kase && s.Error != "" {
+			return fmt.Sprintf("%s of %s in round %d has an error (%s)", kase, contender, s.Round, strings.TrimSpace(s.Error))
+		}
+	}
+	events := Events(r, contender, kase)
+	if len(events) < MinRounds {
+		return fmt.Sprintf("%d of the at least %d events of %s that a verdict on %s needs were measured", len(events), MinRounds, kase, contender)
+	}
+	noise := Median(OfKills(events, Noise)).Median
+	if gap := Quantile(Pooled(Hit(events), GapSeries), 0.5); noise > max(noisyFloor, gap/2) {
+		return fmt.Sprintf("%s's flows were silent for %s ms already in the second before %s (median), so their gaps of %s ms say little of it", contender, Figure(noise), kase, Figure(gap))
+	}
+	return ""
+}

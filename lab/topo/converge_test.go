@@ -1,0 +1,85 @@
+package topo_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// Everything that can happen in a fabric of Linux and FRR does, and afterwards it is whole.
+// (Selvage's turn is in the experiments' tests, which have an edge.)
+func TestConvergeKernel(t *testing.T) {
+	n, err := topo.NewConverge(t.Context(), newLab(t), topo.ConvergeOptions{Path: "kernel"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kase := range []string{"move", "move", "edge-loss", "rr-restart", "rr-loss"} {
+		steps := happen(t, n, kase)
+		switch {
+		case kase == "move" && (steps.Told.IsZero() || steps.Passed.Before(steps.Told)):
+			t.Errorf("a move was told at %s and passed on at %s", steps.Told, steps.Passed)
+		case kase == "edge-loss" && steps.Passed.IsZero():
+			t.Error("nobody was told of the edge's loss")
+		}
+	}
+}
+
+// Edges with two links to the underlay work on with one.
+func TestConvergeUplinks(t *testing.T) {
+	n, err := topo.NewConverge(t.Context(), newLab(t), topo.ConvergeOptions{Path: "kernel", Uplinks: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fault := n.Fault("link-loss")
+	if err := fault.Inject(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range n.Ways("link-loss") {
+		if err := w.Client.Reach(t.Context(), w.Addr); err != nil {
+			t.Errorf("%s with one link: %v", w.Name, err)
+		}
+	}
+	if err := fault.Mend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// happen has a case's fault begin and end, and says what was heard of it.
+func happen(t *testing.T, n *topo.Converge, kase string) topo.WireSteps {
+	t.Helper()
+	wire, err := n.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	since, fault := time.Now().Round(0), n.Fault(kase)
+	if err := fault.Inject(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second) // for what the wire says of it; a case that it says nothing of looks the same
+	if err := wire.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	steps, err := wire.Steps(since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fault.Mend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Ready(t.Context()); err != nil {
+		t.Fatalf("after %s: %v", kase, err)
+	}
+	return steps
+}
+
+func TestConvergeOptions(t *testing.T) {
+	for _, o := range []topo.ConvergeOptions{{Path: "ovs"}, {Uplinks: 3}} {
+		if _, err := topo.NewConverge(t.Context(), nil, o); err == nil {
+			t.Errorf("%+v was taken", o)
+		}
+	}
+}
