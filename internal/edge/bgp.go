@@ -91,7 +91,7 @@ type bgp struct {
 	told     map[string]map[overlay.RouteSource][]netip.Prefix
 	local    map[evpn.Host]time.Time // since when
 	waiting  waiting
-	again    bool // all has to be written again, as some could not
+	again    bool // all has to be written again: some could not, or the tables are others
 	pace     pace
 	calm     calm
 	failing  map[string]bool
@@ -148,9 +148,10 @@ func (e *edge) followBGP() {
 	}
 	e.bgp.Store(b)
 	b.end = beside(context.Background(), b.run)
+	config := e.configured
 	// Before the first session: what neighbours hear first is all that there is.
 	b.post(func() {
-		b.act(b.change(func(t *evpn.Table) evpn.Changes { return t.Configure(e.configured, now) }), time.Time{})
+		b.act(b.change(func(t *evpn.Table) evpn.Changes { return t.Configure(config, now) }), time.Time{})
 	})
 	e.tellBGP(0)
 	e.lookHosts()
@@ -327,6 +328,7 @@ func (b *bgp) configure(config overlay.Edge) {
 	s.routing.Learn(all.Routes)
 	s.mu.Unlock()
 	b.act(changes, time.Time{})
+	b.again = true // when the tables are in force: a static entry that goes leaves its place to BGP's
 	b.reconfigure(was)
 }
 

@@ -392,8 +392,11 @@ func TestBGPNeighbourLiveness(t *testing.T) {
 func TestBGPReload(t *testing.T) {
 	w := newFabricWorld(newWorld(t))
 	c, stop := w.runFabric()
-	w.hear(joins(far), prefixAt(far, "10.7.0.0/16", farMAC))
+	w.hear(joins(far), prefixAt(far, "10.7.0.0/16", farMAC), hostAt(far, hostA, netip.Addr{}, 0))
 	w.within("the remote is known", func() bool { return len(w.routeTo("tenant", prefix("10.7.0.0/16")).Hops) == 1 })
+	known := w.has(func(f *fabric) bool { return f.stations[residence{"blue", hostA}].Remote == far })
+	w.within("the host is known", known)
+	w.set(func() { clear(w.fabric.stations) }) // as when a static entry was in its place
 	change := func(do func(*overlay.BGP)) {
 		w.set(func() {
 			next := *w.config.BGP
@@ -409,6 +412,7 @@ func TestBGPReload(t *testing.T) {
 	if got := w.routeTo("tenant", prefix("10.7.0.0/16")); len(got.Hops) != 1 {
 		t.Errorf("a reload lost the route: %v", got)
 	}
+	w.within("the host is written again", known)
 	change(func(b *overlay.BGP) { b.RouterID = addr("192.0.2.9") })
 	w.within("it is another speaker", w.has(func(f *fabric) bool { return f.opened == 2 && slices.Equal(f.kept, []bool{true}) }))
 	w.set(func() {
