@@ -1,11 +1,9 @@
 package bfd
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,56 +12,30 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// frrDir is where Debian and FRR's own packages put the daemons.
-const frrDir = "/usr/lib/frr"
-
 // frr is FRR's bfdd on a host.
 type frr struct {
-	b    *bench
-	host *topo.Host
-	dir  string // of its sockets
+	*topo.FRR
+	b *bench
 }
 
 // startFRR runs zebra, which tells bfdd of the host's interfaces, and bfdd.
 func (b *bench) startFRR(h *topo.Host, config string) *frr {
 	b.t.Helper()
-	f := &frr{b, h, filepath.Join(b.lab.Dir, "frr")}
-	b.must(os.Mkdir(f.dir, 0o777))
-	b.must(os.Chmod(f.dir, 0o777)) // the daemons do not stay root
-	path := func(name string) string { return filepath.Join(f.dir, name) }
-	b.must(os.WriteFile(path("bfdd.conf"), []byte(config), 0o644))
-	b.must(os.WriteFile(path("zebra.conf"), nil, 0o644))
-	for _, daemon := range [][]string{{"zebra"}, {"bfdd", "--bfdctl", path("bfdd.ctl")}} {
-		name := daemon[0]
-		argv := append([]string{filepath.Join(frrDir, name), "-f", path(name + ".conf"), "-i", path(name + ".pid"), "-z", path("zserv.sock"),
-			"--vty_socket", f.dir, "-P", "0", "--log", "stdout"}, daemon[1:]...)
-		c := h.Command(b.t.Context(), argv...)
-		c.Log = path(name + ".log")
-		b.must(c.Start())
-		b.must(topo.Await(b.t.Context(), name+" to start", func() error {
-			_, err := os.Stat(path(name + ".vty"))
-			return err
-		}))
-	}
+	daemons, err := h.StartFRR(b.t.Context(), topo.FRRConfig{BFD: config})
+	b.must(err)
 	b.t.Cleanup(func() {
 		if b.t.Failed() {
-			said, _ := os.ReadFile(path("bfdd.log"))
+			said, _ := daemons.Log("bfdd")
 			b.t.Logf("bfdd said:\n%s", said)
 		}
 	})
-	return f
+	return &frr{daemons, b}
 }
 
-// do runs commands one after the other and returns what they print.
-func (f *frr) do(commands ...string) string {
+// configure changes what runs.
+func (f *frr) configure(lines ...string) {
 	f.b.t.Helper()
-	argv := []string{"vtysh", "--vty_socket", f.dir, "-d", "bfdd"}
-	for _, c := range commands {
-		argv = append(argv, "-c", c)
-	}
-	out, err := f.host.Output(f.b.t.Context(), argv...)
-	f.b.must(err)
-	return string(out)
+	f.b.must(f.Configure(f.b.t.Context(), lines...))
 }
 
 // frrPeer is what FRR says of a session.
@@ -81,7 +53,7 @@ func (f *frr) await(peer netip.Addr, status, diagnostic string) frrPeer {
 	var found frrPeer
 	f.b.must(topo.Await(f.b.t.Context(), fmt.Sprintf("FRR to see %s %s", peer, status), func() error {
 		var peers []frrPeer
-		if err := json.Unmarshal([]byte(f.do("show bfd peers json")), &peers); err != nil {
+		if err := f.JSON(f.b.t.Context(), "show bfd peers json", &peers); err != nil {
 			return err
 		}
 		for _, found = range peers {
@@ -97,7 +69,7 @@ func (f *frr) await(peer netip.Addr, status, diagnostic string) frrPeer {
 // FRR as the other end: over one hop and over two, both families. Each sees what
 // the other does on purpose, and what happens to both.
 func TestFRR(t *testing.T) {
-	if _, err := os.Stat(filepath.Join(frrDir, "bfdd")); err != nil {
+	if _, err := os.Stat("/usr/lib/frr/bfdd"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("%v: install it with `scripts/packages.sh test`", err)
 		}
@@ -129,11 +101,11 @@ func TestFRR(t *testing.T) {
 		return nil
 	}))
 
-	f.do("configure terminal", "bfd", "peer 192.0.2.1 multihop local-address 192.0.2.130", "shutdown")
+	f.configure("bfd", "peer 192.0.2.1 multihop local-address 192.0.2.130", "shutdown")
 	if r := b.awaitState(near, over4, Down); r.Failures != 0 || r.Why != "the remote took it out of use" {
 		t.Errorf("FRR shut the session down, and here it is %+v", r)
 	}
-	f.do("configure terminal", "bfd", "peer 192.0.2.1 multihop local-address 192.0.2.130", "no shutdown")
+	f.configure("bfd", "peer 192.0.2.1 multihop local-address 192.0.2.130", "no shutdown")
 	b.awaitState(near, over4, Up)
 
 	b.set(b.near, near, peerOf(near4, far4, 2)) // without IPv6
