@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -51,7 +52,7 @@ type frrPeer struct {
 func (f *frr) await(peer netip.Addr, status, diagnostic string) frrPeer {
 	f.b.t.Helper()
 	var found frrPeer
-	f.b.must(topo.Await(f.b.t.Context(), fmt.Sprintf("FRR to see %s %s", peer, status), func() error {
+	f.b.must(await.That(f.b.t.Context(), fmt.Sprintf("FRR to see %s %s", peer, status), func() error {
 		var peers []frrPeer
 		if err := f.JSON(f.b.t.Context(), "show bfd peers json", &peers); err != nil {
 			return err
@@ -94,7 +95,7 @@ func TestFRR(t *testing.T) {
 	b.awaitState(beside, next, Up)
 	agreed := func(r Result) bool { return r.State == Up && r.Detects == 4*60*time.Millisecond }
 	b.await(near, over4, "at four times 60 ms", agreed)
-	b.must(topo.Await(t.Context(), "FRR to know our interval", func() error {
+	b.must(await.That(t.Context(), "FRR to know our interval", func() error {
 		if p := f.await(near4, "up", ""); p.Transmit != 50 || p.Detect != 3 {
 			return fmt.Errorf("%+v", p)
 		}

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 /*
@@ -40,7 +41,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	privilege.Require(t)
+	tier.Root(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)
@@ -261,7 +262,7 @@ func TestDistance(t *testing.T) {
 	b.awaitState(near, there, Up)
 	far := b.monitor(b.far)
 	b.set(b.far, far, peerOf(far4, near4, 1))
-	b.must(topo.Await(t.Context(), "packets from afar to be dropped", func() error {
+	b.must(await.That(t.Context(), "packets from afar to be dropped", func() error {
 		if near.Dropped()[TooFar] == 0 {
 			return fmt.Errorf("dropped %v", near.Dropped())
 		}
@@ -303,7 +304,7 @@ func TestHostilePackets(t *testing.T) {
 		if _, err := conn.WriteTo(wire, &net.UDPAddr{IP: near4.AsSlice(), Port: multihopPort}); err != nil {
 			t.Fatal(err)
 		}
-		b.must(topo.Await(t.Context(), "a packet to be dropped: "+string(why), func() error {
+		b.must(await.That(t.Context(), "a packet to be dropped: "+string(why), func() error {
 			if near.Dropped()[why] != 1 {
 				return fmt.Errorf("dropped %v", near.Dropped())
 			}
@@ -342,7 +343,7 @@ func TestSockets(t *testing.T) {
 		t.Errorf("a second monitor on the port: %v", err)
 	}
 	b.set(b.near, m)
-	b.must(topo.Await(t.Context(), "the port to be free", taken))
+	b.must(await.That(t.Context(), "the port to be free", taken))
 	if err := m.Set([]Peer{{}}); err == nil {
 		t.Error("a peer without addresses is taken")
 	}

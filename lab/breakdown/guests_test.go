@@ -11,7 +11,7 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // Generated types have no hidden padding and the sizes that the maps have: those of an
@@ -32,7 +32,7 @@ func TestMapTypes(t *testing.T) {
 // A datagram is stamped where it leaves its sender and where its receiver's socket has it,
 // in namespaces that are followed and no others.
 func TestWatchGuests(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)

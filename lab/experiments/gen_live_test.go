@@ -11,7 +11,7 @@ import (
 
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 type genOutcome struct {
@@ -47,7 +47,7 @@ func TestGenLoop(t *testing.T) {
 // pair is two hosts of a lab, joined by a link: a0 ----- b0.
 func pair(t *testing.T) (a, b *topo.Host) {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	lab, err := topo.New(t.Context(), "gen-test")
 	if err != nil {
 		t.Fatal(err)

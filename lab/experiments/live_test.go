@@ -20,7 +20,7 @@ import (
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // mark makes this binary be the program, with all that it starts: edges and
@@ -51,7 +51,7 @@ type program struct {
 
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

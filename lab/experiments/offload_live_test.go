@@ -12,7 +12,7 @@ import (
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // Every kind of offload is off once, both ways, and each contender carries and says what it is.
@@ -100,7 +100,7 @@ func features(t *testing.T, namespaces map[string]string) map[string]string {
 // After a SIGKILL in the middle every feature of every interface is set as it was before
 // the networks go.
 func TestOffloadRestoredAfterKill(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	if _, err := exec.LookPath("ethtool"); err != nil {
 		t.Skip(err)
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/pkttest/check"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // testBeds are beds that are gone, with all they had, when the test ends.
 func testBeds(t *testing.T) *beds {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	t.Setenv("SELVAGE_TEST_PROGRAM", t.Name()) // so this binary is the edges' program
 	all, err := openBeds()
 	if err != nil {

@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // What the generator reaches by itself on one core: with a sink that only counts,
 // that follows flows too, and that times frames as well; in a tunnel, with many
 // flows, large frames and mixed sizes.
 func BenchmarkCeiling(b *testing.B) {
-	privilege.Require(b)
+	tier.Root(b)
 	counted, followed := SinkOptions{}, SinkOptions{Flows: DefaultFlows}
 	for name, l := range map[string]Loop{
 		"count":       {Stream: Stream{Frame: 64}, Sink: counted, Load: Load{Untimed: true}},

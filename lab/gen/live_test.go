@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 /*
@@ -31,7 +31,7 @@ type bed struct {
 // newBed makes it; the far ends take frames only once an XDP program is there.
 func newBed(t *testing.T, links int) *bed {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	lab, err := topo.New(ctx, "gen-test")
@@ -394,7 +394,7 @@ func TestLoadErrors(t *testing.T) {
 
 // The generator by itself: what is sent arrives, in every run.
 func TestCeiling(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	for _, tunnel := range []*Tunnel{nil, LoopTunnel("nvgre", 4)} {
 		self, err := Ceiling(t.Context(), Loop{Stream: Stream{Frame: 64}, Tunnel: tunnel, Core: 0, Load: Load{Frames: 20_000}, Sink: SinkOptions{Flows: DefaultFlows}, Runs: 2})
 		if err != nil {

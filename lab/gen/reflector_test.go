@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/test/pkttest"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // The answers to a device that looks for its neighbours.
@@ -55,7 +55,7 @@ func TestAnswer(t *testing.T) {
 
 func testReflector(t *testing.T, o SinkOptions) *Reflector {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	r, err := loadReflector(o)
 	if err != nil {
 		t.Fatalf("%+v", err)

@@ -7,12 +7,12 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 func testSink(t *testing.T, o SinkOptions) *Sink {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	s, err := loadSink(o)
 	if err != nil {
 		t.Fatalf("%+v", err)

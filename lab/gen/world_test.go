@@ -11,7 +11,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const (
@@ -52,7 +52,7 @@ func tunnels() map[string]*Tunnel {
 // testSender is loaded, but has no interface.
 func testSender(t *testing.T, stream Stream, tunnels ...*Tunnel) *Sender {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	if len(tunnels) == 0 {
 		tunnels = []*Tunnel{nil}
 	}

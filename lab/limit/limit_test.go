@@ -7,13 +7,13 @@ import (
 
 	"github.com/selvage/selvage/lab/limit"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // pair is a lab with a link, and the index of the interface "a" of its first host.
 func pair(t *testing.T) (*topo.Host, int) {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)

@@ -9,14 +9,15 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // namespace is a host of a lab of the test's own.
 func namespace(t *testing.T) *topo.Host {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +136,7 @@ func TestReasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = topo.Await(t.Context(), "the packet to be counted", func() error {
+	err = await.That(t.Context(), "the packet to be counted", func() error {
 		counts, err := w.Read(inode)
 		if err == nil && (counts[Freed+"OTHERHOST"] != 1 || counts.Sum() != 1) {
 			err = errors.New("there is " + counts.String())

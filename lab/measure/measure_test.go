@@ -10,7 +10,7 @@ import (
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func newTwoHosts(t *testing.T) *topo.TwoHosts {
 
 func newTwoHostsOf(t *testing.T, o topo.TwoHostsOptions) *topo.TwoHosts {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)

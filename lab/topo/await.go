@@ -11,30 +11,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
-// Await calls try until it returns nil, and fails with what it returned last
-// when ctx ends or, at the latest, after ten seconds.
-func Await(ctx context.Context, what string, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
-	defer cancel()
-	pause := time.Millisecond
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w: %w", what, context.Cause(ctx), err)
-		case <-time.After(pause):
-			pause = min(2*pause, 20*time.Millisecond)
-		}
-	}
-}
-
 const (
-	awaitTimeout = 10 * time.Second
 	// reachTimeout is one attempt of Reach: more than a loaded machine takes to
 	// answer, less than TCP waits before it sends again (RFC 6298: one second).
 	reachTimeout = 300 * time.Millisecond
@@ -44,7 +25,7 @@ const (
 // Reach waits until addr answers the host: an address resolved and a TCP SYN
 // answered, if only by "refused".
 func (h *Host) Reach(ctx context.Context, addr netip.Addr) error {
-	return Await(ctx, addr.String()+" to answer "+h.Name, func() error {
+	return await.That(ctx, addr.String()+" to answer "+h.Name, func() error {
 		return h.Do(func() error { return knock(addr, discardPort, reachTimeout) })
 	})
 }
@@ -80,7 +61,7 @@ func knock(addr netip.Addr, port int, timeout time.Duration) error {
 // AwaitListen waits until a process of the host listens on a TCP port ("tcp") or
 // has a UDP port bound ("udp"), on IPv4 or IPv6.
 func (h *Host) AwaitListen(ctx context.Context, network string, port int) error {
-	return Await(ctx, fmt.Sprintf("a listener on %s port %d of %s", network, port, h.Name), func() error {
+	return await.That(ctx, fmt.Sprintf("a listener on %s port %d of %s", network, port, h.Name), func() error {
 		return h.Do(func() error {
 			for _, file := range []string{network, network + "6"} {
 				if found, err := listens("/proc/thread-self/net/"+file, port); found || err != nil {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 // CaptureOptions narrow what is kept; zero keeps all.
@@ -63,7 +65,7 @@ func (e LinkEnd) capture(ctx context.Context, dir string, o CaptureOptions) (*Co
 	}
 	running, cancel := c.whileRunning(ctx)
 	defer cancel()
-	err := Await(running, "tcpdump to listen", func() error {
+	err := await.That(running, "tcpdump to listen", func() error {
 		if said := c.said(); !strings.Contains(said, "listening on") {
 			return errors.New("it says: " + said)
 		}

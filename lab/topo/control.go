@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 // Control is BGP EVPN for the two hosts of a routed topology: a route reflector, FRR, which
@@ -64,7 +66,7 @@ func (n *TwoHosts) controlled(ctx context.Context, half func(i int) Half) (*Path
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := Await(ctx, "the routes of both hosts", func() error { return c.complete(ctx) }); err != nil {
+	if err := await.That(ctx, "the routes of both hosts", func() error { return c.complete(ctx) }); err != nil {
 		return nil, nil, errors.Join(err, p.Close())
 	}
 	p.Description += ", fed by BGP EVPN"

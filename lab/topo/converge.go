@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 // Converge is a fabric of three edges that BGP feeds, in which hosts move and things fail.
@@ -226,7 +228,7 @@ func (n *Converge) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	for {
-		err := Await(ctx, "the fabric to be whole", func() error { return n.whole(ctx) })
+		err := await.That(ctx, "the fabric to be whole", func() error { return n.whole(ctx) })
 		if err == nil || ctx.Err() != nil {
 			return err
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 // EVPN is a fabric that BGP feeds: edges and route reflectors on one underlay switch, and
@@ -252,7 +254,7 @@ func (n *EVPN) Ready(ctx context.Context) error {
 		}
 	}
 	for _, e := range n.Edges {
-		if err := Await(ctx, e.Name+" to know the other edges", func() error { return e.knows(ctx) }); err != nil {
+		if err := await.That(ctx, e.Name+" to know the other edges", func() error { return e.knows(ctx) }); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 //	red1, mobile --- edge1 ==switch== edge2 --- red2, blue2
@@ -30,7 +30,7 @@ func TestEVPNKernel(t *testing.T) {
 	} {
 		for _, family := range []int{4, 6} {
 			t.Run(fmt.Sprintf("%s/SessionsIPv%d", c.name, family), func(t *testing.T) {
-				privilege.Require(t)
+				tier.Root(t)
 				lab, err := topo.New(t.Context(), t.Name())
 				if err != nil {
 					t.Fatal(err)
@@ -87,7 +87,7 @@ func allReach(t *testing.T, n *topo.EVPN) {
 
 // What is asked for must make sense.
 func TestEVPNRefuses(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	edges := []topo.EVPNPath{topo.EVPNKernel{}}
 	for name, o := range map[string]topo.EVPNOptions{
 		"family":   {Family: 5, Edges: edges},
@@ -114,7 +114,7 @@ func TestEVPNRefuses(t *testing.T) {
 
 // A line that FRR does not understand is an error that names it.
 func TestFRRNamesMistakes(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 // Failover is a network of edges in which something that forwards can be killed for real,
@@ -75,7 +77,7 @@ func (f *Failover) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	for {
-		err := Await(ctx, "all to be as before", func() error { return f.ready(ctx) })
+		err := await.That(ctx, "all to be as before", func() error { return f.ready(ctx) })
 		if err == nil || ctx.Err() != nil {
 			return err
 		}

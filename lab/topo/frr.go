@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 // frrDaemons is where Debian's package and FRR's own put the daemons.
@@ -92,7 +94,7 @@ func (f *FRR) start(ctx context.Context, name, config string, options []string) 
 	f.daemons = append(f.daemons, c)
 	running, cancel := c.whileRunning(ctx)
 	defer cancel()
-	err := Await(running, name+" to start", func() error {
+	err := await.That(running, name+" to start", func() error {
 		_, err := os.Stat(socket)
 		return err
 	})
@@ -176,7 +178,7 @@ func (f *FRR) JSON(ctx context.Context, command string, into any) error {
 
 // AwaitSessions waits until the sessions with all peers are established.
 func (f *FRR) AwaitSessions(ctx context.Context, peers ...netip.Addr) error {
-	return Await(ctx, "BGP sessions of "+f.host.Name, func() error { return f.Sessions(ctx, peers...) })
+	return await.That(ctx, "BGP sessions of "+f.host.Name, func() error { return f.Sessions(ctx, peers...) })
 }
 
 // Sessions says which session is not established.

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // This binary is also the programs that the tests start: a lab to be killed and
@@ -107,7 +107,7 @@ func machineSysctl(t *testing.T) string {
 }
 
 func TestRestoreAfterKill(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	before := machineSysctl(t)
 	self, err := os.Executable()
 	if err != nil {
@@ -147,7 +147,7 @@ func TestRestoreAfterKill(t *testing.T) {
 }
 
 func TestContextClosesLab(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	lab, err := topo.New(ctx, t.Name())
 	if err != nil {

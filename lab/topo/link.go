@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 // LinkEnd is one end of a link. The MAC address comes from the host's and the
@@ -209,7 +211,7 @@ func (h *Host) DisableIPv6(name string) error {
 
 // AwaitUp waits until an interface carries packets.
 func (h *Host) AwaitUp(ctx context.Context, name string) error {
-	return Await(ctx, h.Name+"/"+name+" to be up", func() error {
+	return await.That(ctx, h.Name+"/"+name+" to be up", func() error {
 		dev, err := h.find(name)
 		if err != nil {
 			return err

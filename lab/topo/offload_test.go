@@ -10,7 +10,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const ledgers = "/run/selvage/offloads"
@@ -26,7 +26,7 @@ func everything(t *testing.T, h *topo.Host, name string) map[string]bool {
 }
 
 func TestLedger(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	ctx := context.Background()
 	lab, err := topo.New(ctx, "ledger")
 	if err != nil {
@@ -89,7 +89,7 @@ func TestLedger(t *testing.T) {
 
 // An interface that has gone needs nothing, and a later one of its name is not touched.
 func TestLedgerOfWhatIsGone(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	ctx := context.Background()
 	lab, err := topo.New(ctx, "ledger")
 	if err != nil {
@@ -148,7 +148,7 @@ func sub(a, b map[string]bool) map[string]bool {
 
 // The kernel's device of an encapsulation carries, or the kernel has none and that is said.
 func TestKernelTunnel(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	for _, e := range []overlay.Encapsulation{overlay.VXLAN, overlay.Geneve, overlay.NVGRE} {
 		t.Run(string(e), func(t *testing.T) {
 			ctx := context.Background()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -135,7 +136,7 @@ func (v *ovs) daemon(ctx context.Context, argv ...string) (*Command, error) {
 	running, cancel := c.whileRunning(ctx)
 	defer cancel()
 	_, socket, _ := strings.Cut(argv[len(argv)-1], "=")
-	err := Await(running, argv[0]+" to answer", func() error {
+	err := await.That(running, argv[0]+" to answer", func() error {
 		return v.run(running, "ovs-appctl", "--timeout=1", "--target="+socket, "version")
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -58,7 +59,7 @@ func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env .
 	}
 	running, cancel := e.Command.whileRunning(ctx)
 	defer cancel()
-	err := Await(running, "the API of edge "+name, func() error {
+	err := await.That(running, "the API of edge "+name, func() error {
 		_, err := e.Get(running, "/v1/status")
 		return err
 	})

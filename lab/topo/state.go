@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 // state is what a lab has made, as its file under stateRoot says.
@@ -180,7 +182,7 @@ func evict(ns netns.NsHandle) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	return Await(ctx, "processes of the namespace to end", func() error {
+	return await.That(ctx, "processes of the namespace to end", func() error {
 		dirs, err := filepath.Glob("/proc/[0-9]*/ns/net")
 		if err != nil {
 			return err

@@ -11,12 +11,12 @@ import (
 
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 func newLab(t *testing.T) *topo.Lab {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)

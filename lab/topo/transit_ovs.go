@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -104,7 +105,7 @@ func (v *ovs) endpoints(ctx context.Context, _ *ovs, t *Transit) error {
 		set := func() error {
 			return v.appctl(ctx, "tnl/neigh/set", bridge, k.TesterAddr.Addr().String(), k.TesterMAC.String())
 		}
-		if err := Await(ctx, "the switch to take the tunnel's neighbour", set); err != nil {
+		if err := await.That(ctx, "the switch to take the tunnel's neighbour", set); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -63,7 +64,7 @@ func (o TransitSelvage) Up(ctx context.Context, t *Transit) (*Forwarding, error)
 	}
 	f := &Forwarding{Tunnel: t.tunnel(o.Encapsulation), Edge: e, Drops: e.drops, Excused: []string{"TC_INGRESS"}, Programs: true}
 	f.stop = func(ctx context.Context) error { return errors.Join(e.Stop(ctx), t.unaddressUnderlays()) }
-	return f, Await(ctx, "next hops of edge "+name+" to be resolved", func() error {
+	return f, await.That(ctx, "next hops of edge "+name+" to be resolved", func() error {
 		return errors.Join(t.callRouter(), e.resolved(ctx))
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
@@ -85,7 +86,7 @@ func (n *fabric) fresh(number int) {
 func (n *fabric) lingering(what string, try func() error) {
 	n.t.Helper()
 	for deadline := time.Now().Add(evpn.Linger); time.Now().Before(deadline); {
-		if topo.Await(n.ctx, what, try) == nil {
+		if await.That(n.ctx, what, try) == nil {
 			return
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/internal/await"
 )
 
 // The policy changes while connections run.
@@ -147,7 +147,7 @@ func TestFirewallChangeCuts(t *testing.T) {
 	tunnel := streams[2]
 	n.once("the stream to red3 has ended", func() error {
 		got, sent := tunnel.got.Load(), tunnel.sent.Load()
-		err := topo.Await(n.ctx, "more to be sent", func() error {
+		err := await.That(n.ctx, "more to be sent", func() error {
 			if tunnel.sent.Load() < sent+streamRate/4 {
 				return errors.New("not yet")
 			}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/pkttest"
@@ -155,7 +156,7 @@ func (n *network) swept(what string, try func() error) {
 	n.t.Helper()
 	var err error
 	for range 4 {
-		if err = topo.Await(n.ctx, what, try); err == nil {
+		if err = await.That(n.ctx, what, try); err == nil {
 			return
 		}
 	}

@@ -11,9 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // network is a lab under test and what a failure shows of it.
@@ -29,7 +30,7 @@ type network struct {
 
 func newNetwork(t *testing.T, picture string) *network {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	dir, err := os.MkdirTemp("", "selvage-e2e-capture-") //nolint:usetesting // what failed is kept
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ func (n *network) must(err error) {
 // fact waits until try returns nil.
 func (n *network) fact(what string, try func() error) {
 	n.t.Helper()
-	if err := topo.Await(n.ctx, what, try); err != nil {
+	if err := await.That(n.ctx, what, try); err != nil {
 		n.again(try)
 		n.fail(what, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -62,7 +63,7 @@ func (s *ovsSwitch) daemon(ctx context.Context, control string, argv ...string) 
 	if err := c.Start(); err != nil {
 		return err
 	}
-	return topo.Await(ctx, argv[0]+" to answer", func() error {
+	return await.That(ctx, argv[0]+" to answer", func() error {
 		return s.run(ctx, "ovs-appctl", "--timeout=1", "--target="+control, "version")
 	})
 }

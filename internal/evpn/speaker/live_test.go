@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // inNamespace marks the process that runs the tests: GoBGP opens connections from any
@@ -61,7 +62,7 @@ type live struct {
 }
 
 func newLive(t *testing.T) *live {
-	privilege.Require(t)
+	tier.Root(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func (l *live) await(what string, try func() error) {
 func awaitLong(ctx context.Context, what string, try func() error) error {
 	var err error
 	for range 3 {
-		if err = topo.Await(ctx, what, try); err == nil || ctx.Err() != nil {
+		if err = await.That(ctx, what, try); err == nil || ctx.Err() != nil {
 			return err
 		}
 	}
