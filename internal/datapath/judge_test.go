@@ -8,7 +8,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // judging runs bpf/classify.h alone, by bpf/judge.bpf.c.
@@ -23,7 +23,7 @@ const maxOpenings = 4096 // MAX_OPENINGS
 
 func newJudging(t testing.TB) *judging {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	if err := rlimit.RemoveMemlock(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/selvage/selvage/internal/nat"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // Generated types have no hidden padding and the sizes that the maps have.
@@ -193,7 +193,7 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 // The verifier accepts the programs whatever branches the constants close: each of them
 // alone and all but each, so that any two meet in all ways.
 func TestEveryCombinationVerifies(t *testing.T) {
-	privilege.Require(t)
+	tier.Root(t)
 	spec, err := loadEdge()
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // world is one edge in a network namespace of its own. Every device is a veth
@@ -169,7 +169,7 @@ func ownWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
 // emptyWorld has devices and a configuration, but no data path yet.
 func emptyWorld(t testing.TB, f family) *world {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	w := &world{dev: map[string]*net.Interface{}, family: f}
 	w.enterNew(t)
 	for i, name := range []string{"u0", "p0", "p1", "p2", "s0"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/selvage/selvage/internal/datapath"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const liveConfig = `apiVersion: selvage.dev/v1alpha1
@@ -38,7 +38,7 @@ type live struct {
 }
 
 func newLive(t *testing.T) *live {
-	privilege.Require(t)
+	tier.Root(t)
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	ns, err := netns.New()
 	must(t, err)

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/datapath"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // provingGround is two edges, each with a guest, and a bridge between them:
@@ -69,7 +69,7 @@ spec:
 
 // newProvingGround makes one whose edges are at these addresses, of a network of so many bits.
 func newProvingGround(t *testing.T, bits int, teps ...string) *provingGround {
-	privilege.Require(t)
+	tier.Root(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	f := &provingGround{t: t, places: make(map[string]netns.NsHandle), dir: t.TempDir(), ctx: ctx, teps: teps, config: provingConfig}
 	t.Cleanup(func() {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/selvage/selvage/internal/ethtool"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 /*
@@ -50,7 +50,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	privilege.Require(t)
+	tier.Root(t)
 	runtime.LockOSThread() // never unlocked: the thread ends with the test and its namespace with it
 	b := &bench{t: t, record: filepath.Join(t.TempDir(), "a.held")}
 	far, err := netns.New()

@@ -15,7 +15,7 @@ import (
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const probePort = 49788
@@ -32,7 +32,7 @@ type bench struct {
 
 func newBench(t *testing.T, six bool) *bench {
 	t.Helper()
-	privilege.Require(t)
+	tier.Root(t)
 	ctx := t.Context()
 	lab, err := topo.New(ctx, t.Name())
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/privilege"
+	"github.com/selvage/selvage/test/tier"
 )
 
 /*
@@ -32,7 +32,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T, farMTU int) *bench {
-	privilege.Require(t)
+	tier.Root(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)
