@@ -29,7 +29,7 @@ static __always_inline void make_return_key(struct conn_key *back, const struct 
  */
 static __always_inline bool is_forgotten(const struct binding *b, __u64 now)
 {
-	return now > b->conn.seen_ns && now - b->conn.seen_ns > revalidate_ns;
+	return ns_since(b->conn.seen_ns, now) > (__s64)revalidate_ns;
 }
 
 static __always_inline bool binding_expired(const struct binding *b, __u8 proto, __u64 now)

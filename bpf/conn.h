@@ -53,7 +53,7 @@ static __always_inline bool conn_expired(const struct conn *c, __u8 proto, __u64
 {
 	__u32 state = conn_state(c, proto);
 
-	return state < STATE_MAX && now > c->seen_ns && now - c->seen_ns > timeouts[state];
+	return state < STATE_MAX && ns_since(c->seen_ns, now) > (__s64)timeouts[state];
 }
 
 /* Whether it has been answered. */

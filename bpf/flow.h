@@ -64,7 +64,7 @@ static __always_inline bool is_usable(const struct pkt *p, const struct flow *f)
 		count(EVENT_STALE);
 		return false;
 	}
-	if (p->now_ns - f->decided_ns > revalidate_ns) {
+	if (ns_since(f->decided_ns, p->now_ns) > (__s64)revalidate_ns) {
 		count(EVENT_REVALIDATED);
 		return false;
 	}

@@ -319,7 +319,7 @@ static __always_inline int recall_fragment(struct pkt *p, struct hearing *h)
 
 	make_fragment_key(p, h, router_of(p), false);
 	f = bpf_map_lookup_elem(&nat_fragments, &h->fragment);
-	if (!f || p->now_ns - f->passed_ns >= FRAGMENT_NS) {
+	if (!f || ns_since(f->passed_ns, p->now_ns) >= FRAGMENT_NS) {
 		if (p->decision.flags & FLOW_DNAT || !is_unbound(p, h))
 			return REASON_NAT_FRAGMENT;
 		return leave_untranslated(p);

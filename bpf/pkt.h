@@ -129,6 +129,15 @@ static __always_inline bool is_neighbour_talk(const struct pkt *p)
 	       p->icmp_type >= ICMPV6_ROUTER_SOLICITATION && p->icmp_type <= ICMPV6_ND_REDIRECT;
 }
 
+/*
+ * How long ago then was. Other cores' clocks may be a little ahead: below 0. A session of
+ * another gateway may be older than this machine's clock, so then alone says nothing.
+ */
+static __always_inline __s64 ns_since(__u64 then, __u64 now)
+{
+	return now - then;
+}
+
 /* The packet that this core is working on. There is one: nothing here waits or is called again. */
 static __always_inline struct pkt *packet(CTX *ctx)
 {

@@ -318,7 +318,7 @@ static __always_inline void make_fragment_key(const struct pkt *p, struct hearin
 	k->pad[0] = k->pad[1] = 0;
 }
 
-#define FRAGMENT_NS 30000000000ULL /* RFC 791: reassembly gives up; RFC 8200 4.5 has 60 s */
+#define FRAGMENT_NS 30000000000LL /* RFC 791: reassembly gives up; RFC 8200 4.5 has 60 s */
 
 /* Later fragments follow the first of their datagram. */
 static __always_inline int follow_fragment(const struct pkt *p, struct hearing *h, __u32 end,
@@ -328,7 +328,7 @@ static __always_inline int follow_fragment(const struct pkt *p, struct hearing *
 
 	make_fragment_key(p, h, end, out);
 	passed = bpf_map_lookup_elem(&fragments, &h->fragment);
-	return passed && p->now_ns - *passed < FRAGMENT_NS ? 0 : REASON_FRAGMENT_FIRST;
+	return passed && ns_since(*passed, p->now_ns) < FRAGMENT_NS ? 0 : REASON_FRAGMENT_FIRST;
 }
 
 static __always_inline void first_passed(struct pkt *p, struct hearing *h, __u32 end, bool out)

@@ -54,7 +54,7 @@ func (d *Datapath) carry() (*carriage, error) {
 		return nil, errors.Join(err, c.close())
 	}
 	const tick = 20e6 // of CLOCK_MONOTONIC_COARSE, at most
-	c.since = since(now, tick)
+	c.since = ago(now, tick)
 	for name, m := range c.former {
 		var err error
 		if name == edgeMapBindings {
@@ -87,13 +87,13 @@ func (c *carriage) copyNews(d *Datapath, name string) error {
 	if name == edgeMapBindings {
 		return d.copyBindings(c.former[name], func(k edgeConnKey, b edgeBinding) bool {
 			var there edgeBinding
-			return b.Conn.SeenNs >= c.since && (d.objs.Bindings.Lookup(k, &there) != nil || there.Conn.SeenNs < b.Conn.SeenNs)
+			return !isBefore(b.Conn.SeenNs, c.since) && (d.objs.Bindings.Lookup(k, &there) != nil || isBefore(there.Conn.SeenNs, b.Conn.SeenNs))
 		})
 	}
 	to := d.maps()[name]
 	return copyConnections(c.former[name], to, func(k edgeConnKey, conn edgeConn) bool {
 		var there edgeConn
-		return conn.SeenNs >= c.since && (to.Lookup(k, &there) != nil || there.SeenNs < conn.SeenNs)
+		return !isBefore(conn.SeenNs, c.since) && (to.Lookup(k, &there) != nil || isBefore(there.SeenNs, conn.SeenNs))
 	})
 }
 

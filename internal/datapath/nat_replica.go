@@ -63,7 +63,7 @@ func (d *Datapath) fromRecord(r *BindingRecord, now uint64) (k edgeConnKey, b ed
 	b = edgeBinding{
 		Port: wire16(r.Egress.Port()), Egress: uint16(egress), Flags: uint32(r.Flags) | uint32(natsweepBindingFlagsBINDING_REPLICA), AnnouncedNs: now,
 		Conn: edgeConn{
-			SeenNs: since(now, r.IdleNS), BornNs: since(now, r.AgeNS), NextSeq: r.NextSeq, Bits: r.Bits, Scale: r.Scale,
+			SeenNs: ago(now, r.IdleNS), BornNs: ago(now, r.AgeNS), NextSeq: r.NextSeq, Bits: r.Bits, Scale: r.Scale,
 			Counters: [2]edgeCounter{fromCounters(r.Counters[0]), fromCounters(r.Counters[1])},
 		},
 	}
@@ -139,7 +139,7 @@ func (d *Datapath) putBinding(k *edgeConnKey, b *edgeBinding) error {
 	if !same && !isReplica(&there) { // this gateway's packets go by another port
 		return errConflict
 	}
-	if same && there.Conn.SeenNs >= b.Conn.SeenNs {
+	if same && !isBefore(there.Conn.SeenNs, b.Conn.SeenNs) {
 		return nil
 	}
 	if same && !isReplica(&there) { // its packets go by the other gateway for a while

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
@@ -54,13 +55,15 @@ func monotonicNS() (uint64, error) {
 	return uint64(ts.Nano()), nil
 }
 
-// since is a difference that clocks read on two cores cannot make negative.
-func since(now, then uint64) uint64 {
-	if then > now {
-		return 0
-	}
-	return now - then
-}
+// since is how long ago then was, as ns_since of bpf/pkt.h: what another gateway has seen
+// may lie before this machine's clock began, and what another core has just seen after now.
+func since(now, then uint64) uint64 { return uint64(max(int64(now-then), 0)) }
+
+// ago is the time so long before now.
+func ago(now, ns uint64) uint64 { return now - min(ns, math.MaxInt64/2) }
+
+// isBefore reports whether a was before b.
+func isBefore(a, b uint64) bool { return int64(a-b) < 0 }
 
 // origins are the model's by the data path's numbers.
 var origins = map[edgeHostOrigin]Origin{

@@ -204,11 +204,11 @@ func (d *Datapath) shortcuts(now uint64) (map[edgeFlowKey]edgeFlow, error) {
 		if s.Decision.Out == 0 || s.Packets == 0 || idle > uint64(flowIdle) {
 			return
 		}
-		f := edgeFlow{Decision: s.Decision, SeenNs: now - idle, Packets: s.Packets, Bytes: s.Bytes}
+		f := edgeFlow{Decision: s.Decision, SeenNs: ago(now, idle), Packets: s.Packets, Bytes: s.Bytes}
 		if other, ok := flows[s.Key]; ok { // of another core, or from before the table grew
 			f.Packets += other.Packets
 			f.Bytes += other.Bytes
-			if other.SeenNs > f.SeenNs {
+			if isBefore(f.SeenNs, other.SeenNs) {
 				f.Decision, f.SeenNs = other.Decision, other.SeenNs
 			}
 		}
