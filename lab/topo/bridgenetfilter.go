@@ -8,12 +8,13 @@ import (
 
 // BridgeNetfilter says whether the bridges of a host pass their frames to
 // iptables, ip6tables and arptables. The kernel's module br_netfilter does it, in
-// every new namespace unless told otherwise, at a cost for each frame.
+// every new namespace unless told otherwise, at a cost for each frame. Hosts do not,
+// whether it is loaded or not, unless a bed asks for it.
 type BridgeNetfilter string
 
-// The choices; "" is BridgeNetfilterDefault.
+// The choices; "" is BridgeNetfilterOff.
 const (
-	BridgeNetfilterDefault BridgeNetfilter = "default" // what the kernel gives
+	BridgeNetfilterDefault BridgeNetfilter = "default" // as in a namespace that nobody changed: on where br_netfilter is loaded
 	BridgeNetfilterOn      BridgeNetfilter = "on"      // an error without br_netfilter
 	BridgeNetfilterOff     BridgeNetfilter = "off"
 )
@@ -36,14 +37,14 @@ func (b BridgeNetfilter) check() error {
 
 // setBridgeNetfilter makes the choice in force for all bridges of h.
 func (h *Host) setBridgeNetfilter(b BridgeNetfilter) error {
-	if b == BridgeNetfilterDefault {
-		return nil
+	value := "1"
+	if b == BridgeNetfilterOff {
+		value = "0"
 	}
-	value := map[BridgeNetfilter]string{BridgeNetfilterOn: "1", BridgeNetfilterOff: "0"}[b]
 	for _, key := range BridgeNetfilterSysctls() {
 		err := h.SysctlSet(key, value)
 		switch missing := errors.Is(err, fs.ErrNotExist); {
-		case missing && b == BridgeNetfilterOff: // no bridge asks netfilter
+		case missing && b != BridgeNetfilterOn: // no bridge asks netfilter
 		case missing:
 			return fmt.Errorf("bridge netfilter on %s: %w: load the kernel's module br_netfilter (modprobe br_netfilter)", h.Name, err)
 		case err != nil:

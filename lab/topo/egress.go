@@ -81,11 +81,6 @@ func NewEgress(ctx context.Context, l *Lab, o EgressOptions) (*Egress, error) {
 			return nil, err
 		}
 	}
-	for _, h := range []*Host{n.Node, n.Gateway} {
-		if err := h.setBridgeNetfilter(BridgeNetfilterOff); err != nil {
-			return nil, err
-		}
-	}
 	return n, errors.Join(n.connect(ctx), n.Target.AddRoute(EndName, egressInside, egressUplink.Addr()))
 }
 

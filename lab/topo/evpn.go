@@ -177,9 +177,6 @@ func (n *EVPN) build(ctx context.Context) (err error) {
 	if n.Switch, err = n.Lab.Host("switch"); err != nil {
 		return err
 	}
-	if err := n.Switch.setBridgeNetfilter(BridgeNetfilterOff); err != nil {
-		return err
-	}
 	var ports []string
 	join := func(name string, number int) (*Host, error) {
 		h, err := n.Lab.Host(name)

@@ -54,9 +54,6 @@ func (n *EVPN) addGuest(ctx context.Context, o EVPNGuestOptions) (err error) {
 	if g.patch, err = n.Lab.Host(o.Name + "-patch"); err != nil {
 		return err
 	}
-	if err := g.patch.setBridgeNetfilter(BridgeNetfilterOff); err != nil {
-		return err
-	}
 	if err := n.Lab.Link(ctx, end, LinkEnd{Host: g.patch, Name: "guest"}, n.innerMTU()); err != nil {
 		return err
 	}

@@ -88,9 +88,6 @@ func (n *failoverGateways) build(ctx context.Context) (err error) {
 	if n.sw, err = n.Lab.Host("switch"); err != nil {
 		return err
 	}
-	if err := n.sw.setBridgeNetfilter(BridgeNetfilterOff); err != nil {
-		return err
-	}
 	if n.Source, err = n.Lab.Host("source"); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func newHost(l *Lab, name, namespace string) (*Host, error) {
 		h.close()
 		return nil, err
 	}
-	if err := errors.Join(h.quiet(), h.Up("lo")); err != nil {
+	if err := errors.Join(h.settle(), h.Up("lo")); err != nil {
 		h.close()
 		return nil, err
 	}
@@ -76,19 +76,6 @@ func (h *Host) enter() error {
 	return netns.Set(h.ns)
 }
 
-// quiet turns off what sends packets nobody asked for and what makes an IPv6
-// address wait (duplicate address detection, RFC 4862 section 5.4).
-func (h *Host) quiet() error {
-	for _, key := range []string{"all", "default"} {
-		for name, value := range map[string]string{"accept_dad": "0", "accept_ra": "0", "router_solicitations": "0"} {
-			if err := h.SysctlSet("net/ipv6/conf/"+key+"/"+name, value); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 func (h *Host) close() {
 	if h.nl != nil {
 		h.nl.Close()
@@ -114,18 +101,4 @@ func (h *Host) Do(f func() error) error {
 	}
 	defer t.stop()
 	return t.run(f)
-}
-
-// SysctlSet sets a sysctl of the host's namespace, which goes with it.
-func (h *Host) SysctlSet(key, value string) error {
-	return h.Do(func() error { return writeSysctl(key, value) })
-}
-
-// SysctlGet reads a sysctl as the host sees it.
-func (h *Host) SysctlGet(key string) (value string, err error) {
-	err = h.Do(func() error {
-		value, err = readSysctl(key)
-		return err
-	})
-	return value, err
 }

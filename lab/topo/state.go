@@ -210,25 +210,3 @@ func ignoreMissing(err error) error {
 	}
 	return err
 }
-
-func sysctlPath(key string) string {
-	if !strings.Contains(key, "/") {
-		key = strings.ReplaceAll(key, ".", "/")
-	}
-	return filepath.Join("/proc/sys", key)
-}
-
-func readSysctl(key string) (string, error) {
-	data, err := os.ReadFile(sysctlPath(key))
-	if err != nil {
-		return "", fmt.Errorf("sysctl %s: %w", key, err)
-	}
-	return strings.TrimSpace(string(data)), nil
-}
-
-func writeSysctl(key, value string) error {
-	if err := os.WriteFile(sysctlPath(key), []byte(value), 0); err != nil {
-		return fmt.Errorf("sysctl %s = %s: %w", key, value, err)
-	}
-	return nil
-}

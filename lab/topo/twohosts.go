@@ -109,7 +109,7 @@ func (n *TwoHosts) fillOptions() error {
 		return err
 	}
 	if o.BridgeNetfilter == "" {
-		o.BridgeNetfilter = BridgeNetfilterDefault
+		o.BridgeNetfilter = BridgeNetfilterOff
 	}
 	if o.UnderlayMTU == 0 {
 		o.UnderlayMTU = 1500
