@@ -1,0 +1,213 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/selvage/selvage/test/e2e/harness"
+)
+
+// What becomes of gateways while guests talk, on purpose or not.
+
+// adopted is a fact: the process that runs now has taken over its predecessor's data path.
+func adopted(n *harness.Network, host string) {
+	n.T.Helper()
+	n.Fact("the next "+host+" has taken over", func() error {
+		status, err := n.Ask(host).Status(n.Ctx)
+		if err == nil && !status.Adopted {
+			err = errors.New("it has not")
+		}
+		return err
+	})
+}
+
+// Each edge's process is killed and started again. Its data path goes on meanwhile, but the
+// others take a gateway for dead that no longer says it lives.
+func TestEgressKilled(t *testing.T) {
+	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true})
+	defer n.Confess()
+	n.Up()
+	serving(n, 2, 3)
+	talks := talk(n)
+	streams := []*harness.Stream{n.StartStream(n.Outward(n.Red1, 4)), n.StartStream(n.Outward(n.Red2, 6))}
+	n.GoOn(streams)
+	for _, number := range []int{1, 3} { // which serves nobody
+		host := n.Hosts[number-1]
+		text, name := n.Config(host.Name), n.Edges[host.Name].Name
+		n.Edges[host.Name].Kill()
+		n.GoOn(streams)
+		talks.connect("without "+host.Name, 2)
+		talks.goOn("without " + host.Name)
+		n.Start(host, name, text)
+		adopted(n.Hub.Network, host.Name)
+		serving(n, 2, 3)
+		n.GoOn(streams)
+		talks.connect("with the next "+host.Name, 2)
+		talks.goOn("with the next " + host.Name)
+	}
+	n.LostNothing(streams)
+	talks.gap("of those that serve nobody")
+	talks.kept("after that")
+
+	text, name := n.Config("edge2"), n.Edges["edge2"].Name
+	n.Edges["edge2"].Kill()
+	talks.goOn("without edge2")
+	translatedBy(n, 3, harness.Pool4...)
+	translatedBy(n, 3, harness.Pool6...)
+	talks.kept("without edge2")
+	talks.connect("without edge2", 2)
+	asksAgain(n, "without edge2")
+	n.Start(n.Hosts[1], name, text)
+	adopted(n.Hub.Network, "edge2")
+	serving(n, 2, 3)
+	talks.goOn("with the next edge2")
+	talks.kept("with the next edge2")
+	talks.connect("with the next edge2", 2)
+	asksAgain(n, "with the next edge2")
+	talks.gap("of the gateway")
+	n.HeldTogether()
+}
+
+// asksAgain has the outside forget where addresses are: one gateway alone answers for them.
+func asksAgain(n *harness.EgressNet, when string) {
+	n.T.Helper()
+	for range 3 {
+		_, err := n.Out.Output(n.Ctx, "ip", "neigh", "flush", "dev", "lan0")
+		n.Must(err)
+		for _, family := range []int{4, 6} {
+			n.SeenAs(n.Red1, "tcp", harness.OutsideAddr(family), harness.PoolOf(family))
+			n.SeenAs(n.Red2, "udp", harness.OutsideAddr(family), harness.PoolOf(family))
+		}
+	}
+	n.Once("one gateway alone answers for each address "+when, func() error {
+		for _, addr := range harness.Pool4 {
+			macs, err := whoHas(n, addr)
+			if err == nil && len(macs) != 1 {
+				err = fmt.Errorf("%s is at %v", addr, macs)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// A gateway that is stopped takes leave.
+func TestEgressStopped(t *testing.T) {
+	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true})
+	defer n.Confess()
+	n.Up()
+	serving(n, 2, 3)
+	talks := talk(n)
+	text, name := n.Config("edge2"), n.Edges["edge2"].Name
+	n.Must(n.Edges["edge2"].Stop(n.Ctx))
+	talks.goOn("without edge2")
+	talks.gap("when edge2 stopped")
+	talks.kept("without edge2")
+	translatedBy(n, 3, harness.Pool4...)
+	talks.connect("without edge2", 2)
+	n.Start(n.Hosts[1], name, text)
+	serving(n, 2, 3)
+	talks.goOn("with the next edge2")
+	talks.gap("when edge2 started")
+	talks.kept("with the next edge2")
+	n.HeldTogether()
+}
+
+// fewLost is what of a stream may be on its way when addresses move at once: 10 ms of it.
+const fewLost = harness.StreamRate / 100
+
+// Maintenance ends no connection: the gateway is drained, gives up its addresses, and returns.
+func TestEgressDrain(t *testing.T) {
+	for mode, rounds := range map[string][]string{"active-standby": {"first", "second"}, "active-active": {"first"}} {
+		t.Run(mode, func(t *testing.T) {
+			n := harness.NewEgressNet(t, harness.EgressOptions{Mode: mode, Replication: true})
+			defer n.Confess()
+			n.Up()
+			serving(n, 2, 3)
+			talks := talk(n)
+			streams := []*harness.Stream{n.StartStream(n.Outward(n.Red1, 4)), n.StartStream(n.Outward(n.Red2, 6))}
+			n.GoOn(streams)
+			for _, round := range rounds {
+				drains(n, 2, "drain", "--timeout", "0s")
+				serving(n, 3)
+				translatedBy(n, 3, harness.Pool4...)
+				translatedBy(n, 3, harness.Pool6...)
+				talks.connect("while it is drained, "+round, 2)
+				talks.goOn("while it is drained, " + round)
+				n.GoOn(streams)
+				drains(n, 2, "undrain")
+				serving(n, 2, 3)
+				talks.connect("when it is back, "+round, 2)
+				talks.goOn("when it is back, " + round)
+				n.GoOn(streams)
+			}
+			talks.kept("at the end")
+			talks.gap("of the drains")
+			for _, s := range streams {
+				n.Lost(s, fewLost)
+			}
+			n.HeldTogether()
+		})
+	}
+}
+
+func drains(n *harness.EgressNet, number int, args ...string) {
+	n.T.Helper()
+	n.Once(fmt.Sprintf("edge%d does %v", number, args), func() error {
+		_, err := n.Command(number, append([]string{"egress"}, args...)...)
+		return err
+	})
+}
+
+// Policies come, change and go under traffic: what no policy is for goes nowhere.
+func TestEgressReload(t *testing.T) {
+	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true})
+	defer n.Confess()
+	n.Up()
+	serving(n, 2, 3)
+	n.Mirror(n.Out)
+	stop := n.Meanwhile(asksOn, n.Outward(n.Red1, 4), n.Outward(n.Red2, 6), n.Outward(n.Red2, 4))
+	change := func(policies []string, numbers ...int) {
+		n.O.Policies = policies
+		for _, number := range numbers {
+			n.Must(n.Reload(n.Hosts[number-1].Name, n.Text(number)))
+		}
+	}
+	with := []string{"name: web, vni: 9001"}
+	for _, order := range [][]int{{1, 2, 3}, {3, 2, 1}} {
+		change([]string{}, order...)
+		n.Fact("nobody is reached without a policy", func() error {
+			if harness.Ping(n.Ctx, n.Red1.Host, harness.Outside4) == nil {
+				return errors.New("the outside is")
+			}
+			return nil
+		})
+		change(with, order...)
+		n.Reached(n.Red1, n.Red2)
+		change([]string{"name: web, vni: 9001, limit: 100000"}, order...)
+		n.Reached(n.Red1, n.Red2)
+		change(with, order...)
+		n.Reached(n.Red1, n.Red2)
+	}
+	n.Once("questions were asked all the time", stop)
+	n.HeldTogether()
+}
+
+// asksOn asks a mirror by new and old sockets, whatever comes of it.
+func asksOn(d harness.Direction, done <-chan struct{}) error {
+	for port := uint16(46000); ; port++ {
+		select {
+		case <-done:
+			return nil
+		default:
+		}
+		for _, local := range []uint16{45500, 46000 + port%1000} {
+			if err := asksOnce(d, local); err != nil {
+				return err
+			}
+		}
+	}
+}

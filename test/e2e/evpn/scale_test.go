@@ -1,0 +1,300 @@
+package evpn
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/e2e/harness"
+)
+
+const crowdPicture = `
+      rr1 (FRR)        crowd: a BGP neighbour of edge1 that tells of many edges,
+        |             /       whose addresses it has and behind which nothing is
+      switch --------+
+      /    \
+  edge1     edge2
+  red1      red2      VNI 100
+  lonely              VNI 101, where the crowd's hosts are`
+
+// A hundred edges' routes while guests talk. SELVAGE_EVPN_ROUTES is how many hosts they have
+// (a tenth as many prefixes on top): 10,000 unless it says more, as in 100000.
+func TestEVPNScale(t *testing.T) {
+	const peers = 100
+	hosts := 10_000
+	if want := os.Getenv("SELVAGE_EVPN_ROUTES"); want != "" {
+		var err error
+		if hosts, err = strconv.Atoi(want); err != nil || hosts%(10*peers) != 0 {
+			t.Fatalf("SELVAGE_EVPN_ROUTES=%s: not a number of whole thousands", want)
+		}
+	}
+	prefixes := hosts / 10
+	n := newFabric(t, crowdPicture, fabricOptions{edges: "ss",
+		EVPNOptions: topo.EVPNOptions{L3VNI: 5000, Segments: []topo.EVPNSegment{{Gateway: true}, {Name: "crowded"}},
+			Guests: append(oneEach(), topo.EVPNGuestOptions{Name: "lonely", Segment: 1, Number: 1, Edges: []int{0}})},
+		change: func(number int, config string) string {
+			if number != 1 {
+				return config
+			}
+			config = strings.Replace(config, "    neighbours:\n", "    listen: [192.0.2.1]\n    neighbours:\n    - {name: crowd, address: 192.0.2.99, passive: true, timers: {hold: 90s, keepalive: 30s}}\n", 1)
+			return strings.Replace(config, "  bgp:\n", fmt.Sprintf("  fdb: {size: %d}\n  bgp:\n", 2*hosts+1024), 1)
+		}})
+	defer n.confess()
+	n.Quiet()
+	n.up()
+	n.speak(n.all()...)
+	n.knows(1, n.guests["red2"], 2)
+	n.Pings(harness.Ways(n.guests["red1"], n.guests["red2"])...)
+	c := n.crowd(peers, hosts/peers, prefixes/peers)
+	pid := n.edge(1).Edge.Command.PID()
+	before := n.memory(pid)
+	streams := n.between("red1", "red2")
+
+	began := time.Now()
+	c.do("announce")
+	n.scaled("uses all routes", hosts, prefixes)
+	t.Logf("%d hosts and %d prefixes of %d edges: told and in the maps after %s; memory (RSS) %d MiB, %d MiB before", hosts, prefixes, peers,
+		time.Since(began).Round(time.Millisecond), n.memory(pid)>>20, before>>20)
+	n.GoOn(streams)
+
+	began = time.Now()
+	c.do("move")
+	n.Fact("the first host is behind the second edge", func() error { return n.hostAt(1, "02:cc:00:00:00:00", crowdPeer(1)) })
+	n.scaled("has moved all hosts", hosts, prefixes)
+	t.Logf("%d moves: after %s; memory %d MiB", hosts, time.Since(began).Round(time.Millisecond), n.memory(pid)>>20)
+	n.GoOn(streams)
+	n.undisturbed(c)
+	n.LostNothing(streams)
+	if os.Getenv("SELVAGE_EVPN_CHURN") != "" {
+		n.costOfChurn(c)
+	}
+	if bgp, err := n.api(1).BGP(n.Ctx); err == nil {
+		t.Logf("convergence as the edge has it: %+v", bgp.Convergence)
+	}
+
+	streams = n.between("red1", "red2")
+	began = time.Now()
+	c.do("withdraw")
+	n.scaled("has forgotten them", 0, 0)
+	t.Logf("withdrawn: after %s; memory %d MiB", time.Since(began).Round(time.Millisecond), n.memory(pid)>>20)
+	n.GoOn(streams)
+	n.LostNothing(streams)
+	n.Pings(harness.Ways(n.guests["red1"], n.guests["red2"])...)
+}
+
+// undisturbed is the fact that flows keep their decisions while a thousand hosts a second move
+// in another segment.
+func (n *fabric) undisturbed(c *crowd) {
+	n.T.Helper()
+	before, err := n.api(1).Status(n.Ctx)
+	n.Must(err)
+	c.do("churn")
+	after, err := n.api(1).Status(n.Ctx)
+	n.Must(err)
+	hits, misses := after.Hits-before.Hits, after.Misses-before.Misses
+	n.T.Logf("while 1,000 hosts a second moved elsewhere: %d packets found their decision, %d did not", hits, misses)
+	n.Once("flows keep their decisions while hosts move in another segment", func() error {
+		if hits < 5*harness.StreamRate || misses > hits/1000 {
+			return fmt.Errorf("%d hits, %d misses", hits, misses)
+		}
+		return nil
+	})
+}
+
+// costOfChurn logs throughput and round trips of guests, without and with a thousand hosts a
+// second that move in another segment, in turn (A B B A).
+func (n *fabric) costOfChurn(c *crowd) {
+	n.T.Helper()
+	for i, churns := range []bool{false, true, true, false, false, true, true, false} {
+		if churns {
+			c.ask("churn")
+		}
+		rate, trip, err := n.speed(harness.Way(n.guests["red1"], n.guests["red2"], 4))
+		n.Must(err)
+		n.T.Logf("run %d, moves elsewhere %t: TCP %.2f Gbit/s, round trip p50 %s", i+1, churns, rate/1e9, trip)
+		if churns {
+			c.await("churn")
+		}
+	}
+}
+
+// speed is what one TCP connection carries, in bits a second, and the median of round trips of
+// a small datagram.
+func (n *fabric) speed(d harness.Direction) (rate float64, trip time.Duration, err error) {
+	const trips = 10_000
+	if rate, err = n.iperf(d); err != nil {
+		return 0, 0, err
+	}
+	server, err := harness.ListenUDP(d.To, d.Addr)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer server.Close()
+	go harness.EchoDatagrams(server)
+	client, err := harness.DialUDP(d.From, server.LocalAddr())
+	if err != nil {
+		return 0, 0, err
+	}
+	defer client.Close()
+	all := make([]time.Duration, trips)
+	for i := range all {
+		began := time.Now()
+		if err := harness.EchoOne(client, []byte("a small datagram"), time.Second); err != nil {
+			return 0, 0, err
+		}
+		all[i] = time.Since(began)
+	}
+	slices.Sort(all)
+	return rate, all[trips/2], nil
+}
+
+// iperf is what one TCP connection carries for two seconds, in bits a second.
+func (n *fabric) iperf(d harness.Direction) (float64, error) {
+	const port = 5201
+	server := d.To.Command(n.Ctx, "iperf3", "-s", "-1")
+	server.Log = filepath.Join(n.Topo.Dir, "iperf3.log")
+	if err := server.Start(); err != nil {
+		return 0, err
+	}
+	defer server.Kill()
+	if err := d.To.AwaitListen(n.Ctx, "tcp", port); err != nil {
+		return 0, err
+	}
+	out, err := d.From.Output(n.Ctx, "iperf3", "-c", d.Addr.String(), "-t", "2", "-J")
+	var report struct {
+		End struct {
+			Received struct {
+				Rate float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		} `json:"end"`
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &report)
+	}
+	return report.End.Received.Rate, err
+}
+
+// crowd is a running test/crowd.
+type crowd struct {
+	n     *fabric
+	in    io.Writer
+	lines *bufio.Scanner
+}
+
+// crowdPeer is the tunnel endpoint of one of its edges, by index.
+func crowdPeer(index int) netip.Addr {
+	return netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + index)})
+}
+
+// crowd joins the underlay and waits for its session with edge1.
+func (n *fabric) crowd(peers, hosts, prefixes int) *crowd {
+	n.T.Helper()
+	h, err := n.Topo.Host("crowd")
+	n.Must(err)
+	addrs := []netip.Prefix{netip.MustParsePrefix("192.0.2.99/24")}
+	for i := range peers {
+		addrs = append(addrs, netip.PrefixFrom(crowdPeer(i), 32))
+	}
+	n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: h, Name: topo.UnderlayName, Addrs: addrs}, topo.LinkEnd{Host: n.Switch, Name: "crowd"}, 1500))
+	n.Must(n.Switch.Enslave("crowd", "br0"))
+	_, err = h.Output(n.Ctx, "nft", "table ip silent { chain input { type filter hook input priority 0; udp dport { 3784, 4784, 4789 } drop; }; }")
+	n.Must(err)
+	binary := filepath.Join(n.T.TempDir(), "crowd")
+	if out, err := exec.CommandContext(n.Ctx, "go", "build", "-o", binary, "github.com/selvage/selvage/test/crowd").CombinedOutput(); err != nil {
+		n.T.Fatalf("build the crowd: %v\n%s", err, out)
+	}
+	pipe := filepath.Join(n.T.TempDir(), "commands")
+	n.Must(unix.Mkfifo(pipe, 0o600))
+	stdout, out, err := os.Pipe()
+	n.Must(err)
+	command := h.Command(n.Ctx, "sh", "-c", fmt.Sprintf("exec %s -local 192.0.2.99 -neighbour 192.0.2.1 -peer %s -peers %d -hosts %d -prefixes %d -vni 101 <%s",
+		binary, crowdPeer(0), peers, hosts, prefixes, pipe))
+	command.Stdout = out
+	n.Must(command.Start())
+	stdin, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+	n.Must(err)
+	n.Must(out.Close())
+	n.T.Cleanup(func() { stdin.Close(); stdout.Close() })
+	c := &crowd{n, stdin, bufio.NewScanner(stdout)}
+	c.await("session")
+	return c
+}
+
+// do has it tell something.
+func (c *crowd) do(what string) {
+	c.n.T.Helper()
+	c.ask(what)
+	c.await(what)
+}
+
+func (c *crowd) ask(what string) {
+	c.n.T.Helper()
+	_, err := fmt.Fprintln(c.in, what)
+	c.n.Must(err)
+}
+
+// await reads lines until one is this.
+func (c *crowd) await(line string) {
+	c.n.T.Helper()
+	for c.lines.Scan() {
+		if c.lines.Text() == line {
+			return
+		}
+	}
+	c.n.Fail("the crowd says "+line, errors.Join(errors.New("it has ended"), c.lines.Err()))
+}
+
+// scaled waits until edge1 uses so many routes of the crowd's, give or take those of edge2,
+// and has as many hosts in its map.
+func (n *fabric) scaled(what string, hosts, prefixes int) {
+	n.T.Helper()
+	const edge2s, most = 20, 3 * time.Minute
+	for deadline := time.Now().Add(most); ; time.Sleep(20 * time.Millisecond) {
+		bgp, err := n.api(1).BGP(n.Ctx)
+		n.Must(err)
+		status, err := n.api(1).Status(n.Ctx)
+		n.Must(err)
+		used, mapped := bgp.Routes.Used-hosts-prefixes, status.FDB.Used-hosts
+		if used >= 0 && used < edge2s && mapped >= 0 && mapped < edge2s {
+			return
+		}
+		if time.Now().After(deadline) {
+			n.Fail("edge1 "+what, fmt.Errorf("%d hosts in its map, and %+v", status.FDB.Used, bgp.Routes))
+		}
+	}
+}
+
+// hostAt: the map of an edge has a MAC address behind a TEP.
+func (n *fabric) hostAt(number int, mac string, tep netip.Addr) error {
+	fdb, err := n.api(number).FDB(n.Ctx)
+	for _, e := range fdb {
+		if e.MAC.String() == mac && e.Remote == tep {
+			return err
+		}
+	}
+	return errors.Join(fmt.Errorf("of %d entries none says so", len(fdb)), err)
+}
+
+// memory is what a process has resident, in bytes.
+func (n *fabric) memory(pid int) int {
+	n.T.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	n.Must(err)
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	n.Must(err)
+	return pages * os.Getpagesize()
+}

@@ -1,0 +1,301 @@
+package evpn
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/e2e/harness"
+)
+
+const sessionsPicture = `
+        rr1   rr2 (FRR), rr2 in some tests
+           \ /
+          switch
+         /   |   \
+     edge1 edge2 edge3     Selvage, Selvage, Linux and FRR
+     red1  red2  red3      10.0.0.0/24, VNI 100
+           other           behind edge2`
+
+// newSessions is two edges of ours and one that is not, all known to each other.
+func newSessions(t *testing.T, o fabricOptions) *fabric {
+	t.Helper()
+	o.edges = "ssk"
+	o.Guests = []topo.EVPNGuestOptions{
+		{Name: "red1", Number: 1, Edges: []int{0}}, {Name: "red2", Number: 2, Edges: []int{1}},
+		{Name: "red3", Number: 3, Edges: []int{2}}, {Name: "other", Number: 7, Edges: []int{1}},
+	}
+	n := newFabric(t, sessionsPicture, o)
+	n.up()
+	n.speak(n.all()...)
+	n.knows(1, n.guests["red2"], 2)
+	n.knows(1, n.guests["other"], 2)
+	n.knows(2, n.guests["red1"], 1)
+	n.knows(1, n.guests["red3"], 3)
+	n.knows(3, n.guests["red1"], 1)
+	n.everyWay()
+	return n
+}
+
+// between are streams both ways between guests.
+func (n *fabric) between(a, b string) []*harness.Stream {
+	n.T.Helper()
+	streams := []*harness.Stream{n.StartStream(harness.Way(n.guests[a], n.guests[b], 4)), n.StartStream(harness.Way(n.guests[b], n.guests[a], 6))}
+	n.GoOn(streams)
+	return streams
+}
+
+// without is the fact that an edge's session with a reflector is gone, and that it goes on
+// with what it was told.
+func (n *fabric) without(number int, r *topo.EVPNReflector, stale bool) {
+	n.T.Helper()
+	n.Fact(fmt.Sprintf("%s has lost its session with %s, says why, and keeps the routes", n.edge(number).Name, r.Name), func() error {
+		bgp, err := n.api(number).BGP(n.Ctx)
+		for _, s := range bgp.Neighbours {
+			if s.Address == r.Addr && (s.State == "established" || s.Why == "") {
+				err = errors.Join(err, fmt.Errorf("%s %q", s.State, s.Why))
+			}
+		}
+		if (bgp.Routes.Stale > 0) != stale || bgp.Routes.Used == 0 {
+			err = errors.Join(err, fmt.Errorf("%+v", bgp.Routes))
+		}
+		return err
+	})
+}
+
+// fresh is the fact that nothing is stale any more, some time after all was said again.
+func (n *fabric) fresh(number int) {
+	n.T.Helper()
+	n.lingering(n.edge(number).Name+" has nothing stale", func() error {
+		bgp, err := n.api(number).BGP(n.Ctx)
+		if err == nil && (bgp.Routes.Stale > 0 || bgp.Settling) {
+			err = fmt.Errorf("%+v, settling %t", bgp.Routes, bgp.Settling)
+		}
+		return err
+	})
+}
+
+// lingering is a fact that waits for what edges keep a while longer.
+func (n *fabric) lingering(what string, try func() error) {
+	n.T.Helper()
+	for deadline := time.Now().Add(evpn.Linger); time.Now().Before(deadline); {
+		if await.That(n.Ctx, what, try) == nil {
+			return
+		}
+	}
+	n.Fact(what, try)
+}
+
+// The only reflector goes and comes back: nothing is lost between edges of ours, hosts that
+// did not speak before can, and what went meanwhile is forgotten afterwards.
+func TestEVPNReflectorRestart(t *testing.T) {
+	n := newSessions(t, fabricOptions{})
+	defer n.confess()
+	n.Quiet()
+	rr, other := n.Reflectors[0], n.guests["other"]
+	start := func() error { return rr.FRR.Start(n.Ctx) }
+	streams := n.between("red1", "red2")
+	for _, end := range []struct {
+		name     string
+		do, undo func() error
+	}{
+		{"is killed", func() error { rr.FRR.Kill(); return nil }, start},
+		{"is stopped", func() error { return rr.FRR.Stop(n.Ctx) }, start},
+		{"cannot be reached", func() error { return n.Switch.Down(rr.Name) }, func() error { return n.Switch.Up(rr.Name) }},
+	} {
+		n.Once("the reflector "+end.name, end.do)
+		for _, number := range []int{1, 2} {
+			n.without(number, rr, true)
+		}
+		n.GoOn(streams)
+		_, err := n.guests["red1"].Output(n.Ctx, "ip", "neigh", "flush", "all")
+		n.Must(err)
+		n.Pings(harness.Ways(n.guests["red1"], other)...)
+		if end.name == "cannot be reached" {
+			n.Must(other.Delete(topo.EndName))
+		}
+		n.GoOn(streams)
+		n.Once("the reflector is back", end.undo)
+		n.session(rr.Addr)
+		n.GoOn(streams)
+	}
+	n.lingering("edge1 has forgotten other", func() error { return n.forgotten(1, other) })
+	for _, number := range []int{1, 2} {
+		n.fresh(number)
+	}
+	n.GoOn(streams)
+	n.LostNothing(streams)
+	n.knows(1, n.guests["red2"], 2)
+	n.knows(3, n.guests["red1"], 1)
+	n.Pings(append(harness.Ways(n.guests["red1"], n.guests["red2"]), harness.Ways(n.guests["red1"], n.guests["red3"])...)...)
+}
+
+// Of two reflectors either may go; also the edge of Linux loses nothing then.
+func TestEVPNTwoReflectors(t *testing.T) {
+	n := newSessions(t, fabricOptions{EVPNOptions: topo.EVPNOptions{Reflectors: 2}})
+	defer n.confess()
+	streams := append(n.between("red1", "red2"), n.between("red1", "red3")...)
+	for _, r := range n.Reflectors {
+		r.FRR.Kill()
+		n.without(1, r, false)
+		n.GoOn(streams)
+		n.Once(r.Name+" starts again", func() error { return r.FRR.Start(n.Ctx) })
+		n.session(r.Addr)
+		n.GoOn(streams)
+	}
+	n.LostNothing(streams)
+}
+
+// An edge is killed and comes back: its data path goes on, its neighbour keeps its routes, and
+// what was gone when it came back is swept. FRR keeps no routes of EVPN for neighbours that
+// restart, so both speak with each other.
+func TestEVPNEdgeRestart(t *testing.T) {
+	n := newFabric(t, meshPicture, fabricOptions{edges: "ss", change: meshed, EVPNOptions: topo.EVPNOptions{
+		Guests: append(oneEach(), topo.EVPNGuestOptions{Name: "other", Number: 7, Edges: []int{1}}),
+	}})
+	defer n.confess()
+	n.meshUp()
+	n.speak(n.all()...)
+	n.knows(1, n.guests["red2"], 2)
+	n.knows(1, n.guests["other"], 2)
+	n.knows(2, n.guests["red1"], 1)
+	n.everyWay()
+	streams := n.between("red1", "red2")
+	n.edge(1).Edge.Kill()
+	n.Fact("edge2 keeps what edge1 said", func() error {
+		bgp, err := n.api(2).BGP(n.Ctx)
+		if err == nil && (bgp.Routes.Stale == 0 || bgp.Neighbours[0].State == "established") {
+			err = fmt.Errorf("%+v", bgp)
+		}
+		return err
+	})
+	n.GoOn(streams)
+	n.Must(n.guests["other"].Delete(topo.EndName))
+	n.Fact("edge2 has taken back what it said of other", func() error {
+		routes, err := n.api(2).BGPRoutes(n.Ctx, edge.BGPRouteQuery{MAC: overlay.MAC(n.guests["other"].Ether())})
+		if err == nil && len(routes) > 0 {
+			err = fmt.Errorf("%+v", routes)
+		}
+		return err
+	})
+	n.GoOn(streams)
+	n.restart(1)
+	n.Fact("the next edge has taken over", func() error {
+		status, err := n.api(1).Status(n.Ctx)
+		if err == nil && !status.Adopted {
+			err = errors.New("it has not")
+		}
+		return err
+	})
+	n.meshUp()
+	n.fresh(1)
+	n.fresh(2)
+	n.forgets(1, n.guests["other"])
+	n.knows(1, n.guests["red2"], 2)
+	n.knows(2, n.guests["red1"], 1)
+	n.GoOn(streams)
+	n.LostNothing(streams)
+	n.Pings(harness.Ways(n.guests["red1"], n.guests["red2"])...)
+	// red2 asks where other is: edge2 does not know it any more and floods, and to edge1,
+	// which has not heard of that yet, it is where the question comes from.
+	n.NoDrops("no-member", "same-port")
+}
+
+// An edge that is stopped takes its routes back at once; one that dies is noticed by BFD.
+func TestEVPNEdgeLoss(t *testing.T) {
+	n := newSessions(t, fabricOptions{liveness: "50ms"})
+	defer n.confess()
+	n.Fact("edge1 hears edge2", func() error { return n.pathState(1, n.edge(2).TEP, "up") })
+	n.Must(n.Switch.Down(n.edge(2).Name))
+	n.Fact("edge1 sees edge2 dead, by BFD", func() error { return n.pathState(1, n.edge(2).TEP, "down") })
+	n.Must(n.Switch.Up(n.edge(2).Name))
+	n.Fact("edge1 hears edge2 again", func() error { return n.pathState(1, n.edge(2).TEP, "up") })
+	n.session(n.Reflectors[0].Addr)
+	n.Pings(harness.Ways(n.guests["red1"], n.guests["red2"])...)
+
+	e := n.edge(2)
+	delete(n.Network.Edges, e.Name)
+	n.Must(e.Path.Down(n.Ctx, e))
+	for _, number := range []int{1, 3} {
+		n.forgets(number, n.guests["red2"])
+	}
+	n.Fact("edge1 has no tunnel to edge2", func() error {
+		teps, err := n.api(1).TEPs(n.Ctx)
+		for _, tep := range teps {
+			if tep.Address == e.TEP {
+				err = errors.Join(err, errors.New("it has"))
+			}
+		}
+		return err
+	})
+	n.Once("edge2 starts again", func() error { return e.Path.Up(n.Ctx, e) })
+	n.up()
+	n.speak(n.guests["red2"], n.guests["other"])
+	n.knows(1, n.guests["red2"], 2)
+	n.everyWay()
+}
+
+// pathState is what BFD says of an edge's path to a TEP.
+func (n *fabric) pathState(number int, tep netip.Addr, state string) error {
+	teps, err := n.api(number).TEPs(n.Ctx)
+	for _, t := range teps {
+		for _, p := range t.Paths {
+			if p.Remote == tep && p.State == state {
+				return err
+			}
+		}
+	}
+	return errors.Join(fmt.Errorf("%+v", teps), err)
+}
+
+// A session without its password, and one that wants what comes from nearby alone.
+func TestEVPNSecurity(t *testing.T) {
+	n := newFabric(t, onePicture, fabricOptions{edges: "sk", EVPNOptions: topo.EVPNOptions{
+		Guests: oneEach(), Password: "between-us", TTLSecurity: true,
+	}})
+	defer n.confess()
+	n.up()
+	n.rewritten(1, "between-us", "another-one")
+	n.Fact("no session comes up without the password, and the edge says what may be wrong", func() error {
+		bgp, err := n.api(1).BGP(n.Ctx)
+		if err == nil && (bgp.Neighbours[0].State == "established" || bgp.Neighbours[0].Why == "") {
+			err = fmt.Errorf("%+v", bgp.Neighbours[0])
+		}
+		return err
+	})
+	n.rewritten(1, "another-one", "between-us")
+	n.up()
+	n.speak(n.all()...)
+	n.knows(1, n.guests["red2"], 2)
+	n.everyWay()
+}
+
+// Too many routes end the session, which says so.
+func TestEVPNMaximumPrefixes(t *testing.T) {
+	n := newFabric(t, onePicture, fabricOptions{edges: "sk", EVPNOptions: topo.EVPNOptions{Guests: oneEach()},
+		change: func(_ int, config string) string { return withNeighbourOption(config, "maximumPrefixes: 20") }})
+	defer n.confess()
+	n.up()
+	n.speak(n.all()...)
+	n.knows(1, n.guests["red2"], 2)
+	for i := range 20 {
+		mac := overlay.MAC{2, 0, 0, 0, 9, byte(i)}
+		_, err := n.edge(2).Output(n.Ctx, "bridge", "fdb", "add", mac.String(), "dev", "red2", "master", "static")
+		n.Must(err)
+	}
+	n.Fact("the session ends, and says that there were too many", func() error {
+		bgp, err := n.api(1).BGP(n.Ctx)
+		if err == nil && (bgp.Neighbours[0].State == "established" || !strings.Contains(bgp.Neighbours[0].Why, "maximumPrefixes")) {
+			err = fmt.Errorf("%+v", bgp.Neighbours[0])
+		}
+		return err
+	})
+}

@@ -1,0 +1,272 @@
+package firewall
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/e2e/harness"
+)
+
+const firewallPicture = `
+                switch
+            e1 /      \ e2
+          edge1        edge2       the firewall stands at p1, p2 and p3
+         p1 |  | p2     | p3
+         red1  red2    red3
+     10.0.0.1  .0.2    .0.3`
+
+// policed is two edges with three guests of one segment, two of them behind edge1.
+type policed struct {
+	*harness.Hub
+	red1, red2, red3 harness.Guest
+	marks            atomic.Uint64 // of frames that follow others
+}
+
+// policy is a firewall in YAML; none without options.
+type policy struct {
+	options string   // "default: drop, strict: true"
+	rules   []string // "name: web, action: allow, services: [tcp/80]"
+}
+
+func (p policy) yaml() string {
+	if p.options == "" {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("  firewall:\n")
+	for option := range strings.SplitSeq(p.options, ", ") {
+		fmt.Fprintf(&b, "    %s\n", option)
+	}
+	if len(p.rules) > 0 {
+		b.WriteString("    sections:\n    - name: test\n      rules:\n")
+	}
+	for _, rule := range p.rules {
+		fmt.Fprintf(&b, "      - {%s}\n", rule)
+	}
+	return b.String()
+}
+
+var (
+	// open is a firewall that lets everything pass, and none is no firewall.
+	open = policy{options: "default: allow"}
+	none = policy{}
+)
+
+func policedSpec(firewall policy, ports ...string) string {
+	var b strings.Builder
+	b.WriteString("  segments:\n  - {name: red, vni: 100, remotes: REMOTES}\n  ports:\n")
+	for _, port := range ports {
+		fmt.Fprintf(&b, "  - {name: %s, interface: %s, segment: red}\n", port, port)
+	}
+	return b.String() + firewall.yaml()
+}
+
+// newPoliced starts both edges, each with its policy, and has all guests know each other.
+func newPoliced(t *testing.T, family int, one, two policy) *policed {
+	t.Helper()
+	n := &policed{Hub: harness.NewUnderlay(t, firewallPicture, 2, family)}
+	n.red1 = n.Guest("red1", 0, 1, n.Hosts[0], "p1", 1430)
+	n.red2 = n.Guest("red2", 0, 2, n.Hosts[0], "p2", 1430)
+	n.red3 = n.Guest("red3", 0, 3, n.Hosts[1], "p3", 1430)
+	n.Record()
+	n.EdgesUp(policedSpec(one, "p1", "p2"), policedSpec(two, "p3"))
+	n.acquainted()
+	n.Quiet()
+	return n
+}
+
+// acquainted is the fact that ARP and neighbour discovery pass whatever the policy.
+func (n *policed) acquainted() {
+	n.T.Helper()
+	guests := []harness.Guest{n.red1, n.red2, n.red3}
+	for _, from := range guests {
+		for _, to := range guests {
+			if from == to {
+				continue
+			}
+			for _, family := range []int{4, 6} {
+				n.Fact(fmt.Sprintf("%s resolves %s", from.Name, to.Addr(family)), func() error {
+					conn, err := harness.DialUDP(from.Host, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.Addr(family), 9)))
+					if err != nil {
+						return err
+					}
+					defer conn.Close()
+					if _, err := conn.Write([]byte("who are you?")); err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
+						return err
+					}
+					mac, err := harness.Neighbour(n.Ctx, from.Host, to.Addr(family))
+					if err == nil && mac != to.Ether().String() {
+						err = errors.New("it is at " + mac)
+					}
+					return err
+				})
+			}
+		}
+	}
+}
+
+// enforce gives an edge another policy and waits until it is in force.
+func (n *policed) enforce(number int, p policy, ports ...string) {
+	n.T.Helper()
+	changes(n.Hub, number, func(mark string) string { return policedSpec(p.with(mark), ports...) })
+}
+
+// with is the policy and, at its end, a rule that decides about nothing.
+func (p policy) with(mark string) policy {
+	p.rules = append(slices.Clone(p.rules), fmt.Sprintf("name: %s, action: drop, services: [ip/253]", mark))
+	return p
+}
+
+// changes writes what spec returns, in which is a rule of the name mark, and waits until
+// the edge has that rule.
+func changes(n *harness.Hub, number int, spec func(mark string) string) {
+	n.T.Helper()
+	host, mark := n.Hosts[number-1].Name, fmt.Sprintf("mark-%d", time.Now().UnixNano())
+	n.Must(n.Reload(host, n.Yaml(number, spec(mark))))
+	n.Fact("the changed policy is in force on "+host, func() error { return hasRule(n.Network, host, mark) })
+}
+
+// hasRule is nil when a rule of that name is in force.
+func hasRule(n *harness.Network, host, name string) error {
+	rules, err := n.Ask(host).Rules(n.Ctx)
+	if err == nil && !slices.ContainsFunc(rules, func(r edge.RuleInfo) bool { return r.Name == name }) {
+		err = fmt.Errorf("none of %d rules is %s", len(rules), name)
+	}
+	return err
+}
+
+// verdicts has every action, in both directions and by both addresses.
+func verdicts(defaults string) policy {
+	return policy{options: "default: " + defaults, rules: []string{
+		"name: allowed, action: allow, services: [tcp/7001, udp/7001]",
+		"name: dropped, action: drop, services: [tcp/7002, udp/7002]",
+		"name: rejected, action: reject, services: [tcp/7003, udp/7003]",
+		"name: dropped-out, action: drop, direction: out, services: [tcp/7004, udp/7004]",
+		"name: rejected-in, action: reject, direction: in, services: [tcp/7005, udp/7005]",
+		`name: from-red1, action: allow, from: [10.0.0.1, "fd00::/127"], services: [tcp/7006, udp/7006]`,
+		`name: from-red2, action: allow, from: ["02:00:00:00:00:02"], services: [tcp/7007, udp/7007]`,
+		"name: not-from-others, action: drop, services: [tcp/7006-7007, udp/7006-7007]",
+		"name: of-both, action: allow, services: [tcp/7004-7005, udp/7004-7005]",
+	}}
+}
+
+// A verdict is one from a guest of the same host and from behind the tunnel, and the
+// firewall of each port has its say.
+func TestFirewallVerdicts(t *testing.T) {
+	for _, family := range []int{4, 6} {
+		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			n := newPoliced(t, family, verdicts("allow"), open)
+			for _, g := range []harness.Guest{n.red1, n.red2, n.red3} {
+				n.Serve(g, harness.PortFree, harness.PortAllowed, harness.PortDropped, harness.PortRejected, harness.PortDroppedOut, harness.PortRejectedIn, harness.PortFrom, harness.PortMAC)
+			}
+			networks := []string{"tcp", "udp"}
+			if family == 6 { // what differs is the tunnel
+				networks = networks[:1]
+			}
+			for _, network := range networks {
+				rejection := map[string]harness.Outcome{"tcp": harness.Refused, "udp": harness.Prohibited}[network]
+				for _, c := range []struct {
+					from, to harness.Guest
+					port     int
+					want     harness.Outcome
+				}{
+					{n.red1, n.red2, harness.PortFree, harness.Answered},
+					{n.red1, n.red2, harness.PortAllowed, harness.Answered},
+					{n.red1, n.red2, harness.PortDropped, harness.Silent},
+					{n.red1, n.red2, harness.PortRejected, rejection},
+					{n.red1, n.red2, harness.PortDroppedOut, harness.Silent},
+					{n.red1, n.red2, harness.PortRejectedIn, rejection},
+					{n.red1, n.red2, harness.PortFrom, harness.Answered},
+					{n.red1, n.red2, harness.PortMAC, harness.Silent},
+					{n.red2, n.red1, harness.PortFrom, harness.Silent},
+					{n.red2, n.red1, harness.PortMAC, harness.Answered},
+
+					{n.red1, n.red3, harness.PortFree, harness.Answered},
+					{n.red1, n.red3, harness.PortAllowed, harness.Answered},
+					{n.red1, n.red3, harness.PortDropped, harness.Silent},
+					{n.red1, n.red3, harness.PortRejected, rejection},
+					{n.red1, n.red3, harness.PortDroppedOut, harness.Silent},
+					{n.red1, n.red3, harness.PortRejectedIn, harness.Answered}, // edge2 does not mind
+					{n.red2, n.red3, harness.PortFrom, harness.Silent},
+					{n.red2, n.red3, harness.PortMAC, harness.Answered},
+
+					{n.red3, n.red1, harness.PortFree, harness.Answered},
+					{n.red3, n.red1, harness.PortAllowed, harness.Answered},
+					{n.red3, n.red1, harness.PortDropped, harness.Silent},
+					{n.red3, n.red1, harness.PortRejected, rejection},
+					{n.red3, n.red1, harness.PortDroppedOut, harness.Answered}, // what goes in at edge1
+					{n.red3, n.red1, harness.PortRejectedIn, rejection},
+					{n.red3, n.red1, harness.PortFrom, harness.Silent},
+				} {
+					gets(n.Hub.Network, c.from, network, c.to, c.port, c.want)
+				}
+			}
+			n.Pings(append(harness.Ways(n.red1, n.red2), harness.Ways(n.red1, n.red3)...)...)
+			n.Once("edge2 drops nothing", func() error {
+				drops, err := n.Drops("edge2")
+				delete(drops, "no-member")
+				if err == nil && len(drops) > 0 {
+					err = fmt.Errorf("%v", drops)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// The default decides about what no rule does; each segment may have its own.
+func TestFirewallDefaults(t *testing.T) {
+	n := newPoliced(t, 4, verdicts("drop"), open)
+	for _, g := range []harness.Guest{n.red1, n.red2, n.red3} {
+		n.Serve(g, harness.PortFree, harness.PortAllowed)
+	}
+	check := func(free harness.Outcome) {
+		n.T.Helper()
+		for _, c := range []struct{ from, to harness.Guest }{{n.red1, n.red2}, {n.red1, n.red3}, {n.red3, n.red1}} {
+			gets(n.Hub.Network, c.from, "tcp", c.to, harness.PortAllowed, harness.Answered)
+			gets(n.Hub.Network, c.from, "tcp", c.to, harness.PortFree, free)
+		}
+	}
+	check(harness.Silent)
+	n.enforce(1, verdicts("reject"), "p1", "p2")
+	check(harness.Refused)
+	changes(n.Hub, 1, func(mark string) string {
+		return strings.Replace(policedSpec(verdicts("drop").with(mark), "p1", "p2"), "{name: red, ", "{name: red, firewall: allow, ", 1)
+	})
+	check(harness.Answered)
+}
+
+// What a rejected sender gets is in order, and tshark agrees.
+func TestFirewallRejects(t *testing.T) {
+	n := newPoliced(t, 4, verdicts("allow"), open)
+	n.Finished(topo.EndName, n.red1.Host, n.red2.Host, n.red3.Host)
+	stop, err := n.Topo.Capture(n.Ctx, n.Dir, topo.CaptureOptions{})
+	n.Must(err)
+	for _, c := range []struct{ from, to harness.Guest }{{n.red1, n.red2}, {n.red1, n.red3}, {n.red3, n.red1}} {
+		gets(n.Hub.Network, c.from, "tcp", c.to, harness.PortRejected, harness.Refused)
+		gets(n.Hub.Network, c.from, "udp", c.to, harness.PortRejected, harness.Prohibited)
+	}
+	n.Must(stop())
+	for _, name := range []string{"red1", "red3"} {
+		file := filepath.Join(n.Dir, name+"-eth0.pcap")
+		n.Intact(file)
+		for _, filter := range []string{
+			"ip && tcp.flags.reset == 1 && tcp.flags.ack == 1 && tcp.srcport == 7003", "ipv6 && tcp.flags.reset == 1 && tcp.flags.ack == 1 && tcp.srcport == 7003",
+			"icmp.type == 3 && icmp.code == 13 && udp.dstport == 7003", "icmpv6.type == 1 && icmpv6.code == 1 && udp.dstport == 7003",
+		} {
+			n.Sees(file, 1, filter)
+		}
+	}
+	n.Intact(filepath.Join(n.Dir, "edge1-u0.pcap"))
+}

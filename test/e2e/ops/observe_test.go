@@ -1,0 +1,158 @@
+package ops
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/test/e2e/harness"
+)
+
+// What an edge between tunnels and an uplink tells of its flow cache, its hooks and
+// its counters, in the picture of uplinkPicture.
+
+func TestObserve(t *testing.T) {
+	n := harness.NewUnderlay(t, harness.UplinkPicture, 2, 4)
+	red1 := n.Guest("red1", 0, 1, n.Hosts[0], "r0", 1450)
+	red2 := n.Guest("red2", 0, 2, n.Hosts[1], "r0", 1450)
+	out := n.Outside(n.Hosts[0], "up0")
+	// up0 takes redirected packets, u0 does not: that is up to the other end of a veth.
+	n.Gro(out, "lan0", "on")
+	n.Gro(n.Sw, "e1", "off")
+	n.Record()
+	n.EdgesUp("\n  transit: {mode: native}"+harness.UplinkSpec, `
+  segments:
+  - {name: red, vni: 100, remotes: REMOTES}
+  ports:
+  - {name: r0, interface: r0, segment: red}
+`)
+	n.Pings(harness.Ways(red1, red2)...)
+	n.Pings(harness.Direction{Name: "red2 to outside", From: red2.Host, To: out, Addr: harness.Outside4})
+	n.Quiet()
+	t.Run("Interfaces", func(t *testing.T) { commandInterfaces(n.Sub(t)) })
+	t.Run("FlowsStats", func(t *testing.T) { commandFlowsStats(n.Sub(t)) })
+	t.Run("Metrics", func(t *testing.T) { commandMetrics(n.Sub(t)) })
+	t.Run("CacheOff", func(t *testing.T) { commandCacheOff(n.Sub(t)) })
+}
+
+func commandInterfaces(n *harness.Hub) {
+	const header = "NAME INDEX ROLES HOOK TAKES-REDIRECTED MTU WHY"
+	n.Prints([]string{"interfaces"}, header, "underlay xdp no 1500 it takes no redirected packets (a veth does while", "uplink xdp yes 1500 -")
+	n.Prints([]string{"ports"}, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK", header)
+	n.Once("hooks are what the kernel has", func() error {
+		interfaces, err := n.Ask("edge1").Interfaces(n.Ctx)
+		if err != nil || len(interfaces) != 2 {
+			return errors.Join(fmt.Errorf("%+v, want u0 and up0", interfaces), err)
+		}
+		for i, want := range []struct{ name, role string }{{"u0", "underlay"}, {"up0", "uplink"}} {
+			got := interfaces[i]
+			mode, err := xdpMode(n, got.Name)
+			if err != nil || got.Name != want.name || len(got.Roles) != 1 || got.Roles[0] != want.role || got.MTU == 0 || got.Ifindex == 0 {
+				return errors.Join(fmt.Errorf("%+v, want %s as %s", got, want.name, want.role), err)
+			}
+			hook := map[string]string{"": "tcx", "xdp": "xdp", "xdpgeneric": "xdpgeneric"}[mode]
+			if got.Hook != hook || (got.Hook == "xdp") != (got.HookWhy == "") {
+				return fmt.Errorf("%+v, and the kernel says %q", got, mode)
+			}
+		}
+		return nil
+	})
+	n.Once("the uplink's port has the same hook as its interface", func() error {
+		ports, err := n.Ask("edge1").Ports(n.Ctx)
+		interfaces, more := n.Ask("edge1").Interfaces(n.Ctx)
+		if err := errors.Join(err, more); err != nil {
+			return err
+		}
+		if wan := ports[len(ports)-1]; wan.Name != "wan" || wan.Hook != interfaces[1].Hook || wan.HookWhy != interfaces[1].HookWhy || ports[0].Hook != "tcx" {
+			return fmt.Errorf("ports %+v", ports)
+		}
+		return nil
+	})
+}
+
+// xdpMode is how iproute2 calls an XDP program of edge1's interface, "" without one.
+func xdpMode(n *harness.Hub, name string) (string, error) {
+	text, err := n.Hosts[0].Output(n.Ctx, "ip", "link", "show", "dev", name)
+	return regexp.MustCompile(`\bxdp(generic|offload)?\b`).FindString(string(text)), err
+}
+
+func commandFlowsStats(n *harness.Hub) {
+	n.Prints([]string{"flows", "--stats"}, "Flow cache: on,", "Alarm: none", "CACHE USED SIZE FILLED MEMORY EVICTED", "tc ",
+		"EVENT COUNT SHARE DESCRIPTION", "packets that found a valid decision")
+	n.Prints([]string{"flows", "--stats", "--interval", "100ms"}, "Last 0.", "EVICTED/S", "COUNT/S SHARE-NOW")
+	n.Once("packets that pass through to up0 are the transit program's", func() error {
+		f, err := n.Ask("edge1").FlowCache(n.Ctx)
+		for _, e := range f.Events {
+			if e.Name == "transit" && e.Count > 0 {
+				return err
+			}
+		}
+		return errors.Join(fmt.Errorf("%+v", f), err)
+	})
+	n.Once("the outcomes of look-ups add up", func() error {
+		text, err := n.Asks("flows", "--stats", "--interval", "100ms", "-o", "json")
+		var f edge.FlowCacheInfo
+		if err := errors.Join(err, json.Unmarshal([]byte(text), &f)); err != nil {
+			return err
+		}
+		sum := uint64(0)
+		for _, e := range f.Events {
+			if e.LookUp {
+				sum += e.Count
+			}
+		}
+		if !f.Enabled || f.Alarm != "" || f.LookUps == 0 || sum != f.LookUps || f.HitRatio < 0 || f.HitRatio > 1 || f.Rates == nil || f.Rates.Seconds < 0.1 {
+			return errors.New(text)
+		}
+		for _, c := range f.Caches {
+			if c.Bytes == 0 || c.Size == 0 || c.Used > c.Size {
+				return fmt.Errorf("cache %+v", c)
+			}
+		}
+		return nil
+	})
+}
+
+func commandMetrics(n *harness.Hub) {
+	n.Once("metrics are those of the other commands", func() error {
+		text, err := n.Asks("metrics")
+		if err != nil {
+			return err
+		}
+		for line, least := range map[string]float64{
+			`selvage_edge_info{edge="` + n.Edges["edge1"].Name + `"`:   1,
+			`selvage_port_up{port="r0"`:                                1,
+			`selvage_port_receive_packets_total{port="r0"}`:            4,
+			`selvage_remote_up{remote="192.0.2.2"}`:                    1,
+			`selvage_remote_receive_packets_total{remote="192.0.2.2"}`: 4,
+			`selvage_fdb_entries`:                                      2,
+			`selvage_flow_cache_lookups_total{result="miss"}`:          2,
+			`selvage_flow_cache_size{cache="tc"}`:                      1024,
+			`selvage_flow_cache_alarm{kind="thrashing"}`:               0,
+			`selvage_interface_hook{interface="u0"`:                    1,
+			`selvage_drops_total{reason="spoofed-mac"}`:                0,
+		} {
+			if value, err := harness.Metric(text, line); err != nil || value < least {
+				return errors.Join(fmt.Errorf("%s is %v, want %v at least, in\n%s", line, value, least, text), err)
+			}
+		}
+		return nil
+	})
+}
+
+// A cache that is off is a problem, and nothing else ends.
+func commandCacheOff(n *harness.Hub) {
+	n.Rewrite("edge1", "\n  segments:", "\n  flowCache: {enabled: false}\n  segments:")
+	n.Prints([]string{"status"}, "flow cache: off, so each packet is decided anew")
+	n.Prints([]string{"flows", "--stats"}, "Flow cache: off,", "Alarm: flow cache: off")
+	n.Once("the metrics raise the alarm", func() error {
+		text, err := n.Asks("metrics")
+		if value, more := harness.Metric(text, `selvage_flow_cache_alarm{kind="off"}`); err != nil || more != nil || value != 1 {
+			return errors.Join(errors.New(text), err, more)
+		}
+		return nil
+	})
+}

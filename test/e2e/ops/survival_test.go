@@ -1,0 +1,252 @@
+package ops
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/e2e/harness"
+)
+
+//	client ---- hosta ====== underlay ====== hostb ---- server
+//	                |p1
+//	              extra
+//
+// The edge on hosta is killed, restarted, reconfigured and stopped while numbered
+// datagrams cross it both ways; each that is lost is named.
+
+// newStreams is two edges that work, with streams both ways through them.
+func newStreams(t *testing.T, family int, checksum bool) (n *harness.TwoHosts, streams []*harness.Stream) {
+	t.Helper()
+	n = harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
+	half := n.SelvageHalf()
+	half.UDPChecksum = checksum
+	n.BuildRecorded(half, half)
+	for _, h := range []*topo.Host{n.A, n.B} {
+		n.Resolved(h.Name)
+	}
+	for _, d := range n.Directions(4) {
+		streams = append(streams, n.StartStream(d))
+	}
+	n.GoOn(streams)
+	return n, streams
+}
+
+func TestKilledEdgeForwards(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		family   int
+		checksum bool
+	}{{"IPv4", 4, false}, {"IPv6", 6, false}, {"IPv6Checksums", 6, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			n, streams := newStreams(t, c.family, c.checksum)
+			config, name := n.Config("hosta"), n.Edges["hosta"].Name
+			for range 2 {
+				n.Edges["hosta"].Kill()
+				n.Once("the killed edge does not answer", func() error {
+					if _, err := n.Ask("hosta").Status(n.Ctx); err == nil {
+						return errors.New("it does")
+					}
+					return nil
+				})
+				n.GoOn(streams)
+				n.Once("a new client resolves and pings", func() error {
+					if _, err := n.Client.Output(n.Ctx, "ip", "neigh", "flush", "all"); err != nil {
+						return err
+					}
+					return harness.Ping(n.Ctx, n.Client, topo.ServerV4)
+				})
+				n.Start(n.A, name, config)
+				n.Fact("the next edge has taken over", func() error {
+					status, err := n.Ask("hosta").Status(n.Ctx)
+					if err == nil && !status.Adopted {
+						err = errors.New("it has not")
+					}
+					return err
+				})
+				n.GoOn(streams)
+			}
+			n.LostNothing(streams)
+			n.NoDrops()
+		})
+	}
+}
+
+// A TCP transfer does not notice it either.
+func TestKilledEdgeTransfers(t *testing.T) {
+	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
+	n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
+	n.Quiet()
+	config, name := n.Config("hosta"), n.Edges["hosta"].Name
+	reached, restarted := make(chan struct{}), make(chan struct{})
+	reach := sync.OnceFunc(func() { close(reached) })
+	data := make([]byte, 0, 10*len(harness.Content))
+	for range 10 {
+		data = append(data, harness.Content...)
+	}
+	transferred := make(chan error, 1)
+	go func() {
+		transferred <- harness.TransferBytes(n.Directions(4)[0], data, func(received int) {
+			if received > len(data)/3 {
+				reach()
+			}
+			if received > 2*len(data)/3 { // until then it goes on without an edge
+				<-restarted
+			}
+		})
+	}()
+	<-reached
+	n.Edges["hosta"].Kill()
+	e := n.Start(n.A, name, config)
+	close(restarted)
+	n.Once("bytes intact over kill and restart of "+e.Name, func() error { return <-transferred })
+}
+
+func TestStoppedEdgeLeavesNothing(t *testing.T) {
+	for _, checksum := range []bool{false, true} {
+		t.Run(fmt.Sprintf("checksums %t", checksum), func(t *testing.T) {
+			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: 6})
+			before, err := interfaces(n, n.A)
+			n.Must(err)
+			half := n.SelvageHalf()
+			half.UDPChecksum = checksum
+			n.BuildRecorded(half, half)
+			n.Once("programs sit on port and underlay", func() error { return programs(n, n.A, 1) })
+			e := n.Edges["hosta"]
+			delete(n.Edges, "hosta")
+			n.Must(e.Stop(n.Ctx))
+			n.Once("no program sits on port or underlay", func() error { return programs(n, n.A, 0) })
+			n.Once("no pin, socket, lock or record is left", func() error {
+				return harness.Nothing("/sys/fs/bpf/selvage/"+e.Name, "/run/selvage/"+e.Name+"*")
+			})
+			n.Once("interfaces are as they were", func() error {
+				after, err := interfaces(n, n.A)
+				if err == nil && before != after {
+					err = fmt.Errorf("%s\nwere %s", after, before)
+				}
+				return err
+			})
+			n.Once("no neighbour is kept", func() error {
+				out, err := n.A.Output(n.Ctx, "ip", "neigh")
+				if err == nil && strings.Contains(string(out), "managed") {
+					err = errors.New(string(out))
+				}
+				return err
+			})
+		})
+	}
+}
+
+// programs wants so many programs at the edge's hooks, one each.
+func programs(n *harness.TwoHosts, h *topo.Host, want int) error {
+	for _, name := range []string{topo.AccessName, topo.UnderlayName} {
+		index, err := h.Index(name)
+		if err != nil {
+			return err
+		}
+		err = h.Do(func() error {
+			result, err := link.QueryPrograms(link.QueryOptions{Target: index, Attach: ebpf.AttachTCXIngress})
+			if err == nil && len(result.Programs) != want {
+				err = fmt.Errorf("%s has %d programs", name, len(result.Programs))
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func interfaces(n *harness.TwoHosts, h *topo.Host) (string, error) {
+	out, err := h.Output(n.Ctx, "ip", "-o", "link")
+	return string(out), err
+}
+
+func TestReloadKeepsForwarding(t *testing.T) {
+	n, streams := newStreams(t, 4, false)
+	config := n.Config("hosta")
+
+	n.Must(n.Reload("hosta", strings.Replace(config, "vni: 100", "vni: one hundred", 1)))
+	n.Fact("the edge names the mistake", func() error { return n.Problem("hosta", "vni") })
+	n.GoOn(streams)
+
+	extra, err := n.Topo.Host("extra")
+	n.Must(err)
+	extraAddr := netip.MustParsePrefix("10.0.0.3/24")
+	n.Must(n.Topo.Link(n.Ctx,
+		topo.LinkEnd{Host: extra, Name: topo.EndName, Addrs: []netip.Prefix{extraAddr}},
+		topo.LinkEnd{Host: n.A, Name: "p1"}, n.TwoHosts.Options.InnerMTU))
+	more := strings.Replace(config, `remotes: ["192.0.2.2"]`, `remotes: ["192.0.2.2", "192.0.2.77"]`, 1) +
+		"    - name: extra\n      interface: p1\n      segment: lab\n"
+	n.Must(n.Reload("hosta", more))
+	n.Fact("the added port is up", func() error { return n.PortState("hosta", "extra", "up") })
+	n.Fact("the added remote is there, and does not answer", func() error { return n.Problem("hosta", "192.0.2.77") })
+	n.Fact("extra pings server", func() error { return harness.Ping(n.Ctx, extra, topo.ServerV4) })
+	n.Fact("client pings extra, on the same edge", func() error { return harness.Ping(n.Ctx, n.Client, extraAddr.Addr()) })
+	n.GoOn(streams)
+
+	for _, change := range []string{"\n  flowCache: {size: 4096}", "\n  fdb: {size: 100, ageing: 60s}"} {
+		n.Must(n.Reload("hosta", strings.Replace(strings.Replace(config, "\n  flowCache:\n    enabled: true", "", 1), "\nspec:", "\nspec:"+change, 1)))
+		n.Fact("extra's port is gone with"+change, func() error {
+			ports, err := n.Ask("hosta").Ports(n.Ctx)
+			if err == nil && len(ports) != 1 {
+				err = fmt.Errorf("ports %+v", ports)
+			}
+			return err
+		})
+		n.GoOn(streams)
+		n.Must(n.Reload("hosta", more))
+		n.Fact("and back", func() error { return n.PortState("hosta", "extra", "up") })
+		n.GoOn(streams)
+	}
+	n.LostNothing(streams)
+}
+
+func TestPortComesAndGoes(t *testing.T) {
+	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
+	n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
+	for range 2 {
+		n.Must(n.A.Delete(topo.AccessName))
+		n.Fact("the port is absent", func() error { return n.PortState("hosta", "access", "absent") })
+		n.Must(n.Topo.Link(n.Ctx,
+			topo.LinkEnd{Host: n.Client, Name: topo.EndName, MAC: harness.EndMAC(1), Addrs: []netip.Prefix{
+				netip.PrefixFrom(topo.ClientV4, 24), netip.PrefixFrom(topo.ClientV6, 64),
+			}},
+			topo.LinkEnd{Host: n.A, Name: topo.AccessName}, n.TwoHosts.Options.InnerMTU))
+		n.Fact("the port is up", func() error { return n.PortState("hosta", "access", "up") })
+		n.Fact("client pings server", func() error { return harness.Ping(n.Ctx, n.Client, topo.ServerV4) })
+		n.Fact("server pings client", func() error { return harness.Ping(n.Ctx, n.Server, topo.ClientV6) })
+	}
+	n.NoProblems("hosta")
+}
+
+func TestSecondEdgeOfTheSameName(t *testing.T) {
+	n, streams := newStreams(t, 4, false)
+	n.Once("a second edge of the same name is refused", func() error {
+		_, err := n.A.Output(n.Ctx, harness.Program, "edge", "-c", n.Edges["hosta"].Config)
+		if err == nil {
+			return errors.New("it is not")
+		}
+		if !strings.Contains(err.Error(), "runs already") {
+			return err
+		}
+		return nil
+	})
+	n.GoOn(streams)
+	n.LostNothing(streams)
+	n.Once("the first one answers", func() error {
+		status, err := n.Ask("hosta").Status(n.Ctx)
+		if err == nil && status.PID != n.Edges["hosta"].Command.PID() {
+			err = fmt.Errorf("process %d does", status.PID)
+		}
+		return err
+	})
+}
