@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -40,6 +41,9 @@ var roles = []string{rolePort, roleUnderlay, roleCoalescer, roleTransit, roleGen
 // isXDP reports whether the hook is before the kernel makes an skb.
 func (h hook) isXDP() bool { return h.role == roleTransit || h.role == roleGeneric }
 
+// isTCX reports whether the hook is where an skb comes in.
+func (h hook) isTCX() bool { return !h.isXDP() && !h.isTracepoint() }
+
 // attachment is a pinned link. current is false while it runs the programs of a
 // former process.
 type attachment struct {
@@ -49,10 +53,22 @@ type attachment struct {
 	program *ebpf.Program // one that was loaded for this hook alone, or nil
 }
 
+// id is 0 for an attachment that there is not.
+func (a *attachment) id() link.ID {
+	if a == nil {
+		return 0
+	}
+	info, err := a.link.Info()
+	if err != nil {
+		return 0
+	}
+	return info.ID
+}
+
 func (a *attachment) close() error { return errors.Join(a.link.Close(), a.program.Close()) }
 
-// adopt takes over the pinned links of a former process. Those of interfaces
-// that are gone are removed.
+// adopt takes over the pinned links of a former process. Those of interfaces that are gone
+// are removed, and those of roles that this build no longer has.
 func (d *Datapath) adopt() error {
 	d.links = make(map[hook]*attachment)
 	entries, err := os.ReadDir(d.linkDir())
@@ -62,36 +78,80 @@ func (d *Datapath) adopt() error {
 	for _, e := range entries {
 		path := filepath.Join(d.linkDir(), e.Name())
 		h, ok := parseHook(e.Name())
-		if !ok {
-			return fmt.Errorf("%s is not a link of ours: remove it", path)
+		abi, outdated := d.pins.isOutdated(h.role)
+		switch {
+		case ok && slices.Contains(roles, h.role):
+			err = d.adoptLink(h, path)
+		case ok && outdated:
+			err = d.removeOutdated(path, abi)
+		default:
+			d.leave(path)
 		}
-		l, err := link.LoadPinnedLink(path, nil)
 		if err != nil {
-			return fmt.Errorf("open the pinned link %s: %w", path, err)
+			return err
 		}
-		if !isAttached(l, h.ifindex) {
-			if err := errors.Join(l.Unpin(), l.Close()); err != nil {
-				return fmt.Errorf("remove the link %s of a vanished interface: %w", path, err)
-			}
-			continue
-		}
-		d.links[h] = &attachment{link: l}
 	}
-	d.adopted = len(d.links) > 0
+	if d.adopted = len(d.links) > 0; d.adopted {
+		d.pins.did("adopted %d links from %s", len(d.links), d.linkDir())
+	}
 	return d.restore()
 }
 
+// adoptLink takes over one link. One that is no such link as this build makes stays, and its
+// hook without a program of ours.
+func (d *Datapath) adoptLink(h hook, path string) error {
+	l, err := link.LoadPinnedLink(path, nil)
+	if err != nil {
+		d.pins.taken[h] = true
+		d.leave(path)
+		return nil
+	}
+	info, err := l.Info()
+	if err != nil {
+		return errors.Join(fmt.Errorf("look at the pinned link %s: %w", path, err), l.Close())
+	}
+	if !h.takes(info) {
+		d.pins.taken[h] = true
+		d.leave(path)
+		return l.Close()
+	}
+	if !isAttached(l, h.ifindex) {
+		if err := errors.Join(l.Unpin(), l.Close()); err != nil {
+			return fmt.Errorf("remove the link %s of a vanished interface: %w", path, err)
+		}
+		return nil
+	}
+	d.links[h] = &attachment{link: l}
+	return nil
+}
+
+// removeOutdated detaches a program of an older build in a role that there no longer is.
+func (d *Datapath) removeOutdated(path string, abi int) error {
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("remove the link %s of ABI %d: %w", path, abi, err)
+	}
+	d.pins.did("removed the link %s: ABI %d was the last with its role", path, abi)
+	return nil
+}
+
+// takes reports whether a link is of the kind that this build makes for the hook.
+func (h hook) takes(info *link.Info) bool {
+	switch {
+	case h.isTracepoint():
+		return info.Tracing() != nil
+	case h.isXDP():
+		return info.XDP() != nil
+	}
+	tcx := info.TCX()
+	return tcx != nil && ebpf.AttachType(tcx.AttachType) == ebpf.AttachTCXIngress
+}
+
+// parseHook reads the name of a pinned link; the role may be another build's.
 func parseHook(name string) (hook, bool) {
-	role, index, ok := strings.Cut(name, "-")
-	if !ok || !slices.Contains(roles, role) {
-		return hook{}, false
-	}
-	var h hook
-	if _, err := fmt.Sscanf(index, "%d", &h.ifindex); err != nil {
-		return hook{}, false
-	}
-	h.role = role
-	return h, true
+	role, index, _ := strings.Cut(name, "-")
+	ifindex, err := strconv.Atoi(index)
+	h := hook{role, ifindex}
+	return h, err == nil && h.String() == name
 }
 
 // isTracepoint reports whether the hook is no interface.
@@ -118,7 +178,11 @@ func isAttached(l link.Link, ifindex int) bool {
 // a transit program.
 func (d *Datapath) attach(p *plan) error {
 	d.refused = map[int]string{}
+	d.lookNewer()
 	for h := range p.hooks {
+		if d.pins.taken[h] { // NewerPins says so
+			continue
+		}
 		err := d.attachOne(h, p.devices[h])
 		if refused := (driverRefusal{}); errors.As(err, &refused) { // tc takes the packets, only later
 			d.refused[h.ifindex] = refused.Error()
@@ -151,15 +215,24 @@ func (d *Datapath) attachOne(h hook, dev Transit) error {
 	if h.isXDP() || h.isTracepoint() { // it was loaded for this hook alone
 		next.program = prog
 	}
-	if ok {
+	first, ahead := link.ID(0), false
+	if h.isTCX() {
+		if first, ahead, err = d.newerAhead(h.ifindex, a.id()); err != nil {
+			return errors.Join(err, next.program.Close())
+		}
+	}
+	if ok && !ahead {
 		return d.swap(h, next, prog)
 	}
-	l, err := d.newLink(h, prog)
+	l, err := d.newLink(h, prog, first)
 	if err != nil {
 		return errors.Join(err, next.program.Close())
 	}
 	next.link = l
-	if err := l.Pin(filepath.Join(d.linkDir(), h.String())); err != nil {
+	if ok { // the former program ends when this one has its place
+		err = d.detach(h)
+	}
+	if err := errors.Join(err, l.Pin(filepath.Join(d.linkDir(), h.String()))); err != nil {
 		return errors.Join(fmt.Errorf("pin the link of %s: %w", h, err), next.close())
 	}
 	d.links[h] = next
@@ -176,7 +249,8 @@ func (d *Datapath) swap(h hook, next *attachment, prog *ebpf.Program) error {
 	return a.program.Close()
 }
 
-func (d *Datapath) newLink(h hook, prog *ebpf.Program) (link.Link, error) {
+// newLink attaches a program, of tcx before the link that is given. 0 is after all others.
+func (d *Datapath) newLink(h hook, prog *ebpf.Program, before link.ID) (link.Link, error) {
 	if h.isTracepoint() {
 		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
 		if err != nil {
@@ -184,8 +258,12 @@ func (d *Datapath) newLink(h hook, prog *ebpf.Program) (link.Link, error) {
 		}
 		return l, nil
 	}
-	if !h.isXDP() {
-		l, err := link.AttachTCX(link.TCXOptions{Interface: h.ifindex, Program: prog, Attach: ebpf.AttachTCXIngress})
+	if h.isTCX() {
+		opts := link.TCXOptions{Interface: h.ifindex, Program: prog, Attach: ebpf.AttachTCXIngress}
+		if before != 0 {
+			opts.Anchor = link.BeforeLinkByID(before)
+		}
+		l, err := link.AttachTCX(opts)
 		if err != nil {
 			return nil, fmt.Errorf("attach to %s (tcx needs Linux 6.6 or newer): %w", h, err)
 		}

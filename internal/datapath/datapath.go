@@ -13,8 +13,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -42,7 +40,7 @@ type Datapath struct {
 	words   vocabulary
 	links   map[hook]*attachment
 	refused map[int]string // transit programs, by ifindex
-	older   []string       // directories with maps of another ABI version
+	pins    pins           // of other builds
 	beaten  uint64         // when the last epoch of the transit programs began
 	pulsing sync.Mutex     // held while a pulse is changed: Steer runs beside others
 	hosting sync.Mutex     // held while entries of hosts are replaced or removed: Age runs beside PutStations
@@ -84,7 +82,11 @@ type names struct {
 
 // Open loads the programs and adopts the maps and links that a former process of
 // the same name has pinned. Packets see the new programs only after Apply.
-func Open(cfg Config) (*Datapath, error) {
+//
+// Pins of older builds are adopted or removed, those of newer ones are left alone.
+func Open(cfg Config) (*Datapath, error) { return open(cfg, releases()) }
+
+func open(cfg Config, older map[int]release) (*Datapath, error) {
 	if len(cfg.TEPs) == 0 || len(cfg.TEPs) > overlay.MaxTEPs {
 		return nil, fmt.Errorf("%d tunnel endpoints, not 1 … %d", len(cfg.TEPs), overlay.MaxTEPs)
 	}
@@ -101,7 +103,7 @@ func Open(cfg Config) (*Datapath, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, dir: filepath.Join(cfg.PinRoot, cfg.Name), words: vocab}
+	d := &Datapath{cfg: cfg, dir: filepath.Join(cfg.PinRoot, cfg.Name), words: vocab, pins: pins{releases: older}}
 	if err := mountBPF(cfg.PinRoot); err != nil {
 		return nil, err
 	}
@@ -110,7 +112,7 @@ func Open(cfg Config) (*Datapath, error) {
 			return nil, fmt.Errorf("make the directory for pins: %w", err)
 		}
 	}
-	if err := d.findOlder(); err != nil {
+	if err := d.findOthers(); err != nil {
 		return nil, err
 	}
 	if err := d.load(); err != nil {
@@ -120,32 +122,6 @@ func Open(cfg Config) (*Datapath, error) {
 		return nil, errors.Join(err, d.unmapSegments(), d.objs.Close())
 	}
 	return d, nil
-}
-
-func (d *Datapath) linkDir() string { return filepath.Join(d.dir, "links") }
-
-// mapDir carries the ABI version: maps of another layout are never adopted.
-func (d *Datapath) mapDir() string { return filepath.Join(d.dir, "maps-"+strconv.Itoa(abiVersion)) }
-
-// findOlder finds the maps of another layout, which the attached programs may be using.
-func (d *Datapath) findOlder() error {
-	dirs, err := filepath.Glob(filepath.Join(d.dir, "maps-*"))
-	if err != nil {
-		return fmt.Errorf("look for maps of another version: %w", err)
-	}
-	d.older = slices.DeleteFunc(dirs, func(dir string) bool { return dir == d.mapDir() })
-	return nil
-}
-
-// removeOlder removes them, when the programs have been replaced.
-func (d *Datapath) removeOlder() error {
-	for _, dir := range d.older {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("remove the maps of another version: %w", err)
-		}
-	}
-	d.older = nil
-	return nil
 }
 
 // mountBPF makes sure that pins survive the process: the directory must be on a
@@ -333,7 +309,7 @@ func (d *Datapath) Close() error {
 	return errors.Join(errs...)
 }
 
-// Remove detaches the programs and removes every pin of this edge.
+// Remove detaches the programs and removes every pin of this edge but those of newer builds.
 func (d *Datapath) Remove() error {
 	var errs []error
 	for h, a := range d.links {
@@ -342,9 +318,6 @@ func (d *Datapath) Remove() error {
 		}
 	}
 	d.links = nil
-	errs = append(errs, d.fw.close(), d.nat.close(), d.unmapSegments(), d.objs.Close())
-	if err := os.RemoveAll(d.dir); err != nil {
-		errs = append(errs, fmt.Errorf("remove the pins: %w", err))
-	}
+	errs = append(errs, d.fw.close(), d.nat.close(), d.unmapSegments(), d.objs.Close(), d.removeOlder(), d.removeOwn())
 	return errors.Join(errs...)
 }

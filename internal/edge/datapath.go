@@ -115,6 +115,11 @@ type (
 	// Owner ends the data path (Remove) or only its handles (Close).
 	Owner interface {
 		Adopted() bool
+		// OlderPins says what was done with pins of former processes since it was asked last.
+		OlderPins() []string
+		// NewerPins says which pins of newer builds are left alone, and what that means. It must
+		// be called in the network namespace.
+		NewerPins() []string
 		// Former are remotes, by segment, that a former process knew by BGP alone. It must be
 		// called before the first Apply.
 		Former(segments []overlay.Segment) (map[string][]netip.Addr, error)

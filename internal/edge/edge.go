@@ -221,6 +221,9 @@ func (e *edge) reconcile() {
 	came, err := e.apply(view, probed)
 	now := slices.Concat(e.problems, e.steering.problems())
 	e.mu.Unlock()
+	for _, what := range e.dp.OlderPins() {
+		e.log.Info("pins of a former process", "what", what)
+	}
 	e.fault(applyTables, err)
 	e.announce(came)
 	e.replicate()
@@ -256,7 +259,9 @@ func (e *edge) apply(view host.View, probed map[overlay.Pair]int) (came announce
 		leased(e.config, tables.Egress, all)
 	}
 	e.view, e.problems = view, problems
-	if err := e.dp.Apply(tables); err != nil {
+	err = e.dp.Apply(tables)
+	e.problems = append(e.problems, e.dp.NewerPins()...)
+	if err != nil {
 		return came, err
 	}
 	e.paths.probed = probed
@@ -408,7 +413,11 @@ func (e *edge) stop(remove bool) error {
 	e.log.Info("edge ends")
 	e.steering.stand()
 	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
-	return errors.Join(unspoken, left, e.stopReplication(), dp.Remove(), e.host.Hold(host.Holds{}))
+	err := errors.Join(unspoken, left, e.stopReplication(), dp.Remove())
+	for _, what := range dp.NewerPins() {
+		e.log.Warn("left behind", "what", what)
+	}
+	return errors.Join(err, e.host.Hold(host.Holds{}))
 }
 
 // fault keeps err as a problem until the same thing works again.

@@ -294,9 +294,11 @@ func (d fakeDataPath) read(name string) error {
 	return d.w.failing[name]
 }
 
-func (d fakeDataPath) Adopted() bool { return d.w.adopted }
-func (d fakeDataPath) Close() error  { return d.change("close") }
-func (d fakeDataPath) Remove() error { return d.change("remove") }
+func (d fakeDataPath) Adopted() bool       { return d.w.adopted }
+func (d fakeDataPath) OlderPins() []string { return nil }
+func (d fakeDataPath) NewerPins() []string { return nil }
+func (d fakeDataPath) Close() error        { return d.change("close") }
+func (d fakeDataPath) Remove() error       { return d.change("remove") }
 
 func (d fakeDataPath) Apply(t datapath.Tables) error {
 	err := d.change("apply")

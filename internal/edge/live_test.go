@@ -1,14 +1,15 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,10 +104,16 @@ func (l *live) during(f func(ctx context.Context, c *Client) error) {
 	}
 }
 
+// An edge starts, leaves its data path, takes it over and removes it; but not what a newer
+// build has pinned meanwhile, of which it says where it is and what to do.
 func TestLive(t *testing.T) {
 	l := newLive(t)
+	var log bytes.Buffer
+	l.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	pins := filepath.Join(l.opts.PinRoot, "live")
-	running := func(adopted bool) func(context.Context, *Client) error {
+	newer := []string{filepath.Join(pins, "links", "meter-5"), filepath.Join(pins, "maps-9999")}
+	running := func(adopted bool, want ...string) func(context.Context, *Client) error {
+		want = append(want, "next hop 192.0.2.2 on under does not answer", "port p0 has MTU 1500")
 		return func(ctx context.Context, c *Client) error {
 			s, err := c.Status(ctx)
 			if err != nil {
@@ -115,9 +122,11 @@ func TestLive(t *testing.T) {
 			if s.Adopted != adopted || s.Ports != (Tally{1, 1}) || s.TEPs != (Tally{0, 1}) {
 				return fmt.Errorf("status %+v, want adopted %v, its port up and its silent remote not", s, adopted)
 			}
-			if problems := strings.Join(s.Problems, "\n"); !strings.Contains(problems, "next hop 192.0.2.2 on under does not answer") ||
-				!strings.Contains(problems, "port p0 has MTU 1500") || len(s.Problems) != 2 {
-				return fmt.Errorf("problems %q", s.Problems)
+			problems := strings.Join(s.Problems, "\n")
+			for _, w := range want {
+				if !strings.Contains(problems, w) || len(s.Problems) != len(want) {
+					return fmt.Errorf("problems %q, want %q", s.Problems, want)
+				}
 			}
 			drops, err := c.Drops(ctx)
 			if err == nil && len(drops) == 0 {
@@ -131,11 +140,25 @@ func TestLive(t *testing.T) {
 	if _, err := os.Stat(pins); err != nil {
 		t.Errorf("pins were not kept: %v", err)
 	}
-	l.opts.KeepDataPath = false
-	l.during(running(true))
-	if _, err := os.Stat(pins); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("pins are left behind: %v", err)
+	for _, path := range newer {
+		must(t, os.Mkdir(path, 0o700))
 	}
+	must(t, os.Mkdir(filepath.Join(pins, "maps-1"), 0o700))
+	l.opts.KeepDataPath = false
+	l.during(running(true, newer[0]+" is of a newer release", newer[1]+" is of a newer release"))
+	for _, want := range []string{
+		`level=INFO msg="pins of a former process" edge=live what="adopted 3 links from `,
+		`level=INFO msg="pins of a former process" edge=live what="removed 0 maps of ABI 1 from `,
+		`level=WARN msg=problem edge=live what="` + newer[0] + " is of a newer release and left as it is",
+		"or remove it: rm -r " + newer[1],
+		`level=WARN msg="left behind" edge=live what="` + newer[1],
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, &log)
+		}
+	}
+	wantOnly(t, pins, "links", "maps-9999")
+	wantOnly(t, filepath.Join(pins, "links"), "meter-5")
 	wantEmpty(t, l.opts.RuntimeDir)
 	neighs, err := netlink.NeighList(0, netlink.FAMILY_V4)
 	must(t, err)
@@ -143,6 +166,19 @@ func TestLive(t *testing.T) {
 		if n.IP.String() == "192.0.2.2" {
 			t.Errorf("neighbour %v is left behind", n)
 		}
+	}
+}
+
+func wantOnly(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("%s holds %q, want %q", dir, names, want)
 	}
 }
 

@@ -1,0 +1,263 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// release is what builds of one ABI version pinned, those of all its commits together.
+type release struct{ roles, maps []string }
+
+// releases are those of the ABI versions before this one. Pins that are listed here are
+// adopted or removed; what neither they nor this build have is of a newer build, or of
+// somebody else, and is left alone.
+func releases() map[int]release {
+	split := strings.Fields
+	first := release{split("port underlay coalescer"), split("drops ends events fdb flows members ports remotes segments traffic vnis")}
+	second := release{first.roles, split(`allowed_addrs allowed_macs buckets current drops ends events fdb flows groups hops
+		known_options locals members moves neighbours ports remotes routers routes scratch segments teps trace traffic vnis`)}
+	third := release{slices.Concat(second.roles, split("transit transitgeneric notsent notredirected")),
+		slices.Concat(second.maps, split("exits exits_generic pulses shortcut_tables shortcuts spreads takers"))}
+	fourth := release{third.roles, slices.Concat(third.maps, split(`connections contests fragments half_open half_opens hearings
+		log_buckets logs policy rules stamped stamps former_connections former_half_open`))}
+	fifth := release{fourth.roles, slices.Concat(fourth.maps, split(`bindings egresses forwards host_counts nat_fragments news pool
+		returns former_bindings`))}
+	return map[int]release{1: first, 2: second, 3: third, 4: fourth, 5: fifth}
+}
+
+// pins are those below the edge's directory that are not this build's.
+type pins struct {
+	releases map[int]release
+	older    []int         // ABI versions whose maps are there: the attached programs may be using them
+	newer    []newerPin    // what is left alone
+	taken    map[hook]bool // hooks whose pin is among them
+	done     []string      // what was done with older ones, for the log
+}
+
+// newerPin is a pin that this build does not know. It holds no handle, so that removing the
+// pin ends what it stands for.
+type newerPin struct {
+	path    string
+	what    string
+	link    link.ID // 0: no link
+	ifindex int
+	attach  ebpf.AttachType // of a link to an interface
+}
+
+const mapsPrefix = "maps-"
+
+func (d *Datapath) linkDir() string { return filepath.Join(d.dir, "links") }
+
+// mapDir carries the ABI version: maps of another layout are never adopted.
+func (d *Datapath) mapDir() string { return d.mapDirOf(abiVersion) }
+
+func (d *Datapath) mapDirOf(abi int) string {
+	return filepath.Join(d.dir, mapsPrefix+strconv.Itoa(abi))
+}
+
+// OlderPins says what was done with pins of former processes since it was asked last.
+func (d *Datapath) OlderPins() []string {
+	done := d.pins.done
+	d.pins.done = nil
+	return done
+}
+
+func (p *pins) did(format string, args ...any) { p.done = append(p.done, fmt.Sprintf(format, args...)) }
+
+// findOthers finds the directories that are not this build's.
+func (d *Datapath) findOthers() error {
+	d.pins.older, d.pins.newer, d.pins.taken = nil, nil, map[hook]bool{}
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return fmt.Errorf("list the pins: %w", err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(d.dir, e.Name())
+		abi, err := strconv.Atoi(strings.TrimPrefix(e.Name(), mapsPrefix))
+		isMaps := err == nil && path == d.mapDirOf(abi)
+		_, known := d.pins.releases[abi]
+		switch {
+		case path == d.linkDir(), path == d.mapDir():
+		case isMaps && known:
+			d.pins.older = append(d.pins.older, abi)
+		case isMaps:
+			d.pins.newer = append(d.pins.newer, newerPin{path: path, what: fmt.Sprintf("maps of ABI %d, this build has %d", abi, abiVersion)})
+		default:
+			d.pins.newer = append(d.pins.newer, lookAt(path))
+		}
+	}
+	return nil
+}
+
+// removeOlder removes the maps of older builds, when the programs have been replaced.
+func (d *Datapath) removeOlder() error {
+	for _, abi := range d.pins.older {
+		dir := d.mapDirOf(abi)
+		removed := 0
+		for _, name := range d.pins.releases[abi].maps {
+			err := os.Remove(filepath.Join(dir, name))
+			if err == nil {
+				removed++
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("remove the maps of ABI %d: %w", abi, err)
+			}
+		}
+		left, err := os.ReadDir(dir)
+		if err != nil {
+			return fmt.Errorf("remove the maps of ABI %d: %w", abi, err)
+		}
+		if len(left) > 0 {
+			d.pins.newer = append(d.pins.newer, newerPin{path: dir, what: fmt.Sprintf("%s and %d more pins that no known build of ABI %d made",
+				left[0].Name(), len(left)-1, abi)})
+		} else if err := os.Remove(dir); err != nil {
+			return fmt.Errorf("remove the maps of ABI %d: %w", abi, err)
+		}
+		d.pins.did("removed %d maps of ABI %d from %s: this build has ABI %d", removed, abi, dir, abiVersion)
+	}
+	d.pins.older = nil
+	return nil
+}
+
+// removeOwn removes the maps of this build, and the directories when nothing is left in them.
+func (d *Datapath) removeOwn() error {
+	if err := os.RemoveAll(d.mapDir()); err != nil {
+		return fmt.Errorf("remove the maps: %w", err)
+	}
+	for _, dir := range []string{d.linkDir(), d.dir} {
+		err := os.Remove(dir)
+		if errors.Is(err, unix.ENOTEMPTY) && len(d.pins.newer) > 0 {
+			continue
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the pins: %w", err)
+		}
+	}
+	return nil
+}
+
+// isOutdated reports whether links of the role were made by an older build, and no longer are.
+func (p *pins) isOutdated(role string) (abi int, ok bool) {
+	for v, r := range p.releases {
+		if slices.Contains(r.roles, role) && v > abi {
+			abi = v
+		}
+	}
+	return abi, abi > 0 && !slices.Contains(roles, role)
+}
+
+// lookAt looks at a pin of another build.
+func lookAt(path string) newerPin {
+	pin := newerPin{path: path, what: "a pin that this build does not know"}
+	l, err := link.LoadPinnedLink(path, nil)
+	if err != nil { // a directory, a map or a program
+		return pin
+	}
+	defer l.Close()
+	pin.what = "a link that this build does not know"
+	info, err := l.Info()
+	if err != nil {
+		return pin
+	}
+	pin.link = info.ID
+	if tcx := info.TCX(); tcx != nil {
+		pin.ifindex, pin.attach = int(tcx.Ifindex), ebpf.AttachType(tcx.AttachType)
+	} else if xdp := info.XDP(); xdp != nil {
+		pin.ifindex, pin.attach = int(xdp.Ifindex), ebpf.AttachXDP
+	}
+	return pin
+}
+
+// leave notes a link of a newer build.
+func (d *Datapath) leave(path string) { d.pins.newer = append(d.pins.newer, lookAt(path)) }
+
+// lookNewer forgets what was removed meanwhile.
+func (d *Datapath) lookNewer() {
+	d.pins.newer = slices.DeleteFunc(d.pins.newer, func(pin newerPin) bool {
+		_, err := os.Stat(pin.path)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	for h := range d.pins.taken {
+		if _, err := os.Stat(filepath.Join(d.linkDir(), h.String())); errors.Is(err, fs.ErrNotExist) {
+			delete(d.pins.taken, h)
+		}
+	}
+}
+
+// NewerPins says which pins of newer builds were left alone, what they mean for packets and
+// what to do. It must be called in the network namespace.
+func (d *Datapath) NewerPins() []string {
+	var list []string
+	for _, pin := range d.pins.newer {
+		rm := "rm "
+		if info, err := os.Stat(pin.path); err == nil && info.IsDir() {
+			rm = "rm -r "
+		}
+		list = append(list, fmt.Sprintf("%s is of a newer release and left as it is (%s): %s; start that release again, or remove it: %s%s",
+			pin.path, pin.what, d.effect(pin), rm, pin.path))
+	}
+	return list
+}
+
+// effect is what a pin of a newer build means for packets.
+func (d *Datapath) effect(pin newerPin) string {
+	if pin.attach == 0 {
+		return "it holds memory, and nobody keeps it current"
+	}
+	name := "interface " + strconv.Itoa(pin.ifindex)
+	if dev, err := net.InterfaceByIndex(pin.ifindex); err == nil {
+		name = dev.Name
+	}
+	switch {
+	case pin.ifindex == 0:
+		return "its interface is gone"
+	case pin.attach == ebpf.AttachXDP:
+		return "its XDP program on " + name + " has packets before this edge, by tables that nobody keeps current"
+	case pin.attach != ebpf.AttachTCXIngress:
+		return "its program has packets that leave by " + name + ", after this edge"
+	}
+	for h, a := range d.links {
+		if h.ifindex == pin.ifindex && h.isTCX() && a.current {
+			return "its program on " + name + " comes after this edge's and has only what that leaves to the host"
+		}
+	}
+	return "its program on " + name + " goes on alone, by tables that nobody keeps current"
+}
+
+// newerAhead is the first link of a newer build where packets come in by the interface, 0 for
+// none, and whether it comes before ours.
+func (d *Datapath) newerAhead(ifindex int, ours link.ID) (first link.ID, ahead bool, err error) {
+	var newer []link.ID
+	for _, pin := range d.pins.newer {
+		if pin.ifindex == ifindex && pin.attach == ebpf.AttachTCXIngress {
+			newer = append(newer, pin.link)
+		}
+	}
+	if len(newer) == 0 {
+		return 0, false, nil
+	}
+	found, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: ebpf.AttachTCXIngress})
+	if err != nil {
+		return 0, false, fmt.Errorf("list the programs on interface %d: %w", ifindex, err)
+	}
+	for _, prog := range found.Programs {
+		id, ok := prog.LinkID()
+		if ok && id == ours {
+			return 0, false, nil
+		}
+		if ok && slices.Contains(newer, id) {
+			return id, true, nil
+		}
+	}
+	return 0, false, nil
+}
