@@ -148,7 +148,7 @@ func (l Loop) once(ctx context.Context, load Load, sender *Sender, sink *Sink, s
 
 // settled reads a sink when all frames are there, or none came for a while.
 func settled(ctx context.Context, sink *Sink, sent Sent) (Report, error) {
-	const pause, pauses = 2 * time.Millisecond, 5
+	const pause, pauses = 2 * time.Millisecond, 50
 	got, err := sink.Read()
 	for quiet := 0; err == nil && got.Frames < sent.Frames && quiet < pauses; quiet++ {
 		select {

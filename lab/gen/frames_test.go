@@ -37,6 +37,7 @@ func TestFrames(t *testing.T) {
 		for family, sizes := range map[int][]int{4: {64, 73, 1518}, 6: {84, 99, 1518}} {
 			for _, size := range sizes {
 				t.Run(fmt.Sprintf("%s IPv%d %d", name, family, size), func(t *testing.T) {
+					t.Parallel()
 					s := testSender(t, Stream{Frame: size, Family: family, Flows: 50, Sources: 3, Destinations: 4, ID: 9}, tunnel)
 					for i := range 120 {
 						checkFrame(t, s, tunnel, s.make(t), size, i)
@@ -137,6 +138,7 @@ func checkOuter(t *testing.T, headers []pkttest.Header, tunnel *Tunnel) {
 
 // So many flows as asked for, each with as many frames.
 func TestFlows(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ flows, sources, destinations, ports int }{
 		{1, 1, 1, 1}, {3, 3, 1, 1}, {1280, 20, 64, 1}, {1281, 20, 64, 2}, {6000, 20, 64, 5},
 	} {
@@ -163,6 +165,7 @@ func TestFlows(t *testing.T) {
 
 // A million flows have numbers of their own, without a million frames to test it.
 func TestManyFlows(t *testing.T) {
+	t.Parallel()
 	s := testSender(t, Stream{Frame: 64, Flows: 1_000_000})
 	var r genRun
 	if err := s.objects.Current.Get(&r); err != nil {
@@ -198,13 +201,14 @@ func TestManyFlowsLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Frames != sent.Frames || got.Flows != flows || got.Gaps+got.Reordered+got.Duplicated+got.Unknown != 0 {
+	if got.Frames != sent.Frames || got.Flows+int(sent.Overrun) < flows || got.Gaps > sent.Overrun || got.Reordered+got.Duplicated+got.Unknown != 0 {
 		t.Errorf("%+v of %+v", got, sent)
 	}
 }
 
 // The entropy of the outer header spreads flows and stays the same for each.
 func TestEntropy(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"vxlan over IPv4", "nvgre over IPv6"} {
 		tunnel := tunnels()[name]
 		s := testSender(t, Stream{Frame: 64}, tunnel)
@@ -231,6 +235,7 @@ func TestEntropy(t *testing.T) {
 
 // A mix has exactly its shares, each flow gets all sizes, and every frame is right.
 func TestIMIX(t *testing.T) {
+	t.Parallel()
 	mix := []Share{{1518, 1}, {90, 7}, {594, 4}}
 	for _, flows := range []int{1, 12, 50} {
 		for name, tunnel := range map[string]*Tunnel{"plain": nil, "geneve": tunnels()["geneve over IPv6"]} {

@@ -19,6 +19,7 @@ func clock(t *testing.T) uint64 {
 // Latencies from 100 ns to 10 s are told within 3.2 % and the time of the test
 // itself, which is measured.
 func TestLatency(t *testing.T) {
+	t.Parallel()
 	for _, ns := range []uint64{100, 1_000, 12_345, 1_000_000, 99_999_999, 10_000_000_000} {
 		s := testSink(t, SinkOptions{Latency: true})
 		before := clock(t)
@@ -41,6 +42,7 @@ func TestLatency(t *testing.T) {
 
 // A time in the future, by clocks of cores that differ, is no time of 78 hours.
 func TestLatencyOfTheFuture(t *testing.T) {
+	t.Parallel()
 	s := testSink(t, SinkOptions{Latency: true})
 	s.take(t, crafted(marked(0, 0, clock(t)+1e9), 0))
 	s.take(t, crafted(marked(0, 0, clock(t)-100e9), 0)) // more than the last bucket

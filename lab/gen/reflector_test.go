@@ -12,6 +12,12 @@ import (
 // The answers to a device that looks for its neighbours.
 func TestAnswer(t *testing.T) {
 	own, asker := mac(dstMAC), mac(srcMAC)
+	s, quiet := testSink(t, SinkOptions{Answer: true}), testSink(t, SinkOptions{})
+	t.Parallel()
+	// A test run comes from the loopback interface.
+	if err := s.receiver.addresses.Put(uint32(1), [6]byte(own)); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct{ ask, want []byte }{
 		"ARP": {pkttest.Frame(srcMAC, "ff:ff:ff:ff:ff:ff", "arp 10.0.0.1 ? 10.0.0.2"), pkttest.Frame(dstMAC, srcMAC, "arp 10.0.0.2 ! 10.0.0.1")},
 		"ND": {
@@ -27,9 +33,7 @@ func TestAnswer(t *testing.T) {
 		"advertisement": {pkttest.Frame(srcMAC, dstMAC, "na 2001:db8::2 ! 2001:db8::1"), nil},
 		"ping":          {pkttest.Frame(srcMAC, dstMAC, "icmp 10.0.0.1 > 10.0.0.2 56"), nil},
 	} {
-		s := testSink(t, SinkOptions{Answer: true})
-		// A test run comes from the loopback interface.
-		if err := s.receiver.addresses.Put(uint32(1), [6]byte(own)); err != nil {
+		if err := s.Reset(1); err != nil {
 			t.Fatal(err)
 		}
 		action, out := run(t, s.receiver.program, c.ask)
@@ -46,7 +50,6 @@ func TestAnswer(t *testing.T) {
 		if string(out) != string(c.want) {
 			pkttest.Errorf(t, []pkttest.Named{{Name: "answer", Bytes: out}, {Name: "wanted", Bytes: c.want}}, "%s: the answer differs", name)
 		}
-		quiet := testSink(t, SinkOptions{})
 		if action := quiet.take(t, c.ask); action != actionPass {
 			t.Errorf("%s: action %d of a sink that does not answer", name, action)
 		}
@@ -67,11 +70,15 @@ func testReflector(t *testing.T, o SinkOptions) *Reflector {
 // A reflected packet is the one that the other side would send: same bytes, but
 // addresses and inner ports have changed places.
 func TestReflect(t *testing.T) {
+	r := testReflector(t, SinkOptions{})
+	t.Parallel()
 	for name, tunnel := range tunnels() {
 		for family, headers := range map[int]int{4: 20, 6: 40} {
 			t.Run(fmt.Sprintf("%s IPv%d", name, family), func(t *testing.T) {
 				sender := testSender(t, Stream{Frame: 200, Family: family, ID: 5}, tunnel)
-				r := testReflector(t, SinkOptions{})
+				if err := r.Reset(); err != nil {
+					t.Fatal(err)
+				}
 				sender.make(t)
 				frame := sender.make(t)
 				action, out := run(t, r.receiver.program, frame)

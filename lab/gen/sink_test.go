@@ -38,6 +38,8 @@ func (s *Sink) report(t *testing.T) Report {
 
 // What comes is told apart by sequence numbers: in order, missing, late, twice.
 func TestSequences(t *testing.T) {
+	s := testSink(t, SinkOptions{Flows: 3})
+	t.Parallel()
 	up := func(from, to uint64) []uint64 {
 		var all []uint64
 		for i := from; i < to; i++ {
@@ -65,7 +67,9 @@ func TestSequences(t *testing.T) {
 		"a gap, and much later the rest": {seqs: append(append(up(0, 5), up(6, 300)...), 5), reordered: 1},
 		"40 bits":                        {seqs: []uint64{1<<40 - 2, 1<<40 - 1}, gaps: 1<<40 - 2},
 	} {
-		s := testSink(t, SinkOptions{Flows: 3})
+		if err := s.Reset(1); err != nil {
+			t.Fatal(err)
+		}
 		for _, seq := range c.seqs {
 			if action := s.take(t, crafted(marked(1, seq, 0), 0)); action != actionDrop {
 				t.Fatalf("%s: action %d", name, action)
@@ -103,6 +107,7 @@ func TestLost(t *testing.T) {
 // The worst flows are in order, and not more of them than are asked for.
 func TestWorstFlows(t *testing.T) {
 	s := testSink(t, SinkOptions{Flows: 5000})
+	t.Parallel()
 	for flow := range 20 {
 		s.take(t, crafted(marked(flow*200, uint64(flow), 0), 0)) // flow frames are missing
 	}
@@ -130,6 +135,8 @@ func TestForeign(t *testing.T) {
 	}
 	packet := func(words string) []byte { return pkttest.Frame(srcMAC, dstMAC, words) }
 	outer := pkttest.Outer{SrcMAC: srcMAC, DstMAC: dstMAC, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), VNI: 7}
+	s := testSink(t, SinkOptions{Flows: 1, Latency: true})
+	t.Parallel()
 	for name, c := range map[string]struct {
 		frame  []byte
 		kind   string
@@ -152,7 +159,9 @@ func TestForeign(t *testing.T) {
 		"no frame in VXLAN":  {outer.Wrap(nil), "short", actionPass},
 		"stream in a tunnel": {outer.Wrap(other(func(m []byte) { m[2] = 1 })), "stream", actionPass},
 	} {
-		s := testSink(t, SinkOptions{Flows: 1, Latency: true})
+		if err := s.Reset(1); err != nil {
+			t.Fatal(err)
+		}
 		if action := s.take(t, c.frame); action != c.action {
 			t.Errorf("%s: action %d, want %d", name, action, c.action)
 		}
@@ -165,10 +174,14 @@ func TestForeign(t *testing.T) {
 
 // The sink knows the frames of every tunnel, tagged ones and other ports too.
 func TestAround(t *testing.T) {
+	sink := testSink(t, SinkOptions{Flows: 2, Stream: 200})
+	t.Parallel()
 	for name, tunnel := range tunnels() {
 		for _, family := range []int{4, 6} {
 			sender := testSender(t, Stream{Frame: 100, Family: family, Flows: 2, ID: 200}, tunnel)
-			sink := testSink(t, SinkOptions{Flows: 2, Stream: 200})
+			if err := sink.Reset(1); err != nil {
+				t.Fatal(err)
+			}
 			for range 4 {
 				sink.take(t, sender.make(t))
 			}
@@ -187,7 +200,7 @@ func TestAround(t *testing.T) {
 	outer := pkttest.Outer{SrcMAC: srcMAC, DstMAC: dstMAC, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), DstPort: 8472}
 	geneve := outer
 	geneve.Encapsulation, geneve.DstPort = overlay.Geneve, 1234
-	sink := testSink(t, SinkOptions{VXLANPort: 8472, GenevePort: 1234})
+	sink = testSink(t, SinkOptions{VXLANPort: 8472, GenevePort: 1234})
 	for _, frame := range [][]byte{tagged, outer.Wrap(tagged), geneve.Wrap(tagged)} {
 		sink.take(t, frame)
 	}
@@ -198,11 +211,15 @@ func TestAround(t *testing.T) {
 
 // A frame that is cut anywhere before the end of its mark is never counted, nor sent back.
 func TestCut(t *testing.T) {
+	sink := testSink(t, SinkOptions{Flows: 1})
+	reflector := testReflector(t, SinkOptions{})
+	t.Parallel()
 	for name, tunnel := range tunnels() {
 		sender := testSender(t, Stream{Frame: 84, Family: 6, Flows: 1}, tunnel)
 		frame := sender.make(t)
-		sink := testSink(t, SinkOptions{Flows: 1})
-		reflector := testReflector(t, SinkOptions{})
+		if err := sink.Reset(1); err != nil {
+			t.Fatal(err)
+		}
 		for n := 14; n < len(frame); n++ {
 			if action := sink.take(t, frame[:n]); action != actionPass {
 				t.Errorf("%s cut to %d bytes: sink's action %d", name, n, action)
@@ -220,6 +237,7 @@ func TestCut(t *testing.T) {
 // Reset forgets all, and old frames do not come back.
 func TestReset(t *testing.T) {
 	s := testSink(t, SinkOptions{Flows: 10_000, Latency: true})
+	t.Parallel()
 	for _, flow := range []int{0, 4095, 4096, 9999, 10_000} {
 		s.take(t, crafted(marked(flow, 5, 1), 0))
 	}

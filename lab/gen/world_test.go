@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -27,6 +28,11 @@ func mac(s string) net.HardwareAddr {
 		panic(err)
 	}
 	return m
+}
+
+func TestMain(m *testing.M) {
+	tier.SideBySide(8)
+	os.Exit(m.Run())
 }
 
 // tunnels are all kinds of them by name; nil is none.

@@ -6,7 +6,9 @@
 package tier
 
 import (
+	"flag"
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -50,3 +52,16 @@ func Long(t testing.TB, holds string) {
 
 // IsLong says whether this is make test-long, for tests that then try more of the same.
 func IsLong() bool { return os.Getenv(longEnv) != "" && !testing.Short() }
+
+// SideBySide has up to so many parallel tests of a package run at a time, however few the
+// cores are, because they wait more than they work. TestMain calls it first; go test's
+// -parallel has precedence.
+func SideBySide(tests int) {
+	flag.Parse()
+	const parallel = "test.parallel"
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
+	if !given {
+		_ = flag.Set(parallel, strconv.Itoa(tests)) // a number is what it takes
+	}
+}
