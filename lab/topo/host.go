@@ -50,8 +50,8 @@ func (h *Host) enterNew() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("make a network namespace: %w", err)
 	}
-	if err := os.MkdirAll(namespaceRoot, 0o755); err != nil {
-		return err
+	if err := shareNames(); err != nil {
+		return fmt.Errorf("%s: %w", namespaceRoot, err)
 	}
 	path := filepath.Join(namespaceRoot, h.Namespace)
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o444)
@@ -64,6 +64,28 @@ func (h *Host) enterNew() error {
 	}
 	h.ns, err = netns.GetFromPath(path)
 	return err
+}
+
+// shareNames makes the directory of names what the first ip-netns(8) after a boot makes of it:
+// a mount of itself that is shared. Else that hides the names that a lab has mounted there by
+// then, which nobody can unmount any more.
+func shareNames() error {
+	if err := os.MkdirAll(namespaceRoot, 0o755); err != nil {
+		return err
+	}
+	dir, err := os.Open(namespaceRoot)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil { // as ip-netns does
+		return err
+	}
+	share := func() error { return unix.Mount("", namespaceRoot, "", unix.MS_SHARED|unix.MS_REC, "") }
+	if err := share(); !errors.Is(err, unix.EINVAL) { // EINVAL: it is no mount yet
+		return err
+	}
+	return errors.Join(unix.Mount(namespaceRoot, namespaceRoot, "", unix.MS_BIND|unix.MS_REC, ""), share())
 }
 
 // enter moves this thread into the host's namespace.

@@ -29,6 +29,11 @@ func TestMain(m *testing.M) {
 		fail(fakeEdge(strings.TrimSuffix(filepath.Base(os.Args[3]), ".yaml")))
 	case os.Getenv("SELVAGE_TEST_LAB") != "":
 		fail(doomedLab())
+	case os.Getenv("SELVAGE_TEST_FIRST") != "":
+		if err := firstLab(); err != nil {
+			fail(err)
+		}
+		return
 	}
 	os.Exit(m.Run())
 }
@@ -143,6 +148,37 @@ func TestRestoreAfterKill(t *testing.T) {
 	}
 	if after := machineSysctl(t); after != before {
 		t.Errorf("%s is %s, was %s", testSysctl, after, before)
+	}
+}
+
+// firstLab is the first to name a namespace since the machine booted, and ip-netns the second.
+func firstLab() (err error) {
+	ctx := context.Background()
+	lab, err := topo.New(ctx, "first")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	h, err := lab.Host("a")
+	if err != nil {
+		return err
+	}
+	_, err = h.Output(ctx, "ip", "netns", "add", "other")
+	return err
+}
+
+// What a lab names is its own to remove, whoever else names namespaces.
+func TestFirstAfterBoot(t *testing.T) {
+	tier.Root(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const boot = `mount -t tmpfs tmpfs /run && "$@" && ls /run/netns`
+	c := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", boot, "sh", self)
+	c.Env = append(os.Environ(), "SELVAGE_TEST_FIRST=1")
+	if out, err := c.CombinedOutput(); err != nil || string(out) != "other\n" {
+		t.Errorf("%v: %s, want the other's name alone", err, out)
 	}
 }
 
