@@ -12,10 +12,11 @@ import (
 
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/tier"
 )
 
-// loopback is where two speakers of one process meet.
-const loopbackPort = 1790
+// loopbackPort is the first of those where two speakers of one process meet.
+const loopbackPort = 1800
 
 var (
 	one = netip.MustParseAddr("127.0.0.1")
@@ -23,14 +24,14 @@ var (
 )
 
 // pair is two speakers, of which the first listens, over the loopback.
-func pair(t testing.TB, restart overlay.BGPRestart, fromTwo func([]evpn.Update), sessions func(evpn.Session)) (first, second *Speaker) {
+func pair(t testing.TB, port uint16, restart overlay.BGPRestart, fromTwo func([]evpn.Update), sessions func(evpn.Session)) (first, second *Speaker) {
 	t.Helper()
 	if os.Geteuid() == 0 { // in a namespace of its own
 		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	b := overlay.BGP{AS: 65000, RouterID: one, Restart: restart, Listen: []netip.AddrPort{netip.AddrPortFrom(one, loopbackPort)}}
+	b := overlay.BGP{AS: 65000, RouterID: one, Restart: restart, Listen: []netip.AddrPort{netip.AddrPortFrom(one, port)}}
 	n := peer(two, overlay.FamilyEVPN, overlay.FamilyIPv4)
 	n.Passive, n.Local, n.Name, n.Uplink, n.Password = true, one, "two", "north", "secret"
 	b.Neighbours = []overlay.BGPNeighbour{n}
@@ -39,13 +40,13 @@ func pair(t testing.TB, restart overlay.BGPRestart, fromTwo func([]evpn.Update),
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = first.Close(false) })
-	return first, startTwo(t, restart, false)
+	return first, startTwo(t, port, restart, false)
 }
 
-func startTwo(t testing.TB, restart overlay.BGPRestart, adopted bool) *Speaker {
+func startTwo(t testing.TB, port uint16, restart overlay.BGPRestart, adopted bool) *Speaker {
 	t.Helper()
 	n := peer(one, overlay.FamilyEVPN, overlay.FamilyIPv4)
-	n.Port, n.Local, n.Name, n.Uplink, n.Password = loopbackPort, two, "one", "wan", "secret"
+	n.Port, n.Local, n.Name, n.Uplink, n.Password = port, two, "one", "wan", "secret"
 	s, err := Start(t.Context(), Options{Config: overlay.BGP{AS: 65000, RouterID: two, Restart: restart, Neighbours: []overlay.BGPNeighbour{n}},
 		NextHop: two, Adopted: adopted, Receive: func([]evpn.Update) {}, Session: func(evpn.Session) {}})
 	if err != nil {
@@ -59,10 +60,13 @@ func startTwo(t testing.TB, restart overlay.BGPRestart, adopted bool) *Speaker {
 // taken for withdrawn that the new one says again. Without graceful restart there is no
 // End-of-RIB, and they are complete all the same.
 func TestRestartBetweenSpeakers(t *testing.T) {
-	for name, restart := range map[string]overlay.BGPRestart{"graceful": {Time: 20 * time.Second, Stale: time.Minute}, "not": {}} {
-		t.Run(name, func(t *testing.T) {
+	tier.Slow(t)
+	t.Parallel()
+	for port, restart := range map[uint16]overlay.BGPRestart{loopbackPort: {Time: 20 * time.Second, Stale: time.Minute}, loopbackPort + 1: {}} {
+		t.Run(fmt.Sprintf("for %s", restart.Time), func(t *testing.T) {
+			t.Parallel()
 			h := &heard{routes: make(map[evpn.Key]map[netip.Addr]evpn.Route)}
-			first, second := pair(t, restart, h.receive, h.session)
+			first, second := pair(t, port, restart, h.receive, h.session)
 			await := func(what string, try func() error) {
 				t.Helper()
 				must(t, awaitLong(t.Context(), what, try))
@@ -84,7 +88,7 @@ func TestRestartBetweenSpeakers(t *testing.T) {
 				}
 				return nil
 			})
-			second = startTwo(t, restart, true)
+			second = startTwo(t, port, restart, true)
 			must(t, second.Announce(routes[1:]))
 			await("the new session", complete)
 			awaitCount(t, h, 2*len(routes)-1)
@@ -153,7 +157,7 @@ func BenchmarkBulk(b *testing.B) {
 	for b.Loop() {
 		h := &heard{routes: make(map[evpn.Key]map[netip.Addr]evpn.Route)}
 		var first, last time.Time
-		first1, second := pair(b, overlay.BGPRestart{}, func(u []evpn.Update) {
+		first1, second := pair(b, loopbackPort, overlay.BGPRestart{}, func(u []evpn.Update) {
 			if first.IsZero() {
 				first = time.Now()
 			}

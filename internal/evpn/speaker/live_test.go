@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +32,8 @@ func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 || os.Getenv(inNamespace) != "" {
 		os.Exit(m.Run())
 	}
-	cmd := exec.Command("unshare", append([]string{"--net", "--", os.Args[0]}, os.Args[1:]...)...)
+	// What they wait for are timers of BGP, so there may be more of them at once than cores.
+	cmd := exec.Command("unshare", append([]string{"--net", "--", os.Args[0], "-test.parallel=8"}, os.Args[1:]...)...)
 	cmd.Env = append(os.Environ(), inNamespace+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
@@ -50,24 +53,39 @@ var (
 	frr6  = netip.MustParseAddr("2001:db8::2")
 )
 
-// live is this process' namespace joined to a host with FRR:
+// live is this process' namespace joined to a host with FRR. Tests run side by side, so each
+// has a network of its own, and its texts (configurations, commands, what they print) are of
+// the addresses that are drawn here:
 //
 //	speaker 192.0.2.1/24 w0 ─── u0 192.0.2.2/24 FRR
 //	        2001:db8::1/64        2001:db8::2/64
 type live struct {
-	t   *testing.T
-	lab *topo.Lab
-	far *topo.Host
-	frr *topo.FRR
+	t                 *testing.T
+	lab               *topo.Lab
+	far               *topo.Host
+	frr               *topo.FRR
+	here, there       *strings.Replacer // from what is drawn to what is, and back
+	here4, frr4, frr6 netip.Addr
+	dev               string // w0
 }
 
+var lives atomic.Int32
+
+// newLive has the test run beside the others.
 func newLive(t *testing.T) *live {
 	tier.Root(t)
+	t.Parallel()
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &live{t: t, lab: lab}
+	number := lives.Add(1)
+	net4, net6, dev := fmt.Sprintf("198.18.%d.", number), fmt.Sprintf("2001:db8:a%02x::", number), fmt.Sprintf("w%d", number)
+	l := &live{t: t, lab: lab, dev: dev,
+		here:  strings.NewReplacer("192.0.2.", net4, "2001:db8::", net6),
+		there: strings.NewReplacer(net4, "192.0.2.", net6, "2001:db8::"),
+	}
+	l.here4, l.frr4, l.frr6 = l.addr(here4), l.addr(frr4), l.addr(frr6)
 	t.Cleanup(func() {
 		if t.Failed() && l.frr != nil {
 			said, _ := l.frr.Log("bgpd")
@@ -77,7 +95,7 @@ func newLive(t *testing.T) *live {
 			t.Error(err)
 		}
 		// The peer's end goes with its namespace, later.
-		_ = exec.Command("ip", "link", "del", "w0").Run()
+		_ = exec.Command("ip", "link", "del", dev).Run()
 	})
 	l.far, err = lab.Host("frr")
 	l.must(err)
@@ -99,6 +117,25 @@ func newLive(t *testing.T) *live {
 	return l
 }
 
+// addr is an address of this test's network.
+func (l *live) addr(drawn netip.Addr) netip.Addr {
+	return netip.MustParseAddr(l.here.Replace(drawn.String()))
+}
+
+// hostRoute is a type 2 of this side.
+func (l *live) hostRoute(n byte) evpn.Route {
+	r := hostRoute(n)
+	r.RD, r.NextHop = overlay.AddrDistinguisher(l.here4, 7), l.here4
+	return r
+}
+
+// config is one with these neighbours.
+func (l *live) config(neighbours ...overlay.BGPNeighbour) overlay.BGP {
+	b := config(neighbours...)
+	b.RouterID = l.here4
+	return b
+}
+
 func (l *live) must(err error) {
 	l.t.Helper()
 	if err != nil {
@@ -109,7 +146,12 @@ func (l *live) must(err error) {
 // run runs a command on a host, or in this process' namespace.
 func (l *live) run(h *topo.Host, line string) string {
 	l.t.Helper()
-	argv := strings.Fields(line)
+	argv := strings.Fields(l.here.Replace(line))
+	for i := range argv {
+		if argv[i] == "w0" {
+			argv[i] = l.dev
+		}
+	}
 	var out []byte
 	var err error
 	if h != nil {
@@ -120,8 +162,10 @@ func (l *live) run(h *topo.Host, line string) string {
 	if err != nil {
 		l.t.Fatalf("%s: %v: %s", line, err, out)
 	}
-	return string(out)
+	return l.there.Replace(string(out))
 }
+
+var routerLine = regexp.MustCompile(`(?m)^router bgp \d+$`)
 
 // start runs FRR with this configuration of bgpd and zebra.
 func (l *live) start(bgp, zebra string) {
@@ -132,17 +176,22 @@ func (l *live) start(bgp, zebra string) {
 		}
 		l.t.Skipf("%v: install it with `scripts/packages.sh test`", err)
 	}
+	// FRR waits for more that it could say for a second.
+	bgp = routerLine.ReplaceAllString(bgp, "$0\n coalesce-time 50")
 	var err error
-	l.frr, err = l.far.StartFRR(l.t.Context(), topo.FRRConfig{BGP: bgp, Zebra: zebra})
+	l.frr, err = l.far.StartFRR(l.t.Context(), topo.FRRConfig{BGP: l.here.Replace(bgp), Zebra: zebra})
 	l.must(err)
 }
 
 // do runs commands of vtysh.
 func (l *live) do(commands ...string) string {
 	l.t.Helper()
+	for i, c := range commands {
+		commands[i] = l.here.Replace(c)
+	}
 	out, err := l.frr.Do(l.t.Context(), commands...)
 	l.must(err)
-	return out
+	return l.there.Replace(out)
 }
 
 func (l *live) await(what string, try func() error) {
@@ -150,15 +199,9 @@ func (l *live) await(what string, try func() error) {
 	l.must(awaitLong(l.t.Context(), what, try))
 }
 
-// awaitLong is topo.Await for what takes several of a session's timers.
+// awaitLong is await.That for what takes several of a session's timers.
 func awaitLong(ctx context.Context, what string, try func() error) error {
-	var err error
-	for range 3 {
-		if err = await.That(ctx, what, try); err == nil || ctx.Err() != nil {
-			return err
-		}
-	}
-	return err
+	return await.Within(ctx, 3*await.Patience, what, try)
 }
 
 // heard is what a speaker told.
@@ -227,11 +270,15 @@ func (h *heard) counts() (updates, gone int) {
 }
 
 // speak runs a speaker that ends with the test.
-func speak(t *testing.T, b overlay.BGP) (*Speaker, *heard) {
+func speak(t *testing.T, b overlay.BGP, change ...func(*Options)) (*Speaker, *heard) {
 	t.Helper()
 	h := &heard{routes: make(map[evpn.Key]map[netip.Addr]evpn.Route)}
-	s, err := Start(t.Context(), Options{Config: b, NextHop: here4, Receive: h.receive, Session: h.session,
-		Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	o := Options{Config: b, NextHop: b.RouterID, Receive: h.receive, Session: h.session,
+		Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,9 +376,10 @@ router bgp 65000
 // FRR, which finds them good.
 func TestFRRExchangesEVPN(t *testing.T) {
 	l := newLive(t)
+	here4, frr4 := l.here4, l.frr4
 	l.evpnFabric()
 	l.start(evpnPeer, "vni 50099\n")
-	s, h := speak(t, config(peer(frr4, overlay.FamilyEVPN)))
+	s, h := speak(t, l.config(peer(frr4, overlay.FamilyEVPN)))
 	mac := overlay.MAC{2, 0, 0, 0, 1, 1}
 	rd := overlay.AddrDistinguisher(here4, 7)
 	targets := []overlay.RouteTarget{overlay.ASTarget(65000, 10010)}
@@ -377,7 +425,7 @@ func TestFRRExchangesEVPN(t *testing.T) {
 	if n := s.Neighbours()[0]; n.Malformed != 0 {
 		t.Errorf("the neighbour is %+v", n)
 	}
-	for _, want := range []string{"10.0.10.0/24", "2001:db8::/64"} {
+	for _, want := range []string{"10.0.10.0/24", l.here.Replace("2001:db8::/64")} {
 		r = l.awaitRoute(h, "type 5 of FRR", frr4, func(r evpn.Route) bool {
 			return r.Type == evpn.Prefix && r.Prefix == netip.MustParsePrefix(want)
 		})
@@ -426,6 +474,7 @@ func TestFRRExchangesEVPN(t *testing.T) {
 // were said, and none of its own.
 func TestFRRReflects(t *testing.T) {
 	l := newLive(t)
+	here4, frr4 := l.here4, l.frr4
 	l.run(nil, "ip addr add 192.0.2.3/24 dev w0")
 	l.start(`
 router bgp 65000
@@ -441,18 +490,18 @@ router bgp 65000
  exit-address-family
 `, "")
 	one, two := peer(frr4, overlay.FamilyEVPN), peer(frr4, overlay.FamilyEVPN)
-	one.Local, two.Local = here4, netip.MustParseAddr("192.0.2.3")
-	second := config(two)
+	one.Local, two.Local = here4, l.addr(netip.MustParseAddr("192.0.2.3"))
+	second := l.config(two)
 	second.RouterID = two.Local
-	s1, h1 := speak(t, config(one))
+	s1, h1 := speak(t, l.config(one))
 	s2, h2 := speak(t, second)
-	want := hostRoute(1)
+	want := l.hostRoute(1)
 	want.Sequence, want.L3VNI, want.RouterMAC = 4, 50099, overlay.MAC{2, 0, 0, 0, 9, 9}
 	want.Encapsulation = overlay.Geneve
-	gateway := hostRoute(254)
+	gateway := l.hostRoute(254)
 	gateway.DefaultGateway, gateway.Sticky = true, true
 	l.must(s1.Announce([]evpn.Route{want, gateway}))
-	l.must(s2.Announce([]evpn.Route{hostRoute(2)}))
+	l.must(s2.Announce([]evpn.Route{l.hostRoute(2)}))
 	l.awaitUp(s1, h1, frr4, true)
 	l.awaitUp(s2, h2, frr4, true)
 	for _, r := range []evpn.Route{want, gateway} {
@@ -462,7 +511,7 @@ router bgp 65000
 			t.Errorf("reflected is\n%+v, said was\n%+v", got, r)
 		}
 	}
-	l.awaitRoute(h1, "the other's host", frr4, func(r evpn.Route) bool { return r.Key == hostRoute(2).Key })
+	l.awaitRoute(h1, "the other's host", frr4, func(r evpn.Route) bool { return r.Key == l.hostRoute(2).Key })
 	if r, err := h1.find(frr4, func(r evpn.Route) bool { return r.Key == want.Key }); err == nil {
 		t.Errorf("its own came back: %+v", r)
 	}

@@ -7,15 +7,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
 // External sessions over IPv4 and IPv6 with an AS of four octets, a password and TTL
-// security; a wrong password and too many hops are named.
+// security; a wrong password is named.
 func TestSessionOptions(t *testing.T) {
 	l := newLive(t)
+	frr4, frr6 := l.frr4, l.frr6
 	l.start(`
 router bgp 4200000001
  bgp router-id 192.0.2.2
@@ -41,10 +43,10 @@ router bgp 4200000001
 	four.Uplink, six.Uplink = "wan", "wan"
 	four.Password = "wrong"
 	six.Security, six.Hops = true, 1
-	b := config(four, six)
+	b := l.config(four, six)
 	s, h := speak(t, b)
-	own6 := unicast("2001:db8:77::/64", netip.MustParseAddr("2001:db8::77"))
-	l.must(s.Announce([]evpn.Route{unicast("10.7.0.0/24", netip.MustParseAddr("192.0.2.77")), own6}))
+	own6 := unicast("2001:db8:77::/64", l.addr(netip.MustParseAddr("2001:db8::77")))
+	l.must(s.Announce([]evpn.Route{unicast("10.7.0.0/24", l.addr(netip.MustParseAddr("192.0.2.77"))), own6}))
 	l.awaitUp(s, h, frr6, true)
 	l.await("the wrong password to be named", func() error {
 		if n := s.Neighbours()[0]; n.Established || !strings.Contains(n.LastError, "same password") {
@@ -76,20 +78,30 @@ router bgp 4200000001
 		}
 		return nil
 	})
-	// Without TTL security there its packets leave with 1, and are not let in here.
-	l.do("configure terminal", "router bgp 4200000001", "no neighbor 2001:db8::1 ttl-security hops 1")
-	l.must(s.Refresh(frr6, false))
-	l.await("a session without TTL security to fail", func() error {
-		if n := s.Neighbours()[1]; n.Established || !strings.Contains(n.LastError, "ttlSecurity is set at both ends") {
-			return fmt.Errorf("%+v", n)
-		}
-		return nil
-	})
 	b.Neighbours = b.Neighbours[:1]
 	l.must(s.Configure(b))
 	l.await("the end of a neighbour that is no more", func() error {
 		if last, _ := h.last(frr6); !last.Ended || len(s.Neighbours()) != 1 {
 			return fmt.Errorf("%+v", last)
+		}
+		return nil
+	})
+}
+
+// Without TTL security there its packets leave with 1, and are not let in here.
+func TestDeafNeighbour(t *testing.T) {
+	l := newLive(t)
+	l.start(`
+router bgp 65001
+ bgp router-id 192.0.2.2
+ neighbor 2001:db8::1 remote-as 65000
+`, "")
+	n := peer(l.frr6, overlay.FamilyIPv6)
+	n.AS, n.Security, n.Hops = 65001, true, 1
+	s, _ := speak(t, l.config(n), func(o *Options) { o.deaf = 3 * time.Second })
+	l.await("a session without TTL security to fail", func() error {
+		if n := s.Neighbours()[0]; n.Established || !strings.Contains(n.LastError, "ttlSecurity is set at both ends") {
+			return fmt.Errorf("%+v", n)
 		}
 		return nil
 	})
@@ -124,12 +136,13 @@ func value(v uint32) *uint32 { return &v }
 // the sessions go on.
 func TestPolicies(t *testing.T) {
 	l := newLive(t)
+	here4, frr4, frr6 := l.here4, l.frr4, l.frr6
 	l.start(policyPeer, "")
 	four, six := peer(frr4, overlay.FamilyIPv4), peer(frr6, overlay.FamilyIPv4)
 	four.AS, six.AS = 65001, 65001
 	four.Uplink, six.Uplink = "wan", "other"
 	four.Import, four.Export = []string{"in"}, []string{"out"}
-	b := config(four, six)
+	b := l.config(four, six)
 	b.Policies = []overlay.RoutePolicy{
 		{Name: "in", Statements: []overlay.RouteStatement{
 			{Prefixes: []overlay.PrefixRange{{Prefix: netip.MustParsePrefix("10.0.0.0/8"), Min: 16, Max: 16}}, Reject: true},
@@ -141,7 +154,7 @@ func TestPolicies(t *testing.T) {
 		}},
 	}
 	s, h := speak(t, b)
-	other := unicast("10.71.0.0/24", netip.MustParseAddr("192.0.2.9"))
+	other := unicast("10.71.0.0/24", l.addr(netip.MustParseAddr("192.0.2.9")))
 	other.Uplink = "other"
 	l.must(s.Announce([]evpn.Route{unicast("10.70.1.0/24", here4), unicast("10.71.0.0/24", here4), other}))
 	l.awaitUp(s, h, frr4, true)
@@ -197,10 +210,11 @@ func TestPolicies(t *testing.T) {
 // A neighbour that announces too much is warned of, put off, and back by command.
 func TestMaximumPrefixes(t *testing.T) {
 	l := newLive(t)
+	frr4 := l.frr4
 	l.start(strings.ReplaceAll(policyPeer, "network 10.8.0.0/24", "network 10.8.0.0/24\n  network 10.9.0.0/24"), "")
 	n := peer(frr4, overlay.FamilyIPv4)
 	n.AS, n.MaxPrefixes = 65001, 3
-	b := config(n)
+	b := l.config(n)
 	s, h := speak(t, b)
 	l.await("the session to be ended", func() error {
 		if n := s.Neighbours()[0]; n.Established || !strings.Contains(n.LastError, "more than maximumPrefixes (3)") {
@@ -227,18 +241,27 @@ func TestMaximumPrefixes(t *testing.T) {
 	l.do("configure terminal", "router bgp 65001", "address-family ipv4 unicast", "no network 10.5.0.0/24", "no network 10.6.0.0/16", "no network 10.8.0.0/24")
 	l.must(s.Refresh(frr4, false))
 	l.awaitUp(s, h, frr4, true)
-	_, lost := h.last(frr4)
+}
+
+// A session is opened anew by command, softly without its loss, and ended by BFD's word.
+func TestResets(t *testing.T) {
+	l := newLive(t)
+	frr4 := l.frr4
+	l.start(unicastPeer, "")
+	n := peer(frr4, overlay.FamilyIPv4)
+	s, h := speak(t, l.config(n))
+	l.awaitUp(s, h, frr4, true)
 	l.must(s.Refresh(frr4, true))
 	l.must(s.Refresh(frr4, false))
 	l.await("a reset by command", func() error {
-		if last, now := h.last(frr4); now != lost+1 || !last.Up {
-			return fmt.Errorf("%+v, lost %d times: %s", last, now, s.Neighbours()[0].LastError)
+		if last, lost := h.last(frr4); lost != 1 || !last.Up {
+			return fmt.Errorf("%+v, lost %d times: %s", last, lost, s.Neighbours()[0].LastError)
 		}
 		return nil
 	})
 	s.Fail(frr4, "BFD: no answer")
 	l.await("BFD's word", func() error {
-		if _, now := h.last(frr4); now != lost+2 {
+		if _, lost := h.last(frr4); lost != 2 {
 			return errors.New(s.Neighbours()[0].LastError)
 		}
 		return nil

@@ -23,11 +23,12 @@ func hostRoute(n byte) evpn.Route {
 // FRR dies and comes back: that is told as a session, and nothing as withdrawn.
 func TestLostSessionWithdrawsNothing(t *testing.T) {
 	l := newLive(t)
+	frr4 := l.frr4
 	l.evpnFabric()
 	l.start(evpnPeer, "vni 50099\n")
 	// The other neighbour is never there, and FRR is told all without it.
-	s, h := speak(t, config(peer(frr4, overlay.FamilyEVPN), peer(netip.MustParseAddr("192.0.2.99"), overlay.FamilyEVPN)))
-	l.must(s.Announce([]evpn.Route{hostRoute(1)}))
+	s, h := speak(t, l.config(peer(frr4, overlay.FamilyEVPN), peer(l.addr(netip.MustParseAddr("192.0.2.99")), overlay.FamilyEVPN)))
+	l.must(s.Announce([]evpn.Route{l.hostRoute(1)}))
 	l.awaitUp(s, h, frr4, true)
 	theirs := func(r evpn.Route) bool {
 		return r.Type == evpn.MACIP && r.Addr == netip.MustParseAddr("10.0.10.5")
@@ -45,7 +46,7 @@ func TestLostSessionWithdrawsNothing(t *testing.T) {
 		return nil
 	})
 	l.await("the cause", func() error {
-		if n := s.Neighbours()[0]; n.Established || n.Flaps != 1 || !strings.Contains(n.LastError, "nobody listens: start BGP at 192.0.2.2") {
+		if n := s.Neighbours()[0]; n.Established || n.Flaps != 1 || !strings.Contains(l.there.Replace(n.LastError), "nobody listens: start BGP at 192.0.2.2") {
 			return fmt.Errorf("%+v", n)
 		}
 		return nil
@@ -118,10 +119,11 @@ router bgp 65000
 // unicast routes, and not for EVPN's.)
 func TestNeighbourKeepsRoutesOfRestartedProcess(t *testing.T) {
 	l := newLive(t)
+	here4, frr4 := l.here4, l.frr4
 	l.start(unicastPeer, "")
 	n := peer(frr4, overlay.FamilyIPv4)
 	n.Uplink = "wan"
-	b := config(n)
+	b := l.config(n)
 	routes := []evpn.Route{unicast("10.1.0.0/24", here4), unicast("10.2.0.0/24", here4)}
 	s, h := speak(t, b)
 	l.must(s.Announce(routes))

@@ -223,7 +223,7 @@ func (s *Speaker) tick(now time.Time) {
 		if !n.revive.IsZero() && now.After(n.revive) {
 			s.again(n)
 		}
-		if !n.up && !n.conf.Passive && n.revive.IsZero() && n.report.silent(now) > deaf {
+		if !n.up && !n.conf.Passive && n.revive.IsZero() && n.report.silent(now) > s.options.deaf {
 			n.report.fail(unanswered(n.conf))
 			s.again(n)
 		}

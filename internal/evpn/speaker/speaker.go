@@ -8,6 +8,7 @@
 package speaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Options struct {
 	Receive func([]evpn.Update)
 	Session func(evpn.Session)
 	Log     *slog.Logger
+
+	deaf time.Duration // 0 is the constant
 }
 
 // Speaker has sessions with neighbours. Its methods may be called at any time, and but for
@@ -66,6 +69,7 @@ func Start(ctx context.Context, o Options) (*Speaker, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.deaf = cmp.Or(o.deaf, deaf)
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Speaker{options: o, relay: newRelay(o.Log), neighbours: make(map[netip.Addr]*neighbour), cancel: cancel,
 		done: make(chan struct{}), served: make(chan struct{})}
