@@ -8,6 +8,7 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/tier"
 )
 
 //	client ---- hosta ====== underlay ====== hostb ---- server
@@ -31,6 +32,10 @@ func TestSelvageEncapsulations(t *testing.T) {
 	} {
 		for _, family := range []int{4, 6} {
 			t.Run(fmt.Sprintf("%s/IPv%d", c.name, family), func(t *testing.T) {
+				if c.name != map[int]string{4: "GeneveOptions", 6: "NVGRE"}[family] {
+					tier.Long(t, "TestSelvageEncapsulations/GeneveOptions/IPv4 and NVGRE/IPv6, of the others TestTsharkEncapsulations")
+				}
+				t.Parallel()
 				n := harness.NewTwoHosts(t, roomy(family))
 				n.BuildRecorded(n.Ours(c.encapsulation, c.more...), n.Ours(c.encapsulation, c.more...))
 				framesCross(n, harness.ClientMAC, harness.ServerMAC, pkttest.EtherTypeExperimental)
@@ -45,6 +50,10 @@ func TestSelvageEncapsulationsOffloads(t *testing.T) {
 	for _, encapsulation := range []overlay.Encapsulation{overlay.Geneve, overlay.NVGRE} {
 		for _, family := range []int{4, 6} {
 			t.Run(fmt.Sprintf("%s/IPv%d", encapsulation, family), func(t *testing.T) {
+				if encapsulation != map[int]overlay.Encapsulation{4: overlay.NVGRE, 6: overlay.Geneve}[family] {
+					tier.Long(t, "TestSelvageEncapsulationsOffloads/nvgre/IPv4 and geneve/IPv6")
+				}
+				t.Parallel()
 				n := harness.NewTwoHosts(t, roomy(family))
 				n.BuildRecorded(n.Ours(encapsulation), n.Ours(encapsulation))
 				n.Quiet()
@@ -84,6 +93,10 @@ func TestThreeEncapsulationsInOneEdge(t *testing.T) {
 `
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 4 {
+				tier.Long(t, "TestThreeEncapsulationsInOneEdge/IPv6")
+			}
+			t.Parallel()
 			n := harness.NewUnderlay(t, threeInOnePicture, 2, family)
 			var pairs [][2]harness.Guest
 			for subnet, port := range []string{"v0", "g0", "n0"} {

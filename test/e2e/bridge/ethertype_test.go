@@ -9,11 +9,16 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/tier"
 )
 
 func TestSelvageEthertypes(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 6 {
+				tier.Long(t, "TestSelvageEthertypes/IPv4; over IPv6 TestSelvageEncapsulations/NVGRE/IPv6")
+			}
+			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayMTU: 1600, InnerMTU: 1500, UnderlayFamily: family})
 			n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
 			framesCross(n, harness.ClientMAC, harness.ServerMAC, pkttest.EtherTypeExperimental)
@@ -25,22 +30,6 @@ func TestSelvageEthertypes(t *testing.T) {
 			tagged(n)
 		})
 	}
-}
-
-func TestKernelVXLANEthertypes(t *testing.T) {
-	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayMTU: 1600, InnerMTU: 1500})
-	n.BuildRecorded(n.SelvageHalf(), topo.KernelHalf{})
-	framesCross(n, harness.ClientMAC, harness.ServerMAC, pkttest.EtherTypeExperimental)
-	framesCross(n, harness.ClientMAC, harness.Broadcast, pkttest.EtherTypeExperimental)
-	n.NoDrops()
-}
-
-func TestOpenVSwitchEthertypes(t *testing.T) {
-	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayMTU: 1600, InnerMTU: 1500})
-	n.BuildRecorded(n.SelvageHalf(), topo.OVSHalf{})
-	framesCross(n, harness.ClientMAC, harness.ServerMAC, pkttest.EtherTypeExperimental)
-	framesCross(n, harness.ClientMAC, harness.Broadcast, pkttest.EtherTypeExperimental)
-	n.NoDrops()
 }
 
 // framesCross sends frames of every kind of length from client to server, and

@@ -11,7 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/tier"
 )
 
 //	client ---- hosta ====== underlay ====== hostb ---- server
@@ -20,36 +20,29 @@ import (
 // One host has an edge, the other Open vSwitch's userspace datapath.
 
 func TestOpenVSwitchEncapsulations(t *testing.T) {
+	const holds = "TestOpenVSwitchEncapsulations/GeneveOptions/IPv4 and NVGRE/IPv4; over IPv6 TestOpenVSwitch/IPv6 and TestTsharkEncapsulations/geneve/IPv6"
 	for _, c := range []struct {
 		name          string
 		encapsulation overlay.Encapsulation
 		family        int
-		more          []string // of our segment
+		more          []string                // of our segment
+		then          func(*harness.TwoHosts) // more facts, with the edge at the client; nil: in make test-long
 	}{
-		{"Geneve/IPv4", overlay.Geneve, 4, nil},
-		{"Geneve/IPv6", overlay.Geneve, 6, []string{"options: " + harness.GeneveOptions}},
-		{"NVGRE/IPv4", overlay.NVGRE, 4, nil},
-		{"NVGRE/IPv6", overlay.NVGRE, 6, nil},
+		{"Geneve/IPv4", overlay.Geneve, 4, nil, nil},
+		{"GeneveOptions/IPv4", overlay.Geneve, 4, []string{"options: " + harness.GeneveOptions}, geneveOptions},
+		{"GeneveOptions/IPv6", overlay.Geneve, 6, []string{"options: " + harness.GeneveOptions}, nil},
+		{"NVGRE/IPv4", overlay.NVGRE, 4, nil, nvgreKey},
+		{"NVGRE/IPv6", overlay.NVGRE, 6, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := harness.NewTwoHosts(t, roomy(c.family))
-			peer := topo.OVSHalf{Encapsulation: c.encapsulation, UDPChecksum: c.family == 6 && c.encapsulation == overlay.Geneve}
-			for _, role := range []struct {
-				name string
-				a, b topo.Half
-			}{{"EdgeAtClient", n.Ours(c.encapsulation, c.more...), peer}, {"EdgeAtServer", peer, n.Ours(c.encapsulation, c.more...)}} {
-				t.Run(role.name, func(t *testing.T) {
-					n := n.Sub(t)
-					clear(n.Edges)
-					path := n.BuildRecorded(role.a, role.b)
-					defer path.Close() // says nothing new after a failure
-					framesCross(n, harness.ClientMAC, harness.ServerMAC, pkttest.EtherTypeExperimental)
-					framesCross(n, harness.ClientMAC, harness.Broadcast, pkttest.EtherTypeExperimental)
-					carries(n, small)
-					n.Quiet()
-					n.Must(path.Close())
-				})
+			if c.then == nil {
+				tier.Long(t, holds)
 			}
+			t.Parallel()
+			n := harness.NewTwoHosts(t, roomy(c.family))
+			ours := n.Ours(c.encapsulation, c.more...)
+			peer := topo.OVSHalf{Encapsulation: c.encapsulation, UDPChecksum: c.family == 6 && c.encapsulation == overlay.Geneve}
+			bothRoles(n, ours, peer, small, c.then)
 		})
 	}
 }
@@ -90,10 +83,9 @@ func matched(n *harness.TwoHosts, words string) {
 	})
 }
 
-// What Open vSwitch reads in our options, and what we do with its options.
-func TestOpenVSwitchGeneveOptions(t *testing.T) {
-	n := harness.NewTwoHosts(t, roomy(4))
-	n.BuildRecorded(n.Ours(overlay.Geneve, "options: "+harness.GeneveOptions), topo.OVSHalf{Encapsulation: overlay.Geneve})
+// geneveOptions: what Open vSwitch reads in our options, and what we do with its options.
+func geneveOptions(n *harness.TwoHosts) {
+	n.T.Helper()
 	for _, tlv := range []string{
 		"{class=0x104,type=1,len=4}->tun_metadata0",
 		"{class=0x104,type=3,len=8}->tun_metadata1",
@@ -126,10 +118,9 @@ func TestOpenVSwitchGeneveOptions(t *testing.T) {
 	})
 }
 
-// The VSID is the upper 24 bits of what GRE calls the key (RFC 7637 3.2).
-func TestOpenVSwitchNVGREKey(t *testing.T) {
-	n := harness.NewTwoHosts(t, roomy(4))
-	n.BuildRecorded(n.Ours(overlay.NVGRE), topo.OVSHalf{Encapsulation: overlay.NVGRE})
+// nvgreKey: the VSID is the upper 24 bits of what GRE calls the key (RFC 7637 3.2).
+func nvgreKey(n *harness.TwoHosts) {
+	n.T.Helper()
 	switchFlows(n, "in_port=tunnel0,tun_id=0x6400/0xffffff00,actions=output:p0", "in_port=p0,actions=output:tunnel0")
 	n.Pings(append(n.Directions(4), n.Directions(6)...)...)
 	matched(n, "tun_id=0x6400/0xffffff00")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const hubPicture = `
@@ -47,18 +48,30 @@ func plug(n *harness.Hub, end, host *topo.Host, port string, number int) {
 }
 
 // run starts every edge, each with the others as remotes.
-func run(n *harness.Hub, change func(number int, c *edgeConfig)) {
+func run(n *harness.Hub) {
 	n.T.Helper()
 	for i, h := range n.Hosts {
-		c := edgeConfig{name: h.EdgeName(), tep: n.Teps[i], ports: []string{topo.AccessName}}
-		c.remotes = append(append(c.remotes, n.Teps[:i]...), n.Teps[i+1:]...)
-		if change != nil {
-			change(i+1, &c)
-		}
-		n.Start(h, c.name, c.yaml())
+		n.Start(h, h.EdgeName(), config(n, i).yaml())
 	}
 	for _, h := range n.Hosts {
 		n.Resolved(h.Name)
+	}
+}
+
+func config(n *harness.Hub, i int) edgeConfig {
+	return edgeConfig{
+		name: n.Hosts[i].EdgeName(), tep: n.Teps[i], ports: []string{topo.AccessName},
+		remotes: append(append([]netip.Addr{}, n.Teps[:i]...), n.Teps[i+1:]...),
+	}
+}
+
+// reload gives every edge another configuration.
+func reload(n *harness.Hub, change func(number int, c *edgeConfig)) {
+	n.T.Helper()
+	for i, h := range n.Hosts {
+		c := config(n, i)
+		change(i+1, &c)
+		n.Must(n.Reload(h.Name, c.yaml()))
 	}
 }
 
@@ -130,31 +143,46 @@ func wholly(mark string) func([]byte) bool {
 	return func(b []byte) bool { return harness.Has(mark)(b) && !harness.Has("end of ")(b) }
 }
 
-func TestThreeEdgesReplicate(t *testing.T) {
+// TestThreeEdges goes from fact to fact with the same edges, whose configuration changes.
+func TestThreeEdges(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 6 {
+				tier.Long(t, "TestThreeEdges/IPv4; copies over IPv6 test/e2e/gateway TestGateway/IPv6")
+			}
+			t.Parallel()
 			n := newHub(t, 3, family)
-			run(n, nil)
-			unknown := harness.EndMAC(0x77)
-			group := net.HardwareAddr{0x01, 0, 0x5e, 1, 2, 3}
-			for from, others := range map[int][]int{1: {2, 3}, 2: {1, 3}, 3: {1, 2}} {
-				spreads(n, fmt.Sprintf("broadcast of end%d is everywhere once", from), from, harness.EndMAC(from), harness.BroadcastMAC, others...)
-				spreads(n, fmt.Sprintf("multicast of end%d is everywhere once", from), from, harness.EndMAC(from), group, others...)
-				spreads(n, fmt.Sprintf("unknown destination of end%d is everywhere once", from), from, harness.EndMAC(from), unknown, others...)
+			run(n)
+			for _, step := range []struct {
+				name string
+				do   func(*harness.Hub)
+			}{{"Replicate", replicate}, {"MACMoves", macMoves}, {"HostMoves", hostMoves}, {"StaticEntries", staticEntries}, {"Ageing", ages}} {
+				if !t.Run(step.name, func(t *testing.T) { step.do(n.Sub(t)) }) {
+					break
+				}
 			}
-			spreads(n, "known destination is in one place", 1, harness.EndMAC(1), harness.EndMAC(2), 2)
-			for i := 2; i <= 3; i++ {
-				n.Fact(fmt.Sprintf("end1 pings end%d", i), func() error { return harness.Ping(n.Ctx, n.Ends[0], endAddr(i)) })
-			}
-			n.NoDrops()
 		})
 	}
 }
 
-// A MAC address that turns up elsewhere takes cached flows with it.
-func TestThreeEdgesMACMoves(t *testing.T) {
-	n := newHub(t, 3, 4)
-	run(n, nil)
+// replicate: what has no one place to go to is everywhere once.
+func replicate(n *harness.Hub) {
+	unknown := harness.EndMAC(0x77)
+	group := net.HardwareAddr{0x01, 0, 0x5e, 1, 2, 3}
+	for from, others := range map[int][]int{1: {2, 3}, 2: {1, 3}, 3: {1, 2}} {
+		spreads(n, fmt.Sprintf("broadcast of end%d is everywhere once", from), from, harness.EndMAC(from), harness.BroadcastMAC, others...)
+		spreads(n, fmt.Sprintf("multicast of end%d is everywhere once", from), from, harness.EndMAC(from), group, others...)
+		spreads(n, fmt.Sprintf("unknown destination of end%d is everywhere once", from), from, harness.EndMAC(from), unknown, others...)
+	}
+	spreads(n, "known destination is in one place", 1, harness.EndMAC(1), harness.EndMAC(2), 2)
+	for i := 2; i <= 3; i++ {
+		n.Fact(fmt.Sprintf("end1 pings end%d", i), func() error { return harness.Ping(n.Ctx, n.Ends[0], endAddr(i)) })
+	}
+	n.NoDrops()
+}
+
+// macMoves: a MAC address that turns up elsewhere takes cached flows with it.
+func macMoves(n *harness.Hub) {
 	guest := harness.EndMAC(0x50)
 	spreads(n, "guest speaks at edge2", 2, guest, harness.BroadcastMAC, 1, 3)
 	n.IsAt(guest, 2, topo.AccessName, 3)
@@ -181,12 +209,11 @@ func TestThreeEdgesMACMoves(t *testing.T) {
 	n.NoDrops()
 }
 
-// A host is unplugged from one edge and plugged into another.
-func TestThreeEdgesHostMoves(t *testing.T) {
-	n := newHub(t, 3, 4)
+// hostMoves: a host is unplugged from one edge and plugged into another.
+func hostMoves(n *harness.Hub) {
 	mobile := n.Host("mobile")
 	plug(n, mobile, n.Hosts[1], "p1", 9)
-	run(n, func(number int, c *edgeConfig) {
+	reload(n, func(number int, c *edgeConfig) {
 		if number > 1 {
 			c.ports = append(c.ports, "p1")
 		}
@@ -203,10 +230,10 @@ func TestThreeEdgesHostMoves(t *testing.T) {
 	}
 }
 
-func TestThreeEdgesStaticEntries(t *testing.T) {
-	n := newHub(t, 3, 4)
+// staticEntries are believed more than packets are.
+func staticEntries(n *harness.Hub) {
 	printer := harness.EndMAC(0x60)
-	run(n, func(number int, c *edgeConfig) {
+	reload(n, func(number int, c *edgeConfig) {
 		if number == 1 {
 			c.static = []string{
 				fmt.Sprintf(`{mac: "%s", remote: "%s"}`, printer, n.Tep(2)),
@@ -214,8 +241,7 @@ func TestThreeEdgesStaticEntries(t *testing.T) {
 			}
 		}
 	})
-	spreads(n, "frames to the static address go to its remote, unheard of", 1, harness.EndMAC(1), printer, 2)
-	n.Once("both entries are static", func() error {
+	n.Fact("both entries are static", func() error {
 		for _, mac := range []net.HardwareAddr{printer, harness.EndMAC(1)} {
 			if e, err := n.Entry(n.Hosts[0], mac); err != nil || e == nil || !e.Static {
 				return errors.Join(fmt.Errorf("%s: %+v", mac, e), err)
@@ -223,6 +249,7 @@ func TestThreeEdgesStaticEntries(t *testing.T) {
 		}
 		return nil
 	})
+	spreads(n, "frames to the static address go to its remote, unheard of", 1, harness.EndMAC(1), printer, 2)
 	// The other edges believe it, edge1 does not.
 	n.Once("an impostor of the remote address at edge3 reaches edge2 alone", func() error {
 		return spread(n, 3, printer, harness.BroadcastMAC, []int{2}, 2)
@@ -244,9 +271,9 @@ func dropped(n *harness.Network, host, reason string, packets uint64) error {
 	return err
 }
 
-func TestThreeEdgesAgeing(t *testing.T) {
-	n := newHub(t, 3, 4)
-	run(n, func(_ int, c *edgeConfig) { c.ageing = "1s" })
+// ages: who is silent is forgotten, who is not is not.
+func ages(n *harness.Hub) {
+	reload(n, func(_ int, c *edgeConfig) { c.ageing = "1s" })
 	guest := harness.EndMAC(0x70)
 	spreads(n, "guest speaks at edge2", 2, guest, harness.BroadcastMAC, 1, 3)
 	spreads(n, "frames to the guest go to edge2", 1, harness.EndMAC(1), guest, 2)

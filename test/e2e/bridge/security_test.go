@@ -21,11 +21,12 @@ import (
 func TestStrangerOnTheUnderlay(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			t.Parallel()
 			n := newHub(t, 2, family)
 			stranger := n.Host("stranger")
 			n.Join(stranger, 9)
 			n.Must(n.Sw.Enslave("e9", "br0"))
-			run(n, nil)
+			run(n)
 			out, err := harness.OpenFrames(stranger, topo.UnderlayName, false)
 			n.Must(err)
 			defer out.Close()

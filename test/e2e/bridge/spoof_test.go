@@ -36,6 +36,7 @@ const guardedSpec = `
 // A real host takes another's addresses: nothing of that leaves its port, and what
 // it may do goes on.
 func TestSpoofGuard(t *testing.T) {
+	t.Parallel()
 	n := harness.NewUnderlay(t, spoofPicture, 2, 4)
 	red1 := n.Guest("red1", 0, 1, n.Hosts[0], "g0", 1450)
 	red2 := n.Guest("red2", 0, 2, n.Hosts[1], "r0", 1450)

@@ -64,6 +64,7 @@ func asksFor(frame []byte, target netip.Addr) bool {
 }
 
 func TestSuppression(t *testing.T) {
+	t.Parallel()
 	n := harness.NewUnderlay(t, harness.SuppressPicture, 3, 4)
 	red1 := n.Guest("red1", 0, 1, n.Hosts[0], "p0", 1450)
 	red2 := n.Guest("red2", 0, 2, n.Hosts[1], "p0", 1450)
@@ -121,6 +122,7 @@ func TestSuppression(t *testing.T) {
 // it has to: it asks for its gateway, which the edge answers itself. The others
 // must hear of it nevertheless.
 func TestHostMovesSilently(t *testing.T) {
+	t.Parallel()
 	n := harness.NewUnderlay(t, harness.SuppressPicture, 3, 4)
 	red2 := n.Guest("red2", 0, 2, n.Hosts[1], "p0", 1450)
 	blue1 := n.Guest("blue1", 1, 1, n.Hosts[0], "b0", 1450)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const tapPicture = `
@@ -49,6 +50,10 @@ func TestTap(t *testing.T) {
 		{"UnderlayWithoutSegmentation", 4, true, map[string]bool{"tx-udp_tnl-segmentation": false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "IPv4" {
+				tier.Long(t, "TestTap/UnderlayWithoutSegmentation, uncut TestTap/IPv6")
+			}
+			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: c.family, Offloads: c.underlay})
 			tapWorks(n, c.offload)
 		})

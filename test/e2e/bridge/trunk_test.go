@@ -13,6 +13,7 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // trunkUp starts both edges.
@@ -27,6 +28,7 @@ func trunkUp(n *harness.Hub) {
 
 func TestTrunk(t *testing.T) {
 	t.Run("Veth", func(t *testing.T) {
+		t.Parallel()
 		n, lanes := harness.NewTrunk(t)
 		rack := n.Host("rack")
 		n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: rack, Name: topo.EndName, MAC: harness.RackMAC}, topo.LinkEnd{Host: n.Hosts[0], Name: "t0"}, 1500))
@@ -38,6 +40,7 @@ func TestTrunk(t *testing.T) {
 		trunkWorks(n, f, lanes)
 	})
 	t.Run("Tap", func(t *testing.T) {
+		t.Parallel()
 		n, lanes := harness.NewTrunk(t)
 		tap, err := harness.OpenTap(n.Hosts[0], "t0", false)
 		n.Must(err)
@@ -211,6 +214,10 @@ const qinqPicture = `
 func TestTrunkQinQ(t *testing.T) {
 	for _, encapsulation := range []string{"vxlan", "geneve", "nvgre"} {
 		t.Run(encapsulation, func(t *testing.T) {
+			if encapsulation != "nvgre" {
+				tier.Long(t, "TestTrunkQinQ/nvgre; tags in the others TestTsharkEncapsulations")
+			}
+			t.Parallel()
 			n := harness.NewUnderlay(t, qinqPicture, 2, 4)
 			rack, far := n.Host("rack"), n.Host("far")
 			n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: rack, Name: topo.EndName, MAC: harness.RackMAC}, topo.LinkEnd{Host: n.Hosts[0], Name: "t0"}, 1500))
@@ -256,6 +263,7 @@ const switchPicture = `
 // A switch that we did not write is behind the trunk, with hosts in its VLANs: the
 // kernel of rack, by interfaces of Open vSwitch's userspace datapath.
 func TestTrunkOpenVSwitch(t *testing.T) {
+	t.Parallel()
 	n := harness.NewUnderlay(t, switchPicture, 2, 4)
 	a2 := n.Guest("a2", 0, 2, n.Hosts[1], "a0", 1400)
 	b2 := n.Guest("b2", 1, 2, n.Hosts[1], "b0", 1400)

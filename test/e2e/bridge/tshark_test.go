@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/tier"
 )
 
 //	client ---- hosta ====== underlay ====== hostb ---- server
@@ -27,6 +28,10 @@ func TestTshark(t *testing.T) {
 		checksum bool
 	}{{"IPv4", 4, false}, {"IPv6", 6, false}, {"IPv6Checksums", 6, true}} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "IPv6" {
+				tier.Long(t, "TestTshark/IPv6Checksums; zero checksums TestTshark/IPv4")
+			}
+			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: c.family, Offloads: map[string]bool{"tx-checksum-ip-generic": false}})
 			half := n.SelvageHalf()
 			half.UDPChecksum = c.checksum
@@ -85,6 +90,10 @@ func TestTsharkEncapsulations(t *testing.T) {
 				continue // TestTshark has it
 			}
 			t.Run(fmt.Sprintf("%s/IPv%d", c.encapsulation, family), func(t *testing.T) {
+				if c.encapsulation == overlay.Geneve && family == 4 || c.encapsulation == overlay.NVGRE && family == 6 {
+					tier.Long(t, "TestTsharkEncapsulations/geneve/IPv6 and nvgre/IPv4")
+				}
+				t.Parallel()
 				o := harness.Tight(family)
 				o.Offloads = map[string]bool{"tx-checksum-ip-generic": false}
 				n := harness.NewTwoHosts(t, o)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -135,23 +136,30 @@ func (f *Frames) Until(want, last func([]byte) bool) ([][]byte, error) {
 	}
 }
 
-// watch measures frames until it is stopped; stop returns the largest.
-func (f *Frames) watch() (stop func() int) {
+// watch measures frames until it is stopped; stop returns the largest and what ended it
+// before, if anything did.
+func (f *Frames) watch() (stop func() (int, error)) {
 	largest := 0
+	var failed error
+	var stopping atomic.Bool
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
 			frame, err := f.Next(time.Time{})
 			if err != nil {
-				return // closed
+				if !stopping.Load() {
+					failed = fmt.Errorf("watch %s: %w", f.Name, err)
+				}
+				return
 			}
 			largest = max(largest, len(frame))
 		}
 	})
-	return func() int {
+	return func() (int, error) {
+		stopping.Store(true)
 		f.Close()
 		wg.Wait()
-		return largest
+		return largest, failed
 	}
 }
 

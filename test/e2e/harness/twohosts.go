@@ -108,10 +108,11 @@ func (n *Network) WholeAt(receiver *topo.Host, d Direction) error {
 	}
 	stop := f.watch()
 	err = Transfer(d, len(Content))
-	if largest := stop(); largest < 30_000 {
+	largest, failed := stop()
+	if largest < 30_000 {
 		err = errors.Join(err, fmt.Errorf("the largest packet has %d bytes", largest))
 	}
-	return err
+	return errors.Join(err, failed)
 }
 
 // Edited is our half with another configuration.
