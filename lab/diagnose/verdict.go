@@ -114,7 +114,7 @@ func gather(r result.Result) evidence {
 // tunnels are the contenders that are neither the baseline nor its limit.
 func (e evidence) tunnels() []string {
 	return slices.DeleteFunc(stats.Names(e.Result), func(name string) bool {
-		return name == stats.BaselineOf(e.Experiment) || name == wire
+		return name == stats.BaselineOf(e.Result) || name == wire
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -28,6 +29,7 @@ type Instruments struct {
 	SizeEcho    SizeEcho    `cmd:"" name:"lab-size-echo" hidden:""`
 	SizeProbe   SizeProbe   `cmd:"" name:"lab-size-probe" hidden:""`
 
+	SlicedInstruments
 	AppInstruments
 	TimedInstruments
 	GapInstruments
@@ -73,17 +75,38 @@ type part struct {
 	report  any    // to read into; nil for one that prints none
 }
 
-// start starts this program as the instrument.
+// start starts this program as the instrument, and keeps what it prints.
 func (p part) start(ctx context.Context) (*instrument, error) {
+	i, err := p.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i.Stdout = &i.out
+	return i, i.Start()
+}
+
+// begin starts this program as an instrument that reads orders and writes replies.
+func (p part) begin(ctx context.Context, orders io.Reader, replies io.Writer) (*instrument, error) {
+	i, err := p.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i.Stdin, i.Stdout = orders, replies
+	if err := i.Start(); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+func (p part) prepare(ctx context.Context) (*instrument, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("path of this program: %w", err)
 	}
 	i := &instrument{Command: p.host.Command(ctx, append([]string{self, p.command}, p.flags...)...)}
 	i.Env = []string{instrumentEnv + "=1", "GODEBUG=asyncpreemptoff=1"}
-	i.Stdout = &i.out
 	i.CPUs = p.cpus
-	return i, i.Start()
+	return i, nil
 }
 
 // serve starts a server, which the caller kills, and waits until it listens on a port.

@@ -57,6 +57,7 @@ const (
 	UDPRate       = "udp_pps"        // kpps received
 	UDPSentRate   = "udp_sent_pps"   // kpps sent
 	UDPLoss       = "udp_loss"       // share of the sent packets, 0 … 1
+	UDPLossPPM    = "udp_loss_ppm"   // of a million sent packets
 	CPUSteal      = "cpu_steal"      // share of all cores' time that the hypervisor took, 0 … 1
 	Streams       = "streams"        // TCP connections at a time
 	PathMTU       = "path_mtu"       // bytes, what TCP believes at the end

@@ -20,6 +20,7 @@ type RRServer struct {
 	Network  string `default:"tcp" enum:"tcp,udp" help:"protocol"`
 	Request  int    `default:"1" help:"bytes of a request"`
 	Response int    `default:"1" help:"bytes of a response"`
+	Idle     bool   `help:"wait for requests for ever, as between slices"`
 }
 
 // RRClient sends one request after the other, each after the last one's answer and,
@@ -63,6 +64,11 @@ func (s *RRServer) Run() error {
 		return err
 	}
 	defer unix.Close(fd)
+	if s.Idle {
+		if err := receiveTimeout(fd, 0); err != nil {
+			return err
+		}
+	}
 	in, out := make([]byte, s.Request), make([]byte, s.Response)
 	for {
 		if err := receiveAll(fd, in); errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {

@@ -26,6 +26,11 @@ type Endpoint struct {
 func alone(core int) error {
 	debug.SetGCPercent(-1)
 	runtime.GOMAXPROCS(1)
+	return onCore(core)
+}
+
+// onCore keeps this goroutine on a thread of its own, on one core unless that is negative.
+func onCore(core int) error {
 	runtime.LockOSThread()
 	if core < 0 {
 		return nil

@@ -36,7 +36,7 @@ func newView(r result.Result) view {
 }
 
 // baseline is the contender that ratios are against.
-func (v view) baseline() string { return stats.BaselineOf(v.Experiment) }
+func (v view) baseline() string { return stats.BaselineOf(v.Result) }
 
 // row is the summary line of a contender's metric.
 func (v view) row(contender string, m stats.Metric) (result.Row, bool) {

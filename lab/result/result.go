@@ -73,14 +73,14 @@ type Contender struct {
 // Sample is one measurement of one contender in one round.
 type Sample struct {
 	Contender string  `json:"contender"`
-	Case      string  `json:"case"`    // "tcp", "rr-1", "rr-1024", "udp", "hole", "sweep-536x4" …
+	Case      string  `json:"case"`    // "tcp", "rr-1", "rr-1024", "udp", "transit-encap", "hole", "sweep-536x4" …
 	Round     int     `json:"round"`   // from 1
 	Start     float64 `json:"start_s"` // since Result.Started
 	Duration  float64 `json:"duration_s"`
 	// Metrics holds the sample's figures by name, in the units of the summary.
 	Metrics map[string]float64 `json:"metrics"`
-	// Series holds one value a reporting interval (a second with iperf3), or one a
-	// source port, by name.
+	// Series holds one value a reporting interval (a second with iperf3), one a slice, or
+	// one a source port, by name.
 	Series map[string][]float64 `json:"series,omitempty"`
 	CPU    []CPUShare           `json:"cpu,omitempty"` // one per core
 	// Latency is the distribution of one request/response sample.
@@ -119,6 +119,12 @@ type Row struct {
 	RatioHi   float64 `json:"ratio_hi"`
 	// Distinguishable is false when the interval of the ratio holds 1.
 	Distinguishable bool `json:"distinguishable"`
+	// Difference is the paired difference to the baseline, in Unit, of a row that has no ratio
+	// because a value is 0.
+	Difference float64 `json:"difference,omitempty"`
+	// SmallestEffect is the smallest change, as a share of the baseline (0.02 = 2 %), that nine
+	// of ten runs like this one would have told from none; 0 where that is not known.
+	SmallestEffect float64 `json:"smallest_effect,omitempty"`
 }
 
 // Verdict is the experiment's answer in words.

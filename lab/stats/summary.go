@@ -10,9 +10,10 @@ import (
 // Baseline is the contender that ratios are against in most experiments.
 const Baseline = "plain"
 
-// BaselineOf is the contender that ratios of an experiment are against.
-func BaselineOf(experiment string) string {
-	switch experiment {
+// BaselineOf is the contender that ratios of r are against; in the A/B experiment plain, or
+// the first where that was not measured.
+func BaselineOf(r result.Result) string {
+	switch r.Experiment {
 	case RFC2544:
 		return Limit
 	case Cache:
@@ -25,14 +26,28 @@ func BaselineOf(experiment string) string {
 		return OffloadBaseline
 	case Converge:
 		return BaselineBGP
+	case AB:
+		if names := Names(r); Sliced(r) && len(names) > 0 && !slices.Contains(names, Baseline) {
+			return names[0]
+		}
 	}
 	return Baseline
 }
+
+// AB is the name of the A/B experiment.
+const AB = "ab"
 
 // Decisive is the metric, and DecisiveCase its case, that a verdict stands on.
 const (
 	Decisive     = "tcp_throughput"
 	DecisiveCase = "tcp"
+)
+
+// Cases of the A/B experiment that are transit: frames of 64 bytes between an uplink and the
+// underlay.
+const (
+	TransitEncap = "transit-encap"
+	TransitDecap = "transit-decap"
 )
 
 // minPairs is the number of same-round pairs from which a difference may be
@@ -76,7 +91,11 @@ func Metrics() []Metric {
 			Metric{c.name, "rr_p99", "µs", "Request/response p99, " + c.size, false},
 			Metric{c.name, "rr_rate", "1/s", "Request/response rate, " + c.size, true})
 	}
-	return append(metrics, Metric{"udp", "udp_pps", "kpps", "UDP packets received", true})
+	return append(metrics,
+		Metric{"udp", "udp_pps", "kpps", "UDP packets received", true},
+		Metric{"udp", "udp_loss_ppm", "ppm", "UDP packets lost, of a million", false},
+		Metric{TransitEncap, NDR, "Mpps", "Transit into a tunnel without loss (NDR)", true},
+		Metric{TransitDecap, NDR, "Mpps", "Transit out of a tunnel without loss (NDR)", true})
 }
 
 // Names returns the contenders of r in its own order, then those that only
@@ -147,7 +166,7 @@ func Summarise(r result.Result) []result.Row {
 	case MTU:
 		rows = holeRows(r)
 	}
-	baseline := BaselineOf(r.Experiment)
+	baseline := BaselineOf(r)
 	for _, m := range metrics(r) {
 		base := Values(r, baseline, m.Case, m.Name)
 		for _, name := range Names(r) {
@@ -163,7 +182,11 @@ func Summarise(r result.Result) []result.Row {
 			switch {
 			case name == baseline:
 				row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
-			case len(base) > 0:
+			case len(base) == 0:
+			case Sliced(r):
+				row.Baseline = baseline
+				compareSliced(&row, r, m)
+			default:
 				row.Baseline = baseline
 				compare(&row, values, base)
 			}

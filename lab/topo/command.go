@@ -53,6 +53,8 @@ type Command struct {
 	// standard output goes to Stdout and error is kept for error messages.
 	Log    string
 	Stdout io.Writer
+	// Stdin, unless nil, is what it reads.
+	Stdin io.Reader
 
 	host   *Host
 	ctx    context.Context
@@ -84,6 +86,7 @@ func (c *Command) Start() error {
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	c.cmd.Cancel = func() error { return syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) }
 	c.cmd.WaitDelay = time.Second
+	c.cmd.Stdin = c.Stdin
 	if c.Log != "" {
 		file, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {

@@ -1,0 +1,358 @@
+package measure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Sliced is an instrument whose processes stay up and measure one slice after the other, so
+// that several data paths take turns within fractions of a second. Between slices it
+// sends nothing.
+type Sliced interface {
+	// Slice measures for that long. A slice that failed counts for nothing.
+	Slice(ctx context.Context, d time.Duration) error
+	// Sample is all slices so far. Series holds the figures of each, by the metric's
+	// name; Metrics what is one figure of all of them, such as a loss.
+	Sample() result.Sample
+	// Close ends its processes.
+	Close()
+}
+
+// warmUp is what each slice begins with, unmeasured: the caches are the last path's.
+const warmUp = 5 * time.Millisecond
+
+// standing is a pair of processes of which one does what it reads, a line at a time.
+type standing struct {
+	server, client *instrument
+	orders         *os.File
+	replies        *json.Decoder
+	ends           []io.Closer
+	sample         result.Sample
+	took           time.Duration
+}
+
+// stand starts a server, waits until it listens, and starts the client that it is for.
+func stand(ctx context.Context, network string, port int, server, client part) (*standing, error) {
+	serving, err := server.serve(ctx, network, port)
+	if err != nil {
+		return nil, err
+	}
+	s := &standing{server: serving, sample: result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}}
+	if s.client, s.orders, s.replies, err = s.command(ctx, client); err != nil {
+		err = withCause(err, serving)
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// command starts a process that takes orders and replies to each.
+func (s *standing) command(ctx context.Context, p part) (*instrument, *os.File, *json.Decoder, error) {
+	ordersIn, orders, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	replies, repliesOut, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, ordersIn.Close(), orders.Close())
+	}
+	s.ends = append(s.ends, orders, replies)
+	i, err := p.begin(ctx, ordersIn, repliesOut)
+	return i, orders, json.NewDecoder(replies), errors.Join(err, ordersIn.Close(), repliesOut.Close())
+}
+
+// Close ends both processes.
+func (s *standing) Close() {
+	for _, i := range []*instrument{s.client, s.server} {
+		if i != nil {
+			i.Kill()
+		}
+	}
+	for _, end := range s.ends {
+		_ = end.Close() // pipes of processes that are gone
+	}
+}
+
+// order has a process do one thing and reads its reply.
+func order(ctx context.Context, to *instrument, orders *os.File, replies *json.Decoder, what string, into any) error {
+	stop := context.AfterFunc(ctx, func() { _ = orders.SetDeadline(time.Unix(1, 0)); to.Kill() })
+	defer stop()
+	_, err := fmt.Fprintln(orders, what)
+	if err == nil {
+		err = replies.Decode(into)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return withCause(fmt.Errorf("%s: %w", to, err), to)
+	}
+	return nil
+}
+
+// slice has the client measure for that long, and reads what it says.
+func (s *standing) slice(ctx context.Context, d time.Duration, into any) (CPU, error) {
+	ctx, cancel := context.WithTimeout(ctx, d+patience)
+	defer cancel()
+	before, err := ReadCPU()
+	if err != nil {
+		return CPU{}, err
+	}
+	if err := order(ctx, s.client, s.orders, s.replies, d.String(), into); err != nil {
+		return CPU{}, err
+	}
+	after, err := ReadCPU()
+	return after.Since(before), err
+}
+
+// add keeps a figure of a slice.
+func (s *standing) add(metric string, value float64) {
+	s.sample.Series[metric] = append(s.sample.Series[metric], value)
+}
+
+// ran notes how long a slice was, and the most that others took of the machine meanwhile.
+func (s *standing) ran(took time.Duration, cpu CPU) {
+	s.took += took
+	s.sample.Metrics[CPUSteal] = max(s.sample.Metrics[CPUSteal], cpu.Steal)
+}
+
+// SlicedRR is RunRR in slices.
+type SlicedRR struct {
+	*standing
+	latency *hdrhistogram.Histogram
+}
+
+// StandRR starts both ends, which keep one connection. Duration and Warmup of o are not used.
+func StandRR(ctx context.Context, ends Ends, o RROptions) (*SlicedRR, error) {
+	o.fill()
+	pin := o.Pin.or(Pin{})
+	common := flags("addr", ends.Addr, "port", o.Port, "network", o.Network, "request", o.Request, "response", o.Response)
+	s, err := stand(ctx, o.Network, o.Port,
+		part{host: ends.Server, command: "lab-rr-server", flags: append(flags("core", pin.Server, "idle", true), common...)},
+		part{host: ends.Client, command: "lab-rr-slices", what: "request/response", flags: append(flags("core", pin.Client), common...)})
+	if err != nil {
+		return nil, err
+	}
+	return &SlicedRR{standing: s}, nil
+}
+
+// Slice measures transactions for that long.
+func (r *SlicedRR) Slice(ctx context.Context, d time.Duration) error {
+	var report rrReport
+	cpu, err := r.slice(ctx, d, &report)
+	if err != nil {
+		return err
+	}
+	h := hdrhistogram.Import(report.Snapshot)
+	r.add(RRP50, quantile(h, 0.5))
+	r.add(RRP99, quantile(h, 0.99))
+	r.add(RRRate, float64(report.Transactions)/time.Duration(report.ElapsedNS).Seconds())
+	if r.latency == nil {
+		r.latency = hdrhistogram.New(1, h.HighestTrackableValue(), rrDigits)
+	}
+	r.latency.Merge(h)
+	r.ran(time.Duration(report.ElapsedNS), cpu)
+	return nil
+}
+
+// Sample is all slices, with the distribution of all of their transactions.
+func (r *SlicedRR) Sample() result.Sample {
+	s := r.sample
+	s.Duration = r.took.Seconds()
+	if r.latency != nil {
+		s.Latency = quantiles(r.latency)
+	}
+	return s
+}
+
+// SlicedUDP is RunUDP in slices.
+type SlicedUDP struct {
+	*standing
+	counts   *os.File // orders to the receiver
+	counted  *json.Decoder
+	sent     uint64
+	lost     uint64
+	received uint64 // by the receiver, since it began
+}
+
+// StandUDP starts both ends. Duration of o is not used.
+func StandUDP(ctx context.Context, ends Ends, o UDPOptions) (*SlicedUDP, error) {
+	setDefault(&o.Payload, 18)
+	setDefault(&o.Port, 5302)
+	pin := o.Pin.or(Apart())
+	if err := ends.Client.Reach(ctx, ends.Addr); err != nil {
+		return nil, err
+	}
+	u := &SlicedUDP{standing: &standing{sample: result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}}}
+	common := flags("addr", ends.Addr, "port", o.Port)
+	err := u.start(ctx,
+		part{host: ends.Server, command: "lab-udp-count", flags: append(flags("core", pin.Server), common...), what: "UDP receiver"},
+		part{host: ends.Client, command: "lab-udp-slices", flags: append(flags("core", pin.Client, "payload", o.Payload), common...), what: "UDP sender"},
+		o.Port)
+	if err != nil {
+		u.Close()
+		return nil, err
+	}
+	return u, nil
+}
+
+func (u *SlicedUDP) start(ctx context.Context, server, client part, port int) (err error) {
+	if u.server, u.counts, u.counted, err = u.command(ctx, server); err != nil {
+		return err
+	}
+	if err := server.host.AwaitListen(ctx, "udp", port); err != nil {
+		return withCause(err, u.server)
+	}
+	u.client, u.orders, u.replies, err = u.command(ctx, client)
+	return err
+}
+
+// Slice floods for that long, and waits until what is on its way has come. Both rates are over
+// the time of sending.
+func (u *SlicedUDP) Slice(ctx context.Context, d time.Duration) error {
+	var sent udpReport
+	cpu, err := u.slice(ctx, d, &sent)
+	if err != nil {
+		return err
+	}
+	received, err := u.settle(ctx, u.received+sent.Packets)
+	if err != nil {
+		return err
+	}
+	if sent.Packets == 0 || sent.ElapsedNS == 0 {
+		return fmt.Errorf("UDP sender: nothing was sent in %s", d)
+	}
+	elapsed := time.Duration(sent.ElapsedNS)
+	got := min(received-u.received, sent.Packets)
+	kpps := func(packets uint64) float64 { return float64(packets) / elapsed.Seconds() / 1e3 }
+	u.add(UDPRate, kpps(got))
+	u.add(UDPSentRate, kpps(sent.Packets))
+	u.sent, u.received = u.sent+sent.Packets, received
+	u.lost += sent.Packets - got
+	u.ran(elapsed, cpu)
+	return nil
+}
+
+// udpQuiet is how long nothing more comes once all has.
+const udpQuiet = 20 * time.Millisecond
+
+// settle asks the receiver until it has that many packets, or no more come.
+func (u *SlicedUDP) settle(ctx context.Context, want uint64) (uint64, error) {
+	var have udpReport
+	var last uint64
+	var since time.Time
+	err := await.That(ctx, "UDP receiver to come to rest", func() error {
+		if err := order(ctx, u.server, u.counts, u.counted, "count", &have); err != nil {
+			return err
+		}
+		if have.Packets != last || since.IsZero() {
+			last, since = have.Packets, time.Now()
+		}
+		if have.Packets >= want || time.Since(since) >= udpQuiet {
+			return nil
+		}
+		return fmt.Errorf("it has %d of %d packets", have.Packets, want)
+	})
+	return have.Packets, err
+}
+
+// Sample is all slices; the loss is that of all of their packets.
+func (u *SlicedUDP) Sample() result.Sample {
+	s := u.sample
+	s.Duration = u.took.Seconds()
+	if u.sent > 0 {
+		s.Metrics[UDPLoss] = float64(u.lost) / float64(u.sent)
+		s.Metrics[UDPLossPPM] = 1e6 * s.Metrics[UDPLoss]
+	}
+	return s
+}
+
+// SlicedTCP is a bulk transfer in slices, over connections that stay.
+type SlicedTCP struct {
+	*standing
+	streams  int
+	bytes    int64
+	busy     float64 // CPU seconds
+	retrans  int64
+	last     Socket
+	cores    []result.CPUShare // sums of shares times seconds
+	measured float64           // seconds
+}
+
+// StandTCP starts both ends. Of o Streams, Port and Pin are used.
+func StandTCP(ctx context.Context, ends Ends, o BulkOptions) (*SlicedTCP, error) {
+	setDefault(&o.Streams, 1)
+	setDefault(&o.Port, 5303)
+	pin := o.Pin.or(Apart())
+	common := flags("addr", ends.Addr, "port", o.Port, "streams", o.Streams)
+	s, err := stand(ctx, "tcp", o.Port,
+		part{host: ends.Server, cpus: cpus(pin.Server), command: "lab-tcp-drain", flags: common},
+		part{host: ends.Client, cpus: cpus(pin.Client), command: "lab-tcp-slices", flags: common, what: "bulk source"})
+	if err != nil {
+		return nil, err
+	}
+	return &SlicedTCP{standing: s, streams: o.Streams}, nil
+}
+
+// Slice sends for that long. What counts is what the other end has acknowledged between two looks.
+func (t *SlicedTCP) Slice(ctx context.Context, d time.Duration) error {
+	var report tcpSlice
+	if _, err := t.slice(ctx, d, &report); err != nil {
+		return err
+	}
+	elapsed := time.Duration(report.ElapsedNS)
+	if report.Bytes <= 0 || elapsed <= 0 {
+		return fmt.Errorf("bulk source: nothing was acknowledged in %s", d)
+	}
+	t.add(TCPThroughput, float64(report.Bytes)*8/1e9/elapsed.Seconds())
+	t.bytes, t.busy = t.bytes+report.Bytes, t.busy+report.CPU.Busy
+	t.retrans += report.Socket.Retransmits - t.last.Retransmits
+	t.last = report.Socket
+	t.spent(report.CPU, elapsed.Seconds())
+	t.ran(elapsed, report.CPU)
+	return nil
+}
+
+// spent adds what the cores did in a slice.
+func (t *SlicedTCP) spent(cpu CPU, seconds float64) {
+	t.measured += seconds
+	if t.cores == nil {
+		t.cores = make([]result.CPUShare, len(cpu.Cores))
+	}
+	for i, c := range cpu.Cores[:min(len(cpu.Cores), len(t.cores))] {
+		sum := &t.cores[i]
+		sum.Core = c.Core
+		sum.User, sum.System = sum.User+c.User*seconds, sum.System+c.System*seconds
+		sum.SoftIRQ, sum.Idle = sum.SoftIRQ+c.SoftIRQ*seconds, sum.Idle+c.Idle*seconds
+	}
+}
+
+// Sample is all slices. CPU time, whose clock has ticks of 10 ms, is one figure of all.
+func (t *SlicedTCP) Sample() result.Sample {
+	s := t.sample
+	s.Duration = t.took.Seconds()
+	s.Metrics[Retransmits] = float64(t.retrans)
+	s.Metrics[Streams] = float64(t.streams)
+	s.Metrics[MSS], s.Metrics[PathMTU] = float64(t.last.MSS), float64(t.last.PathMTU)
+	s.Metrics[RTT], s.Metrics[Cwnd] = t.last.RTT, float64(t.last.Cwnd)
+	if t.bytes > 0 {
+		s.Metrics[CPUPerGB] = t.busy / (float64(t.bytes) / 1e9)
+	}
+	for _, c := range t.cores {
+		c.User, c.System = c.User/t.measured, c.System/t.measured
+		c.SoftIRQ, c.Idle = c.SoftIRQ/t.measured, c.Idle/t.measured
+		s.CPU = append(s.CPU, c)
+	}
+	s.Series[TCPSeries] = s.Series[TCPThroughput]
+	return s
+}
