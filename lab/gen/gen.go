@@ -147,6 +147,9 @@ type SinkOptions struct {
 	// Answer answers ARP requests and neighbour solicitations for every address that
 	// are not of the asker itself, with the address of the interface.
 	Answer bool
+	// Turns is how often a loop of nothing runs for each frame: a delay that is planted where
+	// a comparison has to show that it would be found.
+	Turns uint32
 	// VXLANPort and GenevePort are UDP ports, the registered ones by default.
 	VXLANPort, GenevePort uint16
 }

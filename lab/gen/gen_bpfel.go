@@ -156,6 +156,7 @@ const (
 	genVarStencils       = "stencils"
 	genVarStream         = "stream"
 	genVarToHost         = "to_host"
+	genVarTurns          = "turns"
 	genVarUnredirected   = "unredirected"
 	genVarVxlanPort      = "vxlan_port"
 )
@@ -253,6 +254,7 @@ type genVariableSpecs struct {
 	Stencils     *ebpf.VariableSpec `ebpf:"stencils"`
 	Stream       *ebpf.VariableSpec `ebpf:"stream"`
 	ToHost       *ebpf.VariableSpec `ebpf:"to_host"`
+	Turns        *ebpf.VariableSpec `ebpf:"turns"`
 	Unredirected *ebpf.VariableSpec `ebpf:"unredirected"`
 	VxlanPort    *ebpf.VariableSpec `ebpf:"vxlan_port"`
 }
@@ -329,6 +331,7 @@ type genVariables struct {
 	Stencils     *ebpf.Variable `ebpf:"stencils"`
 	Stream       *ebpf.Variable `ebpf:"stream"`
 	ToHost       *ebpf.Variable `ebpf:"to_host"`
+	Turns        *ebpf.Variable `ebpf:"turns"`
 	Unredirected *ebpf.Variable `ebpf:"unredirected"`
 	VxlanPort    *ebpf.Variable `ebpf:"vxlan_port"`
 }

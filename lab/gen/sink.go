@@ -53,7 +53,7 @@ func loadSink(o SinkOptions) (*Sink, error) {
 	}
 	spec.Maps[genMapFollowed].MaxEntries = uint32(max(1, o.Flows))
 	if err := setVariables(spec, map[string]any{
-		genVarCheckFlows: uint32(o.Flows), genVarCheckLatency: o.Latency, genVarSinkStream: o.Stream, genVarCurrentRun: uint8(1),
+		genVarCheckFlows: uint32(o.Flows), genVarCheckLatency: o.Latency, genVarSinkStream: o.Stream, genVarCurrentRun: uint8(1), genVarTurns: o.Turns,
 	}); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-// Package limit forwards frames as fast as this machine can: a redirect by XDP
+// Package limit forwards frames as fast as this machine can: a redirect by XDP or at tc
 // without a look at them. It is what the lab measures every data path against.
 //
 // Its one invariant: nothing is pinned, so a Wire ends with the process at the
@@ -51,6 +51,52 @@ func Join(a, b int) (*Wire, error) {
 		}
 	}
 	return w, nil
+}
+
+// Between has every frame of an end system, whole segments too, that arrives at a host's veth
+// access leave by underlay, and what arrives there delivered at the other end of access, by
+// bare redirects at tc. It works in the network namespace of the calling thread.
+func Between(access, underlay int) (*Wire, error) {
+	w := &Wire{}
+	err := w.redirect("hand_over", access, underlay)
+	if err == nil {
+		err = w.redirect("deliver", underlay, access)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// redirect attaches a program of its own for one way.
+func (w *Wire) redirect(name string, from, to int) error {
+	spec, err := loadLimit()
+	if err != nil {
+		return err
+	}
+	if err := spec.Variables["to_ifindex"].Set(uint32(to)); err != nil {
+		return err
+	}
+	loaded, err := ebpf.NewCollection(&ebpf.CollectionSpec{
+		Maps: only(spec.Maps, ".rodata"), Programs: only(spec.Programs, name), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
+	})
+	if err != nil {
+		return err
+	}
+	program := loaded.DetachProgram(name)
+	loaded.Close()
+	w.closers = append(w.closers, program)
+	attached, err := link.AttachTCX(link.TCXOptions{Interface: from, Program: program, Attach: ebpf.AttachTCXIngress})
+	if err != nil {
+		return fmt.Errorf("redirect from interface %d to %d at tc: %w", from, to, err)
+	}
+	w.closers = append(w.closers, attached)
+	return nil
+}
+
+// only is the part of a specification with that name.
+func only[T any](all map[string]T, name string) map[string]T {
+	return map[string]T{name: all[name]}
 }
 
 // forward loads a program of its own for each way: so it has no choice to make.

@@ -16,9 +16,12 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	limitMapOut    = "out"
-	limitProgLimit = "limit"
-	limitProgPass  = "pass"
+	limitMapOut       = "out"
+	limitProgDeliver  = "deliver"
+	limitProgHandOver = "hand_over"
+	limitProgLimit    = "limit"
+	limitProgPass     = "pass"
+	limitVarToIfindex = "to_ifindex"
 )
 
 // loadLimit returns the embedded CollectionSpec for limit.
@@ -63,8 +66,10 @@ type limitSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type limitProgramSpecs struct {
-	Limit *ebpf.ProgramSpec `ebpf:"limit"`
-	Pass  *ebpf.ProgramSpec `ebpf:"pass"`
+	Deliver  *ebpf.ProgramSpec `ebpf:"deliver"`
+	HandOver *ebpf.ProgramSpec `ebpf:"hand_over"`
+	Limit    *ebpf.ProgramSpec `ebpf:"limit"`
+	Pass     *ebpf.ProgramSpec `ebpf:"pass"`
 }
 
 // limitMapSpecs contains maps before they are loaded into the kernel.
@@ -78,6 +83,7 @@ type limitMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type limitVariableSpecs struct {
+	ToIfindex *ebpf.VariableSpec `ebpf:"to_ifindex"`
 }
 
 // limitObjects contains all objects after they have been loaded into the kernel.
@@ -113,18 +119,23 @@ func (m *limitMaps) Close() error {
 //
 // It can be passed to loadLimitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type limitVariables struct {
+	ToIfindex *ebpf.Variable `ebpf:"to_ifindex"`
 }
 
 // limitPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadLimitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type limitPrograms struct {
-	Limit *ebpf.Program `ebpf:"limit"`
-	Pass  *ebpf.Program `ebpf:"pass"`
+	Deliver  *ebpf.Program `ebpf:"deliver"`
+	HandOver *ebpf.Program `ebpf:"hand_over"`
+	Limit    *ebpf.Program `ebpf:"limit"`
+	Pass     *ebpf.Program `ebpf:"pass"`
 }
 
 func (p *limitPrograms) Close() error {
 	return _LimitClose(
+		p.Deliver,
+		p.HandOver,
 		p.Limit,
 		p.Pass,
 	)

@@ -71,6 +71,7 @@ func TestPathsInTurn(t *testing.T) {
 			}{
 				{"wire", func(ctx context.Context) (*topo.Path, error) { return n.Wire(ctx, topo.EndOptions{}) }},
 				{"plain", func(ctx context.Context) (*topo.Path, error) { return n.Plain(ctx, topo.EndOptions{MTU: 1400}) }},
+				{"limit", func(ctx context.Context) (*topo.Path, error) { return n.Limit(ctx, topo.EndOptions{}) }},
 				{"kernel", func(ctx context.Context) (*topo.Path, error) {
 					return n.Kernel(ctx, topo.KernelOptions{NoUDPCsum: true})
 				}},
