@@ -13,9 +13,9 @@ import (
 
 // Ab is the command line of the A/B experiment.
 type Ab struct {
-	Contenders []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are ovs, selvage-geneve, selvage-nvgre and ovs-geneve too. Ratios are against plain."`
-	Cases      []string `placeholder:"CASE" enum:"tcp,rr,udp" default:"tcp,rr,udp" help:"What to measure: ${enum}."`
-	Rounds     int      `default:"5" help:"Samples of each contender and case."`
+	Contenders []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are limit, ovs, selvage-geneve, selvage-nvgre and ovs-geneve too, and NAME=PROGRAM is the edges of another build. Ratios are against plain, or the first where that is not among them."`
+	Cases      []string `placeholder:"CASE" enum:"tcp,rr,udp,transit" default:"tcp,rr,udp" help:"What to measure: ${enum}; the first three by default."`
+	Rounds     int      `default:"12" help:"Times that all networks are built anew; intervals and ratios are over rounds, and a difference needs 8 at least."`
 	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
 	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
@@ -28,21 +28,27 @@ type Ab struct {
 	Control     string                `group:"Network" enum:"static,evpn" default:"static" help:"What tells the tunnels of each other and of what is behind them: ${enum}. With evpn an FRR route reflector does, and client and server are in different subnets, as with --routed, whose gateway every host is."`
 	Offload     []Toggle              `group:"Network" placeholder:"ROLE:FEATURE=off" help:"Set ethtool features of client, access, underlay or server, for all contenders alike."`
 
-	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"default" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. By default as the kernel does, which is on where br_netfilter is loaded."`
+	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. With default as the kernel does, which is on where br_netfilter is loaded."`
 
-	Duration      time.Duration `group:"Samples" default:"10s" help:"Time of a TCP sample, in whole seconds."`
+	Cycles        int           `group:"Samples" default:"8" help:"Slices of each contender and case in a round; the contenders take turns."`
+	Slice         time.Duration `group:"Samples" default:"80ms" help:"Time of a slice."`
 	Streams       int           `group:"Samples" default:"1" help:"TCP connections at a time."`
-	RRDuration    time.Duration `group:"Samples" default:"2s" help:"Time of a request/response sample, one of 1 and one of 1024 bytes."`
-	UDPDuration   time.Duration `group:"Samples" default:"2s" help:"Time of a sample of small UDP packets."`
 	Pin           bool          `group:"Samples" default:"true" negatable:"" help:"Pin instruments to cores: client and server apart, request/response both on the first."`
-	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of contenders without one of their own; this one by default."`
+
+	programs builds
+	// harm is done to a contender of each round, for proof that it is found.
+	harm func(*stand) error
 }
 
 // leastMTU is IPv6's minimum (RFC 8200 section 5); both families cross every path.
 const leastMTU, mostMTU = 1280, 65535
 
 // Validate checks what belongs together and fills in what follows from the rest.
-func (c *Ab) Validate() error {
+func (c *Ab) Validate() (err error) {
+	if c.Contenders, c.programs, err = readBuilds(c.Contenders, contenderNames()); err != nil {
+		return err
+	}
 	if c.InnerMTU == 0 {
 		c.InnerMTU = c.UnderlayMTU - c.mostOverhead()
 	}
@@ -85,14 +91,12 @@ func (c *Ab) checkSamples() error {
 	switch {
 	case c.Rounds < 1:
 		return fmt.Errorf("--rounds: %d is not 1 or more", c.Rounds)
-	case c.Streams < 1 || c.Streams > 128: // iperf3's own limit
+	case c.Streams < 1 || c.Streams > 128:
 		return fmt.Errorf("--streams: %d is not within 1 … 128", c.Streams)
-	case c.Duration < time.Second || c.Duration%time.Second != 0:
-		return fmt.Errorf("--duration: %s is not whole seconds, 1 or more", c.Duration)
-	case c.RRDuration < 100*time.Millisecond:
-		return fmt.Errorf("--rr-duration: %s is less than 100ms", c.RRDuration)
-	case c.UDPDuration < 100*time.Millisecond:
-		return fmt.Errorf("--udp-duration: %s is less than 100ms", c.UDPDuration)
+	case c.Cycles < 1:
+		return fmt.Errorf("--cycles: %d is not 1 or more", c.Cycles)
+	case c.Slice < 20*time.Millisecond || c.Slice > 10*time.Second:
+		return fmt.Errorf("--slice: %s is not within 20ms … 10s", c.Slice)
 	}
 	for i, name := range c.Cases {
 		if slices.Contains(c.Cases[:i], name) {
@@ -104,7 +108,7 @@ func (c *Ab) checkSamples() error {
 
 // endMTU is the MTU of the end systems of a contender.
 func (c *Ab) endMTU(contender string) int {
-	if tunnelled(contender) {
+	if c.tunnelled(contender) {
 		return c.InnerMTU
 	}
 	return c.PlainMTU

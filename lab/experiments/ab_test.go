@@ -40,7 +40,7 @@ func TestDefaults(t *testing.T) {
 	if got := strings.Join(ab.Contenders, ","); got != "wire,plain,kernel,selvage" {
 		t.Errorf("contenders %s", got)
 	}
-	if ab.Rounds != 5 || ab.Duration != 10*time.Second || ab.Streams != 1 || ab.RRDuration != 2*time.Second || ab.Output != "table" || ab.Results != "results" {
+	if ab.Rounds != 12 || ab.Cycles != 8 || ab.Slice != 80*time.Millisecond || ab.Streams != 1 || strings.Join(ab.Cases, ",") != "tcp,rr,udp" || ab.Output != "table" || ab.Results != "results" {
 		t.Errorf("%+v", ab)
 	}
 	bulk, rr := ab.pins()
@@ -77,31 +77,36 @@ func TestMTUs(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"--contenders=wire,plane":            `unknown contender "plane"; choose from wire, plain, kernel, ovs, ovs-geneve, selvage, selvage-geneve, selvage-nvgre`,
-		"--contenders=plain,plain":           "plain is named twice",
-		"--contenders=":                      "name at least one",
-		"--cases=tcp,sctp":                   "sctp",
-		"--cases=tcp,tcp":                    "tcp is named twice",
-		"--rounds=0":                         "--rounds",
-		"--streams=129":                      "1 … 128",
-		"--duration=1500ms":                  "whole seconds",
-		"--duration=0s":                      "whole seconds",
-		"--rr-duration=1ms":                  "--rr-duration",
-		"--udp-duration=1ms":                 "--udp-duration",
-		"--inner-mtu=1451":                   "1280 … 1450",
-		"--inner-mtu=1431 --family=6":        "1280 … 1430",
-		"--plain-mtu=1501":                   "--plain-mtu: 1501",
-		"--underlay-mtu=1300":                "--inner-mtu: 1250",
-		"--underlay-mtu=70000":               "--underlay-mtu",
-		"--family=5":                         "family",
-		"--output=xml":                       "output",
-		"--offload=tx-checksum=off":          "ROLE:FEATURE=on or =off",
-		"--offload=underlay:x=no":            "ROLE:FEATURE=on or =off",
-		"--offload=uplink:x=off":             `unknown role "uplink"; choose from client, access, underlay, server`,
-		"--offload=client:x=on,client:x=off": "client:x is named twice",
-		"--bridge-netfilter=yes":             `must be one of "default","on","off"`,
-		"--selvage-binary=/nowhere":          "/nowhere",
-		"--encap=gre":                        `must be one of "vxlan","geneve","nvgre"`,
+		"--contenders=wire,plane":                            `unknown contender "plane"; choose from wire, limit, plain, kernel, ovs, ovs-geneve, selvage, selvage-geneve, selvage-nvgre`,
+		"--contenders=plain,plain":                           "plain is named twice",
+		"--contenders=":                                      "name at least one",
+		"--cases=tcp,sctp":                                   "sctp",
+		"--cases=tcp,tcp":                                    "tcp is named twice",
+		"--rounds=0":                                         "--rounds",
+		"--streams=129":                                      "1 … 128",
+		"--cycles=0":                                         "--cycles",
+		"--slice=1ms":                                        "20ms … 10s",
+		"--contenders=plain,kernel=/bin/sh":                  "kernel is no edge; name the build otherwise, such as old=/bin/sh",
+		"--contenders=a=/nowhere":                            "/nowhere: no such file",
+		"--contenders=a=/etc/passwd":                         "/etc/passwd is no program",
+		"--contenders=A-b=/bin/sh":                           `"A-b" is no name of a build`,
+		"--contenders=a=/bin/sh,a=/bin/ls":                   "a is named twice",
+		"--contenders=limit --routed":                        "limit bridges only",
+		"--contenders=ovs --cases=transit":                   "run lab rfc2544",
+		"--inner-mtu=1451":                                   "1280 … 1450",
+		"--inner-mtu=1431 --family=6":                        "1280 … 1430",
+		"--plain-mtu=1501":                                   "--plain-mtu: 1501",
+		"--underlay-mtu=1300":                                "--inner-mtu: 1250",
+		"--underlay-mtu=70000":                               "--underlay-mtu",
+		"--family=5":                                         "family",
+		"--output=xml":                                       "output",
+		"--offload=tx-checksum=off":                          "ROLE:FEATURE=on or =off",
+		"--offload=underlay:x=no":                            "ROLE:FEATURE=on or =off",
+		"--offload=uplink:x=off":                             `unknown role "uplink"; choose from client, access, underlay, server`,
+		"--offload=client:x=on,client:x=off":                 "client:x is named twice",
+		"--bridge-netfilter=yes":                             `must be one of "default","on","off"`,
+		"--selvage-binary=/nowhere":                          "/nowhere",
+		"--encap=gre":                                        `must be one of "vxlan","geneve","nvgre"`,
 		"--contenders=selvage,selvage-geneve --encap=geneve": "selvage and selvage-geneve are the same with --encap geneve",
 		"--contenders=ovs-geneve,ovs --encap=geneve":         "ovs-geneve and ovs are the same",
 		"--contenders=plain,ovs-geneve --routed":             "ovs-geneve bridges only",
@@ -128,7 +133,7 @@ func TestOffload(t *testing.T) {
 
 func TestBridgeNetfilterFlag(t *testing.T) {
 	for args, want := range map[string]topo.BridgeNetfilter{
-		"":                           topo.BridgeNetfilterDefault,
+		"":                           topo.BridgeNetfilterOff,
 		"--bridge-netfilter=default": topo.BridgeNetfilterDefault,
 		"--bridge-netfilter=on":      topo.BridgeNetfilterOn,
 		"--bridge-netfilter=off":     topo.BridgeNetfilterOff,
@@ -140,39 +145,51 @@ func TestBridgeNetfilterFlag(t *testing.T) {
 	}
 }
 
-func TestPlan(t *testing.T) {
-	ab := parseAb(t, "--contenders=plain,kernel,selvage", "--rounds=6", "--cases=rr,tcp", "--duration=3s", "--rr-duration=500ms")
-	steps := ab.plan()
-	if len(steps) != 6*3*3 {
-		t.Fatalf("%d steps, want 6 rounds × 3 cases × 3 contenders", len(steps))
+// Two programs make two contenders of one data path, and have selvage's MTU.
+func TestBuilds(t *testing.T) {
+	ab := parseAb(t, "--contenders=old=/bin/sh,selvage=/bin/ls,selvage-geneve,new=/bin/ls", "--selvage-binary=/bin/cat")
+	if got := strings.Join(ab.Contenders, ","); got != "old,selvage,selvage-geneve,new" {
+		t.Errorf("contenders %s", got)
 	}
-	firsts, planned := map[string]int{}, time.Duration(0)
-	for i, s := range steps {
-		planned += s.planned
-		if s.round != i/9+1 {
-			t.Errorf("step %d is in round %d", i, s.round)
-		}
-		if want := []string{"rr-1", "rr-1024", "tcp"}[i/3%3]; s.kase != want {
-			t.Errorf("step %d is %s, want %s", i, s.kase, want)
-		}
-		if i%9 == 0 {
-			firsts[s.contender]++
-		}
-		if s.contender != steps[i/9*9+i%3].contender {
-			t.Errorf("step %d: the cases of a round differ in their order", i)
+	for name, want := range map[string]string{"old": "/bin/sh", "selvage": "/bin/ls", "new": "/bin/ls", "selvage-geneve": "/bin/cat"} {
+		if got := ab.selvageOptions(name).Binary; got != want || ab.path(name) != "selvage" || ab.endMTU(name) != 1450 {
+			t.Errorf("%s: %s, path %s, MTU %d", name, got, ab.path(name), ab.endMTU(name))
 		}
 	}
-	// Six rounds balance three contenders.
-	for name, n := range firsts {
-		if n != 2 {
-			t.Errorf("%s begins %d rounds of 6, want 2", name, n)
+	if ab.encapsulation("old") != overlay.VXLAN || ab.encapsulation("selvage-geneve") != overlay.Geneve {
+		t.Error("encapsulations")
+	}
+	r := ab.describe(&Console{}, time.Now())
+	ab.programs.record(&r)
+	if got := r.Parameters["programs"]; got != "new=/bin/ls, old=/bin/sh, selvage=/bin/ls" {
+		t.Errorf("parameter %q", got)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	ab := parseAb(t, "--cases=rr,transit,tcp")
+	if got := strings.Join(ab.kinds(), ","); got != "rr-1,rr-1024,transit-encap,transit-decap,tcp" {
+		t.Errorf("kinds %s", got)
+	}
+	for name, want := range map[string]string{"limit": limitName, "plain": routeName, "kernel": kernelName, "selvage-nvgre": "selvage-nvgre"} {
+		if _, got := ab.transitOf(name); got != want {
+			t.Errorf("%s in transit: %s, want %s", name, got, want)
 		}
 	}
-	if want := 6 * 3 * (3*time.Second + 2*500*time.Millisecond); planned != want {
-		t.Errorf("planned %s, want %s", planned, want)
+	if forwarder, _ := ab.transitOf("wire"); forwarder != nil {
+		t.Error("the wire forwards")
 	}
-	if got, want := new(pace).left(steps), planned+54*firstExtra; got != want {
-		t.Errorf("estimate %s, want %s", got, want)
+}
+
+func TestRoundPace(t *testing.T) {
+	p := roundPace{planned: 10 * time.Second}
+	if got := p.left(3); got != 30*time.Second {
+		t.Errorf("as planned %s", got)
+	}
+	p.took(4 * time.Second)
+	p.took(6 * time.Second)
+	if got := p.left(3); got != 15*time.Second {
+		t.Errorf("as taken %s", got)
 	}
 }
 

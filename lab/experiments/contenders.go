@@ -12,7 +12,7 @@ import (
 // contenderNames lists the data paths that can be measured. A name with a suffix has an
 // encapsulation of its own; the others have that of --encap.
 func contenderNames() []string {
-	return []string{"wire", "plain", "kernel", "ovs", "ovs-geneve", "selvage", "selvage-geneve", "selvage-nvgre"}
+	return []string{"wire", "limit", "plain", "kernel", "ovs", "ovs-geneve", "selvage", "selvage-geneve", "selvage-nvgre"}
 }
 
 // checkNames says what is wrong with a list of contenders.
@@ -32,17 +32,20 @@ func checkNames(names, known []string) error {
 }
 
 func (c *Ab) checkContenders() error {
-	if err := checkNames(c.Contenders, contenderNames()); err != nil {
+	if err := checkNames(c.Contenders, c.programs.and(contenderNames())); err != nil {
 		return err
 	}
 	for i, name := range c.Contenders {
 		for _, other := range c.Contenders[:i] {
-			if pathOf(name) == pathOf(other) && c.encapsulation(name) == c.encapsulation(other) {
+			if c.programs[name] == "" && c.programs[other] == "" && c.path(name) == c.path(other) && c.encapsulation(name) == c.encapsulation(other) {
 				return fmt.Errorf("--contenders: %s and %s are the same with --encap %s", other, name, c.Encap)
 			}
 		}
-		if c.Routed && pathOf(name) == "ovs" {
+		if c.Routed && (c.path(name) == "ovs" || name == "limit") {
 			return fmt.Errorf("--contenders: %s bridges only; leave it out, or leave out --routed", name)
+		}
+		if c.path(name) == "ovs" && slices.Contains(c.Cases, transit) {
+			return fmt.Errorf("--contenders: %s forwards in a process of its own, whose rate without loss has to be searched for; leave it out, or --cases transit, and run lab rfc2544", name)
 		}
 	}
 	return nil
@@ -54,13 +57,23 @@ func pathOf(contender string) string {
 	return path
 }
 
-func tunnelled(contender string) bool { return contender != "wire" && contender != "plain" }
+// path is pathOf a contender, of which builds are Selvage's too.
+func (c *Ab) path(contender string) string {
+	if c.programs[contender] != "" {
+		return "selvage"
+	}
+	return pathOf(contender)
+}
+
+func (c *Ab) tunnelled(contender string) bool {
+	return c.programs[contender] != "" || !slices.Contains([]string{"wire", "plain", "limit"}, contender)
+}
 
 // encapsulation is a contender's, "" where there is no tunnel.
 func (c *Ab) encapsulation(contender string) overlay.Encapsulation {
 	_, own, ok := strings.Cut(contender, "-")
 	switch {
-	case !tunnelled(contender):
+	case !c.tunnelled(contender):
 		return ""
 	case ok:
 		return overlay.Encapsulation(own)
@@ -72,7 +85,7 @@ func (c *Ab) encapsulation(contender string) overlay.Encapsulation {
 
 // overhead is what a contender's tunnel takes of the underlay's MTU, in bytes.
 func (c *Ab) overhead(contender string) int {
-	if !tunnelled(contender) {
+	if !c.tunnelled(contender) {
 		return 0
 	}
 	tep := topo.ClientV4

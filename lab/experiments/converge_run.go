@@ -144,7 +144,7 @@ func (c *Converge) takeAll(ctx context.Context, bed *convergeBed, plan []step, p
 // eventOutcome is an event in a few words.
 func eventOutcome(s result.Sample) string {
 	if s.Error != "" {
-		return outcome(s)
+		return failure(s)
 	}
 	return fmt.Sprintf("gap p50 %s ms, longest %s ms, %.0f packets lost in %.0f of %.0f flows",
 		stats.Figure(s.Metrics[stats.GapP50]), stats.Figure(s.Metrics[stats.GapMax]), s.Metrics[stats.Lost], s.Metrics[stats.HitFlows], s.Metrics[stats.Flows])

@@ -171,7 +171,7 @@ func (c *Failover) killOnce(ctx context.Context, bed *failoverBed, s killStep) (
 func killOutcome(s result.Sample) string {
 	value := func(name string) string { return stats.Figure(s.Metrics[name]) }
 	if s.Error != "" {
-		return outcome(s)
+		return failure(s)
 	}
 	survived := fmt.Sprintf("%.0f of %.0f connections went on", s.Metrics[stats.WentOn], s.Metrics[stats.Connections])
 	if s.Metrics[stats.HitFlows] == 0 {

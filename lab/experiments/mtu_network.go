@@ -39,13 +39,18 @@ func (c *Mtu) sizes(setting string, passes int) (underlay, guest int) {
 	return c.UnderlayMTU, c.GuestMTU
 }
 
+// networks are all that a setting has built.
+type networks struct {
+	labs
+	byName map[string]*network
+}
+
 // hosts makes the hosts and links of a setting, without a data path.
 func (c *Mtu) hosts(ctx context.Context, all *networks, setting, name string, passes int) (*topo.TwoHosts, error) {
-	lab, err := topo.New(ctx, "mtu "+setting+" "+name)
+	lab, err := all.make(ctx, "mtu "+setting+" "+name)
 	if err != nil {
 		return nil, err
 	}
-	all.labs = append(all.labs, lab)
 	underlay, guest := c.sizes(setting, passes)
 	return topo.NewTwoHosts(ctx, lab, topo.TwoHostsOptions{
 		UnderlayMTU: underlay, InnerMTU: guest, UnderlayFamily: c.Family, BridgeNetfilter: c.BridgeNetfilter,

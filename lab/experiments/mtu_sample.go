@@ -117,7 +117,7 @@ func (c *Mtu) run(ctx context.Context, n *topo.TwoHosts, ends measure.Ends, s mt
 func mtuOutcome(s mtuStep, sample result.Sample) string {
 	value := func(name string) string { return stats.Figure(sample.Metrics[name]) }
 	if sample.Error != "" {
-		return outcome(sample)
+		return failure(sample)
 	}
 	if s.size {
 		words := fmt.Sprintf("%s bytes arrive", value(measure.LargestSize))

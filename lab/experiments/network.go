@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// network is a contender with hosts and links of its own. All stay up from the
-// first sample to the last: so each sample finds its path warm and complete, and
-// the others only wait (the metric idle_busy of every sample shows it).
+// network is a contender with hosts and links of its own. All of a round are up at once: so
+// each slice finds its path complete, and the others only wait (the metric idle_busy of
+// every sample shows it).
 type network struct {
 	net  *topo.TwoHosts
 	path *topo.Path
@@ -20,23 +21,38 @@ type network struct {
 	control *topo.Control
 }
 
-// networks are all that a run has built.
-type networks struct {
-	labs   []*topo.Lab
-	byName map[string]*network
+// labs are all hosts and links that were made, also by builders side by side.
+type labs struct {
+	mu  sync.Mutex
+	all []*topo.Lab
 }
 
-// close removes everything.
-func (all *networks) close() error {
-	var errs []error
-	for _, lab := range all.labs {
-		errs = append(errs, lab.Close())
+func (l *labs) make(ctx context.Context, name string) (*topo.Lab, error) {
+	lab, err := topo.New(ctx, name)
+	if err == nil {
+		l.mu.Lock()
+		l.all = append(l.all, lab)
+		l.mu.Unlock()
 	}
+	return lab, err
+}
+
+// close removes everything, side by side.
+func (l *labs) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	errs := make([]error, len(l.all))
+	var wait sync.WaitGroup
+	for i, lab := range l.all {
+		wait.Go(func() { errs[i] = lab.Close() })
+	}
+	wait.Wait()
+	l.all = nil
 	return errors.Join(errs...)
 }
 
 // build makes the network of a contender and starts its data path.
-func (c *Ab) build(ctx context.Context, all *networks, name string) (*network, error) {
+func (c *Ab) build(ctx context.Context, all *labs, name string) (*network, error) {
 	n, err := c.hosts(ctx, all, name)
 	if err != nil {
 		return nil, fmt.Errorf("contender %s: %w", name, err)
@@ -45,15 +61,14 @@ func (c *Ab) build(ctx context.Context, all *networks, name string) (*network, e
 	if err != nil {
 		return nil, fmt.Errorf("contender %s: %w", name, err)
 	}
-	all.byName[name] = &network{net: n, path: path, control: control}
-	return all.byName[name], nil
+	return &network{net: n, path: path, control: control}, nil
 }
 
 // startBy starts a contender's data path by the control plane that was asked for. Without
 // a tunnel there is nothing to tell.
 func (c *Ab) startBy(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, *topo.Control, error) {
 	if c.Control == evpn {
-		switch pathOf(name) {
+		switch c.path(name) {
 		case "kernel":
 			return n.KernelEVPN(ctx, kernelOptions())
 		case "selvage":
@@ -69,16 +84,15 @@ func kernelOptions() topo.KernelOptions {
 }
 
 func (c *Ab) selvageOptions(name string) topo.SelvageOptions {
-	return topo.SelvageOptions{Binary: c.SelvageBinary, Encapsulation: c.encapsulation(name)}
+	return topo.SelvageOptions{Binary: c.programs.of(name, c.SelvageBinary), Encapsulation: c.encapsulation(name)}
 }
 
 // hosts makes hosts and links with their offloads, without a data path.
-func (c *Ab) hosts(ctx context.Context, all *networks, name string) (*topo.TwoHosts, error) {
-	lab, err := topo.New(ctx, "ab "+name)
+func (c *Ab) hosts(ctx context.Context, all *labs, name string) (*topo.TwoHosts, error) {
+	lab, err := all.make(ctx, "ab "+name)
 	if err != nil {
 		return nil, err
 	}
-	all.labs = append(all.labs, lab)
 	n, err := topo.NewTwoHosts(ctx, lab, topo.TwoHostsOptions{
 		UnderlayMTU: c.UnderlayMTU, InnerMTU: c.InnerMTU, UnderlayFamily: c.Family, BridgeNetfilter: c.BridgeNetfilter, Routed: c.Routed,
 	})
@@ -91,7 +105,7 @@ func (c *Ab) hosts(ctx context.Context, all *networks, name string) (*topo.TwoHo
 // start brings a contender's data path up and waits until it carries traffic. All
 // tunnels send the same bytes: UDP checksum zero (RFC 7348 section 5, RFC 6935).
 func (c *Ab) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, error) {
-	switch pathOf(name) {
+	switch c.path(name) {
 	case "wire":
 		path, err := n.Wire(ctx, topo.EndOptions{MTU: c.PlainMTU})
 		if err != nil {
@@ -100,6 +114,8 @@ func (c *Ab) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Pa
 		return path, setFeatures(n, c.Offload, "client", "server") // it has a link of its own
 	case "plain":
 		return n.Plain(ctx, topo.EndOptions{MTU: c.PlainMTU})
+	case "limit":
+		return n.Limit(ctx, topo.EndOptions{MTU: c.PlainMTU})
 	case "kernel":
 		return n.Kernel(ctx, kernelOptions())
 	case "ovs":
@@ -112,15 +128,15 @@ func (c *Ab) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Pa
 
 // environment records the machine with a network as every contender gets one,
 // before a data path changes anything in it.
-func (c *Ab) environment(ctx context.Context, all *networks, version string) (result.Environment, error) {
-	n, err := c.hosts(ctx, all, "environment")
-	if err != nil {
-		return result.Environment{}, err
-	}
-	env, err := measure.Environment(ctx, n, version)
+func (c *Ab) environment(ctx context.Context, version string) (env result.Environment, err error) {
+	var all labs
+	defer func() { err = errors.Join(err, all.close()) }()
+	n, err := c.hosts(ctx, &all, "environment")
 	if err != nil {
 		return env, err
 	}
-	env.MTU["plain"] = c.PlainMTU
-	return env, n.Lab.Close()
+	if env, err = measure.Environment(ctx, n, version); err == nil {
+		env.MTU["plain"] = c.PlainMTU
+	}
+	return env, err
 }

@@ -22,7 +22,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Ab) Run(ctx context.Context, console *Console) error {
-	return conduct(ctx, console, "ab", c.Results, c.Output, c.measure)
+	return conduct(ctx, console, stats.AB, c.Results, c.Output, c.measure)
 }
 
 // conduct makes the directory of a run under results, measures, and writes and prints
@@ -84,23 +84,50 @@ func restoreDead(ctx context.Context, log io.Writer) {
 	}
 }
 
-// measure builds the contenders, takes all samples and removes the contenders
-// again. With an error the result holds what was measured until then.
+// measure measures round by round, each with beds of its own. With an error the result holds
+// the rounds until then.
 func (c *Ab) measure(ctx context.Context, console *Console, began time.Time) (r result.Result, err error) {
-	steps := c.plan()
-	guess := new(pace).left(steps)
-	p := newProgress(console.Err, len(steps))
+	p := newProgress(console.Err, c.Rounds)
 	defer p.close()
-	p.note("%s: %d samples, about %s", strings.Join(c.Contenders, ", "), len(steps), about(guess))
-	p.begin("building networks", guess)
-	all := &networks{byName: map[string]*network{}}
+	pace := roundPace{planned: c.planned()}
+	p.note("%s: %d rounds, about %s", strings.Join(c.Contenders, ", "), c.Rounds, about(pace.left(c.Rounds)))
+	p.begin("looking at the machine", pace.left(c.Rounds))
 	r = c.describe(console, began)
-	err = c.prepare(ctx, all, &r, console.Version)
-	if err == nil {
-		err = c.takeAll(ctx, all, steps, &r, p)
+	c.programs.record(&r)
+	if r.Environment, err = c.environment(ctx, console.Version); err != nil {
+		return r, err
+	}
+	for i := 1; i <= c.Rounds && err == nil; i++ {
+		p.begin(fmt.Sprintf("round %d", i), pace.left(c.Rounds-i+1))
+		start := time.Now()
+		err = c.takeRound(ctx, i, &r)
+		if ctx.Err() != nil {
+			r.Parameters[interrupted] = fmt.Sprintf("round %d of %d", i, c.Rounds)
+		}
+		if err == nil {
+			pace.took(time.Since(start))
+			p.ended(c.outcome(r, i), pace.left(c.Rounds-i))
+		}
 	}
 	r.Duration = time.Since(began).Seconds()
-	return r, removeAll(ctx, err, all, p)
+	return r, err
+}
+
+// roundPace estimates the time of rounds.
+type roundPace struct {
+	planned, spent time.Duration
+	n              int
+}
+
+func (p *roundPace) took(d time.Duration) { p.spent, p.n = p.spent+d, p.n+1 }
+
+// left is the time of so many rounds: as the last ones took, or as planned.
+func (p *roundPace) left(rounds int) time.Duration {
+	each := p.planned
+	if p.n > 0 {
+		each = p.spent / time.Duration(p.n)
+	}
+	return time.Duration(rounds) * each
 }
 
 // removeAll removes the networks of a run that ended with err, and says how it ended then.
@@ -119,49 +146,11 @@ func removeAll(ctx context.Context, err error, networks interface{ close() error
 	return errors.Join(err, left)
 }
 
-// prepare builds all contenders and writes down what they are.
-func (c *Ab) prepare(ctx context.Context, all *networks, r *result.Result, version string) (err error) {
-	if r.Environment, err = c.environment(ctx, all, version); err != nil {
-		return err
-	}
-	for _, name := range c.Contenders {
-		n, err := c.build(ctx, all, name)
-		if err != nil {
-			return err
-		}
-		r.Contenders = append(r.Contenders, c.contender(name, n.path, r.Environment))
-		if n.control != nil {
-			r.Parameters["control"] = n.control.Said
-		}
-		r.Topology = topology(n.net)
-	}
-	return nil
-}
-
-// takeAll takes the samples of steps and appends them to r, until ctx ends.
-func (c *Ab) takeAll(ctx context.Context, all *networks, steps []step, r *result.Result, p *progress) error {
-	pace := new(pace)
-	for i, s := range steps {
-		p.begin(s.String(), pace.left(steps[i:]))
-		began := time.Now()
-		sample := c.take(ctx, all.byName[s.contender], s)
-		if err := ctx.Err(); err != nil { // the sample is half a one
-			r.Parameters[interrupted] = fmt.Sprintf("round %d of %d", s.round, c.Rounds)
-			return err
-		}
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		pace.took(s, time.Since(began))
-		p.ended(outcome(sample), pace.left(steps[i+1:]))
-	}
-	return nil
-}
-
 // describe is a result of c before anything was measured.
 func (c *Ab) describe(console *Console, began time.Time) result.Result {
 	return result.Result{
 		Schema:     result.Schema,
-		Experiment: "ab",
+		Experiment: stats.AB,
 		Started:    began.UTC(),
 		Command:    append([]string{"selvage"}, console.Args...),
 		Parameters: c.parameters(),
@@ -181,14 +170,13 @@ func (c *Ab) parameters() map[string]string {
 	p := map[string]string{
 		"rounds":           strconv.Itoa(c.Rounds),
 		"bridge_netfilter": string(c.BridgeNetfilter),
-		"order":            "each case of a round runs all contenders in balanced order; each has hosts and links of its own, up from the first sample to the last",
+		"order":            "all contenders of a round are up at once, each with hosts and links of its own; slices of a case alternate between them in balanced order; all is built anew for the next round",
 		"cases":            strings.Join(c.Cases, ", "),
-		"duration":         c.Duration.String(),
-		"rr_duration":      c.RRDuration.String(),
-		"udp_duration":     c.UDPDuration.String(),
+		"cycles":           strconv.Itoa(c.Cycles),
+		"slice":            c.Slice.String(),
 		"udp_payload":      "18",
 		"streams":          strconv.Itoa(c.Streams),
-		"warmup":           fmt.Sprintf("before each sample %s of rest, then %s of request/response", settleTime, warmupTime),
+		"warmup":           fmt.Sprintf("before each round %s of rest and a cycle that does not count; each slice begins with 5ms that do not", settleTime),
 		"underlay_mtu":     strconv.Itoa(c.UnderlayMTU),
 		"inner_mtu":        strconv.Itoa(c.InnerMTU),
 		"plain_mtu":        strconv.Itoa(c.PlainMTU),
@@ -211,10 +199,13 @@ func (c *Ab) parameters() map[string]string {
 // contender describes a path, with what its headers cost against plain.
 func (c *Ab) contender(name string, p *topo.Path, env result.Environment) result.Contender {
 	d := result.Contender{Name: name, Description: p.Description, InnerMTU: p.InnerMTU}
+	if program := c.programs[name]; program != "" {
+		d.Description += ", of " + program
+	}
 	if name == "kernel" && c.Encap != overlay.VXLAN {
 		d.Description += ", VXLAN in every run"
 	}
-	if tunnelled(name) {
+	if c.tunnelled(name) {
 		timestamps := env.Sysctls["net.ipv4.tcp_timestamps"] != "0"
 		d.HeaderTax = stats.HeaderTax(
 			stats.Path{MTU: c.PlainMTU, Timestamps: timestamps},

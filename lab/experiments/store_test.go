@@ -82,11 +82,16 @@ func TestProgressLines(t *testing.T) {
 	p := newProgress(&b, 10)
 	s := step{round: 2, kase: "udp", contender: "plain"}
 	p.begin(s.String(), 95*time.Second)
-	p.ended(outcome(result.Sample{Case: "udp", Metrics: map[string]float64{"udp_pps": 185, "idle_busy": 0.5}}), 94*time.Second)
+	ab := &Ab{Contenders: []string{"plain", "kernel"}}
+	r := result.Result{Samples: []result.Sample{
+		{Round: 2, Contender: "plain", Case: "udp", Metrics: map[string]float64{"udp_pps": 185, "idle_busy": 0.5}},
+		{Round: 2, Contender: "kernel", Case: "udp", Metrics: map[string]float64{"udp_pps": 128}},
+	}}
+	p.ended(ab.outcome(r, 2), 94*time.Second)
 	p.begin(s.String(), time.Second)
-	p.ended(outcome(result.Sample{Case: "udp", Error: "no\nanswer"}), 400*time.Millisecond)
+	p.ended(failure(result.Sample{Case: "udp", Error: "no\nanswer"}), 400*time.Millisecond)
 	p.close()
-	want := " 1/10  round 2: udp of plain: 185 kpps received, but others kept the machine 50 % busy (1 min 34 s left)\n" +
+	want := " 1/10  round 2: udp of plain: udp 185 128 kpps, but others kept the machine 50 % busy (1 min 34 s left)\n" +
 		" 2/10  round 2: udp of plain: FAILED: no answer (0 s left)\n"
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)

@@ -21,6 +21,8 @@ import (
 type Sliced interface {
 	// Slice measures for that long. A slice that failed counts for nothing.
 	Slice(ctx context.Context, d time.Duration) error
+	// Forget begins anew, as after slices that warmed up.
+	Forget()
 	// Sample is all slices so far. Series holds the figures of each, by the metric's
 	// name; Metrics what is one figure of all of them, such as a loss.
 	Sample() result.Sample
@@ -47,13 +49,19 @@ func stand(ctx context.Context, network string, port int, server, client part) (
 	if err != nil {
 		return nil, err
 	}
-	s := &standing{server: serving, sample: result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}}
+	s := &standing{server: serving}
+	s.Forget()
 	if s.client, s.orders, s.replies, err = s.command(ctx, client); err != nil {
 		err = withCause(err, serving)
 		s.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// Forget begins anew.
+func (s *standing) Forget() {
+	s.sample, s.took = result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}, 0
 }
 
 // command starts a process that takes orders and replies to each.
@@ -165,6 +173,12 @@ func (r *SlicedRR) Slice(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
+// Forget begins anew.
+func (r *SlicedRR) Forget() {
+	r.standing.Forget()
+	r.latency = nil
+}
+
 // Sample is all slices, with the distribution of all of their transactions.
 func (r *SlicedRR) Sample() result.Sample {
 	s := r.sample
@@ -193,7 +207,8 @@ func StandUDP(ctx context.Context, ends Ends, o UDPOptions) (*SlicedUDP, error) 
 	if err := ends.Client.Reach(ctx, ends.Addr); err != nil {
 		return nil, err
 	}
-	u := &SlicedUDP{standing: &standing{sample: result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}}}
+	u := &SlicedUDP{standing: new(standing)}
+	u.Forget()
 	common := flags("addr", ends.Addr, "port", o.Port)
 	err := u.start(ctx,
 		part{host: ends.Server, command: "lab-udp-count", flags: append(flags("core", pin.Server), common...), what: "UDP receiver"},
@@ -266,6 +281,12 @@ func (u *SlicedUDP) settle(ctx context.Context, want uint64) (uint64, error) {
 	return have.Packets, err
 }
 
+// Forget begins anew.
+func (u *SlicedUDP) Forget() {
+	u.standing.Forget()
+	u.sent, u.lost = 0, 0
+}
+
 // Sample is all slices; the loss is that of all of their packets.
 func (u *SlicedUDP) Sample() result.Sample {
 	s := u.sample
@@ -321,6 +342,12 @@ func (t *SlicedTCP) Slice(ctx context.Context, d time.Duration) error {
 	t.spent(report.CPU, elapsed.Seconds())
 	t.ran(elapsed, report.CPU)
 	return nil
+}
+
+// Forget begins anew.
+func (t *SlicedTCP) Forget() {
+	t.standing.Forget()
+	t.bytes, t.busy, t.retrans, t.cores, t.measured = 0, 0, 0, nil, 0
 }
 
 // spent adds what the cores did in a slice.

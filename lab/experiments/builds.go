@@ -1,0 +1,72 @@
+package experiments
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// builds are the programs of contenders that are edges of another build, by contender.
+type builds map[string]string
+
+// buildName is a contender's that is no data path of its own. A suffix would be an encapsulation.
+var buildName = regexp.MustCompile(`^[a-z0-9][a-z0-9._]*$`)
+
+// readBuilds takes the programs out of contenders NAME=PROGRAM, where NAME is selvage, one of
+// its encapsulations, or a new one. Programs are named by their absolute paths.
+func readBuilds(contenders, known []string) (names []string, programs builds, err error) {
+	programs = builds{}
+	for _, contender := range contenders {
+		name, program, ok := strings.Cut(contender, "=")
+		names = append(names, name)
+		if !ok {
+			continue
+		}
+		if slices.Contains(known, name) && pathOf(name) != "selvage" {
+			return nil, nil, fmt.Errorf("--contenders: %s: %s is no edge; name the build otherwise, such as old=%s", contender, name, program)
+		}
+		if !slices.Contains(known, name) && !buildName.MatchString(name) {
+			return nil, nil, fmt.Errorf("--contenders: %s: %q is no name of a build; use small letters, digits, dots and underscores", contender, name)
+		}
+		if program, err = filepath.Abs(program); err != nil {
+			return nil, nil, fmt.Errorf("--contenders: %s: %w", contender, err)
+		}
+		switch info, err := os.Stat(program); {
+		case err != nil:
+			return nil, nil, fmt.Errorf("--contenders: %s: %w", contender, err)
+		case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+			return nil, nil, fmt.Errorf("--contenders: %s: %s is no program", contender, program)
+		}
+		if programs[name] != "" {
+			return nil, nil, fmt.Errorf("--contenders: %s is named twice", name)
+		}
+		programs[name] = program
+	}
+	return names, programs, nil
+}
+
+// and is the names of known contenders and of builds.
+func (b builds) and(known []string) []string {
+	return append(slices.Clone(known), slices.Sorted(maps.Keys(b))...)
+}
+
+// of is the program of a contender, or the one that those without have.
+func (b builds) of(contender, or string) string { return cmp.Or(b[contender], or) }
+
+// record writes the programs down in a result.
+func (b builds) record(r *result.Result) {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		words = append(words, name+"="+b[name])
+	}
+	if len(words) > 0 {
+		r.Parameters["programs"] = strings.Join(words, ", ")
+	}
+}

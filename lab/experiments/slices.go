@@ -1,0 +1,396 @@
+package experiments
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// transit is the case of Ab that has beds of its own.
+const transit = "transit"
+
+// stand is a contender of a round: its beds, and an instrument for each case, which all stand
+// ready at once.
+type stand struct {
+	contender string
+	net       *network // nil where transit alone is measured
+	transit   *bed     // nil where it is not measured
+	turns     uint32   // of harm to transit
+	before    counters
+	slicers   map[string]measure.Sliced // by case
+	failed    map[string]error
+	began     map[string]time.Time
+}
+
+// kinds are the cases of result samples, in the order in which they are measured.
+func (c *Ab) kinds() []string {
+	var kinds []string
+	for _, name := range c.Cases {
+		switch name {
+		case "rr":
+			kinds = append(kinds, "rr-1", "rr-1024")
+		case transit:
+			kinds = append(kinds, stats.TransitEncap, stats.TransitDecap)
+		default:
+			kinds = append(kinds, name)
+		}
+	}
+	return kinds
+}
+
+// buildTime is about how long a contender's beds of a round take to build and remove.
+const buildTime = 1500 * time.Millisecond
+
+// planned is about how long a round takes.
+func (c *Ab) planned() time.Duration {
+	const besides = 12 * time.Millisecond // of each slice
+	slices := len(c.Contenders) * len(c.kinds()) * (c.Cycles + 1)
+	return time.Duration(slices)*(c.Slice+besides) + time.Duration(len(c.Contenders))*buildTime + settleTime
+}
+
+// round is what all contenders of one round have.
+type round struct {
+	*Ab
+	labs   labs
+	beds   *beds // of transit, nil without
+	stands []*stand
+}
+
+// takeRound builds everything, measures, removes everything, and adds the samples to r.
+func (c *Ab) takeRound(ctx context.Context, number int, r *result.Result) (err error) {
+	all := &round{Ab: c}
+	defer func() {
+		left := all.close()
+		if ctx.Err() != nil { // whatever else that broke
+			err = cmp.Or(left, ctx.Err())
+			return
+		}
+		err = errors.Join(err, left)
+	}()
+	if err := all.build(ctx); err != nil {
+		return err
+	}
+	if number == 1 {
+		all.describe(r)
+	}
+	busy, err := settle(ctx, settleTime)
+	if err != nil {
+		return err
+	}
+	if err := all.cycles(ctx, number); err != nil {
+		return err
+	}
+	samples := all.samples(number, busy, r.Started)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.Samples = append(r.Samples, samples...)
+	return nil
+}
+
+// close ends instruments and removes beds.
+func (all *round) close() error {
+	for _, s := range all.stands {
+		for _, slicer := range s.slicers {
+			slicer.Close()
+		}
+	}
+	var errs [2]error
+	var wait sync.WaitGroup
+	wait.Go(func() { errs[0] = all.labs.close() })
+	if all.beds != nil {
+		errs[1] = all.beds.close()
+	}
+	wait.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// build makes the beds of transit beside the others, and then has the instruments stand.
+func (all *round) build(ctx context.Context) error {
+	for _, name := range all.Contenders {
+		all.stands = append(all.stands, &stand{
+			contender: name, slicers: map[string]measure.Sliced{}, failed: map[string]error{}, began: map[string]time.Time{},
+		})
+	}
+	var failed [2]error
+	var wait sync.WaitGroup
+	wait.Go(func() { failed[0] = all.buildTransits(ctx) })
+	failed[1] = all.buildNetworks(ctx)
+	wait.Wait()
+	if err := errors.Join(failed[:]...); err != nil {
+		return err
+	}
+	for _, s := range all.stands {
+		if all.harm != nil {
+			if err := all.harm(s); err != nil {
+				return err
+			}
+		}
+		if err := all.ready(ctx, s); err != nil {
+			return fmt.Errorf("contender %s: %w", s.contender, err)
+		}
+	}
+	return nil
+}
+
+func (all *round) buildNetworks(ctx context.Context) (err error) {
+	if slices.Equal(all.Cases, []string{transit}) {
+		return nil
+	}
+	for _, s := range all.stands {
+		if s.net, err = all.Ab.build(ctx, &all.labs, s.contender); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (all *round) buildTransits(ctx context.Context) (err error) {
+	if !slices.Contains(all.Cases, transit) {
+		return nil
+	}
+	if all.beds, err = openBeds(); err != nil {
+		return err
+	}
+	for _, s := range all.stands {
+		forwarder, as := all.transitOf(s.contender)
+		if forwarder == nil {
+			continue
+		}
+		o := bedOptions{experiment: stats.AB, transit: topo.TransitOptions{UnderlayFamily: all.Family}, forwarder: forwarder}
+		if s.transit, err = all.beds.build(ctx, s.contender, as, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// transitOf is what a contender is between uplinks and underlay, and that experiment's name of
+// it; nil for the wire, which has no host.
+func (c *Ab) transitOf(contender string) (topo.Forwarder, string) {
+	switch c.path(contender) {
+	case "limit":
+		return topo.TransitLimit{}, limitName
+	case "plain":
+		return topo.TransitKernel{Plain: true}, routeName
+	case "kernel":
+		return topo.TransitKernel{}, kernelName
+	case "selvage":
+		// The links are veths, on which the edge would choose tc.
+		return topo.TransitSelvage{Binary: c.programs.of(contender, c.SelvageBinary), Encapsulation: c.encapsulation(contender), Mode: "native"}, contender
+	}
+	return nil, ""
+}
+
+// ready has an instrument for each case stand at a contender's beds.
+func (all *round) ready(ctx context.Context, s *stand) error {
+	for _, kind := range all.kinds() {
+		slicer, err := all.slicer(ctx, s, kind)
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+		if slicer != nil {
+			s.slicers[kind] = slicer
+		}
+	}
+	return nil
+}
+
+// Ports of instruments that stand side by side.
+const portRR1, portRR1024 = 5301, 5311
+
+func (all *round) slicer(ctx context.Context, s *stand, kind string) (measure.Sliced, error) {
+	bulk, rr := all.pins()
+	if strings.HasPrefix(kind, transit) {
+		if s.transit == nil {
+			return nil, nil
+		}
+		return all.beds.slicer(ctx, s.transit, kind, gen.SinkOptions{Turns: s.turns})
+	}
+	ends := measure.EndsOf(s.net.net, innerFamily)
+	switch kind {
+	case "tcp":
+		return measure.StandTCP(ctx, ends, measure.BulkOptions{Streams: all.Streams, Pin: &bulk})
+	case "udp":
+		return measure.StandUDP(ctx, ends, measure.UDPOptions{Pin: &bulk})
+	case "rr-1":
+		return measure.StandRR(ctx, ends, measure.RROptions{Pin: &rr, Port: portRR1})
+	}
+	return measure.StandRR(ctx, ends, measure.RROptions{Request: 1024, Response: 1024, Pin: &rr, Port: portRR1024})
+}
+
+// cycles takes the slices: in each cycle one case after the other, and of each all contenders,
+// so those that are compared are neighbours in time. The first cycle warms up.
+func (all *round) cycles(ctx context.Context, number int) error {
+	orders := stats.Balanced(all.Contenders, number*(all.Cycles+1))[(number-1)*(all.Cycles+1):]
+	for i, order := range orders {
+		for _, kind := range all.kinds() {
+			for _, name := range order {
+				s := all.stands[slices.Index(all.Contenders, name)]
+				s.slice(ctx, kind, all.Slice)
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+			}
+		}
+		if i > 0 {
+			continue
+		}
+		for _, s := range all.stands {
+			if err := s.forget(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// slice takes one, unless one of this case failed before.
+func (s *stand) slice(ctx context.Context, kind string, d time.Duration) {
+	slicer := s.slicers[kind]
+	if slicer == nil || s.failed[kind] != nil {
+		return
+	}
+	if s.began[kind].IsZero() {
+		s.began[kind] = time.Now()
+	}
+	s.failed[kind] = slicer.Slice(ctx, d)
+}
+
+// forget begins anew after the warm-up.
+func (s *stand) forget() (err error) {
+	for _, slicer := range s.slicers {
+		slicer.Forget()
+	}
+	clear(s.began)
+	if s.net != nil {
+		s.before, err = readCounters(s.net.net)
+	}
+	return err
+}
+
+// samples are those of the round, in the order in which they began.
+func (all *round) samples(number int, busy float64, began time.Time) []result.Sample {
+	var samples []result.Sample
+	for _, s := range all.stands {
+		counted, err := s.counted()
+		for _, kind := range slices.Sorted(maps.Keys(s.slicers)) {
+			sample := s.sample(kind)
+			sample.Contender, sample.Case, sample.Round = s.contender, kind, number
+			sample.Start = s.began[kind].Sub(began).Seconds()
+			sample.Metrics[idleBusy] = busy
+			for name, value := range counted {
+				if kind == stats.DecisiveCase || name == csumErrors && !strings.HasPrefix(kind, transit) {
+					sample.Metrics[name] = value
+				}
+			}
+			if !strings.HasPrefix(kind, transit) {
+				s.failed[kind] = cmp.Or(s.failed[kind], err)
+			}
+			if s.failed[kind] != nil {
+				sample.Error = s.failed[kind].Error()
+			}
+			samples = append(samples, sample)
+		}
+	}
+	slices.SortStableFunc(samples, func(a, b result.Sample) int { return cmp.Compare(a.Start, b.Start) })
+	return samples
+}
+
+// sample is a case's, with one figure of all slices for each that they have.
+func (s *stand) sample(kind string) result.Sample {
+	sample := s.slicers[kind].Sample()
+	for name, values := range sample.Series {
+		if name != measure.TCPSeries {
+			sample.Metrics[name] = stats.Midmean(values)
+		}
+	}
+	return sample
+}
+
+// counted is what the counters of a stand's hosts say of its slices. Damaged packets fail them.
+func (s *stand) counted() (map[string]float64, error) {
+	if s.net == nil || s.before == nil {
+		return nil, nil
+	}
+	after, err := readCounters(s.net.net)
+	if err != nil {
+		return nil, err
+	}
+	metrics := map[string]float64{}
+	for name, counter := range map[string]string{dsacks: dsacksReceived, disordered: outOfOrder} {
+		rose, _ := after.since(s.before, counter)
+		metrics[name] = float64(rose)
+	}
+	rose, which := after.since(s.before, damaged()...)
+	metrics[csumErrors] = float64(rose)
+	if rose > 0 {
+		return metrics, fmt.Errorf("%d packets arrived damaged (%s): the figures of this path count for nothing until its checksums are right",
+			rose, strings.Join(which, ", "))
+	}
+	return metrics, nil
+}
+
+// describe writes down what the contenders are, with the first round's beds.
+func (all *round) describe(r *result.Result) {
+	for _, s := range all.stands {
+		if s.net == nil {
+			contender := result.Contender{Name: s.contender, InnerMTU: mtuPacket}
+			if s.transit != nil {
+				contender.Description = s.transit.forwarder.Describe()
+				r.Topology = transitTopology(s.transit.net)
+			}
+			r.Contenders = append(r.Contenders, contender)
+			continue
+		}
+		r.Contenders = append(r.Contenders, all.contender(s.contender, s.net.path, r.Environment))
+		if s.net.control != nil {
+			r.Parameters["control"] = s.net.control.Said
+		}
+		r.Topology = topology(s.net.net)
+	}
+}
+
+// outcome is a round in a few words: the main figure of each case, of all contenders in their order.
+func (c *Ab) outcome(r result.Result, number int) string {
+	var words []string
+	for _, m := range stats.Metrics() {
+		if !slices.Contains([]string{stats.Decisive, measure.RRP50, measure.UDPRate, stats.NDR}, m.Name) || m.Case == "rr-1024" {
+			continue
+		}
+		var figures []string
+		for _, name := range c.Contenders {
+			if v, ok := stats.Values(r, name, m.Case, m.Name)[number]; ok {
+				figures = append(figures, stats.Figure(v))
+			}
+		}
+		if len(figures) > 0 {
+			words = append(words, m.Case+" "+strings.Join(figures, " ")+" "+m.Unit)
+		}
+	}
+	busy := 0.0
+	for _, s := range r.Samples {
+		if s.Round == number && s.Error != "" {
+			return s.Case + " of " + s.Contender + " " + failure(s)
+		}
+		if s.Round == number {
+			busy = max(busy, s.Metrics[idleBusy])
+		}
+	}
+	if busy > busyLimit {
+		words = append(words, fmt.Sprintf("but others kept the machine %.0f %% busy", 100*busy))
+	}
+	return strings.Join(words, ", ")
+}
