@@ -75,7 +75,11 @@ func (e evidence) stolen() []string {
 
 func (e evidence) fewRounds() []string {
 	rounds := stats.Rounds(e.Result)
-	if rounds == 0 || rounds >= 5 {
+	switch {
+	case rounds > 0 && rounds < stats.LeastPairs && stats.Sliced(e.Result):
+		return []string{fmt.Sprintf("Confidence: %s show no difference of any size, since chance alone makes all of so few point one way too often. Use --rounds %d or more.",
+			inRounds(rounds), stats.LeastPairs)}
+	case rounds == 0 || rounds >= 5:
 		return nil
 	}
 	return []string{fmt.Sprintf("Confidence: with %s the intervals hold the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",

@@ -19,6 +19,7 @@ import (
 // Names of contenders with a part of their own in the words below.
 const (
 	wire    = "wire"
+	limit   = stats.Limit
 	plain   = stats.Baseline
 	kernel  = "kernel"
 	selvage = "selvage"
@@ -57,6 +58,9 @@ func Verdict(r result.Result) result.Verdict {
 		return convergeVerdict(r)
 	}
 	e := gather(r)
+	if stats.BaselineOf(r) != plain {
+		return e.buildsVerdict()
+	}
 	v := result.Verdict{Findings: e.findings()}
 	if e.subject == "" {
 		v.Refused = true
@@ -65,11 +69,19 @@ func Verdict(r result.Result) result.Verdict {
 	}
 	if why := stats.Refuse(r, e.subject); why != "" {
 		v.Refused = true
-		v.Sentence = "No verdict: " + why + ". Quiet the machine, or raise --rounds or --duration."
+		v.Sentence = "No verdict: " + why + ". " + e.remedy()
 		return v
 	}
 	v.Sentence = e.sentence()
 	return v
+}
+
+// remedy is what to do against noise.
+func (e evidence) remedy() string {
+	if stats.Sliced(e.Result) {
+		return "Quiet the machine, or raise --rounds."
+	}
+	return "Quiet the machine, or raise --rounds or --duration."
 }
 
 // Subject is the contender that a verdict on r is about: `selvage`, else the first
@@ -114,7 +126,7 @@ func gather(r result.Result) evidence {
 // tunnels are the contenders that are neither the baseline nor its limit.
 func (e evidence) tunnels() []string {
 	return slices.DeleteFunc(stats.Names(e.Result), func(name string) bool {
-		return name == stats.BaselineOf(e.Result) || name == wire
+		return name == stats.BaselineOf(e.Result) || name == wire || name == limit
 	})
 }
 
@@ -204,6 +216,8 @@ func (e evidence) title(name string) string {
 	switch path(name) {
 	case wire:
 		return "the bare wire"
+	case limit:
+		return "a bare redirect"
 	case plain:
 		if e.routed() {
 			return "plain routing"

@@ -24,6 +24,7 @@ func (v view) Bars() []figure {
 	for _, m := range []stats.Metric{
 		metric("tcp", "tcp_throughput"), metric("tcp", "cpu_per_gb"), metric("tcp", "retransmits"),
 		metric("rr-1", "rr_p50"), metric("rr-1024", "rr_p50"), metric("udp", "udp_pps"),
+		metric(stats.TransitEncap, stats.NDR), metric(stats.TransitDecap, stats.NDR),
 	} {
 		if f, ok := v.bars(m); ok {
 			figures = append(figures, f)

@@ -51,6 +51,10 @@ func (v view) Confidence() string {
 	if rounds == 0 {
 		return "No round was completed."
 	}
+	if stats.Sliced(v.Result) {
+		return glue(fmt.Sprintf("The interval of a median is that of the rounds (order statistics, %.4g %%). A ratio is that of neighbouring slices: the middle half of a round's, averaged; over rounds by Hodges and Lehmann's estimate with an interval of signed ranks (%.2g %%, n = %d). Beds are built anew for each round, so the accident of one is not measured twice. ≈ marks no difference; “sees” is the smallest change that nine of ten runs like this one would find.",
+			100*stats.Confidence(rounds), 100*stats.PairedConfidence, rounds))
+	}
 	how := "the range of the rounds"
 	if stats.Confidence(rounds) >= stats.WantConfidence && rounds > 6 {
 		how = "order statistics"
@@ -171,6 +175,7 @@ type line struct {
 	Median, Interval     string
 	N                    int
 	Ratio, RatioInterval string
+	Sees                 string // the smallest change that would be found
 }
 
 // block is one metric of the summary table.
@@ -208,6 +213,9 @@ func (v view) line(row result.Row) line {
 	}
 	if row.Ratio > 0 {
 		l.RatioInterval = fmt.Sprintf("%.2f–%.2f", row.RatioLo, row.RatioHi)
+	}
+	if row.SmallestEffect > 0 {
+		l.Sees = effect(row.SmallestEffect)
 	}
 	return l
 }

@@ -43,10 +43,10 @@ func Table(w io.Writer, r result.Result) error {
 				continue
 			}
 			if !head {
-				fmt.Fprintf(&b, "%-38s %9s  %-17s %3s  %7s\n", m.Title+", "+m.Unit, "median", "interval", "n", "× plain")
+				fmt.Fprintf(&b, "%-38s %9s  %-17s %3s  %7s\n", m.Title+", "+m.Unit, "median", "interval", "n", "× "+v.baseline())
 				head = true
 			}
-			b.WriteString(textRow(row))
+			b.WriteString(v.textRow(row, m))
 		}
 		if head {
 			b.WriteByte('\n')
@@ -68,21 +68,38 @@ func writeText(w io.Writer, b *strings.Builder, v result.Verdict) error {
 	return nil
 }
 
-func textRow(row result.Row) string {
+func (v view) textRow(row result.Row, m stats.Metric) string {
 	ratio, bounds := "–", ""
 	switch {
-	case row.Contender == stats.Baseline:
+	case row.Contender == v.baseline():
 		ratio = "1"
 	case row.Ratio > 0:
 		ratio = strings.TrimSuffix(stats.Ratio(row.Ratio), " ×")
 		bounds = fmt.Sprintf("[%.2f, %.2f]", row.RatioLo, row.RatioHi)
 	}
-	if row.Baseline != "" && !row.Distinguishable {
-		bounds = strings.TrimSpace(bounds + " not distinguishable")
+	if row.Baseline != "" {
+		bounds = strings.TrimSpace(bounds + " " + v.shown(row, m))
 	}
 	interval := fmt.Sprintf("[%s, %s]", stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit))
 	return strings.TrimRight(fmt.Sprintf("  %-36s %9s  %-17s %3d  %7s  %s", row.Contender, stats.In(row.Median, row.Unit), interval, row.N, ratio, bounds), " ") + "\n"
 }
+
+// shown is what a row shows against the baseline: in runs of slices whether it is better, and if
+// no difference is shown, how small a one would have been found.
+func (v view) shown(row result.Row, m stats.Metric) string {
+	switch {
+	case !stats.Sliced(v.Result) && row.Distinguishable:
+		return ""
+	case !stats.Sliced(v.Result):
+		return "not distinguishable"
+	case row.Distinguishable || row.SmallestEffect == 0:
+		return stats.ChangeOf(row, m.Higher).String()
+	}
+	return "no difference above " + effect(row.SmallestEffect)
+}
+
+// effect is a size of effect in percent.
+func effect(share float64) string { return strings.TrimPrefix(stats.Percent(share), "+") }
 
 // wrap writes s in lines of at most tableWidth, later lines indented.
 func wrap(b *strings.Builder, indent, s string) {

@@ -28,9 +28,12 @@ type taxLine struct {
 // Tax lists the tunnels of the run that have a ratio.
 func (v view) Tax() []taxLine {
 	var lines []taxLine
+	if v.baseline() != stats.Baseline {
+		return nil
+	}
 	for _, k := range v.Contenders {
 		row, ok := v.row(k.Name, metric(stats.DecisiveCase, stats.Decisive))
-		if !ok || row.Ratio == 0 || k.Name == stats.Baseline || k.Name == "wire" {
+		if !ok || row.Ratio == 0 || k.HeaderTax == 0 {
 			continue
 		}
 		lines = append(lines, taxLine{

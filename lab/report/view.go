@@ -38,6 +38,12 @@ func newView(r result.Result) view {
 // baseline is the contender that ratios are against.
 func (v view) baseline() string { return stats.BaselineOf(v.Result) }
 
+// Baseline is baseline for the page.
+func (v view) Baseline() string { return v.baseline() }
+
+// Sliced says whether the contenders took turns in slices.
+func (v view) Sliced() bool { return stats.Sliced(v.Result) }
+
 // row is the summary line of a contender's metric.
 func (v view) row(contender string, m stats.Metric) (result.Row, bool) {
 	return stats.Find(v.Summary, contender, m.Case, m.Name)
@@ -152,7 +158,7 @@ type card struct {
 func (v view) Cards() []card {
 	var cards []card
 	for _, m := range []stats.Metric{
-		metric("tcp", "tcp_throughput"), metric("tcp", "cpu_per_gb"), metric("rr-1", "rr_p50"), metric("udp", "udp_pps"),
+		metric("tcp", "tcp_throughput"), metric("tcp", "cpu_per_gb"), metric("rr-1", "rr_p50"), metric("udp", "udp_pps"), metric(stats.TransitEncap, stats.NDR),
 	} {
 		row, ok := v.row(v.subject, m)
 		if !ok {
@@ -161,13 +167,13 @@ func (v view) Cards() []card {
 		c := card{Title: cardTitle(m), Value: stats.In(row.Median, row.Unit), Unit: m.Unit, Class: "even", Strip: v.strip(m)}
 		switch {
 		case row.Ratio == 0:
-			c.Note = "no ratio to plain"
+			c.Note = "no ratio to " + v.baseline()
 		case !row.Distinguishable:
-			c.Note = glue(stats.Ratio(row.Ratio)) + " plain, no difference shown"
+			c.Note = glue(stats.Ratio(row.Ratio)) + " " + v.baseline() + ", no difference shown"
 		default:
-			c.Class, c.Note = "bad", glue(stats.Ratio(row.Ratio))+" plain, worse"
+			c.Class, c.Note = "bad", glue(stats.Ratio(row.Ratio))+" "+v.baseline()+", worse"
 			if (row.Ratio > 1) == m.Higher {
-				c.Class, c.Note = "good", glue(stats.Ratio(row.Ratio))+" plain, better"
+				c.Class, c.Note = "good", glue(stats.Ratio(row.Ratio))+" "+v.baseline()+", better"
 			}
 		}
 		cards = append(cards, c)
@@ -178,6 +184,9 @@ func (v view) Cards() []card {
 func cardTitle(m stats.Metric) string {
 	if m.Name == "rr_p50" {
 		return "Request/response p50"
+	}
+	if m.Name == stats.NDR {
+		return "Transit, no-drop rate"
 	}
 	return m.Title
 }

@@ -32,17 +32,35 @@ func Refuse(r result.Result, subject string) string {
 			return why
 		}
 	}
-	ratios, _, divisible := pair(Values(r, subject, DecisiveCase, Decisive), Values(r, Baseline, DecisiveCase, Decisive))
+	iv, divisible := decisiveRatio(r, subject)
 	if !divisible {
 		return fmt.Sprintf("%s moved nothing in at least one round", Baseline)
 	}
-	iv := Median(ratios)
 	half := (iv.Hi - iv.Lo) / 2
 	if iv.Lo <= 1 && iv.Hi >= 1 && half > SpreadLimit {
 		return fmt.Sprintf("the ratio of %s to %s lies anywhere in [%.2f, %.2f], which is wider than ±%.0f %% and so shows neither a difference nor its absence. %s",
 			subject, Baseline, iv.Lo, iv.Hi, 100*SpreadLimit, reason)
 	}
 	return ""
+}
+
+// decisiveRatio is the ratio of the decisive metric of the subject to the baseline.
+func decisiveRatio(r result.Result, subject string) (iv Interval, divisible bool) {
+	if !Sliced(r) {
+		ratios, _, divisible := pair(Values(r, subject, DecisiveCase, Decisive), Values(r, Baseline, DecisiveCase, Decisive))
+		return Median(ratios), divisible
+	}
+	row := result.Row{Contender: subject, Baseline: Baseline}
+	compareSliced(&row, r, Metric{Case: DecisiveCase, Name: Decisive})
+	return Interval{Median: row.Ratio, Lo: row.RatioLo, Hi: row.RatioHi}, row.Ratio > 0
+}
+
+// leastRounds is the fewest rounds that carry a verdict on r.
+func leastRounds(r result.Result) int {
+	if Sliced(r) {
+		return LeastPairs
+	}
+	return MinRounds
 }
 
 // Unreliable says, without a final stop, why the decisive metric of a contender carries
@@ -76,8 +94,8 @@ func unreliable(r result.Result, contender string, d decisive) string {
 	if len(missing) > 0 {
 		return fmt.Sprintf("%s has no sample of round %s of %d", contender, join(missing), rounds)
 	}
-	if len(values) < MinRounds {
-		return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", contender, len(values), MinRounds)
+	if len(values) < leastRounds(r) {
+		return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", contender, len(values), leastRounds(r))
 	}
 	if s := Spread(list(values)); s > SpreadLimit {
 		return fmt.Sprintf("the %s of %s spreads by ±%.0f %%, and the limit is ±%.0f %%. %s (spread: 1.48 × median absolute deviation, n = %d)",

@@ -1,0 +1,81 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// buildsVerdict compares contenders with the first of them, row by row: builds of one data
+// path, of which no headers and no tunnel explain a difference.
+func (e evidence) buildsVerdict() result.Verdict {
+	v := result.Verdict{}
+	base := stats.BaselineOf(e.Result)
+	for _, one := range []func() []string{e.failed, e.stolen, e.fewRounds} {
+		v.Findings = append(v.Findings, one()...)
+	}
+	if lines := stats.Errors(e.Result); len(lines) > 0 {
+		v.Refused, v.Sentence = true, fmt.Sprintf("No verdict: %d samples failed. Mend the cause and run again.", len(lines))
+		return v
+	}
+	if rounds := stats.Rounds(e.Result); rounds < stats.LeastPairs {
+		v.Refused, v.Sentence = true, fmt.Sprintf("No verdict: %s are fewer than the %d that a difference needs. Raise --rounds.", inRounds(rounds), stats.LeastPairs)
+		return v
+	}
+	var sentences []string
+	for _, name := range e.tunnels() {
+		sentence, findings := e.against(name, base)
+		sentences, v.Findings = append(sentences, sentence), append(v.Findings, findings...)
+	}
+	if v.Sentence = strings.Join(sentences, " "); v.Sentence == "" {
+		v.Refused, v.Sentence = true, "No verdict: no contender besides "+base+" was measured, so there is nothing to compare."
+	}
+	return v
+}
+
+// against says in which rows a contender differs from the baseline, and of each row what
+// was found and what would have been.
+func (e evidence) against(name, base string) (sentence string, findings []string) {
+	rows := map[stats.Change][]string{}
+	for _, m := range stats.Metrics() {
+		row, ok := stats.Find(e.rows, name, m.Case, m.Name)
+		if !ok || row.Baseline == "" {
+			continue
+		}
+		change := stats.ChangeOf(row, m.Higher)
+		words := lowerFirst(m.Title)
+		if change != stats.NoDifference && row.Ratio > 0 {
+			words += " (" + stats.Ratio(row.Ratio) + " " + bounds(row) + ")"
+		}
+		rows[change] = append(rows[change], words)
+		findings = append(findings, finding(name, m, row, change))
+	}
+	var parts []string
+	for _, change := range []stats.Change{stats.Worse, stats.Better} {
+		if len(rows[change]) > 0 {
+			parts = append(parts, fmt.Sprintf("%s in %s", change, strings.Join(rows[change], ", ")))
+		}
+	}
+	switch same := len(rows[stats.NoDifference]); {
+	case len(parts) == 0:
+		return fmt.Sprintf("%s against %s: no difference in any of %d figures.", name, base, same), findings
+	case same > 0:
+		parts = append(parts, fmt.Sprintf("no difference in %d others", same))
+	}
+	return fmt.Sprintf("%s against %s: %s.", name, base, strings.Join(parts, "; ")), findings
+}
+
+// finding is one row in words.
+func finding(name string, m stats.Metric, row result.Row, change stats.Change) string {
+	text := fmt.Sprintf("%s: %s, %s", name, lowerFirst(m.Title), change)
+	if row.Ratio == 0 {
+		return text + fmt.Sprintf(", %s %s more than the baseline.", stats.In(row.Difference, row.Unit), row.Unit)
+	}
+	text += fmt.Sprintf(", %s %s.", stats.Ratio(row.Ratio), bounds(row))
+	if change == stats.NoDifference && row.SmallestEffect > 0 {
+		text += " A run like this one finds a change of " + share(row.SmallestEffect) + " or more."
+	}
+	return text
+}
