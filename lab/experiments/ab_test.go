@@ -166,6 +166,27 @@ func TestBuilds(t *testing.T) {
 	}
 }
 
+// The other experiments take builds too.
+func TestBuildsOfOtherExperiments(t *testing.T) {
+	c, err := parse("rfc2544", "--quick", "--contenders=limit,old=/bin/sh,selvage=/bin/ls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"old": "/bin/sh", "selvage": "/bin/ls"} {
+		if got, ok := c.Rfc2544.forwarder(name).(topo.TransitSelvage); !ok || got.Binary != want {
+			t.Errorf("rfc2544: %s is %+v", name, got)
+		}
+	}
+	if c, err = parse("latency", "--quick", "--contenders=kernel,old=/bin/sh"); err != nil || c.Latency.programs["old"] != "/bin/sh" {
+		t.Errorf("latency: %v, %v", c.Latency.programs, err)
+	}
+	for _, experiment := range []string{"rfc2544", "latency"} {
+		if _, err := parse(experiment, "--quick", "--contenders=kernel=/bin/sh"); err == nil || !strings.Contains(err.Error(), "kernel is no edge") {
+			t.Errorf("%s: %v", experiment, err)
+		}
+	}
+}
+
 func TestKinds(t *testing.T) {
 	ab := parseAb(t, "--cases=rr,transit,tcp")
 	if got := strings.Join(ab.kinds(), ","); got != "rr-1,rr-1024,transit-encap,transit-decap,tcp" {

@@ -14,7 +14,7 @@ import (
 // Latency is the command line of the experiment on what a firewall adds to a round trip,
 // to a connection and to a packet, by its rules.
 type Latency struct {
-	Contenders []string `placeholder:"NAME" default:"kernel,selvage" help:"Firewalls to compare: ${default} by default; there are ovs, and plain, which is a bridge without tunnel and firewall."`
+	Contenders []string `placeholder:"NAME" default:"kernel,selvage" help:"Firewalls to compare: ${default} by default; there are ovs, and plain, which is a bridge without tunnel and firewall. NAME=PROGRAM is the edges of another build."`
 	Scenarios  []string `placeholder:"NAME" enum:"same-host,two-hosts" default:"same-host,two-hosts" help:"Study S3's, each without a firewall and with one of 100 rules: ${enum}."`
 	Rules      []int    `placeholder:"RULES" help:"Rules between two hosts, 0 being no firewall; 0,1,10,100,1000,10000,100000 by default, with --quick 0,100,10000."`
 	Measure    []string `placeholder:"WHAT" enum:"rr,rr1,crr,conn,udprr,udp,tcp" default:"rr,rr1,crr,conn,udprr,udp,tcp" help:"What to measure: TCP_RR of 1024 bytes and of 1, a connection a transaction (one at a time, many at once), UDP_RR, UDP one way, TCP throughput. ${enum} by default."`
@@ -33,7 +33,9 @@ type Latency struct {
 	Breakdown bool `group:"Samples" help:"Measure where the time of a round trip goes, by timestamps in the data path."`
 
 	UnderlayMTU   int    `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
-	SelvageBinary string `group:"Network" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+	SelvageBinary string `group:"Network" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of contenders without one of their own; this one by default."`
+
+	programs builds
 }
 
 // latencyContenders are the data paths that can be measured.
@@ -43,7 +45,10 @@ func latencyContenders() []string { return []string{"plain", stats.Nftables, "ov
 const mostSweep = 131000
 
 // Validate checks what belongs together and fills in what --quick means.
-func (c *Latency) Validate() error {
+func (c *Latency) Validate() (err error) {
+	if c.Contenders, c.programs, err = readBuilds(c.Contenders, latencyContenders()); err != nil {
+		return err
+	}
 	rules, rounds, duration, sample := []int{0, 1, 10, 100, 1000, 10000, 100000}, 5, 120*time.Second, 5*time.Second
 	if c.Quick {
 		rules, rounds, duration, sample = []int{0, 100, 10000}, 3, time.Second, 500*time.Millisecond
@@ -60,7 +65,7 @@ func (c *Latency) Validate() error {
 	if c.Sample == 0 {
 		c.Sample = sample
 	}
-	if err := checkNames(c.Contenders, latencyContenders()); err != nil {
+	if err := checkNames(c.Contenders, c.programs.and(latencyContenders())); err != nil {
 		return err
 	}
 	if err := errors.Join(c.checkLists(), c.checkTimes()); err != nil {

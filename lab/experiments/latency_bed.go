@@ -93,7 +93,11 @@ func (c *Latency) guestPairs() int {
 
 func (c *Latency) startPath(ctx context.Context, n *topo.TwoHosts, contender string) (*topo.Path, error) {
 	var half func() topo.Half
-	switch contender {
+	as := contender
+	if c.programs[contender] != "" {
+		as = "selvage"
+	}
+	switch as {
 	case "plain":
 		return n.Plain(ctx, topo.EndOptions{MTU: n.Options.InnerMTU})
 	case stats.Nftables:
@@ -102,7 +106,7 @@ func (c *Latency) startPath(ctx context.Context, n *topo.TwoHosts, contender str
 		half = func() topo.Half { return topo.NewFirewallOVS(topo.OVSOptions{}) }
 	case "selvage", timedContender:
 		half = func() topo.Half {
-			return topo.NewFirewallSelvage(topo.SelvageOptions{Binary: c.SelvageBinary, Timing: contender == timedContender})
+			return topo.NewFirewallSelvage(topo.SelvageOptions{Binary: c.programs.of(contender, c.SelvageBinary), Timing: contender == timedContender})
 		}
 	default:
 		return nil, fmt.Errorf("there is no contender %q", contender)

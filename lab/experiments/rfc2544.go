@@ -15,7 +15,7 @@ import (
 // Rfc2544 is the command line of the experiment on transit between uplinks and
 // tunnels, by the tests of RFC 2544 section 26.
 type Rfc2544 struct {
-	Contenders []string `placeholder:"NAME" default:"limit,kernel,ovs,selvage" help:"Data paths to compare: ${default} by default; there are kernel-route, selvage-geneve, selvage-nvgre and selvage-tc too. Ratios are against limit."`
+	Contenders []string `placeholder:"NAME" default:"limit,kernel,ovs,selvage" help:"Data paths to compare: ${default} by default; there are kernel-route, selvage-geneve, selvage-nvgre and selvage-tc too, and NAME=PROGRAM is the edge of another build. Ratios are against limit."`
 	Directions []string `placeholder:"NAME" enum:"encap,decap,both" help:"From uplink to tunnel, back, and both by frames that the far side loops back: ${enum}; all by default, with --quick the first two."`
 	Quick      bool     `help:"In minutes: encap and decap of 64, 512 and 1518 bytes, 3 rounds of short trials."`
 	Rounds     int      `default:"3" help:"Samples of each contender and case."`
@@ -49,7 +49,9 @@ type Rfc2544 struct {
 
 	Cores          string `group:"Device" enum:"inline,split" default:"inline" help:"Run generator, device and sink on one core, which is exact, or give device and sink the other: ${enum}. A device in user space has the other in any case."`
 	SelvageTransit string `group:"Device" placeholder:"MODE" enum:"auto,native,generic,tc" default:"native" help:"Transit mode of contenders selvage, selvage-geneve and selvage-nvgre: auto, native, generic or tc; ${default}. The links are veths, on which auto is tc."`
-	SelvageBinary  string `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+	SelvageBinary  string `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of contenders without one of their own; this one by default."`
+
+	programs builds
 }
 
 // Contenders of the experiment besides those of Selvage.
@@ -68,14 +70,17 @@ func transitContenders() []string {
 const mtuPacket, mtuFrame, leastIPv6 = 1500, 1518, 84
 
 // Validate checks what belongs together and fills in what --quick means.
-func (c *Rfc2544) Validate() error {
+func (c *Rfc2544) Validate() (err error) {
+	if c.Contenders, c.programs, err = readBuilds(c.Contenders, transitContenders()); err != nil {
+		return err
+	}
 	c.fill()
 	for i, size := range c.Sizes {
 		if size == mtuPacket {
 			c.Sizes[i] = mtuFrame
 		}
 	}
-	if err := checkNames(c.Contenders, transitContenders()); err != nil {
+	if err := checkNames(c.Contenders, c.programs.and(transitContenders())); err != nil {
 		return err
 	}
 	return errors.Join(c.checkTraffic(), c.checkSearch(), c.checkTrials())

@@ -140,7 +140,7 @@ func (c *Rfc2544) forwarder(contender string) topo.Forwarder {
 	}
 	flows := slices.Max(append(c.FlowSweep, c.Flows))
 	return topo.TransitSelvage{
-		Binary: c.SelvageBinary, Encapsulation: transitEncapsulation(contender), Mode: mode, FlowCacheSize: cacheSize(flows),
+		Binary: c.programs.of(contender, c.SelvageBinary), Encapsulation: transitEncapsulation(contender), Mode: mode, FlowCacheSize: cacheSize(flows),
 	}
 }
 

@@ -208,10 +208,12 @@ func (c *Rfc2544) describe(console *Console, began time.Time) result.Result {
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary
 	}
-	return result.Result{
+	r := result.Result{
 		Schema: result.Schema, Experiment: stats.RFC2544, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
 		Parameters: p, Samples: []result.Sample{},
 	}
+	c.programs.record(&r)
+	return r
 }
 
 // coresInWords says what ran where.

@@ -34,7 +34,8 @@ type Edge struct {
 func (h *Host) EdgeName() string { return "lab-" + h.lab.ID + "-" + strings.ToLower(h.Name) }
 
 // StartEdge runs an edge of that name with a configuration on the host and waits
-// until its API answers. env is added to its environment. The lab removes its files and
+// until its API answers. The configuration is of the lab's version; a program that reads another
+// gets that. env is added to its environment. The lab removes its files and
 // pins, however it ends.
 func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env ...string) (*Edge, error) {
 	e := &Edge{
@@ -48,6 +49,10 @@ func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env .
 			return nil, err
 		}
 	}
+	config, err := translate(ctx, binary, config)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)
+	}
 	if err := os.WriteFile(e.Config, []byte(config), 0o644); err != nil {
 		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)
 	}
@@ -59,7 +64,7 @@ func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env .
 	}
 	running, cancel := e.Command.whileRunning(ctx)
 	defer cancel()
-	err := await.That(running, "the API of edge "+name, func() error {
+	err = await.That(running, "the API of edge "+name, func() error {
 		_, err := e.Get(running, "/v1/status")
 		return err
 	})
