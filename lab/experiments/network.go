@@ -130,7 +130,7 @@ func (c *Ab) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Pa
 // before a data path changes anything in it.
 func (c *Ab) environment(ctx context.Context, version string) (env result.Environment, err error) {
 	var all labs
-	defer func() { err = errors.Join(err, all.close()) }()
+	defer func() { err = removed(ctx, err, all.close()) }()
 	n, err := c.hosts(ctx, &all, "environment")
 	if err != nil {
 		return env, err

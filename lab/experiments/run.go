@@ -132,11 +132,16 @@ func (p *roundPace) left(rounds int) time.Duration {
 
 // removeAll removes the networks of a run that ended with err, and says how it ended then.
 func removeAll(ctx context.Context, err error, networks interface{ close() error }, p *progress) error {
+	p.begin("removing networks", 0)
+	return removed(ctx, err, networks.close())
+}
+
+// removed is how a run ended that had ended with err and then removed its networks; left is what
+// of them could not be.
+func removed(ctx context.Context, err, left error) error {
 	if ctx.Err() != nil { // whatever else that broke
 		err = ctx.Err()
 	}
-	p.begin("removing networks", 0)
-	left := networks.close()
 	switch {
 	case left == nil:
 		return err

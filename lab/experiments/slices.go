@@ -71,14 +71,7 @@ type round struct {
 // takeRound builds everything, measures, removes everything, and adds the samples to r.
 func (c *Ab) takeRound(ctx context.Context, number int, r *result.Result) (err error) {
 	all := &round{Ab: c}
-	defer func() {
-		left := all.close()
-		if ctx.Err() != nil { // whatever else that broke
-			err = cmp.Or(left, ctx.Err())
-			return
-		}
-		err = errors.Join(err, left)
-	}()
+	defer func() { err = removed(ctx, err, all.close()) }()
 	if err := all.build(ctx); err != nil {
 		return err
 	}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# bench-against.sh REV: is this tree faster or slower than that revision? Builds both, has
+# their edges take turns in the A/B experiment (TCP, CPU per GB, request/response, UDP,
+# transit) and their stage benchmarks too, and says better, worse or no difference for
+# each figure: "old" is REV, "new" this tree.
+#   ROUNDS  rounds of the A/B experiment (12) and runs of the stage benchmarks (10)
+#   STAGES  which benchmarks of internal/datapath
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH="$PATH:/usr/sbin:/sbin"
+
+die() {
+	echo "bench-against.sh: $*" >&2
+	exit 1
+}
+
+[[ $# -eq 1 && -n "$1" ]] || die "usage: make bench-against REV=revision"
+[[ $EUID -eq 0 ]] || die "network namespaces and BPF need root; run: sudo make bench-against REV=$1"
+rev="$(git rev-parse --verify --quiet "$1^{commit}")" || die "there is no revision $1"
+stages="${STAGES:-^Benchmark(Port|Underlay|Routed|Stages|Translate|Connections)\$}"
+
+work="$(mktemp -d)"
+# shellcheck disable=SC2317  # trap calls it
+cleanup() {
+	git worktree remove --force "$work/tree" 2>/dev/null || true
+	rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+git worktree add --quiet --detach "$work/tree" "$rev"
+
+echo "old is $(git log -1 --format='%h %s' "$rev"), new is $(git describe --always --dirty) of this tree" >&2
+for side in old new; do
+	tree=.
+	[[ $side == new ]] || tree="$work/tree"
+	CGO_ENABLED=0 scripts/go.sh -C "$tree" build -trimpath -o "$work/$side" ./cmd/selvage
+	scripts/go.sh -C "$tree" test -c -o "$work/$side.test" ./internal/datapath
+done
+
+status=0
+"$work/new" lab ab --contenders "old=$work/old,new=$work/new" --cases tcp,rr,udp,transit \
+	--rounds "${ROUNDS:-12}" --results "${RESULTS:-results}" || status=$?
+
+# The order of each pair is the other way round next time.
+runs="${ROUNDS:-10}"
+for ((i = 1; i <= runs; i++)); do
+	echo "stage benchmarks: run $i of $runs" >&2
+	order=(old new)
+	((i % 2)) || order=(new old)
+	for side in "${order[@]}"; do
+		tree=.
+		[[ $side == new ]] || tree="$work/tree"
+		(cd "$tree/internal/datapath" && "$work/$side.test" -test.run '^$' -test.bench "$stages" -test.benchtime 30x) >>"$work/$side.txt" 2>"$work/failed" || {
+			cat "$work/failed" >&2
+			die "the stage benchmarks of $side failed"
+		}
+	done
+done
+scripts/go.sh run ./test/benchdiff "$work/old.txt" "$work/new.txt" || status=$?
+exit "$status"
