@@ -24,7 +24,7 @@ type Mtu struct {
 	Family      int                   `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
 	Encap       overlay.Encapsulation `group:"Network" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation of selvage: ${enum}. The kernel's devices are vxlan in every run."`
 
-	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"default" help:"Whether the bridges of the hosts pass frames to netfilter: ${enum}."`
+	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter: ${enum}."`
 
 	Duration      time.Duration `group:"Samples" default:"1s" help:"Time of a transfer with a cure or with jumbo packets."`
 	HoleDuration  time.Duration `group:"Samples" default:"3s" help:"Time of a transfer that may fall into the hole."`
