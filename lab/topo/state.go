@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/await"
@@ -68,11 +67,7 @@ func (s *state) undo() error {
 			_ = syscall.Kill(-p.PID, syscall.SIGKILL)
 		}
 	}
-	for _, name := range s.Namespaces {
-		if err := deleteNamespace(name); err != nil {
-			errs = append(errs, fmt.Errorf("namespace %s: %w", name, err))
-		}
-	}
+	errs = append(errs, deleteNamespaces(s.Namespaces...))
 	for i := len(s.Sysctls) - 1; i >= 0; i-- {
 		errs = append(errs, writeSysctl(s.Sysctls[i].Key, s.Sysctls[i].Old))
 	}
@@ -150,55 +145,65 @@ func (p process) alive() bool {
 	return err == nil && now == p
 }
 
-// deleteNamespace kills who is in the namespace, as ip netns pids finds them,
-// and removes its name.
-func deleteNamespace(name string) error {
-	path := filepath.Join(namespaceRoot, name)
-	ns, err := netns.GetFromPath(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// deleteNamespaces kills who is in the namespaces, as ip netns pids finds them, and removes
+// their names.
+func deleteNamespaces(names ...string) error {
+	if err := evict(names); err != nil {
+		return fmt.Errorf("namespaces %s: %w", strings.Join(names, ", "), err)
 	}
-	if err != nil {
-		return err
+	var errs []error
+	for _, name := range names {
+		path := filepath.Join(namespaceRoot, name)
+		// EINVAL: the file exists, but a killed lab had not mounted the namespace yet.
+		// ENOENT: whoever made it while the lab closed has just removed it.
+		err := unix.Unmount(path, unix.MNT_DETACH)
+		if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+			err = ignoreMissing(os.Remove(path))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("namespace %s: %w", name, err))
+		}
 	}
-	err = evict(ns)
-	ns.Close()
-	if err != nil {
-		return err
-	}
-	// EINVAL: the file exists, but a killed lab had not mounted the namespace yet.
-	// ENOENT: whoever made it while the lab closed has just removed it.
-	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	return ignoreMissing(os.Remove(path))
+	return errors.Join(errs...)
 }
 
-// evict kills the processes of a namespace and waits until they are gone.
-func evict(ns netns.NsHandle) error {
-	var want unix.Stat_t
-	if err := unix.Fstat(int(ns), &want); err != nil {
-		return err
+// inode tells files apart.
+type inode struct{ device, number uint64 }
+
+func inodeOf(path string) (inode, error) {
+	var s unix.Stat_t
+	err := unix.Stat(path, &s)
+	return inode{s.Dev, s.Ino}, err
+}
+
+// evict kills the processes of namespaces and waits until they are gone.
+func evict(names []string) error {
+	ours := map[inode]bool{}
+	for _, name := range names {
+		switch ns, err := inodeOf(filepath.Join(namespaceRoot, name)); {
+		case err == nil:
+			ours[ns] = true
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	return await.That(ctx, "processes of the namespace to end", func() error {
-		dirs, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	return await.That(ctx, "processes of the namespaces to end", func() error {
+		processes, err := os.ReadDir("/proc")
 		if err != nil {
 			return err
 		}
 		var left error
-		for _, dir := range dirs {
-			var have unix.Stat_t
-			if unix.Stat(dir, &have) != nil || have.Ino != want.Ino || have.Dev != want.Dev {
+		for _, dir := range processes {
+			pid, err := strconv.Atoi(dir.Name())
+			if err != nil || pid == os.Getpid() {
 				continue
 			}
-			pid, _ := strconv.Atoi(strings.Split(dir, "/")[2])
-			if pid == os.Getpid() {
-				continue
+			if ns, err := inodeOf(filepath.Join("/proc", dir.Name(), "ns/net")); err == nil && ours[ns] {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				left = fmt.Errorf("process %d is still there", pid)
 			}
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-			left = fmt.Errorf("process %d is still there", pid)
 		}
 		return left
 	})

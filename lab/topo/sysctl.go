@@ -1,7 +1,9 @@
 package topo
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,19 +57,47 @@ var hostSysctls = []struct{ pattern, value string }{
 // settle gives the host its sysctls. What the kernel has no sysctl for it does not do.
 func (h *Host) settle() error {
 	return h.Do(func() error {
+		dirs, err := os.ReadDir(sysctlPath("net/ipv4/conf"))
+		if err != nil {
+			return fmt.Errorf("sysctls of interfaces: %w", err)
+		}
+		var interfaces []string // "all" and "default" are among them and sort before lo
+		for _, dir := range dirs {
+			interfaces = append(interfaces, dir.Name())
+		}
 		for _, s := range hostSysctls {
-			paths, err := filepath.Glob(sysctlPath(s.pattern))
-			if err != nil {
-				return fmt.Errorf("sysctl %s: %w", s.pattern, err)
-			}
-			for _, path := range paths {
-				if err := os.WriteFile(path, []byte(s.value), 0); err != nil {
-					return fmt.Errorf("sysctl %s = %s: %w", path, s.value, err)
+			for _, key := range spell(s.pattern, interfaces) {
+				if err := writeSysctl(key, s.value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
 				}
 			}
 		}
 		return nil
 	})
+}
+
+// spell is what a pattern of hostSysctls stands for. (To have filepath.Glob look for it takes
+// long: directories of sysctls are slow.)
+func spell(pattern string, interfaces []string) []string {
+	keys := []string{pattern}
+	for _, choice := range []struct {
+		meta  string
+		words []string
+	}{{"[46]", []string{"4", "6"}}, {"*tables", []string{"iptables", "ip6tables", "arptables"}}, {"*", interfaces}} {
+		var spelt []string
+		for _, key := range keys {
+			before, after, found := strings.Cut(key, choice.meta)
+			if !found {
+				spelt = append(spelt, key)
+				continue
+			}
+			for _, word := range choice.words {
+				spelt = append(spelt, before+word+after)
+			}
+		}
+		keys = spelt
+	}
+	return keys
 }
 
 // SysctlSet sets a sysctl of the host's namespace, which goes with it. key has dots or

@@ -108,7 +108,7 @@ func (l *Lab) Host(name string) (*Host, error) {
 	defer l.mu.Unlock()
 	if l.closing { // since record, so that Close may not have seen the namespace
 		h.close()
-		return nil, errors.Join(errClosed, deleteNamespace(namespace))
+		return nil, errors.Join(errClosed, deleteNamespaces(namespace))
 	}
 	l.hosts[name] = h
 	l.order = append(l.order, name)
