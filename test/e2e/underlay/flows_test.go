@@ -14,7 +14,7 @@ func inRounds(n *harness.Network, b *harness.Bundle, count int) {
 	n.T.Helper()
 	for i := range count {
 		n.Must(b.Round(uint64(i)))
-		time.Sleep(time.Millisecond) // so that sockets are emptied
+		n.Fact(fmt.Sprintf("round %d from %s has arrived", i+1, b.Name), func() error { return complete(b, uint64(i+1)) })
 	}
 	n.Fact(fmt.Sprintf("all flows from %s arrive", b.Name), func() error { return complete(b, uint64(count)) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 var roomOf = []struct {
@@ -25,22 +26,56 @@ var roomOf = []struct {
 	{overlay.NVGRE, nil, 6, 1500 - 40 - 8 - 14},
 }
 
-func TestMTUClamp(t *testing.T) {
+// With a clamp TCP never sends too much; without, the senders are told what fits, and by whom.
+func TestMTU(t *testing.T) {
 	for _, c := range roomOf {
 		t.Run(fmt.Sprintf("%s/IPv%d", c.encapsulation, c.family), func(t *testing.T) {
+			if c.encapsulation == overlay.VXLAN && c.family == 6 {
+				tier.Long(t, "TestMTU/vxlan/IPv4; over IPv6 TestMTUNarrowUnderlay/IPv6 and TestMTU/nvgre/IPv6")
+			}
+			t.Parallel()
 			n := harness.NewTwoHosts(t, harness.Tight(c.family))
 			n.BuildRecorded(n.Ours(c.encapsulation, c.more...), n.Ours(c.encapsulation, c.more...))
-			n.Fact("the tunnel's inner MTU is known", func() error { return innerMTU(n.Network, "hosta", c.inner) })
-			for family, headers := range map[int]int{4: 20 + 20 + 12, 6: 40 + 20 + 12} { // with TCP timestamps
-				for _, d := range n.Directions(family) {
-					n.Once("TCP has an MSS that fits, "+d.Name, func() error { return harness.HasMSS(d, c.inner-headers) })
-				}
-			}
-			n.Quiet()
-			n.Streams()
+			clamped(n, c.inner)
 			n.NoDrops()
+			for _, host := range []string{"hosta", "hostb"} {
+				n.Rewrite(host, "      vni: 100\n", "      vni: 100\n      clampMSS: false\n      tooBigFrom: [10.9.9.9, \"fd09::9\"]\n")
+			}
+			told(n, c.inner)
+			n.NoDrops("too-big")
 		})
 	}
+}
+
+func clamped(n *harness.TwoHosts, inner int) {
+	n.T.Helper()
+	n.Fact("the tunnel's inner MTU is known", func() error { return innerMTU(n.Network, "hosta", inner) })
+	for family, headers := range map[int]int{4: 20 + 20 + 12, 6: 40 + 20 + 12} { // with TCP timestamps
+		for _, d := range n.Directions(family) {
+			n.Once("TCP has an MSS that fits, "+d.Name, func() error { return harness.HasMSS(d, inner-headers) })
+		}
+	}
+	n.Streams()
+}
+
+func told(n *harness.TwoHosts, inner int) {
+	n.T.Helper()
+	for _, host := range []string{"hosta", "hostb"} {
+		n.Resolved(host)
+	}
+	teller := map[int]netip.Addr{4: netip.MustParseAddr("10.9.9.9"), 6: netip.MustParseAddr("fd09::9")}
+	for family, by := range teller {
+		there, back := n.Directions(family)[0], n.Directions(family)[1]
+		// First TCP: who knows better asks for smaller segments from the start.
+		n.Fact("TCP is clamped no longer, "+back.Name, func() error { return harness.HasMSS(back, 1500-map[int]int{4: 52, 6: 72}[family]) })
+		n.Once("TCP from "+back.Name, func() error { return harness.Transfer(back, len(harness.Content)) })
+		n.Once("the sender has learned the path's MTU, "+back.Name, func() error { return harness.KnowsMTU(n.Network, back, inner) })
+		n.Fact("a ping that does not fit is refused, "+there.Name, func() error { return harness.TooBigPing(n.Network, there, 1500, inner, by) })
+		n.Fact("the sender has learned the path's MTU, "+there.Name, func() error { return harness.KnowsMTU(n.Network, there, inner) })
+		n.Fact("a ping that fits is answered, "+there.Name, func() error { return harness.PingSize(n.Network, there, inner) })
+	}
+	n.Datagrams()
+	n.Streams()
 }
 
 func innerMTU(n *harness.Network, host string, want int) error {
@@ -49,34 +84,6 @@ func innerMTU(n *harness.Network, host string, want int) error {
 		err = fmt.Errorf("it is %d, want %d", teps[0].InnerMTU, want)
 	}
 	return err
-}
-
-// Without a clamp the senders are told what fits, and by whom.
-func TestMTUTooBig(t *testing.T) {
-	teller := map[int]netip.Addr{4: netip.MustParseAddr("10.9.9.9"), 6: netip.MustParseAddr("fd09::9")}
-	for _, c := range roomOf {
-		t.Run(fmt.Sprintf("%s/IPv%d", c.encapsulation, c.family), func(t *testing.T) {
-			n := harness.NewTwoHosts(t, harness.Tight(c.family))
-			more := append([]string{"clampMSS: false", `tooBigFrom: [10.9.9.9, "fd09::9"]`}, c.more...)
-			n.BuildRecorded(n.Ours(c.encapsulation, more...), n.Ours(c.encapsulation, more...))
-			for _, host := range []string{"hosta", "hostb"} {
-				n.Resolved(host)
-			}
-			for family, by := range teller {
-				there, back := n.Directions(family)[0], n.Directions(family)[1]
-				// First TCP: who knows better asks for smaller segments from the start.
-				n.Once("TCP from "+back.Name, func() error { return harness.Transfer(back, len(harness.Content)) })
-				n.Once("the sender has learned the path's MTU, "+back.Name, func() error { return harness.KnowsMTU(n.Network, back, c.inner) })
-				n.Fact("a ping that does not fit is refused, "+there.Name, func() error { return harness.TooBigPing(n.Network, there, 1500, c.inner, by) })
-				n.Fact("the sender has learned the path's MTU, "+there.Name, func() error { return harness.KnowsMTU(n.Network, there, c.inner) })
-				n.Fact("a ping that fits is answered, "+there.Name, func() error { return harness.PingSize(n.Network, there, c.inner) })
-			}
-			n.Datagrams()
-			n.Quiet()
-			n.Streams()
-			n.NoDrops("too-big")
-		})
-	}
 }
 
 // The peers here drop what does not fit without a word: the clamp of one edge
@@ -93,6 +100,10 @@ func TestMTUPeers(t *testing.T) {
 		{"OpenVSwitch/IPv6", 6, topo.OVSHalf{UDPChecksum: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "Kernel/IPv6" || c.name == "OpenVSwitch/IPv4" {
+				tier.Long(t, "TestMTUPeers/Kernel/IPv4 and OpenVSwitch/IPv6")
+			}
+			t.Parallel()
 			n := harness.NewTwoHosts(t, harness.Tight(c.family))
 			n.BuildRecorded(n.SelvageHalf(), c.peer)
 			n.Resolved("hosta")
@@ -111,22 +122,38 @@ func TestMTUPeers(t *testing.T) {
 
 // Guests of 9000 on an underlay of 9000.
 func TestMTUJumbo(t *testing.T) {
-	for clamp, more := range map[bool][]string{true: nil, false: {"clampMSS: false"}} {
-		t.Run(fmt.Sprintf("clamp %t", clamp), func(t *testing.T) {
-			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayMTU: 9000, InnerMTU: 9000})
-			n.BuildRecorded(n.Ours(overlay.VXLAN, more...), n.Ours(overlay.VXLAN, more...))
-			n.Resolved("hosta")
-			n.Datagrams()
-			n.Quiet()
-			n.Streams()
-			for family, headers := range map[int]int{4: 52, 6: 72} {
-				for _, d := range n.Directions(family) {
-					n.Once("segments are as large as the tunnel carries, "+d.Name, func() error { return harness.HasMSS(d, 8950-headers) })
-				}
+	t.Parallel()
+	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayMTU: 9000, InnerMTU: 9000})
+	n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
+	n.Resolved("hosta")
+	segments := func(what string, mtu int, before func() error) {
+		for family, headers := range map[int]int{4: 52, 6: 72} {
+			for _, d := range n.Directions(family) {
+				n.Fact(what+", "+d.Name, func() error { return errors.Join(before(), harness.HasMSS(d, mtu-headers)) })
 			}
-			n.NoDrops("too-big")
-		})
+		}
 	}
+	known := func() error { return nil }
+	forgotten := func() (err error) {
+		for _, h := range []*topo.Host{n.Client, n.Server} {
+			for _, family := range []string{"-4", "-6"} {
+				_, failed := h.Output(n.Ctx, "ip", family, "route", "flush", "cache")
+				err = errors.Join(err, failed)
+			}
+		}
+		return err
+	}
+	n.Datagrams()
+	n.Streams()
+	segments("segments are as large as the tunnel carries", 8950, forgotten)
+	for _, host := range []string{"hosta", "hostb"} {
+		n.Rewrite(host, "      vni: 100\n", "      vni: 100\n      clampMSS: false\n")
+	}
+	segments("without a clamp they are as large as the link", 9000, forgotten)
+	n.Datagrams()
+	n.Streams()
+	segments("and then as the tunnel carries", 8950, known)
+	n.NoDrops("too-big")
 }
 
 const narrowPicture = `
@@ -196,6 +223,10 @@ func pathMTU(n *harness.Network, host string, want int, states ...string) error 
 func TestMTUNarrowUnderlay(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 4 {
+				tier.Long(t, "TestMTUNarrowUnderlay/IPv6; over IPv4 TestMTUUnderlayBecomesNarrow/vxlan/IPv4")
+			}
+			t.Parallel()
 			n := newNarrow(t, family, 1400)
 			n.EdgesUp(narrowSpec(overlay.VXLAN, "true"), narrowSpec(overlay.VXLAN, "true"))
 			inner := map[int]int{4: 1350, 6: 1330}[family]
@@ -221,6 +252,10 @@ func TestMTUUnderlayBecomesNarrow(t *testing.T) {
 		family        int
 	}{{overlay.VXLAN, 4}, {overlay.Geneve, 6}, {overlay.NVGRE, 6}} {
 		t.Run(fmt.Sprintf("%s/IPv%d", c.encapsulation, c.family), func(t *testing.T) {
+			if c.encapsulation == overlay.Geneve {
+				tier.Long(t, "TestMTUUnderlayBecomesNarrow/nvgre/IPv6")
+			}
+			t.Parallel()
 			n := newNarrow(t, c.family, 1500)
 			n.EdgesUp(narrowSpec(c.encapsulation, "true"), narrowSpec(c.encapsulation, "true"))
 			for _, d := range harness.Ways(n.red1, n.red2) {

@@ -14,6 +14,7 @@ import (
 	"github.com/selvage/selvage/internal/offload"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const offloadPicture = `
@@ -70,6 +71,10 @@ func (n *probing) segments(i int) bool {
 func TestEdgesProbeOffloads(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 4 {
+				tier.Long(t, "TestEdgesProbeOffloads/IPv6; over IPv4 TestEdgeCuresBrokenOffload")
+			}
+			t.Parallel()
 			n := newProbing(t, family)
 			for i := range 2 {
 				n.Fact(fmt.Sprintf("edge%d has probed its path", i+1), func() error {
@@ -92,6 +97,7 @@ func TestEdgesProbeOffloads(t *testing.T) {
 // TestEdgeCuresBrokenOffload has the network damage what was not cut before: the edge finds
 // that, cures it, says so, keeps it while it runs, and restores the interface when it ends.
 func TestEdgeCuresBrokenOffload(t *testing.T) {
+	t.Parallel()
 	n := newProbing(t, 4)
 	first := n.Hosts[0]
 	rules := filepath.Join(t.TempDir(), "fault.nft")

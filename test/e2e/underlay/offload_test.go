@@ -6,6 +6,7 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 //	client ---- hosta ====== underlay ====== hostb ---- server
@@ -26,12 +27,17 @@ var initiallyOff = map[string]bool{"rx-gro": true}
 func TestSelvageOffloads(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 6 {
+				tier.Long(t, "TestSelvageOffloads/IPv6Checksums; without checksums TestKernelVXLANOffloads/IPv6")
+			}
+			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
 			n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
 			offloadsInTurn(n)
 		})
 	}
 	t.Run("IPv6Checksums", func(t *testing.T) {
+		t.Parallel()
 		n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: 6})
 		half := n.SelvageHalf()
 		half.UDPChecksum = true
@@ -43,6 +49,10 @@ func TestSelvageOffloads(t *testing.T) {
 func TestKernelVXLANOffloads(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 4 {
+				tier.Long(t, "TestKernelVXLANOffloads/IPv6; over IPv4 TestSelvageOffloads/IPv4")
+			}
+			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
 			n.BuildRecorded(n.SelvageHalf(), topo.KernelHalf{UDP6ZeroCsumRx: true})
 			offloadsInTurn(n)

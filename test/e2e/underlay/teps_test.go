@@ -12,6 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const tepsPicture = `
@@ -203,6 +204,10 @@ func (n *pairOfEdges) hole(name string) (mend func()) {
 func TestTEPsSpread(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 6 {
+				tier.Long(t, "TestTEPsSpread/IPv4; over IPv6 TestTEPsBlackhole/IPv6")
+			}
+			t.Parallel()
 			n := newPairOfEdges(t, family)
 			n.up("teaming: flow", "")
 			n.Pings(harness.Ways(n.red[0], n.red[1])...)
@@ -231,6 +236,9 @@ func TestTEPsSpread(t *testing.T) {
 func TestTEPsBlackhole(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 4 {
+				tier.Long(t, "TestTEPsBlackhole/IPv6; over IPv4 TestTEPsFailover")
+			}
 			n := newPairOfEdges(t, family)
 			n.up("teaming: flow", "")
 			n.Pings(harness.Ways(n.red[0], n.red[1])...)
@@ -304,11 +312,13 @@ func lossOf(bundles []*harness.Bundle) (lost uint64) {
 
 // slowly is a TCP transfer that takes as long as a link is gone.
 func (n *pairOfEdges) slowly(d harness.Direction) error {
+	pace := time.NewTicker(100 * time.Millisecond)
+	defer pace.Stop()
 	for range 4 {
 		if err := harness.Transfer(d, 2_000_000); err != nil {
 			return err
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-pace.C
 	}
 	return nil
 }
@@ -341,6 +351,7 @@ func (n *pairOfEdges) judge(b *harness.Bundle, hit map[harness.FlowPorts]bool) {
 
 // With failover one path carries everything, and a pinned segment has its own.
 func TestTEPsFailover(t *testing.T) {
+	t.Parallel()
 	n := newPairOfEdges(t, 4)
 	n.up("teaming: failover", ", teps: [b, a]")
 	n.Pings(harness.Way(n.red[0], n.red[1], 4), harness.Way(n.blue[0], n.blue[1], 4))
@@ -389,6 +400,7 @@ func TestTEPsFailover(t *testing.T) {
 // The edge is killed and started again: the other one sees all paths die at once, and
 // goes on using them.
 func TestTEPsRestart(t *testing.T) {
+	t.Parallel()
 	n := newPairOfEdges(t, 4)
 	n.up("teaming: flow", "")
 	n.Pings(harness.Ways(n.red[0], n.red[1])...)
@@ -414,6 +426,7 @@ func TestTEPsRestart(t *testing.T) {
 
 // A remote that speaks no BFD stays in use.
 func TestTEPsWithoutBFD(t *testing.T) {
+	t.Parallel()
 	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
 	n.BuildRecorded(n.SelvageHalf(), topo.KernelHalf{})
 	s := n.StartStream(n.Directions(4)[0])

@@ -20,6 +20,7 @@ const taggedUplinkPicture = `
 
 // An uplink by a VLAN of an interface that the host uses too.
 func TestUplinkVLAN(t *testing.T) {
+	t.Parallel()
 	n := harness.NewUnderlay(t, taggedUplinkPicture, 1, 4)
 	red := n.Guest("red1", 0, 1, n.Hosts[0], "r0", 1450)
 	out := n.Host("outside")
