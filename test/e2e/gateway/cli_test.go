@@ -11,24 +11,14 @@ import (
 // What a user asks an edge with routers, while it works: the addresses of hosts,
 // the routes, and what would become of a packet.
 
-func TestGatewayCommands(t *testing.T) {
-	n := harness.NewUnderlay(t, harness.UplinkPicture, 2, 4)
-	red1 := n.Guest("red1", 0, 1, n.Hosts[0], "r0", 1450)
-	red2 := n.Guest("red2", 0, 2, n.Hosts[1], "r0", 1450)
-	out := n.Outside(n.Hosts[0], "up0")
-	n.Record()
-	n.EdgesUp(harness.UplinkSpec, `
-  segments:
-  - {name: red, vni: 100, remotes: REMOTES}
-  ports:
-  - {name: r0, interface: r0, segment: red}
-`)
-	n.Pings(harness.Ways(red1, red2)...)
-	n.Pings(harness.Direction{Name: "red2 to outside", From: red2.Host, To: out, Addr: harness.Outside4})
-	n.Quiet()
-	t.Run("Neighbors", func(t *testing.T) { commandNeighbors(n.Sub(t)) })
-	t.Run("Routes", func(t *testing.T) { commandRoutes(n.Sub(t)) })
-	t.Run("Trace", func(t *testing.T) { commandTrace(n.Sub(t)) })
+// commands is a step of TestUplink.
+func commands(n *harness.Hub) {
+	for _, c := range []struct {
+		name string
+		does func(*harness.Hub)
+	}{{"Neighbors", commandNeighbors}, {"Routes", commandRoutes}, {"Trace", commandTrace}} {
+		n.T.Run(c.name, func(t *testing.T) { c.does(n.Sub(t)) })
+	}
 }
 
 func commandNeighbors(n *harness.Hub) {

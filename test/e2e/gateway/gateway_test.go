@@ -8,30 +8,42 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
+// TestGateway goes from fact to fact with the same edges.
 func TestGateway(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 4 {
+				tier.Long(t, "TestGateway/IPv6; over IPv4 TestTsharkGateway/IPv4 and TestGatewaySymmetric/IPv4")
+			}
+			t.Parallel()
 			n := harness.NewRoutedHub(t, family)
 			n.EdgesUp(harness.GatewaySpec, harness.GatewaySpec)
-			for _, inner := range []int{4, 6} {
-				for _, g := range []harness.Guest{n.Red1, n.Blue1, n.Red2, n.Blue2} {
-					n.GatewayAnswers(g, inner)
-				}
-				// Hosts that nobody has heard of yet.
-				n.Routes(harness.Way(n.Red1, n.Blue1, inner), 1, n.Red1)
-				n.Routes(harness.Way(n.Red1, n.Blue2, inner), 1, n.Red1)
-				n.Routes(harness.Way(n.Blue1, n.Red2, inner), 1, n.Blue1)
-				n.Routes(harness.Way(n.Red1, n.Red2, inner), 0, n.Red1)
-			}
-			n.Transfers(len(harness.Content), append(harness.Ways(n.Red1, n.Blue1), harness.Ways(n.Red1, n.Blue2)...)...)
-			for _, edge := range []string{"edge1", "edge2"} {
-				n.Once("routed TCP is on the fast path of "+edge, func() error { return routedFast(n.Hub.Network, edge) })
-			}
-			n.NoDrops("no-neighbour", "ttl-exceeded")
+			routesBetween(n)
+			killedRoutes(n)
 		})
 	}
+}
+
+func routesBetween(n *harness.RoutedHub) {
+	n.T.Helper()
+	for _, inner := range []int{4, 6} {
+		for _, g := range []harness.Guest{n.Red1, n.Blue1, n.Red2, n.Blue2} {
+			n.GatewayAnswers(g, inner)
+		}
+		// Hosts that nobody has heard of yet.
+		n.Routes(harness.Way(n.Red1, n.Blue1, inner), 1, n.Red1)
+		n.Routes(harness.Way(n.Red1, n.Blue2, inner), 1, n.Red1)
+		n.Routes(harness.Way(n.Blue1, n.Red2, inner), 1, n.Blue1)
+		n.Routes(harness.Way(n.Red1, n.Red2, inner), 0, n.Red1)
+	}
+	n.Transfers(len(harness.Content), append(harness.Ways(n.Red1, n.Blue1), harness.Ways(n.Red1, n.Blue2)...)...)
+	for _, edge := range []string{"edge1", "edge2"} {
+		n.Once("routed TCP is on the fast path of "+edge, func() error { return routedFast(n.Network, edge) })
+	}
+	n.NoDrops("no-neighbour", "ttl-exceeded")
 }
 
 // routedFast: the transfer's segments met the flow cache.
@@ -64,6 +76,10 @@ func TestGatewaySymmetric(t *testing.T) {
 `
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 6 {
+				tier.Long(t, "TestGatewaySymmetric/IPv4; over IPv6 TestGateway/IPv6")
+			}
+			t.Parallel()
 			n := harness.NewUnderlay(t, harness.GatewayPicture, 2, family)
 			red := n.Guest("red1", 0, 1, n.Hosts[0], "p0", 1430)
 			blue := n.Guest("blue2", 1, 2, n.Hosts[1], "p0", 1430)
@@ -117,6 +133,10 @@ func TestGatewayBetweenTunnels(t *testing.T) {
 `
 	for name, more := range map[string]string{"geneve": "", "geneve with options": "options: " + harness.GeneveOptions, "nvgre": ""} {
 		t.Run(name, func(t *testing.T) {
+			if name == "geneve" {
+				tier.Long(t, "TestGatewayBetweenTunnels/geneve_with_options")
+			}
+			t.Parallel()
 			n := harness.NewUnderlay(t, betweenPicture, 3, 4)
 			encapsulation, _, _ := strings.Cut(name, " ")
 			words := func(spec, segment, encapsulation, more string) string {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/selvage/selvage/lab/topo"
@@ -12,6 +11,7 @@ import (
 // A host moves to another edge, and those who talk to it, bridged and routed,
 // follow at once.
 func TestHostMovesBehindGateway(t *testing.T) {
+	t.Parallel()
 	n := harness.NewUnderlay(t, harness.SuppressPicture, 3, 4)
 	red1 := n.Guest("red1", 0, 1, n.Hosts[0], "p0", 1450)
 	blue1 := n.Guest("blue1", 1, 1, n.Hosts[0], "b0", 1450)
@@ -41,45 +41,41 @@ func TestHostMovesBehindGateway(t *testing.T) {
 	}
 }
 
-// A routed stream does not notice that an edge is killed and started again.
-func TestKilledEdgeRoutes(t *testing.T) {
-	for _, family := range []int{4, 6} {
-		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
-			n := harness.NewRoutedHub(t, family)
-			n.EdgesUp(harness.GatewaySpec, harness.GatewaySpec)
-			n.Pings(append(harness.Ways(n.Red1, n.Blue2), harness.Ways(n.Red1, n.Blue1)...)...)
-			var streams []*harness.Stream
-			for _, d := range []harness.Direction{harness.Way(n.Red1, n.Blue2, 4), harness.Way(n.Blue2, n.Red1, 6), harness.Way(n.Blue1, n.Red1, 4), harness.Way(n.Red1, n.Red2, 6)} {
-				streams = append(streams, n.StartStream(d))
-			}
-			goOn := func() {
-				for _, s := range streams {
-					n.More(s, harness.StreamRate/10)
-				}
-			}
-			goOn()
-			config, name := n.Config("edge1"), n.Edges["edge1"].Name
-			n.Edges["edge1"].Kill()
-			goOn()
-			n.Fact("without its process the edge routes and answers for the gateway", func() error {
-				return errors.Join(harness.Ping(n.Ctx, n.Red1.Host, harness.GatewayAddr(0, 4)), harness.Ping(n.Ctx, n.Blue2.Host, n.Red1.Addr(6)))
-			})
-			n.Start(n.Hosts[0], name, config)
-			n.Fact("the next edge has taken over", func() error {
-				status, err := n.Ask("edge1").Status(n.Ctx)
-				if err == nil && !status.Adopted {
-					err = errors.New("it has not")
-				}
-				return err
-			})
-			goOn()
-			n.Must(n.Reload("edge1", config+"  - {name: later, interface: later0, segment: red}\n"))
-			n.Fact("a port is added", func() error { return n.PortState("edge1", "later", "absent") })
-			goOn()
-			for _, s := range streams {
-				n.Lost(s, 0)
-			}
-			n.NoDrops("no-neighbour")
-		})
+// killedRoutes is a step of TestGateway: a routed stream does not notice that an edge is
+// killed and started again.
+func killedRoutes(n *harness.RoutedHub) {
+	n.T.Helper()
+	n.Pings(append(harness.Ways(n.Red1, n.Blue2), harness.Ways(n.Red1, n.Blue1)...)...)
+	var streams []*harness.Stream
+	for _, d := range []harness.Direction{harness.Way(n.Red1, n.Blue2, 4), harness.Way(n.Blue2, n.Red1, 6), harness.Way(n.Blue1, n.Red1, 4), harness.Way(n.Red1, n.Red2, 6)} {
+		streams = append(streams, n.StartStream(d))
 	}
+	goOn := func() {
+		for _, s := range streams {
+			n.More(s, harness.StreamRate/10)
+		}
+	}
+	goOn()
+	config, name := n.Config("edge1"), n.Edges["edge1"].Name
+	n.Edges["edge1"].Kill()
+	goOn()
+	n.Fact("without its process the edge routes and answers for the gateway", func() error {
+		return errors.Join(harness.Ping(n.Ctx, n.Red1.Host, harness.GatewayAddr(0, 4)), harness.Ping(n.Ctx, n.Blue2.Host, n.Red1.Addr(6)))
+	})
+	n.Start(n.Hosts[0], name, config)
+	n.Fact("the next edge has taken over", func() error {
+		status, err := n.Ask("edge1").Status(n.Ctx)
+		if err == nil && !status.Adopted {
+			err = errors.New("it has not")
+		}
+		return err
+	})
+	goOn()
+	n.Must(n.Reload("edge1", config+"  - {name: later, interface: later0, segment: red}\n"))
+	n.Fact("a port is added", func() error { return n.PortState("edge1", "later", "absent") })
+	goOn()
+	for _, s := range streams {
+		n.Lost(s, 0)
+	}
+	n.NoDrops("no-neighbour", "ttl-exceeded")
 }

@@ -12,12 +12,17 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // What a gateway says of itself: answers, errors, questions, in and out of tunnels.
 func TestTsharkGateway(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 6 {
+				tier.Long(t, "TestTsharkGateway/IPv4; headers over IPv6 test/e2e/bridge TestTsharkEncapsulations/geneve/IPv6")
+			}
+			t.Parallel()
 			n := harness.NewRoutedHub(t, family)
 			n.Quiet()
 			n.Finished(topo.EndName, n.Red1.Host, n.Red2.Host, n.Blue1.Host, n.Blue2.Host)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestUplink(t *testing.T) {
+	t.Parallel()
 	n := harness.NewUnderlay(t, harness.UplinkPicture, 2, 4)
 	red1 := n.Guest("red1", 0, 1, n.Hosts[0], "r0", 1450)
 	red2 := n.Guest("red2", 0, 2, n.Hosts[1], "r0", 1450)
@@ -23,6 +24,9 @@ func TestUplink(t *testing.T) {
   ports:
   - {name: r0, interface: r0, segment: red}
 `)
+	n.Pings(harness.Ways(red1, red2)...)
+	n.Pings(harness.Direction{Name: "red2 to outside", From: red2.Host, To: out, Addr: harness.Outside4})
+	t.Run("Commands", func(t *testing.T) { commands(n.Sub(t)) })
 	var both []harness.Direction
 	for _, inner := range []int{4, 6} {
 		for _, g := range []harness.Guest{red1, red2} {
@@ -33,7 +37,11 @@ func TestUplink(t *testing.T) {
 			both = append(both, to, from)
 		}
 	}
-	t.Run("Refused", func(t *testing.T) { n := *n; n.Network = n.In(t); refusals(&n, red1); refusals(&n, red2) })
+	t.Run("Refused", func(t *testing.T) {
+		n := n.Sub(t)
+		refusals(n, red1)
+		refusals(n, red2)
+	})
 	n.Fact("the outside pings the router itself", func() error { return harness.Ping(n.Ctx, out, netip.MustParseAddr("198.51.100.2")) })
 	n.Fact("the outside sees time exceeded by the router", func() error {
 		return harness.PingFails(n.Network, out, red1.Addr(4), netip.MustParseAddr("198.51.100.2"), harness.TimeExceeded, "-t", "1")
@@ -99,6 +107,7 @@ func TestUplinkECMP(t *testing.T) {
   ports:
   - {name: r0, interface: r0, segment: red}
 `
+	t.Parallel()
 	n := harness.NewUnderlay(t, ecmpPicture, 1, 4)
 	red := n.Guest("red1", 0, 1, n.Hosts[0], "r0", 1450)
 	out := n.Outside(n.Hosts[0], "up0")
@@ -225,6 +234,7 @@ func TestRoutersOverlapAndLeak(t *testing.T) {
   - {name: b1, interface: b1, segment: b2}
   - {name: c0, interface: c0, segment: c}
 `
+	t.Parallel()
 	n := harness.NewUnderlay(t, overlapPicture, 1, 4)
 	a := n.Guest("a0", 0, 1, n.Hosts[0], "a0", 1500)
 	a1 := n.Guest("a1", 1, 1, n.Hosts[0], "a1", 1500)

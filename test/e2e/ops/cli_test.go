@@ -16,6 +16,7 @@ import (
 // What a user types at hosta while client and server talk, as tables and as JSON.
 
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
 	n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
 	n.Resolved("hosta")
@@ -33,6 +34,7 @@ func TestCommands(t *testing.T) {
 		{"Neighbors", commandNeighbors},
 		{"Routes", commandRoutes},
 		{"Trace", commandTrace},
+		{"Doctor", doctorSelvage},
 		{"Flows", commandFlows},
 		{"Drops", commandDrops},
 	} {

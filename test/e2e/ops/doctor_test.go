@@ -80,6 +80,7 @@ func tunnel(r doctor.Report, source string, remote netip.Addr) error {
 }
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
 	n.BuildRecorded(topo.KernelHalf{NoUDPCsum: true}, topo.KernelHalf{NoUDPCsum: true})
 	n.Quiet()
@@ -134,47 +135,49 @@ func TestDoctor(t *testing.T) {
 	n.Fact("a full packet arrives", large)
 }
 
-// A tunnel of each kind is found, and a hop that is too narrow for it.
-func TestDoctorTunnels(t *testing.T) {
-	const raise = "ip link set dev u0 mtu 1500"
-	t.Run("Selvage", func(t *testing.T) {
-		n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
-		n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
-		n.Quiet()
-		n.Once("the segment is sound", func() error {
-			r, err := consult(n.Ctx, n.A, nil)
-			return errors.Join(err, tunnel(r, "selvage", n.TEPB), sound(r, "mtu", "remotes", "edge"))
-		})
-		n.Must(n.A.SetMTU(topo.UnderlayName, 1400))
-		n.Once("the underlay is too narrow", func() error {
-			r, err := consult(n.Ctx, n.A, nil)
-			return errors.Join(err, named(r, "mtu", doctor.Fault, n.Edges["hosta"].Name+"/lab", raise))
-		})
-		n.Once("the end systems have no part in it", func() error {
-			r, err := consult(n.Ctx, n.Client, nil)
-			if len(r.Inventory.Tunnels)+len(r.Inventory.Edges) > 0 {
-				err = errors.Join(err, fmt.Errorf("tunnels of another host: %+v", r.Inventory.Tunnels))
-			}
-			return err
-		})
+// A tunnel of each kind is found, and a hop that is too narrow for it. Those of the kernel
+// are TestDoctor's.
+
+const raiseUnderlay = "ip link set dev u0 mtu 1500"
+
+// doctorSelvage is a step of TestCommands, before one has anything dropped.
+func doctorSelvage(n *harness.TwoHosts) {
+	n.T.Helper()
+	n.Once("the segment is sound", func() error {
+		r, err := consult(n.Ctx, n.A, nil)
+		return errors.Join(err, tunnel(r, "selvage", n.TEPB), sound(r, "mtu", "remotes", "edge"))
 	})
-	t.Run("OpenVSwitch", func(t *testing.T) {
-		n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
-		n.BuildRecorded(topo.OVSHalf{}, topo.OVSHalf{})
-		n.Quiet()
-		dirs, err := filepath.Glob(filepath.Join(n.Topo.Dir, "ovs-hosta-*"))
-		if err != nil || len(dirs) != 1 {
-			t.Fatalf("directory of Open vSwitch: %v, %v", dirs, err)
+	n.Must(n.A.SetMTU(topo.UnderlayName, 1400))
+	n.Once("the underlay is too narrow", func() error {
+		r, err := consult(n.Ctx, n.A, nil)
+		return errors.Join(err, named(r, "mtu", doctor.Fault, n.Edges["hosta"].Name+"/lab", raiseUnderlay))
+	})
+	n.Once("the end systems have no part in it", func() error {
+		r, err := consult(n.Ctx, n.Client, nil)
+		if len(r.Inventory.Tunnels)+len(r.Inventory.Edges) > 0 {
+			err = errors.Join(err, fmt.Errorf("tunnels of another host: %+v", r.Inventory.Tunnels))
 		}
-		env := []string{"OVS_RUNDIR=" + dirs[0]}
-		n.Once("the tunnel is sound", func() error {
-			r, err := consult(n.Ctx, n.A, env)
-			return errors.Join(err, tunnel(r, "openvswitch", n.TEPB), sound(r, "mtu", "remotes"))
-		})
-		n.Must(n.A.SetMTU(topo.UnderlayName, 1400)) // below the bridge that has the address
-		n.Once("the underlay is too narrow", func() error {
-			r, err := consult(n.Ctx, n.A, env)
-			return errors.Join(err, named(r, "mtu", doctor.Fault, "tunnel0", raise))
-		})
+		return err
+	})
+	n.Must(n.A.SetMTU(topo.UnderlayName, 1500))
+}
+
+func TestDoctorOpenVSwitch(t *testing.T) {
+	t.Parallel()
+	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
+	n.BuildRecorded(topo.OVSHalf{}, topo.OVSHalf{})
+	dirs, err := filepath.Glob(filepath.Join(n.Topo.Dir, "ovs-hosta-*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("directory of Open vSwitch: %v, %v", dirs, err)
+	}
+	env := []string{"OVS_RUNDIR=" + dirs[0]}
+	n.Once("the tunnel is sound", func() error {
+		r, err := consult(n.Ctx, n.A, env)
+		return errors.Join(err, tunnel(r, "openvswitch", n.TEPB), sound(r, "mtu", "remotes"))
+	})
+	n.Must(n.A.SetMTU(topo.UnderlayName, 1400)) // below the bridge that has the address
+	n.Once("the underlay is too narrow", func() error {
+		r, err := consult(n.Ctx, n.A, env)
+		return errors.Join(err, named(r, "mtu", doctor.Fault, "tunnel0", raiseUnderlay))
 	})
 }

@@ -15,6 +15,7 @@ import (
 // its counters, in the picture of uplinkPicture.
 
 func TestObserve(t *testing.T) {
+	t.Parallel()
 	n := harness.NewUnderlay(t, harness.UplinkPicture, 2, 4)
 	red1 := n.Guest("red1", 0, 1, n.Hosts[0], "r0", 1450)
 	red2 := n.Guest("red2", 0, 2, n.Hosts[1], "r0", 1450)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 //	client ---- hosta ====== underlay ====== hostb ---- server
@@ -44,11 +46,16 @@ func TestKilledEdgeForwards(t *testing.T) {
 		name     string
 		family   int
 		checksum bool
-	}{{"IPv4", 4, false}, {"IPv6", 6, false}, {"IPv6Checksums", 6, true}} {
+		kills    int
+	}{{"IPv4", 4, false, 2}, {"IPv6", 6, false, 2}, {"IPv6Checksums", 6, true, 1}} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "IPv6" {
+				tier.Long(t, "TestKilledEdgeForwards/IPv4 and IPv6Checksums")
+			}
+			t.Parallel()
 			n, streams := newStreams(t, c.family, c.checksum)
 			config, name := n.Config("hosta"), n.Edges["hosta"].Name
-			for range 2 {
+			for range c.kills {
 				n.Edges["hosta"].Kill()
 				n.Once("the killed edge does not answer", func() error {
 					if _, err := n.Ask("hosta").Status(n.Ctx); err == nil {
@@ -81,16 +88,14 @@ func TestKilledEdgeForwards(t *testing.T) {
 
 // A TCP transfer does not notice it either.
 func TestKilledEdgeTransfers(t *testing.T) {
+	t.Parallel()
 	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
 	n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
 	n.Quiet()
 	config, name := n.Config("hosta"), n.Edges["hosta"].Name
 	reached, restarted := make(chan struct{}), make(chan struct{})
 	reach := sync.OnceFunc(func() { close(reached) })
-	data := make([]byte, 0, 10*len(harness.Content))
-	for range 10 {
-		data = append(data, harness.Content...)
-	}
+	data := slices.Concat(harness.Content, harness.Content, harness.Content)
 	transferred := make(chan error, 1)
 	go func() {
 		transferred <- harness.TransferBytes(n.Directions(4)[0], data, func(received int) {
@@ -112,6 +117,10 @@ func TestKilledEdgeTransfers(t *testing.T) {
 func TestStoppedEdgeLeavesNothing(t *testing.T) {
 	for _, checksum := range []bool{false, true} {
 		t.Run(fmt.Sprintf("checksums %t", checksum), func(t *testing.T) {
+			if !checksum {
+				tier.Long(t, "TestStoppedEdgeLeavesNothing/checksums_true")
+			}
+			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: 6})
 			before, err := interfaces(n, n.A)
 			n.Must(err)
@@ -171,7 +180,10 @@ func interfaces(n *harness.TwoHosts, h *topo.Host) (string, error) {
 }
 
 func TestReloadKeepsForwarding(t *testing.T) {
+	t.Parallel()
 	n, streams := newStreams(t, 4, false)
+	secondOfTheSameName(n)
+	n.GoOn(streams)
 	config := n.Config("hosta")
 
 	n.Must(n.Reload("hosta", strings.Replace(config, "vni: 100", "vni: one hundred", 1)))
@@ -203,14 +215,15 @@ func TestReloadKeepsForwarding(t *testing.T) {
 			return err
 		})
 		n.GoOn(streams)
-		n.Must(n.Reload("hosta", more))
-		n.Fact("and back", func() error { return n.PortState("hosta", "extra", "up") })
-		n.GoOn(streams)
 	}
+	n.Must(n.Reload("hosta", more))
+	n.Fact("extra's port is back", func() error { return n.PortState("hosta", "extra", "up") })
+	n.GoOn(streams)
 	n.LostNothing(streams)
 }
 
 func TestPortComesAndGoes(t *testing.T) {
+	t.Parallel()
 	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
 	n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
 	for range 2 {
@@ -228,8 +241,9 @@ func TestPortComesAndGoes(t *testing.T) {
 	n.NoProblems("hosta")
 }
 
-func TestSecondEdgeOfTheSameName(t *testing.T) {
-	n, streams := newStreams(t, 4, false)
+// secondOfTheSameName: it is refused, and the first one does not notice.
+func secondOfTheSameName(n *harness.TwoHosts) {
+	n.T.Helper()
 	n.Once("a second edge of the same name is refused", func() error {
 		_, err := n.A.Output(n.Ctx, harness.Program, "edge", "-c", n.Edges["hosta"].Config)
 		if err == nil {
@@ -240,8 +254,6 @@ func TestSecondEdgeOfTheSameName(t *testing.T) {
 		}
 		return nil
 	})
-	n.GoOn(streams)
-	n.LostNothing(streams)
 	n.Once("the first one answers", func() error {
 		status, err := n.Ask("hosta").Status(n.Ctx)
 		if err == nil && status.PID != n.Edges["hosta"].Command.PID() {
