@@ -15,23 +15,19 @@ func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
 			drops[d.Reason] = d.Packets
 		}
 	}
-	for i, word := range w.dp.words.events {
-		var perCPU []uint64
-		if err := w.dp.objs.Events.Lookup(uint32(i), &perCPU); err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range perCPU {
-			if n > 0 {
-				events[word.name] += n
-			}
+	sums, err := w.dp.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range sums {
+		if n > 0 {
+			events[name] = n
 		}
 	}
 	express, err := w.dp.express()
 	if err != nil {
 		t.Fatal(err)
 	}
-	events["hit"] += express
-	events["transit"] += express
 	events["express"] = express
 	return drops, events
 }

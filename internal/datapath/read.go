@@ -165,27 +165,6 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations gener
 	return flow
 }
 
-// Drops lists every reason with its counter, those at zero too.
-func (d *Datapath) Drops() ([]Drop, error) {
-	list := make([]Drop, 0, len(d.words.reasons))
-	for i, w := range d.words.reasons {
-		if edgeReason(i) == edgeReasonREASON_FORWARDED {
-			continue
-		}
-		var perCPU []edgeCounter
-		if err := d.objs.Drops.Lookup(uint32(i), &perCPU); err != nil {
-			return nil, fmt.Errorf("read the counter of %s: %w", w.name, err)
-		}
-		drop := Drop{Reason: w.name, Description: w.text}
-		for _, c := range perCPU {
-			drop.Packets += c.Packets
-			drop.Bytes += c.Bytes
-		}
-		list = append(list, drop)
-	}
-	return list, nil
-}
-
 // traffic sums an end's counters over the cores.
 func (d *Datapath) traffic(id uint32) (edgeEndCounters, error) {
 	var sum edgeEndCounters
@@ -313,25 +292,6 @@ func memory(m *ebpf.Map) uint64 {
 	}
 	n, _ := info.Memlock()
 	return n
-}
-
-// Events counts what the data path did, by name.
-func (d *Datapath) Events() (map[string]uint64, error) {
-	events := make(map[string]uint64, len(d.words.events))
-	for i, w := range d.words.events {
-		var perCPU []uint64
-		if err := d.objs.Events.Lookup(uint32(i), &perCPU); err != nil {
-			return nil, fmt.Errorf("read the counter of %s: %w", w.name, err)
-		}
-		for _, n := range perCPU {
-			events[w.name] += n
-		}
-	}
-	express, err := d.express()
-	for _, event := range []edgeEvent{edgeEventEVENT_HIT, edgeEventEVENT_TRANSIT} {
-		events[d.words.events[event].name] += express
-	}
-	return events, err
 }
 
 // Stats reads the totals. Counting the entries walks the maps.

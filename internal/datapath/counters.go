@@ -1,0 +1,68 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// readPerCPU reads an array of which each core has its own, with one system call: the
+// cores' values of the first entry, then those of the next.
+func readPerCPU[V any](m *ebpf.Map) (values []V, cores int, err error) {
+	cores, err = ebpf.PossibleCPU()
+	if err != nil {
+		return nil, 0, fmt.Errorf("count the cores: %w", err)
+	}
+	keys := make([]uint32, m.MaxEntries())
+	values = make([]V, len(keys)*cores)
+	var cursor ebpf.MapBatchCursor
+	n, err := m.BatchLookup(&cursor, keys, values, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil, 0, fmt.Errorf("read the map %s: %w", m, err)
+	}
+	if n != len(keys) {
+		return nil, 0, fmt.Errorf("read %d of %d entries of the map %s", n, len(keys), m)
+	}
+	return values, cores, nil
+}
+
+// Drops lists every reason with its counter, those at zero too.
+func (d *Datapath) Drops() ([]Drop, error) {
+	counters, cores, err := readPerCPU[edgeCounter](d.objs.Drops)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Drop, 0, len(d.words.reasons))
+	for i, w := range d.words.reasons {
+		if edgeReason(i) == edgeReasonREASON_FORWARDED {
+			continue
+		}
+		drop := Drop{Reason: w.name, Description: w.text}
+		for _, c := range counters[i*cores : (i+1)*cores] {
+			drop.Packets += c.Packets
+			drop.Bytes += c.Bytes
+		}
+		list = append(list, drop)
+	}
+	return list, nil
+}
+
+// Events counts what the data path did, by name.
+func (d *Datapath) Events() (map[string]uint64, error) {
+	counters, cores, err := readPerCPU[uint64](d.objs.Events)
+	if err != nil {
+		return nil, err
+	}
+	events := make(map[string]uint64, len(d.words.events))
+	for i, w := range d.words.events {
+		for _, n := range counters[i*cores : (i+1)*cores] {
+			events[w.name] += n
+		}
+	}
+	express, err := d.express()
+	for _, event := range []edgeEvent{edgeEventEVENT_HIT, edgeEventEVENT_TRANSIT} {
+		events[d.words.events[event].name] += express
+	}
+	return events, err
+}
