@@ -129,10 +129,9 @@ func (k *kernelTracker) drain() {
 // arrives waits for a packet at a far end.
 func (k *kernelTracker) arrives(side int, kind pkttest.Kind) bool {
 	buf := make([]byte, 1<<16)
-	for until := time.Now().Add(60 * time.Millisecond); time.Now().Before(until); {
+	for until := time.Now().Add(60 * time.Millisecond); ready(k.t, k.fds[side], time.Until(until)); {
 		n, _, err := unix.Recvfrom(k.fds[side], buf, 0)
 		if err != nil {
-			time.Sleep(time.Millisecond)
 			continue
 		}
 		is := func(h pkttest.Header) bool { return h.Kind == kind }

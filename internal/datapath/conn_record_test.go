@@ -3,7 +3,6 @@ package datapath
 import (
 	"flag"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -118,7 +117,7 @@ var conversations = []recorded{
 			return arrives
 		}
 		orderly(s)
-		time.Sleep(300 * time.Millisecond)
+		s.until("the last FIN again", func() bool { return s.sent(sideB, pkttest.FIN) >= 2 })
 		s.quiet()
 	}},
 	{name: "refused", about: "nobody listens", script: refusedConnection},
@@ -127,9 +126,7 @@ var conversations = []recorded{
 		listener := s.peers[sideB].listen(serverPort)
 		a := s.peers[sideA].socket(clientPort)
 		go func() {
-			for len(s.soFar()) == 0 {
-				time.Sleep(time.Millisecond)
-			}
+			s.until("the first SYN", func() bool { return len(s.soFar()) > 0 })
 			s.inject(sideB, s.words(sideB, serverPort, clientPort, "rst+ack"+numbers(0, s.lastOf(sideA).Next()+4)))
 		}()
 		s.check(unix.Connect(a, s.peers[sideB].at(serverPort)))
@@ -220,7 +217,8 @@ var conversations = []recorded{
 			s.check(unix.SetsockoptInt(a, unix.IPPROTO_TCP, option, value))
 		}
 		s.check(unix.SetsockoptInt(a, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1))
-		time.Sleep(2500 * time.Millisecond)
+		before := s.sent(sideA, 0)
+		s.until("two probes", func() bool { return s.sent(sideA, 0) >= before+2 })
 		s.close(a, b)
 	}},
 	{name: "forgotten", about: "the opener has forgotten the connection and opens it anew", script: func(s *stage) {
@@ -231,7 +229,6 @@ var conversations = []recorded{
 		a = s.peers[sideA].socket(clientPort)
 		done := make(chan error, 1)
 		go func() { done <- unix.Connect(a, s.peers[sideB].at(serverPort)) }()
-		time.Sleep(1500 * time.Millisecond)
 		s.check(<-done)
 		s.check(unix.Close(b))
 		s.quiet()
@@ -258,7 +255,9 @@ var conversations = []recorded{
 		const bytes = 6000
 		_, err := unix.Write(a, make([]byte, bytes))
 		s.check(err)
-		time.Sleep(700 * time.Millisecond)
+		s.quiet()
+		full := s.sent(sideA, 0)
+		s.until("two probes of the window", func() bool { return s.sent(sideA, 0) >= full+2 })
 		s.read(b, bytes)
 		s.quiet()
 		s.close(a, b)
@@ -277,9 +276,7 @@ func simultaneousOpen(s *stage) {
 	a, b := s.peers[sideA].socket(clientPort), s.peers[sideB].socket(serverPort)
 	first := make(chan error, 1)
 	go func() { first <- unix.Connect(a, s.peers[sideB].at(serverPort)) }()
-	for len(s.soFar()) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	s.until("the first SYN", func() bool { return len(s.soFar()) > 0 })
 	s.check(unix.Connect(b, s.peers[sideA].at(clientPort)))
 	s.check(<-first)
 	s.say(a, b, 10)

@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/ethtool"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -275,11 +276,36 @@ func (s *stage) quiet() {
 		s.mu.Lock()
 		since := time.Since(s.last)
 		s.mu.Unlock()
-		if since > 120*time.Millisecond {
+		if since >= 120*time.Millisecond {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(120*time.Millisecond - since)
 	}
+}
+
+// until waits for what the relay is about to see.
+func (s *stage) until(what string, so func() bool) {
+	s.t.Helper()
+	err := await.That(s.t.Context(), what, func() error {
+		if !so() {
+			return fmt.Errorf("%d packets so far", len(s.soFar()))
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+// sent is how many segments with all of the flags a side has sent.
+func (s *stage) sent(side int, flags uint8) (n int) {
+	for _, frame := range s.soFar() {
+		segment, ok := pkttest.TCPOf(frame)
+		if ok && slices.Equal(frame[6:12], hardware(s.peers[side].mac)) && segment.Flags&flags == flags {
+			n++
+		}
+	}
+	return n
 }
 
 // lastOf is the last packet that a side has sent.

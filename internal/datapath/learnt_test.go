@@ -1,12 +1,14 @@
 package datapath
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -133,11 +135,9 @@ func TestStationsDoNotAge(t *testing.T) {
 	w.station(t, bob, "second", false)
 	w.resident(t, "10.0.1.11", bob)
 	w.send(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ! 10.0.1.10"))
-	time.Sleep(time.Millisecond)
-	for range 2 { // neighbours live longer
-		if _, err := w.dp.Age(time.Nanosecond); err != nil {
-			t.Fatal(err)
-		}
+	w.ageHosts(t, time.Hour)
+	if _, err := w.dp.Age(time.Minute); err != nil {
+		t.Fatal(err)
 	}
 	w.wantStation(t, alice, "", "")
 	w.wantStation(t, bob, "second", OriginBGP)
@@ -158,9 +158,12 @@ func TestStationWhileItAges(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			for w.fdbEntry(t, "blue", bob).Origin != OriginBGP {
-				time.Sleep(time.Millisecond)
-			}
+			must(t, await.That(t.Context(), "BGP's entry", func() error {
+				if e := w.fdbEntry(t, "blue", bob); e.Origin != OriginBGP {
+					return fmt.Errorf("entry %+v", e)
+				}
+				return nil
+			}))
 		}
 		return old
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -325,15 +326,28 @@ func TestAnnounceAddress(t *testing.T) {
 func receive(t testing.TB, socket int) []byte {
 	t.Helper()
 	buffer := make([]byte, 2048)
-	for range 1000 {
-		n, _, err := unix.Recvfrom(socket, buffer, 0)
-		if err == nil {
-			return buffer[:n]
-		}
-		time.Sleep(time.Millisecond)
+	if !ready(t, socket, await.Patience) {
+		t.Fatal("nothing came")
 	}
-	t.Fatal("nothing came")
-	return nil
+	n, _, err := unix.Recvfrom(socket, buffer, 0)
+	must(t, err)
+	return buffer[:n]
+}
+
+// ready waits until there is something to read.
+func ready(t testing.TB, socket int, most time.Duration) bool {
+	t.Helper()
+	for until := time.Now().Add(most); time.Now().Before(until); {
+		ms := time.Until(until)/time.Millisecond + 1
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(socket), Events: unix.POLLIN}}, int(ms))
+		if err != nil && err != unix.EINTR {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // A leased address is answered for while the lease is renewed, and no longer.

@@ -171,11 +171,11 @@ func TestNeighbourAgeing(t *testing.T) {
 		tables.Segments[0].Neighbours = neighbours("10.0.1.99", carol)
 	})
 	w.send(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ! 10.0.1.10"))
-	time.Sleep(30 * time.Millisecond)
+	w.ageHosts(t, time.Minute)
 	for _, c := range []struct {
 		ageing time.Duration
 		known  bool
-	}{{0, true}, {time.Hour, true}, {time.Millisecond, false}} {
+	}{{0, true}, {time.Hour, true}, {time.Minute / neighbourAgeing * 2, true}, {time.Minute / neighbourAgeing, false}} {
 		if _, err := w.dp.Age(c.ageing); err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,11 @@
 package datapath
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -151,6 +153,7 @@ func TestChangeDropsNothing(t *testing.T) {
 	w := walledWorld(t, wall(allow("dns", 53)))
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}})
 	stop, lost := make(chan struct{}), make(chan int)
+	var offered atomic.Int64
 	go func() {
 		n := 0
 		defer func() { lost <- n }()
@@ -166,11 +169,18 @@ func TestChangeDropsNothing(t *testing.T) {
 					n++
 				}
 			})
+			offered.Add(1)
 		}
 	}()
 	for i := range 20 {
 		w.change(t, wall(allow("ntp", uint16(1000+i)), allow("dns", 53)))
-		time.Sleep(time.Millisecond)
+		before := offered.Load()
+		must(t, await.That(t.Context(), "packets under the policy", func() error {
+			if n := offered.Load() - before; n < 20 {
+				return fmt.Errorf("%d packets", n)
+			}
+			return nil
+		}))
 	}
 	close(stop)
 	if n := <-lost; n > 0 {

@@ -222,23 +222,36 @@ func TestAgeing(t *testing.T) {
 	w.follow(t, []step{{"p1", say(bob, alice), "flood"}}) // the cached decision is outdated
 }
 
+// ageHosts lets time pass for what the data path knows of hosts.
+func (w *world) ageHosts(t testing.TB, by time.Duration) {
+	t.Helper()
+	changeEach[edgeFdbKey](t, w.dp.objs.Fdb, func(e *edgeFdbEntry) { e.SeenNs -= uint64(by) })
+	changeEach[edgeNeighbourKey](t, w.dp.objs.Neighbours, func(n *edgeNeighbour) { n.SeenNs -= uint64(by) })
+}
+
 // A flow that is replayed from the cache keeps its source's entry young.
 func TestCachedFlowKeepsItsSourceYoung(t *testing.T) {
-	w := ownWorld(t, underIPv4, func(c *Config, _ *Tables) { c.FDB.Ageing = 400 * time.Millisecond })
+	w := newWorld(t, underIPv4)
 	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}})
+	const turns, pause = 100, 4 * time.Second // together longer than hosts live in silence
 	_, events := w.counted(t, func() {
-		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for range turns {
+			w.ageHosts(t, pause)
+			w.ageFlows(t, pause)
 			w.send(t, "p1", say(bob, alice))
 		}
 	})
-	if events["hit"] == 0 || events["revalidated"] == 0 {
-		t.Errorf("events %v, want hits and decisions taken again", events)
+	if events["hit"] == 0 || events["revalidated"] < turns/3 || events["hit"]+events["revalidated"] != turns {
+		t.Errorf("events %v, want %d hits and decisions taken again", events, turns)
 	}
 	if _, err := w.dp.Age(w.cfg.FDB.Ageing); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.fdb(t, bob); got != "p1" {
 		t.Errorf("bob, who never stopped talking, is at %q", got)
+	}
+	if got := w.fdb(t, alice); got != "" {
+		t.Errorf("alice, who is silent, is at %q", got)
 	}
 }
 
