@@ -1,10 +1,8 @@
 package datapath
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -24,11 +22,6 @@ var randomBase = overlay.Firewall{
 	},
 }
 
-var (
-	propertyTime = flag.Duration("firewall-time", 8*time.Second, "how long random sequences of packets go on, of each kind")
-	propertySeed = flag.Uint64("firewall-seed", 0, "have the sequences of a test that failed again, by its seed")
-)
-
 // Policies and packets at random: the data path says what the reference says, with the
 // flow cache and without it, and after changes of the policy.
 func TestFirewallIsTheReference(t *testing.T) {
@@ -39,12 +32,9 @@ func TestFirewallIsTheReference(t *testing.T) {
 			base.Strict, base.Default = strict, overlay.Allow
 			h := newHolding(t, *to, base)
 			r := newRandom(t)
-			if *propertySeed != 0 {
-				r = random{rand.New(rand.NewPCG(*propertySeed, 0))}
-			}
 			packets := 0
 			defer func() { t.Logf("%d packets", packets) }()
-			for n, begun := 0, time.Now(); n < 10 || time.Since(begun) < *propertyTime; n++ {
+			repeat(60, func(n int) {
 				first := r.firewall()
 				list := append([]act{{what: "the policy", rules: &first}}, r.acts(40)...)
 				for i := range list {
@@ -56,7 +46,7 @@ func TestFirewallIsTheReference(t *testing.T) {
 				if got := h.run(t, list); got != "" {
 					t.Fatalf("sequence %d: %s", n, h.shrink(t, list))
 				}
-			}
+			})
 		})
 	}
 }

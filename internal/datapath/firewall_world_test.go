@@ -32,7 +32,7 @@ func firewallWorldBy(t testing.TB, to way, fw overlay.Firewall, change ...func(*
 		routed(to, tables)
 		c.Firewall = &fw
 	}
-	w := ownWorld(t, to.family, append([]func(*Config, *Tables){base}, change...)...)
+	w := newWorld(t, to.family, append([]func(*Config, *Tables){base}, change...)...)
 	up := w.port("s0", "up")
 	up.Uplink = true
 	w.tables.Ports = append(w.tables.Ports, up)

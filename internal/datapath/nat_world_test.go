@@ -38,7 +38,7 @@ func natWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
 		c.Egress = &overlay.Egress{Bindings: 4096, Timeouts: overlay.DefaultNATTimeouts}
 		natTables(to, tables)
 	}
-	w := ownWorld(t, to.family, append([]func(*Config, *Tables){base}, change...)...)
+	w := newWorld(t, to.family, append([]func(*Config, *Tables){base}, change...)...)
 	up := w.port("s0", "up")
 	up.Uplink = true
 	w.tables.Ports = append(w.tables.Ports, up)

@@ -3,6 +3,7 @@ package datapath
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // twoEdges are two edges whose underlays face each other: what the first one
@@ -124,13 +126,43 @@ func (p *tap) drain(t testing.TB) []tapped {
 	}
 }
 
-// random makes packets. The seed is logged, and a failing test prints it.
+var (
+	randomSeed = flag.Uint64("random-seed", 0, "have the packets at random of a test that failed again, by its seed")
+	randomTime = flag.Duration("random-time", time.Minute, "how long packets at random go on in make test-long, of each kind")
+)
+
+// random makes packets: in make test always the same, in make test-long others each time.
+// The seed is logged, and a failing test prints it.
 type random struct{ *rand.Rand }
 
 func newRandom(t testing.TB) random {
-	seed := uint64(time.Now().UnixNano())
+	seed := uint64(1)
+	switch {
+	case *randomSeed != 0:
+		seed = *randomSeed
+	case tier.IsLong():
+		seed = uint64(time.Now().UnixNano())
+	}
 	t.Logf("seed %d", seed)
 	return random{rand.New(rand.NewPCG(seed, 0))}
+}
+
+// repeat calls try, which has its number, so many times in make test, and for a while in
+// make test-long.
+func repeat(times int, try func(n int)) {
+	begun := time.Now()
+	for n := 0; n < times || tier.IsLong() && time.Since(begun) < *randomTime; n++ {
+		try(n)
+	}
+}
+
+// often is how many packets at random a test offers: so many in make test, and ten times
+// as many in make test-long.
+func often(packets int) int {
+	if tier.IsLong() {
+		return 10 * packets
+	}
+	return packets
 }
 
 // homes are where the stations talk from: ports, and remotes by number.

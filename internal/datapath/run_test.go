@@ -99,6 +99,7 @@ func runProgram(prog *ebpf.Program, ifindex int, p packet) (result, error) {
 // reload replaces the programs by ones with other load-time constants, on the same maps.
 func (w *world) reload(t testing.TB, constants map[string]any) {
 	t.Helper()
+	w.spoilt = true
 	spec, err := loadEdge()
 	if err != nil {
 		t.Fatal(err)

@@ -27,27 +27,29 @@ func allow(name string, port uint16) overlay.Rule {
 // guard gives a world the firewall, as an edge does with a changed configuration.
 func (w *world) guard(t testing.TB, fw overlay.Firewall) {
 	t.Helper()
+	guard(t, &w.cfg, &w.tables, fw)
+}
+
+func guard(t testing.TB, c *Config, tables *Tables, fw overlay.Firewall) {
+	t.Helper()
 	var places []policy.Place
-	for _, p := range w.tables.Ports {
+	for _, p := range tables.Ports {
 		places = append(places, policy.Place{Name: p.Name, Port: p.Name, Segment: p.Segment})
 	}
 	compiled, err := policy.Compile(fw, places)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.cfg.Firewall, w.tables.Firewall = &fw, compiled
+	c.Firewall, tables.Firewall = &fw, compiled
 }
 
 // walledWorld has alice at p0 and bob at p1, with a firewall before each.
 func walledWorld(t testing.TB, fw overlay.Firewall) *world {
 	t.Helper()
-	w := emptyWorld(t, underIPv4)
-	w.tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Port: "p1"}}
-	w.guard(t, fw)
-	w.open(t)
-	w.removeAfter(t)
-	w.apply(t)
-	return w
+	return newWorld(t, underIPv4, func(c *Config, tables *Tables) {
+		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Port: "p1"}}
+		guard(t, c, tables, fw)
+	})
 }
 
 // change applies another policy to the running programs.

@@ -15,6 +15,7 @@ import (
 // reopen lets go of the data path as a process does that ends, and opens it again.
 func (w *world) reopen(t *testing.T) {
 	t.Helper()
+	w.spoilt = true
 	if err := w.dp.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -40,6 +39,8 @@ type world struct {
 	tables Tables
 	dev    map[string]*net.Interface
 	family family
+	// spoilt: not for another test, its programs are not those of its configuration.
+	spoilt bool
 }
 
 // family is an underlay of IPv4 or of IPv6.
@@ -77,18 +78,12 @@ const (
 
 var worlds atomic.Int32
 
-// pool keeps worlds for the next test: to verify the programs takes half a
-// second. What differs between tests goes through Apply, as between configurations.
-var pool []*world
-
 func TestMain(m *testing.M) {
 	removeStale()
 	code := m.Run()
-	for _, w := range pool {
-		if err := w.remove(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
+	if err := removePool(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	os.Exit(code)
 }
@@ -103,48 +98,6 @@ func removeStale() {
 			os.RemoveAll(dir)
 		}
 	}
-}
-
-// newWorld is a world with the data path up that has learned nothing. change adapts
-// what it is loaded with and what is applied. Its counters may have counted before,
-// and the next test gets it too: one that changes devices or ends the data path
-// asks for ownWorld.
-func newWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
-	t.Helper()
-	w := pooled(f, change)
-	if w == nil {
-		w = emptyWorld(t, f)
-		w.adapt(change)
-		w.open(t)
-	}
-	w.apply(t)
-	w.forget(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			if err := w.remove(); err != nil {
-				t.Error(err)
-			}
-			return
-		}
-		pool = append(pool, w)
-	})
-	return w
-}
-
-// pooled takes a world out of the pool that is loaded as wanted, or returns nil.
-func pooled(f family, change []func(*Config, *Tables)) *world {
-	for i, w := range pool {
-		if w.family != f {
-			continue
-		}
-		loaded := fmt.Sprint(w.cfg)
-		if w.adapt(change); fmt.Sprint(w.cfg) == loaded {
-			pool = slices.Delete(pool, i, i+1)
-			return w
-		}
-		w.cfg = w.dp.cfg
-	}
-	return nil
 }
 
 // adapt sets what the world is configured with: the default and the changes.

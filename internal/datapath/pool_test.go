@@ -1,0 +1,119 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// pool keeps worlds for the next test: to verify the programs takes most of a second.
+// What differs between tests goes through Apply, as between configurations.
+var pool []*world
+
+// poolSize is how many worlds wait: each has tens of megabytes of maps.
+const poolSize = 12
+
+// newWorld is a world with the data path up that has learned nothing. change adapts
+// what it is loaded with and what is applied. Its counters may have counted before,
+// and the next test gets it too: one that changes devices or ends the data path
+// asks for ownWorld.
+func newWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
+	t.Helper()
+	w := pooled(f, change)
+	if w == nil {
+		w = emptyWorld(t, f)
+		w.adapt(change)
+		w.open(t)
+	}
+	w.apply(t)
+	w.forgetAll(t)
+	t.Cleanup(func() {
+		if t.Failed() || w.spoilt {
+			if err := w.remove(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		pool = append(pool, w)
+		if len(pool) > poolSize {
+			if err := pool[0].remove(); err != nil {
+				t.Error(err)
+			}
+			pool = slices.Delete(pool, 0, 1)
+		}
+	})
+	return w
+}
+
+// pooled takes a world out of the pool that is loaded as wanted, or returns nil.
+func pooled(f family, change []func(*Config, *Tables)) *world {
+	for i, w := range pool {
+		if w.family != f {
+			continue
+		}
+		if w.adapt(change); loadedBy(w.cfg) == loadedBy(w.dp.cfg) {
+			pool = slices.Delete(pool, i, i+1)
+			return w
+		}
+		w.cfg = w.dp.cfg
+	}
+	return nil
+}
+
+func removePool() error {
+	var errs []error
+	for _, w := range pool {
+		errs = append(errs, w.remove())
+	}
+	pool = nil
+	return errors.Join(errs...)
+}
+
+// loadedBy is what of a configuration the programs and the maps' sizes depend on. What it
+// leaves out is in Tables.
+func loadedBy(c Config) string {
+	var fw overlay.Firewall
+	if c.Firewall != nil {
+		fw = *c.Firewall
+		fw.Default, fw.Defaults, fw.Groups, fw.Rules = "", nil, nil, nil
+	}
+	var egress overlay.Egress
+	read := false
+	if c.Egress != nil {
+		egress, read = *c.Egress, hasReaders(c.Egress)
+		egress.Groups, egress.Gateways, egress.Policies = nil, nil, nil
+	}
+	c.Firewall, c.Egress = nil, nil
+	return fmt.Sprintf("%+v %+v %+v %t", c, fw, egress, read)
+}
+
+// forgetAll empties what the data path has learned and heard, and what the firewall and
+// NAT remember.
+func (w *world) forgetAll(t testing.TB) {
+	t.Helper()
+	w.forget(t)
+	m := &w.dp.objs.edgeMaps
+	if w.cfg.Firewall != nil {
+		w.forgetConnections(t)
+		for _, number := range w.dp.fw.numbers.Rules {
+			var r edgeRuleCounters
+			must(t, m.Rules.Lookup(number, &r))
+			must(t, m.Rules.Put(number, edgeRuleCounters{Name: r.Name}))
+		}
+	}
+	if w.cfg.Egress != nil {
+		w.forgetBindings(t)
+	}
+	w.refillLogs(t)
+}
+
+// refillLogs lets the firewall write lines again.
+func (w *world) refillLogs(t testing.TB) {
+	t.Helper()
+	must(t, w.dp.objs.LogBuckets.Put(uint32(0), make([]edgeLogBucket, ebpf.MustPossibleCPU())))
+}
