@@ -212,9 +212,11 @@ func TestStallIsNoSilence(t *testing.T) {
 	b.await(near, there, "up with 150 ms", func(r Result) bool { return r.State == Up && r.Detects == 150*time.Millisecond })
 	b.await(far, back, "up with 5 s", func(r Result) bool { return r.State == Up && r.Detects == 5*time.Second })
 	for range 5 {
+		sent := far.Results()[back].Sent
 		near.mu.Lock()
 		before := near.byPair[there].received
-		time.Sleep(400 * time.Millisecond)
+		// At least 37 ms apart: in all more than twice as long as near waits.
+		b.await(far, back, "sending all the while", func(r Result) bool { return r.Sent >= sent+10 })
 		near.mu.Unlock()
 		r := b.await(near, there, "receiving again", func(r Result) bool { return r.Received > before+5 })
 		if r.State != Up || r.Failures != 0 {

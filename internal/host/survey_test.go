@@ -1,14 +1,16 @@
 package host
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 func (b *bench) survey() *Survey {
@@ -35,10 +37,13 @@ func TestSurveyDevices(t *testing.T) {
 	b.must(b.near.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br"}}))
 	b.must(b.near.LinkSetMaster(b.link(b.near, "v0"), b.link(b.near, "br")))
 	s := b.survey()
+	b.must(await.That(t.Context(), "the kernel to say that us is up", func() error {
+		if us := b.devices(s)["us"]; !us.Up {
+			return fmt.Errorf("%+v", us)
+		}
+		return nil
+	}))
 	d := b.devices(s)
-	for deadline := time.Now().Add(10 * time.Second); !d["us"].Up && time.Now().Before(deadline); d = b.devices(s) {
-		time.Sleep(time.Millisecond) // the kernel says so a little later
-	}
 	if us := d["us"]; us.Kind != "veth" || us.MTU != 1600 || !us.Up || us.Physical() || us.Tunnel != nil || us.Lower != "" ||
 		!slices.Contains(us.Addrs, us4) || !slices.Contains(us.Addrs, us6) {
 		t.Errorf("us: %+v", us)

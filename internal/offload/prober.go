@@ -245,16 +245,7 @@ func (p *prober) verify(ctx context.Context, t *Trial) error {
 	pause := checkedPause
 	for range checkedTries {
 		sent, seen, _, err := p.during(ctx, true, func(next func(shape) error) error {
-			for i := range checkedFrames * len(shapes) {
-				s := shapes[i%len(shapes)]
-				if err := next(s); err != nil {
-					return err
-				}
-				if s.large {
-					time.Sleep(pause)
-				}
-			}
-			return nil
+			return paced(ctx, pause, next)
 		})
 		if err != nil {
 			return err
@@ -266,6 +257,28 @@ func (p *prober) verify(ctx context.Context, t *Trial) error {
 			break
 		}
 		pause *= 4
+	}
+	return nil
+}
+
+// paced sends frames of every shape, with a pause after each large one.
+func paced(ctx context.Context, pause time.Duration, next func(shape) error) error {
+	pace := time.NewTicker(pause)
+	defer pace.Stop()
+	for i := range checkedFrames * len(shapes) {
+		s := shapes[i%len(shapes)]
+		if err := next(s); err != nil {
+			return err
+		}
+		if !s.large {
+			continue
+		}
+		pace.Reset(pause)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-pace.C:
+		}
 	}
 	return nil
 }
@@ -299,7 +312,9 @@ func (p *prober) time(ctx context.Context, t *Trial) error {
 
 // drain waits until the interface has taken everything.
 func (p *prober) drain() error {
-	for deadline := time.Now().Add(drainTime); time.Now().Before(deadline); time.Sleep(20 * time.Microsecond) {
+	look := time.NewTicker(20 * time.Microsecond)
+	defer look.Stop()
+	for deadline := time.Now().Add(drainTime); time.Now().Before(deadline); <-look.C {
 		if done, err := p.tunnel.Drained(); done || err != nil {
 			return err
 		}

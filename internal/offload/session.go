@@ -69,8 +69,10 @@ func (s *session) stop(m message) message {
 	if s.stopped.Burst == m.Burst { // the answer was lost
 		return s.stopped
 	}
+	look := time.NewTicker(quietFrames / 10)
+	defer look.Stop()
 	for deadline := time.Now().Add(lateFrames); time.Now().Before(deadline) && !s.over(m.Units); {
-		time.Sleep(quietFrames / 10)
+		<-look.C
 	}
 	dropped := s.tap.dropped()
 	s.mu.Lock()

@@ -77,7 +77,7 @@ func monitored(t *testing.T, w *world, test func(t *testing.T, m *Monitor)) {
 
 // after lets d pass and everything come to rest.
 func after(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 

@@ -110,13 +110,15 @@ func (c *crowd) move(from, to int) error {
 
 func (c *crowd) churn(long time.Duration) error {
 	const batch, pause = 10, 10 * time.Millisecond
+	pace := time.NewTicker(pause)
+	defer pace.Stop()
 	began := time.Now()
 	for i := 0; time.Since(began) < long; i++ {
 		from := i * batch % len(c.moves)
 		if err := c.move(from, min(from+batch, len(c.moves))); err != nil {
 			return err
 		}
-		time.Sleep(time.Until(began.Add(time.Duration(i+1) * pause)))
+		<-pace.C
 	}
 	return nil
 }
