@@ -29,10 +29,19 @@ demo: ## build two hosts, an edge in each, and measure what the overlay costs (r
 	$(MAKE) build
 	scripts/demo.sh
 
+.PHONY: check
+check: ## run the tests that need no root and no time (under a minute); T=./internal/… for some
+	scripts/test.sh check $(T)
+
 .PHONY: test
-test: ## run all tests, end to end too (root); T=./internal/… for some
+test: ## run all tests that must hold before a merge, end to end too (root, under 9 minutes); T=./internal/… for some
 	scripts/packages.sh test
-	scripts/test.sh $(T)
+	scripts/test.sh test $(T)
+
+.PHONY: test-long
+test-long: ## run what takes hours: repetitions, soaks, scale, fuzzing, the proof of the A/B experiment (root)
+	scripts/packages.sh test
+	scripts/test.sh long $(T)
 
 .PHONY: lint
 lint: ## check Go, C and shell code
@@ -59,6 +68,11 @@ format: ## format Go and C code
 .PHONY: bench
 bench: ## run the benchmarks (root): ns per packet of each stage; B=regexp for some
 	$(go) test -run '^$$' -bench '$(or $(B),.)' -p 1 $(or $(T),./...) | grep -v 'no test files'
+
+.PHONY: bench-against
+bench-against: ## is this tree faster or slower than a revision (root, about 15 minutes); REV=revision
+	scripts/packages.sh demo
+	scripts/bench-against.sh $(REV)
 
 .PHONY: clean
 clean: ## remove what was built; results/ stays

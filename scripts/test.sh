@@ -1,13 +1,26 @@
 #!/usr/bin/env bash
-# test.sh [PACKAGE...]: formatting, vet and all tests, as root the end-to-end
-# ones too, and every benchmark once. One package at a time, because those that
-# build networks share the machine's cores and BPF file system.
+# test.sh TIER [PACKAGE...]: one of three runs of the tests.
+#   check  what needs neither root nor seconds: pure, golden, with fakes
+#   test   all that must hold before a merge, as root: with namespaces, the kernel and real
+#          peers too; packages side by side
+#   long   as root: every test with more seeds, cases and time; each end-to-end package 20
+#          times; every benchmark once, every fuzz target for a minute, and, alone on the
+#          machine, the proof of the A/B experiment
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:/usr/sbin:/sbin"
+
+usage() {
+	sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+}
+[[ $# -gt 0 ]] || usage
+tier="$1"
+shift
+chosen=("$@")
 [[ $# -gt 0 ]] || set -- ./...
 
-if [[ $EUID -ne 0 ]]; then
+if [[ $tier != check && $EUID -ne 0 ]]; then
 	echo "test.sh: not root, so most tests will skip; all run with: sudo make test" >&2
 fi
 
@@ -18,9 +31,61 @@ if [[ -n "$unformatted" ]]; then
 	exit 1
 fi
 
-scripts/go.sh vet "$@"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+scripts/go.sh build -o "$work/summary" ./test/summary
 
-summary="$(mktemp)"
-trap 'rm -f "$summary"' EXIT
-scripts/go.sh build -o "$summary" ./test/summary
-scripts/go.sh test -json -count=1 -p 1 -vet=off -timeout 30m -bench . -benchtime 1x "$@" 2>&1 | "$summary"
+# go_test ARG...: go test, summed up. vet is make lint's.
+go_test() {
+	scripts/go.sh test -json -vet=off "$@" 2>&1 | "$work/summary"
+}
+
+# binary: the program that the end-to-end tests run, built once for all packages.
+binary() {
+	SELVAGE_TEST_BINARY="$work/selvage"
+	export SELVAGE_TEST_BINARY
+	CGO_ENABLED=0 scripts/go.sh build -o "$SELVAGE_TEST_BINARY" ./cmd/selvage
+}
+
+# end_to_end: those of the chosen packages that are; others: the rest.
+end_to_end() { scripts/go.sh list "$@" | grep '/test/e2e/' || true; }
+others() { scripts/go.sh list "$@" | grep -v '/test/e2e/' || true; }
+
+# side_by_side: packages at a time. Much of their time is waiting, so more than cores.
+side_by_side="$(($(nproc) + 1))"
+
+fuzz() {
+	local package name
+	for package in $(others "$@"); do
+		for name in $(scripts/go.sh test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
+			echo "== fuzz $package $name"
+			scripts/go.sh test -vet=off -run '^$' -fuzz "^$name\$" -fuzztime 1m "$package"
+		done
+	done
+}
+
+long() {
+	local failed=0 packages
+	binary
+	export SELVAGE_TEST_LONG=1
+	mapfile -t packages < <(others "$@")
+	[[ ${#packages[@]} -eq 0 ]] || go_test -count=1 -p "$side_by_side" -timeout 3h "${packages[@]}" || failed=1
+	mapfile -t packages < <(end_to_end "$@")
+	[[ ${#packages[@]} -eq 0 ]] || go_test -count=20 -p "$side_by_side" -timeout 6h "${packages[@]}" || failed=1
+	go_test -count=1 -p 1 -timeout 1h -run '^$' -bench . -benchtime 1x "$@" || failed=1
+	fuzz "$@" || failed=1
+	if [[ ${#chosen[@]} -eq 0 ]]; then
+		go_test -count=1 -timeout 3h -run '^TestProof$' ./lab/experiments -proof || failed=1
+	fi
+	return "$failed"
+}
+
+case "$tier" in
+check) go_test -short "$@" ;;
+test)
+	binary
+	go_test -count=1 -p "$side_by_side" -timeout 20m "$@"
+	;;
+long) long "$@" ;;
+*) usage ;;
+esac
