@@ -1,0 +1,252 @@
+package experiments
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/plant"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/tier"
+)
+
+var (
+	proof          = flag.Bool("proof", false, "run TestProof, which wants the machine for itself for up to two hours")
+	proofWindows   = flag.Int("proof-windows", 40, "windows of the recording, each as long as a run")
+	proofRecording = flag.String("proof-recording", "", "a file to read the recording from, or to write it to if there is none")
+)
+
+// Contenders of the proof: two equal builds, and a third that is harmed.
+const (
+	same, again, harmed = "same", "again", "harmed"
+	// planted is what the harm costs a row's figure, and lossOneOf the share of UDP packets that
+	// is dropped.
+	planted   = 0.03
+	lossOneOf = 10_000
+)
+
+// proofRow is a figure that the proof judges.
+type proofRow struct {
+	kase, metric string
+	higher       bool
+}
+
+func proofRows() []proofRow {
+	return []proofRow{
+		{stats.DecisiveCase, stats.Decisive, true}, {"tcp", measure.CPUPerGB, false}, {"rr-1", measure.RRP50, false},
+		{"udp", measure.UDPRate, true}, {stats.TransitEncap, stats.NDR, true},
+	}
+}
+
+// TestProof records equal builds and a harmed one, and cuts the recording into windows. Equal
+// builds show no difference in 95 % of them, in each row; 3 % are found in 90 %, and so
+// is a loss of 1 in 10,000.
+func TestProof(t *testing.T) {
+	if !*proof {
+		t.Skip("part of make test-long, by itself: TestSlicedComparisonIsHonest draws the same from a model")
+	}
+	tier.Root(t)
+	r := recorded(t)
+	windows := stats.Windows(r, new(proofRun).rounds())
+	if len(windows) != *proofWindows {
+		t.Fatalf("%d windows, want %d", len(windows), *proofWindows)
+	}
+	whole := stats.Summarise(r)
+	t.Logf("%-12s %-16s %9s %9s %9s %8s %8s", "row", "", "equal", "planted", "measured", "sees", "n")
+	for _, row := range proofRows() {
+		equal, found, sees := 0, 0, []float64{}
+		for _, w := range windows {
+			if of(t, w.Summary, again, row).Distinguishable {
+				equal++
+			}
+			if stats.ChangeOf(of(t, w.Summary, harmed, row), row.higher) == stats.Worse {
+				found++
+			}
+			sees = append(sees, of(t, w.Summary, again, row).SmallestEffect)
+		}
+		all := of(t, whole, harmed, row)
+		t.Logf("%-12s %-16s %6d/%d %6d/%d %8.4f× %7.2f%% %8d", row.kase, row.metric, len(windows)-equal, len(windows), found, len(windows),
+			all.Ratio, 100*stats.Median(sees).Median, all.N)
+		if 20*equal > len(windows) {
+			t.Errorf("%s %s: equal builds differ in %d of %d windows", row.kase, row.metric, equal, len(windows))
+		}
+		if 10*found < 9*len(windows) {
+			t.Errorf("%s %s: a planted %.0f %% (measured: %.4f ×) is found in %d of %d windows", row.kase, row.metric, 100*planted, all.Ratio, found, len(windows))
+		}
+	}
+	checkLoss(t, windows)
+}
+
+// checkLoss looks for the loss, which is too little for a rate.
+func checkLoss(t *testing.T, windows []result.Result) {
+	t.Helper()
+	row := proofRow{"udp", measure.UDPLossPPM, false}
+	equal, found := 0, 0
+	for _, w := range windows {
+		if of(t, w.Summary, again, row).Distinguishable {
+			equal++
+		}
+		if stats.ChangeOf(of(t, w.Summary, harmed, row), false) == stats.Worse {
+			found++
+		}
+	}
+	t.Logf("a loss of 1 in %d: %d of %d windows see it, %d of the equal builds'", lossOneOf, found, len(windows), equal)
+	if 10*found < 9*len(windows) || 20*equal > len(windows) {
+		t.Errorf("a loss of 1 in %d is seen in %d of %d windows, one of equal builds in %d", lossOneOf, found, len(windows), equal)
+	}
+}
+
+func of(t *testing.T, rows []result.Row, contender string, row proofRow) result.Row {
+	t.Helper()
+	found, ok := stats.Find(rows, contender, row.kase, row.metric)
+	if !ok {
+		t.Fatalf("no row %s %s of %s", row.kase, row.metric, contender)
+	}
+	return found
+}
+
+// recorded reads the recording, or makes it.
+func recorded(t *testing.T) result.Result {
+	t.Helper()
+	if *proofRecording != "" {
+		switch r, err := result.ReadFile(*proofRecording); {
+		case err == nil:
+			return r
+		case !errors.Is(err, os.ErrNotExist):
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("SELVAGE_TEST_PROGRAM", t.Name()) // so this binary is the edges' program
+	run := proofRun{t: t}
+	harm := run.calibrate()
+	t.Logf("harm for %.0f %%: %+v", 100*planted, harm)
+	harm.OneOf = lossOneOf
+	r := run.record(harm, *proofWindows*run.rounds())
+	if lines := stats.Errors(r); len(lines) > 0 {
+		t.Fatalf("%d samples failed; the first: %s", len(lines), lines[0])
+	}
+	if *proofRecording != "" {
+		f, err := os.Create(*proofRecording)
+		if err == nil {
+			err = errors.Join(result.Write(f, r), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// proofHarm is a harm's size: turns of a loop by packet.
+type proofHarm struct {
+	plant.Harm
+	transit uint32
+}
+
+type proofRun struct{ t *testing.T }
+
+// rounds are those of a run of the default length.
+func (proofRun) rounds() int { return defaultAb().Rounds }
+
+func defaultAb() *Ab {
+	c, err := parse("ab", "--contenders=plain")
+	if err != nil {
+		panic(err)
+	}
+	return &c.Ab
+}
+
+// calibrate measures what ten times the harm costs, and makes a tenth of it: the cost is as long
+// as the loop.
+func (p proofRun) calibrate() proofHarm {
+	p.t.Helper()
+	const rounds = 8
+	guess := proofHarm{Harm: plant.Harm{UDP: 600, SmallTCP: 900, BulkTCP: 2000}, transit: 60}
+	r := p.record(guess, rounds)
+	scaled := func(turns uint32, row proofRow) uint32 {
+		cost := math.Abs(math.Log(of(p.t, stats.Summarise(r), harmed, row).Ratio))
+		p.t.Logf("%d turns cost %s %s %.1f %%", turns, row.kase, row.metric, 100*math.Expm1(cost))
+		return max(1, uint32(math.Round(float64(turns)*math.Log1p(planted)/cost)))
+	}
+	rows := proofRows()
+	return proofHarm{transit: scaled(guess.transit, rows[4]), Harm: plant.Harm{
+		BulkTCP: scaled(guess.BulkTCP, rows[0]), SmallTCP: scaled(guess.SmallTCP, rows[2]), UDP: scaled(guess.UDP, rows[3]),
+	}}
+}
+
+// record measures so many rounds of equal builds and one that is harmed.
+func (p proofRun) record(harm proofHarm, rounds int) result.Result {
+	p.t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	c, err := parse("ab", "--contenders", strings.Join([]string{same + "=" + own, again + "=" + own, harmed + "=" + own}, ","),
+		"--cases", "tcp,rr,udp,transit", "--rounds", fmt.Sprint(rounds))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ab := &c.Ab
+	var plants []*plant.Plant
+	defer func() {
+		for _, planted := range plants {
+			_ = planted.Close() // its interface is gone
+		}
+	}()
+	ab.harm = func(s *stand) error {
+		if s.contender != harmed {
+			return nil
+		}
+		s.turns = harm.transit
+		for _, host := range []*topo.Host{s.net.net.Client, s.net.net.Server} {
+			planted, err := plantAt(host, harm.Harm)
+			if err != nil {
+				return err
+			}
+			plants = append(plants, planted)
+		}
+		return nil
+	}
+	var log io.Writer = io.Discard
+	if testing.Verbose() {
+		log = os.Stderr
+	}
+	r, err := ab.measure(p.t.Context(), &Console{Out: io.Discard, Err: log, Version: "proof"}, time.Now())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return r
+}
+
+func plantAt(host *topo.Host, harm plant.Harm) (planted *plant.Plant, err error) {
+	index, err := host.Index(topo.EndName)
+	if err != nil {
+		return nil, err
+	}
+	err = host.Do(func() (err error) {
+		planted, err = plant.At(index, harm)
+		return err
+	})
+	return planted, err
+}
+
+// What the proof judges is what the experiment reports.
+func TestProofRowsAreMetrics(t *testing.T) {
+	for _, row := range append(proofRows(), proofRow{"udp", measure.UDPLossPPM, false}) {
+		if !slices.ContainsFunc(stats.Metrics(), func(m stats.Metric) bool {
+			return m.Case == row.kase && m.Name == row.metric && m.Higher == row.higher
+		}) {
+			t.Errorf("%+v is no metric of the A/B experiment", row)
+		}
+	}
+}
