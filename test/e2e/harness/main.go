@@ -2,6 +2,7 @@ package harness
 
 import (
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -32,7 +33,8 @@ func Main(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if os.Geteuid() != 0 { // then every test skips, or fails in CI
+	flag.Parse()
+	if os.Geteuid() != 0 || testing.Short() { // then every test skips, or fails in CI
 		return m.Run()
 	}
 	if Program = os.Getenv(binaryEnv); Program != "" {
