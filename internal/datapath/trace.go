@@ -40,12 +40,8 @@ const maxPacket = 1 << 16
 // Trace runs the loaded programs on a frame against the live maps. The copy of
 // the programs that runs neither learns nor counts, and sends nothing.
 func (d *Datapath) Trace(in TraceInput) (Trace, error) {
-	programs, err := d.tracer()
-	if err != nil {
-		return Trace{}, err
-	}
-	defer programs.Close()
-	program, ifindex, data := programs.FromPort, uint32(0), in.Frame
+	name, ifindex, data := edgeProgFromPort, uint32(0), in.Frame
+	var err error
 	if in.Port != "" {
 		id, ok := d.names.portIDs[in.Port]
 		if !ok {
@@ -55,8 +51,13 @@ func (d *Datapath) Trace(in TraceInput) (Trace, error) {
 	} else if data, ifindex, err = d.fromRemote(in); err != nil {
 		return Trace{}, err
 	} else {
-		program = programs.FromUnderlay
+		name = edgeProgFromUnderlay
 	}
+	program, err := d.tracer(name)
+	if err != nil {
+		return Trace{}, err
+	}
+	defer program.Close()
 	if err := d.clearTrace(); err != nil {
 		return Trace{}, err
 	}
@@ -89,8 +90,8 @@ type traceContext struct {
 	_       [37]uint32
 }
 
-// tracer loads the programs once more, on the same maps.
-func (d *Datapath) tracer() (*edgePrograms, error) {
+// tracer loads a program once more, on the same maps.
+func (d *Datapath) tracer(name string) (*ebpf.Program, error) {
 	spec, err := loadEdge()
 	if err != nil {
 		return nil, err
@@ -101,12 +102,11 @@ func (d *Datapath) tracer() (*edgePrograms, error) {
 	if err := spec.Variables[edgeVarTracing].Set(true); err != nil {
 		return nil, fmt.Errorf("set %s: %w", edgeVarTracing, err)
 	}
-	var programs edgePrograms
-	err = spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: d.maps()})
+	program, err := loadOne(spec, name, d.maps())
 	if err != nil {
-		return nil, fmt.Errorf("load the tracing programs: %w", err)
+		return nil, fmt.Errorf("load the tracing program: %w", err)
 	}
-	return &programs, nil
+	return program, nil
 }
 
 // maps are the data path's by their names in the object file.

@@ -98,7 +98,7 @@ func (d fakeDataPath) SteerEgress(list []datapath.Egress) error {
 	if !d.w.steering.TryLock() {
 		d.w.t.Error("egress is steered while the paths change")
 	} else {
-		time.Sleep(time.Millisecond)
+		linger()
 		d.w.steering.Unlock()
 	}
 	err := d.w.call("steer egress")

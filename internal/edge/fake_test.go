@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
@@ -76,11 +78,21 @@ type world struct {
 	walls      walls
 	exits      exits
 	fabric     fabric
+	hangups    chan os.Signal
+	reads      map[string]int
+	held       func()     // after each Hold
 	steering   sync.Mutex // and of the paths at the time of steering
 }
 
+// parallel are the tests that run beside others.
+var parallel sync.Map
+
+// newWorld has the test run beside others: what its edge waits for is mostly time.
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, ceilings: map[overlay.Pair]int{}, changed: make(chan struct{}, 1), found: make(chan struct{}, 1), died: make(chan struct{}, 1), failing: map[string]error{}}
+	if _, already := parallel.LoadOrStore(t, true); !already {
+		t.Parallel()
+	}
+	w := &world{t: t, hangups: make(chan os.Signal, 1), reads: map[string]int{}, ceilings: map[overlay.Pair]int{}, changed: make(chan struct{}, 1), found: make(chan struct{}, 1), died: make(chan struct{}, 1), failing: map[string]error{}}
 	w.events = map[string]uint64{"hit": 10, "miss": 2, "stale": 5, "revalidated": 3, "evicted": 1, "learned": 4}
 	w.config = overlay.Edge{
 		Name:      "a",
@@ -105,7 +117,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.opts = RunOptions{
 		ConfigPath: "a.yaml", RuntimeDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Version: "test",
-		Resync: time.Hour, Load: w.load, OpenDataPath: w.openDataPath,
+		Resync: time.Hour, Hangup: w.hangups, Load: w.load, OpenDataPath: w.openDataPath,
 		OpenHost: func(string, *slog.Logger) (Host, error) { return fakeHost{w}, w.call("open host") },
 		OpenProbes: func(tep netip.Addr, _ *slog.Logger) (PathProbes, error) {
 			return fakeProbes{w, tep}, w.call("probe from " + tep.String())
@@ -187,23 +199,23 @@ func (w *world) run() (*Client, func() error) {
 	return c, stop
 }
 
+// within waits until it is ok.
 func (w *world) within(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: not within 10 s; calls %q", what, w.calls)
+	err := await.Within(w.t.Context(), 3*await.Patience, what, func() error {
+		if !ok() {
+			return errNotYet
 		}
-		time.Sleep(5 * time.Millisecond)
+		return nil
+	})
+	if err != nil {
+		w.t.Fatalf("%v; calls %q", err, w.calls)
 	}
 }
 
-func (w *world) hangup() {
-	w.t.Helper()
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		w.t.Fatal(err)
-	}
-}
+var errNotYet = errors.New("it is not so")
+
+func (w *world) hangup() { w.hangups <- syscall.SIGHUP }
 
 // problem reports whether the status has a problem with all words in it.
 func (w *world) problem(c *Client, words ...string) bool {
@@ -227,6 +239,12 @@ type fakeHost struct{ w *world }
 func (h fakeHost) Observe(host.Want) (host.View, error) {
 	err := h.w.call("observe")
 	h.w.mu.Lock()
+	stuck := h.w.stuck["observe"]
+	h.w.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
+	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	return h.w.view, err
 }
@@ -249,7 +267,11 @@ func (h fakeHost) Hold(want host.Holds) error {
 			h.w.view.Coalescer = host.Coalescer{Near: 78, Far: 79}
 		}
 	}
+	held := h.w.held
 	h.w.mu.Unlock()
+	if held != nil {
+		held()
+	}
 	return h.w.call(name)
 }
 
@@ -257,6 +279,13 @@ func (h fakeHost) Changed() <-chan struct{} { return h.w.changed }
 func (h fakeHost) Close() error             { return h.w.call("close host") }
 
 type fakeDataPath struct{ w *world }
+
+// linger gives all other goroutines a chance to meet the caller where they must not.
+func linger() {
+	for range 100 {
+		runtime.Gosched()
+	}
+}
 
 // change fails the test when somebody reads or, but for ageing, steers meanwhile.
 func (d fakeDataPath) change(name string) error {
@@ -270,7 +299,7 @@ func (d fakeDataPath) change(name string) error {
 	if !d.w.reading.TryLock() {
 		d.w.t.Errorf("%s while another method runs", name)
 	} else {
-		time.Sleep(time.Millisecond)
+		linger()
 		d.w.reading.Unlock()
 	}
 	return d.w.call(name)
@@ -281,12 +310,13 @@ func (d fakeDataPath) read(name string) error {
 		d.w.t.Errorf("%s while the data path changes", name)
 	} else {
 		d.w.mu.Lock()
+		d.w.reads[name]++
 		stuck := d.w.stuck[name]
 		d.w.mu.Unlock()
 		if stuck != nil {
 			<-stuck
 		}
-		time.Sleep(time.Millisecond)
+		linger()
 		d.w.reading.RUnlock()
 	}
 	d.w.mu.Lock()
@@ -315,7 +345,7 @@ func (d fakeDataPath) Steer(teps []datapath.TEP, teams []datapath.Team) error {
 	if !d.w.steering.TryLock() {
 		d.w.t.Error("steer while the paths change")
 	} else {
-		time.Sleep(time.Millisecond)
+		linger()
 		d.w.steering.Unlock()
 	}
 	err := d.w.call("steer")

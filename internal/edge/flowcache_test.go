@@ -225,7 +225,8 @@ func TestCacheThatCannotBeRead(t *testing.T) {
 		return err != nil && strings.HasSuffix(err.Error(), "read flow cache: "+errFake.Error())
 	}
 	w.within("the reading fails", failed)
-	time.Sleep(3 * w.opts.Resync) // for the loop to meet it
+	applied := w.called("apply")
+	w.within("the loop meets it", func() bool { return w.called("apply") > applied+1 })
 	refuse(nil)
 	w.within("no problem is left", func() bool { return !w.problem(c, "watch the flow cache") })
 }

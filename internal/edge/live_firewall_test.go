@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/reconcile"
@@ -82,25 +83,23 @@ func TestLiveFirewall(t *testing.T) {
 		if err := matches(ctx, c, "54"); err != nil {
 			return err
 		}
-		if err := send(53); err != nil {
-			return err
-		}
-		return counts(ctx, c, map[string]uint64{"app/dns": 1, "app/ntp": 0, "default/edge": 2})
+		// The edge names its new rules before they are in the kernel.
+		return eventually(ctx, "the new policy in force", func() (bool, error) {
+			rules, err := c.Rules(ctx)
+			return len(rules) == 3 && rules[2].Connections > 1, errors.Join(err, send(53))
+		})
 	})
 }
 
 // eventually asks until the answer is good.
 func eventually(ctx context.Context, what string, ok func() (bool, error)) error {
-	for {
+	return await.That(ctx, what, func() error {
 		done, err := ok()
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return fmt.Errorf("waiting for %s: %w", what, err)
+		if err == nil && !done {
+			err = errNotYet
 		}
-		if done {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return err
+	})
 }
 
 func counts(ctx context.Context, c *Client, want map[string]uint64) error {

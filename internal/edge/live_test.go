@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	flags "flag"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -32,6 +35,26 @@ spec:
   ports: [{name: p0, interface: port0, segment: blue}]
 `
 
+// TestMain has more tests run side by side than there are cores: most wait.
+func TestMain(m *testing.M) {
+	flags.Parse()
+	if few := flags.Lookup("test.parallel"); few.Value.String() == few.DefValue {
+		_ = few.Value.Set("8") // is a number
+	}
+	os.Exit(m.Run())
+}
+
+const checksumConfig = `apiVersion: selvage.dev/v1alpha1
+kind: Edge
+metadata: {name: live}
+spec:
+  underlay: {interfaces: [under], tep: "2001:db8::1"}
+  flowCache: {size: 1024}
+  fdb: {size: 64}
+  segments: [{name: blue, vni: 100, udpChecksum: true, remotes: ["2001:db8::2"]}]
+  ports: [{name: p0, interface: port0, segment: blue}]
+`
+
 // live is an edge on the real data path and host, in a namespace of its own.
 type live struct {
 	t    *testing.T
@@ -44,6 +67,7 @@ func newLive(t *testing.T) *live {
 	ns, err := netns.New()
 	must(t, err)
 	t.Cleanup(func() { ns.Close() })
+	must(t, unaffected())
 	for name, peer := range map[string]string{"under": "far", "port0": "inner"} {
 		must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: peer}))
 		for _, end := range []string{name, peer} {
@@ -72,6 +96,26 @@ func newLive(t *testing.T) *live {
 	return l
 }
 
+// inherited are the settings that a new namespace may have from the machine's own.
+var inherited = map[string]string{
+	"ipv4/conf/%s/forwarding": "0", "ipv4/conf/%s/rp_filter": "0", "ipv4/conf/%s/arp_ignore": "0", "ipv4/conf/%s/arp_filter": "0",
+	"ipv6/conf/%s/forwarding": "0", "ipv6/conf/%s/disable_ipv6": "0",
+}
+
+// unaffected gives the namespace of the thread the settings that tests rest on.
+func unaffected() error {
+	var errs []error
+	for name, value := range inherited {
+		for _, of := range []string{"all", "default"} {
+			err := os.WriteFile("/proc/sys/net/"+fmt.Sprintf(name, of), []byte(value), 0)
+			if !errors.Is(err, fs.ErrNotExist) { // of a kernel without IPv6
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -83,19 +127,20 @@ func must(t *testing.T, err error) {
 // f asks it; then it ends the edge.
 func (l *live) during(f func(ctx context.Context, c *Client) error) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	asked := make(chan error, 1)
 	go func() {
 		defer cancel()
 		c := Dial(l.opts.RuntimeDir, "live")
-		for ctx.Err() == nil {
-			if _, err := c.Status(ctx); err == nil {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
+		err := await.Within(ctx, 3*await.Patience, "the edge to answer", func() error {
+			_, err := c.Status(ctx)
+			return err
+		})
+		if err == nil {
+			err = f(ctx, c)
 		}
-		asked <- f(ctx, c)
+		asked <- err
 	}()
 	err := Run(ctx, l.opts)
 	cancel()
@@ -104,16 +149,23 @@ func (l *live) during(f func(ctx context.Context, c *Client) error) {
 	}
 }
 
-// An edge starts, leaves its data path, takes it over and removes it; but not what a newer
-// build has pinned meanwhile, of which it says where it is and what to do.
+// An edge starts, leaves its data path and the device that makes outer checksums, takes them over
+// and removes them; but not what a newer build has pinned meanwhile, of which it says where it
+// is and what to do.
 func TestLive(t *testing.T) {
 	l := newLive(t)
 	var log bytes.Buffer
 	l.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	pins := filepath.Join(l.opts.PinRoot, "live")
+	handle, err := netlink.NewHandle()
+	must(t, err)
+	defer handle.Close()
+	must(t, address("under", "2001:db8::1/64"))
+	must(t, os.WriteFile(l.opts.ConfigPath, []byte(checksumConfig), 0o600))
+	device := 0
 	newer := []string{filepath.Join(pins, "links", "meter-5"), filepath.Join(pins, "maps-9999")}
 	running := func(adopted bool, want ...string) func(context.Context, *Client) error {
-		want = append(want, "next hop 192.0.2.2 on under does not answer", "port p0 has MTU 1500")
+		want = append(want, "next hop 2001:db8::2 on under does not answer", "port p0 has MTU 1500")
 		return func(ctx context.Context, c *Client) error {
 			s, err := c.Status(ctx)
 			if err != nil {
@@ -128,6 +180,14 @@ func TestLive(t *testing.T) {
 					return fmt.Errorf("problems %q, want %q", s.Problems, want)
 				}
 			}
+			link, err := handle.LinkByName("svx4789")
+			if err != nil {
+				return err
+			}
+			if device != 0 && link.Attrs().Index != device {
+				return fmt.Errorf("svx4789 was made anew: ifindex %d, before %d", link.Attrs().Index, device)
+			}
+			device = link.Attrs().Index
 			drops, err := c.Drops(ctx)
 			if err == nil && len(drops) == 0 {
 				err = errors.New("no reasons to drop")
@@ -139,6 +199,9 @@ func TestLive(t *testing.T) {
 	l.during(running(false))
 	if _, err := os.Stat(pins); err != nil {
 		t.Errorf("pins were not kept: %v", err)
+	}
+	if _, err := handle.LinkByName("svx4789"); err != nil {
+		t.Errorf("the data path was kept without its device: %v", err)
 	}
 	for _, path := range newer {
 		must(t, os.Mkdir(path, 0o700))
@@ -160,10 +223,13 @@ func TestLive(t *testing.T) {
 	wantOnly(t, pins, "links", "maps-9999")
 	wantOnly(t, filepath.Join(pins, "links"), "meter-5")
 	wantEmpty(t, l.opts.RuntimeDir)
-	neighs, err := netlink.NeighList(0, netlink.FAMILY_V4)
+	if _, err := handle.LinkByName("svx4789"); err == nil {
+		t.Error("svx4789 is left behind")
+	}
+	neighs, err := netlink.NeighList(0, netlink.FAMILY_V6)
 	must(t, err)
 	for _, n := range neighs {
-		if n.IP.String() == "192.0.2.2" {
+		if n.IP.String() == "2001:db8::2" {
 			t.Errorf("neighbour %v is left behind", n)
 		}
 	}
@@ -182,13 +248,21 @@ func wantOnly(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// A link that comes and goes is attached each time: the events are the kernel's.
-func TestLiveInterfaceComesAndGoes(t *testing.T) {
+// What the kernel tells is acted on long before a tick of the loop: a router's message about a
+// tunnel packet, and a link that comes and goes, which is attached each time.
+func TestLiveEvents(t *testing.T) {
 	l := newLive(t)
 	handle, err := netlink.NewHandle()
 	must(t, err)
 	defer handle.Close()
+	tooBig := sendsTooBig(t)
 	l.during(func(ctx context.Context, c *Client) error {
+		if err := tooBig(); err != nil {
+			return err
+		}
+		if err := pathMTUReported(ctx, c); err != nil {
+			return err
+		}
 		for range 2 {
 			link, err := handle.LinkByName("port0")
 			if err != nil {
@@ -213,14 +287,11 @@ func TestLiveInterfaceComesAndGoes(t *testing.T) {
 }
 
 func portBecomes(ctx context.Context, c *Client, state string) error {
-	for {
+	return await.That(ctx, "a port that is "+state, func() error {
 		ports, err := c.Ports(ctx)
-		if err != nil {
-			return fmt.Errorf("waiting for a port that is %s: %w", state, err)
+		if err == nil && ports[0].State != state {
+			err = fmt.Errorf("it is %s", ports[0].State)
 		}
-		if ports[0].State == state {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return err
+	})
 }

@@ -127,12 +127,13 @@ func TestDeadPathIsLeft(t *testing.T) {
 func TestSteeringWaitsForNobody(t *testing.T) {
 	w := newDualWorld(t)
 	c, _ := w.run()
-	stuck := make(chan struct{})
-	release := sync.OnceFunc(func() { close(stuck) })
+	stuck, observing := make(chan struct{}), make(chan struct{})
+	release, observed := sync.OnceFunc(func() { close(stuck) }), sync.OnceFunc(func() { close(observing) })
 	t.Cleanup(release)
-	w.mu.Lock()
-	w.stuck = map[string]chan struct{}{"flows": stuck}
-	w.mu.Unlock()
+	t.Cleanup(observed)
+	observations := w.called("observe")
+	w.set(func() { w.stuck = map[string]chan struct{}{"flows": stuck, "observe": observing} })
+	w.within("the loop reconciles", func() bool { return w.called("observe") > observations })
 	read := make(chan error, 1)
 	go func() {
 		_, err := c.Flows(context.Background())
@@ -145,9 +146,7 @@ func TestSteeringWaitsForNobody(t *testing.T) {
 		}
 		return true
 	})
-	observed := w.called("observe")
-	w.set(func() {}) // the loop reconciles, up to where it waits for the reader
-	w.within("the loop is at it", func() bool { return w.called("observe") > observed })
+	observed() // the loop goes on, up to where it waits for the reader
 	applied := w.called("apply")
 	w.live(ba, bfd.Down, "no packet for 150ms")
 	w.within("flows steered", func() bool { return w.called("steer") == 1 })
@@ -205,9 +204,10 @@ func TestPatienceAfterTheStart(t *testing.T) {
 	if paths, _ := w.used(); !slices.Equal(paths, mesh) {
 		t.Errorf("paths %v, want all", paths)
 	}
-	time.Sleep(patience)
-	w.set(func() {})
-	w.within("left when they never answered", func() bool { return w.problem(c, bb.String(), "it never answered") })
+	w.within("left when they never answered", func() bool {
+		w.set(func() {})
+		return w.problem(c, bb.String(), "it never answered")
+	})
 }
 
 func TestLivenessFollowsConfiguration(t *testing.T) {

@@ -275,9 +275,12 @@ func recordsIn(t *testing.T, b []byte) (list []datapath.BindingRecord) {
 func TestLostNews(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).replicated()
 	w.events[eventNewsLost] = 3
-	c, _ := w.run()
-	w.within("a first look", func() bool { return !fetched(t, c.NAT).SweptAt.IsZero() })
-	time.Sleep(20 * time.Millisecond) // for the look at events
+	w.run()
+	w.within("a first look", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.reads["news"] > 1 // news, events, and news again
+	})
 	w.set(func() { w.events[eventNewsLost]++ })
 	w.within("told again", func() bool {
 		w.mu.Lock()

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -83,7 +85,7 @@ func newProvingGround(t *testing.T, bits int, teps ...string) *provingGround {
 		f.in("", func() error {
 			ns, err := netns.New()
 			f.places[name] = ns
-			return err
+			return errors.Join(err, unaffected())
 		})
 	}
 	f.in("mid", func() error { return add(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}) })
@@ -201,11 +203,12 @@ func (f *provingGround) edge(name string) *Client { return Dial(f.dir, name) }
 
 func (f *provingGround) await(what string, is func() bool) {
 	f.t.Helper()
-	for start := time.Now(); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(start) > 20*time.Second {
-			f.t.Fatalf("not within 20 s: %s", what)
+	must(f.t, await.Within(f.ctx, 3*await.Patience, what, func() error {
+		if !is() {
+			return errNotYet
 		}
-	}
+		return nil
+	}))
 }
 
 // plant has the bridge drop what comes from edge a and matches; the returned function ends it.

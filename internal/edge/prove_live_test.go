@@ -55,6 +55,8 @@ func TestLiveProve(t *testing.T) {
 		return i >= 0 && p.Targets[i].Answered > 0
 	}
 
+	f.mistakes()
+
 	p := f.prove("blue")
 	f.want(p, ProofProven, SizePasses)
 	if !answered(p, targetHost) || !answered(p, targetEdge) || p.Paths[0].Answered != prove.Ways || p.RTTMin <= 0 || p.Size != 1450 {
@@ -272,10 +274,9 @@ func TestLiveProvePaths(t *testing.T) {
 	}
 }
 
-// What asks for nothing that there is gets an error that says what there is.
-func TestLiveProveMistakes(t *testing.T) {
-	f := newProvingGround(t, 24, "192.0.2.1", "192.0.2.2")
-	f.start("a", "b")
+// mistakes ask for nothing that there is, and get errors that say what there is.
+func (f *provingGround) mistakes() {
+	f.t.Helper()
 	for _, tt := range []struct {
 		what string
 		want string
@@ -285,11 +286,11 @@ func TestLiveProveMistakes(t *testing.T) {
 	} {
 		_, err := f.edge("a").Prove(f.ctx, ProveQuery{What: tt.what})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: error %v, want %s", tt.what, err, tt.want)
+			f.t.Errorf("%s: error %v, want %s", tt.what, err, tt.want)
 		}
 	}
 	_, err := f.edge("a").Prove(f.ctx, ProveQuery{Timeout: time.Hour})
 	if err == nil || !strings.Contains(err.Error(), "no time from 10ms to 5s") {
-		t.Errorf("error %v", err)
+		f.t.Errorf("error %v", err)
 	}
 }

@@ -48,6 +48,8 @@ type RunOptions struct {
 	// Timing has the data path write down when packets pass, for measuring.
 	Timing bool
 
+	// Hangup has the edge reload its configuration; nil is SIGHUP.
+	Hangup <-chan os.Signal
 	// Resync is how often everything is compared again without an event; 0 is 10 s.
 	Resync time.Duration
 	// Sweep is the least time between two sweeps of the firewall's connections; 0 is 5 s.
@@ -103,18 +105,27 @@ func (o RunOptions) withDefaults() RunOptions {
 	return o
 }
 
+// hangups are Hangup, or SIGHUPs until ignore is called.
+func (o RunOptions) hangups() (hangups <-chan os.Signal, ignore func()) {
+	if o.Hangup != nil {
+		return o.Hangup, func() {}
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
+}
+
 // Run runs the edge that opts.ConfigPath describes, in the network namespace
 // of the calling thread, until ctx ends (the caller ends it on SIGTERM and
 // SIGINT). Then it removes the data path and undoes its changes of the host,
-// unless opts.KeepDataPath. SIGHUP reloads the configuration.
+// unless opts.KeepDataPath. SIGHUP, or opts.Hangup, reloads the configuration.
 //
 // An error before the data path was opened means that nothing was touched; a
 // later one leaves the data path forwarding, for the next Run to take over.
 func Run(ctx context.Context, opts RunOptions) (err error) {
 	opts = opts.withDefaults()
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+	hangup, ignore := opts.hangups()
+	defer ignore()
 
 	cfg, err := opts.Load(opts.ConfigPath)
 	if err != nil {

@@ -186,9 +186,7 @@ func TestUnresolvedNextHopDelaysTheFirstTables(t *testing.T) {
 	waiting := resolved
 	waiting.NextMAC = overlay.MAC{}
 	w.view.Ways = map[overlay.Pair]host.Path{pair: waiting}
-	time.AfterFunc(50*time.Millisecond, func() {
-		w.set(func() { w.view.Ways = map[overlay.Pair]host.Path{pair: resolved} })
-	})
+	w.held = func() { w.set(func() { w.view.Ways = map[overlay.Pair]host.Path{pair: resolved} }) }
 	w.run()
 	w.mu.Lock()
 	defer w.mu.Unlock()
