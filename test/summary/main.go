@@ -1,14 +1,16 @@
 // Command summary reads `go test -json` and prints what a person needs: the
-// output of what failed, why tests skipped, and at the end go test's own line
-// for every package.
+// output of what failed, why tests skipped, go test's own line for every
+// package, and at the end where the time went.
 //
 // Its one invariant: with CI=true it fails when a test skipped for want of
-// privilege, so a green run has run everything. Whether tests failed go test
+// privilege, so a green run has run everything that was to be run; what
+// test/tier leaves to another run is no such skip. Whether tests failed go test
 // itself says by its exit status. Not for use outside scripts/test.sh.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,6 +39,7 @@ type event struct {
 	Package string
 	Test    string
 	Output  string
+	Elapsed float64 // seconds
 }
 
 // test is a test or, with an empty name, what its package says outside of tests.
@@ -47,6 +50,12 @@ type skip struct {
 	why string
 }
 
+// took is how long a package or a test ran.
+type took struct {
+	test
+	seconds float64
+}
+
 type summary struct {
 	out, progress io.Writer
 	output        map[test][]string // of what has not ended
@@ -54,6 +63,8 @@ type summary struct {
 	skips         []skip
 	passed        int
 	failed        int
+	packageTimes  []took
+	testTimes     []took // without subtests, whose times are in those of their tests
 }
 
 // read takes events until EOF. Lines that are not events, such as messages of
@@ -96,8 +107,12 @@ func (s *summary) take(e event) {
 		s.output[t] = append(s.output[t], e.Output)
 	case "pass", "fail", "skip":
 		if e.Test == "" {
+			s.packageTimes = append(s.packageTimes, took{t, e.Elapsed})
 			s.endPackage(e)
 			return
+		}
+		if !strings.Contains(e.Test, "/") {
+			s.testTimes = append(s.testTimes, took{t, e.Elapsed})
 		}
 		s.endTest(t, e.Action)
 	}
@@ -141,11 +156,14 @@ func (s *summary) print(t test) {
 	}
 }
 
+// position is where a line of a test's log comes from.
+var position = regexp.MustCompile(`^\S+\.go:\d+: `)
+
 // reason is what a test said before it skipped, without go test's own lines.
 func reason(output []string) string {
 	var said []string
 	for _, line := range output {
-		line = strings.TrimSpace(line)
+		line = position.ReplaceAllString(strings.TrimSpace(line), "")
 		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
 			said = append(said, line)
 		}
@@ -156,17 +174,62 @@ func reason(output []string) string {
 // privilege is what a skip says when the test was not allowed to do something.
 var privilege = regexp.MustCompile(`(?i)\b(un)?privileged?s?\b|\b(needs?|requires?|must be|run as|not) root\b|\bCAP_[A-Z_]+|permission denied|operation not permitted`)
 
+// otherRun is how the skips of test/tier begin: the test is part of another run, which has
+// the privilege.
+var otherRun = regexp.MustCompile(`^(not part of make check|part of make test-long)\b`)
+
+// isUnprivileged reports whether a skip is for want of privilege.
+func (k skip) isUnprivileged() bool {
+	return privilege.MatchString(k.why) && !otherRun.MatchString(k.why)
+}
+
+// most is how many of the slowest are named.
+const most = 10
+
 // finish prints the end and returns the names of tests that skipped for want of privilege.
 func (s *summary) finish() (unprivileged []string) {
+	s.printSkips()
 	for _, k := range s.skips {
-		fmt.Fprintf(s.out, "skipped %s %s: %s\n", k.pkg, k.name, k.why)
-		if privilege.MatchString(k.why) {
+		if k.isUnprivileged() {
 			unprivileged = append(unprivileged, k.name)
 		}
 	}
-	fmt.Fprintf(s.out, "%d tests passed, %d failed, %d skipped\n", s.passed, s.failed, len(s.skips))
 	for _, line := range s.packages {
 		fmt.Fprint(s.out, line)
 	}
+	s.printSlowest("packages", s.packageTimes)
+	s.printSlowest("tests", s.testTimes)
+	fmt.Fprintf(s.out, "%d tests passed, %d failed, %d skipped\n", s.passed, s.failed, len(s.skips))
 	return unprivileged
+}
+
+// printSkips prints each reason once, with the tests that gave it.
+func (s *summary) printSkips() {
+	tests := make(map[string][]string)
+	var reasons []string
+	for _, k := range s.skips {
+		if tests[k.why] == nil {
+			reasons = append(reasons, k.why)
+		}
+		tests[k.why] = append(tests[k.why], k.pkg+" "+k.name)
+	}
+	for _, why := range reasons {
+		fmt.Fprintf(s.out, "%d skipped: %s\n", len(tests[why]), why)
+		for _, name := range tests[why] {
+			fmt.Fprintf(s.out, "    %s\n", name)
+		}
+	}
+}
+
+// printSlowest prints those that took longest, without those that took no time.
+func (s *summary) printSlowest(what string, times []took) {
+	slices.SortStableFunc(times, func(a, b took) int { return cmp.Compare(b.seconds, a.seconds) })
+	times = slices.DeleteFunc(times, func(t took) bool { return t.seconds == 0 })
+	if len(times) == 0 {
+		return
+	}
+	fmt.Fprintf(s.out, "slowest %s:\n", what)
+	for _, t := range times[:min(len(times), most)] {
+		fmt.Fprintf(s.out, "%8.1f s  %s\n", t.seconds, strings.TrimSpace(t.pkg+" "+t.name))
+	}
 }

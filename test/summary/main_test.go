@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -25,25 +28,30 @@ func TestSummary(t *testing.T) {
 {"Action":"pass","Package":"p","Test":"TestQuiet"}
 {"Action":"output","Package":"p","Test":"TestBad","Output":"    b_test.go:2: 1, want 2\n"}
 {"Action":"output","Package":"p","Test":"TestBad","Output":"--- FAIL: TestBad (0.00s)\n"}
-{"Action":"fail","Package":"p","Test":"TestBad"}
+{"Action":"pass","Package":"p","Test":"TestBad/good","Elapsed":1.2}
+{"Action":"fail","Package":"p","Test":"TestBad","Elapsed":1.26}
 {"Action":"output","Package":"p","Output":"FAIL\n"}
 {"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
-{"Action":"fail","Package":"p"}
+{"Action":"fail","Package":"p","Elapsed":1.3}
 {"Action":"output","Package":"q","Test":"TestVLAN","Output":"=== RUN   TestVLAN\n"}
 {"Action":"output","Package":"q","Test":"TestVLAN","Output":"    v_test.go:3: this kernel has no vlan devices\n"}
 {"Action":"output","Package":"q","Test":"TestVLAN","Output":"--- SKIP: TestVLAN (0.00s)\n"}
 {"Action":"skip","Package":"q","Test":"TestVLAN"}
+{"Action":"output","Package":"q","Test":"TestTags","Output":"    t_test.go:9: this kernel has no vlan devices\n"}
+{"Action":"skip","Package":"q","Test":"TestTags"}
 {"Action":"output","Package":"q","Output":"PASS\n"}
 {"Action":"output","Package":"q","Output":"ok  \tq\t0.2s\n"}
-{"Action":"pass","Package":"q"}
+{"Action":"pass","Package":"q","Elapsed":20.04}
 {"Action":"output","Package":"r","Output":"?   \tr\t[no test files]\n"}
 {"Action":"skip","Package":"r"}
 `)
 	want := "go: downloading example.com/x v1.0.0\n" +
 		"    b_test.go:2: 1, want 2\n--- FAIL: TestBad (0.00s)\n" +
-		"skipped q TestVLAN: v_test.go:3: this kernel has no vlan devices\n" +
-		"1 tests passed, 1 failed, 1 skipped\n" +
-		"FAIL\tp\t0.1s\nok  \tq\t0.2s\n?   \tr\t[no test files]\n"
+		"2 skipped: this kernel has no vlan devices\n    q TestVLAN\n    q TestTags\n" +
+		"FAIL\tp\t0.1s\nok  \tq\t0.2s\n?   \tr\t[no test files]\n" +
+		"slowest packages:\n    20.0 s  q\n     1.3 s  p\n" +
+		"slowest tests:\n     1.3 s  p TestBad\n" +
+		"2 tests passed, 1 failed, 2 skipped\n"
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("output (-want +got):\n%s", d)
 	}
@@ -59,6 +67,38 @@ func TestPanicShowsTestsThatNeverEnded(t *testing.T) {
 `)
 	if !strings.Contains(got, "panic: test timed out") {
 		t.Errorf("the panic is missing in:\n%s", got)
+	}
+}
+
+// Ten are named, the slowest first.
+func TestSlowest(t *testing.T) {
+	var events strings.Builder
+	for i := range 12 {
+		fmt.Fprintf(&events, `{"Action":"pass","Package":"p","Test":"Test%d","Elapsed":%d}`+"\n", i, i)
+	}
+	got, _ := summarise(t, events.String())
+	if strings.Count(got, " s  p ") != 10 || !strings.Contains(got, "slowest tests:\n    11.0 s  p Test11\n    10.0 s  p Test10\n") {
+		t.Errorf("it prints\n%s", got)
+	}
+}
+
+// What test/tier leaves to another run is no want of privilege, whatever else it says.
+func TestSkipsOfOtherRuns(t *testing.T) {
+	tier, err := os.ReadFile("../tier/tier.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := regexp.MustCompile(`t\.Skip\("([^"]*)"`).FindAllStringSubmatch(string(tier), -1)
+	if len(said) < 3 {
+		t.Errorf("test/tier says %q, want skips of three kinds", said)
+	}
+	for _, m := range said {
+		if (skip{why: m[1] + "TestX as root, with CAP_NET_ADMIN"}).isUnprivileged() {
+			t.Errorf("%q is taken for want of privilege", m[1])
+		}
+	}
+	if !(skip{why: "needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN: network namespaces)"}).isUnprivileged() {
+		t.Error("a test that was not root is not")
 	}
 }
 
