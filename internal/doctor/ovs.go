@@ -159,7 +159,10 @@ func vswitchTunnel(i Row) (host.Tunnel, bool) {
 }
 
 // vsctl asks ovs-vsctl.
-type vsctl struct{ socket string }
+type vsctl struct {
+	socket  string
+	timeout time.Duration // of one question, at least a second
+}
 
 // newVsctl is of the database where Open vSwitch's own tools look for it.
 func newVsctl() vsctl {
@@ -167,10 +170,10 @@ func newVsctl() vsctl {
 	if dir == "" {
 		dir = "/var/run/openvswitch"
 	}
-	return vsctl{filepath.Join(dir, "db.sock")}
+	return vsctl{filepath.Join(dir, "db.sock"), vsctlTimeout}
 }
 
-// vsctlTimeout bounds one question.
+// vsctlTimeout bounds one question to Open vSwitch.
 const vsctlTimeout = 3 * time.Second
 
 // List asks for a table, if anybody listens.
@@ -183,9 +186,9 @@ func (v vsctl) List(ctx context.Context, table string, columns ...string) ([]Row
 		return nil, err
 	}
 	conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, vsctlTimeout+time.Second)
+	ctx, cancel := context.WithTimeout(ctx, v.timeout+time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "ovs-vsctl", "--db=unix:"+v.socket, fmt.Sprintf("--timeout=%d", vsctlTimeout/time.Second),
+	cmd := exec.CommandContext(ctx, "ovs-vsctl", "--db=unix:"+v.socket, fmt.Sprintf("--timeout=%d", v.timeout/time.Second),
 		"--format=json", "--columns="+strings.Join(columns, ","), "list", table)
 	var stderr bytes.Buffer
 	cmd.Stderr, cmd.WaitDelay = &stderr, time.Second

@@ -65,7 +65,7 @@ func TestVswitch(t *testing.T) {
 }
 
 func TestVsctlWithoutOpenVSwitch(t *testing.T) {
-	rows, err := vsctl{filepath.Join(t.TempDir(), "db.sock")}.List(t.Context(), "Bridge", "name")
+	rows, err := vsctl{filepath.Join(t.TempDir(), "db.sock"), time.Second}.List(t.Context(), "Bridge", "name")
 	if rows != nil || err != nil {
 		t.Errorf("%v, %v", rows, err)
 	}
@@ -73,6 +73,7 @@ func TestVsctlWithoutOpenVSwitch(t *testing.T) {
 
 // A database that accepts and never answers does not hold the doctor up.
 func TestVsctlIsBounded(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "db.sock")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -80,7 +81,7 @@ func TestVsctlIsBounded(t *testing.T) {
 	}
 	defer listener.Close()
 	start := time.Now()
-	if _, err := (vsctl{socket}).List(t.Context(), "Bridge", "name"); err == nil {
+	if _, err := (vsctl{socket, time.Second}).List(t.Context(), "Bridge", "name"); err == nil {
 		t.Error("it answered")
 	}
 	if took := time.Since(start); took > 3*vsctlTimeout {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/tier"
 )
 
 func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
@@ -194,9 +195,12 @@ func (c chance) step(t *Table, r *reference, now time.Time) (what string, change
 // Whatever happens in whatever order, the changes lead to what a computation from scratch
 // finds, and All and Fabric say the same.
 func TestTableEqualsReference(t *testing.T) {
-	seeds := uint64(150)
-	if testing.Short() {
+	seeds := uint64(100)
+	switch {
+	case testing.Short():
 		seeds = 30
+	case tier.IsLong():
+		seeds = 1000
 	}
 	for seed := range seeds {
 		c := chance{rand.New(rand.NewPCG(seed, 7))}

@@ -229,7 +229,11 @@ func (r *Replicator) accept(ctx context.Context, from net.Listener, at netip.Add
 			return
 		}
 		if err != nil { // such as too many files
-			time.Sleep(firstPause)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(firstPause):
+			}
 			continue
 		}
 		l := r.linkOf(c, at)

@@ -9,11 +9,14 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 const (
@@ -142,12 +145,18 @@ func (g *gateway) state(o *gateway, port uint16) State { return g.States()[ID{o.
 
 func within(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, patience)
+	err := await.Within(t.Context(), patience, what, func() error {
+		if !ok() {
+			return errNotYet
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
+
+var errNotYet = errors.New("it is not so")
 
 // Each end gets what the other has, and then what is new, in order.
 func TestSynchronises(t *testing.T) {
@@ -465,7 +474,7 @@ func BenchmarkRecords(b *testing.B) {
 	id, sent := ID{to.addr, port}, 0
 	for b.Loop() {
 		for int(to.state(from, port).Received)+100*recordsMost < sent {
-			time.Sleep(100 * time.Microsecond)
+			runtime.Gosched()
 		}
 		from.Put(id, batch)
 		sent += recordsMost
