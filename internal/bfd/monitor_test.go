@@ -42,6 +42,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	tier.Root(t)
+	t.Parallel()
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)

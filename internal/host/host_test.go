@@ -51,6 +51,11 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	tier.Root(t)
+	t.Parallel()
+	return anotherBench(t)
+}
+
+func anotherBench(t *testing.T) *bench {
 	runtime.LockOSThread() // never unlocked: the thread ends with the test and its namespace with it
 	b := &bench{t: t, record: filepath.Join(t.TempDir(), "a.held")}
 	far, err := netns.New()
@@ -377,7 +382,7 @@ func TestRecordOfAnotherNamespaceIsNotTakenOver(t *testing.T) {
 	h := b.open()
 	b.must(h.Hold(Holds{Promisc: []int{b.us.Attrs().Index}}))
 	b.must(h.Close())
-	other := newBench(t)
+	other := anotherBench(t)
 	other.record = b.record
 	other.must(other.near.SetPromiscOn(other.us)) // the same name and index, but an operator's wish
 	h = other.open()

@@ -154,6 +154,7 @@ func TestProbe(t *testing.T) {
 	for _, six := range []bool{false, true} {
 		for _, sum := range []bool{false, true} {
 			t.Run(fmt.Sprintf("six=%v sum=%v", six, sum), func(t *testing.T) {
+				t.Parallel()
 				w := newBench(t, six)
 				w.path.Checksum = sum
 				w.respond(w.path.Local)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/internal/policy/policytest"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // The table: the reference and what is compiled say what the words do.
@@ -38,7 +39,11 @@ func TestTables(t *testing.T) {
 // What is compiled says what the rules say, by each way to compile.
 func TestJudgeIsEvaluate(t *testing.T) {
 	plans := policy.Plans()
-	for seed := range uint64(400) {
+	seeds := uint64(150)
+	if tier.IsLong() {
+		seeds = 2000
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		fw := policytest.Random(r, []int{3, 30, 120}[seed%3])
 		p, err := policy.CompileBy(fw, policytest.Places, plans[seed%uint64(len(plans))])
