@@ -214,7 +214,7 @@ func TestAnswersArePassedOn(t *testing.T) {
 
 // Asking is limited in its rate as ICMP errors are.
 func TestAskingIsLimited(t *testing.T) {
-	w := ownRoutedWorld(t)
+	w := routedWorld(t, ways()[0])
 	w.reload(t, map[string]any{edgeVarIcmpBurst: uint64(3), edgeVarIcmpRate: uint64(1)})
 	onOneCPU(t)
 	w.refill(t)

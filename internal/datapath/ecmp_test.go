@@ -55,26 +55,28 @@ func tcpFlow(i int) string {
 func TestECMPSpreads(t *testing.T) {
 	const flows = 2000
 	for _, n := range []int{1, 2, 3, 8, 13} {
-		w := ecmpWorld(t, n)
-		for name, words := range map[string]func(i int) string{
-			"TCP":          tcpFlow,
-			"source ports": func(i int) string { return fmt.Sprintf("udp 10.0.1.10:%d > 10.7.1.1:53", 10000+i) },
-			"addresses":    func(i int) string { return fmt.Sprintf("ip 10.0.1.10 > 10.7.%d.%d 132 20", i/250, i%250) },
-			"fragments":    func(i int) string { return fmt.Sprintf("fragment 10.0.1.10 > 10.7.%d.%d 1480 64", i/250, i%250) },
-			"IPv6":         func(i int) string { return fmt.Sprintf("tcp [2001:db8:1::a]:%d > [2001:db8:7::1]:443", 10000+i) },
-			"IPv6 labels":  func(i int) string { return fmt.Sprintf("ip 2001:db8:1::a > 2001:db8:7::%x 132 20", i+1) },
-		} {
-			counts := make([]int, n)
-			for i := range flows {
-				counts[w.hopOf(t, words(i))]++
-			}
-			for hop, got := range counts {
-				if share := float64(got) * float64(n) / flows; share < 0.7 || share > 1.3 {
-					t.Errorf("%d next hops, %s: number %d has %.2f of its share: %v", n, name, hop, share, counts)
-					break
+		t.Run(fmt.Sprint(n, " hops"), func(t *testing.T) {
+			w := ecmpWorld(t, n)
+			for name, words := range map[string]func(i int) string{
+				"TCP":          tcpFlow,
+				"source ports": func(i int) string { return fmt.Sprintf("udp 10.0.1.10:%d > 10.7.1.1:53", 10000+i) },
+				"addresses":    func(i int) string { return fmt.Sprintf("ip 10.0.1.10 > 10.7.%d.%d 132 20", i/250, i%250) },
+				"fragments":    func(i int) string { return fmt.Sprintf("fragment 10.0.1.10 > 10.7.%d.%d 1480 64", i/250, i%250) },
+				"IPv6":         func(i int) string { return fmt.Sprintf("tcp [2001:db8:1::a]:%d > [2001:db8:7::1]:443", 10000+i) },
+				"IPv6 labels":  func(i int) string { return fmt.Sprintf("ip 2001:db8:1::a > 2001:db8:7::%x 132 20", i+1) },
+			} {
+				counts := make([]int, n)
+				for i := range flows {
+					counts[w.hopOf(t, words(i))]++
+				}
+				for hop, got := range counts {
+					if share := float64(got) * float64(n) / flows; share < 0.7 || share > 1.3 {
+						t.Errorf("%s: number %d has %.2f of its share: %v", name, hop, share, counts)
+						break
+					}
 				}
 			}
-		}
+		})
 	}
 }
 

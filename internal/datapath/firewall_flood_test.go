@@ -14,7 +14,7 @@ import (
 // the uplink.
 func policedTrunk(t *testing.T, fw overlay.Firewall, change ...func(*Config, *Tables)) *world {
 	t.Helper()
-	w := ownWorld(t, underIPv4, append([]func(*Config, *Tables){func(c *Config, tables *Tables) {
+	w := newWorld(t, underIPv4, append([]func(*Config, *Tables){func(c *Config, tables *Tables) {
 		routed(ways()[0], tables)
 		c.Firewall = &fw
 	}}, change...)...)

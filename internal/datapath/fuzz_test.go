@@ -1,12 +1,12 @@
 package datapath
 
 import (
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // The corpus in testdata/fuzz is what past runs found worth keeping; these seeds
@@ -103,9 +103,7 @@ func routedWords() (list []string) {
 // fuzzWorld has all encapsulations, a router, a trunk at s0 and an MTU that small
 // packets exceed.
 func fuzzWorld(f *testing.F) *world {
-	if os.Geteuid() != 0 && os.Getenv("CI") != "true" {
-		f.Skip("needs root: BPF")
-	}
+	tier.Root(f)
 	w := ownWorld(f, underIPv4, func(_ *Config, tables *Tables) {
 		routed(ways()[0], tables)
 		for name, t := range map[string]overlay.Tunnel{"geneve": geneve(criticalOptions), "nvgre": {Encapsulation: overlay.NVGRE}} {

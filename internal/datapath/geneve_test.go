@@ -18,11 +18,11 @@ func geneve(options []byte) overlay.Tunnel {
 // Options of every length are sent as they are configured, and taken.
 func TestGeneveOptionsAreCarried(t *testing.T) {
 	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			for _, options := range [][]byte{
-				nil, plainOptions, criticalOptions, longestOptions,
-				pkttest.Option(0, 0, 0), pkttest.Option(0xffff, 0xff, 124), slices.Repeat(pkttest.Option(1, 1, 0), 63),
-			} {
+		for _, options := range [][]byte{
+			nil, plainOptions, criticalOptions, longestOptions,
+			pkttest.Option(0, 0, 0), pkttest.Option(0xffff, 0xff, 124), slices.Repeat(pkttest.Option(1, 1, 0), 63),
+		} {
+			t.Run(fmt.Sprintf("%s, %d bytes", f.name, len(options)), func(t *testing.T) {
 				w := newWorld(t, f, static(f), tunnelled(geneve(options)))
 				for _, words := range []string{tcp4, tcp6, arp} {
 					in := pkttest.Frame(alice, bob, words)
@@ -33,8 +33,8 @@ func TestGeneveOptionsAreCarried(t *testing.T) {
 					r.want(t, tunnel, forwarded)
 					check.Equal(t, words, back, r.out)
 				}
-			}
-		})
+			})
+		}
 	}
 }
 

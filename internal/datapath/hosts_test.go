@@ -68,13 +68,13 @@ func TestAsk(t *testing.T) {
 	addrs := []netip.Addr{addr("10.0.1.10"), addr("2001:db8:1::a")}
 	for _, c := range []struct {
 		name, mac, from4, from6 string
-		world                   func() *world
+		world                   func(*testing.T) *world
 	}{
-		{"gateway", gatewayMAC, gateway4, gateway6, func() *world { return routedWorld(t, ways()[0]) }},
-		{"none", askerMAC.String(), "0.0.0.0", linkLocal(askerMAC).String(), func() *world { return toldWorld(t) }},
+		{"gateway", gatewayMAC, gateway4, gateway6, func(t *testing.T) *world { return routedWorld(t, ways()[0]) }},
+		{"none", askerMAC.String(), "0.0.0.0", linkLocal(askerMAC).String(), func(t *testing.T) *world { return toldWorld(t) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := c.world()
+			w := c.world(t)
 			far, others := w.tap(t, "p0x", "p0"), []*tap{w.tap(t, "p1x", "p1"), w.tap(t, "u0x", "u0")}
 			w.do(t, func() { must(t, w.dp.Ask("blue", "p0", macOf(alice), addrs)) })
 			got := far.receive(t, 2)

@@ -210,7 +210,7 @@ func TestPaddingIsNotQuoted(t *testing.T) {
 
 // Errors are limited in their rate; the packets are counted all the same.
 func TestICMPRate(t *testing.T) {
-	w := ownRoutedWorld(t)
+	w := routedWorld(t, ways()[0])
 	w.reload(t, map[string]any{edgeVarIcmpBurst: uint64(5), edgeVarIcmpRate: uint64(1)})
 	in := pkttest.Frame(alice, gatewayMAC, "ttl 1 udp 10.0.1.10:1 > 10.0.2.13:2 30")
 	onOneCPU(t)

@@ -29,20 +29,23 @@ func TestLargeSegmentsInEveryTunnel(t *testing.T) {
 		a, b := join(t, to, 1500)
 		in, out := a.tap(t, "p0x", "p0"), b.tap(t, "p0x", "p0")
 		cutting := []string{"tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation", "tx-gre-segmentation", "tx-gre-csum-segmentation"}
-		for _, frames := range []int{1, payload / mss} {
-			if frames > 1 {
-				a.features(t, "j0", false, cutting)
-			}
-			for _, ip6 := range []bool{false, true} {
-				h, segment := large(ip6, payload, mss)
-				in.sendWith(t, in.self, h, segment)
-				checkSegments(t, segment, payload, out.receive(t, frames))
-			}
-		}
-		for name, w := range map[string]*world{"a": a, "b": b} {
-			if drops, _ := w.counters(t); sum(drops) != 0 {
-				t.Errorf("%s: drops %v", name, drops)
-			}
+		var drops [2]map[string]uint64
+		drops[0], _ = a.counted(t, func() {
+			drops[1], _ = b.counted(t, func() {
+				for _, frames := range []int{1, payload / mss} {
+					if frames > 1 {
+						a.features(t, "j0", false, cutting)
+					}
+					for _, ip6 := range []bool{false, true} {
+						h, segment := large(ip6, payload, mss)
+						in.sendWith(t, in.self, h, segment)
+						checkSegments(t, segment, payload, out.receive(t, frames))
+					}
+				}
+			})
+		})
+		if sum(drops[0])+sum(drops[1]) != 0 {
+			t.Errorf("drops %v", drops)
 		}
 	})
 }
@@ -75,7 +78,7 @@ func TestSpeakingThroughARealTunnel(t *testing.T) {
 			in.sendWith(t, in.self, h, frame)
 			got := in.drain(t)
 			if len(got) != 1 {
-				drops, events := b.counters(t)
+				drops, events := b.counters(t) // of earlier tests too
 				t.Errorf("%s: %d frames come back, want one; drops %v, events %v", name, len(got), drops, events)
 				return
 			}
@@ -113,7 +116,7 @@ func TestSpeakingThroughARealTunnel(t *testing.T) {
 			in.sendWith(t, in.self, h, frame(words))
 			got := green.drain(t)
 			if len(got) != 1 {
-				drops, events := b.counters(t)
+				drops, events := b.counters(t) // of earlier tests too
 				t.Errorf("%s: %d requests, want one; drops %v, events %v", words, len(got), drops, events)
 				continue
 			}
@@ -143,7 +146,7 @@ func TestRoutedLargeSegments(t *testing.T) {
 			in.sendWith(t, in.self, h, segment)
 			got := green.drain(t)
 			if len(got) != 1 {
-				drops, events := b.counters(t)
+				drops, events := b.counters(t) // of earlier tests too
 				t.Errorf("%d frames, want the segment; drops %v, events %v", len(got), drops, events)
 				continue
 			}

@@ -283,7 +283,7 @@ func manyAddrs(n int) (list []netip.Addr) {
 }
 
 func TestEgressWantsPrograms(t *testing.T) {
-	w := ownRoutedWorld(t)
+	w := routedWorld(t, ways()[0])
 	w.tables.Translated = []string{"up"}
 	w.do(t, func() {
 		if err := w.dp.Apply(w.tables); err == nil {

@@ -1,18 +1,16 @@
 package datapath
 
 import (
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // natFuzzWorld has a few bindings, forwards and open mappings.
 func natFuzzWorld(f *testing.F) *world {
-	if os.Geteuid() != 0 && os.Getenv("CI") != "true" {
-		f.Skip("needs root: BPF")
-	}
+	tier.Root(f)
 	w := natWorld(f, ways()[0], natForwards, func(c *Config, tables *Tables) {
 		c.Egress.Bindings = 1024
 		two := natEgress(tables, "two")

@@ -39,7 +39,7 @@ func (o ordered) packet(t *testing.T, at uint32, flags string, held bool) {
 
 // orderWorld holds for longer than a test takes.
 func orderWorld(t *testing.T) *world {
-	w := ownWorld(t, underIPv4, static(underIPv4))
+	w := newWorld(t, underIPv4, static(underIPv4))
 	w.reload(t, map[string]any{edgeVarHoldNs: uint64(time.Second)})
 	return w
 }

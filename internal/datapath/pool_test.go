@@ -16,7 +16,7 @@ import (
 var pool []*world
 
 // poolSize is how many worlds wait: each has tens of megabytes of maps.
-const poolSize = 12
+const poolSize = 20
 
 // newWorld is a world with the data path up that has learned nothing. change adapts
 // what it is loaded with and what is applied. Its counters may have counted before,

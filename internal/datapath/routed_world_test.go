@@ -164,7 +164,7 @@ func tosOf(frame []byte) uint8 {
 	return 0
 }
 
-// ownRoutedWorld is one whose programs may be replaced.
+// ownRoutedWorld is one of the test's own.
 func ownRoutedWorld(t testing.TB) *world {
 	t.Helper()
 	to := ways()[0]

@@ -96,10 +96,10 @@ func runProgram(prog *ebpf.Program, ifindex int, p packet) (result, error) {
 	return result{verdict(ret), opts.DataOut}, nil
 }
 
-// reload replaces the programs by ones with other load-time constants, on the same maps.
+// reload replaces the programs by ones with other load-time constants, on the same maps,
+// for a test or until the next reload.
 func (w *world) reload(t testing.TB, constants map[string]any) {
 	t.Helper()
-	w.spoilt = true
 	spec, err := loadEdge()
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,10 @@ func (w *world) reload(t testing.TB, constants map[string]any) {
 	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: w.dp.maps()}); err != nil {
 		t.Fatal(err)
 	}
-	w.dp.objs.FromPort.Close()
-	w.dp.objs.FromUnderlay.Close()
+	dp, former := w.dp, w.dp.objs.edgePrograms
 	w.dp.objs.FromPort, w.dp.objs.FromUnderlay = programs.FromPort, programs.FromUnderlay
+	t.Cleanup(func() {
+		programs.Close()
+		dp.objs.edgePrograms = former
+	})
 }

@@ -40,33 +40,49 @@ const maxPacket = 1 << 16
 // Trace runs the loaded programs on a frame against the live maps. The copy of
 // the programs that runs neither learns nor counts, and sends nothing.
 func (d *Datapath) Trace(in TraceInput) (Trace, error) {
-	name, ifindex, data := edgeProgFromPort, uint32(0), in.Frame
-	var err error
-	if in.Port != "" {
-		id, ok := d.names.portIDs[in.Port]
-		if !ok {
-			return Trace{}, fmt.Errorf("there is no port %q with an interface", in.Port)
-		}
-		ifindex = d.ends[id].Ifindex
-	} else if data, ifindex, err = d.fromRemote(in); err != nil {
+	p, err := d.traced(in)
+	if err != nil {
 		return Trace{}, err
-	} else {
-		name = edgeProgFromUnderlay
 	}
-	program, err := d.tracer(name)
+	program, err := d.tracer(p.program)
 	if err != nil {
 		return Trace{}, err
 	}
 	defer program.Close()
+	return d.run(program, p)
+}
+
+// tracedPacket is a packet as it comes in, and to which program.
+type tracedPacket struct {
+	program string
+	ifindex uint32
+	data    []byte
+}
+
+func (d *Datapath) traced(in TraceInput) (p tracedPacket, err error) {
+	if in.Port == "" {
+		p.program = edgeProgFromUnderlay
+		p.data, p.ifindex, err = d.fromRemote(in)
+		return p, err
+	}
+	id, ok := d.names.portIDs[in.Port]
+	if !ok {
+		return p, fmt.Errorf("there is no port %q with an interface", in.Port)
+	}
+	return tracedPacket{edgeProgFromPort, d.ends[id].Ifindex, in.Frame}, nil
+}
+
+// run runs a tracing program on a packet.
+func (d *Datapath) run(program *ebpf.Program, p tracedPacket) (Trace, error) {
 	if err := d.clearTrace(); err != nil {
 		return Trace{}, err
 	}
 	opts := &ebpf.RunOptions{
-		Data: data, DataOut: make([]byte, maxPacket), Context: traceContext{Ifindex: ifindex},
+		Data: p.data, DataOut: make([]byte, maxPacket), Context: traceContext{Ifindex: p.ifindex},
 	}
 	ret, err := program.Run(opts)
 	if err != nil {
-		return Trace{}, fmt.Errorf("run the traced packet of %d bytes: %w", len(data), err)
+		return Trace{}, fmt.Errorf("run the traced packet of %d bytes: %w", len(p.data), err)
 	}
 	t := Trace{Verdict: "dropped"}
 	switch ret {

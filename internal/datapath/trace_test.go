@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/selvage/selvage/test/pkttest"
@@ -20,10 +21,10 @@ func (w *world) trace(t *testing.T, in TraceInput) Trace {
 	before := w.contents(t)
 	var got Trace
 	w.do(t, func() {
-		var err error
-		if got, err = w.dp.Trace(in); err != nil {
-			t.Fatal(err)
-		}
+		p, err := w.dp.traced(in)
+		must(t, err)
+		got, err = w.dp.run(w.tracer(t, p.program), p)
+		must(t, err)
 	})
 	for name, after := range w.contents(t) {
 		if diff := cmp.Diff(before[name], after); diff != "" {
@@ -31,6 +32,24 @@ func (w *world) trace(t *testing.T, in TraceInput) Trace {
 		}
 	}
 	return got
+}
+
+// tracer is a tracing program, loaded once a test.
+func (w *world) tracer(t *testing.T, name string) *ebpf.Program {
+	t.Helper()
+	if w.tracers[name] == nil {
+		program, err := w.dp.tracer(name)
+		must(t, err)
+		if w.tracers == nil {
+			w.tracers = map[string]*ebpf.Program{}
+		}
+		w.tracers[name] = program
+		t.Cleanup(func() {
+			delete(w.tracers, name)
+			program.Close()
+		})
+	}
+	return w.tracers[name]
 }
 
 // contents are the entries of all maps but those that a packet only passes through;
@@ -139,9 +158,26 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+// A trace by the programs that are loaded for it alone is that of others.
+func TestTraceLoads(t *testing.T) {
+	w := routedWorld(t, ways()[0])
+	for _, in := range []TraceInput{
+		{Port: "p0", Frame: say(alice, carol)}, {Remote: w.family.remotes[0], Segment: "blue", Frame: say(bob, alice)},
+	} {
+		want := w.trace(t, in)
+		w.do(t, func() {
+			got, err := w.dp.Trace(in)
+			must(t, err)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
 // The traced packet is the one that is sent, and a cached flow is traced as a new one.
 func TestTraceIsTrue(t *testing.T) {
-	for _, to := range []way{ways()[2], ways()[7]} { // each trace loads the programs
+	for _, to := range []way{ways()[2], ways()[7]} {
 		t.Run(to.name, func(t *testing.T) {
 			w := routedWorld(t, to)
 			for i, c := range routeCases() {

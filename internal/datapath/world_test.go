@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -40,7 +41,8 @@ type world struct {
 	dev    map[string]*net.Interface
 	family family
 	// spoilt: not for another test, its programs are not those of its configuration.
-	spoilt bool
+	spoilt  bool
+	tracers map[string]*ebpf.Program
 }
 
 // family is an underlay of IPv4 or of IPv6.
