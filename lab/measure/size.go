@@ -28,7 +28,7 @@ type FlowSize struct {
 	// Largest IP packet that arrived in bytes, 0 when none did.
 	Largest int `json:"largest"`
 	// Told is the smallest MTU that a "too big" message (ICMP type 3 code 4, ICMPv6
-	// type 2) named to the sender, 0 when none came.
+	// type 2) named to the sender of the largest size, 0 when none came.
 	Told int `json:"told"`
 }
 

@@ -200,7 +200,9 @@ func (s *SizeProbe) collect(flows []*sizeFlow, wait time.Duration) (answered int
 	return answered, nil
 }
 
-// readErrors empties the socket's error queue and notes what MTU was told.
+// readErrors empties the socket's error queue and notes what MTU was told to who sends the
+// largest size, as end systems do. (Of smaller ones a Linux bridge lets four bytes more than a
+// port's MTU pass, for a VLAN tag, so that a tunnel behind it has something to tell of those.)
 func (f *sizeFlow) readErrors() {
 	data, control := make([]byte, 1), make([]byte, 512)
 	for {
@@ -208,7 +210,7 @@ func (f *sizeFlow) readErrors() {
 		if err != nil {
 			return
 		}
-		if mtu := toldMTU(control[:n]); mtu > 0 && (f.Told == 0 || mtu < f.Told) {
+		if mtu := toldMTU(control[:n]); f.trying == f.most && mtu > 0 && (f.Told == 0 || mtu < f.Told) {
 			f.Told = mtu
 		}
 	}

@@ -20,6 +20,8 @@ const (
 	// answer, less than TCP waits before it sends again (RFC 6298: one second).
 	reachTimeout = 300 * time.Millisecond
 	discardPort  = 9 // RFC 863; nobody listens there
+	// listenTime is for services that have to prepare before, as databases do.
+	listenTime = time.Minute
 )
 
 // Reach waits until addr answers the host: an address resolved and a TCP SYN
@@ -61,7 +63,7 @@ func knock(addr netip.Addr, port int, timeout time.Duration) error {
 // AwaitListen waits until a process of the host listens on a TCP port ("tcp") or
 // has a UDP port bound ("udp"), on IPv4 or IPv6.
 func (h *Host) AwaitListen(ctx context.Context, network string, port int) error {
-	return await.That(ctx, fmt.Sprintf("a listener on %s port %d of %s", network, port, h.Name), func() error {
+	return await.Within(ctx, listenTime, fmt.Sprintf("a listener on %s port %d of %s", network, port, h.Name), func() error {
 		return h.Do(func() error {
 			for _, file := range []string{network, network + "6"} {
 				if found, err := listens("/proc/thread-self/net/"+file, port); found || err != nil {

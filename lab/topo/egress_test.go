@@ -34,6 +34,7 @@ func seenFrom(t *testing.T, n *topo.Egress, to netip.Addr) netip.Addr {
 //
 //	10.0.0.1 workload ── node ══ underlay ══ gateway 203.0.113.1 ── .10, .20 target
 func TestEgressPaths(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		path       topo.EgressPath
 		translated string // "" where it does not reach that far
@@ -62,6 +63,7 @@ func TestEgressPaths(t *testing.T) {
 
 // A wire has its rate and none again, on every interface that a rung crosses.
 func TestEgressWire(t *testing.T) {
+	t.Parallel()
 	n := newEgress(t, topo.EgressOptions{})
 	for _, c := range []struct {
 		bits uint64
@@ -81,6 +83,7 @@ func TestEgressWire(t *testing.T) {
 
 // What a half writes, an edge reads.
 func TestEgressConfig(t *testing.T) {
+	t.Parallel()
 	n := newEgress(t, topo.EgressOptions{})
 	for side, want := range []string{"gateway: {router: tenant", "uplink: wan"} {
 		text := topo.EgressSelvage{}.Config("edge", n, side)

@@ -31,6 +31,10 @@ func TestEVPNKernel(t *testing.T) {
 		for _, family := range []int{4, 6} {
 			t.Run(fmt.Sprintf("%s/SessionsIPv%d", c.name, family), func(t *testing.T) {
 				tier.Root(t)
+				if family == 6 && c.l3 == 0 {
+					tier.Long(t, "Symmetric/SessionsIPv6, and Bridged by sessions of IPv4")
+				}
+				t.Parallel()
 				lab, err := topo.New(t.Context(), t.Name())
 				if err != nil {
 					t.Fatal(err)
@@ -114,6 +118,7 @@ func TestEVPNRefuses(t *testing.T) {
 
 // A line that FRR does not understand is an error that names it.
 func TestFRRNamesMistakes(t *testing.T) {
+	t.Parallel()
 	tier.Root(t)
 	lab, err := topo.New(t.Context(), t.Name())
 	if err != nil {

@@ -149,6 +149,7 @@ func TestFirewallsThatCannot(t *testing.T) {
 
 // Several pairs, behind two hosts or one, over every path that bridges.
 func TestPairs(t *testing.T) {
+	t.Parallel()
 	for _, sameHost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("same host %t", sameHost), func(t *testing.T) {
 			n := newTwoHosts(t, topo.TwoHostsOptions{Pairs: 3, SameHost: sameHost})
@@ -176,6 +177,7 @@ func TestPairs(t *testing.T) {
 
 // A policy of nftables comes into force at once, counts what it lets pass, and goes.
 func TestFirewallKernel(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{})
 	half := topo.FirewallKernel{}
 	path, err := n.Build(t.Context(), half, half)

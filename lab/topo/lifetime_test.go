@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/machine"
 	"github.com/selvage/selvage/test/tier"
 )
 
@@ -35,6 +36,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if err := machine.OwnRun(); err != nil {
+		fail(err)
+	}
+	tier.SideBySide(6)
 	os.Exit(m.Run())
 }
 
@@ -220,6 +225,7 @@ func TestContextClosesLab(t *testing.T) {
 }
 
 func TestEdge(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	host, err := lab.Host("a")
 	if err != nil {
@@ -253,6 +259,7 @@ func TestEdge(t *testing.T) {
 }
 
 func TestCommand(t *testing.T) {
+	t.Parallel()
 	host, err := newLab(t).Host("a")
 	if err != nil {
 		t.Fatal(err)

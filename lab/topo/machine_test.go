@@ -14,8 +14,10 @@ import (
 
 // Beds are the same on machines that are not. All of them are tried in make test-long.
 func TestOtherMachines(t *testing.T) {
+
 	for name, settings := range machine.Others() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			tests := "TestHostsAreAlike|TestConvergeUplinks"
 			if tier.IsLong() {
 				tests = "TestHostsAreAlike|TestConverge.*|TestEgressPaths|TestEVPNKernel|TestFailover.*|TestPathsInTurn|TestRouted.*|TestForwardersInTurn"
@@ -28,6 +30,7 @@ func TestOtherMachines(t *testing.T) {
 // A host has the sysctls that beds rest on, whatever the machine has, and so have its
 // interfaces.
 func TestHostsAreAlike(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{})
 	for _, dir := range []string{"all", "default", "lo", topo.EndName} {
 		for _, want := range []string{

@@ -26,6 +26,7 @@ func everything(t *testing.T, h *topo.Host, name string) map[string]bool {
 }
 
 func TestLedger(t *testing.T) {
+	t.Parallel()
 	tier.Root(t)
 	ctx := context.Background()
 	lab, err := topo.New(ctx, "ledger")
@@ -89,6 +90,7 @@ func TestLedger(t *testing.T) {
 
 // An interface that has gone needs nothing, and a later one of its name is not touched.
 func TestLedgerOfWhatIsGone(t *testing.T) {
+	t.Parallel()
 	tier.Root(t)
 	ctx := context.Background()
 	lab, err := topo.New(ctx, "ledger")
@@ -148,6 +150,7 @@ func sub(a, b map[string]bool) map[string]bool {
 
 // The kernel's device of an encapsulation carries, or the kernel has none and that is said.
 func TestKernelTunnel(t *testing.T) {
+	t.Parallel()
 	tier.Root(t)
 	for _, e := range []overlay.Encapsulation{overlay.VXLAN, overlay.Geneve, overlay.NVGRE} {
 		t.Run(string(e), func(t *testing.T) {

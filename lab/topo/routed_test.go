@@ -19,6 +19,7 @@ import (
 //
 //	client 10.0.0.1 ── .254 hosta ══ underlay ══ hostb .254 ── 10.1.0.2 server
 func TestRoutedPathsInTurn(t *testing.T) {
+	t.Parallel()
 	for family, name := range map[int]string{4: "IPv4", 6: "IPv6"} {
 		t.Run(name, func(t *testing.T) {
 			n := newTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family, Routed: true})
@@ -81,6 +82,7 @@ func hops(t *testing.T, from *topo.Host, addr netip.Addr) int {
 // With one MAC address on both hosts a bridge must not take the other's frames
 // for its own: Linux says so in its log, and drops nothing, but learns wrong.
 func TestRoutedKernelAnycast(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{Routed: true})
 	if _, err := n.Kernel(t.Context(), topo.KernelOptions{}); err != nil {
 		t.Fatal(err)
@@ -107,6 +109,7 @@ func TestRoutedKernelAnycast(t *testing.T) {
 }
 
 func TestRoutedOVSIsRefused(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{Routed: true})
 	if _, err := n.OVS(t.Context(), topo.OVSOptions{}); err == nil || !strings.Contains(err.Error(), "leave out ovs") {
 		t.Errorf("%v, want an error that says to leave out ovs", err)
@@ -115,6 +118,7 @@ func TestRoutedOVSIsRefused(t *testing.T) {
 
 // Open vSwitch carries every encapsulation between two of itself.
 func TestOVSEncapsulations(t *testing.T) {
+	t.Parallel()
 	for _, encapsulation := range []overlay.Encapsulation{overlay.VXLAN, overlay.Geneve, overlay.NVGRE} {
 		t.Run(string(encapsulation), func(t *testing.T) {
 			n := newTwoHosts(t, topo.TwoHostsOptions{InnerMTU: 1400})
@@ -145,6 +149,7 @@ func TestOVSEncapsulations(t *testing.T) {
 
 // The routed edge: a segment and a gateway for each subnet, one router.
 func TestRoutedEdgeConfiguration(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{Routed: true})
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 2}
 	subnets := []topo.Subnet{

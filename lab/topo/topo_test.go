@@ -61,6 +61,7 @@ func leftovers(id string) []string {
 
 // Every path carries traffic, and none leaves anything in the way of the next.
 func TestPathsInTurn(t *testing.T) {
+	t.Parallel()
 	for family, name := range map[int]string{4: "IPv4", 6: "IPv6"} {
 		t.Run(name, func(t *testing.T) {
 			n := newTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
@@ -107,6 +108,7 @@ func checkMTU(t *testing.T, n *topo.TwoHosts, path *topo.Path) {
 }
 
 func TestOnePathAtATime(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{})
 	if _, err := n.Plain(t.Context(), topo.EndOptions{}); err != nil {
 		t.Fatal(err)
@@ -117,6 +119,7 @@ func TestOnePathAtATime(t *testing.T) {
 }
 
 func TestPathThatDoesNotStart(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{})
 	_, err := n.Selvage(t.Context(), topo.SelvageOptions{Binary: "/nonexistent/selvage"})
 	if err == nil || !strings.Contains(err.Error(), "selvage on hosta") {
@@ -128,6 +131,7 @@ func TestPathThatDoesNotStart(t *testing.T) {
 }
 
 func TestInnerMTU(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		o    topo.TwoHostsOptions
 		want int
@@ -148,6 +152,7 @@ func TestInnerMTU(t *testing.T) {
 
 // What the lab writes for an edge is what an edge reads.
 func TestEdgeConfiguration(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: 6})
 	site := topo.Site{Host: n.A, Local: n.TEPA, Remote: n.TEPB}
 	half := topo.SelvageHalf{VNI: 7, UDPChecksum: true, NoFlowCache: true}
@@ -163,6 +168,7 @@ func TestEdgeConfiguration(t *testing.T) {
 }
 
 func TestFeatures(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{Offloads: map[string]bool{"tx-udp_tnl-segmentation": false}})
 	check := func(name string, want bool) {
 		t.Helper()
@@ -189,6 +195,7 @@ func TestFeatures(t *testing.T) {
 }
 
 func TestBridgeNetfilter(t *testing.T) {
+	t.Parallel()
 	// get is how a host's bridges stand, "" without br_netfilter.
 	get := func(h *topo.Host) string {
 		values := make([]string, 0, 3)
@@ -224,6 +231,7 @@ func TestBridgeNetfilter(t *testing.T) {
 }
 
 func TestPicture(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{})
 	picture := n.Picture()
 	for _, want := range []string{"client --1450-- hosta ==1500== hostb --1450-- server", "client/eth0 02:00:00:00:00:01 10.0.0.1/24 fd00::1/64", n.Lab.ID} {
@@ -234,6 +242,7 @@ func TestPicture(t *testing.T) {
 }
 
 func TestCapture(t *testing.T) {
+	t.Parallel()
 	n := newTwoHosts(t, topo.TwoHostsOptions{})
 	path, err := n.Plain(t.Context(), topo.EndOptions{})
 	if err != nil {

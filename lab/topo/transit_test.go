@@ -22,6 +22,7 @@ func newTransit(t *testing.T, o topo.TransitOptions) *topo.Transit {
 
 // Forwarders follow each other on one device, and the last leaves it as it was.
 func TestForwardersInTurn(t *testing.T) {
+	t.Parallel()
 	for _, o := range []topo.TransitOptions{{}, {Pairs: 2, Family: 6, UnderlayFamily: 6, Routes: 40}} {
 		t.Run(fmt.Sprintf("%d pairs", max(1, o.Pairs)), func(t *testing.T) {
 			n := newTransit(t, o)
@@ -86,6 +87,7 @@ func TestTransitOptions(t *testing.T) {
 
 // The edge's configuration is one that an edge takes, and says what the tester expects.
 func TestTransitConfig(t *testing.T) {
+	t.Parallel()
 	n := newTransit(t, topo.TransitOptions{Pairs: 2, Routes: 1000})
 	for _, o := range []topo.TransitSelvage{{}, {Encapsulation: overlay.NVGRE, NoFlowCache: true}, {FlowCacheSize: 1 << 20}} {
 		text := o.Config("edge1", n)

@@ -10,8 +10,9 @@ package machine
 
 import (
 	"bytes"
+	"fmt"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -25,7 +26,9 @@ const (
 	// inherit says from where new namespaces take what is under net.ipv4.conf and
 	// net.ipv6.conf: 3 is the namespace of who makes them.
 	inherit = "net.core.devconf_inherit_init_net"
-	lock    = "/run/selvage/test-machine.lock"
+	lock    = "/tmp/selvage-test-machine.lock"
+	// ownRun marks a test binary that has a /run of its own.
+	ownRun = "SELVAGE_TEST_OWN_RUN"
 )
 
 // Others are machines whose settings beds and edges must not rest on. What a name has as
@@ -44,6 +47,26 @@ func Others() map[string][]string {
 			"net.ipv4.conf.all.ignore_routes_with_linkdown=1", "net.ipv4.conf.all.drop_gratuitous_arp=1",
 		},
 	}
+}
+
+// OwnRun has this test binary go on with a directory /run of its own, which has the names of
+// namespaces, the state of labs and the sockets of edges: so what other processes restore, or
+// find left behind, is none of its labs. TestMain calls it first. Without root it does nothing,
+// as there are no labs then.
+func OwnRun() error {
+	if os.Geteuid() != 0 || os.Getenv(ownRun) != "" {
+		return nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		return fmt.Errorf("%w: apt-get install util-linux", err)
+	}
+	argv := append([]string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs tmpfs /run && exec "$@"`, "sh", self}, os.Args[1:]...)
+	return unix.Exec(unshare, argv, append(os.Environ(), ownRun+"=1"))
 }
 
 // Run has this test binary run the tests that match a pattern on a machine with settings.
@@ -96,9 +119,6 @@ func Run(t *testing.T, settings []string, tests string) {
 // alone holds the machine's setting for one test at a time, of whatever process.
 func alone(t *testing.T) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(lock), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	file, err := os.OpenFile(lock, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
