@@ -71,7 +71,7 @@ func checkApp(t *testing.T, a *measure.App) {
 	switch {
 	case rated > 0 && (a.Requests != rated || a.Late.TotalCount() != rated):
 		t.Errorf("%d requests and %d wake-ups, want %d", a.Requests, a.Late.TotalCount(), rated)
-	case rated == 0 && (a.Requests < 10 || a.Late.TotalCount() != 0):
+	case rated == 0 && (a.Requests < 1 || a.Late.TotalCount() != 0):
 		t.Errorf("%d requests, %d wake-ups", a.Requests, a.Late.TotalCount())
 	}
 	t.Logf("%d requests in %s, busy %.2f s: %v", a.Requests, a.Elapsed, a.CPU.Busy, sample.Metrics)

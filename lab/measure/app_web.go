@@ -18,6 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 // AppInstruments are those of the application loop.
@@ -48,6 +50,8 @@ const (
 	appMemory = 256 << 20
 	// A request that takes longer is an error: the path is broken.
 	appTimeout = 5 * time.Second
+	// databaseTime is for a database to recover and to be filled, on a machine with other work.
+	databaseTime = 30 * time.Second
 )
 
 // appName is the name of an item. The database computes it when it is filled, and the
@@ -98,18 +102,22 @@ func (w *AppWeb) Run() error {
 // awaitDatabase waits while the database listens and is not ready yet.
 func awaitDatabase(ctx context.Context, pool *pgxpool.Pool) error {
 	const startingUp = "57P03" // PostgreSQL's appendix A: cannot_connect_now
-	for limit := time.Now().Add(appTimeout); ; time.Sleep(10 * time.Millisecond) {
+	var failed error
+	err := await.Within(ctx, databaseTime, "the database to be ready", func() error {
 		err := pool.Ping(ctx)
 		var said *pgconn.PgError
-		if !errors.As(err, &said) || said.Code != startingUp || time.Now().After(limit) {
+		if errors.As(err, &said) && said.Code == startingUp {
 			return err
 		}
-	}
+		failed = err
+		return nil
+	})
+	return errors.Join(err, failed)
 }
 
 // fillItems makes the table of items.
 func fillItems(ctx context.Context, pool *pgxpool.Pool) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*appTimeout)
+	ctx, cancel := context.WithTimeout(ctx, databaseTime)
 	defer cancel()
 	for _, statement := range []string{
 		"CREATE TABLE items (id integer PRIMARY KEY, name text NOT NULL, price integer NOT NULL)",

@@ -36,7 +36,7 @@ func TestBulkIntoTheHole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("IPv%d: a transfer of 1 s took %s", family, took)
 		}
 		s := run.Sample()
