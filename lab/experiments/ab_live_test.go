@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // Every encapsulation, side by side, and each says what it is.
 func TestAbEncapsulations(t *testing.T) {
+	tier.Long(t, "TestTransitBytes, and lab/topo's TestOVSEncapsulations; TestAb has the experiment")
 	contenders := []string{"plain", "selvage", "selvage-geneve", "selvage-nvgre", "ovs-geneve"}
 	r, _ := ab(t, "--contenders", strings.Join(contenders, ","), "--cases", "tcp")
 	for i, want := range []string{"no tunnel", "VXLAN", "Geneve", "NVGRE", "Geneve"} {
@@ -23,6 +25,7 @@ func TestAbEncapsulations(t *testing.T) {
 
 // Routed against routed: client and server in different subnets.
 func TestAbRouted(t *testing.T) {
+	tier.Long(t, "TestAbFedByBGP, which is routed too, and lab/topo's TestRoutedPathsInTurn")
 	r, _ := ab(t, "--contenders", "wire,plain,kernel,selvage", "--cases", "tcp,rr", "--routed")
 	checkSamples(t, r, 1450-52)
 	if len(r.Samples) != 4*3 || r.Parameters["routed"] != "true" {

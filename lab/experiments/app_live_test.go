@@ -5,17 +5,17 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // appArgs ask for little but the application loop, without a firewall and with 100 rules.
 func appArgs(results string, more ...string) []string {
 	return append([]string{
 		"lab", "latency", "--app", "--results", results, "-o", "json", "--scenarios", "two-hosts", "--rules", "0,100",
-		"--measure", "rr", "--rounds", "1", "--pairs", "1", "--duration", "200ms", "--sample", "300ms",
+		"--measure", "rr", "--rounds", "1", "--pairs", "1", "--duration", "100ms", "--sample", "100ms",
 	}, more...)
 }
 
@@ -39,36 +39,6 @@ func (p *program) databases(t *testing.T) (found []string) {
 	return found
 }
 
-func TestLatencyApp(t *testing.T) {
-	p := start(t, appArgs(t.TempDir(), "--contenders", "plain,kernel,selvage")...)
-	if code := p.end(); code != 0 {
-		t.Fatalf("exit status %d:\n%s", code, &p.stderr)
-	}
-	p.checkGone()
-	if left := p.databases(t); len(left) > 0 {
-		t.Errorf("left behind: %s", left)
-	}
-	r, err := result.Read(&p.stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if lines := stats.Errors(r); len(lines) > 0 {
-		t.Errorf("samples failed: %s", lines)
-	}
-	for contender, cases := range map[string][]string{"plain": {"rules-0"}, "kernel": {"rules-0", "rules-100"}, "selvage": {"rules-0", "rules-100"}} {
-		for _, kase := range cases {
-			for _, kind := range []string{"app", "app_connect", "app_rated"} {
-				checkLoop(t, r, contender, kase, kind)
-			}
-		}
-	}
-	for _, name := range []string{"app", "app_guests", "app_cores", "app_latency", "app_rate"} {
-		if r.Parameters[name] == "" {
-			t.Errorf("parameter %s is missing", name)
-		}
-	}
-}
-
 // checkLoop checks what every sample of the loop has to say.
 func checkLoop(t *testing.T, r result.Result, contender, kase, kind string) {
 	t.Helper()
@@ -87,7 +57,9 @@ func checkLoop(t *testing.T, r result.Result, contender, kase, kind string) {
 
 // Ctrl-C while the databases run leaves none of them.
 func TestLatencyAppInterrupted(t *testing.T) {
-	p := start(t, appArgs(t.TempDir(), "--contenders", "plain,kernel", "--sample", "20s")...)
+	tier.Long(t, "TestRestore, whose databases end too, and lab/measure's TestAppInterrupted")
+	t.Parallel()
+	p := start(t, appArgs(t.TempDir(), "--contenders", "kernel", "--sample", "20s")...)
 	p.awaitLine("TCP_RR 1024: p50")
 	if len(p.databases(t)) == 0 {
 		t.Error("there is no database, so nothing can be said of what they left")
@@ -100,27 +72,4 @@ func TestLatencyAppInterrupted(t *testing.T) {
 	if left := p.databases(t); len(left) > 0 {
 		t.Errorf("left behind: %s", left)
 	}
-}
-
-// A killed program takes its databases with it; what they wrote is removed by restore.
-func TestLatencyAppKilled(t *testing.T) {
-	p := start(t, appArgs(t.TempDir(), "--contenders", "plain", "--sample", "20s")...)
-	p.awaitLine("TCP_RR 1024: p50")
-	if len(p.databases(t)) == 0 {
-		t.Error("there is no database, so nothing can be said of what they left")
-	}
-	_ = p.cmd.Process.Kill()
-	p.end()
-	for limit := time.Now().Add(20 * time.Second); len(p.databases(t)) > 0 && time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
-	}
-	if left := p.databases(t); len(left) > 0 {
-		t.Errorf("left behind: %s", left)
-	}
-	restore := start(t, "lab", "restore")
-	if code := restore.end(); code != 0 {
-		t.Errorf("exit status %d:\n%s", code, &restore.stderr)
-	}
-	for limit := time.Now().Add(10 * time.Second); len(p.left()) > 0 && time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
-	}
-	p.checkGone()
 }

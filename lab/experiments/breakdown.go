@@ -39,6 +39,9 @@ type breakdownOptions struct {
 // for a request, and some forty for a connection.
 const mostTransactions = 10_000
 
+// shortTransaction is one of the faster: in a short sample there are only so many.
+const shortTransaction = 50 * time.Microsecond
+
 // brokenKinds are the transactions of a breakdown.
 func brokenKinds() []string { return []string{stats.RequestKind, stats.ConnectKind} }
 
@@ -61,7 +64,10 @@ func (c *Latency) breakDown(ctx context.Context, beds *policedBeds, started time
 	if len(all) == 0 {
 		return nil, errors.New("--breakdown: it is Selvage's round trips that are broken down; add selvage to --contenders")
 	}
-	o := breakdownOptions{rounds: c.Rounds, rules: []int{0, stats.ScenarioRules}, sweep: c.Rules}
+	o := breakdownOptions{
+		rounds: c.Rounds, rules: []int{0, stats.ScenarioRules}, sweep: c.Rules,
+		transactions: min(mostTransactions, int(c.Sample/shortTransaction)),
+	}
 	return o.takeAll(ctx, all, started, ended), nil
 }
 

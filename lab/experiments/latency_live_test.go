@@ -7,14 +7,16 @@ import (
 
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // latency runs selvage lab latency to its end, and checks that its result is good and that
 // nothing else is left of it.
 func latency(t *testing.T, args ...string) result.Result {
 	t.Helper()
+	t.Parallel()
 	p := start(t, append([]string{"lab", "latency", "--results", t.TempDir(), "-o", "json", "--rounds", "1",
-		"--duration", "200ms", "--sample", "500ms"}, args...)...)
+		"--duration", "100ms", "--sample", "100ms"}, args...)...)
 	code := p.end()
 	p.checkGone()
 	if code != 0 {
@@ -35,35 +37,42 @@ func latency(t *testing.T, args ...string) result.Result {
 	return r
 }
 
-// Every firewall lets pass what its policy does and nothing else, with few rules and many:
-// a sample that cannot show that fails.
+// The firewalls between two hosts, with three instruments, the application loop and a breakdown:
+// every sample says all that it has to, and rows hold it against what it is compared with. A
+// sample that cannot show that its policy is in force, and nothing else, fails.
 func TestLatencyLive(t *testing.T) {
-	contenders := []string{"plain", "kernel", "ovs", "selvage"}
-	r := latency(t, "--contenders", strings.Join(contenders, ","), "--scenarios", "same-host", "--rules", "0,1,2000", "--measure", "rr", "--pairs", "2")
-	for _, name := range contenders {
-		cases := []string{"same-host-off", "same-host-off-x2", "rules-0"}
-		if name != "plain" {
-			cases = append(cases, "same-host-on", "same-host-on-x2", "rules-1", "rules-2000")
-		}
-		for _, kase := range cases {
-			row, ok := stats.Find(r.Summary, name, kase, stats.RRP50)
-			if !ok || row.Median <= 0 || row.N != 1 {
-				t.Errorf("%s of %s: %+v", kase, name, row)
-			}
-			if setting, _ := stats.Policed(kase); setting.Rules > 0 {
-				added, ok := stats.Find(r.Summary, name, kase, stats.RRAdded)
-				if !ok || !strings.HasPrefix(added.Baseline, name+":") || added.Distinguishable {
-					t.Errorf("%s of %s adds %+v", kase, name, added)
-				}
+	r := latency(t, "--contenders", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--measure", "rr,crr,udp",
+		"--app", "--breakdown")
+	checkBreakdowns(t, r, 1)
+	for _, metric := range []string{stats.RRP50, "rr_p9999", "rr_rtt", stats.CRRRate, stats.UDPRate} {
+		for _, kase := range []string{"rules-0", "rules-100", "two-hosts-off", "two-hosts-on"} {
+			if row, ok := stats.Find(r.Summary, "selvage", kase, metric); !ok || row.Median <= 0 {
+				t.Errorf("%s in %s: %+v", metric, kase, row)
 			}
 		}
 	}
-	if !r.Verdict.Refused || r.Experiment != stats.Latency || len(r.Contenders) != 4 {
+	for _, contender := range []string{"kernel", "selvage"} {
+		for _, kase := range []string{"rules-0", "rules-100"} {
+			for _, kind := range []string{"app", "app_connect", "app_rated"} {
+				checkLoop(t, r, contender, kase, kind)
+			}
+		}
+		checkAdded(t, r, contender, "two-hosts-on", "rules-100")
+	}
+	for _, key := range []string{"check_governor", "check_load", "proof", "policy", "app", "app_guests", "app_cores", "app_latency", "app_rate"} {
+		if r.Parameters[key] == "" {
+			t.Errorf("no parameter %s", key)
+		}
+	}
+	if !slices.ContainsFunc(r.Summary, func(row result.Row) bool { return row.Metric == "udp_vs_kernel" && row.Baseline == "kernel:rules-100" }) {
+		t.Error("no row holds Selvage's datagrams against the kernel's")
+	}
+	if !r.Verdict.Refused || r.Experiment != stats.Latency || len(r.Contenders) != 2 {
 		t.Errorf("%s, %+v, %+v", r.Experiment, r.Verdict, r.Contenders)
 	}
 	distributions := 0
 	for _, s := range r.Samples {
-		if len(s.Latency) > 0 && s.Case == "rules-0" && s.Contender == "kernel" {
+		if len(s.Latency) > 0 && s.Case == "rules-0" && s.Contender == "kernel" && s.Metrics[stats.RRP50] > 0 {
 			distributions++
 		}
 	}
@@ -72,24 +81,46 @@ func TestLatencyLive(t *testing.T) {
 	}
 }
 
-// The other instruments, and rows of the scenario between two hosts.
-func TestLatencyLiveInstruments(t *testing.T) {
+// checkAdded wants rows of what the policy of a contender adds in cases.
+func checkAdded(t *testing.T, r result.Result, name string, cases ...string) {
+	t.Helper()
+	for _, kase := range cases {
+		added, ok := stats.Find(r.Summary, name, kase, stats.RRAdded)
+		if !ok || !strings.HasPrefix(added.Baseline, name+":") || added.Distinguishable {
+			t.Errorf("%s of %s adds %+v", kase, name, added)
+		}
+	}
+}
+
+// All firewalls, with many rules, and several pairs at once.
+func TestLatencyContenders(t *testing.T) {
+	tier.Long(t, "TestLatencyLive, and lab/topo's TestPairs and TestFirewallKernel")
+	contenders := []string{"plain", "kernel", "ovs", "selvage"}
+	r := latency(t, "--contenders", strings.Join(contenders, ","), "--scenarios", "same-host", "--rules", "0,1,2000", "--measure", "rr", "--pairs", "2")
+	for _, name := range contenders {
+		cases := []string{"same-host-off", "same-host-off-x2", "rules-0"}
+		if name != "plain" {
+			policed := []string{"same-host-on", "same-host-on-x2", "rules-1", "rules-2000"}
+			checkAdded(t, r, name, policed...)
+			cases = append(cases, policed...)
+		}
+		for _, kase := range cases {
+			if row, ok := stats.Find(r.Summary, name, kase, stats.RRP50); !ok || row.Median <= 0 || row.N != 1 {
+				t.Errorf("%s of %s: %+v", kase, name, row)
+			}
+		}
+	}
+}
+
+// The other instruments.
+func TestLatencyInstruments(t *testing.T) {
+	tier.Long(t, "lab/measure's TestConnections and TestInstruments, and TestLatencyLive")
 	r := latency(t, "--contenders", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--rate", "500", "--at-once", "8")
-	for _, metric := range []string{
-		stats.RRP50, "rr_p9999", "rr_rtt", stats.RR1P50, "open_p50", stats.CRRRate, stats.ConnRate, "udprr_p50", stats.UDPRate, stats.Decisive,
-	} {
+	for _, metric := range []string{stats.RR1P50, "open_p50", stats.ConnRate, "udprr_p50", stats.Decisive} {
 		for _, kase := range []string{"rules-0", "rules-100", "two-hosts-off", "two-hosts-on"} {
 			if row, ok := stats.Find(r.Summary, "selvage", kase, metric); !ok || row.Median <= 0 {
 				t.Errorf("%s in %s: %+v", metric, kase, row)
 			}
 		}
-	}
-	for _, key := range []string{"check_governor", "check_load", "proof", "policy"} {
-		if r.Parameters[key] == "" {
-			t.Errorf("no parameter %s", key)
-		}
-	}
-	if !slices.ContainsFunc(r.Summary, func(row result.Row) bool { return row.Metric == "udp_vs_kernel" && row.Baseline == "kernel:rules-100" }) {
-		t.Error("no row holds Selvage's datagrams against the kernel's")
 	}
 }

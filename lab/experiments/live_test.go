@@ -16,10 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/cli"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/machine"
 	"github.com/selvage/selvage/test/tier"
 )
 
@@ -31,10 +33,26 @@ func TestMain(m *testing.M) {
 	if os.Getenv(mark) != "" {
 		os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
+	if err := machine.OwnRun(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := os.Setenv(mark, "beds"); err != nil { // for edges that tests start themselves
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	tier.SideBySide(4)
 	os.Exit(m.Run())
 }
 
 const stateRoot = "/run/selvage/lab"
+
+// patience is how long a program may take: far more than it does beside all others.
+const patience = 4 * time.Minute
+
+// Live tests run side by side, but for those that kill their program: what is left then, the
+// start of any other would remove. The command lines ask for the shortest samples that there
+// are; one run of each experiment with all its rows is enough.
 
 // program is a running selvage and the labs that it has made.
 type program struct {
@@ -107,7 +125,7 @@ func (p *program) watch() {
 // awaitLine waits until a line of standard error has the text.
 func (p *program) awaitLine(text string) {
 	p.t.Helper()
-	limit := time.After(40 * time.Second)
+	limit := time.After(patience)
 	for {
 		select {
 		case line, ok := <-p.lines:
@@ -126,16 +144,16 @@ func (p *program) awaitLine(text string) {
 // awaitLab waits until the program has n labs.
 func (p *program) awaitLab(n int) {
 	p.t.Helper()
-	for limit := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	err := await.Within(p.t.Context(), patience, "labs", func() error {
 		p.mu.Lock()
-		have := len(p.labs)
-		p.mu.Unlock()
-		if have >= n {
-			return
+		defer p.mu.Unlock()
+		if len(p.labs) < n {
+			return fmt.Errorf("it has %d labs, not %d", len(p.labs), n)
 		}
-		if time.Now().After(limit) {
-			p.t.Fatalf("it has %d labs, not %d", have, n)
-		}
+		return nil
+	})
+	if err != nil {
+		p.t.Fatal(err)
 	}
 }
 
@@ -144,12 +162,14 @@ func (p *program) end() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(80 * time.Second):
-		p.t.Fatal("it does not end")
+	case <-time.After(patience):
+		p.t.Fatalf("it does not end:\n%s", &p.stderr)
 	}
 	_ = p.cmd.Wait() // the exit status says it too
 	p.wait.Wait()
-	return p.cmd.ProcessState.ExitCode()
+	state := p.cmd.ProcessState
+	p.t.Logf("%s: %s of processor time", strings.Join(p.cmd.Args[1:3], " "), (state.UserTime() + state.SystemTime()).Round(time.Millisecond))
+	return state.ExitCode()
 }
 
 // checkGone fails the test for everything of the program that is still there.
@@ -212,6 +232,7 @@ func results(t *testing.T, root string) []string {
 // nothing else is left of it.
 func ab(t *testing.T, args ...string) (r result.Result, dir string) {
 	t.Helper()
+	t.Parallel()
 	root := t.TempDir()
 	before := sysctls(t)
 	p := start(t, append([]string{"lab", "ab", "--results", root, "-o", "json", "--rounds", "1", "--cycles", "2", "--slice", "40ms"}, args...)...)
@@ -332,12 +353,14 @@ func checkReport(t *testing.T, dir string, r result.Result) {
 	}
 }
 
-// Large packets over bridges that leave netfilter out, and the shape of the
-// network in the result.
-func TestAbJumbo(t *testing.T) {
-	r, _ := ab(t, "--contenders", "plain,selvage", "--cases", "tcp", "--underlay-mtu", "9000", "--bridge-netfilter", "off")
-	checkSamples(t, r, 8950-52)
-	if mtu := r.Environment.MTU; mtu["underlay"] != 9000 || mtu["inner"] != 8950 {
+// Large packets over an underlay of IPv6, whose interfaces cannot segment tunnels, nor those of
+// the end systems compute checksums; bridges leave netfilter out. The result has the shape of
+// that network.
+func TestAbNetwork(t *testing.T) {
+	r, _ := ab(t, "--contenders", "wire,kernel,selvage", "--cases", "tcp", "--family", "6", "--underlay-mtu", "9000", "--bridge-netfilter", "off",
+		"--offload", "underlay:tx-udp_tnl-segmentation=off,client:tx-checksum-ip-generic=off")
+	checkSamples(t, r, 8930-52)
+	if mtu := r.Environment.MTU; mtu["underlay"] != 9000 || mtu["inner"] != 8930 {
 		t.Errorf("MTU %v", mtu)
 	}
 	for _, key := range topo.BridgeNetfilterSysctls() {
@@ -345,14 +368,6 @@ func TestAbJumbo(t *testing.T) {
 			t.Errorf("%s is %s", key, value)
 		}
 	}
-}
-
-// An underlay of IPv6 whose interfaces cannot segment tunnels, nor those of the
-// end systems compute checksums.
-func TestAbOffloadsOff(t *testing.T) {
-	r, _ := ab(t, "--contenders", "wire,kernel,selvage", "--cases", "tcp", "--family", "6",
-		"--offload", "underlay:tx-udp_tnl-segmentation=off,client:tx-checksum-ip-generic=off")
-	checkSamples(t, r, 1430-52)
 	on := r.Environment.Offloads
 	if on["underlay"]["tx-udp_tnl-segmentation"] || on["client"]["tx-checksum-ip-generic"] || !on["server"]["tx-checksum-ip-generic"] {
 		t.Errorf("offloads %v", on)
@@ -361,8 +376,9 @@ func TestAbOffloadsOff(t *testing.T) {
 
 // The results of an interrupted run are kept, and it leaves nothing else.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
-	p := start(t, "lab", "ab", "--results", root, "--contenders", "plain,selvage", "--cases", "rr", "--cycles", "2", "--rounds", "9")
+	p := start(t, "lab", "ab", "--results", root, "--contenders", "plain,kernel", "--cases", "rr", "--cycles", "1", "--slice", "40ms", "--rounds", "9")
 	p.awaitLine("1/9 ")
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	_ = p.cmd.Process.Signal(os.Interrupt) // once more, as people do
@@ -389,36 +405,57 @@ func TestInterrupt(t *testing.T) {
 // Before the first sample there is nothing to keep.
 func TestInterruptWhileBuilding(t *testing.T) {
 	for n := 1; n <= 4; n++ {
-		root := t.TempDir()
-		p := start(t, "lab", "ab", "--results", root, "--contenders", "selvage,plain,kernel", "--cases", "rr")
-		p.awaitLab(n)
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		if code := p.end(); code != 1 || !strings.HasSuffix(p.stderr.String(), "\nselvage: interrupted\n") {
-			t.Errorf("at lab %d: exit status %d:\n%s", n, code, &p.stderr)
-		}
-		p.checkGone()
-		if dirs := results(t, root); len(dirs) > 0 {
-			t.Errorf("at lab %d: results in %v", n, dirs)
-		}
+		t.Run(fmt.Sprintf("lab %d", n), func(t *testing.T) {
+			interruptAt(t, n, 2, "ab", "--contenders", "selvage,plain,kernel", "--cases", "rr")
+		})
 	}
 }
 
-// After a SIGKILL restore removes what is left.
+// interruptAt ends an experiment by SIGTERM when it has n labs, of which make test tries some.
+func interruptAt(t *testing.T, n, some int, args ...string) {
+	t.Helper()
+	if n != some {
+		tier.Long(t, "the same with another number of labs")
+	}
+	t.Parallel()
+	root := t.TempDir()
+	p := start(t, append([]string{"lab", args[0], "--results", root}, args[1:]...)...)
+	p.awaitLab(n)
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	if code := p.end(); code != 1 || !strings.HasSuffix(p.stderr.String(), "\nselvage: interrupted\n") {
+		t.Errorf("exit status %d:\n%s", code, &p.stderr)
+	}
+	p.checkGone()
+	if dirs := results(t, root); len(dirs) > 0 {
+		t.Errorf("results in %v", dirs)
+	}
+}
+
+// A killed program takes its edges and databases with it; the rest goes by restore. It is not
+// beside other tests, each of which restores what it finds.
 func TestRestore(t *testing.T) {
-	p := start(t, "lab", "ab", "--results", t.TempDir(), "--contenders", "plain,selvage", "--cases", "udp", "--cycles", "20")
-	p.awaitLine(" 1/12 ")
-	p.awaitLab(5) // of the machine, of two contenders, and of the two of the next round
+	p := start(t, appArgs(t.TempDir(), "--contenders", "plain,selvage", "--sample", "20s")...)
+	p.awaitLine("TCP_RR 1024: p50")
+	if len(p.databases(t)) == 0 {
+		t.Error("there is no database, so nothing can be said of what they left")
+	}
 	_ = p.cmd.Process.Kill()
 	p.end()
+	err := await.That(t.Context(), "databases to end with the program", func() error {
+		if left := p.databases(t); len(left) > 0 {
+			return fmt.Errorf("left behind: %s", left)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 	if len(p.left()) == 0 {
 		t.Error("a killed run left nothing, so there is nothing to test")
 	}
 	restore := start(t, "lab", "restore")
 	if code := restore.end(); code != 0 {
 		t.Errorf("exit status %d:\n%s", code, &restore.stderr)
-	}
-	// Another test's start may have been faster; it may not be done yet.
-	for limit := time.Now().Add(10 * time.Second); len(p.left()) > 0 && time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
 	}
 	p.checkGone()
 	lines := strings.Split(strings.TrimSpace(restore.stdout.String()), "\n")

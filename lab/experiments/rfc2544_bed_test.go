@@ -19,11 +19,12 @@ import (
 	"github.com/selvage/selvage/test/tier"
 )
 
-// testBeds are beds that are gone, with all they had, when the test ends.
+// testBeds are beds that are gone, with all they had, when the test ends, which runs beside
+// others.
 func testBeds(t *testing.T) *beds {
 	t.Helper()
 	tier.Root(t)
-	t.Setenv("SELVAGE_TEST_PROGRAM", t.Name()) // so this binary is the edges' program
+	t.Parallel()
 	all, err := openBeds()
 	if err != nil {
 		t.Fatal(err)
@@ -75,20 +76,24 @@ func around(contender, direction string) string {
 // Every frame of every flow comes through every contender in every direction, as what
 // it should be, and every lost one has a counter.
 func TestEveryFrameIsAccountedFor(t *testing.T) {
-	for _, setting := range []string{"", "--family 6 --underlay 6 --scenario 2", "--cores split"} {
-		t.Run(setting, func(t *testing.T) {
-			c := testRfc2544(t, setting)
-			all := testBeds(t)
-			for _, name := range []string{limitName, kernelName, routeName, ovsName, "selvage", "selvage-geneve", "selvage-nvgre"} {
+	everyone := []string{limitName, kernelName, routeName, ovsName, "selvage", "selvage-geneve", "selvage-nvgre"}
+	// TestTransitBytes has the other encapsulations too.
+	for setting, names := range map[string][]string{"": everyone[:5], "--family 6 --underlay 6 --scenario 2": {"selvage"}, "--cores split": {"selvage"}} {
+		if tier.IsLong() {
+			names = everyone
+		}
+		for _, name := range names {
+			t.Run(name+setting, func(t *testing.T) {
+				all := testBeds(t)
+				c := testRfc2544(t, setting)
 				b := buildBed(t, all, c, name)
 				for _, direction := range []string{stats.Encap, stats.Decap, stats.Both} {
-					if name == routeName && direction == stats.Both {
-						continue
+					if name != routeName || direction != stats.Both {
+						t.Run(direction, func(t *testing.T) { accounted(t, all, b, direction, c.Family) })
 					}
-					t.Run(name+" "+direction, func(t *testing.T) { accounted(t, all, b, direction, c.Family) })
 				}
-			}
-		})
+			})
+		}
 	}
 }
 

@@ -1,20 +1,22 @@
 package experiments_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // transit runs an experiment on transit to its end, and checks that its result is good
 // and that nothing else is left of it.
 func transit(t *testing.T, args ...string) result.Result {
 	t.Helper()
+	t.Parallel()
 	root := t.TempDir()
 	p := start(t, append([]string{"lab", args[0], "--results", root, "-o", "json", "--quick", "--rounds", "1", "--duration", "60ms"}, args[1:]...)...)
 	if code := p.end(); code != 0 {
@@ -42,10 +44,13 @@ func transit(t *testing.T, args ...string) result.Result {
 }
 
 func TestRfc2544(t *testing.T) {
-	contenders := []string{"limit", "kernel", "kernel-route", "selvage"}
-	r := transit(t, "rfc2544", "--contenders", strings.Join(contenders, ","), "--sizes", "64,1500", "--directions", "encap,decap", "--loss-curve")
-	if len(r.Samples) != 4*4 || len(r.Contenders) != 4 {
-		t.Fatalf("%d samples of %d contenders, want 16 of 4", len(r.Samples), len(r.Contenders))
+	contenders, sizes := []string{"limit", "selvage"}, []string{"64"}
+	if tier.IsLong() {
+		contenders, sizes = append(contenders, "kernel", "kernel-route"), append(sizes, "1500")
+	}
+	r := transit(t, "rfc2544", "--contenders", strings.Join(contenders, ","), "--sizes", strings.Join(sizes, ","), "--directions", "encap,decap", "--loss-curve")
+	if len(r.Samples) != len(contenders)*len(sizes)*2 || len(r.Contenders) != len(contenders) {
+		t.Fatalf("%d samples of %d contenders, want one of each of %v, %v and both directions", len(r.Samples), len(r.Contenders), contenders, sizes)
 	}
 	for _, s := range r.Samples {
 		m := s.Metrics
@@ -76,9 +81,13 @@ func TestRfc2544(t *testing.T) {
 }
 
 func TestCache(t *testing.T) {
-	r := transit(t, "cache", "--flows", "1,100", "--routes", "0,50")
-	if len(r.Samples) != 2*4 {
-		t.Fatalf("%d samples, want 8", len(r.Samples))
+	flows, routes, samples := "100", "50", 2
+	if tier.IsLong() {
+		flows, routes, samples = "1,100", "0,50", 8
+	}
+	r := transit(t, "cache", "--flows", flows, "--routes", routes)
+	if len(r.Samples) != samples {
+		t.Fatalf("%d samples, want %d", len(r.Samples), samples)
 	}
 	for _, s := range r.Samples {
 		hits := s.Metrics[stats.HitRate]
@@ -94,6 +103,8 @@ func TestCache(t *testing.T) {
 
 // What was measured until an interruption is kept, and nothing else.
 func TestRfc2544Interrupt(t *testing.T) {
+	tier.Long(t, "TestInterrupt and TestMtuInterrupt, of what is kept; TestRfc2544InterruptWhileBuilding")
+	t.Parallel()
 	root := t.TempDir()
 	p := start(t, "lab", "rfc2544", "--quick", "--results", root, "--contenders", "limit,kernel", "--sizes", "64,128,256")
 	p.awaitLine(" 2/")
@@ -117,6 +128,7 @@ func TestRfc2544Interrupt(t *testing.T) {
 
 // A data path that does not start takes all others along, and says why.
 func TestRfc2544Failure(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	p := start(t, "lab", "rfc2544", "--quick", "--results", root, "--contenders", "limit,kernel,selvage", "--selvage-binary", "/bin/false")
 	if code := p.end(); code != 1 || !strings.Contains(p.stderr.String(), "contender selvage: ") {
@@ -131,16 +143,8 @@ func TestRfc2544Failure(t *testing.T) {
 // After a SIGTERM while networks are built nothing is left.
 func TestRfc2544InterruptWhileBuilding(t *testing.T) {
 	for n := 2; n <= 5; n++ { // the first labs are the generator's own
-		root := t.TempDir()
-		p := start(t, "lab", "rfc2544", "--quick", "--results", root, "--contenders", "kernel,ovs,selvage", "--sizes", "64")
-		p.awaitLab(n)
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		if code := p.end(); code != 1 || !strings.HasSuffix(p.stderr.String(), "\nselvage: interrupted\n") {
-			t.Errorf("at lab %d: exit status %d:\n%s", n, code, &p.stderr)
-		}
-		p.checkGone()
-		if dirs := results(t, root); len(dirs) > 0 {
-			t.Errorf("at lab %d: results in %v", n, dirs)
-		}
+		t.Run(fmt.Sprintf("lab %d", n), func(t *testing.T) {
+			interruptAt(t, n, 4, "rfc2544", "--quick", "--contenders", "kernel,ovs,selvage", "--sizes", "64")
+		})
 	}
 }
