@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // transitModes are all ways to take what passes; tc's answers are the measure.
@@ -25,11 +26,14 @@ func TestTransitAnswers(t *testing.T) {
     - {prefix: "fd00:77::/64", type: unreachable}
     - {prefix: "fd00:88::/64", type: prohibit}
 `
+	t.Parallel()
 	said := map[string]map[string]string{}
+	all := newPassage(t, passageOptions{mode: transitModes[0], underlay: 1500, routes: routes, finished: true})
+	all.EdgesUp(all.spec(1), all.spec(2))
 	for _, mode := range transitModes {
 		t.Run(mode, func(t *testing.T) {
-			n := newPassage(t, passageOptions{mode: mode, underlay: 1500, routes: routes, finished: true})
-			n.EdgesUp(n.spec(1), n.spec(2))
+			n := all.sub(t)
+			n.turn(mode)
 			for _, inner := range []int{4, 6} {
 				n.GatewayAnswers(n.client, inner)
 				n.GatewayAnswers(n.server, inner)
@@ -129,6 +133,10 @@ func TestTransitAsymmetric(t *testing.T) {
 				continue // then XDP takes what it leaves to tc else
 			}
 			t.Run(fmt.Sprintf("%s/finished %t", mode, finished), func(t *testing.T) {
+				if mode != "native" {
+					tier.Long(t, "TestTransitAsymmetric/native; of the other modes TestTransitAnswers")
+				}
+				t.Parallel()
 				n := newMixed(t, mixedOptions{mode: mode, clamp: false, finished: finished})
 				n.Topology = unclampedPicture
 				noErrors := n.WatchErrors(n.client.Host, n.red2.Host, n.Hosts[0], n.Hosts[1])
@@ -228,6 +236,10 @@ func TestTransitMixed(t *testing.T) {
 					continue // TestTransit has the others
 				}
 				t.Run(fmt.Sprintf("%s/%s/finished %t", mode, tunnel.name, finished), func(t *testing.T) {
+					if mode == "generic" || tunnel.name == "VXLAN" && finished {
+						tier.Long(t, "TestTransitMixed/native/VXLAN/finished_false and native/Geneve/finished_true; generic TestTransitModes")
+					}
+					t.Parallel()
 					n := newMixed(t, mixedOptions{mode: mode, tunnel: strings.ReplaceAll(tunnel.fields, ", ", "\n    "), clamp: true, finished: finished})
 					// Before generic XDP, u0 has joined what came by the tunnel to segments: tc's.
 					n.atOnce(map[string]map[bool]uint64{"native": {true: 20_000}, "generic": {true: 10_000}}[mode][finished])

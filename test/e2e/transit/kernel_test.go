@@ -9,6 +9,7 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const transitKernelPicture = `
@@ -32,6 +33,10 @@ func TestTransitKernel(t *testing.T) {
 	for _, finished := range []bool{true, false} {
 		for _, family := range []int{4, 6} {
 			t.Run(fmt.Sprintf("IPv%d/finished %t", family, finished), func(t *testing.T) {
+				if finished != (family == 4) {
+					tier.Long(t, "TestTransitKernel/IPv4/finished_true and IPv6/finished_false")
+				}
+				t.Parallel()
 				n := &harness.Hub{Network: harness.NewNetwork(t, transitKernelPicture), Family: family}
 				for i := 1; i <= 2; i++ {
 					n.Hosts, n.Teps = append(n.Hosts, n.Host(fmt.Sprintf("edge%d", i))), append(n.Teps, n.Tep(i))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // The edges of a passage are killed, started again, reconfigured and stopped while
@@ -36,6 +37,7 @@ func (n *passage) flow(streams []*harness.Stream) {
 
 // What is pinned carries on without the edge, and the next one takes it over.
 func TestTransitKilled(t *testing.T) {
+	t.Parallel()
 	n, streams := passageStreams(t)
 	for _, host := range n.Hosts {
 		config, name := n.Config(host.Name), n.Edges[host.Name].Name
@@ -75,6 +77,7 @@ func TestTransitKilled(t *testing.T) {
 
 // An edge of another mode takes over the links and the traffic of the one before.
 func TestTransitModeChanges(t *testing.T) {
+	t.Parallel()
 	n, streams := passageStreams(t)
 	now := "native"
 	for _, step := range []struct{ mode, hook string }{{"tc", "tcx"}, {"native", "xdp"}, {"generic", "xdpgeneric"}, {"native", "xdp"}} {
@@ -116,6 +119,10 @@ const changeLoss = 20
 func TestTransitStopped(t *testing.T) {
 	for _, mode := range []string{"native", "generic"} {
 		t.Run(mode, func(t *testing.T) {
+			if mode == "generic" {
+				tier.Long(t, "TestTransitStopped/native; that generic programs go TestTransitModeChanges")
+			}
+			t.Parallel()
 			n := newPassage(t, passageOptions{mode: mode, finished: true})
 			before, err := n.Hosts[0].Output(n.Ctx, "ip", "-o", "link")
 			n.Must(err)
@@ -148,6 +155,7 @@ func TestTransitStopped(t *testing.T) {
 
 // An uplink that goes and comes gets its program back.
 func TestTransitUplinkComesAndGoes(t *testing.T) {
+	t.Parallel()
 	n := newPassage(t, passageOptions{mode: "native", finished: true})
 	n.up()
 	n.Must(n.Hosts[0].Delete("up0"))

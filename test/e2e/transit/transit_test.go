@@ -10,6 +10,7 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const passagePicture = `
@@ -133,6 +134,26 @@ func (n *passage) up() {
 	n.Pings(harness.Ways(n.client, n.server)...)
 }
 
+// turn has both edges take what passes in another mode.
+func (n *passage) turn(mode string) {
+	n.T.Helper()
+	n.o.mode = mode
+	for i, h := range n.Hosts {
+		n.Must(n.Reload(h.Name, n.Yaml(i+1, n.spec(i+1))))
+	}
+	hooks(n.Hub, hookOf[mode])
+}
+
+// hookOf is how an edge calls what a mode attaches.
+var hookOf = map[string]string{"native": "xdp", "generic": "xdpgeneric", "tc": "tcx"}
+
+// sub is the passage in a subtest.
+func (n *passage) sub(t *testing.T) *passage {
+	sub := *n
+	sub.Hub = n.Hub.Sub(t)
+	return &sub
+}
+
 // carriers are the two edges of a passage.
 func carriers(n *harness.Hub) (names []string) {
 	for _, h := range n.Hosts[:2] {
@@ -227,6 +248,10 @@ func TestTransit(t *testing.T) {
 	for _, tunnel := range tunnelsOf {
 		for _, family := range tunnel.families {
 			t.Run(fmt.Sprintf("%s/IPv%d", tunnel.name, family), func(t *testing.T) {
+				if family == map[string]int{"VXLAN": 4, "Geneve": 4, "NVGRE": 6}[tunnel.name] {
+					tier.Long(t, "TestTransitModes/native, TestTransit/GeneveOptions/IPv6, NVGRE/IPv4 and VXLAN/IPv6")
+				}
+				t.Parallel()
 				n := newPassage(t, passageOptions{family: family, tunnel: tunnel.fields, finished: true})
 				n.up()
 				hooks(n.Hub, "xdp")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const lanesPicture = `
@@ -59,6 +60,7 @@ func laneSpec(n *harness.Hub, number int) string {
 func TestTransitVLANs(t *testing.T) {
 	for name, inFrames := range map[string]bool{"TagsInFrames": true, "TagsBesideFrames": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := &harness.Hub{Network: harness.NewNetwork(t, lanesPicture), Family: 4}
 			for i := 1; i <= 4; i++ {
 				n.Hosts, n.Teps = append(n.Hosts, n.Host(fmt.Sprintf("edge%d", i))), append(n.Teps, n.Tep(i))
@@ -143,6 +145,10 @@ func lanes(n *harness.Hub, tagsInFrames bool) [][2]harness.Guest {
 func TestTransitJumbo(t *testing.T) {
 	for _, mode := range []string{"native", "generic"} {
 		t.Run(mode, func(t *testing.T) {
+			if mode == "generic" {
+				tier.Long(t, "TestTransitJumbo/native")
+			}
+			t.Parallel()
 			n := newPassage(t, passageOptions{mode: mode, underlay: 9000, uplink: 8950, finished: true})
 			n.up()
 			hooks(n.Hub, map[string]string{"native": "xdp", "generic": "xdpgeneric"}[mode])
@@ -165,6 +171,10 @@ func TestTransitJumbo(t *testing.T) {
 func TestTransitFragments(t *testing.T) {
 	for _, mode := range []string{"native", "tc"} {
 		t.Run(mode, func(t *testing.T) {
+			if mode == "tc" {
+				tier.Long(t, "TestTransitFragments/native; by tc test/e2e/bridge TestSelvage")
+			}
+			t.Parallel()
 			n := newPassage(t, passageOptions{mode: mode, family: 6, tunnel: tunnelsOf[2].fields, finished: true})
 			n.up()
 			noErrors := n.WatchErrors(n.client.Host, n.server.Host)
