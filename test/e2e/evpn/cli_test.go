@@ -54,6 +54,7 @@ func (n *fabric) tellsOf(command string, lines ...string) {
 
 // Everything that docs/evpn.md shows, while a fabric works and after somebody dug a hole.
 func TestEVPNCommands(t *testing.T) {
+	t.Parallel()
 	n := newIRB(t, 5000)
 	defer n.confess()
 	n.Quiet()
@@ -155,6 +156,7 @@ func (n *fabric) proofs(want map[int]string) error {
 
 // What docs/evpn.md configures FRR with is what FRR understands.
 func TestEVPNDocumentedFRR(t *testing.T) {
+	t.Parallel()
 	n := harness.NewNetwork(t, "")
 	text, err := os.ReadFile("../../../docs/evpn.md")
 	n.Must(err)

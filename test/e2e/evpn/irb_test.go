@@ -11,6 +11,7 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const irbPicture = `
@@ -60,6 +61,7 @@ func TestEVPNRouting(t *testing.T) {
 		l3   uint32
 	}{{"Symmetric", 5000}, {"Asymmetric", 0}} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			n := newIRB(t, c.l3)
 			defer n.confess()
 			n.speak(n.all()...)
@@ -206,6 +208,10 @@ func TestEVPNBridged(t *testing.T) {
 		{"SessionsIPv6MD5", topo.EVPNOptions{SessionFamily: 6, Password: "between-us"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "SessionsIPv4MD5" {
+				tier.Long(t, "TestEVPNBridged/SessionsIPv6MD5; over IPv4 TestEVPNSecurity")
+			}
+			t.Parallel()
 			c.o.Guests = oneEach()
 			n := newFabric(t, onePicture, fabricOptions{edges: "sk", EVPNOptions: c.o, kernel: topo.EVPNKernel{Flood: c.flood}})
 			defer n.confess()
@@ -315,6 +321,7 @@ func (n *fabric) meshUp() {
 // Tunnel endpoints of IPv6: both edges are ours and speak with each other, for FRR has none
 // before 10.6, and ends sessions with a reflector's client that has.
 func TestEVPNUnderlayIPv6(t *testing.T) {
+	t.Parallel()
 	n := newFabric(t, meshPicture, fabricOptions{
 		edges: "ss",
 		EVPNOptions: topo.EVPNOptions{

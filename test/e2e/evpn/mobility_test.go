@@ -24,6 +24,7 @@ const mobilityPicture = `
 
 // What moves too often, what may not move, and what two edges do not agree on.
 func TestEVPNMobility(t *testing.T) {
+	t.Parallel()
 	n := newFabric(t, mobilityPicture, fabricOptions{
 		edges: "ssk",
 		EVPNOptions: topo.EVPNOptions{

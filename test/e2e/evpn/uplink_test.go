@@ -139,6 +139,7 @@ func (n *tors) sessions(number int) {
 // A gateway learns the way out of eight routers and spreads over all of them; they learn the
 // tenant's networks. One that dies gets nothing any more.
 func TestEVPNUplink(t *testing.T) {
+	t.Parallel()
 	n := newTors(t, 1, torCount)
 	defer n.confess()
 	n.speakBGP()
@@ -237,6 +238,7 @@ func (n *tors) spreadsOver() {
 
 // Two gateways own addresses of a pool in turn: routers at the wan follow.
 func TestEVPNEgressRoute(t *testing.T) {
+	t.Parallel()
 	const pool = "100.64.0.30"
 	n := newTors(t, 2, 1)
 	defer n.confess()

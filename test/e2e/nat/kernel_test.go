@@ -74,6 +74,7 @@ func TestNATConversations(t *testing.T) {
 		"OwnGateway": {harness.EgressOptions{}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := harness.NewEgressNet(t, c.o)
 			defer n.Confess()
 			switch name {

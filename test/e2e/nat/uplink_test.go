@@ -55,6 +55,7 @@ func edgeAlone(n *harness.EgressNet, text string) {
 
 // An uplink's own translation.
 func TestNATMasquerade(t *testing.T) {
+	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Uplink: "nat: {masquerade: true}", Policies: []string{}})
 	defer n.Confess()
 	masquerading(n)
@@ -131,6 +132,7 @@ func TestNATForwards(t *testing.T) {
 func TestNATRequired(t *testing.T) {
 	for _, required := range []bool{false, true} {
 		t.Run(fmt.Sprintf("required %t", required), func(t *testing.T) {
+			t.Parallel()
 			n := harness.NewEgressNet(t, harness.EgressOptions{
 				Uplink:   fmt.Sprintf("nat: {required: %t}", required),
 				Policies: []string{`name: web, vni: 9001, from: [10.0.0.1, "fd00::1"]`},
