@@ -217,11 +217,11 @@ func (p proofRun) record(harm proofHarm, rounds int) result.Result {
 		}
 		return nil
 	}
-	var log io.Writer = io.Discard
+	console := &Console{Out: io.Discard, Err: io.Discard, Version: "proof"}
 	if testing.Verbose() {
-		log = os.Stderr
+		console.Err = os.Stderr
 	}
-	r, err := ab.measure(p.t.Context(), &Console{Out: io.Discard, Err: log, Version: "proof"}, time.Now())
+	r, err := ab.measure(p.t.Context(), console, time.Now())
 	if err != nil {
 		p.t.Fatal(err)
 	}
