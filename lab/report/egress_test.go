@@ -6,10 +6,12 @@ import (
 
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // TestOddEgress draws what interrupted, small and broken runs leave behind.
 func TestOddEgress(t *testing.T) {
+	tier.Slow(t)
 	onCase := func(ok func(string) bool) func(*result.Result) {
 		return keeping(func(s result.Sample) bool { return ok(s.Case) })
 	}

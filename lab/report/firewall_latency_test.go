@@ -7,10 +7,12 @@ import (
 
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // TestOddLatency draws what interrupted, small and broken runs leave behind.
 func TestOddLatency(t *testing.T) {
+	tier.Slow(t)
 	isBroken := func(s result.Sample) bool { _, ok := stats.BrokenDown(s.Case); return ok }
 	for name, c := range map[string]struct {
 		change func(*result.Result)

@@ -9,6 +9,7 @@ import (
 	"github.com/selvage/selvage/lab/diagnose"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // drawOdd draws a changed result both ways and looks for what must never be there.
@@ -59,6 +60,7 @@ func failed(s *result.Sample) {
 
 // TestOddTransit draws what interrupted, small and broken runs of rfc2544 leave behind.
 func TestOddTransit(t *testing.T) {
+	tier.Slow(t)
 	for name, c := range map[string]struct {
 		change func(*result.Result)
 		want   string
