@@ -54,6 +54,7 @@ func sends(t *testing.T) func(port uint16) error {
 func TestLiveFirewall(t *testing.T) {
 	l := newLive(t)
 	l.opts.Sweep = 10 * time.Millisecond
+	l.opts.Hangup = nil // SIGHUP, in this test alone
 	must(t, os.WriteFile(l.opts.ConfigPath, []byte(liveConfig+liveFirewall), 0o600))
 	send := sends(t)
 	l.during(func(ctx context.Context, c *Client) error {

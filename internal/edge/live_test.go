@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,8 +62,13 @@ type live struct {
 	opts RunOptions
 }
 
+// lives counts them, for each has pins of its own.
+var lives atomic.Int32
+
+// newLive has the test run beside others.
 func newLive(t *testing.T) *live {
 	tier.Root(t)
+	t.Parallel()
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	ns, err := netns.New()
 	must(t, err)
@@ -85,7 +91,7 @@ func newLive(t *testing.T) *live {
 	l := &live{t: t}
 	l.opts = RunOptions{
 		ConfigPath: filepath.Join(t.TempDir(), "live.yaml"), RuntimeDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
-		PinRoot: filepath.Join(datapath.DefaultPinRoot, fmt.Sprintf("test-%d", os.Getpid())), Resync: time.Hour,
+		PinRoot: pinRoot(), Resync: time.Hour, Hangup: make(chan os.Signal),
 	}
 	must(t, os.WriteFile(l.opts.ConfigPath, []byte(liveConfig), 0o600))
 	t.Cleanup(func() {
@@ -94,6 +100,10 @@ func newLive(t *testing.T) *live {
 		}
 	})
 	return l
+}
+
+func pinRoot() string {
+	return filepath.Join(datapath.DefaultPinRoot, fmt.Sprintf("test-%d-%d", os.Getpid(), lives.Add(1)))
 }
 
 // inherited are the settings that a new namespace may have from the machine's own.

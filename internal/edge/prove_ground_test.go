@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/await"
-	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/test/tier"
 )
 
@@ -31,6 +30,7 @@ type provingGround struct {
 	t      *testing.T
 	places map[string]netns.NsHandle
 	dir    string
+	pins   string
 	ctx    context.Context
 	teps   []string
 	config string // as provingConfig
@@ -72,8 +72,9 @@ spec:
 // newProvingGround makes one whose edges are at these addresses, of a network of so many bits.
 func newProvingGround(t *testing.T, bits int, teps ...string) *provingGround {
 	tier.Root(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
-	f := &provingGround{t: t, places: make(map[string]netns.NsHandle), dir: t.TempDir(), ctx: ctx, teps: teps, config: provingConfig}
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	f := &provingGround{t: t, pins: pinRoot(), places: make(map[string]netns.NsHandle), dir: t.TempDir(), ctx: ctx, teps: teps, config: provingConfig}
 	t.Cleanup(func() {
 		cancel()
 		f.running.Wait()
@@ -106,7 +107,7 @@ func (f *provingGround) start(names ...string) {
 		i := slices.Index([]string{"a", "b"}, name)
 		opts := RunOptions{
 			ConfigPath: filepath.Join(f.dir, name+".yaml"), RuntimeDir: f.dir, Logger: slog.New(slog.DiscardHandler),
-			PinRoot: filepath.Join(datapath.DefaultPinRoot, fmt.Sprintf("test-%d-prove", os.Getpid())),
+			PinRoot: f.pins, Hangup: make(chan os.Signal),
 		}
 		must(f.t, os.WriteFile(opts.ConfigPath, fmt.Appendf(nil, f.config, name, i+1, 2-i, f.teps[i], f.teps[1-i]), 0o600))
 		f.t.Cleanup(func() { os.RemoveAll(opts.PinRoot) })

@@ -22,7 +22,7 @@ import (
 // prove proves from edge a, and returns the only proof.
 func (f *provingGround) prove(what string) ProofInfo {
 	f.t.Helper()
-	info, err := f.edge("a").Prove(f.ctx, ProveQuery{What: what, Timeout: 300 * time.Millisecond})
+	info, err := f.edge("a").Prove(f.ctx, ProveQuery{What: what, Timeout: 500 * time.Millisecond})
 	if err != nil {
 		f.t.Fatal(err)
 	}
