@@ -27,7 +27,7 @@ func (e *edge) ruleDocuments() ([]RuleInfo, error) {
 		return nil, err
 	}
 	rules, shadows := now.policy.Rules(), shadowsByRule(now.shadows())
-	if len(counters) != len(rules) {
+	if !countersOf(counters, rules) {
 		return nil, errors.New("the data path does not have the policy yet: ask again when `selvage status` has no problems")
 	}
 	list := make([]RuleInfo, len(rules))
@@ -218,4 +218,12 @@ func icmpKind(s *datapath.Session) uint16 {
 		return echo6 << 8
 	}
 	return s.DstPort
+}
+
+// countersOf is whether the counters are those of the rules: until a policy is in force, the
+// data path has those of the one before.
+func countersOf(counters []datapath.RuleCounters, rules []policy.Rule) bool {
+	return slices.EqualFunc(counters, rules, func(c datapath.RuleCounters, r policy.Rule) bool {
+		return c.Section == r.Section && c.Name == r.Name
+	})
 }
