@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
@@ -40,9 +39,9 @@ func (n *policed) everywhere(family int, from harness.Guest, change func([]byte)
 	}
 }
 
-// A frame that is flooded is judged at each port, with the packet in it.
-func TestFirewallFloods(t *testing.T) {
-	n := newPoliced(t, 4, not7002, none)
+// floods: a frame that is flooded is judged at each port, with the packet in it.
+func floods(n *policed) {
+	n.T.Helper()
 	for _, family := range []int{4, 6} {
 		for _, from := range []harness.Guest{n.red1, n.red3} {
 			n.everywhere(family, from, to(harness.EndMAC(0x77)), "a MAC address that nobody has heard of")
@@ -59,9 +58,9 @@ func TestFirewallFloods(t *testing.T) {
 	}
 }
 
-// What stands before the transport header does not hide it.
-func TestFirewallHeaders(t *testing.T) {
-	n := newPoliced(t, 4, not7002, none)
+// headers: what stands before the transport header does not hide it.
+func headers(n *policed) {
+	n.T.Helper()
 	extended := func(kinds ...uint8) func([]byte) []byte {
 		return func(frame []byte) []byte { return pkttest.WithExtensions(frame, kinds...) }
 	}
@@ -79,7 +78,7 @@ func TestFirewallHeaders(t *testing.T) {
 		{"an atomic fragment behind options", func(f []byte) []byte { return pkttest.WithExtensions(atomic(f), hop) }},
 		{"options behind the header of an atomic fragment", func(f []byte) []byte { return atomic(pkttest.WithExtensions(f, destination)) }},
 	} {
-		t.Log(c.what)
+		n.T.Log(c.what)
 		for _, from := range []harness.Guest{n.red1, n.red3} {
 			other := map[harness.Guest]harness.Guest{n.red1: n.red3, n.red3: n.red1}[from]
 			n.talks(6,
@@ -118,9 +117,9 @@ func withOptions(frame []byte) []byte {
 	return out
 }
 
-// Where a segment keeps tags, the packet behind them is judged.
-func TestFirewallTags(t *testing.T) {
-	n := newPoliced(t, 4, not7002, none)
+// tags: where a segment keeps them, the packet behind them is judged.
+func tags(n *policed) {
+	n.T.Helper()
 	for i, p := range []policy{not7002, none} {
 		ports := [][]string{{"p1", "p2"}, {"p3"}}[i]
 		spec := strings.Replace(policedSpec(p, ports...), "{name: red, ", "{name: red, keepTags: true, ", 1)
@@ -140,9 +139,9 @@ func TestFirewallTags(t *testing.T) {
 	}
 }
 
-// Frames that are not IP are another matter.
-func TestFirewallNonIP(t *testing.T) {
-	n := newPoliced(t, 4, not7002, none)
+// nonIP: frames that are not IP are another matter.
+func nonIP(n *policed) {
+	n.T.Helper()
 	n.talks(4, sends{n.red1, n.red3, "raw 0x88b6 50", nil, ""}, sends{n.red3, n.red1, "raw 0x88b6 50", nil, ""})
 	strict := not7002
 	strict.options = "default: allow, nonIP: drop"

@@ -24,6 +24,7 @@ var watched = policy{options: "default: drop, strict: true", rules: []string{
 
 // What a user types at edge1 about its firewall, while guests talk.
 func TestFirewallCommands(t *testing.T) {
+	t.Parallel()
 	n := newPoliced(t, 4, watched, none)
 	n.Serve(n.red3, harness.PortAllowed, harness.PortRejected)
 	conn := n.connect(n.red1, n.red3, 4, harness.PortAllowed)

@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 const firewallPicture = `
@@ -30,7 +31,8 @@ const firewallPicture = `
 type policed struct {
 	*harness.Hub
 	red1, red2, red3 harness.Guest
-	marks            atomic.Uint64 // of frames that follow others
+	marks            *atomic.Uint64 // of frames that follow others
+	strangers        int            // from this number on are addresses that nobody has
 }
 
 // policy is a firewall in YAML; none without options.
@@ -75,7 +77,7 @@ func policedSpec(firewall policy, ports ...string) string {
 // newPoliced starts both edges, each with its policy, and has all guests know each other.
 func newPoliced(t *testing.T, family int, one, two policy) *policed {
 	t.Helper()
-	n := &policed{Hub: harness.NewUnderlay(t, firewallPicture, 2, family)}
+	n := &policed{Hub: harness.NewUnderlay(t, firewallPicture, 2, family), marks: new(atomic.Uint64), strangers: 100}
 	n.red1 = n.Guest("red1", 0, 1, n.Hosts[0], "p1", 1430)
 	n.red2 = n.Guest("red2", 0, 2, n.Hosts[0], "p2", 1430)
 	n.red3 = n.Guest("red3", 0, 3, n.Hosts[1], "p3", 1430)
@@ -84,6 +86,44 @@ func newPoliced(t *testing.T, family int, one, two policy) *policed {
 	n.acquainted()
 	n.Quiet()
 	return n
+}
+
+// step is one of the tests that go on with the same edges, under policies of its own.
+type step struct {
+	name     string
+	one, two policy
+	do       func(*policed)
+}
+
+// inSteps does one step after the other, each with another policy and other strangers.
+func inSteps(t *testing.T, steps ...step) {
+	t.Helper()
+	all := newPoliced(t, 4, steps[0].one, steps[0].two)
+	for i, s := range steps {
+		if !t.Run(s.name, func(t *testing.T) {
+			n := *all
+			n.Hub, n.strangers = all.Hub.Sub(t), 100+10*i
+			if i > 0 {
+				n.settle(1, s.one, "p1", "p2")
+				n.settle(2, s.two, "p3")
+			}
+			s.do(&n)
+		}) {
+			return
+		}
+	}
+}
+
+// settle gives an edge another policy, or none, and waits until that is so.
+func (n *policed) settle(number int, p policy, ports ...string) {
+	n.T.Helper()
+	if p.options != "" {
+		n.enforce(number, p, ports...)
+		return
+	}
+	host := n.Hosts[number-1].Name
+	n.Must(n.Reload(host, n.Yaml(number, policedSpec(p, ports...))))
+	n.turned(host, false)
 }
 
 // acquainted is the fact that ARP and neighbour discovery pass whatever the policy.
@@ -161,73 +201,84 @@ func verdicts(defaults string) policy {
 	}}
 }
 
-// A verdict is one from a guest of the same host and from behind the tunnel, and the
-// firewall of each port has its say.
-func TestFirewallVerdicts(t *testing.T) {
-	for _, family := range []int{4, 6} {
-		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
-			n := newPoliced(t, family, verdicts("allow"), open)
-			for _, g := range []harness.Guest{n.red1, n.red2, n.red3} {
-				n.Serve(g, harness.PortFree, harness.PortAllowed, harness.PortDropped, harness.PortRejected, harness.PortDroppedOut, harness.PortRejectedIn, harness.PortFrom, harness.PortMAC)
-			}
-			networks := []string{"tcp", "udp"}
-			if family == 6 { // what differs is the tunnel
-				networks = networks[:1]
-			}
-			for _, network := range networks {
-				rejection := map[string]harness.Outcome{"tcp": harness.Refused, "udp": harness.Prohibited}[network]
-				for _, c := range []struct {
-					from, to harness.Guest
-					port     int
-					want     harness.Outcome
-				}{
-					{n.red1, n.red2, harness.PortFree, harness.Answered},
-					{n.red1, n.red2, harness.PortAllowed, harness.Answered},
-					{n.red1, n.red2, harness.PortDropped, harness.Silent},
-					{n.red1, n.red2, harness.PortRejected, rejection},
-					{n.red1, n.red2, harness.PortDroppedOut, harness.Silent},
-					{n.red1, n.red2, harness.PortRejectedIn, rejection},
-					{n.red1, n.red2, harness.PortFrom, harness.Answered},
-					{n.red1, n.red2, harness.PortMAC, harness.Silent},
-					{n.red2, n.red1, harness.PortFrom, harness.Silent},
-					{n.red2, n.red1, harness.PortMAC, harness.Answered},
-
-					{n.red1, n.red3, harness.PortFree, harness.Answered},
-					{n.red1, n.red3, harness.PortAllowed, harness.Answered},
-					{n.red1, n.red3, harness.PortDropped, harness.Silent},
-					{n.red1, n.red3, harness.PortRejected, rejection},
-					{n.red1, n.red3, harness.PortDroppedOut, harness.Silent},
-					{n.red1, n.red3, harness.PortRejectedIn, harness.Answered}, // edge2 does not mind
-					{n.red2, n.red3, harness.PortFrom, harness.Silent},
-					{n.red2, n.red3, harness.PortMAC, harness.Answered},
-
-					{n.red3, n.red1, harness.PortFree, harness.Answered},
-					{n.red3, n.red1, harness.PortAllowed, harness.Answered},
-					{n.red3, n.red1, harness.PortDropped, harness.Silent},
-					{n.red3, n.red1, harness.PortRejected, rejection},
-					{n.red3, n.red1, harness.PortDroppedOut, harness.Answered}, // what goes in at edge1
-					{n.red3, n.red1, harness.PortRejectedIn, rejection},
-					{n.red3, n.red1, harness.PortFrom, harness.Silent},
-				} {
-					gets(n.Hub.Network, c.from, network, c.to, c.port, c.want)
-				}
-			}
-			n.Pings(append(harness.Ways(n.red1, n.red2), harness.Ways(n.red1, n.red3)...)...)
-			n.Once("edge2 drops nothing", func() error {
-				drops, err := n.Drops("edge2")
-				delete(drops, "no-member")
-				if err == nil && len(drops) > 0 {
-					err = fmt.Errorf("%v", drops)
-				}
-				return err
-			})
-		})
-	}
+// TestFirewall is about what policies say.
+func TestFirewall(t *testing.T) {
+	t.Parallel()
+	inSteps(t,
+		step{"Verdicts", verdicts("allow"), open, func(n *policed) { verdictsHold(n, "tcp", "udp") }},
+		step{"Defaults", verdicts("drop"), open, defaultsHold},
+		step{"ChangeRefused", strictOut, none, changeRefused},
+		step{"WithoutCache", strictOut, none, withoutCache},
+		step{"Rejects", verdicts("allow"), open, rejects},
+	)
 }
 
-// The default decides about what no rule does; each segment may have its own.
-func TestFirewallDefaults(t *testing.T) {
-	n := newPoliced(t, 4, verdicts("drop"), open)
+// The tunnel makes no difference.
+func TestFirewallOverIPv6(t *testing.T) {
+	tier.Long(t, "TestFirewall/Verdicts; over IPv6 TestFirewallKernelPeer/IPv6")
+	t.Parallel()
+	verdictsHold(newPoliced(t, 6, verdicts("allow"), open), "tcp")
+}
+
+// verdictsHold: a verdict is one from a guest of the same host and from behind the tunnel, and the
+// firewall of each port has its say.
+func verdictsHold(n *policed, networks ...string) {
+	n.T.Helper()
+	for _, g := range []harness.Guest{n.red1, n.red2, n.red3} {
+		n.Serve(g, harness.PortFree, harness.PortAllowed, harness.PortDropped, harness.PortRejected, harness.PortDroppedOut, harness.PortRejectedIn, harness.PortFrom, harness.PortMAC)
+	}
+	for _, network := range networks {
+		rejection := map[string]harness.Outcome{"tcp": harness.Refused, "udp": harness.Prohibited}[network]
+		for _, c := range []struct {
+			from, to harness.Guest
+			port     int
+			want     harness.Outcome
+		}{
+			{n.red1, n.red2, harness.PortFree, harness.Answered},
+			{n.red1, n.red2, harness.PortAllowed, harness.Answered},
+			{n.red1, n.red2, harness.PortDropped, harness.Silent},
+			{n.red1, n.red2, harness.PortRejected, rejection},
+			{n.red1, n.red2, harness.PortDroppedOut, harness.Silent},
+			{n.red1, n.red2, harness.PortRejectedIn, rejection},
+			{n.red1, n.red2, harness.PortFrom, harness.Answered},
+			{n.red1, n.red2, harness.PortMAC, harness.Silent},
+			{n.red2, n.red1, harness.PortFrom, harness.Silent},
+			{n.red2, n.red1, harness.PortMAC, harness.Answered},
+
+			{n.red1, n.red3, harness.PortFree, harness.Answered},
+			{n.red1, n.red3, harness.PortAllowed, harness.Answered},
+			{n.red1, n.red3, harness.PortDropped, harness.Silent},
+			{n.red1, n.red3, harness.PortRejected, rejection},
+			{n.red1, n.red3, harness.PortDroppedOut, harness.Silent},
+			{n.red1, n.red3, harness.PortRejectedIn, harness.Answered}, // edge2 does not mind
+			{n.red2, n.red3, harness.PortFrom, harness.Silent},
+			{n.red2, n.red3, harness.PortMAC, harness.Answered},
+
+			{n.red3, n.red1, harness.PortFree, harness.Answered},
+			{n.red3, n.red1, harness.PortAllowed, harness.Answered},
+			{n.red3, n.red1, harness.PortDropped, harness.Silent},
+			{n.red3, n.red1, harness.PortRejected, rejection},
+			{n.red3, n.red1, harness.PortDroppedOut, harness.Answered}, // what goes in at edge1
+			{n.red3, n.red1, harness.PortRejectedIn, rejection},
+			{n.red3, n.red1, harness.PortFrom, harness.Silent},
+		} {
+			gets(n.Hub.Network, c.from, network, c.to, c.port, c.want)
+		}
+	}
+	n.Pings(append(harness.Ways(n.red1, n.red2), harness.Ways(n.red1, n.red3)...)...)
+	n.Once("edge2 drops nothing", func() error {
+		drops, err := n.Drops("edge2")
+		delete(drops, "no-member")
+		if err == nil && len(drops) > 0 {
+			err = fmt.Errorf("%v", drops)
+		}
+		return err
+	})
+}
+
+// defaultsHold: the default decides about what no rule does; each segment may have its own.
+func defaultsHold(n *policed) {
+	n.T.Helper()
 	for _, g := range []harness.Guest{n.red1, n.red2, n.red3} {
 		n.Serve(g, harness.PortFree, harness.PortAllowed)
 	}
@@ -247,9 +298,9 @@ func TestFirewallDefaults(t *testing.T) {
 	check(harness.Answered)
 }
 
-// What a rejected sender gets is in order, and tshark agrees.
-func TestFirewallRejects(t *testing.T) {
-	n := newPoliced(t, 4, verdicts("allow"), open)
+// rejects: what a rejected sender gets is in order, and tshark agrees.
+func rejects(n *policed) {
+	n.T.Helper()
 	n.Finished(topo.EndName, n.red1.Host, n.red2.Host, n.red3.Host)
 	stop, err := n.Topo.Capture(n.Ctx, n.Dir, topo.CaptureOptions{})
 	n.Must(err)

@@ -16,8 +16,6 @@ import (
 // Frames made by hand between guests whose stacks take no part: they speak from and to
 // addresses that nobody has.
 
-const strangers = 100 // number of red1's address in these frames is 101
-
 // sends is a frame that a guest sends to another by hand.
 type sends struct {
 	from, to harness.Guest
@@ -26,9 +24,10 @@ type sends struct {
 	reason   string // for which edge1 drops it; none when it arrives
 }
 
-// stranger is the address that a guest speaks from by hand.
-func stranger(g harness.Guest, family int) netip.Addr {
-	return harness.SubnetAddr(g.Subnet, strangers+g.Number, family)
+// stranger is the address that a guest speaks from by hand: each step of a test has its own, so
+// that no connection of one is there in the next.
+func (n *policed) stranger(g harness.Guest, family int) netip.Addr {
+	return harness.SubnetAddr(g.Subnet, n.strangers+g.Number, family)
 }
 
 // words writes A for the sender's and B for the receiver's address, with ports in brackets
@@ -45,9 +44,9 @@ func (n *policed) words(s sends, family int) string {
 		ported := i+1 < len(s.words) && s.words[i+1] == ':'
 		switch r {
 		case 'A':
-			out += text(stranger(s.from, family), ported)
+			out += text(n.stranger(s.from, family), ported)
 		case 'B':
-			out += text(stranger(s.to, family), ported)
+			out += text(n.stranger(s.to, family), ported)
 		default:
 			out += string(r)
 		}
@@ -138,9 +137,24 @@ var strictOut = policy{options: "default: drop, strict: true", rules: []string{
 	"name: out, action: allow, direction: out, services: [tcp/7001, udp/7001, icmp/8, icmpv6/128]",
 }}
 
-// What an edge thinks of segments, without the help of anybody's TCP.
-func TestFirewallConversations(t *testing.T) {
-	n := newPoliced(t, 4, strictOut, none)
+// TestFirewallFrames sends frames by hand: what passes a firewall, and what does not.
+func TestFirewallFrames(t *testing.T) {
+	t.Parallel()
+	inSteps(t,
+		step{"Conversations", strictOut, none, converse},
+		step{"ICMPErrors", strictOut, none, icmpErrors},
+		step{"Fragments", strictOut, none, fragments},
+		step{"Floods", not7002, none, floods},
+		step{"Headers", not7002, none, headers},
+		step{"Tags", not7002, none, tags},
+		step{"NonIP", not7002, none, nonIP},
+		step{"Rejections", rejecting, none, rejections},
+	)
+}
+
+// converse: what an edge thinks of segments, without the help of anybody's TCP.
+func converse(n *policed) {
+	n.T.Helper()
 	for _, family := range []int{4, 6} {
 		n.conversations(family)
 	}
@@ -203,13 +217,13 @@ func (n *policed) about(s sends, family int, words string) sends {
 		kind, code = 1, 3
 	}
 	quoted := n.frame(sends{from: s.from, to: s.to, words: words}, family)
-	frame := pkttest.ErrorAbout(s.to.Ether().String(), s.from.Ether().String(), harness.SubnetAddr(0, 200, family), stranger(s.from, family), kind, code, quoted, 1000)
+	frame := pkttest.ErrorAbout(s.to.Ether().String(), s.from.Ether().String(), harness.SubnetAddr(0, 200, family), n.stranger(s.from, family), kind, code, quoted, 1000)
 	return sends{from: s.to, to: s.from, words: "icmp A > B 3/1", change: func([]byte) []byte { return frame }}
 }
 
-// ICMP errors about a connection of the port pass, whoever they are from, and no others do.
-func TestFirewallICMPErrors(t *testing.T) {
-	n := newPoliced(t, 4, strictOut, none)
+// icmpErrors about a connection of the port pass, whoever they are from, and no others do.
+func icmpErrors(n *policed) {
+	n.T.Helper()
 	for _, family := range []int{4, 6} {
 		first := sends{from: n.red1, to: n.red3, words: "udp A:6000 > B:7001 20"}
 		tcp := sends{from: n.red1, to: n.red3, words: "tcp A:5000 > B:7001 syn seq 100"}
@@ -236,9 +250,9 @@ func fragmentOf(number, size int) func([]byte) []byte {
 	return func(frame []byte) []byte { return pkttest.Fragments(frame, 77, size)[number] }
 }
 
-// The first fragment decides, and later ones follow it.
-func TestFirewallFragments(t *testing.T) {
-	n := newPoliced(t, 4, strictOut, none)
+// fragments: the first decides, and later ones follow it.
+func fragments(n *policed) {
+	n.T.Helper()
 	n.Serve(n.red3, harness.PortAllowed, harness.PortDropped)
 	for _, family := range []int{4, 6} {
 		for _, size := range []int{2000, 5000} {

@@ -6,12 +6,17 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // An edge with a firewall, and a kernel without one as the other host.
 func TestFirewallKernelPeer(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
+			if family == 4 {
+				tier.Long(t, "TestFirewallKernelPeer/IPv6; over IPv4 TestFirewall/Verdicts")
+			}
+			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
 			n.BuildRecorded(n.SelvageHalf(), topo.KernelHalf{UDP6ZeroCsumRx: true})
 			n.Quiet()

@@ -28,9 +28,9 @@ func (n *policed) turned(host string, on bool) {
 	})
 }
 
-// Turning a firewall on and off loses nothing that it allows.
-func TestFirewallOnOff(t *testing.T) {
-	n := newPoliced(t, 4, none, none)
+// onOff: turning a firewall on and off loses nothing that it allows.
+func onOff(n *policed) {
+	n.T.Helper()
 	n.Serve(n.red3, harness.PortAllowed, harness.PortDropped)
 	streams := n.streamsOver()
 	conn := n.connect(n.red1, n.red3, 4, harness.PortAllowed)
@@ -52,6 +52,7 @@ func TestFirewallOnOff(t *testing.T) {
 
 // Other sizes of tables are other tables: connections move.
 func TestFirewallSizes(t *testing.T) {
+	t.Parallel()
 	n := newPoliced(t, 4, strictOut, none)
 	n.Serve(n.red3, harness.PortAllowed)
 	var conns []*net.TCPConn
@@ -85,6 +86,7 @@ func TestFirewallSizes(t *testing.T) {
 // A port that is unplugged and plugged in again is never open, and one that takes another's place
 // does not inherit what that one's workload had.
 func TestFirewallPorts(t *testing.T) {
+	t.Parallel()
 	n := newPoliced(t, 4, strictOut, none)
 	n.Serve(n.red3, harness.PortAllowed, harness.PortDropped)
 	n.connect(n.red1, n.red3, 4, harness.PortAllowed)
@@ -117,9 +119,9 @@ func TestFirewallPorts(t *testing.T) {
 	})
 }
 
-// Without the flow cache each packet is asked about, and the answers are the same.
-func TestFirewallWithoutCache(t *testing.T) {
-	n := newPoliced(t, 4, strictOut, none)
+// withoutCache each packet is asked about, and the answers are the same.
+func withoutCache(n *policed) {
+	n.T.Helper()
 	n.Serve(n.red3, harness.PortAllowed, harness.PortDropped)
 	changes(n.Hub, 1, func(mark string) string {
 		return "  flowCache: {enabled: false}\n" + policedSpec(strictOut.with(mark), "p1", "p2")
@@ -136,6 +138,7 @@ func TestFirewallWithoutCache(t *testing.T) {
 // What the edge itself answers gets through: a packet that is too big is refused by name, also
 // where next to nothing is allowed.
 func TestFirewallTooBig(t *testing.T) {
+	t.Parallel()
 	n := harness.NewTwoHosts(t, harness.Tight(4))
 	n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
 	n.Quiet()
@@ -154,6 +157,7 @@ func TestFirewallTooBig(t *testing.T) {
 
 // A firewall stands between a router's uplink and its guests too.
 func TestFirewallUplink(t *testing.T) {
+	t.Parallel()
 	n := harness.NewUnderlay(t, harness.UplinkPicture, 2, 4)
 	red1 := n.Guest("red1", 0, 1, n.Hosts[0], "r0", 1450)
 	red2 := n.Guest("red2", 0, 2, n.Hosts[1], "r0", 1450)
@@ -187,11 +191,13 @@ func TestFirewallUplink(t *testing.T) {
 	}
 }
 
-// One source port, again and again: what is over, by a reset or by both ends' FIN, makes room for
-// the next connection at once.
-func TestFirewallPortReuse(t *testing.T) {
-	p := policy{options: "default: drop, strict: true", rules: []string{"name: inside, action: allow, from: [10.0.0.1, \"fd00::1\"], services: [tcp/7001-7002]"}}
-	n := newPoliced(t, 4, p, p)
+var fromRed1 = policy{options: "default: drop, strict: true", rules: []string{"name: inside, action: allow, from: [10.0.0.1, \"fd00::1\"], services: [tcp/7001-7002]"}}
+
+// portReuse: one source port, again and again. What is over, by a reset or by both ends' FIN, makes
+// room for the next connection at once.
+func portReuse(n *policed) {
+	n.T.Helper()
+	noDrops := n.WatchDrops("denied") // which is what guests send unasked
 	n.Serve(n.red2, harness.PortAllowed)
 	n.Serve(n.red3, harness.PortAllowed)
 	for _, to := range []harness.Guest{n.red2, n.red3} {
@@ -217,7 +223,7 @@ func TestFirewallPortReuse(t *testing.T) {
 			}
 		}
 	}
-	n.NoDrops("denied") // which is what guests send unasked
+	noDrops()
 }
 
 // closeFirst sends one line on each connection and closes it.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"testing"
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
@@ -38,7 +37,7 @@ func (n *policed) answers(s sends, family int) ([][]byte, error) {
 		tcp, ok := pkttest.TCPOf(b)
 		return ok && tcp.Flags&pkttest.RST != 0 && tcp.SrcPort == 7003 && tcp.DstPort == 5999
 	}
-	mine := stranger(s.from, family).AsSlice()
+	mine := n.stranger(s.from, family).AsSlice()
 	return at.Until(func(b []byte) bool {
 		address := map[int][2]int{4: {30, 34}, 6: {38, 54}}[family] // the destination behind Ethernet
 		kind := map[int]byte{4: 0x00, 6: 0xdd}[family]
@@ -46,10 +45,10 @@ func (n *policed) answers(s sends, family int) ([][]byte, error) {
 	}, isLast)
 }
 
-// A rejection is answered once, by what its kind is answered with, and never where an answer could
+// rejections: one is answered once, by what its kind is answered with, and never where an answer could
 // begin a storm (RFC 1122 section 3.2.2, RFC 4443 section 2.4, RFC 9293 section 3.10.7.1).
-func TestFirewallRejections(t *testing.T) {
-	n := newPoliced(t, 4, rejecting, none)
+func rejections(n *policed) {
+	n.T.Helper()
 	reset := func(b []byte) bool {
 		tcp, ok := pkttest.TCPOf(b)
 		return ok && tcp.Flags&pkttest.RST != 0

@@ -9,6 +9,7 @@ import (
 // Guests of two segments, between which both edges route: rules see the segments at both ends,
 // and the addresses that the guests see.
 func TestFirewallRouted(t *testing.T) {
+	t.Parallel()
 	n := harness.NewRoutedHub(t, 4)
 	both := policy{options: "default: allow, strict: true", rules: []string{
 		"name: red-to-blue, action: drop, from: [{segment: red}], to: [{segment: blue}], services: [tcp/7002, udp/7002]",

@@ -29,10 +29,33 @@ func (n *policed) connect(from, to harness.Guest, family, port int) *net.TCPConn
 	return conn
 }
 
-// A killed edge's successor knows the connections: where only a SYN opens one, those that were
+var (
+	limitedOut = policy{strictOut.options + ", halfOpen: 2048, halfOpenPerPort: 512", strictOut.rules}
+	smallOut   = policy{strictOut.options + ", connections: 1024, halfOpen: 1024", strictOut.rules}
+)
+
+func TestFirewallKilled(t *testing.T) {
+	t.Parallel()
+	inSteps(t,
+		step{"KilledEdge", strictOut, strictOut, killedEdge},
+		step{"ChangedWhileDead", strictOut, none, changedWhileDead},
+	)
+}
+
+func TestFirewallSYNFlood(t *testing.T) {
+	t.Parallel()
+	synFlood(newPoliced(t, 4, limitedOut, none))
+}
+
+func TestFirewallFullTable(t *testing.T) {
+	t.Parallel()
+	fullTable(newPoliced(t, 4, smallOut, none))
+}
+
+// killedEdge: its successor knows the connections. Where only a SYN opens one, those that were
 // there go on.
-func TestFirewallKilledEdge(t *testing.T) {
-	n := newPoliced(t, 4, strictOut, strictOut)
+func killedEdge(n *policed) {
+	n.T.Helper()
 	n.enforce(2, policy{options: "default: drop, strict: true", rules: []string{"name: in, action: allow, direction: in, services: [tcp/7001, udp/7001]"}}, "p3")
 	n.Serve(n.red3, harness.PortAllowed)
 	conns := []*net.TCPConn{n.connect(n.red1, n.red3, 4, harness.PortAllowed), n.connect(n.red2, n.red3, 6, harness.PortAllowed)}
@@ -64,9 +87,10 @@ func TestFirewallKilledEdge(t *testing.T) {
 	}
 }
 
-// What was forbidden while no edge ran ends with the next one, and is not open until then.
-func TestFirewallChangedWhileDead(t *testing.T) {
-	n := newPoliced(t, 4, strictOut, none)
+// changedWhileDead: what was forbidden while no edge ran ends with the next one, and is not open
+// until then.
+func changedWhileDead(n *policed) {
+	n.T.Helper()
 	n.Serve(n.red3, harness.PortAllowed, harness.PortDropped)
 	kept, cut := n.connect(n.red2, n.red3, 4, harness.PortAllowed), n.connect(n.red1, n.red3, 4, harness.PortAllowed)
 	next := policy{strictOut.options, append([]string{"name: not-red1, action: drop, from: [10.0.0.1]"}, strictOut.rules...)}
@@ -111,11 +135,9 @@ func stillThere(n *harness.Network, host string, before []edge.SessionInfo) erro
 	return nil
 }
 
-// A table that is full of answered connections keeps them; what begins then still works.
-func TestFirewallFullTable(t *testing.T) {
-	small := strictOut
-	small.options += ", connections: 1024, halfOpen: 1024"
-	n := newPoliced(t, 4, small, none)
+// fullTable: one that is full of answered connections keeps them; what begins then still works.
+func fullTable(n *policed) {
+	n.T.Helper()
 	n.Serve(n.red3, harness.PortAllowed)
 	first := n.connect(n.red1, n.red3, 4, harness.PortAllowed)
 	const most = 1500
@@ -189,12 +211,11 @@ func (n *policed) batch(from, to harness.Guest, words string, begin, count int) 
 	return err
 }
 
-// A port that floods the network with connections that nobody answers reaches its limit, and
-// the others do not feel it.
-func TestFirewallSYNFlood(t *testing.T) {
-	limited := strictOut
-	limited.options += ", halfOpen: 2048, halfOpenPerPort: 512"
-	n := newPoliced(t, 4, limited, none)
+// synFlood: a port that floods the network with connections that nobody answers reaches its limit,
+// and the others do not feel it.
+func synFlood(n *policed) {
+	n.T.Helper()
+	limited := limitedOut
 	n.Serve(n.red3, harness.PortAllowed)
 	mine, theirs := n.connect(n.red1, n.red3, 4, harness.PortAllowed), n.connect(n.red2, n.red3, 4, harness.PortAllowed)
 	n.enforce(1, policy{limited.options, append(limited.rules[:1:1], "name: streams, action: allow, from: [10.0.0.2], services: [udp/1024-65535]")}, "p1", "p2")
@@ -209,7 +230,7 @@ func TestFirewallSYNFlood(t *testing.T) {
 		}
 		defer out.Close()
 		for i := range 5000 {
-			words := fmt.Sprintf("tcp %s:%d > %s:7001 syn", harness.SubnetAddr(0, 101+i%50, 4), 1024+i, stranger(n.red3, 4))
+			words := fmt.Sprintf("tcp %s:%d > %s:7001 syn", harness.SubnetAddr(0, n.strangers+1+i%50, 4), 1024+i, n.stranger(n.red3, 4))
 			if err := out.Send(pkttest.Frame(n.red1.Ether().String(), n.red3.Ether().String(), words)); err != nil {
 				return err
 			}

@@ -22,6 +22,7 @@ var trunkPolicy = policy{options: "default: allow", rules: []string{
 }}
 
 func TestFirewallTrunk(t *testing.T) {
+	t.Parallel()
 	n, lanes := harness.NewTrunk(t)
 	rack := n.Host("rack")
 	n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: rack, Name: topo.EndName, MAC: harness.RackMAC}, topo.LinkEnd{Host: n.Hosts[0], Name: "t0"}, 1500))

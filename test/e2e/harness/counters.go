@@ -109,6 +109,32 @@ func (n *Network) dropsOrError(host string) any {
 	return drops
 }
 
+// WatchDrops returns a fact to call later: from now until then the edges dropped nothing, but
+// for the reasons named.
+func (n *Network) WatchDrops(but ...string) (none func()) {
+	n.T.Helper()
+	before := map[string]map[string]uint64{}
+	for host := range n.Edges {
+		drops, err := n.Drops(host)
+		n.Must(err)
+		before[host] = drops
+	}
+	return func() {
+		n.T.Helper()
+		for host, was := range before {
+			n.Once("edge on "+host+" has dropped nothing since", func() error {
+				drops, err := n.Drops(host)
+				for reason, packets := range drops {
+					if packets > was[reason] && !slices.Contains(but, reason) {
+						err = errors.Join(err, fmt.Errorf("%d packets for %s", packets-was[reason], reason))
+					}
+				}
+				return err
+			})
+		}
+	}
+}
+
 // NoDrops is a fact: the edges dropped nothing, but for the reasons named.
 func (n *Network) NoDrops(but ...string) {
 	n.T.Helper()
