@@ -69,6 +69,7 @@ func knock(t *testing.T, h *topo.Host, n int) {
 
 // Only what a followed namespace drops is counted, exactly and by its reason.
 func TestFreed(t *testing.T) {
+	tier.Root(t)
 	w, err := Open()
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +102,7 @@ func TestFreed(t *testing.T) {
 
 // A packet for somebody else is a loss of its own kind.
 func TestReasons(t *testing.T) {
+	tier.Root(t)
 	w, err := Open()
 	if err != nil {
 		t.Fatal(err)
