@@ -31,10 +31,11 @@ func told(n *harness.EgressNet, number int, command []string, lines ...string) {
 
 // What a user types about gateways and translation, at the sources' edge and at a gateway.
 func TestEgressCommands(t *testing.T) {
+	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true, Policies: []string{"name: web, vni: 9001, ports: 2000-2009, limit: 100"}})
 	defer n.Confess()
 	n.Up()
-	serving(n, 2, 3)
+	n.Serving(2, 3)
 	talks := talk(n)
 	talks.gap("so far")
 	seen := sockets(n, n.Red1, netip.AddrPortFrom(harness.Outside4, harness.MirrorPort+1), 25) // all ports of both addresses
@@ -74,11 +75,11 @@ func TestEgressCommands(t *testing.T) {
 	told(n, 1, []string{"egress"}, "gw1 gone ", " gws 192.0.2.2 serving>gone ", "web ipv4 100.00 % 192.0.2.3")
 	told(n, 3, []string{"egress"}, " gws 192.0.2.2 serving>gone ", "198.51.100.20 web this edge this edge ")
 	mend()
-	serving(n, 2, 3)
+	n.Serving(2, 3)
 	drains(n, 2, "drain", "--timeout", "0s")
 	told(n, 2, []string{"egress"}, "it was drained")
 	drains(n, 2, "undrain")
-	serving(n, 2, 3)
+	n.Serving(2, 3)
 	talks.live("at the end")
 	n.HeldTogether()
 }

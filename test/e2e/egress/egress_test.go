@@ -23,6 +23,7 @@ func TestEgress(t *testing.T) {
 		{"NVGRE/IPv4", 4, ", encapsulation: nvgre", "active-active"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			n := harness.NewEgressNet(t, harness.EgressOptions{Family: c.family, Mode: c.mode, Policies: []string{"name: web, vni: 9001" + c.policy}})
 			defer n.Confess()
 			n.Record()
@@ -98,6 +99,7 @@ func errorsCome(n *harness.EgressNet, inner int) {
 
 // Every packet that leaves, and all that comes back, is faultless to Wireshark.
 func TestEgressTshark(t *testing.T) {
+	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{})
 	defer n.Confess()
 	n.Finished(topo.EndName, n.Red1.Host, n.Red2.Host)

@@ -197,50 +197,78 @@ func forget(b *harness.Bundle) {
 	}
 }
 
-// A gateway dies: another one takes over its addresses, and connections go on; and once
-// more when it is back.
-func TestEgressFailover(t *testing.T) {
-	for _, mode := range []string{"active-standby", "active-active"} {
-		for i, f := range faults {
-			if mode == "active-active" && i%2 == 1 {
-				continue // noticed as in the other mode, and in this one as the fault before it
-			}
-			t.Run(mode+"/"+f.name, func(t *testing.T) {
-				n := harness.NewEgressNet(t, harness.EgressOptions{Mode: mode, Replication: true})
-				defer n.Confess()
-				n.Up()
-				serving(n, 2, 3)
-				talks := talk(n)
-				talks.goOn("before")
-				talks.gap("before")
-				mend := f.strike(n, 2)
-				talks.goOn("after the fault")
-				talks.gap("after the fault")
-				translatedBy(n, 3, harness.Pool4...)
-				translatedBy(n, 3, harness.Pool6...)
-				talks.kept("after the fault")
-				talks.connect("meanwhile", 2)
-				mend()
-				serving(n, 2, 3)
-				talks.goOn("when it is back")
-				talks.gap("when it is back")
-				if mode == "active-standby" {
-					translatedBy(n, 2, harness.Pool4...)
-					translatedBy(n, 2, harness.Pool6...)
-				}
-				talks.kept("when it is back")
-				talks.connect("afterwards", 2)
-				talks.goOn("at the end")
-				talks.gap("at the end")
-				n.HeldTogether()
-			})
-		}
+// TestEgressGateways has things happen to the same gateways, one after the other. They are not
+// too many for one: a gateway that fails often is held back.
+func TestEgressGateways(t *testing.T) {
+	fault := func(i int) step { return step{faults[i].name, func(n *harness.EgressNet) { failsOver(n, faults[i]) }} }
+	drain := func(round string) step {
+		return step{"drain, " + round, func(n *harness.EgressNet) { drained(n, round) }}
 	}
+	for _, c := range []struct {
+		name, mode string
+		steps      []step
+	}{
+		{"active-standby/faults", "active-standby", []step{fault(0), fault(1), fault(2), fault(3)}},
+		{"active-standby/processes", "active-standby", []step{drain("first"), drain("second"), {"stopped", stopped}, {"killed", killed}}},
+		// The other faults are noticed as in the other mode, and in this one as those before them.
+		{"active-active", "active-active", []step{fault(0), fault(2), drain("first")}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			all := harness.NewEgressNet(t, harness.EgressOptions{Mode: c.mode, Replication: true})
+			all.Up()
+			all.Serving(2, 3)
+			for _, step := range c.steps {
+				if !t.Run(step.name, func(t *testing.T) {
+					n := all.Sub(t)
+					defer n.Confess()
+					step.do(n)
+					n.HeldTogether()
+				}) {
+					break
+				}
+			}
+		})
+	}
+}
+
+type step struct {
+	name string
+	do   func(*harness.EgressNet)
+}
+
+// failsOver: a gateway dies, another one takes over its addresses, and connections go on; and
+// once more when it is back.
+func failsOver(n *harness.EgressNet, f fault) {
+	n.T.Helper()
+	talks := talk(n)
+	talks.goOn("before")
+	talks.gap("before")
+	mend := f.strike(n, 2)
+	talks.goOn("after the fault")
+	talks.gap("after the fault")
+	translatedBy(n, 3, harness.Pool4...)
+	translatedBy(n, 3, harness.Pool6...)
+	talks.kept("after the fault")
+	talks.connect("meanwhile", 2)
+	mend()
+	n.Serving(2, 3)
+	talks.goOn("when it is back")
+	talks.gap("when it is back")
+	if n.O.Mode == "active-standby" {
+		translatedBy(n, 2, harness.Pool4...)
+		translatedBy(n, 2, harness.Pool6...)
+	}
+	talks.kept("when it is back")
+	talks.connect("afterwards", 2)
+	talks.goOn("at the end")
+	talks.gap("at the end")
 }
 
 // Nobody is left: packets are dropped with their reason, and the first gateway that comes
 // back serves.
 func TestEgressNobody(t *testing.T) {
+	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{})
 	defer n.Confess()
 	n.Up()
@@ -263,7 +291,7 @@ func TestEgressNobody(t *testing.T) {
 	n.Reached(n.Red1, n.Red2)
 	translatedBy(n, 3, n.SeenAs(n.Red1, "tcp", harness.Outside4, harness.Pool4))
 	mends[0]()
-	serving(n, 2, 3)
+	n.Serving(2, 3)
 	n.Reached(n.Red1, n.Red2)
 	n.HeldTogether()
 }

@@ -12,17 +12,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/tier"
 )
 
-// floodLength is how long the flood lasts: 20 s, or what SELVAGE_FLOOD says ("10m").
+// floodLength is how long the flood lasts: 5 s, 30 in make test-long, or what SELVAGE_FLOOD
+// says ("10m").
 func floodLength(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("SELVAGE_FLOOD")
-	if text == "" {
-		return 20 * time.Second
+	switch {
+	case text == "" && tier.IsLong():
+		return 30 * time.Second
+	case text == "":
+		return 5 * time.Second
 	}
 	length, err := time.ParseDuration(text)
 	if err != nil || length < time.Second {
@@ -56,6 +62,18 @@ func startFlood(n *harness.EgressNet, seed uint64, guests ...harness.Guest) *flo
 	}
 	n.T.Cleanup(func() { _ = f.stop() })
 	return f
+}
+
+// goesOn waits for so many more frames: the guests send floodRate of them a second, each.
+func (f *flood) goesOn(n *harness.Network, frames uint64) {
+	n.T.Helper()
+	want := f.sent.Load() + frames
+	patiently(n, "the flood goes on", time.Minute, func() error {
+		if sent := f.sent.Load(); sent < want {
+			return fmt.Errorf("%d frames are sent, want %d", sent, want)
+		}
+		return nil
+	})
 }
 
 func (f *flood) stop() error {
@@ -152,57 +170,58 @@ func damaged(r *rand.Rand, frame []byte) []byte {
 }
 
 // incidents are what happens to edges in a flood. Each leaves things as they were.
-var incidents = map[string]func(*harness.EgressNet, int){
-	"links down": func(n *harness.EgressNet, number int) { struck(n, faults[0], number) },
-	"black hole": func(n *harness.EgressNet, number int) { struck(n, faults[1], number) },
-	"killed": func(n *harness.EgressNet, number int) {
+var incidents = map[string]func(*harness.EgressNet, *flood, int){
+	"links down": func(n *harness.EgressNet, f *flood, number int) { struck(n, f, faults[0], number) },
+	"black hole": func(n *harness.EgressNet, f *flood, number int) { struck(n, f, faults[1], number) },
+	"killed": func(n *harness.EgressNet, f *flood, number int) {
 		host := n.Hosts[number-1]
 		text, name := n.Config(host.Name), n.Edges[host.Name].Name
 		n.Edges[host.Name].Kill()
-		time.Sleep(time.Second)
+		f.goesOn(n.Hub.Network, 2*floodRate)
 		n.Start(host, name, text)
 	},
-	"sources killed": func(n *harness.EgressNet, _ int) {
+	"sources killed": func(n *harness.EgressNet, f *flood, _ int) {
 		text, name := n.Config("edge1"), n.Edges["edge1"].Name
 		n.Edges["edge1"].Kill()
 		n.Start(n.Hosts[0], name, text)
 	},
-	"restarted": func(n *harness.EgressNet, number int) {
+	"restarted": func(n *harness.EgressNet, f *flood, number int) {
 		host := n.Hosts[number-1]
 		text, name := n.Config(host.Name), n.Edges[host.Name].Name
 		n.Must(n.Edges[host.Name].Stop(n.Ctx))
 		n.Start(host, name, text)
 	},
-	"policy away and back": func(n *harness.EgressNet, number int) {
+	"policy away and back": func(n *harness.EgressNet, f *flood, number int) {
 		for _, policies := range [][]string{{}, n.O.Policies} {
 			was := n.O.Policies
 			n.O.Policies = policies
 			n.Must(n.Reload(n.Hosts[number-1].Name, n.Text(number)))
-			time.Sleep(500 * time.Millisecond)
+			f.goesOn(n.Hub.Network, floodRate)
 			n.O.Policies = was
 		}
 	},
-	"drained": func(n *harness.EgressNet, number int) {
+	"drained": func(n *harness.EgressNet, f *flood, number int) {
 		drains(n, number, "drain", "--timeout", "0s")
-		time.Sleep(500 * time.Millisecond)
+		f.goesOn(n.Hub.Network, floodRate)
 		drains(n, number, "undrain")
 	},
 }
 
-func struck(n *harness.EgressNet, f fault, number int) {
-	mend := f.strike(n, number)
-	time.Sleep(time.Second)
+func struck(n *harness.EgressNet, f *flood, what fault, number int) {
+	mend := what.strike(n, number)
+	f.goesOn(n.Hub.Network, 2*floodRate)
 	mend()
 }
 
 // Guests send whatever they can, more than ports are for, while gateways die, restart and
 // change: nothing leaves untranslated. A longer flood is SELVAGE_FLOOD=10m.
 func TestEgressFlood(t *testing.T) {
+	t.Parallel()
 	length := floodLength(t)
 	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true, Mode: "active-active", Policies: []string{"name: web, vni: 9001, ports: 2000-2063"}})
 	defer n.Confess()
 	n.Up()
-	serving(n, 2, 3)
+	n.Serving(2, 3)
 	n.Mirror(n.Out)
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -216,10 +235,10 @@ func TestEgressFlood(t *testing.T) {
 		}
 		slices.Sort(names)
 		name, number := names[r.IntN(len(names))], 2+r.IntN(2)
-		incidents[name](n, number)
+		incidents[name](n, f, number)
 		count[name]++
 		n.Untranslated.None(n.Network)
-		time.Sleep(min(max(time.Second, length/40), 10*time.Second))
+		f.goesOn(n.Hub.Network, uint64(2*floodRate*min(max(time.Second, length/40), 10*time.Second).Seconds()))
 	}
 	n.Once("the flood went on", f.stop)
 	t.Logf("%d frames in %s, incidents %v", f.sent.Load(), time.Since(began).Round(time.Second), count)
@@ -252,11 +271,7 @@ func TestEgressFlood(t *testing.T) {
 // patiently is a fact that takes its time: a path that failed often is tried rarely.
 func patiently(n *harness.Network, what string, most time.Duration, try func() error) {
 	n.T.Helper()
-	var err error
-	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if err = try(); err == nil {
-			return
-		}
+	if err := await.Within(n.Ctx, most, what, try); err != nil {
+		n.Fail(what, err)
 	}
-	n.Fail(what, err)
 }

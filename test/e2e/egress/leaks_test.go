@@ -13,6 +13,7 @@ import (
 
 // The watch finds what it should, and nothing else.
 func TestEgressLeaks(t *testing.T) {
+	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{})
 	defer n.Confess()
 	outMAC, err := n.Out.MAC("lan0")

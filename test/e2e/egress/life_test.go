@@ -22,13 +22,12 @@ func adopted(n *harness.Network, host string) {
 	})
 }
 
-// Each edge's process is killed and started again. Its data path goes on meanwhile, but the
-// others take a gateway for dead that no longer says it lives.
-func TestEgressKilled(t *testing.T) {
-	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true})
-	defer n.Confess()
-	n.Up()
-	serving(n, 2, 3)
+// The steps of TestEgressGateways that are about processes.
+
+// killed: each edge's process is killed and started again. Its data path goes on meanwhile, but
+// the others take a gateway for dead that no longer says it lives.
+func killed(n *harness.EgressNet) {
+	n.T.Helper()
 	talks := talk(n)
 	streams := []*harness.Stream{n.StartStream(n.Outward(n.Red1, 4)), n.StartStream(n.Outward(n.Red2, 6))}
 	n.GoOn(streams)
@@ -41,7 +40,7 @@ func TestEgressKilled(t *testing.T) {
 		talks.goOn("without " + host.Name)
 		n.Start(host, name, text)
 		adopted(n.Hub.Network, host.Name)
-		serving(n, 2, 3)
+		n.Serving(2, 3)
 		n.GoOn(streams)
 		talks.connect("with the next "+host.Name, 2)
 		talks.goOn("with the next " + host.Name)
@@ -60,13 +59,12 @@ func TestEgressKilled(t *testing.T) {
 	asksAgain(n, "without edge2")
 	n.Start(n.Hosts[1], name, text)
 	adopted(n.Hub.Network, "edge2")
-	serving(n, 2, 3)
+	n.Serving(2, 3)
 	talks.goOn("with the next edge2")
 	talks.kept("with the next edge2")
 	talks.connect("with the next edge2", 2)
 	asksAgain(n, "with the next edge2")
 	talks.gap("of the gateway")
-	n.HeldTogether()
 }
 
 // asksAgain has the outside forget where addresses are: one gateway alone answers for them.
@@ -94,12 +92,9 @@ func asksAgain(n *harness.EgressNet, when string) {
 	})
 }
 
-// A gateway that is stopped takes leave.
-func TestEgressStopped(t *testing.T) {
-	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true})
-	defer n.Confess()
-	n.Up()
-	serving(n, 2, 3)
+// stopped: a gateway that is stopped takes leave.
+func stopped(n *harness.EgressNet) {
+	n.T.Helper()
 	talks := talk(n)
 	text, name := n.Config("edge2"), n.Edges["edge2"].Name
 	n.Must(n.Edges["edge2"].Stop(n.Ctx))
@@ -109,48 +104,38 @@ func TestEgressStopped(t *testing.T) {
 	translatedBy(n, 3, harness.Pool4...)
 	talks.connect("without edge2", 2)
 	n.Start(n.Hosts[1], name, text)
-	serving(n, 2, 3)
+	n.Serving(2, 3)
 	talks.goOn("with the next edge2")
 	talks.gap("when edge2 started")
 	talks.kept("with the next edge2")
-	n.HeldTogether()
 }
 
 // fewLost is what of a stream may be on its way when addresses move at once: 10 ms of it.
 const fewLost = harness.StreamRate / 100
 
-// Maintenance ends no connection: the gateway is drained, gives up its addresses, and returns.
-func TestEgressDrain(t *testing.T) {
-	for mode, rounds := range map[string][]string{"active-standby": {"first", "second"}, "active-active": {"first"}} {
-		t.Run(mode, func(t *testing.T) {
-			n := harness.NewEgressNet(t, harness.EgressOptions{Mode: mode, Replication: true})
-			defer n.Confess()
-			n.Up()
-			serving(n, 2, 3)
-			talks := talk(n)
-			streams := []*harness.Stream{n.StartStream(n.Outward(n.Red1, 4)), n.StartStream(n.Outward(n.Red2, 6))}
-			n.GoOn(streams)
-			for _, round := range rounds {
-				drains(n, 2, "drain", "--timeout", "0s")
-				serving(n, 3)
-				translatedBy(n, 3, harness.Pool4...)
-				translatedBy(n, 3, harness.Pool6...)
-				talks.connect("while it is drained, "+round, 2)
-				talks.goOn("while it is drained, " + round)
-				n.GoOn(streams)
-				drains(n, 2, "undrain")
-				serving(n, 2, 3)
-				talks.connect("when it is back, "+round, 2)
-				talks.goOn("when it is back, " + round)
-				n.GoOn(streams)
-			}
-			talks.kept("at the end")
-			talks.gap("of the drains")
-			for _, s := range streams {
-				n.Lost(s, fewLost)
-			}
-			n.HeldTogether()
-		})
+// drained: maintenance ends no connection. The gateway is drained, gives up its addresses, and
+// returns.
+func drained(n *harness.EgressNet, round string) {
+	n.T.Helper()
+	talks := talk(n)
+	streams := []*harness.Stream{n.StartStream(n.Outward(n.Red1, 4)), n.StartStream(n.Outward(n.Red2, 6))}
+	n.GoOn(streams)
+	drains(n, 2, "drain", "--timeout", "0s")
+	n.Serving(3)
+	translatedBy(n, 3, harness.Pool4...)
+	translatedBy(n, 3, harness.Pool6...)
+	talks.connect("while it is drained, "+round, 2)
+	talks.goOn("while it is drained, " + round)
+	n.GoOn(streams)
+	drains(n, 2, "undrain")
+	n.Serving(2, 3)
+	talks.connect("when it is back, "+round, 2)
+	talks.goOn("when it is back, " + round)
+	n.GoOn(streams)
+	talks.kept("at the end")
+	talks.gap("of the drains")
+	for _, s := range streams {
+		n.Lost(s, fewLost)
 	}
 }
 
@@ -164,10 +149,11 @@ func drains(n *harness.EgressNet, number int, args ...string) {
 
 // Policies come, change and go under traffic: what no policy is for goes nowhere.
 func TestEgressReload(t *testing.T) {
+	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true})
 	defer n.Confess()
 	n.Up()
-	serving(n, 2, 3)
+	n.Serving(2, 3)
 	n.Mirror(n.Out)
 	stop := n.Meanwhile(asksOn, n.Outward(n.Red1, 4), n.Outward(n.Red2, 6), n.Outward(n.Red2, 4))
 	change := func(policies []string, numbers ...int) {
@@ -198,13 +184,13 @@ func TestEgressReload(t *testing.T) {
 
 // asksOn asks a mirror by new and old sockets, whatever comes of it.
 func asksOn(d harness.Direction, done <-chan struct{}) error {
-	for port := uint16(46000); ; port++ {
+	for port := uint16(16000); ; port++ { // none that the kernel gives to others
 		select {
 		case <-done:
 			return nil
 		default:
 		}
-		for _, local := range []uint16{45500, 46000 + port%1000} {
+		for _, local := range []uint16{15500, 16000 + port%1000} {
 			if err := asksOnce(d, local); err != nil {
 				return err
 			}

@@ -55,6 +55,7 @@ func whoHas(n *harness.EgressNet, addr netip.Addr) (macs []string, err error) {
 
 // Which packets a policy is for, and by which address they leave.
 func TestEgressPolicies(t *testing.T) {
+	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Uplink: "nat: {}", Policies: []string{
 		`name: first, vni: 9001, from: [{port: r0}], to: [203.0.113.0/24, "2001:db8:cafe::/64"], except: [203.0.113.9/32, "2001:db8:cafe::9/128"]`,
 		`name: second, vni: 9002, encapsulation: geneve, from: [10.0.0.2, "fd00::2"], pool: [198.51.100.30, "2001:db8:51::30"]`,
@@ -160,6 +161,7 @@ func sockets(n *harness.EgressNet, from harness.Guest, to netip.AddrPort, count 
 // Ports run out: another address of the pool serves, then nobody, and it is said why. Another
 // destination has all of them again.
 func TestEgressExhaustion(t *testing.T) {
+	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, ports: 2000-2003"}})
 	defer n.Confess()
 	n.Up()
@@ -195,6 +197,7 @@ func TestEgressExhaustion(t *testing.T) {
 
 // A source has as many bindings as it may have, and no other feels it.
 func TestEgressLimit(t *testing.T) {
+	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, limit: 5, spread: connection"}})
 	defer n.Confess()
 	n.Up() // a ping each
@@ -219,6 +222,7 @@ func TestEgressLimit(t *testing.T) {
 
 // Connections of one source take different addresses where the policy says so.
 func TestEgressSpread(t *testing.T) {
+	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, spread: connection"}})
 	defer n.Confess()
 	n.Up()
@@ -245,6 +249,7 @@ func TestEgressMappings(t *testing.T) {
 		open    bool
 	}{{"mapping: endpoint-independent", false}, {"mapping: endpoint-independent, filtering: endpoint-independent", true}} {
 		t.Run(c.options, func(t *testing.T) {
+			t.Parallel()
 			n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, ports: 2000-2999, " + c.options}})
 			defer n.Confess()
 			n.Up()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,13 @@ func NewEgressNet(t *testing.T, o EgressOptions) *EgressNet {
 	return n
 }
 
+// Sub is the network in a subtest.
+func (n *EgressNet) Sub(t *testing.T) *EgressNet {
+	sub := *n
+	sub.Hub = n.Hub.Sub(t)
+	return &sub
+}
+
 // Confess shows, of a test that failed, what the edges think of each other.
 func (n *EgressNet) Confess() {
 	if !n.T.Failed() {
@@ -163,7 +171,36 @@ func (n *EgressNet) Up() {
 	for _, h := range n.Hosts {
 		n.Resolved(h.Name)
 	}
+	n.Serving(2, 3) // until gateways have heard of each other, each has all addresses
 	n.Reached(n.Red1, n.Red2)
+}
+
+// Serving is a fact: every edge says of these gateways that they serve, and of no others.
+func (n *EgressNet) Serving(numbers ...int) {
+	n.T.Helper()
+	for i := range n.Hosts {
+		n.Fact(fmt.Sprintf("to edge%d gateways %v serve", i+1, numbers), func() error { return n.serve(i+1, numbers) })
+	}
+}
+
+// serve is nil when these gateways serve in the eyes of an edge.
+func (n *EgressNet) serve(number int, want []int) error {
+	info, err := n.Ask(n.Hosts[number-1].Name).Egress(n.Ctx)
+	if err != nil {
+		return err
+	}
+	for _, group := range info.Groups {
+		for _, m := range group.Members {
+			gateway := slices.Index(n.Teps, m.Address) + 1
+			if serves := m.Standing == "serving"; serves != slices.Contains(want, gateway) {
+				err = errors.Join(err, fmt.Errorf("edge%d is %s: %s", gateway, m.Standing, m.Why))
+			}
+		}
+	}
+	if len(info.Groups) == 0 {
+		err = errors.New("it has no gateways")
+	}
+	return err
 }
 
 // Reached is a fact: the outside answers guests.

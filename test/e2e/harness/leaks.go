@@ -100,7 +100,14 @@ func (l *Leaks) read(f *Frames) {
 // None is the fact that there were none up to now.
 func (l *Leaks) None(n *Network) {
 	n.T.Helper()
-	time.Sleep(20 * time.Millisecond) // what the socket has is read
+	n.Fact("what the sockets have is read", func() error {
+		for _, s := range l.sockets {
+			if waiting, err := queued(s); err != nil || waiting > 0 {
+				return errors.Join(fmt.Errorf("%d bytes wait at %s", waiting, s.Name()), err)
+			}
+		}
+		return nil
+	})
 	n.Once("nothing has left untranslated", func() error {
 		l.Mu.Lock()
 		defer l.Mu.Unlock()
@@ -109,6 +116,16 @@ func (l *Leaks) None(n *Network) {
 		}
 		return nil
 	})
+}
+
+// queued is how much of the next packet a socket has.
+func queued(file *os.File) (bytes int, err error) {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	failed := conn.Control(func(fd uintptr) { bytes, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return bytes, errors.Join(err, failed)
 }
 
 // compileFilter has tcpdump make a socket filter of words.
