@@ -34,7 +34,7 @@ func TestFirewallIsTheReference(t *testing.T) {
 			r := newRandom(t)
 			packets := 0
 			defer func() { t.Logf("%d packets", packets) }()
-			repeat(60, func(n int) {
+			repeat(25, func(n int) {
 				first := r.firewall()
 				list := append([]act{{what: "the policy", rules: &first}}, r.acts(40)...)
 				for i := range list {

@@ -119,7 +119,7 @@ func TestRoutesReuseGroups(t *testing.T) {
 
 // A new process leaves the routes of the former one in place until it knows them.
 func TestKeepRoutes(t *testing.T) {
-	w := ownRoutedWorld(t)
+	w := routedWorld(t, ways()[0])
 	w.putRoute(t, route("10.77.0.0/16", w.farHops()[0]))
 	w.putRoute(t, route("10.78.0.0/16", w.farHops()[1]))
 	flow := pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.77.0.1:7 20")

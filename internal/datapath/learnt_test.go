@@ -271,7 +271,7 @@ func TestStationsWithoutRoom(t *testing.T) {
 
 // Apply leaves what BGP says alone while it may say so of the segment, and the remote is there.
 func TestApplyKeepsStations(t *testing.T) {
-	w := ownWorld(t, underIPv4, byBGP)
+	w := newWorld(t, underIPv4, byBGP)
 	w.station(t, alice, "first", false)
 	w.station(t, bob, "second", false)
 	w.resident(t, "10.0.1.11", bob)

@@ -33,7 +33,7 @@ func TestNATIsTheReference(t *testing.T) {
 			})
 			r := newRandom(t)
 			acts, met := 0, map[string]int{}
-			repeat(40, func(n int) {
+			repeat(20, func(n int) {
 				list := make([]uint64, 60+r.IntN(60))
 				for i := range list {
 					list[i] = r.Uint64()

@@ -15,8 +15,8 @@ import (
 // What differs between tests goes through Apply, as between configurations.
 var pool []*world
 
-// poolSize is how many worlds wait: each has tens of megabytes of maps.
-const poolSize = 20
+// poolSize is how many worlds wait: each has 60 MB of maps. Those that few tests want go first.
+const poolSize = 24
 
 // newWorld is a world with the data path up that has learned nothing. change adapts
 // what it is loaded with and what is applied. Its counters may have counted before,
@@ -30,10 +30,11 @@ func newWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
 		w.adapt(change)
 		w.open(t)
 	}
+	w.tests++
 	w.apply(t)
 	w.forgetAll(t)
 	t.Cleanup(func() {
-		if t.Failed() || w.spoilt {
+		if t.Failed() {
 			if err := w.remove(); err != nil {
 				t.Error(err)
 			}
@@ -41,10 +42,13 @@ func newWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
 		}
 		pool = append(pool, w)
 		if len(pool) > poolSize {
-			if err := pool[0].remove(); err != nil {
+			rarest := slices.IndexFunc(pool, func(w *world) bool {
+				return !slices.ContainsFunc(pool, func(o *world) bool { return o.tests < w.tests })
+			})
+			if err := pool[rarest].remove(); err != nil {
 				t.Error(err)
 			}
-			pool = slices.Delete(pool, 0, 1)
+			pool = slices.Delete(pool, rarest, rarest+1)
 		}
 	})
 	return w

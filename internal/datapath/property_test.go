@@ -79,7 +79,7 @@ func TestCacheChangesNothing(t *testing.T) {
 
 func sameResults(t *testing.T, r random, on, off *world, tapsOn, tapsOff map[string]*tap) {
 	t.Helper()
-	for i := range 1200 {
+	for i := range often(500) {
 		from, in := r.offered(on)
 		on.refill(t)
 		off.refill(t)
@@ -288,7 +288,7 @@ func TestReasonsAddUp(t *testing.T) {
 		r := newRandom(t)
 		verdicts := map[verdict]uint64{}
 		drops, events := w.counted(t, func() {
-			for range 2000 {
+			for range often(1000) {
 				from, b := r.offered(w)
 				if got := w.offer(t, from, b); got.verdict != 0 {
 					verdicts[got.verdict]++

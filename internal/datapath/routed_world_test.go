@@ -164,18 +164,6 @@ func tosOf(frame []byte) uint8 {
 	return 0
 }
 
-// ownRoutedWorld is one of the test's own.
-func ownRoutedWorld(t testing.TB) *world {
-	t.Helper()
-	to := ways()[0]
-	w := ownWorld(t, to.family, func(_ *Config, tables *Tables) { routed(to, tables) })
-	up := w.port("s0", "up")
-	up.Uplink = true
-	w.tables.Ports = append(w.tables.Ports, up)
-	w.apply(t)
-	return w
-}
-
 // onOneCPU keeps the test on the core that it runs on, whose counters it means.
 func onOneCPU(t testing.TB) {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 // neighbours, allowed sources, options.
 func busy(t *testing.T) *world {
 	t.Helper()
-	w := ownRoutedWorld(t)
+	w := routedWorld(t, ways()[0])
 	hops, known, static := manyHops(8)
 	green := &w.tables.Segments[1]
 	green.Neighbours, green.Static = append(green.Neighbours, known...), append(green.Static, static...)
@@ -215,7 +215,7 @@ func TestRoutedFlowFollowsItsNeighbour(t *testing.T) {
 
 // Messages come from an address that the router has now.
 func TestRouterSourceFollowsTheGateways(t *testing.T) {
-	w := ownRoutedWorld(t)
+	w := routedWorld(t, ways()[0])
 	in := w.outerIn("main-l3", w.family.remotes[0]).Wrap(pkttest.Frame(farMAC, l3MAC, "ttl 1 udp 10.0.3.7:1 > 10.0.2.13:2 30"))
 	source := func() netip.Addr {
 		out := w.back(t, "main-l3", "first", in, w.fromUnderlay(t, in))
@@ -276,7 +276,7 @@ func TestEncapsulationChanges(t *testing.T) {
 // there when the other one goes.
 func TestPrefixOutlivesItsCover(t *testing.T) {
 	for _, restart := range []bool{false, true} {
-		w := ownRoutedWorld(t)
+		w := routedWorld(t, ways()[0])
 		routes := w.tables.Routers[0].Routes
 		inner := route("10.50.1.0/24", via("up", "198.51.100.254"))
 		allow := func(prefixes ...string) {

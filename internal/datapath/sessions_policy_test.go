@@ -118,11 +118,9 @@ func TestOtherSizesKeepConnections(t *testing.T) {
 
 // A firewall comes to running ports, and goes.
 func TestFirewallComesAndGoes(t *testing.T) {
-	w := emptyWorld(t, underIPv4)
-	w.tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Port: "p1"}}
-	w.open(t)
-	w.removeAfter(t)
-	w.apply(t)
+	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) {
+		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Port: "p1"}}
+	})
 	w.follow(t, []step{{"p0", udpTo("99"), "p1"}})
 	if err := w.dp.EachSession(func(*Session) bool { t.Error("a session without a firewall"); return true }); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 // reopen lets go of the data path as a process does that ends, and opens it again.
 func (w *world) reopen(t *testing.T) {
 	t.Helper()
-	w.spoilt = true
 	if err := w.dp.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +73,7 @@ func TestTakeover(t *testing.T) {
 
 // A killed process leaves handles to the kernel; here, two processes in a row.
 func TestTakeoverTwice(t *testing.T) {
-	w := ownWorld(t, underIPv4, static(underIPv4))
+	w := newWorld(t, underIPv4, static(underIPv4))
 	for range 2 {
 		w.reopen(t)
 		w.apply(t)
@@ -84,7 +83,7 @@ func TestTakeoverTwice(t *testing.T) {
 
 // Tables of other sizes take the place of the old ones; the rest stays.
 func TestTakeoverWithOtherSizes(t *testing.T) {
-	w := ownWorld(t, underIPv4)
+	w := newWorld(t, underIPv4)
 	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}})
 	w.cfg.FDB.Size *= 2
 	w.reopen(t)
@@ -104,7 +103,7 @@ func TestTakeoverWithOtherSizes(t *testing.T) {
 
 // Another process may have been configured otherwise.
 func TestTakeoverWithOtherTables(t *testing.T) {
-	w := ownWorld(t, underIPv4)
+	w := newWorld(t, underIPv4)
 	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}})
 	w.tables.Ports = []Port{w.port("p0", "blue"), w.port("p2", "blue"), w.port("s0", "green")}
 	w.reopen(t)

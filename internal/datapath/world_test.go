@@ -32,17 +32,16 @@ import (
 //	p2x ─ p2 ┘                       p0, p1 in blue, p2 in green
 //	s0x ─ s0   no port
 type world struct {
-	name   string
-	ns     netns.NsHandle
-	nl     *netlink.Handle
-	dp     *Datapath
-	cfg    Config
-	tables Tables
-	dev    map[string]*net.Interface
-	family family
-	// spoilt: not for another test, its programs are not those of its configuration.
-	spoilt  bool
+	name    string
+	ns      netns.NsHandle
+	nl      *netlink.Handle
+	dp      *Datapath
+	cfg     Config
+	tables  Tables
+	dev     map[string]*net.Interface
+	family  family
 	tracers map[string]*ebpf.Program
+	tests   int // that had it
 }
 
 // family is an underlay of IPv4 or of IPv6.
