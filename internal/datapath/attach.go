@@ -196,40 +196,44 @@ func (d *Datapath) attach(p *plan) error {
 }
 
 func (d *Datapath) attachOne(h hook, dev Transit) error {
-	a, ok := d.links[h]
+	a := d.links[h]
 	// The program of a tracepoint cannot be swapped.
-	if ok && (!isAttached(a.link, h.ifindex) || h.isTracepoint() && !a.current) {
+	if a != nil && (!isAttached(a.link, h.ifindex) || h.isTracepoint() && !a.current) {
 		if err := d.detach(h); err != nil {
 			return err
 		}
-		ok = false
+		a = nil
 	}
-	if ok && a.current && a.device == dev {
+	if a != nil && a.current && a.device == dev {
 		return nil
 	}
-	next := &attachment{current: true, device: dev}
 	prog, err := d.program(h, dev)
 	if err != nil {
 		return err
 	}
+	next := &attachment{current: true, device: dev}
 	if h.isXDP() || h.isTracepoint() { // it was loaded for this hook alone
 		next.program = prog
 	}
-	first, ahead := link.ID(0), false
-	if h.isTCX() {
-		if first, ahead, err = d.newerAhead(h.ifindex, a.id()); err != nil {
-			return errors.Join(err, next.program.Close())
-		}
+	first, ahead, err := d.newerAhead(h, a)
+	if err != nil {
+		return errors.Join(err, next.program.Close())
 	}
-	if ok && !ahead {
+	if a != nil && !ahead {
 		return d.swap(h, next, prog)
 	}
-	l, err := d.newLink(h, prog, first)
+	return d.join(h, next, prog, first)
+}
+
+// join attaches next by a new link, before the one that is given. A former one ends when
+// this has its place.
+func (d *Datapath) join(h hook, next *attachment, prog *ebpf.Program, before link.ID) error {
+	l, err := d.newLink(h, prog, before)
 	if err != nil {
 		return errors.Join(err, next.program.Close())
 	}
 	next.link = l
-	if ok { // the former program ends when this one has its place
+	if d.links[h] != nil {
 		err = d.detach(h)
 	}
 	if err := errors.Join(err, l.Pin(filepath.Join(d.linkDir(), h.String()))); err != nil {

@@ -234,25 +234,25 @@ func (d *Datapath) effect(pin newerPin) string {
 	return "its program on " + name + " goes on alone, by tables that nobody keeps current"
 }
 
-// newerAhead is the first link of a newer build where packets come in by the interface, 0 for
-// none, and whether it comes before ours.
-func (d *Datapath) newerAhead(ifindex int, ours link.ID) (first link.ID, ahead bool, err error) {
+// newerAhead is the first link of a newer build that comes before ours on a hook of tcx, if
+// there is one. Without ours (nil) all do.
+func (d *Datapath) newerAhead(h hook, ours *attachment) (first link.ID, ahead bool, err error) {
 	var newer []link.ID
 	for _, pin := range d.pins.newer {
-		if pin.ifindex == ifindex && pin.attach == ebpf.AttachTCXIngress {
+		if h.isTCX() && pin.ifindex == h.ifindex && pin.attach == ebpf.AttachTCXIngress {
 			newer = append(newer, pin.link)
 		}
 	}
 	if len(newer) == 0 {
 		return 0, false, nil
 	}
-	found, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: ebpf.AttachTCXIngress})
+	found, err := link.QueryPrograms(link.QueryOptions{Target: h.ifindex, Attach: ebpf.AttachTCXIngress})
 	if err != nil {
-		return 0, false, fmt.Errorf("list the programs on interface %d: %w", ifindex, err)
+		return 0, false, fmt.Errorf("list the programs on %s: %w", h, err)
 	}
 	for _, prog := range found.Programs {
 		id, ok := prog.LinkID()
-		if ok && id == ours {
+		if ok && id == ours.id() {
 			return 0, false, nil
 		}
 		if ok && slices.Contains(newer, id) {

@@ -139,6 +139,12 @@ func TestNewerPinsStay(t *testing.T) {
 	must(t, w.dp.Remove())
 	want[meter], want[again] = "on p0 goes on alone", "on p0 goes on alone"
 	w.wantNewer(t, want)
+	w.open(t) // and begins beside them, without a link of its own to take over
+	w.apply(t)
+	taps["p0"].send(t, in)
+	w.arrive(t, taps, in, 2, "p1") // flooded: nothing is known any more
+	must(t, w.dp.Remove())
+	w.wantNewer(t, want)
 	if isThere(t, w.dp.mapDir()) {
 		t.Error("the maps of this build are left")
 	}
