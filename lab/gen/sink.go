@@ -198,7 +198,9 @@ func add[K any](table map[string]uint64, name string, m *ebpf.Map, key K) error 
 func (r *receiver) close() error {
 	var errs []error
 	for _, l := range r.links {
-		errs = append(errs, l.Close())
+		// A process that starts just now may hold a copy of the descriptor until it is another
+		// program: so closing alone may leave the interface taken for a while.
+		errs = append(errs, l.Detach(), l.Close())
 	}
 	for _, c := range []interface{ Close() error }{r.program, r.counters, r.arounds, r.foreigns, r.addresses} {
 		errs = append(errs, c.Close())
