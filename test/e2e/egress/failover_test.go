@@ -215,7 +215,7 @@ func TestEgressGateways(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			all := harness.NewEgressNet(t, harness.EgressOptions{Mode: c.mode, Replication: true})
+			all := harness.NewEgressNet(t, harness.EgressOptions{Mode: c.mode, Replication: true, Fails: true})
 			all.Up()
 			all.Serving(2, 3)
 			for _, step := range c.steps {
@@ -269,7 +269,7 @@ func failsOver(n *harness.EgressNet, f fault) {
 // back serves.
 func TestEgressNobody(t *testing.T) {
 	t.Parallel()
-	n := harness.NewEgressNet(t, harness.EgressOptions{})
+	n := harness.NewEgressNet(t, harness.EgressOptions{Fails: true})
 	defer n.Confess()
 	n.Up()
 	n.Mirror(n.Out)

@@ -218,7 +218,7 @@ func struck(n *harness.EgressNet, f *flood, what fault, number int) {
 func TestEgressFlood(t *testing.T) {
 	t.Parallel()
 	length := floodLength(t)
-	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true, Mode: "active-active", Policies: []string{"name: web, vni: 9001, ports: 2000-2063"}})
+	n := harness.NewEgressNet(t, harness.EgressOptions{Fails: true, Replication: true, Mode: "active-active", Policies: []string{"name: web, vni: 9001, ports: 2000-2063"}})
 	defer n.Confess()
 	n.Up()
 	n.Serving(2, 3)

@@ -37,6 +37,9 @@ type EgressOptions struct {
 	Family      int    // of the underlay
 	Mode        string // of the group of gateways
 	Replication bool
+	// Fails is for what ends gateways: they notice each other's loss within 300 ms. Else that
+	// takes 2 s, so that a busy machine is no loss.
+	Fails bool
 	// policies are those of all edges, "name: web, vni: 9001, limit: 4"; what they lack of
 	// router, gateways and pool is added.
 	Policies []string
@@ -223,8 +226,8 @@ func (n *EgressNet) Text(number int) string {
 	var b strings.Builder
 	names := []string{"src", "gw1", "gw2"}
 	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha1\nkind: Edge\nmetadata: {name: %s}\nspec:\n", n.Hosts[number-1].EdgeName())
-	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, liveness: {interval: 100ms, multiplier: 3}}\n  remotes:\n",
-		topo.UnderlayName, n.Teps[number-1])
+	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, liveness: {interval: 100ms, multiplier: %d}}\n  remotes:\n",
+		topo.UnderlayName, n.Teps[number-1], map[bool]int{true: 3, false: 20}[n.O.Fails])
 	for i, tep := range n.Teps {
 		if i+1 != number {
 			fmt.Fprintf(&b, "  - {name: %s, addresses: [%q]}\n", names[i], tep)
