@@ -233,12 +233,14 @@ func TestTooBigNotIP(t *testing.T) {
 // Each path has its own MTU.
 func TestEveryMTU(t *testing.T) {
 	for _, path := range []int{576, 1280, 1350, 1400, 2900} {
-		to := ways()[path%len(ways())]
-		w := wideWorld(t, to, func(_ *Config, tables *Tables) { tables.TEPs[0].MTU = path })
-		mtu := path - to.tunnel.Overhead(to.family.tep)
-		in := pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", mtu))
-		w.wantTunnel(t, in, in, w.fromPort(t, "p0", in))
-		w.wantError(t, "blue", "p0", pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", mtu+1)), tooBig("10.0.1.11", mtu))
+		t.Run(fmt.Sprint(path), func(t *testing.T) {
+			to := ways()[path%len(ways())]
+			w := wideWorld(t, to, func(_ *Config, tables *Tables) { tables.TEPs[0].MTU = path })
+			mtu := path - to.tunnel.Overhead(to.family.tep)
+			in := pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", mtu))
+			w.wantTunnel(t, in, in, w.fromPort(t, "p0", in))
+			w.wantError(t, "blue", "p0", pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", mtu+1)), tooBig("10.0.1.11", mtu))
+		})
 	}
 }
 
