@@ -14,6 +14,7 @@ import (
 func TestMangled(t *testing.T) {
 	for _, name := range []string{"egress.yaml", "evpn.yaml", "evpn-uplink.yaml"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			text, err := os.ReadFile("../../examples/" + name)
 			if err != nil {
 				t.Fatal(err)
