@@ -110,8 +110,10 @@ func stopped(n *harness.EgressNet) {
 	talks.kept("with the next edge2")
 }
 
-// fewLost is what of a stream may be on its way when addresses move at once: 10 ms of it.
-const fewLost = harness.StreamRate / 100
+// fewLost is what of a stream may be on its way when addresses move at once: 100 ms of it, in
+// which three processes have to run on however busy a machine. How fast it is, is the lab's to
+// measure.
+const fewLost = harness.StreamRate / 10
 
 // drained: maintenance ends no connection. The gateway is drained, gives up its addresses, and
 // returns.

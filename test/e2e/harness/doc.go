@@ -17,6 +17,10 @@
 // does not hold; then the topology is printed and a capture of every link kept.
 // What can be tested on one packet belongs into internal/datapath.
 //
+// SELVAGE_TEST_BINARY names a selvage that is built already; else each package builds one.
+// SELVAGE_TEST_CAPTURE has all links captured from the start; else what fails is done once more
+// under captures.
+//
 // What only one subject needs stays in its folder. The packages run side by side, also with
 // themselves: nothing that they make has a name that is not unique on the machine.
 package harness
