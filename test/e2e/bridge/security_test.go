@@ -113,7 +113,7 @@ func attacks(n *harness.Hub) []attack {
 		{"with IPv4 inside that is none", remote.Wrap(retyped(inner, pkttest.EtherTypeIPv4)), "malformed-ipv4"},
 		{"with IPv6 inside that is none", remote.Wrap(retyped(inner, pkttest.EtherTypeIPv6)), "malformed-ipv6"},
 	}
-	list = append(list, truncated(n, remote.Wrap(inner), remote.Len())...)
+	list = append(list, truncated(remote.Wrap(inner), remote.Len())...)
 	return append(list, fragments(n, remote.Wrap(inner), remote.Len())...)
 }
 
@@ -140,7 +140,7 @@ func retyped(frame []byte, ethertype uint16) []byte {
 }
 
 // truncated are a packet whose lengths say more than there is, by where it ends.
-func truncated(n *harness.Hub, packet []byte, header int) []attack {
+func truncated(packet []byte, header int) []attack {
 	const vxlan, udp = 8, 8
 	cut := func(size int) []byte { return append([]byte{}, packet[:size]...) }
 	short := append([]byte{}, packet...)

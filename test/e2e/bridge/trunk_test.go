@@ -64,9 +64,9 @@ func trunkWorks(n *harness.Hub, f *harness.Frames, lanes []harness.Lane) {
 		for _, size := range []int{1, 56, 1000, 1350} {
 			n.Fact(fmt.Sprintf("%q: ping of %d bytes is answered", l.Tag, size), func() error { return pingByHand(f, l, size) })
 		}
-		n.Fact(fmt.Sprintf("%q: a datagram of any length arrives as it was", l.Tag), func() error { return intoLane(n, f, l) })
+		n.Fact(fmt.Sprintf("%q: a datagram of any length arrives as it was", l.Tag), func() error { return intoLane(f, l) })
 	}
-	n.Fact("VLAN 10 does not reach VLAN 20", func() error { return lanesApart(n, f, lanes) })
+	n.Fact("VLAN 10 does not reach VLAN 20", func() error { return lanesApart(f, lanes) })
 	n.Fact("the gateway routes from VLAN 10 to VLAN 20 on the same wire", func() error { return routeByHand(f, lanes[0], lanes[1]) })
 	n.NoDrops("no-neighbour", "no-member")
 	n.Once("a VLAN that is not configured is sent", func() error {
@@ -130,7 +130,7 @@ func pingByHand(f *harness.Frames, l harness.Lane, size int) error {
 }
 
 // intoLane has the far guest send to rack, and looks at each frame's tag.
-func intoLane(n *harness.Hub, f *harness.Frames, l harness.Lane) error {
+func intoLane(f *harness.Frames, l harness.Lane) error {
 	out, err := harness.OpenFrames(l.Far.Host, topo.EndName, false)
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func intoLane(n *harness.Hub, f *harness.Frames, l harness.Lane) error {
 }
 
 // lanesApart: a marked broadcast in one VLAN is seen by that one's guest alone.
-func lanesApart(n *harness.Hub, f *harness.Frames, lanes []harness.Lane) error {
+func lanesApart(f *harness.Frames, lanes []harness.Lane) error {
 	var ends []*harness.Frames
 	for _, l := range lanes {
 		in, err := harness.OpenFrames(l.Far.Host, topo.EndName, false)

@@ -180,12 +180,12 @@ var incidents = map[string]func(*harness.EgressNet, *flood, int){
 		f.goesOn(n.Hub.Network, 2*floodRate)
 		n.Start(host, name, text)
 	},
-	"sources killed": func(n *harness.EgressNet, f *flood, _ int) {
+	"sources killed": func(n *harness.EgressNet, _ *flood, _ int) {
 		text, name := n.Config("edge1"), n.Edges["edge1"].Name
 		n.Edges["edge1"].Kill()
 		n.Start(n.Hosts[0], name, text)
 	},
-	"restarted": func(n *harness.EgressNet, f *flood, number int) {
+	"restarted": func(n *harness.EgressNet, _ *flood, number int) {
 		host := n.Hosts[number-1]
 		text, name := n.Config(host.Name), n.Edges[host.Name].Name
 		n.Must(n.Edges[host.Name].Stop(n.Ctx))

@@ -53,7 +53,7 @@ func TestFirewallTrunk(t *testing.T) {
 	} {
 		for _, family := range []int{4, 6} {
 			n.Once(fmt.Sprintf("%q port %d from the rack %t is dropped %t, IPv%d", c.lane.Tag, c.port, c.out, c.drops, family), func() error {
-				return crosses(n, f, c.lane, c.port, c.out, !c.drops, family)
+				return crosses(f, c.lane, c.port, c.out, !c.drops, family)
 			})
 		}
 	}
@@ -61,7 +61,7 @@ func TestFirewallTrunk(t *testing.T) {
 
 // crosses sends a datagram between the rack and what is behind edge2, and a frame that is not
 // IP behind it.
-func crosses(n *harness.Hub, rack *harness.Frames, l harness.Lane, port int, out, want bool, family int) error {
+func crosses(rack *harness.Frames, l harness.Lane, port int, out, want bool, family int) error {
 	far, err := harness.OpenFrames(l.Far.Host, topo.EndName, false)
 	if err != nil {
 		return err

@@ -51,10 +51,11 @@ type EgressOptions struct {
 
 const (
 	poolOption = `pool: [198.51.100.20-198.51.100.21, "2001:db8:51::20-2001:db8:51::21"]`
-	// Far away, behind a link that carries less.
+	// FarMTU is that of the link far away, which carries less.
 	FarMTU = 1300
 )
 
+// Addresses of the gateways' pool.
 var (
 	Pool4 = []netip.Addr{netip.MustParseAddr("198.51.100.20"), netip.MustParseAddr("198.51.100.21")}
 	Pool6 = []netip.Addr{netip.MustParseAddr("2001:db8:51::20"), netip.MustParseAddr("2001:db8:51::21")}

@@ -181,6 +181,7 @@ func Has(mark string) func([]byte) bool {
 //
 // Frames of any ethertype and size cross as they are; a tagged one does not.
 
+// MAC addresses of frames.
 const (
 	ClientMAC = "02:00:00:00:00:01"
 	ServerMAC = "02:00:00:00:00:02"

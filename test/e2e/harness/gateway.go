@@ -79,7 +79,7 @@ func NewRoutedHub(t *testing.T, family int) *RoutedHub {
 	return r
 }
 
-// GatewayAnswers: a guest resolves its gateway and pings it.
+// GatewayAnswers holds when a guest resolves its gateway and pings it.
 func (n *Hub) GatewayAnswers(g Guest, family int) {
 	n.T.Helper()
 	gateway := GatewayAddr(g.Subnet, family)
@@ -87,7 +87,7 @@ func (n *Hub) GatewayAnswers(g Guest, family int) {
 	n.LearnedMAC(g.Host, gateway, GatewayMAC)
 }
 
-// Routes: a way works and has so many routers; the first is the guest's gateway.
+// Routes holds when a way works and has so many routers; the first is the guest's gateway.
 func (n *Hub) Routes(d Direction, routers int, from Guest) {
 	n.T.Helper()
 	n.Pings(d)

@@ -29,7 +29,7 @@ const (
 	PortMAC  // from red2's MAC alone
 )
 
-// Intact: tshark finds every header whole and every checksum right. Beyond that it warns of each
+// Intact holds when tshark finds every header whole and every checksum right. Beyond that it warns of each
 // reset.
 func (n *Network) Intact(file string) {
 	n.T.Helper()
@@ -113,6 +113,7 @@ const QuietTime = 200 * time.Millisecond
 // Outcome is what a client sees of a service.
 type Outcome string
 
+// What can come of asking.
 const (
 	Answered   Outcome = "answered"
 	Silent     Outcome = "silent"

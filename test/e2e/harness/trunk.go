@@ -28,6 +28,7 @@ const TrunkSpec = `
   ports:
 `
 
+// Parts of configurations with trunks.
 const (
 	TrunkPorts = `
   - {name: t0, interface: t0, segment: n, vlans: [{vlan: 10, segment: a}, {vlan: 20, segment: b}]}

@@ -59,7 +59,7 @@ func (n *Network) Tshark(file, filter string, fields ...string) ([]string, error
 	return strings.Split(text, "\n"), err
 }
 
-// Faultless: tshark reads a capture without a complaint. Linux writes the TCP
+// Faultless holds when tshark reads a capture without a complaint. Linux writes the TCP
 // checksum zero as 0xffff, as UDP wants it. At a guest, TCP data may have been put
 // together again from several packets, also small ones, and then has no checksum yet:
 // those are checked on the underlay, where each packet is by itself.
@@ -79,7 +79,7 @@ func (n *Network) Faultless(file string) {
 	})
 }
 
-// Sees: tshark finds at least so many packets that match a filter.
+// Sees holds when tshark finds at least so many packets that match a filter.
 func (n *Network) Sees(file string, least int, filter string) {
 	n.T.Helper()
 	n.Once("tshark sees "+filter, func() error {

@@ -91,7 +91,7 @@ func (n *TwoHosts) Streams() {
 	}
 }
 
-// SegmentsGoWhole: each edge's large segments cross the underlay uncut.
+// SegmentsGoWhole holds when each edge's large segments cross the underlay uncut.
 func (n *TwoHosts) SegmentsGoWhole() {
 	n.T.Helper()
 	for i, d := range n.Directions(4) {

@@ -127,11 +127,11 @@ func TestStoppedEdgeLeavesNothing(t *testing.T) {
 			half := n.SelvageHalf()
 			half.UDPChecksum = checksum
 			n.BuildRecorded(half, half)
-			n.Once("programs sit on port and underlay", func() error { return programs(n, n.A, 1) })
+			n.Once("programs sit on port and underlay", func() error { return programs(n.A, 1) })
 			e := n.Edges["hosta"]
 			delete(n.Edges, "hosta")
 			n.Must(e.Stop(n.Ctx))
-			n.Once("no program sits on port or underlay", func() error { return programs(n, n.A, 0) })
+			n.Once("no program sits on port or underlay", func() error { return programs(n.A, 0) })
 			n.Once("no pin, socket, lock or record is left", func() error {
 				return harness.Nothing("/sys/fs/bpf/selvage/"+e.Name, "/run/selvage/"+e.Name+"*")
 			})
@@ -154,7 +154,7 @@ func TestStoppedEdgeLeavesNothing(t *testing.T) {
 }
 
 // programs wants so many programs at the edge's hooks, one each.
-func programs(n *harness.TwoHosts, h *topo.Host, want int) error {
+func programs(h *topo.Host, want int) error {
 	for _, name := range []string{topo.AccessName, topo.UnderlayName} {
 		index, err := h.Index(name)
 		if err != nil {

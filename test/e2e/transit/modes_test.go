@@ -146,7 +146,7 @@ func TestTransitTap(t *testing.T) {
 	far, err := harness.OpenTap(vm, topo.EndName, false)
 	n.Must(errors.Join(err, n.Hosts[0].DisableIPv6("up0"), n.Hosts[0].Up("up0")))
 	n.client.Host = vm
-	n.Must(configure(n.client, n.Ctx))
+	n.Must(configure(n.Ctx, n.client))
 	c := harness.PlugCable(near, far, false)
 	t.Cleanup(c.Unplug)
 	n.up()
@@ -168,7 +168,7 @@ func TestTransitTap(t *testing.T) {
 }
 
 // configure gives an interface that is there already the guest's addresses.
-func configure(g harness.Guest, ctx context.Context) error {
+func configure(ctx context.Context, g harness.Guest) error {
 	end := g.End(true)
 	command := []string{"ip", "link", "set", topo.EndName, "address", g.Ether().String(), "up"}
 	if _, err := g.Output(ctx, command...); err != nil {
