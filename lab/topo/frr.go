@@ -183,8 +183,9 @@ func (f *FRR) JSON(ctx context.Context, command string, into any) error {
 }
 
 // show asks a daemon at its terminal's socket, in a few hundred microseconds; to start vtysh
-// for that takes a hundred times as long. The answer ends with three zeros and a status.
-func (f *FRR) show(ctx context.Context, daemon, command string) ([]byte, error) {
+// for that takes a hundred times as long. As vtysh it enables first: before that bfdd knows no
+// command that shows anything.
+func (f *FRR) show(ctx context.Context, daemon, command string) (said []byte, err error) {
 	fail := func(err error) error { return fmt.Errorf("%s on %s: %q: %w", daemon, f.host.Name, command, err) }
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", f.path(daemon+".vty"))
 	if err != nil {
@@ -192,21 +193,31 @@ func (f *FRR) show(ctx context.Context, daemon, command string) ([]byte, error) 
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if _, err := conn.Write(append([]byte(command), 0)); err != nil {
-		return nil, fail(err)
+	for _, line := range []string{"enable", command} {
+		if said, err = say(conn, line); err != nil {
+			return nil, fail(errors.Join(ctx.Err(), err))
+		}
 	}
-	var said []byte
+	return said, nil
+}
+
+// say tells a daemon's terminal one line and returns the answer, which ends with three zeros and
+// a status.
+func say(conn net.Conn, line string) (said []byte, err error) {
+	if _, err := conn.Write(append([]byte(line), 0)); err != nil {
+		return nil, err
+	}
 	for part := make([]byte, 4096); ; {
 		n, err := conn.Read(part)
 		said = append(said, part[:n]...)
 		if end := len(said) - 4; end >= 0 && bytes.Equal(said[end:end+3], make([]byte, 3)) {
 			if status := said[end+3]; status != 0 {
-				return nil, fail(fmt.Errorf("status %d: %s", status, bytes.TrimSpace(said[:end])))
+				return nil, fmt.Errorf("status %d: %s", status, bytes.TrimSpace(said[:end]))
 			}
 			return said[:end], nil
 		}
 		if err != nil {
-			return nil, fail(errors.Join(ctx.Err(), err))
+			return nil, err
 		}
 	}
 }
