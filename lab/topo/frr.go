@@ -95,14 +95,10 @@ func (f *FRR) start(ctx context.Context, name, config string, options []string) 
 	f.daemons = append(f.daemons, c)
 	running, cancel := c.whileRunning(ctx)
 	defer cancel()
-	err := await.That(running, name+" to start", func() error {
-		_, err := os.Stat(socket)
+	if err := await.That(running, name+" to answer", func() error { // its socket is there before it listens
+		_, err := f.show(running, name, "show version")
 		return err
-	})
-	if err == nil {
-		_, err = f.show(running, name, "show version")
-	}
-	if err != nil {
+	}); err != nil {
 		return fmt.Errorf("%w; it said: %s", err, c.said())
 	}
 	said, err := os.ReadFile(c.Log)
