@@ -138,7 +138,7 @@ func (d *Datapath) removeOutdated(path string, abi int) error {
 func (h hook) takes(info *link.Info) bool {
 	switch {
 	case h.isTracepoint():
-		return info.Tracing() != nil
+		return info.Type == link.RawTracepointType || info.Type == link.TracingType
 	case h.isXDP():
 		return info.XDP() != nil
 	}
