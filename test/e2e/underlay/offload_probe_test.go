@@ -66,6 +66,18 @@ func (n *probing) segments(i int) bool {
 	return features[segmentation]
 }
 
+// probed waits until an edge has done the probe that it begins with.
+func (n *probing) probed(i int) {
+	n.T.Helper()
+	n.Fact(fmt.Sprintf("edge%d has probed its path", i+1), func() error {
+		o, err := n.result(i)
+		if err == nil && (o.Mode == "" || o.Pending) {
+			err = fmt.Errorf("not yet: %s", o.Why)
+		}
+		return err
+	})
+}
+
 // TestEdgesProbeOffloads: both probe by themselves at start, one at a time, and find the
 // veth's own offloads right.
 func TestEdgesProbeOffloads(t *testing.T) {
@@ -77,13 +89,12 @@ func TestEdgesProbeOffloads(t *testing.T) {
 			t.Parallel()
 			n := newProbing(t, family)
 			for i := range 2 {
-				n.Fact(fmt.Sprintf("edge%d has probed its path", i+1), func() error {
+				n.probed(i)
+				n.Fact(fmt.Sprintf("edge%d found its path right", i+1), func() error {
 					o, err := n.result(i)
 					switch {
 					case err != nil:
 						return err
-					case o.Mode == "" || o.Pending:
-						return fmt.Errorf("not yet: %s", o.Why)
 					case o.Wrong || len(o.Trials) < 3 || o.Identity.Name != "veth" || o.Identity.Kernel == "":
 						return fmt.Errorf("an odd result: %+v", o)
 					}
@@ -111,6 +122,8 @@ func TestEdgeCuresBrokenOffload(t *testing.T) {
 	_, err := n.Sw.Output(n.Ctx, "nft", "-f", rules)
 	n.Must(err)
 
+	n.probed(0)
+	n.probed(1)
 	text := n.selvage("teps", "--probe", n.Teps[1].String(), "--edge", first.EdgeName())
 	if !strings.Contains(text, "damaged") || !strings.Contains(text, "IN-FORCE") {
 		t.Errorf("the table does not say what was found:\n%s", text)
