@@ -7,7 +7,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 
-enum { KIND_DEVMAP = 14 };			/* BPF_MAP_TYPE_DEVMAP */
+enum { KIND_DEVMAP = 14 }; /* BPF_MAP_TYPE_DEVMAP */
 
 struct {
 	__uint(type, KIND_DEVMAP);
