@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -174,7 +175,12 @@ func watchSocket(ctx context.Context, ends Ends, o TCPOptions) <-chan seenSocket
 		case <-ctx.Done():
 			seen <- seenSocket{err: ctx.Err()}
 		case <-time.After(o.Duration / 2):
-			socket, err := busiestSocket(ctx, host, filter, o.Port)
+			var socket Socket
+			// On a busy machine iperf3 has not begun to send in mid-run.
+			err := await.Within(ctx, o.Duration, "data on a connection", func() (err error) {
+				socket, err = busiestSocket(ctx, host, filter, o.Port)
+				return err
+			})
 			seen <- seenSocket{socket, err}
 		}
 	}()
