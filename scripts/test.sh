@@ -55,13 +55,14 @@ others() { scripts/go.sh list "$@" | grep -v '/test/e2e/' || true; }
 side_by_side="$(($(nproc) + 1))"
 
 fuzz() {
-	local package name
+	local package name failed=0
 	for package in $(others "$@"); do
 		for name in $(scripts/go.sh test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
 			echo "== fuzz $package $name"
-			scripts/go.sh test -vet=off -run '^$' -fuzz "^$name\$" -fuzztime 1m "$package"
+			scripts/go.sh test -vet=off -run '^$' -fuzz "^$name\$" -fuzztime 1m "$package" || failed=1
 		done
 	done
+	return "$failed"
 }
 
 long() {
