@@ -30,11 +30,10 @@ trap 'exit 130' INT TERM
 git worktree add --quiet --detach "$work/tree" "$rev"
 
 echo "old is $(git log -1 --format='%h %s' "$rev"), new is $(git describe --always --dirty) of this tree" >&2
+declare -A tree=([old]="$work/tree" [new]=.)
 for side in old new; do
-	tree=.
-	[[ $side == new ]] || tree="$work/tree"
-	CGO_ENABLED=0 scripts/go.sh -C "$tree" build -trimpath -o "$work/$side" ./cmd/selvage
-	scripts/go.sh -C "$tree" test -c -o "$work/$side.test" ./internal/datapath
+	CGO_ENABLED=0 scripts/go.sh -C "${tree[$side]}" build -trimpath -o "$work/$side" ./cmd/selvage
+	scripts/go.sh -C "${tree[$side]}" test -c -o "$work/$side.test" ./internal/datapath
 done
 
 status=0
@@ -48,9 +47,7 @@ for ((i = 1; i <= runs; i++)); do
 	order=(old new)
 	((i % 2)) || order=(new old)
 	for side in "${order[@]}"; do
-		tree=.
-		[[ $side == new ]] || tree="$work/tree"
-		(cd "$tree/internal/datapath" && "$work/$side.test" -test.run '^$' -test.bench "$stages" -test.benchtime 30x) >>"$work/$side.txt" 2>"$work/failed" || {
+		(cd "${tree[$side]}/internal/datapath" && "$work/$side.test" -test.run '^$' -test.bench "$stages" -test.benchtime 30x) >>"$work/$side.txt" 2>"$work/failed" || {
 			cat "$work/failed" >&2
 			die "the stage benchmarks of $side failed"
 		}

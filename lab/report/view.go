@@ -171,10 +171,9 @@ func (v view) Cards() []card {
 		case !row.Distinguishable:
 			c.Note = glue(stats.Ratio(row.Ratio)) + " " + v.baseline() + ", no difference shown"
 		default:
-			c.Class, c.Note = "bad", glue(stats.Ratio(row.Ratio))+" "+v.baseline()+", worse"
-			if (row.Ratio > 1) == m.Higher {
-				c.Class, c.Note = "good", glue(stats.Ratio(row.Ratio))+" "+v.baseline()+", better"
-			}
+			change := stats.ChangeOf(row, m.Higher)
+			c.Class = map[stats.Change]string{stats.Better: "good", stats.Worse: "bad"}[change]
+			c.Note = glue(stats.Ratio(row.Ratio)) + " " + v.baseline() + ", " + change.String()
 		}
 		cards = append(cards, c)
 	}

@@ -106,7 +106,7 @@ func Sliced(r result.Result) bool { return r.Parameters["slice"] != "" }
 // the midmean of that of neighbouring slices where both have as many, else that of the rounds'
 // own figures. divisible is false when any value is not above 0.
 func sliceRatios(r result.Result, contender, baseline string, m Metric) (logs map[int]float64, divisible bool) {
-	of, against := samplesOf(r, contender, m), samplesOf(r, baseline, m)
+	of, against := samplesOf(r, contender, m.Case, m.Name), samplesOf(r, baseline, m.Case, m.Name)
 	logs = map[int]float64{}
 	for round, s := range of {
 		b, ok := against[round]
@@ -129,18 +129,6 @@ func sliceRatios(r result.Result, contender, baseline string, m Metric) (logs ma
 	return logs, true
 }
 
-// samplesOf are a contender's samples that have a metric, by round.
-func samplesOf(r result.Result, contender string, m Metric) map[int]result.Sample {
-	samples := map[int]result.Sample{}
-	for _, s := range r.Samples {
-		v, ok := s.Metrics[m.Name]
-		if s.Contender == contender && s.Case == m.Case && s.Error == "" && ok && len(finite([]float64{v})) == 1 {
-			samples[s.Round] = s
-		}
-	}
-	return samples
-}
-
 // compareSliced fills the ratio of row, and the smallest effect that the run can see, from the
 // rounds that both sides have. Where a value is 0 it compares the differences.
 func compareSliced(row *result.Row, r result.Result, m Metric) {
@@ -154,7 +142,13 @@ func compareSliced(row *result.Row, r result.Result, m Metric) {
 	if len(logs) == 0 {
 		return
 	}
-	iv := Center(list(logs))
+	Ratios(row, list(logs))
+}
+
+// Ratios fills the ratio of row, and the smallest effect that so many like these can show, from
+// the logarithms of paired ratios. N stays.
+func Ratios(row *result.Row, logs []float64) {
+	iv := Center(logs)
 	row.Ratio, row.RatioLo, row.RatioHi = math.Exp(iv.Median), math.Exp(iv.Lo), math.Exp(iv.Hi)
 	row.Distinguishable = apartPaired(iv, 0)
 	row.SmallestEffect = math.Expm1(SmallestEffect(iv))

@@ -32,27 +32,17 @@ func Refuse(r result.Result, subject string) string {
 			return why
 		}
 	}
-	iv, divisible := decisiveRatio(r, subject)
-	if !divisible {
+	row := result.Row{Contender: subject, Baseline: Baseline}
+	compareRow(&row, r, Metric{Case: DecisiveCase, Name: Decisive})
+	if row.Ratio == 0 {
 		return fmt.Sprintf("%s moved nothing in at least one round", Baseline)
 	}
-	half := (iv.Hi - iv.Lo) / 2
-	if iv.Lo <= 1 && iv.Hi >= 1 && half > SpreadLimit {
+	half := (row.RatioHi - row.RatioLo) / 2
+	if row.RatioLo <= 1 && row.RatioHi >= 1 && half > SpreadLimit {
 		return fmt.Sprintf("the ratio of %s to %s lies anywhere in [%.2f, %.2f], which is wider than ±%.0f %% and so shows neither a difference nor its absence. %s",
-			subject, Baseline, iv.Lo, iv.Hi, 100*SpreadLimit, reason)
+			subject, Baseline, row.RatioLo, row.RatioHi, 100*SpreadLimit, reason)
 	}
 	return ""
-}
-
-// decisiveRatio is the ratio of the decisive metric of the subject to the baseline.
-func decisiveRatio(r result.Result, subject string) (iv Interval, divisible bool) {
-	if !Sliced(r) {
-		ratios, _, divisible := pair(Values(r, subject, DecisiveCase, Decisive), Values(r, Baseline, DecisiveCase, Decisive))
-		return Median(ratios), divisible
-	}
-	row := result.Row{Contender: subject, Baseline: Baseline}
-	compareSliced(&row, r, Metric{Case: DecisiveCase, Name: Decisive})
-	return Interval{Median: row.Ratio, Lo: row.RatioLo, Hi: row.RatioHi}, row.Ratio > 0
 }
 
 // leastRounds is the fewest rounds that carry a verdict on r.

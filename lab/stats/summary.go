@@ -128,14 +128,23 @@ func Rounds(r result.Result) int {
 // samples of one round the later counts.
 func Values(r result.Result, contender, kase, metric string) map[int]float64 {
 	values := map[int]float64{}
+	for round, s := range samplesOf(r, contender, kase, metric) {
+		values[round] = s.Metrics[metric]
+	}
+	return values
+}
+
+// samplesOf are the samples that Values takes its values from, by round.
+func samplesOf(r result.Result, contender, kase, metric string) map[int]result.Sample {
+	samples := map[int]result.Sample{}
 	for _, s := range r.Samples {
 		v, ok := s.Metrics[metric]
 		if s.Contender != contender || s.Case != kase || s.Error != "" || !ok || len(finite([]float64{v})) == 0 {
 			continue
 		}
-		values[s.Round] = v
+		samples[s.Round] = s
 	}
-	return values
+	return samples
 }
 
 // Summarise computes the summary of r from its samples, by metric in the order
@@ -182,13 +191,9 @@ func Summarise(r result.Result) []result.Row {
 			switch {
 			case name == baseline:
 				row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
-			case len(base) == 0:
-			case Sliced(r):
+			case len(base) > 0:
 				row.Baseline = baseline
-				compareSliced(&row, r, m)
-			default:
-				row.Baseline = baseline
-				compare(&row, values, base)
+				compareRow(&row, r, m)
 			}
 			rows = append(rows, row)
 		}
@@ -197,6 +202,15 @@ func Summarise(r result.Result) []result.Row {
 		rows = append(rows, savedRows(r)...)
 	}
 	return rows
+}
+
+// compareRow fills what row shows against its baseline, in the way that r was measured.
+func compareRow(row *result.Row, r result.Result, m Metric) {
+	if Sliced(r) {
+		compareSliced(row, r, m)
+		return
+	}
+	compare(row, Values(r, row.Contender, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
 }
 
 // compare fills the ratio of row from the rounds that both sides have.

@@ -12,11 +12,11 @@ import (
 	"math"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -56,9 +56,6 @@ func run(out io.Writer, args []string) error {
 // figure is a unit of a benchmark.
 type figure struct{ name, unit string }
 
-// cores is what go test appends to names: GOMAXPROCS.
-func cores() *regexp.Regexp { return regexp.MustCompile(`-\d+$`) }
-
 // read returns the values of a file by run, and the figures in their order.
 func read(path string) (map[figure][]float64, []figure, error) {
 	f, err := os.Open(path)
@@ -68,6 +65,7 @@ func read(path string) (map[figure][]float64, []figure, error) {
 	defer f.Close()
 	values := map[figure][]float64{}
 	var order []figure
+	cores := regexp.MustCompile(`-\d+$`) // what go test appends to names: GOMAXPROCS
 	reader := benchfmt.NewReader(f, path)
 	for reader.Scan() {
 		switch record := reader.Result().(type) {
@@ -75,7 +73,7 @@ func read(path string) (map[figure][]float64, []figure, error) {
 			return nil, nil, record
 		case *benchfmt.Result:
 			for _, v := range record.Values {
-				key := figure{cores().ReplaceAllString(string(record.Name), ""), v.OrigUnit}
+				key := figure{cores.ReplaceAllString(string(record.Name), ""), v.OrigUnit}
 				value := v.OrigValue
 				if v.OrigUnit == "" {
 					key.unit, value = v.Unit, v.Value
@@ -105,21 +103,18 @@ func compare(f figure, before, after []float64) (string, bool) {
 		}
 		logs[i] = math.Log(after[i] / before[i])
 	}
-	iv := stats.Center(logs)
-	words := "no difference"
+	var row result.Row
+	stats.Ratios(&row, logs)
+	words := stats.ChangeOf(row, false).String()
 	switch {
-	case iv.N < stats.LeastPairs:
+	case len(logs) < stats.LeastPairs:
 		words = fmt.Sprintf("no verdict: fewer than %d runs", stats.LeastPairs)
-	case iv.Lo > 0:
-		words = "worse"
-	case iv.Hi < 0:
-		words = "better"
-	default:
-		words += fmt.Sprintf(" above %.1f %%", 100*math.Expm1(stats.SmallestEffect(iv)))
+	case !row.Distinguishable:
+		words += fmt.Sprintf(" above %.1f %%", 100*row.SmallestEffect)
 	}
 	name := f.name + " " + strings.TrimPrefix(f.unit, "ns/")
 	return fmt.Sprintf("%-52s %9s %9s %6.3f  [%.3f, %.3f] %3d  %s", name, stats.Figure(median(before)), stats.Figure(median(after)),
-		math.Exp(iv.Median), math.Exp(iv.Lo), math.Exp(iv.Hi), iv.N, words), true
+		row.Ratio, row.RatioLo, row.RatioHi, len(logs), words), true
 }
 
-func median(xs []float64) float64 { return stats.Median(slices.Clone(xs)).Median }
+func median(xs []float64) float64 { return stats.Median(xs).Median }
