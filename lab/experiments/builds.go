@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/selvage/selvage/lab/result"
 )
 
 // builds are the programs of contenders that are edges of another build, by contender.
@@ -44,9 +42,6 @@ func readBuilds(contenders, known []string) (names []string, programs builds, er
 		case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 			return nil, nil, fmt.Errorf("--contenders: %s: %s is no program", contender, program)
 		}
-		if programs[name] != "" {
-			return nil, nil, fmt.Errorf("--contenders: %s is named twice", name)
-		}
 		programs[name] = program
 	}
 	return names, programs, nil
@@ -60,13 +55,21 @@ func (b builds) and(known []string) []string {
 // of is the program of a contender, or the one that those without have.
 func (b builds) of(contender, or string) string { return cmp.Or(b[contender], or) }
 
-// record writes the programs down in a result.
-func (b builds) record(r *result.Result) {
+// path is the data path of a contender: that of an edge for a build, otherwise as it is given.
+func (b builds) path(contender, otherwise string) string {
+	if b[contender] != "" {
+		return "selvage"
+	}
+	return otherwise
+}
+
+// record writes the programs down in a result's parameters.
+func (b builds) record(parameters map[string]string) {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(b)) {
 		words = append(words, name+"="+b[name])
 	}
 	if len(words) > 0 {
-		r.Parameters["programs"] = strings.Join(words, ", ")
+		parameters["programs"] = strings.Join(words, ", ")
 	}
 }

@@ -58,12 +58,7 @@ func pathOf(contender string) string {
 }
 
 // path is pathOf a contender, of which builds are Selvage's too.
-func (c *Ab) path(contender string) string {
-	if c.programs[contender] != "" {
-		return "selvage"
-	}
-	return pathOf(contender)
-}
+func (c *Ab) path(contender string) string { return c.programs.path(contender, pathOf(contender)) }
 
 func (c *Ab) tunnelled(contender string) bool {
 	return c.programs[contender] != "" || !slices.Contains([]string{"wire", "plain", "limit"}, contender)

@@ -93,11 +93,7 @@ func (c *Latency) guestPairs() int {
 
 func (c *Latency) startPath(ctx context.Context, n *topo.TwoHosts, contender string) (*topo.Path, error) {
 	var half func() topo.Half
-	as := contender
-	if c.programs[contender] != "" {
-		as = "selvage"
-	}
-	switch as {
+	switch c.programs.path(contender, contender) {
 	case "plain":
 		return n.Plain(ctx, topo.EndOptions{MTU: n.Options.InnerMTU})
 	case stats.Nftables:

@@ -139,10 +139,9 @@ func (c *Latency) describe(console *Console, began time.Time) result.Result {
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary
 	}
-	r := result.Result{
+	c.programs.record(p)
+	return result.Result{
 		Schema: result.Schema, Experiment: stats.Latency, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
 		Parameters: p, Samples: []result.Sample{},
 	}
-	c.programs.record(&r)
-	return r
 }

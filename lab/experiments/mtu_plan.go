@@ -55,7 +55,7 @@ func (c *Mtu) has(kase string) bool { return slices.Contains(c.Cases, kase) }
 func (c *Mtu) contendersOf(setting string) []string {
 	var names []string
 	for _, name := range c.Contenders {
-		if setting != tooBig || new(Ab).tunnelled(name) {
+		if setting != tooBig || c.ab().tunnelled(name) {
 			names = append(names, name)
 		}
 	}

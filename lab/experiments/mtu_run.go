@@ -113,7 +113,7 @@ func (r *mtuRun) passes() int {
 
 func (r *mtuRun) contender(name string, n *network) result.Contender {
 	d := result.Contender{Name: name, Description: n.path.Description, InnerMTU: n.path.InnerMTU}
-	if new(Ab).tunnelled(name) {
+	if r.ab().tunnelled(name) {
 		d.HeaderTax = stats.HeaderTax(
 			stats.Path{MTU: r.UnderlayMTU, Timestamps: true},
 			stats.Path{MTU: r.pathMTU(name, r.UnderlayMTU), Timestamps: true, Outer: r.ab().overhead(name)})

@@ -93,7 +93,6 @@ func (c *Ab) measure(ctx context.Context, console *Console, began time.Time) (r 
 	p.note("%s: %d rounds, about %s", strings.Join(c.Contenders, ", "), c.Rounds, about(pace.left(c.Rounds)))
 	p.begin("looking at the machine", pace.left(c.Rounds))
 	r = c.describe(console, began)
-	c.programs.record(&r)
 	if r.Environment, err = c.environment(ctx, console.Version); err != nil {
 		return r, err
 	}
@@ -195,6 +194,7 @@ func (c *Ab) parameters() map[string]string {
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary
 	}
+	c.programs.record(p)
 	if len(offloads) > 0 {
 		p["offload"] = strings.Join(offloads, ", ")
 	}
