@@ -31,14 +31,14 @@ int pass(void *ctx)
 	return 2; /* XDP_PASS */
 }
 
-const volatile __u32 to_ifindex; /* where hand_over and deliver send everything */
+const volatile __u32 access_ifindex, underlay_ifindex; /* of Between */
 
 /* The same at tc, for whole segments of the end systems. */
 SEC("tcx/ingress")
 int hand_over(void *ctx)
 {
 	(void)ctx;
-	return bpf_redirect(to_ifindex, 0);
+	return bpf_redirect(underlay_ifindex, 0);
 }
 
 /* Into the other end of a veth, without its queue: for whom the frame is, is not this host's. */
@@ -47,7 +47,7 @@ int deliver(struct __sk_buff *skb)
 {
 	if (skb->pkt_type == PACKET_OTHERHOST)
 		bpf_skb_change_type(skb, PACKET_HOST);
-	return bpf_redirect_peer(to_ifindex, 0);
+	return bpf_redirect_peer(access_ifindex, 0);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

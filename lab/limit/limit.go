@@ -57,46 +57,30 @@ func Join(a, b int) (*Wire, error) {
 // access leave by underlay, and what arrives there delivered at the other end of access, by
 // bare redirects at tc. It works in the network namespace of the calling thread.
 func Between(access, underlay int) (*Wire, error) {
-	w := &Wire{}
-	err := w.redirect("hand_over", access, underlay)
-	if err == nil {
-		err = w.redirect("deliver", underlay, access)
-	}
-	if err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	return w, nil
-}
-
-// redirect attaches a program of its own for one way.
-func (w *Wire) redirect(name string, from, to int) error {
 	spec, err := loadLimit()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := spec.Variables["to_ifindex"].Set(uint32(to)); err != nil {
-		return err
-	}
-	loaded, err := ebpf.NewCollection(&ebpf.CollectionSpec{
-		Maps: only(spec.Maps, ".rodata"), Programs: only(spec.Programs, name), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
-	})
+	err = errors.Join(spec.Variables[limitVarAccessIfindex].Set(uint32(access)), spec.Variables[limitVarUnderlayIfindex].Set(uint32(underlay)))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	program := loaded.DetachProgram(name)
-	loaded.Close()
-	w.closers = append(w.closers, program)
-	attached, err := link.AttachTCX(link.TCXOptions{Interface: from, Program: program, Attach: ebpf.AttachTCXIngress})
-	if err != nil {
-		return fmt.Errorf("redirect from interface %d to %d at tc: %w", from, to, err)
+	var objects struct {
+		HandOver *ebpf.Program `ebpf:"hand_over"`
+		Deliver  *ebpf.Program `ebpf:"deliver"`
 	}
-	w.closers = append(w.closers, attached)
-	return nil
-}
-
-// only is the part of a specification with that name.
-func only[T any](all map[string]T, name string) map[string]T {
-	return map[string]T{name: all[name]}
+	if err := spec.LoadAndAssign(&objects, nil); err != nil {
+		return nil, err
+	}
+	w := &Wire{closers: []interface{ Close() error }{objects.HandOver, objects.Deliver}}
+	for ifindex, program := range map[int]*ebpf.Program{access: objects.HandOver, underlay: objects.Deliver} {
+		attached, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: program, Attach: ebpf.AttachTCXIngress})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("redirect from interface %d at tc: %w", ifindex, err), w.Close())
+		}
+		w.closers = append(w.closers, attached)
+	}
+	return w, nil
 }
 
 // forward loads a program of its own for each way: so it has no choice to make.

@@ -16,12 +16,13 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	limitMapOut       = "out"
-	limitProgDeliver  = "deliver"
-	limitProgHandOver = "hand_over"
-	limitProgLimit    = "limit"
-	limitProgPass     = "pass"
-	limitVarToIfindex = "to_ifindex"
+	limitMapOut             = "out"
+	limitProgDeliver        = "deliver"
+	limitProgHandOver       = "hand_over"
+	limitProgLimit          = "limit"
+	limitProgPass           = "pass"
+	limitVarAccessIfindex   = "access_ifindex"
+	limitVarUnderlayIfindex = "underlay_ifindex"
 )
 
 // loadLimit returns the embedded CollectionSpec for limit.
@@ -83,7 +84,8 @@ type limitMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type limitVariableSpecs struct {
-	ToIfindex *ebpf.VariableSpec `ebpf:"to_ifindex"`
+	AccessIfindex   *ebpf.VariableSpec `ebpf:"access_ifindex"`
+	UnderlayIfindex *ebpf.VariableSpec `ebpf:"underlay_ifindex"`
 }
 
 // limitObjects contains all objects after they have been loaded into the kernel.
@@ -119,7 +121,8 @@ func (m *limitMaps) Close() error {
 //
 // It can be passed to loadLimitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type limitVariables struct {
-	ToIfindex *ebpf.Variable `ebpf:"to_ifindex"`
+	AccessIfindex   *ebpf.Variable `ebpf:"access_ifindex"`
+	UnderlayIfindex *ebpf.Variable `ebpf:"underlay_ifindex"`
 }
 
 // limitPrograms contains all programs after they have been loaded into the kernel.
