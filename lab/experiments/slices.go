@@ -34,6 +34,8 @@ type stand struct {
 	began     map[string]time.Time
 }
 
+func isTransit(kind string) bool { return strings.HasPrefix(kind, transit) }
+
 // kinds are the cases of result samples, in the order in which they are measured.
 func (c *Ab) kinds() []string {
 	var kinds []string
@@ -206,7 +208,7 @@ const portRR1, portRR1024 = 5301, 5311
 
 func (all *round) slicer(ctx context.Context, s *stand, kind string) (measure.Sliced, error) {
 	bulk, rr := all.pins()
-	if strings.HasPrefix(kind, transit) {
+	if isTransit(kind) {
 		if s.transit == nil {
 			return nil, nil
 		}
@@ -229,22 +231,34 @@ func (all *round) slicer(ctx context.Context, s *stand, kind string) (measure.Sl
 func (all *round) cycles(ctx context.Context, number int) error {
 	orders := stats.Balanced(all.Contenders, number*(all.Cycles+1))[(number-1)*(all.Cycles+1):]
 	for i, order := range orders {
-		for _, kind := range all.kinds() {
-			for _, name := range order {
-				s := all.stands[slices.Index(all.Contenders, name)]
-				s.slice(ctx, kind, all.Slice)
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-			}
+		if err := all.cycle(ctx, order); err != nil {
+			return err
 		}
-		if i > 0 {
-			continue
-		}
-		for _, s := range all.stands {
-			if err := s.forget(); err != nil {
+		if i == 0 {
+			if err := all.forget(); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+func (all *round) cycle(ctx context.Context, order []string) error {
+	for _, kind := range all.kinds() {
+		for _, name := range order {
+			all.stands[slices.Index(all.Contenders, name)].slice(ctx, kind, all.Slice)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (all *round) forget() error {
+	for _, s := range all.stands {
+		if err := s.forget(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -285,11 +299,11 @@ func (all *round) samples(number int, busy float64, began time.Time) []result.Sa
 			sample.Start = s.began[kind].Sub(began).Seconds()
 			sample.Metrics[idleBusy] = busy
 			for name, value := range counted {
-				if kind == stats.DecisiveCase || name == csumErrors && !strings.HasPrefix(kind, transit) {
+				if kind == stats.DecisiveCase || name == csumErrors && !isTransit(kind) {
 					sample.Metrics[name] = value
 				}
 			}
-			if !strings.HasPrefix(kind, transit) {
+			if !isTransit(kind) {
 				s.failed[kind] = cmp.Or(s.failed[kind], err)
 			}
 			if s.failed[kind] != nil {

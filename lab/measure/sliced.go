@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -33,14 +32,20 @@ type Sliced interface {
 // warmUp is what each slice begins with, unmeasured: the caches are the last path's.
 const warmUp = 5 * time.Millisecond
 
-// standing is a pair of processes of which one does what it reads, a line at a time.
+// worker is a process that does what it reads, a line at a time, and replies to each.
+type worker struct {
+	*instrument
+	orders  *os.File
+	replies *json.Decoder
+	answers *os.File // what replies reads
+}
+
+// standing is a server and a client that measures slices.
 type standing struct {
-	server, client *instrument
-	orders         *os.File
-	replies        *json.Decoder
-	ends           []io.Closer
-	sample         result.Sample
-	took           time.Duration
+	server *instrument
+	client *worker
+	sample result.Sample
+	took   time.Duration
 }
 
 // stand starts a server, waits until it listens, and starts the client that it is for.
@@ -51,7 +56,7 @@ func stand(ctx context.Context, network string, port int, server, client part) (
 	}
 	s := &standing{server: serving}
 	s.Forget()
-	if s.client, s.orders, s.replies, err = s.command(ctx, client); err != nil {
+	if s.client, err = client.startWorker(ctx); err != nil {
 		err = withCause(err, serving)
 		s.Close()
 		return nil, err
@@ -64,48 +69,60 @@ func (s *standing) Forget() {
 	s.sample, s.took = result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}, 0
 }
 
-// command starts a process that takes orders and replies to each.
-func (s *standing) command(ctx context.Context, p part) (*instrument, *os.File, *json.Decoder, error) {
+// startWorker starts a process that takes orders.
+func (p part) startWorker(ctx context.Context) (*worker, error) {
 	ordersIn, orders, err := os.Pipe()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	replies, repliesOut, err := os.Pipe()
+	answers, answersOut, err := os.Pipe()
 	if err != nil {
-		return nil, nil, nil, errors.Join(err, ordersIn.Close(), orders.Close())
+		return nil, errors.Join(err, ordersIn.Close(), orders.Close())
 	}
-	s.ends = append(s.ends, orders, replies)
-	i, err := p.begin(ctx, ordersIn, repliesOut)
-	return i, orders, json.NewDecoder(replies), errors.Join(err, ordersIn.Close(), repliesOut.Close())
+	i, err := p.begin(ctx, ordersIn, answersOut)
+	err = errors.Join(err, ordersIn.Close(), answersOut.Close())
+	w := &worker{instrument: i, orders: orders, replies: json.NewDecoder(answers), answers: answers}
+	if err != nil {
+		w.end()
+		return nil, err
+	}
+	return w, nil
 }
 
-// Close ends both processes.
-func (s *standing) Close() {
-	for _, i := range []*instrument{s.client, s.server} {
-		if i != nil {
-			i.Kill()
-		}
+// end ends the process, if it is one.
+func (w *worker) end() {
+	if w == nil {
+		return
 	}
-	for _, end := range s.ends {
-		_ = end.Close() // pipes of processes that are gone
+	if w.instrument != nil {
+		w.Kill()
 	}
+	_, _ = w.orders.Close(), w.answers.Close() // of a process that is gone
 }
 
-// order has a process do one thing and reads its reply.
-func order(ctx context.Context, to *instrument, orders *os.File, replies *json.Decoder, what string, into any) error {
-	stop := context.AfterFunc(ctx, func() { _ = orders.SetDeadline(time.Unix(1, 0)); to.Kill() })
+// measure has it measure for that long, and reads its reply.
+func (w *worker) measure(ctx context.Context, d time.Duration, into any) error {
+	stop := context.AfterFunc(ctx, func() { _ = w.orders.SetDeadline(time.Unix(1, 0)); w.Kill() })
 	defer stop()
-	_, err := fmt.Fprintln(orders, what)
+	_, err := fmt.Fprintln(w.orders, d)
 	if err == nil {
-		err = replies.Decode(into)
+		err = w.replies.Decode(into)
 	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return withCause(fmt.Errorf("%s: %w", to, err), to)
+		return withCause(fmt.Errorf("%s: %w", w, err), w.instrument)
 	}
 	return nil
+}
+
+// Close ends both processes.
+func (s *standing) Close() {
+	s.client.end()
+	if s.server != nil {
+		s.server.Kill()
+	}
 }
 
 // slice has the client measure for that long, and reads what it says.
@@ -116,7 +133,7 @@ func (s *standing) slice(ctx context.Context, d time.Duration, into any) (CPU, e
 	if err != nil {
 		return CPU{}, err
 	}
-	if err := order(ctx, s.client, s.orders, s.replies, d.String(), into); err != nil {
+	if err := s.client.measure(ctx, d, into); err != nil {
 		return CPU{}, err
 	}
 	after, err := ReadCPU()
@@ -192,8 +209,7 @@ func (r *SlicedRR) Sample() result.Sample {
 // SlicedUDP is RunUDP in slices.
 type SlicedUDP struct {
 	*standing
-	counts   *os.File // orders to the receiver
-	counted  *json.Decoder
+	receiver *worker
 	sent     uint64
 	lost     uint64
 	received uint64 // by the receiver, since it began
@@ -222,14 +238,20 @@ func StandUDP(ctx context.Context, ends Ends, o UDPOptions) (*SlicedUDP, error) 
 }
 
 func (u *SlicedUDP) start(ctx context.Context, server, client part, port int) (err error) {
-	if u.server, u.counts, u.counted, err = u.command(ctx, server); err != nil {
+	if u.receiver, err = server.startWorker(ctx); err != nil {
 		return err
 	}
 	if err := server.host.AwaitListen(ctx, "udp", port); err != nil {
-		return withCause(err, u.server)
+		return withCause(err, u.receiver.instrument)
 	}
-	u.client, u.orders, u.replies, err = u.command(ctx, client)
+	u.client, err = client.startWorker(ctx)
 	return err
+}
+
+// Close ends both processes.
+func (u *SlicedUDP) Close() {
+	u.standing.Close()
+	u.receiver.end()
 }
 
 // Slice floods for that long, and waits until what is on its way has come. Both rates are over
@@ -267,7 +289,7 @@ func (u *SlicedUDP) settle(ctx context.Context, want uint64) (uint64, error) {
 	var last uint64
 	var since time.Time
 	err := await.That(ctx, "UDP receiver to come to rest", func() error {
-		if err := order(ctx, u.server, u.counts, u.counted, "count", &have); err != nil {
+		if err := u.receiver.measure(ctx, 0, &have); err != nil {
 			return err
 		}
 		if have.Packets != last || since.IsZero() {

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/await"
 )
 
 // SlicedInstruments are those that stay up and do what they read.
@@ -81,31 +84,20 @@ type UDPCount struct{ Endpoint }
 
 // Run receives until its input ends.
 func (r *UDPCount) Run() error {
-	fd, err := openSocket(r.Addr, unix.SOCK_DGRAM)
+	fd, err := r.bindUDP()
 	if err != nil {
 		return err
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpBuffer); err != nil {
-		return fmt.Errorf("SO_RCVBUFFORCE: %w", err)
-	}
-	if err := unix.Bind(fd, sockaddr(r.Addr, r.Port)); err != nil {
-		return fmt.Errorf("bind %s port %d: %w", r.Addr, r.Port, err)
 	}
 	var packets atomic.Uint64
 	failed := make(chan error, 1)
 	go func() { failed <- r.count(fd, &packets) }()
-	out := json.NewEncoder(os.Stdout)
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+	return obey(func(time.Duration) (report udpReport, err error) {
 		select {
-		case err := <-failed:
-			return err
+		case err = <-failed:
 		default:
 		}
-		if err := out.Encode(udpReport{Packets: packets.Load()}); err != nil {
-			return err
-		}
-	}
-	return nil
+		return udpReport{Packets: packets.Load()}, err
+	})
 }
 
 // count receives on a thread of its own, which alone is on the core: the other answers.
@@ -113,15 +105,7 @@ func (r *UDPCount) count(fd int, packets *atomic.Uint64) error {
 	if err := onCore(r.Core); err != nil {
 		return err
 	}
-	var headers [udpBatch]mmsghdr
-	var vectors [udpBatch]unix.Iovec
-	buffers := make([]byte, udpBatch*2048)
-	for i := range headers {
-		vectors[i].Base = &buffers[i*2048]
-		vectors[i].SetLen(2048)
-		headers[i].hdr.Iov = &vectors[i]
-		headers[i].hdr.SetIovlen(1)
-	}
+	headers := udpHeaders()
 	for {
 		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&headers[0])), udpBatch, unix.MSG_WAITFORONE, 0, 0)
 		switch errno {
@@ -322,7 +306,7 @@ func lookAt(fds []int) (l tcpLook, err error) {
 
 // drained waits until all that was written has been acknowledged.
 func drained(fds []int) error {
-	for limit := time.Now().Add(patience); ; {
+	return await.Within(context.Background(), patience, "all bytes to be acknowledged", func() error {
 		left := 0
 		for _, fd := range fds {
 			queued, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
@@ -331,14 +315,9 @@ func drained(fds []int) error {
 			}
 			left += queued
 		}
-		if left == 0 {
-			return nil
+		if left > 0 {
+			return fmt.Errorf("%d are not", left)
 		}
-		if time.Now().After(limit) {
-			return fmt.Errorf("%d bytes were not acknowledged for %s", left, patience)
-		}
-		if err := pause(100 * time.Microsecond); err != nil {
-			return err
-		}
-	}
+		return nil
+	})
 }

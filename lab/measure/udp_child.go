@@ -52,17 +52,11 @@ func (r *UDPReceiver) Run() error {
 	if err := alone(r.Core); err != nil {
 		return err
 	}
-	fd, err := openSocket(r.Addr, unix.SOCK_DGRAM)
+	fd, err := r.bindUDP()
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpBuffer); err != nil {
-		return fmt.Errorf("SO_RCVBUFFORCE: %w", err)
-	}
-	if err := unix.Bind(fd, sockaddr(r.Addr, r.Port)); err != nil {
-		return fmt.Errorf("bind %s port %d: %w", r.Addr, r.Port, err)
-	}
 	report, err := r.receive(fd)
 	if err != nil {
 		return err
@@ -70,7 +64,23 @@ func (r *UDPReceiver) Run() error {
 	return json.NewEncoder(os.Stdout).Encode(report)
 }
 
-func (r *UDPReceiver) receive(fd int) (report udpReport, err error) {
+// bindUDP returns a socket that receives at the endpoint, with a queue for floods.
+func (e Endpoint) bindUDP() (int, error) {
+	fd, err := openSocket(e.Addr, unix.SOCK_DGRAM)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpBuffer); err != nil {
+		return -1, errors.Join(fmt.Errorf("SO_RCVBUFFORCE: %w", err), unix.Close(fd))
+	}
+	if err := unix.Bind(fd, sockaddr(e.Addr, e.Port)); err != nil {
+		return -1, errors.Join(fmt.Errorf("bind %s port %d: %w", e.Addr, e.Port, err), unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// udpHeaders are what recvmmsg(2) receives a batch into.
+func udpHeaders() *[udpBatch]mmsghdr {
 	var headers [udpBatch]mmsghdr
 	var vectors [udpBatch]unix.Iovec
 	buffers := make([]byte, udpBatch*2048)
@@ -80,6 +90,11 @@ func (r *UDPReceiver) receive(fd int) (report udpReport, err error) {
 		headers[i].hdr.Iov = &vectors[i]
 		headers[i].hdr.SetIovlen(1)
 	}
+	return &headers
+}
+
+func (r *UDPReceiver) receive(fd int) (report udpReport, err error) {
+	headers := udpHeaders()
 	base := time.Now()
 	var first, last time.Duration
 	if err := receiveTimeout(fd, udpFirst); err != nil {
