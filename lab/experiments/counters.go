@@ -96,3 +96,13 @@ func (c counters) since(then counters, names ...string) (sum uint64, rose []stri
 	}
 	return sum, rose
 }
+
+// damage puts into metrics how many packets arrived damaged since an earlier look. Any is an error.
+func (c counters) damage(then counters, metrics map[string]float64) error {
+	rose, which := c.since(then, damaged()...)
+	metrics[csumErrors] = float64(rose)
+	if rose > 0 {
+		return fmt.Errorf("%d packets arrived damaged (%s)", rose, strings.Join(which, ", "))
+	}
+	return nil
+}

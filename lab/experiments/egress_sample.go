@@ -62,11 +62,8 @@ func (c *Egress) attempt(ctx context.Context, e *exit, s climb) (result.Sample, 
 		return result.Sample{}, err
 	}
 	sample.Metrics[idleBusy] = busy
-	rose, which := after.since(before, damaged()...)
-	sample.Metrics[csumErrors] = float64(rose)
-	if rose > 0 {
-		return sample, fmt.Errorf("%d packets arrived damaged (%s): the figures of this path count for nothing until its checksums are right",
-			rose, strings.Join(which, ", "))
+	if err := after.damage(before, sample.Metrics); err != nil {
+		return sample, fmt.Errorf("%w: the figures of this path count for nothing until its checksums are right", err)
 	}
 	return sample, nil
 }

@@ -60,10 +60,8 @@ func (c *Latency) attempt(ctx context.Context, b *policed, s policedStep) (resul
 	if b.policy != nil {
 		sample.Metrics[policyTime] = b.took.Seconds()
 	}
-	rose, which := after.since(before, damaged()...)
-	sample.Metrics[csumErrors] = float64(rose)
-	if rose > 0 {
-		return sample, fmt.Errorf("%d packets arrived damaged (%s)", rose, strings.Join(which, ", "))
+	if err := after.damage(before, sample.Metrics); err != nil {
+		return sample, err
 	}
 	if err := b.distinguish(); err != nil {
 		return sample, fmt.Errorf("after the sample: %w", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/measure"
@@ -69,11 +68,8 @@ func (c *Mtu) attempt(ctx context.Context, n *topo.TwoHosts, s mtuStep) (result.
 	if err := ends.Client.Reach(ctx, ends.Addr); err != nil {
 		return sample, fmt.Errorf("after the transfer: %w", err)
 	}
-	rose, which := after.since(before, damaged()...)
-	sample.Metrics[csumErrors] = float64(rose)
-	if rose > 0 {
-		return sample, fmt.Errorf("%d packets arrived damaged (%s): the figures of this path count for nothing until its checksums are right",
-			rose, strings.Join(which, ", "))
+	if err := after.damage(before, sample.Metrics); err != nil {
+		return sample, fmt.Errorf("%w: the figures of this path count for nothing until its checksums are right", err)
 	}
 	return sample, nil
 }

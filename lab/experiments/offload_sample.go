@@ -53,11 +53,8 @@ func (c *Offload) attempt(ctx context.Context, b *switchedBed, s streamStep) (re
 		rose, _ := after.since(before, counter)
 		sample.Metrics[name] = float64(rose)
 	}
-	rose, which := after.since(before, damaged()...)
-	sample.Metrics[csumErrors] = float64(rose)
-	if rose > 0 {
-		return sample, fmt.Errorf("%d packets arrived damaged (%s): the figures of this state count for nothing until its checksums are right",
-			rose, strings.Join(which, ", "))
+	if err := after.damage(before, sample.Metrics); err != nil {
+		return sample, fmt.Errorf("%w: the figures of this state count for nothing until its checksums are right", err)
 	}
 	return sample, nil
 }

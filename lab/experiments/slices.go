@@ -341,11 +341,8 @@ func (s *stand) counted() (map[string]float64, error) {
 		rose, _ := after.since(s.before, counter)
 		metrics[name] = float64(rose)
 	}
-	rose, which := after.since(s.before, damaged()...)
-	metrics[csumErrors] = float64(rose)
-	if rose > 0 {
-		return metrics, fmt.Errorf("%d packets arrived damaged (%s): the figures of this path count for nothing until its checksums are right",
-			rose, strings.Join(which, ", "))
+	if err := after.damage(s.before, metrics); err != nil {
+		return metrics, fmt.Errorf("%w: the figures of this path count for nothing until its checksums are right", err)
 	}
 	return metrics, nil
 }
