@@ -50,6 +50,12 @@ type skip struct {
 	why string
 }
 
+// failure is a test that failed, with the lines that have a position in its code.
+type failure struct {
+	test
+	said []string
+}
+
 // took is how long a package or a test ran.
 type took struct {
 	test
@@ -62,7 +68,7 @@ type summary struct {
 	packages      []string          // go test's line for each
 	skips         []skip
 	passed        int
-	failed        int
+	failures      []failure
 	packageTimes  []took
 	testTimes     []took // without subtests, whose times are in those of their tests
 }
@@ -123,7 +129,7 @@ func (s *summary) endTest(t test, action string) {
 	case "pass":
 		s.passed++
 	case "fail":
-		s.failed++
+		s.failures = append(s.failures, failure{t, errors(s.output[t])})
 		s.print(t)
 	case "skip":
 		s.skips = append(s.skips, skip{t, reason(s.output[t])})
@@ -154,6 +160,23 @@ func (s *summary) print(t test) {
 			fmt.Fprint(s.out, line)
 		}
 	}
+}
+
+// Of each failed test the end repeats so much: the first line of so many messages.
+const (
+	mostErrors    = 3
+	longestOfLine = 300 // bytes
+)
+
+// errors are the first lines of what a test said.
+func errors(output []string) []string {
+	var said []string
+	for _, line := range output {
+		if line = strings.TrimSpace(line); position.MatchString(line) && len(said) < mostErrors {
+			said = append(said, strings.ToValidUTF8(line[:min(len(line), longestOfLine)], ""))
+		}
+	}
+	return said
 }
 
 // position is where a line of a test's log comes from.
@@ -199,8 +222,19 @@ func (s *summary) finish() (unprivileged []string) {
 	}
 	s.printSlowest("packages", s.packageTimes)
 	s.printSlowest("tests", s.testTimes)
-	fmt.Fprintf(s.out, "%d tests passed, %d failed, %d skipped\n", s.passed, s.failed, len(s.skips))
+	s.printFailures()
+	fmt.Fprintf(s.out, "%d tests passed, %d failed, %d skipped\n", s.passed, len(s.failures), len(s.skips))
 	return unprivileged
+}
+
+// printFailures repeats near the end, which is what a reader of a long log sees, what failed.
+func (s *summary) printFailures() {
+	for _, f := range s.failures {
+		fmt.Fprintf(s.out, "failed: %s %s\n", f.pkg, f.name)
+		for _, line := range f.said {
+			fmt.Fprintf(s.out, "    %s\n", line)
+		}
+	}
 }
 
 // printSkips prints each reason once, with the tests that gave it.

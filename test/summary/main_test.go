@@ -51,6 +51,7 @@ func TestSummary(t *testing.T) {
 		"FAIL\tp\t0.1s\nok  \tq\t0.2s\n?   \tr\t[no test files]\n" +
 		"slowest packages:\n    20.0 s  q\n     1.3 s  p\n" +
 		"slowest tests:\n     1.3 s  p TestBad\n" +
+		"failed: p TestBad\n    b_test.go:2: 1, want 2\n" +
 		"2 tests passed, 1 failed, 2 skipped\n"
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("output (-want +got):\n%s", d)
