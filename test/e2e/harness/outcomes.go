@@ -93,7 +93,7 @@ func FromPort(from, to netip.AddrPort, abort bool) error {
 		return err
 	}
 	conn := c.(*net.TCPConn)
-	defer conn.Close()
+	defer closeNow(conn)
 	if abort {
 		return errors.Join(ExchangeLine(conn, Patience), conn.SetLinger(0))
 	}
@@ -105,6 +105,14 @@ func FromPort(from, to netip.AddrPort, abort bool) error {
 		err = fmt.Errorf("it said %q", said)
 	}
 	return err
+}
+
+// closeNow closes a connection and frees its addresses. A process that is being started has
+// copies of all descriptors until it runs its program, and Close alone would leave it one.
+func closeNow(conn net.Conn) {
+	syscall.ForkLock.RLock() // no process is between the two
+	defer syscall.ForkLock.RUnlock()
+	conn.Close()
 }
 
 // QuietTime is how long an answer is waited for that should not come.
