@@ -188,7 +188,10 @@ SUBPROGRAM int find_port(const struct conn_key *key, __u32 egress)
 	struct egress_family *f;
 	struct port_search s = {};
 	struct pool_slice from;
-	__u32 first;
+	struct bpf_iter_num it;
+	bool gone = false;
+	__u32 first, n;
+	int *i;
 
 	if (!key || !e || !h)
 		return REASON_NO_GATEWAY;
@@ -198,13 +201,19 @@ SUBPROGRAM int find_port(const struct conn_key *key, __u32 egress)
 		return REASON_NO_GATEWAY;
 	prepare_search(&s, h, e, key);
 	first = first_address(h, e, f);
-	for (__u32 i = 0; i < ADDRESSES_TRIED && i < from.count && !s.found && !s.full; i++) {
-		if (!set_address(&s, from, first + i))
-			return REASON_NO_GATEWAY;
-		search_ports(&s, i ? PORT_TRIES_MORE : PORT_TRIES);
-		if (i && s.found)
+	n = from.count < ADDRESSES_TRIED ? from.count : ADDRESSES_TRIED;
+	bpf_iter_num_new(&it, 0, n);
+	while ((i = bpf_iter_num_next(&it)) && !s.found && !s.full) {
+		gone = !set_address(&s, from, first + *i);
+		if (gone)
+			break;
+		search_ports(&s, *i ? PORT_TRIES_MORE : PORT_TRIES);
+		if (*i && s.found)
 			count(EVENT_NAT_SPILLED);
 	}
+	bpf_iter_num_destroy(&it);
+	if (gone)
+		return REASON_NO_GATEWAY;
 	if (!s.found && !s.full && set_address(&s, from, first))
 		bpf_loop(s.fixed ? 1 : PORT_TRIES, take_next, &s, 0);
 	if (!s.found)

@@ -54,15 +54,6 @@ struct contest {
 };
 MAP(PERCPU_ARRAY, contests, __u32, struct contest, 1);
 
-/* The kernel's counting loop, which the verifier walks once, not once for each turn. */
-struct bpf_iter_num;
-extern int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
-extern int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
-extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
-struct bpf_iter_num {
-	__u64 state[1];
-} __attribute__((aligned(8)));
-
 /*
  * Appends a list's items. How many there are is in memory, where the verifier does not
  * follow it: otherwise it would walk on from each number apart.

@@ -14,7 +14,7 @@
 #define POLICY_FORMAT 0x53565031
 #define TREE_BIT (1U << 31)
 #define TREE_DEPTH_SHIFT 27
-#define TREE_MAX_DEPTH 8
+#define TREE_MAX_DEPTH 6
 #define LEAF_KEYS 8
 #define NODE_KEYS 15
 #define PAIR_BIT (1U << 30)
@@ -61,37 +61,38 @@ static __always_inline __u32 word_at(void *image, __u32 line, __u32 word)
 }
 
 /*
- * 1 when key is above or equal to the other, without a branch: the verifier would walk
- * both ways of each.
+ * 1 when key is below the other, without a branch: the verifier would walk both ways of
+ * each.
  */
-static __always_inline __u32 reaches(__u64 key, __u32 other)
+static __always_inline __u32 is_below(__u64 key, __u32 other)
 {
 	asm volatile("" : "+r"(key));
-	return ((key - other) >> 63) ^ 1;
+	return (key - other) >> 63;
 }
 
 /* The value of the greatest key in the tree that is not above key. */
 static __noinline __u32 search(void *image, __u32 tree, __u32 key)
 {
 	__u32 depth = tree >> TREE_DEPTH_SHIFT & 15, index = tree & ((1U << TREE_DEPTH_SHIFT) - 1);
-	__u32 n = 0;
+	__u32 n = LEAF_KEYS - 1;
 	struct line *l;
 
 	for (__u32 level = 0; level < TREE_MAX_DEPTH && level < depth; level++) {
 		l = bpf_map_lookup_elem(image, &index);
 		if (!l)
 			return 0;
-		index = l->w[NODE_KEYS];
+		index = l->w[NODE_KEYS] + NODE_KEYS;
 #pragma unroll
 		for (int i = 0; i < NODE_KEYS; i++)
-			index += reaches(key, l->w[i]);
+			index -= is_below(key, l->w[i]);
 	}
 	l = bpf_map_lookup_elem(image, &index);
 	if (!l)
 		return 0;
 #pragma unroll
-	for (int i = 1; i < LEAF_KEYS; i++) /* the first one always does */
-		n += reaches(key, l->w[i]);
+	for (int i = 1; i < LEAF_KEYS; i++) /* of the first one it never is */
+		n -= is_below(key, l->w[i]);
+	asm volatile("" : "+r"(n)); /* the compiler knows its range, the verifier does not */
 	return l->w[LEAF_KEYS + (n & (LEAF_KEYS - 1))];
 }
 

@@ -164,3 +164,12 @@ struct __sk_buff {
 
 #include "bpf/bpf_helpers.h"
 #include "bpf/bpf_endian.h"
+
+/* The kernel's counting loop, which the verifier walks once, not once for each turn. */
+struct bpf_iter_num;
+extern int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
+extern int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
+extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
+struct bpf_iter_num {
+	__u64 state[1];
+} __attribute__((aligned(8)));

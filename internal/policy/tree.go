@@ -8,7 +8,7 @@ const (
 	treeBit    = 1 << 31
 	depthShift = 27
 	lineMask   = 1<<depthShift - 1
-	maxDepth   = 8
+	maxDepth   = 6 // of maxLines leaves
 
 	leafKeys  = 8  // and as many values behind them
 	nodeKeys  = 15 // and behind them the line of the first child
