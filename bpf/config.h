@@ -29,6 +29,12 @@ const volatile __u64 hold_ns = 8000;
 /* ICMP errors and requests for neighbours, a second and core, and at once. */
 const volatile __u64 icmp_rate = 1000;
 const volatile __u64 icmp_burst = 100;
+/*
+ * Whether the edge has a firewall, and whether it translates. Without one its stages are
+ * left out, and the verifier does not look at them (Linux 6.8).
+ */
+const volatile bool with_firewall;
+const volatile bool with_nat;
 /* The firewall, as overlay.Firewall says. */
 const volatile bool strict;
 const volatile bool non_ip_dropped;

@@ -31,7 +31,7 @@ SUBPROGRAM int know(CTX *ctx, struct pkt *p, bool fresh)
 
 	if (why)
 		return why;
-	translated = p->decision.flags & FLOW_NAT && p->decision.action != ACTION_ASK;
+	translated = with_nat && p->decision.flags & FLOW_NAT && p->decision.action != ACTION_ASK;
 	if (translated)
 		why = nat(ctx, p, fresh);
 	if (!why)
@@ -61,7 +61,7 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 
 	count(EVENT_HIT);
 	*d = f->decision;
-	if (d->flags & FLOW_NAT)
+	if (with_nat && d->flags & FLOW_NAT)
 		recall(f);
 	p->polled = p->inner && d->action == ACTION_PORT && in_burst(ctx, p, f);
 	p->in = d->in;
@@ -112,7 +112,7 @@ static __always_inline int edge(CTX *ctx, struct pkt *p)
 	if (f) {
 		hit(ctx, p, f);
 		stamp(POINT_CACHED);
-		watched = is_watched(p, &p->decision);
+		watched = (with_firewall || with_nat) && is_watched(p, &p->decision);
 		if (watched)
 			why = watch(ctx, p, f);
 	} else {

@@ -384,7 +384,7 @@ static __always_inline int police_way(CTX *ctx, struct pkt *p, __u32 port, __u32
 	struct decision *d = &p->decision;
 	int why;
 
-	if (!port || is_neighbour_talk(p) || d->action == ACTION_ASK)
+	if (!with_firewall || !port || is_neighbour_talk(p) || d->action == ACTION_ASK)
 		return 0;
 	if (!is_ip(p))
 		return non_ip_dropped ? REASON_NON_IP : 0;
@@ -412,7 +412,7 @@ static __always_inline int police_copy(CTX *ctx, struct pkt *p, struct end *to, 
 {
 	int why;
 
-	if (!(to->flags & END_POLICED) || is_neighbour_talk(p))
+	if (!with_firewall || !(to->flags & END_POLICED) || is_neighbour_talk(p))
 		return 0;
 	if (!is_ip(p))
 		return non_ip_dropped ? REASON_NON_IP : 0;

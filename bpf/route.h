@@ -144,6 +144,8 @@ static __always_inline int route_local(struct pkt *p, struct segment *seg, struc
 		return consume(d);
 	if (!(local & LOCAL_NAT))
 		return serve(p, d);
+	if (!with_nat) /* a former configuration's, for a moment */
+		return REASON_NO_GATEWAY;
 	d->action = ACTION_TRANSLATE;
 	d->flags |= FLOW_DNAT;
 	if (seg->flags & SEGMENT_UPLINK)
@@ -174,8 +176,11 @@ static __always_inline int route(struct pkt *p, struct segment *seg, struct deci
 		return REASON_NOT_ROUTED;
 	hop = find_hop(p, id, &p->key.daddr, &why);
 	if (router->flags && (hop ? leads_out(hop) : why == REASON_NO_PREFIX)) {
-		struct hop *gateway = leave_by(p, d, hop ? hop->segment : 0, &why);
+		struct hop *gateway;
 
+		if (!with_nat)
+			return REASON_NO_GATEWAY;
+		gateway = leave_by(p, d, hop ? hop->segment : 0, &why);
 		if (gateway)
 			hop = gateway;
 		else if (why && why != REASON_NO_PREFIX)

@@ -173,15 +173,18 @@ static __always_inline bool is_too_big(CTX *ctx, struct pkt *p, const struct dec
 static __always_inline int carry(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	struct end *out = end_get(d->out);
+	bool translated = with_nat && d->flags & FLOW_NAT;
 	int why = 0;
 
-	if (d->flags & FLOW_NAT && is_too_big(ctx, p, d, out))
+	if (d->flags & FLOW_NAT && !with_nat) /* a former configuration's */
+		return REASON_UNTRANSLATED;
+	if (translated && is_too_big(ctx, p, d, out))
 		return REASON_TOO_BIG;
 	if (p->tcp_flags & TCP_SYN)
 		why = clamp_mss(ctx, p, clamp_limit(p, d, p->inner));
 	if (!why && d->flags & FLOW_ROUTED)
 		why = rewrite(ctx, p, d);
-	if (!why && d->flags & FLOW_NAT)
+	if (!why && translated)
 		why = translate(ctx, p);
 	if (!why && p->routed && !p->inner)
 		why = write_macs(ctx, p);

@@ -989,6 +989,8 @@ const (
 	edgeVarTracing        = "tracing"
 	edgeVarUdpEncaps      = "udp_encaps"
 	edgeVarUdpPorts       = "udp_ports"
+	edgeVarWithFirewall   = "with_firewall"
+	edgeVarWithNat        = "with_nat"
 )
 
 // loadEdge returns the embedded CollectionSpec for edge.
@@ -1130,6 +1132,8 @@ type edgeVariableSpecs struct {
 	Tracing       *ebpf.VariableSpec `ebpf:"tracing"`
 	UdpEncaps     *ebpf.VariableSpec `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.VariableSpec `ebpf:"udp_ports"`
+	WithFirewall  *ebpf.VariableSpec `ebpf:"with_firewall"`
+	WithNat       *ebpf.VariableSpec `ebpf:"with_nat"`
 }
 
 // edgeObjects contains all objects after they have been loaded into the kernel.
@@ -1299,6 +1303,8 @@ type edgeVariables struct {
 	Tracing       *ebpf.Variable `ebpf:"tracing"`
 	UdpEncaps     *ebpf.Variable `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.Variable `ebpf:"udp_ports"`
+	WithFirewall  *ebpf.Variable `ebpf:"with_firewall"`
+	WithNat       *ebpf.Variable `ebpf:"with_nat"`
 }
 
 // edgePrograms contains all programs after they have been loaded into the kernel.

@@ -77,7 +77,7 @@ func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 		timeouts[state] = uint64(timeout)
 	}
 	for name, value := range map[string]any{
-		edgeVarStrict: fw.Strict, edgeVarNonIpDropped: fw.NonIP == overlay.Drop, edgeVarConnTimeouts: timeouts,
+		edgeVarWithFirewall: true, edgeVarStrict: fw.Strict, edgeVarNonIpDropped: fw.NonIP == overlay.Drop, edgeVarConnTimeouts: timeouts,
 		edgeVarHalfOpenLimit: fw.HalfOpen, edgeVarLogRate: fw.LogRate,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

@@ -882,6 +882,8 @@ const (
 	judgeVarTracing        = "tracing"
 	judgeVarUdpEncaps      = "udp_encaps"
 	judgeVarUdpPorts       = "udp_ports"
+	judgeVarWithFirewall   = "with_firewall"
+	judgeVarWithNat        = "with_nat"
 )
 
 // loadJudge returns the embedded CollectionSpec for judge.
@@ -1025,6 +1027,8 @@ type judgeVariableSpecs struct {
 	Tracing       *ebpf.VariableSpec `ebpf:"tracing"`
 	UdpEncaps     *ebpf.VariableSpec `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.VariableSpec `ebpf:"udp_ports"`
+	WithFirewall  *ebpf.VariableSpec `ebpf:"with_firewall"`
+	WithNat       *ebpf.VariableSpec `ebpf:"with_nat"`
 }
 
 // judgeObjects contains all objects after they have been loaded into the kernel.
@@ -1200,6 +1204,8 @@ type judgeVariables struct {
 	Tracing       *ebpf.Variable `ebpf:"tracing"`
 	UdpEncaps     *ebpf.Variable `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.Variable `ebpf:"udp_ports"`
+	WithFirewall  *ebpf.Variable `ebpf:"with_firewall"`
+	WithNat       *ebpf.Variable `ebpf:"with_nat"`
 }
 
 // judgePrograms contains all programs after they have been loaded into the kernel.

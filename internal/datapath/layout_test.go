@@ -276,7 +276,44 @@ func isSwitch(v *ebpf.VariableSpec) bool {
 	return ok && i.Encoding == btf.Bool
 }
 
+// Without a firewall and NAT their stages are not there, so the verifier does not look at
+// them: an edge's start is mostly that.
+func TestStagesThatAreNotThere(t *testing.T) {
+	tier.Root(t)
+	walked := func(there bool) uint32 {
+		t.Helper()
+		objs := verified(t, map[string]any{edgeVarWithFirewall: there, edgeVarWithNat: there})
+		if objs == nil {
+			t.FailNow()
+		}
+		defer objs.Close()
+		info, err := objs.FromPort.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, ok := info.VerifiedInstructions()
+		if !ok {
+			t.Fatal("this kernel does not say how many instructions it verified")
+		}
+		return n
+	}
+	with, without := walked(true), walked(false)
+	t.Logf("%d instructions of from_port are verified with a firewall and NAT, %d without", with, without)
+	if without > with/2 {
+		t.Errorf("%d instructions of from_port are verified without a firewall and NAT, %d with both: something calls them", without, with)
+	}
+}
+
 func verify(t *testing.T, constants map[string]any) {
+	t.Helper()
+	if objs := verified(t, constants); objs != nil {
+		objs.Close()
+	}
+}
+
+// verified are the objects with these constants; nil, and the test failed, when the kernel
+// refuses them.
+func verified(t *testing.T, constants map[string]any) *edgeObjects {
 	t.Helper()
 	spec, err := loadEdge()
 	if err != nil {
@@ -295,7 +332,7 @@ func verify(t *testing.T, constants map[string]any) {
 	var objs edgeObjects
 	if err := spec.LoadAndAssign(&objs, nil); err != nil {
 		t.Errorf("%v: %+v", constants, err)
-		return
+		return nil
 	}
-	objs.Close()
+	return &objs
 }

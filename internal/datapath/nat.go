@@ -76,7 +76,7 @@ func configureEgress(spec *ebpf.CollectionSpec, e *overlay.Egress) error {
 		}
 		timeouts[state] = uint64(timeout)
 	}
-	for name, value := range map[string]any{edgeVarNatTimeouts: timeouts, edgeVarNatNews: hasReaders(e)} {
+	for name, value := range map[string]any{edgeVarWithNat: true, edgeVarNatTimeouts: timeouts, edgeVarNatNews: hasReaders(e)} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}

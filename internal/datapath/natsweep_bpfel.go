@@ -878,6 +878,8 @@ const (
 	natsweepVarTracing          = "tracing"
 	natsweepVarUdpEncaps        = "udp_encaps"
 	natsweepVarUdpPorts         = "udp_ports"
+	natsweepVarWithFirewall     = "with_firewall"
+	natsweepVarWithNat          = "with_nat"
 )
 
 // loadNatsweep returns the embedded CollectionSpec for natsweep.
@@ -1022,6 +1024,8 @@ type natsweepVariableSpecs struct {
 	Tracing          *ebpf.VariableSpec `ebpf:"tracing"`
 	UdpEncaps        *ebpf.VariableSpec `ebpf:"udp_encaps"`
 	UdpPorts         *ebpf.VariableSpec `ebpf:"udp_ports"`
+	WithFirewall     *ebpf.VariableSpec `ebpf:"with_firewall"`
+	WithNat          *ebpf.VariableSpec `ebpf:"with_nat"`
 }
 
 // natsweepObjects contains all objects after they have been loaded into the kernel.
@@ -1198,6 +1202,8 @@ type natsweepVariables struct {
 	Tracing          *ebpf.Variable `ebpf:"tracing"`
 	UdpEncaps        *ebpf.Variable `ebpf:"udp_encaps"`
 	UdpPorts         *ebpf.Variable `ebpf:"udp_ports"`
+	WithFirewall     *ebpf.Variable `ebpf:"with_firewall"`
+	WithNat          *ebpf.Variable `ebpf:"with_nat"`
 }
 
 // natsweepPrograms contains all programs after they have been loaded into the kernel.

@@ -907,6 +907,8 @@ const (
 	sweepVarTracing        = "tracing"
 	sweepVarUdpEncaps      = "udp_encaps"
 	sweepVarUdpPorts       = "udp_ports"
+	sweepVarWithFirewall   = "with_firewall"
+	sweepVarWithNat        = "with_nat"
 )
 
 // loadSweep returns the embedded CollectionSpec for sweep.
@@ -1053,6 +1055,8 @@ type sweepVariableSpecs struct {
 	Tracing       *ebpf.VariableSpec `ebpf:"tracing"`
 	UdpEncaps     *ebpf.VariableSpec `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.VariableSpec `ebpf:"udp_ports"`
+	WithFirewall  *ebpf.VariableSpec `ebpf:"with_firewall"`
+	WithNat       *ebpf.VariableSpec `ebpf:"with_nat"`
 }
 
 // sweepObjects contains all objects after they have been loaded into the kernel.
@@ -1230,6 +1234,8 @@ type sweepVariables struct {
 	Tracing       *ebpf.Variable `ebpf:"tracing"`
 	UdpEncaps     *ebpf.Variable `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.Variable `ebpf:"udp_ports"`
+	WithFirewall  *ebpf.Variable `ebpf:"with_firewall"`
+	WithNat       *ebpf.Variable `ebpf:"with_nat"`
 }
 
 // sweepPrograms contains all programs after they have been loaded into the kernel.

@@ -820,6 +820,8 @@ const (
 	transitVarTracing        = "tracing"
 	transitVarUdpEncaps      = "udp_encaps"
 	transitVarUdpPorts       = "udp_ports"
+	transitVarWithFirewall   = "with_firewall"
+	transitVarWithNat        = "with_nat"
 )
 
 // loadTransit returns the embedded CollectionSpec for transit.
@@ -959,6 +961,8 @@ type transitVariableSpecs struct {
 	Tracing       *ebpf.VariableSpec `ebpf:"tracing"`
 	UdpEncaps     *ebpf.VariableSpec `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.VariableSpec `ebpf:"udp_ports"`
+	WithFirewall  *ebpf.VariableSpec `ebpf:"with_firewall"`
+	WithNat       *ebpf.VariableSpec `ebpf:"with_nat"`
 }
 
 // transitObjects contains all objects after they have been loaded into the kernel.
@@ -1126,6 +1130,8 @@ type transitVariables struct {
 	Tracing       *ebpf.Variable `ebpf:"tracing"`
 	UdpEncaps     *ebpf.Variable `ebpf:"udp_encaps"`
 	UdpPorts      *ebpf.Variable `ebpf:"udp_ports"`
+	WithFirewall  *ebpf.Variable `ebpf:"with_firewall"`
+	WithNat       *ebpf.Variable `ebpf:"with_nat"`
 }
 
 // transitPrograms contains all programs after they have been loaded into the kernel.
