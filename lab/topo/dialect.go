@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 )
 
 // apiVersion is of the configurations that the lab writes.
@@ -19,18 +21,45 @@ func translate(ctx context.Context, program, config string) (string, error) {
 	if own, err := os.Executable(); err == nil && own == program {
 		return config, nil
 	}
-	versions, err := readVersions(ctx, program)
+	read, err := readVersions(ctx, program)
 	if err != nil {
 		return "", err
 	}
-	if slices.Contains(versions, apiVersion) {
+	if slices.Contains(read, apiVersion) {
 		return config, nil
 	}
 	// A change of apiVersion adds a rewrite to the version before it here.
-	return "", fmt.Errorf("%s reads configurations of %s; this lab writes %s: measure it with the lab of a build closer to it", program, strings.Join(versions, ", "), apiVersion)
+	return "", fmt.Errorf("%s reads configurations of %s; this lab writes %s: measure it with the lab of a build closer to it", program, strings.Join(read, ", "), apiVersion)
 }
 
+// programFile is a program as it is now.
+type programFile struct {
+	path     string
+	size     int64
+	modified time.Time
+}
+
+// versions are those that builds have been asked for: each is asked once.
+var versions sync.Map // programFile → []string
+
+// readVersions are the versions of configurations that a program reads.
 func readVersions(ctx context.Context, program string) ([]string, error) {
+	file, err := os.Stat(program)
+	if err != nil { // exec says why, or finds it elsewhere
+		return askVersions(ctx, program)
+	}
+	of := programFile{program, file.Size(), file.ModTime()}
+	if known, ok := versions.Load(of); ok {
+		return known.([]string), nil
+	}
+	read, err := askVersions(ctx, program)
+	if err == nil {
+		versions.Store(of, read)
+	}
+	return read, err
+}
+
+func askVersions(ctx context.Context, program string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, program, "schema").Output()
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its schema: %w", program, err)
@@ -45,9 +74,8 @@ func readVersions(ctx context.Context, program string) ([]string, error) {
 	if err := json.Unmarshal(out, &schema); err != nil {
 		return nil, fmt.Errorf("schema of %s: %w", program, err)
 	}
-	versions := schema.Properties.APIVersion.Enum
-	if len(versions) == 0 {
+	if len(schema.Properties.APIVersion.Enum) == 0 {
 		return nil, fmt.Errorf("schema of %s: it names no apiVersion", program)
 	}
-	return versions, nil
+	return schema.Properties.APIVersion.Enum, nil
 }

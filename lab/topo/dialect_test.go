@@ -1,10 +1,13 @@
 package topo
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // build is a program that prints a schema.
@@ -36,6 +39,33 @@ func TestTranslate(t *testing.T) {
 		if got != c.want || (err == nil) != (c.failure == "") || err != nil && !strings.Contains(err.Error(), c.failure) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
+	}
+}
+
+// A build is asked once, and again when another takes its place.
+func TestBuildsAreAskedOnce(t *testing.T) {
+	path := build(t, `{"properties": {"apiVersion": {"enum": ["first"]}}}`)
+	asked := filepath.Join(t.TempDir(), "asked")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte("\n"), []byte("\necho >>"+asked+"\n"), 1)
+	for _, name := range []string{"first", "first", "another"} {
+		if err := os.WriteFile(path, bytes.ReplaceAll(text, []byte("first"), []byte(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if name == "first" { // as if it had not been written again
+			if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := readVersions(t.Context(), path); err != nil || !slices.Equal(got, []string{name}) {
+			t.Errorf("%v, %v, want %s", got, err, name)
+		}
+	}
+	if times, err := os.ReadFile(asked); err != nil || len(times) != 2 {
+		t.Errorf("asked %d times, want 2: %v", len(times), err)
 	}
 }
 
