@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/selvage/selvage/internal/edge"
@@ -24,15 +23,17 @@ type EdgeAnswer struct {
 
 // addEdges adds the edges of this network namespace with a tunnel for each segment.
 func (inv *Inventory) addEdges(ctx context.Context, edges Edges, proc string) {
+	own, err := netNS(proc)
+	if err != nil {
+		inv.unknown("edges", "%v", err)
+		return
+	}
 	answers, err := edges.Edges(ctx)
 	if err != nil {
 		inv.unknown("edges", "%v", err)
 	}
 	for _, a := range answers {
-		if here, err := inv.here(a.Status, proc); err != nil {
-			inv.unknown("edge "+a.Status.Name, "%v", err)
-			continue
-		} else if !here {
+		if !inv.here(a.Status, own) {
 			continue
 		}
 		e := Edge{Name: a.Status.Name, Problems: slices.Clone(a.Status.Problems), Drops: map[string]uint64{}}
@@ -48,20 +49,27 @@ func (inv *Inventory) addEdges(ctx context.Context, edges Edges, proc string) {
 	}
 }
 
-// here reports whether an edge is in this network namespace: sockets are of the
-// machine. Without the right to see that, its TEP has to be an address of ours.
-func (inv *Inventory) here(s edge.Status, proc string) (bool, error) {
-	own, err := os.Readlink(filepath.Join(proc, "self/ns/net"))
+// netNS is the inode of the network namespace of this process.
+func netNS(proc string) (inode uint64, err error) {
+	name, err := os.Readlink(filepath.Join(proc, "self/ns/net"))
 	if err != nil {
-		return false, fmt.Errorf("network namespace: %w", err)
+		return 0, fmt.Errorf("network namespace: %w", err)
 	}
-	theirs, err := os.Readlink(filepath.Join(proc, strconv.Itoa(s.PID), "ns/net"))
-	if err == nil {
-		return own == theirs, nil
+	if _, err := fmt.Sscanf(name, "net:[%d]", &inode); err != nil {
+		return 0, fmt.Errorf("network namespace %q: %w", name, err)
+	}
+	return inode, nil
+}
+
+// here reports whether an edge is in the network namespace: sockets are of the machine.
+// Of an edge of an older build, which does not say, the TEP has to be an address of ours.
+func (inv *Inventory) here(s edge.Status, own uint64) bool {
+	if s.NetNS != 0 {
+		return s.NetNS == own
 	}
 	return slices.ContainsFunc(inv.Links, func(l Link) bool {
 		return slices.ContainsFunc(l.Addrs, func(p netip.Prefix) bool { return p.Addr() == s.TEP })
-	}), nil
+	})
 }
 
 func segmentTunnel(a EdgeAnswer, s edge.SegmentInfo) Tunnel {

@@ -20,6 +20,7 @@ type Status struct {
 	Name      string        `json:"name"`
 	Version   string        `json:"version"`
 	PID       int           `json:"pid"`
+	NetNS     uint64        `json:"netns"` // inode of its network namespace
 	Started   time.Time     `json:"started"`
 	Config    string        `json:"config"`
 	Adopted   bool          `json:"adopted"` // took over a running data path

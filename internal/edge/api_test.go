@@ -82,8 +82,14 @@ func TestDocuments(t *testing.T) {
 		t.Error("status does not say since when")
 	}
 	s.Started = s.Started.AddDate(-s.Started.Year(), 0, 0)
+	var netns uint64
+	if name, err := os.Readlink(threadNamespace); err != nil {
+		t.Fatal(err)
+	} else if _, err := fmt.Sscanf(name, "net:[%d]", &netns); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
 	want := Status{
-		Name: "a", Version: "test", PID: os.Getpid(), Started: s.Started, Config: "a.yaml", TEP: tep,
+		Name: "a", Version: "test", PID: os.Getpid(), NetNS: netns, Started: s.Started, Config: "a.yaml", TEP: tep,
 		Segments: []SegmentInfo{
 			{Name: "blue", VNI: 100, Encapsulation: "vxlan", UDPPort: 4789, Ports: 2, Remotes: 1, Gateway: []netip.Prefix{}, Generation: 4},
 			{Name: "red", VNI: 200, Encapsulation: "vxlan", UDPPort: 4789, Gateway: []netip.Prefix{}},

@@ -47,8 +47,12 @@ func (e *edge) statusDocument() (Status, error) {
 		if err != nil {
 			return Status{}, err
 		}
+		netns, err := e.ns.inode()
+		if err != nil {
+			return Status{}, err
+		}
 		s := Status{
-			Name: e.config.Name, Version: e.opts.Version, PID: os.Getpid(), Started: e.started,
+			Name: e.config.Name, Version: e.opts.Version, PID: os.Getpid(), NetNS: netns, Started: e.started,
 			Config: e.opts.ConfigPath, Adopted: e.adopted, TEP: e.config.Underlay.TEP,
 			Segments:  segmentInfos(e.config, e.view, stats.Generations),
 			FDB:       Usage{Used: stats.FDBUsed, Size: e.config.FDB.Size},

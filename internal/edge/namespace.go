@@ -43,4 +43,13 @@ func (n namespace) enter() error {
 	return nil
 }
 
+// inode is the number of the namespace, as in ls -l /proc/PID/ns/net.
+func (n namespace) inode() (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(n.file.Fd()), &st); err != nil {
+		return 0, fmt.Errorf("network namespace: %w", err)
+	}
+	return st.Ino, nil
+}
+
 func (n namespace) close() error { return n.file.Close() }
