@@ -75,13 +75,7 @@ func TestNATDeniedTakesNothing(t *testing.T) {
 func TestNATTransitLeaves(t *testing.T) {
 	all := ways()
 	for _, to := range []way{all[0], all[7]} {
-		w := natWorld(t, to, func(c *Config, _ *Tables) { c.Transit = true })
-		w.tables.Transit = []Transit{
-			{Ifindex: w.dev["u0"].Index, MAC: overlay.MAC(w.dev["u0"].HardwareAddr), Underlay: true, Unsummed: true},
-			{Ifindex: w.dev["s0"].Index, MAC: overlay.MAC(w.dev["s0"].HardwareAddr), Uplink: true, Unsummed: true},
-		}
-		w.tables.Exits = []int{w.dev["u0"].Index, w.dev["s0"].Index}
-		w.apply(t)
+		w := natWorld(t, to, withTransit)
 		n := w.talk(t)
 		for _, v6 := range []bool{false, true} {
 			for _, s := range natFamily(v6, natAsk, natAnswer, natSYN, natPing,
@@ -103,8 +97,6 @@ func TestNATTransitLeaves(t *testing.T) {
 				}
 			}
 		}
-		w.tables.Transit, w.tables.Exits = nil, nil
-		w.apply(t)
 	}
 }
 

@@ -31,18 +31,19 @@ type xdpMD struct{ Data, DataEnd, DataMeta, IngressIfindex, RXQueueIndex, Egress
 // transitWorld is a routedWorld whose underlay and uplink have transit programs.
 func transitWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
 	t.Helper()
-	w := routedWorld(t, to, append([]func(*Config, *Tables){func(c *Config, _ *Tables) { c.Transit = true }}, change...)...)
+	return routedWorld(t, to, append([]func(*Config, *Tables){withTransit}, change...)...)
+}
+
+// withTransit has adapt plan the programs, so that the pool keeps them too.
+func withTransit(c *Config, _ *Tables) { c.Transit = true }
+
+// planTransit plans transit programs for the underlay and the uplink.
+func (w *world) planTransit() {
 	w.tables.Transit = []Transit{
 		{Ifindex: w.dev["u0"].Index, MAC: overlay.MAC(w.dev["u0"].HardwareAddr), Underlay: true, Unsummed: true},
 		{Ifindex: w.dev["s0"].Index, MAC: overlay.MAC(w.dev["s0"].HardwareAddr), Uplink: true, Unsummed: true},
 	}
 	w.tables.Exits = []int{w.dev["u0"].Index, w.dev["s0"].Index}
-	w.apply(t)
-	t.Cleanup(func() { // programs of XDP on a veth are no other test's business
-		w.tables.Transit, w.tables.Exits = nil, nil
-		w.apply(t)
-	})
-	return w
 }
 
 // transit runs a packet through the transit program, as if it came from dev.

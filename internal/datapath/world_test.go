@@ -107,6 +107,9 @@ func (w *world) adapt(change []func(*Config, *Tables)) {
 	for _, c := range change {
 		c(&w.cfg, &w.tables)
 	}
+	if w.cfg.Transit {
+		w.planTransit()
+	}
 }
 
 // ownWorld is a new world that is removed after the test.
