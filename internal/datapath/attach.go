@@ -164,7 +164,7 @@ func isAttached(l link.Link, ifindex int) bool {
 	if err != nil {
 		return false
 	}
-	if info.Tracing() != nil {
+	if info.RawTracepoint() != nil { // as the kernel makes them of programs tp_btf
 		return ifindex == 0
 	}
 	if xdp := info.XDP(); xdp != nil {

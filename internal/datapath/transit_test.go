@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -378,6 +379,33 @@ func pseudoSum(frame []byte) (at int, seed uint16) {
 		return etherLen + l4 + 6, onesSum(pseudo)
 	}
 	return 0, 0
+}
+
+// What is attached stays as it is when it is applied again.
+func TestLinksStay(t *testing.T) {
+	w := transitWorld(t, ways()[0])
+	ids := func() map[hook]link.ID {
+		t.Helper()
+		got := map[hook]link.ID{}
+		for h, a := range w.dp.links {
+			info, err := a.link.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[h] = info.ID
+		}
+		return got
+	}
+	before := ids()
+	for _, h := range []hook{{role: roleNotSent}, {role: roleNotRedirected}, {roleTransit, w.dev["u0"].Index}, {roleUnderlay, w.dev["u0"].Index}, {rolePort, w.dev["p0"].Index}} {
+		if before[h] == 0 {
+			t.Errorf("nothing is attached to %s", h)
+		}
+	}
+	w.apply(t)
+	if after := ids(); !maps.Equal(before, after) {
+		t.Errorf("links are %v, were %v", after, before)
+	}
 }
 
 // An interface's program is swapped for one of another kind, in and after the driver.
