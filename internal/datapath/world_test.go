@@ -41,7 +41,6 @@ type world struct {
 	dev     map[string]*net.Interface
 	family  family
 	tracers map[string]*ebpf.Program
-	tests   int // that had it
 }
 
 // family is an underlay of IPv4 or of IPv6.
