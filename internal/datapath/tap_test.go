@@ -18,6 +18,7 @@ type tap struct {
 	fd   int
 	far  int // ifindex of the veth's other end
 	self int
+	skip func(frame []byte) bool // what is no business of the test's, nil: nothing
 }
 
 // frame is what a tap received. gsoSize is not 0 for a large segment.
@@ -109,7 +110,17 @@ func (p *tap) receive(t testing.TB, n int) []tapped {
 	}
 }
 
+// read is the next frame that is not skipped.
 func (p *tap) read() (tapped, error) {
+	for {
+		f, err := p.readAny()
+		if err != nil || p.skip == nil || !p.skip(f.bytes) {
+			return f, err
+		}
+	}
+}
+
+func (p *tap) readAny() (tapped, error) {
 	buf := make([]byte, 1<<17)
 	control := make([]byte, 64)
 	n, controlLen, _, _, err := unix.Recvmsg(p.fd, buf, control, 0)
