@@ -20,7 +20,7 @@ func asksOnce(d harness.Direction, local uint16) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer harness.CloseNow(conn)
 	_ = conn.SetDeadline(time.Now().Add(5 * time.Millisecond))
 	_, _ = conn.Write([]byte("question")) // an error of ICMP may be waiting, which is fine
 	_, _ = conn.Read(make([]byte, 100))
@@ -306,7 +306,7 @@ func strangerReaches(n *harness.EgressNet, g harness.Guest, mapping netip.AddrPo
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer harness.CloseNow(conn)
 	stranger, err := harness.DialUDP(n.Far, net.UDPAddrFromAddrPort(mapping))
 	if err != nil {
 		return err

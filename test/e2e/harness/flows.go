@@ -71,7 +71,7 @@ func (b *Bundle) close() {
 	}
 	b.sending.Wait()
 	for _, c := range slices.Concat(b.Sources, b.Sinks) {
-		c.Close()
+		CloseNow(c)
 	}
 	b.reading.Wait()
 }

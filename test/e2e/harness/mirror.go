@@ -123,7 +123,7 @@ func Mirrored(from *topo.Host, network string, local uint16, to netip.AddrPort) 
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	defer conn.Close()
+	defer CloseNow(conn)
 	if err := conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
 		return netip.AddrPort{}, err
 	}

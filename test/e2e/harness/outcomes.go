@@ -93,7 +93,7 @@ func FromPort(from, to netip.AddrPort, abort bool) error {
 		return err
 	}
 	conn := c.(*net.TCPConn)
-	defer closeNow(conn)
+	defer CloseNow(conn)
 	if abort {
 		return errors.Join(ExchangeLine(conn, Patience), conn.SetLinger(0))
 	}
@@ -107,9 +107,9 @@ func FromPort(from, to netip.AddrPort, abort bool) error {
 	return err
 }
 
-// closeNow closes a connection and frees its addresses. A process that is being started has
+// CloseNow closes a connection and frees its addresses, for the next who wants them. A process that is being started has
 // copies of all descriptors until it runs its program, and Close alone would leave it one.
-func closeNow(conn net.Conn) {
+func CloseNow(conn io.Closer) {
 	syscall.ForkLock.RLock() // no process is between the two
 	defer syscall.ForkLock.RUnlock()
 	conn.Close()

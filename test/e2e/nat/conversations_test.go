@@ -260,7 +260,7 @@ func oneOfTwo(n *harness.EgressNet, family int) string {
 	var conns []net.Conn
 	defer func() {
 		for _, c := range conns {
-			c.Close()
+			harness.CloseNow(c)
 		}
 	}()
 	for _, g := range []harness.Guest{n.Red1, n.Red2} {
