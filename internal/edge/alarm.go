@@ -1,9 +1,15 @@
 package edge
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/datapath"
 )
 
 // Kinds of alarm of the flow cache.
@@ -62,10 +68,24 @@ type cacheWatch struct {
 	contrary  int // intervals in a row that say otherwise
 }
 
-// watchShare is the time between readings in the time that one takes: counting the
-// entries of large caches walks all their memory, and watching costs one per cent of a
-// core at most.
+// watchShare is the time between readings in the processor time that one takes: counting
+// the entries of large caches walks all their memory, and watching costs one per cent of a
+// core at most. Waiting for a core costs nothing, and must not put the alarm off.
 const watchShare = 100
+
+// timed does f, and says how long a core was busy with it.
+func timed(f func() error) (time.Duration, error) {
+	runtime.LockOSThread() // the clock is the thread's
+	defer runtime.UnlockOSThread()
+	var began, ended unix.Timespec
+	clock := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &began)
+	err := f()
+	clock = errors.Join(clock, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ended))
+	if clock != nil {
+		clock = fmt.Errorf("processor time of a thread: %w", clock)
+	}
+	return time.Duration(ended.Nano() - began.Nano()), errors.Join(err, clock)
+}
 
 // after is the watch with one more reading. One that cannot be compared with the last
 // only replaces it.
@@ -103,13 +123,17 @@ func (e *edge) watchCache() {
 	}
 	next := cacheWatch{}
 	if e.config.FlowCache.Enabled { // off is no matter of readings
-		stats, err := e.dp.Stats()
+		var stats datapath.Stats
+		took, err := timed(func() (err error) {
+			stats, err = e.dp.Stats()
+			return err
+		})
 		e.fault("watch the flow cache", err)
 		if err != nil {
 			return
 		}
 		next = was.after(flowCacheInfo(at, stats))
-		next.notBefore = at.Add(watchShare * time.Since(at))
+		next.notBefore = at.Add(watchShare * took)
 	}
 	e.mu.Lock()
 	e.cache = next

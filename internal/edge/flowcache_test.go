@@ -296,3 +296,16 @@ func TestInterfaces(t *testing.T) {
 		t.Errorf("metrics have hooks %v that are not known", hooks)
 	}
 }
+
+// Waiting, as for a core, is no work.
+func TestTimed(t *testing.T) {
+	const wait = 200 * time.Millisecond
+	want := errors.New("of f")
+	took, err := timed(func() error {
+		<-time.After(wait)
+		return want
+	})
+	if !errors.Is(err, want) || took <= 0 || took > wait/4 {
+		t.Errorf("%s, %v of waiting for %s", took, err, wait)
+	}
+}
