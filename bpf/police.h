@@ -68,12 +68,15 @@ static __always_inline void make_conn_key(struct hearing *h, __u32 end, bool out
 	k->outside_port = out ? t->dport : t->sport;
 }
 
+static __always_inline bool is_policed(const struct end *e)
+{
+	return with_firewall && e && e->flags & END_POLICED;
+}
+
 /* The number of the end if it is a port with a firewall, which groups may name. */
 static __always_inline __u16 as_port(__u32 id)
 {
-	struct end *e = end_get(id);
-
-	return e && e->flags & END_POLICED ? id : 0;
+	return is_policed(end_get(id)) ? id : 0;
 }
 
 /* The port at the other end of the packet's way through this edge, or 0. */
@@ -384,7 +387,7 @@ static __always_inline int police_way(CTX *ctx, struct pkt *p, __u32 port, __u32
 	struct decision *d = &p->decision;
 	int why;
 
-	if (!with_firewall || !port || is_neighbour_talk(p) || d->action == ACTION_ASK)
+	if (!port || is_neighbour_talk(p) || d->action == ACTION_ASK)
 		return 0;
 	if (!is_ip(p))
 		return non_ip_dropped ? REASON_NON_IP : 0;
@@ -412,7 +415,7 @@ static __always_inline int police_copy(CTX *ctx, struct pkt *p, struct end *to, 
 {
 	int why;
 
-	if (!with_firewall || !(to->flags & END_POLICED) || is_neighbour_talk(p))
+	if (!is_policed(to) || is_neighbour_talk(p))
 		return 0;
 	if (!is_ip(p))
 		return non_ip_dropped ? REASON_NON_IP : 0;
