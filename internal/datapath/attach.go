@@ -138,7 +138,7 @@ func (d *Datapath) removeOutdated(path string, abi int) error {
 func (h hook) takes(info *link.Info) bool {
 	switch {
 	case h.isTracepoint():
-		return info.Type == link.RawTracepointType || info.Type == link.TracingType
+		return isOfTracepoint(info)
 	case h.isXDP():
 		return info.XDP() != nil
 	}
@@ -157,6 +157,11 @@ func parseHook(name string) (hook, bool) {
 // isTracepoint reports whether the hook is no interface.
 func (h hook) isTracepoint() bool { return h.role == roleNotSent || h.role == roleNotRedirected }
 
+// isOfTracepoint reports whether a link is one of those that kernels make of programs tp_btf.
+func isOfTracepoint(info *link.Info) bool {
+	return info.Type == link.RawTracepointType || info.Type == link.TracingType
+}
+
 // isAttached reports whether the link still sits on the interface; a link whose
 // interface went away stays behind with index 0.
 func isAttached(l link.Link, ifindex int) bool {
@@ -164,7 +169,7 @@ func isAttached(l link.Link, ifindex int) bool {
 	if err != nil {
 		return false
 	}
-	if info.RawTracepoint() != nil { // as the kernel makes them of programs tp_btf
+	if isOfTracepoint(info) {
 		return ifindex == 0
 	}
 	if xdp := info.XDP(); xdp != nil {
