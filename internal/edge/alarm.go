@@ -68,9 +68,9 @@ type cacheWatch struct {
 	contrary  int // intervals in a row that say otherwise
 }
 
-// watchShare is the time between readings in the processor time that one takes: counting
-// the entries of large caches walks all their memory, and watching costs one per cent of a
-// core at most. Waiting for a core costs nothing, and must not put the alarm off.
+// watchShare is the time between readings, or sweeps, in the processor time that one takes:
+// they walk all the memory of large tables, and cost one per cent of a core at most. Waiting
+// for a core costs nothing, and must not put an alarm off.
 const watchShare = 100
 
 // timed does f, and says how long a core was busy with it.

@@ -43,9 +43,12 @@ func (e *edge) watchNAT(ctx context.Context) {
 		case <-tick.C:
 		}
 		if begin := time.Now(); !begin.Before(sweepAt) {
-			e.sweepNAT()
-			e.fault("look at the bindings of a drain", e.watchDrain())
-			sweepAt = begin.Add(max(e.opts.NATSweep, watchShare*time.Since(begin)))
+			took, err := timed(func() error {
+				e.sweepNAT()
+				return e.watchDrain()
+			})
+			e.fault("look at the bindings of a drain", err)
+			sweepAt = begin.Add(max(e.opts.NATSweep, watchShare*took))
 		}
 		if begin := time.Now(); !begin.Before(refreshAt) {
 			pace := e.refreshPace()

@@ -110,8 +110,11 @@ func (e *edge) watchFirewall(ctx context.Context) {
 		if begin.Before(notBefore) {
 			continue
 		}
-		e.sweep()
-		took := time.Since(begin)
+		took, err := timed(func() error {
+			e.sweep()
+			return nil
+		})
+		e.fault("time the sweep of connections", err)
 		notBefore = begin.Add(max(e.opts.Sweep, watchShare*took))
 	}
 }
