@@ -30,9 +30,10 @@ trap 'exit 130' INT TERM
 git worktree add --quiet --detach "$work/tree" "$rev"
 
 echo "old is $(git log -1 --format='%h %s' "$rev"), new is $(git describe --always --dirty) of this tree" >&2
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath" # as make build
 declare -A tree=([old]="$work/tree" [new]=.)
 for side in old new; do
-	CGO_ENABLED=0 scripts/go.sh -C "${tree[$side]}" build -trimpath -o "$work/$side" ./cmd/selvage
+	scripts/go.sh -C "${tree[$side]}" build -o "$work/$side" ./cmd/selvage
 	scripts/go.sh -C "${tree[$side]}" test -c -o "$work/$side.test" ./internal/datapath
 done
 
