@@ -107,8 +107,9 @@ func FromPort(from, to netip.AddrPort, abort bool) error {
 	return err
 }
 
-// CloseNow closes a connection and frees its addresses, for the next who wants them. A process that is being started has
-// copies of all descriptors until it runs its program, and Close alone would leave it one.
+// CloseNow closes a connection and frees its addresses, for the next who wants them. A process
+// that is being started has copies of all descriptors until it runs its program, and Close alone
+// would leave it one.
 func CloseNow(conn io.Closer) {
 	syscall.ForkLock.RLock() // no process is between the two
 	defer syscall.ForkLock.RUnlock()
