@@ -77,6 +77,25 @@ func (w *world) refillArrivals(t testing.TB) {
 	}
 }
 
+// emptyArrivals has the data path tell of no host until the next tick of its clock.
+func (w *world) emptyArrivals(t testing.TB) {
+	t.Helper()
+	var buckets []edgeBucket
+	if err := w.dp.objs.ArrivalBuckets.Lookup(uint32(0), &buckets); err != nil {
+		t.Fatal(err)
+	}
+	now, err := coarseNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range buckets {
+		buckets[i] = edgeBucket{FilledNs: now}
+	}
+	if err := w.dp.objs.ArrivalBuckets.Put(uint32(0), buckets); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Who comes to a port is told of once, from a remote or from nowhere; who goes to
 // a remote is the other edge's to tell of.
 func TestArrivals(t *testing.T) {
@@ -162,6 +181,9 @@ func TestFloodOfArrivals(t *testing.T) {
 	_, events := w.counted(t, func() {
 		w.do(t, func() {
 			for i := range senders {
+				if i >= senders/4 {
+					w.emptyArrivals(t)
+				}
 				mac := overlay.MAC{2, 0, 0, 3, byte(i >> 8), byte(i)}
 				if _, err := runProgram(w.dp.objs.FromPort, w.dev["p0"].Index, packet{bytes: pkttest.Frame(mac.String(), bob, arp)}); err != nil {
 					t.Fatal(err)
@@ -185,7 +207,7 @@ func TestFloodOfArrivals(t *testing.T) {
 			t.Fatalf("%d told of and %d lost of %d; that was told %d times", told, lost, senders, zeros)
 		}
 	}
-	if lost == 0 || told+lost != senders || zeros != 1 {
+	if told < senders/4 || lost == 0 || told+lost != senders || zeros != 1 {
 		t.Errorf("%d told of and %d lost of %d; that was told %d times", told, lost, senders, zeros)
 	}
 	hosts, err := w.dp.Hosts()

@@ -46,10 +46,15 @@ func walkWhile[K, V any](m *ebpf.Map, do func(*K, *V) bool) error {
 	}
 }
 
-// monotonicNS is the clock that the programs use.
-func monotonicNS() (uint64, error) {
+// monotonicNS is the clock of the programs, now.
+func monotonicNS() (uint64, error) { return clockNS(unix.CLOCK_MONOTONIC) }
+
+// coarseNS is what the programs see of it: it is a tick of the kernel behind, at most.
+func coarseNS() (uint64, error) { return clockNS(unix.CLOCK_MONOTONIC_COARSE) }
+
+func clockNS(id int32) (uint64, error) {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+	if err := unix.ClockGettime(id, &ts); err != nil {
 		return 0, fmt.Errorf("read the clock: %w", err)
 	}
 	return uint64(ts.Nano()), nil
