@@ -3,7 +3,7 @@
 # their edges take turns in the A/B experiment (TCP, CPU per GB, request/response, UDP,
 # transit) and their stage benchmarks too, and says better, worse or no difference for
 # each figure: "old" is REV, "new" this tree.
-#   ROUNDS  rounds of the A/B experiment (12) and runs of the stage benchmarks (10)
+#   ROUNDS  rounds of the A/B experiment (10) and runs of the stage benchmarks (10)
 #   STAGES  which benchmarks of internal/datapath
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -39,7 +39,7 @@ done
 
 status=0
 "$work/new" lab ab --contenders "old=$work/old,new=$work/new" --cases tcp,rr,udp,transit \
-	--rounds "${ROUNDS:-12}" --results "${RESULTS:-results}" || status=$?
+	--rounds "${ROUNDS:-10}" --results "${RESULTS:-results}" || status=$?
 
 # The order of each pair is the other way round next time.
 runs="${ROUNDS:-10}"

@@ -19,8 +19,7 @@ hand_back() {
 }
 trap hand_back EXIT
 
-# Short: under four minutes. `selvage lab ab` alone runs twelve rounds.
-bin/selvage lab ab --contenders wire,plain,kernel,selvage --rounds 10 "$@"
+bin/selvage lab ab --contenders wire,plain,kernel,selvage "$@"
 
 newest="$(find results -mindepth 2 -maxdepth 2 -name report.html -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-)"
 echo

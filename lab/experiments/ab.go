@@ -15,7 +15,7 @@ import (
 type Ab struct {
 	Contenders []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are limit, ovs, selvage-geneve, selvage-nvgre and ovs-geneve too, and NAME=PROGRAM is the edges of another build. Ratios are against plain, or the first where that is not among them."`
 	Cases      []string `placeholder:"CASE" enum:"tcp,rr,udp,transit" default:"tcp,rr,udp" help:"What to measure: ${enum}; the first three by default."`
-	Rounds     int      `default:"12" help:"Times that all networks are built anew; intervals and ratios are over rounds, and a difference needs 8 at least."`
+	Rounds     int      `default:"10" help:"Times that all networks are built anew; intervals and ratios are over rounds, and a difference needs 8 at least."`
 	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
 	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
@@ -30,8 +30,8 @@ type Ab struct {
 
 	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. With default as the kernel does, which is on where br_netfilter is loaded."`
 
-	Cycles        int           `group:"Samples" default:"8" help:"Slices of each contender and case in a round; the contenders take turns."`
-	Slice         time.Duration `group:"Samples" default:"80ms" help:"Time of a slice."`
+	Cycles        int           `group:"Samples" default:"24" help:"Times in a round that the contenders take turns in each case; in a cycle TCP has five slices of each, UDP two, the others one."`
+	Slice         time.Duration `group:"Samples" default:"10ms" help:"Time of a slice."`
 	Streams       int           `group:"Samples" default:"1" help:"TCP connections at a time."`
 	Pin           bool          `group:"Samples" default:"true" negatable:"" help:"Pin instruments to cores: client and server apart, request/response both on the first."`
 	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of contenders without one of their own; this one by default."`
@@ -87,6 +87,9 @@ func (c *Ab) checkControl() error {
 	return nil
 }
 
+// leastSlice is so long that what each slice begins with stays the smaller part.
+const leastSlice = 5 * time.Millisecond
+
 func (c *Ab) checkSamples() error {
 	switch {
 	case c.Rounds < 1:
@@ -95,8 +98,8 @@ func (c *Ab) checkSamples() error {
 		return fmt.Errorf("--streams: %d is not within 1 … 128", c.Streams)
 	case c.Cycles < 1:
 		return fmt.Errorf("--cycles: %d is not 1 or more", c.Cycles)
-	case c.Slice < 20*time.Millisecond || c.Slice > 10*time.Second:
-		return fmt.Errorf("--slice: %s is not within 20ms … 10s", c.Slice)
+	case c.Slice < leastSlice || c.Slice > 10*time.Second:
+		return fmt.Errorf("--slice: %s is not within %s … 10s", c.Slice, leastSlice)
 	}
 	for i, name := range c.Cases {
 		if slices.Contains(c.Cases[:i], name) {

@@ -40,7 +40,7 @@ func TestDefaults(t *testing.T) {
 	if got := strings.Join(ab.Contenders, ","); got != "wire,plain,kernel,selvage" {
 		t.Errorf("contenders %s", got)
 	}
-	if ab.Rounds != 12 || ab.Cycles != 8 || ab.Slice != 80*time.Millisecond || ab.Streams != 1 || strings.Join(ab.Cases, ",") != "tcp,rr,udp" || ab.Output != "table" || ab.Results != "results" {
+	if ab.Rounds != 10 || ab.Cycles != 24 || ab.Slice != 10*time.Millisecond || ab.Streams != 1 || strings.Join(ab.Cases, ",") != "tcp,rr,udp" || ab.Output != "table" || ab.Results != "results" {
 		t.Errorf("%+v", ab)
 	}
 	bulk, rr := ab.pins()
@@ -85,7 +85,7 @@ func TestUsage(t *testing.T) {
 		"--rounds=0":                                         "--rounds",
 		"--streams=129":                                      "1 … 128",
 		"--cycles=0":                                         "--cycles",
-		"--slice=1ms":                                        "20ms … 10s",
+		"--slice=1ms":                                        "5ms … 10s",
 		"--contenders=plain,kernel=/bin/sh":                  "kernel is no edge; name the build otherwise, such as old=/bin/sh",
 		"--contenders=a=/nowhere":                            "/nowhere: no such file",
 		"--contenders=a=/etc/passwd":                         "/etc/passwd is no program",

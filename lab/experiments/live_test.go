@@ -235,7 +235,7 @@ func ab(t *testing.T, args ...string) (r result.Result, dir string) {
 	t.Parallel()
 	root := t.TempDir()
 	before := sysctls(t)
-	p := start(t, append([]string{"lab", "ab", "--results", root, "-o", "json", "--rounds", "1", "--cycles", "2", "--slice", "40ms"}, args...)...)
+	p := start(t, append([]string{"lab", "ab", "--results", root, "-o", "json", "--rounds", "1", "--cycles", "1", "--slice", "40ms"}, args...)...)
 	code := p.end()
 	if code != 0 {
 		t.Fatalf("exit status %d:\n%s", code, &p.stderr)
@@ -321,7 +321,7 @@ func checkSamples(t *testing.T, r result.Result, mss float64) {
 		}
 		last = s.Start
 		switch {
-		case s.Case == "tcp" && (len(s.CPU) != r.Environment.Cores || s.Metrics["mss"] != mss || len(s.Series["tcp_gbps"]) != 2):
+		case s.Case == "tcp" && (len(s.CPU) != r.Environment.Cores || s.Metrics["mss"] != mss || len(s.Series["tcp_gbps"]) != 5):
 			t.Errorf("tcp of %s: MSS %v, want %v; series %v", s.Contender, s.Metrics["mss"], mss, s.Series)
 		case strings.HasPrefix(s.Case, "rr") && len(s.Latency) == 0:
 			t.Errorf("%s of %s has no latency", s.Case, s.Contender)

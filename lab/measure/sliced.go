@@ -30,7 +30,7 @@ type Sliced interface {
 }
 
 // warmUp is what each slice begins with, unmeasured: the caches are the last path's.
-const warmUp = 5 * time.Millisecond
+const warmUp = 2 * time.Millisecond
 
 // worker is a process that does what it reads, a line at a time, and replies to each.
 type worker struct {
@@ -46,6 +46,7 @@ type standing struct {
 	client *worker
 	sample result.Sample
 	took   time.Duration
+	stolen float64 // seconds, of all cores at once
 }
 
 // stand starts a server, waits until it listens, and starts the client that it is for.
@@ -66,7 +67,8 @@ func stand(ctx context.Context, network string, port int, server, client part) (
 
 // Forget begins anew.
 func (s *standing) Forget() {
-	s.sample, s.took = result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}, 0
+	s.sample = result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}
+	s.took, s.stolen = 0, 0
 }
 
 // startWorker starts a process that takes orders.
@@ -145,10 +147,11 @@ func (s *standing) add(metric string, value float64) {
 	s.sample.Series[metric] = append(s.sample.Series[metric], value)
 }
 
-// ran notes how long a slice was, and the most that others took of the machine meanwhile.
+// ran notes how long a slice was, and what share others took of the machine meanwhile.
 func (s *standing) ran(took time.Duration, cpu CPU) {
 	s.took += took
-	s.sample.Metrics[CPUSteal] = max(s.sample.Metrics[CPUSteal], cpu.Steal)
+	s.stolen += cpu.Steal * took.Seconds()
+	s.sample.Metrics[CPUSteal] = s.stolen / s.took.Seconds()
 }
 
 // SlicedRR is RunRR in slices.
@@ -324,8 +327,6 @@ func (u *SlicedUDP) Sample() result.Sample {
 type SlicedTCP struct {
 	*standing
 	streams  int
-	bytes    int64
-	busy     float64 // CPU seconds
 	retrans  int64
 	last     Socket
 	cores    []result.CPUShare // sums of shares times seconds
@@ -351,20 +352,31 @@ func StandTCP(ctx context.Context, ends Ends, o BulkOptions) (*SlicedTCP, error)
 // not run in it, and it says nothing of the path.
 const starved = 10
 
-// Slice sends for that long. What counts is what the other end has acknowledged between two looks.
+// Slice sends for that long. What counts is what the other end has acknowledged between two
+// looks; CPU time is that of the whole slice and all of its bytes, so work that is put off counts.
 func (t *SlicedTCP) Slice(ctx context.Context, d time.Duration) error {
 	var report tcpSlice
+	var ran time.Duration
 	for try := 1; report.Bytes <= 0; try++ {
 		if try > starved {
 			return fmt.Errorf("bulk source: nothing was acknowledged in %d times %s", starved, d)
 		}
+		before, err := ReadRunTime()
+		if err != nil {
+			return err
+		}
 		if _, err := t.slice(ctx, d, &report); err != nil {
 			return err
 		}
+		after, err := ReadRunTime()
+		if err != nil {
+			return err
+		}
+		ran = after.Since(before)
 	}
 	elapsed := time.Duration(report.ElapsedNS)
 	t.add(TCPThroughput, float64(report.Bytes)*8/1e9/elapsed.Seconds())
-	t.bytes, t.busy = t.bytes+report.Bytes, t.busy+report.CPU.Busy
+	t.add(CPUPerGB, ran.Seconds()/(float64(report.All)/1e9))
 	t.retrans += report.Socket.Retransmits - t.last.Retransmits
 	t.last = report.Socket
 	t.spent(report.CPU, elapsed.Seconds())
@@ -375,7 +387,7 @@ func (t *SlicedTCP) Slice(ctx context.Context, d time.Duration) error {
 // Forget begins anew.
 func (t *SlicedTCP) Forget() {
 	t.standing.Forget()
-	t.bytes, t.busy, t.retrans, t.cores, t.measured = 0, 0, 0, nil, 0
+	t.retrans, t.cores, t.measured = 0, nil, 0
 }
 
 // spent adds what the cores did in a slice.
@@ -392,7 +404,7 @@ func (t *SlicedTCP) spent(cpu CPU, seconds float64) {
 	}
 }
 
-// Sample is all slices. CPU time, whose clock has ticks of 10 ms, is one figure of all.
+// Sample is all slices. What each core did, whose clock has ticks of 10 ms, is one figure of all.
 func (t *SlicedTCP) Sample() result.Sample {
 	s := t.sample
 	s.Duration = t.took.Seconds()
@@ -400,9 +412,6 @@ func (t *SlicedTCP) Sample() result.Sample {
 	s.Metrics[Streams] = float64(t.streams)
 	s.Metrics[MSS], s.Metrics[PathMTU] = float64(t.last.MSS), float64(t.last.PathMTU)
 	s.Metrics[RTT], s.Metrics[Cwnd] = t.last.RTT, float64(t.last.Cwnd)
-	if t.bytes > 0 {
-		s.Metrics[CPUPerGB] = t.busy / (float64(t.bytes) / 1e9)
-	}
 	for _, c := range t.cores {
 		c.User, c.System = c.User/t.measured, c.System/t.measured
 		c.SoftIRQ, c.Idle = c.SoftIRQ/t.measured, c.Idle/t.measured

@@ -189,7 +189,8 @@ type TCPSlices struct{ tcpStreams }
 // tcpSlice is what it says of one. Socket's counters are since the connection began, of all
 // connections; its sizes are the least.
 type tcpSlice struct {
-	Bytes     int64  `json:"bytes"` // acknowledged
+	Bytes     int64  `json:"bytes"` // acknowledged in it
+	All       int64  `json:"all"`   // and while it warmed up, and after it
 	ElapsedNS int64  `json:"elapsed_ns"`
 	CPU       CPU    `json:"cpu"`
 	Socket    Socket `json:"socket"`
@@ -234,6 +235,10 @@ func sendSlice(fds []int, d time.Duration) (tcpSlice, error) {
 	// With one connection the writer looks at the clock itself: another thread on its core would
 	// have to wait for it.
 	var first, last tcpLook
+	before, err := lookAt(fds)
+	if err != nil {
+		return tcpSlice{}, err
+	}
 	began := time.Now()
 	look := func() (done bool, err error) {
 		now := time.Since(began)
@@ -255,8 +260,12 @@ func sendSlice(fds []int, d time.Duration) (tcpSlice, error) {
 	if err := errors.Join(append(failed, drained(fds))...); err != nil {
 		return tcpSlice{}, err
 	}
+	after, err := lookAt(fds)
+	if err != nil {
+		return tcpSlice{}, err
+	}
 	return tcpSlice{
-		Bytes: last.acked - first.acked, ElapsedNS: last.at.Sub(first.at).Nanoseconds(),
+		Bytes: last.acked - first.acked, All: after.acked - before.acked, ElapsedNS: last.at.Sub(first.at).Nanoseconds(),
 		CPU: last.cpu.Since(first.cpu), Socket: last.socket,
 	}, nil
 }

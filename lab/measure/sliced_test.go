@@ -45,7 +45,7 @@ func TestSlices(t *testing.T) {
 		metrics []string
 	}{
 		{rr, []string{measure.RRP50, measure.RRP99, measure.RRRate}, nil},
-		{tcp, []string{measure.TCPThroughput}, []string{measure.CPUPerGB, measure.MSS, measure.Cwnd, measure.RTT}},
+		{tcp, []string{measure.TCPThroughput, measure.CPUPerGB}, []string{measure.MSS, measure.Cwnd, measure.RTT}},
 		{udp, []string{measure.UDPRate, measure.UDPSentRate}, nil},
 	} {
 		s := c.of.Sample()

@@ -57,11 +57,11 @@ type noise struct {
 
 // run is a result of so many rounds in which contender b takes so much longer than a.
 func (n noise) run(rounds int, effect float64) result.Result {
-	r := result.Result{Experiment: AB, Parameters: map[string]string{"slice": "80ms", "rounds": strconv.Itoa(rounds)}}
+	r := result.Result{Experiment: AB, Parameters: map[string]string{"slice": "10ms", "rounds": strconv.Itoa(rounds)}}
 	for _, name := range []string{"a", "b"} {
 		r.Contenders = append(r.Contenders, result.Contender{Name: name})
 	}
-	const cycles = 8
+	const cycles = 24
 	for round := 1; round <= rounds; round++ {
 		speeds := [cycles]float64{}
 		at := 17.0
