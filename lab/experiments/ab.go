@@ -30,7 +30,7 @@ type Ab struct {
 
 	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. With default as the kernel does, which is on where br_netfilter is loaded."`
 
-	Cycles        int           `group:"Samples" default:"24" help:"Times in a round that the contenders take turns in each case; in a cycle TCP has five slices of each, UDP two, the others one."`
+	Cycles        int           `group:"Samples" default:"20" help:"Times in a round that the contenders take turns in all cases; in a cycle TCP has five slices of each, UDP four, the others two."`
 	Slice         time.Duration `group:"Samples" default:"10ms" help:"Time of a slice."`
 	Streams       int           `group:"Samples" default:"1" help:"TCP connections at a time."`
 	Pin           bool          `group:"Samples" default:"true" negatable:"" help:"Pin instruments to cores: client and server apart, request/response both on the first."`
@@ -39,6 +39,8 @@ type Ab struct {
 	programs builds
 	// harm is done to a contender of each round, for proof that it is found.
 	harm func(*stand) error
+	// only are the cases of samples to measure, all without: proof takes none that it does not judge.
+	only []string
 }
 
 // leastMTU is IPv6's minimum (RFC 8200 section 5); both families cross every path.

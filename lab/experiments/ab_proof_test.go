@@ -166,17 +166,20 @@ func defaultAb() *Ab {
 	return &c.Ab
 }
 
-// calibrate measures what ten times the harm costs, and makes a tenth of it: the cost is as long
-// as the loop.
+// calibrate measures what about ten times the harm costs, and makes a tenth of it: the time that
+// a packet takes grows with the loop.
 func (p proofRun) calibrate() proofHarm {
 	p.t.Helper()
 	const rounds = 8
-	guess := proofHarm{Harm: plant.Harm{UDP: 600, SmallTCP: 900, BulkTCP: 2000}, transit: 60}
+	guess := proofHarm{Harm: plant.Harm{UDP: 250, SmallTCP: 400, BulkTCP: 1200}, transit: 300}
 	r := p.record(guess, rounds)
 	scaled := func(turns uint32, row proofRow) uint32 {
-		cost := math.Abs(math.Log(of(p.t, stats.Summarise(r), harmed, row).Ratio))
-		p.t.Logf("%d turns cost %s %s %.1f %%", turns, row.kase, row.metric, 100*math.Expm1(cost))
-		return max(1, uint32(math.Round(float64(turns)*math.Log1p(planted)/cost)))
+		longer := of(p.t, stats.Summarise(r), harmed, row).Ratio
+		if row.higher {
+			longer = 1 / longer
+		}
+		p.t.Logf("%d turns make %s %s %.1f %% longer", turns, row.kase, row.metric, 100*(longer-1))
+		return uint32(math.Round(float64(turns) * planted / (longer - 1)))
 	}
 	rows := proofRows()
 	return proofHarm{transit: scaled(guess.transit, rows[4]), Harm: plant.Harm{
@@ -197,6 +200,9 @@ func (p proofRun) record(harm proofHarm, rounds int) result.Result {
 		p.t.Fatal(err)
 	}
 	ab := &c.Ab
+	for _, row := range proofRows() {
+		ab.only = append(ab.only, row.kase)
+	}
 	var plants []*plant.Plant
 	defer func() {
 		for _, planted := range plants {

@@ -40,7 +40,7 @@ func TestDefaults(t *testing.T) {
 	if got := strings.Join(ab.Contenders, ","); got != "wire,plain,kernel,selvage" {
 		t.Errorf("contenders %s", got)
 	}
-	if ab.Rounds != 10 || ab.Cycles != 24 || ab.Slice != 10*time.Millisecond || ab.Streams != 1 || strings.Join(ab.Cases, ",") != "tcp,rr,udp" || ab.Output != "table" || ab.Results != "results" {
+	if ab.Rounds != 10 || ab.Cycles != 20 || ab.Slice != 10*time.Millisecond || ab.Streams != 1 || strings.Join(ab.Cases, ",") != "tcp,rr,udp" || ab.Output != "table" || ab.Results != "results" {
 		t.Errorf("%+v", ab)
 	}
 	bulk, rr := ab.pins()

@@ -49,19 +49,23 @@ func (c *Ab) kinds() []string {
 			kinds = append(kinds, name)
 		}
 	}
+	if c.only != nil {
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !slices.Contains(c.only, kind) })
+	}
 	return kinds
 }
 
-// turns is how often each contender has a case's turn in a cycle. Bulk transfers copy, and what a
-// copy takes changes most from slice to slice; a loss of few packets needs many.
+// turns is how often each contender has a case's turn in a cycle, the more often the more
+// its slices differ. Bulk transfers copy, and what a copy takes changes most; a loss of few
+// packets needs many of them.
 func turns(kind string) int {
 	switch kind {
 	case "tcp":
 		return 5
 	case "udp":
-		return 2
+		return 4
 	}
-	return 1
+	return 2
 }
 
 // buildTime is about how long a contender's beds of a round take to build and remove.

@@ -147,7 +147,7 @@ type SinkOptions struct {
 	// Answer answers ARP requests and neighbour solicitations for every address that
 	// are not of the asker itself, with the address of the interface.
 	Answer bool
-	// Turns is how often a loop of nothing runs for each frame: a delay that is planted where
+	// Turns is how often a loop of nothing runs for each 16 frames: a delay that is planted where
 	// a comparison has to show that it would be found.
 	Turns uint32
 	// VXLANPort and GenevePort are UDP ports, the registered ones by default.

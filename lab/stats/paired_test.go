@@ -61,7 +61,7 @@ func (n noise) run(rounds int, effect float64) result.Result {
 	for _, name := range []string{"a", "b"} {
 		r.Contenders = append(r.Contenders, result.Contender{Name: name})
 	}
-	const cycles = 24
+	const cycles = 40
 	for round := 1; round <= rounds; round++ {
 		speeds := [cycles]float64{}
 		at := 17.0
