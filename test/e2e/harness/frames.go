@@ -8,8 +8,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -136,31 +134,35 @@ func (f *Frames) Until(want, last func([]byte) bool) ([][]byte, error) {
 	}
 }
 
-// watch measures frames until it is stopped; stop returns the largest and what ended it
-// before, if anything did.
-func (f *Frames) watch() (stop func() (int, error)) {
-	largest := 0
+// hold has the socket keep so many bytes of frames that nobody reads.
+func (f *Frames) hold(bytes int) error {
+	conn, err := f.File.SyscallConn()
+	if err != nil {
+		return err
+	}
 	var failed error
-	var stopping atomic.Bool
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			frame, err := f.Next(time.Time{})
-			if err != nil {
-				if !stopping.Load() {
-					failed = fmt.Errorf("watch %s: %w", f.Name, err)
-				}
-				return
-			}
-			largest = max(largest, len(frame))
+	err = conn.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes) })
+	return errors.Join(err, failed)
+}
+
+// largest reads all frames that have come, and returns the size of the largest.
+func (f *Frames) largest() (largest int, err error) {
+	conn, err := f.File.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) {
+		for failed == nil {
+			var size int
+			size, _, failed = unix.Recvfrom(int(fd), nil, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+			largest = max(largest, size)
 		}
 	})
-	return func() (int, error) {
-		stopping.Store(true)
-		f.Close()
-		wg.Wait()
-		return largest, failed
+	if errors.Is(failed, unix.EAGAIN) {
+		failed = nil
 	}
+	return largest, errors.Join(err, failed)
 }
 
 // Marked is a frame that can be found again by its mark.

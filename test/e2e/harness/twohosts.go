@@ -100,19 +100,25 @@ func (n *TwoHosts) SegmentsGoWhole() {
 	}
 }
 
-// WholeAt is nil when a host receives segments of a transfer uncut.
+// WholeAt is nil when a host receives segments of a transfer uncut. Frames wait in the socket
+// until the transfer is over, so nothing depends on who gets to run meanwhile.
 func (n *Network) WholeAt(receiver *topo.Host, d Direction) error {
 	f, err := OpenFrames(receiver, topo.UnderlayName, false)
 	if err != nil {
 		return err
 	}
-	stop := f.watch()
-	err = Transfer(d, len(Content))
-	largest, failed := stop()
-	if largest < 30_000 {
-		err = errors.Join(err, fmt.Errorf("the largest packet has %d bytes", largest))
+	defer f.Close()
+	if err := f.hold(10 * len(Content)); err != nil { // the kernel counts what frames take of memory
+		return err
 	}
-	return errors.Join(err, failed)
+	if err := Transfer(d, len(Content)); err != nil {
+		return err
+	}
+	largest, err := f.largest()
+	if err == nil && largest < 30_000 {
+		err = fmt.Errorf("the largest packet has %d bytes", largest)
+	}
+	return err
 }
 
 // Edited is our half with another configuration.
