@@ -235,7 +235,7 @@ func ab(t *testing.T, args ...string) (r result.Result, dir string) {
 	t.Parallel()
 	root := t.TempDir()
 	before := sysctls(t)
-	p := start(t, append([]string{"lab", "ab", "--results", root, "-o", "json", "--rounds", "1", "--cycles", "1", "--slice", "40ms"}, args...)...)
+	p := start(t, append([]string{"lab", "ab", "--results", root, "-o", "json", "--rounds", "1", "--cycles", "1", "--slice", "10ms"}, args...)...)
 	code := p.end()
 	if code != 0 {
 		t.Fatalf("exit status %d:\n%s", code, &p.stderr)
