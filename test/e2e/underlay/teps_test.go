@@ -128,7 +128,7 @@ spec:
     teps:
     - {name: a, address: "%s", interface: u0}
     - {name: b, address: "%s", interface: u1}
-    liveness: {interval: 50ms, multiplier: 3}
+    liveness: {interval: 100ms, multiplier: 3}
     %s
   remotes:
   - {name: far, addresses: ["%s", "%s"]}
