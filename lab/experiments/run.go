@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -180,7 +181,7 @@ func (c *Ab) parameters() map[string]string {
 		"slice":            c.Slice.String(),
 		"udp_payload":      "18",
 		"streams":          strconv.Itoa(c.Streams),
-		"warmup":           fmt.Sprintf("before each round %s of rest and a cycle that does not count; each slice begins with 5ms that do not", settleTime),
+		"warmup":           fmt.Sprintf("before each round %s of rest and a cycle that does not count; each slice begins with %s that do not", settleTime, measure.WarmUp),
 		"underlay_mtu":     strconv.Itoa(c.UnderlayMTU),
 		"inner_mtu":        strconv.Itoa(c.InnerMTU),
 		"plain_mtu":        strconv.Itoa(c.PlainMTU),

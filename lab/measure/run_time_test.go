@@ -25,7 +25,6 @@ func TestRunTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		then = RunTime{busy.Process.Pid: then[busy.Process.Pid]}
 		return RunTime{busy.Process.Pid: now[busy.Process.Pid]}.Since(then), now
 	}
 	then := before

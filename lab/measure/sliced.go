@@ -29,8 +29,8 @@ type Sliced interface {
 	Close()
 }
 
-// warmUp is what each slice begins with, unmeasured: the caches are the last path's.
-const warmUp = 2 * time.Millisecond
+// WarmUp is what each slice begins with, unmeasured: the caches are the last path's.
+const WarmUp = 2 * time.Millisecond
 
 // worker is a process that does what it reads, a line at a time, and replies to each.
 type worker struct {

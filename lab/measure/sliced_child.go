@@ -59,7 +59,7 @@ type RRSlices struct {
 
 // Run measures as often as it is told to.
 func (c *RRSlices) Run() error {
-	client := RRClient{Endpoint: c.Endpoint, Network: c.Network, Request: c.Request, Response: c.Response, Warmup: warmUp}
+	client := RRClient{Endpoint: c.Endpoint, Network: c.Network, Request: c.Request, Response: c.Response, Warmup: WarmUp}
 	if err := alone(c.Core); err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func sendSlice(fds []int, d time.Duration) (tcpSlice, error) {
 	// With one connection the writer looks at the clock itself: another thread on its core would
 	// have to wait for it.
 	var first, last tcpLook
-	before, err := lookAt(fds)
+	before, _, err := askSockets(fds)
 	if err != nil {
 		return tcpSlice{}, err
 	}
@@ -243,9 +243,9 @@ func sendSlice(fds []int, d time.Duration) (tcpSlice, error) {
 	look := func() (done bool, err error) {
 		now := time.Since(began)
 		switch {
-		case first.at.IsZero() && now >= warmUp:
+		case first.at.IsZero() && now >= WarmUp:
 			first, err = lookAt(fds)
-		case now >= warmUp+d:
+		case now >= WarmUp+d:
 			last, err = lookAt(fds)
 			return true, err
 		}
@@ -260,12 +260,12 @@ func sendSlice(fds []int, d time.Duration) (tcpSlice, error) {
 	if err := errors.Join(append(failed, drained(fds))...); err != nil {
 		return tcpSlice{}, err
 	}
-	after, err := lookAt(fds)
+	after, _, err := askSockets(fds)
 	if err != nil {
 		return tcpSlice{}, err
 	}
 	return tcpSlice{
-		Bytes: last.acked - first.acked, All: after.acked - before.acked, ElapsedNS: last.at.Sub(first.at).Nanoseconds(),
+		Bytes: last.acked - first.acked, All: after - before, ElapsedNS: last.at.Sub(first.at).Nanoseconds(),
 		CPU: last.cpu.Since(first.cpu), Socket: last.socket,
 	}, nil
 }
@@ -298,19 +298,25 @@ func lookAt(fds []int) (l tcpLook, err error) {
 		return l, err
 	}
 	l.at = time.Now()
+	l.acked, l.socket, err = askSockets(fds)
+	return l, err
+}
+
+// askSockets returns the bytes that all connections have had acknowledged, and what they are.
+func askSockets(fds []int) (acked int64, s Socket, err error) {
 	for i, fd := range fds {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil {
-			return l, fmt.Errorf("TCP_INFO: %w", err)
+			return 0, s, fmt.Errorf("TCP_INFO: %w", err)
 		}
-		l.acked += int64(info.Bytes_acked)
-		retransmits := l.socket.Retransmits + int64(info.Total_retrans)
-		if i == 0 || int(info.Snd_mss) < l.socket.MSS {
-			l.socket = Socket{MSS: int(info.Snd_mss), PathMTU: int(info.Pmtu), RTT: float64(info.Rtt), Cwnd: int(info.Snd_cwnd)}
+		acked += int64(info.Bytes_acked)
+		retransmits := s.Retransmits + int64(info.Total_retrans)
+		if i == 0 || int(info.Snd_mss) < s.MSS {
+			s = Socket{MSS: int(info.Snd_mss), PathMTU: int(info.Pmtu), RTT: float64(info.Rtt), Cwnd: int(info.Snd_cwnd)}
 		}
-		l.socket.Retransmits = retransmits
+		s.Retransmits = retransmits
 	}
-	return l, nil
+	return acked, s, nil
 }
 
 // drained waits until all that was written has been acknowledged.
