@@ -68,28 +68,28 @@ func (w *world) forgetHost(t testing.TB, mac string) {
 // refillArrivals lets the data path tell of hosts again.
 func (w *world) refillArrivals(t testing.TB) {
 	t.Helper()
-	var buckets []edgeBucket
-	if err := w.dp.objs.ArrivalBuckets.Lookup(uint32(0), &buckets); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.dp.objs.ArrivalBuckets.Put(uint32(0), make([]edgeBucket, len(buckets))); err != nil {
-		t.Fatal(err)
-	}
+	w.setArrivals(t, edgeBucket{})
 }
 
 // emptyArrivals has the data path tell of no host until the next tick of its clock.
 func (w *world) emptyArrivals(t testing.TB) {
 	t.Helper()
-	var buckets []edgeBucket
-	if err := w.dp.objs.ArrivalBuckets.Lookup(uint32(0), &buckets); err != nil {
-		t.Fatal(err)
-	}
 	now, err := coarseNS()
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.setArrivals(t, edgeBucket{FilledNs: now})
+}
+
+// setArrivals sets the tokens that each core has to tell of hosts.
+func (w *world) setArrivals(t testing.TB, to edgeBucket) {
+	t.Helper()
+	var buckets []edgeBucket
+	if err := w.dp.objs.ArrivalBuckets.Lookup(uint32(0), &buckets); err != nil {
+		t.Fatal(err)
+	}
 	for i := range buckets {
-		buckets[i] = edgeBucket{FilledNs: now}
+		buckets[i] = to
 	}
 	if err := w.dp.objs.ArrivalBuckets.Put(uint32(0), buckets); err != nil {
 		t.Fatal(err)
