@@ -134,17 +134,6 @@ func (f *Frames) Until(want, last func([]byte) bool) ([][]byte, error) {
 	}
 }
 
-// hold has the socket keep so many bytes of frames that nobody reads.
-func (f *Frames) hold(bytes int) error {
-	conn, err := f.File.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = conn.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes) })
-	return errors.Join(err, failed)
-}
-
 // largest reads all frames that have come, and returns the size of the largest.
 func (f *Frames) largest() (largest int, err error) {
 	conn, err := f.File.SyscallConn()
