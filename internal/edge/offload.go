@@ -42,6 +42,8 @@ type offloads struct {
 	mu    sync.Mutex
 	paths map[overlay.Pair]*probedPath
 	trial *trial // the probe that runs
+	// pending is the path that is being probed, until what was found is in force.
+	pending overlay.Pair
 	// Of the goroutine that probes:
 	responders map[netip.Addr]*offload.Responder
 	port       uint16
@@ -58,7 +60,6 @@ type probedPath struct {
 
 // trial is an interface that is being probed, and how its offloads are for now.
 type trial struct {
-	pair overlay.Pair
 	name string
 	set  []host.Offload
 }
@@ -305,6 +306,7 @@ func (e *edge) probeOffload(ctx context.Context, path offload.Path, why string) 
 	}
 	_, held := inLoop(e, e.holdOffloads)
 	e.fault(changeHost, held)
+	o.settle()
 	switch {
 	case errors.Is(err, offload.ErrBusy):
 	case err != nil:
@@ -318,10 +320,10 @@ func (e *edge) probeOffload(ctx context.Context, path offload.Path, why string) 
 func (o *offloads) begin(path offload.Path) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.trial = &trial{pair: path.Pair, name: path.Interface}
+	o.trial, o.pending = &trial{name: path.Interface}, path.Pair
 }
 
-// end takes over what a probe found, or why it did not.
+// end takes over what a probe found, or why it did not, for the host to be set so.
 func (o *offloads) end(pair overlay.Pair, result offload.Result, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -338,6 +340,13 @@ func (o *offloads) end(pair overlay.Pair, result offload.Result, err error) {
 	default:
 		p.result, p.failed, p.asked, p.pause = &result, "", false, 0
 	}
+}
+
+// settle says that what a probe found is in force.
+func (o *offloads) settle() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pending = overlay.Pair{}
 }
 
 // setOffloads is the Setter of the probe that runs.

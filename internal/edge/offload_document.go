@@ -24,7 +24,7 @@ type OffloadInfo struct {
 	Wrong   bool             `json:"wrong"`   // not even this one is right
 	Applied bool             `json:"applied"` // the interface has what this mode changes
 	When    time.Time        `json:"when,omitzero"`
-	// Pending: a probe is asked for, or runs. Failed is why the last found nothing.
+	// Pending: a probe is asked for, or runs, or what it found is not set yet. Failed is why the last found nothing.
 	Pending  bool             `json:"pending"`
 	Failed   string           `json:"failed,omitempty"`
 	Identity offload.Identity `json:"identity"`
@@ -43,7 +43,7 @@ func (o *offloads) info(pair overlay.Pair, config overlay.Edge) *OffloadInfo {
 		return nil
 	}
 	info := &OffloadInfo{
-		Failed: p.failed, Pending: p.asked || o.trial != nil && o.trial.pair == pair, Why: p.failed,
+		Failed: p.failed, Pending: p.asked || o.pending == pair, Why: p.failed,
 		Changes: []offload.Change{}, Trials: []offload.Trial{},
 	}
 	if p.result == nil {

@@ -98,4 +98,11 @@ func TestOffloadsKept(t *testing.T) {
 	if p := o.paths[pair]; p.result == nil || p.failed != "" || !p.due.After(time.Now()) {
 		t.Errorf("a busy remote is asked again later: %+v", p)
 	}
+	if got := o.wanted(apply); len(got) != 1 || !o.info(pair, config(apply)).Pending {
+		t.Errorf("what is in force again is %v, and until the host has it the probe has not ended", got)
+	}
+	o.settle()
+	if o.info(pair, config(apply)).Pending {
+		t.Error("the probe has ended, and is pending")
+	}
 }
