@@ -10,9 +10,13 @@ package machine
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -27,8 +31,10 @@ const (
 	// net.ipv6.conf: 3 is the namespace of who makes them.
 	inherit = "net.core.devconf_inherit_init_net"
 	lock    = "/tmp/selvage-test-machine.lock"
-	// ownRun marks a test binary that has a /run of its own.
-	ownRun = "SELVAGE_TEST_OWN_RUN"
+	// ownRun marks a test binary that has a /run of its own: one that keeps it, and the one
+	// that runs the tests.
+	ownRun      = "SELVAGE_TEST_OWN_RUN"
+	keeps, runs = "keeps", "runs"
 )
 
 // Others are machines whose settings beds and edges must not rest on. What a name has as
@@ -54,8 +60,11 @@ func Others() map[string][]string {
 // find left behind, is none of its labs. TestMain calls it first. Without root it does nothing,
 // as there are no labs then.
 func OwnRun() error {
-	if os.Geteuid() != 0 || os.Getenv(ownRun) != "" {
+	switch {
+	case os.Geteuid() != 0 || os.Getenv(ownRun) == runs:
 		return nil
+	case os.Getenv(ownRun) == keeps:
+		return keep()
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -66,7 +75,39 @@ func OwnRun() error {
 		return fmt.Errorf("%w: apt-get install util-linux", err)
 	}
 	argv := append([]string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs tmpfs /run && exec "$@"`, "sh", self}, os.Args[1:]...)
-	return unix.Exec(unshare, argv, append(os.Environ(), ownRun+"=1"))
+	return unix.Exec(unshare, argv, append(os.Environ(), ownRun+"="+keeps))
+}
+
+// keep runs this test binary once more, for the tests, and restores what their labs left of
+// the machine when they are killed: what tells of it is in the directory that nobody else sees.
+func keep() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	runtime.LockOSThread() // Pdeathsig is of the thread
+	tests := exec.Command(self, os.Args[1:]...)
+	tests.Stdin, tests.Stdout, tests.Stderr = os.Stdin, os.Stdout, os.Stderr
+	tests.Env = append(os.Environ(), ownRun+"="+runs)
+	tests.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := tests.Start(); err != nil {
+		return err
+	}
+	go func() {
+		for s := range signals { // which a terminal sends to both
+			_ = tests.Process.Signal(s)
+		}
+	}()
+	failed := tests.Wait()
+	if _, err := topo.Restore(context.Background()); err != nil {
+		return errors.Join(failed, err)
+	}
+	if tests.ProcessState.ExitCode() >= 0 {
+		os.Exit(tests.ProcessState.ExitCode())
+	}
+	return failed
 }
 
 // Run has this test binary run the tests that match a pattern on a machine with settings.
