@@ -5,6 +5,7 @@
 # each figure: "old" is REV, "new" this tree.
 #   ROUNDS  rounds of the A/B experiment (10) and runs of the stage benchmarks (10)
 #   STAGES  which benchmarks of internal/datapath
+#   RESULTS folder of the report (results)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:/usr/sbin:/sbin"
@@ -16,7 +17,7 @@ die() {
 
 [[ $# -eq 1 && -n "$1" ]] || die "usage: make bench-against REV=revision"
 [[ $EUID -eq 0 ]] || die "network namespaces and BPF need root; run: sudo make bench-against REV=$1"
-rev="$(git rev-parse --verify --quiet "$1^{commit}")" || die "there is no revision $1"
+rev="$(git rev-parse --verify "$1^{commit}")" || die "there is no revision $1"
 stages="${STAGES:-^Benchmark(Port|Underlay|Routed|Stages|Translate|Connections)\$}"
 
 work="$(mktemp -d)"
@@ -24,13 +25,16 @@ work="$(mktemp -d)"
 cleanup() {
 	git worktree remove --force "$work/tree" 2>/dev/null || true
 	rm -rf "$work"
+	if [[ -n "${SUDO_UID:-}" && -d "${RESULTS:-results}" ]]; then # the report is its reader's
+		chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "${RESULTS:-results}"
+	fi
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 git worktree add --quiet --detach "$work/tree" "$rev"
 
 echo "old is $(git log -1 --format='%h %s' "$rev"), new is $(git describe --always --dirty) of this tree" >&2
-export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath" # as make build
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath" # as make build, whose packages serve again
 declare -A tree=([old]="$work/tree" [new]=.)
 for side in old new; do
 	scripts/go.sh -C "${tree[$side]}" build -o "$work/$side" ./cmd/selvage
@@ -45,6 +49,7 @@ status=0
 # within one, by stopping processes, are no way: a signal has the verifier begin again.)
 runs="${ROUNDS:-10}"
 mapfile -t benchmarks < <(cd internal/datapath && "$work/new.test" -test.list "$stages" | grep '^Benchmark')
+[[ ${#benchmarks[@]} -gt 0 ]] || die "no stage benchmark matches $stages"
 for ((i = 1; i <= runs; i++)); do
 	echo "stage benchmarks: run $i of $runs" >&2
 	order=(old new)

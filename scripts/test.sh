@@ -11,17 +11,20 @@ cd "$(dirname "$0")/.."
 PATH="$PATH:/usr/sbin:/sbin"
 
 usage() {
-	sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,10s/^# \{0,1\}//p' scripts/test.sh >&2
 	exit 2
 }
-[[ $# -gt 0 ]] || usage
+case "${1:-}" in
+check | test | long) ;;
+*) usage ;;
+esac
 tier="$1"
 shift
 chosen=("$@")
 [[ $# -gt 0 ]] || set -- ./...
 
 if [[ $tier != check && $EUID -ne 0 ]]; then
-	echo "test.sh: not root, so most tests will skip; all run with: sudo make test" >&2
+	echo "test.sh: not root, so most tests will skip; all run with: sudo make ${tier/#long/test-long}" >&2
 fi
 
 gofmt="$(scripts/go.sh env GOROOT)/bin/gofmt"
@@ -37,7 +40,14 @@ export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath"
 lean=(-ldflags "-s -w")
 
 work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
+# shellcheck disable=SC2317  # trap calls it
+cleanup() {
+	# What tests that were interrupted left behind; labs whose process lives stay.
+	[[ -z "${SELVAGE_TEST_BINARY:-}" || $EUID -ne 0 ]] || "$SELVAGE_TEST_BINARY" lab restore >/dev/null || true
+	rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
 scripts/go.sh build -o "$work/summary" ./test/summary
 
 # go_test ARG...: go test, summed up. vet is make lint's.
@@ -81,7 +91,8 @@ long() {
 	go_test -count=1 -p 1 -timeout 1h -run '^$' -bench . -benchtime 1x "$@" || failed=1
 	fuzz "$@" || failed=1
 	if [[ ${#chosen[@]} -eq 0 ]]; then
-		go_test -count=1 -timeout 3h -run '^TestProof$' ./lab/experiments -proof || failed=1
+		# By itself, for its table is the result.
+		scripts/go.sh test -v -vet=off "${lean[@]}" -count=1 -timeout 3h -run '^TestProof$' ./lab/experiments -proof || failed=1
 	fi
 	return "$failed"
 }
@@ -93,5 +104,4 @@ test)
 	go_test -count=1 -p "$side_by_side" -timeout 20m "$@"
 	;;
 long) long "$@" ;;
-*) usage ;;
 esac
