@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/selvage/selvage/lab/result"
@@ -71,7 +72,13 @@ func (e evidence) against(name, base string) (sentence string, findings []string
 func finding(name string, m stats.Metric, row result.Row, change stats.Change) string {
 	text := fmt.Sprintf("%s: %s, %s", name, lowerFirst(m.Title), change)
 	if row.Ratio == 0 {
-		return text + fmt.Sprintf(", %s %s more than the baseline.", stats.In(row.Difference, row.Unit), row.Unit)
+		switch apart := stats.In(math.Abs(row.Difference), row.Unit) + " " + row.Unit; {
+		case row.Difference > 0:
+			text += ", " + apart + " more than the baseline"
+		case row.Difference < 0:
+			text += ", " + apart + " less than the baseline"
+		}
+		return text + "."
 	}
 	text += fmt.Sprintf(", %s %s.", stats.Ratio(row.Ratio), bounds(row))
 	if change == stats.NoDifference && row.SmallestEffect > 0 {

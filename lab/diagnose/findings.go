@@ -111,8 +111,12 @@ func (e evidence) retransmits() []string {
 	if !ok || !okBase {
 		return nil
 	}
-	against := fmt.Sprintf("%s a run [%s, %s] with %s against %s [%s, %s] with %s",
-		stats.In(row.Median, row.Unit), stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit), e.title(e.subject),
+	per := "run"
+	if stats.Sliced(e.Result) {
+		per = "round"
+	}
+	against := fmt.Sprintf("%s a %s [%s, %s] with %s against %s [%s, %s] with %s",
+		stats.In(row.Median, row.Unit), per, stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit), e.title(e.subject),
 		stats.In(base.Median, base.Unit), stats.In(base.Lo, base.Unit), stats.In(base.Hi, base.Unit), e.title(plain))
 	switch {
 	case !row.Distinguishable:
