@@ -181,7 +181,7 @@ func (c *Ab) parameters() map[string]string {
 		"slice":            c.Slice.String(),
 		"udp_payload":      "18",
 		"streams":          strconv.Itoa(c.Streams),
-		"warmup":           fmt.Sprintf("before each round %s of rest and a cycle that does not count; each slice begins with %s that do not", settleTime, measure.WarmUp),
+		"warmup":           fmt.Sprintf("before each round %s of rest and a cycle that does not count; each slice of tcp and rr begins with %s that do not", settleTime, measure.WarmUp),
 		"underlay_mtu":     strconv.Itoa(c.UnderlayMTU),
 		"inner_mtu":        strconv.Itoa(c.InnerMTU),
 		"plain_mtu":        strconv.Itoa(c.PlainMTU),

@@ -319,7 +319,11 @@ func (all *round) samples(number int, busy float64, began time.Time) []result.Sa
 		for _, kind := range slices.Sorted(maps.Keys(s.slicers)) {
 			sample := s.sample(kind)
 			sample.Contender, sample.Case, sample.Round = s.contender, kind, number
-			sample.Start = s.began[kind].Sub(began).Seconds()
+			if at, ok := s.began[kind]; ok { // else it failed while it warmed up
+				sample.Start = at.Sub(began).Seconds()
+			} else {
+				sample.Start = time.Since(began).Seconds()
+			}
 			sample.Metrics[idleBusy] = busy
 			for name, value := range counted {
 				if kind == stats.DecisiveCase || name == csumErrors && !isTransit(kind) {
@@ -343,9 +347,12 @@ func (all *round) samples(number int, busy float64, began time.Time) []result.Sa
 func (s *stand) sample(kind string) result.Sample {
 	sample := s.slicers[kind].Sample()
 	for name, values := range sample.Series {
-		if name != measure.TCPSeries {
-			sample.Metrics[name] = stats.Midmean(values)
+		if len(values) == 0 { // it failed at once
+			delete(sample.Series, name)
+			continue
 		}
+		values = stats.Rounded(values)
+		sample.Series[name], sample.Metrics[name] = values, stats.Midmean(values)
 	}
 	return sample
 }

@@ -29,7 +29,7 @@ type Sliced interface {
 	Close()
 }
 
-// WarmUp is what each slice begins with, unmeasured: the caches are the last path's.
+// WarmUp is what each slice of a connection begins with, unmeasured: the caches are the last path's.
 const WarmUp = 2 * time.Millisecond
 
 // worker is a process that does what it reads, a line at a time, and replies to each.
@@ -127,15 +127,20 @@ func (s *standing) Close() {
 	}
 }
 
-// slice has the client measure for that long, and reads what it says.
-func (s *standing) slice(ctx context.Context, d time.Duration, into any) (CPU, error) {
+// take has the client measure for that long, and reads what it says.
+func (s *standing) take(ctx context.Context, d time.Duration, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, d+patience)
 	defer cancel()
+	return s.client.measure(ctx, d, into)
+}
+
+// slice does so, and says what the cores did meanwhile.
+func (s *standing) slice(ctx context.Context, d time.Duration, into any) (CPU, error) {
 	before, err := ReadCPU()
 	if err != nil {
 		return CPU{}, err
 	}
-	if err := s.client.measure(ctx, d, into); err != nil {
+	if err := s.take(ctx, d, into); err != nil {
 		return CPU{}, err
 	}
 	after, err := ReadCPU()
@@ -365,7 +370,7 @@ func (t *SlicedTCP) Slice(ctx context.Context, d time.Duration) error {
 		if err != nil {
 			return err
 		}
-		if _, err := t.slice(ctx, d, &report); err != nil {
+		if err := t.take(ctx, d, &report); err != nil {
 			return err
 		}
 		after, err := ReadRunTime()
@@ -417,6 +422,5 @@ func (t *SlicedTCP) Sample() result.Sample {
 		c.SoftIRQ, c.Idle = c.SoftIRQ/t.measured, c.Idle/t.measured
 		s.CPU = append(s.CPU, c)
 	}
-	s.Series[TCPSeries] = s.Series[TCPThroughput]
 	return s
 }

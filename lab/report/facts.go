@@ -69,8 +69,12 @@ type order struct {
 	Names []string
 }
 
-// Order rebuilds from the samples in which order the contenders ran.
+// Order rebuilds from the samples in which order the contenders ran. Of slices, in which all
+// take turns, there is none to show.
 func (v view) Order() []order {
+	if v.Sliced() {
+		return nil
+	}
 	type first struct {
 		name  string
 		start float64

@@ -10,7 +10,7 @@ import (
 )
 
 // seriesName is the series of a TCP sample that holds Gbit/s a reporting
-// interval (measure.TCPSeries, which a drawing need not link).
+// interval (measure.TCPSeries, which a drawing need not link). Slices are stats.Decisive.
 const seriesName = "tcp_gbps"
 
 // track is one contender's throughput over time.
@@ -29,6 +29,9 @@ func (v view) Series() (f figure) {
 		return f
 	}
 	f.Title, f.Unit = "TCP throughput over time", "Gbit/s; strong: the median round, faint: the others"
+	if v.Sliced() {
+		f.Title = "TCP throughput by slice"
+	}
 	f.Wide = v.series(tracks, 1104, 280, "wide")
 	f.Narrow = v.series(tracks, 360, 280, "narrow")
 	return f
@@ -41,6 +44,9 @@ func (v view) tracks() []track {
 		median := medianRound(stats.Values(v.Result, name, stats.DecisiveCase, stats.Decisive))
 		for _, s := range v.Samples {
 			values := s.Series[seriesName]
+			if v.Sliced() {
+				values = s.Series[stats.Decisive]
+			}
 			if s.Contender != name || s.Case != stats.DecisiveCase || s.Error != "" || len(values) == 0 {
 				continue
 			}

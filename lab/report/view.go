@@ -60,12 +60,16 @@ func metric(kase, name string) stats.Metric {
 // not know get spare colours in their order.
 func (v view) tint(name string) string {
 	switch name {
-	case stats.Limit, stats.CacheOff:
+	case stats.CacheOff:
 		return "k-wire"
+	case stats.Limit: // of lab rfc2544 it is the wire's
+		if !v.Wired() {
+			return "k-wire"
+		}
 	case stats.CacheOn:
 		return "k-selvage"
 	}
-	known := []string{"wire", "plain", "kernel", "selvage", "ovs", stats.Limit}
+	known := []string{"wire", "plain", "kernel", "selvage", "ovs"}
 	if slices.Contains(known, name) {
 		return "k-" + name
 	}

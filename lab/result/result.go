@@ -114,7 +114,7 @@ type Row struct {
 	Hi        float64 `json:"hi"`
 	N         int     `json:"n"`
 	Baseline  string  `json:"baseline"` // the contender that ratio is against; "" for the baseline's own rows
-	Ratio     float64 `json:"ratio"`    // median of the paired (same round) ratios to the baseline; 1 for the baseline, 0 when there is none
+	Ratio     float64 `json:"ratio"`    // of pairs (of one round, or of neighbouring slices) to the baseline; 1 for the baseline, 0 when there is none
 	RatioLo   float64 `json:"ratio_lo"`
 	RatioHi   float64 `json:"ratio_hi"`
 	// Distinguishable is false when the interval of the ratio holds 1.

@@ -3,6 +3,7 @@ package stats
 import (
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/selvage/selvage/lab/result"
 )
@@ -81,6 +82,16 @@ func Midmean(xs []float64) float64 {
 		sum += x * max(0, part)
 	}
 	return sum / (hi - lo)
+}
+
+// Rounded are values with six significant digits: more than a slice's figure is good for, and
+// a third of what a file of them would take. What is not finite stays so.
+func Rounded(values []float64) []float64 {
+	rounded := make([]float64, len(values))
+	for i, v := range values {
+		rounded[i], _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
+	}
+	return rounded
 }
 
 // powerFactor makes of half an interval of Center the shift that nine of ten runs like this

@@ -30,6 +30,13 @@ func TestCenter(t *testing.T) {
 	}
 }
 
+func TestRounded(t *testing.T) {
+	got := Rounded([]float64{12.345678912, 0, -1e-7 / 3, math.Inf(1), 7})
+	if want := []float64{12.3457, 0, -3.33333e-08, math.Inf(1), 7}; !slices.Equal(got, want) {
+		t.Errorf("rounded to %v, want %v", got, want)
+	}
+}
+
 func TestMidmean(t *testing.T) {
 	for _, c := range []struct {
 		xs   []float64

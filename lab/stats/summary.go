@@ -150,11 +150,11 @@ func samplesOf(r result.Result, contender, kase, metric string) map[int]result.S
 // Summarise computes the summary of r from its samples, by metric in the order
 // of Metrics and then by contender. There is no row where there is no value.
 //
-// Ratios are medians over same-round pairs. A row has none (0, 0, 0) when the
-// baseline was not measured or was 0 in any paired round: a median over the
-// remaining rounds would leave out exactly those in which the baseline did best.
-// Distinguishable then rests on the paired differences. It is never true for
-// fewer than three pairs.
+// Ratios are medians over same-round pairs; of slices see compareSliced. A row has
+// none (0, 0, 0) when the baseline was not measured or was 0 in any paired round: a
+// median over the remaining rounds would leave out exactly those in which the baseline
+// did best. Distinguishable then rests on the paired differences. It is never true for
+// fewer than three pairs, of slices for fewer than LeastPairs.
 //
 // The MTU experiment's rows begin with BlackHole of each contender, the cache
 // experiment's end with ShareSaved. The latency experiment's baselines are cases (see
