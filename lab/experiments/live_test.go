@@ -18,6 +18,7 @@ import (
 
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/cli"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
@@ -321,7 +322,7 @@ func checkSamples(t *testing.T, r result.Result, mss float64) {
 		}
 		last = s.Start
 		switch {
-		case s.Case == "tcp" && (len(s.CPU) != r.Environment.Cores || s.Metrics["mss"] != mss || len(s.Series["tcp_gbps"]) != 5):
+		case s.Case == "tcp" && (len(s.CPU) != r.Environment.Cores || s.Metrics["mss"] != mss || len(s.Series[measure.TCPThroughput]) != 5):
 			t.Errorf("tcp of %s: MSS %v, want %v; series %v", s.Contender, s.Metrics["mss"], mss, s.Series)
 		case strings.HasPrefix(s.Case, "rr") && len(s.Latency) == 0:
 			t.Errorf("%s of %s has no latency", s.Case, s.Contender)
