@@ -39,21 +39,18 @@ const (
 type proofRow struct {
 	kase, metric string
 	higher       bool
-	share        float64 // of windows in which the harm has to be found
 }
 
-// proofRows want 90 %, but of bulk transfers: what copies take differs so much on a machine with
-// neighbours that ten rounds do not find 3 % that often. They found 72 and 85 %.
 func proofRows() []proofRow {
 	return []proofRow{
-		{stats.DecisiveCase, stats.Decisive, true, 0.6}, {"tcp", measure.CPUPerGB, false, 0.7}, {"rr-1", measure.RRP50, false, 0.9},
-		{"udp", measure.UDPRate, true, 0.9}, {stats.TransitEncap, stats.NDR, true, 0.9},
+		{stats.DecisiveCase, stats.Decisive, true}, {"tcp", measure.CPUPerGB, false}, {"rr-1", measure.RRP50, false},
+		{"udp", measure.UDPRate, true}, {stats.TransitEncap, stats.NDR, true},
 	}
 }
 
 // TestProof records equal builds and a harmed one, and cuts the recording into windows. Equal
-// builds show no difference in 95 % of them, in each row; 3 % are found in the row's share of
-// them, and a loss of 1 in 10,000 in 90 %.
+// builds show no difference in 95 % of them, in each row; 3 % are found in 90 %, and so
+// is a loss of 1 in 10,000. (With neighbours, docs/measuring.md says, bulk transfers miss that.)
 func TestProof(t *testing.T) {
 	if !*proof {
 		t.Skip("part of make test-long, by itself: TestSlicedComparisonIsHonest draws the same from a model")
@@ -83,9 +80,8 @@ func TestProof(t *testing.T) {
 		if 20*equal > len(windows) {
 			t.Errorf("%s %s: equal builds differ in %d of %d windows", row.kase, row.metric, equal, len(windows))
 		}
-		if float64(found) < row.share*float64(len(windows)) {
-			t.Errorf("%s %s: a planted %.0f %% (measured: %.4f ×) is found in %d of %d windows, want %.0f %%",
-				row.kase, row.metric, 100*planted, all.Ratio, found, len(windows), 100*row.share)
+		if 10*found < 9*len(windows) {
+			t.Errorf("%s %s: a planted %.0f %% (measured: %.4f ×) is found in %d of %d windows", row.kase, row.metric, 100*planted, all.Ratio, found, len(windows))
 		}
 	}
 	checkLoss(t, windows)
@@ -94,7 +90,7 @@ func TestProof(t *testing.T) {
 // checkLoss looks for the loss, which is too little for a rate.
 func checkLoss(t *testing.T, windows []result.Result) {
 	t.Helper()
-	row := proofRow{"udp", measure.UDPLossPPM, false, 0.9}
+	row := proofRow{"udp", measure.UDPLossPPM, false}
 	equal, found := 0, 0
 	for _, w := range windows {
 		if of(t, w.Summary, again, row).Distinguishable {
@@ -105,7 +101,7 @@ func checkLoss(t *testing.T, windows []result.Result) {
 		}
 	}
 	t.Logf("a loss of 1 in %d: %d of %d windows see it, %d of the equal builds'", lossOneOf, found, len(windows), equal)
-	if float64(found) < row.share*float64(len(windows)) || 20*equal > len(windows) {
+	if 10*found < 9*len(windows) || 20*equal > len(windows) {
 		t.Errorf("a loss of 1 in %d is seen in %d of %d windows, one of equal builds in %d", lossOneOf, found, len(windows), equal)
 	}
 }
@@ -255,7 +251,7 @@ func plantAt(host *topo.Host, harm plant.Harm) (planted *plant.Plant, err error)
 
 // What the proof judges is what the experiment reports.
 func TestProofRowsAreMetrics(t *testing.T) {
-	for _, row := range append(proofRows(), proofRow{"udp", measure.UDPLossPPM, false, 0.9}) {
+	for _, row := range append(proofRows(), proofRow{"udp", measure.UDPLossPPM, false}) {
 		if !slices.ContainsFunc(stats.Metrics(), func(m stats.Metric) bool {
 			return m.Case == row.kase && m.Name == row.metric && m.Higher == row.higher
 		}) {
