@@ -299,12 +299,12 @@ func (s *stand) slice(ctx context.Context, kind string, d time.Duration) {
 	s.failed[kind] = slicer.Slice(ctx, d)
 }
 
-// forget begins anew after the warm-up.
+// forget begins anew after the warm-up; a case that failed in it stays as it is.
 func (s *stand) forget() (err error) {
 	for _, slicer := range s.slicers {
 		slicer.Forget()
 	}
-	clear(s.began)
+	maps.DeleteFunc(s.began, func(kind string, _ time.Time) bool { return s.failed[kind] == nil })
 	if s.net != nil {
 		s.before, err = readCounters(s.net.net)
 	}
@@ -319,11 +319,7 @@ func (all *round) samples(number int, busy float64, began time.Time) []result.Sa
 		for _, kind := range slices.Sorted(maps.Keys(s.slicers)) {
 			sample := s.sample(kind)
 			sample.Contender, sample.Case, sample.Round = s.contender, kind, number
-			if at, ok := s.began[kind]; ok { // else it failed while it warmed up
-				sample.Start = at.Sub(began).Seconds()
-			} else {
-				sample.Start = time.Since(began).Seconds()
-			}
+			sample.Start = s.began[kind].Sub(began).Seconds()
 			sample.Metrics[idleBusy] = busy
 			for name, value := range counted {
 				if kind == stats.DecisiveCase || name == csumErrors && !isTransit(kind) {
