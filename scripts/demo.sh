@@ -11,13 +11,7 @@ if [[ $EUID -ne 0 ]]; then
 	exit 1
 fi
 
-# Root made these; the user who typed sudo shall be able to remove them.
-hand_back() {
-	if [[ -n "${SUDO_UID:-}" ]]; then
-		chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" bin results 2>/dev/null || true
-	fi
-}
-trap hand_back EXIT
+trap 'scripts/hand-back.sh bin results' EXIT
 
 bin/selvage lab ab --contenders wire,plain,kernel,selvage "$@"
 
