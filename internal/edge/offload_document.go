@@ -24,7 +24,8 @@ type OffloadInfo struct {
 	Wrong   bool             `json:"wrong"`   // not even this one is right
 	Applied bool             `json:"applied"` // the interface has what this mode changes
 	When    time.Time        `json:"when,omitzero"`
-	// Pending: a probe is asked for, or runs, or what it found is not set yet. Failed is why the last found nothing.
+	// Pending: a probe is asked for, or runs, or what it found is not set yet. Failed is why
+	// the last found nothing.
 	Pending  bool             `json:"pending"`
 	Failed   string           `json:"failed,omitempty"`
 	Identity offload.Identity `json:"identity"`

@@ -9,8 +9,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// builds is a run of two equal builds in slices, of which the new one loses a packet in one
-// round.
+// builds is a run of two equal builds in slices; change bends its samples for a case.
 func builds(rounds int, change func(*result.Sample)) result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: stats.AB, Parameters: map[string]string{"slice": "10ms", "rounds": fmt.Sprint(rounds)},

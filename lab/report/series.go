@@ -10,7 +10,7 @@ import (
 )
 
 // seriesName is the series of a TCP sample that holds Gbit/s a reporting
-// interval (measure.TCPSeries, which a drawing need not link). Slices are stats.Decisive.
+// interval (measure.TCPSeries, which a drawing need not link); with slices it is stats.Decisive.
 const seriesName = "tcp_gbps"
 
 // track is one contender's throughput over time.
@@ -38,15 +38,16 @@ func (v view) Series() (f figure) {
 }
 
 func (v view) tracks() []track {
+	series := seriesName
+	if v.Sliced() {
+		series = stats.Decisive
+	}
 	var tracks []track
 	for _, name := range v.names {
 		t := track{name: name}
 		median := medianRound(stats.Values(v.Result, name, stats.DecisiveCase, stats.Decisive))
 		for _, s := range v.Samples {
-			values := s.Series[seriesName]
-			if v.Sliced() {
-				values = s.Series[stats.Decisive]
-			}
+			values := s.Series[series]
 			if s.Contender != name || s.Case != stats.DecisiveCase || s.Error != "" || len(values) == 0 {
 				continue
 			}

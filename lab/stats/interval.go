@@ -3,8 +3,9 @@
 //
 // Its invariant: pure and distribution-free. Nothing here reads a clock, a file
 // or a random source, and no figure assumes that noise is normal: intervals are
-// order statistics, of values (Median) or of their means (Center). Do not use it for tail quantiles of one run (that is the
-// instrument's histogram) nor to compare results of different machines.
+// order statistics, of values (Median) or of the means of pairs of them (Center). Do
+// not use it for tail quantiles of one run (that is the instrument's histogram) nor to
+// compare results of different machines.
 package stats
 
 import (
