@@ -9,7 +9,7 @@ go := scripts/go.sh
 
 golangci := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-bpf := $(shell find bpf -name '*.[ch]' -not -path 'bpf/include/bpf/*')
+bpf := $(shell find bpf lab/*/bpf -name '*.[ch]' -not -path 'bpf/include/bpf/*')
 
 .PHONY: help
 help: ## list the targets

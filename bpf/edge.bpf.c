@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* The edge's data plane. Each stage is a header of its own; this is their order. */
-#include "resolve.h"
-#include "path.h"
-#include "nat.h"
-#include "transmit.h"
+#include "l3/slow_path.h"
+#include "tunnel/path_mtu.h"
+#include "nat/nat.h"
+#include "tx/transmit.h"
 
 /* The slow path: it only decides. */
 SUBPROGRAM int resolve(CTX *ctx, struct pkt *p)

@@ -7,10 +7,10 @@
  * what the way out does not take.
  */
 #define XDP
-#include "resolve.h"
-#include "encap.h"
-#include "express.h"
-#include "unsummed.h"
+#include "l3/slow_path.h"
+#include "tunnel/encap.h"
+#include "cache/transit_fast.h"
+#include "core/csum_partial.h"
 
 #define LEAVE NOT_OURS /* to tc, which sees the packet as it came */
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// What the data path's tables hold (bpf/abi.h), less their unused first entry.
+// What the data path's tables hold (bpf/abi/abi.h), less their unused first entry.
 const (
 	maxUDPPorts = 8
 	maxSegments = 4095

@@ -8,7 +8,7 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// What the data path's tables hold (bpf/abi.h), less the unused first entry of policies.
+// What the data path's tables hold (bpf/abi/abi.h), less the unused first entry of policies.
 const (
 	maxPolicies = 1023 // of one edge, with the uplinks that translate by themselves
 	maxPools    = 65536

@@ -7,7 +7,7 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// maxRules is what the data path's table of counters holds (bpf/abi.h), less its unused
+// maxRules is what the data path's table of counters holds (bpf/abi/abi.h), less its unused
 // first entry. The defaults are rules too.
 const maxRules = 131072 - 1
 

@@ -28,7 +28,7 @@ const (
 	DefaultPinRoot = "/sys/fs/bpf/selvage"
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
-	// abiVersion is ABI_VERSION of bpf/abi.h.
+	// abiVersion is ABI_VERSION of bpf/abi/abi.h.
 	abiVersion = 6
 )
 

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxRules is MAX_RULES of bpf/abi.h.
+	// maxRules is MAX_RULES of bpf/abi/abi.h.
 	maxRules = 131072
 	// maxFragments is how many datagrams are remembered until their last fragment came.
 	maxFragments = 4096
@@ -58,7 +58,7 @@ func (f *firewall) close() error {
 // configureFirewall sizes the tables and sets what the programs have to know of fw.
 func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 	if fw == nil {
-		return nil // tables of one entry, as in bpf/maps.h
+		return nil // tables of one entry, as in bpf/abi/maps.h
 	}
 	for name, size := range map[string]uint32{
 		edgeMapConnections: fw.Sizes.Connections, edgeMapHalfOpen: fw.Sizes.HalfOpen,

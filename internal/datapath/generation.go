@@ -15,10 +15,10 @@ import (
 // writing a generation, so that a lost increment never brings an old one back.
 const generationStep = 1 << 16
 
-// shards is SHARDS of bpf/abi.h.
+// shards is SHARDS of bpf/abi/abi.h.
 const shards = uint32(len(edgeSegment{}.Shards))
 
-// macShard is the shard of a MAC address, see bpf/generation.h.
+// macShard is the shard of a MAC address, see bpf/cache/generation.h.
 func macShard(mac overlay.MAC) uint32 {
 	h := uint32(mac[0]^mac[2]^mac[4]) | uint32(mac[1]^mac[3]^mac[5])<<8 // words of a little-endian machine
 	return (h ^ h>>6 ^ h>>12) % shards
@@ -121,7 +121,7 @@ func (d *Datapath) generations() (generations, error) {
 	return g, nil
 }
 
-// isCurrent reports whether nothing has changed that a decision depends on, see bpf/flow.h.
+// isCurrent reports whether nothing has changed that a decision depends on, see bpf/cache/flow_cache.h.
 func (g generations) isCurrent(k *edgeFlowKey, decision *edgeDecision) bool {
 	seg, to := g.segments[uint32(decision.Segment)], g.segments[uint32(decision.ToSegment)]
 	now := seg.Generation + seg.Shards[macShard(k.Smac)]

@@ -11,7 +11,7 @@ import (
 	"github.com/selvage/selvage/test/tier"
 )
 
-// judging runs bpf/classify.h alone, by bpf/judge.bpf.c.
+// judging runs bpf/firewall/classify.h alone, by bpf/maint/classify_test.bpf.c.
 type judging struct {
 	Judge      *ebpf.Program `ebpf:"judge"`
 	Policy     *ebpf.Map     `ebpf:"policy"`

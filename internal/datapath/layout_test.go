@@ -163,9 +163,9 @@ func number(t *testing.T, file string, pattern *regexp.Regexp) int {
 	return n
 }
 
-// What Go repeats of bpf/abi.h is the same there. Slot 0 of ends and segments is never used.
+// What Go repeats of bpf/abi/abi.h is the same there. Slot 0 of ends and segments is never used.
 func TestConstantsAreTheHeaders(t *testing.T) {
-	const abi, check = "../../bpf/abi.h", "../config/check.go"
+	const abi, check = "../../bpf/abi/abi.h", "../config/check.go"
 	config := func(name string) int {
 		return number(t, check, regexp.MustCompile(`(?m)^\s*`+name+`\s*=\s*(\d+)`))
 	}

@@ -55,7 +55,7 @@ func (n *translation) close() error {
 
 // configureEgress sizes the tables and sets what the programs have to know of e.
 func configureEgress(spec *ebpf.CollectionSpec, e *overlay.Egress) error {
-	if e == nil { // what takes memory before it is used has one entry, as others in bpf/maps.h
+	if e == nil { // what takes memory before it is used has one entry, as others in bpf/abi/maps.h
 		spec.Maps[edgeMapNews].MaxEntries = leastRing
 		spec.Maps[edgeMapForwards].MaxEntries = 1
 		return nil

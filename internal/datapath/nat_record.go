@@ -14,7 +14,7 @@ type BindingRecord struct {
 	Proto                   uint8
 	Asker                   uint8 // ICMP echo: 1 the one inside asks, 2 the one outside
 	Flags                   uint16
-	Bits                    uint32         // of struct conn of bpf/abi.h
+	Bits                    uint32         // of struct conn of bpf/abi/abi.h
 	Inside, Outside, Egress netip.AddrPort // Outside is zero of a mapping
 	// Via is the first address of the edge that the source is behind: the record's own,
 	// where that is the one.

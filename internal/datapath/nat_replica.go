@@ -76,7 +76,7 @@ func (d *Datapath) fromRecord(r *BindingRecord, now uint64) (k edgeConnKey, b ed
 
 func fromCounters(c Counters) edgeCounter { return edgeCounter{Packets: c.Packets, Bytes: c.Bytes} }
 
-// returnKey is make_return_key of bpf/binding.h.
+// returnKey is make_return_key of bpf/nat/nat_table.h.
 func returnKey(k *edgeConnKey, b *edgeBinding) edgeConnKey {
 	back := *k
 	back.Inside, back.InsidePort = b.Addr, b.Port

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// policyFirewall and policyEgress are enum policies of bpf/abi.h.
+	// policyFirewall and policyEgress are enum policies of bpf/abi/abi.h.
 	policyFirewall = uint32(0)
 	policyEgress   = uint32(1)
-	// egressPlace is EGRESS_PLACE of bpf/abi.h: MAX_ENDS.
+	// egressPlace is EGRESS_PLACE of bpf/abi/abi.h: MAX_ENDS.
 	egressPlace = 8192
 	// noEgress is the number of rules that lead to no egress: MAX_EGRESS.
 	noEgress = 1024

@@ -207,7 +207,7 @@ func (w *world) checkBindings(t testing.TB) {
 	})
 }
 
-// natHostFromOutside is HOST_FROM_OUTSIDE of bpf/abi.h: what was opened from outside is
+// natHostFromOutside is HOST_FROM_OUTSIDE of bpf/abi/abi.h: what was opened from outside is
 // counted apart.
 const natHostFromOutside = 1 << 31
 

@@ -60,7 +60,7 @@ func clockNS(id int32) (uint64, error) {
 	return uint64(ts.Nano()), nil
 }
 
-// since is how long ago then was, as ns_since of bpf/pkt.h: what another gateway has seen
+// since is how long ago then was, as ns_since of bpf/core/pkt.h: what another gateway has seen
 // may lie before this machine's clock began, and what another core has just seen after now.
 func since(now, then uint64) uint64 { return uint64(max(int64(now-then), 0)) }
 

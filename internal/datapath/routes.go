@@ -12,7 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// groupBuckets is GROUP_BUCKETS of bpf/abi.h.
+// groupBuckets is GROUP_BUCKETS of bpf/abi/abi.h.
 const groupBuckets = len(edgeGroup{}.Buckets)
 
 var routeKinds = map[overlay.RouteKind]edgeRouteKind{
@@ -99,7 +99,7 @@ func routeKey(router uint32, prefix netip.Prefix) edgeRouteKey {
 	return key
 }
 
-// localLoopback is LOCAL_LOOPBACK of bpf/abi.h.
+// localLoopback is LOCAL_LOOPBACK of bpf/abi/abi.h.
 const localLoopback = 1 << 29
 
 // planLoopbacks plans the addresses that a router has on no segment, from which it speaks

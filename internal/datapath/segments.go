@@ -171,7 +171,7 @@ func (p *plan) planOptions(b []byte) {
 	}
 }
 
-// localLink is LOCAL_LINK of bpf/abi.h.
+// localLink is LOCAL_LINK of bpf/abi/abi.h.
 const localLink = 1 << 31
 
 // planGateway plans the addresses that the edge has itself.
@@ -205,7 +205,7 @@ func setEVPN(e *edgeSegment, s overlay.Segment, t Tables) {
 	}
 }
 
-// remoteUntaught is REMOTE_UNTAUGHT of bpf/abi.h.
+// remoteUntaught is REMOTE_UNTAUGHT of bpf/abi/abi.h.
 const remoteUntaught = 1 << 31
 
 func (d *Datapath) planRemotes(id uint32, s overlay.Segment, untaught []netip.Addr, p *plan) error {

@@ -85,7 +85,7 @@ func (d *Datapath) session(s *Session, k *edgeConnKey, c *edgeConn, now uint64) 
 	}
 }
 
-// connState is conn_state of bpf/conn.h.
+// connState is conn_state of bpf/firewall/conntrack.h.
 func connState(proto uint8, bits sweepConnBits) sweepConnState {
 	switch proto {
 	case unix.IPPROTO_TCP:
@@ -116,7 +116,7 @@ func tcpState(bits sweepConnBits) sweepConnState {
 // both reports whether a bit is set that each direction has for itself.
 func (b sweepConnBits) both(bit sweepConnBits) bool { return b&bit != 0 && b&(bit<<1) != 0 }
 
-// isAnswered is is_answered of bpf/conn.h.
+// isAnswered is is_answered of bpf/firewall/conntrack.h.
 func isAnswered(proto uint8, bits sweepConnBits) bool {
 	if proto != unix.IPPROTO_TCP {
 		return bits&sweepConnBitsCONN_REPLIED != 0

@@ -78,10 +78,10 @@ type Tables struct {
 }
 
 // EgressBuckets is into how many parts the sources of a policy are divided: EGRESS_BUCKETS
-// of bpf/abi.h. The bucket is of the source address alone, see nat.Bucket.
+// of bpf/abi/abi.h. The bucket is of the source address alone, see nat.Bucket.
 const EgressBuckets = 256
 
-// MaxGateways is how many a policy has at most: MAX_GATEWAYS of bpf/abi.h.
+// MaxGateways is how many a policy has at most: MAX_GATEWAYS of bpf/abi/abi.h.
 const MaxGateways = 16
 
 // Egress is a policy, or an uplink's own translation.
@@ -223,7 +223,7 @@ type Spread struct {
 	Buckets [spreadBuckets]uint8 // indexes of Paths
 }
 
-// spreadBuckets is SPREAD_BUCKETS of bpf/abi.h.
+// spreadBuckets is SPREAD_BUCKETS of bpf/abi/abi.h.
 const spreadBuckets = 64
 
 // Counters are packets and bytes in one direction.

@@ -17,7 +17,7 @@ const stampSlots = 1 << 18
 // Point is what a packet has behind it when a stamp is taken.
 type Point uint8
 
-// The points of bpf/timing.h. PointPort and PointUnderlay are where programs begin;
+// The points of bpf/core/stamp.h. PointPort and PointUnderlay are where programs begin;
 // PointSent is the last of a packet that goes on.
 const (
 	PointPort     = Point(edgePointPOINT_PORT)
@@ -46,7 +46,7 @@ func configureTiming(spec *ebpf.CollectionSpec, timing bool) error {
 	return TakeStamps(spec)
 }
 
-// TakeStamps has programs that include bpf/timing.h take stamps, which Stamps reads.
+// TakeStamps has programs that include bpf/core/stamp.h take stamps, which Stamps reads.
 func TakeStamps(spec *ebpf.CollectionSpec) error {
 	cores, err := ebpf.PossibleCPU()
 	if err != nil {

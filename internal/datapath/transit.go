@@ -19,7 +19,7 @@ func (d *Datapath) Refused() map[int]string { return d.refused }
 // many flows, a power of two. Flows spread over the cores (RSS), but not evenly, and a
 // hash table wants air: each core has room for four times its share, rounded down.
 func shortcutSlots(cfg Config, flows, cores uint32) uint32 {
-	const fewest = 1024 // FEWEST_SLOTS of bpf/shortcut.h
+	const fewest = 1024 // FEWEST_SLOTS of bpf/cache/transit_cache.h
 	if !cfg.Transit || !cfg.FlowCache.Enabled {
 		return 4
 	}
@@ -102,7 +102,7 @@ func loadUpon(spec *ebpf.CollectionSpec, maps map[string]*ebpf.Map) (*ebpf.Colle
 	return objects, nil
 }
 
-// maxExits is MAX_EXITS of bpf/abi.h.
+// maxExits is MAX_EXITS of bpf/abi/abi.h.
 const maxExits = 256
 
 // numberExits keeps the number of an interface, which ends hold, while it is an exit.
@@ -263,7 +263,7 @@ func (d *Datapath) express() (n uint64, err error) {
 	return n, err
 }
 
-// epochs is EPOCHS of bpf/shortcut.h, after which the decision of a shortcut is taken again.
+// epochs is EPOCHS of bpf/cache/transit_cache.h, after which the decision of a shortcut is taken again.
 const epochs = 4
 
 func (d *Datapath) epochNS() uint64 { return revalidateAfter(d.cfg.FDB) / epochs }

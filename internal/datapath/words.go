@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// words are the names and texts of one list of bpf/reasons.h, by number.
+// words are the names and texts of one list of bpf/core/reasons.h, by number.
 type words []word
 
 type word struct{ name, text string }

@@ -144,7 +144,7 @@ type lostNews struct {
 	next  time.Time
 }
 
-// eventNewsLost is the event of bpf/reasons.h that counts them.
+// eventNewsLost is the event of bpf/core/reasons.h that counts them.
 const eventNewsLost = "news-lost"
 
 // look has other gateways told all again when some are missing.

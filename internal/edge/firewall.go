@@ -157,7 +157,7 @@ func (e *edge) setGuard(next guard, err error) {
 // A table is under pressure from pressedAt of its size on, until it is below calmAt.
 const pressedAt, calmAt = 0.90, 0.80
 
-// Events of bpf/reasons.h that raise an alarm when they happen.
+// Events of bpf/core/reasons.h that raise an alarm when they happen.
 const eventConnFull, eventLogLost = "conn-full", "log-lost"
 
 // judge says what is wrong, when was is the guard before.

@@ -7,7 +7,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 )
 
-// cacheEvents are the events of bpf/reasons.h that are about the flow cache; the ones
+// cacheEvents are the events of bpf/core/reasons.h that are about the flow cache; the ones
 // that are outcomes of a look-up come first. A test compares names and texts.
 var cacheEvents = []EventInfo{
 	{Name: eventHit, Description: "packets that found a valid decision", LookUp: true},

@@ -19,7 +19,7 @@ import (
 
 // The words for events are those of the data path.
 func TestEventsAreThoseOfTheDataPath(t *testing.T) {
-	header, err := os.ReadFile("../../bpf/reasons.h")
+	header, err := os.ReadFile("../../bpf/core/reasons.h")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestEventsAreThoseOfTheDataPath(t *testing.T) {
 	for _, e := range slices.Concat(cacheEvents, firewallEvents, natEvents) {
 		name := strings.ReplaceAll(strings.ToUpper(e.Name), "-", "_")
 		if !regexp.MustCompile(`X\(` + name + `,\s*"` + regexp.QuoteMeta(e.Description) + `"\)`).MatchString(list) {
-			t.Errorf("bpf/reasons.h has no event %s %q", name, e.Description)
+			t.Errorf("bpf/core/reasons.h has no event %s %q", name, e.Description)
 		}
 	}
 }

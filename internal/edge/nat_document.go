@@ -232,7 +232,7 @@ func (e *edge) natDocument() (NATInfo, error) {
 	})
 }
 
-// natEvents are the events of bpf/reasons.h that are about NAT. A test compares names and
+// natEvents are the events of bpf/core/reasons.h that are about NAT. A test compares names and
 // texts.
 var natEvents = []EventInfo{
 	{Name: "nat-opened", Description: "NAT bindings that began"},

@@ -16,7 +16,7 @@ const fillAt, fillCalm = 0.80, 0.75
 // mostPressures bounds the pressures that become alarms.
 const mostPressures = 5
 
-// Reasons and events of bpf/reasons.h that raise an alarm when they happen.
+// Reasons and events of bpf/core/reasons.h that raise an alarm when they happen.
 const (
 	reasonExhausted = "nat-exhausted"
 	reasonFull      = "nat-full"

@@ -85,7 +85,7 @@ func (e *edge) firewallDocument() (FirewallInfo, error) {
 	})
 }
 
-// firewallEvents are the events of bpf/reasons.h that are about the firewall. A test
+// firewallEvents are the events of bpf/core/reasons.h that are about the firewall. A test
 // compares names and texts.
 var firewallEvents = []EventInfo{
 	{Name: "conn-opened", Description: "connections that the firewall let begin"},

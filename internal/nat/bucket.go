@@ -6,11 +6,11 @@ import (
 )
 
 // Buckets is into how many parts the sources of a policy are divided: EGRESS_BUCKETS of
-// bpf/abi.h.
+// bpf/abi/abi.h.
 const Buckets = 256
 
-// Bucket is that of a source address, 0 … Buckets-1, as bpf/nat.h finds it: the hash of
-// bpf/route.h over the words of the address as a little-endian machine reads them.
+// Bucket is that of a source address, 0 … Buckets-1, as bpf/nat/nat.h finds it: the hash of
+// bpf/l3/route.h over the words of the address as a little-endian machine reads them.
 func Bucket(addr netip.Addr) int {
 	b := addr.As16()
 	word := func(i int) uint64 { return uint64(binary.LittleEndian.Uint32(b[4*i:])) }

@@ -4,7 +4,7 @@
 //
 // Its one invariant: it is a function of the configuration and of the gateways' standing
 // alone, without history, so that edges which know the same decide the same without a word
-// between them. Translation itself is the data path's, bpf/nat.h.
+// between them. Translation itself is the data path's, bpf/nat/nat.h.
 package nat
 
 import (

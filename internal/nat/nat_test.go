@@ -16,7 +16,7 @@ import (
 
 var addr = netip.MustParseAddr
 
-// What bpf/route.h gives, computed by a C compiler.
+// What bpf/l3/route.h gives, computed by a C compiler.
 func TestBucket(t *testing.T) {
 	for text, want := range map[string]int{
 		"10.0.0.1": 248, "10.0.0.2": 200, "192.0.2.200": 72, "::ffff:10.0.0.1": 248,

@@ -11,7 +11,7 @@ import (
 )
 
 // MaxRules is the most rules that a policy may have, with the defaults: MAX_RULES of
-// bpf/abi.h.
+// bpf/abi/abi.h.
 const MaxRules = 131072
 
 // Policy is a compiled firewall. Its methods may be called from several goroutines.

@@ -123,10 +123,10 @@ func TestImageNumbers(t *testing.T) {
 	}
 }
 
-// The numbers that bpf/image.h shares with this package.
+// The numbers that bpf/firewall/policy_image.h shares with this package.
 func TestSameAsClassify(t *testing.T) {
 	defined := map[string]uint64{}
-	for _, file := range []string{"image.h", "abi.h"} {
+	for _, file := range []string{"firewall/policy_image.h", "abi/abi.h"} {
 		text, err := os.ReadFile("../../bpf/" + file)
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ const (
 	headerPairs    = headerEnds + 7 // line
 )
 
-// imageFormat is POLICY_FORMAT of bpf/image.h.
+// imageFormat is POLICY_FORMAT of bpf/firewall/policy_image.h.
 const imageFormat = 0x53565031
 
 // A place takes half a line, a segment an eighth.

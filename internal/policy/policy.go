@@ -1,7 +1,7 @@
 // Package policy compiles a firewall's rules into the image that the data path reads, and
 // says in Go what that image decides.
 //
-// Its one invariant: Evaluate, Judge and bpf/classify.h give the same judgement for every
+// Its one invariant: Evaluate, Judge and bpf/firewall/classify.h give the same judgement for every
 // opening. It does no I/O, and knows neither maps nor the numbers in them: Image is told.
 // Do not keep connections here; a policy is asked about their first packets alone.
 package policy
@@ -48,11 +48,11 @@ type Numbers struct {
 // Image is a policy as the data path reads it: lines of LineWords words, host's byte order.
 type Image []uint32
 
-// LineWords are the words of one entry of the policy's map, struct line of bpf/abi.h.
+// LineWords are the words of one entry of the policy's map, struct line of bpf/abi/abi.h.
 const LineWords = 16
 
 // Opening is a connection's first packet, as the rules see it: struct opening of
-// bpf/abi.h by names.
+// bpf/abi/abi.h by names.
 type Opening struct {
 	Src, Dst       netip.Addr
 	SrcMAC, DstMAC overlay.MAC

@@ -3,7 +3,7 @@ package policy
 // The image is made of lines, in which everything is found by number. A value in it is one
 // of two things: with the bit tree, a search tree that says more (its depth, and the line
 // of its root); without, what the place that it stands in is for: a list of sets, or a
-// decision. bpf/image.h has the same layout.
+// decision. bpf/firewall/policy_image.h has the same layout.
 const (
 	treeBit    = 1 << 31
 	depthShift = 27

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// said is a word of bpf/reasons.h with its text.
+// said is a word of bpf/core/reasons.h with its text.
 type said struct{ Name, Text string }
 
 var (
@@ -20,9 +20,9 @@ var (
 )
 
 // TestReasons checks that docs/datapath.md lists exactly the words of
-// bpf/reasons.h, in its order.
+// bpf/core/reasons.h, in its order.
 func TestReasons(t *testing.T) {
-	header, err := os.ReadFile(filepath.Join(root, "bpf/reasons.h"))
+	header, err := os.ReadFile(filepath.Join(root, "bpf/core/reasons.h"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestReasons(t *testing.T) {
 		want := slices.DeleteFunc(inHeader(string(header), c.list), func(s said) bool { return slices.Contains(c.hidden, s.Name) })
 		got := inSection(string(document), c.heading)
 		if d := cmp.Diff(want, got); d != "" || len(want) == 0 {
-			t.Errorf("docs/datapath.md, %q (-%s of bpf/reasons.h +document):\n%s", c.heading, c.list, d)
+			t.Errorf("docs/datapath.md, %q (-%s of bpf/core/reasons.h +document):\n%s", c.heading, c.list, d)
 		}
 	}
 }

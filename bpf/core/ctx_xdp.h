@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The XDP context, see core/ctx.h: the packet is bytes as on the wire, with its tags in
+ * it and never a large segment. What its first buffer does not hold (jumbo frames)
+ * is out of reach, but moves along.
+ */
+#pragma once
+
+#define CTX_DROP XDP_DROP
+
+static __always_inline __u32 ctx_len(struct xdp_md *xdp)
+{
+	return bpf_xdp_get_buff_len(xdp);
+}
+
+static __always_inline __u32 ctx_gso_size(struct xdp_md *xdp __attribute__((unused)))
+{
+	return 0;
+}
+
+static __always_inline __be32 ctx_tag(struct xdp_md *xdp __attribute__((unused)))
+{
+	return 0;
+}
+
+static __always_inline int ctx_trim(struct xdp_md *xdp, __u32 len)
+{
+	return bpf_xdp_adjust_tail(xdp, (__s32)(len - ctx_len(xdp)));
+}
+
+static __always_inline int ctx_load(struct xdp_md *xdp, __u32 off, void *to, __u32 len)
+{
+	return bpf_xdp_load_bytes(xdp, off, to, len);
+}
+
+static __always_inline int ctx_store(struct xdp_md *xdp, __u32 off, const void *from, __u32 len)
+{
+	return bpf_xdp_store_bytes(xdp, off, (void *)from, len);
+}
+
+static __always_inline void ctx_csum_update(struct xdp_md *xdp __attribute__((unused)),
+					    __wsum diff __attribute__((unused)))
+{
+}
+
+static __always_inline void ctx_l4_replace(struct xdp_md *xdp, __u32 off, __be16 old, __be16 new)
+{
+	__sum16 *check = ctx_at(xdp, off, sizeof(*check));
+
+	if (check)
+		*check = sum_replace(*check, old, new);
+}
+
+/* The headers are in the first buffer, or nowhere. */
+static __always_inline bool ctx_pull_headers(struct xdp_md *xdp __attribute__((unused)),
+					     __u32 want __attribute__((unused)))
+{
+	return false;
+}
+
+/* Makes the packet grow bytes longer before its first byte, or shorter. */
+static __always_inline int ctx_grow(struct xdp_md *xdp, __s32 grow)
+{
+	return grow ? bpf_xdp_adjust_head(xdp, -grow) : 0;
+}

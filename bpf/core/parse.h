@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * parse: reads the inner frame into the flow key and refuses what is cut short.
+ *
+ * in:    ctx, p->inner
+ * out:   p->key (all but origin and vni), p->frame_len, offsets and facts of struct pkt
+ * maps:  none
+ * stops: MALFORMED_*, SOURCE_MULTICAST, VLAN_TAGGED
+ */
+#pragma once
+
+#include "core/pkt.h"
+
+/* TCP, UDP and ICMP; other protocols have no header that we know. */
+static __always_inline int parse_l4(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
+{
+	struct icmphdr *icmp;
+	struct tcphdr *tcp;
+	struct l4ports *l4;
+	__u32 size = 0;
+
+	p->l4 = off;
+	p->headers = off - p->inner - p->tag_bytes;
+	p->payload = len;
+	if (p->key.fragment)
+		return 0;
+	switch (p->key.proto) {
+	case IPPROTO_TCP:
+		tcp = ctx_at(ctx, off, sizeof(*tcp));
+		if (!tcp)
+			return REASON_MALFORMED_L4;
+		size = tcp->doff * 4;
+		if (size < sizeof(*tcp))
+			return REASON_MALFORMED_L4;
+		p->seq = bpf_ntohl(tcp->seq);
+		p->tcp_flags = tcp->flags;
+		p->key.sport = tcp->source;
+		p->key.dport = tcp->dest;
+		break;
+	case IPPROTO_UDP:
+	case IPPROTO_SCTP: /* begins with its ports too (RFC 9260 3.1) */
+		size = sizeof(struct udphdr);
+		l4 = ctx_at(ctx, off, sizeof(struct udphdr));
+		if (!l4)
+			return REASON_MALFORMED_L4;
+		p->key.sport = l4->source;
+		p->key.dport = l4->dest;
+		break;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		size = 4; /* type, code, checksum */
+		icmp = ctx_at(ctx, off, size);
+		if (!icmp)
+			return REASON_MALFORMED_L4;
+		p->icmp_type = icmp->type;
+		break;
+	}
+	if (size > len)
+		return REASON_MALFORMED_L4;
+	p->headers += size;
+	p->payload = len - size;
+	return 0;
+}
+
+static __always_inline int parse_ipv4(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
+{
+	struct iphdr *ip = ctx_at(ctx, off, sizeof(*ip));
+	__u32 ihl, total;
+
+	if (!ip || ip->version != 4)
+		return REASON_MALFORMED_IPV4;
+	ihl = ip->ihl * 4;
+	total = bpf_ntohs(ip->tot_len);
+	if (total == 0 && is_gso(ctx)) /* BIG TCP: the length does not fit */
+		total = len;
+	if (ihl < sizeof(*ip) || total < ihl || total > len)
+		return REASON_MALFORMED_IPV4;
+	p->key.saddr.w[2] = p->key.daddr.w[2] = bpf_htonl(0xffff);
+	p->key.saddr.w[3] = ip->saddr;
+	p->key.daddr.w[3] = ip->daddr;
+	p->key.proto = ip->protocol;
+	p->key.fragment = (ip->frag_off & bpf_htons(IP_MF | IP_OFFSET)) != 0;
+	p->tail = (ip->frag_off & bpf_htons(IP_OFFSET)) != 0;
+	p->df = (ip->frag_off & bpf_htons(IP_DF)) != 0;
+	p->tos = ip->tos;
+	p->ttl = ip->ttl;
+	return parse_l4(ctx, p, off + ihl, total - ihl);
+}
+
+static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
+{
+	struct ipv6hdr *ip = ctx_at(ctx, off, sizeof(*ip));
+	struct ipv6_frag *frag;
+	struct ipv6_opt *opt;
+	__u32 total, size;
+
+	if (!ip || (ip->flow & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
+		return REASON_MALFORMED_IPV6;
+	total = bpf_ntohs(ip->payload_len);
+	if (total == 0 && is_gso(ctx)) /* BIG TCP */
+		total = len - sizeof(*ip);
+	if (len < sizeof(*ip) || total > len - sizeof(*ip))
+		return REASON_MALFORMED_IPV6;
+	copy(&p->key.saddr, ip->saddr, sizeof(p->key.saddr));
+	copy(&p->key.daddr, ip->daddr, sizeof(p->key.daddr));
+	/* IPv4 addresses have no business on the wire as these, and would pass for IPv4's here. */
+	if (addr_is_v4(&p->key.saddr) || addr_is_v4(&p->key.daddr))
+		return REASON_MALFORMED_IPV6;
+	p->key.proto = ip->nexthdr;
+	p->tos = bpf_ntohl(ip->flow) >> 20;
+	p->ttl = ip->hop_limit;
+	off += sizeof(*ip);
+
+	/* One extension header is looked behind; with more, the addresses tell flows apart. */
+	if (p->key.proto == IPPROTO_FRAGMENT) {
+		p->key.fragment = 1;
+		frag = ctx_at(ctx, off, sizeof(*frag));
+		p->tail = frag && frag->offset & bpf_htons(~7);
+	} else if (p->key.proto == IPPROTO_HOPOPTS || p->key.proto == IPPROTO_ROUTING ||
+		   p->key.proto == IPPROTO_DSTOPTS) {
+		opt = ctx_at(ctx, off, sizeof(*opt));
+		if (!opt)
+			return REASON_MALFORMED_IPV6;
+		size = (opt->len + 1) * 8;
+		if (size > total)
+			return REASON_MALFORMED_IPV6;
+		if (size <= 64) { /* what is longer may not be linear */
+			p->key.proto = opt->nexthdr;
+			off += size;
+			total -= size;
+		}
+	}
+	return parse_l4(ctx, p, off, total);
+}
+
+/* A tag as on the wire: TPID, then TCI. */
+static __always_inline __be32 tag_word(__be16 tpid, __be16 tci)
+{
+	return bpf_htonl((__u32)bpf_ntohs(tpid) << 16 | bpf_ntohs(tci));
+}
+
+static __always_inline bool is_tag(__be16 ethertype)
+{
+	return ethertype == bpf_htons(ETH_P_8021Q) || ethertype == bpf_htons(ETH_P_8021AD);
+}
+
+/* Reads the tags in the frame, behind those beside it. */
+static __always_inline int parse_tags(CTX *ctx, struct pkt *p, __u32 *off, __be16 *type)
+{
+	struct vlanhdr *tag;
+	__be32 word;
+
+	for (int i = 0; i <= MAX_TAGS; i++) {
+		if (!is_tag(*type))
+			return 0;
+		tag = ctx_at(ctx, *off, sizeof(*tag));
+		if (!tag)
+			return REASON_MALFORMED_ETHERNET;
+		if (p->key.tags[1])
+			break;
+		word = tag_word(*type, tag->tci);
+		if (p->key.tags[0])
+			p->key.tags[1] = word;
+		else
+			p->key.tags[0] = word;
+		*type = tag->type;
+		*off += sizeof(*tag);
+		p->tag_bytes += sizeof(*tag);
+	}
+	return REASON_VLAN_TAGGED;
+}
+
+static __always_inline int parse_frame(CTX *ctx, struct pkt *p)
+{
+	__u32 off = p->inner;
+	struct ethhdr *eth = ctx_at(ctx, off, sizeof(*eth));
+	__be16 type;
+	__u32 len;
+	int why;
+
+	if (!eth)
+		return REASON_MALFORMED_ETHERNET;
+	copy(key_macs(&p->key), eth, 2 * ETH_ALEN);
+	type = eth->type;
+	off += sizeof(*eth);
+	p->key.tags[0] = p->inner ? 0 : ctx_tag(ctx);
+	p->key.tags[1] = 0;
+	p->tag_bytes = 0;
+	why = parse_tags(ctx, p, &off, &type);
+	if (why)
+		return why;
+	p->key.ethertype = type;
+	p->l3 = off;
+	p->frame_len = p->len - p->inner - p->tag_bytes;
+	p->df = true;
+	len = p->frame_len - sizeof(*eth);
+	p->headers = sizeof(*eth);
+
+	if (mac_is_group(p->key.smac) || mac_is_zero(p->key.smac))
+		return REASON_SOURCE_MULTICAST;
+	switch (bpf_ntohs(type)) {
+	case ETH_P_IP:
+		return parse_ipv4(ctx, p, off, len);
+	case ETH_P_IPV6:
+		return parse_ipv6(ctx, p, off, len);
+	case ETH_P_ARP:
+		/* RFC 826 for Ethernet and IPv4 */
+		return len < sizeof(struct arphdr) ? REASON_MALFORMED_ARP : 0;
+	}
+	return 0;
+}
+
+/* Most packets have their headers in the linear part; the others are parsed again. */
+SUBPROGRAM int parse(CTX *ctx, struct pkt *p)
+{
+	int why = REASON_NO_ROOM;
+
+	if (!p)
+		return why;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < 2; i++) {
+		why = parse_frame(ctx, p);
+		if (!why || !ctx_pull_headers(ctx, CTX_HEADERS))
+			break;
+	}
+	return why;
+}

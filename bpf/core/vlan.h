@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * tags: the 802.1Q tags of a port's frame, the outermost of which stands beside it
+ * in tc.
+ *
+ * in:    p->key.tags
+ * out:   the frame, p->key.tags
+ * maps:  none
+ * stops: NO_ROOM
+ */
+#pragma once
+
+#include "core/parse.h"
+
+/*
+ * Takes all tags off. The outermost stands beside the frame; when it goes, the
+ * kernel puts the next one there.
+ */
+static __always_inline bool clear_tags(CTX *ctx)
+{
+	for (int i = 0; i <= MAX_TAGS; i++)
+		if ((ctx->vlan_present || is_tag(ctx->protocol)) && bpf_skb_vlan_pop(ctx))
+			return true;
+	return false;
+}
+
+/* Takes the tags beside and in a port's frame off; those that stay are in the key. */
+SUBPROGRAM int untag(CTX *ctx, struct pkt *p, __u32 flags)
+{
+	if (!p)
+		return REASON_NO_ROOM;
+	if (!p->key.tags[0] || p->inner || p->untagged)
+		return 0;
+	p->untagged = true;
+	if (clear_tags(ctx))
+		return REASON_NO_ROOM;
+	p->l3 -= p->tag_bytes;
+	p->l4 -= p->tag_bytes;
+	p->tag_bytes = 0;
+	if (flags & FLOW_TAG) {
+		p->key.tags[0] = p->key.tags[1];
+		p->key.tags[1] = 0;
+	}
+	return 0;
+}
+
+static __always_inline int push_tag(CTX *ctx, __be32 word)
+{
+	__u32 tag = bpf_ntohl(word);
+
+	return tag ? bpf_skb_vlan_push(ctx, bpf_htons(tag >> 16), tag & 0xffff) : 0;
+}
+
+/* Puts the tags that stay, and the port's VLAN, beside the frame. */
+SUBPROGRAM int retag(CTX *ctx, struct pkt *p, __u32 vlan)
+{
+	if (!p)
+		return REASON_NO_ROOM;
+	if (p->key.tags[0] | p->key.tags[1] | vlan) {
+		if (push_tag(ctx, p->key.tags[1]) || push_tag(ctx, p->key.tags[0]))
+			return REASON_NO_ROOM;
+		if (vlan && push_tag(ctx, tag_word(bpf_htons(ETH_P_8021Q), bpf_htons(vlan))))
+			return REASON_NO_ROOM;
+	}
+	return 0;
+}

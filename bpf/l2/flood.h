@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * flood: sends a frame to all members of a segment: groups, unknown destinations,
+ * and what the edge asks (head-end replication).
+ *
+ * in:    p, the segment
+ * out:   copies of the packet on interfaces
+ * maps:  segments, members, ends, traffic
+ * stops: TOO_BIG, NO_MEMBER; a copy: those of police, NO_ROUTE, UNRESOLVED, NO_ROOM, GSO_NESTED, NO_CSUM, REDIRECT
+ */
+#pragma once
+
+#include "firewall/firewall.h"
+#include "tunnel/headroom.h"
+
+struct flood {
+	CTX *ctx;
+	struct pkt *p;
+	__u32 segment;
+	__u32 how;    /* entropy and ENCAP_AGAIN */
+	__u32 except; /* end that gets none */
+	bool tried;
+	bool copies;
+	bool too_big; /* for one of the members */
+	bool from_tunnel;
+	bool own; /* of the edge itself */
+};
+
+static __always_inline int flood_to_tep(struct flood *fl, __u32 *id, __u32 *ifindex)
+{
+	struct segment *seg = segment_get(fl->segment);
+	struct end *to;
+	int why;
+
+	if (!seg)
+		return REASON_NO_ROUTE;
+	*id = spread_to(fl->p, seg, *id);
+	to = end_get(*id);
+	if (!to)
+		return REASON_NO_ROUTE;
+	*ifindex = to->ifindex;
+	if (seg->flags & SEGMENT_UDP_CSUM)
+		*ifindex = seg->csum_ifindex;
+	else if (to->ifindex && !(to->flags & END_RESOLVED))
+		return REASON_UNRESOLVED;
+	why = encap(fl->ctx, fl->p, *id, fl->segment, fl->how);
+	if (!why)
+		fl->how |= ENCAP_AGAIN;
+	return why;
+}
+
+static __always_inline int flood_to_port(CTX *ctx, struct pkt *p, struct end *to)
+{
+	p->path = to->mtu;
+	if (!fits(ctx, p, to->mtu))
+		return REASON_TOO_BIG;
+	return to->vlan || tag_len(p) ? retag(ctx, p, to->vlan) : 0;
+}
+
+static __always_inline void flood_sent(struct flood *fl, __u32 id, int why)
+{
+	fl->tried = true;
+	step(fl->p, STAGE_FLOOD, id, why);
+	if (why == REASON_TOO_BIG) {
+		fl->too_big = true; /* counted once */
+		return;
+	}
+	if (why) {
+		drop(fl->ctx, fl->p, why);
+		return;
+	}
+	count_tx(id, packets_of(fl->ctx, fl->p), fl->p->frame_len);
+	count(EVENT_FLOOD_COPY);
+	fl->copies = true;
+}
+
+/* One member. Ports come first, so the frame is wrapped once and rewritten for each remote. */
+static long flood_member(__u64 index, struct flood *fl)
+{
+	struct member_key key = { .segment = fl->segment, .index = index };
+	__u32 *member = bpf_map_lookup_elem(&members, &key);
+	__u32 ifindex, id;
+	struct end *to;
+	int why = 0;
+
+	if (!member || *member == fl->except)
+		return 0;
+	id = *member;
+	to = end_get(id);
+	if (!to || to->kind == END_NONE)
+		return 0;
+	ifindex = to->ifindex;
+	if (to->kind == END_TEP) {
+		if (fl->from_tunnel) /* split horizon: the sender replicates to every remote itself */
+			return 1;
+		why = flood_to_tep(fl, &id, &ifindex);
+	} else {
+		if (!fl->own)
+			why = police_copy(fl->ctx, fl->p, to, id);
+		if (!why)
+			why = flood_to_port(fl->ctx, fl->p, to);
+	}
+	if (!why && !tracing && bpf_clone_redirect(fl->ctx, ifindex, 0))
+		why = REASON_REDIRECT;
+	flood_sent(fl, id, why);
+	return to->kind == END_PORT && clear_tags(fl->ctx);
+}
+
+#define FLOOD_FROM_TUNNEL 0x20000
+#define FLOOD_TO_ALL 0x40000
+
+/* To all members but the sender, or all. how: the entropy, and whether it came out of a tunnel. */
+SUBPROGRAM int flood(CTX *ctx, struct pkt *p, __u32 segment, __u32 how)
+{
+	struct segment *seg = segment_get(segment);
+	struct flood fl = { .ctx = ctx, .p = p, .segment = segment };
+	__u32 n;
+	int why;
+
+	if (!p || !seg)
+		return REASON_NO_MEMBER;
+	fl.how = how & 0xffff;
+	fl.from_tunnel = how & FLOOD_FROM_TUNNEL;
+	fl.own = how & FLOOD_TO_ALL;
+	fl.except = fl.own ? 0 : p->in;
+	n = seg->members;
+	if (n > MAX_MEMBERS)
+		n = MAX_MEMBERS;
+	why = p->inner ? decap(ctx, p) : 0;
+	if (why)
+		return why;
+	bpf_loop(n, flood_member, &fl, 0);
+	if (!fl.tried)
+		return REASON_NO_MEMBER;
+	if (fl.too_big && !fl.copies)
+		return REASON_TOO_BIG; /* its sender is told */
+	if (fl.too_big)
+		drop(ctx, p, REASON_TOO_BIG);
+	if (fl.copies)
+		count(EVENT_FLOODED);
+	p->verdict = TCX_DROP; /* the original; its copies are on their way */
+	return 0;
+}

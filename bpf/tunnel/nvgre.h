@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * NVGRE, RFC 7637 section 3.2: GRE with a key that is the VSID, and a FlowID for
+ * those on the way who share load by it.
+ */
+#pragma once
+
+#include "core/pkt.h"
+
+/* GRE of version 0 with a key and Ethernet inside; other GRE is the host's. */
+static __always_inline bool nvgre_is(CTX *ctx, __u32 off)
+{
+	struct grehdr *gre = ctx_at(ctx, off, sizeof(*gre));
+
+	return gre && gre->protocol == bpf_htons(ETH_P_TEB) &&
+	       (gre->flags & bpf_htons(GRE_KEY | GRE_VERSION)) == bpf_htons(GRE_KEY);
+}
+
+static __always_inline __u32 nvgre_len(void)
+{
+	return sizeof(struct grehdr);
+}
+
+/* Checksum and sequence number must not be there (3.2). */
+static __always_inline int nvgre_parse(CTX *ctx, __u32 off, __u32 *vni, __u32 *len)
+{
+	struct grehdr *gre = ctx_at(ctx, off, sizeof(*gre));
+
+	if (!gre)
+		return REASON_OUTER_MALFORMED;
+	if (gre->flags != bpf_htons(GRE_KEY))
+		return REASON_TUNNEL_FLAGS;
+	*vni = bpf_ntohl(gre->key) >> 8;
+	*len = nvgre_len();
+	return 0;
+}
+
+static __always_inline int nvgre_write(CTX *ctx, __u32 off, const struct segment *seg,
+				       __be16 entropy)
+{
+	struct grehdr *gre = ctx_at(ctx, off, sizeof(*gre));
+
+	if (!gre)
+		return REASON_NO_ROOM;
+	gre->flags = bpf_htons(GRE_KEY);
+	gre->protocol = bpf_htons(ETH_P_TEB);
+	gre->key = bpf_htonl(seg->vni << 8 | (bpf_ntohs(entropy) & 0xff));
+	return 0;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * modify: what a decision changes in the frame itself: MACs, TTL, the
+ * congestion mark of the tunnel and the MSS of a SYN.
+ *
+ * in:    p, struct decision
+ * out:   the frame; p->key's MACs, p->tos, p->ttl
+ * maps:  none
+ * stops: NO_ROOM, ECN_MARKED
+ */
+#pragma once
+
+#include "tunnel/decap.h"
+
+static __always_inline int set_tos(CTX *ctx, struct pkt *p, __u8 tos)
+{
+	struct ipv6hdr *ip6;
+	struct iphdr *ip;
+	__be32 old, new;
+
+	if (is_v6(p)) {
+		ip6 = ctx_at(ctx, p->l3, sizeof(*ip6));
+		if (!ip6)
+			return REASON_NO_ROOM;
+		old = ip6->flow;
+		new = (old & bpf_htonl(0xf00fffff)) | bpf_htonl((__u32)tos << 20);
+		ip6->flow = new;
+		ctx_csum_update(ctx, bpf_csum_diff(&old, sizeof(old), &new, sizeof(new), 0));
+	} else {
+		ip = ctx_at(ctx, p->l3, sizeof(*ip));
+		if (!ip)
+			return REASON_NO_ROOM;
+		ip->check = sum_replace(ip->check, bpf_htons(ip->tos), bpf_htons(tos));
+		ip->tos = tos;
+	}
+	p->tos = tos;
+	return 0;
+}
+
+/* A congestion mark for an inner packet that does not take one: it is dropped (RFC 6040 4.2). */
+static __always_inline bool is_unbearable(const struct pkt *p)
+{
+	return is_ip(p) && (p->outer_tos & ECN_MASK) == ECN_CE && !(p->tos & ECN_MASK);
+}
+
+/* RFC 6040 section 4.2: what the underlay marked, the inner packet shall carry. */
+static __always_inline int merge_ecn(CTX *ctx, struct pkt *p)
+{
+	__u8 outer = p->outer_tos & ECN_MASK, inner = p->tos & ECN_MASK;
+
+	if (!is_ip(p) || outer == inner || inner == ECN_CE)
+		return 0;
+	if (outer == ECN_CE)
+		return set_tos(ctx, p, p->tos | ECN_CE);
+	if (outer == ECN_ECT1 && inner == ECN_ECT0)
+		return set_tos(ctx, p, (p->tos & ~ECN_MASK) | ECN_ECT1);
+	return 0;
+}
+
+static __always_inline int write_macs(CTX *ctx, struct pkt *p)
+{
+	struct ethhdr *eth = ctx_at(ctx, 0, sizeof(*eth));
+
+	if (!eth)
+		return REASON_NO_ROOM;
+	write_inner_ethernet(p, eth);
+	return 0;
+}
+
+static __always_inline int lower_ttl(CTX *ctx, struct pkt *p)
+{
+	struct ipv6hdr *ip6;
+	struct iphdr *ip;
+
+	p->ttl--;
+	if (is_v6(p)) {
+		ip6 = ctx_at(ctx, p->l3, sizeof(*ip6));
+		if (!ip6)
+			return REASON_NO_ROOM;
+		ip6->hop_limit = p->ttl;
+		ctx_csum_update(ctx, (__u16)~bpf_htons(1)); /* of the whole packet, from a NIC */
+		return 0;
+	}
+	ip = ctx_at(ctx, p->l3, sizeof(*ip));
+	if (!ip)
+		return REASON_NO_ROOM;
+	ip->check = sum_replace(ip->check, bpf_htons(0x100), 0);
+	ip->ttl = p->ttl;
+	return 0;
+}
+
+/* The router's part: one hop less, and new MACs, in the key until the headers are written. */
+static __always_inline int rewrite(CTX *ctx, struct pkt *p, const struct decision *d)
+{
+	int why;
+
+	if (p->ttl <= 1)
+		return REASON_TTL_EXCEEDED;
+	why = lower_ttl(ctx, p);
+	if (why)
+		return why;
+	copy16(p->was, key_macs(&p->key), 2 * ETH_ALEN);
+	p->routed = true;
+	copy16(p->key.dmac, d->dmac, ETH_ALEN);
+	copy16(p->key.smac, d->smac, ETH_ALEN);
+	return 0;
+}
+
+struct option_walk {
+	CTX *ctx;
+	__u32 off;
+	__u32 end;
+	__u32 found; /* offset of the MSS option, 0: none */
+};
+
+#define TCPOPT_END 0
+#define TCPOPT_NOP 1
+#define TCPOPT_MSS 2
+
+static long find_mss(__u64 index __attribute__((unused)), struct option_walk *w)
+{
+	__u8 *o = ctx_at(w->ctx, w->off, 2);
+
+	if (!o || w->off + 4 > w->end || o[0] == TCPOPT_END)
+		return 1;
+	if (o[0] == TCPOPT_NOP) {
+		w->off++;
+		return 0;
+	}
+	if (o[0] == TCPOPT_MSS && o[1] == 4)
+		w->found = w->off;
+	w->off += o[1];
+	return w->found || o[1] < 2;
+}
+
+static __always_inline void write_mss(CTX *ctx, struct pkt *p, __u32 off, __u16 limit)
+{
+	__be16 *mss = ctx_at(ctx, off + 2, sizeof(*mss));
+	__be16 old, new = bpf_htons(limit);
+
+	if (!mss || bpf_ntohs(*mss) <= limit)
+		return;
+	old = *mss;
+	*mss = new;
+	if ((off - p->l4) & 1) { /* it straddles two words of the sum */
+		old = __builtin_bswap16(old);
+		new = __builtin_bswap16(new);
+	}
+	ctx_l4_replace(ctx, p->l4 + __builtin_offsetof(struct tcphdr, check), old, new);
+	step(p, STAGE_CLAMP, limit, 0);
+	count(EVENT_MSS_CLAMPED);
+}
+
+/* Lowers the MSS of a SYN (RFC 9293 3.7.1) to what fits mtu, the inner packet's. */
+SUBPROGRAM int clamp_mss(CTX *ctx, struct pkt *p, __u32 mtu)
+{
+	__u32 headers = sizeof(struct tcphdr);
+	struct option_walk w = { .ctx = ctx };
+
+	if (!p)
+		return REASON_NO_ROOM;
+	w.off = p->l4 + sizeof(struct tcphdr);
+	headers += is_v6(p) ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+	if (!mtu || mtu <= headers)
+		return 0;
+	w.end = p->l3 - sizeof(struct ethhdr) + p->headers;
+	bpf_loop(40, find_mss, &w, 0);
+	if (w.found)
+		write_mss(ctx, p, w.found, mtu - headers);
+	return 0;
+}

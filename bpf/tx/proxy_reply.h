@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * answer: replies in a request's place, to ARP, neighbour solicitations and echo
+ * requests; and asks for the MAC of a next hop in the place of a packet for it.
+ *
+ * in:    p, out of its tunnel and without tags; d->smac: whose MAC to answer with
+ * out:   the reply or the request in the packet's place
+ * maps:  segments
+ * stops: NO_ROOM
+ */
+#pragma once
+
+#include "tx/icmp.h"
+
+#define ND_TTL 255 /* RFC 4861: not routed */
+
+static __always_inline int answer_arp(CTX *ctx, struct pkt *p, const struct decision *d)
+{
+	struct arphdr *arp = ctx_at(ctx, p->l3, sizeof(*arp));
+	__u32 target;
+
+	if (!arp)
+		return REASON_NO_ROOM;
+	copy(&target, arp->target, sizeof(target));
+	copy(arp->target_mac, arp->sender_mac, ETH_ALEN);
+	copy(arp->target, arp->sender, sizeof(target));
+	copy(arp->sender_mac, d->smac, ETH_ALEN);
+	copy(arp->sender, &target, sizeof(target));
+	arp->op = bpf_htons(ARP_REPLY);
+	turn_macs(p, d->smac);
+	return write_macs(ctx, p);
+}
+
+/* Ethernet, IPv6 and a neighbour message: an advertisement with flags, without a solicitation. */
+static __always_inline int make_nd(CTX *ctx, struct pkt *p, __be32 flags, const struct addr *from,
+				   const struct addr *to, const struct addr *target,
+				   const __u8 *mac)
+{
+	__u32 len = sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + sizeof(struct nd_msg), sum;
+	struct ipv6hdr *ip;
+	struct nd_msg *nd;
+
+	if (ctx_renew(ctx, p->l4, len))
+		return REASON_NO_ROOM;
+	ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip) + sizeof(*nd));
+	if (!ip)
+		return REASON_NO_ROOM;
+	nd = (void *)(ip + 1);
+	write_header6(ip, from, to, sizeof(*nd), IPPROTO_ICMPV6, 0, ND_TTL);
+	nd->icmp.type = flags ? ICMPV6_ADVERTISEMENT : ICMPV6_SOLICITATION;
+	nd->icmp.code = 0;
+	nd->icmp.check = 0;
+	nd->icmp.rest = flags;
+	copy(nd->target, target, sizeof(nd->target));
+	nd->option = flags ? 2 : 1;
+	nd->option_len = 1;
+	copy(nd->mac, mac, ETH_ALEN);
+	sum = sum_pseudo6(from, to, sizeof(*nd), IPPROTO_ICMPV6, 0);
+	nd->icmp.check = fold(bpf_csum_diff(NULL, 0, (void *)nd, sizeof(*nd), sum));
+	p->key.ethertype = bpf_htons(ETH_P_IPV6);
+	p->frame_len = len;
+	p->headers = len;
+	return 0;
+}
+
+/* Who asks without an address, for a duplicate, is answered at all nodes (RFC 4861 7.2.4). */
+static __always_inline int answer_nd(CTX *ctx, struct pkt *p, const struct decision *d)
+{
+	struct nd_msg *nd = ctx_at(ctx, p->l4, ND_MIN);
+	struct addr target, to = p->key.saddr;
+	__be32 flags = NA_OVERRIDE;
+	int why;
+
+	if (!nd)
+		return REASON_NO_ROOM;
+	if (d->flags & FLOW_GATEWAY)
+		flags |= NA_ROUTER;
+	copy(&target, nd->target, sizeof(target));
+	if (addr_is_zero(&to)) {
+		to.w[0] = bpf_htonl(0xff020000);
+		to.w[3] = bpf_htonl(1);
+	} else {
+		flags |= NA_SOLICITED;
+	}
+	why = make_nd(ctx, p, flags, &target, &to, &target, d->smac);
+	if (why)
+		return why;
+	turn_macs(p, d->smac);
+	return write_macs(ctx, p);
+}
+
+static __always_inline int answer_echo6(CTX *ctx, struct pkt *p)
+{
+	struct ipv6hdr *ip = ctx_at(ctx, p->l3, sizeof(*ip));
+	struct icmphdr *icmp;
+
+	if (!ip)
+		return REASON_NO_ROOM;
+	copy(ip->saddr, &p->key.daddr, sizeof(ip->saddr));
+	copy(ip->daddr, &p->key.saddr, sizeof(ip->daddr));
+	ip->hop_limit = ICMP_TTL;
+	icmp = ctx_at(ctx, p->l4, sizeof(*icmp));
+	if (!icmp)
+		return REASON_NO_ROOM;
+	icmp->type = ICMPV6_ECHO_REPLY;
+	icmp->check = sum_replace(icmp->check, bpf_htons(ICMPV6_ECHO << 8),
+				  bpf_htons(ICMPV6_ECHO_REPLY << 8));
+	return 0;
+}
+
+static __always_inline int answer_echo4(CTX *ctx, struct pkt *p)
+{
+	struct iphdr *ip = ctx_at(ctx, p->l3, sizeof(*ip));
+	struct icmphdr *icmp;
+
+	if (!ip)
+		return REASON_NO_ROOM;
+	ip->saddr = p->key.daddr.w[3];
+	ip->daddr = p->key.saddr.w[3];
+	ip->check = sum_replace(ip->check, bpf_htons(ip->ttl << 8), bpf_htons(ICMP_TTL << 8));
+	ip->ttl = ICMP_TTL;
+	icmp = ctx_at(ctx, p->l4, sizeof(*icmp));
+	if (!icmp)
+		return REASON_NO_ROOM;
+	icmp->type = ICMP_ECHO_REPLY;
+	icmp->check = sum_replace(icmp->check, bpf_htons(ICMP_ECHO << 8), 0);
+	return 0;
+}
+
+static __always_inline int answer(CTX *ctx, struct pkt *p, const struct decision *d)
+{
+	int why;
+
+	count(EVENT_ANSWERED);
+	p->tcp_flags = 0;
+	if (p->key.ethertype == bpf_htons(ETH_P_ARP))
+		return answer_arp(ctx, p, d);
+	if (p->icmp_type == ICMPV6_SOLICITATION && is_v6(p))
+		return answer_nd(ctx, p, d);
+	why = is_v6(p) ? answer_echo6(ctx, p) : answer_echo4(ctx, p);
+	if (why)
+		return why;
+	p->ttl = ICMP_TTL;
+	turn_macs(p, d->smac);
+	return write_macs(ctx, p);
+}
+
+static __always_inline int ask_arp(CTX *ctx, struct pkt *p, const struct segment *seg)
+{
+	__u32 len = ETH_ZLEN;
+	struct arphdr *arp;
+
+	if (ctx_renew(ctx, p->l4, len))
+		return REASON_NO_ROOM;
+	arp = ctx_at(ctx, sizeof(struct ethhdr), ETH_ZLEN - sizeof(struct ethhdr));
+	if (!arp)
+		return REASON_NO_ROOM;
+	__builtin_memset(arp, 0, ETH_ZLEN - sizeof(struct ethhdr));
+	arp->hardware = bpf_htons(1);
+	arp->protocol = bpf_htons(ETH_P_IP);
+	arp->hardware_len = ETH_ALEN;
+	arp->protocol_len = 4;
+	arp->op = bpf_htons(ARP_REQUEST);
+	copy(arp->sender_mac, seg->gateway_mac, ETH_ALEN);
+	copy(arp->sender, &seg->gateway4.w[3], 4);
+	copy(arp->target, &p->key.daddr.w[3], 4);
+	__builtin_memset(p->key.dmac, 0xff, ETH_ALEN);
+	p->key.ethertype = bpf_htons(ETH_P_ARP);
+	p->frame_len = len;
+	p->headers = sizeof(struct ethhdr);
+	return 0;
+}
+
+/* To the solicited-node multicast address of the target (RFC 4291 2.7.1). */
+static __always_inline int ask_nd(CTX *ctx, struct pkt *p, const struct segment *seg)
+{
+	struct addr to = { .w = { bpf_htonl(0xff020000), 0, bpf_htonl(1) } };
+	struct addr target = p->key.daddr, from = seg->gateway6;
+
+	to.w[3] = target.w[3] | bpf_htonl(0xff000000);
+	*(__u16 *)p->key.dmac = bpf_htons(0x3333);
+	copy16(p->key.dmac + 2, &to.w[3], 4);
+	return make_nd(ctx, p, 0, &from, &to, &target, seg->gateway_mac);
+}
+
+/* The packet becomes a request for the MAC of the next hop, whose address is in the key. */
+static __always_inline int ask(CTX *ctx, struct pkt *p, const struct segment *seg)
+{
+	bool v4 = addr_is_v4(&p->key.daddr);
+	int why;
+
+	if (addr_is_zero(v4 ? &seg->gateway4 : &seg->gateway6))
+		return REASON_NO_NEIGHBOUR;
+	copy16(p->key.smac, seg->gateway_mac, ETH_ALEN);
+	p->tcp_flags = 0;
+	why = v4 ? ask_arp(ctx, p, seg) : ask_nd(ctx, p, seg);
+	if (why)
+		return why;
+	count(EVENT_ASKED);
+	return write_macs(ctx, p);
+}
