@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The edge's data plane. Each stage is a header of its own; this is their order. */
+/* The tc pipeline of an edge; bpf/README.md draws it. */
 #include "l3/slow_path.h"
 #include "tunnel/path_mtu.h"
 #include "nat/nat.h"
 #include "tx/transmit.h"
 
-/* The slow path: it only decides. */
-SUBPROGRAM int resolve(CTX *ctx, struct pkt *p)
+/* Takes a decision and changes nothing else. */
+SUBPROGRAM int slow_path(CTX *ctx, struct pkt *p)
 {
-	int why = p ? decide(ctx, p) : REASON_NO_ROOM;
+	int why = p ? decide(ctx, p) : REASON_NO_HEADROOM;
 
-	stamp(POINT_SWITCHED);
+	stamp(POINT_RESOLVED);
 	return why;
 }
 
-/* Leaves what was decided in the cache. */
+/* Inserts the decision into the flow cache. */
 SUBPROGRAM int keep(CTX *ctx, struct pkt *p)
 {
 	if (p && p->segment)
@@ -23,38 +23,39 @@ SUBPROGRAM int keep(CTX *ctx, struct pkt *p)
 	return 0;
 }
 
-/* The stages that know connections: the firewalls of both ports, and NAT between them. */
-SUBPROGRAM int know(CTX *ctx, struct pkt *p, bool fresh)
+/* The stateful stages: the firewall of the ingress port, NAT, the firewall of the egress port. */
+SUBPROGRAM int admit(CTX *ctx, struct pkt *p, bool fresh)
 {
-	int why = p ? police_from(ctx, p) : REASON_NO_POLICY;
+	int why = p ? firewall_from(ctx, p) : REASON_NO_POLICY;
 	bool translated;
 
 	if (why)
 		return why;
-	translated = with_nat && p->decision.flags & FLOW_NAT && p->decision.action != ACTION_ASK;
+	translated =
+		with_nat && p->decision.flags & FLOW_NAT && p->decision.action != ACTION_RESOLVE;
 	if (translated)
 		why = nat(ctx, p, fresh);
 	if (!why)
-		why = police_to(ctx, p);
+		why = firewall_to(ctx, p);
 	if (why && translated)
-		unbind();
+		nat_undo();
 	if (p->decision.flags & FLOW_TRACKED)
-		stamp(POINT_POLICED);
+		stamp(POINT_ADMITTED);
 	return why;
 }
 
 static __always_inline int take_slow_path(CTX *ctx, struct pkt *p)
 {
-	int why = resolve(ctx, p);
+	int why = slow_path(ctx, p);
 
 	if (!why)
-		why = know(ctx, p, true);
+		why = admit(ctx, p, true);
 	if (!why)
 		why = keep(ctx, p);
 	return why;
 }
 
-/* A packet that found its decision. */
+/* A packet whose decision is in the flow cache. */
 static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 {
 	struct decision *d = &p->decision;
@@ -62,7 +63,7 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 	count(EVENT_HIT);
 	*d = f->decision;
 	if (with_nat && d->flags & FLOW_NAT)
-		recall(f);
+		load_translation(f);
 	p->polled = p->inner && d->action == ACTION_PORT && in_burst(ctx, p, f);
 	p->in = d->in;
 	p->segment = d->segment;
@@ -71,21 +72,22 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 	f->seen_ns = p->now_ns;
 }
 
-/* Firewall and NAT look at a packet whose way is known; the flow learns what they say. */
-static __always_inline int watch(CTX *ctx, struct pkt *p, struct flow *f)
+/* Conntrack and NAT see a packet whose decision is cached, and the flow takes over the result. */
+static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f)
 {
-	struct hearing *h = hearing();
+	struct fw_scratch *h = fw_scratch();
 	int why;
 
 	if (!p || !f || !h)
 		return REASON_NO_POLICY;
-	carry_over(p, f);
-	h->carried.packets -= packets_of(ctx, p); /* it is counted already, as a hit */
-	h->carried.bytes -= p->frame_len;
+	load_unreported(p, f);
+	h->unreported.packets -= packets_of(ctx, p); /* the hit has counted it */
+	h->unreported.bytes -= p->frame_len;
 	p->decision.slow = SLOW_FAST;
-	why = know(ctx, p, false);
+	why = admit(ctx, p, false);
 	f->decision.slow = why ? SLOW_CONNECTION : p->decision.slow;
-	if (why == REASON_NO_BINDING) /* the next one gets a decision, and a binding, of its own */
+	if (why ==
+	    REASON_NO_NAT_SESSION) /* the next packet takes a decision and a session of its own */
 		f->decision.generation--;
 	f->next_seq = h->next_seq;
 	return why;
@@ -93,38 +95,38 @@ static __always_inline int watch(CTX *ctx, struct pkt *p, struct flow *f)
 
 static __always_inline int edge(CTX *ctx, struct pkt *p)
 {
-	bool watched = false;
+	bool tracked = false;
 	struct flow *f;
 	__u32 end;
 	int why;
 
 	why = parse(ctx, p);
 	step(p, STAGE_PARSE, p->key.proto, why);
-	if (!why && p->inner && is_unbearable(p))
+	if (!why && p->inner && ecn_drop(p))
 		why = REASON_ECN_MARKED;
 	if (why)
 		return drop(ctx, p, why);
 	stamp(POINT_PARSED);
 	f = flow_find(p);
-	if (f && p->inner && overtook(p, f))
+	if (f && p->inner && is_reordered(p, f))
 		return bpf_redirect(ctx->ifindex, BPF_F_INGRESS);
 	end = seq_end(p);
 	if (f) {
 		hit(ctx, p, f);
 		stamp(POINT_CACHED);
-		watched = (with_firewall || with_nat) && is_watched(p, &p->decision);
-		if (watched)
-			why = watch(ctx, p, f);
+		tracked = (with_firewall || with_nat) && needs_conntrack(p, &p->decision);
+		if (tracked)
+			why = track_hit(ctx, p, f);
 	} else {
 		why = take_slow_path(ctx, p);
 	}
 	if (!why)
 		why = replay(ctx, p);
-	if (f && !watched)
-		went(p, f, end);
+	if (f && !tracked)
+		advance_seq(p, f, end);
 	if (!why)
 		stamp(POINT_SENT);
-	return why ? refuse(ctx, p, why) : p->verdict;
+	return why ? drop_with_icmp(ctx, p, why) : p->verdict;
 }
 
 SEC("tcx/ingress")
@@ -155,30 +157,42 @@ int from_underlay(CTX *ctx)
 	ctx_pull_headers(ctx, CTX_OUTER);
 	why = parse_outer(ctx, p);
 	if (why == NOT_OURS) {
-		hear_too_big(ctx, p);
+		learn_path_mtu(ctx, p);
 		count(EVENT_NOT_TUNNEL);
 		return TCX_NEXT;
 	}
 	return why ? drop(ctx, p, why) : edge(ctx, p);
 }
 
-/* What came back from the coalescer: decided already, its port is in the mark. */
+/* A packet that GRO coalesced. It is decided; its port is in the mark. */
 SEC("tcx/ingress")
-int from_coalescer(CTX *ctx)
+int from_gro(CTX *ctx)
 {
-	struct end *to = end_get(ctx->mark);
+	struct vport *to = vport_get(ctx->mark);
 	struct pkt *p = packet(ctx);
 
 	if (!p)
 		return TCX_DROP;
-	if (!ctx->vlan_present || !to || to->kind != END_PORT)
+	if (!ctx->vlan_present || !to || to->kind != VPORT_PORT)
 		return drop(ctx, p, REASON_UNKNOWN_PORT);
 	ctx->mark = 0;
 	if (bpf_skb_vlan_pop(ctx))
-		return drop(ctx, p, REASON_NO_ROOM);
+		return drop(ctx, p, REASON_NO_HEADROOM);
 	if (to->vlan && bpf_skb_vlan_push(ctx, bpf_htons(ETH_P_8021Q), to->vlan))
-		return drop(ctx, p, REASON_NO_ROOM);
+		return drop(ctx, p, REASON_NO_HEADROOM);
 	return deliver(to, true);
 }
+
+/* Types that only maint/ uses, for the generated Go types. */
+const struct ct_gc_stats *ct_gc_stats_type __attribute__((unused));
+const struct nat_gc_stats *nat_gc_stats_type __attribute__((unused));
+const struct port_usage *port_usage_type __attribute__((unused));
+const struct port_usage_key *port_usage_key_type __attribute__((unused));
+const struct nat_event *nat_event_type __attribute__((unused));
+const struct log_line *log_line_type __attribute__((unused));
+const struct host_event *host_event_type __attribute__((unused));
+const enum ct_state *ct_state_type __attribute__((unused));
+const enum ct_bits *ct_bits_type __attribute__((unused));
+const enum nat_session_flags *nat_session_flags_type __attribute__((unused));
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

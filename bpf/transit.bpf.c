@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * The transit program of underlay and uplink interfaces: packets that only pass
- * through the edge, between tunnels and uplinks, before the kernel makes an skb of
- * them. It is the same stages as in edge.bpf.c, to which everything else is left
- * untouched: what is for a port or the host, what somebody has to be told of, and
- * what the way out does not take.
+ * The XDP pipeline of underlay and uplink interfaces, for packets that only pass through the edge,
+ * between tunnels and uplinks, before the kernel allocates an skb. It uses the stages of
+ * edge.bpf.c and leaves all other packets to it, unmodified: packets for ports and the host,
+ * those that need an ICMP error, and those that the egress interface cannot take.
  */
 #define XDP
 #include "l3/slow_path.h"
@@ -12,53 +11,53 @@
 #include "cache/transit_fast.h"
 #include "core/csum_partial.h"
 
-#define LEAVE NOT_OURS /* to tc, which sees the packet as it came */
+#define LEAVE NOT_OURS /* to tc, unmodified */
 
-/* Where a packet goes. */
-struct way {
-	struct end *to;
+/* Where a packet leaves. */
+struct egress_path {
+	struct vport *to;
 	struct segment *seg;
-	__u32 front; /* bytes before the inner payload: Ethernet, and a tunnel's headers */
+	__u32 front; /* bytes before the inner payload: Ethernet, with tunnel headers */
 };
 
-/* Reasons that the sender is told of, which tc does. */
-static __always_inline bool is_told(int why)
+/* Reasons for which tc sends an ICMP error. */
+static __always_inline bool has_icmp_error(int why)
 {
 	switch (why) {
 	case REASON_TTL_EXCEEDED:
-	case REASON_NO_PREFIX:
+	case REASON_NO_ROUTE:
 	case REASON_UNREACHABLE:
 	case REASON_PROHIBITED:
-	case REASON_NOT_SERVED:
+	case REASON_NO_LOCAL_SERVICE:
 		return true;
 	}
 	return false;
 }
 
-/* The slow path. */
-SUBPROGRAM int resolve(CTX *ctx, struct pkt *p)
+/* Takes a decision and changes nothing else. */
+SUBPROGRAM int slow_path(CTX *ctx, struct pkt *p)
 {
-	return p ? decide(ctx, p) : REASON_NO_ROOM;
+	return p ? decide(ctx, p) : REASON_NO_HEADROOM;
 }
 
-/* Whether packets of the flow are for this program. Those of others tc decides about, and keeps. */
+/* Whether this program forwards packets of the flow. Otherwise tc decides, and caches that. */
 static __always_inline bool passes_through(const struct decision *d)
 {
 	return (!d->slow || d->slow == SLOW_CACHE_OFF) && d->flags & FLOW_ROUTED &&
 	       (d->action == ACTION_TUNNEL || d->action == ACTION_PORT);
 }
 
-static __always_inline bool into_tunnel(CTX *ctx, struct pkt *p, struct way *w)
+static __always_inline bool into_tunnel(CTX *ctx, struct pkt *p, struct egress_path *w)
 {
-	if (w->seg->flags & SEGMENT_UDP_CSUM || !(w->to->flags & END_RESOLVED))
+	if (w->seg->flags & SEGMENT_UDP_CSUM || !(w->to->flags & VPORT_RESOLVED))
 		return false;
-	w->front += room_for(p, w->to, w->seg);
+	w->front += headroom_for(p, w->to, w->seg);
 	return fits(ctx, p, tunnel_mtu(p, w->to, w->seg));
 }
 
-static __always_inline bool into_uplink(CTX *ctx, struct pkt *p, struct way *w)
+static __always_inline bool into_uplink(CTX *ctx, struct pkt *p, struct egress_path *w)
 {
-	if (!(w->to->flags & END_UPLINK))
+	if (!(w->to->flags & VPORT_UPLINK))
 		return false;
 	if (w->to->vlan)
 		p->key.tags[0] = tag_word(bpf_htons(ETH_P_8021Q), bpf_htons(w->to->vlan));
@@ -66,29 +65,29 @@ static __always_inline bool into_uplink(CTX *ctx, struct pkt *p, struct way *w)
 	return fits(ctx, p, w->to->mtu);
 }
 
-/* Whether the way out takes the packet from here, as it is. */
-static __always_inline bool find_way(CTX *ctx, struct pkt *p, const struct decision *d,
-				     struct way *w)
+/* Whether the egress interface can take the packet from here, as it is. */
+static __always_inline bool find_egress_path(CTX *ctx, struct pkt *p, const struct decision *d,
+					     struct egress_path *w)
 {
-	w->to = end_get(d->out);
+	w->to = vport_get(d->out);
 	w->seg = segment_get(d->to_segment);
-	if (!w->to || !w->seg || !(w->to->flags & END_TRANSIT) || p->ttl <= 1)
+	if (!w->to || !w->seg || !(w->to->flags & VPORT_TRANSIT) || p->ttl <= 1)
 		return false;
-	p->key.tags[0] = p->key.tags[1] = 0; /* a routed packet keeps none */
+	p->key.tags[0] = p->key.tags[1] = 0; /* a routed packet has none */
 	w->front = sizeof(struct ethhdr);
 	return d->action == ACTION_TUNNEL ? into_tunnel(ctx, p, w) : into_uplink(ctx, p, w);
 }
 
-/* The packet, whose inner payload is in its place, gets its headers. */
-static __always_inline int change(CTX *ctx, struct pkt *p, const struct decision *d, struct way *w,
-				  bool tunnelled)
+/* Modifies the packet, whose inner payload is in its final place, and writes its headers. */
+static __always_inline int change(CTX *ctx, struct pkt *p, const struct decision *d,
+				  struct egress_path *w, bool tunnelled)
 {
 	int why = tunnelled ? merge_ecn(ctx, p) : 0;
 
 	if (!why && p->tcp_flags & TCP_SYN)
 		why = clamp_mss(ctx, p, clamp_limit(p, d, tunnelled));
 	if (!why)
-		why = rewrite(ctx, p, d);
+		why = rewrite_routed(ctx, p, d);
 	if (why)
 		return why;
 	if (d->action == ACTION_TUNNEL)
@@ -96,15 +95,16 @@ static __always_inline int change(CTX *ctx, struct pkt *p, const struct decision
 	return write_inner(ctx, p, 0);
 }
 
-/* Carries out a decision. Returns a reason, LEAVE, or 0 with the verdict in p. */
-static __always_inline int carry(CTX *ctx, struct pkt *p, const struct decision *d, __u8 proto)
+/* Carries out a decision. Returns a drop reason, LEAVE, or 0 with the verdict in p. */
+static __always_inline int transit_replay(CTX *ctx, struct pkt *p, const struct decision *d,
+					  __u8 proto)
 {
 	bool tunnelled = p->inner;
-	struct way w;
+	struct egress_path w;
 	__s32 grow;
 	int why;
 
-	if (is_unsummed(ctx, p, proto) || !find_way(ctx, p, d, &w))
+	if (is_csum_partial(ctx, p, proto) || !find_egress_path(ctx, p, d, &w))
 		return LEAVE;
 	grow = w.front - p->l3;
 	if (ctx_grow(ctx, grow))
@@ -116,19 +116,19 @@ static __always_inline int carry(CTX *ctx, struct pkt *p, const struct decision 
 	if (why)
 		return why;
 	count_tx(d->out, 1, p->frame_len);
-	p->verdict = bpf_redirect_map(&exits, w.to->exit, XDP_DROP);
+	p->verdict = bpf_redirect_map(&tx_devmap, w.to->tx_index, XDP_DROP);
 	return 0;
 }
 
-/* What tc gets without a look into the cache. */
+/* Packets that tc gets without a look into the cache. */
 static __always_inline bool is_for_tc(const struct pkt *p)
 {
-	return !is_ip(p) || mac_is_group(p->key.dmac) || is_neighbour_talk(p);
+	return !is_ip(p) || mac_is_group(p->key.dmac) || is_arp_or_nd(p);
 }
 
 static __always_inline int pass(CTX *ctx, struct pkt *p)
 {
-	struct shortcut *s;
+	struct transit_entry *s;
 	__u32 changes;
 	__u64 hash;
 	int why;
@@ -136,22 +136,22 @@ static __always_inline int pass(CTX *ctx, struct pkt *p)
 	why = parse(ctx, p);
 	if (!why && is_for_tc(p))
 		return LEAVE;
-	if (!why && p->inner && is_unbearable(p))
+	if (!why && p->inner && ecn_drop(p))
 		why = REASON_ECN_MARKED;
 	if (why)
 		return why;
 	hash = hash_of(&p->key);
-	s = shortcut_find(p, hash);
+	s = transit_find(p, hash);
 	if (!s) {
-		changes = pulse(PULSE_CHANGES);
-		why = resolve(ctx, p);
+		changes = global_get(GLOBAL_GENERATION);
+		why = slow_path(ctx, p);
 		if (why)
-			return is_told(why) ? LEAVE : why;
+			return has_icmp_error(why) ? LEAVE : why;
 		if (!passes_through(&p->decision))
 			return LEAVE;
-		s = shortcut_keep(p, hash, changes);
+		s = transit_insert(p, hash, changes);
 	}
-	why = carry(ctx, p, s ? &s->decision : &p->decision, p->key.proto);
+	why = transit_replay(ctx, p, s ? &s->decision : &p->decision, p->key.proto);
 	if (why)
 		return why;
 	count(EVENT_TRANSIT);
@@ -162,15 +162,15 @@ static __always_inline int pass(CTX *ctx, struct pkt *p)
 	return 0;
 }
 
-/* Any packet, by way of all stages. */
-SUBPROGRAM int take(CTX *ctx)
+/* Any packet, through all stages. */
+SUBPROGRAM int take_all_stages(CTX *ctx)
 {
 	struct pkt *p = packet(ctx);
 	int why = NOT_OURS;
 
 	if (!p)
 		return XDP_PASS;
-	if (this_flags & DEVICE_UNDERLAY && is_mine(ctx))
+	if (this_flags & DEVICE_UNDERLAY && is_for_this_mac(ctx))
 		why = parse_outer(ctx, p);
 	if (why == NOT_OURS) {
 		if (!(this_flags & DEVICE_UPLINK))
@@ -186,25 +186,25 @@ SUBPROGRAM int take(CTX *ctx)
 	return why ? drop(ctx, p, why) : p->verdict;
 }
 
-/* A plain packet whose flow has a shortcut; LEAVE: take it by all stages. */
-SUBPROGRAM int take_express(CTX *ctx)
+/* A simple packet whose flow is cached. LEAVE: it must take all stages. */
+SUBPROGRAM int take_fast_path(CTX *ctx)
 {
-	struct shortcut_table *t = flow_cache ? shortcut_table() : NULL;
-	struct shortcut *s;
+	struct transit_table *t = flow_cache ? transit_table() : NULL;
+	struct transit_entry *s;
 	struct pkt p;
 	int why;
 
 	if (!t)
 		return LEAVE;
-	s = express_find(ctx, &p, t);
+	s = fast_find(ctx, &p, t);
 	if (!s)
 		return LEAVE;
-	why = carry(ctx, &p, &s->decision, s->key.proto);
+	why = transit_replay(ctx, &p, &s->decision, s->key.proto);
 	if (why == LEAVE)
 		return LEAVE;
 	if (why)
 		return drop(ctx, &p, why);
-	t->express++;
+	t->fast++;
 	s->packets++;
 	s->bytes += p.frame_len;
 	return p.verdict;
@@ -212,9 +212,9 @@ SUBPROGRAM int take_express(CTX *ctx)
 
 static __always_inline int forward(CTX *ctx)
 {
-	int verdict = take_express(ctx);
+	int verdict = take_fast_path(ctx);
 
-	return verdict == LEAVE ? take(ctx) : verdict;
+	return verdict == LEAVE ? take_all_stages(ctx) : verdict;
 }
 
 SEC("xdp.frags")
@@ -223,10 +223,10 @@ int transit(CTX *ctx)
 	return forward(ctx);
 }
 
-/* Tells of a tag beside the frame (Linux 6.8); for programs that are bound to their device. */
+/* Reads the tag from the metadata (Linux 6.8), in programs that are bound to their device. */
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *proto, __u16 *tci) __ksym;
 
-/* The same where a frame's tag may lie beside it: that frame is tc's, which sees it. */
+/* The same for devices that move tags into the metadata. tc gets such frames, and sees the tag. */
 SEC("xdp.frags")
 int transit_asking(CTX *ctx)
 {

@@ -40,7 +40,7 @@ for side in old new; do
 done
 
 status=0
-"$work/new" lab ab --contenders "old=$work/old,new=$work/new" --cases tcp,rr,udp,transit \
+"$work/new" lab ab --targets "old=$work/old,new=$work/new" --cases tcp,rr,udp,transit \
 	--rounds "${ROUNDS:-10}" --results "${RESULTS:-results}" || status=$?
 
 # The two take turns benchmark by benchmark, and who begins is the other one next time. (Turns

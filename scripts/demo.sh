@@ -13,7 +13,7 @@ fi
 
 trap 'scripts/hand-back.sh bin results' EXIT
 
-bin/selvage lab ab --contenders wire,plain,kernel,selvage "$@"
+bin/selvage lab ab --targets wire,plain,kernel,selvage "$@"
 
 newest="$(find results -mindepth 2 -maxdepth 2 -name report.html -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-)"
 echo

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * flow: the cache of decisions. A decision is good while what it depends on has
- * the generation that it was taken in, and for revalidate_ns: then it is taken
- * again, which also keeps the source's FDB entry young. Generations only grow, so
- * the sum of those of both segments and the router tells of a change of any, with
- * those of the shards that the source's and the destination's MAC address and the
- * destination's IP address are in: see cache/generation.h. A path that is down outdates
- * what goes by it.
+ * flow_cache: the cache of decisions. A decision is valid while the generations that it
+ * depends on have not changed (cache/generation.h), and for at most revalidate_ns. Taking it
+ * again also refreshes the source's FDB entry. A decision for a path that is down is invalid.
  *
  * in:    p->key, p->now_ns
  * out:   a decision, or none
- * maps:  flows, segments, routers, ends
+ * maps:  flows, segments, routers, vports
  * stops: nothing
  */
 #pragma once
 
 #include "cache/reorder.h"
-#include "tunnel/multipath.h"
+#include "cache/generation.h"
+#include "core/hash.h"
+#include "firewall/scratch.h"
 
-/* Nothing that a routed decision depends on has changed; from: of where the flow came in. */
+/* Whether no generation of a routed decision has changed. from: that of the ingress segment. */
 static __always_inline bool route_is_current(const struct flow_key *key, const struct decision *d,
 					     __u32 router_id, __u32 from)
 {
@@ -33,10 +31,10 @@ static __always_inline bool route_is_current(const struct flow_key *key, const s
 static __always_inline bool is_current(const struct flow_key *key, const struct decision *d)
 {
 	struct segment *seg = segment_get(d->segment);
-	struct end *out = end_get(d->out);
+	struct vport *out = vport_get(d->out);
 	__u32 from;
 
-	if (!seg || !out || out->flags & END_DOWN)
+	if (!seg || !out || out->flags & VPORT_DOWN)
 		return false;
 	from = generation_of(seg, key->smac);
 	if (d->flags & FLOW_ROUTED)
@@ -45,17 +43,17 @@ static __always_inline bool is_current(const struct flow_key *key, const struct 
 }
 
 /*
- * Whether the firewall looks at the packet although its way is known: while the connection
- * is not open, and else at all of TCP but data and acknowledgements.
+ * Whether conntrack has to see the packet although its decision is cached: any packet while
+ * the connection is not established, later any but data and acknowledgements.
  */
-static __always_inline bool is_watched(const struct pkt *p, const struct decision *d)
+static __always_inline bool needs_conntrack(const struct pkt *p, const struct decision *d)
 {
 	if (!(d->flags & FLOW_TRACKED) || p->key.proto != IPPROTO_TCP)
 		return false;
 	return d->slow || (p->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST | TCP_ACK)) != TCP_ACK;
 }
 
-/* Whether the flow's decision is good for the packet. */
+/* Whether the cached decision applies to the packet. */
 static __always_inline bool is_usable(const struct pkt *p, const struct flow *f)
 {
 	if (f->decision.slow && f->decision.slow != SLOW_CONNECTION)
@@ -68,34 +66,32 @@ static __always_inline bool is_usable(const struct pkt *p, const struct flow *f)
 		count(EVENT_REVALIDATED);
 		return false;
 	}
-	/* The router says why, each time. */
+	/* The slow path reports an expired TTL, each time. */
 	return !(f->decision.flags & FLOW_ROUTED) || p->ttl > 1;
 }
 
-#define FLOW_NAT (FLOW_SNAT | FLOW_DNAT)
-
-/* What firewall and NAT have to hear of the flow, whose packet they are about to see. */
-static __always_inline void carry_over(const struct pkt *p, struct flow *f)
+/* Loads for conntrack what the flow has counted since the last report. */
+static __always_inline void load_unreported(const struct pkt *p, struct flow *f)
 {
-	struct hearing *h = hearing();
+	struct fw_scratch *h = fw_scratch();
 
 	if (!h)
 		return;
-	h->carried.packets = f ? f->packets - f->told.packets : 0;
-	h->carried.bytes = f ? f->bytes - f->told.bytes : 0;
-	h->former = f && f->decision.flags & FLOW_EGRESS ? f->hop : 0;
-	h->carried_seq = h->next_seq = f ? f->next_seq : 0;
+	h->unreported.packets = f ? f->packets - f->reported.packets : 0;
+	h->unreported.bytes = f ? f->bytes - f->reported.bytes : 0;
+	h->previous_nexthop = f && f->decision.flags & FLOW_EGRESS ? f->nexthop : 0;
+	h->flow_seq = h->next_seq = f ? f->next_seq : 0;
 	h->has_seq = f && p->key.proto == IPPROTO_TCP && f->decision.flags & FLOW_TRACKED;
 	if (!f || tracing)
 		return;
-	f->told.packets = f->packets;
-	f->told.bytes = f->bytes;
+	f->reported.packets = f->packets;
+	f->reported.bytes = f->bytes;
 }
 
-/* What the flow's packets become, for translate. */
-static __always_inline void recall(const struct flow *f)
+/* Loads the flow's translation, for rewrite_nat(). */
+static __always_inline void load_translation(const struct flow *f)
 {
-	struct hearing *h = hearing();
+	struct fw_scratch *h = fw_scratch();
 
 	if (h)
 		h->translation = f->translation;
@@ -106,26 +102,26 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 {
 	struct flow *f = NULL;
 
-	if (flow_cache && !is_neighbour_talk(p)) {
+	if (flow_cache && !is_arp_or_nd(p)) {
 		f = bpf_map_lookup_elem(&flows, &p->key);
 		if (!f)
 			count(EVENT_MISS);
 	}
 	if (f && is_usable(p, f)) {
 		step(p, STAGE_CACHE, 1, 0);
-		return tracing ? NULL : f; /* a trace tells how the decision is taken */
+		return tracing ? NULL : f; /* a trace shows how the decision is taken */
 	}
-	carry_over(p, f);
+	load_unreported(p, f);
 	return NULL;
 }
 
-/* The outer UDP source port, 49152 to 65535, the same for all packets of the flow (RFC 7348 5). */
+/* The outer UDP source port, 49152 to 65535, the same for all packets of a flow (RFC 7348 5). */
 static __always_inline __be16 entropy_of(const struct flow_key *k)
 {
 	return bpf_htons(0xc000 | (hash_of(k) & 0x3fff));
 }
 
-/* Keeps a decision, with the counters of the one that it replaces. */
+/* Inserts a decision. The counters of the flow's previous decision are kept. */
 static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	struct flow fresh = {
@@ -136,17 +132,17 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		.packets = packets_of(ctx, p),
 		.bytes = p->frame_len,
 	};
-	struct hearing *h = hearing();
+	struct fw_scratch *h = fw_scratch();
 	struct flow *old;
 
 	if (h && d->flags & FLOW_EGRESS)
-		fresh.hop = h->hop;
+		fresh.nexthop = h->nexthop;
 	if (h && d->flags & FLOW_NAT)
 		fresh.translation = h->translation;
-	if (tracing || d->action == ACTION_ASK) /* the key has the next hop by now */
+	if (tracing || d->action == ACTION_RESOLVE) /* the key holds the next hop's address */
 		return;
 	old = bpf_map_lookup_elem(&flows, &p->key);
-	/* What the key does not tell apart is never found. */
+	/* Such flows are never looked up: the key does not tell their packets apart. */
 	if (d->slow > SLOW_CONNECTION) {
 		if (old)
 			bpf_map_delete_elem(&flows, &p->key);
@@ -158,8 +154,8 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 	}
 	if (h && d->flags & FLOW_TRACKED && p->key.proto == IPPROTO_TCP)
 		fresh.next_seq = h->next_seq;
-	fresh.told.packets = fresh.packets;
-	fresh.told.bytes = fresh.bytes;
+	fresh.reported.packets = fresh.packets;
+	fresh.reported.bytes = fresh.bytes;
 	if (bpf_map_update_elem(&flows, &p->key, &fresh, BPF_ANY))
 		count(EVENT_FLOW_FULL);
 }

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * shortcut: the cache of the transit programs. Each core has a table of its own, so
- * nothing is locked and no cache line is shared. An entry is two cache lines: what a
- * packet is compared with, and what is done to it. A flow's place is that of its hash
- * or one of the next three (linear probing).
+ * transit_cache: the flow cache of the transit programs. Each core has its own table, so
+ * nothing is locked and cores share no written cache line. An entry is two cache lines: the
+ * key, and the decision. A flow is in the slot of its hash or in one of the next three
+ * (linear probing).
  *
- * A table begins small, so that few flows lie close together (each page that is
- * touched costs an entry of the TLB), and doubles when flows push each other out, up
- * to shortcut_slots. When no more is to be had, one of the four goes: flows beyond
- * the size cost some others' decisions to be taken again, and not all of them.
+ * A table starts small, so that few flows lie close together (each page costs a TLB entry),
+ * and doubles, up to transit_slots, when flows evict each other. At the limit, one of the
+ * four slots is reused: then some flows take the slow path again, not all of them.
  *
  * in:    p->key
  * out:   a decision, or none
- * maps:  shortcuts, shortcut_tables, pulses, segments, routers
+ * maps:  transit_cache, transit_tables, global_counters, segments, routers
  * stops: nothing
  */
 #pragma once
@@ -22,24 +21,24 @@
 #define PROBES 4
 #define FEWEST_SLOTS 1024
 
-static __always_inline struct shortcut_table *shortcut_table(void)
+static __always_inline struct transit_table *transit_table(void)
 {
 	__u32 zero = 0;
-	struct shortcut_table *t = bpf_map_lookup_elem(&shortcut_tables, &zero);
+	struct transit_table *t = bpf_map_lookup_elem(&transit_tables, &zero);
 
 	if (t && !t->mask)
-		t->mask = (shortcut_slots < FEWEST_SLOTS ? shortcut_slots : FEWEST_SLOTS) - 1;
+		t->mask = (transit_slots < FEWEST_SLOTS ? transit_slots : FEWEST_SLOTS) - 1;
 	return t;
 }
 
-/* The n-th place for a flow. */
-static __always_inline struct shortcut *shortcut_slot(const struct shortcut_table *t, __u64 hash,
-						      __u32 n)
+/* The n-th slot of a flow. */
+static __always_inline struct transit_entry *transit_slot(const struct transit_table *t, __u64 hash,
+							  __u32 n)
 {
-	__u32 index = bpf_get_smp_processor_id() * shortcut_slots;
+	__u32 index = bpf_get_smp_processor_id() * transit_slots;
 
 	index += ((hash >> 20) + n) & t->mask;
-	return bpf_map_lookup_elem(&shortcuts, &index);
+	return bpf_map_lookup_elem(&transit_cache, &index);
 }
 
 static __always_inline __u32 addr_differ(const struct addr *a, const struct addr *b)
@@ -49,8 +48,8 @@ static __always_inline __u32 addr_differ(const struct addr *a, const struct addr
 }
 
 /*
- * Each field is read as wide as it was written: a wider load would have to wait for
- * the stores before it to leave the core's store buffer, some 10 ns in all.
+ * Fields are read in the width in which they were written. A wider load would wait until the
+ * stores before it have left the store buffer: about 10 ns in all.
  */
 static __always_inline bool key_equal(const struct flow_key *a, const struct flow_key *b)
 {
@@ -64,14 +63,14 @@ static __always_inline bool key_equal(const struct flow_key *a, const struct flo
 	return !(differ | (a->proto ^ b->proto) | (a->fragment ^ b->fragment));
 }
 
-/* The flow's entry, or NULL. Places are never given up, so behind a free one it is not. */
-static __always_inline struct shortcut *shortcut_of(const struct shortcut_table *t,
-						    const struct flow_key *key, __u64 hash)
+/* The flow's entry, or NULL. Slots are never freed, so nothing follows a free one. */
+static __always_inline struct transit_entry *transit_lookup(const struct transit_table *t,
+							    const struct flow_key *key, __u64 hash)
 {
-	struct shortcut *s;
+	struct transit_entry *s;
 
 	for (__u32 i = 0; i < PROBES; i++) {
-		s = shortcut_slot(t, hash, i);
+		s = transit_slot(t, hash, i);
 		if (!s || !s->decision.out)
 			return NULL;
 		if (key_equal(&s->key, key))
@@ -80,39 +79,39 @@ static __always_inline struct shortcut *shortcut_of(const struct shortcut_table 
 	return NULL;
 }
 
-#define EPOCHS 4 /* after which a decision is taken again */
+#define EPOCHS 4 /* age at which a decision expires */
 
-static __always_inline __u8 age_of(const struct shortcut *s)
+static __always_inline __u8 age_of(const struct transit_entry *s)
 {
-	return pulse(PULSE_EPOCH) - s->decision.epoch;
+	return global_get(GLOBAL_CLOCK) - s->decision.age;
 }
 
 /*
- * Whether nothing has changed that the decision depends on. Mostly nothing at all has
- * changed, which one number tells of all generations; else they are looked at, and the
- * entry is stamped. A stamp has 16 bits: before they come round the decision has aged.
+ * Whether the decision is valid. If the global generation is the one that it was last checked
+ * against, nothing at all has changed. Otherwise its own generations are compared, and the
+ * entry is marked. The mark has 16 bits; a decision expires before they wrap.
  */
-static __always_inline bool is_valid(struct shortcut *s)
+static __always_inline bool is_valid(struct transit_entry *s)
 {
-	__u16 changes = pulse(PULSE_CHANGES);
+	__u16 generation = global_get(GLOBAL_GENERATION);
 
-	if (s->decision.stamp == changes)
+	if (s->decision.seen_generation == generation)
 		return true;
 	if (!is_current(&s->key, &s->decision))
 		return false;
-	s->decision.stamp = changes;
+	s->decision.seen_generation = generation;
 	return true;
 }
 
 /* A valid decision, or NULL. */
-static __always_inline struct shortcut *shortcut_find(struct pkt *p, __u64 hash)
+static __always_inline struct transit_entry *transit_find(struct pkt *p, __u64 hash)
 {
-	struct shortcut_table *t = flow_cache ? shortcut_table() : NULL;
-	struct shortcut *s;
+	struct transit_table *t = flow_cache ? transit_table() : NULL;
+	struct transit_entry *s;
 
 	if (!t)
 		return NULL;
-	s = shortcut_of(t, &p->key, hash);
+	s = transit_lookup(t, &p->key, hash);
 	if (!s) {
 		count(EVENT_MISS);
 		return NULL;
@@ -130,10 +129,10 @@ static __always_inline struct shortcut *shortcut_find(struct pkt *p, __u64 hash)
 }
 
 /*
- * Whether a flow has its place here: it is looked for here, also since the table has
- * grown, and its decision was due no longer ago than it would be good.
+ * Whether the slot holds a flow that can still be found: it is one of the flow's slots, also
+ * since the table has grown, and it expired no longer ago than it was valid.
  */
-static __always_inline bool is_taken(const struct shortcut_table *t, const struct shortcut *s,
+static __always_inline bool is_taken(const struct transit_table *t, const struct transit_entry *s,
 				     __u64 at)
 {
 	__u64 home = hash_of(&s->key);
@@ -144,24 +143,24 @@ static __always_inline bool is_taken(const struct shortcut_table *t, const struc
 }
 
 /*
- * Doubles a table that is too small: more than one packet in 64 found that its flow
- * had been pushed out. Less is not worth the memory that more places are spread over.
+ * Doubles a table that is too small: for more than one in 64 packets its flow was evicted.
+ * Below that, the misses cost less than spreading over more memory.
  */
-static __always_inline void shortcut_judge(struct shortcut_table *t)
+static __always_inline void transit_grow(struct transit_table *t)
 {
-	if (t->mask < shortcut_slots - 1 && t->express - t->judged < (__u64)t->evictions * 64)
+	if (t->mask < transit_slots - 1 && t->fast - t->fast_at_review < (__u64)t->evictions * 64)
 		t->mask = t->mask * 2 + 1;
-	t->judged = t->express;
+	t->fast_at_review = t->fast;
 	t->evictions = 0;
 }
 
-/* A place for a new flow: a free one, or that of another one. */
-static __always_inline struct shortcut *shortcut_place(struct shortcut_table *t, __u64 hash)
+/* A slot for a new flow: a free one, or one that another flow loses. */
+static __always_inline struct transit_entry *transit_alloc(struct transit_table *t, __u64 hash)
 {
-	struct shortcut *s;
+	struct transit_entry *s;
 
 	for (__u32 i = 0; i < PROBES; i++) {
-		s = shortcut_slot(t, hash, i);
+		s = transit_slot(t, hash, i);
 		if (!s || is_taken(t, s, hash + ((__u64)i << 20)))
 			continue;
 		if (!s->decision.out)
@@ -169,26 +168,27 @@ static __always_inline struct shortcut *shortcut_place(struct shortcut_table *t,
 		return s;
 	}
 	count(EVENT_EVICTED);
-	s = shortcut_slot(t, hash, bpf_get_prandom_u32() % PROBES);
+	s = transit_slot(t, hash, bpf_get_prandom_u32() % PROBES);
 	if (++t->evictions > t->mask / 16)
-		shortcut_judge(t);
+		transit_grow(t);
 	return s;
 }
 
 /*
- * Keeps the decision about the packet, which was begun at changes; a flow that had one
- * goes on counting. NULL: it is not kept.
+ * Inserts the decision about the packet; generation: the global one before it was taken. A
+ * known flow keeps its counters. NULL: the decision is not cached.
  */
-static __always_inline struct shortcut *shortcut_keep(struct pkt *p, __u64 hash, __u32 changes)
+static __always_inline struct transit_entry *transit_insert(struct pkt *p, __u64 hash,
+							    __u32 generation)
 {
-	struct shortcut_table *t = flow_cache ? shortcut_table() : NULL;
-	struct shortcut *s;
+	struct transit_table *t = flow_cache ? transit_table() : NULL;
+	struct transit_entry *s;
 
 	if (!t)
 		return NULL;
-	s = shortcut_of(t, &p->key, hash);
+	s = transit_lookup(t, &p->key, hash);
 	if (!s) {
-		s = shortcut_place(t, hash);
+		s = transit_alloc(t, hash);
 		if (!s)
 			return NULL;
 		s->key = p->key;
@@ -196,7 +196,7 @@ static __always_inline struct shortcut *shortcut_keep(struct pkt *p, __u64 hash,
 		s->bytes = 0;
 	}
 	s->decision = p->decision;
-	s->decision.epoch = pulse(PULSE_EPOCH);
-	s->decision.stamp = changes;
+	s->decision.age = global_get(GLOBAL_CLOCK);
+	s->decision.seen_generation = generation;
 	return s;
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * express: the shortest way through a transit program, for the packets that most
- * are: TCP or UDP in whole IP packets without options or tags, plain or in a tunnel
- * without options, of a flow that has a shortcut. It compares their bytes with the
- * shortcut's key instead of making a key of them, and keeps in registers what the
- * stages keep in struct pkt. Whatever it does not know it leaves to the stages,
- * which come to the same end.
+ * transit_fast: the shortest way through a transit program, for most packets: TCP or UDP in
+ * unfragmented IP packets without IP options or tags, plain or in a tunnel without options, whose
+ * flow is in the transit cache. It compares packet bytes with the entry's key instead of
+ * building a key, and keeps in registers what the stages keep in struct pkt. All other
+ * packets take the stages, which give the same result.
  *
  * in:    ctx
- * out:   the facts in p that it takes to carry out a decision; a shortcut
- * maps:  shortcuts, shortcut_tables, pulses, segments, routers
+ * out:   the fields of p that replay needs; a cache entry
+ * maps:  transit_cache, transit_tables, global_counters, segments, routers
  * stops: nothing
  */
 #pragma once
@@ -17,13 +16,13 @@
 #include "tunnel/decap.h"
 #include "cache/transit_cache.h"
 
-/* What of the packet a key is compared with. */
-struct plain {
+/* The fields of a packet that are compared with a key. */
+struct simple_packet {
 	const __u32 *macs; /* inner, destination first */
 	const void *ip;
 	const __be32 *saddr;
 	const __be32 *daddr;
-	__u32 shape; /* ethertype, protocol and fragment as they lie in a key */
+	__u32 shape; /* ethertype, protocol and fragment, as in a key */
 	__u32 ports;
 	__u32 vni;
 };
@@ -32,16 +31,16 @@ _Static_assert(__builtin_offsetof(struct flow_key, fragment) ==
 		       __builtin_offsetof(struct flow_key, ethertype) + 3,
 	       "the shape of a key is one word");
 
-static __always_inline bool is_mine(CTX *ctx)
+static __always_inline bool is_for_this_mac(CTX *ctx)
 {
 	const __u16 *dst = ctx_at(ctx, 0, sizeof(struct ethhdr));
 
 	return dst && dst[0] == this_mac[0] && dst[1] == this_mac[1] && dst[2] == this_mac[2];
 }
 
-/* TCP between a connection's ends, or UDP; rest is what the IP packet has left for it. */
-static __always_inline bool express_l4(struct pkt *p, struct plain *f, const struct tcphdr *tcp,
-				       __u8 proto, __u32 rest)
+/* TCP without SYN, or UDP. rest: bytes of the IP packet from here on. */
+static __always_inline bool fast_l4(struct pkt *p, struct simple_packet *f,
+				    const struct tcphdr *tcp, __u8 proto, __u32 rest)
 {
 	if (proto == IPPROTO_TCP) {
 		if (tcp->doff * 4 < sizeof(*tcp) || tcp->doff * 4 > rest || tcp->flags & TCP_SYN)
@@ -59,7 +58,7 @@ static __always_inline bool express_l4(struct pkt *p, struct plain *f, const str
 	return true;
 }
 
-static __always_inline bool express_ip4(CTX *ctx, struct pkt *p, struct plain *f)
+static __always_inline bool fast_ip4(CTX *ctx, struct pkt *p, struct simple_packet *f)
 {
 	struct iphdr *ip = ctx_at(ctx, p->l3, sizeof(*ip) + sizeof(struct tcphdr));
 	__u32 total;
@@ -75,10 +74,10 @@ static __always_inline bool express_ip4(CTX *ctx, struct pkt *p, struct plain *f
 	p->tos = ip->tos;
 	p->ttl = ip->ttl;
 	p->df = ip->frag_off != 0;
-	return express_l4(p, f, (void *)(ip + 1), ip->protocol, total - sizeof(*ip));
+	return fast_l4(p, f, (void *)(ip + 1), ip->protocol, total - sizeof(*ip));
 }
 
-static __always_inline bool express_ip6(CTX *ctx, struct pkt *p, struct plain *f)
+static __always_inline bool fast_ip6(CTX *ctx, struct pkt *p, struct simple_packet *f)
 {
 	struct ipv6hdr *ip = ctx_at(ctx, p->l3, sizeof(*ip) + sizeof(struct tcphdr));
 	__u32 total;
@@ -94,11 +93,11 @@ static __always_inline bool express_ip6(CTX *ctx, struct pkt *p, struct plain *f
 	p->tos = bpf_ntohl(ip->flow) >> 20;
 	p->ttl = ip->hop_limit;
 	p->df = true;
-	return express_l4(p, f, (void *)(ip + 1), ip->nexthdr, total);
+	return fast_l4(p, f, (void *)(ip + 1), ip->nexthdr, total);
 }
 
 /* The inner frame, at p->inner. */
-static __always_inline bool express_frame(CTX *ctx, struct pkt *p, struct plain *f)
+static __always_inline bool fast_frame(CTX *ctx, struct pkt *p, struct simple_packet *f)
 {
 	struct ethhdr *eth = ctx_at(ctx, p->inner, sizeof(*eth));
 
@@ -110,11 +109,11 @@ static __always_inline bool express_frame(CTX *ctx, struct pkt *p, struct plain 
 	p->l3 = p->inner + sizeof(*eth);
 	p->frame_len = p->len - p->inner;
 	if (eth->type == bpf_htons(ETH_P_IP))
-		return express_ip4(ctx, p, f);
-	return eth->type == bpf_htons(ETH_P_IPV6) && express_ip6(ctx, p, f);
+		return fast_ip4(ctx, p, f);
+	return eth->type == bpf_htons(ETH_P_IPV6) && fast_ip6(ctx, p, f);
 }
 
-static __always_inline int express_tunnel(CTX *ctx, int encap, __u32 off, __u32 *vni, __u32 *len)
+static __always_inline int fast_tunnel(CTX *ctx, int encap, __u32 off, __u32 *vni, __u32 *len)
 {
 	switch (encap) {
 	case ENCAP_VXLAN:
@@ -126,33 +125,33 @@ static __always_inline int express_tunnel(CTX *ctx, int encap, __u32 off, __u32 
 }
 
 /* Whether it is a tunnel packet for this edge, without options or padding. */
-static __always_inline bool express_outer(CTX *ctx, struct pkt *p, struct plain *f)
+static __always_inline bool fast_outer(CTX *ctx, struct pkt *p, struct simple_packet *f)
 {
-	__u32 way = 0, vni = 0, len = 0;
-	struct outer o = {};
+	__u32 listener = 0, vni = 0, len = 0;
+	struct outer_hdr o = {};
 	int encap;
 
 	if (outer_ip(ctx, p, &o) || !is_tep(&o.dst))
 		return false;
-	encap = outer_encap(ctx, p, &o, &way);
+	encap = outer_encap(ctx, p, &o, &listener);
 	if (encap < 0 || o.why || o.end != p->len)
 		return false;
-	if (express_tunnel(ctx, encap, o.off, &vni, &len) || len > sizeof(struct genevehdr))
+	if (fast_tunnel(ctx, encap, o.off, &vni, &len) || len > sizeof(struct genevehdr))
 		return false;
-	f->vni = vni | way << 24;
+	f->vni = vni | listener << 24;
 	p->inner = o.off + len;
 	return true;
 }
 
-static __always_inline bool express_equal(const struct flow_key *k, const struct pkt *p,
-					  const struct plain *f)
+static __always_inline bool fast_key_equal(const struct flow_key *k, const struct pkt *p,
+					   const struct simple_packet *f)
 {
 	const __u32 *macs = key_macs(k);
 	__u32 differ = (macs[0] ^ f->macs[0]) | (macs[1] ^ f->macs[1]) | (macs[2] ^ f->macs[2]);
 
 	differ |= (*(const __u32 *)&k->ethertype ^ f->shape) | (k->vni ^ f->vni) | k->tags[0];
 	differ |= (*(const __u32 *)&k->sport ^ f->ports) | (k->origin.w[3] ^ p->key.origin.w[3]);
-	if (p->inner) /* else the rest is zero */
+	if (p->inner) /* otherwise these words are zero */
 		differ |= (k->origin.w[0] ^ p->key.origin.w[0]) |
 			  (k->origin.w[1] ^ p->key.origin.w[1]) |
 			  (k->origin.w[2] ^ p->key.origin.w[2]);
@@ -162,7 +161,7 @@ static __always_inline bool express_equal(const struct flow_key *k, const struct
 		 addr_differ(&k->daddr, (void *)f->daddr));
 }
 
-/* ECN that the inner packet has already (RFC 6040), so that nothing is to be merged. */
+/* Whether the inner packet already has the outer ECN codepoint, or needs none (RFC 6040). */
 static __always_inline bool is_ecn_merged(const struct pkt *p)
 {
 	__u8 outer = p->outer_tos & ECN_MASK;
@@ -170,38 +169,38 @@ static __always_inline bool is_ecn_merged(const struct pkt *p)
 	return !outer || outer == (p->tos & ECN_MASK);
 }
 
-static __always_inline bool express_read(CTX *ctx, struct pkt *p, struct plain *f)
+static __always_inline bool fast_parse(CTX *ctx, struct pkt *p, struct simple_packet *f)
 {
 	p->len = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
 	p->inner = 0;
 	p->tag_bytes = 0;
 	f->vni = 0;
 	p->key.origin = (struct addr){};
-	if (this_flags & DEVICE_UNDERLAY && is_mine(ctx) && express_outer(ctx, p, f))
-		return express_frame(ctx, p, f) && is_ecn_merged(p);
+	if (this_flags & DEVICE_UNDERLAY && is_for_this_mac(ctx) && fast_outer(ctx, p, f))
+		return fast_frame(ctx, p, f) && is_ecn_merged(p);
 	p->key.origin.w[3] = this_ifindex;
-	return this_flags & DEVICE_UPLINK && express_frame(ctx, p, f);
+	return this_flags & DEVICE_UPLINK && fast_frame(ctx, p, f);
 }
 
-/* The shortcut of the packet's flow when it is plain, and what is known of it in p; or NULL. */
-static __always_inline struct shortcut *express_find(CTX *ctx, struct pkt *p,
-						     const struct shortcut_table *t)
+/* The cache entry of a simple packet, whose fields are then in p; or NULL. */
+static __always_inline struct transit_entry *fast_find(CTX *ctx, struct pkt *p,
+						       const struct transit_table *t)
 {
-	struct shortcut *s;
-	struct plain f;
+	struct transit_entry *s;
+	struct simple_packet f;
 	__u64 hash;
 
-	if (!express_read(ctx, p, &f))
+	if (!fast_parse(ctx, p, &f))
 		return NULL;
 	if (p->key.ethertype == bpf_htons(ETH_P_IP))
 		hash = hash4(f.shape >> 16, *f.saddr, *f.daddr, f.ports);
 	else
 		hash = hash6(f.shape >> 16, f.saddr, f.daddr, f.ports);
 	for (__u32 i = 0; i < PROBES; i++) {
-		s = shortcut_slot(t, hash, i);
+		s = transit_slot(t, hash, i);
 		if (!s || !s->decision.out)
 			return NULL;
-		if (express_equal(&s->key, p, &f))
+		if (fast_key_equal(&s->key, p, &f))
 			break;
 		s = NULL;
 	}

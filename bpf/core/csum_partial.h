@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * unsummed: knows a TCP or UDP checksum that is still to be filled in. A sender on
- * this machine leaves it to its device; a veth has none to do it and keeps a note with
- * the skb, which XDP does not see and a redirect loses. Such a packet is for tc. In
- * the checksum's place is then the sum of the pseudo header (RFC 9293 3.1, RFC 8200
- * 8.1), which a right one is by chance only once in 65,536 packets: that goes to tc too.
+ * csum_partial: recognises a TCP or UDP checksum that is still to be completed
+ * (CHECKSUM_PARTIAL). A local sender leaves that to its device. A veth has no hardware for
+ * it and keeps a mark in the skb, which XDP does not see and a redirect loses, so such a
+ * packet goes to tc. Its checksum field holds the sum of the pseudo header (RFC 9293 3.1,
+ * RFC 8200 8.1). A complete checksum has that value in one of 65,536 packets: those go to tc too.
  *
  * in:    p->l3, p->l4, p->key.ethertype, protocol
- * out:   whether it is one
+ * out:   whether it is partial
  * maps:  none
  * stops: nothing
  */
@@ -32,7 +32,7 @@ static __always_inline __u16 fold_words(__u64 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-static __always_inline bool is_unsummed(CTX *ctx, const struct pkt *p, __u8 proto)
+static __always_inline bool is_csum_partial(CTX *ctx, const struct pkt *p, __u8 proto)
 {
 	__u32 at = proto == IPPROTO_TCP ? __builtin_offsetof(struct tcphdr, check) :
 					  __builtin_offsetof(struct udphdr, check);
@@ -42,7 +42,7 @@ static __always_inline bool is_unsummed(CTX *ctx, const struct pkt *p, __u8 prot
 	__sum16 *check;
 	__u64 sum;
 
-	if (!this_unsummed || (proto != IPPROTO_TCP && proto != IPPROTO_UDP) || p->tail)
+	if (!this_csum_partial || (proto != IPPROTO_TCP && proto != IPPROTO_UDP) || p->tail)
 		return false;
 	check = ctx_at(ctx, p->l4 + at, sizeof(*check));
 	if (!check)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The packet buffer. Everything that a stage does to it goes through functions
- * ctx_*, which there are of two kinds: for tc (CTX is struct __sk_buff) and, where
- * a program defines XDP, for XDP. A stage is written once and compiled for both.
+ * ctx: access to the packet buffer. There are two implementations: for tc (CTX is struct
+ * __sk_buff) and, in programs that define XDP, for XDP. Stages use these functions only, so
+ * they are compiled for both.
  */
 #pragma once
 
@@ -15,8 +15,8 @@
 #endif
 
 /*
- * Copies in words: packet bytes have no alignment, and the compiler would copy
- * them one by one. The kernel allows it where the machine does. len is constant.
+ * Copies in words. Packet bytes are unaligned, and the compiler would copy them one by one;
+ * the kernel allows wider accesses where the machine does. len is constant.
  */
 static __always_inline void copy(void *to, const void *from, __u32 len)
 {
@@ -38,19 +38,18 @@ static __always_inline void copy64(void *to, const void *from, __u32 len)
 	copy(to + whole, from + whole, len & 7);
 }
 
-/* The same in 16-bit steps, for the stack, where the verifier asks for alignment. */
+/* The same in steps of 2 bytes, for the stack, where the verifier requires alignment. */
 static __always_inline void copy16(void *to, const void *from, __u32 len)
 {
 	for (__u32 i = 0; i < len; i += 2)
 		*(__u16 *)(to + i) = *(const __u16 *)(from + i);
 }
 
-/* Header bytes that the stages may want to read: all, and those before the inner IP header. */
-#define CTX_HEADERS \
-	488 /* 14 + 60 + 16 + 252 + 22 + 40 + 64 + 20: with options outside and inside */
+/* Header bytes that a stage may read: all of them, and those before the inner IP header. */
+#define CTX_HEADERS 488 /* 14 + 60 + 16 + 252 + 22 + 40 + 64 + 20: with inner and outer options */
 #define CTX_OUTER 104
 
-/* A pointer to len bytes at off, or NULL when the packet or its linear part ends before. */
+/* A pointer to len bytes at off, or NULL if the packet or its linear part is shorter. */
 static __always_inline void *ctx_at(CTX *ctx, __u32 off, __u32 len)
 {
 	void *data = (void *)(long)ctx->data;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The tc context, see core/ctx.h: the packet is an skb, maybe a large segment, with a tag beside it. */
+/* ctx for tc, see core/ctx.h. The packet is an skb: it may be a large segment, and its outermost tag is in the metadata. */
 #pragma once
 
 #include "include/net.h"
@@ -11,13 +11,13 @@ static __always_inline __u32 ctx_len(struct __sk_buff *skb)
 	return skb->len;
 }
 
-/* Payload bytes of each packet that a large segment will be cut into; 0: it is a packet. */
+/* The size of the packets that a large segment will be cut into; 0: it is one packet. */
 static __always_inline __u32 ctx_gso_size(struct __sk_buff *skb)
 {
 	return skb->gso_size;
 }
 
-/* The tag beside the frame as on the wire, TPID and TCI, or 0. */
+/* The tag in the metadata, as on the wire: TPID and TCI; or 0. */
 static __always_inline __be32 ctx_tag(struct __sk_buff *skb)
 {
 	return skb->vlan_present ?
@@ -25,7 +25,7 @@ static __always_inline __be32 ctx_tag(struct __sk_buff *skb)
 		       0;
 }
 
-/* Cuts the packet off behind len bytes. */
+/* Truncates the packet to len bytes. */
 static __always_inline int ctx_trim(struct __sk_buff *skb, __u32 len)
 {
 	return bpf_skb_change_tail(skb, len, 0);
@@ -42,23 +42,22 @@ static __always_inline int ctx_store(struct __sk_buff *skb, __u32 off, const voi
 	return bpf_skb_store_bytes(skb, off, from, len, 0);
 }
 
-/* Keeps the sum that a NIC took of the whole packet right (CHECKSUM_COMPLETE). */
+/* Updates a NIC's checksum of the whole packet (CHECKSUM_COMPLETE). */
 static __always_inline void ctx_csum_update(struct __sk_buff *skb, __wsum diff)
 {
 	bpf_csum_update(skb, diff);
 }
 
-/* Replaces a word of what the checksum at off covers, which may be left to a NIC. */
+/* Replaces a word that the checksum at off covers, also a partial checksum. */
 static __always_inline void ctx_l4_replace(struct __sk_buff *skb, __u32 off, __be16 old, __be16 new)
 {
 	bpf_l4_csum_replace(skb, off, old, new, 2);
 }
 
 /*
- * Brings want bytes into the linear part, or the whole of a shorter packet, and
- * says whether that changed anything. It copies, so it is for packets whose
- * headers turned out not to be there. Packet pointers are void afterwards, also
- * on failure.
+ * Pulls want bytes, or a shorter packet as a whole, into the linear part. Returns whether that
+ * changed anything. It copies, so it is for packets whose headers were not linear. Packet
+ * pointers are invalid afterwards, also on failure.
  */
 static __always_inline bool ctx_pull_headers(struct __sk_buff *skb, __u32 want)
 {
@@ -69,22 +68,21 @@ static __always_inline bool ctx_pull_headers(struct __sk_buff *skb, __u32 want)
 	return linear < want && bpf_skb_pull_data(skb, want) == 0;
 }
 
-/* What is made room for: the kernel has to know to cut a segment behind it. */
-struct room {
+/* The kernel needs these to segment a packet after its tunnel header. */
+struct headroom {
 	__u32 len;   /* bytes before the inner frame */
-	__u32 l2;    /* of those and the frame's own, the inner Ethernet header with tags */
+	__u32 l2;    /* of those, the inner Ethernet header with tags */
 	bool ip;     /* the inner frame is IP */
 	bool outer6; /* the outer header is IPv6 */
 	bool gre;    /* the tunnel is GRE, not UDP */
 };
 
 /*
- * Makes room before an inner frame and tells the kernel what it is for, so that a
- * segment of up to 64 kB stays whole and is cut behind the tunnel header.
- * ENCAP_L2 counts the inner Ethernet header alone. What is not IP cannot be cut
- * and gets plain room.
+ * Adds headroom before an inner frame and tells the kernel its purpose, so that a segment
+ * of up to 64 kB stays whole and is cut after the tunnel header. ENCAP_L2 counts the inner
+ * Ethernet header only. Frames that are not IP cannot be segmented and get plain headroom.
  */
-static __always_inline int ctx_push(struct __sk_buff *skb, const struct room *r)
+static __always_inline int ctx_push(struct __sk_buff *skb, const struct headroom *r)
 {
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L2_ETH |
 		      BPF_F_ADJ_ROOM_ENCAP_L2(r->l2);
@@ -95,14 +93,13 @@ static __always_inline int ctx_push(struct __sk_buff *skb, const struct room *r)
 	flags |= r->outer6 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
 	if (bpf_skb_adjust_room(skb, r->len, BPF_ADJ_ROOM_MAC, flags) == 0)
 		return 0;
-	/* The frame has a tunnel header already: one more is plain bytes, if nothing is to be cut. */
+	/* The frame already has a tunnel header: without segmentation, another one is plain bytes. */
 	return skb->gso_size ? -1 : bpf_skb_change_head(skb, r->len, 0);
 }
 
 /*
- * Takes len bytes away behind the Ethernet header, which the caller then
- * replaces by the inner one. What is not IP travels as IPv4 until a device reads
- * its Ethernet header again.
+ * Removes len bytes after the Ethernet header, which the caller then replaces by the inner
+ * one. What is not IP counts as IPv4 until a device reads its Ethernet header again.
  */
 static __always_inline int ctx_pull(struct __sk_buff *skb, __u32 len, bool inner6)
 {
@@ -113,8 +110,8 @@ static __always_inline int ctx_pull(struct __sk_buff *skb, __u32 len, bool inner
 }
 
 /*
- * Makes a packet diff bytes longer or shorter behind its Ethernet header, and
- * leaves a tunnel's marks on it as they are.
+ * Grows or shrinks a packet by diff bytes after its Ethernet header. The kernel's tunnel marks
+ * stay as they are.
  */
 static __always_inline int ctx_stretch(struct __sk_buff *skb, __s32 diff)
 {
@@ -124,11 +121,10 @@ static __always_inline int ctx_stretch(struct __sk_buff *skb, __s32 diff)
 #define CTX_STRETCH_MAX 0xfff /* of one call */
 
 /*
- * Gives an IP packet that is written anew the length len, and takes from it what
- * the kernel believes of its contents: that it is a large segment, and that a
- * checksum behind l4 is still to be filled in. That goes when bytes are removed up
- * to beyond l4, which then come back as room. The tail of a packet that came out of
- * a tunnel cannot be changed: a segment is refused.
+ * Sets the length of an IP packet that is written anew, and removes the skb's segmentation
+ * and partial checksum, whose offset is after l4. They go when bytes up to beyond l4 are
+ * removed; the bytes are then added as headroom. The tail of a packet from a tunnel cannot
+ * be changed: a segment is refused.
  */
 static __always_inline int ctx_renew(struct __sk_buff *skb, __u32 l4, __u32 len)
 {

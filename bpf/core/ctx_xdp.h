@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The XDP context, see core/ctx.h: the packet is bytes as on the wire, with its tags in
- * it and never a large segment. What its first buffer does not hold (jumbo frames)
- * is out of reach, but moves along.
+ * ctx for XDP, see core/ctx.h. The packet is bytes as on the wire, with its tags, and never a
+ * large segment. Only its first buffer can be read; the rest (jumbo frames) moves along.
  */
 #pragma once
 
@@ -51,14 +50,14 @@ static __always_inline void ctx_l4_replace(struct xdp_md *xdp, __u32 off, __be16
 		*check = sum_replace(*check, old, new);
 }
 
-/* The headers are in the first buffer, or nowhere. */
+/* The headers are in the first buffer, or out of reach. */
 static __always_inline bool ctx_pull_headers(struct xdp_md *xdp __attribute__((unused)),
 					     __u32 want __attribute__((unused)))
 {
 	return false;
 }
 
-/* Makes the packet grow bytes longer before its first byte, or shorter. */
+/* Adds grow bytes before the packet, or removes them. */
 static __always_inline int ctx_grow(struct xdp_md *xdp, __s32 grow)
 {
 	return grow ? bpf_xdp_adjust_head(xdp, -grow) : 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Hashes that spread flows and sources over ports, next hops, paths and gateways. */
+/* hash: distributes flows and sources over ports, next hops, paths and gateways. */
 #pragma once
 
 #include "core/pkt.h"
 
-/* 64-bit mixing (multiply, fold), good enough to spread flows over ports and next hops. */
+/* 64-bit mixing: multiply and fold. */
 static __always_inline __u64 mix(__u64 h, __u64 v)
 {
 	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
 	return h ^ (h >> 29);
 }
 
-/* Once more, so that all bits depend on all. */
+/* Final mixing, so that every bit depends on every other. */
 static __always_inline __u64 mix_last(__u64 h)
 {
 	h ^= h >> 32;
@@ -19,7 +19,7 @@ static __always_inline __u64 mix_last(__u64 h)
 	return h ^ (h >> 32);
 }
 
-/* Two products that do not wait for each other, and one over both. */
+/* Two independent products, and one over both. */
 static __always_inline __u64 hash4(__u8 proto, __be32 saddr, __be32 daddr, __u32 ports)
 {
 	__u64 h = ((__u64)saddr << 32 | daddr) * 0x9e3779b97f4a7c15ULL;
@@ -39,7 +39,7 @@ static __always_inline __u64 hash6(__u8 proto, const __be32 *saddr, const __be32
 	return mix_last(mix(h, ports));
 }
 
-/* The same for all packets of a flow. What is not IP is told apart by MACs. */
+/* Equal for all packets of a flow. What is not IP is distinguished by its MAC addresses. */
 static __always_inline __u64 hash_of(const struct flow_key *k)
 {
 	__u32 ports = (__u32)k->dport << 16 | k->sport;
@@ -53,7 +53,7 @@ static __always_inline __u64 hash_of(const struct flow_key *k)
 		mix(mix(0, (__u64)macs[0] << 32 | macs[1]), (__u64)macs[2] << 32 | k->ethertype));
 }
 
-/* The same for all packets of a source, on every edge: internal/nat has it too. */
+/* Equal for all packets of a source, on every edge. internal/nat has the same function. */
 static __always_inline __u32 bucket_of(const struct addr *a)
 {
 	__u64 h = mix(0, (__u64)a->w[0] << 32 | a->w[1]);

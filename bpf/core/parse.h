@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * parse: reads the inner frame into the flow key and refuses what is cut short.
+ * parse: reads the inner frame into the flow key and refuses truncated ones.
  *
  * in:    ctx, p->inner
- * out:   p->key (all but origin and vni), p->frame_len, offsets and facts of struct pkt
+ * out:   p->key (all but origin and vni), p->frame_len, offsets and fields of struct pkt
  * maps:  none
  * stops: MALFORMED_*, SOURCE_MULTICAST, VLAN_TAGGED
  */
@@ -11,7 +11,7 @@
 
 #include "core/pkt.h"
 
-/* TCP, UDP and ICMP; other protocols have no header that we know. */
+/* TCP, UDP, SCTP and ICMP. Other protocols have no header that is known here. */
 static __always_inline int parse_l4(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
 {
 	struct icmphdr *icmp;
@@ -38,7 +38,7 @@ static __always_inline int parse_l4(CTX *ctx, struct pkt *p, __u32 off, __u32 le
 		p->key.dport = tcp->dest;
 		break;
 	case IPPROTO_UDP:
-	case IPPROTO_SCTP: /* begins with its ports too (RFC 9260 3.1) */
+	case IPPROTO_SCTP: /* starts with its ports too (RFC 9260 3.1) */
 		size = sizeof(struct udphdr);
 		l4 = ctx_at(ctx, off, sizeof(struct udphdr));
 		if (!l4)
@@ -103,7 +103,7 @@ static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 
 		return REASON_MALFORMED_IPV6;
 	copy(&p->key.saddr, ip->saddr, sizeof(p->key.saddr));
 	copy(&p->key.daddr, ip->daddr, sizeof(p->key.daddr));
-	/* IPv4 addresses have no business on the wire as these, and would pass for IPv4's here. */
+	/* IPv4-mapped addresses are not allowed on the wire (RFC 4942 2.2) and would be taken for IPv4. */
 	if (addr_is_v4(&p->key.saddr) || addr_is_v4(&p->key.daddr))
 		return REASON_MALFORMED_IPV6;
 	p->key.proto = ip->nexthdr;
@@ -111,7 +111,7 @@ static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 
 	p->ttl = ip->hop_limit;
 	off += sizeof(*ip);
 
-	/* One extension header is looked behind; with more, the addresses tell flows apart. */
+	/* One extension header is skipped. With more, flows are told apart by addresses only. */
 	if (p->key.proto == IPPROTO_FRAGMENT) {
 		p->key.fragment = 1;
 		frag = ctx_at(ctx, off, sizeof(*frag));
@@ -124,7 +124,7 @@ static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 
 		size = (opt->len + 1) * 8;
 		if (size > total)
 			return REASON_MALFORMED_IPV6;
-		if (size <= 64) { /* what is longer may not be linear */
+		if (size <= 64) { /* a longer one may not be linear */
 			p->key.proto = opt->nexthdr;
 			off += size;
 			total -= size;
@@ -144,7 +144,7 @@ static __always_inline bool is_tag(__be16 ethertype)
 	return ethertype == bpf_htons(ETH_P_8021Q) || ethertype == bpf_htons(ETH_P_8021AD);
 }
 
-/* Reads the tags in the frame, behind those beside it. */
+/* Reads the tags in the frame, after the one in the metadata. */
 static __always_inline int parse_tags(CTX *ctx, struct pkt *p, __u32 *off, __be16 *type)
 {
 	struct vlanhdr *tag;
@@ -210,10 +210,10 @@ static __always_inline int parse_frame(CTX *ctx, struct pkt *p)
 	return 0;
 }
 
-/* Most packets have their headers in the linear part; the others are parsed again. */
+/* Most packets have linear headers. Others are pulled and parsed again. */
 SUBPROGRAM int parse(CTX *ctx, struct pkt *p)
 {
-	int why = REASON_NO_ROOM;
+	int why = REASON_NO_HEADROOM;
 
 	if (!p)
 		return why;

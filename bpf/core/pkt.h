@@ -1,27 +1,74 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The packet on its way through the stages: offsets and facts, no pointers into it. */
+/* pkt: a packet on its way through the stages: offsets and fields, no pointers into it. */
 #pragma once
 
-#include "core/ctx.h"
-#include "abi/maps.h"
+#include "abi/abi.h"
+#include "core/addr.h"
 #include "core/config.h"
+#include "core/ctx.h"
 #include "core/stamp.h"
 
 /*
- * A function of its own for the verifier, which looks at it once, for all values
- * that its arguments may have. It returns a reason, or 0.
+ * The offsets and fields of a packet. It is in a per-CPU map for its size; the transit fast
+ * path has one on its stack.
+ */
+struct pkt {
+	__u64 now_ns; /* CLOCK_MONOTONIC_COARSE: cheap to read, with a tick's resolution */
+	struct flow_key key;
+	__u32 in;	 /* ingress vport, 0 until the source guard or a cache hit sets it */
+	__u32 segment;	 /* ingress segment, set likewise */
+	__u32 len;	 /* bytes of the packet as received */
+	__u32 frame_len; /* bytes of the inner frame without tags */
+	__u32 l3;	 /* offset of the inner IP header */
+	__u32 l4;	 /* offset of its payload */
+	__u32 headers;	 /* inner bytes before the L4 payload, without tags */
+	__u32 payload;	 /* L4 payload, without padding */
+	__u32 seq;	 /* TCP: sequence number */
+	__u32 path;	 /* MTU of the egress, for ICMP errors; 0: unknown */
+	__u16 inner;	 /* offset of the inner Ethernet header: bytes that decapsulation removes */
+	__be16 udp_port; /* tunnel: outer destination port */
+	__u8 tag_bytes;	 /* of the key's tags, those in the frame */
+	__u8 tcp_flags;	 /* 0 if not TCP */
+	__u8 icmp_type;	 /* of ICMP and ICMPv6 */
+	__u8 tos;	 /* inner DSCP and ECN */
+	__u8 ttl;	 /* inner TTL or hop limit */
+	__u8 outer_tos;
+	bool df;		  /* inner DF bit, or not IPv4 */
+	bool tail;		  /* a later fragment */
+	bool untagged;		  /* tags are removed */
+	bool polled;		  /* goes through GRO */
+	bool routed;		  /* has new MAC addresses */
+	bool l4_parsed;		  /* the scratch's l4 is valid */
+	bool no_learning;	  /* from a remote whose hosts BGP advertises */
+	__u8 steps;		  /* of a trace */
+	__s32 verdict;		  /* return value of the program, if nothing stopped the packet */
+	__u8 was[2 * ETH_ALEN];	  /* routed: the MAC addresses as received */
+	struct decision decision; /* a copy: the cache's entry may be replaced meanwhile */
+};
+
+/* A packet's start, where its checksum is computed. */
+struct scratch {
+	__u8 bytes[1536];
+};
+
+MAP(PERCPU_ARRAY, current, __u32, struct pkt, 1);
+MAP(PERCPU_ARRAY, scratch, __u32, struct scratch, 1);
+
+/*
+ * A function that the verifier checks once, for all values of its arguments. It returns a
+ * drop reason, or 0.
  */
 #define SUBPROGRAM __attribute__((noinline))
 
-#define NOT_OURS -1 /* no reason to drop the packet: it is the host's */
+#define NOT_OURS -1 /* not a drop reason: the packet belongs to the host */
 
-/* Destination and source MAC of the key, which lie together as in the frame. */
+/* The MAC addresses of a key, destination first, as in a frame. */
 static __always_inline void *key_macs(const struct flow_key *key)
 {
 	return (void *)key + __builtin_offsetof(struct flow_key, dmac);
 }
 
-/* Tells a trace what a stage found; a and b are the stage's own, see internal/datapath/trace.go. */
+/* Records a step of a trace. internal/datapath/trace.go knows what a and b mean. */
 static __always_inline void step(struct pkt *p, enum stage stage, __u32 a, __u32 b)
 {
 	struct trace_step s = { .stage = stage, .a = a, .b = b };
@@ -45,33 +92,21 @@ static __always_inline void count(enum event event)
 		*n += 1;
 }
 
-static __always_inline __u32 pulse(enum pulse which)
+static __always_inline __u32 global_get(enum global_counter which)
 {
-	__u32 index = which, *n = bpf_map_lookup_elem(&pulses, &index);
+	__u32 index = which, *n = bpf_map_lookup_elem(&global_counters, &index);
 
 	return n ? *n : 0;
 }
 
-static __always_inline struct end *end_get(__u32 id)
+static __always_inline struct vport *vport_get(__u32 id)
 {
-	return bpf_map_lookup_elem(&ends, &id);
+	return bpf_map_lookup_elem(&vports, &id);
 }
 
 static __always_inline bool is_ip(const struct pkt *p)
 {
 	return p->key.ethertype == bpf_htons(ETH_P_IP) || p->key.ethertype == bpf_htons(ETH_P_IPV6);
-}
-
-static __always_inline bool mac_is_group(const __u8 *mac)
-{
-	return mac[0] & 1;
-}
-
-static __always_inline bool mac_is_zero(const __u8 *mac)
-{
-	const __u16 *w = (const __u16 *)mac;
-
-	return !(w[0] | w[1] | w[2]);
 }
 
 static __always_inline struct segment *segment_get(__u32 id)
@@ -84,44 +119,15 @@ static __always_inline bool is_v6(const struct pkt *p)
 	return p->key.ethertype == bpf_htons(ETH_P_IPV6);
 }
 
-static __always_inline bool addr_is_zero(const struct addr *a)
-{
-	return !(a->w[0] | a->w[1] | a->w[2] | a->w[3]);
-}
-
-/* ::ffff:0:0/96 */
-static __always_inline bool addr_is_v4(const struct addr *a)
-{
-	return a->w[2] == bpf_htonl(0xffff) && !(a->w[0] | a->w[1]);
-}
-
-static __always_inline bool addr_equal(const volatile struct addr *a, const struct addr *b)
-{
-	return a->w[3] == b->w[3] && a->w[2] == b->w[2] && a->w[1] == b->w[1] && a->w[0] == b->w[0];
-}
-
-/* fe80::/10 */
-static __always_inline bool addr_is_link_local(const struct addr *a)
-{
-	return (a->w[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
-}
-
-static __always_inline bool mac_equal(const __u8 *a, const __u8 *b)
-{
-	const __u16 *x = (const __u16 *)a, *y = (const __u16 *)b;
-
-	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
-}
-
-/* ICMP messages about another packet (RFC 792). */
+/* ICMP errors (RFC 792). */
 static __always_inline bool is_error4(__u8 type)
 {
 	return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH || type == ICMP_REDIRECT ||
 	       type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETER;
 }
 
-/* What the edge itself reads: ARP, and ND that came over no router (RFC 4861 7.1). */
-static __always_inline bool is_neighbour_talk(const struct pkt *p)
+/* ARP, and ND that no router has forwarded (RFC 4861 7.1). */
+static __always_inline bool is_arp_or_nd(const struct pkt *p)
 {
 	if (p->key.ethertype == bpf_htons(ETH_P_ARP))
 		return true;
@@ -130,15 +136,15 @@ static __always_inline bool is_neighbour_talk(const struct pkt *p)
 }
 
 /*
- * How long ago then was. Other cores' clocks may be a little ahead: below 0. A session of
- * another gateway may be older than this machine's clock, so then alone says nothing.
+ * Time since then. Clocks of other cores may be a little ahead, so it may be negative. A
+ * replicated session may be older than this machine's clock, so then may be negative too.
  */
 static __always_inline __s64 ns_since(__u64 then, __u64 now)
 {
 	return now - then;
 }
 
-/* The packet that this core is working on. There is one: nothing here waits or is called again. */
+/* The packet of this core. There is one: programs neither sleep nor nest. */
 static __always_inline struct pkt *packet(CTX *ctx)
 {
 	__u32 zero = 0;
@@ -146,26 +152,20 @@ static __always_inline struct pkt *packet(CTX *ctx)
 
 	if (!p)
 		return NULL;
-	__builtin_memset(p, 0, __builtin_offsetof(struct pkt, was)); /* the rest is written first */
+	__builtin_memset(
+		p, 0,
+		__builtin_offsetof(struct pkt, was)); /* the rest is written before it is read */
 	p->len = ctx_len(ctx);
 	p->now_ns = bpf_ktime_get_coarse_ns();
 	return p;
 }
 
-/* What the firewall has of it. */
-static __always_inline struct hearing *hearing(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&hearings, &zero);
-}
-
-/* The frame's end: counted under its reason and, when known, at the end that it came from. */
+/* Drops the packet: counts it under the reason, and at its ingress vport if that is known. */
 static __always_inline int drop(CTX *ctx, struct pkt *p, enum reason why)
 {
 	__u32 index = why;
 	struct counter *c = bpf_map_lookup_elem(&drops, &index);
-	struct end_counters *t;
+	struct vport_counters *t;
 
 	step(p, STAGE_DROP, why, 0);
 	if (tracing)
@@ -182,33 +182,33 @@ static __always_inline int drop(CTX *ctx, struct pkt *p, enum reason why)
 	return CTX_DROP;
 }
 
-static __always_inline void count_rx(__u32 end, __u32 packets, __u32 bytes)
+static __always_inline void count_rx(__u32 vport, __u32 packets, __u32 bytes)
 {
-	struct end_counters *t;
+	struct vport_counters *t;
 
 	if (tracing)
 		return;
-	t = bpf_map_lookup_elem(&traffic, &end);
+	t = bpf_map_lookup_elem(&traffic, &vport);
 	if (t) {
 		t->rx.packets += packets;
 		t->rx.bytes += bytes;
 	}
 }
 
-static __always_inline void count_tx(__u32 end, __u32 packets, __u32 bytes)
+static __always_inline void count_tx(__u32 vport, __u32 packets, __u32 bytes)
 {
-	struct end_counters *t;
+	struct vport_counters *t;
 
 	if (tracing)
 		return;
-	t = bpf_map_lookup_elem(&traffic, &end);
+	t = bpf_map_lookup_elem(&traffic, &vport);
 	if (t) {
 		t->tx.packets += packets;
 		t->tx.bytes += bytes;
 	}
 }
 
-/* A large segment, cut into packets of gso_size later. gso_segs is unset behind a tunnel. */
+/* A large segment, to be cut into packets of gso_size. gso_segs is unset behind a tunnel. */
 static __always_inline bool is_gso(CTX *ctx)
 {
 	return ctx_gso_size(ctx) != 0;

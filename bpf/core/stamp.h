@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * timing: writes down when packets pass the points of the data path, from which the lab
- * tells where the time of a round trip goes. An edge that carries traffic has it off: a
- * constant closes it, and the verifier removes it.
+ * stamp: records when packets pass the points of the data path, so that the lab can tell
+ * where the time of a round trip goes. In production it is off: a constant disables it, and
+ * the verifier removes it.
  *
  * in:    nothing
  * out:   a stamp
  * maps:  stamps, stamped
- * stops: nothing; what a core has no room for is counted and lost
+ * stops: nothing; stamps without room are counted as lost
  */
 #pragma once
 
 #include "abi/abi.h"
 
-/* Stamps that each core has room for. 0: none are taken. */
+/* Stamps of each core. 0: none are taken. */
 const volatile __u32 stamp_slots;
 
-/* What a packet has behind it. One that goes on passes an entry first and POINT_SENT last. */
+/* Points in the order in which a packet passes them: one of the two entries first, POINT_SENT last. */
 enum __attribute__((packed)) point {
-	POINT_PORT,	/* entry: nothing, it came from a port */
-	POINT_UNDERLAY, /* entry: nothing, it came from an underlay interface */
-	POINT_PARSED,	/* its headers are read */
-	POINT_CACHED,	/* the flow cache knew what to do with it */
-	POINT_SWITCHED, /* the slow path knows where it goes */
-	POINT_POLICED,	/* and that the firewall lets it pass */
-	POINT_DECIDED,	/* and has kept that in the flow cache */
-	POINT_SENT,	/* it is changed, and handed on when the program returns */
-	/* Of guests, see guests.bpf.c: */
-	POINT_LEAVES, /* it is through its sender's stack */
-	POINT_READY,  /* its receiver's socket has it */
+	POINT_PORT,	/* entry: from a port */
+	POINT_UNDERLAY, /* entry: from an underlay interface */
+	POINT_PARSED,	/* headers are parsed */
+	POINT_CACHED,	/* the flow cache has a decision */
+	POINT_RESOLVED, /* the slow path has decided */
+	POINT_ADMITTED, /* firewall and NAT have admitted it */
+	POINT_DECIDED,	/* the decision is in the flow cache */
+	POINT_SENT,	/* it is modified, and sent when the program returns */
+	/* Of guests, see lab/breakdown/bpf/guests.bpf.c: */
+	POINT_LEAVES, /* it has left its sender's stack */
+	POINT_READY,  /* it is in its receiver's socket */
 };
 
 struct stamp {
@@ -47,7 +47,7 @@ struct stamped {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE); /* it is read in one piece */
+	__uint(map_flags, BPF_F_MMAPABLE); /* user space maps it */
 	__type(key, __u32);
 	__type(value, struct stamp);
 } stamps SEC(".maps");
@@ -59,7 +59,7 @@ struct {
 	__type(value, struct stamped);
 } stamped SEC(".maps");
 
-/* The time is taken first: what a stamp costs is part of what comes after it. */
+/* The time is taken first: the cost of a stamp counts for the point after it. */
 static __always_inline void stamp(enum point at)
 {
 	__u32 zero = 0, index;

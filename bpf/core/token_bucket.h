@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Token buckets: so many a second, and so many at once. */
+/* Token buckets: a rate and a burst. */
 #pragma once
 
 #include "core/pkt.h"
 
-#define BUCKET_NS 1000000000000ULL /* any is full by then, and the product below fits */
+#define BUCKET_NS \
+	1000000000000ULL /* after this time any bucket is full, and the product below fits 64 bits */
 
-/* Takes one of the bucket's tokens; false: it has none. */
-static __always_inline bool take_token(struct bucket *b, __u64 now, __u64 rate, __u64 most)
+/* Takes a token; false: there is none. */
+static __always_inline bool take_token(struct token_bucket *b, __u64 now, __u64 rate, __u64 most)
 {
 	__u64 waited = now - b->filled_ns, earned;
 

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * tags: the 802.1Q tags of a port's frame, the outermost of which stands beside it
- * in tc.
+ * vlan: 802.1Q tags of a port's frame. In tc the outermost tag is in the metadata.
  *
  * in:    p->key.tags
  * out:   the frame, p->key.tags
  * maps:  none
- * stops: NO_ROOM
+ * stops: NO_HEADROOM
  */
 #pragma once
 
 #include "core/parse.h"
 
 /*
- * Takes all tags off. The outermost stands beside the frame; when it goes, the
- * kernel puts the next one there.
+ * Removes all tags. When the outermost is removed, the kernel moves the next one into the
+ * metadata.
  */
 static __always_inline bool clear_tags(CTX *ctx)
 {
@@ -24,16 +23,16 @@ static __always_inline bool clear_tags(CTX *ctx)
 	return false;
 }
 
-/* Takes the tags beside and in a port's frame off; those that stay are in the key. */
+/* Removes the tags of a port's frame. Those that stay are in the key. */
 SUBPROGRAM int untag(CTX *ctx, struct pkt *p, __u32 flags)
 {
 	if (!p)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	if (!p->key.tags[0] || p->inner || p->untagged)
 		return 0;
 	p->untagged = true;
 	if (clear_tags(ctx))
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	p->l3 -= p->tag_bytes;
 	p->l4 -= p->tag_bytes;
 	p->tag_bytes = 0;
@@ -51,16 +50,16 @@ static __always_inline int push_tag(CTX *ctx, __be32 word)
 	return tag ? bpf_skb_vlan_push(ctx, bpf_htons(tag >> 16), tag & 0xffff) : 0;
 }
 
-/* Puts the tags that stay, and the port's VLAN, beside the frame. */
+/* Adds the tags that stay, and the port's VLAN. */
 SUBPROGRAM int retag(CTX *ctx, struct pkt *p, __u32 vlan)
 {
 	if (!p)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	if (p->key.tags[0] | p->key.tags[1] | vlan) {
 		if (push_tag(ctx, p->key.tags[1]) || push_tag(ctx, p->key.tags[0]))
-			return REASON_NO_ROOM;
+			return REASON_NO_HEADROOM;
 		if (vlan && push_tag(ctx, tag_word(bpf_htons(ETH_P_8021Q), bpf_htons(vlan))))
-			return REASON_NO_ROOM;
+			return REASON_NO_HEADROOM;
 	}
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * log: lines about what the firewall decided, for the Go side to write.
+ * log: writes log lines of the firewall, which user space reads.
  *
- * in:    the hearing
+ * in:    the scratch
  * out:   a line, or one more lost
  * maps:  logs, log_buckets
  * stops: nothing
@@ -10,8 +10,9 @@
 #pragma once
 
 #include "core/token_bucket.h"
+#include "firewall/scratch.h"
 
-/* A token bucket for each core; what it held back is told with the next line. */
+/* A token bucket for each core. The next line tells how many were lost. */
 static __always_inline struct log_bucket *may_log(__u64 now)
 {
 	__u32 zero = 0;
@@ -27,7 +28,7 @@ static __always_inline struct log_bucket *may_log(__u64 now)
 SUBPROGRAM int write_log(struct pkt *p, __u32 rule, __u32 verdict, __u32 why)
 {
 	__u64 now = bpf_ktime_get_ns();
-	struct hearing *h = hearing();
+	struct fw_scratch *h = fw_scratch();
 	struct log_bucket *b;
 	struct log_line *l;
 
@@ -44,18 +45,18 @@ SUBPROGRAM int write_log(struct pkt *p, __u32 rule, __u32 verdict, __u32 why)
 	}
 	__builtin_memset(l, 0, sizeof(*l));
 	l->ns = now;
-	l->src = h->transport.src;
-	l->dst = h->transport.dst;
+	l->src = h->l4.src;
+	l->dst = h->l4.dst;
 	l->rule = rule;
 	l->reason = why;
 	l->lost = b->lost;
-	l->end = h->opening.end;
-	l->sport = h->opening.sport;
-	l->dport = h->opening.dport;
+	l->vport = h->query.vport;
+	l->sport = h->query.sport;
+	l->dport = h->query.dport;
 	l->len = p->frame_len;
-	l->proto = h->transport.proto;
-	l->tcp_flags = h->transport.flags;
-	l->direction = h->opening.direction;
+	l->proto = h->l4.proto;
+	l->tcp_flags = h->l4.flags;
+	l->direction = h->query.direction;
 	l->verdict = verdict;
 	bpf_ringbuf_submit(l, 0);
 	b->lost = 0;

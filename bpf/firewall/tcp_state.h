@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * tcp: what a segment says about its connection (RFC 9293, RFC 5961). Only what both
- * ends agree to changes anything: the acknowledgement of a SYN, a FIN within the
- * window, and a reset with exactly the next sequence number. All else of a connection
- * passes, and its ends judge it. Data of an open connection does not come here.
+ * tcp_state: how a segment changes its connection (RFC 9293, RFC 5961). Only what both ends
+ * agree on has an effect: an acknowledged SYN, a FIN within the window, and a reset with
+ * exactly the next sequence number. All other segments pass, and the ends deal with them.
+ * Data of an established connection does not come here.
  *
- * in:    h->transport, h->carried_seq, the connection, the direction: 0 from who opened it
+ * in:    h->l4, h->flow_seq, the connection, the direction: 0 is the originator's
  * out:   the connection's bits and sequence numbers
  * maps:  none
  * stops: TCP_FLAGS, OUT_OF_WINDOW
@@ -22,7 +22,7 @@ static __always_inline __s32 seq_diff(__u32 a, __u32 b)
 	return a - b;
 }
 
-/* Flags that a segment of some connection may have (RFC 9293 3.10.7). */
+/* Whether the combination of flags is possible (RFC 9293 3.10.7). */
 static __always_inline bool tcp_flags_fit(__u8 flags)
 {
 	if (flags & TCP_SYN)
@@ -30,36 +30,38 @@ static __always_inline bool tcp_flags_fit(__u8 flags)
 	return flags & (flags & TCP_FIN ? TCP_ACK : TCP_ACK | TCP_RST);
 }
 
-/* The largest window that the one who gets the segment can have offered. */
-static __always_inline __u32 tcp_window(const struct conn *c, __u32 way)
+/* The largest window that the receiver of the segment can have offered. */
+static __always_inline __u32 tcp_window(const struct ct_entry *c, __u32 dir)
 {
-	__u8 scale = c->scale[(way ^ 1) & 1];
+	__u8 scale = c->scale[(dir ^ 1) & 1];
 
-	if (c->bits & CONN_PICKED_UP)
+	if (c->bits & CT_PICKED_UP)
 		return TCP_UNSCALED << TCP_SCALE_MAX;
 	if (c->scale[0] == NO_SCALE || c->scale[1] == NO_SCALE || scale > TCP_SCALE_MAX)
 		return TCP_UNSCALED;
 	return TCP_UNSCALED << scale;
 }
 
-/* Whether the segment acknowledges the other end's SYN; Fast Open (RFC 7413) also its data. */
-static __always_inline bool tcp_acks_syn(const struct transport *t, const struct conn *c, __u32 way)
+/* Whether the segment acknowledges the peer's SYN; with Fast Open (RFC 7413) also its data. */
+static __always_inline bool tcp_acks_syn(const struct l4_info *t, const struct ct_entry *c,
+					 __u32 dir)
 {
 	if (!(t->flags & TCP_ACK))
 		return false;
-	if (c->bits & CONN_PICKED_UP)
+	if (c->bits & CT_PICKED_UP)
 		return true;
-	return c->bits & CONN_SYN << ((way ^ 1) & 1) &&
-	       t->ack - c->next_seq[(way ^ 1) & 1] <= TCP_UNSCALED;
+	return c->bits & CT_SYN << ((dir ^ 1) & 1) &&
+	       t->ack - c->next_seq[(dir ^ 1) & 1] <= TCP_UNSCALED;
 }
 
 /*
- * Behind the last segment of the direction. The flow cache knows of those that it has let
- * through since; the connection's own number may be more than half the space behind it.
+ * The next sequence number of the direction. The flow cache knows it for segments that it has
+ * forwarded; the connection's own number may be more than half the space behind.
  */
-static __always_inline __u32 tcp_next(const struct hearing *h, const struct conn *c, __u32 way)
+static __always_inline __u32 tcp_next(const struct fw_scratch *h, const struct ct_entry *c,
+				      __u32 dir)
 {
-	return h->has_seq ? h->carried_seq : c->next_seq[way & 1];
+	return h->has_seq ? h->flow_seq : c->next_seq[dir & 1];
 }
 
 static __always_inline bool is_near(__u32 diff, __u32 window)
@@ -68,109 +70,110 @@ static __always_inline bool is_near(__u32 diff, __u32 window)
 }
 
 /*
- * Near the flow's number or the connection's: of one direction there may be two flows, when
- * a path failed or a few packets have other headers, and each is behind the other's packets.
+ * Whether the segment is near the flow's number or the connection's. A direction may have two
+ * flows, when a path failed or some packets have other headers; each is behind the other.
  */
-static __always_inline bool tcp_in_window(const struct hearing *h, const struct conn *c, __u32 way)
+static __always_inline bool tcp_in_window(const struct fw_scratch *h, const struct ct_entry *c,
+					  __u32 dir)
 {
-	__u32 seq = h->transport.seq, window = tcp_window(c, way);
+	__u32 seq = h->l4.seq, window = tcp_window(c, dir);
 
-	return is_near(seq - tcp_next(h, c, way), window) ||
-	       is_near(seq - c->next_seq[way & 1], window);
+	return is_near(seq - tcp_next(h, c, dir), window) ||
+	       is_near(seq - c->next_seq[dir & 1], window);
 }
 
-static __always_inline int tcp_reset(struct hearing *h, struct conn *c, __u32 way)
+static __always_inline int tcp_reset(struct fw_scratch *h, struct ct_entry *c, __u32 dir)
 {
-	const struct transport *t = &h->transport;
-	bool exact = t->seq == tcp_next(h, c, way) || t->seq == c->next_seq[way & 1];
+	const struct l4_info *t = &h->l4;
+	bool exact = t->seq == tcp_next(h, c, dir) || t->seq == c->next_seq[dir & 1];
 
-	if (c->bits & CONN_PICKED_UP && !(c->bits & CONN_ACK << way))
-		return 0;				     /* nothing is known of its numbers */
-	if (!(c->bits & (CONN_SYN << way | CONN_PICKED_UP))) /* refuses the SYN */
-		exact = tcp_acks_syn(t, c, way);
-	else if (!tcp_in_window(h, c, way))
+	if (c->bits & CT_PICKED_UP && !(c->bits & CT_ACK << dir))
+		return 0;				 /* its numbers are unknown */
+	if (!(c->bits & (CT_SYN << dir | CT_PICKED_UP))) /* it refuses the SYN */
+		exact = tcp_acks_syn(t, c, dir);
+	else if (!tcp_in_window(h, c, dir))
 		return strict ? REASON_OUT_OF_WINDOW : 0;
 	if (exact)
-		__sync_fetch_and_or(&c->bits, CONN_RST);
+		__sync_fetch_and_or(&c->bits, CT_RST);
 	return 0;
 }
 
-/* Whether the connection knows by it where its direction begins. */
-static __always_inline bool tcp_syn(struct hearing *h, struct conn *c, __u32 way)
+/* Returns whether the segment sets the first number of its direction. */
+static __always_inline bool tcp_syn(struct fw_scratch *h, struct ct_entry *c, __u32 dir)
 {
-	const struct transport *t = &h->transport;
-	enum conn_state state = tcp_state(c->bits);
-	bool acks = tcp_acks_syn(t, c, way);
+	const struct l4_info *t = &h->l4;
+	enum ct_state state = tcp_state(c->bits);
+	bool acks = tcp_acks_syn(t, c, dir);
 
-	if (state != STATE_OPENING || c->bits & CONN_PICKED_UP || (t->flags & TCP_ACK && !acks))
+	if (state != CT_STATE_OPENING || c->bits & CT_PICKED_UP || (t->flags & TCP_ACK && !acks))
 		return false;
-	/* Until the other end has acknowledged one, it may begin with another number. */
-	if (!(c->bits & CONN_ACK << ((way ^ 1) & 1))) {
-		c->next_seq[way & 1] = t->seq + 1;
-		c->scale[way & 1] = t->scale;
+	/* Until the peer has acknowledged a SYN, another one may have another number. */
+	if (!(c->bits & CT_ACK << ((dir ^ 1) & 1))) {
+		c->next_seq[dir & 1] = t->seq + 1;
+		c->scale[dir & 1] = t->scale;
 	}
-	__sync_fetch_and_or(&c->bits, CONN_SYN << way | (acks ? CONN_ACK << way : 0));
+	__sync_fetch_and_or(&c->bits, CT_SYN << dir | (acks ? CT_ACK << dir : 0));
 	return true;
 }
 
-/* Whether the segment opens a connection in the place of one that is over. */
-static __always_inline bool tcp_is_anew(const struct transport *t, const struct conn *c)
+/* Whether the segment opens a connection in place of a closed one. */
+static __always_inline bool tcp_is_anew(const struct l4_info *t, const struct ct_entry *c)
 {
-	enum conn_state state = tcp_state(c->bits);
+	enum ct_state state = tcp_state(c->bits);
 
 	return (t->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN &&
-	       (state == STATE_TIME_WAIT || state == STATE_CLOSED);
+	       (state == CT_STATE_TIME_WAIT || state == CT_STATE_CLOSED);
 }
 
-/* Moves the direction's number behind the segment, which is within the window. */
-static __always_inline void tcp_advance(struct hearing *h, struct conn *c, __u32 way)
+/* Advances the direction's number to the end of the segment, which is within the window. */
+static __always_inline void tcp_advance(struct fw_scratch *h, struct ct_entry *c, __u32 dir)
 {
-	__u32 next = tcp_next(h, c, way), *kept = &c->next_seq[way & 1];
+	__u32 next = tcp_next(h, c, dir), *kept = &c->next_seq[dir & 1];
 
-	if (is_near(next - *kept, tcp_window(c, way)) && seq_diff(*kept, next) > 0)
+	if (is_near(next - *kept, tcp_window(c, dir)) && seq_diff(*kept, next) > 0)
 		next = *kept;
-	*kept = seq_diff(h->transport.end, next) > 0 ? h->transport.end : next;
+	*kept = seq_diff(h->l4.end, next) > 0 ? h->l4.end : next;
 }
 
-/* Data, an acknowledgement or a FIN; whether the direction's number is known by it. */
-static __always_inline bool tcp_data(struct hearing *h, struct conn *c, __u32 way)
+/* Data, an acknowledgement or a FIN. Returns whether it determines the direction's number. */
+static __always_inline bool tcp_data(struct fw_scratch *h, struct ct_entry *c, __u32 dir)
 {
-	const struct transport *t = &h->transport;
+	const struct l4_info *t = &h->l4;
 	__u32 bits = 0;
 
-	if (!(c->bits & CONN_ACK << way) && tcp_acks_syn(t, c, way))
-		bits |= CONN_ACK << way;
-	if (c->bits & CONN_PICKED_UP && !(c->bits & CONN_ACK << way)) {
-		c->next_seq[way & 1] = t->seq; /* the first that is seen of it */
+	if (!(c->bits & CT_ACK << dir) && tcp_acks_syn(t, c, dir))
+		bits |= CT_ACK << dir;
+	if (c->bits & CT_PICKED_UP && !(c->bits & CT_ACK << dir)) {
+		c->next_seq[dir & 1] = t->seq; /* the first one seen */
 		h->has_seq = false;
 	}
-	/* Before its SYN a direction has no numbers. */
-	if (!(c->bits & (CONN_SYN << way | CONN_PICKED_UP)) || !tcp_in_window(h, c, way)) {
+	/* A direction has no numbers before its SYN. */
+	if (!(c->bits & (CT_SYN << dir | CT_PICKED_UP)) || !tcp_in_window(h, c, dir)) {
 		__sync_fetch_and_or(&c->bits, bits);
 		return false;
 	}
 	if (t->flags & TCP_FIN)
-		bits |= CONN_FIN << way;
-	/* Until the SYN is acknowledged the number is that behind it. */
-	if (c->bits & (CONN_ACK << ((way ^ 1) & 1) | CONN_PICKED_UP))
-		tcp_advance(h, c, way);
+		bits |= CT_FIN << dir;
+	/* Until the SYN is acknowledged, the number is the one after it. */
+	if (c->bits & (CT_ACK << ((dir ^ 1) & 1) | CT_PICKED_UP))
+		tcp_advance(h, c, dir);
 	__sync_fetch_and_or(&c->bits, bits);
 	return true;
 }
 
-static __always_inline int tcp_follow(struct hearing *h, struct conn *c, __u32 way)
+static __always_inline int tcp_follow(struct fw_scratch *h, struct ct_entry *c, __u32 dir)
 {
 	bool known = false;
 	int why = 0;
 
-	h->next_seq = tcp_next(h, c, way);
-	if (h->transport.flags & TCP_RST)
-		why = tcp_reset(h, c, way);
-	else if (h->transport.flags & TCP_SYN)
-		known = tcp_syn(h, c, way);
+	h->next_seq = tcp_next(h, c, dir);
+	if (h->l4.flags & TCP_RST)
+		why = tcp_reset(h, c, dir);
+	else if (h->l4.flags & TCP_SYN)
+		known = tcp_syn(h, c, dir);
 	else
-		known = tcp_data(h, c, way);
+		known = tcp_data(h, c, dir);
 	if (known)
-		h->next_seq = c->next_seq[way & 1];
+		h->next_seq = c->next_seq[dir & 1];
 	return why;
 }

@@ -188,6 +188,12 @@ struct tcphdr { /* RFC 9293 */
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 
+/* TCP options: kinds */
+#define TCPOPT_END 0
+#define TCPOPT_NOP 1
+#define TCPOPT_MSS 2
+#define TCPOPT_SCALE 3 /* RFC 7323 2.2 */
+
 struct vxlanhdr { /* RFC 7348 section 5 */
 	__be32 flags;
 	__be32 vni; /* upper 24 bits */

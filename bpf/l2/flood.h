@@ -1,55 +1,57 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * flood: sends a frame to all members of a segment: groups, unknown destinations,
- * and what the edge asks (head-end replication).
+ * flood: replicates a frame to all members of a segment: broadcast, unknown unicast and
+ * multicast, and neighbour requests of the edge (ingress replication).
  *
  * in:    p, the segment
  * out:   copies of the packet on interfaces
- * maps:  segments, members, ends, traffic
- * stops: TOO_BIG, NO_MEMBER; a copy: those of police, NO_ROUTE, UNRESOLVED, NO_ROOM, GSO_NESTED, NO_CSUM, REDIRECT
+ * maps:  segments, members, vports, traffic
+ * stops: TOO_BIG, NO_MEMBER; for a copy: those of the firewall, NO_UNDERLAY_ROUTE, NEXTHOP_UNRESOLVED, NO_HEADROOM,
+ *        GSO_NESTED, NO_CSUM, REDIRECT_FAILED
  */
 #pragma once
 
 #include "firewall/firewall.h"
 #include "tunnel/headroom.h"
+#include "tunnel/multipath.h"
 
 struct flood {
 	CTX *ctx;
 	struct pkt *p;
 	__u32 segment;
-	__u32 how;    /* entropy and ENCAP_AGAIN */
-	__u32 except; /* end that gets none */
+	__u32 how;    /* entropy and ENCAP_REUSE */
+	__u32 except; /* vport that gets no copy */
 	bool tried;
 	bool copies;
-	bool too_big; /* for one of the members */
+	bool too_big; /* for a member */
 	bool from_tunnel;
-	bool own; /* of the edge itself */
+	bool own; /* the frame is the edge's own */
 };
 
 static __always_inline int flood_to_tep(struct flood *fl, __u32 *id, __u32 *ifindex)
 {
 	struct segment *seg = segment_get(fl->segment);
-	struct end *to;
+	struct vport *to;
 	int why;
 
 	if (!seg)
-		return REASON_NO_ROUTE;
-	*id = spread_to(fl->p, seg, *id);
-	to = end_get(*id);
+		return REASON_NO_UNDERLAY_ROUTE;
+	*id = select_path(fl->p, seg, *id);
+	to = vport_get(*id);
 	if (!to)
-		return REASON_NO_ROUTE;
+		return REASON_NO_UNDERLAY_ROUTE;
 	*ifindex = to->ifindex;
 	if (seg->flags & SEGMENT_UDP_CSUM)
 		*ifindex = seg->csum_ifindex;
-	else if (to->ifindex && !(to->flags & END_RESOLVED))
-		return REASON_UNRESOLVED;
+	else if (to->ifindex && !(to->flags & VPORT_RESOLVED))
+		return REASON_NEXTHOP_UNRESOLVED;
 	why = encap(fl->ctx, fl->p, *id, fl->segment, fl->how);
 	if (!why)
-		fl->how |= ENCAP_AGAIN;
+		fl->how |= ENCAP_REUSE;
 	return why;
 }
 
-static __always_inline int flood_to_port(CTX *ctx, struct pkt *p, struct end *to)
+static __always_inline int flood_to_port(CTX *ctx, struct pkt *p, struct vport *to)
 {
 	p->path = to->mtu;
 	if (!fits(ctx, p, to->mtu))
@@ -74,42 +76,42 @@ static __always_inline void flood_sent(struct flood *fl, __u32 id, int why)
 	fl->copies = true;
 }
 
-/* One member. Ports come first, so the frame is wrapped once and rewritten for each remote. */
+/* One member. Ports come first, so the frame is encapsulated once and rewritten for each remote. */
 static long flood_member(__u64 index, struct flood *fl)
 {
 	struct member_key key = { .segment = fl->segment, .index = index };
 	__u32 *member = bpf_map_lookup_elem(&members, &key);
 	__u32 ifindex, id;
-	struct end *to;
+	struct vport *to;
 	int why = 0;
 
 	if (!member || *member == fl->except)
 		return 0;
 	id = *member;
-	to = end_get(id);
-	if (!to || to->kind == END_NONE)
+	to = vport_get(id);
+	if (!to || to->kind == VPORT_NONE)
 		return 0;
 	ifindex = to->ifindex;
-	if (to->kind == END_TEP) {
+	if (to->kind == VPORT_TEP) {
 		if (fl->from_tunnel) /* split horizon: the sender replicates to every remote itself */
 			return 1;
 		why = flood_to_tep(fl, &id, &ifindex);
 	} else {
 		if (!fl->own)
-			why = police_copy(fl->ctx, fl->p, to, id);
+			why = firewall_copy(fl->ctx, fl->p, to, id);
 		if (!why)
 			why = flood_to_port(fl->ctx, fl->p, to);
 	}
 	if (!why && !tracing && bpf_clone_redirect(fl->ctx, ifindex, 0))
-		why = REASON_REDIRECT;
+		why = REASON_REDIRECT_FAILED;
 	flood_sent(fl, id, why);
-	return to->kind == END_PORT && clear_tags(fl->ctx);
+	return to->kind == VPORT_PORT && clear_tags(fl->ctx);
 }
 
 #define FLOOD_FROM_TUNNEL 0x20000
 #define FLOOD_TO_ALL 0x40000
 
-/* To all members but the sender, or all. how: the entropy, and whether it came out of a tunnel. */
+/* Replicates to all members but the ingress, or to all. how: entropy and FLOOD_ flags. */
 SUBPROGRAM int flood(CTX *ctx, struct pkt *p, __u32 segment, __u32 how)
 {
 	struct segment *seg = segment_get(segment);
@@ -133,11 +135,11 @@ SUBPROGRAM int flood(CTX *ctx, struct pkt *p, __u32 segment, __u32 how)
 	if (!fl.tried)
 		return REASON_NO_MEMBER;
 	if (fl.too_big && !fl.copies)
-		return REASON_TOO_BIG; /* its sender is told */
+		return REASON_TOO_BIG; /* its sender gets an ICMP error */
 	if (fl.too_big)
 		drop(ctx, p, REASON_TOO_BIG);
 	if (fl.copies)
 		count(EVENT_FLOODED);
-	p->verdict = TCX_DROP; /* the original; its copies are on their way */
+	p->verdict = TCX_DROP; /* the original; its copies are sent */
 	return 0;
 }

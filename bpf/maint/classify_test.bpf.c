@@ -1,45 +1,44 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * The firewall's classification alone, for tests and benchmarks: judges the openings that
- * it finds in a map. One at a time may run. Beside it, what it is compared with: one rule
- * after the other.
+ * Classification alone, for tests and benchmarks: evaluates the queries of a map. Beside it
+ * the reference: rules one after the other. Runs must not overlap.
  *
- * maps:  openings, judgements, policy, plain_rules
+ * maps:  queries, matches, policy, plain_rules
  */
 #include "firewall/classify.h"
 
-/* What user space asks for. */
-struct session {
-	__u32 count;  /* openings, from the first */
-	__u32 repeat; /* how often all of them are judged */
+/* A run. */
+struct classify_run {
+	__u32 count;  /* queries, from the first */
+	__u32 repeat; /* evaluations of all queries */
 	__u32 rules;  /* of plain_rules, in use */
 	__u32 pad;
-	__u64 ns; /* out: for all of it */
+	__u64 ns; /* result: of the whole run */
 };
 
-struct verdict_line {
-	struct judgement judgement;
-	__u32 reason; /* 0: there is a judgement */
+struct classify_result {
+	struct rule_match match;
+	__u32 reason; /* 0: match is valid */
 };
 
-#define MAX_OPENINGS 4096
+#define MAX_QUERIES 4096
 
-MAP(ARRAY, openings, __u32, struct opening, MAX_OPENINGS);
-MAP(ARRAY, judgements, __u32, struct verdict_line, MAX_OPENINGS);
+MAP(ARRAY, queries, __u32, struct rule_query, MAX_QUERIES);
+MAP(ARRAY, matches, __u32, struct classify_result, MAX_QUERIES);
 
-static __always_inline void judge_one(__u32 index)
+static __always_inline void classify_one(__u32 index)
 {
-	struct opening *in = bpf_map_lookup_elem(&openings, &index), o;
-	struct verdict_line *out = bpf_map_lookup_elem(&judgements, &index);
+	struct rule_query *in = bpf_map_lookup_elem(&queries, &index), o;
+	struct classify_result *out = bpf_map_lookup_elem(&matches, &index);
 
 	if (!in || !out)
 		return;
-	o = *in; /* as in the edge: on the stack */
-	out->reason = classify(POLICY_FIREWALL, &o, &out->judgement);
+	o = *in; /* on the stack, as in the edge */
+	out->reason = classify(POLICY_FIREWALL, &o, &out->match);
 }
 
 SEC("syscall")
-int judge(struct session *s)
+int classify_all(struct classify_run *s)
 {
 	__u32 count = s->count;
 	__u64 begin = bpf_ktime_get_ns();
@@ -50,7 +49,7 @@ int judge(struct session *s)
 	while (bpf_iter_num_next(&turns)) {
 		bpf_iter_num_new(&items, 0, count);
 		while ((i = bpf_iter_num_next(&items)))
-			judge_one(*i);
+			classify_one(*i);
 		bpf_iter_num_destroy(&items);
 	}
 	bpf_iter_num_destroy(&turns);
@@ -58,13 +57,13 @@ int judge(struct session *s)
 	return 0;
 }
 
-/* A rule of one prefix to one prefix, as plain as can be. */
+/* A rule from one prefix to one prefix. */
 struct plain_rule {
-	__u32 src[4]; /* host's byte order, as are the next ones */
+	__u32 src[4]; /* host byte order, like those below */
 	__u32 src_mask[4];
 	__u32 dst[4];
 	__u32 dst_mask[4];
-	__u32 first; /* service, as a key */
+	__u32 first; /* service, as in a key */
 	__u32 last;
 };
 
@@ -76,7 +75,7 @@ static __always_inline bool in_prefix(const __u32 *addr, const __u32 *prefix, co
 		 ((addr[1] ^ prefix[1]) & mask[1]) | ((addr[0] ^ prefix[0]) & mask[0]));
 }
 
-/* The number of the first of the rules that matches, from 1, or 0. */
+/* The number of the first matching rule, from 1; 0: none. */
 static __noinline __u32 first_match(const struct search_words *w, __u32 rules)
 {
 	struct bpf_iter_num it;
@@ -102,10 +101,10 @@ static __noinline __u32 first_match(const struct search_words *w, __u32 rules)
 }
 
 SEC("syscall")
-int scan(struct session *s)
+int scan(struct classify_run *s)
 {
 	__u32 zero = 0, count = s->count, rules = s->rules;
-	struct contest *c = bpf_map_lookup_elem(&contests, &zero);
+	struct classify_state *c = bpf_map_lookup_elem(&classify_states, &zero);
 	__u64 begin = bpf_ktime_get_ns();
 	struct bpf_iter_num it;
 	int *i;
@@ -115,13 +114,13 @@ int scan(struct session *s)
 	bpf_iter_num_new(&it, 0, count);
 	while ((i = bpf_iter_num_next(&it))) {
 		__u32 index = *i;
-		struct opening *o = bpf_map_lookup_elem(&openings, &index);
-		struct verdict_line *out = bpf_map_lookup_elem(&judgements, &index);
+		struct rule_query *o = bpf_map_lookup_elem(&queries, &index);
+		struct classify_result *out = bpf_map_lookup_elem(&matches, &index);
 
 		if (!o || !out)
 			break;
 		prepare(&c->words, o);
-		out->judgement.rule = first_match(&c->words, rules);
+		out->match.rule = first_match(&c->words, rules);
 	}
 	bpf_iter_num_destroy(&it);
 	s->ns = bpf_ktime_get_ns() - begin;

@@ -1,68 +1,60 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * The sweep over the connections, which the Go side runs from time to time: what has
- * expired goes, what is left is counted, and the numbers of half-open connections are
- * set right, which the kernel does not lower when it evicts one.
+ * Garbage collection of connections, which user space runs periodically: deletes expired ones,
+ * counts the others, and corrects the half-open counts, which evictions do not lower.
  *
- * maps:  connections, half_open, half_opens, ends, tally, opens
+ * maps:  ct_established, ct_half_open, half_open_counts, vports, ct_gc_result, half_open_found
  */
 #include "firewall/conntrack.h"
 
-MAP(ARRAY, tally, __u32, struct census, 1);
-MAP(ARRAY, opens, __u32, struct half_open_count, MAX_ENDS); /* half-open, by end */
+MAP(ARRAY, ct_gc_result, __u32, struct ct_gc_stats, 1);
+MAP(ARRAY, half_open_found, __u32, struct half_open_count, MAX_VPORTS); /* by vport */
 
-/* Types that the Go side takes from here. */
-const struct log_line *log_lines __attribute__((unused));
-const struct arrival *all_arrivals __attribute__((unused));
-const enum conn_bits *all_conn_bits __attribute__((unused));
-const enum conn_state *all_conn_states __attribute__((unused));
-const enum direction *all_directions __attribute__((unused));
-const enum verdict *all_verdicts __attribute__((unused));
-
-struct sweep {
-	struct census *census;
+struct conntrack_gc {
+	struct ct_gc_stats *stats;
 	__u64 now_ns;
 	bool half_open;
 };
 
-/* Its port is gone, or has no firewall any more. */
+/* Its port is gone, or no longer has a firewall. */
 static __always_inline bool is_orphan(__u32 id)
 {
-	struct end *end = bpf_map_lookup_elem(&ends, &id);
+	struct vport *vport = bpf_map_lookup_elem(&vports, &id);
 
-	return !end || end->kind != END_PORT || !(end->flags & END_POLICED);
+	return !vport || vport->kind != VPORT_PORT || !(vport->flags & VPORT_FIREWALL);
 }
 
-static long look(void *map, const struct conn_key *key, const struct conn *c, struct sweep *s)
+static long gc_entry(void *map, const struct ct_key *key, const struct ct_entry *c,
+		     struct conntrack_gc *s)
 {
-	enum conn_state state = conn_state(c, key->proto);
-	struct census *n = s->census;
+	enum ct_state state = ct_state(c, key->proto);
+	struct ct_gc_stats *n = s->stats;
 	struct half_open_count *open;
-	__u32 end = key->end;
+	__u32 vport = key->zone;
 
-	if (is_orphan(end) || conn_expired(c, key->proto, s->now_ns, conn_timeouts)) {
+	if (is_orphan(vport) || ct_expired(c, key->proto, s->now_ns, ct_timeouts)) {
 		n->expired++;
 		bpf_map_delete_elem(map, key);
 		return 0;
 	}
-	if (state < STATE_MAX)
+	if (state < CT_STATE_MAX)
 		n->states[state]++;
 	if (!s->half_open) {
-		n->connections++;
+		n->established++;
 		return 0;
 	}
 	n->half_open++;
-	if (is_answered(c, key->proto)) /* it is over, or there was no room for it */
+	if (ct_is_answered(c, key->proto)) /* it is closed, or the other table was full */
 		return 0;
-	open = bpf_map_lookup_elem(&opens, &end);
+	open = bpf_map_lookup_elem(&half_open_found, &vport);
 	if (open)
 		open->count++;
 	return 0;
 }
 
-static long set_right(void *map, const __u32 *end, struct half_open_count *open, void *unused)
+static long fix_count(void *map, const __u32 *vport, struct half_open_count *open, void *unused)
 {
-	struct half_open_count *kept = bpf_map_lookup_elem(&half_opens, end);
+	struct half_open_count *kept = bpf_map_lookup_elem(&half_open_counts, vport);
 
 	(void)map;
 	(void)unused;
@@ -73,20 +65,20 @@ static long set_right(void *map, const __u32 *end, struct half_open_count *open,
 }
 
 SEC("syscall")
-int sweep(void *ctx)
+int conntrack_gc(void *ctx)
 {
-	struct sweep s = { .now_ns = bpf_ktime_get_ns() };
+	struct conntrack_gc s = { .now_ns = bpf_ktime_get_ns() };
 	__u32 first = 0;
 
 	(void)ctx;
-	s.census = bpf_map_lookup_elem(&tally, &first);
-	if (!s.census)
+	s.stats = bpf_map_lookup_elem(&ct_gc_result, &first);
+	if (!s.stats)
 		return 1;
-	__builtin_memset(s.census, 0, sizeof(*s.census));
-	bpf_for_each_map_elem(&connections, look, &s, 0);
+	__builtin_memset(s.stats, 0, sizeof(*s.stats));
+	bpf_for_each_map_elem(&ct_established, gc_entry, &s, 0);
 	s.half_open = true;
-	bpf_for_each_map_elem(&half_open, look, &s, 0);
-	bpf_for_each_map_elem(&opens, set_right, NULL, 0);
+	bpf_for_each_map_elem(&ct_half_open, gc_entry, &s, 0);
+	bpf_for_each_map_elem(&half_open_found, fix_count, NULL, 0);
 	return 0;
 }
 

@@ -1,92 +1,87 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * The sweep over the bindings of NAT, which the Go side runs from time to time: what has
- * expired goes with its return, what is left is counted: by state, by source, and by
- * what shares the ports of an address.
+ * Garbage collection of NAT sessions, which user space runs periodically: deletes expired ones
+ * with their reverse keys, and counts the others by state, by source, and by port usage.
  *
- * maps:  bindings, returns, host_counts, egresses, news, tally, pressures
+ * maps:  nat_sessions, nat_reverse, nat_host_counts, egress_policies, nat_events, nat_gc_result,
+ *        port_usages, nat_host_usages
  */
 #include "nat/nat_table.h"
 
-MAP(ARRAY, nat_tally, __u32, struct nat_census, 1);
-MAP(LRU_HASH, pressures, struct pressure_key, struct pressure, 65536);
-MAP(HASH, hosts_now, struct host_key, struct pressure,
-    65536); /* bindings by source, this sweep's */
+MAP(ARRAY, nat_gc_result, __u32, struct nat_gc_stats, 1);
+MAP(LRU_HASH, port_usages, struct port_usage_key, struct port_usage, 65536);
+MAP(HASH, nat_host_usages, struct nat_host_key, struct port_usage,
+    65536); /* sessions by source, of this run */
 
-/* Types that the Go side takes from here. */
-const struct binding_news *all_news __attribute__((unused));
-const enum binding_flags *all_binding_flags __attribute__((unused));
-const enum binding_event *all_binding_events __attribute__((unused));
-
-struct nat_sweep {
-	struct nat_census *census;
+struct nat_gc {
+	struct nat_gc_stats *stats;
 	__u64 now_ns;
 };
 
 /* Its policy is gone. */
-static __always_inline bool is_orphan(const struct binding *b)
+static __always_inline bool is_orphan(const struct nat_session *s)
 {
-	__u32 id = b->egress;
-	struct egress *e = bpf_map_lookup_elem(&egresses, &id);
+	__u32 id = s->egress;
+	struct egress_policy *e = bpf_map_lookup_elem(&egress_policies, &id);
 
 	return !e || !e->used;
 }
 
-/* One more of the key, in this sweep. */
-static __always_inline void tell(void *map, const void *key, __u32 sweep)
+/* Counts one for the key, in this run. */
+static __always_inline void count_usage(void *map, const void *key, __u32 run)
 {
-	struct pressure fresh = { .sweep = sweep, .count = 1 };
-	struct pressure *p = bpf_map_lookup_elem(map, key);
+	struct port_usage fresh = { .run = run, .count = 1 };
+	struct port_usage *p = bpf_map_lookup_elem(map, key);
 
 	if (!p) {
 		bpf_map_update_elem(map, key, &fresh, BPF_ANY);
 		return;
 	}
-	if (p->sweep != sweep) {
-		p->sweep = sweep;
+	if (p->run != run) {
+		p->run = run;
 		p->count = 0;
 	}
 	p->count++;
 }
 
-static long look(void *map __attribute__((unused)), const struct conn_key *key,
-		 const struct binding *b, struct nat_sweep *s)
+static long gc_entry(void *map __attribute__((unused)), const struct ct_key *key,
+		     const struct nat_session *s, struct nat_gc *gc)
 {
-	struct pressure_key ports = { .router = key->end,
-				      .proto = key->proto,
-				      .outside_port = key->outside_port,
-				      .egress = b->addr,
-				      .outside = key->outside };
-	struct host_key host = host_of(key, b->flags);
-	enum conn_state state = conn_state(&b->conn, key->proto);
-	struct nat_census *n = s->census;
-	struct conn_key back;
+	struct port_usage_key ports = { .router = key->zone,
+					.proto = key->proto,
+					.outside_port = key->outside_port,
+					.egress = s->addr,
+					.outside = key->outside };
+	struct nat_host_key host = nat_host_of(key, s->flags);
+	enum ct_state state = ct_state(&s->ct, key->proto);
+	struct nat_gc_stats *n = gc->stats;
+	struct ct_key reverse;
 
-	if (is_orphan(b) || binding_expired(b, key->proto, s->now_ns)) {
+	if (is_orphan(s) || nat_session_expired(s, key->proto, gc->now_ns)) {
 		n->expired++;
-		binding_end(key, b, &back);
+		nat_session_delete(key, s, &reverse);
 		return 0;
 	}
-	if (b->flags & BINDING_MAPPING) {
+	if (s->flags & NAT_SESSION_MAPPING) {
 		n->mappings++;
 		return 0;
 	}
-	if (state < STATE_MAX)
+	if (state < CT_STATE_MAX)
 		n->states[state]++;
-	n->bindings++;
-	n->replicas += !!(b->flags & BINDING_REPLICA);
-	if (key->asker)
-		ports.outside_port = 0; /* an echo's identifier, which is the binding's own */
-	tell(&pressures, &ports, n->sweep);
-	tell(&hosts_now, &host, n->sweep);
+	n->sessions++;
+	n->replicas += !!(s->flags & NAT_SESSION_REPLICA);
+	if (key->echo_dir)
+		ports.outside_port = 0; /* an echo's identifier belongs to one session */
+	count_usage(&port_usages, &ports, n->run);
+	count_usage(&nat_host_usages, &host, n->run);
 	return 0;
 }
 
-static long set_right(void *map __attribute__((unused)), const struct host_key *key,
-		      struct host_bindings *h, struct nat_sweep *s)
+static long fix_count(void *map __attribute__((unused)), const struct nat_host_key *key,
+		      struct nat_host_count *h, struct nat_gc *gc)
 {
-	struct pressure *now = bpf_map_lookup_elem(&hosts_now, key);
-	__u32 count = now && now->sweep == s->census->sweep ? now->count : 0;
+	struct port_usage *now = bpf_map_lookup_elem(&nat_host_usages, key);
+	__u32 count = now && now->run == gc->stats->run ? now->count : 0;
 
 	if (h->count != count)
 		h->count = count;
@@ -94,20 +89,20 @@ static long set_right(void *map __attribute__((unused)), const struct host_key *
 }
 
 SEC("syscall")
-int nat_sweep(void *ctx)
+int nat_gc(void *ctx)
 {
-	struct nat_sweep s = { .now_ns = bpf_ktime_get_ns() };
-	__u32 first = 0, sweep;
+	struct nat_gc gc = { .now_ns = bpf_ktime_get_ns() };
+	__u32 first = 0, run;
 
 	(void)ctx;
-	s.census = bpf_map_lookup_elem(&nat_tally, &first);
-	if (!s.census)
+	gc.stats = bpf_map_lookup_elem(&nat_gc_result, &first);
+	if (!gc.stats)
 		return 1;
-	sweep = s.census->sweep + 1;
-	__builtin_memset(s.census, 0, sizeof(*s.census));
-	s.census->sweep = sweep;
-	bpf_for_each_map_elem(&bindings, look, &s, 0);
-	bpf_for_each_map_elem(&host_counts, set_right, &s, 0);
+	run = gc.stats->run + 1;
+	__builtin_memset(gc.stats, 0, sizeof(*gc.stats));
+	gc.stats->run = run;
+	bpf_for_each_map_elem(&nat_sessions, gc_entry, &gc, 0);
+	bpf_for_each_map_elem(&nat_host_counts, fix_count, &gc, 0);
 	return 0;
 }
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * egress: which packets leave the overlay by a gateway, and by which. A policy's sources
- * are divided into buckets, each with its gateway; a flow in the cache stays with the one
- * that it had while that keeps its flows. What comes by a policy's own segment is for
- * this edge to translate.
+ * egress: which packets leave the overlay by a gateway, and by which one. The sources of a policy
+ * are distributed over buckets, each with a gateway. A cached flow keeps its gateway while
+ * that keeps its flows. This edge translates what arrives in a policy's own segment.
  *
- * in:    p, the segment that it would leave by
- * out:   the hearing's egress and hop, d->flags (FLOW_SNAT, FLOW_EGRESS)
- * maps:  egresses, hops, bindings, locals, routers, policy
+ * in:    p, the segment of the route
+ * out:   the scratch's egress and nexthop, d->flags (FLOW_SNAT, FLOW_EGRESS)
+ * maps:  egress_policies, nexthops, nat_sessions, local_addrs, routers, policy
  * stops: NO_GATEWAY, NO_POLICY
  */
 #pragma once
@@ -15,10 +14,10 @@
 #include "core/hash.h"
 #include "l2/neighbour.h"
 
-/* Whether the next hop is on the plain network. */
-static __always_inline bool leads_out(const struct hop *hop)
+/* Whether the next hop is in the network of an uplink. */
+static __always_inline bool is_external(const struct nexthop *nexthop)
 {
-	struct segment *to = segment_get(hop->segment);
+	struct segment *to = segment_get(nexthop->segment);
 
 	return to && to->flags & SEGMENT_UPLINK;
 }
@@ -27,10 +26,10 @@ static __always_inline bool leads_out(const struct hop *hop)
 
 #define NAT_ELSEWHERE NOT_OURS
 
-/* What may be translated is left to tc. */
-static __always_inline struct hop *leave_by(struct pkt *p __attribute__((unused)),
-					    struct decision *d __attribute__((unused)),
-					    __u32 to __attribute__((unused)), int *why)
+/* tc handles what may need translation. */
+static __always_inline struct nexthop *egress_nexthop(struct pkt *p __attribute__((unused)),
+						      struct decision *d __attribute__((unused)),
+						      __u32 to __attribute__((unused)), int *why)
 {
 	*why = NOT_OURS;
 	return NULL;
@@ -40,19 +39,19 @@ static __always_inline struct hop *leave_by(struct pkt *p __attribute__((unused)
 
 #include "firewall/classify.h"
 
-#define NAT_ELSEWHERE 0 /* nat/nat.h goes on with it */
+#define NAT_ELSEWHERE 0 /* nat/nat.h continues */
 
-static __always_inline struct egress *egress_get(__u32 id)
+static __always_inline struct egress_policy *egress_get(__u32 id)
 {
-	return id ? bpf_map_lookup_elem(&egresses, &id) : NULL;
+	return id ? bpf_map_lookup_elem(&egress_policies, &id) : NULL;
 }
 
-/* The policy whose rules match the packet, 0: none. Returns a reason, or 0. */
-static __always_inline int match_policy(const struct pkt *p, struct hearing *h,
+/* The policy whose rules match the packet, 0: none. Returns a drop reason, or 0. */
+static __always_inline int match_policy(const struct pkt *p, struct fw_scratch *h,
 					const struct segment *seg, __u32 to, __u32 *policy)
 {
-	struct opening *o = &h->opening;
-	struct end *in = end_get(p->in);
+	struct rule_query *o = &h->query;
+	struct vport *in = vport_get(p->in);
 	int why;
 
 	__builtin_memset(o, 0, sizeof(*o));
@@ -60,43 +59,44 @@ static __always_inline int match_policy(const struct pkt *p, struct hearing *h,
 	o->dst = p->key.daddr;
 	copy16(o->dmac, p->key.dmac, ETH_ALEN);
 	copy16(o->smac, p->key.smac, ETH_ALEN);
-	o->src_end = in && in->kind == END_PORT ? p->in : 0;
+	o->src_vport = in && in->kind == VPORT_PORT ? p->in : 0;
 	o->src_segment = p->segment;
 	o->dst_segment = to;
-	o->end = EGRESS_PLACE + seg->router;
+	o->vport = EGRESS_QUERY_BASE + seg->router;
 	o->proto = p->key.proto;
 	o->direction = DIRECTION_OUT;
-	h->judgement.rule = 0;
-	why = classify(POLICY_EGRESS, o, &h->judgement);
-	*policy = h->judgement.verdict == VERDICT_ALLOW ? h->judgement.rule : 0;
+	h->match.rule = 0;
+	why = classify(POLICY_EGRESS, o, &h->match);
+	*policy = h->match.verdict == VERDICT_ALLOW ? h->match.rule : 0;
 	return why;
 }
 
-/* Whether this edge translates the packet's connection already, to an address of its own. */
-static __always_inline bool is_bound_here(const struct pkt *p, struct hearing *h, __u32 router)
+/* Whether this edge has a session of the packet's connection, with an address of its own. */
+static __always_inline bool has_local_session(const struct pkt *p, struct fw_scratch *h,
+					      __u32 router)
 {
-	struct conn_key *k = &h->key;
+	struct ct_key *k = &h->key;
 	struct local_key local = { .router = router };
-	struct binding *b;
+	struct nat_session *s;
 
 	if (p->key.fragment || (p->key.proto != IPPROTO_TCP && p->key.proto != IPPROTO_UDP))
 		return false;
 	__builtin_memset(k, 0, sizeof(*k));
-	k->end = router;
+	k->zone = router;
 	k->proto = p->key.proto;
 	k->inside = p->key.saddr;
 	k->outside = p->key.daddr;
 	k->inside_port = p->key.sport;
 	k->outside_port = p->key.dport;
-	b = bpf_map_lookup_elem(&bindings, k);
-	if (!b)
+	s = bpf_map_lookup_elem(&nat_sessions, k);
+	if (!s)
 		return false;
-	local.addr = b->addr;
-	return bpf_map_lookup_elem(&locals, &local);
+	local.addr = s->addr;
+	return bpf_map_lookup_elem(&local_addrs, &local);
 }
 
-/* Whether flows that have the next hop stay with it. */
-static __always_inline bool is_kept(const struct egress *e, __u16 hop)
+/* Whether flows with the next hop keep it. */
+static __always_inline bool keeps_flows(const struct egress_policy *e, __u16 hop)
 {
 	for (int i = 0; i < MAX_GATEWAYS; i++)
 		if (hop && e->kept[i] == hop)
@@ -104,36 +104,36 @@ static __always_inline bool is_kept(const struct egress *e, __u16 hop)
 	return false;
 }
 
-/* The next hop to the gateway of a source; 0: this edge. Returns a reason, or 0. */
-static __always_inline int find_gateway(const struct pkt *p, struct hearing *h,
-					const struct egress *e)
+/* The next hop to the gateway of a source; 0: this edge. Returns a drop reason, or 0. */
+static __always_inline int find_gateway(const struct pkt *p, struct fw_scratch *h,
+					const struct egress_policy *e)
 {
-	__u16 way = e->family[is_v6(p)].hops[bucket_of(&p->key.saddr)];
+	__u16 nexthop = e->family[is_v6(p)].nexthops[bucket_of(&p->key.saddr)];
 
-	if (is_kept(e, h->former))
-		way = h->former;
-	if (way == WAY_NONE)
+	if (keeps_flows(e, h->previous_nexthop))
+		nexthop = h->previous_nexthop;
+	if (nexthop == NO_GATEWAY)
 		return REASON_NO_GATEWAY;
-	if (way && is_bound_here(p, h, e->router))
-		way = 0;
-	h->hop = way;
+	if (nexthop && has_local_session(p, h, e->router))
+		nexthop = 0;
+	h->nexthop = nexthop;
 	return 0;
 }
 
-/* Who translates a packet that leaves the overlay; to: the uplink's segment, 0: no route. */
-SUBPROGRAM int leave(struct pkt *p, __u32 to_id)
+/* Finds who translates a packet that leaves the overlay. to_id: the uplink's segment, 0: no route. */
+SUBPROGRAM int egress_lookup(struct pkt *p, __u32 to_id)
 {
 	struct segment *seg = p ? segment_get(p->segment) : NULL, *to = segment_get(to_id);
-	struct hearing *h = hearing();
+	struct fw_scratch *h = fw_scratch();
 	struct router *router;
 	__u32 id, policy = 0;
-	struct egress *e;
+	struct egress_policy *e;
 	int why = 0;
 
 	if (!p || !seg || !h)
 		return REASON_NO_POLICY;
 	h->egress = to_id && to ? to->egress : 0;
-	h->hop = 0;
+	h->nexthop = 0;
 	if (seg->flags & SEGMENT_UPLINK)
 		return 0;
 	if (seg->egress) {
@@ -149,29 +149,30 @@ SUBPROGRAM int leave(struct pkt *p, __u32 to_id)
 		return why;
 	h->egress = policy;
 	why = find_gateway(p, h, e);
-	step(p, STAGE_EGRESS, policy, h->hop);
+	step(p, STAGE_EGRESS, policy, h->nexthop);
 	return why;
 }
 
-/* The next hop to a gateway; NULL with a reason, or without: it is translated here. */
-static __always_inline struct hop *leave_by(struct pkt *p, struct decision *d, __u32 to, int *why)
+/* The next hop to the gateway. NULL: this edge translates, or *why has a drop reason. */
+static __always_inline struct nexthop *egress_nexthop(struct pkt *p, struct decision *d, __u32 to,
+						      int *why)
 {
-	struct hearing *h = hearing();
-	int stop = leave(p, to);
+	struct fw_scratch *h = fw_scratch();
+	int stop = egress_lookup(p, to);
 	__u32 hop;
 
 	if (stop || !h) {
 		*why = stop ? stop : REASON_NO_GATEWAY;
 		return NULL;
 	}
-	hop = h->hop;
+	hop = h->nexthop;
 	if (!hop) {
 		d->flags |= FLOW_SNAT;
 		return NULL;
 	}
 	d->flags |= FLOW_EGRESS;
 	*why = REASON_NO_GATEWAY;
-	return bpf_map_lookup_elem(&hops, &hop);
+	return bpf_map_lookup_elem(&nexthops, &hop);
 }
 
 #endif

@@ -1,86 +1,87 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * bind: gives a connection an egress address and port. A port is one for each egress
- * address, outside address and port, and protocol, and used again for others (RFC 4787
- * 4.1, RFC 7857). The source's own is kept when it is free; otherwise ports are tried from
- * a random one on (RFC 6056 3.3.2), then the next addresses of the pool. What holds a port
- * and is over gives it up when nothing else is free.
+ * port_alloc: allocates an external address and port for a connection. A port is unique for
+ * each external address, outside address and port, and protocol, so it can be reused for
+ * other destinations (RFC 4787 4.1, RFC 7857). The source's own port is kept if it is free.
+ * Otherwise ports are tried from a random one on (RFC 6056 3.3.2), then further addresses of
+ * the pool. If nothing is free, a closed connection loses its port.
  *
- * in:    the hearing's key and egress
- * out:   a binding with its return
- * maps:  bindings, returns, egresses, pool, host_counts
+ * in:    the scratch's key and egress
+ * out:   a session with its reverse key
+ * maps:  nat_sessions, nat_reverse, egress_policies, pool, nat_host_counts
  * stops: NO_GATEWAY, NAT_EXHAUSTED, NAT_FULL, NAT_LIMIT
  */
 #pragma once
 
-#include "nat/nat_table.h"
+#include "firewall/track.h"
 #include "nat/egress.h"
-#include "firewall/firewall.h"
+#include "nat/nat_table.h"
 
 #define EEXIST 17
 
 #define PORT_TRIES 64	   /* of the first address */
-#define PORT_TRIES_MORE 16 /* of each further one */
+#define PORT_TRIES_MORE 16 /* of each further address */
 #define ADDRESSES_TRIED 8
 
-/* The look for a port of an address, from host's byte order first to last. */
+/* A search for a port of addr, in host byte order. */
 struct port_search {
-	struct hearing *h;
-	const struct conn_key *key; /* whose return is made */
+	struct fw_scratch *h;
+	const struct ct_key *key; /* of the session */
 	struct addr addr;
 	__u32 first;
 	__u32 span;
 	__u32 start;
 	__be16 port; /* tried last */
-	bool kept;   /* the source's own comes first */
-	bool fixed;  /* and no other will do */
+	bool kept;   /* try the source's port first */
+	bool fixed;  /* and no other */
 	bool found;
 	bool full;
 };
 
-static __always_inline bool is_echo(const struct conn_key *k)
+static __always_inline bool is_echo(const struct ct_key *k)
 {
-	return k->asker;
+	return k->echo_dir;
 }
 
-/* The source's port, of what has ports, or the identifier of an echo. */
-static __always_inline bool has_port(const struct conn_key *k)
+/* Whether the key has ports, or an echo identifier. */
+static __always_inline bool has_port(const struct ct_key *k)
 {
 	return is_ported(k->proto) || is_echo(k);
 }
 
-/* Takes the return with the port away from a connection that is over. */
-static __always_inline bool take_over(struct hearing *h)
+/* Deletes the closed session that holds the reverse key. */
+static __always_inline bool steal_port(struct fw_scratch *h)
 {
-	struct origin *o = bpf_map_lookup_elem(&returns, &h->back);
-	struct conn_key *key = &h->taken;
-	struct binding *b;
+	struct nat_orig *o = bpf_map_lookup_elem(&nat_reverse, &h->reverse_key);
+	struct ct_key *key = &h->stolen_key;
+	struct nat_session *b;
 
 	if (!o)
 		return true;
-	*key = h->back;
+	*key = h->reverse_key;
 	key->inside = o->addr;
 	key->inside_port = o->port;
 	if (is_echo(key) && !addr_is_zero(&key->outside))
 		key->outside_port = o->port;
-	b = bpf_map_lookup_elem(&bindings, key);
-	if (b && !(is_over(&b->conn, key->proto) && is_forgotten(b, bpf_ktime_get_coarse_ns())))
+	b = bpf_map_lookup_elem(&nat_sessions, key);
+	if (b &&
+	    !(ct_is_closed(&b->ct, key->proto) && outlived_cache(b, bpf_ktime_get_coarse_ns())))
 		return false;
 	if (b)
-		binding_end(key, b, &h->back);
+		nat_session_delete(key, b, &h->reverse_key);
 	else
-		bpf_map_delete_elem(&returns, &h->back);
+		bpf_map_delete_elem(&nat_reverse, &h->reverse_key);
 	return true;
 }
 
 static __always_inline bool try_port(struct port_search *s, __be16 port)
 {
-	struct hearing *h = s->h;
+	struct fw_scratch *h = s->h;
 	long err;
 
 	s->port = port;
-	make_return_key(&h->back, s->key, &s->addr, port);
-	err = bpf_map_update_elem(&returns, &h->back, &h->origin, BPF_NOEXIST);
+	make_reverse_key(&h->reverse_key, s->key, &s->addr, port);
+	err = bpf_map_update_elem(&nat_reverse, &h->reverse_key, &h->orig, BPF_NOEXIST);
 	if (err == -EEXIST) {
 		count(EVENT_NAT_RETRIED);
 		return false;
@@ -100,35 +101,35 @@ static long try_next(__u64 index, struct port_search *s)
 	return try_port(s, bpf_htons(port));
 }
 
-/* The same, of connections that are over. */
-static long take_next(__u64 index, struct port_search *s)
+/* The same for ports of closed connections. */
+static long steal_next(__u64 index, struct port_search *s)
 {
 	__u32 port = s->first + (s->start + index) % s->span;
 
 	if (s->fixed)
 		port = bpf_ntohs(s->key->inside_port);
-	make_return_key(&s->h->back, s->key, &s->addr, bpf_htons(port));
-	if (take_over(s->h))
+	make_reverse_key(&s->h->reverse_key, s->key, &s->addr, bpf_htons(port));
+	if (steal_port(s->h))
 		return try_port(s, bpf_htons(port));
 	return 0;
 }
 
-static __always_inline void set_origin(struct hearing *h, const struct conn_key *key)
+static __always_inline void set_origin(struct fw_scratch *h, const struct ct_key *key)
 {
-	h->origin.addr = key->inside;
-	h->origin.port = key->inside_port;
-	h->origin.pad = 0;
+	h->orig.addr = key->inside;
+	h->orig.port = key->inside_port;
+	h->orig.pad = 0;
 }
 
-/* Looks for a free port of the address. */
+/* Searches for a free port of the address. */
 static __always_inline void search_ports(struct port_search *s, __u32 tries)
 {
 	s->start = bpf_get_prandom_u32();
 	bpf_loop(s->fixed ? 1 : tries, try_next, s, 0);
 }
 
-static __always_inline void prepare_search(struct port_search *s, struct hearing *h,
-					   const struct egress *e, const struct conn_key *key)
+static __always_inline void prepare_search(struct port_search *s, struct fw_scratch *h,
+					   const struct egress_policy *e, const struct ct_key *key)
 {
 	__u32 port = bpf_ntohs(key->inside_port);
 
@@ -139,25 +140,26 @@ static __always_inline void prepare_search(struct port_search *s, struct hearing
 	s->span = (__u32)e->last_port - e->first_port + 1;
 	if (!s->span)
 		s->span = 1;
-	s->fixed = !has_port(key) || key->proto == IPPROTO_SCTP; /* its checksum is a CRC of all */
+	s->fixed = !has_port(key) ||
+		   key->proto == IPPROTO_SCTP; /* its checksum is a CRC over the whole packet */
 	s->kept = s->fixed || port - s->first < s->span;
 }
 
-/* The addresses that this edge translates to, as they were at one moment. */
-struct pool_slice {
+/* The addresses that this edge translates to, read at once. */
+struct pool_range {
 	__u32 first;
 	__u32 count;
 };
 
-/* Both at once: they may be written meanwhile. */
-static __always_inline struct pool_slice slice_of(const struct egress_family *f)
+/* one read: user space may change both */
+static __always_inline struct pool_range pool_range_of(const struct egress_family *f)
 {
 	__u64 both = *(const volatile __u64 *)&f->pool;
 
-	return (struct pool_slice){ .first = both, .count = both >> 32 };
+	return (struct pool_range){ .first = both, .count = both >> 32 };
 }
 
-static __always_inline bool set_address(struct port_search *s, struct pool_slice from, __u32 n)
+static __always_inline bool set_address(struct port_search *s, struct pool_range from, __u32 n)
 {
 	__u32 index = from.first + n % from.count;
 	struct addr *a = bpf_map_lookup_elem(&pool, &index);
@@ -167,11 +169,12 @@ static __always_inline bool set_address(struct port_search *s, struct pool_slice
 	return a && from.count;
 }
 
-/* Which address of the pool is tried first. */
-static __always_inline __u32 first_address(const struct hearing *h, const struct egress *e,
+/* The address of the pool that is tried first. */
+static __always_inline __u32 first_address(const struct fw_scratch *h,
+					   const struct egress_policy *e,
 					   const struct egress_family *f)
 {
-	const struct conn_key *k = &h->key;
+	const struct ct_key *k = &h->key;
 	__u64 mixed;
 
 	if (!(e->flags & EGRESS_BY_CONNECTION))
@@ -180,14 +183,14 @@ static __always_inline __u32 first_address(const struct hearing *h, const struct
 	return (__u32)mix_last(mix(mixed, (__u32)k->inside_port << 16 | k->outside_port)) >> 8;
 }
 
-/* Finds an address and port for the key. Returns a reason, or 0 with a return that is taken. */
-SUBPROGRAM int find_port(const struct conn_key *key, __u32 egress)
+/* Allocates an address and port for the key. Returns a drop reason, or 0 with the reverse key inserted. */
+SUBPROGRAM int find_port(const struct ct_key *key, __u32 egress)
 {
-	struct egress *e = egress_get(egress);
-	struct hearing *h = hearing();
+	struct egress_policy *e = egress_get(egress);
+	struct fw_scratch *h = fw_scratch();
 	struct egress_family *f;
 	struct port_search s = {};
-	struct pool_slice from;
+	struct pool_range from;
 	struct bpf_iter_num it;
 	bool gone = false;
 	__u32 first, n;
@@ -196,7 +199,7 @@ SUBPROGRAM int find_port(const struct conn_key *key, __u32 egress)
 	if (!key || !e || !h)
 		return REASON_NO_GATEWAY;
 	f = &e->family[!addr_is_v4(&key->inside)];
-	from = slice_of(f);
+	from = pool_range_of(f);
 	if (!from.count)
 		return REASON_NO_GATEWAY;
 	prepare_search(&s, h, e, key);
@@ -209,129 +212,30 @@ SUBPROGRAM int find_port(const struct conn_key *key, __u32 egress)
 			break;
 		search_ports(&s, *i ? PORT_TRIES_MORE : PORT_TRIES);
 		if (*i && s.found)
-			count(EVENT_NAT_SPILLED);
+			count(EVENT_NAT_NEXT_ADDRESS);
 	}
 	bpf_iter_num_destroy(&it);
 	if (gone)
 		return REASON_NO_GATEWAY;
 	if (!s.found && !s.full && set_address(&s, from, first))
-		bpf_loop(s.fixed ? 1 : PORT_TRIES, take_next, &s, 0);
+		bpf_loop(s.fixed ? 1 : PORT_TRIES, steal_next, &s, 0);
 	if (!s.found)
 		return s.full ? REASON_NAT_FULL : REASON_NAT_EXHAUSTED;
-	h->binding.addr = s.addr;
-	h->binding.port = s.port;
+	h->session.addr = s.addr;
+	h->session.port = s.port;
 	return 0;
 }
 
-/* What a trace tells of a connection that has no binding: nothing is taken. */
-static __always_inline int pretend(struct hearing *h, const struct egress *e)
+/* The translation that a trace shows for a connection without a session. Nothing is allocated. */
+static __always_inline int dry_run(struct fw_scratch *h, const struct egress_policy *e)
 {
 	struct egress_family *f = (void *)&e->family[!addr_is_v4(&h->key.inside)];
-	struct pool_slice from = slice_of(f);
+	struct pool_range from = pool_range_of(f);
 	struct port_search s = {};
 
 	if (!from.count || !set_address(&s, from, first_address(h, e, f)))
 		return REASON_NO_GATEWAY;
-	h->binding.addr = s.addr;
-	h->binding.port = h->key.inside_port;
+	h->session.addr = s.addr;
+	h->session.port = h->key.inside_port;
 	return 0;
-}
-
-/* Whether the source may have one more; counts it. */
-static __always_inline bool admit_host(const struct conn_key *k, __u32 flags, __u32 limit)
-{
-	struct host_key key = host_of(k, flags);
-	struct host_bindings *n, one = { .count = 1 };
-
-	n = bpf_map_lookup_elem(&host_counts, &key);
-	if (!n && bpf_map_update_elem(&host_counts, &key, &one, BPF_NOEXIST) == 0)
-		return true;
-	if (!n) /* another core was quicker, or there is no room */
-		n = bpf_map_lookup_elem(&host_counts, &key);
-	if (!n)
-		return !limit;
-	/* The sweep, which sets it right, may have been a little before its time: below 0. */
-	if (limit && (__s32)n->count >= (__s32)limit)
-		return false;
-	__sync_fetch_and_add(&n->count, 1);
-	return true;
-}
-
-/* Puts h->binding, whose return is taken, into the table; gives the return up when it is full. */
-static __always_inline int put_binding(struct hearing *h, const struct conn_key *key)
-{
-	if (bpf_map_update_elem(&bindings, key, &h->binding, BPF_NOEXIST) == 0)
-		return 0;
-	make_return_key(&h->back, key, &h->binding.addr, h->binding.port);
-	bpf_map_delete_elem(&returns, &h->back);
-	return REASON_NAT_FULL;
-}
-
-/* The key of the mapping of h->key's source. */
-static __always_inline void mapping_key(struct hearing *h)
-{
-	h->mapping = h->key;
-	h->mapping.outside = (struct addr){};
-	h->mapping.outside_port = 0;
-}
-
-/*
- * The mapping of a source port, which all its connections share: a binding to nowhere,
- * which holds the port for all destinations.
- */
-static __always_inline int independent_port(struct pkt *p, struct hearing *h)
-{
-	struct conn_key *key = &h->mapping;
-	struct binding *m;
-	long err;
-	int why;
-
-	mapping_key(h);
-	m = bpf_map_lookup_elem(&bindings, key);
-	if (m) {
-		m->conn.seen_ns = p->now_ns;
-		h->binding.addr = m->addr;
-		h->binding.port = m->port;
-	} else {
-		why = find_port(key, h->egress);
-		if (why)
-			return why;
-		h->binding.flags = BINDING_MAPPING;
-		why = put_binding(h, key);
-		if (why)
-			return why;
-	}
-	h->binding.flags = BINDING_INDEPENDENT; /* the mapping's was another */
-	set_origin(h, &h->key);
-	make_return_key(&h->back, &h->key, &h->binding.addr, h->binding.port);
-	err = bpf_map_update_elem(&returns, &h->back, &h->origin, BPF_NOEXIST);
-	if (err)
-		return err == -EEXIST ? REASON_NAT_EXHAUSTED : REASON_NAT_FULL;
-	return 0;
-}
-
-/* The address and port of a connection that begins. */
-static __always_inline int bind_port(struct pkt *p, struct hearing *h, const struct egress *e)
-{
-	if (tracing)
-		return pretend(h, e);
-	if (e->flags & EGRESS_INDEPENDENT && has_port(&h->key) && h->key.proto != IPPROTO_SCTP)
-		return independent_port(p, h);
-	return find_port(&h->key, h->egress);
-}
-
-/* h->binding begins, opened from inside or outside. */
-static __always_inline void begin_binding(CTX *ctx, struct pkt *p, struct hearing *h, bool out)
-{
-	struct binding *b = &h->binding;
-	struct conn *c = &b->conn;
-
-	__builtin_memset(b, 0, sizeof(*b));
-	c->seen_ns = c->born_ns = p->now_ns;
-	c->counters[0].packets = packets_of(ctx, p);
-	c->counters[0].bytes = p->frame_len;
-	c->bits = out ? CONN_OUT : 0;
-	start_conn(p, h, c);
-	b->egress = h->egress;
-	b->flags = out ? 0 : BINDING_FORWARDED;
 }

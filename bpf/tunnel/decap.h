@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * outer: what arrives on the underlay. Finds the tunnel packets of this edge,
- * reads their headers and, when the decision is carried out, takes them off.
+ * decap: recognises tunnel packets for this edge and parses their headers. tunnel/headroom.h
+ * removes them.
  *
- * in:    ctx; decap: p->inner and p->key
+ * in:    ctx
  * out:   p->inner, p->udp_port, p->outer_tos, p->key.origin and .vni
  * maps:  known_options
  * stops: OUTER_MALFORMED, OUTER_FRAGMENT, TUNNEL_FLAGS, UNKNOWN_OPTION
@@ -15,15 +15,15 @@
 #include "tunnel/vxlan.h"
 
 /* The outer IP header. */
-struct outer {
+struct outer_hdr {
 	struct addr dst;
-	__u32 off; /* of what follows it */
-	__u32 end; /* of the packet, behind which is padding */
+	__u32 off; /* of its payload */
+	__u32 end; /* of the packet; padding may follow */
 	__u8 proto;
-	int why; /* what is wrong with it, should it be ours */
+	int why; /* drop reason, if the packet is for this edge */
 };
 
-/* Whether it is one of this edge's tunnel endpoints. */
+/* Whether the address is one of this edge's TEPs. */
 static __always_inline bool is_tep(const struct addr *addr)
 {
 	for (int i = 0; i < MAX_TEPS; i++)
@@ -32,7 +32,7 @@ static __always_inline bool is_tep(const struct addr *addr)
 	return false;
 }
 
-/* The index of a tunnel port, or NOT_OURS. */
+/* The index of a tunnel's UDP port, or NOT_OURS. */
 static __always_inline int udp_port_index(__be16 port)
 {
 	for (int i = 0; i < MAX_UDP_PORTS; i++)
@@ -41,7 +41,7 @@ static __always_inline int udp_port_index(__be16 port)
 	return NOT_OURS;
 }
 
-static __always_inline int outer_ipv4(CTX *ctx, struct pkt *p, struct outer *o)
+static __always_inline int outer_ipv4(CTX *ctx, struct pkt *p, struct outer_hdr *o)
 {
 	struct iphdr *ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip));
 
@@ -61,7 +61,7 @@ static __always_inline int outer_ipv4(CTX *ctx, struct pkt *p, struct outer *o)
 	return 0;
 }
 
-static __always_inline int outer_ipv6(CTX *ctx, struct pkt *p, struct outer *o)
+static __always_inline int outer_ipv6(CTX *ctx, struct pkt *p, struct outer_hdr *o)
 {
 	struct ipv6hdr *ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip));
 
@@ -79,11 +79,10 @@ static __always_inline int outer_ipv6(CTX *ctx, struct pkt *p, struct outer *o)
 }
 
 /*
- * Reads the outer IP header: source into p->key.origin. A first fragment and a
- * packet cut short go on, so that one that is ours is counted; later fragments
- * go to the host.
+ * Reads the outer IP header: its source goes to p->key.origin. First fragments and truncated
+ * packets go on, to be counted if they are for this edge; later fragments go to the host.
  */
-static __always_inline int outer_ip(CTX *ctx, struct pkt *p, struct outer *o)
+static __always_inline int outer_ip(CTX *ctx, struct pkt *p, struct outer_hdr *o)
 {
 	struct ethhdr *eth = ctx_at(ctx, 0, sizeof(*eth));
 
@@ -96,8 +95,8 @@ static __always_inline int outer_ip(CTX *ctx, struct pkt *p, struct outer *o)
 	return NOT_OURS;
 }
 
-/* The UDP header: finds the tunnel's port and where the datagram ends. Returns the port's index. */
-static __always_inline int outer_udp(CTX *ctx, struct pkt *p, struct outer *o)
+/* Reads the UDP header: the tunnel's port and the end of the datagram. Returns the port's index. */
+static __always_inline int outer_udp(CTX *ctx, struct pkt *p, struct outer_hdr *o)
 {
 	struct udphdr *udp = ctx_at(ctx, o->off, sizeof(*udp));
 	__u32 len;
@@ -117,13 +116,14 @@ static __always_inline int outer_udp(CTX *ctx, struct pkt *p, struct outer *o)
 	return port;
 }
 
-/* Which encapsulation it is, and a number for the way that it came; NOT_OURS for other packets. */
-static __always_inline int outer_encap(CTX *ctx, struct pkt *p, struct outer *o, __u32 *way)
+/* The encapsulation, and a number for the UDP port or protocol on which it arrived; or NOT_OURS. */
+static __always_inline int outer_encap(CTX *ctx, struct pkt *p, struct outer_hdr *o,
+				       __u32 *listener)
 {
 	int port, encap;
 
 	if (o->proto == IPPROTO_GRE && nvgre) {
-		*way = MAX_UDP_PORTS + 1;
+		*listener = MAX_UDP_PORTS + 1;
 		return nvgre_is(ctx, o->off) ? ENCAP_NVGRE : NOT_OURS;
 	}
 	if (o->proto != IPPROTO_UDP)
@@ -131,7 +131,7 @@ static __always_inline int outer_encap(CTX *ctx, struct pkt *p, struct outer *o,
 	port = outer_udp(ctx, p, o);
 	if (port < 0 || port >= MAX_UDP_PORTS)
 		return NOT_OURS;
-	*way = port + 1;
+	*listener = port + 1;
 	encap = udp_encaps[port];
 	if (encap == ENCAP_GENEVE ? !geneve_is(ctx, o->off) : !vxlan_is(ctx, o->off))
 		o->why = REASON_OUTER_MALFORMED;
@@ -151,23 +151,23 @@ static __always_inline int parse_tunnel(CTX *ctx, int encap, __u32 off, __u32 *v
 	return REASON_TUNNEL_FLAGS;
 }
 
-/* 0: a tunnel packet for this edge; NOT_OURS: leave it to the host; else a reason. */
+/* 0: a tunnel packet for this edge; NOT_OURS: it belongs to the host; else a drop reason. */
 SUBPROGRAM int parse_outer(CTX *ctx, struct pkt *p)
 {
-	struct outer o = {};
-	__u32 way = 0, vni = 0, len = 0;
+	struct outer_hdr o = {};
+	__u32 listener = 0, vni = 0, len = 0;
 	int encap;
 
 	if (!p)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	if (outer_ip(ctx, p, &o) || !is_tep(&o.dst))
 		return NOT_OURS;
-	encap = outer_encap(ctx, p, &o, &way);
+	encap = outer_encap(ctx, p, &o, &listener);
 	if (encap < 0)
 		return NOT_OURS;
 	if (o.why)
 		return o.why;
-	/* What follows the datagram is not part of it, and is not delivered. */
+	/* Padding after the datagram is not delivered. */
 	if (!is_gso(ctx) && o.end < p->len) {
 		if (ctx_trim(ctx, o.end))
 			return REASON_OUTER_MALFORMED;
@@ -176,7 +176,7 @@ SUBPROGRAM int parse_outer(CTX *ctx, struct pkt *p)
 	o.why = parse_tunnel(ctx, encap, o.off, &vni, &len);
 	if (o.why)
 		return o.why;
-	p->key.vni = vni | way << 24;
+	p->key.vni = vni | listener << 24;
 	p->inner = o.off + len;
 	return 0;
 }

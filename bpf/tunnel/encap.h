@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * encap: wraps a frame for a remote. The Ethernet and IP header come from the
- * remote's template; lengths, DSCP and ECN (RFC 6040), TTL and DF are filled in.
+ * encap: writes outer headers. Ethernet and IP header come from the remote's template; lengths,
+ * DSCP and ECN (RFC 6040), TTL and DF depend on the packet.
  *
- * in:    p, the remote's end, the segment and the flow's entropy
+ * in:    p, the remote's vport, the segment, the flow's entropy
  * out:   ctx
  * maps:  none
- * stops: TOO_BIG, NO_ROOM, GSO_NESTED, NO_CSUM
+ * stops: TOO_BIG, NO_HEADROOM, GSO_NESTED, NO_CSUM
  */
 #pragma once
 
 #include "tx/modify.h"
 
-/* Bytes of the template: Ethernet and IP. */
+/* Length of the template: Ethernet and IP. */
 #define OUTER_LEN4 (sizeof(struct ethhdr) + sizeof(struct iphdr))
 #define OUTER_LEN6 (sizeof(struct ethhdr) + sizeof(struct ipv6hdr))
 
@@ -21,30 +21,30 @@ static __always_inline __u32 tag_len(const struct pkt *p)
 	return (!!p->key.tags[0] + !!p->key.tags[1]) * sizeof(struct vlanhdr);
 }
 
-/* Bytes before the inner Ethernet header's end: what a frame grows by. */
-static __always_inline __u32 room_for(const struct pkt *p, const struct end *to,
-				      const struct segment *seg)
+/* Bytes by which encapsulation grows a frame. */
+static __always_inline __u32 headroom_for(const struct pkt *p, const struct vport *to,
+					  const struct segment *seg)
 {
 	return to->outer_len + seg->tunnel_len + tag_len(p);
 }
 
-/* The largest inner IP packet that fits the way to a remote. */
-static __always_inline __u32 tunnel_mtu(const struct pkt *p, const struct end *to,
+/* The largest inner IP packet that fits the path. */
+static __always_inline __u32 tunnel_mtu(const struct pkt *p, const struct vport *to,
 					const struct segment *seg)
 {
-	__u32 mtu = to->mtu, room = room_for(p, to, seg);
+	__u32 mtu = to->mtu, headroom = headroom_for(p, to, seg);
 
 	if (to->path_mtu && to->path_mtu < mtu)
 		mtu = to->path_mtu;
-	return mtu > room ? mtu - room :
-			    0; /* room has the outer Ethernet header, as the frame the inner */
+	return mtu > headroom ? mtu - headroom :
+				0; /* both counts have one Ethernet header: outer and inner */
 }
 
-/* The smallest MTU of the tunnels that a SYN passes, whose segments clamp; 0: none. */
+/* The smallest MTU of the tunnels that a SYN crosses in segments with clamping; 0: none. */
 static __always_inline __u32 clamp_limit(struct pkt *p, const struct decision *d, bool tunnelled)
 {
 	struct segment *from = segment_get(d->segment), *to = segment_get(d->to_segment);
-	struct end *in = end_get(d->in), *out = end_get(d->out);
+	struct vport *in = vport_get(d->in), *out = vport_get(d->out);
 	__u32 limit = 0, mtu;
 
 	if (tunnelled && in && from && from->flags & SEGMENT_CLAMP)
@@ -55,7 +55,7 @@ static __always_inline __u32 clamp_limit(struct pkt *p, const struct decision *d
 	return limit && limit < mtu ? limit : mtu;
 }
 
-/* Fits, or is cut into pieces that do. */
+/* Whether the packet, or each packet of a large segment, fits. */
 static __always_inline bool fits(CTX *ctx, struct pkt *p, __u32 mtu)
 {
 	__u32 frame = p->frame_len;
@@ -84,21 +84,21 @@ static __always_inline bool outer_df(const struct pkt *p, const struct segment *
 	return seg->outer & OUTER_DF_INHERIT ? p->df : !!(seg->outer & OUTER_DF);
 }
 
-/* Fills in what depends on the packet, and the checksum (RFC 1071). */
+/* Fills in the fields that depend on the packet, and the checksum (RFC 1071). */
 static __always_inline void write_ipv4(struct pkt *p, struct iphdr *ip, const struct segment *seg,
 				       __u32 len)
 {
 	__u32 total = sizeof(*ip) + len, sum;
 
 	ip->tos = outer_tos(p, seg);
-	ip->tot_len = total > 0xffff ? 0 : bpf_htons(total); /* as the kernel marks BIG TCP */
+	ip->tot_len = total > 0xffff ? 0 : bpf_htons(total); /* the kernel's mark of BIG TCP */
 	ip->ttl = outer_ttl(p, seg);
 	ip->protocol = seg->encap == ENCAP_NVGRE ? IPPROTO_GRE : IPPROTO_UDP;
 	if (outer_df(p, seg))
 		ip->frag_off = bpf_htons(IP_DF);
 	else
-		ip->id = bpf_get_prandom_u32(); /* what may be fragmented needs one, RFC 6864 */
-	/* The template holds the sum of the rest. */
+		ip->id = bpf_get_prandom_u32(); /* needed for fragmentation, RFC 6864 */
+	/* The template has the sum of the other fields. */
 	sum = ip->check + bpf_htons(ip->tos) + ip->tot_len + ip->id + ip->frag_off +
 	      bpf_htons(ip->ttl << 8 | ip->protocol);
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -115,7 +115,7 @@ static __always_inline void write_ipv6(struct pkt *p, struct ipv6hdr *ip, const 
 	ip->hop_limit = outer_ttl(p, seg);
 }
 
-static __always_inline int write_outer_ip(CTX *ctx, struct pkt *p, struct end *to,
+static __always_inline int write_outer_ip(CTX *ctx, struct pkt *p, struct vport *to,
 					  struct segment *seg, __be16 entropy, __u32 len)
 {
 	struct ethhdr *eth;
@@ -123,20 +123,20 @@ static __always_inline int write_outer_ip(CTX *ctx, struct pkt *p, struct end *t
 	if (to->outer_len == OUTER_LEN6) {
 		eth = ctx_at(ctx, 0, OUTER_LEN6);
 		if (!eth)
-			return REASON_NO_ROOM;
+			return REASON_NO_HEADROOM;
 		copy64(eth, to->outer, OUTER_LEN6);
 		write_ipv6(p, (void *)(eth + 1), seg, len, entropy);
 	} else {
 		eth = ctx_at(ctx, 0, OUTER_LEN4);
 		if (!eth)
-			return REASON_NO_ROOM;
+			return REASON_NO_HEADROOM;
 		copy64(eth, to->outer, OUTER_LEN4);
 		write_ipv4(p, (void *)(eth + 1), seg, len);
 	}
 	return 0;
 }
 
-/* UDP and tunnel header at off; len is theirs and what follows. */
+/* Writes UDP and tunnel header at off. len: theirs and what follows. */
 static __always_inline int write_tunnel(CTX *ctx, struct segment *seg, __be16 entropy, __u32 off,
 					__u32 len)
 {
@@ -146,7 +146,7 @@ static __always_inline int write_tunnel(CTX *ctx, struct segment *seg, __be16 en
 		return nvgre_write(ctx, off, seg, entropy);
 	udp = ctx_at(ctx, off, sizeof(*udp));
 	if (!udp)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	udp->source = entropy;
 	udp->dest = seg->udp_port;
 	udp->len = bpf_htons(len);
@@ -163,28 +163,28 @@ static __always_inline int write_inner(CTX *ctx, struct pkt *p, __u32 off)
 	__be32 *tag;
 
 	if (!eth)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	write_inner_ethernet(p, eth);
 	if (!tags)
 		return 0;
 	tag = ctx_at(ctx, off + 2 * ETH_ALEN, sizeof(*tag) + sizeof(eth->type));
 	if (!tag)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	tag[0] = p->key.tags[0];
 	*(__be16 *)&tag[1] = p->key.ethertype;
 	if (tags == sizeof(*tag))
 		return 0;
 	tag = ctx_at(ctx, off + 2 * ETH_ALEN, 2 * sizeof(*tag) + sizeof(eth->type));
 	if (!tag)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	tag[1] = p->key.tags[1];
 	*(__be16 *)&tag[2] = p->key.ethertype;
 	return 0;
 }
 
-/* Fills the room before the inner payload: outer headers, tunnel header, inner Ethernet. */
-static __always_inline int write_outer(CTX *ctx, struct pkt *p, struct end *to, struct segment *seg,
-				       __be16 entropy)
+/* Writes all headers before the inner payload: outer, tunnel, inner Ethernet. */
+static __always_inline int write_outer(CTX *ctx, struct pkt *p, struct vport *to,
+				       struct segment *seg, __be16 entropy)
 {
 	__u32 tunnel = seg->tunnel_len;
 	__u32 len = tunnel + tag_len(p) + p->frame_len;
@@ -193,7 +193,7 @@ static __always_inline int write_outer(CTX *ctx, struct pkt *p, struct end *to, 
 	why = write_outer_ip(ctx, p, to, seg, entropy, len);
 	if (!why)
 		why = write_inner(ctx, p, to->outer_len + tunnel);
-	if (!why) /* last: options are stored by the kernel, which moves nothing but voids pointers */
+	if (!why) /* last: storing options invalidates packet pointers */
 		why = write_tunnel(ctx, seg, entropy, to->outer_len, len);
 	return why;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Geneve, RFC 8926 section 3.4. Options are looked through on receipt and, where
- * a segment is configured with some, sent with every packet.
+ * Geneve, RFC 8926 section 3.4. Received options are checked; a segment's configured options
+ * are sent with every packet.
  */
 #pragma once
 
 #include "core/pkt.h"
 
-#define GENEVE_OPTIONS (OPTIONS_MAX / 4) /* the least is 4 bytes */
+#define GENEVE_OPTIONS (OPTIONS_MAX / 4) /* at least 4 bytes */
 
 /* UDP to a Geneve port is Geneve. */
 static __always_inline bool geneve_is(CTX *ctx, __u32 off)
@@ -27,7 +27,7 @@ struct geneve_walk {
 	int why;
 };
 
-/* One option. A critical one that no segment of ours uses ends the packet (3.5). */
+/* One option. An unknown critical one drops the packet (3.5). */
 static long geneve_option(__u64 index __attribute__((unused)), struct geneve_walk *w)
 {
 	struct geneve_option *o = ctx_at(w->ctx, w->off, sizeof(*o));
@@ -49,7 +49,7 @@ static long geneve_option(__u64 index __attribute__((unused)), struct geneve_wal
 	return !w->left;
 }
 
-/* The header without a look into its options. */
+/* The header, without checking its options. */
 static __always_inline int geneve_head(CTX *ctx, __u32 off, __u32 *vni, __u32 *len)
 {
 	struct genevehdr *g = ctx_at(ctx, off, sizeof(*g));
@@ -84,7 +84,7 @@ static __always_inline int geneve_write(CTX *ctx, __u32 off, const struct segmen
 	__u32 len = seg->options_len;
 
 	if (!g)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	*(__u32 *)g = 0;
 	g->protocol = bpf_htons(ETH_P_TEB);
 	g->vni = bpf_htonl(seg->vni << 8);
@@ -93,6 +93,6 @@ static __always_inline int geneve_write(CTX *ctx, __u32 off, const struct segmen
 	g->options_len = len / 4;
 	g->flags = seg->options_critical ? GENEVE_HAS_CRITICAL : 0;
 	if (len > OPTIONS_MAX || ctx_store(ctx, off + sizeof(*g), seg->options, len))
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	return 0;
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * spread: chooses the path to a remote that has several, by the flow or by where the
- * frame came from. When a path goes, its own flows move and no others: the Go side
- * gives its buckets to the rest and marks it as down.
+ * multipath: selects a path to a remote that has several, by flow or by source. When a path
+ * fails, user space assigns its buckets to the others and marks it as down: only its own
+ * flows move.
  *
- * in:    p->key, the segment, the end that stands for the remote
- * out:   the end to send to
- * maps:  spreads, ends
+ * in:    p->key, the segment, the vport that represents the remote
+ * out:   the vport of the path
+ * maps:  path_groups, vports
  * stops: nothing
  */
 #pragma once
 
-#include "l3/route.h"
+#include "core/hash.h"
 
-/* The port or remote, and the source MAC address there. */
+/* Hash of ingress vport and source MAC address. */
 static __always_inline __u64 hash_of_source(const struct pkt *p)
 {
 	const __u16 *mac = (const void *)p->key.smac;
@@ -22,19 +22,20 @@ static __always_inline __u64 hash_of_source(const struct pkt *p)
 	return mix_last(h);
 }
 
-static __always_inline __u32 spread_to(const struct pkt *p, const struct segment *seg, __u32 end)
+static __always_inline __u32 select_path(const struct pkt *p, const struct segment *seg,
+					 __u32 vport)
 {
-	struct spread_key key = { .end = end, .team = seg->team };
-	struct end *to = end_get(end);
-	struct spread *s;
+	struct path_group_key key = { .vport = vport, .path_policy = seg->path_policy };
+	struct vport *to = vport_get(vport);
+	struct path_group *s;
 	__u64 hash;
 
-	if (!to || !(to->flags & END_SPREAD))
-		return end;
-	s = bpf_map_lookup_elem(&spreads, &key);
+	if (!to || !(to->flags & VPORT_MULTIPATH))
+		return vport;
+	s = bpf_map_lookup_elem(&path_groups, &key);
 	if (!s)
-		return end;
+		return vport;
 	hash = seg->flags & SEGMENT_BY_SOURCE ? hash_of_source(p) : hash_of(&p->key);
-	/* Other bits than those of the entropy, the next hops' and the cache's places. */
-	return s->buckets[hash >> 40 & (SPREAD_BUCKETS - 1)];
+	/* Other bits than entropy, next hops and transit cache use. */
+	return s->buckets[hash >> 40 & (PATH_BUCKETS - 1)];
 }

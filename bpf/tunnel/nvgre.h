@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * NVGRE, RFC 7637 section 3.2: GRE with a key that is the VSID, and a FlowID for
- * those on the way who share load by it.
- */
+/* NVGRE, RFC 7637 section 3.2: GRE whose key is the VSID, and a FlowID for ECMP in the underlay. */
 #pragma once
 
 #include "core/pkt.h"
 
-/* GRE of version 0 with a key and Ethernet inside; other GRE is the host's. */
+/* GRE version 0 with a key and Ethernet inside. Other GRE belongs to the host. */
 static __always_inline bool nvgre_is(CTX *ctx, __u32 off)
 {
 	struct grehdr *gre = ctx_at(ctx, off, sizeof(*gre));
@@ -21,7 +18,7 @@ static __always_inline __u32 nvgre_len(void)
 	return sizeof(struct grehdr);
 }
 
-/* Checksum and sequence number must not be there (3.2). */
+/* Checksum and sequence number must be absent (3.2). */
 static __always_inline int nvgre_parse(CTX *ctx, __u32 off, __u32 *vni, __u32 *len)
 {
 	struct grehdr *gre = ctx_at(ctx, off, sizeof(*gre));
@@ -41,7 +38,7 @@ static __always_inline int nvgre_write(CTX *ctx, __u32 off, const struct segment
 	struct grehdr *gre = ctx_at(ctx, off, sizeof(*gre));
 
 	if (!gre)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	gre->flags = bpf_htons(GRE_KEY);
 	gre->protocol = bpf_htons(ETH_P_TEB);
 	gre->key = bpf_htonl(seg->vni << 8 | (bpf_ntohs(entropy) & 0xff));

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * path: hears from the underlay that a tunnel packet was too big for its way (RFC
- * 1191, RFC 8201). Inner senders are told by tx/icmp.h when their next packet does
- * not fit any more: what the underlay quotes is seldom enough to find them.
+ * path_mtu: learns the MTU of a path from ICMP messages of the underlay (RFC 1191, RFC 8201).
+ * The inner sender is told when its next packet does not fit (tx/icmp.h): the embedded part is
+ * rarely long enough to find it.
  *
  * in:    ctx, the outer IP header
- * out:   path_mtu of the remote's end, until the Go side has probed and forgets it
- * maps:  teps, ends
- * stops: nothing: the host hears of it too
+ * out:   path_mtu of the path's vport, until user space has probed the path
+ * maps:  teps, vports
+ * stops: nothing: the host sees the message too
  */
 #pragma once
 
 #include "tunnel/decap.h"
 #include "tx/embedded.h"
 
-/* Nobody needs to go below; a forger would like to. RFC 791, RFC 8200 5. */
+/* Lower values are attacks. RFC 791, RFC 8200 5. */
 #define PATH_MTU_MIN4 576
 #define PATH_MTU_MIN6 1280
 
-/* Whether the quoted packet is one that this edge sends. */
-static __always_inline bool is_our_tunnel(CTX *ctx, const struct quote *q)
+/* Whether the embedded packet is a tunnel packet of this edge. */
+static __always_inline bool is_our_tunnel(CTX *ctx, const struct embedded *q)
 {
 	__be16 ports[2];
 
@@ -31,13 +31,13 @@ static __always_inline bool is_our_tunnel(CTX *ctx, const struct quote *q)
 	       udp_port_index(ports[1]) >= 0;
 }
 
-SUBPROGRAM int hear_too_big(CTX *ctx, struct pkt *p)
+SUBPROGRAM int learn_path_mtu(CTX *ctx, struct pkt *p)
 {
-	struct outer o = {};
+	struct outer_hdr o = {};
 	struct path_key key;
-	struct quote q = {};
+	struct embedded q = {};
 	struct icmphdr icmp;
-	struct end *to;
+	struct vport *to;
 	bool v6, read;
 	__u32 *id, mtu;
 
@@ -54,14 +54,14 @@ SUBPROGRAM int hear_too_big(CTX *ctx, struct pkt *p)
 	if (mtu < (v6 ? PATH_MTU_MIN6 : PATH_MTU_MIN4))
 		return NOT_OURS;
 	o.off += sizeof(icmp);
-	read = v6 ? read_quote6(ctx, o.off, &q) : read_quote4(ctx, o.off, &q);
+	read = v6 ? read_embedded6(ctx, o.off, &q) : read_embedded4(ctx, o.off, &q);
 	if (!read || !is_our_tunnel(ctx, &q))
 		return NOT_OURS;
 	key.local = q.src;
 	key.remote = q.dst;
 	id = bpf_map_lookup_elem(&teps, &key);
-	to = id ? end_get(*id) : NULL;
-	if (!to || to->kind != END_TEP || mtu >= to->mtu || (to->path_mtu && mtu >= to->path_mtu))
+	to = id ? vport_get(*id) : NULL;
+	if (!to || to->kind != VPORT_TEP || mtu >= to->mtu || (to->path_mtu && mtu >= to->path_mtu))
 		return NOT_OURS;
 	to->path_mtu = mtu;
 	to->path_mtu_ns = bpf_ktime_get_ns();

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * VXLAN, RFC 7348 section 5. An encapsulation is four functions: whether the
- * bytes at an offset are its header, the header's length, reading and writing it.
- * What stands around it (Ethernet, IP, UDP) is in tunnel/decap.h and tunnel/encap.h.
+ * VXLAN, RFC 7348 section 5. An encapsulation consists of four functions: is the header valid,
+ * its length, parse, write. The headers around it are in tunnel/decap.h and tunnel/encap.h.
  */
 #pragma once
 
@@ -38,7 +37,7 @@ static __always_inline int vxlan_write(CTX *ctx, __u32 off, const struct segment
 	struct vxlanhdr *vx = ctx_at(ctx, off, sizeof(*vx));
 
 	if (!vx)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	vx->flags = VXLAN_I;
 	vx->vni = bpf_htonl(seg->vni << 8);
 	return 0;

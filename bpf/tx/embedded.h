@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * quote: the packet that an ICMP error is about, which it quotes (RFC 792, RFC 4443).
+ * embedded: reads the packet embedded in an ICMP error (RFC 792, RFC 4443, RFC 5508).
  *
- * in:    ctx, where the quoted IP header is
- * out:   its addresses and what follows it
+ * in:    ctx, offset of the embedded IP header
+ * out:   its addresses and the offset of its payload
  * maps:  none
- * stops: nothing: what cannot be read is nobody's
+ * stops: nothing: an unreadable packet belongs to no connection
  */
 #pragma once
 
 #include "core/pkt.h"
 
-struct quote {
+struct embedded {
 	struct addr src;
 	struct addr dst;
-	__u32 off; /* of what follows the quoted IP header */
+	__u32 off; /* of the embedded IP packet's payload */
 	__u8 proto;
-	bool tail; /* a fragment but the first: IPv4's, IPv6 says so behind its header */
+	bool tail; /* a later fragment; IPv4 only: IPv6 tells in a header behind */
 };
 
-static __always_inline bool read_quote4(CTX *ctx, __u32 off, struct quote *q)
+static __always_inline bool read_embedded4(CTX *ctx, __u32 off, struct embedded *q)
 {
 	struct iphdr ip;
 
@@ -34,7 +34,7 @@ static __always_inline bool read_quote4(CTX *ctx, __u32 off, struct quote *q)
 	return true;
 }
 
-static __always_inline bool read_quote6(CTX *ctx, __u32 off, struct quote *q)
+static __always_inline bool read_embedded6(CTX *ctx, __u32 off, struct embedded *q)
 {
 	struct ipv6hdr ip;
 

@@ -1,39 +1,38 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * coalesce: lets the kernel put a TCP flow's packets together again where the
- * sender, or a NIC, has cut its large segments (GRO behind the tunnel).
+ * gro: lets the kernel coalesce a TCP flow after decapsulation, where the sender or a NIC has
+ * cut its large segments.
  *
- * The kernel coalesces where a device polls (NAPI). Behind a tunnel that we
- * remove there is none, so packets that come in a burst go through a veth pair
- * of our own: in at one end, whose other end polls, and from there to the port
- * as one segment. Who decided about them was the flow's decision; only the port
- * travels along, in the mark. The segment travels as a VLAN tag: GRO joins
- * packets of equal tags only, so it cannot join those of two tenants.
+ * The kernel coalesces where a device polls (NAPI). Behind a tunnel that this program removes
+ * no device does, so bursts go through a veth pair: into one end, whose peer polls, and from
+ * there to the port as one segment. The decision was taken before; the mark carries the port.
+ * The segment number travels as a VLAN tag: GRO coalesces only packets with equal tags, so it
+ * never joins packets of two tenants.
  *
- * The first packet of a burst and a lone request take the direct way. A packet
- * that follows one that was polled goes the same way, so that it cannot overtake.
+ * The first packet of a burst, and single requests, take the direct way. A packet that follows
+ * a polled one goes through the pair, so that it cannot overtake.
  *
  * in:    a decision for a port, p decapsulated
  * out:   f->burst, f->burst_ns
- * maps:  ends (0 is the pair's near end)
- * stops: NO_ROOM
+ * maps:  vports (0 is the near end of the pair)
+ * stops: NO_HEADROOM
  */
 #pragma once
 
 #include "core/pkt.h"
 
-/* Packets closer than this are a burst; those that were polled are out after the second. */
+/* Packets closer than the first are a burst; after the second, polled packets have left. */
 #define BURST_NS 5000
 #define DRAINED_NS 50000
 /* Smaller payloads are not worth it. */
 #define BURST_BYTES 512
 
-#define COALESCER 0 /* the end that stands for the pair */
+#define GRO_VPORT 0 /* vport of the pair */
 
-/* Whether the packet shall be coalesced; keeps the flow's burst up to date. */
+/* Whether the packet is part of a burst; updates the flow's state. */
 static __always_inline bool in_burst(CTX *ctx, struct pkt *p, struct flow *f)
 {
-	struct end *pair = end_get(COALESCER);
+	struct vport *pair = vport_get(GRO_VPORT);
 	__u32 now, since;
 	bool polled, small = p->frame_len < p->headers + BURST_BYTES;
 
@@ -53,15 +52,15 @@ static __always_inline bool in_burst(CTX *ctx, struct pkt *p, struct flow *f)
 	return false;
 }
 
-/* Sends the frame through the pair. from_coalescer() takes the tag off again. */
-static __always_inline int coalesce(CTX *ctx, struct pkt *p, __u32 port, __u32 segment)
+/* Sends the frame through the pair. from_gro() removes the tag. */
+static __always_inline int gro_send(CTX *ctx, struct pkt *p, __u32 port, __u32 segment)
 {
-	struct end *pair = end_get(COALESCER);
+	struct vport *pair = vport_get(GRO_VPORT);
 
 	if (!pair || bpf_skb_vlan_push(ctx, bpf_htons(ETH_P_8021Q), segment & 0xfff))
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	ctx->mark = port;
-	count(EVENT_COALESCED);
+	count(EVENT_GRO);
 	p->verdict = bpf_redirect(pair->ifindex, 0);
 	return 0;
 }

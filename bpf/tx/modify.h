@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * modify: what a decision changes in the frame itself: MACs, TTL, the
- * congestion mark of the tunnel and the MSS of a SYN.
+ * modify: changes the frame as decided: MAC addresses, TTL, ECN, and the MSS of a SYN.
  *
- * in:    p, struct decision
- * out:   the frame; p->key's MACs, p->tos, p->ttl
+ * in:    p, the decision
+ * out:   the frame; p->key's MAC addresses, p->tos, p->ttl
  * maps:  none
- * stops: NO_ROOM, ECN_MARKED
+ * stops: NO_HEADROOM, ECN_MARKED
  */
 #pragma once
 
@@ -21,7 +20,7 @@ static __always_inline int set_tos(CTX *ctx, struct pkt *p, __u8 tos)
 	if (is_v6(p)) {
 		ip6 = ctx_at(ctx, p->l3, sizeof(*ip6));
 		if (!ip6)
-			return REASON_NO_ROOM;
+			return REASON_NO_HEADROOM;
 		old = ip6->flow;
 		new = (old & bpf_htonl(0xf00fffff)) | bpf_htonl((__u32)tos << 20);
 		ip6->flow = new;
@@ -29,7 +28,7 @@ static __always_inline int set_tos(CTX *ctx, struct pkt *p, __u8 tos)
 	} else {
 		ip = ctx_at(ctx, p->l3, sizeof(*ip));
 		if (!ip)
-			return REASON_NO_ROOM;
+			return REASON_NO_HEADROOM;
 		ip->check = sum_replace(ip->check, bpf_htons(ip->tos), bpf_htons(tos));
 		ip->tos = tos;
 	}
@@ -37,13 +36,13 @@ static __always_inline int set_tos(CTX *ctx, struct pkt *p, __u8 tos)
 	return 0;
 }
 
-/* A congestion mark for an inner packet that does not take one: it is dropped (RFC 6040 4.2). */
-static __always_inline bool is_unbearable(const struct pkt *p)
+/* A congestion mark on an inner packet that is not ECN-capable: drop it (RFC 6040 4.2). */
+static __always_inline bool ecn_drop(const struct pkt *p)
 {
 	return is_ip(p) && (p->outer_tos & ECN_MASK) == ECN_CE && !(p->tos & ECN_MASK);
 }
 
-/* RFC 6040 section 4.2: what the underlay marked, the inner packet shall carry. */
+/* Copies the congestion mark of the underlay to the inner packet (RFC 6040 4.2). */
 static __always_inline int merge_ecn(CTX *ctx, struct pkt *p)
 {
 	__u8 outer = p->outer_tos & ECN_MASK, inner = p->tos & ECN_MASK;
@@ -62,7 +61,7 @@ static __always_inline int write_macs(CTX *ctx, struct pkt *p)
 	struct ethhdr *eth = ctx_at(ctx, 0, sizeof(*eth));
 
 	if (!eth)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	write_inner_ethernet(p, eth);
 	return 0;
 }
@@ -76,21 +75,21 @@ static __always_inline int lower_ttl(CTX *ctx, struct pkt *p)
 	if (is_v6(p)) {
 		ip6 = ctx_at(ctx, p->l3, sizeof(*ip6));
 		if (!ip6)
-			return REASON_NO_ROOM;
+			return REASON_NO_HEADROOM;
 		ip6->hop_limit = p->ttl;
 		ctx_csum_update(ctx, (__u16)~bpf_htons(1)); /* of the whole packet, from a NIC */
 		return 0;
 	}
 	ip = ctx_at(ctx, p->l3, sizeof(*ip));
 	if (!ip)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	ip->check = sum_replace(ip->check, bpf_htons(0x100), 0);
 	ip->ttl = p->ttl;
 	return 0;
 }
 
-/* The router's part: one hop less, and new MACs, in the key until the headers are written. */
-static __always_inline int rewrite(CTX *ctx, struct pkt *p, const struct decision *d)
+/* Routing: decrements the TTL and sets new MAC addresses, in the key until headers are written. */
+static __always_inline int rewrite_routed(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	int why;
 
@@ -112,10 +111,6 @@ struct option_walk {
 	__u32 end;
 	__u32 found; /* offset of the MSS option, 0: none */
 };
-
-#define TCPOPT_END 0
-#define TCPOPT_NOP 1
-#define TCPOPT_MSS 2
 
 static long find_mss(__u64 index __attribute__((unused)), struct option_walk *w)
 {
@@ -142,7 +137,7 @@ static __always_inline void write_mss(CTX *ctx, struct pkt *p, __u32 off, __u16 
 		return;
 	old = *mss;
 	*mss = new;
-	if ((off - p->l4) & 1) { /* it straddles two words of the sum */
+	if ((off - p->l4) & 1) { /* it overlaps two words of the checksum */
 		old = __builtin_bswap16(old);
 		new = __builtin_bswap16(new);
 	}
@@ -151,14 +146,14 @@ static __always_inline void write_mss(CTX *ctx, struct pkt *p, __u32 off, __u16 
 	count(EVENT_MSS_CLAMPED);
 }
 
-/* Lowers the MSS of a SYN (RFC 9293 3.7.1) to what fits mtu, the inner packet's. */
+/* Lowers the MSS of a SYN (RFC 9293 3.7.1) so that segments fit mtu, that of an inner packet. */
 SUBPROGRAM int clamp_mss(CTX *ctx, struct pkt *p, __u32 mtu)
 {
 	__u32 headers = sizeof(struct tcphdr);
 	struct option_walk w = { .ctx = ctx };
 
 	if (!p)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	w.off = p->l4 + sizeof(struct tcphdr);
 	headers += is_v6(p) ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	if (!mtu || mtu <= headers)

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * answer: replies in a request's place, to ARP, neighbour solicitations and echo
- * requests; and asks for the MAC of a next hop in the place of a packet for it.
+ * proxy_reply: replies to ARP requests, neighbour solicitations and echo requests, and resolves
+ * the MAC address of a next hop.
  *
- * in:    p, out of its tunnel and without tags; d->smac: whose MAC to answer with
- * out:   the reply or the request in the packet's place
+ * in:    p, decapsulated and without tags; d->smac: the MAC address to reply with
+ * out:   the reply or request in the packet's layout
  * maps:  segments
- * stops: NO_ROOM
+ * stops: NO_HEADROOM
  */
 #pragma once
 
 #include "tx/icmp.h"
 
-#define ND_TTL 255 /* RFC 4861: not routed */
+#define ND_TTL 255 /* RFC 4861: not forwarded */
 
-static __always_inline int answer_arp(CTX *ctx, struct pkt *p, const struct decision *d)
+static __always_inline int reply_arp(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	struct arphdr *arp = ctx_at(ctx, p->l3, sizeof(*arp));
 	__u32 target;
 
 	if (!arp)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	copy(&target, arp->target, sizeof(target));
 	copy(arp->target_mac, arp->sender_mac, ETH_ALEN);
 	copy(arp->target, arp->sender, sizeof(target));
 	copy(arp->sender_mac, d->smac, ETH_ALEN);
 	copy(arp->sender, &target, sizeof(target));
 	arp->op = bpf_htons(ARP_REPLY);
-	turn_macs(p, d->smac);
+	reply_macs(p, d->smac);
 	return write_macs(ctx, p);
 }
 
-/* Ethernet, IPv6 and a neighbour message: an advertisement with flags, without a solicitation. */
+/* Writes Ethernet, IPv6 and a neighbour message: an advertisement with flags, else a solicitation. */
 static __always_inline int make_nd(CTX *ctx, struct pkt *p, __be32 flags, const struct addr *from,
 				   const struct addr *to, const struct addr *target,
 				   const __u8 *mac)
@@ -41,10 +41,10 @@ static __always_inline int make_nd(CTX *ctx, struct pkt *p, __be32 flags, const 
 	struct nd_msg *nd;
 
 	if (ctx_renew(ctx, p->l4, len))
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip) + sizeof(*nd));
 	if (!ip)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	nd = (void *)(ip + 1);
 	write_header6(ip, from, to, sizeof(*nd), IPPROTO_ICMPV6, 0, ND_TTL);
 	nd->icmp.type = flags ? ICMPV6_ADVERTISEMENT : ICMPV6_SOLICITATION;
@@ -63,8 +63,8 @@ static __always_inline int make_nd(CTX *ctx, struct pkt *p, __be32 flags, const 
 	return 0;
 }
 
-/* Who asks without an address, for a duplicate, is answered at all nodes (RFC 4861 7.2.4). */
-static __always_inline int answer_nd(CTX *ctx, struct pkt *p, const struct decision *d)
+/* Duplicate address detection has no source address: reply to all nodes (RFC 4861 7.2.4). */
+static __always_inline int reply_nd(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	struct nd_msg *nd = ctx_at(ctx, p->l4, ND_MIN);
 	struct addr target, to = p->key.saddr;
@@ -72,7 +72,7 @@ static __always_inline int answer_nd(CTX *ctx, struct pkt *p, const struct decis
 	int why;
 
 	if (!nd)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	if (d->flags & FLOW_GATEWAY)
 		flags |= NA_ROUTER;
 	copy(&target, nd->target, sizeof(target));
@@ -85,76 +85,76 @@ static __always_inline int answer_nd(CTX *ctx, struct pkt *p, const struct decis
 	why = make_nd(ctx, p, flags, &target, &to, &target, d->smac);
 	if (why)
 		return why;
-	turn_macs(p, d->smac);
+	reply_macs(p, d->smac);
 	return write_macs(ctx, p);
 }
 
-static __always_inline int answer_echo6(CTX *ctx, struct pkt *p)
+static __always_inline int reply_echo6(CTX *ctx, struct pkt *p)
 {
 	struct ipv6hdr *ip = ctx_at(ctx, p->l3, sizeof(*ip));
 	struct icmphdr *icmp;
 
 	if (!ip)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	copy(ip->saddr, &p->key.daddr, sizeof(ip->saddr));
 	copy(ip->daddr, &p->key.saddr, sizeof(ip->daddr));
 	ip->hop_limit = ICMP_TTL;
 	icmp = ctx_at(ctx, p->l4, sizeof(*icmp));
 	if (!icmp)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	icmp->type = ICMPV6_ECHO_REPLY;
 	icmp->check = sum_replace(icmp->check, bpf_htons(ICMPV6_ECHO << 8),
 				  bpf_htons(ICMPV6_ECHO_REPLY << 8));
 	return 0;
 }
 
-static __always_inline int answer_echo4(CTX *ctx, struct pkt *p)
+static __always_inline int reply_echo4(CTX *ctx, struct pkt *p)
 {
 	struct iphdr *ip = ctx_at(ctx, p->l3, sizeof(*ip));
 	struct icmphdr *icmp;
 
 	if (!ip)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	ip->saddr = p->key.daddr.w[3];
 	ip->daddr = p->key.saddr.w[3];
 	ip->check = sum_replace(ip->check, bpf_htons(ip->ttl << 8), bpf_htons(ICMP_TTL << 8));
 	ip->ttl = ICMP_TTL;
 	icmp = ctx_at(ctx, p->l4, sizeof(*icmp));
 	if (!icmp)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	icmp->type = ICMP_ECHO_REPLY;
 	icmp->check = sum_replace(icmp->check, bpf_htons(ICMP_ECHO << 8), 0);
 	return 0;
 }
 
-static __always_inline int answer(CTX *ctx, struct pkt *p, const struct decision *d)
+static __always_inline int proxy_reply(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	int why;
 
-	count(EVENT_ANSWERED);
+	count(EVENT_PROXY_REPLIED);
 	p->tcp_flags = 0;
 	if (p->key.ethertype == bpf_htons(ETH_P_ARP))
-		return answer_arp(ctx, p, d);
+		return reply_arp(ctx, p, d);
 	if (p->icmp_type == ICMPV6_SOLICITATION && is_v6(p))
-		return answer_nd(ctx, p, d);
-	why = is_v6(p) ? answer_echo6(ctx, p) : answer_echo4(ctx, p);
+		return reply_nd(ctx, p, d);
+	why = is_v6(p) ? reply_echo6(ctx, p) : reply_echo4(ctx, p);
 	if (why)
 		return why;
 	p->ttl = ICMP_TTL;
-	turn_macs(p, d->smac);
+	reply_macs(p, d->smac);
 	return write_macs(ctx, p);
 }
 
-static __always_inline int ask_arp(CTX *ctx, struct pkt *p, const struct segment *seg)
+static __always_inline int make_arp_request(CTX *ctx, struct pkt *p, const struct segment *seg)
 {
 	__u32 len = ETH_ZLEN;
 	struct arphdr *arp;
 
 	if (ctx_renew(ctx, p->l4, len))
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	arp = ctx_at(ctx, sizeof(struct ethhdr), ETH_ZLEN - sizeof(struct ethhdr));
 	if (!arp)
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	__builtin_memset(arp, 0, ETH_ZLEN - sizeof(struct ethhdr));
 	arp->hardware = bpf_htons(1);
 	arp->protocol = bpf_htons(ETH_P_IP);
@@ -171,8 +171,8 @@ static __always_inline int ask_arp(CTX *ctx, struct pkt *p, const struct segment
 	return 0;
 }
 
-/* To the solicited-node multicast address of the target (RFC 4291 2.7.1). */
-static __always_inline int ask_nd(CTX *ctx, struct pkt *p, const struct segment *seg)
+/* To the target's solicited-node multicast address (RFC 4291 2.7.1). */
+static __always_inline int make_nd_solicitation(CTX *ctx, struct pkt *p, const struct segment *seg)
 {
 	struct addr to = { .w = { bpf_htonl(0xff020000), 0, bpf_htonl(1) } };
 	struct addr target = p->key.daddr, from = seg->gateway6;
@@ -183,8 +183,8 @@ static __always_inline int ask_nd(CTX *ctx, struct pkt *p, const struct segment 
 	return make_nd(ctx, p, 0, &from, &to, &target, seg->gateway_mac);
 }
 
-/* The packet becomes a request for the MAC of the next hop, whose address is in the key. */
-static __always_inline int ask(CTX *ctx, struct pkt *p, const struct segment *seg)
+/* Replaces the packet by a request for the MAC address of the next hop, whose address is in the key. */
+static __always_inline int resolve_neighbour(CTX *ctx, struct pkt *p, const struct segment *seg)
 {
 	bool v4 = addr_is_v4(&p->key.daddr);
 	int why;
@@ -193,9 +193,9 @@ static __always_inline int ask(CTX *ctx, struct pkt *p, const struct segment *se
 		return REASON_NO_NEIGHBOUR;
 	copy16(p->key.smac, seg->gateway_mac, ETH_ALEN);
 	p->tcp_flags = 0;
-	why = v4 ? ask_arp(ctx, p, seg) : ask_nd(ctx, p, seg);
+	why = v4 ? make_arp_request(ctx, p, seg) : make_nd_solicitation(ctx, p, seg);
 	if (why)
 		return why;
-	count(EVENT_ASKED);
+	count(EVENT_NEIGH_REQUESTED);
 	return write_macs(ctx, p);
 }

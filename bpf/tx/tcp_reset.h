@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * reset: the answer to a TCP segment that is rejected, as if its destination had
- * nothing there (RFC 9293 3.10.7.1).
+ * tcp_reset: replies to a rejected TCP segment as if its destination had no listener
+ * (RFC 9293 3.10.7.1).
  *
- * in:    p, examined, out of its tunnel and without tags
- * out:   the reset in the packet's place, addressed to the sender
+ * in:    p, parsed by l4.h, decapsulated and without tags
+ * out:   the reset in the packet's layout, for the sender
  * maps:  none
- * stops: NO_ROOM
+ * stops: NO_HEADROOM
  */
 #pragma once
 
 #include "tx/icmp.h"
 
-/* The sum over the pseudo header, of RFC 9293 3.1 or RFC 8200 8.1. */
-static __always_inline __u32 sum_pseudo(const struct transport *t, bool v6)
+/* The sum of the pseudo header of RFC 9293 3.1 or RFC 8200 8.1. */
+static __always_inline __u32 sum_pseudo(const struct l4_info *t, bool v6)
 {
 	__be32 pseudo[4] = { t->src.w[3], t->dst.w[3], bpf_htonl(sizeof(struct tcphdr)),
 			     bpf_htonl(IPPROTO_TCP) };
@@ -23,7 +23,7 @@ static __always_inline __u32 sum_pseudo(const struct transport *t, bool v6)
 	return bpf_csum_diff(NULL, 0, pseudo, sizeof(pseudo), 0);
 }
 
-static __always_inline void write_reset(struct tcphdr *tcp, const struct transport *t, bool v6)
+static __always_inline void write_reset(struct tcphdr *tcp, const struct l4_info *t, bool v6)
 {
 	__builtin_memset(tcp, 0, sizeof(*tcp));
 	tcp->source = t->dport;
@@ -39,7 +39,7 @@ static __always_inline void write_reset(struct tcphdr *tcp, const struct transpo
 	tcp->check = fold(bpf_csum_diff(NULL, 0, (void *)tcp, sizeof(*tcp), sum_pseudo(t, v6)));
 }
 
-static __always_inline int make_reset(CTX *ctx, struct pkt *p, const struct transport *t)
+static __always_inline int make_reset(CTX *ctx, struct pkt *p, const struct l4_info *t)
 {
 	__u32 headers = is_v6(p) ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	__u32 len = sizeof(struct ethhdr) + headers + sizeof(struct tcphdr);
@@ -47,20 +47,20 @@ static __always_inline int make_reset(CTX *ctx, struct pkt *p, const struct tran
 	struct iphdr *ip;
 
 	if (ctx_renew(ctx, p->l4, len))
-		return REASON_NO_ROOM;
+		return REASON_NO_HEADROOM;
 	if (is_v6(p)) {
 		ip6 = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip6) + sizeof(struct tcphdr));
 		if (!ip6)
-			return REASON_NO_ROOM;
+			return REASON_NO_HEADROOM;
 		write_header6(ip6, &t->dst, &t->src, sizeof(struct tcphdr), IPPROTO_TCP, 0,
 			      ICMP_TTL);
 		write_reset((void *)(ip6 + 1), t, true);
 	} else {
 		ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip) + sizeof(struct tcphdr));
 		if (!ip)
-			return REASON_NO_ROOM;
+			return REASON_NO_HEADROOM;
 		write_header4(ip, &t->dst, &t->src, sizeof(struct tcphdr), IPPROTO_TCP, 0, true);
 		write_reset((void *)(ip + 1), t, false);
 	}
-	return turn_back(ctx, p, len, 0, true);
+	return reply_to_sender(ctx, p, len, 0, true);
 }

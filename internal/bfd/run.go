@@ -49,7 +49,7 @@ func (m *Monitor) turn(polled []unix.PollFd) (fds []unix.PollFd, wait time.Durat
 	}
 	for key, s := range m.listeners {
 		if ready[s.fd] || s.crowded {
-			taken, err := s.drain(drainMost, func(a arrival) { m.handle(key, a) })
+			taken, err := s.drain(drainMost, func(a receipt) { m.handle(key, a) })
 			s.crowded = err != nil || taken == drainMost
 		}
 	}
@@ -106,7 +106,7 @@ func (p *peer) late(now time.Time) bool {
 // did not run for a while, that is where the other end's packets are.
 func (m *Monitor) catchUp(p *peer) {
 	key := listenerKey{p.Local, p.port()}
-	_, err := m.listeners[key].drain(backlogMost, func(a arrival) { m.handle(key, a) })
+	_, err := m.listeners[key].drain(backlogMost, func(a receipt) { m.handle(key, a) })
 	if err != nil {
 		m.log.Debug("receive BFD packets", "local", key.local, "err", err)
 	}
@@ -116,7 +116,7 @@ func (m *Monitor) catchUp(p *peer) {
 }
 
 // handle obeys a packet or counts why not; mu is held.
-func (m *Monitor) handle(key listenerKey, a arrival) {
+func (m *Monitor) handle(key listenerKey, a receipt) {
 	packet, why := parse(a.payload)
 	var p *peer
 	if why == "" {
@@ -137,7 +137,7 @@ func (m *Monitor) handle(key listenerKey, a arrival) {
 
 // sessionOf finds the session of a packet, RFC 5881 section 3, and whether the
 // packet may be its, section 5 and RFC 5883 section 4.
-func (m *Monitor) sessionOf(key listenerKey, a arrival, packet packet) (*peer, Reason) {
+func (m *Monitor) sessionOf(key listenerKey, a receipt, packet packet) (*peer, Reason) {
 	p := m.byOwn[packet.yours]
 	if packet.yours == 0 {
 		p = m.byPair[overlay.Pair{Local: key.local, Remote: a.from}]

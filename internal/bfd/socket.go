@@ -30,8 +30,8 @@ type socket struct {
 	crowded bool // more was there than one turn takes
 }
 
-// arrival is a packet with what the kernel says about it.
-type arrival struct {
+// receipt is a packet with what the kernel says about it.
+type receipt struct {
 	from    netip.Addr
 	ttl     int
 	ifindex int
@@ -140,7 +140,7 @@ func (s *socket) send(remote netip.Addr, port, ifindex int, payload []byte) erro
 }
 
 // drain takes what has arrived, up to most packets, and says how many that were.
-func (s *socket) drain(most int, take func(arrival)) (taken int, err error) {
+func (s *socket) drain(most int, take func(receipt)) (taken int, err error) {
 	var buffer [256]byte // the length field counts to 255; what is behind it does not matter
 	var oob [128]byte
 	for taken < most {
@@ -151,7 +151,7 @@ func (s *socket) drain(most int, take func(arrival)) (taken int, err error) {
 		if err != nil {
 			return taken, err
 		}
-		a := arrivalOf(from, oob[:oobn])
+		a := receiptOf(from, oob[:oobn])
 		a.payload = buffer[:n]
 		take(a)
 		taken++
@@ -159,9 +159,9 @@ func (s *socket) drain(most int, take func(arrival)) (taken int, err error) {
 	return taken, nil
 }
 
-// arrivalOf reads the sender, the TTL and the interface. What is missing is zero,
+// receiptOf reads the sender, the TTL and the interface. What is missing is zero,
 // which no session takes.
-func arrivalOf(from unix.Sockaddr, oob []byte) (a arrival) {
+func receiptOf(from unix.Sockaddr, oob []byte) (a receipt) {
 	switch from := from.(type) {
 	case *unix.SockaddrInet4:
 		a.from = netip.AddrFrom4(from.Addr)

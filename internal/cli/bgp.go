@@ -14,7 +14,7 @@ import (
 
 type bgpCmd struct {
 	Neighbours bgpNeighboursCmd `cmd:"" aliases:"neighbors" default:"withargs" help:"List sessions with other speakers, or say all about one."`
-	Routes     bgpRoutesCmd     `cmd:"" help:"List the routes that were learnt and are told, and why some are not used."`
+	Routes     bgpRoutesCmd     `cmd:"" help:"List the routes that were learned and are told, and why some are not used."`
 	Moves      bgpMovesCmd      `cmd:"" help:"List the last moves of hosts, and MAC addresses that are frozen because they kept moving."`
 	Thaw       bgpThawCmd       `cmd:"" help:"Let a frozen MAC address move again."`
 	Reset      bgpResetCmd      `cmd:"" help:"Begin the session with a neighbour anew."`

@@ -31,9 +31,10 @@ const (
 )
 
 type commands struct {
-	Edge   edgeCmd   `cmd:"" help:"Run an edge until SIGTERM; SIGHUP reads its file again."`
-	Check  checkCmd  `cmd:"" help:"Check configuration files without applying them."`
-	Schema schemaCmd `cmd:"" help:"Print the JSON Schema of the configuration file."`
+	Edge    edgeCmd    `cmd:"" help:"Run an edge until SIGTERM; SIGHUP reads its file again."`
+	Check   checkCmd   `cmd:"" help:"Check configuration files without applying them."`
+	Convert convertCmd `cmd:"" help:"Rewrite a configuration file of an older apiVersion."`
+	Schema  schemaCmd  `cmd:"" help:"Print the JSON Schema of the configuration file."`
 
 	Status     statusCmd     `cmd:"" group:"Ask a running edge" help:"Show an edge at a glance."`
 	Ports      portsCmd      `cmd:"" group:"Ask a running edge" help:"List local ports."`

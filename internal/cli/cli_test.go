@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -69,7 +70,7 @@ func answer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	files := ts.MkAbs(args[1])
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFile(w, r, filepath.Join(files, filepath.Base(r.URL.Path)+".json"))
+		http.ServeFile(w, r, filepath.Join(files, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/"), "v1/")+".json"))
 	})}
 	done := make(chan struct{})
 	go func() {

@@ -14,7 +14,7 @@ import (
 )
 
 type egressCmd struct {
-	Show    egressShowCmd    `cmd:"" default:"withargs" help:"List policies, gateways and their standing, addresses and owners, and failovers."`
+	Show    egressShowCmd    `cmd:"" default:"withargs" help:"List policies, gateways and their state, addresses and owners, and failovers."`
 	Drain   egressDrainCmd   `cmd:"" help:"Have this edge give its work as a gateway to the others, for maintenance."`
 	Undrain egressUndrainCmd `cmd:"" help:"Have it take its work back."`
 }
@@ -61,18 +61,18 @@ func (c *egressUndrainCmd) Run(ctx context.Context, s *streams) error {
 
 type natCmd struct {
 	query
-	Policy   string `placeholder:"NAME" help:"Only of this policy; an uplink's own translation is called uplink/NAME."`
-	Router   string `placeholder:"NAME" help:"Only of this router."`
-	Proto    string `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
-	Addr     string `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, at any end."`
-	State    string `placeholder:"STATE" help:"Only in this state: opening, established, half-closed, time-wait, closed, unreplied, replied or icmp."`
-	Limit    int    `default:"100" help:"Show at most so many lines; 0 is all."`
-	Top      string `xor:"kind" placeholder:"WHAT" help:"Sum up by sources, destinations, addresses (the ones that sources become) or policies, the most bindings first."`
-	Pressure bool   `xor:"kind" help:"How many ports of the addresses are in use for each destination, the scarcest first."`
-	Stats    bool   `xor:"kind" help:"The tables themselves: states, use, memory and alarms."`
+	Policy    string `placeholder:"NAME" help:"Only of this policy; an uplink's own translation is called uplink/NAME."`
+	Router    string `placeholder:"NAME" help:"Only of this router."`
+	Proto     string `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
+	Addr      string `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, at any end."`
+	State     string `placeholder:"STATE" help:"Only in this state: opening, established, half-closed, time-wait, closed, unreplied, replied or icmp."`
+	Limit     int    `default:"100" help:"Show at most so many lines; 0 is all."`
+	Top       string `xor:"kind" placeholder:"WHAT" help:"Sum up by sources, destinations, addresses (the ones that sources become) or policies, the most sessions first."`
+	PortUsage bool   `xor:"kind" help:"How many ports of the addresses are in use for each destination, the scarcest first."`
+	Stats     bool   `xor:"kind" help:"The tables themselves: states, use, memory and alarms."`
 }
 
-// Run lists bindings, or sums them up.
+// Run lists sessions, or sums them up.
 func (c *natCmd) Run(ctx context.Context, s *streams) error {
 	q, err := c.question()
 	if err != nil {
@@ -81,34 +81,34 @@ func (c *natCmd) Run(ctx context.Context, s *streams) error {
 	switch {
 	case c.Stats:
 		return show(ctx, c.query, s.out, (*edge.Client).NAT, observe.NAT)
-	case c.Pressure:
-		question := func(client *edge.Client, ctx context.Context) ([]edge.PressureInfo, error) {
-			return client.Pressures(ctx, c.Limit)
+	case c.PortUsage:
+		question := func(client *edge.Client, ctx context.Context) ([]edge.PortUsageInfo, error) {
+			return client.PortUsages(ctx, c.Limit)
 		}
 		return show(ctx, c.query, s.out, question, observe.Pressures)
 	}
-	question := func(client *edge.Client, ctx context.Context) (edge.BindingList, error) {
-		return client.Bindings(ctx, q)
+	question := func(client *edge.Client, ctx context.Context) (edge.NATSessionList, error) {
+		return client.NATSessions(ctx, q)
 	}
-	return show(ctx, c.query, s.out, question, func(w io.Writer, list edge.BindingList) error {
+	return show(ctx, c.query, s.out, question, func(w io.Writer, list edge.NATSessionList) error {
 		if c.Top != "" {
-			return observe.TopBindings(w, list)
+			return observe.TopNATSessions(w, list)
 		}
-		return observe.Bindings(w, list)
+		return observe.NATSessions(w, list)
 	})
 }
 
 // question checks what was asked.
-func (c *natCmd) question() (q edge.BindingQuery, err error) {
-	q = edge.BindingQuery{Policy: c.Policy, Router: c.Router, Proto: c.Proto, State: c.State, Limit: c.Limit, Top: c.Top}
+func (c *natCmd) question() (q edge.NATSessionQuery, err error) {
+	q = edge.NATSessionQuery{Policy: c.Policy, Router: c.Router, Proto: c.Proto, State: c.State, Limit: c.Limit, Top: c.Top}
 	filtered := c.Policy != "" || c.Router != "" || c.Proto != "" || c.Addr != "" || c.State != ""
 	switch {
 	case c.Limit < 0:
 		return q, fmt.Errorf("--limit: %d is negative", c.Limit)
-	case c.Top != "" && !slices.Contains(edge.BindingKinds, c.Top):
-		return q, fmt.Errorf("--top: %q is none of %s", c.Top, strings.Join(edge.BindingKinds, ", "))
-	case filtered && (c.Pressure || c.Stats):
-		return q, errors.New("--pressure and --stats are of all bindings: leave the other flags out")
+	case c.Top != "" && !slices.Contains(edge.NATSessionKinds, c.Top):
+		return q, fmt.Errorf("--top: %q is none of %s", c.Top, strings.Join(edge.NATSessionKinds, ", "))
+	case filtered && (c.PortUsage || c.Stats):
+		return q, errors.New("--port-usage and --stats are of all sessions: leave the other flags out")
 	}
 	if c.Addr != "" {
 		if q.Addr, err = edge.ParsePrefix(c.Addr); err != nil {

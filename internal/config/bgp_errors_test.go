@@ -15,7 +15,7 @@ func TestBGPErrors(t *testing.T) {
 			`6:8: spec.bgp.neighbours: is missing; add it: speakers with which there are sessions, such as route reflectors and routers at uplinks`,
 		}},
 		{"no mapping", under + "  bgp: 65000\n", []string{
-			`6:8: spec.bgp: must be a mapping, is an integer; fields here: as, routerID, listen, neighbours, gracefulRestart, policies, routeTargets, duplicates`,
+			`6:8: spec.bgp: must be a mapping, is an integer; fields here: as, routerID, listen, neighbours, gracefulRestart, policies, autoRouteTargets, duplicates`,
 		}},
 		{"no neighbours", fabric + "    neighbours: []\n", []string{
 			`17:17: spec.bgp.neighbours: the list is empty; give speakers with which there are sessions, such as route reflectors and routers at uplinks`,
@@ -57,8 +57,8 @@ func TestBGPErrors(t *testing.T) {
 		{"listen to nobody", fabric + "    listen: []\n    neighbours: [{name: rr, address: 192.0.2.9}]\n", []string{
 			`17:13: spec.bgp.listen: the list is empty; give addresses of this host, also with a port, the same for all, as in 192.0.2.1:179, where sessions are accepted; when left out they are only opened`,
 		}},
-		{"route targets", fabric + "    routeTargets: rfc4360\n    neighbours: [{name: rr, address: 192.0.2.9}]\n", []string{
-			`17:19: spec.bgp.routeTargets: "rfc4360" is not supported; write vni or rfc8365`,
+		{"route targets", fabric + "    autoRouteTargets: rfc4360\n    neighbours: [{name: rr, address: 192.0.2.9}]\n", []string{
+			`17:23: spec.bgp.autoRouteTargets: "rfc4360" is not supported; write vni or rfc8365`,
 		}},
 		{"restart", fabric + "    gracefulRestart: {time: 4096s, stale: 500ms}\n    neighbours: [{name: rr, address: 192.0.2.9}]\n", []string{
 			`17:29: spec.bgp.gracefulRestart.time: 4096s is outside 0s to 4095s; 120s is usual`,
@@ -118,8 +118,8 @@ func TestNeighbourErrors(t *testing.T) {
 		{"unicast without an uplink", withNeighbour("name: n, address: 192.0.2.10, families: [evpn, ipv4]"), []string{
 			`19:55: spec.bgp.neighbours[1].families[1]: ipv4 routes belong to an uplink, and none is given; add uplink: the name of the one behind which the neighbour is`,
 		}},
-		{"announce without unicast", withNeighbour("name: n, address: 192.0.2.10, announce: [static]"), []string{
-			`19:48: spec.bgp.neighbours[1].announce: is of the families ipv4 and ipv6, which are not exchanged; remove it; routers[].l3.evpn.announce says what is told by EVPN`,
+		{"announce without unicast", withNeighbour("name: n, address: 192.0.2.10, advertise: [static]"), []string{
+			`19:49: spec.bgp.neighbours[1].advertise: is of the families ipv4 and ipv6, which are not exchanged; remove it; routers[].l3.evpn.advertise says what is told by EVPN`,
 		}},
 		{"uplink without unicast", withNeighbour("name: n, address: 192.0.2.10, families: [evpn], uplink: wan"), []string{
 			`19:64: spec.bgp.neighbours[1].uplink: is of the families ipv4 and ipv6, which are not exchanged; add one to families, or remove this`,
@@ -136,14 +136,14 @@ func TestNeighbourErrors(t *testing.T) {
 		{"from the uplink itself", withNeighbour("name: n, address: 198.51.100.1, localAddress: 198.51.100.2, uplink: wan"), []string{
 			`19:54: spec.bgp.neighbours[1].localAddress: 198.51.100.2 is the uplink's own address; the uplink's addresses are the router's; the session runs from one that the host has itself in that network`,
 		}},
-		{"source unknown", withNeighbour("name: n, address: 198.51.100.1, uplink: wan, announce: [conected]"), []string{
-			`19:64: spec.bgp.neighbours[1].announce[0]: "conected" is no source of prefixes; did you mean "connected"?`,
+		{"source unknown", withNeighbour("name: n, address: 198.51.100.1, uplink: wan, advertise: [conected]"), []string{
+			`19:65: spec.bgp.neighbours[1].advertise[0]: "conected" is no source of prefixes; did you mean "connected"?`,
 		}},
-		{"source twice", withNeighbour("name: n, address: 198.51.100.1, uplink: wan, announce: [static, static]"), []string{
-			`19:72: spec.bgp.neighbours[1].announce[1]: static is listed already (spec.bgp.neighbours[1].announce[0], line 19); keep one`,
+		{"source twice", withNeighbour("name: n, address: 198.51.100.1, uplink: wan, advertise: [static, static]"), []string{
+			`19:73: spec.bgp.neighbours[1].advertise[1]: static is listed already (spec.bgp.neighbours[1].advertise[0], line 19); keep one`,
 		}},
-		{"announced differently", withNeighbour("name: n, address: 198.51.100.1, uplink: wan") + "    - {name: m, address: 198.51.100.3, uplink: wan, announce: [static]}\n", []string{
-			`20:63: spec.bgp.neighbours[2].announce: neighbour "n" at the same uplink is told of other sources; give all neighbours of an uplink the same announce; policies in export choose among it`,
+		{"announced differently", withNeighbour("name: n, address: 198.51.100.1, uplink: wan") + "    - {name: m, address: 198.51.100.3, uplink: wan, advertise: [static]}\n", []string{
+			`20:64: spec.bgp.neighbours[2].advertise: neighbour "n" at the same uplink is told of other sources; give all neighbours of an uplink the same advertise; policies in export choose among it`,
 		}},
 		{"empty password", withNeighbour("name: n, address: 192.0.2.10, password: \"\""), []string{
 			`19:48: spec.bgp.neighbours[1].password: the password is empty; write a long random word, or remove the line`,
@@ -157,12 +157,12 @@ func TestNeighbourErrors(t *testing.T) {
 		{"password is a number", withNeighbour("name: n, address: 192.0.2.10, password: 12345678"), []string{
 			`19:48: spec.bgp.neighbours[1].password: must be a string, is an integer; put it in quotes`,
 		}},
-		{"hops", withNeighbour("name: n, address: 192.0.2.10, multihop: 0, ttlSecurity: 255"), []string{
-			`19:48: spec.bgp.neighbours[1].multihop: 0 is outside 1 to 255; 1 is on the same link; at most 255`,
-			`19:64: spec.bgp.neighbours[1].ttlSecurity: 255 is outside 1 to 254; 1 is on the same link; at most 254`,
+		{"hops", withNeighbour("name: n, address: 192.0.2.10, ebgpMultihop: 0, ttlSecurity: 255"), []string{
+			`19:52: spec.bgp.neighbours[1].ebgpMultihop: 0 is outside 1 to 255; 1 is on the same link; at most 255`,
+			`19:68: spec.bgp.neighbours[1].ttlSecurity: 255 is outside 1 to 254; 1 is on the same link; at most 254`,
 		}},
-		{"both kinds of hops", withNeighbour("name: n, address: 192.0.2.10, multihop: 2, ttlSecurity: 1"), []string{
-			`19:48: spec.bgp.neighbours[1].multihop: is given besides ttlSecurity; remove it: ttlSecurity says how far away the neighbour is`,
+		{"both kinds of hops", withNeighbour("name: n, address: 192.0.2.10, ebgpMultihop: 2, ttlSecurity: 1"), []string{
+			`19:52: spec.bgp.neighbours[1].ebgpMultihop: is given besides ttlSecurity; remove it: ttlSecurity says how far away the neighbour is`,
 		}},
 		{"passive", withNeighbour("name: n, address: 192.0.2.10, passive: true"), []string{
 			`19:47: spec.bgp.neighbours[1].passive: nobody opens the session: there is no spec.bgp.listen; add listen, as in [192.0.2.1], or remove the line`,
@@ -182,8 +182,8 @@ func TestNeighbourErrors(t *testing.T) {
 		{"keepalive", withNeighbour("name: n, address: 192.0.2.10, timers: {keepalive: 4s}"), []string{
 			`19:58: spec.bgp.neighbours[1].timers.keepalive: 4s is more than a third of hold, 9s; raise hold, or lower this: a lost packet or two shall not end the session`,
 		}},
-		{"liveness", strings.Replace(withNeighbour("name: n, address: 192.0.2.10, liveness: true"), ", liveness: {}", "", 1), []string{
-			`19:48: spec.bgp.neighbours[1].liveness: how often BFD asks is not said; add spec.underlay.liveness, which may be empty: {}`,
+		{"liveness", strings.Replace(withNeighbour("name: n, address: 192.0.2.10, bfd: true"), ", bfd: {}", "", 1), []string{
+			`19:43: spec.bgp.neighbours[1].bfd: how often BFD asks is not said; add spec.underlay.bfd, which may be empty: {}`,
 		}},
 		{"policies", withNeighbour("name: n, address: 192.0.2.10, import: [in], export: [out]"), []string{
 			`19:47: spec.bgp.neighbours[1].import[0]: there is no policy "in"; there are no policies in spec.bgp.policies`,
@@ -255,13 +255,13 @@ func TestEVPNErrors(t *testing.T) {
 			`7:68: spec.routers[0].l3.evpn: the edge has no BGP to tell and learn by; add spec.bgp, with a neighbour such as a route reflector`,
 		}},
 		{"nobody to tell", fabric + "    neighbours:\n    - {name: tor, address: 198.51.100.1, uplink: wan}\n", []string{
-			`18:5: spec.bgp.neighbours: none exchanges evpn, which is how spec.segments[0] is told and learnt; add evpn to the families of one, or remove evpn there`,
+			`18:5: spec.bgp.neighbours: none exchanges evpn, which is how spec.segments[0] is told and learned; add evpn to the families of one, or remove evpn there`,
 		}},
 		{"nothing", strings.Replace(withNeighbour("name: n, address: 192.0.2.10"), "vni: 1, evpn: {}", "vni: 1, evpn: ", 1), []string{
 			`7:31: spec.segments[0].evpn: must be a mapping, is nothing; give a value or remove the line`,
 		}},
-		{"fields", strings.Replace(withNeighbour("name: n, address: 192.0.2.10"), "vni: 1, evpn: {}", "vni: 1, evpn: {announce: [static]}", 1), []string{
-			`7:33: spec.segments[0].evpn.announce: unknown field; fields here: rd, import, export`,
+		{"fields", strings.Replace(withNeighbour("name: n, address: 192.0.2.10"), "vni: 1, evpn: {}", "vni: 1, evpn: {advertise: [static]}", 1), []string{
+			`7:33: spec.segments[0].evpn.advertise: unknown field; fields here: rd, import, export`,
 		}},
 		{"texts", strings.Replace(withNeighbour("name: n, address: 192.0.2.10"), "vni: 1, evpn: {}", "vni: 1, evpn: {rd: 65536:65536, import: [auto], export: []}", 1), []string{
 			`7:37: spec.segments[0].evpn.rd: 65536 does not fit the 16 bits that are left after 65536; write it in quotes, like "65000:10010", "192.0.2.1:7" or "4200000000:7": after an address, or an AS beyond 65535, comes a number up to 65535`,
@@ -281,9 +281,9 @@ func TestEVPNErrors(t *testing.T) {
 		{"VNI twice", strings.Replace(withNeighbour("name: n, address: 192.0.2.10"), "{vni: 3,", "{vni: 1, encapsulation: geneve,", 1), []string{
 			`11:15: spec.routers[0].l3.vni: VNI 1 is of another EVPN instance (spec.segments[0].vni, line 7); EVPN knows a segment by its VNI, whatever its encapsulation and port: choose another`,
 		}},
-		{"what a router tells", strings.Replace(withNeighbour("name: n, address: 192.0.2.10"), "01\", evpn: {}", "01\", evpn: {announce: [evpn, static, static]}", 1), []string{
-			`11:62: spec.routers[0].l3.evpn.announce[0]: "evpn" is no source of prefixes for other edges; known ones: connected, loopback, static, uplink`,
-			`11:76: spec.routers[0].l3.evpn.announce[2]: static is listed already (spec.routers[0].l3.evpn.announce[1], line 11); keep one`,
+		{"what a router tells", strings.Replace(withNeighbour("name: n, address: 192.0.2.10"), "01\", evpn: {}", "01\", evpn: {advertise: [evpn, static, static]}", 1), []string{
+			`11:63: spec.routers[0].l3.evpn.advertise[0]: "evpn" is no source of prefixes for other edges; known ones: connected, loopback, static, uplink`,
+			`11:77: spec.routers[0].l3.evpn.advertise[2]: static is listed already (spec.routers[0].l3.evpn.advertise[1], line 11); keep one`,
 		}},
 	})
 }

@@ -13,7 +13,7 @@ import (
 // fabric is a good edge of an EVPN fabric with an uplink; what follows, with good, begins in
 // line 17.
 const fabric = header + `spec:
-  underlay: {interfaces: [eth0], tep: 192.0.2.1, liveness: {}}
+  underlay: {interfaces: [eth0], tep: 192.0.2.1, bfd: {}}
   segments:
   - {name: blue, vni: 1, evpn: {}, gateway: {router: r, addresses: [10.0.0.254/24]}}
   routers:
@@ -41,15 +41,15 @@ func TestBGP(t *testing.T) {
 	a, p := netip.MustParseAddr, netip.MustParsePrefix
 	e := parseEdge(t, fabric+`    routerID: 10.9.9.9
     listen: [192.0.2.1, "::", "192.0.2.3:179", "[2001:db8::1]:179"]
-    routeTargets: rfc8365
+    autoRouteTargets: rfc8365
     gracefulRestart: {time: 0, stale: 0}
     duplicates: {moves: 0, within: 60s, freeze: 5m}
     neighbours:
     - {name: rr, address: 192.0.2.9}
-    - {name: far, address: "2001:db8::9", as: 4200000000, port: 1790, localAddress: "2001:db8::1", families: [evpn], password: geheim, multihop: 255,
-       passive: true, timers: {hold: 1m}, maximumPrefixes: 4294967295, liveness: true, import: [in, rest]}
+    - {name: far, address: "2001:db8::9", as: 4200000000, port: 1790, localAddress: "2001:db8::1", families: [evpn], password: geheim, ebgpMultihop: 255,
+       passive: true, timers: {hold: 1m}, maximumPrefixes: 4294967295, bfd: true, import: [in, rest]}
     - {name: tor, address: 203.0.113.1, as: 65100, uplink: lan, ttlSecurity: 1, timers: {hold: 30s, keepalive: 5s, connectRetry: 7s}, export: [rest]}
-    - {name: isp, address: 198.51.100.1, as: 65200, uplink: wan, families: [ipv4, evpn], announce: []}
+    - {name: isp, address: 198.51.100.1, as: 65200, uplink: wan, families: [ipv4, evpn], advertise: []}
     policies:
     - name: in
       statements:
@@ -59,7 +59,7 @@ func TestBGP(t *testing.T) {
 `)
 	one, most := uint32(1), uint32(1<<32-1)
 	usual := overlay.BGPTimers{Hold: 9 * time.Second, Keepalive: 3 * time.Second, ConnectRetry: time.Second}
-	told := []overlay.RouteSource{overlay.SourceConnected, overlay.SourceLoopback, overlay.SourceEgress}
+	given := []overlay.RouteSource{overlay.SourceConnected, overlay.SourceLoopback, overlay.SourceEgress}
 	want := &overlay.BGP{
 		AS: 65000, RouterID: a("10.9.9.9"),
 		Listen: []netip.AddrPort{
@@ -72,7 +72,7 @@ func TestBGP(t *testing.T) {
 				Password: "geheim", Hops: 255, Passive: true, Timers: overlay.BGPTimers{Hold: time.Minute, Keepalive: 20 * time.Second, ConnectRetry: time.Second},
 				MaxPrefixes: 1<<32 - 1, Liveness: true, Import: []string{"in", "rest"}},
 			{Name: "tor", Addr: a("203.0.113.1"), Port: 179, AS: 65100, Families: []overlay.BGPFamily{overlay.FamilyIPv4, overlay.FamilyIPv6}, Uplink: "lan",
-				Announce: told, Hops: 1, Security: true, Export: []string{"rest"},
+				Announce: given, Hops: 1, Security: true, Export: []string{"rest"},
 				Timers: overlay.BGPTimers{Hold: 30 * time.Second, Keepalive: 5 * time.Second, ConnectRetry: 7 * time.Second}},
 			{Name: "isp", Addr: a("198.51.100.1"), Port: 179, AS: 65200, Families: []overlay.BGPFamily{overlay.FamilyIPv4, overlay.FamilyEVPN}, Uplink: "wan", Timers: usual},
 		},
@@ -116,9 +116,9 @@ func TestEVPN(t *testing.T) {
   - {name: own, vni: 2, remotes: [192.0.2.2], evpn: {rd: "4200000000:2", import: ["65000:2", "192.0.2.9:2"], export: ["0.65000:2"]}}
   - {name: none, vni: 3}
   routers:
-  - {name: r, l3: {vni: 4, mac: "02:00:00:00:00:01", evpn: {rd: "65000:4", announce: [static, loopback]}}, loopbacks: [10.0.0.1, "fd00::1"]}
+  - {name: r, l3: {vni: 4, mac: "02:00:00:00:00:01", evpn: {rd: "65000:4", advertise: [static, loopback]}}, loopbacks: [10.0.0.1, "fd00::1"]}
   - {name: q, l3: {vni: 5, mac: "02:00:00:00:00:02", evpn: {}}}
-  - {name: p, l3: {vni: 6, mac: "02:00:00:00:00:03", evpn: {announce: []}}}
+  - {name: p, l3: {vni: 6, mac: "02:00:00:00:00:03", evpn: {advertise: []}}}
   bgp: {as: 65000, neighbours: [{name: rr, address: 192.0.2.9}]}
 `)
 	all := []overlay.RouteSource{overlay.SourceConnected, overlay.SourceLoopback, overlay.SourceStatic, overlay.SourceUplink}

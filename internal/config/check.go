@@ -14,7 +14,7 @@ const (
 	maxNextHops = 16383 // of all routes of one edge
 	maxPaths    = 64    // next hops of one route
 	maxMembers  = 1024  // ports and remotes of one segment
-	maxEnds     = 8191  // ports and remotes of one edge
+	maxVports   = 8191  // ports and remotes of one edge
 )
 
 // checker compares the fields of a document with each other. A field that was
@@ -41,7 +41,7 @@ func checkDocument(d *decoder, doc *document, policies []policySource) {
 	c.limits()
 	p := c.firewall(policies)
 	p.egress()
-	c.forwards()
+	c.portForwards()
 	c.bgp()
 }
 
@@ -233,7 +233,7 @@ func (c checker) limits() {
 	tooMany("spec.segments", segments, maxSegments, "segments", divide)
 	tooMany("spec.routers", len(s.Routers), maxRouters, "routers", divide)
 	tooMany("spec.routers", hops, maxNextHops, "next hops of routes", divide)
-	tooMany("spec", ports+len(remotes), maxEnds, "ports and remotes", divide)
+	tooMany("spec", ports+len(remotes), maxVports, "ports and remotes", divide)
 	if s.FDB.Size > 0 {
 		tooMany("spec.fdb", static, int(s.FDB.Size), "static MAC addresses", "raise spec.fdb.size, with room for learned ones")
 	}

@@ -45,7 +45,7 @@ func (c checker) bgp() {
 		names.add(c, n.Name, "", at+".name", fmt.Sprintf("neighbour %q exists already", n.Name), "names are unique")
 		addresses.add(c, n.Address.Addr, netip.Addr{}, at+".address", fmt.Sprintf("%s is a neighbour already", n.Address), "there is one session with a speaker: put all families into it")
 		c.as(at+".as", n.AS)
-		c.ends(at, n)
+		c.vports(at, n)
 		c.session(at, n)
 		c.neighbourUplink(at, n)
 		c.neighbourPolicies(at+".import", n.Import, policies)
@@ -60,19 +60,19 @@ func (c checker) sameAnnounced(path string, list []bgpNeighbour) {
 	first := map[objectName]int{}
 	for i, n := range list {
 		j, again := first[n.Uplink]
-		if n.Uplink == "" || c.failedIn(fmt.Sprintf("%s.neighbours[%d]", path, i), "announce", "uplink", "families") {
+		if n.Uplink == "" || c.failedIn(fmt.Sprintf("%s.neighbours[%d]", path, i), "advertise", "uplink", "families") {
 			continue
 		}
 		if !again {
 			first[n.Uplink] = i
 			continue
 		}
-		told := func(n bgpNeighbour) []overlay.RouteSource {
+		given := func(n bgpNeighbour) []overlay.RouteSource {
 			return slices.Sorted(slices.Values(c.doc.neighbour(n).Announce))
 		}
-		if !slices.Equal(told(n), told(list[j])) {
-			c.problem(fmt.Sprintf("%s.neighbours[%d].announce", path, i), fmt.Sprintf("neighbour %q at the same uplink is told of other sources", list[j].Name),
-				"give all neighbours of an uplink the same announce; policies in export choose among it")
+		if !slices.Equal(given(n), given(list[j])) {
+			c.problem(fmt.Sprintf("%s.neighbours[%d].advertise", path, i), fmt.Sprintf("neighbour %q at the same uplink is told of other sources", list[j].Name),
+				"give all neighbours of an uplink the same advertise; policies in export choose among it")
 		}
 	}
 }
@@ -87,8 +87,8 @@ func (c checker) as(path string, as uint32) {
 	}
 }
 
-// ends checks between which addresses the session with n is.
-func (c checker) ends(path string, n bgpNeighbour) {
+// vports checks between which addresses the session with n is.
+func (c checker) vports(path string, n bgpNeighbour) {
 	local := n.LocalAddress.Addr
 	if n.Address.IsValid() && c.isOwn(n.Address.Addr) {
 		c.problem(path+".address", fmt.Sprintf("%s is this edge's own tep", n.Address), "list the other speakers only; one on this host has another address, such as 127.0.0.1")
@@ -101,7 +101,7 @@ func (c checker) ends(path string, n bgpNeighbour) {
 // session checks how it comes about and ends.
 func (c checker) session(path string, n bgpNeighbour) {
 	if n.Multihop > 0 && n.Security > 0 {
-		c.problem(path+".multihop", "is given besides ttlSecurity", "remove it: ttlSecurity says how far away the neighbour is")
+		c.problem(path+".ebgpMultihop", "is given besides ttlSecurity", "remove it: ttlSecurity says how far away the neighbour is")
 	}
 	if n.Passive && c.doc.Spec.BGP.Listen == nil && !c.failedIn("spec.bgp", "listen") {
 		c.problem(path+".passive", "nobody opens the session: there is no spec.bgp.listen", "add listen, as in [192.0.2.1], or remove the line")
@@ -109,8 +109,8 @@ func (c checker) session(path string, n bgpNeighbour) {
 	if keepalive, hold := time.Duration(n.Timers.Keepalive), time.Duration(n.Timers.Hold); hold > 0 && 3*keepalive > hold {
 		c.problem(path+".timers.keepalive", fmt.Sprintf("%s is more than a third of hold, %s", keepalive, hold), "raise hold, or lower this: a lost packet or two shall not end the session")
 	}
-	if u := c.doc.Spec.Underlay; n.Liveness && u.Liveness == nil && !c.failedIn("spec", "underlay") && !c.failed["spec.underlay.liveness"] {
-		c.problem(path+".liveness", "how often BFD asks is not said", "add spec.underlay.liveness, which may be empty: {}")
+	if u := c.doc.Spec.Underlay; n.Liveness && u.Liveness == nil && !c.failedIn("spec", "underlay") && !c.failed["spec.underlay.bfd"] {
+		c.problem(path+".bfd", "how often BFD asks is not said", "add spec.underlay.bfd, which may be empty: {}")
 	}
 	families := unique[bgpFamily]{}
 	for j, f := range n.Families {
@@ -129,8 +129,8 @@ func (c checker) neighbourUplink(path string, n bgpNeighbour) {
 		c.problem(fmt.Sprintf("%s.families[%d]", path, j), fmt.Sprintf("%s routes belong to an uplink, and none is given", n.Families[j]),
 			"add uplink: the name of the one behind which the neighbour is")
 		return
-	case n.Uplink == "" && c.given(path+".announce"):
-		c.problem(path+".announce", "is of the families ipv4 and ipv6, which are not exchanged", "remove it; routers[].l3.evpn.announce says what is told by EVPN")
+	case n.Uplink == "" && c.given(path+".advertise"):
+		c.problem(path+".advertise", "is of the families ipv4 and ipv6, which are not exchanged", "remove it; routers[].l3.evpn.advertise says what is told by EVPN")
 		return
 	case n.Uplink == "":
 		return
@@ -139,9 +139,9 @@ func (c checker) neighbourUplink(path string, n bgpNeighbour) {
 		return
 	}
 	c.uplinkOf(path, n)
-	told := unique[unicastSource]{}
+	given := unique[unicastSource]{}
 	for j, s := range n.Announce {
-		told.add(c, s, "", fmt.Sprintf("%s.announce[%d]", path, j), fmt.Sprintf("%s is listed already", s), "keep one")
+		given.add(c, s, "", fmt.Sprintf("%s.advertise[%d]", path, j), fmt.Sprintf("%s is listed already", s), "keep one")
 	}
 }
 

@@ -10,15 +10,15 @@ import (
 
 // What the data path's tables hold (bpf/abi/abi.h), less the unused first entry of policies.
 const (
-	maxPolicies = 1023 // of one edge, with the uplinks that translate by themselves
-	maxPools    = 65536
-	maxForwards = 65536
+	maxPolicies     = 1023 // of one edge, with the uplinks that translate by themselves
+	maxPools        = 65536
+	maxPortForwards = 65536
 )
 
 // The words of the fields spread, mapping and filtering that are not their defaults.
 const (
-	spreadConnection    = "connection"
-	endpointIndependent = "endpoint-independent"
+	addressPoolingArbitrary = "arbitrary"
+	endpointIndependent     = "endpoint-independent"
 )
 
 // policySegment is the name of the segment between edges and gateways, "" without a name.
@@ -246,15 +246,15 @@ func (p *policyChecker) uplinkFamilies(path string, policy *egressPolicy, u upli
 
 // egressLimits counts what does not fit, and adds gateways to the remotes.
 func (c checker) egressLimits(remotes map[netip.Addr]bool, tooMany func(path string, have, limit int, what, hint string)) {
-	e, policies, forwards := c.doc.Spec.Egress, 0, 0
+	e, policies, portForwards := c.doc.Spec.Egress, 0, 0
 	for _, r := range c.doc.Spec.Routers {
 		for _, u := range r.Uplinks {
 			if u.NAT == nil {
 				continue
 			}
 			policies++
-			for _, f := range u.NAT.Forwards {
-				forwards += int(f.Port.Last) - int(f.Port.First) + 1
+			for _, f := range u.NAT.PortForwards {
+				portForwards += int(f.Port.Last) - int(f.Port.First) + 1
 			}
 		}
 	}
@@ -269,5 +269,5 @@ func (c checker) egressLimits(remotes map[netip.Addr]bool, tooMany func(path str
 		}
 	}
 	tooMany("spec.egress", policies, maxPolicies, "policies and uplinks that translate", "divide them among several edges")
-	tooMany("spec.routers", forwards, maxForwards, "ports to forward", "forward fewer")
+	tooMany("spec.routers", portForwards, maxPortForwards, "ports to forward", "forward fewer")
 }

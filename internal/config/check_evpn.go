@@ -24,9 +24,9 @@ func (c checker) instances() (list []instance) {
 	for i, r := range c.doc.Spec.Routers {
 		if r.L3 != nil && r.L3.EVPN != nil {
 			list = append(list, instance{fmt.Sprintf("spec.routers[%d].l3", i), r.L3.VNI, &r.L3.EVPN.evpn})
-			told := unique[evpnSource]{}
+			given := unique[evpnSource]{}
 			for j, s := range r.L3.EVPN.Announce {
-				told.add(c, s, "", fmt.Sprintf("spec.routers[%d].l3.evpn.announce[%d]", i, j), fmt.Sprintf("%s is listed already", s), "keep one")
+				given.add(c, s, "", fmt.Sprintf("spec.routers[%d].l3.evpn.advertise[%d]", i, j), fmt.Sprintf("%s is listed already", s), "keep one")
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func (c checker) evpn() {
 			return
 		}
 	}
-	c.problem("spec.bgp.neighbours", "none exchanges evpn, which is how "+list[0].path+" is told and learnt", "add evpn to the families of one, or remove evpn there")
+	c.problem("spec.bgp.neighbours", "none exchanges evpn, which is how "+list[0].path+" is told and learned", "add evpn to the families of one, or remove evpn there")
 }
 
 func (c checker) targetsOnce(path string, list []routeTarget) {

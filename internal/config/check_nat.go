@@ -127,8 +127,8 @@ type forwarding struct {
 	order    int
 }
 
-// forwards checks what uplinks translate by themselves.
-func (c checker) forwards() {
+// portForwards checks what uplinks translate by themselves.
+func (c checker) portForwards() {
 	gateways, _ := c.gateways()
 	for i, r := range c.doc.Spec.Routers {
 		path := fmt.Sprintf("spec.routers[%d]", i)
@@ -141,18 +141,18 @@ func (c checker) forwards() {
 			}
 			at := fmt.Sprintf("%s.uplinks[%d].nat", path, j)
 			c.natPorts(at, u.NAT.natRange)
-			for k, f := range u.NAT.Forwards {
-				where := fmt.Sprintf("%s.forwards[%d]", at, k)
-				c.forward(where, r, u, f, own)
+			for k, f := range u.NAT.PortForwards {
+				where := fmt.Sprintf("%s.portForwards[%d]", at, k)
+				c.portForward(where, r, u, f, own)
 				list = append(list, forwarding{f.Protocol, u.forwarded(f), f.Port.PortRange, where, len(list)})
 			}
 		}
-		c.distinctForwards(list)
+		c.distinctPortForwards(list)
 	}
 }
 
-func (c checker) forward(path string, r router, u uplink, f portForward, own []connected) {
-	c.forwardAddress(path, r, u, f)
+func (c checker) portForward(path string, r router, u uplink, f portPortForward, own []connected) {
+	c.portForwardAddress(path, r, u, f)
 	count := int(f.Port.Last) - int(f.Port.First)
 	if f.Port.First == 0 && c.given(path+".port") {
 		c.problem(path+".port", "port 0 is none", "begin with 1")
@@ -165,8 +165,8 @@ func (c checker) forward(path string, r router, u uplink, f portForward, own []c
 	}
 }
 
-// forwardAddress checks where the port is.
-func (c checker) forwardAddress(path string, r router, u uplink, f portForward) {
+// portForwardAddress checks where the port is.
+func (c checker) portForwardAddress(path string, r router, u uplink, f portPortForward) {
 	switch {
 	case !f.Address.IsValid():
 		if f.To.IsValid() && len(u.Addresses) > 0 && !u.forwarded(f).IsValid() && !c.failed[path+".address"] {
@@ -201,8 +201,8 @@ func (c checker) answersFor(r router, u uplink, addr netip.Addr) bool {
 	})
 }
 
-// distinctForwards checks that a port leads to one host.
-func (c checker) distinctForwards(list []forwarding) {
+// distinctPortForwards checks that a port leads to one host.
+func (c checker) distinctPortForwards(list []forwarding) {
 	list = slices.DeleteFunc(list, func(f forwarding) bool { return f.protocol == "" || !f.addr.IsValid() || f.ports.Last == 0 })
 	slices.SortFunc(list, func(a, b forwarding) int {
 		return cmp.Or(cmp.Compare(a.protocol, b.protocol), a.addr.Compare(b.addr), cmp.Compare(a.ports.First, b.ports.First), cmp.Compare(a.order, b.order))

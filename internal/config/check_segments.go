@@ -114,7 +114,7 @@ func (c checker) segment(i int) {
 	families := unique[string]{}
 	for j, a := range s.TooBigFrom {
 		if a.IsValid() {
-			families.add(c, family(a.Addr), "", fmt.Sprintf("%s.tooBigFrom[%d]", path, j),
+			families.add(c, family(a.Addr), "", fmt.Sprintf("%s.icmpSources[%d]", path, j),
 				fmt.Sprintf("there is a source for %s already", family(a.Addr)), "keep one a family")
 		}
 	}

@@ -37,13 +37,18 @@ func Load(path string) (overlay.Edge, error) {
 	if err != nil {
 		return overlay.Edge{}, fmt.Errorf("configuration: %w", err)
 	}
-	return parse(path, data, func(name string) (string, []byte, error) {
+	return parse(path, data, beside(path))
+}
+
+// beside opens what the file at path includes.
+func beside(path string) opener {
+	return func(name string) (string, []byte, error) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Dir(path), name)
 		}
 		data, err := readFile(name)
 		return name, data, err
-	})
+	}
 }
 
 // readFile reads no more than what is enough to see that a file is too large.
@@ -69,8 +74,10 @@ type opener func(name string) (path string, data []byte, err error)
 func parse(name string, data []byte, open opener) (overlay.Edge, error) {
 	d := newDecoder(name)
 	var doc document
+	previous := false
 	var policies []policySource
 	if root := d.root(data, "examples/host-a.yaml"); root != nil {
+		previous = len(upgrade(root)) > 0
 		d.value(root, reflect.ValueOf(&doc).Elem(), rule{})
 		policies = d.policies(&doc, open)
 		checkDocument(d, &doc, policies)
@@ -85,7 +92,11 @@ func parse(name string, data []byte, open opener) (overlay.Edge, error) {
 	if len(d.errs) > 0 {
 		return overlay.Edge{}, d.errs
 	}
-	return doc.edge(policies), nil
+	edge := doc.edge(policies)
+	if edge.APIVersion = Version; previous {
+		edge.APIVersion = PreviousVersion
+	}
+	return edge, nil
 }
 
 // root reads the text and returns the node of its only document, or nil after

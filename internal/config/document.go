@@ -9,7 +9,7 @@ package config
 //	hint                    the hint when a value is out of range
 
 type document struct {
-	APIVersion string   `json:"apiVersion" jsonschema:"enum=selvage.dev/v1alpha1" jsonschema_description:"version of this format: selvage.dev/v1alpha1"`
+	APIVersion string   `json:"apiVersion" jsonschema:"enum=selvage.dev/v1alpha2" jsonschema_description:"version of this format: selvage.dev/v1alpha2"`
 	Kind       string   `json:"kind" jsonschema:"enum=Edge" jsonschema_description:"what the file describes: Edge"`
 	Metadata   metadata `json:"metadata" jsonschema_description:"who this edge is"`
 	Spec       spec     `json:"spec" jsonschema_description:"what this edge does"`
@@ -39,7 +39,7 @@ type underlay struct {
 	TEPs       []tep           `json:"teps,omitempty" jsonschema:"minItems=1,oneof_required=teps" jsonschema_description:"tunnel endpoints of this edge, the preferred first, instead of interfaces and tep; at most 8"`
 	Teaming    string          `json:"teaming,omitempty" jsonschema:"default=flow,enum=flow,enum=source,enum=failover" jsonschema_description:"which of the live paths to a remote a packet takes: flow (hash of the inner addresses and ports) and source (of the port and source MAC address it came from) use all, failover the first"`
 	ProbeMTU   bool            `json:"probeMTU,omitempty" jsonschema:"default=true" jsonschema_description:"find the path MTU to each remote with ICMP echo requests"`
-	Liveness   *liveness       `json:"liveness,omitempty" jsonschema_description:"ask remotes whether they are alive (BFD, RFC 5880); not done when left out"`
+	Liveness   *liveness       `json:"bfd,omitempty" jsonschema_description:"ask remotes whether they are alive (BFD, RFC 5880); not done when left out"`
 	Offload    *offloadProbe   `json:"offloadProbe,omitempty" jsonschema_description:"find out with the remotes which checksum and segmentation offloads are right and fast, and answer them when they do; not done when left out"`
 }
 
@@ -100,10 +100,10 @@ type outer struct {
 type segment struct {
 	Name objectName `json:"name" jsonschema_description:"name by which ports and commands refer to this segment"`
 	overlayNetwork
-	KeepTags   bool          `json:"keepTags,omitempty" jsonschema:"default=false" jsonschema_description:"let 802.1Q tags inside the tunnel pass (QinQ); otherwise tagged frames are dropped"`
+	KeepTags   bool          `json:"vlanTransparent,omitempty" jsonschema:"default=false" jsonschema_description:"let 802.1Q tags inside the tunnel pass (QinQ); otherwise tagged frames are dropped"`
 	Suppress   bool          `json:"suppress,omitempty" jsonschema:"default=true" jsonschema_description:"answer ARP and neighbour solicitations for known remote hosts here, instead of flooding them"`
 	ClampMSS   bool          `json:"clampMSS,omitempty" jsonschema:"default=true" jsonschema_description:"lower the MSS of TCP connections to what the tunnel carries"`
-	TooBigFrom []hostAddress `json:"tooBigFrom,omitempty" jsonschema_description:"source addresses of ICMP messages to senders of packets that do not fit, at most one a family; the gateway's when left out"`
+	TooBigFrom []hostAddress `json:"icmpSources,omitempty" jsonschema_description:"source addresses of ICMP messages to senders of packets that do not fit, at most one a family; the gateway's when left out"`
 	FDB        []staticMAC   `json:"fdb,omitempty" jsonschema_description:"forwarding entries that neither age nor move"`
 	Neighbours []neighbour   `json:"neighbours,omitempty" jsonschema_description:"MAC addresses of hosts, known for ever"`
 	Gateway    *gateway      `json:"gateway,omitempty" jsonschema_description:"makes the segment an interface of a router"`

@@ -7,7 +7,7 @@ type bgp struct {
 	Neighbours []bgpNeighbour  `json:"neighbours" jsonschema:"minItems=1" jsonschema_description:"speakers with which there are sessions, such as route reflectors and routers at uplinks"`
 	Restart    bgpRestart      `json:"gracefulRestart,omitempty" jsonschema_description:"how long routes are kept without their session"`
 	Policies   []routePolicy   `json:"policies,omitempty" jsonschema_description:"which routes neighbours tell and are told, and how they are changed"`
-	Targets    string          `json:"routeTargets,omitempty" jsonschema:"default=vni,enum=vni,enum=rfc8365" jsonschema_description:"how automatic route targets are made: vni is AS:VNI, as most do; rfc8365 is that of its section 5.1.2.1"`
+	Targets    string          `json:"autoRouteTargets,omitempty" jsonschema:"default=vni,enum=vni,enum=rfc8365" jsonschema_description:"how automatic route targets are made: vni is AS:VNI, as most do; rfc8365 is that of its section 5.1.2.1"`
 	Duplicates duplicates      `json:"duplicates,omitempty" jsonschema_description:"when a MAC address that keeps moving is frozen (RFC 7432 section 15.1)"`
 }
 
@@ -19,14 +19,14 @@ type bgpNeighbour struct {
 	LocalAddress speakerAddress  `json:"localAddress,omitempty" jsonschema_description:"address of this host from which the session runs; as the host routes when left out"`
 	Families     []bgpFamily     `json:"families,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"what is exchanged: evpn, ipv4 and ipv6; when left out evpn or, with uplink, what the uplink has addresses of"`
 	Uplink       objectName      `json:"uplink,omitempty" jsonschema_description:"name of the uplink to whose router the routes of ipv4 and ipv6 belong, and by which they lead"`
-	Announce     []unicastSource `json:"announce,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"what of the router the neighbour is told in ipv4 and ipv6: connected, static, loopback, uplink, evpn and egress; [connected, loopback, egress] when left out"`
+	Announce     []unicastSource `json:"advertise,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"what of the router the neighbour is told in ipv4 and ipv6: connected, static, loopback, uplink, evpn and egress; [connected, loopback, egress] when left out"`
 	Password     secret          `json:"password,omitempty" jsonschema_description:"secret of both ends, up to 80 bytes, with which TCP segments are signed (MD5, RFC 2385)"`
-	Multihop     uint16          `json:"multihop,omitempty" jsonschema:"minimum=1,maximum=255" jsonschema_description:"how many links away the neighbour may be; 1 when it is in another autonomous system, else any number when left out" hint:"1 is on the same link; at most 255"`
+	Multihop     uint16          `json:"ebgpMultihop,omitempty" jsonschema:"minimum=1,maximum=255" jsonschema_description:"how many links away the neighbour may be; 1 when it is in another autonomous system, else any number when left out" hint:"1 is on the same link; at most 255"`
 	Security     uint16          `json:"ttlSecurity,omitempty" jsonschema:"minimum=1,maximum=254" jsonschema_description:"how many links away the neighbour is: packets that came further are refused (GTSM, RFC 5082); both ends need it" hint:"1 is on the same link; at most 254"`
 	Passive      bool            `json:"passive,omitempty" jsonschema:"default=false" jsonschema_description:"wait for the neighbour to open the session"`
 	Timers       bgpTimers       `json:"timers,omitempty" jsonschema_description:"times of the session; of hold the smaller one of both ends counts"`
 	MaxPrefixes  uint32          `json:"maximumPrefixes,omitempty" jsonschema:"default=0,minimum=0,maximum=4294967295" jsonschema_description:"routes of a family beyond which the session ends, 0 is without limit" hint:"0 is without limit"`
-	Liveness     bool            `json:"liveness,omitempty" jsonschema:"default=false" jsonschema_description:"end the session when a BFD session with the neighbour says that it is gone"`
+	Liveness     bool            `json:"bfd,omitempty" jsonschema:"default=false" jsonschema_description:"end the session when a BFD session with the neighbour says that it is gone"`
 	Import       []objectName    `json:"import,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"names of policies for what the neighbour tells, asked in this order"`
 	Export       []objectName    `json:"export,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"names of policies for what the neighbour is told, asked in this order"`
 }
@@ -78,5 +78,5 @@ type evpn struct {
 
 type routerEVPN struct {
 	evpn
-	Announce []evpnSource `json:"announce,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"prefixes that other edges are told (type 5, RFC 9136): connected, loopback, static and uplink, which are all told when left out"`
+	Announce []evpnSource `json:"advertise,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"prefixes that other edges are told (type 5, RFC 9136): connected, loopback, static and uplink, which are all told when left out"`
 }

@@ -1,11 +1,11 @@
 package config
 
 type egress struct {
-	Bindings uint32         `json:"bindings,omitempty" jsonschema:"default=262144,minimum=1024,maximum=16777216" jsonschema_description:"connections that may be translated at once, by all policies and uplinks" hint:"one entry for each concurrent connection is enough"`
-	Timeouts natTimeouts    `json:"timeouts,omitempty" jsonschema_description:"how long a binding lives without a packet"`
-	Log      natLog         `json:"log,omitempty" jsonschema_description:"lines about the begin and end of each binding"`
-	Gateways []gatewayGroup `json:"gateways,omitempty" jsonschema_description:"groups of edges that translate, and stand in for each other"`
-	Policies []egressPolicy `json:"policies,omitempty" jsonschema_description:"which packets leave the overlay by which gateways; the first that matches decides"`
+	NATSessions uint32         `json:"sessions,omitempty" jsonschema:"default=262144,minimum=1024,maximum=16777216" jsonschema_description:"connections that may be translated at once, by all policies and uplinks" hint:"one entry for each concurrent connection is enough"`
+	Timeouts    natTimeouts    `json:"timeouts,omitempty" jsonschema_description:"how long a session lives without a packet"`
+	Log         natLog         `json:"log,omitempty" jsonschema_description:"lines about the begin and end of each session"`
+	Gateways    []gatewayGroup `json:"gateways,omitempty" jsonschema_description:"groups of edges that translate, and stand in for each other"`
+	Policies    []egressPolicy `json:"policies,omitempty" jsonschema_description:"which packets leave the overlay by which gateways; the first that matches decides"`
 }
 
 type natTimeouts struct {
@@ -20,7 +20,7 @@ type natTimeouts struct {
 }
 
 type natLog struct {
-	Enabled bool   `json:"enabled,omitempty" jsonschema:"default=false" jsonschema_description:"write a line when a binding begins and when it ends"`
+	Enabled bool   `json:"enabled,omitempty" jsonschema:"default=false" jsonschema_description:"write a line when a session begins and when it ends"`
 	Rate    uint32 `json:"rate,omitempty" jsonschema:"default=100,minimum=1,maximum=100000" jsonschema_description:"lines a second; what is beyond is counted" hint:"100 is usual; enabled: false writes none"`
 }
 
@@ -28,7 +28,7 @@ type gatewayGroup struct {
 	Name        objectName   `json:"name" jsonschema_description:"name by which policies refer to this group"`
 	Mode        string       `json:"mode,omitempty" jsonschema:"default=active-standby,enum=active-standby,enum=active-active" jsonschema_description:"active-standby has the first live member do all, active-active divides sources and addresses among the live ones"`
 	Members     []memberRef  `json:"members" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"edges, the preferred first, in the same order on every edge: the name of one of spec.remotes or of this edge, or a tunnel endpoint; at most 16"`
-	Replication *replication `json:"replication,omitempty" jsonschema_description:"tell the other members of each binding, so that connections survive a failover; not done when left out"`
+	Replication *replication `json:"replication,omitempty" jsonschema_description:"tell the other members of each session, so that connections survive a failover; not done when left out"`
 }
 
 type replication struct {
@@ -40,22 +40,22 @@ type egressPolicy struct {
 	Name   objectName `json:"name" jsonschema_description:"name of this policy in commands and counters, the same on every edge; its segment is called egress-NAME"`
 	Router objectName `json:"router" jsonschema_description:"name of the router whose packets these are"`
 	overlayNetwork
-	From      []groupMember `json:"from,omitempty" jsonschema:"minItems=1" jsonschema_description:"sources, one of which has to match, as in [10.0.0.0/24, {segment: red}]; any when left out"`
-	To        []network     `json:"to,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"destinations outside the overlay, as in [198.51.100.0/24]; all when left out"`
-	Except    []network     `json:"except,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"destinations to which the sources go as they are"`
-	Gateways  objectName    `json:"gateways" jsonschema_description:"name of the group of gateways"`
-	Pool      []poolRange   `json:"pool" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"addresses that sources get, as in [192.0.2.10-192.0.2.20, \"2001:db8::10\"]; at most 1024"`
-	Uplink    objectName    `json:"uplink,omitempty" jsonschema_description:"name of the router's uplink at whose network the addresses are; needed where this edge is a gateway"`
-	Spread    string        `json:"spread,omitempty" jsonschema:"default=source,enum=source,enum=connection" jsonschema_description:"what of a source has one address of the pool: all of it, or each connection for itself"`
-	Mapping   string        `json:"mapping,omitempty" jsonschema:"default=endpoint-dependent,enum=endpoint-dependent,enum=endpoint-independent" jsonschema_description:"whether a source port becomes the same one for all destinations (RFC 4787 section 4.1)"`
-	Filtering string        `json:"filtering,omitempty" jsonschema:"default=endpoint-dependent,enum=endpoint-dependent,enum=endpoint-independent" jsonschema_description:"whether anybody may send to an endpoint-independent mapping (RFC 4787 section 5)"`
+	From           []groupMember `json:"from,omitempty" jsonschema:"minItems=1" jsonschema_description:"sources, one of which has to match, as in [10.0.0.0/24, {segment: red}]; any when left out"`
+	To             []network     `json:"to,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"destinations outside the overlay, as in [198.51.100.0/24]; all when left out"`
+	Except         []network     `json:"except,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"destinations to which the sources go as they are"`
+	Gateways       objectName    `json:"gateways" jsonschema_description:"name of the group of gateways"`
+	Pool           []poolRange   `json:"pool" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"addresses that sources get, as in [192.0.2.10-192.0.2.20, \"2001:db8::10\"]; at most 1024"`
+	Uplink         objectName    `json:"uplink,omitempty" jsonschema_description:"name of the router's uplink at whose network the addresses are; needed where this edge is a gateway"`
+	AddressPooling string        `json:"addressPooling,omitempty" jsonschema:"default=paired,enum=paired,enum=arbitrary" jsonschema_description:"what of a source has one address of the pool: all of it, or each connection for itself"`
+	Mapping        string        `json:"mapping,omitempty" jsonschema:"default=address-and-port-dependent,enum=address-and-port-dependent,enum=endpoint-independent" jsonschema_description:"whether a source port becomes the same one for all destinations (RFC 4787 section 4.1)"`
+	Filtering      string        `json:"filtering,omitempty" jsonschema:"default=address-and-port-dependent,enum=address-and-port-dependent,enum=endpoint-independent" jsonschema_description:"whether anybody may send to an endpoint-independent mapping (RFC 4787 section 5)"`
 	natRange
 }
 
 // natRange is what policies and uplinks have in common.
 type natRange struct {
 	Ports portRange `json:"ports,omitempty" jsonschema:"default=1024-65535" jsonschema_description:"ports that a source port may become"`
-	Limit uint32    `json:"limit,omitempty" jsonschema:"default=0,minimum=0,maximum=16777216" jsonschema_description:"bindings that one source may have, 0 is without limit" hint:"0 is without limit"`
+	Limit uint32    `json:"limit,omitempty" jsonschema:"default=0,minimum=0,maximum=16777216" jsonschema_description:"sessions that one source may have, 0 is without limit" hint:"0 is without limit"`
 }
 
 // uplinkNAT is an uplink's own translation.
@@ -63,10 +63,10 @@ type uplinkNAT struct {
 	Masquerade bool `json:"masquerade,omitempty" jsonschema:"default=false" jsonschema_description:"give what leaves by the uplink the uplink's address, unless a policy translates it"`
 	Required   bool `json:"required,omitempty" jsonschema:"default=false" jsonschema_description:"drop what leaves by the uplink and nothing translates"`
 	natRange
-	Forwards []portForward `json:"forwards,omitempty" jsonschema_description:"ports that lead to hosts of the overlay"`
+	PortForwards []portPortForward `json:"portForwards,omitempty" jsonschema_description:"ports that lead to hosts of the overlay"`
 }
 
-type portForward struct {
+type portPortForward struct {
 	Protocol string      `json:"protocol" jsonschema:"enum=tcp,enum=udp" jsonschema_description:"tcp or udp"`
 	Address  hostAddress `json:"address,omitempty" jsonschema_description:"address of the uplink, or of a policy's pool at it; the uplink's first one of the family of to when left out"`
 	Port     portRange   `json:"port" jsonschema_description:"port or range of ports, as in 8000-8009"`

@@ -14,8 +14,8 @@ func TestGatewayGroupErrors(t *testing.T) {
 	}
 	testErrors(t, []errorCase{
 		{"unknown field", exit + "  egress: {gateway: []}\n", []string{`17:12: spec.egress.gateway: unknown field; did you mean "gateways"?`}},
-		{"bindings", exit + "  egress: {bindings: 100}\n", []string{
-			`17:22: spec.egress.bindings: 100 is outside 1024 to 16777216; one entry for each concurrent connection is enough`}},
+		{"sessions", exit + "  egress: {sessions: 100}\n", []string{
+			`17:22: spec.egress.sessions: 100 is outside 1024 to 16777216; one entry for each concurrent connection is enough`}},
 		{"timeout", exit + "  egress: {timeouts: {udp: 2s}}\n", []string{
 			`17:28: spec.egress.timeouts.udp: 2s is outside 20s to 1000000s; packets are accounted up to 10s late, so that less would forget what is alive`}},
 		{"rate", exit + "  egress: {log: {rate: 0}}\n", []string{`17:24: spec.egress.log.rate: 0 is outside 1 to 100000; 100 is usual; enabled: false writes none`}},
@@ -140,43 +140,43 @@ func TestNATErrors(t *testing.T) {
 	nat := func(fields string) string {
 		return strings.Replace(exit, "[198.51.100.2/24]}", "[198.51.100.2/24], nat: {"+fields+"}}", 1)
 	}
-	forward := func(fields string) string { return nat("forwards: [{protocol: tcp, " + fields + "}]") }
+	portForward := func(fields string) string { return nat("portForwards: [{protocol: tcp, " + fields + "}]") }
 	const at = "spec.routers[0].uplinks[0].nat"
 	testErrors(t, []errorCase{
 		{"unknown field", nat("masquarade: true"), []string{`14:72: ` + at + `.masquarade: unknown field; did you mean "masquerade"?`}},
 		{"ports", nat("ports: 0-9"), []string{`14:79: ` + at + `.ports: port 0 is none; begin with 1, or better 1024`}},
-		{"fields missing", nat("forwards: [{}]"), []string{
-			`14:83: ` + at + `.forwards[0].protocol: is missing; add it: tcp or udp`,
-			`14:83: ` + at + `.forwards[0].port: is missing; add it: port or range of ports, as in 8000-8009`,
-			`14:83: ` + at + `.forwards[0].to: is missing; add it: address of the host`}},
-		{"protocol", nat("forwards: [{protocol: icmp, port: 1, to: 10.0.0.5}]"), []string{
-			`14:94: ` + at + `.forwards[0].protocol: "icmp" is not supported; write tcp or udp`}},
-		{"port 0", forward("port: 0, to: 10.0.0.5"), []string{`14:105: ` + at + `.forwards[0].port: port 0 is none; begin with 1`}},
-		{"port backwards", forward("port: 9-8, to: 10.0.0.5"), []string{`14:105: ` + at + `.forwards[0].port: 9-8 ends before it begins; write it 8-9`}},
-		{"too many ports", forward("port: 80-90, to: 10.0.0.5, toPort: 65530"), []string{
-			`14:134: ` + at + `.forwards[0].toPort: 11 ports from 65530 on go beyond 65535; lower it, or forward fewer`}},
-		{"no address of the family", forward(`port: 80, to: "fd00::5"`), []string{
-			`14:113: ` + at + `.forwards[0].to: uplink "wan" has no IPv6 address; give the address to forward from, or add one to the uplink`}},
-		{"families", forward(`address: 198.51.100.2, port: 80, to: "fd00::5"`), []string{
-			`14:136: ` + at + `.forwards[0].to: fd00::5 is IPv6 but 198.51.100.2 is IPv4; families are not translated; make them the same`}},
-		{"address of another uplink", forward("address: 203.0.113.2, port: 80, to: 10.0.0.5"), []string{
-			`14:108: ` + at + `.forwards[0].address: 203.0.113.2 is no address of uplink "wan", nor of a pool at it; use one of the uplink's addresses, or leave it out`}},
-		{"to the router", forward("port: 80, to: 10.0.0.254"), []string{
-			`14:113: ` + at + `.forwards[0].to: 10.0.0.254 is the router's own address; give that of a host`}},
-		{"port twice", nat("forwards: [{protocol: tcp, port: 80-90, to: 10.0.0.5}, {protocol: udp, port: 80-90, to: 10.0.0.5}, {protocol: tcp, port: 85, to: 10.0.0.6}, " +
+		{"fields missing", nat("portForwards: [{}]"), []string{
+			`14:87: ` + at + `.portForwards[0].protocol: is missing; add it: tcp or udp`,
+			`14:87: ` + at + `.portForwards[0].port: is missing; add it: port or range of ports, as in 8000-8009`,
+			`14:87: ` + at + `.portForwards[0].to: is missing; add it: address of the host`}},
+		{"protocol", nat("portForwards: [{protocol: icmp, port: 1, to: 10.0.0.5}]"), []string{
+			`14:98: ` + at + `.portForwards[0].protocol: "icmp" is not supported; write tcp or udp`}},
+		{"port 0", portForward("port: 0, to: 10.0.0.5"), []string{`14:109: ` + at + `.portForwards[0].port: port 0 is none; begin with 1`}},
+		{"port backwards", portForward("port: 9-8, to: 10.0.0.5"), []string{`14:109: ` + at + `.portForwards[0].port: 9-8 ends before it begins; write it 8-9`}},
+		{"too many ports", portForward("port: 80-90, to: 10.0.0.5, toPort: 65530"), []string{
+			`14:138: ` + at + `.portForwards[0].toPort: 11 ports from 65530 on go beyond 65535; lower it, or forward fewer`}},
+		{"no address of the family", portForward(`port: 80, to: "fd00::5"`), []string{
+			`14:117: ` + at + `.portForwards[0].to: uplink "wan" has no IPv6 address; give the address to forward from, or add one to the uplink`}},
+		{"families", portForward(`address: 198.51.100.2, port: 80, to: "fd00::5"`), []string{
+			`14:140: ` + at + `.portForwards[0].to: fd00::5 is IPv6 but 198.51.100.2 is IPv4; families are not translated; make them the same`}},
+		{"address of another uplink", portForward("address: 203.0.113.2, port: 80, to: 10.0.0.5"), []string{
+			`14:112: ` + at + `.portForwards[0].address: 203.0.113.2 is no address of uplink "wan", nor of a pool at it; use one of the uplink's addresses, or leave it out`}},
+		{"to the router", portForward("port: 80, to: 10.0.0.254"), []string{
+			`14:117: ` + at + `.portForwards[0].to: 10.0.0.254 is the router's own address; give that of a host`}},
+		{"port twice", nat("portForwards: [{protocol: tcp, port: 80-90, to: 10.0.0.5}, {protocol: udp, port: 80-90, to: 10.0.0.5}, {protocol: tcp, port: 85, to: 10.0.0.6}, " +
 			"{protocol: tcp, address: 198.51.100.2, port: 10-80, to: 10.0.0.6}]"), []string{
-			`14:193: ` + at + `.forwards[2].port: tcp port 85 of 198.51.100.2 is forwarded already (` + at + `.forwards[0], line 14); a port leads to one host`,
-			`14:257: ` + at + `.forwards[3].port: tcp port 80 of 198.51.100.2 is forwarded already (` + at + `.forwards[0], line 14); a port leads to one host`}},
-		{"many", nat("forwards: [{protocol: tcp, port: 1-65535, to: 10.0.0.5}, {protocol: udp, port: 1-2, to: 10.0.0.5}]"), []string{
+			`14:197: ` + at + `.portForwards[2].port: tcp port 85 of 198.51.100.2 is forwarded already (` + at + `.portForwards[0], line 14); a port leads to one host`,
+			`14:261: ` + at + `.portForwards[3].port: tcp port 80 of 198.51.100.2 is forwarded already (` + at + `.portForwards[0], line 14); a port leads to one host`}},
+		{"many", nat("portForwards: [{protocol: tcp, port: 1-65535, to: 10.0.0.5}, {protocol: udp, port: 1-2, to: 10.0.0.5}]"), []string{
 			`12:3: spec.routers: 65537 ports to forward, at most 65536; forward fewer`}},
 	})
 }
 
 // A forward may use an address of a pool at its uplink.
-func TestForwardOfPool(t *testing.T) {
+func TestPortForwardOfPool(t *testing.T) {
 	text := strings.Replace(withPolicy(good), "[198.51.100.2/24]}",
-		"[198.51.100.2/24], nat: {forwards: [{protocol: tcp, address: 198.51.100.10, port: 80, to: 10.0.0.5}]}}", 1)
-	if f := parseEdge(t, text).Routers[0].Uplinks[0].NAT.Forwards; len(f) != 1 || f[0].Addr.String() != "198.51.100.10" {
+		"[198.51.100.2/24], nat: {portForwards: [{protocol: tcp, address: 198.51.100.10, port: 80, to: 10.0.0.5}]}}", 1)
+	if f := parseEdge(t, text).Routers[0].Uplinks[0].NAT.PortForwards; len(f) != 1 || f[0].Addr.String() != "198.51.100.10" {
 		t.Errorf("forwards %+v", f)
 	}
 }

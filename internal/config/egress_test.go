@@ -54,7 +54,7 @@ func TestEgress(t *testing.T) {
 	e := parseEdge(t, exit+`  firewall:
     groups: [{name: g, members: [10.0.0.9]}]
   egress:
-    bindings: 1000000
+    sessions: 1000000
     timeouts: {udp: 30s, closed: 20s}
     log: {enabled: true, rate: 7}
     gateways:
@@ -71,7 +71,7 @@ func TestEgress(t *testing.T) {
       gateways: gws
       pool: [203.0.113.10-203.0.113.20, 203.0.113.30, "2001:db8:5::10"]
       uplink: lan
-      spread: connection
+      addressPooling: arbitrary
       mapping: endpoint-independent
       filtering: endpoint-independent
       ports: 2000-2009
@@ -83,7 +83,7 @@ func TestEgress(t *testing.T) {
 	timeouts := overlay.DefaultNATTimeouts
 	timeouts.UDP, timeouts.Closed = 30*time.Second, 20*time.Second
 	want := &overlay.Egress{
-		Bindings: 1000000, Timeouts: timeouts, Log: true, LogRate: 7,
+		NATSessions: 1000000, Timeouts: timeouts, Log: true, LogRate: 7,
 		Groups: []overlay.Group{{Name: "g", Members: []overlay.Member{{Prefix: netip.MustParsePrefix("10.0.0.9/32")}}}},
 		Gateways: []overlay.GatewayGroup{
 			{Name: "gws", Mode: overlay.ActiveActive, Members: []netip.Addr{a("192.0.2.1"), a("192.0.2.2"), a("192.0.2.4")},
@@ -110,7 +110,7 @@ func TestEgress(t *testing.T) {
 
 // The defaults of the file are those of the model.
 func TestEgressDefaults(t *testing.T) {
-	want := &overlay.Egress{Bindings: overlay.DefaultBindings, Timeouts: overlay.DefaultNATTimeouts, LogRate: overlay.DefaultNATLogRate}
+	want := &overlay.Egress{NATSessions: overlay.DefaultNATSessions, Timeouts: overlay.DefaultNATTimeouts, LogRate: overlay.DefaultNATLogRate}
 	if d := cmp.Diff(want, parseEdge(t, exit+"  egress: {}\n").Egress); d != "" {
 		t.Error(d)
 	}
@@ -132,7 +132,7 @@ func TestUplinkNAT(t *testing.T) {
         masquerade: true
         required: true
         limit: 9
-        forwards:
+        portForwards:
         - {protocol: tcp, port: 8080, to: 10.0.0.5, toPort: 80}
         - {protocol: udp, port: 5000-5009, to: "fd00::5"}
         - {protocol: udp, address: 198.51.100.2, port: 5000-5009, to: 10.0.0.6, toPort: 65526}
@@ -140,7 +140,7 @@ func TestUplinkNAT(t *testing.T) {
     - {name: dmz, interface: eth3, addresses: [192.0.2.130/25]}
 `)
 	want := []*overlay.UplinkNAT{
-		{Masquerade: true, Required: true, Limit: 9, Ports: overlay.DefaultNATPorts, Forwards: []overlay.PortForward{
+		{Masquerade: true, Required: true, Limit: 9, Ports: overlay.DefaultNATPorts, PortForwards: []overlay.PortForward{
 			{Protocol: 6, Addr: a("198.51.100.2"), Ports: overlay.PortRange{First: 8080, Last: 8080}, To: a("10.0.0.5"), ToPort: 80},
 			{Protocol: 17, Addr: a("2001:db8::2"), Ports: overlay.PortRange{First: 5000, Last: 5009}, To: a("fd00::5"), ToPort: 5000},
 			{Protocol: 17, Addr: a("198.51.100.2"), Ports: overlay.PortRange{First: 5000, Last: 5009}, To: a("10.0.0.6"), ToPort: 65526},
@@ -153,14 +153,14 @@ func TestUplinkNAT(t *testing.T) {
 			t.Errorf("%s:\n%s", u.Name, d)
 		}
 	}
-	if e.Egress == nil || e.Egress.Bindings != overlay.DefaultBindings || e.Egress.Timeouts != overlay.DefaultNATTimeouts {
+	if e.Egress == nil || e.Egress.NATSessions != overlay.DefaultNATSessions || e.Egress.Timeouts != overlay.DefaultNATTimeouts {
 		t.Errorf("egress %+v, want the defaults", e.Egress)
 	}
 }
 
 // An edge may be called by its name, which may begin with a digit, or by any of its addresses.
 func TestGatewayMembers(t *testing.T) {
-	const edge = "apiVersion: selvage.dev/v1alpha1\nkind: Edge\nmetadata: {name: 9-gw}\nspec:\n  underlay: {teps: [{name: x, address: 192.0.2.1, interface: eth0}, {name: y, address: 192.0.2.11, interface: eth1}]}\n"
+	const edge = "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: 9-gw}\nspec:\n  underlay: {teps: [{name: x, address: 192.0.2.1, interface: eth0}, {name: y, address: 192.0.2.11, interface: eth1}]}\n"
 	for _, own := range []string{"9-gw", "192.0.2.1", "192.0.2.11"} {
 		e := parseEdge(t, edge+"  egress: {gateways: [{name: g, members: [192.0.2.9, "+own+"]}]}\n")
 		if got := e.Egress.Gateways[0].Members; len(got) != 2 || got[1] != netip.MustParseAddr("192.0.2.1") {

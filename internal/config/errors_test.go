@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-const header = "apiVersion: selvage.dev/v1alpha1\nkind: Edge\nmetadata: {name: a}\n"
+const header = "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: a}\n"
 
 // under is a header with a good underlay; what follows begins in line 6.
 const under = header + "spec:\n  underlay: {interfaces: [eth0], tep: 192.0.2.1}\n"
@@ -69,13 +69,13 @@ func TestFileErrors(t *testing.T) {
 			`1:1: must be a mapping, is a string; fields here: apiVersion, kind, metadata, spec`,
 		}},
 		{"everything missing", "{}\n", []string{
-			`1:1: apiVersion: is missing; add it: version of this format: selvage.dev/v1alpha1`,
+			`1:1: apiVersion: is missing; add it: version of this format: selvage.dev/v1alpha2`,
 			`1:1: kind: is missing; add it: what the file describes: Edge`,
 			`1:1: metadata: is missing; add it: who this edge is`,
 			`1:1: spec: is missing; add it: what this edge does`,
 		}},
 		{"version and kind", "apiVersion: v1\nkind: edge\nmetadata: {name: a}\n" + under[len(header):], []string{
-			`1:13: apiVersion: "v1" is not supported; write selvage.dev/v1alpha1`,
+			`1:13: apiVersion: "v1" is not supported; write selvage.dev/v1alpha2`,
 			`2:7: kind: "edge" is not supported; write Edge`,
 		}},
 	})

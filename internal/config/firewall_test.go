@@ -227,11 +227,11 @@ func TestServices(t *testing.T) {
 
 // A rule whose source and destination have a family in common can match.
 func TestFamilies(t *testing.T) {
-	for _, ends := range []string{
+	for _, vports := range []string{
 		`from: [10.0.0.0/24, "fd00::/64"], to: [10.0.0.0/24, "fd00::/64"]`, `from: [10.0.0.0/24], to: [10.0.1.0/24, "fd00::/64"]`,
 		`from: [10.0.0.0/24], to: [{segment: blue}]`, `from: [10.0.0.0/24, "02:00:00:00:00:01"], to: ["fd00::/64"]`, `to: ["fd00::/64"]`,
 	} {
-		parseFirewall(t, "  firewall: {sections: [{name: s, rules: [{name: r, action: allow, "+ends+"}]}]}\n")
+		parseFirewall(t, "  firewall: {sections: [{name: s, rules: [{name: r, action: allow, "+vports+"}]}]}\n")
 	}
 }
 

@@ -71,8 +71,8 @@ func TestTunnelErrors(t *testing.T) {
 		{"outer octal", segments("vni: 1, outer: {dscp: 010}"), []string{
 			`7:38: spec.segments[0].outer.dscp: "010" is no DSCP; write 0 to 63, or inherit to take that of the inner packet`,
 		}},
-		{"two sources of a family", segments(`vni: 1, tooBigFrom: [10.0.0.1, "fd00::1", 10.0.0.2]`), []string{
-			`7:58: spec.segments[0].tooBigFrom[2]: there is a source for IPv4 already (spec.segments[0].tooBigFrom[0], line 7); keep one a family`,
+		{"two sources of a family", segments(`vni: 1, icmpSources: [10.0.0.1, "fd00::1", 10.0.0.2]`), []string{
+			`7:59: spec.segments[0].icmpSources[2]: there is a source for IPv4 already (spec.segments[0].icmpSources[0], line 7); keep one a family`,
 		}},
 		{"neighbours", segments(`vni: 1, neighbours: [{address: 224.0.0.1, mac: "02:00:00:00:00:01"}, {address: 10.0.0.1, mac: "03:00:00:00:00:01"}, {address: 10.0.0.1, mac: "02:00:00:00:00:01"}]`), []string{
 			`7:47: spec.segments[0].neighbours[0].address: 224.0.0.1 is a multicast address; use the unicast address of a station`,

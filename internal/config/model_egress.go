@@ -16,10 +16,10 @@ func (d *document) egress(policies []policySource) *overlay.Egress {
 		}) {
 			return nil
 		}
-		return &overlay.Egress{Bindings: overlay.DefaultBindings, Timeouts: overlay.DefaultNATTimeouts, LogRate: overlay.DefaultNATLogRate}
+		return &overlay.Egress{NATSessions: overlay.DefaultNATSessions, Timeouts: overlay.DefaultNATTimeouts, LogRate: overlay.DefaultNATLogRate}
 	}
 	m := &overlay.Egress{
-		Bindings: e.Bindings, Timeouts: timeouts(e.Timeouts).model(), Log: e.Log.Enabled, LogRate: e.Log.Rate,
+		NATSessions: e.NATSessions, Timeouts: timeouts(e.Timeouts).model(), Log: e.Log.Enabled, LogRate: e.Log.Rate,
 		Gateways: each(e.Gateways, gatewayGroup.model),
 	}
 	for _, p := range policies {
@@ -53,7 +53,7 @@ func (p egressPolicy) model(s spec) overlay.EgressPolicy {
 		VNI: overlay.VNI(p.VNI), Tunnel: p.tunnel(), Remotes: p.edges(s), TEPs: each(p.TEPs, objectName.model),
 		From: models(p.From), To: each(p.To, network.model), Except: each(p.Except, network.model),
 		Gateways: string(p.Gateways), Pool: each(p.Pool, poolRange.model), Uplink: string(p.Uplink),
-		PerConnection: p.Spread == spreadConnection,
+		PerConnection: p.AddressPooling == addressPoolingArbitrary,
 		Independent:   p.Mapping == endpointIndependent, Open: p.Filtering == endpointIndependent,
 		Ports: p.Ports.PortRange, Limit: p.Limit,
 	}
@@ -91,7 +91,7 @@ func (u uplink) nat() *overlay.UplinkNAT {
 	}
 	return &overlay.UplinkNAT{
 		Masquerade: u.NAT.Masquerade, Required: u.NAT.Required, Ports: u.NAT.Ports.PortRange, Limit: u.NAT.Limit,
-		Forwards: each(u.NAT.Forwards, func(f portForward) overlay.PortForward {
+		PortForwards: each(u.NAT.PortForwards, func(f portPortForward) overlay.PortForward {
 			m := overlay.PortForward{Protocol: protocols[f.Protocol], Addr: u.forwarded(f), Ports: f.Port.PortRange, To: f.To.Addr, ToPort: f.ToPort}
 			if m.ToPort == 0 {
 				m.ToPort = m.Ports.First
@@ -103,7 +103,7 @@ func (u uplink) nat() *overlay.UplinkNAT {
 
 // forwarded is the address of f: the given one, or the uplink's first of the family of the
 // host; unset when there is none.
-func (u uplink) forwarded(f portForward) netip.Addr {
+func (u uplink) forwarded(f portPortForward) netip.Addr {
 	if f.Address.IsValid() {
 		return f.Address.Addr
 	}

@@ -20,9 +20,10 @@ func TestLoadTEPs(t *testing.T) {
 	addr := netip.MustParseAddr
 	b := addr("192.0.2.2")
 	want := overlay.Edge{
-		Name: "host-e",
+		APIVersion: Version,
+		Name:       "host-e",
 		Underlay: overlay.Underlay{
-			Interfaces: []string{"eth0", "eth1"}, TEP: addr("192.0.2.1"), ProbeMTU: true, Teaming: overlay.TeamFlow,
+			Interfaces: []string{"eth0", "eth1"}, TEP: addr("192.0.2.1"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow,
 			TEPs: []overlay.TEP{
 				{Name: "a", Addr: addr("192.0.2.1"), Interface: "eth0"}, {Name: "b", Addr: addr("198.51.100.1"), Interface: "eth1"},
 			},
@@ -96,9 +97,9 @@ func TestLivenessValues(t *testing.T) {
 		t.Errorf("liveness without being asked for: %+v", got)
 	}
 	for fields, want := range map[string]overlay.Liveness{
-		", liveness: {}":         {Interval: 50 * time.Millisecond, Multiplier: 3},
-		", liveness: {hops: 16}": {Interval: 50 * time.Millisecond, Multiplier: 3, Hops: 16},
-		", liveness: {interval: 1.5s, multiplier: 5, hops: auto}": {Interval: 1500 * time.Millisecond, Multiplier: 5},
+		", bfd: {}":         {Interval: 50 * time.Millisecond, Multiplier: 3},
+		", bfd: {hops: 16}": {Interval: 50 * time.Millisecond, Multiplier: 3, Hops: 16},
+		", bfd: {interval: 1.5s, multiplier: 5, hops: auto}": {Interval: 1500 * time.Millisecond, Multiplier: 5},
 	} {
 		if got := parse(fields); got == nil || *got != want {
 			t.Errorf("%s: %+v, want %+v", fields, got, want)
@@ -152,20 +153,20 @@ func TestUnderlayErrors(t *testing.T) {
 		{"transit", under + "  transit: {mode: xdp}\n", []string{
 			`6:19: spec.transit.mode: "xdp" is not supported; write auto or native or generic or tc`,
 		}},
-		{"liveness", underlay("interfaces: [eth0], tep: 192.0.2.1, liveness: {interval: 5ms, multiplier: 1, hops: 0}"), []string{
-			`5:71: spec.underlay.liveness.interval: 5ms is outside 10ms to 10s; 50ms is usual`,
-			`5:88: spec.underlay.liveness.multiplier: 1 is outside 2 to 255; 3 is usual; 2 to 255`,
-			`5:97: spec.underlay.liveness.hops: "0" is no number of hops; write 1 to 255, or auto`,
+		{"liveness", underlay("interfaces: [eth0], tep: 192.0.2.1, bfd: {interval: 5ms, multiplier: 1, hops: 0}"), []string{
+			`5:66: spec.underlay.bfd.interval: 5ms is outside 10ms to 10s; 50ms is usual`,
+			`5:83: spec.underlay.bfd.multiplier: 1 is outside 2 to 255; 3 is usual; 2 to 255`,
+			`5:92: spec.underlay.bfd.hops: "0" is no number of hops; write 1 to 255, or auto`,
 		}},
-		{"interval without unit", underlay("interfaces: [eth0], tep: 192.0.2.1, liveness: {interval: 50, hops: some}"), []string{
-			`5:71: spec.underlay.liveness.interval: "50" is not a duration; add the unit: 50ms`,
-			`5:81: spec.underlay.liveness.hops: "some" is no number of hops; write 1 to 255, or auto`,
+		{"interval without unit", underlay("interfaces: [eth0], tep: 192.0.2.1, bfd: {interval: 50, hops: some}"), []string{
+			`5:66: spec.underlay.bfd.interval: "50" is not a duration; add the unit: 50ms`,
+			`5:76: spec.underlay.bfd.hops: "some" is no number of hops; write 1 to 255, or auto`,
 		}},
-		{"interval of odd precision", underlay("interfaces: [eth0], tep: 192.0.2.1, liveness: {interval: 20.0001ms}"), []string{
-			`5:71: spec.underlay.liveness.interval: 20.0001ms is no whole number of microseconds; 50ms is usual`,
+		{"interval of odd precision", underlay("interfaces: [eth0], tep: 192.0.2.1, bfd: {interval: 20.0001ms}"), []string{
+			`5:66: spec.underlay.bfd.interval: 20.0001ms is no whole number of microseconds; 50ms is usual`,
 		}},
-		{"liveness a word", underlay("interfaces: [eth0], tep: 192.0.2.1, liveness: on"), []string{
-			`5:60: spec.underlay.liveness: must be a mapping, is a string; fields here: interval, multiplier, hops`,
+		{"liveness a word", underlay("interfaces: [eth0], tep: 192.0.2.1, bfd: on"), []string{
+			`5:55: spec.underlay.bfd: must be a mapping, is a string; fields here: interval, multiplier, hops`,
 		}},
 	})
 }

@@ -13,10 +13,10 @@ import (
 // restore reads which numbers a former process gave to ends and segments, so
 // that learned entries and cached decisions stay true.
 func (d *Datapath) restore() error {
-	d.ends = make([]edgeEnd, d.objs.Ends.MaxEntries())
-	d.segments = make([]edgeSegment, d.objs.Segments.MaxEntries())
+	d.vports = make([]bpfVport, d.objs.Vports.MaxEntries())
+	d.segments = make([]bpfSegment, d.objs.Segments.MaxEntries())
 	d.names = newNames()
-	if err := readArray(d.objs.Ends, d.ends); err != nil {
+	if err := readArray(d.objs.Vports, d.vports); err != nil {
 		return err
 	}
 	if err := readArray(d.objs.Segments, d.segments); err != nil {
@@ -55,47 +55,47 @@ func readArray[V any](m *ebpf.Map, into []V) error {
 
 // plan collects what the hash maps must hold in the end; the rest is pruned.
 type plan struct {
-	ports        map[edgePortKey]uint32
-	vnis         map[edgeVniKey]uint32
-	remotes      map[edgeRemoteKey]uint32
-	members      map[edgeMemberKey]uint32
-	teps         map[edgePathKey]uint32
-	locals       map[edgeLocalKey]uint32
-	options      map[uint32]uint32
-	allowedMACs  map[edgeAllowedMac]uint32
-	allowedAddrs map[edgeAllowedAddr]uint32
-	static       map[edgeFdbKey]uint32
-	neighbours   map[edgeNeighbourKey]overlay.MAC // static ones
-	routes       map[edgeRouteKey]edgeRoute
-	counts       map[uint32]uint32 // members of a segment
-	hooks        map[hook]bool
-	touched      map[uint32]bool // segments whose decisions are outdated
-	evpn         map[uint32]bool // segments of whose hosts BGP tells
-	rerouted     map[uint32]bool // routers likewise
-	spreads      map[edgeSpreadKey]edgeSpread
-	addrs        map[netip.Addr][]netip.Addr // of a remote, by the first
-	devices      map[hook]Transit
-	takers       map[uint32]uint32
-	exits        map[uint32]uint32
-	policed      bool               // there is a firewall
-	unpoliced    map[uint32]edgeEnd // ports that get it when its programs are attached
-	groups       map[uint32]bool    // groups and hops in use
-	hops         map[uint16]bool
-	nat          translationPlan
+	ports         map[bpfPortKey]uint32
+	vnis          map[bpfVniKey]uint32
+	remotes       map[bpfRemoteKey]uint32
+	members       map[bpfMemberKey]uint32
+	teps          map[bpfPathKey]uint32
+	locals        map[bpfLocalKey]uint32
+	options       map[uint32]uint32
+	allowedMACs   map[bpfAllowedMac]uint32
+	allowedAddrs  map[bpfAllowedAddr]uint32
+	static        map[bpfFdbKey]uint32
+	neighbours    map[bpfNeighbourKey]overlay.MAC // static ones
+	routes        map[bpfRouteKey]bpfRoute
+	counts        map[uint32]uint32 // members of a segment
+	hooks         map[hook]bool
+	touched       map[uint32]bool // segments whose decisions are outdated
+	evpn          map[uint32]bool // segments of whose hosts BGP tells
+	rerouted      map[uint32]bool // routers likewise
+	pathGroups    map[bpfPathGroupKey]bpfPathGroup
+	addrs         map[netip.Addr][]netip.Addr // of a remote, by the first
+	devices       map[hook]Transit
+	xdpInterfaces map[uint32]uint32
+	txDevices     map[uint32]uint32
+	policed       bool                // there is a firewall
+	unpoliced     map[uint32]bpfVport // ports that get it when its programs are attached
+	groups        map[uint32]bool     // groups and hops in use
+	hops          map[uint16]bool
+	nat           translationPlan
 }
 
 func newPlan(t Tables) *plan {
 	return &plan{
-		ports: map[edgePortKey]uint32{}, vnis: map[edgeVniKey]uint32{}, remotes: map[edgeRemoteKey]uint32{},
-		members: map[edgeMemberKey]uint32{}, teps: map[edgePathKey]uint32{}, locals: map[edgeLocalKey]uint32{}, options: map[uint32]uint32{},
-		allowedMACs: map[edgeAllowedMac]uint32{}, allowedAddrs: map[edgeAllowedAddr]uint32{},
-		static: map[edgeFdbKey]uint32{}, neighbours: map[edgeNeighbourKey]overlay.MAC{},
-		routes: map[edgeRouteKey]edgeRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
+		ports: map[bpfPortKey]uint32{}, vnis: map[bpfVniKey]uint32{}, remotes: map[bpfRemoteKey]uint32{},
+		members: map[bpfMemberKey]uint32{}, teps: map[bpfPathKey]uint32{}, locals: map[bpfLocalKey]uint32{}, options: map[uint32]uint32{},
+		allowedMACs: map[bpfAllowedMac]uint32{}, allowedAddrs: map[bpfAllowedAddr]uint32{},
+		static: map[bpfFdbKey]uint32{}, neighbours: map[bpfNeighbourKey]overlay.MAC{},
+		routes: map[bpfRouteKey]bpfRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
 		touched: map[uint32]bool{}, evpn: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
-		spreads: map[edgeSpreadKey]edgeSpread{}, addrs: addressesOf(t), devices: map[hook]Transit{}, takers: map[uint32]uint32{}, exits: map[uint32]uint32{},
-		unpoliced: map[uint32]edgeEnd{},
+		pathGroups: map[bpfPathGroupKey]bpfPathGroup{}, addrs: addressesOf(t), devices: map[hook]Transit{}, xdpInterfaces: map[uint32]uint32{}, txDevices: map[uint32]uint32{},
+		unpoliced: map[uint32]bpfVport{},
 		nat: translationPlan{
-			forwards: map[edgeForwardKey]edgeForward{}, routers: map[uint32]edgeRouterFlags{}, segments: map[uint32]edgeSegment{},
+			portForwards: map[bpfPortForwardKey]bpfPortForward{}, routers: map[uint32]bpfRouterFlags{}, segments: map[uint32]bpfSegment{},
 		},
 	}
 }
@@ -108,17 +108,17 @@ func (d *Datapath) Apply(t Tables) error {
 	if err := d.assign(t); err != nil {
 		return err
 	}
-	d.tellNames()
+	d.publishNames()
 	if err := d.planTransit(t, p); err != nil {
 		return err
 	}
 	if err := d.putPolicy(t, p); err != nil {
 		return err
 	}
-	if err := d.writeEnds(t, p); err != nil {
+	if err := d.writeVports(t, p); err != nil {
 		return err
 	}
-	if err := d.planSpreads(t.Teams, p); err != nil {
+	if err := d.planPathGroups(t.PathPolicies, p); err != nil {
 		return err
 	}
 	if err := d.planSegments(t, p); err != nil {
@@ -147,7 +147,7 @@ func (d *Datapath) Apply(t Tables) error {
 		return err
 	}
 	// Last, when its far end is attached: end 0 is no port or remote, but the coalescer.
-	if err := d.putEnd(0, edgeEnd{Ifindex: uint32(t.Coalescer.Near)}); err != nil {
+	if err := d.putVport(0, bpfVport{Ifindex: uint32(t.Coalescer.Near)}); err != nil {
 		return fmt.Errorf("coalescer: %w", err)
 	}
 	return d.prune(p)
@@ -155,7 +155,7 @@ func (d *Datapath) Apply(t Tables) error {
 
 // assign gives numbers to new routers, segments, ports and remotes and frees those that went.
 func (d *Datapath) assign(t Tables) error {
-	former := d.names.segIDs
+	previous := d.names.segIDs
 	d.names, d.edges = newNames(), edgesOf(t)
 	for _, r := range t.Routers {
 		if err := d.assignRouter(r.Name); err != nil {
@@ -163,7 +163,7 @@ func (d *Datapath) assign(t Tables) error {
 		}
 	}
 	for _, s := range t.Segments {
-		if err := d.assignSegment(s, former); err != nil {
+		if err := d.assignSegment(s, previous); err != nil {
 			return err
 		}
 	}
@@ -171,7 +171,7 @@ func (d *Datapath) assign(t Tables) error {
 		return err
 	}
 	for _, port := range t.Ports {
-		id, err := d.assignEnd(edgeEnd{Kind: edgeEndKindEND_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN}, port.Name)
+		id, err := d.assignVport(bpfVport{Kind: bpfVportKindVPORT_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN}, port.Name)
 		if err != nil {
 			return err
 		}
@@ -179,9 +179,9 @@ func (d *Datapath) assign(t Tables) error {
 	}
 	for _, tep := range t.TEPs {
 		pair := d.pair(tep)
-		end := edgeEnd{Kind: edgeEndKindEND_TEP}
-		end.Addr.W, end.Local.W = wireAddr(tep.Addr), wireAddr(pair.Local)
-		id, err := d.assignEnd(end, pair.String())
+		vport := bpfVport{Kind: bpfVportKindVPORT_TEP}
+		vport.Addr.W, vport.Local.W = wireAddr(tep.Addr), wireAddr(pair.Local)
+		id, err := d.assignVport(vport, pair.String())
 		if err != nil {
 			return err
 		}
@@ -211,21 +211,21 @@ func edgeOf(t TEP) netip.Addr {
 
 // assignSegment knows a segment again by its VNI, and one without tunnels by its
 // gateway's MAC address, and among those that share it by its name.
-func (d *Datapath) assignSegment(s overlay.Segment, former map[string]uint32) error {
+func (d *Datapath) assignSegment(s overlay.Segment, previous map[string]uint32) error {
 	var mac overlay.MAC
 	if s.Gateway != nil {
 		mac = s.Gateway.MAC
 	}
-	same := func(id uint32, e edgeSegment) bool {
+	same := func(id uint32, e bpfSegment) bool {
 		_, given := d.names.segments[id] // uplinks may have the same MAC address
 		return !given && e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.Tunnel.UDPPort) && (s.VNI != 0 || e.GatewayMac == mac)
 	}
-	id, ok := former[s.Name]
+	id, ok := previous[s.Name]
 	if !ok || !same(id, d.segments[id]) {
 		id, ok = findSlot(d.segments, same)
 	}
 	if !ok {
-		id, ok = find(d.segments, func(e edgeSegment) bool { return e.Used == 0 })
+		id, ok = find(d.segments, func(e bpfSegment) bool { return e.Used == 0 })
 	}
 	if !ok {
 		return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(d.segments)-1)
@@ -251,24 +251,24 @@ func findSlot[V any](slots []V, match func(uint32, V) bool) (uint32, bool) {
 	return 0, false
 }
 
-func (d *Datapath) assignEnd(want edgeEnd, name string) (uint32, error) {
-	id, ok := find(d.ends, func(e edgeEnd) bool {
+func (d *Datapath) assignVport(want bpfVport, name string) (uint32, error) {
+	id, ok := find(d.vports, func(e bpfVport) bool {
 		if e.Kind != want.Kind {
 			return false
 		}
-		if e.Kind == edgeEndKindEND_PORT {
+		if e.Kind == bpfVportKindVPORT_PORT {
 			return e.Ifindex == want.Ifindex && e.Vlan == want.Vlan
 		}
 		return e.Addr == want.Addr && e.Local == want.Local
 	})
 	if !ok {
-		id, ok = find(d.ends, func(e edgeEnd) bool { return e.Kind == edgeEndKindEND_NONE })
+		id, ok = find(d.vports, func(e bpfVport) bool { return e.Kind == bpfVportKindVPORT_NONE })
 	}
 	if !ok {
-		return 0, fmt.Errorf("%s: the table of %d ports and remotes is full", name, len(d.ends)-1)
+		return 0, fmt.Errorf("%s: the table of %d ports and remotes is full", name, len(d.vports)-1)
 	}
-	if d.ends[id].Kind == edgeEndKindEND_NONE {
-		d.ends[id] = want
+	if d.vports[id].Kind == bpfVportKindVPORT_NONE {
+		d.vports[id] = want
 		if err := d.clearTraffic(id); err != nil {
 			return 0, err
 		}
@@ -276,24 +276,24 @@ func (d *Datapath) assignEnd(want edgeEnd, name string) (uint32, error) {
 	return id, nil
 }
 
-func (d *Datapath) writeEnds(t Tables, p *plan) error {
+func (d *Datapath) writeVports(t Tables, p *plan) error {
 	for _, port := range t.Ports {
 		segment, ok := d.names.segIDs[port.Segment]
 		if !ok {
 			return fmt.Errorf("port %s: there is no segment %q", port.Name, port.Segment)
 		}
 		id := d.names.portIDs[port.Name]
-		end := portEnd(port, segment)
-		leaveBy(&end, p)
+		vport := portVport(port, segment)
+		leaveBy(&vport, p)
 		if t.Firewall != nil && !port.Uplink {
-			d.police(id, &end, p)
+			d.firewall(id, &vport, p)
 		}
-		if err := d.putEnd(id, end); err != nil {
+		if err := d.putVport(id, vport); err != nil {
 			return fmt.Errorf("port %s: %w", port.Name, err)
 		}
-		p.ports[edgePortKey{Ifindex: end.Ifindex, Vlan: uint32(port.VLAN)}] = id
+		p.ports[bpfPortKey{Ifindex: vport.Ifindex, Vlan: uint32(port.VLAN)}] = id
 		if port.Uplink {
-			p.ports[edgePortKey{Ifindex: end.Ifindex, Vlan: portShared}] = id
+			p.ports[bpfPortKey{Ifindex: vport.Ifindex, Vlan: portShared}] = id
 		}
 		p.hooks[hook{rolePort, port.Ifindex}] = true
 		p.addMember(segment, id)
@@ -310,55 +310,55 @@ func (d *Datapath) writeTEPs(t Tables, p *plan) error {
 	for _, tep := range t.TEPs {
 		pair := d.pair(tep)
 		id := d.names.pathIDs[pair]
-		key := edgePathKey{}
+		key := bpfPathKey{}
 		key.Local.W, key.Remote.W = wireAddr(pair.Local), wireAddr(pair.Remote)
 		p.teps[key] = id
-		end := d.tepEnd(tep)
-		leaveBy(&end, p)
+		vport := d.tepVport(tep)
+		leaveBy(&vport, p)
 		if paths[edgeOf(tep)] > 1 {
-			end.Flags |= edgeEndFlagsEND_SPREAD
+			vport.Flags |= bpfVportFlagsVPORT_MULTIPATH
 		}
-		if err := d.putEnd(id, end); err != nil {
+		if err := d.putVport(id, vport); err != nil {
 			return fmt.Errorf("path %s: %w", pair, err)
 		}
 	}
 	return nil
 }
 
-func portEnd(port Port, segment uint32) edgeEnd {
-	end := edgeEnd{
-		Kind: edgeEndKindEND_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN, Mtu: uint32(port.MTU), Segment: segment,
+func portVport(port Port, segment uint32) bpfVport {
+	vport := bpfVport{
+		Kind: bpfVportKindVPORT_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN, Mtu: uint32(port.MTU), Segment: segment,
 	}
 	if port.Peer {
-		end.Flags |= edgeEndFlagsEND_PEER
+		vport.Flags |= bpfVportFlagsVPORT_PEER
 	}
 	if port.Segments {
-		end.Flags |= edgeEndFlagsEND_SEGMENTS
+		vport.Flags |= bpfVportFlagsVPORT_GSO
 	}
 	if port.Uplink {
-		end.Flags |= edgeEndFlagsEND_UPLINK
+		vport.Flags |= bpfVportFlagsVPORT_UPLINK
 	}
 	if a := port.Allowed; a != nil {
 		if len(a.MACs) > 0 {
-			end.Flags |= edgeEndFlagsEND_GUARD_MACS
+			vport.Flags |= bpfVportFlagsVPORT_GUARD_MACS
 		}
 		if len(a.Addresses) > 0 {
-			end.Flags |= edgeEndFlagsEND_GUARD_ADDRS
+			vport.Flags |= bpfVportFlagsVPORT_GUARD_ADDRS
 		}
 	}
-	return end
+	return vport
 }
 
 // allow plans who may send from a port.
-func (p *plan) allow(end uint32, a *overlay.Allowed) {
+func (p *plan) allow(vport uint32, a *overlay.Allowed) {
 	if a == nil {
 		return
 	}
 	for _, mac := range a.MACs {
-		p.allowedMACs[edgeAllowedMac{End: end, Mac: mac}] = 1
+		p.allowedMACs[bpfAllowedMac{Vport: vport, Mac: mac}] = 1
 	}
 	for _, prefix := range a.Addresses {
-		key := edgeAllowedAddr{Prefixlen: prefixLen(prefix), End: end}
+		key := bpfAllowedAddr{Prefixlen: prefixLen(prefix), Vport: vport}
 		key.Addr.W = wireAddr(prefix.Masked().Addr())
 		p.allowedAddrs[key] = 1
 	}
@@ -375,41 +375,41 @@ func prefixLen(p netip.Prefix) uint32 {
 	return uint32(32 + p.Bits())
 }
 
-func (d *Datapath) tepEnd(t TEP) edgeEnd {
+func (d *Datapath) tepVport(t TEP) bpfVport {
 	local := d.pair(t).Local
-	end := edgeEnd{Kind: edgeEndKindEND_TEP, Ifindex: uint32(t.Ifindex), Mtu: uint32(t.MTU)}
-	end.Addr.W, end.Local.W = wireAddr(t.Addr), wireAddr(local)
+	vport := bpfVport{Kind: bpfVportKindVPORT_TEP, Ifindex: uint32(t.Ifindex), Mtu: uint32(t.MTU)}
+	vport.Addr.W, vport.Local.W = wireAddr(t.Addr), wireAddr(local)
 	if t.Down {
-		end.Flags |= edgeEndFlagsEND_DOWN
+		vport.Flags |= bpfVportFlagsVPORT_DOWN
 	}
 	if t.NextMAC != (overlay.MAC{}) {
-		end.Flags |= edgeEndFlagsEND_RESOLVED
+		vport.Flags |= bpfVportFlagsVPORT_RESOLVED
 	}
-	end.OuterLen = uint8(copy(end.Outer[:], outerTemplate(local, t)))
-	return end
+	vport.OuterLen = uint8(copy(vport.Outer[:], outerTemplate(local, t)))
+	return vport
 }
 
-// putEnd writes an end when it differs from what the map holds. What the underlay
+// putVport writes an end when it differs from what the map holds. What the underlay
 // said about a remote's path stays.
-func (d *Datapath) putEnd(id uint32, end edgeEnd) error {
-	var now edgeEnd
-	if err := d.objs.Ends.Lookup(id, &now); err != nil {
+func (d *Datapath) putVport(id uint32, vport bpfVport) error {
+	var now bpfVport
+	if err := d.objs.Vports.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read end %d: %w", id, err)
 	}
-	if end.Kind == edgeEndKindEND_TEP && now.Kind == end.Kind && now.Addr == end.Addr && now.Local == end.Local {
-		end.PathMtu, end.PathMtuNs = now.PathMtu, now.PathMtuNs
+	if vport.Kind == bpfVportKindVPORT_TEP && now.Kind == vport.Kind && now.Addr == vport.Addr && now.Local == vport.Local {
+		vport.PathMtu, vport.PathMtuNs = now.PathMtu, now.PathMtuNs
 	}
-	d.ends[id] = end
-	if now == end {
+	d.vports[id] = vport
+	if now == vport {
 		return nil
 	}
-	if err := d.objs.Ends.Put(id, end); err != nil {
+	if err := d.objs.Vports.Put(id, vport); err != nil {
 		return fmt.Errorf("write end %d: %w", id, err)
 	}
 	return nil
 }
 
-func (p *plan) addMember(segment, end uint32) {
-	p.members[edgeMemberKey{Segment: segment, Index: p.counts[segment]}] = end
+func (p *plan) addMember(segment, vport uint32) {
+	p.members[bpfMemberKey{Segment: segment, Index: p.counts[segment]}] = vport
 	p.counts[segment]++
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// askerMAC asks hosts of segments that have no gateway.
-var askerMAC = overlay.MAC{0x02, 's', 'e', 'l', 'v', 'g'}
+// echoDirMAC asks hosts of segments that have no gateway.
+var echoDirMAC = overlay.MAC{0x02, 's', 'e', 'l', 'v', 'g'}
 
-// Ask asks a host at a port whether it is there: for each of its addresses by an ARP request
+// SolicitHost asks a host at a port whether it is there: for each of its addresses by an ARP request
 // or neighbour solicitation to its MAC address. What it answers is learned as ever. It must
 // be called in the edge's network namespace.
-func (d *Datapath) Ask(segment, port string, mac overlay.MAC, addrs []netip.Addr) error {
+func (d *Datapath) SolicitHost(segment, port string, mac overlay.MAC, addrs []netip.Addr) error {
 	id, ok := d.names.segIDs[segment]
 	if !ok {
 		return fmt.Errorf("ask %s: there is no segment %q", mac, segment)
 	}
-	end, ok := d.names.portIDs[port]
+	vport, ok := d.names.portIDs[port]
 	if !ok || len(addrs) == 0 {
 		return nil // the port went meanwhile
 	}
@@ -32,11 +32,11 @@ func (d *Datapath) Ask(segment, port string, mac overlay.MAC, addrs []netip.Addr
 		return fmt.Errorf("ask %s at %s: %w", mac, port, err)
 	}
 	defer unix.Close(socket)
-	to := &unix.SockaddrLinklayer{Ifindex: int(d.ends[end].Ifindex), Halen: uint8(len(mac))}
+	to := &unix.SockaddrLinklayer{Ifindex: int(d.vports[vport].Ifindex), Halen: uint8(len(mac))}
 	copy(to.Addr[:], mac[:])
 	var errs []error
 	for _, addr := range addrs {
-		frame := withVLAN(d.question(id, mac, addr), d.ends[end].Vlan)
+		frame := withVLAN(d.question(id, mac, addr), d.vports[vport].Vlan)
 		if err := unix.Sendto(socket, frame, 0, to); err != nil {
 			errs = append(errs, fmt.Errorf("ask %s at %s for %s: %w", mac, port, addr, err))
 		}

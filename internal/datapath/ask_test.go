@@ -73,7 +73,7 @@ func TestUnknownNeighbourIsAskedFor(t *testing.T) {
 					var r result
 					drops, events := w.counted(t, func() { r = w.fromPort(t, "p0", in) })
 					r.want(t, in, dropped)
-					if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["asked"] != 1 {
+					if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["neigh-requested"] != 1 {
 						t.Errorf("%s: drops %v, events %v", c.words, drops, events)
 					}
 					w.asked(t, taps, c.segment, c.gateway, c.mac, c.target, c.remotes, c.ports...)
@@ -108,7 +108,7 @@ func TestAskedForUnfinishedPackets(t *testing.T) {
 			taps["p0"].sendWith(t, taps["p0"].self, virtioHeader{Flags: virtioNeedsCsum, CsumStart: start, CsumOffset: offset}, in)
 			w.asked(t, taps, "green", gateway, gatewayMAC, target, 1, "p2")
 		})
-		if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["asked"] != 1 {
+		if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["neigh-requested"] != 1 {
 			t.Errorf("%s: drops %v, events %v", words, drops, events)
 		}
 	}
@@ -154,7 +154,7 @@ func TestNextHopAtTheSamePort(t *testing.T) {
 }
 
 // The answer makes the next packet go, from a port, from a remote and at the uplink.
-func TestAnswersAreHeard(t *testing.T) {
+func TestAnswersAreReceived(t *testing.T) {
 	for _, to := range []way{ways()[0], ways()[6]} {
 		t.Run(to.name, func(t *testing.T) {
 			w := routedWorld(t, to)
@@ -182,7 +182,7 @@ func TestAnswersAreHeard(t *testing.T) {
 						r.want(t, in, dropped)
 					}
 				})
-				if heard := events["consumed"] + events["flooded"]; heard != 1 && !c.host {
+				if received := events["local-delivered"] + events["flooded"]; received != 1 && !c.host {
 					t.Errorf("%s: events %v", c.answer, events)
 				}
 				r := w.fromPort(t, "p0", packet)
@@ -204,7 +204,7 @@ func TestAnswersArePassedOn(t *testing.T) {
 		check.Equal(t, "tunnel packet", o.Wrap(padded(in)), got.bytes)
 	}
 	_, events := w.counted(t, func() { w.sendIn(t, "blue", "first", pkttest.Frame(bob, gatewayMAC, "arp 10.0.1.11 ! 10.0.1.1")) })
-	if events["consumed"] != 1 || events["flooded"] != 0 {
+	if events["local-delivered"] != 1 || events["flooded"] != 0 {
 		t.Errorf("events %v, want it read and no more", events)
 	}
 	if got := taps["u0"].drain(t); len(got) != 0 {
@@ -215,7 +215,7 @@ func TestAnswersArePassedOn(t *testing.T) {
 // Asking is limited in its rate as ICMP errors are.
 func TestAskingIsLimited(t *testing.T) {
 	w := routedWorld(t, ways()[0])
-	w.reload(t, map[string]any{edgeVarIcmpBurst: uint64(3), edgeVarIcmpRate: uint64(1)})
+	w.reload(t, map[string]any{bpfVarIcmpBurst: uint64(3), bpfVarIcmpRate: uint64(1)})
 	onOneCPU(t)
 	w.refill(t)
 	in := pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:1 > 10.0.2.77:2 30")
@@ -224,7 +224,7 @@ func TestAskingIsLimited(t *testing.T) {
 			w.fromPort(t, "p0", in)
 		}
 	})
-	if drops["no-neighbour"] != 10 || sum(drops) != 10 || events["asked"] != 3 || events["icmp-limited"] != 7 {
+	if drops["no-neighbour"] != 10 || sum(drops) != 10 || events["neigh-requested"] != 3 || events["icmp-limited"] != 7 {
 		t.Errorf("drops %v, events %v; want 10 drops, 3 requests", drops, events)
 	}
 }
@@ -238,7 +238,7 @@ func TestNobodyToAskAs(t *testing.T) {
 	drops, events := w.counted(t, func() {
 		w.fromPort(t, "p0", pkttest.Frame(alice, gatewayMAC, "udp [2001:db8:1::a]:1 > [2001:db8:2::77]:2 30"))
 	})
-	if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["asked"] != 0 {
+	if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["neigh-requested"] != 0 {
 		t.Errorf("drops %v, events %v", drops, events)
 	}
 }

@@ -303,13 +303,13 @@ func (d *Datapath) program(h hook, dev Transit) (*ebpf.Program, error) {
 	case rolePort:
 		return d.objs.FromPort, nil
 	case roleCoalescer:
-		return d.objs.FromCoalescer, nil
+		return d.objs.FromGro, nil
 	case roleTransit, roleGeneric:
 		return d.transitProgram(dev)
 	case roleNotSent:
-		return d.refusedProgram(refusedProgNotSent)
+		return d.refusedProgram(devmapDropsProgNotSent)
 	case roleNotRedirected:
-		return d.refusedProgram(refusedProgNotRedirected)
+		return d.refusedProgram(devmapDropsProgNotRedirected)
 	}
 	return d.objs.FromUnderlay, nil
 }

@@ -267,7 +267,7 @@ func BenchmarkStages(b *testing.B) {
 
 // silence keeps the data path from telling senders: a drop is then all there is.
 func (w *bench) silence(b *testing.B) {
-	w.reload(b, map[string]any{edgeVarIcmpBurst: uint64(0), edgeVarIcmpRate: uint64(0)})
+	w.reload(b, map[string]any{bpfVarIcmpBurst: uint64(0), bpfVarIcmpRate: uint64(0)})
 	w.refill(b)
 }
 
@@ -331,26 +331,26 @@ func BenchmarkFDB(b *testing.B) {
 			w.forget(b)
 			w.fillFDB(b, n)
 			ns := w.measure(b, scenario{name: "between stations", from: "p0", frame: pkttest.Frame(alice, bob, tcp4), verdict: dropped, vary: func(f []byte, i int) {
-				station(f[:6], scattered(2*i, n))
-				station(f[6:12], scattered(2*i+1, n))
+				bgpMAC(f[:6], scattered(2*i, n))
+				bgpMAC(f[6:12], scattered(2*i+1, n))
 			}})
 			b.ReportMetric(ns[0], "ns/packet")
 		})
 	}
 }
 
-// station writes a station's MAC.
-func station(mac []byte, number int) {
+// bgpMAC writes a station's MAC.
+func bgpMAC(mac []byte, number int) {
 	binary.BigEndian.PutUint16(mac, 0x0200)
 	binary.BigEndian.PutUint32(mac[2:], 0x01000000+uint32(number))
 }
 
 func (w *bench) fillFDB(b *testing.B, n int) {
-	keys, values := make([]edgeFdbKey, n), make([]edgeFdbEntry, n)
+	keys, values := make([]bpfFdbKey, n), make([]bpfFdbEntry, n)
 	for i := range n {
 		keys[i].Segment = w.dp.names.segIDs["blue"]
-		station(keys[i].Mac[:], i)
-		values[i].End = w.dp.names.portIDs["p0"]
+		bgpMAC(keys[i].Mac[:], i)
+		values[i].Vport = w.dp.names.portIDs["p0"]
 	}
 	if _, err := w.dp.objs.Fdb.BatchUpdate(keys, values, nil); err != nil {
 		b.Fatal(err)

@@ -11,21 +11,21 @@ import (
 
 // compiled is a policy that the data path has, and what it is held against.
 type compiled struct {
-	*judging
+	*evaluating
 	fw      overlay.Firewall
 	places  []policy.Place
 	policy  *policy.Policy
 	numbers policy.Numbers
 }
 
-func (j *judging) compile(t testing.TB, fw overlay.Firewall, places []policy.Place) compiled {
+func (j *evaluating) compile(t testing.TB, fw overlay.Firewall, places []policy.Place) compiled {
 	t.Helper()
 	p, err := policy.Compile(fw, places)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := compiled{j, fw, places, p, numbered(p, places, policytest.Segments)}
-	image, err := p.Image(c.numbers)
+	image, err := p.Compiled(c.numbers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,19 +35,19 @@ func (j *judging) compile(t testing.TB, fw overlay.Firewall, places []policy.Pla
 
 // agree holds the data path, the compiled policy in Go and the plain reference against
 // each other, and returns how many of the openings a rule decides about.
-func (c compiled) agree(t testing.TB, openings []policy.Opening) (byRules int) {
+func (c compiled) agree(t testing.TB, queries []policy.Query) (byRules int) {
 	t.Helper()
-	given := make([]judgeOpening, len(openings))
-	for i, o := range openings {
+	given := make([]bpfRuleQuery, len(queries))
+	for i, o := range queries {
 		given[i] = inNumbers(o, c.numbers)
 	}
 	got, _ := c.ask(t, given, 1)
-	for i, o := range openings {
+	for i, o := range queries {
 		want := policy.Evaluate(c.fw, c.places, o)
-		if judged := c.policy.Judge(o); judged != want {
-			t.Fatalf("%+v is judged %+v, want %+v", o, judged, want)
+		if evaluated := c.policy.Evaluate(o); evaluated != want {
+			t.Fatalf("%+v is judged %+v, want %+v", o, evaluated, want)
 		}
-		if !sameJudgement(t, "in the data path", got[i], want, c.numbers) {
+		if !sameMatch(t, "in the data path", got[i], want, c.numbers) {
 			t.Fatalf("opening %+v", o)
 		}
 		if want.Rule < len(c.fw.Rules) {
@@ -59,21 +59,21 @@ func (c compiled) agree(t testing.TB, openings []policy.Opening) (byRules int) {
 
 // The table, in the data path.
 func TestClassifyTables(t *testing.T) {
-	j := newJudging(t)
+	j := newEvaluating(t)
 	for _, table := range policytest.Tables() {
 		t.Run(table.Name, func(t *testing.T) {
 			c := j.compile(t, table.Firewall(), policytest.Places)
-			given := make([]judgeOpening, len(table.Cases))
+			given := make([]bpfRuleQuery, len(table.Cases))
 			for i, k := range table.Cases {
-				given[i] = inNumbers(k.Opening(), c.numbers)
+				given[i] = inNumbers(k.Query(), c.numbers)
 			}
 			got, _ := j.ask(t, given, 1)
 			for i, k := range table.Cases {
-				want := policy.Evaluate(c.fw, c.places, k.Opening())
+				want := policy.Evaluate(c.fw, c.places, k.Query())
 				if says := policytest.Says(c.policy.Rules(), want); says != k.Want {
 					t.Errorf("%s: %s: evaluated %s, want %s", k.Name, k.Words, says, k.Want)
 				}
-				sameJudgement(t, k.Name+": "+k.Words, got[i], want, c.numbers)
+				sameMatch(t, k.Name+": "+k.Words, got[i], want, c.numbers)
 			}
 		})
 	}
@@ -81,15 +81,15 @@ func TestClassifyTables(t *testing.T) {
 
 // Random policies and openings.
 func TestClassifyIsEvaluate(t *testing.T) {
-	j, byRules := newJudging(t), 0
+	j, byRules := newEvaluating(t), 0
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		c := j.compile(t, policytest.Random(r, []int{3, 30, 150}[seed%3]), policytest.Places)
-		openings := make([]policy.Opening, 60)
-		for i := range openings {
-			openings[i] = policytest.RandomOpening(r)
+		queries := make([]policy.Query, 60)
+		for i := range queries {
+			queries[i] = policytest.RandomQuery(r)
 		}
-		byRules += c.agree(t, openings)
+		byRules += c.agree(t, queries)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
@@ -101,73 +101,73 @@ func TestClassifyIsEvaluate(t *testing.T) {
 
 // Policies of all shapes, and one of as many rules as there may be.
 func TestClassifyLarge(t *testing.T) {
-	j := newJudging(t)
+	j := newEvaluating(t)
 	for _, shape := range policytest.Shapes {
-		rules, openings := 2000, 300
+		rules, queries := 2000, 300
 		if shape.Name == "hosts" {
-			rules, openings = 100000, 40
+			rules, queries = 100000, 40
 		}
 		c := j.compile(t, shape.Large(rules), policytest.ManyPlaces())
-		if n := c.agree(t, policytest.Openings(c.fw, c.places, policytest.NewRand(9), openings)); n < openings/3 {
-			t.Errorf("%s: rules decide about %d of %d: too few to say anything", shape.Name, n, openings)
+		if n := c.agree(t, policytest.Openings(c.fw, c.places, policytest.NewRand(9), queries)); n < queries/3 {
+			t.Errorf("%s: rules decide about %d of %d: too few to say anything", shape.Name, n, queries)
 		}
 	}
 }
 
 // A port that the policy does not know has none, and so has one without an image.
 func TestClassifyWithoutPolicy(t *testing.T) {
-	j := newJudging(t)
-	opening := judgeOpening{End: 3, Proto: 6, Ported: true}
-	refused := func(name string, o judgeOpening) {
+	j := newEvaluating(t)
+	query := bpfRuleQuery{Vport: 3, Proto: 6, Ported: true}
+	refused := func(name string, o bpfRuleQuery) {
 		t.Helper()
-		if got, _ := j.ask(t, []judgeOpening{o}, 1); got[0].Reason == 0 {
-			t.Errorf("%s: judged %+v", name, got[0].Judgement)
+		if got, _ := j.ask(t, []bpfRuleQuery{o}, 1); got[0].Reason == 0 {
+			t.Errorf("%s: judged %+v", name, got[0].Match)
 		}
 	}
-	refused("nothing is loaded", opening)
+	refused("nothing is loaded", query)
 	c := j.compile(t, policytest.Tables()[0].Firewall(), policytest.Places)
-	if got, _ := j.ask(t, []judgeOpening{opening}, 1); got[0].Reason != 0 {
+	if got, _ := j.ask(t, []bpfRuleQuery{query}, 1); got[0].Reason != 0 {
 		t.Errorf("the first place: reason %d", got[0].Reason)
 	}
-	for name, end := range map[string]uint16{"no end": 0, "an end between places": 4, "the end behind the last": 10, "the highest end": 65535} {
-		opening.End = end
-		refused(name, opening)
+	for name, vport := range map[string]uint16{"no end": 0, "an end between places": 4, "the end behind the last": 10, "the highest end": 65535} {
+		query.Vport = vport
+		refused(name, query)
 	}
-	image, err := c.policy.Image(c.numbers)
+	compiled, err := c.policy.Compiled(c.numbers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	image[1]++ // another format
-	j.load(t, image)
-	opening.End = 3
-	refused("another format", opening)
+	compiled[1]++ // another format
+	j.load(t, compiled)
+	query.Vport = 3
+	refused("another format", query)
 }
 
 // Whatever is in the image, a look-up ends, and reads nothing that is not there: the
 // kernel would say so by refusing the program, or here by not coming back.
 func TestClassifyBadImages(t *testing.T) {
-	j := newJudging(t)
+	j := newEvaluating(t)
 	r := policytest.NewRand(11)
 	for seed := range uint64(40) {
 		c := j.compile(t, policytest.Random(rand.New(rand.NewPCG(seed, 3)), 60), policytest.Places)
-		image, err := c.policy.Image(c.numbers)
+		compiled, err := c.policy.Compiled(c.numbers)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 1 + r.IntN(1+len(image)/4) {
-			at := 2 + r.IntN(len(image)-2)
+		for range 1 + r.IntN(1+len(compiled)/4) {
+			at := 2 + r.IntN(len(compiled)-2)
 			if r.IntN(3) == 0 {
 				at = 2 + r.IntN(policy.LineWords-2) // where things are
 			}
-			image[at] = r.Uint32() >> r.IntN(32)
+			compiled[at] = r.Uint32() >> r.IntN(32)
 		}
-		j.load(t, image)
-		openings := make([]judgeOpening, 50)
-		for i := range openings {
-			openings[i] = inNumbers(policytest.RandomOpening(r), c.numbers)
+		j.load(t, compiled)
+		queries := make([]bpfRuleQuery, 50)
+		for i := range queries {
+			queries[i] = inNumbers(policytest.RandomQuery(r), c.numbers)
 		}
-		for _, line := range first(j.ask(t, openings, 1)) {
-			if line.Reason == 0 && line.Judgement.Rule == 0 {
+		for _, line := range first(j.ask(t, queries, 1)) {
+			if line.Reason == 0 && line.Match.Rule == 0 {
 				t.Fatalf("seed %d: judged by no rule", seed)
 			}
 		}

@@ -29,13 +29,13 @@ func readPerCPU[V any](m *ebpf.Map) (values []V, cores int, err error) {
 
 // Drops lists every reason with its counter, those at zero too.
 func (d *Datapath) Drops() ([]Drop, error) {
-	counters, cores, err := readPerCPU[edgeCounter](d.objs.Drops)
+	counters, cores, err := readPerCPU[bpfCounter](d.objs.Drops)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]Drop, 0, len(d.words.reasons))
 	for i, w := range d.words.reasons {
-		if edgeReason(i) == edgeReasonREASON_FORWARDED {
+		if bpfReason(i) == bpfReasonREASON_FORWARDED {
 			continue
 		}
 		drop := Drop{Reason: w.name, Description: w.text}
@@ -60,9 +60,9 @@ func (d *Datapath) Events() (map[string]uint64, error) {
 			events[w.name] += n
 		}
 	}
-	express, err := d.express()
-	for _, event := range []edgeEvent{edgeEventEVENT_HIT, edgeEventEVENT_TRANSIT} {
-		events[d.words.events[event].name] += express
+	fast, err := d.fastPackets()
+	for _, event := range []bpfEvent{bpfEventEVENT_HIT, bpfEventEVENT_TRANSIT} {
+		events[d.words.events[event].name] += fast
 	}
 	return events, err
 }

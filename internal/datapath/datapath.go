@@ -29,21 +29,21 @@ const (
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
 	// abiVersion is ABI_VERSION of bpf/abi/abi.h.
-	abiVersion = 6
+	abiVersion = 7
 )
 
 // Datapath is the loaded programs of one edge.
 type Datapath struct {
 	cfg     Config
 	dir     string
-	objs    edgeObjects
+	objs    bpfObjects
 	words   vocabulary
 	links   map[hook]*attachment
 	refused map[int]string // transit programs, by ifindex
 	pins    pins           // of other builds
 	beaten  uint64         // when the last epoch of the transit programs began
 	pulsing sync.Mutex     // held while a pulse is changed: Steer runs beside others
-	hosting sync.Mutex     // held while entries of hosts are replaced or removed: Age runs beside PutStations
+	hosting sync.Mutex     // held while entries of hosts are replaced or removed: Age runs beside PutBGPMACs
 	adopted bool
 	newFDB  bool   // the FDB is empty, whatever cached decisions think it knows
 	memory  []byte // of the map segments
@@ -51,17 +51,17 @@ type Datapath struct {
 	nat     translation
 
 	// What the maps hold, by the names that the model uses.
-	ends     []edgeEnd // by end id; 0 is never used
-	segments []edgeSegment
-	routers  []edgeRouter
-	hops     []edgeHop
-	groups   []edgeGroup
-	routes   map[edgeRouteKey]edgeRoute
-	sets     map[string]uint32 // groups by their set of next hops
-	members  map[membership]bool
-	names    names
-	told     atomic.Pointer[arrivalNames] // for FollowArrivals, which runs beside Apply
-	edges    map[netip.Addr]netip.Addr    // remote's address → its first
+	vports         []bpfVport // by end id; 0 is never used
+	segments       []bpfSegment
+	routers        []bpfRouter
+	hops           []bpfNexthop
+	groups         []bpfNexthopGroup
+	routes         map[bpfRouteKey]bpfRoute
+	sets           map[string]uint32 // groups by their set of next hops
+	members        map[membership]bool
+	names          names
+	publishedNames atomic.Pointer[hostEventNames] // for FollowHostEvents, which runs beside Apply
+	edges          map[netip.Addr]netip.Addr      // remote's address → its first
 }
 
 // names gives the model's words for numbers in the maps.
@@ -150,7 +150,7 @@ func mountBPF(root string) error {
 }
 
 func (d *Datapath) load() error {
-	spec, err := loadEdge()
+	spec, err := loadBpf()
 	if err != nil {
 		return err
 	}
@@ -198,11 +198,11 @@ func isData(m *ebpf.MapSpec) bool { return len(m.Name) > 0 && m.Name[0] == '.' }
 
 func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if cfg.FDB.Size > 0 {
-		spec.Maps[edgeMapFdb].MaxEntries = cfg.FDB.Size
-		spec.Maps[edgeMapNeighbours].MaxEntries = cfg.FDB.Size
+		spec.Maps[bpfMapFdb].MaxEntries = cfg.FDB.Size
+		spec.Maps[bpfMapNeighbours].MaxEntries = cfg.FDB.Size
 	}
 	if cfg.FlowCache.Size > 0 {
-		spec.Maps[edgeMapFlows].MaxEntries = cfg.FlowCache.Size
+		spec.Maps[bpfMapFlows].MaxEntries = cfg.FlowCache.Size
 	}
 	cores, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -214,9 +214,9 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if err := configureEgress(spec, cfg.Egress); err != nil {
 		return err
 	}
-	slots := shortcutSlots(cfg, spec.Maps[edgeMapFlows].MaxEntries, uint32(cores))
-	spec.Maps[edgeMapShortcuts].MaxEntries = uint32(cores) * slots
-	var teps [overlay.MaxTEPs]edgeAddr
+	slots := transitSlots(cfg, spec.Maps[bpfMapFlows].MaxEntries, uint32(cores))
+	spec.Maps[bpfMapTransitCache].MaxEntries = uint32(cores) * slots
+	var teps [overlay.MaxTEPs]bpfAddr
 	for i, addr := range cfg.TEPs {
 		teps[i].W = wireAddr(addr)
 	}
@@ -226,14 +226,14 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 		ports[i], encaps[i] = wire16(p.Port), uint8(encapsulations[p.Encapsulation])
 	}
 	for name, value := range map[string]any{
-		edgeVarTepAddrs:      teps,
-		edgeVarUdpPorts:      ports,
-		edgeVarUdpEncaps:     encaps,
-		edgeVarProbeMac:      cfg.ProbeMAC,
-		edgeVarNvgre:         cfg.NVGRE,
-		edgeVarFlowCache:     cfg.FlowCache.Enabled,
-		edgeVarRevalidateNs:  revalidateAfter(cfg.FDB),
-		edgeVarShortcutSlots: slots,
+		bpfVarTepAddrs:     teps,
+		bpfVarUdpPorts:     ports,
+		bpfVarUdpEncaps:    encaps,
+		bpfVarProbeMac:     cfg.ProbeMAC,
+		bpfVarNvgre:        cfg.NVGRE,
+		bpfVarFlowCache:    cfg.FlowCache.Enabled,
+		bpfVarRevalidateNs: revalidateAfter(cfg.FDB),
+		bpfVarTransitSlots: slots,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -270,7 +270,7 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 		err = ms.Compatible(m)
 		if errors.Is(err, ebpf.ErrMapIncompatible) {
 			err = d.replace(name, m)
-			d.newFDB = d.newFDB || name == edgeMapFdb
+			d.newFDB = d.newFDB || name == bpfMapFdb
 		}
 		if err := errors.Join(err, m.Close()); err != nil {
 			return fmt.Errorf("replace the pinned map %s: %w", path, err)
@@ -279,15 +279,15 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// replace has a new map take the name of m. Connections and bindings stay at hand, to be
-// carried over; returns are made again from their bindings.
+// replace has a new map take the name of m. Connections and sessions stay at hand, to be
+// carried over; returns are made again from their sessions.
 func (d *Datapath) replace(name string, m *ebpf.Map) error {
 	keep := false
 	switch name {
-	case edgeMapConnections, edgeMapHalfOpen:
+	case bpfMapCtEstablished, bpfMapCtHalfOpen:
 		d.fw.strangers = true
 		keep = d.cfg.Firewall != nil
-	case edgeMapBindings:
+	case bpfMapNatSessions:
 		keep = d.cfg.Egress != nil
 	}
 	if !keep || m.MaxEntries() == 1 {

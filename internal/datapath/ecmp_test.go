@@ -52,7 +52,7 @@ func tcpFlow(i int) string {
 
 // Flows spread over the next hops by all of the 5-tuple, evenly within what
 // chance and 128 buckets allow.
-func TestECMPSpreads(t *testing.T) {
+func TestECMPPathGroups(t *testing.T) {
 	const flows = 2000
 	for _, n := range []int{1, 2, 3, 8, 13} {
 		t.Run(fmt.Sprint(n, " hops"), func(t *testing.T) {
@@ -253,21 +253,21 @@ func mustHops(n int) []Hop {
 // groupsUsed counts what is in the maps.
 func (w *world) groupsUsed(t *testing.T) (groups, hops int) {
 	t.Helper()
-	list := make([]edgeGroup, w.dp.objs.Groups.MaxEntries())
-	hopList := make([]edgeHop, w.dp.objs.Hops.MaxEntries())
-	if err := readArray(w.dp.objs.Groups, list); err != nil {
+	list := make([]bpfNexthopGroup, w.dp.objs.NexthopGroups.MaxEntries())
+	hopList := make([]bpfNexthop, w.dp.objs.Nexthops.MaxEntries())
+	if err := readArray(w.dp.objs.NexthopGroups, list); err != nil {
 		t.Fatal(err)
 	}
-	if err := readArray(w.dp.objs.Hops, hopList); err != nil {
+	if err := readArray(w.dp.objs.Nexthops, hopList); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range list {
-		if g != (edgeGroup{}) {
+		if g != (bpfNexthopGroup{}) {
 			groups++
 		}
 	}
 	for _, h := range hopList {
-		if h != (edgeHop{}) {
+		if h != (bpfNexthop{}) {
 			hops++
 		}
 	}

@@ -101,7 +101,7 @@ func TestUDPChecksumOnIPv6(t *testing.T) {
 		w := newWorld(t, underIPv6, static(underIPv6), func(_ *Config, tables *Tables) {
 			tables.Segments[0].Tunnel.UDPChecksum = true
 			if device {
-				tables.Checksummers = map[uint16]int{4789: tables.Underlays[0]} // any device: TEST_RUN sends nothing
+				tables.ChecksumDevices = map[uint16]int{4789: tables.Underlays[0]} // any device: TEST_RUN sends nothing
 			}
 		})
 		if !device {
@@ -114,7 +114,7 @@ func TestUDPChecksumOnIPv6(t *testing.T) {
 			r.want(t, in, forwarded)
 			check.Equal(t, words, in, r.out)
 		}
-		w.wantDrop(t, dropCase{reason: "too-big", from: "p0", packet: packet{bytes: bigger(w, bob, 1)}, told: true})
+		w.wantDrop(t, dropCase{reason: "too-big", from: "p0", packet: packet{bytes: bigger(w, bob, 1)}, reported: true})
 	}
 }
 
@@ -158,7 +158,7 @@ func TestEntropy(t *testing.T) {
 }
 
 // NVGRE tells flows apart by 8 bits, and IPv6 by the flow label as well.
-func TestFlowIDSpreads(t *testing.T) {
+func TestFlowIDPathGroups(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := to.world(t)
 		seen := map[uint16]bool{}

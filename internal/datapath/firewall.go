@@ -61,15 +61,15 @@ func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 		return nil // tables of one entry, as in bpf/abi/maps.h
 	}
 	for name, size := range map[string]uint32{
-		edgeMapConnections: fw.Sizes.Connections, edgeMapHalfOpen: fw.Sizes.HalfOpen,
-		edgeMapFragments: maxFragments, edgeMapRules: maxRules,
+		bpfMapCtEstablished: fw.Sizes.Connections, bpfMapCtHalfOpen: fw.Sizes.HalfOpen,
+		bpfMapFragments: maxFragments, bpfMapRules: maxRules,
 	} {
 		if size == 0 {
 			return fmt.Errorf("firewall: table %s without entries", name)
 		}
 		spec.Maps[name].MaxEntries = size
 	}
-	var timeouts [sweepConnStateSTATE_MAX]uint64
+	var timeouts [bpfCtStateCT_STATE_MAX]uint64
 	for state, timeout := range stateTimeouts(fw.Timeouts) {
 		if timeout <= 0 {
 			return fmt.Errorf("firewall: timeout of state %q is %s", StateNames[state], timeout)
@@ -77,8 +77,8 @@ func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 		timeouts[state] = uint64(timeout)
 	}
 	for name, value := range map[string]any{
-		edgeVarWithFirewall: true, edgeVarStrict: fw.Strict, edgeVarNonIpDropped: fw.NonIP == overlay.Drop, edgeVarConnTimeouts: timeouts,
-		edgeVarHalfOpenLimit: fw.HalfOpen, edgeVarLogRate: fw.LogRate,
+		bpfVarWithFirewall: true, bpfVarStrict: fw.Strict, bpfVarNonIpDropped: fw.NonIP == overlay.Drop, bpfVarCtTimeouts: timeouts,
+		bpfVarHalfOpenLimit: fw.HalfOpen, bpfVarLogRate: fw.LogRate,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -88,12 +88,12 @@ func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 }
 
 // stateTimeouts are t by state.
-func stateTimeouts(t overlay.Timeouts) map[sweepConnState]time.Duration {
-	return map[sweepConnState]time.Duration{
-		sweepConnStateSTATE_OPENING: t.Opening, sweepConnStateSTATE_ESTABLISHED: t.Established,
-		sweepConnStateSTATE_HALF_CLOSED: t.HalfClosed, sweepConnStateSTATE_TIME_WAIT: t.TimeWait,
-		sweepConnStateSTATE_CLOSED: t.Closed, sweepConnStateSTATE_UDP: t.UDP,
-		sweepConnStateSTATE_UDP_REPLIED: t.UDPReplied, sweepConnStateSTATE_ICMP: t.ICMP,
+func stateTimeouts(t overlay.Timeouts) map[bpfCtState]time.Duration {
+	return map[bpfCtState]time.Duration{
+		bpfCtStateCT_STATE_OPENING: t.Opening, bpfCtStateCT_STATE_ESTABLISHED: t.Established,
+		bpfCtStateCT_STATE_HALF_CLOSED: t.HalfClosed, bpfCtStateCT_STATE_TIME_WAIT: t.TimeWait,
+		bpfCtStateCT_STATE_CLOSED: t.Closed, bpfCtStateCT_STATE_UDP: t.UDP,
+		bpfCtStateCT_STATE_UDP_REPLIED: t.UDPReplied, bpfCtStateCT_STATE_ICMP: t.ICMP,
 	}
 }
 
@@ -131,7 +131,7 @@ func (d *Datapath) choosePolicy(t Tables) error {
 // force puts a policy into force that is not.
 func (d *Datapath) force(pol *policy.Policy, next policy.Numbers, fresh map[uint32]RuleName) error {
 	same := d.fw.policy == pol && slices.Equal(d.fw.numbers.Rules, next.Rules) && maps.Equal(d.fw.numbers.Segments, next.Segments)
-	if same && maps.Equal(d.fw.numbers.Ends, next.Ends) {
+	if same && maps.Equal(d.fw.numbers.Vports, next.Vports) {
 		return nil
 	}
 	if err := d.putRules(fresh); err != nil {
@@ -156,35 +156,35 @@ func (d *Datapath) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy 
 		return false, err
 	}
 	n.Policy = uint32(stamp.Connections)
-	image, err := pol.Image(*n)
+	compiled, err := pol.Compiled(*n)
 	if err != nil {
 		return false, fmt.Errorf("policy of the firewall: %w", err)
 	}
 	if !samePolicy {
-		if stamp.Name == imageSum(image) && d.hasPolicy() {
+		if stamp.Name == compiledSum(compiled) && d.hasPolicy() {
 			return false, nil
 		}
 		n.Policy++
-		if image, err = pol.Image(*n); err != nil {
+		if compiled, err = pol.Compiled(*n); err != nil {
 			return false, fmt.Errorf("policy of the firewall: %w", err)
 		}
 	}
-	if err := d.loadImage(policyFirewall, image); err != nil {
+	if err := d.loadCompiled(policyFirewall, compiled); err != nil {
 		return false, err
 	}
-	return true, d.stampPolicy(edgeRuleCounters{Name: imageSum(image), Connections: uint64(n.Policy)})
+	return true, d.stampPolicy(bpfRuleCounters{Name: compiledSum(compiled), Connections: uint64(n.Policy)})
 }
 
 // policyStamp is what rule 0, which is none, tells of the policy that is loaded: as name
 // a hash of its image, and as connections its number.
-func (d *Datapath) policyStamp() (stamp edgeRuleCounters, err error) {
+func (d *Datapath) policyStamp() (stamp bpfRuleCounters, err error) {
 	if err := d.objs.Rules.Lookup(uint32(0), &stamp); err != nil {
 		return stamp, fmt.Errorf("read the policy's number: %w", err)
 	}
 	return stamp, nil
 }
 
-func (d *Datapath) stampPolicy(stamp edgeRuleCounters) error {
+func (d *Datapath) stampPolicy(stamp bpfRuleCounters) error {
 	if err := d.objs.Rules.Put(uint32(0), stamp); err != nil {
 		return fmt.Errorf("write the policy's number: %w", err)
 	}
@@ -197,24 +197,24 @@ func (d *Datapath) hasPolicy() bool {
 	return d.objs.Policy.Lookup(policyFirewall, &id) == nil
 }
 
-func imageBytes(image policy.Image) []byte {
-	if len(image) == 0 {
+func compiledBytes(compiled policy.Compiled) []byte {
+	if len(compiled) == 0 {
 		return nil
 	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(&image[0])), 4*len(image))
+	return unsafe.Slice((*byte)(unsafe.Pointer(&compiled[0])), 4*len(compiled))
 }
 
-// imageSum tells images apart; never 0.
-func imageSum(image policy.Image) uint64 {
+// compiledSum tells images apart; never 0.
+func compiledSum(compiled policy.Compiled) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write(imageBytes(image)) // never fails
+	_, _ = h.Write(compiledBytes(compiled)) // never fails
 	return h.Sum64() | 1
 }
 
-// loadImage writes a map of its own and swaps it in. When it returns no program asks
+// loadCompiled writes a map of its own and swaps it in. When it returns no program asks
 // the former policy any more: the kernel waits for those that run.
-func (d *Datapath) loadImage(which uint32, image policy.Image) error {
-	m, err := newPolicyMap(image)
+func (d *Datapath) loadCompiled(which uint32, compiled policy.Compiled) error {
+	m, err := newPolicyMap(compiled)
 	if err != nil {
 		return err
 	}
@@ -226,22 +226,22 @@ func (d *Datapath) loadImage(which uint32, image policy.Image) error {
 }
 
 // newPolicyMap makes a map that holds the image.
-func newPolicyMap(image policy.Image) (*ebpf.Map, error) {
-	if len(image) == 0 || len(image)%policy.LineWords != 0 {
-		return nil, fmt.Errorf("a policy's image of %d words is not whole lines", len(image))
+func newPolicyMap(compiled policy.Compiled) (*ebpf.Map, error) {
+	if len(compiled) == 0 || len(compiled)%policy.LineWords != 0 {
+		return nil, fmt.Errorf("a policy's image of %d words is not whole lines", len(compiled))
 	}
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
 		Name: "policy_lines", Type: ebpf.Array, KeySize: 4, ValueSize: 4 * policy.LineWords,
-		MaxEntries: uint32(len(image) / policy.LineWords), Flags: unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
+		MaxEntries: uint32(len(compiled) / policy.LineWords), Flags: unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make room for a policy of %d bytes: %w", 4*len(image), err)
+		return nil, fmt.Errorf("make room for a policy of %d bytes: %w", 4*len(compiled), err)
 	}
 	memory, err := m.Memory()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map the memory of a policy: %w", err), m.Close())
 	}
-	if _, err := memory.WriteAt(imageBytes(image), 0); err != nil {
+	if _, err := memory.WriteAt(compiledBytes(compiled), 0); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the policy: %w", err), m.Close())
 	}
 	return m, nil

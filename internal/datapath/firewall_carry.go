@@ -17,9 +17,9 @@ func (d *Datapath) aside(name string) string { return filepath.Join(d.mapDir(), 
 // setAside keeps m, which the attached programs use. One that is aside already is what
 // they use; m is then of a process that ended before they were replaced.
 func (d *Datapath) setAside(name string, m *ebpf.Map) error {
-	former, err := ebpf.LoadPinnedMap(d.aside(name), nil)
+	previous, err := ebpf.LoadPinnedMap(d.aside(name), nil)
 	if err == nil {
-		return errors.Join(former.Close(), m.Unpin())
+		return errors.Join(previous.Close(), m.Unpin())
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("open the pinned map %s: %w", d.aside(name), err)
@@ -27,16 +27,16 @@ func (d *Datapath) setAside(name string, m *ebpf.Map) error {
 	return m.Pin(d.aside(name))
 }
 
-// carriage is the way of connections and bindings from tables of other sizes into the present ones.
+// carriage is the way of connections and sessions from tables of other sizes into the present ones.
 type carriage struct {
-	former map[string]*ebpf.Map // by the name of the map
-	since  uint64               // what has had a packet since must be carried again
+	previous map[string]*ebpf.Map // by the name of the map
+	since    uint64               // what has had a packet since must be carried again
 }
 
-// carry copies connections and bindings while the attached programs still use the former tables.
+// carry copies connections and sessions while the attached programs still use the former tables.
 func (d *Datapath) carry() (*carriage, error) {
-	c := &carriage{former: map[string]*ebpf.Map{}}
-	for _, name := range []string{edgeMapConnections, edgeMapHalfOpen, edgeMapBindings} {
+	c := &carriage{previous: map[string]*ebpf.Map{}}
+	for _, name := range []string{bpfMapCtEstablished, bpfMapCtHalfOpen, bpfMapNatSessions} {
 		m, err := ebpf.LoadPinnedMap(d.aside(name), nil)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -44,9 +44,9 @@ func (d *Datapath) carry() (*carriage, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open the pinned map %s: %w", d.aside(name), err), c.close())
 		}
-		c.former[name] = m
+		c.previous[name] = m
 	}
-	if len(c.former) == 0 {
+	if len(c.previous) == 0 {
 		return c, nil
 	}
 	now, err := monotonicNS()
@@ -55,10 +55,10 @@ func (d *Datapath) carry() (*carriage, error) {
 	}
 	const tick = 20e6 // of CLOCK_MONOTONIC_COARSE, at most
 	c.since = ago(now, tick)
-	for name, m := range c.former {
+	for name, m := range c.previous {
 		var err error
-		if name == edgeMapBindings {
-			err = d.copyBindings(m, nil)
+		if name == bpfMapNatSessions {
+			err = d.copySessions(m, nil)
 		} else {
 			err = copyConnections(m, d.maps()[name], nil)
 		}
@@ -71,8 +71,8 @@ func (d *Datapath) carry() (*carriage, error) {
 
 // finish carries what changed until the programs were replaced, and forgets the former tables.
 func (c *carriage) finish(d *Datapath) error {
-	for name, m := range c.former {
-		if err := c.copyNews(d, name); err != nil {
+	for name, m := range c.previous {
+		if err := c.copyChanged(d, name); err != nil {
 			return errors.Join(err, c.close())
 		}
 		if err := m.Unpin(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -82,33 +82,33 @@ func (c *carriage) finish(d *Datapath) error {
 	return c.close()
 }
 
-// copyNews copies what of a former table had a packet meanwhile.
-func (c *carriage) copyNews(d *Datapath, name string) error {
-	if name == edgeMapBindings {
-		return d.copyBindings(c.former[name], func(k edgeConnKey, b edgeBinding) bool {
-			var there edgeBinding
-			return !isBefore(b.Conn.SeenNs, c.since) && (d.objs.Bindings.Lookup(k, &there) != nil || isBefore(there.Conn.SeenNs, b.Conn.SeenNs))
+// copyChanged copies what of a former table had a packet meanwhile.
+func (c *carriage) copyChanged(d *Datapath, name string) error {
+	if name == bpfMapNatSessions {
+		return d.copySessions(c.previous[name], func(k bpfCtKey, b bpfNatSession) bool {
+			var there bpfNatSession
+			return !isBefore(b.Ct.SeenNs, c.since) && (d.objs.NatSessions.Lookup(k, &there) != nil || isBefore(there.Ct.SeenNs, b.Ct.SeenNs))
 		})
 	}
 	to := d.maps()[name]
-	return copyConnections(c.former[name], to, func(k edgeConnKey, conn edgeConn) bool {
-		var there edgeConn
-		return !isBefore(conn.SeenNs, c.since) && (to.Lookup(k, &there) != nil || isBefore(there.SeenNs, conn.SeenNs))
+	return copyConnections(c.previous[name], to, func(k bpfCtKey, ct bpfCtEntry) bool {
+		var there bpfCtEntry
+		return !isBefore(ct.SeenNs, c.since) && (to.Lookup(k, &there) != nil || isBefore(there.SeenNs, ct.SeenNs))
 	})
 }
 
 func (c *carriage) close() error {
 	var errs []error
-	for name, m := range c.former {
+	for name, m := range c.previous {
 		errs = append(errs, m.Close())
-		delete(c.former, name)
+		delete(c.previous, name)
 	}
 	return errors.Join(errs...)
 }
 
 // copyConnections copies those that match (nil: all), as far as there is room.
-func copyConnections(from, to *ebpf.Map, match func(edgeConnKey, edgeConn) bool) error {
-	keys, values := make([]edgeConnKey, 0, batch), make([]edgeConn, 0, batch)
+func copyConnections(from, to *ebpf.Map, match func(bpfCtKey, bpfCtEntry) bool) error {
+	keys, values := make([]bpfCtKey, 0, batch), make([]bpfCtEntry, 0, batch)
 	var failed error
 	flush := func() {
 		_, err := to.BatchUpdate(keys, values, nil)
@@ -117,7 +117,7 @@ func copyConnections(from, to *ebpf.Map, match func(edgeConnKey, edgeConn) bool)
 		}
 		keys, values = keys[:0], values[:0]
 	}
-	err := walk(from, func(k edgeConnKey, c edgeConn) {
+	err := walk(from, func(k bpfCtKey, c bpfCtEntry) {
 		if match != nil && !match(k, c) {
 			return
 		}

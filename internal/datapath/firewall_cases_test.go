@@ -158,9 +158,9 @@ func (c policyCase) firewall() overlay.Firewall {
 	return fw
 }
 
-// openingOf makes the packet of "alice > carol tcp 80", "… udp6 53", "… icmp 8", "… gre",
+// queryOf makes the packet of "alice > carol tcp 80", "… udp6 53", "… icmp 8", "… gre",
 // "… tcp 80 from 999".
-func openingOf(t testing.TB, words string) (from stand, frame []byte) {
+func queryOf(t testing.TB, words string) (from stand, frame []byte) {
 	t.Helper()
 	f := strings.Fields(words)
 	find := func(name string) stand {
@@ -170,7 +170,7 @@ func openingOf(t testing.TB, words string) (from stand, frame []byte) {
 		}
 		return stands[i]
 	}
-	k := dialogue{ends: [2]stand{find(f[0]), find(f[2])}, ports: [2]uint16{1000, 0}}
+	k := dialogue{vports: [2]stand{find(f[0]), find(f[2])}, ports: [2]uint16{1000, 0}}
 	proto, six := strings.CutSuffix(f[3], "6")
 	if six {
 		k.family = 1
@@ -185,28 +185,28 @@ func openingOf(t testing.TB, words string) (from stand, frame []byte) {
 	switch proto {
 	case "tcp", "udp":
 		k.ports[1] = portOf(number)
-		return k.ends[0], k.frame(0, proto, map[string]string{"tcp": "syn seq 7", "udp": "20"}[proto])
+		return k.vports[0], k.frame(0, proto, map[string]string{"tcp": "syn seq 7", "udp": "20"}[proto])
 	case "icmp":
 		if !strings.Contains(number, "/") {
 			number += "/0"
 		}
-		return k.ends[0], k.frame(0, "icmp", number+" id 5 8")
+		return k.vports[0], k.frame(0, "icmp", number+" id 5 8")
 	case "sctp":
 		port := portOf(number)
-		return k.ends[0], k.raw(0, 132, []byte{byte(k.ports[0] >> 8), byte(k.ports[0]), byte(port >> 8), byte(port), 0, 0, 0, 0, 0, 0, 0, 0})
+		return k.vports[0], k.raw(0, 132, []byte{byte(k.ports[0] >> 8), byte(k.ports[0]), byte(port >> 8), byte(port), 0, 0, 0, 0, 0, 0, 0, 0})
 	case "gre":
-		return k.ends[0], k.raw(0, 47, make([]byte, 8))
+		return k.vports[0], k.raw(0, 47, make([]byte, 8))
 	}
 	t.Fatalf("%q: no protocol %q", words, f[3])
 	return stand{}, nil
 }
 
-// judged are the connections that each rule was asked about so far, by its name.
-func (w *world) judged(t testing.TB) map[string]uint64 {
+// evaluated are the connections that each rule was asked about so far, by its name.
+func (w *world) evaluated(t testing.TB) map[string]uint64 {
 	t.Helper()
 	list := map[string]uint64{}
 	for i, r := range w.tables.Firewall.Rules() {
-		var c edgeRuleCounters
+		var c bpfRuleCounters
 		must(t, w.dp.objs.Rules.Lookup(w.dp.fw.numbers.Rules[i], &c))
 		list[r.Name] = c.Connections
 	}
@@ -216,9 +216,9 @@ func (w *world) judged(t testing.TB) map[string]uint64 {
 // verdictWords says what became of an opening, as in policyCase.want.
 func (w *world) verdictWords(t testing.TB, from stand, frame []byte) (string, result) {
 	t.Helper()
-	before := w.judged(t)
+	before := w.evaluated(t)
 	why, r := w.verdictFrom(t, from, frame)
-	after := w.judged(t)
+	after := w.evaluated(t)
 	sign := map[string]string{"": "+", "denied": "-", "rejected": "!"}[why]
 	if sign == "" {
 		sign = why + " "
@@ -243,7 +243,7 @@ func TestPolicyCases(t *testing.T) {
 			for _, line := range c.want {
 				count++
 				words, want, _ := strings.Cut(line, ": ")
-				from, frame := openingOf(t, words)
+				from, frame := queryOf(t, words)
 				w.forgetConnections(t)
 				got, r := w.verdictWords(t, from, frame)
 				if got != want {
@@ -307,7 +307,7 @@ func TestPolicyCasesAgreeWithEvaluate(t *testing.T) {
 		fw := c.firewall()
 		for _, line := range c.want {
 			words, want, _ := strings.Cut(line, ": ")
-			from, frame := openingOf(t, words)
+			from, frame := queryOf(t, words)
 			r := newReference(fw, firewallPlaces)
 			why := r.offer(frame, itineraryOf(t, words, from))
 			sign := map[string]string{"": "+", "denied": "-", "rejected": "!"}[why]

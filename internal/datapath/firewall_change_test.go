@@ -20,7 +20,7 @@ func TestPolicyChange(t *testing.T) {
 		back := func(words string) []byte {
 			return w.fromRemote(pkttest.Frame(bob, alice, "tcp 10.0.1.11:80 > 10.0.1.10:5 "+words))
 		}
-		_, udp := openingOf(t, "alice > bob udp 53")
+		_, udp := queryOf(t, "alice > bob udp 53")
 		pass := func(from string, frame []byte, want string) map[string]uint64 {
 			t.Helper()
 			var why string
@@ -42,14 +42,14 @@ func TestPolicyChange(t *testing.T) {
 			pass("u0", back("ack seq 501 acks 101 10"), ""), // though no rule would let it open
 			pass("p0", tcp("ack seq 101 acks 511 10"), ""),
 		} {
-			if want := uint64(1 - i); events["conn-rejudged"] != want || events["conn-cut"] != 0 {
+			if want := uint64(1 - i); events["conntrack-reevaluated"] != want || events["conntrack-revoked"] != 0 {
 				t.Errorf("cache %t, TCP, packet %d: events %v, want %d asked", cached, i+1, events, want)
 			}
 		}
-		if events := pass("p0", udp, "denied"); events["conn-cut"] != 1 {
+		if events := pass("p0", udp, "denied"); events["conntrack-revoked"] != 1 {
 			t.Errorf("cache %t, UDP: events %v", cached, events)
 		}
-		if events := pass("p0", udp, "denied"); events["conn-rejudged"] != 0 { // it is no more
+		if events := pass("p0", udp, "denied"); events["conntrack-reevaluated"] != 0 { // it is no more
 			t.Errorf("cache %t, UDP again: events %v", cached, events)
 		}
 		list := w.connectionsAt(t, "p0")

@@ -144,7 +144,7 @@ func TestTraceOpensNothing(t *testing.T) {
 		return w.trace(t, TraceInput{Port: "p0", Frame: pkttest.Frame(alice, carol, words)}).Verdict
 	}
 	const syn, fin = "tcp 10.0.1.10:5 > 10.0.1.12:80 syn seq 1", "tcp 10.0.1.10:5 > 10.0.1.12:80 fin+ack seq 2 acks 2"
-	before := w.judged(t)
+	before := w.evaluated(t)
 	if got := trace(syn); got != "sent" {
 		t.Errorf("a SYN is %s", got)
 	}
@@ -154,7 +154,7 @@ func TestTraceOpensNothing(t *testing.T) {
 	if n := len(w.allConnections(t)); n != 0 {
 		t.Errorf("%d connections after a trace", n)
 	}
-	if after := w.judged(t); after["edge"] != before["edge"] {
+	if after := w.evaluated(t); after["edge"] != before["edge"] {
 		t.Errorf("the default was asked %d times", after["edge"]-before["edge"])
 	}
 	for _, step := range []struct{ from, mac, to, words string }{

@@ -56,7 +56,7 @@ type act struct {
 
 // dialogue is an exchange between two stations that goes on through a sequence.
 type dialogue struct {
-	ends     [2]stand
+	vports   [2]stand
 	family   int
 	proto    string
 	ports    [2]uint16
@@ -75,7 +75,7 @@ func (r random) dialogue() *dialogue {
 	for b.name == a.name || a.port == "" && b.port == "" {
 		b = stands[r.IntN(len(stands))]
 	}
-	k := &dialogue{ends: [2]stand{a, b}, family: r.IntN(2), scaled: r.IntN(2) == 0}
+	k := &dialogue{vports: [2]stand{a, b}, family: r.IntN(2), scaled: r.IntN(2) == 0}
 	k.proto = []string{"tcp", "tcp", "tcp", "tcp", "udp", "udp", "icmp", "sctp", "gre"}[r.IntN(9)]
 	k.ports = [2]uint16{uint16(1000 + r.IntN(3)), []uint16{53, 80, 443}[r.IntN(3)]}
 	k.next = [2]uint32{r.Uint32(), r.Uint32()}
@@ -91,7 +91,7 @@ func (r random) dialogue() *dialogue {
 
 // frame is a packet of an end, words without addresses.
 func (k *dialogue) frame(from int, proto, rest string) []byte {
-	a, b := k.ends[from], k.ends[1-from]
+	a, b := k.vports[from], k.vports[1-from]
 	dmac, _ := between(a, b)
 	src, dst := a.addrs[k.family], b.addrs[k.family]
 	if proto == "tcp" || proto == "udp" {
@@ -122,7 +122,7 @@ func (r random) packet(k *dialogue) (from int, frame []byte) {
 }
 
 func (k *dialogue) raw(from int, proto uint8, body []byte) []byte {
-	a, b := k.ends[from], k.ends[1-from]
+	a, b := k.vports[from], k.vports[1-from]
 	dmac, _ := between(a, b)
 	src, dst := a.addrs[k.family], b.addrs[k.family]
 	var ip pkttest.Layer = pkttest.IPv4(src.String(), dst.String())
@@ -258,8 +258,8 @@ func (r random) acts(n int) (list []act) {
 }
 
 func (k *dialogue) act(from int, frame []byte) act {
-	_, by := between(k.ends[from], k.ends[1-from])
-	return act{what: k.ends[from].name + " > " + k.ends[1-from].name + ": " + inWords(frame), from: k.ends[from], frame: frame, by: by}
+	_, by := between(k.vports[from], k.vports[1-from])
+	return act{what: k.vports[from].name + " > " + k.vports[1-from].name + ": " + inWords(frame), from: k.vports[from], frame: frame, by: by}
 }
 
 // extended puts on extension headers: as many as are looked behind, or one more.

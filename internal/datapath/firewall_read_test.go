@@ -82,7 +82,7 @@ func (p *refPacket) readIPv6(b []byte) {
 	offset, isFragment := 0, false
 	for n := 0; slices.Contains([]uint8{0, 43, 44, 51, 60}, p.proto) && offset == 0; n++ {
 		if n == mostExtensions || len(body) < 8 {
-			p.why = "headers"
+			p.why = "ipv6-ext-headers"
 			return
 		}
 		length := (int(body[1]) + 1) * 8
@@ -95,7 +95,7 @@ func (p *refPacket) readIPv6(b []byte) {
 			length = (int(body[1]) + 2) * 4
 		}
 		if length > len(body) {
-			p.why = "headers"
+			p.why = "ipv6-ext-headers"
 			return
 		}
 		p.proto, body = body[0], body[length:]

@@ -16,10 +16,10 @@ type firewallDrop struct {
 	packets []func(t *testing.T) (stand, []byte)
 }
 
-// said is a packet as openingOf reads it, changed.
-func said(words string, change ...func([]byte) []byte) func(t *testing.T) (stand, []byte) {
+// packetOf is a packet as queryOf reads it, changed.
+func packetOf(words string, change ...func([]byte) []byte) func(t *testing.T) (stand, []byte) {
 	return func(t *testing.T) (stand, []byte) {
-		from, frame := openingOf(t, words)
+		from, frame := queryOf(t, words)
 		for _, c := range change {
 			frame = c(frame)
 		}
@@ -47,7 +47,7 @@ func headers(kinds ...uint8) func([]byte) []byte {
 // errorOf is carol's ICMP error to alice about a packet, whatever that is.
 func errorOf(words string, change ...func([]byte) []byte) func(t *testing.T) (stand, []byte) {
 	return func(t *testing.T) (stand, []byte) {
-		_, about := said(words, change...)(t)
+		_, about := packetOf(words, change...)(t)
 		family, kind := 0, uint8(3)
 		if about[12] == 0x86 {
 			family, kind = 1, 1
@@ -59,46 +59,46 @@ func errorOf(words string, change ...func([]byte) []byte) func(t *testing.T) (st
 const numberedSYN = "tcp 10.0.1.10:1000 > 10.0.1.11:80 syn seq 7"
 
 var firewallDrops = []firewallDrop{
-	{"denied", "by a rule", []func(*testing.T) (stand, []byte){said("alice > bob tcp 22")}},
-	{"denied", "by a rule, IPv6 and a protocol without ports", []func(*testing.T) (stand, []byte){said("alice > bob gre6")}},
-	{"denied", "behind six extension headers", []func(*testing.T) (stand, []byte){said("alice > bob tcp6 22", headers(0, 43, 60, 43, 60, 60))}},
-	{"denied", "an atomic fragment", []func(*testing.T) (stand, []byte){said("alice > bob tcp6 22", func(b []byte) []byte { return pkttest.Atomic(b, 5) })}},
+	{"denied", "by a rule", []func(*testing.T) (stand, []byte){packetOf("alice > bob tcp 22")}},
+	{"denied", "by a rule, IPv6 and a protocol without ports", []func(*testing.T) (stand, []byte){packetOf("alice > bob gre6")}},
+	{"denied", "behind six extension headers", []func(*testing.T) (stand, []byte){packetOf("alice > bob tcp6 22", headers(0, 43, 60, 43, 60, 60))}},
+	{"denied", "an atomic fragment", []func(*testing.T) (stand, []byte){packetOf("alice > bob tcp6 22", func(b []byte) []byte { return pkttest.Atomic(b, 5) })}},
 	{"out-of-state", "an ACK of no connection", []func(*testing.T) (stand, []byte){plain("tcp 10.0.1.10:1000 > 10.0.1.11:80 ack")}},
-	{"out-of-state", "a reply to no echo", []func(*testing.T) (stand, []byte){said("alice > bob icmp 0")}},
-	{"out-of-state", "a reply to one's own echo", []func(*testing.T) (stand, []byte){said("alice > bob icmp 8"), said("alice > bob icmp 0")}},
+	{"out-of-state", "a reply to no echo", []func(*testing.T) (stand, []byte){packetOf("alice > bob icmp 0")}},
+	{"out-of-state", "a reply to one's own echo", []func(*testing.T) (stand, []byte){packetOf("alice > bob icmp 8"), packetOf("alice > bob icmp 0")}},
 	{"out-of-window", "a reset", []func(*testing.T) (stand, []byte){plain(numberedSYN), plain("tcp 10.0.1.10:1000 > 10.0.1.11:80 rst seq 77777")}},
 	{"tcp-flags", "none", []func(*testing.T) (stand, []byte){plain("tcp 10.0.1.10:1000 > 10.0.1.11:80 none")}},
 	{"tcp-flags", "SYN and FIN", []func(*testing.T) (stand, []byte){plain("tcp 10.0.1.10:1000 > 10.0.1.11:80 syn+fin")}},
 	{"unrelated", "an error about nothing that was sent", []func(*testing.T) (stand, []byte){errorOf("alice > carol udp 53")}},
-	{"unrelated", "an error about another port", []func(*testing.T) (stand, []byte){said("alice > carol udp 53"), errorOf("alice > carol udp 54")}},
-	{"unrelated", "an error about a packet of somebody else", []func(*testing.T) (stand, []byte){said("dave > carol udp 53"), errorOf("dave > carol udp 53")}},
-	{"unrelated", "an error about an error", []func(*testing.T) (stand, []byte){said("alice > carol udp 53"), errorOf("alice > carol icmp 3/1")}},
-	{"unrelated", "an error about a later fragment", []func(*testing.T) (stand, []byte){said("alice > carol udp 53"), errorOf("alice > carol udp 53", piece(1, 16))}},
-	{"unrelated", "an error about IPv6, another port", []func(*testing.T) (stand, []byte){said("alice > carol tcp6 80"), errorOf("alice > carol tcp6 81")}},
-	{"unrelated", "an error that quotes too little", []func(*testing.T) (stand, []byte){said("alice > carol udp 53"), func(t *testing.T) (stand, []byte) {
-		_, about := said("alice > carol udp 53")(t)
+	{"unrelated", "an error about another port", []func(*testing.T) (stand, []byte){packetOf("alice > carol udp 53"), errorOf("alice > carol udp 54")}},
+	{"unrelated", "an error about a packet of somebody else", []func(*testing.T) (stand, []byte){packetOf("dave > carol udp 53"), errorOf("dave > carol udp 53")}},
+	{"unrelated", "an error about an error", []func(*testing.T) (stand, []byte){packetOf("alice > carol udp 53"), errorOf("alice > carol icmp 3/1")}},
+	{"unrelated", "an error about a later fragment", []func(*testing.T) (stand, []byte){packetOf("alice > carol udp 53"), errorOf("alice > carol udp 53", piece(1, 16))}},
+	{"unrelated", "an error about IPv6, another port", []func(*testing.T) (stand, []byte){packetOf("alice > carol tcp6 80"), errorOf("alice > carol tcp6 81")}},
+	{"unrelated", "an error that quotes too little", []func(*testing.T) (stand, []byte){packetOf("alice > carol udp 53"), func(t *testing.T) (stand, []byte) {
+		_, about := packetOf("alice > carol udp 53")(t)
 		return stands[1], pkttest.ErrorAbout(carol, alice, stands[1].addrs[0], stands[0].addrs[0], 3, 1, about, 27)
 	}}},
-	{"fragment-first", "a later one alone", []func(*testing.T) (stand, []byte){said("alice > bob udp 53", piece(1, 16))}},
-	{"fragment-first", "a later one of another datagram", []func(*testing.T) (stand, []byte){said("alice > bob udp 53", piece(0, 16)), func(t *testing.T) (stand, []byte) {
-		from, frame := openingOf(t, "alice > bob udp 53")
+	{"fragment-no-first", "a later one alone", []func(*testing.T) (stand, []byte){packetOf("alice > bob udp 53", piece(1, 16))}},
+	{"fragment-no-first", "a later one of another datagram", []func(*testing.T) (stand, []byte){packetOf("alice > bob udp 53", piece(0, 16)), func(t *testing.T) (stand, []byte) {
+		from, frame := queryOf(t, "alice > bob udp 53")
 		return from, pkttest.Fragments(frame, 10, 16)[1]
 	}}},
-	{"fragment-first", "a later one the other way", []func(*testing.T) (stand, []byte){said("alice > carol udp6 53", piece(0, 16)), said("carol > alice udp6 53", piece(1, 16))}},
-	{"fragment-tiny", "TCP's header is cut", []func(*testing.T) (stand, []byte){said("alice > bob tcp 80", piece(0, 16))}},
-	{"fragment-tiny", "a later one reaches into TCP's header", []func(*testing.T) (stand, []byte){said("alice > bob tcp 80", piece(1, 8))}},
-	{"fragment-tiny", "IPv6", []func(*testing.T) (stand, []byte){said("alice > bob tcp6 80", piece(0, 16))}},
+	{"fragment-no-first", "a later one the other way", []func(*testing.T) (stand, []byte){packetOf("alice > carol udp6 53", piece(0, 16)), packetOf("carol > alice udp6 53", piece(1, 16))}},
+	{"fragment-tiny", "TCP's header is cut", []func(*testing.T) (stand, []byte){packetOf("alice > bob tcp 80", piece(0, 16))}},
+	{"fragment-tiny", "a later one reaches into TCP's header", []func(*testing.T) (stand, []byte){packetOf("alice > bob tcp 80", piece(1, 8))}},
+	{"fragment-tiny", "IPv6", []func(*testing.T) (stand, []byte){packetOf("alice > bob tcp6 80", piece(0, 16))}},
 	{"fragment-tiny", "after a first fragment of a connection that is being opened", []func(*testing.T) (stand, []byte){
-		said("alice > bob tcp6 80", piece(0, 24)), said("alice > bob tcp6 80", piece(0, 8)),
+		packetOf("alice > bob tcp6 80", piece(0, 24)), packetOf("alice > bob tcp6 80", piece(0, 8)),
 	}},
-	{"fragment-first", "after a first fragment of a connection that is being opened", []func(*testing.T) (stand, []byte){
-		said("alice > bob tcp 80", grown, piece(0, 24)), said("alice > bob udp 99", piece(1, 16)),
+	{"fragment-no-first", "after a first fragment of a connection that is being opened", []func(*testing.T) (stand, []byte){
+		packetOf("alice > bob tcp 80", grown, piece(0, 24)), packetOf("alice > bob udp 99", piece(1, 16)),
 	}},
 	{"denied", "behind the same headers as a connection that is being opened", []func(*testing.T) (stand, []byte){
-		said("alice > bob tcp6 80", headers(0, 43)), said("alice > bob tcp6 22", headers(0, 43)),
+		packetOf("alice > bob tcp6 80", headers(0, 43)), packetOf("alice > bob tcp6 22", headers(0, 43)),
 	}},
-	{"headers", "seven extension headers", []func(*testing.T) (stand, []byte){said("alice > bob tcp6 80", headers(0, 43, 60, 43, 60, 60, 60))}},
-	{"headers", "one that is longer than the packet", []func(*testing.T) (stand, []byte){said("alice > bob udp6 80", headers(0, 60, 60), func(b []byte) []byte {
+	{"ipv6-ext-headers", "seven extension headers", []func(*testing.T) (stand, []byte){packetOf("alice > bob tcp6 80", headers(0, 43, 60, 43, 60, 60, 60))}},
+	{"ipv6-ext-headers", "one that is longer than the packet", []func(*testing.T) (stand, []byte){packetOf("alice > bob udp6 80", headers(0, 60, 60), func(b []byte) []byte {
 		return changed(b, etherLen+ipv6Len+17, 40)
 	})}},
 }
@@ -137,7 +137,7 @@ func TestRelated(t *testing.T) {
 		"alice > carol udp6 53", "alice > carol tcp6 80", "alice > carol icmp6 128", "alice > carol gre6"} {
 		t.Run(words, func(t *testing.T) {
 			w.forgetConnections(t)
-			for _, packet := range []func(*testing.T) (stand, []byte){said(words), errorOf(words)} {
+			for _, packet := range []func(*testing.T) (stand, []byte){packetOf(words), errorOf(words)} {
 				from, frame := packet(t)
 				if why, _ := w.verdictFrom(t, from, frame); why != "" {
 					pkttest.Errorf(t, []pkttest.Named{{Name: "packet", Bytes: frame}}, "%s", why)
@@ -191,7 +191,7 @@ func TestHalfOpenLimit(t *testing.T) {
 	w := firewallWorld(t, fw)
 	try := func(words, want string) {
 		t.Helper()
-		from, frame := openingOf(t, words)
+		from, frame := queryOf(t, words)
 		if why, _ := w.verdictFrom(t, from, frame); why != want {
 			t.Errorf("%s: %q, want %q", words, why, want)
 		}
@@ -201,16 +201,16 @@ func TestHalfOpenLimit(t *testing.T) {
 	for _, words := range []string{"alice > bob tcp 1", "bob > alice tcp 2", "alice > bob icmp 8"} {
 		try(words, "")
 	}
-	try("alice > bob tcp 3", "half-open")
-	try("bob > alice udp 4", "half-open")
+	try("alice > bob tcp 3", "half-open-limit")
+	try("bob > alice udp 4", "half-open-limit")
 	try("alice > bob tcp 1", "") // is one of them
 	try("alice > bob udp 1", "") // answered
 	try("carol > bob tcp 3", "")
-	try("alice > carol udp 7", "half-open")
-	try("carol > alice udp 7", "half-open") // carol's port took it, alice's did not
-	try("bob > alice icmp 0", "")           // there is room again
+	try("alice > carol udp 7", "half-open-limit")
+	try("carol > alice udp 7", "half-open-limit") // carol's port took it, alice's did not
+	try("bob > alice icmp 0", "")                 // there is room again
 	try("alice > bob tcp 3", "")
-	try("alice > bob tcp 4", "half-open")
+	try("alice > bob tcp 4", "half-open-limit")
 }
 
 // Without a policy nothing passes a port that has a firewall.
@@ -218,7 +218,7 @@ func TestNoPolicy(t *testing.T) {
 	w := firewallWorld(t, openFirewall(true))
 	must(t, w.dp.objs.Policy.Delete(uint32(0)))
 	for _, words := range []string{"alice > bob tcp 80", "bob > alice udp6 53"} {
-		from, frame := openingOf(t, words)
+		from, frame := queryOf(t, words)
 		if why, _ := w.verdictFrom(t, from, frame); why != "no-policy" {
 			t.Errorf("%s: %q", words, why)
 		}

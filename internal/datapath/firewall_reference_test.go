@@ -14,7 +14,7 @@ import (
 type reference struct {
 	fw     overlay.Firewall
 	places []policy.Place
-	conns  map[refKey]*refConn
+	conns  map[refKey]*refCT
 	firsts map[refDatagram]time.Duration // when a datagram's first fragment passed
 	now    time.Duration
 	policy int // how many there have been
@@ -24,14 +24,14 @@ type reference struct {
 	refused bool
 }
 
-// refOpening is what the rules are asked, and who is asked.
-type refOpening = policy.Opening
+// refQuery is what the rules are asked, and who is asked.
+type refQuery = policy.Query
 
 // refKey names a connection at a place: from its workload's side.
 type refKey struct {
 	place           string
 	proto           uint8
-	asker           overlay.Direction // of an echo: whether the request goes In or Out
+	echoDir         overlay.Direction // of an echo: whether the request goes In or Out
 	inside, outside netip.AddrPort
 }
 
@@ -51,7 +51,7 @@ type itinerary struct {
 }
 
 func newReference(fw overlay.Firewall, places []policy.Place) *reference {
-	return &reference{fw: fw, places: places, conns: map[refKey]*refConn{}, firsts: map[refDatagram]time.Duration{}}
+	return &reference{fw: fw, places: places, conns: map[refKey]*refCT{}, firsts: map[refDatagram]time.Duration{}}
 }
 
 // change is another policy.
@@ -94,7 +94,7 @@ func (r *reference) at(p refPacket, by itinerary, place string, way overlay.Dire
 	}
 	if p.kind == fragmentLater {
 		if first, passed := r.firsts[d]; !passed || r.now-first >= 30*time.Second {
-			return "fragment-first"
+			return "fragment-no-first"
 		}
 		return ""
 	}
@@ -112,8 +112,8 @@ func keyOf(p refPacket, place string, way overlay.Direction) refKey {
 		k.inside, k.outside = src, dst
 	}
 	if p.echo != "" {
-		if k.asker = way; p.echo == "reply" {
-			k.asker = opposite(way)
+		if k.echoDir = way; p.echo == "reply" {
+			k.echoDir = opposite(way)
 		}
 	}
 	return k
@@ -127,7 +127,7 @@ func opposite(d overlay.Direction) overlay.Direction {
 }
 
 // find is the connection, unless it has been silent for too long.
-func (r *reference) find(k refKey) *refConn {
+func (r *reference) find(k refKey) *refCT {
 	c := r.conns[k]
 	if c != nil && r.now-c.seen > c.timeout(k.proto, r.fw.Timeouts) {
 		delete(r.conns, k)
@@ -175,16 +175,16 @@ func flagsWhy(p refPacket) string {
 	return ""
 }
 
-func (r *reference) follow(c *refConn, k refKey, p refPacket, way overlay.Direction) (why string, anew bool) {
+func (r *reference) follow(c *refCT, k refKey, p refPacket, way overlay.Direction) (why string, anew bool) {
 	if c.policy != r.policy {
-		if why := r.judge(c.opening); why != "" {
+		if why := r.evaluate(c.query); why != "" {
 			delete(r.conns, k)
 			return why, false
 		}
 		c.policy = r.policy
 	}
 	index := 0
-	if way != c.opening.Direction {
+	if way != c.query.Direction {
 		index = 1
 	}
 	if p.proto == pkttest.ProtoTCP {
@@ -201,7 +201,7 @@ func (r *reference) follow(c *refConn, k refKey, p refPacket, way overlay.Direct
 	return "", false
 }
 
-func (r *reference) judge(o refOpening) string {
+func (r *reference) evaluate(o refQuery) string {
 	switch policy.Evaluate(r.fw, r.places, o).Verdict {
 	case overlay.Allow:
 		return ""
@@ -217,15 +217,15 @@ func (r *reference) open(p refPacket, by itinerary, k refKey, way overlay.Direct
 	if p.echo == "reply" || p.proto == pkttest.ProtoTCP && !pure && r.fw.Strict {
 		return "out-of-state"
 	}
-	c := &refConn{policy: r.policy, seen: r.now, waiting: true, packets: [2]uint64{1, 0}, opening: refOpening{
+	c := &refCT{policy: r.policy, seen: r.now, waiting: true, packets: [2]uint64{1, 0}, query: refQuery{
 		Src: p.src, Dst: p.dst, SrcMAC: p.smac, DstMAC: p.dmac, SrcPlace: by.from, DstPlace: by.to,
 		SrcSegment: by.fromSegment, DstSegment: by.toSegment, Place: k.place, Direction: way,
 		Protocol: p.proto, SrcPort: p.sport, DstPort: p.dport, Ported: p.ported,
 	}}
 	if p.icmp {
-		c.opening.SrcPort, c.opening.DstPort = 0, p.icmpType
+		c.query.SrcPort, c.query.DstPort = 0, p.icmpType
 	}
-	if why := r.judge(c.opening); why != "" {
+	if why := r.evaluate(c.query); why != "" {
 		return why
 	}
 	if p.proto == pkttest.ProtoTCP {
@@ -235,7 +235,7 @@ func (r *reference) open(p refPacket, by itinerary, k refKey, way overlay.Direct
 		c.begin(p.tcp)
 	}
 	if r.fw.HalfOpen > 0 && r.waiting(k.place) >= r.fw.HalfOpen {
-		return "half-open"
+		return "half-open-limit"
 	}
 	r.conns[k] = c
 	return ""

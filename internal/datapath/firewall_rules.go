@@ -37,18 +37,18 @@ func (d *Datapath) restoreRules() error {
 }
 
 // readRules reads the counters of all numbers below n.
-func (d *Datapath) readRules(n uint32) ([]edgeRuleCounters, error) {
-	entries := make([]edgeRuleCounters, n)
+func (d *Datapath) readRules(n uint32) ([]bpfRuleCounters, error) {
+	entries := make([]bpfRuleCounters, n)
 	return entries, readArray(d.objs.Rules, entries)
 }
 
 // numbered are the numbers that the image of t is made with, and the rules that had
 // none, by number. A rule keeps its number as long as there is one of its name.
 func (d *Datapath) numbered(t Tables) (n policy.Numbers, fresh map[uint32]RuleName, err error) {
-	n.Ends, n.Segments = map[string]uint16{}, map[string]uint16{}
+	n.Vports, n.Segments = map[string]uint16{}, map[string]uint16{}
 	for _, port := range t.Ports {
 		if !port.Uplink {
-			n.Ends[port.Name] = uint16(d.names.portIDs[port.Name])
+			n.Vports[port.Name] = uint16(d.names.portIDs[port.Name])
 		}
 	}
 	for name, id := range d.names.segIDs {
@@ -110,9 +110,9 @@ func (d *Datapath) freeNumber(taken []bool) (uint32, error) {
 
 // putRules starts the counters of rules at zero.
 func (d *Datapath) putRules(fresh map[uint32]RuleName) error {
-	entries := make(map[uint32]edgeRuleCounters, len(fresh))
+	entries := make(map[uint32]bpfRuleCounters, len(fresh))
 	for number, name := range fresh {
-		entries[number] = edgeRuleCounters{Name: name.hash()}
+		entries[number] = bpfRuleCounters{Name: name.hash()}
 	}
 	return putBatch(d.objs.Rules, entries, ebpf.UpdateAny)
 }
@@ -126,10 +126,10 @@ func (d *Datapath) freeRules() error {
 	for _, number := range d.fw.numbers.Rules {
 		live[number] = true
 	}
-	gone := map[uint32]edgeRuleCounters{}
+	gone := map[uint32]bpfRuleCounters{}
 	for name, number := range d.fw.rules {
 		if !live[number] {
-			gone[number] = edgeRuleCounters{}
+			gone[number] = bpfRuleCounters{}
 			delete(d.fw.rules, name)
 		}
 	}
@@ -196,19 +196,19 @@ func (d *Datapath) Policed() bool { return d.fw.policy != nil }
 
 // anyPoliced reports whether a port has a firewall in the data path now.
 func (d *Datapath) anyPoliced() bool {
-	return slices.ContainsFunc(d.ends, func(e edgeEnd) bool { return e.Flags&edgeEndFlagsEND_POLICED != 0 })
+	return slices.ContainsFunc(d.vports, func(e bpfVport) bool { return e.Flags&bpfVportFlagsVPORT_FIREWALL != 0 })
 }
 
-// police marks a port for the firewall. Programs that were loaded without one keep a
+// firewall marks a port for the firewall. Programs that were loaded without one keep a
 // port that they had open until they are replaced.
-func (d *Datapath) police(id uint32, end *edgeEnd, p *plan) {
-	var now edgeEnd
-	_, attached := d.links[hook{rolePort, int(end.Ifindex)}]
-	if err := d.objs.Ends.Lookup(id, &now); err == nil && now.Flags&edgeEndFlagsEND_POLICED == 0 && d.fw.strangers && attached {
-		p.unpoliced[id] = *end
+func (d *Datapath) firewall(id uint32, vport *bpfVport, p *plan) {
+	var now bpfVport
+	_, attached := d.links[hook{rolePort, int(vport.Ifindex)}]
+	if err := d.objs.Vports.Lookup(id, &now); err == nil && now.Flags&bpfVportFlagsVPORT_FIREWALL == 0 && d.fw.strangers && attached {
+		p.unpoliced[id] = *vport
 		return
 	}
-	end.Flags |= edgeEndFlagsEND_POLICED
+	vport.Flags |= bpfVportFlagsVPORT_FIREWALL
 }
 
 // takeOver attaches the programs, and has them find the connections that those before
@@ -225,16 +225,16 @@ func (d *Datapath) takeOver(p *plan) error {
 		return err
 	}
 	d.fw.strangers = false
-	for id, end := range p.unpoliced {
-		end.Flags |= edgeEndFlagsEND_POLICED
-		if err := d.putEnd(id, end); err != nil {
+	for id, vport := range p.unpoliced {
+		vport.Flags |= bpfVportFlagsVPORT_FIREWALL
+		if err := d.putVport(id, vport); err != nil {
 			return fmt.Errorf("firewall of port %s: %w", d.names.ports[id], err)
 		}
 	}
 	if len(p.unpoliced) == 0 {
 		return nil
 	}
-	return d.outdateAll()
+	return d.invalidateAll()
 }
 
 // touchAll plans new decisions for all flows.
@@ -244,11 +244,11 @@ func (p *plan) touchAll(d *Datapath) {
 	}
 }
 
-// outdateAll has them taken at once.
-func (d *Datapath) outdateAll() error {
+// invalidateAll has them taken at once.
+func (d *Datapath) invalidateAll() error {
 	var errs []error
 	for id := range d.names.segments {
-		errs = append(errs, d.outdate(id))
+		errs = append(errs, d.invalidate(id))
 	}
 	return errors.Join(errs...)
 }

@@ -54,13 +54,13 @@ func (w *world) enforce(t testing.TB, fw overlay.Firewall) {
 // forgetConnections leaves the firewall as it was before the first packet.
 func (w *world) forgetConnections(t testing.TB) {
 	t.Helper()
-	m := &w.dp.objs.edgeMaps
-	removeAll[edgeConnKey, edgeConn](t, m.Connections)
-	removeAll[edgeConnKey, edgeConn](t, m.HalfOpen)
-	removeAll[edgeFragmentKey, uint64](t, m.Fragments)
-	removeAll[edgeFlowKey, edgeFlow](t, m.Flows)
+	m := &w.dp.objs.bpfMaps
+	removeAll[bpfCtKey, bpfCtEntry](t, m.CtEstablished)
+	removeAll[bpfCtKey, bpfCtEntry](t, m.CtHalfOpen)
+	removeAll[bpfFragmentKey, uint64](t, m.Fragments)
+	removeAll[bpfFlowKey, bpfFlow](t, m.Flows)
 	for _, id := range w.dp.names.portIDs {
-		must(t, m.HalfOpens.Put(id, edgeHalfOpenCount{}))
+		must(t, m.HalfOpenCounts.Put(id, bpfHalfOpenCount{}))
 	}
 }
 
@@ -76,17 +76,17 @@ func removeAll[K, V any](t testing.TB, m *ebpf.Map) {
 // age lets time pass for all that the firewall and the flow cache remember.
 func (w *world) age(t testing.TB, by time.Duration) {
 	t.Helper()
-	m, ns := &w.dp.objs.edgeMaps, uint64(by)
-	for _, table := range []*ebpf.Map{m.Connections, m.HalfOpen} {
-		changeEach[edgeConnKey](t, table, func(c *edgeConn) { c.SeenNs -= ns })
+	m, ns := &w.dp.objs.bpfMaps, uint64(by)
+	for _, table := range []*ebpf.Map{m.CtEstablished, m.CtHalfOpen} {
+		changeEach[bpfCtKey](t, table, func(c *bpfCtEntry) { c.SeenNs -= ns })
 	}
-	changeEach[edgeFragmentKey](t, m.Fragments, func(passed *uint64) { *passed -= ns })
+	changeEach[bpfFragmentKey](t, m.Fragments, func(passed *uint64) { *passed -= ns })
 	w.ageFlows(t, by+time.Second) // to be safely older than revalidate_ns, whose clock has ticks
 }
 
 func (w *world) ageFlows(t testing.TB, by time.Duration) {
 	t.Helper()
-	changeEach[edgeFlowKey](t, w.dp.objs.Flows, func(f *edgeFlow) { f.DecidedNs -= uint64(by) })
+	changeEach[bpfFlowKey](t, w.dp.objs.Flows, func(f *bpfFlow) { f.DecidedNs -= uint64(by) })
 }
 
 func changeEach[K comparable, V any](t testing.TB, m *ebpf.Map, change func(*V)) {
@@ -107,7 +107,7 @@ func (w *world) verdictOf(t testing.TB, from string, frame []byte) (why string, 
 	for range 100 {
 		var drops, events map[string]uint64
 		drops, events = w.counted(t, func() { r = w.offer(t, from, frame) })
-		if events["held"] > 0 {
+		if events["reorder-held"] > 0 {
 			continue
 		}
 		if len(drops) > 1 || sum(drops) > 1 {
@@ -150,26 +150,26 @@ func each[K, V any](t testing.TB, m *ebpf.Map, do func(K, V)) {
 }
 
 // allConnections are those of both tables.
-func (w *world) allConnections(t testing.TB) map[edgeConnKey]edgeConn {
+func (w *world) allConnections(t testing.TB) map[bpfCtKey]bpfCtEntry {
 	t.Helper()
-	list := map[edgeConnKey]edgeConn{}
-	for _, m := range []*ebpf.Map{w.dp.objs.Connections, w.dp.objs.HalfOpen} {
-		each(t, m, func(k edgeConnKey, c edgeConn) { list[k] = c })
+	list := map[bpfCtKey]bpfCtEntry{}
+	for _, m := range []*ebpf.Map{w.dp.objs.CtEstablished, w.dp.objs.CtHalfOpen} {
+		each(t, m, func(k bpfCtKey, c bpfCtEntry) { list[k] = c })
 	}
 	return list
 }
 
 // connectionsAt are those of a port.
-func (w *world) connectionsAt(t testing.TB, port string) map[edgeConnKey]edgeConn {
+func (w *world) connectionsAt(t testing.TB, port string) map[bpfCtKey]bpfCtEntry {
 	t.Helper()
 	list := w.allConnections(t)
-	maps.DeleteFunc(list, func(k edgeConnKey, _ edgeConn) bool { return k.End != w.dp.names.portIDs[port] })
+	maps.DeleteFunc(list, func(k bpfCtKey, _ bpfCtEntry) bool { return k.Zone != w.dp.names.portIDs[port] })
 	return list
 }
 
 // tcpStateOf is the state of a TCP connection in the words of users.
-func tcpStateOf(c edgeConn) string {
-	return StateNames[tcpState(sweepConnBits(c.Bits))]
+func tcpStateOf(c bpfCtEntry) string {
+	return StateNames[tcpState(bpfCtBits(c.Bits))]
 }
 
 // connections are all of them by the reference's names: their states and how many packets
@@ -179,7 +179,7 @@ func (w *world) connections(t testing.TB) (states map[refKey]string, packets map
 	states, packets = map[refKey]string{}, map[refKey][2]uint64{}
 	for k, c := range w.allConnections(t) {
 		key := refKey{
-			place: w.dp.names.ports[k.End], proto: k.Proto, asker: [...]overlay.Direction{"", overlay.Out, overlay.In}[k.Asker],
+			place: w.dp.names.ports[k.Zone], proto: k.Proto, echoDir: [...]overlay.Direction{"", overlay.Out, overlay.In}[k.EchoDir],
 			inside:  netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)),
 			outside: netip.AddrPortFrom(addrOf(k.Outside.W), wire16(k.OutsidePort)),
 		}
@@ -189,7 +189,7 @@ func (w *world) connections(t testing.TB) (states map[refKey]string, packets map
 	return states, packets
 }
 
-func stateOf(proto uint8, c edgeConn) string {
+func stateOf(proto uint8, c bpfCtEntry) string {
 	const replied = 256
 	switch {
 	case proto == 6:

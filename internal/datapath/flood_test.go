@@ -19,9 +19,9 @@ func (w *world) taps(t *testing.T) map[string]*tap {
 	return taps
 }
 
-// arrive checks what came out of each device: ports deliver the frame as it was,
+// comeIn checks what came out of each device: ports deliver the frame as it was,
 // the underlay carries it to the remotes in their order. Other devices send nothing.
-func (w *world) arrive(t *testing.T, taps map[string]*tap, frame []byte, remotes int, ports ...string) {
+func (w *world) comeIn(t *testing.T, taps map[string]*tap, frame []byte, remotes int, ports ...string) {
 	t.Helper()
 	count := map[string]int{"u0": remotes}
 	for _, p := range ports {
@@ -52,13 +52,13 @@ func TestFlood(t *testing.T) {
 				for _, dst := range []string{all, "01:00:5e:00:00:01", nobody} {
 					in := pkttest.Frame(alice, dst, words)
 					drops, events := w.counted(t, func() { w.fromPort(t, "p0", in).want(t, in, dropped) })
-					w.arrive(t, taps, in, 2, "p1")
+					w.comeIn(t, taps, in, 2, "p1")
 					if events["flooded"] != 1 || events["flood-copy"] != 3 || sum(drops) != 0 {
 						t.Errorf("%s: events %v, drops %v", words, events, drops)
 					}
 					in = padded(pkttest.Frame(bob, dst, words))
 					w.fromUnderlay(t, w.fromRemote(in)).want(t, in, dropped)
-					w.arrive(t, taps, in, 0, "p0", "p1")
+					w.comeIn(t, taps, in, 0, "p0", "p1")
 				}
 			}
 		})
@@ -74,13 +74,13 @@ func TestRealFrames(t *testing.T) {
 			for _, words := range innerFrames {
 				in := pkttest.Frame(alice, bob, words)
 				taps["p0"].send(t, in)
-				w.arrive(t, taps, in, 1)
+				w.comeIn(t, taps, in, 1)
 				in = padded(pkttest.Frame(bob, alice, words))
 				taps["u0"].send(t, w.fromRemote(in))
-				w.arrive(t, taps, in, 0, "p0")
+				w.comeIn(t, taps, in, 0, "p0")
 				in = pkttest.Frame(carol, alice, words)
 				taps["p1"].send(t, in)
-				w.arrive(t, taps, in, 0, "p0")
+				w.comeIn(t, taps, in, 0, "p0")
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestRealVLANFrames(t *testing.T) {
 	tagged := pkttest.Packet(pkttest.Ether(alice, bob), pkttest.VLAN(7), pkttest.IPv4("10.0.0.1", "10.0.0.2"), pkttest.UDP(1, 2), pkttest.Payload(18))
 	drops, _ := w.counted(t, func() {
 		taps["p0"].send(t, tagged)
-		w.arrive(t, taps, tagged, 0)
+		w.comeIn(t, taps, tagged, 0)
 	})
 	if drops["vlan-tagged"] != 1 || sum(drops) != 1 {
 		t.Errorf("drops %v, want one for vlan-tagged", drops)
@@ -103,7 +103,7 @@ func TestRealVLANFrames(t *testing.T) {
 	tunnel = append(append(append([]byte(nil), tunnel[:12]...), 0x81, 0, 0, 7), tunnel[12:]...)
 	drops, events := w.counted(t, func() {
 		taps["u0"].send(t, tunnel)
-		w.arrive(t, taps, tunnel, 0)
+		w.comeIn(t, taps, tunnel, 0)
 	})
 	if sum(drops) != 0 || sum(events) != 0 {
 		t.Errorf("a tagged tunnel packet: drops %v, events %v; want none", drops, events)
@@ -117,7 +117,7 @@ func TestFloodUnresolved(t *testing.T) {
 	})
 	in := pkttest.Frame(alice, all, arp)
 	drops, events := w.counted(t, func() { w.fromPort(t, "p0", in) })
-	if drops["unresolved"] != 1 || drops["no-route"] != 1 || sum(drops) != 2 || events["flood-copy"] != 1 {
+	if drops["nexthop-unresolved"] != 1 || drops["no-underlay-route"] != 1 || sum(drops) != 2 || events["flood-copy"] != 1 {
 		t.Errorf("drops %v and events %v, want each remote's reason and a copy to p1", drops, events)
 	}
 }
@@ -128,7 +128,7 @@ func TestFloodToNobodyReachable(t *testing.T) {
 	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.TEPs[0].NextMAC = overlay.MAC{} })
 	in := pkttest.Frame(alice, all, arp) // green: p2 and the first remote
 	drops, _ := w.counted(t, func() { w.fromPort(t, "p2", in) })
-	if drops["unresolved"] != 1 || sum(drops) != 1 {
+	if drops["nexthop-unresolved"] != 1 || sum(drops) != 1 {
 		t.Errorf("drops %v, want one for unresolved", drops)
 	}
 }
@@ -138,7 +138,7 @@ func TestFloodTooBig(t *testing.T) {
 	taps := w.taps(t)
 	in := pkttest.Frame(alice, all, fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", 1430-28))
 	drops, _ := w.counted(t, func() { w.fromPort(t, "p0", in) })
-	w.arrive(t, taps, in, 2) // not to p1
+	w.comeIn(t, taps, in, 2) // not to p1
 	if drops["too-big"] != 1 || sum(drops) != 1 {
 		t.Errorf("drops %v, want one for too-big", drops)
 	}
@@ -156,7 +156,7 @@ func TestFloodToVanishedPort(t *testing.T) {
 	}
 	in := pkttest.Frame(alice, all, arp)
 	drops, events := w.counted(t, func() { w.fromPort(t, "p0", in) })
-	if drops["redirect"] != 1 || sum(drops) != 1 || events["flood-copy"] != 2 {
+	if drops["redirect-failed"] != 1 || sum(drops) != 1 || events["flood-copy"] != 2 {
 		t.Errorf("drops %v and events %v, want one for redirect and copies to the remotes", drops, events)
 	}
 }
@@ -172,7 +172,7 @@ func TestRealFramesCutInTheIPHeader(t *testing.T) {
 			for n := range header {
 				taps["p0"].send(t, in[:etherLen+n])
 			}
-			w.arrive(t, taps, in, 0)
+			w.comeIn(t, taps, in, 0)
 		})
 		if drops[reason] != uint64(header) || sum(drops) != uint64(header) {
 			t.Errorf("%d frames cut in the header: drops %v", header, drops)

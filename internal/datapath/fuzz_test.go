@@ -94,7 +94,7 @@ func routedWords() (list []string) {
 	for _, c := range routeCases() {
 		list = append(list, c.words)
 	}
-	for _, c := range ends {
+	for _, c := range vports {
 		list = append(list, c.words, sixOf(c.words))
 	}
 	return list
@@ -139,13 +139,13 @@ func (w *world) fuzz(t *testing.T, from string, b []byte) {
 	if r.verdict == 0 {
 		return
 	}
-	copies := events["flooded"] - events["asked"]
+	copies := events["flooded"] - events["neigh-requested"]
 	through := r.verdict == forwarded || copies > 0
 	tunnels := map[string]int{"u0": 1}[from]
-	if through && pkttest.DissectTunnels(b, tunnels).Has(pkttest.Cut) && events["held"] == 0 {
+	if through && pkttest.DissectTunnels(b, tunnels).Has(pkttest.Cut) && events["reorder-held"] == 0 {
 		pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: b}, {Name: "out", Bytes: r.out}}, "%v, though cut short", r.verdict)
 	}
-	ways := copies + events["not-tunnel"] + events["consumed"] + sum(drops) - events["icmp-sent"]
+	ways := copies + events["not-tunnel"] + events["local-delivered"] + sum(drops) - events["icmp-sent"]
 	if r.verdict == forwarded {
 		ways++
 	}

@@ -41,7 +41,7 @@ func TestGatewayAnswersARP(t *testing.T) {
 		for _, c := range []struct {
 			name, segment, from, mac, dst, asks, words string
 			gateway, answer                            string // MAC and address
-			asker                                      string
+			echoDir                                    string
 		}{
 			{"from a port", "blue", "p0", alice, all, "broadcast", "arp 10.0.1.10 ? 10.0.1.1", gatewayMAC, gateway4, "10.0.1.10"},
 			{"from a port, unicast", "blue", "p0", alice, gatewayMAC, "again", "arp 10.0.1.10 ? 10.0.1.1", gatewayMAC, gateway4, "10.0.1.10"},
@@ -55,10 +55,10 @@ func TestGatewayAnswersARP(t *testing.T) {
 			var r result
 			drops, events := w.counted(t, func() { in, r = w.sendIn(t, c.segment, c.from, pkttest.Frame(c.mac, c.dst, c.words)) })
 			if !check.Packet(t, in, w.back(t, c.segment, c.from, in, r),
-				check.Ether(c.gateway, c.mac), check.ARP(2, c.gateway, addr(c.answer), c.mac, addr(c.asker))) {
+				check.Ether(c.gateway, c.mac), check.ARP(2, c.gateway, addr(c.answer), c.mac, addr(c.echoDir))) {
 				t.Error(c.name, c.asks)
 			}
-			if events["answered"] != 1 || sum(drops) != 0 {
+			if events["proxy-replied"] != 1 || sum(drops) != 0 {
 				t.Errorf("%s: events %v, drops %v", c.name, events, drops)
 			}
 		}
@@ -69,7 +69,7 @@ func TestGatewayAnswersSolicitations(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to)
 		target := addr(gateway6)
-		for _, c := range []struct{ segment, from, mac, dst, asker, gateway, target string }{
+		for _, c := range []struct{ segment, from, mac, dst, echoDir, gateway, target string }{
 			{"blue", "p0", alice, solicitedGateway, "2001:db8:1::a", gatewayMAC, gateway6},
 			{"blue", "p0", alice, gatewayMAC, "2001:db8:1::a", gatewayMAC, gateway6},
 			{"blue", "first", bob, solicitedGateway, "2001:db8:1::b", gatewayMAC, gateway6},
@@ -77,9 +77,9 @@ func TestGatewayAnswersSolicitations(t *testing.T) {
 			{"green", "p2", dave, solicitedGateway, "2001:db8:2::d", gatewayMAC, greenGateway6},
 			{"up", "s0", ispMAC, "33:33:ff:00:00:01", "2001:db8:ff::fe", uplinkMAC, uplink6},
 		} {
-			in, r := w.sendIn(t, c.segment, c.from, pkttest.Frame(c.mac, c.dst, fmt.Sprintf("ns %s ? %s", c.asker, c.target)))
+			in, r := w.sendIn(t, c.segment, c.from, pkttest.Frame(c.mac, c.dst, fmt.Sprintf("ns %s ? %s", c.echoDir, c.target)))
 			check.Packet(t, in, w.back(t, c.segment, c.from, in, r), check.Ether(c.gateway, c.mac),
-				check.IP(addr(c.target), addr(c.asker), check.TTL(255), check.PlainHeader), check.Advertisement(check.Router|check.Solicited|check.Override, addr(c.target), c.gateway))
+				check.IP(addr(c.target), addr(c.echoDir), check.TTL(255), check.PlainHeader), check.Advertisement(check.Router|check.Solicited|check.Override, addr(c.target), c.gateway))
 		}
 		// Looking for a duplicate, without an address: the answer is for all nodes.
 		for _, from := range []string{"p0", "first"} {
@@ -189,13 +189,13 @@ func TestGatewayServesNothingElse(t *testing.T) {
 				"udp 10.0.1.10:1000 > 10.0.1.1:161 30", "tcp 10.0.1.10:1000 > 10.0.1.1:22 syn", "ip 10.0.1.10 > 10.0.1.1 132 20",
 				"udp 10.0.1.10:1000 > 10.0.2.1:53 700", "fragment 10.0.1.10 > 10.0.1.1 0 64",
 			} {
-				w.wantError(t, "blue", from, pkttest.Frame(mac, gatewayMAC, words), refusal{reason: "not-served", source: gateway4, kind: 3, code: 3})
+				w.wantError(t, "blue", from, pkttest.Frame(mac, gatewayMAC, words), refusal{reason: "no-local-service", source: gateway4, kind: 3, code: 3})
 			}
 			for _, words := range []string{
 				"udp [2001:db8:1::a]:1000 > [2001:db8:1::fe]:161 30", "tcp [2001:db8:1::a]:1000 > [2001:db8:2::fe]:22 syn",
 				"udp [2001:db8:1::a]:1000 > [2001:db8:1::fe]:161 1350",
 			} {
-				w.wantError(t, "blue", from, pkttest.Frame(mac, gatewayMAC, words), refusal{reason: "not-served", source: gateway6, kind: 1, code: 4})
+				w.wantError(t, "blue", from, pkttest.Frame(mac, gatewayMAC, words), refusal{reason: "no-local-service", source: gateway6, kind: 1, code: 4})
 			}
 		}
 	})

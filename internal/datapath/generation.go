@@ -16,7 +16,7 @@ import (
 const generationStep = 1 << 16
 
 // shards is SHARDS of bpf/abi/abi.h.
-const shards = uint32(len(edgeSegment{}.Shards))
+const shards = uint32(len(bpfSegment{}.Shards))
 
 // macShard is the shard of a MAC address, see bpf/cache/generation.h.
 func macShard(mac overlay.MAC) uint32 {
@@ -25,14 +25,14 @@ func macShard(mac overlay.MAC) uint32 {
 }
 
 // addrShard is that of an IP address.
-func addrShard(a edgeAddr) uint32 {
+func addrShard(a bpfAddr) uint32 {
 	h := a.W[0] ^ a.W[1] ^ a.W[2] ^ a.W[3]
 	h ^= h >> 16
 	return (h ^ h>>6 ^ h>>12) % shards
 }
 
 // segmentStride is how far apart the kernel has the entries of the map segments.
-const segmentStride = (unsafe.Sizeof(edgeSegment{}) + 7) &^ 7
+const segmentStride = (unsafe.Sizeof(bpfSegment{}) + 7) &^ 7
 
 // mapSegments maps the segments' memory, in which single generations are raised while the
 // data path raises others.
@@ -61,23 +61,23 @@ func (d *Datapath) inMemory(segment uint32, offset uintptr) *uint32 {
 	return (*uint32)(unsafe.Pointer(&d.memory[uintptr(segment)*segmentStride+offset]))
 }
 
-// outdate makes the data path decide about a segment's flows again.
-func (d *Datapath) outdate(segment uint32) error {
-	atomic.AddUint32(d.inMemory(segment, unsafe.Offsetof(edgeSegment{}.Generation)), generationStep)
+// invalidate makes the data path decide about a segment's flows again.
+func (d *Datapath) invalidate(segment uint32) error {
+	atomic.AddUint32(d.inMemory(segment, unsafe.Offsetof(bpfSegment{}.Generation)), generationStep)
 	return d.changed()
 }
 
-// outdateMAC does so for the flows whose source or destination shares the shard of the
+// invalidateMAC does so for the flows whose source or destination shares the shard of the
 // address. The transit programs notice when changed is called.
-func (d *Datapath) outdateMAC(segment uint32, mac overlay.MAC) {
-	offset := unsafe.Offsetof(edgeSegment{}.Shards) + uintptr(macShard(mac))*unsafe.Sizeof(uint32(0))
+func (d *Datapath) invalidateMAC(segment uint32, mac overlay.MAC) {
+	offset := unsafe.Offsetof(bpfSegment{}.Shards) + uintptr(macShard(mac))*unsafe.Sizeof(uint32(0))
 	atomic.AddUint32(d.inMemory(segment, offset), 1)
 }
 
-// outdateEnd does so for the segment of a port.
-func (d *Datapath) outdateEnd(id uint32) error {
-	if segment := d.ends[id].Segment; segment != 0 {
-		return d.outdate(segment)
+// invalidatePort does so for the segment of a port.
+func (d *Datapath) invalidatePort(id uint32) error {
+	if segment := d.vports[id].Segment; segment != 0 {
+		return d.invalidate(segment)
 	}
 	return nil
 }
@@ -85,8 +85,8 @@ func (d *Datapath) outdateEnd(id uint32) error {
 // hostPrefix is the length of a key that is about one address.
 const hostPrefix = 32 + 128
 
-// outdateRoute plans to do so for the flows to a prefix; putRouter carries it out.
-func (d *Datapath) outdateRoute(k edgeRouteKey) {
+// invalidateRoute plans to do so for the flows to a prefix; putRouter carries it out.
+func (d *Datapath) invalidateRoute(k bpfRouteKey) {
 	r := &d.routers[k.Router]
 	if k.Prefixlen != hostPrefix {
 		r.Generation += generationStep
@@ -98,21 +98,21 @@ func (d *Datapath) outdateRoute(k edgeRouteKey) {
 
 // generations are what decisions are compared with.
 type generations struct {
-	segments map[uint32]edgeSegment
-	routers  map[uint32]edgeRouter
+	segments map[uint32]bpfSegment
+	routers  map[uint32]bpfRouter
 }
 
 func (d *Datapath) generations() (generations, error) {
-	g := generations{map[uint32]edgeSegment{}, map[uint32]edgeRouter{}}
+	g := generations{map[uint32]bpfSegment{}, map[uint32]bpfRouter{}}
 	for id := range d.names.segments {
-		var s edgeSegment
+		var s bpfSegment
 		if err := d.objs.Segments.Lookup(id, &s); err != nil {
 			return g, fmt.Errorf("read segment %d: %w", id, err)
 		}
 		g.segments[id] = s
 	}
 	for id := range d.names.routers {
-		var r edgeRouter
+		var r bpfRouter
 		if err := d.objs.Routers.Lookup(id, &r); err != nil {
 			return g, fmt.Errorf("read router %d: %w", id, err)
 		}
@@ -122,22 +122,22 @@ func (d *Datapath) generations() (generations, error) {
 }
 
 // isCurrent reports whether nothing has changed that a decision depends on, see bpf/cache/flow_cache.h.
-func (g generations) isCurrent(k *edgeFlowKey, decision *edgeDecision) bool {
+func (g generations) isCurrent(k *bpfFlowKey, decision *bpfDecision) bool {
 	seg, to := g.segments[uint32(decision.Segment)], g.segments[uint32(decision.ToSegment)]
 	now := seg.Generation + seg.Shards[macShard(k.Smac)]
-	if decision.Flags&edgeFlowFlagsFLOW_ROUTED == 0 {
+	if decision.Flags&bpfFlowFlagsFLOW_ROUTED == 0 {
 		return now+seg.Shards[macShard(k.Dmac)] == decision.Generation
 	}
 	router := g.routers[seg.Router]
 	now += router.Generation + to.Generation + to.Shards[macShard(decision.Dmac)]
-	if decision.Flags&edgeFlowFlagsFLOW_DNAT != 0 {
+	if decision.Flags&bpfFlowFlagsFLOW_DNAT != 0 {
 		return now+router.Translated == decision.Generation
 	}
 	return now+router.Shards[addrShard(k.Daddr)] == decision.Generation
 }
 
 // total grows with any generation of a segment.
-func total(s edgeSegment) uint32 {
+func total(s bpfSegment) uint32 {
 	sum := s.Generation
 	for _, n := range s.Shards {
 		sum += n

@@ -114,7 +114,7 @@ func TestRouteOutdatesItsShard(t *testing.T) {
 	other := ""
 	for i := 1; other == ""; i++ {
 		a := fmt.Sprintf("10.3.0.%d", i)
-		if addrShard(edgeAddr{W: wireAddr(addr(a))}) != addrShard(edgeAddr{W: wireAddr(addr("10.0.2.13"))}) {
+		if addrShard(bpfAddr{W: wireAddr(addr(a))}) != addrShard(bpfAddr{W: wireAddr(addr("10.0.2.13"))}) {
 			other = a
 		}
 	}
@@ -149,16 +149,16 @@ func TestRouteOutdatesItsShard(t *testing.T) {
 
 // The flows of transit programs are outdated by the same shards: of the MAC address where
 // they go, and of the destination; others look at the generations, and go on.
-func TestShortcutsOutdatedByShard(t *testing.T) {
+func TestTransitFlowsOutdatedByShard(t *testing.T) {
 	onOneCPU(t)
 	w := transitWorld(t, ways()[0], func(_ *Config, tables *Tables) {
 		blue := &tables.Segments[0]
 		blue.EVPN, blue.Static, blue.Neighbours = &overlay.EVPNInstance{}, nil, nil
 	})
 	other := apart(1, bob, gatewayMAC)[0]
-	w.resident(t, "10.0.1.11", bob)
-	w.station(t, bob, "first", false)
-	w.station(t, other, "first", false)
+	w.arpEntry(t, "10.0.1.11", bob)
+	w.bgpMAC(t, bob, "first", false)
+	w.bgpMAC(t, other, "first", false)
 	flow := pkttest.Frame(ispMAC, uplinkMAC, "udp 203.0.113.5:53 > 10.0.1.11:1 30")
 	far := w.farHops()[1]
 	for _, c := range []struct {
@@ -167,9 +167,9 @@ func TestShortcutsOutdatedByShard(t *testing.T) {
 	}{
 		{"the first packet", "miss", "first", func() {}},
 		{"nothing", "hit", "first", func() {}},
-		{"another host moved", "hit", "first", func() { w.station(t, other, "second", false) }},
-		{"it went", "hit", "first", func() { w.station(t, other, "", false) }},
-		{"the host moved", "stale", "second", func() { w.station(t, bob, "second", false) }},
+		{"another host moved", "hit", "first", func() { w.bgpMAC(t, other, "second", false) }},
+		{"it went", "hit", "first", func() { w.bgpMAC(t, other, "", false) }},
+		{"the host moved", "stale", "second", func() { w.bgpMAC(t, bob, "second", false) }},
 		{"its route changed", "stale", "second", func() { w.putRoute(t, route("10.0.1.11/32", far)) }},
 		{"that of another changed", "hit", "second", func() { w.putRoute(t, route("10.0.1.12/32", far)) }},
 	} {
@@ -195,15 +195,15 @@ func hitRate(t testing.TB, w *world, segment string, moves, packets int) float64
 		return pkttest.Frame(fmt.Sprintf("02:00:00:01:00:%02x", i%flows), bob, udp4)
 	}
 	w.send(t, "p1", say(bob, all))
-	list := make([]overlay.Station, 1)
+	list := make([]overlay.BGPMAC, 1)
 	list[0].Segment = segment
 	_, events := w.counted(t, func() {
 		for i := range moves {
 			list[0].MAC = overlay.MAC{2, 0, 0, 2, byte(i >> 8), byte(i)}
 			list[0].Remote = w.family.remotes[0]
-			must(t, w.dp.PutStations(list))
+			must(t, w.dp.PutBGPMACs(list))
 			list[0].Sticky = i%2 == 0 // a change of one that is known
-			must(t, w.dp.PutStations(list))
+			must(t, w.dp.PutBGPMACs(list))
 			for n := range packets {
 				w.send(t, "p0", frame(i*packets+n))
 			}
@@ -214,7 +214,7 @@ func hitRate(t testing.TB, w *world, segment string, moves, packets int) float64
 
 // Hosts that move in another segment cost a flow nothing, those of its own two 64ths.
 func TestHitRateWhileHostsMove(t *testing.T) {
-	w := toldWorld(t, func(_ *Config, tables *Tables) {
+	w := reportedWorld(t, func(_ *Config, tables *Tables) {
 		tables.Segments[1].EVPN = &overlay.EVPNInstance{}
 	})
 	for _, c := range []struct {
@@ -239,7 +239,7 @@ func TestShardsAgree(t *testing.T) {
 		w.send(t, "p1", say(mac.String(), all))
 		w.send(t, "p0", say(alice, mac.String()))
 		w.send(t, "p0", say(alice, mac.String()))
-		w.dp.outdateMAC(w.dp.names.segIDs["blue"], mac)
+		w.dp.invalidateMAC(w.dp.names.segIDs["blue"], mac)
 		if _, events := w.counted(t, func() { w.send(t, "p0", say(alice, mac.String())) }); events["stale"] != 1 {
 			t.Errorf("%s: events %v", mac, events)
 		}

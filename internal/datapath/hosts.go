@@ -52,8 +52,8 @@ func (d *Datapath) Forget(segment string, mac overlay.MAC) error {
 	if !ok {
 		return fmt.Errorf("forget %s: there is no segment %q", mac, segment)
 	}
-	key := edgeFdbKey{Segment: id, Mac: mac}
-	var now edgeFdbEntry
+	key := bpfFdbKey{Segment: id, Mac: mac}
+	var now bpfFdbEntry
 	err := d.objs.Fdb.Lookup(key, &now)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
@@ -61,19 +61,19 @@ func (d *Datapath) Forget(segment string, mac overlay.MAC) error {
 	if err != nil {
 		return fmt.Errorf("forget %s: %w", mac, err)
 	}
-	if now.Origin != edgeHostOriginORIGIN_LEARNED || d.names.ports[now.End] == "" {
+	if now.Origin != bpfHostOriginORIGIN_LEARNED || d.names.ports[now.Vport] == "" {
 		return nil
 	}
 	if err := d.objs.Fdb.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("forget %s: %w", mac, err)
 	}
-	d.outdateMAC(id, mac)
+	d.invalidateMAC(id, mac)
 	return d.changed()
 }
 
-// Former are the remotes that a former process knew by BGP alone, by the names of the
+// PreviousRemotes are the remotes that a former process knew by BGP alone, by the names of the
 // segments, which are known again. It is for the time before the first Apply.
-func (d *Datapath) Former(segments []overlay.Segment) (map[string][]netip.Addr, error) {
+func (d *Datapath) PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error) {
 	type tunnel struct {
 		vni  uint32
 		port uint16
@@ -83,11 +83,11 @@ func (d *Datapath) Former(segments []overlay.Segment) (map[string][]netip.Addr, 
 		names[tunnel{uint32(s.VNI), wire16(s.Tunnel.UDPPort)}] = s.Name
 	}
 	all := make(map[string][]netip.Addr)
-	err := walk(d.objs.Remotes, func(k edgeRemoteKey, value uint32) {
-		segment, end := &d.segments[k.Segment], &d.ends[value&^remoteUntaught]
+	err := walk(d.objs.Remotes, func(k bpfRemoteKey, value uint32) {
+		segment, vport := &d.segments[k.Segment], &d.vports[value&^remoteNoLearning]
 		name := names[tunnel{segment.Vni, segment.UdpPort}]
-		first := k.Addr == end.Addr // of a remote with several addresses
-		if value&remoteUntaught != 0 && first && name != "" && segment.Vni != 0 {
+		first := k.Addr == vport.Addr // of a remote with several addresses
+		if value&remoteNoLearning != 0 && first && name != "" && segment.Vni != 0 {
 			all[name] = append(all[name], addrOf(k.Addr.W))
 		}
 	})

@@ -14,15 +14,15 @@ import (
 
 // Hosts at ports are listed with their addresses, those behind remotes are not.
 func TestHosts(t *testing.T) {
-	w := toldWorld(t, func(_ *Config, tables *Tables) {
+	w := reportedWorld(t, func(_ *Config, tables *Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(carol), Port: "p1"}}
 		tables.Segments[0].Neighbours = neighbours("10.0.1.12", carol)
 	})
-	w.station(t, bob, "second", false)
-	w.resident(t, "10.0.1.11", bob)
+	w.bgpMAC(t, bob, "second", false)
+	w.arpEntry(t, "10.0.1.11", bob)
 	w.send(t, "first", pkttest.Frame(nobody, all, "arp 10.0.1.50 ! 10.0.1.50"))
 	w.send(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ! 10.0.1.10"))
-	w.resident(t, "10.0.1.20", alice) // BGP knows one that she did not say
+	w.arpEntry(t, "10.0.1.20", alice) // BGP knows one that she did not say
 	list, err := w.dp.Hosts()
 	if err != nil {
 		t.Fatal(err)
@@ -43,20 +43,20 @@ func TestHosts(t *testing.T) {
 
 // Only what a host at a port said itself is forgotten.
 func TestForget(t *testing.T) {
-	w := toldWorld(t, func(_ *Config, tables *Tables) {
+	w := reportedWorld(t, func(_ *Config, tables *Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(carol), Port: "p1"}}
 	})
 	w.send(t, "p0", say(alice, all))
-	w.station(t, bob, "second", false)
+	w.bgpMAC(t, bob, "second", false)
 	w.send(t, "first", say(nobody, all))
 	w.follow(t, []step{{"p1", say(carol, alice), "p0"}, {"p1", say(carol, alice), "p0"}})
 	for _, mac := range []string{alice, bob, carol, nobody, dave} {
 		must(t, w.dp.Forget("blue", macOf(mac)))
 	}
-	w.wantStation(t, alice, "", "")
-	w.wantStation(t, bob, "second", OriginBGP)
-	w.wantStation(t, carol, "p1", OriginStatic)
-	w.wantStation(t, nobody, "first", OriginLearned)
+	w.wantBGPMAC(t, alice, "", "")
+	w.wantBGPMAC(t, bob, "second", OriginBGP)
+	w.wantBGPMAC(t, carol, "p1", OriginStatic)
+	w.wantBGPMAC(t, nobody, "first", OriginLearned)
 	w.follow(t, []step{{"p1", say(carol, alice), "flood"}})
 	if err := w.dp.Forget("grey", macOf(alice)); err == nil || !strings.Contains(err.Error(), `no segment "grey"`) {
 		t.Errorf("%v", err)
@@ -71,12 +71,12 @@ func TestAsk(t *testing.T) {
 		world                   func(*testing.T) *world
 	}{
 		{"gateway", gatewayMAC, gateway4, gateway6, func(t *testing.T) *world { return routedWorld(t, ways()[0]) }},
-		{"none", askerMAC.String(), "0.0.0.0", linkLocal(askerMAC).String(), func(t *testing.T) *world { return toldWorld(t) }},
+		{"none", echoDirMAC.String(), "0.0.0.0", linkLocal(echoDirMAC).String(), func(t *testing.T) *world { return reportedWorld(t) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := c.world(t)
 			far, others := w.tap(t, "p0x", "p0"), []*tap{w.tap(t, "p1x", "p1"), w.tap(t, "u0x", "u0")}
-			w.do(t, func() { must(t, w.dp.Ask("blue", "p0", macOf(alice), addrs)) })
+			w.do(t, func() { must(t, w.dp.SolicitHost("blue", "p0", macOf(alice), addrs)) })
 			got := far.receive(t, 2)
 			for _, o := range others {
 				if n := len(o.drain(t)); n != 0 {
@@ -94,8 +94,8 @@ func TestAsk(t *testing.T) {
 	}
 	w := newWorld(t, underIPv4)
 	w.do(t, func() {
-		must(t, w.dp.Ask("blue", "p9", macOf(alice), addrs)) // it went
-		if err := w.dp.Ask("grey", "p0", macOf(alice), addrs); err == nil {
+		must(t, w.dp.SolicitHost("blue", "p9", macOf(alice), addrs)) // it went
+		if err := w.dp.SolicitHost("grey", "p0", macOf(alice), addrs); err == nil {
 			t.Error("no segment, and no error")
 		}
 	})
@@ -105,8 +105,8 @@ func TestAsk(t *testing.T) {
 func TestAskOnAVLAN(t *testing.T) {
 	w := newWorld(t, underIPv4, byBGP, func(_ *Config, tables *Tables) { tables.Ports[0].Name, tables.Ports[0].VLAN = "p0.10", 10 })
 	far := w.tap(t, "p0x", "p0")
-	w.do(t, func() { must(t, w.dp.Ask("blue", "p0.10", macOf(alice), []netip.Addr{addr("10.0.1.10")})) })
+	w.do(t, func() { must(t, w.dp.SolicitHost("blue", "p0.10", macOf(alice), []netip.Addr{addr("10.0.1.10")})) })
 	got := far.receive(t, 1)[0].bytes
 	check.Equal(t, "tag", []byte{0x81, 0, 0, 10}, got[12:16])
-	check.Packet(t, nil, slices.Delete(got, 12, 16), check.Ether(askerMAC.String(), alice), check.ARP(1, askerMAC.String(), netip.IPv4Unspecified(), zero, addr("10.0.1.10")))
+	check.Packet(t, nil, slices.Delete(got, 12, 16), check.Ether(echoDirMAC.String(), alice), check.ARP(1, echoDirMAC.String(), netip.IPv4Unspecified(), zero, addr("10.0.1.10")))
 }

@@ -83,8 +83,8 @@ func lowered(packet []byte) []byte {
 	return b
 }
 
-// ends are routes that end, and a TTL that does.
-var ends = []struct {
+// vports are routes that end, and a TTL that does.
+var vports = []struct {
 	name  string
 	words string // in IPv4
 	ipv4  refusal
@@ -95,18 +95,18 @@ var ends = []struct {
 	{"ttl-exceeded", "ttl 1 udp 10.0.1.10:1 > 10.0.2.13:2 1200", refusal{kind: 11}, refusal{kind: 3}},
 	{"ttl-exceeded", "ttl 0 udp 10.0.1.10:1 > 10.0.2.13:2 548", refusal{kind: 11}, refusal{kind: 3}},
 	{"ttl-exceeded", "ttl 1 icmp 10.0.1.10 > 10.0.3.5 1", refusal{kind: 11}, refusal{kind: 3}},
-	{"no-prefix", "udp 10.0.1.10:1 > 203.0.113.9:2 30", refusal{kind: 3, code: 0}, refusal{kind: 1, code: 0}},
+	{"no-route", "udp 10.0.1.10:1 > 203.0.113.9:2 30", refusal{kind: 3, code: 0}, refusal{kind: 1, code: 0}},
 }
 
 // Each end has its message, from the gateway of the segment where the packet came
 // in, whether the packet came from a port or a remote, cached or not.
-func TestRouteEnds(t *testing.T) {
+func TestRouteVports(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to)
 		list := w.tables.Routers[0].Routes
 		w.tables.Routers[0].Routes = append(list[:8:8], list[10:]...) // without the default routes
 		w.apply(t)
-		for _, c := range ends {
+		for _, c := range vports {
 			for segment, from := range map[string]string{"blue": "p0", "blue ": "first", "main-l3": "second", "up": "s0"} {
 				c.ipv4.reason, c.ipv6.reason = c.name, c.name
 				mac, gateway := alice, gatewayMAC
@@ -211,7 +211,7 @@ func TestPaddingIsNotQuoted(t *testing.T) {
 // Errors are limited in their rate; the packets are counted all the same.
 func TestICMPRate(t *testing.T) {
 	w := routedWorld(t, ways()[0])
-	w.reload(t, map[string]any{edgeVarIcmpBurst: uint64(5), edgeVarIcmpRate: uint64(1)})
+	w.reload(t, map[string]any{bpfVarIcmpBurst: uint64(5), bpfVarIcmpRate: uint64(1)})
 	in := pkttest.Frame(alice, gatewayMAC, "ttl 1 udp 10.0.1.10:1 > 10.0.2.13:2 30")
 	onOneCPU(t)
 	w.refill(t)
@@ -223,7 +223,7 @@ func TestICMPRate(t *testing.T) {
 	if drops["ttl-exceeded"] != 20 || events["icmp-sent"] != 5 || events["icmp-limited"] != 15 {
 		t.Errorf("drops %v, events %v; want 20 drops, 5 messages, 15 limited", drops, events)
 	}
-	w.reload(t, map[string]any{edgeVarIcmpBurst: uint64(5), edgeVarIcmpRate: uint64(1_000_000)})
+	w.reload(t, map[string]any{bpfVarIcmpBurst: uint64(5), bpfVarIcmpRate: uint64(1_000_000)})
 	_, events = w.counted(t, func() {
 		for range 20 {
 			w.fromPort(t, "p0", in)

@@ -72,7 +72,7 @@ func TestSpeakingThroughARealTunnel(t *testing.T) {
 			}
 		})
 		in, green := a.tap(t, "p0x", "p0"), b.tap(t, "p2x", "p2")
-		hear := func(name string, h virtioHeader, frame []byte, want refusal) {
+		receive := func(name string, h virtioHeader, frame []byte, want refusal) {
 			t.Helper()
 			b.refill(t)
 			in.sendWith(t, in.self, h, frame)
@@ -99,17 +99,17 @@ func TestSpeakingThroughARealTunnel(t *testing.T) {
 		tcp := virtioHeader{Flags: virtioNeedsCsum, CsumStart: 34, CsumOffset: 16}
 		tcp6 := virtioHeader{Flags: virtioNeedsCsum, CsumStart: 54, CsumOffset: 16}
 		toBob := func(words string) []byte { return pkttest.Frame(alice, bob, words) }
-		hear("too big for the port", tcp, toBob("tcp 10.0.1.10:1 > 10.0.1.11:2 1300"), tooBig(gateway4, 1280))
-		hear("IPv6 too big for the port", tcp6, toBob("tcp [2001:db8:1::a]:1 > [2001:db8:1::b]:2 1300"), tooBig(gateway6, 1280))
-		hear("last hop", tcp, frame("ttl 1 tcp 10.0.1.10:1 > 10.0.2.13:2 ack 100"), refusal{reason: "ttl-exceeded", kind: 11, source: gateway4})
-		hear("last hop, IPv6", tcp6, frame("ttl 1 tcp [2001:db8:1::a]:1 > [2001:db8:2::d]:2 ack 100"), refusal{reason: "ttl-exceeded", kind: 3, source: gateway6})
-		hear("last hop of a short packet", virtioHeader{}, frame("ttl 1 tcp 10.0.1.10:1 > 10.0.2.13:2 syn"), refusal{reason: "ttl-exceeded", kind: 11, source: gateway4})
-		hear("no route", virtioHeader{}, frame("udp 10.0.1.10:1 > 10.77.2.13:2 40"), refusal{reason: "no-prefix", kind: 3, source: gateway4})
-		hear("ping", virtioHeader{}, frame("icmp 10.0.1.10 > 10.0.1.1 56"), refusal{})
-		hear("ping of IPv6", virtioHeader{}, frame("icmp 2001:db8:1::a > 2001:db8:2::fe 56"), refusal{})
-		hear("ARP", virtioHeader{}, frame("arp 10.0.1.10 ? 10.0.1.1"), refusal{})
-		hear("solicitation", virtioHeader{}, frame("ns 2001:db8:1::a ? 2001:db8:1::fe"), refusal{})
-		hear("probe", virtioHeader{}, frame("ns :: ? 2001:db8:1::fe"), refusal{})
+		receive("too big for the port", tcp, toBob("tcp 10.0.1.10:1 > 10.0.1.11:2 1300"), tooBig(gateway4, 1280))
+		receive("IPv6 too big for the port", tcp6, toBob("tcp [2001:db8:1::a]:1 > [2001:db8:1::b]:2 1300"), tooBig(gateway6, 1280))
+		receive("last hop", tcp, frame("ttl 1 tcp 10.0.1.10:1 > 10.0.2.13:2 ack 100"), refusal{reason: "ttl-exceeded", kind: 11, source: gateway4})
+		receive("last hop, IPv6", tcp6, frame("ttl 1 tcp [2001:db8:1::a]:1 > [2001:db8:2::d]:2 ack 100"), refusal{reason: "ttl-exceeded", kind: 3, source: gateway6})
+		receive("last hop of a short packet", virtioHeader{}, frame("ttl 1 tcp 10.0.1.10:1 > 10.0.2.13:2 syn"), refusal{reason: "ttl-exceeded", kind: 11, source: gateway4})
+		receive("no route", virtioHeader{}, frame("udp 10.0.1.10:1 > 10.77.2.13:2 40"), refusal{reason: "no-route", kind: 3, source: gateway4})
+		receive("ping", virtioHeader{}, frame("icmp 10.0.1.10 > 10.0.1.1 56"), refusal{})
+		receive("ping of IPv6", virtioHeader{}, frame("icmp 2001:db8:1::a > 2001:db8:2::fe 56"), refusal{})
+		receive("ARP", virtioHeader{}, frame("arp 10.0.1.10 ? 10.0.1.1"), refusal{})
+		receive("solicitation", virtioHeader{}, frame("ns 2001:db8:1::a ? 2001:db8:1::fe"), refusal{})
+		receive("probe", virtioHeader{}, frame("ns :: ? 2001:db8:1::fe"), refusal{})
 		for words, h := range map[string]virtioHeader{
 			"tcp 10.0.1.10:1 > 10.0.2.77:2 syn": tcp, "tcp [2001:db8:1::a]:1 > [2001:db8:2::77]:2 ack 100": tcp6, "tcp [2001:db8:1::a]:1 > [2001:db8:2::77]:2 syn": {}, "udp 10.0.1.10:1 > 10.0.2.77:2 600": {},
 		} {

@@ -235,7 +235,7 @@ func TestUDPChecksumByTheKernel(t *testing.T) {
 	w := emptyWorld(t, underIPv6)
 	static(underIPv6)(&w.cfg, &w.tables)
 	w.tables.Segments[0].Tunnel.UDPChecksum = true
-	w.tables.Checksummers = map[uint16]int{4789: w.addTunnelDevice(t)}
+	w.tables.ChecksumDevices = map[uint16]int{4789: w.addTunnelDevice(t)}
 	w.open(t)
 	w.removeAfter(t)
 	w.apply(t)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -21,62 +22,62 @@ import (
 func TestMapTypes(t *testing.T) {
 	u32 := reflect.TypeFor[uint32]()
 	types := map[string][2]reflect.Type{
-		edgeMapEnds:           {u32, reflect.TypeFor[edgeEnd]()},
-		edgeMapSegments:       {u32, reflect.TypeFor[edgeSegment]()},
-		edgeMapPorts:          {reflect.TypeFor[edgePortKey](), u32},
-		edgeMapTeps:           {reflect.TypeFor[edgePathKey](), u32},
-		edgeMapRouters:        {u32, reflect.TypeFor[edgeRouter]()},
-		edgeMapLocals:         {reflect.TypeFor[edgeLocalKey](), u32},
-		edgeMapNeighbours:     {reflect.TypeFor[edgeNeighbourKey](), reflect.TypeFor[edgeNeighbour]()},
-		edgeMapGroups:         {u32, reflect.TypeFor[edgeGroup]()},
-		edgeMapHops:           {u32, reflect.TypeFor[edgeHop]()},
-		edgeMapRoutes:         {reflect.TypeFor[edgeRouteKey](), reflect.TypeFor[edgeRoute]()},
-		edgeMapAllowedMacs:    {reflect.TypeFor[edgeAllowedMac](), u32},
-		edgeMapAllowedAddrs:   {reflect.TypeFor[edgeAllowedAddr](), u32},
-		edgeMapKnownOptions:   {u32, u32},
-		edgeMapBuckets:        {u32, reflect.TypeFor[edgeBucket]()},
-		edgeMapScratch:        {u32, reflect.TypeFor[edgeScratch]()},
-		edgeMapCurrent:        {u32, reflect.TypeFor[edgePkt]()},
-		edgeMapArrivals:       {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
-		edgeMapArrivalBuckets: {u32, reflect.TypeFor[edgeBucket]()},
-		edgeMapTrace:          {u32, reflect.TypeFor[edgeTraceStep]()},
-		edgeMapVnis:           {reflect.TypeFor[edgeVniKey](), u32},
-		edgeMapRemotes:        {reflect.TypeFor[edgeRemoteKey](), u32},
-		edgeMapMembers:        {reflect.TypeFor[edgeMemberKey](), u32},
-		edgeMapFdb:            {reflect.TypeFor[edgeFdbKey](), reflect.TypeFor[edgeFdbEntry]()},
-		edgeMapFlows:          {reflect.TypeFor[edgeFlowKey](), reflect.TypeFor[edgeFlow]()},
-		edgeMapDrops:          {reflect.TypeFor[edgeReason](), reflect.TypeFor[edgeCounter]()},
-		edgeMapEvents:         {reflect.TypeFor[edgeEvent](), reflect.TypeFor[uint64]()},
-		edgeMapSpreads:        {reflect.TypeFor[edgeSpreadKey](), reflect.TypeFor[edgeSpread]()},
-		edgeMapShortcuts:      {u32, reflect.TypeFor[edgeShortcut]()},
-		edgeMapShortcutTables: {u32, reflect.TypeFor[edgeShortcutTable]()},
-		edgeMapExitsGeneric:   {u32, u32},
-		edgeMapPulses:         {reflect.TypeFor[edgePulse](), u32},
-		edgeMapTakers:         {u32, u32},
-		edgeMapExits:          {u32, u32},
-		edgeMapTraffic:        {u32, reflect.TypeFor[edgeEndCounters]()},
-		edgeMapHearings:       {u32, reflect.TypeFor[edgeHearing]()},
-		edgeMapConnections:    {reflect.TypeFor[edgeConnKey](), reflect.TypeFor[edgeConn]()},
-		edgeMapHalfOpen:       {reflect.TypeFor[edgeConnKey](), reflect.TypeFor[edgeConn]()},
-		edgeMapHalfOpens:      {u32, reflect.TypeFor[edgeHalfOpenCount]()},
-		edgeMapFragments:      {reflect.TypeFor[edgeFragmentKey](), reflect.TypeFor[uint64]()},
-		edgeMapRules:          {u32, reflect.TypeFor[edgeRuleCounters]()},
-		edgeMapLogs:           {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
-		edgeMapLogBuckets:     {u32, reflect.TypeFor[edgeLogBucket]()},
-		edgeMapPolicy:         {u32, u32}, // of maps
-		edgeMapContests:       {u32, reflect.TypeFor[edgeContest]()},
-		edgeMapEgresses:       {u32, reflect.TypeFor[edgeEgress]()},
-		edgeMapPool:           {u32, reflect.TypeFor[edgeAddr]()},
-		edgeMapBindings:       {reflect.TypeFor[edgeConnKey](), reflect.TypeFor[edgeBinding]()},
-		edgeMapReturns:        {reflect.TypeFor[edgeConnKey](), reflect.TypeFor[edgeOrigin]()},
-		edgeMapHostCounts:     {reflect.TypeFor[edgeHostKey](), reflect.TypeFor[edgeHostBindings]()},
-		edgeMapForwards:       {reflect.TypeFor[edgeForwardKey](), reflect.TypeFor[edgeForward]()},
-		edgeMapNatFragments:   {reflect.TypeFor[edgeFragmentKey](), reflect.TypeFor[edgeFragmentTranslation]()},
-		edgeMapNews:           {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
-		edgeMapStamps:         {u32, reflect.TypeFor[edgeStamp]()},
-		edgeMapStamped:        {u32, reflect.TypeFor[edgeStamped]()},
+		bpfMapVports:           {u32, reflect.TypeFor[bpfVport]()},
+		bpfMapSegments:         {u32, reflect.TypeFor[bpfSegment]()},
+		bpfMapPorts:            {reflect.TypeFor[bpfPortKey](), u32},
+		bpfMapTeps:             {reflect.TypeFor[bpfPathKey](), u32},
+		bpfMapRouters:          {u32, reflect.TypeFor[bpfRouter]()},
+		bpfMapLocalAddrs:       {reflect.TypeFor[bpfLocalKey](), u32},
+		bpfMapNeighbours:       {reflect.TypeFor[bpfNeighbourKey](), reflect.TypeFor[bpfNeighbour]()},
+		bpfMapNexthopGroups:    {u32, reflect.TypeFor[bpfNexthopGroup]()},
+		bpfMapNexthops:         {u32, reflect.TypeFor[bpfNexthop]()},
+		bpfMapRoutes:           {reflect.TypeFor[bpfRouteKey](), reflect.TypeFor[bpfRoute]()},
+		bpfMapAllowedMacs:      {reflect.TypeFor[bpfAllowedMac](), u32},
+		bpfMapAllowedAddrs:     {reflect.TypeFor[bpfAllowedAddr](), u32},
+		bpfMapKnownOptions:     {u32, u32},
+		bpfMapIcmpBuckets:      {u32, reflect.TypeFor[bpfTokenBucket]()},
+		bpfMapScratch:          {u32, reflect.TypeFor[bpfScratch]()},
+		bpfMapCurrent:          {u32, reflect.TypeFor[bpfPkt]()},
+		bpfMapHostEvents:       {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
+		bpfMapHostEventBuckets: {u32, reflect.TypeFor[bpfTokenBucket]()},
+		bpfMapTrace:            {u32, reflect.TypeFor[bpfTraceStep]()},
+		bpfMapVnis:             {reflect.TypeFor[bpfVniKey](), u32},
+		bpfMapRemotes:          {reflect.TypeFor[bpfRemoteKey](), u32},
+		bpfMapMembers:          {reflect.TypeFor[bpfMemberKey](), u32},
+		bpfMapFdb:              {reflect.TypeFor[bpfFdbKey](), reflect.TypeFor[bpfFdbEntry]()},
+		bpfMapFlows:            {reflect.TypeFor[bpfFlowKey](), reflect.TypeFor[bpfFlow]()},
+		bpfMapDrops:            {reflect.TypeFor[bpfReason](), reflect.TypeFor[bpfCounter]()},
+		bpfMapEvents:           {reflect.TypeFor[bpfEvent](), reflect.TypeFor[uint64]()},
+		bpfMapPathGroups:       {reflect.TypeFor[bpfPathGroupKey](), reflect.TypeFor[bpfPathGroup]()},
+		bpfMapTransitCache:     {u32, reflect.TypeFor[bpfTransitEntry]()},
+		bpfMapTransitTables:    {u32, reflect.TypeFor[bpfTransitTable]()},
+		bpfMapTxDevmapGeneric:  {u32, u32},
+		bpfMapGlobalCounters:   {reflect.TypeFor[bpfGlobalCounter](), u32},
+		bpfMapXdpInterfaces:    {u32, u32},
+		bpfMapTxDevmap:         {u32, u32},
+		bpfMapTraffic:          {u32, reflect.TypeFor[bpfVportCounters]()},
+		bpfMapFwScratches:      {u32, reflect.TypeFor[bpfFwScratch]()},
+		bpfMapCtEstablished:    {reflect.TypeFor[bpfCtKey](), reflect.TypeFor[bpfCtEntry]()},
+		bpfMapCtHalfOpen:       {reflect.TypeFor[bpfCtKey](), reflect.TypeFor[bpfCtEntry]()},
+		bpfMapHalfOpenCounts:   {u32, reflect.TypeFor[bpfHalfOpenCount]()},
+		bpfMapFragments:        {reflect.TypeFor[bpfFragmentKey](), reflect.TypeFor[uint64]()},
+		bpfMapRules:            {u32, reflect.TypeFor[bpfRuleCounters]()},
+		bpfMapLogs:             {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
+		bpfMapLogBuckets:       {u32, reflect.TypeFor[bpfLogBucket]()},
+		bpfMapPolicy:           {u32, u32}, // of maps
+		bpfMapClassifyStates:   {u32, reflect.TypeFor[bpfClassifyState]()},
+		bpfMapEgressPolicies:   {u32, reflect.TypeFor[bpfEgressPolicy]()},
+		bpfMapPool:             {u32, reflect.TypeFor[bpfAddr]()},
+		bpfMapNatSessions:      {reflect.TypeFor[bpfCtKey](), reflect.TypeFor[bpfNatSession]()},
+		bpfMapNatReverse:       {reflect.TypeFor[bpfCtKey](), reflect.TypeFor[bpfNatOrig]()},
+		bpfMapNatHostCounts:    {reflect.TypeFor[bpfNatHostKey](), reflect.TypeFor[bpfNatHostCount]()},
+		bpfMapPortForwards:     {reflect.TypeFor[bpfPortForwardKey](), reflect.TypeFor[bpfPortForward]()},
+		bpfMapNatFragments:     {reflect.TypeFor[bpfFragmentKey](), reflect.TypeFor[bpfFragmentTranslation]()},
+		bpfMapNatEvents:        {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
+		bpfMapStamps:           {u32, reflect.TypeFor[bpfStamp]()},
+		bpfMapStamped:          {u32, reflect.TypeFor[bpfStamped]()},
 	}
-	spec, err := loadEdge()
+	spec, err := loadBpf()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +108,12 @@ func TestMapTypes(t *testing.T) {
 // A decision fits a cache line, and so does what changes with each packet.
 func TestFlowFitsCacheLines(t *testing.T) {
 	// A translation is read by who has one.
-	translation, _ := reflect.TypeFor[edgeFlow]().FieldByName("Translation")
-	if size := reflect.TypeFor[edgeFlow]().Size(); translation.Offset > 128 || size > 192 {
+	translation, _ := reflect.TypeFor[bpfFlow]().FieldByName("Translation")
+	if size := reflect.TypeFor[bpfFlow]().Size(); translation.Offset > 128 || size > 192 {
 		t.Errorf("struct flow has %d bytes, the translation begins at %d", size, translation.Offset)
 	}
-	if size := reflect.TypeFor[edgeShortcut]().Size(); size != 128 {
-		t.Errorf("struct shortcut has %d bytes", size)
+	if size := reflect.TypeFor[bpfTransitEntry]().Size(); size != 128 {
+		t.Errorf("struct transit_entry has %d bytes", size)
 	}
 }
 
@@ -128,7 +129,7 @@ func TestWords(t *testing.T) {
 			if !name.MatchString(word.name) || names[word.name] {
 				t.Errorf("%s: number %d has the name %q", list, i, word.name)
 			}
-			fast := list == "slows" && i == int(edgeSlowSLOW_FAST) // nothing to explain
+			fast := list == "slows" && i == int(bpfSlowSLOW_FAST) // nothing to explain
 			if texts[word.text] || word.text == "" && !fast {
 				t.Errorf("%s: %s has the text %q", list, word.name, word.text)
 			}
@@ -140,21 +141,31 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// define is a number that a C header defines.
-func define(t *testing.T, file, name string) int {
+// define is a number that a header of bpf/abi defines.
+func define(t *testing.T, name string) int {
 	t.Helper()
-	return number(t, file, regexp.MustCompile(`(?m)^#define `+name+`\s+(\d+)`))
+	return number(t, "../../bpf/abi/*.h", regexp.MustCompile(`(?m)^#define `+name+`\s+(\d+)`))
 }
 
-func number(t *testing.T, file string, pattern *regexp.Regexp) int {
+// number is what pattern finds in one of the files.
+func number(t *testing.T, files string, pattern *regexp.Regexp) int {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	names, err := filepath.Glob(files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	match := pattern.FindSubmatch(text)
+	var match [][]byte
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := pattern.FindSubmatch(text); m != nil {
+			match = m
+		}
+	}
 	if match == nil {
-		t.Fatalf("%s: nothing matches %s", file, pattern)
+		t.Fatalf("%s: nothing matches %s", files, pattern)
 	}
 	n, err := strconv.Atoi(string(match[1]))
 	if err != nil {
@@ -163,9 +174,9 @@ func number(t *testing.T, file string, pattern *regexp.Regexp) int {
 	return n
 }
 
-// What Go repeats of bpf/abi/abi.h is the same there. Slot 0 of ends and segments is never used.
+// What Go repeats of bpf/abi is the same there. Slot 0 of vports and segments is never used.
 func TestConstantsAreTheHeaders(t *testing.T) {
-	const abi, check = "../../bpf/abi/abi.h", "../config/check.go"
+	const check = "../config/check.go"
 	config := func(name string) int {
 		return number(t, check, regexp.MustCompile(`(?m)^\s*`+name+`\s*=\s*(\d+)`))
 	}
@@ -173,18 +184,18 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		what      string
 		got, want int
 	}{
-		{"abiVersion", abiVersion, define(t, abi, "ABI_VERSION")},
-		{"MaxUDPPorts", MaxUDPPorts, define(t, abi, "MAX_UDP_PORTS")},
-		{"config.maxUDPPorts", config("maxUDPPorts"), define(t, abi, "MAX_UDP_PORTS")},
-		{"config.maxSegments", config("maxSegments"), define(t, abi, "MAX_SEGMENTS") - 1},
-		{"config.maxMembers", config("maxMembers"), define(t, abi, "MAX_MEMBERS")},
-		{"config.maxEnds", config("maxEnds"), define(t, abi, "MAX_ENDS") - 1},
-		{"groupBuckets", groupBuckets, define(t, abi, "GROUP_BUCKETS")},
-		{"egressPlace", egressPlace, define(t, abi, "MAX_ENDS")},
-		{"noEgress", noEgress, define(t, abi, "MAX_EGRESS")},
-		{"EgressBuckets", EgressBuckets, define(t, abi, "EGRESS_BUCKETS")},
-		{"nat.Buckets", nat.Buckets, define(t, abi, "EGRESS_BUCKETS")},
-		{"MaxGateways", MaxGateways, define(t, abi, "MAX_GATEWAYS")},
+		{"abiVersion", abiVersion, define(t, "ABI_VERSION")},
+		{"MaxUDPPorts", MaxUDPPorts, define(t, "MAX_UDP_PORTS")},
+		{"config.maxUDPPorts", config("maxUDPPorts"), define(t, "MAX_UDP_PORTS")},
+		{"config.maxSegments", config("maxSegments"), define(t, "MAX_SEGMENTS") - 1},
+		{"config.maxMembers", config("maxMembers"), define(t, "MAX_MEMBERS")},
+		{"config.maxVports", config("maxVports"), define(t, "MAX_VPORTS") - 1},
+		{"groupBuckets", groupBuckets, define(t, "NEXTHOP_BUCKETS")},
+		{"egressPlace", egressPlace, define(t, "MAX_VPORTS")},
+		{"noEgress", noEgress, define(t, "MAX_EGRESS")},
+		{"EgressBuckets", EgressBuckets, define(t, "EGRESS_BUCKETS")},
+		{"nat.Buckets", nat.Buckets, define(t, "EGRESS_BUCKETS")},
+		{"MaxGateways", MaxGateways, define(t, "MAX_GATEWAYS")},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %d, the data plane has %d", c.what, c.got, c.want)
@@ -196,7 +207,7 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 // them meet in all ways. In make test-long each is alone and all but each, too.
 func TestEveryCombinationVerifies(t *testing.T) {
 	tier.Root(t)
-	spec, err := loadEdge()
+	spec, err := loadBpf()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +223,7 @@ func TestEveryCombinationVerifies(t *testing.T) {
 	slices.Sort(switches)
 	columns := covering(t, len(switches)+1)
 	for row := range coveringRows {
-		constants := map[string]any{edgeVarHoldNs: uint64(columns[0] >> row & 1 * 50_000)} // a number that closes a branch too
+		constants := map[string]any{bpfVarReorderTimeoutNs: uint64(columns[0] >> row & 1 * 50_000)} // a number that closes a branch too
 		for i, name := range switches {
 			constants[name] = columns[i+1]>>row&1 != 0
 		}
@@ -228,7 +239,7 @@ func TestEveryCombinationVerifies(t *testing.T) {
 				constants[name] = rest != (name == odd)
 			}
 			for _, hold := range []uint64{0, 50_000} {
-				constants[edgeVarHoldNs] = hold
+				constants[bpfVarReorderTimeoutNs] = hold
 				verify(t, constants)
 			}
 		}
@@ -282,7 +293,7 @@ func TestStagesThatAreNotThere(t *testing.T) {
 	tier.Root(t)
 	walked := func(there bool) uint32 {
 		t.Helper()
-		objs := verified(t, map[string]any{edgeVarWithFirewall: there, edgeVarWithNat: there})
+		objs := verified(t, map[string]any{bpfVarWithFirewall: there, bpfVarWithNat: there})
 		if objs == nil {
 			t.FailNow()
 		}
@@ -313,9 +324,9 @@ func verify(t *testing.T, constants map[string]any) {
 
 // verified are the objects with these constants; nil, and the test failed, when the kernel
 // refuses them.
-func verified(t *testing.T, constants map[string]any) *edgeObjects {
+func verified(t *testing.T, constants map[string]any) *bpfObjects {
 	t.Helper()
-	spec, err := loadEdge()
+	spec, err := loadBpf()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +340,7 @@ func verified(t *testing.T, constants map[string]any) *edgeObjects {
 			t.Fatalf("set %s: %v", name, err)
 		}
 	}
-	var objs edgeObjects
+	var objs bpfObjects
 	if err := spec.LoadAndAssign(&objs, nil); err != nil {
 		t.Errorf("%v: %+v", constants, err)
 		return nil

@@ -30,9 +30,9 @@ type LogLine struct {
 	Lost             uint32 // lines of the same core that could not be written before
 }
 
-var verdicts = map[sweepVerdict]overlay.Verdict{
-	sweepVerdictVERDICT_ALLOW: overlay.Allow, sweepVerdictVERDICT_DROP: overlay.Drop,
-	sweepVerdictVERDICT_REJECT: overlay.Reject, sweepVerdictVERDICT_LOG_ONLY: overlay.LogOnly,
+var verdicts = map[bpfVerdict]overlay.Verdict{
+	bpfVerdictVERDICT_ALLOW: overlay.Allow, bpfVerdictVERDICT_DROP: overlay.Drop,
+	bpfVerdictVERDICT_REJECT: overlay.Reject, bpfVerdictVERDICT_LOG_ONLY: overlay.LogOnly,
 }
 
 // Logs calls do for the lines that were written since the last call, most at a time at
@@ -62,7 +62,7 @@ func (d *Datapath) Logs(most int, do func(LogLine)) error {
 		if err != nil {
 			return fmt.Errorf("read the firewall's log: %w", err)
 		}
-		var line sweepLogLine
+		var line bpfLogLine
 		if len(record.RawSample) < int(unsafe.Sizeof(line)) {
 			return fmt.Errorf("read the firewall's log: a line of %d bytes, not %d", len(record.RawSample), unsafe.Sizeof(line))
 		}
@@ -74,14 +74,14 @@ func (d *Datapath) Logs(most int, do func(LogLine)) error {
 	return nil
 }
 
-func (d *Datapath) logLine(line sweepLogLine, now uint64) LogLine {
+func (d *Datapath) logLine(line bpfLogLine, now uint64) LogLine {
 	l := LogLine{
 		AgeNS: since(now, line.Ns), Rule: d.ruleName(line.Rule), Verdict: verdicts[line.Verdict],
-		Port: d.names.ports[uint32(line.End)], Direction: overlay.In, Proto: line.Proto,
+		Port: d.names.ports[uint32(line.Vport)], Direction: overlay.In, Proto: line.Proto,
 		Src: addrOf(line.Src.W), Dst: addrOf(line.Dst.W), SrcPort: line.Sport, DstPort: line.Dport,
 		TCPFlags: line.TcpFlags, Len: int(line.Len), Lost: line.Lost,
 	}
-	if line.Direction == sweepDirectionDIRECTION_OUT {
+	if line.Direction == bpfDirectionDIRECTION_OUT {
 		l.Direction = overlay.Out
 	}
 	if line.Reason != 0 && int(line.Reason) < len(d.words.reasons) {

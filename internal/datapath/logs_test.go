@@ -80,7 +80,7 @@ func TestTraceNamesTheRule(t *testing.T) {
 	fw := wall(allow("dns", 53))
 	fw.Rules[0].Log = true
 	w := walledWorld(t, fw)
-	judged := func(frame []byte) (what []string) {
+	evaluated := func(frame []byte) (what []string) {
 		w.do(t, func() {
 			trace, err := w.dp.Trace(TraceInput{Port: "p0", Frame: frame})
 			if err != nil {
@@ -94,10 +94,10 @@ func TestTraceNamesTheRule(t *testing.T) {
 		})
 		return what
 	}
-	if d := cmp.Diff([]string{"out: rule s/dns says allow", "in: rule s/dns says allow"}, judged(udpTo("53"))); d != "" {
+	if d := cmp.Diff([]string{"out: rule s/dns says allow", "in: rule s/dns says allow"}, evaluated(udpTo("53"))); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]string{"out: rule default/edge says drop"}, judged(udpTo("99"))); d != "" {
+	if d := cmp.Diff([]string{"out: rule default/edge says drop"}, evaluated(udpTo("99"))); d != "" {
 		t.Error(d)
 	}
 	if c := w.sweep(t); c.HalfOpen != 0 || len(w.logs(t)) != 0 || w.ruleCounters(t)[RuleName{"s", "dns"}].Hit {
@@ -105,7 +105,7 @@ func TestTraceNamesTheRule(t *testing.T) {
 	}
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}})
 	want := []string{"out: rule s/dns says allow, as it did about the connection, which is known", "in: rule s/dns says allow, as it did about the connection, which is known"}
-	if d := cmp.Diff(want, judged(udpTo("53"))); d != "" {
+	if d := cmp.Diff(want, evaluated(udpTo("53"))); d != "" {
 		t.Error(d)
 	}
 }

@@ -34,9 +34,9 @@ func TestLoopbacks(t *testing.T) {
 			check.Packet(t, in, w.back(t, c.segment, c.from, in, r), check.Ether(c.gateway, c.mac), check.IP(addr(c.dst), addr(c.src)), kind(number, 0))
 		}
 		w.wantError(t, "main-l3", "first", pkttest.Frame(farMAC, l3MAC, "udp 10.255.0.2:1000 > "+loopback4+":161 30"),
-			refusal{reason: "not-served", source: loopback4, kind: 3, code: 3})
+			refusal{reason: "no-local-service", source: loopback4, kind: 3, code: 3})
 		_, events := w.counted(t, func() { w.send(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ? "+loopback4)) })
-		if events["answered"] != 0 {
+		if events["proxy-replied"] != 0 {
 			t.Error("a loopback is answered for in ARP")
 		}
 	})
@@ -72,7 +72,7 @@ func TestAnswersToTheEdge(t *testing.T) {
 		{"blue", "p0", alice, gatewayMAC, "icmp 10.0.1.10 > " + gateway4 + " 0/0 56"},
 	} {
 		drops, events := w.counted(t, func() { w.sendIn(t, c.segment, c.from, pkttest.Frame(c.mac, c.gateway, c.words)) })
-		if events["consumed"] != 1 || events["icmp-sent"] != 0 || sum(drops) != 0 {
+		if events["local-delivered"] != 1 || events["icmp-sent"] != 0 || sum(drops) != 0 {
 			t.Errorf("%s: events %v, drops %v", c.words, events, drops)
 		}
 	}
@@ -98,7 +98,7 @@ func TestProbes(t *testing.T) {
 			}
 			for _, words := range []string{"icmp 10.9.9.1 > 10.9.9.2 0/0 32", "icmp fe80::1 > fe80::2 129/0 32", udp4, arp} {
 				drops, events := w.counted(t, func() { w.sendIn(t, c.segment, "first", pkttest.Frame(nobody, probe, words)) })
-				if events["consumed"] != 1 || sum(drops) != 0 {
+				if events["local-delivered"] != 1 || sum(drops) != 0 {
 					t.Errorf("%s in %s: events %v, drops %v", words, c.segment, events, drops)
 				}
 			}

@@ -32,8 +32,8 @@ func (d *Datapath) Announce(m Move) error {
 		return err
 	}
 	for _, frame := range frames {
-		frame = withVLAN(frame, d.ends[id].Vlan)
-		opts := &ebpf.RunOptions{Data: frame, Context: traceContext{Ifindex: d.ends[id].Ifindex}}
+		frame = withVLAN(frame, d.vports[id].Vlan)
+		opts := &ebpf.RunOptions{Data: frame, Context: traceContext{Ifindex: d.vports[id].Ifindex}}
 		if _, err := d.objs.FromPort.Run(opts); err != nil {
 			return fmt.Errorf("announce %s in segment %s: %w", m.MAC, m.Segment, err)
 		}
@@ -43,7 +43,7 @@ func (d *Datapath) Announce(m Move) error {
 
 func (d *Datapath) announcements(m Move) (frames [][]byte, err error) {
 	segment := d.names.segIDs[m.Segment]
-	err = walk(d.objs.Neighbours, func(k edgeNeighbourKey, n edgeNeighbour) {
+	err = walk(d.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
 		if k.Segment == segment && n.Mac == m.MAC {
 			frames = append(frames, announcement(m.MAC, addrOf(k.Addr.W)))
 		}

@@ -250,7 +250,7 @@ func TestMSSClamp(t *testing.T) {
 	for _, to := range mtuWays() {
 		t.Run(to.name, func(t *testing.T) {
 			w := wideWorld(t, to, func(_ *Config, tables *Tables) { tables.Segments[0].ClampMSS = true })
-			for headers, ends := range map[int]string{40: "tcp 10.0.1.10:1000 > 10.0.1.11:80 ", 60: "tcp [2001:db8:1::a]:1000 > [2001:db8:1::b]:80 "} {
+			for headers, vports := range map[int]string{40: "tcp 10.0.1.10:1000 > 10.0.1.11:80 ", 60: "tcp [2001:db8:1::a]:1000 > [2001:db8:1::b]:80 "} {
 				limit := to.mtu(0) - headers
 				for _, c := range []struct {
 					words string // %d is the MSS
@@ -262,8 +262,8 @@ func TestMSSClamp(t *testing.T) {
 					{"syn+ack mss %d", 8960, limit}, {"syn nop mss %d", 1460, limit}, {"syn nop nop nop mss %d", 1460, limit},
 					{"syn nop nop mss %d nop nop 100", 1460, limit}, {"ack mss %d", 1460, 1460}, {"rst mss %d", 1460, 1460},
 				} {
-					in := pkttest.Frame(alice, bob, ends+fmt.Sprintf(c.words, c.mss))
-					want := pkttest.Frame(alice, bob, ends+fmt.Sprintf(c.words, c.want))
+					in := pkttest.Frame(alice, bob, vports+fmt.Sprintf(c.words, c.mss))
+					want := pkttest.Frame(alice, bob, vports+fmt.Sprintf(c.words, c.want))
 					_, events := w.counted(t, func() { w.wantTunnel(t, in, want, w.fromPort(t, "p0", in)) })
 					if clamped := events["mss-clamped"] == 1; clamped != (c.mss != c.want) {
 						t.Errorf("%s: events %v", c.words, events)
@@ -273,7 +273,7 @@ func TestMSSClamp(t *testing.T) {
 					r.want(t, tunnel, forwarded)
 					check.Equal(t, "out of the tunnel", exchanged(want), r.out)
 					if t.Failed() {
-						t.Fatalf(ends+c.words, c.mss)
+						t.Fatalf(vports+c.words, c.mss)
 					}
 				}
 			}
@@ -287,9 +287,9 @@ func TestMSSClampWithTags(t *testing.T) {
 	w := wideWorld(t, to, func(_ *Config, tables *Tables) { tables.Segments[0].ClampMSS = true })
 	for tags, words := range tagWords {
 		for _, odd := range []string{"", "nop "} {
-			const ends = "tcp 10.0.1.10:1000 > 10.0.1.11:80 syn "
-			in := pkttest.Frame(alice, bob, words+ends+odd+"mss 1460")
-			want := pkttest.Frame(alice, bob, fmt.Sprintf("%s%s%smss %d", words, ends, odd, to.mtu(tags)-40))
+			const vports = "tcp 10.0.1.10:1000 > 10.0.1.11:80 syn "
+			in := pkttest.Frame(alice, bob, words+vports+odd+"mss 1460")
+			want := pkttest.Frame(alice, bob, fmt.Sprintf("%s%s%smss %d", words, vports, odd, to.mtu(tags)-40))
 			w.wantTunnel(t, in, want, w.fromPort(t, "p0", in))
 		}
 	}

@@ -27,11 +27,11 @@ func (d *Datapath) AnnounceAddress(uplink string, addr netip.Addr) error {
 	}
 	sent := false
 	for id := range d.names.ports {
-		end := &d.ends[id]
-		if end.Segment != segment {
+		vport := &d.vports[id]
+		if vport.Segment != segment {
 			continue
 		}
-		if err := sendFrame(int(end.Ifindex), withVLAN(frame, end.Vlan)); err != nil {
+		if err := sendFrame(int(vport.Ifindex), withVLAN(frame, vport.Vlan)); err != nil {
 			return fmt.Errorf("announce %s at the uplink %s: %w", addr, uplink, err)
 		}
 		sent = true

@@ -28,15 +28,15 @@ const (
 // egressPlan is what the maps shall hold of egresses.
 type egressPlan struct {
 	entries map[uint32]*egressEntry
-	owned   map[edgeLocalKey]uint32
-	owners  map[edgeLocalKey]egressOwner
+	owned   map[bpfLocalKey]uint32
+	owners  map[bpfLocalKey]egressOwner
 	hops    map[Hop]uint16
 }
 
 // egressEntry is an entry, and what its parts of the pool hold.
 type egressEntry struct {
-	edgeEgress
-	pool [2][]edgeAddr
+	bpfEgressPolicy
+	pool [2][]bpfAddr
 }
 
 // egressOwner is who an egress address belongs to, and how many ports it has.
@@ -48,9 +48,9 @@ type egressOwner struct {
 // assignEgress knows an egress again by its name's hash, which its entry keeps.
 func (d *Datapath) assignEgress(name string) error {
 	tag := NameTag(name)
-	id, ok := find(d.nat.entries, func(e edgeEgress) bool { return e.Used == tag })
+	id, ok := find(d.nat.entries, func(e bpfEgressPolicy) bool { return e.Used == tag })
 	if !ok {
-		id, ok = findSlot(d.nat.entries, func(id uint32, e edgeEgress) bool {
+		id, ok = findSlot(d.nat.entries, func(id uint32, e bpfEgressPolicy) bool {
 			_, given := d.names.egresses[id]
 			return e.Used == 0 && !given
 		})
@@ -69,7 +69,7 @@ func (d *Datapath) assignEgress(name string) error {
 // planEgresses plans those of list that have a number.
 func (d *Datapath) planEgresses(list []Egress) (*egressPlan, error) {
 	p := &egressPlan{
-		entries: map[uint32]*egressEntry{}, owned: map[edgeLocalKey]uint32{}, owners: map[edgeLocalKey]egressOwner{}, hops: map[Hop]uint16{},
+		entries: map[uint32]*egressEntry{}, owned: map[bpfLocalKey]uint32{}, owners: map[bpfLocalKey]egressOwner{}, hops: map[Hop]uint16{},
 	}
 	for i := range list {
 		e := &list[i]
@@ -97,7 +97,7 @@ func (d *Datapath) egressEntry(e *Egress, p *egressPlan) (*egressEntry, error) {
 	if e.Ports.First == 0 || e.Ports.First > e.Ports.Last {
 		return nil, fmt.Errorf("ports %d-%d are no range", e.Ports.First, e.Ports.Last)
 	}
-	entry := &egressEntry{edgeEgress: edgeEgress{
+	entry := &egressEntry{bpfEgressPolicy: bpfEgressPolicy{
 		Used: NameTag(e.Name), Router: router, FirstPort: e.Ports.First, LastPort: e.Ports.Last, Limit: e.Limit,
 	}}
 	if e.Segment != "" {
@@ -105,8 +105,8 @@ func (d *Datapath) egressEntry(e *Egress, p *egressPlan) (*egressEntry, error) {
 			return nil, fmt.Errorf("there is no segment %q", e.Segment)
 		}
 	}
-	for flag, set := range map[edgeEgressFlags]bool{
-		edgeEgressFlagsEGRESS_BY_CONNECTION: e.PerConnection, edgeEgressFlagsEGRESS_INDEPENDENT: e.Independent, edgeEgressFlagsEGRESS_OPEN: e.Open,
+	for flag, set := range map[bpfEgressFlags]bool{
+		bpfEgressFlagsEGRESS_BY_CONNECTION: e.PerConnection, bpfEgressFlagsEGRESS_INDEPENDENT: e.Independent, bpfEgressFlagsEGRESS_OPEN: e.Open,
 	} {
 		if set {
 			entry.Flags |= flag
@@ -114,14 +114,14 @@ func (d *Datapath) egressEntry(e *Egress, p *egressPlan) (*egressEntry, error) {
 	}
 	for f, pool := range e.Pool {
 		for _, addr := range pool {
-			entry.pool[f] = append(entry.pool[f], edgeAddr{W: wireAddr(addr)})
+			entry.pool[f] = append(entry.pool[f], bpfAddr{W: wireAddr(addr)})
 		}
 	}
-	return entry, d.setWays(entry, e, p)
+	return entry, d.setNexthops(entry, e, p)
 }
 
-// setWays sets the next hops to the gateways.
-func (d *Datapath) setWays(entry *egressEntry, e *Egress, p *egressPlan) (err error) {
+// setNexthops sets the next hops to the gateways.
+func (d *Datapath) setNexthops(entry *egressEntry, e *Egress, p *egressPlan) (err error) {
 	if len(e.Kept) > len(entry.Kept) {
 		return fmt.Errorf("%d gateways, at most %d", len(e.Kept), len(entry.Kept))
 	}
@@ -136,9 +136,9 @@ func (d *Datapath) setWays(entry *egressEntry, e *Egress, p *egressPlan) (err er
 			family.First[bucket] = way.First
 			switch {
 			case way.Remote.IsValid():
-				family.Hops[bucket], err = d.gatewayHop(e, way.Remote, p)
+				family.Nexthops[bucket], err = d.gatewayHop(e, way.Remote, p)
 			case !way.Here:
-				family.Hops[bucket] = wayNone
+				family.Nexthops[bucket] = wayNone
 			}
 			if err != nil {
 				return err
@@ -184,15 +184,15 @@ func (d *Datapath) planOwned(e *Egress, router uint32, p *egressPlan) error {
 	return nil
 }
 
-func localKey(router uint32, addr netip.Addr) edgeLocalKey {
-	return edgeLocalKey{Router: router, Addr: edgeAddr{W: wireAddr(addr)}}
+func localKey(router uint32, addr netip.Addr) bpfLocalKey {
+	return bpfLocalKey{Router: router, Addr: bpfAddr{W: wireAddr(addr)}}
 }
 
 // writeEgresses writes what differs and returns the routers concerned. Next hops and
 // parts of the pool are there before the entries that point at them.
 func (d *Datapath) writeEgresses(p *egressPlan) (changed map[uint32]bool, err error) {
 	for _, id := range p.hops {
-		if err := putSlot(d.objs.Hops, uint32(id), d.hops[id]); err != nil {
+		if err := putSlot(d.objs.Nexthops, uint32(id), d.hops[id]); err != nil {
 			return nil, err
 		}
 	}
@@ -213,22 +213,22 @@ func (d *Datapath) writeEgresses(p *egressPlan) (changed map[uint32]bool, err er
 
 // putEgress writes an entry that differs.
 func (d *Datapath) putEgress(id uint32, e *egressEntry) (different bool, err error) {
-	former := d.nat.entries[id]
+	previous := d.nat.entries[id]
 	for f := range e.pool {
 		if err := d.movePool(id, f, e.pool[f]); err != nil {
 			return true, err
 		}
 		e.Family[f].Pool, e.Family[f].Count = d.nat.entries[id].Family[f].Pool, uint32(len(e.pool[f]))
 	}
-	return former != e.edgeEgress, d.putEgressEntry(id, e.edgeEgress)
+	return previous != e.bpfEgressPolicy, d.putEgressEntry(id, e.bpfEgressPolicy)
 }
 
 // putEgressEntry writes an entry when it differs from what the map has.
-func (d *Datapath) putEgressEntry(id uint32, e edgeEgress) error {
+func (d *Datapath) putEgressEntry(id uint32, e bpfEgressPolicy) error {
 	if d.nat.entries[id] == e {
 		return nil
 	}
-	if err := d.objs.Egresses.Put(id, &e); err != nil {
+	if err := d.objs.EgressPolicies.Put(id, &e); err != nil {
 		return fmt.Errorf("write egress %d: %w", id, err)
 	}
 	d.nat.entries[id] = e
@@ -261,12 +261,12 @@ func (d *Datapath) SteerEgress(list []Egress) error {
 }
 
 // steerOwned brings the addresses that gateways answer for to what is wanted.
-func (d *Datapath) steerOwned(want map[edgeLocalKey]uint32, rerouted map[uint32]bool) error {
+func (d *Datapath) steerOwned(want map[bpfLocalKey]uint32, rerouted map[uint32]bool) error {
 	for k, segment := range want {
 		if now, ok := d.nat.owned[k]; ok && now == segment {
 			continue
 		}
-		if err := d.objs.Locals.Put(k, segment); err != nil {
+		if err := d.objs.LocalAddrs.Put(k, segment); err != nil {
 			return fmt.Errorf("answer for %s: %w", addrOf(k.Addr.W), err)
 		}
 		rerouted[k.Router] = true
@@ -275,7 +275,7 @@ func (d *Datapath) steerOwned(want map[edgeLocalKey]uint32, rerouted map[uint32]
 		if _, ok := want[k]; ok {
 			continue
 		}
-		if err := d.objs.Locals.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := d.objs.LocalAddrs.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("no longer answer for %s: %w", addrOf(k.Addr.W), err)
 		}
 		rerouted[k.Router] = true

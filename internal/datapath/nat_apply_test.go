@@ -17,20 +17,20 @@ import (
 )
 
 // entry is what the map has of an egress, and poolOf the addresses that it refers to.
-func (w *world) entry(t testing.TB, name string) (e edgeEgress) {
+func (w *world) entry(t testing.TB, name string) (e bpfEgressPolicy) {
 	t.Helper()
 	id, ok := w.dp.names.egressIDs[name]
 	if !ok {
 		t.Fatalf("egress %s has no number", name)
 	}
-	must(t, w.dp.objs.Egresses.Lookup(id, &e))
+	must(t, w.dp.objs.EgressPolicies.Lookup(id, &e))
 	return e
 }
 
-func (w *world) poolOf(t testing.TB, e edgeEgress, family int) (addrs []netip.Addr) {
+func (w *world) poolOf(t testing.TB, e bpfEgressPolicy, family int) (addrs []netip.Addr) {
 	t.Helper()
 	for i := range e.Family[family].Count {
-		var a edgeAddr
+		var a bpfAddr
 		must(t, w.dp.objs.Pool.Lookup(e.Family[family].Pool+i, &a))
 		addrs = append(addrs, addrOf(a.W))
 	}
@@ -42,25 +42,25 @@ func (w *world) poolOf(t testing.TB, e edgeEgress, family int) (addrs []netip.Ad
 func (w *world) local(t testing.TB, address string) (segment string, behind bool) {
 	t.Helper()
 	var v uint32
-	err := w.dp.objs.Locals.Lookup(localKey(w.dp.names.routeIDs["main"], addr(address)), &v)
+	err := w.dp.objs.LocalAddrs.Lookup(localKey(w.dp.names.routeIDs["main"], addr(address)), &v)
 	must(t, ignoreMissing(err))
 	return w.dp.names.segments[v&^(localNAT|localLeased)], v&localNAT != 0
 }
 
-func (w *world) segmentEntry(t testing.TB, name string) (s edgeSegment) {
+func (w *world) segmentEntry(t testing.TB, name string) (s bpfSegment) {
 	t.Helper()
 	must(t, w.dp.objs.Segments.Lookup(w.dp.names.segIDs[name], &s))
 	return s
 }
 
-func (w *world) router(t testing.TB, name string) (r edgeRouter) {
+func (w *world) router(t testing.TB, name string) (r bpfRouter) {
 	t.Helper()
 	must(t, w.dp.objs.Routers.Lookup(w.dp.names.routeIDs[name], &r))
 	return r
 }
 
-// egressImage is the number of the map that holds the rules of egress, 0 without one.
-func (w *world) egressImage(t testing.TB) (id ebpf.MapID) {
+// egressCompiled is the number of the map that holds the rules of egress, 0 without one.
+func (w *world) egressCompiled(t testing.TB) (id ebpf.MapID) {
 	t.Helper()
 	must(t, ignoreMissing(w.dp.objs.Policy.Lookup(policyEgress, &id)))
 	return id
@@ -69,11 +69,11 @@ func (w *world) egressImage(t testing.TB) (id ebpf.MapID) {
 func TestEgressTables(t *testing.T) {
 	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
 		tables.Translated = []string{"up"}
-		tables.Forwards = []Forward{{Router: "main", Egress: "uplink/up", Proto: 6, Addr: addr(uplink4), Port: 8080, To: addr("10.0.1.10"), ToPort: 80}}
+		tables.PortForwards = []Forward{{Router: "main", Egress: "uplink/up", Proto: 6, Addr: addr(uplink4), Port: 8080, To: addr("10.0.1.10"), ToPort: 80}}
 		natEgress(tables, "web").Limit, natEgress(tables, "web").Independent = 7, true
 	})
 	web, up := w.entry(t, "web"), w.entry(t, "uplink/up")
-	if web.Router != w.dp.names.routeIDs["main"] || web.Segment != w.dp.names.segIDs["egress-web"] || web.Flags != edgeEgressFlagsEGRESS_INDEPENDENT ||
+	if web.Router != w.dp.names.routeIDs["main"] || web.Segment != w.dp.names.segIDs["egress-web"] || web.Flags != bpfEgressFlagsEGRESS_INDEPENDENT ||
 		web.FirstPort != 1024 || web.LastPort != 65535 || web.Limit != 7 || up.Segment != 0 {
 		t.Errorf("entries %+v", web)
 	}
@@ -87,11 +87,11 @@ func TestEgressTables(t *testing.T) {
 			t.Errorf("segment %s is of egress %d, want that of %q", name, got, want)
 		}
 	}
-	const uplinkFlags = edgeSegmentFlagsSEGMENT_UPLINK | edgeSegmentFlagsSEGMENT_TRANSLATED
+	const uplinkFlags = bpfSegmentFlagsSEGMENT_UPLINK | bpfSegmentFlagsSEGMENT_TRANSLATED
 	if flags := w.segmentEntry(t, "up").Flags; flags&uplinkFlags != uplinkFlags {
 		t.Errorf("the uplink's flags are %b", flags)
 	}
-	if flags := w.segmentEntry(t, "egress-web").Flags; flags&uplinkFlags != 0 || flags&edgeSegmentFlagsSEGMENT_L3 == 0 {
+	if flags := w.segmentEntry(t, "egress-web").Flags; flags&uplinkFlags != 0 || flags&bpfSegmentFlagsSEGMENT_L3 == 0 {
 		t.Errorf("flags of the policy's segment are %b", flags)
 	}
 	for _, a := range []string{webFirst4, webSecond6, uplink4, uplink6} {
@@ -102,16 +102,16 @@ func TestEgressTables(t *testing.T) {
 	if segment, behind := w.local(t, gateway4); segment != "blue" || behind {
 		t.Errorf("the gateway is of segment %q, for others %t", segment, behind)
 	}
-	if flags := w.router(t, "main").Flags; flags != edgeRouterFlagsROUTER_NAT|edgeRouterFlagsROUTER_EGRESS {
+	if flags := w.router(t, "main").Flags; flags != bpfRouterFlagsROUTER_NAT|bpfRouterFlagsROUTER_EGRESS {
 		t.Errorf("the router's flags are %b", flags)
 	}
-	var f edgeForward
-	key := edgeForwardKey{Router: w.dp.names.routeIDs["main"], Proto: 6, Port: wire16(8080), Addr: edgeAddr{W: wireAddr(addr(uplink4))}}
-	must(t, w.dp.objs.Forwards.Lookup(key, &f))
+	var f bpfPortForward
+	key := bpfPortForwardKey{Router: w.dp.names.routeIDs["main"], Proto: 6, Port: wire16(8080), Addr: bpfAddr{W: wireAddr(addr(uplink4))}}
+	must(t, w.dp.objs.PortForwards.Lookup(key, &f))
 	if addrOf(f.Addr.W) != addr("10.0.1.10") || wire16(f.Port) != 80 || f.Egress != uint16(w.dp.names.egressIDs["uplink/up"]) {
 		t.Errorf("forward %+v", f)
 	}
-	if w.egressImage(t) == 0 {
+	if w.egressCompiled(t) == 0 {
 		t.Error("no rules are in force")
 	}
 }
@@ -120,7 +120,7 @@ func TestEgressTables(t *testing.T) {
 func TestEgressStays(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	for _, restart := range []bool{false, true} {
-		numbers, entry, image, router := w.dp.names.egressIDs, w.entry(t, "web"), w.egressImage(t), w.router(t, "main")
+		numbers, entry, compiled, router := w.dp.names.egressIDs, w.entry(t, "web"), w.egressCompiled(t), w.router(t, "main")
 		if restart {
 			w.reopen(t)
 		}
@@ -129,7 +129,7 @@ func TestEgressStays(t *testing.T) {
 		if now := w.entry(t, "web"); now != entry || fmt.Sprint(w.dp.names.egressIDs) != fmt.Sprint(numbers) {
 			t.Errorf("restart %t: entry %+v became %+v, numbers %v %v", restart, entry, now, numbers, w.dp.names.egressIDs)
 		}
-		if now := w.egressImage(t); now != image {
+		if now := w.egressCompiled(t); now != compiled {
 			t.Errorf("restart %t: the rules were replaced", restart)
 		}
 		if now := w.router(t, "main"); now != router {
@@ -139,10 +139,10 @@ func TestEgressStays(t *testing.T) {
 }
 
 // hopOfBucket is the remote to which a bucket's sources go.
-func (w *world) hopOfBucket(t testing.TB, e edgeEgress, family, bucket int) (hop edgeHop, remote netip.Addr) {
+func (w *world) hopOfBucket(t testing.TB, e bpfEgressPolicy, family, bucket int) (hop bpfNexthop, remote netip.Addr) {
 	t.Helper()
-	must(t, w.dp.objs.Hops.Lookup(uint32(e.Family[family].Hops[bucket]), &hop))
-	_, remote = w.dp.endName(uint32(hop.End))
+	must(t, w.dp.objs.Nexthops.Lookup(uint32(e.Family[family].Nexthops[bucket]), &hop))
+	_, remote = w.dp.vportName(uint32(hop.Vport))
 	return hop, remote
 }
 
@@ -156,10 +156,10 @@ func TestSteerEgress(t *testing.T) {
 	gone := *web
 	gone.Pool, gone.Owned, gone.Kept = [2][]netip.Addr{{addr(webSecond4)}}, []netip.Addr{addr(webSecond4)}, []netip.Addr{other}
 	for bucket := range gone.Ways[0] {
-		gone.Ways[0][bucket] = EgressWay{Remote: other, First: 1}
-		gone.Ways[1][bucket] = EgressWay{}
+		gone.Ways[0][bucket] = EgressNexthop{Remote: other, First: 1}
+		gone.Ways[1][bucket] = EgressNexthop{}
 	}
-	gone.Ways[0][3] = EgressWay{Here: true}
+	gone.Ways[0][3] = EgressNexthop{Here: true}
 	away[slices.IndexFunc(away, func(e Egress) bool { return e.Name == "web" })] = gone
 	must(t, w.dp.SteerEgress(away))
 
@@ -168,11 +168,11 @@ func TestSteerEgress(t *testing.T) {
 		t.Errorf("pool %v and %d more", got, e.Family[1].Count)
 	}
 	hop, remote := w.hopOfBucket(t, e, 0, 9)
-	if remote != other || hop.Mac != overlay.EgressMAC || hop.Segment != w.dp.names.segIDs["egress-web"] || e.Family[0].First[9] != 1 || e.Kept[0] != e.Family[0].Hops[9] {
+	if remote != other || hop.Mac != overlay.EgressMAC || hop.Segment != w.dp.names.segIDs["egress-web"] || e.Family[0].First[9] != 1 || e.Kept[0] != e.Family[0].Nexthops[9] {
 		t.Errorf("bucket 9 goes to %s by %+v, kept %v", remote, hop, e.Kept)
 	}
-	if e.Family[0].Hops[3] != 0 || e.Family[1].Hops[9] != wayNone {
-		t.Errorf("hops %d here, %d of nobody", e.Family[0].Hops[3], e.Family[1].Hops[9])
+	if e.Family[0].Nexthops[3] != 0 || e.Family[1].Nexthops[9] != wayNone {
+		t.Errorf("hops %d here, %d of nobody", e.Family[0].Nexthops[3], e.Family[1].Nexthops[9])
 	}
 	for a, want := range map[string]string{webFirst4: "", webFirst6: "", webSecond4: "up", two4: "up", uplink4: "up"} {
 		if segment, _ := w.local(t, a); segment != want {
@@ -194,15 +194,15 @@ func TestSteerEgress(t *testing.T) {
 	}
 }
 
-// A policy that went leaves nothing behind, and its number has no bindings for the next one.
+// A policy that went leaves nothing behind, and its number has no sessions for the next one.
 func TestEgressIsPruned(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
 			tables.Translated = []string{"up"}
-			tables.Forwards = []Forward{{Router: "main", Egress: "uplink/up", Proto: 6, Addr: addr(uplink4), Port: 8080, To: addr("10.0.1.10"), ToPort: 80}}
+			tables.PortForwards = []Forward{{Router: "main", Egress: "uplink/up", Proto: 6, Addr: addr(uplink4), Port: 8080, To: addr("10.0.1.10"), ToPort: 80}}
 		})
 		id, router := w.dp.names.egressIDs["web"], w.dp.names.routeIDs["main"]
-		w.putBindings(t, natRecord("web", 1), natRecord("two", 2))
+		w.putNATSessions(t, natRecord("web", 1), natRecord("two", 2))
 		// Without the policy web.
 		w.tables.Egress = w.tables.Egress[1:]
 		w.tables.EgressRules = natRules(&w.tables, overlay.Egress{Policies: []overlay.EgressPolicy{{Name: "two", Router: "main"}}})
@@ -211,8 +211,8 @@ func TestEgressIsPruned(t *testing.T) {
 			w.reopen(t)
 		}
 		w.apply(t)
-		var e edgeEgress
-		must(t, w.dp.objs.Egresses.Lookup(id, &e))
+		var e bpfEgressPolicy
+		must(t, w.dp.objs.EgressPolicies.Lookup(id, &e))
 		if e.Used != 0 || e.Family[0].Count != 0 {
 			t.Errorf("restart %t: the entry is %+v", restart, e)
 		}
@@ -222,23 +222,23 @@ func TestEgressIsPruned(t *testing.T) {
 		if used := w.dp.poolUsed(); used != 4 {
 			t.Errorf("restart %t: %d addresses are in the pool, want those of two and of the uplink", restart, used)
 		}
-		if all, _ := w.allBindings(t); len(all) != 1 {
-			t.Errorf("restart %t: bindings %v, want that of two", restart, all)
+		if all, _ := w.allNATSessions(t); len(all) != 1 {
+			t.Errorf("restart %t: sessions %v, want that of two", restart, all)
 		}
 		// Without any.
-		w.tables.Egress, w.tables.EgressRules, w.tables.Forwards, w.tables.Translated = nil, nil, nil, nil
+		w.tables.Egress, w.tables.EgressRules, w.tables.PortForwards, w.tables.Translated = nil, nil, nil, nil
 		w.apply(t)
-		bindings, returns := w.allBindings(t)
-		r := edgeRouter{}
+		natSessions, returns := w.allNATSessions(t)
+		r := bpfRouter{}
 		must(t, w.dp.objs.Routers.Lookup(router, &r))
 		s := w.segmentEntry(t, "up")
-		if r.Flags != 0 || s.Egress != 0 || s.Flags&edgeSegmentFlagsSEGMENT_TRANSLATED != 0 || w.egressImage(t) != 0 || len(bindings)+len(returns) != 0 {
-			t.Errorf("restart %t: router %+v, uplink %+v, rules %d, %d bindings", restart, r, s, w.egressImage(t), len(bindings))
+		if r.Flags != 0 || s.Egress != 0 || s.Flags&bpfSegmentFlagsSEGMENT_TRANSLATED != 0 || w.egressCompiled(t) != 0 || len(natSessions)+len(returns) != 0 {
+			t.Errorf("restart %t: router %+v, uplink %+v, rules %d, %d sessions", restart, r, s, w.egressCompiled(t), len(natSessions))
 		}
 		if segment, behind := w.local(t, uplink4); segment != "up" || behind {
 			t.Errorf("restart %t: the uplink's address is of %q, for others %t", restart, segment, behind)
 		}
-		each(t, w.dp.objs.Forwards, func(k edgeForwardKey, _ edgeForward) { t.Errorf("restart %t: forward %+v is left", restart, k) })
+		each(t, w.dp.objs.PortForwards, func(k bpfPortForwardKey, _ bpfPortForward) { t.Errorf("restart %t: forward %+v is left", restart, k) })
 	}
 }
 
@@ -254,7 +254,7 @@ func TestEgressIsRefused(t *testing.T) {
 		`remote 192.0.2.77 has no entry among the TEPs`: func(t *Tables) { natEgress(t, "two").Ways[1][5].Remote = addr("192.0.2.77") },
 		`17 gateways, at most 16`:                       func(t *Tables) { natEgress(t, "two").Kept = make([]netip.Addr, 17) },
 		`forward of 198.51.100.1 port 80`: func(t *Tables) {
-			t.Forwards = []Forward{{Router: "main", Egress: "none", Addr: addr(uplink4), Port: 80}}
+			t.PortForwards = []Forward{{Router: "main", Egress: "none", Addr: addr(uplink4), Port: 80}}
 		},
 		`rules of egress: there is no egress "web"`:                   func(t *Tables) { natEgress(t, "web").Name = "other" },
 		`no room for 65536 more addresses among the 65536 of all poo`: func(t *Tables) { natEgress(t, "two").Pool[0] = manyAddrs(65536) },
@@ -365,7 +365,7 @@ func TestLease(t *testing.T) {
 	if !asks(webFirst4) {
 		t.Error("the lease is renewed, and there is no answer")
 	}
-	must(t, w.dp.objs.Pulses.Put(uint32(edgePulsePULSE_LEASE), uint32(0)))
+	must(t, w.dp.objs.GlobalCounters.Put(uint32(bpfGlobalCounterGLOBAL_LEASE), uint32(0)))
 	if asks(webFirst4) {
 		t.Error("the lease is over, and there is an answer")
 	}

@@ -22,7 +22,7 @@ func TestNATBehindAFirewall(t *testing.T) {
 	})
 	fw.Strict = true
 	for _, cached := range []bool{true, false} {
-		w := natWorld(t, ways()[0], natForwards, func(c *Config, tables *Tables) {
+		w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *Tables) {
 			c.FlowCache.Enabled, c.Firewall = cached, &fw
 			compiled, err := policy.Compile(fw, []policy.Place{{Name: "p2", Port: "p2", Segment: "green"}, {Name: "p1", Port: "p1", Segment: "blue"}, {Name: "p0", Port: "p0", Segment: "blue"}})
 			if err != nil {
@@ -50,10 +50,10 @@ func TestNATBehindAFirewall(t *testing.T) {
 	}
 }
 
-// What the firewall drops on its way in or out leaves no binding that nobody has.
+// What the firewall drops on its way in or out leaves no session that nobody has.
 func TestNATDeniedTakesNothing(t *testing.T) {
 	fw := wall(allow("dns", 53))
-	w := natWorld(t, ways()[0], natForwards, func(c *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *Tables) {
 		c.Firewall = &fw
 		compiled, err := policy.Compile(fw, []policy.Place{{Name: "p2", Port: "p2", Segment: "green"}})
 		if err != nil {
@@ -66,8 +66,8 @@ func TestNATDeniedTakesNothing(t *testing.T) {
 		n.follow(fmt.Sprintf("dave: udp 10.0.2.13:%d > 203.0.113.5:54 30 => drop denied", 5000+i),
 			fmt.Sprintf("isp: udp 203.0.113.5:%d > 198.51.100.1:5000 30 => drop denied", 5000+i))
 	}
-	if bindings, returns := w.allBindings(t); len(bindings)+len(returns) > 0 {
-		t.Errorf("%d bindings and %d returns of packets that the firewall drops", len(bindings), len(returns))
+	if natSessions, returns := w.allNATSessions(t); len(natSessions)+len(returns) > 0 {
+		t.Errorf("%d sessions and %d returns of packets that the firewall drops", len(natSessions), len(returns))
 	}
 }
 
@@ -83,8 +83,8 @@ func TestNATTransitLeaves(t *testing.T) {
 				"isp: udp 203.0.113.5:53 > 198.51.100.110:4100 30 => far: udp 203.0.113.5:53 > 10.0.3.7:4100 30",
 				"erin: udp 10.0.2.14:4101 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4101 > 203.0.113.5:53 30",
 			) {
-				name, words, _ := natSaidBy(s)
-				from := natStationOf(name)
+				name, words, _ := natStepBy(s)
+				from := natHostOf(name)
 				dev, b := from.port, natFrame(from.src, from.dst, words)
 				if dev == "" {
 					dev, b = "u0", w.outerIn(from.segment, w.family.remotes[from.remote]).Wrap(padded(b))
@@ -100,13 +100,13 @@ func TestNATTransitLeaves(t *testing.T) {
 	}
 }
 
-// Cores that make bindings at the same time never give two sources one address and port,
+// Cores that make sessions at the same time never give two sources one address and port,
 // and lose no count.
 func TestNATAtTheSameTime(t *testing.T) {
 	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
 		natEgress(tables, "web").Ports = overlay.PortRange{First: 4100, Last: 4149}
 	})
-	w.forgetBindings(t)
+	w.forgetNATSessions(t)
 	const cores, sources = 4, 150
 	got := make([]map[netip.AddrPort][]netip.AddrPort, cores)
 	var all sync.WaitGroup
@@ -146,7 +146,7 @@ func TestNATAtTheSameTime(t *testing.T) {
 	if len(owner) != 100 {
 		t.Errorf("%d of 100 address-ports are given", len(owner))
 	}
-	w.checkBindings(t)
+	w.checkNATSessions(t)
 }
 
 // Headers that a card has put into pages are read and changed there.
@@ -175,13 +175,13 @@ func TestNATHeadersInPages(t *testing.T) {
 				"dave: error 3/1 203.0.113.9 > 10.0.2.13 quoting 4400 udp 10.0.2.13:4100 > 203.0.113.5:53 4250"},
 		} {
 			words := natFamily(v6, c[1], c[3])
-			from, said := natTold(words[0])
-			dst, heard := natTold(words[1])
+			from, reported := natBegin(words[0])
+			dst, received := natBegin(words[1])
 			for range 2 {
-				taps[c[0]].sendWith(t, taps[c[0]].self, virtioHeader{HdrLen: etherLen}, natFrame(from.src, from.dst, n.named(said)))
+				taps[c[0]].sendWith(t, taps[c[0]].self, virtioHeader{HdrLen: etherLen}, natFrame(from.src, from.dst, n.named(reported)))
 				_, frame := w.natArrived(t, result{forwarded, taps[c[2]].receive(t, 1)[0].bytes})
-				n.learn(heard, frame)
-				check.Equal(t, said, natLowered(natFrame(dst.smac, dst.dmac, n.named(heard))), frame)
+				n.learn(received, frame)
+				check.Equal(t, reported, natLowered(natFrame(dst.smac, dst.dmac, n.named(received))), frame)
 			}
 		}
 	}

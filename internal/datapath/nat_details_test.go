@@ -22,17 +22,17 @@ func TestNATZeroChecksum(t *testing.T) {
 			steps := natFamily(v6, natAsk, natAnswer)
 			n.follow(steps...)
 			for _, s := range steps {
-				name, words, _ := natSaidBy(s)
-				_, want := natTold(s[len(name)+len(words)+len(": ")+len(" => "):])
-				from := natStationOf(name)
+				name, words, _ := natStepBy(s)
+				_, want := natBegin(s[len(name)+len(words)+len(": ")+len(" => "):])
+				from := natHostOf(name)
 				in := natFrame(from.src, from.dst, words)
-				heard := natFrame(from.src, from.dst, want)
+				received := natFrame(from.src, from.dst, want)
 				at := etherLen + 20 + 6
 				if v6 {
 					at += 20
 				}
 				// The payload's first two bytes make the translated packet's sum zero.
-				sum, word := binary.BigEndian.Uint16(heard[at:]), binary.BigEndian.Uint16(heard[at+2:])
+				sum, word := binary.BigEndian.Uint16(received[at:]), binary.BigEndian.Uint16(received[at+2:])
 				total := uint32(sum) + uint32(word)
 				for total > 0xffff {
 					total = total&0xffff + total>>16
@@ -65,7 +65,7 @@ func TestNATHeaderOptions(t *testing.T) {
 		n.follow(natAsk)
 		for _, count := range []int{4, 8, 40} {
 			for _, reply := range []bool{false, true} {
-				from, to, src, dst := natStationOf("bob"), natStationOf("isp"), "10.0.1.11", "203.0.113.5"
+				from, to, src, dst := natHostOf("bob"), natHostOf("isp"), "10.0.1.11", "203.0.113.5"
 				sport, dport := uint16(4100), uint16(53)
 				talk := pkttest.Talk{Src: netip.MustParseAddrPort("198.51.100.100:4100"), Dst: netip.MustParseAddrPort("203.0.113.5:53")}
 				if reply {
@@ -108,7 +108,7 @@ func TestNATClampsMSS(t *testing.T) {
 
 // Hosts of a segment behind a tunnel are forwarded to, and a host that nobody knows is
 // asked for by its own address.
-func TestNATForwardsToOthers(t *testing.T) {
+func TestNATPortForwardsToOthers(t *testing.T) {
 	natWays(t, func(t *testing.T, w *world) {
 		n := w.talk(t)
 		n.follow("isp: udp 203.0.113.5:4000 > 198.51.100.1:7000 30 => erin: udp 203.0.113.5:4000 > 10.0.2.14:7000 30",
@@ -120,13 +120,13 @@ func TestNATForwardsToOthers(t *testing.T) {
 		drops, events := w.counted(t, func() {
 			w.fromPort(t, "s0", natFrame(ispMAC, uplinkMAC, "udp 203.0.113.5:4000 > 198.51.100.1:7001 30"))
 		})
-		if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["asked"] != 1 {
+		if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["neigh-requested"] != 1 {
 			t.Errorf("drops %v, events %v", drops, events)
 		}
 		w.isRequest(t, taps["p2"].receive(t, 1)[0].bytes, greenGateway4, gatewayMAC, "10.0.2.77")
 	}, func(_ *Config, tables *Tables) {
 		for i, to := range []string{"10.0.2.14", "10.0.2.77", "10.0.3.7", "10.9.1.7"} {
-			tables.Forwards = append(tables.Forwards, Forward{Router: "main", Egress: "uplink/up", Proto: 17, Addr: addr(uplink4), Port: uint16(7000 + i), To: addr(to), ToPort: 7000})
+			tables.PortForwards = append(tables.PortForwards, Forward{Router: "main", Egress: "uplink/up", Proto: 17, Addr: addr(uplink4), Port: uint16(7000 + i), To: addr(to), ToPort: 7000})
 		}
 	})
 }
@@ -142,16 +142,16 @@ func TestNATOpenMappingAndLimit(t *testing.T) {
 	for i := range 20 {
 		peer := netip.AddrFrom4([4]byte{203, 0, 113, byte(100 + i)})
 		frame := natFrame(ispMAC, uplinkMAC, "udp "+netip.AddrPortFrom(peer, 5000).String()+" > "+webFirst4+":4100 30")
-		why, _ := w.natOffer(t, natStationOf("isp"), frame)
+		why, _ := w.natOffer(t, natHostOf("isp"), frame)
 		if why != "" && why != "nat-limit" {
 			t.Errorf("peer %d: %s", i, why)
 		}
 	}
 	n.follow("bob: udp 10.0.1.11:4101 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4101 > 203.0.113.5:53 30")
-	w.checkBindings(t)
+	w.checkNATSessions(t)
 }
 
-// A policy that is gone takes its bindings along, and cached flows end with it.
+// A policy that is gone takes its sessions along, and cached flows end with it.
 func TestNATPolicyGoes(t *testing.T) {
 	for _, cached := range []bool{true, false} {
 		w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
@@ -166,7 +166,7 @@ func TestNATPolicyGoes(t *testing.T) {
 		for name, frame := range map[string][]byte{
 			"bob": natFrame(egressMAC, egressMAC, "udp 10.0.1.11:4100 > 203.0.113.5:53 30"), "isp": natFrame(ispMAC, uplinkMAC, "udp 203.0.113.5:53 > 198.51.100.100:4100 40"),
 		} {
-			from := natStationOf(name)
+			from := natHostOf(name)
 			b, dev := frame, from.port
 			if dev == "" {
 				o := w.outer(w.family.remotes[0])
@@ -179,14 +179,14 @@ func TestNATPolicyGoes(t *testing.T) {
 				t.Errorf("%s: %s", name, w.natWent(t, why, r))
 			}
 		}
-		if c, err := w.dp.NATSweep(); err != nil || c.Bindings != 0 {
+		if c, err := w.dp.NATSweep(); err != nil || c.Sessions != 0 {
 			t.Errorf("after the sweep: %+v, %v", c, err)
 		}
 		n.follow("dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.1:4100 > 203.0.113.5:53 30")
 	}
 }
 
-// An independent mapping is there while one of its bindings is (RFC 4787 REQ-1, RFC 5382
+// An independent mapping is there while one of its sessions is (RFC 4787 REQ-1, RFC 5382
 // REQ-5): neither does the source get another one, nor another source the same.
 func TestNATMappingLives(t *testing.T) {
 	for _, cached := range []bool{true, false} {
@@ -208,12 +208,12 @@ func TestNATMappingLives(t *testing.T) {
 				if _, err := w.dp.NATSweep(); err != nil {
 					t.Fatal(err)
 				}
-				said := map[string]string{"TCP": "tcp 10.0.1.%s:4100 > 203.0.113.6:80 syn", "UDP": "udp 10.0.1.%s:4100 > 203.0.113.6:80 30"}[name]
+				reported := map[string]string{"TCP": "tcp 10.0.1.%s:4100 > 203.0.113.6:80 syn", "UDP": "udp 10.0.1.%s:4100 > 203.0.113.6:80 30"}[name]
 				mapped := netip.MustParseAddrPort("198.51.100.100:4100")
-				if other, why := w.opened(t, natFrame(egressMAC, egressMAC, fmt.Sprintf(said, "21"))); other == mapped || why != "" {
+				if other, why := w.opened(t, natFrame(egressMAC, egressMAC, fmt.Sprintf(reported, "21"))); other == mapped || why != "" {
 					t.Errorf("another source has %s %s", other, why)
 				}
-				if own, why := w.opened(t, natFrame(egressMAC, egressMAC, fmt.Sprintf(said, "11"))); own != mapped || why != "" {
+				if own, why := w.opened(t, natFrame(egressMAC, egressMAC, fmt.Sprintf(reported, "11"))); own != mapped || why != "" {
 					t.Errorf("for another destination the source has %s %s, want %s", own, why, mapped)
 				}
 			})

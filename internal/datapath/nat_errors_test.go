@@ -9,7 +9,7 @@ import (
 )
 
 // ICMP errors (RFC 5508 section 4): translated with what they quote, and only about what
-// has a binding.
+// has a session.
 var natErrors = []natCase{
 	{name: "from outside about UDP", steps: []string{
 		natAsk,
@@ -73,29 +73,29 @@ var natErrors = []natCase{
 	}},
 	{name: "about nothing that was", steps: []string{
 		natAsk,
-		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 500 udp 198.51.100.100:4101 > 203.0.113.5:53 30 => drop no-binding,unrelated",
-		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 500 udp 198.51.100.101:4100 > 203.0.113.5:53 30 => drop no-binding,unrelated",
-		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 500 tcp 198.51.100.100:4100 > 203.0.113.5:53 syn => drop no-binding,unrelated",
-		"bob: error 3/3 10.0.1.11 > 203.0.113.5 quoting 500 udp 203.0.113.5:53 > 10.0.1.11:4101 40 => drop no-binding,unrelated,nat-unread",
-		"bob: error 3/3 10.0.1.11 > 203.0.113.5 quoting 500 udp 203.0.113.5:54 > 10.0.1.11:4100 40 => drop no-binding,unrelated,nat-unread",
-		"alice: error 3/3 10.0.1.10 > 203.0.113.5 quoting 500 udp 203.0.113.5:54 > 10.0.1.10:4100 40 => drop no-binding,unrelated,nat-unread",
-		"dave: error 11/0 10.0.2.13 > 203.0.113.5 quoting 500 ip 203.0.113.5 > 10.0.2.13 50 40 => drop no-binding,unrelated,nat-unread",
+		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 500 udp 198.51.100.100:4101 > 203.0.113.5:53 30 => drop no-nat-session,unrelated",
+		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 500 udp 198.51.100.101:4100 > 203.0.113.5:53 30 => drop no-nat-session,unrelated",
+		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 500 tcp 198.51.100.100:4100 > 203.0.113.5:53 syn => drop no-nat-session,unrelated",
+		"bob: error 3/3 10.0.1.11 > 203.0.113.5 quoting 500 udp 203.0.113.5:53 > 10.0.1.11:4101 40 => drop no-nat-session,unrelated,nat-unsupported",
+		"bob: error 3/3 10.0.1.11 > 203.0.113.5 quoting 500 udp 203.0.113.5:54 > 10.0.1.11:4100 40 => drop no-nat-session,unrelated,nat-unsupported",
+		"alice: error 3/3 10.0.1.10 > 203.0.113.5 quoting 500 udp 203.0.113.5:54 > 10.0.1.10:4100 40 => drop no-nat-session,unrelated,nat-unsupported",
+		"dave: error 11/0 10.0.2.13 > 203.0.113.5 quoting 500 ip 203.0.113.5 > 10.0.2.13 50 40 => drop no-nat-session,unrelated,nat-unsupported",
 		natAnswer,
 	}},
 	{name: "quoting too little", only4: true, steps: []string{
 		natAsk,
-		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 27 udp 198.51.100.100:4100 > 203.0.113.5:53 30 => drop no-binding,unrelated,nat-unread",
-		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 19 udp 198.51.100.100:4100 > 203.0.113.5:53 30 => drop no-binding,unrelated,nat-unread",
-		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 0 udp 198.51.100.100:4100 > 203.0.113.5:53 30 => drop no-binding,unrelated,nat-unread",
-		"bob: error 3/3 10.0.1.11 > 203.0.113.5 quoting 27 udp 203.0.113.5:53 > 10.0.1.11:4100 40 => drop no-binding,unrelated,nat-unread",
-		"bob: error 3/3 10.0.1.11 > 203.0.113.5 quoting 0 udp 203.0.113.5:53 > 10.0.1.11:4100 40 => drop no-binding,unrelated,nat-unread",
+		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 27 udp 198.51.100.100:4100 > 203.0.113.5:53 30 => drop no-nat-session,unrelated,nat-unsupported",
+		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 19 udp 198.51.100.100:4100 > 203.0.113.5:53 30 => drop no-nat-session,unrelated,nat-unsupported",
+		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 0 udp 198.51.100.100:4100 > 203.0.113.5:53 30 => drop no-nat-session,unrelated,nat-unsupported",
+		"bob: error 3/3 10.0.1.11 > 203.0.113.5 quoting 27 udp 203.0.113.5:53 > 10.0.1.11:4100 40 => drop no-nat-session,unrelated,nat-unsupported",
+		"bob: error 3/3 10.0.1.11 > 203.0.113.5 quoting 0 udp 203.0.113.5:53 > 10.0.1.11:4100 40 => drop no-nat-session,unrelated,nat-unsupported",
 	}},
 	{name: "keeps nothing alive and opens nothing", steps: []string{
 		natAsk, "wait 119s",
 		"isp: error 3/3 203.0.113.5 > 198.51.100.100 quoting 500 udp 198.51.100.100:4100 > 203.0.113.5:53 30 => " +
 			"bob: error 3/3 203.0.113.5 > 10.0.1.11 quoting 500 udp 10.0.1.11:4100 > 203.0.113.5:53 30",
 		"wait 10s",
-		"isp: udp 203.0.113.5:53 > 198.51.100.100:4100 40 => drop no-binding",
+		"isp: udp 203.0.113.5:53 > 198.51.100.100:4100 40 => drop no-nat-session",
 	}},
 }
 
@@ -126,7 +126,7 @@ func TestNATErrorsOfTheEdge(t *testing.T) {
 		} {
 			n := w.talk(t)
 			n.follow(natAsk, natSix(natAsk))
-			from := natStationOf(c.from)
+			from := natHostOf(c.from)
 			for range 2 { // the second may find its flow
 				in := natFrame(from.src, from.dst, c.words)
 				why, r := w.natOffer(t, from, in)

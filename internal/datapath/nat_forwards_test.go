@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// natForwards lead ports of the uplink's address, and one of a pool's, to carol and dave.
-func natForwards(_ *Config, tables *Tables) {
+// natPortForwards lead ports of the uplink's address, and one of a pool's, to carol and dave.
+func natPortForwards(_ *Config, tables *Tables) {
 	for _, f := range []struct {
 		egress, addr, to string
 		proto            uint8
@@ -21,7 +21,7 @@ func natForwards(_ *Config, tables *Tables) {
 		{"web", webSecond6, "2001:db8:2::d", 6, 443, 443, 1},
 	} {
 		for i := range f.count {
-			tables.Forwards = append(tables.Forwards, Forward{
+			tables.PortForwards = append(tables.PortForwards, Forward{
 				Router: "main", Egress: f.egress, Proto: f.proto, Addr: netip.MustParseAddr(f.addr), Port: f.port + i,
 				To: netip.MustParseAddr(f.to), ToPort: f.toPort + i,
 			})
@@ -36,16 +36,16 @@ var natForwardCases = []natCase{
 		"isp: tcp 203.0.113.5:4000 > 198.51.100.1:8080 ack seq 10 acks 100 20 => carol: tcp 203.0.113.5:4000 > 10.0.1.12:80 ack seq 10 acks 100 20",
 		"carol: tcp 10.0.1.12:80 > 203.0.113.5:4000 ack seq 100 acks 30 7 => isp: tcp 198.51.100.1:8080 > 203.0.113.5:4000 ack seq 100 acks 30 7",
 		"isp: tcp 203.0.113.6:4000 > 198.51.100.1:8080 syn seq 9 => carol: tcp 203.0.113.6:4000 > 10.0.1.12:80 syn seq 9",
-		"isp: tcp 203.0.113.5:4000 > 198.51.100.1:8081 syn seq 9 => drop no-binding,not-served",
-		"isp: udp 203.0.113.5:4000 > 198.51.100.1:8080 9 => drop no-binding,not-served",
+		"isp: tcp 203.0.113.5:4000 > 198.51.100.1:8081 syn seq 9 => drop no-nat-session,no-local-service",
+		"isp: udp 203.0.113.5:4000 > 198.51.100.1:8080 9 => drop no-nat-session,no-local-service",
 	}},
 	{name: "a range of ports", steps: []string{
 		"isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6000 30",
 		"isp: udp 203.0.113.5:4000 > 198.51.100.1:5002 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6002 30",
 		"dave: udp 10.0.2.13:6002 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5002 > 203.0.113.5:4000 30",
 		"dave: udp 10.0.2.13:6000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5000 > 203.0.113.5:4000 30",
-		"isp: udp 203.0.113.5:4000 > 198.51.100.1:5003 30 => drop no-binding,not-served",
-		"isp: udp 203.0.113.5:4000 > 198.51.100.1:4999 30 => drop no-binding,not-served",
+		"isp: udp 203.0.113.5:4000 > 198.51.100.1:5003 30 => drop no-nat-session,no-local-service",
+		"isp: udp 203.0.113.5:4000 > 198.51.100.1:4999 30 => drop no-nat-session,no-local-service",
 	}},
 	{name: "of a pool's address", steps: []string{
 		"isp: tcp 203.0.113.5:4000 > 198.51.100.101:443 syn seq 9 => dave: tcp 203.0.113.5:4000 > 10.0.2.13:443 syn seq 9",
@@ -91,22 +91,22 @@ var natForwardCases = []natCase{
 	}},
 }
 
-func TestNATForwards(t *testing.T) {
+func TestNATPortForwards(t *testing.T) {
 	natWays(t, func(t *testing.T, w *world) {
 		for _, c := range natForwardCases {
 			t.Run(c.name, func(t *testing.T) { w.natCase(t, c) })
 		}
-	}, natForwards)
+	}, natPortForwards)
 }
 
 // A forward that is gone lets no new connection in; what is open goes on.
 func TestNATForwardGoes(t *testing.T) {
-	w := natWorld(t, ways()[0], natForwards)
+	w := natWorld(t, ways()[0], natPortForwards)
 	n := w.talk(t)
 	n.follow("isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6000 30",
 		"dave: udp 10.0.2.13:6000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5000 > 203.0.113.5:4000 30")
-	w.tables.Forwards = nil
+	w.tables.PortForwards = nil
 	w.apply(t)
 	n.follow("isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6000 30",
-		"isp: udp 203.0.113.6:4000 > 198.51.100.1:5000 30 => drop no-binding,not-served")
+		"isp: udp 203.0.113.6:4000 > 198.51.100.1:5000 30 => drop no-nat-session,no-local-service")
 }

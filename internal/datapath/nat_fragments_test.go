@@ -27,7 +27,7 @@ var natFragments = []natCase{
 		"bob: piece 1 of 64 id 7 udp 10.0.1.11:4100 > 203.0.113.5:53 150 => isp: piece 1 of 64 id 7 udp 198.51.100.100:4100 > 203.0.113.5:53 150",
 		"bob: piece 1 of 64 id 8 udp 10.0.1.11:4100 > 203.0.113.5:53 150 => drop nat-fragment",
 		"bob: piece 1 of 64 id 7 udp 10.0.1.12:4100 > 203.0.113.5:53 150 => drop nat-fragment",
-		"isp: piece 1 of 64 id 7 udp 203.0.113.5:53 > 198.51.100.100:4100 150 => drop nat-fragment,no-binding",
+		"isp: piece 1 of 64 id 7 udp 203.0.113.5:53 > 198.51.100.100:4100 150 => drop nat-fragment,no-nat-session",
 		"alice: piece 1 of 64 id 7 udp 10.0.1.10:4100 > 203.0.113.5:53 150 => drop nat-fragment",
 		"dave: piece 1 of 64 id 7 udp 10.0.2.13:4100 > 203.0.113.5:53 150 => drop nat-fragment",
 	}},
@@ -62,10 +62,10 @@ var natFragments = []natCase{
 		"bob: piece 1 of 64 id 7 ip 10.0.1.11 > 203.0.113.5 50 150 => isp: piece 1 of 64 id 7 ip 198.51.100.100 > 203.0.113.5 50 150",
 	}},
 	{name: "of what cannot be translated", steps: []string{
-		"bob: piece 0 of 64 id 7 icmp 10.0.1.11 > 203.0.113.5 13/0 150 => drop nat-unread",
-		"bob: piece 1 of 64 id 7 icmp 10.0.1.11 > 203.0.113.5 13/0 150 => drop nat-fragment,nat-unread",
-		"isp: piece 0 of 64 id 7 udp 203.0.113.5:53 > 198.51.100.100:4100 150 => drop no-binding",
-		"isp: piece 1 of 64 id 7 udp 203.0.113.5:53 > 198.51.100.100:4100 150 => drop nat-fragment,no-binding",
+		"bob: piece 0 of 64 id 7 icmp 10.0.1.11 > 203.0.113.5 13/0 150 => drop nat-unsupported",
+		"bob: piece 1 of 64 id 7 icmp 10.0.1.11 > 203.0.113.5 13/0 150 => drop nat-fragment,nat-unsupported",
+		"isp: piece 0 of 64 id 7 udp 203.0.113.5:53 > 198.51.100.100:4100 150 => drop no-nat-session",
+		"isp: piece 1 of 64 id 7 udp 203.0.113.5:53 > 198.51.100.100:4100 150 => drop nat-fragment,no-nat-session",
 	}},
 	{name: "the same identification both ways and of two sources", steps: []string{
 		"bob: piece 0 of 64 id 7 udp 10.0.1.11:4100 > 203.0.113.5:53 150 => isp: piece 0 of 64 id 7 udp 198.51.100.100:4100 > 203.0.113.5:53 150",
@@ -87,9 +87,9 @@ var natExtensions = []natCase{
 		"dave: behind 60,60 tcp [2001:db8:2::d]:4100 > [2001:db8:77::5]:80 syn => isp: behind 60,60 tcp [2001:db8:ff::100]:4100 > [2001:db8:77::5]:80 syn",
 	}},
 	{name: "too many", only4: true, steps: []string{
-		"bob: behind 60,60,60,60,60,60,60 udp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 30 => drop headers,nat-unread",
-		"alice: behind 60,60,60,60,60,60,60 udp [2001:db8:1::a]:4100 > [2001:db8:77::5]:53 30 => drop headers,nat-unread",
-		"isp: behind 60,60,60,60,60,60,60 udp [2001:db8:77::5]:53 > [2001:db8:ff::100]:4100 30 => drop headers,nat-unread,no-binding",
+		"bob: behind 60,60,60,60,60,60,60 udp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 30 => drop ipv6-ext-headers,nat-unsupported",
+		"alice: behind 60,60,60,60,60,60,60 udp [2001:db8:1::a]:4100 > [2001:db8:77::5]:53 30 => drop ipv6-ext-headers,nat-unsupported",
+		"isp: behind 60,60,60,60,60,60,60 udp [2001:db8:77::5]:53 > [2001:db8:ff::100]:4100 30 => drop ipv6-ext-headers,nat-unsupported,no-nat-session",
 	}},
 	{name: "fragments behind headers", only4: true, steps: []string{
 		"bob: behind 60 piece 0 of 64 id 7 udp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 150 => " +

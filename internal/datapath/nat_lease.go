@@ -11,7 +11,7 @@ func (d *Datapath) RenewLease() error {
 		return err
 	}
 	const ms = 1e6
-	if err := d.objs.Pulses.Put(uint32(edgePulsePULSE_LEASE), uint32(now/ms)); err != nil {
+	if err := d.objs.GlobalCounters.Put(uint32(bpfGlobalCounterGLOBAL_LEASE), uint32(now/ms)); err != nil {
 		return fmt.Errorf("renew the lease of addresses: %w", err)
 	}
 	return nil

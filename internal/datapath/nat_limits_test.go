@@ -18,7 +18,7 @@ func natUDP(source netip.Addr, sport uint16, to string) []byte {
 // why it was dropped.
 func (w *world) opened(t *testing.T, frame []byte) (netip.AddrPort, string) {
 	t.Helper()
-	why, r := w.natOffer(t, natStationOf("bob"), frame)
+	why, r := w.natOffer(t, natHostOf("bob"), frame)
 	if why != "" {
 		return netip.AddrPort{}, why
 	}
@@ -51,7 +51,7 @@ func TestNATExhaustion(t *testing.T) {
 	})
 	for _, v6 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("IPv6 %t", v6), func(t *testing.T) {
-			w.forgetBindings(t)
+			w.forgetNATSessions(t)
 			pool := w.tables.Egress[0].Pool[map[bool]int{true: 1}[v6]]
 			taken := map[netip.AddrPort]int{}
 			_, events := w.counted(t, func() {
@@ -63,7 +63,7 @@ func TestNATExhaustion(t *testing.T) {
 					taken[got]++
 				}
 			})
-			if len(taken) != 20 || events["nat-opened"] != 20 || events["nat-spilled"] != 10 {
+			if len(taken) != 20 || events["nat-created"] != 20 || events["nat-next-address"] != 10 {
 				t.Errorf("%d address-ports, events %v", len(taken), events)
 			}
 			for i := range 5 {
@@ -79,28 +79,28 @@ func TestNATExhaustion(t *testing.T) {
 			if got, why := w.opened(t, natUDP(hosts(v6, 20), 5000, natTargets[v6][1])); why != "" || got.Addr() != pool[0] {
 				t.Errorf("another destination: %s %s", got, why)
 			}
-			w.checkBindings(t)
+			w.checkNATSessions(t)
 		})
 	}
 }
 
-// A port that is given up is there for others: also while its binding is still in the table.
+// A port that is given up is there for others: also while its session is still in the table.
 func TestNATPortsComeBack(t *testing.T) {
 	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
 		web := natEgress(tables, "web")
 		web.Ports, web.Pool[0] = overlay.PortRange{First: 2000, Last: 2001}, web.Pool[0][:1]
 	})
-	w.forgetBindings(t)
+	w.forgetNATSessions(t)
 	for i, want := range []string{"", "", "nat-exhausted"} {
 		if _, why := w.opened(t, natUDP(hosts(false, i), 5000, "203.0.113.5:53")); why != want {
 			t.Fatalf("source %d: %q, want %q", i, why, want)
 		}
 	}
-	w.ageBindings(t, overlay.DefaultNATTimeouts.UDP+overlay.DefaultNATTimeouts.UDP/10)
+	w.ageNATSessions(t, overlay.DefaultNATTimeouts.UDP+overlay.DefaultNATTimeouts.UDP/10)
 	if _, err := w.dp.NATSweep(); err != nil {
 		t.Fatal(err)
 	}
-	if n := entriesOf[edgeConnKey, edgeOrigin](t, w.dp.objs.Returns); n != 0 {
+	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.objs.NatReverse); n != 0 {
 		t.Fatalf("%d returns after the sweep", n)
 	}
 	for i, want := range []string{"", "", "nat-exhausted"} {
@@ -108,22 +108,22 @@ func TestNATPortsComeBack(t *testing.T) {
 			t.Errorf("source %d: %q, want %q", 10+i, why, want)
 		}
 	}
-	w.checkBindings(t)
+	w.checkNATSessions(t)
 }
 
 // One that is expired, but not yet swept, is not found by its old peer.
 func TestNATExpiredReturns(t *testing.T) {
 	w := natWorld(t, ways()[0])
-	w.talk(t).follow(natAsk, "wait 121s", "isp: udp 203.0.113.5:53 > 198.51.100.100:4100 40 => drop no-binding",
+	w.talk(t).follow(natAsk, "wait 121s", "isp: udp 203.0.113.5:53 > 198.51.100.100:4100 40 => drop no-nat-session",
 		"bob: udp 10.0.1.31:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:$p > 203.0.113.5:53 30",
 		"isp: udp 203.0.113.5:53 > 198.51.100.100:$p 40 => bob: udp 203.0.113.5:53 > 10.0.1.31:4100 40")
 }
 
 // A full table lets nobody in, and nobody out untranslated; those who are in it go on.
 func TestNATTableFull(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.Bindings = 16 })
+	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.NATSessions = 16 })
 	for _, v6 := range []bool{false, true} {
-		w.forgetBindings(t)
+		w.forgetNATSessions(t)
 		full := 0
 		for i := range 40 {
 			_, why := w.opened(t, natUDP(hosts(v6, i), 5000, natTargets[v6][0]))
@@ -146,39 +146,39 @@ func TestNATTableFull(t *testing.T) {
 				t.Errorf("source %d again: %s", i, why)
 			}
 		}
-		w.checkBindings(t)
+		w.checkNATSessions(t)
 	}
 }
 
-// A source has as many bindings as it may have; others are not concerned.
+// A source has as many sessions as it may have; others are not concerned.
 func TestNATLimit(t *testing.T) {
 	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").Limit = 3 })
 	for _, v6 := range []bool{false, true} {
-		w.forgetBindings(t)
+		w.forgetNATSessions(t)
 		for i := range 6 {
 			want := map[bool]string{true: "nat-limit"}[i >= 3]
 			if _, why := w.opened(t, natUDP(hosts(v6, 1), uint16(5000+i), natTargets[v6][0])); why != want {
-				t.Errorf("binding %d: %q, want %q", i, why, want)
+				t.Errorf("session %d: %q, want %q", i, why, want)
 			}
 		}
 		if _, why := w.opened(t, natUDP(hosts(v6, 2), 5000, natTargets[v6][0])); why != "" {
 			t.Errorf("another source: %s", why)
 		}
 		if _, why := w.opened(t, natUDP(hosts(v6, 1), 5001, natTargets[v6][0])); why != "" {
-			t.Errorf("a binding that it has: %s", why)
+			t.Errorf("a session that it has: %s", why)
 		}
-		w.ageBindings(t, overlay.DefaultNATTimeouts.UDP*2)
+		w.ageNATSessions(t, overlay.DefaultNATTimeouts.UDP*2)
 		if _, err := w.dp.NATSweep(); err != nil {
 			t.Fatal(err)
 		}
 		if _, why := w.opened(t, natUDP(hosts(v6, 1), 6000, natTargets[v6][0])); why != "" {
 			t.Errorf("after the others are over: %s", why)
 		}
-		w.checkBindings(t)
+		w.checkNATSessions(t)
 	}
 }
 
-// Bindings that end by themselves are no longer counted.
+// Sessions that end by themselves are no longer counted.
 func TestNATLimitAfterReuse(t *testing.T) {
 	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").Limit = 2 })
 	w.talk(t).follow(natAsk, "wait 121s", natAsk, "wait 121s", natAsk, "wait 121s", natAsk,
@@ -196,8 +196,8 @@ func TestNATIndependentMapping(t *testing.T) {
 			"bob: udp 10.0.1.21:53 > 203.0.113.5:53 30 => isp: udp %a:$q > 203.0.113.5:53 30",
 			"isp: udp 203.0.113.6:54 > %a:$p 30 => bob: udp 203.0.113.6:54 > 10.0.1.11:53 30",
 			"isp: udp 203.0.113.5:53 > %a:$q 30 => bob: udp 203.0.113.5:53 > 10.0.1.21:53 30",
-			"isp: udp 203.0.113.99:53 > %a:$p 30 => drop no-binding",
-			"isp: udp 203.0.113.6:53 > %a:$p 30 => drop no-binding",
+			"isp: udp 203.0.113.99:53 > %a:$p 30 => drop no-nat-session",
+			"isp: udp 203.0.113.6:53 > %a:$p 30 => drop no-nat-session",
 			"wait 100s",
 			"bob: udp 10.0.1.11:53 > 203.0.113.9:56 30 => isp: udp %a:$p > 203.0.113.9:56 30",
 			"wait 100s", // the first ones are over, the mapping is not
@@ -215,8 +215,8 @@ func TestNATOpenMapping(t *testing.T) {
 			"isp: udp 203.0.113.99:5353 > %a:$p 30 => bob: udp 203.0.113.99:5353 > 10.0.1.11:4100 30",
 			"bob: udp 10.0.1.11:4100 > 203.0.113.99:5353 31 => isp: udp %a:$p > 203.0.113.99:5353 31",
 			"isp: udp 203.0.113.99:5354 > %a:$p 30 => bob: udp 203.0.113.99:5354 > 10.0.1.11:4100 30",
-			"isp: tcp 203.0.113.99:5354 > %a:$p syn => drop no-binding",
-			"isp: udp 203.0.113.99:5354 > %a:1999 30 => drop no-binding",
+			"isp: tcp 203.0.113.99:5354 > %a:$p syn => drop no-nat-session",
+			"isp: udp 203.0.113.99:5354 > %a:1999 30 => drop no-nat-session",
 			"ben: udp 10.0.9.9:2000 > %a:$p 30 => bob: udp %b:$q > 10.0.1.11:4100 30",
 			"bob: udp 10.0.1.11:4100 > %b:$q 30 => ben: udp %a:$p > 10.0.9.9:2000 30",
 		)
@@ -227,11 +227,11 @@ func TestNATOpenMapping(t *testing.T) {
 }
 
 // By default a source has one address for all that it does; by connection it has several.
-func TestNATSpread(t *testing.T) {
+func TestNATPathGroup(t *testing.T) {
 	for _, byConnection := range []bool{false, true} {
 		w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").PerConnection = byConnection })
 		for _, v6 := range []bool{false, true} {
-			w.forgetBindings(t)
+			w.forgetNATSessions(t)
 			seen := map[netip.Addr]int{}
 			for i := range 64 {
 				got, why := w.opened(t, natUDP(hosts(v6, 1), uint16(5000+i), natTargets[v6][i%2]))
@@ -258,7 +258,7 @@ func TestNATFirstAddress(t *testing.T) {
 		}
 	})
 	for _, v6 := range []bool{false, true} {
-		w.forgetBindings(t)
+		w.forgetNATSessions(t)
 		for i := range 40 {
 			got, why := w.opened(t, natUDP(hosts(v6, i), 5000, natTargets[v6][0]))
 			if want := w.tables.Egress[0].Pool[map[bool]int{true: 1}[v6]][natBucket(hosts(v6, i))%2]; why != "" || got.Addr() != want {

@@ -50,7 +50,7 @@ func (n *translation) find(count uint32) (poolPart, error) {
 // movePool gives an entry a part of the pool that holds addrs. While the entry changes it
 // has as many addresses as the smaller part: what a program reads of the old and the new
 // one is good together.
-func (d *Datapath) movePool(id uint32, family int, addrs []edgeAddr) (err error) {
+func (d *Datapath) movePool(id uint32, family int, addrs []bpfAddr) (err error) {
 	e := d.nat.entries[id]
 	f := &e.Family[family]
 	if slices.Equal(d.nat.pool[f.Pool:f.Pool+f.Count], addrs) {
@@ -74,7 +74,7 @@ func (d *Datapath) movePool(id uint32, family int, addrs []edgeAddr) (err error)
 	return d.putEgressEntry(id, e)
 }
 
-func (d *Datapath) putPool(part poolPart, addrs []edgeAddr) error {
+func (d *Datapath) putPool(part poolPart, addrs []bpfAddr) error {
 	keys := make([]uint32, len(addrs))
 	for i := range keys {
 		keys[i] = part.first + uint32(i)

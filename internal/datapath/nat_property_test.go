@@ -54,7 +54,7 @@ var natConditions = []struct {
 			tables.Egress[i].Ports = overlay.PortRange{First: 4100, Last: 4101}
 		}
 	}, true},
-	{"a full table", func(c *Config, _ *Tables) { c.Egress.Bindings = 16 }, true},
+	{"a full table", func(c *Config, _ *Tables) { c.Egress.NATSessions = 16 }, true},
 	{"limits", func(_ *Config, tables *Tables) {
 		for i := range tables.Egress {
 			tables.Egress[i].Limit = 1
@@ -63,7 +63,7 @@ var natConditions = []struct {
 	{"no gateway", func(_ *Config, tables *Tables) {
 		for i := range tables.Egress[:2] {
 			bySource(&tables.Egress[i])
-			tables.Egress[i].Ways = [2][EgressBuckets]EgressWay{}
+			tables.Egress[i].Ways = [2][EgressBuckets]EgressNexthop{}
 		}
 	}, false},
 	{"another gateway", func(_ *Config, tables *Tables) {
@@ -93,7 +93,7 @@ func TestNATNothingLeavesUntranslated(t *testing.T) {
 				w := natWorld(t, ways()[0], c.change, func(cfg *Config, _ *Tables) { cfg.FlowCache.Enabled = cached })
 				far := w.tap(t, "s0x", "s0")
 				r := newRandom(t)
-				w.forgetBindings(t)
+				w.forgetNATSessions(t)
 				if c.spent {
 					w.spend(t)
 				}
@@ -129,33 +129,33 @@ func (w *world) spend(t *testing.T) {
 	for i := range 60 {
 		for _, v6 := range []bool{false, true} {
 			for _, name := range []string{"bob", "tom"} {
-				w.natOffer(t, natStationOf(name), natUDP(hosts(v6, i), 4100, natTargets[v6][0]))
+				w.natOffer(t, natHostOf(name), natUDP(hosts(v6, i), 4100, natTargets[v6][0]))
 			}
 		}
 	}
 }
 
-// checkPairs holds that bindings and returns are pairs.
+// checkPairs holds that sessions and returns are pairs.
 func (w *world) checkPairs(t *testing.T) {
 	t.Helper()
-	bindings, returns := w.allBindings(t)
-	for k, b := range bindings {
+	natSessions, returns := w.allNATSessions(t)
+	for k, b := range natSessions {
 		back := k
 		back.Inside, back.InsidePort = b.Addr, b.Port
-		if k.Asker != 0 && b.Flags&uint32(natsweepBindingFlagsBINDING_MAPPING) == 0 {
+		if k.EchoDir != 0 && b.Flags&uint32(bpfNatSessionFlagsNAT_SESSION_MAPPING) == 0 {
 			back.OutsidePort = b.Port
 		}
 		if o, ok := returns[back]; !ok || o.Addr != k.Inside || o.Port != k.InsidePort {
-			t.Errorf("binding %s has the return %+v, %t", natKeyWords(k), o, ok)
+			t.Errorf("session %s has the return %+v, %t", natKeyWords(k), o, ok)
 		}
 	}
-	if len(returns) != len(bindings) {
-		t.Errorf("%d bindings and %d returns", len(bindings), len(returns))
+	if len(returns) != len(natSessions) {
+		t.Errorf("%d sessions and %d returns", len(natSessions), len(returns))
 	}
 }
 
 // hostileOut offers a frame and returns what is sent in its stead, or nil.
-func (w *world) hostileOut(t *testing.T, from natStation, frame []byte) []byte {
+func (w *world) hostileOut(t *testing.T, from natHost, frame []byte) []byte {
 	t.Helper()
 	dev, b := from.port, frame
 	if dev == "" {
@@ -180,9 +180,9 @@ func (w *world) hostileOut(t *testing.T, from natStation, frame []byte) []byte {
 
 // hostile is a packet of a source for the outside: of any protocol and shape, whole, in
 // pieces, cut short or damaged.
-func (r random) hostile() (natStation, []byte) {
+func (r random) hostile() (natHost, []byte) {
 	source, family := natSources[r.IntN(len(natSources))], r.IntN(2)
-	from := natStationOf(source.station)
+	from := natHostOf(source.bgpMAC)
 	src, dst := source.addrs[family], natOutsides[r.IntN(len(natOutsides))][family]
 	frame := natFrame(from.src, from.dst, r.hostileWords(src, dst))
 	if r.IntN(6) == 0 { // an error about what came, or never came
@@ -248,12 +248,12 @@ func (r random) spoilt(frame []byte) []byte {
 	return frame
 }
 
-// Nothing from outside gets in by an egress address without a binding or a forward.
+// Nothing from outside gets in by an egress address without a session or a forward.
 func TestNATNothingComesIn(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	r := newRandom(t)
-	w.forgetBindings(t)
-	isp := natStationOf("isp")
+	w.forgetNATSessions(t)
+	isp := natHostOf("isp")
 	for i := range often(2000) {
 		family := r.IntN(2)
 		src := natOutsides[r.IntN(len(natOutsides))][family]
@@ -281,22 +281,22 @@ func TestNATNothingComesIn(t *testing.T) {
 	w.checkPairs(t)
 }
 
-// Cut short anywhere, a packet neither leaves nor comes in, nor makes a binding.
+// Cut short anywhere, a packet neither leaves nor comes in, nor makes a session.
 func TestNATCutAnywhere(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	for _, words := range []string{
 		"udp 10.0.1.11:4100 > 203.0.113.5:53 30", "tcp 10.0.1.11:4100 > 203.0.113.5:53 syn mss 1460", "icmp 10.0.1.11 > 203.0.113.5 id 4100 30",
 		"tcp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 syn", "icmp 2001:db8:1::b > 2001:db8:77::5 id 4100 30", "behind 60,60 udp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 30",
 	} {
-		w.forgetBindings(t)
+		w.forgetNATSessions(t)
 		frame := natFrame(egressMAC, egressMAC, words)
 		for n := etherLen; n < len(frame); n++ {
-			if out := w.hostileOut(t, natStationOf("bob"), frame[:n]); out != nil {
+			if out := w.hostileOut(t, natHostOf("bob"), frame[:n]); out != nil {
 				pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: frame[:n]}, {Name: "out", Bytes: out}}, "%s: cut at %d it passes", words, n)
 			}
 		}
-		if bindings, returns := w.allBindings(t); len(bindings)+len(returns) > 0 {
-			t.Errorf("%s: %d bindings and %d returns of packets that are cut", words, len(bindings), len(returns))
+		if natSessions, returns := w.allNATSessions(t); len(natSessions)+len(returns) > 0 {
+			t.Errorf("%s: %d sessions and %d returns of packets that are cut", words, len(natSessions), len(returns))
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Packets at random, both ways: all that leaves and comes in is what the reference says,
-// with the flow cache and without it, when ports run out and when bindings are over.
+// with the flow cache and without it, when ports run out and when sessions are over.
 func TestNATIsTheReference(t *testing.T) {
 	all := ways()
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestNATIsTheReference(t *testing.T) {
 			})
 			t.Logf("%d acts: %v", acts, met)
 			for _, what := range []string{
-				"nat-exhausted", "nat-limit", "no-binding", "unrelated", "nat-fragment", "out-of-state", "another port", "another address", "later fragment", "error",
+				"nat-exhausted", "nat-limit", "no-nat-session", "unrelated", "nat-fragment", "out-of-state", "another port", "another address", "later fragment", "error",
 			} {
 				if met[what] == 0 && !c.independent {
 					t.Errorf("never met: %s", what)
@@ -69,12 +69,12 @@ type natHolding struct {
 	outsides int
 }
 
-// run does acts, each of which is made of a number and of the bindings that there are, and
+// run does acts, each of which is made of a number and of the sessions that there are, and
 // says what is wrong first.
 func (h *natHolding) run(t *testing.T, list []uint64) string {
 	t.Helper()
 	h.wrong, h.log = "", nil
-	h.w.forgetBindings(t)
+	h.w.forgetNATSessions(t)
 	h.ref = newNATReference(&h.w.tables, randomBase.Timeouts)
 	for i, seed := range list {
 		h.act(t, random{rand.New(rand.NewPCG(seed, 1))})
@@ -88,42 +88,42 @@ func (h *natHolding) run(t *testing.T, list []uint64) string {
 	return ""
 }
 
-// compare holds the table of bindings against the reference's.
+// compare holds the table of sessions against the reference's.
 func (h *natHolding) compare(t *testing.T) string {
 	t.Helper()
-	bindings, returns := h.w.allBindings(t)
-	if len(bindings) != len(returns) {
-		return fmt.Sprintf("%d bindings, %d returns", len(bindings), len(returns))
+	natSessions, returns := h.w.allNATSessions(t)
+	if len(natSessions) != len(returns) {
+		return fmt.Sprintf("%d sessions, %d returns", len(natSessions), len(returns))
 	}
 	found := 0
-	for k, b := range bindings {
-		if b.Flags&uint32(natsweepBindingFlagsBINDING_MAPPING) != 0 {
+	for k, b := range natSessions {
+		if b.Flags&uint32(bpfNatSessionFlagsNAT_SESSION_MAPPING) != 0 {
 			continue
 		}
 		key := natRefKey{k.Proto, netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)), netip.AddrPortFrom(addrOf(k.Outside.W), wire16(k.OutsidePort))}
-		want := h.ref.bindings[key]
+		want := h.ref.natSessions[key]
 		if want == nil {
-			return fmt.Sprintf("binding %v, of which the reference knows nothing", key)
+			return fmt.Sprintf("session %v, of which the reference knows nothing", key)
 		}
 		found++
 		if egress := netip.AddrPortFrom(addrOf(b.Addr.W), wire16(b.Port)); egress != want.egress {
-			return fmt.Sprintf("binding %v has %s, want %s", key, egress, want.egress)
+			return fmt.Sprintf("session %v has %s, want %s", key, egress, want.egress)
 		}
-		got, state := stateOf(k.Proto, b.Conn), h.ref.state(key)
-		// With the flow cache a reset is not always known to be exact: then the binding stays
+		got, state := stateOf(k.Proto, b.Ct), h.ref.state(key)
+		// With the flow cache a reset is not always known to be exact: then the session stays
 		// until its timeout, and the ends judge the reset.
 		if unsure := h.w.dp.cfg.FlowCache.Enabled && state == "closed"; got != state && !unsure {
-			return fmt.Sprintf("binding %v is %s, want %s", key, got, state)
+			return fmt.Sprintf("session %v is %s, want %s", key, got, state)
 		}
 	}
 	live := 0
-	for k, b := range h.ref.bindings {
+	for k, b := range h.ref.natSessions {
 		if !h.ref.expired(k, b) {
 			live++
 		}
 	}
 	if found < live {
-		return fmt.Sprintf("%d bindings, want %d", found, live)
+		return fmt.Sprintf("%d sessions, want %d", found, live)
 	}
 	return ""
 }
@@ -147,8 +147,8 @@ func (h *natHolding) shrink(t *testing.T, list []uint64) string {
 // natSources are who talks: the station, and addresses that are not translated by
 // another policy.
 var natSources = []struct {
-	station string
-	addrs   [2]netip.Addr
+	bgpMAC string
+	addrs  [2]netip.Addr
 }{
 	{"bob", pair("10.0.1.11", "2001:db8:1::b")}, {"bob", pair("10.0.1.21", "2001:db8:1::15")}, {"ben", pair("10.0.1.11", "2001:db8:1::b")},
 	{"ben", pair("10.0.9.9", "2001:db8:9::9")}, {"tom", pair("10.0.9.10", "2001:db8:9::a")}, {"far", pair("10.0.3.7", "2001:db8:3::7")},
@@ -175,7 +175,7 @@ func (h *natHolding) act(t *testing.T, r random) {
 		d := time.Duration(1+r.IntN(4))*10*time.Second + 3*time.Second // sums are no timeouts, at which a tick of the clock would decide
 		h.log = append(h.log, "wait "+d.String())
 		h.ref.now += d
-		h.w.ageBindings(t, d)
+		h.w.ageNATSessions(t, d)
 	case n < 38:
 		h.log = append(h.log, "sweep")
 		if _, err := h.w.dp.NATSweep(); err != nil {
@@ -188,7 +188,7 @@ func (h *natHolding) act(t *testing.T, r random) {
 }
 
 // offer is a packet of a station, perhaps in pieces or behind extension headers.
-func (h *natHolding) offer(t *testing.T, r random, from natStation, frame []byte) {
+func (h *natHolding) offer(t *testing.T, r random, from natHost, frame []byte) {
 	t.Helper()
 	pieces := [][]byte{frame}
 	switch n := r.IntN(20); {
@@ -211,7 +211,7 @@ func (h *natHolding) offer(t *testing.T, r random, from natStation, frame []byte
 			got.at, got.out = h.w.natArrived(t, res)
 		}
 		h.log = append(h.log, fmt.Sprintf("%s: %s\n    %v", from.name, inWords(b), got))
-		h.wrong = h.ref.judge(from.name, b, got)
+		h.wrong = h.ref.evaluate(from.name, b, got)
 		h.note(b, got)
 	}
 }
@@ -245,7 +245,7 @@ func (r random) extendedOnce(frame []byte) []byte {
 	return pkttest.WithExtensions(frame, []uint8{60, 60, 60, 60}[:1+r.IntN(4)]...)
 }
 
-// outward is a packet of a source, of a binding or a new one.
+// outward is a packet of a source, of a session or a new one.
 func (h *natHolding) outward(t *testing.T, r random) {
 	t.Helper()
 	source, family := natSources[h.sources[r.IntN(len(h.sources))]], r.IntN(2)
@@ -260,31 +260,31 @@ func (h *natHolding) outward(t *testing.T, r random) {
 			k.proto = 58
 		}
 	}
-	from := natStationOf(source.station)
-	h.offer(t, r, from, h.said(r, from, k, h.ref.bindings[k], pkttest.Talk{Src: k.inside, Dst: k.outside}, overlay.Out))
+	from := natHostOf(source.bgpMAC)
+	h.offer(t, r, from, h.reported(r, from, k, h.ref.natSessions[k], pkttest.Talk{Src: k.inside, Dst: k.outside}, overlay.Out))
 }
 
-// answer is a packet of a binding's other end; it may be over.
+// answer is a packet of a session's other end; it may be over.
 func (h *natHolding) answer(t *testing.T, r random) {
 	t.Helper()
 	k, b, ok := h.some(r)
 	if !ok {
 		return
 	}
-	from := natStationOf("isp")
-	h.offer(t, r, from, h.said(r, from, k, b, pkttest.Talk{Src: k.outside, Dst: b.egress}, overlay.In))
+	from := natHostOf("isp")
+	h.offer(t, r, from, h.reported(r, from, k, b, pkttest.Talk{Src: k.outside, Dst: b.egress}, overlay.In))
 }
 
-// some is any binding.
-func (h *natHolding) some(r random) (natRefKey, *natRefBinding, bool) {
-	keys := slices.SortedFunc(maps.Keys(h.ref.bindings), func(a, b natRefKey) int {
+// some is any session.
+func (h *natHolding) some(r random) (natRefKey, *natRefNATSession, bool) {
+	keys := slices.SortedFunc(maps.Keys(h.ref.natSessions), func(a, b natRefKey) int {
 		return cmp.Or(cmp.Compare(a.proto, b.proto), a.inside.Compare(b.inside), a.outside.Compare(b.outside))
 	})
 	if len(keys) == 0 {
 		return natRefKey{}, nil, false
 	}
 	k := keys[r.IntN(len(keys))]
-	return k, h.ref.bindings[k], true
+	return k, h.ref.natSessions[k], true
 }
 
 // uninvited is a packet from outside for any port of an egress address.
@@ -298,27 +298,27 @@ func (h *natHolding) uninvited(t *testing.T, r random) {
 	if b != nil {
 		k = back
 	}
-	from := natStationOf("isp")
-	h.offer(t, r, from, h.said(r, from, k, b, pkttest.Talk{Src: k.outside, Dst: egress}, overlay.In))
+	from := natHostOf("isp")
+	h.offer(t, r, from, h.reported(r, from, k, b, pkttest.Talk{Src: k.outside, Dst: egress}, overlay.In))
 }
 
-// error is an ICMP error about a packet of a binding: from outside, or from its source.
+// error is an ICMP error about a packet of a session: from outside, or from its source.
 func (h *natHolding) error(t *testing.T, r random, outside bool) {
 	t.Helper()
 	k, b, ok := h.some(r)
 	if !ok {
 		return
 	}
-	from, way := natStationOf("isp"), overlay.Out
+	from, way := natHostOf("isp"), overlay.Out
 	about, talk := pkttest.Talk{Src: b.egress, Dst: k.outside}, pkttest.Talk{Src: k.outside, Dst: b.egress}
 	if !outside {
-		from, way = natStationOf(b.source), overlay.In
+		from, way = natHostOf(b.source), overlay.In
 		about, talk = pkttest.Talk{Src: k.outside, Dst: k.inside}, pkttest.Talk{Src: k.inside, Dst: k.outside}
 	}
 	if r.IntN(5) == 0 { // about nothing that was
 		about.Dst = netip.AddrPortFrom(about.Dst.Addr(), about.Dst.Port()+1)
 	}
-	quoted := h.said(r, from, k, b, about, way)
+	quoted := h.reported(r, from, k, b, about, way)
 	kind, code, least := uint8(3), uint8(3), 28
 	if talk.Src.Addr().Is6() {
 		kind, code, least = 1, 4, 48
@@ -327,8 +327,8 @@ func (h *natHolding) error(t *testing.T, r random, outside bool) {
 	h.offer(t, r, from, frame)
 }
 
-// said is what a talk's first end says to the other, about a binding or a new one.
-func (h *natHolding) said(r random, from natStation, k natRefKey, b *natRefBinding, talk pkttest.Talk, way overlay.Direction) []byte {
+// reported is what a talk's first end says to the other, about a session or a new one.
+func (h *natHolding) reported(r random, from natHost, k natRefKey, b *natRefNATSession, talk pkttest.Talk, way overlay.Direction) []byte {
 	v6 := talk.Src.Addr().Is6()
 	size := []int{0, 1, 30, 31, 120}[r.IntN(5)]
 	switch k.proto {
@@ -348,12 +348,12 @@ func (h *natHolding) said(r random, from natStation, k natRefKey, b *natRefBindi
 }
 
 // natTCP is what TCP says next in a direction: mostly.
-func (r random) natTCP(b *natRefBinding, way overlay.Direction, size int) string {
+func (r random) natTCP(b *natRefNATSession, way overlay.Direction, size int) string {
 	if b == nil {
 		return []string{"syn seq 100", "syn seq 100", "syn seq 100", "syn seq 7777", "ack seq 9 acks 9", "rst seq 4", "fin+ack seq 8 acks 8"}[r.IntN(7)]
 	}
-	c, mine := &b.conn, 0
-	if way != c.opening.Direction {
+	c, mine := &b.ct, 0
+	if way != c.query.Direction {
 		mine = 1
 	}
 	next, acks := c.next[mine], c.next[1-mine]

@@ -11,7 +11,7 @@ import (
 	"github.com/selvage/selvage/test/pkttest"
 )
 
-func (w *world) natCensus(t testing.TB) NATCensus {
+func (w *world) natGCStats(t testing.TB) NATGCStats {
 	t.Helper()
 	c, err := w.dp.NATSweep()
 	must(t, err)
@@ -24,20 +24,20 @@ func TestNATSweep(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	udp, echo := natRecord("two", 0), natRecord("uplink/up", 0)
 	udp.Proto, udp.Bits = 17, 1
-	echo.Proto, echo.Asker, echo.Bits = 1, 1, 1
+	echo.Proto, echo.EchoDir, echo.Bits = 1, 1, 1
 	echo.Inside, echo.Outside = netip.AddrPortFrom(echo.Inside.Addr(), 9), netip.AddrPortFrom(echo.Outside.Addr(), 9)
-	w.putBindings(t, udp, echo)
+	w.putNATSessions(t, udp, echo)
 	for i := range 20 {
-		w.putBindings(t, natRecord("web", i))
+		w.putNATSessions(t, natRecord("web", i))
 	}
-	c := w.natCensus(t)
-	if c.Bindings != 22 || c.Replicas != 22 || c.Expired != 0 || c.States["established"] != 20 || c.States["unreplied"] != 1 || c.States["icmp"] != 1 {
+	c := w.natGCStats(t)
+	if c.Sessions != 22 || c.Replicas != 22 || c.Expired != 0 || c.States["established"] != 20 || c.States["unreplied"] != 1 || c.States["icmp"] != 1 {
 		t.Errorf("census %+v", c)
 	}
-	list, err := w.dp.Pressures(2)
+	list, err := w.dp.PortUsages(2)
 	must(t, err)
 	first := natRecord("web", 0)
-	want := Pressure{Policy: "web", Router: "main", Proto: 6, Egress: first.Egress.Addr(), Outside: first.Outside, Used: 20, Size: 65535 - 1024 + 1}
+	want := PortUsage{Policy: "web", Router: "main", Proto: 6, Egress: first.Egress.Addr(), Outside: first.Outside, Used: 20, Size: 65535 - 1024 + 1}
 	if len(list) != 2 || list[0] != want {
 		t.Errorf("pressures %+v, want %+v first", list, want)
 	}
@@ -46,48 +46,48 @@ func TestNATSweep(t *testing.T) {
 			t.Errorf("table %+v, want its memory", table)
 		}
 	}
-	w.ageBindings(t, overlay.DefaultNATTimeouts.UDP)
-	if c := w.natCensus(t); c.Expired != 2 || c.Bindings != 20 {
+	w.ageNATSessions(t, overlay.DefaultNATTimeouts.UDP)
+	if c := w.natGCStats(t); c.Expired != 2 || c.Sessions != 20 {
 		t.Errorf("census %+v after the time of UDP", c)
 	}
 	w.checkReturns(t)
-	if list, err := w.dp.Pressures(10); err != nil || len(list) != 1 {
+	if list, err := w.dp.PortUsages(10); err != nil || len(list) != 1 {
 		t.Errorf("pressures %+v, %v", list, err)
 	}
 }
 
 // News tell what began, was answered and ended, with records that another gateway takes.
-func TestNews(t *testing.T) {
+func TestNATEvents(t *testing.T) {
 	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.Log = true })
-	news := func() (list []News) {
-		must(t, w.dp.News(100, func(n *News) { list = append(list, *n) }))
+	natEvents := func() (list []NATEvent) {
+		must(t, w.dp.ReadNATEvents(100, func(n *NATEvent) { list = append(list, *n) }))
 		return list
 	}
-	news()
+	natEvents()
 	talk := w.talk(t)
 	talk.follow(
 		"bob: udp 10.0.1.11:1000 > 203.0.113.5:53 30 => isp: udp %a:$p > 203.0.113.5:53 30",
 		"isp: udp 203.0.113.5:53 > %a:$p 40 => bob: udp 203.0.113.5:53 > 10.0.1.11:1000 40",
 		"isp: udp 203.0.113.5:53 > %a:$p 40 => bob: udp 203.0.113.5:53 > 10.0.1.11:1000 40",
 	)
-	w.ageBindings(t, overlay.DefaultNATTimeouts.UDPReplied+time.Second)
-	w.natCensus(t)
-	list := news()
-	var events []NewsEvent
+	w.ageNATSessions(t, overlay.DefaultNATTimeouts.UDPReplied+time.Second)
+	w.natGCStats(t)
+	list := natEvents()
+	var events []NATEventKind
 	for _, n := range list {
 		events = append(events, n.Event)
-		if n.Binding.Policy != "web" || n.Binding.Inside != netip.MustParseAddrPort("10.0.1.11:1000") || n.Record.Policy != NameTag("web") ||
-			n.Record.Egress != n.Binding.Egress || n.Binding.Via != w.family.remotes[0] {
+		if n.Session.Policy != "web" || n.Session.Inside != netip.MustParseAddrPort("10.0.1.11:1000") || n.Record.Policy != NameTag("web") ||
+			n.Record.Egress != n.Session.Egress || n.Session.Via != w.family.remotes[0] {
 			t.Errorf("news %+v", n)
 		}
 	}
-	if want := []NewsEvent{BindingBegan, BindingOpen, BindingEnded}; !reflect.DeepEqual(events, want) {
+	if want := []NATEventKind{NATCreated, NATEstablished, NATDeleted}; !reflect.DeepEqual(events, want) {
 		t.Fatalf("events %v, want %v", events, want)
 	}
-	if taken, _ := w.putBindings(t, list[1].Record); taken != 1 {
-		t.Error("the record of an answered binding is not taken")
+	if taken, _ := w.putNATSessions(t, list[1].Record); taken != 1 {
+		t.Error("the record of an answered session is not taken")
 	}
-	if len(news()) != 0 {
+	if len(natEvents()) != 0 {
 		t.Error("the news came twice")
 	}
 }
@@ -103,14 +103,14 @@ func TestTraceOfATranslation(t *testing.T) {
 		"egress: policy web, translated here":                    {Port: "p2", Frame: pkttest.Frame(dave, gatewayMAC, "udp 10.0.2.13:5000 > 203.0.113.5:53 30")},
 		"nat: source is translated by web, to port 5000":         {Port: "p2", Frame: pkttest.Frame(dave, gatewayMAC, "udp 10.0.2.13:5000 > 203.0.113.5:53 30")},
 		"egress: policy two, by the gateway at remote 192.0.2.2": {Port: "p0", Frame: pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:5000 > 203.0.113.5:53 30")},
-		"drop: no-binding": {Port: "s0", Frame: pkttest.Frame(ispMAC, uplinkMAC, "udp 203.0.113.5:53 > 198.51.100.100:5000 30")},
+		"drop: no-nat-session":                                   {Port: "s0", Frame: pkttest.Frame(ispMAC, uplinkMAC, "udp 203.0.113.5:53 > 198.51.100.100:5000 30")},
 	} {
-		if got := told(w.trace(t, in)); !strings.Contains(got, want) {
+		if got := traceText(w.trace(t, in)); !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
-	if list := w.bindings(t); len(list) != 0 {
-		t.Errorf("tracing made bindings %+v", list)
+	if list := w.natSessions(t); len(list) != 0 {
+		t.Errorf("tracing made sessions %+v", list)
 	}
 }
 

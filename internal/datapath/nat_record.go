@@ -7,12 +7,12 @@ import (
 	"net/netip"
 )
 
-// BindingRecord is a binding as gateways tell each other of it: without numbers that are
+// NATRecord is a session as gateways tell each other of it: without numbers that are
 // one edge's own, and without clocks.
-type BindingRecord struct {
+type NATRecord struct {
 	Router, Policy          uint32 // NameTag of their names
 	Proto                   uint8
-	Asker                   uint8 // ICMP echo: 1 the one inside asks, 2 the one outside
+	EchoDir                 uint8 // ICMP echo: 1 the one inside asks, 2 the one outside
 	Flags                   uint16
 	Bits                    uint32         // of struct conn of bpf/abi/abi.h
 	Inside, Outside, Egress netip.AddrPort // Outside is zero of a mapping
@@ -26,13 +26,13 @@ type BindingRecord struct {
 	Replica       bool // it is another gateway's; not in the binary form
 }
 
-// BindingRecordSize is the length of a record's binary form.
-const BindingRecordSize = 144
+// NATRecordSize is the length of a record's binary form.
+const NATRecordSize = 144
 
-// recordFlags are the flags of bindings that go to others, and recordBits the bits.
+// recordFlags are the flags of sessions that go to others, and recordBits the bits.
 const (
-	recordFlags = natsweepBindingFlagsBINDING_FORWARDED | natsweepBindingFlagsBINDING_INDEPENDENT | natsweepBindingFlagsBINDING_MAPPING
-	recordBits  = sweepConnBitsCONN_PICKED_UP<<1 - 1
+	recordFlags = bpfNatSessionFlagsNAT_SESSION_FORWARDED | bpfNatSessionFlagsNAT_SESSION_INDEPENDENT | bpfNatSessionFlagsNAT_SESSION_MAPPING
+	recordBits  = bpfCtBitsCT_PICKED_UP<<1 - 1
 	mostAskers  = 2
 )
 
@@ -47,16 +47,16 @@ func NameTag(name string) uint32 {
 }
 
 // IsMapping reports whether the record is no connection, but a port held for all peers.
-func (r *BindingRecord) IsMapping() bool {
-	return natsweepBindingFlags(r.Flags)&natsweepBindingFlagsBINDING_MAPPING != 0
+func (r *NATRecord) IsMapping() bool {
+	return bpfNatSessionFlags(r.Flags)&bpfNatSessionFlagsNAT_SESSION_MAPPING != 0
 }
 
-// AppendBinary appends the record's binary form, of BindingRecordSize bytes in network
+// AppendBinary appends the record's binary form, of NATRecordSize bytes in network
 // order. It never fails.
-func (r *BindingRecord) AppendBinary(b []byte) ([]byte, error) {
+func (r *NATRecord) AppendBinary(b []byte) ([]byte, error) {
 	o := binary.BigEndian
 	b = o.AppendUint32(o.AppendUint32(b, r.Router), r.Policy)
-	b = o.AppendUint32(o.AppendUint16(append(b, r.Proto, r.Asker), r.Flags), r.Bits)
+	b = o.AppendUint32(o.AppendUint16(append(b, r.Proto, r.EchoDir), r.Flags), r.Bits)
 	for _, a := range []netip.Addr{r.Inside.Addr(), r.Outside.Addr(), r.Egress.Addr(), r.Via} {
 		b = appendAddr(b, a)
 	}
@@ -70,19 +70,19 @@ func (r *BindingRecord) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary reads the first BindingRecordSize bytes of b, and refuses what no
+// UnmarshalBinary reads the first NATRecordSize bytes of b, and refuses what no
 // gateway would write.
-func (r *BindingRecord) UnmarshalBinary(b []byte) error {
-	if len(b) < BindingRecordSize {
-		return fmt.Errorf("record of a binding: %d bytes, not %d", len(b), BindingRecordSize)
+func (r *NATRecord) UnmarshalBinary(b []byte) error {
+	if len(b) < NATRecordSize {
+		return fmt.Errorf("record of a session: %d bytes, not %d", len(b), NATRecordSize)
 	}
 	o := binary.BigEndian
 	var addrs [4]netip.Addr
 	for i := range addrs {
 		addrs[i] = readAddr(b[16+16*i:])
 	}
-	*r = BindingRecord{
-		Router: o.Uint32(b), Policy: o.Uint32(b[4:]), Proto: b[8], Asker: b[9], Flags: o.Uint16(b[10:]), Bits: o.Uint32(b[12:]),
+	*r = NATRecord{
+		Router: o.Uint32(b), Policy: o.Uint32(b[4:]), Proto: b[8], EchoDir: b[9], Flags: o.Uint16(b[10:]), Bits: o.Uint32(b[12:]),
 		Inside: netip.AddrPortFrom(addrs[0], o.Uint16(b[80:])), Outside: netip.AddrPortFrom(addrs[1], o.Uint16(b[82:])),
 		Egress: netip.AddrPortFrom(addrs[2], o.Uint16(b[84:])), Via: addrs[3],
 		Scale: [2]uint8{b[86], b[87]}, NextSeq: [2]uint32{o.Uint32(b[88:]), o.Uint32(b[92:])},
@@ -95,16 +95,16 @@ func (r *BindingRecord) UnmarshalBinary(b []byte) error {
 }
 
 // check refuses what no gateway would write.
-func (r *BindingRecord) check() error {
+func (r *NATRecord) check() error {
 	switch inside, egress := r.Inside.Addr(), r.Egress.Addr(); {
-	case r.Asker > mostAskers || r.Flags&^uint16(recordFlags) != 0 || r.Bits&^uint32(recordBits) != 0:
-		return errors.New("record of a binding: a flag that has no meaning")
+	case r.EchoDir > mostAskers || r.Flags&^uint16(recordFlags) != 0 || r.Bits&^uint32(recordBits) != 0:
+		return errors.New("record of a session: a flag that has no meaning")
 	case !inside.IsValid() || !egress.IsValid() || inside.Is4() != egress.Is4():
-		return errors.New("record of a binding: addresses of different families, or none")
+		return errors.New("record of a session: addresses of different families, or none")
 	case r.IsMapping() == r.Outside.Addr().IsValid():
-		return errors.New("record of a binding: a mapping with a peer, or a connection without")
+		return errors.New("record of a session: a mapping with a peer, or a connection without")
 	case !r.IsMapping() && r.Outside.Addr().Is4() != egress.Is4():
-		return errors.New("record of a binding: a peer of another family")
+		return errors.New("record of a session: a peer of another family")
 	}
 	return nil
 }
@@ -126,26 +126,26 @@ func readAddr(b []byte) netip.Addr {
 	return a
 }
 
-// EachBindingRecord calls do for every binding until it returns false. do must not keep r.
-func (d *Datapath) EachBindingRecord(do func(r *BindingRecord) bool) error {
-	return d.eachBinding(func(k *edgeConnKey, b *edgeBinding, now uint64) bool {
+// EachNATRecord calls do for every session until it returns false. do must not keep r.
+func (d *Datapath) EachNATRecord(do func(r *NATRecord) bool) error {
+	return d.eachNATSession(func(k *bpfCtKey, b *bpfNatSession, now uint64) bool {
 		r := d.record(k, b, now)
 		return do(&r)
 	})
 }
 
-func (d *Datapath) record(k *edgeConnKey, b *edgeBinding, now uint64) BindingRecord {
-	r := BindingRecord{
-		Router: d.tagOfRouter(k.End), Policy: d.tagOfEgress(uint32(b.Egress)),
-		Proto: k.Proto, Asker: k.Asker, Flags: uint16(b.Flags) & uint16(recordFlags), Bits: b.Conn.Bits,
+func (d *Datapath) record(k *bpfCtKey, b *bpfNatSession, now uint64) NATRecord {
+	r := NATRecord{
+		Router: d.tagOfRouter(k.Zone), Policy: d.tagOfEgress(uint32(b.Egress)),
+		Proto: k.Proto, EchoDir: k.EchoDir, Flags: uint16(b.Flags) & uint16(recordFlags), Bits: b.Ct.Bits,
 		Inside:  netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)),
 		Outside: netip.AddrPortFrom(orNone(k.Outside), wire16(k.OutsidePort)),
 		Egress:  netip.AddrPortFrom(addrOf(b.Addr.W), wire16(b.Port)),
-		Via:     d.cfg.TEPs[0], Scale: b.Conn.Scale, NextSeq: b.Conn.NextSeq,
-		AgeNS: since(now, b.Conn.BornNs), IdleNS: since(now, b.Conn.SeenNs),
-		Counters: [2]Counters{toCounters(b.Conn.Counters[0]), toCounters(b.Conn.Counters[1])}, Replica: isReplica(b),
+		Via:     d.cfg.TEPs[0], Scale: b.Ct.Scale, NextSeq: b.Ct.NextSeq,
+		AgeNS: since(now, b.Ct.BornNs), IdleNS: since(now, b.Ct.SeenNs),
+		Counters: [2]Counters{toCounters(b.Ct.Counters[0]), toCounters(b.Ct.Counters[1])}, Replica: isReplica(b),
 	}
-	if b.Via != (edgeAddr{}) {
+	if b.Via != (bpfAddr{}) {
 		r.Via = addrOf(b.Via.W)
 	}
 	return r
@@ -167,8 +167,8 @@ func (d *Datapath) tagOfEgress(id uint32) uint32 {
 }
 
 // orNone is no address where the map has none.
-func orNone(a edgeAddr) netip.Addr {
-	if a == (edgeAddr{}) {
+func orNone(a bpfAddr) netip.Addr {
+	if a == (bpfAddr{}) {
 		return netip.Addr{}
 	}
 	return addrOf(a.W)

@@ -12,15 +12,15 @@ import (
 )
 
 // natReference is the translation of a natWorld as plainly as the RFCs have it (4787, 5382,
-// 5508). Which port a binding gets is not written anywhere: the reference says whether what
+// 5508). Which port a session gets is not written anywhere: the reference says whether what
 // came out is right, and remembers it. It shares no code with the data path.
 type natReference struct {
-	policies map[string]*natRefPolicy
-	timeouts overlay.Timeouts
-	bindings map[natRefKey]*natRefBinding
-	back     map[natRefBack]natRefKey
-	firsts   map[natRefDatagram]natRefFirst
-	now      time.Duration
+	policies    map[string]*natRefPolicy
+	timeouts    overlay.Timeouts
+	natSessions map[natRefKey]*natRefNATSession
+	back        map[natRefBack]natRefKey
+	firsts      map[natRefDatagram]natRefFirst
+	now         time.Duration
 }
 
 type natRefPolicy struct {
@@ -34,7 +34,7 @@ type natRefPolicy struct {
 // natRevalidate is how old a cached decision may be: so long a port is not given away.
 const natRevalidate = 10 * time.Second
 
-// natRefKey is a binding from inside; of an echo both ports are the identifier, and it is
+// natRefKey is a session from inside; of an echo both ports are the identifier, and it is
 // the source that asks.
 type natRefKey struct {
 	proto           uint8
@@ -51,8 +51,8 @@ type natRefBack struct {
 	egress, outside netip.AddrPort
 }
 
-type natRefBinding struct {
-	conn   refConn
+type natRefNATSession struct {
+	ct     refCT
 	egress netip.AddrPort
 	source string // station behind which the source is
 }
@@ -72,7 +72,7 @@ type natRefFirst struct {
 
 func newNATReference(tables *Tables, timeouts overlay.Timeouts) *natReference {
 	n := &natReference{
-		policies: map[string]*natRefPolicy{}, timeouts: timeouts, bindings: map[natRefKey]*natRefBinding{},
+		policies: map[string]*natRefPolicy{}, timeouts: timeouts, natSessions: map[natRefKey]*natRefNATSession{},
 		back: map[natRefBack]natRefKey{}, firsts: map[natRefDatagram]natRefFirst{},
 	}
 	for _, e := range tables.Egress {
@@ -94,13 +94,13 @@ func (r natResult) String() string {
 	return fmt.Sprintf("at %q: %s", r.at, inWords(r.out))
 }
 
-// judge says what is wrong with what became of a packet, or "".
-func (n *natReference) judge(from string, frame []byte, got natResult) string {
+// evaluate says what is wrong with what became of a packet, or "".
+func (n *natReference) evaluate(from string, frame []byte, got natResult) string {
 	p := readPacket(frame)
 	if from == "isp" {
-		return n.judgeIn(p, frame, got)
+		return n.evaluateIn(p, frame, got)
 	}
-	return n.judgeOut(from, p, frame, got)
+	return n.evaluateOut(from, p, frame, got)
 }
 
 // policyOf is by which policy a source's packets leave.
@@ -127,7 +127,7 @@ func wantDrop(got natResult, reasons ...string) string {
 
 // wantOut compares what left with what had to.
 func wantOut(got natResult, at string, want []byte) string {
-	to := natStationOf(at)
+	to := natHostOf(at)
 	want = natLowered(slices.Concat(hardware(to.dmac), hardware(to.smac), want[12:]))
 	if got.why != "" || got.at != at || !bytes.Equal(got.out, want) {
 		return fmt.Sprintf("%v\n%x\nwant it at %s: %s\n%x", got, got.out, at, inWords(want), want)
@@ -135,26 +135,26 @@ func wantOut(got natResult, at string, want []byte) string {
 	return ""
 }
 
-func (n *natReference) judgeOut(from string, p refPacket, frame []byte, got natResult) string {
+func (n *natReference) evaluateOut(from string, p refPacket, frame []byte, got natResult) string {
 	switch {
 	case p.kind == fragmentLater:
-		return n.judgeLater(from, p, frame, got)
+		return n.evaluateLater(from, p, frame, got)
 	case p.kind == icmpError && p.why != "":
-		return wantDrop(got, "unrelated", "no-binding", "nat-unread")
+		return wantDrop(got, "unrelated", "no-nat-session", "nat-unsupported")
 	case p.kind == icmpError:
 		b := n.find(natRefKey{p.about.proto, netip.AddrPortFrom(p.about.dst, p.about.dport), netip.AddrPortFrom(p.about.src, p.about.sport)})
 		if b == nil {
-			return wantDrop(got, "unrelated", "no-binding", "nat-unread")
+			return wantDrop(got, "unrelated", "no-nat-session", "nat-unsupported")
 		}
 		quoted := pkttest.Talk{Src: netip.AddrPortFrom(p.about.src, p.about.sport), Dst: b.egress}
 		return wantOut(got, "isp", pkttest.Requoted(frame, b.egress.Addr(), p.dst, quoted))
 	case p.echo == "reply":
-		return wantDrop(got, "nat-unread", "no-binding", "out-of-state")
+		return wantDrop(got, "nat-unsupported", "no-nat-session", "out-of-state")
 	}
 	k := natRefKey{p.proto, netip.AddrPortFrom(p.src, p.sport), netip.AddrPortFrom(p.dst, p.dport)}
 	b := n.find(k)
 	if b == nil {
-		return n.judgeFresh(from, k, p, frame, got)
+		return n.evaluateFresh(from, k, p, frame, got)
 	}
 	n.follow(b, p, overlay.Out)
 	b.source = from
@@ -180,7 +180,7 @@ func datagram(from string, p refPacket) natRefDatagram {
 	return d
 }
 
-func (n *natReference) judgeLater(from string, p refPacket, frame []byte, got natResult) string {
+func (n *natReference) evaluateLater(from string, p refPacket, frame []byte, got natResult) string {
 	f, ok := n.firsts[datagram(from, p)]
 	if !ok || n.now-f.at >= 30*time.Second {
 		return wantDrop(got, "nat-fragment")
@@ -188,12 +188,12 @@ func (n *natReference) judgeLater(from string, p refPacket, frame []byte, got na
 	return wantOut(got, f.to, pkttest.Readdressed(frame, f.talk))
 }
 
-// judgeFresh is a packet that begins a binding, or is refused one.
-func (n *natReference) judgeFresh(from string, k natRefKey, p refPacket, frame []byte, got natResult) string {
+// evaluateFresh is a packet that begins a session, or is refused one.
+func (n *natReference) evaluateFresh(from string, k natRefKey, p refPacket, frame []byte, got natResult) string {
 	if p.proto == pkttest.ProtoTCP && p.tcp.Flags&pkttest.RST != 0 {
-		return wantDrop(got, "out-of-state", "no-binding") // the latter where its flow is cached
+		return wantDrop(got, "out-of-state", "no-nat-session") // the latter where its flow is cached
 	}
-	if n.bindings[k] != nil { // it is over
+	if n.natSessions[k] != nil { // it is over
 		n.forget(k)
 	}
 	policy := n.policies[policyOf(from, p)]
@@ -206,19 +206,19 @@ func (n *natReference) judgeFresh(from string, k natRefKey, p refPacket, frame [
 	case got.why == "nat-exhausted":
 		return n.exhausted(policy, k)
 	case got.why != "":
-		return fmt.Sprintf("%v, want it to get a binding", got)
+		return fmt.Sprintf("%v, want it to get a session", got)
 	}
 	egress := pkttest.TalkOf(got.out).Src
 	if wrong := n.allocated(policy, k, egress); wrong != "" {
 		return wrong
 	}
-	b := &natRefBinding{egress: egress, source: from}
+	b := &natRefNATSession{egress: egress, source: from}
 	n.start(b, p, overlay.Out)
-	n.bindings[k], n.back[backOf(k, egress)] = b, k
+	n.natSessions[k], n.back[backOf(k, egress)] = b, k
 	return n.passed(from, p, frame, got, "isp", leaving(k, egress))
 }
 
-// allocated says what is wrong with the address and port of a new binding.
+// allocated says what is wrong with the address and port of a new session.
 func (n *natReference) allocated(policy *natRefPolicy, k natRefKey, egress netip.AddrPort) string {
 	pool := policy.pool[familyOf(k.inside.Addr())]
 	if !slices.Contains(pool, egress.Addr()) {
@@ -232,7 +232,7 @@ func (n *natReference) allocated(policy *natRefPolicy, k natRefKey, egress netip
 	}
 	other, taken := n.back[backOf(k, egress)]
 	if taken {
-		if b := n.find(other); b != nil && (!b.over() || n.now-b.conn.seen < natRevalidate) {
+		if b := n.find(other); b != nil && (!b.over() || n.now-b.ct.seen < natRevalidate) {
 			return fmt.Sprintf("it got %s, which %s > %s has", egress, other.inside, other.outside)
 		}
 		n.forget(other)
@@ -246,10 +246,10 @@ func (n *natReference) allocated(policy *natRefPolicy, k natRefKey, egress netip
 	return ""
 }
 
-// independent says what is wrong with the egress of an independent mapping: another binding
+// independent says what is wrong with the egress of an independent mapping: another session
 // of the source has another one, or another source has it, for whatever destination.
 func (n *natReference) independent(pool []netip.Addr, k natRefKey, egress netip.AddrPort) string {
-	for other, b := range n.bindings {
+	for other, b := range n.natSessions {
 		if other.proto != k.proto || n.expired(other, b) || !slices.Contains(pool, b.egress.Addr()) {
 			continue
 		}
@@ -263,7 +263,7 @@ func (n *natReference) independent(pool []netip.Addr, k natRefKey, egress netip.
 // exhausted says what was free, or "".
 func (n *natReference) exhausted(policy *natRefPolicy, k natRefKey) string {
 	if policy.independent {
-		return "" // mappings may be there without a binding
+		return "" // mappings may be there without a session
 	}
 	for _, a := range policy.pool[familyOf(k.inside.Addr())] {
 		for port := int(policy.ports.First); port <= int(policy.ports.Last); port++ {
@@ -276,16 +276,16 @@ func (n *natReference) exhausted(policy *natRefPolicy, k natRefKey) string {
 	return ""
 }
 
-func (n *natReference) judgeIn(p refPacket, frame []byte, got natResult) string {
+func (n *natReference) evaluateIn(p refPacket, frame []byte, got natResult) string {
 	switch {
 	case p.kind == fragmentLater:
-		return n.judgeLater("isp", p, frame, got)
+		return n.evaluateLater("isp", p, frame, got)
 	case p.kind == icmpError && p.why != "":
-		return wantDrop(got, "unrelated", "no-binding", "nat-unread", "not-served")
+		return wantDrop(got, "unrelated", "no-nat-session", "nat-unsupported", "no-local-service")
 	case p.kind == icmpError:
 		k, b := n.findBack(p.about.proto, netip.AddrPortFrom(p.about.src, p.about.sport), netip.AddrPortFrom(p.about.dst, p.about.dport))
 		if b == nil {
-			return wantDrop(got, "unrelated", "no-binding", "nat-unread", "not-served")
+			return wantDrop(got, "unrelated", "no-nat-session", "nat-unsupported", "no-local-service")
 		}
 		quoted := pkttest.Talk{Src: k.inside, Dst: k.outside}
 		return wantOut(got, b.source, pkttest.Requoted(frame, p.src, k.inside.Addr(), quoted))
@@ -297,7 +297,7 @@ func (n *natReference) judgeIn(p refPacket, frame []byte, got natResult) string 
 	}
 	k, b := n.findBack(p.proto, netip.AddrPortFrom(p.dst, p.dport), netip.AddrPortFrom(p.src, p.sport))
 	if b == nil {
-		return wantDrop(got, "no-binding", "not-served", "out-of-state")
+		return wantDrop(got, "no-nat-session", "no-local-service", "out-of-state")
 	}
 	n.follow(b, p, overlay.In)
 	return n.passed("isp", p, frame, got, b.source, pkttest.Talk{Src: k.outside, Dst: k.inside})
@@ -326,20 +326,20 @@ func backOf(k natRefKey, egress netip.AddrPort) natRefBack {
 	return b
 }
 
-// find is the binding, unless it has been silent for too long.
-func (n *natReference) find(k natRefKey) *natRefBinding {
-	b := n.bindings[k]
+// find is the session, unless it has been silent for too long.
+func (n *natReference) find(k natRefKey) *natRefNATSession {
+	b := n.natSessions[k]
 	if b == nil || n.expired(k, b) {
 		return nil
 	}
 	return b
 }
 
-func (n *natReference) expired(k natRefKey, b *natRefBinding) bool {
-	return n.now-b.conn.seen > b.conn.timeout(k.proto, n.timeouts)
+func (n *natReference) expired(k natRefKey, b *natRefNATSession) bool {
+	return n.now-b.ct.seen > b.ct.timeout(k.proto, n.timeouts)
 }
 
-func (n *natReference) findBack(proto uint8, egress, outside netip.AddrPort) (natRefKey, *natRefBinding) {
+func (n *natReference) findBack(proto uint8, egress, outside netip.AddrPort) (natRefKey, *natRefNATSession) {
 	k, ok := n.back[backOf(natRefKey{proto: proto, outside: outside}, egress)]
 	if !ok {
 		return k, nil
@@ -348,13 +348,13 @@ func (n *natReference) findBack(proto uint8, egress, outside netip.AddrPort) (na
 }
 
 func (n *natReference) forget(k natRefKey) {
-	delete(n.back, backOf(k, n.bindings[k].egress))
-	delete(n.bindings, k)
+	delete(n.back, backOf(k, n.natSessions[k].egress))
+	delete(n.natSessions, k)
 }
 
-// countOf is how many bindings a source has, and how many that are over are still in the table.
+// countOf is how many sessions a source has, and how many that are over are still in the table.
 func (n *natReference) countOf(inside netip.Addr) (live, kept int) {
-	for k, b := range n.bindings {
+	for k, b := range n.natSessions {
 		switch {
 		case k.inside.Addr() != inside:
 		case n.expired(k, b):
@@ -366,43 +366,43 @@ func (n *natReference) countOf(inside netip.Addr) (live, kept int) {
 	return live, kept
 }
 
-func (b *natRefBinding) over() bool {
-	return slices.Contains([]string{"time-wait", "closed"}, b.conn.tcpState())
+func (b *natRefNATSession) over() bool {
+	return slices.Contains([]string{"time-wait", "closed"}, b.ct.tcpState())
 }
 
-func (n *natReference) start(b *natRefBinding, p refPacket, way overlay.Direction) {
-	b.conn = refConn{seen: n.now, opening: refOpening{Direction: way}}
+func (n *natReference) start(b *natRefNATSession, p refPacket, way overlay.Direction) {
+	b.ct = refCT{seen: n.now, query: refQuery{Direction: way}}
 	if p.proto == pkttest.ProtoTCP {
-		b.conn.begin(p.tcp)
+		b.ct.begin(p.tcp)
 	}
 }
 
-// follow is what a packet does to its binding.
-func (n *natReference) follow(b *natRefBinding, p refPacket, way overlay.Direction) {
+// follow is what a packet does to its session.
+func (n *natReference) follow(b *natRefNATSession, p refPacket, way overlay.Direction) {
 	index := 0
-	if way != b.conn.opening.Direction {
+	if way != b.ct.query.Direction {
 		index = 1
 	}
 	if p.proto != pkttest.ProtoTCP {
-		b.conn.replied = b.conn.replied || index == 1
-	} else if _, anew := b.conn.follow(p.tcp, index, false); anew {
+		b.ct.replied = b.ct.replied || index == 1
+	} else if _, anew := b.ct.follow(p.tcp, index, false); anew {
 		n.start(b, p, way)
 	}
-	b.conn.seen = n.now
+	b.ct.seen = n.now
 }
 
 // sweep forgets what has expired.
 func (n *natReference) sweep() {
-	for k, b := range n.bindings {
+	for k, b := range n.natSessions {
 		if n.expired(k, b) {
 			n.forget(k)
 		}
 	}
 }
 
-// state is the name of a binding's state.
+// state is the name of a session's state.
 func (n *natReference) state(k natRefKey) string {
-	switch c := n.bindings[k].conn; {
+	switch c := n.natSessions[k].ct; {
 	case k.proto == pkttest.ProtoTCP:
 		return c.tcpState()
 	case k.proto == pkttest.ProtoICMP || k.proto == pkttest.ProtoICMPv6:

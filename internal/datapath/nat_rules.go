@@ -17,7 +17,7 @@ const (
 	// policyFirewall and policyEgress are enum policies of bpf/abi/abi.h.
 	policyFirewall = uint32(0)
 	policyEgress   = uint32(1)
-	// egressPlace is EGRESS_PLACE of bpf/abi/abi.h: MAX_ENDS.
+	// egressPlace is EGRESS_PLACE of bpf/abi: MAX_VPORTS.
 	egressPlace = 8192
 	// noEgress is the number of rules that lead to no egress: MAX_EGRESS.
 	noEgress = 1024
@@ -39,7 +39,7 @@ func (d *Datapath) planEgressRules(t Tables) (r egressRules, err error) {
 		return egressRules{late: true}, nil
 	}
 	r.policy = t.EgressRules
-	r.numbers = policy.Numbers{Policy: 1, Ends: d.egressPlaces(t), Segments: map[string]uint16{}}
+	r.numbers = policy.Numbers{Policy: 1, Vports: d.egressPlaces(t), Segments: map[string]uint16{}}
 	for name, id := range d.names.segIDs {
 		r.numbers.Segments[name] = uint16(id)
 	}
@@ -61,16 +61,16 @@ func (d *Datapath) planEgressRules(t Tables) (r egressRules, err error) {
 
 // egressPlaces are the numbers of ports and, above them, of routers.
 func (d *Datapath) egressPlaces(t Tables) map[string]uint16 {
-	ends := map[string]uint16{}
+	vports := map[string]uint16{}
 	for _, port := range t.Ports {
 		if !port.Uplink {
-			ends[port.Name] = uint16(d.names.portIDs[port.Name])
+			vports[port.Name] = uint16(d.names.portIDs[port.Name])
 		}
 	}
 	for id, name := range d.names.routers {
-		ends[nat.PlaceName(name)] = egressPlace + uint16(id)
+		vports[nat.PlaceName(name)] = egressPlace + uint16(id)
 	}
-	return ends
+	return vports
 }
 
 // egressNames are the policies that rules lead to; nil has none.
@@ -112,21 +112,21 @@ func (d *Datapath) swapEgressRules(r *egressRules) (swapped bool, err error) {
 		return err == nil, nil
 	}
 	n := d.nat.numbers
-	if d.nat.rules == r.policy && slices.Equal(n.Rules, r.numbers.Rules) && maps.Equal(n.Ends, r.numbers.Ends) && maps.Equal(n.Segments, r.numbers.Segments) {
+	if d.nat.rules == r.policy && slices.Equal(n.Rules, r.numbers.Rules) && maps.Equal(n.Vports, r.numbers.Vports) && maps.Equal(n.Segments, r.numbers.Segments) {
 		return false, nil
 	}
-	image, err := r.policy.Image(r.numbers)
+	compiled, err := r.policy.Compiled(r.numbers)
 	if err != nil {
 		return false, fmt.Errorf("rules of egress: %w", err)
 	}
-	if same, err := d.hasImage(policyEgress, image); same || err != nil {
+	if same, err := d.hasCompiled(policyEgress, compiled); same || err != nil {
 		return false, err
 	}
-	return true, d.loadImage(policyEgress, image)
+	return true, d.loadCompiled(policyEgress, compiled)
 }
 
-// hasImage reports whether the image is in force, as after a restart.
-func (d *Datapath) hasImage(which uint32, image policy.Image) (bool, error) {
+// hasCompiled reports whether the image is in force, as after a restart.
+func (d *Datapath) hasCompiled(which uint32, compiled policy.Compiled) (bool, error) {
 	var id ebpf.MapID
 	if err := d.objs.Policy.Lookup(which, &id); err != nil {
 		return false, ignoreMissing(err)
@@ -136,7 +136,7 @@ func (d *Datapath) hasImage(which uint32, image policy.Image) (bool, error) {
 		return false, fmt.Errorf("open the rules in force: %w", err)
 	}
 	defer lines.Close()
-	if int(lines.MaxEntries())*policy.LineWords != len(image) {
+	if int(lines.MaxEntries())*policy.LineWords != len(compiled) {
 		return false, nil
 	}
 	now := make([][policy.LineWords]uint32, lines.MaxEntries())
@@ -144,7 +144,7 @@ func (d *Datapath) hasImage(which uint32, image policy.Image) (bool, error) {
 		return false, err
 	}
 	for i := range now {
-		if !slices.Equal(now[i][:], image[i*policy.LineWords:(i+1)*policy.LineWords]) {
+		if !slices.Equal(now[i][:], compiled[i*policy.LineWords:(i+1)*policy.LineWords]) {
 			return false, nil
 		}
 	}

@@ -17,7 +17,7 @@ var natTimeouts = overlay.Timeouts{
 	Closed: 10 * time.Second, UDP: 120 * time.Second, UDPReplied: 300 * time.Second, ICMP: 60 * time.Second,
 }
 
-// natStates are what bob (>) and a host outside (<) say, and how long the binding lasts
+// natStates are what bob (>) and a host outside (<) say, and how long the session lasts
 // then without a packet. The numbers are those of tcpSequences.
 var natStates = []struct {
 	name  string
@@ -54,8 +54,8 @@ func opened3(steps ...string) []string {
 	return append([]string{"> syn seq 100 scale 7", "< syn+ack seq 500 acks 101 scale 7", "> ack seq 101 acks 501"}, steps...)
 }
 
-// natSaid is the frame of a step and whose it is.
-func natSaid(step string, v6 bool) (from natStation, frame []byte) {
+// natStep is the frame of a step and whose it is.
+func natStep(step string, v6 bool) (from natHost, frame []byte) {
 	inside, egress, outside := netip.MustParseAddrPort("10.0.1.11:4100"), netip.MustParseAddrPort(webFirst4+":4100"), netip.MustParseAddrPort("203.0.113.5:80")
 	if v6 {
 		inside, egress, outside = netip.MustParseAddrPort("[2001:db8:1::b]:4100"), netip.AddrPortFrom(addr(webFirst6), 4100), netip.MustParseAddrPort("[2001:db8:77::5]:80")
@@ -70,7 +70,7 @@ func natSaid(step string, v6 bool) (from natStation, frame []byte) {
 	if !out {
 		src, dst, name = outside, egress, "isp"
 	}
-	from = natStationOf(name)
+	from = natHostOf(name)
 	_, rest, _ := strings.Cut(step, map[bool]string{true: "> ", false: "< "}[out])
 	switch proto {
 	case "udp":
@@ -82,7 +82,7 @@ func natSaid(step string, v6 bool) (from natStation, frame []byte) {
 	return from, natFrame(from.src, from.dst, fmt.Sprintf("%s %s > %s %s", proto, src, dst, rest))
 }
 
-// A binding is there for as long as its state says, and no longer: the sweep leaves it and
+// A session is there for as long as its state says, and no longer: the sweep leaves it and
 // takes it, and a packet from outside passes and is refused.
 func TestNATStates(t *testing.T) {
 	for name, cached := range map[string]bool{"flow cache": true, "no flow cache": false} {
@@ -90,9 +90,9 @@ func TestNATStates(t *testing.T) {
 		for _, c := range natStates {
 			for _, v6 := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s, IPv6 %t", name, c.name, v6), func(t *testing.T) {
-					w.forgetBindings(t)
+					w.forgetNATSessions(t)
 					for i, step := range c.steps {
-						from, frame := natSaid(step, v6)
+						from, frame := natStep(step, v6)
 						if why, _ := w.natOffer(t, from, frame); why != "" {
 							t.Fatalf("step %d, %q: %s", i+1, step, why)
 						}
@@ -104,25 +104,25 @@ func TestNATStates(t *testing.T) {
 	}
 }
 
-// lasts checks that the only binding is there until a time has gone by.
+// lasts checks that the only session is there until a time has gone by.
 func (w *world) lasts(t *testing.T, lasts time.Duration) {
 	t.Helper()
-	w.ageBindings(t, lasts-5*time.Second)
-	if c, err := w.dp.NATSweep(); err != nil || c.Bindings != 1 || c.Expired != 0 {
-		bindings, _ := w.allBindings(t)
-		t.Fatalf("5 s before its time: %+v, %v, bindings %v", c, err, bindings)
+	w.ageNATSessions(t, lasts-5*time.Second)
+	if c, err := w.dp.NATSweep(); err != nil || c.Sessions != 1 || c.Expired != 0 {
+		natSessions, _ := w.allNATSessions(t)
+		t.Fatalf("5 s before its time: %+v, %v, sessions %v", c, err, natSessions)
 	}
-	w.ageBindings(t, 10*time.Second)
-	if c, err := w.dp.NATSweep(); err != nil || c.Bindings != 0 || c.Expired != 1 {
-		bindings, _ := w.allBindings(t)
-		t.Fatalf("5 s after its time: %+v, %v, bindings %v", c, err, bindings)
+	w.ageNATSessions(t, 10*time.Second)
+	if c, err := w.dp.NATSweep(); err != nil || c.Sessions != 0 || c.Expired != 1 {
+		natSessions, _ := w.allNATSessions(t)
+		t.Fatalf("5 s after its time: %+v, %v, sessions %v", c, err, natSessions)
 	}
-	if n := entriesOf[edgeConnKey, edgeOrigin](t, w.dp.objs.Returns); n != 0 {
+	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.objs.NatReverse); n != 0 {
 		t.Errorf("%d returns are left", n)
 	}
 }
 
-// A packet keeps its binding alive, by way of the flow cache too, in both directions
+// A packet keeps its session alive, by way of the flow cache too, in both directions
 // (RFC 4787 REQ-6: outbound refresh is a must).
 func TestNATKeptAlive(t *testing.T) {
 	for _, cached := range []bool{true, false} {
@@ -132,15 +132,15 @@ func TestNATKeptAlive(t *testing.T) {
 }
 
 // TCP in the middle of a connection of which nothing is known, as after a gateway was
-// replaced by one without the bindings, is refused or given a binding, but never leaves as it is.
+// replaced by one without the sessions, is refused or given a session, but never leaves as it is.
 func TestNATUnknownTCP(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	for _, flags := range []string{"ack", "syn+ack", "fin+ack", "rst", "rst+ack", "none", "syn+fin", "syn+rst", "psh", "urg", "fin"} {
 		for _, c := range []struct{ from, words string }{
 			{"bob", "tcp 10.0.1.11:4100 > 203.0.113.5:80 "}, {"dave", "tcp 10.0.2.13:4100 > 203.0.113.5:80 "}, {"alice", "tcp 10.0.1.10:4100 > 203.0.113.5:80 "},
 		} {
-			w.forgetBindings(t)
-			from := natStationOf(c.from)
+			w.forgetNATSessions(t)
+			from := natHostOf(c.from)
 			why, r := w.natOffer(t, from, natFrame(from.src, from.dst, c.words+flags))
 			if why != "" {
 				continue
@@ -149,7 +149,7 @@ func TestNATUnknownTCP(t *testing.T) {
 			if src := pkttest.TalkOf(out).Src.Addr(); at != "isp" || src != addr(webFirst4) && src != addr(uplink4) {
 				t.Errorf("%s, %s: at %s\n%s", c.from, flags, at, pkttest.Decoded(out))
 			}
-			w.checkBindings(t)
+			w.checkNATSessions(t)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// natSweeper is the program that looks at every binding, and where it counts.
+// natSweeper is the program that looks at every session, and where it counts.
 type natSweeper struct {
 	program          *ebpf.Program
 	tally, pressures *ebpf.Map
@@ -21,19 +21,19 @@ func (s *natSweeper) close() error {
 	return errors.Join(s.program.Close(), s.tally.Close(), s.pressures.Close())
 }
 
-// NATCensus is what the sweep over the bindings found.
-type NATCensus struct {
-	States   map[string]int // bindings by state, as StateNames
-	Bindings int            // of connections
+// NATGCStats is what the sweep over the sessions found.
+type NATGCStats struct {
+	States   map[string]int // sessions by state, as StateNames
+	Sessions int            // of connections
 	Mappings int            // ports that are held for all peers
-	Replicas int            // of Bindings: those of other gateways
+	Replicas int            // of Sessions: those of other gateways
 	Expired  int            // that the sweep removed
 }
 
-// NATSweep removes the bindings that have expired and counts the others. It looks at
+// NATSweep removes the sessions that have expired and counts the others. It looks at
 // each of them, in the kernel.
-func (d *Datapath) NATSweep() (NATCensus, error) {
-	c := NATCensus{States: map[string]int{}}
+func (d *Datapath) NATSweep() (NATGCStats, error) {
+	c := NATGCStats{States: map[string]int{}}
 	if d.cfg.Egress == nil {
 		return c, nil
 	}
@@ -44,11 +44,11 @@ func (d *Datapath) NATSweep() (NATCensus, error) {
 	for state, n := range tally.States {
 		c.States[StateNames[state]] = int(n)
 	}
-	c.Bindings, c.Mappings, c.Replicas, c.Expired = int(tally.Bindings), int(tally.Mappings), int(tally.Replicas), int(tally.Expired)
+	c.Sessions, c.Mappings, c.Replicas, c.Expired = int(tally.Sessions), int(tally.Mappings), int(tally.Replicas), int(tally.Expired)
 	return c, nil
 }
 
-func (d *Datapath) natSweep() (tally natsweepNatCensus, err error) {
+func (d *Datapath) natSweep() (tally bpfNatGcStats, err error) {
 	d.nat.sweeping.Lock()
 	defer d.nat.sweeping.Unlock()
 	if d.nat.sweeper == nil {
@@ -61,17 +61,17 @@ func (d *Datapath) natSweep() (tally natsweepNatCensus, err error) {
 		err = fmt.Errorf("it returned %d", ret)
 	}
 	if err != nil {
-		return tally, fmt.Errorf("sweep the bindings: %w", err)
+		return tally, fmt.Errorf("sweep the sessions: %w", err)
 	}
 	if err := d.nat.sweeper.tally.Lookup(uint32(0), &tally); err != nil {
-		return tally, fmt.Errorf("read what the sweep of bindings counted: %w", err)
+		return tally, fmt.Errorf("read what the sweep of sessions counted: %w", err)
 	}
-	d.nat.sweeper.last = tally.Sweep
+	d.nat.sweeper.last = tally.Run
 	return tally, nil
 }
 
 func (d *Datapath) loadNATSweeper() (*natSweeper, error) {
-	spec, err := loadNatsweep()
+	spec, err := loadNatGc()
 	if err != nil {
 		return nil, err
 	}
@@ -84,36 +84,36 @@ func (d *Datapath) loadNATSweeper() (*natSweeper, error) {
 	}
 	defer objects.Close()
 	return &natSweeper{
-		program: objects.DetachProgram(natsweepProgNatSweep), tally: objects.DetachMap(natsweepMapNatTally),
-		pressures: objects.DetachMap(natsweepMapPressures),
+		program: objects.DetachProgram(natGcProgNatGc), tally: objects.DetachMap(natGcMapNatGcResult),
+		pressures: objects.DetachMap(natGcMapPortUsages),
 	}, nil
 }
 
 // The tables of NAT.
 const (
-	TableBindings     = "bindings"
-	TableReturns      = "returns"
-	TableHosts        = "sources"
-	TableForwards     = "forwards"
+	TableNATSessions  = "nat-sessions"
+	TableReturns      = "nat-reverse"
+	TableHosts        = "nat-sources"
+	TablePortForwards = "port-forwards"
 	TableNATFragments = "nat-fragments"
-	TablePool         = "pool"
-	TableNews         = "news"
+	TablePool         = "nat-pool"
+	TableNATEvents    = "nat-events"
 )
 
 // NATTables are the tables with what the census c counted; nil where nothing is translated.
-func (d *Datapath) NATTables(c NATCensus) []Table {
+func (d *Datapath) NATTables(c NATGCStats) []Table {
 	if d.cfg.Egress == nil {
 		return nil
 	}
 	table := func(name string, m *ebpf.Map, used int) Table {
 		return Table{Name: name, Used: used, Size: int(m.MaxEntries()), Bytes: memory(m)}
 	}
-	entries := c.Bindings + c.Mappings
+	entries := c.Sessions + c.Mappings
 	return []Table{
-		table(TableBindings, d.objs.Bindings, entries), table(TableReturns, d.objs.Returns, entries),
-		table(TableHosts, d.objs.HostCounts, -1), table(TableForwards, d.objs.Forwards, -1),
+		table(TableNATSessions, d.objs.NatSessions, entries), table(TableReturns, d.objs.NatReverse, entries),
+		table(TableHosts, d.objs.NatHostCounts, -1), table(TablePortForwards, d.objs.PortForwards, -1),
 		table(TableNATFragments, d.objs.NatFragments, -1), table(TablePool, d.objs.Pool, d.poolUsed()),
-		table(TableNews, d.objs.News, -1),
+		table(TableNATEvents, d.objs.NatEvents, -1),
 	}
 }
 

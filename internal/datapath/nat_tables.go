@@ -10,20 +10,20 @@ import (
 
 // translationPlan is what Apply does for NAT.
 type translationPlan struct {
-	egresses *egressPlan
-	forwards map[edgeForwardKey]edgeForward
+	egresses     *egressPlan
+	portForwards map[bpfPortForwardKey]bpfPortForward
 	// bySegment are the egresses of segments, by name.
 	bySegment map[string]uint32
 	// routers are their flags at the end, and segments those that lose a translation then:
 	// until nothing leads there any more they keep what they have.
-	routers  map[uint32]edgeRouterFlags
-	segments map[uint32]edgeSegment
+	routers  map[uint32]bpfRouterFlags
+	segments map[uint32]bpfSegment
 	rules    egressRules
 }
 
 // translates reports whether t has anything that is translated.
 func (t Tables) translates() bool {
-	return len(t.Egress)+len(t.Forwards)+len(t.Translated) > 0 || t.EgressRules != nil
+	return len(t.Egress)+len(t.PortForwards)+len(t.Translated) > 0 || t.EgressRules != nil
 }
 
 // assignEgresses gives numbers to egresses; routers and segments have theirs.
@@ -53,21 +53,21 @@ func (d *Datapath) egressSegments(t Tables) map[string]uint32 {
 }
 
 // translate plans what of a segment is translated.
-func (d *Datapath) translate(id uint32, s overlay.Segment, segment *edgeSegment, t Tables, p *plan) {
+func (d *Datapath) translate(id uint32, s overlay.Segment, segment *bpfSegment, t Tables, p *plan) {
 	segment.Egress = uint16(p.nat.bySegment[s.Name])
 	if s.VNI == 0 {
-		segment.Flags |= edgeSegmentFlagsSEGMENT_UPLINK
+		segment.Flags |= bpfSegmentFlagsSEGMENT_UPLINK
 	}
 	if slices.Contains(t.Translated, s.Name) {
-		segment.Flags |= edgeSegmentFlagsSEGMENT_TRANSLATED
+		segment.Flags |= bpfSegmentFlagsSEGMENT_TRANSLATED
 	}
-	end, before := *segment, d.segments[id]
-	segment.Flags |= before.Flags & edgeSegmentFlagsSEGMENT_TRANSLATED
+	vport, before := *segment, d.segments[id]
+	segment.Flags |= before.Flags & bpfSegmentFlagsSEGMENT_TRANSLATED
 	if segment.Egress == 0 {
 		segment.Egress = before.Egress
 	}
-	if *segment != end {
-		p.nat.segments[id] = end
+	if *segment != vport {
+		p.nat.segments[id] = vport
 	}
 }
 
@@ -75,7 +75,7 @@ func (d *Datapath) translate(id uint32, s overlay.Segment, segment *edgeSegment,
 func (d *Datapath) planTranslation(t Tables, p *plan) error {
 	d.nat.changing.Lock()
 	defer d.nat.changing.Unlock()
-	d.nat.own = make(map[edgeLocalKey]bool, len(p.locals))
+	d.nat.own = make(map[bpfLocalKey]bool, len(p.locals))
 	for k := range p.locals {
 		d.nat.own[k] = true
 	}
@@ -89,7 +89,7 @@ func (d *Datapath) planTranslation(t Tables, p *plan) error {
 	for _, id := range p.nat.egresses.hops {
 		p.hops[id] = true
 	}
-	if err := d.planForwards(t.Forwards, p); err != nil {
+	if err := d.planPortForwards(t.PortForwards, p); err != nil {
 		return err
 	}
 	d.planUplinks(t, p)
@@ -98,18 +98,18 @@ func (d *Datapath) planTranslation(t Tables, p *plan) error {
 	return err
 }
 
-func (d *Datapath) planForwards(list []Forward, p *plan) error {
+func (d *Datapath) planPortForwards(list []Forward, p *plan) error {
 	for _, f := range list {
 		router, hasRouter := d.names.routeIDs[f.Router]
 		egress, hasEgress := d.names.egressIDs[f.Egress]
 		if !hasRouter || !hasEgress {
 			return fmt.Errorf("forward of %s port %d: there is no router %q or no egress %q", f.Addr, f.Port, f.Router, f.Egress)
 		}
-		key := edgeForwardKey{Router: router, Proto: f.Proto, Port: wire16(f.Port)}
+		key := bpfPortForwardKey{Router: router, Proto: f.Proto, Port: wire16(f.Port)}
 		key.Addr.W = wireAddr(f.Addr)
-		to := edgeForward{Port: wire16(f.ToPort), Egress: uint16(egress)}
+		to := bpfPortForward{Port: wire16(f.ToPort), Egress: uint16(egress)}
 		to.Addr.W = wireAddr(f.To)
-		p.nat.forwards[key] = to
+		p.nat.portForwards[key] = to
 	}
 	return nil
 }
@@ -135,17 +135,17 @@ func (d *Datapath) planUplinks(t Tables, p *plan) {
 func (d *Datapath) planRouterFlags(t Tables, p *plan) {
 	for _, e := range t.Egress {
 		id := d.names.routeIDs[e.Router]
-		p.nat.routers[id] |= edgeRouterFlagsROUTER_NAT
+		p.nat.routers[id] |= bpfRouterFlagsROUTER_NAT
 		if e.Segment != "" {
-			p.nat.routers[id] |= edgeRouterFlagsROUTER_EGRESS
+			p.nat.routers[id] |= bpfRouterFlagsROUTER_EGRESS
 		}
 	}
-	for _, f := range t.Forwards {
-		p.nat.routers[d.names.routeIDs[f.Router]] |= edgeRouterFlagsROUTER_NAT
+	for _, f := range t.PortForwards {
+		p.nat.routers[d.names.routeIDs[f.Router]] |= bpfRouterFlagsROUTER_NAT
 	}
 	for _, name := range t.Translated {
 		if router := d.segments[d.names.segIDs[name]].Router; router != 0 {
-			p.nat.routers[router] |= edgeRouterFlagsROUTER_NAT
+			p.nat.routers[router] |= bpfRouterFlagsROUTER_NAT
 		}
 	}
 	for id := range d.names.routers {
@@ -168,8 +168,8 @@ func (d *Datapath) writeTranslation(p *plan) error {
 	for id := range changed {
 		p.rerouted[id] = true
 	}
-	forwards, err := put(d.objs.Forwards, p.nat.forwards)
-	for _, k := range forwards {
+	portForwards, err := put(d.objs.PortForwards, p.nat.portForwards)
+	for _, k := range portForwards {
 		p.rerouted[k.Router] = true
 	}
 	return err
@@ -191,13 +191,13 @@ func (d *Datapath) engage(p *plan) error {
 // pruneTranslation ends translations that are no longer wanted, when the routes are gone
 // by which something could leave without them.
 func (d *Datapath) pruneTranslation(p *plan) error {
-	errs := []error{pruneMap(d.objs.Forwards, p.nat.forwards, func(k edgeForwardKey) error { return d.reroute(k.Router) })}
+	errs := []error{pruneMap(d.objs.PortForwards, p.nat.portForwards, func(k bpfPortForwardKey) error { return d.reroute(k.Router) })}
 	if p.nat.rules.late {
 		errs = append(errs, d.putEgressRules(p))
 	}
-	for id, end := range p.nat.segments {
-		d.segments[id].Flags, d.segments[id].Egress = end.Flags, end.Egress
-		errs = append(errs, d.untranslate(id, end))
+	for id, vport := range p.nat.segments {
+		d.segments[id].Flags, d.segments[id].Egress = vport.Flags, vport.Egress
+		errs = append(errs, d.untranslate(id, vport))
 	}
 	for id := range d.names.routers {
 		if d.routers[id].Flags != p.nat.routers[id] || p.nat.rules.late && p.nat.rules.swapped {
@@ -209,12 +209,12 @@ func (d *Datapath) pruneTranslation(p *plan) error {
 }
 
 // untranslate ends what a segment translates.
-func (d *Datapath) untranslate(id uint32, end edgeSegment) error {
-	var now edgeSegment
+func (d *Datapath) untranslate(id uint32, vport bpfSegment) error {
+	var now bpfSegment
 	if err := d.objs.Segments.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read segment %d: %w", id, err)
 	}
-	now.Flags, now.Egress = end.Flags, end.Egress
+	now.Flags, now.Egress = vport.Flags, vport.Egress
 	now.Generation += generationStep
 	if err := d.objs.Segments.Put(id, now); err != nil {
 		return fmt.Errorf("write segment %d: %w", id, err)
@@ -230,7 +230,7 @@ func (d *Datapath) reroute(id uint32) error {
 	return d.putRouter(id, true)
 }
 
-// pruneEgresses frees the numbers of egresses that went, and removes their bindings, which
+// pruneEgresses frees the numbers of egresses that went, and removes their sessions, which
 // the number's next owner must not get.
 func (d *Datapath) pruneEgresses() error {
 	d.nat.changing.Lock()
@@ -240,7 +240,7 @@ func (d *Datapath) pruneEgresses() error {
 		if _, ok := d.names.egresses[uint32(id)]; ok || d.nat.entries[id].Used == 0 {
 			continue
 		}
-		if err := d.putEgressEntry(uint32(id), edgeEgress{}); err != nil {
+		if err := d.putEgressEntry(uint32(id), bpfEgressPolicy{}); err != nil {
 			return err
 		}
 		orphans = true

@@ -28,7 +28,7 @@ func unfinished(frame []byte, gso int) (virtioHeader, []byte) {
 
 // natUnfinished are conversations of dave at a port and of bob beyond a tunnel: what each
 // says and how it arrives. Others have their ports, so that those change too.
-var natUnfinished = []struct{ from, said, to, heard string }{
+var natUnfinished = []struct{ from, reported, to, received string }{
 	{"p2", "dave: udp 10.0.2.13:4100 > 203.0.113.5:53 31", "s0", "isp: udp 198.51.100.100:$p > 203.0.113.5:53 31"},
 	{"s0", "isp: udp 203.0.113.5:53 > 198.51.100.100:$p 32", "p2", "dave: udp 203.0.113.5:53 > 10.0.2.13:4100 32"},
 	{"p2", "dave: udp 10.0.2.13:4100 > 203.0.113.5:53 1301", "s0", "isp: udp 198.51.100.100:$p > 203.0.113.5:53 1301"},
@@ -54,7 +54,7 @@ func TestNATUnfinishedChecksums(t *testing.T) {
 					n := w.talk(t)
 					n.follow(natFamily(v6, natAsk, natSYN)...)
 					for _, c := range natUnfinished {
-						words := natFamily(v6, c.said, c.heard)
+						words := natFamily(v6, c.reported, c.received)
 						for range 2 {
 							n.unfinished(taps, c.from, words[0], c.to, words[1])
 						}
@@ -80,29 +80,29 @@ func (w *world) natTaps(t *testing.T) map[string]*tap {
 }
 
 // unfinished sends a packet at one tap, and checks what comes at another.
-func (n *natTalk) unfinished(taps map[string]*tap, at, said, to, heard string) {
+func (n *natTalk) unfinished(taps map[string]*tap, at, reported, to, received string) {
 	n.t.Helper()
-	from, words := natTold(said)
+	from, words := natBegin(reported)
 	h, b := unfinished(natFrame(from.src, from.dst, n.named(words)), 0)
 	taps[at].sendWith(n.t, taps[at].self, h, b)
 	out := taps[to].receive(n.t, 1)[0].bytes
 	arrived, frame := n.w.natArrived(n.t, result{forwarded, out})
-	dst, words := natTold(heard)
+	dst, words := natBegin(received)
 	n.learn(words, frame)
 	if arrived != dst.name {
-		n.t.Errorf("%s: it arrived at %q", n.named(said), arrived)
+		n.t.Errorf("%s: it arrived at %q", n.named(reported), arrived)
 	}
-	check.Equal(n.t, n.named(said), natLowered(natFrame(dst.smac, dst.dmac, n.named(words))), frame)
+	check.Equal(n.t, n.named(reported), natLowered(natFrame(dst.smac, dst.dmac, n.named(words))), frame)
 }
 
-// natTold is the station that words begin with, and the rest.
-func natTold(said string) (natStation, string) {
-	for i := range said {
-		if said[i] == ':' {
-			return natStationOf(said[:i]), said[i+2:]
+// natBegin is the host that words begin with, and the rest.
+func natBegin(reported string) (natHost, string) {
+	for i := range reported {
+		if reported[i] == ':' {
+			return natHostOf(reported[:i]), reported[i+2:]
 		}
 	}
-	panic("no station: " + said)
+	panic("no station: " + reported)
 }
 
 // Large segments are translated whole, and cut right where the device cannot cut them.
@@ -116,15 +116,15 @@ func TestNATLargeSegments(t *testing.T) {
 			"dave: tcp 10.0.2.13:4100 > 203.0.113.5:80 syn seq 9 => isp: tcp 198.51.100.100:$q > 203.0.113.5:80 syn seq 9",
 			"isp: tcp 203.0.113.5:80 > 198.51.100.100:$q syn+ack seq 20 acks 10 => dave: tcp 203.0.113.5:80 > 10.0.2.13:4100 syn+ack seq 20 acks 10",
 		)...)
-		for _, c := range []struct{ from, said, to, heard string }{
+		for _, c := range []struct{ from, reported, to, received string }{
 			{"p2", "dave: tcp 10.0.2.13:4100 > 203.0.113.5:80 ack seq 10 acks 21 %d", "s0", "isp: tcp 198.51.100.100:$q > 203.0.113.5:80 ack seq 10 acks 21 %d"},
 			{"s0", "isp: tcp 203.0.113.5:80 > 198.51.100.100:$q ack seq 21 acks 10 %d", "p2", "dave: tcp 203.0.113.5:80 > 10.0.2.13:4100 ack seq 21 acks 10 %d"},
 		} {
-			words := natFamily(v6, fmt.Sprintf(c.said, payload), fmt.Sprintf(c.heard, payload))
-			from, said := natTold(words[0])
-			dst, heard := natTold(words[1])
-			h, in := unfinished(natFrame(from.src, from.dst, n.named(said)), mss)
-			_, want := unfinished(natLowered(natFrame(dst.smac, dst.dmac, n.named(heard))), mss)
+			words := natFamily(v6, fmt.Sprintf(c.reported, payload), fmt.Sprintf(c.received, payload))
+			from, reported := natBegin(words[0])
+			dst, received := natBegin(words[1])
+			h, in := unfinished(natFrame(from.src, from.dst, n.named(reported)), mss)
+			_, want := unfinished(natLowered(natFrame(dst.smac, dst.dmac, n.named(received))), mss)
 			taps[c.from].sendWith(t, taps[c.from].self, h, in)
 			checkSegments(t, want, payload, taps[c.to].receive(t, 1))
 			off := []string{"tx-tcp-segmentation", "tx-tcp6-segmentation"}

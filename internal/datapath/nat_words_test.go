@@ -14,9 +14,9 @@ import (
 	"github.com/selvage/selvage/test/pkttest"
 )
 
-// natStation is where somebody is that talks through a natWorld: the MACs of frames from
+// natHost is where somebody is that talks through a natWorld: the MACs of frames from
 // there and to there, and the port, or the segment and the remote behind which.
-type natStation struct {
+type natHost struct {
 	name          string
 	port, segment string
 	remote        int
@@ -27,7 +27,7 @@ type natStation struct {
 var (
 	egressMAC = overlay.EgressMAC.String()
 	// The sources of bob, ben and tom are sent here by other edges.
-	natStations = []natStation{
+	natHosts = []natHost{
 		{name: "isp", port: "s0", src: ispMAC, dst: uplinkMAC, smac: uplinkMAC, dmac: ispMAC},
 		{name: "bob", segment: "egress-web", src: egressMAC, dst: egressMAC, smac: egressMAC, dmac: egressMAC},
 		{name: "ben", segment: "egress-web", remote: 1, src: egressMAC, dst: egressMAC, smac: egressMAC, dmac: egressMAC},
@@ -40,8 +40,8 @@ var (
 	}
 )
 
-func natStationOf(name string) natStation {
-	for _, s := range natStations {
+func natHostOf(name string) natHost {
+	for _, s := range natHosts {
 		if s.name == name {
 			return s
 		}
@@ -122,7 +122,7 @@ func natSixOf(a netip.Addr) string {
 //
 //	bob: udp 10.0.1.11:1000 > 203.0.113.5:53 30 => isp: udp %a:$p > 203.0.113.5:53 30
 //	isp: udp 203.0.113.5:53 > %a:$p 40 => bob: udp 203.0.113.5:53 > 10.0.1.11:1000 40
-//	isp: udp 203.0.113.6:53 > %a:$p 40 => drop no-binding
+//	isp: udp 203.0.113.6:53 > %a:$p 40 => drop no-nat-session
 //	wait 2m
 //
 // What leaves has a hop less than the words say, for the edge is a router. An address or
@@ -135,7 +135,7 @@ type natTalk struct {
 
 func (w *world) talk(t *testing.T) *natTalk {
 	t.Helper()
-	w.forgetBindings(t)
+	w.forgetNATSessions(t)
 	return &natTalk{t, w, map[string]string{}}
 }
 
@@ -168,13 +168,13 @@ func (n *natTalk) follow(steps ...string) {
 		if wait, ok := strings.CutPrefix(s, "wait "); ok {
 			d, err := time.ParseDuration(wait)
 			must(n.t, err)
-			n.w.ageBindings(n.t, d)
+			n.w.ageNATSessions(n.t, d)
 			continue
 		}
 		if wrong := n.step(s); wrong != "" {
 			n.t.Fatalf("step %d, %q: %s", i+1, n.named(s), wrong)
 		}
-		n.w.checkBindings(n.t)
+		n.w.checkNATSessions(n.t)
 		if n.t.Failed() {
 			n.t.Fatalf("after step %d, %q", i+1, n.named(s))
 		}
@@ -198,12 +198,12 @@ func (n *natTalk) named(words string) string {
 // step offers a packet and says what is wrong with what comes of it, or "".
 func (n *natTalk) step(s string) string {
 	n.t.Helper()
-	said, want, ok := strings.Cut(s, " => ")
-	name, words, ok2 := strings.Cut(said, ": ")
+	reported, want, ok := strings.Cut(s, " => ")
+	name, words, ok2 := strings.Cut(reported, ": ")
 	if !ok || !ok2 {
 		panic(fmt.Sprintf("no step: %q", s))
 	}
-	from := natStationOf(name)
+	from := natHostOf(name)
 	in := natFrame(from.src, from.dst, n.named(words))
 	why, r := n.w.natOffer(n.t, from, in)
 	if reasons, drop := strings.CutPrefix(want, "drop "); drop {
@@ -221,7 +221,7 @@ func (n *natTalk) step(s string) string {
 		return fmt.Sprintf("at %s, want it at %s\n%s", at, name, pkttest.Decoded(out))
 	}
 	n.learn(words, out)
-	to := natStationOf(name)
+	to := natHostOf(name)
 	expected := natLowered(natFrame(to.smac, to.dmac, n.named(words)))
 	if !bytes.Equal(expected, out) {
 		pkttest.Errorf(n.t, []pkttest.Named{{Name: "in", Bytes: in}, {Name: "want", Bytes: expected}, {Name: "out", Bytes: out}}, "the frame at %s", name)
@@ -240,8 +240,8 @@ func (n *natTalk) learn(words string, out []byte) {
 			a = talk.Dst
 		}
 		if at := strings.Index(word, "%"); at >= 0 {
-			end := strings.IndexAny(word+":", ":]")
-			n.names[word[at:end]] = a.Addr().String()
+			vport := strings.IndexAny(word+":", ":]")
+			n.names[word[at:vport]] = a.Addr().String()
 		}
 		if at := strings.Index(word, "$"); at >= 0 {
 			n.names[word[at:]] = strconv.Itoa(int(a.Port()))
@@ -255,7 +255,7 @@ func natLowered(frame []byte) []byte {
 }
 
 // natOffer is a station's frame through the program where it comes in.
-func (w *world) natOffer(t testing.TB, from natStation, frame []byte) (why string, r result) {
+func (w *world) natOffer(t testing.TB, from natHost, frame []byte) (why string, r result) {
 	t.Helper()
 	if from.port != "" {
 		return w.verdictOf(t, from.port, frame)
@@ -277,7 +277,7 @@ func (w *world) natWent(t testing.TB, why string, r result) string {
 // frame as it comes there.
 func (w *world) natArrived(t testing.TB, r result) (at string, frame []byte) {
 	t.Helper()
-	for _, s := range natStations {
+	for _, s := range natHosts {
 		frame = r.out
 		if s.port == "" {
 			o := w.sent(s.segment, w.family.remotes[s.remote], r.out)
@@ -305,12 +305,12 @@ func natTrimmed(frame []byte) []byte {
 	return frame[:min(len(frame), etherLen+len(ipOf(frame)))]
 }
 
-// natSaidBy is the station of a step and its words; false where there are none, or not
+// natStepBy is the station of a step and its words; false where there are none, or not
 // before others are known.
-func natSaidBy(step string) (name, words string, ok bool) {
-	said, _, ok := strings.Cut(step, " => ")
-	if !ok || strings.ContainsAny(said, "%$") {
+func natStepBy(step string) (name, words string, ok bool) {
+	reported, _, ok := strings.Cut(step, " => ")
+	if !ok || strings.ContainsAny(reported, "%$") {
 		return "", "", false
 	}
-	return strings.Cut(said, ": ")
+	return strings.Cut(reported, ": ")
 }

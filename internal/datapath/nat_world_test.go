@@ -30,12 +30,12 @@ const (
 //	egress-two  policy two, of 10.0.3.0/24, pool .110
 //	up          the rest takes the uplink's address (masquerade), but nothing for .66 of the outside
 //
-// Sources beyond the tunnels come by the policies' segments, see natStations.
+// Sources beyond the tunnels come by the policies' segments, see natHosts.
 func natWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
 	t.Helper()
 	base := func(c *Config, tables *Tables) {
 		routed(to, tables)
-		c.Egress = &overlay.Egress{Bindings: 4096, Timeouts: overlay.DefaultNATTimeouts}
+		c.Egress = &overlay.Egress{NATSessions: 4096, Timeouts: overlay.DefaultNATTimeouts}
 		natTables(to, tables)
 	}
 	w := newWorld(t, to.family, append([]func(*Config, *Tables){base}, change...)...)
@@ -74,7 +74,7 @@ func natEgressOf(name, segment string, pool [2][]netip.Addr) Egress {
 	}
 	for family := range e.Ways {
 		for b := range e.Ways[family] {
-			e.Ways[family][b] = EgressWay{Here: len(pool[family]) > 0}
+			e.Ways[family][b] = EgressNexthop{Here: len(pool[family]) > 0}
 		}
 	}
 	return e
@@ -133,76 +133,76 @@ func bySource(e *Egress) {
 	e.Pool, e.Owned, e.Uplink = [2][]netip.Addr{}, nil, ""
 	for family := range e.Ways {
 		for b := range e.Ways[family] {
-			e.Ways[family][b] = EgressWay{Remote: underIPv4.remotes[0]}
+			e.Ways[family][b] = EgressNexthop{Remote: underIPv4.remotes[0]}
 		}
 	}
 }
 
-// forgetBindings leaves NAT as it was before the first packet.
-func (w *world) forgetBindings(t testing.TB) {
+// forgetNATSessions leaves NAT as it was before the first packet.
+func (w *world) forgetNATSessions(t testing.TB) {
 	t.Helper()
-	m := &w.dp.objs.edgeMaps
-	removeAll[edgeConnKey, edgeBinding](t, m.Bindings)
-	removeAll[edgeConnKey, edgeOrigin](t, m.Returns)
-	removeAll[edgeHostKey, edgeHostBindings](t, m.HostCounts)
-	removeAll[edgeFragmentKey, edgeFragmentTranslation](t, m.NatFragments)
-	removeAll[edgeFlowKey, edgeFlow](t, m.Flows)
+	m := &w.dp.objs.bpfMaps
+	removeAll[bpfCtKey, bpfNatSession](t, m.NatSessions)
+	removeAll[bpfCtKey, bpfNatOrig](t, m.NatReverse)
+	removeAll[bpfNatHostKey, bpfNatHostCount](t, m.NatHostCounts)
+	removeAll[bpfFragmentKey, bpfFragmentTranslation](t, m.NatFragments)
+	removeAll[bpfFlowKey, bpfFlow](t, m.Flows)
 }
 
-// ageBindings lets time pass for all that NAT and the flow cache remember.
-func (w *world) ageBindings(t testing.TB, by time.Duration) {
+// ageNATSessions lets time pass for all that NAT and the flow cache remember.
+func (w *world) ageNATSessions(t testing.TB, by time.Duration) {
 	t.Helper()
-	m, ns := &w.dp.objs.edgeMaps, uint64(by)
-	changeEach[edgeConnKey](t, m.Bindings, func(b *edgeBinding) { b.Conn.SeenNs -= ns })
-	changeEach[edgeFragmentKey](t, m.NatFragments, func(f *edgeFragmentTranslation) { f.PassedNs -= ns })
+	m, ns := &w.dp.objs.bpfMaps, uint64(by)
+	changeEach[bpfCtKey](t, m.NatSessions, func(b *bpfNatSession) { b.Ct.SeenNs -= ns })
+	changeEach[bpfFragmentKey](t, m.NatFragments, func(f *bpfFragmentTranslation) { f.PassedNs -= ns })
 	w.ageFlows(t, by+time.Second) // to be safely older than revalidate_ns, whose clock has ticks
 }
 
-// allBindings are the bindings and the returns.
-func (w *world) allBindings(t testing.TB) (map[edgeConnKey]edgeBinding, map[edgeConnKey]edgeOrigin) {
+// allNATSessions are the sessions and the returns.
+func (w *world) allNATSessions(t testing.TB) (map[bpfCtKey]bpfNatSession, map[bpfCtKey]bpfNatOrig) {
 	t.Helper()
-	bindings, returns := map[edgeConnKey]edgeBinding{}, map[edgeConnKey]edgeOrigin{}
-	each(t, w.dp.objs.Bindings, func(k edgeConnKey, b edgeBinding) { bindings[k] = b })
-	each(t, w.dp.objs.Returns, func(k edgeConnKey, o edgeOrigin) { returns[k] = o })
-	return bindings, returns
+	natSessions, returns := map[bpfCtKey]bpfNatSession{}, map[bpfCtKey]bpfNatOrig{}
+	each(t, w.dp.objs.NatSessions, func(k bpfCtKey, b bpfNatSession) { natSessions[k] = b })
+	each(t, w.dp.objs.NatReverse, func(k bpfCtKey, o bpfNatOrig) { returns[k] = o })
+	return natSessions, returns
 }
 
-// checkBindings holds what is always true of the tables: each binding has a return that
-// leads back to its source and each return a binding, so that no two share an address and
+// checkNATSessions holds what is always true of the tables: each session has a return that
+// leads back to its source and each return a session, so that no two share an address and
 // port for a destination; and each source has as many as are counted.
-func (w *world) checkBindings(t testing.TB) {
+func (w *world) checkNATSessions(t testing.TB) {
 	t.Helper()
-	bindings, returns := w.allBindings(t)
-	counts := map[edgeHostKey]uint32{}
-	for k, b := range bindings {
+	natSessions, returns := w.allNATSessions(t)
+	counts := map[bpfNatHostKey]uint32{}
+	for k, b := range natSessions {
 		back := k
 		back.Inside, back.InsidePort = b.Addr, b.Port
-		if k.Asker != 0 && b.Flags&uint32(natsweepBindingFlagsBINDING_MAPPING) == 0 {
+		if k.EchoDir != 0 && b.Flags&uint32(bpfNatSessionFlagsNAT_SESSION_MAPPING) == 0 {
 			back.OutsidePort = b.Port
 		}
 		o, ok := returns[back]
 		if !ok || o.Addr != k.Inside || o.Port != k.InsidePort {
-			t.Errorf("binding %s has the return %+v, %t", natKeyWords(k), o, ok)
+			t.Errorf("session %s has the return %+v, %t", natKeyWords(k), o, ok)
 		}
 		if e, ok := w.egressNumbered(t, b.Egress); !ok {
-			t.Errorf("binding %s is of policy %d, which there is not", natKeyWords(k), b.Egress)
-		} else if port := wire16(b.Port); hasPorts(k) && b.Flags&uint32(natsweepBindingFlagsBINDING_FORWARDED) == 0 && (port < e.FirstPort || port > e.LastPort) && k.InsidePort != b.Port {
-			t.Errorf("binding %s has port %d of %d-%d", natKeyWords(k), port, e.FirstPort, e.LastPort)
+			t.Errorf("session %s is of policy %d, which there is not", natKeyWords(k), b.Egress)
+		} else if port := wire16(b.Port); hasPorts(k) && b.Flags&uint32(bpfNatSessionFlagsNAT_SESSION_FORWARDED) == 0 && (port < e.FirstPort || port > e.LastPort) && k.InsidePort != b.Port {
+			t.Errorf("session %s has port %d of %d-%d", natKeyWords(k), port, e.FirstPort, e.LastPort)
 		}
-		host := edgeHostKey{Router: k.End, Addr: k.Inside}
-		if b.Flags&uint32(natsweepBindingFlagsBINDING_FORWARDED) != 0 {
+		host := bpfNatHostKey{Router: k.Zone, Addr: k.Inside}
+		if b.Flags&uint32(bpfNatSessionFlagsNAT_SESSION_FORWARDED) != 0 {
 			host.Router |= natHostFromOutside
 		}
-		if b.Flags&uint32(natsweepBindingFlagsBINDING_MAPPING) == 0 {
+		if b.Flags&uint32(bpfNatSessionFlagsNAT_SESSION_MAPPING) == 0 {
 			counts[host]++
 		}
 	}
-	if len(returns) != len(bindings) {
-		t.Errorf("%d bindings and %d returns", len(bindings), len(returns))
+	if len(returns) != len(natSessions) {
+		t.Errorf("%d sessions and %d returns", len(natSessions), len(returns))
 	}
-	each(t, w.dp.objs.HostCounts, func(k edgeHostKey, h edgeHostBindings) {
+	each(t, w.dp.objs.NatHostCounts, func(k bpfNatHostKey, h bpfNatHostCount) {
 		if h.Count != counts[k] {
-			t.Errorf("source %s has %d bindings, %d are counted", addrOf(k.Addr.W), counts[k], h.Count)
+			t.Errorf("source %s has %d sessions, %d are counted", addrOf(k.Addr.W), counts[k], h.Count)
 		}
 	})
 }
@@ -211,16 +211,16 @@ func (w *world) checkBindings(t testing.TB) {
 // counted apart.
 const natHostFromOutside = 1 << 31
 
-func hasPorts(k edgeConnKey) bool { return k.Proto == 6 || k.Proto == 17 || k.Asker != 0 }
+func hasPorts(k bpfCtKey) bool { return k.Proto == 6 || k.Proto == 17 || k.EchoDir != 0 }
 
-func natKeyWords(k edgeConnKey) string {
+func natKeyWords(k bpfCtKey) string {
 	return netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)).String() + " > " +
 		netip.AddrPortFrom(addrOf(k.Outside.W), wire16(k.OutsidePort)).String()
 }
 
-func (w *world) egressNumbered(t testing.TB, number uint16) (e edgeEgress, ok bool) {
+func (w *world) egressNumbered(t testing.TB, number uint16) (e bpfEgressPolicy, ok bool) {
 	t.Helper()
-	must(t, w.dp.objs.Egresses.Lookup(uint32(number), &e))
+	must(t, w.dp.objs.EgressPolicies.Lookup(uint32(number), &e))
 	return e, number != 0 && e.Used != 0
 }
 

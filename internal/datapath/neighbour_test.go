@@ -22,18 +22,18 @@ func (w *world) answered(t *testing.T, from string, in []byte, mac, address stri
 	t.Helper()
 	var r result
 	drops, events := w.counted(t, func() { r = w.fromPort(t, from, in) })
-	if events["answered"] != 1 || events["flooded"] != 0 || sum(drops) != 0 {
+	if events["proxy-replied"] != 1 || events["flooded"] != 0 || sum(drops) != 0 {
 		t.Errorf("events %v, drops %v; want an answer", events, drops)
 	}
 	r.want(t, in, forwarded)
-	asker := macString(in[6:12])
+	echoDir := macString(in[6:12])
 	if in[12] == 8 {
 		sender := in[etherLen+14 : etherLen+18]
-		check.Packet(t, in, r.out, check.Ether(mac, asker), check.ARP(2, mac, addr(address), asker, addrOfBytes(sender)))
+		check.Packet(t, in, r.out, check.Ether(mac, echoDir), check.ARP(2, mac, addr(address), echoDir, addrOfBytes(sender)))
 		return
 	}
 	source := addrOfBytes(in[etherLen+8 : etherLen+24])
-	check.Packet(t, in, r.out, check.Ether(mac, asker), check.IP(addr(address), source, check.TTL(255)), check.Advertisement(check.Solicited|check.Override, addr(address), mac))
+	check.Packet(t, in, r.out, check.Ether(mac, echoDir), check.IP(addr(address), source, check.TTL(255)), check.Advertisement(check.Solicited|check.Override, addr(address), mac))
 }
 
 // A remote host that was heard is answered for; others are asked for everywhere.
@@ -100,7 +100,7 @@ func TestSuppressionAfterAMove(t *testing.T) {
 	w.follow(t, []step{{"second", pkttest.Frame(erin, all, "arp 10.0.1.11 ! 10.0.1.11"), "flood"}})
 	w.answered(t, "p0", ask, erin, "10.0.1.11")
 	// His MAC has aged: nobody knows where he is.
-	if _, err := w.dp.deleteFDB(func(k edgeFdbKey, _ edgeFdbEntry) bool { return k.Mac == macOf(erin) }); err != nil {
+	if _, err := w.dp.deleteFDB(func(k bpfFdbKey, _ bpfFdbEntry) bool { return k.Mac == macOf(erin) }); err != nil {
 		t.Fatal(err)
 	}
 	w.follow(t, []step{{"p0", ask, "flood"}})

@@ -16,14 +16,14 @@ func (d *Datapath) Neighbours() ([]Neighbour, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := make(map[edgeFdbKey]uint32)
-	if err := walk(d.objs.Fdb, func(k edgeFdbKey, e edgeFdbEntry) { at[k] = e.End }); err != nil {
+	at := make(map[bpfFdbKey]uint32)
+	if err := walk(d.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) { at[k] = e.Vport }); err != nil {
 		return nil, err
 	}
 	list := []Neighbour{}
-	err = walk(d.objs.Neighbours, func(k edgeNeighbourKey, e edgeNeighbour) {
-		n := Neighbour{Segment: d.names.segments[k.Segment], Addr: addrOf(k.Addr.W), MAC: e.Mac, Static: e.Origin == edgeHostOriginORIGIN_STATIC, Origin: origins[e.Origin]}
-		n.Port, n.Remote = d.endName(at[edgeFdbKey{Segment: k.Segment, Mac: e.Mac}])
+	err = walk(d.objs.Neighbours, func(k bpfNeighbourKey, e bpfNeighbour) {
+		n := Neighbour{Segment: d.names.segments[k.Segment], Addr: addrOf(k.Addr.W), MAC: e.Mac, Static: e.Origin == bpfHostOriginORIGIN_STATIC, Origin: origins[e.Origin]}
+		n.Port, n.Remote = d.vportName(at[bpfFdbKey{Segment: k.Segment, Mac: e.Mac}])
 		if !n.Static {
 			n.AgeNS = since(now, e.SeenNs)
 		}
@@ -37,8 +37,8 @@ func (d *Datapath) ageNeighbours(now uint64, ageing time.Duration) error {
 	if ageing == 0 {
 		return nil
 	}
-	return d.deleteNeighbours(func(_ edgeNeighbourKey, n edgeNeighbour) bool {
-		return n.Origin == edgeHostOriginORIGIN_LEARNED && since(now, n.SeenNs) > neighbourAgeing*uint64(ageing)
+	return d.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool {
+		return n.Origin == bpfHostOriginORIGIN_LEARNED && since(now, n.SeenNs) > neighbourAgeing*uint64(ageing)
 	})
 }
 
@@ -51,12 +51,12 @@ func (d *Datapath) PathMTUs() (map[netip.Addr]PathMTU, error) {
 	}
 	all := make(map[netip.Addr]PathMTU)
 	for pair, id := range d.names.pathIDs {
-		var end edgeEnd
-		if err := d.objs.Ends.Lookup(id, &end); err != nil {
+		var vport bpfVport
+		if err := d.objs.Vports.Lookup(id, &vport); err != nil {
 			return nil, fmt.Errorf("read the path %s: %w", pair, err)
 		}
-		if known, ok := all[pair.Remote]; end.PathMtu != 0 && (!ok || int(end.PathMtu) < known.MTU) {
-			all[pair.Remote] = PathMTU{MTU: int(end.PathMtu), AgeNS: since(now, end.PathMtuNs)}
+		if known, ok := all[pair.Remote]; vport.PathMtu != 0 && (!ok || int(vport.PathMtu) < known.MTU) {
+			all[pair.Remote] = PathMTU{MTU: int(vport.PathMtu), AgeNS: since(now, vport.PathMtuNs)}
 		}
 	}
 	return all, nil
@@ -68,13 +68,13 @@ func (d *Datapath) ForgetPathMTU(remote netip.Addr) error {
 		if pair.Remote != remote {
 			continue
 		}
-		var end edgeEnd
-		if err := d.objs.Ends.Lookup(id, &end); err != nil {
+		var vport bpfVport
+		if err := d.objs.Vports.Lookup(id, &vport); err != nil {
 			return fmt.Errorf("read the path %s: %w", pair, err)
 		}
-		end.PathMtu, end.PathMtuNs = 0, 0
-		d.ends[id] = end
-		if err := d.objs.Ends.Put(id, end); err != nil {
+		vport.PathMtu, vport.PathMtuNs = 0, 0
+		d.vports[id] = vport
+		if err := d.objs.Vports.Put(id, vport); err != nil {
 			return fmt.Errorf("write the path %s: %w", pair, err)
 		}
 	}

@@ -24,11 +24,11 @@ func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
 			events[name] = n
 		}
 	}
-	express, err := w.dp.express()
+	fast, err := w.dp.fastPackets()
 	if err != nil {
 		t.Fatal(err)
 	}
-	events["express"] = express
+	events["express"] = fast
 	return drops, events
 }
 

@@ -29,7 +29,7 @@ func (o ordered) packet(t *testing.T, at uint32, flags string, held bool) {
 	var r result
 	_, events := o.w.counted(t, func() { r = o.w.fromUnderlay(t, in) })
 	r.want(t, in, forwarded)
-	if got := events["held"] > 0; got != held {
+	if got := events["reorder-held"] > 0; got != held {
 		t.Errorf("packet at %d with %s: held is %t, want %t", at, flags, got, held)
 	}
 	if held {
@@ -40,7 +40,7 @@ func (o ordered) packet(t *testing.T, at uint32, flags string, held bool) {
 // orderWorld holds for longer than a test takes.
 func orderWorld(t *testing.T) *world {
 	w := newWorld(t, underIPv4, static(underIPv4))
-	w.reload(t, map[string]any{edgeVarHoldNs: uint64(time.Second)})
+	w.reload(t, map[string]any{bpfVarReorderTimeoutNs: uint64(time.Second)})
 	return w
 }
 
@@ -75,7 +75,7 @@ func TestOrderIsForDelivery(t *testing.T) {
 	for _, at := range []uint32{1, 1001, 5001} {
 		in := exchanged(segmentAt(at, "ack", 0))
 		_, events := w.counted(t, func() { w.fromPort(t, "p0", in).want(t, in, forwarded) })
-		if events["held"] != 0 {
+		if events["reorder-held"] != 0 {
 			t.Errorf("held on its way into the tunnel")
 		}
 	}
@@ -93,12 +93,12 @@ func TestOrderGivesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		flow.GapNs = uint32(now-uint64(ago)) | 1
+		flow.GapSince = uint32(now-uint64(ago)) | 1
 		if err := w.dp.objs.Flows.Put(key, flow); err != nil {
 			t.Fatal(err)
 		}
 		_, events := w.counted(t, func() { w.fromUnderlay(t, w.fromRemote(segmentAt(1001, "ack", 0))) })
-		if events["gap"] != 1 || events["held"] != 0 {
+		if events["reorder-timeout"] != 1 || events["reorder-held"] != 0 {
 			t.Errorf("a packet missing for %v: events %v, want one gap and none held", ago, events)
 		}
 	}
@@ -113,17 +113,17 @@ func TestOrderIgnoresPadding(t *testing.T) {
 	}
 }
 
-func (w *world) onlyFlow(t *testing.T) (key edgeFlowKey, flow edgeFlow) {
+func (w *world) onlyFlow(t *testing.T) (key bpfFlowKey, flow bpfFlow) {
 	t.Helper()
 	n := 0
-	err := walk(w.dp.objs.Flows, func(k edgeFlowKey, f edgeFlow) {
+	err := walk(w.dp.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
 		key, flow = k, f
 		n++
 	})
 	if err != nil || n != 1 {
 		t.Fatalf("%d flows (%v), want one", n, err)
 	}
-	if flow.Decision.Slow != edgeSlowSLOW_FAST || binary.NativeEndian.Uint16(key.Smac[4:]) == 0 {
+	if flow.Decision.Slow != bpfSlowSLOW_FAST || binary.NativeEndian.Uint16(key.Smac[4:]) == 0 {
 		t.Fatalf("flow %+v is not on the fast path", flow)
 	}
 	return key, flow

@@ -20,7 +20,7 @@ type underlayError struct {
 	length     int    // of the quote
 }
 
-func (w *world) tell(t testing.TB, e underlayError) []byte {
+func (w *world) report(t testing.TB, e underlayError) []byte {
 	t.Helper()
 	in := w.message(e)
 	r := w.fromUnderlay(t, in)
@@ -75,7 +75,7 @@ func TestPathMTU(t *testing.T) {
 		fits := pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", path-overhead))
 		large := pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", path-overhead+1))
 		w.fromPort(t, "p0", large).want(t, large, forwarded)
-		_, events := w.counted(t, func() { w.tell(t, w.tunnelTooBig(t, path)) })
+		_, events := w.counted(t, func() { w.report(t, w.tunnelTooBig(t, path)) })
 		if events["path-mtu"] != 1 || events["not-tunnel"] != 1 || w.pathMTU(t, first) != path {
 			t.Fatalf("events %v, path MTU %d", events, w.pathMTU(t, first))
 		}
@@ -110,7 +110,7 @@ func pathMTUs(t testing.TB, w *world) map[netip.Addr]PathMTU {
 func TestMSSFollowsThePath(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := wideWorld(t, to, func(_ *Config, tables *Tables) { tables.Segments[0].ClampMSS = true })
-		w.tell(t, w.tunnelTooBig(t, 1300))
+		w.report(t, w.tunnelTooBig(t, 1300))
 		mss := uint16(1300 - to.tunnel.Overhead(to.family.tep) - 40)
 		in := pkttest.Frame(alice, bob, "tcp 10.0.1.10:1 > 10.0.1.11:2 syn mss 1460")
 		r := w.fromPort(t, "p0", in)
@@ -123,10 +123,10 @@ func TestMSSFollowsThePath(t *testing.T) {
 func TestPathMTUIsLoweredOnly(t *testing.T) {
 	for _, f := range families {
 		w := wideWorld(t, way{"", f, tunnels[0].tunnel})
-		for _, c := range []struct{ told, want int }{{1450, 1450}, {1460, 1450}, {1400, 1400}, {1400, 1400}, {1401, 1400}, {1499, 1400}} {
-			w.tell(t, w.tunnelTooBig(t, c.told))
+		for _, c := range []struct{ reported, want int }{{1450, 1450}, {1460, 1450}, {1400, 1400}, {1400, 1400}, {1401, 1400}, {1499, 1400}} {
+			w.report(t, w.tunnelTooBig(t, c.reported))
 			if got := w.pathMTU(t, f.remotes[0]); got != c.want {
-				t.Errorf("told %d: path MTU %d, want %d", c.told, got, c.want)
+				t.Errorf("told %d: path MTU %d, want %d", c.reported, got, c.want)
 			}
 		}
 		if got := w.pathMTU(t, f.remotes[1]); got != 0 {
@@ -167,13 +167,13 @@ func TestForgedPathMTU(t *testing.T) {
 		} {
 			e := good
 			change(&e)
-			_, events := w.counted(t, func() { w.tell(t, e) })
+			_, events := w.counted(t, func() { w.report(t, e) })
 			if events["path-mtu"] != 0 || len(pathMTUs(t, w)) != 0 {
 				t.Errorf("%s: events %v, path MTUs %v", name, events, pathMTUs(t, w))
 			}
 		}
 		good.mtu = minimum
-		if w.tell(t, good); w.pathMTU(t, to.family.remotes[0]) != minimum {
+		if w.report(t, good); w.pathMTU(t, to.family.remotes[0]) != minimum {
 			t.Errorf("the minimum itself is not obeyed")
 		}
 	})
@@ -202,7 +202,7 @@ func TestPathMTUOfTheHostsGRE(t *testing.T) {
 	w := newWorld(t, underIPv4, static(underIPv4), func(c *Config, _ *Tables) { c.NVGRE = false })
 	o := w.outer(underIPv4.remotes[0])
 	o.Src, o.Dst, o.Encapsulation = o.Dst, o.Src, overlay.NVGRE
-	w.tell(t, underlayError{mtu: 1400, kind: 3, code: 4, quote: o.Wrap(pkttest.Frame(alice, bob, udp4))[etherLen:], length: 1000})
+	w.report(t, underlayError{mtu: 1400, kind: 3, code: 4, quote: o.Wrap(pkttest.Frame(alice, bob, udp4))[etherLen:], length: 1000})
 	if got := pathMTUs(t, w); len(got) != 0 {
 		t.Errorf("path MTUs %v", got)
 	}

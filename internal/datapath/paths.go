@@ -17,25 +17,25 @@ func addressesOf(t Tables) map[netip.Addr][]netip.Addr {
 	return all
 }
 
-// planSpreads plans which paths take the flows to remotes with several.
-func (d *Datapath) planSpreads(teams []Team, p *plan) error {
-	for number, team := range teams {
-		for _, s := range team.Spreads {
-			end, ok := d.names.tepIDs[s.Remote]
+// planPathGroups plans which paths take the flows to remotes with several.
+func (d *Datapath) planPathGroups(pathPolicies []PathPolicy, p *plan) error {
+	for number, pathPolicy := range pathPolicies {
+		for _, s := range pathPolicy.PathGroups {
+			vport, ok := d.names.tepIDs[s.Remote]
 			if !ok {
 				return fmt.Errorf("team %d: remote %s has no entry among the TEPs", number, s.Remote)
 			}
-			spread, err := d.spread(s)
+			pathGroup, err := d.pathGroup(s)
 			if err != nil {
 				return fmt.Errorf("team %d: %w", number, err)
 			}
-			p.spreads[edgeSpreadKey{End: uint16(end), Team: uint16(number)}] = spread
+			p.pathGroups[bpfPathGroupKey{Vport: uint16(vport), PathPolicy: uint16(number)}] = pathGroup
 		}
 	}
 	return nil
 }
 
-func (d *Datapath) spread(s Spread) (e edgeSpread, err error) {
+func (d *Datapath) pathGroup(s PathGroup) (e bpfPathGroup, err error) {
 	if len(s.Paths) == 0 { // without a way the end that stands for the remote says so
 		for i := range e.Buckets {
 			e.Buckets[i] = uint16(d.names.tepIDs[s.Remote])
@@ -46,11 +46,11 @@ func (d *Datapath) spread(s Spread) (e edgeSpread, err error) {
 		if int(b) >= len(s.Paths) {
 			return e, fmt.Errorf("remote %s: bucket %d is of path %d of %d", s.Remote, i, b, len(s.Paths))
 		}
-		end, ok := d.names.pathIDs[s.Paths[b]]
+		vport, ok := d.names.pathIDs[s.Paths[b]]
 		if !ok {
 			return e, fmt.Errorf("remote %s: the path %s has no entry among the TEPs", s.Remote, s.Paths[b])
 		}
-		e.Buckets[i] = uint16(end)
+		e.Buckets[i] = uint16(vport)
 	}
 	return e, nil
 }
@@ -58,18 +58,18 @@ func (d *Datapath) spread(s Spread) (e edgeSpread, err error) {
 // Steer changes which paths are used, and nothing else of what Apply wrote: first the
 // flows get others, then those of the paths that are down take them. Paths that Apply
 // does not know are left out.
-func (d *Datapath) Steer(teps []TEP, teams []Team) error {
-	p := &plan{spreads: make(map[edgeSpreadKey]edgeSpread)}
-	if err := d.planSpreads(teams, p); err != nil {
+func (d *Datapath) Steer(teps []TEP, pathPolicies []PathPolicy) error {
+	p := &plan{pathGroups: make(map[bpfPathGroupKey]bpfPathGroup)}
+	if err := d.planPathGroups(pathPolicies, p); err != nil {
 		return err
 	}
-	if _, err := put(d.objs.Spreads, p.spreads); err != nil {
+	if _, err := put(d.objs.PathGroups, p.pathGroups); err != nil {
 		return err
 	}
 	for _, tep := range teps {
 		pair := d.pair(tep)
 		id, ok := d.names.pathIDs[pair]
-		if !ok || (d.ends[id].Flags&edgeEndFlagsEND_DOWN != 0) == tep.Down {
+		if !ok || (d.vports[id].Flags&bpfVportFlagsVPORT_DOWN != 0) == tep.Down {
 			continue
 		}
 		if err := d.markDown(id); err != nil {
@@ -82,13 +82,13 @@ func (d *Datapath) Steer(teps []TEP, teams []Team) error {
 // markDown turns the mark of a path over, in the map and here, and leaves the rest of
 // both as others may be writing it.
 func (d *Datapath) markDown(id uint32) error {
-	var now edgeEnd
-	if err := d.objs.Ends.Lookup(id, &now); err != nil {
+	var now bpfVport
+	if err := d.objs.Vports.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read end %d: %w", id, err)
 	}
-	now.Flags ^= edgeEndFlagsEND_DOWN
-	d.ends[id].Flags = now.Flags
-	if err := d.objs.Ends.Put(id, now); err != nil {
+	now.Flags ^= bpfVportFlagsVPORT_DOWN
+	d.vports[id].Flags = now.Flags
+	if err := d.objs.Vports.Put(id, now); err != nil {
 		return fmt.Errorf("write end %d: %w", id, err)
 	}
 	return nil

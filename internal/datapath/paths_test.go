@@ -17,7 +17,7 @@ func (f family) secondAddr() netip.Addr { return f.unknown.Next().Next().Next() 
 
 // teamed gives this edge and the first remote two endpoints each: four paths, which
 // every team spreads over as its function says.
-func teamed(f family, teams ...func(paths []overlay.Pair) Team) func(*world) {
+func teamed(f family, pathPolicies ...func(paths []overlay.Pair) PathPolicy) func(*world) {
 	return func(w *world) {
 		w.tables.TEPs = w.tables.TEPs[1:] // the second remote stays as it is
 		var pairs []overlay.Pair
@@ -29,30 +29,30 @@ func teamed(f family, teams ...func(paths []overlay.Pair) Team) func(*world) {
 				pairs = append(pairs, overlay.Pair{Local: local, Remote: addr})
 			}
 		}
-		for _, team := range teams {
-			w.tables.Teams = append(w.tables.Teams, team(pairs))
+		for _, pathPolicy := range pathPolicies {
+			w.tables.PathPolicies = append(w.tables.PathPolicies, pathPolicy(pairs))
 		}
 	}
 }
 
 // over spreads evenly over some of the paths to the first remote.
-func over(f family, source bool, which ...int) func([]overlay.Pair) Team {
-	return func(pairs []overlay.Pair) Team {
-		s := Spread{Remote: f.remotes[0]}
+func over(f family, source bool, which ...int) func([]overlay.Pair) PathPolicy {
+	return func(pairs []overlay.Pair) PathPolicy {
+		s := PathGroup{Remote: f.remotes[0]}
 		for _, i := range which {
 			s.Paths = append(s.Paths, pairs[i])
 		}
-		for i, owner := range overlay.Share(make([]overlay.Pair, spreadBuckets), s.Paths) {
+		for i, owner := range overlay.Share(make([]overlay.Pair, pathBuckets), s.Paths) {
 			s.Buckets[i] = uint8(slices.Index(s.Paths, owner))
 		}
-		return Team{Source: source, Spreads: []Spread{s}}
+		return PathPolicy{Source: source, PathGroups: []PathGroup{s}}
 	}
 }
 
-func teamWorld(t *testing.T, to way, teams ...func([]overlay.Pair) Team) *world {
+func pathPolicyWorld(t *testing.T, to way, pathPolicies ...func([]overlay.Pair) PathPolicy) *world {
 	t.Helper()
 	w := newWorld(t, to.family, static(to.family), tunnelled(to.tunnel), func(c *Config, _ *Tables) { c.TEPs = append(c.TEPs, to.family.secondTEP()) })
-	teamed(to.family, teams...)(w)
+	teamed(to.family, pathPolicies...)(w)
 	w.apply(t)
 	return w
 }
@@ -87,7 +87,7 @@ func (w *world) sendFlows(t *testing.T, flows int) (took []overlay.Pair) {
 func TestPathsShareTheFlows(t *testing.T) {
 	for _, to := range []way{ways()[0], ways()[4]} {
 		t.Run(to.name, func(t *testing.T) {
-			w := teamWorld(t, to, over(to.family, false, 0, 1, 2, 3))
+			w := pathPolicyWorld(t, to, over(to.family, false, 0, 1, 2, 3))
 			const flows = 1280
 			first := w.sendFlows(t, flows)
 			counts := map[overlay.Pair]int{}
@@ -109,16 +109,16 @@ func TestPathsShareTheFlows(t *testing.T) {
 			for i := range w.tables.TEPs {
 				w.tables.TEPs[i].Down = w.dp.pair(w.tables.TEPs[i]) == dead
 			}
-			spread := &w.tables.Teams[0].Spreads[0]
-			before := make([]overlay.Pair, spreadBuckets)
-			for i, b := range spread.Buckets {
-				before[i] = spread.Paths[b]
+			pathGroup := &w.tables.PathPolicies[0].PathGroups[0]
+			before := make([]overlay.Pair, pathBuckets)
+			for i, b := range pathGroup.Buckets {
+				before[i] = pathGroup.Paths[b]
 			}
-			spread.Paths = slices.DeleteFunc(spread.Paths, func(p overlay.Pair) bool { return p == dead })
-			for i, owner := range overlay.Share(before, spread.Paths) {
-				spread.Buckets[i] = uint8(slices.Index(spread.Paths, owner))
+			pathGroup.Paths = slices.DeleteFunc(pathGroup.Paths, func(p overlay.Pair) bool { return p == dead })
+			for i, owner := range overlay.Share(before, pathGroup.Paths) {
+				pathGroup.Buckets[i] = uint8(slices.Index(pathGroup.Paths, owner))
 			}
-			if err := w.dp.Steer(w.tables.TEPs, w.tables.Teams); err != nil {
+			if err := w.dp.Steer(w.tables.TEPs, w.tables.PathPolicies); err != nil {
 				t.Fatal(err)
 			}
 			for i, pair := range w.sendFlows(t, flows) {
@@ -132,28 +132,28 @@ func TestPathsShareTheFlows(t *testing.T) {
 
 // Segments with a team of their own use its paths alone; one that goes by source
 // keeps all flows of a station together.
-func TestTeams(t *testing.T) {
+func TestPathPolicies(t *testing.T) {
 	to := ways()[0]
-	w := teamWorld(t, to, over(to.family, false, 0, 1, 2, 3), over(to.family, false, 2), over(to.family, true, 0, 1, 2, 3))
+	w := pathPolicyWorld(t, to, over(to.family, false, 0, 1, 2, 3), over(to.family, false, 2), over(to.family, true, 0, 1, 2, 3))
 	pairs := func(took []overlay.Pair) []overlay.Pair {
 		slices.SortFunc(took, overlay.Pair.Compare)
 		return slices.Compact(took)
 	}
-	for team, want := range []int{4, 1, 1} {
-		w.tables.TeamOf = map[string]int{"blue": team}
+	for pathPolicy, want := range []int{4, 1, 1} {
+		w.tables.PathPolicyOf = map[string]int{"blue": pathPolicy}
 		w.apply(t)
 		if got := pairs(w.sendFlows(t, 64)); len(got) != want {
-			t.Errorf("team %d: paths %v, want %d", team, got, want)
+			t.Errorf("team %d: paths %v, want %d", pathPolicy, got, want)
 		}
 	}
-	w.tables.TeamOf = nil
+	w.tables.PathPolicyOf = nil
 }
 
 // A remote may send from each of its addresses to each of this edge's: it is the same
 // remote, and the same stations are behind it.
 func TestAllPathsAreReceived(t *testing.T) {
 	for _, to := range []way{ways()[0], ways()[4]} {
-		w := teamWorld(t, to, over(to.family, false, 0, 1, 2, 3))
+		w := pathPolicyWorld(t, to, over(to.family, false, 0, 1, 2, 3))
 		_, events := w.counted(t, func() {
 			for _, local := range w.cfg.TEPs {
 				for _, addr := range []netip.Addr{to.family.remotes[0], to.family.secondAddr()} {

@@ -33,7 +33,8 @@ func releases() map[int]release {
 		log_buckets logs policy rules stamped stamps former_connections former_half_open`))}
 	fifth := release{fourth.roles, slices.Concat(fourth.maps, split(`bindings egresses forwards host_counts nat_fragments news pool
 		returns former_bindings`))}
-	return map[int]release{1: first, 2: second, 3: third, 4: fourth, 5: fifth}
+	sixth := release{fifth.roles, slices.Concat(fifth.maps, split("arrivals arrival_buckets"))}
+	return map[int]release{1: first, 2: second, 3: third, 4: fourth, 5: fifth, 6: sixth}
 }
 
 // pins are those below the edge's directory that are not this build's.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,12 +116,12 @@ func TestNewerPinsStay(t *testing.T) {
 		early = plantLink(t, w, fmt.Sprintf("early-%d", port), l)
 	})
 	taps["p0"].send(t, in)
-	w.arrive(t, taps, in, 0) // the newer build's program is the first, and stops everything
+	w.comeIn(t, taps, in, 0) // the newer build's program is the first, and stops everything
 
 	w.open(t)
 	w.apply(t)
 	want := map[string]string{
-		newer: "maps of ABI 7, this build has 6): it holds memory", other: "a pin that this build does not know): it holds memory",
+		newer: fmt.Sprintf("maps of ABI %d, this build has %d): it holds memory", abiVersion+1, abiVersion), other: "a pin that this build does not know): it holds memory",
 		meter:  "its program on p0 comes after this edge's and has only what that leaves to the host",
 		again:  "its program on p0 comes after this edge's",
 		shaper: "its program has packets that leave by p1, after this edge",
@@ -129,12 +130,12 @@ func TestNewerPinsStay(t *testing.T) {
 	}
 	w.wantNewer(t, want)
 	taps["p0"].send(t, in)
-	w.arrive(t, taps, in, 0, "p1")
+	w.comeIn(t, taps, in, 0, "p1")
 	w.reopen(t) // in its place the program is swapped
 	w.apply(t)
 	w.wantNewer(t, want)
 	taps["p0"].send(t, in)
-	w.arrive(t, taps, in, 0, "p1")
+	w.comeIn(t, taps, in, 0, "p1")
 
 	must(t, w.dp.Remove())
 	want[meter], want[again] = "on p0 goes on alone", "on p0 goes on alone"
@@ -142,7 +143,7 @@ func TestNewerPinsStay(t *testing.T) {
 	w.open(t) // and begins beside them, without a link of its own to take over
 	w.apply(t)
 	taps["p0"].send(t, in)
-	w.arrive(t, taps, in, 2, "p1") // flooded: nothing is known any more
+	w.comeIn(t, taps, in, 2, "p1") // flooded: nothing is known any more
 	must(t, w.dp.Remove())
 	w.wantNewer(t, want)
 	if isThere(t, w.dp.mapDir()) {
@@ -169,7 +170,7 @@ func TestNewerLinkInAKnownRole(t *testing.T) {
 	w.wantNewer(t, map[string]string{path: "packets that leave by p0", under: "it holds memory"})
 	in := say(alice, all)
 	taps["p0"].send(t, in)
-	w.arrive(t, taps, in, 0)
+	w.comeIn(t, taps, in, 0)
 
 	must(t, os.Remove(path))
 	must(t, os.Remove(under))
@@ -202,12 +203,12 @@ func TestOlderPinsGo(t *testing.T) {
 	if isThere(t, older) {
 		t.Errorf("%s is left", older)
 	}
-	w.wantNewer(t, map[string]string{strange: "wonders and 0 more pins that no known build of ABI 4 made"})
+	w.wantNewer(t, map[string]string{strange: "wonders and 0 more pins that no known build of ABI " + strconv.Itoa(abiVersion-2) + " made"})
 	want := []string{
 		fmt.Sprintf("removed the link %s: ABI 3 was the last with its role", link),
 		fmt.Sprintf("adopted 4 links from %s", w.dp.linkDir()),
-		fmt.Sprintf("removed 1 maps of ABI 4 from %s: this build has ABI 6", strange),
-		fmt.Sprintf("removed %d maps of ABI 5 from %s: this build has ABI 6", len(known[abiVersion-1].maps), older),
+		fmt.Sprintf("removed 1 maps of ABI %d from %s: this build has ABI %d", abiVersion-2, strange, abiVersion),
+		fmt.Sprintf("removed %d maps of ABI %d from %s: this build has ABI %d", len(known[abiVersion-1].maps), abiVersion-1, older, abiVersion),
 	}
 	got := w.dp.OlderPins()
 	for _, line := range want {
@@ -225,7 +226,7 @@ func TestOlderPinsGo(t *testing.T) {
 
 // Whoever gives ABI_VERSION a new number writes down what the former one had.
 func TestReleasesAreListed(t *testing.T) {
-	spec, err := loadEdge()
+	spec, err := loadBpf()
 	must(t, err)
 	known := releases()
 	for abi := 1; abi < abiVersion; abi++ {

@@ -98,17 +98,17 @@ func loadedBy(c Config) string {
 func (w *world) forgetAll(t testing.TB) {
 	t.Helper()
 	w.forget(t)
-	m := &w.dp.objs.edgeMaps
+	m := &w.dp.objs.bpfMaps
 	if w.cfg.Firewall != nil {
 		w.forgetConnections(t)
 		for _, number := range w.dp.fw.numbers.Rules {
-			var r edgeRuleCounters
+			var r bpfRuleCounters
 			must(t, m.Rules.Lookup(number, &r))
-			must(t, m.Rules.Put(number, edgeRuleCounters{Name: r.Name}))
+			must(t, m.Rules.Put(number, bpfRuleCounters{Name: r.Name}))
 		}
 	}
 	if w.cfg.Egress != nil {
-		w.forgetBindings(t)
+		w.forgetNATSessions(t)
 	}
 	w.refillLogs(t)
 }
@@ -116,5 +116,5 @@ func (w *world) forgetAll(t testing.TB) {
 // refillLogs lets the firewall write lines again.
 func (w *world) refillLogs(t testing.TB) {
 	t.Helper()
-	must(t, w.dp.objs.LogBuckets.Put(uint32(0), make([]edgeLogBucket, ebpf.MustPossibleCPU())))
+	must(t, w.dp.objs.LogBuckets.Put(uint32(0), make([]bpfLogBucket, ebpf.MustPossibleCPU())))
 }

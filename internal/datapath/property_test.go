@@ -217,7 +217,7 @@ func (r random) routed(w *world) (from string, b []byte) {
 	case 0:
 		words = fmt.Sprintf("ttl %d %s", r.IntN(3), words)
 	case 1:
-		words = ends[r.IntN(len(ends))].words
+		words = vports[r.IntN(len(vports))].words
 	case 2:
 		words = talks[r.IntN(len(talks))]
 	case 3:
@@ -296,7 +296,7 @@ func TestReasonsAddUp(t *testing.T) {
 			}
 		})
 		lost := sum(drops) - events["icmp-sent"]
-		if verdicts[dropped] != lost+events["flooded"]-events["asked"]+events["consumed"] || verdicts[next] < events["not-tunnel"] {
+		if verdicts[dropped] != lost+events["flooded"]-events["neigh-requested"]+events["local-delivered"] || verdicts[next] < events["not-tunnel"] {
 			t.Errorf("verdicts %v do not fit drops %v and events %v", verdicts, drops, events)
 		}
 		for v := range verdicts {
@@ -304,7 +304,7 @@ func TestReasonsAddUp(t *testing.T) {
 				t.Errorf("%v", v)
 			}
 		}
-		if len(drops) < 10 || events["icmp-sent"] == 0 || events["asked"] == 0 || events["answered"] == 0 {
+		if len(drops) < 10 || events["icmp-sent"] == 0 || events["neigh-requested"] == 0 || events["proxy-replied"] == 0 {
 			t.Errorf("drops %v, events %v: too little met to say anything", drops, events)
 		}
 	})

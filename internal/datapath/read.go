@@ -71,8 +71,8 @@ func ago(now, ns uint64) uint64 { return now - min(ns, math.MaxInt64/2) }
 func isBefore(a, b uint64) bool { return int64(a-b) < 0 }
 
 // origins are the model's by the data path's numbers.
-var origins = map[edgeHostOrigin]Origin{
-	edgeHostOriginORIGIN_LEARNED: OriginLearned, edgeHostOriginORIGIN_STATIC: OriginStatic, edgeHostOriginORIGIN_BGP: OriginBGP,
+var origins = map[bpfHostOrigin]Origin{
+	bpfHostOriginORIGIN_LEARNED: OriginLearned, bpfHostOriginORIGIN_STATIC: OriginStatic, bpfHostOriginORIGIN_BGP: OriginBGP,
 }
 
 // FDB lists the forwarding database.
@@ -82,12 +82,12 @@ func (d *Datapath) FDB() ([]FDBEntry, error) {
 		return nil, err
 	}
 	list := []FDBEntry{}
-	err = walk(d.objs.Fdb, func(k edgeFdbKey, e edgeFdbEntry) {
+	err = walk(d.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) {
 		entry := FDBEntry{
 			Segment: d.names.segments[k.Segment], MAC: k.Mac,
-			Static: e.Origin == edgeHostOriginORIGIN_STATIC, Origin: origins[e.Origin], Sticky: e.Sticky == 1, Moves: e.Moves,
+			Static: e.Origin == bpfHostOriginORIGIN_STATIC, Origin: origins[e.Origin], Sticky: e.Sticky == 1, Moves: e.Moves,
 		}
-		entry.Port, entry.Remote = d.endName(e.End)
+		entry.Port, entry.Remote = d.vportName(e.Vport)
 		if !entry.Static {
 			entry.AgeNS = since(now, e.SeenNs)
 		}
@@ -96,13 +96,13 @@ func (d *Datapath) FDB() ([]FDBEntry, error) {
 	return list, err
 }
 
-// endName is the port's name or the remote's address.
-func (d *Datapath) endName(id uint32) (port string, remote netip.Addr) {
-	if id == 0 || int(id) >= len(d.ends) {
+// vportName is the port's name or the remote's address.
+func (d *Datapath) vportName(id uint32) (port string, remote netip.Addr) {
+	if id == 0 || int(id) >= len(d.vports) {
 		return "", netip.Addr{}
 	}
-	if d.ends[id].Kind == edgeEndKindEND_TEP {
-		addr := addrOf(d.ends[id].Addr.W)
+	if d.vports[id].Kind == bpfVportKindVPORT_TEP {
+		addr := addrOf(d.vports[id].Addr.W)
 		return "", cmp.Or(d.edges[addr], addr)
 	}
 	return d.names.ports[id], netip.Addr{}
@@ -120,20 +120,20 @@ func (d *Datapath) Flows() ([]Flow, error) {
 		return nil, err
 	}
 	list := []Flow{}
-	err = walk(d.objs.Flows, func(k edgeFlowKey, f edgeFlow) {
+	err = walk(d.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
 		list = append(list, d.flow(k, f, now, generations))
 	})
 	if err != nil {
 		return nil, err
 	}
-	transit, err := d.shortcuts(now)
+	transit, err := d.transitFlows(now)
 	for k, f := range transit {
 		list = append(list, d.flow(k, f, now, generations))
 	}
 	return list, err
 }
 
-func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations generations) Flow {
+func (d *Datapath) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generations) Flow {
 	flow := Flow{
 		Segment: d.names.segments[uint32(f.Decision.Segment)],
 		SrcMAC:  overlay.MAC(k.Smac), DstMAC: overlay.MAC(k.Dmac),
@@ -144,26 +144,26 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations gener
 	if flow.EtherType == etherTypeIPv4 || flow.EtherType == etherTypeIPv6 {
 		flow.Src, flow.Dst = addrOf(k.Saddr.W), addrOf(k.Daddr.W)
 	}
-	if f.Decision.Flags&edgeFlowFlagsFLOW_ROUTED != 0 {
+	if f.Decision.Flags&bpfFlowFlagsFLOW_ROUTED != 0 {
 		flow.OutSegment = d.names.segments[uint32(f.Decision.ToSegment)]
 	}
-	if f.Decision.Flags&edgeFlowFlagsFLOW_SNAT != 0 {
+	if f.Decision.Flags&bpfFlowFlagsFLOW_SNAT != 0 {
 		flow.ToSrc = netip.AddrPortFrom(addrOf(f.Translation.Src.W), wire16(f.Translation.Sport))
 	}
-	if f.Decision.Flags&edgeFlowFlagsFLOW_DNAT != 0 {
+	if f.Decision.Flags&bpfFlowFlagsFLOW_DNAT != 0 {
 		flow.ToDst = netip.AddrPortFrom(addrOf(f.Translation.Dst.W), wire16(f.Translation.Dport))
 	}
-	flow.InPort, flow.InRemote = d.endName(uint32(f.Decision.In))
-	if f.Decision.Action != edgeActionACTION_FLOOD {
-		flow.OutPort, flow.OutRemote = d.endName(uint32(f.Decision.Out))
+	flow.InPort, flow.InRemote = d.vportName(uint32(f.Decision.In))
+	if f.Decision.Action != bpfActionACTION_FLOOD {
+		flow.OutPort, flow.OutRemote = d.vportName(uint32(f.Decision.Out))
 	}
 	switch {
-	case f.Decision.Slow != edgeSlowSLOW_FAST && int(f.Decision.Slow) < len(d.words.slows):
+	case f.Decision.Slow != bpfSlowSLOW_FAST && int(f.Decision.Slow) < len(d.words.slows):
 		flow.Why = d.words.slows[f.Decision.Slow].text
 	case !generations.isCurrent(&k, &f.Decision):
 		flow.Why = "outdated by a change, decided anew at its next packet"
 	case !d.cfg.FlowCache.Enabled:
-		flow.Why = d.words.slows[edgeSlowSLOW_CACHE_OFF].text
+		flow.Why = d.words.slows[bpfSlowSLOW_CACHE_OFF].text
 	default:
 		flow.FastPath = true
 	}
@@ -171,9 +171,9 @@ func (d *Datapath) flow(k edgeFlowKey, f edgeFlow, now uint64, generations gener
 }
 
 // traffic sums an end's counters over the cores.
-func (d *Datapath) traffic(id uint32) (edgeEndCounters, error) {
-	var sum edgeEndCounters
-	var perCPU []edgeEndCounters
+func (d *Datapath) traffic(id uint32) (bpfVportCounters, error) {
+	var sum bpfVportCounters
+	var perCPU []bpfVportCounters
 	if err := d.objs.Traffic.Lookup(id, &perCPU); err != nil {
 		return sum, fmt.Errorf("read the counters of end %d: %w", id, err)
 	}
@@ -193,7 +193,7 @@ func (d *Datapath) clearTraffic(id uint32) error {
 	if err != nil {
 		return fmt.Errorf("count the cores: %w", err)
 	}
-	if err := d.objs.Traffic.Put(id, make([]edgeEndCounters, n)); err != nil {
+	if err := d.objs.Traffic.Put(id, make([]bpfVportCounters, n)); err != nil {
 		return fmt.Errorf("clear the counters of end %d: %w", id, err)
 	}
 	return nil
@@ -246,7 +246,7 @@ func (c Counters) plus(o Counters) Counters {
 	return Counters{Packets: c.Packets + o.Packets, Bytes: c.Bytes + o.Bytes}
 }
 
-func toCounters(c edgeCounter) Counters { return Counters{Packets: c.Packets, Bytes: c.Bytes} }
+func toCounters(c bpfCounter) Counters { return Counters{Packets: c.Packets, Bytes: c.Bytes} }
 
 // Stats are the totals of the data path.
 type Stats struct {
@@ -273,16 +273,16 @@ const (
 )
 
 func (d *Datapath) caches() ([]Cache, error) {
-	flows, shortcuts := d.objs.Flows, d.objs.Shortcuts
+	flows, transitFlows := d.objs.Flows, d.objs.TransitCache
 	tc := Cache{Name: CacheTC, Size: int(flows.MaxEntries()), Bytes: memory(flows)}
-	if err := walk(flows, func(edgeFlowKey, edgeFlow) { tc.Used++ }); err != nil {
+	if err := walk(flows, func(bpfFlowKey, bpfFlow) { tc.Used++ }); err != nil {
 		return nil, err
 	}
 	if !d.cfg.Transit {
 		return []Cache{tc}, nil
 	}
-	tables, err := d.shortcutTables()
-	transit := Cache{Name: CacheTransit, Size: int(shortcuts.MaxEntries()), Bytes: memory(shortcuts)}
+	tables, err := d.transitTables()
+	transit := Cache{Name: CacheTransit, Size: int(transitFlows.MaxEntries()), Bytes: memory(transitFlows)}
 	for _, t := range tables {
 		transit.Used += int(t.Used)
 	}
@@ -306,8 +306,8 @@ func (d *Datapath) Stats() (Stats, error) {
 	if s.Events, err = d.Events(); err != nil {
 		return s, err
 	}
-	s.Hits = s.Events[d.words.events[edgeEventEVENT_HIT].name]
-	s.Misses = s.Events[d.words.events[edgeEventEVENT_MISS].name]
+	s.Hits = s.Events[d.words.events[bpfEventEVENT_HIT].name]
+	s.Misses = s.Events[d.words.events[bpfEventEVENT_MISS].name]
 	drops, err := d.Drops()
 	if err != nil {
 		return s, err
@@ -322,7 +322,7 @@ func (d *Datapath) Stats() (Stats, error) {
 	for id, g := range generations.segments {
 		s.Generations[d.names.segments[id]] = total(g)
 	}
-	if err := walk(d.objs.Fdb, func(edgeFdbKey, edgeFdbEntry) { s.FDBUsed++ }); err != nil {
+	if err := walk(d.objs.Fdb, func(bpfFdbKey, bpfFdbEntry) { s.FDBUsed++ }); err != nil {
 		return s, err
 	}
 	if s.Caches, err = d.caches(); err != nil {
@@ -345,8 +345,8 @@ func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
 		return 0, err
 	}
 	if ageing > 0 {
-		aged, err = d.deleteFDB(func(_ edgeFdbKey, e edgeFdbEntry) bool {
-			return e.Origin == edgeHostOriginORIGIN_LEARNED && since(now, e.SeenNs) > uint64(ageing)
+		aged, err = d.deleteFDB(func(_ bpfFdbKey, e bpfFdbEntry) bool {
+			return e.Origin == bpfHostOriginORIGIN_LEARNED && since(now, e.SeenNs) > uint64(ageing)
 		})
 		if err != nil {
 			return aged, err
@@ -355,8 +355,8 @@ func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
 	if err := d.ageNeighbours(now, ageing); err != nil {
 		return aged, err
 	}
-	var idle []edgeFlowKey
-	err = walk(d.objs.Flows, func(k edgeFlowKey, f edgeFlow) {
+	var idle []bpfFlowKey
+	err = walk(d.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
 		if since(now, f.SeenNs) > uint64(flowIdle) {
 			idle = append(idle, k)
 		}

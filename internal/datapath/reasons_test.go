@@ -32,11 +32,11 @@ const (
 
 // dropCase is a packet and the one reason that it must be counted under.
 type dropCase struct {
-	name   string
-	reason string
-	from   string // a device; "u0": through the tunnel program
-	packet packet
-	told   bool // the sender, by ICMP
+	name     string
+	reason   string
+	from     string // a device; "u0": through the tunnel program
+	packet   packet
+	reported bool // the sender, by ICMP
 }
 
 func dropCases(w *world) []dropCase {
@@ -58,8 +58,8 @@ func dropCases(w *world) []dropCase {
 		change(&o)
 		return o.Wrap(tcp)
 	}
-	told := func(c dropCase) dropCase {
-		c.told = true
+	reported := func(c dropCase) dropCase {
+		c.reported = true
 		return c
 	}
 	cases := []dropCase{
@@ -105,17 +105,17 @@ func dropCases(w *world) []dropCase {
 			with(func(o *pkttest.Outer) { o.Src, o.VNI, o.DstPort = w.family.remotes[1], greenVNI, 4790 })),
 		under("congestion mark that cannot be carried", "ecn-marked", with(func(o *pkttest.Outer) { o.TOS = 3 })),
 		{"interface that is no port", "unknown-port", "s0", packet{bytes: tcp}, false},
-		port("static MAC of a remote at a port", "static-elsewhere", pkttest.Frame("02:00:00:00:00:51", bob, tcp4)),
-		inside("static MAC of a port at a remote", "static-elsewhere", pkttest.Frame("02:00:00:00:00:50", bob, tcp4)),
+		port("static MAC of a remote at a port", "static-mac-move", pkttest.Frame("02:00:00:00:00:51", bob, tcp4)),
+		inside("static MAC of a port at a remote", "static-mac-move", pkttest.Frame("02:00:00:00:00:50", bob, tcp4)),
 		port("destination behind the same port", "same-port", pkttest.Frame(bob, "02:00:00:00:00:50", tcp4)),
 		inside("destination behind the same remote", "same-port", pkttest.Frame(bob, "02:00:00:00:00:51", tcp4)),
 		under("destination behind another remote", "split-horizon",
 			w.outer(w.family.remotes[1]).Wrap(pkttest.Frame(bob, "02:00:00:00:00:51", tcp4))),
 		{"alone in the segment", "no-member", "p2", packet{bytes: pkttest.Frame(alice, all, arp)}, false},
-		port("remote without a route", "no-route", pkttest.Frame(alice, "02:00:00:00:00:52", tcp4)),
-		told(port("one byte too big for the tunnel", "too-big", bigger(w, "02:00:00:00:00:51", 1))),
-		told(under("too big for the port", "too-big", w.fromRemote(pkttest.Frame(bob, "02:00:00:00:00:50", fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", portMTU-28+1))))),
-		told(dropCase{"segment whose pieces are too big", "too-big", "p0", packet{bytes: bigger(w, "02:00:00:00:00:51", 1000), gsoSize: 1500}, true}),
+		port("remote without a route", "no-underlay-route", pkttest.Frame(alice, "02:00:00:00:00:52", tcp4)),
+		reported(port("one byte too big for the tunnel", "too-big", bigger(w, "02:00:00:00:00:51", 1))),
+		reported(under("too big for the port", "too-big", w.fromRemote(pkttest.Frame(bob, "02:00:00:00:00:50", fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", portMTU-28+1))))),
+		reported(dropCase{"segment whose pieces are too big", "too-big", "p0", packet{bytes: bigger(w, "02:00:00:00:00:51", 1000), gsoSize: 1500}, true}),
 		{"large segment of a kind that cannot be tunnelled", "gso-nested", "p0", packet{bytes: pkttest.Frame(alice, "02:00:00:00:00:51", "tcp 10.0.0.1:1 > 10.0.0.2:2 2000"), gsoSize: 1000}, false},
 		{"large UDP segment out of a tunnel", "gso-udp", "u0", packet{
 			bytes: w.fromRemote(pkttest.Frame(bob, "02:00:00:00:00:50", "udp 10.0.0.1:1 > 10.0.0.2:2 1000")), gsoSize: 500}, false},
@@ -128,16 +128,16 @@ func dropCases(w *world) []dropCase {
 
 // routedDropCases need a router: the world of routedWorld.
 func routedDropCases() []dropCase {
-	port := func(name, reason, src, dst, words string, told bool) dropCase {
-		return dropCase{name, reason, "p0", packet{bytes: pkttest.Frame(src, dst, words)}, told}
+	port := func(name, reason, src, dst, words string, reported bool) dropCase {
+		return dropCase{name, reason, "p0", packet{bytes: pkttest.Frame(src, dst, words)}, reported}
 	}
 	return []dropCase{
 		port("gateway's MAC", "spoofed-mac", gatewayMAC, bob, udp4, false),
 		port("gateway's address", "spoofed-address", alice, all, "arp 10.0.1.1 ! 10.0.1.1", false),
 		port("not IP", "not-routed", alice, gatewayMAC, "lldp", false),
-		port("no service", "not-served", alice, gatewayMAC, "udp 10.0.1.10:1 > 10.0.1.1:2 30", true),
+		port("no service", "no-local-service", alice, gatewayMAC, "udp 10.0.1.10:1 > 10.0.1.1:2 30", true),
 		port("last hop", "ttl-exceeded", alice, gatewayMAC, "ttl 1 udp 10.0.1.10:1 > 10.0.2.13:2 30", true),
-		port("no route", "no-prefix", alice, gatewayMAC, "udp [2001:db8:1::a]:1 > [4000::1]:2 30", true),
+		port("no route", "no-route", alice, gatewayMAC, "udp [2001:db8:1::a]:1 > [4000::1]:2 30", true),
 		port("blackhole", "blackhole", alice, gatewayMAC, "udp 10.0.1.10:1 > 10.9.1.1:2 30", false),
 		port("unreachable", "unreachable", alice, gatewayMAC, "udp 10.0.1.10:1 > 10.9.2.1:2 30", true),
 		port("prohibited", "prohibited", alice, gatewayMAC, "udp 10.0.1.10:1 > 10.9.3.1:2 30", true),
@@ -194,12 +194,12 @@ func (w *world) wantDrop(t *testing.T, c dropCase) {
 	var r result
 	drops, events := w.counted(t, func() { r = w.run(t, prog, c.from, c.packet) })
 	want := dropped
-	if c.told { // the message leaves in the packet's place
+	if c.reported { // the message leaves in the packet's place
 		want = forwarded
 	}
-	if r.verdict != want || sum(drops) != 1 || drops[c.reason] != 1 || events["icmp-sent"] == 1 != c.told {
+	if r.verdict != want || sum(drops) != 1 || drops[c.reason] != 1 || events["icmp-sent"] == 1 != c.reported {
 		pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: c.packet.bytes}, {Name: "out", Bytes: r.out}},
-			"%v, drops %v, events %v; want one drop for %s, its sender told: %t", r.verdict, drops, events, c.reason, c.told)
+			"%v, drops %v, events %v; want one drop for %s, its sender told: %t", r.verdict, drops, events, c.reason, c.reported)
 	}
 }
 
@@ -208,16 +208,16 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"forwarded": "is not a drop",
 		// The kernel refuses room only beyond SKB_MAX_ALLOC (16 kB), more than TEST_RUN takes,
 		// and what a bug asks for: TestShortFramesLeaveTheTunnel.
-		"no-room":        "nothing",
-		"no-csum":        "TestUDPChecksumOnIPv6",
-		"redirect":       "TestFloodToVanishedPort",
-		"unresolved":     "TestFloodUnresolved",
-		"unknown-option": "TestGeneveOptionWalk",
-		"not-taken":      "TestNotTakenIsCounted",
-		"rejected":       "TestPolicyCases",
-		"no-policy":      "TestNoPolicy",
-		"non-ip":         "TestOtherThanIP",
-		"half-open":      "TestHalfOpenLimit",
+		"no-headroom":        "nothing",
+		"no-csum":            "TestUDPChecksumOnIPv6",
+		"redirect-failed":    "TestFloodToVanishedPort",
+		"nexthop-unresolved": "TestFloodUnresolved",
+		"unknown-option":     "TestGeneveOptionWalk",
+		"devmap-drop":        "TestNotTakenIsCounted",
+		"rejected":           "TestPolicyCases",
+		"no-policy":          "TestNoPolicy",
+		"non-ip":             "TestOtherThanIP",
+		"half-open-limit":    "TestHalfOpenLimit",
 	}
 	maps.Copy(elsewhere, natReasons)
 	tested := map[string]bool{}

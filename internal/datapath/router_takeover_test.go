@@ -32,7 +32,7 @@ func busy(t *testing.T) *world {
 
 func (w *world) routerGeneration(t *testing.T, name string) uint32 {
 	t.Helper()
-	var r edgeRouter
+	var r bpfRouter
 	if err := w.dp.objs.Routers.Lookup(w.dp.names.routeIDs[name], &r); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestTakeoverOfRouters(t *testing.T) {
 		t.Errorf("after the takeover\n%s\nbefore\n%s", after, before)
 	}
 	for name, entries := range w.contents(t) {
-		if name == edgeMapEvents || name == edgeMapTraffic || name == edgeMapPulses { // counters
+		if name == bpfMapEvents || name == bpfMapTraffic || name == bpfMapGlobalCounters { // counters
 			continue
 		}
 		if fmt.Sprint(entries) != fmt.Sprint(maps[name]) {
@@ -133,7 +133,7 @@ func TestRoutersArePruned(t *testing.T) {
 		}
 		w.apply(t)
 		all := w.contents(t)
-		for _, name := range []string{edgeMapLocals, edgeMapHops, edgeMapGroups, edgeMapAllowedMacs} {
+		for _, name := range []string{bpfMapLocalAddrs, bpfMapNexthops, bpfMapNexthopGroups, bpfMapAllowedMacs} {
 			if len(all[name]) != 0 {
 				t.Errorf("restart %t: the map %s still has %v", restart, name, all[name])
 			}
@@ -142,7 +142,7 @@ func TestRoutersArePruned(t *testing.T) {
 			t.Errorf("restart %t: %v are left", restart, left)
 		}
 		for id := range uint32(64) {
-			var r edgeRouter
+			var r bpfRouter
 			if err := w.dp.objs.Routers.Lookup(id, &r); err != nil || r.Used != 0 || r.Source4.W != [4]uint32{} {
 				t.Errorf("restart %t: router %d is %+v (%v)", restart, id, r, err)
 			}

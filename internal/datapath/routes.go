@@ -12,34 +12,34 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// groupBuckets is GROUP_BUCKETS of bpf/abi/abi.h.
-const groupBuckets = len(edgeGroup{}.Buckets)
+// groupBuckets is NEXTHOP_BUCKETS of bpf/abi/routing.h.
+const groupBuckets = len(bpfNexthopGroup{}.Buckets)
 
-var routeKinds = map[overlay.RouteKind]edgeRouteKind{
-	overlay.Unicast:     edgeRouteKindROUTE_GROUP,
-	overlay.Blackhole:   edgeRouteKindROUTE_BLACKHOLE,
-	overlay.Unreachable: edgeRouteKindROUTE_UNREACHABLE,
-	overlay.Prohibit:    edgeRouteKindROUTE_PROHIBIT,
+var routeKinds = map[overlay.RouteKind]bpfRouteKind{
+	overlay.Unicast:     bpfRouteKindROUTE_GROUP,
+	overlay.Blackhole:   bpfRouteKindROUTE_BLACKHOLE,
+	overlay.Unreachable: bpfRouteKindROUTE_UNREACHABLE,
+	overlay.Prohibit:    bpfRouteKindROUTE_PROHIBIT,
 }
 
 // restoreRoutes reads the numbers of routers, next hops and groups.
 func (d *Datapath) restoreRoutes() error {
-	d.routers = make([]edgeRouter, d.objs.Routers.MaxEntries())
-	d.hops = make([]edgeHop, d.objs.Hops.MaxEntries())
-	d.groups = make([]edgeGroup, d.objs.Groups.MaxEntries())
+	d.routers = make([]bpfRouter, d.objs.Routers.MaxEntries())
+	d.hops = make([]bpfNexthop, d.objs.Nexthops.MaxEntries())
+	d.groups = make([]bpfNexthopGroup, d.objs.NexthopGroups.MaxEntries())
 	if err := readArray(d.objs.Routers, d.routers); err != nil {
 		return err
 	}
-	if err := readArray(d.objs.Hops, d.hops); err != nil {
+	if err := readArray(d.objs.Nexthops, d.hops); err != nil {
 		return err
 	}
-	if err := readArray(d.objs.Groups, d.groups); err != nil {
+	if err := readArray(d.objs.NexthopGroups, d.groups); err != nil {
 		return err
 	}
-	d.routes, d.sets = make(map[edgeRouteKey]edgeRoute), make(map[string]uint32)
-	err := iterate(d.objs.Routes, func(k edgeRouteKey, r edgeRoute) { d.routes[k] = r })
+	d.routes, d.sets = make(map[bpfRouteKey]bpfRoute), make(map[string]uint32)
+	err := iterate(d.objs.Routes, func(k bpfRouteKey, r bpfRoute) { d.routes[k] = r })
 	for _, r := range d.routes {
-		if r.Kind == edgeRouteKindROUTE_GROUP {
+		if r.Kind == bpfRouteKindROUTE_GROUP {
 			d.sets[setOf(d.groups[r.Group].Buckets[:])] = r.Group
 		}
 	}
@@ -49,9 +49,9 @@ func (d *Datapath) restoreRoutes() error {
 // assignRouter knows a router again by its name's hash, which its entry keeps.
 func (d *Datapath) assignRouter(name string) error {
 	tag := NameTag(name)
-	id, ok := find(d.routers, func(r edgeRouter) bool { return r.Used == tag })
+	id, ok := find(d.routers, func(r bpfRouter) bool { return r.Used == tag })
 	if !ok {
-		id, ok = find(d.routers, func(r edgeRouter) bool { return r.Used == 0 })
+		id, ok = find(d.routers, func(r bpfRouter) bool { return r.Used == 0 })
 	}
 	if !ok {
 		return fmt.Errorf("router %s: the table of %d routers is full", name, len(d.routers)-1)
@@ -93,8 +93,8 @@ func (d *Datapath) planRoutes(t Tables, p *plan) error {
 	return nil
 }
 
-func routeKey(router uint32, prefix netip.Prefix) edgeRouteKey {
-	key := edgeRouteKey{Prefixlen: prefixLen(prefix), Router: router}
+func routeKey(router uint32, prefix netip.Prefix) bpfRouteKey {
+	key := bpfRouteKey{Prefixlen: prefixLen(prefix), Router: router}
 	key.Addr.W = wireAddr(prefix.Masked().Addr())
 	return key
 }
@@ -135,7 +135,7 @@ func setOf(hops []uint16) string {
 
 // group finds or makes the group of these next hops. A new one begins with the
 // buckets of the group that the route had, so that most flows stay where they are.
-func (d *Datapath) group(old edgeRoute, want []Hop, p *plan) (uint32, error) {
+func (d *Datapath) group(old bpfRoute, want []Hop, p *plan) (uint32, error) {
 	if len(want) == 0 {
 		return 0, errors.New("it has no next hop")
 	}
@@ -155,12 +155,12 @@ func (d *Datapath) group(old edgeRoute, want []Hop, p *plan) (uint32, error) {
 		p.groups[id] = true
 		return id, nil
 	}
-	id, ok := find(d.groups, func(g edgeGroup) bool { return g == edgeGroup{} })
+	id, ok := find(d.groups, func(g bpfNexthopGroup) bool { return g == bpfNexthopGroup{} })
 	if !ok {
 		return 0, fmt.Errorf("the table of %d groups of next hops is full: %w", len(d.groups)-1, errNoRoom)
 	}
 	var before [groupBuckets]uint16
-	if old.Kind == edgeRouteKindROUTE_GROUP {
+	if old.Kind == bpfRouteKindROUTE_GROUP {
 		before = d.groups[old.Group].Buckets
 	}
 	d.groups[id].Buckets = share(before, hops)
@@ -180,20 +180,20 @@ func (d *Datapath) hop(h Hop) (uint16, error) {
 	if !ok {
 		return 0, fmt.Errorf("there is no segment %q", h.Segment)
 	}
-	want := edgeHop{Segment: segment, Mac: h.MAC}
+	want := bpfNexthop{Segment: segment, Mac: h.MAC}
 	switch {
 	case h.Remote.IsValid():
-		end, ok := d.names.tepIDs[h.Remote]
+		vport, ok := d.names.tepIDs[h.Remote]
 		if !ok {
 			return 0, fmt.Errorf("remote %s has no entry among the TEPs", h.Remote)
 		}
-		want.End = uint16(end)
+		want.Vport = uint16(vport)
 	case h.Addr.IsValid():
 		want.Addr.W = wireAddr(h.Addr)
 	}
-	id, ok := find(d.hops, func(e edgeHop) bool { return e == want })
+	id, ok := find(d.hops, func(e bpfNexthop) bool { return e == want })
 	if !ok {
-		id, ok = find(d.hops, func(e edgeHop) bool { return e == edgeHop{} })
+		id, ok = find(d.hops, func(e bpfNexthop) bool { return e == bpfNexthop{} })
 	}
 	if !ok {
 		return 0, fmt.Errorf("the table of %d next hops is full: %w", len(d.hops)-1, errNoRoom)
@@ -208,12 +208,12 @@ var errNoRoom = errors.New("lead routes by fewer different next hops")
 // putHops writes the next hops and groups that routes refer to.
 func (d *Datapath) putHops(p *plan) error {
 	for id := range p.hops {
-		if err := putSlot(d.objs.Hops, uint32(id), d.hops[id]); err != nil {
+		if err := putSlot(d.objs.Nexthops, uint32(id), d.hops[id]); err != nil {
 			return err
 		}
 	}
 	for id := range p.groups {
-		if err := putSlot(d.objs.Groups, id, d.groups[id]); err != nil {
+		if err := putSlot(d.objs.NexthopGroups, id, d.groups[id]); err != nil {
 			return err
 		}
 	}
@@ -226,7 +226,7 @@ func (d *Datapath) writeRoutes(p *plan) error {
 	if err := d.putHops(p); err != nil {
 		return err
 	}
-	changed := make(map[edgeRouteKey]edgeRoute)
+	changed := make(map[bpfRouteKey]bpfRoute)
 	for k, r := range p.routes {
 		if now, ok := d.routes[k]; !ok || now != r {
 			changed[k] = r
@@ -235,7 +235,7 @@ func (d *Datapath) writeRoutes(p *plan) error {
 	if err := d.putRoutes(changed, map[uint32]bool{}); err != nil { // all routers are written
 		return err
 	}
-	locals, err := put(d.objs.Locals, p.locals)
+	locals, err := put(d.objs.LocalAddrs, p.locals)
 	if err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (d *Datapath) putRouter(id uint32, rerouted bool) error {
 
 // pruneRoutes removes routes, then what only they referred to.
 func (d *Datapath) pruneRoutes(p *plan) error {
-	var gone []edgeRouteKey
+	var gone []bpfRouteKey
 	for k := range d.routes {
 		if _, ok := p.routes[k]; !ok {
 			gone = append(gone, k)
@@ -306,7 +306,7 @@ func (d *Datapath) pruneRoutes(p *plan) error {
 	touched := make(map[uint32]bool)
 	errs := []error{
 		d.dropRoutes(gone, touched),
-		pruneMap(d.objs.Locals, p.locals, func(k edgeLocalKey) error { return d.reroute(k.Router) }),
+		pruneMap(d.objs.LocalAddrs, p.locals, func(k bpfLocalKey) error { return d.reroute(k.Router) }),
 		d.freeHops(p.groups, p.hops),
 	}
 	for id := range touched {
@@ -318,7 +318,7 @@ func (d *Datapath) pruneRoutes(p *plan) error {
 		}
 		// The generation goes on, so that a decision of a former owner never fits a new one.
 		was := d.routers[id]
-		d.routers[id] = edgeRouter{Generation: was.Generation + generationStep, Shards: was.Shards, Translated: was.Translated}
+		d.routers[id] = bpfRouter{Generation: was.Generation + generationStep, Shards: was.Shards, Translated: was.Translated}
 		errs = append(errs, putSlot(d.objs.Routers, uint32(id), d.routers[id]))
 	}
 	return errors.Join(errs...)
@@ -333,15 +333,15 @@ func (d *Datapath) freeHops(groups map[uint32]bool, hops map[uint16]bool) error 
 		}
 	}
 	for id := range d.groups {
-		if (d.groups[id] != edgeGroup{}) && !groups[uint32(id)] {
-			d.groups[id] = edgeGroup{}
-			errs = append(errs, putSlot(d.objs.Groups, uint32(id), d.groups[id]))
+		if (d.groups[id] != bpfNexthopGroup{}) && !groups[uint32(id)] {
+			d.groups[id] = bpfNexthopGroup{}
+			errs = append(errs, putSlot(d.objs.NexthopGroups, uint32(id), d.groups[id]))
 		}
 	}
 	for id := range d.hops {
-		if (d.hops[id] != edgeHop{}) && !hops[uint16(id)] {
-			d.hops[id] = edgeHop{}
-			errs = append(errs, putSlot(d.objs.Hops, uint32(id), d.hops[id]))
+		if (d.hops[id] != bpfNexthop{}) && !hops[uint16(id)] {
+			d.hops[id] = bpfNexthop{}
+			errs = append(errs, putSlot(d.objs.Nexthops, uint32(id), d.hops[id]))
 		}
 	}
 	return errors.Join(errs...)

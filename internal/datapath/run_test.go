@@ -9,21 +9,21 @@ import (
 
 // skBuff is the kernel's struct __sk_buff as BPF_PROG_TEST_RUN takes it.
 type skBuff struct {
-	Len, PktType, Mark, QueueMapping, Protocol     uint32
-	VlanPresent, VlanTCI, VlanProto, Priority      uint32
-	IngressIfindex, Ifindex, TCIndex               uint32
-	CB                                             [5]uint32
-	Hash, TCClassid, Data, DataEnd, NapiID, Family uint32
-	RemoteIP4, LocalIP4                            uint32
-	RemoteIP6, LocalIP6                            [4]uint32
-	RemotePort, LocalPort, DataMeta                uint32
-	FlowKeys, Tstamp                               uint64
-	WireLen, GSOSegs                               uint32
-	SK                                             uint64
-	GSOSize                                        uint32
-	TstampType                                     uint8
-	_                                              [3]uint8
-	Hwtstamp                                       uint64
+	Len, PktType, Mark, QueueMapping, Protocol       uint32
+	VlanPresent, VlanTCI, VlanProto, Priority        uint32
+	IngressIfindex, Ifindex, TCIndex                 uint32
+	CB                                               [5]uint32
+	Hash, TCClassid, Data, DataVport, NapiID, Family uint32
+	RemoteIP4, LocalIP4                              uint32
+	RemoteIP6, LocalIP6                              [4]uint32
+	RemotePort, LocalPort, DataMeta                  uint32
+	FlowKeys, Tstamp                                 uint64
+	WireLen, GSOSegs                                 uint32
+	SK                                               uint64
+	GSOSize                                          uint32
+	TstampType                                       uint8
+	_                                                [3]uint8
+	Hwtstamp                                         uint64
 }
 
 // verdict is what a program returned.
@@ -100,7 +100,7 @@ func runProgram(prog *ebpf.Program, ifindex int, p packet) (result, error) {
 // for a test or until the next reload.
 func (w *world) reload(t testing.TB, constants map[string]any) {
 	t.Helper()
-	spec, err := loadEdge()
+	spec, err := loadBpf()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,14 +112,14 @@ func (w *world) reload(t testing.TB, constants map[string]any) {
 			t.Fatalf("set %s: %v", name, err)
 		}
 	}
-	var programs edgePrograms
+	var programs bpfPrograms
 	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: w.dp.maps()}); err != nil {
 		t.Fatal(err)
 	}
-	dp, former := w.dp, w.dp.objs.edgePrograms
+	dp, previous := w.dp, w.dp.objs.bpfPrograms
 	w.dp.objs.FromPort, w.dp.objs.FromUnderlay = programs.FromPort, programs.FromUnderlay
 	t.Cleanup(func() {
 		programs.Close()
-		dp.objs.edgePrograms = former
+		dp.objs.bpfPrograms = previous
 	})
 }

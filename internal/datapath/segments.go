@@ -10,10 +10,10 @@ import (
 )
 
 // encapsulations are the model's in the data path's numbers.
-var encapsulations = map[overlay.Encapsulation]edgeEncapsulation{
-	overlay.VXLAN:  edgeEncapsulationENCAP_VXLAN,
-	overlay.Geneve: edgeEncapsulationENCAP_GENEVE,
-	overlay.NVGRE:  edgeEncapsulationENCAP_NVGRE,
+var encapsulations = map[overlay.Encapsulation]bpfEncapsulation{
+	overlay.VXLAN:  bpfEncapsulationENCAP_VXLAN,
+	overlay.Geneve: bpfEncapsulationENCAP_GENEVE,
+	overlay.NVGRE:  bpfEncapsulationENCAP_NVGRE,
 }
 
 // planSegments must come after the ports: remotes are the last members.
@@ -26,18 +26,18 @@ func (d *Datapath) planSegments(t Tables, p *plan) error {
 			return err
 		}
 		if s.VNI != 0 && s.Gateway != nil && len(s.Gateway.Addresses) == 0 { // its hosts are routers
-			segment.Flags |= edgeSegmentFlagsSEGMENT_L3
+			segment.Flags |= bpfSegmentFlagsSEGMENT_L3
 		}
 		setEVPN(&segment, s, t)
 		p.evpn[id] = s.EVPN != nil
 		d.translate(id, s, &segment, t, p)
 		d.segments[id] = segment
 		if s.VNI != 0 {
-			p.vnis[edgeVniKey{Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort)}] = id
+			p.vnis[bpfVniKey{Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort)}] = id
 		}
 		p.planGateway(id, segment.Router, s)
 		p.planOptions(s.Tunnel.Options)
-		if err := d.planRemotes(id, s, t.Untaught[s.Name], p); err != nil {
+		if err := d.planRemotes(id, s, t.NoLearning[s.Name], p); err != nil {
 			return err
 		}
 		d.planStatic(id, s, p)
@@ -46,30 +46,30 @@ func (d *Datapath) planSegments(t Tables, p *plan) error {
 }
 
 // segment is s as the data path has it, less generation and members.
-func (d *Datapath) segment(s overlay.Segment, t Tables) (edgeSegment, error) {
-	e := edgeSegment{
+func (d *Datapath) segment(s overlay.Segment, t Tables) (bpfSegment, error) {
+	e := bpfSegment{
 		Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort), Used: 1, Encap: encapsulations[s.Tunnel.Encapsulation],
 	}
 	if s.VNI == 0 {
-		e.Encap = edgeEncapsulationENCAP_NONE
+		e.Encap = bpfEncapsulationENCAP_NONE
 	}
 	if s.Tunnel.UDPChecksum {
-		e.Flags |= edgeSegmentFlagsSEGMENT_UDP_CSUM
-		e.CsumIfindex = uint32(t.Checksummers[s.Tunnel.UDPPort])
+		e.Flags |= bpfSegmentFlagsSEGMENT_UDP_CSUM
+		e.CsumIfindex = uint32(t.ChecksumDevices[s.Tunnel.UDPPort])
 	}
-	for flag, set := range map[edgeSegmentFlags]bool{
-		edgeSegmentFlagsSEGMENT_TAGS: s.KeepTags, edgeSegmentFlagsSEGMENT_SUPPRESS: s.Suppress,
-		edgeSegmentFlagsSEGMENT_CLAMP: s.ClampMSS,
+	for flag, set := range map[bpfSegmentFlags]bool{
+		bpfSegmentFlagsSEGMENT_TAGS: s.KeepTags, bpfSegmentFlagsSEGMENT_SUPPRESS: s.Suppress,
+		bpfSegmentFlagsSEGMENT_CLAMP: s.ClampMSS,
 	} {
 		if set {
 			e.Flags |= flag
 		}
 	}
 	e.TunnelLen = tunnelLen(s.Tunnel)
-	if team := t.TeamOf[s.Name]; team < len(t.Teams) {
-		e.Team = uint16(team)
-		if t.Teams[team].Source {
-			e.Flags |= edgeSegmentFlagsSEGMENT_BY_SOURCE
+	if pathPolicy := t.PathPolicyOf[s.Name]; pathPolicy < len(t.PathPolicies) {
+		e.PathPolicy = uint16(pathPolicy)
+		if t.PathPolicies[pathPolicy].Source {
+			e.Flags |= bpfSegmentFlagsSEGMENT_BY_SOURCE
 		}
 	}
 	setOuter(&e, s.Tunnel)
@@ -126,15 +126,15 @@ func setSources(v4, v6 *[4]uint32, addrs []netip.Addr) {
 	}
 }
 
-func setOuter(e *edgeSegment, t overlay.Tunnel) {
+func setOuter(e *bpfSegment, t overlay.Tunnel) {
 	if t.DSCP == overlay.Inherit {
-		e.Outer |= edgeOuterFlagsOUTER_DSCP_INHERIT
+		e.Outer |= bpfOuterFlagsOUTER_DSCP_INHERIT
 	} else {
 		e.Tos = uint8(t.DSCP << 2)
 	}
 	switch t.TTL {
 	case overlay.Inherit:
-		e.Outer |= edgeOuterFlagsOUTER_TTL_INHERIT
+		e.Outer |= bpfOuterFlagsOUTER_TTL_INHERIT
 		e.Ttl = defaultTTL
 	case 0:
 		e.Ttl = defaultTTL
@@ -143,10 +143,10 @@ func setOuter(e *edgeSegment, t overlay.Tunnel) {
 	}
 	switch t.DF {
 	case overlay.DFInherit:
-		e.Outer |= edgeOuterFlagsOUTER_DF_INHERIT
+		e.Outer |= bpfOuterFlagsOUTER_DF_INHERIT
 	case overlay.DFUnset:
 	default:
-		e.Outer |= edgeOuterFlagsOUTER_DF
+		e.Outer |= bpfOuterFlagsOUTER_DF
 	}
 }
 
@@ -180,7 +180,7 @@ func (p *plan) planGateway(segment, router uint32, s overlay.Segment) {
 		return
 	}
 	for _, prefix := range s.Gateway.Addresses {
-		key := edgeLocalKey{Router: router}
+		key := bpfLocalKey{Router: router}
 		if prefix.Addr().IsLinkLocalUnicast() && prefix.Addr().Is6() {
 			key.Router = localLink | segment
 		}
@@ -191,54 +191,54 @@ func (p *plan) planGateway(segment, router uint32, s overlay.Segment) {
 
 // setEVPN notes whether BGP tells of the segment's hosts, and whether it alone does. The
 // answers to Ask need an address even where there is no gateway.
-func setEVPN(e *edgeSegment, s overlay.Segment, t Tables) {
+func setEVPN(e *bpfSegment, s overlay.Segment, t Tables) {
 	if s.EVPN == nil {
 		return
 	}
-	e.Evpn = edgeEvpnFlagsEVPN_SEGMENT
-	taught := func(remote netip.Addr) bool { return !slices.Contains(t.Untaught[s.Name], remote) }
+	e.Evpn = bpfEvpnFlagsEVPN_SEGMENT
+	taught := func(remote netip.Addr) bool { return !slices.Contains(t.NoLearning[s.Name], remote) }
 	if !slices.ContainsFunc(s.Remotes, taught) {
-		e.Evpn |= edgeEvpnFlagsEVPN_ALONE
+		e.Evpn |= bpfEvpnFlagsEVPN_ONLY
 	}
 	if s.Gateway == nil {
-		e.GatewayMac = askerMAC
+		e.GatewayMac = echoDirMAC
 	}
 }
 
-// remoteUntaught is REMOTE_UNTAUGHT of bpf/abi/abi.h.
-const remoteUntaught = 1 << 31
+// remoteNoLearning is REMOTE_UNTAUGHT of bpf/abi/abi.h.
+const remoteNoLearning = 1 << 31
 
-func (d *Datapath) planRemotes(id uint32, s overlay.Segment, untaught []netip.Addr, p *plan) error {
+func (d *Datapath) planRemotes(id uint32, s overlay.Segment, noLearning []netip.Addr, p *plan) error {
 	for _, addr := range s.Remotes {
-		end, ok := d.names.tepIDs[addr]
+		vport, ok := d.names.tepIDs[addr]
 		if !ok {
 			return fmt.Errorf("segment %s: remote %s has no entry among the TEPs", s.Name, addr)
 		}
 		for _, from := range p.addrs[addr] {
-			key := edgeRemoteKey{Segment: id}
+			key := bpfRemoteKey{Segment: id}
 			key.Addr.W = wireAddr(from)
-			p.remotes[key] = end
-			if slices.Contains(untaught, addr) {
-				p.remotes[key] |= remoteUntaught
+			p.remotes[key] = vport
+			if slices.Contains(noLearning, addr) {
+				p.remotes[key] |= remoteNoLearning
 			}
 		}
-		p.addMember(id, end)
+		p.addMember(id, vport)
 	}
 	return nil
 }
 
 func (d *Datapath) planStatic(id uint32, s overlay.Segment, p *plan) {
 	for _, st := range s.Static {
-		end, ok := d.names.tepIDs[st.Remote]
+		vport, ok := d.names.tepIDs[st.Remote]
 		if st.Port != "" {
-			end, ok = d.names.portIDs[st.Port]
+			vport, ok = d.names.portIDs[st.Port]
 		}
 		if ok { // a port whose interface is absent has no entry yet
-			p.static[edgeFdbKey{Segment: id, Mac: st.MAC}] = end
+			p.static[bpfFdbKey{Segment: id, Mac: st.MAC}] = vport
 		}
 	}
 	for _, n := range s.Neighbours {
-		key := edgeNeighbourKey{Segment: id}
+		key := bpfNeighbourKey{Segment: id}
 		key.Addr.W = wireAddr(n.Addr)
 		p.neighbours[key] = n.MAC
 	}

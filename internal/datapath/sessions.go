@@ -10,11 +10,11 @@ import (
 )
 
 // StateNames are those of the states of a connection, by enum conn_state.
-var StateNames = [sweepConnStateSTATE_MAX]string{
-	sweepConnStateSTATE_OPENING: "opening", sweepConnStateSTATE_ESTABLISHED: "established",
-	sweepConnStateSTATE_HALF_CLOSED: "half-closed", sweepConnStateSTATE_TIME_WAIT: "time-wait",
-	sweepConnStateSTATE_CLOSED: "closed", sweepConnStateSTATE_UDP: "unreplied",
-	sweepConnStateSTATE_UDP_REPLIED: "replied", sweepConnStateSTATE_ICMP: "icmp",
+var StateNames = [bpfCtStateCT_STATE_MAX]string{
+	bpfCtStateCT_STATE_OPENING: "opening", bpfCtStateCT_STATE_ESTABLISHED: "established",
+	bpfCtStateCT_STATE_HALF_CLOSED: "half-closed", bpfCtStateCT_STATE_TIME_WAIT: "time-wait",
+	bpfCtStateCT_STATE_CLOSED: "closed", bpfCtStateCT_STATE_UDP: "unreplied",
+	bpfCtStateCT_STATE_UDP_REPLIED: "replied", bpfCtStateCT_STATE_ICMP: "icmp",
 }
 
 // Session is a connection that the firewall of one port tracks. One between two ports of
@@ -38,7 +38,7 @@ type Session struct {
 	Rule          RuleName
 	Current       bool
 	AgeNS, IdleNS uint64
-	Forth, Back   Counters // from who opened it, and to them
+	Orig, Reply   Counters // from who opened it, and to them
 }
 
 // EachSession calls do for every connection until it returns false. do must not keep s.
@@ -51,9 +51,9 @@ func (d *Datapath) EachSession(do func(s *Session) bool) error {
 		return err
 	}
 	stop := false
-	for _, table := range []*ebpf.Map{d.objs.Connections, d.objs.HalfOpen} {
+	for _, table := range []*ebpf.Map{d.objs.CtEstablished, d.objs.CtHalfOpen} {
 		var s Session
-		err := walkWhile(table, func(k *edgeConnKey, c *edgeConn) bool {
+		err := walkWhile(table, func(k *bpfCtKey, c *bpfCtEntry) bool {
 			d.session(&s, k, c, now)
 			stop = !do(&s)
 			return !stop
@@ -65,63 +65,63 @@ func (d *Datapath) EachSession(do func(s *Session) bool) error {
 	return nil
 }
 
-func (d *Datapath) session(s *Session, k *edgeConnKey, c *edgeConn, now uint64) {
-	bits := sweepConnBits(c.Bits)
+func (d *Datapath) session(s *Session, k *bpfCtKey, c *bpfCtEntry, now uint64) {
+	bits := bpfCtBits(c.Bits)
 	*s = Session{
-		Port: d.names.ports[k.End], Proto: k.Proto, Echo: k.Asker != 0, SrcMAC: c.Smac, DstMAC: c.Dmac,
-		PeerPort: d.names.ports[uint32(c.PeerEnd)], PeerSegment: d.names.segments[uint32(c.PeerSegment)],
-		State: StateNames[connState(k.Proto, bits)], Answered: isAnswered(k.Proto, bits), PickedUp: bits&sweepConnBitsCONN_PICKED_UP != 0,
+		Port: d.names.ports[k.Zone], Proto: k.Proto, Echo: k.EchoDir != 0, SrcMAC: c.Smac, DstMAC: c.Dmac,
+		PeerPort: d.names.ports[uint32(c.PeerVport)], PeerSegment: d.names.segments[uint32(c.PeerSegment)],
+		State: StateNames[ctState(k.Proto, bits)], Answered: isAnswered(k.Proto, bits), PickedUp: bits&bpfCtBitsCT_PICKED_UP != 0,
 		Rule: d.ruleName(c.Rule), Current: c.Policy == d.fw.numbers.Policy,
 		AgeNS: since(now, c.BornNs), IdleNS: since(now, c.SeenNs),
-		Forth: toCounters(c.Counters[0]), Back: toCounters(c.Counters[1]),
+		Orig: toCounters(c.Counters[0]), Reply: toCounters(c.Counters[1]),
 	}
-	if int(k.End) < len(d.ends) {
-		s.Segment = d.names.segments[d.ends[k.End].Segment]
+	if int(k.Zone) < len(d.vports) {
+		s.Segment = d.names.segments[d.vports[k.Zone].Segment]
 	}
 	inside, outside := addrOf(k.Inside.W), addrOf(k.Outside.W)
 	s.Direction, s.Src, s.SrcPort, s.Dst, s.DstPort = overlay.In, outside, wire16(k.OutsidePort), inside, wire16(k.InsidePort)
-	if bits&sweepConnBitsCONN_OUT != 0 {
+	if bits&bpfCtBitsCT_OUT != 0 {
 		s.Direction, s.Src, s.SrcPort, s.Dst, s.DstPort = overlay.Out, s.Dst, s.DstPort, s.Src, s.SrcPort
 	}
 }
 
-// connState is conn_state of bpf/firewall/conntrack.h.
-func connState(proto uint8, bits sweepConnBits) sweepConnState {
+// ctState is conn_state of bpf/firewall/conntrack.h.
+func ctState(proto uint8, bits bpfCtBits) bpfCtState {
 	switch proto {
 	case unix.IPPROTO_TCP:
 		return tcpState(bits)
 	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
-		return sweepConnStateSTATE_ICMP
+		return bpfCtStateCT_STATE_ICMP
 	}
-	if bits&sweepConnBitsCONN_REPLIED != 0 {
-		return sweepConnStateSTATE_UDP_REPLIED
+	if bits&bpfCtBitsCT_REPLIED != 0 {
+		return bpfCtStateCT_STATE_UDP_REPLIED
 	}
-	return sweepConnStateSTATE_UDP
+	return bpfCtStateCT_STATE_UDP
 }
 
-func tcpState(bits sweepConnBits) sweepConnState {
+func tcpState(bits bpfCtBits) bpfCtState {
 	switch {
-	case bits&sweepConnBitsCONN_RST != 0:
-		return sweepConnStateSTATE_CLOSED
+	case bits&bpfCtBitsCT_RST != 0:
+		return bpfCtStateCT_STATE_CLOSED
 	case !isAnswered(unix.IPPROTO_TCP, bits):
-		return sweepConnStateSTATE_OPENING
-	case bits.both(sweepConnBitsCONN_FIN):
-		return sweepConnStateSTATE_TIME_WAIT
-	case bits&(sweepConnBitsCONN_FIN|sweepConnBitsCONN_FIN<<1) != 0:
-		return sweepConnStateSTATE_HALF_CLOSED
+		return bpfCtStateCT_STATE_OPENING
+	case bits.both(bpfCtBitsCT_FIN):
+		return bpfCtStateCT_STATE_TIME_WAIT
+	case bits&(bpfCtBitsCT_FIN|bpfCtBitsCT_FIN<<1) != 0:
+		return bpfCtStateCT_STATE_HALF_CLOSED
 	}
-	return sweepConnStateSTATE_ESTABLISHED
+	return bpfCtStateCT_STATE_ESTABLISHED
 }
 
 // both reports whether a bit is set that each direction has for itself.
-func (b sweepConnBits) both(bit sweepConnBits) bool { return b&bit != 0 && b&(bit<<1) != 0 }
+func (b bpfCtBits) both(bit bpfCtBits) bool { return b&bit != 0 && b&(bit<<1) != 0 }
 
 // isAnswered is is_answered of bpf/firewall/conntrack.h.
-func isAnswered(proto uint8, bits sweepConnBits) bool {
+func isAnswered(proto uint8, bits bpfCtBits) bool {
 	if proto != unix.IPPROTO_TCP {
-		return bits&sweepConnBitsCONN_REPLIED != 0
+		return bits&bpfCtBitsCT_REPLIED != 0
 	}
-	return bits.both(sweepConnBitsCONN_ACK) && (bits&sweepConnBitsCONN_PICKED_UP != 0 || bits.both(sweepConnBitsCONN_SYN))
+	return bits.both(bpfCtBitsCT_ACK) && (bits&bpfCtBitsCT_PICKED_UP != 0 || bits.both(bpfCtBitsCT_SYN))
 }
 
 // cachedKey tells the flows of sessions apart, in one direction, as far as the flow cache
@@ -133,12 +133,12 @@ type cachedKey struct {
 	srcPort, dstPort uint16
 }
 
-func cachedKeys(s *Session) (forth, back cachedKey) {
-	forth = cachedKey{port: s.Port, proto: s.Proto, src: s.Src, dst: s.Dst}
+func cachedKeys(s *Session) (orig, back cachedKey) {
+	orig = cachedKey{port: s.Port, proto: s.Proto, src: s.Src, dst: s.Dst}
 	if s.Proto == unix.IPPROTO_TCP || s.Proto == unix.IPPROTO_UDP || s.Proto == unix.IPPROTO_SCTP {
-		forth.srcPort, forth.dstPort = s.SrcPort, s.DstPort
+		orig.srcPort, orig.dstPort = s.SrcPort, s.DstPort
 	}
-	return forth, cachedKey{s.Port, s.Proto, s.Dst, s.Src, forth.dstPort, forth.srcPort}
+	return orig, cachedKey{s.Port, s.Proto, s.Dst, s.Src, orig.dstPort, orig.srcPort}
 }
 
 // Cached says of a direction of a session whether its packets find a decision.
@@ -169,12 +169,12 @@ func (d *Datapath) CachedSessions(sessions []Session) ([][2]Cached, error) {
 	for i := range sessions {
 		s := &sessions[i]
 		if s.Proto == unix.IPPROTO_ICMP || s.Proto == unix.IPPROTO_ICMPV6 { // never cached
-			c := Cached{Known: true, Why: d.words.slows[edgeSlowSLOW_EXAMINED].text, IdleNS: s.IdleNS}
+			c := Cached{Known: true, Why: d.words.slows[bpfSlowSLOW_DEEP_PARSE].text, IdleNS: s.IdleNS}
 			all[i] = [2]Cached{c, c}
 			continue
 		}
-		forth, back := cachedKeys(s)
-		places[forth] = append(places[forth], place{i, 0})
+		orig, back := cachedKeys(s)
+		places[orig] = append(places[orig], place{i, 0})
 		places[back] = append(places[back], place{i, 1})
 	}
 	now, err := monotonicNS()
@@ -185,7 +185,7 @@ func (d *Datapath) CachedSessions(sessions []Session) ([][2]Cached, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = walk(d.objs.Flows, func(k edgeFlowKey, f edgeFlow) {
+	err = walk(d.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
 		flow := d.flow(k, f, now, generations)
 		for _, key := range flow.cachedAs() {
 			for _, at := range places[key] {

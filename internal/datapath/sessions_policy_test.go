@@ -104,12 +104,12 @@ func TestOtherSizesKeepConnections(t *testing.T) {
 			w.reopen(t)
 		}
 		w.apply(t)
-		if got := w.dp.objs.Connections.MaxEntries(); got != size {
+		if got := w.dp.objs.CtEstablished.MaxEntries(); got != size {
 			t.Fatalf("the table has %d entries, want %d", got, size)
 		}
 		w.follow(t, []step{{"p1", udpFrom("53"), "p0"}})
 		for port, list := range w.sessions(t) {
-			if len(list) != 1 || !list[0].Answered || list[0].Forth.Packets != 1 {
+			if len(list) != 1 || !list[0].Answered || list[0].Orig.Packets != 1 {
 				t.Errorf("sessions of %s: %+v", port, list)
 			}
 		}
@@ -199,18 +199,18 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	former := carried.former[edgeMapConnections]
+	previous := carried.previous[bpfMapCtEstablished]
 	now, err := monotonicNS()
 	if err != nil {
 		t.Fatal(err)
 	}
-	late, newer := edgeConnKey{Proto: 17, InsidePort: 7}, edgeConnKey{Proto: 17, InsidePort: 8}
-	for k, m := range map[edgeConnKey][2]edgeConn{late: {{SeenNs: now, Rule: 7}, {}}, newer: {{SeenNs: now, Rule: 8}, {SeenNs: now + 1, Rule: 9}}} {
-		if err := former.Put(k, m[0]); err != nil {
+	late, newer := bpfCtKey{Proto: 17, InsidePort: 7}, bpfCtKey{Proto: 17, InsidePort: 8}
+	for k, m := range map[bpfCtKey][2]bpfCtEntry{late: {{SeenNs: now, Rule: 7}, {}}, newer: {{SeenNs: now, Rule: 8}, {SeenNs: now + 1, Rule: 9}}} {
+		if err := previous.Put(k, m[0]); err != nil {
 			t.Fatal(err)
 		}
 		if m[1].SeenNs != 0 {
-			if err := w.dp.objs.Connections.Put(k, m[1]); err != nil {
+			if err := w.dp.objs.CtEstablished.Put(k, m[1]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -218,9 +218,9 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 	if err := carried.finish(w.dp); err != nil {
 		t.Fatal(err)
 	}
-	for k, want := range map[edgeConnKey]uint32{late: 7, newer: 9} {
-		var got edgeConn
-		if err := w.dp.objs.Connections.Lookup(k, &got); err != nil || got.Rule != want {
+	for k, want := range map[bpfCtKey]uint32{late: 7, newer: 9} {
+		var got bpfCtEntry
+		if err := w.dp.objs.CtEstablished.Lookup(k, &got); err != nil || got.Rule != want {
 			t.Errorf("connection %d has rule %d, %v, want %d", k.InsidePort, got.Rule, err, want)
 		}
 	}
@@ -228,7 +228,7 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 	if n := len(w.sessions(t)["p1"]); n != 1 {
 		t.Errorf("p1 has %d sessions, want the one from before", n)
 	}
-	if again, err := w.dp.carry(); err != nil || len(again.former) != 0 {
+	if again, err := w.dp.carry(); err != nil || len(again.previous) != 0 {
 		t.Errorf("former tables are left: %v, %v", again, err)
 	}
 }

@@ -32,7 +32,7 @@ func TestSessions(t *testing.T) {
 	for port, list := range w.sessions(t) {
 		for _, s := range list {
 			got = append(got, fmt.Sprintf("%s %s %s %d %s:%d > %s:%d peer %q %q %s answered=%v %d/%d %s/%s current=%v", port, s.Segment, s.Direction, s.Proto,
-				s.Src, s.SrcPort, s.Dst, s.DstPort, s.PeerPort, s.PeerSegment, s.State, s.Answered, s.Forth.Packets, s.Back.Packets, s.Rule.Section, s.Rule.Name, s.Current))
+				s.Src, s.SrcPort, s.Dst, s.DstPort, s.PeerPort, s.PeerSegment, s.State, s.Answered, s.Orig.Packets, s.Reply.Packets, s.Rule.Section, s.Rule.Name, s.Current))
 		}
 	}
 	slices.Sort(got)
@@ -52,19 +52,19 @@ func TestSessions(t *testing.T) {
 func TestStatesAreThoseOfTheSweep(t *testing.T) {
 	w := walledWorld(t, anything())
 	want := map[string]int{}
-	entries := map[edgeConnKey]edgeConn{}
+	entries := map[bpfCtKey]bpfCtEntry{}
 	now, err := monotonicNS()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range uint32(1 << 12) {
 		proto := []uint8{6, 6, 6, 17, 1, 58, 132, 47}[i%8]
-		k := edgeConnKey{End: w.dp.names.portIDs["p0"], Proto: proto, InsidePort: uint16(i)}
+		k := bpfCtKey{Zone: w.dp.names.portIDs["p0"], Proto: proto, InsidePort: uint16(i)}
 		k.Inside.W, k.Outside.W = wireAddr(netip.MustParseAddr("10.0.0.1")), wireAddr(netip.MustParseAddr("10.0.0.2"))
-		entries[k] = edgeConn{SeenNs: now, Bits: i >> 1 & 1023}
-		want[StateNames[connState(proto, sweepConnBits(i>>1&1023))]]++
+		entries[k] = bpfCtEntry{SeenNs: now, Bits: i >> 1 & 1023}
+		want[StateNames[ctState(proto, bpfCtBits(i>>1&1023))]]++
 	}
-	if err := putBatch(w.dp.objs.Connections, entries, 0); err != nil {
+	if err := putBatch(w.dp.objs.CtEstablished, entries, 0); err != nil {
 		t.Fatal(err)
 	}
 	got := w.sweep(t).States
@@ -116,7 +116,7 @@ func TestCachedSessions(t *testing.T) {
 			t.Errorf("echoes of %s: %+v, %v, want them slow", port, ways, err)
 		}
 	}
-	if err := w.dp.outdateAll(); err != nil {
+	if err := w.dp.invalidateAll(); err != nil {
 		t.Fatal(err)
 	}
 	if ways := cached()["p0"]; ways[0].Fast || ways[0].Why == "" {

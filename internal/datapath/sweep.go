@@ -20,8 +20,8 @@ func (s *sweeper) close() error {
 	return errors.Join(s.program.Close(), s.tally.Close())
 }
 
-// Census is what the sweep found.
-type Census struct {
+// GCStats is what the sweep found.
+type GCStats struct {
 	States      map[string]int // connections by state, as StateNames
 	Connections int            // in the table from which nothing is pushed out
 	HalfOpen    int            // in the other: without an answer, or over
@@ -32,8 +32,8 @@ type Census struct {
 
 // Sweep removes the connections that have expired and counts the others. It looks at
 // each of them, in the kernel.
-func (d *Datapath) Sweep() (Census, error) {
-	c := Census{States: map[string]int{}, HalfOpens: map[string]int{}}
+func (d *Datapath) Sweep() (GCStats, error) {
+	c := GCStats{States: map[string]int{}, HalfOpens: map[string]int{}}
 	if d.cfg.Firewall == nil {
 		return c, nil
 	}
@@ -44,9 +44,9 @@ func (d *Datapath) Sweep() (Census, error) {
 	for state, n := range tally.States {
 		c.States[StateNames[state]] = int(n)
 	}
-	c.Connections, c.HalfOpen, c.Expired = int(tally.Connections), int(tally.HalfOpen), int(tally.Expired)
-	counts := make([]edgeHalfOpenCount, d.objs.HalfOpens.MaxEntries())
-	if err := readArray(d.objs.HalfOpens, counts); err != nil {
+	c.Connections, c.HalfOpen, c.Expired = int(tally.Established), int(tally.HalfOpen), int(tally.Expired)
+	counts := make([]bpfHalfOpenCount, d.objs.HalfOpenCounts.MaxEntries())
+	if err := readArray(d.objs.HalfOpenCounts, counts); err != nil {
 		return c, err
 	}
 	for id, name := range d.names.ports {
@@ -58,7 +58,7 @@ func (d *Datapath) Sweep() (Census, error) {
 	return c, nil
 }
 
-func (d *Datapath) sweep() (tally sweepCensus, err error) {
+func (d *Datapath) sweep() (tally bpfCtGcStats, err error) {
 	d.fw.sweeping.Lock()
 	defer d.fw.sweeping.Unlock()
 	if d.fw.sweeper == nil {
@@ -80,7 +80,7 @@ func (d *Datapath) sweep() (tally sweepCensus, err error) {
 }
 
 func (d *Datapath) loadSweeper() (*sweeper, error) {
-	spec, err := loadSweep()
+	spec, err := loadConntrackGc()
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (d *Datapath) loadSweeper() (*sweeper, error) {
 		return nil, err
 	}
 	defer objects.Close()
-	return &sweeper{program: objects.DetachProgram(sweepProgSweep), tally: objects.DetachMap(sweepMapTally)}, nil
+	return &sweeper{program: objects.DetachProgram(conntrackGcProgConntrackGc), tally: objects.DetachMap(conntrackGcMapCtGcResult)}, nil
 }
 
 // Table is one of the firewall's tables.
@@ -114,7 +114,7 @@ const (
 )
 
 // FirewallTables are the tables with what the census c counted; nil without a firewall.
-func (d *Datapath) FirewallTables(c Census) []Table {
+func (d *Datapath) FirewallTables(c GCStats) []Table {
 	if d.cfg.Firewall == nil {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (d *Datapath) FirewallTables(c Census) []Table {
 		return Table{Name: name, Used: used, Size: int(m.MaxEntries()), Bytes: memory(m)}
 	}
 	list := []Table{
-		table(TableConnections, d.objs.Connections, c.Connections), table(TableHalfOpen, d.objs.HalfOpen, c.HalfOpen),
+		table(TableConnections, d.objs.CtEstablished, c.Connections), table(TableHalfOpen, d.objs.CtHalfOpen, c.HalfOpen),
 		table(TableFragments, d.objs.Fragments, -1), table(TableRules, d.objs.Rules, len(d.fw.numbers.Rules)),
 	}
 	var id ebpf.MapID

@@ -43,14 +43,14 @@ func crowded(b *testing.B, n uint32) *world {
 	if err != nil {
 		b.Fatal(err)
 	}
-	entries := make(map[edgeConnKey]edgeConn, batch)
+	entries := make(map[bpfCtKey]bpfCtEntry, batch)
 	for i := range n {
-		k := edgeConnKey{End: w.dp.names.portIDs["p0"], Proto: 6, InsidePort: 80, OutsidePort: uint16(i)}
+		k := bpfCtKey{Zone: w.dp.names.portIDs["p0"], Proto: 6, InsidePort: 80, OutsidePort: uint16(i)}
 		k.Inside.W = wireAddr(netip.MustParseAddr("10.0.0.1"))
 		k.Outside.W = wireAddr(netip.AddrFrom4([4]byte{10, 1, byte(i >> 24), byte(i >> 16)}))
-		entries[k] = edgeConn{SeenNs: now, BornNs: now, Bits: 2 | 4 | 8 | 16, Rule: w.dp.fw.numbers.Rules[0], Policy: w.dp.fw.numbers.Policy}
+		entries[k] = bpfCtEntry{SeenNs: now, BornNs: now, Bits: 2 | 4 | 8 | 16, Rule: w.dp.fw.numbers.Rules[0], Policy: w.dp.fw.numbers.Policy}
 		if len(entries) == batch || i == n-1 {
-			if err := putBatch(w.dp.objs.Connections, entries, 0); err != nil {
+			if err := putBatch(w.dp.objs.CtEstablished, entries, 0); err != nil {
 				b.Fatal(err)
 			}
 			clear(entries)
@@ -68,7 +68,7 @@ func BenchmarkSweep(b *testing.B) {
 					b.Fatalf("%+v, %v", c, err)
 				}
 			}
-			b.ReportMetric(float64(memory(w.dp.objs.Connections))/float64(n), "B/connection")
+			b.ReportMetric(float64(memory(w.dp.objs.CtEstablished))/float64(n), "B/connection")
 		})
 	}
 }

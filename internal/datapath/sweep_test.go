@@ -96,7 +96,7 @@ func (w *world) ruleCounters(t testing.TB) map[RuleName]RuleCounters {
 	return all
 }
 
-func (w *world) sweep(t testing.TB) Census {
+func (w *world) sweep(t testing.TB) GCStats {
 	t.Helper()
 	c, err := w.dp.Sweep()
 	if err != nil {
@@ -110,7 +110,7 @@ func (w *world) sweep(t testing.TB) Census {
 func TestSweepCounts(t *testing.T) {
 	w := walledWorld(t, wall(allow("dns", 53), allow("ntp", 123)))
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}, {"p0", udpTo("123"), "p1"}, {"p0", udpTo("99"), "drop"}})
-	if err := w.dp.objs.HalfOpens.Put(w.dp.names.portIDs["p1"], edgeHalfOpenCount{Count: 77}); err != nil {
+	if err := w.dp.objs.HalfOpenCounts.Put(w.dp.names.portIDs["p1"], bpfHalfOpenCount{Count: 77}); err != nil {
 		t.Fatal(err)
 	}
 	c := w.sweep(t)
@@ -133,7 +133,7 @@ func TestSweepExpires(t *testing.T) {
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
 	age := func(by time.Duration) {
 		t.Helper()
-		changeEach[edgeConnKey](t, w.dp.objs.Connections, func(c *edgeConn) { c.SeenNs -= uint64(by) })
+		changeEach[bpfCtKey](t, w.dp.objs.CtEstablished, func(c *bpfCtEntry) { c.SeenNs -= uint64(by) })
 	}
 	timeout := overlay.DefaultTimeouts.UDPReplied
 	age(timeout - 20*time.Second)

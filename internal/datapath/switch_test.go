@@ -144,14 +144,14 @@ func (w *world) forget(t testing.TB) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.dp.deleteNeighbours(func(_ edgeNeighbourKey, n edgeNeighbour) bool { return n.Origin == edgeHostOriginORIGIN_LEARNED }); err != nil {
+	if err := w.dp.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool { return n.Origin == bpfHostOriginORIGIN_LEARNED }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.dp.deleteFDB(func(_ edgeFdbKey, e edgeFdbEntry) bool { return e.Origin == edgeHostOriginORIGIN_LEARNED }); err != nil {
+	if _, err := w.dp.deleteFDB(func(_ bpfFdbKey, e bpfFdbEntry) bool { return e.Origin == bpfHostOriginORIGIN_LEARNED }); err != nil {
 		t.Fatal(err)
 	}
-	var keys []edgeFlowKey
-	if err := walk(w.dp.objs.Flows, func(k edgeFlowKey, _ edgeFlow) { keys = append(keys, k) }); err != nil {
+	var keys []bpfFlowKey
+	if err := walk(w.dp.objs.Flows, func(k bpfFlowKey, _ bpfFlow) { keys = append(keys, k) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range keys {
@@ -225,8 +225,8 @@ func TestAgeing(t *testing.T) {
 // ageHosts lets time pass for what the data path knows of hosts.
 func (w *world) ageHosts(t testing.TB, by time.Duration) {
 	t.Helper()
-	changeEach[edgeFdbKey](t, w.dp.objs.Fdb, func(e *edgeFdbEntry) { e.SeenNs -= uint64(by) })
-	changeEach[edgeNeighbourKey](t, w.dp.objs.Neighbours, func(n *edgeNeighbour) { n.SeenNs -= uint64(by) })
+	changeEach[bpfFdbKey](t, w.dp.objs.Fdb, func(e *bpfFdbEntry) { e.SeenNs -= uint64(by) })
+	changeEach[bpfNeighbourKey](t, w.dp.objs.Neighbours, func(n *bpfNeighbour) { n.SeenNs -= uint64(by) })
 }
 
 // A flow that is replayed from the cache keeps its source's entry young.

@@ -45,13 +45,13 @@ type Tables struct {
 	Routers  []Router
 	Ports    []Port
 	TEPs     []TEP
-	// Teams are ways to share the flows to a remote among its paths, and TeamOf those of
+	// PathPolicies are ways to share the flows to a remote among its paths, and PathPolicyOf those of
 	// segments, by name, as indexes of Teams; the first when it is not there.
-	Teams  []Team
-	TeamOf map[string]int
-	// Checksummers are the kernel's tunnel devices in metadata mode, by UDP port:
+	PathPolicies []PathPolicy
+	PathPolicyOf map[string]int
+	// ChecksumDevices are the kernel's tunnel devices in metadata mode, by UDP port:
 	// the ifindex of each. Segments that ask for UDP checksums send through them.
-	Checksummers map[uint16]int
+	ChecksumDevices map[uint16]int
 	// Coalescer is a veth pair of ours whose far end polls (GRO); zero without one.
 	Coalescer Coalescer
 	// Transit are the interfaces on which packets that only pass through are taken
@@ -60,18 +60,18 @@ type Tables struct {
 	// Firewall is the policy that stands before all ports but uplinks; nil: none does.
 	Firewall *policy.Policy
 	// Exits are the interfaces that take packets from those, by ifindex.
-	Exits []int
+	TxDevices []int
 	// Egress are the egress policies of this edge, and the translation of its uplinks.
 	Egress []Egress
 	// EgressRules say which packets go by which policy, see nat.Rules; nil: none does.
 	EgressRules *policy.Policy
-	// Forwards lead ports of addresses to hosts of the overlay.
-	Forwards []Forward
+	// PortForwards lead ports of addresses to hosts of the overlay.
+	PortForwards []Forward
 	// Translated are the uplinks, by name, by which nothing leaves that is not translated.
 	Translated []string
-	// Untaught are remotes of segments, by the segment's name, that only BGP knows: what
+	// NoLearning are remotes of segments, by the segment's name, that only BGP knows: what
 	// comes from them teaches nothing.
-	Untaught map[string][]netip.Addr
+	NoLearning map[string][]netip.Addr
 	// Keep leaves what a former process had of BGP in its place: the routes of routers that
 	// are not in their lists.
 	Keep bool
@@ -109,11 +109,11 @@ type Egress struct {
 	// MaxGateways.
 	Kept []netip.Addr
 	// Ways of the buckets, by family.
-	Ways [2][EgressBuckets]EgressWay
+	Ways [2][EgressBuckets]EgressNexthop
 }
 
-// EgressWay is who serves the sources of a bucket.
-type EgressWay struct {
+// EgressNexthop is who serves the sources of a bucket.
+type EgressNexthop struct {
 	// Remote is the gateway's first address; unset: this edge where Here is set, else nobody.
 	Remote netip.Addr
 	Here   bool
@@ -142,9 +142,9 @@ type Transit struct {
 	// AsksTags: the driver is asked for each frame whether a tag lies beside it, and frames
 	// with one are left to tc.
 	AsksTags bool
-	// Unsummed: frames may come with TCP and UDP checksums that are not filled in. They
+	// CsumPartial: frames may come with TCP and UDP checksums that are not filled in. They
 	// are left to tc.
-	Unsummed bool
+	CsumPartial bool
 }
 
 // Router is a VRF with all its routes: connected, static, learned and leaked.
@@ -210,21 +210,21 @@ type TEP struct {
 	Down bool
 }
 
-// Team is how segments choose among the paths to a remote.
-type Team struct {
-	Source  bool // by port and source MAC address, not by flow
-	Spreads []Spread
+// PathPolicy is how segments choose among the paths to a remote.
+type PathPolicy struct {
+	Source     bool // by port and source MAC address, not by flow
+	PathGroups []PathGroup
 }
 
-// Spread shares the flows to one remote among paths.
-type Spread struct {
+// PathGroup shares the flows to one remote among paths.
+type PathGroup struct {
 	Remote  netip.Addr // its first address
 	Paths   []overlay.Pair
-	Buckets [spreadBuckets]uint8 // indexes of Paths
+	Buckets [pathBuckets]uint8 // indexes of Paths
 }
 
-// spreadBuckets is SPREAD_BUCKETS of bpf/abi/abi.h.
-const spreadBuckets = 64
+// pathBuckets is SPREAD_BUCKETS of bpf/abi/abi.h.
+const pathBuckets = 64
 
 // Counters are packets and bytes in one direction.
 type Counters struct{ Packets, Bytes uint64 }

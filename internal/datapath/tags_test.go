@@ -240,7 +240,7 @@ func TestTheEdgeSpeaksWithTags(t *testing.T) {
 	w.tables.Ports[0].VLAN = 10
 	w.apply(t)
 	taps := w.taps(t)
-	hear := func(words string) []byte {
+	receive := func(words string) []byte {
 		t.Helper()
 		in := pkttest.Frame(alice, gatewayMAC, "vlan 10 "+words)
 		w.refill(t)
@@ -255,8 +255,8 @@ func TestTheEdgeSpeaksWithTags(t *testing.T) {
 		return append(append([]byte(nil), b[:12]...), b[16:]...)
 	}
 	about := func(words string) []byte { return pkttest.Frame(alice, gatewayMAC, words) }
-	check.Packet(t, nil, hear("arp 10.0.1.10 ? 10.0.1.1"), check.Ether(gatewayMAC, alice), check.ARP(2, gatewayMAC, addr(gateway4), alice, addr("10.0.1.10")))
-	check.Packet(t, nil, hear("icmp 10.0.1.10 > 10.0.1.1 56"), check.Ether(gatewayMAC, alice), check.IP(addr(gateway4), addr("10.0.1.10")), check.ICMP(0, 0))
+	check.Packet(t, nil, receive("arp 10.0.1.10 ? 10.0.1.1"), check.Ether(gatewayMAC, alice), check.ARP(2, gatewayMAC, addr(gateway4), alice, addr("10.0.1.10")))
+	check.Packet(t, nil, receive("icmp 10.0.1.10 > 10.0.1.1 56"), check.Ether(gatewayMAC, alice), check.IP(addr(gateway4), addr("10.0.1.10")), check.ICMP(0, 0))
 	for _, c := range []struct {
 		words string
 		want  refusal
@@ -266,7 +266,7 @@ func TestTheEdgeSpeaksWithTags(t *testing.T) {
 		{"udp 10.0.1.10:1 > 10.9.2.5:2 40", refusal{kind: 3, code: 1, source: gateway4}},
 		{"udp 10.0.1.10:1 > 10.0.1.1:2 40", refusal{kind: 3, code: 3, source: gateway4}},
 	} {
-		if out := hear(c.words); out != nil {
+		if out := receive(c.words); out != nil {
 			w.isError(t, out, about(c.words), c.want)
 		}
 	}
@@ -274,7 +274,7 @@ func TestTheEdgeSpeaksWithTags(t *testing.T) {
 	for range 2 {
 		want := tooBig(gateway4, to.mtu(0))
 		want.routed = true
-		if out := hear(big); out != nil {
+		if out := receive(big); out != nil {
 			w.isError(t, out, about(big), want)
 		}
 	}

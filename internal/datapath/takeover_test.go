@@ -45,14 +45,14 @@ func TestTakeover(t *testing.T) {
 	}
 	in := say(alice, bob)
 	taps["p0"].send(t, in)
-	w.arrive(t, taps, in, 1)
+	w.comeIn(t, taps, in, 1)
 
 	w.open(t)
 	if !w.dp.Adopted() {
 		t.Error("nothing was adopted")
 	}
 	taps["p0"].send(t, in) // the old programs still run
-	w.arrive(t, taps, in, 1)
+	w.comeIn(t, taps, in, 1)
 	w.apply(t)
 	if got := w.generation(t, "blue"); got != before {
 		t.Errorf("generation %d, want %d: nothing has changed", got, before)
@@ -64,7 +64,7 @@ func TestTakeover(t *testing.T) {
 	}
 	_, events := w.counted(t, func() {
 		taps["p0"].send(t, in)
-		w.arrive(t, taps, in, 1)
+		w.comeIn(t, taps, in, 1)
 	})
 	if events["hit"] != 1 || events["miss"] != 0 {
 		t.Errorf("events %v, want the flow in the cache", events)
@@ -124,7 +124,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	}
 	in := say(alice, bob)
 	taps["p0"].send(t, in)
-	w.arrive(t, taps, in, 0)
+	w.comeIn(t, taps, in, 0)
 	w.open(t) // for the cleanup
 	if w.dp.Adopted() {
 		t.Error("something was left to adopt")
@@ -188,20 +188,20 @@ func (w *world) wantClean(t *testing.T) {
 		segments[w.dp.names.segIDs[s.Name]] = true
 	}
 	members := w.members(t)
-	walkAll(t, w, func(k edgeFdbKey, e edgeFdbEntry) {
-		if !segments[k.Segment] || !members[[2]uint32{k.Segment, e.End}] {
-			t.Errorf("FDB entry of segment %d for %x points at end %d, which is no member", k.Segment, k.Mac, e.End)
+	walkAll(t, w, func(k bpfFdbKey, e bpfFdbEntry) {
+		if !segments[k.Segment] || !members[[2]uint32{k.Segment, e.Vport}] {
+			t.Errorf("FDB entry of segment %d for %x points at end %d, which is no member", k.Segment, k.Mac, e.Vport)
 		}
 	})
 	for id := range uint32(64) {
-		var e edgeEnd
-		if err := w.dp.objs.Ends.Lookup(id, &e); err != nil {
+		var e bpfVport
+		if err := w.dp.objs.Vports.Lookup(id, &e); err != nil {
 			t.Fatal(err)
 		}
-		if used := e.Kind != edgeEndKindEND_NONE; used != (ports[id] || teps[id]) {
+		if used := e.Kind != bpfVportKindVPORT_NONE; used != (ports[id] || teps[id]) {
 			t.Errorf("end %d has kind %d", id, e.Kind)
 		}
-		var s edgeSegment
+		var s bpfSegment
 		if err := w.dp.objs.Segments.Lookup(id, &s); err != nil {
 			t.Fatal(err)
 		}
@@ -220,17 +220,17 @@ func (w *world) members(t *testing.T) map[[2]uint32]bool {
 	pairs := map[[2]uint32]bool{}
 	counts := map[uint32]uint32{}
 	it := w.dp.objs.Members.Iterate()
-	var k edgeMemberKey
-	var end uint32
-	for it.Next(&k, &end) {
-		pairs[[2]uint32{k.Segment, end}] = true
+	var k bpfMemberKey
+	var vport uint32
+	for it.Next(&k, &vport) {
+		pairs[[2]uint32{k.Segment, vport}] = true
 		counts[k.Segment]++
 	}
 	if err := it.Err(); err != nil {
 		t.Fatal(err)
 	}
 	for id := range w.dp.names.segments {
-		var s edgeSegment
+		var s bpfSegment
 		if err := w.dp.objs.Segments.Lookup(id, &s); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func (w *world) members(t *testing.T) map[[2]uint32]bool {
 	return pairs
 }
 
-func walkAll(t *testing.T, w *world, do func(edgeFdbKey, edgeFdbEntry)) {
+func walkAll(t *testing.T, w *world, do func(bpfFdbKey, bpfFdbEntry)) {
 	t.Helper()
 	if err := walk(w.dp.objs.Fdb, do); err != nil {
 		t.Fatal(err)

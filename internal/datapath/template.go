@@ -74,12 +74,12 @@ func wire16(v uint16) uint16 {
 }
 
 // wrap is the packet that a remote sends with a frame of the segment.
-func wrap(local, remote netip.Addr, s edgeSegment, frame []byte) []byte {
+func wrap(local, remote netip.Addr, s bpfSegment, frame []byte) []byte {
 	tunnel := tunnelHeader(s, len(frame))
 	template := outerTemplate(remote, TEP{Addr: local})
 	ip := template[etherLen:]
 	proto := byte(protoUDP)
-	if s.Encap == edgeEncapsulationENCAP_NVGRE {
+	if s.Encap == bpfEncapsulationENCAP_NVGRE {
 		proto = protoGRE
 	}
 	length := len(tunnel) + len(frame)
@@ -96,17 +96,17 @@ func wrap(local, remote netip.Addr, s edgeSegment, frame []byte) []byte {
 }
 
 // tunnelHeader is that of a frame of so many bytes, with UDP where there is.
-func tunnelHeader(s edgeSegment, frame int) []byte {
+func tunnelHeader(s bpfSegment, frame int) []byte {
 	vni := s.Vni << 8
-	if s.Encap == edgeEncapsulationENCAP_NVGRE {
+	if s.Encap == bpfEncapsulationENCAP_NVGRE {
 		return binary.BigEndian.AppendUint32([]byte{0x20, 0, 0x65, 0x58}, vni)
 	}
 	h := []byte{8, 0, 0, 0}
-	if s.Encap == edgeEncapsulationENCAP_GENEVE {
+	if s.Encap == bpfEncapsulationENCAP_GENEVE {
 		h = []byte{s.OptionsLen / 4, 0, 0x65, 0x58}
 	}
 	h = binary.BigEndian.AppendUint32(h, vni)
-	if s.Encap == edgeEncapsulationENCAP_GENEVE {
+	if s.Encap == bpfEncapsulationENCAP_GENEVE {
 		h = append(h, s.Options[:s.OptionsLen]...)
 	}
 	udp := binary.BigEndian.AppendUint16(nil, firstDynamicPort)

@@ -60,15 +60,15 @@ func TestConnectionsBeforeBoot(t *testing.T) {
 	}
 }
 
-// So may bindings, and a gateway that was on for longer may hand over what it saw then.
-func TestBindingsBeforeBoot(t *testing.T) {
+// So may sessions, and a gateway that was on for longer may hand over what it saw then.
+func TestNATSessionsBeforeBoot(t *testing.T) {
 	lasts := beyondBoot(t)
 	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) {
 		c.Egress.Timeouts = overlay.DefaultNATTimeouts
 		c.Egress.Timeouts.Established = lasts
 	})
 	for i, step := range opened3() {
-		from, frame := natSaid(step, false)
+		from, frame := natStep(step, false)
 		if why, _ := w.natOffer(t, from, frame); why != "" {
 			t.Fatalf("step %d: %s", i+1, why)
 		}
@@ -79,15 +79,15 @@ func TestBindingsBeforeBoot(t *testing.T) {
 	idle := lasts - time.Minute // it is seen later than that, by the second record
 	for _, r.IdleNS = range []uint64{uint64(idle), uint64(idle - 5*time.Minute), uint64(idle)} {
 		r.AgeNS = r.IdleNS + uint64(time.Hour)
-		if taken, conflicts := w.putBindings(t, r); taken != 1 || conflicts != 0 {
+		if taken, conflicts := w.putNATSessions(t, r); taken != 1 || conflicts != 0 {
 			t.Errorf("%d taken, %d conflicts", taken, conflicts)
 		}
 	}
 	w.reopen(t)
 	w.apply(t)
-	list := w.bindings(t)
+	list := w.natSessions(t)
 	if len(list) != 1 {
-		t.Fatalf("bindings %+v", list)
+		t.Fatalf("sessions %+v", list)
 	}
 	b := list[0]
 	if got := time.Duration(b.IdleNS); got < idle-5*time.Minute || got >= idle || b.LeftNS != uint64(lasts)-b.IdleNS || b.AgeNS < b.IdleNS+uint64(time.Hour) {

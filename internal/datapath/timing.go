@@ -20,14 +20,14 @@ type Point uint8
 // The points of bpf/core/stamp.h. PointPort and PointUnderlay are where programs begin;
 // PointSent is the last of a packet that goes on.
 const (
-	PointPort     = Point(edgePointPOINT_PORT)
-	PointUnderlay = Point(edgePointPOINT_UNDERLAY)
-	PointParsed   = Point(edgePointPOINT_PARSED)
-	PointCached   = Point(edgePointPOINT_CACHED)
-	PointSwitched = Point(edgePointPOINT_SWITCHED)
-	PointPoliced  = Point(edgePointPOINT_POLICED)
-	PointDecided  = Point(edgePointPOINT_DECIDED)
-	PointSent     = Point(edgePointPOINT_SENT)
+	PointPort     = Point(bpfPointPOINT_PORT)
+	PointUnderlay = Point(bpfPointPOINT_UNDERLAY)
+	PointParsed   = Point(bpfPointPOINT_PARSED)
+	PointCached   = Point(bpfPointPOINT_CACHED)
+	PointSwitched = Point(bpfPointPOINT_RESOLVED)
+	PointPoliced  = Point(bpfPointPOINT_ADMITTED)
+	PointDecided  = Point(bpfPointPOINT_DECIDED)
+	PointSent     = Point(bpfPointPOINT_SENT)
 )
 
 // Stamp is when a packet passed a point. Those of one core are in order, and those of
@@ -52,9 +52,9 @@ func TakeStamps(spec *ebpf.CollectionSpec) error {
 	if err != nil {
 		return fmt.Errorf("count the cores: %w", err)
 	}
-	spec.Maps[edgeMapStamps].MaxEntries = uint32(cores) * stampSlots
-	if err := spec.Variables[edgeVarStampSlots].Set(uint32(stampSlots)); err != nil {
-		return fmt.Errorf("set %s: %w", edgeVarStampSlots, err)
+	spec.Maps[bpfMapStamps].MaxEntries = uint32(cores) * stampSlots
+	if err := spec.Variables[bpfVarStampSlots].Set(uint32(stampSlots)); err != nil {
+		return fmt.Errorf("set %s: %w", bpfVarStampSlots, err)
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func OpenStamps(pinRoot, name string) (*Stamps, error) {
 	}
 	dir := (&Datapath{dir: filepath.Join(pinRoot, name)}).mapDir()
 	var maps [2]*ebpf.Map
-	for i, file := range []string{edgeMapStamps, edgeMapStamped} {
+	for i, file := range []string{bpfMapStamps, bpfMapStamped} {
 		opened, err := ebpf.LoadPinnedMap(filepath.Join(dir, file), nil)
 		if err != nil {
 			maps[0].Close()
@@ -114,7 +114,7 @@ func (s *Stamps) Clear() error {
 	if err != nil {
 		return fmt.Errorf("count the cores: %w", err)
 	}
-	if err := s.stamped.Put(uint32(0), make([]edgeStamped, cores)); err != nil {
+	if err := s.stamped.Put(uint32(0), make([]bpfStamped, cores)); err != nil {
 		return fmt.Errorf("clear the stamps: %w", err)
 	}
 	return nil
@@ -123,7 +123,7 @@ func (s *Stamps) Clear() error {
 // Read returns the stamps since Clear, one core's after the other's, and how many more
 // there was no room for.
 func (s *Stamps) Read() (stamps []Stamp, lost uint64, err error) {
-	var parts []edgeStamped
+	var parts []bpfStamped
 	if err := s.stamped.Lookup(uint32(0), &parts); err != nil {
 		return nil, 0, fmt.Errorf("read the stamps: %w", err)
 	}
@@ -139,12 +139,12 @@ func (s *Stamps) Read() (stamps []Stamp, lost uint64, err error) {
 }
 
 func (s *Stamps) ofCore(cpu, n int) ([]Stamp, error) {
-	size := binary.Size(edgeStamp{})
+	size := binary.Size(bpfStamp{})
 	raw := make([]byte, n*size)
 	if _, err := s.memory.ReadAt(raw, int64(cpu)*stampSlots*int64(size)); n > 0 && err != nil {
 		return nil, fmt.Errorf("read %d stamps of core %d: %w", n, cpu, err)
 	}
-	packed := make([]edgeStamp, n)
+	packed := make([]bpfStamp, n)
 	if _, err := binary.Decode(raw, binary.NativeEndian, packed); err != nil {
 		return nil, fmt.Errorf("read %d stamps of core %d: %w", n, cpu, err)
 	}

@@ -60,7 +60,7 @@ func TestStamps(t *testing.T) {
 // What there is no room for is counted.
 func TestStampsLost(t *testing.T) {
 	w := newWorld(t, underIPv4, func(c *Config, _ *Tables) { c.Timing = true })
-	w.reload(t, map[string]any{edgeVarStampSlots: uint32(5)})
+	w.reload(t, map[string]any{bpfVarStampSlots: uint32(5)})
 	s, err := OpenStamps(w.cfg.PinRoot, w.cfg.Name)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestStampsLost(t *testing.T) {
 	for range packets {
 		w.send(t, "p0", say(alice, bob)[:36]) // each takes one
 	}
-	var parts []edgeStamped
+	var parts []bpfStamped
 	if err := w.dp.objs.Stamped.Lookup(uint32(0), &parts); err != nil {
 		t.Fatal(err)
 	}

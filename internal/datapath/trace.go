@@ -61,7 +61,7 @@ type tracedPacket struct {
 
 func (d *Datapath) traced(in TraceInput) (p tracedPacket, err error) {
 	if in.Port == "" {
-		p.program = edgeProgFromUnderlay
+		p.program = bpfProgFromUnderlay
 		p.data, p.ifindex, err = d.fromRemote(in)
 		return p, err
 	}
@@ -69,7 +69,7 @@ func (d *Datapath) traced(in TraceInput) (p tracedPacket, err error) {
 	if !ok {
 		return p, fmt.Errorf("there is no port %q with an interface", in.Port)
 	}
-	return tracedPacket{edgeProgFromPort, d.ends[id].Ifindex, in.Frame}, nil
+	return tracedPacket{bpfProgFromPort, d.vports[id].Ifindex, in.Frame}, nil
 }
 
 // run runs a tracing program on a packet.
@@ -108,15 +108,15 @@ type traceContext struct {
 
 // tracer loads a program once more, on the same maps.
 func (d *Datapath) tracer(name string) (*ebpf.Program, error) {
-	spec, err := loadEdge()
+	spec, err := loadBpf()
 	if err != nil {
 		return nil, err
 	}
 	if err := configure(spec, d.cfg); err != nil {
 		return nil, err
 	}
-	if err := spec.Variables[edgeVarTracing].Set(true); err != nil {
-		return nil, fmt.Errorf("set %s: %w", edgeVarTracing, err)
+	if err := spec.Variables[bpfVarTracing].Set(true); err != nil {
+		return nil, fmt.Errorf("set %s: %w", bpfVarTracing, err)
 	}
 	program, err := loadOne(spec, name, d.maps())
 	if err != nil {
@@ -128,7 +128,7 @@ func (d *Datapath) tracer(name string) (*ebpf.Program, error) {
 // maps are the data path's by their names in the object file.
 func (d *Datapath) maps() map[string]*ebpf.Map {
 	all := make(map[string]*ebpf.Map)
-	v := reflect.ValueOf(d.objs.edgeMaps)
+	v := reflect.ValueOf(d.objs.bpfMaps)
 	for i := range v.NumField() {
 		if m, ok := v.Field(i).Interface().(*ebpf.Map); ok {
 			all[v.Type().Field(i).Tag.Get("ebpf")] = m
@@ -139,7 +139,7 @@ func (d *Datapath) maps() map[string]*ebpf.Map {
 
 // fromRemote wraps the frame as the remote would.
 func (d *Datapath) fromRemote(in TraceInput) (packet []byte, ifindex uint32, err error) {
-	end, ok := d.names.tepIDs[in.Remote]
+	vport, ok := d.names.tepIDs[in.Remote]
 	if !ok {
 		return nil, 0, fmt.Errorf("there is no remote %s", in.Remote)
 	}
@@ -148,13 +148,13 @@ func (d *Datapath) fromRemote(in TraceInput) (packet []byte, ifindex uint32, err
 		return nil, 0, fmt.Errorf("there is no segment %q", in.Segment)
 	}
 	packet = wrap(d.cfg.TEPs[0], in.Remote, d.segments[segment], in.Frame)
-	copy(packet, d.ends[end].Outer[6:12]) // to the MAC address that we send from
-	return packet, d.ends[end].Ifindex, nil
+	copy(packet, d.vports[vport].Outer[6:12]) // to the MAC address that we send from
+	return packet, d.vports[vport].Ifindex, nil
 }
 
 func (d *Datapath) clearTrace() error {
 	for i := range d.objs.Trace.MaxEntries() {
-		if err := d.objs.Trace.Put(i, edgeTraceStep{Stage: edgeStageSTAGE_MAX}); err != nil {
+		if err := d.objs.Trace.Put(i, bpfTraceStep{Stage: bpfStageSTAGE_MAX}); err != nil {
 			return fmt.Errorf("clear the trace: %w", err)
 		}
 	}
@@ -164,14 +164,14 @@ func (d *Datapath) clearTrace() error {
 // steps reads what the stages told, and whether copies of the packet itself were sent.
 func (d *Datapath) steps() (steps []TraceStep, flooded bool, err error) {
 	for i := range d.objs.Trace.MaxEntries() {
-		var s edgeTraceStep
+		var s bpfTraceStep
 		if err := d.objs.Trace.Lookup(i, &s); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil, false, fmt.Errorf("read the trace: %w", err)
 		}
 		if int(s.Stage) >= len(d.words.stages) {
 			break
 		}
-		flooded = s.Stage == edgeStageSTAGE_FLOOD && s.B == 0 || flooded && s.Stage != edgeStageSTAGE_DROP
+		flooded = s.Stage == bpfStageSTAGE_FLOOD && s.B == 0 || flooded && s.Stage != bpfStageSTAGE_DROP
 		steps = append(steps, TraceStep{Stage: d.words.stages[s.Stage].text, What: d.describe(s)})
 	}
 	return steps, flooded, nil

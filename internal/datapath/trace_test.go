@@ -59,7 +59,7 @@ func (w *world) contents(t *testing.T) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for name, m := range w.dp.maps() {
 		switch name {
-		case edgeMapCurrent, edgeMapHearings, edgeMapContests, edgeMapScratch, edgeMapTrace, edgeMapRoutes, edgeMapAllowedAddrs:
+		case bpfMapCurrent, bpfMapFwScratches, bpfMapClassifyStates, bpfMapScratch, bpfMapTrace, bpfMapRoutes, bpfMapAllowedAddrs:
 			continue // the last two are written by Apply alone
 		}
 		if m.KeySize() == 0 {
@@ -92,7 +92,7 @@ func (w *world) contents(t *testing.T) map[string]map[string]string {
 }
 
 // told are a trace's steps in words, a line each.
-func told(trace Trace) string {
+func traceText(trace Trace) string {
 	var b strings.Builder
 	for _, s := range trace.Steps {
 		fmt.Fprintf(&b, "%s: %s\n", s.Stage, s.What)
@@ -145,7 +145,7 @@ func TestTrace(t *testing.T) {
 		{"uplink", TraceInput{Port: "s0", Frame: frame(ispMAC, all, udp4)}, []string{"guard: from port s0, segment up", "decision: leave to the host", "left to the host"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := told(w.trace(t, c.in))
+			got := traceText(w.trace(t, c.in))
 			rest := got
 			for _, want := range c.want {
 				_, after, ok := strings.Cut(rest, want)
@@ -192,8 +192,8 @@ func TestTraceIsTrue(t *testing.T) {
 				_, r := w.sendIn(t, c.segment, c.from, in.Frame)
 				check.Equal(t, c.name+": as it was traced", r.out, fresh.Out)
 				cached := w.trace(t, in)
-				if !bytes.Equal(cached.Out, fresh.Out) || !strings.Contains(told(cached), "flow cache: a valid decision is cached") {
-					t.Errorf("%s: the second trace says\n%s", c.name, told(cached))
+				if !bytes.Equal(cached.Out, fresh.Out) || !strings.Contains(traceText(cached), "flow cache: a valid decision is cached") {
+					t.Errorf("%s: the second trace says\n%s", c.name, traceText(cached))
 				}
 			}
 		})
@@ -203,11 +203,11 @@ func TestTraceIsTrue(t *testing.T) {
 // Tags are traced like everything else; a port's VLAN goes by its own name.
 func TestTraceOfAVLAN(t *testing.T) {
 	w := trunkWorld(t, ways()[0], false)
-	got := told(w.trace(t, TraceInput{Port: "p0.10", Frame: withTags("vlan 10 ", alice, carol)}))
+	got := traceText(w.trace(t, TraceInput{Port: "p0.10", Frame: withTags("vlan 10 ", alice, carol)}))
 	if !strings.Contains(got, "from port p0.10, segment blue") || !strings.HasSuffix(got, "sent") {
 		t.Errorf("it says\n%s", got)
 	}
-	got = told(w.trace(t, TraceInput{Port: "p0.10", Frame: withTags("vlan 77 ", alice, carol)}))
+	got = traceText(w.trace(t, TraceInput{Port: "p0.10", Frame: withTags("vlan 77 ", alice, carol)}))
 	if !strings.Contains(got, "drop: vlan-tagged") {
 		t.Errorf("it says\n%s", got)
 	}

@@ -15,10 +15,10 @@ import (
 // ifindex, and why: their packets are tc's.
 func (d *Datapath) Refused() map[int]string { return d.refused }
 
-// shortcutSlots is how many shortcuts each of so many cores may have for a cache of so
+// transitSlots is how many shortcuts each of so many cores may have for a cache of so
 // many flows, a power of two. Flows spread over the cores (RSS), but not evenly, and a
 // hash table wants air: each core has room for four times its share, rounded down.
-func shortcutSlots(cfg Config, flows, cores uint32) uint32 {
+func transitSlots(cfg Config, flows, cores uint32) uint32 {
 	const fewest = 1024 // FEWEST_SLOTS of bpf/cache/transit_cache.h
 	if !cfg.Transit || !cfg.FlowCache.Enabled {
 		return 4
@@ -36,16 +36,16 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 	if err := configure(spec, d.cfg); err != nil {
 		return nil, err
 	}
-	var flags edgeDeviceFlags
+	var flags bpfDeviceFlags
 	if dev.Underlay {
-		flags |= edgeDeviceFlagsDEVICE_UNDERLAY
+		flags |= bpfDeviceFlagsDEVICE_UNDERLAY
 	}
 	if dev.Uplink {
-		flags |= edgeDeviceFlagsDEVICE_UPLINK
+		flags |= bpfDeviceFlagsDEVICE_UPLINK
 	}
 	for name, value := range map[string]any{
 		transitVarThisFlags: flags, transitVarThisIfindex: uint32(dev.Ifindex), transitVarThisMac: dev.MAC,
-		transitVarThisUnsummed: dev.Unsummed,
+		transitVarThisCsumPartial: dev.CsumPartial,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("set %s: %w", name, err)
@@ -60,7 +60,7 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 	}
 	maps := d.maps()
 	if dev.Generic {
-		maps[transitMapExits] = d.objs.ExitsGeneric
+		maps[transitMapTxDevmap] = d.objs.TxDevmapGeneric
 	}
 	if !dev.AsksTags {
 		return loadOne(spec, transitProgTransit, maps)
@@ -102,45 +102,45 @@ func loadUpon(spec *ebpf.CollectionSpec, maps map[string]*ebpf.Map) (*ebpf.Colle
 	return objects, nil
 }
 
-// maxExits is MAX_EXITS of bpf/abi/abi.h.
-const maxExits = 256
+// maxTxDevices is MAX_EXITS of bpf/abi/abi.h.
+const maxTxDevices = 256
 
-// numberExits keeps the number of an interface, which ends hold, while it is an exit.
-func (d *Datapath) numberExits(exits []int, p *plan) error {
+// numberTxDevices keeps the number of an interface, which ends hold, while it is an exit.
+func (d *Datapath) numberTxDevices(txDevices []int, p *plan) error {
 	now := make(map[uint32]uint32)
-	if err := iterate(d.objs.Exits, func(number, ifindex uint32) { now[number] = ifindex }); err != nil {
+	if err := iterate(d.objs.TxDevmap, func(number, ifindex uint32) { now[number] = ifindex }); err != nil {
 		return err
 	}
 	for number, ifindex := range now {
-		if slices.Contains(exits, int(ifindex)) {
-			p.exits[number] = ifindex
+		if slices.Contains(txDevices, int(ifindex)) {
+			p.txDevices[number] = ifindex
 		}
 	}
-	known := slices.Collect(maps.Values(p.exits))
-	for _, ifindex := range exits {
+	known := slices.Collect(maps.Values(p.txDevices))
+	for _, ifindex := range txDevices {
 		if slices.Contains(known, uint32(ifindex)) {
 			continue
 		}
 		number := uint32(0)
-		for ; number < maxExits; number++ {
+		for ; number < maxTxDevices; number++ {
 			if _, taken := now[number]; !taken { // not one that ends may still hold
 				break
 			}
 		}
-		if number == maxExits {
-			return fmt.Errorf("more than %d interfaces that transit programs send to", maxExits)
+		if number == maxTxDevices {
+			return fmt.Errorf("more than %d interfaces that transit programs send to", maxTxDevices)
 		}
-		now[number], p.exits[number] = uint32(ifindex), uint32(ifindex)
+		now[number], p.txDevices[number] = uint32(ifindex), uint32(ifindex)
 	}
 	return nil
 }
 
 // leaveBy notes that transit programs may send to the end's interface.
-func leaveBy(end *edgeEnd, p *plan) {
-	for number, ifindex := range p.exits {
-		if ifindex == end.Ifindex {
-			end.Flags |= edgeEndFlagsEND_TRANSIT
-			end.Exit = uint16(number)
+func leaveBy(vport *bpfVport, p *plan) {
+	for number, ifindex := range p.txDevices {
+		if ifindex == vport.Ifindex {
+			vport.Flags |= bpfVportFlagsVPORT_TRANSIT
+			vport.TxIndex = uint16(number)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func leaveBy(end *edgeEnd, p *plan) {
 // refusedProgram loads a program that counts what the exits did not take. It must be
 // called in the network namespace of the edge.
 func (d *Datapath) refusedProgram(program string) (*ebpf.Program, error) {
-	spec, err := loadRefused()
+	spec, err := loadDevmapDrops()
 	if err != nil {
 		return nil, err
 	}
@@ -156,8 +156,8 @@ func (d *Datapath) refusedProgram(program string) (*ebpf.Program, error) {
 	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
 		return nil, fmt.Errorf("look at the network namespace: %w", err)
 	}
-	if err := spec.Variables[refusedVarThisNetns].Set(uint32(st.Ino)); err != nil {
-		return nil, fmt.Errorf("set %s: %w", refusedVarThisNetns, err)
+	if err := spec.Variables[devmapDropsVarThisNetns].Set(uint32(st.Ino)); err != nil {
+		return nil, fmt.Errorf("set %s: %w", devmapDropsVarThisNetns, err)
 	}
 	return loadOne(spec, program, d.maps())
 }
@@ -172,39 +172,39 @@ func (d *Datapath) planTransit(t Tables, p *plan) error {
 		}
 		h := hook{role, dev.Ifindex}
 		p.hooks[h], p.devices[h] = true, dev
-		p.takers[uint32(dev.Ifindex)] = 1
+		p.xdpInterfaces[uint32(dev.Ifindex)] = 1
 		p.hooks[hook{role: roleNotSent}], p.hooks[hook{role: roleNotRedirected}] = true, true
 	}
-	if _, err := put(d.objs.Takers, p.takers); err != nil {
+	if _, err := put(d.objs.XdpInterfaces, p.xdpInterfaces); err != nil {
 		return err
 	}
-	if err := d.numberExits(t.Exits, p); err != nil {
+	if err := d.numberTxDevices(t.TxDevices, p); err != nil {
 		return err
 	}
-	_, err := put(d.objs.Exits, p.exits)
+	_, err := put(d.objs.TxDevmap, p.txDevices)
 	if err == nil {
-		_, err = put(d.objs.ExitsGeneric, p.exits)
+		_, err = put(d.objs.TxDevmapGeneric, p.txDevices)
 	}
 	return err
 }
 
-// shortcuts are the transit programs' flows that had a packet lately, of all cores.
+// transitFlows are the transit programs' flows that had a packet lately, of all cores.
 // When that was they tell no closer than by the age at which a decision is taken anew.
-func (d *Datapath) shortcuts(now uint64) (map[edgeFlowKey]edgeFlow, error) {
-	flows := make(map[edgeFlowKey]edgeFlow)
+func (d *Datapath) transitFlows(now uint64) (map[bpfFlowKey]bpfFlow, error) {
+	flows := make(map[bpfFlowKey]bpfFlow)
 	if !d.cfg.Transit {
 		return flows, nil
 	}
-	epoch, err := d.pulse(edgePulsePULSE_EPOCH)
+	epoch, err := d.globalCounter(bpfGlobalCounterGLOBAL_CLOCK)
 	if err != nil {
 		return nil, err
 	}
-	err = d.eachShortcut(func(s *edgeShortcut) {
-		idle := uint64(uint8(epoch)-s.Decision.Epoch) * d.epochNS()
+	err = d.eachTransitEntry(func(s *bpfTransitEntry) {
+		idle := uint64(uint8(epoch)-s.Decision.Age) * d.epochNS()
 		if s.Decision.Out == 0 || s.Packets == 0 || idle > uint64(flowIdle) {
 			return
 		}
-		f := edgeFlow{Decision: s.Decision, SeenNs: ago(now, idle), Packets: s.Packets, Bytes: s.Bytes}
+		f := bpfFlow{Decision: s.Decision, SeenNs: ago(now, idle), Packets: s.Packets, Bytes: s.Bytes}
 		if other, ok := flows[s.Key]; ok { // of another core, or from before the table grew
 			f.Packets += other.Packets
 			f.Bytes += other.Bytes
@@ -217,27 +217,27 @@ func (d *Datapath) shortcuts(now uint64) (map[edgeFlowKey]edgeFlow, error) {
 	return flows, err
 }
 
-// eachShortcut calls do for every place that the cores have in use. It reads the
+// eachTransitEntry calls do for every place that the cores have in use. It reads the
 // memory that the programs write, so an entry may be half another's.
-func (d *Datapath) eachShortcut(do func(*edgeShortcut)) error {
-	tables, err := d.shortcutTables()
+func (d *Datapath) eachTransitEntry(do func(*bpfTransitEntry)) error {
+	tables, err := d.transitTables()
 	if err != nil {
 		return err
 	}
-	memory, err := d.objs.Shortcuts.Memory()
+	memory, err := d.objs.TransitCache.Memory()
 	if err != nil {
-		return fmt.Errorf("map the memory of the map %s: %w", d.objs.Shortcuts, err)
+		return fmt.Errorf("map the memory of the map %s: %w", d.objs.TransitCache, err)
 	}
-	const size = int64(unsafe.Sizeof(edgeShortcut{}))
-	slots := int64(d.objs.Shortcuts.MaxEntries()) / int64(len(tables))
+	const size = int64(unsafe.Sizeof(bpfTransitEntry{}))
+	slots := int64(d.objs.TransitCache.MaxEntries()) / int64(len(tables))
 	for core, t := range tables {
 		if t.Mask == 0 {
 			continue
 		}
-		part := make([]edgeShortcut, t.Mask+1)
+		part := make([]bpfTransitEntry, t.Mask+1)
 		bytes := unsafe.Slice((*byte)(unsafe.Pointer(&part[0])), int64(len(part))*size)
 		if _, err := memory.ReadAt(bytes, int64(core)*slots*size); err != nil {
-			return fmt.Errorf("read the map %s: %w", d.objs.Shortcuts, err)
+			return fmt.Errorf("read the map %s: %w", d.objs.TransitCache, err)
 		}
 		for i := range part {
 			do(&part[i])
@@ -246,19 +246,19 @@ func (d *Datapath) eachShortcut(do func(*edgeShortcut)) error {
 	return nil
 }
 
-// shortcutTables are those of all cores.
-func (d *Datapath) shortcutTables() (tables []edgeShortcutTable, err error) {
-	if err := d.objs.ShortcutTables.Lookup(uint32(0), &tables); err != nil {
+// transitTables are those of all cores.
+func (d *Datapath) transitTables() (tables []bpfTransitTable, err error) {
+	if err := d.objs.TransitTables.Lookup(uint32(0), &tables); err != nil {
 		return nil, fmt.Errorf("read the tables of shortcuts: %w", err)
 	}
 	return tables, nil
 }
 
 // express counts the packets that hit a shortcut without a look at the stages.
-func (d *Datapath) express() (n uint64, err error) {
-	tables, err := d.shortcutTables()
+func (d *Datapath) fastPackets() (n uint64, err error) {
+	tables, err := d.transitTables()
 	for _, t := range tables {
-		n += t.Express
+		n += t.Fast
 	}
 	return n, err
 }
@@ -268,15 +268,15 @@ const epochs = 4
 
 func (d *Datapath) epochNS() uint64 { return revalidateAfter(d.cfg.FDB) / epochs }
 
-// Beat has time pass for the transit programs, which read no clock. It has to be called
+// Tick advances the coarse clock for the transit programs, which read no clock. It has to be called
 // often.
-func (d *Datapath) Beat() error {
+func (d *Datapath) Tick() error {
 	now, err := monotonicNS()
 	if err != nil || !d.cfg.Transit || since(now, d.beaten) < d.epochNS() {
 		return err
 	}
 	d.beaten = now
-	return d.addPulse(edgePulsePULSE_EPOCH, 1)
+	return d.addGlobal(bpfGlobalCounterGLOBAL_CLOCK, 1)
 }
 
 // changesStep is odd, so that 16 bits of the sum are new for as long as they can be, and
@@ -284,23 +284,25 @@ func (d *Datapath) Beat() error {
 const changesStep = 32771
 
 // changed has the transit programs look at the generations. It comes after those.
-func (d *Datapath) changed() error { return d.addPulse(edgePulsePULSE_CHANGES, changesStep) }
+func (d *Datapath) changed() error {
+	return d.addGlobal(bpfGlobalCounterGLOBAL_GENERATION, changesStep)
+}
 
-func (d *Datapath) pulse(which edgePulse) (n uint32, err error) {
-	if err := d.objs.Pulses.Lookup(uint32(which), &n); err != nil {
+func (d *Datapath) globalCounter(which bpfGlobalCounter) (n uint32, err error) {
+	if err := d.objs.GlobalCounters.Lookup(uint32(which), &n); err != nil {
 		return 0, fmt.Errorf("read pulse %d: %w", which, err)
 	}
 	return n, nil
 }
 
-func (d *Datapath) addPulse(which edgePulse, n uint32) error {
+func (d *Datapath) addGlobal(which bpfGlobalCounter, n uint32) error {
 	d.pulsing.Lock() // of two that add at once one would be lost, and a change with it
 	defer d.pulsing.Unlock()
-	now, err := d.pulse(which)
+	now, err := d.globalCounter(which)
 	if err != nil {
 		return err
 	}
-	if err := d.objs.Pulses.Put(uint32(which), now+n); err != nil {
+	if err := d.objs.GlobalCounters.Put(uint32(which), now+n); err != nil {
 		return fmt.Errorf("write pulse %d: %w", which, err)
 	}
 	return nil

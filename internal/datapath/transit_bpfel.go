@@ -8,820 +8,99 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"structs"
 
 	"github.com/cilium/ebpf"
 )
-
-type transitAddr struct {
-	_ structs.HostLayout
-	W [4]uint32
-}
-
-type transitAllowedAddr struct {
-	_         structs.HostLayout
-	Prefixlen uint32
-	End       uint32
-	Addr      transitAddr
-}
-
-type transitAllowedMac struct {
-	_   structs.HostLayout
-	End uint32
-	Mac [6]uint8
-	Pad uint16
-}
-
-type transitBinding struct {
-	_           structs.HostLayout
-	Conn        transitConn
-	Addr        transitAddr
-	Via         transitAddr
-	Port        uint16
-	Egress      uint16
-	Flags       uint32
-	AnnouncedNs uint64
-}
-
-type transitBucket struct {
-	_        structs.HostLayout
-	Tokens   uint64
-	FilledNs uint64
-}
-
-type transitConn struct {
-	_           structs.HostLayout
-	SeenNs      uint64
-	BornNs      uint64
-	Counters    [2]transitCounter
-	NextSeq     [2]uint32
-	Bits        uint32
-	Rule        uint32
-	Policy      uint32
-	PeerEnd     uint16
-	PeerSegment uint16
-	Smac        [6]uint8
-	Dmac        [6]uint8
-	Scale       [2]uint8
-	Pad         [2]uint8
-}
-
-type transitConnKey struct {
-	_           structs.HostLayout
-	End         uint32
-	Proto       uint8
-	Asker       uint8
-	Pad         [2]uint8
-	Inside      transitAddr
-	Outside     transitAddr
-	InsidePort  uint16
-	OutsidePort uint16
-}
-
-type transitCounter struct {
-	_       structs.HostLayout
-	Packets uint64
-	Bytes   uint64
-}
-
-type transitDeviceFlags uint8
-
-const (
-	transitDeviceFlagsDEVICE_UNDERLAY transitDeviceFlags = 1
-	transitDeviceFlagsDEVICE_UPLINK   transitDeviceFlags = 2
-)
-
-type transitEgress struct {
-	_         structs.HostLayout
-	Used      uint32
-	Router    uint32
-	Segment   uint32
-	Flags     uint32
-	FirstPort uint16
-	LastPort  uint16
-	Limit     uint32
-	Kept      [16]uint16
-	Family    [2]struct {
-		_     structs.HostLayout
-		Pool  uint32
-		Count uint32
-		Hops  [256]uint16
-		First [256]uint16
-	}
-}
-
-type transitEnd struct {
-	_         structs.HostLayout
-	Kind      uint8
-	OuterLen  uint8
-	Flags     uint16
-	Ifindex   uint32
-	Mtu       uint32
-	Segment   uint32
-	PathMtu   uint32
-	Vlan      uint16
-	Exit      uint16
-	PathMtuNs uint64
-	Addr      transitAddr
-	Local     transitAddr
-	Outer     [56]uint8
-}
-
-type transitEndCounters struct {
-	_     structs.HostLayout
-	Rx    transitCounter
-	Tx    transitCounter
-	Drops uint64
-}
-
-type transitEvent uint32
-
-const (
-	transitEventEVENT_HIT            transitEvent = 0
-	transitEventEVENT_MISS           transitEvent = 1
-	transitEventEVENT_STALE          transitEvent = 2
-	transitEventEVENT_REVALIDATED    transitEvent = 3
-	transitEventEVENT_LEARNED        transitEvent = 4
-	transitEventEVENT_MOVED          transitEvent = 5
-	transitEventEVENT_ARRIVAL_LOST   transitEvent = 6
-	transitEventEVENT_FDB_FULL       transitEvent = 7
-	transitEventEVENT_FLOW_FULL      transitEvent = 8
-	transitEventEVENT_FLOODED        transitEvent = 9
-	transitEventEVENT_FLOOD_COPY     transitEvent = 10
-	transitEventEVENT_EVICTED        transitEvent = 11
-	transitEventEVENT_TRANSIT        transitEvent = 12
-	transitEventEVENT_NEIGH_FALLBACK transitEvent = 13
-	transitEventEVENT_HELD           transitEvent = 14
-	transitEventEVENT_GAP            transitEvent = 15
-	transitEventEVENT_ANSWERED       transitEvent = 16
-	transitEventEVENT_ASKED          transitEvent = 17
-	transitEventEVENT_CONSUMED       transitEvent = 18
-	transitEventEVENT_ICMP_SENT      transitEvent = 19
-	transitEventEVENT_RESET_SENT     transitEvent = 20
-	transitEventEVENT_ICMP_LIMITED   transitEvent = 21
-	transitEventEVENT_MSS_CLAMPED    transitEvent = 22
-	transitEventEVENT_PATH_MTU       transitEvent = 23
-	transitEventEVENT_COALESCED      transitEvent = 24
-	transitEventEVENT_NOT_TUNNEL     transitEvent = 25
-	transitEventEVENT_CONN_OPENED    transitEvent = 26
-	transitEventEVENT_CONN_ANSWERED  transitEvent = 27
-	transitEventEVENT_CONN_FULL      transitEvent = 28
-	transitEventEVENT_CONN_REJUDGED  transitEvent = 29
-	transitEventEVENT_CONN_CUT       transitEvent = 30
-	transitEventEVENT_LOG_LOST       transitEvent = 31
-	transitEventEVENT_NAT_OPENED     transitEvent = 32
-	transitEventEVENT_NAT_SPILLED    transitEvent = 33
-	transitEventEVENT_NAT_RETRIED    transitEvent = 34
-	transitEventEVENT_NAT_ENDED      transitEvent = 35
-	transitEventEVENT_NEWS_LOST      transitEvent = 36
-	transitEventEVENT_MAX            transitEvent = 37
-)
-
-type transitFdbEntry struct {
-	_      structs.HostLayout
-	End    uint32
-	Moves  uint32
-	SeenNs uint64
-	Origin uint8
-	Sticky uint8
-	Pad    [6]uint8
-}
-
-type transitFdbKey struct {
-	_       structs.HostLayout
-	Segment uint32
-	Mac     [6]uint8
-	Pad     uint16
-}
-
-type transitFlow struct {
-	_        structs.HostLayout
-	Decision struct {
-		_          structs.HostLayout
-		Generation uint32
-		Segment    uint16
-		ToSegment  uint16
-		In         uint16
-		Out        uint16
-		Action     uint8
-		Slow       uint8
-		Flags      uint8
-		Epoch      uint8
-		Entropy    uint16
-		Dmac       [6]uint8
-		Smac       [6]uint8
-		Stamp      uint16
-	}
-	Burst       uint8
-	Pad         uint8
-	Hop         uint16
-	NextSeq     uint32
-	GapNs       uint32
-	BurstNs     uint32
-	DecidedNs   uint64
-	SeenNs      uint64
-	Packets     uint64
-	Bytes       uint64
-	Told        transitCounter
-	Translation struct {
-		_     structs.HostLayout
-		Src   transitAddr
-		Dst   transitAddr
-		Sport uint16
-		Dport uint16
-		Pad   uint32
-	}
-}
-
-type transitFlowKey struct {
-	_         structs.HostLayout
-	Origin    transitAddr
-	Vni       uint32
-	Tags      [2]uint32
-	Dmac      [6]uint8
-	Smac      [6]uint8
-	Ethertype uint16
-	Proto     uint8
-	Fragment  uint8
-	Saddr     transitAddr
-	Daddr     transitAddr
-	Sport     uint16
-	Dport     uint16
-}
-
-type transitForward struct {
-	_      structs.HostLayout
-	Addr   transitAddr
-	Port   uint16
-	Egress uint16
-}
-
-type transitForwardKey struct {
-	_      structs.HostLayout
-	Router uint32
-	Proto  uint8
-	Pad    uint8
-	Port   uint16
-	Addr   transitAddr
-}
-
-type transitFragmentKey struct {
-	_         structs.HostLayout
-	End       uint32
-	Id        uint32
-	Saddr     transitAddr
-	Daddr     transitAddr
-	Proto     uint8
-	Direction uint8
-	Pad       [2]uint8
-}
-
-type transitFragmentTranslation struct {
-	_           structs.HostLayout
-	PassedNs    uint64
-	Translation struct {
-		_     structs.HostLayout
-		Src   transitAddr
-		Dst   transitAddr
-		Sport uint16
-		Dport uint16
-		Pad   uint32
-	}
-	Via    transitAddr
-	Egress uint16
-	Flags  uint16
-	Pad    [2]uint16
-}
-
-type transitGroup struct {
-	_       structs.HostLayout
-	Buckets [128]uint16
-}
-
-type transitHalfOpenCount struct {
-	_     structs.HostLayout
-	Count uint32
-}
-
-type transitHearing struct {
-	_          structs.HostLayout
-	Carried    transitCounter
-	CarriedSeq uint32
-	NextSeq    uint32
-	HasSeq     bool
-	_          [3]byte
-	Transport  struct {
-		_         structs.HostLayout
-		Src       transitAddr
-		Dst       transitAddr
-		Seq       uint32
-		End       uint32
-		Ack       uint32
-		Id        uint32
-		Off       uint16
-		Quoted    uint16
-		QuotedOff uint16
-		Sport     uint16
-		Dport     uint16
-		Icmp      uint16
-		Proto     uint8
-		Flags     uint8
-		Scale     uint8
-		Asker     uint8
-		Kind      uint8
-		Uncached  bool
-		_         [2]byte
-	}
-	Opening struct {
-		_          structs.HostLayout
-		Src        transitAddr
-		Dst        transitAddr
-		Smac       [6]uint8
-		Dmac       [6]uint8
-		SrcEnd     uint16
-		DstEnd     uint16
-		SrcSegment uint16
-		DstSegment uint16
-		End        uint16
-		Sport      uint16
-		Dport      uint16
-		Proto      uint8
-		Direction  uint8
-		Ported     bool
-		_          [3]byte
-	}
-	Judgement struct {
-		_       structs.HostLayout
-		Rule    uint32
-		LogOnly uint32
-		Policy  uint32
-		Verdict uint8
-		Log     bool
-		_       [2]byte
-	}
-	Key         transitConnKey
-	_           [4]byte
-	Fresh       transitConn
-	Fragment    transitFragmentKey
-	Translation struct {
-		_     structs.HostLayout
-		Src   transitAddr
-		Dst   transitAddr
-		Sport uint16
-		Dport uint16
-		Pad   uint32
-	}
-	Via       transitAddr
-	Egress    uint16
-	ViaEgress uint16
-	Hop       uint16
-	Former    uint16
-	Bound     bool
-	_         [3]byte
-	Back      transitConnKey
-	Mapping   transitConnKey
-	Taken     transitConnKey
-	Origin    transitOrigin
-	Binding   transitBinding
-}
-
-type transitHop struct {
-	_       structs.HostLayout
-	Segment uint32
-	End     uint16
-	Mac     [6]uint8
-	Addr    transitAddr
-}
-
-type transitHostBindings struct {
-	_     structs.HostLayout
-	Count uint32
-}
-
-type transitHostKey struct {
-	_      structs.HostLayout
-	Router uint32
-	Addr   transitAddr
-}
-
-type transitLocalKey struct {
-	_      structs.HostLayout
-	Router uint32
-	Addr   transitAddr
-}
-
-type transitLogBucket struct {
-	_      structs.HostLayout
-	Bucket transitBucket
-	Lost   uint64
-}
-
-type transitMemberKey struct {
-	_       structs.HostLayout
-	Segment uint32
-	Index   uint32
-}
-
-type transitNeighbour struct {
-	_      structs.HostLayout
-	Mac    [6]uint8
-	Origin uint8
-	AtPort uint8
-	SeenNs uint64
-}
-
-type transitNeighbourKey struct {
-	_       structs.HostLayout
-	Segment uint32
-	Addr    transitAddr
-}
-
-type transitOrigin struct {
-	_    structs.HostLayout
-	Addr transitAddr
-	Port uint16
-	Pad  uint16
-}
-
-type transitPathKey struct {
-	_      structs.HostLayout
-	Local  transitAddr
-	Remote transitAddr
-}
-
-type transitPkt struct {
-	_        structs.HostLayout
-	NowNs    uint64
-	Key      transitFlowKey
-	In       uint32
-	Segment  uint32
-	Len      uint32
-	FrameLen uint32
-	L3       uint32
-	L4       uint32
-	Headers  uint32
-	Payload  uint32
-	Seq      uint32
-	Path     uint32
-	Inner    uint16
-	UdpPort  uint16
-	TagBytes uint8
-	TcpFlags uint8
-	IcmpType uint8
-	Tos      uint8
-	Ttl      uint8
-	OuterTos uint8
-	Df       bool
-	Tail     bool
-	Untagged bool
-	Polled   bool
-	Routed   bool
-	Examined bool
-	Untaught bool
-	Steps    uint8
-	_        [2]byte
-	Verdict  int32
-	Was      [12]uint8
-	Decision struct {
-		_          structs.HostLayout
-		Generation uint32
-		Segment    uint16
-		ToSegment  uint16
-		In         uint16
-		Out        uint16
-		Action     uint8
-		Slow       uint8
-		Flags      uint8
-		Epoch      uint8
-		Entropy    uint16
-		Dmac       [6]uint8
-		Smac       [6]uint8
-		Stamp      uint16
-	}
-	_ [4]byte
-}
-
-type transitPortKey struct {
-	_       structs.HostLayout
-	Ifindex uint32
-	Vlan    uint32
-}
-
-type transitPulse uint32
-
-const (
-	transitPulsePULSE_CHANGES transitPulse = 0
-	transitPulsePULSE_EPOCH   transitPulse = 1
-	transitPulsePULSE_LEASE   transitPulse = 2
-	transitPulsePULSE_MAX     transitPulse = 3
-)
-
-type transitReason uint32
-
-const (
-	transitReasonREASON_FORWARDED          transitReason = 0
-	transitReasonREASON_MALFORMED_ETHERNET transitReason = 1
-	transitReasonREASON_MALFORMED_ARP      transitReason = 2
-	transitReasonREASON_MALFORMED_IPV4     transitReason = 3
-	transitReasonREASON_MALFORMED_IPV6     transitReason = 4
-	transitReasonREASON_MALFORMED_L4       transitReason = 5
-	transitReasonREASON_SOURCE_MULTICAST   transitReason = 6
-	transitReasonREASON_VLAN_TAGGED        transitReason = 7
-	transitReasonREASON_OUTER_MALFORMED    transitReason = 8
-	transitReasonREASON_OUTER_FRAGMENT     transitReason = 9
-	transitReasonREASON_TUNNEL_FLAGS       transitReason = 10
-	transitReasonREASON_UNKNOWN_OPTION     transitReason = 11
-	transitReasonREASON_ECN_MARKED         transitReason = 12
-	transitReasonREASON_UNKNOWN_VNI        transitReason = 13
-	transitReasonREASON_UNKNOWN_REMOTE     transitReason = 14
-	transitReasonREASON_UNKNOWN_PORT       transitReason = 15
-	transitReasonREASON_SPOOFED_MAC        transitReason = 16
-	transitReasonREASON_SPOOFED_ADDRESS    transitReason = 17
-	transitReasonREASON_STATIC_ELSEWHERE   transitReason = 18
-	transitReasonREASON_SAME_PORT          transitReason = 19
-	transitReasonREASON_SPLIT_HORIZON      transitReason = 20
-	transitReasonREASON_NOT_ROUTED         transitReason = 21
-	transitReasonREASON_NOT_SERVED         transitReason = 22
-	transitReasonREASON_TTL_EXCEEDED       transitReason = 23
-	transitReasonREASON_NO_PREFIX          transitReason = 24
-	transitReasonREASON_BLACKHOLE          transitReason = 25
-	transitReasonREASON_UNREACHABLE        transitReason = 26
-	transitReasonREASON_PROHIBITED         transitReason = 27
-	transitReasonREASON_NO_NEIGHBOUR       transitReason = 28
-	transitReasonREASON_NO_MEMBER          transitReason = 29
-	transitReasonREASON_NO_ROUTE           transitReason = 30
-	transitReasonREASON_UNRESOLVED         transitReason = 31
-	transitReasonREASON_TOO_BIG            transitReason = 32
-	transitReasonREASON_GSO_NESTED         transitReason = 33
-	transitReasonREASON_GSO_UDP            transitReason = 34
-	transitReasonREASON_NO_ROOM            transitReason = 35
-	transitReasonREASON_NO_CSUM            transitReason = 36
-	transitReasonREASON_REDIRECT           transitReason = 37
-	transitReasonREASON_NOT_TAKEN          transitReason = 38
-	transitReasonREASON_DENIED             transitReason = 39
-	transitReasonREASON_REJECTED           transitReason = 40
-	transitReasonREASON_NO_POLICY          transitReason = 41
-	transitReasonREASON_NON_IP             transitReason = 42
-	transitReasonREASON_OUT_OF_STATE       transitReason = 43
-	transitReasonREASON_OUT_OF_WINDOW      transitReason = 44
-	transitReasonREASON_TCP_FLAGS          transitReason = 45
-	transitReasonREASON_UNRELATED          transitReason = 46
-	transitReasonREASON_FRAGMENT_FIRST     transitReason = 47
-	transitReasonREASON_FRAGMENT_TINY      transitReason = 48
-	transitReasonREASON_HEADERS            transitReason = 49
-	transitReasonREASON_HALF_OPEN          transitReason = 50
-	transitReasonREASON_NO_GATEWAY         transitReason = 51
-	transitReasonREASON_NAT_EXHAUSTED      transitReason = 52
-	transitReasonREASON_NAT_FULL           transitReason = 53
-	transitReasonREASON_NAT_LIMIT          transitReason = 54
-	transitReasonREASON_NO_BINDING         transitReason = 55
-	transitReasonREASON_UNTRANSLATED       transitReason = 56
-	transitReasonREASON_NAT_FRAGMENT       transitReason = 57
-	transitReasonREASON_NAT_UNREAD         transitReason = 58
-	transitReasonREASON_MAX                transitReason = 59
-)
-
-type transitRemoteKey struct {
-	_       structs.HostLayout
-	Addr    transitAddr
-	Segment uint32
-}
-
-type transitRoute struct {
-	_     structs.HostLayout
-	Kind  uint8
-	Pad   [3]uint8
-	Group uint32
-}
-
-type transitRouteKey struct {
-	_         structs.HostLayout
-	Prefixlen uint32
-	Router    uint32
-	Addr      transitAddr
-}
-
-type transitRouter struct {
-	_          structs.HostLayout
-	Generation uint32
-	Used       uint32
-	Flags      uint32
-	Translated uint32
-	Source4    transitAddr
-	Source6    transitAddr
-	Shards     [64]uint32
-}
-
-type transitRuleCounters struct {
-	_           structs.HostLayout
-	Name        uint64
-	Connections uint64
-	Packets     uint64
-	Bytes       uint64
-	SeenNs      uint64
-}
-
-type transitScratch struct {
-	_     structs.HostLayout
-	Bytes [1536]uint8
-}
-
-type transitSegment struct {
-	_               structs.HostLayout
-	Generation      uint32
-	Vni             uint32
-	Members         uint32
-	UdpPort         uint16
-	Used            uint8
-	Flags           uint8
-	CsumIfindex     uint32
-	Router          uint32
-	Encap           uint8
-	Outer           uint8
-	Tos             uint8
-	Ttl             uint8
-	OptionsLen      uint8
-	OptionsCritical uint8
-	TunnelLen       uint16
-	GatewayMac      [6]uint8
-	Team            uint16
-	Egress          uint16
-	Evpn            uint8
-	Pad             uint8
-	Gateway4        transitAddr
-	Gateway6        transitAddr
-	Options         [252]uint8
-	Pad2            [60]uint8
-	Shards          [64]uint32
-}
-
-type transitShortcut struct {
-	_        structs.HostLayout
-	Key      transitFlowKey
-	Decision struct {
-		_          structs.HostLayout
-		Generation uint32
-		Segment    uint16
-		ToSegment  uint16
-		In         uint16
-		Out        uint16
-		Action     uint8
-		Slow       uint8
-		Flags      uint8
-		Epoch      uint8
-		Entropy    uint16
-		Dmac       [6]uint8
-		Smac       [6]uint8
-		Stamp      uint16
-	}
-	Packets uint64
-	Bytes   uint64
-}
-
-type transitShortcutTable struct {
-	_         structs.HostLayout
-	Mask      uint32
-	Evictions uint32
-	Used      uint32
-	Pad       uint32
-	Express   uint64
-	Judged    uint64
-}
-
-type transitSpread struct {
-	_       structs.HostLayout
-	Buckets [64]uint16
-}
-
-type transitSpreadKey struct {
-	_    structs.HostLayout
-	End  uint16
-	Team uint16
-}
-
-type transitStamp struct {
-	_     structs.HostLayout
-	Ns    uint64
-	Cpu   uint32
-	Point uint8
-	Pad   [3]uint8
-}
-
-type transitStamped struct {
-	_    structs.HostLayout
-	Kept uint32
-	Lost uint32
-}
-
-type transitTraceStep struct {
-	_     structs.HostLayout
-	Stage uint32
-	A     uint32
-	B     uint32
-}
-
-type transitVniKey struct {
-	_       structs.HostLayout
-	Vni     uint32
-	UdpPort uint16
-	Pad     uint16
-}
-
-type transitWord struct {
-	_    structs.HostLayout
-	Name [32]int8
-	Text [96]int8
-}
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	transitMapAllowedAddrs   = "allowed_addrs"
-	transitMapAllowedMacs    = "allowed_macs"
-	transitMapArrivalBuckets = "arrival_buckets"
-	transitMapArrivals       = "arrivals"
-	transitMapBindings       = "bindings"
-	transitMapBuckets        = "buckets"
-	transitMapConnections    = "connections"
-	transitMapCurrent        = "current"
-	transitMapDrops          = "drops"
-	transitMapEgresses       = "egresses"
-	transitMapEnds           = "ends"
-	transitMapEvents         = "events"
-	transitMapExits          = "exits"
-	transitMapExitsGeneric   = "exits_generic"
-	transitMapFdb            = "fdb"
-	transitMapFlows          = "flows"
-	transitMapForwards       = "forwards"
-	transitMapFragments      = "fragments"
-	transitMapGroups         = "groups"
-	transitMapHalfOpen       = "half_open"
-	transitMapHalfOpens      = "half_opens"
-	transitMapHearings       = "hearings"
-	transitMapHops           = "hops"
-	transitMapHostCounts     = "host_counts"
-	transitMapKnownOptions   = "known_options"
-	transitMapLocals         = "locals"
-	transitMapLogBuckets     = "log_buckets"
-	transitMapLogs           = "logs"
-	transitMapMembers        = "members"
-	transitMapNatFragments   = "nat_fragments"
-	transitMapNeighbours     = "neighbours"
-	transitMapNews           = "news"
-	transitMapPolicy         = "policy"
-	transitMapPool           = "pool"
-	transitMapPorts          = "ports"
-	transitMapPulses         = "pulses"
-	transitMapRemotes        = "remotes"
-	transitMapReturns        = "returns"
-	transitMapRouters        = "routers"
-	transitMapRoutes         = "routes"
-	transitMapRules          = "rules"
-	transitMapScratch        = "scratch"
-	transitMapSegments       = "segments"
-	transitMapShortcutTables = "shortcut_tables"
-	transitMapShortcuts      = "shortcuts"
-	transitMapSpreads        = "spreads"
-	transitMapStamped        = "stamped"
-	transitMapStamps         = "stamps"
-	transitMapTakers         = "takers"
-	transitMapTeps           = "teps"
-	transitMapTrace          = "trace"
-	transitMapTraffic        = "traffic"
-	transitMapVnis           = "vnis"
-	transitProgTransit       = "transit"
-	transitProgTransitAsking = "transit_asking"
-	transitVarConnTimeouts   = "conn_timeouts"
-	transitVarEventWords     = "event_words"
-	transitVarFlowCache      = "flow_cache"
-	transitVarHalfOpenLimit  = "half_open_limit"
-	transitVarHoldNs         = "hold_ns"
-	transitVarIcmpBurst      = "icmp_burst"
-	transitVarIcmpRate       = "icmp_rate"
-	transitVarLogRate        = "log_rate"
-	transitVarNatNews        = "nat_news"
-	transitVarNatTimeouts    = "nat_timeouts"
-	transitVarNonIpDropped   = "non_ip_dropped"
-	transitVarNvgre          = "nvgre"
-	transitVarProbeMac       = "probe_mac"
-	transitVarReasonWords    = "reason_words"
-	transitVarRevalidateNs   = "revalidate_ns"
-	transitVarShortcutSlots  = "shortcut_slots"
-	transitVarSlowWords      = "slow_words"
-	transitVarStageWords     = "stage_words"
-	transitVarStampSlots     = "stamp_slots"
-	transitVarStrict         = "strict"
-	transitVarTepAddrs       = "tep_addrs"
-	transitVarThisFlags      = "this_flags"
-	transitVarThisIfindex    = "this_ifindex"
-	transitVarThisMac        = "this_mac"
-	transitVarThisUnsummed   = "this_unsummed"
-	transitVarTracing        = "tracing"
-	transitVarUdpEncaps      = "udp_encaps"
-	transitVarUdpPorts       = "udp_ports"
-	transitVarWithFirewall   = "with_firewall"
-	transitVarWithNat        = "with_nat"
+	transitMapAllowedAddrs     = "allowed_addrs"
+	transitMapAllowedMacs      = "allowed_macs"
+	transitMapCtEstablished    = "ct_established"
+	transitMapCtHalfOpen       = "ct_half_open"
+	transitMapCurrent          = "current"
+	transitMapDrops            = "drops"
+	transitMapEgressPolicies   = "egress_policies"
+	transitMapEvents           = "events"
+	transitMapFdb              = "fdb"
+	transitMapFlows            = "flows"
+	transitMapFragments        = "fragments"
+	transitMapFwScratches      = "fw_scratches"
+	transitMapGlobalCounters   = "global_counters"
+	transitMapHalfOpenCounts   = "half_open_counts"
+	transitMapHostEventBuckets = "host_event_buckets"
+	transitMapHostEvents       = "host_events"
+	transitMapIcmpBuckets      = "icmp_buckets"
+	transitMapKnownOptions     = "known_options"
+	transitMapLocalAddrs       = "local_addrs"
+	transitMapLogBuckets       = "log_buckets"
+	transitMapLogs             = "logs"
+	transitMapMembers          = "members"
+	transitMapNatEvents        = "nat_events"
+	transitMapNatFragments     = "nat_fragments"
+	transitMapNatHostCounts    = "nat_host_counts"
+	transitMapNatReverse       = "nat_reverse"
+	transitMapNatSessions      = "nat_sessions"
+	transitMapNeighbours       = "neighbours"
+	transitMapNexthopGroups    = "nexthop_groups"
+	transitMapNexthops         = "nexthops"
+	transitMapPathGroups       = "path_groups"
+	transitMapPolicy           = "policy"
+	transitMapPool             = "pool"
+	transitMapPortForwards     = "port_forwards"
+	transitMapPorts            = "ports"
+	transitMapRemotes          = "remotes"
+	transitMapRouters          = "routers"
+	transitMapRoutes           = "routes"
+	transitMapRules            = "rules"
+	transitMapScratch          = "scratch"
+	transitMapSegments         = "segments"
+	transitMapStamped          = "stamped"
+	transitMapStamps           = "stamps"
+	transitMapTeps             = "teps"
+	transitMapTrace            = "trace"
+	transitMapTraffic          = "traffic"
+	transitMapTransitCache     = "transit_cache"
+	transitMapTransitTables    = "transit_tables"
+	transitMapTxDevmap         = "tx_devmap"
+	transitMapTxDevmapGeneric  = "tx_devmap_generic"
+	transitMapVnis             = "vnis"
+	transitMapVports           = "vports"
+	transitMapXdpInterfaces    = "xdp_interfaces"
+	transitProgTransit         = "transit"
+	transitProgTransitAsking   = "transit_asking"
+	transitVarCtTimeouts       = "ct_timeouts"
+	transitVarEventWords       = "event_words"
+	transitVarFlowCache        = "flow_cache"
+	transitVarHalfOpenLimit    = "half_open_limit"
+	transitVarIcmpBurst        = "icmp_burst"
+	transitVarIcmpRate         = "icmp_rate"
+	transitVarLogRate          = "log_rate"
+	transitVarNatEventsWanted  = "nat_events_wanted"
+	transitVarNatTimeouts      = "nat_timeouts"
+	transitVarNonIpDropped     = "non_ip_dropped"
+	transitVarNvgre            = "nvgre"
+	transitVarProbeMac         = "probe_mac"
+	transitVarReasonWords      = "reason_words"
+	transitVarReorderTimeoutNs = "reorder_timeout_ns"
+	transitVarRevalidateNs     = "revalidate_ns"
+	transitVarSlowWords        = "slow_words"
+	transitVarStageWords       = "stage_words"
+	transitVarStampSlots       = "stamp_slots"
+	transitVarStrict           = "strict"
+	transitVarTepAddrs         = "tep_addrs"
+	transitVarThisCsumPartial  = "this_csum_partial"
+	transitVarThisFlags        = "this_flags"
+	transitVarThisIfindex      = "this_ifindex"
+	transitVarThisMac          = "this_mac"
+	transitVarTracing          = "tracing"
+	transitVarTransitSlots     = "transit_slots"
+	transitVarUdpEncaps        = "udp_encaps"
+	transitVarUdpPorts         = "udp_ports"
+	transitVarWithFirewall     = "with_firewall"
+	transitVarWithNat          = "with_nat"
 )
 
 // loadTransit returns the embedded CollectionSpec for transit.
@@ -874,95 +153,95 @@ type transitProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type transitMapSpecs struct {
-	AllowedAddrs   *ebpf.MapSpec `ebpf:"allowed_addrs"`
-	AllowedMacs    *ebpf.MapSpec `ebpf:"allowed_macs"`
-	ArrivalBuckets *ebpf.MapSpec `ebpf:"arrival_buckets"`
-	Arrivals       *ebpf.MapSpec `ebpf:"arrivals"`
-	Bindings       *ebpf.MapSpec `ebpf:"bindings"`
-	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
-	Connections    *ebpf.MapSpec `ebpf:"connections"`
-	Current        *ebpf.MapSpec `ebpf:"current"`
-	Drops          *ebpf.MapSpec `ebpf:"drops"`
-	Egresses       *ebpf.MapSpec `ebpf:"egresses"`
-	Ends           *ebpf.MapSpec `ebpf:"ends"`
-	Events         *ebpf.MapSpec `ebpf:"events"`
-	Exits          *ebpf.MapSpec `ebpf:"exits"`
-	ExitsGeneric   *ebpf.MapSpec `ebpf:"exits_generic"`
-	Fdb            *ebpf.MapSpec `ebpf:"fdb"`
-	Flows          *ebpf.MapSpec `ebpf:"flows"`
-	Forwards       *ebpf.MapSpec `ebpf:"forwards"`
-	Fragments      *ebpf.MapSpec `ebpf:"fragments"`
-	Groups         *ebpf.MapSpec `ebpf:"groups"`
-	HalfOpen       *ebpf.MapSpec `ebpf:"half_open"`
-	HalfOpens      *ebpf.MapSpec `ebpf:"half_opens"`
-	Hearings       *ebpf.MapSpec `ebpf:"hearings"`
-	Hops           *ebpf.MapSpec `ebpf:"hops"`
-	HostCounts     *ebpf.MapSpec `ebpf:"host_counts"`
-	KnownOptions   *ebpf.MapSpec `ebpf:"known_options"`
-	Locals         *ebpf.MapSpec `ebpf:"locals"`
-	LogBuckets     *ebpf.MapSpec `ebpf:"log_buckets"`
-	Logs           *ebpf.MapSpec `ebpf:"logs"`
-	Members        *ebpf.MapSpec `ebpf:"members"`
-	NatFragments   *ebpf.MapSpec `ebpf:"nat_fragments"`
-	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
-	News           *ebpf.MapSpec `ebpf:"news"`
-	Policy         *ebpf.MapSpec `ebpf:"policy"`
-	Pool           *ebpf.MapSpec `ebpf:"pool"`
-	Ports          *ebpf.MapSpec `ebpf:"ports"`
-	Pulses         *ebpf.MapSpec `ebpf:"pulses"`
-	Remotes        *ebpf.MapSpec `ebpf:"remotes"`
-	Returns        *ebpf.MapSpec `ebpf:"returns"`
-	Routers        *ebpf.MapSpec `ebpf:"routers"`
-	Routes         *ebpf.MapSpec `ebpf:"routes"`
-	Rules          *ebpf.MapSpec `ebpf:"rules"`
-	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
-	Segments       *ebpf.MapSpec `ebpf:"segments"`
-	ShortcutTables *ebpf.MapSpec `ebpf:"shortcut_tables"`
-	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
-	Spreads        *ebpf.MapSpec `ebpf:"spreads"`
-	Stamped        *ebpf.MapSpec `ebpf:"stamped"`
-	Stamps         *ebpf.MapSpec `ebpf:"stamps"`
-	Takers         *ebpf.MapSpec `ebpf:"takers"`
-	Teps           *ebpf.MapSpec `ebpf:"teps"`
-	Trace          *ebpf.MapSpec `ebpf:"trace"`
-	Traffic        *ebpf.MapSpec `ebpf:"traffic"`
-	Vnis           *ebpf.MapSpec `ebpf:"vnis"`
+	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
+	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
+	Current          *ebpf.MapSpec `ebpf:"current"`
+	Drops            *ebpf.MapSpec `ebpf:"drops"`
+	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
+	Events           *ebpf.MapSpec `ebpf:"events"`
+	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
+	Flows            *ebpf.MapSpec `ebpf:"flows"`
+	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
+	FwScratches      *ebpf.MapSpec `ebpf:"fw_scratches"`
+	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
+	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
+	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
+	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
+	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
+	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
+	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
+	Logs             *ebpf.MapSpec `ebpf:"logs"`
+	Members          *ebpf.MapSpec `ebpf:"members"`
+	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
+	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
+	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
+	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
+	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
+	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	Policy           *ebpf.MapSpec `ebpf:"policy"`
+	Pool             *ebpf.MapSpec `ebpf:"pool"`
+	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
+	Ports            *ebpf.MapSpec `ebpf:"ports"`
+	Remotes          *ebpf.MapSpec `ebpf:"remotes"`
+	Routers          *ebpf.MapSpec `ebpf:"routers"`
+	Routes           *ebpf.MapSpec `ebpf:"routes"`
+	Rules            *ebpf.MapSpec `ebpf:"rules"`
+	Scratch          *ebpf.MapSpec `ebpf:"scratch"`
+	Segments         *ebpf.MapSpec `ebpf:"segments"`
+	Stamped          *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps           *ebpf.MapSpec `ebpf:"stamps"`
+	Teps             *ebpf.MapSpec `ebpf:"teps"`
+	Trace            *ebpf.MapSpec `ebpf:"trace"`
+	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
+	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
+	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
+	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
+	Vnis             *ebpf.MapSpec `ebpf:"vnis"`
+	Vports           *ebpf.MapSpec `ebpf:"vports"`
+	XdpInterfaces    *ebpf.MapSpec `ebpf:"xdp_interfaces"`
 }
 
 // transitVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type transitVariableSpecs struct {
-	ConnTimeouts  *ebpf.VariableSpec `ebpf:"conn_timeouts"`
-	EventWords    *ebpf.VariableSpec `ebpf:"event_words"`
-	FlowCache     *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit *ebpf.VariableSpec `ebpf:"half_open_limit"`
-	HoldNs        *ebpf.VariableSpec `ebpf:"hold_ns"`
-	IcmpBurst     *ebpf.VariableSpec `ebpf:"icmp_burst"`
-	IcmpRate      *ebpf.VariableSpec `ebpf:"icmp_rate"`
-	LogRate       *ebpf.VariableSpec `ebpf:"log_rate"`
-	NatNews       *ebpf.VariableSpec `ebpf:"nat_news"`
-	NatTimeouts   *ebpf.VariableSpec `ebpf:"nat_timeouts"`
-	NonIpDropped  *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
-	Nvgre         *ebpf.VariableSpec `ebpf:"nvgre"`
-	ProbeMac      *ebpf.VariableSpec `ebpf:"probe_mac"`
-	ReasonWords   *ebpf.VariableSpec `ebpf:"reason_words"`
-	RevalidateNs  *ebpf.VariableSpec `ebpf:"revalidate_ns"`
-	ShortcutSlots *ebpf.VariableSpec `ebpf:"shortcut_slots"`
-	SlowWords     *ebpf.VariableSpec `ebpf:"slow_words"`
-	StageWords    *ebpf.VariableSpec `ebpf:"stage_words"`
-	StampSlots    *ebpf.VariableSpec `ebpf:"stamp_slots"`
-	Strict        *ebpf.VariableSpec `ebpf:"strict"`
-	TepAddrs      *ebpf.VariableSpec `ebpf:"tep_addrs"`
-	ThisFlags     *ebpf.VariableSpec `ebpf:"this_flags"`
-	ThisIfindex   *ebpf.VariableSpec `ebpf:"this_ifindex"`
-	ThisMac       *ebpf.VariableSpec `ebpf:"this_mac"`
-	ThisUnsummed  *ebpf.VariableSpec `ebpf:"this_unsummed"`
-	Tracing       *ebpf.VariableSpec `ebpf:"tracing"`
-	UdpEncaps     *ebpf.VariableSpec `ebpf:"udp_encaps"`
-	UdpPorts      *ebpf.VariableSpec `ebpf:"udp_ports"`
-	WithFirewall  *ebpf.VariableSpec `ebpf:"with_firewall"`
-	WithNat       *ebpf.VariableSpec `ebpf:"with_nat"`
+	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
+	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
+	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
+	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
+	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
+	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
+	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
+	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
+	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
+	Nvgre            *ebpf.VariableSpec `ebpf:"nvgre"`
+	ProbeMac         *ebpf.VariableSpec `ebpf:"probe_mac"`
+	ReasonWords      *ebpf.VariableSpec `ebpf:"reason_words"`
+	ReorderTimeoutNs *ebpf.VariableSpec `ebpf:"reorder_timeout_ns"`
+	RevalidateNs     *ebpf.VariableSpec `ebpf:"revalidate_ns"`
+	SlowWords        *ebpf.VariableSpec `ebpf:"slow_words"`
+	StageWords       *ebpf.VariableSpec `ebpf:"stage_words"`
+	StampSlots       *ebpf.VariableSpec `ebpf:"stamp_slots"`
+	Strict           *ebpf.VariableSpec `ebpf:"strict"`
+	TepAddrs         *ebpf.VariableSpec `ebpf:"tep_addrs"`
+	ThisCsumPartial  *ebpf.VariableSpec `ebpf:"this_csum_partial"`
+	ThisFlags        *ebpf.VariableSpec `ebpf:"this_flags"`
+	ThisIfindex      *ebpf.VariableSpec `ebpf:"this_ifindex"`
+	ThisMac          *ebpf.VariableSpec `ebpf:"this_mac"`
+	Tracing          *ebpf.VariableSpec `ebpf:"tracing"`
+	TransitSlots     *ebpf.VariableSpec `ebpf:"transit_slots"`
+	UdpEncaps        *ebpf.VariableSpec `ebpf:"udp_encaps"`
+	UdpPorts         *ebpf.VariableSpec `ebpf:"udp_ports"`
+	WithFirewall     *ebpf.VariableSpec `ebpf:"with_firewall"`
+	WithNat          *ebpf.VariableSpec `ebpf:"with_nat"`
 }
 
 // transitObjects contains all objects after they have been loaded into the kernel.
@@ -985,116 +264,116 @@ func (o *transitObjects) Close() error {
 //
 // It can be passed to loadTransitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type transitMaps struct {
-	AllowedAddrs   *ebpf.Map `ebpf:"allowed_addrs"`
-	AllowedMacs    *ebpf.Map `ebpf:"allowed_macs"`
-	ArrivalBuckets *ebpf.Map `ebpf:"arrival_buckets"`
-	Arrivals       *ebpf.Map `ebpf:"arrivals"`
-	Bindings       *ebpf.Map `ebpf:"bindings"`
-	Buckets        *ebpf.Map `ebpf:"buckets"`
-	Connections    *ebpf.Map `ebpf:"connections"`
-	Current        *ebpf.Map `ebpf:"current"`
-	Drops          *ebpf.Map `ebpf:"drops"`
-	Egresses       *ebpf.Map `ebpf:"egresses"`
-	Ends           *ebpf.Map `ebpf:"ends"`
-	Events         *ebpf.Map `ebpf:"events"`
-	Exits          *ebpf.Map `ebpf:"exits"`
-	ExitsGeneric   *ebpf.Map `ebpf:"exits_generic"`
-	Fdb            *ebpf.Map `ebpf:"fdb"`
-	Flows          *ebpf.Map `ebpf:"flows"`
-	Forwards       *ebpf.Map `ebpf:"forwards"`
-	Fragments      *ebpf.Map `ebpf:"fragments"`
-	Groups         *ebpf.Map `ebpf:"groups"`
-	HalfOpen       *ebpf.Map `ebpf:"half_open"`
-	HalfOpens      *ebpf.Map `ebpf:"half_opens"`
-	Hearings       *ebpf.Map `ebpf:"hearings"`
-	Hops           *ebpf.Map `ebpf:"hops"`
-	HostCounts     *ebpf.Map `ebpf:"host_counts"`
-	KnownOptions   *ebpf.Map `ebpf:"known_options"`
-	Locals         *ebpf.Map `ebpf:"locals"`
-	LogBuckets     *ebpf.Map `ebpf:"log_buckets"`
-	Logs           *ebpf.Map `ebpf:"logs"`
-	Members        *ebpf.Map `ebpf:"members"`
-	NatFragments   *ebpf.Map `ebpf:"nat_fragments"`
-	Neighbours     *ebpf.Map `ebpf:"neighbours"`
-	News           *ebpf.Map `ebpf:"news"`
-	Policy         *ebpf.Map `ebpf:"policy"`
-	Pool           *ebpf.Map `ebpf:"pool"`
-	Ports          *ebpf.Map `ebpf:"ports"`
-	Pulses         *ebpf.Map `ebpf:"pulses"`
-	Remotes        *ebpf.Map `ebpf:"remotes"`
-	Returns        *ebpf.Map `ebpf:"returns"`
-	Routers        *ebpf.Map `ebpf:"routers"`
-	Routes         *ebpf.Map `ebpf:"routes"`
-	Rules          *ebpf.Map `ebpf:"rules"`
-	Scratch        *ebpf.Map `ebpf:"scratch"`
-	Segments       *ebpf.Map `ebpf:"segments"`
-	ShortcutTables *ebpf.Map `ebpf:"shortcut_tables"`
-	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
-	Spreads        *ebpf.Map `ebpf:"spreads"`
-	Stamped        *ebpf.Map `ebpf:"stamped"`
-	Stamps         *ebpf.Map `ebpf:"stamps"`
-	Takers         *ebpf.Map `ebpf:"takers"`
-	Teps           *ebpf.Map `ebpf:"teps"`
-	Trace          *ebpf.Map `ebpf:"trace"`
-	Traffic        *ebpf.Map `ebpf:"traffic"`
-	Vnis           *ebpf.Map `ebpf:"vnis"`
+	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
+	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
+	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
+	Current          *ebpf.Map `ebpf:"current"`
+	Drops            *ebpf.Map `ebpf:"drops"`
+	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
+	Events           *ebpf.Map `ebpf:"events"`
+	Fdb              *ebpf.Map `ebpf:"fdb"`
+	Flows            *ebpf.Map `ebpf:"flows"`
+	Fragments        *ebpf.Map `ebpf:"fragments"`
+	FwScratches      *ebpf.Map `ebpf:"fw_scratches"`
+	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
+	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
+	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
+	HostEvents       *ebpf.Map `ebpf:"host_events"`
+	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
+	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
+	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
+	Logs             *ebpf.Map `ebpf:"logs"`
+	Members          *ebpf.Map `ebpf:"members"`
+	NatEvents        *ebpf.Map `ebpf:"nat_events"`
+	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
+	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
+	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
+	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	Neighbours       *ebpf.Map `ebpf:"neighbours"`
+	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
+	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	Policy           *ebpf.Map `ebpf:"policy"`
+	Pool             *ebpf.Map `ebpf:"pool"`
+	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
+	Ports            *ebpf.Map `ebpf:"ports"`
+	Remotes          *ebpf.Map `ebpf:"remotes"`
+	Routers          *ebpf.Map `ebpf:"routers"`
+	Routes           *ebpf.Map `ebpf:"routes"`
+	Rules            *ebpf.Map `ebpf:"rules"`
+	Scratch          *ebpf.Map `ebpf:"scratch"`
+	Segments         *ebpf.Map `ebpf:"segments"`
+	Stamped          *ebpf.Map `ebpf:"stamped"`
+	Stamps           *ebpf.Map `ebpf:"stamps"`
+	Teps             *ebpf.Map `ebpf:"teps"`
+	Trace            *ebpf.Map `ebpf:"trace"`
+	Traffic          *ebpf.Map `ebpf:"traffic"`
+	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
+	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
+	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
+	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
+	Vnis             *ebpf.Map `ebpf:"vnis"`
+	Vports           *ebpf.Map `ebpf:"vports"`
+	XdpInterfaces    *ebpf.Map `ebpf:"xdp_interfaces"`
 }
 
 func (m *transitMaps) Close() error {
 	return _TransitClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
-		m.ArrivalBuckets,
-		m.Arrivals,
-		m.Bindings,
-		m.Buckets,
-		m.Connections,
+		m.CtEstablished,
+		m.CtHalfOpen,
 		m.Current,
 		m.Drops,
-		m.Egresses,
-		m.Ends,
+		m.EgressPolicies,
 		m.Events,
-		m.Exits,
-		m.ExitsGeneric,
 		m.Fdb,
 		m.Flows,
-		m.Forwards,
 		m.Fragments,
-		m.Groups,
-		m.HalfOpen,
-		m.HalfOpens,
-		m.Hearings,
-		m.Hops,
-		m.HostCounts,
+		m.FwScratches,
+		m.GlobalCounters,
+		m.HalfOpenCounts,
+		m.HostEventBuckets,
+		m.HostEvents,
+		m.IcmpBuckets,
 		m.KnownOptions,
-		m.Locals,
+		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
 		m.Members,
+		m.NatEvents,
 		m.NatFragments,
+		m.NatHostCounts,
+		m.NatReverse,
+		m.NatSessions,
 		m.Neighbours,
-		m.News,
+		m.NexthopGroups,
+		m.Nexthops,
+		m.PathGroups,
 		m.Policy,
 		m.Pool,
+		m.PortForwards,
 		m.Ports,
-		m.Pulses,
 		m.Remotes,
-		m.Returns,
 		m.Routers,
 		m.Routes,
 		m.Rules,
 		m.Scratch,
 		m.Segments,
-		m.ShortcutTables,
-		m.Shortcuts,
-		m.Spreads,
 		m.Stamped,
 		m.Stamps,
-		m.Takers,
 		m.Teps,
 		m.Trace,
 		m.Traffic,
+		m.TransitCache,
+		m.TransitTables,
+		m.TxDevmap,
+		m.TxDevmapGeneric,
 		m.Vnis,
+		m.Vports,
+		m.XdpInterfaces,
 	)
 }
 
@@ -1102,36 +381,36 @@ func (m *transitMaps) Close() error {
 //
 // It can be passed to loadTransitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type transitVariables struct {
-	ConnTimeouts  *ebpf.Variable `ebpf:"conn_timeouts"`
-	EventWords    *ebpf.Variable `ebpf:"event_words"`
-	FlowCache     *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit *ebpf.Variable `ebpf:"half_open_limit"`
-	HoldNs        *ebpf.Variable `ebpf:"hold_ns"`
-	IcmpBurst     *ebpf.Variable `ebpf:"icmp_burst"`
-	IcmpRate      *ebpf.Variable `ebpf:"icmp_rate"`
-	LogRate       *ebpf.Variable `ebpf:"log_rate"`
-	NatNews       *ebpf.Variable `ebpf:"nat_news"`
-	NatTimeouts   *ebpf.Variable `ebpf:"nat_timeouts"`
-	NonIpDropped  *ebpf.Variable `ebpf:"non_ip_dropped"`
-	Nvgre         *ebpf.Variable `ebpf:"nvgre"`
-	ProbeMac      *ebpf.Variable `ebpf:"probe_mac"`
-	ReasonWords   *ebpf.Variable `ebpf:"reason_words"`
-	RevalidateNs  *ebpf.Variable `ebpf:"revalidate_ns"`
-	ShortcutSlots *ebpf.Variable `ebpf:"shortcut_slots"`
-	SlowWords     *ebpf.Variable `ebpf:"slow_words"`
-	StageWords    *ebpf.Variable `ebpf:"stage_words"`
-	StampSlots    *ebpf.Variable `ebpf:"stamp_slots"`
-	Strict        *ebpf.Variable `ebpf:"strict"`
-	TepAddrs      *ebpf.Variable `ebpf:"tep_addrs"`
-	ThisFlags     *ebpf.Variable `ebpf:"this_flags"`
-	ThisIfindex   *ebpf.Variable `ebpf:"this_ifindex"`
-	ThisMac       *ebpf.Variable `ebpf:"this_mac"`
-	ThisUnsummed  *ebpf.Variable `ebpf:"this_unsummed"`
-	Tracing       *ebpf.Variable `ebpf:"tracing"`
-	UdpEncaps     *ebpf.Variable `ebpf:"udp_encaps"`
-	UdpPorts      *ebpf.Variable `ebpf:"udp_ports"`
-	WithFirewall  *ebpf.Variable `ebpf:"with_firewall"`
-	WithNat       *ebpf.Variable `ebpf:"with_nat"`
+	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
+	EventWords       *ebpf.Variable `ebpf:"event_words"`
+	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
+	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
+	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
+	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
+	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
+	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`
+	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`
+	Nvgre            *ebpf.Variable `ebpf:"nvgre"`
+	ProbeMac         *ebpf.Variable `ebpf:"probe_mac"`
+	ReasonWords      *ebpf.Variable `ebpf:"reason_words"`
+	ReorderTimeoutNs *ebpf.Variable `ebpf:"reorder_timeout_ns"`
+	RevalidateNs     *ebpf.Variable `ebpf:"revalidate_ns"`
+	SlowWords        *ebpf.Variable `ebpf:"slow_words"`
+	StageWords       *ebpf.Variable `ebpf:"stage_words"`
+	StampSlots       *ebpf.Variable `ebpf:"stamp_slots"`
+	Strict           *ebpf.Variable `ebpf:"strict"`
+	TepAddrs         *ebpf.Variable `ebpf:"tep_addrs"`
+	ThisCsumPartial  *ebpf.Variable `ebpf:"this_csum_partial"`
+	ThisFlags        *ebpf.Variable `ebpf:"this_flags"`
+	ThisIfindex      *ebpf.Variable `ebpf:"this_ifindex"`
+	ThisMac          *ebpf.Variable `ebpf:"this_mac"`
+	Tracing          *ebpf.Variable `ebpf:"tracing"`
+	TransitSlots     *ebpf.Variable `ebpf:"transit_slots"`
+	UdpEncaps        *ebpf.Variable `ebpf:"udp_encaps"`
+	UdpPorts         *ebpf.Variable `ebpf:"udp_ports"`
+	WithFirewall     *ebpf.Variable `ebpf:"with_firewall"`
+	WithNat          *ebpf.Variable `ebpf:"with_nat"`
 }
 
 // transitPrograms contains all programs after they have been loaded into the kernel.

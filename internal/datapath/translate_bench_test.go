@@ -24,7 +24,7 @@ func newTranslateBench(b *testing.B, translated bool) *translateBench {
 	w := newBench(b, to.family, func(c *Config, tables *Tables) {
 		routed(to, tables)
 		if translated {
-			c.Egress = &overlay.Egress{Bindings: 1 << 20, Timeouts: overlay.DefaultNATTimeouts}
+			c.Egress = &overlay.Egress{NATSessions: 1 << 20, Timeouts: overlay.DefaultNATTimeouts}
 			natTables(to, tables)
 		}
 	})
@@ -92,18 +92,18 @@ func (w *translateBench) mustPass(b *testing.B, from string, frame []byte) {
 	}
 }
 
-// crowdedNAT is a world with n bindings.
+// crowdedNAT is a world with n sessions.
 func crowdedNAT(b *testing.B, n int) *world {
 	b.Helper()
-	w := natWorld(b, ways()[0], cacheOff, func(c *Config, _ *Tables) { c.Egress.Bindings = uint32(n) })
+	w := natWorld(b, ways()[0], cacheOff, func(c *Config, _ *Tables) { c.Egress.NATSessions = uint32(n) })
 	for i := 0; i < n; i += batch {
-		w.putBindings(b, natRecords(i, min(n, i+batch))...)
+		w.putNATSessions(b, natRecords(i, min(n, i+batch))...)
 	}
 	return w
 }
 
-func natRecords(from, to int) []BindingRecord {
-	records := make([]BindingRecord, 0, to-from)
+func natRecords(from, to int) []NATRecord {
+	records := make([]NATRecord, 0, to-from)
 	for i := from; i < to; i++ {
 		records = append(records, natRecord("web", i))
 	}
@@ -116,37 +116,37 @@ func BenchmarkNATSweep(b *testing.B) {
 			w := crowdedNAT(b, n)
 			found := 0
 			for b.Loop() {
-				c := w.natCensus(b)
-				found = c.Bindings
+				c := w.natGCStats(b)
+				found = c.Sessions
 			}
 			if found < n*9/10 {
-				b.Fatalf("%d bindings", found)
+				b.Fatalf("%d sessions", found)
 			}
-			m := &w.dp.objs.edgeMaps
-			b.ReportMetric(float64(memory(m.Bindings)+memory(m.Returns))/float64(found), "B/binding")
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(found), "ns/binding")
+			m := &w.dp.objs.bpfMaps
+			b.ReportMetric(float64(memory(m.NatSessions)+memory(m.NatReverse))/float64(found), "B/session")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(found), "ns/session")
 		})
 	}
 }
 
-func BenchmarkPutBindings(b *testing.B) {
-	w := natWorld(b, ways()[0], cacheOff, func(c *Config, _ *Tables) { c.Egress.Bindings = 1 << 20 })
+func BenchmarkPutNATSessions(b *testing.B) {
+	w := natWorld(b, ways()[0], cacheOff, func(c *Config, _ *Tables) { c.Egress.NATSessions = 1 << 20 })
 	i := 0
 	for b.Loop() {
-		w.putBindings(b, natRecords(i, i+1000)...)
+		w.putNATSessions(b, natRecords(i, i+1000)...)
 		i = (i + 1000) % 1_000_000
 	}
 	b.ReportMetric(1000/(float64(b.Elapsed().Nanoseconds())/float64(b.N))*1e9, "records/s")
 }
 
-func BenchmarkEachBinding(b *testing.B) {
+func BenchmarkEachNATSession(b *testing.B) {
 	const n = 100_000
 	w := crowdedNAT(b, n)
 	for b.Loop() {
 		seen := 0
-		must(b, w.dp.EachBindingRecord(func(*BindingRecord) bool { seen++; return true }))
+		must(b, w.dp.EachNATRecord(func(*NATRecord) bool { seen++; return true }))
 		if seen != n {
-			b.Fatalf("%d bindings", seen)
+			b.Fatalf("%d sessions", seen)
 		}
 	}
 }

@@ -46,45 +46,45 @@ func TestPoolParts(t *testing.T) {
 	}
 }
 
-// Bindings survive a restart, with tables of the same and of other sizes; as many as fit.
-func TestBindingsSurviveARestart(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.Bindings = 300 })
-	var records []BindingRecord
+// Sessions survive a restart, with tables of the same and of other sizes; as many as fit.
+func TestNATSessionsSurviveARestart(t *testing.T) {
+	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.NATSessions = 300 })
+	var records []NATRecord
 	for i := range 200 {
 		records = append(records, natRecord("web", i))
 	}
-	w.putBindings(t, records...)
+	w.putNATSessions(t, records...)
 	for _, c := range []struct {
 		size uint32
 		want int
 	}{{300, 200}, {1000, 200}, {250, 200}, {64, 64}} {
 		egress := *w.cfg.Egress
-		egress.Bindings = c.size
+		egress.NATSessions = c.size
 		w.cfg.Egress = &egress
 		w.reopen(t)
 		w.apply(t)
-		bindings, returns := w.allBindings(t)
-		if least := c.want * 3 / 4; len(bindings) > c.want || len(bindings) < least || len(returns) != len(bindings) {
-			t.Errorf("table of %d: %d bindings and %d returns, want %d", c.size, len(bindings), len(returns), c.want)
+		natSessions, returns := w.allNATSessions(t)
+		if least := c.want * 3 / 4; len(natSessions) > c.want || len(natSessions) < least || len(returns) != len(natSessions) {
+			t.Errorf("table of %d: %d sessions and %d returns, want %d", c.size, len(natSessions), len(returns), c.want)
 		}
 		w.checkReturns(t)
-		if size := w.dp.objs.Bindings.MaxEntries(); size != c.size {
+		if size := w.dp.objs.NatSessions.MaxEntries(); size != c.size {
 			t.Errorf("the table has %d places, want %d", size, c.size)
 		}
 	}
 }
 
-// checkReturns holds that each binding has its return.
+// checkReturns holds that each session has its return.
 func (w *world) checkReturns(t testing.TB) {
 	t.Helper()
-	bindings, returns := w.allBindings(t)
-	for k, b := range bindings {
+	natSessions, returns := w.allNATSessions(t)
+	for k, b := range natSessions {
 		if o, ok := returns[returnKey(&k, &b)]; !ok || o != returnOf(&k) {
-			t.Errorf("binding %s has the return %+v, %t", natKeyWords(k), o, ok)
+			t.Errorf("session %s has the return %+v, %t", natKeyWords(k), o, ok)
 		}
 	}
-	if len(returns) != len(bindings) {
-		t.Errorf("%d bindings and %d returns", len(bindings), len(returns))
+	if len(returns) != len(natSessions) {
+		t.Errorf("%d sessions and %d returns", len(natSessions), len(returns))
 	}
 }
 

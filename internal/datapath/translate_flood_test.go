@@ -143,15 +143,15 @@ func TestSteeringMixesNothing(t *testing.T) {
 func TestSteeringBesideOthers(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	beside := []func(i int) error{
-		func(i int) error { _, _, err := w.dp.PutBindings(natRecords(10*i, 10*i+10)); return err },
-		func(i int) error { _, err := w.dp.DeleteBindings(natRecords(10*i, 10*i+5)); return err },
-		func(int) error { return w.dp.EachBinding(func(*Binding) bool { return true }) },
+		func(i int) error { _, _, err := w.dp.PutNATRecords(natRecords(10*i, 10*i+10)); return err },
+		func(i int) error { _, err := w.dp.DeleteNATRecords(natRecords(10*i, 10*i+5)); return err },
+		func(int) error { return w.dp.EachNATSession(func(*NATSession) bool { return true }) },
 		func(int) error {
 			c, err := w.dp.NATSweep()
 			w.dp.NATTables(c)
 			return err
 		},
-		func(int) error { _, err := w.dp.Pressures(10); return err },
+		func(int) error { _, err := w.dp.PortUsages(10); return err },
 		func(int) error { return w.dp.RenewLease() },
 	}
 	results := make(chan error, len(beside))

@@ -16,10 +16,10 @@ var sameAddrs = cmp.Options{
 
 // natRecord is an established TCP connection of a policy, the i-th one of a source behind
 // the first remote.
-func natRecord(policy string, i int) BindingRecord {
+func natRecord(policy string, i int) NATRecord {
 	pool := map[string]string{"web": webFirst4, "two": two4, "uplink/up": uplink4, "none": two4}
-	return BindingRecord{
-		Router: NameTag("main"), Policy: NameTag(policy), Proto: 6, Bits: uint32(sweepConnBitsCONN_OUT) | 2 | 4 | 8 | 16,
+	return NATRecord{
+		Router: NameTag("main"), Policy: NameTag(policy), Proto: 6, Bits: uint32(bpfCtBitsCT_OUT) | 2 | 4 | 8 | 16,
 		Inside:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 1, 11}), uint16(2000+i%50000)),
 		Outside: netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(5 + i/50000)}), 443),
 		Egress:  netip.AddrPortFrom(addr(pool[policy]), uint16(2000+i%50000)),
@@ -28,43 +28,43 @@ func natRecord(policy string, i int) BindingRecord {
 	}
 }
 
-func (w *world) putBindings(t testing.TB, records ...BindingRecord) (taken, conflicts int) {
+func (w *world) putNATSessions(t testing.TB, records ...NATRecord) (taken, conflicts int) {
 	t.Helper()
-	taken, conflicts, err := w.dp.PutBindings(records)
+	taken, conflicts, err := w.dp.PutNATRecords(records)
 	must(t, err)
 	return taken, conflicts
 }
 
-func (w *world) bindings(t testing.TB) (list []Binding) {
+func (w *world) natSessions(t testing.TB) (list []NATSession) {
 	t.Helper()
-	must(t, w.dp.EachBinding(func(b *Binding) bool { list = append(list, *b); return true }))
+	must(t, w.dp.EachNATSession(func(b *NATSession) bool { list = append(list, *b); return true }))
 	return list
 }
 
-func (w *world) records(t testing.TB) (list []BindingRecord) {
+func (w *world) records(t testing.TB) (list []NATRecord) {
 	t.Helper()
-	must(t, w.dp.EachBindingRecord(func(r *BindingRecord) bool { list = append(list, *r); return true }))
+	must(t, w.dp.EachNATRecord(func(r *NATRecord) bool { list = append(list, *r); return true }))
 	return list
 }
 
 // The binary form says all, and what no gateway writes is refused.
 func TestRecordBinary(t *testing.T) {
 	mapping := natRecord("web", 1)
-	mapping.Flags, mapping.Outside = uint16(natsweepBindingFlagsBINDING_MAPPING), netip.AddrPort{}
+	mapping.Flags, mapping.Outside = uint16(bpfNatSessionFlagsNAT_SESSION_MAPPING), netip.AddrPort{}
 	six := natRecord("web", 2)
 	six.Inside, six.Outside, six.Egress = netip.MustParseAddrPort("[2001:db8::1]:1"), netip.MustParseAddrPort("[2001:db8::2]:2"), netip.MustParseAddrPort("[2001:db8::3]:3")
-	six.Via, six.Asker, six.Proto = netip.Addr{}, 2, 58
+	six.Via, six.EchoDir, six.Proto = netip.Addr{}, 2, 58
 	var b []byte
-	all := []BindingRecord{natRecord("web", 0), mapping, six}
+	all := []NATRecord{natRecord("web", 0), mapping, six}
 	for _, r := range all {
 		b, _ = r.AppendBinary(b)
 	}
-	if len(b) != len(all)*BindingRecordSize {
-		t.Fatalf("%d records of %d bytes have %d bytes", len(all), BindingRecordSize, len(b))
+	if len(b) != len(all)*NATRecordSize {
+		t.Fatalf("%d records of %d bytes have %d bytes", len(all), NATRecordSize, len(b))
 	}
 	for i, want := range all {
-		var got BindingRecord
-		if err := got.UnmarshalBinary(b[i*BindingRecordSize:]); err != nil {
+		var got NATRecord
+		if err := got.UnmarshalBinary(b[i*NATRecordSize:]); err != nil {
 			t.Errorf("record %d: %v", i, err)
 		}
 		if d := cmp.Diff(want, got, sameAddrs); d != "" {
@@ -72,13 +72,13 @@ func TestRecordBinary(t *testing.T) {
 		}
 	}
 	for what, change := range map[string]func(b []byte) []byte{
-		"cut":                   func(b []byte) []byte { return b[:BindingRecordSize-1] },
+		"cut":                   func(b []byte) []byte { return b[:NATRecordSize-1] },
 		"asker":                 func(b []byte) []byte { b[9] = 3; return b },
 		"replica":               func(b []byte) []byte { b[11] = 1; return b },
 		"bits":                  func(b []byte) []byte { b[12] = 1; return b },
 		"no source":             func(b []byte) []byte { clear(b[16:32]); return b },
 		"no peer":               func(b []byte) []byte { clear(b[32:48]); return b },
-		"peer of a mapping":     func(b []byte) []byte { b[11] = byte(natsweepBindingFlagsBINDING_MAPPING); return b },
+		"peer of a mapping":     func(b []byte) []byte { b[11] = byte(bpfNatSessionFlagsNAT_SESSION_MAPPING); return b },
 		"peer of IPv6":          func(b []byte) []byte { b[32] = 0x20; return b },
 		"egress of IPv6":        func(b []byte) []byte { b[48] = 0x20; return b },
 		"egress of no address":  func(b []byte) []byte { clear(b[48:64]); return b },
@@ -93,28 +93,28 @@ func TestRecordBinary(t *testing.T) {
 }
 
 // A replica is what the other gateway has, with this one's numbers and clock.
-func TestPutBindings(t *testing.T) {
+func TestPutNATSessions(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	r := natRecord("web", 0)
 	stranger, unrouted := natRecord("none", 1), natRecord("web", 2)
 	stranger.Egress = r.Egress
 	unrouted.Router = NameTag("none")
-	if taken, conflicts := w.putBindings(t, r, stranger, unrouted); taken != 1 || conflicts != 0 {
+	if taken, conflicts := w.putNATSessions(t, r, stranger, unrouted); taken != 1 || conflicts != 0 {
 		t.Errorf("%d taken, %d conflicts", taken, conflicts)
 	}
 	w.checkReturns(t)
-	list := w.bindings(t)
+	list := w.natSessions(t)
 	if len(list) != 1 {
-		t.Fatalf("bindings %+v", list)
+		t.Fatalf("sessions %+v", list)
 	}
 	b := list[0]
 	if b.AgeNS < r.AgeNS || b.IdleNS < r.IdleNS || b.IdleNS > r.IdleNS+uint64(time.Minute) || b.LeftNS != uint64(overlay.DefaultNATTimeouts.Established)-b.IdleNS {
 		t.Errorf("age %d, idle %d, left %d", b.AgeNS, b.IdleNS, b.LeftNS)
 	}
 	b.AgeNS, b.IdleNS, b.LeftNS = 0, 0, 0
-	want := Binding{
+	want := NATSession{
 		Policy: "web", Router: "main", Proto: 6, Inside: r.Inside, Outside: r.Outside, Egress: r.Egress, Via: r.Via,
-		State: "established", Answered: true, Replica: true, Forth: r.Counters[0], Back: r.Counters[1],
+		State: "established", Answered: true, Replica: true, Orig: r.Counters[0], Reply: r.Counters[1],
 	}
 	if d := cmp.Diff(want, b, sameAddrs); d != "" {
 		t.Error(d)
@@ -131,8 +131,8 @@ func TestRecordVia(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	r := natRecord("web", 0)
 	r.Via = w.family.tep
-	w.putBindings(t, r)
-	for _, b := range w.bindings(t) {
+	w.putNATSessions(t, r)
+	for _, b := range w.natSessions(t) {
 		if b.Via.IsValid() {
 			t.Errorf("the source is behind %s, want it here", b.Via)
 		}
@@ -144,18 +144,18 @@ func TestRecordVia(t *testing.T) {
 	}
 }
 
-// own makes all bindings this gateway's own, seen so long ago.
+// own makes all sessions this gateway's own, seen so long ago.
 func (w *world) own(t testing.TB, idle time.Duration) {
 	t.Helper()
 	now, err := monotonicNS()
 	must(t, err)
-	changeEach[edgeConnKey](t, w.dp.objs.Bindings, func(b *edgeBinding) {
-		b.Flags &^= uint32(natsweepBindingFlagsBINDING_REPLICA)
-		b.Conn.SeenNs = now - uint64(idle)
+	changeEach[bpfCtKey](t, w.dp.objs.NatSessions, func(b *bpfNatSession) {
+		b.Flags &^= uint32(bpfNatSessionFlagsNAT_SESSION_REPLICA)
+		b.Ct.SeenNs = now - uint64(idle)
 	})
 }
 
-func TestPutBindingsConflicts(t *testing.T) {
+func TestPutNATSessionsConflicts(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	r := natRecord("web", 0)
 	moved, thief := r, natRecord("web", 1)
@@ -164,7 +164,7 @@ func TestPutBindingsConflicts(t *testing.T) {
 	for _, c := range []struct {
 		what             string
 		before           func()
-		put              BindingRecord
+		put              NATRecord
 		taken, conflicts int
 		want             netip.AddrPort
 		replica          bool
@@ -176,15 +176,15 @@ func TestPutBindingsConflicts(t *testing.T) {
 		{"another port than ours", func() { w.own(t, 0) }, moved, 0, 1, r.Egress, false},
 		{"ours, seen there later", func() { w.own(t, time.Minute) }, r, 1, 0, r.Egress, false},
 	} {
-		w.forgetBindings(t)
-		w.putBindings(t, r)
+		w.forgetNATSessions(t)
+		w.putNATSessions(t, r)
 		c.before()
-		if taken, conflicts := w.putBindings(t, c.put); taken != c.taken || conflicts != c.conflicts {
+		if taken, conflicts := w.putNATSessions(t, c.put); taken != c.taken || conflicts != c.conflicts {
 			t.Errorf("%s: %d taken, %d conflicts", c.what, taken, conflicts)
 		}
-		list := w.bindings(t)
+		list := w.natSessions(t)
 		if len(list) != 1 || list[0].Egress != c.want || list[0].Replica != c.replica {
-			t.Errorf("%s: bindings %+v", c.what, list)
+			t.Errorf("%s: sessions %+v", c.what, list)
 		}
 		w.checkReturns(t)
 		if len(list) == 1 && list[0].IdleNS > uint64(20*time.Second) {
@@ -194,15 +194,15 @@ func TestPutBindingsConflicts(t *testing.T) {
 }
 
 // A connection of an independent mapping brings the mapping along.
-func TestPutBindingsMappings(t *testing.T) {
+func TestPutNATSessionsMappings(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	r := natRecord("web", 0)
-	r.Flags = uint16(natsweepBindingFlagsBINDING_INDEPENDENT)
+	r.Flags = uint16(bpfNatSessionFlagsNAT_SESSION_INDEPENDENT)
 	second := r
 	second.Outside = netip.MustParseAddrPort("203.0.113.99:1")
-	w.putBindings(t, r, second)
+	w.putNATSessions(t, r, second)
 	mappings := 0
-	for _, b := range w.bindings(t) {
+	for _, b := range w.natSessions(t) {
 		if b.Mapping {
 			mappings++
 			if b.Egress != r.Egress || b.Inside != r.Inside {
@@ -210,38 +210,38 @@ func TestPutBindingsMappings(t *testing.T) {
 			}
 		}
 	}
-	if c := w.natCensus(t); mappings != 1 || c.Mappings != 1 || c.Bindings != 2 {
+	if c := w.natGCStats(t); mappings != 1 || c.Mappings != 1 || c.Sessions != 2 {
 		t.Errorf("%d mappings, census %+v", mappings, c)
 	}
 	w.checkReturns(t)
 }
 
-func TestDeleteBindings(t *testing.T) {
+func TestDeleteNATSessions(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	mine, theirs, other := natRecord("web", 0), natRecord("web", 1), natRecord("web", 2)
-	w.putBindings(t, mine)
+	w.putNATSessions(t, mine)
 	w.own(t, 0)
-	w.putBindings(t, theirs, other)
+	w.putNATSessions(t, theirs, other)
 	moved := other
 	moved.Egress = netip.AddrPortFrom(addr(webSecond4), 7)
-	gone, err := w.dp.DeleteBindings([]BindingRecord{mine, theirs, theirs, moved, natRecord("none", 3)})
+	gone, err := w.dp.DeleteNATRecords([]NATRecord{mine, theirs, theirs, moved, natRecord("none", 3)})
 	if err != nil || gone != 1 {
 		t.Errorf("%d gone, %v", gone, err)
 	}
-	if list := w.bindings(t); len(list) != 2 {
-		t.Errorf("bindings %+v", list)
+	if list := w.natSessions(t); len(list) != 2 {
+		t.Errorf("sessions %+v", list)
 	}
 	w.checkReturns(t)
 }
 
 // Of a full table the rest is left out, without returns that lead nowhere.
-func TestPutBindingsFull(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.Bindings = 50 })
-	var records []BindingRecord
+func TestPutNATSessionsFull(t *testing.T) {
+	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.NATSessions = 50 })
+	var records []NATRecord
 	for i := range 500 {
 		records = append(records, natRecord("web", i))
 	}
-	taken, conflicts := w.putBindings(t, records...)
+	taken, conflicts := w.putNATSessions(t, records...)
 	if taken < 30 || taken > 50 || conflicts != 0 {
 		t.Errorf("%d taken, %d conflicts", taken, conflicts)
 	}

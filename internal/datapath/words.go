@@ -17,12 +17,12 @@ type vocabulary struct{ reasons, slows, events, stages words }
 
 // vocabularyOf reads the lists once; they are part of this binary.
 var vocabularyOf = sync.OnceValues(func() (vocabulary, error) {
-	spec, err := loadEdge()
+	spec, err := loadBpf()
 	if err != nil {
 		return vocabulary{}, err
 	}
 	read := func(variable string, n int) (words, error) {
-		raw := make([]edgeWord, n)
+		raw := make([]bpfWord, n)
 		if err := spec.Variables[variable].Get(raw); err != nil {
 			return nil, fmt.Errorf("read %s: %w", variable, err)
 		}
@@ -36,16 +36,16 @@ var vocabularyOf = sync.OnceValues(func() (vocabulary, error) {
 		return list, nil
 	}
 	var v vocabulary
-	if v.reasons, err = read(edgeVarReasonWords, int(edgeReasonREASON_MAX)); err != nil {
+	if v.reasons, err = read(bpfVarReasonWords, int(bpfReasonREASON_MAX)); err != nil {
 		return v, err
 	}
-	if v.slows, err = read(edgeVarSlowWords, int(edgeSlowSLOW_MAX)); err != nil {
+	if v.slows, err = read(bpfVarSlowWords, int(bpfSlowSLOW_MAX)); err != nil {
 		return v, err
 	}
-	if v.stages, err = read(edgeVarStageWords, int(edgeStageSTAGE_MAX)); err != nil {
+	if v.stages, err = read(bpfVarStageWords, int(bpfStageSTAGE_MAX)); err != nil {
 		return v, err
 	}
-	v.events, err = read(edgeVarEventWords, int(edgeEventEVENT_MAX))
+	v.events, err = read(bpfVarEventWords, int(bpfEventEVENT_MAX))
 	return v, err
 })
 

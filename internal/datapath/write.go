@@ -58,7 +58,7 @@ func (d *Datapath) putPlaces(p *plan) error {
 	if _, err := put(d.objs.Teps, p.teps); err != nil {
 		return err
 	}
-	if _, err := put(d.objs.Spreads, p.spreads); err != nil {
+	if _, err := put(d.objs.PathGroups, p.pathGroups); err != nil {
 		return err
 	}
 	_, err := put(d.objs.KnownOptions, p.options)
@@ -72,14 +72,14 @@ func (d *Datapath) putAllowed(p *plan) error {
 		return err
 	}
 	for _, k := range macs {
-		p.touched[d.ends[k.End].Segment] = true
+		p.touched[d.vports[k.Vport].Segment] = true
 	}
 	addrs, err := putTrie(d.objs.AllowedAddrs, p.allowedAddrs)
 	if err != nil {
 		return err
 	}
 	for _, k := range addrs {
-		p.touched[d.ends[k.End].Segment] = true
+		p.touched[d.vports[k.Vport].Segment] = true
 	}
 	return nil
 }
@@ -87,12 +87,12 @@ func (d *Datapath) putAllowed(p *plan) error {
 // putNeighbours writes the static ones.
 func (d *Datapath) putNeighbours(p *plan) error {
 	for k, mac := range p.neighbours {
-		var now edgeNeighbour
+		var now bpfNeighbour
 		err := d.objs.Neighbours.Lookup(k, &now)
-		if err == nil && now.Origin == edgeHostOriginORIGIN_STATIC && now.Mac == mac {
+		if err == nil && now.Origin == bpfHostOriginORIGIN_STATIC && now.Mac == mac {
 			continue
 		}
-		if err := d.objs.Neighbours.Put(k, edgeNeighbour{Mac: mac, Origin: edgeHostOriginORIGIN_STATIC}); err != nil {
+		if err := d.objs.Neighbours.Put(k, bpfNeighbour{Mac: mac, Origin: bpfHostOriginORIGIN_STATIC}); err != nil {
 			return fmt.Errorf("write a static neighbour: %w", err)
 		}
 		p.touched[k.Segment] = true
@@ -121,13 +121,13 @@ func put[K, V comparable](m *ebpf.Map, want map[K]V) ([]K, error) {
 }
 
 func (d *Datapath) putStatic(p *plan) error {
-	for k, end := range p.static {
-		var now edgeFdbEntry
+	for k, vport := range p.static {
+		var now bpfFdbEntry
 		err := d.objs.Fdb.Lookup(k, &now)
-		if err == nil && now.Origin == edgeHostOriginORIGIN_STATIC && now.End == end {
+		if err == nil && now.Origin == bpfHostOriginORIGIN_STATIC && now.Vport == vport {
 			continue
 		}
-		if err := d.objs.Fdb.Put(k, edgeFdbEntry{End: end, Origin: edgeHostOriginORIGIN_STATIC}); err != nil {
+		if err := d.objs.Fdb.Put(k, bpfFdbEntry{Vport: vport, Origin: bpfHostOriginORIGIN_STATIC}); err != nil {
 			return fmt.Errorf("write a static FDB entry: %w", err)
 		}
 		p.touched[k.Segment] = true
@@ -139,7 +139,7 @@ func (d *Datapath) putStatic(p *plan) error {
 // last, when everything that its decisions depend on is in place.
 func (d *Datapath) putSegments(p *plan) error {
 	for id := range d.names.segments {
-		var now edgeSegment
+		var now bpfSegment
 		if err := d.objs.Segments.Lookup(id, &now); err != nil {
 			return fmt.Errorf("read segment %d: %w", id, err)
 		}
@@ -164,21 +164,21 @@ func (d *Datapath) prune(p *plan) error {
 		d.detachRest(p.hooks),
 		pruneMap(d.objs.Ports, p.ports, nil),
 		pruneMap(d.objs.Vnis, p.vnis, nil),
-		pruneMap(d.objs.Remotes, p.remotes, func(k edgeRemoteKey) error { return d.outdate(k.Segment) }),
-		pruneMap(d.objs.Members, p.members, func(k edgeMemberKey) error { return d.outdate(k.Segment) }),
+		pruneMap(d.objs.Remotes, p.remotes, func(k bpfRemoteKey) error { return d.invalidate(k.Segment) }),
+		pruneMap(d.objs.Members, p.members, func(k bpfMemberKey) error { return d.invalidate(k.Segment) }),
 		pruneMap(d.objs.Teps, p.teps, nil),
-		pruneMap(d.objs.Spreads, p.spreads, nil),
-		pruneMap(d.objs.Exits, p.exits, nil),
-		pruneMap(d.objs.ExitsGeneric, p.exits, nil),
-		pruneMap(d.objs.Takers, p.takers, nil),
+		pruneMap(d.objs.PathGroups, p.pathGroups, nil),
+		pruneMap(d.objs.TxDevmap, p.txDevices, nil),
+		pruneMap(d.objs.TxDevmapGeneric, p.txDevices, nil),
+		pruneMap(d.objs.XdpInterfaces, p.xdpInterfaces, nil),
 		pruneMap(d.objs.KnownOptions, p.options, nil),
-		pruneMap(d.objs.AllowedMacs, p.allowedMACs, func(k edgeAllowedMac) error { return d.outdateEnd(k.End) }),
-		pruneMap(d.objs.AllowedAddrs, p.allowedAddrs, func(k edgeAllowedAddr) error { return d.outdateEnd(k.End) }),
+		pruneMap(d.objs.AllowedMacs, p.allowedMACs, func(k bpfAllowedMac) error { return d.invalidatePort(k.Vport) }),
+		pruneMap(d.objs.AllowedAddrs, p.allowedAddrs, func(k bpfAllowedAddr) error { return d.invalidatePort(k.Vport) }),
 		d.pruneRoutes(p),
 		d.pruneTranslation(p),
 		d.pruneFDB(p),
 		d.pruneNeighbours(p),
-		d.pruneEnds(),
+		d.pruneVports(),
 		d.pruneSegments(),
 		d.prunePolicy(p),
 		d.changed(),
@@ -220,29 +220,29 @@ func pruneMap[K, V comparable](m *ebpf.Map, want map[K]V, gone func(K) error) er
 // no hosts any more.
 func (d *Datapath) pruneFDB(p *plan) error {
 	d.members = make(map[membership]bool, len(p.members))
-	for k, end := range p.members {
-		d.members[membership{k.Segment, end}] = true
+	for k, vport := range p.members {
+		d.members[membership{k.Segment, vport}] = true
 	}
-	_, err := d.deleteFDB(func(k edgeFdbKey, e edgeFdbEntry) bool {
+	_, err := d.deleteFDB(func(k bpfFdbKey, e bpfFdbEntry) bool {
 		_, static := p.static[k]
-		return !d.members[membership{k.Segment, e.End}] || isObsolete(e.Origin, static, p.evpn[k.Segment])
+		return !d.members[membership{k.Segment, e.Vport}] || isObsolete(e.Origin, static, p.evpn[k.Segment])
 	})
 	return err
 }
 
 // membership is of an end in a segment.
-type membership struct{ segment, end uint32 }
+type membership struct{ segment, vport uint32 }
 
 // isObsolete reports whether who said where a host is does so no more.
-func isObsolete(origin edgeHostOrigin, static, evpn bool) bool {
-	return origin == edgeHostOriginORIGIN_STATIC && !static || origin == edgeHostOriginORIGIN_BGP && !evpn
+func isObsolete(origin bpfHostOrigin, static, evpn bool) bool {
+	return origin == bpfHostOriginORIGIN_STATIC && !static || origin == bpfHostOriginORIGIN_BGP && !evpn
 }
 
 // deleteFDB removes the entries that match and outdates the decisions about them.
-func (d *Datapath) deleteFDB(match func(edgeFdbKey, edgeFdbEntry) bool) (n int, err error) {
+func (d *Datapath) deleteFDB(match func(bpfFdbKey, bpfFdbEntry) bool) (n int, err error) {
 	gone, err := deleteHosts(d, d.objs.Fdb, match)
 	for k := range gone {
-		d.outdateMAC(k.Segment, k.Mac)
+		d.invalidateMAC(k.Segment, k.Mac)
 	}
 	if len(gone) == 0 {
 		return 0, err
@@ -293,7 +293,7 @@ func deleteHost[K comparable, V any](d *Datapath, table *ebpf.Map, k K, match fu
 // pruneNeighbours removes those of segments that went, static ones that are no longer
 // configured, and those of BGP where it tells of no hosts any more.
 func (d *Datapath) pruneNeighbours(p *plan) error {
-	return d.deleteNeighbours(func(k edgeNeighbourKey, n edgeNeighbour) bool {
+	return d.deleteNeighbours(func(k bpfNeighbourKey, n bpfNeighbour) bool {
 		_, segment := d.names.segments[k.Segment]
 		_, static := p.neighbours[k]
 		return !segment || isObsolete(n.Origin, static, p.evpn[k.Segment])
@@ -301,10 +301,10 @@ func (d *Datapath) pruneNeighbours(p *plan) error {
 }
 
 // deleteNeighbours removes the neighbours that match and outdates the decisions about them.
-func (d *Datapath) deleteNeighbours(match func(edgeNeighbourKey, edgeNeighbour) bool) error {
+func (d *Datapath) deleteNeighbours(match func(bpfNeighbourKey, bpfNeighbour) bool) error {
 	gone, err := deleteHosts(d, d.objs.Neighbours, match)
 	for k, n := range gone {
-		d.outdateMAC(k.Segment, n.Mac)
+		d.invalidateMAC(k.Segment, n.Mac)
 	}
 	if len(gone) == 0 {
 		return err
@@ -312,7 +312,7 @@ func (d *Datapath) deleteNeighbours(match func(edgeNeighbourKey, edgeNeighbour) 
 	return errors.Join(err, d.changed())
 }
 
-func (d *Datapath) pruneEnds() error {
+func (d *Datapath) pruneVports() error {
 	policed := false
 	live := make(map[uint32]bool)
 	for id := range d.names.ports {
@@ -321,13 +321,13 @@ func (d *Datapath) pruneEnds() error {
 	for _, id := range d.names.pathIDs {
 		live[id] = true
 	}
-	for id := range d.ends {
-		if d.ends[id].Kind == edgeEndKindEND_NONE || live[uint32(id)] {
+	for id := range d.vports {
+		if d.vports[id].Kind == bpfVportKindVPORT_NONE || live[uint32(id)] {
 			continue
 		}
-		policed = policed || d.ends[id].Flags&edgeEndFlagsEND_POLICED != 0
-		d.ends[id] = edgeEnd{}
-		if err := d.objs.Ends.Put(uint32(id), d.ends[id]); err != nil {
+		policed = policed || d.vports[id].Flags&bpfVportFlagsVPORT_FIREWALL != 0
+		d.vports[id] = bpfVport{}
+		if err := d.objs.Vports.Put(uint32(id), d.vports[id]); err != nil {
 			return fmt.Errorf("clear end %d: %w", id, err)
 		}
 	}
@@ -343,13 +343,13 @@ func (d *Datapath) pruneSegments() error {
 		if _, ok := d.names.segments[uint32(id)]; ok || d.segments[id].Used == 0 {
 			continue
 		}
-		d.segments[id] = edgeSegment{}
-		now := edgeSegment{}
+		d.segments[id] = bpfSegment{}
+		now := bpfSegment{}
 		if err := d.objs.Segments.Lookup(uint32(id), &now); err != nil {
 			return fmt.Errorf("read segment %d: %w", id, err)
 		}
 		// The generation goes on, so that a decision about a former owner never fits a new one.
-		if err := d.objs.Segments.Put(uint32(id), edgeSegment{Generation: now.Generation + generationStep, Shards: now.Shards}); err != nil {
+		if err := d.objs.Segments.Put(uint32(id), bpfSegment{Generation: now.Generation + generationStep, Shards: now.Shards}); err != nil {
 			return fmt.Errorf("clear segment %d: %w", id, err)
 		}
 	}

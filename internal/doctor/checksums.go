@@ -65,7 +65,7 @@ func (inv *Inventory) checksumCost(t Tunnel) Finding {
 		Evidence: fmt.Sprintf("the tunnel's checksum flag is on; ethtool -k %s: %s: off", software[0], checksumOffload),
 		Why: "The kernel cuts each segment and reads each byte of it before the device. Of the same kind is " + s1Tunnel +
 			". Zero is allowed (RFC 7348 section 5, RFC 6935), if the remotes take it.",
-		Measure: []string{iperf, fmt.Sprintf("selvage lab ab --contenders plain,kernel,selvage --cases tcp --offload underlay:%s=off", checksumOffload)},
+		Measure: []string{iperf, fmt.Sprintf("selvage lab ab --targets plain,kernel,selvage --cases tcp --offload underlay:%s=off", checksumOffload)},
 	}
 	for _, name := range settable {
 		f.Change = append(f.Change, fmt.Sprintf("ethtool -K %s %s on", name, checksumOffload))

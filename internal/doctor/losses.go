@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Study S4 configured rings of 512 to 4096 descriptors.
+// The NSX edge study configured rings of 512 to 4096 descriptors.
 const leastRing, mostRing = 512, 4096
 
-// tolerance is the loss that study S4 accepted: 0.01 %.
+// tolerance is the loss that the NSX edge study accepted: 0.01 %.
 const tolerance = 1e-4
 
 // checkRings looks for rings that are smaller than they could be and should be.
@@ -31,7 +31,7 @@ func checkRings(inv *Inventory) []Finding {
 			What: fmt.Sprintf("the rings of %s have %d receive and %d transmit descriptors, of at most %d and %d", l.Name, r.Rx, r.Tx, r.RxMax, r.TxMax),
 			Evidence: fmt.Sprintf("ethtool -g %s: RX %d of %d, TX %d of %d; %d packets found no room since the interface was made",
 				l.Name, r.Rx, r.RxMax, r.Tx, r.TxMax, l.Counters.RxNoRoom),
-			Why: fmt.Sprintf("At 2.5 Mpps, what study S4 forwarded per core, %d descriptors last %.0f µs: a longer pause of the core loses packets. "+
+			Why: fmt.Sprintf("At 2.5 Mpps, what the NSX edge study forwarded per core, %d descriptors last %.0f µs: a longer pause of the core loses packets. "+
 				"That study set 512 to 4096.", r.Rx, float64(r.Rx)/2.5),
 			Measure: []string{"ethtool -S " + l.Name + " | grep -iE 'drop|miss|no_buf|fifo'  # before and after iperf3 -c SERVER -u -b 0 -t 10"},
 		}
@@ -73,7 +73,7 @@ func checkPause(inv *Inventory) []Finding {
 			Check: "pause", Severity: severity, Subject: l.Name,
 			What:     fmt.Sprintf("pause frames are on (receive %s, transmit %s)", onOff(p.Rx), onOff(p.Tx)),
 			Evidence: fmt.Sprintf("ethtool -a %s; %s", l.Name, evidence),
-			Why: "One slow receiver stops the whole link, all tunnels and all remotes. Study S4 measured with flow control off; " +
+			Why: "One slow receiver stops the whole link, all tunnels and all remotes. The NSX edge study measured with flow control off; " +
 				"a pause of 65,535 quanta of 512 bits (IEEE 802.3 annex 31B) is 3.4 ms at 10 Gbit/s.",
 			Change:  []string{change + "  # on the switch port too"},
 			Measure: []string{"ethtool -S " + l.Name + " | grep -iE 'pause|xo(n|ff)'", iperf},
@@ -166,7 +166,7 @@ func (l *Link) lossy(s loss) Finding {
 		Check: "drops", Severity: severity, Subject: l.Name,
 		What:     fmt.Sprintf("%d packets of %s %s, %.3g %%", s.lost, l.Name, s.what, 100*share),
 		Evidence: evidence,
-		Why: s.why + " Study S4 called 0.01 % the most that may be lost; TCP takes each for congestion. " +
+		Why: s.why + " The NSX edge study called 0.01 % the most that may be lost; TCP takes each for congestion. " +
 			"The counter does not say when: read it twice.",
 		Change:  s.fixes,
 		Measure: []string{fmt.Sprintf("ip -s -s link show dev %s; iperf3 -c SERVER -t 10; ip -s -s link show dev %s", l.Name, l.Name)},
@@ -194,7 +194,7 @@ func checkSoftnet(inv *Inventory) []Finding {
 			Check: "softnet", Severity: severity, Subject: "host",
 			What:     fmt.Sprintf("%d packets were dropped because a core's backlog was full", dropped),
 			Evidence: fmt.Sprintf("/proc/net/softnet_stat: CPUs %s, of %d packets processed since boot", few(cpus), processed),
-			Why:      "Packets that go to another core (RPS, veth, the kernel's tunnels) wait in a queue of net.core.netdev_max_backlog. Study S4 called 0.01 % the most that may be lost.",
+			Why:      "Packets that go to another core (RPS, veth, the kernel's tunnels) wait in a queue of net.core.netdev_max_backlog. The NSX edge study called 0.01 % the most that may be lost.",
 			Change:   []string{"sysctl -w net.core.netdev_max_backlog=4096"},
 			Measure:  []string{measure},
 		})

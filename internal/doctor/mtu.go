@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// headroom is what study S4 leaves for Geneve's options and outer headers.
+// headroom is what the NSX edge study leaves for Geneve's options and outer headers.
 const headroom = 200
 
 // s0BlackHole is why a path that is too narrow matters.
 const s0BlackHole = "A tunnel endpoint must not fragment (RFC 7348 section 4.3), so full packets are lost while small ones pass, and not all senders are told. " +
-	"Study S0: 9 Mbit/s in bursts with an MTU too large for its tunnel, 546 Mbit/s once it fitted."
+	"The FortiGate study: 9 Mbit/s in bursts with an MTU too large for its tunnel, 546 Mbit/s once it fitted."
 
 // strait is the narrowest place on the way to some remotes.
 type strait struct {
@@ -217,7 +217,7 @@ func checkHeadroom(inv *Inventory) []Finding {
 				What:     fmt.Sprintf("%d bytes of room for Geneve's headers and options towards %s, %d wanted", s.mtu-carries, addrs(s.remotes), headroom),
 				Evidence: fmt.Sprintf("inner MTU %d, MTU of %s is %d; without options %d bytes are used", carries, s.name(), s.mtu, fixed),
 				Why: "Options are up to 252 bytes and come when a feature is turned on (RFC 8926 section 3.4). " +
-					"Study S4 leaves at least 200 bytes: 1500 needs 1700 below it, and 9000 leaves 8800.",
+					"The NSX edge study leaves at least 200 bytes: 1500 needs 1700 below it, and 9000 leaves 8800.",
 				Measure: []string{pingFull(s.remotes[0], want), iperf},
 			}
 			for _, name := range slices.Backward(s.path.Hops) {

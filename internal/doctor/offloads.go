@@ -10,8 +10,8 @@ import (
 const (
 	ownTxOff  = "kernel vxlan with tx off 4.4 instead of 15.0 Gbit/s, 0.25 instead of 0.82 of a plain bridge (Selvage's own measurement, veth, 2 cores)"
 	ownAllOff = "kernel vxlan with all offloads off 2.1 instead of 15.0 Gbit/s, 0.12 instead of 0.82 of a plain bridge (Selvage's own measurement, veth, 2 cores)"
-	s1Tunnel  = "study S1: tunnel checksum offload off 2.5, on 8.9 Gbit/s"
-	s2Tunnel  = "study S2: offloads in the tunnel gave +19 % throughput at 10G (mean over I/O sizes; +32 % at 64 kB) and +18 % with 24 % less CPU at 25G"
+	s1Tunnel  = "the EgressGateway study: tunnel checksum offload off 2.5, on 8.9 Gbit/s"
+	s2Tunnel  = "the QLogic study: offloads in the tunnel gave +19 % throughput at 10G (mean over I/O sizes; +32 % at 64 kB) and +18 % with 24 % less CPU at 25G"
 )
 
 // offload is a feature that tunnels live by.
@@ -191,7 +191,7 @@ func (o offload) off(role Role, names []string, s offloading) Finding {
 		f.Change = append(f.Change, fmt.Sprintf("ethtool -K %s %s on", name, o.set))
 	}
 	if place, ok := map[Role]string{Underlay: "underlay", Port: "access"}[role]; ok {
-		f.Measure = append(f.Measure, fmt.Sprintf("selvage lab ab --contenders plain,kernel,selvage --cases tcp --offload %s:%s=off  # its share on this machine", place, feature))
+		f.Measure = append(f.Measure, fmt.Sprintf("selvage lab ab --targets plain,kernel,selvage --cases tcp --offload %s:%s=off  # its share on this machine", place, feature))
 	}
 	return f
 }

@@ -9,7 +9,7 @@ import (
 // bandwidth is Gbit/s each way of a PCIe generation and width.
 type bandwidth struct{ theory, typical float64 }
 
-// measuredPCIe is the table of study S4. Gen4 x8 has its observed limit as the typical one.
+// measuredPCIe is the table of the NSX edge study. Gen4 x8 has its observed limit as the typical one.
 func measuredPCIe() map[[2]int]bandwidth {
 	return map[[2]int]bandwidth{
 		{1, 4}: {8, 7}, {1, 8}: {16, 14.1}, {1, 16}: {32, 28.2},
@@ -65,15 +65,15 @@ func slotFindings(card string, links []*Link) []Finding {
 		speed += float64(l.NIC.Mbps) / 1000
 	}
 	b, measured := pcieBandwidth(p.GTs, p.Lanes)
-	origin := "study S4's table"
+	origin := "the NSX edge study's table"
 	if !measured {
-		origin = "computed, study S4's table does not have it"
+		origin = "computed, the NSX edge study's table does not have it"
 	}
 	slotText := fmt.Sprintf("Gen%d x%d (%g GT/s), %.0f Gbit/s each way in theory and %.4g typically", generation(p.GTs), p.Lanes, p.GTs, b.theory, b.typical)
 	f := Finding{
 		Check: "pcie", Subject: few(names),
 		Evidence: fmt.Sprintf("slot %s: %s (%s); card and slot could do %g GT/s x%d; ports %g Gbit/s in sum", card, slotText, origin, p.GTsMax, p.LanesMax, speed),
-		Why: "More cannot cross the slot, whatever the ports say: the limiter of study S4's 100G runs was a Gen4 x8 slot at about 96 Gbit/s. " +
+		Why: "More cannot cross the slot, whatever the ports say: the limiter of the NSX edge study's 100G runs was a Gen4 x8 slot at about 96 Gbit/s. " +
 			"The card sits in too small a slot, or trained down: reseat it, or take a wider slot.",
 		Measure: []string{fmt.Sprintf("lspci -vv -s %s | grep -E 'LnkCap|LnkSta'", links[0].PCI.Address), "iperf3 -c SERVER -t 10 -P 16  # without the tunnel"},
 	}

@@ -19,9 +19,9 @@ func checkThreads(inv *Inventory) []Finding {
 		What:     "hyper-threading is on: CPUs share cores",
 		Evidence: "/sys/devices/system/cpu/smt/active: 1",
 		Why: "Two polling threads on one core get less than two cores, and which pairs share shows as noise. " +
-			"Study S4 had it off for its 2.4 to 2.5 Mpps per core.",
+			"The NSX edge study had it off for its 2.4 to 2.5 Mpps per core.",
 		Change:  []string{"echo off > /sys/devices/system/cpu/smt/control"},
-		Measure: []string{iperf, "selvage lab ab --contenders plain,kernel,selvage"},
+		Measure: []string{iperf, "selvage lab ab --targets plain,kernel,selvage"},
 	}}
 }
 
@@ -48,14 +48,14 @@ func checkGovernor(inv *Inventory) []Finding {
 		Check: "governor", Severity: severity, Subject: "host",
 		What:     "the CPU frequency governor is " + strings.Join(saving, ", "),
 		Evidence: fmt.Sprintf("/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; driver %s", orUnknown(m.FreqDriver)),
-		Why: "Packets per second go with the clock, and a core that has to speed up first costs latency. Study S4 had power saving off for its 2.4 to 2.5 Mpps per core; " +
+		Why: "Packets per second go with the clock, and a core that has to speed up first costs latency. The NSX edge study had power saving off for its 2.4 to 2.5 Mpps per core; " +
 			"what it costs here is not known before it is measured.",
 		Change:  []string{"cpupower frequency-set -g performance"},
-		Measure: []string{"selvage lab ab --contenders plain,kernel,selvage --cases rr", iperf},
+		Measure: []string{"selvage lab ab --targets plain,kernel,selvage --cases rr", iperf},
 	}}
 }
 
-// checkCapacity compares the number of cores with study S4's preflight.
+// checkCapacity compares the number of cores with the NSX edge study's preflight.
 func checkCapacity(inv *Inventory) []Finding {
 	const least = 8
 	n := len(inv.Machine.CPUs)
@@ -69,7 +69,7 @@ func checkCapacity(inv *Inventory) []Finding {
 		Check: "cores", Severity: Note, Subject: "host",
 		What:     fmt.Sprintf("%d CPUs", n),
 		Evidence: "/sys/devices/system/cpu/online",
-		Why: "Study S4 sized an edge with 8 to 64 cores, half of them for the data path, at 2.4 to 2.5 Mpps each. Fewer are enough for less: " +
+		Why: "The NSX edge study sized an edge with 8 to 64 cores, half of them for the data path, at 2.4 to 2.5 Mpps each. Fewer are enough for less: " +
 			"Selvage carried 18.8 Gbit/s of one TCP stream on 2 (its own measurement, veth).",
 		Measure: []string{"mpstat -P ALL 1  # during " + iperf},
 	}}
@@ -104,7 +104,7 @@ func checkLocality(inv *Inventory) []Finding {
 	return append(found, inv.splitBonds()...)
 }
 
-const crossing = "Study S4 names the crossing of NUMA nodes as one of the limits that it met on its way to 189.6 Gbit/s: each packet's memory is then read over the link between sockets."
+const crossing = "The NSX edge study names the crossing of NUMA nodes as one of the limits that it met on its way to 189.6 Gbit/s: each packet's memory is then read over the link between sockets."
 
 func (inv *Inventory) farInterrupts(l *Link, far []IRQ) Finding {
 	f := Finding{

@@ -35,7 +35,7 @@ func TestPlatform(t *testing.T) {
 		{"slot too slow", func(inv *Inventory) { inv.on("eth0").PCI.GTs = 8 },
 			"pcie", Warning, "eth0", "the slot carries about 96.8 Gbit/s, its ports 100", nil},
 		{"slot too narrow", func(inv *Inventory) { inv.on("eth0").PCI.Lanes = 8 },
-			"pcie", Warning, "eth0", "Gen4 x8 (16 GT/s), 128 Gbit/s each way in theory and 96 typically (study S4's table)", nil},
+			"pcie", Warning, "eth0", "Gen4 x8 (16 GT/s), 128 Gbit/s each way in theory and 96 typically (the NSX edge study's table)", nil},
 		{"two ports in one slot", func(inv *Inventory) {
 			second := *inv.on("eth0")
 			pci := *second.PCI

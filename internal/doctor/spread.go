@@ -7,10 +7,10 @@ import (
 )
 
 // oneCore is what a flow that stays on one core is worth.
-const oneCore = "One queue is one core: study S4 forwarded at most 2.4 to 2.5 Mpps per core"
+const oneCore = "One queue is one core: the NSX edge study forwarded at most 2.4 to 2.5 Mpps per core"
 
 // Ports that a source range has to have for flows to spread well: with fewer
-// than scarce many of S4's 1,280 flows share one.
+// than scarce many of the NSX edge study's 1,280 flows share one.
 const scarce = 1280
 
 // checkEntropy looks at the outer source port, the one thing by which the
@@ -44,7 +44,7 @@ func checkEntropy(inv *Inventory) []Finding {
 			Check: "entropy", Severity: Warning, Subject: t.Name,
 			What:     fmt.Sprintf("only %d outer source ports for all inner flows", ports),
 			Evidence: fmt.Sprintf("%s: %d to %d", from, low, high),
-			Why: fmt.Sprintf("RSS, ECMP and LAG spread a tunnel by this port. The 1,280 flows of study S4 would share it by %d; "+
+			Why: fmt.Sprintf("RSS, ECMP and LAG spread a tunnel by this port. The 1,280 flows of the NSX edge study would share it by %d; "+
 				"with one port all are one flow. %s.", (scarce+ports-1)/ports, oneCore),
 			Measure: []string{"ethtool -S UNDERLAY | grep -E 'rx.*queue.*packets'", "iperf3 -c SERVER -t 10 -P 16  # SERVER across the tunnel"},
 		}

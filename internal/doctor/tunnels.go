@@ -40,7 +40,7 @@ func fallback(l Link) bool {
 // ours reports whether l is a device that an edge made to send or gather through: it
 // receives nothing, and the edge's own tunnels are listed as such.
 func ours(l Link) bool {
-	return l.Tunnel.External && l.Name == host.ChecksummerName(l.Tunnel.Port)
+	return l.Tunnel.External && l.Name == host.ChecksumDeviceName(l.Tunnel.Port)
 }
 
 // members are the links that have this master.

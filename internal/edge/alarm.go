@@ -34,9 +34,9 @@ const (
 	poorHits    = 0.90
 	turnover    = 10 // seconds
 
-	calmLookUps  = busyLookUps / 2
-	goodHits     = 0.95
-	calmTurnover = 2 * turnover
+	burstGCLookUps  = busyLookUps / 2
+	goodHits        = 0.95
+	burstGCTurnover = 2 * turnover
 
 	raiseAfter = 2 // intervals between readings
 	endAfter   = 3
@@ -47,9 +47,9 @@ func thrashes(r *CacheRates, caches []CacheInfo) bool {
 	return r.LookUps >= busyLookUps && r.HitRatio < poorHits && turns(r, caches, turnover)
 }
 
-// isCalm is clearly not thrashing.
-func isCalm(r *CacheRates, caches []CacheInfo) bool {
-	return r.LookUps < calmLookUps || r.HitRatio >= goodHits || !turns(r, caches, calmTurnover)
+// isBurstGC is clearly not thrashing.
+func isBurstGC(r *CacheRates, caches []CacheInfo) bool {
+	return r.LookUps < burstGCLookUps || r.HitRatio >= goodHits || !turns(r, caches, burstGCTurnover)
 }
 
 // turns reports whether a cache replaces all its decisions in the seconds.
@@ -103,7 +103,7 @@ func (w cacheWatch) after(next FlowCacheInfo) cacheWatch {
 	w.last.Rates = r
 	contrary, enough := thrashes(r, next.Caches), raiseAfter
 	if w.thrashing {
-		contrary, enough = isCalm(r, next.Caches), endAfter
+		contrary, enough = isBurstGC(r, next.Caches), endAfter
 	}
 	if !contrary {
 		w.contrary = 0
@@ -128,7 +128,7 @@ func (e *edge) watchCache() {
 			stats, err = e.dp.Stats()
 			return err
 		})
-		e.fault("watch the flow cache", err)
+		e.reportProblem("watch the flow cache", err)
 		if err != nil {
 			return
 		}

@@ -34,7 +34,7 @@ type repeat struct {
 func (e *edge) announceAddresses(ctx context.Context) {
 	runtime.LockOSThread() // for good: the thread is in the edge's network namespace
 	if err := e.ns.enter(); err != nil {
-		e.log.Error(announceFault, "err", err) // the uplinks may still be found from here
+		e.log.Error(announceProblem, "err", err) // the uplinks may still be found from here
 	}
 	var due []repeat
 	for {
@@ -49,9 +49,9 @@ func (e *edge) announceAddresses(ctx context.Context) {
 			return
 		case a := <-e.came:
 			now := e.announcePlaces(a.places)
-			s := &e.steering
+			s := &e.pathSelector
 			s.mu.Lock()
-			s.gate.announced(a.failovers, a.fresh, now)
+			s.gateways.announced(a.failovers, a.fresh, now)
 			s.mu.Unlock()
 			for _, after := range repeats {
 				due = append(due, repeat{a.places, now.Add(after)})
@@ -67,23 +67,23 @@ func (e *edge) announceAddresses(ctx context.Context) {
 	}
 }
 
-// announceFault names the fault of addresses that cannot be announced.
-const announceFault = "announce egress addresses"
+// announceProblem names the fault of addresses that cannot be announced.
+const announceProblem = "announce egress addresses"
 
 // announcePlaces announces those that this edge still answers for, and says when it had.
 func (e *edge) announcePlaces(places []place) time.Time {
-	s := &e.steering
+	s := &e.pathSelector
 	var errs []error
 	for some := range slices.Chunk(places, announceSome) {
 		s.mu.Lock()
 		for _, p := range some {
-			if s.ground.dp != nil && s.gate.owned[p] {
-				errs = append(errs, s.ground.dp.AnnounceAddress(p.uplink, p.addr))
+			if s.snapshot.dp != nil && s.gateways.owned[p] {
+				errs = append(errs, s.snapshot.dp.AnnounceAddress(p.uplink, p.addr))
 			}
 		}
 		s.mu.Unlock()
 	}
 	now := time.Now()
-	e.fault(announceFault, errors.Join(errs...))
+	e.reportProblem(announceProblem, errors.Join(errs...))
 	return now
 }

@@ -10,7 +10,7 @@ import (
 // The documents that the API serves, one a path: GET /v1/status, /v1/ports,
 // /v1/interfaces, /v1/teps, /v1/fdb, /v1/neighbours, /v1/routes, /v1/flows,
 // /v1/flow-cache, /v1/drops, /v1/trace, /v1/rules, /v1/firewall, /v1/sessions, /v1/egress,
-// /v1/nat, /v1/bindings, /v1/pressure, /v1/bgp, /v1/bgp/routes, /v1/bgp/moves, and by POST
+// /v1/nat, /v1/nat/sessions, /v1/nat/port-usage, /v1/bgp, /v1/bgp/routes, /v1/bgp/moves, and by POST
 // /v1/what-if, /v1/teps/probe, /v1/egress/drain, /v1/egress/undrain, /v1/bgp/thaw,
 // /v1/bgp/reset and /v1/prove. Lists are JSON arrays, never null. Beside them stands GET /metrics, in
 // Prometheus' text format.

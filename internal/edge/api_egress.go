@@ -11,7 +11,7 @@ import (
 type EgressInfo struct {
 	Policies []EgressPolicyInfo `json:"policies"`
 	Groups   []GatewayGroupInfo `json:"groups"`
-	// Failovers are the last changes of gateways' standings, the oldest first.
+	// Failovers are the last changes of gateways' states, the oldest first.
 	Failovers   []Failover        `json:"failovers"`
 	Replication []ReplicationInfo `json:"replication"`
 	Drain       *DrainInfo        `json:"drain,omitempty"` // of this edge, while it is asked for
@@ -20,27 +20,27 @@ type EgressInfo struct {
 
 // NATUse is translation at a glance.
 type NATUse struct {
-	Bindings Usage `json:"bindings"`
+	Sessions Usage `json:"sessions"`
 	Policies int   `json:"policies"`
-	// Standing is this edge's as a gateway, "" where it is none.
-	Standing string `json:"standing,omitempty"`
+	// State is this edge's as a gateway, "" where it is none.
+	State string `json:"state,omitempty"`
 }
 
 // EgressPolicyInfo is one policy, or an uplink's own translation.
 type EgressPolicyInfo struct {
-	Name     string              `json:"name"` // "uplink/NAME" of an uplink's own
-	Router   string              `json:"router"`
-	VNI      overlay.VNI         `json:"vni,omitempty"`
-	Gateways string              `json:"gateways,omitempty"` // name of the group
-	Uplink   string              `json:"uplink,omitempty"`
-	Matches  string              `json:"matches,omitempty"` // which packets go by it
-	Except   []netip.Prefix      `json:"except,omitempty"`  // destinations that do not
-	Mapping  string              `json:"mapping"`           // "endpoint-dependent" or "endpoint-independent"
-	Spread   string              `json:"spread"`            // "source" or "connection"
-	Ports    overlay.PortRange   `json:"ports"`
-	Limit    uint32              `json:"limit"` // bindings of a source, 0: none
-	Bindings int                 `json:"bindings"`
-	Sources  []EgressSourcesInfo `json:"sources"`
+	Name           string              `json:"name"` // "uplink/NAME" of an uplink's own
+	Router         string              `json:"router"`
+	VNI            overlay.VNI         `json:"vni,omitempty"`
+	Gateways       string              `json:"gateways,omitempty"` // name of the group
+	Uplink         string              `json:"uplink,omitempty"`
+	Matches        string              `json:"matches,omitempty"` // which packets go by it
+	Except         []netip.Prefix      `json:"except,omitempty"`  // destinations that do not
+	Mapping        string              `json:"mapping"`           // "address-and-port-dependent" or "endpoint-independent"
+	AddressPooling string              `json:"address_pooling"`   // "paired" or "arbitrary"
+	Ports          overlay.PortRange   `json:"ports"`
+	Limit          uint32              `json:"limit"` // sessions of a source, 0: none
+	Sessions       int                 `json:"sessions"`
+	Sources        []EgressSourcesInfo `json:"sources"`
 	// Addresses are those of the pool.
 	Addresses []EgressAddressInfo `json:"addresses"`
 }
@@ -60,7 +60,7 @@ type EgressAddressInfo struct {
 	Owner    netip.Addr `json:"owner,omitzero"`
 	Server   netip.Addr `json:"server,omitzero"`
 	Here     bool       `json:"here"`     // this edge is the owner
-	Bindings int        `json:"bindings"` // that this edge knows, replicas too
+	Sessions int        `json:"sessions"` // that this edge knows, replicas too
 }
 
 // GatewayGroupInfo is edges that stand in for each other.
@@ -72,15 +72,15 @@ type GatewayGroupInfo struct {
 
 // GatewayInfo is one of them.
 type GatewayInfo struct {
-	Address  netip.Addr `json:"address"`
-	Name     string     `json:"name,omitempty"`
-	Self     bool       `json:"self"`
-	Standing string     `json:"standing"` // "serving", "draining" or "gone"
-	Since    time.Time  `json:"since"`
-	Why      string     `json:"why"`
+	Address netip.Addr `json:"address"`
+	Name    string     `json:"name,omitempty"`
+	Self    bool       `json:"self"`
+	State   string     `json:"state"` // "serving", "draining" or "gone"
+	Since   time.Time  `json:"since"`
+	Why     string     `json:"why"`
 }
 
-// Failover is a gateway whose standing changed, and when that was obeyed here.
+// Failover is a gateway whose state changed, and when that was obeyed here.
 type Failover struct {
 	Number  int        `json:"number"` // counts up from 1
 	Group   string     `json:"group"`
@@ -96,7 +96,7 @@ type Failover struct {
 	Addresses int        `json:"addresses"` // that came here
 }
 
-// ReplicationInfo is a connection that tells another gateway of bindings.
+// ReplicationInfo is a connection that tells another gateway of sessions.
 type ReplicationInfo struct {
 	Gateway   netip.Addr `json:"gateway"`
 	Port      uint16     `json:"port"`
@@ -115,16 +115,16 @@ type DrainInfo struct {
 	Asked    time.Time `json:"asked"`
 	Deadline time.Time `json:"deadline"`
 	Done     bool      `json:"done"`            // it has given everything up
-	Active   *int      `json:"active_bindings"` // with packets lately; nil before the first look
+	Active   *int      `json:"active_sessions"` // with packets lately; nil before the first look
 }
 
-// NATInfo is how translation does: as of its last sweep over the bindings, but for the
+// NATInfo is how translation does: as of its last sweep over the sessions, but for the
 // events.
 type NATInfo struct {
 	SweptAt  time.Time   `json:"swept_at"`
-	Bindings int         `json:"bindings"` // of connections
+	Sessions int         `json:"sessions"` // of connections
 	Mappings int         `json:"mappings"` // ports that are held for all peers
-	Replicas int         `json:"replicas"` // bindings that another gateway made and uses
+	Replicas int         `json:"replicas"` // sessions that another gateway made and uses
 	States   []StateInfo `json:"states"`
 	Tables   []TableInfo `json:"tables"`
 	Events   []EventInfo `json:"events"`
@@ -132,18 +132,18 @@ type NATInfo struct {
 	Problems []string    `json:"problems"`
 }
 
-// BindingList is what a question about bindings found.
-type BindingList struct {
+// NATSessionList is what a question about sessions found.
+type NATSessionList struct {
 	Total   int `json:"total"`
 	Matched int `json:"matched"`
-	// Bindings are the busiest of those, Top their sums when these were asked for.
-	Bindings []BindingInfo `json:"bindings,omitempty"`
-	Top      []TopInfo     `json:"top,omitempty"`
+	// Sessions are the busiest of those, Top their sums when these were asked for.
+	Sessions []NATSessionInfo `json:"sessions,omitempty"`
+	Top      []TopInfo        `json:"top,omitempty"`
 }
 
-// BindingInfo is one connection whose addresses are translated. Packets come with a delay
+// NATSessionInfo is one connection whose addresses are translated. Packets come with a delay
 // of up to 10 s.
-type BindingInfo struct {
+type NATSessionInfo struct {
 	Policy       string     `json:"policy"` // "" when it is gone
 	Router       string     `json:"router"`
 	Proto        string     `json:"proto"`
@@ -162,15 +162,15 @@ type BindingInfo struct {
 	Replica      bool       `json:"replica"`
 	Age          float64    `json:"age_s"`
 	Idle         float64    `json:"idle_s"`
-	Left         float64    `json:"left_s"`        // until it goes without another packet
-	ForthPackets uint64     `json:"forth_packets"` // from who opened it
-	ForthBytes   uint64     `json:"forth_bytes"`
-	BackPackets  uint64     `json:"back_packets"`
-	BackBytes    uint64     `json:"back_bytes"`
+	Left         float64    `json:"left_s"`       // until it goes without another packet
+	OrigPackets  uint64     `json:"orig_packets"` // from who opened it
+	OrigBytes    uint64     `json:"orig_bytes"`
+	ReplyPackets uint64     `json:"reply_packets"`
+	ReplyBytes   uint64     `json:"reply_bytes"`
 }
 
-// PressureInfo is how many ports of an egress address are in use for one peer.
-type PressureInfo struct {
+// PortUsageInfo is how many ports of an egress address are in use for one peer.
+type PortUsageInfo struct {
 	Policy      string     `json:"policy"`
 	Router      string     `json:"router"`
 	Proto       string     `json:"proto"`

@@ -88,10 +88,10 @@ type SessionInfo struct {
 	Current      bool       `json:"current"`   // the policy in force was asked
 	Age          float64    `json:"age_s"`
 	Idle         float64    `json:"idle_s"`
-	ForthPackets uint64     `json:"forth_packets"` // from who opened it
-	ForthBytes   uint64     `json:"forth_bytes"`
-	BackPackets  uint64     `json:"back_packets"`
-	BackBytes    uint64     `json:"back_bytes"`
+	OrigPackets  uint64     `json:"orig_packets"` // from who opened it
+	OrigBytes    uint64     `json:"orig_bytes"`
+	ReplyPackets uint64     `json:"reply_packets"`
+	ReplyBytes   uint64     `json:"reply_bytes"`
 	Path         string     `json:"path,omitempty"` // "fast", "slow", or "idle": no packet lately
 	Why          string     `json:"why,omitempty"`  // why it is slow, or what would cut it
 }

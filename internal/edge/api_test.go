@@ -75,7 +75,7 @@ func TestDocuments(t *testing.T) {
 		{Segment: "blue", In: "p0", Out: "flood", DstMAC: broadcast, Proto: "0x0806", FastPath: true, Bytes: 60},
 		{Segment: "blue", In: "p0", Out: "flood", Proto: "132", Why: "destination MAC not learned, flooded"},
 	})
-	check("drops", fetched(t, c.Drops), []DropInfo{{Reason: "no-route", Description: "no underlay route", Packets: 7, Bytes: 700}})
+	check("drops", fetched(t, c.Drops), []DropInfo{{Reason: "no-underlay-route", Description: "no underlay route", Packets: 7, Bytes: 700}})
 
 	s := fetched(t, c.Status)
 	if s.Started.IsZero() {
@@ -106,13 +106,13 @@ func TestDocuments(t *testing.T) {
 
 func TestTEPStates(t *testing.T) {
 	w := newWorld(t)
-	path := w.view.Ways[pair]
+	path := w.hostState.Routes[pair]
 	path.NextMAC = overlay.MAC{}
-	if got := tepInfo(w.config, w.view, netip.MustParseAddr("192.0.2.3")).State; got != "no route" {
+	if got := tepInfo(w.config, w.hostState, netip.MustParseAddr("192.0.2.3")).State; got != "no route" {
 		t.Errorf("without a route: %q", got)
 	}
-	w.view.Ways[pair] = path
-	if got := tepInfo(w.config, w.view, remote); got.State != "unresolved" || got.NextMAC != "" {
+	w.hostState.Routes[pair] = path
+	if got := tepInfo(w.config, w.hostState, remote); got.State != "unresolved" || got.NextMAC != "" {
 		t.Errorf("without an answer: %+v", got)
 	}
 }

@@ -29,7 +29,7 @@ const (
 type balance struct {
 	sent     map[overlay.Pair]uint64  // at the last reading
 	moves    int                      // of the plan then
-	calm     int                      // intervals without another
+	burstGC  int                      // intervals without another
 	shares   map[overlay.Pair]float64 // of the packets to the same remote in between
 	problems []string
 }
@@ -37,11 +37,11 @@ type balance struct {
 // watchBalance takes a reading.
 func (e *edge) watchBalance() {
 	counters, err := e.dp.Paths()
-	e.fault("read the counters of the paths", err)
+	e.reportProblem("read the counters of the paths", err)
 	if err != nil {
 		return
 	}
-	next := e.balance.after(counters, e.steering.inForce(), e.flowCount())
+	next := e.balance.after(counters, e.pathSelector.inForce(), e.flowCount())
 	e.mu.Lock()
 	was := e.balance.problems
 	e.balance = next
@@ -61,25 +61,25 @@ func (e *edge) flowCount() (n int) {
 func (b balance) after(counters map[overlay.Pair]datapath.Counters, p pathPlan, flows int) balance {
 	next := balance{sent: make(map[overlay.Pair]uint64), shares: make(map[overlay.Pair]float64), moves: p.moves}
 	if p.moves == b.moves {
-		next.calm = b.calm + 1
+		next.burstGC = b.burstGC + 1
 	}
 	moved, sums := make(map[overlay.Pair]uint64), make(map[netip.Addr]uint64)
-	for _, path := range p.teams.Paths {
+	for _, path := range p.pathPolicies.Paths {
 		next.sent[path.Pair] = counters[path.Pair].Packets
 		if was, ok := b.sent[path.Pair]; ok && next.sent[path.Pair] >= was {
 			moved[path.Pair] = next.sent[path.Pair] - was
 			sums[path.Edge] += moved[path.Pair]
 		}
 	}
-	for _, path := range p.teams.Paths {
+	for _, path := range p.pathPolicies.Paths {
 		if sums[path.Edge] > 0 {
 			next.shares[path.Pair] = float64(moved[path.Pair]) / float64(sums[path.Edge])
 		}
 	}
-	if next.calm < settled {
+	if next.burstGC < settled {
 		return next
 	}
-	for _, spread := range evenSpreads(p.teams) {
+	for _, spread := range evenSpreads(p.pathPolicies) {
 		if sums[spread.Remote] < enoughPackets || flows < enoughFlows*(len(spread.Paths)-1) {
 			continue
 		}
@@ -92,13 +92,13 @@ func (b balance) after(counters map[overlay.Pair]datapath.Counters, p pathPlan, 
 
 // evenSpreads are those by flow over several paths, to remotes to which no pinned
 // segment sends: its packets are not meant to be spread.
-func evenSpreads(teams reconcile.Teams) (spreads []reconcile.Spread) {
-	if len(teams.Teams) == 0 || teams.Teams[0].Teaming != overlay.TeamFlow {
+func evenSpreads(pathPolicies reconcile.PathPolicies) (spreads []reconcile.PathGroup) {
+	if len(pathPolicies.PathPolicies) == 0 || pathPolicies.PathPolicies[0].Teaming != overlay.PathPolicyFlow {
 		return nil
 	}
-	for _, s := range teams.Teams[0].Spreads {
-		pinned := slices.ContainsFunc(teams.Teams[1:], func(t reconcile.Team) bool {
-			return slices.ContainsFunc(t.Spreads, func(o reconcile.Spread) bool { return o.Remote == s.Remote })
+	for _, s := range pathPolicies.PathPolicies[0].PathGroups {
+		pinned := slices.ContainsFunc(pathPolicies.PathPolicies[1:], func(t reconcile.PathPolicy) bool {
+			return slices.ContainsFunc(t.PathGroups, func(o reconcile.PathGroup) bool { return o.Remote == s.Remote })
 		})
 		if len(s.Paths) > 1 && !pinned {
 			spreads = append(spreads, s)
@@ -108,7 +108,7 @@ func evenSpreads(teams reconcile.Teams) (spreads []reconcile.Spread) {
 }
 
 // uneven names the path of s that is farthest from the even share, if that is too far.
-func (b balance) uneven(s reconcile.Spread) string {
+func (b balance) uneven(s reconcile.PathGroup) string {
 	even := 1 / float64(len(s.Paths))
 	off := func(p overlay.Pair) float64 { return b.shares[p]/even - 1 }
 	worst := slices.MaxFunc(s.Paths, func(a, c overlay.Pair) int {

@@ -45,19 +45,19 @@ func openSpeaker(ctx context.Context, o speaker.Options) (Speaker, error) {
 	return s, nil
 }
 
-// learnt is what BGP has the goroutine of Run do.
-type learnt struct {
+// learned is what BGP has the goroutine of Run do.
+type learned struct {
 	remotes  chan struct{} // has a mark when there are other remotes
 	missed   chan struct{} // when hosts may have come that nobody told of
 	complete chan struct{} // when neighbours said all after a restart
-	// former are the remotes of a former process by segment; nil when BGP said all anew.
-	former   map[string][]netip.Addr
+	// previous are the remotes of a former process by segment; nil when BGP said all anew.
+	previous map[string][]netip.Addr
 	problems []string // at the last look
 	ports    []string // likewise
 }
 
-func newLearnt() learnt {
-	return learnt{remotes: make(chan struct{}, 1), missed: make(chan struct{}, 1), complete: make(chan struct{}, 1)}
+func newLearned() learned {
+	return learned{remotes: make(chan struct{}, 1), missed: make(chan struct{}, 1), complete: make(chan struct{}, 1)}
 }
 
 // bgp is an edge's part in BGP: a goroutine that has the table of routes, the maps follow it
@@ -81,27 +81,27 @@ type bgp struct {
 	spread  spread
 	updates uint64 // received
 	moved   uint64 // hosts
-	settles bool   // what a former process learnt stays until the neighbours said all
+	settles bool   // what a former process learned stays until the neighbours said all
 
 	// The goroutine's own:
-	segments map[string]bool // that are EVPN instances
-	sessions map[netip.Addr]evpn.Session
-	deadline time.Time // of settling
-	complete time.Time // when all neighbours were; zero: they are not
-	told     map[string]map[overlay.RouteSource][]netip.Prefix
-	local    map[evpn.Host]time.Time // since when
-	waiting  waiting
-	again    bool // all has to be written again: some could not, or the tables are others
-	pace     pace
-	calm     calm
-	failing  map[string]bool
+	segments  map[string]bool // that are EVPN instances
+	sessions  map[netip.Addr]evpn.Session
+	deadline  time.Time // of settling
+	complete  time.Time // when all neighbours were; zero: they are not
+	reported  map[string]map[overlay.RouteSource][]netip.Prefix
+	local     map[evpn.Host]time.Time // since when
+	waiting   waiting
+	again     bool // all has to be written again: some could not, or the tables are others
+	rateLimit rateLimit
+	burstGC   burstGC
+	failing   map[string]bool
 }
 
 // inbox is what is left for the goroutine to do. Nobody waits to leave something.
 type inbox struct {
-	mu   sync.Mutex
-	list []func()
-	news chan struct{} // has a mark when there is something
+	mu        sync.Mutex
+	list      []func()
+	natEvents chan struct{} // has a mark when there is something
 }
 
 // post has do done by the goroutine, after what was posted before.
@@ -109,7 +109,7 @@ func (b *bgp) post(do func()) {
 	b.inbox.mu.Lock()
 	b.inbox.list = append(b.inbox.list, do)
 	b.inbox.mu.Unlock()
-	nudge(b.inbox.news)
+	wake(b.inbox.natEvents)
 }
 
 // wait is post, and waits until it was done. It reports whether it was: BGP may end before.
@@ -140,14 +140,14 @@ func (e *edge) followBGP() {
 	}
 	now := time.Now()
 	b := &bgp{
-		e: e, tep: self(e.configured), ended: make(chan struct{}), inbox: inbox{news: make(chan struct{}, 1)}, table: evpn.NewTable(e.configured), config: *e.configured.BGP,
-		settles: e.learnt.former != nil, deadline: now.Add(settleTime(e.configured.BGP.Restart)), spread: newSpread(),
+		e: e, tep: self(e.configured), ended: make(chan struct{}), inbox: inbox{natEvents: make(chan struct{}, 1)}, table: evpn.NewTable(e.configured), config: *e.configured.BGP,
+		settles: e.learned.previous != nil, deadline: now.Add(settleTime(e.configured.BGP.Restart)), spread: newSpread(),
 		segments: instances(e.configured), sessions: make(map[netip.Addr]evpn.Session),
-		told: make(map[string]map[overlay.RouteSource][]netip.Prefix), local: make(map[evpn.Host]time.Time),
+		reported: make(map[string]map[overlay.RouteSource][]netip.Prefix), local: make(map[evpn.Host]time.Time),
 		waiting: newWaiting(), failing: make(map[string]bool),
 	}
 	e.bgp.Store(b)
-	b.end = beside(context.Background(), b.run)
+	b.end = goWait(context.Background(), b.run)
 	config := e.configured
 	// Before the first session: what neighbours hear first is all that there is.
 	b.post(func() {
@@ -158,7 +158,7 @@ func (e *edge) followBGP() {
 	b.post(b.speak)
 }
 
-// settleTime is how long after a restart what was learnt before stays unconfirmed.
+// settleTime is how long after a restart what was learned before stays unconfirmed.
 func settleTime(r overlay.BGPRestart) time.Duration {
 	if r.Time > 0 && r.Time < settleMost {
 		return r.Time
@@ -190,25 +190,25 @@ func (b *bgp) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-b.inbox.news:
+		case <-b.inbox.natEvents:
 			for _, do := range b.inbox.take() {
 				do()
 			}
 		case now := <-tick.C:
 			b.act(b.change(func(t *evpn.Table) evpn.Changes { return t.Tick(now) }), time.Time{})
 			b.settle(now)
-			if b.calm.after(b.updates) {
+			if b.burstGC.after(b.updates) {
 				b.beside.Go(debug.FreeOSMemory) // which takes its time
 			}
 		}
 	}
 }
 
-// calm is when a flood of updates is over, after which the memory goes back that it took.
-type calm struct{ last, freed uint64 } // updates at the last look, and when it was given back
+// burstGC is when a flood of updates is over, after which the memory goes back that it took.
+type burstGC struct{ last, freed uint64 } // updates at the last look, and when it was given back
 
 // after takes another look.
-func (c *calm) after(updates uint64) bool {
+func (c *burstGC) after(updates uint64) bool {
 	is := updates == c.last && updates-c.freed > flood
 	if c.last = updates; is {
 		c.freed = updates
@@ -231,7 +231,7 @@ func (b *bgp) speak() {
 	s, err := b.e.opts.OpenSpeaker(context.Background(), speaker.Options{
 		Config: b.config, NextHop: b.tep, Adopted: b.settles, Log: b.e.log, Receive: b.receive, Session: b.session,
 	})
-	b.fault(runBGP, err)
+	b.reportProblem(runBGP, err)
 	if err != nil {
 		return
 	}
@@ -242,7 +242,7 @@ func (b *bgp) speak() {
 		own = append(own, r.Route)
 	}
 	b.mu.Unlock()
-	b.fault(announceBGP, s.Announce(own))
+	b.reportProblem(announceBGP, s.Announce(own))
 }
 
 // receive takes updates of the speaker.
@@ -266,7 +266,7 @@ func (b *bgp) changed(s evpn.Session) {
 	b.settle(time.Now())
 }
 
-// settle ends the time in which what a former process learnt is kept: some time after the
+// settle ends the time in which what a former process learned is kept: some time after the
 // neighbours said all, as one that has just started says so before it knows all.
 func (b *bgp) settle(now time.Time) {
 	if !b.settles {
@@ -289,7 +289,7 @@ func (b *bgp) settle(now time.Time) {
 	b.mu.Lock()
 	b.settles = false
 	b.mu.Unlock()
-	nudge(b.e.learnt.complete)
+	wake(b.e.learned.complete)
 }
 
 // configureBGP follows a change of the configuration, before the tables do.
@@ -299,9 +299,9 @@ func (e *edge) configureBGP() {
 	case b == nil:
 		return
 	case e.configured.BGP == nil:
-		e.fault(runBGP, e.endBGP(false))
-		e.learnt.former = nil
-		s := &e.steering
+		e.reportProblem(runBGP, e.endBGP(false))
+		e.learned.previous = nil
+		s := &e.pathSelector
 		s.mu.Lock()
 		s.routing.Forget()
 		s.mu.Unlock()
@@ -315,14 +315,14 @@ func (e *edge) configureBGP() {
 func (b *bgp) configure(config overlay.Edge) {
 	was := b.config
 	b.segments = instances(config)
-	clear(b.told) // a router may have become an instance
+	clear(b.reported) // a router may have become an instance
 	b.mu.Lock()
 	b.config = *config.BGP
 	changes := b.table.Configure(config, time.Now())
 	all := b.table.All()
 	b.mu.Unlock()
 	// The table says nothing of what it no longer has a place for.
-	s := &b.e.steering
+	s := &b.e.pathSelector
 	s.mu.Lock()
 	s.routing.Forget()
 	s.routing.Learn(all.Routes)
@@ -338,7 +338,7 @@ func (b *bgp) reconfigure(was overlay.BGP) {
 		return
 	}
 	if was.AS == b.config.AS && was.RouterID == b.config.RouterID && slices.Equal(was.Listen, b.config.Listen) && was.Restart == b.config.Restart {
-		b.fault(runBGP, b.speaker.Configure(b.config))
+		b.reportProblem(runBGP, b.speaker.Configure(b.config))
 		return
 	}
 	err := b.speaker.Close(true) // it is another speaker
@@ -346,7 +346,7 @@ func (b *bgp) reconfigure(was overlay.BGP) {
 	for neighbour := range b.sessions {
 		b.changed(evpn.Session{Neighbour: neighbour, At: time.Now()})
 	}
-	b.fault("end BGP sessions", err)
+	b.reportProblem("end BGP sessions", err)
 	b.speak()
 }
 
@@ -371,21 +371,21 @@ func (e *edge) endBGP(keep bool) error {
 	return b.speaker.Close(keep)
 }
 
-// fault is the edge's, whose lock readers may keep for long, where there is news.
-func (b *bgp) fault(what string, err error) {
+// reportProblem is the edge's, whose lock readers may keep for long, where there is news.
+func (b *bgp) reportProblem(what string, err error) {
 	if err != nil || b.failing[what] {
 		b.failing[what] = err != nil
-		b.e.fault(what, err)
+		b.e.reportProblem(what, err)
 	}
 }
 
-// rememberFabric has the remotes of a former process stay until BGP said all anew.
-func (e *edge) rememberFabric() {
+// rememberLearned has the remotes of a former process stay until BGP said all anew.
+func (e *edge) rememberLearned() {
 	if e.adopted && e.configured.BGP != nil {
-		former, err := e.dp.Former(reconcile.Segments(e.configured))
-		e.fault("read the remotes of a former process", err)
-		if e.learnt.former = former; former == nil {
-			e.learnt.former = make(map[string][]netip.Addr)
+		previous, err := e.dp.PreviousRemotes(reconcile.Segments(e.configured))
+		e.reportProblem("read the remotes of a former process", err)
+		if e.learned.previous = previous; previous == nil {
+			e.learned.previous = make(map[string][]netip.Addr)
 		}
 	}
 }

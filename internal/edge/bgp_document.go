@@ -22,7 +22,7 @@ type BGPUse struct {
 	Used       int   `json:"routes_used"`
 	Unused     int   `json:"routes_unused"`
 	Stale      int   `json:"routes_stale"`
-	Announced  int   `json:"routes_announced"`
+	Advertised int   `json:"routes_advertised"`
 	Frozen     int   `json:"frozen_macs"`
 }
 
@@ -34,7 +34,7 @@ type BGPInfo struct {
 	Routes     BGPRouteTally      `json:"routes"`
 	// Convergence is of updates, from their receipt until the maps say what they do.
 	Convergence BGPConvergence `json:"convergence"`
-	// Settling: what a former process learnt is kept until the neighbours said all anew.
+	// Settling: what a former process learned is kept until the neighbours said all anew.
 	Settling bool     `json:"settling"`
 	Problems []string `json:"problems"`
 }
@@ -51,7 +51,7 @@ type BGPNeighbourInfo struct {
 	Complete bool    `json:"complete"` // it said all that it has
 	Why      string  `json:"why"`      // why there is no session, or the last ended, and the cure
 	Flaps    uint32  `json:"flaps"`    // sessions that were lost
-	Liveness string  `json:"liveness"` // "up", "down", "unknown", or "off"
+	Liveness string  `json:"bfd"`      // "up", "down", "unknown", or "off"
 	Hold     float64 `json:"hold_s"`   // as agreed on
 	Keep     float64 `json:"keepalive_s"`
 	// Malformed are routes that could not be understood.
@@ -67,7 +67,7 @@ type BGPFamilyInfo struct {
 	Negotiated bool              `json:"negotiated"` // the neighbour has it too
 	Received   uint64            `json:"received"`
 	Accepted   uint64            `json:"accepted"` // by policies
-	Announced  uint64            `json:"announced"`
+	Advertised uint64            `json:"advertised"`
 	Limit      uint32            `json:"limit"` // 0: none
 }
 
@@ -81,11 +81,11 @@ type BGPRestartInfo struct {
 
 // BGPRouteTally counts routes.
 type BGPRouteTally struct {
-	Received  int `json:"received"`
-	Used      int `json:"used"`
-	Unused    int `json:"unused"`
-	Stale     int `json:"stale"` // of the used ones: their session was lost
-	Announced int `json:"announced"`
+	Received   int `json:"received"`
+	Used       int `json:"used"`
+	Unused     int `json:"unused"`
+	Stale      int `json:"stale"` // of the used ones: their session was lost
+	Advertised int `json:"advertised"`
 	// Why are the unused ones by what is wrong with them.
 	Why []BGPWhy `json:"why"`
 }

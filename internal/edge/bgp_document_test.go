@@ -11,11 +11,11 @@ import (
 )
 
 func TestBGPDocuments(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
-	c, _ := w.runFabric()
+	w := newLearnedWorld(newWorld(t))
+	c, _ := w.runLearned()
 	ctx := context.Background()
 	w.set(func() {
-		w.fabric.sessions = []speaker.Neighbour{{
+		w.learned.sessions = []speaker.Neighbour{{
 			Name: "rr1", Addr: rr, AS: 65000, State: "active", Since: time.Now().Add(-time.Minute), LastError: "nobody listens: start it",
 			Families: []speaker.FamilyCounts{{Family: overlay.FamilyEVPN, Received: 3}},
 		}}
@@ -23,7 +23,7 @@ func TestBGPDocuments(t *testing.T) {
 	unrouted := prefixAt(far, "10.7.0.0/16", overlay.MAC{})
 	foreign := prefixAt(far, "10.8.0.0/16", farMAC)
 	foreign.Route.Targets = targetOf(9)
-	w.hear(joins(far), hostAt(far, hostA, addr("10.0.0.7"), 0), unrouted, foreign)
+	w.receive(joins(far), hostAt(far, hostA, addr("10.0.0.7"), 0), unrouted, foreign)
 	w.within("the routes are there", func() bool { i, err := c.BGP(ctx); return err == nil && i.Routes.Received == 4 })
 	info, err := c.BGP(ctx)
 	if err != nil || info.AS != 65000 || info.Neighbours[0].Why != "nobody listens: start it" || len(info.Routes.Why) != 2 {
@@ -63,8 +63,8 @@ func TestBGPDocuments(t *testing.T) {
 	}
 	text, err := c.Metrics(ctx)
 	for _, line := range []string{
-		`selvage_bgp_neighbour_up{neighbour="rr1"} 0`, `selvage_bgp_routes{state="used"} 2`, `selvage_bgp_updates_total 4`,
-		`selvage_bgp_neighbour_prefixes{neighbour="rr1",family="evpn",direction="received"} 3`, `selvage_bgp_convergence_seconds_count`,
+		`selvage_bgp_neighbour_up{neighbour="rr1"} 0`, `selvage_bgp_routes{state="used"} 2`, `selvage_bgp_route_changes_total 4`,
+		`selvage_bgp_neighbour_prefixes{neighbour="rr1",family="evpn",direction="received"} 3`, `selvage_bgp_fib_update_seconds_count`,
 	} {
 		if err != nil || !strings.Contains(text, line) {
 			t.Errorf("metrics without %s: %v", line, err)

@@ -13,18 +13,18 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// fabric is what the fake data path has of BGP, and the fake speaker said and heard.
-type fabric struct {
-	stations  map[residence]overlay.Station
-	residents map[station]overlay.MAC
-	routes    map[string]map[netip.Prefix]datapath.Route // that were put, without a kind gone
-	order     []string                                   // of what was put and told
-	hosts     []datapath.LocalHost
-	forgotten []residence
-	asked     []netip.Addr
-	former    map[string][]netip.Addr
-	entries   []datapath.FDBEntry
-	arrive    chan []datapath.Arrival
+// fakeFabric is what the fake data path has of BGP, and the fake speaker said and heard.
+type fakeFabric struct {
+	bgpMACs    map[hostLocation]overlay.BGPMAC
+	arpEntries map[bgpMAC]overlay.MAC
+	routes     map[string]map[netip.Prefix]datapath.Route // that were put, without a kind gone
+	order      []string                                   // of what was put and told
+	hosts      []datapath.LocalHost
+	forgotten  []hostLocation
+	asked      []netip.Addr
+	previous   map[string][]netip.Addr
+	entries    []datapath.FDBEntry
+	hostEvents chan []datapath.HostEvent
 
 	options   speaker.Options
 	opened    int
@@ -44,8 +44,8 @@ var (
 	hostB  = overlay.MAC{2, 0, 0, 0, 0, 0xb}
 )
 
-// newFabricWorld has blue and the router tenant be EVPN instances; red is none.
-func newFabricWorld(w *world) *world {
+// newLearnedWorld has blue and the router tenant be EVPN instances; red is none.
+func newLearnedWorld(w *world) *world {
 	w.config.Underlay.Liveness = &overlay.Liveness{Interval: 50 * time.Millisecond, Multiplier: 3}
 	w.config.BGP = &overlay.BGP{
 		AS: 65000, RouterID: tep, Restart: overlay.BGPRestart{Time: time.Minute, Stale: time.Hour}, Targets: overlay.TargetsVNI,
@@ -63,46 +63,46 @@ func newFabricWorld(w *world) *world {
 		}},
 	}}
 	for _, to := range []netip.Addr{remote, far} {
-		w.view.Ways[overlay.Pair{Local: tep, Remote: to}] = host.Path{
+		w.hostState.Routes[overlay.Pair{Local: tep, Remote: to}] = host.Path{
 			NextHop: host.NextHop{Ifindex: 2, Addr: to}, Interface: "eth0", MTU: 1550, NextMAC: mac,
 		}
 	}
-	w.fabric = fabric{
-		stations: map[residence]overlay.Station{}, residents: map[station]overlay.MAC{},
-		announced: map[string]evpn.Route{}, arrive: make(chan []datapath.Arrival),
+	w.learned = fakeFabric{
+		bgpMACs: map[hostLocation]overlay.BGPMAC{}, arpEntries: map[bgpMAC]overlay.MAC{},
+		announced: map[string]evpn.Route{}, hostEvents: make(chan []datapath.HostEvent),
 	}
 	w.opts.OpenSpeaker = w.openSpeaker
 	return w
 }
 
-func (d fakeDataPath) Beat() error { return nil }
+func (d fakeDataPath) Tick() error { return nil }
 
 func (d fakeDataPath) Announce(m datapath.Move) error {
 	return d.change("announce " + m.MAC.String())
 }
 
-func (d fakeDataPath) Former([]overlay.Segment) (map[string][]netip.Addr, error) {
-	return d.w.fabric.former, d.w.call("former")
+func (d fakeDataPath) PreviousRemotes([]overlay.Segment) (map[string][]netip.Addr, error) {
+	return d.w.learned.previous, d.w.call("former")
 }
 
 // put fails the test when the tables change meanwhile, or flows are steered.
-func (d fakeDataPath) put(name string, do func(*fabric)) error {
-	if !d.w.steering.TryLock() {
+func (d fakeDataPath) put(name string, do func(*fakeFabric)) error {
+	if !d.w.pathSelector.TryLock() {
 		d.w.t.Errorf("%s while the paths change", name)
 	} else {
-		defer d.w.steering.Unlock()
+		defer d.w.pathSelector.Unlock()
 	}
 	err := d.w.call(name)
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	if err == nil {
-		do(&d.w.fabric)
-		d.w.fabric.order = append(d.w.fabric.order, name)
+		do(&d.w.learned)
+		d.w.learned.order = append(d.w.learned.order, name)
 	}
 	return err
 }
 
-func (d fakeDataPath) PutStations(list []overlay.Station) error {
+func (d fakeDataPath) PutBGPMACs(list []overlay.BGPMAC) error {
 	d.w.mu.Lock()
 	for _, s := range list {
 		known := slices.ContainsFunc(d.w.tables.Segments, func(o overlay.Segment) bool {
@@ -113,31 +113,31 @@ func (d fakeDataPath) PutStations(list []overlay.Station) error {
 		}
 	}
 	d.w.mu.Unlock()
-	return d.put("put stations", func(f *fabric) {
+	return d.put("put stations", func(f *fakeFabric) {
 		for _, s := range list {
-			if at := (residence{s.Segment, s.MAC}); s.Remote.IsValid() {
-				f.stations[at] = s
+			if at := (hostLocation{s.Segment, s.MAC}); s.Remote.IsValid() {
+				f.bgpMACs[at] = s
 			} else {
-				delete(f.stations, at)
+				delete(f.bgpMACs, at)
 			}
 		}
 	})
 }
 
-func (d fakeDataPath) PutResidents(list []overlay.Resident) error {
-	return d.put("put residents", func(f *fabric) {
+func (d fakeDataPath) PutARPEntries(list []overlay.ARPEntry) error {
+	return d.put("put residents", func(f *fakeFabric) {
 		for _, r := range list {
-			if at := (station{r.Segment, r.Addr}); r.MAC != (overlay.MAC{}) {
-				f.residents[at] = r.MAC
+			if at := (bgpMAC{r.Segment, r.Addr}); r.MAC != (overlay.MAC{}) {
+				f.arpEntries[at] = r.MAC
 			} else {
-				delete(f.residents, at)
+				delete(f.arpEntries, at)
 			}
 		}
 	})
 }
 
 func (d fakeDataPath) PutRoutes(list []datapath.Router) error {
-	return d.put("put routes", func(f *fabric) {
+	return d.put("put routes", func(f *fakeFabric) {
 		for _, r := range list {
 			if f.routes[r.Name] == nil {
 				f.routes[r.Name] = make(map[netip.Prefix]datapath.Route)
@@ -150,26 +150,26 @@ func (d fakeDataPath) PutRoutes(list []datapath.Router) error {
 }
 
 func (d fakeDataPath) Forget(segment string, mac overlay.MAC) error {
-	return d.put("forget", func(f *fabric) { f.forgotten = append(f.forgotten, residence{segment, mac}) })
+	return d.put("forget", func(f *fakeFabric) { f.forgotten = append(f.forgotten, hostLocation{segment, mac}) })
 }
 
-func (d fakeDataPath) Ask(_, _ string, _ overlay.MAC, addrs []netip.Addr) error {
-	return d.put("ask", func(f *fabric) { f.asked = append(f.asked, addrs...) })
+func (d fakeDataPath) SolicitHost(_, _ string, _ overlay.MAC, addrs []netip.Addr) error {
+	return d.put("ask", func(f *fakeFabric) { f.asked = append(f.asked, addrs...) })
 }
 
 func (d fakeDataPath) Hosts() ([]datapath.LocalHost, error) {
 	err := d.read("hosts")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
-	return slices.Clone(d.w.fabric.hosts), err
+	return slices.Clone(d.w.learned.hosts), err
 }
 
-func (d fakeDataPath) FollowArrivals(ctx context.Context, do func([]datapath.Arrival)) error {
+func (d fakeDataPath) FollowHostEvents(ctx context.Context, do func([]datapath.HostEvent)) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case list := <-d.w.fabric.arrive:
+		case list := <-d.w.learned.hostEvents:
 			do(list)
 		}
 	}
@@ -181,24 +181,24 @@ func (w *world) openSpeaker(_ context.Context, o speaker.Options) (Speaker, erro
 	err := w.call("speak")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.fabric.options, w.fabric.config = o, o.Config
-	w.fabric.opened++
+	w.learned.options, w.learned.config = o, o.Config
+	w.learned.opened++
 	return fakeSpeaker{w}, err
 }
 
-func (s fakeSpeaker) locked(do func(*fabric)) error {
+func (s fakeSpeaker) locked(do func(*fakeFabric)) error {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	do(&s.w.fabric)
+	do(&s.w.learned)
 	return nil
 }
 
 func (s fakeSpeaker) Configure(c overlay.BGP) error {
-	return s.locked(func(f *fabric) { f.config = c })
+	return s.locked(func(f *fakeFabric) { f.config = c })
 }
 
 func (s fakeSpeaker) Announce(routes []evpn.Route) error {
-	return s.locked(func(f *fabric) {
+	return s.locked(func(f *fakeFabric) {
 		for _, r := range routes {
 			f.announced[routeKey(r.Key)] = r
 		}
@@ -207,7 +207,7 @@ func (s fakeSpeaker) Announce(routes []evpn.Route) error {
 }
 
 func (s fakeSpeaker) Withdraw(keys []evpn.Key) error {
-	return s.locked(func(f *fabric) {
+	return s.locked(func(f *fakeFabric) {
 		for _, k := range keys {
 			delete(f.announced, routeKey(k))
 		}
@@ -230,7 +230,7 @@ func routeKey(k evpn.Key) string {
 }
 
 func (s fakeSpeaker) Neighbours() (list []speaker.Neighbour) {
-	_ = s.locked(func(f *fabric) { list = slices.Clone(f.sessions) })
+	_ = s.locked(func(f *fakeFabric) { list = slices.Clone(f.sessions) })
 	return list
 }
 
@@ -242,9 +242,9 @@ func (s fakeSpeaker) Refresh(neighbour netip.Addr, soft bool) error {
 }
 
 func (s fakeSpeaker) Fail(neighbour netip.Addr, why string) {
-	_ = s.locked(func(f *fabric) { f.failed = append(f.failed, neighbour.String()+" "+why) })
+	_ = s.locked(func(f *fakeFabric) { f.failed = append(f.failed, neighbour.String()+" "+why) })
 }
 
 func (s fakeSpeaker) Close(keep bool) error {
-	return s.locked(func(f *fabric) { f.kept = append(f.kept, keep) })
+	return s.locked(func(f *fakeFabric) { f.kept = append(f.kept, keep) })
 }

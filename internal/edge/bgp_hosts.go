@@ -20,8 +20,8 @@ const (
 	// mostMoves bounds how many hosts remotes are told of in a beat by frames of theirs: a
 	// sender of many MAC addresses shall not have each of them sent to all remotes.
 	mostMoves = 64
-	// mostArrivals of them wait for their turn.
-	mostArrivals = 4096
+	// mostHostEvents of them wait for their turn.
+	mostHostEvents = 4096
 	// mostAsked bounds how many hosts are asked at a time whether they are there.
 	mostAsked = 512
 	// followPause is before hosts are followed again after an error.
@@ -33,14 +33,14 @@ const (
 	followHosts = "follow the hosts that come to ports"
 )
 
-// arrivals are hosts that came to ports, of which remotes that speak no BGP are told.
-type arrivals struct {
+// hostEvents are hosts that came to ports, of which remotes that speak no BGP are told.
+type hostEvents struct {
 	mu   sync.Mutex
 	list []datapath.Move
 }
 
 // take takes the first ones.
-func (a *arrivals) take() []datapath.Move {
+func (a *hostEvents) take() []datapath.Move {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := min(len(a.list), mostMoves)
@@ -49,20 +49,20 @@ func (a *arrivals) take() []datapath.Move {
 	return list
 }
 
-// followArrivals hears of hosts that come to ports until unfollowArrivals, which must be
+// followHostEvents hears of hosts that come to ports until unfollowHostEvents, which must be
 // before the data path is closed.
-func (e *edge) followArrivals() {
+func (e *edge) followHostEvents() {
 	dp := e.dp
 	if dp == nil {
 		return
 	}
-	e.endArrivals = beside(context.Background(), func(ctx context.Context) {
+	e.endHostEvents = goWait(context.Background(), func(ctx context.Context) {
 		for {
-			err := dp.FollowArrivals(ctx, e.arrived)
+			err := dp.FollowHostEvents(ctx, e.arrived)
 			if ctx.Err() != nil {
 				return
 			}
-			e.fault(followHosts, err)
+			e.reportProblem(followHosts, err)
 			select {
 			case <-ctx.Done():
 				return
@@ -72,44 +72,44 @@ func (e *edge) followArrivals() {
 	})
 }
 
-func (e *edge) unfollowArrivals() {
-	if e.endArrivals != nil {
-		e.endArrivals()
-		e.endArrivals = nil
+func (e *edge) unfollowHostEvents() {
+	if e.endHostEvents != nil {
+		e.endHostEvents()
+		e.endHostEvents = nil
 	}
 }
 
 // arrived takes news of hosts. It waits for nobody.
-func (e *edge) arrived(list []datapath.Arrival) {
+func (e *edge) arrived(list []datapath.HostEvent) {
 	now := time.Now()
-	if slices.Contains(list, datapath.Arrival{}) {
-		nudge(e.learnt.missed)
+	if slices.Contains(list, datapath.HostEvent{}) {
+		wake(e.learned.missed)
 	}
 	if b := e.bgp.Load(); b != nil {
 		b.post(func() { b.appear(list, now) })
 	}
-	e.arrivals.mu.Lock()
-	defer e.arrivals.mu.Unlock()
+	e.hostEvents.mu.Lock()
+	defer e.hostEvents.mu.Unlock()
 	for _, a := range list {
-		if a.Segment != "" && !a.Addr.IsValid() && len(e.arrivals.list) < mostArrivals {
-			e.arrivals.list = append(e.arrivals.list, datapath.Move{Segment: a.Segment, Port: a.Port, MAC: a.MAC, WasRemote: a.WasRemote})
+		if a.Segment != "" && !a.Addr.IsValid() && len(e.hostEvents.list) < mostHostEvents {
+			e.hostEvents.list = append(e.hostEvents.list, datapath.Move{Segment: a.Segment, Port: a.Port, MAC: a.MAC, WasRemote: a.WasRemote})
 		}
 	}
 }
 
 // announceMoves tells remotes that speak no BGP of hosts that came to this edge.
 func (e *edge) announceMoves() {
-	moved := e.arrivals.take()
+	moved := e.hostEvents.take()
 	if len(moved) == 0 {
 		return
 	}
-	heard := make(map[string]bool)
+	received := make(map[string]bool)
 	for _, s := range e.configured.Segments {
-		heard[s.Name] = s.EVPN == nil || len(s.Remotes) > 0
+		received[s.Name] = s.EVPN == nil || len(s.Remotes) > 0
 	}
 	var errs []error
 	for _, m := range moved {
-		if !heard[m.Segment] {
+		if !received[m.Segment] {
 			continue
 		}
 		errs = append(errs, e.dp.Announce(m))
@@ -117,11 +117,11 @@ func (e *edge) announceMoves() {
 			e.log.Info("a host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
 		}
 	}
-	e.fault("announce moved hosts", errors.Join(errs...))
+	e.reportProblem("announce moved hosts", errors.Join(errs...))
 }
 
 // appear tells neighbours of hosts that came to ports at a time.
-func (b *bgp) appear(list []datapath.Arrival, now time.Time) {
+func (b *bgp) appear(list []datapath.HostEvent, now time.Time) {
 	var hosts []evpn.Host
 	add := func(h evpn.Host) {
 		b.local[h] = now
@@ -152,7 +152,7 @@ func (b *bgp) appear(list []datapath.Arrival, now time.Time) {
 	if len(hosts) > 0 {
 		b.act(b.change(func(t *evpn.Table) evpn.Changes { return t.Hosts(hosts, nil, now) }), time.Time{})
 	}
-	b.fault("ask hosts for their addresses", b.e.askHosts(silent))
+	b.reportProblem("ask hosts for their addresses", b.e.askHosts(silent))
 }
 
 // asking is a host that is to answer for its addresses.
@@ -167,13 +167,13 @@ func (e *edge) askHosts(list []asking) error {
 	if len(list) == 0 {
 		return nil
 	}
-	s := &e.steering
+	s := &e.pathSelector
 	var errs []error
 	for some := range slices.Chunk(list, announceSome) {
 		s.mu.Lock()
 		for _, a := range some {
-			if s.ground.dp != nil {
-				errs = append(errs, s.ground.dp.Ask(a.segment, a.port, a.mac, a.addrs))
+			if s.snapshot.dp != nil {
+				errs = append(errs, s.snapshot.dp.SolicitHost(a.segment, a.port, a.mac, a.addrs))
 			}
 		}
 		s.mu.Unlock()
@@ -190,33 +190,33 @@ func (e *edge) lookHosts() {
 	}
 	begin := time.Now()
 	hosts, err := e.dp.Hosts()
-	e.fault("read the hosts at ports", err)
+	e.reportProblem("read the hosts at ports", err)
 	if err != nil {
 		return
 	}
 	b.post(func() { b.look(hosts, begin) })
-	e.fault("ask idle hosts whether they are there", e.askHosts(idle(hosts, instances(e.configured), e.config.FDB.Ageing)))
+	e.reportProblem("ask idle hosts whether they are there", e.askHosts(idle(hosts, instances(e.configured), e.config.FDB.Ageing)))
 }
 
 // lookPorts looks for hosts when ports have come, gone, or lost their link: then a host is not
 // there, as for the kernel's bridge.
-func (e *edge) lookPorts(view host.View) {
+func (e *edge) lookPorts(hostState host.State) {
 	var there []string
 	down := make(map[string]bool)
 	for _, a := range reconcile.Attachments(e.config) {
-		if link, ok := view.Links[a.Interface]; ok {
+		if link, ok := hostState.Links[a.Interface]; ok {
 			there = append(there, fmt.Sprint(a.Name, " ", link.Index, " ", link.Up))
 			down[a.Name] = !link.Up
 		}
 	}
-	if !slices.Equal(there, e.learnt.ports) {
-		e.learnt.ports = there
-		e.fault("forget the hosts of ports without a link", e.forgetHosts(down))
+	if !slices.Equal(there, e.learned.ports) {
+		e.learned.ports = there
+		e.reportProblem("forget the hosts of ports without a link", e.forgetHosts(down))
 		e.lookHosts()
 	}
 }
 
-// forgetHosts forgets who was learnt at ports.
+// forgetHosts forgets who was learned at ports.
 func (e *edge) forgetHosts(ports map[string]bool) error {
 	segments := instances(e.configured)
 	if len(segments) == 0 {
@@ -224,12 +224,12 @@ func (e *edge) forgetHosts(ports map[string]bool) error {
 	}
 	hosts, err := e.dp.Hosts()
 	errs := []error{err}
-	s := &e.steering
+	s := &e.pathSelector
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range hosts {
-		if ports[h.Port] && segments[h.Segment] && !h.Addr.IsValid() && s.ground.dp != nil {
-			errs = append(errs, s.ground.dp.Forget(h.Segment, h.MAC))
+		if ports[h.Port] && segments[h.Segment] && !h.Addr.IsValid() && s.snapshot.dp != nil {
+			errs = append(errs, s.snapshot.dp.Forget(h.Segment, h.MAC))
 		}
 	}
 	return errors.Join(errs...)
@@ -265,7 +265,7 @@ func (b *bgp) look(list []datapath.LocalHost, at time.Time) {
 // after which they are forgotten, and those whose addresses only BGP tells.
 func idle(hosts []datapath.LocalHost, segments map[string]bool, ageing time.Duration) (list []asking) {
 	type place struct {
-		residence
+		hostLocation
 		port string
 	}
 	addrs, due := make(map[place][]netip.Addr), make(map[place]bool)
@@ -274,7 +274,7 @@ func idle(hosts []datapath.LocalHost, segments map[string]bool, ageing time.Dura
 		if !segments[h.Segment] || h.Static {
 			continue
 		}
-		at, life := place{residence{h.Segment, h.MAC}, h.Port}, ageing
+		at, life := place{hostLocation{h.Segment, h.MAC}, h.Port}, ageing
 		if h.Addr.IsValid() {
 			addrs[at], life = append(addrs[at], h.Addr), neighbourLives*ageing
 		}
@@ -298,14 +298,14 @@ func (e *edge) tellBGP(took time.Duration) {
 	if b == nil {
 		return
 	}
-	s := &e.steering
+	s := &e.pathSelector
 	s.mu.Lock()
 	prefixes := s.prefixes()
 	s.mu.Unlock()
 	b.post(func() {
 		b.offer(prefixes)
 		if took > 0 {
-			b.pace.least = took
+			b.rateLimit.least = took
 			b.flush()
 			b.speak()
 		}
@@ -313,14 +313,14 @@ func (e *edge) tellBGP(took time.Duration) {
 }
 
 // prefixes are what the routers may tell others. mu is held.
-func (s *steering) prefixes() map[string]map[overlay.RouteSource][]netip.Prefix {
-	owned := make([]reconcile.OwnedAddress, 0, len(s.gate.owned))
-	for p := range s.gate.owned {
+func (s *pathSelector) prefixes() map[string]map[overlay.RouteSource][]netip.Prefix {
+	owned := make([]reconcile.OwnedAddress, 0, len(s.gateways.owned))
+	for p := range s.gateways.owned {
 		owned = append(owned, reconcile.OwnedAddress{Uplink: p.uplink, Addr: p.addr})
 	}
 	all := make(map[string]map[overlay.RouteSource][]netip.Prefix)
-	for _, r := range s.ground.config.Routers {
-		all[r.Name] = reconcile.Prefixes(s.ground.config, s.ground.view, r, owned)
+	for _, r := range s.snapshot.config.Routers {
+		all[r.Name] = reconcile.Prefixes(s.snapshot.config, s.snapshot.hostState, r, owned)
 	}
 	return all
 }
@@ -330,16 +330,16 @@ func (b *bgp) offer(all map[string]map[overlay.RouteSource][]netip.Prefix) {
 	for router, prefixes := range all {
 		for _, source := range reconcile.Sources {
 			list := prefixes[source]
-			if was, told := b.told[router][source]; told && slices.Equal(was, list) {
+			if was, reported := b.reported[router][source]; reported && slices.Equal(was, list) {
 				continue
 			}
 			b.act(b.change(func(t *evpn.Table) evpn.Changes { return t.Prefixes(router, source, list) }), time.Time{})
 		}
-		b.told[router] = withAll(prefixes)
+		b.reported[router] = withAll(prefixes)
 	}
-	for router := range b.told {
+	for router := range b.reported {
 		if _, there := all[router]; !there {
-			delete(b.told, router)
+			delete(b.reported, router)
 		}
 	}
 }

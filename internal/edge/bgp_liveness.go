@@ -95,7 +95,7 @@ func (e *edge) failNeighbours() {
 	if b == nil {
 		return
 	}
-	s := &e.steering
+	s := &e.pathSelector
 	failed := make(map[netip.Addr]string)
 	s.mu.Lock()
 	if s.monitor != nil {

@@ -59,12 +59,12 @@ func (e *edge) bgpMetrics(p *page) {
 	p.family(gauge, routes, "Routes that neighbours announced, by what became of them, and those that this edge announces.")
 	p.sample(routes, uint64(c.Used), "state", "used")
 	p.sample(routes, uint64(c.Received-c.Used), "state", "unused")
-	p.sample(routes, uint64(c.Announced), "state", "announced")
+	p.sample(routes, uint64(c.Advertised), "state", "advertised")
 	p.single(gauge, "selvage_bgp_stale_routes", "Routes in use whose session was lost.", uint64(c.Stale))
 	p.single(gauge, "selvage_bgp_problem_routes", "Routes that an operator should look at.", uint64(len(b.table.Problems())))
 	p.single(gauge, "selvage_bgp_frozen_macs", "MAC addresses that moved too often and are frozen.", uint64(c.Frozen))
-	p.single(counter, "selvage_bgp_moves_total", "Hosts that moved to this edge or away.", b.moved)
-	p.single(counter, "selvage_bgp_updates_total", "Routes that neighbours announced or withdrew.", b.updates)
+	p.single(counter, "selvage_bgp_mac_moves_total", "Hosts that moved to this edge or away.", b.moved)
+	p.single(counter, "selvage_bgp_route_changes_total", "Routes that neighbours announced or withdrew.", b.updates)
 	b.spread.metrics(p)
 }
 
@@ -83,13 +83,13 @@ func (b *bgp) neighbourMetrics(p *page) {
 	for _, n := range list {
 		for _, f := range n.Families {
 			p.sample(prefixes, f.Received, "neighbour", n.Name, "family", string(f.Family), "direction", "received")
-			p.sample(prefixes, f.Announced, "neighbour", n.Name, "family", string(f.Family), "direction", "announced")
+			p.sample(prefixes, f.Advertised, "neighbour", n.Name, "family", string(f.Family), "direction", "advertised")
 		}
 	}
 }
 
 func (s spread) metrics(p *page) {
-	const name = "selvage_bgp_convergence_seconds"
+	const name = "selvage_bgp_fib_update_seconds"
 	p.family(histogram, name, "From the receipt of an update until the maps say what it does.")
 	bars := s.times.Distribution()
 	var below uint64

@@ -134,8 +134,8 @@ func (e *edge) bgpProblems() []string {
 // watchBGP logs problems that come and go.
 func (e *edge) watchBGP() {
 	now := e.bgpProblems()
-	e.tell(e.learnt.problems, now)
-	e.learnt.problems = now
+	e.tell(e.learned.problems, now)
+	e.learned.problems = now
 }
 
 // bgpUse is nil without BGP.
@@ -152,7 +152,7 @@ func (e *edge) bgpUse() *BGPUse {
 	defer b.mu.Unlock()
 	c := b.table.Counts()
 	use.Neighbours.Total = len(b.config.Neighbours)
-	use.Used, use.Unused, use.Stale, use.Announced, use.Frozen = c.Used, c.Received-c.Used, c.Stale, c.Announced, c.Frozen
+	use.Used, use.Unused, use.Stale, use.Advertised, use.Frozen = c.Used, c.Received-c.Used, c.Stale, c.Advertised, c.Frozen
 	return use
 }
 
@@ -162,14 +162,14 @@ func (e *edge) bgpDocument() (BGPInfo, error) {
 		return BGPInfo{}, noBGP()
 	}
 	info := BGPInfo{Neighbours: []BGPNeighbourInfo{}, Problems: append([]string{}, b.problems()...)}
-	lives := e.steering.neighbourLives()
+	lives := e.pathSelector.neighbourLives()
 	known := b.neighbours()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	info.AS, info.RouterID, info.Settling = b.config.AS, b.config.RouterID, b.settles
 	c := b.table.Counts()
 	info.Routes = BGPRouteTally{
-		Received: c.Received, Used: c.Used, Unused: c.Received - c.Used, Stale: c.Stale, Announced: c.Announced, Why: grouped(b.table.Problems()),
+		Received: c.Received, Used: c.Used, Unused: c.Received - c.Used, Stale: c.Stale, Advertised: c.Advertised, Why: grouped(b.table.Problems()),
 	}
 	info.Convergence = b.spread.info()
 	for _, n := range b.config.Neighbours {
@@ -184,7 +184,7 @@ func (e *edge) bgpDocument() (BGPInfo, error) {
 }
 
 // neighbourLives are what is known of watched neighbours.
-func (s *steering) neighbourLives() map[netip.Addr]bfd.State {
+func (s *pathSelector) neighbourLives() map[netip.Addr]bfd.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lives := make(map[netip.Addr]bfd.State)

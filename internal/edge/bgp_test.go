@@ -42,8 +42,8 @@ func prefixAt(to netip.Addr, p string, routerMAC overlay.MAC) evpn.Update {
 	return fromFar(to, evpn.Route{Key: evpn.Key{Type: evpn.Prefix, Prefix: prefix(p)}, VNI: 5000, RouterMAC: routerMAC})
 }
 
-// runFabric is run, until the session with the reflector is up.
-func (w *world) runFabric() (*Client, func() error) {
+// runLearned is run, until the session with the reflector is up.
+func (w *world) runLearned() (*Client, func() error) {
 	w.t.Helper()
 	c, stop := w.run()
 	w.within("sessions are wanted", func() bool { return w.spoken().options.Receive != nil })
@@ -52,20 +52,20 @@ func (w *world) runFabric() (*Client, func() error) {
 }
 
 // spoken is what there is of BGP by now.
-func (w *world) spoken() fabric {
+func (w *world) spoken() fakeFabric {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.fabric
+	return w.learned
 }
 
-func (w *world) hear(updates ...evpn.Update) { w.spoken().options.Receive(updates) }
+func (w *world) receive(updates ...evpn.Update) { w.spoken().options.Receive(updates) }
 
 // holds reports whether the fabric is as f says.
-func (w *world) has(f func(*fabric) bool) func() bool {
+func (w *world) has(f func(*fakeFabric) bool) func() bool {
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return f(&w.fabric)
+		return f(&w.learned)
 	}
 }
 
@@ -84,7 +84,7 @@ func (w *world) remotesOf(segment string) []netip.Addr {
 func (w *world) routeTo(router string, p netip.Prefix) datapath.Route {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if put, ok := w.fabric.routes[router][p]; ok {
+	if put, ok := w.learned.routes[router][p]; ok {
 		return put
 	}
 	for _, r := range w.tables.Routers {
@@ -105,11 +105,11 @@ func hopsOf(r datapath.Route) (list []netip.Addr) {
 }
 
 func TestBGPLearns(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
-	c, _ := w.runFabric()
-	w.hear(joins(far), hostAt(far, hostA, netip.Addr{}, 0), hostAt(far, hostA, addr("10.0.0.7"), 0), prefixAt(far, "10.7.0.0/16", farMAC))
-	w.within("the host is known", w.has(func(f *fabric) bool {
-		return f.stations[residence{"blue", hostA}].Remote == far && f.residents[station{"blue", addr("10.0.0.7")}] == hostA
+	w := newLearnedWorld(newWorld(t))
+	c, _ := w.runLearned()
+	w.receive(joins(far), hostAt(far, hostA, netip.Addr{}, 0), hostAt(far, hostA, addr("10.0.0.7"), 0), prefixAt(far, "10.7.0.0/16", farMAC))
+	w.within("the host is known", w.has(func(f *fakeFabric) bool {
+		return f.bgpMACs[hostLocation{"blue", hostA}].Remote == far && f.arpEntries[bgpMAC{"blue", addr("10.0.0.7")}] == hostA
 	}))
 	for _, segment := range []string{"blue", "tenant-l3"} {
 		if got := w.remotesOf(segment); !slices.Equal(got, []netip.Addr{far}) {
@@ -117,10 +117,10 @@ func TestBGPLearns(t *testing.T) {
 		}
 	}
 	w.mu.Lock()
-	untaught, loopbacks := w.tables.Untaught, w.tables.Routers[0].Loopbacks
+	noLearning, loopbacks := w.tables.NoLearning, w.tables.Routers[0].Loopbacks
 	w.mu.Unlock()
-	if !slices.Equal(untaught["blue"], []netip.Addr{far}) || !slices.Equal(loopbacks, []netip.Addr{addr("10.255.0.1")}) {
-		t.Errorf("untaught %v, loopbacks %v", untaught, loopbacks)
+	if !slices.Equal(noLearning["blue"], []netip.Addr{far}) || !slices.Equal(loopbacks, []netip.Addr{addr("10.255.0.1")}) {
+		t.Errorf("untaught %v, loopbacks %v", noLearning, loopbacks)
 	}
 	w.within("the prefix is routed", func() bool {
 		r := w.routeTo("tenant", prefix("10.7.0.0/16"))
@@ -140,22 +140,22 @@ func TestBGPLearns(t *testing.T) {
 	again.Withdrawn = true
 	last := prefixAt(far, "10.7.0.0/16", farMAC)
 	last.Withdrawn = true
-	w.hear(gone, again, last)
-	w.within("all is gone", w.has(func(f *fabric) bool { return len(f.stations)+len(f.residents) == 0 }))
+	w.receive(gone, again, last)
+	w.within("all is gone", w.has(func(f *fakeFabric) bool { return len(f.bgpMACs)+len(f.arpEntries) == 0 }))
 	w.within("the prefix too", func() bool { return w.routeTo("tenant", prefix("10.7.0.0/16")).Kind == "" })
 }
 
 // A host that is behind a remote of the tables is written without a reconciliation.
 func TestBGPIncremental(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
-	w.runFabric()
-	w.hear(joins(far), prefixAt(far, "10.7.0.0/16", farMAC))
+	w := newLearnedWorld(newWorld(t))
+	w.runLearned()
+	w.receive(joins(far), prefixAt(far, "10.7.0.0/16", farMAC))
 	w.within("the remote is known", func() bool { return len(w.remotesOf("tenant-l3")) == 1 && len(w.remotesOf("blue")) == 1 })
 	w.within("tables are in force", func() bool { return len(w.routeTo("tenant", prefix("10.7.0.0/16")).Hops) == 1 })
 	before := w.called("apply")
-	w.hear(hostAt(far, hostB, netip.Addr{}, 0), prefixAt(far, "10.8.0.0/16", farMAC))
-	w.within("the host is known", w.has(func(f *fabric) bool {
-		return f.stations[residence{"blue", hostB}].Remote == far && len(f.routes["tenant"][prefix("10.8.0.0/16")].Hops) == 1
+	w.receive(hostAt(far, hostB, netip.Addr{}, 0), prefixAt(far, "10.8.0.0/16", farMAC))
+	w.within("the host is known", w.has(func(f *fakeFabric) bool {
+		return f.bgpMACs[hostLocation{"blue", hostB}].Remote == far && len(f.routes["tenant"][prefix("10.8.0.0/16")].Hops) == 1
 	}))
 	if after := w.called("apply"); after != before {
 		t.Errorf("%d reconciliations for a host", after-before)
@@ -166,39 +166,39 @@ func TestBGPIncremental(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.tables.Routers[0].Routes; !slices.ContainsFunc(r, func(r datapath.Route) bool { return r.Prefix == prefix("10.8.0.0/16") }) {
-		t.Errorf("tables without the learnt route: %v", r)
+		t.Errorf("tables without the learned route: %v", r)
 	}
 }
 
 func TestBGPAnnounces(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
-	w.fabric.hosts = []datapath.LocalHost{
+	w := newLearnedWorld(newWorld(t))
+	w.learned.hosts = []datapath.LocalHost{
 		{Segment: "blue", Port: "p0", MAC: hostA, Origin: datapath.OriginLearned},
 		{Segment: "blue", Port: "p0", MAC: hostA, Addr: addr("10.0.0.5"), Origin: datapath.OriginLearned},
 		{Segment: "red", Port: "p9", MAC: hostB, Origin: datapath.OriginLearned}, // is no instance
 	}
-	w.runFabric()
+	w.runLearned()
 	has := func(keys ...string) func() bool {
-		return w.has(func(f *fabric) bool {
-			return !slices.ContainsFunc(keys, func(k string) bool { _, told := f.announced[k]; return !told })
+		return w.has(func(f *fakeFabric) bool {
+			return !slices.ContainsFunc(keys, func(k string) bool { _, reported := f.announced[k]; return !reported })
 		})
 	}
 	w.within("all is told", has("from 192.0.2.1", hostA.String(), hostA.String()+" 10.0.0.5", "10.0.0.0/24", "10.255.0.1/32"))
-	if f := w.spoken(); slices.ContainsFunc([]string{hostB.String()}, func(k string) bool { _, told := f.announced[k]; return told }) {
+	if f := w.spoken(); slices.ContainsFunc([]string{hostB.String()}, func(k string) bool { _, reported := f.announced[k]; return reported }) {
 		t.Errorf("a host of red was announced: %v", f.announced)
 	}
-	w.spoken().arrive <- []datapath.Arrival{{Segment: "blue", Port: "p1", MAC: hostB}, {Segment: "blue", Port: "p1", MAC: hostB, Addr: addr("10.0.0.6")}}
+	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p1", MAC: hostB}, {Segment: "blue", Port: "p1", MAC: hostB, Addr: addr("10.0.0.6")}}
 	w.within("a new host is told", has(hostB.String(), hostB.String()+" 10.0.0.6"))
 	if n := w.called("announce " + hostB.String()); n > 0 {
 		t.Error("remotes were told by frames, of which all speak BGP")
 	}
 	// Of those that the data path no longer has, the rest is withdrawn: B has just come.
 	w.set(func() {
-		w.fabric.hosts = w.fabric.hosts[1:]
-		w.fabric.hosts[0].MAC = hostB
-		delete(w.view.Links, "veth0")
+		w.learned.hosts = w.learned.hosts[1:]
+		w.learned.hosts[0].MAC = hostB
+		delete(w.hostState.Links, "veth0")
 	})
-	w.within("vanished hosts are withdrawn", w.has(func(f *fabric) bool {
+	w.within("vanished hosts are withdrawn", w.has(func(f *fakeFabric) bool {
 		_, a := f.announced[hostA.String()]
 		_, b := f.announced[hostB.String()]
 		return !a && len(f.withdrawn) > 0 && !b
@@ -207,41 +207,41 @@ func TestBGPAnnounces(t *testing.T) {
 
 // A host is not at a port that lost its link.
 func TestBGPLinkLost(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
-	w.view.Links["tap0"] = host.Link{Name: "tap0", Index: 4, MTU: 1500, Up: true}
-	w.fabric.hosts = []datapath.LocalHost{
+	w := newLearnedWorld(newWorld(t))
+	w.hostState.Links["tap0"] = host.Link{Name: "tap0", Index: 4, MTU: 1500, Up: true}
+	w.learned.hosts = []datapath.LocalHost{
 		{Segment: "blue", Port: "p0", MAC: hostA, Origin: datapath.OriginLearned},
 		{Segment: "blue", Port: "p0", MAC: hostA, Addr: addr("10.0.0.5"), Origin: datapath.OriginLearned},
 		{Segment: "blue", Port: "p1", MAC: hostB, Origin: datapath.OriginLearned},
 	}
-	w.runFabric()
-	w.within("the hosts are told", w.has(func(f *fabric) bool { _, told := f.announced[hostB.String()]; return told }))
+	w.runLearned()
+	w.within("the hosts are told", w.has(func(f *fakeFabric) bool { _, reported := f.announced[hostB.String()]; return reported }))
 	w.set(func() {
-		link := w.view.Links["veth0"]
+		link := w.hostState.Links["veth0"]
 		link.Up = false
-		w.view.Links["veth0"] = link
+		w.hostState.Links["veth0"] = link
 	})
-	w.within("those of the port are forgotten", w.has(func(f *fabric) bool { return len(f.forgotten) > 0 }))
-	if f := w.spoken(); !slices.Equal(f.forgotten, []residence{{"blue", hostA}}) {
+	w.within("those of the port are forgotten", w.has(func(f *fakeFabric) bool { return len(f.forgotten) > 0 }))
+	if f := w.spoken(); !slices.Equal(f.forgotten, []hostLocation{{"blue", hostA}}) {
 		t.Errorf("forgotten are %v", f.forgotten)
 	}
 }
 
 func TestBGPMoves(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
-	c, _ := w.runFabric()
-	w.hear(joins(far), hostAt(far, hostA, netip.Addr{}, 0), hostAt(far, hostA, addr("10.0.0.7"), 0))
-	w.within("the host is known", w.has(func(f *fabric) bool { return f.residents[station{"blue", addr("10.0.0.7")}] == hostA }))
-	w.set(func() { w.fabric.order = nil })
-	w.spoken().arrive <- []datapath.Arrival{{Segment: "blue", Port: "p0", MAC: hostA, WasRemote: true, Remote: far}}
-	w.within("told with a higher sequence", w.has(func(f *fabric) bool { return f.announced[hostA.String()].Sequence == 1 }))
-	w.within("asked for the addresses that BGP knows", w.has(func(f *fabric) bool { return slices.Equal(f.asked, []netip.Addr{addr("10.0.0.7")}) }))
+	w := newLearnedWorld(newWorld(t))
+	c, _ := w.runLearned()
+	w.receive(joins(far), hostAt(far, hostA, netip.Addr{}, 0), hostAt(far, hostA, addr("10.0.0.7"), 0))
+	w.within("the host is known", w.has(func(f *fakeFabric) bool { return f.arpEntries[bgpMAC{"blue", addr("10.0.0.7")}] == hostA }))
+	w.set(func() { w.learned.order = nil })
+	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p0", MAC: hostA, WasRemote: true, Remote: far}}
+	w.within("told with a higher sequence", w.has(func(f *fakeFabric) bool { return f.announced[hostA.String()].Sequence == 1 }))
+	w.within("asked for the addresses that BGP knows", w.has(func(f *fakeFabric) bool { return slices.Equal(f.asked, []netip.Addr{addr("10.0.0.7")}) }))
 	if order := w.spoken().order; order[0] != "tell" {
 		t.Errorf("others were told after the maps were written: %v", order)
 	}
-	w.hear(hostAt(far, hostA, netip.Addr{}, 2))
-	w.within("it is elsewhere again", w.has(func(f *fabric) bool {
-		return slices.Equal(f.forgotten, []residence{{"blue", hostA}}) && f.stations[residence{"blue", hostA}].Remote == far
+	w.receive(hostAt(far, hostA, netip.Addr{}, 2))
+	w.within("it is elsewhere again", w.has(func(f *fakeFabric) bool {
+		return slices.Equal(f.forgotten, []hostLocation{{"blue", hostA}}) && f.bgpMACs[hostLocation{"blue", hostA}].Remote == far
 	}))
 	var moves BGPMovesInfo
 	w.within("the moves are remembered", func() bool {
@@ -283,37 +283,37 @@ func TestBGPProbesIdleHosts(t *testing.T) {
 	}
 }
 
-// What a former process learnt stays until the neighbours said all.
+// What a former process learned stays until the neighbours said all.
 func TestBGPRestart(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
+	w := newLearnedWorld(newWorld(t))
 	w.adopted, w.opts.Linger = true, time.Millisecond
-	w.fabric.former = map[string][]netip.Addr{"blue": {far, remote}, "tenant-l3": {far}}
-	w.fabric.entries = []datapath.FDBEntry{
+	w.learned.previous = map[string][]netip.Addr{"blue": {far, remote}, "tenant-l3": {far}}
+	w.learned.entries = []datapath.FDBEntry{
 		{Segment: "blue", MAC: hostA, Remote: far, Origin: datapath.OriginBGP},
 		{Segment: "blue", MAC: hostB, Remote: remote, Origin: datapath.OriginBGP},
 	}
-	for _, f := range w.fabric.entries {
-		w.fabric.stations[residence{f.Segment, f.MAC}] = overlay.Station{Segment: f.Segment, MAC: f.MAC, Remote: f.Remote}
+	for _, f := range w.learned.entries {
+		w.learned.bgpMACs[hostLocation{f.Segment, f.MAC}] = overlay.BGPMAC{Segment: f.Segment, MAC: f.MAC, Remote: f.Remote}
 	}
-	c, _ := w.runFabric()
+	c, _ := w.runLearned()
 	w.mu.Lock()
-	first, keep, adopted := w.tables, w.tables.Keep, w.fabric.options.Adopted
+	first, keep, adopted := w.tables, w.tables.Keep, w.learned.options.Adopted
 	w.mu.Unlock()
-	if !keep || !adopted || !slices.Equal(first.Untaught["blue"], []netip.Addr{remote, far}) {
-		t.Errorf("keep %v, adopted %v, untaught %v", keep, adopted, first.Untaught)
+	if !keep || !adopted || !slices.Equal(first.NoLearning["blue"], []netip.Addr{remote, far}) {
+		t.Errorf("keep %v, adopted %v, untaught %v", keep, adopted, first.NoLearning)
 	}
-	w.hear(joins(far), hostAt(far, hostA, netip.Addr{}, 0))
+	w.receive(joins(far), hostAt(far, hostA, netip.Addr{}, 0))
 	w.within("it settles", func() bool {
 		i, err := c.BGP(context.Background())
 		return err == nil && i.Settling && i.Routes.Used == 2
 	})
-	if !slices.Contains(w.remotesOf("blue"), remote) || len(w.spoken().stations) != 2 {
-		t.Errorf("remotes %v, stations %v before the neighbour said all", w.remotesOf("blue"), w.spoken().stations)
+	if !slices.Contains(w.remotesOf("blue"), remote) || len(w.spoken().bgpMACs) != 2 {
+		t.Errorf("remotes %v, stations %v before the neighbour said all", w.remotesOf("blue"), w.spoken().bgpMACs)
 	}
 	w.spoken().options.Session(evpn.Session{Neighbour: rr, Up: true, Complete: true, At: time.Now()})
-	w.within("the rest is gone", w.has(func(f *fabric) bool {
-		_, stays := f.stations[residence{"blue", hostA}]
-		return stays && len(f.stations) == 1
+	w.within("the rest is gone", w.has(func(f *fakeFabric) bool {
+		_, stays := f.bgpMACs[hostLocation{"blue", hostA}]
+		return stays && len(f.bgpMACs) == 1
 	}))
 	w.within("the remote too", func() bool { return slices.Equal(w.remotesOf("blue"), []netip.Addr{far}) })
 	if i, err := c.BGP(context.Background()); err != nil || i.Settling {
@@ -323,17 +323,17 @@ func TestBGPRestart(t *testing.T) {
 
 // Routes by a dead remote lead by the others within the event, and back.
 func TestBGPDeadRemote(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
+	w := newLearnedWorld(newWorld(t))
 	w.config.Routers[0].L3.Remotes = []netip.Addr{remote, far}
 	w.config.Routers[0].Routes = []overlay.Route{{Prefix: prefix("10.9.0.0/16"), Kind: overlay.Unicast, Via: []overlay.NextHop{
 		{Remote: remote, MAC: remoteL3}, {Remote: far, MAC: farMAC},
 	}}}
-	w.runFabric()
+	w.runLearned()
 	other := prefixAt(remote, "10.7.0.0/16", remoteL3)
-	w.hear(prefixAt(far, "10.7.0.0/16", farMAC), other)
-	learnt, static := prefix("10.7.0.0/16"), prefix("10.9.0.0/16")
+	w.receive(prefixAt(far, "10.7.0.0/16", farMAC), other)
+	learned, static := prefix("10.7.0.0/16"), prefix("10.9.0.0/16")
 	both := []netip.Addr{remote, far}
-	w.within("both lead there", func() bool { return slices.Equal(hopsOf(w.routeTo("tenant", learnt)), both) })
+	w.within("both lead there", func() bool { return slices.Equal(hopsOf(w.routeTo("tenant", learned)), both) })
 	toFar := overlay.Pair{Local: tep, Remote: far}
 	live := func(state bfd.State) {
 		w.mu.Lock() // not w.set: that asks for a reconciliation
@@ -345,21 +345,21 @@ func TestBGPDeadRemote(t *testing.T) {
 	w.within("it is steered", func() bool { return w.called("steer") > 0 })
 	put := w.called("put routes")
 	live(bfd.Down)
-	for _, p := range []netip.Prefix{learnt, static} {
+	for _, p := range []netip.Prefix{learned, static} {
 		w.within("one leads there", func() bool { return slices.Equal(hopsOf(w.routeTo("tenant", p)), []netip.Addr{remote}) })
 	}
 	if w.called("put routes") == put {
 		t.Error("it took a reconciliation")
 	}
 	live(bfd.Up)
-	for _, p := range []netip.Prefix{learnt, static} {
+	for _, p := range []netip.Prefix{learned, static} {
 		w.within("both lead there again", func() bool { return slices.Equal(hopsOf(w.routeTo("tenant", p)), both) })
 	}
 }
 
 func TestBGPNeighbourLiveness(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
-	c, _ := w.runFabric()
+	w := newLearnedWorld(newWorld(t))
+	c, _ := w.runLearned()
 	pair := overlay.Pair{Local: tep, Remote: rr}
 	w.within("the reflector is watched", func() bool {
 		w.mu.Lock()
@@ -383,19 +383,19 @@ func TestBGPNeighbourLiveness(t *testing.T) {
 		t.Errorf("a session out of use is no failure: %v", f.failed)
 	}
 	live(bfd.Result{State: bfd.Down, Why: "no packet for 150ms"})
-	w.within("the session is ended", w.has(func(f *fabric) bool {
+	w.within("the session is ended", w.has(func(f *fakeFabric) bool {
 		return slices.Equal(f.failed, []string{"192.0.2.100 liveness: no packet for 150ms"})
 	}))
 }
 
 func TestBGPReload(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
-	c, stop := w.runFabric()
-	w.hear(joins(far), prefixAt(far, "10.7.0.0/16", farMAC), hostAt(far, hostA, netip.Addr{}, 0))
+	w := newLearnedWorld(newWorld(t))
+	c, stop := w.runLearned()
+	w.receive(joins(far), prefixAt(far, "10.7.0.0/16", farMAC), hostAt(far, hostA, netip.Addr{}, 0))
 	w.within("the remote is known", func() bool { return len(w.routeTo("tenant", prefix("10.7.0.0/16")).Hops) == 1 })
-	known := w.has(func(f *fabric) bool { return f.stations[residence{"blue", hostA}].Remote == far })
+	known := w.has(func(f *fakeFabric) bool { return f.bgpMACs[hostLocation{"blue", hostA}].Remote == far })
 	w.within("the host is known", known)
-	w.set(func() { clear(w.fabric.stations) }) // as when a static entry was in its place
+	w.set(func() { clear(w.learned.bgpMACs) }) // as when a static entry was in its place
 	change := func(do func(*overlay.BGP)) {
 		w.set(func() {
 			next := *w.config.BGP
@@ -407,19 +407,19 @@ func TestBGPReload(t *testing.T) {
 	change(func(b *overlay.BGP) {
 		b.Neighbours = append(slices.Clone(b.Neighbours), overlay.BGPNeighbour{Name: "rr2", Addr: addr("192.0.2.101"), AS: 65000})
 	})
-	w.within("the speaker has two neighbours", w.has(func(f *fabric) bool { return len(f.config.Neighbours) == 2 && f.opened == 1 }))
+	w.within("the speaker has two neighbours", w.has(func(f *fakeFabric) bool { return len(f.config.Neighbours) == 2 && f.opened == 1 }))
 	if got := w.routeTo("tenant", prefix("10.7.0.0/16")); len(got.Hops) != 1 {
 		t.Errorf("a reload lost the route: %v", got)
 	}
 	w.within("the host is written again", known)
 	change(func(b *overlay.BGP) { b.RouterID = addr("192.0.2.9") })
-	w.within("it is another speaker", w.has(func(f *fabric) bool { return f.opened == 2 && slices.Equal(f.kept, []bool{true}) }))
+	w.within("it is another speaker", w.has(func(f *fakeFabric) bool { return f.opened == 2 && slices.Equal(f.kept, []bool{true}) }))
 	w.set(func() {
 		w.config.BGP, w.config.Segments[0].EVPN, w.config.Routers[0].L3.EVPN = nil, nil, nil
 	})
 	w.hangup()
-	w.within("sessions end", w.has(func(f *fabric) bool { return slices.Equal(f.kept, []bool{true, false}) }))
-	w.within("the tables have nothing learnt", func() bool {
+	w.within("sessions end", w.has(func(f *fakeFabric) bool { return slices.Equal(f.kept, []bool{true, false}) }))
+	w.within("the tables have nothing learned", func() bool {
 		return len(w.remotesOf("blue")) == 0 && w.routeTo("tenant", prefix("10.7.0.0/16")).Kind == ""
 	})
 	if _, err := c.BGP(context.Background()); err == nil || !strings.Contains(err.Error(), "spec.bgp") {
@@ -432,9 +432,9 @@ func TestBGPReload(t *testing.T) {
 
 func TestBGPEnds(t *testing.T) {
 	for _, keep := range []bool{true, false} {
-		w := newFabricWorld(newWorld(t))
+		w := newLearnedWorld(newWorld(t))
 		w.opts.KeepDataPath = keep
-		_, stop := w.runFabric()
+		_, stop := w.runLearned()
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
@@ -446,33 +446,33 @@ func TestBGPEnds(t *testing.T) {
 
 // What cannot be written is tried again as a whole.
 func TestBGPWritesAgain(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
-	c, _ := w.runFabric()
-	w.hear(joins(far))
+	w := newLearnedWorld(newWorld(t))
+	c, _ := w.runLearned()
+	w.receive(joins(far))
 	w.within("the remote is known", func() bool { return len(w.remotesOf("blue")) == 1 })
 	w.set(func() { w.failing["put stations"] = errFake })
-	w.hear(hostAt(far, hostA, netip.Addr{}, 0))
+	w.receive(hostAt(far, hostA, netip.Addr{}, 0))
 	w.within("it is said", func() bool { return w.problem(c, writeBGP, errFake.Error()) })
 	w.set(func() { delete(w.failing, "put stations") })
-	w.within("it is written", w.has(func(f *fabric) bool { return f.stations[residence{"blue", hostA}].Remote == far }))
+	w.within("it is written", w.has(func(f *fakeFabric) bool { return f.bgpMACs[hostLocation{"blue", hostA}].Remote == far }))
 	w.within("all is well", func() bool { return !w.problem(c, writeBGP) })
 }
 
 func TestBGPSpeaksLater(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
+	w := newLearnedWorld(newWorld(t))
 	w.failing["speak"] = errFake
 	c, _ := w.run()
 	w.within("it is said", func() bool { return w.problem(c, runBGP, errFake.Error()) })
-	w.set(func() { delete(w.failing, "speak"); w.fabric.announced = map[string]evpn.Route{} })
-	w.within("all is told", w.has(func(f *fabric) bool { _, told := f.announced["from 192.0.2.1"]; return told }))
+	w.set(func() { delete(w.failing, "speak"); w.learned.announced = map[string]evpn.Route{} })
+	w.within("all is told", w.has(func(f *fakeFabric) bool { _, reported := f.announced["from 192.0.2.1"]; return reported }))
 }
 
 // A remote that speaks no BGP is told of moved hosts by frames, as without BGP.
 func TestMovesAreAnnounced(t *testing.T) {
-	w := newFabricWorld(newWorld(t))
+	w := newLearnedWorld(newWorld(t))
 	w.config.Segments[0].Remotes = []netip.Addr{remote}
-	w.runFabric()
-	w.spoken().arrive <- []datapath.Arrival{{Segment: "blue", Port: "p0", MAC: hostA, WasRemote: true}, {Segment: "red", Port: "p1", MAC: hostB}}
+	w.runLearned()
+	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p0", MAC: hostA, WasRemote: true}, {Segment: "red", Port: "p1", MAC: hostB}}
 	w.within("mixed and old-style remotes are told", func() bool {
 		return w.called("announce "+hostA.String()) == 1 && w.called("announce "+hostB.String()) == 1
 	})
@@ -480,13 +480,13 @@ func TestMovesAreAnnounced(t *testing.T) {
 
 // Prefixes of egress addresses follow their owner.
 func TestBGPEgress(t *testing.T) {
-	w := newEgressWorld(newFabricWorld(newWorld(t)))
+	w := newEgressWorld(newLearnedWorld(newWorld(t)))
 	w.config.Segments[0].EVPN, w.config.Segments[0].Gateway = nil, nil
 	w.config.BGP.Neighbours[0].Families = []overlay.BGPFamily{overlay.FamilyIPv4}
 	w.config.BGP.Neighbours[0].Uplink, w.config.BGP.Neighbours[0].Announce = "wan", []overlay.RouteSource{overlay.SourceEgress}
 	w.lives = map[overlay.Pair]bfd.Result{{Local: gw1, Remote: gw2}: {State: bfd.Up}}
 	c, _ := w.run()
-	announced := func(f *fabric) bool {
+	announced := func(f *fakeFabric) bool {
 		a, ok := f.announced[pool.String()+"/32"]
 		return ok && a.NextHop == addr("203.0.113.1")
 	}
@@ -495,7 +495,7 @@ func TestBGPEgress(t *testing.T) {
 	if _, err := c.Drain(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
-	w.within("it is withdrawn", w.has(func(f *fabric) bool { return !announced(f) }))
+	w.within("it is withdrawn", w.has(func(f *fakeFabric) bool { return !announced(f) }))
 	if _, err := c.Undrain(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -203,14 +203,14 @@ func (c *Client) Undrain(ctx context.Context) (EgressInfo, error) {
 // NAT fetches how translation does.
 func (c *Client) NAT(ctx context.Context) (NATInfo, error) { return fetch[NATInfo](ctx, c, "nat") }
 
-// Bindings fetches the bindings that q chooses, the busiest first, or their sums.
-func (c *Client) Bindings(ctx context.Context, q BindingQuery) (BindingList, error) {
-	return fetch[BindingList](ctx, c, "bindings?"+q.values().Encode())
+// NATSessions fetches the NAT sessions that q chooses, the busiest first, or their sums.
+func (c *Client) NATSessions(ctx context.Context, q NATSessionQuery) (NATSessionList, error) {
+	return fetch[NATSessionList](ctx, c, "nat/sessions?"+q.values().Encode())
 }
 
-// Pressures fetches which ports are the scarcest, limit lines at most.
-func (c *Client) Pressures(ctx context.Context, limit int) ([]PressureInfo, error) {
-	return fetch[[]PressureInfo](ctx, c, "pressure?"+url.Values{argLimit: {strconv.Itoa(limit)}}.Encode())
+// PortUsages fetches which ports are the scarcest, limit lines at most.
+func (c *Client) PortUsages(ctx context.Context, limit int) ([]PortUsageInfo, error) {
+	return fetch[[]PortUsageInfo](ctx, c, "nat/port-usage?"+url.Values{argLimit: {strconv.Itoa(limit)}}.Encode())
 }
 
 // Drops fetches the counter of every reason, zero ones too.

@@ -19,7 +19,7 @@ import (
 
 // Data paths as the edge sees them. An edge never calls two methods at once, except
 // those of Reader, those of Steerer, one at a time, beside any but Apply, ForgetPathMTU,
-// Remove and Close, and FollowArrivals, beside any but Remove and Close.
+// Remove and Close, and FollowHostEvents, beside any but Remove and Close.
 type (
 	// DataPath is the forwarding plane of one edge.
 	DataPath interface {
@@ -28,16 +28,16 @@ type (
 		Learner
 		Reader
 		Owner
-		// FollowArrivals calls do with hosts that come to ports, until ctx ends. The zero
+		// FollowHostEvents calls do with hosts that come to ports, until ctx ends. The zero
 		// Arrival stands for some that were missed.
-		FollowArrivals(ctx context.Context, do func([]datapath.Arrival)) error
+		FollowHostEvents(ctx context.Context, do func([]datapath.HostEvent)) error
 	}
 	// Writer changes what the data path does.
 	Writer interface {
 		Apply(t datapath.Tables) error
 		Age(ageing time.Duration) (aged int, err error)
-		// Beat has time pass for the transit programs. It has to be called often.
-		Beat() error
+		// Tick has time pass for the transit programs. It has to be called often.
+		Tick() error
 		Announce(m datapath.Move) error
 		// ForgetPathMTU ends the obedience to what PathMTUs says of remote.
 		ForgetPathMTU(remote netip.Addr) error
@@ -45,7 +45,7 @@ type (
 	// Steerer has packets go elsewhere when something died.
 	Steerer interface {
 		// Steer changes which paths are used, of those that were applied last.
-		Steer(teps []datapath.TEP, teams []datapath.Team) error
+		Steer(teps []datapath.TEP, pathPolicies []datapath.PathPolicy) error
 		// SteerEgress changes which gateways are, and what this edge does as one.
 		SteerEgress(list []datapath.Egress) error
 		// AnnounceAddress must be called in the network namespace.
@@ -56,14 +56,14 @@ type (
 	// Learner takes over what BGP says, of the tables that were applied last. Its methods are
 	// of those of Steerer. An error is of parts; the rest is done.
 	Learner interface {
-		PutStations(list []overlay.Station) error
-		PutResidents(list []overlay.Resident) error
+		PutBGPMACs(list []overlay.BGPMAC) error
+		PutARPEntries(list []overlay.ARPEntry) error
 		// PutRoutes has routes without a kind be gone.
 		PutRoutes(list []datapath.Router) error
 		// Forget ends what the packets of a host told of its being at a port.
 		Forget(segment string, mac overlay.MAC) error
-		// Ask must be called in the network namespace.
-		Ask(segment, port string, mac overlay.MAC, addrs []netip.Addr) error
+		// SolicitHost must be called in the network namespace.
+		SolicitHost(segment, port string, mac overlay.MAC, addrs []netip.Addr) error
 	}
 	// Reader says what the data path did.
 	Reader interface {
@@ -91,8 +91,8 @@ type (
 	// once; what Sweep changes nobody needs to wait for.
 	Firewall interface {
 		// Sweep has connections expire, and counts the others.
-		Sweep() (datapath.Census, error)
-		FirewallTables(c datapath.Census) []datapath.Table
+		Sweep() (datapath.GCStats, error)
+		FirewallTables(c datapath.GCStats) []datapath.Table
 		// Rules are in the policy's order.
 		Rules() ([]datapath.RuleCounters, error)
 		EachSession(do func(s *datapath.Session) bool) error
@@ -102,15 +102,15 @@ type (
 	// NAT says what was translated. NATSweep and News must not be called twice at once; nobody
 	// needs to wait for what they and the replicas change.
 	NAT interface {
-		// NATSweep has bindings expire, and counts the others.
-		NATSweep() (datapath.NATCensus, error)
-		NATTables(c datapath.NATCensus) []datapath.Table
-		EachBinding(do func(b *datapath.Binding) bool) error
-		EachBindingRecord(do func(r *datapath.BindingRecord) bool) error
-		Pressures(most int) ([]datapath.Pressure, error)
-		News(most int, do func(n *datapath.News)) error
-		PutBindings(records []datapath.BindingRecord) (taken, conflicts int, err error)
-		DeleteBindings(records []datapath.BindingRecord) (gone int, err error)
+		// NATSweep has sessions expire, and counts the others.
+		NATSweep() (datapath.NATGCStats, error)
+		NATTables(c datapath.NATGCStats) []datapath.Table
+		EachNATSession(do func(b *datapath.NATSession) bool) error
+		EachNATRecord(do func(r *datapath.NATRecord) bool) error
+		PortUsages(most int) ([]datapath.PortUsage, error)
+		ReadNATEvents(most int, do func(n *datapath.NATEvent)) error
+		PutNATRecords(records []datapath.NATRecord) (taken, conflicts int, err error)
+		DeleteNATRecords(records []datapath.NATRecord) (gone int, err error)
 	}
 	// Owner ends the data path (Remove) or only its handles (Close).
 	Owner interface {
@@ -120,9 +120,9 @@ type (
 		// NewerPins says which pins of newer builds are left alone, and what that means. It must
 		// be called in the network namespace.
 		NewerPins() []string
-		// Former are remotes, by segment, that a former process knew by BGP alone. It must be
+		// PreviousRemotes are remotes, by segment, that a former process knew by BGP alone. It must be
 		// called before the first Apply.
-		Former(segments []overlay.Segment) (map[string][]netip.Addr, error)
+		PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error)
 		Remove() error
 		Close() error
 	}
@@ -155,8 +155,8 @@ type Liveness interface {
 
 // Host is the operating system as the edge sees it.
 type Host interface {
-	Observe(want host.Want) (host.View, error)
-	Hold(want host.Holds) error
+	Observe(want host.Want) (host.State, error)
+	Ensure(want host.Desired) error
 	Changed() <-chan struct{}
 	Close() error
 }
@@ -235,12 +235,12 @@ func dataPathConfig(e overlay.Edge, opts RunOptions) datapath.Config {
 }
 
 // translation is what programs are loaded with of e's egress: sizes, timeouts, and whether
-// somebody hears of bindings.
+// somebody hears of sessions.
 func translation(e overlay.Edge) *overlay.Egress {
 	if e.Egress == nil {
 		return nil
 	}
-	t := &overlay.Egress{Bindings: e.Egress.Bindings, Timeouts: e.Egress.Timeouts, Log: e.Egress.Log}
+	t := &overlay.Egress{NATSessions: e.Egress.NATSessions, Timeouts: e.Egress.Timeouts, Log: e.Egress.Log}
 	if len(replicaLinks(e)) > 0 {
 		t.Gateways = []overlay.GatewayGroup{{Replication: &overlay.Replication{}}}
 	}

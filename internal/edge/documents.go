@@ -54,7 +54,7 @@ func (e *edge) statusDocument() (Status, error) {
 		s := Status{
 			Name: e.config.Name, Version: e.opts.Version, PID: os.Getpid(), NetNS: netns, Started: e.started,
 			Config: e.opts.ConfigPath, Adopted: e.adopted, TEP: e.config.Underlay.TEP,
-			Segments:  segmentInfos(e.config, e.view, stats.Generations),
+			Segments:  segmentInfos(e.config, e.hostState, stats.Generations),
 			FDB:       Usage{Used: stats.FDBUsed, Size: e.config.FDB.Size},
 			FlowCache: e.config.FlowCache.Enabled, LookUps: lookUps(stats),
 			Hits: stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
@@ -63,10 +63,10 @@ func (e *edge) statusDocument() (Status, error) {
 		s.countFlows(stats.Caches)
 		s.Firewall, s.NAT, s.BGP = e.firewallUse(), e.natUse(), e.bgpUse()
 		for _, a := range reconcile.Attachments(e.config) {
-			s.Ports.count(portState(e.view, a) == stateUp)
+			s.Ports.count(portState(e.hostState, a) == stateUp)
 		}
 		for _, remote := range reconcile.Remotes(e.config) {
-			s.TEPs.count(tepState(e.config, e.view, remote) == stateResolved)
+			s.TEPs.count(tepState(e.config, e.hostState, remote) == stateResolved)
 		}
 		unresolved, err := e.unresolvedHops()
 		if err != nil {
@@ -103,8 +103,8 @@ func (e *edge) firewallUse() *FirewallUse {
 	}
 	return &FirewallUse{
 		Rules:       len(e.ruled.policy.Rules()),
-		Connections: Usage{e.guard.census.Connections, fw.Sizes.Connections},
-		HalfOpen:    Usage{e.guard.census.Waiting, fw.Sizes.HalfOpen},
+		Connections: Usage{e.guard.gcStats.Connections, fw.Sizes.Connections},
+		HalfOpen:    Usage{e.guard.gcStats.Waiting, fw.Sizes.HalfOpen},
 	}
 }
 
@@ -115,7 +115,7 @@ func (t *Tally) count(up bool) {
 	}
 }
 
-func segmentInfos(e overlay.Edge, v host.View, generations map[string]uint32) []SegmentInfo {
+func segmentInfos(e overlay.Edge, v host.State, generations map[string]uint32) []SegmentInfo {
 	ports := make(map[string]int)
 	for _, a := range reconcile.Attachments(e) {
 		ports[a.Segment]++
@@ -147,10 +147,10 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 			c := counters[a.Name]
 			info := PortInfo{
 				Name: a.Name, Interface: a.Interface, VLAN: a.VLAN, Trunk: a.Trunk, Router: a.Router, Segment: a.Segment,
-				State: portState(e.view, a), Hook: hookTCX,
+				State: portState(e.hostState, a), Hook: hookTCX,
 				RxPackets: c.Rx.Packets, RxBytes: c.Rx.Bytes, TxPackets: c.Tx.Packets, TxBytes: c.Tx.Bytes, Drops: c.Drops,
 			}
-			if link, ok := e.view.Links[a.Interface]; ok {
+			if link, ok := e.hostState.Links[a.Interface]; ok {
 				info.Ifindex, info.MTU, info.Deliver = link.Index, link.MTU, deliverRedirect
 				if reconcile.ByPeer(link) {
 					info.Deliver = deliverPeer
@@ -165,7 +165,7 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 	})
 }
 
-func portState(v host.View, a reconcile.Attachment) string {
+func portState(v host.State, a reconcile.Attachment) string {
 	link, ok := v.Links[a.Interface]
 	switch {
 	case !ok:
@@ -189,7 +189,7 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 		remotes := reconcile.Remotes(e.config)
 		list := make([]TEPInfo, 0, len(remotes))
 		for _, remote := range remotes {
-			info, c := tepInfo(e.config, e.view, remote), counters[remote]
+			info, c := tepInfo(e.config, e.hostState, remote), counters[remote]
 			info.Paths = e.pathInfos(remote, readings)
 			for _, p := range info.Paths {
 				if info.PathMTU == 0 || p.PathMTU < info.PathMTU {
@@ -206,7 +206,7 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 }
 
 // tepInfo is what configuration and host say about remote.
-func tepInfo(e overlay.Edge, v host.View, remote netip.Addr) TEPInfo {
+func tepInfo(e overlay.Edge, v host.State, remote netip.Addr) TEPInfo {
 	info := TEPInfo{Address: remote, Name: e.Remote(remote).Name, Segments: []string{}, State: tepState(e, v, remote)}
 	for _, s := range reconcile.Segments(e) {
 		if reconcile.SendsTo(s, remote) {
@@ -224,7 +224,7 @@ func tepInfo(e overlay.Edge, v host.View, remote netip.Addr) TEPInfo {
 	return info
 }
 
-func tepState(e overlay.Edge, v host.View, remote netip.Addr) string {
+func tepState(e overlay.Edge, v host.State, remote netip.Addr) string {
 	path, ok := reconcile.Path(e, v, remote)
 	switch {
 	case !ok:

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/reconcile"
@@ -33,38 +34,38 @@ type edge struct {
 	host    Host
 	started time.Time
 
-	mu         sync.RWMutex
-	configured overlay.Edge
-	config     overlay.Edge // that, and what BGP told of other edges
-	ruled      ruled        // the policy of config
-	dp         DataPath     // nil after it was lost
-	adopted    bool
-	view       host.View
-	paths      paths
-	steering   steering
-	asked      asked
-	cache      cacheWatch
-	balance    balance
-	guard      guard
-	natGuard   natGuard
-	problems   []string         // of the last reconciliation
-	faults     map[string]error // of what is tried again, by what it is
+	mu           sync.RWMutex
+	configured   overlay.Edge
+	config       overlay.Edge // that, and what BGP told of other edges
+	ruled        ruled        // the policy of config
+	dp           DataPath     // nil after it was lost
+	adopted      bool
+	hostState    host.State
+	paths        paths
+	pathSelector pathSelector
+	asked        asked
+	cache        cacheWatch
+	balance      balance
+	guard        guard
+	natGuard     natGuard
+	problems     []string         // of the last reconciliation
+	faults       map[string]error // of what is tried again, by what it is
 
-	// Of egress: where bindings are told to other gateways, nil without.
+	// Of egress: where sessions are told to other gateways, nil without.
 	replication    Replication
 	replicas       *replicas
 	endReplication func()
 	ns             namespace
 	came           chan announcement // addresses that came to this edge
 	lease          lease
-	logLost        atomic.Uint64 // lines about bindings that were not written
+	logLost        atomic.Uint64 // lines about sessions that were not written
 	offloads       offloads
 
 	// Of BGP: nil without.
-	bgp         atomic.Pointer[bgp]
-	learnt      learnt
-	arrivals    arrivals
-	endArrivals func()
+	bgp           atomic.Pointer[bgp]
+	learned       learned
+	hostEvents    hostEvents
+	endHostEvents func()
 
 	jobs  chan func()   // what has to be done by the goroutine of Run
 	ended chan struct{} // closed when it takes no more of them
@@ -77,7 +78,7 @@ func (e *edge) start(ctx context.Context) error {
 		return err
 	}
 	e.ruled = ruled
-	view, err := e.host.Observe(reconcile.Want(e.config))
+	hostState, err := e.host.Observe(reconcile.Want(e.config))
 	if err != nil {
 		return fmt.Errorf("observe the host: %w", err)
 	}
@@ -87,17 +88,17 @@ func (e *edge) start(ctx context.Context) error {
 	}
 	e.dp, e.adopted = dp, dp.Adopted()
 	e.lease.of(dp)
-	e.steering.routing = reconcile.NewRouting(e.config)
+	e.pathSelector.routing = reconcile.NewRouting(e.config)
 	e.lookAsked()
 	e.asked.before = e.asked.last // a former process's are no news
-	e.fault("remember the gateways", e.joinGateways())
-	e.rememberFabric()
-	e.hold(view)
+	e.reportProblem("remember the gateways", e.joinGateways())
+	e.rememberLearned()
+	e.ensure(hostState)
 	e.settle(ctx)
 	e.reconcile()
-	e.followArrivals()
+	e.followHostEvents()
 	e.followBGP()
-	shed(e.config)
+	freeMemory(e.config)
 	e.log.Info("edge runs", "tep", e.config.Underlay.TEP, "adopted", e.adopted,
 		"segments", len(e.config.Segments), "ports", len(e.config.Ports))
 	return nil
@@ -108,8 +109,8 @@ func (e *edge) start(ctx context.Context) error {
 func (e *edge) settle(ctx context.Context) {
 	deadline := time.After(settle)
 	for {
-		view, err := e.host.Observe(reconcile.Want(e.config))
-		if err != nil || !unresolved(e.config, view) {
+		hostState, err := e.host.Observe(reconcile.Want(e.config))
+		if err != nil || !unresolved(e.config, hostState) {
 			return
 		}
 		select {
@@ -123,9 +124,9 @@ func (e *edge) settle(ctx context.Context) {
 }
 
 // unresolved reports whether a next hop of e has no MAC address yet.
-func unresolved(e overlay.Edge, v host.View) bool {
+func unresolved(e overlay.Edge, v host.State) bool {
 	return slices.ContainsFunc(reconcile.Pairs(e), func(pair overlay.Pair) bool {
-		way, ok := reconcile.Way(e, v, pair)
+		way, ok := reconcile.PathOf(e, v, pair)
 		return ok && way.NextMAC == overlay.MAC{}
 	})
 }
@@ -152,11 +153,11 @@ func inLoop[T any](e *edge, f func() (T, error)) (result T, err error) {
 func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
 	resync := time.NewTicker(e.opts.Resync)
 	defer resync.Stop()
-	age := newAgePace(e.config.FDB.Ageing)
+	age := newAgeRateLimit(e.config.FDB.Ageing)
 	defer age.Stop()
 	defer close(e.ended)
-	beat := time.NewTicker(beatEvery)
-	defer beat.Stop()
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
 	for {
 		age.set(e.config.FDB.Ageing)
 		select {
@@ -172,18 +173,18 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.watchCache()
 			e.watchBalance()
 			e.watchBGP()
-		case <-e.learnt.remotes:
+		case <-e.learned.remotes:
 			e.reconcile()
-		case <-e.learnt.missed:
+		case <-e.learned.missed:
 			e.lookHosts()
-		case <-e.learnt.complete:
+		case <-e.learned.complete:
 			e.sweepBGP()
 		case <-e.paths.found:
 			e.reconcile()
 			e.followPaths()
-		case <-beat.C:
+		case <-tick.C:
 			e.announceMoves()
-			e.fault("have time pass in the data path", e.dp.Beat())
+			e.reportProblem("have time pass in the data path", e.dp.Tick())
 		case <-age.C:
 			e.age()
 			e.lookHosts()
@@ -198,77 +199,77 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	}
 }
 
-// beatEvery is how often time passes for the data path, and hosts that came to a port are
+// tickEvery is how often time passes for the data path, and hosts that came to a port are
 // told of.
-const beatEvery = 50 * time.Millisecond
+const tickEvery = 50 * time.Millisecond
 
 // reconcile makes host and data path what the configuration asks for. What
 // does not work is reported and tried again at the next event or tick.
 func (e *edge) reconcile() {
 	begin := time.Now()
-	e.mergeFabric()
-	view, err := e.host.Observe(reconcile.Want(e.config))
-	if err == nil && e.hold(view) {
-		view, err = e.host.Observe(reconcile.Want(e.config))
+	e.mergeLearned()
+	hostState, err := e.host.Observe(reconcile.Want(e.config))
+	if err == nil && e.ensure(hostState) {
+		hostState, err = e.host.Observe(reconcile.Want(e.config))
 	}
-	e.fault("observe the host", err)
+	e.reportProblem("observe the host", err)
 	if err != nil {
 		return
 	}
-	probed := e.probe(view)
+	probed := e.probe(hostState)
 	e.mu.Lock()
-	was := slices.Concat(e.problems, e.steering.problems())
-	came, err := e.apply(view, probed)
-	now := slices.Concat(e.problems, e.steering.problems())
+	was := slices.Concat(e.problems, e.pathSelector.problems())
+	came, err := e.apply(hostState, probed)
+	now := slices.Concat(e.problems, e.pathSelector.problems())
 	e.mu.Unlock()
 	for _, what := range e.dp.OlderPins() {
 		e.log.Info("pins of a former process", "what", what)
 	}
-	e.fault(applyTables, err)
+	e.reportProblem(applyTables, err)
 	e.announce(came)
 	e.replicate()
 	if err == nil {
-		e.release(view)
+		e.release(hostState)
 	}
-	e.watchOver(view)
+	e.watchOver(hostState)
 	e.tell(was, now)
 	if err == nil {
 		e.tellBGP(time.Since(begin))
-		e.lookPorts(view)
+		e.lookPorts(hostState)
 	}
 }
 
 // apply plans, and has the data path do it. It says which egress addresses came here. mu is
 // held.
-func (e *edge) apply(view host.View, probed map[overlay.Pair]int) (came announcement, err error) {
-	s := &e.steering
+func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came announcement, err error) {
+	s := &e.pathSelector
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.config = s.withRoutes(e.config)
-	on := ground{e.dp, e.config, view, probed}
+	on := snapshot{e.dp, e.config, hostState, probed}
 	next := s.plan(on)
 	routing := reconcile.NewRouting(e.config)
-	tables, problems := reconcile.DesiredBy(routing, e.config, view, next.teams)
-	tables.Untaught, tables.Keep = reconcile.Untaught(e.configured, e.config), e.learnt.former != nil
+	tables, problems := reconcile.DesiredBy(routing, e.config, hostState, next.pathPolicies)
+	tables.NoLearning, tables.Keep = reconcile.NoLearning(e.configured, e.config), e.learned.previous != nil
 	tables.Firewall, tables.EgressRules = e.ruled.policy, e.ruled.egress
 	begin := time.Now()
-	all, own, again := s.judge(on, begin)
+	all, own, again := s.evaluate(on, begin)
 	s.say(own)
-	reconcile.Translate(&tables, e.config, view, standings(all))
+	reconcile.Translate(&tables, e.config, hostState, states(all))
 	if e.config.Egress != nil {
 		leased(e.config, tables.Egress, all)
 	}
-	e.view, e.problems = view, problems
+	e.hostState, e.problems = hostState, problems
 	err = e.dp.Apply(tables)
 	e.problems = append(e.problems, e.dp.NewerPins()...)
 	if err != nil {
 		return came, err
 	}
 	e.paths.probed = probed
-	s.ground, s.paths = on, next
-	s.route(routing, e.config, next.teams)
-	came = s.gate.take(e.config, all, own, tables.Egress)
-	s.gate.askAgain(again, begin)
+	s.snapshot, s.paths = on, next
+	s.route(routing, e.config, next.pathPolicies)
+	came = s.gateways.take(e.config, all, own, tables.Egress)
+	s.gateways.askAgain(again, begin)
 	return came, nil
 }
 
@@ -286,33 +287,33 @@ func (e *edge) tell(was, now []string) {
 	}
 }
 
-// hold changes the host before the tables are changed: devices that they will
+// ensure changes the host before the tables are changed: devices that they will
 // name are made, and those that the ones in force name are kept. It reports
 // whether the host has to be observed again.
-func (e *edge) hold(view host.View) (again bool) {
-	holds := reconcile.Holds(e.config, view)
-	for _, port := range holds.Checksummers {
-		again = again || view.Checksummers[port] == 0
+func (e *edge) ensure(hostState host.State) (again bool) {
+	holds := reconcile.HostConfig(e.config, hostState)
+	for _, port := range holds.ChecksumDevices {
+		again = again || hostState.ChecksumDevices[port] == 0
 	}
-	again = again || view.Coalescer == (host.Coalescer{})
-	holds.Checksummers = append(holds.Checksummers, unwanted(holds, view)...)
+	again = again || hostState.GRODevice == (host.GRODevice{})
+	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, hostState)...)
 	holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
-	e.fault(changeHost, e.host.Hold(holds))
+	e.reportProblem(changeHost, e.host.Ensure(holds))
 	return again
 }
 
 // release undoes what of the host the tables no longer need, now that they are in force.
-func (e *edge) release(view host.View) {
-	if holds := reconcile.Holds(e.config, view); len(unwanted(holds, view)) > 0 {
+func (e *edge) release(hostState host.State) {
+	if holds := reconcile.HostConfig(e.config, hostState); len(unwanted(holds, hostState)) > 0 {
 		holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
-		e.fault(changeHost, e.host.Hold(holds))
+		e.reportProblem(changeHost, e.host.Ensure(holds))
 	}
 }
 
 // unwanted are the UDP ports of view's checksummers that are not among holds.
-func unwanted(holds host.Holds, view host.View) []uint16 {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(view.Checksummers)), func(port uint16) bool {
-		return slices.Contains(holds.Checksummers, port) || slices.Contains(holds.Gatherers, port)
+func unwanted(holds host.Desired, hostState host.State) []uint16 {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(hostState.ChecksumDevices)), func(port uint16) bool {
+		return slices.Contains(holds.ChecksumDevices, port) || slices.Contains(holds.GRODevices, port)
 	})
 }
 
@@ -320,7 +321,7 @@ func (e *edge) age() {
 	e.mu.Lock()
 	aged, err := e.dp.Age(e.config.FDB.Ageing)
 	e.mu.Unlock()
-	e.fault("age the FDB", err)
+	e.reportProblem("age the FDB", err)
 	if aged > 0 {
 		e.log.Debug("FDB entries aged", "entries", aged)
 	}
@@ -341,7 +342,7 @@ func (e *edge) reload() error {
 	if err == nil {
 		err = e.reopen(next)
 	}
-	e.fault("reload the configuration, the former one stays", err)
+	e.reportProblem("reload the configuration, the former one stays", err)
 	if e.dp == nil {
 		return err
 	}
@@ -353,11 +354,20 @@ func (e *edge) reload() error {
 	e.configured, e.config, e.ruled = next, next, rules
 	e.mu.Unlock()
 	e.log.Info("configuration reloaded", "segments", len(next.Segments), "ports", len(next.Ports))
+	e.noteVersion(next)
 	e.configureBGP()
 	e.reconcile()
 	e.followBGP()
-	shed(was, next)
+	freeMemory(was, next)
 	return nil
+}
+
+// noteVersion says that a file is of an older version of the format, which a later build
+// may no longer read.
+func (e *edge) noteVersion(c overlay.Edge) {
+	if c.APIVersion == config.PreviousVersion {
+		e.log.Warn("the configuration is of an older apiVersion; selvage convert -w rewrites it", "file", e.opts.ConfigPath, "apiVersion", c.APIVersion)
+	}
 }
 
 // reopen loads the programs anew when next needs that, and the former ones
@@ -367,13 +377,13 @@ func (e *edge) reopen(next overlay.Edge) error {
 	if reflect.DeepEqual(was, will) {
 		return nil
 	}
-	e.unfollowArrivals()
-	defer e.followArrivals()
+	e.unfollowHostEvents()
+	defer e.followHostEvents()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.steering.mu.Lock()
-	defer e.steering.mu.Unlock()
-	e.steering.ground.dp = nil // until the new one has tables
+	e.pathSelector.mu.Lock()
+	defer e.pathSelector.mu.Unlock()
+	e.pathSelector.snapshot.dp = nil // until the new one has tables
 	e.lease.of(nil)
 	defer func() { e.lease.of(e.dp) }()
 	closed := e.dp.Close()
@@ -381,11 +391,11 @@ func (e *edge) reopen(next overlay.Edge) error {
 	dp, err := e.opts.OpenDataPath(will)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("open the data path: %w", err), closed)
-		former, again := e.opts.OpenDataPath(was)
+		previous, again := e.opts.OpenDataPath(was)
 		if again != nil {
 			return errors.Join(err, fmt.Errorf("open the former data path: %w", again))
 		}
-		e.dp = former
+		e.dp = previous
 		return err
 	}
 	e.dp = dp
@@ -395,7 +405,7 @@ func (e *edge) reopen(next overlay.Edge) error {
 // stop lets go of the data path; remove also takes it and the changes of the
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
-	e.unfollowArrivals()
+	e.unfollowHostEvents()
 	unspoken := e.endBGP(!remove) // first, so that the others send no more
 	e.mu.Lock()
 	dp := e.dp
@@ -411,17 +421,17 @@ func (e *edge) stop(remove bool) error {
 		return errors.Join(unspoken, e.stopReplication(), e.endLiveness(false), dp.Close())
 	}
 	e.log.Info("edge ends")
-	e.steering.stand()
+	e.pathSelector.stand()
 	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
 	err := errors.Join(unspoken, left, e.stopReplication(), dp.Remove())
 	for _, what := range dp.NewerPins() {
 		e.log.Warn("left behind", "what", what)
 	}
-	return errors.Join(err, e.host.Hold(host.Holds{}))
+	return errors.Join(err, e.host.Ensure(host.Desired{}))
 }
 
-// fault keeps err as a problem until the same thing works again.
-func (e *edge) fault(what string, err error) {
+// reportProblem keeps err as a problem until the same thing works again.
+func (e *edge) reportProblem(what string, err error) {
 	e.mu.Lock()
 	was := e.faults[what]
 	if err == nil {
@@ -440,25 +450,25 @@ func (e *edge) fault(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []string {
-	problems := slices.Concat(e.problems, e.steering.problems(), e.balance.problems, e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems())
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems())
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, fmt.Sprintf("%s: %v", what, e.faults[what]))
 	}
 	return problems
 }
 
-// agePace ticks ten times in an ageing time, and every ten seconds at least:
+// ageRateLimit ticks ten times in an ageing time, and every ten seconds at least:
 // idle flows are forgotten even where MAC addresses live for ever (zero).
-type agePace struct {
+type ageRateLimit struct {
 	*time.Ticker
 	ageing time.Duration
 }
 
-func newAgePace(ageing time.Duration) *agePace {
-	return &agePace{time.NewTicker(tenth(ageing)), ageing}
+func newAgeRateLimit(ageing time.Duration) *ageRateLimit {
+	return &ageRateLimit{time.NewTicker(tenth(ageing)), ageing}
 }
 
-func (a *agePace) set(ageing time.Duration) {
+func (a *ageRateLimit) set(ageing time.Duration) {
 	if ageing != a.ageing {
 		a.Reset(tenth(ageing))
 		a.ageing = ageing

@@ -25,18 +25,18 @@ const retryAfter = 100 * time.Millisecond
 // gateways is who serves the sources of egress policies, and why: a part of steering, whose
 // mu guards it.
 type gateways struct {
-	judged    map[netip.Addr]judged // this edge too; nil before tables were written
-	own       ownStanding
-	owned     map[place]bool // addresses that this edge answers for
-	problems  []string
-	failovers []Failover
-	last      int // number of the last one
+	gatewayStates map[netip.Addr]gatewayStates // this edge too; nil before tables were written
+	own           ownState
+	owned         map[place]bool // addresses that this edge answers for
+	problems      []string
+	failovers     []Failover
+	last          int // number of the last one
 
 	drain  *drain
-	active int        // bindings with packets lately, at the last look of a drain
+	active int        // sessions with packets lately, at the last look of a drain
 	saved  remembered // in the file
 	file   string
-	// joined: the bindings of the other gateways have come, or are not waited for any longer.
+	// joined: the sessions of the other gateways have come, or are not waited for any longer.
 	joined, isolated bool
 	joinBy           time.Time
 	leaving          bool
@@ -54,16 +54,16 @@ type place struct {
 	addr   netip.Addr
 }
 
-// standings are those of judged, for those who share the work.
-func standings(all map[netip.Addr]judged) func(netip.Addr) nat.Standing {
-	return func(member netip.Addr) nat.Standing { return all[member].Standing }
+// states are those of judged, for those who share the work.
+func states(all map[netip.Addr]gatewayStates) func(netip.Addr) nat.State {
+	return func(member netip.Addr) nat.State { return all[member].State }
 }
 
-// judge says how all gateways stand at now, and when to ask again. mu is held.
-func (s *steering) judge(g ground, now time.Time) (all map[netip.Addr]judged, own ownStanding, again time.Time) {
-	w := witness{
+// evaluate says how all gateways stand at now, and when to ask again. mu is held.
+func (s *pathSelector) evaluate(g snapshot, now time.Time) (all map[netip.Addr]gatewayStates, own ownState, again time.Time) {
+	w := electionInput{
 		config: g.config, results: s.known(), watched: g.config.Underlay.Liveness != nil, patient: true,
-		remembered: s.gate.remembered, now: now,
+		remembered: s.gateways.remembered, now: now,
 	}
 	soonest := func(t time.Time) {
 		if t.After(now) && (again.IsZero() || t.Before(again)) {
@@ -79,61 +79,61 @@ func (s *steering) judge(g ground, now time.Time) (all map[netip.Addr]judged, ow
 			soonest(r.Since.Add(patience))
 		}
 	}
-	all = w.judge()
+	all = w.evaluate()
 	if !isGateway(g.config) {
-		return all, ownStanding{}, again
+		return all, ownState{}, again
 	}
 	target, why := s.ownTarget(w, g)
-	all[self(g.config)] = judged{Standing: target, why: why, held: w.heldByOthers()}
+	all[self(g.config)] = gatewayStates{State: target, why: why, held: w.heldByOthers()}
 	settleHeld(g.config, all)
-	if settled := all[self(g.config)]; settled.Standing != target {
-		target, why = settled.Standing, "it answers again, and another gateway holds it back"
+	if settled := all[self(g.config)]; settled.State != target {
+		target, why = settled.State, "it answers again, and another gateway holds it back"
 	}
-	soonest(s.gate.joinBy)
-	if d := s.gate.drain; d != nil {
+	soonest(s.gateways.joinBy)
+	if d := s.gateways.drain; d != nil {
 		soonest(d.Deadline)
 	}
-	own, due := s.gate.own.follow(target, why, now)
+	own, due := s.gateways.own.follow(target, why, now)
 	soonest(due)
-	all[self(g.config)] = judged{Standing: own.heeded, why: own.why, at: own.at}
+	all[self(g.config)] = gatewayStates{State: own.heeded, why: own.why, at: own.at}
 	return all, own, again
 }
 
 // ownTarget is how this edge should stand, the worst of all that speaks against it. mu is
 // held.
-func (s *steering) ownTarget(w witness, g ground) (target nat.Standing, why string) {
-	if isolated := w.isolated(); isolated != s.gate.isolated {
-		if s.gate.isolated = isolated; !isolated { // others did the work meanwhile
-			s.gate.joined, s.gate.joinBy = false, w.now.Add(joinTimeout)
+func (s *pathSelector) ownTarget(w electionInput, g snapshot) (target nat.State, why string) {
+	if isolated := w.isolated(); isolated != s.gateways.isolated {
+		if s.gateways.isolated = isolated; !isolated { // others did the work meanwhile
+			s.gateways.joined, s.gateways.joinBy = false, w.now.Add(joinTimeout)
 		}
 	}
-	target, why = s.gate.drain.standing(w.now)
-	if standing, because := reconcile.OwnStanding(g.config, g.view); standing > target {
-		target, why = standing, because
+	target, why = s.gateways.drain.state(w.now)
+	if state, because := reconcile.OwnState(g.config, g.hostState); state > target {
+		target, why = state, because
 	}
 	switch {
-	case s.gate.leaving:
+	case s.gateways.leaving:
 		return nat.Gone, "its process ends"
-	case s.gate.isolated:
+	case s.gateways.isolated:
 		return nat.Gone, "no remote hears it any more, and others may do its work"
 	case s.joining(w):
-		return nat.Gone, "it waits for the other gateways, and for their bindings"
+		return nat.Gone, "it waits for the other gateways, and for their sessions"
 	}
 	return target, why
 }
 
 // joining reports whether this edge should leave its work to the other gateways until it has
-// met them and knows their bindings. mu is held.
-func (s *steering) joining(w witness) bool {
-	gate := &s.gate
+// met them and knows their sessions. mu is held.
+func (s *pathSelector) joining(w electionInput) bool {
+	gateways := &s.gateways
 	others := partners(w.config)
-	if gate.joined || !w.watched || len(others) == 0 || !w.now.Before(gate.joinBy) {
-		gate.joined = true
+	if gateways.joined || !w.watched || len(others) == 0 || !w.now.Before(gateways.joinBy) {
+		gateways.joined = true
 		return false
 	}
 	var states map[replica.ID]replica.State
-	if gate.replicas != nil {
-		states = gate.replicas()
+	if gateways.replicas != nil {
+		states = gateways.replicas()
 	}
 	there, missing, gone := 0, 0, 0
 	for _, other := range others {
@@ -146,8 +146,8 @@ func (s *steering) joining(w witness) bool {
 			gone++
 		}
 	}
-	gate.joined = missing == 0 && (there > 0 || gone == len(others))
-	return !gate.joined
+	gateways.joined = missing == 0 && (there > 0 || gone == len(others))
+	return !gateways.joined
 }
 
 // synced reports whether all links to a gateway that there should be have brought what it has.
@@ -157,52 +157,52 @@ func synced(e overlay.Edge, gateway netip.Addr, states map[replica.ID]replica.St
 
 // moveGateways judges all gateways and has sources go by those that are there. It says
 // which addresses came here, for those who tell the networks. mu is held.
-func (s *steering) moveGateways(now time.Time) (came announcement, err error) {
-	if s.ground.config.Egress == nil {
+func (s *pathSelector) moveGateways(now time.Time) (came announcement, err error) {
+	if s.snapshot.config.Egress == nil {
 		return came, nil
 	}
-	all, own, again := s.judge(s.ground, now)
+	all, own, again := s.evaluate(s.snapshot, now)
 	s.say(own)
-	if s.gate.judged != nil && sameStandings(all, s.gate.judged) {
-		s.gate.keep(all, own)
-		s.gate.askAgain(again, now)
+	if s.gateways.gatewayStates != nil && sameStates(all, s.gateways.gatewayStates) {
+		s.gateways.keep(all, own)
+		s.gateways.askAgain(again, now)
 		return came, nil
 	}
-	list := reconcile.Egresses(s.ground.config, s.ground.view, standings(all))
-	leased(s.ground.config, list, all)
-	if err := s.ground.dp.SteerEgress(list); err != nil {
-		s.gate.askAgain(now.Add(retryAfter), now)
+	list := reconcile.Egresses(s.snapshot.config, s.snapshot.hostState, states(all))
+	leased(s.snapshot.config, list, all)
+	if err := s.snapshot.dp.SteerEgress(list); err != nil {
+		s.gateways.askAgain(now.Add(retryAfter), now)
 		return came, err
 	}
-	came = s.gate.take(s.ground.config, all, own, list)
-	s.gate.askAgain(again, now)
+	came = s.gateways.take(s.snapshot.config, all, own, list)
+	s.gateways.askAgain(again, now)
 	return came, nil
 }
 
 // say tells the other edges how this one stands.
-func (s *steering) say(own ownStanding) {
+func (s *pathSelector) say(own ownState) {
 	if s.monitor != nil {
-		s.monitor.SetService(service(own.said))
+		s.monitor.SetService(service(own.reported))
 	}
 }
 
-func sameStandings(a, b map[netip.Addr]judged) bool {
-	return maps.EqualFunc(a, b, func(x, y judged) bool { return x.Standing == y.Standing })
+func sameStates(a, b map[netip.Addr]gatewayStates) bool {
+	return maps.EqualFunc(a, b, func(x, y gatewayStates) bool { return x.State == y.State })
 }
 
 // keep takes over judgements that change nothing. When they were made stays.
-func (g *gateways) keep(all map[netip.Addr]judged, own ownStanding) {
+func (g *gateways) keep(all map[netip.Addr]gatewayStates, own ownState) {
 	for member, j := range all {
-		if was, ok := g.judged[member]; ok && was.Standing == j.Standing {
+		if was, ok := g.gatewayStates[member]; ok && was.State == j.State {
 			j.at = was.at
 			all[member] = j
 		}
 	}
-	g.judged, g.own = all, own
+	g.gatewayStates, g.own = all, own
 }
 
 // take takes over judgements that the tables in list obey by now.
-func (g *gateways) take(config overlay.Edge, all map[netip.Addr]judged, own ownStanding, list []datapath.Egress) (came announcement) {
+func (g *gateways) take(config overlay.Edge, all map[netip.Addr]gatewayStates, own ownState, list []datapath.Egress) (came announcement) {
 	written := time.Now()
 	was, owned := g.owned, make(map[place]bool)
 	returned := g.returned(all)
@@ -229,31 +229,31 @@ func (g *gateways) take(config overlay.Edge, all map[netip.Addr]judged, own ownS
 
 // returned reports whether a gateway that was gone is there again: it may have answered for
 // addresses all the while, unheard, so the networks are told of all of them once more.
-func (g *gateways) returned(all map[netip.Addr]judged) bool {
-	for member, was := range g.judged {
-		if is, ok := all[member]; ok && was.Standing == nat.Gone && is.Standing != nat.Gone {
+func (g *gateways) returned(all map[netip.Addr]gatewayStates) bool {
+	for member, was := range g.gatewayStates {
+		if is, ok := all[member]; ok && was.State == nat.Gone && is.State != nat.Gone {
 			return true
 		}
 	}
 	return false
 }
 
-// record remembers whose standing changed, and returns the numbers of what it wrote.
-func (g *gateways) record(config overlay.Edge, all map[netip.Addr]judged, written time.Time) (numbers []int) {
-	if g.judged == nil || config.Egress == nil {
+// record remembers whose state changed, and returns the numbers of what it wrote.
+func (g *gateways) record(config overlay.Edge, all map[netip.Addr]gatewayStates, written time.Time) (numbers []int) {
+	if g.gatewayStates == nil || config.Egress == nil {
 		return nil
 	}
 	for _, group := range config.Egress.Gateways {
 		for _, m := range group.Members {
-			was, known := g.judged[m]
+			was, known := g.gatewayStates[m]
 			is := all[m]
-			if !known || was.Standing == is.Standing {
+			if !known || was.State == is.State {
 				continue
 			}
 			g.last++
 			numbers = append(numbers, g.last)
 			g.failovers = append(g.failovers, Failover{
-				Number: g.last, Group: group.Name, Gateway: m, From: was.Standing.String(), To: is.Standing.String(), Why: is.why,
+				Number: g.last, Group: group.Name, Gateway: m, From: was.State.String(), To: is.State.String(), Why: is.why,
 				Seen: is.at, Written: written,
 			})
 		}
@@ -279,12 +279,12 @@ func (g *gateways) askAgain(at, now time.Time) {
 	}
 	if !at.IsZero() {
 		nudged := g.nudged
-		g.again = time.AfterFunc(at.Sub(now), func() { nudge(nudged) })
+		g.again = time.AfterFunc(at.Sub(now), func() { wake(nudged) })
 	}
 }
 
-// nudge leaves a mark in a channel of capacity one.
-func nudge(c chan<- struct{}) {
+// wake leaves a mark in a channel of capacity one.
+func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -292,7 +292,7 @@ func nudge(c chan<- struct{}) {
 }
 
 // gatewayProblems are what an operator should know of groups.
-func gatewayProblems(config overlay.Edge, all map[netip.Addr]judged) (problems []string) {
+func gatewayProblems(config overlay.Edge, all map[netip.Addr]gatewayStates) (problems []string) {
 	for _, g := range config.Egress.Gateways {
 		if len(g.Members) < 2 {
 			continue
@@ -304,8 +304,8 @@ func gatewayProblems(config overlay.Edge, all map[netip.Addr]judged) (problems [
 		}
 		var out []string
 		for _, m := range g.Members {
-			if j := all[m]; j.Standing != nat.Serving {
-				out = append(out, fmt.Sprintf("%s is %s (%s)", gatewayName(config, m), j.Standing, j.why))
+			if j := all[m]; j.State != nat.Serving {
+				out = append(out, fmt.Sprintf("%s is %s (%s)", gatewayName(config, m), j.State, j.why))
 			}
 		}
 		slices.Sort(out)
@@ -341,10 +341,10 @@ func (e *edge) announce(a announcement) {
 }
 
 // judgements are those in force. They are replaced, never changed.
-func (s *steering) judgements() map[netip.Addr]judged {
+func (s *pathSelector) judgements() map[netip.Addr]gatewayStates {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gate.judged
+	return s.gateways.gatewayStates
 }
 
 // steerAndSave steers, and remembers the gateways for a later process.
@@ -356,31 +356,31 @@ func (e *edge) steerAndSave() {
 // joinGateways begins to be one of the gateways. What a former process knew counts while its
 // data path does.
 func (e *edge) joinGateways() error {
-	e.steering.mu.Lock()
-	e.steering.gate.joinBy = time.Now().Add(joinTimeout)
-	e.steering.mu.Unlock()
+	e.pathSelector.mu.Lock()
+	e.pathSelector.gateways.joinBy = time.Now().Add(joinTimeout)
+	e.pathSelector.mu.Unlock()
 	return e.loadGateways()
 }
 
 // leaveGateways gives this edge's work to the other gateways, if there are any: without a
 // process nobody tells it what they do.
 func (e *edge) leaveGateways() {
-	s := &e.steering
+	s := &e.pathSelector
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	others := slices.ContainsFunc(partners(s.ground.config), func(m netip.Addr) bool { return s.gate.judged[m].Standing != nat.Gone })
-	if s.ground.dp != nil && s.ground.config.Underlay.Liveness != nil && others {
-		s.gate.leaving = true
+	others := slices.ContainsFunc(partners(s.snapshot.config), func(m netip.Addr) bool { return s.gateways.gatewayStates[m].State != nat.Gone })
+	if s.snapshot.dp != nil && s.snapshot.config.Underlay.Liveness != nil && others {
+		s.gateways.leaving = true
 		if _, err := s.moveGateways(time.Now()); err != nil {
 			e.log.Error("give egress addresses up", "err", err)
 		}
 	}
-	s.ground.dp = nil
+	s.snapshot.dp = nil
 }
 
 // stand ends all steering.
-func (s *steering) stand() {
+func (s *pathSelector) stand() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ground.dp = nil
+	s.snapshot.dp = nil
 }

@@ -23,17 +23,17 @@ func (e *edge) egressDocument() (EgressInfo, error) {
 		if e.config.Egress == nil {
 			return EgressInfo{}, noEgress()
 		}
-		counts, err := e.countBindings()
+		counts, err := e.countNATSessions()
 		if err != nil {
 			return EgressInfo{}, err
 		}
-		s := &e.steering
+		s := &e.pathSelector
 		s.mu.Lock()
-		all, drained, active := s.gate.judged, s.gate.drain, s.gate.active
+		all, drained, active := s.gateways.gatewayStates, s.gateways.drain, s.gateways.active
 		swept := !e.natGuard.sweptAt.IsZero()
 		info := EgressInfo{
-			Policies: []EgressPolicyInfo{}, Groups: []GatewayGroupInfo{}, Failovers: append([]Failover{}, s.gate.failovers...),
-			Replication: []ReplicationInfo{}, Problems: append([]string{}, s.gate.problems...),
+			Policies: []EgressPolicyInfo{}, Groups: []GatewayGroupInfo{}, Failovers: append([]Failover{}, s.gateways.failovers...),
+			Replication: []ReplicationInfo{}, Problems: append([]string{}, s.gateways.problems...),
 		}
 		s.mu.Unlock()
 		info.Problems = append(info.Problems, e.natGuard.problems...)
@@ -61,8 +61,8 @@ func (e *edge) egressDocument() (EgressInfo, error) {
 	})
 }
 
-// bindingCounts are how many bindings there are, by policy and by egress address.
-type bindingCounts struct {
+// natSessionCounts are how many sessions there are, by policy and by egress address.
+type natSessionCounts struct {
 	policies  map[string]int
 	addresses map[policyAddr]int
 }
@@ -72,10 +72,10 @@ type policyAddr struct {
 	addr   netip.Addr
 }
 
-// countBindings walks all bindings. mu is held.
-func (e *edge) countBindings() (c bindingCounts, err error) {
-	c = bindingCounts{make(map[string]int), make(map[policyAddr]int)}
-	return c, e.dp.EachBinding(func(b *datapath.Binding) bool {
+// countNATSessions walks all sessions. mu is held.
+func (e *edge) countNATSessions() (c natSessionCounts, err error) {
+	c = natSessionCounts{make(map[string]int), make(map[policyAddr]int)}
+	return c, e.dp.EachNATSession(func(b *datapath.NATSession) bool {
 		if !b.Mapping {
 			c.policies[b.Policy]++
 			c.addresses[policyAddr{b.Policy, b.Egress.Addr()}]++
@@ -84,42 +84,42 @@ func (e *edge) countBindings() (c bindingCounts, err error) {
 	})
 }
 
-func (e *edge) groupInfo(g overlay.GatewayGroup, all map[netip.Addr]judged) GatewayGroupInfo {
+func (e *edge) groupInfo(g overlay.GatewayGroup, all map[netip.Addr]gatewayStates) GatewayGroupInfo {
 	info := GatewayGroupInfo{Name: g.Name, Mode: g.Mode, Members: []GatewayInfo{}}
 	for _, m := range g.Members {
 		j := all[m]
 		info.Members = append(info.Members, GatewayInfo{
-			Address: m, Name: gatewayName(e.config, m), Self: m == self(e.config), Standing: j.Standing.String(), Since: j.at, Why: j.why,
+			Address: m, Name: gatewayName(e.config, m), Self: m == self(e.config), State: j.State.String(), Since: j.at, Why: j.why,
 		})
 	}
 	return info
 }
 
 // policyInfo is one policy as its gateways share it. mu is held.
-func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]judged, counts bindingCounts) EgressPolicyInfo {
+func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]gatewayStates, counts natSessionCounts) EgressPolicyInfo {
 	info := EgressPolicyInfo{
 		Name: p.Name, Router: p.Router, VNI: p.VNI, Gateways: p.Gateways, Uplink: p.Uplink, Matches: e.ruled.matches(p.Name), Except: p.Except,
-		Mapping: "endpoint-dependent", Spread: "source", Ports: p.Ports, Limit: p.Limit, Bindings: counts.policies[p.Name],
+		Mapping: "address-and-port-dependent", AddressPooling: "paired", Ports: p.Ports, Limit: p.Limit, Sessions: counts.policies[p.Name],
 		Sources: []EgressSourcesInfo{}, Addresses: []EgressAddressInfo{},
 	}
 	if p.Independent {
 		info.Mapping = "endpoint-independent"
 	}
 	if p.PerConnection {
-		info.Spread = "connection"
+		info.AddressPooling = "arbitrary"
 	}
 	i := slices.IndexFunc(e.config.Egress.Gateways, func(g overlay.GatewayGroup) bool { return g.Name == p.Gateways })
 	if i < 0 {
 		return info
 	}
-	plan := nat.NewPlan(p, e.config.Egress.Gateways[i], self(e.config), standings(all))
+	plan := nat.NewPlan(p, e.config.Egress.Gateways[i], self(e.config), states(all))
 	for f, name := range []string{"ipv4", "ipv6"} {
 		info.Sources = append(info.Sources, sourceShares(plan, f, name, self(e.config))...)
 	}
 	for _, a := range plan.Addresses {
 		info.Addresses = append(info.Addresses, EgressAddressInfo{
 			Address: a.Addr, Owner: a.Owner, Server: a.Server, Here: a.Owner == self(e.config),
-			Bindings: counts.addresses[policyAddr{p.Name, a.Addr}],
+			Sessions: counts.addresses[policyAddr{p.Name, a.Addr}],
 		})
 	}
 	return info
@@ -132,7 +132,7 @@ func sourceShares(plan nat.Plan, f int, family string, here netip.Addr) (list []
 		return nil
 	}
 	counts := make(map[netip.Addr]int)
-	for _, way := range plan.Ways[f] {
+	for _, way := range plan.Servers[f] {
 		if way.Here {
 			way.Remote = here
 		}
@@ -147,16 +147,16 @@ func sourceShares(plan nat.Plan, f int, family string, here netip.Addr) (list []
 	return list
 }
 
-func (e *edge) uplinkInfo(r overlay.Router, u overlay.Uplink, counts bindingCounts) EgressPolicyInfo {
+func (e *edge) uplinkInfo(r overlay.Router, u overlay.Uplink, counts natSessionCounts) EgressPolicyInfo {
 	name := reconcile.UplinkEgress(u.Name)
 	info := EgressPolicyInfo{
 		Name: name, Router: r.Name, Uplink: u.Name, Matches: "what leaves by the uplink and no policy translates",
-		Mapping: "endpoint-dependent", Spread: "source", Ports: u.NAT.Ports, Limit: u.NAT.Limit, Bindings: counts.policies[name],
+		Mapping: "address-and-port-dependent", AddressPooling: "paired", Ports: u.NAT.Ports, Limit: u.NAT.Limit, Sessions: counts.policies[name],
 		Sources: []EgressSourcesInfo{}, Addresses: []EgressAddressInfo{},
 	}
 	for _, a := range u.Addresses {
 		info.Addresses = append(info.Addresses, EgressAddressInfo{
-			Address: a.Addr(), Owner: self(e.config), Server: self(e.config), Here: true, Bindings: counts.addresses[policyAddr{name, a.Addr()}],
+			Address: a.Addr(), Owner: self(e.config), Server: self(e.config), Here: true, Sessions: counts.addresses[policyAddr{name, a.Addr()}],
 		})
 	}
 	return info
@@ -180,10 +180,10 @@ func (e *edge) natUse() *NATUse {
 	if e.config.Egress == nil {
 		return nil
 	}
-	c := e.natGuard.census
-	use := &NATUse{Bindings: Usage{c.Bindings + c.Mappings, e.config.Egress.Bindings}, Policies: len(e.config.Egress.Policies)}
+	c := e.natGuard.gcStats
+	use := &NATUse{Sessions: Usage{c.Sessions + c.Mappings, e.config.Egress.NATSessions}, Policies: len(e.config.Egress.Policies)}
 	if isGateway(e.config) {
-		use.Standing = e.steering.judgements()[self(e.config)].Standing.String()
+		use.State = e.pathSelector.judgements()[self(e.config)].State.String()
 	}
 	return use
 }

@@ -20,7 +20,7 @@ import (
 const (
 	// DefaultDrain is how long a drain waits for connections to end.
 	DefaultDrain = 5 * time.Minute
-	// drainIdle is for how long no binding may have had a packet before a drain is over. Data
+	// drainIdle is for how long no session may have had a packet before a drain is over. Data
 	// packets are known with a delay of up to 10 s.
 	drainIdle = 20 * time.Second
 )
@@ -74,9 +74,9 @@ func (e *edge) setDrain(d *drain) (EgressInfo, error) {
 		case d != nil && e.config.Underlay.Liveness == nil:
 			return struct{}{}, mistake{errors.New("no other edge would know: configure spec.underlay.liveness, by which they are told")}
 		}
-		s := &e.steering
+		s := &e.pathSelector
 		s.mu.Lock()
-		s.gate.drain = d
+		s.gateways.drain = d
 		s.mu.Unlock()
 		return struct{}{}, nil
 	})
@@ -95,15 +95,15 @@ func (e *edge) setDrain(d *drain) (EgressInfo, error) {
 
 // watchDrain ends a drain when no connection uses this edge any more.
 func (e *edge) watchDrain() error {
-	s := &e.steering
+	s := &e.pathSelector
 	s.mu.Lock()
-	d := s.gate.drain
+	d := s.gateways.drain
 	s.mu.Unlock()
 	if d == nil || d.Done {
 		return nil
 	}
-	active, err := read(e, "bindings", func() (n int, err error) {
-		return n, e.dp.EachBinding(func(b *datapath.Binding) bool {
+	active, err := read(e, "NAT sessions", func() (n int, err error) {
+		return n, e.dp.EachNATSession(func(b *datapath.NATSession) bool {
 			if !b.Replica && !b.Mapping && b.IdleNS < uint64(drainIdle) {
 				n++
 			}
@@ -115,13 +115,13 @@ func (e *edge) watchDrain() error {
 	}
 	now := time.Now()
 	s.mu.Lock()
-	if s.gate.drain == d {
-		s.gate.active = active
+	if s.gateways.drain == d {
+		s.gateways.active = active
 		if active == 0 && now.Sub(d.Asked) >= drainIdle || !now.Before(d.Deadline) {
 			done := *d
 			done.Done = true
-			s.gate.drain = &done
-			nudge(s.gate.nudged)
+			s.gateways.drain = &done
+			wake(s.gateways.nudged)
 		}
 	}
 	s.mu.Unlock()
@@ -136,29 +136,29 @@ type remembered struct {
 
 // saveGateways writes it where it changed.
 func (e *edge) saveGateways() {
-	s := &e.steering
+	s := &e.pathSelector
 	s.mu.Lock()
-	now := remembered{Drain: s.gate.drain}
-	for member, j := range s.gate.judged {
-		if j.Standing == nat.Gone && member != self(s.ground.config) {
+	now := remembered{Drain: s.gateways.drain}
+	for member, j := range s.gateways.gatewayStates {
+		if j.State == nat.Gone && member != self(s.snapshot.config) {
 			now.Gone = append(now.Gone, member)
 		}
 	}
 	slices.SortFunc(now.Gone, netip.Addr.Compare)
-	same, file := reflect.DeepEqual(now, s.gate.saved), s.gate.file
-	s.gate.saved = now
+	same, file := reflect.DeepEqual(now, s.gateways.saved), s.gateways.file
+	s.gateways.saved = now
 	s.mu.Unlock()
 	if !same {
-		e.fault("remember the gateways", writeJSON(file, now))
+		e.reportProblem("remember the gateways", writeJSON(file, now))
 	}
 }
 
 // loadGateways reads what a former process wrote, if there was one.
 func (e *edge) loadGateways() error {
 	file := filepath.Join(e.opts.RuntimeDir, e.config.Name+".egress")
-	e.steering.mu.Lock()
-	e.steering.gate.file = file
-	e.steering.mu.Unlock()
+	e.pathSelector.mu.Lock()
+	e.pathSelector.gateways.file = file
+	e.pathSelector.mu.Unlock()
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -170,13 +170,13 @@ func (e *edge) loadGateways() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	s := &e.steering
+	s := &e.pathSelector
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gate.drain, s.gate.saved = was.Drain, was
-	s.gate.remembered = make(map[netip.Addr]bool)
+	s.gateways.drain, s.gateways.saved = was.Drain, was
+	s.gateways.remembered = make(map[netip.Addr]bool)
 	for _, member := range was.Gone {
-		s.gate.remembered[member] = e.adopted // a new data path stood still meanwhile
+		s.gateways.remembered[member] = e.adopted // a new data path stood still meanwhile
 	}
 	return nil
 }

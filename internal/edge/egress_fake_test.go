@@ -16,22 +16,22 @@ import (
 
 // exits are what the fake data path says of its translation, and what it was told.
 type exits struct {
-	census    datapath.NATCensus
-	bindings  []datapath.Binding
-	pressures []datapath.Pressure
-	news      []datapath.News // not yet read
-	steered   []datapath.Egress
-	announced []place
-	service   bfd.Service
-	replicas  []datapath.BindingRecord // that were put
-	deleted   []datapath.BindingRecord
-	links     []replica.Link
-	told      map[replica.ID][]byte // records that were put, and then deleted
-	untold    map[replica.ID][]byte
-	states    map[replica.ID]replica.State
-	resyncs   []string
-	replicate chan struct{}
-	store     replica.Store
+	gcStats     datapath.NATGCStats
+	natSessions []datapath.NATSession
+	pressures   []datapath.PortUsage
+	natEvents   []datapath.NATEvent // not yet read
+	steered     []datapath.Egress
+	announced   []place
+	service     bfd.Service
+	replicas    []datapath.NATRecord // that were put
+	deleted     []datapath.NATRecord
+	links       []replica.Link
+	reported    map[replica.ID][]byte // records that were put, and then deleted
+	untold      map[replica.ID][]byte
+	states      map[replica.ID]replica.State
+	resyncs     []string
+	replicate   chan struct{}
+	store       replica.Store
 }
 
 var (
@@ -50,16 +50,16 @@ func newEgressWorld(w *world) *world {
 		Uplinks: []overlay.Uplink{{Name: "wan", Interface: "wan0", Addresses: []netip.Prefix{netip.MustParsePrefix("203.0.113.1/24")}}},
 	}}
 	w.config.Egress = &overlay.Egress{
-		Bindings: 1000, Timeouts: overlay.DefaultNATTimeouts, LogRate: 10,
+		NATSessions: 1000, Timeouts: overlay.DefaultNATTimeouts, LogRate: 10,
 		Gateways: []overlay.GatewayGroup{{Name: "gws", Mode: overlay.ActiveStandby, Members: []netip.Addr{gw1, gw2}}},
 		Policies: []overlay.EgressPolicy{{
 			Name: "web", Router: "tenant", VNI: 9001, Tunnel: vxlan, Remotes: []netip.Addr{gw2}, Gateways: "gws",
 			Pool: []overlay.AddrRange{{First: pool, Last: other}}, Uplink: "wan", Ports: overlay.DefaultNATPorts,
 		}},
 	}
-	w.view.Links["wan0"] = host.Link{Name: "wan0", Index: 9, MTU: 1500, Up: true}
+	w.hostState.Links["wan0"] = host.Link{Name: "wan0", Index: 9, MTU: 1500, Up: true}
 	w.lives = map[overlay.Pair]bfd.Result{pair: {State: bfd.Unknown, Since: time.Now()}}
-	w.exits = exits{told: map[replica.ID][]byte{}, untold: map[replica.ID][]byte{}, states: map[replica.ID]replica.State{}, replicate: make(chan struct{}, 1)}
+	w.exits = exits{reported: map[replica.ID][]byte{}, untold: map[replica.ID][]byte{}, states: map[replica.ID]replica.State{}, replicate: make(chan struct{}, 1)}
 	w.opts.OpenReplication = func(o replica.Options) (Replication, error) {
 		w.mu.Lock()
 		w.exits.store = o.Store
@@ -69,7 +69,7 @@ func newEgressWorld(w *world) *world {
 	return w
 }
 
-// replicated has the gateways tell each other of bindings.
+// replicated has the gateways tell each other of sessions.
 func (w *world) replicated() *world {
 	w.config.Egress.Gateways[0].Replication = &overlay.Replication{Port: 49789, Key: []byte("k")}
 	return w
@@ -95,11 +95,11 @@ func (w *world) ours() (owned []netip.Addr) {
 }
 
 func (d fakeDataPath) SteerEgress(list []datapath.Egress) error {
-	if !d.w.steering.TryLock() {
+	if !d.w.pathSelector.TryLock() {
 		d.w.t.Error("egress is steered while the paths change")
 	} else {
 		linger()
-		d.w.steering.Unlock()
+		d.w.pathSelector.Unlock()
 	}
 	err := d.w.call("steer egress")
 	d.w.mu.Lock()
@@ -120,75 +120,75 @@ func (d fakeDataPath) AnnounceAddress(uplink string, addr netip.Addr) error {
 
 func (d fakeDataPath) RenewLease() error { return nil }
 
-func (d fakeDataPath) NATSweep() (datapath.NATCensus, error) {
+func (d fakeDataPath) NATSweep() (datapath.NATGCStats, error) {
 	err := d.read("NAT sweep")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	d.w.calls = append(d.w.calls, "NAT sweep")
-	return d.w.exits.census, err
+	return d.w.exits.gcStats, err
 }
 
-func (d fakeDataPath) NATTables(c datapath.NATCensus) []datapath.Table {
-	return []datapath.Table{{Name: datapath.TableBindings, Used: c.Bindings, Size: 1000, Bytes: 300_000}, {Name: datapath.TableNews, Used: -1, Size: 4096, Bytes: 8192}}
+func (d fakeDataPath) NATTables(c datapath.NATGCStats) []datapath.Table {
+	return []datapath.Table{{Name: datapath.TableNATSessions, Used: c.Sessions, Size: 1000, Bytes: 300_000}, {Name: datapath.TableNATEvents, Used: -1, Size: 4096, Bytes: 8192}}
 }
 
-func (d fakeDataPath) EachBinding(do func(*datapath.Binding) bool) error {
-	err := d.read("bindings")
+func (d fakeDataPath) EachNATSession(do func(*datapath.NATSession) bool) error {
+	err := d.read("NAT sessions")
 	d.w.mu.Lock()
-	bindings := slices.Clone(d.w.exits.bindings)
+	natSessions := slices.Clone(d.w.exits.natSessions)
 	d.w.mu.Unlock()
-	for i := range bindings {
-		if !do(&bindings[i]) {
+	for i := range natSessions {
+		if !do(&natSessions[i]) {
 			break
 		}
 	}
 	return err
 }
 
-func (d fakeDataPath) EachBindingRecord(do func(*datapath.BindingRecord) bool) error {
-	return d.EachBinding(func(b *datapath.Binding) bool {
+func (d fakeDataPath) EachNATRecord(do func(*datapath.NATRecord) bool) error {
+	return d.EachNATSession(func(b *datapath.NATSession) bool {
 		r := recordOf(*b)
 		return do(&r)
 	})
 }
 
 // recordOf is b as gateways tell each other of it.
-func recordOf(b datapath.Binding) datapath.BindingRecord {
-	return datapath.BindingRecord{
+func recordOf(b datapath.NATSession) datapath.NATRecord {
+	return datapath.NATRecord{
 		Router: datapath.NameTag(b.Router), Policy: datapath.NameTag(b.Policy), Proto: b.Proto, Inside: b.Inside, Outside: b.Outside,
 		Egress: b.Egress, Via: gw1, AgeNS: b.AgeNS, IdleNS: b.IdleNS, Replica: b.Replica,
 	}
 }
 
-func (d fakeDataPath) Pressures(most int) ([]datapath.Pressure, error) {
+func (d fakeDataPath) PortUsages(most int) ([]datapath.PortUsage, error) {
 	err := d.read("pressures")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	return slices.Clone(d.w.exits.pressures[:min(most, len(d.w.exits.pressures))]), err
 }
 
-func (d fakeDataPath) News(most int, do func(*datapath.News)) error {
+func (d fakeDataPath) ReadNATEvents(most int, do func(*datapath.NATEvent)) error {
 	err := d.read("news")
 	d.w.mu.Lock()
-	news := d.w.exits.news[:min(most, len(d.w.exits.news))]
-	d.w.exits.news = d.w.exits.news[len(news):]
+	natEvents := d.w.exits.natEvents[:min(most, len(d.w.exits.natEvents))]
+	d.w.exits.natEvents = d.w.exits.natEvents[len(natEvents):]
 	d.w.mu.Unlock()
-	for i := range news {
-		do(&news[i])
+	for i := range natEvents {
+		do(&natEvents[i])
 	}
 	return err
 }
 
-func (d fakeDataPath) PutBindings(records []datapath.BindingRecord) (taken, conflicts int, err error) {
-	err = d.read("put bindings")
+func (d fakeDataPath) PutNATRecords(records []datapath.NATRecord) (taken, conflicts int, err error) {
+	err = d.read("put sessions")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	d.w.exits.replicas = append(d.w.exits.replicas, records...)
 	return len(records) - 1, 1, err
 }
 
-func (d fakeDataPath) DeleteBindings(records []datapath.BindingRecord) (int, error) {
-	err := d.read("delete bindings")
+func (d fakeDataPath) DeleteNATRecords(records []datapath.NATRecord) (int, error) {
+	err := d.read("delete sessions")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	d.w.exits.deleted = append(d.w.exits.deleted, records...)
@@ -218,7 +218,7 @@ func (r fakeReplication) Set(links []replica.Link) error {
 func (r fakeReplication) Put(id replica.ID, records []byte) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	r.w.exits.told[id] = append(r.w.exits.told[id], records...)
+	r.w.exits.reported[id] = append(r.w.exits.reported[id], records...)
 }
 
 func (r fakeReplication) Delete(id replica.ID, records []byte) {

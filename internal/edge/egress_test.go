@@ -16,8 +16,8 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// heard reports how often the network of the uplink was told of each address.
-func (w *world) heard() map[netip.Addr]int {
+// received reports how often the network of the uplink was told of each address.
+func (w *world) received() map[netip.Addr]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := make(map[netip.Addr]int)
@@ -58,14 +58,14 @@ func member(t *testing.T, c *Client, addr netip.Addr) GatewayInfo {
 func TestGatewayJoins(t *testing.T) {
 	w := newEgressWorld(newWorld(t))
 	c, _ := w.run()
-	if m := member(t, c, gw1); m.Standing != "gone" || !m.Self || len(w.ours()) != 0 {
+	if m := member(t, c, gw1); m.State != "gone" || !m.Self || len(w.ours()) != 0 {
 		t.Errorf("at the start it is %+v and owns %v", m, w.ours())
 	}
 	w.says(bfd.OutOfService)
 	w.served(bfd.InService)
 	w.owns(2)
 	w.says(bfd.InService)
-	w.within("addresses announced three times", func() bool { h := w.heard(); return h[pool] == 3 && h[other] == 3 })
+	w.within("addresses announced three times", func() bool { h := w.received(); return h[pool] == 3 && h[other] == 3 })
 	e := fetched(t, c.Egress)
 	f := e.Failovers[len(e.Failovers)-1]
 	if f.Gateway != gw1 || f.From != "gone" || f.To != "serving" || f.Group != "gws" || f.Addresses != 2 || f.Announced == nil {
@@ -74,7 +74,7 @@ func TestGatewayJoins(t *testing.T) {
 	if f.Written.Before(f.Seen) || f.Announced.Before(f.Written) {
 		t.Errorf("seen at %s, written %s, announced %s", f.Seen, f.Written, f.Announced)
 	}
-	if len(e.Policies) != 1 || e.Policies[0].Bindings != 0 || len(e.Policies[0].Addresses) != 2 || !e.Policies[0].Addresses[0].Here ||
+	if len(e.Policies) != 1 || e.Policies[0].Sessions != 0 || len(e.Policies[0].Addresses) != 2 || !e.Policies[0].Addresses[0].Here ||
 		!strings.Contains(e.Policies[0].Matches, "from any to any") {
 		t.Errorf("policies %+v", e.Policies)
 	}
@@ -105,7 +105,7 @@ func TestTakeOver(t *testing.T) {
 	before := w.called("apply")
 	w.live(pair, bfd.Down, "no packet for 150ms")
 	w.owns(2)
-	w.within("announced", func() bool { return w.heard()[pool] > 0 })
+	w.within("announced", func() bool { return w.received()[pool] > 0 })
 	if w.called("apply") != before {
 		t.Error("all tables were written for it")
 	}
@@ -114,7 +114,7 @@ func TestTakeOver(t *testing.T) {
 	if last := f[len(f)-1]; last.Gateway != gw2 || last.To != "gone" || !strings.Contains(last.Why, "no packet") {
 		t.Errorf("failover %+v", last)
 	}
-	if m := member(t, c, gw2); m.Standing != "gone" || m.Name != "gw2" {
+	if m := member(t, c, gw2); m.State != "gone" || m.Name != "gw2" {
 		t.Errorf("the other is %+v", m)
 	}
 	w.served(bfd.InService)
@@ -149,16 +149,16 @@ func TestGatewayFails(t *testing.T) {
 	w.served(bfd.InService)
 	w.owns(2)
 	w.set(func() {
-		link := w.view.Links["wan0"]
+		link := w.hostState.Links["wan0"]
 		link.Up = false
-		w.view.Links["wan0"] = link
+		w.hostState.Links["wan0"] = link
 	})
 	w.owns(0)
 	w.says(bfd.OutOfService) // though no event of liveness follows
-	if m := member(t, c, gw1); m.Standing != "gone" || !strings.Contains(m.Why, "wan0") {
+	if m := member(t, c, gw1); m.State != "gone" || !strings.Contains(m.Why, "wan0") {
 		t.Errorf("it is %+v", m)
 	}
-	w.set(func() { w.view.Links["wan0"] = host.Link{Name: "wan0", Index: 9, MTU: 1500, Up: true} })
+	w.set(func() { w.hostState.Links["wan0"] = host.Link{Name: "wan0", Index: 9, MTU: 1500, Up: true} })
 	w.owns(2)
 	w.says(bfd.InService)
 	source := overlay.Pair{Local: tep, Remote: remoteB}
@@ -278,11 +278,11 @@ func TestRemembersTheGone(t *testing.T) {
 	}
 	w.adopted = true
 	c, _ := w.run()
-	if m := member(t, c, gw2); m.Standing != "gone" || !strings.Contains(m.Why, "when this process started") {
+	if m := member(t, c, gw2); m.State != "gone" || !strings.Contains(m.Why, "when this process started") {
 		t.Errorf("the gateway is %+v", m)
 	}
 	w.served(bfd.InService)
-	w.within("it serves", func() bool { return member(t, c, gw2).Standing == "serving" })
+	w.within("it serves", func() bool { return member(t, c, gw2).State == "serving" })
 }
 
 // A quick path that fails is tried again, and is a problem until then.
@@ -312,7 +312,7 @@ func TestEgressReload(t *testing.T) {
 	w.served(bfd.InService)
 	w.owns(2)
 	rules := w.rulesOf()
-	if rules == nil || w.configs[0].Egress == nil || w.configs[0].Egress.Bindings != 1000 || len(w.configs[0].Egress.Policies) != 0 {
+	if rules == nil || w.configs[0].Egress == nil || w.configs[0].Egress.NATSessions != 1000 || len(w.configs[0].Egress.Policies) != 0 {
 		t.Fatalf("rules %v, programs loaded with %+v", rules, w.configs[0].Egress)
 	}
 	w.mu.Lock()
@@ -331,12 +331,12 @@ func TestEgressReload(t *testing.T) {
 	w.config.Egress = &e
 	e.Policies = slices.Clone(e.Policies)
 	e.Policies[0].To = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
-	e.Bindings = 2000
+	e.NATSessions = 2000
 	w.mu.Unlock()
 	w.hangup()
 	w.within("other rules", func() bool { return w.rulesOf() != rules })
-	if len(w.configs) != 2 || w.configs[1].Egress.Bindings != 2000 {
-		t.Errorf("%d loads, want another with room for 2000 bindings", len(w.configs))
+	if len(w.configs) != 2 || w.configs[1].Egress.NATSessions != 2000 {
+		t.Errorf("%d loads, want another with room for 2000 sessions", len(w.configs))
 	}
 	w.mu.Lock()
 	w.config.Egress = nil
@@ -358,7 +358,7 @@ func (w *world) rulesOf() any {
 	return nil
 }
 
-// Programs know whether somebody hears of bindings.
+// Programs know whether somebody hears of sessions.
 func TestTranslationConfig(t *testing.T) {
 	if translation(overlay.Edge{}) != nil {
 		t.Error("programs are loaded for translation without any")

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// newsEvery is how often news of bindings are taken over where somebody hears of them, and
-	// newsMost how many at a time. The ring has room for some 16,000.
-	newsEvery = 10 * time.Millisecond
-	newsMost  = 20_000
-	// newsIdle is how often it is looked whether somebody does.
-	newsIdle = 500 * time.Millisecond
-	// natSweep is the least time between two sweeps over the bindings.
+	// natEventsEvery is how often news of sessions are taken over where somebody hears of them, and
+	// natEventsMost how many at a time. The ring has room for some 16,000.
+	natEventsEvery = 10 * time.Millisecond
+	natEventsMost  = 20_000
+	// natEventsIdle is how often it is looked whether somebody does.
+	natEventsIdle = 500 * time.Millisecond
+	// natSweep is the least time between two sweeps over the sessions.
 	natSweep = 10 * time.Second
 )
 
@@ -25,13 +25,13 @@ func (e *edge) watchGateways(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.steering.gate.nudged:
+		case <-e.pathSelector.gateways.nudged:
 			e.steerAndSave()
 		}
 	}
 }
 
-// watchNAT has bindings expire, raises alarms and refreshes replicas until ctx ends.
+// watchNAT has sessions expire, raises alarms and refreshes replicas until ctx ends.
 func (e *edge) watchNAT(ctx context.Context) {
 	tick := time.NewTicker(logEvery)
 	defer tick.Stop()
@@ -47,53 +47,53 @@ func (e *edge) watchNAT(ctx context.Context) {
 				e.sweepNAT()
 				return e.watchDrain()
 			})
-			e.fault("look at the bindings of a drain", err)
+			e.reportProblem("look at the sessions of a drain", err)
 			sweepAt = begin.Add(max(e.opts.NATSweep, watchShare*took))
 		}
 		if begin := time.Now(); !begin.Before(refreshAt) {
-			pace := e.refreshPace()
+			rateLimit := e.refreshRateLimit()
 			if !refreshAt.IsZero() {
 				// What had a packet since the last time, and some slack for the walk.
-				e.fault("refresh replicas of bindings", e.refresh(pace+pace/4))
+				e.reportProblem("refresh replicas of sessions", e.refresh(rateLimit+rateLimit/4))
 			}
-			refreshAt = begin.Add(pace)
+			refreshAt = begin.Add(rateLimit)
 		}
 	}
 }
 
-func (e *edge) refreshPace() time.Duration {
+func (e *edge) refreshRateLimit() time.Duration {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if e.config.Egress == nil || e.replication == nil {
-		return newsIdle
+		return natEventsIdle
 	}
-	return max(refreshPace(e.config.Egress.Timeouts), logEvery)
+	return max(refreshRateLimit(e.config.Egress.Timeouts), logEvery)
 }
 
-// followNews writes the log of translations and tells other gateways of bindings, until ctx
+// followNATEvents writes the log of translations and tells other gateways of sessions, until ctx
 // ends.
-func (e *edge) followNews(ctx context.Context) {
+func (e *edge) followNATEvents(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var log translationLog
-	var lost lostNews
+	var lost lostNATEvents
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-pause.C:
 		}
-		wait := newsIdle
-		if e.passNews(&log) {
-			wait = newsEvery
-			e.fault("read the events of the data path", lost.look(e))
+		wait := natEventsIdle
+		if e.passNATEvents(&log) {
+			wait = natEventsEvery
+			e.reportProblem("read the events of the data path", lost.look(e))
 		}
 		pause.Reset(wait)
 	}
 }
 
-// passNews takes over what there is, and says whether somebody hears of it.
-func (e *edge) passNews(log *translationLog) bool {
+// passNATEvents takes over what there is, and says whether somebody hears of it.
+func (e *edge) passNATEvents(log *translationLog) bool {
 	e.mu.RLock()
 	if e.dp == nil || e.config.Egress == nil || !e.config.Egress.Log && e.replication == nil {
 		e.mu.RUnlock()
@@ -103,15 +103,15 @@ func (e *edge) passNews(log *translationLog) bool {
 	written, rate := e.config.Egress.Log, e.config.Egress.LogRate
 	put, gone := make(outbox), make(outbox)
 	log.begin(time.Now(), rate)
-	err := e.dp.News(newsMost, func(n *datapath.News) {
+	err := e.dp.ReadNATEvents(natEventsMost, func(n *datapath.NATEvent) {
 		if written {
 			log.take(n)
 		}
-		if replication == nil || !toldOf(n) {
+		if replication == nil || !reportedOf(n) {
 			return
 		}
 		box, tell, other, first := put, replication.Put, gone, replication.Delete
-		if n.Event == datapath.BindingEnded {
+		if n.Event == datapath.NATDeleted {
 			box, tell, other, first = gone, replication.Delete, put, replication.Put
 		}
 		other.flush(first, 0) // so that nothing is overtaken
@@ -127,28 +127,28 @@ func (e *edge) passNews(log *translationLog) bool {
 	e.mu.RUnlock()
 	log.write(e.log)
 	e.logLost.Store(log.lost)
-	e.fault("read the news of bindings", err)
+	e.reportProblem("read the news of sessions", err)
 	return true
 }
 
-// toldOf leaves out what other gateways need not know: connections without an answer, and
+// reportedOf leaves out what other gateways need not know: connections without an answer, and
 // replicas, which are others' to tell of.
-func toldOf(n *datapath.News) bool {
-	return !n.Binding.Replica && (n.Event != datapath.BindingBegan || n.Binding.Mapping) && (n.Binding.Answered || n.Binding.Mapping)
+func reportedOf(n *datapath.NATEvent) bool {
+	return !n.Session.Replica && (n.Event != datapath.NATCreated || n.Session.Mapping) && (n.Session.Answered || n.Session.Mapping)
 }
 
-// lostNews is how many news the data path could not tell of.
-type lostNews struct {
+// lostNATEvents is how many news the data path could not tell of.
+type lostNATEvents struct {
 	count uint64
 	known bool
 	next  time.Time
 }
 
-// eventNewsLost is the event of bpf/core/reasons.h that counts them.
-const eventNewsLost = "news-lost"
+// eventNATEventsLost is the event of bpf/core/reasons.h that counts them.
+const eventNATEventsLost = "nat-event-lost"
 
 // look has other gateways told all again when some are missing.
-func (l *lostNews) look(e *edge) error {
+func (l *lostNATEvents) look(e *edge) error {
 	if now := time.Now(); now.Before(l.next) {
 		return nil
 	}
@@ -158,9 +158,9 @@ func (l *lostNews) look(e *edge) error {
 		if err != nil {
 			return struct{}{}, err
 		}
-		n := events[eventNewsLost]
+		n := events[eventNATEventsLost]
 		if l.known && n > l.count && e.replication != nil {
-			e.replication.Resync("news of bindings were lost here, and it is told all again")
+			e.replication.Resync("news of sessions were lost here, and it is told all again")
 		}
 		l.count, l.known = n, true
 		return struct{}{}, nil

@@ -32,8 +32,8 @@ var (
 	vxlan  = overlay.Tunnel{Encapsulation: overlay.VXLAN, UDPPort: 4789}
 )
 
-// checksummer is the ifindex of every checksummer that the fake host makes.
-const checksummer = 77
+// checksumDevice is the ifindex of every checksummer that the fake host makes.
+const checksumDevice = 77
 
 // world is what surrounds an edge under test: its configuration, host and data
 // path, and the order in which it called them.
@@ -41,47 +41,47 @@ type world struct {
 	t    *testing.T
 	opts RunOptions
 
-	mu       sync.Mutex
-	config   overlay.Edge
-	bad      error // of the configuration
-	view     host.View
-	calls    []string
-	configs  []datapath.Config // of every opening
-	tables   datapath.Tables   // last applied
-	holds    host.Holds        // last asked for
-	failOpen func(datapath.Config) error
-	failing  map[string]error // by call
-	adopted  bool
-	changed  chan struct{}
+	mu        sync.Mutex
+	config    overlay.Edge
+	bad       error // of the configuration
+	hostState host.State
+	calls     []string
+	configs   []datapath.Config // of every opening
+	tables    datapath.Tables   // last applied
+	holds     host.Desired      // last asked for
+	failOpen  func(datapath.Config) error
+	failing   map[string]error // by call
+	adopted   bool
+	changed   chan struct{}
 	// Of the fake liveness:
 	peers    []bfd.Peer
 	lives    map[overlay.Pair]bfd.Result
 	died     chan struct{}
-	steered  []datapath.Team // by the last Steer
+	steered  []datapath.PathPolicy // by the last Steer
 	teps     []datapath.TEP
 	sent     map[overlay.Pair]datapath.Counters
 	addSent  map[overlay.Pair]uint64 // what each reading finds more
 	fewFlows bool
 	// Of the fake probes and of what the data path heard from routers:
-	ceilings   map[overlay.Pair]int
-	results    map[netip.Addr]pathmtu.Result
-	found      chan struct{}
-	reports    map[netip.Addr]datapath.PathMTU
-	inVain     uint64 // packets whose next hop was asked for
-	neighbours []datapath.Neighbour
-	traced     []datapath.TraceInput
-	refused    map[int]string
-	lost       uint64 // decisions that each read of the statistics finds evicted since the last
-	events     map[string]uint64
-	stuck      map[string]chan struct{} // reads that last until the channel is closed
-	reading    sync.RWMutex             // finds a change at the time of a read
-	walls      walls
-	exits      exits
-	fabric     fabric
-	hangups    chan os.Signal
-	reads      map[string]int
-	held       func()     // after each Hold
-	steering   sync.Mutex // and of the paths at the time of steering
+	ceilings     map[overlay.Pair]int
+	results      map[netip.Addr]pathmtu.Result
+	found        chan struct{}
+	reports      map[netip.Addr]datapath.PathMTU
+	inVain       uint64 // packets whose next hop was asked for
+	neighbours   []datapath.Neighbour
+	traced       []datapath.TraceInput
+	refused      map[int]string
+	lost         uint64 // decisions that each read of the statistics finds evicted since the last
+	events       map[string]uint64
+	stuck        map[string]chan struct{} // reads that last until the channel is closed
+	reading      sync.RWMutex             // finds a change at the time of a read
+	walls        walls
+	exits        exits
+	learned      fakeFabric
+	hangups      chan os.Signal
+	reads        map[string]int
+	held         func()     // after each Hold
+	pathSelector sync.Mutex // and of the paths at the time of steering
 }
 
 // parallel are the tests that run beside others.
@@ -105,13 +105,13 @@ func newWorld(t *testing.T) *world {
 		},
 		Ports: []overlay.Port{{Name: "p0", Interface: "veth0", Segment: "blue"}, {Name: "p1", Interface: "tap0", Segment: "blue"}},
 	}
-	w.view = host.View{
+	w.hostState = host.State{
 		TEPs: map[netip.Addr]bool{tep: true},
 		Links: map[string]host.Link{
 			"eth0":  {Name: "eth0", Index: 2, MTU: 1550, Up: true},
 			"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1500, Up: true, PeerElsewhere: true, Segments: true},
 		},
-		Ways: map[overlay.Pair]host.Path{
+		Routes: map[overlay.Pair]host.Path{
 			{Local: tep, Remote: remote}: {NextHop: host.NextHop{Ifindex: 2, Addr: remote}, Interface: "eth0", MTU: 1550, NextMAC: mac},
 		},
 	}
@@ -236,7 +236,7 @@ func (w *world) problem(c *Client, words ...string) bool {
 
 type fakeHost struct{ w *world }
 
-func (h fakeHost) Observe(host.Want) (host.View, error) {
+func (h fakeHost) Observe(host.Want) (host.State, error) {
 	err := h.w.call("observe")
 	h.w.mu.Lock()
 	stuck := h.w.stuck["observe"]
@@ -246,25 +246,25 @@ func (h fakeHost) Observe(host.Want) (host.View, error) {
 	}
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	return h.w.view, err
+	return h.w.hostState, err
 }
 
-func (h fakeHost) Hold(want host.Holds) error {
+func (h fakeHost) Ensure(want host.Desired) error {
 	name := "hold"
-	if len(want.NextHops)+len(want.Promisc)+len(want.Checksummers)+len(want.Coalescer) == 0 {
+	if len(want.NextHops)+len(want.Promisc)+len(want.ChecksumDevices)+len(want.GRODevice) == 0 {
 		name = "hold nothing"
 	}
 	h.w.mu.Lock()
 	h.w.holds = want
 	if h.w.failing[name] == nil {
 		made := make(map[uint16]int)
-		for _, port := range want.Checksummers {
-			made[port] = checksummer
+		for _, port := range want.ChecksumDevices {
+			made[port] = checksumDevice
 		}
-		h.w.view.Checksummers = made
-		h.w.view.Coalescer = host.Coalescer{}
-		if want.Coalescer != "" {
-			h.w.view.Coalescer = host.Coalescer{Near: 78, Far: 79}
+		h.w.hostState.ChecksumDevices = made
+		h.w.hostState.GRODevice = host.GRODevice{}
+		if want.GRODevice != "" {
+			h.w.hostState.GRODevice = host.GRODevice{Near: 78, Far: 79}
 		}
 	}
 	held := h.w.held
@@ -290,10 +290,10 @@ func linger() {
 // change fails the test when somebody reads or, but for ageing, steers meanwhile.
 func (d fakeDataPath) change(name string) error {
 	if !strings.HasPrefix(name, "age ") {
-		if !d.w.steering.TryLock() {
+		if !d.w.pathSelector.TryLock() {
 			d.w.t.Errorf("%s while flows are steered", name)
 		} else {
-			defer d.w.steering.Unlock()
+			defer d.w.pathSelector.Unlock()
 		}
 	}
 	if !d.w.reading.TryLock() {
@@ -335,24 +335,24 @@ func (d fakeDataPath) Apply(t datapath.Tables) error {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	if err == nil {
-		d.w.tables, d.w.fabric.routes = t, map[string]map[netip.Prefix]datapath.Route{}
+		d.w.tables, d.w.learned.routes = t, map[string]map[netip.Prefix]datapath.Route{}
 		d.w.exits.steered = t.Egress
 	}
 	return err
 }
 
-func (d fakeDataPath) Steer(teps []datapath.TEP, teams []datapath.Team) error {
-	if !d.w.steering.TryLock() {
+func (d fakeDataPath) Steer(teps []datapath.TEP, pathPolicies []datapath.PathPolicy) error {
+	if !d.w.pathSelector.TryLock() {
 		d.w.t.Error("steer while the paths change")
 	} else {
 		linger()
-		d.w.steering.Unlock()
+		d.w.pathSelector.Unlock()
 	}
 	err := d.w.call("steer")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	if err == nil {
-		d.w.teps, d.w.steered = teps, teams
+		d.w.teps, d.w.steered = teps, pathPolicies
 	}
 	return err
 }
@@ -376,7 +376,7 @@ func (d fakeDataPath) FDB() ([]datapath.FDBEntry, error) {
 	err := d.read("fdb")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
-	return append(list, d.w.fabric.entries...), err
+	return append(list, d.w.learned.entries...), err
 }
 
 func (d fakeDataPath) Flows() ([]datapath.Flow, error) {
@@ -392,7 +392,7 @@ func (d fakeDataPath) Drops() ([]datapath.Drop, error) {
 	err := d.read("drops")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
-	drops := []datapath.Drop{{Reason: "no-route", Description: "no underlay route", Packets: 7, Bytes: 700}}
+	drops := []datapath.Drop{{Reason: "no-underlay-route", Description: "no underlay route", Packets: 7, Bytes: 700}}
 	if d.w.inVain > 0 {
 		drops = append(drops, datapath.Drop{Reason: "no-neighbour", Packets: d.w.inVain})
 	}

@@ -31,13 +31,13 @@ type ruled struct {
 
 // compile makes the policies of next. Each is the former itself when nothing of it changed,
 // so that the data path need not load it again.
-func compile(was overlay.Edge, former ruled, next overlay.Edge) (r ruled, err error) {
-	if err := r.compileEgress(former, next); err != nil || next.Firewall == nil {
+func compile(was overlay.Edge, previous ruled, next overlay.Edge) (r ruled, err error) {
+	if err := r.compileEgress(previous, next); err != nil || next.Firewall == nil {
 		return r, err
 	}
 	r.places = reconcile.Places(next)
-	if former.policy != nil && reflect.DeepEqual(was.Firewall, next.Firewall) && reflect.DeepEqual(former.places, r.places) {
-		r.policy, r.shadows = former.policy, former.shadows
+	if previous.policy != nil && reflect.DeepEqual(was.Firewall, next.Firewall) && reflect.DeepEqual(previous.places, r.places) {
+		r.policy, r.shadows = previous.policy, previous.shadows
 		return r, nil
 	}
 	if r.policy, err = policy.Compile(*next.Firewall, r.places); err != nil {
@@ -47,13 +47,13 @@ func compile(was overlay.Edge, former ruled, next overlay.Edge) (r ruled, err er
 	return r, nil
 }
 
-func (r *ruled) compileEgress(former ruled, next overlay.Edge) (err error) {
+func (r *ruled) compileEgress(previous ruled, next overlay.Edge) (err error) {
 	if next.Egress == nil || len(next.Egress.Policies) == 0 {
 		return nil
 	}
 	r.egressRules, r.egressPlaces = reconcile.EgressRules(next)
-	if former.egress != nil && reflect.DeepEqual(former.egressRules, r.egressRules) && reflect.DeepEqual(former.egressPlaces, r.egressPlaces) {
-		r.egress = former.egress
+	if previous.egress != nil && reflect.DeepEqual(previous.egressRules, r.egressRules) && reflect.DeepEqual(previous.egressPlaces, r.egressPlaces) {
+		r.egress = previous.egress
 		return nil
 	}
 	if r.egress, err = policy.Compile(r.egressRules, r.egressPlaces); err != nil {
@@ -65,8 +65,8 @@ func (r *ruled) compileEgress(former ruled, next overlay.Edge) (err error) {
 // manyRules take more memory to read and compile than the runtime should keep for itself.
 const manyRules = 10_000
 
-// shed gives that memory back, when one of the configurations has that many.
-func shed(configs ...overlay.Edge) {
+// freeMemory gives that memory back, when one of the configurations has that many.
+func freeMemory(configs ...overlay.Edge) {
 	for _, c := range configs {
 		if c.Firewall != nil && len(c.Firewall.Rules) >= manyRules {
 			debug.FreeOSMemory()
@@ -86,7 +86,7 @@ const (
 
 // guard is what the edge saw of its firewall.
 type guard struct {
-	census   datapath.Census
+	gcStats  datapath.GCStats
 	sweptAt  time.Time
 	events   map[string]uint64
 	pressed  map[string]bool // alarms that are raised, by what they are about
@@ -114,7 +114,7 @@ func (e *edge) watchFirewall(ctx context.Context) {
 			e.sweep()
 			return nil
 		})
-		e.fault("time the sweep of connections", err)
+		e.reportProblem("time the sweep of connections", err)
 		notBefore = begin.Add(max(e.opts.Sweep, watchShare*took))
 	}
 }
@@ -130,15 +130,15 @@ func (e *edge) sweep() {
 		}
 		return
 	}
-	census, err := e.dp.Sweep()
-	next := guard{census: census, sweptAt: time.Now()}
+	gcStats, err := e.dp.Sweep()
+	next := guard{gcStats: gcStats, sweptAt: time.Now()}
 	if err == nil {
 		next.events, err = e.dp.Events()
 	}
 	limits, was := *e.config.Firewall, e.guard
 	e.mu.RUnlock()
 	if err == nil {
-		next.judge(was, limits)
+		next.evaluate(was, limits)
 	} else {
 		next = was
 	}
@@ -150,23 +150,23 @@ func (e *edge) setGuard(next guard, err error) {
 	was := e.guard.problems
 	e.guard = next
 	e.mu.Unlock()
-	e.fault("sweep the firewall's connections", err)
+	e.reportProblem("sweep the firewall's connections", err)
 	e.tell(was, next.problems)
 }
 
-// A table is under pressure from pressedAt of its size on, until it is below calmAt.
-const pressedAt, calmAt = 0.90, 0.80
+// A table is under pressure from pressedAt of its size on, until it is below burstGCAt.
+const pressedAt, burstGCAt = 0.90, 0.80
 
 // Events of bpf/core/reasons.h that raise an alarm when they happen.
-const eventConnFull, eventLogLost = "conn-full", "log-lost"
+const eventConnFull, eventLogLost = "conntrack-full", "log-lost"
 
-// judge says what is wrong, when was is the guard before.
-func (g *guard) judge(was guard, fw overlay.Firewall) {
+// evaluate says what is wrong, when was is the guard before.
+func (g *guard) evaluate(was guard, fw overlay.Firewall) {
 	g.pressed = make(map[string]bool)
 	pressed := func(what string, used int, size uint32) bool {
 		limit := pressedAt
 		if was.pressed[what] {
-			limit = calmAt
+			limit = burstGCAt
 		}
 		g.pressed[what] = size > 0 && float64(used) >= limit*float64(size)
 		return g.pressed[what]
@@ -179,16 +179,16 @@ func (g *guard) judge(was guard, fw overlay.Firewall) {
 		return 0
 	}
 	say := func(format string, args ...any) { g.problems = append(g.problems, fmt.Sprintf(format, args...)) }
-	if n := g.census.Connections; pressed(datapath.TableConnections, n, fw.Sizes.Connections) || since(eventConnFull) > 0 {
+	if n := g.gcStats.Connections; pressed(datapath.TableConnections, n, fw.Sizes.Connections) || since(eventConnFull) > 0 {
 		say("firewall: %d of %d connections, and those that are answered beyond may be pushed out: raise spec.firewall.connections, "+
 			"or see with `selvage sessions --top sources` who has so many", n, fw.Sizes.Connections)
 	}
-	if n := g.census.Waiting; pressed(datapath.TableHalfOpen, n, fw.Sizes.HalfOpen) {
+	if n := g.gcStats.Waiting; pressed(datapath.TableHalfOpen, n, fw.Sizes.HalfOpen) {
 		say("firewall: %d of %d connections without an answer, the oldest are pushed out: see with `selvage sessions --top sources` "+
 			"whether it is a scan or a flood, or raise spec.firewall.halfOpen", n, fw.Sizes.HalfOpen)
 	}
 	var ports []string
-	for port, n := range g.census.HalfOpens {
+	for port, n := range g.gcStats.HalfOpens {
 		if pressed("port "+port, n, fw.HalfOpen) {
 			ports = append(ports, port)
 		}
@@ -196,7 +196,7 @@ func (g *guard) judge(was guard, fw overlay.Firewall) {
 	slices.Sort(ports)
 	for _, port := range ports {
 		say("firewall: port %s has %d connections without an answer, near its limit of %d: see with `selvage sessions --port %s --top sources` "+
-			"whether it is a scan or a flood, or raise spec.firewall.halfOpenPerPort", port, g.census.HalfOpens[port], fw.HalfOpen, port)
+			"whether it is a scan or a flood, or raise spec.firewall.halfOpenPerPort", port, g.gcStats.HalfOpens[port], fw.HalfOpen, port)
 	}
 	if n := since(eventLogLost); n > 0 {
 		say("firewall: %d lines of its log were not written because of their rate: raise spec.firewall.logRate, or log with fewer rules", n)
@@ -216,7 +216,7 @@ func (e *edge) writeLog() {
 	for _, l := range lines {
 		e.logLine(l)
 	}
-	e.fault("read the firewall's log", err)
+	e.reportProblem("read the firewall's log", err)
 }
 
 // logLine writes one of them.

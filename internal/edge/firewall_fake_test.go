@@ -11,7 +11,7 @@ import (
 
 // walls are what the fake data path says of its firewall.
 type walls struct {
-	census   datapath.Census
+	gcStats  datapath.GCStats
 	rules    []datapath.RuleCounters
 	sessions []datapath.Session
 	cached   [2]datapath.Cached // of every session
@@ -41,7 +41,7 @@ func (w *world) guarded() *world {
 	host := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
 	web, dns := datapath.RuleName{Section: "app", Name: "web"}, datapath.RuleName{Section: "app", Name: "dns"}
 	w.walls = walls{
-		census: datapath.Census{
+		gcStats: datapath.GCStats{
 			States: map[string]int{"established": 1, "opening": 1, "replied": 1}, Connections: 2, HalfOpen: 1, Waiting: 1,
 			HalfOpens: map[string]int{"p0": 1},
 		},
@@ -52,12 +52,12 @@ func (w *world) guarded() *world {
 		sessions: []datapath.Session{
 			{Port: "p0", Segment: "blue", Direction: overlay.Out, Proto: 17, Src: host(1), Dst: host(9), SrcPort: 999, DstPort: 53, PeerSegment: "blue",
 				State: "replied", Answered: true, Rule: dns, Current: true, AgeNS: 3e9, IdleNS: 1e9,
-				Forth: datapath.Counters{Packets: 1, Bytes: 100}, Back: datapath.Counters{Packets: 1, Bytes: 100}},
+				Orig: datapath.Counters{Packets: 1, Bytes: 100}, Reply: datapath.Counters{Packets: 1, Bytes: 100}},
 			{Port: "p0", Segment: "blue", Direction: overlay.In, Proto: 6, Src: host(7), Dst: host(1), SrcPort: 4000, DstPort: 443, PeerSegment: "blue",
 				State: "established", Answered: true, Rule: web, Current: true, AgeNS: 60e9,
-				Forth: datapath.Counters{Packets: 10, Bytes: 1000}, Back: datapath.Counters{Packets: 20, Bytes: 3000}},
+				Orig: datapath.Counters{Packets: 10, Bytes: 1000}, Reply: datapath.Counters{Packets: 20, Bytes: 3000}},
 			{Port: "p1", Segment: "blue", Direction: overlay.In, Proto: 6, Src: host(7), Dst: host(2), SrcPort: 4001, DstPort: 443,
-				State: "opening", Rule: web, Forth: datapath.Counters{Packets: 1, Bytes: 60}},
+				State: "opening", Rule: web, Orig: datapath.Counters{Packets: 1, Bytes: 60}},
 		},
 		cached: [2]datapath.Cached{{Known: true, Fast: true, IdleNS: 1e6}, {Known: true, Fast: true, IdleNS: 5e8}},
 	}
@@ -69,15 +69,15 @@ func (d fakeDataPath) Events() (map[string]uint64, error) {
 	return stats.Events, err
 }
 
-func (d fakeDataPath) Sweep() (datapath.Census, error) {
+func (d fakeDataPath) Sweep() (datapath.GCStats, error) {
 	err := d.read("sweep")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	d.w.calls = append(d.w.calls, "sweep")
-	return d.w.walls.census, err
+	return d.w.walls.gcStats, err
 }
 
-func (d fakeDataPath) FirewallTables(c datapath.Census) []datapath.Table {
+func (d fakeDataPath) FirewallTables(c datapath.GCStats) []datapath.Table {
 	return []datapath.Table{
 		{Name: datapath.TableConnections, Used: c.Connections, Size: 1000, Bytes: 192_000},
 		{Name: datapath.TableLogs, Used: -1, Size: 4096, Bytes: 8192},

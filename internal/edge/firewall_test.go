@@ -147,7 +147,7 @@ func TestSessionDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := list.Sessions[0]; s.Idle != 0.001 || s.Path != "fast" || s.Proto != "udp" || s.State != "replied" || s.BackBytes != 100 {
+	if s := list.Sessions[0]; s.Idle != 0.001 || s.Path != "fast" || s.Proto != "udp" || s.State != "replied" || s.ReplyBytes != 100 {
 		t.Errorf("session %+v, want it fast, and idle as long as its flow is", s)
 	}
 	for query, want := range map[string]string{
@@ -269,28 +269,28 @@ func TestSweep(t *testing.T) {
 	}
 	text := fetched(t, c.Metrics)
 	for _, want := range []string{
-		`selvage_sessions{state="established"} 1`, `selvage_port_half_open{port="p0"} 1`, "selvage_firewall_alarms 0",
+		`selvage_conntrack_entries{state="established"} 1`, `selvage_conntrack_half_open_entries{port="p0"} 1`, "selvage_firewall_alarms 0",
 		`selvage_firewall_table_entries{table="connections"} 2`, `selvage_firewall_table_memory_bytes{table="logs"} 8192`,
-		`selvage_rule_bytes_total{section="app",rule="web"} 4000`,
+		`selvage_firewall_rule_bytes_total{section="app",rule="web"} 4000`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("metrics have no %s", want)
 		}
 	}
 	w.set(func() {
-		w.walls.census = datapath.Census{Connections: 901, HalfOpen: 100, Waiting: 90, HalfOpens: map[string]int{"p0": 45, "p1": 20}}
+		w.walls.gcStats = datapath.GCStats{Connections: 901, HalfOpen: 100, Waiting: 90, HalfOpens: map[string]int{"p0": 45, "p1": 20}}
 		w.events["log-lost"] = 7
 	})
 	w.within("alarms", func() bool {
 		return w.problem(c, "901 of 1000 connections") && w.problem(c, "90 of 100 connections without an answer") && w.problem(c, "port p0 has 45") &&
 			!w.problem(c, "port p1 has")
 	})
-	w.set(func() { w.walls.census.Connections = 850 })
+	w.set(func() { w.walls.gcStats.Connections = 850 })
 	w.within("the sweep has seen it", func() bool { return fetched(t, c.Status).Firewall.Connections.Used == 850 })
 	if !w.problem(c, "850 of 1000 connections") {
 		t.Error("the alarm is over at once, and would come and go")
 	}
-	w.set(func() { w.walls.census = datapath.Census{Connections: 10} })
+	w.set(func() { w.walls.gcStats = datapath.GCStats{Connections: 10} })
 	w.within("no alarm", func() bool { return !w.problem(c, "firewall") })
 	w.set(func() { w.failing["sweep"] = errFake })
 	w.within("the fault is told", func() bool { return w.problem(c, "sweep the firewall's connections") })
@@ -299,18 +299,18 @@ func TestSweep(t *testing.T) {
 // What is lost is told once, when it happens.
 func TestGuardJudges(t *testing.T) {
 	fw := *wall()
-	first := guard{events: map[string]uint64{"conn-full": 5, "log-lost": 5}}
-	first.judge(guard{}, fw)
+	first := guard{events: map[string]uint64{"conntrack-full": 5, "log-lost": 5}}
+	first.evaluate(guard{}, fw)
 	if len(first.problems) != 0 {
 		t.Errorf("what was before the first reading: %q", first.problems)
 	}
-	next := guard{events: map[string]uint64{"conn-full": 6, "log-lost": 8}}
-	next.judge(first, fw)
+	next := guard{events: map[string]uint64{"conntrack-full": 6, "log-lost": 8}}
+	next.evaluate(first, fw)
 	if len(next.problems) != 2 || !strings.Contains(next.problems[1], "3 lines") {
 		t.Errorf("problems %q", next.problems)
 	}
 	again := guard{events: next.events}
-	again.judge(next, fw)
+	again.evaluate(next, fw)
 	if len(again.problems) != 0 {
 		t.Errorf("nothing more happened: %q", again.problems)
 	}

@@ -12,10 +12,10 @@ import (
 var cacheEvents = []EventInfo{
 	{Name: eventHit, Description: "packets that found a valid decision", LookUp: true},
 	{Name: eventMiss, Description: "packets without a decision", LookUp: true},
-	{Name: "stale", Description: "packets whose decision was outdated by a change", LookUp: true},
+	{Name: "stale", Description: "packets whose decision a change had invalidated", LookUp: true},
 	{Name: "revalidated", Description: "packets whose decision had reached its age", LookUp: true},
 	{Name: "flow-full", Description: "decisions not kept because the flow cache was full"},
-	{Name: eventEvicted, Description: "decisions of transit flows replaced by those of other flows"},
+	{Name: eventEvicted, Description: "transit flows evicted by others"},
 	{Name: "transit", Description: "packets forwarded by a transit program"},
 }
 

@@ -259,9 +259,9 @@ func TestInterfaces(t *testing.T) {
 	u := w.config.Routers[0].Uplinks[0]
 	u.Name, u.Interface = "dmz", "eth0" // an uplink in a VLAN of the underlay
 	w.config.Routers[0].Uplinks = append(w.config.Routers[0].Uplinks, u)
-	w.view.Links["eth0"] = host.Link{Name: "eth0", Index: 2, MTU: 1550, Up: true, XDP: native}
-	w.view.Links["eth1"] = host.Link{Name: "eth1", Index: 8, MTU: 9000, Up: true, XDP: native}
-	w.view.Links["eth3"] = host.Link{Name: "eth3", Index: 9, MTU: 1550, Up: true, XDP: host.XDP{Known: true, Takes: true}}
+	w.hostState.Links["eth0"] = host.Link{Name: "eth0", Index: 2, MTU: 1550, Up: true, XDP: native}
+	w.hostState.Links["eth1"] = host.Link{Name: "eth1", Index: 8, MTU: 9000, Up: true, XDP: native}
+	w.hostState.Links["eth3"] = host.Link{Name: "eth3", Index: 9, MTU: 1550, Up: true, XDP: host.XDP{Known: true, Takes: true}}
 	w.refused = map[int]string{9: "invalid argument"}
 	c, _ := w.run()
 	want := []InterfaceInfo{
@@ -292,7 +292,7 @@ func TestInterfaces(t *testing.T) {
 		i := fetched(t, c.Interfaces)[0]
 		return i.Hook == "" && strings.Contains(i.HookWhy, "see `selvage status`")
 	})
-	if hooks := w.scraped()["selvage_interface_hook"].samples; len(hooks) != 0 {
+	if hooks := w.scraped()["selvage_interface_hook_info"].samples; len(hooks) != 0 {
 		t.Errorf("metrics have hooks %v that are not known", hooks)
 	}
 }

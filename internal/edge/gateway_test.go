@@ -43,7 +43,7 @@ func newGatewayWorld(t *testing.T) *world {
 	}}
 	w.config.Ports[0].VLANs = []overlay.PortVLAN{{VLAN: 10, Segment: "red"}}
 	w.config.Ports = w.config.Ports[:1]
-	w.view.Links["eth1"] = host.Link{Name: "eth1", Index: 8, MTU: 1500, Up: true}
+	w.hostState.Links["eth1"] = host.Link{Name: "eth1", Index: 8, MTU: 1500, Up: true}
 	w.neighbours = []datapath.Neighbour{
 		{Segment: "wan", Addr: addr("198.51.100.1"), MAC: overlay.MAC{2, 0xff}, Port: "wan", AgeNS: 2e9},
 		{Segment: "blue", Addr: addr("10.0.0.5"), MAC: mac, Remote: remote, Static: true},
@@ -154,12 +154,12 @@ func each[A, B any](list []A, f func(A) B) (out []B) {
 func TestProbesFollowConfigurationAndHost(t *testing.T) {
 	w := newWorld(t)
 	w.config.Underlay.ProbeMTU = true
-	w.view.TEPs = nil
+	w.hostState.TEPs = nil
 	c, _ := w.run()
 	if w.called("probe from 192.0.2.1") > 0 {
 		t.Error("probes were opened before the host has the TEP")
 	}
-	w.set(func() { w.view.TEPs = map[netip.Addr]bool{tep: true} })
+	w.set(func() { w.hostState.TEPs = map[netip.Addr]bool{tep: true} })
 	w.within("remotes probed", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -20,21 +20,21 @@ const (
 	// uplinks have heard.
 	sayAfter = 100 * time.Millisecond
 	// joinTimeout is how long after the start it waits for the other gateways and their
-	// bindings.
+	// sessions.
 	joinTimeout = 3 * time.Second
 )
 
-// judged is a gateway's standing and the event that made it so.
-type judged struct {
-	nat.Standing
+// gatewayStates is a gateway's state and the event that made it so.
+type gatewayStates struct {
+	nat.State
 	why string
 	at  time.Time
 	// held: it answers again after a failure and is not relied on yet, while others are there.
 	held bool
 }
 
-// witness is what is known when gateways are judged.
-type witness struct {
+// electionInput is what is known when gateways are judged.
+type electionInput struct {
 	config  overlay.Edge
 	results map[overlay.Pair]bfd.Result
 	watched bool // liveness is configured
@@ -79,7 +79,7 @@ func partners(e overlay.Edge) (list []netip.Addr) {
 // isolated reports whether this edge has others to do its work and none of several remotes
 // that answered does so now: then it is this edge that nobody hears. Of a single one it cannot
 // be told which end died.
-func (w witness) isolated() bool {
+func (w electionInput) isolated() bool {
 	down := make(map[netip.Addr]bool)
 	for pair, r := range w.results {
 		switch {
@@ -92,11 +92,11 @@ func (w witness) isolated() bool {
 	return len(down) > 1 && w.watched && len(partners(w.config)) > 0
 }
 
-// judge says how the other gateways stand.
-func (w witness) judge() map[netip.Addr]judged {
-	all := make(map[netip.Addr]judged)
-	silent := make(map[netip.Addr]judged)
-	heard := isGateway(w.config)
+// evaluate says how the other gateways stand.
+func (w electionInput) evaluate() map[netip.Addr]gatewayStates {
+	all := make(map[netip.Addr]gatewayStates)
+	silent := make(map[netip.Addr]gatewayStates)
+	received := isGateway(w.config)
 	for _, m := range members(w.config) {
 		if m == self(w.config) {
 			continue
@@ -105,15 +105,15 @@ func (w witness) judge() map[netip.Addr]judged {
 		if all[m] = j; !answered {
 			silent[m] = j
 		}
-		heard = heard || answered
+		received = received || answered
 	}
 	for m, j := range silent {
 		switch {
 		case !w.watched:
 		case w.patient && w.remembered[m]:
-			j.Standing, j.why = nat.Gone, "it was gone when this process started, and has not answered yet"
-		case !w.patient && heard && !w.mayAnswer(m):
-			j.Standing, j.why = nat.Gone, "it never answered"
+			j.State, j.why = nat.Gone, "it was gone when this process started, and has not answered yet"
+		case !w.patient && received && !w.mayAnswer(m):
+			j.State, j.why = nat.Gone, "it never answered"
 		}
 		all[m] = j
 	}
@@ -121,7 +121,7 @@ func (w witness) judge() map[netip.Addr]judged {
 }
 
 // mayAnswer reports whether a session with the gateway is too young for it to have answered.
-func (w witness) mayAnswer(member netip.Addr) bool {
+func (w electionInput) mayAnswer(member netip.Addr) bool {
 	return slices.ContainsFunc(w.pairsTo(member), func(p overlay.Pair) bool {
 		r := w.results[p]
 		return r.State == bfd.Unknown && w.now.Sub(r.Since) < patience
@@ -130,9 +130,9 @@ func (w witness) mayAnswer(member netip.Addr) bool {
 
 // look judges a gateway by its sessions, and says whether any is up. Only other gateways hold
 // one back that failed: sources go where the gateways agree that they should.
-func (w witness) look(member netip.Addr) (j judged, answers bool) {
-	var last judged // of the paths that are down
-	j = judged{Standing: nat.Serving, why: "liveness is off", at: w.now}
+func (w electionInput) look(member netip.Addr) (j gatewayStates, answers bool) {
+	var last gatewayStates // of the paths that are down
+	j = gatewayStates{State: nat.Serving, why: "liveness is off", at: w.now}
 	if w.watched {
 		j.why = "it has not answered yet"
 	}
@@ -140,13 +140,13 @@ func (w witness) look(member netip.Addr) (j judged, answers bool) {
 	for _, pair := range w.pairsTo(member) {
 		switch r := w.results[pair]; {
 		case r.State == bfd.Up || r.Held:
-			if said := saidBy(r); !answers || said.outweighs(j) {
-				j = said
+			if reported := reportedBy(r); !answers || reported.outweighs(j) {
+				j = reported
 			}
 			answers, used = true, used || !r.Held
 		case r.State == bfd.Down:
 			if !r.Since.Before(last.at) {
-				last = judged{Standing: nat.Gone, why: r.Why, at: r.Since}
+				last = gatewayStates{State: nat.Gone, why: r.Why, at: r.Since}
 			}
 		default:
 			unknown = true
@@ -165,13 +165,13 @@ func (w witness) look(member netip.Addr) (j judged, answers bool) {
 }
 
 // pairsTo are the sessions with a gateway, sorted.
-func (w witness) pairsTo(member netip.Addr) []overlay.Pair {
+func (w electionInput) pairsTo(member netip.Addr) []overlay.Pair {
 	pairs := slices.SortedFunc(maps.Keys(w.results), overlay.Pair.Compare)
 	return slices.DeleteFunc(pairs, func(p overlay.Pair) bool { return w.config.Remote(p.Remote).Addrs[0] != member })
 }
 
 // heldByOthers reports whether another gateway says that it holds this edge back.
-func (w witness) heldByOthers() bool {
+func (w electionInput) heldByOthers() bool {
 	others := partners(w.config)
 	for pair, r := range w.results {
 		if r.Holds && slices.Contains(others, w.config.Remote(pair.Remote).Addrs[0]) {
@@ -183,44 +183,44 @@ func (w witness) heldByOthers() bool {
 
 // settleHeld says which of the gateways that are held back serve all the same: those of a
 // group in which nobody else does. The others count as gone.
-func settleHeld(config overlay.Edge, all map[netip.Addr]judged) {
+func settleHeld(config overlay.Edge, all map[netip.Addr]gatewayStates) {
 	needed := make(map[netip.Addr]bool)
 	for _, g := range config.Egress.Gateways {
-		relied := slices.ContainsFunc(g.Members, func(m netip.Addr) bool { return !all[m].held && all[m].Standing != nat.Gone })
+		relied := slices.ContainsFunc(g.Members, func(m netip.Addr) bool { return !all[m].held && all[m].State != nat.Gone })
 		for _, m := range g.Members {
 			needed[m] = needed[m] || !relied
 		}
 	}
 	for m, j := range all {
 		if j.held && !needed[m] {
-			j.Standing = nat.Gone
+			j.State = nat.Gone
 			all[m] = j
 		}
 	}
 }
 
-// saidBy is what a gateway that is alive says of itself.
-func saidBy(r bfd.Result) judged {
-	j := judged{Standing: nat.Serving, why: "it says so", at: r.Since}
+// reportedBy is what a gateway that is alive says of itself.
+func reportedBy(r bfd.Result) gatewayStates {
+	j := gatewayStates{State: nat.Serving, why: "it says so", at: r.Since}
 	if r.ServiceSince.After(j.at) {
 		j.at = r.ServiceSince
 	}
 	switch r.Service {
 	case bfd.Draining:
-		j.Standing = nat.Draining
+		j.State = nat.Draining
 	case bfd.OutOfService:
-		j.Standing = nat.Gone
+		j.State = nat.Gone
 	}
 	return j
 }
 
 // outweighs: the worst that a gateway says counts, and of the same the last.
-func (j judged) outweighs(o judged) bool {
-	return j.Standing > o.Standing || j.Standing == o.Standing && j.at.After(o.at)
+func (j gatewayStates) outweighs(o gatewayStates) bool {
+	return j.State > o.State || j.State == o.State && j.at.After(o.at)
 }
 
-// service is what others are told of a standing.
-func service(s nat.Standing) bfd.Service {
+// service is what others are told of a state.
+func service(s nat.State) bfd.Service {
 	switch s {
 	case nat.Draining:
 		return bfd.Draining
@@ -230,24 +230,24 @@ func service(s nat.Standing) bfd.Service {
 	return bfd.InService
 }
 
-// ownStanding is this edge's: what it should be, what others are told and what its tables
+// ownState is this edge's: what it should be, what others are told and what its tables
 // obey. Who goes says so first; who comes has its tables first.
-type ownStanding struct {
-	target, said, heeded nat.Standing
-	why                  string
-	at                   time.Time // of target
+type ownState struct {
+	target, reported, heeded nat.State
+	why                      string
+	at                       time.Time // of target
 }
 
-// follow is the own standing at now, with target from then on, and when it changes again
+// follow is the own state at now, with target from then on, and when it changes again
 // by itself; zero when it does not.
-func (o ownStanding) follow(target nat.Standing, why string, now time.Time) (next ownStanding, again time.Time) {
+func (o ownState) follow(target nat.State, why string, now time.Time) (next ownState, again time.Time) {
 	next = o
 	if target != o.target || o.at.IsZero() {
 		next.target, next.at = target, now
 	}
 	next.why = why
 	if o.at.IsZero() { // nobody has heard of it
-		next.said, next.heeded = target, target
+		next.reported, next.heeded = target, target
 		return next, time.Time{}
 	}
 	late := func(after time.Duration) bool {
@@ -257,8 +257,8 @@ func (o ownStanding) follow(target nat.Standing, why string, now time.Time) (nex
 		}
 		return true
 	}
-	if target >= o.said || late(sayAfter) {
-		next.said = target
+	if target >= o.reported || late(sayAfter) {
+		next.reported = target
 	}
 	if target != nat.Draining || o.heeded > nat.Draining || late(heedAfter) {
 		next.heeded = target
@@ -273,8 +273,8 @@ type drain struct {
 	Done     bool      `json:"done"`
 }
 
-// standing is what the wish asks for.
-func (d *drain) standing(now time.Time) (s nat.Standing, why string) {
+// state is what the wish asks for.
+func (d *drain) state(now time.Time) (s nat.State, why string) {
 	switch {
 	case d == nil:
 		return nat.Serving, "it serves"

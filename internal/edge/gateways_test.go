@@ -25,7 +25,7 @@ func threeGateways() overlay.Edge {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	gw3 := netip.MustParseAddr("192.0.2.3")
 	a3, b3 := overlay.Pair{Local: tep, Remote: gw3}, overlay.Pair{Local: tep, Remote: remoteB}
 	up := func(s bfd.Service, since, service time.Duration) bfd.Result {
@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 		results          map[overlay.Pair]bfd.Result
 		off, patient     bool
 		remembered, lone bool
-		two, three       nat.Standing
+		two, three       nat.State
 		why              string // of the third
 		at               time.Duration
 	}{
@@ -66,16 +66,16 @@ func TestJudge(t *testing.T) {
 			if c.lone {
 				config.Egress.Gateways[0].Members = config.Egress.Gateways[0].Members[1:]
 			}
-			w := witness{config: config, results: c.results, watched: !c.off, patient: c.patient, now: at(0)}
+			w := electionInput{config: config, results: c.results, watched: !c.off, patient: c.patient, now: at(0)}
 			if c.remembered {
 				w.remembered = map[netip.Addr]bool{gw3: true}
 			}
-			all := w.judge()
+			all := w.evaluate()
 			if _, ok := all[gw1]; ok {
 				t.Error("it judges itself")
 			}
-			if all[gw2].Standing != c.two || all[gw3].Standing != c.three {
-				t.Errorf("gateways are %s and %s, want %s and %s", all[gw2].Standing, all[gw3].Standing, c.two, c.three)
+			if all[gw2].State != c.two || all[gw3].State != c.three {
+				t.Errorf("gateways are %s and %s, want %s and %s", all[gw2].State, all[gw3].State, c.two, c.three)
 			}
 			if j := all[gw3]; !strings.Contains(j.why, c.why) || j.at != at(c.at) {
 				t.Errorf("the third is so since %s because %q, want %s, %q", j.at.Sub(noon), j.why, c.at, c.why)
@@ -89,7 +89,7 @@ func TestIsolated(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		results map[overlay.Pair]bfd.Result
-		change  func(*witness)
+		change  func(*electionInput)
 		want    bool
 	}{
 		{"all that answered are down", map[overlay.Pair]bfd.Result{pair: {State: bfd.Down}, other: {State: bfd.Down}, third: {State: bfd.Unknown}}, nil, true},
@@ -98,11 +98,11 @@ func TestIsolated(t *testing.T) {
 		{"one is up", map[overlay.Pair]bfd.Result{pair: {State: bfd.Down}, other: {State: bfd.Up}}, nil, false},
 		{"nobody ever answered", map[overlay.Pair]bfd.Result{pair: {State: bfd.Unknown}}, nil, false},
 		{"no sessions", nil, nil, false},
-		{"nobody else would do the work", map[overlay.Pair]bfd.Result{pair: {State: bfd.Down}, other: {State: bfd.Down}}, func(w *witness) {
+		{"nobody else would do the work", map[overlay.Pair]bfd.Result{pair: {State: bfd.Down}, other: {State: bfd.Down}}, func(w *electionInput) {
 			w.config.Egress.Gateways[0].Members = []netip.Addr{gw1}
 		}, false},
 	} {
-		w := witness{config: threeGateways(), results: c.results, watched: true}
+		w := electionInput{config: threeGateways(), results: c.results, watched: true}
 		if c.change != nil {
 			c.change(&w)
 		}
@@ -113,12 +113,12 @@ func TestIsolated(t *testing.T) {
 }
 
 // Who goes says so first, who comes has its tables first.
-func TestOwnStanding(t *testing.T) {
+func TestOwnState(t *testing.T) {
 	type step struct {
-		after        time.Duration
-		target       nat.Standing
-		said, heeded nat.Standing
-		again        time.Duration // 0: not by itself
+		after            time.Duration
+		target           nat.State
+		reported, heeded nat.State
+		again            time.Duration // 0: not by itself
 	}
 	const s, d, g = nat.Serving, nat.Draining, nat.Gone
 	for _, c := range []struct {
@@ -137,12 +137,12 @@ func TestOwnStanding(t *testing.T) {
 		{"an uplink fails just after it returned", []step{{0, g, g, g, 0}, {1000, s, g, s, 1100}, {1050, g, g, g, 0}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var own ownStanding
+			var own ownState
 			for i, want := range c.steps {
 				var again time.Time
 				own, again = own.follow(want.target, "why", at(want.after*time.Millisecond))
-				if own.said != want.said || own.heeded != want.heeded {
-					t.Errorf("step %d: says %s and heeds %s, want %s and %s", i, own.said, own.heeded, want.said, want.heeded)
+				if own.reported != want.reported || own.heeded != want.heeded {
+					t.Errorf("step %d: says %s and heeds %s, want %s and %s", i, own.reported, own.heeded, want.reported, want.heeded)
 				}
 				if next := at(want.again * time.Millisecond); want.again != 0 && again != next || want.again == 0 && !again.IsZero() {
 					t.Errorf("step %d: again at %s, want %s", i, again.Sub(noon), want.again*time.Millisecond)
@@ -152,16 +152,16 @@ func TestOwnStanding(t *testing.T) {
 	}
 }
 
-func TestDrainStanding(t *testing.T) {
+func TestDrainState(t *testing.T) {
 	wish := &drain{Asked: noon, Deadline: at(time.Minute)}
 	for _, c := range []struct {
 		d     *drain
 		after time.Duration
-		want  nat.Standing
+		want  nat.State
 	}{
 		{nil, 0, nat.Serving}, {wish, 0, nat.Draining}, {wish, time.Minute, nat.Gone}, {&drain{Asked: noon, Deadline: at(time.Minute), Done: true}, 0, nat.Gone},
 	} {
-		if got, why := c.d.standing(at(c.after)); got != c.want || why == "" {
+		if got, why := c.d.state(at(c.after)); got != c.want || why == "" {
 			t.Errorf("%+v after %s: %s (%q), want %s", c.d, c.after, got, why, c.want)
 		}
 	}
@@ -182,8 +182,8 @@ func TestHeldBack(t *testing.T) {
 		name             string
 		two, three       bfd.Result
 		source           bool // this edge is no gateway
-		own              nat.Standing
-		one, second, end nat.Standing
+		own              nat.State
+		one, second, end nat.State
 	}{
 		{"one is held back, another serves", back, up, false, nat.Serving, nat.Serving, nat.Gone, nat.Serving},
 		{"one is held back, this edge serves", back, bfd.Result{State: bfd.Down, Since: noon}, false, nat.Serving, nat.Serving, nat.Gone, nat.Gone},
@@ -199,17 +199,17 @@ func TestHeldBack(t *testing.T) {
 			if c.source {
 				config.Egress.Gateways[0].Members = config.Egress.Gateways[0].Members[1:]
 			}
-			w := witness{config: config, results: map[overlay.Pair]bfd.Result{pair: c.two, third: c.three}, watched: true, now: noon}
-			all := w.judge()
+			w := electionInput{config: config, results: map[overlay.Pair]bfd.Result{pair: c.two, third: c.three}, watched: true, now: noon}
+			all := w.evaluate()
 			if !c.source {
-				all[gw1] = judged{Standing: c.own, held: w.heldByOthers()}
+				all[gw1] = gatewayStates{State: c.own, held: w.heldByOthers()}
 				settleHeld(config, all)
-				if all[gw1].Standing != c.one {
-					t.Errorf("this edge is %s, want %s", all[gw1].Standing, c.one)
+				if all[gw1].State != c.one {
+					t.Errorf("this edge is %s, want %s", all[gw1].State, c.one)
 				}
 			}
-			if all[gw2].Standing != c.second || all[gw3].Standing != c.end {
-				t.Errorf("the others are %s and %s, want %s and %s", all[gw2].Standing, all[gw3].Standing, c.second, c.end)
+			if all[gw2].State != c.second || all[gw3].State != c.end {
+				t.Errorf("the others are %s and %s, want %s and %s", all[gw2].State, all[gw3].State, c.second, c.end)
 			}
 			if w.isolated() {
 				t.Error("somebody answers, and it thinks itself alone")

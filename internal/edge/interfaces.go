@@ -9,7 +9,7 @@ import (
 )
 
 // Roles of interfaces that packets may pass through.
-const roleUnderlay, roleUplink = "underlay", "uplink"
+const stateUnderlay, stateUplink = "underlay", "uplink"
 
 // interfaceDocuments lists those of the underlay, then uplinks; one that is both is
 // listed once.
@@ -27,17 +27,17 @@ func (e *edge) interfaceDocuments() ([]InterfaceInfo, error) {
 			}
 		}
 		for _, name := range e.config.Underlay.Interfaces {
-			add(name, roleUnderlay)
+			add(name, stateUnderlay)
 		}
 		for _, a := range reconcile.Attachments(e.config) {
 			if a.Router != "" {
-				add(a.Interface, roleUplink)
+				add(a.Interface, stateUplink)
 			}
 		}
-		tables, _ := reconcile.Desired(e.config, e.view, e.steering.inForce().teams)
+		tables, _ := reconcile.Desired(e.config, e.hostState, e.pathSelector.inForce().pathPolicies)
 		for i, info := range list {
-			list[i].TakesRedirected = slices.Contains(tables.Exits, info.Ifindex)
-			if link, ok := e.view.Links[info.Name]; ok && reconcile.HasTransit(e.config) && !list[i].TakesRedirected {
+			list[i].TakesRedirected = slices.Contains(tables.TxDevices, info.Ifindex)
+			if link, ok := e.hostState.Links[info.Name]; ok && reconcile.HasTransit(e.config) && !list[i].TakesRedirected {
 				list[i].RedirectWhy = redirectWhy(link)
 			}
 		}
@@ -58,7 +58,7 @@ func redirectWhy(link host.Link) string {
 
 // interfaceInfo is all but the roles and what depends on others. mu is held.
 func (e *edge) interfaceInfo(name string) InterfaceInfo {
-	link := e.view.Links[name]
+	link := e.hostState.Links[name]
 	info := InterfaceInfo{Name: name, Ifindex: link.Index, Roles: []string{}, MTU: link.MTU}
 	info.Hook, info.HookWhy = e.transitHook(name)
 	return info
@@ -70,7 +70,7 @@ const applyTables = "apply to the data path"
 // transitHook says where packets that pass through an interface of the underlay or an
 // uplink are taken, and why not by XDP in its driver. mu is held.
 func (e *edge) transitHook(name string) (hook, why string) {
-	link, ok := e.view.Links[name]
+	link, ok := e.hostState.Links[name]
 	if !ok {
 		return "", "the interface does not exist"
 	}

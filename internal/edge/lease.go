@@ -57,10 +57,10 @@ func (e *edge) renewLease(ctx context.Context) {
 
 // leased marks what another gateway may take over should this process die. The last
 // gateway's addresses are answered for without it too.
-func leased(config overlay.Edge, list []datapath.Egress, all map[netip.Addr]judged) {
+func leased(config overlay.Edge, list []datapath.Egress, all map[netip.Addr]gatewayStates) {
 	for i := range list {
 		list[i].Leased = slices.ContainsFunc(groupMembers(config, list[i].Name), func(m netip.Addr) bool {
-			return m != self(config) && all[m].Standing != nat.Gone
+			return m != self(config) && all[m].State != nat.Gone
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-const gatewayConfig = `apiVersion: selvage.dev/v1alpha1
+const gatewayConfig = `apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata: {name: live}
 spec:

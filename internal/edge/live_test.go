@@ -25,7 +25,7 @@ import (
 	"github.com/selvage/selvage/test/tier"
 )
 
-const liveConfig = `apiVersion: selvage.dev/v1alpha1
+const liveConfig = `apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata: {name: live}
 spec:
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const checksumConfig = `apiVersion: selvage.dev/v1alpha1
+const checksumConfig = `apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata: {name: live}
 spec:

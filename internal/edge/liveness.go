@@ -27,82 +27,82 @@ const (
 	watchLiveness = "watch over the liveness of remotes"
 )
 
-// steering is which paths the flows take, and why. A goroutine of its own moves them
+// pathSelector is which paths the flows take, and why. A goroutine of its own moves them
 // at each event of the monitor: it waits neither for the loop nor for readers, both of
 // which may walk a table of a million flows meanwhile.
-type steering struct {
+type pathSelector struct {
 	// mu is held while the paths of the data path change. The edge's mu is taken before
 	// it, and never by who holds it.
-	mu      sync.Mutex
-	monitor Liveness // nil without liveness
-	opened  time.Time
-	end     func() // ends the goroutine and waits for it
-	ground  ground
-	paths   pathPlan
-	routing *reconcile.Routing // of ground, and learnt since
-	reach   map[string]map[netip.Addr]bool
-	dead    map[netip.Addr]bool // remotes that routes do not lead by
+	mu       sync.Mutex
+	monitor  Liveness // nil without liveness
+	opened   time.Time
+	end      func() // ends the goroutine and waits for it
+	snapshot snapshot
+	paths    pathPlan
+	routing  *reconcile.Routing // of ground, and learned since
+	reach    map[string]map[netip.Addr]bool
+	dead     map[netip.Addr]bool // remotes that routes do not lead by
 	// neighbours are BGP's that are watched over, and lives what was last known of them. No
 	// path is by those that are strangers.
 	neighbours map[overlay.Pair]netip.Addr
 	lives      map[netip.Addr]bfd.Result
 	strangers  map[overlay.Pair]bool
 	failed     bool // the last time
-	gate       gateways
+	gateways   gateways
 }
 
-// ground is what plans rest on, as of the last reconciliation.
-type ground struct {
-	dp     DataPath // nil until it has tables
-	config overlay.Edge
-	view   host.View
-	probed map[overlay.Pair]int
+// snapshot is what plans rest on, as of the last reconciliation.
+type snapshot struct {
+	dp        DataPath // nil until it has tables
+	config    overlay.Edge
+	hostState host.State
+	probed    map[overlay.Pair]int
 }
 
 // pathPlan is a plan that is in force. It is replaced, never changed.
 type pathPlan struct {
-	teams    reconcile.Teams
-	problems []string                   // of teams
-	since    map[overlay.Pair]time.Time // when each path went out of use, or came back
-	moves    int                        // how often flows were given to other paths
+	pathPolicies reconcile.PathPolicies
+	problems     []string                   // of teams
+	since        map[overlay.Pair]time.Time // when each path went out of use, or came back
+	moves        int                        // how often flows were given to other paths
 }
 
 // then is the plan that follows p.
-func (p pathPlan) then(teams reconcile.Teams, problems []string) pathPlan {
+func (p pathPlan) then(pathPolicies reconcile.PathPolicies, problems []string) pathPlan {
 	was := make(map[overlay.Pair]bool)
-	for _, path := range p.teams.Paths {
+	for _, path := range p.pathPolicies.Paths {
 		was[path.Pair] = path.Down != ""
 	}
-	next := pathPlan{teams: teams, problems: problems, since: make(map[overlay.Pair]time.Time), moves: p.moves}
+	next := pathPlan{pathPolicies: pathPolicies, problems: problems, since: make(map[overlay.Pair]time.Time), moves: p.moves}
 	now := time.Now()
-	for _, path := range teams.Paths {
+	for _, path := range pathPolicies.Paths {
 		next.since[path.Pair] = p.since[path.Pair]
 		if down, ok := was[path.Pair]; !ok || down != (path.Down != "") {
 			next.since[path.Pair] = now
 		}
 	}
-	if !reflect.DeepEqual(p.teams.Teams, teams.Teams) {
+	if !reflect.DeepEqual(p.pathPolicies.PathPolicies, pathPolicies.PathPolicies) {
 		next.moves++
 	}
 	return next
 }
 
 // inForce is the plan of now.
-func (s *steering) inForce() pathPlan {
+func (s *pathSelector) inForce() pathPlan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.paths
 }
 
 // results are what liveness knows by now.
-func (s *steering) results() map[overlay.Pair]bfd.Result {
+func (s *pathSelector) results() map[overlay.Pair]bfd.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known()
 }
 
 // known are the results; mu is held.
-func (s *steering) known() map[overlay.Pair]bfd.Result {
+func (s *pathSelector) known() map[overlay.Pair]bfd.Result {
 	if s.monitor == nil {
 		return nil
 	}
@@ -112,66 +112,68 @@ func (s *steering) known() map[overlay.Pair]bfd.Result {
 }
 
 // plan says which paths the flows shall take; mu is held.
-func (s *steering) plan(g ground) pathPlan {
+func (s *pathSelector) plan(g snapshot) pathPlan {
 	results := s.known()
 	if time.Since(s.opened) < patience {
 		maps.DeleteFunc(results, func(_ overlay.Pair, r bfd.Result) bool { return r.State == bfd.Unknown })
 	}
-	facts := reconcile.FactsOf(g.config, g.view, g.probed, reconcile.Dead(g.config, results))
-	return s.paths.then(reconcile.Teamed(g.config, facts, s.paths.teams))
+	facts := reconcile.FactsOf(g.config, g.hostState, g.probed, reconcile.Dead(g.config, results))
+	return s.paths.then(reconcile.Teamed(g.config, facts, s.paths.pathPolicies))
 }
 
 // steer moves flows from paths that died, or to those that came back. It looks at
 // nothing else, because every packet until then is lost.
 func (e *edge) steer() {
-	s := &e.steering
+	s := &e.pathSelector
 	s.mu.Lock()
-	if s.ground.dp == nil {
+	if s.snapshot.dp == nil {
 		s.mu.Unlock()
 		return // the tables that are about to be applied know
 	}
-	was, failed, owned := s.told(), s.failed, s.gate.owned
+	was, failed, owned := s.reported(), s.failed, s.gateways.owned
 	came, err := s.moveGateways(time.Now()) // first: of these more depends than of paths
-	next := s.plan(s.ground)
-	err = errors.Join(err, s.reroute(next.teams))
-	steered := s.ground.dp.Steer(reconcile.Steering(s.ground.config, next.teams))
+	next := s.plan(s.snapshot)
+	err = errors.Join(err, s.reroute(next.pathPolicies))
+	steered := s.snapshot.dp.Steer(reconcile.PathSelection(s.snapshot.config, next.pathPolicies))
 	if steered == nil {
 		s.paths = next
 	}
 	err = errors.Join(err, steered)
 	s.failed = err != nil
-	now, moved := s.told(), !maps.Equal(owned, s.gate.owned)
+	now, moved := s.reported(), !maps.Equal(owned, s.gateways.owned)
 	s.mu.Unlock()
 	e.announce(came)
 	if moved {
 		e.tellBGP(0)
 	}
 	if err != nil || failed {
-		e.fault("steer the flows", err)
+		e.reportProblem("steer the flows", err)
 	}
 	e.tell(was, now)
 }
 
-// told are the problems of paths and gateways. mu is held.
-func (s *steering) told() []string { return slices.Concat(s.paths.problems, s.gate.problems) }
+// reported are the problems of paths and gateways. mu is held.
+func (s *pathSelector) reported() []string {
+	return slices.Concat(s.paths.problems, s.gateways.problems)
+}
 
 // problems are those of paths and gateways.
-func (s *steering) problems() []string {
+func (s *pathSelector) problems() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told()
+	return s.reported()
 }
 
 // watchOver has the paths watched, if the configuration asks for that.
-func (e *edge) watchOver(view host.View) {
-	s := &e.steering
+func (e *edge) watchOver(hostState host.State) {
+	s := &e.pathSelector
 	if e.config.Underlay.Liveness == nil {
-		e.fault(watchLiveness, e.endLiveness(true))
+		e.reportProblem(watchLiveness, e.endLiveness(true))
 		return
 	}
 	if s.monitor == nil {
 		monitor, err := e.opts.OpenLiveness(e.log)
-		e.fault(watchLiveness, err)
+		e.reportProblem(watchLiveness, err)
 		if err != nil {
 			return
 		}
@@ -180,20 +182,20 @@ func (e *edge) watchOver(view host.View) {
 			e.failNeighbours()
 			e.steerAndSave()
 		})
-		s.say(s.gate.own)
+		s.say(s.gateways.own)
 		s.mu.Unlock()
 		if e.config.Egress != nil {
-			nudge(s.gate.nudged) // sessions that never answer are judged when patience ends
+			wake(s.gateways.nudged) // sessions that never answer are judged when patience ends
 		}
 	}
-	peers := reconcile.Peers(e.config, s.inForce().teams, view.Ways)
+	peers := reconcile.Peers(e.config, s.inForce().pathPolicies, hostState.Routes)
 	more, neighbours, err := neighbourPeers(e.config, peers)
 	s.watch(neighbours, more)
-	e.fault(watchLiveness, errors.Join(err, s.monitor.Set(slices.Concat(peers, more))))
+	e.reportProblem(watchLiveness, errors.Join(err, s.monitor.Set(slices.Concat(peers, more))))
 }
 
 // watch says which sessions are with BGP neighbours, and which with them alone.
-func (s *steering) watch(neighbours map[overlay.Pair]netip.Addr, alone []bfd.Peer) {
+func (s *pathSelector) watch(neighbours map[overlay.Pair]netip.Addr, alone []bfd.Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.neighbours, s.strangers = neighbours, make(map[overlay.Pair]bool)
@@ -208,7 +210,7 @@ func (s *steering) watch(neighbours map[overlay.Pair]netip.Addr, alone []bfd.Pee
 // endLiveness ends the watching. With leave the remotes are told first, for whom it is
 // no failure then; without they see one on all paths at once, and use them on.
 func (e *edge) endLiveness(leave bool) error {
-	s := &e.steering
+	s := &e.pathSelector
 	s.mu.Lock()
 	monitor, end := s.monitor, s.end
 	s.monitor = nil

@@ -31,20 +31,20 @@ var (
 func newDualWorld(t *testing.T) *world {
 	w := newWorld(t)
 	w.config.Underlay = overlay.Underlay{
-		Interfaces: []string{"eth0", "eth1"}, TEP: tep, Teaming: overlay.TeamFlow,
+		Interfaces: []string{"eth0", "eth1"}, TEP: tep, Teaming: overlay.PathPolicyFlow,
 		TEPs:     []overlay.TEP{{Name: "a", Addr: tep, Interface: "eth0"}, {Name: "b", Addr: tepB, Interface: "eth1"}},
 		Liveness: &overlay.Liveness{Interval: 50 * time.Millisecond, Multiplier: 3},
 	}
 	w.config.Remotes = []overlay.Remote{{Name: "edge-b", Addrs: []netip.Addr{remote, remoteB}}}
-	w.view.TEPs = map[netip.Addr]bool{tep: true, tepB: true}
-	w.view.Links["eth1"] = host.Link{Name: "eth1", Index: 4, MTU: 1550, Up: true}
-	w.view.Ways = map[overlay.Pair]host.Path{}
+	w.hostState.TEPs = map[netip.Addr]bool{tep: true, tepB: true}
+	w.hostState.Links["eth1"] = host.Link{Name: "eth1", Index: 4, MTU: 1550, Up: true}
+	w.hostState.Routes = map[overlay.Pair]host.Path{}
 	for _, p := range mesh {
 		way := host.Path{NextHop: host.NextHop{Ifindex: 2, Addr: p.Remote}, Interface: "eth0", MTU: 1550, NextMAC: mac}
 		if p.Local == tepB {
 			way.Ifindex, way.Interface = 4, "eth1"
 		}
-		w.view.Ways[p] = way
+		w.hostState.Routes[p] = way
 	}
 	w.lives = map[overlay.Pair]bfd.Result{}
 	for _, p := range mesh {
@@ -67,7 +67,7 @@ func (w *world) used() (paths, down []overlay.Pair) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.steered) > 0 {
-		paths = w.steered[0].Spreads[0].Paths
+		paths = w.steered[0].PathGroups[0].Paths
 	}
 	for _, t := range w.teps {
 		if t.Down {
@@ -124,7 +124,7 @@ func TestDeadPathIsLeft(t *testing.T) {
 }
 
 // Flows move while somebody reads a large table, and while the loop waits for that.
-func TestSteeringWaitsForNobody(t *testing.T) {
+func TestPathSelectorWaitsForNobody(t *testing.T) {
 	w := newDualWorld(t)
 	c, _ := w.run()
 	stuck, observing := make(chan struct{}), make(chan struct{})
@@ -160,7 +160,7 @@ func TestSteeringWaitsForNobody(t *testing.T) {
 	w.within("tables applied", func() bool { return w.called("apply") > applied })
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if paths := w.tables.Teams[0].Spreads[0].Paths; slices.Contains(paths, ba) {
+	if paths := w.tables.PathPolicies[0].PathGroups[0].Paths; slices.Contains(paths, ba) {
 		t.Errorf("the tables that waited bring the dead path back: %v", paths)
 	}
 }
@@ -178,13 +178,13 @@ func TestReconcileKeepsDeadPathsOut(t *testing.T) {
 	w.within("tables without the dead path", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return slices.Equal(w.tables.Teams[0].Spreads[0].Paths, []overlay.Pair{ab, ba, bb})
+		return slices.Equal(w.tables.PathPolicies[0].PathGroups[0].Paths, []overlay.Pair{ab, ba, bb})
 	})
 	w.live(ab, bfd.Down, "no packet for 150ms")
 	w.within("fault over", func() bool { return !w.problem(c, errFake.Error()) })
-	link := w.view.Links["eth1"]
+	link := w.hostState.Links["eth1"]
 	link.Up = false
-	w.set(func() { w.view.Links = maps.Clone(w.view.Links); w.view.Links["eth1"] = link })
+	w.set(func() { w.hostState.Links = maps.Clone(w.hostState.Links); w.hostState.Links["eth1"] = link })
 	w.within("all dead is said", func() bool { return w.problem(c, "edge-b", "all paths are dead") })
 	paths := fetched(t, c.TEPs)[0].Paths
 	if paths[0].State != "down" || paths[2].State != "dead" || paths[2].Why != "interface eth1 is down" || paths[2].Shares[0].Share != .5 {
@@ -255,7 +255,7 @@ func TestKeptDataPathLeavesNoWord(t *testing.T) {
 func TestProbesOfSeveralTEPs(t *testing.T) {
 	w := newDualWorld(t)
 	w.config.Underlay.ProbeMTU = true
-	delete(w.view.TEPs, tepB)
+	delete(w.hostState.TEPs, tepB)
 	w.results = nil
 	c, stop := w.run()
 	ceilings := func() int {
@@ -266,7 +266,7 @@ func TestProbesOfSeveralTEPs(t *testing.T) {
 	if n := ceilings(); n != 2 || w.called("probe from 198.51.100.1") > 0 {
 		t.Errorf("%d paths probed, calls %q: want those of the TEP that is there", n, w.calls)
 	}
-	w.set(func() { w.view.TEPs = map[netip.Addr]bool{tep: true, tepB: true} })
+	w.set(func() { w.hostState.TEPs = map[netip.Addr]bool{tep: true, tepB: true} })
 	w.within("all paths probed", func() bool { return ceilings() == 4 })
 	if !slices.ContainsFunc(fetched(t, c.TEPs)[0].Paths, func(p PathInfo) bool { return p.State == "up" }) {
 		t.Error("no path is up")
@@ -288,7 +288,7 @@ func TestBalance(t *testing.T) {
 		{"nothing on one", nil, map[overlay.Pair]uint64{aa: 20_000, ab: 0, ba: 20_000, bb: 20_000}, ab.String()},
 		{"few packets", nil, map[overlay.Pair]uint64{aa: 4_000, ab: 1, ba: 1, bb: 1}, ""},
 		{"few flows", func(w *world) { w.fewFlows = true }, map[overlay.Pair]uint64{aa: 40_000, ab: 1, ba: 1, bb: 1}, ""},
-		{"by source", func(w *world) { w.config.Underlay.Teaming = overlay.TeamSource }, map[overlay.Pair]uint64{aa: 40_000, bb: 1}, ""},
+		{"by source", func(w *world) { w.config.Underlay.Teaming = overlay.PathPolicySource }, map[overlay.Pair]uint64{aa: 40_000, bb: 1}, ""},
 		{"pinned", func(w *world) {
 			w.config.Segments = append(w.config.Segments, overlay.Segment{Name: "green", VNI: 300, Tunnel: vxlan, TEPs: []string{"b"}, Remotes: []netip.Addr{remote}})
 		}, map[overlay.Pair]uint64{aa: 40_000, bb: 1}, ""},
@@ -357,7 +357,7 @@ func TestBalanceAfterMoves(t *testing.T) {
 	w := newDualWorld(t)
 	var plan pathPlan
 	replan := func(dead map[overlay.Pair]string) {
-		plan = plan.then(reconcile.Teamed(w.config, reconcile.FactsOf(w.config, w.view, nil, dead), plan.teams))
+		plan = plan.then(reconcile.Teamed(w.config, reconcile.FactsOf(w.config, w.hostState, nil, dead), plan.pathPolicies))
 	}
 	replan(nil)
 	var b balance
@@ -367,7 +367,7 @@ func TestBalanceAfterMoves(t *testing.T) {
 		b = b.after(map[overlay.Pair]datapath.Counters{aa: {Packets: sent}}, plan, 1e6)
 		return len(b.problems)
 	}
-	judged := func(what string) {
+	gatewayStates := func(what string) {
 		t.Helper()
 		for i := range 4 {
 			if got, want := reading(), i/settled; got > 0 != (want > 0) {
@@ -375,13 +375,13 @@ func TestBalanceAfterMoves(t *testing.T) {
 			}
 		}
 	}
-	judged("at the start")
+	gatewayStates("at the start")
 	dead := map[overlay.Pair]string{bb: "no packet for 150ms"}
 	replan(dead)
-	judged("after a move")
+	gatewayStates("after a move")
 	replan(dead)
-	if reading() != 1 || b.calm <= settled {
-		t.Errorf("calm %d after a plan that moves nothing", b.calm)
+	if reading() != 1 || b.burstGC <= settled {
+		t.Errorf("calm %d after a plan that moves nothing", b.burstGC)
 	}
 }
 

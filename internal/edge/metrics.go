@@ -104,12 +104,12 @@ func (e *edge) edgeMetrics(p *page, stats datapath.Stats) {
 		"edge", e.config.Name, "version", e.opts.Version, "tep", e.config.Underlay.TEP.String())
 	p.single(gauge, "selvage_start_time_seconds", "When the edge's process started, in seconds since 1970.", uint64(e.started.Unix()))
 	p.single(gauge, "selvage_fdb_entries", "MAC addresses in the forwarding database.", uint64(stats.FDBUsed))
-	p.single(gauge, "selvage_fdb_size", "MAC addresses that the forwarding database has room for.", uint64(e.config.FDB.Size))
+	p.single(gauge, "selvage_fdb_entries_limit", "MAC addresses that the forwarding database has room for.", uint64(e.config.FDB.Size))
 }
 
 func (e *edge) flowCacheMetrics(p *page, stats datapath.Stats) {
 	const lookUps, entries, size, memory, alarm = "selvage_flow_cache_lookups_total", "selvage_flow_cache_entries",
-		"selvage_flow_cache_size", "selvage_flow_cache_memory_bytes", "selvage_flow_cache_alarm"
+		"selvage_flow_cache_entries_limit", "selvage_flow_cache_memory_bytes", "selvage_flow_cache_alarm"
 	p.family(counter, lookUps, "Packets that asked the flow cache, by what came of it.")
 	for _, event := range cacheEvents {
 		if event.LookUp {
@@ -139,7 +139,7 @@ func (e *edge) portMetrics(p *page, counters map[string]datapath.PortCounters) {
 	attachments := reconcile.Attachments(e.config)
 	p.family(gauge, up, "1 while the port's interface exists and is up.")
 	for _, a := range attachments {
-		p.sample(up, flag(portState(e.view, a) == stateUp), "port", a.Name, "interface", a.Interface, "segment", a.Segment)
+		p.sample(up, flag(portState(e.hostState, a) == stateUp), "port", a.Name, "interface", a.Interface, "segment", a.Segment)
 	}
 	for _, m := range []struct {
 		name, help string
@@ -159,7 +159,7 @@ func (e *edge) portMetrics(p *page, counters map[string]datapath.PortCounters) {
 }
 
 func (e *edge) interfaceMetrics(p *page) {
-	const hook = "selvage_interface_hook"
+	const hook = "selvage_interface_hook_info"
 	p.family(gauge, hook, "Where packets that pass through an underlay or uplink interface are taken; always 1.")
 	names := slices.Clone(e.config.Underlay.Interfaces)
 	for _, a := range reconcile.Attachments(e.config) {
@@ -180,7 +180,7 @@ func (e *edge) remoteMetrics(p *page, counters map[netip.Addr]datapath.TEPCounte
 	remotes := reconcile.Remotes(e.config)
 	p.family(gauge, up, "1 while there is a route to the remote and its next hop's MAC address is known.")
 	for _, remote := range remotes {
-		p.sample(up, flag(tepState(e.config, e.view, remote) == stateResolved), "remote", remote.String())
+		p.sample(up, flag(tepState(e.config, e.hostState, remote) == stateResolved), "remote", remote.String())
 	}
 	for _, m := range []struct {
 		name, help string

@@ -21,26 +21,26 @@ func (e *edge) firewallMetrics(p *page) error {
 		return err
 	}
 	sessionMetrics(p, e.guard)
-	tableMetrics(p, e.dp.FirewallTables(e.guard.census))
+	tableMetrics(p, e.dp.FirewallTables(e.guard.gcStats))
 	ruleMetrics(p, rules)
 	return nil
 }
 
 func sessionMetrics(p *page, g guard) {
-	const sessions, halfOpen, alarm = "selvage_sessions", "selvage_port_half_open", "selvage_firewall_alarms"
+	const sessions, halfOpen, alarm = "selvage_conntrack_entries", "selvage_conntrack_half_open_entries", "selvage_firewall_alarms"
 	p.family(gauge, sessions, "Connections that the firewall tracks, by state.")
 	for _, state := range datapath.StateNames {
-		p.sample(sessions, uint64(g.census.States[state]), "state", state)
+		p.sample(sessions, uint64(g.gcStats.States[state]), "state", state)
 	}
 	p.family(gauge, halfOpen, "Connections without an answer, of ports that have any.")
-	for _, port := range slices.Sorted(maps.Keys(g.census.HalfOpens)) {
-		p.sample(halfOpen, uint64(g.census.HalfOpens[port]), "port", port)
+	for _, port := range slices.Sorted(maps.Keys(g.gcStats.HalfOpens)) {
+		p.sample(halfOpen, uint64(g.gcStats.HalfOpens[port]), "port", port)
 	}
 	p.single(gauge, alarm, "Alarms of the firewall that are raised.", uint64(len(g.problems)))
 }
 
 func tableMetrics(p *page, tables []datapath.Table) {
-	const entries, size, memory = "selvage_firewall_table_entries", "selvage_firewall_table_size", "selvage_firewall_table_memory_bytes"
+	const entries, size, memory = "selvage_firewall_table_entries", "selvage_firewall_table_entries_limit", "selvage_firewall_table_memory_bytes"
 	p.family(gauge, entries, "Entries in the firewall's tables.")
 	for _, t := range tables {
 		if t.Used >= 0 {
@@ -65,9 +65,9 @@ func ruleMetrics(p *page, rules []datapath.RuleCounters) {
 		name, help string
 		value      func(datapath.RuleCounters) uint64
 	}{
-		{"selvage_rule_connections_total", "Connections that the rule decided about; of large policies by section.", func(r datapath.RuleCounters) uint64 { return r.Connections }},
-		{"selvage_rule_packets_total", "Packets that the rule decided about.", func(r datapath.RuleCounters) uint64 { return r.Packets }},
-		{"selvage_rule_bytes_total", "Bytes that the rule decided about.", func(r datapath.RuleCounters) uint64 { return r.Bytes }},
+		{"selvage_firewall_rule_connections_total", "Connections that the rule decided about; of large policies by section.", func(r datapath.RuleCounters) uint64 { return r.Connections }},
+		{"selvage_firewall_rule_packets_total", "Packets that the rule decided about.", func(r datapath.RuleCounters) uint64 { return r.Packets }},
+		{"selvage_firewall_rule_bytes_total", "Bytes that the rule decided about.", func(r datapath.RuleCounters) uint64 { return r.Bytes }},
 	} {
 		p.family(counter, m.name, m.help)
 		for _, r := range rules {

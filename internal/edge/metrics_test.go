@@ -122,7 +122,7 @@ func TestMetrics(t *testing.T) {
 	for key, want := range map[string]float64{
 		`selvage_edge_info edge="a",tep="192.0.2.1",version="test"`: 1,
 		`selvage_fdb_entries `:                                                     95,
-		`selvage_fdb_size `:                                                        100,
+		`selvage_fdb_entries_limit `:                                               100,
 		`selvage_flow_cache_lookups_total result="hit"`:                            10,
 		`selvage_flow_cache_lookups_total result="miss"`:                           2,
 		`selvage_flow_cache_lookups_total result="stale"`:                          5,
@@ -130,7 +130,7 @@ func TestMetrics(t *testing.T) {
 		`selvage_flow_cache_evictions_total cache="transit"`:                       1,
 		`selvage_flow_cache_entries cache="tc"`:                                    3,
 		`selvage_flow_cache_entries cache="transit"`:                               50,
-		`selvage_flow_cache_size cache="transit"`:                                  8192,
+		`selvage_flow_cache_entries_limit cache="transit"`:                         8192,
 		`selvage_flow_cache_memory_bytes cache="tc"`:                               1 << 20,
 		`selvage_flow_cache_alarm kind="off"`:                                      0,
 		`selvage_flow_cache_alarm kind="thrashing"`:                                0,
@@ -141,14 +141,14 @@ func TestMetrics(t *testing.T) {
 		`selvage_port_transmit_bytes_total port="p0"`:                              4,
 		`selvage_port_drops_total port="p0"`:                                       5,
 		`selvage_port_drops_total port="wan"`:                                      0,
-		`selvage_interface_hook hook="tcx",interface="eth0"`:                       1,
+		`selvage_interface_hook_info hook="tcx",interface="eth0"`:                  1,
 		`selvage_remote_up remote="192.0.2.2"`:                                     1,
 		`selvage_path_usable local="192.0.2.1",remote="192.0.2.2"`:                 1,
 		`selvage_path_transmit_packets_total local="192.0.2.1",remote="192.0.2.2"`: 0,
 		`selvage_remote_receive_bytes_total remote="192.0.2.2"`:                    2,
 		`selvage_remote_transmit_packets_total remote="192.0.2.2"`:                 3,
-		`selvage_drops_total reason="no-route"`:                                    7,
-		`selvage_dropped_bytes_total reason="no-route"`:                            700,
+		`selvage_drops_total reason="no-underlay-route"`:                           7,
+		`selvage_dropped_bytes_total reason="no-underlay-route"`:                   700,
 		`selvage_events_total event="learned"`:                                     4,
 		`selvage_start_time_seconds `:                                              float64(fetched(t, c.Status).Started.Unix()),
 	} {
@@ -244,9 +244,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	w.within("the firewall was swept", func() bool { return !fetched(t, c.Firewall).SweptAt.IsZero() })
 	served := map[string]string{}
 	all := w.scraped()
-	b := newFabricWorld(newWorld(t))
-	b.fabric.sessions = []speaker.Neighbour{{Name: "rr1", Families: []speaker.FamilyCounts{{Family: overlay.FamilyEVPN}}}}
-	b.runFabric()
+	b := newLearnedWorld(newWorld(t))
+	b.learned.sessions = []speaker.Neighbour{{Name: "rr1", Families: []speaker.FamilyCounts{{Family: overlay.FamilyEVPN}}}}
+	b.runLearned()
 	for name, f := range b.scraped() {
 		if all[name] == nil {
 			all[name] = f

@@ -13,24 +13,24 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 )
 
-// BindingQuery chooses bindings. What is zero chooses nothing.
-type BindingQuery struct {
+// NATSessionQuery chooses sessions. What is zero chooses nothing.
+type NATSessionQuery struct {
 	Policy string
 	Router string
 	Proto  string       // a name or a number
 	Addr   netip.Prefix // of any of the three ends
 	State  string
-	Limit  int    // of bindings, or of lines; 0: all
-	Top    string // one of BindingKinds: sums by that, not bindings
+	Limit  int    // of sessions, or of lines; 0: all
+	Top    string // one of NATSessionKinds: sums by that, not sessions
 }
 
-// BindingKinds are what bindings can be summed up by.
-var BindingKinds = []string{"sources", "destinations", "addresses", "policies"}
+// NATSessionKinds are what sessions can be summed up by.
+var NATSessionKinds = []string{"sources", "destinations", "addresses", "policies"}
 
 // The query's fields in the URL, beside those of sessions.
 const argPolicy, argRouter = "policy", "router"
 
-func (q BindingQuery) values() url.Values {
+func (q NATSessionQuery) values() url.Values {
 	v := SessionQuery{Proto: q.Proto, Addr: q.Addr, State: q.State, Limit: q.Limit}.values()
 	for name, value := range map[string]string{argPolicy: q.Policy, argRouter: q.Router, argTop: q.Top} {
 		if value != "" {
@@ -40,11 +40,11 @@ func (q BindingQuery) values() url.Values {
 	return v
 }
 
-// bindingQueryOf reads what values writes.
-func bindingQueryOf(v url.Values) (q BindingQuery, err error) {
-	q = BindingQuery{Policy: v.Get(argPolicy), Router: v.Get(argRouter), Top: v.Get(argTop)}
-	if q.Top != "" && !slices.Contains(BindingKinds, q.Top) {
-		return q, mistake{fmt.Errorf("%s: %q is none of %s", argTop, q.Top, strings.Join(BindingKinds, ", "))}
+// natSessionQueryOf reads what values writes.
+func natSessionQueryOf(v url.Values) (q NATSessionQuery, err error) {
+	q = NATSessionQuery{Policy: v.Get(argPolicy), Router: v.Get(argRouter), Top: v.Get(argTop)}
+	if q.Top != "" && !slices.Contains(NATSessionKinds, q.Top) {
+		return q, mistake{fmt.Errorf("%s: %q is none of %s", argTop, q.Top, strings.Join(NATSessionKinds, ", "))}
 	}
 	shared := url.Values{}
 	for _, name := range []string{argProto, argAddr, argState, argLimit} {
@@ -57,66 +57,68 @@ func bindingQueryOf(v url.Values) (q BindingQuery, err error) {
 	return q, err
 }
 
-// matcher is the query as it is asked about each binding.
-func (q BindingQuery) matcher() (func(*datapath.Binding) bool, error) {
+// matcher is the query as it is asked about each session.
+func (q NATSessionQuery) matcher() (func(*datapath.NATSession) bool, error) {
 	proto, err := protoNumber(q.Proto)
 	if err != nil {
 		return nil, mistake{fmt.Errorf("%s: %w", argProto, err)}
 	}
-	return func(b *datapath.Binding) bool {
+	return func(b *datapath.NATSession) bool {
 		return (q.Policy == "" || b.Policy == q.Policy) && (q.Router == "" || b.Router == q.Router) &&
 			(proto < 0 || int(b.Proto) == proto) && (q.State == "" || b.State == q.State) && q.hasAddr(b)
 	}, nil
 }
 
-func (q BindingQuery) hasAddr(b *datapath.Binding) bool {
+func (q NATSessionQuery) hasAddr(b *datapath.NATSession) bool {
 	return !q.Addr.IsValid() || q.Addr.Contains(b.Inside.Addr()) || q.Addr.Contains(b.Egress.Addr()) || q.Addr.Contains(b.Outside.Addr())
 }
 
-func (e *edge) bindingDocument(v url.Values) (BindingList, error) {
-	q, err := bindingQueryOf(v)
+func (e *edge) natSessionDocument(v url.Values) (NATSessionList, error) {
+	q, err := natSessionQueryOf(v)
 	if err != nil {
-		return BindingList{}, err
+		return NATSessionList{}, err
 	}
 	match, err := q.matcher()
 	if err != nil {
-		return BindingList{}, err
+		return NATSessionList{}, err
 	}
-	return read(e, "bindings", func() (BindingList, error) {
+	return read(e, "NAT sessions", func() (NATSessionList, error) {
 		if e.config.Egress == nil {
-			return BindingList{}, noEgress()
+			return NATSessionList{}, noEgress()
 		}
 		if q.Top != "" {
-			return e.topBindings(q, match)
+			return e.topNATSessions(q, match)
 		}
-		return e.listBindings(q, match)
+		return e.listNATSessions(q, match)
 	})
 }
 
-func bindingVolume(b *datapath.Binding) uint64 { return b.Forth.Bytes + b.Back.Bytes }
+func natSessionVolume(b *datapath.NATSession) uint64 { return b.Orig.Bytes + b.Reply.Bytes }
 
-// quietestBindings is a heap, from which the binding with the fewest bytes goes first.
-type quietestBindings []datapath.Binding
+// quietestNATSessions is a heap, from which the session with the fewest bytes goes first.
+type quietestNATSessions []datapath.NATSession
 
-func (l quietestBindings) Len() int           { return len(l) }
-func (l quietestBindings) Less(i, j int) bool { return bindingVolume(&l[i]) < bindingVolume(&l[j]) }
-func (l quietestBindings) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
+func (l quietestNATSessions) Len() int { return len(l) }
+func (l quietestNATSessions) Less(i, j int) bool {
+	return natSessionVolume(&l[i]) < natSessionVolume(&l[j])
+}
+func (l quietestNATSessions) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
 
 // Push is heap.Interface's.
-func (l *quietestBindings) Push(b any) { *l = append(*l, b.(datapath.Binding)) }
+func (l *quietestNATSessions) Push(b any) { *l = append(*l, b.(datapath.NATSession)) }
 
 // Pop is heap.Interface's.
-func (l *quietestBindings) Pop() any {
+func (l *quietestNATSessions) Pop() any {
 	last := (*l)[len(*l)-1]
 	*l = (*l)[:len(*l)-1]
 	return last
 }
 
-// listBindings keeps the busiest in memory, and no others. mu is held.
-func (e *edge) listBindings(q BindingQuery, match func(*datapath.Binding) bool) (BindingList, error) {
-	list := BindingList{Bindings: []BindingInfo{}}
-	var busiest quietestBindings
-	err := e.dp.EachBinding(func(b *datapath.Binding) bool {
+// listNATSessions keeps the busiest in memory, and no others. mu is held.
+func (e *edge) listNATSessions(q NATSessionQuery, match func(*datapath.NATSession) bool) (NATSessionList, error) {
+	list := NATSessionList{Sessions: []NATSessionInfo{}}
+	var busiest quietestNATSessions
+	err := e.dp.EachNATSession(func(b *datapath.NATSession) bool {
 		list.Total++
 		if !match(b) {
 			return true
@@ -127,29 +129,29 @@ func (e *edge) listBindings(q BindingQuery, match func(*datapath.Binding) bool) 
 			busiest = append(busiest, *b)
 		case len(busiest) < q.Limit:
 			heap.Push(&busiest, *b)
-		case bindingVolume(b) > bindingVolume(&busiest[0]):
+		case natSessionVolume(b) > natSessionVolume(&busiest[0]):
 			busiest[0] = *b
 			heap.Fix(&busiest, 0)
 		}
 		return true
 	})
-	slices.SortFunc(busiest, func(a, b datapath.Binding) int {
-		return cmp.Or(cmp.Compare(bindingVolume(&b), bindingVolume(&a)), a.Inside.Compare(b.Inside), a.Outside.Compare(b.Outside),
+	slices.SortFunc(busiest, func(a, b datapath.NATSession) int {
+		return cmp.Or(cmp.Compare(natSessionVolume(&b), natSessionVolume(&a)), a.Inside.Compare(b.Inside), a.Outside.Compare(b.Outside),
 			cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Router, b.Router))
 	})
 	for i := range busiest {
-		list.Bindings = append(list.Bindings, bindingInfo(&busiest[i]))
+		list.Sessions = append(list.Sessions, natSessionInfo(&busiest[i]))
 	}
 	return list, err
 }
 
-func bindingInfo(b *datapath.Binding) BindingInfo {
-	info := BindingInfo{
+func natSessionInfo(b *datapath.NATSession) NATSessionInfo {
+	info := NATSessionInfo{
 		Policy: b.Policy, Router: b.Router, Proto: ipProto(b.Proto), Inside: b.Inside.Addr(), InsidePort: b.Inside.Port(),
 		Egress: b.Egress.Addr(), EgressPort: b.Egress.Port(), Via: b.Via, State: b.State, Answered: b.Answered,
 		Forwarded: b.Forwarded, Independent: b.Independent, Mapping: b.Mapping, Replica: b.Replica,
 		Age: seconds(b.AgeNS), Idle: seconds(b.IdleNS), Left: seconds(b.LeftNS),
-		ForthPackets: b.Forth.Packets, ForthBytes: b.Forth.Bytes, BackPackets: b.Back.Packets, BackBytes: b.Back.Bytes,
+		OrigPackets: b.Orig.Packets, OrigBytes: b.Orig.Bytes, ReplyPackets: b.Reply.Packets, ReplyBytes: b.Reply.Bytes,
 	}
 	if !b.Mapping {
 		info.Outside, info.OutsidePort = b.Outside.Addr(), b.Outside.Port()
@@ -157,17 +159,17 @@ func bindingInfo(b *datapath.Binding) BindingInfo {
 	return info
 }
 
-// topBindings sums up. mu is held.
-func (e *edge) topBindings(q BindingQuery, match func(*datapath.Binding) bool) (BindingList, error) {
-	list := BindingList{Top: []TopInfo{}}
+// topNATSessions sums up. mu is held.
+func (e *edge) topNATSessions(q NATSessionQuery, match func(*datapath.NATSession) bool) (NATSessionList, error) {
+	list := NATSessionList{Top: []TopInfo{}}
 	sums := make(map[any]*TopInfo)
-	err := e.dp.EachBinding(func(b *datapath.Binding) bool {
+	err := e.dp.EachNATSession(func(b *datapath.NATSession) bool {
 		list.Total++
 		if !match(b) || b.Mapping {
 			return true
 		}
 		list.Matched++
-		key := bindingKey(q.Top, b)
+		key := natSessionKey(q.Top, b)
 		sum, ok := sums[key]
 		if !ok {
 			sum = &TopInfo{}
@@ -177,8 +179,8 @@ func (e *edge) topBindings(q BindingQuery, match func(*datapath.Binding) bool) (
 		if !b.Answered {
 			sum.HalfOpen++
 		}
-		sum.Packets += b.Forth.Packets + b.Back.Packets
-		sum.Bytes += bindingVolume(b)
+		sum.Packets += b.Orig.Packets + b.Reply.Packets
+		sum.Bytes += natSessionVolume(b)
 		return true
 	})
 	for key, sum := range sums {
@@ -194,7 +196,7 @@ func (e *edge) topBindings(q BindingQuery, match func(*datapath.Binding) bool) (
 	return list, err
 }
 
-func bindingKey(by string, b *datapath.Binding) any {
+func natSessionKey(by string, b *datapath.NATSession) any {
 	switch by {
 	case "sources":
 		return b.Inside.Addr()
@@ -215,9 +217,9 @@ func (e *edge) natDocument() (NATInfo, error) {
 		if err != nil {
 			return NATInfo{}, err
 		}
-		c := e.natGuard.census
+		c := e.natGuard.gcStats
 		info := NATInfo{
-			SweptAt: e.natGuard.sweptAt, Bindings: c.Bindings, Mappings: c.Mappings, Replicas: c.Replicas,
+			SweptAt: e.natGuard.sweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
 			States: []StateInfo{}, Tables: tableInfos(e.dp.NATTables(c)), Events: []EventInfo{}, LogLost: e.logLost.Load(),
 			Problems: append([]string{}, e.natGuard.problems...),
 		}
@@ -235,11 +237,11 @@ func (e *edge) natDocument() (NATInfo, error) {
 // natEvents are the events of bpf/core/reasons.h that are about NAT. A test compares names and
 // texts.
 var natEvents = []EventInfo{
-	{Name: "nat-opened", Description: "NAT bindings that began"},
-	{Name: "nat-spilled", Description: "NAT bindings on another address of the pool than their first"},
-	{Name: "nat-retried", Description: "ports that NAT tried and found taken"},
-	{Name: "nat-ended", Description: "NAT bindings that ended"},
-	{Name: eventNewsLost, Description: "NAT bindings that log and other gateways were not told of"},
+	{Name: "nat-created", Description: "NAT sessions created"},
+	{Name: "nat-next-address", Description: "NAT sessions that took another address of the pool"},
+	{Name: "nat-retried", Description: "ports that NAT tried and found in use"},
+	{Name: "nat-deleted", Description: "NAT sessions deleted"},
+	{Name: eventNATEventsLost, Description: "NAT events not sent to the log and to other gateways"},
 }
 
 func tableInfos(tables []datapath.Table) []TableInfo {
@@ -254,11 +256,11 @@ func tableInfos(tables []datapath.Table) []TableInfo {
 	return list
 }
 
-// pressureMost bounds the lines of a question without a limit.
-const pressureMost = 1000
+// portUsageMost bounds the lines of a question without a limit.
+const portUsageMost = 1000
 
-func (e *edge) pressureDocument(v url.Values) ([]PressureInfo, error) {
-	most := pressureMost
+func (e *edge) portUsageDocument(v url.Values) ([]PortUsageInfo, error) {
+	most := portUsageMost
 	if text := v.Get(argLimit); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
@@ -268,14 +270,14 @@ func (e *edge) pressureDocument(v url.Values) ([]PressureInfo, error) {
 			most = n
 		}
 	}
-	return read(e, "pressure", func() ([]PressureInfo, error) {
+	return read(e, "port usage", func() ([]PortUsageInfo, error) {
 		if e.config.Egress == nil {
 			return nil, noEgress()
 		}
-		pressures, err := e.dp.Pressures(most)
-		list := make([]PressureInfo, 0, len(pressures))
+		pressures, err := e.dp.PortUsages(most)
+		list := make([]PortUsageInfo, 0, len(pressures))
 		for _, p := range pressures {
-			list = append(list, PressureInfo{
+			list = append(list, PortUsageInfo{
 				Policy: p.Policy, Router: p.Router, Proto: ipProto(p.Proto), Egress: p.Egress,
 				Outside: p.Outside.Addr(), OutsidePort: p.Outside.Port(), Used: p.Used, Size: p.Size,
 			})

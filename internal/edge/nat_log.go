@@ -7,13 +7,13 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 )
 
-// translationLog is lines about the begin and end of bindings, so many a second at most.
+// translationLog is lines about the begin and end of sessions, so many a second at most.
 type translationLog struct {
-	lines  []datapath.News // to be written when nobody waits for a lock
-	budget float64         // lines that may be written now
-	at     time.Time       // of budget
-	lost   uint64          // all that were not written
-	unsaid uint64          // of these, those that no line told of
+	lines  []datapath.NATEvent // to be written when nobody waits for a lock
+	budget float64             // lines that may be written now
+	at     time.Time           // of budget
+	lost   uint64              // all that were not written
+	unsaid uint64              // of these, those that no line told of
 }
 
 // begin gives the log what it may write by now. A second's worth can be saved up.
@@ -26,11 +26,11 @@ func (l *translationLog) begin(now time.Time, rate uint32) {
 	l.at, l.lines = now, l.lines[:0]
 }
 
-// take notes a line. That a binding was answered is no line, and replicas are in the log of
+// take notes a line. That a session was answered is no line, and replicas are in the log of
 // the gateway that uses them.
-func (l *translationLog) take(n *datapath.News) {
+func (l *translationLog) take(n *datapath.NATEvent) {
 	switch {
-	case n.Event == datapath.BindingOpen || n.Binding.Replica:
+	case n.Event == datapath.NATEstablished || n.Session.Replica:
 	case l.budget < 1:
 		l.lost++
 		l.unsaid++
@@ -44,7 +44,7 @@ func (l *translationLog) take(n *datapath.News) {
 func (l *translationLog) write(log *slog.Logger) {
 	for i := range l.lines {
 		n := &l.lines[i]
-		b := &n.Binding
+		b := &n.Session
 		attrs := []any{
 			"event", string(n.Event), "at", time.Now().Add(-time.Duration(n.AgeNS)), "policy", b.Policy, "router", b.Router, "proto", ipProto(b.Proto),
 			"src", b.Inside.Addr(), "sport", b.Inside.Port(), "postNATSrc", b.Egress.Addr(), "postNATSport", b.Egress.Port(),
@@ -55,9 +55,9 @@ func (l *translationLog) write(log *slog.Logger) {
 		if b.Forwarded {
 			attrs = append(attrs, "opened", "outside")
 		}
-		if n.Event == datapath.BindingEnded {
-			attrs = append(attrs, "initiatorPackets", b.Forth.Packets, "initiatorOctets", b.Forth.Bytes,
-				"responderPackets", b.Back.Packets, "responderOctets", b.Back.Bytes,
+		if n.Event == datapath.NATDeleted {
+			attrs = append(attrs, "initiatorPackets", b.Orig.Packets, "initiatorOctets", b.Orig.Bytes,
+				"responderPackets", b.Reply.Packets, "responderOctets", b.Reply.Bytes,
 				"duration", time.Duration(b.AgeNS-min(b.AgeNS, n.AgeNS)).Round(time.Millisecond))
 		}
 		if l.unsaid > 0 {

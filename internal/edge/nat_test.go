@@ -19,43 +19,43 @@ var gw2Link = replica.ID{Remote: gw2, Port: 49789}
 
 func inside(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
 
-// binding is of the policy web: TCP, answered.
-func binding(n byte, port uint16) datapath.Binding {
-	return datapath.Binding{
+// session is of the policy web: TCP, answered.
+func natSession(n byte, port uint16) datapath.NATSession {
+	return datapath.NATSession{
 		Policy: "web", Router: "tenant", Proto: 6, Inside: netip.AddrPortFrom(inside(n), port), Outside: netip.MustParseAddrPort("198.51.100.9:443"),
 		Egress: netip.AddrPortFrom(pool, port), State: "established", Answered: true, AgeNS: 5e9, IdleNS: 1e9, LeftNS: 60e9,
-		Forth: datapath.Counters{Packets: 2, Bytes: uint64(n) * 100}, Back: datapath.Counters{Packets: 3, Bytes: 1000},
+		Orig: datapath.Counters{Packets: 2, Bytes: uint64(n) * 100}, Reply: datapath.Counters{Packets: 3, Bytes: 1000},
 	}
 }
 
 // translating has the world translate three connections, one of them of the uplink itself.
 func (w *world) translating() *world {
-	udp := binding(2, 53)
+	udp := natSession(2, 53)
 	udp.Policy, udp.Proto, udp.State, udp.Answered, udp.Egress = "uplink/wan", 17, "unreplied", false, netip.MustParseAddrPort("203.0.113.1:53")
-	w.exits.bindings = []datapath.Binding{binding(1, 4000), udp, binding(1, 4001)}
-	w.exits.census = datapath.NATCensus{States: map[string]int{"established": 2, "unreplied": 1}, Bindings: 3, Mappings: 1, Replicas: 1}
-	w.exits.pressures = []datapath.Pressure{{Policy: "web", Router: "tenant", Proto: 6, Egress: pool, Outside: netip.MustParseAddrPort("198.51.100.9:443"), Used: 90, Size: 100}}
+	w.exits.natSessions = []datapath.NATSession{natSession(1, 4000), udp, natSession(1, 4001)}
+	w.exits.gcStats = datapath.NATGCStats{States: map[string]int{"established": 2, "unreplied": 1}, Sessions: 3, Mappings: 1, Replicas: 1}
+	w.exits.pressures = []datapath.PortUsage{{Policy: "web", Router: "tenant", Proto: 6, Egress: pool, Outside: netip.MustParseAddrPort("198.51.100.9:443"), Used: 90, Size: 100}}
 	return w
 }
 
-func TestBindings(t *testing.T) {
+func TestNATSessions(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).translating()
 	c, _ := w.run()
 	for _, test := range []struct {
-		q       BindingQuery
+		q       NATSessionQuery
 		matched int
 		first   netip.AddrPort // inside of the first one
 	}{
-		{BindingQuery{}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
-		{BindingQuery{Limit: 1}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
-		{BindingQuery{Policy: "web", Limit: 1}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
-		{BindingQuery{Proto: "udp"}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
-		{BindingQuery{State: "established", Router: "tenant"}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
-		{BindingQuery{Addr: netip.MustParsePrefix("203.0.113.1/32")}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
-		{BindingQuery{Addr: netip.MustParsePrefix("198.51.100.0/24")}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
-		{BindingQuery{Router: "other"}, 0, netip.AddrPort{}},
+		{NATSessionQuery{}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{NATSessionQuery{Limit: 1}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{NATSessionQuery{Policy: "web", Limit: 1}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
+		{NATSessionQuery{Proto: "udp"}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
+		{NATSessionQuery{State: "established", Router: "tenant"}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
+		{NATSessionQuery{Addr: netip.MustParsePrefix("203.0.113.1/32")}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
+		{NATSessionQuery{Addr: netip.MustParsePrefix("198.51.100.0/24")}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{NATSessionQuery{Router: "other"}, 0, netip.AddrPort{}},
 	} {
-		list, err := c.Bindings(t.Context(), test.q)
+		list, err := c.NATSessions(t.Context(), test.q)
 		if err != nil || list.Total != 3 || list.Matched != test.matched {
 			t.Errorf("%+v: %d of %d match, want %d of 3: %v", test.q, list.Matched, list.Total, test.matched, err)
 			continue
@@ -64,29 +64,29 @@ func TestBindings(t *testing.T) {
 		if test.q.Limit > 0 {
 			want = min(want, test.q.Limit)
 		}
-		if len(list.Bindings) != want {
-			t.Errorf("%+v: %d bindings, want %d", test.q, len(list.Bindings), want)
-		} else if want > 0 && netip.AddrPortFrom(list.Bindings[0].Inside, list.Bindings[0].InsidePort) != test.first {
-			t.Errorf("%+v: first %+v, want %s", test.q, list.Bindings[0], test.first)
+		if len(list.Sessions) != want {
+			t.Errorf("%+v: %d sessions, want %d", test.q, len(list.Sessions), want)
+		} else if want > 0 && netip.AddrPortFrom(list.Sessions[0].Inside, list.Sessions[0].InsidePort) != test.first {
+			t.Errorf("%+v: first %+v, want %s", test.q, list.Sessions[0], test.first)
 		}
 	}
 	for by, want := range map[string]string{"sources": "10.0.0.1", "destinations": "198.51.100.9:443", "addresses": "203.0.113.10", "policies": "web"} {
-		list, err := c.Bindings(t.Context(), BindingQuery{Top: by})
+		list, err := c.NATSessions(t.Context(), NATSessionQuery{Top: by})
 		if err != nil || len(list.Top) == 0 || list.Top[0].What != want {
 			t.Errorf("top %s: %+v, want %s first: %v", by, list.Top, want, err)
 		}
 	}
-	for _, wrong := range []BindingQuery{{Top: "hosts"}, {State: "asleep"}, {Proto: "smoke"}, {Limit: -1}} {
-		if _, err := c.Bindings(t.Context(), wrong); err == nil {
+	for _, wrong := range []NATSessionQuery{{Top: "hosts"}, {State: "asleep"}, {Proto: "smoke"}, {Limit: -1}} {
+		if _, err := c.NATSessions(t.Context(), wrong); err == nil {
 			t.Errorf("%+v is answered", wrong)
 		}
 	}
-	if p, err := c.Pressures(t.Context(), 10); err != nil || len(p) != 1 || p[0].Used != 90 || p[0].Proto != "tcp" {
+	if p, err := c.PortUsages(t.Context(), 10); err != nil || len(p) != 1 || p[0].Used != 90 || p[0].Proto != "tcp" {
 		t.Errorf("pressures %+v: %v", p, err)
 	}
 	e := fetched(t, c.Egress)
-	if p := e.Policies[0]; p.Bindings != 2 || p.Addresses[0].Bindings != 2 || p.Addresses[1].Bindings != 0 {
-		t.Errorf("policy %+v, want two bindings at its first address", p)
+	if p := e.Policies[0]; p.Sessions != 2 || p.Addresses[0].Sessions != 2 || p.Addresses[1].Sessions != 0 {
+		t.Errorf("policy %+v, want two sessions at its first address", p)
 	}
 }
 
@@ -95,9 +95,9 @@ func TestNoEgress(t *testing.T) {
 	c, _ := newWorld(t).run()
 	_, egress := c.Egress(t.Context())
 	_, nat := c.NAT(t.Context())
-	_, bindings := c.Bindings(t.Context(), BindingQuery{})
-	_, pressures := c.Pressures(t.Context(), 1)
-	for _, err := range []error{egress, nat, bindings, pressures} {
+	_, natSessions := c.NATSessions(t.Context(), NATSessionQuery{})
+	_, pressures := c.PortUsages(t.Context(), 1)
+	for _, err := range []error{egress, nat, natSessions, pressures} {
 		if err == nil || !strings.Contains(err.Error(), "configure spec.egress") {
 			t.Errorf("answer %v", err)
 		}
@@ -109,14 +109,14 @@ func TestNoEgress(t *testing.T) {
 
 func TestNATStatus(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).translating()
-	w.events["nat-opened"], w.events[eventNewsLost] = 7, 0
+	w.events["nat-created"], w.events[eventNATEventsLost] = 7, 0
 	c, _ := w.run()
 	w.within("swept", func() bool { return !fetched(t, c.NAT).SweptAt.IsZero() })
 	n := fetched(t, c.NAT)
-	if n.Bindings != 3 || n.Mappings != 1 || n.Replicas != 1 || n.Events[0] != (EventInfo{"nat-opened", natEvents[0].Description, false, 7}) {
+	if n.Sessions != 3 || n.Mappings != 1 || n.Replicas != 1 || n.Events[0] != (EventInfo{"nat-created", natEvents[0].Description, false, 7}) {
 		t.Errorf("NAT %+v", n)
 	}
-	if s := fetched(t, c.Status).NAT; s == nil || s.Bindings != (Usage{4, 1000}) || s.Policies != 1 || s.Standing != "gone" {
+	if s := fetched(t, c.Status).NAT; s == nil || s.Sessions != (Usage{4, 1000}) || s.Policies != 1 || s.State != "gone" {
 		t.Errorf("status %+v", s)
 	}
 	text, err := c.Metrics(t.Context())
@@ -124,9 +124,9 @@ func TestNATStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		`selvage_nat_bindings{state="established"} 2`, `selvage_nat_replicas 1`, `selvage_nat_table_entries{table="bindings"} 3`,
-		`selvage_nat_pressure_ports_used 90`, `selvage_nat_pressure_ports 100`, `selvage_gateways_serving{group="gws"} `,
-		`selvage_gateway_standing{group="gws",gateway="192.0.2.1",standing="gone"} 1`, `selvage_egress_addresses_owned 0`,
+		`selvage_nat_sessions{state="established"} 2`, `selvage_nat_replicas 1`, `selvage_nat_table_entries{table="nat-sessions"} 3`,
+		`selvage_nat_ports_used 90`, `selvage_nat_ports_limit 100`, `selvage_egress_gateways_serving{group="gws"} `,
+		`selvage_egress_gateway_state{group="gws",gateway="192.0.2.1",state="gone"} 1`, `selvage_egress_addresses_owned 0`,
 	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("metrics lack %q", line)
@@ -137,11 +137,11 @@ func TestNATStatus(t *testing.T) {
 // Alarms are raised when something fills, stay until it is clearly better, and drops count
 // from one sweep to the next.
 func TestNATAlarms(t *testing.T) {
-	config := overlay.Egress{Bindings: 100}
-	filled := func(bindings, used int, drops map[string]uint64, lost uint64) natGuard {
+	config := overlay.Egress{NATSessions: 100}
+	filled := func(natSessions, used int, drops map[string]uint64, lost uint64) natGuard {
 		return natGuard{
-			census:    datapath.NATCensus{Bindings: bindings},
-			pressures: []datapath.Pressure{{Policy: "web", Proto: 6, Egress: pool, Used: used, Size: 100}}, drops: drops, newsLost: lost, known: true,
+			gcStats:   datapath.NATGCStats{Sessions: natSessions},
+			pressures: []datapath.PortUsage{{Policy: "web", Proto: 6, Egress: pool, Used: used, Size: 100}}, drops: drops, natEventsLost: lost, known: true,
 		}
 	}
 	var was natGuard
@@ -150,14 +150,14 @@ func TestNATAlarms(t *testing.T) {
 		want []string
 	}{
 		{filled(10, 10, map[string]uint64{reasonExhausted: 5}, 3), nil}, // the counts of before are no news
-		{filled(80, 79, map[string]uint64{reasonExhausted: 5}, 3), []string{"80 of 100 bindings"}},
-		{filled(76, 80, map[string]uint64{reasonExhausted: 5}, 3), []string{"76 of 100 bindings", "80 of 100 tcp ports of 203.0.113.10"}},
+		{filled(80, 79, map[string]uint64{reasonExhausted: 5}, 3), []string{"80 of 100 sessions"}},
+		{filled(76, 80, map[string]uint64{reasonExhausted: 5}, 3), []string{"76 of 100 sessions", "80 of 100 tcp ports of 203.0.113.10"}},
 		{filled(74, 76, map[string]uint64{reasonExhausted: 5}, 3), []string{"76 of 100 tcp ports"}},
 		{filled(1, 1, map[string]uint64{reasonExhausted: 7, reasonFull: 1, reasonNoGateway: 2}, 4),
-			[]string{"1 bindings began or ended", "1 of 100 bindings", "2 packets were dropped just now because no gateway", "2 packets were dropped just now for want"}},
+			[]string{"1 of 100 sessions", "1 sessions began or ended", "2 packets were dropped just now because no gateway", "2 packets were dropped just now for want"}},
 		{filled(1, 1, map[string]uint64{reasonExhausted: 7, reasonFull: 1, reasonNoGateway: 2}, 4), nil},
 	} {
-		c.now.judge(was, config)
+		c.now.evaluate(was, config)
 		if len(c.now.problems) != len(c.want) {
 			t.Errorf("sweep %d: %q, want %q", i, c.now.problems, c.want)
 		} else {
@@ -171,8 +171,8 @@ func TestNATAlarms(t *testing.T) {
 	}
 }
 
-func newsOf(event datapath.NewsEvent, b datapath.Binding) datapath.News {
-	return datapath.News{Event: event, AgeNS: 1e6, Binding: b, Record: recordOf(b)}
+func natEventsOf(event datapath.NATEventKind, b datapath.NATSession) datapath.NATEvent {
+	return datapath.NATEvent{Event: event, AgeNS: 1e6, Session: b, Record: recordOf(b)}
 }
 
 // Lines have the fields that docs/observe.md maps to IPFIX, and no more of them are written
@@ -182,12 +182,12 @@ func TestTranslationLog(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	var l translationLog
 	l.begin(noon, 2)
-	events := []datapath.News{
-		newsOf(datapath.BindingBegan, binding(1, 4000)), newsOf(datapath.BindingOpen, binding(1, 4000)), newsOf(datapath.BindingEnded, binding(1, 4000)),
-		newsOf(datapath.BindingBegan, binding(1, 4001)), newsOf(datapath.BindingBegan, binding(1, 4002)),
+	events := []datapath.NATEvent{
+		natEventsOf(datapath.NATCreated, natSession(1, 4000)), natEventsOf(datapath.NATEstablished, natSession(1, 4000)), natEventsOf(datapath.NATDeleted, natSession(1, 4000)),
+		natEventsOf(datapath.NATCreated, natSession(1, 4001)), natEventsOf(datapath.NATCreated, natSession(1, 4002)),
 	}
-	replicated := newsOf(datapath.BindingEnded, binding(1, 4003))
-	replicated.Binding.Replica = true
+	replicated := natEventsOf(datapath.NATDeleted, natSession(1, 4003))
+	replicated.Session.Replica = true
 	for _, n := range append(events, replicated) {
 		l.take(&n)
 	}
@@ -220,26 +220,26 @@ func TestTranslationLog(t *testing.T) {
 
 // Other gateways hear of what is answered and of what ended, in order, and not of what is
 // theirs.
-func TestNewsAreReplicated(t *testing.T) {
+func TestNATEventsAreReplicated(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).replicated()
-	theirs, unanswered, local := binding(3, 1), binding(4, 1), binding(5, 1)
+	theirs, unanswered, local := natSession(3, 1), natSession(4, 1), natSession(5, 1)
 	theirs.Replica, unanswered.Answered, local.Policy = true, false, "uplink/wan"
-	mapping := binding(6, 1)
+	mapping := natSession(6, 1)
 	mapping.Mapping, mapping.Answered = true, false
-	w.exits.news = []datapath.News{
-		newsOf(datapath.BindingBegan, binding(1, 1)), newsOf(datapath.BindingOpen, binding(1, 1)), newsOf(datapath.BindingOpen, binding(2, 1)),
-		newsOf(datapath.BindingEnded, binding(1, 1)), newsOf(datapath.BindingEnded, theirs), newsOf(datapath.BindingEnded, unanswered),
-		newsOf(datapath.BindingOpen, local), newsOf(datapath.BindingBegan, mapping),
+	w.exits.natEvents = []datapath.NATEvent{
+		natEventsOf(datapath.NATCreated, natSession(1, 1)), natEventsOf(datapath.NATEstablished, natSession(1, 1)), natEventsOf(datapath.NATEstablished, natSession(2, 1)),
+		natEventsOf(datapath.NATDeleted, natSession(1, 1)), natEventsOf(datapath.NATDeleted, theirs), natEventsOf(datapath.NATDeleted, unanswered),
+		natEventsOf(datapath.NATEstablished, local), natEventsOf(datapath.NATCreated, mapping),
 	}
 	_, _ = w.run()
-	var put, gone []datapath.BindingRecord
+	var put, gone []datapath.NATRecord
 	w.within("told", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		put, gone = recordsIn(t, w.exits.told[gw2Link]), recordsIn(t, w.exits.untold[gw2Link])
+		put, gone = recordsIn(t, w.exits.reported[gw2Link]), recordsIn(t, w.exits.untold[gw2Link])
 		return len(put) == 3 && len(gone) == 1
 	})
-	sources := func(records []datapath.BindingRecord) (list []netip.Addr) {
+	sources := func(records []datapath.NATRecord) (list []netip.Addr) {
 		for _, r := range records {
 			list = append(list, r.Inside.Addr())
 		}
@@ -259,10 +259,10 @@ func TestNewsAreReplicated(t *testing.T) {
 	}
 }
 
-func recordsIn(t *testing.T, b []byte) (list []datapath.BindingRecord) {
+func recordsIn(t *testing.T, b []byte) (list []datapath.NATRecord) {
 	t.Helper()
-	for chunk := range slices.Chunk(b, datapath.BindingRecordSize) {
-		var r datapath.BindingRecord
+	for chunk := range slices.Chunk(b, datapath.NATRecordSize) {
+		var r datapath.NATRecord
 		if err := r.UnmarshalBinary(chunk); err != nil {
 			t.Fatal(err)
 		}
@@ -272,16 +272,16 @@ func recordsIn(t *testing.T, b []byte) (list []datapath.BindingRecord) {
 }
 
 // News that were lost have all told again.
-func TestLostNews(t *testing.T) {
+func TestLostNATEvents(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).replicated()
-	w.events[eventNewsLost] = 3
+	w.events[eventNATEventsLost] = 3
 	w.run()
 	w.within("a first look", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.reads["news"] > 1 // news, events, and news again
 	})
-	w.set(func() { w.events[eventNewsLost]++ })
+	w.set(func() { w.events[eventNATEventsLost]++ })
 	w.within("told again", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -301,7 +301,7 @@ func TestRecordsOfOthers(t *testing.T) {
 		store = w.exits.store
 		return store != nil
 	})
-	own, local := recordOf(binding(1, 1)), binding(2, 1)
+	own, local := recordOf(natSession(1, 1)), natSession(2, 1)
 	local.Policy = "uplink/wan"
 	foreign := recordOf(local)
 	bytes := appendRecord(appendRecord(nil, &own), &foreign)
@@ -320,14 +320,14 @@ func TestRecordsOfOthers(t *testing.T) {
 	if len(put) != 1 || put[0].Inside != own.Inside || len(gone) != 1 {
 		t.Errorf("taken %+v, deleted %+v, want the shared one alone", put, gone)
 	}
-	if err := store.Put(gw2Link, make([]byte, datapath.BindingRecordSize)); err == nil {
+	if err := store.Put(gw2Link, make([]byte, datapath.NATRecordSize)); err == nil {
 		t.Error("a record of nothing is taken")
 	}
 	if r := fetched(t, c.Egress).Replication; len(r) != 1 || r[0].Conflicts != 1 {
 		t.Errorf("replication %+v, want one conflict", r)
 	}
 	w.mu.Lock()
-	w.exits.bindings = []datapath.Binding{binding(1, 1), local, binding(3, 1)}
+	w.exits.natSessions = []datapath.NATSession{natSession(1, 1), local, natSession(3, 1)}
 	w.mu.Unlock()
 	var all []byte
 	if err := store.Snapshot(gw2Link, func(b []byte) { all = append(all, b...) }); err != nil {
@@ -338,14 +338,14 @@ func TestRecordsOfOthers(t *testing.T) {
 	}
 }
 
-// A gateway that replicates waits for the bindings of the other one.
-func TestGatewayWaitsForBindings(t *testing.T) {
+// A gateway that replicates waits for the sessions of the other one.
+func TestGatewayWaitsForNATSessions(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).replicated()
 	c, _ := w.run()
 	w.served(bfd.InService)
-	w.within("the other is heard", func() bool { return member(t, c, gw2).Standing == "serving" && member(t, c, gw2).Why == "it says so" })
-	if m := member(t, c, gw1); m.Standing != "gone" {
-		t.Errorf("it is %+v, and knows no bindings", m)
+	w.within("the other is heard", func() bool { return member(t, c, gw2).State == "serving" && member(t, c, gw2).Why == "it says so" })
+	if m := member(t, c, gw1); m.State != "gone" {
+		t.Errorf("it is %+v, and knows no sessions", m)
 	}
 	w.mu.Lock()
 	w.exits.states = map[replica.ID]replica.State{gw2Link: {Connected: true, Synced: true}}
@@ -354,23 +354,23 @@ func TestGatewayWaitsForBindings(t *testing.T) {
 	w.owns(2)
 }
 
-// Bindings that live are told of again before they expire at the other gateway.
+// Sessions that live are told of again before they expire at the other gateway.
 func TestRefresh(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).replicated()
 	w.config.Egress.Timeouts.ICMP = 200 * time.Millisecond
-	idle, theirs := binding(2, 1), binding(3, 1)
+	idle, theirs := natSession(2, 1), natSession(3, 1)
 	idle.IdleNS, theirs.Replica = 10e9, true
-	w.exits.bindings = []datapath.Binding{binding(1, 1), idle, theirs}
-	w.exits.bindings[0].IdleNS = 1e6
+	w.exits.natSessions = []datapath.NATSession{natSession(1, 1), idle, theirs}
+	w.exits.natSessions[0].IdleNS = 1e6
 	_, _ = w.run()
 	w.within("refreshed", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return len(w.exits.told[gw2Link]) > 0
+		return len(w.exits.reported[gw2Link]) > 0
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, r := range recordsIn(t, w.exits.told[gw2Link]) {
+	for _, r := range recordsIn(t, w.exits.reported[gw2Link]) {
 		if r.Inside.Addr() != inside(1) {
 			t.Errorf("%s is refreshed", r.Inside)
 		}

@@ -147,7 +147,7 @@ func (e *edge) watchOffloads(ctx context.Context) {
 		}
 	}()
 	if err := e.ns.enter(); err != nil {
-		e.fault(answerOffloads, err)
+		e.reportProblem(answerOffloads, err)
 		return
 	}
 	for ctx.Err() == nil {
@@ -169,7 +169,7 @@ func (e *edge) probeOffloads(ctx context.Context) time.Duration {
 			return offloadLook
 		}
 		reasons, err := e.offloads.reasons(paths)
-		e.fault("look at the drivers of the underlay", err)
+		e.reportProblem("look at the drivers of the underlay", err)
 		pair, wait := e.offloads.next(reasons, time.Now())
 		if wait > 0 || ctx.Err() != nil {
 			return wait
@@ -190,7 +190,7 @@ func (e *edge) offloadPaths() (paths []offload.Path) {
 	pairs := reconcile.Pairs(e.config)
 	e.offloads.keep(pairs)
 	for _, pair := range pairs {
-		way, ok := reconcile.Way(e.config, e.view, pair)
+		way, ok := reconcile.PathOf(e.config, e.hostState, pair)
 		if !ok || way.NextMAC == (overlay.MAC{}) {
 			continue
 		}
@@ -304,8 +304,8 @@ func (e *edge) probeOffload(ctx context.Context, path offload.Path, why string) 
 	if ctx.Err() != nil {
 		return
 	}
-	_, held := inLoop(e, e.holdOffloads)
-	e.fault(changeHost, held)
+	_, held := inLoop(e, e.ensureOffloads)
+	e.reportProblem(changeHost, held)
 	o.settle()
 	switch {
 	case errors.Is(err, offload.ErrBusy):
@@ -313,7 +313,7 @@ func (e *edge) probeOffload(ctx context.Context, path offload.Path, why string) 
 		e.log.Warn("offloads could not be probed", "interface", path.Interface, "remote", path.Remote, "err", err)
 	default:
 		e.log.Info("offloads were probed", "interface", path.Interface, "remote", path.Remote, "mode", result.Mode.Name, "why", result.Why)
-		e.fault("remember the offload probes", o.save())
+		e.reportProblem("remember the offload probes", o.save())
 	}
 }
 
@@ -355,18 +355,18 @@ func (e *edge) setOffloads(ctx context.Context, set []host.Offload) error {
 	o.mu.Lock()
 	o.trial.set = set
 	o.mu.Unlock()
-	if _, err := inLoop(e, e.holdOffloads); err != nil {
+	if _, err := inLoop(e, e.ensureOffloads); err != nil {
 		return err
 	}
 	return ctx.Err()
 }
 
-// holdOffloads makes the offloads be as wanted. It is done by the goroutine of Run.
-func (e *edge) holdOffloads() (struct{}, error) {
-	holds := reconcile.Holds(e.config, e.view)
-	holds.Checksummers = append(holds.Checksummers, unwanted(holds, e.view)...)
+// ensureOffloads makes the offloads be as wanted. It is done by the goroutine of Run.
+func (e *edge) ensureOffloads() (struct{}, error) {
+	holds := reconcile.HostConfig(e.config, e.hostState)
+	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, e.hostState)...)
 	holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
-	return struct{}{}, e.host.Hold(holds)
+	return struct{}{}, e.host.Ensure(holds)
 }
 
 // endTrial restores what a probe set that was cut short, when the loop has ended.
@@ -374,8 +374,8 @@ func (e *edge) endTrial() {
 	e.offloads.mu.Lock()
 	e.offloads.trial = nil
 	e.offloads.mu.Unlock()
-	_, err := e.holdOffloads()
-	e.fault(changeHost, err)
+	_, err := e.ensureOffloads()
+	e.reportProblem(changeHost, err)
 }
 
 // loadOffloads reads what a former process found.

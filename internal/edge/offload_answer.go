@@ -32,7 +32,7 @@ func (e *edge) answerOffloadProbes() {
 			errs = append(errs, e.answerOffloadsAt(local, config))
 		}
 	}
-	e.fault(answerOffloads, errors.Join(errs...))
+	e.reportProblem(answerOffloads, errors.Join(errs...))
 }
 
 func (e *edge) answerOffloadsAt(local netip.Addr, config overlay.Edge) error {

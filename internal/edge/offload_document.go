@@ -125,7 +125,7 @@ func (e *edge) askProbes(remote string) error {
 		}
 	}
 	o.mu.Unlock()
-	nudge(o.wake)
+	wake(o.wake)
 	if !found && remote != "" {
 		return fmt.Errorf("there is no path to a remote %q now: see `selvage teps`", remote)
 	}

@@ -61,21 +61,21 @@ func (p *paths) follow(probes PathProbes) followed {
 }
 
 // onEach does f at each of the news until the returned function is called.
-func onEach(news <-chan struct{}, f func()) (end func()) {
-	return beside(context.Background(), func(ctx context.Context) {
+func onEach(natEvents <-chan struct{}, f func()) (end func()) {
+	return goWait(context.Background(), func(ctx context.Context) {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-news:
+			case <-natEvents:
 				f()
 			}
 		}
 	})
 }
 
-// beside runs f in a goroutine until the returned function is called, which waits for it.
-func beside(ctx context.Context, f func(context.Context)) (end func()) {
+// goWait runs f in a goroutine until the returned function is called, which waits for it.
+func goWait(ctx context.Context, f func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var owned sync.WaitGroup
 	owned.Go(func() { f(ctx) })
@@ -104,11 +104,11 @@ func (p *paths) close() error {
 
 // probe makes the probes be those of configuration and view, and returns what
 // they found by now.
-func (e *edge) probe(view host.View) map[overlay.Pair]int {
+func (e *edge) probe(hostState host.State) map[overlay.Pair]int {
 	var errs []error
 	wanted := make(map[netip.Addr]bool)
 	for _, t := range e.config.Underlay.Local() {
-		if wanted[t.Addr] = e.config.Underlay.ProbeMTU && view.TEPs[t.Addr]; wanted[t.Addr] {
+		if wanted[t.Addr] = e.config.Underlay.ProbeMTU && hostState.TEPs[t.Addr]; wanted[t.Addr] {
 			errs = append(errs, e.openProbes(t.Addr))
 		}
 	}
@@ -117,11 +117,11 @@ func (e *edge) probe(view host.View) map[overlay.Pair]int {
 			errs = append(errs, e.endProbes(local))
 		}
 	}
-	e.fault("probe path MTUs", errors.Join(errs...))
+	e.reportProblem("probe path MTUs", errors.Join(errs...))
 	for local, probes := range e.paths.probes {
 		ceilings := make(map[netip.Addr]int)
 		for _, pair := range reconcile.Pairs(e.config) {
-			if way, ok := reconcile.Way(e.config, view, pair); ok && pair.Local == local {
+			if way, ok := reconcile.PathOf(e.config, hostState, pair); ok && pair.Local == local {
 				ceilings[pair.Remote] = way.MTU
 			}
 		}
@@ -168,7 +168,7 @@ func (e *edge) endProbes(local netip.Addr) error {
 // after reportLife.
 func (e *edge) followPaths() {
 	reports, err := e.dp.PathMTUs()
-	e.fault("read the path MTUs that ICMP messages reported", err)
+	e.reportProblem("read the path MTUs that ICMP messages reported", err)
 	if err != nil {
 		return
 	}
@@ -202,11 +202,11 @@ func (p *paths) confirmed(remote netip.Addr, at time.Time, results map[overlay.P
 
 func (e *edge) forget(remote netip.Addr) {
 	e.mu.Lock()
-	e.steering.mu.Lock()
+	e.pathSelector.mu.Lock()
 	err := e.dp.ForgetPathMTU(remote)
-	e.steering.mu.Unlock()
+	e.pathSelector.mu.Unlock()
 	e.mu.Unlock()
-	e.fault("forget a path MTU", err)
+	e.reportProblem("forget a path MTU", err)
 	delete(e.paths.seen, remote)
 }
 

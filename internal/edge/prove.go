@@ -71,8 +71,8 @@ func (e *edge) proveHandler() http.HandlerFunc {
 
 // prove sends probes and judges what comes back.
 func (p *prover) prove(ctx context.Context, q ProveQuery) (ProveInfo, error) {
-	begin, said := time.Now(), p.hearsays()
-	proofs, err := read(p.edge, "proof", func() ([]proof, error) { return p.plan(q.What, said) })
+	begin, reported := time.Now(), p.hearsays()
+	proofs, err := read(p.edge, "proof", func() ([]proof, error) { return p.plan(q.What, reported) })
 	var wrong mistake
 	if errors.As(err, &wrong) {
 		return ProveInfo{}, wrong
@@ -129,7 +129,7 @@ func (e *edge) sendProbes(ctx context.Context, proofs []proof, timeout time.Dura
 	prober, err := inLoop(e, func() (*prove.Prober, error) { // for its network namespace
 		o := prove.Options{MAC: prove.MAC(self(e.config)), Timeout: timeout}
 		for _, name := range e.config.Underlay.Interfaces {
-			if link, ok := e.view.Links[name]; ok && link.Up {
+			if link, ok := e.hostState.Links[name]; ok && link.Up {
 				o.Interfaces = append(o.Interfaces, link.Index)
 			}
 		}
@@ -184,11 +184,11 @@ const (
 
 // info is the document of a proof.
 func (p proof) info(f prove.Finding) ProofInfo {
-	v := prove.Judge(p.tunnel, f, p.known)
+	v := prove.Classify(p.tunnel, f, p.known)
 	info := ProofInfo{
 		Segment: p.segment.Name, VNI: p.segment.VNI, Remote: p.remote.Addrs[0], Name: p.remote.Name,
 		Router: p.router, Prefixes: p.prefixes, Count: p.count,
-		State: string(v.State), Cause: v.Cause, Cure: v.Cure, Control: append([]string{}, p.control...),
+		State: string(v.State), Cause: v.Cause, Fix: v.Fix, Control: append([]string{}, p.control...),
 		Paths: []ProofPath{}, Targets: []ProofTarget{}, Size: p.tunnel.Size, SizeState: SizeNotTried, Passed: f.Passed,
 	}
 	for i, path := range f.Paths {
@@ -221,18 +221,18 @@ func (p proof) info(f prove.Finding) ProofInfo {
 // there is none. mu is held.
 func (e *edge) underlayPaths(p *proof, r pathReadings) {
 	first := p.remote.Addrs[0]
-	for _, path := range r.plan.teams.Paths {
+	for _, path := range r.plan.pathPolicies.Paths {
 		if path.Edge != first || !e.isPinnedTo(p.segment, path.Local) {
 			continue
 		}
-		name := e.view.Ways[path.Pair].Interface
+		name := e.hostState.Routes[path.Pair].Interface
 		if life := r.lives[path.Pair]; life.State != "" {
 			p.control = append(p.control, fmt.Sprintf("liveness of %s: %s", path.Pair, life.State))
 			p.known.Alive = p.known.Alive || life.State == bfd.Up
 		}
 		if path.NextMAC == (overlay.MAC{}) {
-			p.known.NoWay = fmt.Sprintf("next hop %s on %s does not answer", e.view.Ways[path.Pair].Addr, name)
-			p.known.NoWayCure = "check that it is up and in the same network"
+			p.known.NoWay = fmt.Sprintf("next hop %s on %s does not answer", e.hostState.Routes[path.Pair].Addr, name)
+			p.known.NoWayFix = "check that it is up and in the same network"
 			continue
 		}
 		mtu, state := r.mtu(path.Pair, path.MTU)
@@ -242,10 +242,10 @@ func (e *edge) underlayPaths(p *proof, r pathReadings) {
 	}
 	switch {
 	case len(p.tunnel.Paths) > 0:
-		p.known.NoWay, p.known.NoWayCure = "", ""
+		p.known.NoWay, p.known.NoWayFix = "", ""
 	case p.known.NoWay == "":
 		p.known.NoWay = fmt.Sprintf("there is no route to %s by an underlay interface", first)
-		p.known.NoWayCure = "add the route, or the interface to the underlay's: `selvage teps` says more"
+		p.known.NoWayFix = "add the route, or the interface to the underlay's: `selvage teps` says more"
 	}
 }
 
@@ -275,7 +275,7 @@ func (e *edge) sizeOf(p *proof) int {
 	most := 0
 	for _, a := range reconcile.Attachments(e.config) {
 		if a.Segment == p.segment.Name {
-			most = max(most, e.view.Links[a.Interface].MTU)
+			most = max(most, e.hostState.Links[a.Interface].MTU)
 		}
 	}
 	return min(size, cmp.Or(most, plainMTU))

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// heardOf is a remote in a segment, or in the L3 segment of a router, which is called by the
+// receivedOf is a remote in a segment, or in the L3 segment of a router, which is called by the
 // router's name then.
-type heardOf struct {
+type receivedOf struct {
 	name   string
 	remote netip.Addr
 }
@@ -21,7 +21,7 @@ type hearsay struct {
 }
 
 // hearsays are what BGP says of all remotes; nothing without BGP.
-func (e *edge) hearsays() map[heardOf]hearsay {
+func (e *edge) hearsays() map[receivedOf]hearsay {
 	b := e.bgp.Load()
 	if b == nil {
 		return nil
@@ -29,13 +29,13 @@ func (e *edge) hearsays() map[heardOf]hearsay {
 	b.mu.Lock()
 	routes := b.table.Routes()
 	b.mu.Unlock()
-	all := make(map[heardOf]hearsay)
+	all := make(map[receivedOf]hearsay)
 	for i := range routes {
 		r := &routes[i]
 		if !r.Neighbour.IsValid() || r.For == "" {
 			continue
 		}
-		at := heardOf{r.For, r.Route.NextHop}
+		at := receivedOf{r.For, r.Route.NextHop}
 		h := all[at]
 		switch {
 		case !r.Used:

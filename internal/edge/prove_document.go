@@ -81,7 +81,7 @@ type ProofInfo struct {
 	// Cause says what is wrong, or of what is proven what else was seen, and Cure what to do; ""
 	// where all is well.
 	Cause string `json:"cause"`
-	Cure  string `json:"cure"`
+	Fix   string `json:"fix"`
 	// Control is what is known without packets: of BGP, liveness and path MTU, in words.
 	Control []string `json:"control"`
 

@@ -30,17 +30,17 @@ type planner struct {
 	paths    pathReadings
 	segments []overlay.Segment
 	routes   []reconcile.Table
-	hearsays map[heardOf]hearsay
+	hearsays map[receivedOf]hearsay
 	// Of what is behind each remote in each segment:
-	neighbours map[heardOf][]datapath.Neighbour
-	macs       map[heardOf]map[datapath.Origin]int
+	neighbours map[receivedOf][]datapath.Neighbour
+	macs       map[receivedOf]map[datapath.Origin]int
 	ours       map[netip.Addr]bool // remotes whose probes were heard
 }
 
-func (e *edge) newPlanner(said map[heardOf]hearsay) (planner, error) {
+func (e *edge) newPlanner(reported map[receivedOf]hearsay) (planner, error) {
 	p := planner{
-		edge: e, segments: reconcile.Segments(e.config), routes: e.steering.routes(), hearsays: said,
-		neighbours: make(map[heardOf][]datapath.Neighbour), macs: make(map[heardOf]map[datapath.Origin]int), ours: make(map[netip.Addr]bool),
+		edge: e, segments: reconcile.Segments(e.config), routes: e.pathSelector.routes(), hearsays: reported,
+		neighbours: make(map[receivedOf][]datapath.Neighbour), macs: make(map[receivedOf]map[datapath.Origin]int), ours: make(map[netip.Addr]bool),
 	}
 	var err error
 	if p.paths, err = e.readPathReadings(); err != nil {
@@ -51,7 +51,7 @@ func (e *edge) newPlanner(said map[heardOf]hearsay) (planner, error) {
 		return p, err
 	}
 	for _, n := range neighbours {
-		at := heardOf{n.Segment, n.Remote}
+		at := receivedOf{n.Segment, n.Remote}
 		p.neighbours[at] = append(p.neighbours[at], n)
 	}
 	fdb, err := e.dp.FDB()
@@ -66,7 +66,7 @@ func (e *edge) newPlanner(said map[heardOf]hearsay) (planner, error) {
 			p.ours[f.Remote] = true
 			continue
 		}
-		at := heardOf{f.Segment, f.Remote}
+		at := receivedOf{f.Segment, f.Remote}
 		if p.macs[at] == nil {
 			p.macs[at] = make(map[datapath.Origin]int)
 		}
@@ -77,8 +77,8 @@ func (e *edge) newPlanner(said map[heardOf]hearsay) (planner, error) {
 
 // plan is what is to be proven: everything for "", a segment by name, or the way to a prefix or
 // address. mu is held.
-func (e *edge) plan(what string, said map[heardOf]hearsay) ([]proof, error) {
-	p, err := e.newPlanner(said)
+func (e *edge) plan(what string, reported map[receivedOf]hearsay) ([]proof, error) {
+	p, err := e.newPlanner(reported)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (p planner) start(s overlay.Segment, remote netip.Addr, router string) proo
 	if router != "" {
 		name = router
 	}
-	if h, ok := p.hearsays[heardOf{name, remote}]; ok {
+	if h, ok := p.hearsays[receivedOf{name, remote}]; ok {
 		at.control = append(at.control, h.words())
 	}
 	at.tunnel.Size = p.sizeOf(&at)
@@ -171,7 +171,7 @@ func (p planner) ofSegment(s overlay.Segment, remote netip.Addr, only *datapath.
 		at.add(targetGateway, "", prove.Target{Ask: prove.Resolve, MAC: s.Gateway.MAC, Addr: s.Gateway.Addresses[0].Addr(), Near: true})
 	}
 	p.addEdge(&at)
-	macs := p.macs[heardOf{s.Name, remote}]
+	macs := p.macs[receivedOf{s.Name, remote}]
 	at.known.Hosts = macs[datapath.OriginBGP]
 	at.control = append(at.control, fmt.Sprintf("MAC addresses there: %d by BGP, %d learned, %d configured",
 		macs[datapath.OriginBGP], macs[datapath.OriginLearned], macs[datapath.OriginStatic]))
@@ -182,7 +182,7 @@ func (p planner) ofSegment(s overlay.Segment, remote netip.Addr, only *datapath.
 // and then who was heard last.
 func (p planner) hosts(s overlay.Segment, remote netip.Addr) []datapath.Neighbour {
 	var list []datapath.Neighbour
-	for _, n := range p.neighbours[heardOf{s.Name, remote}] {
+	for _, n := range p.neighbours[receivedOf{s.Name, remote}] {
 		if n.MAC != (overlay.MAC{}) && !isProber(n) && !isGatewayOf(s, n) {
 			list = append(list, n)
 		}

@@ -119,7 +119,7 @@ func (p planner) source(r overlay.Router, six bool) (from netip.Addr, shared boo
 			continue
 		}
 		gateways = append(gateways, addrsOf(s.Gateway.Addresses)...)
-		for _, n := range p.neighbours[heardOf{s.Name, netip.Addr{}}] {
+		for _, n := range p.neighbours[receivedOf{s.Name, netip.Addr{}}] {
 			if n.Port != "" && !n.Addr.IsLinkLocalUnicast() {
 				own = append(own, n.Addr)
 			}
@@ -254,7 +254,7 @@ func (p planner) toHost(addr netip.Addr, segment string) (proofs []proof) {
 			continue
 		}
 		for _, remote := range s.Remotes {
-			for _, n := range p.neighbours[heardOf{s.Name, remote}] {
+			for _, n := range p.neighbours[receivedOf{s.Name, remote}] {
 				if n.Addr == addr {
 					proofs = append(proofs, p.ofSegment(s, remote, &n))
 				}

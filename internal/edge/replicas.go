@@ -13,15 +13,15 @@ import (
 	"github.com/selvage/selvage/internal/replica"
 )
 
-// recordVersion is that of datapath.BindingRecord's binary form.
+// recordVersion is that of datapath.NATRecord's binary form.
 const recordVersion = 1
 
-// refreshEvery is how often other gateways are told that bindings live on, well before these
-// expire there: a binding that had a packet in between is told of. Timeouts that are shorter
+// refreshEvery is how often other gateways are told that sessions live on, well before these
+// expire there: a session that had a packet in between is told of. Timeouts that are shorter
 // are halved.
 const refreshEvery = time.Minute
 
-// Replication tells other gateways of bindings.
+// Replication tells other gateways of sessions.
 type Replication interface {
 	Set(links []replica.Link) error
 	Put(link replica.ID, records []byte)
@@ -69,7 +69,7 @@ func groupLinks(e overlay.Edge, g overlay.GatewayGroup) (links []replica.Link) {
 	return links
 }
 
-// audiences are the links that hear of the bindings of a policy, by the tag of its name.
+// audiences are the links that hear of the sessions of a policy, by the tag of its name.
 func audiences(e overlay.Edge) map[uint32][]replica.ID {
 	all := make(map[uint32][]replica.ID)
 	if e.Egress == nil {
@@ -88,18 +88,18 @@ func audiences(e overlay.Edge) map[uint32][]replica.ID {
 	return all
 }
 
-// replicas are the bindings of this edge as those who replicate them see them.
+// replicas are the sessions of this edge as those who replicate them see them.
 type replicas struct {
 	e         *edge
 	conflicts sync.Map // of replica.ID: how many uint64
 }
 
-// Snapshot is replica.Store's: all bindings of policies that the other gateway shares.
+// Snapshot is replica.Store's: all sessions of policies that the other gateway shares.
 func (r *replicas) Snapshot(link replica.ID, do func(records []byte)) error {
-	_, err := read(r.e, "bindings", func() (struct{}, error) {
+	_, err := read(r.e, "NAT sessions", func() (struct{}, error) {
 		hears := audiences(r.e.config)
 		var b []byte
-		return struct{}{}, r.e.dp.EachBindingRecord(func(record *datapath.BindingRecord) bool {
+		return struct{}{}, r.e.dp.EachNATRecord(func(record *datapath.NATRecord) bool {
 			if slices.Contains(hears[record.Policy], link) {
 				b = appendRecord(b[:0], record)
 				do(b)
@@ -110,7 +110,7 @@ func (r *replicas) Snapshot(link replica.ID, do func(records []byte)) error {
 	return err
 }
 
-func appendRecord(b []byte, r *datapath.BindingRecord) []byte {
+func appendRecord(b []byte, r *datapath.NATRecord) []byte {
 	b, err := r.AppendBinary(b)
 	if err != nil { // it never does
 		panic(err)
@@ -124,8 +124,8 @@ func (r *replicas) Put(link replica.ID, records []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = read(r.e, "bindings", func() (struct{}, error) {
-		_, conflicts, err := r.e.dp.PutBindings(list)
+	_, err = read(r.e, "NAT sessions", func() (struct{}, error) {
+		_, conflicts, err := r.e.dp.PutNATRecords(list)
 		if conflicts > 0 {
 			was, _ := r.conflicts.LoadOrStore(link, uint64(0))
 			r.conflicts.Store(link, was.(uint64)+uint64(conflicts)) // a link has one reader
@@ -141,18 +141,18 @@ func (r *replicas) Delete(link replica.ID, records []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = read(r.e, "bindings", func() (int, error) { return r.e.dp.DeleteBindings(list) })
+	_, err = read(r.e, "NAT sessions", func() (int, error) { return r.e.dp.DeleteNATRecords(list) })
 	return err
 }
 
 // parse leaves out the records of policies that the other gateway has no share in.
-func (r *replicas) parse(link replica.ID, records []byte) ([]datapath.BindingRecord, error) {
+func (r *replicas) parse(link replica.ID, records []byte) ([]datapath.NATRecord, error) {
 	r.e.mu.RLock()
 	hears := audiences(r.e.config)
 	r.e.mu.RUnlock()
-	list := make([]datapath.BindingRecord, 0, len(records)/datapath.BindingRecordSize)
-	for b := range slices.Chunk(records, datapath.BindingRecordSize) {
-		var record datapath.BindingRecord
+	list := make([]datapath.NATRecord, 0, len(records)/datapath.NATRecordSize)
+	for b := range slices.Chunk(records, datapath.NATRecordSize) {
+		var record datapath.NATRecord
 		if err := record.UnmarshalBinary(b); err != nil {
 			return nil, err
 		}
@@ -172,26 +172,26 @@ func (e *edge) replicate() {
 	if e.replication == nil {
 		store := &replicas{e: e}
 		r, err := e.opts.OpenReplication(replica.Options{
-			Format: replica.Format{Len: datapath.BindingRecordSize, Version: recordVersion}, Store: store, Log: e.log, Enter: e.ns.enter,
+			Format: replica.Format{Len: datapath.NATRecordSize, Version: recordVersion}, Store: store, Log: e.log, Enter: e.ns.enter,
 		})
-		e.fault(replicateFault, err)
+		e.reportProblem(replicateProblem, err)
 		if err != nil {
 			return
 		}
 		e.mu.Lock()
 		e.replication, e.replicas = r, store
 		e.mu.Unlock()
-		e.endReplication = onEach(r.Changed(), func() { nudge(e.steering.gate.nudged) })
-		s := &e.steering
+		e.endReplication = onEach(r.Changed(), func() { wake(e.pathSelector.gateways.nudged) })
+		s := &e.pathSelector
 		s.mu.Lock()
-		s.gate.replicas = r.States
+		s.gateways.replicas = r.States
 		s.mu.Unlock()
 	}
-	e.fault(replicateFault, e.replication.Set(links))
+	e.reportProblem(replicateProblem, e.replication.Set(links))
 }
 
-// replicateFault names the fault of replication that cannot be had.
-const replicateFault = "replicate bindings"
+// replicateProblem names the fault of replication that cannot be had.
+const replicateProblem = "replicate sessions"
 
 // stopReplication ends it.
 func (e *edge) stopReplication() error {
@@ -206,16 +206,16 @@ func (e *edge) stopReplication() error {
 	return r.Close()
 }
 
-// refresh tells other gateways which bindings had packets in the last time, so that those do
+// refresh tells other gateways which sessions had packets in the last time, so that those do
 // not expire there.
 func (e *edge) refresh(since time.Duration) error {
-	_, err := read(e, "bindings", func() (struct{}, error) {
+	_, err := read(e, "NAT sessions", func() (struct{}, error) {
 		hears := audiences(e.config)
 		if e.replication == nil || len(hears) == 0 {
 			return struct{}{}, nil
 		}
 		out := make(outbox)
-		err := e.dp.EachBindingRecord(func(r *datapath.BindingRecord) bool {
+		err := e.dp.EachNATRecord(func(r *datapath.NATRecord) bool {
 			if r.IdleNS <= uint64(since) && !r.Replica {
 				for _, id := range hears[r.Policy] {
 					out[id] = appendRecord(out[id], r)
@@ -231,7 +231,7 @@ func (e *edge) refresh(since time.Duration) error {
 }
 
 // outboxMost is how many bytes are collected before they are handed on.
-const outboxMost = 1000 * datapath.BindingRecordSize
+const outboxMost = 1000 * datapath.NATRecordSize
 
 // outbox is records by who hears of them.
 type outbox map[replica.ID][]byte
@@ -246,8 +246,8 @@ func (o outbox) flush(tell func(replica.ID, []byte), most int) {
 	}
 }
 
-// refreshPace is how often bindings of these timeouts are told of again.
-func refreshPace(t overlay.Timeouts) time.Duration {
+// refreshRateLimit is how often sessions of these timeouts are told of again.
+func refreshRateLimit(t overlay.Timeouts) time.Duration {
 	return min(refreshEvery, t.UDPReplied/2, t.ICMP/2, t.Established/2)
 }
 
@@ -273,11 +273,11 @@ func (e *edge) replicationInfos() []ReplicationInfo {
 }
 
 // replicationProblems are links that do not work though the other gateway is there.
-func (e *edge) replicationProblems(all map[netip.Addr]judged, now time.Time) (problems []string) {
+func (e *edge) replicationProblems(all map[netip.Addr]gatewayStates, now time.Time) (problems []string) {
 	for _, l := range e.replicationInfos() {
-		if !l.Connected && now.Sub(l.Since) > patience && all[l.Gateway].Standing != nat.Gone {
+		if !l.Connected && now.Sub(l.Since) > patience && all[l.Gateway].State != nat.Gone {
 			problems = append(problems, fmt.Sprintf(
-				"egress: bindings are not replicated with %s, its connections end with it: %s: check TCP port %d between both",
+				"egress: sessions are not replicated with %s, its connections end with it: %s: check TCP port %d between both",
 				gatewayName(e.config, l.Gateway), l.Why, l.Port))
 		}
 	}

@@ -33,33 +33,33 @@ func (e *edge) neighbourDocuments() ([]NeighbourInfo, error) {
 	})
 }
 
-// station is an IP address in a segment.
-type station struct {
+// bgpMAC is an IP address in a segment.
+type bgpMAC struct {
 	segment string
 	addr    netip.Addr
 }
 
-// stations are the MAC addresses that the data path knows. mu is held.
-func (e *edge) stations() (map[station]overlay.MAC, error) {
+// bgpMACs are the MAC addresses that the data path knows. mu is held.
+func (e *edge) bgpMACs() (map[bgpMAC]overlay.MAC, error) {
 	neighbours, err := e.dp.Neighbours()
 	if err != nil {
 		return nil, err
 	}
-	macs := make(map[station]overlay.MAC, len(neighbours))
+	macs := make(map[bgpMAC]overlay.MAC, len(neighbours))
 	for _, n := range neighbours {
-		macs[station{n.Segment, n.Addr}] = n.MAC
+		macs[bgpMAC{n.Segment, n.Addr}] = n.MAC
 	}
 	return macs, nil
 }
 
 func (e *edge) routeDocuments() ([]RouteInfo, error) {
 	return read(e, "routes", func() ([]RouteInfo, error) {
-		macs, err := e.stations()
+		macs, err := e.bgpMACs()
 		if err != nil {
 			return nil, err
 		}
 		list := []RouteInfo{}
-		for _, t := range e.steering.routes() {
+		for _, t := range e.pathSelector.routes() {
 			for _, r := range t.Routes {
 				info := RouteInfo{
 					Router: t.Router, Prefix: r.Prefix, Kind: r.Kind, Origin: string(r.Origin), From: r.From, Hops: []HopInfo{},
@@ -78,21 +78,21 @@ func (e *edge) routeDocuments() ([]RouteInfo, error) {
 }
 
 // routes are those of all routers by now.
-func (s *steering) routes() []reconcile.Table {
+func (s *pathSelector) routes() []reconcile.Table {
 	s.mu.Lock()
 	snapshot := s.routing.Snapshot()
 	s.mu.Unlock()
 	return snapshot.All()
 }
 
-func (e *edge) hopInfo(hop datapath.Hop, macs map[station]overlay.MAC) HopInfo {
+func (e *edge) hopInfo(hop datapath.Hop, macs map[bgpMAC]overlay.MAC) HopInfo {
 	info := HopInfo{Segment: hop.Segment, Address: hop.Addr, Remote: hop.Remote, State: stateConnected}
 	switch {
 	case hop.Remote.IsValid():
-		info.MAC, info.State = hop.MAC.String(), tepState(e.config, e.view, hop.Remote)
+		info.MAC, info.State = hop.MAC.String(), tepState(e.config, e.hostState, hop.Remote)
 	case hop.Addr.IsValid():
 		info.State = stateUnresolved
-		if mac, ok := macs[station{hop.Segment, hop.Addr}]; ok {
+		if mac, ok := macs[bgpMAC{hop.Segment, hop.Addr}]; ok {
 			info.MAC, info.State = mac.String(), stateResolved
 		}
 	}
@@ -109,7 +109,7 @@ type asked struct{ before, last uint64 }
 // lookAsked takes a look.
 func (e *edge) lookAsked() {
 	n, err := e.countAsked()
-	e.fault("read the drops", err)
+	e.reportProblem("read the drops", err)
 	if err != nil {
 		return
 	}
@@ -128,7 +128,7 @@ func (e *edge) countAsked() (uint64, error) {
 	return 0, err
 }
 
-// unresolvedHops names the next hops of static and learnt routes that have no MAC address
+// unresolvedHops names the next hops of static and learned routes that have no MAC address
 // while packets want some: a next hop is asked when a packet needs it, so one that
 // nobody needs is no problem. mu is held.
 func (e *edge) unresolvedHops() (problems []string, err error) {
@@ -136,13 +136,13 @@ func (e *edge) unresolvedHops() (problems []string, err error) {
 	if err != nil || n <= e.asked.before {
 		return nil, err
 	}
-	macs, err := e.stations()
+	macs, err := e.bgpMACs()
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range reconcile.Routes(e.config) {
 		for _, r := range t.Routes {
-			if r.Origin != reconcile.Static && r.Origin != reconcile.Learnt {
+			if r.Origin != reconcile.Static && r.Origin != reconcile.Learned {
 				continue
 			}
 			for _, hop := range r.Hops {

@@ -68,14 +68,14 @@ func (e *edge) firewallDocument() (FirewallInfo, error) {
 		}
 		info := FirewallInfo{
 			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.guard.sweptAt,
-			States: []StateInfo{}, Tables: tableInfos(e.dp.FirewallTables(e.guard.census)), HalfOpenLimit: fw.HalfOpen, HalfOpen: e.guard.census.HalfOpens,
+			States: []StateInfo{}, Tables: tableInfos(e.dp.FirewallTables(e.guard.gcStats)), HalfOpenLimit: fw.HalfOpen, HalfOpen: e.guard.gcStats.HalfOpens,
 			Events: []EventInfo{}, Problems: append([]string{}, e.guard.problems...),
 		}
 		if info.HalfOpen == nil {
 			info.HalfOpen = map[string]int{}
 		}
 		for _, name := range datapath.StateNames {
-			info.States = append(info.States, StateInfo{Name: name, Sessions: e.guard.census.States[name]})
+			info.States = append(info.States, StateInfo{Name: name, Sessions: e.guard.gcStats.States[name]})
 		}
 		for _, event := range firewallEvents {
 			event.Count = events[event.Name]
@@ -88,11 +88,11 @@ func (e *edge) firewallDocument() (FirewallInfo, error) {
 // firewallEvents are the events of bpf/core/reasons.h that are about the firewall. A test
 // compares names and texts.
 var firewallEvents = []EventInfo{
-	{Name: "conn-opened", Description: "connections that the firewall let begin"},
-	{Name: "conn-answered", Description: "connections that were answered"},
-	{Name: eventConnFull, Description: "connections that stayed among those without an answer for want of room"},
-	{Name: "conn-rejudged", Description: "connections that a new policy was asked about"},
-	{Name: "conn-cut", Description: "connections that a new policy no longer allows"},
+	{Name: "conntrack-opened", Description: "connections that the firewall allowed to open"},
+	{Name: "conntrack-answered", Description: "connections that were answered"},
+	{Name: eventConnFull, Description: "answered connections kept as half-open because the table is full"},
+	{Name: "conntrack-reevaluated", Description: "connections evaluated against a new policy"},
+	{Name: "conntrack-revoked", Description: "connections that a new policy no longer allows"},
 	{Name: eventLogLost, Description: "log lines of the firewall not written because of their rate"},
 }
 
@@ -186,13 +186,13 @@ func wouldAllow(p *policy.Policy, places map[string]bool, s *datapath.Session) (
 	if p == nil {
 		return 0, true
 	}
-	j := p.Judge(opening(s))
+	j := p.Evaluate(opening(s))
 	return cutter(j.Rule), j.Verdict == overlay.Allow
 }
 
 // opening is the first packet of a session, as far as it is still known.
-func opening(s *datapath.Session) policy.Opening {
-	o := policy.Opening{
+func opening(s *datapath.Session) policy.Query {
+	o := policy.Query{
 		Src: s.Src, Dst: s.Dst, SrcMAC: s.SrcMAC, DstMAC: s.DstMAC, Place: s.Port, Direction: s.Direction, Protocol: s.Proto,
 		SrcPlace: s.PeerPort, SrcSegment: s.PeerSegment, DstPlace: s.Port, DstSegment: s.Segment,
 	}

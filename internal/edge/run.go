@@ -54,9 +54,9 @@ type RunOptions struct {
 	Resync time.Duration
 	// Sweep is the least time between two sweeps of the firewall's connections; 0 is 5 s.
 	Sweep time.Duration
-	// NATSweep is that of NAT's bindings; 0 is 10 s.
+	// NATSweep is that of NAT's sessions; 0 is 10 s.
 	NATSweep time.Duration
-	// Linger is how long after its neighbours said all what a former process learnt by BGP
+	// Linger is how long after its neighbours said all what a former process learned by BGP
 	// stays; 0 is evpn.Linger.
 	Linger time.Duration
 
@@ -156,13 +156,13 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
 		started: time.Now(), configured: cfg, config: cfg, faults: make(map[string]error),
 		jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
-		ns: ns, came: make(chan announcement, 1), learnt: newLearnt(),
+		ns: ns, came: make(chan announcement, 1), learned: newLearned(),
 	}
-	e.steering.gate.nudged = make(chan struct{}, 1)
-	e.fault("remember the offload probes", e.loadOffloads())
-	endAnnouncer, endLease := beside(ctx, e.announceAddresses), beside(ctx, e.renewLease)
+	e.pathSelector.gateways.nudged = make(chan struct{}, 1)
+	e.reportProblem("remember the offload probes", e.loadOffloads())
+	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, e.renewLease)
 	defer func() {
-		e.unfollowArrivals()
+		e.unfollowHostEvents()
 		err = errors.Join(err, e.endBGP(true), e.paths.close(), e.endLiveness(false), e.stopReplication())
 		endAnnouncer()
 		endLease()
@@ -172,8 +172,8 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	}
 	srv := serve(listener, e.handler(), e.log)
 	var ends []func()
-	for _, watch := range []func(context.Context){e.watchFirewall, e.watchGateways, e.watchNAT, e.followNews, e.watchOffloads} {
-		ends = append(ends, beside(ctx, watch))
+	for _, watch := range []func(context.Context){e.watchFirewall, e.watchGateways, e.watchNAT, e.followNATEvents, e.watchOffloads} {
+		ends = append(ends, goWait(ctx, watch))
 	}
 	broken := e.loop(ctx, hangup, srv.failed)
 	for _, end := range ends {

@@ -149,15 +149,15 @@ func TestInterfaceAppearsAndVanishes(t *testing.T) {
 	if got := applied(); len(got) != 1 || got[0] != (datapath.Port{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1500, Peer: true, Segments: true}) {
 		t.Errorf("ports %+v, want p0 alone", got)
 	}
-	links := w.view.Links
+	links := w.hostState.Links
 	w.set(func() {
-		w.view.Links = map[string]host.Link{
+		w.hostState.Links = map[string]host.Link{
 			"eth0": links["eth0"], "veth0": links["veth0"], "tap0": {Name: "tap0", Index: 9, Kind: "tun", MTU: 1500, Up: true},
 		}
 	})
 	w.within("port attached", func() bool { return len(applied()) == 2 })
 	w.within("problem over", func() bool { return !w.problem(c, "p1") })
-	w.set(func() { w.view.Links = links })
+	w.set(func() { w.hostState.Links = links })
 	w.within("port detached", func() bool { return len(applied()) == 1 })
 	w.within("port absent", func() bool {
 		ports, err := c.Ports(context.Background())
@@ -169,9 +169,9 @@ func TestInterfaceAppearsAndVanishes(t *testing.T) {
 func TestPortWithoutSegments(t *testing.T) {
 	w := newWorld(t)
 	c, _ := w.run()
-	eth0, veth0 := w.view.Links["eth0"], w.view.Links["veth0"]
+	eth0, veth0 := w.hostState.Links["eth0"], w.hostState.Links["veth0"]
 	veth0.Segments = false
-	w.set(func() { w.view.Links = map[string]host.Link{"eth0": eth0, "veth0": veth0} })
+	w.set(func() { w.hostState.Links = map[string]host.Link{"eth0": eth0, "veth0": veth0} })
 	w.within("delivery by the device", func() bool { return fetched(t, c.Ports)[0].Deliver == deliverRedirect })
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,11 +182,11 @@ func TestPortWithoutSegments(t *testing.T) {
 
 func TestUnresolvedNextHopDelaysTheFirstTables(t *testing.T) {
 	w := newWorld(t)
-	resolved := w.view.Ways[pair]
+	resolved := w.hostState.Routes[pair]
 	waiting := resolved
 	waiting.NextMAC = overlay.MAC{}
-	w.view.Ways = map[overlay.Pair]host.Path{pair: waiting}
-	w.held = func() { w.set(func() { w.view.Ways = map[overlay.Pair]host.Path{pair: resolved} }) }
+	w.hostState.Routes = map[overlay.Pair]host.Path{pair: waiting}
+	w.held = func() { w.set(func() { w.hostState.Routes = map[overlay.Pair]host.Path{pair: resolved} }) }
 	w.run()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,7 +212,7 @@ func TestFailuresAreProblemsAndTriedAgain(t *testing.T) {
 }
 
 // A segment's checksummer exists before the tables that name it, and goes after them.
-func TestChecksummerOutlivesTheTablesThatNameIt(t *testing.T) {
+func TestChecksumDeviceOutlivesTheTablesThatNameIt(t *testing.T) {
 	w := newWorld(t)
 	for i := range w.config.Segments { // which has no other device of the kernel for its port
 		w.config.Segments[i].Tunnel.Encapsulation = overlay.Geneve
@@ -222,10 +222,10 @@ func TestChecksummerOutlivesTheTablesThatNameIt(t *testing.T) {
 	state := func() (calls []string, applied, made map[uint16]int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return slices.Clone(w.calls), w.tables.Checksummers, w.view.Checksummers
+		return slices.Clone(w.calls), w.tables.ChecksumDevices, w.hostState.ChecksumDevices
 	}
 	calls, applied, _ := state()
-	if i := slices.Index(calls, "apply"); slices.Index(calls, "hold") > i || applied[4789] != checksummer {
+	if i := slices.Index(calls, "apply"); slices.Index(calls, "hold") > i || applied[4789] != checksumDevice {
 		t.Errorf("calls %q, checksummers %v: want it held before the first tables and in them", calls, applied)
 	}
 
@@ -358,7 +358,7 @@ func TestReloadLoadsProgramsAnew(t *testing.T) {
 	}
 }
 
-func TestReloadThatDoesNotLoadKeepsTheFormer(t *testing.T) {
+func TestReloadThatDoesNotLoadKeepsThePrevious(t *testing.T) {
 	w := newWorld(t)
 	c, _ := w.run()
 	w.mu.Lock()

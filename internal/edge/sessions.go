@@ -151,7 +151,7 @@ func noFirewall() error {
 	return mistake{fmt.Errorf("this edge has no firewall, so it tracks no connections: configure spec.firewall")}
 }
 
-func volume(s *datapath.Session) uint64 { return s.Forth.Bytes + s.Back.Bytes }
+func volume(s *datapath.Session) uint64 { return s.Orig.Bytes + s.Reply.Bytes }
 
 // quietest is a heap of sessions, from which the one with the fewest bytes goes first.
 type quietest []datapath.Session
@@ -223,7 +223,7 @@ func sessionInfo(s *datapath.Session) SessionInfo {
 		Src: s.Src, Dst: s.Dst, SrcPort: s.SrcPort, DstPort: s.DstPort, PeerPort: s.PeerPort, PeerSegment: s.PeerSegment,
 		State: s.State, Answered: s.Answered, PickedUp: s.PickedUp, Rule: ruleText(s.Rule), Current: s.Current,
 		Age: seconds(s.AgeNS), Idle: seconds(s.IdleNS),
-		ForthPackets: s.Forth.Packets, ForthBytes: s.Forth.Bytes, BackPackets: s.Back.Packets, BackBytes: s.Back.Bytes,
+		OrigPackets: s.Orig.Packets, OrigBytes: s.Orig.Bytes, ReplyPackets: s.Reply.Packets, ReplyBytes: s.Reply.Bytes,
 	}
 }
 
@@ -271,7 +271,7 @@ func (e *edge) topSessions(q SessionQuery, match func(*datapath.Session) bool) (
 		if !s.Answered {
 			sum.HalfOpen++
 		}
-		sum.Packets += s.Forth.Packets + s.Back.Packets
+		sum.Packets += s.Orig.Packets + s.Reply.Packets
 		sum.Bytes += volume(s)
 		return true
 	})

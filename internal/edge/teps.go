@@ -32,18 +32,18 @@ func (e *edge) readPathReadings() (r pathReadings, err error) {
 		return r, err
 	}
 	r.counters, err = e.dp.Paths()
-	r.lives, r.plan, r.now = e.steering.results(), e.steering.inForce(), time.Now()
+	r.lives, r.plan, r.now = e.pathSelector.results(), e.pathSelector.inForce(), time.Now()
 	return r, err
 }
 
 // pathInfos are the paths to remote, in the order of preference. mu is held.
 func (e *edge) pathInfos(remote netip.Addr, r pathReadings) []PathInfo {
 	list := []PathInfo{}
-	for _, p := range r.plan.teams.Paths {
+	for _, p := range r.plan.pathPolicies.Paths {
 		if p.Edge != remote {
 			continue
 		}
-		way, c, life := e.view.Ways[p.Pair], r.counters[p.Pair], r.lives[p.Pair]
+		way, c, life := e.hostState.Routes[p.Pair], r.counters[p.Pair], r.lives[p.Pair]
 		info := PathInfo{
 			Local: p.Local, Remote: p.Remote, Interface: way.Interface, NextHop: way.Addr, MTU: way.MTU,
 			State: string(bfd.Unknown), Failures: life.Failures, Shares: r.plan.shares(remote, p.Pair),
@@ -82,8 +82,8 @@ func (e *edge) rank(p PathInfo) int {
 // shares are the parts of the flows to remote that a path takes, one for each team.
 func (p pathPlan) shares(remote netip.Addr, pair overlay.Pair) []ShareInfo {
 	list := []ShareInfo{}
-	for _, team := range p.teams.Teams {
-		for _, s := range team.Spreads {
+	for _, pathPolicy := range p.pathPolicies.PathPolicies {
+		for _, s := range pathPolicy.PathGroups {
 			if s.Remote != remote {
 				continue
 			}
@@ -93,7 +93,7 @@ func (p pathPlan) shares(remote netip.Addr, pair overlay.Pair) []ShareInfo {
 					n++
 				}
 			}
-			list = append(list, ShareInfo{TEPs: append([]string{}, team.TEPs...), Share: float64(n) / reconcile.Buckets})
+			list = append(list, ShareInfo{TEPs: append([]string{}, pathPolicy.TEPs...), Share: float64(n) / reconcile.Buckets})
 		}
 	}
 	return list

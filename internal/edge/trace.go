@@ -117,7 +117,7 @@ func (e *edge) trace(q TraceQuery, packet trace.Packet) (TraceInfo, error) {
 	if err != nil {
 		return TraceInfo{}, mistake{err}
 	}
-	macs, err := e.stations()
+	macs, err := e.bgpMACs()
 	if err != nil {
 		return TraceInfo{}, err
 	}
@@ -218,7 +218,7 @@ func (e *edge) fromRemote(q TraceQuery) (entry, error) {
 }
 
 func (e *edge) segment(name string) (overlay.Segment, bool) {
-	all := reconcile.AllSegments(e.config, e.view)
+	all := reconcile.AllSegments(e.config, e.hostState)
 	i := slices.IndexFunc(all, func(s overlay.Segment) bool { return s.Name == name })
 	if i < 0 {
 		return overlay.Segment{}, false
@@ -240,7 +240,7 @@ func (e *edge) attachment(q TraceQuery) (reconcile.Attachment, error) {
 	switch {
 	case i < 0:
 		return reconcile.Attachment{}, fmt.Errorf("there is no port %q; ports: %s", q.Port, strings.Join(names, ", "))
-	case portState(e.view, all[i]) == stateAbsent:
+	case portState(e.hostState, all[i]) == stateAbsent:
 		return reconcile.Attachment{}, fmt.Errorf("port %s: interface %s does not exist", q.Port, all[i].Interface)
 	}
 	return all[i], nil
@@ -248,8 +248,8 @@ func (e *edge) attachment(q TraceQuery) (reconcile.Attachment, error) {
 
 // sourceMAC is that of the host with the packet's source address or, between
 // routers, of the one behind the remote.
-func (e *edge) sourceMAC(from entry, p trace.Packet, macs map[station]overlay.MAC) (overlay.MAC, error) {
-	if mac, ok := macs[station{from.segment.Name, p.Src}]; ok && p.Src.IsValid() {
+func (e *edge) sourceMAC(from entry, p trace.Packet, macs map[bgpMAC]overlay.MAC) (overlay.MAC, error) {
+	if mac, ok := macs[bgpMAC{from.segment.Name, p.Src}]; ok && p.Src.IsValid() {
 		return mac, nil
 	}
 	for _, r := range e.config.Routers {
@@ -265,9 +265,9 @@ func (e *edge) sourceMAC(from entry, p trace.Packet, macs map[station]overlay.MA
 }
 
 // destinationMAC is what a host of the segment would send the packet to.
-func destinationMAC(from entry, p trace.Packet, macs map[station]overlay.MAC) (overlay.MAC, error) {
+func destinationMAC(from entry, p trace.Packet, macs map[bgpMAC]overlay.MAC) (overlay.MAC, error) {
 	group, isGroup := trace.GroupMAC(p.Dst)
-	known, isKnown := macs[station{from.segment.Name, p.Dst}]
+	known, isKnown := macs[bgpMAC{from.segment.Name, p.Dst}]
 	gateway, onLink, own := from.segment.Gateway, false, false
 	if gateway != nil {
 		onLink = slices.ContainsFunc(gateway.Addresses, func(a netip.Prefix) bool { return a.Contains(p.Dst) })

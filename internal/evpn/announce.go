@@ -7,9 +7,9 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// say announces r, unless it is announced like this.
-func (t *Table) say(r Route) {
-	if told, ok := t.own[r.Key]; ok && told.equal(&r) {
+// advertise announces r, unless it is announced like this.
+func (t *Table) advertise(r Route) {
+	if advertised, ok := t.own[r.Key]; ok && advertised.equal(&r) {
 		return
 	}
 	t.own[r.Key] = r
@@ -24,7 +24,7 @@ func (t *Table) unsay(k Key) {
 }
 
 // announceHost tells of st what there is at ports here, and withdraws what there was.
-func (t *Table) announceHost(st *station) {
+func (t *Table) announceHost(st *macEntry) {
 	st.announce = false
 	var want []netip.Addr
 	if l := st.local; l != nil {
@@ -38,26 +38,26 @@ func (t *Table) announceHost(st *station) {
 			}
 		}
 	}
-	for _, addr := range st.said {
+	for _, addr := range st.advertisedAddrs {
 		if !slices.Contains(want, addr) {
 			t.unsay(st.key(addr))
 		}
 	}
 	for _, addr := range want {
-		t.say(st.route(addr))
+		t.advertise(st.route(addr))
 	}
-	st.said = want
+	st.advertisedAddrs = want
 	if !st.dirty {
 		st.forget()
 	}
 }
 
-func (st *station) key(addr netip.Addr) Key {
+func (st *macEntry) key(addr netip.Addr) Key {
 	return Key{Type: MACIP, RD: st.segment.rd, MAC: st.mac, Addr: addr}
 }
 
 // route is what is told of a host at a port. Link-local addresses are of the segment alone.
-func (st *station) route(addr netip.Addr) Route {
+func (st *macEntry) route(addr netip.Addr) Route {
 	s := st.segment
 	r := s.announced(st.key(addr))
 	r.Sequence, r.Sticky = st.local.sequence, st.local.static
@@ -75,14 +75,14 @@ func (i *instance) announced(k Key) Route {
 // announceSegment tells that s is here, and of its gateway. Gateways have no sequence
 // number: they are in many places at once.
 func (t *Table) announceSegment(s *segment) {
-	t.say(s.announced(Key{Type: Multicast, RD: s.rd, Addr: s.nextHop}))
+	t.advertise(s.announced(Key{Type: Multicast, RD: s.rd, Addr: s.nextHop}))
 	if s.gateway == nil {
 		return
 	}
 	for _, a := range s.gateway.Addresses {
 		r := s.announced(Key{Type: MACIP, RD: s.rd, MAC: s.gateway.MAC, Addr: a.Addr()})
 		r.DefaultGateway = true
-		t.say(r)
+		t.advertise(r)
 	}
 }
 
@@ -94,7 +94,7 @@ func (t *Table) announcePrefix(d *destination) {
 		route := r.announced(Key{Type: Prefix, RD: r.rd, Prefix: d.prefix})
 		route.RouterMAC = r.l3.MAC
 		byUplink := len(d.best) > 0 && d.best[0].Type == Unicast
-		t.sayLearnt(d, route, d.sources&r.announce != 0, byUplink && r.announce.has(overlay.SourceUplink))
+		t.advertiseLearned(d, route, d.sources&r.announce != 0, byUplink && r.announce.has(overlay.SourceUplink))
 	}
 	for _, u := range r.uplinks {
 		route := Route{
@@ -102,11 +102,11 @@ func (t *Table) announcePrefix(d *destination) {
 			NextHop: u.own[family(d.prefix.Addr())],
 		}
 		known := route.NextHop.IsValid()
-		t.sayLearnt(d, route, known && d.sources&u.announce != 0, known && u.passes(d.best))
+		t.advertiseLearned(d, route, known && d.sources&u.announce != 0, known && u.passes(d.best))
 	}
 }
 
-// passes reports whether u's neighbours are told what was learnt by these paths. Those that
+// passes reports whether u's neighbours are told what was learned by these paths. Those that
 // told it are not.
 func (u uplink) passes(best []*path) bool {
 	switch {
@@ -119,15 +119,15 @@ func (u uplink) passes(best []*path) bool {
 	return u.announce.has(overlay.SourceUplink) && !slices.ContainsFunc(best, from)
 }
 
-// sayLearnt announces what is ours, or what was learnt, with the path that it took: so
+// advertiseLearned announces what is ours, or what was learned, with the path that it took: so
 // that it does not come back to those it came from.
-func (t *Table) sayLearnt(d *destination, r Route, ours, learnt bool) {
+func (t *Table) advertiseLearned(d *destination, r Route, ours, learned bool) {
 	switch {
 	case ours:
-		t.say(r)
-	case learnt:
+		t.advertise(r)
+	case learned:
 		r.ASPath, r.Communities = d.best[0].ASPath, d.best[0].Communities
-		t.say(r)
+		t.advertise(r)
 	default:
 		t.unsay(r.Key)
 	}

@@ -18,24 +18,24 @@ func bulk(from netip.Addr) (updates []Update) {
 		l2, both := []overlay.RouteTarget{target(10)}, []overlay.RouteTarget{target(10), target(99)}
 		l3, router := both[1:], overlay.MAC{2, 1, 0, 0, 0, byte(e)}
 		base := Route{NextHop: nextHop, VNI: 10, Targets: l2, Encapsulation: overlay.VXLAN, LocalPref: 100}
-		say := func(r Route) { updates = append(updates, Update{Neighbour: from, Route: r}) }
+		advertise := func(r Route) { updates = append(updates, Update{Neighbour: from, Route: r}) }
 		mc := base
 		mc.Key = Key{Type: Multicast, RD: rd, Addr: nextHop}
-		say(mc)
+		advertise(mc)
 		for h := range 500 {
 			host := base
 			host.Key = Key{Type: MACIP, RD: rd, MAC: overlay.MAC{2, 2, 0, byte(e), byte(h >> 8), byte(h)}}
-			say(host)
+			advertise(host)
 			var a [4]byte
 			binary.BigEndian.PutUint32(a[:], 10<<24|uint32(e)<<16|uint32(h))
 			host.Addr, host.L3VNI, host.RouterMAC, host.Targets = netip.AddrFrom4(a), 99, router, both
-			say(host)
+			advertise(host)
 		}
 		for n := range 100 {
 			r := base
 			r.Key = Key{Type: Prefix, RD: rd, Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16 + byte(e%16), byte(e), byte(n)}), 32)}
 			r.VNI, r.RouterMAC, r.Targets = 99, router, l3
-			say(r)
+			advertise(r)
 		}
 	}
 	return updates
@@ -140,7 +140,7 @@ func BenchmarkLook(b *testing.B) {
 	for name, look := range map[string]func(){
 		"routes":     func() { t.Routes() },
 		"select all": func() { t.Select(func(netip.Addr, *Route) bool { return true }) },
-		"select one": func() { t.Select(func(_ netip.Addr, r *Route) bool { return r.MAC == mac(1) }) }, "problems": func() { t.Problems() }, "counts": func() { t.Counts() }, "fabric": func() { t.Fabric() },
+		"select one": func() { t.Select(func(_ netip.Addr, r *Route) bool { return r.MAC == mac(1) }) }, "problems": func() { t.Problems() }, "counts": func() { t.Counts() }, "fabric": func() { t.Learned() },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -12,7 +12,7 @@ import (
 func (t *Table) Configure(e overlay.Edge, now time.Time) Changes {
 	t.now = now
 	t.configure(e)
-	return t.settle()
+	return t.recompute()
 }
 
 // configure decides all anew, and keeps of what was told only that which is different.
@@ -34,11 +34,11 @@ func (t *Table) configure(e overlay.Edge) {
 	for _, n := range t.neighbours {
 		n.external = t.external(n.addr)
 		for _, p := range n.paths {
-			t.judge(p)
+			t.classify(p)
 			t.link(p, 1)
 		}
 	}
-	t.out = t.settle()
+	t.out = t.recompute()
 	t.onlyNew(before, own)
 	t.out = merge(pending, t.out)
 }
@@ -46,8 +46,8 @@ func (t *Table) configure(e overlay.Edge) {
 // onlyNew leaves of the changes those that are not so already.
 func (t *Table) onlyNew(before *instances, own map[Key]Route) {
 	t.out.Announce = slices.DeleteFunc(t.out.Announce, func(r Route) bool {
-		told, ok := own[r.Key]
-		return ok && told.equal(&r)
+		advertised, ok := own[r.Key]
+		return ok && advertised.equal(&r)
 	})
 	t.out.Withdraw = nil
 	for k := range own {
@@ -64,8 +64,8 @@ func (t *Table) onlyNew(before *instances, own map[Key]Route) {
 // merge appends b to a.
 func merge(a, b Changes) Changes {
 	a.Remotes = a.Remotes || b.Remotes
-	a.Stations = append(a.Stations, b.Stations...)
-	a.Residents = append(a.Residents, b.Residents...)
+	a.MACs = append(a.MACs, b.MACs...)
+	a.Neighbours = append(a.Neighbours, b.Neighbours...)
 	a.Routes = append(a.Routes, b.Routes...)
 	a.Announce = append(a.Announce, b.Announce...)
 	a.Withdraw = append(a.Withdraw, b.Withdraw...)
@@ -78,10 +78,10 @@ func (t *Table) inheritRouter(r, old *router) {
 	if old == nil {
 		return
 	}
-	r.remotes.told, r.told = old.remotes.told, old.told
+	r.remotes.advertised, r.advertised = old.remotes.advertised, old.advertised
 	for prefix, d := range old.destinations {
 		now := t.destination(r, prefix)
-		now.told, now.sources = d.told, d.sources
+		now.advertised, now.sources = d.advertised, d.sources
 	}
 }
 
@@ -90,10 +90,10 @@ func (t *Table) inheritSegment(s, old *segment) {
 	if old == nil {
 		return
 	}
-	s.remotes.told = old.remotes.told
-	for mac, st := range old.stations {
-		now := t.station(s, mac)
-		now.told = st.told
+	s.remotes.advertised = old.remotes.advertised
+	for mac, st := range old.macEntries {
+		now := t.macEntry(s, mac)
+		now.advertised = st.advertised
 		if now.mobility = st.mobility; now.mobility != nil {
 			s.moving[mac] = now
 		}
@@ -102,11 +102,11 @@ func (t *Table) inheritSegment(s, old *segment) {
 			now.local = &local{mac: st.local.mac, sequence: st.local.sequence}
 		}
 	}
-	for addr, r := range old.residents {
-		now := t.resident(s, addr)
-		now.told, now.twice = r.told, r.twice
+	for addr, r := range old.arpEntries {
+		now := t.arpEntry(s, addr)
+		now.installed, now.twice = r.installed, r.twice
 		if r.owner != nil {
-			o := s.stations[r.owner.mac]
+			o := s.macEntries[r.owner.mac]
 			now.owner, o.local.addrs = o, append(o.local.addrs, addr)
 			t.countHost(s, addr, 1)
 		}
@@ -119,14 +119,14 @@ func (t *Table) inheritStatic(s *segment) {
 		if m.Port == "" {
 			continue
 		}
-		st := t.station(s, mac)
+		st := t.macEntry(s, mac)
 		if st.local == nil {
 			st.local = &local{}
 		}
 		st.local.static = true
 		t.markAnnounce(st)
 	}
-	for _, st := range s.stations {
+	for _, st := range s.macEntries {
 		if st.local != nil && st.local.gone() {
 			st.local = nil
 		}

@@ -37,10 +37,10 @@ func TestImports(t *testing.T) {
 	green := func(m byte, targets ...overlay.RouteTarget) Route {
 		return host(mac(m), remote2).with(func(r *Route) { r.VNI, r.Targets = 20, targets })
 	}
-	w.hear(rr1, host(mac(1), remote2).with(func(r *Route) { r.Targets[0] = overlay.ASTarget(64999, 10) }),
+	w.receive(rr1, host(mac(1), remote2).with(func(r *Route) { r.Targets[0] = overlay.ASTarget(64999, 10) }),
 		host(mac(2), remote2).with(func(r *Route) { r.Targets[0] = overlay.ASTarget(70000, 10) }), // 4-octet form
 		green(3, target(7), target(21)), green(4, overlay.ASTarget(64999, 20)))
-	w.is("stations", w.stations, "blue 02:00:00:00:00:01: 192.0.2.8 false", "green 02:00:00:00:00:03: 192.0.2.8 false")
+	w.is("stations", w.macEntries, "blue 02:00:00:00:00:01: 192.0.2.8 false", "green 02:00:00:00:00:03: 192.0.2.8 false")
 	if s, want := w.status(rr1, green(4).Key, ""), "segment green, which has its VNI, imports 65000:20, 65000:21"; !strings.Contains(s.Why, want) {
 		t.Errorf("why is %q, want %q", s.Why, want)
 	}
@@ -87,8 +87,8 @@ func TestLinkLocalAddressesAreNotRouted(t *testing.T) {
 	w := newWorld(t, edge())
 	w.appear(with(at("blue", mac(1)), "fe80::1"))
 	w.announces(m1 + " fe80::1 VNI 10 to [65000:10]")
-	w.hear(rr1, host(mac(2), remote2).addr("fe80::2").routed())
-	w.is("residents", w.residents, "blue fe80::2: 02:00:00:00:00:02")
+	w.receive(rr1, host(mac(2), remote2).addr("fe80::2").routed())
+	w.is("residents", w.arpEntries, "blue fe80::2: 02:00:00:00:00:02")
 	w.is("routes", w.routes)
 }
 
@@ -97,8 +97,8 @@ func TestReloadTellsOnlyWhatChanged(t *testing.T) {
 	e := edge()
 	w := newWorld(t, e)
 	w.appear(at("blue", mac(1)), with(at("blue", mac(1)), "10.0.0.11"), at("green", mac(2)))
-	w.hear(rr1, host(mac(3), remote2).addr("10.0.0.13").routed(), network("10.9.0.0/16", remote2))
-	w.hear(tor1, unicast("0.0.0.0/0", tor1))
+	w.receive(rr1, host(mac(3), remote2).addr("10.0.0.13").routed(), network("10.9.0.0/16", remote2))
+	w.receive(tor1, unicast("0.0.0.0/0", tor1))
 	w.configure(e)
 	if !reflect.DeepEqual(w.last, Changes{}) {
 		t.Errorf("the same edge changes %+v", w.last)
@@ -126,7 +126,7 @@ func TestReloadTellsOnlyWhatChanged(t *testing.T) {
 	e.Segments = slices.Clone(e.Segments)
 	e.Segments[0].EVPN = nil
 	w.configure(e)
-	if n := len(w.last.Withdraw); n != 4 || len(w.last.Announce)+len(w.last.Stations)+len(w.last.Residents) != 0 {
+	if n := len(w.last.Withdraw); n != 4 || len(w.last.Announce)+len(w.last.MACs)+len(w.last.Neighbours) != 0 {
 		t.Errorf("a segment without EVPN changes %+v, want type 3, the gateway and two of a host withdrawn", w.last)
 	}
 }
@@ -135,8 +135,8 @@ func TestRemotesByTheirFirstAddress(t *testing.T) {
 	e := edge()
 	e.Remotes = []overlay.Remote{{Name: "r2", Addrs: []netip.Addr{remote2, remote3}}}
 	w := newWorld(t, e)
-	w.hear(rr1, host(mac(1), remote3), network("10.9.0.0/16", remote3))
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
+	w.receive(rr1, host(mac(1), remote3), network("10.9.0.0/16", remote3))
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
 	w.is("routes", w.routes, "red 10.9.0.0/16: ["+via(remote2)+"]")
 }
 
@@ -145,8 +145,8 @@ func TestMerge(t *testing.T) {
 	e.Segments[0].Remotes = []netip.Addr{remote3, remote1}
 	e.Routers[0].L3.Remotes = []netip.Addr{remote1}
 	w := newWorld(t, e)
-	w.hear(rr1, host(mac(1), remote1), host(mac(2), remote2), network("10.9.0.0/16", remote2))
-	merged := Merge(e, w.table.Fabric())
+	w.receive(rr1, host(mac(1), remote1), host(mac(2), remote2), network("10.9.0.0/16", remote2))
+	merged := Merge(e, w.table.Learned())
 	if got, want := merged.Segments[0].Remotes, []netip.Addr{remote3, remote1, remote2}; !slices.Equal(got, want) {
 		t.Errorf("remotes of blue are %v, want %v", got, want)
 	}
@@ -154,27 +154,27 @@ func TestMerge(t *testing.T) {
 	if want := []netip.Addr{remote1, remote2}; !slices.Equal(red.L3.Remotes, want) {
 		t.Errorf("remotes of red are %v, want %v", red.L3.Remotes, want)
 	}
-	if len(red.Learnt) != 1 || red.Learnt[0].Prefix != prefix("10.9.0.0/16") || red.Learnt[0].Via[0].Remote != remote2 {
-		t.Errorf("routes of red are %+v", red.Learnt)
+	if len(red.Learned) != 1 || red.Learned[0].Prefix != prefix("10.9.0.0/16") || red.Learned[0].Via[0].Remote != remote2 {
+		t.Errorf("routes of red are %+v", red.Learned)
 	}
-	if len(e.Segments[0].Remotes) != 2 || len(e.Routers[0].L3.Remotes) != 1 || e.Routers[0].Learnt != nil {
+	if len(e.Segments[0].Remotes) != 2 || len(e.Routers[0].L3.Remotes) != 1 || e.Routers[0].Learned != nil {
 		t.Errorf("the configured edge was changed: %+v", e)
 	}
 	w.session(Session{Neighbour: rr1, Ended: true})
 	if !w.last.Remotes {
 		t.Error("that remotes are gone is not told")
 	}
-	if got := Merge(e, w.table.Fabric()); !reflect.DeepEqual(got, Merge(e, Fabric{})) || len(got.Segments[0].Remotes) != 2 {
+	if got := Merge(e, w.table.Learned()); !reflect.DeepEqual(got, Merge(e, LearnedRemotes{})) || len(got.Segments[0].Remotes) != 2 {
 		t.Errorf("without routes the edge is %+v", got)
 	}
 }
 
 func TestCounts(t *testing.T) {
 	w := newWorld(t, edge())
-	w.hear(rr1, host(mac(1), remote2), host(mac(1), remote3).sequence(1), network("10.9.0.0/16", remote2),
+	w.receive(rr1, host(mac(1), remote2), host(mac(1), remote3).sequence(1), network("10.9.0.0/16", remote2),
 		network("10.8.0.0/16", remote2).with(func(r *Route) { r.RouterMAC = overlay.MAC{} }),
 		host(mac(2), remote2).with(func(r *Route) { r.Targets = nil }))
-	if got, want := w.table.Counts(), (Counts{Announced: 4, Received: 5, Used: 2, NoTarget: 1, NoRouterMAC: 1}); got != want {
+	if got, want := w.table.Counts(), (Counts{Advertised: 4, Received: 5, Used: 2, NoTarget: 1, NoRouterMAC: 1}); got != want {
 		t.Errorf("counts are %+v, want %+v", got, want)
 	}
 }

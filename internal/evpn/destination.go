@@ -36,11 +36,11 @@ func (set sources) has(source overlay.RouteSource) bool {
 
 // destination is what is known of a prefix in a router.
 type destination struct {
-	router *router
-	prefix netip.Prefix
-	paths  []*path
-	best   []*path // equal ones, nil where the router has the prefix itself
-	told   []overlay.NextHop
+	router     *router
+	prefix     netip.Prefix
+	paths      []*path
+	best       []*path // equal ones, nil where the router has the prefix itself
+	advertised []overlay.NextHop
 	// sources are those that this edge itself has it from; hosts is at how many ports the
 	// address of a host route is.
 	sources sources
@@ -61,18 +61,18 @@ func (t *Table) destination(r *router, prefix netip.Prefix) *destination {
 	return d
 }
 
-// local reports whether the router has the prefix itself, which is better than anything learnt.
+// local reports whether the router has the prefix itself, which is better than anything learned.
 func (d *destination) local() bool { return d.sources != 0 || d.hosts > 0 }
 
-func (t *Table) settleDestination(d *destination) {
+func (t *Table) updateDestination(d *destination) {
 	d.dirty = false
 	d.best = nil
 	if !d.local() {
 		d.best = bestPaths(d.paths)
 	}
-	if hops := hopsOf(d.best); !slices.Equal(hops, d.told) {
-		d.told = hops
-		t.out.Routes = append(t.out.Routes, d.learnt())
+	if hops := hopsOf(d.best); !slices.Equal(hops, d.advertised) {
+		d.advertised = hops
+		t.out.Routes = append(t.out.Routes, d.learned())
 	}
 	t.announcePrefix(d)
 	if len(d.paths) == 0 && !d.local() {
@@ -80,9 +80,9 @@ func (t *Table) settleDestination(d *destination) {
 	}
 }
 
-func (d *destination) learnt() overlay.LearnedRoute {
+func (d *destination) learned() overlay.LearnedRoute {
 	return overlay.LearnedRoute{Router: d.router.name, Route: overlay.Route{
-		Prefix: d.prefix, Kind: overlay.Unicast, Via: slices.Clone(d.told),
+		Prefix: d.prefix, Kind: overlay.Unicast, Via: slices.Clone(d.advertised),
 	}}
 }
 
@@ -105,7 +105,7 @@ func (p *path) outdated() bool {
 	if p.segment == nil || p.inSegment != fits {
 		return false // only its router is here
 	}
-	st := p.segment.stations[p.MAC]
+	st := p.segment.macEntries[p.MAC]
 	return st.local != nil || st.best != nil && st.best.remote != p.remote
 }
 

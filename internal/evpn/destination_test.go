@@ -20,7 +20,7 @@ func via(remote netip.Addr) string {
 // Each rule against the one above it, in the order of RFC 4271 section 9.1.2.2.
 func TestBestPaths(t *testing.T) {
 	const p = "10.9.0.0/16"
-	type told struct {
+	type advertised struct {
 		from  netip.Addr
 		route Route
 	}
@@ -30,34 +30,34 @@ func TestBestPaths(t *testing.T) {
 		return r.with(func(r *Route) { r.Communities = []overlay.Community{llgrStale} })
 	}
 	for name, c := range map[string]struct {
-		told []told
-		want string
+		advertised []advertised
+		want       string
 	}{
 		"equal ones of two ASes are shared": {
-			[]told{{tor1, unicast(p, tor1, 64901, 1)}, {tor2, unicast(p, tor2, 64902, 1)}}, viaTor1 + " " + viaTor2},
+			[]advertised{{tor1, unicast(p, tor1, 64901, 1)}, {tor2, unicast(p, tor2, 64902, 1)}}, viaTor1 + " " + viaTor2},
 		"a stale one is for want of another": {
-			[]told{{tor1, stale(pref(unicast(p, tor1, 64901), 200))}, {tor2, unicast(p, tor2, 64902, 1)}}, viaTor2},
+			[]advertised{{tor1, stale(pref(unicast(p, tor1, 64901), 200))}, {tor2, unicast(p, tor2, 64902, 1)}}, viaTor2},
 		"local preference, though the AS path is longer": {
-			[]told{{tor1, unicast(p, tor1, 64901)}, {tor2, pref(unicast(p, tor2, 64902, 1, 2), 101)}}, viaTor2},
+			[]advertised{{tor1, unicast(p, tor1, 64901)}, {tor2, pref(unicast(p, tor2, 64902, 1, 2), 101)}}, viaTor2},
 		"AS path, though MED is higher": {
-			[]told{{tor1, unicast(p, tor1, 64901, 1)}, {tor2, med(unicast(p, tor2, 64902), 9)}}, viaTor2},
+			[]advertised{{tor1, unicast(p, tor1, 64901, 1)}, {tor2, med(unicast(p, tor2, 64902), 9)}}, viaTor2},
 		"MED within an AS": {
-			[]told{{tor1, med(unicast(p, tor1, 64901), 2)}, {tor2, med(unicast(p, tor2, 64901), 1)}}, viaTor2},
+			[]advertised{{tor1, med(unicast(p, tor1, 64901), 2)}, {tor2, med(unicast(p, tor2, 64901), 1)}}, viaTor2},
 		"MED between ASes is not compared": {
-			[]told{{tor1, med(unicast(p, tor1, 64901), 2)}, {tor2, med(unicast(p, tor2, 64902), 1)}}, viaTor1 + " " + viaTor2},
+			[]advertised{{tor1, med(unicast(p, tor1, 64901), 2)}, {tor2, med(unicast(p, tor2, 64902), 1)}}, viaTor1 + " " + viaTor2},
 		"an uplink before a tunnel": {
-			[]told{{tor1, unicast(p, tor1)}, {rr1, network(p, remote1)}}, viaTor1},
+			[]advertised{{tor1, unicast(p, tor1)}, {rr1, network(p, remote1)}}, viaTor1},
 		"a tunnel with the shorter AS path before an uplink": {
-			[]told{{tor1, unicast(p, tor1, 64901)}, {rr1, network(p, remote1)}}, via(remote1)},
+			[]advertised{{tor1, unicast(p, tor1, 64901)}, {rr1, network(p, remote1)}}, via(remote1)},
 		"of another AS before of this one": {
-			[]told{{rr1, unicast(p, tor1)}, {tor2, unicast(p, tor2)}}, viaTor2},
+			[]advertised{{rr1, unicast(p, tor1)}, {tor2, unicast(p, tor2)}}, viaTor2},
 		"tunnels are shared": {
-			[]told{{rr1, network(p, remote1)}, {rr2, network(p, remote1)}, {rr1, network(p, remote2)}}, via(remote1) + " " + via(remote2)},
+			[]advertised{{rr1, network(p, remote1)}, {rr2, network(p, remote1)}, {rr1, network(p, remote2)}}, via(remote1) + " " + via(remote2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, edge())
-			for _, told := range c.told {
-				w.hear(told.from, told.route)
+			for _, advertised := range c.advertised {
+				w.receive(advertised.from, advertised.route)
 			}
 			w.is("routes", w.routes, "red "+p+": ["+c.want+"]")
 		})
@@ -66,16 +66,16 @@ func TestBestPaths(t *testing.T) {
 
 func TestPathsAreShared64Ways(t *testing.T) {
 	w := newWorld(t, edge())
-	var told []Route
+	var advertised []Route
 	for i := range 70 {
-		told = append(told, network("10.9.0.0/16", netip.AddrFrom4([4]byte{203, 0, 113, byte(i)})))
+		advertised = append(advertised, network("10.9.0.0/16", netip.AddrFrom4([4]byte{203, 0, 113, byte(i)})))
 	}
-	w.hear(rr1, told...)
-	hops := w.table.Fabric().Routers["red"].Routes[0].Via
-	if len(hops) != 64 || len(w.table.Fabric().Routers["red"].Remotes) != 70 {
-		t.Errorf("%d next hops of %d remotes", len(hops), len(w.table.Fabric().Routers["red"].Remotes))
+	w.receive(rr1, advertised...)
+	hops := w.table.Learned().Routers["red"].Routes[0].Via
+	if len(hops) != 64 || len(w.table.Learned().Routers["red"].Remotes) != 70 {
+		t.Errorf("%d next hops of %d remotes", len(hops), len(w.table.Learned().Routers["red"].Remotes))
 	}
-	if s := w.status(rr1, told[69].Key, "red"); s.Used || s.Why == "" {
+	if s := w.status(rr1, advertised[69].Key, "red"); s.Used || s.Why == "" {
 		t.Errorf("status of the 70th is %+v", s)
 	}
 }
@@ -83,13 +83,13 @@ func TestPathsAreShared64Ways(t *testing.T) {
 func TestHostRoutesFollowTheHost(t *testing.T) {
 	w := newWorld(t, edge())
 	known := host(mac(1), remote2).addr("10.0.0.11").routed()
-	w.hear(rr1, known, network("10.0.0.11/32", remote3))
+	w.receive(rr1, known, network("10.0.0.11/32", remote3))
 	w.is("routes", w.routes, "red 10.0.0.11/32: ["+via(remote2)+"]")
 	// It moved: its address was not said yet by its new edge, so that there is no host route.
 	w.withdraw(rr1, network("10.0.0.11/32", remote3))
-	w.hear(rr1, host(mac(1), remote3).sequence(1))
+	w.receive(rr1, host(mac(1), remote3).sequence(1))
 	w.is("routes", w.routes)
-	w.hear(rr1, host(mac(1), remote3).addr("10.0.0.11").routed().sequence(1))
+	w.receive(rr1, host(mac(1), remote3).addr("10.0.0.11").routed().sequence(1))
 	w.is("routes", w.routes, "red 10.0.0.11/32: ["+via(remote3)+"]")
 	// It comes here.
 	w.appear(at("blue", mac(1)))
@@ -102,7 +102,7 @@ func TestHostRoutesFollowTheHost(t *testing.T) {
 
 func TestOwnRoutesWin(t *testing.T) {
 	w := newWorld(t, edge())
-	w.hear(rr1, network("10.0.0.0/24", remote1))
+	w.receive(rr1, network("10.0.0.0/24", remote1))
 	w.is("routes", w.routes, "red 10.0.0.0/24: ["+via(remote1)+"]")
 	w.take(w.table.Prefixes("red", overlay.SourceConnected, []netip.Prefix{prefix("10.0.0.1/24")}))
 	w.is("routes", w.routes)
@@ -116,22 +116,22 @@ func TestOwnRoutesWin(t *testing.T) {
 // A type 5 route by a gateway address leads to a host of a segment (RFC 9136 section 4.1).
 func TestPrefixBehindAHost(t *testing.T) {
 	w := newWorld(t, edge())
-	w.hear(rr1, network("10.9.0.0/16", remote1).with(func(r *Route) { r.Gateway, r.RouterMAC = addr("10.0.0.7"), overlay.MAC{} }))
+	w.receive(rr1, network("10.9.0.0/16", remote1).with(func(r *Route) { r.Gateway, r.RouterMAC = addr("10.0.0.7"), overlay.MAC{} }))
 	w.is("routes", w.routes, "red 10.9.0.0/16: [{10.0.0.7 invalid IP 00:00:00:00:00:00}]")
-	if f := w.table.Fabric(); len(f.Routers["red"].Remotes) != 0 {
+	if f := w.table.Learned(); len(f.Routers["red"].Remotes) != 0 {
 		t.Errorf("remotes of the L3 segment are %v", f.Routers["red"].Remotes)
 	}
 }
 
 // announced are the keys of routes to prefixes, and what they carry.
 func (w *world) prefixes() map[string]string {
-	told := map[string]string{}
+	advertised := map[string]string{}
 	for _, s := range w.table.Routes() {
 		if r := s.Route; !s.Neighbour.IsValid() && r.Prefix.IsValid() {
-			told[fmt.Sprintf("type %d %s", r.Type, r.Prefix)] = fmt.Sprint(r.NextHop, " ", r.ASPath, " ", s.For)
+			advertised[fmt.Sprintf("type %d %s", r.Type, r.Prefix)] = fmt.Sprint(r.NextHop, " ", r.ASPath, " ", s.For)
 		}
 	}
-	return told
+	return advertised
 }
 
 func TestPrefixesAreAnnounced(t *testing.T) {
@@ -151,8 +151,8 @@ func TestPrefixesAreAnnounced(t *testing.T) {
 
 	// What an uplink's neighbour told goes to the other edges, and the other way round, each
 	// with the ASes that it came through; never back.
-	w.hear(tor1, unicast("0.0.0.0/0", tor1, 64901))
-	w.hear(rr1, network("10.9.0.0/16", remote1).with(func(r *Route) { r.ASPath = []uint32{64777} }))
+	w.receive(tor1, unicast("0.0.0.0/0", tor1, 64901))
+	w.receive(rr1, network("10.9.0.0/16", remote1).with(func(r *Route) { r.ASPath = []uint32{64777} }))
 	w.is("prefixes", w.prefixes(), append(own,
 		"type 5 0.0.0.0/0: 192.0.2.5 [64901] red", "type 0 10.9.0.0/16: 198.51.100.5 [64777] red")...)
 

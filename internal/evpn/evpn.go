@@ -83,29 +83,29 @@ type Host struct {
 	Addr    netip.Addr // unset: of the MAC address itself
 }
 
-// Fabric is what of other edges concerns more than a host: by name, what is to be merged
+// LearnedRemotes is what of other edges concerns more than a host: by name, what is to be merged
 // into the configured edge.
-type Fabric struct {
+type LearnedRemotes struct {
 	Segments map[string][]netip.Addr // remotes of each, sorted
-	Routers  map[string]RouterFabric
+	Routers  map[string]LearnedRoutes
 }
 
-// RouterFabric is that of a router.
-type RouterFabric struct {
+// LearnedRoutes is that of a router.
+type LearnedRoutes struct {
 	Remotes []netip.Addr // of its L3 segment, sorted
 	Routes  []overlay.Route
 }
 
-// Changes is what has to be done after something was learnt, in this order: remotes (when
+// Changes is what has to be done after something was learned, in this order: remotes (when
 // Remotes is set, by merging the Fabric and reconciling), stations, residents, routes, and
 // what is to be told.
 type Changes struct {
-	Remotes   bool
-	Stations  []overlay.Station
-	Residents []overlay.Resident
-	Routes    []overlay.LearnedRoute
-	Announce  []Route
-	Withdraw  []Key
+	Remotes    bool
+	MACs       []overlay.BGPMAC
+	Neighbours []overlay.ARPEntry
+	Routes     []overlay.LearnedRoute
+	Announce   []Route
+	Withdraw   []Key
 	// Forget are hosts at ports that are behind a remote now.
 	Forget []Host
 	Events []Event
@@ -133,7 +133,7 @@ type Move struct {
 
 // Counts is how many routes there are.
 type Counts struct {
-	Announced             int // by this edge
+	Advertised            int // by this edge
 	Received, Used        int
 	Stale                 int // of those used
 	NoTarget, NoRouterMAC int // of those not used

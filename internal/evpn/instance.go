@@ -21,7 +21,7 @@ type instance struct {
 	exports       []overlay.RouteTarget
 }
 
-// segment is one whose hosts are told and learnt.
+// segment is one whose hosts are told and learned.
 type segment struct {
 	instance
 	gateway    *overlay.Gateway
@@ -30,9 +30,9 @@ type segment struct {
 	neighbours map[netip.Addr]overlay.MAC
 	named      map[overlay.MAC][]netip.Addr // neighbours, by their MAC addresses
 	l3Targets  []overlay.RouteTarget        // of hosts with an address
-	stations   map[overlay.MAC]*station
-	residents  map[netip.Addr]*resident
-	moving     map[overlay.MAC]*station // those that moved lately, or are frozen
+	macEntries map[overlay.MAC]*macEntry
+	arpEntries map[netip.Addr]*arpEntry
+	moving     map[overlay.MAC]*macEntry // those that moved lately, or are frozen
 	remotes    remotes
 	differing  map[differing]int // gateways of others that differ from this one's, and in how many routes
 }
@@ -45,7 +45,7 @@ type router struct {
 	uplinks      []uplink
 	announce     sources
 	destinations map[netip.Prefix]*destination
-	told         map[overlay.RouteSource][]netip.Prefix // by Prefixes
+	advertised   map[overlay.RouteSource][]netip.Prefix // by Prefixes
 	remotes      remotes
 }
 
@@ -154,7 +154,7 @@ func (in *instances) nextHop(pinned []string) netip.Addr {
 func (in *instances) addRouter(order int, c overlay.Router) {
 	r := &router{
 		instance: instance{name: c.Name}, destinations: map[netip.Prefix]*destination{},
-		told: map[overlay.RouteSource][]netip.Prefix{}, remotes: newRemotes(),
+		advertised: map[overlay.RouteSource][]netip.Prefix{}, remotes: newRemotes(),
 	}
 	if c.L3 != nil && c.L3.EVPN != nil {
 		r.l3 = c.L3
@@ -196,8 +196,8 @@ func (in *instances) uplink(c overlay.Uplink) (u uplink, ok bool) {
 		ok, u.announce = true, u.announce|sourcesOf(n.Announce)
 		for _, a := range c.Addresses {
 			i := family(a.Addr())
-			told := slices.Contains(n.Families, []overlay.BGPFamily{overlay.FamilyIPv4, overlay.FamilyIPv6}[i])
-			if told && !u.own[i].IsValid() && !a.Addr().IsLinkLocalUnicast() {
+			advertised := slices.Contains(n.Families, []overlay.BGPFamily{overlay.FamilyIPv4, overlay.FamilyIPv6}[i])
+			if advertised && !u.own[i].IsValid() && !a.Addr().IsLinkLocalUnicast() {
 				u.own[i] = a.Addr()
 			}
 		}
@@ -217,9 +217,9 @@ func (in *instances) addSegment(order int, c overlay.Segment) {
 	s := &segment{
 		instance: in.instance(c.Name, order, c.VNI, c.Tunnel, c.TEPs, *c.EVPN), gateway: c.Gateway,
 		static: map[overlay.MAC]overlay.StaticMAC{}, neighbours: map[netip.Addr]overlay.MAC{},
-		named:    map[overlay.MAC][]netip.Addr{},
-		stations: map[overlay.MAC]*station{}, residents: map[netip.Addr]*resident{},
-		moving:  map[overlay.MAC]*station{},
+		named:      map[overlay.MAC][]netip.Addr{},
+		macEntries: map[overlay.MAC]*macEntry{}, arpEntries: map[netip.Addr]*arpEntry{},
+		moving:  map[overlay.MAC]*macEntry{},
 		remotes: newRemotes(), differing: map[differing]int{},
 	}
 	if c.Gateway != nil {
@@ -303,9 +303,9 @@ func (in *instances) remote(nextHop netip.Addr) netip.Addr {
 
 // remotes are those of a segment, by how many routes are of each.
 type remotes struct {
-	count map[netip.Addr]int
-	told  []netip.Addr
-	dirty bool
+	count      map[netip.Addr]int
+	advertised []netip.Addr
+	dirty      bool
 }
 
 func newRemotes() remotes { return remotes{count: map[netip.Addr]int{}} }

@@ -22,7 +22,7 @@ type mobility struct {
 // remembered is of how many moves the time is kept, where more do not freeze.
 const remembered = 64
 
-func (st *station) frozen() bool { return st.mobility != nil && st.mobility.frozen }
+func (st *macEntry) frozen() bool { return st.mobility != nil && st.mobility.frozen }
 
 func (m *mobility) hold(addr netip.Addr) {
 	if !slices.Contains(m.held, addr) {
@@ -41,7 +41,7 @@ func (m *mobility) recent(now time.Time, within time.Duration) {
 
 // countMove notes that a host came here or went, and freezes the address where it is now
 // when that was too often (RFC 7432 section 15.1).
-func (t *Table) countMove(st *station) {
+func (t *Table) countMove(st *macEntry) {
 	limit := t.edge.BGP.Duplicates
 	if st.mobility == nil {
 		st.mobility = &mobility{}
@@ -67,7 +67,7 @@ func (t *Table) countMove(st *station) {
 }
 
 // thawInTime ends what is over by now.
-func (t *Table) thawInTime(st *station) {
+func (t *Table) thawInTime(st *macEntry) {
 	m := st.mobility
 	m.recent(t.now, t.edge.BGP.Duplicates.Within)
 	switch {
@@ -76,18 +76,18 @@ func (t *Table) thawInTime(st *station) {
 	case !m.frozen && len(m.moves) == 0:
 		delete(st.segment.moving, st.mac)
 		st.mobility = nil
-		t.markStation(st)
+		t.markMAC(st)
 	}
 }
 
 // thaw lets st move again: who was kept away before comes now.
-func (t *Table) thaw(st *station) {
+func (t *Table) thaw(st *macEntry) {
 	held := st.mobility.held
 	st.mobility = nil
 	delete(st.segment.moving, st.mac)
 	t.event(Event{What: "thawed", Segment: st.segment.name, MAC: st.mac})
 	st.best = best(st.paths, compareHosts)
-	t.markStation(st)
+	t.markMAC(st)
 	t.markHostRoutes(st)
 	for _, addr := range held {
 		t.appear(st.segment, Host{Segment: st.segment.name, MAC: st.mac, Addr: addr})

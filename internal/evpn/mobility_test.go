@@ -14,32 +14,32 @@ const m1 = "02:00:00:00:00:01"
 
 func TestHostMovesHereAndAway(t *testing.T) {
 	w := newWorld(t, edge())
-	w.hear(rr1, host(mac(1), remote2).sequence(3), host(mac(1), remote2).addr("10.0.0.11").sequence(3))
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
-	w.is("residents", w.residents, "blue 10.0.0.11: "+m1)
+	w.receive(rr1, host(mac(1), remote2).sequence(3), host(mac(1), remote2).addr("10.0.0.11").sequence(3))
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
+	w.is("residents", w.arpEntries, "blue 10.0.0.11: "+m1)
 	w.happened()
 
 	// A plain packet comes first: the address stays known until it is seen here.
 	w.appear(at("blue", mac(1)))
 	w.happened("moved here")
-	w.is("stations", w.stations)
-	w.is("residents", w.residents, "blue 10.0.0.11: "+m1)
+	w.is("stations", w.macEntries)
+	w.is("residents", w.arpEntries, "blue 10.0.0.11: "+m1)
 	w.announces(m1 + " VNI 10 to [65000:10] sequence 4")
 	if got := w.table.Addresses("blue", mac(1)); !slices.Equal(got, list("10.0.0.11")) {
 		t.Errorf("addresses of the host are %v", got)
 	}
 
 	w.appear(with(at("blue", mac(1)), "10.0.0.11"))
-	w.is("residents", w.residents)
+	w.is("residents", w.arpEntries)
 	w.announces(m1+" VNI 10 to [65000:10] sequence 4",
 		m1+" 10.0.0.11 VNI 10/99 by 02:00:00:00:00:ed to [65000:10 65000:99] sequence 4")
 
 	// What the other edge said before has no effect, what it says with a higher number has.
-	w.hear(rr2, host(mac(1), remote2).sequence(3))
+	w.receive(rr2, host(mac(1), remote2).sequence(3))
 	w.happened()
-	w.hear(rr1, host(mac(1), remote2).sequence(5))
+	w.receive(rr1, host(mac(1), remote2).sequence(5))
 	w.happened("moved away")
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
 	w.announces()
 	if len(w.last.Forget) != 1 || w.last.Forget[0] != at("blue", mac(1)) || len(w.last.Withdraw) != 2 {
 		t.Errorf("changes are %+v, want the host forgotten and both routes withdrawn", w.last)
@@ -48,17 +48,17 @@ func TestHostMovesHereAndAway(t *testing.T) {
 
 func TestEqualSequenceNumbersGoToTheLowestEndpoint(t *testing.T) {
 	w := newWorld(t, edge())
-	w.hear(rr1, host(mac(1), remote3), host(mac(1), remote2))
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
-	w.hear(rr1, host(mac(1), remote3).sequence(1))
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.9 false")
+	w.receive(rr1, host(mac(1), remote3), host(mac(1), remote2))
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
+	w.receive(rr1, host(mac(1), remote3).sequence(1))
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.9 false")
 
 	w = newWorld(t, edge())
 	w.appear(at("blue", mac(1)))
-	w.hear(rr1, host(mac(1), remote2)) // higher than this edge
-	w.is("stations", w.stations)
-	w.hear(rr1, host(mac(1), remote1)) // lower
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.1 false")
+	w.receive(rr1, host(mac(1), remote2)) // higher than this edge
+	w.is("stations", w.macEntries)
+	w.receive(rr1, host(mac(1), remote1)) // lower
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.1 false")
 	w.happened("moved away")
 }
 
@@ -69,30 +69,30 @@ func TestStickyHostsStay(t *testing.T) {
 	w := newWorld(t, e)
 	w.announces(m1+" VNI 10 to [65000:10] sticky",
 		m1+" 10.0.0.11 VNI 10/99 by 02:00:00:00:00:ed to [65000:10 65000:99] sticky")
-	w.hear(rr1, host(mac(1), remote1).sequence(9))
-	w.is("stations", w.stations)
+	w.receive(rr1, host(mac(1), remote1).sequence(9))
+	w.is("stations", w.macEntries)
 
 	sticky := host(mac(2), remote3).with(func(r *Route) { r.Sticky = true })
-	w.hear(rr1, sticky, host(mac(2), remote2).sequence(8))
-	w.is("stations", w.stations, "blue 02:00:00:00:00:02: 192.0.2.9 true")
+	w.receive(rr1, sticky, host(mac(2), remote2).sequence(8))
+	w.is("stations", w.macEntries, "blue 02:00:00:00:00:02: 192.0.2.9 true")
 	w.appear(at("blue", mac(2)))
 	w.happened("sticky address elsewhere")
-	w.is("stations", w.stations, "blue 02:00:00:00:00:02: 192.0.2.9 true")
+	w.is("stations", w.macEntries, "blue 02:00:00:00:00:02: 192.0.2.9 true")
 }
 
 // An address that moves to another MAC address, as of a router that stands in for another.
 func TestAddressMovesToAnotherHost(t *testing.T) {
 	w := newWorld(t, edge())
-	w.hear(rr1, host(mac(1), remote2).addr("10.0.0.11").sequence(4))
+	w.receive(rr1, host(mac(1), remote2).addr("10.0.0.11").sequence(4))
 	w.appear(at("blue", mac(2)), with(at("blue", mac(2)), "10.0.0.11"))
 	w.happened("moved here")
-	w.is("residents", w.residents)
+	w.is("residents", w.arpEntries)
 	w.announces("02:00:00:00:00:02 VNI 10 to [65000:10] sequence 5",
 		"02:00:00:00:00:02 10.0.0.11 VNI 10/99 by 02:00:00:00:00:ed to [65000:10 65000:99] sequence 5")
 
-	w.hear(rr1, host(mac(1), remote2).addr("10.0.0.11").sequence(6))
+	w.receive(rr1, host(mac(1), remote2).addr("10.0.0.11").sequence(6))
 	w.happened("duplicate address")
-	w.is("residents", w.residents, "blue 10.0.0.11: "+m1)
+	w.is("residents", w.arpEntries, "blue 10.0.0.11: "+m1)
 	w.announces("02:00:00:00:00:02 VNI 10 to [65000:10] sequence 5")
 
 	// Between hosts here it just moves.
@@ -105,12 +105,12 @@ func TestAddressMovesToAnotherHost(t *testing.T) {
 
 func TestTwoHostsWithOneAddress(t *testing.T) {
 	w := newWorld(t, edge())
-	w.hear(rr1, host(mac(1), remote3).addr("10.0.0.11"))
+	w.receive(rr1, host(mac(1), remote3).addr("10.0.0.11"))
 	w.happened()
-	w.hear(rr1, host(mac(2), remote2).addr("10.0.0.11"))
+	w.receive(rr1, host(mac(2), remote2).addr("10.0.0.11"))
 	w.happened("duplicate address")
-	w.is("residents", w.residents, "blue 10.0.0.11: 02:00:00:00:00:02")
-	w.hear(rr2, host(mac(2), remote2).addr("10.0.0.11"))
+	w.is("residents", w.arpEntries, "blue 10.0.0.11: 02:00:00:00:00:02")
+	w.receive(rr2, host(mac(2), remote2).addr("10.0.0.11"))
 	w.configure(edge())
 	w.happened()
 }
@@ -118,7 +118,7 @@ func TestTwoHostsWithOneAddress(t *testing.T) {
 // flap has the host move here and away again.
 func (w *world) flap(n uint32) {
 	w.appear(at("blue", mac(1)))
-	w.hear(rr1, host(mac(1), remote2).sequence(2*n))
+	w.receive(rr1, host(mac(1), remote2).sequence(2*n))
 }
 
 func duplicates(freeze time.Duration) overlay.Edge {
@@ -129,7 +129,7 @@ func duplicates(freeze time.Duration) overlay.Edge {
 
 func TestFrozenAfterFiveMoves(t *testing.T) {
 	w := newWorld(t, duplicates(0))
-	w.hear(rr1, host(mac(1), remote2))
+	w.receive(rr1, host(mac(1), remote2))
 	w.flap(1)
 	w.flap(2)
 	w.happened("moved here", "moved away", "moved here", "moved away")
@@ -138,9 +138,9 @@ func TestFrozenAfterFiveMoves(t *testing.T) {
 	const frozen = m1 + " 10.0.0.11 VNI 10/99 by 02:00:00:00:00:ed to [65000:10 65000:99] sequence 5"
 	w.announces(frozen)
 
-	w.hear(rr1, host(mac(1), remote2).sequence(9), host(mac(2), remote2).addr("10.0.0.11").sequence(9))
+	w.receive(rr1, host(mac(1), remote2).sequence(9), host(mac(2), remote2).addr("10.0.0.11").sequence(9))
 	w.happened()
-	w.is("residents", w.residents)
+	w.is("residents", w.arpEntries)
 	w.announces(frozen)
 	if s := w.status(rr1, host(mac(1), remote2).Key, "blue"); s.Used || s.Problem != "frozen" || !strings.Contains(s.Why, "selvage bgp thaw blue "+m1) {
 		t.Errorf("status is %+v", s)
@@ -165,7 +165,7 @@ func TestFrozenAfterFiveMoves(t *testing.T) {
 	}
 	w.take(changes)
 	w.happened("thawed", "moved away")
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false", "blue 02:00:00:00:00:02: 192.0.2.8 false")
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false", "blue 02:00:00:00:00:02: 192.0.2.8 false")
 	w.now = w.now.Add(time.Hour)
 	w.take(w.table.Tick(w.now))
 	if moves := w.table.Moves(); len(moves) != 0 {
@@ -176,18 +176,18 @@ func TestFrozenAfterFiveMoves(t *testing.T) {
 func TestFrozenElsewhere(t *testing.T) {
 	w := newWorld(t, duplicates(time.Minute))
 	w.appear(at("blue", mac(1)))
-	w.hear(rr1, host(mac(1), remote2).sequence(1))
+	w.receive(rr1, host(mac(1), remote2).sequence(1))
 	w.flap(2)
 	w.flap(3)
 	w.happened("moved away", "moved here", "moved away", "moved here", "moved away", "frozen")
 	w.appear(at("blue", mac(1)), with(at("blue", mac(1)), "10.0.0.11"))
 	w.happened()
 	w.announces()
-	w.hear(rr1, host(mac(1), remote3).sequence(99))
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
+	w.receive(rr1, host(mac(1), remote3).sequence(99))
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
 	// Where it was it is no more: then it is where it is said to be.
 	w.withdraw(rr1, host(mac(1), remote2))
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.9 false")
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.9 false")
 
 	w.now = w.now.Add(time.Minute)
 	w.take(w.table.Tick(w.now))
@@ -198,7 +198,7 @@ func TestFrozenElsewhere(t *testing.T) {
 
 func TestSlowMovesAreNotFrozen(t *testing.T) {
 	w := newWorld(t, duplicates(0))
-	w.hear(rr1, host(mac(1), remote2))
+	w.receive(rr1, host(mac(1), remote2))
 	for n := range uint32(10) {
 		w.now = w.now.Add(100 * time.Second)
 		w.flap(n + 1)
@@ -210,7 +210,7 @@ func TestSlowMovesAreNotFrozen(t *testing.T) {
 
 func TestLastSequenceNumber(t *testing.T) {
 	w := newWorld(t, edge())
-	w.hear(rr1, host(mac(1), remote2).sequence(math.MaxUint32))
+	w.receive(rr1, host(mac(1), remote2).sequence(math.MaxUint32))
 	w.appear(at("blue", mac(1)))
 	w.announces(m1 + " VNI 10 to [65000:10] sequence 4294967295")
 }
@@ -220,14 +220,14 @@ func TestHeldHostGoes(t *testing.T) {
 	w := newWorld(t, duplicates(time.Minute))
 	w.appear(at("blue", mac(1)))
 	for n := range uint32(3) {
-		w.hear(rr1, host(mac(1), remote2).sequence(2*n+1))
+		w.receive(rr1, host(mac(1), remote2).sequence(2*n+1))
 		w.appear(at("blue", mac(1)))
 	}
 	w.vanish(at("blue", mac(1)))
 	w.now = w.now.Add(time.Hour)
 	w.take(w.table.Tick(w.now))
 	w.announces()
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
 }
 
 func TestThawOfWhatIsNotFrozen(t *testing.T) {

@@ -59,32 +59,32 @@ type differing struct {
 	mac          overlay.MAC
 }
 
-// judge finds whom p concerns.
-func (in *instances) judge(p *path) {
+// classify finds whom p concerns.
+func (in *instances) classify(p *path) {
 	p.remote = in.remote(p.NextHop)
 	p.segment, p.inSegment, p.router, p.inRouter = nil, noTarget, nil, noTarget
 	if p.Type == Unicast {
 		p.router = in.uplinks[p.Uplink]
-		p.inRouter = in.judgeUnicast(p)
+		p.inRouter = in.checkUnicast(p)
 		return
 	}
 	for _, target := range p.Targets {
-		in.judgeFor(p, in.targets[targetKey{target: target}])
+		in.classifyFor(p, in.targets[targetKey{target: target}])
 		if key, ok := wild(target); ok {
-			in.judgeFor(p, in.targets[key])
+			in.classifyFor(p, in.targets[key])
 		}
 	}
 }
 
-// judgeFor tries the instances of a target. The best verdict stays, and of equal ones that
+// classifyFor tries the instances of a target. The best verdict stays, and of equal ones that
 // of the instance that is configured first, so that the order of targets does not matter.
-func (in *instances) judgeFor(p *path, by *importers) {
+func (in *instances) classifyFor(p *path, by *importers) {
 	if by == nil {
 		return
 	}
 	if p.Type != Prefix {
 		for _, s := range by.segments {
-			v := in.judgeSegment(p, s)
+			v := in.checkSegment(p, s)
 			if p.segment == nil || better(v, s.order, p.inSegment, p.segment.order) {
 				p.segment, p.inSegment = s, v
 			}
@@ -92,7 +92,7 @@ func (in *instances) judgeFor(p *path, by *importers) {
 	}
 	if p.Type == Prefix || p.hasHostRoute() {
 		for _, r := range by.routers {
-			v := in.judgeRouter(p, r)
+			v := in.checkRouter(p, r)
 			if p.router == nil || better(v, r.order, p.inRouter, p.router.order) {
 				p.router, p.inRouter = r, v
 			}
@@ -120,7 +120,7 @@ func (p *path) prefix() netip.Prefix {
 	return p.Prefix.Masked()
 }
 
-func (in *instances) judgeTunnel(p *path, i *instance, vni overlay.VNI) verdict {
+func (in *instances) checkTunnel(p *path, i *instance, vni overlay.VNI) verdict {
 	switch {
 	case !p.NextHop.IsValid() || p.NextHop.IsUnspecified():
 		return noNextHop
@@ -136,8 +136,8 @@ func (in *instances) judgeTunnel(p *path, i *instance, vni overlay.VNI) verdict 
 	return fits
 }
 
-func (in *instances) judgeSegment(p *path, s *segment) verdict {
-	if v := in.judgeTunnel(p, &s.instance, p.VNI); v != fits || p.Type != MACIP {
+func (in *instances) checkSegment(p *path, s *segment) verdict {
+	if v := in.checkTunnel(p, &s.instance, p.VNI); v != fits || p.Type != MACIP {
 		return v
 	}
 	if p.MAC.Multicast() || p.MAC == (overlay.MAC{}) {
@@ -159,12 +159,12 @@ func hasAddr(a netip.Addr) func(netip.Prefix) bool {
 	return func(p netip.Prefix) bool { return p.Addr() == a }
 }
 
-func (in *instances) judgeRouter(p *path, r *router) verdict {
+func (in *instances) checkRouter(p *path, r *router) verdict {
 	vni := p.VNI
 	if p.Type == MACIP {
 		vni = p.L3VNI
 	}
-	if v := in.judgeTunnel(p, &r.instance, vni); v != fits {
+	if v := in.checkTunnel(p, &r.instance, vni); v != fits {
 		return v
 	}
 	switch {
@@ -183,7 +183,7 @@ func (p *path) overlayIndex() bool {
 	return p.Type == Prefix && p.Gateway.IsValid() && !p.Gateway.IsUnspecified()
 }
 
-func (in *instances) judgeUnicast(p *path) verdict {
+func (in *instances) checkUnicast(p *path) verdict {
 	switch {
 	case p.router == nil:
 		return noUplink
@@ -242,10 +242,10 @@ func (t *Table) link(p *path, n int) {
 }
 
 func (t *Table) linkHost(s *segment, p *path, n int) {
-	st := t.station(s, p.MAC)
+	st := t.macEntry(s, p.MAC)
 	st.paths = enter(st.paths, p, n)
 	if p.Addr.IsValid() {
-		r := t.resident(s, p.Addr)
+		r := t.arpEntry(s, p.Addr)
 		r.paths = enter(r.paths, p, n)
 	}
 }

@@ -213,7 +213,7 @@ func TestTableEqualsReference(t *testing.T) {
 			what, changes := c.step(table, r, now)
 			history = append(history, what)
 			if changes.Remotes {
-				remotes = remotesOf(table.Fabric())
+				remotes = remotesOf(table.Learned())
 			}
 			got.apply(changes)
 			got.keepOnly(names(r.edge))
@@ -251,7 +251,7 @@ func differ(got, want tables, t *Table) string {
 		name      string
 		got, want map[string]string
 	}{
-		{"stations", got.stations, want.stations}, {"residents", got.residents, want.residents},
+		{"stations", got.macEntries, want.macEntries}, {"residents", got.arpEntries, want.arpEntries},
 		{"routes", got.routes, want.routes}, {"announced", got.announced, want.announced},
 	} {
 		if !maps.Equal(m.got, m.want) {
@@ -261,11 +261,11 @@ func differ(got, want tables, t *Table) string {
 	all := newTables()
 	all.apply(t.All())
 	all.announced = got.announced
-	if !maps.Equal(all.stations, got.stations) || !maps.Equal(all.residents, got.residents) || !maps.Equal(all.routes, got.routes) {
+	if !maps.Equal(all.macEntries, got.macEntries) || !maps.Equal(all.arpEntries, got.arpEntries) || !maps.Equal(all.routes, got.routes) {
 		return fmt.Sprintf("All is %v\nwant %v", all, got)
 	}
 	routes := newTables()
-	for name, f := range t.Fabric().Routers {
+	for name, f := range t.Learned().Routers {
 		for _, r := range f.Routes {
 			routes.apply(Changes{Routes: []overlay.LearnedRoute{{Router: name, Route: r}}})
 		}

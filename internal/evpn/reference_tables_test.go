@@ -35,7 +35,7 @@ func (r *reference) remotes() map[string]string {
 }
 
 // remotesOf are those of a Fabric in the same words.
-func remotesOf(f Fabric) map[string]string {
+func remotesOf(f LearnedRemotes) map[string]string {
 	list := map[string]string{}
 	for name, remotes := range f.Segments {
 		put(list, name, len(remotes) > 0, fmt.Sprint(remotes))
@@ -59,15 +59,15 @@ func (r *reference) tables() tables {
 			macs[h.MAC], addrs[h.Addr] = true, h.Addr.IsValid()
 		}
 		for mac := range macs {
-			h := r.bySegment(s.Name, func(h *heard) bool { return h.MAC == mac })
+			h := r.bySegment(s.Name, func(h *received) bool { return h.MAC == mac })
 			if h != nil && hosts[mac] == nil && !slices.ContainsFunc(s.Static, func(m overlay.StaticMAC) bool { return m.MAC == mac }) {
-				t.stations[stationKey(s.Name, mac)] = stationText(h.NextHop, h.Sticky)
+				t.macEntries[macEntryKey(s.Name, mac)] = macEntryText(h.NextHop, h.Sticky)
 			}
 		}
 		for a := range addrs {
-			h := r.bySegment(s.Name, func(h *heard) bool { return h.Addr.IsValid() && h.Addr == a })
+			h := r.bySegment(s.Name, func(h *received) bool { return h.Addr.IsValid() && h.Addr == a })
 			if h != nil && !r.here(s.Name, a) {
-				t.residents[residentKey(s.Name, a)] = h.MAC.String()
+				t.arpEntries[arpEntryKey(s.Name, a)] = h.MAC.String()
 			}
 		}
 		r.announceSegment(t, s)
@@ -88,7 +88,7 @@ func (r *reference) here(segment string, a netip.Addr) bool {
 }
 
 func (r *reference) announceSegment(t tables, s overlay.Segment) {
-	say := func(route Route) {
+	advertise := func(route Route) {
 		route.NextHop, route.VNI, route.Encapsulation = r.tep(), s.VNI, s.Tunnel.Encapsulation
 		t.announced[route.Key.text()] = route.text()
 	}
@@ -97,11 +97,11 @@ func (r *reference) announceSegment(t tables, s overlay.Segment) {
 	if s.EVPN.Export != nil {
 		targets = s.EVPN.Export
 	}
-	say(Route{Key: Key{Type: Multicast, RD: rd, Addr: r.tep()}, Targets: targets})
+	advertise(Route{Key: Key{Type: Multicast, RD: rd, Addr: r.tep()}, Targets: targets})
 	var l3 *overlay.L3
 	if s.Gateway != nil {
 		for _, g := range s.Gateway.Addresses {
-			say(Route{Key: Key{Type: MACIP, RD: rd, MAC: s.Gateway.MAC, Addr: g.Addr()}, Targets: targets, DefaultGateway: true})
+			advertise(Route{Key: Key{Type: MACIP, RD: rd, MAC: s.Gateway.MAC, Addr: g.Addr()}, Targets: targets, DefaultGateway: true})
 		}
 		for _, c := range r.edge.Routers {
 			if c.Name == s.Gateway.Router && c.L3 != nil && c.L3.EVPN != nil {
@@ -112,7 +112,7 @@ func (r *reference) announceSegment(t tables, s overlay.Segment) {
 	for mac, p := range r.hosts[s.Name] {
 		route := Route{Key: Key{Type: MACIP, RD: rd, MAC: mac}, Targets: targets, Sequence: p.sequence, Sticky: p.static}
 		if p.mac || p.static {
-			say(route)
+			advertise(route)
 		}
 		for a := range p.addrs {
 			with := route
@@ -121,7 +121,7 @@ func (r *reference) announceSegment(t tables, s overlay.Segment) {
 				with.L3VNI, with.RouterMAC = l3.VNI, l3.MAC
 				with.Targets = append(slices.Clone(targets), overlay.ASTarget(r.edge.BGP.AS, uint32(l3.VNI)))
 			}
-			say(with)
+			advertise(with)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (r *reference) mine(c overlay.Router, p netip.Prefix) (from []overlay.Route
 
 // routes decides each prefix of a router, by sorting what is left after each rule.
 func (r *reference) routes(t tables, c overlay.Router) {
-	choices := map[netip.Prefix][]*heard{}
+	choices := map[netip.Prefix][]*received{}
 	for _, h := range r.all() {
 		if name, prefix, _, ok := r.router(h); ok && name == c.Name && !r.elsewhere(h) {
 			choices[prefix] = append(choices[prefix], h)
@@ -156,7 +156,7 @@ func (r *reference) routes(t tables, c overlay.Router) {
 	}
 	for prefix, list := range choices {
 		from, here := r.mine(c, prefix)
-		var equal []*heard
+		var equal []*received
 		if len(from) == 0 && !here {
 			equal = r.equal(list)
 		}
@@ -177,17 +177,17 @@ func (r *reference) routes(t tables, c overlay.Router) {
 }
 
 // elsewhere reports whether a host route's MAC address is not at its next hop.
-func (r *reference) elsewhere(h *heard) bool {
+func (r *reference) elsewhere(h *received) bool {
 	s := r.segment(h)
 	if h.Type != MACIP || s == nil {
 		return false
 	}
-	b := r.bySegment(s.Name, func(o *heard) bool { return o.MAC == h.MAC })
+	b := r.bySegment(s.Name, func(o *received) bool { return o.MAC == h.MAC })
 	return r.hosts[s.Name][h.MAC] != nil || b.NextHop != h.NextHop
 }
 
-func (r *reference) equal(list []*heard) []*heard {
-	var hosts []*heard
+func (r *reference) equal(list []*received) []*received {
+	var hosts []*received
 	for _, h := range list {
 		if h.Type == MACIP {
 			hosts = append(hosts, h)
@@ -200,48 +200,48 @@ func (r *reference) equal(list []*heard) []*heard {
 				least = h
 			}
 		}
-		return []*heard{least}
+		return []*received{least}
 	}
-	beaten := func(rule func(a, b *heard) bool) {
-		var left []*heard
+	beaten := func(rule func(a, b *received) bool) {
+		var left []*received
 		for _, a := range list {
-			if !slices.ContainsFunc(list, func(b *heard) bool { return rule(a, b) }) {
+			if !slices.ContainsFunc(list, func(b *received) bool { return rule(a, b) }) {
 				left = append(left, a)
 			}
 		}
 		list = left
 	}
-	external := func(h *heard) bool {
+	external := func(h *received) bool {
 		return slices.ContainsFunc(r.edge.BGP.Neighbours, func(n overlay.BGPNeighbour) bool { return n.Addr == h.from && n.AS != r.edge.BGP.AS })
 	}
-	first := func(h *heard) uint32 { return append(slices.Clone(h.ASPath), 0)[0] }
-	beaten(func(a, b *heard) bool { return !a.stale.IsZero() && b.stale.IsZero() })
-	beaten(func(a, b *heard) bool { return a.LocalPref < b.LocalPref })
-	beaten(func(a, b *heard) bool { return len(a.ASPath) > len(b.ASPath) })
-	beaten(func(a, b *heard) bool { return first(a) == first(b) && a.MED > b.MED })
-	beaten(func(a, b *heard) bool { return a.Type == Prefix && b.Type == Unicast })
-	beaten(func(a, b *heard) bool { return !external(a) && external(b) })
-	slices.SortFunc(list, func(a, b *heard) int {
+	first := func(h *received) uint32 { return append(slices.Clone(h.ASPath), 0)[0] }
+	beaten(func(a, b *received) bool { return !a.stale.IsZero() && b.stale.IsZero() })
+	beaten(func(a, b *received) bool { return a.LocalPref < b.LocalPref })
+	beaten(func(a, b *received) bool { return len(a.ASPath) > len(b.ASPath) })
+	beaten(func(a, b *received) bool { return first(a) == first(b) && a.MED > b.MED })
+	beaten(func(a, b *received) bool { return a.Type == Prefix && b.Type == Unicast })
+	beaten(func(a, b *received) bool { return !external(a) && external(b) })
+	slices.SortFunc(list, func(a, b *received) int {
 		return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.RD, b.RD), cmp.Compare(a.Uplink, b.Uplink))
 	})
 	return list
 }
 
-func (r *reference) announcePrefix(t tables, c overlay.Router, prefix netip.Prefix, from []overlay.RouteSource, equal []*heard) {
-	tell := func(route Route, announce []overlay.RouteSource, learnt overlay.RouteSource) {
+func (r *reference) announcePrefix(t tables, c overlay.Router, prefix netip.Prefix, from []overlay.RouteSource, equal []*received) {
+	advertise := func(route Route, announce []overlay.RouteSource, learned overlay.RouteSource) {
 		if !slices.ContainsFunc(from, func(s overlay.RouteSource) bool { return slices.Contains(announce, s) }) {
-			if learnt == "" || !slices.Contains(announce, learnt) {
+			if learned == "" || !slices.Contains(announce, learned) {
 				return
 			}
 			route.ASPath, route.Communities = equal[0].ASPath, equal[0].Communities
 		}
 		t.announced[route.Key.text()] = route.text()
 	}
-	var learnt overlay.RouteSource
+	var learned overlay.RouteSource
 	if len(equal) > 0 {
-		learnt = overlay.SourceEVPN
+		learned = overlay.SourceEVPN
 		if equal[0].Type == Unicast {
-			learnt = overlay.SourceUplink
+			learned = overlay.SourceUplink
 		}
 	}
 	if c.L3 != nil && c.L3.EVPN != nil {
@@ -250,10 +250,10 @@ func (r *reference) announcePrefix(t tables, c overlay.Router, prefix netip.Pref
 			NextHop: r.tep(), VNI: c.L3.VNI, Encapsulation: c.L3.Tunnel.Encapsulation, RouterMAC: c.L3.MAC,
 			Targets: []overlay.RouteTarget{overlay.ASTarget(r.edge.BGP.AS, uint32(c.L3.VNI))},
 		}
-		if learnt == overlay.SourceUplink {
-			tell(route, c.L3.EVPN.Announce, learnt)
+		if learned == overlay.SourceUplink {
+			advertise(route, c.L3.EVPN.Announce, learned)
 		} else {
-			tell(route, c.L3.EVPN.Announce, "")
+			advertise(route, c.L3.EVPN.Announce, "")
 		}
 	}
 	for _, u := range c.Uplinks {
@@ -261,11 +261,11 @@ func (r *reference) announcePrefix(t tables, c overlay.Router, prefix netip.Pref
 			if n.Uplink != u.Name {
 				continue
 			}
-			by := learnt
-			if slices.ContainsFunc(equal, func(h *heard) bool { return h.Type == Unicast && h.Uplink == u.Name }) {
+			by := learned
+			if slices.ContainsFunc(equal, func(h *received) bool { return h.Type == Unicast && h.Uplink == u.Name }) {
 				by = ""
 			}
-			tell(Route{Key: Key{Type: Unicast, Prefix: prefix, Uplink: u.Name}, NextHop: u.Addresses[0].Addr()}, n.Announce, by)
+			advertise(Route{Key: Key{Type: Unicast, Prefix: prefix, Uplink: u.Name}, NextHop: u.Addresses[0].Addr()}, n.Announce, by)
 		}
 	}
 }

@@ -15,19 +15,19 @@ import (
 // tables is what neighbours said and is in force, and what is announced: in words, so that
 // two of them can be compared and printed.
 type tables struct {
-	stations, residents, routes, announced map[string]string
+	macEntries, arpEntries, routes, announced map[string]string
 }
 
 func newTables() tables {
 	return tables{map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
 }
 
-func stationKey(segment string, mac overlay.MAC) string { return segment + " " + mac.String() }
-func residentKey(segment string, a netip.Addr) string   { return segment + " " + a.String() }
-func routeKey(router string, p netip.Prefix) string     { return router + " " + p.String() }
-func stationText(remote netip.Addr, sticky bool) string { return fmt.Sprint(remote, " ", sticky) }
-func (k Key) text() string                              { return fmt.Sprintf("%+v", k) }
-func (r Route) text() string                            { return fmt.Sprintf("%+v", r) }
+func macEntryKey(segment string, mac overlay.MAC) string { return segment + " " + mac.String() }
+func arpEntryKey(segment string, a netip.Addr) string    { return segment + " " + a.String() }
+func routeKey(router string, p netip.Prefix) string      { return router + " " + p.String() }
+func macEntryText(remote netip.Addr, sticky bool) string { return fmt.Sprint(remote, " ", sticky) }
+func (k Key) text() string                               { return fmt.Sprintf("%+v", k) }
+func (r Route) text() string                             { return fmt.Sprintf("%+v", r) }
 func put[V any](m map[string]V, key string, keep bool, val V) {
 	if keep {
 		m[key] = val
@@ -38,11 +38,11 @@ func put[V any](m map[string]V, key string, keep bool, val V) {
 
 // apply does what the edge does with changes.
 func (t tables) apply(c Changes) {
-	for _, s := range c.Stations {
-		put(t.stations, stationKey(s.Segment, s.MAC), s.Remote.IsValid(), stationText(s.Remote, s.Sticky))
+	for _, s := range c.MACs {
+		put(t.macEntries, macEntryKey(s.Segment, s.MAC), s.Remote.IsValid(), macEntryText(s.Remote, s.Sticky))
 	}
-	for _, r := range c.Residents {
-		put(t.residents, residentKey(r.Segment, r.Addr), r.MAC != overlay.MAC{}, r.MAC.String())
+	for _, r := range c.Neighbours {
+		put(t.arpEntries, arpEntryKey(r.Segment, r.Addr), r.MAC != overlay.MAC{}, r.MAC.String())
 	}
 	for _, r := range c.Routes {
 		put(t.routes, routeKey(r.Router, r.Prefix), len(r.Via) > 0, fmt.Sprint(r.Via))
@@ -57,22 +57,22 @@ func (t tables) apply(c Changes) {
 
 // keepOnly drops what went with segments and routers that are no more.
 func (t tables) keepOnly(names map[string]bool) {
-	for _, m := range []map[string]string{t.stations, t.residents, t.routes} {
+	for _, m := range []map[string]string{t.macEntries, t.arpEntries, t.routes} {
 		maps.DeleteFunc(m, func(k, _ string) bool { return !names[strings.Fields(k)[0]] })
 	}
 }
 
 // reference computes the tables from scratch, from the rules and nothing that Table has.
 type reference struct {
-	edge  overlay.Edge
-	said  map[netip.Addr]map[Key]*heard
-	up    map[netip.Addr]bool
-	hosts map[string]map[overlay.MAC]*present
-	own   map[string]map[overlay.RouteSource][]netip.Prefix
-	now   time.Time
+	edge       overlay.Edge
+	advertised map[netip.Addr]map[Key]*received
+	up         map[netip.Addr]bool
+	hosts      map[string]map[overlay.MAC]*present
+	own        map[string]map[overlay.RouteSource][]netip.Prefix
+	now        time.Time
 }
 
-type heard struct {
+type received struct {
 	Route
 	from  netip.Addr
 	stale time.Time
@@ -87,7 +87,7 @@ type present struct {
 
 func newReference() *reference {
 	return &reference{
-		said: map[netip.Addr]map[Key]*heard{}, up: map[netip.Addr]bool{},
+		advertised: map[netip.Addr]map[Key]*received{}, up: map[netip.Addr]bool{},
 		hosts: map[string]map[overlay.MAC]*present{}, own: map[string]map[overlay.RouteSource][]netip.Prefix{},
 	}
 }
@@ -132,20 +132,20 @@ func (r *reference) configure(e overlay.Edge) {
 
 func (r *reference) receive(list []Update) {
 	for _, u := range list {
-		if r.said[u.Neighbour] == nil {
-			r.said[u.Neighbour] = map[Key]*heard{}
+		if r.advertised[u.Neighbour] == nil {
+			r.advertised[u.Neighbour] = map[Key]*received{}
 			if _, known := r.up[u.Neighbour]; !known {
 				r.up[u.Neighbour] = true
 			}
 		}
-		for n, routes := range r.said {
+		for n, routes := range r.advertised {
 			if h := routes[u.Route.Key]; n != u.Neighbour && h != nil && !h.stale.IsZero() {
 				delete(routes, u.Route.Key)
 			}
 		}
-		delete(r.said[u.Neighbour], u.Route.Key)
+		delete(r.advertised[u.Neighbour], u.Route.Key)
 		if !u.Withdrawn {
-			r.said[u.Neighbour][u.Route.Key] = &heard{Route: u.Route, from: u.Neighbour}
+			r.advertised[u.Neighbour][u.Route.Key] = &received{Route: u.Route, from: u.Neighbour}
 		}
 	}
 	r.decide()
@@ -155,17 +155,17 @@ func (r *reference) session(s Session) {
 	r.now = s.At
 	switch {
 	case s.Ended:
-		delete(r.said, s.Neighbour)
+		delete(r.advertised, s.Neighbour)
 		delete(r.up, s.Neighbour)
 	case !s.Up:
 		r.up[s.Neighbour] = false
-		for k, h := range r.said[s.Neighbour] {
+		for k, h := range r.advertised[s.Neighbour] {
 			fresh := false
-			for n, routes := range r.said {
+			for n, routes := range r.advertised {
 				fresh = fresh || n != s.Neighbour && r.up[n] && routes[k] != nil && routes[k].stale.IsZero()
 			}
 			if h.stale.IsZero() && fresh {
-				delete(r.said[s.Neighbour], k)
+				delete(r.advertised[s.Neighbour], k)
 				continue
 			}
 			if h.stale.IsZero() {
@@ -175,7 +175,7 @@ func (r *reference) session(s Session) {
 		}
 	default:
 		r.up[s.Neighbour] = true
-		for _, h := range r.said[s.Neighbour] {
+		for _, h := range r.advertised[s.Neighbour] {
 			if soon := s.At.Add(Linger); s.Complete && soon.Before(h.ends) {
 				h.ends = soon
 			}
@@ -185,8 +185,8 @@ func (r *reference) session(s Session) {
 }
 
 func (r *reference) tick(now time.Time) {
-	for _, routes := range r.said {
-		maps.DeleteFunc(routes, func(_ Key, h *heard) bool {
+	for _, routes := range r.advertised {
+		maps.DeleteFunc(routes, func(_ Key, h *received) bool {
 			return !h.stale.IsZero() && !now.Before(h.ends)
 		})
 	}
@@ -194,7 +194,7 @@ func (r *reference) tick(now time.Time) {
 }
 
 // segment finds whose target it is; every route of the test has one that decides.
-func (r *reference) segment(h *heard) *overlay.Segment {
+func (r *reference) segment(h *received) *overlay.Segment {
 	for i, s := range r.edge.Segments {
 		if s.EVPN == nil || h.Type != MACIP && h.Type != Multicast || !r.imported(h.Targets, s.EVPN.Import, s.VNI) {
 			continue
@@ -217,11 +217,11 @@ func (r *reference) imported(has, explicit []overlay.RouteTarget, vni overlay.VN
 	})
 }
 
-func (r *reference) tunnelled(h *heard, e overlay.Encapsulation) bool {
+func (r *reference) tunnelled(h *received, e overlay.Encapsulation) bool {
 	return h.NextHop != r.tep() && (h.Type != Multicast || h.Addr != r.tep()) && h.NextHop.Is4() && (h.Encapsulation == e || h.Encapsulation == "" && e == overlay.VXLAN)
 }
 
-func (r *reference) router(h *heard) (router string, prefix netip.Prefix, hop overlay.NextHop, ok bool) {
+func (r *reference) router(h *received) (router string, prefix netip.Prefix, hop overlay.NextHop, ok bool) {
 	for _, c := range r.edge.Routers {
 		if h.Type == Unicast {
 			for _, u := range c.Uplinks {
@@ -245,8 +245,8 @@ func (r *reference) router(h *heard) (router string, prefix netip.Prefix, hop ov
 	return "", netip.Prefix{}, overlay.NextHop{}, false
 }
 
-func (r *reference) all() (list []*heard) {
-	for _, routes := range r.said {
+func (r *reference) all() (list []*received) {
+	for _, routes := range r.advertised {
 		for _, h := range routes {
 			list = append(list, h)
 		}
@@ -255,7 +255,7 @@ func (r *reference) all() (list []*heard) {
 }
 
 // rank orders claims to be a host's: the highest wins.
-func rank(h *heard) string {
+func rank(h *received) string {
 	return fmt.Sprintf("%v %010d %v", h.Sticky, h.Sequence, invert(h.NextHop))
 }
 
@@ -266,18 +266,18 @@ func invert(a netip.Addr) (out [4]byte) {
 	return out
 }
 
-func top(list []*heard) *heard {
+func top(list []*received) *received {
 	if len(list) == 0 {
 		return nil
 	}
-	return slices.MaxFunc(list, func(a, b *heard) int {
+	return slices.MaxFunc(list, func(a, b *received) int {
 		return cmp.Or(cmp.Compare(flag(a.Sticky), flag(b.Sticky)), cmp.Compare(a.Sequence, b.Sequence), b.NextHop.Compare(a.NextHop),
 			slices.Compare(b.MAC[:], a.MAC[:]))
 	})
 }
 
-func (r *reference) bySegment(name string, of func(*heard) bool) *heard {
-	var list []*heard
+func (r *reference) bySegment(name string, of func(*received) bool) *received {
+	var list []*received
 	for _, h := range r.all() {
 		if s := r.segment(h); s != nil && s.Name == name && h.Type == MACIP && of(h) {
 			list = append(list, h)
@@ -286,7 +286,7 @@ func (r *reference) bySegment(name string, of func(*heard) bool) *heard {
 	return top(list)
 }
 
-func (r *reference) wins(h *heard, p *present) bool {
+func (r *reference) wins(h *received, p *present) bool {
 	return !p.static && (h.Sticky || h.Sequence > p.sequence || h.Sequence == p.sequence && h.NextHop.Less(r.tep()))
 }
 
@@ -294,13 +294,13 @@ func (r *reference) wins(h *heard, p *present) bool {
 func (r *reference) decide() {
 	for segment, hosts := range r.hosts {
 		for mac, p := range hosts {
-			if h := r.bySegment(segment, func(h *heard) bool { return h.MAC == mac }); h != nil && r.wins(h, p) {
+			if h := r.bySegment(segment, func(h *received) bool { return h.MAC == mac }); h != nil && r.wins(h, p) {
 				delete(hosts, mac)
 			}
 		}
 		for mac, p := range hosts {
 			for a := range p.addrs {
-				if h := r.bySegment(segment, func(h *heard) bool { return h.Addr == a }); h != nil && h.MAC != mac && r.wins(h, p) {
+				if h := r.bySegment(segment, func(h *received) bool { return h.Addr == a }); h != nil && h.MAC != mac && r.wins(h, p) {
 					delete(p.addrs, a)
 				}
 			}
@@ -319,7 +319,7 @@ func (r *reference) appear(h Host) {
 	p := hosts[h.MAC]
 	if p == nil {
 		p = &present{addrs: map[netip.Addr]bool{}}
-		if b := r.bySegment(h.Segment, func(o *heard) bool { return o.MAC == h.MAC }); b != nil {
+		if b := r.bySegment(h.Segment, func(o *received) bool { return o.MAC == h.MAC }); b != nil {
 			if b.Sticky {
 				return
 			}
@@ -340,7 +340,7 @@ func (r *reference) appear(h Host) {
 			delete(hosts, mac)
 		}
 	}
-	b := r.bySegment(h.Segment, func(o *heard) bool { return o.Addr == h.Addr })
+	b := r.bySegment(h.Segment, func(o *received) bool { return o.Addr == h.Addr })
 	if b != nil && b.MAC != h.MAC && !p.static {
 		p.sequence = max(p.sequence, b.Sequence+1)
 	}

@@ -28,7 +28,7 @@ func (t *Table) Session(s Session) Changes {
 			t.linger(n)
 		}
 	}
-	return t.settle()
+	return t.recompute()
 }
 
 func (t *Table) removeAll(n *neighbour) {
@@ -46,7 +46,7 @@ func (t *Table) lose(n *neighbour) {
 		return
 	}
 	for _, p := range n.paths {
-		if p.stale == 0 && t.saidByOthers(p) {
+		if p.stale == 0 && t.advertisedByOthers(p) {
 			t.remove(p)
 			continue
 		}
@@ -64,7 +64,7 @@ func (t *Table) lose(n *neighbour) {
 	}
 }
 
-func (t *Table) saidByOthers(p *path) bool {
+func (t *Table) advertisedByOthers(p *path) bool {
 	for _, n := range t.neighbours {
 		if n == p.from || !n.up {
 			continue

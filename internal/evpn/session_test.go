@@ -8,12 +8,12 @@ import (
 // A lost session ends nothing that only its neighbour knew.
 func TestStaleRoutesStay(t *testing.T) {
 	w := newWorld(t, edge())
-	w.hear(rr1, host(mac(1), remote2), host(mac(2), remote2))
-	w.hear(rr2, host(mac(2), remote2))
+	w.receive(rr1, host(mac(1), remote2), host(mac(2), remote2))
+	w.receive(rr2, host(mac(2), remote2))
 	w.session(Session{Neighbour: rr1})
 	w.happened("stale")
 	both := []string{"blue 02:00:00:00:00:01: 192.0.2.8 false", "blue 02:00:00:00:00:02: 192.0.2.8 false"}
-	w.is("stations", w.stations, both...)
+	w.is("stations", w.macEntries, both...)
 	if c := w.table.Counts(); c.Stale != 1 || c.Received != 2 {
 		t.Errorf("counts are %+v, want the route that rr2 has too gone, and the other stale", c)
 	}
@@ -21,7 +21,7 @@ func TestStaleRoutesStay(t *testing.T) {
 		t.Errorf("status is %+v", s)
 	}
 
-	w.hear(rr2, host(mac(1), remote2).with(func(r *Route) { r.RD, r.Sequence = 7, 1 }))
+	w.receive(rr2, host(mac(1), remote2).with(func(r *Route) { r.RD, r.Sequence = 7, 1 }))
 	if c := w.table.Counts(); c.Stale != 0 || c.Used != 2 {
 		t.Errorf("counts are %+v, want none of the stale ones, which are not used", c)
 	}
@@ -29,47 +29,47 @@ func TestStaleRoutesStay(t *testing.T) {
 
 	// It comes back, and says one of both.
 	w.session(Session{Neighbour: rr1, Up: true})
-	w.hear(rr1, host(mac(2), remote2))
-	w.is("stations", w.stations, both...)
+	w.receive(rr1, host(mac(2), remote2))
+	w.is("stations", w.macEntries, both...)
 	w.session(Session{Neighbour: rr1, Up: true, Complete: true})
 	w.take(w.table.Tick(w.now.Add(Linger - 1)))
-	w.is("stations", w.stations, both...)
+	w.is("stations", w.macEntries, both...)
 	w.take(w.table.Tick(w.now.Add(Linger)))
-	w.is("stations", w.stations, both[1])
+	w.is("stations", w.macEntries, both[1])
 	w.happened("stale")
 }
 
 // A neighbour that is lost again has not said what is true.
 func TestStaleRoutesOutliveShortReturn(t *testing.T) {
 	w := newWorld(t, edge())
-	w.hear(rr1, host(mac(1), remote2))
+	w.receive(rr1, host(mac(1), remote2))
 	w.session(Session{Neighbour: rr1})
 	w.session(Session{Neighbour: rr1, Up: true, Complete: true})
 	w.session(Session{Neighbour: rr1})
 	w.take(w.table.Tick(w.now.Add(Linger)))
-	w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
 	w.take(w.table.Tick(w.now.Add(time.Hour)))
-	w.is("stations", w.stations)
+	w.is("stations", w.macEntries)
 }
 
 func TestStaleRoutesEnd(t *testing.T) {
 	lost := func(t *testing.T) *world {
 		w := newWorld(t, edge())
-		w.hear(rr1, host(mac(1), remote2))
-		w.hear(rr2, host(mac(1), remote2))
+		w.receive(rr1, host(mac(1), remote2))
+		w.receive(rr2, host(mac(1), remote2))
 		w.withdraw(rr2, host(mac(1), remote2))
 		w.session(Session{Neighbour: rr1})
-		w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
+		w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
 		return w
 	}
 	t.Run("another neighbour withdraws", func(t *testing.T) {
 		w := lost(t)
 		w.withdraw(rr2, host(mac(1), remote2))
-		w.is("stations", w.stations)
+		w.is("stations", w.macEntries)
 	})
 	t.Run("another neighbour knows better", func(t *testing.T) {
 		w := lost(t)
-		w.hear(rr2, host(mac(1), remote2).sequence(1))
+		w.receive(rr2, host(mac(1), remote2).sequence(1))
 		if c := w.table.Counts(); c.Stale != 0 || c.Received != 1 {
 			t.Errorf("counts are %+v", c)
 		}
@@ -77,34 +77,34 @@ func TestStaleRoutesEnd(t *testing.T) {
 	t.Run("the time is over", func(t *testing.T) {
 		w := lost(t)
 		w.take(w.table.Tick(w.now.Add(time.Hour - 1)))
-		w.is("stations", w.stations, "blue "+m1+": 192.0.2.8 false")
+		w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
 		w.take(w.table.Tick(w.now.Add(time.Hour)))
-		w.is("stations", w.stations)
+		w.is("stations", w.macEntries)
 		w.happened("stale", "stale")
 	})
 	t.Run("the neighbour is configured no more", func(t *testing.T) {
 		w := lost(t)
 		w.session(Session{Neighbour: rr1, Ended: true})
-		w.is("stations", w.stations)
+		w.is("stations", w.macEntries)
 	})
 	t.Run("each has its own time", func(t *testing.T) {
 		w := lost(t)
 		w.session(Session{Neighbour: rr1, Up: true})
-		w.hear(rr1, host(mac(2), remote2))
+		w.receive(rr1, host(mac(2), remote2))
 		w.now = w.now.Add(30 * time.Minute)
 		w.session(Session{Neighbour: rr1})
 		w.take(w.table.Tick(w.now.Add(45 * time.Minute)))
-		w.is("stations", w.stations, "blue 02:00:00:00:00:02: 192.0.2.8 false")
+		w.is("stations", w.macEntries, "blue 02:00:00:00:00:02: 192.0.2.8 false")
 		w.take(w.table.Tick(w.now.Add(time.Hour)))
-		w.is("stations", w.stations)
+		w.is("stations", w.macEntries)
 	})
 	t.Run("nothing is to be stale", func(t *testing.T) {
 		e := edge()
 		e.BGP.Restart.Stale = 0
 		w := newWorld(t, e)
-		w.hear(rr1, host(mac(1), remote2))
+		w.receive(rr1, host(mac(1), remote2))
 		w.session(Session{Neighbour: rr1})
-		w.is("stations", w.stations)
+		w.is("stations", w.macEntries)
 		w.happened()
 	})
 }

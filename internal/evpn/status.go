@@ -97,7 +97,7 @@ func (t *Table) ownRoutes(match func(netip.Addr, *Route) bool) (list []Status) {
 
 // Counts is how many routes there are.
 func (t *Table) Counts() Counts {
-	c := Counts{Announced: len(t.own)}
+	c := Counts{Advertised: len(t.own)}
 	for _, n := range t.neighbours {
 		c.Received += len(n.paths)
 		for _, p := range n.paths {
@@ -124,20 +124,20 @@ func (p *path) usedInSegment() bool {
 	if p.segment == nil || p.inSegment != fits {
 		return false
 	}
-	return p.Type == Multicast || p.isStation() || p.isResident()
+	return p.Type == Multicast || p.isMAC() || p.isARP()
 }
 
-func (p *path) isStation() bool {
-	st := p.segment.stations[p.MAC]
-	return st.told.remote.IsValid() && st.best != nil && compareHosts(p, st.best) == 0
+func (p *path) isMAC() bool {
+	st := p.segment.macEntries[p.MAC]
+	return st.advertised.remote.IsValid() && st.best != nil && compareHosts(p, st.best) == 0
 }
 
-func (p *path) isResident() bool {
+func (p *path) isARP() bool {
 	if !p.Addr.IsValid() {
 		return false
 	}
-	r := p.segment.residents[p.Addr]
-	return r.told == p.MAC && compareResidents(p, r.best) == 0
+	r := p.segment.arpEntries[p.Addr]
+	return r.installed == p.MAC && compareArpEntries(p, r.best) == 0
 }
 
 func (p *path) usedInRouter() bool {
@@ -145,7 +145,7 @@ func (p *path) usedInRouter() bool {
 		return false
 	}
 	d := p.router.destinations[p.prefix()]
-	return slices.Contains(d.best, p) && slices.Contains(d.told, p.hop())
+	return slices.Contains(d.best, p) && slices.Contains(d.advertised, p.hop())
 }
 
 // statuses appends what became of p: in its segment, in its router, or nowhere.

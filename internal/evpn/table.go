@@ -26,9 +26,9 @@ type Table struct {
 
 // dirty is what has to be decided anew.
 type dirty struct {
-	stations     []*station
-	residents    []*resident
-	announcers   []*station // stations whose announcements may have changed
+	macEntries   []*macEntry
+	arpEntries   []*arpEntry
+	announcers   []*macEntry // stations whose announcements may have changed
 	destinations []*destination
 	remotes      []*remotes
 }
@@ -46,7 +46,7 @@ func (t *Table) Receive(updates []Update, now time.Time) Changes {
 	for i := range updates {
 		t.update(&updates[i])
 	}
-	return t.settle()
+	return t.recompute()
 }
 
 func (t *Table) update(u *Update) {
@@ -69,7 +69,7 @@ func (t *Table) update(u *Update) {
 	}
 	p := &path{Route: u.Route, from: n, at: t.now.UnixNano()}
 	n.paths[p.Key] = p
-	t.judge(p)
+	t.classify(p)
 	t.link(p, 1)
 }
 
@@ -133,7 +133,7 @@ func (t *Table) Hosts(appeared, vanished []Host, now time.Time) Changes {
 			t.appear(s, h)
 		}
 	}
-	return t.settle()
+	return t.recompute()
 }
 
 // Prefixes replaces what a router has of a source; what neighbours told is not to be told
@@ -144,14 +144,14 @@ func (t *Table) Prefixes(name string, source overlay.RouteSource, prefixes []net
 		return Changes{}
 	}
 	bit := sourcesOf([]overlay.RouteSource{source})
-	for _, p := range r.told[source] {
+	for _, p := range r.advertised[source] {
 		t.destination(r, p).sources &^= bit
 	}
-	r.told[source] = masked(prefixes)
-	for _, p := range r.told[source] {
+	r.advertised[source] = masked(prefixes)
+	for _, p := range r.advertised[source] {
 		t.destination(r, p).sources |= bit
 	}
-	return t.settle()
+	return t.recompute()
 }
 
 // Tick ends what lasts for a time only: stale routes, and frozen addresses.
@@ -163,7 +163,7 @@ func (t *Table) Tick(now time.Time) Changes {
 			t.thawInTime(st)
 		}
 	}
-	return t.settle()
+	return t.recompute()
 }
 
 // Thaw lets a frozen MAC address move again.
@@ -178,28 +178,28 @@ func (t *Table) Thaw(segment string, mac overlay.MAC, now time.Time) (Changes, e
 		return Changes{}, fmt.Errorf("%s is not frozen in segment %s; see selvage bgp moves", mac, segment)
 	}
 	t.thaw(st)
-	return t.settle(), nil
+	return t.recompute(), nil
 }
 
-// settle decides all that is dirty, in an order in which nothing depends on what follows,
+// recompute decides all that is dirty, in an order in which nothing depends on what follows,
 // and returns what changed.
-func (t *Table) settle() Changes {
-	for _, st := range t.dirty.stations {
-		t.settleStation(st)
+func (t *Table) recompute() Changes {
+	for _, st := range t.dirty.macEntries {
+		t.updateMAC(st)
 	}
-	for _, r := range t.dirty.residents {
-		t.settleResident(r)
+	for _, r := range t.dirty.arpEntries {
+		t.updateARP(r)
 	}
 	for _, st := range t.dirty.announcers {
 		t.announceHost(st)
 	}
 	for _, d := range t.dirty.destinations {
-		t.settleDestination(d)
+		t.updateDestination(d)
 	}
 	for _, r := range t.dirty.remotes {
 		r.dirty = false
-		if now := r.sorted(); !slices.Equal(now, r.told) {
-			r.told, t.out.Remotes = now, true
+		if now := r.sorted(); !slices.Equal(now, r.advertised) {
+			r.advertised, t.out.Remotes = now, true
 		}
 	}
 	t.dirty.clear()
@@ -211,16 +211,16 @@ func (t *Table) settle() Changes {
 // clear keeps the lists' room unless a bulk made them large.
 func (d *dirty) clear() {
 	const keep = 4096
-	if cap(d.stations)+cap(d.residents)+cap(d.destinations) > 3*keep {
+	if cap(d.macEntries)+cap(d.arpEntries)+cap(d.destinations) > 3*keep {
 		*d = dirty{}
 		return
 	}
-	clear(d.stations)
-	clear(d.residents)
+	clear(d.macEntries)
+	clear(d.arpEntries)
 	clear(d.announcers)
 	clear(d.destinations)
 	clear(d.remotes)
-	*d = dirty{d.stations[:0], d.residents[:0], d.announcers[:0], d.destinations[:0], d.remotes[:0]}
+	*d = dirty{d.macEntries[:0], d.arpEntries[:0], d.announcers[:0], d.destinations[:0], d.remotes[:0]}
 }
 
 func (t *Table) event(e Event) { t.out.Events = append(t.out.Events, e) }

@@ -17,15 +17,15 @@ func (t *Table) whyInSegment(p *path, used bool) (why, problem string) {
 		return t.whyUnfit(p, p.inSegment, &s.instance, "segment", p.VNI)
 	}
 	if p.Type == MACIP {
-		why = p.whyStation()
+		why = p.whyMAC()
 	}
-	if p.Addr.IsValid() && p.Type == MACIP && (why == "" || used) && !p.isResident() {
-		why = p.whyResident()
+	if p.Addr.IsValid() && p.Type == MACIP && (why == "" || used) && !p.isARP() {
+		why = p.whyARP()
 	}
 	if why == "" && p.ESI != ([10]byte{}) {
 		return multihomed, "multihomed"
 	}
-	if p.Type == MACIP && s.stations[p.MAC].frozen() && !p.isStation() {
+	if p.Type == MACIP && s.macEntries[p.MAC].frozen() && !p.isMAC() {
 		return why, "frozen"
 	}
 	if r := t.unrouted(p); why == "" && r != nil {
@@ -48,12 +48,12 @@ func (t *Table) unrouted(p *path) *router {
 	return nil
 }
 
-// whyStation is why p's remote is not where the MAC address is, "" when it is.
-func (p *path) whyStation() string {
-	st := p.segment.stations[p.MAC]
+// whyMAC is why p's remote is not where the MAC address is, "" when it is.
+func (p *path) whyMAC() string {
+	st := p.segment.macEntries[p.MAC]
 	static, isStatic := p.segment.static[p.MAC]
 	switch {
-	case p.isStation():
+	case p.isMAC():
 		return ""
 	case isStatic && static.Port == "":
 		return "a static entry of the segment says where its MAC address is"
@@ -72,8 +72,8 @@ func (p *path) whyStation() string {
 	return fmt.Sprintf("%s has it with the same sequence number, and is the lower address", st.best.remote)
 }
 
-func (p *path) whyResident() string {
-	r := p.segment.residents[p.Addr]
+func (p *path) whyARP() string {
+	r := p.segment.arpEntries[p.Addr]
 	mac, static := p.segment.neighbours[p.Addr]
 	switch {
 	case static:

@@ -38,7 +38,7 @@ func (w *world) take(c Changes) {
 
 func (w *world) configure(e overlay.Edge) { w.take(w.table.Configure(e, w.now)) }
 
-func (w *world) hear(from netip.Addr, routes ...Route) {
+func (w *world) receive(from netip.Addr, routes ...Route) {
 	w.now = w.now.Add(time.Second)
 	var updates []Update
 	for _, r := range routes {

@@ -9,33 +9,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holds are the changes of the host that an edge needs while it runs.
-type Holds struct {
+// Desired are the changes of the host that an edge needs while it runs.
+type Desired struct {
 	// NextHops are neighbours whose MAC address the kernel shall keep resolved.
 	NextHops []NextHop
 	// Promisc are the ifindexes of links that shall accept every frame.
 	Promisc []int
-	// Checksummers are the UDP ports that shall have one of the kernel's tunnel
+	// ChecksumDevices are the UDP ports that shall have one of the kernel's tunnel
 	// devices, which fills in outer UDP checksums.
-	Checksummers []uint16
-	// Gatherers are the UDP ports whose tunnel packets the kernel shall put together (GRO)
+	ChecksumDevices []uint16
+	// GRODevices are the UDP ports whose tunnel packets the kernel shall put together (GRO)
 	// before the data path sees them, which it does where a device of its own listens: one
 	// like a checksummer's, where it can be had.
-	Gatherers []uint16
-	// Coalescer is the name of a veth pair behind whose far end the kernel puts
+	GRODevices []uint16
+	// GRODevice is the name of a veth pair behind whose far end the kernel puts
 	// cut segments together again; "" for none.
-	Coalescer string
+	GRODevice string
 	// Offloads are features of interfaces that shall be so.
 	Offloads []Offload
 }
 
-// Hold makes the host's changes be exactly want: what is missing is made, what
+// Ensure makes the host's changes be exactly want: what is missing is made, what
 // is no longer wanted is undone. Hold(Holds{}) undoes everything. What was
 // there without us is neither changed nor recorded.
-func (h *Host) Hold(want Holds) error {
+func (h *Host) Ensure(want Desired) error {
 	errs := []error{
-		h.holdNextHops(want.NextHops), h.holdPromisc(want.Promisc), h.holdChecksummers(want.Checksummers, want.Gatherers),
-		h.holdCoalescer(want.Coalescer), h.holdOffloads(want.Offloads),
+		h.ensureNextHops(want.NextHops), h.ensurePromisc(want.Promisc), h.ensureChecksumDevices(want.ChecksumDevices, want.GRODevices),
+		h.ensureGRODevice(want.GRODevice), h.ensureOffloads(want.Offloads),
 	}
 	if h.held.empty() {
 		errs = append(errs, h.held.remove())
@@ -43,7 +43,7 @@ func (h *Host) Hold(want Holds) error {
 	return errors.Join(errs...)
 }
 
-func (h *Host) holdNextHops(want []NextHop) error {
+func (h *Host) ensureNextHops(want []NextHop) error {
 	tables := make(map[int]map[NextHop]netlink.Neigh)
 	table := func(ifindex int) (map[NextHop]netlink.Neigh, error) {
 		if _, ok := tables[ifindex]; !ok {
@@ -70,17 +70,17 @@ func (h *Host) holdNextHops(want []NextHop) error {
 		neighs, err := table(hop.Ifindex)
 		if err == nil {
 			n, exists := neighs[hop]
-			err = h.holdNextHop(hop, n, exists)
+			err = h.ensureNextHop(hop, n, exists)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// holdNextHop makes the kernel resolve hop and probe it from then on
+// ensureNextHop makes the kernel resolve hop and probe it from then on
 // (NTF_EXT_MANAGED, Linux 5.16). An older kernel ignores that flag, so the
 // entry is poked again at each call.
-func (h *Host) holdNextHop(hop NextHop, n netlink.Neigh, exists bool) error {
+func (h *Host) ensureNextHop(hop NextHop, n netlink.Neigh, exists bool) error {
 	if exists && (n.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0 || n.FlagsExt&netlink.NTF_EXT_MANAGED != 0) {
 		return nil // an operator's entry, or kept resolved already
 	}
@@ -122,7 +122,7 @@ func (h *Host) releaseNextHop(held heldNextHop, n netlink.Neigh, exists bool) er
 	return h.held.dropNextHop(held.NextHop)
 }
 
-func (h *Host) holdPromisc(want []int) error {
+func (h *Host) ensurePromisc(want []int) error {
 	var errs []error
 	for _, held := range slices.Clone(h.held.Promisc) {
 		if !slices.Contains(want, held.Ifindex) {

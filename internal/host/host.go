@@ -35,18 +35,18 @@ type Want struct {
 	Pairs []overlay.Pair
 }
 
-// View is what the host was like at one moment.
-type View struct {
+// State is what the host was like at one moment.
+type State struct {
 	// Links has the wanted interfaces that exist, by the name they were asked for.
 	Links map[string]Link
 	// TEPs has those of the wanted ones that are addresses of this host.
 	TEPs map[netip.Addr]bool
-	// Ways has the pairs between which there is a route.
-	Ways map[overlay.Pair]Path
-	// Checksummers has the held tunnel devices that are enabled: their ifindexes by UDP port.
-	Checksummers map[uint16]int
-	// Coalescer is the held pair; zero while it is not there.
-	Coalescer Coalescer
+	// Routes has the pairs between which there is a route.
+	Routes map[overlay.Pair]Path
+	// ChecksumDevices has the held tunnel devices that are enabled: their ifindexes by UDP port.
+	ChecksumDevices map[uint16]int
+	// GRODevice is the held pair; zero while it is not there.
+	GRODevice GRODevice
 }
 
 // Link is a network interface.

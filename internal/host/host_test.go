@@ -135,7 +135,7 @@ func within(t *testing.T, h *Host, what string, ok func() bool) {
 	}
 }
 
-func (b *bench) view(h *Host, tep netip.Addr, remotes ...netip.Addr) View {
+func (b *bench) state(h *Host, tep netip.Addr, remotes ...netip.Addr) State {
 	b.t.Helper()
 	want := Want{Interfaces: []string{"us", "v0", "lo", "none"}, TEPs: []netip.Addr{tep}}
 	for _, remote := range remotes {
@@ -146,9 +146,9 @@ func (b *bench) view(h *Host, tep netip.Addr, remotes ...netip.Addr) View {
 	return v
 }
 
-// way is the path between two addresses of view.
-func (v View) way(local, remote netip.Addr) Path {
-	return v.Ways[overlay.Pair{Local: local, Remote: remote}]
+// route is the path between two addresses of view.
+func (v State) route(local, remote netip.Addr) Path {
+	return v.Routes[overlay.Pair{Local: local, Remote: remote}]
 }
 
 func (b *bench) neigh(addr netip.Addr) (netlink.Neigh, bool) {
@@ -167,8 +167,8 @@ func TestObserveLinks(t *testing.T) {
 	b := newBench(t)
 	h := b.open()
 	defer h.Close()
-	within(t, h, "link up", func() bool { return b.view(h, us4.Addr()).Links["us"].Up })
-	v := b.view(h, us4.Addr())
+	within(t, h, "link up", func() bool { return b.state(h, us4.Addr()).Links["us"].Up })
+	v := b.state(h, us4.Addr())
 	us := v.Links["us"]
 	if us.Kind != "veth" || us.MTU != 1600 || us.Index != b.us.Attrs().Index || !us.PeerElsewhere || us.Physical() {
 		t.Errorf("us is %+v, want a veth of MTU 1600 with its peer elsewhere", us)
@@ -196,7 +196,7 @@ func TestObserveSegments(t *testing.T) {
 	b := newBench(t)
 	h := b.open()
 	defer h.Close()
-	within(t, h, "link up", func() bool { return b.view(h, us4.Addr()).Links["us"].Up })
+	within(t, h, "link up", func() bool { return b.state(h, us4.Addr()).Links["us"].Up })
 	tool, err := ethtool.Open()
 	b.must(err)
 	defer tool.Close()
@@ -211,7 +211,7 @@ func TestObserveSegments(t *testing.T) {
 		case <-time.After(5 * time.Second):
 			t.Errorf("no event of segmentation offload that becomes %v", on)
 		}
-		v := b.view(h, us4.Addr())
+		v := b.state(h, us4.Addr())
 		if v.Links["us"].Segments != on || !v.Links["v0"].Segments {
 			t.Errorf("us is %+v, v0 %+v, want segments %v on us alone", v.Links["us"], v.Links["v0"], on)
 		}
@@ -232,39 +232,39 @@ func TestObservePaths(t *testing.T) {
 	b.must(b.near.RouteAdd(&netlink.Route{Dst: ipnet(netip.MustParsePrefix("10.1.0.0/16")), Type: unix.RTN_BLACKHOLE}))
 	nowhere, hole := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.1.0.1")
 
-	v := b.view(h, us4.Addr(), them4.Addr(), routed, narrow, us4.Addr(), nowhere, hole)
+	v := b.state(h, us4.Addr(), them4.Addr(), routed, narrow, us4.Addr(), nowhere, hole)
 	if !v.TEPs[us4.Addr()] {
 		t.Error("TEP is not found on the host")
 	}
 	index, mac := b.us.Attrs().Index, overlay.MAC(b.us.Attrs().HardwareAddr)
 	base := Path{NextHop: NextHop{index, them4.Addr()}, Interface: "us", MTU: 1600, SrcMAC: mac}
-	if got := v.way(us4.Addr(), them4.Addr()); got != base {
+	if got := v.route(us4.Addr(), them4.Addr()); got != base {
 		t.Errorf("direct path %+v, want %+v", got, base)
 	}
-	if got := v.way(us4.Addr(), routed); got != base {
+	if got := v.route(us4.Addr(), routed); got != base {
 		t.Errorf("routed path %+v, want the gateway's %+v", got, base)
 	}
 	base.MTU = 1400
-	if got := v.way(us4.Addr(), narrow); got != base {
+	if got := v.route(us4.Addr(), narrow); got != base {
 		t.Errorf("path with the route's own MTU %+v, want %+v", got, base)
 	}
-	if got := v.way(us4.Addr(), us4.Addr()); !got.Local {
+	if got := v.route(us4.Addr(), us4.Addr()); !got.Local {
 		t.Errorf("path to an own address %+v, want local", got)
 	}
 	for _, remote := range []netip.Addr{nowhere, hole} {
-		if p, ok := v.Ways[overlay.Pair{Local: us4.Addr(), Remote: remote}]; ok {
+		if p, ok := v.Routes[overlay.Pair{Local: us4.Addr(), Remote: remote}]; ok {
 			t.Errorf("path to %s without a route is %+v", remote, p)
 		}
 	}
-	elsewhere := b.view(h, netip.MustParseAddr("192.0.2.77"), them4.Addr())
-	if len(elsewhere.Ways) != 1 || len(elsewhere.TEPs) != 0 {
-		t.Errorf("with a TEP of another host: present %v, ways %v", elsewhere.TEPs, elsewhere.Ways)
+	elsewhere := b.state(h, netip.MustParseAddr("192.0.2.77"), them4.Addr())
+	if len(elsewhere.Routes) != 1 || len(elsewhere.TEPs) != 0 {
+		t.Errorf("with a TEP of another host: present %v, ways %v", elsewhere.TEPs, elsewhere.Routes)
 	}
 }
 
 // With rules by source address, two TEPs of one host reach the same remote by
 // different interfaces; without a rule, the route is that of the destination.
-func TestObserveWaysBySource(t *testing.T) {
+func TestObserveRoutesBySource(t *testing.T) {
 	b := newBench(t)
 	h := b.open()
 	defer h.Close()
@@ -280,7 +280,7 @@ func TestObserveWaysBySource(t *testing.T) {
 		if !v.TEPs[us4.Addr()] || !v.TEPs[second.Addr()] {
 			t.Errorf("TEPs %v, want both", v.TEPs)
 		}
-		return [2]string{v.Ways[pairs[0]].Interface, v.Ways[pairs[1]].Interface}
+		return [2]string{v.Routes[pairs[0]].Interface, v.Routes[pairs[1]].Interface}
 	}
 	within(t, h, "both ways by the destination's interface", func() bool { return interfaces() == [2]string{"us", "us"} })
 	const table = 100
@@ -292,7 +292,7 @@ func TestObserveWaysBySource(t *testing.T) {
 	within(t, h, "the ruled way by its own interface", func() bool { return interfaces() == [2]string{"us", "v0"} })
 }
 
-func TestHoldResolvesNextHop(t *testing.T) {
+func TestEnsureResolvesNextHop(t *testing.T) {
 	for name, addrs := range map[string][2]netip.Addr{
 		"IPv4": {us4.Addr(), them4.Addr()}, "IPv6": {us6.Addr(), them6.Addr()},
 	} {
@@ -301,26 +301,26 @@ func TestHoldResolvesNextHop(t *testing.T) {
 			h := b.open()
 			defer h.Close()
 			tep, remote := addrs[0], addrs[1]
-			within(t, h, "link up", func() bool { return b.view(h, tep).Links["us"].Up })
-			hop := b.view(h, tep, remote).way(tep, remote).NextHop
-			b.must(h.Hold(Holds{NextHops: []NextHop{hop}}))
+			within(t, h, "link up", func() bool { return b.state(h, tep).Links["us"].Up })
+			hop := b.state(h, tep, remote).route(tep, remote).NextHop
+			b.must(h.Ensure(Desired{NextHops: []NextHop{hop}}))
 			want := overlay.MAC(b.them.Attrs().HardwareAddr)
-			within(t, h, "next hop resolved", func() bool { return b.view(h, tep, remote).way(tep, remote).NextMAC == want })
+			within(t, h, "next hop resolved", func() bool { return b.state(h, tep, remote).route(tep, remote).NextMAC == want })
 			if n, ok := b.neigh(remote); !ok || n.FlagsExt&netlink.NTF_EXT_MANAGED == 0 {
 				t.Errorf("neighbour %+v is not kept resolved by the kernel", n)
 			}
-			b.must(h.Hold(Holds{NextHops: []NextHop{hop}})) // idempotent
+			b.must(h.Ensure(Desired{NextHops: []NextHop{hop}})) // idempotent
 
 			// The remote gets another MAC address: an event tells, and what is held stays held.
 			moved := overlay.MAC{2, 0, 0, 0, 0, 0x77}
 			b.must(b.far.LinkSetHardwareAddr(b.them, moved[:]))
 			b.must(b.near.NeighDel(&netlink.Neigh{LinkIndex: hop.Ifindex, IP: remote.AsSlice(), Family: family(remote)}))
 			within(t, h, "next hop resolved again", func() bool {
-				b.must(h.Hold(Holds{NextHops: []NextHop{hop}}))
-				return b.view(h, tep, remote).way(tep, remote).NextMAC == moved
+				b.must(h.Ensure(Desired{NextHops: []NextHop{hop}}))
+				return b.state(h, tep, remote).route(tep, remote).NextMAC == moved
 			})
 
-			b.must(h.Hold(Holds{}))
+			b.must(h.Ensure(Desired{}))
 			if n, ok := b.neigh(remote); ok {
 				t.Errorf("neighbour %+v is left behind", n)
 			}
@@ -331,7 +331,7 @@ func TestHoldResolvesNextHop(t *testing.T) {
 	}
 }
 
-func TestHoldLeavesWhatWasThere(t *testing.T) {
+func TestEnsureLeavesWhatWasThere(t *testing.T) {
 	b := newBench(t)
 	index := b.us.Attrs().Index
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 9}
@@ -343,8 +343,8 @@ func TestHoldLeavesWhatWasThere(t *testing.T) {
 	v0, v1 := b.link(b.near, "v0").Attrs().Index, b.link(b.near, "v1").Attrs().Index
 
 	h := b.open()
-	want := Holds{NextHops: []NextHop{{index, silent}, {index, them4.Addr()}, {9999, silent}}, Promisc: []int{v0, v1, 9999}}
-	b.must(h.Hold(want))
+	want := Desired{NextHops: []NextHop{{index, silent}, {index, them4.Addr()}, {9999, silent}}, Promisc: []int{v0, v1, 9999}}
+	b.must(h.Ensure(want))
 	if n, _ := b.neigh(silent); n.State != unix.NUD_PERMANENT || n.FlagsExt != 0 {
 		t.Errorf("permanent neighbour was changed: %+v", n)
 	}
@@ -361,7 +361,7 @@ func TestHoldLeavesWhatWasThere(t *testing.T) {
 	if !b.promisc("v0") {
 		t.Error("what was held did not survive the process")
 	}
-	b.must(h.Hold(Holds{}))
+	b.must(h.Ensure(Desired{}))
 	if n, _ := b.neigh(silent); n.State != unix.NUD_PERMANENT {
 		t.Errorf("permanent neighbour is gone: %+v", n)
 	}
@@ -380,14 +380,14 @@ func (b *bench) promisc(name string) bool {
 func TestRecordOfAnotherNamespaceIsNotTakenOver(t *testing.T) {
 	b := newBench(t)
 	h := b.open()
-	b.must(h.Hold(Holds{Promisc: []int{b.us.Attrs().Index}}))
+	b.must(h.Ensure(Desired{Promisc: []int{b.us.Attrs().Index}}))
 	b.must(h.Close())
 	other := anotherBench(t)
 	other.record = b.record
 	other.must(other.near.SetPromiscOn(other.us)) // the same name and index, but an operator's wish
 	h = other.open()
 	defer h.Close()
-	other.must(h.Hold(Holds{}))
+	other.must(h.Ensure(Desired{}))
 	if !other.promisc("us") {
 		t.Error("a record of another namespace changed this one")
 	}
@@ -397,7 +397,7 @@ func TestChanged(t *testing.T) {
 	b := newBench(t)
 	h := b.open()
 	defer h.Close()
-	within(t, h, "link up", func() bool { return b.view(h, us4.Addr()).Links["us"].Up })
+	within(t, h, "link up", func() bool { return b.state(h, us4.Addr()).Links["us"].Up })
 	quiet(h)
 	events := []struct {
 		name string

@@ -18,12 +18,12 @@ const resolved = unix.NUD_REACHABLE | unix.NUD_STALE | unix.NUD_DELAY | unix.NUD
 	unix.NUD_PERMANENT | unix.NUD_NOARP
 
 // Observe reports what the host is like now.
-func (h *Host) Observe(want Want) (View, error) {
+func (h *Host) Observe(want Want) (State, error) {
 	links, err := dump(h.handle.LinkList)
 	if err != nil {
-		return View{}, fmt.Errorf("list links: %w", err)
+		return State{}, fmt.Errorf("list links: %w", err)
 	}
-	v := View{Links: make(map[string]Link), Checksummers: h.checksummers(links), Coalescer: h.coalescer(links)}
+	v := State{Links: make(map[string]Link), ChecksumDevices: h.checksumDevices(links), GRODevice: h.groDevice(links)}
 	byIndex := make(map[int]Link, len(links))
 	byName := make(map[string]Link, len(links))
 	for _, l := range links {
@@ -40,17 +40,17 @@ func (h *Host) Observe(want Want) (View, error) {
 		}
 	}
 	if v.TEPs, err = h.present(want.TEPs); err != nil {
-		return View{}, err
+		return State{}, err
 	}
-	if v.Ways, err = h.ways(want.Pairs, v.TEPs, byIndex); err != nil {
-		return View{}, err
+	if v.Routes, err = h.routes(want.Pairs, v.TEPs, byIndex); err != nil {
+		return State{}, err
 	}
-	return v, h.resolve(v.Ways)
+	return v, h.resolve(v.Routes)
 }
 
-// ways looks up the routes of pairs.
-func (h *Host) ways(pairs []overlay.Pair, present map[netip.Addr]bool, links map[int]Link) (map[overlay.Pair]Path, error) {
-	ways := make(map[overlay.Pair]Path, len(pairs))
+// routes looks up the routes of pairs.
+func (h *Host) routes(pairs []overlay.Pair, present map[netip.Addr]bool, links map[int]Link) (map[overlay.Pair]Path, error) {
+	routes := make(map[overlay.Pair]Path, len(pairs))
 	for _, pair := range pairs {
 		src := pair.Local
 		if !present[src] { // the kernel refuses a source that it does not have
@@ -61,18 +61,18 @@ func (h *Host) ways(pairs []overlay.Pair, present map[netip.Addr]bool, links map
 			return nil, err
 		}
 		if ok {
-			ways[pair] = path
+			routes[pair] = path
 		}
 	}
-	return ways, nil
+	return routes, nil
 }
 
 // resolve fills in the MAC addresses of the next hops and tells the watcher
 // which neighbours matter.
-func (h *Host) resolve(ways map[overlay.Pair]Path) error {
+func (h *Host) resolve(routes map[overlay.Pair]Path) error {
 	hops := make(map[NextHop]overlay.MAC)
 	indexes := make(map[int]bool)
-	for _, p := range ways {
+	for _, p := range routes {
 		if !p.Local {
 			hops[p.NextHop] = overlay.MAC{}
 			indexes[p.Ifindex] = true
@@ -91,9 +91,9 @@ func (h *Host) resolve(ways map[overlay.Pair]Path) error {
 		}
 	}
 	h.known.observed(hops)
-	for pair, p := range ways {
+	for pair, p := range routes {
 		p.NextMAC = hops[p.NextHop]
-		ways[pair] = p
+		routes[pair] = p
 	}
 	return nil
 }
@@ -279,8 +279,8 @@ func (n *neighbours) observed(hops map[NextHop]overlay.MAC) {
 	n.observing = false
 }
 
-// news reports whether mac differs from what was observed of hop.
-func (n *neighbours) news(hop NextHop, mac overlay.MAC) bool {
+// changed reports whether mac differs from what was observed of hop.
+func (n *neighbours) changed(hop NextHop, mac overlay.MAC) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	was, ok := n.macs[hop]

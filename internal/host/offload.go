@@ -21,9 +21,9 @@ type heldOffload struct {
 	Ifindex int `json:"ifindex"`
 }
 
-// holdOffloads makes the features of want be as wanted. What an operator changed since
+// ensureOffloads makes the features of want be as wanted. What an operator changed since
 // then stays.
-func (h *Host) holdOffloads(want []Offload) error {
+func (h *Host) ensureOffloads(want []Offload) error {
 	var errs []error
 	for _, held := range slices.Clone(h.held.Offloads) {
 		if !slices.Contains(want, held.Offload) {
@@ -31,12 +31,12 @@ func (h *Host) holdOffloads(want []Offload) error {
 		}
 	}
 	for _, o := range want {
-		errs = append(errs, h.holdOffload(o))
+		errs = append(errs, h.ensureOffload(o))
 	}
 	return errors.Join(errs...)
 }
 
-func (h *Host) holdOffload(o Offload) error {
+func (h *Host) ensureOffload(o Offload) error {
 	if slices.ContainsFunc(h.held.Offloads, func(held heldOffload) bool { return held.Offload == o }) {
 		return nil
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/selvage/selvage/internal/ethtool"
 )
 
-// TestHoldOffloads has a mode set, changed and given up: by the same process, and by the
+// TestEnsureOffloads has a mode set, changed and given up: by the same process, and by the
 // next one after a kill.
-func TestHoldOffloads(t *testing.T) {
+func TestEnsureOffloads(t *testing.T) {
 	const segments, sums = "tx-udp_tnl-segmentation", "tx-checksum-ip-generic"
 	b := newBench(t)
 	tool, err := ethtool.Open()
@@ -30,8 +30,8 @@ func TestHoldOffloads(t *testing.T) {
 	}
 	h := b.open()
 	for _, names := range [][]string{{segments}, {segments, sums}, {sums}, {}, {sums, segments}} {
-		b.must(h.Hold(Holds{Offloads: off(names...)}))
-		b.must(h.Hold(Holds{Offloads: off(names...)})) // again is no change
+		b.must(h.Ensure(Desired{Offloads: off(names...)}))
+		b.must(h.Ensure(Desired{Offloads: off(names...)})) // again is no change
 		now := features()
 		for _, name := range []string{segments, sums} {
 			if now[name] == slices.Contains(names, name) {
@@ -42,16 +42,16 @@ func TestHoldOffloads(t *testing.T) {
 	h.Close() // killed
 	h = b.open()
 	defer h.Close()
-	b.must(h.Hold(Holds{Offloads: []Offload{{"us", segments, false}, {"gone", sums, false}, {"us", "unknown", false}}}))
+	b.must(h.Ensure(Desired{Offloads: []Offload{{"us", segments, false}, {"gone", sums, false}, {"us", "unknown", false}}}))
 	if now := features(); now[segments] || !now[sums] {
 		t.Errorf("the next process kept %v of what it wants and restored %v", now[segments], now[sums])
 	}
 	b.must(tool.Change("us", map[string]bool{segments: true})) // an operator
-	b.must(h.Hold(Holds{Offloads: off(segments)}))
+	b.must(h.Ensure(Desired{Offloads: off(segments)}))
 	if !features()[segments] {
 		t.Error("what an operator changed since then was changed again")
 	}
-	b.must(h.Hold(Holds{}))
+	b.must(h.Ensure(Desired{}))
 	if after := features(); !maps.Equal(before, after) {
 		t.Errorf("not as before:\n%v\n%v", before, after)
 	}

@@ -18,10 +18,10 @@ type record struct {
 	Namespace uint64        `json:"namespace"`
 	NextHops  []heldNextHop `json:"next_hops"`
 	Promisc   []heldLink    `json:"promisc"`
-	// Checksummers are UDP ports; the device of each has the name of its port.
-	Checksummers []uint16 `json:"checksummers"`
-	// Coalescer is the name of the pair.
-	Coalescer string `json:"coalescer"`
+	// ChecksumDevices are UDP ports; the device of each has the name of its port.
+	ChecksumDevices []uint16 `json:"checksummers"`
+	// GRODevice is the name of the pair.
+	GRODevice string `json:"coalescer"`
 	// Offloads are features as they were set, the other way round than before.
 	Offloads []heldOffload `json:"offloads,omitempty"`
 }
@@ -53,13 +53,13 @@ func readRecord(path string, namespace uint64) (*record, error) {
 	}
 	if old.Namespace == namespace {
 		r.NextHops, r.Promisc = old.NextHops, old.Promisc
-		r.Checksummers, r.Coalescer, r.Offloads = old.Checksummers, old.Coalescer, old.Offloads
+		r.ChecksumDevices, r.GRODevice, r.Offloads = old.ChecksumDevices, old.GRODevice, old.Offloads
 	}
 	return r, nil
 }
 
 func (r *record) empty() bool {
-	return len(r.NextHops) == 0 && len(r.Promisc) == 0 && len(r.Checksummers) == 0 && r.Coalescer == "" && len(r.Offloads) == 0
+	return len(r.NextHops) == 0 && len(r.Promisc) == 0 && len(r.ChecksumDevices) == 0 && r.GRODevice == "" && len(r.Offloads) == 0
 }
 
 func (r *record) addNextHop(hop heldNextHop) error {
@@ -88,21 +88,21 @@ func (r *record) dropPromisc(ifindex int) error {
 	return r.write()
 }
 
-func (r *record) addChecksummer(port uint16) error {
-	if slices.Contains(r.Checksummers, port) {
+func (r *record) addChecksumDevice(port uint16) error {
+	if slices.Contains(r.ChecksumDevices, port) {
 		return nil
 	}
-	r.Checksummers = append(r.Checksummers, port)
+	r.ChecksumDevices = append(r.ChecksumDevices, port)
 	return r.write()
 }
 
-func (r *record) dropChecksummer(port uint16) error {
-	r.Checksummers = slices.DeleteFunc(r.Checksummers, func(p uint16) bool { return p == port })
+func (r *record) dropChecksumDevice(port uint16) error {
+	r.ChecksumDevices = slices.DeleteFunc(r.ChecksumDevices, func(p uint16) bool { return p == port })
 	return r.write()
 }
 
-func (r *record) setCoalescer(name string) error {
-	r.Coalescer = name
+func (r *record) setGRODevice(name string) error {
+	r.GRODevice = name
 	return r.write()
 }
 

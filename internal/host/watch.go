@@ -146,7 +146,7 @@ func (h *Host) matters(m syscall.NetlinkMessage) bool {
 	if m.Header.Type == unix.RTM_DELNEIGH {
 		mac = overlay.MAC{}
 	}
-	return h.known.news(NextHop{n.LinkIndex, addr.Unmap()}, mac)
+	return h.known.changed(NextHop{n.LinkIndex, addr.Unmap()}, mac)
 }
 
 // notify leaves a mark in a channel of capacity one.

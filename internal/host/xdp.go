@@ -25,9 +25,9 @@ type XDP struct {
 	// HidesTags: a frame's 802.1Q tag may come beside it, where a program does not look.
 	// TellsTags: the driver tells a program that is bound to it (Linux 6.8).
 	HidesTags, TellsTags bool
-	// Unsummed: frames may come whose TCP and UDP checksums are left to a device that
+	// CsumPartial: frames may come whose TCP and UDP checksums are left to a device that
 	// fills them in. Those of a wire are complete.
-	Unsummed bool
+	CsumPartial bool
 }
 
 // Flags of NETDEV_A_DEV_XDP_FEATURES (include/uapi/linux/netdev.h).
@@ -102,7 +102,7 @@ func (h *Host) xdpOf(link Link) XDP {
 		return h.xdp.known[link.Index]
 	}
 	driver, _ := h.tool.DriverName(link.Name)
-	x.Unsummed = link.Kind != "" || driver == "virtio_net"
+	x.CsumPartial = link.Kind != "" || driver == "virtio_net"
 	if features, err := h.tool.Features(link.Name); err == nil {
 		x.HidesTags = features["rx-vlan-hw-parse"] || features["rx-vlan-stag-hw-parse"]
 	}

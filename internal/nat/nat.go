@@ -2,7 +2,7 @@
 // pool serve a source, which gateway answers for an address, and which rules send packets
 // to the policies.
 //
-// Its one invariant: it is a function of the configuration and of the gateways' standing
+// Its one invariant: it is a function of the configuration and of the gateways' state
 // alone, without history, so that edges which know the same decide the same without a word
 // between them. Translation itself is the data path's, bpf/nat/nat.h.
 package nat
@@ -14,18 +14,18 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// Standing is what other edges know of a gateway.
-type Standing uint8
+// State is what other edges know of a gateway.
+type State uint8
 
-// The standings.
+// The states.
 const (
-	Serving  Standing = iota
-	Draining          // leaves new connections to others, where there are any
-	Gone              // its sources and addresses are the others'
+	Serving  State = iota
+	Draining       // leaves new connections to others, where there are any
+	Gone           // its sources and addresses are the others'
 )
 
 // String returns the word for users.
-func (s Standing) String() string {
+func (s State) String() string {
 	switch s {
 	case Serving:
 		return "serving"
@@ -38,8 +38,8 @@ func (s Standing) String() string {
 // MaxPool is how many addresses a policy may have, of both families together.
 const MaxPool = 1024
 
-// Way is who serves the sources of a bucket.
-type Way struct {
+// Server is who serves the sources of a bucket.
+type Server struct {
 	// Remote is the gateway's first address; unset: this edge where Here is set, else nobody.
 	Remote netip.Addr
 	Here   bool
@@ -62,9 +62,9 @@ type Address struct {
 type Plan struct {
 	// Pool is what this edge gives to new connections, Owned what it answers for. Both are
 	// empty where it is no gateway of the policy.
-	Pool  [2][]netip.Addr
-	Owned []netip.Addr
-	Ways  [2][Buckets]Way
+	Pool    [2][]netip.Addr
+	Owned   []netip.Addr
+	Servers [2][Buckets]Server
 	// Kept are other gateways, with which the flows stay that they have: they drain, and
 	// still answer for their addresses.
 	Kept []netip.Addr
@@ -72,7 +72,7 @@ type Plan struct {
 	Addresses []Address
 }
 
-// NewPlan shares the work of a policy among the gateways of its group. standing is asked
+// NewPlan shares the work of a policy among the gateways of its group. state is asked
 // about each member, and about self where it is one.
 //
 // In an active-standby group the first serving member has all. In an active-active one
@@ -80,15 +80,15 @@ type Plan struct {
 // leaves its addresses to the others, and takes them back when it returns, without any other
 // moving. A draining member keeps its addresses there, and sources go to those of the others.
 // Where nobody serves, draining members go on.
-func NewPlan(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Addr, standing func(netip.Addr) Standing) Plan {
+func NewPlan(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Addr, state func(netip.Addr) State) Plan {
 	members := make([]member, len(g.Members))
 	for i, addr := range g.Members {
-		members[i] = member{addr, digest(addr), standing(addr)}
+		members[i] = member{addr, digest(addr), state(addr)}
 	}
 	var plan Plan
 	for f, addrs := range Expand(p.Pool) {
 		shares := share(addrs, members, g.Mode)
-		plan.Ways[f] = ways(shares, self)
+		plan.Servers[f] = servers(shares, self)
 		for _, s := range shares {
 			plan.Addresses = append(plan.Addresses, s.Address)
 			if s.Owner == self && self.IsValid() {

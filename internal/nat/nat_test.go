@@ -77,16 +77,16 @@ var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 // world is a policy, its group, and what everybody knows of the gateways.
 type world struct {
-	policy    overlay.EgressPolicy
-	group     overlay.GatewayGroup
-	standings map[netip.Addr]Standing
+	policy overlay.EgressPolicy
+	group  overlay.GatewayGroup
+	states map[netip.Addr]State
 }
 
 func gatewayAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{203, 0, 113, byte(i + 1)}) }
 
 // newWorld has so many gateways, and addresses by family.
 func newWorld(mode overlay.GatewayMode, gateways, v4, v6 int) world {
-	w := world{group: overlay.GatewayGroup{Name: "gws", Mode: mode}, standings: map[netip.Addr]Standing{}}
+	w := world{group: overlay.GatewayGroup{Name: "gws", Mode: mode}, states: map[netip.Addr]State{}}
 	for i := range gateways {
 		w.group.Members = append(w.group.Members, gatewayAddr(i))
 	}
@@ -103,11 +103,11 @@ func newWorld(mode overlay.GatewayMode, gateways, v4, v6 int) world {
 	return w
 }
 
-func (w world) standing(a netip.Addr) Standing { return w.standings[a] }
+func (w world) state(a netip.Addr) State { return w.states[a] }
 
-func (w world) plan(self netip.Addr) Plan { return NewPlan(w.policy, w.group, self, w.standing) }
+func (w world) plan(self netip.Addr) Plan { return NewPlan(w.policy, w.group, self, w.state) }
 
-// random worlds, with standings.
+// random worlds, with states.
 func randomWorld(r *rand.Rand) world {
 	mode := []overlay.GatewayMode{overlay.ActiveActive, overlay.ActiveStandby}[r.IntN(2)]
 	w := newWorld(mode, 1+r.IntN(5), r.IntN(20), r.IntN(5))
@@ -115,7 +115,7 @@ func randomWorld(r *rand.Rand) world {
 		w.group.Members[i], w.group.Members[j] = w.group.Members[j], w.group.Members[i]
 	})
 	for _, m := range w.group.Members {
-		w.standings[m] = Standing(r.IntN(3))
+		w.states[m] = State(r.IntN(3))
 	}
 	return w
 }
@@ -151,7 +151,7 @@ func TestEdgesAgree(t *testing.T) {
 					}
 					pools[a] = m
 				}
-				w.checkWays(t, seed, source.Ways[f], p, f, m)
+				w.checkServers(t, seed, source.Servers[f], p, f, m)
 			}
 		}
 		for _, a := range source.Addresses {
@@ -162,21 +162,21 @@ func TestEdgesAgree(t *testing.T) {
 	}
 }
 
-// checkWays compares the ways that a source edge sees with those of gateway m.
-func (w world) checkWays(t *testing.T, seed uint64, source [Buckets]Way, p Plan, f int, m netip.Addr) {
+// checkServers compares the ways that a source edge sees with those of gateway m.
+func (w world) checkServers(t *testing.T, seed uint64, source [Buckets]Server, p Plan, f int, m netip.Addr) {
 	t.Helper()
-	for b, way := range source {
-		here := way.Remote == m
-		if p.Ways[f][b].Here != here || !here && p.Ways[f][b].Remote != way.Remote {
-			t.Fatalf("seed %d: bucket %d goes to %v, and %s says %+v", seed, b, way.Remote, m, p.Ways[f][b])
+	for b, server := range source {
+		here := server.Remote == m
+		if p.Servers[f][b].Here != here || !here && p.Servers[f][b].Remote != server.Remote {
+			t.Fatalf("seed %d: bucket %d goes to %v, and %s says %+v", seed, b, server.Remote, m, p.Servers[f][b])
 		}
 		if here && len(p.Pool[f]) == 0 {
 			t.Fatalf("seed %d: bucket %d goes to %s, which has no address", seed, b, m)
 		}
-		if here && w.standings[m] == Gone {
+		if here && w.states[m] == Gone {
 			t.Fatalf("seed %d: bucket %d goes to %s, which is gone", seed, b, m)
 		}
-		if first := int(p.Ways[f][b].First); first != 0 && first >= len(p.Pool[f]) {
+		if first := int(p.Servers[f][b].First); first != 0 && first >= len(p.Pool[f]) {
 			t.Fatalf("seed %d: bucket %d begins with address %d of %d", seed, b, first, len(p.Pool[f]))
 		}
 	}
@@ -187,29 +187,29 @@ func (w world) checkWays(t *testing.T, seed uint64, source [Buckets]Way, p Plan,
 func TestServedWhileAnyIsLeft(t *testing.T) {
 	for seed := range uint64(500) {
 		w := randomWorld(rand.New(rand.NewPCG(seed, 2)))
-		left := map[Standing]bool{}
+		left := map[State]bool{}
 		for _, m := range w.group.Members {
-			left[w.standings[m]] = true
+			left[w.states[m]] = true
 		}
 		p := w.plan(addr(outsider))
 		for f, addrs := range Expand(w.policy.Pool) {
 			want := len(addrs) > 0 && (left[Serving] || left[Draining])
-			for b, way := range p.Ways[f] {
-				if way.Remote.IsValid() != want || way.Here {
-					t.Fatalf("seed %d: bucket %d goes to %+v with %v", seed, b, way, w.standings)
+			for b, server := range p.Servers[f] {
+				if server.Remote.IsValid() != want || server.Here {
+					t.Fatalf("seed %d: bucket %d goes to %+v with %v", seed, b, server, w.states)
 				}
-				if want && w.standings[way.Remote] == Draining && w.serverOf(p, f, Serving) {
-					t.Fatalf("seed %d: bucket %d goes to %s, which drains", seed, b, way.Remote)
+				if want && w.states[server.Remote] == Draining && w.serverOf(p, f, Serving) {
+					t.Fatalf("seed %d: bucket %d goes to %s, which drains", seed, b, server.Remote)
 				}
 			}
 		}
 	}
 }
 
-// serverOf reports whether a gateway of that standing owns an address of the family.
-func (w world) serverOf(p Plan, f int, s Standing) bool {
+// serverOf reports whether a gateway of that state owns an address of the family.
+func (w world) serverOf(p Plan, f int, s State) bool {
 	return slices.ContainsFunc(p.Addresses, func(a Address) bool {
-		return family(a.Addr) == f && a.Owner.IsValid() && w.standings[a.Owner] == s
+		return family(a.Addr) == f && a.Owner.IsValid() && w.states[a.Owner] == s
 	})
 }
 
@@ -220,12 +220,12 @@ func TestLittleMoves(t *testing.T) {
 		w := randomWorld(r)
 		w.group.Mode = overlay.ActiveActive
 		for _, m := range w.group.Members {
-			w.standings[m] = []Standing{Serving, Gone}[r.IntN(2)]
+			w.states[m] = []State{Serving, Gone}[r.IntN(2)]
 		}
 		one := w.group.Members[r.IntN(len(w.group.Members))]
-		w.standings[one] = Serving
+		w.states[one] = Serving
 		with, before := w.plan(addr(outsider)), w.given()
-		w.standings[one] = Gone
+		w.states[one] = Gone
 		without, after := w.plan(addr(outsider)), w.given()
 		for i, a := range with.Addresses {
 			if a.Owner != one && without.Addresses[i] != a {
@@ -235,13 +235,13 @@ func TestLittleMoves(t *testing.T) {
 				t.Fatalf("seed %d: %s is still owned by %s", seed, a.Addr, one)
 			}
 		}
-		for f := range with.Ways {
-			for b, way := range with.Ways[f] {
-				if way.Remote != one && before[f][b] != after[f][b] {
+		for f := range with.Servers {
+			for b, server := range with.Servers[f] {
+				if server.Remote != one && before[f][b] != after[f][b] {
 					t.Fatalf("seed %d: sources of bucket %d had %s and have %s when %s went", seed, b, before[f][b], after[f][b], one)
 				}
-				if way.Remote != one && without.Ways[f][b] != way {
-					t.Fatalf("seed %d: bucket %d went from %s to %s when %s went", seed, b, way.Remote, without.Ways[f][b].Remote, one)
+				if server.Remote != one && without.Servers[f][b] != server {
+					t.Fatalf("seed %d: bucket %d went from %s to %s when %s went", seed, b, server.Remote, without.Servers[f][b].Remote, one)
 				}
 			}
 		}
@@ -252,10 +252,10 @@ func TestLittleMoves(t *testing.T) {
 func (w world) given() (addrs [2][Buckets]netip.Addr) {
 	for _, m := range w.group.Members {
 		p := w.plan(m)
-		for f := range p.Ways {
-			for b, way := range p.Ways[f] {
-				if way.Here {
-					addrs[f][b] = p.Pool[f][way.First]
+		for f := range p.Servers {
+			for b, server := range p.Servers[f] {
+				if server.Here {
+					addrs[f][b] = p.Pool[f][server.First]
 				}
 			}
 		}
@@ -277,7 +277,7 @@ func TestAddressesAreSticky(t *testing.T) {
 			t.Errorf("%s is the first one of %d buckets, 64 on average", a, counts[a])
 		}
 	}
-	w.standings[gatewayAddr(0)] = Gone
+	w.states[gatewayAddr(0)] = Gone
 	if after := w.given(); before != after {
 		t.Errorf("sources have other addresses, when only a gateway went")
 	}
@@ -290,15 +290,15 @@ func TestEvenShares(t *testing.T) {
 		for _, n := range []int{1, 2, 3, 7, 16, 100} {
 			w := newWorld(overlay.ActiveActive, gateways, n, n)
 			p := w.plan(addr(outsider))
-			for f := range p.Ways {
+			for f := range p.Servers {
 				has, serves := map[netip.Addr]int{}, map[netip.Addr]int{}
 				for _, a := range p.Addresses {
 					if family(a.Addr) == f {
 						has[a.Owner]++
 					}
 				}
-				for _, way := range p.Ways[f] {
-					serves[way.Remote]++
+				for _, server := range p.Servers[f] {
+					serves[server.Remote]++
 				}
 				for _, m := range w.group.Members {
 					if has[m] < n/gateways || has[m] > (n+gateways-1)/gateways {
@@ -319,16 +319,16 @@ func TestEvenShares(t *testing.T) {
 func TestActiveStandby(t *testing.T) {
 	const s, d, g = Serving, Draining, Gone
 	for _, c := range []struct {
-		standings []Standing
-		all       int // index of the one that has all, -1 for nobody
+		states []State
+		all    int // index of the one that has all, -1 for nobody
 	}{
-		{[]Standing{s, s, s}, 0}, {[]Standing{g, s, s}, 1}, {[]Standing{d, s, s}, 1}, {[]Standing{g, d, s}, 2},
-		{[]Standing{g, d, g}, 1}, {[]Standing{d, d, g}, 0}, {[]Standing{g, g, g}, -1},
+		{[]State{s, s, s}, 0}, {[]State{g, s, s}, 1}, {[]State{d, s, s}, 1}, {[]State{g, d, s}, 2},
+		{[]State{g, d, g}, 1}, {[]State{d, d, g}, 0}, {[]State{g, g, g}, -1},
 	} {
 		w := newWorld(overlay.ActiveStandby, 3, 4, 0)
 		var want netip.Addr
-		for i, standing := range c.standings {
-			w.standings[gatewayAddr(i)] = standing
+		for i, state := range c.states {
+			w.states[gatewayAddr(i)] = state
 			if i == c.all {
 				want = gatewayAddr(i)
 			}
@@ -336,15 +336,15 @@ func TestActiveStandby(t *testing.T) {
 		p := w.plan(addr(outsider))
 		for _, a := range p.Addresses {
 			if a.Owner != want || a.Server != want {
-				t.Errorf("%v: %+v, want %s", c.standings, a, want)
+				t.Errorf("%v: %+v, want %s", c.states, a, want)
 			}
 		}
-		if drains := c.all >= 0 && c.standings[c.all] == Draining; (len(p.Kept) > 0) != drains {
-			t.Errorf("%v: flows stay with %v", c.standings, p.Kept)
+		if drains := c.all >= 0 && c.states[c.all] == Draining; (len(p.Kept) > 0) != drains {
+			t.Errorf("%v: flows stay with %v", c.states, p.Kept)
 		}
-		for b, way := range p.Ways[0] {
-			if way.Remote != want || p.Ways[1][b] != (Way{}) {
-				t.Errorf("%v: bucket %d goes to %s and %s, want %s and nobody", c.standings, b, way.Remote, p.Ways[1][b].Remote, want)
+		for b, server := range p.Servers[0] {
+			if server.Remote != want || p.Servers[1][b] != (Server{}) {
+				t.Errorf("%v: bucket %d goes to %s and %s, want %s and nobody", c.states, b, server.Remote, p.Servers[1][b].Remote, want)
 			}
 		}
 	}
@@ -356,7 +356,7 @@ func TestActiveActiveDrain(t *testing.T) {
 	w := newWorld(overlay.ActiveActive, 3, 9, 3)
 	before := w.plan(addr(outsider))
 	one := gatewayAddr(1)
-	w.standings[one] = Draining
+	w.states[one] = Draining
 	after, own := w.plan(addr(outsider)), w.plan(one)
 	for i, a := range after.Addresses {
 		if a.Owner != before.Addresses[i].Owner || a.Server.IsValid() != (a.Owner != one) {
@@ -369,10 +369,10 @@ func TestActiveActiveDrain(t *testing.T) {
 	if len(own.Owned) != 4 || len(own.Pool[0])+len(own.Pool[1]) != 0 {
 		t.Errorf("the draining one answers for %v and gives %v", own.Owned, own.Pool)
 	}
-	for f := range after.Ways {
-		for b, way := range after.Ways[f] {
-			if was := before.Ways[f][b].Remote; way.Remote == one || was != one && way.Remote != was {
-				t.Errorf("bucket %d went from %s to %s", b, was, way.Remote)
+	for f := range after.Servers {
+		for b, server := range after.Servers[f] {
+			if was := before.Servers[f][b].Remote; server.Remote == one || was != one && server.Remote != was {
+				t.Errorf("bucket %d went from %s to %s", b, was, server.Remote)
 			}
 		}
 	}

@@ -55,11 +55,11 @@ func TestRules(t *testing.T) {
 		{"none", "10.0.0.1", "198.51.100.1", "p0", "s", "default/edge"},
 	} {
 		for _, direction := range []overlay.Direction{overlay.In, overlay.Out} {
-			o := policy.Opening{
+			o := policy.Query{
 				Src: addr(c.src), Dst: addr(c.dst), SrcPlace: c.place, SrcSegment: c.segment,
 				Place: PlaceName(c.router), Direction: direction, Protocol: 6, DstPort: 443, Ported: true,
 			}
-			j := p.Judge(o)
+			j := p.Evaluate(o)
 			r := p.Rules()[j.Rule]
 			if got := r.Section + "/" + r.Name; got != c.want || (r.Verdict == overlay.Allow) != (r.Section == SectionPolicy) {
 				t.Errorf("%+v: %s (%s), want %s", c, got, r.Verdict, c.want)

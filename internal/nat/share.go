@@ -9,9 +9,9 @@ import (
 )
 
 type member struct {
-	addr     netip.Addr
-	digest   uint64
-	standing Standing
+	addr   netip.Addr
+	digest uint64
+	state  State
 }
 
 // portion is an address of the pool and who has it.
@@ -31,11 +31,11 @@ func share(addrs []netip.Addr, members []member, mode overlay.GatewayMode) []por
 	for i, o := range owners {
 		if o >= 0 {
 			shares[i].Owner = members[o].addr
-			serves = serves || members[o].standing == Serving
+			serves = serves || members[o].state == Serving
 		}
 	}
 	for i, o := range owners {
-		if o >= 0 && (members[o].standing == Serving || !serves) {
+		if o >= 0 && (members[o].state == Serving || !serves) {
 			shares[i].Server = shares[i].Owner
 		}
 	}
@@ -49,7 +49,7 @@ func homes(shares []portion, members []member, mode overlay.GatewayMode) []int {
 	}
 	owners := evenly(shares, members)
 	for i, o := range owners {
-		if o >= 0 && members[o].standing == Gone {
+		if o >= 0 && members[o].state == Gone {
 			owners[i] = heir(shares[i], members)
 		}
 	}
@@ -60,8 +60,8 @@ func homes(shares []portion, members []member, mode overlay.GatewayMode) []int {
 // drains gives its addresses up at once: nobody else could give them to new connections,
 // for replies would come to it.
 func foremost(members []member) int {
-	for _, s := range []Standing{Serving, Draining} {
-		if i := slices.IndexFunc(members, func(m member) bool { return m.standing == s }); i >= 0 {
+	for _, s := range []State{Serving, Draining} {
+		if i := slices.IndexFunc(members, func(m member) bool { return m.state == s }); i >= 0 {
 			return i
 		}
 	}
@@ -72,7 +72,7 @@ func foremost(members []member) int {
 func heir(s portion, members []member) int {
 	best, most := -1, uint64(0)
 	for i, m := range members {
-		if m.standing != Gone && (best < 0 || score(s.digest, m.digest) > most) {
+		if m.state != Gone && (best < 0 || score(s.digest, m.digest) > most) {
 			best, most = i, score(s.digest, m.digest)
 		}
 	}
@@ -119,23 +119,23 @@ func evenly(shares []portion, members []member) []int {
 func kept(addresses []Address, members []member, self netip.Addr) (list []netip.Addr) {
 	for _, m := range members {
 		owns := slices.ContainsFunc(addresses, func(a Address) bool { return a.Owner == m.addr })
-		if m.standing == Draining && m.addr != self && owns {
+		if m.state == Draining && m.addr != self && owns {
 			list = append(list, m.addr)
 		}
 	}
 	return list
 }
 
-// ways leads each bucket to the server of the address that it is drawn to most.
-func ways(shares []portion, self netip.Addr) (ways [Buckets]Way) {
+// servers leads each bucket to the server of the address that it is drawn to most.
+func servers(shares []portion, self netip.Addr) (servers [Buckets]Server) {
 	served := slices.DeleteFunc(slices.Clone(shares), func(s portion) bool { return !s.Server.IsValid() })
-	for b := range ways {
-		ways[b] = way(mixLast(mix(2, uint64(b))), served, self)
+	for b := range servers {
+		servers[b] = server(mixLast(mix(2, uint64(b))), served, self)
 	}
-	return ways
+	return servers
 }
 
-func way(bucket uint64, served []portion, self netip.Addr) (w Way) {
+func server(bucket uint64, served []portion, self netip.Addr) (w Server) {
 	var most, mostOwn uint64
 	var server netip.Addr
 	own := 0

@@ -17,12 +17,12 @@ import (
 func BGP(w io.Writer, b edge.BGPInfo) error {
 	r := b.Routes
 	fmt.Fprintf(w, "BGP:     AS %d, router ID %s\n", b.AS, addr(b.RouterID))
-	fmt.Fprintf(w, "Routes:  %d received, %d used (%d stale), %d not used, %d announced\n", r.Received, r.Used, r.Stale, r.Unused, r.Announced)
+	fmt.Fprintf(w, "Routes:  %d received, %d used (%d stale), %d not used, %d advertised\n", r.Received, r.Used, r.Stale, r.Unused, r.Advertised)
 	for _, why := range r.Why {
 		fmt.Fprintf(w, "         %d with a problem: %s\n", why.Routes, why.Why)
 	}
 	if b.Settling {
-		fmt.Fprintln(w, "Kept:    what a former process learnt, until the neighbours have said all")
+		fmt.Fprintln(w, "Kept:    what a former process learned, until the neighbours have said all")
 	}
 	if c := b.Convergence; c.Count > 0 {
 		fmt.Fprintf(w, "Updates: %s, in the maps after %s (median), %s (99 %%), %s (slowest)\n", count(c.Count), millis(c.P50), millis(c.P99), millis(c.Max))
@@ -36,7 +36,7 @@ func BGP(w io.Writer, b edge.BGPInfo) error {
 
 // bgpUse is what became of routes, for the edge's status.
 func bgpUse(b edge.BGPUse) string {
-	text := fmt.Sprintf("%s routes used, %s not, %s announced", count(uint64(b.Used)), count(uint64(b.Unused)), count(uint64(b.Announced)))
+	text := fmt.Sprintf("%s routes used, %s not, %s advertised", count(uint64(b.Used)), count(uint64(b.Unused)), count(uint64(b.Advertised)))
 	if b.Stale > 0 {
 		text += fmt.Sprintf(", %s stale", count(uint64(b.Stale)))
 	}
@@ -62,10 +62,10 @@ func bgpSessions(w io.Writer, neighbours []edge.BGPNeighbourInfo) error {
 			rows = append(rows, row{n, f})
 		}
 	}
-	return table(w, "NEIGHBOUR ADDRESS AS STATE FOR LIVENESS FAMILY RECEIVED ACCEPTED ANNOUNCED FLAPS WHY", rows, func(r row) []any {
+	return table(w, "NEIGHBOUR ADDRESS AS STATE FOR BFD FAMILY RECEIVED ACCEPTED ADVERTISED FLAPS WHY", rows, func(r row) []any {
 		return []any{
 			r.Name, r.Address, r.AS, bgpState(r.BGPNeighbourInfo), span(r.Age), r.Liveness, bgpFamily(r.BGPNeighbourInfo, r.family),
-			r.family.Received, r.family.Accepted, r.family.Announced, r.Flaps, r.Why,
+			r.family.Received, r.family.Accepted, r.family.Advertised, r.Flaps, r.Why,
 		}
 	})
 }
@@ -106,8 +106,8 @@ func BGPNeighbour(w io.Writer, n edge.BGPNeighbourInfo) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return table(w, "FAMILY RECEIVED ACCEPTED ANNOUNCED LIMIT", n.Families, func(f edge.BGPFamilyInfo) []any {
-		return []any{bgpFamily(n, f), f.Received, f.Accepted, f.Announced, positive(int(f.Limit))}
+	return table(w, "FAMILY RECEIVED ACCEPTED ADVERTISED LIMIT", n.Families, func(f edge.BGPFamilyInfo) []any {
+		return []any{bgpFamily(n, f), f.Received, f.Accepted, f.Advertised, positive(int(f.Limit))}
 	})
 }
 

@@ -15,17 +15,17 @@ func bgp() edge.BGPInfo {
 		Neighbours: []edge.BGPNeighbourInfo{
 			{
 				Name: "rr1", Address: netip.MustParseAddr("192.0.2.100"), AS: 65000, RouterID: netip.MustParseAddr("192.0.2.100"), State: "established", Age: 3661,
-				Complete: true, Flaps: 2, Liveness: "off", Hold: 9, Keep: 3, Families: []edge.BGPFamilyInfo{{Family: overlay.FamilyEVPN, Negotiated: true, Received: 120, Accepted: 119, Announced: 15}},
+				Complete: true, Flaps: 2, Liveness: "off", Hold: 9, Keep: 3, Families: []edge.BGPFamilyInfo{{Family: overlay.FamilyEVPN, Negotiated: true, Received: 120, Accepted: 119, Advertised: 15}},
 				Capabilities: []string{"multiprotocol evpn", "4-octet AS", "graceful restart"}, Restart: edge.BGPRestartInfo{Negotiated: true, Time: 120, LongLived: true, Stale: 3600},
 			},
 			{
 				Name: "tor1", Address: tor, AS: 65100, State: "established", Age: 0.2, Liveness: "up",
-				Families: []edge.BGPFamilyInfo{{Family: overlay.FamilyIPv4, Negotiated: true, Received: 1, Accepted: 1, Announced: 3, Limit: 10000}, {Family: overlay.FamilyIPv6}},
+				Families: []edge.BGPFamilyInfo{{Family: overlay.FamilyIPv4, Negotiated: true, Received: 1, Accepted: 1, Advertised: 3, Limit: 10000}, {Family: overlay.FamilyIPv6}},
 			},
 			{Name: "tor2", Address: remote6, AS: 4200000000, State: "active", Age: 61, Liveness: "down", Why: "connection refused: nothing listens at [2001:db8::2]:179"},
 			{Name: "rr2", Address: netip.MustParseAddr("192.0.2.101"), AS: 65000, State: "idle", Age: 3, Liveness: "off", Restart: edge.BGPRestartInfo{Negotiated: true, Time: 120}},
 		},
-		Routes: edge.BGPRouteTally{Received: 121, Used: 118, Unused: 3, Stale: 2, Announced: 15, Why: []edge.BGPWhy{
+		Routes: edge.BGPRouteTally{Received: 121, Used: 118, Unused: 3, Stale: 2, Advertised: 15, Why: []edge.BGPWhy{
 			{Why: "route target differs", Routes: 2}, {Why: "no router MAC", Routes: 1},
 		}},
 		Convergence: edge.BGPConvergence{Count: 12_345, P50: 0.00041, P99: 0.0031, Max: 0.0088},

@@ -50,10 +50,10 @@ func problems(w io.Writer, list []string) error {
 }
 
 func egressPolicies(w io.Writer, e edge.EgressInfo) error {
-	return table(w, "POLICY ROUTER VNI GATEWAYS UPLINK SPREAD MAPPING PORTS LIMIT BINDINGS EXCEPT MATCHES", e.Policies, func(p edge.EgressPolicyInfo) []any {
+	return table(w, "POLICY ROUTER VNI GATEWAYS UPLINK ADDRESS-POOLING MAPPING PORTS LIMIT SESSIONS EXCEPT MATCHES", e.Policies, func(p edge.EgressPolicyInfo) []any {
 		return []any{
-			p.Name, p.Router, positive(int(p.VNI)), p.Gateways, p.Uplink, p.Spread, p.Mapping, fmt.Sprintf("%d-%d", p.Ports.First, p.Ports.Last),
-			positive(int(p.Limit)), p.Bindings, list(p.Except), p.Matches,
+			p.Name, p.Router, positive(int(p.VNI)), p.Gateways, p.Uplink, p.AddressPooling, p.Mapping, fmt.Sprintf("%d-%d", p.Ports.First, p.Ports.Last),
+			positive(int(p.Limit)), p.Sessions, list(p.Except), p.Matches,
 		}
 	})
 }
@@ -70,12 +70,12 @@ func Gateways(w io.Writer, e edge.EgressInfo) error {
 			rows = append(rows, row{g, m})
 		}
 	}
-	err := table(w, "GROUP MODE GATEWAY NAME STANDING SINCE WHY", rows, func(r row) []any {
+	err := table(w, "GROUP MODE GATEWAY NAME STATE SINCE WHY", rows, func(r row) []any {
 		name := r.GatewayInfo.Name
 		if r.Self {
 			name += " (this edge)"
 		}
-		return []any{r.group.Name, r.group.Mode, r.Address, name, r.Standing, clock(r.Since), r.Why}
+		return []any{r.group.Name, r.group.Mode, r.Address, name, r.State, clock(r.Since), r.Why}
 	})
 	d := e.Drain
 	if err != nil || d == nil {
@@ -86,7 +86,7 @@ func Gateways(w io.Writer, e edge.EgressInfo) error {
 	case d.Done:
 		state = "done: this edge has given its work away"
 	case d.Active != nil:
-		state += fmt.Sprintf(", %d bindings had packets lately", *d.Active)
+		state += fmt.Sprintf(", %d sessions had packets lately", *d.Active)
 	}
 	_, err = fmt.Fprintf(w, "\nDrain: asked for at %s, %s\n", clock(d.Asked), state)
 	return err
@@ -118,7 +118,7 @@ func egressAddresses(w io.Writer, e edge.EgressInfo) error {
 			rows = append(rows, row{p.Name, a})
 		}
 	}
-	return table(w, "ADDRESS POLICY OWNER GIVEN-BY BINDINGS", rows, func(r row) []any {
+	return table(w, "ADDRESS POLICY OWNER GIVEN-BY SESSIONS", rows, func(r row) []any {
 		owner := "nobody"
 		switch {
 		case r.Here:
@@ -130,7 +130,7 @@ func egressAddresses(w io.Writer, e edge.EgressInfo) error {
 		if r.Here && r.Server == r.Owner {
 			by = "this edge"
 		}
-		return []any{r.Address, r.policy, owner, by, r.Bindings}
+		return []any{r.Address, r.policy, owner, by, r.Sessions}
 	})
 }
 
@@ -189,39 +189,39 @@ func after(event, done time.Time) string {
 	return fmt.Sprintf("+%.1fms", float64(done.Sub(event).Microseconds())/1000)
 }
 
-// Bindings writes one line for each binding.
-func Bindings(w io.Writer, l edge.BindingList) error {
-	header := "POLICY PROTO INSIDE EGRESS OUTSIDE STATE VIA AGE IDLE LEFT FORTH-PACKETS FORTH-BYTES BACK-PACKETS BACK-BYTES NOTES"
-	err := table(w, header, l.Bindings, func(b edge.BindingInfo) []any {
+// NATSessions writes one line for each session.
+func NATSessions(w io.Writer, l edge.NATSessionList) error {
+	header := "POLICY PROTO INSIDE EGRESS OUTSIDE STATE VIA AGE IDLE LEFT ORIG-PACKETS ORIG-BYTES REPLY-PACKETS REPLY-BYTES NOTES"
+	err := table(w, header, l.Sessions, func(b edge.NATSessionInfo) []any {
 		policy := b.Policy
 		if policy == "" {
 			policy = "(gone)"
 		}
 		outside := "any"
 		if b.Outside.IsValid() {
-			outside = bindingEnd(b.Outside, b.OutsidePort)
+			outside = natSessionEnd(b.Outside, b.OutsidePort)
 		}
 		return []any{
-			policy, b.Proto, bindingEnd(b.Inside, b.InsidePort), bindingEnd(b.Egress, b.EgressPort), outside, b.State, addr(b.Via),
-			span(b.Age), span(b.Idle), span(b.Left), count(b.ForthPackets), size(b.ForthBytes), count(b.BackPackets), size(b.BackBytes), bindingNotes(b),
+			policy, b.Proto, natSessionEnd(b.Inside, b.InsidePort), natSessionEnd(b.Egress, b.EgressPort), outside, b.State, addr(b.Via),
+			span(b.Age), span(b.Idle), span(b.Left), count(b.OrigPackets), size(b.OrigBytes), count(b.ReplyPackets), size(b.ReplyBytes), natSessionNotes(b),
 		}
 	})
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "\n%d of %d matching lines, of %d bindings\n", len(l.Bindings), max(l.Matched, len(l.Bindings)), l.Total)
+	_, err = fmt.Fprintf(w, "\n%d of %d matching lines, of %d sessions\n", len(l.Sessions), max(l.Matched, len(l.Sessions)), l.Total)
 	return err
 }
 
-// bindingEnd is an address with its port or identifier, where there is one.
-func bindingEnd(a netip.Addr, port uint16) string {
+// natSessionEnd is an address with its port or identifier, where there is one.
+func natSessionEnd(a netip.Addr, port uint16) string {
 	if port == 0 {
 		return a.String()
 	}
 	return netip.AddrPortFrom(a, port).String()
 }
 
-func bindingNotes(b edge.BindingInfo) string {
+func natSessionNotes(b edge.NATSessionInfo) string {
 	var notes []string
 	for _, n := range []struct {
 		is   bool
@@ -234,9 +234,9 @@ func bindingNotes(b edge.BindingInfo) string {
 	return strings.Join(notes, ", ")
 }
 
-// TopBindings writes one line for each sum, the most bindings first.
-func TopBindings(w io.Writer, l edge.BindingList) error {
-	err := table(w, "WHAT BINDINGS SHARE WITHOUT-ANSWER PACKETS BYTES", l.Top, func(t edge.TopInfo) []any {
+// TopNATSessions writes one line for each sum, the most sessions first.
+func TopNATSessions(w io.Writer, l edge.NATSessionList) error {
+	err := table(w, "WHAT SESSIONS SHARE WITHOUT-ANSWER PACKETS BYTES", l.Top, func(t edge.TopInfo) []any {
 		what := t.What
 		if what == "" {
 			what = "(gone)"
@@ -246,20 +246,20 @@ func TopBindings(w io.Writer, l edge.BindingList) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "\n%d of %d bindings match\n", l.Matched, l.Total)
+	_, err = fmt.Fprintf(w, "\n%d of %d sessions match\n", l.Matched, l.Total)
 	return err
 }
 
 // Pressures writes how many ports are in use for each destination.
-func Pressures(w io.Writer, list []edge.PressureInfo) error {
-	return table(w, "EGRESS PROTO OUTSIDE POLICY USED PORTS FILLED", list, func(p edge.PressureInfo) []any {
-		return []any{p.Egress, p.Proto, bindingEnd(p.Outside, p.OutsidePort), p.Policy, p.Used, positive(p.Size), share(uint64(p.Used), uint64(p.Size))}
+func Pressures(w io.Writer, list []edge.PortUsageInfo) error {
+	return table(w, "EGRESS PROTO OUTSIDE POLICY USED PORTS FILLED", list, func(p edge.PortUsageInfo) []any {
+		return []any{p.Egress, p.Proto, natSessionEnd(p.Outside, p.OutsidePort), p.Policy, p.Used, positive(p.Size), share(uint64(p.Used), uint64(p.Size))}
 	})
 }
 
 // NAT writes how the tables of translation do.
 func NAT(w io.Writer, n edge.NATInfo) error {
-	fmt.Fprintf(w, "NAT:    %d bindings, %d of them replicas, and %d ports held for all peers\n", n.Bindings, n.Replicas, n.Mappings)
+	fmt.Fprintf(w, "NAT:    %d sessions, %d of them replicas, and %d ports held for all peers\n", n.Sessions, n.Replicas, n.Mappings)
 	fmt.Fprintf(w, "Swept:  %s\n", clock(n.SweptAt))
 	if n.LogLost > 0 {
 		fmt.Fprintf(w, "Log:    %s lines not written because of their rate\n", count(n.LogLost))
@@ -288,5 +288,5 @@ func NAT(w io.Writer, n edge.NATInfo) error {
 }
 
 func natStates(w io.Writer, f edge.FirewallInfo) error {
-	return table(w, "STATE BINDINGS", f.States, func(s edge.StateInfo) []any { return []any{s.Name, s.Sessions} })
+	return table(w, "STATE SESSIONS", f.States, func(s edge.StateInfo) []any { return []any{s.Name, s.Sessions} })
 }

@@ -13,20 +13,20 @@ func egress() edge.EgressInfo {
 	wan := netip.MustParseAddr("203.0.113.1")
 	return edge.EgressInfo{
 		Policies: []edge.EgressPolicyInfo{
-			{Name: "web", Router: "tenant", VNI: 9001, Gateways: "gws", Uplink: "wan", Matches: "from 10.0.0.0/24 to any", Mapping: "endpoint-dependent", Spread: "source",
-				Except: []netip.Prefix{netip.MustParsePrefix("198.51.100.9/32")}, Ports: overlay.PortRange{First: 1024, Last: 65535}, Limit: 1000, Bindings: 12,
+			{Name: "web", Router: "tenant", VNI: 9001, Gateways: "gws", Uplink: "wan", Matches: "from 10.0.0.0/24 to any", Mapping: "address-and-port-dependent", AddressPooling: "paired",
+				Except: []netip.Prefix{netip.MustParsePrefix("198.51.100.9/32")}, Ports: overlay.PortRange{First: 1024, Last: 65535}, Limit: 1000, Sessions: 12,
 				Sources: []edge.EgressSourcesInfo{{Gateway: tep, Family: "ipv4", Share: 0.75}, {Family: "ipv4", Share: 0.25}},
 				Addresses: []edge.EgressAddressInfo{
-					{Address: netip.MustParseAddr("203.0.113.10"), Owner: tep, Server: tep, Here: true, Bindings: 12},
+					{Address: netip.MustParseAddr("203.0.113.10"), Owner: tep, Server: tep, Here: true, Sessions: 12},
 					{Address: netip.MustParseAddr("203.0.113.11"), Owner: remote, Server: remote},
 					{Address: netip.MustParseAddr("203.0.113.12")},
 				}},
-			{Name: "uplink/wan", Router: "tenant", Uplink: "wan", Matches: "what leaves by the uplink and no policy translates", Mapping: "endpoint-dependent", Spread: "source",
+			{Name: "uplink/wan", Router: "tenant", Uplink: "wan", Matches: "what leaves by the uplink and no policy translates", Mapping: "address-and-port-dependent", AddressPooling: "paired",
 				Ports: overlay.PortRange{First: 1024, Last: 65535}, Addresses: []edge.EgressAddressInfo{{Address: wan, Owner: tep, Server: tep, Here: true}}},
 		},
 		Groups: []edge.GatewayGroupInfo{{Name: "gws", Mode: overlay.ActiveActive, Members: []edge.GatewayInfo{
-			{Address: tep, Name: "host-a", Self: true, Standing: "draining", Since: started, Why: "it drains, until 05:11:07 at the latest"},
-			{Address: remote, Name: "gw2", Standing: "serving", Since: started.Add(time.Second), Why: "it says so"},
+			{Address: tep, Name: "host-a", Self: true, State: "draining", Since: started, Why: "it drains, until 05:11:07 at the latest"},
+			{Address: remote, Name: "gw2", State: "serving", Since: started.Add(time.Second), Why: "it says so"},
 		}}},
 		Failovers: []edge.Failover{
 			{Number: 1, Group: "gws", Gateway: remote, From: "serving", To: "gone", Why: "no packet for 150ms", Seen: started, Written: started.Add(2350 * time.Microsecond)},
@@ -54,25 +54,25 @@ func drained() edge.EgressInfo {
 	return e
 }
 
-func bindingList() edge.BindingList {
-	return edge.BindingList{Total: 1_000_000, Matched: 4, Bindings: []edge.BindingInfo{
+func natSessionList() edge.NATSessionList {
+	return edge.NATSessionList{Total: 1_000_000, Matched: 4, Sessions: []edge.NATSessionInfo{
 		{Policy: "web", Router: "tenant", Proto: "tcp", Inside: host(1), InsidePort: 40000, Egress: netip.MustParseAddr("203.0.113.10"), EgressPort: 40000,
 			Outside: host(9), OutsidePort: 443, Via: remote, State: "established", Answered: true, Age: 3661, Idle: 0.25, Left: 7439,
-			ForthPackets: 10, ForthBytes: 1000, BackPackets: 12_345, BackBytes: 98_765_432},
+			OrigPackets: 10, OrigBytes: 1000, ReplyPackets: 12_345, ReplyBytes: 98_765_432},
 		{Policy: "uplink/wan", Proto: "udp", Inside: host(2), InsidePort: 53, Egress: netip.MustParseAddr("203.0.113.1"), EgressPort: 1024, Mapping: true, State: "replied", Left: 300},
 		{Proto: "icmpv6", Inside: netip.MustParseAddr("2001:db8::1"), InsidePort: 7, Egress: netip.MustParseAddr("2001:db8:1::1"), EgressPort: 9,
 			Outside: netip.MustParseAddr("2001:db8:2::1"), OutsidePort: 9, State: "icmp", Replica: true, Forwarded: true, Independent: true},
 	}}
 }
 
-func topBindings() edge.BindingList {
-	return edge.BindingList{Total: 1_000_000, Matched: 900_000, Top: []edge.TopInfo{
+func topNATSessions() edge.NATSessionList {
+	return edge.NATSessionList{Total: 1_000_000, Matched: 900_000, Top: []edge.TopInfo{
 		{What: "10.0.0.7", Sessions: 890_000, HalfOpen: 880_000, Packets: 900_000, Bytes: 54_000_000}, {What: "", Sessions: 10_000, Packets: 3, Bytes: 2},
 	}}
 }
 
-func pressures() []edge.PressureInfo {
-	return []edge.PressureInfo{
+func pressures() []edge.PortUsageInfo {
+	return []edge.PortUsageInfo{
 		{Policy: "web", Router: "tenant", Proto: "tcp", Egress: netip.MustParseAddr("203.0.113.10"), Outside: host(9), OutsidePort: 443, Used: 60_000, Size: 64_512},
 		{Router: "tenant", Proto: "icmp", Egress: netip.MustParseAddr("203.0.113.11"), Outside: host(9), Used: 3},
 	}
@@ -81,10 +81,10 @@ func pressures() []edge.PressureInfo {
 func translation() edge.NATInfo {
 	used := 13
 	return edge.NATInfo{
-		SweptAt: started, Bindings: 12, Mappings: 1, Replicas: 3, LogLost: 5,
+		SweptAt: started, Sessions: 12, Mappings: 1, Replicas: 3, LogLost: 5,
 		States:   []edge.StateInfo{{Name: "established", Sessions: 12}},
-		Tables:   []edge.TableInfo{{Name: "bindings", Used: &used, Size: 262144, Bytes: 9_000_000}, {Name: "news", Size: 4_194_304, Bytes: 4_200_000}},
-		Events:   []edge.EventInfo{{Name: "nat-opened", Description: "NAT bindings that began", Count: 98_765}},
+		Tables:   []edge.TableInfo{{Name: "sessions", Used: &used, Size: 262144, Bytes: 9_000_000}, {Name: "news", Size: 4_194_304, Bytes: 4_200_000}},
+		Events:   []edge.EventInfo{{Name: "nat-created", Description: "NAT sessions that began", Count: 98_765}},
 		Problems: []string{"egress: 61000 of 64512 tcp ports", "egress: and more"},
 	}
 }

@@ -53,7 +53,7 @@ func Sessions(w io.Writer, list edge.SessionList) error {
 }
 
 func sessions(w io.Writer, list []edge.SessionInfo) error {
-	header := "PORT DIRECTION PROTO SOURCE DESTINATION STATE AGE IDLE FORTH-PACKETS FORTH-BYTES BACK-PACKETS BACK-BYTES RULE PATH WHY"
+	header := "PORT DIRECTION PROTO SOURCE DESTINATION STATE AGE IDLE ORIG-PACKETS ORIG-BYTES REPLY-PACKETS REPLY-BYTES RULE PATH WHY"
 	return table(w, header, list, func(s edge.SessionInfo) []any {
 		state := s.State
 		if s.PickedUp {
@@ -68,7 +68,7 @@ func sessions(w io.Writer, list []edge.SessionInfo) error {
 		}
 		return []any{
 			s.Port, s.Direction, s.Proto, sessionEnd(s, s.Src, s.SrcPort), sessionEnd(s, s.Dst, s.DstPort), state, span(s.Age), span(s.Idle),
-			count(s.ForthPackets), size(s.ForthBytes), count(s.BackPackets), size(s.BackBytes), rule, s.Path, s.Why,
+			count(s.OrigPackets), size(s.OrigBytes), count(s.ReplyPackets), size(s.ReplyBytes), rule, s.Path, s.Why,
 		}
 	})
 }

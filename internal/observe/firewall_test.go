@@ -21,9 +21,9 @@ func host(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
 func sessionList() edge.SessionList {
 	return edge.SessionList{Total: 1_000_000, Matched: 5, Sessions: []edge.SessionInfo{
 		{Port: "p0", Segment: "blue", Direction: "in", Proto: "tcp", Src: host(7), Dst: host(1), SrcPort: 4000, DstPort: 443, State: "established", Answered: true,
-			Rule: "app/web", Current: true, Age: 3661, Idle: 0.25, ForthPackets: 10, ForthBytes: 1000, BackPackets: 12_345, BackBytes: 98_765_432, Path: "fast"},
+			Rule: "app/web", Current: true, Age: 3661, Idle: 0.25, OrigPackets: 10, OrigBytes: 1000, ReplyPackets: 12_345, ReplyBytes: 98_765_432, Path: "fast"},
 		{Port: "p0.10", Direction: "out", Proto: "udp", Src: host(1), Dst: host(9), SrcPort: 999, DstPort: 53, State: "unreplied",
-			Rule: "app/dns", Age: 3, Idle: 3, ForthPackets: 1, ForthBytes: 60, Path: "idle"},
+			Rule: "app/dns", Age: 3, Idle: 3, OrigPackets: 1, OrigBytes: 60, Path: "idle"},
 		{Port: "p1", Direction: "in", Proto: "icmpv6", Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), SrcPort: 7, DstPort: 7, State: "icmp",
 			Age: 1, Path: "slow", Why: "destination MAC not learned, flooded"},
 		{Port: "p1", Direction: "in", Proto: "tcp", Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), SrcPort: 1, DstPort: 2, State: "opening", PickedUp: true,
@@ -43,7 +43,7 @@ func firewall() edge.FirewallInfo {
 		Rules: 13, Default: "drop", Strict: true, SweptAt: started,
 		States: []edge.StateInfo{{Name: "opening", Sessions: 12}, {Name: "established", Sessions: 3388}},
 		Tables: []edge.TableInfo{{Name: "connections", Used: &used, Size: 131072, Bytes: 1_900_000}, {Name: "logs", Size: 262144, Bytes: 278_528}},
-		Events: []edge.EventInfo{{Name: "conn-opened", Description: "connections that the firewall let begin", Count: 98_765}},
+		Events: []edge.EventInfo{{Name: "conntrack-opened", Description: "connections that the firewall let begin", Count: 98_765}},
 	}
 }
 

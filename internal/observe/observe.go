@@ -73,10 +73,10 @@ func Flows(w io.Writer, flows []edge.FlowInfo) error {
 			segment += ">" + f.OutSegment
 		}
 		if f.ToSrc.IsValid() {
-			source = fmt.Sprintf("%v>%s", source, bindingEnd(f.ToSrc.Addr(), f.ToSrc.Port()))
+			source = fmt.Sprintf("%v>%s", source, natSessionEnd(f.ToSrc.Addr(), f.ToSrc.Port()))
 		}
 		if f.ToDst.IsValid() {
-			destination = fmt.Sprintf("%v>%s", destination, bindingEnd(f.ToDst.Addr(), f.ToDst.Port()))
+			destination = fmt.Sprintf("%v>%s", destination, natSessionEnd(f.ToDst.Addr(), f.ToDst.Port()))
 		}
 		return []any{
 			segment, f.In, f.Out, f.Proto, source, destination, path,
@@ -120,11 +120,11 @@ func Status(w io.Writer, s edge.Status, now time.Time) error {
 			fmt.Sprintf("%d of %d", f.Connections.Used, f.Connections.Size), f.HalfOpen.Used, f.HalfOpen.Size)
 	}
 	if n := s.NAT; n != nil {
-		standing := ""
-		if n.Standing != "" {
-			standing = ", as a gateway " + n.Standing
+		state := ""
+		if n.State != "" {
+			state = ", as a gateway " + n.State
 		}
-		line("NAT", "%d egress policies, %d of %d bindings%s", n.Policies, n.Bindings.Used, n.Bindings.Size, standing)
+		line("NAT", "%d egress policies, %d of %d sessions%s", n.Policies, n.Sessions.Used, n.Sessions.Size, state)
 	}
 	if b := s.BGP; b != nil {
 		line("BGP", "%d of %d sessions, %s", b.Neighbours.Up, b.Neighbours.Total, bgpUse(*b))

@@ -78,7 +78,7 @@ func flowCacheInfo() edge.FlowCacheInfo {
 		Events: []edge.EventInfo{
 			{Name: "hit", Description: "packets that found a valid decision", LookUp: true, Count: 1_234_567},
 			{Name: "miss", Description: "packets without a decision", LookUp: true, Count: 890},
-			{Name: "evicted", Description: "decisions of transit flows replaced by those of other flows", Count: evicted},
+			{Name: "evicted", Description: "transit flows evicted by others", Count: evicted},
 		},
 	}
 }
@@ -265,19 +265,19 @@ func TestGolden(t *testing.T) {
 		"egress-json":     func(w io.Writer) error { return JSON(w, egress()) },
 		"egress-uplink":   func(w io.Writer) error { return Egress(w, masquerade()) },
 		"egress-drained":  func(w io.Writer) error { return Gateways(w, drained()) },
-		"nat":             func(w io.Writer) error { return Bindings(w, bindingList()) },
-		"nat-top":         func(w io.Writer) error { return TopBindings(w, topBindings()) },
+		"nat":             func(w io.Writer) error { return NATSessions(w, natSessionList()) },
+		"nat-top":         func(w io.Writer) error { return TopNATSessions(w, topNATSessions()) },
 		"nat-pressure":    func(w io.Writer) error { return Pressures(w, pressures()) },
 		"nat-stats":       func(w io.Writer) error { return NAT(w, translation()) },
 		"status-nat": func(w io.Writer) error {
 			s := idle()
-			s.NAT = &edge.NATUse{Bindings: edge.Usage{Used: 13, Size: 262144}, Policies: 2, Standing: "draining"}
+			s.NAT = &edge.NATUse{Sessions: edge.Usage{Used: 13, Size: 262144}, Policies: 2, State: "draining"}
 			return Status(w, s, now)
 		},
 		"bgp": func(w io.Writer) error { return BGP(w, bgp()) },
 		"status-bgp": func(w io.Writer) error {
 			s := idle()
-			s.BGP = &edge.BGPUse{Neighbours: edge.Tally{Up: 1, Total: 2}, Used: 100_000, Unused: 3, Announced: 15, Stale: 7, Frozen: 1}
+			s.BGP = &edge.BGPUse{Neighbours: edge.Tally{Up: 1, Total: 2}, Used: 100_000, Unused: 3, Advertised: 15, Stale: 7, Frozen: 1}
 			return Status(w, s, now)
 		},
 		"bgp-idle":        func(w io.Writer) error { return BGP(w, edge.BGPInfo{AS: 65000, RouterID: tep}) },

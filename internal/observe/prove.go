@@ -34,8 +34,8 @@ func Prove(w io.Writer, p edge.ProveInfo) error {
 // doubt writes why f is not proven and what to do.
 func doubt(w io.Writer, f edge.ProofInfo) error {
 	fmt.Fprintf(w, "\n%s in %s is %s: %s\n", f.Remote, f.Segment, f.State, f.Cause)
-	if f.Cure != "" {
-		fmt.Fprintf(w, "  Do:    %s\n", f.Cure)
+	if f.Fix != "" {
+		fmt.Fprintf(w, "  Do:    %s\n", f.Fix)
 	}
 	for _, known := range f.Control {
 		fmt.Fprintf(w, "  Known: %s\n", known)

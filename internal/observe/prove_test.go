@@ -20,16 +20,16 @@ func proofs() edge.ProveInfo {
 			},
 			{
 				Segment: "web", Remote: netip.MustParseAddr("192.0.2.3"), State: edge.ProofPartial, Cause: "full-sized packets do not come through: the underlay carries less than its MTU says",
-				Cure: "look for a smaller MTU between 192.0.2.1 and 192.0.2.3", Paths: []edge.ProofPath{{Local: tep, Remote: netip.MustParseAddr("192.0.2.3"), Interface: "eth0", Ways: 8, Answered: 8, Ping: "not tried"}},
+				Fix: "look for a smaller MTU between 192.0.2.1 and 192.0.2.3", Paths: []edge.ProofPath{{Local: tep, Remote: netip.MustParseAddr("192.0.2.3"), Interface: "eth0", Ways: 8, Answered: 8, Ping: "not tried"}},
 				Targets: []edge.ProofTarget{{Kind: "edge", MAC: mac1, Asked: 9, Answered: 8}}, RTT: 0.001, Size: 1450, SizeState: edge.SizeLost, Passed: 1300,
 			},
 			{
 				Segment: "tenant-l3", Remote: remote, Router: "tenant", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, Count: 12, State: edge.ProofBroken,
-				Cause: "nothing comes back by the tunnel, though the remote answers pings", Cure: "let UDP port 4789 pass between the TEPs", Control: []string{"BGP: 12 routes in use", "liveness: up"},
+				Cause: "nothing comes back by the tunnel, though the remote answers pings", Fix: "let UDP port 4789 pass between the TEPs", Control: []string{"BGP: 12 routes in use", "liveness: up"},
 				Paths:   []edge.ProofPath{{Local: tep, Remote: remote, Interface: "eth0", Ways: 8, Ping: "answers"}, {Local: tep, Remote: second, Interface: "eth1", Ways: 8, Ping: "silent"}},
 				Targets: []edge.ProofTarget{{Kind: "router", MAC: mac2, Asked: 16}}, Size: 1450, SizeState: edge.SizeNotTried,
 			},
-			{Segment: "db", Remote: remote6, State: edge.ProofUnprovable, Cause: "no host is known behind it", Cure: "give the router a loopback"},
+			{Segment: "db", Remote: remote6, State: edge.ProofUnprovable, Cause: "no host is known behind it", Fix: "give the router a loopback"},
 		},
 		Problems: []string{"segment x: it has no tunnels"},
 	}

@@ -103,7 +103,7 @@ func (w *bench) respond(known ...netip.Addr) *Responder {
 
 // set is a Setter that the kernel obeys at once.
 func (w *bench) set(_ context.Context, offloads []host.Offload) error {
-	return w.held.Hold(host.Holds{Offloads: offloads})
+	return w.held.Ensure(host.Desired{Offloads: offloads})
 }
 
 func (w *bench) probe() (r Result, err error) {

@@ -110,7 +110,7 @@ func (s *session) read() {
 }
 
 // count looks at one frame; ok says that its outer headers are right.
-func (s *session) count(a arrival, ok bool) {
+func (s *session) count(a receipt, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var u units

@@ -33,8 +33,8 @@ type tap struct {
 	six  bool
 }
 
-// arrival is what came in a tunnel.
-type arrival struct {
+// receipt is what came in a tunnel.
+type receipt struct {
 	frame []byte
 	ready bool // its checksums are filled in
 	at    time.Time
@@ -130,7 +130,7 @@ func filterFor(local, remote netip.Addr, port uint16, vni overlay.VNI) []unix.So
 }
 
 // receive waits for a frame, until close. It is not ok when its outer headers are wrong.
-func (t *tap) receive(buffer []byte) (a arrival, ok bool, err error) {
+func (t *tap) receive(buffer []byte) (a receipt, ok bool, err error) {
 	var oob [128]byte
 	var n, oobn int
 	var received error

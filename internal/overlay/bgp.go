@@ -142,16 +142,16 @@ type PrefixRange struct {
 // Community is one of RFC 1997.
 type Community uint32
 
-// Station is a MAC address that BGP says is behind a remote.
-type Station struct {
+// BGPMAC is a MAC address that BGP says is behind a remote.
+type BGPMAC struct {
 	Segment string
 	MAC     MAC
 	Remote  netip.Addr // unset: BGP says so no more
 	Sticky  bool       // it does not move (RFC 7432 section 15.2)
 }
 
-// Resident is an IP address that BGP says a MAC address has.
-type Resident struct {
+// ARPEntry is an IP address that BGP says a MAC address has.
+type ARPEntry struct {
 	Segment string
 	Addr    netip.Addr
 	MAC     MAC // zero: BGP says so no more

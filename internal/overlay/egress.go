@@ -8,10 +8,10 @@ import (
 // Egress is how packets leave the overlay with other addresses than their own: policies
 // that send them to gateways, and what all translation of this edge shares.
 type Egress struct {
-	// Bindings is how many connections may be translated at once, by all policies and uplinks.
-	Bindings uint32
-	Timeouts Timeouts
-	// Log has the begin and end of each binding written, LogRate lines a second at most.
+	// Sessions is how many connections may be translated at once, by all policies and uplinks.
+	NATSessions uint32
+	Timeouts    Timeouts
+	// Log has the begin and end of each session written, LogRate lines a second at most.
 	Log     bool
 	LogRate uint32
 	// Groups are named sets that Policies[].From may name: those of the firewall.
@@ -21,10 +21,10 @@ type Egress struct {
 	Policies []EgressPolicy
 }
 
-// What an edge has where it does not say: room for bindings, and log lines a second.
+// What an edge has where it does not say: room for sessions, and log lines a second.
 const (
-	DefaultBindings   = 262144
-	DefaultNATLogRate = 100
+	DefaultNATSessions = 262144
+	DefaultNATLogRate  = 100
 )
 
 // GatewayMode says how the gateways of a group share the work.
@@ -48,11 +48,11 @@ type GatewayGroup struct {
 	// Members are the first addresses of edges in their order of preference; this edge's
 	// own first address stands for itself.
 	Members []netip.Addr
-	// Replication is nil where each gateway knows its own bindings alone.
+	// Replication is nil where each gateway knows its own sessions alone.
 	Replication *Replication
 }
 
-// Replication tells the other gateways of a group of each binding, over TCP between
+// Replication tells the other gateways of a group of each session, over TCP between
 // their first tunnel endpoints.
 type Replication struct {
 	Port uint16
@@ -92,7 +92,7 @@ type EgressPolicy struct {
 	// becomes the same one for all destinations. Open lets anybody reply to it (section 5).
 	Independent, Open bool
 	Ports             PortRange
-	// Limit is how many bindings a source may have, 0 without.
+	// Limit is how many sessions a source may have, 0 without.
 	Limit uint32
 }
 
@@ -111,10 +111,10 @@ type UplinkNAT struct {
 	// translates it.
 	Masquerade bool
 	// Required drops what nothing translates, instead of letting it leave as it is.
-	Required bool
-	Ports    PortRange
-	Limit    uint32
-	Forwards []PortForward
+	Required     bool
+	Ports        PortRange
+	Limit        uint32
+	PortForwards []PortForward
 }
 
 // PortForward leads packets for ports of an address of the uplink, or of a pool that it

@@ -38,9 +38,9 @@ type Teaming string
 
 // The values of Teaming.
 const (
-	TeamFlow     Teaming = "flow"     // by the 5-tuple of the inner packet, over all of them
-	TeamSource   Teaming = "source"   // by the port and source MAC address that it came from, over all of them
-	TeamFailover Teaming = "failover" // the first one; the others stand by
+	PathPolicyFlow     Teaming = "flow"     // by the 5-tuple of the inner packet, over all of them
+	PathPolicySource   Teaming = "source"   // by the port and source MAC address that it came from, over all of them
+	PathPolicyFailover Teaming = "failover" // the first one; the others stand by
 )
 
 // Liveness asks for BFD sessions (RFC 5880) between this edge's TEPs and those of

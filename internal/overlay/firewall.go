@@ -18,7 +18,7 @@ type Firewall struct {
 	Strict   bool
 	Sizes    ConnectionSizes
 	Timeouts Timeouts
-	// HalfOpen is how many connections that wait for an answer a port may have: those
+	// CtHalfOpen is how many connections that wait for an answer a port may have: those
 	// that it opens, and those that are opened to it. 0 is without limit.
 	HalfOpen uint32
 	// LogRate is how many log lines a second a core may write.

@@ -46,7 +46,10 @@ func (m MAC) Multicast() bool { return m[0]&1 == 1 }
 
 // Edge is one overlay edge on one host.
 type Edge struct {
-	Name      string
+	Name string
+	// APIVersion is that of the file, which may be older than what this build writes.
+	APIVersion string
+
 	Underlay  Underlay
 	FlowCache FlowCache
 	FDB       FDB
@@ -60,7 +63,7 @@ type Edge struct {
 	Firewall *Firewall
 	// Egress is nil where nothing is translated.
 	Egress *Egress
-	// BGP is nil where nothing is told and learnt by it.
+	// BGP is nil where nothing is told and learned by it.
 	BGP *BGP
 }
 
@@ -126,7 +129,7 @@ type Segment struct {
 	// TooBigFrom is the source of "too big" messages to bridged senders, per
 	// family; unset: the gateway's address, or else that of the destination.
 	TooBigFrom []netip.Addr
-	// EVPN is nil where hosts are learnt from the data plane alone.
+	// EVPN is nil where hosts are learned from the data plane alone.
 	EVPN *EVPNInstance
 }
 
@@ -200,8 +203,8 @@ type Router struct {
 	// Loopbacks are addresses of this edge's router alone, on no segment.
 	Loopbacks []netip.Addr
 	Routes    []Route
-	// Learnt are routes that BGP told.
-	Learnt  []Route
+	// Learned are routes that BGP told.
+	Learned []Route
 	Leaks   []Leak
 	Uplinks []Uplink
 }

@@ -164,10 +164,10 @@ func (p *probe) next() []byte {
 	return m
 }
 
-// judge says whether an answer is to this probe. A reply has all of the body; a
+// classify says whether an answer is to this probe. A reply has all of the body; a
 // "too big" proves that its sender saw the request by quoting the body or, as
 // IPv4 routers may quote eight bytes only (RFC 792), at least the checksum.
-func (p *probe) judge(a answer) (verdict, bool) {
+func (p *probe) classify(a answer) (verdict, bool) {
 	try := int(a.seq - p.firstSeq) // modulo 65536
 	if a.id != p.id || a.remote != p.remote || try >= len(p.checksums) {
 		return verdict{}, false

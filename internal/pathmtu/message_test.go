@@ -111,7 +111,7 @@ func TestOnlyOwnAnswersCount(t *testing.T) {
 				a, ok := f.parse(us, c.from, c.message)
 				var got verdict
 				if ok {
-					got, ok = pr.judge(a)
+					got, ok = pr.classify(a)
 				}
 				if ok != c.counts || ok && got != c.want {
 					t.Errorf("%s: %+v %v, want %+v %v", c.name, got, ok, c.want, c.counts)
@@ -126,19 +126,19 @@ func TestQuotationsOfIPv4(t *testing.T) {
 	f := familyOf(us4)
 	pr, sent := testProbe(them4)
 	quoted := ipPacket(f, us4, them4, sent[0])
-	judge := func(message []byte) bool {
+	classify := func(message []byte) bool {
 		a, ok := f.parse(us4, other4, message)
 		if ok {
-			_, ok = pr.judge(a)
+			_, ok = pr.classify(a)
 		}
 		return ok
 	}
 	extended := with(tooBig(f, 1400, append(slices.Clone(quoted[:28]), 0x20, 0, 0, 0)), 5, 28/4)
-	if !judge(extended) {
+	if !classify(extended) {
 		t.Error("an extended message about eight bytes of the request does not count")
 	}
 	options := slices.Concat(with(quoted[:20], 0, 4<<4|6), []byte{1, 1, 1, 0}, quoted[20:])
-	if !judge(tooBig(f, 1400, options)) {
+	if !classify(tooBig(f, 1400, options)) {
 		t.Error("a quotation with IP options does not count")
 	}
 	for name, bad := range map[string][]byte{
@@ -146,7 +146,7 @@ func TestQuotationsOfIPv4(t *testing.T) {
 		"a header longer than this": with(quoted[:28], 0, 4<<4|15),
 		"a later fragment":          with(quoted, 7, 1),
 	} {
-		if judge(tooBig(f, 1400, bad)) {
+		if classify(tooBig(f, 1400, bad)) {
 			t.Errorf("a quotation with %s counts", name)
 		}
 	}
@@ -201,7 +201,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%d bytes: body of %d, next MTU %d", len(message), len(a.body), a.nextMTU)
 		}
 		pr, _ := testProbe(them)
-		if v, ok := pr.judge(a); ok && !a.tooBig {
+		if v, ok := pr.classify(a); ok && !a.tooBig {
 			t.Errorf("%x counts as %+v without the body", message, v)
 		}
 	})

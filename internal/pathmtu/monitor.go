@@ -220,10 +220,10 @@ func (m *Monitor) finish(ctx context.Context, p *path, r Result, err error) {
 		r = Result{State: Unanswered, MTU: p.result.MTU}
 	}
 	r.When = time.Now()
-	news := r.State != p.result.State || r.MTU != p.result.MTU
+	change := r.State != p.result.State || r.MTU != p.result.MTU
 	p.result = r
-	p.schedule(news)
-	if news {
+	p.schedule(change)
+	if change {
 		notify(m.changed)
 	}
 }
@@ -241,11 +241,11 @@ func (m *Monitor) report(p *path, err error) {
 }
 
 // schedule says when to search again after p.result.
-func (p *path) schedule(news bool) {
+func (p *path) schedule(change bool) {
 	switch {
 	case p.result.State == Confirmed && p.result.MTU == p.ceiling:
 		p.interval = raiseInterval
-	case news || p.interval == 0:
+	case change || p.interval == 0:
 		p.interval = firstInterval
 	default:
 		p.interval = min(2*p.interval, raiseInterval)

@@ -233,7 +233,7 @@ func (p *Prober) deliver(a answer) {
 	if pr == nil {
 		return
 	}
-	v, ok := pr.judge(a)
+	v, ok := pr.classify(a)
 	if !ok {
 		return
 	}

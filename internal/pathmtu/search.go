@@ -11,13 +11,13 @@ const (
 	maxHints = 4
 )
 
-// asker sends requests of one size until one is answered or enough are not. It
+// requester sends requests of one size until one is answered or enough are not. It
 // reports how many it sent.
-type asker func(ctx context.Context, sizeBytes int) (v verdict, packets int, err error)
+type requester func(ctx context.Context, sizeBytes int) (v verdict, packets int, err error)
 
 // search narrows down a path MTU. Sizes are those of IP packets in bytes.
 type search struct {
-	ask      asker
+	ask      requester
 	family   family
 	answered int // the largest size that was; 0 while none was
 	lost     int // the smallest size that was not: more than answered
@@ -26,7 +26,7 @@ type search struct {
 	packets  int
 }
 
-func newSearch(f family, ceiling int, ask asker) *search {
+func newSearch(f family, ceiling int, ask requester) *search {
 	return &search{ask: ask, family: f, lost: ceiling + 1}
 }
 

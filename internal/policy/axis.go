@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// axis is one of the three things that a rule asks for besides its services: source,
+// dimension is one of the three things that a rule asks for besides its services: source,
 // destination, and scope. A packet is found to be in some sets of each axis, a list; a
 // rule is entered for each combination of its sets. So that lists stay short, the sets
 // that are too many for one, those of the fewest rules, are merged into one more set,
 // which has the rules of all of them.
-type axis struct {
+type dimension struct {
 	name   string
 	rules  []int     // by set: how many name it
 	rank   []int     // by set: position in lists before they are merged, most rules first
@@ -37,8 +37,8 @@ const (
 	slimLimit  = 8  // of those by address otherwise
 )
 
-func newAxis(name string, sets int, uses func(yield func(setID) bool)) *axis {
-	a := &axis{name: name, rules: make([]int, sets), rank: make([]int, sets), alone: make([]bool, sets),
+func newDimension(name string, sets int, uses func(yield func(setID) bool)) *dimension {
+	a := &dimension{name: name, rules: make([]int, sets), rank: make([]int, sets), alone: make([]bool, sets),
 		within: make([][]setID, sets), next: setID(sets)}
 	for s := range uses {
 		a.rules[s]++
@@ -56,12 +56,12 @@ func newAxis(name string, sets int, uses func(yield func(setID) bool)) *axis {
 }
 
 // used reports whether a rule names the set.
-func (a *axis) used(s setID) bool { return a.rules[s] > 0 }
+func (a *dimension) used(s setID) bool { return a.rules[s] > 0 }
 
-func (a *axis) byRank(x, y setID) int { return a.rank[x] - a.rank[y] }
+func (a *dimension) byRank(x, y setID) int { return a.rank[x] - a.rank[y] }
 
 // list is the number of the list of these sets, which are sorted by rank.
-func (a *axis) list(sets []setID, limit int) (uint32, error) {
+func (a *dimension) list(sets []setID, limit int) (uint32, error) {
 	a.work += len(sets) + 1
 	if a.work > maxWork {
 		return 0, &tooLarge{fmt.Sprintf("the %ss overlap in too many ways", a.name)}
@@ -88,7 +88,7 @@ func (a *axis) list(sets []setID, limit int) (uint32, error) {
 }
 
 // entered are the sets under which a rule that names these is entered.
-func (a *axis) entered(named []setID, into []setID) []setID {
+func (a *dimension) entered(named []setID, into []setID) []setID {
 	into = into[:0]
 	for _, s := range named {
 		if a.alone[s] {
@@ -104,10 +104,10 @@ func (a *axis) entered(named []setID, into []setID) []setID {
 }
 
 // sets is how many there are, with the merged ones.
-func (a *axis) sets() int { return int(a.next) + a.merged.len() }
+func (a *dimension) sets() int { return int(a.next) + a.merged.len() }
 
 // forget lets go of what only compiling needs.
-func (a *axis) forget() {
+func (a *dimension) forget() {
 	a.rules, a.rank, a.alone, a.within = nil, nil, nil, nil
 	a.merged, a.lists.index, a.lists.next = table{}, nil, nil
 }
@@ -121,20 +121,20 @@ func (e *tooLarge) Error() string {
 
 // table numbers rows, equal ones alike.
 type table struct {
-	data  []setID // of all rows
-	ends  []uint32
-	index map[uint64]uint32 // number + 1 of the last row with a hash
-	next  []uint32          // by row: number + 1 of another one with its hash
+	data   []setID // of all rows
+	vports []uint32
+	index  map[uint64]uint32 // number + 1 of the last row with a hash
+	next   []uint32          // by row: number + 1 of another one with its hash
 }
 
-func (t *table) len() int { return len(t.ends) }
+func (t *table) len() int { return len(t.vports) }
 
 func (t *table) row(n uint32) []setID {
 	start := uint32(0)
 	if n > 0 {
-		start = t.ends[n-1]
+		start = t.vports[n-1]
 	}
-	return t.data[start:t.ends[n]:t.ends[n]]
+	return t.data[start:t.vports[n]:t.vports[n]]
 }
 
 // number is that of the row, of which the table keeps a copy.
@@ -151,9 +151,9 @@ func (t *table) number(row []setID) uint32 {
 	if t.index == nil {
 		t.index = map[uint64]uint32{}
 	}
-	n := uint32(len(t.ends))
+	n := uint32(len(t.vports))
 	t.data = append(t.data, row...)
-	t.ends = append(t.ends, uint32(len(t.data)))
+	t.vports = append(t.vports, uint32(len(t.data)))
 	t.next = append(t.next, t.index[h])
 	t.index[h] = n + 1
 	return n

@@ -19,7 +19,7 @@ type Policy struct {
 	rules    []Rule
 	asked    []rule // without the defaults
 	sets     *catalogue
-	image    Image // without what Numbers say
+	compiled Compiled // without what Numbers say
 	layout   layout
 	places   []placeRefs // as the places were given
 	segments map[string][2]uint32
@@ -60,7 +60,9 @@ func Compile(fw overlay.Firewall, places []Place) (*Policy, error) {
 	return p, nil
 }
 
-func (p *Policy) axes() [3]*axis { return [3]*axis{p.sides[0].axis, p.sides[1].axis, p.scopes.axis} }
+func (p *Policy) axes() [3]*dimension {
+	return [3]*dimension{p.sides[0].dimension, p.sides[1].dimension, p.scopes.dimension}
+}
 
 // plans are ways to compile a policy of so many rules: the ones with the shortest look-up
 // and the smallest image first.
@@ -95,7 +97,7 @@ func (p *Policy) compile(fw overlay.Firewall, places []Place, how plan) error {
 		}
 	}
 	for i, name := range []string{"source", "destination"} {
-		a := newAxis(name, len(p.sets.sets), p.uses(i))
+		a := newDimension(name, len(p.sets.sets), p.uses(i))
 		if p.sides[i], err = newSide(a, p.sets, how.addressLimit); err != nil {
 			return err
 		}

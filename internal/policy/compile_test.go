@@ -75,16 +75,16 @@ func TestCompileRefuses(t *testing.T) {
 func TestCompileRefusesTheBoundless(t *testing.T) {
 	r := policytest.NewRand(8)
 	member := func() []overlay.Member {
-		var ends [2]netip.Addr
-		for i := range ends {
+		var vports [2]netip.Addr
+		for i := range vports {
 			a := netip.MustParseAddr("2001:db8::").As16()
 			a[4] = byte(100 * i)
 			for k := 5; k < 16; k++ {
 				a[k] = byte(r.IntN(256))
 			}
-			ends[i] = netip.AddrFrom16(a)
+			vports[i] = netip.AddrFrom16(a)
 		}
-		return []overlay.Member{{Range: overlay.AddrRange{First: ends[0], Last: ends[1]}}}
+		return []overlay.Member{{Range: overlay.AddrRange{First: vports[0], Last: vports[1]}}}
 	}
 	fw := overlay.Firewall{Default: overlay.Drop}
 	for i := range 600 {
@@ -96,7 +96,7 @@ func TestCompileRefusesTheBoundless(t *testing.T) {
 }
 
 // Numbers that do not belong to the policy are refused; a place without one is not there.
-func TestImageNumbers(t *testing.T) {
+func TestCompiledNumbers(t *testing.T) {
 	p, err := policy.Compile(policytest.Tables()[0].Firewall(), policytest.Places)
 	if err != nil {
 		t.Fatal(err)
@@ -113,11 +113,11 @@ func TestImageNumbers(t *testing.T) {
 	}{
 		{"too few", policy.Numbers{Rules: rules[1:]}, "numbers are given"},
 		{"rule 0", policy.Numbers{Rules: bad}, "number 0"},
-		{"two places at one end", policy.Numbers{Rules: rules, Ends: map[string]uint16{"p0": 3, "p1": 3}}, "which another one has"},
+		{"two places at one end", policy.Numbers{Rules: rules, Vports: map[string]uint16{"p0": 3, "p1": 3}}, "which another one has"},
 		{"no places at all", policy.Numbers{Rules: rules}, ""},
 	} {
-		image, err := p.Image(c.n)
-		if c.want == "" && (err != nil || len(image) == 0) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		compiled, err := p.Compiled(c.n)
+		if c.want == "" && (err != nil || len(compiled) == 0) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -126,7 +126,7 @@ func TestImageNumbers(t *testing.T) {
 // The numbers that bpf/firewall/policy_image.h shares with this package.
 func TestSameAsClassify(t *testing.T) {
 	defined := map[string]uint64{}
-	for _, file := range []string{"firewall/policy_image.h", "abi/abi.h"} {
+	for _, file := range []string{"firewall/policy_image.h", "abi/conntrack.h", "abi/nat.h", "abi/routing.h", "abi/forwarding.h"} {
 		text, err := os.ReadFile("../../bpf/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func TestLargeIsEvaluate(t *testing.T) {
 			}
 			decided := 0
 			for _, o := range policytest.Openings(fw, places, policytest.NewRand(9), 300) {
-				got, want := p.Judge(o), policy.Evaluate(fw, places, o)
+				got, want := p.Evaluate(o), policy.Evaluate(fw, places, o)
 				if got != want {
 					t.Fatalf("%+v is judged %+v, want %+v", o, got, want)
 				}

@@ -11,7 +11,7 @@ import (
 // slow, shares nothing with Compile, and tests hold the data path against it. The
 // indices are those of Rules: the firewall's rules, its segments with a default by name,
 // the edge's default.
-func Evaluate(fw overlay.Firewall, places []Place, o Opening) Judgement {
+func Evaluate(fw overlay.Firewall, places []Place, o Query) Match {
 	e := evaluator{groups: map[string][]overlay.Member{}, places: map[string]Place{}, o: o}
 	for _, g := range fw.Groups {
 		e.groups[g.Name] = g.Members
@@ -19,7 +19,7 @@ func Evaluate(fw overlay.Firewall, places []Place, o Opening) Judgement {
 	for _, p := range places {
 		e.places[p.Name] = p
 	}
-	j := Judgement{LogOnly: -1}
+	j := Match{LogOnly: -1}
 	for i, r := range fw.Rules {
 		if !e.matches(r) {
 			continue
@@ -49,7 +49,7 @@ func Evaluate(fw overlay.Firewall, places []Place, o Opening) Judgement {
 type evaluator struct {
 	groups map[string][]overlay.Member
 	places map[string]Place
-	o      Opening
+	o      Query
 }
 
 func (e evaluator) matches(r overlay.Rule) bool {

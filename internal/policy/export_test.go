@@ -48,12 +48,12 @@ func (s *shadower) nowhere(rule uint32) bool {
 }
 
 // Size is that of the image without the numbers, in bytes.
-func Size(p *Policy) int { return 4 * len(p.image) }
+func Size(p *Policy) int { return 4 * len(p.compiled) }
 
 // Shared are numbers by their names in bpf/.
 func Shared() map[string]uint64 {
 	return map[string]uint64{
-		"POLICY_FORMAT": imageFormat, "TREE_BIT": treeBit, "TREE_DEPTH_SHIFT": depthShift, "TREE_MAX_DEPTH": maxDepth, "LEAF_KEYS": leafKeys,
+		"POLICY_FORMAT": compiledFormat, "TREE_BIT": treeBit, "TREE_DEPTH_SHIFT": depthShift, "TREE_MAX_DEPTH": maxDepth, "LEAF_KEYS": leafKeys,
 		"NODE_KEYS": nodeKeys, "PAIR_BIT": pairBit, "LIST_COUNT_BITS": countBits, "MAX_SETS": wideLimit + 3*otherLimit, "MAX_PROBES": maxProbes,
 		"SERVICE_PROTOCOL_SHIFT": protocolShift, "SERVICE_PORTED": portedBit, "RULE_NUMBER": maxNumber, "RULE_VERDICT_SHIFT": verdictShift,
 		"RULE_LOG": logBit, "HASH_FACTOR": hashFactor, "MAX_RULES": MaxRules,

@@ -44,8 +44,8 @@ func FuzzCompile(f *testing.F) {
 			return
 		}
 		for range 10 {
-			o := policytest.RandomOpening(r)
-			if got, want := p.Judge(o), policy.Evaluate(fw, policytest.Places, o); got != want {
+			o := policytest.RandomQuery(r)
+			if got, want := p.Evaluate(o), policy.Evaluate(fw, policytest.Places, o); got != want {
 				t.Fatalf("%+v is judged %+v, want %+v, by %+v", o, got, want, fw)
 			}
 		}
@@ -54,8 +54,8 @@ func FuzzCompile(f *testing.F) {
 		for i := range n.Rules {
 			n.Rules[i] = uint32(i + 1)
 		}
-		if image, err := p.Image(n); err != nil || len(image)%policy.LineWords != 0 {
-			t.Fatalf("image of %d words: %v", len(image), err)
+		if compiled, err := p.Compiled(n); err != nil || len(compiled)%policy.LineWords != 0 {
+			t.Fatalf("image of %d words: %v", len(compiled), err)
 		}
 	})
 }

@@ -43,41 +43,41 @@ func sortedDefaults(rules []Rule) []string {
 // maxNumber is the greatest number of a rule.
 const maxNumber = 1<<verdictShift - 1
 
-// Image is the policy with the data path's numbers in it. Its length is a multiple of
+// Compiled is the policy with the data path's numbers in it. Its length is a multiple of
 // LineWords.
-func (p *Policy) Image(n Numbers) (Image, error) {
+func (p *Policy) Compiled(n Numbers) (Compiled, error) {
 	if len(n.Rules) != len(p.rules) {
 		return nil, fmt.Errorf("the policy has %d rules with its defaults, and %d numbers are given", len(p.rules), len(n.Rules))
 	}
-	w := &writer{image: make(Image, len(p.image), len(p.image)+LineWords*(2+len(n.Ends)/2+len(n.Segments)/8))}
-	copy(w.image, p.image)
-	words := w.image[p.image[headerRules]*LineWords:]
+	w := &writer{compiled: make(Compiled, len(p.compiled), len(p.compiled)+LineWords*(2+len(n.Vports)/2+len(n.Segments)/8))}
+	copy(w.compiled, p.compiled)
+	words := w.compiled[p.compiled[headerRules]*LineWords:]
 	for i, number := range n.Rules {
 		if number == 0 || number > maxNumber {
 			return nil, fmt.Errorf("rule %s: number %d is not from 1 to %d", p.rules[i].name(), number, maxNumber)
 		}
 		words[i] |= number
 	}
-	w.image[headerPolicy] = n.Policy
-	if err := p.numberEnds(w, n.Ends); err != nil {
+	w.compiled[headerPolicy] = n.Policy
+	if err := p.numberVports(w, n.Vports); err != nil {
 		return nil, err
 	}
 	p.numberSegments(w, n.Segments)
-	return w.image, nil
+	return w.compiled, nil
 }
 
-// numberEnds writes the table of places by the number of their ends. One without a number
+// numberVports writes the table of places by the number of their ends. One without a number
 // has no interface now, so that no packet comes from it or goes there.
-func (p *Policy) numberEnds(w *writer, ends map[string]uint16) error {
+func (p *Policy) numberVports(w *writer, vports map[string]uint16) error {
 	most := uint16(0)
-	for _, end := range ends {
+	for _, end := range vports {
 		most = max(most, end)
 	}
 	count := int(most) + 1
 	line, words := w.line((count*endWords + LineWords - 1) / LineWords)
-	w.image[headerEnds], w.image[headerEndCount] = line, uint32(count)
+	w.compiled[headerVports], w.compiled[headerEndCount] = line, uint32(count)
 	for i, place := range p.sets.places {
-		end := ends[place.Name]
+		end := vports[place.Name]
 		if end == 0 {
 			continue
 		}
@@ -101,7 +101,7 @@ func (p *Policy) numberSegments(w *writer, segments map[string]uint16) {
 	}
 	count := int(most) + 1
 	line, words := w.line((count*segmentWords + LineWords - 1) / LineWords)
-	w.image[headerSegments], w.image[headerSegCount] = line, uint32(count)
+	w.compiled[headerSegments], w.compiled[headerSegCount] = line, uint32(count)
 	for name, refs := range p.segments {
 		if number, known := segments[name]; known {
 			copy(words[int(number)*segmentWords:], refs[:])

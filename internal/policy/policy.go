@@ -40,20 +40,20 @@ const (
 // Numbers are what the data path calls the things that a policy names.
 type Numbers struct {
 	Policy   uint32
-	Ends     map[string]uint16 // by a place's name, of those that there are now
+	Vports   map[string]uint16 // by a place's name, of those that there are now
 	Segments map[string]uint16 // by name
 	Rules    []uint32          // of each of Rules(), 1 … 2^24-1
 }
 
-// Image is a policy as the data path reads it: lines of LineWords words, host's byte order.
-type Image []uint32
+// Compiled is a policy as the data path reads it: lines of LineWords words, host's byte order.
+type Compiled []uint32
 
 // LineWords are the words of one entry of the policy's map, struct line of bpf/abi/abi.h.
 const LineWords = 16
 
-// Opening is a connection's first packet, as the rules see it: struct opening of
+// Query is a connection's first packet, as the rules see it: struct opening of
 // bpf/abi/abi.h by names.
-type Opening struct {
+type Query struct {
 	Src, Dst       netip.Addr
 	SrcMAC, DstMAC overlay.MAC
 	// SrcPlace and DstPlace are places of this edge, "" beyond a tunnel or uplink.
@@ -70,8 +70,8 @@ type Opening struct {
 	Ported bool
 }
 
-// Judgement is what a policy says about an opening.
-type Judgement struct {
+// Match is what a policy says about an opening.
+type Match struct {
 	Rule    int // index in Rules() of the one that decides
 	LogOnly int // of the first rule on trial before it that matches, or -1
 	Verdict overlay.Verdict

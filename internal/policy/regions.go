@@ -2,9 +2,9 @@ package policy
 
 import "fmt"
 
-// regions writes what the rules of combinations say, by service. Combinations with the
+// ruleCells writes what the rules of combinations say, by service. Combinations with the
 // same rules share it.
-type regions struct {
+type ruleCells struct {
 	p      *Policy
 	w      *writer
 	single []uint32 // value of a rule alone, 0 before it is known
@@ -15,7 +15,7 @@ type regions struct {
 }
 
 // value is that of a combination's rules.
-func (r *regions) value(group []entry) (uint32, error) {
+func (r *ruleCells) value(group []entry) (uint32, error) {
 	row := make([]setID, 0, len(group))
 	for _, e := range group {
 		row = append(row, setID(e.rule))
@@ -38,7 +38,7 @@ func (r *regions) value(group []entry) (uint32, error) {
 	return r.values[n], nil
 }
 
-func (r *regions) alone(row []setID) (uint32, error) {
+func (r *ruleCells) alone(row []setID) (uint32, error) {
 	if r.single[row[0]] != 0 {
 		return r.single[row[0]], nil
 	}
@@ -47,12 +47,12 @@ func (r *regions) alone(row []setID) (uint32, error) {
 	return value, err
 }
 
-func (r *regions) decidesAll(rule uint32) bool {
+func (r *ruleCells) decidesAll(rule uint32) bool {
 	asked := &r.p.asked[rule]
 	return !asked.logOnly && len(asked.services) == 1 && asked.services[0] == everyService
 }
 
-func (r *regions) cut(row []setID) (uint32, error) {
+func (r *ruleCells) cut(row []setID) (uint32, error) {
 	var pieces []piece
 	for _, order := range row {
 		for _, b := range r.p.asked[order].services {
@@ -66,7 +66,7 @@ func (r *regions) cut(row []setID) (uint32, error) {
 	return r.tree(intervals), nil
 }
 
-func (r *regions) tree(intervals []interval) uint32 {
+func (r *ruleCells) tree(intervals []interval) uint32 {
 	keys, values := make([]uint32, len(intervals)), make([]uint32, len(intervals))
 	for i, in := range intervals {
 		keys[i] = in.first
@@ -81,7 +81,7 @@ func (r *regions) tree(intervals []interval) uint32 {
 
 // decision is 0 where no rule matches, the rule's order + 1 where one decides, and with
 // pairBit the number of a pair where there is one on trial too.
-func (r *regions) decision(d decision) uint32 {
+func (r *ruleCells) decision(d decision) uint32 {
 	switch {
 	case d.rule == none && d.logOnly == none:
 		return 0

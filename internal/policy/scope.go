@@ -9,7 +9,7 @@ import (
 
 // scopes are where rules are asked: at which places, and in which direction.
 type scopes struct {
-	*axis
+	*dimension
 	sets  *catalogue
 	known []scope // by setID, 0 is none
 	ids   map[scope]setID
@@ -43,7 +43,7 @@ func (s *scopes) id(places setID, direction overlay.Direction) (setID, error) {
 
 // place says in which scopes each of the places is.
 func (s *scopes) place(rules []rule, places int) error {
-	s.axis = newAxis("scope", len(s.known), func(yield func(setID) bool) {
+	s.dimension = newDimension("scope", len(s.known), func(yield func(setID) bool) {
 		for i := range rules {
 			if !yield(rules[i].scope) {
 				return

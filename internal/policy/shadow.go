@@ -135,7 +135,7 @@ func (s *shadower) inCombination(key uint64, rule, before uint32) uint32 {
 		}
 	}
 	box := s.asked[rule].services[0]
-	says := s.decision(s.image.find(slot[2], u128{0, uint64(box.first)<<32 | uint64(box.sourceFirst)}, 2))
+	says := s.decision(s.compiled.find(slot[2], u128{0, uint64(box.first)<<32 | uint64(box.sourceFirst)}, 2))
 	if says.rule < before && s.covers(says.rule, rule) {
 		return says.rule
 	}

@@ -113,7 +113,7 @@ func TestShadowedNeverDecide(t *testing.T) {
 			by[s.Rule] = s.By
 		}
 		for range 200 {
-			o := policytest.RandomOpening(r)
+			o := policytest.RandomQuery(r)
 			for i, first := range by {
 				alone := overlay.Firewall{Groups: fw.Groups, Default: overlay.Drop, Rules: fw.Rules[i : i+1]}
 				j := policy.Evaluate(alone, policytest.Places, o)

@@ -6,7 +6,7 @@ import (
 
 // side knows to which sets a packet's source, or its destination, belongs.
 type side struct {
-	*axis
+	*dimension
 	addrs    []bound           // covers all addresses
 	macs     []macList         // sorted
 	segments map[string]uint32 // list
@@ -25,8 +25,8 @@ type macList struct {
 }
 
 // newSide sorts out the sets of a side that rules use.
-func newSide(a *axis, c *catalogue, limit int) (*side, error) {
-	s := &side{axis: a, segments: map[string]uint32{}, places: make([]uint32, len(c.places))}
+func newSide(a *dimension, c *catalogue, limit int) (*side, error) {
+	s := &side{dimension: a, segments: map[string]uint32{}, places: make([]uint32, len(c.places))}
 	macs, segments, places := map[uint64][]setID{}, map[string][]setID{}, make([][]setID, len(c.places))
 	for _, id := range s.usedSets() {
 		for _, mac := range c.sets[id].macs {

@@ -18,13 +18,13 @@ const (
 )
 
 // writer lays an image out.
-type writer struct{ image Image }
+type writer struct{ compiled Compiled }
 
 // line is room for n more lines, and the number of the first.
-func (w *writer) line(n int) (uint32, Image) {
-	at := len(w.image)
-	w.image = append(w.image, make(Image, n*LineWords)...)
-	return uint32(at / LineWords), w.image[at:]
+func (w *writer) line(n int) (uint32, Compiled) {
+	at := len(w.compiled)
+	w.compiled = append(w.compiled, make(Compiled, n*LineWords)...)
+	return uint32(at / LineWords), w.compiled[at:]
 }
 
 // tree makes keys with their values searchable: the result says the value of the greatest
@@ -68,29 +68,29 @@ func (w *writer) above(line uint32, keys []uint32) uint32 {
 
 // find follows a value through the trees that it may be, by the words of a key from the
 // i-th on.
-func (image Image) find(value uint32, key u128, i int) uint32 {
+func (compiled Compiled) find(value uint32, key u128, i int) uint32 {
 	for ; i < 4 && value&treeBit != 0; i++ {
-		value = image.search(value, key.word(i))
+		value = compiled.search(value, key.word(i))
 	}
 	return value
 }
 
-func (image Image) search(tree, key uint32) uint32 {
+func (compiled Compiled) search(tree, key uint32) uint32 {
 	line := tree & lineMask
 	for range tree &^ treeBit >> depthShift {
-		node := image.at(line)
+		node := compiled.at(line)
 		line = node[nodeKeys] + notAbove(node[:nodeKeys], key)
 	}
-	leaf := image.at(line)
+	leaf := compiled.at(line)
 	return leaf[leafKeys+notAbove(leaf[:leafKeys], key)-1]
 }
 
-func (image Image) at(line uint32) Image {
-	return image[int(line)*LineWords:][:LineWords]
+func (compiled Compiled) at(line uint32) Compiled {
+	return compiled[int(line)*LineWords:][:LineWords]
 }
 
 // notAbove is how many of the keys are not above key.
-func notAbove(keys Image, key uint32) uint32 {
+func notAbove(keys Compiled, key uint32) uint32 {
 	n := uint32(0)
 	for _, k := range keys {
 		if k <= key {

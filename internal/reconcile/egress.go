@@ -44,10 +44,10 @@ func EgressRules(e overlay.Edge) (overlay.Firewall, []policy.Place) {
 	return fw, append(places, Places(e)...)
 }
 
-// Translate adds to t what translates addresses, when the gateways stand as standing says,
+// Translate adds to t what translates addresses, when the gateways stand as state says,
 // but the rules.
-func Translate(t *datapath.Tables, e overlay.Edge, v host.View, standing func(netip.Addr) nat.Standing) {
-	t.Egress = Egresses(e, v, standing)
+func Translate(t *datapath.Tables, e overlay.Edge, v host.State, state func(netip.Addr) nat.State) {
+	t.Egress = Egresses(e, v, state)
 	for _, r := range e.Routers {
 		for _, u := range r.Uplinks {
 			if u.NAT == nil {
@@ -56,23 +56,23 @@ func Translate(t *datapath.Tables, e overlay.Edge, v host.View, standing func(ne
 			if u.NAT.Required {
 				t.Translated = append(t.Translated, u.Name)
 			}
-			for _, f := range u.NAT.Forwards {
-				t.Forwards = append(t.Forwards, forwards(e, r, u, f)...)
+			for _, f := range u.NAT.PortForwards {
+				t.PortForwards = append(t.PortForwards, portForwards(e, r, u, f)...)
 			}
 		}
 	}
 }
 
 // Egresses are the policies of e and the translation of its uplinks, when the gateways
-// stand as standing says. standing is asked about all members by their first addresses,
+// stand as state says. state is asked about all members by their first addresses,
 // about e too, except for policies that have no other gateway: there the uplink says.
-func Egresses(e overlay.Edge, v host.View, standing func(netip.Addr) nat.Standing) (list []datapath.Egress) {
+func Egresses(e overlay.Edge, v host.State, state func(netip.Addr) nat.State) (list []datapath.Egress) {
 	self := e.Underlay.Local()[0].Addr
 	if e.Egress != nil {
 		for _, p := range e.Egress.Policies {
-			g, stands := groupOf(*e.Egress, p), standing
+			g, stands := groupOf(*e.Egress, p), state
 			if slices.Equal(g.Members, []netip.Addr{self}) {
-				stands = func(netip.Addr) nat.Standing { return uplinkStanding(uplinkProblem(e, v, p)) }
+				stands = func(netip.Addr) nat.State { return uplinkState(uplinkProblem(e, v, p)) }
 			}
 			list = append(list, policyEgress(p, g, self, stands))
 		}
@@ -97,8 +97,8 @@ func groupOf(e overlay.Egress, p overlay.EgressPolicy) overlay.GatewayGroup {
 	return overlay.GatewayGroup{}
 }
 
-func policyEgress(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Addr, standing func(netip.Addr) nat.Standing) datapath.Egress {
-	out := planned(nat.NewPlan(p, g, self, standing))
+func policyEgress(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Addr, state func(netip.Addr) nat.State) datapath.Egress {
+	out := planned(nat.NewPlan(p, g, self, state))
 	out.Name, out.Router, out.Segment = p.Name, p.Router, p.SegmentName()
 	out.PerConnection, out.Independent, out.Open = p.PerConnection, p.Independent, p.Open
 	out.Ports, out.Limit = p.Ports, p.Limit
@@ -111,9 +111,9 @@ func policyEgress(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Add
 // planned is what of an egress depends on its gateways.
 func planned(plan nat.Plan) datapath.Egress {
 	out := datapath.Egress{Pool: plan.Pool, Owned: plan.Owned, Kept: plan.Kept}
-	for f := range plan.Ways {
-		for b, way := range plan.Ways[f] {
-			out.Ways[f][b] = datapath.EgressWay(way)
+	for f := range plan.Servers {
+		for b, path := range plan.Servers[f] {
+			out.Ways[f][b] = datapath.EgressNexthop(path)
 		}
 	}
 	return out
@@ -129,15 +129,15 @@ func uplinkEgress(r overlay.Router, u overlay.Uplink, self netip.Addr) datapath.
 		}
 	}
 	alone := overlay.GatewayGroup{Mode: overlay.ActiveStandby, Members: []netip.Addr{self}}
-	out := planned(nat.NewPlan(own, alone, self, func(netip.Addr) nat.Standing { return nat.Serving }))
+	out := planned(nat.NewPlan(own, alone, self, func(netip.Addr) nat.State { return nat.Serving }))
 	out.Owned = nil // it answers for them as any uplink does
 	out.Name, out.Router, out.Uplink = UplinkEgress(u.Name), r.Name, u.Name
 	out.Ports, out.Limit = u.NAT.Ports, u.NAT.Limit
 	return out
 }
 
-// forwards are those of f, one a port.
-func forwards(e overlay.Edge, r overlay.Router, u overlay.Uplink, f overlay.PortForward) (list []datapath.Forward) {
+// portForwards are those of f, one a port.
+func portForwards(e overlay.Edge, r overlay.Router, u overlay.Uplink, f overlay.PortForward) (list []datapath.Forward) {
 	out := datapath.Forward{Router: r.Name, Egress: ownerOf(e, r, u, f.Addr), Proto: uint8(f.Protocol), Addr: f.Addr, To: f.To}
 	for port := int(f.Ports.First); port <= int(f.Ports.Last); port++ {
 		out.Port, out.ToPort = uint16(port), f.ToPort+uint16(port-int(f.Ports.First))
@@ -159,10 +159,10 @@ func ownerOf(e overlay.Edge, r overlay.Router, u overlay.Uplink, addr netip.Addr
 	return UplinkEgress(u.Name)
 }
 
-// OwnStanding says whether e can be a gateway with the uplinks that it has now, and what is
-// wrong when it cannot: Serving or Gone. Other edges know one standing of an edge, so one
+// OwnState says whether e can be a gateway with the uplinks that it has now, and what is
+// wrong when it cannot: Serving or Gone. Other edges know one state of an edge, so one
 // bad uplink of a policy is enough, if there is somebody else to take over.
-func OwnStanding(e overlay.Edge, v host.View) (nat.Standing, string) {
+func OwnState(e overlay.Edge, v host.State) (nat.State, string) {
 	if e.Egress == nil {
 		return nat.Serving, ""
 	}
@@ -173,13 +173,13 @@ func OwnStanding(e overlay.Edge, v host.View) (nat.Standing, string) {
 			continue
 		}
 		if problem := uplinkProblem(e, v, p); problem != "" {
-			return uplinkStanding(problem), problem
+			return uplinkState(problem), problem
 		}
 	}
 	return nat.Serving, ""
 }
 
-func uplinkStanding(problem string) nat.Standing {
+func uplinkState(problem string) nat.State {
 	if problem != "" {
 		return nat.Gone
 	}
@@ -187,7 +187,7 @@ func uplinkStanding(problem string) nat.Standing {
 }
 
 // uplinkProblem is why p's uplink carries nothing, "" when it does.
-func uplinkProblem(e overlay.Edge, v host.View, p overlay.EgressPolicy) string {
+func uplinkProblem(e overlay.Edge, v host.State, p overlay.EgressPolicy) string {
 	for _, a := range Attachments(e) {
 		if a.Router == "" || a.Name != p.Uplink {
 			continue

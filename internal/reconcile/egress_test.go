@@ -24,7 +24,7 @@ func egressEdge() overlay.Edge {
 	e := gateway()
 	e.Routers[0].Uplinks[0].NAT = &overlay.UplinkNAT{
 		Masquerade: true, Required: true, Ports: overlay.DefaultNATPorts, Limit: 7,
-		Forwards: []overlay.PortForward{
+		PortForwards: []overlay.PortForward{
 			{Protocol: 6, Addr: addr("198.51.100.2"), Ports: overlay.PortRange{First: 65534, Last: 65535}, To: addr("10.0.0.5"), ToPort: 80},
 			{Protocol: 17, Addr: addr("198.51.100.11"), Ports: overlay.PortRange{First: 53, Last: 53}, To: addr("10.0.0.6"), ToPort: 5353},
 		},
@@ -47,10 +47,10 @@ func egressEdge() overlay.Edge {
 	return e
 }
 
-// standings says so of B, and of this edge.
-func standings(b, own nat.Standing) func(netip.Addr) nat.Standing {
-	return func(a netip.Addr) nat.Standing {
-		return map[netip.Addr]nat.Standing{remoteB: b, self: own}[a]
+// states says so of B, and of this edge.
+func states(b, own nat.State) func(netip.Addr) nat.State {
+	return func(a netip.Addr) nat.State {
+		return map[netip.Addr]nat.State{remoteB: b, self: own}[a]
 	}
 }
 
@@ -59,7 +59,7 @@ func standings(b, own nat.Standing) func(netip.Addr) nat.Standing {
 func TestEgressSegments(t *testing.T) {
 	e := egressEdge()
 	var got []overlay.Segment
-	for _, s := range AllSegments(e, gatewayView()) {
+	for _, s := range AllSegments(e, gatewayState()) {
 		if strings.HasPrefix(s.Name, "egress-") {
 			got = append(got, s)
 		}
@@ -79,8 +79,8 @@ func TestEgressSegments(t *testing.T) {
 	}
 }
 
-// ways counts where the buckets of a family go.
-func ways(e datapath.Egress, family int) map[string]int {
+// paths counts where the buckets of a family go.
+func paths(e datapath.Egress, family int) map[string]int {
 	counts := map[string]int{}
 	for _, w := range e.Ways[family] {
 		switch {
@@ -96,20 +96,20 @@ func ways(e datapath.Egress, family int) map[string]int {
 }
 
 func TestTranslate(t *testing.T) {
-	e, v := egressEdge(), gatewayView()
+	e, v := egressEdge(), gatewayState()
 	var tables datapath.Tables
-	Translate(&tables, e, v, standings(nat.Gone, nat.Serving))
+	Translate(&tables, e, v, states(nat.Gone, nat.Serving))
 	if len(tables.Egress) != 3 {
 		t.Fatalf("%d egresses", len(tables.Egress))
 	}
 	for i, family := range []map[string]int{{"here": 256}, {"here": 256}, {"here": 256}} {
-		if d := cmp.Diff(family, ways(tables.Egress[i], 0)); d != "" {
+		if d := cmp.Diff(family, paths(tables.Egress[i], 0)); d != "" {
 			t.Errorf("%s: %s", tables.Egress[i].Name, d)
 		}
-		if d := cmp.Diff(map[string]int{"nobody": 256}, ways(tables.Egress[i], 1)); d != "" {
+		if d := cmp.Diff(map[string]int{"nobody": 256}, paths(tables.Egress[i], 1)); d != "" {
 			t.Errorf("%s, IPv6: %s", tables.Egress[i].Name, d)
 		}
-		tables.Egress[i].Ways = [2][datapath.EgressBuckets]datapath.EgressWay{}
+		tables.Egress[i].Ways = [2][datapath.EgressBuckets]datapath.EgressNexthop{}
 	}
 	pool := []netip.Addr{addr("198.51.100.10"), addr("198.51.100.11")}
 	own := []netip.Addr{addr("198.51.100.20")}
@@ -121,7 +121,7 @@ func TestTranslate(t *testing.T) {
 			{Name: "uplink/wan", Router: "tenant", Uplink: "wan", Ports: overlay.DefaultNATPorts, Limit: 7,
 				Pool: [2][]netip.Addr{{addr("198.51.100.2")}}},
 		},
-		Forwards: []datapath.Forward{
+		PortForwards: []datapath.Forward{
 			{Router: "tenant", Egress: "uplink/wan", Proto: 6, Addr: addr("198.51.100.2"), Port: 65534, To: addr("10.0.0.5"), ToPort: 80},
 			{Router: "tenant", Egress: "uplink/wan", Proto: 6, Addr: addr("198.51.100.2"), Port: 65535, To: addr("10.0.0.5"), ToPort: 81},
 			{Router: "tenant", Egress: "web", Proto: 17, Addr: addr("198.51.100.11"), Port: 53, To: addr("10.0.0.6"), ToPort: 5353},
@@ -136,13 +136,13 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// The gateways' standing decides who serves; a policy that this edge serves alone asks its
+// The gateways' state decides who serves; a policy that this edge serves alone asks its
 // uplink instead.
-func TestEgressesFollowStanding(t *testing.T) {
+func TestEgressesFollowState(t *testing.T) {
 	const s, d, g = nat.Serving, nat.Draining, nat.Gone
 	b := remoteB.String()
 	for _, c := range []struct {
-		b, own     nat.Standing
+		b, own     nat.State
 		uplinkDown bool
 		web, alone string
 		owned      int // by this edge, of web
@@ -151,15 +151,15 @@ func TestEgressesFollowStanding(t *testing.T) {
 		{g, g, false, "nobody", "here", 0}, {g, d, false, "here", "here", 2}, {s, g, true, b, "nobody", 0},
 	} {
 		name := fmt.Sprintf("B %s, own %s, uplink down %v", c.b, c.own, c.uplinkDown)
-		v := gatewayView()
+		v := gatewayState()
 		if c.uplinkDown {
 			v.Links["eth1"] = host.Link{Name: "eth1", Index: 7}
 		}
-		list := Egresses(egressEdge(), v, standings(c.b, c.own))
-		if got := ways(list[0], 0); got[c.web] != 256 {
+		list := Egresses(egressEdge(), v, states(c.b, c.own))
+		if got := paths(list[0], 0); got[c.web] != 256 {
 			t.Errorf("%s: web goes to %v, want %s", name, got, c.web)
 		}
-		if got := ways(list[1], 0); got[c.alone] != 256 {
+		if got := paths(list[1], 0); got[c.alone] != 256 {
 			t.Errorf("%s: own goes to %v, want %s", name, got, c.alone)
 		}
 		if len(list[0].Owned) != c.owned || len(list[0].Pool[0]) != c.owned {
@@ -174,16 +174,16 @@ func TestEgressesElsewhere(t *testing.T) {
 	e := egressEdge()
 	e.Egress.Gateways[0].Members = []netip.Addr{remoteB, remoteC}
 	e.Routers[0].Uplinks[0].NAT.Masquerade = false
-	list := Egresses(e, gatewayView(), standings(nat.Serving, nat.Serving))
+	list := Egresses(e, gatewayState(), states(nat.Serving, nat.Serving))
 	web, wan := list[0], list[2]
-	if got := ways(web, 0); got[remoteB.String()] != 256 || web.Uplink != "" || len(web.Owned)+len(web.Pool[0]) > 0 {
+	if got := paths(web, 0); got[remoteB.String()] != 256 || web.Uplink != "" || len(web.Owned)+len(web.Pool[0]) > 0 {
 		t.Errorf("web goes to %v, uplink %q, owned %v, pool %v", got, web.Uplink, web.Owned, web.Pool)
 	}
 	if wan.Name != "uplink/wan" || len(wan.Pool[0])+len(wan.Pool[1]) > 0 {
 		t.Errorf("%s gives %v", wan.Name, wan.Pool)
 	}
 	e.Egress, e.Routers[0].Uplinks[0].NAT = nil, nil
-	if list := Egresses(e, gatewayView(), nil); list != nil {
+	if list := Egresses(e, gatewayState(), nil); list != nil {
 		t.Errorf("without anything to translate: %v", list)
 	}
 	if segments := Segments(e); slices.ContainsFunc(segments, func(s overlay.Segment) bool { return strings.HasPrefix(s.Name, "egress-") }) {
@@ -191,28 +191,28 @@ func TestEgressesElsewhere(t *testing.T) {
 	}
 }
 
-func TestOwnStanding(t *testing.T) {
+func TestOwnState(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*overlay.Edge, *host.View)
-		want   nat.Standing
+		change func(*overlay.Edge, *host.State)
+		want   nat.State
 		why    string
 	}{
-		"all is well":    {func(*overlay.Edge, *host.View) {}, nat.Serving, ""},
-		"no egress":      {func(e *overlay.Edge, _ *host.View) { e.Egress = nil }, nat.Serving, ""},
-		"no interface":   {func(_ *overlay.Edge, v *host.View) { delete(v.Links, "eth1") }, nat.Gone, "interface eth1 of uplink wan does not exist"},
-		"interface down": {func(_ *overlay.Edge, v *host.View) { v.Links["eth1"] = host.Link{Index: 7} }, nat.Gone, "interface eth1 of uplink wan is down"},
-		"nobody to take over": {func(e *overlay.Edge, v *host.View) {
+		"all is well":    {func(*overlay.Edge, *host.State) {}, nat.Serving, ""},
+		"no egress":      {func(e *overlay.Edge, _ *host.State) { e.Egress = nil }, nat.Serving, ""},
+		"no interface":   {func(_ *overlay.Edge, v *host.State) { delete(v.Links, "eth1") }, nat.Gone, "interface eth1 of uplink wan does not exist"},
+		"interface down": {func(_ *overlay.Edge, v *host.State) { v.Links["eth1"] = host.Link{Index: 7} }, nat.Gone, "interface eth1 of uplink wan is down"},
+		"nobody to take over": {func(e *overlay.Edge, v *host.State) {
 			delete(v.Links, "eth1")
 			e.Egress.Policies = e.Egress.Policies[1:]
 		}, nat.Serving, ""},
-		"no gateway": {func(e *overlay.Edge, v *host.View) {
+		"no gateway": {func(e *overlay.Edge, v *host.State) {
 			delete(v.Links, "eth1")
 			e.Egress.Gateways[0].Members = []netip.Addr{remoteB, remoteC}
 		}, nat.Serving, ""},
 	} {
-		e, v := egressEdge(), gatewayView()
+		e, v := egressEdge(), gatewayState()
 		c.change(&e, &v)
-		if got, why := OwnStanding(e, v); got != c.want || why != c.why {
+		if got, why := OwnState(e, v); got != c.want || why != c.why {
 			t.Errorf("%s: %s (%s), want %s (%s)", name, got, why, c.want, c.why)
 		}
 	}
@@ -228,7 +228,7 @@ func TestEgressRules(t *testing.T) {
 	for _, c := range []struct{ dst, place, want string }{
 		{"8.8.8.8", "", "web"}, {"203.0.113.9", "", "web"}, {"2001:db8::1", "p0", "own"}, {"2001:db8::1", "p1", ""},
 	} {
-		j := p.Judge(policy.Opening{Src: addr("10.0.0.1"), Dst: addr(c.dst), SrcPlace: c.place, Place: nat.PlaceName("tenant"), Direction: overlay.Out})
+		j := p.Evaluate(policy.Query{Src: addr("10.0.0.1"), Dst: addr(c.dst), SrcPlace: c.place, Place: nat.PlaceName("tenant"), Direction: overlay.Out})
 		r := p.Rules()[j.Rule]
 		if c.dst == "203.0.113.9" {
 			if r.Section != nat.SectionExcept || r.Name != c.want {

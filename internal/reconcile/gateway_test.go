@@ -62,15 +62,15 @@ func gateway() overlay.Edge {
 	return e
 }
 
-func gatewayView() host.View {
-	v := view()
+func gatewayState() host.State {
+	v := state()
 	v.Links["eth1"] = host.Link{Name: "eth1", Index: 7, MTU: 1500, MAC: overlay.MAC{0, 0x11, 0x22, 0x33, 0x44, 0x55}, Up: true}
 	return v
 }
 
 func TestGatewayTables(t *testing.T) {
 	e := gateway()
-	got, problems := desired(e, gatewayView(), nil)
+	got, problems := desired(e, gatewayState(), nil)
 	if len(problems) != 1 || problems[0] != "port p1.10 has MTU 1450, the tunnel to 192.0.2.2 carries 1442: "+
 		"larger packets are answered with ICMP messages; to spare that, lower the MTU of tap1 and of what is behind it to 1442, or raise that of eth0 to 1508" {
 		t.Errorf("problems %q, want that red's options leave less to its port", problems)
@@ -117,10 +117,10 @@ func TestGatewayTables(t *testing.T) {
 			{Addr: remoteB, Local: self, Edge: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},
 			{Addr: remoteC, Local: self, Edge: remoteC, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macR},
 		},
-		Teams: []datapath.Team{{Spreads: []datapath.Spread{
+		PathPolicies: []datapath.PathPolicy{{PathGroups: []datapath.PathGroup{
 			{Remote: remoteB, Paths: []overlay.Pair{toB}}, {Remote: remoteC, Paths: []overlay.Pair{toC}},
 		}}},
-		TeamOf: map[string]int{"blue": 0, "red": 0, "tenant-l3": 0},
+		PathPolicyOf: map[string]int{"blue": 0, "red": 0, "tenant-l3": 0},
 	}
 	if diff := cmp.Diff(want, got, sameAddr, samePrefix); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
@@ -166,11 +166,11 @@ func TestUplinkMAC(t *testing.T) {
 	}
 }
 
-func TestGatewayHolds(t *testing.T) {
-	e, v := gateway(), gatewayView()
+func TestGatewayHostConfig(t *testing.T) {
+	e, v := gateway(), gatewayState()
 	e.Segments[0].Remotes = nil // only the L3 segment sends to B now
 	e.Segments[1].Remotes = nil
-	h := Holds(e, v)
+	h := HostConfig(e, v)
 	if !slices.Equal(h.Promisc, []int{7}) {
 		t.Errorf("promiscuous %v, want the uplink, which shall take the router's MAC", h.Promisc)
 	}
@@ -178,7 +178,7 @@ func TestGatewayHolds(t *testing.T) {
 		t.Errorf("next hops %v, want %v: remotes of L3 segments too", h.NextHops, want)
 	}
 	e.Routers[0].Uplinks[0].MAC = v.Links["eth1"].MAC
-	if h := Holds(e, v); len(h.Promisc) > 0 {
+	if h := HostConfig(e, v); len(h.Promisc) > 0 {
 		t.Errorf("promiscuous %v for the card's own address", h.Promisc)
 	}
 	if want := Want(e).Interfaces; !slices.Equal(want, []string{"eth0", "tap1", "veth0", "eth1"}) {
@@ -187,7 +187,7 @@ func TestGatewayHolds(t *testing.T) {
 }
 
 func TestUplinkProblems(t *testing.T) {
-	e, v := gateway(), gatewayView()
+	e, v := gateway(), gatewayState()
 	delete(v.Links, "eth1")
 	delete(v.Links, "tap1")
 	_, problems := desired(e, v, nil)
@@ -201,7 +201,7 @@ func TestUplinkProblems(t *testing.T) {
 }
 
 func TestProbedMTU(t *testing.T) {
-	e, v := edge(), view()
+	e, v := edge(), state()
 	tables, problems := desired(e, v, map[overlay.Pair]int{toB: 1400, toC: 9000})
 	if tables.TEPs[0].MTU != 1400 || tables.TEPs[1].MTU != 1500 {
 		t.Errorf("TEPs %+v, want what was probed, at most the interface's", tables.TEPs)

@@ -22,10 +22,10 @@ func InnerMTU(e overlay.Edge, remote netip.Addr, mtu int) int {
 
 // portMTUs finds the ports that accept packets too large for a tunnel of their
 // segment, and names the narrowest tunnel of each.
-func portMTUs(e overlay.Edge, v host.View, teams Teams) (problems []string) {
+func portMTUs(e overlay.Edge, v host.State, pathPolicies PathPolicies) (problems []string) {
 	attachments := Attachments(e)
 	for _, s := range Segments(e) {
-		narrow, ok := narrowest(e, v, teams, s)
+		narrow, ok := narrowest(e, v, pathPolicies, s)
 		if !ok {
 			continue
 		}
@@ -67,11 +67,11 @@ func (t tunnel) bottleneck() string {
 }
 
 // narrowest is that of all paths which s may ever take.
-func narrowest(e overlay.Edge, v host.View, teams Teams, s overlay.Segment) (narrow tunnel, ok bool) {
+func narrowest(e overlay.Edge, v host.State, pathPolicies PathPolicies, s overlay.Segment) (narrow tunnel, ok bool) {
 	for _, remote := range remotesOf(s) {
-		for _, p := range inOrder(e, teams.Paths, Team{TEPs: s.TEPs}, remote) {
+		for _, p := range inOrder(e, pathPolicies.Paths, PathPolicy{TEPs: s.TEPs}, remote) {
 			if !ok || p.MTU < narrow.mtu {
-				narrow, ok = tunnel{p.Remote, v.Ways[p.Pair], p.MTU}, true
+				narrow, ok = tunnel{p.Remote, v.Routes[p.Pair], p.MTU}, true
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func Attachments(e overlay.Edge) (list []Attachment) {
 	return list
 }
 
-func desiredPorts(e overlay.Edge, v host.View) (ports []datapath.Port, problems []string) {
+func desiredPorts(e overlay.Edge, v host.State) (ports []datapath.Port, problems []string) {
 	reported := make(map[string]bool)
 	for _, a := range Attachments(e) {
 		link, ok := v.Links[a.Interface]
@@ -86,7 +86,7 @@ func linkProblem(a Attachment, link host.Link, exists bool) string {
 
 // promisc are the physical interfaces that would drop frames for the MAC
 // addresses behind ports, or for a router's own.
-func promisc(e overlay.Edge, v host.View) (indexes []int) {
+func promisc(e overlay.Edge, v host.State) (indexes []int) {
 	add := func(name string, needed func(host.Link) bool) {
 		if link, ok := v.Links[name]; ok && link.Physical() && needed(link) {
 			indexes = append(indexes, link.Index)

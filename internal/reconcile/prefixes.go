@@ -21,8 +21,8 @@ var Sources = []overlay.RouteSource{
 }
 
 // Prefixes are what the router r of e may tell others, by source; each sorted, without what
-// it learnt itself. The network of an uplink that is down is none.
-func Prefixes(e overlay.Edge, v host.View, r overlay.Router, owned []OwnedAddress) map[overlay.RouteSource][]netip.Prefix {
+// it learned itself. The network of an uplink that is down is none.
+func Prefixes(e overlay.Edge, v host.State, r overlay.Router, owned []OwnedAddress) map[overlay.RouteSource][]netip.Prefix {
 	all := make(map[overlay.RouteSource][]netip.Prefix)
 	add := func(source overlay.RouteSource, p netip.Prefix) {
 		if !p.Addr().IsLinkLocalUnicast() {

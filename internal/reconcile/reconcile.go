@@ -33,38 +33,38 @@ func Want(e overlay.Edge) host.Want {
 // Desired joins e with what the host is like and the plan of its paths into the data
 // path's tables. Each problem names the object that does not work and says what to do;
 // those of the plan are Teamed's. What translates is for Translate.
-func Desired(e overlay.Edge, v host.View, teams Teams) (datapath.Tables, []string) {
-	return DesiredBy(NewRouting(e), e, v, teams)
+func Desired(e overlay.Edge, v host.State, pathPolicies PathPolicies) (datapath.Tables, []string) {
+	return DesiredBy(NewRouting(e), e, v, pathPolicies)
 }
 
 // DesiredBy is Desired where the routing of e is made.
-func DesiredBy(routing *Routing, e overlay.Edge, v host.View, teams Teams) (datapath.Tables, []string) {
-	t := datapath.Tables{Segments: AllSegments(e, v), Routers: routing.desired(DeadRemotes(teams))}
+func DesiredBy(routing *Routing, e overlay.Edge, v host.State, pathPolicies PathPolicies) (datapath.Tables, []string) {
+	t := datapath.Tables{Segments: AllSegments(e, v), Routers: routing.desired(DeadRemotes(pathPolicies))}
 	underlays, problems := desiredUnderlays(e, v)
 	t.Underlays = underlays
 	ports, more := desiredPorts(e, v)
 	t.Ports = ports
 	problems = append(problems, more...)
-	t.TEPs, t.Teams = Steering(e, teams)
-	t.TeamOf = teamNumbers(e, teams)
-	problems = append(problems, wayProblems(e, v)...)
-	t.Coalescer = datapath.Coalescer(v.Coalescer)
-	t.Checksummers, more = desiredChecksummers(e, v)
+	t.TEPs, t.PathPolicies = PathSelection(e, pathPolicies)
+	t.PathPolicyOf = pathPolicyNumbers(e, pathPolicies)
+	problems = append(problems, pathProblems(e, v)...)
+	t.Coalescer = datapath.Coalescer(v.GRODevice)
+	t.ChecksumDevices, more = desiredChecksumDevices(e, v)
 	problems = append(problems, more...)
-	t.Transit, t.Exits, more = desiredTransit(e, v)
+	t.Transit, t.TxDevices, more = desiredTransit(e, v)
 	problems = append(problems, more...)
-	return t, append(problems, portMTUs(e, v, teams)...)
+	return t, append(problems, portMTUs(e, v, pathPolicies)...)
 }
 
-// Holds are the changes of the host that e needs: next hops kept resolved,
+// HostConfig are the changes of the host that e needs: next hops kept resolved,
 // promiscuous ports and uplinks where a NIC would drop the frames of others, the kernel's
 // tunnel devices for segments with outer UDP checksums and for VXLAN's UDP ports, and the
 // coalescer.
-func Holds(e overlay.Edge, v host.View) host.Holds {
-	h := host.Holds{Coalescer: host.CoalescerName(e.Name)}
+func HostConfig(e overlay.Edge, v host.State) host.Desired {
+	h := host.Desired{GRODevice: host.GRODeviceName(e.Name)}
 	for _, pair := range Pairs(e) {
-		if way, ok := Way(e, v, pair); ok {
-			h.NextHops = append(h.NextHops, way.NextHop)
+		if path, ok := PathOf(e, v, pair); ok {
+			h.NextHops = append(h.NextHops, path.NextHop)
 		}
 	}
 	slices.SortFunc(h.NextHops, func(a, b host.NextHop) int {
@@ -75,19 +75,19 @@ func Holds(e overlay.Edge, v host.View) host.Holds {
 	for _, s := range Segments(e) {
 		switch {
 		case s.Tunnel.UDPChecksum:
-			h.Checksummers = append(h.Checksummers, s.Tunnel.UDPPort)
+			h.ChecksumDevices = append(h.ChecksumDevices, s.Tunnel.UDPPort)
 		case s.Tunnel.Encapsulation == overlay.VXLAN:
-			h.Gatherers = append(h.Gatherers, s.Tunnel.UDPPort)
+			h.GRODevices = append(h.GRODevices, s.Tunnel.UDPPort)
 		}
 	}
-	slices.Sort(h.Checksummers)
-	h.Checksummers = slices.Compact(h.Checksummers)
-	slices.Sort(h.Gatherers)
-	h.Gatherers = slices.Compact(h.Gatherers)
+	slices.Sort(h.ChecksumDevices)
+	h.ChecksumDevices = slices.Compact(h.ChecksumDevices)
+	slices.Sort(h.GRODevices)
+	h.GRODevices = slices.Compact(h.GRODevices)
 	return h
 }
 
-func desiredUnderlays(e overlay.Edge, v host.View) (indexes []int, problems []string) {
+func desiredUnderlays(e overlay.Edge, v host.State) (indexes []int, problems []string) {
 	for _, name := range e.Underlay.Interfaces {
 		link, ok := v.Links[name]
 		switch {
@@ -111,18 +111,18 @@ func desiredUnderlays(e overlay.Edge, v host.View) (indexes []int, problems []st
 	return slices.Compact(indexes), problems
 }
 
-// desiredChecksummers are the devices that the segments of e send through, by UDP port.
-func desiredChecksummers(e overlay.Edge, v host.View) (byPort map[uint16]int, problems []string) {
+// desiredChecksumDevices are the devices that the segments of e send through, by UDP port.
+func desiredChecksumDevices(e overlay.Edge, v host.State) (byPort map[uint16]int, problems []string) {
 	for _, s := range Segments(e) {
 		if !s.Tunnel.UDPChecksum {
 			continue
 		}
-		ifindex, ok := v.Checksummers[s.Tunnel.UDPPort]
+		ifindex, ok := v.ChecksumDevices[s.Tunnel.UDPPort]
 		if !ok {
 			problems = append(problems, fmt.Sprintf(
 				"segment %s: device %s, which fills in UDP checksums, is missing and nothing is sent to remotes: "+
 					"see why the change of the host does not work, or remove udpChecksum from the segment",
-				s.Name, host.ChecksummerName(s.Tunnel.UDPPort)))
+				s.Name, host.ChecksumDeviceName(s.Tunnel.UDPPort)))
 			continue
 		}
 		if byPort == nil {

@@ -23,7 +23,7 @@ var (
 	macB    = overlay.MAC{2, 0, 0, 0, 0, 2}
 	macR    = overlay.MAC{2, 0, 0, 0, 0, 0xfe}
 
-	noWay    = "remote 192.0.2.2: no route leaves by the interface of its TEP: add one, or correct the remote's addresses"
+	noPath   = "remote 192.0.2.2: no route leaves by the interface of its TEP: add one, or correct the remote's addresses"
 	oversize = "larger packets are answered with ICMP messages and TCP gets a smaller MSS; to spare that, "
 
 	sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
@@ -47,34 +47,34 @@ func edge() overlay.Edge {
 	}
 }
 
-// view is a host on which edge works without problems.
-func view() host.View {
+// state is a host on which edge works without problems.
+func state() host.State {
 	direct := host.Path{
 		NextHop: host.NextHop{Ifindex: 2, Addr: remoteB}, Interface: "eth0", MTU: 1500, SrcMAC: own, NextMAC: macB,
 	}
 	routed := direct
 	routed.NextHop.Addr, routed.NextMAC = router, macR
-	return host.View{
+	return host.State{
 		Links: map[string]host.Link{
 			"eth0":  {Name: "eth0", Index: 2, MTU: 1500, MAC: own, Up: true},
 			"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1450, Up: true, PeerElsewhere: true, Segments: true},
 			"tap1":  {Name: "tap1", Index: 4, Kind: "tun", MTU: 1450, Up: true, Segments: true},
 		},
-		TEPs: map[netip.Addr]bool{self: true},
-		Ways: map[overlay.Pair]host.Path{toB: direct, toC: routed},
+		TEPs:   map[netip.Addr]bool{self: true},
+		Routes: map[overlay.Pair]host.Path{toB: direct, toC: routed},
 	}
 }
 
 // desired is what the data path gets when nothing was planned before.
-func desired(e overlay.Edge, v host.View, probed map[overlay.Pair]int) (datapath.Tables, []string) {
-	teams, problems := Teamed(e, FactsOf(e, v, probed, nil), Teams{})
-	tables, more := Desired(e, v, teams)
+func desired(e overlay.Edge, v host.State, probed map[overlay.Pair]int) (datapath.Tables, []string) {
+	pathPolicies, problems := Teamed(e, FactsOf(e, v, probed, nil), PathPolicies{})
+	tables, more := Desired(e, v, pathPolicies)
 	return tables, append(more, problems...)
 }
 
 func TestDesiredTables(t *testing.T) {
 	e := edge()
-	got, problems := desired(e, view(), nil)
+	got, problems := desired(e, state(), nil)
 	want := datapath.Tables{
 		Underlays: []int{2},
 		Segments:  e.Segments,
@@ -86,10 +86,10 @@ func TestDesiredTables(t *testing.T) {
 			{Addr: remoteB, Local: self, Edge: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},
 			{Addr: remoteC, Local: self, Edge: remoteC, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macR},
 		},
-		Teams: []datapath.Team{{Spreads: []datapath.Spread{
+		PathPolicies: []datapath.PathPolicy{{PathGroups: []datapath.PathGroup{
 			{Remote: remoteB, Paths: []overlay.Pair{toB}}, {Remote: remoteC, Paths: []overlay.Pair{toC}},
 		}}},
-		TeamOf: map[string]int{"blue": 0},
+		PathPolicyOf: map[string]int{"blue": 0},
 	}
 	if diff := cmp.Diff(want, got, sameAddr); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
@@ -102,7 +102,7 @@ func TestDesiredTables(t *testing.T) {
 // A port with segmentation offload turned off gets no large segments: neither put
 // together nor past its device, which has them cut.
 func TestPortsWithoutSegments(t *testing.T) {
-	v := view()
+	v := state()
 	for name, link := range v.Links {
 		link.Segments = false
 		v.Links[name] = link
@@ -119,29 +119,29 @@ func TestPortsWithoutSegments(t *testing.T) {
 }
 
 func TestDesiredProblems(t *testing.T) {
-	link := func(name string, change func(*host.Link)) func(*overlay.Edge, *host.View) {
-		return func(_ *overlay.Edge, v *host.View) {
+	link := func(name string, change func(*host.Link)) func(*overlay.Edge, *host.State) {
+		return func(_ *overlay.Edge, v *host.State) {
 			l := v.Links[name]
 			change(&l)
 			v.Links[name] = l
 		}
 	}
-	path := func(change func(*host.Path)) func(*overlay.Edge, *host.View) {
-		return func(_ *overlay.Edge, v *host.View) {
-			p := v.Ways[toB]
+	path := func(change func(*host.Path)) func(*overlay.Edge, *host.State) {
+		return func(_ *overlay.Edge, v *host.State) {
+			p := v.Routes[toB]
 			change(&p)
-			v.Ways[toB] = p
+			v.Routes[toB] = p
 		}
 	}
 	tests := []struct {
 		name   string
-		change func(*overlay.Edge, *host.View)
+		change func(*overlay.Edge, *host.State)
 		want   []string
 		check  func(*testing.T, datapath.Tables)
 	}{
 		{
 			name:   "underlay interface missing",
-			change: func(e *overlay.Edge, _ *host.View) { e.Underlay.Interfaces = []string{"eth0", "eth9"} },
+			change: func(e *overlay.Edge, _ *host.State) { e.Underlay.Interfaces = []string{"eth0", "eth9"} },
 			want:   []string{"underlay interface eth9 does not exist: create it, or correct the underlay's interfaces"},
 		}, {
 			name:   "underlay interface down",
@@ -160,11 +160,11 @@ func TestDesiredProblems(t *testing.T) {
 			},
 		}, {
 			name:   "TEP address elsewhere",
-			change: func(_ *overlay.Edge, v *host.View) { v.TEPs = nil },
+			change: func(_ *overlay.Edge, v *host.State) { v.TEPs = nil },
 			want:   []string{"TEP address 192.0.2.1 is not on this host: add it to an interface, or correct the underlay's TEP"},
 		}, {
 			name:   "port missing",
-			change: func(_ *overlay.Edge, v *host.View) { delete(v.Links, "tap1") },
+			change: func(_ *overlay.Edge, v *host.State) { delete(v.Links, "tap1") },
 			want:   []string{"port p1: interface tap1 does not exist: create it, it is attached when it appears"},
 			check: func(t *testing.T, got datapath.Tables) {
 				if len(got.Ports) != 1 || got.Ports[0].Name != "p0" {
@@ -177,8 +177,8 @@ func TestDesiredProblems(t *testing.T) {
 			want:   []string{"port p1: interface tap1 is down: enable it with `ip link set dev tap1 up`, and what is behind it"},
 		}, {
 			name:   "no route",
-			change: func(_ *overlay.Edge, v *host.View) { delete(v.Ways, toB) },
-			want:   []string{noWay},
+			change: func(_ *overlay.Edge, v *host.State) { delete(v.Routes, toB) },
+			want:   []string{noPath},
 			check: func(t *testing.T, got datapath.Tables) {
 				if got.TEPs[0] != (datapath.TEP{Addr: remoteB, Local: self, Edge: remoteB}) {
 					t.Errorf("TEP without a route is %+v, want its addresses alone", got.TEPs[0])
@@ -187,12 +187,12 @@ func TestDesiredProblems(t *testing.T) {
 		}, {
 			name:   "remote is this host",
 			change: path(func(p *host.Path) { p.Local = true }),
-			want:   []string{"remote 192.0.2.2 is an address of this host: correct the remote", noWay},
+			want:   []string{"remote 192.0.2.2 is an address of this host: correct the remote", noPath},
 		}, {
 			name:   "route leaves the underlay",
 			change: path(func(p *host.Path) { p.Ifindex, p.Interface = 9, "wlan0" }),
 			want: []string{"remote 192.0.2.2: its route leaves by wlan0, which is no underlay interface: " +
-				"change the route, or add wlan0 to the underlay's interfaces", noWay},
+				"change the route, or add wlan0 to the underlay's interfaces", noPath},
 			check: func(t *testing.T, got datapath.Tables) {
 				if got.TEPs[0].Ifindex != 0 {
 					t.Error("tunnels would leave by an interface that is no underlay")
@@ -209,15 +209,15 @@ func TestDesiredProblems(t *testing.T) {
 			},
 		}, {
 			name: "no device for UDP checksums",
-			change: func(e *overlay.Edge, v *host.View) {
+			change: func(e *overlay.Edge, v *host.State) {
 				e.Segments[0].Tunnel.UDPChecksum = true
-				v.Checksummers = map[uint16]int{4790: 8}
+				v.ChecksumDevices = map[uint16]int{4790: 8}
 			},
 			want: []string{"segment blue: device svx4789, which fills in UDP checksums, is missing and nothing is sent to remotes: " +
 				"see why the change of the host does not work, or remove udpChecksum from the segment"},
 			check: func(t *testing.T, got datapath.Tables) {
-				if len(got.Checksummers) > 0 {
-					t.Errorf("checksummers %v, want none that no segment names", got.Checksummers)
+				if len(got.ChecksumDevices) > 0 {
+					t.Errorf("checksummers %v, want none that no segment names", got.ChecksumDevices)
 				}
 			},
 		}, {
@@ -227,7 +227,7 @@ func TestDesiredProblems(t *testing.T) {
 				oversize + "lower the MTU of veth0 and of what is behind it to 1450, or raise that of eth0 to 1550"},
 		}, {
 			name:   "narrow path counts",
-			change: func(_ *overlay.Edge, v *host.View) { p := v.Ways[toC]; p.MTU = 1400; v.Ways[toC] = p },
+			change: func(_ *overlay.Edge, v *host.State) { p := v.Routes[toC]; p.MTU = 1400; v.Routes[toC] = p },
 			want: []string{
 				"port p1 has MTU 1450, the tunnel to 198.51.100.3 carries 1350: " + oversize + "lower the MTU of tap1 and of what is behind it to 1350, or raise that of eth0 to 1500",
 				"port p0 has MTU 1450, the tunnel to 198.51.100.3 carries 1350: " + oversize + "lower the MTU of veth0 and of what is behind it to 1350, or raise that of eth0 to 1500",
@@ -236,7 +236,7 @@ func TestDesiredProblems(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e, v := edge(), view()
+			e, v := edge(), state()
 			tt.change(&e, &v)
 			tables, problems := desired(e, v, nil)
 			if diff := cmp.Diff(tt.want, problems); diff != "" {
@@ -259,30 +259,30 @@ func TestWantNamesEverythingThatDesiredReads(t *testing.T) {
 	}
 }
 
-func TestHolds(t *testing.T) {
-	e, v := edge(), view()
+func TestHostConfig(t *testing.T) {
+	e, v := edge(), state()
 	e.Ports = append(e.Ports,
 		overlay.Port{Name: "p2", Interface: "eth1", Segment: "blue"},
 		overlay.Port{Name: "p3", Interface: "lo", Segment: "blue"})
 	v.Links["eth1"] = host.Link{Name: "eth1", Index: 5, Up: true}
 	v.Links["lo"] = host.Link{Name: "lo", Index: 1, Up: true, Loopback: true}
-	want := host.Holds{
+	want := host.Desired{
 		NextHops: []host.NextHop{{Ifindex: 2, Addr: remoteB}, {Ifindex: 2, Addr: router}},
-		Promisc:  []int{5}, Coalescer: host.CoalescerName(e.Name), Gatherers: []uint16{4789},
+		Promisc:  []int{5}, GRODevice: host.GRODeviceName(e.Name), GRODevices: []uint16{4789},
 	}
-	if diff := cmp.Diff(want, Holds(e, v), sameAddr); diff != "" {
+	if diff := cmp.Diff(want, HostConfig(e, v), sameAddr); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	p := v.Ways[toC]
+	p := v.Routes[toC]
 	p.Ifindex = 9
-	v.Ways[toC] = p
-	if got := Holds(e, v).NextHops; len(got) != 1 || got[0].Addr != remoteB {
+	v.Routes[toC] = p
+	if got := HostConfig(e, v).NextHops; len(got) != 1 || got[0].Addr != remoteB {
 		t.Errorf("next hops %v, want none outside the underlay", got)
 	}
 }
 
-func TestChecksummers(t *testing.T) {
-	e, v := edge(), view()
+func TestChecksumDevices(t *testing.T) {
+	e, v := edge(), state()
 	for i, s := range []overlay.Segment{
 		{Name: "red", Tunnel: overlay.Tunnel{UDPPort: 5000, UDPChecksum: true}},
 		{Name: "green", Tunnel: overlay.Tunnel{UDPPort: 4790, UDPChecksum: true}},
@@ -292,12 +292,12 @@ func TestChecksummers(t *testing.T) {
 		s.VNI = overlay.VNI(200 + i)
 		e.Segments = append(e.Segments, s)
 	}
-	if diff := cmp.Diff([]uint16{4790, 5000}, Holds(e, v).Checksummers); diff != "" {
+	if diff := cmp.Diff([]uint16{4790, 5000}, HostConfig(e, v).ChecksumDevices); diff != "" {
 		t.Errorf("held UDP ports (-want +got):\n%s", diff)
 	}
-	v.Checksummers = map[uint16]int{4790: 8, 5000: 9, 6000: 10}
+	v.ChecksumDevices = map[uint16]int{4790: 8, 5000: 9, 6000: 10}
 	tables, problems := desired(e, v, nil)
-	if diff := cmp.Diff(map[uint16]int{4790: 8, 5000: 9}, tables.Checksummers); diff != "" || len(problems) > 0 {
+	if diff := cmp.Diff(map[uint16]int{4790: 8, 5000: 9}, tables.ChecksumDevices); diff != "" || len(problems) > 0 {
 		t.Errorf("problems %q, checksummers (-want +got):\n%s", problems, diff)
 	}
 }
@@ -316,7 +316,7 @@ func TestInnerMTU(t *testing.T) {
 
 // Problems are read by people: each names its object first and has something to do.
 func TestProblemsSayWhatToDo(t *testing.T) {
-	_, problems := desired(edge(), host.View{}, nil)
+	_, problems := desired(edge(), host.State{}, nil)
 	if len(problems) != 6 {
 		t.Errorf("%d problems of an empty host, want underlay, TEP, two ports, two remotes: %q", len(problems), problems)
 	}

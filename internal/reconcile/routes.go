@@ -16,7 +16,7 @@ type Origin string
 const (
 	Connected Origin = "connected"
 	Static    Origin = "static"
-	Learnt    Origin = "bgp"
+	Learned   Origin = "bgp"
 	Leaked    Origin = "leaked"
 )
 

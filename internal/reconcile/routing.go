@@ -9,7 +9,7 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// Routing is the tables of an edge's routers while routes are learnt. Unlike all else here
+// Routing is the tables of an edge's routers while routes are learned. Unlike all else here
 // it changes: it is for one goroutine at a time.
 type Routing struct {
 	routers []overlay.Router
@@ -22,8 +22,8 @@ type routing struct {
 	connected []network
 	own       []Route // connected and static ones, in order
 	ownAt     map[netip.Prefix]int
-	learnt    map[netip.Prefix]overlay.Route
-	list      []overlay.Route // learnt, sorted; nil: to be made
+	learned   map[netip.Prefix]overlay.Route
+	list      []overlay.Route // learned, sorted; nil: to be made
 }
 
 // Place is where a route stands: there is one a prefix in each router.
@@ -32,22 +32,22 @@ type Place struct {
 	Prefix netip.Prefix
 }
 
-// NewRouting is that of e, with what its routers learnt by now.
+// NewRouting is that of e, with what its routers learned by now.
 func NewRouting(e overlay.Edge) *Routing {
 	all := &Routing{routers: e.Routers, tables: make(map[string]*routing, len(e.Routers))}
 	for _, r := range e.Routers {
 		t := &routing{
-			router: r, connected: networks(e, r), ownAt: make(map[netip.Prefix]int), learnt: make(map[netip.Prefix]overlay.Route, len(r.Learnt)),
+			router: r, connected: networks(e, r), ownAt: make(map[netip.Prefix]int), learned: make(map[netip.Prefix]overlay.Route, len(r.Learned)),
 		}
 		t.own = ownRoutes(r, t.connected)
 		for i, route := range t.own {
 			t.ownAt[route.Prefix] = i
 		}
-		for _, route := range r.Learnt {
-			t.learnt[route.Prefix] = route
+		for _, route := range r.Learned {
+			t.learned[route.Prefix] = route
 		}
-		if slices.IsSortedFunc(r.Learnt, compareRoutes) && len(t.learnt) == len(r.Learnt) {
-			t.list = r.Learnt
+		if slices.IsSortedFunc(r.Learned, compareRoutes) && len(t.learned) == len(r.Learned) {
+			t.list = r.Learned
 		}
 		all.tables[r.Name] = t
 	}
@@ -65,19 +65,19 @@ func (all *Routing) Learn(list []overlay.LearnedRoute) (changed []Place) {
 		}
 		t.list = nil
 		if len(route.Via) == 0 {
-			delete(t.learnt, route.Prefix)
+			delete(t.learned, route.Prefix)
 		} else {
-			t.learnt[route.Prefix] = route.Route
+			t.learned[route.Prefix] = route.Route
 		}
 		changed = all.concerned(changed, seen, route.Router, route.Prefix)
 	}
 	return changed
 }
 
-// Forget has nothing learnt.
+// Forget has nothing learned.
 func (all *Routing) Forget() {
 	for _, t := range all.tables {
-		clear(t.learnt)
+		clear(t.learned)
 		t.list = nil
 	}
 }
@@ -87,30 +87,30 @@ func (all *Routing) Snapshot() *Routing {
 	c := &Routing{routers: all.routers, tables: make(map[string]*routing, len(all.tables))}
 	for name, t := range all.tables {
 		own := *t
-		own.learnt = maps.Clone(t.learnt)
+		own.learned = maps.Clone(t.learned)
 		c.tables[name] = &own
 	}
 	return c
 }
 
-// Learnt is e with all that its routers learnt, sorted.
-func (all *Routing) Learnt(e overlay.Edge) overlay.Edge {
+// Learned is e with all that its routers learned, sorted.
+func (all *Routing) Learned(e overlay.Edge) overlay.Edge {
 	e.Routers = slices.Clone(e.Routers)
 	for i, r := range e.Routers {
-		e.Routers[i].Learnt = nil
+		e.Routers[i].Learned = nil
 		if t := all.tables[r.Name]; t != nil {
-			e.Routers[i].Learnt = t.sorted()
+			e.Routers[i].Learned = t.sorted()
 		}
 	}
 	return e
 }
 
 func (t *routing) sorted() []overlay.Route {
-	if t.list != nil || len(t.learnt) == 0 {
+	if t.list != nil || len(t.learned) == 0 {
 		return t.list
 	}
-	t.list = make([]overlay.Route, 0, len(t.learnt))
-	for _, route := range t.learnt {
+	t.list = make([]overlay.Route, 0, len(t.learned))
+	for _, route := range t.learned {
 		t.list = append(t.list, route)
 	}
 	slices.SortFunc(t.list, compareRoutes)
@@ -150,7 +150,7 @@ func (all *Routing) SharedBy(remotes map[netip.Addr]bool) (list []Place) {
 				list = all.concerned(list, seen, r.Name, static.Prefix)
 			}
 		}
-		for prefix, route := range t.learnt {
+		for prefix, route := range t.learned {
 			if shared(route.Via) {
 				list = all.concerned(list, seen, r.Name, prefix)
 			}
@@ -186,16 +186,16 @@ func (t *routing) at(prefix netip.Prefix) (Route, bool) {
 	if i, ok := t.ownAt[prefix]; ok {
 		return t.own[i], true
 	}
-	learnt, ok := t.learnt[prefix]
+	learned, ok := t.learned[prefix]
 	if !ok {
 		return Route{}, false
 	}
-	return t.resolved(learnt)
+	return t.resolved(learned)
 }
 
-// resolved is a learnt route with the next hops that there are.
-func (t *routing) resolved(learnt overlay.Route) (Route, bool) {
-	route := Route{Origin: Learnt, Route: resolve(t.router, t.connected, learnt)}
+// resolved is a learned route with the next hops that there are.
+func (t *routing) resolved(learned overlay.Route) (Route, bool) {
+	route := Route{Origin: Learned, Route: resolve(t.router, t.connected, learned)}
 	route.Hops = slices.DeleteFunc(route.Hops, func(hop datapath.Hop) bool { return !t.reaches(hop) })
 	return route, len(route.Hops) > 0
 }
@@ -247,14 +247,14 @@ func (t Table) prefixes(needed bool) map[netip.Prefix]bool {
 	return known
 }
 
-// routes are those of t itself: connected, static, then learnt ones.
+// routes are those of t itself: connected, static, then learned ones.
 func (t *routing) routes() []Route {
-	routes := append(make([]Route, 0, len(t.own)+len(t.learnt)), t.own...)
-	for _, learnt := range t.sorted() {
-		if _, hidden := t.ownAt[learnt.Prefix]; hidden {
+	routes := append(make([]Route, 0, len(t.own)+len(t.learned)), t.own...)
+	for _, learned := range t.sorted() {
+		if _, hidden := t.ownAt[learned.Prefix]; hidden {
 			continue
 		}
-		if route, ok := t.resolved(learnt); ok {
+		if route, ok := t.resolved(learned); ok {
 			routes = append(routes, route)
 		}
 	}
@@ -290,7 +290,7 @@ func (all *Routing) Rewritten(places []Place, dead map[netip.Addr]bool) (routers
 }
 
 // DeadRemotes are those all of whose paths are out of use, by their first addresses.
-func DeadRemotes(t Teams) map[netip.Addr]bool {
+func DeadRemotes(t PathPolicies) map[netip.Addr]bool {
 	dead := make(map[netip.Addr]bool)
 	for _, p := range t.Paths {
 		if _, known := dead[p.Edge]; !known || p.Down == "" {

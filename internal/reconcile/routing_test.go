@@ -17,8 +17,8 @@ var (
 	distantMAC    = overlay.MAC{2, 0, 0, 0, 3, 1}
 )
 
-// fabric has tenant, which learns, and other, to which what is in 10.0.0.0/8 is leaked.
-func fabric() overlay.Edge {
+// learned has tenant, which learns, and other, to which what is in 10.0.0.0/8 is leaked.
+func learned() overlay.Edge {
 	return overlay.Edge{
 		Underlay: overlay.Underlay{TEP: netip.MustParseAddr("192.0.2.1")},
 		Segments: []overlay.Segment{
@@ -59,7 +59,7 @@ func inWords(all *Routing, router, prefix string) string {
 }
 
 func TestRoutingLearns(t *testing.T) {
-	all := NewRouting(fabric())
+	all := NewRouting(learned())
 	toNear := overlay.NextHop{Remote: near, MAC: nearMAC}
 	changed := all.Learn([]overlay.LearnedRoute{
 		learn("10.7.0.0/16", toNear), learn("172.16.0.0/12", toNear), learn("10.9.0.0/16", toNear), learn("10.1.0.0/24", toNear),
@@ -98,14 +98,14 @@ func TestRoutingLearns(t *testing.T) {
 	if got := inWords(all, "other", "10.7.0.0/16"); got != "none" {
 		t.Errorf("withdrawn: %s", got)
 	}
-	again := NewRouting(all.Learnt(fabric()))
+	again := NewRouting(all.Learned(learned()))
 	if got := inWords(again, "tenant", "172.16.0.0/12"); got != "bgp tenant-l3/192.0.2.2" {
 		t.Errorf("after another reconciliation: %s", got)
 	}
 }
 
 func TestRoutesLeaveDeadRemotesOut(t *testing.T) {
-	all := NewRouting(fabric())
+	all := NewRouting(learned())
 	both := []overlay.NextHop{{Remote: near, MAC: nearMAC}, {Remote: distant, MAC: distantMAC}}
 	all.Learn([]overlay.LearnedRoute{learn("10.7.0.0/16", both...), learn("10.6.0.0/16", both[0])})
 	dead := map[netip.Addr]bool{near: true}
@@ -128,11 +128,11 @@ func TestRoutesLeaveDeadRemotesOut(t *testing.T) {
 	if r := alone[0].Routes; len(r) != 2 || len(r[0].Hops) != 1 || r[0].Hops[0].Remote != near || r[1].Kind != "" {
 		t.Errorf("a route without another next hop, and none: %v", r)
 	}
-	teams := Teams{Paths: []TunnelPath{{Edge: near, Down: "silence"}, {Edge: near, Down: "silence"}, {Edge: distant, Down: "silence"}, {Edge: distant}}}
-	if got := DeadRemotes(teams); len(got) != 1 || !got[near] {
+	pathPolicies := PathPolicies{Paths: []TunnelPath{{Edge: near, Down: "silence"}, {Edge: near, Down: "silence"}, {Edge: distant, Down: "silence"}, {Edge: distant}}}
+	if got := DeadRemotes(pathPolicies); len(got) != 1 || !got[near] {
 		t.Errorf("dead %v", got)
 	}
-	tables, _ := Desired(fabric(), host.View{}, teams)
+	tables, _ := Desired(learned(), host.State{}, pathPolicies)
 	static := func(r datapath.Route) bool {
 		return r.Prefix == netip.MustParsePrefix("10.9.0.0/16") && len(r.Hops) == 1
 	}
@@ -142,29 +142,29 @@ func TestRoutesLeaveDeadRemotesOut(t *testing.T) {
 }
 
 func TestPrefixes(t *testing.T) {
-	e := fabric()
+	e := learned()
 	e.Segments[0].Gateway.Addresses = append(e.Segments[0].Gateway.Addresses, netip.MustParsePrefix("fe80::1/64"), netip.MustParsePrefix("10.1.0.253/24"))
 	e.Routers[0].Loopbacks = []netip.Addr{netip.MustParseAddr("10.255.0.1")}
 	owned := []OwnedAddress{{"wan", netip.MustParseAddr("203.0.113.7")}, {"elsewhere", netip.MustParseAddr("203.0.113.8")}}
-	up := host.View{Links: map[string]host.Link{"eth1": {Up: true}}}
+	up := host.State{Links: map[string]host.Link{"eth1": {Up: true}}}
 	got := fmt.Sprint(Prefixes(e, up, e.Routers[0], owned))
 	if want := "map[connected:[10.1.0.0/24] egress:[203.0.113.7/32] loopback:[10.255.0.1/32] static:[10.9.0.0/16] uplink:[198.51.100.0/24]]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got := Prefixes(e, host.View{}, e.Routers[0], nil)[overlay.SourceUplink]; len(got) > 0 {
+	if got := Prefixes(e, host.State{}, e.Routers[0], nil)[overlay.SourceUplink]; len(got) > 0 {
 		t.Errorf("the network of an uplink that is down is told: %v", got)
 	}
 }
 
-func TestUntaught(t *testing.T) {
-	configured := fabric()
+func TestNoLearning(t *testing.T) {
+	configured := learned()
 	configured.Segments[0].EVPN, configured.Segments[0].Remotes = &overlay.EVPNInstance{}, []netip.Addr{near}
 	configured.Routers[0].L3 = &overlay.L3{VNI: 5000, EVPN: &overlay.EVPNInstance{}}
 	merged := configured
 	merged.Segments, merged.Routers = slices.Clone(configured.Segments), slices.Clone(configured.Routers)
 	merged.Segments[0].Remotes, merged.Segments[1].Remotes = []netip.Addr{near, distant}, []netip.Addr{near}
 	merged.Routers[0].L3 = &overlay.L3{VNI: 5000, EVPN: &overlay.EVPNInstance{}, Remotes: []netip.Addr{distant}}
-	got := Untaught(configured, merged)
+	got := NoLearning(configured, merged)
 	if len(got) != 2 || !slices.Equal(got["blue"], []netip.Addr{distant}) || !slices.Equal(got["tenant-l3"], []netip.Addr{distant}) {
 		t.Errorf("untaught %v", got)
 	}
@@ -173,11 +173,11 @@ func TestUntaught(t *testing.T) {
 	}
 }
 
-// BenchmarkRouting is the part of a reconciliation that grows with what was learnt.
+// BenchmarkRouting is the part of a reconciliation that grows with what was learned.
 func BenchmarkRouting(b *testing.B) {
-	e := fabric()
+	e := learned()
 	for i := range 10_000 {
-		e.Routers[0].Learnt = append(e.Routers[0].Learnt, overlay.Route{
+		e.Routers[0].Learned = append(e.Routers[0].Learned, overlay.Route{
 			Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 16), byte(i >> 8), byte(i)}), 32), Kind: overlay.Unicast,
 			Via: []overlay.NextHop{{Remote: near, MAC: nearMAC}},
 		})

@@ -27,7 +27,7 @@ func Segments(e overlay.Edge) []overlay.Segment {
 
 // AllSegments are Segments and the plain networks at the uplinks, each named
 // after its uplink.
-func AllSegments(e overlay.Edge, v host.View) []overlay.Segment {
+func AllSegments(e overlay.Edge, v host.State) []overlay.Segment {
 	segments := Segments(e)
 	for _, r := range e.Routers {
 		for _, u := range r.Uplinks {
@@ -74,22 +74,22 @@ func SendsTo(s overlay.Segment, remote netip.Addr) bool {
 		slices.ContainsFunc(s.Static, func(m overlay.StaticMAC) bool { return m.Remote == remote })
 }
 
-// Untaught are the remotes that only BGP knows, of the segments of merged by name: what comes
+// NoLearning are the remotes that only BGP knows, of the segments of merged by name: what comes
 // from them says nothing of where hosts are.
-func Untaught(configured, merged overlay.Edge) map[string][]netip.Addr {
+func NoLearning(configured, merged overlay.Edge) map[string][]netip.Addr {
 	known := make(map[string]overlay.Segment)
 	for _, s := range Segments(configured) {
 		known[s.Name] = s
 	}
-	untaught := make(map[string][]netip.Addr)
+	noLearning := make(map[string][]netip.Addr)
 	for _, s := range Segments(merged) {
 		for _, remote := range s.Remotes {
 			if s.EVPN != nil && !SendsTo(known[s.Name], remote) {
-				untaught[s.Name] = append(untaught[s.Name], remote)
+				noLearning[s.Name] = append(noLearning[s.Name], remote)
 			}
 		}
 	}
-	return untaught
+	return noLearning
 }
 
 // Reach are the remotes of the segments of e, by name.

@@ -11,27 +11,27 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// Way is the path between a pair that tunnels may take: it leaves this host by the
+// PathOf is the path between a pair that tunnels may take: it leaves this host by the
 // interface of the TEP, or by any underlay interface where the TEP has none. Another
 // would carry tunnels into a network that was not meant to see them.
-func Way(e overlay.Edge, v host.View, pair overlay.Pair) (host.Path, bool) {
-	way, ok := v.Ways[pair]
-	if !ok || way.Local {
-		return way, false
+func PathOf(e overlay.Edge, v host.State, pair overlay.Pair) (host.Path, bool) {
+	path, ok := v.Routes[pair]
+	if !ok || path.Local {
+		return path, false
 	}
 	for _, local := range e.Underlay.Local() {
 		if local.Addr == pair.Local {
-			return way, carries(e, Facts{Links: v.Links}, local, way)
+			return path, carries(e, Facts{Links: v.Links}, local, path)
 		}
 	}
-	return way, false
+	return path, false
 }
 
 // Path is the preferred one of the ways to remote.
-func Path(e overlay.Edge, v host.View, remote netip.Addr) (host.Path, bool) {
+func Path(e overlay.Edge, v host.State, remote netip.Addr) (host.Path, bool) {
 	for _, pair := range pairsTo(e, remote) {
-		if way, ok := Way(e, v, pair); ok {
-			return way, true
+		if path, ok := PathOf(e, v, pair); ok {
+			return path, true
 		}
 	}
 	return host.Path{}, false
@@ -40,10 +40,10 @@ func Path(e overlay.Edge, v host.View, remote netip.Addr) (host.Path, bool) {
 // FactsOf are the facts for Teamed: what the host is like, what probes found and what
 // liveness takes out of use. Of several TEPs, one whose address the host does not have
 // is out of use as well.
-func FactsOf(e overlay.Edge, v host.View, probed map[overlay.Pair]int, dead map[overlay.Pair]string) Facts {
-	f := Facts{Links: v.Links, Ways: v.Ways, Probed: probed, Dead: make(map[overlay.Pair]string)}
+func FactsOf(e overlay.Edge, v host.State, probed map[overlay.Pair]int, dead map[overlay.Pair]string) Facts {
+	f := Facts{Links: v.Links, Paths: v.Routes, Probed: probed, Dead: make(map[overlay.Pair]string)}
 	if len(e.Underlay.Local()) > 1 {
-		for pair := range v.Ways {
+		for pair := range v.Routes {
 			if !v.TEPs[pair.Local] {
 				f.Dead[pair] = fmt.Sprintf("address %s is not on this host", pair.Local)
 			}
@@ -53,19 +53,19 @@ func FactsOf(e overlay.Edge, v host.View, probed map[overlay.Pair]int, dead map[
 	return f
 }
 
-// Steering is the part of the tables that says which paths are used.
-func Steering(e overlay.Edge, t Teams) ([]datapath.TEP, []datapath.Team) {
-	teams := make([]datapath.Team, 0, len(t.Teams))
+// PathSelection is the part of the tables that says which paths are used.
+func PathSelection(e overlay.Edge, t PathPolicies) ([]datapath.TEP, []datapath.PathPolicy) {
+	pathPolicies := make([]datapath.PathPolicy, 0, len(t.PathPolicies))
 	inUse := make(map[overlay.Pair]bool)
-	for _, team := range t.Teams {
-		to := datapath.Team{Source: team.Teaming == overlay.TeamSource}
-		for _, s := range team.Spreads {
-			to.Spreads = append(to.Spreads, datapath.Spread{Remote: s.Remote, Paths: s.Paths, Buckets: s.Buckets})
+	for _, pathPolicy := range t.PathPolicies {
+		to := datapath.PathPolicy{Source: pathPolicy.Teaming == overlay.PathPolicySource}
+		for _, s := range pathPolicy.PathGroups {
+			to.PathGroups = append(to.PathGroups, datapath.PathGroup{Remote: s.Remote, Paths: s.Paths, Buckets: s.Buckets})
 			for _, pair := range s.Paths {
 				inUse[pair] = true
 			}
 		}
-		teams = append(teams, to)
+		pathPolicies = append(pathPolicies, to)
 	}
 	var teps []datapath.TEP
 	for _, p := range t.Paths {
@@ -75,12 +75,12 @@ func Steering(e overlay.Edge, t Teams) ([]datapath.TEP, []datapath.Team) {
 			Down: p.Down != "" && !inUse[p.Pair],
 		})
 	}
-	return withoutWay(e, teps), teams
+	return withoutPath(e, teps), pathPolicies
 }
 
-// withoutWay adds what has no way and must be known all the same: of each remote the
+// withoutPath adds what has no way and must be known all the same: of each remote the
 // pair that stands for it, and its other addresses, which tunnels may come from.
-func withoutWay(e overlay.Edge, teps []datapath.TEP) []datapath.TEP {
+func withoutPath(e overlay.Edge, teps []datapath.TEP) []datapath.TEP {
 	first := e.Underlay.Local()[0].Addr
 	for _, remote := range Remotes(e) {
 		for _, addr := range e.Remote(remote).Addrs {
@@ -96,17 +96,17 @@ func withoutWay(e overlay.Edge, teps []datapath.TEP) []datapath.TEP {
 
 func pairOf(t datapath.TEP) overlay.Pair { return overlay.Pair{Local: t.Local, Remote: t.Addr} }
 
-// teamNumbers are the indexes of the segments' teams.
-func teamNumbers(e overlay.Edge, t Teams) map[string]int {
+// pathPolicyNumbers are the indexes of the segments' teams.
+func pathPolicyNumbers(e overlay.Edge, t PathPolicies) map[string]int {
 	numbers := make(map[string]int)
 	for _, s := range Segments(e) {
-		numbers[s.Name] = max(0, slices.IndexFunc(t.Teams, func(team Team) bool { return slices.Equal(team.TEPs, s.TEPs) }))
+		numbers[s.Name] = max(0, slices.IndexFunc(t.PathPolicies, func(pathPolicy PathPolicy) bool { return slices.Equal(pathPolicy.TEPs, s.TEPs) }))
 	}
 	return numbers
 }
 
-// wayProblems are those of ways that Teamed does not see.
-func wayProblems(e overlay.Edge, v host.View) (problems []string) {
+// pathProblems are those of ways that Teamed does not see.
+func pathProblems(e overlay.Edge, v host.State) (problems []string) {
 	add := func(format string, args ...any) {
 		if p := fmt.Sprintf(format, args...); !slices.Contains(problems, p) { // of another TEP
 			problems = append(problems, p)
@@ -115,24 +115,24 @@ func wayProblems(e overlay.Edge, v host.View) (problems []string) {
 	for _, remote := range Remotes(e) {
 		_, reachable := Path(e, v, remote)
 		for _, pair := range pairsTo(e, remote) {
-			way, there := v.Ways[pair]
-			_, usable := Way(e, v, pair)
+			path, there := v.Routes[pair]
+			_, usable := PathOf(e, v, pair)
 			switch {
-			case there && way.Local:
+			case there && path.Local:
 				add("remote %s is an address of this host: correct the remote", pair.Remote)
-			case there && !reachable && !isUnderlay(e, v, way.Ifindex):
+			case there && !reachable && !isUnderlay(e, v, path.Ifindex):
 				add("remote %s: its route leaves by %s, which is no underlay interface: change the route, or add %s to the underlay's interfaces",
-					pair.Remote, way.Interface, way.Interface)
-			case usable && way.NextMAC == (overlay.MAC{}):
+					pair.Remote, path.Interface, path.Interface)
+			case usable && path.NextMAC == (overlay.MAC{}):
 				add("remote %s: next hop %s on %s does not answer: check that it is up and in the same network",
-					pair.Remote, way.NextHop.Addr, way.Interface)
+					pair.Remote, path.NextHop.Addr, path.Interface)
 			}
 		}
 	}
 	return problems
 }
 
-func isUnderlay(e overlay.Edge, v host.View, ifindex int) bool {
+func isUnderlay(e overlay.Edge, v host.State, ifindex int) bool {
 	return slices.ContainsFunc(e.Underlay.Interfaces, func(name string) bool {
 		link, ok := v.Links[name]
 		return ok && link.Index == ifindex

@@ -13,10 +13,10 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// meshView is a host with the facts of meshed.
-func meshView() host.View {
+// meshState is a host with the facts of meshed.
+func meshState() host.State {
 	f := meshed()
-	return host.View{Links: f.Links, Ways: f.Ways, TEPs: map[netip.Addr]bool{localA: true, localB: true}}
+	return host.State{Links: f.Links, Routes: f.Paths, TEPs: map[netip.Addr]bool{localA: true, localB: true}}
 }
 
 // downOf are the pairs that the data path is told are down.
@@ -29,11 +29,11 @@ func downOf(teps []datapath.TEP) (pairs []overlay.Pair) {
 	return pairs
 }
 
-func TestSteering(t *testing.T) {
+func TestPathSelection(t *testing.T) {
 	e, f := dual(), meshed()
-	e.Underlay.Teaming = overlay.TeamSource
-	teams, _ := plan(t, e, f, Teams{})
-	teps, steered := Steering(e, teams)
+	e.Underlay.Teaming = overlay.PathPolicySource
+	pathPolicies, _ := plan(t, e, f, PathPolicies{})
+	teps, steered := PathSelection(e, pathPolicies)
 	var pairs []overlay.Pair
 	for _, tep := range teps {
 		pairs = append(pairs, pairOf(tep))
@@ -47,28 +47,28 @@ func TestSteering(t *testing.T) {
 	if len(steered) != 2 || !steered[0].Source || steered[1].Source {
 		t.Fatalf("teams %+v, want the first by source and the pinned one not", steered)
 	}
-	first, pinned := steered[0].Spreads[0], steered[1].Spreads[0]
-	if first.Buckets != spreadOf(t, teams).Buckets || !slices.Equal(first.Paths, mesh) || !slices.Equal(pinned.Paths, []overlay.Pair{ba}) {
+	first, pinned := steered[0].PathGroups[0], steered[1].PathGroups[0]
+	if first.Buckets != pathGroupOf(t, pathPolicies).Buckets || !slices.Equal(first.Paths, mesh) || !slices.Equal(pinned.Paths, []overlay.Pair{ba}) {
 		t.Errorf("spreads %+v and %+v are not the plan's", first, pinned)
 	}
-	if diff := cmp.Diff(map[string]int{"blue": 0, "storage": 1}, teamNumbers(e, teams)); diff != "" {
+	if diff := cmp.Diff(map[string]int{"blue": 0, "storage": 1}, pathPolicyNumbers(e, pathPolicies)); diff != "" {
 		t.Errorf("teams of segments (-want +got):\n%s", diff)
 	}
 }
 
 // A dead path is down, unless it is what is left: then each packet would be decided
 // anew for nothing.
-func TestSteeringOfDeadPaths(t *testing.T) {
+func TestPathSelectionOfDeadPaths(t *testing.T) {
 	e, f := dual(), meshed()
 	f.Dead = map[overlay.Pair]string{aa: "x", ba: "x"}
-	teams, _ := plan(t, e, f, Teams{})
-	teps, _ := Steering(e, teams)
+	pathPolicies, _ := plan(t, e, f, PathPolicies{})
+	teps, _ := PathSelection(e, pathPolicies)
 	if got := downOf(teps); !slices.Equal(got, []overlay.Pair{aa, ba}) {
 		t.Errorf("down %v, want the dead ones", got)
 	}
 	f.Dead[ad], f.Dead[bd] = "x", "x"
-	teams, _ = plan(t, e, f, teams)
-	teps, _ = Steering(e, teams)
+	pathPolicies, _ = plan(t, e, f, pathPolicies)
+	teps, _ = PathSelection(e, pathPolicies)
 	if got := downOf(teps); !slices.Equal(got, []overlay.Pair{aa, ba}) {
 		t.Errorf("down %v with all dead, want those alone that were not used last", got)
 	}
@@ -76,13 +76,13 @@ func TestSteeringOfDeadPaths(t *testing.T) {
 
 // What has no way is known all the same: the pair that stands for a remote, and the
 // addresses that its tunnels may come from.
-func TestSteeringWithoutWays(t *testing.T) {
+func TestPathSelectionWithoutPaths(t *testing.T) {
 	e, f := dual(), meshed()
-	delete(f.Ways, aa)
-	delete(f.Ways, ad)
-	delete(f.Ways, bd)
-	teams, _ := plan(t, e, f, Teams{})
-	teps, _ := Steering(e, teams)
+	delete(f.Paths, aa)
+	delete(f.Paths, ad)
+	delete(f.Paths, bd)
+	pathPolicies, _ := plan(t, e, f, PathPolicies{})
+	teps, _ := PathSelection(e, pathPolicies)
 	want := []datapath.TEP{
 		{Addr: remoteA, Local: localA, Edge: remoteA},
 		{Addr: remoteD, Local: localA, Edge: remoteA},
@@ -95,42 +95,42 @@ func TestSteeringWithoutWays(t *testing.T) {
 
 // Of several TEPs, one whose address is not there is out of use; the only one stays.
 func TestAddressThatIsNotThere(t *testing.T) {
-	v := meshView()
+	v := meshState()
 	delete(v.TEPs, localB)
-	teams, problems := plan(t, dual(), FactsOf(dual(), v, nil, map[overlay.Pair]string{ad: "no packet for 150ms"}), Teams{})
-	wantPaths(t, spreadOf(t, teams), aa)
+	pathPolicies, problems := plan(t, dual(), FactsOf(dual(), v, nil, map[overlay.Pair]string{ad: "no packet for 150ms"}), PathPolicies{})
+	wantPaths(t, pathGroupOf(t, pathPolicies), aa)
 	if len(problems) != 3 || !strings.Contains(problems[1], "address 198.51.100.1 is not on this host") {
 		t.Errorf("problems %q", problems)
 	}
-	single := view()
+	single := state()
 	single.TEPs = nil
 	if f := FactsOf(edge(), single, nil, nil); len(f.Dead) > 0 {
 		t.Errorf("dead %v, want none of the only TEP", f.Dead)
 	}
 }
 
-func TestWaysOfSeveralTEPs(t *testing.T) {
-	e, v := dual(), meshView()
+func TestPathsOfSeveralTEPs(t *testing.T) {
+	e, v := dual(), meshState()
 	want := Want(e)
 	if !slices.Equal(want.TEPs, []netip.Addr{localA, localB}) || !slices.Equal(want.Pairs, mesh) {
 		t.Errorf("asked for %v and %v", want.TEPs, want.Pairs)
 	}
-	if hops := Holds(e, v).NextHops; len(hops) != 4 {
+	if hops := HostConfig(e, v).NextHops; len(hops) != 4 {
 		t.Errorf("next hops %v, want those of all ways", hops)
 	}
-	v.Ways[aa] = way(meshed(), aa, "eth1")
-	if _, ok := Way(e, v, aa); ok {
+	v.Routes[aa] = path(meshed(), aa, "eth1")
+	if _, ok := PathOf(e, v, aa); ok {
 		t.Error("a way by another TEP's interface is one")
 	}
 	if path, ok := Path(e, v, remoteA); !ok || path.Addr != remoteD {
 		t.Errorf("preferred way %+v, want that to the second address", path)
 	}
-	if hops := Holds(e, v).NextHops; len(hops) != 3 {
+	if hops := HostConfig(e, v).NextHops; len(hops) != 3 {
 		t.Errorf("next hops %v, want those of ways that tunnels may take", hops)
 	}
 	unknown := overlay.Pair{Local: remoteC, Remote: remoteA}
-	v.Ways[unknown] = v.Ways[bd]
-	if _, ok := Way(e, v, unknown); ok {
+	v.Routes[unknown] = v.Routes[bd]
+	if _, ok := PathOf(e, v, unknown); ok {
 		t.Error("a way from an address that is no TEP is one")
 	}
 }
@@ -138,7 +138,7 @@ func TestWaysOfSeveralTEPs(t *testing.T) {
 // The narrowest of the paths that a segment may take counts, of a pinned one those
 // of its TEPs.
 func TestPortsOfSeveralTEPs(t *testing.T) {
-	e, v := dual(), meshView()
+	e, v := dual(), meshState()
 	for i, s := range []string{"blue", "storage"} {
 		name := []string{"tap0", "tap1"}[i]
 		e.Ports = append(e.Ports, overlay.Port{Name: s, Interface: name, Segment: s})

@@ -59,7 +59,7 @@ func TransitHook(e overlay.Edge, link host.Link) (hook, why string) {
 
 // desiredTransit are the interfaces with a transit program, and those that take
 // packets from one.
-func desiredTransit(e overlay.Edge, v host.View) (transit []datapath.Transit, exits []int, problems []string) {
+func desiredTransit(e overlay.Edge, v host.State) (transit []datapath.Transit, exits []int, problems []string) {
 	if !HasTransit(e) {
 		return nil, nil, nil
 	}
@@ -87,7 +87,7 @@ func desiredTransit(e overlay.Edge, v host.View) (transit []datapath.Transit, ex
 		if hook != TransitByTC {
 			transit = append(transit, datapath.Transit{
 				Ifindex: link.Index, MAC: link.MAC, Underlay: underlay[name], Uplink: uplink[name], Generic: hook == TransitByGeneric,
-				Unsummed: link.XDP.Unsummed, AsksTags: hook == TransitByNative && link.XDP.HidesTags,
+				CsumPartial: link.XDP.CsumPartial, AsksTags: hook == TransitByNative && link.XDP.HidesTags,
 			})
 		}
 		if e.Transit.Mode == overlay.TransitNative && hook != TransitByNative {

@@ -50,19 +50,19 @@ func TestDesiredTransit(t *testing.T) {
 			{Name: "a", Interface: "eth0", VLAN: 10}, {Name: "b", Interface: "eth0", VLAN: 20}, {Name: "c", Interface: "veth0"}, {Name: "d", Interface: "gone"},
 		}}},
 	}
-	v := host.View{Links: map[string]host.Link{
+	v := host.State{Links: map[string]host.Link{
 		"eth0":  {Name: "eth0", Index: 2, MTU: 1500, XDP: host.XDP{Known: true, Takes: true, HidesTags: true, TellsTags: true}},
-		"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1500, XDP: host.XDP{Known: true, Takes: true, Sends: true, Unsummed: true}},
+		"veth0": {Name: "veth0", Index: 3, Kind: "veth", MTU: 1500, XDP: host.XDP{Known: true, Takes: true, Sends: true, CsumPartial: true}},
 	}}
 	transit, exits, problems := desiredTransit(e, v)
-	if len(transit) != 1 || !transit[0].Underlay || !transit[0].Uplink || !transit[0].AsksTags || transit[0].Unsummed || transit[0].Ifindex != 2 {
+	if len(transit) != 1 || !transit[0].Underlay || !transit[0].Uplink || !transit[0].AsksTags || transit[0].CsumPartial || transit[0].Ifindex != 2 {
 		t.Errorf("programs %+v", transit)
 	}
 	if len(exits) != 1 || exits[0] != 3 || len(problems) != 0 {
 		t.Errorf("exits %v, problems %v", exits, problems)
 	}
 	e.Transit.Mode = overlay.TransitNative
-	if transit, _, problems = desiredTransit(e, v); len(transit) != 2 || !transit[1].Unsummed || len(problems) != 0 {
+	if transit, _, problems = desiredTransit(e, v); len(transit) != 2 || !transit[1].CsumPartial || len(problems) != 0 {
 		t.Errorf("with native programs %+v, problems %v", transit, problems)
 	}
 }

@@ -35,9 +35,9 @@ type kind uint8
 const (
 	kindHello  kind = 1 + iota
 	kindProof       // that the sender has the key
-	kindPut         // records of bindings that are new, or go on
-	kindDelete      // records of bindings that ended
-	kindSynced      // all bindings that there were have been sent
+	kindPut         // records of sessions that are new, or go on
+	kindDelete      // records of sessions that ended
+	kindSynced      // all sessions that there were have been sent
 	kindBeat        // nothing, so that the other end hears something
 	kindEnd
 )

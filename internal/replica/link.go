@@ -118,7 +118,7 @@ func (r *Replicator) enter() error {
 // dial keeps the link connected.
 func (r *Replicator) dial(l *link) {
 	if err := r.enter(); err != nil {
-		r.Log.Error("replication of bindings", "gateway", l.Remote, "err", err)
+		r.Log.Error("replication of sessions", "gateway", l.Remote, "err", err)
 		return
 	}
 	dialer := net.Dialer{
@@ -155,7 +155,7 @@ func (r *Replicator) report(l *link, err error) {
 	now := l.state.Why
 	l.mu.Unlock()
 	if was != now {
-		r.Log.Warn("replication of bindings", "gateway", l.Remote, "port", l.Port, "err", err)
+		r.Log.Warn("replication of sessions", "gateway", l.Remote, "port", l.Port, "err", err)
 	}
 }
 
@@ -210,7 +210,7 @@ func (r *Replicator) listenAt(at netip.AddrPort) error {
 	}()
 	o := <-result
 	if o.error != nil {
-		return fmt.Errorf("replication of bindings: listen on %s: %w", at, o.error)
+		return fmt.Errorf("replication of sessions: listen on %s: %w", at, o.error)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.listeners[at] = &listener{o.Listener, cancel}

@@ -1,4 +1,4 @@
-// Package replica tells the gateways of a group of each other's bindings, over TCP between
+// Package replica tells the gateways of a group of each other's sessions, over TCP between
 // their first tunnel endpoints, so that connections survive when one takes over from another.
 //
 // Its one invariant: what a gateway got from another is, once they are synchronised, all that
@@ -53,10 +53,10 @@ type Format struct {
 	Version uint16 // ends of different versions do not talk to each other
 }
 
-// Store is the bindings of this edge. Its methods are called by many goroutines. Records
+// Store is the sessions of this edge. Its methods are called by many goroutines. Records
 // are whole ones behind each other, good until the method returns.
 type Store interface {
-	// Snapshot calls do with all bindings that are for the link, some at a time.
+	// Snapshot calls do with all sessions that are for the link, some at a time.
 	Snapshot(link ID, do func(records []byte)) error
 	Put(link ID, records []byte) error
 	Delete(link ID, records []byte) error
@@ -95,14 +95,14 @@ type Replicator struct {
 	closed    bool
 
 	changed   chan struct{}
-	snapshots sync.Mutex // one at a time: each takes memory for all bindings
+	snapshots sync.Mutex // one at a time: each takes memory for all sessions
 	owned     sync.WaitGroup
 }
 
 // New makes a Replicator without links. The caller closes it.
 func New(o Options) (*Replicator, error) {
 	if o.Format.Len <= 0 || o.Format.Len*recordsMost > maxPayload {
-		return nil, fmt.Errorf("replicate bindings: records of %d bytes", o.Format.Len)
+		return nil, fmt.Errorf("replicate sessions: records of %d bytes", o.Format.Len)
 	}
 	return &Replicator{Options: o, most: queueMost, links: map[ID]*link{}, listeners: map[netip.AddrPort]*listener{}, changed: make(chan struct{}, 1)}, nil
 }
@@ -142,7 +142,7 @@ func (r *Replicator) Set(links []Link) error {
 	closed := r.closed
 	r.mu.Unlock()
 	if closed {
-		return errors.New("replicate bindings: it has ended")
+		return errors.New("replicate sessions: it has ended")
 	}
 	return r.set(links)
 }
@@ -182,10 +182,10 @@ func (r *Replicator) drop(wanted map[ID]Link) (gone []*link) {
 	return gone
 }
 
-// Put tells the link of bindings that are new, or go on.
+// Put tells the link of sessions that are new, or go on.
 func (r *Replicator) Put(id ID, records []byte) { r.queue(id, kindPut, records) }
 
-// Delete tells it of bindings that ended.
+// Delete tells it of sessions that ended.
 func (r *Replicator) Delete(id ID, records []byte) { r.queue(id, kindDelete, records) }
 
 func (r *Replicator) queue(id ID, k kind, records []byte) {

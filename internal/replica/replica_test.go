@@ -248,7 +248,7 @@ func TestRefuses(t *testing.T) {
 			b.to(t, port, c.keyB, a)
 			within(t, c.want, func() bool { return strings.Contains(a.state(b, port).Why, c.want) })
 			if s := a.state(b, port); s.Connected || s.Synced || s.Received > 0 || len(a.kept.list()) != 1 || len(b.kept.list()) != 1 {
-				t.Errorf("state %+v, bindings %v and %v", s, a.kept.list(), b.kept.list())
+				t.Errorf("state %+v, sessions %v and %v", s, a.kept.list(), b.kept.list())
 			}
 		})
 	}
@@ -319,10 +319,10 @@ func TestResync(t *testing.T) {
 func TestStoreRefuses(t *testing.T) {
 	port := freePort(t)
 	a, b := newGateway(t, 1, newTable(1)), newGateway(t, 2, newTable())
-	b.kept.refuses = errors.New("no such binding")
+	b.kept.refuses = errors.New("no such session")
 	a.to(t, port, "", b)
 	b.to(t, port, "", a)
-	within(t, "said", func() bool { return strings.Contains(b.state(a, port).Why, "no such binding") })
+	within(t, "said", func() bool { return strings.Contains(b.state(a, port).Why, "no such session") })
 }
 
 // A frame that was changed, cut, replayed or moved is not taken.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// beatEvery is between frames at least, and silence how long an end waits for one.
+	// tickEvery is between frames at least, and silence how long an end waits for one.
 	beatEvery = time.Second
 	silence   = 5 * time.Second
 	// queueMost bounds the records that wait for a slow end.
@@ -85,7 +85,7 @@ func (s *session) queue(k kind, records []byte) {
 	}
 	s.mu.Unlock()
 	if full {
-		s.cut(fmt.Errorf("it is too slow: %d bindings wait for it, and it is told all again", s.r.most))
+		s.cut(fmt.Errorf("it is too slow: %d sessions wait for it, and it is told all again", s.r.most))
 		return
 	}
 	select {
@@ -180,7 +180,7 @@ func (s *session) writeSnapshot() error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("read the bindings: %w", err)
+		return fmt.Errorf("read the sessions: %w", err)
 	}
 	for i := range all {
 		if err := s.writeRecords(all[i]); err != nil {

@@ -44,8 +44,8 @@ func parseHello(b []byte) (h hello, err error) {
 	return h, nil
 }
 
-// judge compares what both ends are.
-func (h hello) judge(theirs hello) error {
+// compare compares what both ends are.
+func (h hello) compare(theirs hello) error {
 	switch {
 	case h.flags&helloListen == theirs.flags&helloListen:
 		return errors.New("it takes itself for this end of the connection")
@@ -86,7 +86,7 @@ func shake(c io.ReadWriter, l Link, format Format, listens bool) (seals, error) 
 	}
 	theirs, err := parseHello(payload)
 	if err == nil {
-		err = mine.judge(theirs)
+		err = mine.compare(theirs)
 	}
 	if err != nil || len(l.Key) == 0 {
 		return seals{}, err

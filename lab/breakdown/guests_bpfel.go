@@ -13,6 +13,327 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type guestsAddr struct {
+	_ structs.HostLayout
+	W [4]uint32
+}
+
+type guestsAllowedAddr struct {
+	_         structs.HostLayout
+	Prefixlen uint32
+	Vport     uint32
+	Addr      guestsAddr
+}
+
+type guestsAllowedMac struct {
+	_     structs.HostLayout
+	Vport uint32
+	Mac   [6]uint8
+	Pad   uint16
+}
+
+type guestsCounter struct {
+	_       structs.HostLayout
+	Packets uint64
+	Bytes   uint64
+}
+
+type guestsCtEntry struct {
+	_           structs.HostLayout
+	SeenNs      uint64
+	BornNs      uint64
+	Counters    [2]guestsCounter
+	NextSeq     [2]uint32
+	Bits        uint32
+	Rule        uint32
+	Policy      uint32
+	PeerVport   uint16
+	PeerSegment uint16
+	Smac        [6]uint8
+	Dmac        [6]uint8
+	Scale       [2]uint8
+	Pad         [2]uint8
+}
+
+type guestsCtKey struct {
+	_           structs.HostLayout
+	Zone        uint32
+	Proto       uint8
+	EchoDir     uint8
+	Pad         [2]uint8
+	Inside      guestsAddr
+	Outside     guestsAddr
+	InsidePort  uint16
+	OutsidePort uint16
+}
+
+type guestsEgressPolicy struct {
+	_         structs.HostLayout
+	Used      uint32
+	Router    uint32
+	Segment   uint32
+	Flags     uint32
+	FirstPort uint16
+	LastPort  uint16
+	Limit     uint32
+	Kept      [16]uint16
+	Family    [2]struct {
+		_        structs.HostLayout
+		Pool     uint32
+		Count    uint32
+		Nexthops [256]uint16
+		First    [256]uint16
+	}
+}
+
+type guestsEvent uint32
+
+const (
+	guestsEventEVENT_HIT                   guestsEvent = 0
+	guestsEventEVENT_MISS                  guestsEvent = 1
+	guestsEventEVENT_STALE                 guestsEvent = 2
+	guestsEventEVENT_REVALIDATED           guestsEvent = 3
+	guestsEventEVENT_LEARNED               guestsEvent = 4
+	guestsEventEVENT_MOVED                 guestsEvent = 5
+	guestsEventEVENT_HOST_EVENT_LOST       guestsEvent = 6
+	guestsEventEVENT_FDB_FULL              guestsEvent = 7
+	guestsEventEVENT_FLOW_FULL             guestsEvent = 8
+	guestsEventEVENT_FLOODED               guestsEvent = 9
+	guestsEventEVENT_FLOOD_COPY            guestsEvent = 10
+	guestsEventEVENT_EVICTED               guestsEvent = 11
+	guestsEventEVENT_TRANSIT               guestsEvent = 12
+	guestsEventEVENT_NEIGH_FALLBACK        guestsEvent = 13
+	guestsEventEVENT_REORDER_HELD          guestsEvent = 14
+	guestsEventEVENT_REORDER_TIMEOUT       guestsEvent = 15
+	guestsEventEVENT_PROXY_REPLIED         guestsEvent = 16
+	guestsEventEVENT_NEIGH_REQUESTED       guestsEvent = 17
+	guestsEventEVENT_LOCAL_DELIVERED       guestsEvent = 18
+	guestsEventEVENT_ICMP_SENT             guestsEvent = 19
+	guestsEventEVENT_RESET_SENT            guestsEvent = 20
+	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 21
+	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 22
+	guestsEventEVENT_PATH_MTU              guestsEvent = 23
+	guestsEventEVENT_GRO                   guestsEvent = 24
+	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 25
+	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 26
+	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 27
+	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 28
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 29
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 30
+	guestsEventEVENT_LOG_LOST              guestsEvent = 31
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 32
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 33
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 34
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 35
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 36
+	guestsEventEVENT_MAX                   guestsEvent = 37
+)
+
+type guestsFdbEntry struct {
+	_      structs.HostLayout
+	Vport  uint32
+	Moves  uint32
+	SeenNs uint64
+	Origin uint8
+	Sticky uint8
+	Pad    [6]uint8
+}
+
+type guestsFdbKey struct {
+	_       structs.HostLayout
+	Segment uint32
+	Mac     [6]uint8
+	Pad     uint16
+}
+
+type guestsFlow struct {
+	_        structs.HostLayout
+	Decision struct {
+		_              structs.HostLayout
+		Generation     uint32
+		Segment        uint16
+		ToSegment      uint16
+		In             uint16
+		Out            uint16
+		Action         uint8
+		Slow           uint8
+		Flags          uint8
+		Age            uint8
+		Entropy        uint16
+		Dmac           [6]uint8
+		Smac           [6]uint8
+		SeenGeneration uint16
+	}
+	Burst       uint8
+	Pad         uint8
+	Nexthop     uint16
+	NextSeq     uint32
+	GapSince    uint32
+	BurstNs     uint32
+	DecidedNs   uint64
+	SeenNs      uint64
+	Packets     uint64
+	Bytes       uint64
+	Reported    guestsCounter
+	Translation struct {
+		_     structs.HostLayout
+		Src   guestsAddr
+		Dst   guestsAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+}
+
+type guestsFlowKey struct {
+	_         structs.HostLayout
+	Origin    guestsAddr
+	Vni       uint32
+	Tags      [2]uint32
+	Dmac      [6]uint8
+	Smac      [6]uint8
+	Ethertype uint16
+	Proto     uint8
+	Fragment  uint8
+	Saddr     guestsAddr
+	Daddr     guestsAddr
+	Sport     uint16
+	Dport     uint16
+}
+
+type guestsFragmentKey struct {
+	_         structs.HostLayout
+	Zone      uint32
+	Id        uint32
+	Saddr     guestsAddr
+	Daddr     guestsAddr
+	Proto     uint8
+	Direction uint8
+	Pad       [2]uint8
+}
+
+type guestsFragmentTranslation struct {
+	_           structs.HostLayout
+	PassedNs    uint64
+	Translation struct {
+		_     structs.HostLayout
+		Src   guestsAddr
+		Dst   guestsAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Via    guestsAddr
+	Egress uint16
+	Flags  uint16
+	Pad    [2]uint16
+}
+
+type guestsGlobalCounter uint32
+
+const (
+	guestsGlobalCounterGLOBAL_GENERATION guestsGlobalCounter = 0
+	guestsGlobalCounterGLOBAL_CLOCK      guestsGlobalCounter = 1
+	guestsGlobalCounterGLOBAL_LEASE      guestsGlobalCounter = 2
+	guestsGlobalCounterGLOBAL_MAX        guestsGlobalCounter = 3
+)
+
+type guestsHalfOpenCount struct {
+	_     structs.HostLayout
+	Count uint32
+}
+
+type guestsLocalKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Addr   guestsAddr
+}
+
+type guestsLogBucket struct {
+	_      structs.HostLayout
+	Bucket guestsTokenBucket
+	Lost   uint64
+}
+
+type guestsMemberKey struct {
+	_       structs.HostLayout
+	Segment uint32
+	Index   uint32
+}
+
+type guestsNatHostCount struct {
+	_     structs.HostLayout
+	Count uint32
+}
+
+type guestsNatHostKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Addr   guestsAddr
+}
+
+type guestsNatOrig struct {
+	_    structs.HostLayout
+	Addr guestsAddr
+	Port uint16
+	Pad  uint16
+}
+
+type guestsNatSession struct {
+	_            structs.HostLayout
+	Ct           guestsCtEntry
+	Addr         guestsAddr
+	Via          guestsAddr
+	Port         uint16
+	Egress       uint16
+	Flags        uint32
+	ReplicatedNs uint64
+}
+
+type guestsNeighbour struct {
+	_      structs.HostLayout
+	Mac    [6]uint8
+	Origin uint8
+	AtPort uint8
+	SeenNs uint64
+}
+
+type guestsNeighbourKey struct {
+	_       structs.HostLayout
+	Segment uint32
+	Addr    guestsAddr
+}
+
+type guestsNexthop struct {
+	_       structs.HostLayout
+	Segment uint32
+	Vport   uint16
+	Mac     [6]uint8
+	Addr    guestsAddr
+}
+
+type guestsNexthopGroup struct {
+	_       structs.HostLayout
+	Buckets [128]uint16
+}
+
+type guestsPathGroup struct {
+	_       structs.HostLayout
+	Buckets [64]uint16
+}
+
+type guestsPathGroupKey struct {
+	_          structs.HostLayout
+	Vport      uint16
+	PathPolicy uint16
+}
+
+type guestsPathKey struct {
+	_      structs.HostLayout
+	Local  guestsAddr
+	Remote guestsAddr
+}
+
 type guestsPoint uint8
 
 const (
@@ -20,13 +341,169 @@ const (
 	guestsPointPOINT_UNDERLAY guestsPoint = 1
 	guestsPointPOINT_PARSED   guestsPoint = 2
 	guestsPointPOINT_CACHED   guestsPoint = 3
-	guestsPointPOINT_SWITCHED guestsPoint = 4
-	guestsPointPOINT_POLICED  guestsPoint = 5
+	guestsPointPOINT_RESOLVED guestsPoint = 4
+	guestsPointPOINT_ADMITTED guestsPoint = 5
 	guestsPointPOINT_DECIDED  guestsPoint = 6
 	guestsPointPOINT_SENT     guestsPoint = 7
 	guestsPointPOINT_LEAVES   guestsPoint = 8
 	guestsPointPOINT_READY    guestsPoint = 9
 )
+
+type guestsPortForward struct {
+	_      structs.HostLayout
+	Addr   guestsAddr
+	Port   uint16
+	Egress uint16
+}
+
+type guestsPortForwardKey struct {
+	_      structs.HostLayout
+	Router uint32
+	Proto  uint8
+	Pad    uint8
+	Port   uint16
+	Addr   guestsAddr
+}
+
+type guestsPortKey struct {
+	_       structs.HostLayout
+	Ifindex uint32
+	Vlan    uint32
+}
+
+type guestsReason uint32
+
+const (
+	guestsReasonREASON_FORWARDED          guestsReason = 0
+	guestsReasonREASON_MALFORMED_ETHERNET guestsReason = 1
+	guestsReasonREASON_MALFORMED_ARP      guestsReason = 2
+	guestsReasonREASON_MALFORMED_IPV4     guestsReason = 3
+	guestsReasonREASON_MALFORMED_IPV6     guestsReason = 4
+	guestsReasonREASON_MALFORMED_L4       guestsReason = 5
+	guestsReasonREASON_SOURCE_MULTICAST   guestsReason = 6
+	guestsReasonREASON_VLAN_TAGGED        guestsReason = 7
+	guestsReasonREASON_OUTER_MALFORMED    guestsReason = 8
+	guestsReasonREASON_OUTER_FRAGMENT     guestsReason = 9
+	guestsReasonREASON_TUNNEL_FLAGS       guestsReason = 10
+	guestsReasonREASON_UNKNOWN_OPTION     guestsReason = 11
+	guestsReasonREASON_ECN_MARKED         guestsReason = 12
+	guestsReasonREASON_UNKNOWN_VNI        guestsReason = 13
+	guestsReasonREASON_UNKNOWN_REMOTE     guestsReason = 14
+	guestsReasonREASON_UNKNOWN_PORT       guestsReason = 15
+	guestsReasonREASON_SPOOFED_MAC        guestsReason = 16
+	guestsReasonREASON_SPOOFED_ADDRESS    guestsReason = 17
+	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 18
+	guestsReasonREASON_SAME_PORT          guestsReason = 19
+	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 20
+	guestsReasonREASON_NOT_ROUTED         guestsReason = 21
+	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 22
+	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 23
+	guestsReasonREASON_NO_ROUTE           guestsReason = 24
+	guestsReasonREASON_BLACKHOLE          guestsReason = 25
+	guestsReasonREASON_UNREACHABLE        guestsReason = 26
+	guestsReasonREASON_PROHIBITED         guestsReason = 27
+	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 28
+	guestsReasonREASON_NO_MEMBER          guestsReason = 29
+	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 30
+	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 31
+	guestsReasonREASON_TOO_BIG            guestsReason = 32
+	guestsReasonREASON_GSO_NESTED         guestsReason = 33
+	guestsReasonREASON_GSO_UDP            guestsReason = 34
+	guestsReasonREASON_NO_HEADROOM        guestsReason = 35
+	guestsReasonREASON_NO_CSUM            guestsReason = 36
+	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 37
+	guestsReasonREASON_DEVMAP_DROP        guestsReason = 38
+	guestsReasonREASON_DENIED             guestsReason = 39
+	guestsReasonREASON_REJECTED           guestsReason = 40
+	guestsReasonREASON_NO_POLICY          guestsReason = 41
+	guestsReasonREASON_NON_IP             guestsReason = 42
+	guestsReasonREASON_OUT_OF_STATE       guestsReason = 43
+	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 44
+	guestsReasonREASON_TCP_FLAGS          guestsReason = 45
+	guestsReasonREASON_UNRELATED          guestsReason = 46
+	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 47
+	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 48
+	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 49
+	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 50
+	guestsReasonREASON_NO_GATEWAY         guestsReason = 51
+	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 52
+	guestsReasonREASON_NAT_FULL           guestsReason = 53
+	guestsReasonREASON_NAT_LIMIT          guestsReason = 54
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 55
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 56
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 57
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 58
+	guestsReasonREASON_MAX                guestsReason = 59
+)
+
+type guestsRemoteKey struct {
+	_       structs.HostLayout
+	Addr    guestsAddr
+	Segment uint32
+}
+
+type guestsRoute struct {
+	_     structs.HostLayout
+	Kind  uint8
+	Pad   [3]uint8
+	Group uint32
+}
+
+type guestsRouteKey struct {
+	_         structs.HostLayout
+	Prefixlen uint32
+	Router    uint32
+	Addr      guestsAddr
+}
+
+type guestsRouter struct {
+	_          structs.HostLayout
+	Generation uint32
+	Used       uint32
+	Flags      uint32
+	Translated uint32
+	Source4    guestsAddr
+	Source6    guestsAddr
+	Shards     [64]uint32
+}
+
+type guestsRuleCounters struct {
+	_           structs.HostLayout
+	Name        uint64
+	Connections uint64
+	Packets     uint64
+	Bytes       uint64
+	SeenNs      uint64
+}
+
+type guestsSegment struct {
+	_               structs.HostLayout
+	Generation      uint32
+	Vni             uint32
+	Members         uint32
+	UdpPort         uint16
+	Used            uint8
+	Flags           uint8
+	CsumIfindex     uint32
+	Router          uint32
+	Encap           uint8
+	Outer           uint8
+	Tos             uint8
+	Ttl             uint8
+	OptionsLen      uint8
+	OptionsCritical uint8
+	TunnelLen       uint16
+	GatewayMac      [6]uint8
+	PathPolicy      uint16
+	Egress          uint16
+	Evpn            uint8
+	Pad             uint8
+	Gateway4        guestsAddr
+	Gateway6        guestsAddr
+	Options         [252]uint8
+	Pad2            [60]uint8
+	Shards          [64]uint32
+}
 
 type guestsStamp struct {
 	_     structs.HostLayout
@@ -42,16 +519,141 @@ type guestsStamped struct {
 	Lost uint32
 }
 
+type guestsTokenBucket struct {
+	_        structs.HostLayout
+	Tokens   uint64
+	FilledNs uint64
+}
+
+type guestsTraceStep struct {
+	_     structs.HostLayout
+	Stage uint32
+	A     uint32
+	B     uint32
+}
+
+type guestsTransitEntry struct {
+	_        structs.HostLayout
+	Key      guestsFlowKey
+	Decision struct {
+		_              structs.HostLayout
+		Generation     uint32
+		Segment        uint16
+		ToSegment      uint16
+		In             uint16
+		Out            uint16
+		Action         uint8
+		Slow           uint8
+		Flags          uint8
+		Age            uint8
+		Entropy        uint16
+		Dmac           [6]uint8
+		Smac           [6]uint8
+		SeenGeneration uint16
+	}
+	Packets uint64
+	Bytes   uint64
+}
+
+type guestsTransitTable struct {
+	_            structs.HostLayout
+	Mask         uint32
+	Evictions    uint32
+	Used         uint32
+	Pad          uint32
+	Fast         uint64
+	FastAtReview uint64
+}
+
+type guestsVniKey struct {
+	_       structs.HostLayout
+	Vni     uint32
+	UdpPort uint16
+	Pad     uint16
+}
+
+type guestsVport struct {
+	_         structs.HostLayout
+	Kind      uint8
+	OuterLen  uint8
+	Flags     uint16
+	Ifindex   uint32
+	Mtu       uint32
+	Segment   uint32
+	PathMtu   uint32
+	Vlan      uint16
+	TxIndex   uint16
+	PathMtuNs uint64
+	Addr      guestsAddr
+	Local     guestsAddr
+	Outer     [56]uint8
+}
+
+type guestsVportCounters struct {
+	_     structs.HostLayout
+	Rx    guestsCounter
+	Tx    guestsCounter
+	Drops uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	guestsMapFollowed   = "followed"
-	guestsMapStamped    = "stamped"
-	guestsMapStamps     = "stamps"
-	guestsProgLeaves    = "leaves"
-	guestsProgReady     = "ready"
-	guestsVarStampSlots = "stamp_slots"
+	guestsMapAllowedAddrs     = "allowed_addrs"
+	guestsMapAllowedMacs      = "allowed_macs"
+	guestsMapCtEstablished    = "ct_established"
+	guestsMapCtHalfOpen       = "ct_half_open"
+	guestsMapDrops            = "drops"
+	guestsMapEgressPolicies   = "egress_policies"
+	guestsMapEvents           = "events"
+	guestsMapFdb              = "fdb"
+	guestsMapFlows            = "flows"
+	guestsMapFollowed         = "followed"
+	guestsMapFragments        = "fragments"
+	guestsMapGlobalCounters   = "global_counters"
+	guestsMapHalfOpenCounts   = "half_open_counts"
+	guestsMapHostEventBuckets = "host_event_buckets"
+	guestsMapHostEvents       = "host_events"
+	guestsMapIcmpBuckets      = "icmp_buckets"
+	guestsMapKnownOptions     = "known_options"
+	guestsMapLocalAddrs       = "local_addrs"
+	guestsMapLogBuckets       = "log_buckets"
+	guestsMapLogs             = "logs"
+	guestsMapMembers          = "members"
+	guestsMapNatEvents        = "nat_events"
+	guestsMapNatFragments     = "nat_fragments"
+	guestsMapNatHostCounts    = "nat_host_counts"
+	guestsMapNatReverse       = "nat_reverse"
+	guestsMapNatSessions      = "nat_sessions"
+	guestsMapNeighbours       = "neighbours"
+	guestsMapNexthopGroups    = "nexthop_groups"
+	guestsMapNexthops         = "nexthops"
+	guestsMapPathGroups       = "path_groups"
+	guestsMapPolicy           = "policy"
+	guestsMapPool             = "pool"
+	guestsMapPortForwards     = "port_forwards"
+	guestsMapPorts            = "ports"
+	guestsMapRemotes          = "remotes"
+	guestsMapRouters          = "routers"
+	guestsMapRoutes           = "routes"
+	guestsMapRules            = "rules"
+	guestsMapSegments         = "segments"
+	guestsMapStamped          = "stamped"
+	guestsMapStamps           = "stamps"
+	guestsMapTeps             = "teps"
+	guestsMapTrace            = "trace"
+	guestsMapTraffic          = "traffic"
+	guestsMapTransitCache     = "transit_cache"
+	guestsMapTransitTables    = "transit_tables"
+	guestsMapTxDevmap         = "tx_devmap"
+	guestsMapTxDevmapGeneric  = "tx_devmap_generic"
+	guestsMapVnis             = "vnis"
+	guestsMapVports           = "vports"
+	guestsMapXdpInterfaces    = "xdp_interfaces"
+	guestsProgLeaves          = "leaves"
+	guestsProgReady           = "ready"
+	guestsVarStampSlots       = "stamp_slots"
 )
 
 // loadGuests returns the embedded CollectionSpec for guests.
@@ -104,9 +706,57 @@ type guestsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type guestsMapSpecs struct {
-	Followed *ebpf.MapSpec `ebpf:"followed"`
-	Stamped  *ebpf.MapSpec `ebpf:"stamped"`
-	Stamps   *ebpf.MapSpec `ebpf:"stamps"`
+	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
+	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
+	Drops            *ebpf.MapSpec `ebpf:"drops"`
+	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
+	Events           *ebpf.MapSpec `ebpf:"events"`
+	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
+	Flows            *ebpf.MapSpec `ebpf:"flows"`
+	Followed         *ebpf.MapSpec `ebpf:"followed"`
+	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
+	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
+	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
+	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
+	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
+	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
+	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
+	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
+	Logs             *ebpf.MapSpec `ebpf:"logs"`
+	Members          *ebpf.MapSpec `ebpf:"members"`
+	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
+	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
+	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
+	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
+	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
+	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	Policy           *ebpf.MapSpec `ebpf:"policy"`
+	Pool             *ebpf.MapSpec `ebpf:"pool"`
+	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
+	Ports            *ebpf.MapSpec `ebpf:"ports"`
+	Remotes          *ebpf.MapSpec `ebpf:"remotes"`
+	Routers          *ebpf.MapSpec `ebpf:"routers"`
+	Routes           *ebpf.MapSpec `ebpf:"routes"`
+	Rules            *ebpf.MapSpec `ebpf:"rules"`
+	Segments         *ebpf.MapSpec `ebpf:"segments"`
+	Stamped          *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps           *ebpf.MapSpec `ebpf:"stamps"`
+	Teps             *ebpf.MapSpec `ebpf:"teps"`
+	Trace            *ebpf.MapSpec `ebpf:"trace"`
+	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
+	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
+	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
+	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
+	Vnis             *ebpf.MapSpec `ebpf:"vnis"`
+	Vports           *ebpf.MapSpec `ebpf:"vports"`
+	XdpInterfaces    *ebpf.MapSpec `ebpf:"xdp_interfaces"`
 }
 
 // guestsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -136,16 +786,112 @@ func (o *guestsObjects) Close() error {
 //
 // It can be passed to loadGuestsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type guestsMaps struct {
-	Followed *ebpf.Map `ebpf:"followed"`
-	Stamped  *ebpf.Map `ebpf:"stamped"`
-	Stamps   *ebpf.Map `ebpf:"stamps"`
+	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
+	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
+	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
+	Drops            *ebpf.Map `ebpf:"drops"`
+	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
+	Events           *ebpf.Map `ebpf:"events"`
+	Fdb              *ebpf.Map `ebpf:"fdb"`
+	Flows            *ebpf.Map `ebpf:"flows"`
+	Followed         *ebpf.Map `ebpf:"followed"`
+	Fragments        *ebpf.Map `ebpf:"fragments"`
+	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
+	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
+	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
+	HostEvents       *ebpf.Map `ebpf:"host_events"`
+	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
+	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
+	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
+	Logs             *ebpf.Map `ebpf:"logs"`
+	Members          *ebpf.Map `ebpf:"members"`
+	NatEvents        *ebpf.Map `ebpf:"nat_events"`
+	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
+	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
+	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
+	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	Neighbours       *ebpf.Map `ebpf:"neighbours"`
+	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
+	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	Policy           *ebpf.Map `ebpf:"policy"`
+	Pool             *ebpf.Map `ebpf:"pool"`
+	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
+	Ports            *ebpf.Map `ebpf:"ports"`
+	Remotes          *ebpf.Map `ebpf:"remotes"`
+	Routers          *ebpf.Map `ebpf:"routers"`
+	Routes           *ebpf.Map `ebpf:"routes"`
+	Rules            *ebpf.Map `ebpf:"rules"`
+	Segments         *ebpf.Map `ebpf:"segments"`
+	Stamped          *ebpf.Map `ebpf:"stamped"`
+	Stamps           *ebpf.Map `ebpf:"stamps"`
+	Teps             *ebpf.Map `ebpf:"teps"`
+	Trace            *ebpf.Map `ebpf:"trace"`
+	Traffic          *ebpf.Map `ebpf:"traffic"`
+	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
+	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
+	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
+	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
+	Vnis             *ebpf.Map `ebpf:"vnis"`
+	Vports           *ebpf.Map `ebpf:"vports"`
+	XdpInterfaces    *ebpf.Map `ebpf:"xdp_interfaces"`
 }
 
 func (m *guestsMaps) Close() error {
 	return _GuestsClose(
+		m.AllowedAddrs,
+		m.AllowedMacs,
+		m.CtEstablished,
+		m.CtHalfOpen,
+		m.Drops,
+		m.EgressPolicies,
+		m.Events,
+		m.Fdb,
+		m.Flows,
 		m.Followed,
+		m.Fragments,
+		m.GlobalCounters,
+		m.HalfOpenCounts,
+		m.HostEventBuckets,
+		m.HostEvents,
+		m.IcmpBuckets,
+		m.KnownOptions,
+		m.LocalAddrs,
+		m.LogBuckets,
+		m.Logs,
+		m.Members,
+		m.NatEvents,
+		m.NatFragments,
+		m.NatHostCounts,
+		m.NatReverse,
+		m.NatSessions,
+		m.Neighbours,
+		m.NexthopGroups,
+		m.Nexthops,
+		m.PathGroups,
+		m.Policy,
+		m.Pool,
+		m.PortForwards,
+		m.Ports,
+		m.Remotes,
+		m.Routers,
+		m.Routes,
+		m.Rules,
+		m.Segments,
 		m.Stamped,
 		m.Stamps,
+		m.Teps,
+		m.Trace,
+		m.Traffic,
+		m.TransitCache,
+		m.TransitTables,
+		m.TxDevmap,
+		m.TxDevmapGeneric,
+		m.Vnis,
+		m.Vports,
+		m.XdpInterfaces,
 	)
 }
 

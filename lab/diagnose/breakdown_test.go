@@ -10,9 +10,9 @@ import (
 
 // brokenPair is a round of a breakdown, whose steps make what is measured less the rest.
 func brokenPair(b stats.Broken, rest float64, parts ...string) []result.Sample {
-	bare := result.Sample{Contender: selvage, Case: b.Case(), Round: 1, Metrics: map[string]float64{}}
+	bare := result.Sample{Target: selvage, Case: b.Case(), Round: 1, Metrics: map[string]float64{}}
 	b.Timed = true
-	timed := result.Sample{Contender: selvage, Case: b.Case(), Round: 1, Metrics: map[string]float64{}, Series: map[string][]float64{}}
+	timed := result.Sample{Target: selvage, Case: b.Case(), Round: 1, Metrics: map[string]float64{}, Series: map[string][]float64{}}
 	for i, part := range parts {
 		timed.Metrics[stats.StepMetric(i, part, "host A")] = 2.05
 		timed.Series[stats.StampsSeries] = append(timed.Series[stats.StampsSeries], 1)

@@ -9,7 +9,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// buildsVerdict compares contenders with the first of them, row by row: builds of one data
+// buildsVerdict compares targets with the first of them, row by row: builds of one data
 // path, of which no headers and no tunnel explain a difference.
 func (e evidence) buildsVerdict() result.Verdict {
 	v := result.Verdict{}
@@ -31,12 +31,12 @@ func (e evidence) buildsVerdict() result.Verdict {
 		sentences, v.Findings = append(sentences, sentence), append(v.Findings, findings...)
 	}
 	if v.Sentence = strings.Join(sentences, " "); v.Sentence == "" {
-		v.Refused, v.Sentence = true, "No verdict: no contender besides "+base+" was measured, so there is nothing to compare."
+		v.Refused, v.Sentence = true, "No verdict: no target besides "+base+" was measured, so there is nothing to compare."
 	}
 	return v
 }
 
-// against says in which rows a contender differs from the baseline, and of each row what
+// against says in which rows a target differs from the baseline, and of each row what
 // was found and what would have been.
 func (e evidence) against(name, base string) (sentence string, findings []string) {
 	rows := map[stats.Change][]string{}

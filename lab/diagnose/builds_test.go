@@ -13,20 +13,20 @@ import (
 func builds(rounds int, change func(*result.Sample)) result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: stats.AB, Parameters: map[string]string{"slice": "10ms", "rounds": fmt.Sprint(rounds)},
-		Contenders: []result.Contender{{Name: "old"}, {Name: "new"}},
+		Targets: []result.Target{{Name: "old"}, {Name: "new"}},
 	}
 	for round := 1; round <= rounds; round++ {
 		for i, name := range []string{"old", "new"} {
 			wobble := 1 + 0.001*float64(i*((round+1)/2)*(2*(round%2)-1)) // to and fro
 			for _, m := range []struct {
-				kase, metric string
-				value        float64
+				caseName, metric string
+				value            float64
 			}{{"tcp", "tcp_throughput", 19}, {"tcp", "cpu_per_gb", 0.5}, {"rr-1", "rr_p50", 16}, {"udp", "udp_pps", 230}} {
 				s := result.Sample{
-					Contender: name, Case: m.kase, Round: round, Metrics: map[string]float64{m.metric: m.value * wobble},
+					Target: name, Case: m.caseName, Round: round, Metrics: map[string]float64{m.metric: m.value * wobble},
 					Series: map[string][]float64{m.metric: {m.value * wobble, m.value * wobble}},
 				}
-				if m.kase == "udp" {
+				if m.caseName == "udp" {
 					s.Metrics["udp_loss_ppm"] = 0
 				}
 				if change != nil {
@@ -40,9 +40,9 @@ func builds(rounds int, change func(*result.Sample)) result.Result {
 }
 
 func TestBuilds(t *testing.T) {
-	ofNew := func(kase string, change func(*result.Sample)) func(*result.Sample) {
+	ofNew := func(caseName string, change func(*result.Sample)) func(*result.Sample) {
 		return func(s *result.Sample) {
-			if s.Contender == "new" && s.Case == kase {
+			if s.Target == "new" && s.Case == caseName {
 				change(s)
 			}
 		}

@@ -10,10 +10,10 @@ import (
 
 // Limits of what findings on the flow cache call remarkable.
 const (
-	studyFlows   = 1280 // of study S4: 20 × 64
+	studyFlows   = 1280 // of the NSX edge study: 20 × 64
 	thrash       = 0.95 // hit rate below which the cache is too small
 	cliff        = 2    // times the ns of the next smaller number of flows, at most tenfold
-	claimedSaved = 0.75 // that study S4 claims at best
+	claimedSaved = 0.75 // that the NSX edge study claims at best
 )
 
 // cacheVerdict answers what the flow cache saves.
@@ -45,7 +45,7 @@ func (e cacheEvidence) time(name string, l stats.Load) (result.Row, bool) {
 }
 
 // key is the case that the verdict stands on: the most routes, and of the flows those
-// closest to study S4's from below, else the fewest.
+// closest to the NSX edge study's from below, else the fewest.
 func (e cacheEvidence) key() (stats.Load, bool) {
 	var key stats.Load
 	for _, l := range stats.Loads(e.Result) {
@@ -93,7 +93,7 @@ func (e cacheEvidence) sentence() string {
 		row, _ := e.row(stats.CacheOn, most, stats.ShareSaved)
 		text += fmt.Sprintf(" With %s it saves %s.", flows(most.Flows), share(row.Median))
 	}
-	return text + fmt.Sprintf(" Study S4 claims up to %.0f %%.", 100*claimedSaved)
+	return text + fmt.Sprintf(" The NSX edge study claims up to %.0f %%.", 100*claimedSaved)
 }
 
 func (e cacheEvidence) load(l stats.Load) string {

@@ -64,7 +64,7 @@ type Ceiling struct {
 	Busy float64
 }
 
-// Ceilings classifies the sweep of each contender of r, in its order. Contenders
+// Ceilings classifies the sweep of each target of r, in its order. Targets
 // without one are left out.
 func Ceilings(r result.Result) map[string]Ceiling {
 	points := map[string][]Point{}
@@ -77,7 +77,7 @@ func Ceilings(r result.Result) map[string]Ceiling {
 		for _, core := range s.CPU {
 			p.Busy += (core.User + core.System + core.SoftIRQ) / float64(len(s.CPU))
 		}
-		points[s.Contender] = append(points[s.Contender], p)
+		points[s.Target] = append(points[s.Target], p)
 	}
 	ceilings := map[string]Ceiling{}
 	for name, swept := range points {

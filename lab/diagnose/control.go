@@ -4,9 +4,9 @@ import "strings"
 
 // control says what fed the tunnels, where something did.
 func (e evidence) control() []string {
-	said := e.Parameters["control"]
-	if !strings.HasPrefix(said, "BGP") {
+	text := e.Parameters["control"]
+	if !strings.HasPrefix(text, "BGP") {
 		return nil
 	}
-	return []string{"Control plane: " + said + ". Plain routing has static routes, and no tunnel that something could be told of."}
+	return []string{"Control plane: " + text + ". Plain routing has static routes, and no tunnel that something could be told of."}
 }

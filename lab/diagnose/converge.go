@@ -10,17 +10,17 @@ import (
 )
 
 // convergeVerdict answers how fast flows go on after a move or a failure, who of the
-// contenders is slower, and which step takes the time.
+// targets is slower, and which step takes the time.
 func convergeVerdict(r result.Result) result.Verdict {
 	e := newConvergeEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
-	cases := e.cases(e.subject)
+	cases := e.cases(e.dut)
 	if len(cases) == 0 {
 		v.Refused, v.Sentence = true, "No verdict: the result holds no events."
 		return v
 	}
-	for _, kase := range cases {
-		if why := stats.RefuseConverge(r, e.subject, kase); why != "" {
+	for _, caseName := range cases {
+		if why := stats.RefuseConverge(r, e.dut, caseName); why != "" {
 			v.Refused, v.Sentence = true, "No verdict: "+why+"."
 			return v
 		}
@@ -35,30 +35,30 @@ type convergeEvidence struct{ evidence }
 // newConvergeEvidence has the baseline as its subject where nothing else was measured.
 func newConvergeEvidence(r result.Result) convergeEvidence {
 	e := convergeEvidence{gather(r)}
-	if e.subject == "" && len(r.Samples) > 0 {
-		e.subject = stats.BaselineBGP
+	if e.dut == "" && len(r.Samples) > 0 {
+		e.dut = stats.BaselineBGP
 	}
 	return e
 }
 
-// cases are those in which a contender has events, also ones that failed.
+// cases are those in which a target has events, also ones that failed.
 func (e convergeEvidence) cases(name string) []string {
-	return slices.DeleteFunc(stats.ConvergeCases(), func(kase string) bool {
-		return !slices.ContainsFunc(e.Samples, func(s result.Sample) bool { return s.Case == kase && s.Contender == name })
+	return slices.DeleteFunc(stats.ConvergeCases(), func(caseName string) bool {
+		return !slices.ContainsFunc(e.Samples, func(s result.Sample) bool { return s.Case == caseName && s.Target == name })
 	})
 }
 
-func (e convergeEvidence) row(name, kase, metric string) (result.Row, bool) {
-	return stats.Find(e.rows, name, kase, metric)
+func (e convergeEvidence) row(name, caseName, metric string) (result.Row, bool) {
+	return stats.Find(e.rows, name, caseName, metric)
 }
 
 // ms writes a time of the summary.
-func (e convergeEvidence) ms(name, kase, metric string) string {
-	row, _ := e.row(name, kase, metric)
+func (e convergeEvidence) ms(name, caseName, metric string) string {
+	row, _ := e.row(name, caseName, metric)
 	return stats.Figure(row.Median) + " ms"
 }
 
-// edges is how a sentence speaks of a contender's.
+// edges is how a sentence speaks of a target's.
 func (e convergeEvidence) edges(name string) string {
 	if path(name) == kernel {
 		return "the kernel with FRR"
@@ -67,8 +67,8 @@ func (e convergeEvidence) edges(name string) string {
 }
 
 // happened is a case, as a sentence begins.
-func happened(kase string) string {
-	switch kase {
+func happened(caseName string) string {
+	switch caseName {
 	case stats.Move:
 		return "After a host's move"
 	case stats.EdgeLoss:
@@ -80,48 +80,48 @@ func happened(kase string) string {
 	case stats.RRLoss:
 		return "Without the route reflector"
 	}
-	return "After " + kase
+	return "After " + caseName
 }
 
-// unhurt says whether a contender lost nothing in a case.
-func (e convergeEvidence) unhurt(name, kase string) bool {
-	return stats.LostInAll(e.Result, name, kase) == 0
+// unhurt says whether a target lost nothing in a case.
+func (e convergeEvidence) unhurt(name, caseName string) bool {
+	return stats.LostInAll(e.Result, name, caseName) == 0
 }
 
-// fate is what a case did to the flows of a contender.
-func (e convergeEvidence) fate(name, kase string) string {
-	if e.unhurt(name, kase) {
+// flowResult is what a case did to the flows of a target.
+func (e convergeEvidence) flowResult(name, caseName string) string {
+	if e.unhurt(name, caseName) {
 		return "no packet was lost"
 	}
-	if open, all := e.unended(name, kase); open > 0 {
+	if open, all := e.unended(name, caseName); open > 0 {
 		return fmt.Sprintf("flows did not go on in %d of %d events", open, all)
 	}
-	row, _ := e.row(name, kase, stats.GapP99)
-	return fmt.Sprintf("flows went on within %s (p99, n = %d)", e.ms(name, kase, stats.GapP99), row.N)
+	row, _ := e.row(name, caseName, stats.OutageP99)
+	return fmt.Sprintf("flows went on within %s (p99, n = %d)", e.ms(name, caseName, stats.OutageP99), row.N)
 }
 
 func (e convergeEvidence) sentence() string {
 	var sentences []string
-	for _, kase := range e.cases(e.subject) {
-		sentences = append(sentences, happened(kase)+" "+e.fateOf(kase))
+	for _, caseName := range e.cases(e.dut) {
+		sentences = append(sentences, happened(caseName)+" "+e.flowResultOf(caseName))
 	}
 	return strings.Join(sentences, ". ") + "."
 }
 
-// fateOf is what a case did to the subject, beside what it did to the baseline.
-func (e convergeEvidence) fateOf(kase string) string {
-	words := fmt.Sprintf("%s with %s", e.fate(e.subject, kase), e.edges(e.subject))
-	if e.subject == stats.BaselineBGP || stats.RefuseConverge(e.Result, stats.BaselineBGP, kase) != "" {
+// flowResultOf is what a case did to the subject, beside what it did to the baseline.
+func (e convergeEvidence) flowResultOf(caseName string) string {
+	words := fmt.Sprintf("%s with %s", e.flowResult(e.dut, caseName), e.edges(e.dut))
+	if e.dut == stats.BaselineBGP || stats.RefuseConverge(e.Result, stats.BaselineBGP, caseName) != "" {
 		return words
 	}
-	return words + fmt.Sprintf("; %s with %s", e.fate(stats.BaselineBGP, kase), e.edges(stats.BaselineBGP)) + e.against(kase)
+	return words + fmt.Sprintf("; %s with %s", e.flowResult(stats.BaselineBGP, caseName), e.edges(stats.BaselineBGP)) + e.against(caseName)
 }
 
-// against compares the subject's gaps with the baseline's.
-func (e convergeEvidence) against(kase string) string {
-	row, ok := e.row(e.subject, kase, stats.GapP99)
+// against compares the subject's outages with the baseline's.
+func (e convergeEvidence) against(caseName string) string {
+	row, ok := e.row(e.dut, caseName, stats.OutageP99)
 	switch {
-	case !ok || e.unhurt(e.subject, kase) || e.unhurt(stats.BaselineBGP, kase) || row.Ratio == 0:
+	case !ok || e.unhurt(e.dut, caseName) || e.unhurt(stats.BaselineBGP, caseName) || row.Ratio == 0:
 		return ""
 	case !row.Distinguishable:
 		return fmt.Sprintf(" (%s, not distinguishable)", stats.Ratio(row.Ratio))
@@ -131,16 +131,16 @@ func (e convergeEvidence) against(kase string) string {
 
 func (e convergeEvidence) findings() []string {
 	var all []string
-	for _, of := range []func(kase string) string{e.slower, e.stuck, e.aim} {
-		for _, kase := range stats.ConvergeCases() {
-			if finding := of(kase); finding != "" {
+	for _, of := range []func(caseName string) string{e.slower, e.stuck, e.aim} {
+		for _, caseName := range stats.ConvergeCases() {
+			if finding := of(caseName); finding != "" {
 				all = append(all, finding)
 			}
 		}
 	}
 	for _, name := range stats.Names(e.Result) {
-		for _, kase := range e.cases(name) {
-			if finding := e.steps(name, kase); finding != "" {
+		for _, caseName := range e.cases(name) {
+			if finding := e.steps(name, caseName); finding != "" {
 				all = append(all, finding)
 			}
 		}
@@ -154,32 +154,32 @@ func (e convergeEvidence) findings() []string {
 }
 
 // slower names who takes longer in a case, and what to look at.
-func (e convergeEvidence) slower(kase string) string {
-	row, ok := e.row(e.subject, kase, stats.GapP99)
-	base, both := e.row(stats.BaselineBGP, kase, stats.GapP99)
-	alone := e.unhurt(e.subject, kase) != e.unhurt(stats.BaselineBGP, kase) // in being hurt
-	if !ok || !both || e.subject == stats.BaselineBGP || !row.Distinguishable && !alone {
+func (e convergeEvidence) slower(caseName string) string {
+	row, ok := e.row(e.dut, caseName, stats.OutageP99)
+	base, both := e.row(stats.BaselineBGP, caseName, stats.OutageP99)
+	alone := e.unhurt(e.dut, caseName) != e.unhurt(stats.BaselineBGP, caseName) // in being hurt
+	if !ok || !both || e.dut == stats.BaselineBGP || !row.Distinguishable && !alone {
 		return ""
 	}
-	slow, fast := e.subject, stats.BaselineBGP
-	if alone && e.unhurt(slow, kase) || !alone && row.Median < base.Median {
+	slow, fast := e.dut, stats.BaselineBGP
+	if alone && e.unhurt(slow, caseName) || !alone && row.Median < base.Median {
 		slow, fast = fast, slow
 	}
-	other := "p99 " + e.ms(slow, kase, stats.GapP99) + " against " + e.ms(fast, kase, stats.GapP99)
-	if e.unhurt(fast, kase) {
-		other = "p99 " + e.ms(slow, kase, stats.GapP99) + "; the other loses nothing"
+	other := "p99 " + e.ms(slow, caseName, stats.OutageP99) + " against " + e.ms(fast, caseName, stats.OutageP99)
+	if e.unhurt(fast, caseName) {
+		other = "p99 " + e.ms(slow, caseName, stats.OutageP99) + "; the other loses nothing"
 	}
-	text := fmt.Sprintf("Slower: in %s it is %s (%s)", kase, e.edges(slow), other)
-	if step, took := e.slowest(slow, kase); took.N > 0 && len(e.known(slow, kase)) > 1 {
+	text := fmt.Sprintf("Slower: in %s it is %s (%s)", caseName, e.edges(slow), other)
+	if step, took := e.slowest(slow, caseName); took.N > 0 && len(e.known(slow, caseName)) > 1 {
 		text += fmt.Sprintf("; most of its time passes %s (%s ms)", step.Title, stats.Figure(took.Median))
 	}
 	return text + "."
 }
 
-// slowest is the longest step of a contender in a case.
-func (e convergeEvidence) slowest(name, kase string) (slowest stats.FailoverStep, longest result.Row) {
+// slowest is the longest step of a target in a case.
+func (e convergeEvidence) slowest(name, caseName string) (slowest stats.FailoverStep, longest result.Row) {
 	for _, step := range stats.ConvergeSteps() {
-		if row, ok := e.row(name, kase, step.Metric); ok && (longest.N == 0 || row.Median > longest.Median) {
+		if row, ok := e.row(name, caseName, step.Metric); ok && (longest.N == 0 || row.Median > longest.Median) {
 			slowest, longest = step, row
 		}
 	}
@@ -187,8 +187,8 @@ func (e convergeEvidence) slowest(name, kase string) (slowest stats.FailoverStep
 }
 
 // unended is in how many events of all flows did not go on before they were undone.
-func (e convergeEvidence) unended(name, kase string) (open, all int) {
-	events := stats.Events(e.Result, name, kase)
+func (e convergeEvidence) unended(name, caseName string) (open, all int) {
+	events := stats.Events(e.Result, name, caseName)
 	for _, s := range events {
 		if s.Metrics[stats.Open] > 0 {
 			open++
@@ -197,23 +197,23 @@ func (e convergeEvidence) unended(name, kase string) (open, all int) {
 	return open, len(events)
 }
 
-// stuck names contenders whose flows did not go on by themselves.
-func (e convergeEvidence) stuck(kase string) string {
+// stuck names targets whose flows did not go on by themselves.
+func (e convergeEvidence) stuck(caseName string) string {
 	var words []string
 	for _, name := range stats.Names(e.Result) {
-		if open, all := e.unended(name, kase); open > 0 {
+		if open, all := e.unended(name, caseName); open > 0 {
 			words = append(words, fmt.Sprintf("%s in %d of %d events", e.edges(name), open, all))
 		}
 	}
 	if len(words) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("No end: in %s flows did not go on until it was undone: %s. Their gaps last as long as they were watched.", kase, strings.Join(words, "; "))
+	return fmt.Sprintf("No end: in %s flows did not go on until it was undone: %s. Their outages last as long as they were watched.", caseName, strings.Join(words, "; "))
 }
 
 // convergeAim is the longest p99 of a case that is good enough, in ms.
-func convergeAim(kase string) float64 {
-	switch kase {
+func convergeAim(caseName string) float64 {
+	switch caseName {
 	case stats.Move:
 		return 100
 	case stats.EdgeLoss:
@@ -222,49 +222,49 @@ func convergeAim(kase string) float64 {
 	return 0
 }
 
-func (e convergeEvidence) aim(kase string) string {
-	if stats.RefuseConverge(e.Result, selvage, kase) != "" {
+func (e convergeEvidence) aim(caseName string) string {
+	if stats.RefuseConverge(e.Result, selvage, caseName) != "" {
 		return ""
 	}
-	row, _ := e.row(selvage, kase, stats.GapP99)
-	aim, lost := convergeAim(kase), stats.LostInAll(e.Result, selvage, kase)
+	row, _ := e.row(selvage, caseName, stats.OutageP99)
+	aim, lost := convergeAim(caseName), stats.LostInAll(e.Result, selvage, caseName)
 	switch {
 	case aim > 0 && row.Median <= aim:
-		return fmt.Sprintf("Aim: Selvage's %s is to take %g ms at most at p99, and takes %s: reached.", kase, aim, e.ms(selvage, kase, stats.GapP99))
+		return fmt.Sprintf("Aim: Selvage's %s is to take %g ms at most at p99, and takes %s: reached.", caseName, aim, e.ms(selvage, caseName, stats.OutageP99))
 	case aim > 0:
-		return fmt.Sprintf("Aim: Selvage's %s is to take %g ms at most at p99, and takes %s: missed.", kase, aim, e.ms(selvage, kase, stats.GapP99))
-	case kase == stats.LinkLoss:
+		return fmt.Sprintf("Aim: Selvage's %s is to take %g ms at most at p99, and takes %s: missed.", caseName, aim, e.ms(selvage, caseName, stats.OutageP99))
+	case caseName == stats.LinkLoss:
 		return ""
 	case lost == 0:
-		return fmt.Sprintf("Aim: Selvage is to lose no packet in %s, and loses none: reached.", kase)
+		return fmt.Sprintf("Aim: Selvage is to lose no packet in %s, and loses none: reached.", caseName)
 	}
-	return fmt.Sprintf("Aim: Selvage is to lose no packet in %s, and loses %s in all events: missed.", kase, stats.In(lost, "count"))
+	return fmt.Sprintf("Aim: Selvage is to lose no packet in %s, and loses %s in all events: missed.", caseName, stats.In(lost, "count"))
 }
 
 // steps says where the time goes, and how to shorten its longest part.
-func (e convergeEvidence) steps(name, kase string) string {
-	words := e.known(name, kase)
+func (e convergeEvidence) steps(name, caseName string) string {
+	words := e.known(name, caseName)
 	if len(words) < 2 { // all of it is one step
 		return ""
 	}
-	text := fmt.Sprintf("Steps: %s with %s, medians one after the other: %s.", kase, e.edges(name), strings.Join(words, ", "))
-	step, _ := e.slowest(name, kase)
-	return text + e.cure(step.Metric)
+	text := fmt.Sprintf("Steps: %s with %s, medians one after the other: %s.", caseName, e.edges(name), strings.Join(words, ", "))
+	step, _ := e.slowest(name, caseName)
+	return text + e.fix(step.Metric)
 }
 
 // known are the steps of which something was heard, in words.
-func (e convergeEvidence) known(name, kase string) []string {
+func (e convergeEvidence) known(name, caseName string) []string {
 	var words []string
 	for _, step := range stats.ConvergeSteps() {
-		if row, ok := e.row(name, kase, step.Metric); ok {
+		if row, ok := e.row(name, caseName, step.Metric); ok {
 			words = append(words, fmt.Sprintf("%s ms %s", stats.Figure(row.Median), step.Title))
 		}
 	}
 	return words
 }
 
-// cure is what shortens a step.
-func (e convergeEvidence) cure(step string) string {
+// fix is what shortens a step.
+func (e convergeEvidence) fix(step string) string {
 	switch step {
 	case "step_noticed":
 		return fmt.Sprintf(" Shorten the liveness interval (%s), at the price of probes and of false alarms when processes wait for a core.", e.Parameters["liveness"])
@@ -280,7 +280,7 @@ func (e convergeEvidence) cure(step string) string {
 
 // reflector says what becomes of routes without one.
 func (e convergeEvidence) reflector() string {
-	if _, ok := e.row(stats.BaselineBGP, stats.RRLoss, stats.GapP50); !ok || e.unhurt(stats.BaselineBGP, stats.RRLoss) {
+	if _, ok := e.row(stats.BaselineBGP, stats.RRLoss, stats.OutageP50); !ok || e.unhurt(stats.BaselineBGP, stats.RRLoss) {
 		return ""
 	}
 	return "Reflector: FRR takes the routes of a lost session out at once, so that one reflector is one too few for it; run two (--reflectors 2 kills both), or keep stale routes as Selvage does (spec.bgp.gracefulRestart.stale)."
@@ -295,19 +295,19 @@ func (e convergeEvidence) held() string {
 	return fmt.Sprintf("Machine: the source of the flows itself was held up for up to %s ms, which is taken off where no packet was lost; all hosts share its cores.", stats.Figure(slices.Max(late)))
 }
 
-// fewGaps is how many gaps a p99 needs at least to be more than their largest.
-const fewGaps = 100
+// fewOutages is how many outages a p99 needs at least to be more than their largest.
+const fewOutages = 100
 
 // few says how far the p99 can be believed.
 func (e convergeEvidence) few() string {
 	var words []string
 	for _, row := range e.rows {
-		if row.Metric == stats.GapP99 && row.N < fewGaps {
-			words = append(words, fmt.Sprintf("%s %s %d", row.Contender, row.Case, row.N))
+		if row.Metric == stats.OutageP99 && row.N < fewOutages {
+			words = append(words, fmt.Sprintf("%s %s %d", row.Target, row.Case, row.N))
 		}
 	}
 	if len(words) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Quantiles: of fewer than %d gaps the p99 is the largest (%s); raise --rounds or --flows.", fewGaps, strings.Join(words, ", "))
+	return fmt.Sprintf("Quantiles: of fewer than %d outages the p99 is the largest (%s); raise --rounds or --flows.", fewOutages, strings.Join(words, ", "))
 }

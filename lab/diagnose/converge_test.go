@@ -14,19 +14,19 @@ func convergeRun(change func(*result.Sample)) result.Result {
 	r := result.Result{Schema: result.Schema, Experiment: stats.Converge, Parameters: map[string]string{"liveness": "BFD every 50ms × 3"}}
 	for round := 1; round <= 4; round++ {
 		for i, name := range []string{"kernel", "selvage"} {
-			gap, lost := []float64{113, 55}[i], []float64{900, 450}[i]
+			outage, lost := []float64{113, 55}[i], []float64{900, 450}[i]
 			move := result.Sample{
-				Contender: name, Case: stats.Move, Round: round, Series: map[string][]float64{stats.GapSeries: {gap, gap + 1}},
+				Target: name, Case: stats.Move, Round: round, Series: map[string][]float64{stats.OutageSeries: {outage, outage + 1}},
 				Metrics: map[string]float64{
-					stats.Flows: 2, stats.HitFlows: 2, stats.Lost: lost, stats.GapP50: gap, stats.GapP99: gap + 1, stats.GapMax: gap + 1, stats.Noise: 1, stats.Late: 2,
-					stats.Followed: gap, "step_told": []float64{51, 2}[i], "step_passed": 50, "step_followed": gap - 50 - []float64{51, 2}[i],
+					stats.Flows: 2, stats.AffectedFlows: 2, stats.Lost: lost, stats.OutageP50: outage, stats.OutageP99: outage + 1, stats.OutageMax: outage + 1, stats.Noise: 1, stats.Late: 2,
+					stats.Followed: outage, "step_told": []float64{51, 2}[i], "step_passed": 50, "step_followed": outage - 50 - []float64{51, 2}[i],
 				},
 			}
 			loss := result.Sample{
-				Contender: name, Case: stats.RRLoss, Round: round, Series: map[string][]float64{stats.GapSeries: {[]float64{5000, 1}[i]}},
+				Target: name, Case: stats.RRLoss, Round: round, Series: map[string][]float64{stats.OutageSeries: {[]float64{5000, 1}[i]}},
 				Metrics: map[string]float64{
-					stats.Flows: 2, stats.HitFlows: []float64{2, 0}[i], stats.Lost: []float64{9000, 0}[i], stats.Noise: 1, stats.Late: 2, stats.Open: []float64{2, 0}[i],
-					stats.GapP50: []float64{5000, 1}[i], stats.GapP99: []float64{5000, 1}[i], stats.GapMax: []float64{5000, 1}[i],
+					stats.Flows: 2, stats.AffectedFlows: []float64{2, 0}[i], stats.Lost: []float64{9000, 0}[i], stats.Noise: 1, stats.Late: 2, stats.Open: []float64{2, 0}[i],
+					stats.OutageP50: []float64{5000, 1}[i], stats.OutageP99: []float64{5000, 1}[i], stats.OutageMax: []float64{5000, 1}[i],
 				},
 			}
 			for _, s := range []result.Sample{move, loss} {
@@ -41,12 +41,12 @@ func convergeRun(change func(*result.Sample)) result.Result {
 }
 
 func TestConvergeVerdict(t *testing.T) {
-	only := func(contender string) func(*result.Sample) {
-		return func(s *result.Sample) { s.Contender = contender }
+	only := func(target string) func(*result.Sample) {
+		return func(s *result.Sample) { s.Target = target }
 	}
-	of := func(contender, kase string, change func(*result.Sample)) func(*result.Sample) {
+	of := func(target, caseName string, change func(*result.Sample)) func(*result.Sample) {
 		return func(s *result.Sample) {
-			if s.Contender == contender && s.Case == kase {
+			if s.Target == target && s.Case == caseName {
 				change(s)
 			}
 		}
@@ -63,12 +63,12 @@ func TestConvergeVerdict(t *testing.T) {
 			"Aim: Selvage's move is to take 100 ms at most at p99, and takes 56.0 ms: reached", "Aim: Selvage is to lose no packet in rr-loss, and loses none: reached",
 			"No end: in rr-loss flows did not go on until it was undone: the kernel with FRR in 4 of 4 events",
 			"Steps: move with Selvage, medians one after the other: 2.00 ms until an edge told the reflector, 50.0 ms until the reflector passed it on", "coalesce-time",
-			"Reflector: FRR takes the routes", "Quantiles: of fewer than 100 gaps",
+			"Reflector: FRR takes the routes", "Quantiles: of fewer than 100 outages",
 		}},
 		"selvage is slower": {of("selvage", stats.Move, func(s *result.Sample) {
-			s.Series[stats.GapSeries], s.Metrics[stats.GapP99], s.Metrics["step_written"] = []float64{250, 250}, 250, 190
+			s.Series[stats.OutageSeries], s.Metrics[stats.OutageP99], s.Metrics["step_written"] = []float64{250, 250}, 250, 190
 		}), false, []string{"Slower: in move it is Selvage (p99 250 ms against 114 ms); most of its time passes until an edge sent the new way (190 ms)", "at p99, and takes 250 ms: missed"}},
-		"selvage loses packets": {of("selvage", stats.RRLoss, func(s *result.Sample) { s.Metrics[stats.Lost], s.Metrics[stats.HitFlows] = 3, 1 }), false,
+		"selvage loses packets": {of("selvage", stats.RRLoss, func(s *result.Sample) { s.Metrics[stats.Lost], s.Metrics[stats.AffectedFlows] = 3, 1 }), false,
 			[]string{"Aim: Selvage is to lose no packet in rr-loss, and loses 12 in all events: missed"}},
 		"kernel alone":  {only("kernel"), false, []string{"After a host's move flows went on within"}},
 		"selvage alone": {only("selvage"), false, []string{"with Selvage. Without"}},

@@ -8,13 +8,13 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// run is a quiet five-round run in which every contender has one value a
+// run is a quiet five-round run in which every target has one value a
 // metric; change bends it for a case.
 func run(change func(*result.Result)) result.Result {
 	r := result.Result{
 		Schema:     result.Schema,
 		Parameters: map[string]string{"rounds": "5"},
-		Contenders: []result.Contender{
+		Targets: []result.Target{
 			{Name: "wire", InnerMTU: 1500}, {Name: "plain", InnerMTU: 1500},
 			{Name: "kernel", InnerMTU: 1450, HeaderTax: 0.0345}, {Name: "selvage", InnerMTU: 1450, HeaderTax: 0.0345},
 		},
@@ -28,17 +28,17 @@ func run(change func(*result.Result)) result.Result {
 			{"wire", 28, 0.4, 5, 1448, 13, 330, 0.2, 0.1}, {"plain", 18, 0.6, 100, 1448, 18, 185, 0.4, 0.2},
 			{"kernel", 15, 0.7, 120, 1398, 23, 128, 0.6, 0.01}, {"selvage", 19, 0.53, 60, 1398, 16, 232, 0.38, 0.2},
 		} {
-			// The odd rounds' retransmits wobble far more than the contenders differ.
+			// The odd rounds' retransmits wobble far more than the targets differ.
 			retr := c.retr
 			if c.name == "kernel" && round%2 == 1 {
 				retr = 70
 			}
 			r.Samples = append(r.Samples,
-				result.Sample{Contender: c.name, Case: "tcp", Round: round, Metrics: map[string]float64{
+				result.Sample{Target: c.name, Case: "tcp", Round: round, Metrics: map[string]float64{
 					"tcp_throughput": c.gbits * wobble, "cpu_per_gb": c.cpu, "retransmits": retr, "mss": c.mss},
 					CPU: []result.CPUShare{{Core: 0, SoftIRQ: 0.1, System: 0.4, Idle: 0.5}, {Core: 1, SoftIRQ: c.soft, System: 0.2, Idle: c.id}}},
-				result.Sample{Contender: c.name, Case: "rr-1", Round: round, Metrics: map[string]float64{"rr_p50": c.rr * wobble}},
-				result.Sample{Contender: c.name, Case: "udp", Round: round, Metrics: map[string]float64{"udp_pps": c.kpps}})
+				result.Sample{Target: c.name, Case: "rr-1", Round: round, Metrics: map[string]float64{"rr_p50": c.rr * wobble}},
+				result.Sample{Target: c.name, Case: "udp", Round: round, Metrics: map[string]float64{"udp_pps": c.kpps}})
 		}
 	}
 	if change != nil {
@@ -47,11 +47,11 @@ func run(change func(*result.Result)) result.Result {
 	return r
 }
 
-// set gives one metric of a contender the same value in all rounds.
-func set(contender, metric string, value float64) func(*result.Result) {
+// set gives one metric of a target the same value in all rounds.
+func set(target, metric string, value float64) func(*result.Result) {
 	return func(r *result.Result) {
 		for _, s := range r.Samples {
-			if _, ok := s.Metrics[metric]; ok && s.Contender == contender {
+			if _, ok := s.Metrics[metric]; ok && s.Target == target {
 				s.Metrics[metric] = value
 			}
 		}
@@ -64,10 +64,10 @@ func bridgeNetfilter(value string) func(*result.Result) {
 	}
 }
 
-func drop(contender string) func(*result.Result) {
+func drop(target string) func(*result.Result) {
 	return func(r *result.Result) {
-		r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Contender == contender })
-		r.Contenders = slices.DeleteFunc(r.Contenders, func(c result.Contender) bool { return c.Name == contender })
+		r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Target == target })
+		r.Targets = slices.DeleteFunc(r.Targets, func(c result.Target) bool { return c.Name == target })
 	}
 }
 
@@ -79,7 +79,7 @@ func TestSentence(t *testing.T) {
 		"better": {nil, "Selvage carries 19.1 Gbit/s through VXLAN, 1.06 × the plain bridge [1.06, 1.06]; the kernel's vxlan carries 0.83 ×. Expected header tax −3.5 %, measured +5.6 % against plain."},
 		"equal": {func(r *result.Result) {
 			for _, s := range r.Samples {
-				if s.Contender == "selvage" && s.Case == "tcp" {
+				if s.Target == "selvage" && s.Case == "tcp" {
 					s.Metrics["tcp_throughput"] = 18.1 + 0.2*float64(s.Round%3-1)
 				}
 			}
@@ -108,7 +108,7 @@ func TestRefused(t *testing.T) {
 		"interrupted":   {func(r *result.Result) { r.Parameters["rounds"] = "7" }, "no sample of round 6, 7 of 7"},
 		"noise": {func(r *result.Result) {
 			for i, s := range r.Samples {
-				if s.Contender == "plain" && s.Case == "tcp" {
+				if s.Target == "plain" && s.Case == "tcp" {
 					s.Metrics["tcp_throughput"] *= 1 + 0.02*float64(i%40)
 				}
 			}
@@ -141,7 +141,7 @@ func TestFindings(t *testing.T) {
 		}, "Noise:"},
 		"reordering":       {set("selvage", "retransmits", 1100), []string{"with the plain bridge. Without drops that is reordering between cores"}, "fewer"},
 		"zero retransmits": {func(r *result.Result) { set("plain", "retransmits", 0)(r); set("selvage", "retransmits", 0)(r) }, []string{"Retransmits: 0 a run [0, 0] with Selvage against 0 [0, 0] with the plain bridge, not distinguishable"}, ""},
-		"small segments":   {func(r *result.Result) { r.Contenders[3].InnerMTU = 8950 }, []string{"Segment size: Selvage uses an MSS of only 1,398 bytes although an inner MTU of 8950 has room for 8,898"}, ""},
+		"small segments":   {func(r *result.Result) { r.Targets[3].InnerMTU = 8950 }, []string{"Segment size: Selvage uses an MSS of only 1,398 bytes although an inner MTU of 8950 has room for 8,898"}, ""},
 		"black hole":       {set("kernel", "mss", 1448), []string{"Segment size: the kernel's vxlan uses an MSS of 1,448 bytes on an inner MTU of 1450, which does not fit"}, ""},
 		"machine's limit":  {set("wire", "tcp_throughput", 19.2), []string{"close to that come Selvage (99.6 % of it)"}, "generator was not"},
 		"no wire":          {drop("wire"), []string{"Limit: the bare wire was not measured"}, ""},
@@ -179,14 +179,14 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-func TestSubject(t *testing.T) {
-	if got := Subject(run(nil)); got != "selvage" {
+func TestDUT(t *testing.T) {
+	if got := DUT(run(nil)); got != "selvage" {
 		t.Error(got)
 	}
-	if got := Subject(run(drop("selvage"))); got != "kernel" {
+	if got := DUT(run(drop("selvage"))); got != "kernel" {
 		t.Error(got)
 	}
-	if got := Subject(result.Result{}); got != "" {
+	if got := DUT(result.Result{}); got != "" {
 		t.Error(got)
 	}
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// Limits of what the ladder's findings call remarkable.
+// Limits of what the stages's findings call remarkable.
 const (
 	soundWire = 0.95 // of what a wire leaves to payload: node to node fills it
-	rungLoss  = 0.02 // share lost on a rung beyond what headers take
+	stageLoss = 0.02 // share lost on a stage beyond what headers take
 )
 
-// findings go in study S1's order of looking: node to node first, then the offloads of the
-// interfaces, then the tunnel's checksum, then the rungs above; and last which rung loses.
+// findings go in the EgressGateway study's order of looking: node to node first, then the offloads of the
+// interfaces, then the tunnel's checksum, then the stages above; and last which stage loses.
 func (e egressEvidence) findings() []string {
 	var out []string
 	for _, one := range []func() []string{
-		e.failed, e.evidence.busy, e.restless, e.stolen, e.fewRounds, e.nodeToNode, e.interfaces, e.checksum, e.ladder, e.translation,
+		e.failed, e.evidence.busy, e.restless, e.stolen, e.fewRounds, e.nodeToNode, e.interfaces, e.checksum, e.stages, e.translation,
 		e.connections, e.roundTrips, e.hops, e.worst,
 	} {
 		out = append(out, one()...)
@@ -30,7 +30,7 @@ func (e egressEvidence) findings() []string {
 	return out
 }
 
-// restless speaks of contenders besides the one that the verdict stands on.
+// restless speaks of targets besides the one that the verdict stands on.
 func (e egressEvidence) restless() []string {
 	var out []string
 	for _, name := range e.rivals() {
@@ -43,7 +43,7 @@ func (e egressEvidence) restless() []string {
 
 // nodeToNode is the first step: what is wrong there is nobody's fault above.
 func (e egressEvidence) nodeToNode() []string {
-	row, ok := e.find(e.subject, e.at(stats.RungNode), stats.Decisive)
+	row, ok := e.find(e.dut, e.at(stats.StageNode), stats.Decisive)
 	if !ok {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (e egressEvidence) nodeToNode() []string {
 	most := e.payload()
 	switch {
 	case most == 0:
-		text += " without a rate of the wire: the cores are the limit here, and each rung above adds hosts that share them."
+		text += " without a rate of the wire: the cores are the limit here, and each stage above adds hosts that share them."
 	case row.Median >= soundWire*most:
 		text += fmt.Sprintf(" of the %s that the wire leaves to payload: hosts and wire are sound, and what is lost above is lost above.", stats.Figure(most))
 	default:
@@ -60,11 +60,11 @@ func (e egressEvidence) nodeToNode() []string {
 	return []string{text}
 }
 
-// payload is what the wires' rate leaves to TCP on the lowest rung in Gbit/s, 0 without a rate.
+// payload is what the wires' rate leaves to TCP on the lowest stage in Gbit/s, 0 without a rate.
 func (e egressEvidence) payload() float64 {
 	rate, _ := strconv.ParseFloat(e.Parameters["wire_gbit"], 64)
 	mtu, _ := strconv.ParseFloat(e.Parameters["underlay_mtu"], 64)
-	mss, ok := e.find(e.subject, e.at(stats.RungNode), "mss")
+	mss, ok := e.find(e.dut, e.at(stats.StageNode), "mss")
 	if e.setting.Free || !ok || mtu == 0 {
 		return 0
 	}
@@ -72,7 +72,7 @@ func (e egressEvidence) payload() float64 {
 	return rate * mss.Median / (mtu + ethernet)
 }
 
-// decisiveOffloads are those whose loss costs most, as study S1 names them.
+// decisiveOffloads are those whose loss costs most, as the EgressGateway study names them.
 func decisiveOffloads() []string {
 	return []string{
 		"tx-checksum-ip-generic", "rx-checksum", "tx-scatter-gather", "tx-generic-segmentation", "tx-tcp-segmentation",
@@ -107,8 +107,8 @@ func (e egressEvidence) checksum() []string {
 		if base == name {
 			continue
 		}
-		for _, rung := range []stats.Rung{unlimitedAt(stats.RungTunnel), {Name: stats.RungTunnel}} {
-			iv := stats.Against(e.Result, name, base, rung.Case(), stats.Decisive)
+		for _, stage := range []stats.Stage{unlimitedAt(stats.StageTunnel), {Name: stats.StageTunnel}} {
+			iv := stats.Against(e.Result, name, base, stage.Case(), stats.Decisive)
 			if iv.N == 0 {
 				continue
 			}
@@ -119,7 +119,7 @@ func (e egressEvidence) checksum() []string {
 			case iv.Hi >= 1:
 				advice = "it makes no difference that shows here"
 			}
-			row, _ := e.find(name, rung, stats.Decisive)
+			row, _ := e.find(name, stage, stats.Decisive)
 			out = append(out, fmt.Sprintf("3 Tunnel checksum: without its transmit checksum offload %s carries %s Gbit/s from endpoint to endpoint, %s of what it does with it [%.2f, %.2f]: %s.",
 				e.title(base), stats.Figure(row.Median), stats.Ratio(iv.Median), iv.Lo, iv.Hi, advice))
 			break
@@ -131,27 +131,27 @@ func (e egressEvidence) checksum() []string {
 	return out
 }
 
-// ladder is the fourth step: what each rung keeps of the one below.
-func (e egressEvidence) ladder() []string {
+// stages is the fourth step: what each stage keeps of the one below.
+func (e egressEvidence) stages() []string {
 	var out []string
-	for _, name := range append([]string{e.subject}, e.rivals()...) {
+	for _, name := range append([]string{e.dut}, e.rivals()...) {
 		var words []string
-		for _, rung := range []string{stats.RungTunnel, stats.RungEgress} {
-			loss, ok := e.find(name, e.at(rung), stats.LossBelow)
+		for _, stage := range []string{stats.StageTunnel, stats.StageEgress} {
+			loss, ok := e.find(name, e.at(stage), stats.LossBelow)
 			if !ok {
 				continue
 			}
-			text := fmt.Sprintf("%s keeps %.3f × [%.3f, %.3f] of %s", rung, loss.Ratio, loss.RatioLo, loss.RatioHi, e.at(rung).Below())
-			if c, ok := e.contender(name); ok && rung == stats.RungTunnel {
+			text := fmt.Sprintf("%s keeps %.3f × [%.3f, %.3f] of %s", stage, loss.Ratio, loss.RatioLo, loss.RatioHi, e.at(stage).Below())
+			if c, ok := e.target(name); ok && stage == stats.StageTunnel {
 				text += fmt.Sprintf(" (headers alone leave %.3f ×)", 1-c.HeaderTax)
 			}
-			if cost, ok := e.find(name, e.at(rung), "cpu_per_gb"); ok {
+			if cost, ok := e.find(name, e.at(stage), "cpu_per_gb"); ok {
 				text += fmt.Sprintf(" at %s CPU s/GB", stats.Figure(cost.Median))
 			}
 			words = append(words, text)
 		}
 		if len(words) > 0 {
-			out = append(out, fmt.Sprintf("4 Rungs: %s: %s.", e.title(name), strings.Join(words, "; ")))
+			out = append(out, fmt.Sprintf("4 Stages: %s: %s.", e.title(name), strings.Join(words, "; ")))
 		}
 	}
 	return out
@@ -160,10 +160,10 @@ func (e egressEvidence) ladder() []string {
 // translation compares with routing on the same path, without a rate where that was measured.
 func (e egressEvidence) translation() []string {
 	var words []string
-	for _, name := range append([]string{e.subject}, e.rivals()...) {
-		row, ok := e.find(name, unlimitedAt(stats.RungEgress), stats.NATKept)
+	for _, name := range append([]string{e.dut}, e.rivals()...) {
+		row, ok := e.find(name, unlimitedAt(stats.StageEgress), stats.NATKept)
 		if !ok {
-			row, ok = e.find(name, stats.Rung{Name: stats.RungEgress}, stats.NATKept)
+			row, ok = e.find(name, stats.Stage{Name: stats.StageEgress}, stats.NATKept)
 		}
 		if !ok {
 			continue
@@ -182,19 +182,19 @@ func (e egressEvidence) translation() []string {
 
 func (e egressEvidence) connections() []string {
 	var words []string
-	for _, name := range append([]string{e.subject}, e.rivals()...) {
-		row, ok := stats.Find(e.rows, name, stats.RungEgress, stats.ConnRate)
+	for _, name := range append([]string{e.dut}, e.rivals()...) {
+		row, ok := stats.Find(e.rows, name, stats.StageEgress, stats.ConnRate)
 		if !ok {
 			continue
 		}
 		text := fmt.Sprintf("%s opens %s a second, translated", e.title(name), stats.Figure(row.Median))
-		if kept, ok := stats.Find(e.rows, name, stats.RungEgress, stats.NATConn); ok {
+		if kept, ok := stats.Find(e.rows, name, stats.StageEgress, stats.NATConn); ok {
 			text += fmt.Sprintf(", %s as many as untranslated %s", stats.Ratio(kept.Ratio), bounds(kept))
 		}
-		if rival, ok := stats.Find(e.rows, name, stats.RungEgress, stats.ConnRival); ok {
+		if rival, ok := stats.Find(e.rows, name, stats.StageEgress, stats.ConnRival); ok {
 			text += fmt.Sprintf(" and %s as many as the kernel %s", stats.Ratio(rival.Ratio), bounds(rival))
 		}
-		if added, ok := stats.Find(e.rows, name, stats.RungEgress, stats.ConnAdded); ok {
+		if added, ok := stats.Find(e.rows, name, stats.StageEgress, stats.ConnAdded); ok {
 			text += fmt.Sprintf("; beyond what the end systems take by themselves, each costs %s µs [%s, %s]", stats.Figure(added.Median), stats.Figure(added.Lo), stats.Figure(added.Hi))
 		}
 		words = append(words, upperFirst(text))
@@ -207,11 +207,11 @@ func (e egressEvidence) connections() []string {
 
 func (e egressEvidence) roundTrips() []string {
 	var words []string
-	for _, name := range append([]string{e.subject}, e.rivals()...) {
+	for _, name := range append([]string{e.dut}, e.rivals()...) {
 		var steps []string
-		for _, rung := range stats.Ladder() {
-			if row, ok := stats.Find(e.rows, name, rung, stats.RRP50); ok {
-				steps = append(steps, rung+" "+stats.Figure(row.Median))
+		for _, stage := range stats.Stages() {
+			if row, ok := stats.Find(e.rows, name, stage, stats.RRP50); ok {
+				steps = append(steps, stage+" "+stats.Figure(row.Median))
 			}
 		}
 		if len(steps) > 0 {
@@ -221,54 +221,54 @@ func (e egressEvidence) roundTrips() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Round trips: p50 by rung. " + upperFirst(strings.Join(words, "; ")) + "."}
+	return []string{"Round trips: p50 by stage. " + upperFirst(strings.Join(words, "; ")) + "."}
 }
 
 // hops says how much of what is lost without a rate is the lab's own doing.
 func (e egressEvidence) hops() []string {
-	row, ok := e.find(stats.Routing, unlimitedAt(stats.RungRouted), stats.Decisive)
+	row, ok := e.find(stats.Routing, unlimitedAt(stats.StageRouted), stats.Decisive)
 	if !ok || !row.Distinguishable || row.Ratio >= 1 {
 		return nil
 	}
 	text := fmt.Sprintf("Hops: without a rate and without a tunnel, the way over three links instead of one carries %s node to node %s: all hosts share this machine's %d cores, which hosts of their own do not.",
 		stats.Ratio(row.Ratio), bounds(row), e.Environment.Cores)
-	if own, ok := e.find(e.subject, unlimitedAt(stats.RungEgress), stats.HopsRival); ok {
-		text += fmt.Sprintf(" Held against that, %s carries %s %s with tunnel and translation.", e.title(e.subject), stats.Ratio(own.Ratio), bounds(own))
+	if own, ok := e.find(e.dut, unlimitedAt(stats.StageEgress), stats.HopsRival); ok {
+		text += fmt.Sprintf(" Held against that, %s carries %s %s with tunnel and translation.", e.title(e.dut), stats.Ratio(own.Ratio), bounds(own))
 	}
 	return []string{text}
 }
 
-// worst names the rung that loses most beyond what headers take, and why.
+// worst names the stage that loses most beyond what headers take, and why.
 func (e egressEvidence) worst() []string {
 	var out []string
-	for _, name := range append([]string{e.subject}, e.rivals()...) {
-		c, _ := e.contender(name)
+	for _, name := range append([]string{e.dut}, e.rivals()...) {
+		c, _ := e.target(name)
 		most, at := 0.0, ""
-		for _, rung := range []string{stats.RungTunnel, stats.RungEgress} {
-			loss, ok := e.find(name, e.at(rung), stats.LossBelow)
-			if rung == stats.RungTunnel {
+		for _, stage := range []string{stats.StageTunnel, stats.StageEgress} {
+			loss, ok := e.find(name, e.at(stage), stats.LossBelow)
+			if stage == stats.StageTunnel {
 				loss.Median -= c.HeaderTax
 			}
 			if ok && (at == "" || loss.Median > most) {
-				most, at = loss.Median, rung
+				most, at = loss.Median, stage
 			}
 		}
 		switch {
 		case at == "":
-		case most < rungLoss:
-			out = append(out, fmt.Sprintf("Which rung loses: none with %s: beyond what headers take, the most is %.1f %%, at %s.", e.title(name), 100*max(0, most), at))
+		case most < stageLoss:
+			out = append(out, fmt.Sprintf("Which stage loses: none with %s: beyond what headers take, the most is %.1f %%, at %s.", e.title(name), 100*max(0, most), at))
 		default:
-			out = append(out, fmt.Sprintf("Which rung loses: with %s it is %s, %.1f %% beyond what headers take. %s", e.title(name), at, 100*most, e.cause(name, at)))
+			out = append(out, fmt.Sprintf("Which stage loses: with %s it is %s, %.1f %% beyond what headers take. %s", e.title(name), at, 100*most, e.cause(name, at)))
 		}
 	}
 	return out
 }
 
-// cause looks for what distinguishes a rung from the one below.
-func (e egressEvidence) cause(name, rung string) string {
-	here, below := e.at(rung), e.at(e.at(rung).Below())
+// cause looks for what distinguishes a stage from the one below.
+func (e egressEvidence) cause(name, stage string) string {
+	here, below := e.at(stage), e.at(e.at(stage).Below())
 	mss, _ := e.find(name, here, "mss")
-	if c, ok := e.contender(name); ok && mss.N > 0 && mss.Median < float64(c.InnerMTU-72) {
+	if c, ok := e.target(name); ok && mss.N > 0 && mss.Median < float64(c.InnerMTU-72) {
 		return fmt.Sprintf("Its segments are %s bytes although %d fit: something on the way holds them small. Look for a smaller MTU.", stats.Figure(mss.Median), c.InnerMTU-52)
 	}
 	if busy := e.working(name, here); busy >= busyCore {
@@ -286,11 +286,11 @@ func (e egressEvidence) cause(name, rung string) string {
 		stats.Figure(cost.Median), stats.Figure(beneath.Median))
 }
 
-// working is the share of all cores' time during a rung's transfers.
-func (e egressEvidence) working(name string, rung stats.Rung) float64 {
+// working is the share of all cores' time during a stage's transfers.
+func (e egressEvidence) working(name string, stage stats.Stage) float64 {
 	transfers := e.Result
 	transfers.Samples = slices.DeleteFunc(slices.Clone(e.Samples), func(s result.Sample) bool { return s.Metrics[stats.Decisive] == 0 })
-	cores := stats.Cores(transfers, name, rung.Case())
+	cores := stats.Cores(transfers, name, stage.Case())
 	busy := 0.0
 	for _, core := range cores {
 		busy += (1 - core.Idle) / float64(len(cores))

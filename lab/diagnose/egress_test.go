@@ -10,8 +10,8 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// ladderRun is a quiet run of five rounds on wires of 5 Gbit/s; change bends it for a case.
-func ladderRun(change func(*result.Result)) result.Result {
+// stagesRun is a quiet run of five rounds on wires of 5 Gbit/s; change bends it for a case.
+func stagesRun(change func(*result.Result)) result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: stats.Egress,
 		Parameters:  map[string]string{"rounds": "5", "wire_gbit": "5", "underlay_mtu": "9000"},
@@ -24,19 +24,19 @@ func ladderRun(change func(*result.Result)) result.Result {
 		"kernel-csum-off": {"tunnel-free": 6},
 	}
 	for _, name := range []string{"plain", "kernel", "selvage", "kernel-csum-off"} {
-		r.Contenders = append(r.Contenders, result.Contender{Name: name, InnerMTU: 8950, HeaderTax: 0.0056})
+		r.Targets = append(r.Targets, result.Target{Name: name, InnerMTU: 8950, HeaderTax: 0.0056})
 		for round := 1; round <= 5; round++ {
-			for _, kase := range slices.Sorted(maps.Keys(figures[name])) {
+			for _, caseName := range slices.Sorted(maps.Keys(figures[name])) {
 				mss := 8898.0
-				if strings.HasPrefix(kase, "node") {
+				if strings.HasPrefix(caseName, "node") {
 					mss = 8948
 				}
-				r.Samples = append(r.Samples, result.Sample{Contender: name, Case: kase, Round: round, Metrics: map[string]float64{
-					stats.Decisive: figures[name][kase] * (1 + 0.001*float64(round)), "mss": mss, "cpu_per_gb": 1, "retransmits": 10,
+				r.Samples = append(r.Samples, result.Sample{Target: name, Case: caseName, Round: round, Metrics: map[string]float64{
+					stats.Decisive: figures[name][caseName] * (1 + 0.001*float64(round)), "mss": mss, "cpu_per_gb": 1, "retransmits": 10,
 				}})
 			}
 			if name == "kernel" || name == "selvage" {
-				r.Samples = append(r.Samples, result.Sample{Contender: name, Case: "egress", Round: round, Metrics: map[string]float64{
+				r.Samples = append(r.Samples, result.Sample{Target: name, Case: "egress", Round: round, Metrics: map[string]float64{
 					stats.ConnRate: map[string]float64{"kernel": 8000, "selvage": 14000}[name],
 				}})
 			}
@@ -48,17 +48,17 @@ func ladderRun(change func(*result.Result)) result.Result {
 	return r
 }
 
-// bend multiplies a metric of a contender's case.
-func bend(r *result.Result, contender, kase, metric string, by float64) {
+// bend multiplies a metric of a target's case.
+func bend(r *result.Result, target, caseName, metric string, by float64) {
 	for _, s := range r.Samples {
-		if _, ok := s.Metrics[metric]; ok && s.Contender == contender && s.Case == kase {
+		if _, ok := s.Metrics[metric]; ok && s.Target == target && s.Case == caseName {
 			s.Metrics[metric] *= by
 		}
 	}
 }
 
 func TestEgressVerdict(t *testing.T) {
-	v := Verdict(ladderRun(nil))
+	v := Verdict(stagesRun(nil))
 	if v.Refused {
 		t.Fatal(v.Sentence)
 	}
@@ -71,7 +71,7 @@ func TestEgressVerdict(t *testing.T) {
 			t.Errorf("no %q in %s", want, v.Sentence)
 		}
 	}
-	// The study's order: node to node, offloads, checksum, rungs.
+	// The study's order: node to node, offloads, checksum, stages.
 	var steps []string
 	for _, f := range v.Findings {
 		if f[0] >= '1' && f[0] <= '9' {
@@ -92,15 +92,15 @@ func TestEgressFindings(t *testing.T) {
 		"node is slow":      {func(r *result.Result) { bend(r, "selvage", "node", stats.Decisive, 0.5) }, "something below the tunnel is the limit"},
 		"offload off":       {func(r *result.Result) { r.Environment.Offloads["underlay"]["tx-tcp-segmentation"] = false }, "off are underlay tx-tcp-segmentation"},
 		"checksum":          {nil, "the kernel carries 6.02 Gbit/s from endpoint to endpoint, 0.27 × of what it does with it"},
-		"checksum untried":  {func(r *result.Result) { dropContender(r, "kernel-csum-off") }, "--troubleshoot measures"},
+		"checksum untried":  {func(r *result.Result) { dropTarget(r, "kernel-csum-off") }, "--troubleshoot measures"},
 		"off is faster":     {func(r *result.Result) { bend(r, "kernel-csum-off", "tunnel-free", stats.Decisive, 10) }, "off is the faster one here"},
-		"nothing lost":      {nil, "Which rung loses: none with Selvage"},
-		"the gateway loses": {nil, "Which rung loses: with the kernel it is egress, 18.4 % beyond what headers take. Neither segments"},
+		"nothing lost":      {nil, "Which stage loses: none with Selvage"},
+		"the gateway loses": {nil, "Which stage loses: with the kernel it is egress, 18.4 % beyond what headers take. Neither segments"},
 		"small segments": {func(r *result.Result) { bend(r, "kernel", "egress", "mss", 0.1) },
 			"Its segments are 890 bytes although 8898 fit"},
 		"full cores": {func(r *result.Result) {
 			for i, s := range r.Samples {
-				if s.Contender == "kernel" && s.Case == "egress" && s.Metrics[stats.Decisive] > 0 {
+				if s.Target == "kernel" && s.Case == "egress" && s.Metrics[stats.Decisive] > 0 {
 					r.Samples[i].CPU = []result.CPUShare{{Core: 0, Idle: 0.01}, {Core: 1, Idle: 0.02}}
 				}
 			}
@@ -115,7 +115,7 @@ func TestEgressFindings(t *testing.T) {
 		"NAT":  {nil, "Selvage keeps 0.994 × [0.994, 0.994]; the kernel keeps 0.857 ×"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			findings := strings.Join(Verdict(ladderRun(c.change)).Findings, "\n")
+			findings := strings.Join(Verdict(stagesRun(c.change)).Findings, "\n")
 			if !strings.Contains(findings, c.want) {
 				t.Errorf("no %q in\n%s", c.want, findings)
 			}
@@ -123,44 +123,44 @@ func TestEgressFindings(t *testing.T) {
 	}
 }
 
-func dropContender(r *result.Result, name string) {
-	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Contender == name })
-	r.Contenders = slices.DeleteFunc(r.Contenders, func(c result.Contender) bool { return c.Name == name })
+func dropTarget(r *result.Result, name string) {
+	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Target == name })
+	r.Targets = slices.DeleteFunc(r.Targets, func(c result.Target) bool { return c.Name == name })
 }
 
 func TestEgressRefused(t *testing.T) {
 	for want, change := range map[string]func(*result.Result){
 		"no tunnel was measured": func(r *result.Result) {
-			dropContender(r, "kernel")
-			dropContender(r, "selvage")
-			dropContender(r, "kernel-csum-off")
+			dropTarget(r, "kernel")
+			dropTarget(r, "selvage")
+			dropTarget(r, "kernel-csum-off")
 		},
 		"was not measured":   func(r *result.Result) { r.Samples = nil },
 		"selvage spreads by": func(r *result.Result) { noisy(r, "selvage", "tunnel") },
 		"has an error (no route) (node": func(r *result.Result) {
 			for i, s := range r.Samples {
-				if s.Contender == "selvage" && s.Case == "node" {
+				if s.Target == "selvage" && s.Case == "node" {
 					r.Samples[i].Error = "no route"
 				}
 			}
 		},
 	} {
-		v := Verdict(ladderRun(change))
+		v := Verdict(stagesRun(change))
 		if !v.Refused || !strings.Contains(v.Sentence, want) {
 			t.Errorf("%+v, want %q", v.Sentence, want)
 		}
 	}
 	// The rival's noise is said, and does not refuse.
-	v := Verdict(ladderRun(func(r *result.Result) { noisy(r, "kernel", "egress") }))
+	v := Verdict(stagesRun(func(r *result.Result) { noisy(r, "kernel", "egress") }))
 	if v.Refused || strings.Contains(v.Sentence, "; the kernel") || !strings.Contains(strings.Join(v.Findings, "\n"), "Do not build on the figures of the kernel") {
 		t.Errorf("%+v", v)
 	}
 }
 
-// noisy has every round of a contender's case differ much from the next.
-func noisy(r *result.Result, contender, kase string) {
+// noisy has every round of a target's case differ much from the next.
+func noisy(r *result.Result, target, caseName string) {
 	for _, s := range r.Samples {
-		if s.Contender == contender && s.Case == kase && s.Metrics[stats.Decisive] > 0 {
+		if s.Target == target && s.Case == caseName && s.Metrics[stats.Decisive] > 0 {
 			s.Metrics[stats.Decisive] *= float64(s.Round)
 		}
 	}

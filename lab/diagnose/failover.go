@@ -15,7 +15,7 @@ import (
 func failoverVerdict(r result.Result) result.Verdict {
 	e := newFailoverEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
-	if why := stats.RefuseFailover(r, e.subject); why != "" {
+	if why := stats.RefuseFailover(r, e.dut); why != "" {
 		v.Refused, v.Sentence = true, "No verdict: "+why+"."
 		return v
 	}
@@ -35,19 +35,19 @@ func newFailoverEvidence(r result.Result) failoverEvidence {
 	if cases := stats.FailoverCases(r); len(cases) > 0 {
 		e.what = cases[0]
 	}
-	e.kills = stats.Kills(r, e.subject, e.what)
+	e.kills = stats.Kills(r, e.dut, e.what)
 	return e
 }
 
 // value is the median of a row of the summary, 0 without one.
-func (e failoverEvidence) value(kase, metric string) float64 {
-	row, _ := stats.Find(e.rows, e.subject, kase, metric)
+func (e failoverEvidence) value(caseName, metric string) float64 {
+	row, _ := stats.Find(e.rows, e.dut, caseName, metric)
 	return row.Median
 }
 
 // ms writes a time of the summary.
-func (e failoverEvidence) ms(kase, metric string) string {
-	return stats.Figure(e.value(kase, metric)) + " ms"
+func (e failoverEvidence) ms(caseName, metric string) string {
+	return stats.Figure(e.value(caseName, metric)) + " ms"
 }
 
 // connections are how many went on, and how many there were.
@@ -58,8 +58,8 @@ func (e failoverEvidence) connections() (on, all float64) {
 	return on, all
 }
 
-// hit says whether any flow noticed a kill.
-func (e failoverEvidence) hit() bool { return len(stats.Pooled(e.kills, stats.GapSeries)) > 0 }
+// affected says whether any flow noticed a kill.
+func (e failoverEvidence) affected() bool { return len(stats.Pooled(e.kills, stats.OutageSeries)) > 0 }
 
 func (e failoverEvidence) sentence() string {
 	on, all := e.connections()
@@ -67,11 +67,11 @@ func (e failoverEvidence) sentence() string {
 	if on == all {
 		survived = fmt.Sprintf("all %s TCP connections went on", stats.Figure(all))
 	}
-	if !e.hit() {
+	if !e.affected() {
 		return fmt.Sprintf("%s %s, and no flow noticed: no packet was lost, and %s.", killed(e.what), times(len(e.kills)), survived)
 	}
 	text := fmt.Sprintf("%s %s: the flows that it hit were silent for %s (p50), %s (p99), %s at most, and %s.",
-		killed(e.what), times(len(e.kills)), e.ms(e.what, stats.GapP50), e.ms(e.what, stats.GapP99), e.ms(e.what, stats.GapMax), survived)
+		killed(e.what), times(len(e.kills)), e.ms(e.what, stats.OutageP50), e.ms(e.what, stats.OutageP99), e.ms(e.what, stats.OutageMax), survived)
 	if step, row := e.slowest(); row.N > 0 {
 		text += fmt.Sprintf(" The slowest step was the time %s: %s ms of the %s to the first packet.", step.Title, stats.Figure(row.Median), e.ms(e.what, stats.Repair))
 	}
@@ -107,7 +107,7 @@ func repair() []stats.FailoverStep {
 // slowest is the step to the first packet that took longest.
 func (e failoverEvidence) slowest() (slowest stats.FailoverStep, longest result.Row) {
 	for _, step := range repair() {
-		if row, ok := stats.Find(e.rows, e.subject, e.what, step.Metric); ok && (longest.N == 0 || row.Median > longest.Median) {
+		if row, ok := stats.Find(e.rows, e.dut, e.what, step.Metric); ok && (longest.N == 0 || row.Median > longest.Median) {
 			slowest, longest = step, row
 		}
 	}
@@ -127,15 +127,15 @@ func (e failoverEvidence) findings() []string {
 // faults compares the ways to kill.
 func (e failoverEvidence) faults() string {
 	var words []string
-	for _, kase := range stats.FailoverCases(e.Result) {
-		_, how := stats.Killed(kase)
-		kills := stats.Kills(e.Result, e.subject, kase)
+	for _, caseName := range stats.FailoverCases(e.Result) {
+		_, how := stats.Killed(caseName)
+		kills := stats.Kills(e.Result, e.dut, caseName)
 		switch {
 		case how == "" || len(kills) == 0:
-		case len(stats.Pooled(kills, stats.GapSeries)) == 0:
+		case len(stats.Pooled(kills, stats.OutageSeries)) == 0:
 			words = append(words, fmt.Sprintf("%s hit no flow", how))
 		default:
-			words = append(words, fmt.Sprintf("%s %s (p50), %s at most", how, e.ms(kase, stats.GapP50), e.ms(kase, stats.GapMax)))
+			words = append(words, fmt.Sprintf("%s %s (p50), %s at most", how, e.ms(caseName, stats.OutageP50), e.ms(caseName, stats.OutageMax)))
 		}
 	}
 	if len(words) == 0 {
@@ -148,7 +148,7 @@ func (e failoverEvidence) faults() string {
 func (e failoverEvidence) steps() string {
 	var words []string
 	for _, step := range stats.FailoverSteps() {
-		if row, ok := stats.Find(e.rows, e.subject, e.what, step.Metric); ok {
+		if row, ok := stats.Find(e.rows, e.dut, e.what, step.Metric); ok {
 			words = append(words, fmt.Sprintf("%s ms %s", stats.Figure(row.Median), step.Title))
 		}
 	}
@@ -156,7 +156,7 @@ func (e failoverEvidence) steps() string {
 		return ""
 	}
 	text := "Steps: medians from fault to forwarding, one after the other: " + strings.Join(words, ", ") + "."
-	if _, ok := stats.Find(e.rows, e.subject, e.what, "step_written"); !ok {
+	if _, ok := stats.Find(e.rows, e.dut, e.what, "step_written"); !ok {
 		text += " The edges do not tell when their tables were written here, so that is part of the step after noticing."
 	}
 	return text
@@ -192,10 +192,10 @@ const (
 )
 
 func (e failoverEvidence) aims() string {
-	if e.what != "gateway" || !e.hit() {
+	if e.what != "gateway" || !e.affected() {
 		return ""
 	}
-	p50, p99 := e.value(e.what, stats.GapP50), e.value(e.what, stats.GapP99)
+	p50, p99 := e.value(e.what, stats.OutageP50), e.value(e.what, stats.OutageP99)
 	switch {
 	case p99 >= failoverLimit:
 		return fmt.Sprintf("Aim: less than %d ms at p99 is missed.", failoverLimit)
@@ -207,7 +207,7 @@ func (e failoverEvidence) aims() string {
 
 // stalls says how TCP saw it.
 func (e failoverEvidence) stalls() string {
-	if !e.hit() {
+	if !e.affected() {
 		return ""
 	}
 	return fmt.Sprintf("Connections: lines were answered %s (p50) and %s (p99) later than usual; TCP tries again after 200, 400, 800 ms, so that it may find a path later than it was there.",
@@ -228,7 +228,7 @@ func (e failoverEvidence) broken() string {
 	if more := len(words) - 5; more > 0 {
 		words = append(words[:5], fmt.Sprintf("and in %d more", more))
 	}
-	return "Lost connections: " + strings.Join(words, ", ") + ". Look whether bindings are replicated: selvage egress at both gateways."
+	return "Lost connections: " + strings.Join(words, ", ") + ". Look whether sessions are replicated: selvage egress at both gateways."
 }
 
 // back says what the return of what was killed cost.

@@ -17,14 +17,14 @@ func failoverRun(what string, change func(*result.Sample)) result.Result {
 	}
 	for round := 1; round <= 6; round++ {
 		s := result.Sample{
-			Contender: "selvage", Case: what + "/" + []string{"link-down", "blackhole"}[round%2], Round: round,
+			Target: "selvage", Case: what + "/" + []string{"link-down", "blackhole"}[round%2], Round: round,
 			Metrics: map[string]float64{
 				stats.Connections: 100, stats.WentOn: 100, stats.Survived: 1, stats.ReturnSurvived: 1, stats.ReturnMax: 3, stats.ReturnLost: 0, stats.Noise: 1, stats.Late: 2,
-				stats.HitFlows: 2, stats.Lost: 400, stats.StallP50: 150, stats.StallP99: 400, stats.Repair: 170,
-				stats.GapP50: 180, stats.GapP99: 200, stats.GapMax: 200,
+				stats.AffectedFlows: 2, stats.Lost: 400, stats.StallP50: 150, stats.StallP99: 400, stats.Repair: 170,
+				stats.OutageP50: 180, stats.OutageP99: 200, stats.OutageMax: 200,
 				"step_noticed": 150, "step_written": 5, "step_announced": 2, "step_forwarded": 13, "step_followed": 10,
 			},
-			Series: map[string][]float64{stats.GapSeries: {180, 200}, stats.StallSeries: {150, 400}, stats.ReturnSeries: {3, 0}},
+			Series: map[string][]float64{stats.OutageSeries: {180, 200}, stats.StallSeries: {150, 400}, stats.ReturnSeries: {3, 0}},
 		}
 		if change != nil {
 			change(&s)
@@ -36,11 +36,11 @@ func failoverRun(what string, change func(*result.Sample)) result.Result {
 
 // spared has a kill hit no flow.
 func spared(s *result.Sample) {
-	for _, m := range append([]string{stats.Repair, "step_noticed", "step_written", "step_announced", "step_forwarded", "step_followed"}, stats.GapSeries) {
+	for _, m := range append([]string{stats.Repair, "step_noticed", "step_written", "step_announced", "step_forwarded", "step_followed"}, stats.OutageSeries) {
 		delete(s.Metrics, m)
 	}
-	s.Metrics[stats.HitFlows], s.Metrics[stats.Lost], s.Metrics[stats.GapP50], s.Metrics[stats.GapP99], s.Metrics[stats.GapMax] = 0, 0, 0, 0, 0
-	delete(s.Series, stats.GapSeries)
+	s.Metrics[stats.AffectedFlows], s.Metrics[stats.Lost], s.Metrics[stats.OutageP50], s.Metrics[stats.OutageP99], s.Metrics[stats.OutageMax] = 0, 0, 0, 0, 0
+	delete(s.Series, stats.OutageSeries)
 }
 
 func TestFailoverVerdict(t *testing.T) {
@@ -65,8 +65,8 @@ func TestFailoverVerdict(t *testing.T) {
 		"slow to write":  {"gateway", longer("step_written", 400), false, []string{"Tune: the edges take long to write their tables"}, ""},
 		"slow announce":  {"gateway", longer("step_announced", 400), false, []string{"smaller pools take less"}, ""},
 		"slow outside":   {"gateway", longer("step_forwarded", 400), false, []string{"gratuitous ARP"}, ""},
-		"too slow":       {"gateway", func(s *result.Sample) { s.Series[stats.GapSeries] = []float64{1500} }, false, []string{"1,500 ms (p99)", "1000 ms at p99 is missed"}, ""},
-		"not so fast":    {"gateway", func(s *result.Sample) { s.Series[stats.GapSeries] = []float64{500} }, false, []string{"the 300 ms that it should take are not"}, ""},
+		"too slow":       {"gateway", func(s *result.Sample) { s.Series[stats.OutageSeries] = []float64{1500} }, false, []string{"1,500 ms (p99)", "1000 ms at p99 is missed"}, ""},
+		"not so fast":    {"gateway", func(s *result.Sample) { s.Series[stats.OutageSeries] = []float64{500} }, false, []string{"the 300 ms that it should take are not"}, ""},
 		"lost some": {"gateway", func(s *result.Sample) {
 			if s.Round == 2 {
 				s.Metrics[stats.WentOn], s.Metrics[stats.Survived], s.Metrics[stats.ReturnSurvived] = 97, 0.97, 0.95

@@ -18,7 +18,7 @@ const (
 	stealLimit = 0.05 // share of all cores' time that others may take in any sample
 )
 
-// findings goes through what S0 asks of an A/B run, in the order in which a
+// findings goes through what the FortiGate study asks of an A/B run, in the order in which a
 // reader needs it. Each is "Topic: evidence and cause. Advice."
 func (e evidence) findings() []string {
 	var out []string
@@ -45,11 +45,11 @@ func (e evidence) failed() []string {
 		len(lines), len(e.Samples), strings.Join(shown, "; "), more)}
 }
 
-// noisy speaks of contenders besides those that the verdict stands on.
+// noisy speaks of targets besides those that the verdict stands on.
 func (e evidence) noisy() []string {
 	var out []string
 	for _, name := range stats.Names(e.Result) {
-		if name == plain || name == e.subject {
+		if name == plain || name == e.dut {
 			continue
 		}
 		if why := stats.Unreliable(e.Result, name); why != "" {
@@ -64,7 +64,7 @@ func (e evidence) stolen() []string {
 	worst, at := 0.0, ""
 	for _, s := range e.Samples {
 		if v := s.Metrics["cpu_steal"]; s.Error == "" && v > worst {
-			worst, at = v, fmt.Sprintf("%s of %s in round %d", s.Case, s.Contender, s.Round)
+			worst, at = v, fmt.Sprintf("%s of %s in round %d", s.Case, s.Target, s.Round)
 		}
 	}
 	if worst <= stealLimit {
@@ -106,7 +106,7 @@ func (e evidence) bridgeNetfilter() []string {
 
 // retransmits compares with plain and names the usual cause.
 func (e evidence) retransmits() []string {
-	row, ok := stats.Find(e.rows, e.subject, "tcp", "retransmits")
+	row, ok := stats.Find(e.rows, e.dut, "tcp", "retransmits")
 	base, okBase := stats.Find(e.rows, plain, "tcp", "retransmits")
 	if !ok || !okBase {
 		return nil
@@ -116,7 +116,7 @@ func (e evidence) retransmits() []string {
 		per = "round"
 	}
 	against := fmt.Sprintf("%s a %s [%s, %s] with %s against %s [%s, %s] with %s",
-		stats.In(row.Median, row.Unit), per, stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit), e.title(e.subject),
+		stats.In(row.Median, row.Unit), per, stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit), e.title(e.dut),
 		stats.In(base.Median, base.Unit), stats.In(base.Lo, base.Unit), stats.In(base.Hi, base.Unit), e.title(plain))
 	switch {
 	case !row.Distinguishable:
@@ -128,11 +128,11 @@ func (e evidence) retransmits() []string {
 }
 
 // segments checks that the inner MTU was used: without that no conclusion about
-// per-packet or per-flow limits holds (study S0, Care).
+// per-packet or per-flow limits holds (the FortiGate study, Care).
 func (e evidence) segments() []string {
 	var out []string
 	for _, name := range stats.Names(e.Result) {
-		c, ok := e.contender(name)
+		c, ok := e.target(name)
 		mss := stats.Median(values(e, name, "mss"))
 		if !ok || mss.N == 0 || c.InnerMTU == 0 {
 			continue
@@ -154,7 +154,7 @@ func (e evidence) segments() []string {
 func (e evidence) limit() []string {
 	top, ok := e.tcp(wire)
 	if !ok || top.Median == 0 {
-		return []string{"Limit: the bare wire was not measured, so whether the machine itself was the limit is unknown. Add wire to --contenders."}
+		return []string{"Limit: the bare wire was not measured, so whether the machine itself was the limit is unknown. Add wire to --targets."}
 	}
 	var near []string
 	for _, name := range append([]string{plain}, e.tunnels()...) {
@@ -166,7 +166,7 @@ func (e evidence) limit() []string {
 		return []string{fmt.Sprintf("Limit: the bare wire carries %s Gbit/s, and close to that come %s: the machine and its TCP stack, not the data path, are the limit there, so real differences may be larger than shown. Compare the CPU per gigabyte instead.",
 			stats.Figure(top.Median), strings.Join(near, ", "))}
 	}
-	best, _ := e.tcp(e.subject)
+	best, _ := e.tcp(e.dut)
 	return []string{fmt.Sprintf("Limit: the bare wire carries %s Gbit/s, %s × the fastest data path of the verdict, so the generator was not the limit.",
 		stats.Figure(top.Median), stats.Figure(top.Median/max(best.Median, baseMedian(e))))}
 }
@@ -180,7 +180,7 @@ func baseMedian(e evidence) float64 {
 func (e evidence) tax() []string {
 	var out []string
 	for _, name := range e.tunnels() {
-		c, ok := e.contender(name)
+		c, ok := e.target(name)
 		row, measured := e.tcp(name)
 		if !ok || !measured || row.Ratio == 0 || stats.Unreliable(e.Result, name) != "" {
 			continue
@@ -202,7 +202,7 @@ func (e evidence) tax() []string {
 func (e evidence) equal() []string {
 	var names []string
 	for _, m := range stats.Metrics() {
-		row, ok := stats.Find(e.rows, e.subject, m.Case, m.Name)
+		row, ok := stats.Find(e.rows, e.dut, m.Case, m.Name)
 		if ok && row.Baseline != "" && !row.Distinguishable && m.Name != "retransmits" {
 			names = append(names, fmt.Sprintf("%s (%s)", lowerFirst(m.Title), stats.Ratio(row.Ratio)))
 		}
@@ -211,17 +211,17 @@ func (e evidence) equal() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("No difference shown: %s of %s cannot be told from %s in %s.",
-		strings.Join(names, ", "), e.title(e.subject), e.title(plain), inRounds(stats.Rounds(e.Result)))}
+		strings.Join(names, ", "), e.title(e.dut), e.title(plain), inRounds(stats.Rounds(e.Result)))}
 }
 
 // placement advises what belongs on the overlay and what beside it.
 func (e evidence) placement() []string {
-	row, ok := e.tcp(e.subject)
-	if !ok || row.Ratio == 0 || stats.Refuse(e.Result, e.subject) != "" {
+	row, ok := e.tcp(e.dut)
+	if !ok || row.Ratio == 0 || stats.Refuse(e.Result, e.dut) != "" {
 		return nil
 	}
-	c, _ := e.contender(e.subject)
-	rr, okRR := stats.Find(e.rows, e.subject, "rr-1", "rr_p50")
+	c, _ := e.target(e.dut)
+	rr, okRR := stats.Find(e.rows, e.dut, "rr-1", "rr_p50")
 	switch {
 	case row.Ratio < 1-c.HeaderTax-overTax:
 		return []string{fmt.Sprintf("Placement: bulk transfers (backup, storage, migration) lose %s here. Keep them on a plain VLAN, and put on the overlay what needs to move between hosts.", share(1-row.Ratio))}

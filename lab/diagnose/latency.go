@@ -11,7 +11,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// What study S3's firewall of 100 rules added to a round trip, in µs.
+// What the NSX firewall study's firewall of 100 rules added to a round trip, in µs.
 const studyAddedLeast, studyAddedMost = 13.3, 15.7
 
 // latencyVerdict answers what a firewall adds to a round trip.
@@ -33,7 +33,7 @@ type latencyEvidence struct {
 	some bool          // there is one
 }
 
-// newLatencyEvidence chooses what the verdict is about: Selvage, or else the first contender
+// newLatencyEvidence chooses what the verdict is about: Selvage, or else the first target
 // with a firewall; between two hosts, or else on one; 100 rules, or else the fewest.
 func newLatencyEvidence(r result.Result) latencyEvidence {
 	e := latencyEvidence{evidence: summed(r)}
@@ -41,9 +41,9 @@ func newLatencyEvidence(r result.Result) latencyEvidence {
 	if len(names) == 0 {
 		return e
 	}
-	e.subject = names[0]
+	e.dut = names[0]
 	if slices.Contains(names, selvage) {
-		e.subject = selvage
+		e.dut = selvage
 	}
 	rank := func(s stats.Setting) (rank int) {
 		if s.Scenario != stats.TwoHosts {
@@ -60,7 +60,7 @@ func newLatencyEvidence(r result.Result) latencyEvidence {
 	for _, s := range stats.Settings(r) {
 		tried := slices.ContainsFunc(r.Samples, func(sample result.Sample) bool { // also in vain
 			setting, ok := stats.Policed(sample.Case)
-			return ok && setting == s && sample.Contender == e.subject
+			return ok && setting == s && sample.Target == e.dut
 		})
 		if s.Rules > 0 && tried && (!e.some || rank(s) < rank(e.key)) {
 			e.key, e.some = s, true
@@ -69,24 +69,24 @@ func newLatencyEvidence(r result.Result) latencyEvidence {
 	return e
 }
 
-// policed are the contenders that were measured with a firewall.
+// policed are the targets that were measured with a firewall.
 func (e latencyEvidence) policed() []string {
 	return slices.DeleteFunc(stats.Names(e.Result), func(name string) bool {
 		return !slices.ContainsFunc(e.Samples, func(s result.Sample) bool {
 			setting, ok := stats.Policed(s.Case)
-			return ok && s.Contender == name && setting.Rules > 0
+			return ok && s.Target == name && setting.Rules > 0
 		})
 	})
 }
 
 func (e latencyEvidence) refuse() string {
 	if !e.some {
-		return "no contender was measured both with a firewall and without"
+		return "no target was measured both with a firewall and without"
 	}
 	if !e.timed() {
 		return "no round trip was measured (--measure rr)"
 	}
-	return stats.RefuseLatency(e.Result, e.subject, e.key.Case())
+	return stats.RefuseLatency(e.Result, e.dut, e.key.Case())
 }
 
 // timed reports whether there are round trips, on which the verdict stands.
@@ -95,14 +95,14 @@ func (e latencyEvidence) timed() bool {
 }
 
 func (e latencyEvidence) sentence() string {
-	bare, _ := stats.Find(e.rows, e.subject, e.key.Without().Case(), stats.RRP50)
+	bare, _ := stats.Find(e.rows, e.dut, e.key.Without().Case(), stats.RRP50)
 	text := fmt.Sprintf("%s adds %s to the round trip of %s µs that %s takes %s",
-		upperFirst(firewall(e.key)), e.added(e.subject, e.key), stats.Figure(bare.Median), e.who(e.subject), where(e.key))
-	if most := e.most(e.subject); most.Rules > e.key.Rules {
-		text += fmt.Sprintf("; %s adds %s", firewall(most), e.added(e.subject, most))
+		upperFirst(firewall(e.key)), e.added(e.dut, e.key), stats.Figure(bare.Median), e.who(e.dut), where(e.key))
+	if most := e.most(e.dut); most.Rules > e.key.Rules {
+		text += fmt.Sprintf("; %s adds %s", firewall(most), e.added(e.dut, most))
 	}
 	for _, name := range e.policed() {
-		if name == e.subject || stats.Added(e.Result, name, e.key.Case(), stats.RRP50).N == 0 {
+		if name == e.dut || stats.Added(e.Result, name, e.key.Case(), stats.RRP50).N == 0 {
 			continue
 		}
 		if stats.RefuseLatency(e.Result, name, e.key.Case()) != "" {
@@ -114,7 +114,7 @@ func (e latencyEvidence) sentence() string {
 	return text + "."
 }
 
-// most is the sweep's setting with the most rules that a contender has a round trip for.
+// most is the sweep's setting with the most rules that a target has a round trip for.
 func (e latencyEvidence) most(name string) (most stats.Setting) {
 	for _, s := range stats.Settings(e.Result) {
 		if s.InSweep() && s.Rules > most.Rules && stats.Added(e.Result, name, s.Case(), stats.RRP50).N > 0 {
@@ -151,7 +151,7 @@ func difference(iv stats.Interval) string {
 	return fmt.Sprintf("%s%s µs [%s, %s]", sign, digits(iv.Median), digits(iv.Lo), digits(iv.Hi))
 }
 
-// who is how a sentence speaks of a contender of this experiment.
+// who is how a sentence speaks of a target of this experiment.
 func (e latencyEvidence) who(name string) string {
 	switch name {
 	case kernel:

@@ -15,7 +15,7 @@ const (
 	omitted    = 2    // times the closed loop's p99.99: what that left out
 )
 
-// findings goes through what S3 asks of a latency run.
+// findings goes through what the NSX firewall study asks of a latency run.
 func (e latencyEvidence) findings() []string {
 	var out []string
 	for _, one := range []func() []string{
@@ -27,11 +27,11 @@ func (e latencyEvidence) findings() []string {
 	return out
 }
 
-// noisyPolicies speaks of contenders besides the one that the verdict stands on.
+// noisyPolicies speaks of targets besides the one that the verdict stands on.
 func (e latencyEvidence) noisyPolicies() []string {
 	var out []string
 	for _, name := range e.policed() {
-		if name == e.subject || !e.some || !e.timed() {
+		if name == e.dut || !e.some || !e.timed() {
 			continue
 		}
 		if why := stats.RefuseLatency(e.Result, name, e.key.Case()); why != "" {
@@ -55,7 +55,7 @@ func (e latencyEvidence) machine() []string {
 	}
 	var out []string
 	if len(words) > 0 {
-		out = append(out, "Machine: "+strings.Join(words, "; ")+". Study S3 turned power saving off before it measured.")
+		out = append(out, "Machine: "+strings.Join(words, "; ")+". The NSX firewall study turned power saving off before it measured.")
 	}
 	if e.Parameters["check_governor"] == "not visible" {
 		out = append(out, "Machine: frequencies are not visible here, as on most virtual machines, so power saving of the real host is in the figures or not, unknown to us. Interleaved rounds are what guards against it.")
@@ -72,7 +72,7 @@ func (e latencyEvidence) crossChecked() []string {
 			continue
 		}
 		if off := math.Abs(byRate/mean - 1); off > worst {
-			worst, at = off, fmt.Sprintf("%s of %s in round %d: %s µs by rate, mean %s µs", s.Case, s.Contender, s.Round, stats.Figure(byRate), stats.Figure(mean))
+			worst, at = off, fmt.Sprintf("%s of %s in round %d: %s µs by rate, mean %s µs", s.Case, s.Target, s.Round, stats.Figure(byRate), stats.Figure(mean))
 		}
 	}
 	if worst <= crossCheck {
@@ -81,20 +81,20 @@ func (e latencyEvidence) crossChecked() []string {
 	return []string{fmt.Sprintf("Instrument: the time by rate (10⁶ over transactions a second, netperf's way) and the histogram's mean differ by %s (%s): the instrument itself was held up between transactions. Compare medians, or quiet the machine.", share(worst), at)}
 }
 
-// study sets the scenarios beside study S3's.
+// study sets the scenarios beside the NSX firewall study's.
 func (e latencyEvidence) study() []string {
 	var words []string
 	for _, scenario := range []string{stats.SameHost, stats.TwoHosts} {
 		s := stats.Setting{Scenario: scenario, Rules: stats.ScenarioRules, Pairs: 1}
-		if iv := stats.Added(e.Result, e.subject, s.Case(), stats.RRP50); iv.N > 0 {
+		if iv := stats.Added(e.Result, e.dut, s.Case(), stats.RRP50); iv.N > 0 {
 			words = append(words, difference(iv)+" "+where(s))
 		}
 	}
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Study: S3's firewall added %.1f to %.1f µs with 100 rules, on other machines. %s adds %s.",
-		studyAddedLeast, studyAddedMost, upperFirst(e.who(e.subject)), strings.Join(words, " and "))}
+	return []string{fmt.Sprintf("Study: the NSX firewall study's firewall added %.1f to %.1f µs with 100 rules, on other machines. %s adds %s.",
+		studyAddedLeast, studyAddedMost, upperFirst(e.who(e.dut)), strings.Join(words, " and "))}
 }
 
 // undisturbed gives the differences of the fastest round trips, which say what the data path
@@ -154,7 +154,7 @@ func (e latencyEvidence) rivals(topic, metric, unit string) []string {
 		if !s.InSweep() || s.Rules == 1 || s.Rules == 10 {
 			continue
 		}
-		row, ok := stats.Find(e.rows, e.subject, s.Case(), metric)
+		row, ok := stats.Find(e.rows, e.dut, s.Case(), metric)
 		if !ok {
 			continue
 		}
@@ -163,7 +163,7 @@ func (e latencyEvidence) rivals(topic, metric, unit string) []string {
 			rules = "with " + count(s.Rules)
 		}
 		text := fmt.Sprintf("%s %s %s", stats.Figure(row.Median), unit, rules)
-		if iv := stats.Rival(e.Result, e.subject, s.Case(), metric); iv.N > 0 && e.subject != stats.Nftables {
+		if iv := stats.Rival(e.Result, e.dut, s.Case(), metric); iv.N > 0 && e.dut != stats.Nftables {
 			text += fmt.Sprintf(", %s nftables' [%.2f, %.2f]", stats.Ratio(iv.Median), iv.Lo, iv.Hi)
 		} else if row.Baseline != "" {
 			text += fmt.Sprintf(", %s of that without [%.2f, %.2f]", stats.Ratio(row.Ratio), row.RatioLo, row.RatioHi)
@@ -173,7 +173,7 @@ func (e latencyEvidence) rivals(topic, metric, unit string) []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: %s has %s.", topic, e.who(e.subject), strings.Join(words, "; "))}
+	return []string{fmt.Sprintf("%s: %s has %s.", topic, e.who(e.dut), strings.Join(words, "; "))}
 }
 
 func (e latencyEvidence) connections() []string {
@@ -192,7 +192,7 @@ func (e latencyEvidence) bulk() []string {
 func (e latencyEvidence) tail() []string {
 	var words []string
 	for _, s := range stats.Settings(e.Result) {
-		row, ok := stats.Find(e.rows, e.subject, s.Case(), "rr_p9999")
+		row, ok := stats.Find(e.rows, e.dut, s.Case(), "rr_p9999")
 		if !ok || !row.Distinguishable || row.Ratio < longTail {
 			continue
 		}
@@ -207,8 +207,8 @@ func (e latencyEvidence) tail() []string {
 // omission says what the closed loop did not see.
 func (e latencyEvidence) omission() []string {
 	bare := stats.Setting{Scenario: stats.TwoHosts, Pairs: 1}.Case()
-	open, ok := stats.Find(e.rows, e.subject, bare, "open_p9999")
-	closed, okClosed := stats.Find(e.rows, e.subject, bare, "rr_p9999")
+	open, ok := stats.Find(e.rows, e.dut, bare, "open_p9999")
+	closed, okClosed := stats.Find(e.rows, e.dut, bare, "rr_p9999")
 	if !ok || !okClosed || open.Median < omitted*closed.Median {
 		return nil
 	}

@@ -20,7 +20,7 @@ func latencyRun(change func(*result.Result)) result.Result {
 			name             string
 			rtt, conn, added float64 // µs; a second; µs with 100 rules
 		}{{"kernel", 23, 8000, 2}, {"selvage", 17, 9000, 0}} {
-			for kase, rules := range map[string]float64{"rules-0": 0, "rules-100": 1, "rules-10000": 1.5, "same-host-off": 0, "same-host-on": 1} {
+			for caseName, rules := range map[string]float64{"rules-0": 0, "rules-100": 1, "rules-10000": 1.5, "same-host-off": 0, "same-host-on": 1} {
 				rtt := c.rtt + rules*c.added + wobble
 				if c.name == "selvage" && rules > 0 && round%2 == 0 {
 					rtt -= 0.05 // to either side
@@ -28,10 +28,10 @@ func latencyRun(change func(*result.Result)) result.Result {
 					rtt += 0.04
 				}
 				conn := c.conn
-				if c.name == "kernel" && kase == "rules-10000" {
+				if c.name == "kernel" && caseName == "rules-10000" {
 					conn = 2000
 				}
-				r.Samples = append(r.Samples, result.Sample{Contender: c.name, Case: kase, Round: round, Metrics: map[string]float64{
+				r.Samples = append(r.Samples, result.Sample{Target: c.name, Case: caseName, Round: round, Metrics: map[string]float64{
 					stats.RRP50: rtt, stats.RRP1: rtt - 1, "rr_p9999": 3 * rtt, "rr_mean": rtt, "rr_rtt": rtt, stats.ConnRate: conn, stats.UDPRate: 100, stats.Decisive: 10,
 				}})
 			}
@@ -57,7 +57,7 @@ func TestLatencySentence(t *testing.T) {
 		"kernel alone": {func(r *result.Result) {
 			var rest []result.Sample
 			for _, s := range r.Samples {
-				if s.Contender == "kernel" {
+				if s.Target == "kernel" {
 					rest = append(rest, s)
 				}
 			}
@@ -74,7 +74,7 @@ func TestLatencySentence(t *testing.T) {
 		}, false, []string{"within one host"}},
 		"failed": {cases("selvage", "rules-100", func(s *result.Sample) { s.Error = "the firewall is off" }), true, []string{"No verdict", "the firewall is off"}},
 		"broken": {func(r *result.Result) {
-			r.Samples[0].Error, r.Samples[0].Case, r.Samples[0].Contender = "the firewall is off", "rules-0", "selvage"
+			r.Samples[0].Error, r.Samples[0].Case, r.Samples[0].Target = "the firewall is off", "rules-0", "selvage"
 		}, true, []string{"the firewall is off"}},
 		"nothing": {func(r *result.Result) { r.Samples = nil }, true, []string{"No verdict"}},
 	} {
@@ -95,7 +95,7 @@ func TestLatencyFindings(t *testing.T) {
 		change func(*result.Result)
 		want   string
 	}{
-		"study":       {nil, "Study: S3's firewall added 13.3 to 15.7 µs with 100 rules, on other machines. Selvage adds +0.04 µs [−0.05, 0.04] within one host and +0.04 µs"},
+		"study":       {nil, "Study: the NSX firewall study's firewall added 13.3 to 15.7 µs with 100 rules, on other machines. Selvage adds +0.04 µs [−0.05, 0.04] within one host and +0.04 µs"},
 		"per rule":    {nil, "Per rule: one more rule costs a round trip 0.101 ns with nftables on the kernel's vxlan"},
 		"nothing":     {nil, "a round trip nothing distinguishable with Selvage (by 10,000 rules)"},
 		"undisturbed": {figures("selvage", "", map[string]float64{stats.RRP1: 15}), "Selvage has +0.00 µs [0.00, 0.00] with 100 rules, +0.00 µs [0.00, 0.00] with 10,000 rules added"},

@@ -10,7 +10,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// mtuVerdict answers where packets that do not fit disappear: which contenders have
+// mtuVerdict answers where packets that do not fit disappear: which targets have
 // a black hole, and what those that have none carry as they come.
 func mtuVerdict(r result.Result) result.Verdict {
 	e := mtuEvidence{gather(r)}
@@ -26,7 +26,7 @@ func mtuVerdict(r result.Result) result.Verdict {
 // mtuEvidence is a result of the MTU experiment.
 type mtuEvidence struct{ evidence }
 
-// hole says whether a contender has a black hole, and whether that is known.
+// hole says whether a target has a black hole, and whether that is known.
 func (e mtuEvidence) hole(name string) (has, known bool) {
 	row, ok := stats.Find(e.rows, name, stats.HoleCase, stats.BlackHole)
 	return row.Median == 1, ok
@@ -49,7 +49,7 @@ func (e mtuEvidence) split() (holed, whole []string) {
 func (e mtuEvidence) refuse() string {
 	for _, s := range e.Samples {
 		if stats.IsHole(s.Case) && s.Error != "" {
-			return fmt.Sprintf("%s of %s has an error (%s)", s.Case, s.Contender, strings.TrimSpace(s.Error))
+			return fmt.Sprintf("%s of %s has an error (%s)", s.Case, s.Target, strings.TrimSpace(s.Error))
 		}
 	}
 	if has, _ := e.hole(plain); has {
@@ -69,17 +69,17 @@ func (e mtuEvidence) sentence() string {
 	holed, whole := e.split()
 	guest, path := e.bytes("guest_mtu"), e.bytes("path_mtu_"+append(holed, whole...)[0])
 	if len(holed) == 0 {
-		return fmt.Sprintf("No black hole: guests that believe in %s bytes on a path of %s are served as %s. %s", guest, path, e.come(whole), e.cured())
+		return fmt.Sprintf("No black hole: guests that believe in %s bytes on a path of %s are served as %s. %s", guest, path, e.come(whole), e.fixed())
 	}
 	text := fmt.Sprintf("%s %s an MTU black hole: guests believe in %s bytes, %s pass, and nobody tells them",
 		upperFirst(e.list(holed)), has(holed), guest, path)
 	if len(whole) > 0 {
 		text += fmt.Sprintf("; %s %s none, and carries %s", e.list(whole), has(whole), e.come(whole))
 	}
-	return text + ". " + e.cured()
+	return text + ". " + e.fixed()
 }
 
-// come is what contenders carry as they come.
+// come is what targets carry as they come.
 func (e mtuEvidence) come(names []string) string {
 	var words []string
 	for _, name := range names {
@@ -94,26 +94,26 @@ func (e mtuEvidence) come(names []string) string {
 	return strings.Join(words, ", ")
 }
 
-// cured is what the cures give to the first contender that has a hole.
-func (e mtuEvidence) cured() string {
+// fixed is what the fixes give to the first target that has a hole.
+func (e mtuEvidence) fixed() string {
 	holed, _ := e.split()
 	if len(holed) == 0 {
 		return ""
 	}
 	var words []string
-	for _, cure := range Cures(e.Result) {
-		if row, ok := stats.Find(e.rows, holed[0], cure.Case, stats.Decisive); ok {
+	for _, fix := range Fixes(e.Result) {
+		if row, ok := stats.Find(e.rows, holed[0], fix.Case, stats.Decisive); ok {
 			unit := ""
 			if len(words) == 0 {
 				unit = " Gbit/s"
 			}
-			words = append(words, fmt.Sprintf("%s%s with %s", stats.Figure(row.Median), unit, cure.Short))
+			words = append(words, fmt.Sprintf("%s%s with %s", stats.Figure(row.Median), unit, fix.Short))
 		}
 	}
 	if len(words) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Cured, %s carries %s.", e.title(holed[0]), strings.Join(words, ", "))
+	return fmt.Sprintf("Fixed, %s carries %s.", e.title(holed[0]), strings.Join(words, ", "))
 }
 
 // bytes is a size among the parameters, for people.
@@ -143,11 +143,11 @@ func has(names []string) string {
 	return "has"
 }
 
-// samples are the good ones of a contender's case, by round.
-func (e mtuEvidence) samples(name, kase string) []result.Sample {
+// samples are the good ones of a target's case, by round.
+func (e mtuEvidence) samples(name, caseName string) []result.Sample {
 	var found []result.Sample
 	for _, s := range e.Samples {
-		if s.Contender == name && s.Case == kase && s.Error == "" {
+		if s.Target == name && s.Case == caseName && s.Error == "" {
 			found = append(found, s)
 		}
 	}

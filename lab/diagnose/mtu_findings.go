@@ -8,11 +8,11 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// findings goes through the hole, who is told, the cures and the ceiling.
+// findings goes through the hole, who is told, the fixes and the ceiling.
 func (e mtuEvidence) findings() []string {
 	var out []string
 	for _, one := range []func() []string{
-		e.failed, e.stolen, e.holes, e.largest, e.probing, e.offloaded, e.cures, e.jumbo, e.ceilings,
+		e.failed, e.stolen, e.holes, e.largest, e.probing, e.offloaded, e.fixes, e.jumbo, e.ceilings,
 	} {
 		out = append(out, one()...)
 	}
@@ -73,19 +73,19 @@ func after(at float64) string {
 func (e mtuEvidence) largest() []string {
 	var out []string
 	for _, name := range e.tunnels() {
-		least, best, flows, told, silent := 0.0, 0.0, 0.0, []string{}, false
+		least, best, flows, reported, silent := 0.0, 0.0, 0.0, []string{}, false
 		for _, way := range ways() {
 			for _, s := range e.samples(name, stats.SizeCase+way.suffix) {
 				if size := s.Metrics["largest_size"]; least == 0 || size < least {
 					least = size
 				}
 				best, flows = max(best, s.Metrics["largest_best"]), max(flows, s.Metrics["flows"])
-				mtu := stats.Figure(s.Metrics["told_mtu"])
+				mtu := stats.Figure(s.Metrics["reported_mtu"])
 				switch {
-				case s.Metrics["told_flows"] == 0:
+				case s.Metrics["reported_flows"] == 0:
 					silent = true
-				case !slices.Contains(told, mtu):
-					told = append(told, mtu)
+				case !slices.Contains(reported, mtu):
+					reported = append(reported, mtu)
 				}
 			}
 		}
@@ -97,10 +97,10 @@ func (e mtuEvidence) largest() []string {
 			text = fmt.Sprintf("Largest packet: with %s %s to %s bytes arrive, by direction, family or source port: look for a member of a LAG or of ECMP, or one host, with a smaller MTU.", e.title(name), stats.Figure(least), stats.Figure(best))
 		}
 		switch {
-		case silent && len(told) == 0 && e.bytes("guest_mtu") != stats.Figure(least):
+		case silent && len(reported) == 0 && e.bytes("guest_mtu") != stats.Figure(least):
 			text += " Larger ones vanish without a word."
-		case len(told) > 0:
-			text += fmt.Sprintf(" Who sends larger ones is told %s.", strings.Join(told, " or "))
+		case len(reported) > 0:
+			text += fmt.Sprintf(" Who sends larger ones is told %s.", strings.Join(reported, " or "))
 		}
 		out = append(out, text)
 	}
@@ -133,31 +133,31 @@ func (e mtuEvidence) offloaded() []string {
 	return out
 }
 
-// cures says what each gave, and how to do it.
-func (e mtuEvidence) cures() []string {
+// fixes says what each gave, and how to do it.
+func (e mtuEvidence) fixes() []string {
 	holed, _ := e.split()
 	var out []string
-	for _, cure := range Cures(e.Result) {
-		if cure.Case == "" && len(holed) > 0 {
-			out = append(out, fmt.Sprintf("Cures: with %s all fits; %s: %s. %s", cure.Short, cure.Where, strings.Join(cure.Commands, "; "), cure.Note))
+	for _, fix := range Fixes(e.Result) {
+		if fix.Case == "" && len(holed) > 0 {
+			out = append(out, fmt.Sprintf("Fixes: with %s all fits; %s: %s. %s", fix.Short, fix.Where, strings.Join(fix.Commands, "; "), fix.Note))
 		}
 		for _, name := range e.tunnels() {
-			row, ok := stats.Find(e.rows, name, cure.Case, stats.Decisive)
-			mss, _ := stats.Find(e.rows, name, cure.Case, "mss")
+			row, ok := stats.Find(e.rows, name, fix.Case, stats.Decisive)
+			mss, _ := stats.Find(e.rows, name, fix.Case, "mss")
 			if !ok {
 				continue
 			}
 			how := ""
 			if slices.Contains(holed, name) {
-				how = fmt.Sprintf(" %s: %s.", upperFirst(cure.Where), strings.Join(cure.Commands, "; "))
+				how = fmt.Sprintf(" %s: %s.", upperFirst(fix.Where), strings.Join(fix.Commands, "; "))
 			}
-			for _, s := range e.samples(name, cure.Case) {
+			for _, s := range e.samples(name, fix.Case) {
 				if _, stalled := stats.Stalled(s); stalled {
-					how = " In at least one round it did not cure." + how
+					how = " In at least one round it did not fix." + how
 					break
 				}
 			}
-			out = append(out, fmt.Sprintf("Cures: with %s %s carries %s Gbit/s [%s, %s] (n = %d), its MSS being %s bytes%s.%s", cure.Short, e.title(name),
+			out = append(out, fmt.Sprintf("Fixes: with %s %s carries %s Gbit/s [%s, %s] (n = %d), its MSS being %s bytes%s.%s", fix.Short, e.title(name),
 				stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi), row.N, stats.Figure(mss.Median), e.against(row.Ratio, row.RatioLo, row.RatioHi), how))
 		}
 	}
@@ -194,7 +194,7 @@ func (e mtuEvidence) jumbo() []string {
 	return out
 }
 
-// ceilings classifies each contender's.
+// ceilings classifies each target's.
 func (e mtuEvidence) ceilings() []string {
 	all := Ceilings(e.Result)
 	var out []string

@@ -20,10 +20,10 @@ func mtuRun(change func(*result.Result)) result.Result {
 			"path_mtu_plain": "1500", "path_mtu_kernel": "1450", "path_mtu_selvage": "1450",
 		},
 		Environment: result.Environment{Sysctls: map[string]string{"net.ipv4.tcp_mtu_probing": "0"}},
-		Contenders:  []result.Contender{{Name: "plain", InnerMTU: 1500}, {Name: "kernel", InnerMTU: 1500}, {Name: "selvage", InnerMTU: 1500}},
+		Targets:     []result.Target{{Name: "plain", InnerMTU: 1500}, {Name: "kernel", InnerMTU: 1500}, {Name: "selvage", InnerMTU: 1500}},
 	}
-	add := func(contender, kase string, round int, gbits, mss float64, series ...float64) {
-		r.Samples = append(r.Samples, result.Sample{Contender: contender, Case: kase, Round: round, Duration: 2,
+	add := func(target, caseName string, round int, gbits, mss float64, series ...float64) {
+		r.Samples = append(r.Samples, result.Sample{Target: target, Case: caseName, Round: round, Duration: 2,
 			Metrics: map[string]float64{"tcp_throughput": gbits, "tcp_sent": 0.0003128, "mss": mss, "retransmits": 3}, Series: map[string][]float64{"tcp_gbps": series}})
 	}
 	for _, way := range ways() {
@@ -31,20 +31,20 @@ func mtuRun(change func(*result.Result)) result.Result {
 		add("kernel", "hole"+way.suffix, 1, 0, 1448, 0, 0, 0, 0)
 		add("selvage", "hole"+way.suffix, 1, 4, 1398, 4, 4, 4, 4)
 		for name, size := range map[string][2]float64{"plain": {1500, 0}, "kernel": {1450, 0}, "selvage": {1450, 1450}} {
-			told := 0.0
+			reported := 0.0
 			if size[1] > 0 {
-				told = 16
+				reported = 16
 			}
-			r.Samples = append(r.Samples, result.Sample{Contender: name, Case: "size" + way.suffix, Round: 1, Duration: 1,
-				Metrics: map[string]float64{"largest_size": size[0], "largest_best": size[0], "told_mtu": size[1], "told_flows": told, "flows": 16}})
+			r.Samples = append(r.Samples, result.Sample{Target: name, Case: "size" + way.suffix, Round: 1, Duration: 1,
+				Metrics: map[string]float64{"largest_size": size[0], "largest_best": size[0], "reported_mtu": size[1], "reported_flows": reported, "flows": 16}})
 		}
 	}
 	add("kernel", "hole-offload", 1, 12, 1398, 12, 12, 12, 12)
 	for round := 1; round <= 3; round++ {
 		for name, gbits := range map[string]float64{"plain": 2.8, "kernel": 3, "selvage": 4.2} {
-			for _, kase := range []string{"guest-mtu", "clamp", "messages"} {
-				if kase != "messages" || name != "plain" {
-					add(name, kase, round, gbits, 1398, gbits, gbits)
+			for _, caseName := range []string{"guest-mtu", "clamp", "messages"} {
+				if caseName != "messages" || name != "plain" {
+					add(name, caseName, round, gbits, 1398, gbits, gbits)
 				}
 			}
 			add(name, "jumbo", round, gbits*3, 8898, gbits*3, gbits*3)
@@ -61,11 +61,11 @@ func mtuRun(change func(*result.Result)) result.Result {
 	return r
 }
 
-// each applies change to the samples of a contender whose case begins with kase.
-func each(contender, kase string, change func(*result.Sample)) func(*result.Result) {
+// each applies change to the samples of a target whose case begins with caseName.
+func each(target, caseName string, change func(*result.Sample)) func(*result.Result) {
 	return func(r *result.Result) {
 		for i := range r.Samples {
-			if s := &r.Samples[i]; s.Contender == contender && strings.HasPrefix(s.Case, kase) {
+			if s := &r.Samples[i]; s.Target == target && strings.HasPrefix(s.Case, caseName) {
 				change(s)
 			}
 		}
@@ -81,15 +81,15 @@ func TestMTUSentence(t *testing.T) {
 		want    string
 		refused bool
 	}{
-		"as it should be": {nil, "The kernel's vxlan has an MTU black hole: guests believe in 1,500 bytes, 1,450 pass, and nobody tells them; Selvage has none, and carries 4.00 Gbit/s with an MSS of 1,398 bytes. Cured, the kernel's vxlan carries 3.00 Gbit/s with a guest MTU of 1,450, 3.00 with a clamped MSS, 3.00 with too-big messages.", false},
+		"as it should be": {nil, "The kernel's vxlan has an MTU black hole: guests believe in 1,500 bytes, 1,450 pass, and nobody tells them; Selvage has none, and carries 4.00 Gbit/s with an MSS of 1,398 bytes. Fixed, the kernel's vxlan carries 3.00 Gbit/s with a guest MTU of 1,450, 3.00 with a clamped MSS, 3.00 with too-big messages.", false},
 		"both have one":   {each("selvage", "hole", stall), "The kernel's vxlan and Selvage have an MTU black hole", false},
 		"one way only":    {func(r *result.Result) { each("kernel", "hole", flow)(r); each("kernel", "hole-v6", stall)(r) }, "The kernel's vxlan has an MTU black hole", false},
 		"none":            {each("kernel", "hole", flow), "No black hole: guests that believe in 1,500 bytes on a path of 1,450 are served as the kernel's vxlan: 0 Gbit/s", false},
 		"plain stalls":    {each("plain", "hole-v6", stall), "No verdict: even the plain path stalls", true},
 		"a sample failed": {each("kernel", "hole-reverse", func(s *result.Sample) { s.Error = "no route" }), "No verdict: hole-reverse of kernel has an error (no route).", true},
 		"plain alone": {func(r *result.Result) {
-			r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Contender != "plain" })
-			r.Contenders = r.Contenders[:1]
+			r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Target != "plain" })
+			r.Targets = r.Targets[:1]
 		}, "No verdict: no tunnel was measured.", true},
 		"no hole case": {func(r *result.Result) {
 			r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return stats.IsHole(s.Case) })
@@ -123,7 +123,7 @@ func TestMTUFindings(t *testing.T) {
 			"Jumbo: with an underlay of 9,000 bytes the MSS of Selvage grew from 1,398 to 8,898 and throughput from 4.20 to 12.6 Gbit/s (3.00 ×).",
 			"Ceiling: that of the kernel's vxlan is per packet: from segments of 536 to 8,898 bytes",
 			"4 flows carry 1.00 × what one does",
-		}, "did not cure"},
+		}, "did not fix"},
 		"jumbo not used": {each("selvage", "jumbo", func(s *result.Sample) { s.Metrics["mss"] = 1448 }), []string{
 			"Jumbo: no conclusion for Selvage: the MSS in use stayed at 1,448 bytes (1,398 before) on an underlay of 9,000."}, ""},
 		"sweep not used": {each("kernel", "sweep", func(s *result.Sample) { s.Metrics["mss"] = 1398 }), []string{
@@ -133,7 +133,7 @@ func TestMTUFindings(t *testing.T) {
 			"in 2.0 s nothing arrived after the first 0.5"}, ""},
 		"one flow carries less": {each("kernel", "size-reverse", func(s *result.Sample) { s.Metrics["largest_size"] = 1400 }), []string{
 			"with the kernel's vxlan 1,400 to 1,450 bytes arrive, by direction, family or source port: look for a member of a LAG"}, ""},
-		"cure in vain":  {each("kernel", "clamp", stall), []string{"In at least one round it did not cure. On both hosts: nft"}, ""},
+		"fix in vain":   {each("kernel", "clamp", stall), []string{"In at least one round it did not fix. On both hosts: nft"}, ""},
 		"probing on":    {func(r *result.Result) { r.Environment.Sysctls["net.ipv4.tcp_mtu_probing"] = "1" }, nil, "MTU probing"},
 		"offload holes": {each("kernel", "hole-offload", stall), nil, "Segmentation offload"},
 		"no hole":       {each("kernel", "hole", flow), []string{"Black hole: the kernel's vxlan has none"}, "nft add"},
@@ -155,18 +155,18 @@ func TestMTUFindings(t *testing.T) {
 	}
 }
 
-// Contenders with an encapsulation in their name, and routed runs, in words.
+// Targets with an encapsulation in their name, and routed runs, in words.
 func TestNames(t *testing.T) {
 	rename := func(from, to string) func(*result.Result) {
 		return func(r *result.Result) {
 			for i := range r.Samples {
-				if r.Samples[i].Contender == from {
-					r.Samples[i].Contender = to
+				if r.Samples[i].Target == from {
+					r.Samples[i].Target = to
 				}
 			}
-			for i := range r.Contenders {
-				if r.Contenders[i].Name == from {
-					r.Contenders[i].Name = to
+			for i := range r.Targets {
+				if r.Targets[i].Name == from {
+					r.Targets[i].Name = to
 				}
 			}
 		}

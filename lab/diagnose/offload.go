@@ -32,16 +32,16 @@ func offloadVerdict(r result.Result) result.Verdict {
 // refuse says why no verdict is possible: there is nothing to compare, or the state on which
 // it would stand, the worst, carries no conclusion.
 func (e offloadEvidence) refuse() string {
-	if e.subject == "" {
-		return "no contender besides the kernel was measured, so there is nothing to compare"
+	if e.dut == "" {
+		return "no target besides the kernel was measured, so there is nothing to compare"
 	}
-	states := stats.WorstStates(e.rows, e.subject)
+	states := stats.WorstStates(e.rows, e.dut)
 	if len(states) == 0 {
-		return fmt.Sprintf("%s and the kernel have no complete round of any state in common", e.subject)
+		return fmt.Sprintf("%s and the kernel have no complete round of any state in common", e.dut)
 	}
 	for _, row := range states {
 		s, _ := stats.Streamed(row.Case)
-		if why := stats.RefuseOffload(e.Result, e.subject, s); why != "" {
+		if why := stats.RefuseOffload(e.Result, e.dut, s); why != "" {
 			return why
 		}
 	}
@@ -50,7 +50,7 @@ func (e offloadEvidence) refuse() string {
 
 // sentence counts the states in which the aim is reached, missed, or neither can be told.
 func (e offloadEvidence) sentence() string {
-	states := stats.WorstStates(e.rows, e.subject)
+	states := stats.WorstStates(e.rows, e.dut)
 	var reached, missed, open int
 	for _, row := range states {
 		switch {
@@ -67,7 +67,7 @@ func (e offloadEvidence) sentence() string {
 	if len(states) > 1 {
 		least += fmt.Sprintf("; most %s, %s %s", e.state(best), stats.Ratio(best.Ratio), bounds(best))
 	}
-	name := upperFirst(e.title(e.subject))
+	name := upperFirst(e.title(e.dut))
 	if reached == len(states) {
 		return fmt.Sprintf("%s carries at least %s what the kernel does in every one of %s: %s. All are means over the sizes of writes.",
 			name, stats.Ratio(OffloadAim), counted(len(states)), least)

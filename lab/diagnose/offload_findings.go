@@ -27,7 +27,7 @@ func (e offloadEvidence) worstOwn() []string {
 	for _, group := range e.groups() {
 		var worst, best result.Row
 		for _, s := range group {
-			row, ok := stats.Find(e.rows, e.subject, s.Case(), stats.Throughput)
+			row, ok := stats.Find(e.rows, e.dut, s.Case(), stats.Throughput)
 			if !ok {
 				continue
 			}
@@ -43,7 +43,7 @@ func (e offloadEvidence) worstOwn() []string {
 		}
 		s, _ := stats.Streamed(worst.Case)
 		out = append(out, fmt.Sprintf("Worst state: %s itself carries least %s: %s Gbit/s over all sizes [%s, %s] (n = %d), %s what it carries %s.%s%s",
-			e.title(e.subject), e.place(s), stats.Figure(worst.Median), stats.Figure(worst.Lo), stats.Figure(worst.Hi), worst.N,
+			e.title(e.dut), e.place(s), stats.Figure(worst.Median), stats.Figure(worst.Lo), stats.Figure(worst.Hi), worst.N,
 			stats.Ratio(worst.Median/best.Median), e.state(best), e.why(s), e.spent(s)))
 	}
 	return out
@@ -59,9 +59,9 @@ func (e offloadEvidence) why(s stats.Stream) string {
 		}
 		of := s
 		of.State = kind
-		row, ok := stats.Find(e.rows, e.subject, of.Case(), stats.GainLeftOut)
+		row, ok := stats.Find(e.rows, e.dut, of.Case(), stats.GainLeftOut)
 		if !ok {
-			row, ok = stats.Find(e.rows, e.subject, of.Case(), stats.GainAlone)
+			row, ok = stats.Find(e.rows, e.dut, of.Case(), stats.GainAlone)
 		}
 		measured = measured || ok
 		if ok && row.Median > most && row.Median > 1 {
@@ -97,7 +97,7 @@ func (e offloadEvidence) why(s stats.Stream) string {
 func (e offloadEvidence) spent(s stats.Stream) string {
 	sizes := stats.Sizes(e.Result)
 	s.Size = sizes[len(sizes)-1]
-	cores := stats.Cores(e.Result, e.subject, s.Case())
+	cores := stats.Cores(e.Result, e.dut, s.Case())
 	if len(cores) == 0 {
 		return ""
 	}
@@ -129,12 +129,12 @@ func (e offloadEvidence) misses() []string {
 	var words []string
 	cells := 0
 	for _, s := range stats.Streams(e.Result) {
-		row, ok := stats.Find(e.rows, e.subject, s.Case(), stats.Throughput)
+		row, ok := stats.Find(e.rows, e.dut, s.Case(), stats.Throughput)
 		if !ok || row.Ratio == 0 {
 			continue
 		}
 		cells++
-		if row.RatioHi < OffloadAim && stats.OffloadPairs(e.Result, e.subject, s) >= stats.MinRounds {
+		if row.RatioHi < OffloadAim && stats.OffloadPairs(e.Result, e.dut, s) >= stats.MinRounds {
 			words = append(words, fmt.Sprintf("%s %s %s", e.place(s), stats.Ratio(row.Ratio), bounds(row)))
 		}
 	}
@@ -142,7 +142,7 @@ func (e offloadEvidence) misses() []string {
 	case cells == 0:
 		return nil
 	case len(words) == 0:
-		return []string{fmt.Sprintf("Single sizes: in none of %d cases is %s shown to be below %s the kernel.", cells, e.title(e.subject), stats.Ratio(OffloadAim))}
+		return []string{fmt.Sprintf("Single sizes: in none of %d cases is %s shown to be below %s the kernel.", cells, e.title(e.dut), stats.Ratio(OffloadAim))}
 	}
 	more := ""
 	if n := len(words); n > 6 {
@@ -168,7 +168,7 @@ func (e offloadEvidence) gains() []string {
 		}
 	}
 	if len(out) > 0 {
-		out = append(out, "Gain: study S2's adapters brought +7 % with writes of 1 kB, +32 % with 64 kB, +19 % in the mean, and +6 % of efficiency at 10 Gbit/s; +18 %, and with −24 % of processor time +55 % of efficiency, at 25. There the link was the limit and hardware did the work. Here software does it, and the processor is the limit.")
+		out = append(out, "Gain: the QLogic study's adapters brought +7 % with writes of 1 kB, +32 % with 64 kB, +19 % in the mean, and +6 % of efficiency at 10 Gbit/s; +18 %, and with −24 % of processor time +55 % of efficiency, at 25. There the link was the limit and hardware did the work. Here software does it, and the processor is the limit.")
 	}
 	return out
 }
@@ -232,7 +232,7 @@ const fullMachine = 90
 func (e offloadEvidence) saturation() []string {
 	full, cases := 0, 0
 	for _, s := range stats.Streams(e.Result) {
-		if row, ok := stats.Find(e.rows, e.subject, s.Case(), stats.Processor); ok {
+		if row, ok := stats.Find(e.rows, e.dut, s.Case(), stats.Processor); ok {
 			cases++
 			if row.Median >= fullMachine {
 				full++
@@ -243,7 +243,7 @@ func (e offloadEvidence) saturation() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("Processor: in %d of %d cases of %s all cores are %d %% busy or more: there is no link to fill, so offloads turn into throughput and not into idle cores, and throughput and efficiency say nearly the same.",
-		full, cases, e.title(e.subject), fullMachine)}
+		full, cases, e.title(e.dut), fullMachine)}
 }
 
 // identity checks the study's identity on every row.
@@ -266,14 +266,14 @@ func (e offloadEvidence) identity() []string {
 		return []string{fmt.Sprintf("%s (at most %s off).", text, share(math.Abs(worst.Off())))}
 	}
 	return []string{fmt.Sprintf("%s; it misses most for %s %s: %s where %s was to be expected. It holds exactly within a round; medians of different rounds need not obey it, so such a row is noise.",
-		text, e.title(worst.Contender), e.place(worst.Stream), stats.Ratio(worst.Efficiency), stats.Ratio(worst.Expected))}
+		text, e.title(worst.Target), e.place(worst.Stream), stats.Ratio(worst.Efficiency), stats.Ratio(worst.Expected))}
 }
 
 // partly says where a state is not all of what its name says.
 func (e offloadEvidence) partly() []string {
 	var words []string
 	for _, state := range stats.OffloadStates() {
-		inForce := e.Parameters["in_force_"+e.subject+"_"+state]
+		inForce := e.Parameters["in_force_"+e.dut+"_"+state]
 		if strings.Contains(inForce, "partly") {
 			words = append(words, fmt.Sprintf("%s (%s)", state, inForce))
 		}
@@ -290,5 +290,5 @@ func (e offloadEvidence) absent() []string {
 	if without == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("Left out: this kernel has no device for %s, so %s has no ratio there.", without, e.title(e.subject))}
+	return []string{fmt.Sprintf("Left out: this kernel has no device for %s, so %s has no ratio there.", without, e.title(e.dut))}
 }

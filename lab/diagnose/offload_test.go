@@ -17,7 +17,7 @@ var offloadBrings = map[string]float64{stats.Segmentation: 2, stats.Coalescing: 
 func offloadRun(ratio func(state string) float64, wobble ...float64) result.Result {
 	r := result.Result{
 		Experiment: stats.Offload, Parameters: map[string]string{"rounds": "3", "in_force_selvage_csum-off": "ports: tso partly, gro on, csum off"},
-		Contenders: []result.Contender{{Name: "kernel"}, {Name: "selvage"}},
+		Targets: []result.Target{{Name: "kernel"}, {Name: "selvage"}},
 	}
 	for round := 1; round <= 3; round++ {
 		for _, state := range stats.OffloadStates() {
@@ -42,7 +42,7 @@ func offloadRun(ratio func(state string) float64, wobble ...float64) result.Resu
 
 func offloadSample(name, state string, size, round int, gbits float64) result.Sample {
 	return result.Sample{
-		Contender: name, Case: stats.Stream{Encapsulation: "vxlan", State: state, Size: size}.Case(), Round: round, Duration: 1,
+		Target: name, Case: stats.Stream{Encapsulation: "vxlan", State: state, Size: size}.Case(), Round: round, Duration: 1,
 		Metrics: map[string]float64{stats.Throughput: gbits, stats.Processor: 95, stats.Efficiency: 1000 * gbits / 95, "idle_busy": 0.01},
 		CPU:     []result.CPUShare{{Core: 0, User: 0.1, System: 0.25, SoftIRQ: 0.6, Idle: 0.05}},
 	}
@@ -79,8 +79,8 @@ func TestOffloadVerdict(t *testing.T) {
 }
 
 func offloadWithout(r result.Result, name string) result.Result {
-	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Contender == name })
-	r.Contenders = slices.DeleteFunc(r.Contenders, func(c result.Contender) bool { return c.Name == name })
+	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Target == name })
+	r.Targets = slices.DeleteFunc(r.Targets, func(c result.Target) bool { return c.Name == name })
 	return r
 }
 
@@ -92,7 +92,7 @@ func offloadRounds(r result.Result, n int) result.Result {
 
 func offloadFailed(r result.Result) result.Result {
 	for i, s := range r.Samples {
-		if s.Contender == "selvage" && s.Case == "vxlan/all-on/1k/one-way" && s.Round == 2 {
+		if s.Target == "selvage" && s.Case == "vxlan/all-on/1k/one-way" && s.Round == 2 {
 			r.Samples[i].Error = "no answer"
 		}
 	}
@@ -130,7 +130,7 @@ func TestOffloadFindings(t *testing.T) {
 	// Alone, gro gives 1.25 with a ratio of 1; nothing at all gives 1 with one of 1.5.
 	offloadFinds(t, v, "Worst state", "Selvage itself carries least with coalescing alone: 1.25 Gbit/s", "what it lacks most is segmentation, which brings 2.00 ×", "60.0 % in softirq")
 	offloadFinds(t, v, "Single sizes", "of 16 cases, with coalescing alone and writes of 1kB 1.00 × [1.00, 1.00]; with coalescing alone and writes of 64kB")
-	offloadFinds(t, v, "Gain", "the kernel's vxlan +300.0 % of throughput", "study S2's adapters")
+	offloadFinds(t, v, "Gain", "the kernel's vxlan +300.0 % of throughput", "the QLogic study's adapters")
 	offloadFinds(t, v, "Attribution", "the kernel's vxlan owes: segmentation +100.0 % alone, +100.0 % against all the others; coalescing +25.0 % alone", "checksums +60.0 % alone")
 	offloadFinds(t, v, "Processor", "in 16 of 16 cases of Selvage")
 	offloadFinds(t, v, "Identity", "on 28 of 28 rows (at most 0.0 % off)")

@@ -8,23 +8,23 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// values are one TCP metric of a contender over all good samples.
-func values(e evidence, contender, metric string) []float64 {
+// values are one TCP metric of a target over all good samples.
+func values(e evidence, target, metric string) []float64 {
 	var xs []float64
-	for _, v := range stats.Values(e.Result, contender, stats.DecisiveCase, metric) {
+	for _, v := range stats.Values(e.Result, target, stats.DecisiveCase, metric) {
 		xs = append(xs, v)
 	}
 	return xs
 }
 
 // processor names the core whose softirq share climbs during the transfer, the
-// mark of a tunnel that is switched in software on one core (study S0).
+// mark of a tunnel that is switched in software on one core (the FortiGate study).
 func (e evidence) processor() []string {
 	base := stats.Cores(e.Result, plain, stats.DecisiveCase)
 	var out []string
-	names := slices.DeleteFunc(e.tunnels(), func(name string) bool { return name == e.subject })
-	if e.subject != "" {
-		names = append([]string{e.subject}, names...)
+	names := slices.DeleteFunc(e.tunnels(), func(name string) bool { return name == e.dut })
+	if e.dut != "" {
+		names = append([]string{e.dut}, names...)
 	}
 	for _, name := range names {
 		cores := stats.Cores(e.Result, name, stats.DecisiveCase)
@@ -103,19 +103,19 @@ func (e evidence) packets() []string {
 }
 
 // compare puts one metric of the subject and of the other tunnels in a line.
-func (e evidence) compare(topic, kase, metric, meaning string) []string {
-	row, ok := stats.Find(e.rows, e.subject, kase, metric)
-	base, okBase := stats.Find(e.rows, plain, kase, metric)
+func (e evidence) compare(topic, caseName, metric, meaning string) []string {
+	row, ok := stats.Find(e.rows, e.dut, caseName, metric)
+	base, okBase := stats.Find(e.rows, plain, caseName, metric)
 	if !ok || !okBase || row.Ratio == 0 {
 		return nil
 	}
 	text := fmt.Sprintf("%s: %s %s with %s against %s with %s, %s %s", topic,
-		stats.Figure(row.Median), row.Unit, e.title(e.subject), stats.Figure(base.Median), e.title(plain), stats.Ratio(row.Ratio), bounds(row))
+		stats.Figure(row.Median), row.Unit, e.title(e.dut), stats.Figure(base.Median), e.title(plain), stats.Ratio(row.Ratio), bounds(row))
 	if !row.Distinguishable {
 		text += ", not distinguishable"
 	}
 	for _, name := range e.tunnels() {
-		if other, ok := stats.Find(e.rows, name, kase, metric); ok && name != e.subject && other.Ratio > 0 {
+		if other, ok := stats.Find(e.rows, name, caseName, metric); ok && name != e.dut && other.Ratio > 0 {
 			text += fmt.Sprintf("; %s %s", e.title(name), stats.Ratio(other.Ratio))
 		}
 	}

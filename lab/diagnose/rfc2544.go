@@ -15,7 +15,7 @@ func transitVerdict(r result.Result) result.Verdict {
 	e := transitEvidence{gather(r)}
 	v := result.Verdict{Findings: e.findings()}
 	switch why := e.refuse(); {
-	case e.subject == "":
+	case e.dut == "":
 		v.Refused, v.Sentence = true, "No verdict: nothing but the limit was measured, so there is nothing to compare."
 	case why != "":
 		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, or raise --rounds or --duration."
@@ -32,7 +32,7 @@ type transitEvidence struct{ evidence }
 // tunnel, with the subject and the limit measured; else the first case of the subject.
 func (e transitEvidence) key() (stats.Traffic, bool) {
 	all := slices.DeleteFunc(stats.Transits(e.Result), func(t stats.Traffic) bool {
-		_, ok := e.rate(e.subject, t, stats.NDR)
+		_, ok := e.rate(e.dut, t, stats.NDR)
 		return !ok
 	})
 	if len(all) == 0 {
@@ -50,7 +50,7 @@ func (e transitEvidence) rate(name string, t stats.Traffic, metric string) (resu
 	return stats.Find(e.rows, name, t.Case(), metric)
 }
 
-// metric is what a contender is judged by in a case: its NDR, or its PDR when there is
+// metric is what a target is judged by in a case: its NDR, or its PDR when there is
 // no rate without loss.
 func (e transitEvidence) metric(name string, t stats.Traffic) string {
 	if row, ok := e.rate(name, t, stats.NDR); ok && row.Median > 0 {
@@ -64,23 +64,23 @@ func (e transitEvidence) refuse() string {
 	key, ok := e.key()
 	if !ok {
 		if lines := stats.Errors(e.Result); len(lines) > 0 {
-			return "no rate of " + e.title(e.subject) + " was found (" + lines[0] + ")"
+			return "no rate of " + e.title(e.dut) + " was found (" + lines[0] + ")"
 		}
-		return "no rate of " + e.title(e.subject) + " was found"
+		return "no rate of " + e.title(e.dut) + " was found"
 	}
-	metric := e.metric(e.subject, key)
-	if row, ok := e.rate(e.subject, key, metric); !ok || row.Median == 0 {
-		return e.title(e.subject) + " forwards nothing within the tolerance, so there is no rate to compare"
+	metric := e.metric(e.dut, key)
+	if row, ok := e.rate(e.dut, key, metric); !ok || row.Median == 0 {
+		return e.title(e.dut) + " forwards nothing within the tolerance, so there is no rate to compare"
 	}
-	return stats.RefuseRate(e.Result, key.Case(), metric, stats.Limit, e.subject)
+	return stats.RefuseRate(e.Result, key.Case(), metric, stats.Limit, e.dut)
 }
 
 func (e transitEvidence) sentence() string {
 	key, _ := e.key()
-	metric := e.metric(e.subject, key)
-	row, _ := e.rate(e.subject, key, metric)
+	metric := e.metric(e.dut, key)
+	row, _ := e.rate(e.dut, key, metric)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s forwards %s Mpps of %s %s", upperFirst(e.title(e.subject)), stats.Figure(row.Median), frames(key), e.way(key))
+	fmt.Fprintf(&b, "%s forwards %s Mpps of %s %s", upperFirst(e.title(e.dut)), stats.Figure(row.Median), frames(key), e.way(key))
 	if metric == stats.NDR {
 		b.WriteString(" without loss, ")
 	} else {
@@ -89,7 +89,7 @@ func (e transitEvidence) sentence() string {
 	fmt.Fprintf(&b, "%s the machine's limit %s", stats.Ratio(row.Ratio), bounds(row))
 	var rivals []string
 	for _, name := range e.tunnels() {
-		if other, ok := e.rate(name, key, metric); ok && name != e.subject && other.Ratio > 0 {
+		if other, ok := e.rate(name, key, metric); ok && name != e.dut && other.Ratio > 0 {
 			rivals = append(rivals, fmt.Sprintf("%s %s", e.title(name), stats.Ratio(other.Ratio)))
 		}
 	}
@@ -97,7 +97,7 @@ func (e transitEvidence) sentence() string {
 		b.WriteString("; " + strings.Join(rivals, ", "))
 	}
 	b.WriteString(".")
-	if pdr, ok := e.rate(e.subject, key, stats.PDR); ok && metric == stats.NDR {
+	if pdr, ok := e.rate(e.dut, key, stats.PDR); ok && metric == stats.NDR {
 		fmt.Fprintf(&b, " With up to %s loss it is %s Mpps.", e.tolerance(), stats.Figure(pdr.Median))
 	}
 	b.WriteString(e.wayBack(key))
@@ -110,7 +110,7 @@ func (e transitEvidence) wayBack(key stats.Traffic) string {
 	for _, direction := range []string{stats.Encap, stats.Decap, stats.Both} {
 		other := key
 		other.Direction = direction
-		if row, ok := e.rate(e.subject, other, stats.NDR); ok && direction != key.Direction && row.Median > 0 && row.Ratio > 0 {
+		if row, ok := e.rate(e.dut, other, stats.NDR); ok && direction != key.Direction && row.Median > 0 && row.Ratio > 0 {
 			words = append(words, fmt.Sprintf("%s %s Mpps (%s)", e.way(other), stats.Figure(row.Median), stats.Ratio(row.Ratio)))
 		}
 	}
@@ -150,10 +150,10 @@ func flows(n int) string {
 
 // tunnel is the subject's encapsulation in words.
 func (e transitEvidence) tunnel() string {
-	if _, encap, ok := strings.Cut(e.subject, "-"); ok && slices.Contains([]string{"vxlan", "geneve", "nvgre"}, encap) {
+	if _, encap, ok := strings.Cut(e.dut, "-"); ok && slices.Contains([]string{"vxlan", "geneve", "nvgre"}, encap) {
 		return inWords(encap)
 	}
-	if e.subject == kernel {
+	if e.dut == kernel {
 		return "VXLAN"
 	}
 	return inWords(e.Parameters["encapsulation"])
@@ -162,7 +162,7 @@ func (e transitEvidence) tunnel() string {
 // tolerance is the PDR's loss in words.
 func (e transitEvidence) tolerance() string { return stats.Tolerance(e.Result) }
 
-// title is how a sentence speaks of a contender of this experiment.
+// title is how a sentence speaks of a target of this experiment.
 func (e transitEvidence) title(name string) string {
 	switch name {
 	case stats.Limit:

@@ -19,11 +19,11 @@ const (
 	busyBefore   = 0.15 // of all cores' time, before samples
 )
 
-// findings goes through what S4 asks of a transit run.
+// findings goes through what the NSX edge study asks of a transit run.
 func (e transitEvidence) findings() []string {
 	var out []string
 	for _, one := range []func() []string{
-		e.failed, e.noisy, e.stolen, e.busy, e.fewRounds, e.generator, e.cores, e.kernels, e.gap, e.lossy, e.sizes, e.line,
+		e.failed, e.noisy, e.stolen, e.busy, e.fewRounds, e.generator, e.cores, e.kernels, e.outage, e.lossy, e.sizes, e.line,
 		e.latency, e.curve, e.sweep, e.tests,
 	} {
 		out = append(out, one()...)
@@ -31,12 +31,12 @@ func (e transitEvidence) findings() []string {
 	return out
 }
 
-// noisy speaks of contenders besides those that the verdict stands on.
+// noisy speaks of targets besides those that the verdict stands on.
 func (e transitEvidence) noisy() []string {
 	key, ok := e.key()
 	var out []string
 	for _, name := range stats.Names(e.Result) {
-		if !ok || name == stats.Limit || name == e.subject {
+		if !ok || name == stats.Limit || name == e.dut {
 			continue
 		}
 		if why := stats.RefuseRate(e.Result, key.Case(), e.metric(name, key), name); why != "" {
@@ -77,7 +77,7 @@ func (e transitEvidence) generator() []string {
 	var out []string
 	switch {
 	case worst == 0:
-		out = append(out, "Generator: its own ceiling beside the limit was not measured, so whether it was the limit is unknown. Add limit to --contenders.")
+		out = append(out, "Generator: its own ceiling beside the limit was not measured, so whether it was the limit is unknown. Add limit to --targets.")
 	case worst < spareCeiling:
 		out = append(out, fmt.Sprintf("Generator: generator-bound. Alone it reaches %s Mpps, only %s the limit's %s (%s); below %g × a device's cost hides behind the generator's. Compare the device's ns per packet, and do not read rates close to the limit as equal to it.",
 			stats.Figure(ceiling), stats.Ratio(worst), stats.Figure(limit), at.Case(), spareCeiling))
@@ -88,7 +88,7 @@ func (e transitEvidence) generator() []string {
 	return append(out, e.bound()...)
 }
 
-// bound names contenders whose search ended at the highest rate that could be offered.
+// bound names targets whose search ended at the highest rate that could be offered.
 // On one core that is how every search ends: the device's time is the generator's.
 func (e transitEvidence) bound() []string {
 	if stats.SharedCore(e.Result) {
@@ -97,7 +97,7 @@ func (e transitEvidence) bound() []string {
 	var names []string
 	for _, s := range e.Samples {
 		if s.Error == "" && s.Metrics["limited"] > 0 {
-			if name := e.title(s.Contender) + " in " + s.Case; !slices.Contains(names, name) {
+			if name := e.title(s.Target) + " in " + s.Case; !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -126,11 +126,11 @@ func (e transitEvidence) kernels() []string {
 	if !ok {
 		return nil
 	}
-	metric := e.metric(e.subject, key)
+	metric := e.metric(e.dut, key)
 	var words []string
 	for _, name := range e.tunnels() {
-		iv := stats.Against(e.Result, e.subject, name, key.Case(), metric)
-		if name == e.subject || iv.N == 0 {
+		iv := stats.Against(e.Result, e.dut, name, key.Case(), metric)
+		if name == e.dut || iv.N == 0 {
 			continue
 		}
 		words = append(words, fmt.Sprintf("%s %s [%.2f, %.2f]", stats.Ratio(iv.Median), e.title(name), iv.Lo, iv.Hi))
@@ -138,15 +138,15 @@ func (e transitEvidence) kernels() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Rate: with %s %s, %s reaches %s.", frames(key), e.way(key), e.title(e.subject), strings.Join(words, ", "))}
+	return []string{fmt.Sprintf("Rate: with %s %s, %s reaches %s.", frames(key), e.way(key), e.title(e.dut), strings.Join(words, ", "))}
 }
 
-// gap compares the rate without loss with that at the tolerance.
-func (e transitEvidence) gap() []string {
+// outage compares the rate without loss with that at the tolerance.
+func (e transitEvidence) outage() []string {
 	worst, at, seen := 1.0, stats.Traffic{}, false
 	for _, t := range stats.Transits(e.Result) {
-		ndr, ok := e.rate(e.subject, t, stats.NDR)
-		pdr, okPDR := e.rate(e.subject, t, stats.PDR)
+		ndr, ok := e.rate(e.dut, t, stats.NDR)
+		pdr, okPDR := e.rate(e.dut, t, stats.PDR)
 		if !ok || !okPDR || pdr.Median == 0 || ndr.Median == 0 {
 			continue
 		}
@@ -168,7 +168,7 @@ func (e transitEvidence) gap() []string {
 	return []string{fmt.Sprintf("Loss: rates without loss are %s those with %s loss, so no queue overflows before the path is busy.", least, e.tolerance())}
 }
 
-// lossy names contenders that lose at every rate.
+// lossy names targets that lose at every rate.
 func (e transitEvidence) lossy() []string {
 	var out []string
 	for _, name := range stats.Names(e.Result) {
@@ -191,7 +191,7 @@ func (e transitEvidence) lossy() []string {
 }
 
 // sizes finds sizes that move fewer packets than larger ones do, which cost per packet
-// cannot explain (study S4's 128-byte row).
+// cannot explain (the NSX edge study's 128-byte row).
 func (e transitEvidence) sizes() []string {
 	var out []string
 	all := stats.Transits(e.Result)
@@ -205,7 +205,7 @@ func (e transitEvidence) sizes() []string {
 				other, ok := e.rate(name, large, stats.PDR)
 				same := large.Direction == small.Direction && large.Flows == small.Flows && large.Pairs == small.Pairs && large.Size > small.Size
 				if ok && same && row.Median < sizeNoise*other.Median && row.Hi < other.Lo {
-					out = append(out, fmt.Sprintf("Sizes: %s moves fewer packets at %d bytes (%s Mpps) than at %d (%s, %s), which contradicts a cost per packet, as the 128-byte row of study S4 does: something else limits the smaller frames, such as a ring, an offload or a minimum size. Measure it again before you quote it.",
+					out = append(out, fmt.Sprintf("Sizes: %s moves fewer packets at %d bytes (%s Mpps) than at %d (%s, %s), which contradicts a cost per packet, as the 128-byte row of the NSX edge study does: something else limits the smaller frames, such as a ring, an offload or a minimum size. Measure it again before you quote it.",
 						e.title(name), small.Size, stats.Figure(row.Median), large.Size, stats.Figure(other.Median), small.Direction))
 					break
 				}
@@ -219,7 +219,7 @@ func (e transitEvidence) sizes() []string {
 func (e transitEvidence) line() []string {
 	var cases []string
 	for _, t := range stats.Transits(e.Result) {
-		if row, ok := e.rate(e.subject, t, "line_share"); ok && row.Median >= fullLine {
+		if row, ok := e.rate(e.dut, t, "line_share"); ok && row.Median >= fullLine {
 			cases = append(cases, t.Case())
 		}
 	}
@@ -232,9 +232,9 @@ func (e transitEvidence) line() []string {
 // latency looks for the queue that stands at the full rate.
 func (e transitEvidence) latency() []string {
 	key, ok := e.key()
-	full, okFull := e.rate(e.subject, key, stats.LatencyP99)
-	less, okLess := e.rate(e.subject, key, "latency_p99_90")
-	half, _ := e.rate(e.subject, key, stats.LatencyP50)
+	full, okFull := e.rate(e.dut, key, stats.LatencyP99)
+	less, okLess := e.rate(e.dut, key, "latency_p99_90")
+	half, _ := e.rate(e.dut, key, stats.LatencyP50)
 	if !ok || !okFull || !okLess || less.Median == 0 {
 		return nil
 	}
@@ -263,7 +263,7 @@ func (e transitEvidence) curve() []string {
 			}
 			if losses[low] > 2*losses[high] && losses[low] > 1e-6 {
 				out = append(out, fmt.Sprintf("Loss curve: %s is not monotonic in %s (round %d): %.2g %% are lost at %.0f %% of the rate, %.2g %% at %.0f %%. A search that halves the range can miss that; mend it before you trust the rate.",
-					e.title(s.Contender), s.Case, s.Round, 100*losses[low], 100*loads[low], 100*losses[high], 100*loads[high]))
+					e.title(s.Target), s.Case, s.Round, 100*losses[low], 100*loads[low], 100*losses[high], 100*loads[high]))
 				break
 			}
 		}
@@ -276,7 +276,7 @@ func (e transitEvidence) sweep() []string {
 	var first, last result.Row
 	var few, many stats.Traffic
 	for _, t := range stats.Transits(e.Result) {
-		row, ok := e.rate(e.subject, t, stats.PDR)
+		row, ok := e.rate(e.dut, t, stats.PDR)
 		if !ok || t.Flows == 0 || row.Median == 0 {
 			continue
 		}
@@ -290,7 +290,7 @@ func (e transitEvidence) sweep() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("Flows: %s forwards %s Mpps with %s and %s with %s, %s of it: beyond the processor's caches a look-up is a miss.",
-		e.title(e.subject), stats.Figure(first.Median), flows(few.Flows), stats.Figure(last.Median), flows(many.Flows), share(last.Median/first.Median))}
+		e.title(e.dut), stats.Figure(first.Median), flows(few.Flows), stats.Figure(last.Median), flows(many.Flows), share(last.Median/first.Median))}
 }
 
 // tests are the figures of RFC 2544's other tests, where they were made.
@@ -302,8 +302,8 @@ func (e transitEvidence) tests() []string {
 		{"reset_ms", "Reset: %s forwards again %s ms after a restart (%s)."},
 	} {
 		for _, t := range stats.Transits(e.Result) {
-			if row, ok := e.rate(e.subject, t, test.metric); ok {
-				out = append(out, fmt.Sprintf(test.text, e.title(e.subject), stats.Figure(row.Median), t.Case()))
+			if row, ok := e.rate(e.dut, t, test.metric); ok {
+				out = append(out, fmt.Sprintf(test.text, e.title(e.dut), stats.Figure(row.Median), t.Case()))
 				break
 			}
 		}

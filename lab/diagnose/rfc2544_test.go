@@ -20,9 +20,9 @@ func transitRun(change func(*result.Result)) result.Result {
 			name string
 			mpps float64
 		}{{"limit", 5}, {"kernel", 0.5}, {"selvage", 4}} {
-			for kase, by := range map[string]float64{"encap-64": 1, "encap-1518": 0.98, "decap-64": 1.02, "encap-64-flows-1280": 1, "encap-64-flows-100000": 0.7} {
+			for caseName, by := range map[string]float64{"encap-64": 1, "encap-1518": 0.98, "decap-64": 1.02, "encap-64-flows-1280": 1, "encap-64-flows-100000": 0.7} {
 				pdr := c.mpps * by * wobble
-				r.Samples = append(r.Samples, result.Sample{Contender: c.name, Case: kase, Round: round, Metrics: map[string]float64{
+				r.Samples = append(r.Samples, result.Sample{Target: c.name, Case: caseName, Round: round, Metrics: map[string]float64{
 					stats.NDR: 0.98 * pdr, stats.PDR: pdr, stats.NSPerPacket: 1e3 / pdr, stats.Ceiling: 8,
 					stats.LatencyP50: 6, stats.LatencyP99: 9, "latency_p99_90": 7, "line_share": 0.05,
 				}})
@@ -35,11 +35,11 @@ func transitRun(change func(*result.Result)) result.Result {
 	return r
 }
 
-// cases changes the samples of a contender ("" for all) whose case begins so.
-func cases(contender, kase string, change func(*result.Sample)) func(*result.Result) {
+// cases changes the samples of a target ("" for all) whose case begins so.
+func cases(target, caseName string, change func(*result.Sample)) func(*result.Result) {
 	return func(r *result.Result) {
 		for i := range r.Samples {
-			if s := &r.Samples[i]; (contender == "" || s.Contender == contender) && strings.HasPrefix(s.Case, kase) {
+			if s := &r.Samples[i]; (target == "" || s.Target == target) && strings.HasPrefix(s.Case, caseName) {
 				change(s)
 			}
 		}
@@ -47,8 +47,8 @@ func cases(contender, kase string, change func(*result.Sample)) func(*result.Res
 }
 
 // figures sets metrics in those samples.
-func figures(contender, kase string, metrics map[string]float64) func(*result.Result) {
-	return cases(contender, kase, func(s *result.Sample) {
+func figures(target, caseName string, metrics map[string]float64) func(*result.Result) {
+	return cases(target, caseName, func(s *result.Sample) {
 		for name, value := range metrics {
 			s.Metrics[name] = value
 		}
@@ -66,14 +66,14 @@ func TestTransitSentence(t *testing.T) {
 		"loses at any rate": {figures("selvage", "", map[string]float64{stats.NDR: 0}), false,
 			"Selvage forwards 4.02 Mpps of 64-byte frames into VXLAN with at most 0.01 % loss (PDR met), and at no rate without loss (NDR not met), 0.80 × the machine's limit"},
 		"dead":        {figures("selvage", "", map[string]float64{stats.NDR: 0, stats.PDR: 0}), true, "Selvage forwards nothing within the tolerance"},
-		"Geneve":      {cases("selvage", "", func(s *result.Sample) { s.Contender = "selvage-geneve" }), false, "Selvage's Geneve forwards 3.94 Mpps of 64-byte frames into Geneve without"},
-		"tc":          {cases("selvage", "", func(s *result.Sample) { s.Contender = "selvage-tc" }), false, "Selvage on tc forwards 3.94 Mpps of 64-byte frames into VXLAN"},
+		"Geneve":      {cases("selvage", "", func(s *result.Sample) { s.Target = "selvage-geneve" }), false, "Selvage's Geneve forwards 3.94 Mpps of 64-byte frames into Geneve without"},
+		"tc":          {cases("selvage", "", func(s *result.Sample) { s.Target = "selvage-tc" }), false, "Selvage on tc forwards 3.94 Mpps of 64-byte frames into VXLAN"},
 		"two uplinks": {cases("", "encap-64", func(s *result.Sample) { s.Case = "encap-imix-x2" }), false, "Mpps of 1518-byte frames into VXLAN"},
 		"IMIX":        {func(r *result.Result) { cases("", "", func(s *result.Sample) { s.Case = "both-imix-x2" })(r) }, false, "of an IMIX into and out of VXLAN over 2 uplinks without loss"},
 		"no limit":    {drop("limit"), true, "No verdict: limit was not measured"},
 		"no subject":  {func(r *result.Result) { drop("selvage")(r); drop("kernel")(r) }, true, "nothing but the limit"},
 		"failed": {cases("selvage", "", func(s *result.Sample) {
-			*s = result.Sample{Contender: s.Contender, Case: s.Case, Round: s.Round, Error: "void: 3 lost"}
+			*s = result.Sample{Target: s.Target, Case: s.Case, Round: s.Round, Error: "void: 3 lost"}
 		}), true, "no rate of Selvage was found (decap-64 of selvage in round 1: void: 3 lost)"},
 		"noise": {func(r *result.Result) {
 			cases("limit", "encap-64", func(s *result.Sample) { s.Metrics[stats.NDR] = float64(3 + s.Round) })(r)
@@ -108,7 +108,7 @@ func TestTransitFindings(t *testing.T) {
 		}, []string{"so the figure is a lower bound, with Selvage in decap-64.", "Cores: generator on core 1; device on core 0. Queues between cores lose"}, ""},
 		"limited on one core": {figures("selvage", "decap-64", map[string]float64{"limited": 1}), nil, "lower bound"},
 		"micro-bursts":        {figures("selvage", "encap-64", map[string]float64{stats.NDR: 3}), []string{"Loss: the rate without loss is only 74.6 % of that with 0.01 % loss (encap-64): bursts overflow"}, "no queue overflows"},
-		"no gap":              {figures("selvage", "", map[string]float64{stats.NDR: 4, stats.PDR: 4}), []string{"Loss: rates without loss are the same as those with 0.01 % loss"}, ""},
+		"no outage":           {figures("selvage", "", map[string]float64{stats.NDR: 4, stats.PDR: 4}), []string{"Loss: rates without loss are the same as those with 0.01 % loss"}, ""},
 		"lossy":               {figures("kernel", "", map[string]float64{stats.NDR: 0}), []string{"Loss: the kernel's routing and vxlan has no rate without loss (NDR not met) but one with up to 0.01 % (PDR met): encap-64, encap-1518, decap-64, and 2 more."}, ""},
 		"study's 128 bytes": {figures("selvage", "encap-64", map[string]float64{stats.PDR: 2}), []string{
 			"Sizes: Selvage moves fewer packets at 64 bytes (2.00 Mpps) than at 1518 (3.94, encap), which contradicts a cost per packet"}, ""},
@@ -153,7 +153,7 @@ func cacheRun(change func(*result.Result)) result.Result {
 					device += 100
 				}
 				device *= 1 + 0.001*float64(round)
-				r.Samples = append(r.Samples, result.Sample{Contender: name, Case: l.Case(), Round: round,
+				r.Samples = append(r.Samples, result.Sample{Target: name, Case: l.Case(), Round: round,
 					Metrics: map[string]float64{stats.DeviceNS: device, stats.NSPerPacket: device + 100, stats.HitRate: 0.99}})
 			}
 		}
@@ -172,7 +172,7 @@ func TestCacheVerdict(t *testing.T) {
 		finding string
 		not     string
 	}{
-		"saves": {nil, false, "The flow cache saves 75.0 % of the device's time per packet [0.75, 0.75] with 1,280 flows and 1,000 routes: 100 ns with it, 401 without. With 1,000,000 flows it saves 60.0 %. Study S4 claims up to 75 %.",
+		"saves": {nil, false, "The flow cache saves 75.0 % of the device's time per packet [0.75, 0.75] with 1,280 flows and 1,000 routes: 100 ns with it, 401 without. With 1,000,000 flows it saves 60.0 %. The NSX edge study claims up to 75 %.",
 			"Routes: 1,000 of them add 100 ns to a packet without the cache and 0 with it (1,280 flows).", "Hits:"},
 		"half the rate": {nil, false, "", "Flows: with 1,000,000 flows the path keeps 66.6 % of the rate that it has with 1,280 flows (301 against 200 ns per packet", "Cliff:"},
 		"cliff":         {figures(stats.CacheOn, "flows-10000", map[string]float64{stats.NSPerPacket: 500}), false, "saves 75.0 %", "Cliff: from 1,280 flows to 10,000 flows a packet's time rises from 200 to 500 ns.", ""},

@@ -16,7 +16,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// Names of contenders with a part of their own in the words below.
+// Names of targets with a part of their own in the words below.
 const (
 	wire    = "wire"
 	limit   = stats.Limit
@@ -28,14 +28,14 @@ const (
 // evidence is a result with what all findings need of it worked out once.
 type evidence struct {
 	result.Result
-	rows    []result.Row
-	subject string // the contender that the verdict is about, "" for none
+	rows []result.Row
+	dut  string // the target that the verdict is about, "" for none
 }
 
 // Verdict answers what an overlay costs in r: the sentence speaks of `selvage`
 // (or of the first tunnel that was measured) against `plain`. It is refused,
 // with the reason as its sentence, when stats.Refuse says so; findings are
-// given all the same. Other experiments have verdicts of their own: which contenders
+// given all the same. Other experiments have verdicts of their own: which targets
 // have a black hole, how much of the machine's limit transit reaches, what the flow
 // cache saves, what a firewall adds to a round trip.
 func Verdict(r result.Result) result.Verdict {
@@ -62,12 +62,12 @@ func Verdict(r result.Result) result.Verdict {
 		return e.buildsVerdict()
 	}
 	v := result.Verdict{Findings: e.findings()}
-	if e.subject == "" {
+	if e.dut == "" {
 		v.Refused = true
-		v.Sentence = "No verdict: no contender besides the baseline and the wire was measured, so there is nothing to compare."
+		v.Sentence = "No verdict: no target besides the baseline and the wire was measured, so there is nothing to compare."
 		return v
 	}
-	if why := stats.Refuse(r, e.subject); why != "" {
+	if why := stats.Refuse(r, e.dut); why != "" {
 		v.Refused = true
 		v.Sentence = "No verdict: " + why + ". " + e.remedy()
 		return v
@@ -84,19 +84,19 @@ func (e evidence) remedy() string {
 	return "Quiet the machine, or raise --rounds or --duration."
 }
 
-// Subject is the contender that a verdict on r is about: `selvage`, else the first
+// DUT is the target that a verdict on r is about: `selvage`, else the first
 // that is neither the baseline nor the wire, "" when there is none.
-func Subject(r result.Result) string {
+func DUT(r result.Result) string {
 	if r.Experiment == stats.Latency {
-		return newLatencyEvidence(r).subject
+		return newLatencyEvidence(r).dut
 	}
 	if r.Experiment == stats.Egress {
-		return newEgressEvidence(r).subject
+		return newEgressEvidence(r).dut
 	}
 	if r.Experiment == stats.Converge {
-		return newConvergeEvidence(r).subject
+		return newConvergeEvidence(r).dut
 	}
-	return gather(r).subject
+	return gather(r).dut
 }
 
 // summed is the evidence without a subject.
@@ -114,16 +114,16 @@ func gather(r result.Result) evidence {
 	ours := slices.IndexFunc(tunnels, func(name string) bool { return path(name) == selvage })
 	switch {
 	case slices.Contains(tunnels, selvage):
-		e.subject = selvage
+		e.dut = selvage
 	case ours >= 0:
-		e.subject = tunnels[ours]
+		e.dut = tunnels[ours]
 	case len(tunnels) > 0:
-		e.subject = tunnels[0]
+		e.dut = tunnels[0]
 	}
 	return e
 }
 
-// tunnels are the contenders that are neither the baseline nor its limit.
+// tunnels are the targets that are neither the baseline nor its limit.
 func (e evidence) tunnels() []string {
 	return slices.DeleteFunc(stats.Names(e.Result), func(name string) bool {
 		return name == stats.BaselineOf(e.Result) || name == wire || name == limit
@@ -132,22 +132,22 @@ func (e evidence) tunnels() []string {
 
 // sentence is the verdict when there is one.
 func (e evidence) sentence() string {
-	row, _ := e.tcp(e.subject)
+	row, _ := e.tcp(e.dut)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s carries %s Gbit/s through %s, ", upperFirst(e.title(e.subject)), stats.Figure(row.Median), e.tunnel())
+	fmt.Fprintf(&b, "%s carries %s Gbit/s through %s, ", upperFirst(e.title(e.dut)), stats.Figure(row.Median), e.tunnel())
 	if row.Distinguishable {
 		fmt.Fprintf(&b, "%s %s %s", stats.Ratio(row.Ratio), e.title(plain), bounds(row))
 	} else {
 		fmt.Fprintf(&b, "not distinguishable from %s (%s %s)", e.title(plain), stats.Ratio(row.Ratio), bounds(row))
 	}
 	for _, name := range e.tunnels() {
-		if name == e.subject {
+		if name == e.dut {
 			continue
 		}
 		b.WriteString("; " + e.rival(name))
 	}
 	b.WriteString(".")
-	if c, ok := e.contender(e.subject); ok {
+	if c, ok := e.target(e.dut); ok {
 		fmt.Fprintf(&b, " Expected header tax %s, measured %s against plain.", stats.Percent(-c.HeaderTax), stats.Percent(row.Ratio-1))
 	}
 	return b.String()
@@ -169,15 +169,15 @@ func (e evidence) tcp(name string) (result.Row, bool) {
 	return stats.Find(e.rows, name, stats.DecisiveCase, stats.Decisive)
 }
 
-func (e evidence) contender(name string) (result.Contender, bool) {
-	i := slices.IndexFunc(e.Contenders, func(c result.Contender) bool { return c.Name == name })
+func (e evidence) target(name string) (result.Target, bool) {
+	i := slices.IndexFunc(e.Targets, func(c result.Target) bool { return c.Name == name })
 	if i < 0 {
-		return result.Contender{}, false
+		return result.Target{}, false
 	}
-	return e.Contenders[i], true
+	return e.Targets[i], true
 }
 
-// path is the data path of a contender: "selvage" of "selvage-geneve".
+// path is the data path of a target: "selvage" of "selvage-geneve".
 func path(name string) string {
 	path, _, _ := strings.Cut(name, "-")
 	return path
@@ -186,11 +186,11 @@ func path(name string) string {
 // tunnel is the encapsulation of the subject in words: its own, or the run's. The
 // kernel's is VXLAN in every run.
 func (e evidence) tunnel() string {
-	_, encap, ok := strings.Cut(e.subject, "-")
+	_, encap, ok := strings.Cut(e.dut, "-")
 	switch {
 	case ok:
 		return inWords(encap)
-	case e.subject == kernel:
+	case e.dut == kernel:
 		return "VXLAN"
 	}
 	return inWords(e.Parameters["encapsulation"])
@@ -210,7 +210,7 @@ func inWords(encap string) string {
 // routed says whether client and server were in different subnets.
 func (e evidence) routed() bool { return e.Parameters["routed"] == "true" }
 
-// title is how a sentence speaks of a contender.
+// title is how a sentence speaks of a target.
 func (e evidence) title(name string) string {
 	_, encap, ok := strings.Cut(name, "-")
 	switch path(name) {

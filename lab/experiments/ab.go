@@ -13,31 +13,31 @@ import (
 
 // Ab is the command line of the A/B experiment.
 type Ab struct {
-	Contenders []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are limit, ovs, selvage-geneve, selvage-nvgre and ovs-geneve too, and NAME=PROGRAM is the edges of another build. Ratios are against plain, or the first where that is not among them."`
-	Cases      []string `placeholder:"CASE" enum:"tcp,rr,udp,transit" default:"tcp,rr,udp" help:"What to measure: ${enum}; the first three by default."`
-	Rounds     int      `default:"10" help:"Times that all networks are built anew; intervals and ratios are over rounds, and a difference needs 8 at least."`
-	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Targets []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are limit, ovs, selvage-geneve, selvage-nvgre and ovs-geneve too, and NAME=PROGRAM is the edges of another build. Ratios are against plain, or the first where that is not among them."`
+	Cases   []string `placeholder:"CASE" enum:"tcp,rr,udp,transit" default:"tcp,rr,udp" help:"What to measure: ${enum}; the first three by default."`
+	Rounds  int      `default:"10" help:"Times that all networks are built anew; intervals and ratios are over rounds, and a difference needs 8 at least."`
+	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
 	UnderlayMTU int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
 	InnerMTU    int                   `group:"Network" placeholder:"BYTES" help:"MTU of the end systems behind a tunnel; by default what the underlay leaves to the largest header (50 bytes less on IPv4, 70 on IPv6)."`
 	PlainMTU    int                   `group:"Network" placeholder:"BYTES" help:"MTU of the end systems of wire and plain; by default the inner MTU, so that the data path is all that differs."`
 	Family      int                   `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
 	Encap       overlay.Encapsulation `group:"Network" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation of selvage and ovs: ${enum}. The kernel's devices are vxlan in every run."`
-	Routed      bool                  `group:"Network" help:"Put client and server into different subnets, and have every contender route between them."`
+	Routed      bool                  `group:"Network" help:"Put client and server into different subnets, and have every target route between them."`
 	Control     string                `group:"Network" enum:"static,evpn" default:"static" help:"What tells the tunnels of each other and of what is behind them: ${enum}. With evpn an FRR route reflector does, and client and server are in different subnets, as with --routed, whose gateway every host is."`
-	Offload     []Toggle              `group:"Network" placeholder:"ROLE:FEATURE=off" help:"Set ethtool features of client, access, underlay or server, for all contenders alike."`
+	Offload     []Toggle              `group:"Network" placeholder:"ROLE:FEATURE=off" help:"Set ethtool features of client, access, underlay or server, for all targets alike."`
 
 	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. With default as the kernel does, which is on where br_netfilter is loaded."`
 
-	Cycles        int           `group:"Samples" default:"20" help:"Times in a round that the contenders take turns in all cases; in a cycle TCP has five slices of each, UDP four, the others two."`
+	Cycles        int           `group:"Samples" default:"20" help:"Times in a round that the targets take turns in all cases; in a cycle TCP has five slices of each, UDP four, the others two."`
 	Slice         time.Duration `group:"Samples" default:"10ms" help:"Time of a slice."`
 	Streams       int           `group:"Samples" default:"1" help:"TCP connections at a time."`
 	Pin           bool          `group:"Samples" default:"true" negatable:"" help:"Pin instruments to cores: client and server apart, request/response both on the first."`
-	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of contenders without one of their own; this one by default."`
+	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; this one by default."`
 
 	programs builds
-	// harm is done to a contender of each round, for proof that it is found.
+	// harm is done to a target of each round, for proof that it is found.
 	harm func(*stand) error
 	// only are the cases of samples to measure, all without: proof takes none that it does not judge.
 	only []string
@@ -48,7 +48,7 @@ const leastMTU, mostMTU = 1280, 65535
 
 // Validate checks what belongs together and fills in what follows from the rest.
 func (c *Ab) Validate() (err error) {
-	if c.Contenders, c.programs, err = readBuilds(c.Contenders, contenderNames()); err != nil {
+	if c.Targets, c.programs, err = readBuilds(c.Targets, targetNames()); err != nil {
 		return err
 	}
 	if c.InnerMTU == 0 {
@@ -58,7 +58,7 @@ func (c *Ab) Validate() (err error) {
 		c.PlainMTU = c.InnerMTU
 	}
 	c.Routed = c.Routed || c.Control == evpn
-	return errors.Join(c.checkContenders(), c.checkControl(), c.checkMTUs(), c.checkSamples(), checkToggles(c.Offload))
+	return errors.Join(c.checkTargets(), c.checkControl(), c.checkMTUs(), c.checkSamples(), checkToggles(c.Offload))
 }
 
 func (c *Ab) checkMTUs() error {
@@ -83,7 +83,7 @@ const evpn = "evpn"
 
 // checkControl says what BGP cannot feed.
 func (c *Ab) checkControl() error {
-	if c.Control == evpn && c.Family == 6 && slices.Contains(c.Contenders, "kernel") {
+	if c.Control == evpn && c.Family == 6 && slices.Contains(c.Targets, "kernel") {
 		return errors.New("--control evpn: FRR before version 10.6 has tunnel endpoints of IPv4 alone; leave out kernel, or --family 6")
 	}
 	return nil
@@ -111,9 +111,9 @@ func (c *Ab) checkSamples() error {
 	return nil
 }
 
-// endMTU is the MTU of the end systems of a contender.
-func (c *Ab) endMTU(contender string) int {
-	if c.tunnelled(contender) {
+// endMTU is the MTU of the end systems of a target.
+func (c *Ab) endMTU(target string) int {
+	if c.tunnelled(target) {
 		return c.InnerMTU
 	}
 	return c.PlainMTU

@@ -12,12 +12,12 @@ import (
 // Every encapsulation, side by side, and each says what it is.
 func TestAbEncapsulations(t *testing.T) {
 	tier.Long(t, "TestTransitBytes, and lab/topo's TestOVSEncapsulations; TestAb has the experiment")
-	contenders := []string{"plain", "selvage", "selvage-geneve", "selvage-nvgre", "ovs-geneve"}
-	r, _ := ab(t, "--contenders", strings.Join(contenders, ","), "--cases", "tcp")
+	targets := []string{"plain", "selvage", "selvage-geneve", "selvage-nvgre", "ovs-geneve"}
+	r, _ := ab(t, "--targets", strings.Join(targets, ","), "--cases", "tcp")
 	for i, want := range []string{"no tunnel", "VXLAN", "Geneve", "NVGRE", "Geneve"} {
-		c := r.Contenders[i]
-		if c.Name != contenders[i] || !strings.HasSuffix(c.Description, want) || c.InnerMTU != 1450 {
-			t.Errorf("contender %+v, want %s with %s", c, contenders[i], want)
+		c := r.Targets[i]
+		if c.Name != targets[i] || !strings.HasSuffix(c.Description, want) || c.InnerMTU != 1450 {
+			t.Errorf("target %+v, want %s with %s", c, targets[i], want)
 		}
 	}
 	checkSamples(t, r, 1450-52)
@@ -26,7 +26,7 @@ func TestAbEncapsulations(t *testing.T) {
 // Routed against routed: client and server in different subnets.
 func TestAbRouted(t *testing.T) {
 	tier.Long(t, "TestAbFedByBGP, which is routed too, and lab/topo's TestRoutedPathsInTurn")
-	r, _ := ab(t, "--contenders", "wire,plain,kernel,selvage", "--cases", "tcp,rr", "--routed")
+	r, _ := ab(t, "--targets", "wire,plain,kernel,selvage", "--cases", "tcp,rr", "--routed")
 	checkSamples(t, r, 1450-52)
 	if len(r.Samples) != 4*3 || r.Parameters["routed"] != "true" {
 		t.Errorf("%d samples, parameters %v", len(r.Samples), r.Parameters)
@@ -35,7 +35,7 @@ func TestAbRouted(t *testing.T) {
 		t.Errorf("the server has %v", addrs)
 	}
 	for i, want := range []string{"one veth pair", "Linux routes on both hosts", "routing between two segments", "routing between two segments"} {
-		if c := r.Contenders[i]; !strings.Contains(c.Description, want) {
+		if c := r.Targets[i]; !strings.Contains(c.Description, want) {
 			t.Errorf("%s: %q, want %q", c.Name, c.Description, want)
 		}
 	}
@@ -43,14 +43,14 @@ func TestAbRouted(t *testing.T) {
 
 // The same, fed by BGP: both tunnels know only what a reflector told them.
 func TestAbFedByBGP(t *testing.T) {
-	r, _ := ab(t, "--contenders", "plain,kernel,selvage", "--cases", "rr", "--control", "evpn")
+	r, _ := ab(t, "--targets", "plain,kernel,selvage", "--cases", "rr", "--control", "evpn")
 	checkSamples(t, r, 1450-52)
-	said := r.Parameters["control"]
-	if r.Parameters["routed"] != "true" || !strings.Contains(said, "FRR route reflector") || !strings.Contains(said, "4 routes to addresses") {
+	text := r.Parameters["control"]
+	if r.Parameters["routed"] != "true" || !strings.Contains(text, "FRR route reflector") || !strings.Contains(text, "4 routes to addresses") {
 		t.Errorf("parameters %v", r.Parameters)
 	}
 	for i, fed := range []bool{false, true, true} {
-		if c := r.Contenders[i]; strings.Contains(c.Description, "fed by BGP EVPN") != fed {
+		if c := r.Targets[i]; strings.Contains(c.Description, "fed by BGP EVPN") != fed {
 			t.Errorf("%s: %q", c.Name, c.Description)
 		}
 	}

@@ -26,7 +26,7 @@ var (
 	proofRecording = flag.String("proof-recording", "", "a file to read the recording from, or to write it to if there is none")
 )
 
-// Contenders of the proof: two equal builds, and a third that is harmed.
+// Targets of the proof: two equal builds, and a third that is harmed.
 const (
 	same, again, harmed = "same", "again", "harmed"
 	// planted is what the harm costs a row's figure, and lossOneOf the share of UDP packets that
@@ -37,8 +37,8 @@ const (
 
 // proofRow is a figure that the proof judges.
 type proofRow struct {
-	kase, metric string
-	higher       bool
+	caseName, metric string
+	higher           bool
 }
 
 func proofRows() []proofRow {
@@ -75,13 +75,13 @@ func TestProof(t *testing.T) {
 			sees = append(sees, of(t, w.Summary, again, row).SmallestEffect)
 		}
 		all := of(t, whole, harmed, row)
-		t.Logf("%-12s %-16s %6d/%d %6d/%d %8.4f× %7.2f%% %8d", row.kase, row.metric, len(windows)-equal, len(windows), found, len(windows),
+		t.Logf("%-12s %-16s %6d/%d %6d/%d %8.4f× %7.2f%% %8d", row.caseName, row.metric, len(windows)-equal, len(windows), found, len(windows),
 			all.Ratio, 100*stats.Median(sees).Median, all.N)
 		if 20*equal > len(windows) {
-			t.Errorf("%s %s: equal builds differ in %d of %d windows", row.kase, row.metric, equal, len(windows))
+			t.Errorf("%s %s: equal builds differ in %d of %d windows", row.caseName, row.metric, equal, len(windows))
 		}
 		if 10*found < 9*len(windows) {
-			t.Errorf("%s %s: a planted %.0f %% (measured: %.4f ×) is found in %d of %d windows", row.kase, row.metric, 100*planted, all.Ratio, found, len(windows))
+			t.Errorf("%s %s: a planted %.0f %% (measured: %.4f ×) is found in %d of %d windows", row.caseName, row.metric, 100*planted, all.Ratio, found, len(windows))
 		}
 	}
 	checkLoss(t, windows)
@@ -106,11 +106,11 @@ func checkLoss(t *testing.T, windows []result.Result) {
 	}
 }
 
-func of(t *testing.T, rows []result.Row, contender string, row proofRow) result.Row {
+func of(t *testing.T, rows []result.Row, target string, row proofRow) result.Row {
 	t.Helper()
-	found, ok := stats.Find(rows, contender, row.kase, row.metric)
+	found, ok := stats.Find(rows, target, row.caseName, row.metric)
 	if !ok {
-		t.Fatalf("no row %s %s of %s", row.kase, row.metric, contender)
+		t.Fatalf("no row %s %s of %s", row.caseName, row.metric, target)
 	}
 	return found
 }
@@ -159,7 +159,7 @@ type proofRun struct{ t *testing.T }
 func (proofRun) rounds() int { return defaultAb().Rounds }
 
 func defaultAb() *Ab {
-	c, err := parse("ab", "--contenders=plain")
+	c, err := parse("ab", "--targets=plain")
 	if err != nil {
 		panic(err)
 	}
@@ -178,7 +178,7 @@ func (p proofRun) calibrate() proofHarm {
 		if row.higher {
 			longer = 1 / longer
 		}
-		p.t.Logf("%d turns make %s %s %.1f %% longer", turns, row.kase, row.metric, 100*(longer-1))
+		p.t.Logf("%d turns make %s %s %.1f %% longer", turns, row.caseName, row.metric, 100*(longer-1))
 		if longer < 1+planted {
 			p.t.Fatalf("the calibration of %s found no harm to scale: another program runs on this machine, or it is too noisy", row.metric)
 		}
@@ -197,14 +197,14 @@ func (p proofRun) record(harm proofHarm, rounds int) result.Result {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	c, err := parse("ab", "--contenders", strings.Join([]string{same + "=" + own, again + "=" + own, harmed + "=" + own}, ","),
+	c, err := parse("ab", "--targets", strings.Join([]string{same + "=" + own, again + "=" + own, harmed + "=" + own}, ","),
 		"--cases", "tcp,rr,udp,transit", "--rounds", fmt.Sprint(rounds))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	ab := &c.Ab
 	for _, row := range proofRows() {
-		ab.only = append(ab.only, row.kase)
+		ab.only = append(ab.only, row.caseName)
 	}
 	var plants []*plant.Plant
 	defer func() {
@@ -213,7 +213,7 @@ func (p proofRun) record(harm proofHarm, rounds int) result.Result {
 		}
 	}()
 	ab.harm = func(s *stand) error {
-		if s.contender != harmed {
+		if s.target != harmed {
 			return nil
 		}
 		s.turns = harm.transit
@@ -253,7 +253,7 @@ func plantAt(host *topo.Host, harm plant.Harm) (planted *plant.Plant, err error)
 func TestProofRowsAreMetrics(t *testing.T) {
 	for _, row := range append(proofRows(), proofRow{"udp", measure.UDPLossPPM, false}) {
 		if !slices.ContainsFunc(stats.Metrics(), func(m stats.Metric) bool {
-			return m.Case == row.kase && m.Name == row.metric && m.Higher == row.higher
+			return m.Case == row.caseName && m.Name == row.metric && m.Higher == row.higher
 		}) {
 			t.Errorf("%+v is no metric of the A/B experiment", row)
 		}

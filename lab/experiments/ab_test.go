@@ -37,8 +37,8 @@ func parseAb(t *testing.T, args ...string) *Ab {
 
 func TestDefaults(t *testing.T) {
 	ab := parseAb(t)
-	if got := strings.Join(ab.Contenders, ","); got != "wire,plain,kernel,selvage" {
-		t.Errorf("contenders %s", got)
+	if got := strings.Join(ab.Targets, ","); got != "wire,plain,kernel,selvage" {
+		t.Errorf("targets %s", got)
 	}
 	if ab.Rounds != 10 || ab.Cycles != 20 || ab.Slice != 10*time.Millisecond || ab.Streams != 1 || strings.Join(ab.Cases, ",") != "tcp,rr,udp" || ab.Output != "table" || ab.Results != "results" {
 		t.Errorf("%+v", ab)
@@ -61,12 +61,12 @@ func TestMTUs(t *testing.T) {
 		"--underlay-mtu=9000 --inner-mtu=1500": {9000, 1500, 1500},
 		"--plain-mtu=1500":                     {1500, 1450, 1500},
 		// One MTU for all: what the largest header leaves.
-		"--encap=geneve": {1500, 1450, 1450},
-		"--contenders=plain,selvage --encap=nvgre":             {1500, 1458, 1458},
-		"--contenders=plain,kernel,selvage --encap=nvgre":      {1500, 1450, 1450},
-		"--contenders=plain,selvage-nvgre --family=6":          {1500, 1438, 1438},
-		"--contenders=selvage-nvgre,selvage-geneve --family=6": {1500, 1430, 1430},
-		"--contenders=wire,plain --encap=nvgre":                {1500, 1450, 1450},
+		"--encap=geneve":                                    {1500, 1450, 1450},
+		"--targets=plain,selvage --encap=nvgre":             {1500, 1458, 1458},
+		"--targets=plain,kernel,selvage --encap=nvgre":      {1500, 1450, 1450},
+		"--targets=plain,selvage-nvgre --family=6":          {1500, 1438, 1438},
+		"--targets=selvage-nvgre,selvage-geneve --family=6": {1500, 1430, 1430},
+		"--targets=wire,plain --encap=nvgre":                {1500, 1450, 1450},
 	} {
 		ab := parseAb(t, strings.Fields(args)...)
 		if got := [3]int{ab.UnderlayMTU, ab.endMTU("selvage"), ab.endMTU("wire")}; got != want || ab.endMTU("plain") != got[2] || ab.endMTU("ovs") != got[1] {
@@ -77,41 +77,41 @@ func TestMTUs(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"--contenders=wire,plane":                            `unknown contender "plane"; choose from wire, limit, plain, kernel, ovs, ovs-geneve, selvage, selvage-geneve, selvage-nvgre`,
-		"--contenders=plain,plain":                           "plain is named twice",
-		"--contenders=":                                      "name at least one",
-		"--cases=tcp,sctp":                                   "sctp",
-		"--cases=tcp,tcp":                                    "tcp is named twice",
-		"--rounds=0":                                         "--rounds",
-		"--streams=129":                                      "1 … 128",
-		"--cycles=0":                                         "--cycles",
-		"--slice=1ms":                                        "5ms … 10s",
-		"--contenders=plain,kernel=/bin/sh":                  "kernel is no edge; name the build otherwise, such as old=/bin/sh",
-		"--contenders=a=/nowhere":                            "/nowhere: no such file",
-		"--contenders=a=/etc/passwd":                         "/etc/passwd is no program",
-		"--contenders=A-b=/bin/sh":                           `"A-b" is no name of a build`,
-		"--contenders=a=/bin/sh,a=/bin/ls":                   "a is named twice",
-		"--contenders=limit --routed":                        "limit bridges only",
-		"--contenders=ovs --cases=transit":                   "run lab rfc2544",
-		"--inner-mtu=1451":                                   "1280 … 1450",
-		"--inner-mtu=1431 --family=6":                        "1280 … 1430",
-		"--plain-mtu=1501":                                   "--plain-mtu: 1501",
-		"--underlay-mtu=1300":                                "--inner-mtu: 1250",
-		"--underlay-mtu=70000":                               "--underlay-mtu",
-		"--family=5":                                         "family",
-		"--output=xml":                                       "output",
-		"--offload=tx-checksum=off":                          "ROLE:FEATURE=on or =off",
-		"--offload=underlay:x=no":                            "ROLE:FEATURE=on or =off",
-		"--offload=uplink:x=off":                             `unknown role "uplink"; choose from client, access, underlay, server`,
-		"--offload=client:x=on,client:x=off":                 "client:x is named twice",
-		"--bridge-netfilter=yes":                             `must be one of "default","on","off"`,
-		"--selvage-binary=/nowhere":                          "/nowhere",
-		"--encap=gre":                                        `must be one of "vxlan","geneve","nvgre"`,
-		"--contenders=selvage,selvage-geneve --encap=geneve": "selvage and selvage-geneve are the same with --encap geneve",
-		"--contenders=ovs-geneve,ovs --encap=geneve":         "ovs-geneve and ovs are the same",
-		"--contenders=plain,ovs-geneve --routed":             "ovs-geneve bridges only",
-		"--contenders=selvage-nvgre --inner-mtu=1459":        "1280 … 1458",
-		"--contenders=selvage-nvgre,kernel --inner-mtu=1451": "1280 … 1450",
+		"--targets=wire,plane":                            `unknown target "plane"; choose from wire, limit, plain, kernel, ovs, ovs-geneve, selvage, selvage-geneve, selvage-nvgre`,
+		"--targets=plain,plain":                           "plain is named twice",
+		"--targets=":                                      "name at least one",
+		"--cases=tcp,sctp":                                "sctp",
+		"--cases=tcp,tcp":                                 "tcp is named twice",
+		"--rounds=0":                                      "--rounds",
+		"--streams=129":                                   "1 … 128",
+		"--cycles=0":                                      "--cycles",
+		"--slice=1ms":                                     "5ms … 10s",
+		"--targets=plain,kernel=/bin/sh":                  "kernel is no edge; name the build otherwise, such as old=/bin/sh",
+		"--targets=a=/nowhere":                            "/nowhere: no such file",
+		"--targets=a=/etc/passwd":                         "/etc/passwd is no program",
+		"--targets=A-b=/bin/sh":                           `"A-b" is no name of a build`,
+		"--targets=a=/bin/sh,a=/bin/ls":                   "a is named twice",
+		"--targets=limit --routed":                        "limit bridges only",
+		"--targets=ovs --cases=transit":                   "run lab rfc2544",
+		"--inner-mtu=1451":                                "1280 … 1450",
+		"--inner-mtu=1431 --family=6":                     "1280 … 1430",
+		"--plain-mtu=1501":                                "--plain-mtu: 1501",
+		"--underlay-mtu=1300":                             "--inner-mtu: 1250",
+		"--underlay-mtu=70000":                            "--underlay-mtu",
+		"--family=5":                                      "family",
+		"--output=xml":                                    "output",
+		"--offload=tx-checksum=off":                       "ROLE:FEATURE=on or =off",
+		"--offload=underlay:x=no":                         "ROLE:FEATURE=on or =off",
+		"--offload=uplink:x=off":                          `unknown role "uplink"; choose from client, access, underlay, server`,
+		"--offload=client:x=on,client:x=off":              "client:x is named twice",
+		"--bridge-netfilter=yes":                          `must be one of "default","on","off"`,
+		"--selvage-binary=/nowhere":                       "/nowhere",
+		"--encap=gre":                                     `must be one of "vxlan","geneve","nvgre"`,
+		"--targets=selvage,selvage-geneve --encap=geneve": "selvage and selvage-geneve are the same with --encap geneve",
+		"--targets=ovs-geneve,ovs --encap=geneve":         "ovs-geneve and ovs are the same",
+		"--targets=plain,ovs-geneve --routed":             "ovs-geneve bridges only",
+		"--targets=selvage-nvgre --inner-mtu=1459":        "1280 … 1458",
+		"--targets=selvage-nvgre,kernel --inner-mtu=1451": "1280 … 1450",
 	} {
 		_, err := parse(append([]string{"ab"}, strings.Fields(args)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -145,11 +145,11 @@ func TestBridgeNetfilterFlag(t *testing.T) {
 	}
 }
 
-// Two programs make two contenders of one data path, and have selvage's MTU.
+// Two programs make two targets of one data path, and have selvage's MTU.
 func TestBuilds(t *testing.T) {
-	ab := parseAb(t, "--contenders=old=/bin/sh,selvage=/bin/ls,selvage-geneve,new=/bin/ls", "--selvage-binary=/bin/cat")
-	if got := strings.Join(ab.Contenders, ","); got != "old,selvage,selvage-geneve,new" {
-		t.Errorf("contenders %s", got)
+	ab := parseAb(t, "--targets=old=/bin/sh,selvage=/bin/ls,selvage-geneve,new=/bin/ls", "--selvage-binary=/bin/cat")
+	if got := strings.Join(ab.Targets, ","); got != "old,selvage,selvage-geneve,new" {
+		t.Errorf("targets %s", got)
 	}
 	for name, want := range map[string]string{"old": "/bin/sh", "selvage": "/bin/ls", "new": "/bin/ls", "selvage-geneve": "/bin/cat"} {
 		if got := ab.selvageOptions(name).Binary; got != want || ab.path(name) != "selvage" || ab.endMTU(name) != 1450 {
@@ -167,7 +167,7 @@ func TestBuilds(t *testing.T) {
 
 // The other experiments take builds too.
 func TestBuildsOfOtherExperiments(t *testing.T) {
-	c, err := parse("rfc2544", "--quick", "--contenders=limit,old=/bin/sh,selvage=/bin/ls")
+	c, err := parse("rfc2544", "--quick", "--targets=limit,old=/bin/sh,selvage=/bin/ls")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,11 +176,11 @@ func TestBuildsOfOtherExperiments(t *testing.T) {
 			t.Errorf("rfc2544: %s is %+v", name, got)
 		}
 	}
-	if c, err = parse("latency", "--quick", "--contenders=kernel,old=/bin/sh"); err != nil || c.Latency.programs["old"] != "/bin/sh" {
+	if c, err = parse("latency", "--quick", "--targets=kernel,old=/bin/sh"); err != nil || c.Latency.programs["old"] != "/bin/sh" {
 		t.Errorf("latency: %v, %v", c.Latency.programs, err)
 	}
 	for _, experiment := range []string{"rfc2544", "latency"} {
-		if _, err := parse(experiment, "--quick", "--contenders=kernel=/bin/sh"); err == nil || !strings.Contains(err.Error(), "kernel is no edge") {
+		if _, err := parse(experiment, "--quick", "--targets=kernel=/bin/sh"); err == nil || !strings.Contains(err.Error(), "kernel is no edge") {
 			t.Errorf("%s: %v", experiment, err)
 		}
 	}
@@ -227,19 +227,19 @@ func TestPace(t *testing.T) {
 }
 
 func TestEncapsulations(t *testing.T) {
-	ab := parseAb(t, "--encap=nvgre", "--contenders=wire,plain,kernel,ovs,ovs-geneve,selvage,selvage-geneve")
+	ab := parseAb(t, "--encap=nvgre", "--targets=wire,plain,kernel,ovs,ovs-geneve,selvage,selvage-geneve")
 	want := map[string]overlay.Encapsulation{"wire": "", "plain": "", "kernel": overlay.VXLAN, "ovs": overlay.NVGRE, "ovs-geneve": overlay.Geneve, "selvage": overlay.NVGRE, "selvage-geneve": overlay.Geneve}
-	for _, name := range ab.Contenders {
+	for _, name := range ab.Targets {
 		if got := ab.encapsulation(name); got != want[name] {
 			t.Errorf("%s: %q, want %q", name, got, want[name])
 		}
 	}
 	env := result.Environment{}
-	kernel := ab.contender("kernel", &topo.Path{Description: "a device"}, env)
+	kernel := ab.target("kernel", &topo.Path{Description: "a device"}, env)
 	if kernel.Description != "a device, VXLAN in every run" {
 		t.Errorf("kernel: %q", kernel.Description)
 	}
-	ours := ab.contender("selvage", &topo.Path{InnerMTU: 1450}, env)
+	ours := ab.target("selvage", &topo.Path{InnerMTU: 1450}, env)
 	if want := 42.0 / 1530; math.Abs(ours.HeaderTax-want) > 1e-9 {
 		t.Errorf("header tax of NVGRE %v, want %v", ours.HeaderTax, want)
 	}
@@ -260,12 +260,12 @@ func TestControl(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--control=bgp": "--control",
-		"--control=evpn --family=6 --contenders=plain,kernel": "FRR before version 10.6",
-		"--control=evpn --contenders=plain,ovs":               "ovs bridges only",
+		"--control=evpn --family=6 --targets=plain,kernel": "FRR before version 10.6",
+		"--control=evpn --targets=plain,ovs":               "ovs bridges only",
 	} {
 		if _, err := parse(append([]string{"ab"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
-	parseAb(t, "--control=evpn", "--family=6", "--contenders=plain,selvage")
+	parseAb(t, "--control=evpn", "--family=6", "--targets=plain,selvage")
 }

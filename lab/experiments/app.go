@@ -18,7 +18,7 @@ import (
 //	client --- host A ==== host B --- server: the web service
 //	client2 ------+ the database
 //
-// So a request crosses the path of the contender four times, and each of the three is a
+// So a request crosses the path of the target four times, and each of the three is a
 // guest with a port, and a firewall, of its own.
 type app struct{ service *measure.AppService }
 

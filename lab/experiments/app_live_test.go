@@ -40,18 +40,18 @@ func (p *program) databases(t *testing.T) (found []string) {
 }
 
 // checkLoop checks what every sample of the loop has to say.
-func checkLoop(t *testing.T, r result.Result, contender, kase, kind string) {
+func checkLoop(t *testing.T, r result.Result, target, caseName, kind string) {
 	t.Helper()
 	last := 0.0
 	for _, metric := range []string{"_p50", "_p90", "_p99", "_p999"} {
-		values := stats.Values(r, contender, kase, kind+metric)
+		values := stats.Values(r, target, caseName, kind+metric)
 		if len(values) != 1 || values[1] < last || values[1] < 20 {
-			t.Errorf("%s %s: %s%s is %v, before it was %v", contender, kase, kind, metric, values, last)
+			t.Errorf("%s %s: %s%s is %v, before it was %v", target, caseName, kind, metric, values, last)
 		}
 		last = values[1]
 	}
-	if rate := stats.Values(r, contender, kase, kind+"_rate"); rate[1] <= 0 {
-		t.Errorf("%s %s: %s_rate is %v", contender, kase, kind, rate)
+	if rate := stats.Values(r, target, caseName, kind+"_rate"); rate[1] <= 0 {
+		t.Errorf("%s %s: %s_rate is %v", target, caseName, kind, rate)
 	}
 }
 
@@ -59,7 +59,7 @@ func checkLoop(t *testing.T, r result.Result, contender, kase, kind string) {
 func TestLatencyAppInterrupted(t *testing.T) {
 	tier.Long(t, "TestRestore, whose databases end too, and lab/measure's TestAppInterrupted")
 	t.Parallel()
-	p := start(t, appArgs(t.TempDir(), "--contenders", "kernel", "--sample", "20s")...)
+	p := start(t, appArgs(t.TempDir(), "--targets", "kernel", "--sample", "20s")...)
 	p.awaitLine("TCP_RR 1024: p50")
 	if len(p.databases(t)) == 0 {
 		t.Error("there is no database, so nothing can be said of what they left")

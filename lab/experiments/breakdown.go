@@ -17,9 +17,9 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// timedContender is Selvage with edges that take stamps. Their cost is the difference to
+// timedTarget is Selvage with edges that take stamps. Their cost is the difference to
 // Selvage's own, so both are there at a time; in the result it goes by Selvage's name.
-const timedContender = "selvage-timed"
+const timedTarget = "selvage-timed"
 
 // broken is a scenario whose round trips are broken down.
 type broken struct {
@@ -48,21 +48,21 @@ func brokenKinds() []string { return []string{stats.RequestKind, stats.ConnectKi
 // breakDown builds what else it needs among the beds, whose scenarios are there already,
 // takes all samples and returns them, as far as they were taken until ctx ended. ended is
 // told of each.
-func (c *Latency) breakDown(ctx context.Context, beds *policedBeds, started time.Time, ended func(result.Sample)) ([]result.Sample, error) {
+func (c *Latency) breakDown(ctx context.Context, testbeds *policedTestbeds, started time.Time, ended func(result.Sample)) ([]result.Sample, error) {
 	var all []broken
 	for _, scenario := range []string{stats.SameHost, stats.TwoHosts} {
-		bare := beds.byName[bedOf("selvage", scenario)]
+		bare := testbeds.byName[testbedOf("selvage", scenario)]
 		if bare == nil {
 			continue
 		}
-		timed, err := c.buildBed(ctx, beds, timedContender, scenario)
+		timed, err := c.buildTestbed(ctx, testbeds, timedTarget, scenario)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, broken{scenario, bare, timed})
 	}
 	if len(all) == 0 {
-		return nil, errors.New("--breakdown: it is Selvage's round trips that are broken down; add selvage to --contenders")
+		return nil, errors.New("--breakdown: it is Selvage's round trips that are broken down; add selvage to --targets")
 	}
 	o := breakdownOptions{
 		rounds: c.Rounds, rules: []int{0, stats.ScenarioRules}, sweep: c.Rules,
@@ -77,9 +77,9 @@ func (o breakdownOptions) takeAll(ctx context.Context, all []broken, started tim
 	var samples []result.Sample
 	ways := map[string][]string{}
 	for round := 1; round <= o.rounds; round++ {
-		for _, kase := range o.round(all, round) {
+		for _, caseName := range o.round(all, round) {
 			began := time.Now()
-			sample := o.take(ctx, all, kase, round)
+			sample := o.take(ctx, all, caseName, round)
 			if ctx.Err() != nil { // it is half a one
 				return samples
 			}
@@ -108,62 +108,62 @@ func (o breakdownOptions) round(all []broken, round int) []stats.Broken {
 }
 
 // take takes one sample.
-func (o breakdownOptions) take(ctx context.Context, all []broken, kase stats.Broken, round int) result.Sample {
+func (o breakdownOptions) take(ctx context.Context, all []broken, caseName stats.Broken, round int) result.Sample {
 	began := time.Now()
-	at := slices.IndexFunc(all, func(b broken) bool { return b.scenario == kase.Scenario })
-	bed := all[at].bare
-	if kase.Timed {
-		bed = all[at].timed
+	at := slices.IndexFunc(all, func(b broken) bool { return b.scenario == caseName.Scenario })
+	testbed := all[at].bare
+	if caseName.Timed {
+		testbed = all[at].timed
 	}
-	sample, err := o.attempt(ctx, bed, kase, round)
+	sample, err := o.attempt(ctx, testbed, caseName, round)
 	if sample.Metrics == nil {
 		sample.Metrics, sample.Duration = map[string]float64{}, time.Since(began).Seconds()
 	}
-	sample.Contender, sample.Case = "selvage", kase.Case()
+	sample.Target, sample.Case = "selvage", caseName.Case()
 	if err != nil {
 		sample.Error = err.Error()
 	}
 	return sample
 }
 
-func (o breakdownOptions) attempt(ctx context.Context, bed *policed, kase stats.Broken, round int) (sample result.Sample, err error) {
-	if err := bed.police(ctx, o.sweep, kase.Rules); err != nil {
+func (o breakdownOptions) attempt(ctx context.Context, testbed *policed, caseName stats.Broken, round int) (sample result.Sample, err error) {
+	if err := testbed.police(ctx, o.sweep, caseName.Rules); err != nil {
 		return sample, err
 	}
-	if err := bed.prove(ctx); err != nil {
+	if err := testbed.prove(ctx); err != nil {
 		return sample, err
 	}
 	busy, err := settle(ctx, settleTime)
 	if err != nil {
 		return sample, err
 	}
-	stamps, err := openStamps(bed, kase)
+	stamps, err := openStamps(testbed, caseName)
 	if err != nil {
 		return sample, err
 	}
 	defer func() { err = errors.Join(err, stamps.close()) }()
-	before, err := readCounters(bed.net)
+	before, err := readCounters(testbed.net)
 	if err != nil {
 		return sample, err
 	}
-	run, err := measure.RunTimed(ctx, measure.EndsOf(bed.net, innerFamily), o.timing(kase, round))
+	run, err := measure.RunTimed(ctx, measure.EndsOf(testbed.net, innerFamily), o.timing(caseName, round))
 	if err != nil {
 		return sample, err
 	}
 	sample = run.Sample()
 	sample.Metrics[idleBusy] = busy
 	sample.Metrics[stats.BrokenRTT], sample.Metrics[stats.BrokenFloor] = quantile(roundTrips(run.Transactions), 0.5), quantile(roundTrips(run.Transactions), 0.1)
-	if kase.Timed {
-		err = stamps.into(&sample, planOf(kase), run.Transactions)
+	if caseName.Timed {
+		err = stamps.into(&sample, planOf(caseName), run.Transactions)
 	}
-	return sample, errors.Join(err, damageSince(before, bed.net, &sample))
+	return sample, errors.Join(err, damageSince(before, testbed.net, &sample))
 }
 
 // Ports of the connections that clients open, below which the kernel may choose others.
 const firstPort, lastPort = 2000, 32000
 
-func (o breakdownOptions) timing(kase stats.Broken, round int) measure.TimedOptions {
-	t := measure.TimedOptions{Transactions: cmp.Or(o.transactions, mostTransactions), Connect: kase.Kind == stats.ConnectKind}
+func (o breakdownOptions) timing(caseName stats.Broken, round int) measure.TimedOptions {
+	t := measure.TimedOptions{Transactions: cmp.Or(o.transactions, mostTransactions), Connect: caseName.Kind == stats.ConnectKind}
 	if t.Connect {
 		t.Transactions = max(1, t.Transactions/5)
 	}
@@ -197,11 +197,11 @@ func quantile(times []time.Duration, q float64) float64 {
 	return float64(sorted[int(q*float64(len(sorted)-1)+0.5)]) / 1e3
 }
 
-func planOf(kase stats.Broken) breakdown.Plan {
-	if kase.Scenario == stats.SameHost {
-		return breakdown.SameHost(kase.Kind == stats.ConnectKind)
+func planOf(caseName stats.Broken) breakdown.Plan {
+	if caseName.Scenario == stats.SameHost {
+		return breakdown.SameHost(caseName.Kind == stats.ConnectKind)
 	}
-	return breakdown.TwoHosts(kase.Kind == stats.ConnectKind)
+	return breakdown.TwoHosts(caseName.Kind == stats.ConnectKind)
 }
 
 // takenStamps are those of a path, by whose they are.
@@ -215,16 +215,16 @@ type stampReader interface {
 }
 
 // openStamps opens and clears those of a case; there are none where none are taken.
-func openStamps(bed *policed, kase stats.Broken) (takenStamps, error) {
+func openStamps(testbed *policed, caseName stats.Broken) (takenStamps, error) {
 	all := takenStamps{}
-	if !kase.Timed {
+	if !caseName.Timed {
 		return all, nil
 	}
-	hosts := map[string]*topo.Host{breakdown.HostA: bed.net.A}
-	namespaces := []string{netnsOf(bed.net.Client), netnsOf(bed.net.Server), netnsOf(bed.net.A)}
-	if kase.Scenario == stats.TwoHosts {
-		hosts[breakdown.HostB] = bed.net.B
-		namespaces = append(namespaces, netnsOf(bed.net.B))
+	hosts := map[string]*topo.Host{breakdown.HostA: testbed.net.A}
+	namespaces := []string{netnsOf(testbed.net.Client), netnsOf(testbed.net.Server), netnsOf(testbed.net.A)}
+	if caseName.Scenario == stats.TwoHosts {
+		hosts[breakdown.HostB] = testbed.net.B
+		namespaces = append(namespaces, netnsOf(testbed.net.B))
 	}
 	for place, host := range hosts {
 		s, err := datapath.OpenStamps("", host.EdgeName())

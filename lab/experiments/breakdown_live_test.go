@@ -11,7 +11,7 @@ import (
 // step to step, and the firewall is a step where a connection opens.
 func TestBreakdownLive(t *testing.T) {
 	tier.Long(t, "internal/datapath's TestStamps and lab/breakdown's TestWatchGuests; lab/stats and lab/report have recorded breakdowns")
-	r := latency(t, "--contenders", "selvage", "--scenarios", "same-host,two-hosts", "--rules", "0,100", "--measure", "rr", "--pairs", "1", "--breakdown")
+	r := latency(t, "--targets", "selvage", "--scenarios", "same-host,two-hosts", "--rules", "0,100", "--measure", "rr", "--pairs", "1", "--breakdown")
 	all := stats.Breakdowns(r, "selvage")
 	if len(all) != 8 {
 		t.Fatalf("%d breakdowns, not 2 scenarios × 2 kinds × 2 numbers of rules", len(all))

@@ -11,53 +11,53 @@ import (
 	"strings"
 )
 
-// builds are the programs of contenders that are edges of another build, by contender.
+// builds are the programs of targets that are edges of another build, by target.
 type builds map[string]string
 
-// buildName is a contender's that is no data path of its own. A suffix would be an encapsulation.
+// buildName is a target's that is no data path of its own. A suffix would be an encapsulation.
 var buildName = regexp.MustCompile(`^[a-z0-9][a-z0-9._]*$`)
 
-// readBuilds takes the programs out of contenders NAME=PROGRAM, where NAME is selvage, one of
+// readBuilds takes the programs out of targets NAME=PROGRAM, where NAME is selvage, one of
 // its encapsulations, or a new one. Programs are named by their absolute paths.
-func readBuilds(contenders, known []string) (names []string, programs builds, err error) {
+func readBuilds(targets, known []string) (names []string, programs builds, err error) {
 	programs = builds{}
-	for _, contender := range contenders {
-		name, program, ok := strings.Cut(contender, "=")
+	for _, target := range targets {
+		name, program, ok := strings.Cut(target, "=")
 		names = append(names, name)
 		if !ok {
 			continue
 		}
 		if slices.Contains(known, name) && pathOf(name) != "selvage" {
-			return nil, nil, fmt.Errorf("--contenders: %s: %s is no edge; name the build otherwise, such as old=%s", contender, name, program)
+			return nil, nil, fmt.Errorf("--targets: %s: %s is no edge; name the build otherwise, such as old=%s", target, name, program)
 		}
 		if !slices.Contains(known, name) && !buildName.MatchString(name) {
-			return nil, nil, fmt.Errorf("--contenders: %s: %q is no name of a build; use small letters, digits, dots and underscores", contender, name)
+			return nil, nil, fmt.Errorf("--targets: %s: %q is no name of a build; use small letters, digits, dots and underscores", target, name)
 		}
 		if program, err = filepath.Abs(program); err != nil {
-			return nil, nil, fmt.Errorf("--contenders: %s: %w", contender, err)
+			return nil, nil, fmt.Errorf("--targets: %s: %w", target, err)
 		}
 		switch info, err := os.Stat(program); {
 		case err != nil:
-			return nil, nil, fmt.Errorf("--contenders: %s: %w", contender, err)
+			return nil, nil, fmt.Errorf("--targets: %s: %w", target, err)
 		case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-			return nil, nil, fmt.Errorf("--contenders: %s: %s is no program", contender, program)
+			return nil, nil, fmt.Errorf("--targets: %s: %s is no program", target, program)
 		}
 		programs[name] = program
 	}
 	return names, programs, nil
 }
 
-// and is the names of known contenders and of builds.
+// and is the names of known targets and of builds.
 func (b builds) and(known []string) []string {
 	return append(slices.Clone(known), slices.Sorted(maps.Keys(b))...)
 }
 
-// of is the program of a contender, or the one that those without have.
-func (b builds) of(contender, or string) string { return cmp.Or(b[contender], or) }
+// of is the program of a target, or the one that those without have.
+func (b builds) of(target, or string) string { return cmp.Or(b[target], or) }
 
-// path is the data path of a contender: that of an edge for a build, otherwise as it is given.
-func (b builds) path(contender, otherwise string) string {
-	if b[contender] != "" {
+// path is the data path of a target: that of an edge for a build, otherwise as it is given.
+func (b builds) path(target, otherwise string) string {
+	if b[target] != "" {
 		return "selvage"
 	}
 	return otherwise

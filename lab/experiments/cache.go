@@ -19,12 +19,12 @@ import (
 // Cache is the command line of the experiment on the flow cache: what a packet costs
 // with it and without, by flows and by routes behind it.
 type Cache struct {
-	Contenders []string `placeholder:"NAME" default:"cache-on,cache-off" help:"An edge with its flow cache and one without; ${default} by default. Shares are against cache-off."`
-	Direction  string   `enum:"encap,decap" default:"encap" help:"From uplink to tunnel, or back: ${enum}."`
-	Quick      bool     `help:"In about a minute: up to 100,000 flows, without routes and with 1,000, 3 rounds of short trials."`
-	Rounds     int      `default:"3" help:"Samples of each contender and case."`
-	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Targets   []string `placeholder:"NAME" default:"cache-on,cache-off" help:"An edge with its flow cache and one without; ${default} by default. Shares are against cache-off."`
+	Direction string   `enum:"encap,decap" default:"encap" help:"From uplink to tunnel, or back: ${enum}."`
+	Quick     bool     `help:"In about a minute: up to 100,000 flows, without routes and with 1,000, 3 rounds of short trials."`
+	Rounds    int      `default:"3" help:"Samples of each target and case."`
+	Output    string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results   string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
 	Flows  []int                 `group:"Traffic" placeholder:"FLOWS" help:"UDP flows; 1,1280,10000,100000,1000000 by default, with --quick 1,1280,100000."`
 	Routes []int                 `group:"Traffic" placeholder:"ROUTES" default:"0,1000" help:"Routes below the one that the frames need, to the same next hops; ${default} by default."`
@@ -49,7 +49,7 @@ func (c *Cache) Validate() error {
 	if c.Duration == 0 {
 		c.Duration = duration
 	}
-	if err := checkNames(c.Contenders, []string{stats.CacheOn, stats.CacheOff}); err != nil {
+	if err := checkNames(c.Targets, []string{stats.CacheOn, stats.CacheOff}); err != nil {
 		return err
 	}
 	return errors.Join(c.checkCases(), c.checkTrials())
@@ -95,27 +95,27 @@ func (c *Cache) checkTrials() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Cache) Run(ctx context.Context, console *Console) error {
-	return conduct(ctx, console, stats.Cache, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, stats.Cache, c.Results, c.Output, c.measure)
 }
 
 // plan lists the samples: one case after the other in each round, and for each case
-// all contenders in the round's balanced order.
+// all targets in the round's balanced order.
 func (c *Cache) plan() []transitStep {
 	var kinds []transitStep
 	for _, routes := range c.Routes {
 		for _, flows := range c.Flows {
 			kinds = append(kinds, transitStep{
-				step:      step{kase: stats.Load{Flows: flows, Routes: routes}.Case(), planned: c.Duration + warmTime(flows)},
+				step:      step{caseName: stats.Load{Flows: flows, Routes: routes}.Case(), planned: c.Duration + warmTime(flows)},
 				direction: c.Direction, stream: gen.Stream{Frame: c.Frame, Flows: flows}, size: float64(c.Frame), routes: routes,
 			})
 		}
 	}
-	return planTransit(c.Contenders, c.Rounds, kinds)
+	return planTransit(c.Targets, c.Rounds, kinds)
 }
 
-// bedName tells the beds of a contender apart: each number of routes has its own.
-func (c *Cache) bedName(contender string, routes int) string {
-	return contender + " with " + strconv.Itoa(routes) + " routes"
+// testbedName tells the beds of a target apart: each number of routes has its own.
+func (c *Cache) testbedName(target string, routes int) string {
+	return target + " with " + strconv.Itoa(routes) + " routes"
 }
 
 func (c *Cache) measure(ctx context.Context, console *Console, began time.Time) (result.Result, error) {
@@ -123,49 +123,49 @@ func (c *Cache) measure(ctx context.Context, console *Console, began time.Time) 
 	if err != nil {
 		return result.Result{}, err
 	}
-	r.progress.note("%s, %s flows, %s routes", strings.Join(c.Contenders, ", "), numbers(c.Flows), numbers(c.Routes))
+	r.progress.note("%s, %s flows, %s routes", strings.Join(c.Targets, ", "), numbers(c.Flows), numbers(c.Routes))
 	r.outcome = cacheOutcome
 	r.build = func(ctx context.Context) error { return c.buildAll(ctx, r, console.Version) }
 	r.take = func(ctx context.Context, s transitStep) result.Sample {
-		return c.take(ctx, r.beds, r.beds.byName[c.bedName(s.contender, s.routes)], s, r.ceilings[s.ceiling()])
+		return c.take(ctx, r.testbeds, r.testbeds.byName[c.testbedName(s.target, s.routes)], s, r.ceilings[s.ceiling()])
 	}
 	return r.measure(ctx, began)
 }
 
 func (c *Cache) buildAll(ctx context.Context, r *transitRun, version string) (err error) {
-	for _, name := range c.Contenders {
+	for _, name := range c.Targets {
 		for _, routes := range c.Routes {
-			b, err := r.beds.build(ctx, c.bedName(name, routes), name, c.options(name, routes))
+			b, err := r.testbeds.build(ctx, c.testbedName(name, routes), name, c.options(name, routes))
 			if err != nil {
 				return err
 			}
 			if routes == c.Routes[0] {
-				r.result.Contenders = append(r.result.Contenders, result.Contender{Name: name, Description: b.forwarder.Describe(), InnerMTU: mtuPacket})
+				r.result.Targets = append(r.result.Targets, result.Target{Name: name, Description: b.forwarder.Describe(), InnerMTU: mtuPacket})
 			}
 		}
 	}
-	first := r.beds.byName[c.bedName(c.Contenders[0], c.Routes[0])].net
+	first := r.testbeds.byName[c.testbedName(c.Targets[0], c.Routes[0])].net
 	r.result.Topology = transitTopology(first)
 	r.result.Environment, err = transitEnvironment(ctx, first, version)
 	return err
 }
 
-// options are a contender's bed. Its cache holds every flow.
-func (c *Cache) options(contender string, routes int) bedOptions {
-	return bedOptions{
+// options are a target's bed. Its cache holds every flow.
+func (c *Cache) options(target string, routes int) testbedOptions {
+	return testbedOptions{
 		experiment: stats.Cache,
 		transit:    topo.TransitOptions{Routes: routes},
 		forwarder: topo.TransitSelvage{
 			Binary: c.SelvageBinary, Encapsulation: c.Encap, Mode: c.SelvageTransit,
-			NoFlowCache: contender == stats.CacheOff, FlowCacheSize: cacheSize(slices.Max(c.Flows)),
+			NoFlowCache: target == stats.CacheOff, FlowCacheSize: cacheSize(slices.Max(c.Flows)),
 		},
 	}
 }
 
 // take takes the sample of s on b. A failure is in the sample, not beside it.
-func (c *Cache) take(ctx context.Context, all *beds, b *bed, s transitStep, ceiling ceiling) result.Sample {
+func (c *Cache) take(ctx context.Context, all *testbeds, b *testbed, s transitStep, ceiling ceiling) result.Sample {
 	began := time.Now()
-	sample := result.Sample{Contender: s.contender, Case: s.kase, Round: s.round, Metrics: map[string]float64{}}
+	sample := result.Sample{Target: s.target, Case: s.caseName, Round: s.round, Metrics: map[string]float64{}}
 	if err := c.attempt(ctx, all, b, s, ceiling, &sample); err != nil {
 		sample.Error = err.Error()
 	}
@@ -173,12 +173,12 @@ func (c *Cache) take(ctx context.Context, all *beds, b *bed, s transitStep, ceil
 	return sample
 }
 
-func (c *Cache) attempt(ctx context.Context, all *beds, b *bed, s transitStep, ceiling ceiling, sample *result.Sample) (err error) {
+func (c *Cache) attempt(ctx context.Context, all *testbeds, b *testbed, s transitStep, ceiling ceiling, sample *result.Sample) (err error) {
 	busy, err := settle(ctx, 50*time.Millisecond)
 	if err != nil {
 		return err
 	}
-	r, err := all.rig(b, rigOptions{direction: s.direction, stream: s.stream, drain: c.Drain})
+	r, err := all.instruments(b, instrumentsOptions{direction: s.direction, stream: s.stream, drain: c.Drain})
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func cacheOutcome(s result.Sample) string {
 		return "FAILED: " + strings.Join(strings.Fields(s.Error), " ")
 	}
 	words := fmt.Sprintf("%s ns a packet, of these the device's %s", stats.Figure(s.Metrics[stats.NSPerPacket]), stats.Figure(s.Metrics[stats.DeviceNS]))
-	if s.Contender == stats.CacheOn {
+	if s.Target == stats.CacheOn {
 		words += fmt.Sprintf(", %.4g %% hits", 100*s.Metrics[stats.HitRate])
 	}
 	if busy := s.Metrics[idleBusy]; busy > busyLimit {
@@ -241,7 +241,7 @@ func cacheOutcome(s result.Sample) string {
 func (c *Cache) describe(console *Console, began time.Time) result.Result {
 	p := map[string]string{
 		"rounds":        strconv.Itoa(c.Rounds),
-		"order":         "each case of a round runs all contenders in balanced order; each has hosts and links of its own for each number of routes, up from the first sample to the last",
+		"order":         "each case of a round runs all targets in balanced order; each has hosts and links of its own for each number of routes, up from the first sample to the last",
 		"direction":     c.Direction,
 		"flows":         numbers(c.Flows),
 		"routes":        numbers(c.Routes) + ", each a /26 below the frames' networks, to the same next hops",

@@ -12,7 +12,7 @@ import "io"
 // method Run(context.Context, *Console) error.
 type Commands struct {
 	Ab       Ab       `cmd:"" help:"Measure what an overlay costs: several data paths, interleaved, in one sitting."`
-	Mtu      Mtu      `cmd:"" help:"Find where packets that do not fit disappear, what cures it, and what limits the rate."`
+	Mtu      Mtu      `cmd:"" help:"Find where packets that do not fit disappear, what fixes it, and what limits the rate."`
 	Rfc2544  Rfc2544  `cmd:"" name:"rfc2544" help:"Measure transit between uplinks and tunnels by RFC 2544: rates without and with little loss, latency, loss."`
 	Latency  Latency  `cmd:"" help:"Measure what a firewall adds to a round trip, a connection and a packet, by its rules."`
 	Offload  Offload  `cmd:"" help:"Measure what offloads bring by the size of writes, each state with several data paths."`

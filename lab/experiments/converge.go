@@ -12,12 +12,12 @@ import (
 // Converge is the command line of the experiment on how fast a fabric that BGP EVPN feeds
 // finds its way again.
 type Converge struct {
-	Contenders []string `placeholder:"NAME" enum:"kernel,selvage" default:"kernel,selvage" help:"Edges to compare: kernel is Linux and FRR; ${default} by default."`
-	Cases      []string `placeholder:"CASE" enum:"move,edge-loss,link-loss,rr-restart,rr-loss" default:"move,edge-loss,link-loss,rr-restart,rr-loss" help:"What happens: a host moves, an edge of two dies, one of two links of an edge is cut, the route reflector is killed and started again, or killed and gone; ${default} by default."`
-	Rounds     int      `default:"10" help:"Events of each contender and case."`
-	Quick      bool     `help:"In a few minutes: 3 rounds, each watched for a shorter time."`
-	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Targets []string `placeholder:"NAME" enum:"kernel,selvage" default:"kernel,selvage" help:"Edges to compare: kernel is Linux and FRR; ${default} by default."`
+	Cases   []string `placeholder:"CASE" enum:"move,edge-loss,link-loss,rr-restart,rr-loss" default:"move,edge-loss,link-loss,rr-restart,rr-loss" help:"What happens: a host moves, an edge of two dies, one of two links of an edge is cut, the route reflector is killed and started again, or killed and gone; ${default} by default."`
+	Rounds  int      `default:"10" help:"Events of each target and case."`
+	Quick   bool     `help:"In a few minutes: 3 rounds, each watched for a shorter time."`
+	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
 	Flows    int           `group:"Traffic" default:"4" help:"UDP flows on each way, whose packets are sent back; ${default} by default, twice as many where one of two ways fails."`
 	Interval time.Duration `group:"Traffic" default:"1ms" help:"Time between two packets of a flow."`
@@ -33,7 +33,7 @@ func (c *Converge) Validate() error {
 	if c.Quick {
 		c.Rounds, c.Watch = 3, 1500*time.Millisecond
 	}
-	for flag, names := range map[string][]string{"--contenders": c.Contenders, "--cases": c.Cases} {
+	for flag, names := range map[string][]string{"--targets": c.Targets, "--cases": c.Cases} {
 		for i, name := range names {
 			if slices.Contains(names[:i], name) {
 				return fmt.Errorf("%s: %s is named twice", flag, name)
@@ -56,25 +56,25 @@ func (c *Converge) Validate() error {
 }
 
 // uplinksOf is how many links to the underlay the edges have in a case.
-func uplinksOf(kase string) int {
-	if kase == stats.LinkLoss {
+func uplinksOf(caseName string) int {
+	if caseName == stats.LinkLoss {
 		return 2
 	}
 	return 1
 }
 
 // plan lists the events: fabrics with one link to the underlay first, then those with two,
-// and of each in every round one case after the other of all contenders in balanced order.
+// and of each in every round one case after the other of all targets in balanced order.
 func (c *Converge) plan() []step {
 	var steps []step
 	for _, uplinks := range []int{1, 2} {
-		for i, order := range stats.Balanced(c.Contenders, c.Rounds) {
-			for _, kase := range c.Cases {
-				if uplinksOf(kase) != uplinks {
+		for i, order := range stats.Balanced(c.Targets, c.Rounds) {
+			for _, caseName := range c.Cases {
+				if uplinksOf(caseName) != uplinks {
 					continue
 				}
-				for _, contender := range order {
-					steps = append(steps, step{round: i + 1, kase: kase, contender: contender, planned: quietBefore + c.Watch + 2*quietAfter})
+				for _, target := range order {
+					steps = append(steps, step{round: i + 1, caseName: caseName, target: target, planned: quietBefore + c.Watch + 2*quietAfter})
 				}
 			}
 		}
@@ -87,20 +87,20 @@ func (c *Converge) parameters() map[string]string {
 	p := map[string]string{
 		"rounds":        fmt.Sprint(c.Rounds),
 		"cases":         strings.Join(c.Cases, ", "),
-		"order":         "each case of a round has an event of every contender, in balanced order; each has a fabric of its own, up from its first event to its last, and of link-loss another one",
+		"order":         "each case of a round has an event of every target, in balanced order; each has a fabric of its own, up from its first event to its last, and of link-loss another one",
 		"flows":         fmt.Sprintf("%d UDP flows on each way, %d in edge-loss and link-loss, a packet every %s in each, which the other end sends back", c.Flows, c.flowsOf(stats.EdgeLoss), c.Interval),
 		"flow_interval": c.Interval.String(),
-		"gap":           "the longest time without an answer in a flow, less the interval; of the flows that lost packets or were silent for " + hitSilence.String() + ", of all flows when a guest moved or none was hit",
+		"outage":        "the longest time without an answer in a flow, less the interval; of the flows that lost packets or were silent for " + affectedSilence.String() + ", of all flows when a guest moved or none was hit",
 		"fault_time":    "when the first packet was sent that was lost",
 		"reflectors":    fmt.Sprintf("%d, FRR", c.Reflectors),
 		"timers":        "keepalive 3 s, hold 9 s, reconnect after 1 s",
 		"liveness":      fmt.Sprintf("BFD every %s × 3: edges and reflectors, and edges of Selvage among each other", c.Liveness),
 		"detection_ms":  fmt.Sprint(3 * c.Liveness.Milliseconds()),
-		"duplicates":    "MAC addresses may move as often as they like, for all contenders",
+		"duplicates":    "MAC addresses may move as often as they like, for all targets",
 		"watch":         c.Watch.String() + " from the event to its undoing, or longer until all go on",
 		"quiet":         quietBefore.String() + " before the event, whose longest silence is noise",
 		"wire":          "tcpdump at the reflector's and edge C's link: told, passed on and written are what was heard there",
-		"pinning":       "none: the edges' processes need the cores too; edges of all contenders run at nice -20, the flows' ends at real-time priority",
+		"pinning":       "none: the edges' processes need the cores too; edges of all targets run at nice -20, the flows' ends at real-time priority",
 	}
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary

@@ -20,7 +20,7 @@ const convergePort = 5310
 const convergePatience = 3 * time.Second
 
 // wayRuns are the flows of an event, by its ways.
-type wayRuns []*measure.GapRun
+type wayRuns []*measure.OutageRun
 
 // Steady waits until the flows of all ways have gone on for a while at the same time.
 func (all wayRuns) Steady(ctx context.Context, while time.Duration) error {
@@ -43,8 +43,8 @@ func (all wayRuns) kill() {
 
 // flowsOf is how many flows each way of a case has: twice as many where only those are hit
 // that take one of two ways.
-func (c *Converge) flowsOf(kase string) int {
-	if kase == stats.EdgeLoss || kase == stats.LinkLoss {
+func (c *Converge) flowsOf(caseName string) int {
+	if caseName == stats.EdgeLoss || caseName == stats.LinkLoss {
 		return 2 * c.Flows
 	}
 	return c.Flows
@@ -52,15 +52,15 @@ func (c *Converge) flowsOf(kase string) int {
 
 // start starts the flows of a case. Those to the service have one port: any of its hosts
 // answers any of them.
-func (c *Converge) start(ctx context.Context, kase string, ways []topo.Way) (wayRuns, error) {
+func (c *Converge) start(ctx context.Context, caseName string, ways []topo.Way) (wayRuns, error) {
 	var all wayRuns
 	for i, w := range ways {
 		port := convergePort + i
 		if i > 0 && w.Addr == ways[0].Addr && w.Server != ways[0].Server {
 			port = convergePort
 		}
-		run, err := measure.StartGap(ctx, measure.Ends{Client: w.Client, Server: w.Server, Addr: w.Addr}, measure.GapOptions{
-			Flows: c.flowsOf(kase), Interval: c.Interval, Connections: -1, Port: port,
+		run, err := measure.StartOutage(ctx, measure.Ends{Client: w.Client, Server: w.Server, Addr: w.Addr}, measure.OutageOptions{
+			Flows: c.flowsOf(caseName), Interval: c.Interval, Connections: -1, Port: port,
 		})
 		if err != nil {
 			all.kill()
@@ -72,12 +72,12 @@ func (c *Converge) start(ctx context.Context, kase string, ways []topo.Way) (way
 }
 
 // event has something happen once, and waits until all is as before.
-func (c *Converge) event(ctx context.Context, fabric *topo.Converge, kase string) (s result.Sample, err error) {
+func (c *Converge) event(ctx context.Context, fabric *topo.Converge, caseName string) (s result.Sample, err error) {
 	if err := fabric.Ready(ctx); err != nil {
 		return s, err
 	}
-	ways := fabric.Ways(kase)
-	runs, err := c.start(ctx, kase, ways)
+	ways := fabric.Ways(caseName)
+	runs, err := c.start(ctx, caseName, ways)
 	if err != nil {
 		return s, err
 	}
@@ -88,76 +88,76 @@ func (c *Converge) event(ctx context.Context, fabric *topo.Converge, kase string
 	}
 	var steps topo.WireSteps
 	var noticed time.Time
-	ordeal := ordeal{fault: fabric.Fault(kase), flows: runs, watch: c.Watch, patience: convergePatience, ready: fabric.Ready, asked: func(ctx context.Context, k *killing) error {
-		var heard, told error
+	ordeal := ordeal{fault: fabric.Fault(caseName), flows: runs, watch: c.Watch, patience: convergePatience, ready: fabric.Ready, asked: func(ctx context.Context, k *killing) error {
+		var received, reported error
 		if err := wire.Stop(); err != nil {
 			return err
 		}
-		steps, heard = wire.Steps(k.wall)
-		noticed, told = fabric.Noticed(ctx, kase, k.wall)
-		return errors.Join(heard, told)
+		steps, received = wire.Steps(k.wall)
+		noticed, reported = fabric.Noticed(ctx, caseName, k.wall)
+		return errors.Join(received, reported)
 	}}
 	k, err := ordeal.perform(ctx)
 	if err = errors.Join(err, wire.Stop()); err != nil {
 		return s, err
 	}
-	var gaps []*measure.Gap
+	var outages []*measure.Outage
 	for _, run := range runs {
-		gap, err := run.Stop(ctx)
+		outage, err := run.Stop(ctx)
 		if err != nil {
 			return s, err
 		}
-		gaps = append(gaps, gap)
+		outages = append(outages, outage)
 	}
 	var at []time.Time
-	if kase == stats.Move || kase == stats.EdgeLoss { // what is told in other cases mends nothing
-		at = []time.Time{noticed, steps.Told, steps.Passed, steps.Written}
+	if caseName == stats.Move || caseName == stats.EdgeLoss { // what is told in other cases mends nothing
+		at = []time.Time{noticed, steps.Advertised, steps.Passed, steps.Written}
 	}
-	return k.converged(kase, ways, gaps, at), nil
+	return k.converged(caseName, ways, outages, at), nil
 }
 
 // converged is what the flows say of an event. at are the times of all steps but the last.
-func (k killing) converged(kase string, ways []topo.Way, gaps []*measure.Gap, at []time.Time) result.Sample {
+func (k killing) converged(caseName string, ways []topo.Way, outages []*measure.Outage, at []time.Time) result.Sample {
 	s := result.Sample{Duration: (k.end - k.quiet).Seconds(), Metrics: map[string]float64{}, Series: map[string][]float64{}}
-	until := k.mend - quietAfter/2                       // what breaks later, breaks by the mending
-	if kase == stats.RRRestart || kase == stats.RRLoss { // coming back is part of the question
+	until := k.mend - quietAfter/2                               // what breaks later, breaks by the mending
+	if caseName == stats.RRRestart || caseName == stats.RRLoss { // coming back is part of the question
 		until = k.end
 	}
 	var all, hit []wayFlow
-	for i, gap := range gaps {
-		s.Metrics[stats.Late] = max(s.Metrics[stats.Late], inMS(gap.Late))
-		for _, f := range gap.Flows {
-			w := wayFlow{f.Within(k.begin, until, gap.Options.Interval), lossOf(f).Within(k.begin, until, gap.Options.Interval), ways[i].Name}
-			s.Metrics[stats.Noise] = max(s.Metrics[stats.Noise], inMS(f.Within(k.quiet, k.begin-gap.Options.Interval, gap.Options.Interval).Silence))
+	for i, outage := range outages {
+		s.Metrics[stats.Late] = max(s.Metrics[stats.Late], inMS(outage.Late))
+		for _, f := range outage.Flows {
+			w := wayFlow{f.Within(k.begin, until, outage.Options.Interval), lossOf(f).Within(k.begin, until, outage.Options.Interval), ways[i].Name}
+			s.Metrics[stats.Noise] = max(s.Metrics[stats.Noise], inMS(f.Within(k.quiet, k.begin-outage.Options.Interval, outage.Options.Interval).Silence))
 			s.Metrics[stats.Lost] += float64(w.Lost)
 			all = append(all, w)
-			if w.Lost > 0 || w.Silence >= hitSilence {
+			if w.Lost > 0 || w.Silence >= affectedSilence {
 				hit = append(hit, w)
 			}
 		}
 	}
-	s.Metrics[stats.Flows], s.Metrics[stats.HitFlows] = float64(len(all)), float64(len(hit))
-	k.silences(&s, kase, all, hit)
+	s.Metrics[stats.Flows], s.Metrics[stats.AffectedFlows] = float64(len(all)), float64(len(hit))
+	k.silences(&s, caseName, all, hit)
 	k.steppedThrough(&s, hit, at)
 	return s
 }
 
 // wayFlow is what happened to a flow of a way.
 type wayFlow struct {
-	measure.GapWindow
-	loss measure.GapWindow // by those breaks alone in which packets are missing
+	measure.OutageWindow
+	loss measure.OutageWindow // by those breaks alone in which packets are missing
 	way  string
 }
 
 // silences adds how long flows were silent: those that count in a case.
-func (k killing) silences(s *result.Sample, kase string, all, hit []wayFlow) {
+func (k killing) silences(s *result.Sample, caseName string, all, hit []wayFlow) {
 	counted := hit
-	if len(hit) == 0 || kase == stats.Move {
+	if len(hit) == 0 || caseName == stats.Move {
 		counted = all
 	}
 	s.Metrics[stats.Open] = 0
 	for _, w := range counted {
-		s.Series[stats.GapSeries] = append(s.Series[stats.GapSeries], inMS(w.Silence))
+		s.Series[stats.OutageSeries] = append(s.Series[stats.OutageSeries], inMS(w.Silence))
 		if len(hit) > 0 {
 			s.Series[stats.WaySeries(w.way)] = append(s.Series[stats.WaySeries(w.way)], inMS(w.Silence))
 		}
@@ -165,13 +165,13 @@ func (k killing) silences(s *result.Sample, kase string, all, hit []wayFlow) {
 			s.Metrics[stats.Open]++
 		}
 	}
-	sorted := slices.Sorted(slices.Values(s.Series[stats.GapSeries]))
-	s.Metrics[stats.GapP50], s.Metrics[stats.GapP99], s.Metrics[stats.GapMax] = stats.Quantile(sorted, 0.5), stats.Quantile(sorted, 0.99), stats.Quantile(sorted, 1)
+	sorted := slices.Sorted(slices.Values(s.Series[stats.OutageSeries]))
+	s.Metrics[stats.OutageP50], s.Metrics[stats.OutageP99], s.Metrics[stats.OutageMax] = stats.Quantile(sorted, 0.5), stats.Quantile(sorted, 0.99), stats.Quantile(sorted, 1)
 }
 
 // lossOf is f with those of its breaks alone in which packets are missing.
-func lossOf(f measure.GapFlow) measure.GapFlow {
-	f.Breaks = slices.DeleteFunc(slices.Clone(f.Breaks), func(b measure.GapBreak) bool { return b.Lost == 0 })
+func lossOf(f measure.OutageFlow) measure.OutageFlow {
+	f.Breaks = slices.DeleteFunc(slices.Clone(f.Breaks), func(b measure.OutageBreak) bool { return b.Lost == 0 })
 	return f
 }
 

@@ -43,30 +43,30 @@ func converge(t *testing.T, args ...string) result.Result {
 // the move was told. (lab/topo's TestConvergeKernel has all events in a fabric of Linux and FRR;
 // make test-long has them in both, side by side.)
 func TestConverge(t *testing.T) {
-	contenders, cases := []string{"selvage"}, []string{stats.Move, stats.RRLoss}
+	targets, cases := []string{"selvage"}, []string{stats.Move, stats.RRLoss}
 	if tier.IsLong() {
-		contenders, cases = append(contenders, "kernel"), append(cases, stats.EdgeLoss)
+		targets, cases = append(targets, "kernel"), append(cases, stats.EdgeLoss)
 	}
-	r := converge(t, "--cases", strings.Join(cases, ","), "--contenders", strings.Join(contenders, ","))
-	if len(r.Samples) != len(cases)*len(contenders) || len(r.Contenders) != len(contenders) {
-		t.Fatalf("%d events of %d contenders, want %v of each of %v", len(r.Samples), len(r.Contenders), cases, contenders)
+	r := converge(t, "--cases", strings.Join(cases, ","), "--targets", strings.Join(targets, ","))
+	if len(r.Samples) != len(cases)*len(targets) || len(r.Targets) != len(targets) {
+		t.Fatalf("%d events of %d targets, want %v of each of %v", len(r.Samples), len(r.Targets), cases, targets)
 	}
 	for _, s := range r.Samples {
 		switch s.Case {
 		case stats.Move:
-			_, told := s.Metrics["step_told"]
-			if _, passed := s.Metrics["step_passed"]; s.Metrics[stats.HitFlows] == 0 || s.Metrics[stats.Followed] <= 0 || !told || !passed {
-				t.Errorf("%s of %s: %v, want flows that were hit, and the reflector told", s.Case, s.Contender, s.Metrics)
+			_, reported := s.Metrics["step_told"]
+			if _, passed := s.Metrics["step_passed"]; s.Metrics[stats.AffectedFlows] == 0 || s.Metrics[stats.Followed] <= 0 || !reported || !passed {
+				t.Errorf("%s of %s: %v, want flows that were hit, and the reflector told", s.Case, s.Target, s.Metrics)
 			}
 		case stats.RRLoss:
-			if s.Contender == "selvage" && s.Metrics[stats.Lost] > 0 {
+			if s.Target == "selvage" && s.Metrics[stats.Lost] > 0 {
 				t.Errorf("%v packets were lost without the reflector", s.Metrics[stats.Lost])
 			}
 		}
-		for _, metric := range []string{stats.GapP50, stats.GapP99, stats.GapMax} {
-			row, ok := stats.Find(r.Summary, s.Contender, s.Case, metric)
+		for _, metric := range []string{stats.OutageP50, stats.OutageP99, stats.OutageMax} {
+			row, ok := stats.Find(r.Summary, s.Target, s.Case, metric)
 			if !ok || row.Unit != "ms" || row.N == 0 {
-				t.Errorf("%s of %s: %+v has no %s", s.Case, s.Contender, row, metric)
+				t.Errorf("%s of %s: %+v has no %s", s.Case, s.Target, row, metric)
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func TestConvergeLinks(t *testing.T) {
 	tier.Long(t, "lab/topo's TestConvergeUplinks, and TestConverge")
 	for _, s := range converge(t, "--cases", "link-loss").Samples {
 		if s.Metrics[stats.Open] > 0 {
-			t.Errorf("%s: %v flows did not go on by the other link", s.Contender, s.Metrics[stats.Open])
+			t.Errorf("%s: %v flows did not go on by the other link", s.Target, s.Metrics[stats.Open])
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestConvergeInterrupted(t *testing.T) {
 	tier.Long(t, "TestInterrupt, and TestConverge, which leaves nothing either")
 	t.Parallel()
 	root := t.TempDir()
-	p := start(t, "lab", "converge", "--results", root, "--contenders", "kernel", "--cases", "move", "--rounds", "9", "--watch", "1s", "--flows", "1")
+	p := start(t, "lab", "converge", "--results", root, "--targets", "kernel", "--cases", "move", "--rounds", "9", "--watch", "1s", "--flows", "1")
 	p.awaitLine("1/9")
 	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)

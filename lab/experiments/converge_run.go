@@ -15,7 +15,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the events that it has. It fails when one could not be measured.
 func (c *Converge) Run(ctx context.Context, console *Console) error {
-	return conduct(ctx, console, stats.Converge, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, stats.Converge, c.Results, c.Output, c.measure)
 }
 
 // convergeExtra is about what an event takes besides watching: flows and captures that begin
@@ -28,29 +28,29 @@ func (c *Converge) measure(ctx context.Context, console *Console, began time.Tim
 	guess := pace.left(plan)
 	p := newProgress(console.Err, len(plan))
 	defer p.close()
-	p.note("%s: %d events, about %s", strings.Join(c.Contenders, ", "), len(plan), about(guess))
+	p.note("%s: %d events, about %s", strings.Join(c.Targets, ", "), len(plan), about(guess))
 	p.begin("building fabrics", guess)
 	r = result.Result{
 		Schema: result.Schema, Experiment: stats.Converge, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
 		Parameters: c.parameters(), Samples: []result.Sample{},
 	}
-	bed := &convergeBed{options: c, byName: map[string]*topo.Converge{}}
+	testbed := &convergeTestbed{options: c, byName: map[string]*topo.Converge{}}
 	if r.Environment, err = failoverEnvironment(ctx, console.Version); err == nil {
-		err = c.takeAll(ctx, bed, plan, pace, &r, p)
+		err = c.takeAll(ctx, testbed, plan, pace, &r, p)
 	}
 	r.Duration = time.Since(began).Seconds()
-	return r, removeAll(ctx, err, bed, p)
+	return r, removeAll(ctx, err, testbed, p)
 }
 
-// convergeBed is the fabrics of a run: one of each contender.
-type convergeBed struct {
+// convergeTestbed is the fabrics of a run: one of each target.
+type convergeTestbed struct {
 	options *Converge
 	uplinks int // of those that are up
 	labs    map[string]*topo.Lab
 	byName  map[string]*topo.Converge
 }
 
-func (b *convergeBed) close() error {
+func (b *convergeTestbed) close() error {
 	var errs []error
 	for name := range b.labs {
 		errs = append(errs, b.drop(name))
@@ -58,8 +58,8 @@ func (b *convergeBed) close() error {
 	return errors.Join(errs...)
 }
 
-// drop removes a contender's fabric.
-func (b *convergeBed) drop(name string) error {
+// drop removes a target's fabric.
+func (b *convergeTestbed) drop(name string) error {
 	lab := b.labs[name]
 	delete(b.labs, name)
 	delete(b.byName, name)
@@ -69,16 +69,16 @@ func (b *convergeBed) drop(name string) error {
 	return lab.Close()
 }
 
-// provide has all contenders' fabrics up that a case needs. One that an event left in a
+// provide has all targets' fabrics up that a case needs. One that an event left in a
 // state that nobody knows has been dropped, and is built anew.
-func (b *convergeBed) provide(ctx context.Context, kase string, r *result.Result) error {
-	if uplinks := uplinksOf(kase); uplinks != b.uplinks {
+func (b *convergeTestbed) provide(ctx context.Context, caseName string, r *result.Result) error {
+	if uplinks := uplinksOf(caseName); uplinks != b.uplinks {
 		if err := b.close(); err != nil {
 			return err
 		}
 		b.uplinks, b.labs = uplinks, map[string]*topo.Lab{}
 	}
-	for _, name := range b.options.Contenders {
+	for _, name := range b.options.Targets {
 		if b.byName[name] != nil {
 			continue
 		}
@@ -90,7 +90,7 @@ func (b *convergeBed) provide(ctx context.Context, kase string, r *result.Result
 	return nil
 }
 
-func (b *convergeBed) build(ctx context.Context, name string) (err error) {
+func (b *convergeTestbed) build(ctx context.Context, name string) (err error) {
 	if b.labs[name], err = topo.New(ctx, "converge "+name); err != nil {
 		return err
 	}
@@ -100,36 +100,36 @@ func (b *convergeBed) build(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// describeOnce adds a contender to the result.
+// describeOnce adds a target to the result.
 func describeOnce(r *result.Result, name string, n *topo.Converge) {
-	for _, c := range r.Contenders {
+	for _, c := range r.Targets {
 		if c.Name == name {
 			return
 		}
 	}
-	r.Contenders = append(r.Contenders, result.Contender{Name: name, Description: n.Description})
+	r.Targets = append(r.Targets, result.Target{Name: name, Description: n.Description})
 }
 
 // takeAll has everything happen as planned and appends to r what came of it, until ctx ends.
-func (c *Converge) takeAll(ctx context.Context, bed *convergeBed, plan []step, pace *pace, r *result.Result, p *progress) error {
+func (c *Converge) takeAll(ctx context.Context, testbed *convergeTestbed, plan []step, pace *pace, r *result.Result, p *progress) error {
 	for i, s := range plan {
 		p.begin(s.String(), pace.left(plan[i:]))
-		if err := bed.provide(ctx, s.kase, r); err != nil {
+		if err := testbed.provide(ctx, s.caseName, r); err != nil {
 			return err
 		}
 		began := time.Now()
-		fabric := bed.byName[s.contender]
-		r.Parameters["fault_"+s.kase] = fabric.Fault(s.kase).Words
-		sample, err := c.event(ctx, fabric, s.kase)
+		fabric := testbed.byName[s.target]
+		r.Parameters["fault_"+s.caseName] = fabric.Fault(s.caseName).Words
+		sample, err := c.event(ctx, fabric, s.caseName)
 		if ctx.Err() != nil { // the sample is half a one
 			r.Parameters[interrupted] = fmt.Sprintf("round %d of %d", s.round, c.Rounds)
 			return ctx.Err()
 		}
 		if err != nil {
 			sample = result.Sample{Metrics: map[string]float64{}, Error: err.Error()}
-			err = bed.drop(s.contender)
+			err = testbed.drop(s.target)
 		}
-		sample.Contender, sample.Case, sample.Round = s.contender, s.kase, s.round
+		sample.Target, sample.Case, sample.Round = s.target, s.caseName, s.round
 		sample.Start = began.Sub(r.Started).Seconds()
 		r.Samples = append(r.Samples, sample)
 		pace.took(s, time.Since(began))
@@ -146,6 +146,6 @@ func eventOutcome(s result.Sample) string {
 	if s.Error != "" {
 		return failure(s)
 	}
-	return fmt.Sprintf("gap p50 %s ms, longest %s ms, %.0f packets lost in %.0f of %.0f flows",
-		stats.Figure(s.Metrics[stats.GapP50]), stats.Figure(s.Metrics[stats.GapMax]), s.Metrics[stats.Lost], s.Metrics[stats.HitFlows], s.Metrics[stats.Flows])
+	return fmt.Sprintf("outage p50 %s ms, longest %s ms, %.0f packets lost in %.0f of %.0f flows",
+		stats.Figure(s.Metrics[stats.OutageP50]), stats.Figure(s.Metrics[stats.OutageMax]), s.Metrics[stats.Lost], s.Metrics[stats.AffectedFlows], s.Metrics[stats.Flows])
 }

@@ -22,11 +22,11 @@ func parseConverge(args string) (*Converge, error) {
 
 func TestConvergeValidate(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "", "--quick": "", "--contenders kernel": "", "--cases move,rr-loss --rounds 1": "", "--reflectors 2": "",
-		"--contenders ovs":             "--contenders",
+		"": "", "--quick": "", "--targets kernel": "", "--cases move,rr-loss --rounds 1": "", "--reflectors 2": "",
+		"--targets ovs":                "--targets",
 		"--cases flood":                "--cases",
 		"--cases move,move":            "--cases: move is named twice",
-		"--contenders kernel,kernel":   "--contenders: kernel is named twice",
+		"--targets kernel,kernel":      "--targets: kernel is named twice",
 		"--rounds 0":                   "--rounds: 0",
 		"--flows 0":                    "--flows: 0",
 		"--reflectors 9":               "--reflectors: 9",
@@ -43,8 +43,8 @@ func TestConvergeValidate(t *testing.T) {
 	}
 }
 
-// All cases of one kind of fabric come before those of the other, contenders beside each
-// other, and by default each case has 20 gaps or more.
+// All cases of one kind of fabric come before those of the other, targets beside each
+// other, and by default each case has 20 outages or more.
 func TestConvergePlan(t *testing.T) {
 	c, err := parseConverge("--rounds 2 --cases link-loss,move,rr-loss")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestConvergePlan(t *testing.T) {
 	}
 	var steps []string
 	for _, s := range c.plan() {
-		steps = append(steps, s.kase+"/"+s.contender)
+		steps = append(steps, s.caseName+"/"+s.target)
 	}
 	want := strings.Fields("move/kernel move/selvage rr-loss/kernel rr-loss/selvage move/selvage move/kernel rr-loss/selvage rr-loss/kernel link-loss/kernel link-loss/selvage link-loss/selvage link-loss/kernel")
 	if !slices.Equal(steps, want) {
@@ -66,8 +66,8 @@ func TestConvergePlan(t *testing.T) {
 		if took := (&pace{first: convergeExtra}).left(c.plan()); took > most {
 			t.Errorf("%q takes %s, want %s at most", args, took, most)
 		}
-		if gaps := c.Flows * c.Rounds; gaps < 12 || args == "" && gaps < 20 {
-			t.Errorf("%q has %d gaps of a case", args, gaps)
+		if outages := c.Flows * c.Rounds; outages < 12 || args == "" && outages < 20 {
+			t.Errorf("%q has %d outages of a case", args, outages)
 		}
 	}
 }
@@ -78,14 +78,14 @@ func TestConverged(t *testing.T) {
 	const ms = time.Millisecond
 	wall := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	k := killing{quiet: 9000 * ms, begin: 10_000 * ms, mend: 13_000 * ms, end: 15_000 * ms, wall: wall}
-	hole := func(from, to time.Duration) measure.GapBreak {
+	hole := func(from, to time.Duration) measure.OutageBreak {
 		n := uint32((to - from) / ms)
-		return measure.GapBreak{LastSeq: 7, NextSeq: 7 + n, LastSent: from, NextSent: to, LastArrived: from, NextArrived: to, Lost: int(n) - 1}
+		return measure.OutageBreak{LastSeq: 7, NextSeq: 7 + n, LastSent: from, NextSent: to, LastArrived: from, NextArrived: to, Lost: int(n) - 1}
 	}
-	options := measure.GapOptions{Interval: ms}
-	gaps := []*measure.Gap{
-		{Options: options, Late: 3 * ms, Flows: []measure.GapFlow{{Breaks: []measure.GapBreak{hole(10_001*ms, 10_052*ms), {LastSeq: 8, NextSeq: 9, LastSent: 12_000 * ms, NextSent: 12_001 * ms, LastArrived: 12_000 * ms, NextArrived: 12_052 * ms}}}, {Breaks: []measure.GapBreak{hole(9500*ms, 9508*ms)}}}},
-		{Options: options, Flows: []measure.GapFlow{{Breaks: []measure.GapBreak{hole(10_002*ms, 10_113*ms)}}, {Breaks: []measure.GapBreak{hole(14_000*ms, 14_021*ms)}}}},
+	options := measure.OutageOptions{Interval: ms}
+	outages := []*measure.Outage{
+		{Options: options, Late: 3 * ms, Flows: []measure.OutageFlow{{Breaks: []measure.OutageBreak{hole(10_001*ms, 10_052*ms), {LastSeq: 8, NextSeq: 9, LastSent: 12_000 * ms, NextSent: 12_001 * ms, LastArrived: 12_000 * ms, NextArrived: 12_052 * ms}}}, {Breaks: []measure.OutageBreak{hole(9500*ms, 9508*ms)}}}},
+		{Options: options, Flows: []measure.OutageFlow{{Breaks: []measure.OutageBreak{hole(10_002*ms, 10_113*ms)}}, {Breaks: []measure.OutageBreak{hole(14_000*ms, 14_021*ms)}}}},
 	}
 	ways := []topo.Way{{Name: "from B"}, {Name: "from C"}}
 	at := func(after time.Duration) time.Time { return wall.Add(after) }
@@ -97,37 +97,37 @@ func TestConverged(t *testing.T) {
 			}
 		}
 	}
-	s := k.converged(stats.EdgeLoss, ways, gaps, []time.Time{{}, at(22 * ms), at(72 * ms), at(200 * ms)})
+	s := k.converged(stats.EdgeLoss, ways, outages, []time.Time{{}, at(22 * ms), at(72 * ms), at(200 * ms)})
 	metrics(s, map[string]float64{
-		stats.Flows: 4, stats.HitFlows: 2, stats.Lost: 50 + 110, stats.GapP50: 51, stats.GapP99: 110, stats.GapMax: 110, stats.Noise: 7, stats.Late: 3, stats.Open: 0,
+		stats.Flows: 4, stats.AffectedFlows: 2, stats.Lost: 50 + 110, stats.OutageP50: 51, stats.OutageP99: 110, stats.OutageMax: 110, stats.Noise: 7, stats.Late: 3, stats.Open: 0,
 		stats.Followed: 111, "step_told": 20, "step_passed": 50, "step_followed": 41, "step_written": 0,
 	})
 	if _, written := s.Metrics["step_written"]; written {
 		t.Error("what was written after all flows went on was needed")
 	}
 	if got := s.Series[stats.WaySeries("from C")]; !slices.Equal(got, []float64{110}) {
-		t.Errorf("gaps from C %v", got)
+		t.Errorf("outages from C %v", got)
 	}
-	if s = k.converged(stats.Move, ways, gaps, nil); len(s.Series[stats.GapSeries]) != 4 {
-		t.Errorf("gaps %v: all flows have to follow a move", s.Series[stats.GapSeries])
+	if s = k.converged(stats.Move, ways, outages, nil); len(s.Series[stats.OutageSeries]) != 4 {
+		t.Errorf("outages %v: all flows have to follow a move", s.Series[stats.OutageSeries])
 	}
 	// The reflector's return is part of its loss.
-	metrics(k.converged(stats.RRLoss, ways, gaps, nil), map[string]float64{stats.HitFlows: 3, stats.Lost: 50 + 110 + 20, stats.Open: 0})
-	gaps[1].Flows[0].Breaks[0] = hole(10_002*ms, 13_500*ms)
-	s = k.converged(stats.EdgeLoss, ways, gaps, nil)
-	metrics(s, map[string]float64{stats.Open: 1, stats.GapMax: 3497})
-	gaps[0].Flows, gaps[1].Flows = gaps[0].Flows[1:], gaps[1].Flows[1:]
-	s = k.converged(stats.EdgeLoss, ways, gaps, nil)
-	metrics(s, map[string]float64{stats.HitFlows: 0, stats.GapMax: 0, stats.Lost: 0})
-	if _, followed := s.Metrics[stats.Followed]; followed || len(s.Series[stats.GapSeries]) != 2 {
+	metrics(k.converged(stats.RRLoss, ways, outages, nil), map[string]float64{stats.AffectedFlows: 3, stats.Lost: 50 + 110 + 20, stats.Open: 0})
+	outages[1].Flows[0].Breaks[0] = hole(10_002*ms, 13_500*ms)
+	s = k.converged(stats.EdgeLoss, ways, outages, nil)
+	metrics(s, map[string]float64{stats.Open: 1, stats.OutageMax: 3497})
+	outages[0].Flows, outages[1].Flows = outages[0].Flows[1:], outages[1].Flows[1:]
+	s = k.converged(stats.EdgeLoss, ways, outages, nil)
+	metrics(s, map[string]float64{stats.AffectedFlows: 0, stats.OutageMax: 0, stats.Lost: 0})
+	if _, followed := s.Metrics[stats.Followed]; followed || len(s.Series[stats.OutageSeries]) != 2 {
 		t.Errorf("no flow was hit: %+v", s)
 	}
 }
 
 func TestEventOutcome(t *testing.T) {
-	m := map[string]float64{stats.Flows: 12, stats.HitFlows: 8, stats.Lost: 456, stats.GapP50: 55.2, stats.GapMax: 57.1}
+	m := map[string]float64{stats.Flows: 12, stats.AffectedFlows: 8, stats.Lost: 456, stats.OutageP50: 55.2, stats.OutageMax: 57.1}
 	for want, s := range map[string]result.Sample{
-		"gap p50 55.2 ms, longest 57.1 ms, 456 packets lost in 8 of 12 flows": {Metrics: m},
+		"outage p50 55.2 ms, longest 57.1 ms, 456 packets lost in 8 of 12 flows": {Metrics: m},
 		"FAILED: no route": {Error: "no\nroute"},
 	} {
 		if got := eventOutcome(s); got != want {

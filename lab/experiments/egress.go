@@ -14,18 +14,18 @@ import (
 
 // Egress is the command line of the experiment on the way out of the overlay.
 type Egress struct {
-	Contenders []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default. kernel is vxlan and nftables' masquerade, plain routes without a tunnel. Ratios are against each one's own node-to-node rung."`
-	Rungs      []string `placeholder:"RUNG" enum:"node,tunnel,routed,egress" default:"node,tunnel,routed,egress" help:"Study S1's ladder, and routed: the way of egress without translation. ${enum} by default; node is always measured."`
+	Targets    []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default. kernel is vxlan and nftables' masquerade, plain routes without a tunnel. Ratios are against each one's own node-to-node stage."`
+	Stages     []string `placeholder:"RUNG" enum:"node,tunnel,routed,egress" default:"node,tunnel,routed,egress" help:"The EgressGateway study's stages, and routed: the way of egress without translation. ${enum} by default; node is always measured."`
 	Measure    []string `placeholder:"WHAT" enum:"tcp,rr,conn" default:"tcp,rr,conn" help:"What to measure: TCP throughput, round trips, connections a second. ${enum} by default."`
 	Directions []string `placeholder:"WAY" enum:"send,receive" help:"Ways of TCP throughput; send,receive by default, with --quick send."`
 	Quick      bool     `help:"In less than two minutes: 3 rounds of short samples of kernel and selvage, to the target only."`
-	Rounds     int      `help:"Samples of each contender and case; 5 by default, with --quick 3."`
+	Rounds     int      `help:"Samples of each target and case; 5 by default, with --quick 3."`
 	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
 	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
-	Troubleshoot bool `help:"Measure tunnels with transmit checksum offload off as well, and say which rung loses and why in study S1's order."`
+	Troubleshoot bool `help:"Measure tunnels with transmit checksum offload off as well, and say which stage loses and why in the EgressGateway study's order."`
 
-	Wire        float64 `group:"Network" placeholder:"GBIT" default:"5" help:"Rate of underlay and uplink in Gbit/s; ${default}. It should be less than what the slowest rung does without one. 0 measures without a rate only."`
+	Wire        float64 `group:"Network" placeholder:"GBIT" default:"5" help:"Rate of underlay and uplink in Gbit/s; ${default}. It should be less than what the slowest stage does without one. 0 measures without a rate only."`
 	Free        bool    `group:"Network" default:"true" negatable:"" help:"Measure without a rate as well, where the machine's cores are the limit of all hosts together."`
 	UnderlayMTU int     `group:"Network" placeholder:"BYTES" default:"9000" help:"MTU of underlay and uplink; ${default}. With 1500 headers alone take 3.4 % of a wire."`
 
@@ -36,8 +36,8 @@ type Egress struct {
 	SelvageBinary string `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
 }
 
-// egressContenders are the data paths that can be measured.
-func egressContenders() []string {
+// egressTargets are the data paths that can be measured.
+func egressTargets() []string {
 	return []string{stats.Routing, stats.Nftables, "selvage", stats.Nftables + stats.ChecksumOff, "selvage" + stats.ChecksumOff}
 }
 
@@ -46,7 +46,7 @@ func (c *Egress) Validate() error {
 	rounds, duration, sample, directions := 5, 3*time.Second, 2*time.Second, []string{"send", "receive"}
 	if c.Quick {
 		rounds, duration, sample, directions = 3, time.Second, 300*time.Millisecond, []string{"send"}
-		c.Contenders = slices.DeleteFunc(slices.Clone(c.Contenders), func(name string) bool { return name == stats.Routing })
+		c.Targets = slices.DeleteFunc(slices.Clone(c.Targets), func(name string) bool { return name == stats.Routing })
 	}
 	if c.Rounds == 0 {
 		c.Rounds = rounds
@@ -60,10 +60,10 @@ func (c *Egress) Validate() error {
 	if len(c.Directions) == 0 {
 		c.Directions = directions
 	}
-	if !slices.Contains(c.Rungs, stats.RungNode) {
-		c.Rungs = append([]string{stats.RungNode}, c.Rungs...)
+	if !slices.Contains(c.Stages, stats.StageNode) {
+		c.Stages = append([]string{stats.StageNode}, c.Stages...)
 	}
-	if err := checkNames(c.Contenders, egressContenders()); err != nil {
+	if err := checkNames(c.Targets, egressTargets()); err != nil {
 		return err
 	}
 	if c.Troubleshoot {
@@ -74,18 +74,18 @@ func (c *Egress) Validate() error {
 
 // addVariants adds each tunnel with its checksum offload off.
 func (c *Egress) addVariants() {
-	for _, name := range slices.Clone(c.Contenders) {
-		if variant := name + stats.ChecksumOff; slices.Contains(egressContenders(), variant) && !slices.Contains(c.Contenders, variant) {
-			c.Contenders = append(c.Contenders, variant)
+	for _, name := range slices.Clone(c.Targets) {
+		if variant := name + stats.ChecksumOff; slices.Contains(egressTargets(), variant) && !slices.Contains(c.Targets, variant) {
+			c.Targets = append(c.Targets, variant)
 		}
 	}
 }
 
 // checkVariants wants each variant's original, which its ratios are against.
 func (c *Egress) checkVariants() error {
-	for _, name := range c.Contenders {
-		if base := stats.EgressBase(name); !slices.Contains(c.Contenders, base) {
-			return fmt.Errorf("--contenders: %s is held against %s: add that", name, base)
+	for _, name := range c.Targets {
+		if base := stats.EgressBase(name); !slices.Contains(c.Targets, base) {
+			return fmt.Errorf("--targets: %s is held against %s: add that", name, base)
 		}
 	}
 	return nil
@@ -95,7 +95,7 @@ func (c *Egress) checkLists() error {
 	for _, list := range []struct {
 		flag  string
 		names []string
-	}{{"--rungs", c.Rungs}, {"--measure", c.Measure}, {"--directions", c.Directions}} {
+	}{{"--stages", c.Stages}, {"--measure", c.Measure}, {"--directions", c.Directions}} {
 		if len(list.names) == 0 {
 			return fmt.Errorf("%s: name at least one", list.flag)
 		}
@@ -132,5 +132,5 @@ func (c *Egress) checkSizes() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Egress) Run(ctx context.Context, console *Console) error {
-	return conduct(ctx, console, stats.Egress, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, stats.Egress, c.Results, c.Output, c.measure)
 }

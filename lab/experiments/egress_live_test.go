@@ -37,13 +37,13 @@ func egress(t *testing.T, args ...string) result.Result {
 	}
 	for _, s := range r.Samples {
 		if n, ok := s.Metrics["csum_errors"]; !ok || n != 0 {
-			t.Errorf("%s of %s: %v checksum errors", s.Case, s.Contender, n)
+			t.Errorf("%s of %s: %v checksum errors", s.Case, s.Target, n)
 		}
 	}
 	return r
 }
 
-// Both contenders climb the ladder, in both ways, and translate: a sample on a rung where
+// Both targets climb the stages, in both ways, and translate: a sample on a stage where
 // the target sees the wrong address fails.
 func TestEgressLive(t *testing.T) {
 	directions, cases := "send", []string{"node", "tunnel", "routed", "egress"}
@@ -52,19 +52,19 @@ func TestEgressLive(t *testing.T) {
 	}
 	r := egress(t, "--no-free", "--wire", "0.5", "--directions", directions)
 	for _, name := range []string{"kernel", "selvage"} {
-		for _, kase := range cases {
-			row, ok := stats.Find(r.Summary, name, kase, stats.Decisive)
+		for _, caseName := range cases {
+			row, ok := stats.Find(r.Summary, name, caseName, stats.Decisive)
 			if !ok || row.Median <= 0 || row.Median > 0.52 || row.N != 1 {
-				t.Errorf("%s of %s: %+v, want up to the wire's 0.5 Gbit/s", kase, name, row)
+				t.Errorf("%s of %s: %+v, want up to the wire's 0.5 Gbit/s", caseName, name, row)
 			}
-			mss, _ := stats.Find(r.Summary, name, kase, "mss")
-			if want := map[bool]float64{true: 8948, false: 8898}[kase == "node"]; mss.Median != want {
-				t.Errorf("%s of %s: MSS %v, want %v", kase, name, mss.Median, want)
+			mss, _ := stats.Find(r.Summary, name, caseName, "mss")
+			if want := map[bool]float64{true: 8948, false: 8898}[caseName == "node"]; mss.Median != want {
+				t.Errorf("%s of %s: MSS %v, want %v", caseName, name, mss.Median, want)
 			}
 		}
-		for kase, metric := range map[string]string{"node": stats.RRP50, "egress": stats.RRP50, "routed": stats.ConnRate} {
-			if row, ok := stats.Find(r.Summary, name, kase, metric); !ok || row.Median <= 0 {
-				t.Errorf("%s of %s in %s: %+v", metric, name, kase, row)
+		for caseName, metric := range map[string]string{"node": stats.RRP50, "egress": stats.RRP50, "routed": stats.ConnRate} {
+			if row, ok := stats.Find(r.Summary, name, caseName, metric); !ok || row.Median <= 0 {
+				t.Errorf("%s of %s in %s: %+v", metric, name, caseName, row)
 			}
 		}
 	}
@@ -73,24 +73,24 @@ func TestEgressLive(t *testing.T) {
 			t.Errorf("%s: %+v, want against %s", metric, row, baseline)
 		}
 	}
-	if r.Experiment != stats.Egress || !r.Verdict.Refused || len(r.Contenders) != 2 || r.Contenders[1].HeaderTax < 0.005 || r.Contenders[1].HeaderTax > 0.006 {
-		t.Errorf("%s, %+v, %+v", r.Experiment, r.Verdict, r.Contenders)
+	if r.Experiment != stats.Egress || !r.Verdict.Refused || len(r.Targets) != 2 || r.Targets[1].HeaderTax < 0.005 || r.Targets[1].HeaderTax > 0.006 {
+		t.Errorf("%s, %+v, %+v", r.Experiment, r.Verdict, r.Targets)
 	}
 	if len(r.Topology.Nodes) != 4 || len(r.Environment.Offloads["underlay"]) == 0 || r.Environment.MTU["inner"] != 8950 {
 		t.Errorf("topology %+v, environment %+v", r.Topology, r.Environment)
 	}
 }
 
-// Without checksum offload the tunnels still carry what is right, and plain has the rungs
+// Without checksum offload the tunnels still carry what is right, and plain has the stages
 // that need no tunnel.
 func TestEgressTroubleshoot(t *testing.T) {
 	tier.Long(t, "TestEgressLive, and lab/diagnose's tests of findings on recorded results")
-	r := egress(t, "--troubleshoot", "--wire", "0", "--measure", "tcp", "--underlay-mtu", "1500", "--rungs", "tunnel,egress")
+	r := egress(t, "--troubleshoot", "--wire", "0", "--measure", "tcp", "--underlay-mtu", "1500", "--stages", "tunnel,egress")
 	for _, name := range []string{"kernel", "selvage"} {
-		for _, kase := range []string{"tunnel-free", "egress-free"} {
-			row, ok := stats.Find(r.Summary, name+stats.ChecksumOff, kase, stats.Decisive)
+		for _, caseName := range []string{"tunnel-free", "egress-free"} {
+			row, ok := stats.Find(r.Summary, name+stats.ChecksumOff, caseName, stats.Decisive)
 			if !ok || row.Median <= 0 || row.Baseline != name+":node-free" {
-				t.Errorf("%s of %s without checksum offload: %+v", kase, name, row)
+				t.Errorf("%s of %s without checksum offload: %+v", caseName, name, row)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // climb is one sample of the egress experiment.
 type climb struct {
 	step
-	rung stats.Rung
-	what string // of --measure
+	stage stats.Stage
+	what  string // of --measure
 }
 
 // String names the sample in a progress line.
@@ -20,15 +20,15 @@ func (s climb) String() string {
 }
 
 // plan lists the samples in the order in which they are taken: in each round one case after
-// the other from the bottom of the ladder, and of each case all contenders in the round's
+// the other from the bottom of the stages, and of each case all targets in the round's
 // balanced order.
 func (c *Egress) plan() []climb {
 	var steps []climb
-	for i, order := range stats.Balanced(c.Contenders, c.Rounds) {
+	for i, order := range stats.Balanced(c.Targets, c.Rounds) {
 		for _, kind := range c.kinds() {
-			for _, contender := range order {
-				if c.climbs(contender, kind) {
-					kind.round, kind.contender = i+1, contender
+			for _, target := range order {
+				if c.climbs(target, kind) {
+					kind.round, kind.target = i+1, target
 					steps = append(steps, kind)
 				}
 			}
@@ -37,29 +37,29 @@ func (c *Egress) plan() []climb {
 	return steps
 }
 
-// kinds are the samples without round and contender: throughput with the wires' rate, then
-// all without. What does not fill a wire is measured without one, and has the rung's plain name.
+// kinds are the samples without round and target: throughput with the wires' rate, then
+// all without. What does not fill a wire is measured without one, and has the stage's plain name.
 // Connections from node to node are what the end systems can do by themselves.
 func (c *Egress) kinds() []climb {
 	var kinds []climb
-	add := func(rung stats.Rung, kase, what string, planned time.Duration) {
-		kinds = append(kinds, climb{step{kase: kase, planned: planned}, rung, what})
+	add := func(stage stats.Stage, caseName, what string, planned time.Duration) {
+		kinds = append(kinds, climb{step{caseName: caseName, planned: planned}, stage, what})
 	}
-	rungs := slices.DeleteFunc(stats.Ladder(), func(name string) bool { return !slices.Contains(c.Rungs, name) })
+	stages := slices.DeleteFunc(stats.Stages(), func(name string) bool { return !slices.Contains(c.Stages, name) })
 	for _, free := range c.settings() {
 		for _, way := range c.Directions {
-			for _, name := range rungs {
-				rung := stats.Rung{Name: name, Free: free, Reverse: way == "receive"}
+			for _, name := range stages {
+				stage := stats.Stage{Name: name, Free: free, Reverse: way == "receive"}
 				if slices.Contains(c.Measure, "tcp") {
-					add(rung, rung.Case(), "tcp", c.Duration)
+					add(stage, stage.Case(), "tcp", c.Duration)
 				}
 			}
 		}
 	}
 	for _, what := range []string{"rr", "conn"} {
-		for _, name := range rungs {
-			if slices.Contains(c.Measure, what) && (what == "rr" || name != stats.RungTunnel) {
-				add(stats.Rung{Name: name, Free: true}, name, what, c.Sample)
+		for _, name := range stages {
+			if slices.Contains(c.Measure, what) && (what == "rr" || name != stats.StageTunnel) {
+				add(stats.Stage{Name: name, Free: true}, name, what, c.Sample)
 			}
 		}
 	}
@@ -78,14 +78,14 @@ func (c *Egress) settings() []bool {
 	return free
 }
 
-// climbs says whether a contender has a rung. Without a tunnel there is neither its rung nor
-// translation; a tunnel without its checksum offload differs in its own rungs' throughput alone.
-func (c *Egress) climbs(contender string, s climb) bool {
+// climbs says whether a target has a stage. Without a tunnel there is neither its stage nor
+// translation; a tunnel without its checksum offload differs in its own stages' throughput alone.
+func (c *Egress) climbs(target string, s climb) bool {
 	switch {
-	case contender == stats.Routing:
-		return s.rung.Name == stats.RungNode || s.rung.Name == stats.RungRouted
-	case stats.EgressBase(contender) != contender:
-		return s.what == "tcp" && (s.rung.Name == stats.RungTunnel || s.rung.Name == stats.RungEgress)
+	case target == stats.Routing:
+		return s.stage.Name == stats.StageNode || s.stage.Name == stats.StageRouted
+	case stats.EgressBase(target) != target:
+		return s.what == "tcp" && (s.stage.Name == stats.StageTunnel || s.stage.Name == stats.StageEgress)
 	}
 	return true
 }

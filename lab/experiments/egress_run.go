@@ -13,14 +13,14 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// measure builds the contenders, takes all samples and removes the contenders again. With
+// measure builds the targets, takes all samples and removes the targets again. With
 // an error the result holds what was measured until then.
 func (c *Egress) measure(ctx context.Context, console *Console, began time.Time) (r result.Result, err error) {
 	steps := c.plan()
 	guess := egressPace().left(climbSteps(steps))
 	p := newProgress(console.Err, len(steps))
 	defer p.close()
-	p.note("%s: %d samples, about %s", strings.Join(c.Contenders, ", "), len(steps), about(guess))
+	p.note("%s: %d samples, about %s", strings.Join(c.Targets, ", "), len(steps), about(guess))
 	p.begin("building networks", guess)
 	all := &exits{byName: map[string]*exit{}}
 	r = c.describe(console, began)
@@ -32,7 +32,7 @@ func (c *Egress) measure(ctx context.Context, console *Console, began time.Time)
 	return r, removeAll(ctx, err, all, p)
 }
 
-// prepare looks at the machine, builds all contenders and writes down what they are.
+// prepare looks at the machine, builds all targets and writes down what they are.
 func (c *Egress) prepare(ctx context.Context, all *exits, r *result.Result, version string, p *progress) error {
 	checks, warnings, err := checkMachine(ctx)
 	if err != nil {
@@ -42,14 +42,14 @@ func (c *Egress) prepare(ctx context.Context, all *exits, r *result.Result, vers
 	for _, warning := range warnings {
 		p.note("%s", warning)
 	}
-	for _, name := range c.Contenders {
+	for _, name := range c.Targets {
 		e, err := c.build(ctx, all, name)
 		if err != nil {
 			return err
 		}
-		r.Contenders = append(r.Contenders, c.contender(name, e))
+		r.Targets = append(r.Targets, c.target(name, e))
 	}
-	first := all.byName[c.Contenders[0]]
+	first := all.byName[c.Targets[0]]
 	r.Topology = egressTopology(first.net)
 	r.Environment, err = measure.Environment(ctx, first.net.Hosts(), version)
 	delete(r.Environment.MTU, "plain")
@@ -62,7 +62,7 @@ func (c *Egress) takeAll(ctx context.Context, all *exits, steps []climb, r *resu
 	for i, s := range steps {
 		p.begin(s.String(), pace.left(left[i:]))
 		began := time.Now()
-		sample := c.take(ctx, all.byName[s.contender], s)
+		sample := c.take(ctx, all.byName[s.target], s)
 		if err := ctx.Err(); err != nil { // the sample is half a one
 			r.Parameters[interrupted] = fmt.Sprintf("round %d of %d", s.round, c.Rounds)
 			return err
@@ -79,10 +79,10 @@ func (c *Egress) takeAll(ctx context.Context, all *exits, steps []climb, r *resu
 func (c *Egress) describe(console *Console, began time.Time) result.Result {
 	p := map[string]string{
 		"rounds":       strconv.Itoa(c.Rounds),
-		"rungs":        strings.Join(c.Rungs, ", "),
+		"stages":       strings.Join(c.Stages, ", "),
 		"measure":      strings.Join(c.Measure, ", "),
 		"directions":   strings.Join(c.Directions, ", "),
-		"order":        "each case of a round runs all contenders in balanced order, from the bottom of the ladder; each has hosts and links of its own, up from the first sample to the last, and only the rate of its wires changes",
+		"order":        "each case of a round runs all targets in balanced order, from the bottom of the stages; each has hosts and links of its own, up from the first sample to the last, and only the rate of its wires changes",
 		"proof":        "before each sample on routed and egress the target has seen the workload's own address, or another one",
 		"wire_gbit":    strconv.FormatFloat(c.Wire, 'g', -1, 64),
 		"wire":         "token bucket filters on underlay and uplink, both ways; frames count from their Ethernet header on; cases " + stats.FreeWire + ", round trips and connections have none",

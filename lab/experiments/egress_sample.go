@@ -19,7 +19,7 @@ func (c *Egress) take(ctx context.Context, e *exit, s climb) result.Sample {
 	if sample.Metrics == nil {
 		sample.Metrics = map[string]float64{}
 	}
-	sample.Contender, sample.Case, sample.Round = s.contender, s.kase, s.round
+	sample.Target, sample.Case, sample.Round = s.target, s.caseName, s.round
 	if err != nil {
 		sample.Error = err.Error()
 		sample.Duration = time.Since(began).Seconds()
@@ -29,7 +29,7 @@ func (c *Egress) take(ctx context.Context, e *exit, s climb) result.Sample {
 
 func (c *Egress) attempt(ctx context.Context, e *exit, s climb) (result.Sample, error) {
 	bits := uint64(c.Wire * 1e9)
-	if s.rung.Free {
+	if s.stage.Free {
 		bits = 0
 	}
 	if err := e.rate(ctx, bits); err != nil {
@@ -39,11 +39,11 @@ func (c *Egress) attempt(ctx context.Context, e *exit, s climb) (result.Sample, 
 	if err != nil {
 		return result.Sample{}, err
 	}
-	ends := e.ends(s.rung.Name)
+	ends := e.ends(s.stage.Name)
 	if err := ends.Client.Reach(ctx, ends.Addr); err != nil {
 		return result.Sample{}, err
 	}
-	if err := e.prove(s.rung.Name); err != nil {
+	if err := e.prove(s.stage.Name); err != nil {
 		return result.Sample{}, err
 	}
 	before, err := readCounters(e.net.Hosts())
@@ -87,7 +87,7 @@ func (c *Egress) run(ctx context.Context, ends measure.Ends, s climb) (result.Sa
 	case "conn":
 		return sampleOf(measure.RunCRR(ctx, ends, measure.CRROptions{AtOnce: c.AtOnce, Duration: s.planned, Pin: &apart}))
 	}
-	return sampleOf(measure.RunTCP(ctx, ends, measure.TCPOptions{Duration: s.planned, Reverse: s.rung.Reverse, Pin: &apart}))
+	return sampleOf(measure.RunTCP(ctx, ends, measure.TCPOptions{Duration: s.planned, Reverse: s.stage.Reverse, Pin: &apart}))
 }
 
 // climbOutcome is the sample in a few words.

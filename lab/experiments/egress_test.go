@@ -25,12 +25,12 @@ func TestEgressValidate(t *testing.T) {
 		{"--quick --troubleshoot", ""},
 		{"--wire 0", ""},
 		{"--no-free --wire 2.5 --underlay-mtu 1500", ""},
-		{"--contenders kernel,kernel-csum-off", ""},
-		{"--contenders selvage-csum-off", "add that"},
-		{"--contenders fast", `unknown contender "fast"`},
-		{"--contenders kernel,kernel", "named twice"},
-		{"--rungs node,node", "node is named twice"},
-		{"--rungs moon", "must be one of"},
+		{"--targets kernel,kernel-csum-off", ""},
+		{"--targets selvage-csum-off", "add that"},
+		{"--targets fast", `unknown target "fast"`},
+		{"--targets kernel,kernel", "named twice"},
+		{"--stages node,node", "node is named twice"},
+		{"--stages moon", "must be one of"},
 		{"--measure tcp,tcp", "named twice"},
 		{"--directions send,send", "named twice"},
 		{"--wire=-1", "--wire: -1 is neither"},
@@ -57,23 +57,23 @@ func TestEgressQuick(t *testing.T) {
 	if left := egressPace().left(climbSteps(c.plan())); left > 2*time.Minute {
 		t.Errorf("--quick is planned to take %s", left)
 	}
-	if c.Rounds < stats.MinRounds || !slices.Equal(c.Contenders, []string{"kernel", "selvage"}) {
-		t.Errorf("%d rounds of %v carry no verdict", c.Rounds, c.Contenders)
+	if c.Rounds < stats.MinRounds || !slices.Equal(c.Targets, []string{"kernel", "selvage"}) {
+		t.Errorf("%d rounds of %v carry no verdict", c.Rounds, c.Targets)
 	}
 }
 
-// Each case of a round has all contenders that have the rung, next to each other, and the
-// ladder is climbed from the bottom; all ratios have the sample that they are against.
+// Each case of a round has all targets that have the stage, next to each other, and the
+// stages is climbed from the bottom; all ratios have the sample that they are against.
 func TestEgressPlan(t *testing.T) {
-	c, err := parseEgress("--troubleshoot --rounds 4 --rungs egress,tunnel,routed")
+	c, err := parseEgress("--troubleshoot --rounds 4 --stages egress,tunnel,routed")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]int{}
 	var cases []string
 	for _, s := range c.plan() {
-		seen[s.contender+" "+s.kase+" "+s.what]++
-		if name := fmt.Sprint(s.round, " ", s.kase, " ", s.what); len(cases) == 0 || cases[len(cases)-1] != name {
+		seen[s.target+" "+s.caseName+" "+s.what]++
+		if name := fmt.Sprint(s.round, " ", s.caseName, " ", s.what); len(cases) == 0 || cases[len(cases)-1] != name {
 			if slices.Contains(cases, name) {
 				t.Errorf("%s is taken up again", name)
 			}
@@ -99,7 +99,7 @@ func TestEgressPlan(t *testing.T) {
 		}
 	}
 	if cases[0] != "1 node tcp" || cases[1] != "1 tunnel tcp" || cases[3] != "1 egress tcp" {
-		t.Errorf("the ladder begins with %v", cases[:4])
+		t.Errorf("the stages begins with %v", cases[:4])
 	}
 }
 
@@ -110,13 +110,13 @@ func TestEgressPlanSettings(t *testing.T) {
 		"--no-free":         {"node", "egress"},
 		"--no-free --quick": {"node", "egress"},
 	} {
-		c, err := parseEgress(args + " --measure tcp --rounds 1 --directions send --rungs node,egress --contenders selvage")
+		c, err := parseEgress(args + " --measure tcp --rounds 1 --directions send --stages node,egress --targets selvage")
 		if err != nil {
 			t.Fatal(err)
 		}
 		var cases []string
 		for _, s := range c.plan() {
-			cases = append(cases, s.kase)
+			cases = append(cases, s.caseName)
 		}
 		if !slices.Equal(cases, want) {
 			t.Errorf("%s: %v, want %v", args, cases, want)

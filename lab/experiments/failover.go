@@ -111,7 +111,7 @@ func (c *Failover) plan() []killStep {
 	for i := range steps {
 		fault := c.Faults[i%len(c.Faults)]
 		steps[i] = killStep{
-			step:  step{round: i + 1, kase: c.What + "/" + fault, contender: "selvage", planned: quietBefore + c.Watch + quietAfter},
+			step:  step{round: i + 1, caseName: c.What + "/" + fault, target: "selvage", planned: quietBefore + c.Watch + quietAfter},
 			fault: fault,
 		}
 	}
@@ -119,4 +119,4 @@ func (c *Failover) plan() []killStep {
 }
 
 // String names the kill in a progress line.
-func (s killStep) String() string { return fmt.Sprintf("kill %d: %s", s.round, s.kase) }
+func (s killStep) String() string { return fmt.Sprintf("kill %d: %s", s.round, s.caseName) }

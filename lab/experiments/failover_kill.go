@@ -20,9 +20,9 @@ const (
 	quietAfter = 500 * time.Millisecond
 	// survival is how soon a connection goes on that has survived.
 	survival = 10 * time.Second
-	// hitSilence is the silence that a flow without losses shows which was hit: it is longer
+	// affectedSilence is the silence that a flow without losses shows which was hit: it is longer
 	// than what the scheduler of a busy machine does.
-	hitSilence = 100 * time.Millisecond
+	affectedSilence = 100 * time.Millisecond
 	// injectSlack is for how long after a fault's call its effect may begin.
 	injectSlack = 20 * time.Millisecond
 )
@@ -35,31 +35,31 @@ type killing struct {
 }
 
 // kill kills once, and waits until all is as before.
-func (c *Failover) kill(ctx context.Context, bed *failoverBed, s killStep) (result.Sample, error) {
-	fault := bed.Faults[slices.IndexFunc(bed.Faults, func(f topo.Fault) bool { return f.Name == s.fault })]
-	run, err := measure.StartGap(ctx, measure.Ends{Client: bed.Source, Server: bed.Target, Addr: bed.Addr}, measure.GapOptions{
+func (c *Failover) kill(ctx context.Context, testbed *failoverTestbed, s killStep) (result.Sample, error) {
+	fault := testbed.Faults[slices.IndexFunc(testbed.Faults, func(f topo.Fault) bool { return f.Name == s.fault })]
+	run, err := measure.StartOutage(ctx, measure.Ends{Client: testbed.Source, Server: testbed.Target, Addr: testbed.Addr}, measure.OutageOptions{
 		Flows: c.Flows, Interval: c.Interval, Connections: c.Connections, LineInterval: c.LineInterval,
 	})
 	if err != nil {
 		return result.Sample{}, err
 	}
 	defer run.Kill()
-	ordeal := ordeal{fault: fault, flows: run, watch: c.Watch, patience: survival, ready: bed.Ready, asked: func(ctx context.Context, k *killing) (err error) {
-		k.steps, err = bed.Steps(ctx, k.wall)
+	ordeal := ordeal{fault: fault, flows: run, watch: c.Watch, patience: survival, ready: testbed.Ready, asked: func(ctx context.Context, k *killing) (err error) {
+		k.steps, err = testbed.Steps(ctx, k.wall)
 		return err
 	}}
 	k, err := ordeal.perform(ctx)
 	if err != nil {
 		return result.Sample{}, err
 	}
-	gap, err := run.Stop(ctx)
+	outage, err := run.Stop(ctx)
 	if err != nil {
 		return result.Sample{}, err
 	}
 	if c.What == "edge" { // its coming back is part of the question
 		k.mend = k.end
 	}
-	return k.sample(gap), nil
+	return k.sample(outage), nil
 }
 
 // steadier are flows that can be waited for until all of them have gone on for a while.
@@ -134,49 +134,49 @@ func steadily(ctx context.Context, flows steadier, while, patience time.Duration
 func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // sample is what the flows say of the kill.
-func (k killing) sample(gap *measure.Gap) result.Sample {
-	o := gap.Options
+func (k killing) sample(outage *measure.Outage) result.Sample {
+	o := outage.Options
 	s := result.Sample{Duration: (k.end - k.quiet).Seconds(), Metrics: map[string]float64{}, Series: map[string][]float64{}}
-	var hit []measure.GapWindow
-	for _, f := range gap.Flows {
+	var hit []measure.OutageWindow
+	for _, f := range outage.Flows {
 		w := f.Within(k.begin, k.mend, o.Interval)
 		s.Metrics[stats.Lost] += float64(w.Lost)
 		s.Metrics[stats.Noise] = max(s.Metrics[stats.Noise], inMS(f.Within(k.quiet, k.begin-o.Interval, o.Interval).Silence))
-		if w.Lost > 0 || w.Silence >= hitSilence {
+		if w.Lost > 0 || w.Silence >= affectedSilence {
 			hit = append(hit, w)
-			s.Series[stats.GapSeries] = append(s.Series[stats.GapSeries], inMS(w.Silence))
+			s.Series[stats.OutageSeries] = append(s.Series[stats.OutageSeries], inMS(w.Silence))
 		}
 		back := f.After(k.mend).Within(k.mend, k.end, o.Interval)
 		s.Metrics[stats.ReturnLost] += float64(back.Lost)
 		s.Series[stats.ReturnSeries] = append(s.Series[stats.ReturnSeries], inMS(back.Silence))
 	}
-	s.Metrics[stats.HitFlows] = float64(len(hit))
-	gaps := slices.Sorted(slices.Values(s.Series[stats.GapSeries]))
-	s.Metrics[stats.GapP50], s.Metrics[stats.GapP99], s.Metrics[stats.GapMax] = stats.Quantile(gaps, 0.5), stats.Quantile(gaps, 0.99), stats.Quantile(gaps, 1)
+	s.Metrics[stats.AffectedFlows] = float64(len(hit))
+	outages := slices.Sorted(slices.Values(s.Series[stats.OutageSeries]))
+	s.Metrics[stats.OutageP50], s.Metrics[stats.OutageP99], s.Metrics[stats.OutageMax] = stats.Quantile(outages, 0.5), stats.Quantile(outages, 0.99), stats.Quantile(outages, 1)
 	s.Metrics[stats.ReturnMax] = slices.Max(s.Series[stats.ReturnSeries])
-	s.Metrics[stats.Late] = inMS(gap.Late)
-	k.connections(&s, gap)
+	s.Metrics[stats.Late] = inMS(outage.Late)
+	k.connections(&s, outage)
 	k.timeline(&s, hit)
 	return s
 }
 
 // connections adds how the TCP connections did.
-func (k killing) connections(s *result.Sample, gap *measure.Gap) {
+func (k killing) connections(s *result.Sample, outage *measure.Outage) {
 	on, still := 0, 0
-	for _, f := range gap.Connections {
-		w := f.Within(k.begin, k.mend, gap.Options.LineInterval)
+	for _, f := range outage.Connections {
+		w := f.Within(k.begin, k.mend, outage.Options.LineInterval)
 		s.Series[stats.StallSeries] = append(s.Series[stats.StallSeries], inMS(w.Silence))
 		if f.Error != "" && f.Ended < k.mend || w.Open || w.Resumed > k.begin+survival {
 			continue
 		}
 		on++
-		back := f.After(k.mend).Within(k.mend, k.end, gap.Options.LineInterval)
+		back := f.After(k.mend).Within(k.mend, k.end, outage.Options.LineInterval)
 		if f.Error == "" && !back.Open {
 			still++
 		}
 	}
 	stalls := slices.Sorted(slices.Values(s.Series[stats.StallSeries]))
-	all := float64(len(gap.Connections))
+	all := float64(len(outage.Connections))
 	s.Metrics[stats.Connections], s.Metrics[stats.WentOn] = all, float64(on)
 	s.Metrics[stats.Survived], s.Metrics[stats.ReturnSurvived] = float64(on)/all, float64(still)/all
 	s.Metrics[stats.StallP50], s.Metrics[stats.StallP99] = stats.Quantile(stalls, 0.5), stats.Quantile(stalls, 0.99)
@@ -184,7 +184,7 @@ func (k killing) connections(s *result.Sample, gap *measure.Gap) {
 
 // timeline adds the steps from the fault to its end, in ms. What an edge says it did after
 // the first packet came through cannot have been needed for that, so no step lasts longer.
-func (k killing) timeline(s *result.Sample, hit []measure.GapWindow) {
+func (k killing) timeline(s *result.Sample, hit []measure.OutageWindow) {
 	if len(hit) == 0 {
 		return
 	}

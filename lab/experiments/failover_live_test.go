@@ -57,7 +57,7 @@ func TestFailoverOfEndpoints(t *testing.T) {
 	r := failover(t, "--what", "tep", "--kills", "1")
 	went(t, r, 1)
 	for _, s := range r.Samples {
-		if s.Metrics[stats.HitFlows] == 0 || s.Metrics[stats.Lost] == 0 || s.Metrics[stats.Repair] <= 0 || s.Metrics["step_noticed"] <= 0 {
+		if s.Metrics[stats.AffectedFlows] == 0 || s.Metrics[stats.Lost] == 0 || s.Metrics[stats.Repair] <= 0 || s.Metrics["step_noticed"] <= 0 {
 			t.Errorf("%s: %v, want flows that were hit and repaired", s.Case, s.Metrics)
 		}
 	}
@@ -81,7 +81,7 @@ func TestFailoverOfGateways(t *testing.T) {
 	r := failover(t, "--what", "gateway", "--kills", "2", "--faults", "link-down,blackhole")
 	went(t, r, 2)
 	for _, s := range r.Samples {
-		if s.Metrics[stats.HitFlows] != 8 || s.Metrics["step_noticed"] <= 0 {
+		if s.Metrics[stats.AffectedFlows] != 8 || s.Metrics["step_noticed"] <= 0 {
 			t.Errorf("%s: %v, want all flows hit, and the edges to tell of it", s.Case, s.Metrics)
 		}
 	}

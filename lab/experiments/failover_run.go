@@ -18,7 +18,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the kills that it has. It fails when one could not be measured.
 func (c *Failover) Run(ctx context.Context, console *Console) error {
-	return conduct(ctx, console, stats.Failover, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, stats.Failover, c.Results, c.Output, c.measure)
 }
 
 const (
@@ -40,12 +40,12 @@ func (c *Failover) measure(ctx context.Context, console *Console, began time.Tim
 	p.note("%s: %d kills, about %s", c.What, len(plan), about(guess))
 	p.begin("building the network", guess)
 	r = c.describe(console, began)
-	bed := new(failoverBed)
-	if err = c.prepare(ctx, bed, &r, console.Version); err == nil {
-		err = c.killAll(ctx, bed, plan, &r, p)
+	testbed := new(failoverTestbed)
+	if err = c.prepare(ctx, testbed, &r, console.Version); err == nil {
+		err = c.killAll(ctx, testbed, plan, &r, p)
 	}
 	r.Duration = time.Since(began).Seconds()
-	return r, removeAll(ctx, err, bed, p)
+	return r, removeAll(ctx, err, testbed, p)
 }
 
 func stepsOf(plan []killStep) []step {
@@ -56,14 +56,14 @@ func stepsOf(plan []killStep) []step {
 	return steps
 }
 
-// failoverBed is the network of a run.
-type failoverBed struct {
+// failoverTestbed is the network of a run.
+type failoverTestbed struct {
 	*topo.Failover
 	lab   *topo.Lab
 	kills int // in it
 }
 
-func (b *failoverBed) close() error {
+func (b *failoverTestbed) close() error {
 	if b.lab == nil {
 		return nil
 	}
@@ -71,42 +71,42 @@ func (b *failoverBed) close() error {
 }
 
 // soonReady says whether the network is worth waiting for: a new one takes about as long.
-func (b *failoverBed) soonReady(ctx context.Context) bool {
+func (b *failoverTestbed) soonReady(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return b.Ready(ctx) == nil
 }
 
 // prepare builds the network and writes down what it is.
-func (c *Failover) prepare(ctx context.Context, bed *failoverBed, r *result.Result, version string) (err error) {
+func (c *Failover) prepare(ctx context.Context, testbed *failoverTestbed, r *result.Result, version string) (err error) {
 	if r.Environment, err = failoverEnvironment(ctx, version); err != nil {
 		return err
 	}
-	if err := c.build(ctx, bed); err != nil {
+	if err := c.build(ctx, testbed); err != nil {
 		return err
 	}
-	for _, f := range bed.Faults {
+	for _, f := range testbed.Faults {
 		if slices.Contains(c.Faults, f.Name) {
 			r.Parameters["fault_"+f.Name] = f.Words
 		}
 	}
-	r.Contenders = []result.Contender{{Name: "selvage", Description: bed.Description}}
+	r.Targets = []result.Target{{Name: "selvage", Description: testbed.Description}}
 	return nil
 }
 
 // build makes the network, in place of the one that there may be.
-func (c *Failover) build(ctx context.Context, bed *failoverBed) (err error) {
-	if err := bed.close(); err != nil {
+func (c *Failover) build(ctx context.Context, testbed *failoverTestbed) (err error) {
+	if err := testbed.close(); err != nil {
 		return err
 	}
-	if bed.lab, err = topo.New(ctx, "failover "+c.What); err != nil {
+	if testbed.lab, err = topo.New(ctx, "failover "+c.What); err != nil {
 		return err
 	}
 	build := map[string]func(context.Context, *topo.Lab, topo.FailoverOptions) (*topo.Failover, error){
 		"gateway": topo.NewFailoverGateway, "tep": topo.NewFailoverTEP, "edge": topo.NewFailoverEdge,
 	}[c.What]
-	bed.Failover, err = build(ctx, bed.lab, topo.FailoverOptions{Binary: c.SelvageBinary, Liveness: c.Liveness, Multiplier: c.Multiplier})
-	bed.kills = 0
+	testbed.Failover, err = build(ctx, testbed.lab, topo.FailoverOptions{Binary: c.SelvageBinary, Liveness: c.Liveness, Multiplier: c.Multiplier})
+	testbed.kills = 0
 	return err
 }
 
@@ -125,12 +125,12 @@ func failoverEnvironment(ctx context.Context, version string) (result.Environmen
 }
 
 // killAll kills as planned and appends to r what came of it, until ctx ends.
-func (c *Failover) killAll(ctx context.Context, bed *failoverBed, plan []killStep, r *result.Result, p *progress) error {
+func (c *Failover) killAll(ctx context.Context, testbed *failoverTestbed, plan []killStep, r *result.Result, p *progress) error {
 	pace, left := &pace{first: killExtra}, stepsOf(plan)
 	for i, s := range plan {
 		p.begin(s.String(), pace.left(left[i:]))
 		began := time.Now()
-		sample, err := c.killOnce(ctx, bed, s)
+		sample, err := c.killOnce(ctx, testbed, s)
 		if ctx.Err() != nil { // the sample is half a one
 			r.Parameters[interrupted] = fmt.Sprintf("kill %d of %d", s.round, len(plan))
 			return ctx.Err()
@@ -141,7 +141,7 @@ func (c *Failover) killAll(ctx context.Context, bed *failoverBed, plan []killSte
 		if sample.Metrics == nil {
 			sample.Metrics = map[string]float64{}
 		}
-		sample.Contender, sample.Case, sample.Round = s.contender, s.kase, s.round
+		sample.Target, sample.Case, sample.Round = s.target, s.caseName, s.round
 		sample.Start = began.Sub(r.Started).Seconds()
 		r.Samples = append(r.Samples, sample)
 		pace.took(s.step, time.Since(began))
@@ -152,17 +152,17 @@ func (c *Failover) killAll(ctx context.Context, bed *failoverBed, plan []killSte
 
 // killOnce kills in a network that is good for that: after a kill that could not be
 // measured nobody knows what state it is in.
-func (c *Failover) killOnce(ctx context.Context, bed *failoverBed, s killStep) (result.Sample, error) {
-	if bed.kills >= killsPerNetwork || !bed.soonReady(ctx) {
-		if err := c.build(ctx, bed); err != nil {
-			bed.kills = killsPerNetwork
+func (c *Failover) killOnce(ctx context.Context, testbed *failoverTestbed, s killStep) (result.Sample, error) {
+	if testbed.kills >= killsPerNetwork || !testbed.soonReady(ctx) {
+		if err := c.build(ctx, testbed); err != nil {
+			testbed.kills = killsPerNetwork
 			return result.Sample{}, err
 		}
 	}
-	bed.kills++
-	sample, err := c.kill(ctx, bed, s)
+	testbed.kills++
+	sample, err := c.kill(ctx, testbed, s)
 	if err != nil {
-		bed.kills = killsPerNetwork
+		testbed.kills = killsPerNetwork
 	}
 	return sample, err
 }
@@ -174,10 +174,10 @@ func killOutcome(s result.Sample) string {
 		return failure(s)
 	}
 	survived := fmt.Sprintf("%.0f of %.0f connections went on", s.Metrics[stats.WentOn], s.Metrics[stats.Connections])
-	if s.Metrics[stats.HitFlows] == 0 {
+	if s.Metrics[stats.AffectedFlows] == 0 {
 		return "no flow was hit, " + survived
 	}
-	return fmt.Sprintf("%.0f flows hit, gap p50 %s ms, longest %s ms, %s", s.Metrics[stats.HitFlows], value(stats.GapP50), value(stats.GapMax), survived)
+	return fmt.Sprintf("%.0f flows hit, outage p50 %s ms, longest %s ms, %s", s.Metrics[stats.AffectedFlows], value(stats.OutageP50), value(stats.OutageMax), survived)
 }
 
 // describe is a result of c before anything was measured.
@@ -189,7 +189,7 @@ func (c *Failover) describe(console *Console, began time.Time) result.Result {
 		"order":         fmt.Sprintf("all faults in turn; after each kill it is undone, and the next comes when every edge says that all is as before; after %d kills the network is built anew, since edges hold back paths that fail often", killsPerNetwork),
 		"flows":         fmt.Sprintf("%d UDP flows, a packet every %s in each, which the target sends back", c.Flows, c.Interval),
 		"connections":   fmt.Sprintf("%d TCP connections, a line of 16 bytes every %s in each, which the target sends back", c.Connections, c.LineInterval),
-		"gap":           "the longest silence of a flow's answers, less the interval; of the flows that lost packets or were silent for " + hitSilence.String(),
+		"outage":        "the longest silence of a flow's answers, less the interval; of the flows that lost packets or were silent for " + affectedSilence.String(),
 		"survival":      fmt.Sprintf("a connection survives that goes on within %s without being opened again", survival),
 		"fault_time":    "when the first packet was sent that was lost",
 		"liveness":      fmt.Sprintf("BFD every %s × %d", c.Liveness, c.Multiplier),

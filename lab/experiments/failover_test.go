@@ -52,8 +52,8 @@ func TestFailoverPlan(t *testing.T) {
 	}
 	var cases []string
 	for i, s := range c.plan() {
-		cases = append(cases, s.kase)
-		if s.round != i+1 || s.kase != "gateway/"+s.fault {
+		cases = append(cases, s.caseName)
+		if s.round != i+1 || s.caseName != "gateway/"+s.fault {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -78,31 +78,31 @@ func TestKillingSample(t *testing.T) {
 	k := killing{quiet: 9000 * ms, begin: 10_000 * ms, injected: 10_004 * ms, mend: 13_000 * ms, end: 15_000 * ms, wall: wall}
 	k.steps = topo.FailoverSteps{Noticed: wall.Add(152 * ms), Written: wall.Add(155 * ms), Announced: wall.Add(158 * ms)}
 	// hole is a break of a flow that sends each millisecond, between two arrivals.
-	hole := func(from, to time.Duration) measure.GapBreak {
+	hole := func(from, to time.Duration) measure.OutageBreak {
 		n := uint32((to - from) / ms)
-		return measure.GapBreak{LastSeq: 7, NextSeq: 7 + n, LastSent: from, NextSent: to, LastArrived: from, NextArrived: to, Lost: int(n) - 1}
+		return measure.OutageBreak{LastSeq: 7, NextSeq: 7 + n, LastSent: from, NextSent: to, LastArrived: from, NextArrived: to, Lost: int(n) - 1}
 	}
-	line := func(last, next time.Duration) measure.GapBreak {
-		return measure.GapBreak{LastSeq: 1, NextSeq: 2, LastSent: last, NextSent: last + 100*ms, LastArrived: last, NextArrived: next}
+	line := func(last, next time.Duration) measure.OutageBreak {
+		return measure.OutageBreak{LastSeq: 1, NextSeq: 2, LastSent: last, NextSent: last + 100*ms, LastArrived: last, NextArrived: next}
 	}
-	gap := &measure.Gap{
-		Options: measure.GapOptions{Interval: ms, LineInterval: 100 * ms}, Late: 3 * ms,
-		Flows: []measure.GapFlow{
-			{Breaks: []measure.GapBreak{hole(9500*ms, 9511*ms), hole(10_001*ms, 10_170*ms)}},
-			{Breaks: []measure.GapBreak{hole(10_001*ms, 10_190*ms), hole(13_100*ms, 13_106*ms)}},
+	outage := &measure.Outage{
+		Options: measure.OutageOptions{Interval: ms, LineInterval: 100 * ms}, Late: 3 * ms,
+		Flows: []measure.OutageFlow{
+			{Breaks: []measure.OutageBreak{hole(9500*ms, 9511*ms), hole(10_001*ms, 10_170*ms)}},
+			{Breaks: []measure.OutageBreak{hole(10_001*ms, 10_190*ms), hole(13_100*ms, 13_106*ms)}},
 			{}, // it took another way
 		},
-		Connections: []measure.GapFlow{
-			{Breaks: []measure.GapBreak{line(9950*ms, 10_400*ms)}},
+		Connections: []measure.OutageFlow{
+			{Breaks: []measure.OutageBreak{line(9950*ms, 10_400*ms)}},
 			{Error: "reset", Ended: 10_300 * ms},
 			{Error: "reset", Ended: 14_000 * ms},
-			{Breaks: []measure.GapBreak{line(9950*ms, 21_000*ms)}},
-			{Breaks: []measure.GapBreak{{LastSeq: 1, NextSeq: 5, LastArrived: 9990 * ms, LastSent: 9990 * ms, NextSent: 14_900 * ms, Lost: 4}}},
+			{Breaks: []measure.OutageBreak{line(9950*ms, 21_000*ms)}},
+			{Breaks: []measure.OutageBreak{{LastSeq: 1, NextSeq: 5, LastArrived: 9990 * ms, LastSent: 9990 * ms, NextSent: 14_900 * ms, Lost: 4}}},
 		},
 	}
-	s := k.sample(gap)
+	s := k.sample(outage)
 	for metric, want := range map[string]float64{
-		stats.HitFlows: 2, stats.Lost: 168 + 188, stats.GapP50: 168, stats.GapMax: 188, stats.Noise: 10, stats.ReturnLost: 5, stats.ReturnMax: 5, stats.Late: 3,
+		stats.AffectedFlows: 2, stats.Lost: 168 + 188, stats.OutageP50: 168, stats.OutageMax: 188, stats.Noise: 10, stats.ReturnLost: 5, stats.ReturnMax: 5, stats.Late: 3,
 		stats.Connections: 5, stats.WentOn: 2, stats.Survived: 0.4, stats.ReturnSurvived: 0.2, stats.Repair: 168,
 		"step_noticed": 150, "step_written": 3, "step_announced": 3, "step_forwarded": 12, "step_followed": 20,
 	} {
@@ -114,12 +114,12 @@ func TestKillingSample(t *testing.T) {
 		t.Errorf("stalls %v, want 350 ms first", got)
 	}
 	k.steps = topo.FailoverSteps{Noticed: wall.Add(152 * ms), Announced: wall.Add(500 * ms)} // after packets had passed
-	s = k.sample(gap)
+	s = k.sample(outage)
 	if _, written := s.Metrics["step_written"]; written || s.Metrics["step_announced"] != 18 || s.Metrics["step_forwarded"] != 0 {
 		t.Errorf("steps that were not needed: %v", s.Metrics)
 	}
-	gap.Flows = gap.Flows[2:]
-	if s = k.sample(gap); s.Metrics[stats.HitFlows] != 0 || len(s.Series[stats.GapSeries]) != 0 {
+	outage.Flows = outage.Flows[2:]
+	if s = k.sample(outage); s.Metrics[stats.AffectedFlows] != 0 || len(s.Series[stats.OutageSeries]) != 0 {
 		t.Errorf("no flow was hit: %v", s.Metrics)
 	}
 	if _, steps := s.Metrics[stats.Repair]; steps {
@@ -128,10 +128,10 @@ func TestKillingSample(t *testing.T) {
 }
 
 func TestKillOutcome(t *testing.T) {
-	m := map[string]float64{stats.Connections: 100, stats.WentOn: 99, stats.HitFlows: 16, stats.GapP50: 171.4, stats.GapMax: 180}
+	m := map[string]float64{stats.Connections: 100, stats.WentOn: 99, stats.AffectedFlows: 16, stats.OutageP50: 171.4, stats.OutageMax: 180}
 	for want, s := range map[string]result.Sample{
-		"16 flows hit, gap p50 171 ms, longest 180 ms, 99 of 100 connections went on": {Metrics: m},
-		"no flow was hit, 5 of 5 connections went on":                                 {Metrics: map[string]float64{stats.Connections: 5, stats.WentOn: 5}},
+		"16 flows hit, outage p50 171 ms, longest 180 ms, 99 of 100 connections went on": {Metrics: m},
+		"no flow was hit, 5 of 5 connections went on":                                    {Metrics: map[string]float64{stats.Connections: 5, stats.WentOn: 5}},
 		"FAILED: no route": {Error: "no\nroute"},
 	} {
 		if got := killOutcome(s); got != want {

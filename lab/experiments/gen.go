@@ -145,8 +145,8 @@ func (c *Gen) stream() gen.Stream {
 func (c *Gen) load() gen.Load {
 	load := gen.Load{Rate: float64(c.Rate), Frames: c.Frames, Duration: c.Duration, Burst: c.Burst}
 	if c.Gbps > 0 {
-		const gap = 20 // preamble and the gap between frames
-		load.Rate = c.Gbps * 1e9 / 8 / (c.stream().MeanFrame(c.tunnel()) + gap)
+		const outage = 20 // preamble and the outage between frames
+		load.Rate = c.Gbps * 1e9 / 8 / (c.stream().MeanFrame(c.tunnel()) + outage)
 	}
 	return load
 }

@@ -14,14 +14,14 @@ import (
 // Latency is the command line of the experiment on what a firewall adds to a round trip,
 // to a connection and to a packet, by its rules.
 type Latency struct {
-	Contenders []string `placeholder:"NAME" default:"kernel,selvage" help:"Firewalls to compare: ${default} by default; there are ovs, and plain, which is a bridge without tunnel and firewall. NAME=PROGRAM is the edges of another build."`
-	Scenarios  []string `placeholder:"NAME" enum:"same-host,two-hosts" default:"same-host,two-hosts" help:"Study S3's, each without a firewall and with one of 100 rules: ${enum}."`
-	Rules      []int    `placeholder:"RULES" help:"Rules between two hosts, 0 being no firewall; 0,1,10,100,1000,10000,100000 by default, with --quick 0,100,10000."`
-	Measure    []string `placeholder:"WHAT" enum:"rr,rr1,crr,conn,udprr,udp,tcp" default:"rr,rr1,crr,conn,udprr,udp,tcp" help:"What to measure: TCP_RR of 1024 bytes and of 1, a connection a transaction (one at a time, many at once), UDP_RR, UDP one way, TCP throughput. ${enum} by default."`
-	Quick      bool     `help:"In a few minutes: 3 rounds of short samples with few numbers of rules."`
-	Rounds     int      `help:"Samples of each contender and case; 5 by default, with --quick 3."`
-	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Targets   []string `placeholder:"NAME" default:"kernel,selvage" help:"Firewalls to compare: ${default} by default; there are ovs, and plain, which is a bridge without tunnel and firewall. NAME=PROGRAM is the edges of another build."`
+	Scenarios []string `placeholder:"NAME" enum:"same-host,two-hosts" default:"same-host,two-hosts" help:"The NSX firewall study's, each without a firewall and with one of 100 rules: ${enum}."`
+	Rules     []int    `placeholder:"RULES" help:"Rules between two hosts, 0 being no firewall; 0,1,10,100,1000,10000,100000 by default, with --quick 0,100,10000."`
+	Measure   []string `placeholder:"WHAT" enum:"rr,rr1,crr,conn,udprr,udp,tcp" default:"rr,rr1,crr,conn,udprr,udp,tcp" help:"What to measure: TCP_RR of 1024 bytes and of 1, a connection a transaction (one at a time, many at once), UDP_RR, UDP one way, TCP throughput. ${enum} by default."`
+	Quick     bool     `help:"In a few minutes: 3 rounds of short samples with few numbers of rules."`
+	Rounds    int      `help:"Samples of each target and case; 5 by default, with --quick 3."`
+	Output    string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results   string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
 	Duration time.Duration `group:"Samples" placeholder:"TIME" help:"Time of TCP_RR of 1024 bytes in the scenarios; 120s by default, as the study's, with --quick 1s."`
 	Sample   time.Duration `group:"Samples" placeholder:"TIME" help:"Time of all other samples; 5s by default, with --quick 500ms. TCP throughput is measured in whole seconds."`
@@ -33,20 +33,20 @@ type Latency struct {
 	Breakdown bool `group:"Samples" help:"Measure where the time of a round trip goes, by timestamps in the data path."`
 
 	UnderlayMTU   int    `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
-	SelvageBinary string `group:"Network" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of contenders without one of their own; this one by default."`
+	SelvageBinary string `group:"Network" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; this one by default."`
 
 	programs builds
 }
 
-// latencyContenders are the data paths that can be measured.
-func latencyContenders() []string { return []string{"plain", stats.Nftables, "ovs", "selvage"} }
+// latencyTargets are the data paths that can be measured.
+func latencyTargets() []string { return []string{"plain", stats.Nftables, "ovs", "selvage"} }
 
 // mostSweep is the most rules of a policy here: those of a Selvage edge.
 const mostSweep = 131000
 
 // Validate checks what belongs together and fills in what --quick means.
 func (c *Latency) Validate() (err error) {
-	if c.Contenders, c.programs, err = readBuilds(c.Contenders, latencyContenders()); err != nil {
+	if c.Targets, c.programs, err = readBuilds(c.Targets, latencyTargets()); err != nil {
 		return err
 	}
 	rules, rounds, duration, sample := []int{0, 1, 10, 100, 1000, 10000, 100000}, 5, 120*time.Second, 5*time.Second
@@ -65,7 +65,7 @@ func (c *Latency) Validate() (err error) {
 	if c.Sample == 0 {
 		c.Sample = sample
 	}
-	if err := checkNames(c.Contenders, c.programs.and(latencyContenders())); err != nil {
+	if err := checkNames(c.Targets, c.programs.and(latencyTargets())); err != nil {
 		return err
 	}
 	if err := errors.Join(c.checkLists(), c.checkTimes()); err != nil {
@@ -131,10 +131,10 @@ func (c *Latency) checkTimes() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Latency) Run(ctx context.Context, console *Console) error {
-	return conduct(ctx, console, stats.Latency, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, stats.Latency, c.Results, c.Output, c.measure)
 }
 
 // String names what is compared, for the progress.
 func (c *Latency) String() string {
-	return fmt.Sprintf("%s; rules %s; %s", strings.Join(c.Contenders, ", "), numbers(c.Rules), strings.Join(c.Scenarios, ", "))
+	return fmt.Sprintf("%s; rules %s; %s", strings.Join(c.Targets, ", "), numbers(c.Rules), strings.Join(c.Scenarios, ", "))
 }

@@ -31,7 +31,7 @@ func latency(t *testing.T, args ...string) result.Result {
 	}
 	for _, s := range r.Samples {
 		if n, ok := s.Metrics["csum_errors"]; !ok || n != 0 {
-			t.Errorf("%s of %s: %v checksum errors", s.Case, s.Contender, n)
+			t.Errorf("%s of %s: %v checksum errors", s.Case, s.Target, n)
 		}
 	}
 	return r
@@ -41,21 +41,21 @@ func latency(t *testing.T, args ...string) result.Result {
 // every sample says all that it has to, and rows hold it against what it is compared with. A
 // sample that cannot show that its policy is in force, and nothing else, fails.
 func TestLatencyLive(t *testing.T) {
-	r := latency(t, "--contenders", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--measure", "rr,udp", "--app")
+	r := latency(t, "--targets", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--measure", "rr,udp", "--app")
 	for _, metric := range []string{stats.RRP50, "rr_p9999", "rr_rtt", stats.UDPRate} {
-		for _, kase := range []string{"rules-0", "rules-100", "two-hosts-off", "two-hosts-on"} {
-			if row, ok := stats.Find(r.Summary, "selvage", kase, metric); !ok || row.Median <= 0 {
-				t.Errorf("%s in %s: %+v", metric, kase, row)
+		for _, caseName := range []string{"rules-0", "rules-100", "two-hosts-off", "two-hosts-on"} {
+			if row, ok := stats.Find(r.Summary, "selvage", caseName, metric); !ok || row.Median <= 0 {
+				t.Errorf("%s in %s: %+v", metric, caseName, row)
 			}
 		}
 	}
-	for _, contender := range []string{"kernel", "selvage"} {
-		for _, kase := range []string{"rules-0", "rules-100"} {
+	for _, target := range []string{"kernel", "selvage"} {
+		for _, caseName := range []string{"rules-0", "rules-100"} {
 			for _, kind := range []string{"app", "app_connect", "app_rated"} {
-				checkLoop(t, r, contender, kase, kind)
+				checkLoop(t, r, target, caseName, kind)
 			}
 		}
-		checkAdded(t, r, contender, "two-hosts-on", "rules-100")
+		checkAdded(t, r, target, "two-hosts-on", "rules-100")
 	}
 	for _, key := range []string{"check_governor", "check_load", "proof", "policy", "app", "app_guests", "app_cores", "app_latency", "app_rate"} {
 		if r.Parameters[key] == "" {
@@ -65,12 +65,12 @@ func TestLatencyLive(t *testing.T) {
 	if !slices.ContainsFunc(r.Summary, func(row result.Row) bool { return row.Metric == "udp_vs_kernel" && row.Baseline == "kernel:rules-100" }) {
 		t.Error("no row holds Selvage's datagrams against the kernel's")
 	}
-	if !r.Verdict.Refused || r.Experiment != stats.Latency || len(r.Contenders) != 2 {
-		t.Errorf("%s, %+v, %+v", r.Experiment, r.Verdict, r.Contenders)
+	if !r.Verdict.Refused || r.Experiment != stats.Latency || len(r.Targets) != 2 {
+		t.Errorf("%s, %+v, %+v", r.Experiment, r.Verdict, r.Targets)
 	}
 	distributions := 0
 	for _, s := range r.Samples {
-		if len(s.Latency) > 0 && s.Case == "rules-0" && s.Contender == "kernel" && s.Metrics[stats.RRP50] > 0 {
+		if len(s.Latency) > 0 && s.Case == "rules-0" && s.Target == "kernel" && s.Metrics[stats.RRP50] > 0 {
 			distributions++
 		}
 	}
@@ -79,32 +79,32 @@ func TestLatencyLive(t *testing.T) {
 	}
 }
 
-// checkAdded wants rows of what the policy of a contender adds in cases.
+// checkAdded wants rows of what the policy of a target adds in cases.
 func checkAdded(t *testing.T, r result.Result, name string, cases ...string) {
 	t.Helper()
-	for _, kase := range cases {
-		added, ok := stats.Find(r.Summary, name, kase, stats.RRAdded)
+	for _, caseName := range cases {
+		added, ok := stats.Find(r.Summary, name, caseName, stats.RRAdded)
 		if !ok || !strings.HasPrefix(added.Baseline, name+":") || added.Distinguishable {
-			t.Errorf("%s of %s adds %+v", kase, name, added)
+			t.Errorf("%s of %s adds %+v", caseName, name, added)
 		}
 	}
 }
 
 // All firewalls, with many rules, and several pairs at once.
-func TestLatencyContenders(t *testing.T) {
+func TestLatencyTargets(t *testing.T) {
 	tier.Long(t, "TestLatencyLive, and lab/topo's TestPairs and TestFirewallKernel")
-	contenders := []string{"plain", "kernel", "ovs", "selvage"}
-	r := latency(t, "--contenders", strings.Join(contenders, ","), "--scenarios", "same-host", "--rules", "0,1,2000", "--measure", "rr", "--pairs", "2")
-	for _, name := range contenders {
+	targets := []string{"plain", "kernel", "ovs", "selvage"}
+	r := latency(t, "--targets", strings.Join(targets, ","), "--scenarios", "same-host", "--rules", "0,1,2000", "--measure", "rr", "--pairs", "2")
+	for _, name := range targets {
 		cases := []string{"same-host-off", "same-host-off-x2", "rules-0"}
 		if name != "plain" {
 			policed := []string{"same-host-on", "same-host-on-x2", "rules-1", "rules-2000"}
 			checkAdded(t, r, name, policed...)
 			cases = append(cases, policed...)
 		}
-		for _, kase := range cases {
-			if row, ok := stats.Find(r.Summary, name, kase, stats.RRP50); !ok || row.Median <= 0 || row.N != 1 {
-				t.Errorf("%s of %s: %+v", kase, name, row)
+		for _, caseName := range cases {
+			if row, ok := stats.Find(r.Summary, name, caseName, stats.RRP50); !ok || row.Median <= 0 || row.N != 1 {
+				t.Errorf("%s of %s: %+v", caseName, name, row)
 			}
 		}
 	}
@@ -113,11 +113,11 @@ func TestLatencyContenders(t *testing.T) {
 // The other instruments.
 func TestLatencyInstruments(t *testing.T) {
 	tier.Long(t, "lab/measure's TestConnections and TestInstruments, and TestLatencyLive")
-	r := latency(t, "--contenders", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--rate", "500", "--at-once", "8")
+	r := latency(t, "--targets", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--rate", "500", "--at-once", "8")
 	for _, metric := range []string{stats.RR1P50, "open_p50", stats.CRRRate, stats.ConnRate, "udprr_p50", stats.Decisive} {
-		for _, kase := range []string{"rules-0", "rules-100", "two-hosts-off", "two-hosts-on"} {
-			if row, ok := stats.Find(r.Summary, "selvage", kase, metric); !ok || row.Median <= 0 {
-				t.Errorf("%s in %s: %+v", metric, kase, row)
+		for _, caseName := range []string{"rules-0", "rules-100", "two-hosts-off", "two-hosts-on"} {
+			if row, ok := stats.Find(r.Summary, "selvage", caseName, metric); !ok || row.Median <= 0 {
+				t.Errorf("%s in %s: %+v", metric, caseName, row)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ const notVisible = "not visible"
 // restTime is how long the machine is watched before the run.
 const restTime = time.Second
 
-// checkMachine looks for what makes latency noisy, as study S3 did before it measured:
+// checkMachine looks for what makes latency noisy, as the NSX firewall study did before it measured:
 // power saving and other load. It changes nothing.
 func checkMachine(ctx context.Context) (checks map[string]string, warnings []string, err error) {
 	const cpu = "/sys/devices/system/cpu/"

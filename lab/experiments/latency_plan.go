@@ -18,10 +18,10 @@ type policedStep struct {
 }
 
 // plan lists the samples in the order in which they are taken. A round begins with the round
-// trips: of one contender after the other all numbers of rules, since differences are between
-// these. Then come the rates: for one number of rules after the other all contenders, since
+// trips: of one target after the other all numbers of rules, since differences are between
+// these. Then come the rates: for one number of rules after the other all targets, since
 // these are what is held against each other. Both orders are balanced, and all samples of a
-// contender with one policy are neighbours in each part.
+// target with one policy are neighbours in each part.
 func (c *Latency) plan() []policedStep {
 	settings := c.settings()
 	names := make([]string, len(settings))
@@ -29,28 +29,28 @@ func (c *Latency) plan() []policedStep {
 		names[i] = strconv.Itoa(i)
 	}
 	var steps []policedStep
-	contenders := stats.Balanced(c.Contenders, c.Rounds)
+	targets := stats.Balanced(c.Targets, c.Rounds)
 	for i, order := range stats.Balanced(names, c.Rounds) {
-		add := func(contender, name string, roundTrips bool) {
+		add := func(target, name string, roundTrips bool) {
 			at, _ := strconv.Atoi(name) // it was made above
-			if contender == "plain" && settings[at].Rules > 0 {
+			if target == "plain" && settings[at].Rules > 0 {
 				return
 			}
-			for _, s := range c.samples(settings[at], contender) {
+			for _, s := range c.samples(settings[at], target) {
 				if s.roundTrip() == roundTrips {
-					s.round, s.contender = i+1, contender
+					s.round, s.target = i+1, target
 					steps = append(steps, s)
 				}
 			}
 		}
-		for _, contender := range contenders[i] {
+		for _, target := range targets[i] {
 			for _, name := range order {
-				add(contender, name, true)
+				add(target, name, true)
 			}
 		}
 		for _, name := range order {
-			for _, contender := range contenders[i] {
-				add(contender, name, false)
+			for _, target := range targets[i] {
+				add(target, name, false)
 			}
 		}
 	}
@@ -76,16 +76,16 @@ func (c *Latency) settings() []stats.Setting {
 	return all
 }
 
-// scenario says whether a setting is one of study S3's that was asked for.
+// scenario says whether a setting is one of the NSX firewall study's that was asked for.
 func (c *Latency) scenario(s stats.Setting) bool {
 	return slices.Contains(c.Scenarios, s.Scenario) && (s.Rules == 0 || s.Rules == stats.ScenarioRules)
 }
 
-// samples are those of a contender in a setting.
-func (c *Latency) samples(setting stats.Setting, contender string) []policedStep {
+// samples are those of a target in a setting.
+func (c *Latency) samples(setting stats.Setting, target string) []policedStep {
 	var all []policedStep
 	add := func(s stats.Setting, what string, planned time.Duration, loop int) {
-		all = append(all, policedStep{step{kase: s.Case(), planned: planned}, s, what, loop})
+		all = append(all, policedStep{step{caseName: s.Case(), planned: planned}, s, what, loop})
 	}
 	times := map[string]time.Duration{"tcp": wholeSeconds(c.Sample)}
 	if c.scenario(setting) {
@@ -105,7 +105,7 @@ func (c *Latency) samples(setting stats.Setting, contender string) []policedStep
 		several.Pairs = c.Pairs
 		add(several, "pairs", c.Duration, 0)
 	}
-	if c.asksApp(setting, contender) {
+	if c.asksApp(setting, target) {
 		for i := range appLoops(c.Sample, appRate) {
 			add(setting, "app", c.Sample, i)
 		}
@@ -115,8 +115,8 @@ func (c *Latency) samples(setting stats.Setting, contender string) []policedStep
 
 // asksApp says whether the application is measured. Open vSwitch's userspace datapath is
 // left out: a request would be its wake-ups alone.
-func (c *Latency) asksApp(s stats.Setting, contender string) bool {
-	return c.App && contender != "ovs" && s.Scenario == stats.TwoHosts && (s.Rules == 0 || s.Rules == stats.ScenarioRules)
+func (c *Latency) asksApp(s stats.Setting, target string) bool {
+	return c.App && target != "ovs" && s.Scenario == stats.TwoHosts && (s.Rules == 0 || s.Rules == stats.ScenarioRules)
 }
 
 // wholeSeconds rounds up, as iperf3 needs it.

@@ -14,7 +14,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// measure builds the contenders, takes all samples and removes the contenders again. With
+// measure builds the targets, takes all samples and removes the targets again. With
 // an error the result holds what was measured until then.
 func (c *Latency) measure(ctx context.Context, console *Console, began time.Time) (r result.Result, err error) {
 	steps := c.plan()
@@ -23,7 +23,7 @@ func (c *Latency) measure(ctx context.Context, console *Console, began time.Time
 	defer p.close()
 	p.note("%s: %d samples, about %s", c, len(steps), about(guess))
 	p.begin("building networks", guess)
-	all := &policedBeds{byName: map[string]*policed{}}
+	all := &policedTestbeds{byName: map[string]*policed{}}
 	r = c.describe(console, began)
 	err = c.prepare(ctx, all, &r, console.Version, p)
 	if err == nil {
@@ -49,8 +49,8 @@ func plain(steps []policedStep) []step {
 	return all
 }
 
-// prepare looks at the machine, builds all contenders and writes down what they are.
-func (c *Latency) prepare(ctx context.Context, all *policedBeds, r *result.Result, version string, p *progress) error {
+// prepare looks at the machine, builds all targets and writes down what they are.
+func (c *Latency) prepare(ctx context.Context, all *policedTestbeds, r *result.Result, version string, p *progress) error {
 	checks, warnings, err := checkMachine(ctx)
 	if err != nil {
 		return err
@@ -63,14 +63,14 @@ func (c *Latency) prepare(ctx context.Context, all *policedBeds, r *result.Resul
 	if slices.Contains(c.Scenarios, stats.SameHost) {
 		scenarios = append(scenarios, stats.SameHost)
 	}
-	for _, name := range c.Contenders {
+	for _, name := range c.Targets {
 		for i, scenario := range scenarios {
-			b, err := c.buildBed(ctx, all, name, scenario)
+			b, err := c.buildTestbed(ctx, all, name, scenario)
 			if err != nil {
 				return err
 			}
 			if i == 0 {
-				r.Contenders = append(r.Contenders, result.Contender{Name: name, Description: b.path.Description, InnerMTU: b.path.InnerMTU})
+				r.Targets = append(r.Targets, result.Target{Name: name, Description: b.path.Description, InnerMTU: b.path.InnerMTU})
 				r.Topology = topology(b.net)
 			}
 			if b.loop != nil {
@@ -78,18 +78,18 @@ func (c *Latency) prepare(ctx context.Context, all *policedBeds, r *result.Resul
 			}
 		}
 	}
-	first := all.byName[bedOf(c.Contenders[0], stats.TwoHosts)]
+	first := all.byName[testbedOf(c.Targets[0], stats.TwoHosts)]
 	r.Environment, err = measure.Environment(ctx, first.net, version)
 	return err
 }
 
 // takeAll takes the samples of steps and appends them to r, until ctx ends.
-func (c *Latency) takeAll(ctx context.Context, all *policedBeds, steps []policedStep, r *result.Result, p *progress) error {
+func (c *Latency) takeAll(ctx context.Context, all *policedTestbeds, steps []policedStep, r *result.Result, p *progress) error {
 	pace, left := latencyPace(), plain(steps)
 	for i, s := range steps {
 		p.begin(s.String(), pace.left(left[i:]))
 		began := time.Now()
-		sample := c.take(ctx, all.byName[bedOf(s.contender, s.setting.Scenario)], s)
+		sample := c.take(ctx, all.byName[testbedOf(s.target, s.setting.Scenario)], s)
 		if err := ctx.Err(); err != nil { // the sample is half a one
 			r.Parameters[interrupted] = fmt.Sprintf("round %d of %d", s.round, c.Rounds)
 			return err
@@ -103,7 +103,7 @@ func (c *Latency) takeAll(ctx context.Context, all *policedBeds, steps []policed
 }
 
 // takeApart appends the samples of the breakdown.
-func (c *Latency) takeApart(ctx context.Context, all *policedBeds, r *result.Result, p *progress) error {
+func (c *Latency) takeApart(ctx context.Context, all *policedTestbeds, r *result.Result, p *progress) error {
 	p.begin("breakdown", 0)
 	samples, err := c.breakDown(ctx, all, r.Started, func(s result.Sample) { p.note("%s", brokenOutcome(s)) })
 	r.Samples = append(r.Samples, samples...)
@@ -120,7 +120,7 @@ func (c *Latency) describe(console *Console, began time.Time) result.Result {
 		"scenarios":   strings.Join(c.Scenarios, ", "),
 		"rules":       numbers(c.Rules),
 		"measure":     strings.Join(c.Measure, ", "),
-		"order":       "a round has first the round trips, of each contender with all numbers of rules, then the rates, for each number of rules of all contenders, all in balanced order; each contender has hosts and links of its own, up from the first sample to the last, and only its policy changes",
+		"order":       "a round has first the round trips, of each target with all numbers of rules, then the rates, for each number of rules of all targets, all in balanced order; each target has hosts and links of its own, up from the first sample to the last, and only its policy changes",
 		"policy":      "the last rule lets the guests' traffic pass and the default drops; the others differ from each other and do not match it: one in four has the guests' network as source, one as destination",
 		"proof":       "before and after each sample a port that this policy alone lets pass answers, and one that none does is silent (without a firewall it answers); before it every firewall on the way has counted the connection",
 		"duration":    c.Duration.String() + " of TCP_RR 1024 in the scenarios",

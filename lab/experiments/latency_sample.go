@@ -15,7 +15,7 @@ import (
 // the other, from writing its rules down.
 const policyTime = "policy_s"
 
-// rrSize is a request and a response of study S3, in bytes.
+// rrSize is a request and a response of the NSX firewall study, in bytes.
 const rrSize = 1024
 
 // take takes the sample of s on b. A failure is in the sample, not beside it.
@@ -25,7 +25,7 @@ func (c *Latency) take(ctx context.Context, b *policed, s policedStep) result.Sa
 	if sample.Metrics == nil {
 		sample.Metrics = map[string]float64{}
 	}
-	sample.Contender, sample.Case, sample.Round = s.contender, s.kase, s.round
+	sample.Target, sample.Case, sample.Round = s.target, s.caseName, s.round
 	if err != nil {
 		sample.Error = err.Error()
 		sample.Duration = time.Since(began).Seconds()

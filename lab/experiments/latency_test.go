@@ -27,10 +27,10 @@ func TestLatencyValidate(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"", ""},
 		{"--quick --app --breakdown --rate 1000", ""},
-		{"--contenders plain,kernel,ovs,selvage", ""},
+		{"--targets plain,kernel,ovs,selvage", ""},
 		{"--rules 7", ""},
-		{"--contenders fast", `unknown contender "fast"`},
-		{"--contenders kernel,kernel", "named twice"},
+		{"--targets fast", `unknown target "fast"`},
+		{"--targets kernel,kernel", "named twice"},
 		{"--scenarios same-host,same-host", "named twice"},
 		{"--scenarios moon", "must be one of"},
 		{"--measure rr,rr", "named twice"},
@@ -68,21 +68,21 @@ func TestLatencyDefaults(t *testing.T) {
 }
 
 func TestLatencyPlan(t *testing.T) {
-	c, err := parseLatency("--contenders plain,kernel,selvage --rules 0,100,1000 --rounds 2 --rate 500 --app --duration 3s --sample 1s")
+	c, err := parseLatency("--targets plain,kernel,selvage --rules 0,100,1000 --rounds 2 --rate 500 --app --duration 3s --sample 1s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	took := map[string]int{}
 	var policies []string // as they change
 	for _, s := range c.plan() {
-		took[s.contender+" "+s.kase+" "+s.what]++
-		if s.contender == "plain" && s.setting.Rules > 0 {
+		took[s.target+" "+s.caseName+" "+s.what]++
+		if s.target == "plain" && s.setting.Rules > 0 {
 			t.Errorf("%v: plain has no firewall", s)
 		}
 		if want := (c.scenario(s.setting) && (s.what == "rr" || s.what == "pairs")); want != (s.planned == 3*time.Second) {
 			t.Errorf("%v takes %s", s, s.planned)
 		}
-		if policy := fmt.Sprint(s.contender, " ", s.setting.Scenario, " ", s.setting.Rules); len(policies) == 0 || policies[len(policies)-1] != policy {
+		if policy := fmt.Sprint(s.target, " ", s.setting.Scenario, " ", s.setting.Rules); len(policies) == 0 || policies[len(policies)-1] != policy {
 			policies = append(policies, policy)
 		}
 	}
@@ -103,8 +103,8 @@ func TestLatencyPlan(t *testing.T) {
 }
 
 // opening is a guest's first packet at its own host.
-func opening(proto uint8, port uint16) policy.Opening {
-	return policy.Opening{
+func opening(proto uint8, port uint16) policy.Query {
+	return policy.Query{
 		Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPlace: "access", Place: "access",
 		SrcSegment: "lab", DstSegment: "lab", Direction: overlay.Out, Protocol: proto, SrcPort: 40000, DstPort: port, Ported: true,
 	}
@@ -119,7 +119,7 @@ func TestSweepPolicy(t *testing.T) {
 			t.Fatalf("%d rules, want %d that are always the same", len(fw.Rules), rules)
 		}
 		for _, o := range []struct {
-			opening policy.Opening
+			opening policy.Query
 			rule    int
 		}{
 			{opening(6, 5201), rules - 1}, {opening(6, 5301), rules - 1}, {opening(6, 5304), rules - 1}, {opening(17, 5302), rules - 1},

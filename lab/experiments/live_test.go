@@ -263,15 +263,15 @@ func ab(t *testing.T, args ...string) (r result.Result, dir string) {
 	}
 	for _, s := range r.Samples {
 		if n, ok := s.Metrics["csum_errors"]; !ok && !strings.HasPrefix(s.Case, "transit") || n != 0 {
-			t.Errorf("%s of %s: %v checksum errors", s.Case, s.Contender, n)
+			t.Errorf("%s of %s: %v checksum errors", s.Case, s.Target, n)
 		}
 	}
 	return r, dirs[0]
 }
 
 func TestAb(t *testing.T) {
-	contenders := []string{"plain", "kernel", "selvage"}
-	r, dir := ab(t, "--contenders", strings.Join(contenders, ","), "--cases", "tcp,rr,udp,transit")
+	targets := []string{"plain", "kernel", "selvage"}
+	r, dir := ab(t, "--targets", strings.Join(targets, ","), "--cases", "tcp,rr,udp,transit")
 	saved, err := result.ReadFile(filepath.Join(dir, "result.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -283,18 +283,18 @@ func TestAb(t *testing.T) {
 		t.Errorf("%d samples and %d rows, want 18 and %d", len(r.Samples), len(r.Summary), 3*len(stats.Metrics()))
 	}
 	for _, m := range stats.Metrics() {
-		for _, name := range contenders {
+		for _, name := range targets {
 			if row, ok := stats.Find(r.Summary, name, m.Case, m.Name); !ok || row.N != 1 || (row.Median <= 0 && m.Name != "retransmits" && m.Name != "udp_loss_ppm") {
 				t.Errorf("%s %s of %s: %+v", m.Case, m.Name, name, row)
 			}
 		}
 	}
 	checkSamples(t, r, 1450-52)
-	for i, c := range r.Contenders {
+	for i, c := range r.Targets {
 		// Same end systems: what is left is 50 bytes more in 1500 + 38.
 		want := map[bool]float64{false: 50.0 / 1538}[c.Name == "plain"]
-		if c.Name != contenders[i] || c.InnerMTU != 1450 || c.Description == "" || c.HeaderTax < want-1e-9 || c.HeaderTax > want+1e-9 {
-			t.Errorf("contender %+v, want header tax %v", c, want)
+		if c.Name != targets[i] || c.InnerMTU != 1450 || c.Description == "" || c.HeaderTax < want-1e-9 || c.HeaderTax > want+1e-9 {
+			t.Errorf("target %+v, want header tax %v", c, want)
 		}
 	}
 	if r.Experiment != "ab" || r.Command[0] != "selvage" || r.Environment.Kernel == "" || r.Environment.MTU["plain"] != 1450 || len(r.Topology.Links) != 3 || !r.Verdict.Refused {
@@ -318,14 +318,14 @@ func checkSamples(t *testing.T, r result.Result, mss float64) {
 	last := 0.0
 	for _, s := range r.Samples {
 		if s.Round != 1 || s.Duration <= 0 || s.Start <= last {
-			t.Errorf("%s of %s: round %d, start %v, duration %v", s.Case, s.Contender, s.Round, s.Start, s.Duration)
+			t.Errorf("%s of %s: round %d, start %v, duration %v", s.Case, s.Target, s.Round, s.Start, s.Duration)
 		}
 		last = s.Start
 		switch {
 		case s.Case == "tcp" && (len(s.CPU) != r.Environment.Cores || s.Metrics["mss"] != mss || len(s.Series[measure.TCPThroughput]) != 5):
-			t.Errorf("tcp of %s: MSS %v, want %v; series %v", s.Contender, s.Metrics["mss"], mss, s.Series)
+			t.Errorf("tcp of %s: MSS %v, want %v; series %v", s.Target, s.Metrics["mss"], mss, s.Series)
 		case strings.HasPrefix(s.Case, "rr") && len(s.Latency) == 0:
-			t.Errorf("%s of %s has no latency", s.Case, s.Contender)
+			t.Errorf("%s of %s has no latency", s.Case, s.Target)
 		}
 	}
 }
@@ -358,7 +358,7 @@ func checkReport(t *testing.T, dir string, r result.Result) {
 // the end systems compute checksums; bridges leave netfilter out. The result has the shape of
 // that network.
 func TestAbNetwork(t *testing.T) {
-	r, _ := ab(t, "--contenders", "wire,kernel,selvage", "--cases", "tcp", "--family", "6", "--underlay-mtu", "9000", "--bridge-netfilter", "off",
+	r, _ := ab(t, "--targets", "wire,kernel,selvage", "--cases", "tcp", "--family", "6", "--underlay-mtu", "9000", "--bridge-netfilter", "off",
 		"--offload", "underlay:tx-udp_tnl-segmentation=off,client:tx-checksum-ip-generic=off")
 	checkSamples(t, r, 8930-52)
 	if mtu := r.Environment.MTU; mtu["underlay"] != 9000 || mtu["inner"] != 8930 {
@@ -379,7 +379,7 @@ func TestAbNetwork(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	p := start(t, "lab", "ab", "--results", root, "--contenders", "plain,kernel", "--cases", "rr", "--cycles", "1", "--slice", "40ms", "--rounds", "9")
+	p := start(t, "lab", "ab", "--results", root, "--targets", "plain,kernel", "--cases", "rr", "--cycles", "1", "--slice", "40ms", "--rounds", "9")
 	p.awaitLine("1/9 ")
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	_ = p.cmd.Process.Signal(os.Interrupt) // once more, as people do
@@ -407,7 +407,7 @@ func TestInterrupt(t *testing.T) {
 func TestInterruptWhileBuilding(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		t.Run(fmt.Sprintf("lab %d", n), func(t *testing.T) {
-			interruptAt(t, n, 2, "ab", "--contenders", "selvage,plain,kernel", "--cases", "rr")
+			interruptAt(t, n, 2, "ab", "--targets", "selvage,plain,kernel", "--cases", "rr")
 		})
 	}
 }
@@ -435,7 +435,7 @@ func interruptAt(t *testing.T, n, some int, args ...string) {
 // A killed program takes its edges and databases with it; the rest goes by restore. It is not
 // beside other tests, each of which restores what it finds.
 func TestRestore(t *testing.T) {
-	p := start(t, appArgs(t.TempDir(), "--contenders", "plain,selvage", "--sample", "20s")...)
+	p := start(t, appArgs(t.TempDir(), "--targets", "plain,selvage", "--sample", "20s")...)
 	p.awaitLine("TCP_RR 1024: p50")
 	if len(p.databases(t)) == 0 {
 		t.Error("there is no database, so nothing can be said of what they left")

@@ -11,12 +11,12 @@ import (
 
 // Mtu is the command line of the experiment on packets that do not fit.
 type Mtu struct {
-	Contenders []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are selvage-geneve and selvage-nvgre too."`
-	Cases      []string `placeholder:"CASE" enum:"hole,cures,jumbo,sweep" default:"hole,cures,jumbo,sweep" help:"What to measure: ${enum}."`
-	Quick      bool     `help:"In about a minute: 1 round, shorter transfers and a smaller sweep, which then says nothing about the ceiling."`
-	Rounds     int      `default:"3" help:"Samples of each transfer after the black hole."`
-	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Targets []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are selvage-geneve and selvage-nvgre too."`
+	Cases   []string `placeholder:"CASE" enum:"hole,fixes,jumbo,sweep" default:"hole,fixes,jumbo,sweep" help:"What to measure: ${enum}."`
+	Quick   bool     `help:"In about a minute: 1 round, shorter transfers and a smaller sweep, which then says nothing about the ceiling."`
+	Rounds  int      `default:"3" help:"Samples of each transfer after the black hole."`
+	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
 	UnderlayMTU int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
 	GuestMTU    int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU that client and server believe in; ${default}."`
@@ -26,7 +26,7 @@ type Mtu struct {
 
 	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter: ${enum}."`
 
-	Duration      time.Duration `group:"Samples" default:"1s" help:"Time of a transfer with a cure or with jumbo packets."`
+	Duration      time.Duration `group:"Samples" default:"1s" help:"Time of a transfer with a fix or with jumbo packets."`
 	HoleDuration  time.Duration `group:"Samples" default:"3s" help:"Time of a transfer that may fall into the hole."`
 	SweepDuration time.Duration `group:"Samples" default:"500ms" help:"Time of a transfer of the sweep over sizes and flows."`
 	Hashes        int           `group:"Samples" default:"16" help:"Source ports from which the largest size is looked for."`
@@ -39,11 +39,11 @@ func (c *Mtu) Validate() error {
 		c.Rounds, c.HoleDuration, c.Duration, c.SweepDuration = 1, 2*time.Second, 500*time.Millisecond, 300*time.Millisecond
 	}
 	known := []string{"plain", "kernel", "selvage", "selvage-geneve", "selvage-nvgre"}
-	if err := checkNames(c.Contenders, known); err != nil {
+	if err := checkNames(c.Targets, known); err != nil {
 		return err
 	}
 	ab := c.ab()
-	if err := ab.checkContenders(); err != nil {
+	if err := ab.checkTargets(); err != nil {
 		return err
 	}
 	for i, name := range c.Cases {
@@ -86,12 +86,12 @@ func (c *Mtu) checkTimes() error {
 // seriesStep is the interval of a transfer's series.
 const seriesStep = 100 * time.Millisecond
 
-// ab is the A/B experiment's view of the contenders, which knows their tunnels.
+// ab is the A/B experiment's view of the targets, which knows their tunnels.
 func (c *Mtu) ab() *Ab {
-	return &Ab{Contenders: c.Contenders, Family: c.Family, Encap: c.Encap}
+	return &Ab{Targets: c.Targets, Family: c.Family, Encap: c.Encap}
 }
 
-// pathMTU is what the underlay leaves to a contender's inner packets.
-func (c *Mtu) pathMTU(contender string, underlay int) int {
-	return underlay - c.ab().overhead(contender)
+// pathMTU is what the underlay leaves to a target's inner packets.
+func (c *Mtu) pathMTU(target string, underlay int) int {
+	return underlay - c.ab().overhead(target)
 }

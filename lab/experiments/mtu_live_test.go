@@ -39,52 +39,52 @@ func mtu(t *testing.T, args ...string) result.Result {
 	return r
 }
 
-// blackHole is the summary's word on a contender.
-func blackHole(t *testing.T, r result.Result, contender string) float64 {
+// blackHole is the summary's word on a target.
+func blackHole(t *testing.T, r result.Result, target string) float64 {
 	t.Helper()
-	row, ok := stats.Find(r.Summary, contender, stats.HoleCase, stats.BlackHole)
+	row, ok := stats.Find(r.Summary, target, stats.HoleCase, stats.BlackHole)
 	if !ok || row.N != 4 {
-		t.Errorf("%s: black hole %+v, want one of 4 transfers", contender, row)
+		t.Errorf("%s: black hole %+v, want one of 4 transfers", target, row)
 	}
 	return row.Median
 }
 
-// The kernel has the hole as it comes, and neither plain nor Selvage; every cure ends it. (In
-// make test lab/measure's TestClamp has a cure.)
+// The kernel has the hole as it comes, and neither plain nor Selvage; every fix ends it. (In
+// make test lab/measure's TestClamp has a fix.)
 func TestMtuHole(t *testing.T) {
 	holes, cases := map[string]float64{"kernel": 1, "selvage": 0}, "hole"
 	if tier.IsLong() {
-		holes["plain"], cases = 0, "hole,cures"
+		holes["plain"], cases = 0, "hole,fixes"
 	}
-	r := mtu(t, "--cases", cases, "--contenders", strings.Join(slices.Sorted(maps.Keys(holes)), ","), "--hole-duration", "1s", "--duration", "200ms")
-	for contender, want := range holes {
-		if got := blackHole(t, r, contender); got != want {
-			t.Errorf("%s: black hole %v, want %v", contender, got, want)
+	r := mtu(t, "--cases", cases, "--targets", strings.Join(slices.Sorted(maps.Keys(holes)), ","), "--hole-duration", "1s", "--duration", "200ms")
+	for target, want := range holes {
+		if got := blackHole(t, r, target); got != want {
+			t.Errorf("%s: black hole %v, want %v", target, got, want)
 		}
 	}
 	for _, s := range r.Samples {
 		_, stalled := stats.Stalled(s)
-		if want := s.Contender == "kernel" && stats.IsHole(s.Case); !stats.IsSize(s.Case) && stalled != want {
-			t.Errorf("%s of %s: stalled %v, want %v: %v", s.Case, s.Contender, stalled, want, s.Series)
+		if want := s.Target == "kernel" && stats.IsHole(s.Case); !stats.IsSize(s.Case) && stalled != want {
+			t.Errorf("%s of %s: stalled %v, want %v: %v", s.Case, s.Target, stalled, want, s.Series)
 		}
 	}
 	checkSizes(t, r, 4*len(holes))
-	for contender, want := range map[string]map[string]float64{
+	for target, want := range map[string]map[string]float64{
 		"plain":   {"hole": 1448, "guest-mtu": 1398, "clamp": 1398},
 		"kernel":  {"hole": 1448, "hole-v6": 1428, "guest-mtu": 1398, "clamp": 1398, "messages": 1398},
 		"selvage": {"hole": 1398, "hole-v6-reverse": 1378, "guest-mtu": 1398, "clamp": 1398, "messages": 1398},
 	} {
-		if _, measured := holes[contender]; !measured {
+		if _, measured := holes[target]; !measured {
 			continue
 		}
-		for kase, mss := range want {
-			if !tier.IsLong() && !stats.IsHole(kase) {
+		for caseName, mss := range want {
+			if !tier.IsLong() && !stats.IsHole(caseName) {
 				continue
 			}
-			row, _ := stats.Find(r.Summary, contender, kase, "mss")
-			throughput, ok := stats.Find(r.Summary, contender, kase, stats.Decisive)
-			if row.Median != mss || !ok || (throughput.Median > 0) != (contender != "kernel" || !stats.IsHole(kase)) {
-				t.Errorf("%s of %s: MSS %v, want %v; throughput %+v", kase, contender, row.Median, mss, throughput)
+			row, _ := stats.Find(r.Summary, target, caseName, "mss")
+			throughput, ok := stats.Find(r.Summary, target, caseName, stats.Decisive)
+			if row.Median != mss || !ok || (throughput.Median > 0) != (target != "kernel" || !stats.IsHole(caseName)) {
+				t.Errorf("%s of %s: MSS %v, want %v; throughput %+v", caseName, target, row.Median, mss, throughput)
 			}
 		}
 	}
@@ -106,19 +106,19 @@ func checkSizes(t *testing.T, r result.Result, searches int) {
 			continue
 		}
 		seen++
-		size, told := 1450.0, 0.0
-		switch s.Contender {
+		size, reported := 1450.0, 0.0
+		switch s.Target {
 		case "plain":
 			size = 1500
 		case "selvage":
-			told = 1450
+			reported = 1450
 		}
-		if s.Metrics["largest_size"] != size || s.Metrics["largest_best"] != size || s.Metrics["told_mtu"] != told || len(s.Series["largest_size"]) != 4 {
-			t.Errorf("%s of %s: %v, want %v and told %v", s.Case, s.Contender, s.Metrics, size, told)
+		if s.Metrics["largest_size"] != size || s.Metrics["largest_best"] != size || s.Metrics["reported_mtu"] != reported || len(s.Series["largest_size"]) != 4 {
+			t.Errorf("%s of %s: %v, want %v and told %v", s.Case, s.Target, s.Metrics, size, reported)
 		}
 	}
 	if seen != searches {
-		t.Errorf("%d searches, want 4 of each contender", seen)
+		t.Errorf("%d searches, want 4 of each target", seen)
 	}
 }
 
@@ -126,7 +126,7 @@ func checkSizes(t *testing.T, r result.Result, searches int) {
 // carries no conclusion.
 func TestMtuJumbo(t *testing.T) {
 	tier.Long(t, "TestAbNetwork has large packets, TestMtuHole the experiment")
-	r := mtu(t, "--cases", "jumbo,sweep", "--contenders", "plain,selvage")
+	r := mtu(t, "--cases", "jumbo,sweep", "--targets", "plain,selvage")
 	swept := 0
 	for _, s := range r.Samples {
 		want := 8898.0
@@ -139,12 +139,12 @@ func TestMtuJumbo(t *testing.T) {
 		}
 		if stats.IsSize(s.Case) {
 			if s.Metrics["largest_size"] != 8950 {
-				t.Errorf("%s of %s: %v", s.Case, s.Contender, s.Metrics)
+				t.Errorf("%s of %s: %v", s.Case, s.Target, s.Metrics)
 			}
 			continue
 		}
 		if s.Metrics["mss"] != want || s.Metrics[stats.Decisive] <= 0 {
-			t.Errorf("%s of %s: MSS %v, want %v; %v Gbit/s", s.Case, s.Contender, s.Metrics["mss"], want, s.Metrics[stats.Decisive])
+			t.Errorf("%s of %s: MSS %v, want %v; %v Gbit/s", s.Case, s.Target, s.Metrics["mss"], want, s.Metrics[stats.Decisive])
 		}
 	}
 	if findings := strings.Join(r.Verdict.Findings, "\n"); swept != 8 || !r.Verdict.Refused || !strings.Contains(findings, "1 round cannot tell a ceiling from noise") {
@@ -156,7 +156,7 @@ func TestMtuJumbo(t *testing.T) {
 func TestMtuInterrupt(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	p := start(t, "lab", "mtu", "--quick", "--results", root, "--contenders", "plain,kernel", "--cases", "cures")
+	p := start(t, "lab", "mtu", "--quick", "--results", root, "--targets", "plain,kernel", "--cases", "fixes")
 	p.awaitLine(" 3/")
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	if code := p.end(); code != 1 || !strings.HasSuffix(p.stderr.String(), "\nselvage: interrupted\n") {

@@ -28,7 +28,7 @@ func segment(n *topo.TwoHosts, on bool) error {
 	return errors.Join(client, server)
 }
 
-// sizes are the MTUs of a contender in a setting; passes is what was found to.
+// sizes are the MTUs of a target in a setting; passes is what was found to.
 func (c *Mtu) sizes(setting string, passes int) (underlay, guest int) {
 	switch setting {
 	case lowerGuest:
@@ -57,11 +57,11 @@ func (c *Mtu) hosts(ctx context.Context, all *networks, setting, name string, pa
 	})
 }
 
-// build makes the network of a contender in a setting.
+// build makes the network of a target in a setting.
 func (c *Mtu) build(ctx context.Context, all *networks, setting, name string, passes int) error {
 	n, err := c.hosts(ctx, all, setting, name, passes)
 	if err != nil {
-		return fmt.Errorf("contender %s: %w", name, err)
+		return fmt.Errorf("target %s: %w", name, err)
 	}
 	path, err := c.start(ctx, n, setting, name)
 	if err == nil {
@@ -71,13 +71,13 @@ func (c *Mtu) build(ctx context.Context, all *networks, setting, name string, pa
 		err = c.clamp(ctx, n, name)
 	}
 	if err != nil {
-		return fmt.Errorf("contender %s, %s: %w", name, setting, err)
+		return fmt.Errorf("target %s, %s: %w", name, setting, err)
 	}
 	all.byName[name] = &network{net: n, path: path}
 	return nil
 }
 
-// start brings a contender's data path up as the setting has it.
+// start brings a target's data path up as the setting has it.
 func (c *Mtu) start(ctx context.Context, n *topo.TwoHosts, setting, name string) (*topo.Path, error) {
 	guest := n.Options.InnerMTU
 	switch pathOf(name) {
@@ -107,7 +107,7 @@ func (c *Mtu) clamp(ctx context.Context, n *topo.TwoHosts, name string) error {
 	return errors.Join(errs...)
 }
 
-// environment records the machine with a network as every contender gets one.
+// environment records the machine with a network as every target gets one.
 func (c *Mtu) environment(ctx context.Context, version string) (env result.Environment, top result.Topology, err error) {
 	all := &networks{}
 	defer func() { err = errors.Join(err, all.close()) }()

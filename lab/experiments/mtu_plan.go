@@ -31,7 +31,7 @@ type mtuStep struct {
 }
 
 // settings are the experiment's in the order in which they are built, each with its
-// contenders. What has no tunnel has nothing to say "too big" about.
+// targets. What has no tunnel has nothing to say "too big" about.
 func (c *Mtu) settings() []string {
 	var settings []string
 	for _, s := range []struct {
@@ -39,7 +39,7 @@ func (c *Mtu) settings() []string {
 		of    []string
 	}{
 		{[]string{asItComes}, []string{"hole"}},
-		{[]string{lowerGuest, clampMSS, tooBig}, []string{"cures"}},
+		{[]string{lowerGuest, clampMSS, tooBig}, []string{"fixes"}},
 		{[]string{jumbo}, []string{"jumbo", "sweep"}},
 	} {
 		if slices.ContainsFunc(s.of, c.has) {
@@ -50,11 +50,11 @@ func (c *Mtu) settings() []string {
 }
 
 // has says whether a case was asked for.
-func (c *Mtu) has(kase string) bool { return slices.Contains(c.Cases, kase) }
+func (c *Mtu) has(caseName string) bool { return slices.Contains(c.Cases, caseName) }
 
-func (c *Mtu) contendersOf(setting string) []string {
+func (c *Mtu) targetsOf(setting string) []string {
 	var names []string
-	for _, name := range c.Contenders {
+	for _, name := range c.Targets {
 		if setting != tooBig || c.ab().tunnelled(name) {
 			names = append(names, name)
 		}
@@ -63,7 +63,7 @@ func (c *Mtu) contendersOf(setting string) []string {
 }
 
 // plan lists the samples of a setting: one case after the other in each round, and
-// for each case all contenders in the round's balanced order. What is a matter of
+// for each case all targets in the round's balanced order. What is a matter of
 // yes or no is asked in the first round alone.
 func (c *Mtu) plan(setting string) []mtuStep {
 	rounds := c.Rounds
@@ -71,10 +71,10 @@ func (c *Mtu) plan(setting string) []mtuStep {
 		rounds = 1
 	}
 	var steps []mtuStep
-	for i, order := range stats.Balanced(c.contendersOf(setting), rounds) {
+	for i, order := range stats.Balanced(c.targetsOf(setting), rounds) {
 		for _, kind := range c.kinds(setting, i == 0) {
-			for _, contender := range order {
-				kind.round, kind.contender, kind.setting = i+1, contender, setting
+			for _, target := range order {
+				kind.round, kind.target, kind.setting = i+1, target, setting
 				steps = append(steps, kind)
 			}
 		}
@@ -82,7 +82,7 @@ func (c *Mtu) plan(setting string) []mtuStep {
 	return steps
 }
 
-// kinds are the samples of a setting without round and contender.
+// kinds are the samples of a setting without round and target.
 func (c *Mtu) kinds(setting string, first bool) []mtuStep {
 	switch setting {
 	case asItComes:
@@ -94,7 +94,7 @@ func (c *Mtu) kinds(setting string, first bool) []mtuStep {
 			kinds = c.bothWays(setting, first)
 		}
 		if c.has("jumbo") && first {
-			kinds = append(kinds, mtuStep{step: step{kase: stats.SizeCase + "-" + jumbo, planned: sizeTime}, size: true, family: 4})
+			kinds = append(kinds, mtuStep{step: step{caseName: stats.SizeCase + "-" + jumbo, planned: sizeTime}, size: true, family: 4})
 		}
 		if c.has("sweep") {
 			kinds = append(kinds, c.sweep()...)
@@ -115,14 +115,14 @@ func (c *Mtu) everyWay(name string, planned time.Duration, size bool) []mtuStep 
 	var kinds []mtuStep
 	for _, family := range []int{4, 6} {
 		for _, reverse := range []bool{false, true} {
-			kase := name
+			caseName := name
 			if family == 6 {
-				kase += "-v6"
+				caseName += "-v6"
 			}
 			if reverse {
-				kase += stats.Reverse
+				caseName += stats.Reverse
 			}
-			kinds = append(kinds, mtuStep{step: step{kase: kase, planned: planned}, size: size, family: family, reverse: reverse, flows: 1})
+			kinds = append(kinds, mtuStep{step: step{caseName: caseName, planned: planned}, size: size, family: family, reverse: reverse, flows: 1})
 		}
 	}
 	return kinds
@@ -130,14 +130,14 @@ func (c *Mtu) everyWay(name string, planned time.Duration, size bool) []mtuStep 
 
 // offloaded is the transfer once more with the guests' segmentation offload on.
 func (c *Mtu) offloaded() mtuStep {
-	return mtuStep{step: step{kase: stats.OffloadCase, planned: c.HoleDuration}, family: 4, flows: 1, offload: true}
+	return mtuStep{step: step{caseName: stats.OffloadCase, planned: c.HoleDuration}, family: 4, flows: 1, offload: true}
 }
 
 // bothWays is a transfer to the server and, in the first round, one back.
 func (c *Mtu) bothWays(setting string, first bool) []mtuStep {
-	kinds := []mtuStep{{step: step{kase: setting, planned: c.Duration}, family: 4, flows: 1}}
+	kinds := []mtuStep{{step: step{caseName: setting, planned: c.Duration}, family: 4, flows: 1}}
 	if first {
-		kinds = append(kinds, mtuStep{step: step{kase: setting + stats.Reverse, planned: c.Duration}, family: 4, reverse: true, flows: 1})
+		kinds = append(kinds, mtuStep{step: step{caseName: setting + stats.Reverse, planned: c.Duration}, family: 4, reverse: true, flows: 1})
 	}
 	return kinds
 }
@@ -157,7 +157,7 @@ func (c *Mtu) sweep() []mtuStep {
 	for _, n := range flows {
 		for _, size := range sizes {
 			kinds = append(kinds, mtuStep{
-				step: step{kase: fmt.Sprintf("%s%dx%d", stats.SweepPrefix, size, n), planned: c.SweepDuration}, family: 4, segment: size, flows: n,
+				step: step{caseName: fmt.Sprintf("%s%dx%d", stats.SweepPrefix, size, n), planned: c.SweepDuration}, family: 4, segment: size, flows: n,
 			})
 		}
 	}

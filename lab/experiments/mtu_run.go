@@ -16,7 +16,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Mtu) Run(ctx context.Context, console *Console) error {
-	return conduct(ctx, console, stats.MTU, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, stats.MTU, c.Results, c.Output, c.measure)
 }
 
 // measure goes through the settings. With an error the result holds what was
@@ -31,7 +31,7 @@ func (c *Mtu) measure(ctx context.Context, console *Console, began time.Time) (r
 	run := &mtuRun{Mtu: c, result: c.describe(console, began), pace: &pace{first: mtuExtra}, left: steps(all), progress: newProgress(console.Err, len(all))}
 	guess := run.pace.left(run.left)
 	defer run.progress.close()
-	run.progress.note("%s: %d samples, about %s", strings.Join(c.Contenders, ", "), len(all), about(guess))
+	run.progress.note("%s: %d samples, about %s", strings.Join(c.Targets, ", "), len(all), about(guess))
 	run.progress.begin("building networks", guess)
 	if run.result.Environment, run.result.Topology, err = c.environment(ctx, console.Version); err != nil {
 		return run.result, run.ended(ctx, err)
@@ -74,20 +74,20 @@ type mtuRun struct {
 func (r *mtuRun) take(ctx context.Context, setting string, plan []mtuStep) error {
 	all := &networks{byName: map[string]*network{}}
 	defer func() { r.behind = errors.Join(r.behind, all.close()) }()
-	for _, name := range r.contendersOf(setting) {
+	for _, name := range r.targetsOf(setting) {
 		if err := r.build(ctx, all, setting, name, r.passes()); err != nil {
 			return err
 		}
-		if len(r.result.Contenders) < len(r.Contenders) {
-			r.result.Contenders = append(r.result.Contenders, r.contender(name, all.byName[name]))
+		if len(r.result.Targets) < len(r.Targets) {
+			r.result.Targets = append(r.result.Targets, r.target(name, all.byName[name]))
 		}
 	}
 	for _, s := range plan {
 		r.progress.begin(s.String(), r.pace.left(r.left))
 		began := time.Now()
-		sample := r.sample(ctx, all.byName[s.contender], s)
+		sample := r.sample(ctx, all.byName[s.target], s)
 		if err := ctx.Err(); err != nil { // the sample is half a one
-			r.result.Parameters[interrupted] = fmt.Sprintf("case %s, round %d", s.kase, s.round)
+			r.result.Parameters[interrupted] = fmt.Sprintf("case %s, round %d", s.caseName, s.round)
 			return err
 		}
 		sample.Start = began.Sub(r.result.Started).Seconds()
@@ -111,8 +111,8 @@ func (r *mtuRun) passes() int {
 	return least
 }
 
-func (r *mtuRun) contender(name string, n *network) result.Contender {
-	d := result.Contender{Name: name, Description: n.path.Description, InnerMTU: n.path.InnerMTU}
+func (r *mtuRun) target(name string, n *network) result.Target {
+	d := result.Target{Name: name, Description: n.path.Description, InnerMTU: n.path.InnerMTU}
 	if r.ab().tunnelled(name) {
 		d.HeaderTax = stats.HeaderTax(
 			stats.Path{MTU: r.UnderlayMTU, Timestamps: true},
@@ -126,7 +126,7 @@ func (c *Mtu) describe(console *Console, began time.Time) result.Result {
 	p := map[string]string{
 		"cases":            strings.Join(c.Cases, ", "),
 		"rounds":           strconv.Itoa(c.Rounds),
-		"order":            "each setting builds its own hosts and links; each case of a round runs all contenders in balanced order; yes or no is asked once",
+		"order":            "each setting builds its own hosts and links; each case of a round runs all targets in balanced order; yes or no is asked once",
 		"guests":           "segmentation offload off, so that their frames are those of a wire; on in case " + stats.OffloadCase,
 		"clamp":            "guests drop too-big messages; the kernel's and plain's bridges change SYNs by nftables, selvage as it comes",
 		"messages":         "nobody changes SYNs; the kernel's vxlan device has the guests' MTU, so that it and not the bridge finds what does not fit",
@@ -143,7 +143,7 @@ func (c *Mtu) describe(console *Console, began time.Time) result.Result {
 		"quick":            strconv.FormatBool(c.Quick),
 		"pinning":          "transfers: client on the first core, server on the second; sweep: none",
 	}
-	for _, name := range c.Contenders {
+	for _, name := range c.Targets {
 		p["path_mtu_"+name] = strconv.Itoa(c.pathMTU(name, c.UnderlayMTU))
 	}
 	if c.SelvageBinary != "" {

@@ -31,7 +31,7 @@ func (c *Mtu) sample(ctx context.Context, n *network, s mtuStep) result.Sample {
 	if sample.Metrics == nil {
 		sample.Metrics = map[string]float64{}
 	}
-	sample.Contender, sample.Case, sample.Round = s.contender, s.kase, s.round
+	sample.Target, sample.Case, sample.Round = s.target, s.caseName, s.round
 	if err != nil {
 		sample.Error = err.Error()
 	}
@@ -120,8 +120,8 @@ func mtuOutcome(s mtuStep, sample result.Sample) string {
 		if best := value(measure.LargestBest); best != value(measure.LargestSize) {
 			words += " (" + best + " of the best flow)"
 		}
-		if sample.Metrics[measure.ToldMTU] > 0 {
-			return words + ", and the sender is told " + value(measure.ToldMTU)
+		if sample.Metrics[measure.ReportedMTU] > 0 {
+			return words + ", and the sender is told " + value(measure.ReportedMTU)
 		}
 		return words
 	}

@@ -21,22 +21,22 @@ func parseMtu(t *testing.T, args ...string) *Mtu {
 
 func TestMtuUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"--contenders=plain,ovs":                           `unknown contender "ovs"; choose from plain, kernel, selvage, selvage-geneve, selvage-nvgre`,
-		"--contenders=kernel,kernel":                       "kernel is named twice",
-		"--contenders=selvage,selvage-nvgre --encap=nvgre": "are the same with --encap nvgre",
-		"--rounds=0":             "--rounds",
-		"--guest-mtu=1600":       "--guest-mtu: 1600 is not within 1280 … 1500",
-		"--guest-mtu=1200":       "--guest-mtu: 1200",
-		"--underlay-mtu=1300":    "--underlay-mtu: 1300 is not within 1330",
-		"--jumbo-mtu=1500":       "--jumbo-mtu",
-		"--hashes=0":             "--hashes",
-		"--duration=150ms":       "--duration: 150ms is not a multiple of 100ms",
-		"--hole-duration=900ms":  "--hole-duration: 900ms is not a multiple of 100ms, 1s or more",
-		"--cases=hole,hole":      "hole is named twice",
-		"--cases=tcp":            "--cases must be one of",
-		"--sweep-duration=100ms": "--sweep-duration",
-		"--family=5":             "family",
-		"--output=xml":           "output",
+		"--targets=plain,ovs":                           `unknown target "ovs"; choose from plain, kernel, selvage, selvage-geneve, selvage-nvgre`,
+		"--targets=kernel,kernel":                       "kernel is named twice",
+		"--targets=selvage,selvage-nvgre --encap=nvgre": "are the same with --encap nvgre",
+		"--rounds=0":                                    "--rounds",
+		"--guest-mtu=1600":                              "--guest-mtu: 1600 is not within 1280 … 1500",
+		"--guest-mtu=1200":                              "--guest-mtu: 1200",
+		"--underlay-mtu=1300":                           "--underlay-mtu: 1300 is not within 1330",
+		"--jumbo-mtu=1500":                              "--jumbo-mtu",
+		"--hashes=0":                                    "--hashes",
+		"--duration=150ms":                              "--duration: 150ms is not a multiple of 100ms",
+		"--hole-duration=900ms":                         "--hole-duration: 900ms is not a multiple of 100ms, 1s or more",
+		"--cases=hole,hole":                             "hole is named twice",
+		"--cases=tcp":                                   "--cases must be one of",
+		"--sweep-duration=100ms":                        "--sweep-duration",
+		"--family=5":                                    "family",
+		"--output=xml":                                  "output",
 	} {
 		_, err := parse(append([]string{"mtu"}, strings.Fields(args)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -66,14 +66,14 @@ func TestMtuTime(t *testing.T) {
 }
 
 func TestMtuPlan(t *testing.T) {
-	mtu := parseMtu(t, "--rounds=6", "--contenders=plain,kernel,selvage")
+	mtu := parseMtu(t, "--rounds=6", "--targets=plain,kernel,selvage")
 	names := func(setting string) (cases []string) {
 		for _, s := range mtu.plan(setting) {
 			if s.setting != setting {
-				t.Errorf("%s is in %s, not %s", s.kase, s.setting, setting)
+				t.Errorf("%s is in %s, not %s", s.caseName, s.setting, setting)
 			}
-			if !slices.Contains(cases, s.kase) {
-				cases = append(cases, s.kase)
+			if !slices.Contains(cases, s.caseName) {
+				cases = append(cases, s.caseName)
 			}
 		}
 		return cases
@@ -92,29 +92,29 @@ func TestMtuPlan(t *testing.T) {
 	}
 	count := map[string]int{}
 	for _, s := range mtu.plan(jumbo) {
-		count[s.kase+" "+s.contender]++
-		if s.reverse != strings.Contains(s.kase, stats.Reverse) || s.size != stats.IsSize(s.kase) {
+		count[s.caseName+" "+s.target]++
+		if s.reverse != strings.Contains(s.caseName, stats.Reverse) || s.size != stats.IsSize(s.caseName) {
 			t.Errorf("%+v", s)
 		}
 	}
 	if count["jumbo kernel"] != 6 || count["jumbo-reverse kernel"] != 1 || count["sweep-536x4 plain"] != 6 {
 		t.Errorf("samples %v", count)
 	}
-	for cases, want := range map[string]string{"hole": "hole", "cures": "guest-mtu clamp messages", "jumbo": "jumbo", "sweep": "jumbo", "sweep,hole": "hole jumbo"} {
+	for cases, want := range map[string]string{"hole": "hole", "fixes": "guest-mtu clamp messages", "jumbo": "jumbo", "sweep": "jumbo", "sweep,hole": "hole jumbo"} {
 		if got := strings.Join(parseMtu(t, "--cases="+cases).settings(), " "); got != want {
 			t.Errorf("cases %s: settings %s, want %s", cases, got, want)
 		}
 	}
-	if kinds := parseMtu(t, "--cases=sweep").plan(jumbo); !strings.HasPrefix(kinds[0].kase, stats.SweepPrefix) {
-		t.Errorf("a sweep begins with %s", kinds[0].kase)
+	if kinds := parseMtu(t, "--cases=sweep").plan(jumbo); !strings.HasPrefix(kinds[0].caseName, stats.SweepPrefix) {
+		t.Errorf("a sweep begins with %s", kinds[0].caseName)
 	}
-	if got := mtu.contendersOf(tooBig); !slices.Equal(got, []string{"kernel", "selvage"}) {
+	if got := mtu.targetsOf(tooBig); !slices.Equal(got, []string{"kernel", "selvage"}) {
 		t.Errorf("messages of %v", got)
 	}
 }
 
 func TestMtuSizes(t *testing.T) {
-	for args, want := range map[string][2]int{"": {1450, 8950}, "--family=6": {1430, 8930}, "--contenders=plain,selvage-nvgre": {1458, 8958}, "--underlay-mtu=1400 --guest-mtu=1400": {1350, 8950}} {
+	for args, want := range map[string][2]int{"": {1450, 8950}, "--family=6": {1430, 8930}, "--targets=plain,selvage-nvgre": {1458, 8958}, "--underlay-mtu=1400 --guest-mtu=1400": {1350, 8950}} {
 		mtu := parseMtu(t, strings.Fields(args)...)
 		run := &mtuRun{Mtu: mtu}
 		_, guest := mtu.sizes(jumbo, 0)
@@ -123,8 +123,8 @@ func TestMtuSizes(t *testing.T) {
 		}
 	}
 	run := &mtuRun{Mtu: parseMtu(t)}
-	for kase, size := range map[string]float64{"size": 1440, "size-v6": 1430, "size-reverse": 0, "hole": 1300} {
-		run.result.Samples = append(run.result.Samples, result.Sample{Case: kase, Metrics: map[string]float64{"largest_size": size}})
+	for caseName, size := range map[string]float64{"size": 1440, "size-v6": 1430, "size-reverse": 0, "hole": 1300} {
+		run.result.Samples = append(run.result.Samples, result.Sample{Case: caseName, Metrics: map[string]float64{"largest_size": size}})
 	}
 	if got := run.passes(); got != 1430 {
 		t.Errorf("passes %d, want the least that was found, 1430", got)
@@ -149,7 +149,7 @@ func TestMtuOutcome(t *testing.T) {
 		"2.50 Gbit/s, MSS 1,398":                             {mtuStep{}, result.Sample{Duration: 1, Metrics: m("tcp_throughput", 2.5, "mss", 1398.0), Series: map[string][]float64{"tcp_gbps": {2, 3}}}},
 		"BLACK HOLE: nothing arrived after 0.2 s, MSS 1,448": {mtuStep{}, result.Sample{Duration: 1, Metrics: m("mss", 1448.0), Series: map[string][]float64{"tcp_gbps": {1, 0, 0, 0, 0}}}},
 		"1,450 bytes arrive":                                 {mtuStep{size: true}, result.Sample{Metrics: m("largest_size", 1450.0, "largest_best", 1450.0)}},
-		"1,400 bytes arrive (1,450 of the best flow), and the sender is told 1,450": {mtuStep{size: true}, result.Sample{Metrics: m("largest_size", 1400.0, "largest_best", 1450.0, "told_mtu", 1450.0)}},
+		"1,400 bytes arrive (1,450 of the best flow), and the sender is told 1,450": {mtuStep{size: true}, result.Sample{Metrics: m("largest_size", 1400.0, "largest_best", 1450.0, "reported_mtu", 1450.0)}},
 		"FAILED: no route": {mtuStep{}, result.Sample{Error: "no\nroute"}},
 	} {
 		if got := mtuOutcome(c.step, c.sample); got != want {

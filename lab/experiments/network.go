@@ -11,7 +11,7 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// network is a contender with hosts and links of its own. All of a round are up at once: so
+// network is a target with hosts and links of its own. All of a round are up at once: so
 // each slice finds its path complete, and the others only wait (the metric idle_busy of
 // every sample shows it).
 type network struct {
@@ -51,20 +51,20 @@ func (l *labs) close() error {
 	return errors.Join(errs...)
 }
 
-// build makes the network of a contender and starts its data path.
+// build makes the network of a target and starts its data path.
 func (c *Ab) build(ctx context.Context, all *labs, name string) (*network, error) {
 	n, err := c.hosts(ctx, all, name)
 	if err != nil {
-		return nil, fmt.Errorf("contender %s: %w", name, err)
+		return nil, fmt.Errorf("target %s: %w", name, err)
 	}
 	path, control, err := c.startBy(ctx, n, name)
 	if err != nil {
-		return nil, fmt.Errorf("contender %s: %w", name, err)
+		return nil, fmt.Errorf("target %s: %w", name, err)
 	}
 	return &network{net: n, path: path, control: control}, nil
 }
 
-// startBy starts a contender's data path by the control plane that was asked for. Without
+// startBy starts a target's data path by the control plane that was asked for. Without
 // a tunnel there is nothing to tell.
 func (c *Ab) startBy(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, *topo.Control, error) {
 	if c.Control == evpn {
@@ -102,7 +102,7 @@ func (c *Ab) hosts(ctx context.Context, all *labs, name string) (*topo.TwoHosts,
 	return n, setFeatures(n, c.Offload, roles()...)
 }
 
-// start brings a contender's data path up and waits until it carries traffic. All
+// start brings a target's data path up and waits until it carries traffic. All
 // tunnels send the same bytes: UDP checksum zero (RFC 7348 section 5, RFC 6935).
 func (c *Ab) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, error) {
 	switch c.path(name) {
@@ -123,10 +123,10 @@ func (c *Ab) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Pa
 	case "selvage":
 		return n.Selvage(ctx, c.selvageOptions(name))
 	}
-	return nil, fmt.Errorf("there is no contender %q", name)
+	return nil, fmt.Errorf("there is no target %q", name)
 }
 
-// environment records the machine with a network as every contender gets one,
+// environment records the machine with a network as every target gets one,
 // before a data path changes anything in it.
 func (c *Ab) environment(ctx context.Context, version string) (env result.Environment, err error) {
 	var all labs

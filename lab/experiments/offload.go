@@ -12,18 +12,18 @@ import (
 )
 
 // Offload is the command line of the experiment on offloads and the sizes of writes, which
-// is study S2's.
+// is the QLogic study's.
 type Offload struct {
-	Contenders []string                `placeholder:"NAME" enum:"kernel,selvage" default:"kernel,selvage" help:"Data paths to compare: ${enum}. Ratios are against kernel, in the same state."`
-	Encap      []overlay.Encapsulation `placeholder:"NAME" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulations: ${enum}. The kernel takes part where it has the device."`
-	Sizes      []int                   `placeholder:"KB" help:"Sizes of a write in units of 1024 bytes; 1,2,4,8,16,32,64 by default."`
-	States     []string                `placeholder:"STATE" help:"States of the offloads; by default all-on, all-off, and of tso (segmentation on transmit), gro (coalescing on receive) and csum (checksums) each off alone and on alone: tso-off, tso-on, …"`
-	Ways       []string                `placeholder:"WAY" help:"one-way, both-ways; both by default."`
-	Where      []string                `placeholder:"ROLE" enum:"ports,underlay,tunnel" default:"ports,underlay" help:"Interfaces whose offloads are switched: ${enum}, the last being the kernel's own tunnel device and bridge; ${default} by default."`
-	Quick      bool                    `help:"In less than three minutes: sizes 1, 8 and 64, states all-on, all-off, tso-off and csum-off, one way, 3 rounds."`
-	Rounds     int                     `default:"5" help:"Samples of each contender and case."`
-	Output     string                  `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results    string                  `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Targets []string                `placeholder:"NAME" enum:"kernel,selvage" default:"kernel,selvage" help:"Data paths to compare: ${enum}. Ratios are against kernel, in the same state."`
+	Encap   []overlay.Encapsulation `placeholder:"NAME" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulations: ${enum}. The kernel takes part where it has the device."`
+	Sizes   []int                   `placeholder:"KB" help:"Sizes of a write in units of 1024 bytes; 1,2,4,8,16,32,64 by default."`
+	States  []string                `placeholder:"STATE" help:"States of the offloads; by default all-on, all-off, and of tso (segmentation on transmit), gro (coalescing on receive) and csum (checksums) each off alone and on alone: tso-off, tso-on, …"`
+	Ways    []string                `placeholder:"WAY" help:"one-way, both-ways; both by default."`
+	Where   []string                `placeholder:"ROLE" enum:"ports,underlay,tunnel" default:"ports,underlay" help:"Interfaces whose offloads are switched: ${enum}, the last being the kernel's own tunnel device and bridge; ${default} by default."`
+	Quick   bool                    `help:"In less than three minutes: sizes 1, 8 and 64, states all-on, all-off, tso-off and csum-off, one way, 3 rounds."`
+	Rounds  int                     `default:"5" help:"Samples of each target and case."`
+	Output  string                  `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results string                  `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
 	UnderlayMTU int `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
 	Family      int `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
@@ -44,7 +44,7 @@ const (
 // Validate checks what belongs together and fills in what was left to defaults.
 func (c *Offload) Validate() error {
 	c.fill()
-	if err := checkNames(c.Contenders, []string{"kernel", "selvage"}); err != nil {
+	if err := checkNames(c.Targets, []string{"kernel", "selvage"}); err != nil {
 		return err
 	}
 	for _, list := range []struct {
@@ -142,5 +142,5 @@ func (c *Offload) innerMTU() int {
 // samples that it has. It fails when a sample did.
 func (c *Offload) Run(ctx context.Context, console *Console) error {
 	restoreSwitched(ctx, console.Err)
-	return conduct(ctx, console, stats.Offload, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, stats.Offload, c.Results, c.Output, c.measure)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/selvage/selvage/test/tier"
 )
 
-// Every kind of offload is off once, both ways, and each contender carries and says what it is.
+// Every kind of offload is off once, both ways, and each target carries and says what it is.
 func TestOffload(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -48,7 +48,7 @@ func TestOffload(t *testing.T) {
 	}
 	for _, s := range r.Samples {
 		if s.Error != "" || s.Metrics[stats.Throughput] <= 0 || s.Metrics[stats.Processor] <= 0 || s.Metrics["streams"] != 8 || s.Metrics["csum_errors"] != 0 {
-			t.Errorf("%s of %s: %v %s", s.Case, s.Contender, s.Metrics, s.Error)
+			t.Errorf("%s of %s: %v %s", s.Case, s.Target, s.Metrics, s.Error)
 		}
 	}
 	for state, want := range inForce {
@@ -64,7 +64,7 @@ func TestOffload(t *testing.T) {
 func TestOffloadInterrupted(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	p := start(t, "lab", "offload", "--results", root, "--contenders", "kernel", "--pairs", "2", "--streams", "2", "--sizes", "64",
+	p := start(t, "lab", "offload", "--results", root, "--targets", "kernel", "--pairs", "2", "--streams", "2", "--sizes", "64",
 		"--states", "all-on,all-off", "--ways", "one-way", "--rounds", "20")
 	p.awaitLine("2/40")
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -131,7 +131,7 @@ func TestOffloadRestoredAfterKill(t *testing.T) {
 		t.Fatalf("%d interfaces of the reference", len(want))
 	}
 
-	p := start(t, "lab", "offload", "--results", t.TempDir(), "--contenders", "kernel", "--pairs", "1", "--streams", "1", "--sizes", "64",
+	p := start(t, "lab", "offload", "--results", t.TempDir(), "--targets", "kernel", "--pairs", "1", "--streams", "1", "--sizes", "64",
 		"--states", "all-on,all-off,csum-off,gro-on", "--ways", "one-way", "--rounds", "20")
 	p.awaitLine("2/80") // of one round's four states, so that others are in force
 	if err := p.cmd.Process.Kill(); err != nil {

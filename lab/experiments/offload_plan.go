@@ -15,23 +15,23 @@ type streamStep struct {
 }
 
 // plan lists the samples in the order in which they are taken: in each round, for one size
-// after the other, all states, and in each state all contenders, both in balanced order. So
-// the contenders of a state are neighbours in time, and the states of a size close.
-func (c *Offload) plan(takes func(contender string, e overlay.Encapsulation) bool) []streamStep {
+// after the other, all states, and in each state all targets, both in balanced order. So
+// the targets of a state are neighbours in time, and the states of a size close.
+func (c *Offload) plan(takes func(target string, e overlay.Encapsulation) bool) []streamStep {
 	var steps []streamStep
-	contenders := stats.Balanced(c.Contenders, c.Rounds)
+	targets := stats.Balanced(c.Targets, c.Rounds)
 	for i, states := range stats.Balanced(c.States, c.Rounds) {
 		for _, s := range c.streams() {
 			for k, state := range states {
 				s.State = state
-				names := contenders[i]
-				if k%2 == 1 { // else one contender would always be the first after a change
+				names := targets[i]
+				if k%2 == 1 { // else one target would always be the first after a change
 					names = slices.Clone(names)
 					slices.Reverse(names)
 				}
 				for _, name := range names {
 					if takes(name, overlay.Encapsulation(s.Encapsulation)) {
-						steps = append(steps, streamStep{step{round: i + 1, kase: s.Case(), contender: name, planned: c.Duration}, s})
+						steps = append(steps, streamStep{step{round: i + 1, caseName: s.Case(), target: name, planned: c.Duration}, s})
 					}
 				}
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// measure builds the contenders, takes all samples, and sets and removes everything as it
+// measure builds the targets, takes all samples, and sets and removes everything as it
 // was. With an error the result holds what was measured until then.
 func (c *Offload) measure(ctx context.Context, console *Console, began time.Time) (r result.Result, err error) {
 	every := c.plan(func(string, overlay.Encapsulation) bool { return true })
@@ -24,7 +24,7 @@ func (c *Offload) measure(ctx context.Context, console *Console, began time.Time
 	defer p.close()
 	p.note("%s: up to %d samples, about %s", c, len(every), about(guess))
 	p.begin("building networks", guess)
-	all := &switchedBeds{byName: map[string]*switchedBed{}}
+	all := &switchedTestbeds{byName: map[string]*switchedTestbed{}}
 	r = c.describe(console, began)
 	err = c.prepare(ctx, all, &r, console.Version, p)
 	if err == nil {
@@ -40,18 +40,18 @@ func (c *Offload) String() string {
 	for i, e := range c.Encap {
 		encaps[i] = string(e)
 	}
-	return fmt.Sprintf("%s; %s; %s; writes of %s kB; %s", strings.Join(c.Contenders, ", "), strings.Join(encaps, ", "),
+	return fmt.Sprintf("%s; %s; %s; writes of %s kB; %s", strings.Join(c.Targets, ", "), strings.Join(encaps, ", "),
 		strings.Join(c.States, ", "), numbers(c.Sizes), strings.Join(c.Ways, ", "))
 }
 
-// prepare builds all contenders and writes down what they are, and which encapsulations the
+// prepare builds all targets and writes down what they are, and which encapsulations the
 // kernel has no device of.
-func (c *Offload) prepare(ctx context.Context, all *switchedBeds, r *result.Result, version string, p *progress) error {
+func (c *Offload) prepare(ctx context.Context, all *switchedTestbeds, r *result.Result, version string, p *progress) error {
 	recorded := false
-	for _, name := range c.Contenders {
-		d := result.Contender{Name: name, InnerMTU: c.innerMTU()}
+	for _, name := range c.Targets {
+		d := result.Target{Name: name, InnerMTU: c.innerMTU()}
 		for _, e := range c.Encap {
-			b, err := c.buildBed(ctx, all, name, e)
+			b, err := c.buildTestbed(ctx, all, name, e)
 			if errors.Is(err, topo.ErrNoDevice) {
 				p.note("%s takes no part with %s: this kernel has no such device", name, e)
 				r.Parameters[name+"_without"] = strings.TrimPrefix(r.Parameters[name+"_without"]+", "+string(e), ", ")
@@ -71,30 +71,30 @@ func (c *Offload) prepare(ctx context.Context, all *switchedBeds, r *result.Resu
 			}
 		}
 		if d.Description != "" {
-			r.Contenders = append(r.Contenders, d)
+			r.Targets = append(r.Targets, d)
 		}
 	}
 	if !recorded {
-		return fmt.Errorf("--contenders, --encap: this kernel has no device for any of %s", c)
+		return fmt.Errorf("--targets, --encap: this kernel has no device for any of %s", c)
 	}
 	return nil
 }
 
 // takeAll takes all samples and appends them to r, until ctx ends.
-func (c *Offload) takeAll(ctx context.Context, all *switchedBeds, r *result.Result, p *progress) error {
-	steps := c.plan(func(name string, e overlay.Encapsulation) bool { return all.byName[streamBed(name, e)] != nil })
+func (c *Offload) takeAll(ctx context.Context, all *switchedTestbeds, r *result.Result, p *progress) error {
+	steps := c.plan(func(name string, e overlay.Encapsulation) bool { return all.byName[streamTestbed(name, e)] != nil })
 	pace, left := offloadPace(), unstreamed(steps)
 	for i, s := range steps {
 		p.begin(s.String(), pace.left(left[i:]))
 		began := time.Now()
-		b := all.byName[streamBed(s.contender, overlay.Encapsulation(s.stream.Encapsulation))]
+		b := all.byName[streamTestbed(s.target, overlay.Encapsulation(s.stream.Encapsulation))]
 		sample := c.take(ctx, b, s)
 		if err := ctx.Err(); err != nil { // the sample is half a one
 			r.Parameters[interrupted] = fmt.Sprintf("round %d of %d", s.round, c.Rounds)
 			return err
 		}
 		if b.state == s.stream.State {
-			r.Parameters["in_force_"+s.contender+"_"+s.stream.State] = forceWords(b.inForce)
+			r.Parameters["in_force_"+s.target+"_"+s.stream.State] = forceWords(b.inForce)
 		}
 		sample.Start = began.Sub(r.Started).Seconds()
 		r.Samples = append(r.Samples, sample)
@@ -115,7 +115,7 @@ func (c *Offload) describe(console *Console, began time.Time) result.Result {
 		"streams":      fmt.Sprintf("%d each way, over %d pairs of end systems", c.Streams, c.Pairs),
 		"writes":       "iperf3 writes and reads in this size; TCP_NODELAY is off, as iperf3 has it, so TCP may join small writes into one segment",
 		"kinds":        "tso: all tx-…segmentation features, those of tunnels too; gro: rx-gro, rx-lro, rx-gro-hw; csum: tx-checksum-… and rx-checksum. Linux segments in a device only with checksums there: tso-on has these too, and csum-off has no TSO",
-		"order":        "in each round, for one size after the other, all states, and in each all contenders, both in balanced order; each contender has hosts and links of its own, up from the first sample to the last, and only its offloads change",
+		"order":        "in each round, for one size after the other, all states, and in each all targets, both in balanced order; each target has hosts and links of its own, up from the first sample to the last, and only its offloads change",
 		"duration":     c.Duration.String(),
 		"rest":         settleTime.String() + " before each sample",
 		"patience":     c.Patience.String() + " at most before each sample, for others to leave the machine quiet",

@@ -15,19 +15,19 @@ import (
 )
 
 // take takes the sample of s on b. A failure is in the sample, not beside it.
-func (c *Offload) take(ctx context.Context, b *switchedBed, s streamStep) result.Sample {
+func (c *Offload) take(ctx context.Context, b *switchedTestbed, s streamStep) result.Sample {
 	sample, err := c.attempt(ctx, b, s)
 	if sample.Metrics == nil {
 		sample.Metrics = map[string]float64{}
 	}
-	sample.Contender, sample.Case, sample.Round = s.contender, s.kase, s.round
+	sample.Target, sample.Case, sample.Round = s.target, s.caseName, s.round
 	if err != nil {
 		sample.Error = err.Error()
 	}
 	return sample
 }
 
-func (c *Offload) attempt(ctx context.Context, b *switchedBed, s streamStep) (result.Sample, error) {
+func (c *Offload) attempt(ctx context.Context, b *switchedTestbed, s streamStep) (result.Sample, error) {
 	if err := b.enter(ctx, s.stream.State); err != nil {
 		return result.Sample{}, err
 	}

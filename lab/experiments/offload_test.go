@@ -16,7 +16,7 @@ import (
 // offloadDefaults are what kong fills in.
 func offloadDefaults() Offload {
 	return Offload{
-		Contenders: []string{"kernel", "selvage"}, Encap: []overlay.Encapsulation{overlay.VXLAN}, Where: []string{rolePorts, roleUnderlay},
+		Targets: []string{"kernel", "selvage"}, Encap: []overlay.Encapsulation{overlay.VXLAN}, Where: []string{rolePorts, roleUnderlay},
 		Rounds: 5, UnderlayMTU: 1500, Family: 4, Pairs: 4, Streams: 8, Duration: time.Second,
 	}
 }
@@ -24,7 +24,7 @@ func offloadDefaults() Offload {
 func TestOffloadValidate(t *testing.T) {
 	for want, change := range map[string]func(*Offload){
 		"":                       func(*Offload) {},
-		"unknown contender":      func(c *Offload) { c.Contenders = []string{"wire"} },
+		"unknown target":         func(c *Offload) { c.Targets = []string{"wire"} },
 		"named twice":            func(c *Offload) { c.Encap = append(c.Encap, overlay.VXLAN) },
 		"--states":               func(c *Offload) { c.States = []string{"rss-off"} },
 		"--ways":                 func(c *Offload) { c.Ways = []string{oneWay, oneWay} },
@@ -66,20 +66,20 @@ func TestOffloadPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := c.plan(func(name string, e overlay.Encapsulation) bool { return name != "kernel" || e == overlay.VXLAN })
-	perRound := 8 * 7 * 2 * 3 // states, sizes, ways, contenders with encapsulations
+	perRound := 8 * 7 * 2 * 3 // states, sizes, ways, targets with encapsulations
 	if len(steps) != 5*perRound {
 		t.Fatalf("%d steps, want %d", len(steps), 5*perRound)
 	}
 	seen, first := map[string]int{}, map[string]int{}
 	for i, s := range steps {
-		seen[s.contender+" "+s.kase]++
-		if s.stream.Case() != s.kase || s.round != 1+i/perRound {
+		seen[s.target+" "+s.caseName]++
+		if s.stream.Case() != s.caseName || s.round != 1+i/perRound {
 			t.Errorf("step %d is %+v", i, s)
 		}
 		// What is compared is neighbours.
-		if s.stream.Encapsulation == "vxlan" && (i == 0 || steps[i-1].kase != s.kase) {
-			first[s.contender]++
-			if steps[i+1].kase != s.kase || steps[i+1].contender == s.contender {
+		if s.stream.Encapsulation == "vxlan" && (i == 0 || steps[i-1].caseName != s.caseName) {
+			first[s.target]++
+			if steps[i+1].caseName != s.caseName || steps[i+1].target == s.target {
 				t.Errorf("after %s comes %s", s, steps[i+1])
 			}
 		}

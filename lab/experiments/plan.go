@@ -7,14 +7,16 @@ import (
 
 // step is one sample to take.
 type step struct {
-	round     int // from 1
-	kase      string
-	contender string
-	planned   time.Duration // of measuring
+	round    int // from 1
+	caseName string
+	target   string
+	planned  time.Duration // of measuring
 }
 
 // String names the sample in a progress line.
-func (s step) String() string { return fmt.Sprintf("round %d: %s of %s", s.round, s.kase, s.contender) }
+func (s step) String() string {
+	return fmt.Sprintf("round %d: %s of %s", s.round, s.caseName, s.target)
+}
 
 // pace estimates the time that samples take besides measuring: settling, warming
 // up, starting instruments.

@@ -15,10 +15,10 @@ import (
 // Rfc2544 is the command line of the experiment on transit between uplinks and
 // tunnels, by the tests of RFC 2544 section 26.
 type Rfc2544 struct {
-	Contenders []string `placeholder:"NAME" default:"limit,kernel,ovs,selvage" help:"Data paths to compare: ${default} by default; there are kernel-route, selvage-geneve, selvage-nvgre and selvage-tc too, and NAME=PROGRAM is the edge of another build. Ratios are against limit."`
+	Targets    []string `placeholder:"NAME" default:"limit,kernel,ovs,selvage" help:"Data paths to compare: ${default} by default; there are kernel-route, selvage-geneve, selvage-nvgre and selvage-tc too, and NAME=PROGRAM is the edge of another build. Ratios are against limit."`
 	Directions []string `placeholder:"NAME" enum:"encap,decap,both" help:"From uplink to tunnel, back, and both by frames that the far side loops back: ${enum}; all by default, with --quick the first two."`
 	Quick      bool     `help:"In minutes: encap and decap of 64, 512 and 1518 bytes, 3 rounds of short trials."`
-	Rounds     int      `default:"3" help:"Samples of each contender and case."`
+	Rounds     int      `default:"3" help:"Samples of each target and case."`
 	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
 	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
 
@@ -48,19 +48,19 @@ type Rfc2544 struct {
 	Reset           bool          `group:"Trials" help:"Time the recovery from a restart of the data path (section 26.6)."`
 
 	Cores          string `group:"Device" enum:"inline,split" default:"inline" help:"Run generator, device and sink on one core, which is exact, or give device and sink the other: ${enum}. A device in user space has the other in any case."`
-	SelvageTransit string `group:"Device" placeholder:"MODE" enum:"auto,native,generic,tc" default:"native" help:"Transit mode of contenders selvage, selvage-geneve and selvage-nvgre: auto, native, generic or tc; ${default}. The links are veths, on which auto is tc."`
-	SelvageBinary  string `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of contenders without one of their own; this one by default."`
+	SelvageTransit string `group:"Device" placeholder:"MODE" enum:"auto,native,generic,tc" default:"native" help:"Transit mode of targets selvage, selvage-geneve and selvage-nvgre: auto, native, generic or tc; ${default}. The links are veths, on which auto is tc."`
+	SelvageBinary  string `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; this one by default."`
 
 	programs builds
 }
 
-// Contenders of the experiment besides those of Selvage.
+// Targets of the experiment besides those of Selvage.
 const (
 	limitName, kernelName, routeName, ovsName = stats.Limit, "kernel", "kernel-route", "ovs"
 	tcName                                    = "selvage-tc"
 )
 
-func transitContenders() []string {
+func transitTargets() []string {
 	return []string{limitName, kernelName, routeName, ovsName, "selvage", "selvage-geneve", "selvage-nvgre", tcName}
 }
 
@@ -71,7 +71,7 @@ const mtuPacket, mtuFrame, leastIPv6 = 1500, 1518, 84
 
 // Validate checks what belongs together and fills in what --quick means.
 func (c *Rfc2544) Validate() (err error) {
-	if c.Contenders, c.programs, err = readBuilds(c.Contenders, transitContenders()); err != nil {
+	if c.Targets, c.programs, err = readBuilds(c.Targets, transitTargets()); err != nil {
 		return err
 	}
 	c.fill()
@@ -80,7 +80,7 @@ func (c *Rfc2544) Validate() (err error) {
 			c.Sizes[i] = mtuFrame
 		}
 	}
-	if err := checkNames(c.Contenders, c.programs.and(transitContenders())); err != nil {
+	if err := checkNames(c.Targets, c.programs.and(transitTargets())); err != nil {
 		return err
 	}
 	return errors.Join(c.checkTraffic(), c.checkSearch(), c.checkTrials())
@@ -148,7 +148,7 @@ func (c *Rfc2544) checkDirections() error {
 			return fmt.Errorf("--directions: %s is named twice", name)
 		}
 	}
-	if slices.Contains(c.Contenders, routeName) && slices.Equal(c.Directions, []string{stats.Both}) && len(c.FlowSweep) == 0 {
+	if slices.Contains(c.Targets, routeName) && slices.Equal(c.Directions, []string{stats.Both}) && len(c.FlowSweep) == 0 {
 		return fmt.Errorf("--directions: %s has no tunnel for the far side to loop back, so it has nothing to measure; add encap or decap", routeName)
 	}
 	return nil
@@ -196,13 +196,13 @@ func (c *Rfc2544) checkTrials() error {
 	return nil
 }
 
-// transitEncapsulation is a contender's, "" where there is no tunnel.
-func transitEncapsulation(contender string) overlay.Encapsulation {
-	switch contender {
+// transitEncapsulation is a target's, "" where there is no tunnel.
+func transitEncapsulation(target string) overlay.Encapsulation {
+	switch target {
 	case limitName, routeName:
 		return ""
 	case "selvage-geneve", "selvage-nvgre":
-		return overlay.Encapsulation(strings.TrimPrefix(contender, "selvage-"))
+		return overlay.Encapsulation(strings.TrimPrefix(target, "selvage-"))
 	}
 	return overlay.VXLAN
 }

@@ -44,13 +44,13 @@ func transit(t *testing.T, args ...string) result.Result {
 }
 
 func TestRfc2544(t *testing.T) {
-	contenders, sizes := []string{"limit", "selvage"}, []string{"64"}
+	targets, sizes := []string{"limit", "selvage"}, []string{"64"}
 	if tier.IsLong() {
-		contenders, sizes = append(contenders, "kernel", "kernel-route"), append(sizes, "1500")
+		targets, sizes = append(targets, "kernel", "kernel-route"), append(sizes, "1500")
 	}
-	r := transit(t, "rfc2544", "--contenders", strings.Join(contenders, ","), "--sizes", strings.Join(sizes, ","), "--directions", "encap,decap", "--loss-curve")
-	if len(r.Samples) != len(contenders)*len(sizes)*2 || len(r.Contenders) != len(contenders) {
-		t.Fatalf("%d samples of %d contenders, want one of each of %v, %v and both directions", len(r.Samples), len(r.Contenders), contenders, sizes)
+	r := transit(t, "rfc2544", "--targets", strings.Join(targets, ","), "--sizes", strings.Join(sizes, ","), "--directions", "encap,decap", "--loss-curve")
+	if len(r.Samples) != len(targets)*len(sizes)*2 || len(r.Targets) != len(targets) {
+		t.Fatalf("%d samples of %d targets, want one of each of %v, %v and both directions", len(r.Samples), len(r.Targets), targets, sizes)
 	}
 	for _, s := range r.Samples {
 		m := s.Metrics
@@ -58,21 +58,21 @@ func TestRfc2544(t *testing.T) {
 		if !ok || (traffic.Size != 64 && traffic.Size != 1518) {
 			t.Errorf("case %s", s.Case)
 		}
-		overhead := map[string]float64{"kernel": 50, "selvage": 50}[s.Contender]
+		overhead := map[string]float64{"kernel": 50, "selvage": 50}[s.Target]
 		if m[stats.NDR] <= 0 || m[stats.PDR] < m[stats.NDR] || m[stats.Ceiling] <= 0 || m[stats.NSPerPacket] <= m[stats.DeviceNS] || m["frame_out"] != float64(traffic.Size)+overhead {
-			t.Errorf("%s of %s: %v", s.Case, s.Contender, m)
+			t.Errorf("%s of %s: %v", s.Case, s.Target, m)
 		}
 		for _, name := range []string{"latency_min", "latency_mean", stats.LatencyP50, stats.LatencyP99, "latency_p999", "latency_p50_10", "latency_p99_50", "latency_p99_90"} {
 			if m[name] <= 0 {
-				t.Errorf("%s of %s: %s is %v µs", s.Case, s.Contender, name, m[name])
+				t.Errorf("%s of %s: %s is %v µs", s.Case, s.Target, name, m[name])
 			}
 		}
 		if m[stats.LatencyP99] < m[stats.LatencyP50] || len(s.Latency) == 0 || len(s.Series[stats.LossLoad]) != len(s.Series[stats.LossShare]) {
-			t.Errorf("%s of %s: latency %v, loss %v", s.Case, s.Contender, s.Latency, s.Series)
+			t.Errorf("%s of %s: latency %v, loss %v", s.Case, s.Target, s.Latency, s.Series)
 		}
 		egress := m["forwarded"] * (m["frame_out"] + 20) * 8 / 1000
 		if m["egress"] < egress*0.999 || m["egress"] > egress*1.001 || m["line_share"] < m["egress"]/100.1 {
-			t.Errorf("%s of %s: egress %v Gbit/s, want %v; share of the line %v", s.Case, s.Contender, m["egress"], egress, m["line_share"])
+			t.Errorf("%s of %s: egress %v Gbit/s, want %v; share of the line %v", s.Case, s.Target, m["egress"], egress, m["line_share"])
 		}
 	}
 	if row, ok := stats.Find(r.Summary, "selvage", "encap-64", stats.NDR); !ok || row.Baseline != "limit" || row.Unit != "Mpps" {
@@ -92,8 +92,8 @@ func TestCache(t *testing.T) {
 	for _, s := range r.Samples {
 		hits := s.Metrics[stats.HitRate]
 		if s.Metrics[stats.NSPerPacket] <= s.Metrics[stats.DeviceNS] || s.Metrics["forwarded"] <= 0 ||
-			(s.Contender == stats.CacheOn) != (hits > 0.9) || (s.Contender == stats.CacheOff) != (hits == 0) {
-			t.Errorf("%s of %s: %v", s.Case, s.Contender, s.Metrics)
+			(s.Target == stats.CacheOn) != (hits > 0.9) || (s.Target == stats.CacheOff) != (hits == 0) {
+			t.Errorf("%s of %s: %v", s.Case, s.Target, s.Metrics)
 		}
 	}
 	if _, ok := stats.Find(r.Summary, stats.CacheOn, "flows-100-routes-50", stats.NSPerPacket); !ok {
@@ -106,7 +106,7 @@ func TestRfc2544Interrupt(t *testing.T) {
 	tier.Long(t, "TestInterrupt and TestMtuInterrupt, of what is kept; TestRfc2544InterruptWhileBuilding")
 	t.Parallel()
 	root := t.TempDir()
-	p := start(t, "lab", "rfc2544", "--quick", "--results", root, "--contenders", "limit,kernel", "--sizes", "64,128,256")
+	p := start(t, "lab", "rfc2544", "--quick", "--results", root, "--targets", "limit,kernel", "--sizes", "64,128,256")
 	p.awaitLine(" 2/")
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	if code := p.end(); code != 1 || !strings.HasSuffix(p.stderr.String(), "\nselvage: interrupted\n") {
@@ -130,8 +130,8 @@ func TestRfc2544Interrupt(t *testing.T) {
 func TestRfc2544Failure(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	p := start(t, "lab", "rfc2544", "--quick", "--results", root, "--contenders", "limit,kernel,selvage", "--selvage-binary", "/bin/false")
-	if code := p.end(); code != 1 || !strings.Contains(p.stderr.String(), "contender selvage: ") {
+	p := start(t, "lab", "rfc2544", "--quick", "--results", root, "--targets", "limit,kernel,selvage", "--selvage-binary", "/bin/false")
+	if code := p.end(); code != 1 || !strings.Contains(p.stderr.String(), "target selvage: ") {
 		t.Errorf("exit status %d:\n%s", code, &p.stderr)
 	}
 	p.checkGone()
@@ -144,7 +144,7 @@ func TestRfc2544Failure(t *testing.T) {
 func TestRfc2544InterruptWhileBuilding(t *testing.T) {
 	for n := 2; n <= 5; n++ { // the first labs are the generator's own
 		t.Run(fmt.Sprintf("lab %d", n), func(t *testing.T) {
-			interruptAt(t, n, 4, "rfc2544", "--quick", "--contenders", "kernel,ovs,selvage", "--sizes", "64")
+			interruptAt(t, n, 4, "rfc2544", "--quick", "--targets", "kernel,ovs,selvage", "--sizes", "64")
 		})
 	}
 }

@@ -17,7 +17,7 @@ type transitStep struct {
 	routes    int     // behind the data path
 }
 
-// kinds are the cases without round and contender: direction by direction, the flow
+// kinds are the cases without round and target: direction by direction, the flow
 // sweep after them.
 func (c *Rfc2544) kinds() []transitStep {
 	var kinds []transitStep
@@ -33,7 +33,7 @@ func (c *Rfc2544) kinds() []transitStep {
 		}
 		t.Pairs = c.Scenario
 		kinds = append(kinds, transitStep{
-			step: step{kase: t.Case(), planned: c.planned()}, direction: t.Direction, stream: s, size: size,
+			step: step{caseName: t.Case(), planned: c.planned()}, direction: t.Direction, stream: s, size: size,
 		})
 	}
 	sizes := slices.Clone(c.Sizes)
@@ -61,21 +61,21 @@ func mean(mix []gen.Share) float64 {
 }
 
 // plan lists the samples: one case after the other in each round, and for each case
-// all contenders in the round's balanced order.
+// all targets in the round's balanced order.
 func (c *Rfc2544) plan() []transitStep {
-	return planTransit(c.Contenders, c.Rounds, c.kinds())
+	return planTransit(c.Targets, c.Rounds, c.kinds())
 }
 
-func planTransit(contenders []string, rounds int, kinds []transitStep) []transitStep {
+func planTransit(targets []string, rounds int, kinds []transitStep) []transitStep {
 	var steps []transitStep
-	for i, order := range stats.Balanced(contenders, rounds) {
+	for i, order := range stats.Balanced(targets, rounds) {
 		for _, kind := range kinds {
-			for _, contender := range order {
+			for _, target := range order {
 				// Nothing loops frames back that came without a tunnel.
-				if contender == routeName && kind.direction == stats.Both {
+				if target == routeName && kind.direction == stats.Both {
 					continue
 				}
-				kind.round, kind.contender = i+1, contender
+				kind.round, kind.target = i+1, target
 				steps = append(steps, kind)
 			}
 		}

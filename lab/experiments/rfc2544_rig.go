@@ -19,10 +19,10 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// rig is the instruments of one sample around a bed: what sends, what takes in and,
+// instruments is the instruments of one sample around a bed: what sends, what takes in and,
 // for frames that come back, what loops.
-type rig struct {
-	bed       *bed
+type instruments struct {
+	testbed   *testbed
 	watch     *losses.Watch
 	stream    gen.Stream
 	sender    *gen.Sender
@@ -35,23 +35,23 @@ type rig struct {
 	dropped   losses.Counts // by name, in all trials
 }
 
-// rigOptions are a sample's traffic and how its trials end.
-type rigOptions struct {
+// instrumentsOptions are a sample's traffic and how its trials end.
+type instrumentsOptions struct {
 	direction   string
 	stream      gen.Stream
 	drain, rest time.Duration
 }
 
-func (all *beds) rig(b *bed, o rigOptions) (*rig, error) {
-	r := &rig{bed: b, watch: all.watch, stream: o.stream, drain: o.drain, rest: o.rest, dropped: losses.Counts{}}
+func (all *testbeds) instruments(b *testbed, o instrumentsOptions) (*instruments, error) {
+	r := &instruments{testbed: b, watch: all.watch, stream: o.stream, drain: o.drain, rest: o.rest, dropped: losses.Counts{}}
 	if err := r.open(o); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
-func (r *rig) open(o rigOptions) error {
-	n := r.bed.net
+func (r *instruments) open(o instrumentsOptions) error {
+	n := r.testbed.net
 	s := o.stream
 	s.From, s.To = n.Outside, n.Inside
 	into, loop := n.Underlays, n.Uplinks
@@ -61,11 +61,11 @@ func (r *rig) open(o rigOptions) error {
 	if o.direction != stats.Encap {
 		into, loop = n.Uplinks, n.Underlays
 	}
-	ports, err := r.bed.ports(o.direction)
+	ports, err := r.testbed.ports(o.direction)
 	if err != nil {
 		return err
 	}
-	indexes, err := r.bed.indexes(into)
+	indexes, err := r.testbed.indexes(into)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (r *rig) open(o rigOptions) error {
 		return err
 	}
 	if o.direction == stats.Both {
-		if indexes, err = r.bed.indexes(loop); err != nil {
+		if indexes, err = r.testbed.indexes(loop); err != nil {
 			return err
 		}
 		if r.reflector, err = gen.NewReflector(n.Tester.Namespace, indexes, gen.SinkOptions{}); err != nil {
@@ -93,17 +93,17 @@ func (r *rig) open(o rigOptions) error {
 
 // look replaces the sink by one that looks at other things: what it does not have to, costs
 // rates nothing.
-func (r *rig) look(o gen.SinkOptions) (err error) {
+func (r *instruments) look(o gen.SinkOptions) (err error) {
 	if r.sink != nil {
 		if err := r.sink.Close(); err != nil {
 			return err
 		}
 	}
-	r.sink, err = gen.NewSink(r.bed.net.Tester.Namespace, r.into, o)
+	r.sink, err = gen.NewSink(r.testbed.net.Tester.Namespace, r.into, o)
 	return err
 }
 
-func (r *rig) close() error {
+func (r *instruments) close() error {
 	var errs []error
 	if r.sender != nil {
 		errs = append(errs, r.sender.Close())
@@ -145,10 +145,10 @@ func (p passage) forwarded(inline bool) float64 {
 }
 
 // inline says whether the generator's thread does all the work of device and sink too.
-func (b *bed) inline() bool { return !b.split && b.device.Process == 0 }
+func (b *testbed) inline() bool { return !b.split && b.device.Process == 0 }
 
 // send offers a load and accounts for every frame of it.
-func (r *rig) send(ctx context.Context, load gen.Load) (passage, error) {
+func (r *instruments) send(ctx context.Context, load gen.Load) (passage, error) {
 	before, err := r.drops(ctx)
 	if err != nil {
 		return passage{}, err
@@ -175,7 +175,7 @@ func (r *rig) send(ctx context.Context, load gen.Load) (passage, error) {
 const generatorPriority = 1
 
 // run has the generator send.
-func (r *rig) run(ctx context.Context, load gen.Load) (gen.Sent, error) {
+func (r *instruments) run(ctx context.Context, load gen.Load) (gen.Sent, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before, err := unix.SchedGetAttr(0, 0)
@@ -192,7 +192,7 @@ func (r *rig) run(ctx context.Context, load gen.Load) (gen.Sent, error) {
 
 // account reads sink and counters until no frame is on its way any more: each has come or
 // has been dropped. It gives up after the time that is waited for them.
-func (r *rig) account(ctx context.Context, p *passage, before losses.Counts) (err error) {
+func (r *instruments) account(ctx context.Context, p *passage, before losses.Counts) (err error) {
 	pause := 2 * time.Millisecond
 	for began := time.Now(); ; pause = min(2*pause, 100*time.Millisecond) {
 		if p.got, err = r.sink.Read(); err != nil {
@@ -226,9 +226,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // drops are all counters of lost packets of the bed's hosts: reasons of the kernel, and
 // what its driver and the device itself counted besides.
-func (r *rig) drops(ctx context.Context) (losses.Counts, error) {
+func (r *instruments) drops(ctx context.Context) (losses.Counts, error) {
 	all := losses.Counts{}
-	for host, inode := range r.bed.netns {
+	for host, inode := range r.testbed.netns {
 		counts, err := r.watch.Read(inode)
 		if err != nil {
 			return nil, err
@@ -239,12 +239,12 @@ func (r *rig) drops(ctx context.Context) (losses.Counts, error) {
 			}
 		}
 	}
-	driver, err := r.bed.net.DriverDrops()
+	driver, err := r.testbed.net.DriverDrops()
 	if err != nil {
 		return nil, err
 	}
-	if r.bed.device.Drops != nil {
-		own, err := r.bed.device.Drops(ctx)
+	if r.testbed.device.Drops != nil {
+		own, err := r.testbed.device.Drops(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -253,7 +253,7 @@ func (r *rig) drops(ctx context.Context) (losses.Counts, error) {
 		}
 	}
 	for name, n := range driver {
-		if !r.bed.device.Programs || !strings.HasPrefix(name, topo.DroppedByXDP) {
+		if !r.testbed.device.Programs || !strings.HasPrefix(name, topo.DroppedByXDP) {
 			all["device "+name] = n
 		}
 	}
@@ -262,12 +262,12 @@ func (r *rig) drops(ctx context.Context) (losses.Counts, error) {
 
 // excused are counters that count no loss, or one that the device counts itself, and what
 // the tester's own interface did not take from the generator, which counts that (overrun).
-func (r *rig) excused(host, name string) bool {
-	if host == r.bed.net.Tester.Name {
+func (r *instruments) excused(host, name string) bool {
+	if host == r.testbed.net.Tester.Name {
 		return strings.HasPrefix(name, losses.Transmit)
 	}
 	reason, freed := strings.CutPrefix(name, losses.Freed)
-	return freed && slices.Contains(r.bed.device.Excused, reason)
+	return freed && slices.Contains(r.testbed.device.Excused, reason)
 }
 
 // strangers are the packets that may die during a passage without being of it: address
@@ -289,7 +289,7 @@ func (p passage) unaccounted() string {
 }
 
 // trial is a passage at a rate as a search wants it.
-func (r *rig) trial(ctx context.Context, pps float64, length time.Duration) (search.Outcome, error) {
+func (r *instruments) trial(ctx context.Context, pps float64, length time.Duration) (search.Outcome, error) {
 	if err := sleep(ctx, r.rest); err != nil {
 		return search.Outcome{}, err
 	}
@@ -323,7 +323,7 @@ func warmTime(flows int) time.Duration {
 const slowestWarm = 4 * time.Second
 
 // warm sends every flow's first frames, until all of them arrive.
-func (r *rig) warm(ctx context.Context) error {
+func (r *instruments) warm(ctx context.Context) error {
 	frames := uint64(max(2*r.stream.Flows, 512))
 	rate := float64(frames) / warmTime(r.stream.Flows).Seconds()
 	var p passage
@@ -354,7 +354,7 @@ func (r *rig) warm(ctx context.Context) error {
 }
 
 // peak is what goes through when the generator sends as fast as it can.
-func (r *rig) peak(ctx context.Context, length time.Duration) (passage, error) {
+func (r *instruments) peak(ctx context.Context, length time.Duration) (passage, error) {
 	return r.send(ctx, gen.Load{Duration: length, Batch: peakBatch, Untimed: true})
 }
 

@@ -18,13 +18,13 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Rfc2544) Run(ctx context.Context, console *Console) error {
-	return conduct(ctx, console, stats.RFC2544, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, stats.RFC2544, c.Results, c.Output, c.measure)
 }
 
 // transitRun is a run of an experiment on transit and how far it is.
 type transitRun struct {
 	result   result.Result
-	beds     *beds
+	testbeds *testbeds
 	steps    []transitStep
 	pace     *pace
 	progress *progress
@@ -41,12 +41,12 @@ type transitRun struct {
 const transitExtra = 1500 * time.Millisecond
 
 func newTransitRun(r result.Result, steps []transitStep, console *Console) (*transitRun, error) {
-	beds, err := openBeds()
+	testbeds, err := openTestbeds()
 	if err != nil {
 		return nil, err
 	}
 	return &transitRun{
-		result: r, beds: beds, steps: steps, pace: &pace{first: transitExtra}, progress: newProgress(console.Err, len(steps)), ceilings: map[ceilingKey]ceiling{},
+		result: r, testbeds: testbeds, steps: steps, pace: &pace{first: transitExtra}, progress: newProgress(console.Err, len(steps)), ceilings: map[ceilingKey]ceiling{},
 	}, nil
 }
 
@@ -74,7 +74,7 @@ func (r *transitRun) measure(ctx context.Context, began time.Time) (result.Resul
 		err = r.takeAll(ctx)
 	}
 	r.result.Duration = time.Since(began).Seconds()
-	return r.result, removeAll(ctx, err, r.beds, r.progress)
+	return r.result, removeAll(ctx, err, r.testbeds, r.progress)
 }
 
 func (r *transitRun) takeAll(ctx context.Context) error {
@@ -83,7 +83,7 @@ func (r *transitRun) takeAll(ctx context.Context) error {
 		began := time.Now()
 		sample := r.take(ctx, s)
 		if err := ctx.Err(); err != nil { // the sample is half a one
-			r.result.Parameters[interrupted] = fmt.Sprintf("case %s, round %d", s.kase, s.round)
+			r.result.Parameters[interrupted] = fmt.Sprintf("case %s, round %d", s.caseName, s.round)
 			return err
 		}
 		sample.Start = began.Sub(r.result.Started).Seconds()
@@ -130,14 +130,14 @@ func (r *transitRun) selfTest(ctx context.Context) error {
 			return fmt.Errorf("self-test of the generator: %w", err)
 		}
 		if len(self.Busy) == 0 {
-			return fmt.Errorf("self-test of the generator: no run of %s was timed", s.kase)
+			return fmt.Errorf("self-test of the generator: no run of %s was timed", s.caseName)
 		}
 		if self.Lost > 0 {
-			return fmt.Errorf("self-test of the generator: %d frames of %s were lost without any device: nothing can be measured with it", self.Lost, s.kase)
+			return fmt.Errorf("self-test of the generator: %d frames of %s were lost without any device: nothing can be measured with it", self.Lost, s.caseName)
 		}
 		ns := stats.Median(self.Busy).Median
 		r.ceilings[key] = ceiling{perSecond(ns), ns}
-		name := "ceiling_" + strings.TrimPrefix(strings.TrimPrefix(s.kase, "flows-"), s.direction+"-")
+		name := "ceiling_" + strings.TrimPrefix(strings.TrimPrefix(s.caseName, "flows-"), s.direction+"-")
 		if key.wrapped {
 			name += "_tunnel"
 		}
@@ -152,24 +152,24 @@ func (c *Rfc2544) measure(ctx context.Context, console *Console, began time.Time
 	if err != nil {
 		return result.Result{}, err
 	}
-	r.progress.note("contenders %s", strings.Join(c.Contenders, ", "))
+	r.progress.note("targets %s", strings.Join(c.Targets, ", "))
 	r.outcome = rateOutcome
 	r.build = func(ctx context.Context) error { return c.buildAll(ctx, r, console.Version) }
 	r.take = func(ctx context.Context, s transitStep) result.Sample {
-		return c.take(ctx, r.beds, r.beds.byName[s.contender], s, r.ceilings[s.ceiling()])
+		return c.take(ctx, r.testbeds, r.testbeds.byName[s.target], s, r.ceilings[s.ceiling()])
 	}
 	return r.measure(ctx, began)
 }
 
 func (c *Rfc2544) buildAll(ctx context.Context, r *transitRun, version string) (err error) {
-	for _, name := range c.Contenders {
-		b, err := r.beds.build(ctx, name, name, c.options(name))
+	for _, name := range c.Targets {
+		b, err := r.testbeds.build(ctx, name, name, c.options(name))
 		if err != nil {
 			return err
 		}
-		r.result.Contenders = append(r.result.Contenders, result.Contender{Name: name, Description: b.forwarder.Describe(), InnerMTU: mtuPacket})
+		r.result.Targets = append(r.result.Targets, result.Target{Name: name, Description: b.forwarder.Describe(), InnerMTU: mtuPacket})
 	}
-	first := r.beds.byName[c.Contenders[0]].net
+	first := r.testbeds.byName[c.Targets[0]].net
 	r.result.Topology = transitTopology(first)
 	r.result.Environment, err = transitEnvironment(ctx, first, version)
 	return err
@@ -179,7 +179,7 @@ func (c *Rfc2544) buildAll(ctx context.Context, r *transitRun, version string) (
 func (c *Rfc2544) describe(console *Console, began time.Time) result.Result {
 	p := map[string]string{
 		"rounds":           strconv.Itoa(c.Rounds),
-		"order":            "each case of a round runs all contenders in balanced order; each has hosts and links of its own, up from the first sample to the last",
+		"order":            "each case of a round runs all targets in balanced order; each has hosts and links of its own, up from the first sample to the last",
 		"directions":       strings.Join(c.Directions, ", "),
 		"sizes":            numbers(c.Sizes) + " bytes with FCS, of the inner frame where there is a tunnel; a packet of 1500 bytes is in a frame of 1518",
 		"flows":            strconv.Itoa(c.Flows),

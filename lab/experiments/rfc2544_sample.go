@@ -17,10 +17,10 @@ import (
 )
 
 // take takes the sample of s on b. A failure is in the sample, not beside it.
-func (c *Rfc2544) take(ctx context.Context, all *beds, b *bed, s transitStep, ceiling ceiling) result.Sample {
+func (c *Rfc2544) take(ctx context.Context, all *testbeds, b *testbed, s transitStep, ceiling ceiling) result.Sample {
 	began := time.Now()
 	m := &rateSample{Rfc2544: c, step: s, ceiling: ceiling, sample: result.Sample{
-		Contender: s.contender, Case: s.kase, Round: s.round, Metrics: map[string]float64{}, Series: map[string][]float64{},
+		Target: s.target, Case: s.caseName, Round: s.round, Metrics: map[string]float64{}, Series: map[string][]float64{},
 	}}
 	if err := m.attempt(ctx, all, b); err != nil {
 		m.sample.Error = err.Error()
@@ -32,16 +32,16 @@ func (c *Rfc2544) take(ctx context.Context, all *beds, b *bed, s transitStep, ce
 // rateSample is a sample while it is taken.
 type rateSample struct {
 	*Rfc2544
-	step    transitStep
-	ceiling ceiling
-	sample  result.Sample
-	rig     *rig
-	peak    float64   // frames/s that went through at the generator's fastest
-	offered float64   // frames/s that the generator sent meanwhile
-	top     float64   // rate of the search that stands for the generator's fastest; 0 is none
-	tops    []float64 // frames/s that came through when it was asked for
-	costs   []float64 // ns of a core for a frame then
-	found   search.Result
+	step        transitStep
+	ceiling     ceiling
+	sample      result.Sample
+	instruments *instruments
+	peak        float64   // frames/s that went through at the generator's fastest
+	offered     float64   // frames/s that the generator sent meanwhile
+	top         float64   // rate of the search that stands for the generator's fastest; 0 is none
+	tops        []float64 // frames/s that came through when it was asked for
+	costs       []float64 // ns of a core for a frame then
+	found       search.Result
 }
 
 func (m *rateSample) set(name string, value float64) {
@@ -50,22 +50,22 @@ func (m *rateSample) set(name string, value float64) {
 	}
 }
 
-func (m *rateSample) attempt(ctx context.Context, all *beds, b *bed) (err error) {
+func (m *rateSample) attempt(ctx context.Context, all *testbeds, b *testbed) (err error) {
 	busy, err := settle(ctx, min(settleTime, max(m.Settle, 50*time.Millisecond)))
 	if err != nil {
 		return err
 	}
 	m.set(idleBusy, busy)
-	m.rig, err = all.rig(b, rigOptions{direction: m.step.direction, stream: m.step.stream, drain: m.Drain, rest: m.Settle})
+	m.instruments, err = all.instruments(b, instrumentsOptions{direction: m.step.direction, stream: m.step.stream, drain: m.Drain, rest: m.Settle})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, m.rig.close()) }()
+	defer func() { err = errors.Join(err, m.instruments.close()) }()
 	for _, stage := range []struct {
 		what string
 		do   func(context.Context) error
 	}{
-		{"warm-up", m.rig.warm}, {"highest rate", m.highest}, {"search", m.search},
+		{"warm-up", m.instruments.warm}, {"highest rate", m.highest}, {"search", m.search},
 		{"loss curve", m.lossCurve}, {"back to back", m.backToBack}, {"recovery", m.recovery},
 		{"latency", m.latency}, {"reset", m.reset},
 	} {
@@ -73,7 +73,7 @@ func (m *rateSample) attempt(ctx context.Context, all *beds, b *bed) (err error)
 			return fmt.Errorf("%s: %w", stage.what, err)
 		}
 	}
-	for name, n := range m.rig.dropped {
+	for name, n := range m.instruments.dropped {
 		m.set("drops: "+name, float64(n))
 	}
 	return nil
@@ -91,7 +91,7 @@ func (m *rateSample) highest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b := m.rig.bed
+	b := m.instruments.testbed
 	if m.peak = p.forwarded(b.inline()); m.peak == 0 {
 		return fmt.Errorf("none of %d frames came through (%s)", p.sent.Frames, p.dropped)
 	}
@@ -115,7 +115,7 @@ func (m *rateSample) watched(ctx context.Context) (p passage, spent measure.CPU,
 		return p, spent, 0, err
 	}
 	began := time.Now()
-	if p, err = m.rig.peak(ctx, max(m.InitialDuration, min(m.Duration, time.Second))); err != nil {
+	if p, err = m.instruments.peak(ctx, max(m.InitialDuration, min(m.Duration, time.Second))); err != nil {
 		return p, spent, 0, err
 	}
 	took = time.Since(began)
@@ -130,7 +130,7 @@ func (m *rateSample) reference() (pps float64, generator bool) {
 	return min(line, m.ceiling.rate), m.ceiling.rate < line
 }
 
-// framing is the preamble and the gap of a frame on the wire, in bytes (IEEE 802.3).
+// framing is the preamble and the outage of a frame on the wire, in bytes (IEEE 802.3).
 const framing = 20
 
 // search looks for the rates without loss and with little.
@@ -178,12 +178,12 @@ const (
 // trial is one of the search.
 func (m *rateSample) trial(ctx context.Context, pps float64, length time.Duration) (search.Outcome, error) {
 	if m.top == 0 || pps < m.top {
-		return m.rig.trial(ctx, pps, length)
+		return m.instruments.trial(ctx, pps, length)
 	}
 	if err := sleep(ctx, m.Settle); err != nil {
 		return search.Outcome{}, err
 	}
-	p, err := m.rig.peak(ctx, length)
+	p, err := m.instruments.peak(ctx, length)
 	if err == nil && p.void == "" {
 		m.fast(p)
 	}
@@ -192,7 +192,7 @@ func (m *rateSample) trial(ctx context.Context, pps float64, length time.Duratio
 
 // fast keeps what a passage at the generator's fastest says.
 func (m *rateSample) fast(p passage) {
-	rate := p.forwarded(m.rig.bed.inline())
+	rate := p.forwarded(m.instruments.testbed.inline())
 	m.costs = append(m.costs, perPacket(rate))
 	if p.lost == 0 {
 		m.tops = append(m.tops, rate)
@@ -221,7 +221,7 @@ func (m *rateSample) rates() {
 	m.set(stats.PDR, partial/1e6)
 	m.set("offered", offered/1e6)
 	m.set("forwarded", partial/1e6)
-	out := m.step.size + float64(m.overhead(m.step.contender))
+	out := m.step.size + float64(m.overhead(m.step.target))
 	egress := partial * (out + framing) * 8 / 1e9
 	m.set("frame_out", out)
 	m.set("egress", egress)
@@ -230,7 +230,7 @@ func (m *rateSample) rates() {
 	m.set("trials", float64(len(m.found.Trials)))
 	m.set("peak", m.peak/1e6)
 	cost := stats.Median(m.costs).Median
-	if !m.rig.bed.inline() { // overload is not what it is fastest at
+	if !m.instruments.testbed.inline() { // overload is not what it is fastest at
 		cost = perPacket(max(m.peak, partial, noDrop))
 	}
 	m.set(stats.NSPerPacket, cost)
@@ -264,7 +264,7 @@ func (m *rateSample) latency(ctx context.Context) error {
 	if m.LatencyTrials == 0 || ndr.Throughput == 0 {
 		return nil
 	}
-	if err := m.rig.look(gen.SinkOptions{Latency: true}); err != nil {
+	if err := m.instruments.look(gen.SinkOptions{Latency: true}); err != nil {
 		return err
 	}
 	plan, _, err := search.LatencyPlan(ndr.Lower, m.latencyDuration(), m.LatencyTrials)
@@ -292,7 +292,7 @@ func (m *rateSample) timed(ctx context.Context, point search.Point, figures map[
 		if err := sleep(ctx, m.Settle); err != nil {
 			return err
 		}
-		p, err := m.rig.send(ctx, gen.Load{Rate: point.PPS, Duration: point.Length})
+		p, err := m.instruments.send(ctx, gen.Load{Rate: point.PPS, Duration: point.Length})
 		switch {
 		case err != nil:
 			return err

@@ -35,8 +35,8 @@ func TestRfc2544Validate(t *testing.T) {
 		{"--quick --family 6 --underlay 6 --scenario 2", ""},
 		{"--sizes 1500", ""},
 		{"--flow-sweep 1,1280,100000,1000000", ""},
-		{"--contenders limit,fast", `unknown contender "fast"`},
-		{"--contenders limit,limit", "named twice"},
+		{"--targets limit,fast", `unknown target "fast"`},
+		{"--targets limit,limit", "named twice"},
 		{"--directions encap,encap", "named twice"},
 		{"--directions sideways", "must be one of"},
 		{"--sizes 64,64", "64 is named twice"},
@@ -63,7 +63,7 @@ func TestRfc2544Validate(t *testing.T) {
 		{"--scenario 3", "must be one of"},
 		{"--cores many", "must be one of"},
 		{"--selvage-transit fast", "must be one of"},
-		{"--contenders kernel-route --directions both", "no tunnel for the far side"},
+		{"--targets kernel-route --directions both", "no tunnel for the far side"},
 	} {
 		_, err := parseRfc2544(tt.args)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
@@ -91,26 +91,26 @@ func TestRfc2544Defaults(t *testing.T) {
 	}
 }
 
-// Every contender takes every case in every round, neighbours in time; only what cannot be
+// Every target takes every case in every round, neighbours in time; only what cannot be
 // is left out.
 func TestRfc2544Plan(t *testing.T) {
-	c, err := parseRfc2544("--quick --contenders limit,kernel-route,selvage --directions encap,both --sizes 64,512 --imix --flow-sweep 1,100000 --rounds 2 --scenario 2")
+	c, err := parseRfc2544("--quick --targets limit,kernel-route,selvage --directions encap,both --sizes 64,512 --imix --flow-sweep 1,100000 --rounds 2 --scenario 2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cases := []string{"encap-64-x2", "encap-512-x2", "encap-imix-x2", "both-64-x2", "both-512-x2", "both-imix-x2", "encap-64-flows-1-x2", "encap-64-flows-100000-x2"}
 	var kinds []string
 	for _, k := range c.kinds() {
-		kinds = append(kinds, k.kase)
-		traffic, ok := stats.Transit(k.kase)
-		if !ok || traffic.Case() != k.kase || traffic.Direction != k.direction {
-			t.Errorf("case %s is read as %+v", k.kase, traffic)
+		kinds = append(kinds, k.caseName)
+		traffic, ok := stats.Transit(k.caseName)
+		if !ok || traffic.Case() != k.caseName || traffic.Direction != k.direction {
+			t.Errorf("case %s is read as %+v", k.caseName, traffic)
 		}
 		if err := k.stream.Check(); err != nil {
-			t.Errorf("%s: %v", k.kase, err)
+			t.Errorf("%s: %v", k.caseName, err)
 		}
 		if flows := max(traffic.Flows, 1); traffic.Flows > 0 && k.stream.Flows != flows {
-			t.Errorf("%s has %d flows", k.kase, k.stream.Flows)
+			t.Errorf("%s has %d flows", k.caseName, k.stream.Flows)
 		}
 	}
 	if !slices.Equal(kinds, cases) {
@@ -118,8 +118,8 @@ func TestRfc2544Plan(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for _, s := range c.plan() {
-		seen[fmt.Sprint(s.round, s.kase, s.contender)]++
-		if s.contender == routeName && s.direction == stats.Both {
+		seen[fmt.Sprint(s.round, s.caseName, s.target)]++
+		if s.target == routeName && s.direction == stats.Both {
 			t.Errorf("%s is planned", s)
 		}
 	}
@@ -167,8 +167,8 @@ func TestCacheValidate(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"", ""},
 		{"--quick", ""},
-		{"--contenders cache-on", ""},
-		{"--contenders cache", `unknown contender "cache"`},
+		{"--targets cache-on", ""},
+		{"--targets cache", `unknown target "cache"`},
 		{"--flows 0", "--flows, --frame"},
 		{"--flows 5,5", "named twice"},
 		{"--frame 20", "--flows, --frame"},
@@ -194,11 +194,11 @@ func TestCachePlan(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for _, s := range c.plan() {
-		load, ok := stats.Cached(s.kase)
+		load, ok := stats.Cached(s.caseName)
 		if !ok || load.Flows != s.stream.Flows || load.Routes != s.routes {
-			t.Errorf("case %s is read as %+v, and has %d flows and %d routes", s.kase, load, s.stream.Flows, s.routes)
+			t.Errorf("case %s is read as %+v, and has %d flows and %d routes", s.caseName, load, s.stream.Flows, s.routes)
 		}
-		seen[s.kase+" "+s.contender]++
+		seen[s.caseName+" "+s.target]++
 	}
 	if len(seen) != 8 || seen["flows-1280-routes-1000 cache-off"] != 3 {
 		t.Errorf("samples %v", seen)

@@ -40,7 +40,7 @@ func (m *rateSample) backToBack(ctx context.Context) error {
 		repeat = quickRepeats
 	}
 	burst := func(ctx context.Context, frames uint64) (search.Outcome, error) {
-		p, err := m.rig.send(ctx, gen.Load{Frames: frames, Batch: peakBatch, Untimed: true})
+		p, err := m.instruments.send(ctx, gen.Load{Frames: frames, Batch: peakBatch, Untimed: true})
 		return search.Outcome{Sent: p.sent.Frames, Lost: p.lost, Unsent: p.sent.Unsent + p.sent.Overrun, Void: p.void}, err
 	}
 	const seconds = 2 // RFC 2544 section 26.4
@@ -91,14 +91,14 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 // recovery.
 func (m *rateSample) overload(ctx context.Context, high, low float64) (after time.Duration, lost uint64, err error) {
 	// Not drained: frames that queue are what the device recovers from.
-	p, err := m.rig.unchecked(ctx, gen.Load{Rate: high, Duration: m.Duration, Untimed: true, Batch: searchBatch(high)}, 0)
+	p, err := m.instruments.unchecked(ctx, gen.Load{Rate: high, Duration: m.Duration, Untimed: true, Batch: searchBatch(high)}, 0)
 	if err != nil {
 		return 0, 0, err
 	}
 	lost = p.lost
 	began := time.Now()
 	for quiet := 0; quiet < 5; quiet++ {
-		p, err := m.rig.unchecked(ctx, gen.Load{Rate: low, Duration: slice, Untimed: true}, slice)
+		p, err := m.instruments.unchecked(ctx, gen.Load{Rate: low, Duration: slice, Untimed: true}, slice)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -113,7 +113,7 @@ func (m *rateSample) overload(ctx context.Context, high, low float64) (after tim
 }
 
 // unchecked is a passage without accounts, whose end may be in the next one.
-func (r *rig) unchecked(ctx context.Context, load gen.Load, drain time.Duration) (p passage, err error) {
+func (r *instruments) unchecked(ctx context.Context, load gen.Load, drain time.Duration) (p passage, err error) {
 	if err := r.sink.Reset(r.sender.Next()); err != nil {
 		return p, err
 	}
@@ -140,7 +140,7 @@ const (
 	resetQuiet = time.Second
 )
 
-// reset restarts the data path under a steady stream, and times the gap.
+// reset restarts the data path under a steady stream, and times the outage.
 func (m *rateSample) reset(ctx context.Context) error {
 	ndr, _ := m.found.Find(search.NDR)
 	if !m.Reset || ndr.Throughput == 0 {
@@ -151,39 +151,39 @@ func (m *rateSample) reset(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	gap, err := search.Reset([]search.Outage{outage})
-	m.set("reset_ms", ms(gap))
+	reset, err := search.Reset([]search.Outage{outage})
+	m.set("reset_ms", ms(reset))
 	return err
 }
 
-// outage is the gap in a stream while the data path is stopped and started.
+// outage is the outage in a stream while the data path is stopped and started.
 func (m *rateSample) outage(ctx context.Context, pps float64) (search.Outage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := m.rig.sink.Reset(m.rig.sender.Next()); err != nil {
+	if err := m.instruments.sink.Reset(m.instruments.sender.Next()); err != nil {
 		return search.Outage{}, err
 	}
 	sent := make(chan error, 1)
 	go func() {
-		_, err := m.rig.run(ctx, gen.Load{Rate: pps, Duration: resetTime, Untimed: true})
+		_, err := m.instruments.run(ctx, gen.Load{Rate: pps, Duration: resetTime, Untimed: true})
 		sent <- err
 	}()
-	gap, err := m.watchGap(ctx, pps)
+	outage, err := m.watchOutage(ctx, pps)
 	cancel()
 	if end := <-sent; end != nil && !errors.Is(end, context.Canceled) {
 		err = errors.Join(err, end)
 	}
-	return gap, err
+	return outage, err
 }
 
-// gap is the longest time between two looks at the sink that saw new frames.
-type gap struct {
+// outage is the longest time between two looks at the sink that saw new frames.
+type outage struct {
 	frames         uint64
 	last           time.Duration // when new frames were seen
 	begins, closes time.Duration
 }
 
-func (g *gap) see(now time.Duration, frames uint64) {
+func (g *outage) see(now time.Duration, frames uint64) {
 	if frames == g.frames {
 		return
 	}
@@ -193,15 +193,15 @@ func (g *gap) see(now time.Duration, frames uint64) {
 	g.frames, g.last = frames, now
 }
 
-// watchGap restarts the device and looks at the sink every millisecond, until frames
+// watchOutage restarts the device and looks at the sink every millisecond, until frames
 // have come again for a while.
-func (m *rateSample) watchGap(ctx context.Context, pps float64) (search.Outage, error) {
-	var g gap
+func (m *rateSample) watchOutage(ctx context.Context, pps float64) (search.Outage, error) {
+	var g outage
 	var done chan error // unless nil, says that the device was restarted
 	began, restarted := time.Now(), time.Duration(0)
 	for {
 		now := time.Since(began)
-		got, err := m.rig.sink.Read()
+		got, err := m.instruments.sink.Read()
 		if err != nil {
 			return search.Outage{}, err
 		}
@@ -209,7 +209,7 @@ func (m *rateSample) watchGap(ctx context.Context, pps float64) (search.Outage, 
 		switch {
 		case done == nil && now > resetQuiet:
 			done = make(chan error, 1)
-			go func() { done <- m.rig.bed.restart(ctx) }()
+			go func() { done <- m.instruments.testbed.restart(ctx) }()
 		case restarted > 0 && g.last > restarted+resetQuiet:
 			return search.Outage{Last: g.begins, First: g.closes}, nil
 		case now > resetTime-resetQuiet:
@@ -229,7 +229,7 @@ func (m *rateSample) watchGap(ctx context.Context, pps float64) (search.Outage, 
 }
 
 // restart stops the device's data path and starts it again.
-func (b *bed) restart(ctx context.Context) error {
+func (b *testbed) restart(ctx context.Context) error {
 	if err := b.net.Stop(); err != nil {
 		return err
 	}

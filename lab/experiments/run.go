@@ -23,12 +23,12 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Ab) Run(ctx context.Context, console *Console) error {
-	return conduct(ctx, console, stats.AB, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, stats.AB, c.Results, c.Output, c.measure)
 }
 
-// conduct makes the directory of a run under results, measures, and writes and prints
+// runExperiment makes the directory of a run under results, measures, and writes and prints
 // what came of it.
-func conduct(ctx context.Context, console *Console, experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
+func runExperiment(ctx context.Context, console *Console, experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and BPF need root: run it with sudo")
 	}
@@ -91,7 +91,7 @@ func (c *Ab) measure(ctx context.Context, console *Console, began time.Time) (r 
 	p := newProgress(console.Err, c.Rounds)
 	defer p.close()
 	pace := roundPace{planned: c.planned()}
-	p.note("%s: %d rounds, about %s", strings.Join(c.Contenders, ", "), c.Rounds, about(pace.left(c.Rounds)))
+	p.note("%s: %d rounds, about %s", strings.Join(c.Targets, ", "), c.Rounds, about(pace.left(c.Rounds)))
 	p.begin("looking at the machine", pace.left(c.Rounds))
 	r = c.describe(console, began)
 	if r.Environment, err = c.environment(ctx, console.Version); err != nil {
@@ -175,7 +175,7 @@ func (c *Ab) parameters() map[string]string {
 	p := map[string]string{
 		"rounds":           strconv.Itoa(c.Rounds),
 		"bridge_netfilter": string(c.BridgeNetfilter),
-		"order":            "all contenders of a round are up at once, each with hosts and links of its own; slices of a case alternate between them in balanced order; all is built anew for the next round",
+		"order":            "all targets of a round are up at once, each with hosts and links of its own; slices of a case alternate between them in balanced order; all is built anew for the next round",
 		"cases":            strings.Join(c.Cases, ", "),
 		"cycles":           strconv.Itoa(c.Cycles),
 		"slice":            c.Slice.String(),
@@ -202,9 +202,9 @@ func (c *Ab) parameters() map[string]string {
 	return p
 }
 
-// contender describes a path, with what its headers cost against plain.
-func (c *Ab) contender(name string, p *topo.Path, env result.Environment) result.Contender {
-	d := result.Contender{Name: name, Description: p.Description, InnerMTU: p.InnerMTU}
+// target describes a path, with what its headers cost against plain.
+func (c *Ab) target(name string, p *topo.Path, env result.Environment) result.Target {
+	d := result.Target{Name: name, Description: p.Description, InnerMTU: p.InnerMTU}
 	if program := c.programs[name]; program != "" {
 		d.Description += ", of " + program
 	}

@@ -21,7 +21,7 @@ type Size struct {
 	Frame int     `default:"512" placeholder:"BYTES" help:"Size of a frame before the tunnel, with FCS; ${default}."`
 
 	From        string  `placeholder:"FILE" type:"existingfile" help:"Result of selvage lab rfc2544 on a host like those that are to be bought: the rate per core."`
-	Contender   string  `default:"selvage" help:"Whose rate to take from the result; ${default}."`
+	Target      string  `default:"selvage" help:"Whose rate to take from the result; ${default}."`
 	MppsPerCore float64 `placeholder:"RATE" help:"Million packets a second of one core, instead of --from."`
 
 	Encap  overlay.Encapsulation `enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation: ${enum}."`
@@ -79,7 +79,7 @@ func (c *Size) cost() (sizing.Cost, error) {
 	if err != nil {
 		return sizing.Cost{}, err
 	}
-	cost, err := sizing.From(r, c.Contender, c.Frame)
+	cost, err := sizing.From(r, c.Target, c.Frame)
 	if err != nil {
 		return sizing.Cost{}, fmt.Errorf("--from %s: %w", c.From, err)
 	}

@@ -21,17 +21,17 @@ import (
 // transit is the case of Ab that has beds of its own.
 const transit = "transit"
 
-// stand is a contender of a round: its beds, and an instrument for each case, which all stand
+// stand is a target of a round: its beds, and an instrument for each case, which all stand
 // ready at once.
 type stand struct {
-	contender string
-	net       *network // nil where transit alone is measured
-	transit   *bed     // nil where it is not measured
-	turns     uint32   // of harm to transit
-	before    counters
-	slicers   map[string]measure.Sliced // by case
-	failed    map[string]error
-	began     map[string]time.Time
+	target  string
+	net     *network // nil where transit alone is measured
+	transit *testbed // nil where it is not measured
+	turns   uint32   // of harm to transit
+	before  counters
+	slicers map[string]measure.Sliced // by case
+	failed  map[string]error
+	began   map[string]time.Time
 }
 
 func isTransit(kind string) bool { return strings.HasPrefix(kind, transit) }
@@ -55,7 +55,7 @@ func (c *Ab) kinds() []string {
 	return kinds
 }
 
-// turns is how often each contender has a case's turn in a cycle, the more often the more
+// turns is how often each target has a case's turn in a cycle, the more often the more
 // its slices differ. Bulk transfers copy, and what a copy takes changes most; a loss of few
 // packets needs many of them.
 func turns(kind string) int {
@@ -68,7 +68,7 @@ func turns(kind string) int {
 	return 2
 }
 
-// buildTime is about how long a contender's beds of a round take to build and remove.
+// buildTime is about how long a target's beds of a round take to build and remove.
 const buildTime = 2000 * time.Millisecond
 
 // planned is about how long a round takes.
@@ -76,17 +76,17 @@ func (c *Ab) planned() time.Duration {
 	const besides = 4 * time.Millisecond // of each slice
 	slices := 0
 	for _, kind := range c.kinds() {
-		slices += len(c.Contenders) * turns(kind) * (c.Cycles + 1)
+		slices += len(c.Targets) * turns(kind) * (c.Cycles + 1)
 	}
-	return time.Duration(slices)*(c.Slice+besides) + time.Duration(len(c.Contenders))*buildTime + settleTime
+	return time.Duration(slices)*(c.Slice+besides) + time.Duration(len(c.Targets))*buildTime + settleTime
 }
 
-// round is what all contenders of one round have.
+// round is what all targets of one round have.
 type round struct {
 	*Ab
-	labs   labs
-	beds   *beds // of transit, nil without
-	stands []*stand
+	labs     labs
+	testbeds *testbeds // of transit, nil without
+	stands   []*stand
 }
 
 // takeRound builds everything, measures, removes everything, and adds the samples to r.
@@ -124,8 +124,8 @@ func (all *round) close() error {
 	var errs [2]error
 	var wait sync.WaitGroup
 	wait.Go(func() { errs[0] = all.labs.close() })
-	if all.beds != nil {
-		errs[1] = all.beds.close()
+	if all.testbeds != nil {
+		errs[1] = all.testbeds.close()
 	}
 	wait.Wait()
 	return errors.Join(errs[:]...)
@@ -133,9 +133,9 @@ func (all *round) close() error {
 
 // build makes the beds of transit beside the others, and then has the instruments stand.
 func (all *round) build(ctx context.Context) error {
-	for _, name := range all.Contenders {
+	for _, name := range all.Targets {
 		all.stands = append(all.stands, &stand{
-			contender: name, slicers: map[string]measure.Sliced{}, failed: map[string]error{}, began: map[string]time.Time{},
+			target: name, slicers: map[string]measure.Sliced{}, failed: map[string]error{}, began: map[string]time.Time{},
 		})
 	}
 	var failed [2]error
@@ -153,7 +153,7 @@ func (all *round) build(ctx context.Context) error {
 			}
 		}
 		if err := all.ready(ctx, s); err != nil {
-			return fmt.Errorf("contender %s: %w", s.contender, err)
+			return fmt.Errorf("target %s: %w", s.target, err)
 		}
 	}
 	return nil
@@ -164,7 +164,7 @@ func (all *round) buildNetworks(ctx context.Context) (err error) {
 		return nil
 	}
 	for _, s := range all.stands {
-		if s.net, err = all.Ab.build(ctx, &all.labs, s.contender); err != nil {
+		if s.net, err = all.Ab.build(ctx, &all.labs, s.target); err != nil {
 			return err
 		}
 	}
@@ -175,26 +175,26 @@ func (all *round) buildTransits(ctx context.Context) (err error) {
 	if !slices.Contains(all.Cases, transit) {
 		return nil
 	}
-	if all.beds, err = openBeds(); err != nil {
+	if all.testbeds, err = openTestbeds(); err != nil {
 		return err
 	}
 	for _, s := range all.stands {
-		forwarder, as := all.transitOf(s.contender)
+		forwarder, as := all.transitOf(s.target)
 		if forwarder == nil {
 			continue
 		}
-		o := bedOptions{experiment: stats.AB, transit: topo.TransitOptions{UnderlayFamily: all.Family}, forwarder: forwarder}
-		if s.transit, err = all.beds.build(ctx, s.contender, as, o); err != nil {
+		o := testbedOptions{experiment: stats.AB, transit: topo.TransitOptions{UnderlayFamily: all.Family}, forwarder: forwarder}
+		if s.transit, err = all.testbeds.build(ctx, s.target, as, o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// transitOf is what a contender is between uplinks and underlay, and that experiment's name of
+// transitOf is what a target is between uplinks and underlay, and that experiment's name of
 // it; nil for the wire, which has no host.
-func (c *Ab) transitOf(contender string) (topo.Forwarder, string) {
-	switch c.path(contender) {
+func (c *Ab) transitOf(target string) (topo.Forwarder, string) {
+	switch c.path(target) {
 	case "limit":
 		return topo.TransitLimit{}, limitName
 	case "plain":
@@ -203,12 +203,12 @@ func (c *Ab) transitOf(contender string) (topo.Forwarder, string) {
 		return topo.TransitKernel{}, kernelName
 	case "selvage":
 		// The links are veths, on which the edge would choose tc.
-		return topo.TransitSelvage{Binary: c.programs.of(contender, c.SelvageBinary), Encapsulation: c.encapsulation(contender), Mode: "native"}, contender
+		return topo.TransitSelvage{Binary: c.programs.of(target, c.SelvageBinary), Encapsulation: c.encapsulation(target), Mode: "native"}, target
 	}
 	return nil, ""
 }
 
-// ready has an instrument for each case stand at a contender's beds.
+// ready has an instrument for each case stand at a target's beds.
 func (all *round) ready(ctx context.Context, s *stand) error {
 	for _, kind := range all.kinds() {
 		slicer, err := all.slicer(ctx, s, kind)
@@ -231,7 +231,7 @@ func (all *round) slicer(ctx context.Context, s *stand, kind string) (measure.Sl
 		if s.transit == nil {
 			return nil, nil
 		}
-		return all.beds.slicer(ctx, s.transit, kind, gen.SinkOptions{Turns: s.turns})
+		return all.testbeds.slicer(ctx, s.transit, kind, gen.SinkOptions{Turns: s.turns})
 	}
 	ends := measure.EndsOf(s.net.net, innerFamily)
 	switch kind {
@@ -245,10 +245,10 @@ func (all *round) slicer(ctx context.Context, s *stand, kind string) (measure.Sl
 	return measure.StandRR(ctx, ends, measure.RROptions{Request: 1024, Response: 1024, Pin: &rr, Port: portRR1024})
 }
 
-// cycles takes the slices: in each cycle one case after the other, and of each all contenders,
+// cycles takes the slices: in each cycle one case after the other, and of each all targets,
 // so those that are compared are neighbours in time. The first cycle warms up.
 func (all *round) cycles(ctx context.Context, number int) error {
-	orders := stats.Balanced(all.Contenders, number*(all.Cycles+1))[(number-1)*(all.Cycles+1):]
+	orders := stats.Balanced(all.Targets, number*(all.Cycles+1))[(number-1)*(all.Cycles+1):]
 	for i, order := range orders {
 		if err := all.cycle(ctx, order); err != nil {
 			return err
@@ -267,7 +267,7 @@ func (all *round) cycle(ctx context.Context, order []string) error {
 	for _, kind := range all.kinds() {
 		for range turns(kind) {
 			for _, name := range order {
-				all.stands[slices.Index(all.Contenders, name)].slice(ctx, kind, all.Slice)
+				all.stands[slices.Index(all.Targets, name)].slice(ctx, kind, all.Slice)
 				if err := ctx.Err(); err != nil {
 					return err
 				}
@@ -318,7 +318,7 @@ func (all *round) samples(number int, busy float64, began time.Time) []result.Sa
 		counted, err := s.counted()
 		for _, kind := range slices.Sorted(maps.Keys(s.slicers)) {
 			sample := s.sample(kind)
-			sample.Contender, sample.Case, sample.Round = s.contender, kind, number
+			sample.Target, sample.Case, sample.Round = s.target, kind, number
 			sample.Start = s.began[kind].Sub(began).Seconds()
 			sample.Metrics[idleBusy] = busy
 			for name, value := range counted {
@@ -373,27 +373,27 @@ func (s *stand) counted() (map[string]float64, error) {
 	return metrics, nil
 }
 
-// describe writes down what the contenders are, with the first round's beds.
+// describe writes down what the targets are, with the first round's beds.
 func (all *round) describe(r *result.Result) {
 	for _, s := range all.stands {
 		if s.net == nil {
-			contender := result.Contender{Name: s.contender, InnerMTU: mtuPacket}
+			target := result.Target{Name: s.target, InnerMTU: mtuPacket}
 			if s.transit != nil {
-				contender.Description = s.transit.forwarder.Describe()
+				target.Description = s.transit.forwarder.Describe()
 				r.Topology = transitTopology(s.transit.net)
 			}
-			r.Contenders = append(r.Contenders, contender)
+			r.Targets = append(r.Targets, target)
 			continue
 		}
-		r.Contenders = append(r.Contenders, all.contender(s.contender, s.net.path, r.Environment))
+		r.Targets = append(r.Targets, all.target(s.target, s.net.path, r.Environment))
 		if s.net.control != nil {
-			r.Parameters["control"] = s.net.control.Said
+			r.Parameters["control"] = s.net.control.Output
 		}
 		r.Topology = topology(s.net.net)
 	}
 }
 
-// outcome is a round in a few words: the main figure of each case, of all contenders in their order.
+// outcome is a round in a few words: the main figure of each case, of all targets in their order.
 func (c *Ab) outcome(r result.Result, number int) string {
 	var words []string
 	for _, m := range stats.Metrics() {
@@ -401,7 +401,7 @@ func (c *Ab) outcome(r result.Result, number int) string {
 			continue
 		}
 		var figures []string
-		for _, name := range c.Contenders {
+		for _, name := range c.Targets {
 			if v, ok := stats.Values(r, name, m.Case, m.Name)[number]; ok {
 				figures = append(figures, stats.Figure(v))
 			}
@@ -413,7 +413,7 @@ func (c *Ab) outcome(r result.Result, number int) string {
 	busy := 0.0
 	for _, s := range r.Samples {
 		if s.Round == number && s.Error != "" {
-			return s.Case + " of " + s.Contender + " " + failure(s)
+			return s.Case + " of " + s.Target + " " + failure(s)
 		}
 		if s.Round == number {
 			busy = max(busy, s.Metrics[idleBusy])

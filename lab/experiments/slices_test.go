@@ -29,7 +29,7 @@ func (brokenSlicer) Sample() result.Sample {
 // can hold.
 func TestFailedWarmUp(t *testing.T) {
 	s := &stand{
-		contender: "selvage", failed: map[string]error{}, began: map[string]time.Time{},
+		target: "selvage", failed: map[string]error{}, began: map[string]time.Time{},
 		slicers: map[string]measure.Sliced{stats.TransitEncap: brokenSlicer{}},
 	}
 	run := time.Now()

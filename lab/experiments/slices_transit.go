@@ -15,27 +15,27 @@ import (
 // go. Generator, device and sink share a core, so a rate that is too high cannot be offered,
 // and the highest is the one without loss (RFC 2544's throughput) when none was lost.
 type transitSlicer struct {
-	rig   *rig
-	rates []float64 // Mpps
-	took  time.Duration
+	instruments *instruments
+	rates       []float64 // Mpps
+	took        time.Duration
 }
 
 // transitFrame is in bytes with FCS: what a data path costs a frame shows best with the smallest.
 const transitFrame = 64
 
 // slicer has the instruments of a direction stand, with all flows known.
-func (all *beds) slicer(ctx context.Context, b *bed, kind string, o gen.SinkOptions) (measure.Sliced, error) {
+func (all *testbeds) slicer(ctx context.Context, b *testbed, kind string, o gen.SinkOptions) (measure.Sliced, error) {
 	direction := stats.Encap
 	if kind == stats.TransitDecap {
 		direction = stats.Decap
 	}
-	r, err := all.rig(b, rigOptions{
+	r, err := all.instruments(b, instrumentsOptions{
 		direction: direction, stream: gen.Stream{Frame: transitFrame, Flows: gen.DefaultFlows}, drain: 500 * time.Millisecond, rest: time.Millisecond,
 	})
 	if err != nil {
 		return nil, err
 	}
-	t := &transitSlicer{rig: r}
+	t := &transitSlicer{instruments: r}
 	if err := r.warm(ctx); err != nil {
 		t.Close()
 		return nil, err
@@ -56,11 +56,11 @@ func (t *transitSlicer) Slice(ctx context.Context, d time.Duration) error {
 	var p passage
 	for range 2 {
 		var err error
-		if p, err = t.rig.peak(ctx, d); err != nil {
+		if p, err = t.instruments.peak(ctx, d); err != nil {
 			return err
 		}
 		if p.void == "" && p.lost == 0 && p.sent.Frames > 0 {
-			t.rates = append(t.rates, p.forwarded(t.rig.bed.inline())/1e6)
+			t.rates = append(t.rates, p.forwarded(t.instruments.testbed.inline())/1e6)
 			t.took += p.sent.Duration
 			return nil
 		}
@@ -80,4 +80,4 @@ func (t *transitSlicer) Sample() result.Sample {
 }
 
 // Close frees the programs.
-func (t *transitSlicer) Close() { _ = t.rig.close() } // what is left ends with the process
+func (t *transitSlicer) Close() { _ = t.instruments.close() } // what is left ends with the process

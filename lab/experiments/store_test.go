@@ -80,12 +80,12 @@ func TestConcludeInterrupted(t *testing.T) {
 func TestProgressLines(t *testing.T) {
 	var b bytes.Buffer
 	p := newProgress(&b, 10)
-	s := step{round: 2, kase: "udp", contender: "plain"}
+	s := step{round: 2, caseName: "udp", target: "plain"}
 	p.begin(s.String(), 95*time.Second)
-	ab := &Ab{Contenders: []string{"plain", "kernel"}}
+	ab := &Ab{Targets: []string{"plain", "kernel"}}
 	r := result.Result{Samples: []result.Sample{
-		{Round: 2, Contender: "plain", Case: "udp", Metrics: map[string]float64{"udp_pps": 185, "idle_busy": 0.5}},
-		{Round: 2, Contender: "kernel", Case: "udp", Metrics: map[string]float64{"udp_pps": 128}},
+		{Round: 2, Target: "plain", Case: "udp", Metrics: map[string]float64{"udp_pps": 185, "idle_busy": 0.5}},
+		{Round: 2, Target: "kernel", Case: "udp", Metrics: map[string]float64{"udp_pps": 128}},
 	}}
 	p.ended(ab.outcome(r, 2), 94*time.Second)
 	p.begin(s.String(), time.Second)

@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// anchor holds a program attached to an interface that nobody uses. The kernel
+// attachment holds a program attached to an interface that nobody uses. The kernel
 // makes a direct call to a program while it is attached somewhere; without that
 // every test run makes one and takes it away again, which is 25 ms of waiting.
-type anchor struct {
+type attachment struct {
 	tap  int
 	link link.Link
 }
 
-// newAnchor makes a tap device in a network namespace without a name. Both are
+// newAttachment makes a tap device in a network namespace without a name. Both are
 // gone when the file is closed.
-func newAnchor(program *ebpf.Program) (*anchor, error) {
-	a := &anchor{tap: -1}
+func newAttachment(program *ebpf.Program) (*attachment, error) {
+	a := &attachment{tap: -1}
 	err := elsewhere(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("make a network namespace: %w", err)
@@ -34,7 +34,7 @@ func newAnchor(program *ebpf.Program) (*anchor, error) {
 	return a, nil
 }
 
-func (a *anchor) attach(program *ebpf.Program) error {
+func (a *attachment) attach(program *ebpf.Program) error {
 	const name = "gen"
 	var err error
 	if a.tap, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
@@ -57,7 +57,7 @@ func (a *anchor) attach(program *ebpf.Program) error {
 }
 
 // Close removes the device.
-func (a *anchor) Close() error {
+func (a *attachment) Close() error {
 	var errs []error
 	if a.link != nil {
 		errs = append(errs, a.link.Close())

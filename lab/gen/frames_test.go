@@ -190,7 +190,7 @@ func TestManyFlows(t *testing.T) {
 // They all come, in turns, and the sink follows each.
 func TestManyFlowsLive(t *testing.T) {
 	const flows = 1_000_000
-	b := newBed(t, 1)
+	b := newTestbed(t, 1)
 	sender := b.sender(t, Stream{Frame: 64, Flows: flows})
 	sink := b.newSink(t, SinkOptions{Flows: flows})
 	sent, err := sender.Run(t.Context(), Load{Frames: flows + 7, Untimed: true})

@@ -75,6 +75,16 @@ type genMac struct {
 	Bytes [6]uint8
 }
 
+type genPacketTemplate struct {
+	_        structs.HostLayout
+	Header   [192]uint8
+	IpSum    uint64
+	UdpSum   uint64
+	OuterSum uint64
+	Len      uint32
+	Pad      uint32
+}
+
 type genRun struct {
 	_           structs.HostLayout
 	Frames      uint64
@@ -103,62 +113,52 @@ type genRun struct {
 	Look        uint32
 }
 
-type genStencil struct {
-	_        structs.HostLayout
-	Header   [192]uint8
-	IpSum    uint64
-	UdpSum   uint64
-	OuterSum uint64
-	Len      uint32
-	Pad      uint32
-}
-
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	genMapAddresses      = "addresses"
-	genMapArounds        = "arounds"
-	genMapCounters       = "counters"
-	genMapFollowed       = "followed"
-	genMapForeigns       = "foreigns"
-	genMapPorts          = "ports"
-	genMapRefusing       = "refusing"
-	genProgGenerate      = "generate"
-	genProgRedirectError = "redirect_error"
-	genProgReflect       = "reflect"
-	genProgRefused       = "refused"
-	genProgSink          = "sink"
-	genVarAnswering      = "answering"
-	genVarBufferLen      = "buffer_len"
-	genVarCheckFlows     = "check_flows"
-	genVarCheckLatency   = "check_latency"
-	genVarCurrent        = "current"
-	genVarCurrentRun     = "current_run"
-	genVarDestinations   = "destinations"
-	genVarFamily         = "family"
-	genVarFlowIdOff      = "flow_id_off"
-	genVarFlows          = "flows"
-	genVarFromHost       = "from_host"
-	genVarGenerator      = "generator"
-	genVarGenevePort     = "geneve_port"
-	genVarHeaderLen      = "header_len"
-	genVarIpOff          = "ip_off"
-	genVarOuterSumOff    = "outer_sum_off"
-	genVarOuterUdpOff    = "outer_udp_off"
-	genVarPattern        = "pattern"
-	genVarPatternLen     = "pattern_len"
-	genVarPatternSkip    = "pattern_skip"
-	genVarPortsLen       = "ports_len"
-	genVarSinkStream     = "sink_stream"
-	genVarSizesLen       = "sizes_len"
-	genVarSources        = "sources"
-	genVarStencils       = "stencils"
-	genVarStream         = "stream"
-	genVarToHost         = "to_host"
-	genVarTurns          = "turns"
-	genVarUnredirected   = "unredirected"
-	genVarVxlanPort      = "vxlan_port"
+	genMapAddresses       = "addresses"
+	genMapArounds         = "arounds"
+	genMapCounters        = "counters"
+	genMapFailedRedirects = "failed_redirects"
+	genMapFollowed        = "followed"
+	genMapForeigns        = "foreigns"
+	genMapPorts           = "ports"
+	genProgGenerate       = "generate"
+	genProgRedirectError  = "redirect_error"
+	genProgReflect        = "reflect"
+	genProgRefused        = "refused"
+	genProgSink           = "sink"
+	genVarAnswering       = "answering"
+	genVarBufferLen       = "buffer_len"
+	genVarCheckFlows      = "check_flows"
+	genVarCheckLatency    = "check_latency"
+	genVarCurrent         = "current"
+	genVarCurrentRun      = "current_run"
+	genVarDestinations    = "destinations"
+	genVarFamily          = "family"
+	genVarFlowIdOff       = "flow_id_off"
+	genVarFlows           = "flows"
+	genVarFromHost        = "from_host"
+	genVarGenerator       = "generator"
+	genVarGenevePort      = "geneve_port"
+	genVarHeaderLen       = "header_len"
+	genVarIpOff           = "ip_off"
+	genVarOuterSumOff     = "outer_sum_off"
+	genVarOuterUdpOff     = "outer_udp_off"
+	genVarPacketTemplates = "packet_templates"
+	genVarPattern         = "pattern"
+	genVarPatternLen      = "pattern_len"
+	genVarPatternSkip     = "pattern_skip"
+	genVarPortsLen        = "ports_len"
+	genVarSinkStream      = "sink_stream"
+	genVarSizesLen        = "sizes_len"
+	genVarSources         = "sources"
+	genVarStream          = "stream"
+	genVarToHost          = "to_host"
+	genVarTurns           = "turns"
+	genVarUnredirected    = "unredirected"
+	genVarVxlanPort       = "vxlan_port"
 )
 
 // loadGen returns the embedded CollectionSpec for gen.
@@ -214,49 +214,49 @@ type genProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type genMapSpecs struct {
-	Addresses *ebpf.MapSpec `ebpf:"addresses"`
-	Arounds   *ebpf.MapSpec `ebpf:"arounds"`
-	Counters  *ebpf.MapSpec `ebpf:"counters"`
-	Followed  *ebpf.MapSpec `ebpf:"followed"`
-	Foreigns  *ebpf.MapSpec `ebpf:"foreigns"`
-	Ports     *ebpf.MapSpec `ebpf:"ports"`
-	Refusing  *ebpf.MapSpec `ebpf:"refusing"`
+	Addresses       *ebpf.MapSpec `ebpf:"addresses"`
+	Arounds         *ebpf.MapSpec `ebpf:"arounds"`
+	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	FailedRedirects *ebpf.MapSpec `ebpf:"failed_redirects"`
+	Followed        *ebpf.MapSpec `ebpf:"followed"`
+	Foreigns        *ebpf.MapSpec `ebpf:"foreigns"`
+	Ports           *ebpf.MapSpec `ebpf:"ports"`
 }
 
 // genVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type genVariableSpecs struct {
-	Answering    *ebpf.VariableSpec `ebpf:"answering"`
-	BufferLen    *ebpf.VariableSpec `ebpf:"buffer_len"`
-	CheckFlows   *ebpf.VariableSpec `ebpf:"check_flows"`
-	CheckLatency *ebpf.VariableSpec `ebpf:"check_latency"`
-	Current      *ebpf.VariableSpec `ebpf:"current"`
-	CurrentRun   *ebpf.VariableSpec `ebpf:"current_run"`
-	Destinations *ebpf.VariableSpec `ebpf:"destinations"`
-	Family       *ebpf.VariableSpec `ebpf:"family"`
-	FlowIdOff    *ebpf.VariableSpec `ebpf:"flow_id_off"`
-	Flows        *ebpf.VariableSpec `ebpf:"flows"`
-	FromHost     *ebpf.VariableSpec `ebpf:"from_host"`
-	Generator    *ebpf.VariableSpec `ebpf:"generator"`
-	GenevePort   *ebpf.VariableSpec `ebpf:"geneve_port"`
-	HeaderLen    *ebpf.VariableSpec `ebpf:"header_len"`
-	IpOff        *ebpf.VariableSpec `ebpf:"ip_off"`
-	OuterSumOff  *ebpf.VariableSpec `ebpf:"outer_sum_off"`
-	OuterUdpOff  *ebpf.VariableSpec `ebpf:"outer_udp_off"`
-	Pattern      *ebpf.VariableSpec `ebpf:"pattern"`
-	PatternLen   *ebpf.VariableSpec `ebpf:"pattern_len"`
-	PatternSkip  *ebpf.VariableSpec `ebpf:"pattern_skip"`
-	PortsLen     *ebpf.VariableSpec `ebpf:"ports_len"`
-	SinkStream   *ebpf.VariableSpec `ebpf:"sink_stream"`
-	SizesLen     *ebpf.VariableSpec `ebpf:"sizes_len"`
-	Sources      *ebpf.VariableSpec `ebpf:"sources"`
-	Stencils     *ebpf.VariableSpec `ebpf:"stencils"`
-	Stream       *ebpf.VariableSpec `ebpf:"stream"`
-	ToHost       *ebpf.VariableSpec `ebpf:"to_host"`
-	Turns        *ebpf.VariableSpec `ebpf:"turns"`
-	Unredirected *ebpf.VariableSpec `ebpf:"unredirected"`
-	VxlanPort    *ebpf.VariableSpec `ebpf:"vxlan_port"`
+	Answering       *ebpf.VariableSpec `ebpf:"answering"`
+	BufferLen       *ebpf.VariableSpec `ebpf:"buffer_len"`
+	CheckFlows      *ebpf.VariableSpec `ebpf:"check_flows"`
+	CheckLatency    *ebpf.VariableSpec `ebpf:"check_latency"`
+	Current         *ebpf.VariableSpec `ebpf:"current"`
+	CurrentRun      *ebpf.VariableSpec `ebpf:"current_run"`
+	Destinations    *ebpf.VariableSpec `ebpf:"destinations"`
+	Family          *ebpf.VariableSpec `ebpf:"family"`
+	FlowIdOff       *ebpf.VariableSpec `ebpf:"flow_id_off"`
+	Flows           *ebpf.VariableSpec `ebpf:"flows"`
+	FromHost        *ebpf.VariableSpec `ebpf:"from_host"`
+	Generator       *ebpf.VariableSpec `ebpf:"generator"`
+	GenevePort      *ebpf.VariableSpec `ebpf:"geneve_port"`
+	HeaderLen       *ebpf.VariableSpec `ebpf:"header_len"`
+	IpOff           *ebpf.VariableSpec `ebpf:"ip_off"`
+	OuterSumOff     *ebpf.VariableSpec `ebpf:"outer_sum_off"`
+	OuterUdpOff     *ebpf.VariableSpec `ebpf:"outer_udp_off"`
+	PacketTemplates *ebpf.VariableSpec `ebpf:"packet_templates"`
+	Pattern         *ebpf.VariableSpec `ebpf:"pattern"`
+	PatternLen      *ebpf.VariableSpec `ebpf:"pattern_len"`
+	PatternSkip     *ebpf.VariableSpec `ebpf:"pattern_skip"`
+	PortsLen        *ebpf.VariableSpec `ebpf:"ports_len"`
+	SinkStream      *ebpf.VariableSpec `ebpf:"sink_stream"`
+	SizesLen        *ebpf.VariableSpec `ebpf:"sizes_len"`
+	Sources         *ebpf.VariableSpec `ebpf:"sources"`
+	Stream          *ebpf.VariableSpec `ebpf:"stream"`
+	ToHost          *ebpf.VariableSpec `ebpf:"to_host"`
+	Turns           *ebpf.VariableSpec `ebpf:"turns"`
+	Unredirected    *ebpf.VariableSpec `ebpf:"unredirected"`
+	VxlanPort       *ebpf.VariableSpec `ebpf:"vxlan_port"`
 }
 
 // genObjects contains all objects after they have been loaded into the kernel.
@@ -279,13 +279,13 @@ func (o *genObjects) Close() error {
 //
 // It can be passed to loadGenObjects or ebpf.CollectionSpec.LoadAndAssign.
 type genMaps struct {
-	Addresses *ebpf.Map `ebpf:"addresses"`
-	Arounds   *ebpf.Map `ebpf:"arounds"`
-	Counters  *ebpf.Map `ebpf:"counters"`
-	Followed  *ebpf.Map `ebpf:"followed"`
-	Foreigns  *ebpf.Map `ebpf:"foreigns"`
-	Ports     *ebpf.Map `ebpf:"ports"`
-	Refusing  *ebpf.Map `ebpf:"refusing"`
+	Addresses       *ebpf.Map `ebpf:"addresses"`
+	Arounds         *ebpf.Map `ebpf:"arounds"`
+	Counters        *ebpf.Map `ebpf:"counters"`
+	FailedRedirects *ebpf.Map `ebpf:"failed_redirects"`
+	Followed        *ebpf.Map `ebpf:"followed"`
+	Foreigns        *ebpf.Map `ebpf:"foreigns"`
+	Ports           *ebpf.Map `ebpf:"ports"`
 }
 
 func (m *genMaps) Close() error {
@@ -293,10 +293,10 @@ func (m *genMaps) Close() error {
 		m.Addresses,
 		m.Arounds,
 		m.Counters,
+		m.FailedRedirects,
 		m.Followed,
 		m.Foreigns,
 		m.Ports,
-		m.Refusing,
 	)
 }
 
@@ -304,36 +304,36 @@ func (m *genMaps) Close() error {
 //
 // It can be passed to loadGenObjects or ebpf.CollectionSpec.LoadAndAssign.
 type genVariables struct {
-	Answering    *ebpf.Variable `ebpf:"answering"`
-	BufferLen    *ebpf.Variable `ebpf:"buffer_len"`
-	CheckFlows   *ebpf.Variable `ebpf:"check_flows"`
-	CheckLatency *ebpf.Variable `ebpf:"check_latency"`
-	Current      *ebpf.Variable `ebpf:"current"`
-	CurrentRun   *ebpf.Variable `ebpf:"current_run"`
-	Destinations *ebpf.Variable `ebpf:"destinations"`
-	Family       *ebpf.Variable `ebpf:"family"`
-	FlowIdOff    *ebpf.Variable `ebpf:"flow_id_off"`
-	Flows        *ebpf.Variable `ebpf:"flows"`
-	FromHost     *ebpf.Variable `ebpf:"from_host"`
-	Generator    *ebpf.Variable `ebpf:"generator"`
-	GenevePort   *ebpf.Variable `ebpf:"geneve_port"`
-	HeaderLen    *ebpf.Variable `ebpf:"header_len"`
-	IpOff        *ebpf.Variable `ebpf:"ip_off"`
-	OuterSumOff  *ebpf.Variable `ebpf:"outer_sum_off"`
-	OuterUdpOff  *ebpf.Variable `ebpf:"outer_udp_off"`
-	Pattern      *ebpf.Variable `ebpf:"pattern"`
-	PatternLen   *ebpf.Variable `ebpf:"pattern_len"`
-	PatternSkip  *ebpf.Variable `ebpf:"pattern_skip"`
-	PortsLen     *ebpf.Variable `ebpf:"ports_len"`
-	SinkStream   *ebpf.Variable `ebpf:"sink_stream"`
-	SizesLen     *ebpf.Variable `ebpf:"sizes_len"`
-	Sources      *ebpf.Variable `ebpf:"sources"`
-	Stencils     *ebpf.Variable `ebpf:"stencils"`
-	Stream       *ebpf.Variable `ebpf:"stream"`
-	ToHost       *ebpf.Variable `ebpf:"to_host"`
-	Turns        *ebpf.Variable `ebpf:"turns"`
-	Unredirected *ebpf.Variable `ebpf:"unredirected"`
-	VxlanPort    *ebpf.Variable `ebpf:"vxlan_port"`
+	Answering       *ebpf.Variable `ebpf:"answering"`
+	BufferLen       *ebpf.Variable `ebpf:"buffer_len"`
+	CheckFlows      *ebpf.Variable `ebpf:"check_flows"`
+	CheckLatency    *ebpf.Variable `ebpf:"check_latency"`
+	Current         *ebpf.Variable `ebpf:"current"`
+	CurrentRun      *ebpf.Variable `ebpf:"current_run"`
+	Destinations    *ebpf.Variable `ebpf:"destinations"`
+	Family          *ebpf.Variable `ebpf:"family"`
+	FlowIdOff       *ebpf.Variable `ebpf:"flow_id_off"`
+	Flows           *ebpf.Variable `ebpf:"flows"`
+	FromHost        *ebpf.Variable `ebpf:"from_host"`
+	Generator       *ebpf.Variable `ebpf:"generator"`
+	GenevePort      *ebpf.Variable `ebpf:"geneve_port"`
+	HeaderLen       *ebpf.Variable `ebpf:"header_len"`
+	IpOff           *ebpf.Variable `ebpf:"ip_off"`
+	OuterSumOff     *ebpf.Variable `ebpf:"outer_sum_off"`
+	OuterUdpOff     *ebpf.Variable `ebpf:"outer_udp_off"`
+	PacketTemplates *ebpf.Variable `ebpf:"packet_templates"`
+	Pattern         *ebpf.Variable `ebpf:"pattern"`
+	PatternLen      *ebpf.Variable `ebpf:"pattern_len"`
+	PatternSkip     *ebpf.Variable `ebpf:"pattern_skip"`
+	PortsLen        *ebpf.Variable `ebpf:"ports_len"`
+	SinkStream      *ebpf.Variable `ebpf:"sink_stream"`
+	SizesLen        *ebpf.Variable `ebpf:"sizes_len"`
+	Sources         *ebpf.Variable `ebpf:"sources"`
+	Stream          *ebpf.Variable `ebpf:"stream"`
+	ToHost          *ebpf.Variable `ebpf:"to_host"`
+	Turns           *ebpf.Variable `ebpf:"turns"`
+	Unredirected    *ebpf.Variable `ebpf:"unredirected"`
+	VxlanPort       *ebpf.Variable `ebpf:"vxlan_port"`
 }
 
 // genPrograms contains all programs after they have been loaded into the kernel.

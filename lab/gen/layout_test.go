@@ -20,11 +20,11 @@ func TestLayout(t *testing.T) {
 		genMapCounters:             {genCounts{}, unsafe.Sizeof(genCounts{}), spec.Maps[genMapCounters].ValueSize},
 		genMapFollowed:             {genFlow{}, unsafe.Sizeof(genFlow{}), spec.Maps[genMapFollowed].ValueSize},
 		genMapAddresses:            {genMac{}, unsafe.Sizeof(genMac{}), spec.Maps[genMapAddresses].ValueSize},
-		genMapRefusing:             {genInterface{}, unsafe.Sizeof(genInterface{}), spec.Maps[genMapRefusing].KeySize},
+		genMapFailedRedirects:      {genInterface{}, unsafe.Sizeof(genInterface{}), spec.Maps[genMapFailedRedirects].KeySize},
 		genMapArounds + " (keys)":  {genAround(0), unsafe.Sizeof(genAround(0)), spec.Maps[genMapArounds].KeySize},
 		genMapForeigns + " (keys)": {genForeign(0), unsafe.Sizeof(genForeign(0)), spec.Maps[genMapForeigns].KeySize},
 		genVarCurrent:              {genRun{}, unsafe.Sizeof(genRun{}), spec.Variables[genVarCurrent].Size()},
-		genVarStencils:             {[maxPorts * maxSizes]genStencil{}, unsafe.Sizeof([maxPorts * maxSizes]genStencil{}), spec.Variables[genVarStencils].Size()},
+		genVarPacketTemplates:      {[maxPorts * maxSizes]genPacketTemplate{}, unsafe.Sizeof([maxPorts * maxSizes]genPacketTemplate{}), spec.Variables[genVarPacketTemplates].Size()},
 		genVarPattern:              {[maxPattern]uint8{}, maxPattern, spec.Variables[genVarPattern].Size()},
 	} {
 		if n := binary.Size(c.value); n != int(c.size) || n != int(c.declared) {

@@ -24,15 +24,15 @@ bed is a generator's host and another, joined by links:
 	gen a0 ----- b0 sink
 	gen a1 ----- b1 sink
 */
-type bed struct {
+type testbed struct {
 	gen, sink *topo.Host
 	out       []Port
 	in        []int
 }
 
-// newBed makes it, for a test that runs beside others; the far ends take frames only once
+// newTestbed makes it, for a test that runs beside others; the far ends take frames only once
 // an XDP program is there.
-func newBed(t *testing.T, links int) *bed {
+func newTestbed(t *testing.T, links int) *testbed {
 	t.Helper()
 	tier.Root(t)
 	t.Parallel()
@@ -53,7 +53,7 @@ func newBed(t *testing.T, links int) *bed {
 			t.Fatal(err)
 		}
 	}
-	b := &bed{}
+	b := &testbed{}
 	b.gen, err = lab.Host("gen")
 	must(err)
 	b.sink, err = lab.Host("sink")
@@ -71,7 +71,7 @@ func newBed(t *testing.T, links int) *bed {
 	return b
 }
 
-func (b *bed) sender(t *testing.T, s Stream) *Sender {
+func (b *testbed) sender(t *testing.T, s Stream) *Sender {
 	t.Helper()
 	sender, err := NewSender(b.gen.Namespace, b.out, s, Anywhere)
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *bed) sender(t *testing.T, s Stream) *Sender {
 	return sender
 }
 
-func (b *bed) newSink(t *testing.T, o SinkOptions) *Sink {
+func (b *testbed) newSink(t *testing.T, o SinkOptions) *Sink {
 	t.Helper()
 	sink, err := NewSink(b.sink.Namespace, b.in, o)
 	if err != nil {
@@ -98,7 +98,7 @@ func (b *bed) newSink(t *testing.T, o SinkOptions) *Sink {
 // All frames of a count arrive, over two links in turns of flows, in every batch, but for
 // those that a busy machine's interfaces refuse.
 func TestCount(t *testing.T) {
-	b := newBed(t, 2)
+	b := newTestbed(t, 2)
 	sender := b.sender(t, Stream{Frame: 64, Flows: 10})
 	sink := b.newSink(t, SinkOptions{Flows: 10, Latency: true})
 	for _, load := range []Load{
@@ -157,7 +157,7 @@ func whole(t *testing.T, sender *Sender, sink *Sink, load Load) (sent Sent, got 
 
 // Both ends agree on the bytes of a mix, which comes in its own sizes.
 func TestMix(t *testing.T) {
-	b := newBed(t, 1)
+	b := newTestbed(t, 1)
 	sender := b.sender(t, Stream{IMIX: []Share{{64, 7}, {594, 4}, {1500, 1}}, Flows: 10})
 	sink := b.newSink(t, SinkOptions{Flows: 10})
 	sent, got := whole(t, sender, sink, Load{Frames: 1200})
@@ -169,7 +169,7 @@ func TestMix(t *testing.T) {
 // A rate and a duration make so many frames, sent or not; the time that it took is
 // that of the clock that it went by.
 func TestPace(t *testing.T) {
-	b := newBed(t, 1)
+	b := newTestbed(t, 1)
 	sender := b.sender(t, Stream{Frame: 64})
 	b.newSink(t, SinkOptions{})
 	for _, load := range []Load{
@@ -201,7 +201,7 @@ func TestPace(t *testing.T) {
 // What a slow clock misses is unsent, not lost: here the clock is the generator's
 // own, which cannot keep up with a rate that no machine has.
 func TestUnsent(t *testing.T) {
-	b := newBed(t, 1)
+	b := newTestbed(t, 1)
 	sender := b.sender(t, Stream{Frame: 64})
 	sink := b.newSink(t, SinkOptions{Flows: DefaultFlows})
 	sent, err := sender.Run(t.Context(), Load{Rate: 1e9, Duration: 20 * time.Millisecond})
@@ -222,7 +222,7 @@ func TestUnsent(t *testing.T) {
 
 // A far end that does not poll takes nothing: all is overrun, nothing lost.
 func TestOverrun(t *testing.T) {
-	b := newBed(t, 1)
+	b := newTestbed(t, 1)
 	sender := b.sender(t, Stream{Frame: 64})
 	sent, err := sender.Run(t.Context(), Load{Frames: 1000})
 	if err != nil {
@@ -248,7 +248,7 @@ func TestOverrun(t *testing.T) {
 
 // A generator stops soon when it is told to, and can be used again.
 func TestInterrupt(t *testing.T) {
-	b := newBed(t, 1)
+	b := newTestbed(t, 1)
 	sender := b.sender(t, Stream{Frame: 64})
 	sink := b.newSink(t, SinkOptions{Flows: DefaultFlows})
 	for _, load := range []Load{{Duration: time.Minute}, {Rate: 1000, Duration: time.Minute}, {Frames: 1 << 40}} {
@@ -286,7 +286,7 @@ func TestInterrupt(t *testing.T) {
 
 // Nothing is left at the interfaces, and a second program is told why it cannot be there.
 func TestClose(t *testing.T) {
-	b := newBed(t, 1)
+	b := newTestbed(t, 1)
 	attached := func() (yes bool) {
 		err := b.sink.Do(func() error {
 			dev, err := netlink.LinkByName("b0")
@@ -322,7 +322,7 @@ func TestClose(t *testing.T) {
 
 // Frames go through a tunnel's far end and back to where they came from.
 func TestThereAndBack(t *testing.T) {
-	b := newBed(t, 1)
+	b := newTestbed(t, 1)
 	b.out[0].Tunnel = LoopTunnel("geneve", 6)
 	sender := b.sender(t, Stream{Frame: 128})
 	reflector, err := NewReflector(b.sink.Namespace, b.in, SinkOptions{})
@@ -361,7 +361,7 @@ func TestThereAndBack(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	b := newBed(t, 1)
+	b := newTestbed(t, 1)
 	stream := Stream{Frame: 64}
 	port := b.out[0]
 	for want, f := range map[string]func() error{

@@ -22,7 +22,7 @@ type Sender struct {
 	first      []byte // a frame, as the kernel's buffers begin
 	interfaces []genInterface
 	objects    senderObjects
-	anchor     *anchor
+	attachment *attachment
 	links      []link.Link
 
 	mu   sync.Mutex
@@ -30,19 +30,19 @@ type Sender struct {
 }
 
 type senderObjects struct {
-	Generate      *ebpf.Program  `ebpf:"generate"`
-	Refused       *ebpf.Program  `ebpf:"refused"`
-	RedirectError *ebpf.Program  `ebpf:"redirect_error"`
-	Ports         *ebpf.Map      `ebpf:"ports"`
-	Refusing      *ebpf.Map      `ebpf:"refusing"`
-	Current       *ebpf.Variable `ebpf:"current"`
-	Stencils      *ebpf.Variable `ebpf:"stencils"`
-	Generator     *ebpf.Variable `ebpf:"generator"`
-	Unredirected  *ebpf.Variable `ebpf:"unredirected"`
+	Generate        *ebpf.Program  `ebpf:"generate"`
+	Refused         *ebpf.Program  `ebpf:"refused"`
+	RedirectError   *ebpf.Program  `ebpf:"redirect_error"`
+	Ports           *ebpf.Map      `ebpf:"ports"`
+	FailedRedirects *ebpf.Map      `ebpf:"failed_redirects"`
+	Current         *ebpf.Variable `ebpf:"current"`
+	PacketTemplates *ebpf.Variable `ebpf:"packet_templates"`
+	Generator       *ebpf.Variable `ebpf:"generator"`
+	Unredirected    *ebpf.Variable `ebpf:"unredirected"`
 }
 
 func (o *senderObjects) closers() []interface{ Close() error } {
-	return []interface{ Close() error }{o.Generate, o.Refused, o.RedirectError, o.Ports, o.Refusing}
+	return []interface{ Close() error }{o.Generate, o.Refused, o.RedirectError, o.Ports, o.FailedRedirects}
 }
 
 // NewSender makes a Sender whose frames leave by ports of a network namespace
@@ -109,13 +109,13 @@ func (s *Sender) load(ports []Port) error {
 	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
 		return err
 	}
-	var stencils [maxPorts * maxSizes]genStencil
+	var packetTemplates [maxPorts * maxSizes]genPacketTemplate
 	for i, p := range ports {
 		for k, share := range s.stream.shares() {
-			stencils[i*maxSizes+k] = s.stream.stencil(p, share.Frame)
+			packetTemplates[i*maxSizes+k] = s.stream.packetTemplate(p, share.Frame)
 		}
 	}
-	return s.objects.Stencils.Set(stencils)
+	return s.objects.PacketTemplates.Set(packetTemplates)
 }
 
 func setVariables(spec *ebpf.CollectionSpec, values map[string]any) error {
@@ -146,7 +146,7 @@ func (s *Sender) connect(ports []Port) error {
 		}
 		key := genInterface{Netns: netns, Ifindex: uint32(p.Ifindex)}
 		s.interfaces = append(s.interfaces, key)
-		if err := s.objects.Refusing.Put(key, uint64(0)); err != nil {
+		if err := s.objects.FailedRedirects.Put(key, uint64(0)); err != nil {
 			return fmt.Errorf("count what %s refuses: %w", dev.Name, err)
 		}
 	}
@@ -169,7 +169,7 @@ func (s *Sender) attach() error {
 		}
 		s.links = append(s.links, attached)
 	}
-	s.anchor, err = newAnchor(s.objects.Generate)
+	s.attachment, err = newAttachment(s.objects.Generate)
 	return err
 }
 
@@ -267,7 +267,7 @@ func (s *Sender) overrun() (uint64, error) {
 	}
 	for _, key := range s.interfaces {
 		var n uint64
-		if err := s.objects.Refusing.Lookup(key, &n); err != nil {
+		if err := s.objects.FailedRedirects.Lookup(key, &n); err != nil {
 			return 0, fmt.Errorf("count of refused frames: %w", err)
 		}
 		sum += n
@@ -306,8 +306,8 @@ func (s *Sender) outcome(load Load, r genRun, id uint16, before uint64, wall tim
 // Close frees the programs.
 func (s *Sender) Close() error {
 	var errs []error
-	if s.anchor != nil {
-		errs = append(errs, s.anchor.Close())
+	if s.attachment != nil {
+		errs = append(errs, s.attachment.Close())
 	}
 	for _, l := range s.links {
 		errs = append(errs, l.Close())

@@ -105,8 +105,8 @@ func awaitDatabase(ctx context.Context, pool *pgxpool.Pool) error {
 	var failed error
 	err := await.Within(ctx, databaseTime, "the database to be ready", func() error {
 		err := pool.Ping(ctx)
-		var said *pgconn.PgError
-		if errors.As(err, &said) && said.Code == startingUp {
+		var output *pgconn.PgError
+		if errors.As(err, &output) && output.Code == startingUp {
 			return err
 		}
 		failed = err

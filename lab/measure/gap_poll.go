@@ -14,33 +14,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gapRecord is a packet's payload and a connection's line: flow, number and time of sending.
-type gapRecord struct {
+// outageRecord is a packet's payload and a connection's line: flow, number and time of sending.
+type outageRecord struct {
 	flow, seq uint32
 	sent      time.Duration
 }
 
-const gapRecordSize = 16
+const outageRecordSize = 16
 
-func (r gapRecord) put(p []byte) {
+func (r outageRecord) put(p []byte) {
 	binary.BigEndian.PutUint32(p, r.flow)
 	binary.BigEndian.PutUint32(p[4:], r.seq)
 	binary.BigEndian.PutUint64(p[8:], uint64(r.sent))
 }
 
-func gapRecordOf(p []byte) gapRecord {
-	return gapRecord{binary.BigEndian.Uint32(p), binary.BigEndian.Uint32(p[4:]), time.Duration(binary.BigEndian.Uint64(p[8:]))}
+func outageRecordOf(p []byte) outageRecord {
+	return outageRecord{binary.BigEndian.Uint32(p), binary.BigEndian.Uint32(p[4:]), time.Duration(binary.BigEndian.Uint64(p[8:]))}
 }
 
-// gapPoll waits for sockets, and for SIGTERM.
-type gapPoll struct {
+// outagePoll waits for sockets, and for SIGTERM.
+type outagePoll struct {
 	fd      int
 	events  [128]unix.EpollEvent
 	stopped atomic.Bool
 	clock   monotonic
 }
 
-func newGapPoll() (*gapPoll, error) {
+func newOutagePoll() (*outagePoll, error) {
 	debug.SetGCPercent(-1) // a run is short, and pauses would be silences
 	clock, err := newMonotonic()
 	if err != nil {
@@ -51,7 +51,7 @@ func newGapPoll() (*gapPoll, error) {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	first()
-	p := &gapPoll{fd: fd, clock: clock}
+	p := &outagePoll{fd: fd, clock: clock}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGTERM)
 	go func() { // until the process ends
@@ -63,16 +63,16 @@ func newGapPoll() (*gapPoll, error) {
 
 // first has this thread run before whatever else wants its core, as far as the kernel lets
 // it: work that a fault causes, like an edge that starts, shall not delay what looks for
-// the fault's gap. It is little work. Where it is not let, GapRun's Late tells.
+// the fault's outage. It is little work. Where it is not let, OutageRun's Late tells.
 func first() {
 	runtime.LockOSThread()
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0)
 }
 
-func (p *gapPoll) now() time.Duration { return time.Duration(p.clock.now()) }
+func (p *outagePoll) now() time.Duration { return time.Duration(p.clock.now()) }
 
 // add has wait tell when a socket can be read.
-func (p *gapPoll) add(fd int) error {
+func (p *outagePoll) add(fd int) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return fmt.Errorf("O_NONBLOCK: %w", err)
 	}
@@ -84,7 +84,7 @@ func (p *gapPoll) add(fd int) error {
 }
 
 // tick adds a timer that can be read every d.
-func (p *gapPoll) tick(d time.Duration) (int, error) {
+func (p *outagePoll) tick(d time.Duration) (int, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("timerfd: %w", err)
@@ -96,12 +96,12 @@ func (p *gapPoll) tick(d time.Duration) (int, error) {
 	return fd, p.add(fd)
 }
 
-// gapWait is how long wait looks for sockets before it looks for SIGTERM.
-const gapWait = 100 * time.Millisecond
+// outageWait is how long wait looks for sockets before it looks for SIGTERM.
+const outageWait = 100 * time.Millisecond
 
 // wait calls ready with each descriptor that can be read.
-func (p *gapPoll) wait(ready func(fd int) error) error {
-	n, err := unix.EpollWait(p.fd, p.events[:], int(gapWait.Milliseconds()))
+func (p *outagePoll) wait(ready func(fd int) error) error {
+	n, err := unix.EpollWait(p.fd, p.events[:], int(outageWait.Milliseconds()))
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("epoll: %w", err)
 	}
@@ -113,14 +113,14 @@ func (p *gapPoll) wait(ready func(fd int) error) error {
 	return nil
 }
 
-// gapStream is a connection that never blocks.
-type gapStream struct {
+// outageStream is a connection that never blocks.
+type outageStream struct {
 	fd      int
 	in, out []byte // of a record that is not there yet; that the socket did not take
 }
 
 // write sends p, or keeps it until the socket takes it.
-func (s *gapStream) write(p []byte) error {
+func (s *outageStream) write(p []byte) error {
 	s.out = append(s.out, p...)
 	for len(s.out) > 0 {
 		n, err := unix.SendmsgN(s.fd, s.out, nil, nil, unix.MSG_NOSIGNAL)
@@ -137,11 +137,11 @@ func (s *gapStream) write(p []byte) error {
 	return nil
 }
 
-// errGapEnded says that the other side ended the connection.
-var errGapEnded = errors.New("the other end closed it")
+// errOutageEnded says that the other side ended the connection.
+var errOutageEnded = errors.New("the other end closed it")
 
 // read calls each with the records that are there.
-func (s *gapStream) read(each func([]byte) error) error {
+func (s *outageStream) read(each func([]byte) error) error {
 	var buffer [4096]byte
 	for {
 		n, err := unix.Read(s.fd, buffer[:])
@@ -153,14 +153,14 @@ func (s *gapStream) read(each func([]byte) error) error {
 		case err != nil:
 			return fmt.Errorf("receive: %w", err)
 		case n == 0:
-			return errGapEnded
+			return errOutageEnded
 		}
 		s.in = append(s.in, buffer[:n]...)
-		for len(s.in) >= gapRecordSize {
-			if err := each(s.in[:gapRecordSize]); err != nil {
+		for len(s.in) >= outageRecordSize {
+			if err := each(s.in[:outageRecordSize]); err != nil {
 				return err
 			}
-			s.in = s.in[gapRecordSize:]
+			s.in = s.in[outageRecordSize:]
 		}
 	}
 }

@@ -32,7 +32,7 @@ type Instruments struct {
 	SlicedInstruments
 	AppInstruments
 	TimedInstruments
-	GapInstruments
+	OutageInstruments
 }
 
 // instrumentEnv marks a process that the lab started as an instrument.

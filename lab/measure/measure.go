@@ -63,19 +63,19 @@ const (
 	PathMTU       = "path_mtu"       // bytes, what TCP believes at the end
 	LargestSize   = "largest_size"   // bytes of the largest IP packet that arrives, of the worst flow
 	LargestBest   = "largest_best"   // the same of the best flow
-	ToldMTU       = "told_mtu"       // bytes: the MTU that a "too big" message named, 0 without one
-	ToldFlows     = "told_flows"     // flows that got such a message
+	ReportedMTU   = "reported_mtu"   // bytes: the MTU that a "too big" message named, 0 without one
+	ReportedFlows = "reported_flows" // flows that got such a message
 	Flows         = "flows"          // source ports that were tried
 )
 
 // Series have one value an interval, which is a second with iperf3; LargestSeries
-// and ToldSeries have one a flow.
+// and ReportedSeries have one a flow.
 const (
 	TCPSeries        = "tcp_gbps"         // received
 	WrittenSeries    = "tcp_written_gbps" // by the sending program
 	RetransmitSeries = "retransmits"
 	LargestSeries    = "largest_size"
-	ToldSeries       = "told_mtu"
+	ReportedSeries   = "reported_mtu"
 )
 
 // Pin is the cores of an instrument's two processes, from 0; Unpinned leaves one

@@ -82,7 +82,7 @@ func TestBulk(t *testing.T) {
 // The largest size is found from every port, and so is whether anybody is told.
 func TestSize(t *testing.T) {
 	for name, c := range map[string]struct {
-		tunnel, told int
+		tunnel, reported int
 	}{"silent": {1450, 0}, "told": {1500, 1450}} {
 		t.Run(name, func(t *testing.T) {
 			n := newHole(t, topo.KernelOptions{TunnelMTU: c.tunnel})
@@ -98,15 +98,15 @@ func TestSize(t *testing.T) {
 				if s.Metrics[measure.LargestSize] != 1450 || s.Metrics[measure.LargestBest] != 1450 || len(s.Series[measure.LargestSeries]) != 5 {
 					t.Errorf("to %s: %v, %v, want 1450", ends.Addr, s.Metrics, s.Series)
 				}
-				if told := s.Metrics[measure.ToldMTU]; told != float64(c.told) || (s.Metrics[measure.ToldFlows] > 0) != (c.told > 0) {
-					t.Errorf("to %s: told %v by %v flows, want %d", ends.Addr, told, s.Metrics[measure.ToldFlows], c.told)
+				if reported := s.Metrics[measure.ReportedMTU]; reported != float64(c.reported) || (s.Metrics[measure.ReportedFlows] > 0) != (c.reported > 0) {
+					t.Errorf("to %s: told %v by %v flows, want %d", ends.Addr, reported, s.Metrics[measure.ReportedFlows], c.reported)
 				}
 			}
 		})
 	}
 }
 
-// A clamp on the bridges cures guests that hear no messages.
+// A clamp on the bridges fixes guests that hear no messages.
 func TestClamp(t *testing.T) {
 	n := newHole(t, topo.KernelOptions{TunnelMTU: 1450})
 	for _, h := range []*topo.Host{n.A, n.B} {

@@ -27,9 +27,9 @@ type FlowSize struct {
 	Port int `json:"port"`
 	// Largest IP packet that arrived in bytes, 0 when none did.
 	Largest int `json:"largest"`
-	// Told is the smallest MTU that a "too big" message (ICMP type 3 code 4, ICMPv6
+	// Reported is the smallest MTU that a "too big" message (ICMP type 3 code 4, ICMPv6
 	// type 2) named to the sender of the largest size, 0 when none came.
-	Told int `json:"told"`
+	Reported int `json:"reported"`
 }
 
 // RunSize probes from the client of ends to the server with UDP datagrams that
@@ -67,19 +67,19 @@ func (z *Size) Sample() result.Sample {
 	s := sample("size", z.Elapsed, z.CPU)
 	s.Series = map[string][]float64{}
 	for i, f := range z.Flows {
-		largest, told := float64(f.Largest), float64(f.Told)
+		largest, reported := float64(f.Largest), float64(f.Reported)
 		s.Series[LargestSeries] = append(s.Series[LargestSeries], largest)
-		s.Series[ToldSeries] = append(s.Series[ToldSeries], told)
+		s.Series[ReportedSeries] = append(s.Series[ReportedSeries], reported)
 		if i == 0 || largest < s.Metrics[LargestSize] {
 			s.Metrics[LargestSize] = largest
 		}
 		s.Metrics[LargestBest] = max(s.Metrics[LargestBest], largest)
-		if f.Told == 0 {
+		if f.Reported == 0 {
 			continue
 		}
-		s.Metrics[ToldFlows]++
-		if s.Metrics[ToldMTU] == 0 || told < s.Metrics[ToldMTU] {
-			s.Metrics[ToldMTU] = told
+		s.Metrics[ReportedFlows]++
+		if s.Metrics[ReportedMTU] == 0 || reported < s.Metrics[ReportedMTU] {
+			s.Metrics[ReportedMTU] = reported
 		}
 	}
 	s.Metrics[Flows] = float64(len(z.Flows))

@@ -210,15 +210,15 @@ func (f *sizeFlow) readErrors() {
 		if err != nil {
 			return
 		}
-		if mtu := toldMTU(control[:n]); f.trying == f.most && mtu > 0 && (f.Told == 0 || mtu < f.Told) {
-			f.Told = mtu
+		if mtu := reportedMTU(control[:n]); f.trying == f.most && mtu > 0 && (f.Reported == 0 || mtu < f.Reported) {
+			f.Reported = mtu
 		}
 	}
 }
 
-// toldMTU is the MTU in an extended error (ip(7), IP_RECVERR) that came as an ICMP
+// reportedMTU is the MTU in an extended error (ip(7), IP_RECVERR) that came as an ICMP
 // message, 0 for any other.
-func toldMTU(control []byte) int {
+func reportedMTU(control []byte) int {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
 		return 0

@@ -25,7 +25,7 @@ func TestBisection(t *testing.T) {
 	}
 }
 
-func TestToldMTU(t *testing.T) {
+func TestReportedMTU(t *testing.T) {
 	message := func(level, kind int32, data []byte) []byte {
 		b := make([]byte, unix.CmsgSpace(len(data)))
 		binary.NativeEndian.PutUint64(b, uint64(unix.CmsgLen(len(data))))
@@ -52,7 +52,7 @@ func TestToldMTU(t *testing.T) {
 		"cut":                 {message(unix.SOL_IP, unix.IP_RECVERR, make([]byte, 8)), 0},
 		"nothing":             {nil, 0},
 	} {
-		if got := toldMTU(c.control); got != c.want {
+		if got := reportedMTU(c.control); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

@@ -40,8 +40,8 @@ type worker struct {
 	answers *os.File // what replies reads
 }
 
-// standing is a server and a client that measures slices.
-type standing struct {
+// state is a server and a client that measures slices.
+type state struct {
 	server *instrument
 	client *worker
 	sample result.Sample
@@ -50,12 +50,12 @@ type standing struct {
 }
 
 // stand starts a server, waits until it listens, and starts the client that it is for.
-func stand(ctx context.Context, network string, port int, server, client part) (*standing, error) {
+func stand(ctx context.Context, network string, port int, server, client part) (*state, error) {
 	serving, err := server.serve(ctx, network, port)
 	if err != nil {
 		return nil, err
 	}
-	s := &standing{server: serving}
+	s := &state{server: serving}
 	s.Forget()
 	if s.client, err = client.startWorker(ctx); err != nil {
 		err = withCause(err, serving)
@@ -66,7 +66,7 @@ func stand(ctx context.Context, network string, port int, server, client part) (
 }
 
 // Forget begins anew.
-func (s *standing) Forget() {
+func (s *state) Forget() {
 	s.sample = result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}
 	s.took, s.stolen = 0, 0
 }
@@ -120,7 +120,7 @@ func (w *worker) measure(ctx context.Context, d time.Duration, into any) error {
 }
 
 // Close ends both processes.
-func (s *standing) Close() {
+func (s *state) Close() {
 	s.client.end()
 	if s.server != nil {
 		s.server.Kill()
@@ -128,14 +128,14 @@ func (s *standing) Close() {
 }
 
 // take has the client measure for that long, and reads what it says.
-func (s *standing) take(ctx context.Context, d time.Duration, into any) error {
+func (s *state) take(ctx context.Context, d time.Duration, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, d+patience)
 	defer cancel()
 	return s.client.measure(ctx, d, into)
 }
 
 // slice does so, and says what the cores did meanwhile.
-func (s *standing) slice(ctx context.Context, d time.Duration, into any) (CPU, error) {
+func (s *state) slice(ctx context.Context, d time.Duration, into any) (CPU, error) {
 	before, err := ReadCPU()
 	if err != nil {
 		return CPU{}, err
@@ -148,12 +148,12 @@ func (s *standing) slice(ctx context.Context, d time.Duration, into any) (CPU, e
 }
 
 // add keeps a figure of a slice.
-func (s *standing) add(metric string, value float64) {
+func (s *state) add(metric string, value float64) {
 	s.sample.Series[metric] = append(s.sample.Series[metric], value)
 }
 
 // ran notes how long a slice was, and what share others took of the machine meanwhile.
-func (s *standing) ran(took time.Duration, cpu CPU) {
+func (s *state) ran(took time.Duration, cpu CPU) {
 	s.took += took
 	s.stolen += cpu.Steal * took.Seconds()
 	s.sample.Metrics[CPUSteal] = s.stolen / s.took.Seconds()
@@ -161,7 +161,7 @@ func (s *standing) ran(took time.Duration, cpu CPU) {
 
 // SlicedRR is RunRR in slices.
 type SlicedRR struct {
-	*standing
+	*state
 	latency *hdrhistogram.Histogram
 }
 
@@ -176,7 +176,7 @@ func StandRR(ctx context.Context, ends Ends, o RROptions) (*SlicedRR, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &SlicedRR{standing: s}, nil
+	return &SlicedRR{state: s}, nil
 }
 
 // Slice measures transactions for that long.
@@ -200,7 +200,7 @@ func (r *SlicedRR) Slice(ctx context.Context, d time.Duration) error {
 
 // Forget begins anew.
 func (r *SlicedRR) Forget() {
-	r.standing.Forget()
+	r.state.Forget()
 	r.latency = nil
 }
 
@@ -216,7 +216,7 @@ func (r *SlicedRR) Sample() result.Sample {
 
 // SlicedUDP is RunUDP in slices.
 type SlicedUDP struct {
-	*standing
+	*state
 	receiver *worker
 	sent     uint64
 	lost     uint64
@@ -231,7 +231,7 @@ func StandUDP(ctx context.Context, ends Ends, o UDPOptions) (*SlicedUDP, error) 
 	if err := ends.Client.Reach(ctx, ends.Addr); err != nil {
 		return nil, err
 	}
-	u := &SlicedUDP{standing: new(standing)}
+	u := &SlicedUDP{state: new(state)}
 	u.Forget()
 	common := flags("addr", ends.Addr, "port", o.Port)
 	err := u.start(ctx,
@@ -258,7 +258,7 @@ func (u *SlicedUDP) start(ctx context.Context, server, client part, port int) (e
 
 // Close ends both processes.
 func (u *SlicedUDP) Close() {
-	u.standing.Close()
+	u.state.Close()
 	u.receiver.end()
 }
 
@@ -313,7 +313,7 @@ func (u *SlicedUDP) settle(ctx context.Context, want uint64) (uint64, error) {
 
 // Forget begins anew.
 func (u *SlicedUDP) Forget() {
-	u.standing.Forget()
+	u.state.Forget()
 	u.sent, u.lost = 0, 0
 }
 
@@ -330,7 +330,7 @@ func (u *SlicedUDP) Sample() result.Sample {
 
 // SlicedTCP is a bulk transfer in slices, over connections that stay.
 type SlicedTCP struct {
-	*standing
+	*state
 	streams  int
 	retrans  int64
 	last     Socket
@@ -350,7 +350,7 @@ func StandTCP(ctx context.Context, ends Ends, o BulkOptions) (*SlicedTCP, error)
 	if err != nil {
 		return nil, err
 	}
-	return &SlicedTCP{standing: s, streams: o.Streams}, nil
+	return &SlicedTCP{state: s, streams: o.Streams}, nil
 }
 
 // starved is how often a slice may have nothing, as where others use the machine: then one end has
@@ -391,7 +391,7 @@ func (t *SlicedTCP) Slice(ctx context.Context, d time.Duration) error {
 
 // Forget begins anew.
 func (t *SlicedTCP) Forget() {
-	t.standing.Forget()
+	t.state.Forget()
 	t.retrans, t.cores, t.measured = 0, nil, 0
 }
 

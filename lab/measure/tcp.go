@@ -15,7 +15,7 @@ import (
 
 // TCPOptions are of one iperf3 run.
 type TCPOptions struct {
-	Duration time.Duration // whole seconds; default 10 s, as study S0
+	Duration time.Duration // whole seconds; default 10 s, as the FortiGate study
 	Streams  int           // default 1
 	Length   int           // bytes a write; default iperf3's, 128 KiB
 	Reverse  bool          // the server sends

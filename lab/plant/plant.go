@@ -2,7 +2,7 @@
 // one of many is lost. With it the A/B experiment proves what it can see.
 //
 // Its one invariant: what it did is counted, and ends with the process at the latest. It is no
-// part of any contender: do not use it to imitate a slow network.
+// part of any target: do not use it to imitate a slow network.
 package plant
 
 import (

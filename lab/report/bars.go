@@ -33,7 +33,7 @@ func (v view) Bars() []figure {
 	return figures
 }
 
-// bars draws one metric: a bar a contender from zero, its interval, its median
+// bars draws one metric: a bar a target from zero, its interval, its median
 // and ratio, and a rule at the baseline's median.
 func (v view) bars(m stats.Metric) (figure, bool) {
 	const width, left, right, pitch, thick = 360, 68, 228, 30, 15
@@ -62,9 +62,9 @@ func (v view) bars(m stats.Metric) (figure, bool) {
 	for i, row := range rows {
 		y := float64(i*pitch) + 4
 		mid := y + thick/2.0 + 1
-		c.open(v.tint(row.Contender), describe(row))
+		c.open(v.color(row.Target), describe(row))
 		c.rect(0, y-4, width, pitch, 0, "hit")
-		c.text(0, mid+4, "name", brief(row.Contender, 8))
+		c.text(0, mid+4, "name", brief(row.Target, 8))
 		c.rect(left, y+1, max(scale(row.Median)-left, 1), thick, 2, "bar")
 		c.whisker(scale(row.Lo), scale(row.Hi), mid)
 		c.text(289, mid+4, "value e", stats.In(row.Median, row.Unit))
@@ -78,13 +78,13 @@ func (v view) bars(m stats.Metric) (figure, bool) {
 	}
 	return figure{
 		Title: m.Title, Unit: m.Unit + ", " + better,
-		Wide: c.svg("any", m.Title+" by contender. "+strings.Join(words, ". ")),
+		Wide: c.svg("any", m.Title+" by target. "+strings.Join(words, ". ")),
 	}, true
 }
 
 // describe is a row in words, for tooltips and text alternatives.
 func describe(row result.Row) string {
-	s := fmt.Sprintf("%s: median %s %s, interval %s to %s, n = %d", row.Contender,
+	s := fmt.Sprintf("%s: median %s %s, interval %s to %s, n = %d", row.Target,
 		stats.In(row.Median, row.Unit), row.Unit, stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit), row.N)
 	if row.Baseline == "" || row.Ratio == 0 {
 		return s
@@ -125,7 +125,7 @@ func (v view) strip(m stats.Metric) template.HTML {
 	const width, height, pad, room = 184, 46, 24, 50
 	var rows []result.Row // the subject last, so that it is drawn on top
 	reach := math.Log(1.15)
-	for _, name := range append(slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return name == v.subject }), v.subject) {
+	for _, name := range append(slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return name == v.dut }), v.dut) {
 		row, ok := v.row(name, m)
 		if !ok || row.RatioLo <= 0 || name == v.baseline() || name == "wire" {
 			continue
@@ -146,7 +146,7 @@ func (v view) strip(m stats.Metric) template.HTML {
 	c.text(x(1), 44, "tiny m", v.baseline())
 	var words []string
 	for _, row := range rows {
-		c.open(v.tint(row.Contender), describe(row))
+		c.open(v.color(row.Target), describe(row))
 		c.line(x(row.RatioLo), 23, x(row.RatioHi), 23, "range")
 		c.dot(x(row.Ratio), 23, 5, "spot")
 		c.close()
@@ -159,14 +159,14 @@ func (v view) strip(m stats.Metric) template.HTML {
 			continue
 		}
 		taken = append(taken, at)
-		c.open(v.tint(row.Contender), "")
-		c.text(at, 11, "tiny m own", brief(row.Contender, 8))
+		c.open(v.color(row.Target), "")
+		c.text(at, 11, "tiny m own", brief(row.Target, 8))
 		c.close()
 	}
 	return c.svg("strip", "Ratios to "+v.baseline()+". "+strings.Join(words, ". "))
 }
 
-// brief fits a contender's name into n characters: "s-geneve" of
+// brief fits a target's name into n characters: "s-geneve" of
 // "selvage-geneve".
 func brief(name string, n int) string {
 	path, encap, ok := strings.Cut(name, "-")

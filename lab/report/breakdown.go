@@ -11,7 +11,7 @@ import (
 )
 
 // partName is a part of a round trip in words, with the classes of its colour.
-type partName struct{ Words, Tint, Class string }
+type partName struct{ Words, Color, Class string }
 
 func nameOf(part string) partName {
 	return map[string]partName{
@@ -112,7 +112,7 @@ func shareBars(all []stats.Breakdown, width float64, class string) template.HTML
 			if s.US < 0 { // less than nothing cannot be drawn; the waterfall says so
 				continue
 			}
-			c.open(s.Tint, label)
+			c.open(s.Color, label)
 			c.rect(x(at)+0.5, y+22, x(at+s.US)-x(at)-0.5, thick, 1, s.Class)
 			if x(at+s.US)-x(at) > 52 {
 				on := "strong-text"
@@ -211,9 +211,9 @@ func stepBars(b stats.Breakdown, width float64, class string) template.HTML {
 	}
 	words := brokenWords(b) + ", step by step. "
 	at := 0.0
-	row := func(i int, name, tint, class, label, value string, us float64) {
+	row := func(i int, name, color, class, label, value string, us float64) {
 		y := above + float64(i)*pitch
-		c.open(tint, label)
+		c.open(color, label)
 		c.rect(0, y, width, pitch, 0, "hit")
 		c.text(left-8, y+13, "small e", name)
 		from, to := x(min(at, at+us)), x(max(at, at+us))
@@ -225,11 +225,11 @@ func stepBars(b stats.Breakdown, width float64, class string) template.HTML {
 	for i, s := range b.Steps {
 		name := nameOf(s.Part)
 		label := fmt.Sprintf("%s %s µs, interval %s to %s", stepName(s), stats.Figure(s.Time.Median), stats.Figure(s.Time.Lo), stats.Figure(s.Time.Hi))
-		row(i, clip(stepName(s), int(left/6.4)), name.Tint, name.Class, label, stepTime(s.Time.Median), s.Time.Median)
+		row(i, clip(stepName(s), int(left/6.4)), name.Color, name.Class, label, stepTime(s.Time.Median), s.Time.Median)
 		at += s.Time.Median
 	}
 	rest := nameOf(restPart)
-	row(len(b.Steps), rest.Words, rest.Tint, rest.Class, fmt.Sprintf("not explained %s µs", stats.Figure(b.Unexplained())), stepTime(b.Unexplained()), b.Unexplained())
+	row(len(b.Steps), rest.Words, rest.Color, rest.Class, fmt.Sprintf("not explained %s µs", stats.Figure(b.Unexplained())), stepTime(b.Unexplained()), b.Unexplained())
 	at = 0
 	row(len(b.Steps)+1, "measured", "k-none", "bar", fmt.Sprintf("measured %s µs", stats.Figure(b.RTT.Median)), stats.Figure(b.RTT.Median), b.RTT.Median)
 	return c.svg(class, words)
@@ -257,8 +257,8 @@ func shareOf(us float64, b stats.Breakdown) string {
 
 // partLine is a part of all breakdowns, for the table.
 type partLine struct {
-	Words, Tint string
-	Values      []string
+	Words, Color string
+	Values       []string
 }
 
 // PartHeads are the columns of Parts: all breakdowns.
@@ -274,7 +274,7 @@ func (v policedView) PartHeads() []string {
 func (v policedView) Parts() []partLine {
 	var lines []partLine
 	for _, key := range v.PartKeys() {
-		l := partLine{Words: key.Words, Tint: key.Tint}
+		l := partLine{Words: key.Words, Color: key.Color}
 		for _, b := range v.breakdowns {
 			words := "–"
 			for _, s := range shares(b) {
@@ -289,7 +289,7 @@ func (v policedView) Parts() []partLine {
 	if len(lines) == 0 {
 		return nil
 	}
-	total := partLine{Words: "measured round trip", Tint: "k-none"}
+	total := partLine{Words: "measured round trip", Color: "k-none"}
 	for _, b := range v.breakdowns {
 		total.Values = append(total.Values, stats.Figure(b.RTT.Median))
 	}

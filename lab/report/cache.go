@@ -117,7 +117,7 @@ func (v cacheView) Times() []figure {
 // Lengths is how long a sample took.
 func (v cacheView) Lengths() string { return v.lengths() }
 
-// claimed is the best share that study S4 claims to be saved.
+// claimed is the best share that the NSX edge study claims to be saved.
 const claimed = 0.75
 
 // Saved draws the share of the device's time that is saved, a bar a number of flows,
@@ -144,7 +144,7 @@ func (v cacheView) Saved() []figure {
 			y := float64(i)*pitch + 4
 			label := fmt.Sprintf("%s flows: %s %%, interval %s to %s, n = %d", counted(float64(l.Flows)), percent(row.Median), percent(row.Lo), percent(row.Hi), row.N)
 			words += label + ". "
-			c.open(v.tint(stats.CacheOn), label)
+			c.open(v.color(stats.CacheOn), label)
 			c.text(left-8, y+14, "name e", counted(float64(l.Flows)))
 			c.rect(left, y+2, x(row.Median)-left, thick, 2, "bar")
 			c.whisker(x(row.Lo), x(row.Hi), y+2+thick/2)

@@ -15,23 +15,23 @@ type convergeView struct{ view }
 // cases are those that have an event.
 func (v convergeView) cases() []string {
 	measured := stats.Cases(v.Result)
-	return slices.DeleteFunc(stats.ConvergeCases(), func(kase string) bool { return !slices.Contains(measured, kase) })
+	return slices.DeleteFunc(stats.ConvergeCases(), func(caseName string) bool { return !slices.Contains(measured, caseName) })
 }
 
-func (v convergeView) find(name, kase, metric string) (result.Row, bool) {
-	return stats.Find(v.Summary, name, kase, metric)
+func (v convergeView) find(name, caseName, metric string) (result.Row, bool) {
+	return stats.Find(v.Summary, name, caseName, metric)
 }
 
 // Cards are the subject's p99 of each case.
 func (v convergeView) Cards() []card {
 	var cards []card
-	for _, kase := range v.cases() {
-		row, ok := v.find(v.subject, kase, stats.GapP99)
+	for _, caseName := range v.cases() {
+		row, ok := v.find(v.dut, caseName, stats.OutageP99)
 		if !ok {
 			continue
 		}
-		c := card{Title: kase + ", p99", Value: stats.Figure(row.Median), Unit: "ms", Class: "even"}
-		if stats.LostInAll(v.Result, v.subject, kase) == 0 {
+		c := card{Title: caseName + ", p99", Value: stats.Figure(row.Median), Unit: "ms", Class: "even"}
+		if stats.LostInAll(v.Result, v.dut, caseName) == 0 {
 			c.Value, c.Unit, c.Class = "no loss", "", "good"
 		}
 		c.Note, c.Class = v.rival(row, c.Class)
@@ -42,9 +42,9 @@ func (v convergeView) Cards() []card {
 
 // rival is what a card says of the baseline.
 func (v convergeView) rival(row result.Row, class string) (note, colour string) {
-	base, ok := v.find(stats.BaselineBGP, row.Case, stats.GapP99)
-	if !ok || v.subject == stats.BaselineBGP {
-		return fmt.Sprintf("%d gaps", row.N), class
+	base, ok := v.find(stats.BaselineBGP, row.Case, stats.OutageP99)
+	if !ok || v.dut == stats.BaselineBGP {
+		return fmt.Sprintf("%d outages", row.N), class
 	}
 	note = fmt.Sprintf("kernel and FRR %s ms", stats.Figure(base.Median))
 	if stats.LostInAll(v.Result, stats.BaselineBGP, row.Case) == 0 {
@@ -88,10 +88,10 @@ s1 and s2 have the same service address, to which A and B announce a prefix each
 in link-loss each edge has two links to a router in the place of the switch`
 }
 
-// convergeLine is a contender's line in the table of a case.
+// convergeLine is a target's line in the table of a case.
 type convergeLine struct {
-	Contender, Tint, Ratio string
-	Cells                  []string
+	Target, Color, Ratio string
+	Cells                []string
 }
 
 // convergeBlock is a case in the table.
@@ -102,16 +102,16 @@ type convergeBlock struct {
 
 // Columns head the table of cases.
 func (v convergeView) Columns() []string {
-	return []string{"events", "gaps", "p50, ms", "p99", "longest", "flows hit", "packets lost in all", "× kernel"}
+	return []string{"events", "outages", "p50, ms", "p99", "longest", "flows hit", "packets lost in all", "× kernel"}
 }
 
 // Blocks are the cases.
 func (v convergeView) Blocks() []convergeBlock {
 	var blocks []convergeBlock
-	for _, kase := range v.cases() {
-		b := convergeBlock{Case: kase, Words: v.Parameters["fault_"+kase]}
+	for _, caseName := range v.cases() {
+		b := convergeBlock{Case: caseName, Words: v.Parameters["fault_"+caseName]}
 		for _, name := range v.names {
-			if row, ok := v.find(name, kase, stats.GapP99); ok {
+			if row, ok := v.find(name, caseName, stats.OutageP99); ok {
 				b.Lines = append(b.Lines, v.line(row))
 			}
 		}
@@ -122,41 +122,41 @@ func (v convergeView) Blocks() []convergeBlock {
 
 func (v convergeView) line(row result.Row) convergeLine {
 	figure := func(metric string) string {
-		r, _ := v.find(row.Contender, row.Case, metric)
+		r, _ := v.find(row.Target, row.Case, metric)
 		return stats.Figure(r.Median)
 	}
 	ratio := ratioLabel(row)
 	switch {
-	case row.Contender == stats.BaselineBGP:
+	case row.Target == stats.BaselineBGP:
 		ratio = "1"
-	case stats.LostInAll(v.Result, row.Contender, row.Case) == 0: // what is left is the machine's noise
+	case stats.LostInAll(v.Result, row.Target, row.Case) == 0: // what is left is the machine's noise
 		ratio = "–"
 	}
-	return convergeLine{Contender: row.Contender, Tint: v.tint(row.Contender), Cells: []string{
-		strconv.Itoa(len(stats.Events(v.Result, row.Contender, row.Case))), strconv.Itoa(row.N),
-		figure(stats.GapP50), stats.Figure(row.Median), figure(stats.GapMax), figure(stats.HitFlows),
-		stats.In(stats.LostInAll(v.Result, row.Contender, row.Case), "count"), ratio,
+	return convergeLine{Target: row.Target, Color: v.color(row.Target), Cells: []string{
+		strconv.Itoa(len(stats.Events(v.Result, row.Target, row.Case))), strconv.Itoa(row.N),
+		figure(stats.OutageP50), stats.Figure(row.Median), figure(stats.OutageMax), figure(stats.AffectedFlows),
+		stats.In(stats.LostInAll(v.Result, row.Target, row.Case), "count"), ratio,
 	}}
 }
 
-// wayLine is a way's gaps with a contender.
+// wayLine is a way's outages with a target.
 type wayLine struct {
-	Case, Way, Contender, Tint string
-	Cells                      []string
+	Case, Way, Target, Color string
+	Cells                    []string
 }
 
-// WayLines are the gaps by way, where flows were hit.
+// WayLines are the outages by way, where flows were hit.
 func (v convergeView) WayLines() []wayLine {
 	var lines []wayLine
-	for _, kase := range v.cases() {
-		for _, way := range stats.Ways(v.Result, kase) {
+	for _, caseName := range v.cases() {
+		for _, way := range stats.Ways(v.Result, caseName) {
 			for _, name := range v.names {
-				gaps := stats.Pooled(stats.Events(v.Result, name, kase), stats.WaySeries(way))
-				if len(gaps) == 0 {
+				outages := stats.Pooled(stats.Events(v.Result, name, caseName), stats.WaySeries(way))
+				if len(outages) == 0 {
 					continue
 				}
-				lines = append(lines, wayLine{kase, way, name, v.tint(name), []string{
-					strconv.Itoa(len(gaps)), stats.Figure(stats.Quantile(gaps, 0.5)), stats.Figure(stats.Quantile(gaps, 0.99)), stats.Figure(gaps[len(gaps)-1]),
+				lines = append(lines, wayLine{caseName, way, name, v.color(name), []string{
+					strconv.Itoa(len(outages)), stats.Figure(stats.Quantile(outages, 0.5)), stats.Figure(stats.Quantile(outages, 0.99)), stats.Figure(outages[len(outages)-1]),
 				}})
 			}
 		}
@@ -166,9 +166,9 @@ func (v convergeView) WayLines() []wayLine {
 
 // stepped are the cases whose steps are known.
 func (v convergeView) stepped() []string {
-	return slices.DeleteFunc(v.cases(), func(kase string) bool {
+	return slices.DeleteFunc(v.cases(), func(caseName string) bool {
 		for _, row := range v.Summary {
-			if row.Case == kase && slices.ContainsFunc(stats.ConvergeSteps()[:4], func(s stats.FailoverStep) bool { return s.Metric == row.Metric }) {
+			if row.Case == caseName && slices.ContainsFunc(stats.ConvergeSteps()[:4], func(s stats.FailoverStep) bool { return s.Metric == row.Metric }) {
 				return false
 			}
 		}
@@ -179,9 +179,9 @@ func (v convergeView) stepped() []string {
 // StepHeads head the table of steps.
 func (v convergeView) StepHeads() []string {
 	var heads []string
-	for _, kase := range v.stepped() {
+	for _, caseName := range v.stepped() {
 		for _, name := range v.names {
-			heads = append(heads, kase+", "+name)
+			heads = append(heads, caseName+", "+name)
 		}
 	}
 	return heads
@@ -191,11 +191,11 @@ func (v convergeView) StepHeads() []string {
 func (v convergeView) StepLines() []stepLine {
 	var lines []stepLine
 	for i, step := range stats.ConvergeSteps() {
-		l := stepLine{Title: step.Title, Tint: stepTint(i)}
+		l := stepLine{Title: step.Title, Color: stepColor(i)}
 		known := false
-		for _, kase := range v.stepped() {
+		for _, caseName := range v.stepped() {
 			for _, name := range v.names {
-				row, ok := v.find(name, kase, step.Metric)
+				row, ok := v.find(name, caseName, step.Metric)
 				known = known || ok
 				l.Cells = append(l.Cells, stepCell(row, ok))
 			}
@@ -209,29 +209,29 @@ func (v convergeView) StepLines() []stepLine {
 
 // eventLine is an event's line in the table of all of them.
 type eventLine struct {
-	Round                         int
-	Case, Contender, Tint, Failed string
-	Cells                         []string
+	Round                       int
+	Case, Target, Color, Failed string
+	Cells                       []string
 }
 
 // EventColumns are the columns of EventLines.
 func (v convergeView) EventColumns() []string {
-	return []string{"flows hit", "gap p50, ms", "longest", "packets lost", "last flow, ms", "noise before, ms", "sender held up, ms"}
+	return []string{"flows hit", "outage p50, ms", "longest", "packets lost", "last flow, ms", "noise before, ms", "sender held up, ms"}
 }
 
 // EventLines are all events.
 func (v convergeView) EventLines() []eventLine {
-	metrics := []string{stats.HitFlows, stats.GapP50, stats.GapMax, stats.Lost, stats.Followed, stats.Noise, stats.Late}
+	metrics := []string{stats.AffectedFlows, stats.OutageP50, stats.OutageMax, stats.Lost, stats.Followed, stats.Noise, stats.Late}
 	var lines []eventLine
 	for _, s := range v.Samples {
-		l := eventLine{Round: s.Round, Case: s.Case, Contender: s.Contender, Tint: v.tint(s.Contender), Failed: s.Error}
+		l := eventLine{Round: s.Round, Case: s.Case, Target: s.Target, Color: v.color(s.Target), Failed: s.Error}
 		for _, m := range metrics {
 			value, ok := s.Metrics[m]
 			cell := stats.Figure(value)
 			switch {
 			case !ok:
 				cell = "–"
-			case m == stats.HitFlows || m == stats.Lost:
+			case m == stats.AffectedFlows || m == stats.Lost:
 				cell = stats.In(value, "count")
 			}
 			l.Cells = append(l.Cells, cell)

@@ -8,70 +8,70 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// leastGap is the begin of the axis of gaps, in ms: less is no gap.
-const leastGap = 0.5
+// leastOutage is the begin of the axis of outages, in ms: less is no outage.
+const leastOutage = 0.5
 
-// gapRow is a contender's gaps in a case.
-type gapRow struct {
-	kase, name string
-	gaps       []float64 // ascending
-	lost       float64   // packets of all events
+// outageRow is a target's outages in a case.
+type outageRow struct {
+	caseName, name string
+	outages        []float64 // ascending
+	lost           float64   // packets of all events
 }
 
-func (v convergeView) gapRows() []gapRow {
-	var rows []gapRow
-	for _, kase := range v.cases() {
+func (v convergeView) outageRows() []outageRow {
+	var rows []outageRow
+	for _, caseName := range v.cases() {
 		for _, name := range v.names {
-			if gaps := stats.Pooled(stats.Hit(stats.Events(v.Result, name, kase)), stats.GapSeries); len(gaps) > 0 {
-				rows = append(rows, gapRow{kase, name, gaps, stats.LostInAll(v.Result, name, kase)})
+			if outages := stats.Pooled(stats.Affected(stats.Events(v.Result, name, caseName)), stats.OutageSeries); len(outages) > 0 {
+				rows = append(rows, outageRow{caseName, name, outages, stats.LostInAll(v.Result, name, caseName)})
 			}
 		}
 	}
 	return rows
 }
 
-// Spread draws every gap as a dot on a logarithmic axis, one row a case and contender, with
+// Spread draws every outage as a dot on a logarithmic axis, one row a case and target, with
 // p50 and p99 marked.
 func (v convergeView) Spread() (f figure) {
-	rows := v.gapRows()
+	rows := v.outageRows()
 	if len(rows) == 0 {
 		return f
 	}
-	f.Title, f.Unit = "Gaps of the flows", "ms, logarithmic; each dot is a flow in an event, the ticks are p50 and p99"
+	f.Title, f.Unit = "Outages of the flows", "ms, logarithmic; each dot is a flow in an event, the ticks are p50 and p99"
 	f.Wide, f.Narrow = v.spread(rows, 1104, 190, "wide"), v.spread(rows, 358, 128, "narrow")
 	return f
 }
 
-func (v convergeView) spread(rows []gapRow, width, left float64, class string) template.HTML {
+func (v convergeView) spread(rows []outageRow, width, left float64, class string) template.HTML {
 	const pitch, apart, above = 38.0, 14.0, 10.0
-	top := leastGap * 10
+	top := leastOutage * 10
 	for _, r := range rows {
-		top = max(top, r.gaps[len(r.gaps)-1])
+		top = max(top, r.outages[len(r.outages)-1])
 	}
 	groups := 0
 	for i, r := range rows {
-		if i > 0 && r.kase != rows[i-1].kase {
+		if i > 0 && r.caseName != rows[i-1].caseName {
 			groups++
 		}
 	}
 	below := above + float64(len(rows))*pitch + float64(groups)*apart
 	c := newCanvas(width, below+22)
-	x := gapAxis(c, top, left, width-20, above, below)
+	x := outageAxis(c, top, left, width-20, above, below)
 	words, y := "", above
 	for i, r := range rows {
-		if i > 0 && r.kase != rows[i-1].kase {
+		if i > 0 && r.caseName != rows[i-1].caseName {
 			y += apart
 		}
-		words += v.gapRow(c, r, x, y+pitch/2, i == 0 || r.kase != rows[i-1].kase, left) + ". "
+		words += v.outageRow(c, r, x, y+pitch/2, i == 0 || r.caseName != rows[i-1].caseName, left) + ". "
 		y += pitch
 	}
 	return c.svg(class, words)
 }
 
-// gapAxis draws a logarithmic axis of ms and returns where a gap is.
-func gapAxis(c *canvas, top, left, right, above, below float64) func(float64) float64 {
-	end := math.Log10(top / leastGap)
-	x := func(ms float64) float64 { return left + math.Log10(max(ms, leastGap)/leastGap)/end*(right-left) }
+// outageAxis draws a logarithmic axis of ms and returns where an outage is.
+func outageAxis(c *canvas, top, left, right, above, below float64) func(float64) float64 {
+	end := math.Log10(top / leastOutage)
+	x := func(ms float64) float64 { return left + math.Log10(max(ms, leastOutage)/leastOutage)/end*(right-left) }
 	for _, t := range []float64{1, 10, 100, 1000, 10_000, 100_000} {
 		if t <= top {
 			c.line(x(t), above, x(t), below, "grid")
@@ -81,20 +81,20 @@ func gapAxis(c *canvas, top, left, right, above, below float64) func(float64) fl
 	return x
 }
 
-// gapRow draws a row around a height, and says what it shows.
-func (v convergeView) gapRow(c *canvas, r gapRow, x func(float64) float64, mid float64, first bool, left float64) string {
-	p50, p99 := stats.Quantile(r.gaps, 0.5), stats.Quantile(r.gaps, 0.99)
-	label := fmt.Sprintf("%s, %s: %d gaps, p50 %s ms, p99 %s ms, longest %s ms, %s packets lost", r.kase, r.name, len(r.gaps),
-		stats.Figure(p50), stats.Figure(p99), stats.Figure(r.gaps[len(r.gaps)-1]), stats.In(r.lost, "count"))
+// outageRow draws a row around a height, and says what it shows.
+func (v convergeView) outageRow(c *canvas, r outageRow, x func(float64) float64, mid float64, first bool, left float64) string {
+	p50, p99 := stats.Quantile(r.outages, 0.5), stats.Quantile(r.outages, 0.99)
+	label := fmt.Sprintf("%s, %s: %d outages, p50 %s ms, p99 %s ms, longest %s ms, %s packets lost", r.caseName, r.name, len(r.outages),
+		stats.Figure(p50), stats.Figure(p99), stats.Figure(r.outages[len(r.outages)-1]), stats.In(r.lost, "count"))
 	if first {
-		c.text(0, mid+4, "name", r.kase)
+		c.text(0, mid+4, "name", r.caseName)
 	}
-	c.open(v.tint(r.name), "")
+	c.open(v.color(r.name), "")
 	c.text(left-10, mid+4, "own e", clip(r.name, 8))
 	c.close()
-	c.open(v.tint(r.name)+" cloud", label)
-	for n, gap := range r.gaps {
-		c.dot(x(gap), mid+float64(n*7%19-9), 2.4, "spot")
+	c.open(v.color(r.name)+" cloud", label)
+	for n, outage := range r.outages {
+		c.dot(x(outage), mid+float64(n*7%19-9), 2.4, "spot")
 	}
 	c.close()
 	c.line(x(p50), mid-14, x(p50), mid+14, "mark")
@@ -105,7 +105,7 @@ func (v convergeView) gapRow(c *canvas, r gapRow, x func(float64) float64, mid f
 	return label
 }
 
-// Timeline draws the median steps of each case and contender, from the fault to the last
+// Timeline draws the median steps of each case and target, from the fault to the last
 // flow that went on.
 func (v convergeView) Timeline() (f figure) {
 	if len(v.stepped()) == 0 {
@@ -124,23 +124,23 @@ func (v convergeView) timeline(width, left float64, steps int, class string) tem
 	x := timeAxis(c, v.longestSteps(), left, width-right, above, below, steps)
 	words := "Median steps. "
 	y := above
-	for _, kase := range cases {
+	for _, caseName := range cases {
 		for i, name := range v.names {
 			if i == 0 {
-				c.text(0, y+17, "name", kase)
+				c.text(0, y+17, "name", caseName)
 			}
-			c.open(v.tint(name), "")
+			c.open(v.color(name), "")
 			c.text(left-10, y+17, "own e", clip(name, 8))
 			c.close()
-			words += fmt.Sprintf("%s, %s: ", kase, name)
+			words += fmt.Sprintf("%s, %s: ", caseName, name)
 			at := 0.0
 			for s, step := range stats.ConvergeSteps() {
-				row, ok := v.find(name, kase, step.Metric)
+				row, ok := v.find(name, caseName, step.Metric)
 				if !ok {
 					continue
 				}
 				label := fmt.Sprintf("%s ms %s", stats.Figure(row.Median), step.Title)
-				c.open(stepTint(s), label)
+				c.open(stepColor(s), label)
 				c.rect(x(at), y+6, x(at+row.Median)-x(at), thick, 0, "bar")
 				c.close()
 				at += row.Median
@@ -157,11 +157,11 @@ func (v convergeView) timeline(width, left float64, steps int, class string) tem
 // longestSteps is the end of the time axis, in ms.
 func (v convergeView) longestSteps() float64 {
 	top := 1.0
-	for _, kase := range v.stepped() {
+	for _, caseName := range v.stepped() {
 		for _, name := range v.names {
 			sum := 0.0
 			for _, step := range stats.ConvergeSteps() {
-				row, _ := v.find(name, kase, step.Metric)
+				row, _ := v.find(name, caseName, step.Metric)
 				sum += row.Median
 			}
 			top = max(top, sum)

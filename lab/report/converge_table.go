@@ -8,25 +8,25 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// convergeTable writes the converge experiment's summary for a terminal: gaps by case and
-// contender, steps, then verdict and findings.
+// convergeTable writes the converge experiment's summary for a terminal: outages by case and
+// target, steps, then verdict and findings.
 func convergeTable(w io.Writer, v convergeView) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-12s %-9s %7s %6s %9s %9s %9s %6s %9s %9s\n", "Gaps, ms", "", "events", "gaps", "p50", "p99", "longest", "hit", "lost", "× kernel")
+	fmt.Fprintf(&b, "%-12s %-9s %7s %6s %9s %9s %9s %6s %9s %9s\n", "Outages, ms", "", "events", "outages", "p50", "p99", "longest", "flows", "lost", "× kernel")
 	for _, block := range v.Blocks() {
 		for i, l := range block.Lines {
-			kase := ""
+			caseName := ""
 			if i == 0 {
-				kase = block.Case
+				caseName = block.Case
 			}
-			cells := []any{kase, l.Contender}
+			cells := []any{caseName, l.Target}
 			for _, c := range l.Cells {
 				cells = append(cells, strings.ReplaceAll(strings.TrimSuffix(c, " ×"), "\u00a0", " "))
 			}
 			fmt.Fprintf(&b, "  %-10s %-9s %7s %6s %9s %9s %9s %6s %9s %9s\n", cells...)
 		}
 	}
-	fmt.Fprintf(&b, "  %s\n\n", "hit is the median number of flows of an event; lost are packets of all events")
+	fmt.Fprintf(&b, "  %s\n\n", "flows is the median number of affected flows of an event; lost are packets of all events")
 	if lines := v.StepLines(); len(lines) > 0 {
 		fmt.Fprintf(&b, "%-34s", "Steps, ms: median [interval]")
 		for _, head := range v.StepHeads() {

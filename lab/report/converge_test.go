@@ -19,10 +19,10 @@ func TestOddConverge(t *testing.T) {
 		"no samples":   {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
 		"one round":    {of(func(s result.Sample) bool { return s.Round == 1 }), "at least 3 events"},
 		"one case":     {of(func(s result.Sample) bool { return s.Case == stats.RRLoss }), "By case"},
-		"kernel alone": {of(func(s result.Sample) bool { return s.Contender == "kernel" }), "By case"},
+		"kernel alone": {of(func(s result.Sample) bool { return s.Target == "kernel" }), "By case"},
 		"no kernel": {func(r *result.Result) {
-			of(func(s result.Sample) bool { return s.Contender == "selvage" })(r)
-			r.Contenders = r.Contenders[1:]
+			of(func(s result.Sample) bool { return s.Target == "selvage" })(r)
+			r.Targets = r.Targets[1:]
 		}, "By case"},
 		"all failed": {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
 		"zeros":      {eachSample("", "", zeroed), "All events"},
@@ -34,9 +34,9 @@ func TestOddConverge(t *testing.T) {
 		"no series":    {eachSample("", "", func(s *result.Sample) { s.Series = nil }), "All events"},
 		"hostile case": {eachSample("", stats.Move, func(s *result.Sample) { s.Case = `"><script>x</script>` }), "All events"},
 		"selvage slower": {eachSample("selvage", stats.Move, func(s *result.Sample) {
-			s.Metrics[stats.GapP99] = 5000
-			for i := range s.Series[stats.GapSeries] {
-				s.Series[stats.GapSeries][i] = 5000
+			s.Metrics[stats.OutageP99] = 5000
+			for i := range s.Series[stats.OutageSeries] {
+				s.Series[stats.OutageSeries][i] = 5000
 			}
 		}), `card bad`},
 	} {
@@ -48,16 +48,16 @@ func TestOddConverge(t *testing.T) {
 	}
 }
 
-// Every case of the recorded run is in the table, the chart of gaps and, where the wire told
+// Every case of the recorded run is in the table, the chart of outages and, where the wire told
 // of them, the steps.
 func TestConvergeParts(t *testing.T) {
 	v := convergeView{newView(recordedAs(t, stats.Converge))}
 	if blocks := v.Blocks(); len(blocks) != len(stats.ConvergeCases()) {
 		t.Errorf("%d cases", len(blocks))
 	}
-	for _, kase := range stats.ConvergeCases() {
-		if !strings.Contains(string(v.Spread().Wide), ">"+kase+"<") || !strings.Contains(string(v.Spread().Narrow), ">"+kase+"<") {
-			t.Errorf("no gaps of %s", kase)
+	for _, caseName := range stats.ConvergeCases() {
+		if !strings.Contains(string(v.Spread().Wide), ">"+caseName+"<") || !strings.Contains(string(v.Spread().Narrow), ">"+caseName+"<") {
+			t.Errorf("no outages of %s", caseName)
 		}
 	}
 	if heads := strings.Join(v.StepHeads(), "; "); heads != "move, kernel; move, selvage; edge-loss, kernel; edge-loss, selvage" {

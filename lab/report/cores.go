@@ -10,7 +10,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// maxCores is how many cores of a contender are drawn; the busiest are.
+// maxCores is how many cores of a target are drawn; the busiest are.
 const maxCores = 8
 
 // Cores draws how each core spent the TCP transfer, stacked from softirq, the
@@ -33,9 +33,9 @@ func (v view) Cores() (f figure) {
 	}
 	f.Title, f.Unit = "CPU per core during TCP", "share of wall time, median of the rounds"
 	draw := func(width float64, class string) template.HTML {
-		const left, pitch, gap, above = 116, 19, 12, 26
+		const left, pitch, outage, above = 116, 19, 12, 26
 		right := width - 66
-		c := newCanvas(width, float64(above+lines*pitch+len(groups)*gap+18))
+		c := newCanvas(width, float64(above+lines*pitch+len(groups)*outage+18))
 		x := func(share float64) float64 { return left + min(share, 1)*(right-left) }
 		legend(c, left)
 		for _, share := range []float64{0, 0.25, 0.5, 0.75, 1} {
@@ -48,7 +48,7 @@ func (v view) Cores() (f figure) {
 				label := fmt.Sprintf("%s, core %d: softirq %.0f %%, system %.0f %%, user %.0f %%, idle %.0f %%", g.name, core.Core,
 					100*core.SoftIRQ, 100*core.System, 100*core.User, 100*core.Idle)
 				words += label + ". "
-				c.open(v.tint(g.name), label)
+				c.open(v.color(g.name), label)
 				if i == 0 {
 					c.text(0, y+13, "name", brief(g.name, 8))
 				}
@@ -65,7 +65,7 @@ func (v view) Cores() (f figure) {
 				c.close()
 				y += pitch
 			}
-			y += gap
+			y += outage
 		}
 		return c.svg(class, "CPU per core during TCP. "+words)
 	}

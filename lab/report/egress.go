@@ -13,8 +13,8 @@ import (
 type egressView struct{ view }
 
 // find is a row of the summary.
-func (v egressView) find(contender string, rung stats.Rung, metric string) (result.Row, bool) {
-	return stats.Find(v.Summary, contender, rung.Case(), metric)
+func (v egressView) find(target string, stage stats.Stage, metric string) (result.Row, bool) {
+	return stats.Find(v.Summary, target, stage.Case(), metric)
 }
 
 // Rate is the rate of the wires for people, "" without one.
@@ -33,24 +33,24 @@ func (v egressView) Lengths() string {
 	return v.Parameters["duration"] + ", " + v.Parameters["sample"]
 }
 
-// Cards are the four figures that the ladder is judged by.
+// Cards are the four figures that the stages is judged by.
 func (v egressView) Cards() []card {
-	setting := stats.Rung{}
-	if _, ok := v.find(v.subject, setting.At(stats.RungEgress), stats.Decisive); !ok {
+	setting := stats.Stage{}
+	if _, ok := v.find(v.dut, setting.At(stats.StageEgress), stats.Decisive); !ok {
 		setting.Free = true
 	}
-	free := stats.Rung{Name: stats.RungEgress, Free: true}
+	free := stats.Stage{Name: stats.StageEgress, Free: true}
 	var cards []card
 	for _, k := range []struct {
 		title, metric, unit, note string
-		rung                      stats.Rung
+		stage                     stats.Stage
 	}{
-		{"Tunnel keeps", stats.Decisive, "× node", "", setting.At(stats.RungTunnel)},
-		{"Gateway and translation keep", stats.Decisive, "× node", "", setting.At(stats.RungEgress)},
+		{"Tunnel keeps", stats.Decisive, "× node", "", setting.At(stats.StageTunnel)},
+		{"Gateway and translation keep", stats.Decisive, "× node", "", setting.At(stats.StageEgress)},
 		{"Translation keeps", stats.NATKept, "× routing", "same edge, cores the limit", free},
-		{"Connections", stats.ConnRival, "× kernel", "opened and translated", stats.Rung{Name: stats.RungEgress}},
+		{"Connections", stats.ConnRival, "× kernel", "opened and translated", stats.Stage{Name: stats.StageEgress}},
 	} {
-		row, ok := v.find(v.subject, k.rung, k.metric)
+		row, ok := v.find(v.dut, k.stage, k.metric)
 		if !ok || row.Ratio == 0 {
 			continue
 		}
@@ -62,8 +62,8 @@ func (v egressView) Cards() []card {
 			}
 		}
 		if c.Note == "" {
-			c.Note = fmt.Sprintf("%s Gbit/s, kernel %s", stats.Figure(row.Median), v.ratioOf(stats.Nftables, k.rung))
-			if v.subject == stats.Nftables {
+			c.Note = fmt.Sprintf("%s Gbit/s, kernel %s", stats.Figure(row.Median), v.ratioOf(stats.Nftables, k.stage))
+			if v.dut == stats.Nftables {
 				c.Note = stats.Figure(row.Median) + " Gbit/s"
 			}
 		}
@@ -73,93 +73,93 @@ func (v egressView) Cards() []card {
 	return cards
 }
 
-// ratioOf is a contender's throughput on a rung against its lowest one, for people.
-func (v egressView) ratioOf(name string, rung stats.Rung) string {
-	row, ok := v.find(name, rung, stats.Decisive)
+// ratioOf is a target's throughput on a stage against its lowest one, for people.
+func (v egressView) ratioOf(name string, stage stats.Stage) string {
+	row, ok := v.find(name, stage, stats.Decisive)
 	if !ok || row.Ratio == 0 {
 		return "–"
 	}
 	return fmt.Sprintf("%.3f ×", row.Ratio)
 }
 
-// rungLine is one rung of a contender in the table of the ladder.
-type rungLine struct {
-	Name, Tint, Rung       string
+// stageLine is one stage of a target in the table of the stages.
+type stageLine struct {
+	Name, Color, Stage     string
 	Sent, Received         string
 	Node                   string // ratio to node to node
-	Loss, Interval, Header string // against the rung below
+	Loss, Interval, Header string // against the stage below
 	CPU, Retransmits, MSS  string
 }
 
-// rungTable is the ladder in one setting and direction.
-type rungTable struct {
+// stageTable is the stages in one setting and direction.
+type stageTable struct {
 	Title, Note string
-	Lines       []rungLine
+	Lines       []stageLine
 }
 
 // Tables are the ladders of all settings, from the one that the verdict is about.
-func (v egressView) Tables() []rungTable {
-	var tables []rungTable
-	for _, rung := range stats.EgressCases(v.Result) {
-		title, note := v.settingWords(rung)
+func (v egressView) Tables() []stageTable {
+	var tables []stageTable
+	for _, stage := range stats.EgressCases(v.Result) {
+		title, note := v.settingWords(stage)
 		last := len(tables) - 1
 		if last < 0 || tables[last].Title != title {
-			tables = append(tables, rungTable{Title: title, Note: note})
+			tables = append(tables, stageTable{Title: title, Note: note})
 			last++
 		}
 		for _, name := range v.names {
-			if line, ok := v.rungLine(name, rung); ok {
+			if line, ok := v.stageLine(name, stage); ok {
 				tables[last].Lines = append(tables[last].Lines, line)
 			}
 		}
 	}
-	return slices.DeleteFunc(tables, func(t rungTable) bool { return len(t.Lines) == 0 })
+	return slices.DeleteFunc(tables, func(t stageTable) bool { return len(t.Lines) == 0 })
 }
 
-// settingWords are what a case has besides its rung.
-func (v egressView) settingWords(rung stats.Rung) (title, note string) {
+// settingWords are what a case has besides its stage.
+func (v egressView) settingWords(stage stats.Stage) (title, note string) {
 	title, note = "To the target", "wires of "+v.Rate()
-	if rung.Reverse {
+	if stage.Reverse {
 		title = "To the workload"
 	}
-	if rung.Free {
+	if stage.Free {
 		note = "no rate: the cores of this machine are the limit of all hosts together"
 		title += ", no rate"
 	}
 	return title, note
 }
 
-func (v egressView) rungLine(name string, rung stats.Rung) (rungLine, bool) {
-	row, ok := v.find(name, rung, stats.Decisive)
+func (v egressView) stageLine(name string, stage stats.Stage) (stageLine, bool) {
+	row, ok := v.find(name, stage, stats.Decisive)
 	if !ok {
-		return rungLine{}, false
+		return stageLine{}, false
 	}
 	figure := func(metric, unit string) string {
-		if row, ok := v.find(name, rung, metric); ok {
+		if row, ok := v.find(name, stage, metric); ok {
 			return stats.In(row.Median, unit)
 		}
 		return "–"
 	}
-	l := rungLine{
-		Name: name, Tint: v.tint(name), Rung: rung.Name, Received: stats.Figure(row.Median), Sent: figure("tcp_sent", ""),
+	l := stageLine{
+		Name: name, Color: v.color(name), Stage: stage.Name, Received: stats.Figure(row.Median), Sent: figure("tcp_sent", ""),
 		Node: "–", Loss: "–", Header: "–", CPU: figure("cpu_per_gb", ""), Retransmits: figure("retransmits", "count"), MSS: figure("mss", "count"),
 	}
 	if row.Ratio > 0 {
 		l.Node = fmt.Sprintf("%.3f", row.Ratio)
 	}
-	if loss, ok := v.find(name, rung, stats.LossBelow); ok {
+	if loss, ok := v.find(name, stage, stats.LossBelow); ok {
 		l.Loss = stats.Percent(-loss.Median)
 		l.Interval = stats.Percent(-loss.Hi) + " … " + stats.Percent(-loss.Lo)
 	}
-	if rung.Name == stats.RungTunnel {
+	if stage.Name == stats.StageTunnel {
 		l.Header = stats.Percent(-v.tax(name))
 	}
 	return l, true
 }
 
-// tax is what headers alone cost a contender on a wire.
+// tax is what headers alone cost a target on a wire.
 func (v egressView) tax(name string) float64 {
-	for _, k := range v.Contenders {
+	for _, k := range v.Targets {
 		if k.Name == name {
 			return k.HeaderTax
 		}
@@ -167,12 +167,12 @@ func (v egressView) tax(name string) float64 {
 	return 0
 }
 
-// Blocks are all rows by metric, a contender's case a line.
+// Blocks are all rows by metric, a target's case a line.
 func (v egressView) Blocks() []block {
 	var blocks []block
 	metrics := stats.EgressMetrics()
 	for _, m := range []struct{ name, unit, title string }{
-		{stats.LossBelow, "share", "Lost against the rung below"}, {stats.NATKept, "×", "Translated against routed, throughput"},
+		{stats.LossBelow, "share", "Lost against the stage below"}, {stats.NATKept, "×", "Translated against routed, throughput"},
 		{stats.NATConn, "×", "Translated against routed, connections"}, {stats.TCPRival, "×", "Throughput against the kernel"},
 		{stats.ConnRival, "×", "Connections against the kernel"}, {stats.HopsRival, "×", "Throughput against plain over as many hops"},
 		{stats.ConnAdded, "µs", "A connection beyond node to node"},
@@ -184,7 +184,7 @@ func (v egressView) Blocks() []block {
 		for _, row := range v.Summary {
 			if row.Metric == m.Name {
 				l := v.line(row)
-				l.Contender += " " + row.Case
+				l.Target += " " + row.Case
 				b.Lines = append(b.Lines, l)
 			}
 		}
@@ -195,30 +195,30 @@ func (v egressView) Blocks() []block {
 	return blocks
 }
 
-// ladderStudy is one of study S1's two tables: facts of other machines.
-type ladderStudy struct {
+// stagesStudy is one of the EgressGateway study's two tables: facts of other machines.
+type stagesStudy struct {
 	Title, Note string
-	Lines       []ladderStudyLine
-	kept        map[string]float64 // by rung
+	Lines       []stagesStudyLine
+	kept        map[string]float64 // by stage
 }
 
-type ladderStudyLine struct{ Rung, Sent, Received, Loss string }
+type stagesStudyLine struct{ Stage, Sent, Received, Loss string }
 
-// Studies are S1's tables in Gbit/s, with the share that each rung keeps of the lowest.
-func (v egressView) Studies() []ladderStudy {
-	studies := []ladderStudy{
-		{Title: "Study S1, physical hosts", Note: "10G Mellanox, two E5-2680 v4 each"},
-		{Title: "Study S1, virtual machines", Note: "VMware, 4 virtual cores, VMXNET3"},
+// Studies are the EgressGateway study's tables in Gbit/s, with the share that each stage keeps of the lowest.
+func (v egressView) Studies() []stagesStudy {
+	studies := []stagesStudy{
+		{Title: "EgressGateway study, physical hosts", Note: "10G Mellanox, two E5-2680 v4 each"},
+		{Title: "EgressGateway study, virtual machines", Note: "VMware, 4 virtual cores, VMXNET3"},
 	}
 	for i, figures := range [][3][2]float64{
 		{{9.44, 9.41}, {9.11, 9.09}, {9.01, 8.98}},
 		{{2.99, 2.99}, {1.73, 1.71}, {1.23, 1.22}},
 	} {
 		studies[i].kept = map[string]float64{}
-		for k, rung := range studyRungs() {
+		for k, stage := range studyStages() {
 			received := figures[k][1]
-			line := ladderStudyLine{rung, fmt.Sprintf("%.2f", figures[k][0]), fmt.Sprintf("%.2f", received), "–"}
-			studies[i].kept[rung] = received / figures[0][1]
+			line := stagesStudyLine{stage, fmt.Sprintf("%.2f", figures[k][0]), fmt.Sprintf("%.2f", received), "–"}
+			studies[i].kept[stage] = received / figures[0][1]
 			if k > 0 {
 				line.Loss = stats.Percent(received/figures[0][1] - 1)
 			}
@@ -228,15 +228,15 @@ func (v egressView) Studies() []ladderStudy {
 	return studies
 }
 
-// studyRungs are the rungs that study S1 has.
-func studyRungs() []string { return []string{stats.RungNode, stats.RungTunnel, stats.RungEgress} }
+// studyStages are the stages that the EgressGateway study has.
+func studyStages() []string { return []string{stats.StageNode, stats.StageTunnel, stats.StageEgress} }
 
-// rungWords is a rung for people.
-func rungWords(rung string) string {
+// stageWords is a stage for people.
+func stageWords(stage string) string {
 	return map[string]string{
-		stats.RungNode: "node to node", stats.RungTunnel: "tunnel to tunnel",
-		stats.RungRouted: "gateway, routed", stats.RungEgress: "gateway, NAT",
-	}[rung]
+		stats.StageNode: "node to node", stats.StageTunnel: "tunnel to tunnel",
+		stats.StageRouted: "gateway, routed", stats.StageEgress: "gateway, NAT",
+	}[stage]
 }
 
 // worded is a list of figures in words.

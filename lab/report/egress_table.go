@@ -8,16 +8,16 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// egressTable writes the ladders of all settings, what else was measured by rung, and the
+// egressTable writes the ladders of all settings, what else was measured by stage, and the
 // verdict.
 func egressTable(w io.Writer, v egressView) error {
 	var b strings.Builder
 	for _, t := range v.Tables() {
 		fmt.Fprintf(&b, "%s (%s)\n", t.Title, t.Note)
 		fmt.Fprintf(&b, "  %-18s %-8s %8s %8s  %7s  %8s  %-20s %8s %9s %8s\n",
-			"", "rung", "sent", "received", "× node", "lost", "interval", "headers", "CPU s/GB", "retrans")
+			"", "stage", "sent", "received", "× node", "lost", "interval", "headers", "CPU s/GB", "retrans")
 		for _, l := range t.Lines {
-			line := fmt.Sprintf("  %-18s %-8s %8s %8s  %7s  %8s  %-20s %8s %9s %8s", l.Name, l.Rung, l.Sent, l.Received, l.Node, l.Loss, l.Interval, l.Header, l.CPU, l.Retransmits)
+			line := fmt.Sprintf("  %-18s %-8s %8s %8s  %7s  %8s  %-20s %8s %9s %8s", l.Name, l.Stage, l.Sent, l.Received, l.Node, l.Loss, l.Interval, l.Header, l.CPU, l.Retransmits)
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
 		b.WriteByte('\n')
@@ -44,7 +44,7 @@ func egressTable(w io.Writer, v egressView) error {
 					against += ", not distinguishable"
 				}
 			}
-			line := fmt.Sprintf("  %-18s %-25s %9s  %-17s %3d  %s", row.Contender, row.Case, stats.In(row.Median, row.Unit),
+			line := fmt.Sprintf("  %-18s %-25s %9s  %-17s %3d  %s", row.Target, row.Case, stats.In(row.Median, row.Unit),
 				fmt.Sprintf("[%s, %s]", stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit)), row.N, against)
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}

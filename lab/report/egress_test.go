@@ -21,23 +21,23 @@ func TestOddEgress(t *testing.T) {
 	}{
 		"nothing":      {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Egress} }, "Verdict refused"},
 		"no samples":   {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
-		"kernel alone": {keeping(func(s result.Sample) bool { return s.Contender == "kernel" }), "Verdict refused"},
+		"kernel alone": {keeping(func(s result.Sample) bool { return s.Target == "kernel" }), "Verdict refused"},
 		"plain alone": {func(r *result.Result) {
-			keeping(func(s result.Sample) bool { return s.Contender == "plain" })(r)
-			r.Contenders = r.Contenders[:1]
+			keeping(func(s result.Sample) bool { return s.Target == "plain" })(r)
+			r.Targets = r.Targets[:1]
 		}, "no tunnel was measured"},
 		"one round":    {keeping(func(s result.Sample) bool { return s.Round == 1 }), "no sample of round 2, 3 of 3"},
-		"no rate":      {onCase(func(kase string) bool { return strings.Contains(kase, stats.FreeWire) }), "Without a rate"},
-		"rate alone":   {onCase(func(kase string) bool { return !strings.Contains(kase, stats.FreeWire) }), "The ladder"},
-		"node alone":   {onCase(func(kase string) bool { return kase == stats.RungNode }), "was not measured"},
-		"no node":      {onCase(func(kase string) bool { return kase != stats.RungNode }), "Verdict refused"},
+		"no rate":      {onCase(func(caseName string) bool { return strings.Contains(caseName, stats.FreeWire) }), "Without a rate"},
+		"rate alone":   {onCase(func(caseName string) bool { return !strings.Contains(caseName, stats.FreeWire) }), "The stages"},
+		"node alone":   {onCase(func(caseName string) bool { return caseName == stats.StageNode }), "was not measured"},
+		"no node":      {onCase(func(caseName string) bool { return caseName != stats.StageNode }), "Verdict refused"},
 		"both ways":    {func(r *result.Result) { r.Samples = append(r.Samples, reversed(r.Samples)...) }, "The other way"},
 		"all failed":   {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
 		"zeros":        {eachSample("", "", zeroed), "moved nothing"},
-		"hostile name": {eachSample("kernel", "", func(s *result.Sample) { s.Contender = `"><script>x</script>` }), "k-x0"},
-		"wild ratios": {eachSample("selvage", stats.RungEgress, func(s *result.Sample) {
+		"hostile name": {eachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
+		"wild ratios": {eachSample("selvage", stats.StageEgress, func(s *result.Sample) {
 			s.Metrics[stats.Decisive] *= 1000
-		}), "The ladder"},
+		}), "The stages"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recordedAs(t, stats.Egress)
@@ -65,15 +65,15 @@ func TestStudyLadders(t *testing.T) {
 	for i, want := range [][]string{{"–", "−3.4 %", "−4.6 %"}, {"–", "−42.8 %", "−59.2 %"}} {
 		for k, line := range studies[i].Lines {
 			if line.Loss != want[k] {
-				t.Errorf("%s, %s: %s, want %s", studies[i].Title, line.Rung, line.Loss, want[k])
+				t.Errorf("%s, %s: %s, want %s", studies[i].Title, line.Stage, line.Loss, want[k])
 			}
 		}
 	}
 }
 
 // Bars end within their panel, whatever was measured.
-func TestLadderPanelBounds(t *testing.T) {
-	panel := string(ladderPanel([]rungBar{{rung: stats.RungNode, ratio: 1, lo: 1, hi: 1}, {rung: stats.RungEgress, ratio: 900, lo: 0.1, hi: 1e6}}, "k-none", "x"))
+func TestStagesPanelBounds(t *testing.T) {
+	panel := string(stagesPanel([]stageBar{{stage: stats.StageNode, ratio: 1, lo: 1, hi: 1}, {stage: stats.StageEgress, ratio: 900, lo: 0.1, hi: 1e6}}, "k-none", "x"))
 	if !strings.Contains(panel, "900.000 × node to node") || strings.Contains(panel, "e+") {
 		t.Error(panel)
 	}

@@ -63,13 +63,13 @@ func (v view) Confidence() string {
 		how, 100*stats.Confidence(rounds), rounds))
 }
 
-// order is one round's contenders as they ran.
+// order is one round's targets as they ran.
 type order struct {
 	Round int
 	Names []string
 }
 
-// Order rebuilds from the samples in which order the contenders ran. Of slices, in which all
+// Order rebuilds from the samples in which order the targets ran. Of slices, in which all
 // take turns, there is none to show.
 func (v view) Order() []order {
 	if v.Sliced() {
@@ -82,9 +82,9 @@ func (v view) Order() []order {
 	byRound := map[int][]first{}
 	for _, s := range v.Samples {
 		seen := byRound[s.Round]
-		i := slices.IndexFunc(seen, func(f first) bool { return f.name == s.Contender })
+		i := slices.IndexFunc(seen, func(f first) bool { return f.name == s.Target })
 		if i < 0 {
-			byRound[s.Round] = append(seen, first{s.Contender, s.Start})
+			byRound[s.Round] = append(seen, first{s.Target, s.Start})
 			continue
 		}
 		seen[i].start = min(seen[i].start, s.Start)
@@ -112,8 +112,8 @@ func (v view) Lengths() string {
 		}
 		byCase[s.Case] = append(byCase[s.Case], s.Duration)
 	}
-	for i, kase := range cases {
-		cases[i] = fmt.Sprintf("%s %.1f s", kase, stats.Median(byCase[kase]).Median)
+	for i, caseName := range cases {
+		cases[i] = fmt.Sprintf("%s %.1f s", caseName, stats.Median(byCase[caseName]).Median)
 	}
 	return strings.ReplaceAll(strings.Join(cases, ", "), "-", "\u2011") // "rr-1024" stays on one line
 }
@@ -175,7 +175,7 @@ func (v view) Offloads() []offload {
 
 // line is one row of the summary table.
 type line struct {
-	Contender, Tint      string
+	Target, Color        string
 	Median, Interval     string
 	N                    int
 	Ratio, RatioInterval string
@@ -209,7 +209,7 @@ func (v view) Blocks() []block {
 
 func (v view) line(row result.Row) line {
 	l := line{
-		Contender: row.Contender, Tint: v.tint(row.Contender), Median: stats.In(row.Median, row.Unit),
+		Target: row.Target, Color: v.color(row.Target), Median: stats.In(row.Median, row.Unit),
 		Interval: stats.In(row.Lo, row.Unit) + "–" + stats.In(row.Hi, row.Unit), N: row.N, Ratio: strings.TrimSuffix(ratioLabel(row), " ×"),
 	}
 	if row.Baseline == "" {

@@ -30,13 +30,13 @@ func (v failoverView) what() string {
 }
 
 // find is a row of the summary of the subject.
-func (v failoverView) find(kase, metric string) (result.Row, bool) {
-	return stats.Find(v.Summary, v.subject, kase, metric)
+func (v failoverView) find(caseName, metric string) (result.Row, bool) {
+	return stats.Find(v.Summary, v.dut, caseName, metric)
 }
 
 // figure writes a row's value, "–" without one.
-func (v failoverView) figure(kase, metric string) string {
-	row, ok := v.find(kase, metric)
+func (v failoverView) figure(caseName, metric string) string {
+	row, ok := v.find(caseName, metric)
 	switch {
 	case !ok:
 		return "–"
@@ -55,10 +55,10 @@ func surviving(share float64) string {
 }
 
 // kills are the good ones of all ways.
-func (v failoverView) kills() []result.Sample { return stats.Kills(v.Result, v.subject, v.what()) }
+func (v failoverView) kills() []result.Sample { return stats.Kills(v.Result, v.dut, v.what()) }
 
-// hit says whether flows were.
-func (v failoverView) hit() bool { return len(stats.Pooled(v.kills(), stats.GapSeries)) > 0 }
+// affected says whether flows were.
+func (v failoverView) affected() bool { return len(stats.Pooled(v.kills(), stats.OutageSeries)) > 0 }
 
 // Cards are the key figures of all kills.
 func (v failoverView) Cards() []card {
@@ -68,19 +68,19 @@ func (v failoverView) Cards() []card {
 	}
 	var cards []card
 	for _, c := range []struct{ title, metric, note string }{
-		{"Gap, p50", stats.GapP50, "half of the flows that were hit"},
-		{"Gap, p99", stats.GapP99, "of the flows; of a kill "},
-		{"Longest gap", stats.GapMax, "of any flow"},
+		{"Outage, p50", stats.OutageP50, "half of the flows that were hit"},
+		{"Outage, p99", stats.OutageP99, "of the flows; of a kill "},
+		{"Longest outage", stats.OutageMax, "of any flow"},
 	} {
 		row, ok := v.find(v.what(), c.metric)
 		if !ok {
 			continue
 		}
 		next := card{Title: c.title, Value: stats.Figure(row.Median), Unit: "ms", Note: c.note, Class: "even"}
-		if c.metric == stats.GapP99 {
+		if c.metric == stats.OutageP99 {
 			next.Note += fmt.Sprintf("%s to %s ms", stats.Figure(row.Lo), stats.Figure(row.Hi))
 		}
-		if !v.hit() {
+		if !v.affected() {
 			next.Value, next.Unit, next.Note, next.Class = "none", "", "no flow lost a packet", "good"
 		}
 		cards = append(cards, next)
@@ -139,8 +139,8 @@ type caseLine struct {
 // caseColumns are the table's columns.
 func caseColumns() []struct{ title, metric string } {
 	return []struct{ title, metric string }{
-		{"gap p50, ms", stats.GapP50}, {"p99", stats.GapP99}, {"longest", stats.GapMax}, {"flows hit", stats.HitFlows}, {"packets lost", stats.Lost},
-		{"TCP stall p50, ms", stats.StallP50}, {"p99", stats.StallP99}, {"survived", stats.Survived}, {"return: longest gap, ms", stats.ReturnMax},
+		{"outage p50, ms", stats.OutageP50}, {"p99", stats.OutageP99}, {"longest", stats.OutageMax}, {"flows hit", stats.AffectedFlows}, {"packets lost", stats.Lost},
+		{"TCP stall p50, ms", stats.StallP50}, {"p99", stats.StallP99}, {"survived", stats.Survived}, {"return: longest outage, ms", stats.ReturnMax},
 	}
 }
 
@@ -156,14 +156,14 @@ func (v failoverView) Columns() []string {
 // Lines are the table's.
 func (v failoverView) Lines() []caseLine {
 	var lines []caseLine
-	for _, kase := range v.cases() {
-		_, how := stats.Killed(kase)
-		l := caseLine{Name: how, Words: v.Parameters["fault_"+how], All: how == "", Cells: []string{strconv.Itoa(len(stats.Kills(v.Result, v.subject, kase)))}}
+	for _, caseName := range v.cases() {
+		_, how := stats.Killed(caseName)
+		l := caseLine{Name: how, Words: v.Parameters["fault_"+how], All: how == "", Cells: []string{strconv.Itoa(len(stats.Kills(v.Result, v.dut, caseName)))}}
 		if l.All {
 			l.Name = "all"
 		}
 		for _, c := range caseColumns() {
-			l.Cells = append(l.Cells, v.figure(kase, c.metric))
+			l.Cells = append(l.Cells, v.figure(caseName, c.metric))
 		}
 		lines = append(lines, l)
 	}
@@ -172,15 +172,15 @@ func (v failoverView) Lines() []caseLine {
 
 // stepLine is a step's line in the table of steps.
 type stepLine struct {
-	Title, Tint string
-	Cells       []string // by case
+	Title, Color string
+	Cells        []string // by case
 }
 
 // StepCases heads the table of steps.
 func (v failoverView) StepCases() []string {
 	var heads []string
-	for _, kase := range v.cases() {
-		what, how := stats.Killed(kase)
+	for _, caseName := range v.cases() {
+		what, how := stats.Killed(caseName)
 		if how == "" {
 			how = what + ", all"
 		}
@@ -193,10 +193,10 @@ func (v failoverView) StepCases() []string {
 func (v failoverView) StepLines() []stepLine {
 	var lines []stepLine
 	for i, step := range stats.FailoverSteps() {
-		l := stepLine{Title: step.Title, Tint: stepTint(i)}
+		l := stepLine{Title: step.Title, Color: stepColor(i)}
 		known := false
-		for _, kase := range v.cases() {
-			row, ok := v.find(kase, step.Metric)
+		for _, caseName := range v.cases() {
+			row, ok := v.find(caseName, step.Metric)
 			known = known || ok
 			l.Cells = append(l.Cells, stepCell(row, ok))
 		}
@@ -224,12 +224,12 @@ type killLine struct {
 
 // KillColumns are the columns of KillLines.
 func (v failoverView) KillColumns() []string {
-	return []string{"flows hit", "gap p50, ms", "longest", "packets lost", "repair, ms", "TCP stall p99, ms", "survived", "return: gap, ms", "lost", "noise before, ms", "sender held up, ms"}
+	return []string{"flows hit", "outage p50, ms", "longest", "packets lost", "repair, ms", "TCP stall p99, ms", "survived", "return: outage, ms", "lost", "noise before, ms", "sender held up, ms"}
 }
 
 // KillLines are all kills.
 func (v failoverView) KillLines() []killLine {
-	metrics := []string{stats.HitFlows, stats.GapP50, stats.GapMax, stats.Lost, stats.Repair, stats.StallP99, stats.Survived, stats.ReturnMax, stats.ReturnLost, stats.Noise, stats.Late}
+	metrics := []string{stats.AffectedFlows, stats.OutageP50, stats.OutageMax, stats.Lost, stats.Repair, stats.StallP99, stats.Survived, stats.ReturnMax, stats.ReturnLost, stats.Noise, stats.Late}
 	var lines []killLine
 	for _, s := range v.Samples {
 		_, how := stats.Killed(s.Case)
@@ -242,7 +242,7 @@ func (v failoverView) KillLines() []killLine {
 				cell = "–"
 			case m == stats.Survived:
 				cell = surviving(value)
-			case slices.Contains([]string{stats.HitFlows, stats.Lost, stats.ReturnLost}, m):
+			case slices.Contains([]string{stats.AffectedFlows, stats.Lost, stats.ReturnLost}, m):
 				cell = stats.In(value, "count")
 			}
 			l.Cells = append(l.Cells, cell)

@@ -9,11 +9,11 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// stepTint is the colour of a step, by its place.
-func stepTint(i int) string { return []string{"k-x1", "k-x0", "k-ovs", "k-plain", "k-selvage"}[i%5] }
+// stepColor is the colour of a step, by its place.
+func stepColor(i int) string { return []string{"k-x1", "k-x0", "k-ovs", "k-plain", "k-selvage"}[i%5] }
 
-// faultTint is the colour of a way to kill, by its place.
-func faultTint(i int) string { return []string{"k-plain", "k-kernel", "k-x1", "k-ovs"}[i%4] }
+// faultColor is the colour of a way to kill, by its place.
+func faultColor(i int) string { return []string{"k-plain", "k-kernel", "k-x1", "k-ovs"}[i%4] }
 
 // longest is the end of the time axes, in ms.
 func (v failoverView) longest() float64 {
@@ -23,7 +23,7 @@ func (v failoverView) longest() float64 {
 		for _, step := range stats.FailoverSteps() {
 			sum += k.Metrics[step.Metric]
 		}
-		top = max(top, sum, k.Metrics[stats.GapMax])
+		top = max(top, sum, k.Metrics[stats.OutageMax])
 	}
 	return top
 }
@@ -43,10 +43,10 @@ func timeAxis(c *canvas, top, left, right, above, below float64, steps int) func
 // Timeline draws each kill from the fault to the last flow that went on, in steps.
 func (v failoverView) Timeline() (f figure) {
 	kills := v.kills()
-	if !v.hit() {
+	if !v.affected() {
 		return f
 	}
-	f.Title, f.Unit = "From fault to forwarding", "ms since the first lost packet; the tick is the longest gap of a flow"
+	f.Title, f.Unit = "From fault to forwarding", "ms since the first lost packet; the tick is the longest outage of a flow"
 	f.Wide, f.Narrow = v.timeline(kills, 1104, 150, 90, 10, "wide"), v.timeline(kills, 358, 88, 44, 4, "narrow")
 	return f
 }
@@ -62,7 +62,7 @@ func (v failoverView) timeline(kills []result.Sample, width, left, right float64
 		_, how := stats.Killed(k.Case)
 		c.text(0, y+16, "small", fmt.Sprintf("%d", k.Round))
 		c.text(22, y+16, "name", clip(how, int((left-24)/7.5)))
-		if k.Metrics[stats.HitFlows] == 0 {
+		if k.Metrics[stats.AffectedFlows] == 0 {
 			c.text(left+6, y+16, "small", "no packet lost")
 			words += fmt.Sprintf("Kill %d, %s: no packet lost. ", k.Round, how)
 			continue
@@ -74,19 +74,19 @@ func (v failoverView) timeline(kills []result.Sample, width, left, right float64
 			if !ok {
 				continue
 			}
-			c.open(stepTint(s), fmt.Sprintf("%s ms %s", stats.Figure(ms), step.Title))
+			c.open(stepColor(s), fmt.Sprintf("%s ms %s", stats.Figure(ms), step.Title))
 			c.rect(x(at), y+5, x(at+ms)-x(at), thick, 0, "bar")
 			c.close()
 			at += ms
 			words += fmt.Sprintf("%s ms %s, ", stats.Figure(ms), step.Title)
 		}
-		gap := k.Metrics[stats.GapMax]
-		c.line(x(gap), y+3, x(gap), y+thick+7, "mark")
-		c.text(width-right+8, y+16, "small", stats.Figure(gap)+" ms")
+		outage := k.Metrics[stats.OutageMax]
+		c.line(x(outage), y+3, x(outage), y+thick+7, "mark")
+		c.text(width-right+8, y+16, "small", stats.Figure(outage)+" ms")
 		if survived := k.Metrics[stats.Survived]; right > 60 && survived < 1 {
 			c.text(width, y+16, "alarm e", surviving(survived))
 		}
-		words += fmt.Sprintf("longest gap %s ms. ", stats.Figure(gap))
+		words += fmt.Sprintf("longest outage %s ms. ", stats.Figure(outage))
 	}
 	return c.svg(class, words)
 }
@@ -94,36 +94,36 @@ func (v failoverView) timeline(kills []result.Sample, width, left, right float64
 // StepKey explains the colours of Timeline.
 func (v failoverView) StepKey() []stepLine { return v.StepLines() }
 
-// Spread draws every gap as a dot, one row a way to kill, with p50 and p99 marked.
+// Spread draws every outage as a dot, one row a way to kill, with p50 and p99 marked.
 func (v failoverView) Spread() (f figure) {
-	if !v.hit() {
+	if !v.affected() {
 		return f
 	}
-	f.Title, f.Unit = "Gaps of the flows that were hit", "ms; each dot is a flow in a kill, the ticks are p50 and p99"
+	f.Title, f.Unit = "Outages of the flows that were hit", "ms; each dot is a flow in a kill, the ticks are p50 and p99"
 	f.Wide, f.Narrow = v.spread(1104, 150, 10, "wide"), v.spread(358, 88, 4, "narrow")
 	return f
 }
 
 func (v failoverView) spread(width, left float64, steps int, class string) template.HTML {
 	const pitch, above = 46.0, 4.0
-	cases := slices.DeleteFunc(stats.Cases(v.Result), func(kase string) bool {
-		return len(stats.Pooled(stats.Kills(v.Result, v.subject, kase), stats.GapSeries)) == 0
+	cases := slices.DeleteFunc(stats.Cases(v.Result), func(caseName string) bool {
+		return len(stats.Pooled(stats.Kills(v.Result, v.dut, caseName), stats.OutageSeries)) == 0
 	})
 	below := above + float64(len(cases))*pitch
 	c := newCanvas(width, below+22)
 	x := timeAxis(c, v.longest(), left, width-20, above, below, steps)
 	words := ""
-	for i, kase := range cases {
-		_, how := stats.Killed(kase)
-		gaps := stats.Pooled(stats.Kills(v.Result, v.subject, kase), stats.GapSeries)
+	for i, caseName := range cases {
+		_, how := stats.Killed(caseName)
+		outages := stats.Pooled(stats.Kills(v.Result, v.dut, caseName), stats.OutageSeries)
 		mid := above + (float64(i)+0.5)*pitch
-		p50, p99 := stats.Quantile(gaps, 0.5), stats.Quantile(gaps, 0.99)
-		label := fmt.Sprintf("%s: %d gaps, p50 %s ms, p99 %s ms, longest %s ms", how, len(gaps), stats.Figure(p50), stats.Figure(p99), stats.Figure(gaps[len(gaps)-1]))
+		p50, p99 := stats.Quantile(outages, 0.5), stats.Quantile(outages, 0.99)
+		label := fmt.Sprintf("%s: %d outages, p50 %s ms, p99 %s ms, longest %s ms", how, len(outages), stats.Figure(p50), stats.Figure(p99), stats.Figure(outages[len(outages)-1]))
 		words += label + ". "
 		c.text(0, mid+4, "name", clip(how, int((left-8)/7.5)))
-		c.open(faultTint(i)+" cloud", label)
-		for n, gap := range gaps {
-			c.dot(x(gap), mid+float64(n*7%19-9), 2.4, "spot")
+		c.open(faultColor(i)+" cloud", label)
+		for n, outage := range outages {
+			c.dot(x(outage), mid+float64(n*7%19-9), 2.4, "spot")
 		}
 		c.close()
 		c.line(x(p50), mid-17, x(p50), mid+17, "mark")
@@ -139,12 +139,12 @@ func (v failoverView) spread(width, left float64, steps int, class string) templ
 // Stalls draws how long TCP connections waited, as shares that had waited no longer.
 func (v failoverView) Stalls() (f figure) {
 	stalls := stats.Pooled(v.kills(), stats.StallSeries)
-	gaps := stats.Pooled(v.kills(), stats.GapSeries)
-	if len(stalls) == 0 || len(gaps) == 0 {
+	outages := stats.Pooled(v.kills(), stats.OutageSeries)
+	if len(stalls) == 0 || len(outages) == 0 {
 		return f
 	}
 	f.Title, f.Unit = "What UDP and TCP noticed", "share of flows and connections that were silent no longer than so many ms"
-	f.Wide = v.shares(map[string][]float64{"UDP flows": gaps, "TCP connections": stalls})
+	f.Wide = v.shares(map[string][]float64{"UDP flows": outages, "TCP connections": stalls})
 	return f
 }
 
@@ -167,8 +167,8 @@ func (v failoverView) shares(all map[string][]float64) template.HTML {
 			at := min(x(value), right)
 			points = append(points, point{at, points[len(points)-1].y}, point{at, y(float64(n+1) / float64(len(values)))})
 		}
-		tint := []string{"k-selvage", "k-kernel"}[i]
-		c.open(tint, name)
+		color := []string{"k-selvage", "k-kernel"}[i]
+		c.open(color, name)
 		c.polyline(points, "strong")
 		c.text(right-8, below-16-18*float64(i), "own e", name)
 		c.close()

@@ -12,7 +12,7 @@ import (
 // steps, then verdict and findings.
 func failoverTable(w io.Writer, v failoverView) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-13s %5s %9s %8s %8s %5s %8s %11s %8s %9s %9s\n", "Kills", "n", "gap p50", "p99", "longest", "hit", "lost", "stall p50", "p99", "survived", "return")
+	fmt.Fprintf(&b, "%-13s %5s %9s %8s %8s %5s %8s %11s %8s %9s %9s\n", "Kills", "n", "outage p50", "p99", "longest", "flows", "lost", "stall p50", "p99", "survived", "return")
 	for _, l := range v.Lines() {
 		cells := make([]any, len(l.Cells))
 		for i, c := range l.Cells {
@@ -20,7 +20,7 @@ func failoverTable(w io.Writer, v failoverView) error {
 		}
 		fmt.Fprintf(&b, "  %-11s %5s %9s %8s %8s %5s %8s %11s %8s %9s %9s\n", append([]any{l.Name}, cells...)...)
 	}
-	fmt.Fprintf(&b, "  %s\n\n", "gaps, stalls and the longest gap at the return in ms; hit and lost are medians of a kill's flows and packets")
+	fmt.Fprintf(&b, "  %s\n\n", "outages, stalls and the longest outage at the return in ms; flows and lost are medians of a kill's affected flows and packets")
 	if lines := v.StepLines(); len(lines) > 0 {
 		fmt.Fprintf(&b, "%-38s", "Steps, ms: median [interval]")
 		for _, head := range v.StepCases() {

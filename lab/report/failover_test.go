@@ -10,8 +10,8 @@ import (
 
 // TestOddFailover draws what interrupted, small and broken runs leave behind.
 func TestOddFailover(t *testing.T) {
-	of := func(kase string) func(result.Sample) bool {
-		return func(s result.Sample) bool { return s.Case == kase }
+	of := func(caseName string) func(result.Sample) bool {
+		return func(s result.Sample) bool { return s.Case == caseName }
 	}
 	for name, c := range map[string]struct {
 		change func(*result.Result)
@@ -28,7 +28,7 @@ func TestOddFailover(t *testing.T) {
 			for _, step := range stats.FailoverSteps() {
 				delete(s.Metrics, step.Metric)
 			}
-		}), "Distribution of the gaps"},
+		}), "Distribution of the outages"},
 		"no series":    {eachSample("", "", func(s *result.Sample) { s.Series = nil }), "What the flows lost"},
 		"hostile case": {eachSample("", "gateway/kill", func(s *result.Sample) { s.Case = `gateway/"><script>x</script>` }), "All kills"},
 		"lost connections": {eachSample("", "gateway/blackhole", func(s *result.Sample) {

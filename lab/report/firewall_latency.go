@@ -13,7 +13,7 @@ import (
 // policedView is a result of the latency experiment prepared for drawing.
 type policedView struct {
 	view
-	breakdowns []stats.Breakdown // of all contenders, of whom Selvage alone can be broken down
+	breakdowns []stats.Breakdown // of all targets, of whom Selvage alone can be broken down
 }
 
 func newPolicedView(v view) policedView {
@@ -47,7 +47,7 @@ func (v policedView) sweep() []stats.Setting {
 // most is the subject's setting with the most rules.
 func (v policedView) most() (most stats.Setting, ok bool) {
 	for _, s := range v.sweep() {
-		if _, found := v.find(v.subject, s, stats.RRP50); found && s.Rules > 0 {
+		if _, found := v.find(v.dut, s, stats.RRP50); found && s.Rules > 0 {
 			most, ok = s, true
 		}
 	}
@@ -99,7 +99,7 @@ func (v policedView) Cards() []card {
 		settings = append(settings, most)
 	}
 	for _, s := range settings {
-		if row, ok := v.find(v.subject, s, stats.RRAdded); ok {
+		if row, ok := v.find(v.dut, s, stats.RRAdded); ok {
 			c := card{
 				Title: "Added to a round trip by " + rulesWords(s.Rules), Value: signed(row.Median), Unit: "µs", Class: "even",
 				Note: between(row.Lo, row.Hi) + ", no difference shown", Strip: v.addedStrip(s),
@@ -113,7 +113,7 @@ func (v policedView) Cards() []card {
 			cards = append(cards, c)
 		}
 	}
-	if v.subject == stats.Nftables {
+	if v.dut == stats.Nftables {
 		return cards
 	}
 	last := settings[len(settings)-1]
@@ -130,7 +130,7 @@ func (v policedView) Cards() []card {
 // rateCard is a rate of the subject, with its ratios to itself without a firewall and to
 // nftables.
 func (v policedView) rateCard(s stats.Setting, metric, title string) (card, bool) {
-	row, ok := v.find(v.subject, s, metric)
+	row, ok := v.find(v.dut, s, metric)
 	if !ok {
 		return card{}, false
 	}
@@ -139,7 +139,7 @@ func (v policedView) rateCard(s stats.Setting, metric, title string) (card, bool
 	if row.Ratio > 0 && row.Baseline != "" {
 		notes = append(notes, glue(stats.Ratio(row.Ratio))+" without a firewall")
 	}
-	if iv := stats.Rival(v.Result, v.subject, s.Case(), metric); iv.N > 0 {
+	if iv := stats.Rival(v.Result, v.dut, s.Case(), metric); iv.N > 0 {
 		notes = append(notes, glue(stats.Ratio(iv.Median))+" nftables")
 		if iv.Lo > 1 {
 			c.Class = "good"
@@ -151,7 +151,7 @@ func (v policedView) rateCard(s stats.Setting, metric, title string) (card, bool
 	return c, true
 }
 
-// scenario is a setting of study S3, with a word for it.
+// scenario is a setting of the NSX firewall study, with a word for it.
 type scenario struct {
 	Title   string
 	off, on stats.Setting
@@ -174,9 +174,9 @@ func (v policedView) scenarios() []scenario {
 	return all
 }
 
-// scenarioLine is one contender in one scenario.
+// scenarioLine is one target in one scenario.
 type scenarioLine struct {
-	Title, Name, Tint              string
+	Title, Name, Color             string
 	Off, On, Added, Interval       string
 	P99Off, P99On, TailOff, TailOn string
 	Same                           bool // no difference is shown
@@ -192,7 +192,7 @@ func (v policedView) Scenarios() []scenarioLine {
 				continue
 			}
 			l := scenarioLine{
-				Title: s.Title, Name: name, Tint: v.tint(name), Off: v.value(name, s.off, stats.RRP50), On: stats.In(on.Median, on.Unit),
+				Title: s.Title, Name: name, Color: v.color(name), Off: v.value(name, s.off, stats.RRP50), On: stats.In(on.Median, on.Unit),
 				Added: "–", P99Off: v.value(name, s.off, "rr_p99"), P99On: v.value(name, s.on, "rr_p99"),
 				TailOff: v.value(name, s.off, "rr_p9999"), TailOn: v.value(name, s.on, "rr_p9999"),
 			}
@@ -205,9 +205,9 @@ func (v policedView) Scenarios() []scenarioLine {
 	return lines
 }
 
-// rulesLine is one contender with one number of rules.
+// rulesLine is one target with one number of rules.
 type rulesLine struct {
-	Rules, Name, Tint                   string
+	Rules, Name, Color                  string
 	RR, Added, Interval, CRR, Conn, UDP string
 	TCP, CRRRival, ConnRival, UDPRival  string
 }
@@ -218,7 +218,7 @@ func (v policedView) Sweep() []rulesLine {
 	for _, s := range v.sweep() {
 		for _, name := range v.names {
 			l := rulesLine{
-				Rules: counted(float64(s.Rules)), Name: name, Tint: v.tint(name), RR: v.value(name, s, stats.RRP50), Added: "–",
+				Rules: counted(float64(s.Rules)), Name: name, Color: v.color(name), RR: v.value(name, s, stats.RRP50), Added: "–",
 				CRR: v.value(name, s, stats.CRRRate), Conn: v.value(name, s, stats.ConnRate),
 				UDP: v.value(name, s, stats.UDPRate), TCP: v.value(name, s, stats.Decisive),
 				CRRRival: v.rival(name, s, stats.CRRRate), ConnRival: v.rival(name, s, stats.ConnRate), UDPRival: v.rival(name, s, stats.UDPRate),
@@ -244,8 +244,8 @@ func (v policedView) rival(name string, s stats.Setting, metric string) string {
 	return strings.TrimSuffix(stats.Ratio(iv.Median), " ×")
 }
 
-// slope is what one rule costs a contender.
-type slope struct{ Name, Tint, Rules, RR, CRR, Conn, UDP string }
+// slope is what one rule costs a target.
+type slope struct{ Name, Color, Rules, RR, CRR, Conn, UDP string }
 
 // nanoseconds is an interval of µs: of many rules each costs little.
 func nanoseconds(iv stats.Interval) string {
@@ -256,7 +256,7 @@ func nanoseconds(iv stats.Interval) string {
 func (v policedView) Slopes() []slope {
 	var lines []slope
 	for _, name := range v.names {
-		l := slope{Name: name, Tint: v.tint(name)}
+		l := slope{Name: name, Color: v.color(name)}
 		for _, of := range []struct {
 			metric string
 			into   *string
@@ -275,11 +275,11 @@ func (v policedView) Slopes() []slope {
 	return lines
 }
 
-// application is one contender's application loop.
+// application is one target's application loop.
 type application struct {
-	Rules, Name, Tint, Loop string
-	P50, P90, P99, P999     string
-	Rate, Added             string
+	Rules, Name, Color, Loop string
+	P50, P90, P99, P999      string
+	Rate, Added              string
 }
 
 // Applications is the table of the application loop, by the way of asking.
@@ -293,7 +293,7 @@ func (v policedView) Applications() []application {
 				if _, ok := v.find(name, s, loop.kind+"_p50"); !ok {
 					continue
 				}
-				l := application{Rules: counted(float64(s.Rules)), Name: name, Tint: v.tint(name), Loop: loop.words}
+				l := application{Rules: counted(float64(s.Rules)), Name: name, Color: v.color(name), Loop: loop.words}
 				for suffix, into := range map[string]*string{"_p50": &l.P50, "_p90": &l.P90, "_p99": &l.P99, "_p999": &l.P999, "_rate": &l.Rate} {
 					*into = v.value(name, s, loop.kind+suffix)
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// addedStrip is the small picture of a card: what every contender's firewall adds, on one
+// addedStrip is the small picture of a card: what every target's firewall adds, on one
 // axis with 0.
 func (v policedView) addedStrip(s stats.Setting) template.HTML {
 	const width, height, pad = 184.0, 46.0, 24.0
@@ -34,22 +34,22 @@ func (v policedView) addedStrip(s stats.Setting) template.HTML {
 	words := "Added µs. "
 	var taken []float64
 	for _, row := range rows {
-		label := fmt.Sprintf("%s: %s µs", row.Contender, difference(row))
+		label := fmt.Sprintf("%s: %s µs", row.Target, difference(row))
 		words += label + ". "
-		c.open(v.tint(row.Contender), label)
+		c.open(v.color(row.Target), label)
 		c.line(x(row.Lo), 23, x(row.Hi), 23, "range")
 		c.dot(x(row.Median), 23, 5, "spot")
 		at := min(max(x(row.Median), 22), width-22)
 		if !slices.ContainsFunc(taken, func(t float64) bool { return math.Abs(t-at) < 50 }) {
 			taken = append(taken, at)
-			c.text(at, 11, "tiny m own", brief(row.Contender, 8))
+			c.text(at, 11, "tiny m own", brief(row.Target, 8))
 		}
 		c.close()
 	}
 	return c.svg("strip", words)
 }
 
-// ScenarioBars draws the study's scenarios, a panel each: two bars a contender, without a
+// ScenarioBars draws the study's scenarios, a panel each: two bars a target, without a
 // firewall pale and with one full.
 func (v policedView) ScenarioBars() []figure {
 	var figures []figure
@@ -87,11 +87,11 @@ func (v policedView) scenarioBars(s scenario) (figure, bool) {
 	return figure{Title: s.Title, Unit: "µs, p50; pale: no firewall, full: 100 rules; right: added", Wide: c.svg("any", words)}, true
 }
 
-// scenarioPair draws a contender's two bars from the height y, and returns them in words.
+// scenarioPair draws a target's two bars from the height y, and returns them in words.
 func (v policedView) scenarioPair(c *canvas, s scenario, name string, y float64, x func(float64) float64) string {
 	const thick, value, end = 15.0, 289.0, 358.0
 	label := name + ": "
-	c.open(v.tint(name), "")
+	c.open(v.color(name), "")
 	c.rect(0, y-4, c.w, 44, 0, "hit")
 	c.text(0, y+22, "name", brief(name, 8))
 	for k, one := range []struct {
@@ -174,7 +174,7 @@ func (v policedView) Sweeps() []figure {
 	return figures
 }
 
-// sweepTrack is a contender's line.
+// sweepTrack is a target's line.
 type sweepTrack struct {
 	name  string
 	rules []float64
@@ -278,7 +278,7 @@ func (v policedView) sweepChart(p sweepPlot, tracks []sweepTrack, width, height 
 	return c.svg(class, words)
 }
 
-// drawTrack draws a contender's line with its intervals, these a little beside those of
+// drawTrack draws a target's line with its intervals, these a little beside those of
 // others, and returns it in words.
 func (v policedView) drawTrack(c *canvas, t sweepTrack, x, y func(float64) float64, beside float64) string {
 	points := make([]point, len(t.at))
@@ -287,7 +287,7 @@ func (v policedView) drawTrack(c *canvas, t sweepTrack, x, y func(float64) float
 		points[i] = point{x(t.rules[i]) + 3*beside, y(b.value)}
 		words += fmt.Sprintf("%s with %s: %s [%s, %s]. ", t.name, rulesWords(int(t.rules[i])), stats.Figure(b.value), stats.Figure(b.lo), stats.Figure(b.hi))
 	}
-	c.open(v.tint(t.name), t.name)
+	c.open(v.color(t.name), t.name)
 	c.polyline(points, "strong")
 	for i, b := range t.at {
 		if y(b.lo)-y(b.hi) > 1 {

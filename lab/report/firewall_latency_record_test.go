@@ -30,7 +30,7 @@ func TestSynthesizeLatency(t *testing.T) {
 	}
 }
 
-// wallModel is what one contender's firewall costs.
+// wallModel is what one target's firewall costs.
 type wallModel struct {
 	name, description string
 	rr, same          float64 // µs without a firewall, between two hosts and on one
@@ -67,7 +67,7 @@ func (c *recorder) add(s result.Sample) {
 func syntheticLatency() result.Result {
 	c := &recorder{rnd: rand.New(rand.NewPCG(13, 15)), clock: 2.2, r: result.Result{
 		Schema: result.Schema, Experiment: stats.Latency, Started: time.Date(2026, 11, 22, 8, 15, 30, 0, time.UTC),
-		Command: []string{"selvage", "lab", "latency", "--contenders", "plain,kernel,selvage", "--duration", "5s", "--app", "--breakdown"},
+		Command: []string{"selvage", "lab", "latency", "--targets", "plain,kernel,selvage", "--duration", "5s", "--app", "--breakdown"},
 		Parameters: map[string]string{"rounds": "5", "scenarios": "same-host, two-hosts", "duration": "5s", "sample": "2s", "pairs": "4",
 			"app": "a web service with net/http, and PostgreSQL 17.2"},
 		Environment: environment(),
@@ -83,7 +83,7 @@ func syntheticLatency() result.Result {
 	byName := map[string]wallModel{}
 	for _, m := range wallModels() {
 		names, byName[m.name] = append(names, m.name), m
-		c.r.Contenders = append(c.r.Contenders, result.Contender{Name: m.name, Description: m.description, InnerMTU: 1450})
+		c.r.Targets = append(c.r.Targets, result.Target{Name: m.name, Description: m.description, InnerMTU: 1450})
 	}
 	for i, order := range stats.Balanced(names, 5) {
 		for _, s := range syntheticSettings() {
@@ -113,14 +113,14 @@ func syntheticSettings() []stats.Setting {
 	return all
 }
 
-// setting draws all samples of a contender in a setting.
+// setting draws all samples of a target in a setting.
 func (c *recorder) setting(m wallModel, s stats.Setting, n int) {
 	base, on := m.rr, math.Min(1, float64(s.Rules))
 	if s.Scenario == stats.SameHost {
 		base = m.same
 	}
 	p50 := c.vary(base+1.1+on*m.added, 0.003)
-	rr := result.Sample{Contender: m.name, Case: s.Case(), Round: n, Duration: 5, Metrics: map[string]float64{
+	rr := result.Sample{Target: m.name, Case: s.Case(), Round: n, Duration: 5, Metrics: map[string]float64{
 		stats.RRP50: round(p50, 2), "rr_p99": round(p50*1.4, 2), "rr_p999": round(p50*2.4, 2), "rr_p9999": round(c.vary(p50*6, 0.1), 2),
 		"rr_rate": math.Round(1e6 / p50 / 1.03), "rr_rtt": round(p50*1.03, 2)}}
 	for _, q := range []struct{ q, by float64 }{{0, 0.9}, {0.25, 0.98}, {0.5, 1}, {0.9, 1.08}, {0.95, 1.15}, {0.99, 1.4}, {0.999, 2.4}, {0.9999, 6}, {0.99999, 20}} {
@@ -128,7 +128,7 @@ func (c *recorder) setting(m wallModel, s stats.Setting, n int) {
 	}
 	c.add(rr)
 	one := func(metrics map[string]float64) {
-		c.add(result.Sample{Contender: m.name, Case: s.Case(), Round: n, Duration: 2, Metrics: metrics})
+		c.add(result.Sample{Target: m.name, Case: s.Case(), Round: n, Duration: 2, Metrics: metrics})
 	}
 	one(map[string]float64{stats.RR1P50: round(c.vary(base+on*m.added, 0.003), 2), "rr1_p99": round(base*1.4, 2)})
 	crr := m.open + float64(s.Rules)*m.perRule
@@ -152,7 +152,7 @@ func (c *recorder) app(m wallModel, s stats.Setting, n int) {
 		us   float64
 	}{{"app", 120}, {"app_connect", 190}, {"app_rated", 170}} {
 		p50 := c.vary(loop.us+4*m.rr+math.Min(1, float64(s.Rules))*4*m.added, 0.01)
-		sample := result.Sample{Contender: m.name, Case: s.Case(), Round: n, Duration: 2, Metrics: map[string]float64{
+		sample := result.Sample{Target: m.name, Case: s.Case(), Round: n, Duration: 2, Metrics: map[string]float64{
 			loop.kind + "_p50": round(p50, 1), loop.kind + "_p90": round(p50*1.2, 1), loop.kind + "_p99": round(p50*2.1, 1),
 			loop.kind + "_p999": round(p50*5, 1), loop.kind + "_rate": math.Round(1e6 / p50 / 1.05)}}
 		for _, q := range []struct{ q, by float64 }{{0, 0.85}, {0.5, 1}, {0.9, 1.2}, {0.99, 2.1}, {0.999, 5}} {
@@ -178,7 +178,7 @@ func (c *recorder) broken(b stats.Broken, n int) {
 		out = leg{{stats.ParsePart, 0.09}, {stats.DecidePart, 0.45}, {stats.FirewallPart, 0.52}, {stats.KeepPart, 0.28}, {stats.DecapPart, 0.3}}
 		call, wake = 4.1, 7.9
 	}
-	timed := result.Sample{Contender: "selvage", Round: n, Duration: 0.4, Metrics: map[string]float64{stats.LeftOut: 0.0002}, Series: map[string][]float64{}}
+	timed := result.Sample{Target: "selvage", Round: n, Duration: 0.4, Metrics: map[string]float64{stats.LeftOut: 0.0002}, Series: map[string][]float64{}}
 	sum, stamps := 0.0, 0
 	step := func(part, place string, us float64, within int) {
 		us = c.vary(us, 0.01)
@@ -215,7 +215,7 @@ func (c *recorder) broken(b stats.Broken, n int) {
 	pass(out, "host A")
 	step(stats.StackPart, stats.ClientPlace, 1.9, 1)
 	step(stats.WakePart, stats.ClientPlace, wake, 1)
-	bare := result.Sample{Contender: "selvage", Case: b.Case(), Round: n, Duration: 0.4, Metrics: map[string]float64{stats.BrokenRTT: round(c.vary(sum+0.15, 0.003), 3)}}
+	bare := result.Sample{Target: "selvage", Case: b.Case(), Round: n, Duration: 0.4, Metrics: map[string]float64{stats.BrokenRTT: round(c.vary(sum+0.15, 0.003), 3)}}
 	bare.Metrics[stats.BrokenFloor] = round(0.96*bare.Metrics[stats.BrokenRTT], 3)
 	b.Timed = true
 	timed.Case = b.Case()

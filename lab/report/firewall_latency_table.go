@@ -10,7 +10,7 @@ import (
 )
 
 // policedTable writes the latency experiment's summary for a terminal: each metric by case
-// and contender, what was added, and where the time goes.
+// and target, what was added, and where the time goes.
 func policedTable(w io.Writer, v policedView) error {
 	var b strings.Builder
 	title := ""
@@ -34,9 +34,9 @@ func policedTable(w io.Writer, v policedView) error {
 }
 
 // isOtherName says whether a case is there by another name too: "two-hosts-on" is rules-100.
-func isOtherName(kase string) bool {
-	s, ok := stats.Policed(kase)
-	return ok && s.Case() != kase
+func isOtherName(caseName string) bool {
+	s, ok := stats.Policed(caseName)
+	return ok && s.Case() != caseName
 }
 
 // tableMetrics are those of the terminal's table: the page has all.
@@ -53,7 +53,7 @@ func (v policedView) tableMetrics() []stats.Metric {
 
 func (v policedView) tableRow(row result.Row, m stats.Metric) string {
 	against := "–"
-	added, ok := stats.Find(v.Summary, row.Contender, row.Case, map[string]string{stats.RRP50: stats.RRAdded, stats.RR1P50: stats.RR1Added}[m.Name])
+	added, ok := stats.Find(v.Summary, row.Target, row.Case, map[string]string{stats.RRP50: stats.RRAdded, stats.RR1P50: stats.RR1Added}[m.Name])
 	switch {
 	case row.Baseline == "":
 		against = "1"
@@ -66,7 +66,7 @@ func (v policedView) tableRow(row result.Row, m stats.Metric) string {
 		against += " not distinguishable"
 	}
 	interval := fmt.Sprintf("[%s, %s]", stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit))
-	line := fmt.Sprintf("  %-10s %-25s %9s  %-19s %3d  %s", row.Contender, row.Case, stats.In(row.Median, row.Unit), interval, row.N, against)
+	line := fmt.Sprintf("  %-10s %-25s %9s  %-19s %3d  %s", row.Target, row.Case, stats.In(row.Median, row.Unit), interval, row.N, against)
 	return strings.TrimRight(line, " ") + "\n"
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// curve is one contender's latency distribution.
+// curve is one target's latency distribution.
 type curve struct {
 	name   string
 	points []result.Quantile // medians over the rounds, by Q
@@ -20,29 +20,29 @@ type curve struct {
 // Latency draws the distribution of each request/response case.
 func (v view) Latency() []figure {
 	var figures []figure
-	for _, kase := range []struct{ name, size string }{{"rr-1", "1 B / 1 B"}, {"rr-1024", "1024 B / 1024 B"}} {
-		curves := v.curves(kase.name)
+	for _, caseName := range []struct{ name, size string }{{"rr-1", "1 B / 1 B"}, {"rr-1024", "1024 B / 1024 B"}} {
+		curves := v.curves(caseName.name)
 		if len(curves) == 0 {
 			continue
 		}
 		figures = append(figures, figure{
-			Title: "Latency distribution, " + kase.size, Unit: "µs by percentile, both axes logarithmic",
+			Title: "Latency distribution, " + caseName.size, Unit: "µs by percentile, both axes logarithmic",
 			Wide: v.latency(curves, 528, 300, "wide"), Narrow: v.latency(curves, 360, 280, "narrow"),
 		})
 	}
 	return figures
 }
 
-func (v view) curves(kase string) []curve { return v.curvesOf(kase, "") }
+func (v view) curves(caseName string) []curve { return v.curvesOf(caseName, "") }
 
 // curvesOf are those of a case's samples that have a metric, of all for "".
-func (v view) curvesOf(kase, metric string) []curve {
+func (v view) curvesOf(caseName, metric string) []curve {
 	var curves []curve
 	for _, name := range v.names {
 		at := map[float64][]float64{}
 		for _, s := range v.Samples {
 			_, has := s.Metrics[metric]
-			if s.Contender != name || s.Case != kase || s.Error != "" || metric != "" && !has {
+			if s.Target != name || s.Case != caseName || s.Error != "" || metric != "" && !has {
 				continue
 			}
 			for _, q := range s.Latency {
@@ -99,7 +99,7 @@ func (v view) latency(curves []curve, width, height float64, class string) templ
 		for i, p := range k.points {
 			points[i] = point{x(p.Q), y(p.US)}
 		}
-		c.open(v.tint(k.name), k.name)
+		c.open(v.color(k.name), k.name)
 		c.polyline(points, "strong")
 		c.close()
 		final := k.points[len(k.points)-1]

@@ -13,14 +13,14 @@ import (
 type mtuView struct{ view }
 
 // find is a row of the summary.
-func (v mtuView) find(contender, kase, metric string) (result.Row, bool) {
-	return stats.Find(v.Summary, contender, kase, metric)
+func (v mtuView) find(target, caseName, metric string) (result.Row, bool) {
+	return stats.Find(v.Summary, target, caseName, metric)
 }
 
-// sample is the first good one of a contender's case.
-func (v mtuView) sample(contender, kase string) (result.Sample, bool) {
+// sample is the first good one of a target's case.
+func (v mtuView) sample(target, caseName string) (result.Sample, bool) {
 	for _, s := range v.Samples {
-		if s.Contender == contender && s.Case == kase && s.Error == "" {
+		if s.Target == target && s.Case == caseName && s.Error == "" {
 			return s, true
 		}
 	}
@@ -45,7 +45,7 @@ func (v mtuView) Lengths() string {
 	return fmt.Sprintf("transfers %s into the hole, %s after it, %s in the sweep", v.Parameters["hole_duration"], v.Parameters["duration"], v.Parameters["sweep_duration"])
 }
 
-// Cards say of each contender whether it has a black hole.
+// Cards say of each target whether it has a black hole.
 func (v mtuView) Cards() []card {
 	var cards []card
 	for _, name := range v.names {
@@ -60,7 +60,7 @@ func (v mtuView) Cards() []card {
 		if row.Median == 1 {
 			c.Value, c.Class = "black hole", "bad"
 			c.Note = fmt.Sprintf("%s of %s bytes pass", stats.Figure(size.Median), v.bytes("guest_mtu"))
-			if s, ok := v.sample(name, stats.SizeCase); ok && s.Metrics["told_flows"] == 0 {
+			if s, ok := v.sample(name, stats.SizeCase); ok && s.Metrics["reported_flows"] == 0 {
 				c.Note += ", nobody is told"
 			}
 		}
@@ -84,19 +84,19 @@ func (v mtuView) Ways() []way {
 // cell is one figure of a table, with what has to be said of it.
 type cell struct{ Value, Note, Class string }
 
-// tableLine is one contender's line.
+// tableLine is one target's line.
 type tableLine struct {
-	Name, Tint string
-	Cells      []cell
+	Name, Color string
+	Cells       []cell
 }
 
-// lines fills a table: fill says what a contender has in a case, for each of cases.
-func (v mtuView) lines(cases []string, fill func(name, kase string) cell) []tableLine {
+// lines fills a table: fill says what a target has in a case, for each of cases.
+func (v mtuView) lines(cases []string, fill func(name, caseName string) cell) []tableLine {
 	var lines []tableLine
 	for _, name := range v.names {
-		l := tableLine{Name: name, Tint: v.tint(name)}
-		for _, kase := range cases {
-			l.Cells = append(l.Cells, fill(name, kase))
+		l := tableLine{Name: name, Color: v.color(name)}
+		for _, caseName := range cases {
+			l.Cells = append(l.Cells, fill(name, caseName))
 		}
 		lines = append(lines, l)
 	}
@@ -105,8 +105,8 @@ func (v mtuView) lines(cases []string, fill func(name, kase string) cell) []tabl
 
 // Transfers are the transfers as the paths come, all ways and with offload.
 func (v mtuView) Transfers() []tableLine {
-	return v.lines(append(v.every(stats.HoleCase), stats.OffloadCase), func(name, kase string) cell {
-		s, ok := v.sample(name, kase)
+	return v.lines(append(v.every(stats.HoleCase), stats.OffloadCase), func(name, caseName string) cell {
+		s, ok := v.sample(name, caseName)
 		if !ok {
 			return cell{Value: "–"}
 		}
@@ -119,8 +119,8 @@ func (v mtuView) Transfers() []tableLine {
 
 // Largest are the sizes that arrive, all ways and with jumbo guests.
 func (v mtuView) Largest() []tableLine {
-	return v.lines(append(v.every(stats.SizeCase), stats.SizeCase+"-jumbo"), func(name, kase string) cell {
-		s, ok := v.sample(name, kase)
+	return v.lines(append(v.every(stats.SizeCase), stats.SizeCase+"-jumbo"), func(name, caseName string) cell {
+		s, ok := v.sample(name, caseName)
 		if !ok {
 			return cell{Value: "–"}
 		}
@@ -130,9 +130,9 @@ func (v mtuView) Largest() []tableLine {
 		}
 		guest := v.bytes("guest_mtu")
 		switch {
-		case s.Metrics["told_flows"] > 0:
-			c.Note, c.Class = "told "+stats.Figure(s.Metrics["told_mtu"]), "good"
-		case kase != stats.SizeCase+"-jumbo" && c.Value != guest:
+		case s.Metrics["reported_flows"] > 0:
+			c.Note, c.Class = "told "+stats.Figure(s.Metrics["reported_mtu"]), "good"
+		case caseName != stats.SizeCase+"-jumbo" && c.Value != guest:
 			c.Note, c.Class = "silence", "bad"
 		default:
 			c.Note = "all fits"
@@ -141,10 +141,10 @@ func (v mtuView) Largest() []tableLine {
 	})
 }
 
-func (v mtuView) every(kase string) []string {
+func (v mtuView) every(caseName string) []string {
 	var cases []string
 	for _, w := range v.Ways() {
-		cases = append(cases, kase+w.Suffix)
+		cases = append(cases, caseName+w.Suffix)
 	}
 	return cases
 }
@@ -152,15 +152,15 @@ func (v mtuView) every(kase string) []string {
 // Hashes is how many source ports were tried.
 func (v mtuView) Hashes() string { return v.Parameters["hashes"] }
 
-// Cures are the cures with their commands.
-func (v mtuView) Cures() []diagnose.Cure { return diagnose.Cures(v.Result) }
+// Fixes are the fixes with their commands.
+func (v mtuView) Fixes() []diagnose.Fix { return diagnose.Fixes(v.Result) }
 
-// limit is what the sweep says of one contender.
+// limit is what the sweep says of one target.
 type limit struct {
-	Name, Tint, Kind, Class, Elasticity, Packet, Kilobyte, Growth, Jumbo string
+	Name, Color, Kind, Class, Elasticity, Packet, Kilobyte, Growth, Jumbo string
 }
 
-// Limits are the ceilings of all contenders.
+// Limits are the ceilings of all targets.
 func (v mtuView) Limits() []limit {
 	all := diagnose.Ceilings(v.Result)
 	var limits []limit
@@ -169,7 +169,7 @@ func (v mtuView) Limits() []limit {
 		if !ok {
 			continue
 		}
-		l := limit{Name: name, Tint: v.tint(name), Kind: c.Words(), Elasticity: "–", Packet: "–", Kilobyte: "–", Growth: "–", Jumbo: v.grown(name)}
+		l := limit{Name: name, Color: v.color(name), Kind: c.Words(), Elasticity: "–", Packet: "–", Kilobyte: "–", Growth: "–", Jumbo: v.grown(name)}
 		if c.Refused != "" {
 			l.Class = "dim"
 		}
@@ -201,10 +201,10 @@ func (v mtuView) grown(name string) string {
 // own.
 func (v mtuView) Blocks() []block {
 	var blocks []block
-	for _, kase := range stats.Cases(v.Result) {
-		b := block{Title: kase, Unit: "TCP throughput, Gbit/s"}
+	for _, caseName := range stats.Cases(v.Result) {
+		b := block{Title: caseName, Unit: "TCP throughput, Gbit/s"}
 		for _, name := range v.names {
-			if row, ok := v.find(name, kase, stats.Decisive); ok {
+			if row, ok := v.find(name, caseName, stats.Decisive); ok {
 				b.Lines = append(b.Lines, v.line(row))
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// Holes draws the transfer that may fall into the hole, one panel a contender with a
+// Holes draws the transfer that may fall into the hole, one panel a target with a
 // scale of its own: what the sender wrote and what arrived.
 func (v mtuView) Holes() []figure {
 	var figures []figure
@@ -50,7 +50,7 @@ func (v mtuView) holePanel(name string, s result.Sample) figure {
 			c.text(left+t/s.Duration*(width-left-10)+2, height-6, "tick m", fmt.Sprintf("%g s", t))
 		}
 	}
-	c.open(v.tint(name), name)
+	c.open(v.color(name), name)
 	for i, value := range written {
 		if value > 0 {
 			c.rect(left+float64(i)*bar, y(value), bar-1, height-below-y(value), 1, "written")
@@ -92,13 +92,13 @@ func maximum(xs []float64) float64 {
 	return slices.Max(xs)
 }
 
-// Cured draws throughput before and after each cure, one panel a tunnel. The dashed
+// Fixed draws throughput before and after each fix, one panel a tunnel. The dashed
 // rule is plain with the same segments.
-func (v mtuView) Cured() []figure {
+func (v mtuView) Fixed() []figure {
 	var figures []figure
 	for _, name := range v.names {
 		if name != stats.Baseline {
-			if f, ok := v.curePanel(name); ok {
+			if f, ok := v.fixPanel(name); ok {
 				figures = append(figures, f)
 			}
 		}
@@ -106,15 +106,15 @@ func (v mtuView) Cured() []figure {
 	return figures
 }
 
-func (v mtuView) curePanel(name string) (figure, bool) {
+func (v mtuView) fixPanel(name string) (figure, bool) {
 	const width, left, right, pitch, thick = 360.0, 122.0, 256.0, 34.0, 17.0
-	cases := []struct{ kase, words string }{
+	cases := []struct{ caseName, words string }{
 		{stats.HoleCase, "as it comes"}, {"guest-mtu", "guest MTU " + v.bytes("path_mtu_"+name)}, {"clamp", "MSS clamped"}, {"messages", "too-big messages"},
 	}
 	top := 0.0
 	for _, k := range cases {
-		row, _ := v.find(name, k.kase, stats.Decisive)
-		base, _ := v.find(stats.Baseline, k.kase, stats.Decisive)
+		row, _ := v.find(name, k.caseName, stats.Decisive)
+		base, _ := v.find(stats.Baseline, k.caseName, stats.Decisive)
 		top = max(top, row.Hi, base.Median)
 	}
 	if top == 0 {
@@ -128,20 +128,20 @@ func (v mtuView) curePanel(name string) (figure, bool) {
 		c.text(scale(base.Median), float64(len(cases))*pitch+13, "tiny m", stats.Baseline)
 	}
 	for i, k := range cases {
-		row, ok := v.find(name, k.kase, stats.Decisive)
+		row, ok := v.find(name, k.caseName, stats.Decisive)
 		y := float64(i) * pitch
 		c.text(0, y+21, "name", k.words)
 		if !ok {
 			c.text(left, y+21, "small", "not measured")
 			continue
 		}
-		mss, _ := v.find(name, k.kase, "mss")
+		mss, _ := v.find(name, k.caseName, "mss")
 		label := fmt.Sprintf("%s: %s Gbit/s, interval %s to %s, n = %d, MSS %s", k.words, stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi), row.N, stats.Figure(mss.Median))
 		words += label + ". "
-		c.open(v.tint(name), label)
+		c.open(v.color(name), label)
 		c.rect(left, y+8, max(scale(row.Median)-left, 1), thick, 2, "bar")
 		c.whisker(scale(row.Lo), scale(row.Hi), y+8+thick/2)
-		if s, ok := v.sample(name, k.kase); ok && k.kase == stats.HoleCase {
+		if s, ok := v.sample(name, k.caseName); ok && k.caseName == stats.HoleCase {
 			if _, stalled := stats.Stalled(s); stalled {
 				c.text(left+8, y+21, "alarm", "black hole")
 			}
@@ -154,7 +154,7 @@ func (v mtuView) curePanel(name string) (figure, bool) {
 }
 
 // Sweep draws the rate over the segment size, both logarithmic, one panel a
-// contender and one line a number of flows: along the steep guide packets a second
+// target and one line a number of flows: along the steep guide packets a second
 // are constant, along the level one bits are.
 func (v mtuView) Sweep() []figure {
 	var figures []figure
@@ -170,7 +170,7 @@ func (v mtuView) Sweep() []figure {
 	return figures
 }
 
-// sweepRange encloses the rates and segment sizes of all contenders.
+// sweepRange encloses the rates and segment sizes of all targets.
 func (v mtuView) sweepRange() (lo, hi, least, most float64) {
 	lo, least = math.Inf(1), math.Inf(1)
 	for _, s := range v.Samples {
@@ -216,7 +216,7 @@ func (v mtuView) sweepPanel(name string, lo, hi, least, most float64) (figure, b
 		for k, p := range l.points {
 			points[k] = point{x(p.size), y(p.rate)}
 		}
-		c.open(v.tint(name), fmt.Sprintf("%d flows", l.flows))
+		c.open(v.color(name), fmt.Sprintf("%d flows", l.flows))
 		c.polyline(points, []string{"few", "some", "strong"}[min(2, i*3/len(lines))])
 		for _, p := range points {
 			c.dot(p.x, p.y, 3, "spot")
@@ -254,10 +254,10 @@ type sweepLine struct {
 
 func (v mtuView) sweepLines(name string) []sweepLine {
 	var lines []sweepLine
-	for _, kase := range stats.Cases(v.Result) {
-		_, flows, ok := stats.Swept(kase)
-		rate, okRate := v.find(name, kase, stats.Decisive)
-		mss, _ := v.find(name, kase, "mss")
+	for _, caseName := range stats.Cases(v.Result) {
+		_, flows, ok := stats.Swept(caseName)
+		rate, okRate := v.find(name, caseName, stats.Decisive)
+		mss, _ := v.find(name, caseName, "mss")
 		if !ok || !okRate || rate.Median <= 0 || mss.Median <= 0 {
 			continue
 		}

@@ -57,18 +57,18 @@ func (v mtuView) writeSizes(b *strings.Builder) {
 
 func (v mtuView) writeThroughput(b *strings.Builder) {
 	fmt.Fprintf(b, "%-38s %9s  %-17s %3s  %7s  %6s\n", "TCP throughput, Gbit/s", "median", "interval", "n", "× plain", "MSS")
-	for _, kase := range stats.Cases(v.Result) {
+	for _, caseName := range stats.Cases(v.Result) {
 		for _, name := range v.names {
-			row, ok := v.find(name, kase, stats.Decisive)
+			row, ok := v.find(name, caseName, stats.Decisive)
 			if !ok {
 				continue
 			}
-			mss, _ := v.find(name, kase, "mss")
+			mss, _ := v.find(name, caseName, "mss")
 			ratio := strings.TrimSuffix(stats.Ratio(row.Ratio), " ×")
 			if name == stats.Baseline {
 				ratio = "1"
 			}
-			fmt.Fprintf(b, "  %-20s %-15s %9s  %-17s %3d  %7s  %6s\n", kase, name, stats.Figure(row.Median),
+			fmt.Fprintf(b, "  %-20s %-15s %9s  %-17s %3d  %7s  %6s\n", caseName, name, stats.Figure(row.Median),
 				fmt.Sprintf("[%s, %s]", stats.Figure(row.Lo), stats.Figure(row.Hi)), row.N, ratio, stats.Figure(mss.Median))
 		}
 	}

@@ -26,7 +26,7 @@ func (v offloadView) Lengths() string { return v.lengths() }
 // Cards are the subject's ratios to the baseline: the worst and the best state, and all on and
 // all off.
 func (v offloadView) Cards() []card {
-	states := stats.WorstStates(v.Summary, v.subject)
+	states := stats.WorstStates(v.Summary, v.dut)
 	if len(states) == 0 {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (v offloadView) Cards() []card {
 		s, _ := stats.Streamed(row.Case)
 		c := card{Title: title, Value: stats.Ratio(row.Ratio), Unit: v.baseline(), Class: "even", Note: v.where(s) + ", cannot be told from 1.1\u00a0×"}
 		switch {
-		case stats.OffloadPairs(v.Result, v.subject, s) < stats.MinRounds:
+		case stats.OffloadPairs(v.Result, v.dut, s) < stats.MinRounds:
 			c.Note = v.where(s) + ", of too few rounds"
 		case row.RatioLo >= diagnose.OffloadAim:
 			c.Class, c.Note = "good", fmt.Sprintf("%s [%.2f, %.2f]", v.where(s), row.RatioLo, row.RatioHi)
@@ -117,7 +117,7 @@ type stateLine struct {
 	Cells        []cell
 }
 
-// stateTable is the ratios to the baseline of a contender, of an encapsulation and way.
+// stateTable is the ratios to the baseline of a target, of an encapsulation and way.
 type stateTable struct {
 	Title string
 	Sizes []string
@@ -138,9 +138,9 @@ func (v offloadView) Matrices() []stateTable {
 			line := stateLine{State: state, Words: diagnose.OffloadWords(state)}
 			for _, size := range sizes {
 				s.State, s.Size = state, size
-				row, ok := v.find(v.subject, s, stats.Throughput)
+				row, ok := v.find(v.dut, s, stats.Throughput)
 				compared = compared || ok && row.Ratio > 0
-				line.Cells = append(line.Cells, ratioCell(row, stats.OffloadPairs(v.Result, v.subject, s)))
+				line.Cells = append(line.Cells, ratioCell(row, stats.OffloadPairs(v.Result, v.dut, s)))
 			}
 			t.Lines = append(t.Lines, line)
 		}
@@ -182,17 +182,17 @@ func sizeLabel(size int) string {
 // Aim is what the ratios are marked by.
 func (v offloadView) Aim() string { return stats.Ratio(diagnose.OffloadAim) }
 
-// identityLine is S2's identity on a row.
-type identityLine struct{ Name, Tint, Case, Rate, CPU, Efficiency, Expected, Off, Class string }
+// identityLine is the QLogic study's identity on a row.
+type identityLine struct{ Name, Color, Case, Rate, CPU, Efficiency, Expected, Off, Class string }
 
 // Identities are the rows of all states but all off, one a size.
 func (v offloadView) Identities() []identityLine {
 	var lines []identityLine
 	for _, i := range stats.Identities(v.Summary) {
-		rate, _ := v.find(i.Contender, i.Stream, stats.ThroughputGain)
-		cpu, _ := v.find(i.Contender, i.Stream, stats.ProcessorChange)
+		rate, _ := v.find(i.Target, i.Stream, stats.ThroughputGain)
+		cpu, _ := v.find(i.Target, i.Stream, stats.ProcessorChange)
 		l := identityLine{
-			Name: i.Contender, Tint: v.tint(i.Contender), Case: i.Stream.Case(), Rate: fmt.Sprintf("%.2f", rate.Median), CPU: fmt.Sprintf("%.2f", cpu.Median),
+			Name: i.Target, Color: v.color(i.Target), Case: i.Stream.Case(), Rate: fmt.Sprintf("%.2f", rate.Median), CPU: fmt.Sprintf("%.2f", cpu.Median),
 			Efficiency: fmt.Sprintf("%.2f", i.Efficiency), Expected: fmt.Sprintf("%.2f", i.Expected), Off: stats.Percent(i.Off()), Class: "good",
 		}
 		if !i.Holds() {
@@ -249,7 +249,7 @@ func (v offloadView) sizesWords() string {
 	return strings.Join(words, ", ")
 }
 
-// textState is a line of a contender's mean in a state, "" without one.
+// textState is a line of a target's mean in a state, "" without one.
 func (v offloadView) textState(name string, s stats.Stream) string {
 	row, ok := v.find(name, s, stats.Throughput)
 	if !ok {
@@ -284,5 +284,5 @@ func (v offloadView) textGains(s stats.Stream) string {
 	return b.String()
 }
 
-// Subject is the contender that the ratios are of.
-func (v offloadView) Subject() string { return v.subject }
+// DUT is the target that the ratios are of.
+func (v offloadView) DUT() string { return v.dut }

@@ -18,7 +18,7 @@ type bundle struct {
 // bundled is a bar: a median with its interval; less is drawn pale.
 type bundled struct {
 	row     result.Row
-	name    string // of the contender
+	name    string // of the target
 	words   string
 	pale    bool
 	percent bool // the row is a ratio, and drawn is what it is above 1
@@ -70,7 +70,7 @@ func (v offloadView) charts(s stats.Stream) []bundleChart {
 	}
 }
 
-// studyGain is study S2's mean gain of throughput at 10 Gbit/s, in percent.
+// studyGain is the QLogic study's mean gain of throughput at 10 Gbit/s, in percent.
 const studyGain = 19
 
 // Attributions draw what each offload brings, one panel an encapsulation and way.
@@ -136,7 +136,7 @@ func (v offloadView) drawn(chart bundleChart) (figure, bool) {
 
 // bundles draws bars side by side, from 0 up or down.
 func (v offloadView) bundles(chart bundleChart, width, height float64, class string) template.HTML {
-	const left, above, below, gap = 44.0, 12.0, 24.0, 10.0
+	const left, above, below, outage = 44.0, 12.0, 24.0, 10.0
 	lo, hi := 0.0, chart.rule
 	for _, b := range chart.bundles {
 		for _, bar := range b.bars {
@@ -164,7 +164,7 @@ func (v offloadView) bundles(chart bundleChart, width, height float64, class str
 		if len(b.bars) == 0 {
 			continue
 		}
-		thick := min(22, (pitch-gap)/float64(len(b.bars)))
+		thick := min(22, (pitch-outage)/float64(len(b.bars)))
 		x += (pitch - thick*float64(len(b.bars))) / 2
 		for _, bar := range b.bars {
 			words += v.bundled(c, bar, b.label, x, thick, y)
@@ -186,7 +186,7 @@ func (v offloadView) bundled(c *canvas, bar bundled, label string, x, thick floa
 	if bar.pale {
 		class = "bar light"
 	}
-	c.open(v.tint(bar.name), words)
+	c.open(v.color(bar.name), words)
 	top, zero := y(bar.value(bar.row.Median)), y(0)
 	if top > zero {
 		top, zero = zero, top

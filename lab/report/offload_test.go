@@ -28,8 +28,8 @@ func TestOddOffloads(t *testing.T) {
 		want, absent string
 	}{
 		"nothing":     {func(result.Sample, stats.Stream) bool { return false }, "no complete round of any state in common", "By size of writes"},
-		"no kernel":   {func(s result.Sample, _ stats.Stream) bool { return s.Contender != "kernel" }, "no complete round of any state in common", "Against the kernel"},
-		"no selvage":  {func(s result.Sample, _ stats.Stream) bool { return s.Contender == "kernel" }, "no complete round of any state in common", "Against the kernel"},
+		"no kernel":   {func(s result.Sample, _ stats.Stream) bool { return s.Target != "kernel" }, "no complete round of any state in common", "Against the kernel"},
+		"no selvage":  {func(s result.Sample, _ stats.Stream) bool { return s.Target == "kernel" }, "no complete round of any state in common", "Against the kernel"},
 		"one state":   {func(_ result.Sample, s stats.Stream) bool { return s.State == stats.AllOn }, "Against the kernel", "What each offload brings</h2>"},
 		"one size":    {func(_ result.Sample, s stats.Stream) bool { return s.Size == 65536 }, ">64\u00a0kB<", ">1\u00a0kB<"},
 		"no all-off":  {func(_ result.Sample, s stats.Stream) bool { return s.State != stats.AllOff }, "Throughput by state", "The identity on every row"},

@@ -14,7 +14,7 @@ import (
 
 var synthesize = flag.Bool("synthesize", false, "write testdata/ab.json from a model instead of a recorded run")
 
-// shape is what the model of one contender is drawn from.
+// shape is what the model of one target is drawn from.
 type shape struct {
 	name, description            string
 	mtu                          int
@@ -48,7 +48,7 @@ func synthetic() result.Result {
 	}
 	r := result.Result{
 		Schema: result.Schema, Experiment: "ab", Started: time.Date(2026, 9, 14, 9, 26, 53, 0, time.UTC),
-		Command: []string{"selvage", "lab", "ab", "--contenders", "wire,plain,kernel,selvage", "--rounds", "5", "--duration", "10s"},
+		Command: []string{"selvage", "lab", "ab", "--targets", "wire,plain,kernel,selvage", "--rounds", "5", "--duration", "10s"},
 		Parameters: map[string]string{"rounds": "5", "duration": "10s", "streams": "1", "underlay_mtu": "1500", "encapsulation": "vxlan",
 			"pinning": "iperf3 client core 0, server core 1; request/response both ends core 0"},
 		Environment: result.Environment{
@@ -76,15 +76,15 @@ func synthetic() result.Result {
 	for _, s := range shapes {
 		names = append(names, s.name)
 		byName[s.name] = s
-		c := result.Contender{Name: s.name, Description: s.description, InnerMTU: s.mtu}
+		c := result.Target{Name: s.name, Description: s.description, InnerMTU: s.mtu}
 		if s.mtu != 1500 {
 			c.HeaderTax = round(stats.HeaderTax(plain, stats.Path{MTU: s.mtu, Timestamps: true, Outer: 50}), 4)
 		}
-		r.Contenders = append(r.Contenders, c)
+		r.Targets = append(r.Targets, c)
 	}
 	clock := 1.5
 	for i, order := range stats.Balanced(names, 5) {
-		drift := 1 + 0.015*rnd.NormFloat64() // the whole machine, so all contenders of a round
+		drift := 1 + 0.015*rnd.NormFloat64() // the whole machine, so all targets of a round
 		for _, name := range order {
 			for _, s := range samplesOf(byName[name], i+1, drift, rnd) {
 				s.Start = round(clock, 3)
@@ -97,11 +97,11 @@ func synthetic() result.Result {
 	return complete(r)
 }
 
-// samplesOf draws one round of one contender.
+// samplesOf draws one round of one target.
 func samplesOf(k shape, n int, drift float64, rnd *rand.Rand) []result.Sample {
 	vary := func(v, by float64) float64 { return v * drift * (1 + by*rnd.NormFloat64()) }
 	gbits := vary(k.gbits, 0.008)
-	tcp := result.Sample{Contender: k.name, Case: "tcp", Round: n, Duration: 10, Metrics: map[string]float64{
+	tcp := result.Sample{Target: k.name, Case: "tcp", Round: n, Duration: 10, Metrics: map[string]float64{
 		"tcp_throughput": round(gbits, 3), "retransmits": math.Round(vary(k.retr, 0.2)),
 		"cpu_per_gb": round(vary(k.cpu, 0.008)/drift/drift, 4), "mss": float64(k.mtu - 52), "cpu_steal": 0.004}}
 	for range 10 {
@@ -116,19 +116,19 @@ func samplesOf(k shape, n int, drift float64, rnd *rand.Rand) []result.Sample {
 			SoftIRQ: round(soft, 3), Idle: round(max(0, 1-k.user-sys-soft), 3)})
 	}
 	out := []result.Sample{tcp}
-	for _, kase := range []struct {
+	for _, caseName := range []struct {
 		name string
 		more float64
 	}{{"rr-1", 0}, {"rr-1024", 0.6}} {
-		p50 := vary(k.rr+kase.more, 0.004)
-		s := result.Sample{Contender: k.name, Case: kase.name, Round: n, Duration: 3, Metrics: map[string]float64{
+		p50 := vary(k.rr+caseName.more, 0.004)
+		s := result.Sample{Target: k.name, Case: caseName.name, Round: n, Duration: 3, Metrics: map[string]float64{
 			"rr_mean": round(p50*1.03, 2), "rr_p50": round(p50, 2), "rr_p99": round(p50*1.42, 2), "rr_rate": math.Round(1e6 / p50 / 1.03)}}
 		for _, q := range []struct{ q, by float64 }{{0, 0.9}, {0.001, 0.92}, {0.1, 0.96}, {0.25, 0.98}, {0.5, 1}, {0.75, 1.03}, {0.9, 1.08}, {0.95, 1.15}, {0.99, 1.42}, {0.995, 1.7}, {0.999, 2.6}, {0.9995, 3.4}, {0.9999, 7}, {1, 40}} {
 			s.Latency = append(s.Latency, result.Quantile{Q: q.q, US: round(p50*q.by*(1+0.04*(q.by-1)*rnd.Float64()), 2)})
 		}
 		out = append(out, s)
 	}
-	return append(out, result.Sample{Contender: k.name, Case: "udp", Round: n, Duration: 3,
+	return append(out, result.Sample{Target: k.name, Case: "udp", Round: n, Duration: 3,
 		Metrics: map[string]float64{"udp_pps": round(vary(k.kpps, 0.01), 1), "udp_loss": 0, "cpu_steal": 0.004}})
 }
 

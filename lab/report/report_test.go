@@ -34,7 +34,7 @@ func recordedAs(t *testing.T, experiment string) result.Result {
 
 // experiments are those with a page of their own. (ab.json is of samples of seconds, as the A/B
 // experiment once had them; slices.json is as it has them now:
-// lab ab --contenders wire,limit,plain,kernel,selvage --cases tcp,rr,udp,transit --rounds 8 --cycles 4.)
+// lab ab --targets wire,limit,plain,kernel,selvage --cases tcp,rr,udp,transit --rounds 8 --cycles 4.)
 func experiments() []string {
 	return []string{"ab", stats.MTU, stats.RFC2544, stats.Cache, stats.Latency, stats.Egress, stats.Offload, stats.Failover, stats.Converge}
 }
@@ -103,8 +103,8 @@ func TestOddResults(t *testing.T) {
 	}
 	without := func(name string) func(*result.Result) {
 		return func(r *result.Result) {
-			keep(r, func(s result.Sample) bool { return s.Contender != name })
-			r.Contenders = slices.DeleteFunc(r.Contenders, func(c result.Contender) bool { return c.Name == name })
+			keep(r, func(s result.Sample) bool { return s.Target != name })
+			r.Targets = slices.DeleteFunc(r.Targets, func(c result.Target) bool { return c.Name == name })
 		}
 	}
 	for name, c := range map[string]struct {
@@ -124,12 +124,12 @@ func TestOddResults(t *testing.T) {
 		"only udp":    {func(r *result.Result) { keep(r, func(s result.Sample) bool { return s.Case == "udp" }) }, "was not measured"},
 		"all failed": {func(r *result.Result) {
 			for i := range r.Samples {
-				r.Samples[i] = result.Sample{Contender: r.Samples[i].Contender, Case: r.Samples[i].Case, Round: r.Samples[i].Round, Error: "<b>no route</b>"}
+				r.Samples[i] = result.Sample{Target: r.Samples[i].Target, Case: r.Samples[i].Case, Round: r.Samples[i].Round, Error: "<b>no route</b>"}
 			}
 		}, "&lt;b&gt;no route&lt;/b&gt;"},
 		"hostile names": {func(r *result.Result) {
-			r.Contenders = append(r.Contenders, result.Contender{Name: `"><script>x</script>`})
-			r.Samples = append(r.Samples, result.Sample{Contender: `"><script>x</script>`, Case: "tcp", Round: 1, Metrics: map[string]float64{"tcp_throughput": 1}})
+			r.Targets = append(r.Targets, result.Target{Name: `"><script>x</script>`})
+			r.Samples = append(r.Samples, result.Sample{Target: `"><script>x</script>`, Case: "tcp", Round: 1, Metrics: map[string]float64{"tcp_throughput": 1}})
 			r.Topology.Nodes[0].Name = `</svg><script>x</script>`
 		}, "k-x0"},
 		"zeros": {func(r *result.Result) {
@@ -180,10 +180,10 @@ func TestOddMTU(t *testing.T) {
 		"sizes only":  {keep(func(s result.Sample) bool { return stats.IsSize(s.Case) }), "no transfer was made that could fall"},
 		"sweep only":  {keep(func(s result.Sample) bool { _, _, ok := stats.Swept(s.Case); return ok }), "What limits the rate"},
 		"one size":    {keep(func(s result.Sample) bool { size, _, ok := stats.Swept(s.Case); return ok && size == 536 }), "no conclusion: the MSS in use did not change"},
-		"no plain":    {keep(func(s result.Sample) bool { return s.Contender != "plain" }), "black hole"},
-		"no cures":    {keep(func(s result.Sample) bool { return stats.IsHole(s.Case) || stats.IsSize(s.Case) }), "not measured"},
+		"no plain":    {keep(func(s result.Sample) bool { return s.Target != "plain" }), "black hole"},
+		"no fixes":    {keep(func(s result.Sample) bool { return stats.IsHole(s.Case) || stats.IsSize(s.Case) }), "not measured"},
 		"one round":   {keep(func(s result.Sample) bool { return s.Round == 1 }), "1 round cannot tell"},
-		"other names": {func(r *result.Result) { r.Samples[0].Contender = `"><script>x</script>` }, "k-x0"},
+		"other names": {func(r *result.Result) { r.Samples[0].Target = `"><script>x</script>` }, "k-x0"},
 		"jumbo unused": {func(r *result.Result) {
 			for _, s := range r.Samples {
 				if _, ok := s.Metrics["mss"]; ok {
@@ -193,7 +193,7 @@ func TestOddMTU(t *testing.T) {
 		}, "no conclusion: the MSS in use was 1,448 bytes where 8,898 were asked for"},
 		"all failed": {func(r *result.Result) {
 			for i := range r.Samples {
-				r.Samples[i] = result.Sample{Contender: r.Samples[i].Contender, Case: r.Samples[i].Case, Round: 1, Error: "<b>no route</b>"}
+				r.Samples[i] = result.Sample{Target: r.Samples[i].Target, Case: r.Samples[i].Case, Round: 1, Error: "<b>no route</b>"}
 			}
 		}, "&lt;b&gt;no route&lt;/b&gt;"},
 		"zeros": {func(r *result.Result) {

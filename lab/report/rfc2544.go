@@ -69,7 +69,7 @@ func sizeWords(t stats.Traffic) string {
 // direction that the subject was measured with.
 func (v transitView) key(direction string) (stats.Traffic, bool) {
 	for _, t := range v.sized(direction) {
-		if _, ok := v.find(v.subject, t, stats.NDR); ok {
+		if _, ok := v.find(v.dut, t, stats.NDR); ok {
 			return t, true
 		}
 	}
@@ -85,10 +85,10 @@ func (v transitView) Cards() []card {
 			continue
 		}
 		m := stats.Metric{Case: t.Case(), Name: stats.NDR, Unit: "Mpps", Higher: true}
-		if row, _ := v.row(v.subject, m); row.Median == 0 {
+		if row, _ := v.row(v.dut, m); row.Median == 0 {
 			m.Name = stats.PDR
 		}
-		if row, ok := v.row(v.subject, m); ok {
+		if row, ok := v.row(v.dut, m); ok {
 			cards = append(cards, v.rateCard(direction, t, m, row))
 		}
 	}
@@ -99,7 +99,7 @@ func (v transitView) Cards() []card {
 	for _, c := range []struct{ metric, title, unit string }{
 		{stats.DeviceNS, "The device’s time", "ns a packet"}, {stats.LatencyP99, "Latency p99 at full rate", "µs"},
 	} {
-		row, ok := v.find(v.subject, t, c.metric)
+		row, ok := v.find(v.dut, t, c.metric)
 		if !ok {
 			continue
 		}
@@ -124,7 +124,7 @@ func (v transitView) rateCard(direction string, t stats.Traffic, m stats.Metric,
 	if row.Ratio > 0 {
 		c.Note = glue(stats.Ratio(row.Ratio)) + " " + stats.Limit
 	}
-	if iv := stats.Against(v.Result, v.subject, "kernel", t.Case(), m.Name); iv.N > 0 && v.subject != "kernel" {
+	if iv := stats.Against(v.Result, v.dut, "kernel", t.Case(), m.Name); iv.N > 0 && v.dut != "kernel" {
 		c.Note += ", " + glue(stats.Ratio(iv.Median)) + " kernel"
 		if iv.Lo > 1 {
 			c.Class = "good"
@@ -133,10 +133,10 @@ func (v transitView) rateCard(direction string, t stats.Traffic, m stats.Metric,
 	return c
 }
 
-// studyTable is the study's table of one contender and direction.
+// studyTable is the study's table of one target and direction.
 type studyTable struct {
-	Title, Name, Tint string
-	Lines             []transitLine
+	Title, Name, Color string
+	Lines              []transitLine
 }
 
 // transitLine is one frame size of it.
@@ -146,14 +146,14 @@ type transitLine struct {
 	Contradicts                                                                       bool // fewer packets than a larger size moves
 }
 
-// Subject are the tables of the subject; Others those of all other contenders.
-func (v transitView) Subject() []studyTable { return v.tables(v.subject) }
+// DUT are the tables of the subject; Others those of all other targets.
+func (v transitView) DUT() []studyTable { return v.tables(v.dut) }
 
 // Others are the tables of everybody else.
 func (v transitView) Others() []studyTable {
 	var tables []studyTable
 	for _, name := range v.names {
-		if name != v.subject {
+		if name != v.dut {
 			tables = append(tables, v.tables(name)...)
 		}
 	}
@@ -163,7 +163,7 @@ func (v transitView) Others() []studyTable {
 func (v transitView) tables(name string) []studyTable {
 	var tables []studyTable
 	for _, direction := range v.directions() {
-		table := studyTable{Title: wayWords(direction), Name: name, Tint: v.tint(name)}
+		table := studyTable{Title: wayWords(direction), Name: name, Color: v.color(name)}
 		for _, t := range v.sized(direction) {
 			if _, ok := v.find(name, t, stats.PDR); ok {
 				table.Lines = append(table.Lines, v.tableLine(name, t))
@@ -192,11 +192,11 @@ func (v transitView) tableLine(name string, t stats.Traffic) transitLine {
 	return l
 }
 
-// studyLAG is a line of study S4's table of two uplinks and two downlinks.
+// studyLAG is a line of the NSX edge study's table of two uplinks and two downlinks.
 type studyLAG struct{ Size, Gbits, Mpps string }
 
 // StudyLAG is that table: facts of another machine. Packets a second follow from the
-// rate, if that counts 20 bytes of preamble and gap.
+// rate, if that counts 20 bytes of preamble and outage.
 func (v transitView) StudyLAG() []studyLAG {
 	var lines []studyLAG
 	for _, l := range []struct {
@@ -209,10 +209,10 @@ func (v transitView) StudyLAG() []studyLAG {
 }
 
 // extra is a figure of RFC 2544's other tests.
-type extra struct{ Name, Tint, Case, Burst, Recovery, Reset string }
+type extra struct{ Name, Color, Case, Burst, Recovery, Reset string }
 
-// delay is the latency of a contender at its no-drop rate.
-type delay struct{ Name, Tint, Case, Min, Mean, P50, P99, P999, Jitter string }
+// delay is the latency of a target at its no-drop rate.
+type delay struct{ Name, Color, Case, Min, Mean, P50, P99, P999, Jitter string }
 
 // Delays are those of the smallest frames, by direction.
 func (v transitView) Delays() []delay {
@@ -225,7 +225,7 @@ func (v transitView) Delays() []delay {
 		for _, name := range v.names {
 			if _, ok := v.find(name, t, stats.LatencyP50); ok {
 				lines = append(lines, delay{
-					name, v.tint(name), t.Case(), v.value(name, t, "latency_min"), v.value(name, t, "latency_mean"), v.value(name, t, stats.LatencyP50),
+					name, v.color(name), t.Case(), v.value(name, t, "latency_min"), v.value(name, t, "latency_mean"), v.value(name, t, stats.LatencyP50),
 					v.value(name, t, stats.LatencyP99), v.value(name, t, "latency_p999"), v.value(name, t, "jitter"),
 				})
 			}
@@ -239,7 +239,7 @@ func (v transitView) Extras() []extra {
 	var lines []extra
 	for _, t := range stats.Transits(v.Result) {
 		for _, name := range v.names {
-			e := extra{name, v.tint(name), t.Case(), v.value(name, t, "back_to_back"), v.value(name, t, "recovery_ms"), v.value(name, t, "reset_ms")}
+			e := extra{name, v.color(name), t.Case(), v.value(name, t, "back_to_back"), v.value(name, t, "recovery_ms"), v.value(name, t, "reset_ms")}
 			if e.Burst != "–" || e.Recovery != "–" || e.Reset != "–" {
 				lines = append(lines, e)
 			}

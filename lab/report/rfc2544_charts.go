@@ -8,7 +8,7 @@ import (
 )
 
 // Rates draws the rate by frame size, one panel a direction: for each size a bar a
-// contender as high as its no-drop rate, and a mark at its partial-drop rate.
+// target as high as its no-drop rate, and a mark at its partial-drop rate.
 func (v transitView) Rates() []figure {
 	var figures []figure
 	for _, direction := range v.directions() {
@@ -56,7 +56,7 @@ func (v transitView) topRate(cases []stats.Traffic) float64 {
 	return top
 }
 
-// rateBar draws one contender's rate at one size, and returns it in words.
+// rateBar draws one target's rate at one size, and returns it in words.
 func (v transitView) rateBar(c *canvas, name string, t stats.Traffic, x, width float64, y func(float64) float64, roomy bool) string {
 	ndr, ok := v.find(name, t, stats.NDR)
 	pdr, okPDR := v.find(name, t, stats.PDR)
@@ -67,7 +67,7 @@ func (v transitView) rateBar(c *canvas, name string, t stats.Traffic, x, width f
 	if ndr.Ratio > 0 && ndr.Baseline != "" {
 		label += fmt.Sprintf(", %s %s", stats.Ratio(ndr.Ratio), ndr.Baseline)
 	}
-	c.open(v.tint(name), label)
+	c.open(v.color(name), label)
 	c.rect(x, 16, width, y(0)-16, 0, "hit")
 	c.rect(x+1, y(ndr.Median), width-2, y(0)-y(ndr.Median), 1.5, "bar")
 	if okPDR {
@@ -76,7 +76,7 @@ func (v transitView) rateBar(c *canvas, name string, t stats.Traffic, x, width f
 	if ndr.Median == 0 && ok {
 		c.text(x+width/2, y(pdr.Median)-5, "alarm m", "0")
 	}
-	if name == v.subject && ndr.Ratio > 0 && roomy {
+	if name == v.dut && ndr.Ratio > 0 && roomy {
 		c.text(x+width/2, y(max(ndr.Median, pdr.Median))-6, "tiny m", fmt.Sprintf("%.2f", ndr.Ratio))
 	}
 	c.close()
@@ -114,8 +114,8 @@ func (v transitView) times(direction string, t stats.Traffic) (figure, bool) {
 		return figure{}, false
 	}
 	// A peer that is many times slower is cut off, or the others would vanish.
-	subject, _ := v.find(v.subject, t, stats.NSPerPacket)
-	limit := min(top, 4*max(subject.Median, 1))
+	dut, _ := v.find(v.dut, t, stats.NSPerPacket)
+	limit := min(top, 4*max(dut.Median, 1))
 	x := func(ns float64) float64 { return left + min(ns, limit)/limit*(right-left) }
 	c := newCanvas(width, float64(len(names))*pitch+4)
 	words := wayWords(direction) + ", time per packet. "
@@ -125,7 +125,7 @@ func (v transitView) times(direction string, t stats.Traffic) (figure, bool) {
 		y := float64(i)*pitch + 4
 		label := fmt.Sprintf("%s: %s ns a packet, %s of them the device's", name, stats.Figure(whole.Median), stats.Figure(device.Median))
 		words += label + ". "
-		c.open(v.tint(name), label)
+		c.open(v.color(name), label)
 		c.rect(0, y-4, width, pitch, 0, "hit")
 		c.text(0, y+13, "name", brief(name, 9))
 		c.rect(left, y+1, x(whole.Median)-left, thick, 2, "bar light")
@@ -173,7 +173,7 @@ func (v transitView) lossLines(t stats.Traffic) []plotLine {
 		at := map[float64][]float64{}
 		for _, s := range v.Samples {
 			loads, losses := s.Series[stats.LossLoad], s.Series[stats.LossShare]
-			if s.Contender != name || s.Case != t.Case() || s.Error != "" || len(loads) != len(losses) {
+			if s.Target != name || s.Case != t.Case() || s.Error != "" || len(loads) != len(losses) {
 				continue
 			}
 			for i, load := range loads {

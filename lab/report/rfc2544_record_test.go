@@ -30,7 +30,7 @@ func TestSynthesizeTransit(t *testing.T) {
 	}
 }
 
-// pathModel is what one contender's packets cost.
+// pathModel is what one target's packets cost.
 type pathModel struct {
 	name, description string
 	ns                float64 // of a core per packet at 64 bytes, generator and sink included
@@ -77,7 +77,7 @@ func syntheticTransit() result.Result {
 	byName := map[string]pathModel{}
 	for _, m := range models {
 		names, byName[m.name] = append(names, m.name), m
-		r.Contenders = append(r.Contenders, result.Contender{Name: m.name, Description: m.description, InnerMTU: 1500})
+		r.Targets = append(r.Targets, result.Target{Name: m.name, Description: m.description, InnerMTU: 1500})
 	}
 	var cases []stats.Traffic
 	for _, direction := range []string{stats.Encap, stats.Decap} {
@@ -121,7 +121,7 @@ func (m pathModel) sample(t stats.Traffic, n int, rnd *rand.Rand) result.Sample 
 	ndr := pdr * m.ndr
 	wire := size + float64(m.outer)
 	egress := pdr * (wire + 20) * 8 / 1e3
-	s := result.Sample{Contender: m.name, Case: t.Case(), Round: n, Duration: 2.4, Metrics: map[string]float64{
+	s := result.Sample{Target: m.name, Case: t.Case(), Round: n, Duration: 2.4, Metrics: map[string]float64{
 		"ndr": round(ndr, 4), "pdr": round(pdr, 4), "ns_per_packet": round(ns, 1), "device_ns": round(ns-idle, 1),
 		"offered": round(pdr*1.00005, 4), "forwarded": round(pdr, 4), "frame_out": wire, "egress": round(egress, 3),
 		"line_share": round(egress/100, 4), "cpu": 0.5, "mpps_per_core": round(pdr, 4), "ceiling": round(1e3/idle, 2),
@@ -174,7 +174,7 @@ func syntheticCache() result.Result {
 		Command:     []string{"selvage", "lab", "cache"},
 		Parameters:  map[string]string{"rounds": "5", "cores": "generator, device and sink share core 1, one after the other"},
 		Environment: environment(),
-		Contenders: []result.Contender{
+		Targets: []result.Target{
 			{Name: stats.CacheOn, Description: "the Selvage edge with its flow cache", InnerMTU: 1500},
 			{Name: stats.CacheOff, Description: "the same edge, every packet decided anew", InnerMTU: 1500}},
 	}
@@ -191,7 +191,7 @@ func syntheticCache() result.Result {
 						hits = 0.97
 					}
 					device *= 1 + 0.01*rnd.NormFloat64()
-					s := result.Sample{Contender: name, Case: stats.Load{Flows: flows, Routes: routes}.Case(), Round: n, Start: round(clock, 2), Duration: 0.6,
+					s := result.Sample{Target: name, Case: stats.Load{Flows: flows, Routes: routes}.Case(), Round: n, Start: round(clock, 2), Duration: 0.6,
 						Metrics: map[string]float64{stats.DeviceNS: round(device, 1), stats.NSPerPacket: round(device+idle, 1), stats.HitRate: hits}}
 					r.Samples = append(r.Samples, s)
 					clock += 0.8

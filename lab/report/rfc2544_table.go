@@ -9,7 +9,7 @@ import (
 )
 
 // transitTable writes the RFC 2544 experiment's summary for a terminal: rates by size
-// and contender, the flow sweep, then verdict and findings.
+// and target, the flow sweep, then verdict and findings.
 func transitTable(w io.Writer, v transitView) error {
 	var b strings.Builder
 	for _, direction := range v.directions() {
@@ -27,7 +27,7 @@ func transitTable(w io.Writer, v transitView) error {
 	return writeText(w, &b, v.Verdict)
 }
 
-// writeRates writes one table: a line for each case and contender.
+// writeRates writes one table: a line for each case and target.
 func (v transitView) writeRates(b *strings.Builder, title string, cases []stats.Traffic) {
 	const columns = "%-25s %6s %6s %7s %13s %6s %7s %6s %6s %6s %6s %3s"
 	for _, head := range [][]any{

@@ -34,11 +34,11 @@ func keeping(ok func(result.Sample) bool) func(*result.Result) {
 	}
 }
 
-// eachSample changes samples of a contender, "" for all, whose case begins so.
-func eachSample(contender, kase string, change func(*result.Sample)) func(*result.Result) {
+// eachSample changes samples of a target, "" for all, whose case begins so.
+func eachSample(target, caseName string, change func(*result.Sample)) func(*result.Result) {
 	return func(r *result.Result) {
 		for i := range r.Samples {
-			if s := &r.Samples[i]; (contender == "" || s.Contender == contender) && strings.HasPrefix(s.Case, kase) {
+			if s := &r.Samples[i]; (target == "" || s.Target == target) && strings.HasPrefix(s.Case, caseName) {
 				change(s)
 			}
 		}
@@ -55,7 +55,7 @@ func zeroed(s *result.Sample) {
 }
 
 func failed(s *result.Sample) {
-	*s = result.Sample{Contender: s.Contender, Case: s.Case, Round: s.Round, Error: "<b>no route</b>"}
+	*s = result.Sample{Target: s.Target, Case: s.Case, Round: s.Round, Error: "<b>no route</b>"}
 }
 
 // TestOddTransit draws what interrupted, small and broken runs of rfc2544 leave behind.
@@ -67,10 +67,10 @@ func TestOddTransit(t *testing.T) {
 	}{
 		"nothing":    {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.RFC2544} }, "Verdict refused"},
 		"no samples": {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
-		"no limit":   {keeping(func(s result.Sample) bool { return s.Contender != stats.Limit }), "limit was not measured"},
+		"no limit":   {keeping(func(s result.Sample) bool { return s.Target != stats.Limit }), "limit was not measured"},
 		"limit alone": {func(r *result.Result) {
-			keeping(func(s result.Sample) bool { return s.Contender == stats.Limit })(r)
-			r.Contenders = r.Contenders[:1]
+			keeping(func(s result.Sample) bool { return s.Target == stats.Limit })(r)
+			r.Targets = r.Targets[:1]
 		}, "nothing but the limit"},
 		"one round":    {keeping(func(s result.Sample) bool { return s.Round == 1 }), "no sample of round 2, 3 of 3"},
 		"decap only":   {keeping(func(s result.Sample) bool { return strings.HasPrefix(s.Case, "decap") }), "out of VXLAN without loss"},
@@ -78,7 +78,7 @@ func TestOddTransit(t *testing.T) {
 		"all failed":   {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
 		"zeros":        {eachSample("", "", zeroed), "forwards nothing within the tolerance"},
 		"kernel fails": {eachSample("kernel", "", failed), "Do not build on the figures of"},
-		"hostile name": {eachSample("ovs", "", func(s *result.Sample) { s.Contender = `"><script>x</script>` }), "k-x0"},
+		"hostile name": {eachSample("ovs", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
 		"odd case":     {eachSample("ovs", "decap", func(s *result.Sample) { s.Case = "decap-<script>x" }), "without loss"},
 		"lossy everywhere": {eachSample("selvage", "", func(s *result.Sample) { s.Metrics[stats.NDR] = 0 }),
 			"with at most 0.01\u00a0% loss (PDR met), and at no rate without loss (NDR not met)"},
@@ -106,7 +106,7 @@ func TestOddCache(t *testing.T) {
 		want   string
 	}{
 		"nothing":    {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Cache} }, "Verdict refused"},
-		"no off":     {keeping(func(s result.Sample) bool { return s.Contender == stats.CacheOn }), "no case was measured both"},
+		"no off":     {keeping(func(s result.Sample) bool { return s.Target == stats.CacheOn }), "no case was measured both"},
 		"one load":   {keeping(func(s result.Sample) bool { return s.Case == "flows-1280" }), "The flow cache saves"},
 		"one round":  {keeping(func(s result.Sample) bool { return s.Round == 1 }), "no sample of round 2"},
 		"all failed": {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},

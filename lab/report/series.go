@@ -13,7 +13,7 @@ import (
 // interval (measure.TCPSeries, which a drawing need not link); with slices it is stats.Decisive.
 const seriesName = "tcp_gbps"
 
-// track is one contender's throughput over time.
+// track is one target's throughput over time.
 type track struct {
 	name   string
 	rounds [][]float64 // every good round
@@ -21,7 +21,7 @@ type track struct {
 	step   float64     // seconds a value
 }
 
-// Series draws throughput over time: the median round of each contender strong,
+// Series draws throughput over time: the median round of each target strong,
 // its other rounds faint.
 func (v view) Series() (f figure) {
 	tracks := v.tracks()
@@ -48,7 +48,7 @@ func (v view) tracks() []track {
 		median := medianRound(stats.Values(v.Result, name, stats.DecisiveCase, stats.Decisive))
 		for _, s := range v.Samples {
 			values := s.Series[series]
-			if s.Contender != name || s.Case != stats.DecisiveCase || s.Error != "" || len(values) == 0 {
+			if s.Target != name || s.Case != stats.DecisiveCase || s.Error != "" || len(values) == 0 {
 				continue
 			}
 			t.rounds = append(t.rounds, values)
@@ -110,14 +110,14 @@ func (v view) series(tracks []track, width, height float64, class string) templa
 		return points
 	}
 	for _, t := range tracks {
-		c.open(v.tint(t.name), "")
+		c.open(v.color(t.name), "")
 		for _, round := range t.rounds {
 			c.polyline(at(round, t.step), "faint")
 		}
 		c.close()
 	}
 	for _, t := range tracks {
-		c.open(v.tint(t.name), t.name)
+		c.open(v.color(t.name), t.name)
 		c.polyline(at(t.median, t.step), "strong")
 		c.close()
 	}
@@ -135,7 +135,7 @@ func (v view) endLabels(c *canvas, tracks []track, y func(float64) float64, x fl
 		wanted[i] = last(t)
 	}
 	for i, place := range spread(wanted, 14, 10, c.h-30) {
-		c.open(v.tint(sorted[i].name), "")
+		c.open(v.color(sorted[i].name), "")
 		c.text(x+8, place+4, "own", brief(sorted[i].name, 9))
 		c.close()
 	}

@@ -4,13 +4,13 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// studyLine is one path of study S0 or, beside it, of this run.
+// studyLine is one path of the FortiGate study or, beside it, of this run.
 type studyLine struct {
-	Path, Tint                         string
+	Path, Color                        string
 	Sent, Received, Retransmits, Ratio string
 }
 
-// Reference is study S0's own table: facts of another machine, for their ratio.
+// Reference is the FortiGate study's own table: facts of another machine, for their ratio.
 func (v view) Reference() []studyLine {
 	return []studyLine{
 		{Path: "plain VLAN", Sent: "935", Received: "934", Retransmits: "109", Ratio: "1"},
@@ -41,7 +41,7 @@ func (v view) Repeated() []studyLine {
 			continue
 		}
 		lines = append(lines, studyLine{
-			Path: name, Tint: v.tint(name), Sent: median(name, "tcp_sent"), Received: stats.In(row.Median, row.Unit),
+			Path: name, Color: v.color(name), Sent: median(name, "tcp_sent"), Received: stats.In(row.Median, row.Unit),
 			Retransmits: median(name, "retransmits"), Ratio: ratioLabel(row),
 		})
 	}

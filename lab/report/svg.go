@@ -136,17 +136,17 @@ func logTicks(lo, hi float64) []float64 {
 }
 
 // spread moves labels apart so that neighbours (sorted by the wanted place) are
-// at least gap from each other, within lo … hi as far as there is room.
-func spread(wanted []float64, gap, lo, hi float64) []float64 {
+// at least outage from each other, within lo … hi as far as there is room.
+func spread(wanted []float64, outage, lo, hi float64) []float64 {
 	y := append([]float64(nil), wanted...)
 	for i := range y {
 		y[i] = max(y[i], lo)
 		if i > 0 {
-			y[i] = max(y[i], y[i-1]+gap)
+			y[i] = max(y[i], y[i-1]+outage)
 		}
 	}
 	for i := len(y) - 1; i >= 0; i-- {
-		limit := hi - gap*float64(len(y)-1-i)
+		limit := hi - outage*float64(len(y)-1-i)
 		y[i] = min(y[i], limit)
 	}
 	return y

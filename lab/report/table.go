@@ -12,7 +12,7 @@ import (
 // tableWidth is the width at which the verdict is wrapped, in columns.
 const tableWidth = 96
 
-// Table writes the summary of r for a terminal: every metric by contender with
+// Table writes the summary of r for a terminal: every metric by target with
 // interval, n and ratio, then the verdict and the findings.
 func Table(w io.Writer, r result.Result) error {
 	v := newView(r)
@@ -71,7 +71,7 @@ func writeText(w io.Writer, b *strings.Builder, v result.Verdict) error {
 func (v view) textRow(row result.Row, m stats.Metric) string {
 	ratio, bounds := "–", ""
 	switch {
-	case row.Contender == v.baseline():
+	case row.Target == v.baseline():
 		ratio = "1"
 	case row.Ratio > 0:
 		ratio = strings.TrimSuffix(stats.Ratio(row.Ratio), " ×")
@@ -81,7 +81,7 @@ func (v view) textRow(row result.Row, m stats.Metric) string {
 		bounds = strings.TrimSpace(bounds + " " + v.shown(row, m))
 	}
 	interval := fmt.Sprintf("[%s, %s]", stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit))
-	return strings.TrimRight(fmt.Sprintf("  %-36s %9s  %-17s %3d  %7s  %s", row.Contender, stats.In(row.Median, row.Unit), interval, row.N, ratio, bounds), " ") + "\n"
+	return strings.TrimRight(fmt.Sprintf("  %-36s %9s  %-17s %3d  %7s  %s", row.Target, stats.In(row.Median, row.Unit), interval, row.N, ratio, bounds), " ") + "\n"
 }
 
 // shown is what a row shows against the baseline: in runs of slices whether it is better, and if

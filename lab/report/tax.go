@@ -8,7 +8,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// Figures of study S0 (a FortiGate 70F against a Proxmox EVPN zone): facts to
+// Figures of the FortiGate study (a FortiGate 70F against a Proxmox EVPN zone): facts to
 // set beside this run, by ratio only.
 const (
 	studyPlain, studyTunnel = 934.0, 546.0 // Mbit/s received
@@ -17,7 +17,7 @@ const (
 
 // taxLine is what one tunnel keeps of the plain path's throughput.
 type taxLine struct {
-	Name, Tint         string
+	Name, Color        string
 	InnerMTU           int
 	Expected, Measured string
 	Interval           string
@@ -31,13 +31,13 @@ func (v view) Tax() []taxLine {
 	if v.baseline() != stats.Baseline {
 		return nil
 	}
-	for _, k := range v.Contenders {
+	for _, k := range v.Targets {
 		row, ok := v.row(k.Name, metric(stats.DecisiveCase, stats.Decisive))
 		if !ok || row.Ratio == 0 || k.HeaderTax == 0 {
 			continue
 		}
 		lines = append(lines, taxLine{
-			Name: k.Name, Tint: v.tint(k.Name), InnerMTU: k.InnerMTU,
+			Name: k.Name, Color: v.color(k.Name), InnerMTU: k.InnerMTU,
 			Expected: stats.Percent(-k.HeaderTax), Measured: stats.Percent(row.Ratio - 1),
 			Interval: fmt.Sprintf("%s … %s", stats.Percent(row.RatioLo-1), stats.Percent(row.RatioHi-1)),
 			Beyond:   stats.Percent(row.Ratio - (1 - k.HeaderTax)),
@@ -48,7 +48,7 @@ func (v view) Tax() []taxLine {
 }
 
 // Kept draws the share of plain's throughput that each tunnel keeps, with what
-// headers alone would leave, and study S0's own pair for scale.
+// headers alone would leave, and the FortiGate study's own pair for scale.
 func (v view) Kept() (f figure) {
 	lines := v.Tax()
 	if len(lines) == 0 {
@@ -62,7 +62,7 @@ func (v view) Kept() (f figure) {
 func (v view) kept(lines []taxLine, width float64, class string) template.HTML {
 	const left, pitch, above = 88, 40, 20
 	right := width - 62
-	study := taxLine{Name: "study S0", Tint: "k-none", ratio: studyTunnel / studyPlain, tax: studyTax}
+	study := taxLine{Name: "FortiGate study", Color: "k-none", ratio: studyTunnel / studyPlain, tax: studyTax}
 	all := append([]taxLine{study}, lines...)
 	top := 1.05
 	for _, l := range all {
@@ -78,7 +78,7 @@ func (v view) kept(lines []taxLine, width float64, class string) template.HTML {
 		row := result.Row{Ratio: l.ratio}
 		label := fmt.Sprintf("%s keeps %s plain, headers alone would leave %.3f", l.Name, stats.Ratio(row.Ratio), 1-l.tax)
 		words += label + ". "
-		c.open(l.Tint, label)
+		c.open(l.Color, label)
 		c.rect(0, y, width, pitch-4, 0, "hit")
 		c.text(0, y+22, "name", brief(l.Name, 9))
 		shade := "bar"

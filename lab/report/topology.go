@@ -8,7 +8,7 @@ import (
 )
 
 // Topology draws the path that was measured, left to right, or top to bottom
-// on a phone. Hosts carry the strip in which the contenders differ.
+// on a phone. Hosts carry the strip in which the targets differ.
 func (v view) Topology() (f figure) {
 	if len(v.Result.Topology.Nodes) == 0 {
 		return f
@@ -79,28 +79,28 @@ func (v view) linkAcross(c *canvas, a, b result.Node, from, to, y float64) {
 }
 
 func (v view) down() template.HTML {
-	const width, boxHeight, gap = 358.0, 98.0, 52.0
+	const width, boxHeight, outage = 358.0, 98.0, 52.0
 	nodes := v.Result.Topology.Nodes
-	c := newCanvas(width, float64(len(nodes))*(boxHeight+gap)-gap+4)
+	c := newCanvas(width, float64(len(nodes))*(boxHeight+outage)-outage+4)
 	for i, n := range nodes {
-		y := 2 + float64(i)*(boxHeight+gap)
+		y := 2 + float64(i)*(boxHeight+outage)
 		if i+1 < len(nodes) {
 			if l, ok := v.between(n.Name, nodes[i+1].Name); ok {
 				from := y + boxHeight
 				if l.Role == "underlay" {
 					c.open("k-selvage", "")
-					c.rect(width/2-19, from-8, 38, gap+16, 19, "tube")
+					c.rect(width/2-19, from-8, 38, outage+16, 19, "tube")
 					c.close()
 				}
-				c.line(width/2, from, width/2, from+gap, "link")
-				mtuAt := from + gap/2 + 4
+				c.line(width/2, from, width/2, from+outage, "link")
+				mtuAt := from + outage/2 + 4
 				if l.Role == "underlay" {
 					mtuAt -= 8
 				}
 				c.text(width/2+28, mtuAt, "small", fmt.Sprintf("MTU %d", l.MTU))
-				c.text(width/2-28, from+gap/2+4, "small e strong-text", l.Role)
+				c.text(width/2-28, from+outage/2+4, "small e strong-text", l.Role)
 				if mtu := v.Environment.MTU["inner"]; mtu > 0 && l.Role == "underlay" {
-					c.text(width/2+28, from+gap/2+13, "small", fmt.Sprintf("tunnel, inner MTU %d", mtu))
+					c.text(width/2+28, from+outage/2+13, "small", fmt.Sprintf("tunnel, inner MTU %d", mtu))
 				}
 			}
 		}
@@ -129,7 +129,7 @@ func box(c *canvas, n result.Node, x, y, w, h float64) {
 		c.text(x+14, y+44+float64(i)*16, "addr", clip(addr, int((w-28)/7)))
 	}
 	if n.Role == "host" {
-		c.open("k-selvage", "The contenders differ here: a bridge, the kernel's vxlan device, or the Selvage edge on port and underlay")
+		c.open("k-selvage", "The targets differ here: a bridge, the kernel's vxlan device, or the Selvage edge on port and underlay")
 		c.rect(x+8, y+h-32, w-16, 24, 5, "band")
 		c.line(x+14, y+h-28, x+14, y+h-12, "stitch")
 		c.line(x+w-14, y+h-28, x+w-14, y+h-12, "stitch")

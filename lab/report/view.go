@@ -15,8 +15,8 @@ import (
 // view is a result prepared for drawing: the page asks it for its parts.
 type view struct {
 	result.Result
-	names   []string // contenders that have samples or are listed
-	subject string
+	names []string // targets that have samples or are listed
+	dut   string
 }
 
 // complete fills what an older or interrupted run may have left out.
@@ -32,33 +32,33 @@ func complete(r result.Result) result.Result {
 
 func newView(r result.Result) view {
 	r = complete(r)
-	return view{Result: r, names: stats.Names(r), subject: diagnose.Subject(r)}
+	return view{Result: r, names: stats.Names(r), dut: diagnose.DUT(r)}
 }
 
-// baseline is the contender that ratios are against.
+// baseline is the target that ratios are against.
 func (v view) baseline() string { return stats.BaselineOf(v.Result) }
 
 // Baseline is baseline for the page.
 func (v view) Baseline() string { return v.baseline() }
 
-// Sliced says whether the contenders took turns in slices.
+// Sliced says whether the targets took turns in slices.
 func (v view) Sliced() bool { return stats.Sliced(v.Result) }
 
-// row is the summary line of a contender's metric.
-func (v view) row(contender string, m stats.Metric) (result.Row, bool) {
-	return stats.Find(v.Summary, contender, m.Case, m.Name)
+// row is the summary line of a target's metric.
+func (v view) row(target string, m stats.Metric) (result.Row, bool) {
+	return stats.Find(v.Summary, target, m.Case, m.Name)
 }
 
 // metric looks a metric up by case and name.
-func metric(kase, name string) stats.Metric {
+func metric(caseName, name string) stats.Metric {
 	all := stats.Metrics()
-	i := slices.IndexFunc(all, func(m stats.Metric) bool { return m.Case == kase && m.Name == name })
+	i := slices.IndexFunc(all, func(m stats.Metric) bool { return m.Case == caseName && m.Name == name })
 	return all[i]
 }
 
-// tint is the CSS class with the colour of a contender; names that the page does
+// color is the CSS class with the colour of a target; names that the page does
 // not know get spare colours in their order.
-func (v view) tint(name string) string {
+func (v view) color(name string) string {
 	switch name {
 	case stats.CacheOff:
 		return "k-wire"
@@ -85,14 +85,14 @@ func (v view) tint(name string) string {
 	return fmt.Sprintf("k-x%d", spare%3)
 }
 
-// Names are the contenders in the result's order.
+// Names are the targets in the result's order.
 func (v view) Names() []string { return v.names }
 
 // Wired says whether the bare wire was measured.
 func (v view) Wired() bool { return slices.Contains(v.names, "wire") }
 
-// Tint is tint for the page.
-func (v view) Tint(name string) string { return v.tint(name) }
+// Color is tint for the page.
+func (v view) Color(name string) string { return v.color(name) }
 
 // Headline is the verdict's first sentence with its intervals set apart.
 func (v view) Headline() template.HTML {
@@ -164,7 +164,7 @@ func (v view) Cards() []card {
 	for _, m := range []stats.Metric{
 		metric("tcp", "tcp_throughput"), metric("tcp", "cpu_per_gb"), metric("rr-1", "rr_p50"), metric("udp", "udp_pps"), metric(stats.TransitEncap, stats.NDR),
 	} {
-		row, ok := v.row(v.subject, m)
+		row, ok := v.row(v.dut, m)
 		if !ok {
 			continue
 		}

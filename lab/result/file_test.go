@@ -15,7 +15,7 @@ func TestWriteReadRoundTrip(t *testing.T) {
 	want := Result{
 		Schema: Schema, Experiment: "ab", Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Parameters: map[string]string{"rounds": "1"},
-		Samples: []Sample{{Contender: "plain", Case: "tcp", Round: 1,
+		Samples: []Sample{{Target: "plain", Case: "tcp", Round: 1,
 			Metrics: map[string]float64{"tcp_throughput": 18.6}, Latency: []Quantile{{0.5, 18.75}}}},
 		Verdict: Verdict{Refused: true, Sentence: "no"},
 	}

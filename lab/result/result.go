@@ -9,7 +9,7 @@ import "time"
 
 // Schema names the version of this document; it changes when a reader of the
 // old one would misread the new one.
-const Schema = "selvage.dev/result/v1"
+const Schema = "selvage.dev/result/v2"
 
 // Result is one run of one experiment.
 type Result struct {
@@ -21,7 +21,7 @@ type Result struct {
 	Parameters  map[string]string `json:"parameters"`
 	Environment Environment       `json:"environment"`
 	Topology    Topology          `json:"topology"`
-	Contenders  []Contender       `json:"contenders"`
+	Targets     []Target          `json:"targets"`
 	Samples     []Sample          `json:"samples"`
 	Summary     []Row             `json:"summary"`
 	Verdict     Verdict           `json:"verdict"`
@@ -60,8 +60,8 @@ type Link struct {
 	MTU  int    `json:"mtu"`
 }
 
-// Contender is one data path under test.
-type Contender struct {
+// Target is one data path under test.
+type Target struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	InnerMTU    int    `json:"inner_mtu"`
@@ -70,13 +70,13 @@ type Contender struct {
 	HeaderTax float64 `json:"header_tax"`
 }
 
-// Sample is one measurement of one contender in one round.
+// Sample is one measurement of one target in one round.
 type Sample struct {
-	Contender string  `json:"contender"`
-	Case      string  `json:"case"`    // "tcp", "rr-1", "rr-1024", "udp", "transit-encap", "hole", "sweep-536x4" …
-	Round     int     `json:"round"`   // from 1
-	Start     float64 `json:"start_s"` // since Result.Started
-	Duration  float64 `json:"duration_s"`
+	Target   string  `json:"target"`
+	Case     string  `json:"case"`    // "tcp", "rr-1", "rr-1024", "udp", "transit-encap", "hole", "sweep-536x4" …
+	Round    int     `json:"round"`   // from 1
+	Start    float64 `json:"start_s"` // since Result.Started
+	Duration float64 `json:"duration_s"`
 	// Metrics holds the sample's figures by name, in the units of the summary.
 	Metrics map[string]float64 `json:"metrics"`
 	// Series holds one value a reporting interval (a second with iperf3), one a slice, or
@@ -105,18 +105,18 @@ type Quantile struct {
 
 // Row is one line of the summary.
 type Row struct {
-	Contender string  `json:"contender"`
-	Case      string  `json:"case"`
-	Metric    string  `json:"metric"`
-	Unit      string  `json:"unit"`
-	Median    float64 `json:"median"`
-	Lo        float64 `json:"lo"` // bounds of the interval of the median
-	Hi        float64 `json:"hi"`
-	N         int     `json:"n"`
-	Baseline  string  `json:"baseline"` // the contender that ratio is against; "" for the baseline's own rows
-	Ratio     float64 `json:"ratio"`    // of pairs (of one round, or of neighbouring slices) to the baseline; 1 for the baseline, 0 when there is none
-	RatioLo   float64 `json:"ratio_lo"`
-	RatioHi   float64 `json:"ratio_hi"`
+	Target   string  `json:"target"`
+	Case     string  `json:"case"`
+	Metric   string  `json:"metric"`
+	Unit     string  `json:"unit"`
+	Median   float64 `json:"median"`
+	Lo       float64 `json:"lo"` // bounds of the interval of the median
+	Hi       float64 `json:"hi"`
+	N        int     `json:"n"`
+	Baseline string  `json:"baseline"` // the target that ratio is against; "" for the baseline's own rows
+	Ratio    float64 `json:"ratio"`    // of pairs (of one round, or of neighbouring slices) to the baseline; 1 for the baseline, 0 when there is none
+	RatioLo  float64 `json:"ratio_lo"`
+	RatioHi  float64 `json:"ratio_hi"`
 	// Distinguishable is false when the interval of the ratio holds 1.
 	Distinguishable bool `json:"distinguishable"`
 	// Difference is the paired difference to the baseline, in Unit, of a row that has no ratio

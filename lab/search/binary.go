@@ -8,7 +8,7 @@ import (
 
 // Binary is the search that RFC 2544 section 26.1 is usually done by: a final trial at the
 // maximum, then the middle of what is left, one goal after the other. Goals use each
-// other's trials. A load that fails is tried again up to repeats times (3 in study S4)
+// other's trials. A load that fails is tried again up to repeats times (3 in the NSX edge study)
 // and satisfies its goal when one trial does: with repeats the figure is the best of
 // several, which the notes say. ExceedRatio, Initial and Sum do not count here. Errors
 // are MLR's.
@@ -17,7 +17,7 @@ func Binary(ctx context.Context, trial Trial, o Options, repeats int) (Result, e
 		return Result{}, fmt.Errorf("search: %d repeats are less than 0", repeats)
 	}
 	s := strategy{
-		judge:   anyOf(repeats),
+		decide:  anyOf(repeats),
 		targets: func(g Goal) []Goal { return []Goal{g} },
 		next: func(r *runner, b bracket) float64 {
 			switch {
@@ -41,7 +41,7 @@ func Binary(ctx context.Context, trial Trial, o Options, repeats int) (Result, e
 
 // anyOf lets a load satisfy a goal when one final trial does, and fail it after
 // repeats more.
-func anyOf(repeats int) judge {
+func anyOf(repeats int) decide {
 	return func(g Goal, trials []Record) class {
 		s := g.sum(trials)
 		switch {

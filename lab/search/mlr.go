@@ -15,7 +15,7 @@ import (
 // An error comes with what was found until then. It wraps ErrVoid when a trial stayed
 // void, and that of ctx when that ended.
 func MLR(ctx context.Context, trial Trial, o Options) (Result, error) {
-	return run(ctx, trial, o, strategy{judge: Goal.classify, targets: coarse, next: mlrNext, loss: Goal.quantileLoss})
+	return run(ctx, trial, o, strategy{decide: Goal.classify, targets: coarse, next: mlrNext, loss: Goal.quantileLoss})
 }
 
 // coarse are the targets on the way to g: each decides with one trial about a load,

@@ -108,9 +108,9 @@ func (r *runner) loads() []float64 {
 // bounds are the relevant bounds of a goal, 0 for none: the lowest load that fails it,
 // and the highest below that which satisfies it. above are loads that satisfy it over
 // the former.
-func (r *runner) bounds(g Goal, judge judge) (lower, upper float64, above []float64) {
+func (r *runner) bounds(g Goal, decide decide) (lower, upper float64, above []float64) {
 	for _, load := range r.loads() {
-		switch c := judge(g, r.at(load)); {
+		switch c := decide(g, r.at(load)); {
 		case c == upperBound && upper == 0:
 			upper = load
 		case c == lowerBound && upper == 0:
@@ -128,5 +128,5 @@ func (r *runner) round(pps float64) float64 {
 	return max(r.options.Min, math.Floor(pps/res+slack)*res)
 }
 
-// judge classifies a load by its trials.
-type judge func(Goal, []Record) class
+// decide classifies a load by its trials.
+type decide func(Goal, []Record) class

@@ -11,7 +11,7 @@ import (
 // strategy is what tells MLRsearch and the binary search apart; rates, trials and
 // bounds are the same.
 type strategy struct {
-	judge judge
+	decide decide
 	// targets are the goals on the way to a goal, coarse ones first; the last decides.
 	targets func(Goal) []Goal
 	// next is the load to try between or beyond bounds.
@@ -79,13 +79,13 @@ func (r *runner) goals(ctx context.Context, s strategy) error {
 func (r *runner) reach(ctx context.Context, s strategy, target Goal, hintLower, hintUpper float64) (lower, upper float64, err error) {
 	b := bracket{target: target, hintLower: hintLower, hintUpper: hintUpper}
 	for {
-		b.lower, b.upper, _ = r.bounds(target, s.judge)
+		b.lower, b.upper, _ = r.bounds(target, s.decide)
 		if r.stop(b) != "" {
 			return b.lower, b.upper, nil
 		}
 		load := r.inside(b, s.next(r, b))
 		b.step++
-		for s.judge(target, r.at(load)) == undecided && load <= r.max {
+		for s.decide(target, r.at(load)) == undecided && load <= r.max {
 			if _, err := r.offer(ctx, load, target.Final); err != nil {
 				return b.lower, b.upper, err
 			}
@@ -127,7 +127,7 @@ func (r *runner) probe(ctx context.Context, s strategy) error {
 	again := false
 	for _, share := range r.options.Probes {
 		for _, g := range r.options.Goals {
-			lower, _, _ := r.bounds(g, s.judge)
+			lower, _, _ := r.bounds(g, s.decide)
 			load := r.round(share * lower)
 			if lower == 0 || load >= lower || len(r.at(load)) > 0 {
 				continue
@@ -140,7 +140,7 @@ func (r *runner) probe(ctx context.Context, s strategy) error {
 				continue
 			}
 			again = true
-			for s.judge(g, r.at(load)) == undecided && load <= r.max {
+			for s.decide(g, r.at(load)) == undecided && load <= r.max {
 				if _, err := r.offer(ctx, load, g.Final); err != nil {
 					return err
 				}
@@ -158,7 +158,7 @@ func (r *runner) result(s strategy) Result {
 	out := Result{Trials: r.trials, Max: r.max, Behind: r.behind}
 	for _, g := range r.options.Goals {
 		f := Found{Goal: g}
-		f.Lower, f.Upper, f.Above = r.bounds(g, s.judge)
+		f.Lower, f.Upper, f.Above = r.bounds(g, s.decide)
 		f.Stop = r.stop(bracket{target: g, lower: f.Lower, upper: f.Upper})
 		if f.Stop == "" {
 			f.Stop = Spent

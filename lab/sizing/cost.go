@@ -21,12 +21,12 @@ type measured struct {
 	mpps float64
 }
 
-// From reads the cost of a contender of an rfc2544 result for a frame size. Between two
+// From reads the cost of a target of an rfc2544 result for a frame size. Between two
 // sizes the time per packet is interpolated; beyond the largest the largest one's rate is
 // taken, which is then said, and below the smallest that is an error. Where there are
 // several directions, the slowest counts; frames of the direction both cross the host
 // twice.
-func From(r result.Result, contender string, frame int) (Cost, error) {
+func From(r result.Result, target string, frame int) (Cost, error) {
 	if r.Experiment != stats.RFC2544 {
 		return Cost{}, fmt.Errorf("the result is of experiment %q: want one of selvage lab %s", r.Experiment, stats.RFC2544)
 	}
@@ -36,7 +36,7 @@ func From(r result.Result, contender string, frame int) (Cost, error) {
 		if t.Size == 0 || t.Flows > 0 || t.Pairs > 1 {
 			continue
 		}
-		row, ok := stats.Find(rows, contender, t.Case(), stats.MppsPerCore)
+		row, ok := stats.Find(rows, target, t.Case(), stats.MppsPerCore)
 		if !ok || row.Median <= 0 {
 			continue
 		}
@@ -48,7 +48,7 @@ func From(r result.Result, contender string, frame int) (Cost, error) {
 	}
 	if len(byDirection) == 0 {
 		return Cost{}, fmt.Errorf("the result has no %s of %q (it has %s): measure it with selvage lab %s, or give --mpps-per-core",
-			stats.MppsPerCore, contender, strings.Join(stats.Names(r), ", "), stats.RFC2544)
+			stats.MppsPerCore, target, strings.Join(stats.Names(r), ", "), stats.RFC2544)
 	}
 	var cost Cost
 	for _, direction := range []string{stats.Encap, stats.Decap, stats.Both} {
@@ -61,7 +61,7 @@ func From(r result.Result, contender string, frame int) (Cost, error) {
 			return Cost{}, fmt.Errorf("%s: %w", direction, err)
 		}
 		if cost.MppsPerCore == 0 || mpps < cost.MppsPerCore {
-			cost = Cost{mpps, fmt.Sprintf("measured: %s of %s, %s, run of %s%s", direction, contender, how, r.Started.UTC().Format("2006-01-02"), shared(r))}
+			cost = Cost{mpps, fmt.Sprintf("measured: %s of %s, %s, run of %s%s", direction, target, how, r.Started.UTC().Format("2006-01-02"), shared(r))}
 		}
 	}
 	return cost, nil

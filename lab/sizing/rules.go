@@ -16,7 +16,7 @@ type Bus struct {
 	Theory, Typical float64 // Gbit/s each way
 }
 
-// buses is study S4's table; the typical rate of Gen4 x8 is what the study found to be
+// buses is the NSX edge study's table; the typical rate of Gen4 x8 is what the study found to be
 // the limit of a slot.
 func buses() []Bus {
 	return []Bus{

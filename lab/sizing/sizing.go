@@ -41,7 +41,7 @@ type Use struct {
 	Spare int
 }
 
-// Limits that study S4 gives.
+// Limits that the NSX edge study gives.
 const (
 	leastCores, mostCores = 8, 64
 	mostPorts             = 16
@@ -97,7 +97,7 @@ type Rule struct {
 
 // Sources of rules.
 const (
-	study    = "study S4"
+	study    = "the NSX edge study"
 	ethernet = "IEEE 802.3"
 	ours     = "Selvage's own choice"
 )

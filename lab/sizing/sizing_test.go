@@ -112,10 +112,10 @@ func TestSizeErrors(t *testing.T) {
 func TestFrom(t *testing.T) {
 	r := result.Result{Experiment: stats.RFC2544, Started: time.Date(2026, 9, 14, 9, 0, 0, 0, time.UTC)}
 	for _, s := range []struct {
-		kase string
-		mpps float64
+		caseName string
+		mpps     float64
 	}{{"encap-64", 4}, {"encap-1024", 2}, {"decap-64", 5}, {"decap-1024", 1.9}, {"both-64", 3}, {"both-1024", 3}, {"encap-imix", 0.1}, {"encap-64-flows-1", 0.2}, {"encap-64-x2", 0.3}} {
-		r.Samples = append(r.Samples, result.Sample{Contender: "selvage", Case: s.kase, Round: 1, Metrics: map[string]float64{stats.MppsPerCore: s.mpps}})
+		r.Samples = append(r.Samples, result.Sample{Target: "selvage", Case: s.caseName, Round: 1, Metrics: map[string]float64{stats.MppsPerCore: s.mpps}})
 	}
 	for frame, want := range map[int]struct {
 		mpps float64

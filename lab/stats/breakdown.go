@@ -63,8 +63,8 @@ func (b Broken) Case() string {
 }
 
 // BrokenDown reads a case of a breakdown.
-func BrokenDown(kase string) (b Broken, ok bool) {
-	rest, ok := strings.CutPrefix(kase, brokenPrefix)
+func BrokenDown(caseName string) (b Broken, ok bool) {
+	rest, ok := strings.CutPrefix(caseName, brokenPrefix)
 	if !ok {
 		return b, false
 	}
@@ -157,33 +157,33 @@ func (b Breakdown) Of(parts ...string) float64 {
 	return sum
 }
 
-// Breakdowns are those of a contender in r, in the order of its samples. One without
+// Breakdowns are those of a target in r, in the order of its samples. One without
 // samples both with stamps and without is left out.
-func Breakdowns(r result.Result, contender string) []Breakdown {
+func Breakdowns(r result.Result, target string) []Breakdown {
 	var all []Breakdown
-	cases := brokenCases(r, contender)
-	cost := perStamp(r, contender, cases)
-	for _, kase := range cases {
-		if one, ok := breakdown(r, contender, kase, cost); ok {
+	cases := brokenCases(r, target)
+	cost := perStamp(r, target, cases)
+	for _, caseName := range cases {
+		if one, ok := breakdown(r, target, caseName, cost); ok {
 			all = append(all, one)
 		}
 	}
 	return all
 }
 
-func breakdown(r result.Result, contender string, kase Broken, perStamp Interval) (Breakdown, bool) {
-	plain, stamped := brokenValues(r, contender, kase, BrokenRTT)
-	names, stamps := stepsOf(r, contender, kase)
-	b := Breakdown{Broken: kase, RTT: Median(list(plain)), Timed: Median(list(stamped)), PerStamp: perStamp, Stamps: total(stamps)}
+func breakdown(r result.Result, target string, caseName Broken, perStamp Interval) (Breakdown, bool) {
+	plain, stamped := brokenValues(r, target, caseName, BrokenRTT)
+	names, stamps := stepsOf(r, target, caseName)
+	b := Breakdown{Broken: caseName, RTT: Median(list(plain)), Timed: Median(list(stamped)), PerStamp: perStamp, Stamps: total(stamps)}
 	if len(names) == 0 || b.RTT.Median <= 0 || perStamp.N == 0 {
 		return b, false
 	}
-	timed := kase
+	timed := caseName
 	timed.Timed = true
-	b.LeftOut = Median(list(Values(r, contender, timed.Case(), LeftOut))).Median
+	b.LeftOut = Median(list(Values(r, target, timed.Case(), LeftOut))).Median
 	for i, name := range names {
 		cost := float64(stamps[i]) * perStamp.Median
-		iv := Median(list(Values(r, contender, timed.Case(), name)))
+		iv := Median(list(Values(r, target, timed.Case(), name)))
 		iv.Median, iv.Lo, iv.Hi = iv.Median-cost, iv.Lo-cost, iv.Hi-cost
 		part, place, _ := strings.Cut(name[len(stepPrefix)+3:], "_")
 		b.Steps = append(b.Steps, Step{Part: part, Place: place, Time: iv, Stamps: stamps[i]})
@@ -192,23 +192,23 @@ func breakdown(r result.Result, contender string, kase Broken, perStamp Interval
 }
 
 // brokenValues are a metric of round trips by round, without stamps and with them.
-func brokenValues(r result.Result, contender string, kase Broken, metric string) (plain, stamped map[int]float64) {
-	plain = Values(r, contender, kase.Case(), metric)
-	kase.Timed = true
-	return plain, Values(r, contender, kase.Case(), metric)
+func brokenValues(r result.Result, target string, caseName Broken, metric string) (plain, stamped map[int]float64) {
+	plain = Values(r, target, caseName.Case(), metric)
+	caseName.Timed = true
+	return plain, Values(r, target, caseName.Case(), metric)
 }
 
 // perStamp is what a stamp costs in all cases together, in µs. It is the same in every round
 // trip, so it is taken from quick ones, which others' use of the machine moves least.
-func perStamp(r result.Result, contender string, cases []Broken) Interval {
+func perStamp(r result.Result, target string, cases []Broken) Interval {
 	var costs []float64
-	for _, kase := range cases {
-		_, stamps := stepsOf(r, contender, kase)
+	for _, caseName := range cases {
+		_, stamps := stepsOf(r, target, caseName)
 		n := total(stamps)
 		if n == 0 {
 			continue
 		}
-		plain, stamped := brokenValues(r, contender, kase, BrokenFloor)
+		plain, stamped := brokenValues(r, target, caseName, BrokenFloor)
 		_, added, _ := pair(stamped, plain)
 		for _, us := range added {
 			costs = append(costs, us/float64(n))
@@ -225,13 +225,13 @@ func total(counts []int) int {
 	return sum
 }
 
-// brokenCases are a contender's cases, without stamps, in the order of its samples.
-func brokenCases(r result.Result, contender string) []Broken {
+// brokenCases are a target's cases, without stamps, in the order of its samples.
+func brokenCases(r result.Result, target string) []Broken {
 	var all []Broken
 	for _, s := range r.Samples {
 		b, ok := BrokenDown(s.Case)
 		b.Timed = false
-		if ok && s.Contender == contender && !slices.Contains(all, b) {
+		if ok && s.Target == target && !slices.Contains(all, b) {
 			all = append(all, b)
 		}
 	}
@@ -240,11 +240,11 @@ func brokenCases(r result.Result, contender string) []Broken {
 
 // stepsOf are the metrics of a case's steps in order, and the stamps in each. A case
 // whose samples differ in them has none: they went different ways.
-func stepsOf(r result.Result, contender string, kase Broken) (names []string, stamps []int) {
-	kase.Timed = true
-	timed := kase.Case()
+func stepsOf(r result.Result, target string, caseName Broken) (names []string, stamps []int) {
+	caseName.Timed = true
+	timed := caseName.Case()
 	for _, s := range r.Samples {
-		if s.Contender != contender || s.Case != timed || s.Error != "" {
+		if s.Target != target || s.Case != timed || s.Error != "" {
 			continue
 		}
 		var own []string

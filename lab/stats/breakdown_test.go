@@ -15,9 +15,9 @@ func TestBrokenDown(t *testing.T) {
 			t.Errorf("%s: %+v", b.Case(), got)
 		}
 	}
-	for _, kase := range []string{"", "rules-100", "breakdown-", "breakdown-two-hosts-rr-1", "breakdown-two-hosts-rr-1-rules-x", "breakdown-rr-1-rules-1", "breakdown-x-ping-rules-1"} {
-		if got, ok := BrokenDown(kase); ok {
-			t.Errorf("%q: %+v", kase, got)
+	for _, caseName := range []string{"", "rules-100", "breakdown-", "breakdown-two-hosts-rr-1", "breakdown-two-hosts-rr-1-rules-x", "breakdown-rr-1-rules-1", "breakdown-x-ping-rules-1"} {
+		if got, ok := BrokenDown(caseName); ok {
+			t.Errorf("%q: %+v", caseName, got)
 		}
 	}
 }
@@ -25,9 +25,9 @@ func TestBrokenDown(t *testing.T) {
 // broken is a sample pair of a round: bare and with stamps.
 func broken(round int, rtt, perStamp float64) []result.Sample {
 	b := Broken{TwoHosts, RequestKind, 100, false}
-	bare := result.Sample{Contender: "selvage", Case: b.Case(), Round: round, Metrics: map[string]float64{BrokenRTT: rtt, BrokenFloor: rtt - 1}}
+	bare := result.Sample{Target: "selvage", Case: b.Case(), Round: round, Metrics: map[string]float64{BrokenRTT: rtt, BrokenFloor: rtt - 1}}
 	b.Timed = true
-	timed := result.Sample{Contender: "selvage", Case: b.Case(), Round: round, Metrics: map[string]float64{
+	timed := result.Sample{Target: "selvage", Case: b.Case(), Round: round, Metrics: map[string]float64{
 		BrokenRTT: rtt + 4*perStamp, BrokenFloor: rtt - 1 + 4*perStamp, LeftOut: 0.01,
 		StepMetric(0, StackPart, ClientPlace): rtt / 2, StepMetric(1, ParsePart, "host A"): 0.1 + perStamp,
 		StepMetric(2, UnderlayPart, UnderlayPlace): 0.2 + 3*perStamp,

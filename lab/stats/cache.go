@@ -12,7 +12,7 @@ import (
 // Cache is the name of the experiment on the flow cache.
 const Cache = "cache"
 
-// Its contenders; without the cache is the baseline.
+// Its targets; without the cache is the baseline.
 const (
 	CacheOn  = "cache-on"
 	CacheOff = "cache-off"
@@ -30,8 +30,8 @@ type Load struct{ Flows, Routes int }
 
 // Cached reads a case of the cache experiment: "flows-N", with routes behind the cache
 // "flows-N-routes-M".
-func Cached(kase string) (Load, bool) {
-	parts := strings.Split(kase, "-")
+func Cached(caseName string) (Load, bool) {
+	parts := strings.Split(caseName, "-")
 	if len(parts) != 2 && (len(parts) != 4 || parts[2] != "routes") || parts[0] != "flows" {
 		return Load{}, false
 	}
@@ -60,8 +60,8 @@ func (l Load) Case() string {
 // Loads are the cases of r by routes and then by flows.
 func Loads(r result.Result) []Load {
 	var all []Load
-	for _, kase := range Cases(r) {
-		if l, ok := Cached(kase); ok && !slices.Contains(all, l) {
+	for _, caseName := range Cases(r) {
+		if l, ok := Cached(caseName); ok && !slices.Contains(all, l) {
 			all = append(all, l)
 		}
 	}
@@ -89,9 +89,9 @@ func cacheMetrics(r result.Result) []Metric {
 
 // Saved is what the cache saves in a case, from rounds that have both: 1 - on/off of the
 // device's time, or of the whole time where the former was not measured.
-func Saved(r result.Result, kase string) Interval {
+func Saved(r result.Result, caseName string) Interval {
 	for _, metric := range []string{DeviceNS, NSPerPacket} {
-		on, off := Values(r, CacheOn, kase, metric), Values(r, CacheOff, kase, metric)
+		on, off := Values(r, CacheOn, caseName, metric), Values(r, CacheOff, caseName, metric)
 		var saved []float64
 		for _, round := range sortedRounds(on) {
 			if off[round] > 0 {
@@ -114,7 +114,7 @@ func savedRows(r result.Result) []result.Row {
 			continue
 		}
 		rows = append(rows, result.Row{
-			Contender: CacheOn, Case: l.Case(), Metric: ShareSaved, Unit: "share", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+			Target: CacheOn, Case: l.Case(), Metric: ShareSaved, Unit: "share", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
 			Baseline: CacheOff, Distinguishable: apart(iv, 0),
 		})
 	}

@@ -19,7 +19,7 @@ const (
 	LinkLoss    = "link-loss"  // one of an edge's two links of the underlay is cut
 	RRRestart   = "rr-restart" // the route reflector is killed and started again
 	RRLoss      = "rr-loss"    // the route reflector is killed and stays away
-	BaselineBGP = "kernel"     // the contender that ratios are against
+	BaselineBGP = "kernel"     // the target that ratios are against
 )
 
 // ConvergeCases are all of them, in the order in which they are shown.
@@ -34,13 +34,13 @@ const (
 	Followed = "followed"
 )
 
-// WaySeries is the series of an event with the gaps of one way's flows, of those in
-// GapSeries: "from A".
-func WaySeries(way string) string { return GapSeries + " " + way }
+// WaySeries is the series of an event with the outages of one way's flows, of those in
+// OutageSeries: "from A".
+func WaySeries(way string) string { return OutageSeries + " " + way }
 
 // WayOf is the way of a series, "" of another series.
 func WayOf(series string) string {
-	way, ok := strings.CutPrefix(series, GapSeries+" ")
+	way, ok := strings.CutPrefix(series, OutageSeries+" ")
 	if !ok {
 		return ""
 	}
@@ -48,11 +48,11 @@ func WayOf(series string) string {
 }
 
 // Ways are those of a case, sorted.
-func Ways(r result.Result, kase string) []string {
+func Ways(r result.Result, caseName string) []string {
 	var ways []string
 	for _, s := range r.Samples {
 		for series := range s.Series {
-			if way := WayOf(series); s.Case == kase && way != "" && !slices.Contains(ways, way) {
+			if way := WayOf(series); s.Case == caseName && way != "" && !slices.Contains(ways, way) {
 				ways = append(ways, way)
 			}
 		}
@@ -72,19 +72,19 @@ func ConvergeSteps() []FailoverStep {
 	}
 }
 
-// Events are the good samples of a contender in a case.
-func Events(r result.Result, contender, kase string) []result.Sample {
+// Events are the good samples of a target in a case.
+func Events(r result.Result, target, caseName string) []result.Sample {
 	return slices.DeleteFunc(slices.Clone(r.Samples), func(s result.Sample) bool {
-		return s.Contender != contender || s.Case != kase || s.Error != ""
+		return s.Target != target || s.Case != caseName || s.Error != ""
 	})
 }
 
-// Hit are the events that hit flows, or all where none did. One that hits none because all
+// Affected are the events that hit flows, or all where none did. One that hits none because all
 // flows take the other way says nothing of how long it takes.
-func Hit(events []result.Sample) []result.Sample {
+func Affected(events []result.Sample) []result.Sample {
 	var hit []result.Sample
 	for _, s := range events {
-		if s.Metrics[HitFlows] > 0 {
+		if s.Metrics[AffectedFlows] > 0 {
 			hit = append(hit, s)
 		}
 	}
@@ -95,8 +95,8 @@ func Hit(events []result.Sample) []result.Sample {
 }
 
 // byRound is a metric of the events that hit flows.
-func byRound(r result.Result, contender, kase, metric string) map[int]float64 {
-	return Values(result.Result{Samples: Hit(Events(r, contender, kase))}, contender, kase, metric)
+func byRound(r result.Result, target, caseName, metric string) map[int]float64 {
+	return Values(result.Result{Samples: Affected(Events(r, target, caseName))}, target, caseName, metric)
 }
 
 // convergeRows summarise the events by case. Quantiles are over the flows of all events,
@@ -105,14 +105,14 @@ func byRound(r result.Result, contender, kase, metric string) map[int]float64 {
 // number of events. Ratios are of same-round events to those of BaselineBGP.
 func convergeRows(r result.Result) []result.Row {
 	var rows []result.Row
-	for _, kase := range ConvergeCases() {
+	for _, caseName := range ConvergeCases() {
 		for _, name := range Names(r) {
-			events := Events(r, name, kase)
+			events := Events(r, name, caseName)
 			if len(events) == 0 {
 				continue
 			}
 			for _, row := range eventRows(events) {
-				row.Contender, row.Case = name, kase
+				row.Target, row.Case = name, caseName
 				against(&row, r)
 				rows = append(rows, row)
 			}
@@ -123,29 +123,29 @@ func convergeRows(r result.Result) []result.Row {
 
 // against gives a row its ratio.
 func against(row *result.Row, r result.Result) {
-	if row.Contender == BaselineBGP {
+	if row.Target == BaselineBGP {
 		row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
 		return
 	}
 	if base := byRound(r, BaselineBGP, row.Case, row.Metric); len(base) > 0 {
 		row.Baseline = BaselineBGP
-		compare(row, byRound(r, row.Contender, row.Case, row.Metric), base)
+		compare(row, byRound(r, row.Target, row.Case, row.Metric), base)
 	}
 }
 
 func eventRows(events []result.Sample) []result.Row {
-	hit := Hit(events)
-	gaps := Pooled(hit, GapSeries)
+	hit := Affected(events)
+	outages := Pooled(hit, OutageSeries)
 	var rows []result.Row
 	for _, q := range []struct {
 		metric string
 		share  float64
-	}{{GapP50, 0.5}, {GapP99, 0.99}, {GapMax, 1}} {
-		row := extremes(hit, q.metric, "ms", Quantile(gaps, q.share))
-		row.N = len(gaps)
+	}{{OutageP50, 0.5}, {OutageP99, 0.99}, {OutageMax, 1}} {
+		row := extremes(hit, q.metric, "ms", Quantile(outages, q.share))
+		row.N = len(outages)
 		rows = append(rows, row)
 	}
-	for _, m := range []struct{ name, unit string }{{Lost, "count"}, {HitFlows, "count"}, {Followed, "ms"}} {
+	for _, m := range []struct{ name, unit string }{{Lost, "count"}, {AffectedFlows, "count"}, {Followed, "ms"}} {
 		rows = append(rows, overKills(events, m.name, m.unit))
 	}
 	for _, step := range ConvergeSteps() {
@@ -155,29 +155,29 @@ func eventRows(events []result.Sample) []result.Row {
 }
 
 // LostInAll is how many packets all events of a case lost.
-func LostInAll(r result.Result, contender, kase string) float64 {
+func LostInAll(r result.Result, target, caseName string) float64 {
 	sum := 0.0
-	for _, lost := range OfKills(Events(r, contender, kase), Lost) {
+	for _, lost := range OfKills(Events(r, target, caseName), Lost) {
 		sum += lost
 	}
 	return sum
 }
 
 // RefuseConverge says, without a final stop, why nothing may be concluded from the events of
-// a contender in a case, or "" when something may.
-func RefuseConverge(r result.Result, contender, kase string) string {
+// a target in a case, or "" when something may.
+func RefuseConverge(r result.Result, target, caseName string) string {
 	for _, s := range r.Samples {
-		if s.Contender == contender && s.Case == kase && s.Error != "" {
-			return fmt.Sprintf("%s of %s in round %d has an error (%s)", kase, contender, s.Round, strings.TrimSpace(s.Error))
+		if s.Target == target && s.Case == caseName && s.Error != "" {
+			return fmt.Sprintf("%s of %s in round %d has an error (%s)", caseName, target, s.Round, strings.TrimSpace(s.Error))
 		}
 	}
-	events := Events(r, contender, kase)
+	events := Events(r, target, caseName)
 	if len(events) < MinRounds {
-		return fmt.Sprintf("%d of the at least %d events of %s that a verdict on %s needs were measured", len(events), MinRounds, kase, contender)
+		return fmt.Sprintf("%d of the at least %d events of %s that a verdict on %s needs were measured", len(events), MinRounds, caseName, target)
 	}
 	noise := Median(OfKills(events, Noise)).Median
-	if gap := Quantile(Pooled(Hit(events), GapSeries), 0.5); noise > max(noisyFloor, gap/2) {
-		return fmt.Sprintf("%s's flows were silent for %s ms already in the second before %s (median), so their gaps of %s ms say little of it", contender, Figure(noise), kase, Figure(gap))
+	if outage := Quantile(Pooled(Affected(events), OutageSeries), 0.5); noise > max(noisyFloor, outage/2) {
+		return fmt.Sprintf("%s's flows were silent for %s ms already in the second before %s (median), so their outages of %s ms say little of it", target, Figure(noise), caseName, Figure(outage))
 	}
 	return ""
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// happened makes an event of a case that hit flows with these gaps; without any, flows were
+// happened makes an event of a case that hit flows with these outages; without any, flows were
 // silent for a millisecond and nothing was lost.
-func happened(contender, kase string, round int, gaps ...float64) result.Sample {
+func happened(target, caseName string, round int, outages ...float64) result.Sample {
 	s := result.Sample{
-		Contender: contender, Case: kase, Round: round, Series: map[string][]float64{GapSeries: gaps},
-		Metrics: map[string]float64{Flows: 8, HitFlows: float64(len(gaps)), Noise: 1, Lost: 100 * float64(len(gaps))},
+		Target: target, Case: caseName, Round: round, Series: map[string][]float64{OutageSeries: outages},
+		Metrics: map[string]float64{Flows: 8, AffectedFlows: float64(len(outages)), Noise: 1, Lost: 100 * float64(len(outages))},
 	}
-	if len(gaps) == 0 {
-		s.Series[GapSeries] = []float64{1, 1}
+	if len(outages) == 0 {
+		s.Series[OutageSeries] = []float64{1, 1}
 	} else {
-		s.Series[WaySeries("from C")] = gaps
-		s.Metrics[Followed], s.Metrics["step_told"], s.Metrics["step_followed"] = gaps[0], 2, gaps[0]-2
+		s.Series[WaySeries("from C")] = outages
+		s.Metrics[Followed], s.Metrics["step_told"], s.Metrics["step_followed"] = outages[0], 2, outages[0]-2
 	}
-	sorted := slices.Sorted(slices.Values(s.Series[GapSeries]))
-	s.Metrics[GapP50], s.Metrics[GapP99], s.Metrics[GapMax] = Quantile(sorted, 0.5), Quantile(sorted, 0.99), Quantile(sorted, 1)
+	sorted := slices.Sorted(slices.Values(s.Series[OutageSeries]))
+	s.Metrics[OutageP50], s.Metrics[OutageP99], s.Metrics[OutageMax] = Quantile(sorted, 0.5), Quantile(sorted, 0.99), Quantile(sorted, 1)
 	return s
 }
 
@@ -30,7 +30,7 @@ func convergeOf(samples ...result.Sample) result.Result {
 	return result.Result{Schema: result.Schema, Experiment: Converge, Parameters: map[string]string{}, Samples: samples}
 }
 
-// Gaps are pooled over the flows of all events that hit some, and ratios are of same rounds.
+// Outages are pooled over the flows of all events that hit some, and ratios are of same rounds.
 func TestConvergeRows(t *testing.T) {
 	r := convergeOf(
 		happened("kernel", EdgeLoss, 1, 200, 220), happened("kernel", EdgeLoss, 2), happened("kernel", EdgeLoss, 3, 240), happened("kernel", EdgeLoss, 4, 200),
@@ -41,26 +41,26 @@ func TestConvergeRows(t *testing.T) {
 	r.Samples = append(r.Samples, broken)
 	rows := Summarise(r)
 	for _, c := range []struct {
-		contender, kase, metric string
-		median, lo, hi          float64
-		n                       int
-		ratio                   float64
+		target, caseName, metric string
+		median, lo, hi           float64
+		n                        int
+		ratio                    float64
 	}{
-		{"kernel", EdgeLoss, GapP50, 200, 200, 240, 4, 1},
-		{"kernel", EdgeLoss, GapMax, 240, 200, 240, 4, 1},
-		{"selvage", EdgeLoss, GapP50, 110, 100, 130, 5, 0.5},
-		{"selvage", EdgeLoss, GapP99, 130, 100, 130, 5, 0.5},
-		{"selvage", EdgeLoss, HitFlows, 1, 1, 2, 4, 1},
+		{"kernel", EdgeLoss, OutageP50, 200, 200, 240, 4, 1},
+		{"kernel", EdgeLoss, OutageMax, 240, 200, 240, 4, 1},
+		{"selvage", EdgeLoss, OutageP50, 110, 100, 130, 5, 0.5},
+		{"selvage", EdgeLoss, OutageP99, 130, 100, 130, 5, 0.5},
+		{"selvage", EdgeLoss, AffectedFlows, 1, 1, 2, 4, 1},
 		{"selvage", EdgeLoss, "step_told", 2, 2, 2, 4, 1},
-		{"selvage", RRLoss, GapMax, 1, 1, 1, 2, 1.0 / 3000},
+		{"selvage", RRLoss, OutageMax, 1, 1, 1, 2, 1.0 / 3000},
 		{"selvage", RRLoss, Lost, 0, 0, 0, 1, 0},
 	} {
-		row, ok := Find(rows, c.contender, c.kase, c.metric)
+		row, ok := Find(rows, c.target, c.caseName, c.metric)
 		if !ok || row.Median != c.median || row.Lo != c.lo || row.Hi != c.hi || row.N != c.n || row.Ratio != c.ratio {
 			t.Errorf("%+v, want %+v", row, c)
 		}
 	}
-	if row, _ := Find(rows, "selvage", EdgeLoss, GapP99); !row.Distinguishable || row.Baseline != "kernel" {
+	if row, _ := Find(rows, "selvage", EdgeLoss, OutageP99); !row.Distinguishable || row.Baseline != "kernel" {
 		t.Errorf("%+v is half of the kernel's in all three rounds in which both were hit", row)
 	}
 	if lost := LostInAll(r, "selvage", EdgeLoss); lost != 500 {

@@ -7,13 +7,13 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// Cores returns how each core spent the samples of a contender's case: the
+// Cores returns how each core spent the samples of a target's case: the
 // median over its good samples of each share by itself, by core number. So the
 // shares of a core may add up to a little more or less than 1.
-func Cores(r result.Result, contender, kase string) []result.CPUShare {
+func Cores(r result.Result, target, caseName string) []result.CPUShare {
 	samples := map[int][]result.CPUShare{}
 	for _, s := range r.Samples {
-		if s.Contender != contender || s.Case != kase || s.Error != "" {
+		if s.Target != target || s.Case != caseName || s.Error != "" {
 			continue
 		}
 		for _, c := range s.CPU {

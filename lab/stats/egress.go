@@ -11,32 +11,32 @@ import (
 // Egress is the name of the experiment on the way out of the overlay.
 const Egress = "egress"
 
-// Rungs of study S1's ladder, from the bottom, and RungRouted, which is RungEgress
+// Stages of the EgressGateway study's stages, from the bottom, and StageRouted, which is StageEgress
 // without translation.
 const (
-	RungNode   = "node"   // host to host on the underlay
-	RungTunnel = "tunnel" // tunnel endpoint to tunnel endpoint
-	RungRouted = "routed" // workload, gateway, target outside; addresses stay
-	RungEgress = "egress" // the same, translated
+	StageNode   = "node"   // host to host on the underlay
+	StageTunnel = "tunnel" // tunnel endpoint to tunnel endpoint
+	StageRouted = "routed" // workload, gateway, target outside; addresses stay
+	StageEgress = "egress" // the same, translated
 )
 
-// Routing is the contender without a tunnel: what the hops alone cost.
+// Routing is the target without a tunnel: what the hops alone cost.
 const Routing = "plain"
 
-// ChecksumOff ends the names of contenders whose tunnel checksum offload is off.
+// ChecksumOff ends the names of targets whose tunnel checksum offload is off.
 const ChecksumOff = "-csum-off"
 
 // FreeWire ends the names of cases in which the wires have no rate, before Reverse.
 const FreeWire = "-free"
 
-// Rung is what a case of the egress experiment measures.
-type Rung struct {
+// Stage is what a case of the egress experiment measures.
+type Stage struct {
 	Name          string
 	Free, Reverse bool // without the wires' rate; towards the workload
 }
 
 // Case is the name of r's samples.
-func (r Rung) Case() string {
+func (r Stage) Case() string {
 	name := r.Name
 	if r.Free {
 		name += FreeWire
@@ -47,38 +47,38 @@ func (r Rung) Case() string {
 	return name
 }
 
-// At is another rung in the same setting.
-func (r Rung) At(name string) Rung {
+// At is another stage in the same setting.
+func (r Stage) At(name string) Stage {
 	r.Name = name
 	return r
 }
 
-// Below is the rung that r stands on, "" for the lowest.
-func (r Rung) Below() string {
+// Below is the stage that r stands on, "" for the lowest.
+func (r Stage) Below() string {
 	switch r.Name {
-	case RungTunnel:
-		return RungNode
-	case RungRouted, RungEgress:
-		return RungTunnel
+	case StageTunnel:
+		return StageNode
+	case StageRouted, StageEgress:
+		return StageTunnel
 	}
 	return ""
 }
 
 // Climbed reads a case of the egress experiment.
-func Climbed(kase string) (Rung, bool) {
-	var r Rung
-	r.Name, r.Reverse = strings.CutSuffix(kase, Reverse)
+func Climbed(caseName string) (Stage, bool) {
+	var r Stage
+	r.Name, r.Reverse = strings.CutSuffix(caseName, Reverse)
 	r.Name, r.Free = strings.CutSuffix(r.Name, FreeWire)
-	return r, slices.Contains(Ladder(), r.Name)
+	return r, slices.Contains(Stages(), r.Name)
 }
 
-// Ladder is all rungs from the bottom.
-func Ladder() []string { return []string{RungNode, RungTunnel, RungRouted, RungEgress} }
+// Stages is all stages from the bottom.
+func Stages() []string { return []string{StageNode, StageTunnel, StageRouted, StageEgress} }
 
 // Metrics of the egress experiment's rows beside those of samples. Summarise computes them
 // from the ratios of same rounds.
 const (
-	LossBelow = "loss_below"     // share lost against the rung below, 0 … 1
+	LossBelow = "loss_below"     // share lost against the stage below, 0 … 1
 	NATKept   = "nat_vs_routed"  // throughput with translation to that without, on the same path
 	NATConn   = "conn_vs_routed" // connections a second likewise
 	TCPRival  = "tcp_vs_kernel"  // against Nftables in the same case
@@ -101,16 +101,16 @@ func EgressMetrics() []Metric {
 	}
 }
 
-// EgressCases are the cases of r: rung by rung from the bottom, each with the wires' rate and
+// EgressCases are the cases of r: stage by stage from the bottom, each with the wires' rate and
 // without, to the target and back.
-func EgressCases(r result.Result) []Rung {
+func EgressCases(r result.Result) []Stage {
 	present := Cases(r)
-	var cases []Rung
+	var cases []Stage
 	for _, free := range []bool{false, true} {
 		for _, reverse := range []bool{false, true} {
-			for _, name := range Ladder() {
-				if rung := (Rung{name, free, reverse}); slices.Contains(present, rung.Case()) {
-					cases = append(cases, rung)
+			for _, name := range Stages() {
+				if stage := (Stage{name, free, reverse}); slices.Contains(present, stage.Case()) {
+					cases = append(cases, stage)
 				}
 			}
 		}
@@ -118,28 +118,28 @@ func EgressCases(r result.Result) []Rung {
 	return cases
 }
 
-// EgressBase is the contender whose node-to-node rung a contender's ratios are against: its
+// EgressBase is the target whose node-to-node stage a target's ratios are against: its
 // own, or that of its path with all offloads.
-func EgressBase(contender string) string { return strings.TrimSuffix(contender, ChecksumOff) }
+func EgressBase(target string) string { return strings.TrimSuffix(target, ChecksumOff) }
 
-// egressRows summarise the egress experiment. The baseline of a row is the same contender's
-// node-to-node rung in the same setting, as "contender:case". After the metrics come the rows
+// egressRows summarise the egress experiment. The baseline of a row is the same target's
+// node-to-node stage in the same setting, as "target:case". After the metrics come the rows
 // of what is computed.
 func egressRows(r result.Result) []result.Row {
 	var rows []result.Row
 	for _, m := range EgressMetrics() {
-		for _, rung := range EgressCases(r) {
+		for _, stage := range EgressCases(r) {
 			for _, name := range Names(r) {
-				if row, ok := egressRow(r, name, rung, m); ok {
+				if row, ok := egressRow(r, name, stage, m); ok {
 					rows = append(rows, row)
 				}
 			}
 		}
 	}
 	for _, c := range egressRatios() {
-		for _, rung := range EgressCases(r) {
+		for _, stage := range EgressCases(r) {
 			for _, name := range Names(r) {
-				if row, ok := c.row(r, name, rung); ok {
+				if row, ok := c.row(r, name, stage); ok {
 					rows = append(rows, row)
 				}
 			}
@@ -148,21 +148,21 @@ func egressRows(r result.Result) []result.Row {
 	return append(rows, connectionRows(r)...)
 }
 
-// connectionRows hold what a connection takes on a rung beyond what it takes from node to
+// connectionRows hold what a connection takes on a stage beyond what it takes from node to
 // node, where end systems are all that there is, in µs: 1/rate less 1/rate.
 func connectionRows(r result.Result) []result.Row {
 	var rows []result.Row
-	for _, rung := range EgressCases(r) {
+	for _, stage := range EgressCases(r) {
 		for _, name := range Names(r) {
-			times := inMicroseconds(ConnRate, Values(r, name, rung.Case(), ConnRate))
-			base := rung.At(RungNode).Case()
+			times := inMicroseconds(ConnRate, Values(r, name, stage.Case(), ConnRate))
+			base := stage.At(StageNode).Case()
 			_, differences, _ := pair(times, inMicroseconds(ConnRate, Values(r, name, base, ConnRate)))
 			iv := Median(differences)
-			if iv.N == 0 || rung.Name == RungNode {
+			if iv.N == 0 || stage.Name == StageNode {
 				continue
 			}
 			rows = append(rows, result.Row{
-				Contender: name, Case: rung.Case(), Metric: ConnAdded, Unit: "µs", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+				Target: name, Case: stage.Case(), Metric: ConnAdded, Unit: "µs", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
 				Baseline: name + ":" + base, Distinguishable: apart(iv, 0),
 			})
 		}
@@ -170,15 +170,15 @@ func connectionRows(r result.Result) []result.Row {
 	return rows
 }
 
-func egressRow(r result.Result, name string, rung Rung, m Metric) (result.Row, bool) {
-	values := Values(r, name, rung.Case(), m.Name)
+func egressRow(r result.Result, name string, stage Stage, m Metric) (result.Row, bool) {
+	values := Values(r, name, stage.Case(), m.Name)
 	if len(values) == 0 {
 		return result.Row{}, false
 	}
 	iv := Median(list(values))
-	row := result.Row{Contender: name, Case: rung.Case(), Metric: m.Name, Unit: m.Unit, Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N}
-	base := rung.At(RungNode)
-	if base == rung && EgressBase(name) == name {
+	row := result.Row{Target: name, Case: stage.Case(), Metric: m.Name, Unit: m.Unit, Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N}
+	base := stage.At(StageNode)
+	if base == stage && EgressBase(name) == name {
 		row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
 		return row, true
 	}
@@ -194,59 +194,59 @@ type egressRatio struct {
 	name, of string
 	// loss has the row hold one less the ratio.
 	loss bool
-	// against names what a contender's rung is held against, "" for nothing.
-	against func(name string, rung Rung) (contender, kase string)
+	// against names what a target's stage is held against, "" for nothing.
+	against func(name string, stage Stage) (target, caseName string)
 }
 
 func egressRatios() []egressRatio {
-	rival := func(name string, rung Rung) (string, string) {
+	rival := func(name string, stage Stage) (string, string) {
 		if name == Nftables || name == Routing {
 			return "", ""
 		}
-		return Nftables, rung.Case()
+		return Nftables, stage.Case()
 	}
-	untranslated := func(name string, rung Rung) (string, string) {
-		if rung.Name != RungEgress {
+	untranslated := func(name string, stage Stage) (string, string) {
+		if stage.Name != StageEgress {
 			return "", ""
 		}
-		return name, rung.At(RungRouted).Case()
+		return name, stage.At(StageRouted).Case()
 	}
 	return []egressRatio{
-		{LossBelow, Decisive, true, func(name string, rung Rung) (string, string) {
-			if rung.Below() == "" || name == Routing {
+		{LossBelow, Decisive, true, func(name string, stage Stage) (string, string) {
+			if stage.Below() == "" || name == Routing {
 				return "", ""
 			}
-			if rung.Below() == RungNode {
+			if stage.Below() == StageNode {
 				name = EgressBase(name)
 			}
-			return name, rung.At(rung.Below()).Case()
+			return name, stage.At(stage.Below()).Case()
 		}},
 		{NATKept, Decisive, false, untranslated},
 		{NATConn, ConnRate, false, untranslated},
 		{TCPRival, Decisive, false, rival},
 		{ConnRival, ConnRate, false, rival},
-		{HopsRival, Decisive, false, func(name string, rung Rung) (string, string) {
-			if name == Routing || rung.Below() != RungTunnel {
+		{HopsRival, Decisive, false, func(name string, stage Stage) (string, string) {
+			if name == Routing || stage.Below() != StageTunnel {
 				return "", ""
 			}
-			return Routing, rung.At(RungRouted).Case()
+			return Routing, stage.At(StageRouted).Case()
 		}},
 	}
 }
 
-func (c egressRatio) row(r result.Result, name string, rung Rung) (result.Row, bool) {
-	rival, kase := c.against(name, rung)
+func (c egressRatio) row(r result.Result, name string, stage Stage) (result.Row, bool) {
+	rival, caseName := c.against(name, stage)
 	if rival == "" {
 		return result.Row{}, false
 	}
-	ratios, _, divisible := pair(Values(r, name, rung.Case(), c.of), Values(r, rival, kase, c.of))
+	ratios, _, divisible := pair(Values(r, name, stage.Case(), c.of), Values(r, rival, caseName, c.of))
 	iv := Median(ratios)
 	if iv.N == 0 || !divisible {
 		return result.Row{}, false
 	}
 	row := result.Row{
-		Contender: name, Case: rung.Case(), Metric: c.name, Unit: "×", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
-		Baseline: rival + ":" + kase, Ratio: iv.Median, RatioLo: iv.Lo, RatioHi: iv.Hi, Distinguishable: apart(iv, 1),
+		Target: name, Case: stage.Case(), Metric: c.name, Unit: "×", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+		Baseline: rival + ":" + caseName, Ratio: iv.Median, RatioLo: iv.Lo, RatioHi: iv.Hi, Distinguishable: apart(iv, 1),
 	}
 	if c.loss {
 		row.Unit, row.Median, row.Lo, row.Hi = "share", 1-iv.Median, 1-iv.Hi, 1-iv.Lo
@@ -254,21 +254,21 @@ func (c egressRatio) row(r result.Result, name string, rung Rung) (result.Row, b
 	return row, true
 }
 
-// egressReason is why a verdict on the ladder needs quiet figures.
-const egressReason = "A rung loses a few percent on good paths, which such noise hides or feigns"
+// egressReason is why a verdict on the stages needs quiet figures.
+const egressReason = "A stage loses a few percent on good paths, which such noise hides or feigns"
 
-// RefuseEgress says, without a final stop, why nothing may be concluded about the ladder of a
-// contender in a setting, or "" when something may.
-func RefuseEgress(r result.Result, contender string, setting Rung) string {
-	for _, name := range []string{RungNode, RungTunnel, RungEgress} {
-		kase := setting.At(name).Case()
-		if why := unreliable(r, contender, decisive{kase, Decisive, "throughput", egressReason}); why != "" {
-			return why + " (" + kase + ")"
+// RefuseEgress says, without a final stop, why nothing may be concluded about the stages of a
+// target in a setting, or "" when something may.
+func RefuseEgress(r result.Result, target string, setting Stage) string {
+	for _, name := range []string{StageNode, StageTunnel, StageEgress} {
+		caseName := setting.At(name).Case()
+		if why := unreliable(r, target, decisive{caseName, Decisive, "throughput", egressReason}); why != "" {
+			return why + " (" + caseName + ")"
 		}
 	}
-	node := setting.At(RungNode).Case()
-	if iv := Against(r, contender, contender, node, Decisive); iv.N == 0 {
-		return fmt.Sprintf("%s moved nothing in at least one round (%s)", contender, node)
+	node := setting.At(StageNode).Case()
+	if iv := Against(r, target, target, node, Decisive); iv.N == 0 {
+		return fmt.Sprintf("%s moved nothing in at least one round (%s)", target, node)
 	}
 	return ""
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// ladder is a result with a figure of every case in three rounds, the rounds a percent apart.
-func ladder(figures map[string]map[string]float64) result.Result {
+// stages is a result with a figure of every case in three rounds, the rounds a percent apart.
+func stages(figures map[string]map[string]float64) result.Result {
 	r := result.Result{Schema: result.Schema, Experiment: stats.Egress, Parameters: map[string]string{"rounds": "3"}}
-	for _, contender := range []string{"plain", "kernel", "selvage", "kernel-csum-off"} {
+	for _, target := range []string{"plain", "kernel", "selvage", "kernel-csum-off"} {
 		for round := 1; round <= 3; round++ {
-			for _, kase := range []string{"node", "tunnel", "routed", "egress", "node-free", "tunnel-free"} {
-				if value, ok := figures[contender][kase]; ok {
-					r.Samples = append(r.Samples, result.Sample{Contender: contender, Case: kase, Round: round, Metrics: map[string]float64{
+			for _, caseName := range []string{"node", "tunnel", "routed", "egress", "node-free", "tunnel-free"} {
+				if value, ok := figures[target][caseName]; ok {
+					r.Samples = append(r.Samples, result.Sample{Target: target, Case: caseName, Round: round, Metrics: map[string]float64{
 						stats.Decisive: value * (1 + 0.01*float64(round)), stats.ConnRate: 1000 * value,
 					}})
 				}
@@ -27,7 +27,7 @@ func ladder(figures map[string]map[string]float64) result.Result {
 }
 
 func TestEgressRows(t *testing.T) {
-	r := ladder(map[string]map[string]float64{
+	r := stages(map[string]map[string]float64{
 		"plain":           {"node": 10, "routed": 8},
 		"kernel":          {"node": 10, "tunnel": 8, "routed": 6, "egress": 5, "node-free": 20, "tunnel-free": 10},
 		"selvage":         {"node": 10, "tunnel": 9, "routed": 9, "egress": 8.1},
@@ -35,8 +35,8 @@ func TestEgressRows(t *testing.T) {
 	})
 	rows := stats.Summarise(r)
 	for _, c := range []struct {
-		contender, kase, metric, baseline string
-		median, ratio                     float64
+		target, caseName, metric, baseline string
+		median, ratio                      float64
 	}{
 		{"kernel", "node", stats.Decisive, "", 10.2, 1},
 		{"kernel", "tunnel", stats.Decisive, "kernel:node", 8.16, 0.8},
@@ -54,16 +54,16 @@ func TestEgressRows(t *testing.T) {
 		{"kernel", "egress", stats.ConnAdded, "kernel:node", 100, 0},
 		{"selvage", "routed", stats.HopsRival, "plain:routed", 9. / 8, 9. / 8},
 	} {
-		row, ok := stats.Find(rows, c.contender, c.kase, c.metric)
+		row, ok := stats.Find(rows, c.target, c.caseName, c.metric)
 		if !ok || row.Baseline != c.baseline || math.Abs(row.Median-c.median) > 1e-9 || math.Abs(row.Ratio-c.ratio) > 1e-9 || row.N != 3 {
-			t.Errorf("%s of %s in %s: %+v, want median %v and ratio %v against %q", c.metric, c.contender, c.kase, row, c.median, c.ratio, c.baseline)
+			t.Errorf("%s of %s in %s: %+v, want median %v and ratio %v against %q", c.metric, c.target, c.caseName, row, c.median, c.ratio, c.baseline)
 		}
 	}
-	for _, absent := range []struct{ contender, kase, metric string }{
+	for _, absent := range []struct{ target, caseName, metric string }{
 		{"kernel", "egress", stats.TCPRival}, {"kernel", "node", stats.LossBelow}, {"plain", "routed", stats.LossBelow},
 		{"kernel", "routed", stats.NATKept}, {"plain", "routed", stats.HopsRival},
 	} {
-		if row, ok := stats.Find(rows, absent.contender, absent.kase, absent.metric); ok {
+		if row, ok := stats.Find(rows, absent.target, absent.caseName, absent.metric); ok {
 			t.Errorf("%+v, which nothing is to be held against", row)
 		}
 	}
@@ -71,7 +71,7 @@ func TestEgressRows(t *testing.T) {
 
 // A base that moved nothing gives no ratio, and none of what is computed from ratios.
 func TestEgressRowsOfNothing(t *testing.T) {
-	rows := stats.Summarise(ladder(map[string]map[string]float64{"selvage": {"node": 0, "tunnel": 5}}))
+	rows := stats.Summarise(stages(map[string]map[string]float64{"selvage": {"node": 0, "tunnel": 5}}))
 	if row, _ := stats.Find(rows, "selvage", "tunnel", stats.Decisive); row.Ratio != 0 || row.Median == 0 {
 		t.Errorf("%+v", row)
 	}
@@ -81,21 +81,21 @@ func TestEgressRowsOfNothing(t *testing.T) {
 }
 
 func TestClimbed(t *testing.T) {
-	for _, rung := range []stats.Rung{{Name: "node"}, {Name: "egress", Free: true}, {Name: "tunnel", Reverse: true}, {Name: "routed", Free: true, Reverse: true}} {
-		if read, ok := stats.Climbed(rung.Case()); !ok || read != rung {
-			t.Errorf("%s is read as %+v", rung.Case(), read)
+	for _, stage := range []stats.Stage{{Name: "node"}, {Name: "egress", Free: true}, {Name: "tunnel", Reverse: true}, {Name: "routed", Free: true, Reverse: true}} {
+		if read, ok := stats.Climbed(stage.Case()); !ok || read != stage {
+			t.Errorf("%s is read as %+v", stage.Case(), read)
 		}
 	}
-	for _, kase := range []string{"", "tcp", "node-reverse-free", "rules-1"} {
-		if rung, ok := stats.Climbed(kase); ok {
-			t.Errorf("%q is read as %+v", kase, rung)
+	for _, caseName := range []string{"", "tcp", "node-reverse-free", "rules-1"} {
+		if stage, ok := stats.Climbed(caseName); ok {
+			t.Errorf("%q is read as %+v", caseName, stage)
 		}
 	}
 }
 
 func TestRefuseEgress(t *testing.T) {
 	whole := map[string]map[string]float64{"selvage": {"node": 10, "tunnel": 9, "egress": 8}}
-	if why := stats.RefuseEgress(ladder(whole), "selvage", stats.Rung{}); why != "" {
+	if why := stats.RefuseEgress(stages(whole), "selvage", stats.Stage{}); why != "" {
 		t.Errorf("refused: %s", why)
 	}
 	for want, change := range map[string]func(*result.Result){
@@ -108,18 +108,18 @@ func TestRefuseEgress(t *testing.T) {
 		"no sample of round 3":     func(r *result.Result) { r.Samples = r.Samples[:6] },
 		"was not measured (tunnel": func(r *result.Result) { keepCase(r, "node") },
 	} {
-		r := ladder(whole)
+		r := stages(whole)
 		change(&r)
-		if why := stats.RefuseEgress(r, "selvage", stats.Rung{}); !strings.Contains(why, want) {
+		if why := stats.RefuseEgress(r, "selvage", stats.Stage{}); !strings.Contains(why, want) {
 			t.Errorf("%q, want %q", why, want)
 		}
 	}
 }
 
-func keepCase(r *result.Result, kase string) {
+func keepCase(r *result.Result, caseName string) {
 	var kept []result.Sample
 	for _, s := range r.Samples {
-		if s.Case == kase {
+		if s.Case == caseName {
 			kept = append(kept, s)
 		}
 	}

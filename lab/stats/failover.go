@@ -16,16 +16,16 @@ const Failover = "failover"
 // Metrics of that experiment: of the summary, and of a kill where they are in both. Times
 // are milliseconds.
 const (
-	GapP50     = "gap_p50"   // of the flows that were hit
-	GapP99     = "gap_p99"   //
-	GapMax     = "gap_max"   //
-	Survived   = "survived"  // share of the connections that went on, 0 … 1
-	StallP50   = "stall_p50" // of the connections
-	StallP99   = "stall_p99"
-	Lost       = "lost" // packets of all flows, there and back
-	HitFlows   = "hit"  // flows that lost packets or were silent
-	ReturnMax  = "return_gap_max"
-	ReturnLost = "return_lost"
+	OutageP50     = "outage_p50" // of the flows that were hit
+	OutageP99     = "outage_p99" //
+	OutageMax     = "outage_max" //
+	Survived      = "survived"   // share of the connections that went on, 0 … 1
+	StallP50      = "stall_p50"  // of the connections
+	StallP99      = "stall_p99"
+	Lost          = "lost"     // packets of all flows, there and back
+	AffectedFlows = "affected" // flows that lost packets or were silent
+	ReturnMax     = "return_gap_max"
+	ReturnLost    = "return_lost"
 	// ReturnSurvived is the share of the connections that outlived the return too.
 	ReturnSurvived = "return_survived"
 
@@ -39,10 +39,10 @@ const (
 	Repair = "repair"
 )
 
-// Series of a kill: one value a flow or connection, in ms. Gaps are those of the flows that
+// Series of a kill: one value a flow or connection, in ms. Outages are those of the flows that
 // were hit.
 const (
-	GapSeries    = "gap_ms"
+	OutageSeries = "outage_ms"
 	StallSeries  = "stall_ms"
 	ReturnSeries = "return_gap_ms"
 )
@@ -62,16 +62,16 @@ func FailoverSteps() []FailoverStep {
 }
 
 // Killed splits a case: "gateway" and "link-down" of "gateway/link-down".
-func Killed(kase string) (what, how string) {
-	what, how, _ = strings.Cut(kase, "/")
+func Killed(caseName string) (what, how string) {
+	what, how, _ = strings.Cut(caseName, "/")
 	return what, how
 }
 
 // FailoverCases are the cases of the summary: what was killed, in all ways, then each way.
 func FailoverCases(r result.Result) []string {
 	var cases []string
-	for _, kase := range Cases(r) {
-		if what, _ := Killed(kase); !slices.Contains(cases, what) {
+	for _, caseName := range Cases(r) {
+		if what, _ := Killed(caseName); !slices.Contains(cases, what) {
 			cases = append(cases, what)
 		}
 	}
@@ -79,11 +79,11 @@ func FailoverCases(r result.Result) []string {
 }
 
 // Kills are the good samples of a case of the summary.
-func Kills(r result.Result, contender, kase string) []result.Sample {
+func Kills(r result.Result, target, caseName string) []result.Sample {
 	var kills []result.Sample
 	for _, s := range r.Samples {
 		what, how := Killed(s.Case)
-		if s.Contender == contender && s.Error == "" && (kase == s.Case || kase == what && how != "") {
+		if s.Target == target && s.Error == "" && (caseName == s.Case || caseName == what && how != "") {
 			kills = append(kills, s)
 		}
 	}
@@ -101,7 +101,7 @@ func Pooled(kills []result.Sample, series string) []float64 {
 }
 
 // Quantile is the least of sorted values that the share q of them does not exceed, 0 of
-// none: no interpolation between a gap and a larger one.
+// none: no interpolation between an outage and a larger one.
 func Quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -122,14 +122,14 @@ func OfKills(kills []result.Sample, metric string) []float64 {
 
 // failoverRows summarise the kills. n is their number. Quantiles are over the flows of all
 // kills, and lo and hi the least and the largest of a kill; steps, losses and the returns'
-// gaps are medians over kills with their interval.
+// outages are medians over kills with their interval.
 func failoverRows(r result.Result) []result.Row {
 	var rows []result.Row
-	for _, kase := range FailoverCases(r) {
+	for _, caseName := range FailoverCases(r) {
 		for _, name := range Names(r) {
-			if kills := Kills(r, name, kase); len(kills) > 0 {
+			if kills := Kills(r, name, caseName); len(kills) > 0 {
 				for _, row := range killRows(kills) {
-					row.Contender, row.Case = name, kase
+					row.Target, row.Case = name, caseName
 					rows = append(rows, row)
 				}
 			}
@@ -139,15 +139,15 @@ func failoverRows(r result.Result) []result.Row {
 }
 
 func killRows(kills []result.Sample) []result.Row {
-	gaps, stalls := Pooled(kills, GapSeries), Pooled(kills, StallSeries)
+	outages, stalls := Pooled(kills, OutageSeries), Pooled(kills, StallSeries)
 	rows := []result.Row{
-		extremes(kills, GapP50, "ms", Quantile(gaps, 0.5)), extremes(kills, GapP99, "ms", Quantile(gaps, 0.99)),
-		extremes(kills, GapMax, "ms", Quantile(gaps, 1)), extremes(kills, Survived, "share", share(kills)),
+		extremes(kills, OutageP50, "ms", Quantile(outages, 0.5)), extremes(kills, OutageP99, "ms", Quantile(outages, 0.99)),
+		extremes(kills, OutageMax, "ms", Quantile(outages, 1)), extremes(kills, Survived, "share", share(kills)),
 		extremes(kills, StallP50, "ms", Quantile(stalls, 0.5)), extremes(kills, StallP99, "ms", Quantile(stalls, 0.99)),
 		extremes(kills, ReturnMax, "ms", Quantile(Pooled(kills, ReturnSeries), 1)),
 		extremes(kills, ReturnSurvived, "share", least(OfKills(kills, ReturnSurvived))),
 	}
-	for _, m := range []struct{ name, unit string }{{Lost, "count"}, {HitFlows, "count"}, {ReturnLost, "count"}, {Repair, "ms"}} {
+	for _, m := range []struct{ name, unit string }{{Lost, "count"}, {AffectedFlows, "count"}, {ReturnLost, "count"}, {Repair, "ms"}} {
 		rows = append(rows, overKills(kills, m.name, m.unit))
 	}
 	for _, step := range FailoverSteps() {
@@ -194,10 +194,10 @@ func overKills(kills []result.Sample, metric, unit string) result.Row {
 const noisyFloor = 20
 
 // RefuseFailover says, without a final stop, why nothing may be concluded from the kills of
-// a contender, or "" when something may.
-func RefuseFailover(r result.Result, contender string) string {
+// a target, or "" when something may.
+func RefuseFailover(r result.Result, target string) string {
 	for _, s := range r.Samples {
-		if s.Contender == contender && s.Error != "" {
+		if s.Target == target && s.Error != "" {
 			return fmt.Sprintf("kill %d (%s) has an error (%s)", s.Round, s.Case, strings.TrimSpace(s.Error))
 		}
 	}
@@ -205,13 +205,13 @@ func RefuseFailover(r result.Result, contender string) string {
 	if len(cases) == 0 {
 		return "the result holds no kills"
 	}
-	kills := Kills(r, contender, cases[0])
+	kills := Kills(r, target, cases[0])
 	if len(kills) < MinRounds {
 		return fmt.Sprintf("%d of the at least %d kills that a verdict needs were made", len(kills), MinRounds)
 	}
 	noise := Median(OfKills(kills, Noise)).Median
-	if gap := Quantile(Pooled(kills, GapSeries), 0.5); noise > max(noisyFloor, gap/2) {
-		return fmt.Sprintf("flows were silent for %s ms already in the second before the kills (median), so their gaps of %s ms say little of the kills", Figure(noise), Figure(gap))
+	if outage := Quantile(Pooled(kills, OutageSeries), 0.5); noise > max(noisyFloor, outage/2) {
+		return fmt.Sprintf("flows were silent for %s ms already in the second before the kills (median), so their outages of %s ms say little of the kills", Figure(noise), Figure(outage))
 	}
 	return ""
 }

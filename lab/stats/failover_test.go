@@ -8,17 +8,17 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// killed makes a kill with the gaps of the flows that it hit, of whose hundred connections
+// killed makes a kill with the outages of the flows that it hit, of whose hundred connections
 // so many went on.
-func killed(round int, kase string, on float64, gaps ...float64) result.Sample {
+func killed(round int, caseName string, on float64, outages ...float64) result.Sample {
 	s := result.Sample{
-		Contender: "selvage", Case: kase, Round: round, Series: map[string][]float64{GapSeries: gaps, StallSeries: {50, 100}, ReturnSeries: {float64(round), 0}},
+		Target: "selvage", Case: caseName, Round: round, Series: map[string][]float64{OutageSeries: outages, StallSeries: {50, 100}, ReturnSeries: {float64(round), 0}},
 		Metrics: map[string]float64{
-			Connections: 100, WentOn: on, Survived: on / 100, HitFlows: float64(len(gaps)), Noise: 1, ReturnMax: float64(round), ReturnSurvived: on / 100,
-			GapP50: Quantile(gaps, 0.5), GapP99: Quantile(gaps, 0.99), GapMax: Quantile(gaps, 1), StallP50: 50, StallP99: 100, Lost: 10,
+			Connections: 100, WentOn: on, Survived: on / 100, AffectedFlows: float64(len(outages)), Noise: 1, ReturnMax: float64(round), ReturnSurvived: on / 100,
+			OutageP50: Quantile(outages, 0.5), OutageP99: Quantile(outages, 0.99), OutageMax: Quantile(outages, 1), StallP50: 50, StallP99: 100, Lost: 10,
 		},
 	}
-	if len(gaps) > 0 {
+	if len(outages) > 0 {
 		s.Metrics["step_noticed"], s.Metrics[Repair] = 150+float64(round), 160
 	}
 	return s
@@ -46,7 +46,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// Gaps are pooled over all kills of a thing, and over those of each way.
+// Outages are pooled over all kills of a thing, and over those of each way.
 func TestFailoverRows(t *testing.T) {
 	r := failoverOf(
 		killed(1, "gateway/link-down", 100, 100, 200), killed(2, "gateway/blackhole", 90, 300, 400),
@@ -56,26 +56,26 @@ func TestFailoverRows(t *testing.T) {
 	r.Samples = append(r.Samples, broken)
 	rows := Summarise(r)
 	for _, c := range []struct {
-		kase, metric   string
-		median, lo, hi float64
-		n              int
+		caseName, metric string
+		median, lo, hi   float64
+		n                int
 	}{
-		{"gateway", GapP50, 200, 0, 300, 4},
-		{"gateway", GapMax, 400, 0, 400, 4},
+		{"gateway", OutageP50, 200, 0, 300, 4},
+		{"gateway", OutageMax, 400, 0, 400, 4},
 		{"gateway", Survived, 0.975, 0.9, 1, 4},
 		{"gateway", ReturnMax, 4, 1, 4, 4},
 		{"gateway", ReturnSurvived, 0.9, 0.9, 1, 4},
-		{"gateway", HitFlows, 1.5, 0, 2, 4},
+		{"gateway", AffectedFlows, 1.5, 0, 2, 4},
 		{"gateway", "step_noticed", 152, 151, 153, 3},
 		{"gateway", Repair, 160, 160, 160, 3},
-		{"gateway/link-down", GapP50, 150, 100, 150, 2},
-		{"gateway/link-down", GapMax, 200, 150, 200, 2},
+		{"gateway/link-down", OutageP50, 150, 100, 150, 2},
+		{"gateway/link-down", OutageMax, 200, 150, 200, 2},
 		{"gateway/blackhole", Survived, 0.9, 0.9, 0.9, 1},
-		{"gateway/kill", GapMax, 0, 0, 0, 1},
+		{"gateway/kill", OutageMax, 0, 0, 0, 1},
 	} {
-		row, ok := Find(rows, "selvage", c.kase, c.metric)
+		row, ok := Find(rows, "selvage", c.caseName, c.metric)
 		if !ok || row.Median != c.median || row.Lo != c.lo || row.Hi != c.hi || row.N != c.n {
-			t.Errorf("%s %s: %+v, want %+v", c.kase, c.metric, row, c)
+			t.Errorf("%s %s: %+v, want %+v", c.caseName, c.metric, row, c)
 		}
 	}
 	if row, ok := Find(rows, "selvage", "gateway/kill", "step_noticed"); ok {
@@ -119,7 +119,7 @@ func TestRefuseFailover(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if got := fmt.Sprint(Pooled(kills, GapSeries)); !strings.HasPrefix(got, "[200 200") || len(Pooled(kills, GapSeries)) != 10 {
+	if got := fmt.Sprint(Pooled(kills, OutageSeries)); !strings.HasPrefix(got, "[200 200") || len(Pooled(kills, OutageSeries)) != 10 {
 		t.Errorf("pooled %s", got)
 	}
 }

@@ -12,10 +12,10 @@ import (
 // Latency is the name of the experiment on what a firewall adds to a round trip.
 const Latency = "latency"
 
-// Nftables is its contender that the others' rates are held against.
+// Nftables is its target that the others' rates are held against.
 const Nftables = "kernel"
 
-// Scenarios of study S3, each without a firewall and with one of ScenarioRules rules.
+// Scenarios of the NSX firewall study, each without a firewall and with one of ScenarioRules rules.
 const (
 	SameHost = "same-host"
 	TwoHosts = "two-hosts"
@@ -29,7 +29,7 @@ const (
 	RRP50    = "rr_p50"    // µs, TCP_RR of 1024 bytes both ways
 	RRP1     = "rr_p1"     // µs, of its fastest hundredth, which others' work on the cores hardly touches
 	RR1P50   = "rr1_p50"   // µs, of 1 byte
-	RRAdded  = "rr_added"  // µs over the same contender without a firewall
+	RRAdded  = "rr_added"  // µs over the same target without a firewall
 	RR1Added = "rr1_added" // µs
 	// RRP1Added is the same of the fastest hundredth, in µs.
 	RRP1Added = "rr_p1_added"
@@ -81,28 +81,28 @@ func (s Setting) Without() Setting {
 
 // Policed reads a case of the latency experiment. "two-hosts-off" and "two-hosts-on" are
 // other names of rules-0 and rules-100.
-func Policed(kase string) (Setting, bool) {
+func Policed(caseName string) (Setting, bool) {
 	s, named := Setting{Scenario: TwoHosts, Pairs: 1}, false
 	for _, scenario := range []string{SameHost, TwoHosts} {
-		if rest, ok := strings.CutPrefix(kase, scenario+"-"); ok {
-			s.Scenario, kase, named = scenario, rest, true
+		if rest, ok := strings.CutPrefix(caseName, scenario+"-"); ok {
+			s.Scenario, caseName, named = scenario, rest, true
 		}
 	}
-	if rest, pairs, ok := strings.Cut(kase, "-x"); ok {
+	if rest, pairs, ok := strings.Cut(caseName, "-x"); ok {
 		n, err := strconv.Atoi(pairs)
 		if err != nil || n < 2 {
 			return Setting{}, false
 		}
-		kase, s.Pairs = rest, n
+		caseName, s.Pairs = rest, n
 	}
 	switch {
-	case named && kase == "off":
+	case named && caseName == "off":
 		return s, true
-	case named && kase == "on":
+	case named && caseName == "on":
 		s.Rules = ScenarioRules
 		return s, true
 	}
-	rules, ok := strings.CutPrefix(kase, "rules-")
+	rules, ok := strings.CutPrefix(caseName, "rules-")
 	n, err := strconv.Atoi(rules)
 	if !ok || err != nil || n < 0 {
 		return Setting{}, false
@@ -115,8 +115,8 @@ func Policed(kase string) (Setting, bool) {
 // of rules between two hosts.
 func Settings(r result.Result) []Setting {
 	var all []Setting
-	for _, kase := range Cases(r) {
-		if s, ok := Policed(kase); ok && !slices.Contains(all, s) {
+	for _, caseName := range Cases(r) {
+		if s, ok := Policed(caseName); ok && !slices.Contains(all, s) {
 			all = append(all, s)
 		}
 	}
@@ -149,22 +149,22 @@ func scenarioAsked(r result.Result, scenario string) bool {
 }
 
 // policedValues are Values, also by the other names of a case.
-func policedValues(r result.Result, contender, kase, metric string) map[int]float64 {
-	return Values(r, contender, sampled(kase), metric)
+func policedValues(r result.Result, target, caseName, metric string) map[int]float64 {
+	return Values(r, target, sampled(caseName), metric)
 }
 
 // sampled is the name that a case's samples have.
-func sampled(kase string) string {
-	if s, ok := Policed(kase); ok {
+func sampled(caseName string) string {
+	if s, ok := Policed(caseName); ok {
 		return s.Case()
 	}
-	return kase
+	return caseName
 }
 
-// bareName is the name of a case's like without a firewall: its other name, if kase is one.
-func bareName(kase string) string {
-	s, _ := Policed(kase)
-	if s.Case() != kase {
+// bareName is the name of a case's like without a firewall: its other name, if caseName is one.
+func bareName(caseName string) string {
+	s, _ := Policed(caseName)
+	if s.Case() != caseName {
 		return s.Without().title("")
 	}
 	return s.Without().Case()
@@ -174,8 +174,8 @@ func bareName(kase string) string {
 func latencyMetrics(r result.Result) []Metric {
 	var metrics []Metric
 	for _, m := range LatencyMetrics() {
-		for _, kase := range policedCases(r) {
-			m.Case = kase
+		for _, caseName := range policedCases(r) {
+			m.Case = caseName
 			metrics = append(metrics, m)
 		}
 	}
@@ -218,8 +218,8 @@ func LatencyMetrics() []Metric {
 	return metrics
 }
 
-// latencyRows summarise the latency experiment. A row's baseline is the same contender's
-// case without a firewall, as "contender:case". After the metrics come the rows of
+// latencyRows summarise the latency experiment. A row's baseline is the same target's
+// case without a firewall, as "target:case". After the metrics come the rows of
 // what is added, and those of rates against Nftables in the same case.
 func latencyRows(r result.Result) []result.Row {
 	var rows []result.Row
@@ -232,7 +232,7 @@ func latencyRows(r result.Result) []result.Row {
 				continue
 			}
 			iv := Median(list(values))
-			row := result.Row{Contender: name, Case: m.Case, Metric: m.Name, Unit: m.Unit, Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N}
+			row := result.Row{Target: name, Case: m.Case, Metric: m.Name, Unit: m.Unit, Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N}
 			if setting.Rules == 0 {
 				row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
 			} else if base := policedValues(r, name, bare, m.Name); len(base) > 0 {
@@ -245,30 +245,30 @@ func latencyRows(r result.Result) []result.Row {
 	return append(append(rows, addedRows(r)...), rivalRows(r)...)
 }
 
-// Added is what a case's metric has over the same contender without a firewall, by the
+// Added is what a case's metric has over the same target without a firewall, by the
 // median of the differences of same rounds.
-func Added(r result.Result, contender, kase, metric string) Interval {
-	setting, ok := Policed(kase)
+func Added(r result.Result, target, caseName, metric string) Interval {
+	setting, ok := Policed(caseName)
 	if !ok || setting.Rules == 0 {
 		return Interval{}
 	}
 	_, differences, _ := pair(
-		policedValues(r, contender, kase, metric), policedValues(r, contender, setting.Without().Case(), metric))
+		policedValues(r, target, caseName, metric), policedValues(r, target, setting.Without().Case(), metric))
 	return Median(differences)
 }
 
 func addedRows(r result.Result) []result.Row {
 	var rows []result.Row
 	for _, added := range []struct{ name, of string }{{RRAdded, RRP50}, {RRP1Added, RRP1}, {RR1Added, RR1P50}} {
-		for _, kase := range policedCases(r) {
+		for _, caseName := range policedCases(r) {
 			for _, name := range Names(r) {
-				iv := Added(r, name, kase, added.of)
+				iv := Added(r, name, caseName, added.of)
 				if iv.N == 0 {
 					continue
 				}
 				rows = append(rows, result.Row{
-					Contender: name, Case: kase, Metric: added.name, Unit: "µs", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
-					Baseline: name + ":" + bareName(kase), Distinguishable: apart(iv, 0),
+					Target: name, Case: caseName, Metric: added.name, Unit: "µs", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+					Baseline: name + ":" + bareName(caseName), Distinguishable: apart(iv, 0),
 				})
 			}
 		}
@@ -278,8 +278,8 @@ func addedRows(r result.Result) []result.Row {
 
 // Rival is a metric as multiple of Nftables' in the same case, by the median of the ratios of
 // same rounds.
-func Rival(r result.Result, contender, kase, metric string) Interval {
-	return Against(r, contender, Nftables, sampled(kase), metric)
+func Rival(r result.Result, target, caseName, metric string) Interval {
+	return Against(r, target, Nftables, sampled(caseName), metric)
 }
 
 // rivalRows hold rates against Nftables.
@@ -288,15 +288,15 @@ func rivalRows(r result.Result) []result.Row {
 	for _, rate := range []struct{ name, of string }{
 		{"crr_vs_kernel", CRRRate}, {"conn_vs_kernel", ConnRate}, {"udp_vs_kernel", UDPRate}, {"tcp_vs_kernel", Decisive},
 	} {
-		for _, kase := range policedCases(r) {
+		for _, caseName := range policedCases(r) {
 			for _, name := range Names(r) {
-				iv := Rival(r, name, kase, rate.of)
+				iv := Rival(r, name, caseName, rate.of)
 				if name == Nftables || iv.N == 0 {
 					continue
 				}
 				rows = append(rows, result.Row{
-					Contender: name, Case: kase, Metric: rate.name, Unit: "×", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
-					Baseline: Nftables + ":" + kase, Ratio: iv.Median, RatioLo: iv.Lo, RatioHi: iv.Hi, Distinguishable: apart(iv, 1),
+					Target: name, Case: caseName, Metric: rate.name, Unit: "×", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+					Baseline: Nftables + ":" + caseName, Ratio: iv.Median, RatioLo: iv.Lo, RatioHi: iv.Hi, Distinguishable: apart(iv, 1),
 				})
 			}
 		}
@@ -308,10 +308,10 @@ func rivalRows(r result.Result) []result.Row {
 // (not none: that there is a firewall at all is another cost) and with the most: of a round
 // trip (RRP50), a connection (CRRRate, ConnRate) or a packet (UDPRate). most are those rules, 0
 // when the sweep has no two such cases.
-func PerRule(r result.Result, contender, metric string) (iv Interval, most int) {
+func PerRule(r result.Result, target, metric string) (iv Interval, most int) {
 	fewest := 0
 	for _, s := range Settings(r) { // by rules
-		if !s.InSweep() || s.Rules == 0 || len(Values(r, contender, s.Case(), metric)) == 0 {
+		if !s.InSweep() || s.Rules == 0 || len(Values(r, target, s.Case(), metric)) == 0 {
 			continue
 		}
 		if fewest == 0 {
@@ -323,7 +323,7 @@ func PerRule(r result.Result, contender, metric string) (iv Interval, most int) 
 		return Interval{}, 0
 	}
 	times := func(rules int) map[int]float64 {
-		return inMicroseconds(metric, Values(r, contender, Setting{TwoHosts, rules, 1}.Case(), metric))
+		return inMicroseconds(metric, Values(r, target, Setting{TwoHosts, rules, 1}.Case(), metric))
 	}
 	_, differences, _ := pair(times(most), times(fewest))
 	for i := range differences {
@@ -351,14 +351,14 @@ func inMicroseconds(metric string, values map[int]float64) map[int]float64 {
 const latencyReason = "A firewall's part of a round trip is a few percent, which such noise hides or feigns"
 
 // RefuseLatency says, without a final stop, why nothing may be concluded about what a case
-// adds for a contender, or "" when something may.
-func RefuseLatency(r result.Result, contender, kase string) string {
-	setting, ok := Policed(kase)
+// adds for a target, or "" when something may.
+func RefuseLatency(r result.Result, target, caseName string) string {
+	setting, ok := Policed(caseName)
 	if !ok {
-		return kase + " is no case of this experiment"
+		return caseName + " is no case of this experiment"
 	}
 	for _, s := range []Setting{setting.Without(), setting} {
-		if why := unreliable(r, contender, decisive{s.Case(), RRP50, "round trip", latencyReason}); why != "" {
+		if why := unreliable(r, target, decisive{s.Case(), RRP50, "round trip", latencyReason}); why != "" {
 			return why + " (" + s.Case() + ")"
 		}
 	}

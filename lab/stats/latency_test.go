@@ -11,10 +11,10 @@ import (
 )
 
 // policed makes one sample per value of a metric, rounds from 1.
-func policed(contender, kase, metric string, values ...float64) []result.Sample {
-	samples := tcp(contender, metric, values...)
+func policed(target, caseName, metric string, values ...float64) []result.Sample {
+	samples := tcp(target, metric, values...)
 	for i := range samples {
-		samples[i].Case = kase
+		samples[i].Case = caseName
 	}
 	return samples
 }
@@ -26,7 +26,7 @@ func latencyResult(groups ...[]result.Sample) result.Result {
 }
 
 func TestPoliced(t *testing.T) {
-	for kase, want := range map[string]Setting{
+	for caseName, want := range map[string]Setting{
 		"rules-0":             {TwoHosts, 0, 1},
 		"rules-100000":        {TwoHosts, 100000, 1},
 		"same-host-off":       {SameHost, 0, 1},
@@ -42,9 +42,9 @@ func TestPoliced(t *testing.T) {
 		"on-x4":               {},
 		"tcp":                 {},
 	} {
-		got, ok := Policed(kase)
+		got, ok := Policed(caseName)
 		if ok != (want != Setting{}) || ok && got != want {
-			t.Errorf("%s: %+v, %t, want %+v", kase, got, ok, want)
+			t.Errorf("%s: %+v, %t, want %+v", caseName, got, ok, want)
 		}
 	}
 	for _, s := range []Setting{{TwoHosts, 0, 1}, {TwoHosts, 100, 1}, {TwoHosts, 100, 4}, {SameHost, 0, 1}, {SameHost, 100, 1}, {SameHost, 100, 4}, {SameHost, 9, 1}} {
@@ -65,28 +65,28 @@ func TestSummariseLatency(t *testing.T) {
 	))
 	for _, want := range []result.Row{
 		// The rounds differ by more than the rules: pairs show that.
-		{Contender: "kernel", Case: "rules-100", Metric: RRAdded, Unit: "µs", Median: 2, Lo: 1, Hi: 4, N: 3, Baseline: "kernel:rules-0", Distinguishable: true},
-		{Contender: "kernel", Case: "two-hosts-on", Metric: RRAdded, Unit: "µs", Median: 2, Lo: 1, Hi: 4, N: 3, Baseline: "kernel:two-hosts-off", Distinguishable: true},
-		{Contender: "selvage", Case: "rules-100", Metric: RRAdded, Unit: "µs", Median: 0.5, Lo: -1, Hi: 0.5, N: 3, Baseline: "selvage:rules-0"},
-		{Contender: "selvage", Case: "rules-100", Metric: RRP1Added, Unit: "µs", Median: 0.5, Lo: 0.25, Hi: 0.5, N: 3, Baseline: "selvage:rules-0", Distinguishable: true},
-		{Contender: "selvage", Case: "same-host-on", Metric: RRAdded, Unit: "µs", Median: 1, Lo: 1, Hi: 1, N: 1, Baseline: "selvage:same-host-off"},
-		{Contender: "selvage", Case: "rules-100", Metric: ConnRate, Unit: "1/s", Median: 10, Lo: 10, Hi: 10, N: 3, Baseline: "selvage:rules-0",
+		{Target: "kernel", Case: "rules-100", Metric: RRAdded, Unit: "µs", Median: 2, Lo: 1, Hi: 4, N: 3, Baseline: "kernel:rules-0", Distinguishable: true},
+		{Target: "kernel", Case: "two-hosts-on", Metric: RRAdded, Unit: "µs", Median: 2, Lo: 1, Hi: 4, N: 3, Baseline: "kernel:two-hosts-off", Distinguishable: true},
+		{Target: "selvage", Case: "rules-100", Metric: RRAdded, Unit: "µs", Median: 0.5, Lo: -1, Hi: 0.5, N: 3, Baseline: "selvage:rules-0"},
+		{Target: "selvage", Case: "rules-100", Metric: RRP1Added, Unit: "µs", Median: 0.5, Lo: 0.25, Hi: 0.5, N: 3, Baseline: "selvage:rules-0", Distinguishable: true},
+		{Target: "selvage", Case: "same-host-on", Metric: RRAdded, Unit: "µs", Median: 1, Lo: 1, Hi: 1, N: 1, Baseline: "selvage:same-host-off"},
+		{Target: "selvage", Case: "rules-100", Metric: ConnRate, Unit: "1/s", Median: 10, Lo: 10, Hi: 10, N: 3, Baseline: "selvage:rules-0",
 			Ratio: 10.0 / 11, RatioLo: 10.0 / 11, RatioHi: 10.0 / 11, Distinguishable: true},
-		{Contender: "selvage", Case: "rules-0", Metric: ConnRate, Unit: "1/s", Median: 11, Lo: 11, Hi: 11, N: 3, Ratio: 1, RatioLo: 1, RatioHi: 1},
-		{Contender: "selvage", Case: "rules-100", Metric: "conn_vs_kernel", Unit: "×", Median: 2, Lo: 2, Hi: 2, N: 3, Baseline: "kernel:rules-100",
+		{Target: "selvage", Case: "rules-0", Metric: ConnRate, Unit: "1/s", Median: 11, Lo: 11, Hi: 11, N: 3, Ratio: 1, RatioLo: 1, RatioHi: 1},
+		{Target: "selvage", Case: "rules-100", Metric: "conn_vs_kernel", Unit: "×", Median: 2, Lo: 2, Hi: 2, N: 3, Baseline: "kernel:rules-100",
 			Ratio: 2, RatioLo: 2, RatioHi: 2, Distinguishable: true},
-		{Contender: "selvage", Case: "two-hosts-off", Metric: RRP50, Unit: "µs", Median: 10, Lo: 10, Hi: 20, N: 3, Ratio: 1, RatioLo: 1, RatioHi: 1},
+		{Target: "selvage", Case: "two-hosts-off", Metric: RRP50, Unit: "µs", Median: 10, Lo: 10, Hi: 20, N: 3, Ratio: 1, RatioLo: 1, RatioHi: 1},
 	} {
-		got, ok := Find(rows, want.Contender, want.Case, want.Metric)
+		got, ok := Find(rows, want.Target, want.Case, want.Metric)
 		if diff := cmp.Diff(want, got, cmp.Comparer(near)); !ok || diff != "" {
-			t.Errorf("%s of %s in %s: %t %s", want.Metric, want.Contender, want.Case, ok, diff)
+			t.Errorf("%s of %s in %s: %t %s", want.Metric, want.Target, want.Case, ok, diff)
 		}
 	}
 	for i, row := range rows {
 		if slices.ContainsFunc(rows[:i], func(r result.Row) bool {
-			return r.Contender == row.Contender && r.Case == row.Case && r.Metric == row.Metric
+			return r.Target == row.Target && r.Case == row.Case && r.Metric == row.Metric
 		}) {
-			t.Errorf("two rows %s %s %s", row.Contender, row.Case, row.Metric)
+			t.Errorf("two rows %s %s %s", row.Target, row.Case, row.Metric)
 		}
 	}
 	if _, ok := Find(rows, "kernel", "rules-100", "conn_vs_kernel"); ok {

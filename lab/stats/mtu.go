@@ -24,7 +24,7 @@ const (
 	Reverse     = "-reverse"
 )
 
-// BlackHole is the summary's metric that says whether a contender has one: 1 when any
+// BlackHole is the summary's metric that says whether a target has one: 1 when any
 // transfer of HoleCase stalled, else 0.
 const BlackHole = "black_hole"
 
@@ -49,16 +49,18 @@ func Stalled(s result.Sample) (at float64, stalled bool) {
 }
 
 // IsHole says whether a case decides about the black hole.
-func IsHole(kase string) bool {
-	return kase == HoleCase || kase != OffloadCase && strings.HasPrefix(kase, HoleCase+"-")
+func IsHole(caseName string) bool {
+	return caseName == HoleCase || caseName != OffloadCase && strings.HasPrefix(caseName, HoleCase+"-")
 }
 
 // IsSize says whether a case looks for the largest size.
-func IsSize(kase string) bool { return kase == SizeCase || strings.HasPrefix(kase, SizeCase+"-") }
+func IsSize(caseName string) bool {
+	return caseName == SizeCase || strings.HasPrefix(caseName, SizeCase+"-")
+}
 
 // Swept reads the case of a sweep: payload in bytes and flows.
-func Swept(kase string) (size, flows int, ok bool) {
-	rest, ok := strings.CutPrefix(kase, SweepPrefix)
+func Swept(caseName string) (size, flows int, ok bool) {
+	rest, ok := strings.CutPrefix(caseName, SweepPrefix)
 	a, b, found := strings.Cut(rest, "x")
 	size, errSize := strconv.Atoi(a)
 	flows, errFlows := strconv.Atoi(b)
@@ -80,24 +82,24 @@ func Cases(r result.Result) []string {
 // every search found.
 func mtuMetrics(r result.Result) []Metric {
 	var throughput, segments, sizes []Metric
-	for _, kase := range Cases(r) {
-		if IsSize(kase) {
-			sizes = append(sizes, Metric{kase, "largest_size", "bytes", "Largest packet that arrives, " + kase, true})
+	for _, caseName := range Cases(r) {
+		if IsSize(caseName) {
+			sizes = append(sizes, Metric{caseName, "largest_size", "bytes", "Largest packet that arrives, " + caseName, true})
 			continue
 		}
-		throughput = append(throughput, Metric{kase, Decisive, "Gbit/s", "TCP throughput, " + kase, true})
-		segments = append(segments, Metric{kase, "mss", "bytes", "TCP segment size, " + kase, true})
+		throughput = append(throughput, Metric{caseName, Decisive, "Gbit/s", "TCP throughput, " + caseName, true})
+		segments = append(segments, Metric{caseName, "mss", "bytes", "TCP segment size, " + caseName, true})
 	}
 	return slices.Concat(throughput, segments, sizes)
 }
 
-// holeRows say which contenders have a black hole. n is the number of transfers.
+// holeRows say which targets have a black hole. n is the number of transfers.
 func holeRows(r result.Result) []result.Row {
 	var rows []result.Row
 	for _, name := range Names(r) {
-		row := result.Row{Contender: name, Case: HoleCase, Metric: BlackHole, Unit: "1 or 0", Lo: 1}
+		row := result.Row{Target: name, Case: HoleCase, Metric: BlackHole, Unit: "1 or 0", Lo: 1}
 		for _, s := range r.Samples {
-			if s.Contender != name || !IsHole(s.Case) || s.Error != "" {
+			if s.Target != name || !IsHole(s.Case) || s.Error != "" {
 				continue
 			}
 			row.N++

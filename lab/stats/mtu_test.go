@@ -32,20 +32,20 @@ func TestStalled(t *testing.T) {
 }
 
 func TestSwept(t *testing.T) {
-	for kase, want := range map[string][2]int{"sweep-536x4": {536, 4}, "sweep-8898x1": {8898, 1}, "sweep-x1": {}, "hole": {}, "sweep-536": {}, "536x4": {}} {
-		size, flows, ok := Swept(kase)
+	for caseName, want := range map[string][2]int{"sweep-536x4": {536, 4}, "sweep-8898x1": {8898, 1}, "sweep-x1": {}, "hole": {}, "sweep-536": {}, "536x4": {}} {
+		size, flows, ok := Swept(caseName)
 		if ok != (want[0] > 0) || ok && [2]int{size, flows} != want {
-			t.Errorf("%s: %d, %d, %v, want %v", kase, size, flows, ok, want)
+			t.Errorf("%s: %d, %d, %v, want %v", caseName, size, flows, ok, want)
 		}
 	}
 }
 
-// A contender has a black hole when one of the deciding transfers stalled; offload
+// A target has a black hole when one of the deciding transfers stalled; offload
 // and failed samples do not decide.
 func TestBlackHole(t *testing.T) {
 	stall, flow := []float64{1, 0, 0, 0}, []float64{1, 1, 1, 1}
-	sample := func(contender, kase string, series []float64) result.Sample {
-		return result.Sample{Contender: contender, Case: kase, Round: 1, Duration: 1, Metrics: map[string]float64{"tcp_throughput": 1, "mss": 1448}, Series: map[string][]float64{"tcp_gbps": series}}
+	sample := func(target, caseName string, series []float64) result.Sample {
+		return result.Sample{Target: target, Case: caseName, Round: 1, Duration: 1, Metrics: map[string]float64{"tcp_throughput": 1, "mss": 1448}, Series: map[string][]float64{"tcp_gbps": series}}
 	}
 	failed := sample("dead", "hole", stall)
 	failed.Error = "no route"
@@ -54,23 +54,23 @@ func TestBlackHole(t *testing.T) {
 		sample("kernel", "hole", stall), sample("kernel", "hole-v6-reverse", stall),
 		sample("oneway", "hole", flow), sample("oneway", "hole-v6", stall),
 		sample("offload", "hole", flow), sample("offload", "hole-offload", stall),
-		sample("cured", "hole", flow), sample("cured", "clamp", stall),
+		sample("fixed", "hole", flow), sample("fixed", "clamp", stall),
 		failed,
 	}}
 	got := map[string][4]float64{}
 	for _, row := range Summarise(r) {
 		if row.Metric == BlackHole {
-			got[row.Contender] = [4]float64{row.Median, row.Lo, row.Hi, float64(row.N)}
+			got[row.Target] = [4]float64{row.Median, row.Lo, row.Hi, float64(row.N)}
 		}
 	}
-	want := map[string][4]float64{"plain": {0, 0, 0, 2}, "kernel": {1, 1, 1, 2}, "oneway": {1, 0, 1, 2}, "offload": {0, 0, 0, 1}, "cured": {0, 0, 0, 1}}
+	want := map[string][4]float64{"plain": {0, 0, 0, 2}, "kernel": {1, 1, 1, 2}, "oneway": {1, 0, 1, 2}, "offload": {0, 0, 0, 1}, "fixed": {0, 0, 0, 1}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if row, ok := Find(Summarise(r), "kernel", "hole", "mss"); !ok || row.Median != 1448 || row.Unit != "bytes" {
 		t.Errorf("MSS: %+v", row)
 	}
-	if _, ok := Find(Summarise(r), "cured", "clamp", "tcp_throughput"); !ok {
-		t.Error("no throughput of a cure")
+	if _, ok := Find(Summarise(r), "fixed", "clamp", "tcp_throughput"); !ok {
+		t.Error("no throughput of a fix")
 	}
 }

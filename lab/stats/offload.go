@@ -9,14 +9,14 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// Offload is the name of the experiment on offloads and the sizes of writes, study S2's.
+// Offload is the name of the experiment on offloads and the sizes of writes, the QLogic study's.
 const Offload = "offload"
 
-// OffloadBaseline is the contender that its ratios are against, in the same state.
+// OffloadBaseline is the target that its ratios are against, in the same state.
 const OffloadBaseline = "kernel"
 
 // Metrics of that experiment. The gains are rows of the summary only: ratios to the same
-// contender with all offloads off, from the same rounds.
+// target with all offloads off, from the same rounds.
 const (
 	Throughput       = "throughput" // Gbit/s of payload received, all streams together
 	Processor        = "cpu"        // percent of all cores
@@ -116,8 +116,8 @@ func SizeWords(size int) string {
 }
 
 // Streamed reads a case of the offload experiment.
-func Streamed(kase string) (Stream, bool) {
-	parts := strings.Split(kase, "/")
+func Streamed(caseName string) (Stream, bool) {
+	parts := strings.Split(caseName, "/")
 	if len(parts) != 4 || parts[3] != "one-way" && parts[3] != "both-ways" {
 		return Stream{}, false
 	}
@@ -139,8 +139,8 @@ func Streamed(kase string) (Stream, bool) {
 func Streams(r result.Result) []Stream {
 	var all []Stream
 	var encapsulations []string
-	for _, kase := range Cases(r) {
-		if s, ok := Streamed(kase); ok && s.Size > 0 {
+	for _, caseName := range Cases(r) {
+		if s, ok := Streamed(caseName); ok && s.Size > 0 {
 			all = append(all, s)
 			encapsulations = append(encapsulations, s.Encapsulation)
 		}

@@ -51,7 +51,7 @@ type offloads struct {
 	sizes []int
 }
 
-// figures are a metric's rows of all contenders in a case.
+// figures are a metric's rows of all targets in a case.
 func (o offloads) figures(s Stream, m Metric) []result.Row {
 	var rows []result.Row
 	for _, name := range Names(o.Result) {
@@ -60,7 +60,7 @@ func (o offloads) figures(s Stream, m Metric) []result.Row {
 			continue
 		}
 		row := result.Row{
-			Contender: name, Case: s.Case(), Metric: m.Name, Unit: m.Unit,
+			Target: name, Case: s.Case(), Metric: m.Name, Unit: m.Unit,
 			Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
 		}
 		if name == OffloadBaseline {
@@ -74,7 +74,7 @@ func (o offloads) figures(s Stream, m Metric) []result.Row {
 	return rows
 }
 
-// gains are the rows that compare two states of each contender in a metric.
+// gains are the rows that compare two states of each target in a metric.
 func (o offloads) gains(s Stream, with, without, metric, of string) []result.Row {
 	var rows []result.Row
 	after, before := s, s
@@ -85,7 +85,7 @@ func (o offloads) gains(s Stream, with, without, metric, of string) []result.Row
 			continue
 		}
 		rows = append(rows, result.Row{
-			Contender: name, Case: s.Case(), Metric: metric, Unit: "×", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
+			Target: name, Case: s.Case(), Metric: metric, Unit: "×", Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
 			Baseline: name + ":" + before.Case(), Ratio: iv.Median, RatioLo: iv.Lo, RatioHi: iv.Hi, Distinguishable: apart(iv, 1),
 		})
 	}
@@ -143,20 +143,20 @@ func (o offloads) mean(of func(size int) map[int]float64) map[int]float64 {
 	return sums
 }
 
-// OffloadPairs is how many rounds have throughput of both a contender and the baseline in a
+// OffloadPairs is how many rounds have throughput of both a target and the baseline in a
 // case, or in all sizes of a mean: what a ratio of the summary stands on.
-func OffloadPairs(r result.Result, contender string, s Stream) int {
-	return len(offloads{r, Sizes(r)}.ratios(contender, s, OffloadBaseline, s, Throughput))
+func OffloadPairs(r result.Result, target string, s Stream) int {
+	return len(offloads{r, Sizes(r)}.ratios(target, s, OffloadBaseline, s, Throughput))
 }
 
-// IdentityLimit is by how much, as a share, the gains of a row may miss study S2's identity:
+// IdentityLimit is by how much, as a share, the gains of a row may miss the QLogic study's identity:
 // rounding and noise of medians, which need not be of the same round.
 const IdentityLimit = 0.05
 
-// Identity is S2's check of a row: the gain of efficiency is that of throughput over the
+// Identity is the QLogic study's check of a row: the gain of efficiency is that of throughput over the
 // change of the processor's time.
 type Identity struct {
-	Contender  string
+	Target     string
 	Stream     Stream
 	Efficiency float64 // the gain as measured
 	Expected   float64 // throughput's gain over the processor's change
@@ -177,10 +177,10 @@ func Identities(rows []result.Row) []Identity {
 		if !ok || s.Size == 0 || row.Metric != EfficiencyGain {
 			continue
 		}
-		rate, okRate := Find(rows, row.Contender, row.Case, ThroughputGain)
-		cpu, okCPU := Find(rows, row.Contender, row.Case, ProcessorChange)
+		rate, okRate := Find(rows, row.Target, row.Case, ThroughputGain)
+		cpu, okCPU := Find(rows, row.Target, row.Case, ProcessorChange)
 		if okRate && okCPU && cpu.Median > 0 {
-			all = append(all, Identity{row.Contender, s, row.Median, rate.Median / cpu.Median})
+			all = append(all, Identity{row.Target, s, row.Median, rate.Median / cpu.Median})
 		}
 	}
 	return all
@@ -189,13 +189,13 @@ func Identities(rows []result.Row) []Identity {
 // offloadReason is SpreadLimit's for the reader of a report.
 const offloadReason = "The aim is a difference of a tenth, and noise above that could hide or feign it"
 
-// RefuseOffload says, without a final stop, why the ratio of a contender's throughput to the
+// RefuseOffload says, without a final stop, why the ratio of a target's throughput to the
 // baseline's in a case, or in the mean over all sizes, carries no conclusion, or "" when it
 // does: errors, missing or few rounds, noise. Noise that both share cancels.
-func RefuseOffload(r result.Result, contender string, s Stream) string {
+func RefuseOffload(r result.Result, target string, s Stream) string {
 	o := offloads{r, Sizes(r)}
 	rounds := Rounds(r)
-	for _, name := range []string{OffloadBaseline, contender} {
+	for _, name := range []string{OffloadBaseline, target} {
 		if why := failedIn(r, name, s); why != "" {
 			return why
 		}
@@ -208,18 +208,18 @@ func RefuseOffload(r result.Result, contender string, s Stream) string {
 			return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", name, n, MinRounds)
 		}
 	}
-	ratios := list(o.ratios(contender, s, OffloadBaseline, s, Throughput))
+	ratios := list(o.ratios(target, s, OffloadBaseline, s, Throughput))
 	if spread := Spread(ratios); spread > SpreadLimit {
 		return fmt.Sprintf("the ratio of %s to %s in %s spreads by ±%.0f %%, and the limit is ±%.0f %%. %s (spread: 1.48 × median absolute deviation, n = %d)",
-			contender, OffloadBaseline, s.Case(), 100*spread, 100*SpreadLimit, offloadReason, len(ratios))
+			target, OffloadBaseline, s.Case(), 100*spread, 100*SpreadLimit, offloadReason, len(ratios))
 	}
 	return ""
 }
 
-// failedIn says which sample of a contender in a case, of whatever size, failed.
-func failedIn(r result.Result, contender string, s Stream) string {
+// failedIn says which sample of a target in a case, of whatever size, failed.
+func failedIn(r result.Result, target string, s Stream) string {
 	for _, sample := range r.Samples {
-		if sample.Contender != contender || sample.Error == "" {
+		if sample.Target != target || sample.Error == "" {
 			continue
 		}
 		one, ok := Streamed(sample.Case)
@@ -227,19 +227,19 @@ func failedIn(r result.Result, contender string, s Stream) string {
 			one.Size = 0
 		}
 		if ok && one == s {
-			return fmt.Sprintf("round %d of %s has an error in %s (%s)", sample.Round, contender, sample.Case, strings.TrimSpace(sample.Error))
+			return fmt.Sprintf("round %d of %s has an error in %s (%s)", sample.Round, target, sample.Case, strings.TrimSpace(sample.Error))
 		}
 	}
 	return ""
 }
 
-// WorstStates are the means of a contender by their ratio to the baseline, the least first.
+// WorstStates are the means of a target by their ratio to the baseline, the least first.
 // Those without a ratio are left out.
-func WorstStates(rows []result.Row, contender string) []result.Row {
+func WorstStates(rows []result.Row, target string) []result.Row {
 	var all []result.Row
 	for _, row := range rows {
 		s, ok := Streamed(row.Case)
-		if ok && s.Size == 0 && row.Contender == contender && row.Metric == Throughput && row.Ratio > 0 && row.Baseline != "" {
+		if ok && s.Size == 0 && row.Target == target && row.Metric == Throughput && row.Ratio > 0 && row.Baseline != "" {
 			all = append(all, row)
 		}
 	}

@@ -10,19 +10,19 @@ import (
 )
 
 func TestStreamed(t *testing.T) {
-	for kase, want := range map[string]Stream{
+	for caseName, want := range map[string]Stream{
 		"vxlan/all-on/64k/one-way":     {"vxlan", AllOn, 65536, false},
 		"geneve/csum-off/1k/both-ways": {"geneve", "csum-off", 1024, true},
 		"nvgre/tso/mean/one-way":       {"nvgre", Segmentation, 0, false},
 		"vxlan/all-off/1500/one-way":   {"vxlan", AllOff, 1500, false},
 	} {
-		if got, ok := Streamed(kase); !ok || got != want || got.Case() != kase {
-			t.Errorf("%s: %+v %v, again %s", kase, got, ok, got.Case())
+		if got, ok := Streamed(caseName); !ok || got != want || got.Case() != caseName {
+			t.Errorf("%s: %+v %v, again %s", caseName, got, ok, got.Case())
 		}
 	}
-	for _, kase := range []string{"tcp", "vxlan/all-on/64k", "vxlan/all-on/64k/twice", "vxlan/all-on/k/one-way", "vxlan/all-on/0/one-way", "vxlan/all-on/-1k/one-way"} {
-		if got, ok := Streamed(kase); ok {
-			t.Errorf("%s is read as %+v", kase, got)
+	for _, caseName := range []string{"tcp", "vxlan/all-on/64k", "vxlan/all-on/64k/twice", "vxlan/all-on/k/one-way", "vxlan/all-on/0/one-way", "vxlan/all-on/-1k/one-way"} {
+		if got, ok := Streamed(caseName); ok {
+			t.Errorf("%s is read as %+v", caseName, got)
 		}
 	}
 }
@@ -55,9 +55,9 @@ func TestOffloadIsOn(t *testing.T) {
 	}
 }
 
-// offloadRun is a run in which throughput is rate(contender, state, size) times what the round
+// offloadRun is a run in which throughput is rate(target, state, size) times what the round
 // gives, and the processor is busy by cpu(state) percent.
-func offloadRun(rounds int, rate func(contender, state string, size int) float64, cpu func(state string) float64) result.Result {
+func offloadRun(rounds int, rate func(target, state string, size int) float64, cpu func(state string) float64) result.Result {
 	r := result.Result{Experiment: Offload}
 	for round := 1; round <= rounds; round++ {
 		for _, state := range OffloadStates() {
@@ -65,7 +65,7 @@ func offloadRun(rounds int, rate func(contender, state string, size int) float64
 				for _, name := range []string{"kernel", "selvage"} {
 					gbits, busy := rate(name, state, size)*(1+0.1*float64(round)), cpu(state)
 					r.Samples = append(r.Samples, result.Sample{
-						Contender: name, Case: Stream{"vxlan", state, size, false}.Case(), Round: round,
+						Target: name, Case: Stream{"vxlan", state, size, false}.Case(), Round: round,
 						Metrics: map[string]float64{Throughput: gbits, Processor: busy, Efficiency: 1000 * gbits / busy, "retransmits": 1},
 					})
 				}
@@ -78,7 +78,7 @@ func offloadRun(rounds int, rate func(contender, state string, size int) float64
 // modelled: Selvage carries 1.5 × the kernel with small writes and 2.5 × with large ones; all
 // offloads bring 4 ×, and take 80 instead of 100 %.
 func modelled(rounds int) result.Result {
-	rate := func(contender, state string, size int) float64 {
+	rate := func(target, state string, size int) float64 {
 		gbits := 1.0
 		if size > 1024 {
 			gbits = 2
@@ -89,7 +89,7 @@ func modelled(rounds int) result.Result {
 			}
 		}
 		switch {
-		case contender == "kernel":
+		case target == "kernel":
 			return gbits
 		case size > 1024:
 			return 2.5 * gbits
@@ -108,9 +108,9 @@ func TestOffloadRows(t *testing.T) {
 	r := modelled(3)
 	rows := Summarise(r)
 	for _, c := range []struct {
-		contender, kase, metric string
-		median, ratio           float64
-		baseline                string
+		target, caseName, metric string
+		median, ratio            float64
+		baseline                 string
 	}{
 		{"kernel", "vxlan/all-off/1k/one-way", Throughput, 1.2, 1, ""},
 		{"selvage", "vxlan/all-off/1k/one-way", Throughput, 1.8, 1.5, "kernel"},
@@ -125,9 +125,9 @@ func TestOffloadRows(t *testing.T) {
 		{"selvage", "vxlan/gro/mean/one-way", GainLeftOut, 1.25, 1.25, "selvage:vxlan/gro-off/mean/one-way"},
 		{"kernel", "vxlan/csum/1k/one-way", GainAlone, 1.6, 1.6, "kernel:vxlan/all-off/1k/one-way"},
 	} {
-		row, ok := Find(rows, c.contender, c.kase, c.metric)
+		row, ok := Find(rows, c.target, c.caseName, c.metric)
 		if !ok || row.N != 3 || math.Abs(row.Median-c.median) > 1e-9 || math.Abs(row.Ratio-c.ratio) > 1e-9 || row.Baseline != c.baseline {
-			t.Errorf("%s of %s, %s: %+v, want %v (%v %s)", c.metric, c.contender, c.kase, row, c.median, c.ratio, c.baseline)
+			t.Errorf("%s of %s, %s: %+v, want %v (%v %s)", c.metric, c.target, c.caseName, row, c.median, c.ratio, c.baseline)
 		}
 	}
 	if row, ok := Find(rows, "kernel", "vxlan/all-off/1k/one-way", ThroughputGain); ok {
@@ -138,11 +138,11 @@ func TestOffloadRows(t *testing.T) {
 	}
 }
 
-// A round that lacks a size is in no mean, and a contender of its own has no ratio.
+// A round that lacks a size is in no mean, and a target of its own has no ratio.
 func TestOffloadRowsIncomplete(t *testing.T) {
 	r := modelled(3)
 	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool {
-		return s.Round == 2 && s.Contender == "selvage" && s.Case == "vxlan/gro-off/1k/one-way"
+		return s.Round == 2 && s.Target == "selvage" && s.Case == "vxlan/gro-off/1k/one-way"
 	})
 	rows := Summarise(r)
 	if row, _ := Find(rows, "selvage", "vxlan/gro-off/mean/one-way", Throughput); row.N != 2 {
@@ -151,7 +151,7 @@ func TestOffloadRowsIncomplete(t *testing.T) {
 	if row, _ := Find(rows, "selvage", "vxlan/gro-off/64k/one-way", Throughput); row.N != 3 {
 		t.Errorf("%d rounds, want 3", row.N)
 	}
-	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Contender == "kernel" })
+	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Target == "kernel" })
 	if row, ok := Find(Summarise(r), "selvage", "vxlan/all-on/64k/one-way", Throughput); !ok || row.Ratio != 0 || row.Baseline != "" {
 		t.Errorf("without a kernel: %+v", row)
 	}
@@ -160,7 +160,7 @@ func TestOffloadRowsIncomplete(t *testing.T) {
 func TestIdentities(t *testing.T) {
 	r := modelled(3)
 	all := Identities(Summarise(r))
-	if len(all) != 2*7*2 { // contenders, states but all off, sizes
+	if len(all) != 2*7*2 { // targets, states but all off, sizes
 		t.Errorf("%d rows", len(all))
 	}
 	for _, i := range all {
@@ -169,12 +169,12 @@ func TestIdentities(t *testing.T) {
 		}
 	}
 	for i := range r.Samples {
-		if r.Samples[i].Contender == "kernel" && r.Samples[i].Case == "vxlan/all-on/1k/one-way" {
+		if r.Samples[i].Target == "kernel" && r.Samples[i].Case == "vxlan/all-on/1k/one-way" {
 			r.Samples[i].Metrics[Efficiency] *= 1.1
 		}
 	}
 	missed := slices.DeleteFunc(Identities(Summarise(r)), func(i Identity) bool { return i.Holds() })
-	if len(missed) != 1 || missed[0].Contender != "kernel" || math.Abs(missed[0].Off()-0.1) > 1e-9 {
+	if len(missed) != 1 || missed[0].Target != "kernel" || math.Abs(missed[0].Off()-0.1) > 1e-9 {
 		t.Errorf("missed %+v", missed)
 	}
 }
@@ -185,7 +185,7 @@ func TestRefuseOffload(t *testing.T) {
 		return func() result.Result {
 			r := modelled(3)
 			for i := range r.Samples {
-				if r.Samples[i].Round == 2 && r.Samples[i].Case == "vxlan/all-on/1k/one-way" && r.Samples[i].Contender == "selvage" {
+				if r.Samples[i].Round == 2 && r.Samples[i].Case == "vxlan/all-on/1k/one-way" && r.Samples[i].Target == "selvage" {
 					change(&r.Samples[i])
 				}
 			}
@@ -204,7 +204,7 @@ func TestRefuseOffload(t *testing.T) {
 		"noise": {func() result.Result {
 			r := modelled(3)
 			for i := range r.Samples {
-				if r.Samples[i].Contender == "selvage" {
+				if r.Samples[i].Target == "selvage" {
 					r.Samples[i].Metrics[Throughput] *= 1 + 0.2*float64(r.Samples[i].Round)
 				}
 			}

@@ -1,13 +1,13 @@
 package stats
 
-// Balanced returns the order of the contenders for each round, the same for the
+// Balanced returns the order of the targets for each round, the same for the
 // same arguments. Rounds come in mirror pairs (A B D C, then C D B A), so a
 // drift that is linear over two rounds cancels, and the pairs make up a Williams
-// design: over len(contenders) rounds (twice as many for an odd number) every
-// contender takes every position and follows every other equally often.
+// design: over len(targets) rounds (twice as many for an odd number) every
+// target takes every position and follows every other equally often.
 // Fewer rounds keep as much of the balance as they can.
-func Balanced(contenders []string, rounds int) [][]string {
-	n := len(contenders)
+func Balanced(targets []string, rounds int) [][]string {
+	n := len(targets)
 	if n == 0 || rounds <= 0 {
 		return nil
 	}
@@ -25,7 +25,7 @@ func Balanced(contenders []string, rounds int) [][]string {
 			if r%2 == 1 {
 				at = n - 1 - i
 			}
-			order[at] = contenders[(p+shift)%n]
+			order[at] = targets[(p+shift)%n]
 		}
 		orders[r] = order
 	}

@@ -109,15 +109,15 @@ func SmallestEffect(iv Interval) float64 {
 	return powerFactor * (iv.Hi - iv.Lo) / 2
 }
 
-// Sliced says whether r was measured in slices, all contenders by turns, in rounds with beds
+// Sliced says whether r was measured in slices, all targets by turns, in rounds with beds
 // of their own (the A/B experiment since 2026). Its rows are then compared by Center.
 func Sliced(r result.Result) bool { return r.Parameters["slice"] != "" }
 
-// sliceRatios returns, by round, the logarithm of the ratio between two contenders' values:
+// sliceRatios returns, by round, the logarithm of the ratio between two targets' values:
 // the midmean of that of neighbouring slices where both have as many, else that of the rounds'
 // own figures. divisible is false when any value is not above 0.
-func sliceRatios(r result.Result, contender, baseline string, m Metric) (logs map[int]float64, divisible bool) {
-	of, against := samplesOf(r, contender, m.Case, m.Name), samplesOf(r, baseline, m.Case, m.Name)
+func sliceRatios(r result.Result, target, baseline string, m Metric) (logs map[int]float64, divisible bool) {
+	of, against := samplesOf(r, target, m.Case, m.Name), samplesOf(r, baseline, m.Case, m.Name)
 	logs = map[int]float64{}
 	for round, s := range of {
 		b, ok := against[round]
@@ -143,9 +143,9 @@ func sliceRatios(r result.Result, contender, baseline string, m Metric) (logs ma
 // compareSliced fills the ratio of row, and the smallest effect that the run can see, from the
 // rounds that both sides have. Where a value is 0 it compares the differences.
 func compareSliced(row *result.Row, r result.Result, m Metric) {
-	logs, divisible := sliceRatios(r, row.Contender, row.Baseline, m)
+	logs, divisible := sliceRatios(r, row.Target, row.Baseline, m)
 	if !divisible {
-		_, differences, _ := pair(Values(r, row.Contender, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
+		_, differences, _ := pair(Values(r, row.Target, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
 		iv := Center(differences)
 		row.Difference, row.Distinguishable = iv.Median, apartPaired(iv, 0)
 		return

@@ -59,14 +59,14 @@ func TestMidmean(t *testing.T) {
 // are of either of two speeds.
 type noise struct {
 	*rand.Rand
-	bed float64 // relative spread from bed to bed
+	testbed float64 // relative spread from bed to bed
 }
 
-// run is a result of so many rounds in which contender b takes so much longer than a.
+// run is a result of so many rounds in which target b takes so much longer than a.
 func (n noise) run(rounds int, effect float64) result.Result {
 	r := result.Result{Experiment: AB, Parameters: map[string]string{"slice": "10ms", "rounds": strconv.Itoa(rounds)}}
 	for _, name := range []string{"a", "b"} {
-		r.Contenders = append(r.Contenders, result.Contender{Name: name})
+		r.Targets = append(r.Targets, result.Target{Name: name})
 	}
 	const cycles = 40
 	for round := 1; round <= rounds; round++ {
@@ -79,17 +79,17 @@ func (n noise) run(rounds int, effect float64) result.Result {
 			speeds[i] = at
 		}
 		for _, name := range []string{"a", "b"} {
-			bed := 1 + n.bed*n.NormFloat64()
+			testbed := 1 + n.testbed*n.NormFloat64()
 			if name == "b" {
-				bed *= 1 + effect
+				testbed *= 1 + effect
 			}
-			s := result.Sample{Contender: name, Case: "rr-1", Round: round}
+			s := result.Sample{Target: name, Case: "rr-1", Round: round}
 			var values []float64
 			for _, speed := range speeds {
 				if n.IntN(20) == 0 {
 					speed = 17 + 21 - speed
 				}
-				values = append(values, speed*bed*(1+0.01*n.NormFloat64()))
+				values = append(values, speed*testbed*(1+0.01*n.NormFloat64()))
 			}
 			s.Metrics, s.Series = map[string]float64{"rr_p50": Midmean(values)}, map[string][]float64{"rr_p50": values}
 			r.Samples = append(r.Samples, s)
@@ -98,7 +98,7 @@ func (n noise) run(rounds int, effect float64) result.Result {
 	return r
 }
 
-// share is in how many of many runs the second contender's row says that it differs.
+// share is in how many of many runs the second target's row says that it differs.
 func (n noise) share(runs, rounds int, effect float64) (found, worse float64) {
 	for range runs {
 		row, _ := Find(Summarise(n.run(rounds, effect)), "b", "rr-1", "rr_p50")
@@ -155,7 +155,7 @@ func TestSlicedDifferences(t *testing.T) {
 		for i := range r.Samples {
 			s := &r.Samples[i]
 			s.Case, s.Metrics, s.Series = "udp", map[string]float64{"udp_loss_ppm": 0}, nil
-			if s.Contender == "b" {
+			if s.Target == "b" {
 				s.Metrics["udp_loss_ppm"] = lost * float64(1+s.Round%3)
 			}
 		}
@@ -190,13 +190,13 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// Without plain the first contender is what the others are compared with.
+// Without plain the first target is what the others are compared with.
 func TestBaselineOfBuilds(t *testing.T) {
 	r := noise{rand.New(rand.NewPCG(9, 10)), 0.01}.run(8, 0)
 	if got := BaselineOf(r); got != "a" {
 		t.Errorf("of two builds: %q", got)
 	}
-	r.Contenders = append(r.Contenders, result.Contender{Name: Baseline})
+	r.Targets = append(r.Targets, result.Target{Name: Baseline})
 	if got := BaselineOf(r); got != Baseline {
 		t.Errorf("with plain: %q", got)
 	}

@@ -22,17 +22,17 @@ const MinRounds = 3
 
 // Refuse says, without a final stop, why no conclusion may be drawn about subject
 // against the baseline, or "" when one may. It looks at the decisive metric of
-// these two alone; Unreliable judges any other contender.
-func Refuse(r result.Result, subject string) string {
+// these two alone; Unreliable judges any other target.
+func Refuse(r result.Result, dut string) string {
 	if r.Samples == nil {
 		return "the result holds no samples"
 	}
-	for _, name := range []string{Baseline, subject} {
+	for _, name := range []string{Baseline, dut} {
 		if why := Unreliable(r, name); why != "" {
 			return why
 		}
 	}
-	row := result.Row{Contender: subject, Baseline: Baseline}
+	row := result.Row{Target: dut, Baseline: Baseline}
 	compareRow(&row, r, Metric{Case: DecisiveCase, Name: Decisive})
 	if row.Ratio == 0 {
 		return fmt.Sprintf("%s moved nothing in at least one round", Baseline)
@@ -40,7 +40,7 @@ func Refuse(r result.Result, subject string) string {
 	half := (row.RatioHi - row.RatioLo) / 2
 	if row.RatioLo <= 1 && row.RatioHi >= 1 && half > SpreadLimit {
 		return fmt.Sprintf("the ratio of %s to %s lies anywhere in [%.2f, %.2f], which is wider than ±%.0f %% and so shows neither a difference nor its absence. %s",
-			subject, Baseline, row.RatioLo, row.RatioHi, 100*SpreadLimit, reason)
+			dut, Baseline, row.RatioLo, row.RatioHi, 100*SpreadLimit, reason)
 	}
 	return ""
 }
@@ -53,26 +53,26 @@ func leastRounds(r result.Result) int {
 	return MinRounds
 }
 
-// Unreliable says, without a final stop, why the decisive metric of a contender carries
+// Unreliable says, without a final stop, why the decisive metric of a target carries
 // no conclusion: samples with errors, missing rounds, too few rounds, or a
 // spread above SpreadLimit. It is "" when it does carry one.
-func Unreliable(r result.Result, contender string) string {
-	return unreliable(r, contender, decisive{DecisiveCase, Decisive, "throughput", reason})
+func Unreliable(r result.Result, target string) string {
+	return unreliable(r, target, decisive{DecisiveCase, Decisive, "throughput", reason})
 }
 
 // decisive is what a verdict stands on: a metric of a case, that metric in words, and why its
 // spread may not exceed SpreadLimit.
-type decisive struct{ kase, metric, words, reason string }
+type decisive struct{ caseName, metric, words, reason string }
 
-func unreliable(r result.Result, contender string, d decisive) string {
+func unreliable(r result.Result, target string, d decisive) string {
 	for _, s := range r.Samples {
-		if s.Contender == contender && s.Case == d.kase && s.Error != "" {
-			return fmt.Sprintf("round %d of %s has an error (%s)", s.Round, contender, strings.TrimSpace(s.Error))
+		if s.Target == target && s.Case == d.caseName && s.Error != "" {
+			return fmt.Sprintf("round %d of %s has an error (%s)", s.Round, target, strings.TrimSpace(s.Error))
 		}
 	}
-	values := Values(r, contender, d.kase, d.metric)
+	values := Values(r, target, d.caseName, d.metric)
 	if len(values) == 0 {
-		return fmt.Sprintf("%s was not measured", contender)
+		return fmt.Sprintf("%s was not measured", target)
 	}
 	rounds := Rounds(r)
 	var missing []int
@@ -82,14 +82,14 @@ func unreliable(r result.Result, contender string, d decisive) string {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Sprintf("%s has no sample of round %s of %d", contender, join(missing), rounds)
+		return fmt.Sprintf("%s has no sample of round %s of %d", target, join(missing), rounds)
 	}
 	if len(values) < leastRounds(r) {
-		return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", contender, len(values), leastRounds(r))
+		return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", target, len(values), leastRounds(r))
 	}
 	if s := Spread(list(values)); s > SpreadLimit {
 		return fmt.Sprintf("the %s of %s spreads by ±%.0f %%, and the limit is ±%.0f %%. %s (spread: 1.48 × median absolute deviation, n = %d)",
-			d.words, contender, 100*s, 100*SpreadLimit, d.reason, len(values))
+			d.words, target, 100*s, 100*SpreadLimit, d.reason, len(values))
 	}
 	return ""
 }
@@ -99,7 +99,7 @@ func Errors(r result.Result) []string {
 	var lines []string
 	for _, s := range r.Samples {
 		if s.Error != "" {
-			lines = append(lines, fmt.Sprintf("%s of %s in round %d: %s", s.Case, s.Contender, s.Round, strings.TrimSpace(s.Error)))
+			lines = append(lines, fmt.Sprintf("%s of %s in round %d: %s", s.Case, s.Target, s.Round, strings.TrimSpace(s.Error)))
 		}
 	}
 	slices.Sort(lines)

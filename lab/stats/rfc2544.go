@@ -47,12 +47,12 @@ type Traffic struct {
 // Transit reads a case of the RFC 2544 experiment: a direction and a size, "imix" or bytes
 // with FCS, then "-flows-N" in the flow sweep, then "-x2" with two uplinks and two
 // downlinks.
-func Transit(kase string) (Traffic, bool) {
+func Transit(caseName string) (Traffic, bool) {
 	t := Traffic{Pairs: 1}
-	if rest, ok := strings.CutSuffix(kase, "-x2"); ok {
-		kase, t.Pairs = rest, 2
+	if rest, ok := strings.CutSuffix(caseName, "-x2"); ok {
+		caseName, t.Pairs = rest, 2
 	}
-	parts := strings.Split(kase, "-")
+	parts := strings.Split(caseName, "-")
 	if len(parts) != 2 && (len(parts) != 4 || parts[2] != "flows") {
 		return t, false
 	}
@@ -96,8 +96,8 @@ func (t Traffic) Case() string {
 // size with the IMIX last; the flow sweep after them.
 func Transits(r result.Result) []Traffic {
 	var all []Traffic
-	for _, kase := range Cases(r) {
-		if t, ok := Transit(kase); ok {
+	for _, caseName := range Cases(r) {
+		if t, ok := Transit(caseName); ok {
 			all = append(all, t)
 		}
 	}
@@ -161,22 +161,22 @@ func transitMetrics(r result.Result) []Metric {
 const transitReason = "A flow cache that misses or a policy on the way costs about a tenth, and noise above that could hide or feign it"
 
 // RefuseRate says, without a final stop, why a rate metric (NDR, PDR, NSPerPacket) of
-// contenders in a case carries no conclusion, or "" when it does: errors, missing or few
+// targets in a case carries no conclusion, or "" when it does: errors, missing or few
 // rounds, noise.
-func RefuseRate(r result.Result, kase, metric string, contenders ...string) string {
+func RefuseRate(r result.Result, caseName, metric string, targets ...string) string {
 	words := map[string]string{NDR: "no-drop rate", PDR: "partial-drop rate", NSPerPacket: "time per packet"}[metric]
-	for _, name := range contenders {
-		if why := unreliable(r, name, decisive{kase, metric, words, transitReason}); why != "" {
+	for _, name := range targets {
+		if why := unreliable(r, name, decisive{caseName, metric, words, transitReason}); why != "" {
 			return why
 		}
 	}
 	return ""
 }
 
-// Against is how many times b's figure a contender a has in a case: the median of
+// Against is how many times b's figure a target a has in a case: the median of
 // same-round ratios. N is 0 when there is no pair, or b has a 0.
-func Against(r result.Result, a, b, kase, metric string) Interval {
-	ratios, _, divisible := pair(Values(r, a, kase, metric), Values(r, b, kase, metric))
+func Against(r result.Result, a, b, caseName, metric string) Interval {
+	ratios, _, divisible := pair(Values(r, a, caseName, metric), Values(r, b, caseName, metric))
 	if !divisible {
 		return Interval{}
 	}

@@ -11,30 +11,30 @@ import (
 )
 
 // rates makes one sample a value, rounds from 1.
-func rates(contender, kase, metric string, values ...float64) []result.Sample {
-	samples := tcp(contender, metric, values...)
+func rates(target, caseName, metric string, values ...float64) []result.Sample {
+	samples := tcp(target, metric, values...)
 	for i := range samples {
-		samples[i].Case = kase
+		samples[i].Case = caseName
 	}
 	return samples
 }
 
 func TestTransit(t *testing.T) {
-	for kase, want := range map[string]Traffic{
+	for caseName, want := range map[string]Traffic{
 		"encap-64":                 {Encap, 64, 0, 1},
 		"decap-1518-x2":            {Decap, 1518, 0, 2},
 		"both-imix":                {Both, 0, 0, 1},
 		"encap-64-flows-100000":    {Encap, 64, 100000, 1},
 		"encap-imix-flows-1280-x2": {Encap, 0, 1280, 2},
 	} {
-		got, ok := Transit(kase)
-		if !ok || got != want || got.Case() != kase {
-			t.Errorf("%s: %+v %v, named %s", kase, got, ok, got.Case())
+		got, ok := Transit(caseName)
+		if !ok || got != want || got.Case() != caseName {
+			t.Errorf("%s: %+v %v, named %s", caseName, got, ok, got.Case())
 		}
 	}
-	for _, kase := range []string{"", "encap", "tcp-64", "encap-", "encap-0", "encap-x", "encap-64-flows", "encap-64-flows-0", "encap-64-flow-3", "encap-64-x3"} {
-		if got, ok := Transit(kase); ok {
-			t.Errorf("%q is %+v", kase, got)
+	for _, caseName := range []string{"", "encap", "tcp-64", "encap-", "encap-0", "encap-x", "encap-64-flows", "encap-64-flows-0", "encap-64-flow-3", "encap-64-x3"} {
+		if got, ok := Transit(caseName); ok {
+			t.Errorf("%q is %+v", caseName, got)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestSummariseTransit(t *testing.T) {
 	rows := Summarise(r)
 	var got []string
 	for _, row := range rows {
-		got = append(got, row.Contender+" "+row.Case+" "+row.Metric)
+		got = append(got, row.Target+" "+row.Case+" "+row.Metric)
 	}
 	want := []string{"selvage encap-64 ndr", "limit encap-64 ndr", "selvage encap-512 ndr", "selvage encap-64 pdr"}
 	if d := cmp.Diff(want, got); d != "" {
@@ -95,15 +95,15 @@ func TestRefuseRate(t *testing.T) {
 }
 
 func TestCached(t *testing.T) {
-	for kase, want := range map[string]Load{"flows-1": {1, 0}, "flows-1280-routes-1000": {1280, 1000}} {
-		got, ok := Cached(kase)
-		if !ok || got != want || got.Case() != kase {
-			t.Errorf("%s: %+v %v", kase, got, ok)
+	for caseName, want := range map[string]Load{"flows-1": {1, 0}, "flows-1280-routes-1000": {1280, 1000}} {
+		got, ok := Cached(caseName)
+		if !ok || got != want || got.Case() != caseName {
+			t.Errorf("%s: %+v %v", caseName, got, ok)
 		}
 	}
-	for _, kase := range []string{"", "flows", "flows-0", "flows-x", "flow-1", "flows-1-routes", "flows-1-routes--2", "flows-1-rules-3"} {
-		if _, ok := Cached(kase); ok {
-			t.Errorf("%q was read", kase)
+	for _, caseName := range []string{"", "flows", "flows-0", "flows-x", "flow-1", "flows-1-routes", "flows-1-routes--2", "flows-1-rules-3"} {
+		if _, ok := Cached(caseName); ok {
+			t.Errorf("%q was read", caseName)
 		}
 	}
 }

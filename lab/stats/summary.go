@@ -7,10 +7,10 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// Baseline is the contender that ratios are against in most experiments.
+// Baseline is the target that ratios are against in most experiments.
 const Baseline = "plain"
 
-// BaselineOf is the contender that ratios of r are against; in the A/B experiment plain, or
+// BaselineOf is the target that ratios of r are against; in the A/B experiment plain, or
 // the first where that was not measured.
 func BaselineOf(r result.Result) string {
 	switch r.Experiment {
@@ -98,16 +98,16 @@ func Metrics() []Metric {
 		Metric{TransitDecap, NDR, "Mpps", "Transit out of a tunnel without loss (NDR)", true})
 }
 
-// Names returns the contenders of r in its own order, then those that only
+// Names returns the targets of r in its own order, then those that only
 // samples name.
 func Names(r result.Result) []string {
 	var names []string
-	for _, c := range r.Contenders {
+	for _, c := range r.Targets {
 		names = append(names, c.Name)
 	}
 	for _, s := range r.Samples {
-		if !slices.Contains(names, s.Contender) {
-			names = append(names, s.Contender)
+		if !slices.Contains(names, s.Target) {
+			names = append(names, s.Target)
 		}
 	}
 	return names
@@ -123,23 +123,23 @@ func Rounds(r result.Result) int {
 	return rounds
 }
 
-// Values returns one metric of one contender by round. Samples with an error,
+// Values returns one metric of one target by round. Samples with an error,
 // without the metric or with a value that is not finite are left out; of two
 // samples of one round the later counts.
-func Values(r result.Result, contender, kase, metric string) map[int]float64 {
+func Values(r result.Result, target, caseName, metric string) map[int]float64 {
 	values := map[int]float64{}
-	for round, s := range samplesOf(r, contender, kase, metric) {
+	for round, s := range samplesOf(r, target, caseName, metric) {
 		values[round] = s.Metrics[metric]
 	}
 	return values
 }
 
 // samplesOf are the samples that Values takes its values from, by round.
-func samplesOf(r result.Result, contender, kase, metric string) map[int]result.Sample {
+func samplesOf(r result.Result, target, caseName, metric string) map[int]result.Sample {
 	samples := map[int]result.Sample{}
 	for _, s := range r.Samples {
 		v, ok := s.Metrics[metric]
-		if s.Contender != contender || s.Case != kase || s.Error != "" || !ok || len(finite([]float64{v})) == 0 {
+		if s.Target != target || s.Case != caseName || s.Error != "" || !ok || len(finite([]float64{v})) == 0 {
 			continue
 		}
 		samples[s.Round] = s
@@ -148,7 +148,7 @@ func samplesOf(r result.Result, contender, kase, metric string) map[int]result.S
 }
 
 // Summarise computes the summary of r from its samples, by metric in the order
-// of Metrics and then by contender. There is no row where there is no value.
+// of Metrics and then by target. There is no row where there is no value.
 //
 // Ratios are medians over same-round pairs; of slices see compareSliced. A row has
 // none (0, 0, 0) when the baseline was not measured or was 0 in any paired round: a
@@ -156,7 +156,7 @@ func samplesOf(r result.Result, contender, kase, metric string) map[int]result.S
 // did best. Distinguishable then rests on the paired differences. It is never true for
 // fewer than three pairs, of slices for fewer than LeastPairs.
 //
-// The MTU experiment's rows begin with BlackHole of each contender, the cache
+// The MTU experiment's rows begin with BlackHole of each target, the cache
 // experiment's end with ShareSaved. The latency experiment's baselines are cases (see
 // latencyRows).
 func Summarise(r result.Result) []result.Row {
@@ -185,7 +185,7 @@ func Summarise(r result.Result) []result.Row {
 			}
 			iv := Median(list(values))
 			row := result.Row{
-				Contender: name, Case: m.Case, Metric: m.Name, Unit: m.Unit,
+				Target: name, Case: m.Case, Metric: m.Name, Unit: m.Unit,
 				Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
 			}
 			switch {
@@ -210,7 +210,7 @@ func compareRow(row *result.Row, r result.Result, m Metric) {
 		compareSliced(row, r, m)
 		return
 	}
-	compare(row, Values(r, row.Contender, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
+	compare(row, Values(r, row.Target, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
 }
 
 // compare fills the ratio of row from the rounds that both sides have.
@@ -252,10 +252,10 @@ func pair(values, base map[int]float64) (ratios, differences []float64, divisibl
 	return ratios, differences, divisible
 }
 
-// Find returns the row of one contender's metric.
-func Find(rows []result.Row, contender, kase, metric string) (result.Row, bool) {
+// Find returns the row of one target's metric.
+func Find(rows []result.Row, target, caseName, metric string) (result.Row, bool) {
 	i := slices.IndexFunc(rows, func(row result.Row) bool {
-		return row.Contender == contender && row.Case == kase && row.Metric == metric
+		return row.Target == target && row.Case == caseName && row.Metric == metric
 	})
 	if i < 0 {
 		return result.Row{}, false

@@ -11,10 +11,10 @@ import (
 )
 
 // tcp makes one TCP sample per value, rounds from 1.
-func tcp(contender, metric string, values ...float64) []result.Sample {
+func tcp(target, metric string, values ...float64) []result.Sample {
 	var samples []result.Sample
 	for i, v := range values {
-		samples = append(samples, result.Sample{Contender: contender, Case: "tcp", Round: i + 1,
+		samples = append(samples, result.Sample{Target: target, Case: "tcp", Round: i + 1,
 			Metrics: map[string]float64{metric: v}})
 	}
 	return samples
@@ -33,13 +33,13 @@ func TestSummarise(t *testing.T) {
 		tcp("plain", "tcp_throughput", 10, 20, 10, 20, 10),
 		tcp("selvage", "tcp_throughput", 11, 22, 11, 22, 11),
 		tcp("kernel", "tcp_throughput", 9, 21, 8, 16, 10))
-	r.Contenders = []result.Contender{{Name: "plain"}, {Name: "selvage"}}
+	r.Targets = []result.Target{{Name: "plain"}, {Name: "selvage"}}
 	want := []result.Row{
-		{Contender: "plain", Case: "tcp", Metric: "tcp_throughput", Unit: "Gbit/s", Median: 10, Lo: 10, Hi: 20, N: 5, Ratio: 1, RatioLo: 1, RatioHi: 1},
+		{Target: "plain", Case: "tcp", Metric: "tcp_throughput", Unit: "Gbit/s", Median: 10, Lo: 10, Hi: 20, N: 5, Ratio: 1, RatioLo: 1, RatioHi: 1},
 		// Pairing removes what both sides share: the ratio is exact although the medians jump.
-		{Contender: "selvage", Case: "tcp", Metric: "tcp_throughput", Unit: "Gbit/s", Median: 11, Lo: 11, Hi: 22, N: 5, Baseline: "plain",
+		{Target: "selvage", Case: "tcp", Metric: "tcp_throughput", Unit: "Gbit/s", Median: 11, Lo: 11, Hi: 22, N: 5, Baseline: "plain",
 			Ratio: 1.1, RatioLo: 1.1, RatioHi: 1.1, Distinguishable: true},
-		{Contender: "kernel", Case: "tcp", Metric: "tcp_throughput", Unit: "Gbit/s", Median: 10, Lo: 8, Hi: 21, N: 5, Baseline: "plain",
+		{Target: "kernel", Case: "tcp", Metric: "tcp_throughput", Unit: "Gbit/s", Median: 10, Lo: 8, Hi: 21, N: 5, Baseline: "plain",
 			Ratio: 0.9, RatioLo: 0.8, RatioHi: 1.05},
 	}
 	if diff := cmp.Diff(want, Summarise(r), cmp.Comparer(near)); diff != "" {
@@ -63,7 +63,7 @@ func TestSummariseZeroBaseline(t *testing.T) {
 	}
 }
 
-func TestSummariseGaps(t *testing.T) {
+func TestSummariseOutages(t *testing.T) {
 	r := of(tcp("plain", "tcp_throughput", 10, 10, 10), tcp("selvage", "tcp_throughput", 12, 12, 12))
 	r.Samples[1].Error = "iperf3: interrupted"
 	r.Samples[4].Metrics["tcp_throughput"] = math.NaN()

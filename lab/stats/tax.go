@@ -1,7 +1,7 @@
 package stats
 
 // wireFraming is what Ethernet adds to every IP packet on the wire, in bytes:
-// header 14, FCS 4, preamble and start delimiter 8, interframe gap 12 (IEEE
+// header 14, FCS 4, preamble and start delimiter 8, interframe outage 12 (IEEE
 // 802.3 clauses 3 and 4). VLAN tags are not counted.
 const wireFraming = 14 + 4 + 8 + 12
 
@@ -28,7 +28,7 @@ func (p Path) MSS() int {
 }
 
 // Share is TCP payload over bits on the wire at full segments (0 … 1), with
-// preamble, FCS and gap counted: 0.941 for plain 1500, 0.909 for VXLAN in 1500.
+// preamble, FCS and outage counted: 0.941 for plain 1500, 0.909 for VXLAN in 1500.
 // It is 0 when nothing fits.
 func (p Path) Share() float64 {
 	if p.MSS() <= 0 {

@@ -66,8 +66,8 @@ func (e LinkEnd) capture(ctx context.Context, dir string, o CaptureOptions) (*Co
 	running, cancel := c.whileRunning(ctx)
 	defer cancel()
 	err := await.That(running, "tcpdump to listen", func() error {
-		if said := c.said(); !strings.Contains(said, "listening on") {
-			return errors.New("it says: " + said)
+		if output := c.output(); !strings.Contains(output, "listening on") {
+			return errors.New("it says: " + output)
 		}
 		return nil
 	})

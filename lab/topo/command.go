@@ -149,8 +149,8 @@ func (c *Command) Wait() error {
 	if err := c.ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", c, err)
 	}
-	if said := c.said(); said != "" {
-		return fmt.Errorf("%s: %w: %s", c, c.err, said)
+	if output := c.output(); output != "" {
+		return fmt.Errorf("%s: %w: %s", c, c.err, output)
 	}
 	return fmt.Errorf("%s: %w", c, c.err)
 }
@@ -199,8 +199,8 @@ func (c *Command) Stop(ctx context.Context) error {
 	}
 }
 
-// said is the end of what the process wrote to its log or standard error.
-func (c *Command) said() string {
+// output is the end of what the process wrote to its log or standard error.
+func (c *Command) output() string {
 	text := c.stderr.String()
 	if c.Log != "" {
 		data, _ := os.ReadFile(c.Log)

@@ -17,8 +17,8 @@ import (
 //	client --- hosta ==underlay== hostb --- server
 //	             m0 --- reflector --- m0
 type Control struct {
-	// Said are the routes that were in place when the path was, in words.
-	Said string
+	// Output are the routes that were in place when the path was, in words.
+	Output string
 
 	net       *TwoHosts
 	reflector *Host
@@ -38,7 +38,7 @@ func managementAddrs(i int) (host, reflector netip.Prefix) {
 
 // KernelEVPN is Kernel fed by BGP: FRR on both hosts in the place of static entries.
 func (n *TwoHosts) KernelEVPN(ctx context.Context, o KernelOptions) (*Path, *Control, error) {
-	o.Learnt = true
+	o.Learned = true
 	return n.controlled(ctx, func(i int) Half { return kernelEVPN{KernelHalf(o), i} })
 }
 
@@ -47,7 +47,7 @@ func (n *TwoHosts) SelvageEVPN(ctx context.Context, o SelvageOptions) (*Path, *C
 	return n.controlled(ctx, func(i int) Half {
 		own := o
 		_, reflector := managementAddrs(i)
-		own.Learnt = reflector.Addr()
+		own.Learned = reflector.Addr()
 		return selvageEVPN{SelvageHalf(own)}
 	})
 }
@@ -133,7 +133,7 @@ func (c *Control) complete(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("%s is there for %d of %d segments", tep, found, len(c.net.subnets())))
 		}
 	}
-	c.Said = fmt.Sprintf("BGP EVPN by an FRR route reflector beside the path; in place before the first sample: %d routes to addresses of end systems (type 2), %d of hosts for broadcast (type 3)", ends, 2*len(c.net.subnets()))
+	c.Output = fmt.Sprintf("BGP EVPN by an FRR route reflector beside the path; in place before the first sample: %d routes to addresses of end systems (type 2), %d of hosts for broadcast (type 3)", ends, 2*len(c.net.subnets()))
 	return errors.Join(errs...)
 }
 

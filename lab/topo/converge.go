@@ -203,13 +203,13 @@ func (n *Converge) speakers() []string {
 }
 
 // Ways are those of the flows on which something is tried.
-func (n *Converge) Ways(kase string) []Way {
+func (n *Converge) Ways(caseName string) []Way {
 	g := n.Guests
 	way := func(name string, from, to int, addr netip.Addr) Way {
 		return Way{"from " + name, g[from].Host, g[to].Host, addr}
 	}
 	mobile := g[guestMobile].Addr(4)
-	switch kase {
+	switch caseName {
 	case "edge-loss": // s2 answers first, so that whatever is for the service is answered
 		return []Way{way("B", guestB, guestS2, serviceAddr), way("C", guestC, guestS1, serviceAddr)}
 	case "link-loss":
@@ -249,8 +249,8 @@ func (n *Converge) whole(ctx context.Context) error {
 	if found, err := n.path.paths(ctx, n.Edges[edgeC]); err != nil || found != 2 {
 		return errors.Join(err, fmt.Errorf("edge %s leads to %s by %d edges, want 2", n.Edges[edgeC].Name, serviceAddr, found))
 	}
-	for _, kase := range []string{"move", "link-loss", "rr-loss", "edge-loss"} {
-		for _, w := range n.Ways(kase) {
+	for _, caseName := range []string{"move", "link-loss", "rr-loss", "edge-loss"} {
+		for _, w := range n.Ways(caseName) {
 			if err := w.Client.Do(func() error { return knock(w.Addr, discardPort, reachTimeout) }); err != nil {
 				return fmt.Errorf("%s to %s: %w", w.Name, w.Addr, err)
 			}
@@ -269,14 +269,14 @@ func (n *Converge) teps() []netip.Addr {
 
 // Noticed is when the liveness of an edge's paths told edge C of an event since a time, where
 // it is asked and says so; else it is zero.
-func (n *Converge) Noticed(ctx context.Context, kase string, since time.Time) (time.Time, error) {
-	if kase != "edge-loss" {
+func (n *Converge) Noticed(ctx context.Context, caseName string, since time.Time) (time.Time, error) {
+	if caseName != "edge-loss" {
 		return time.Time{}, nil
 	}
 	return n.path.noticed(ctx, n.Edges[edgeC], since)
 }
 
-// plane is how an edge learnt its routes, for reports.
+// plane is how an edge learned its routes, for reports.
 func (n *Converge) plane() string {
 	words := []string{fmt.Sprintf("BGP EVPN by %d FRR route reflector", n.Options.Reflectors)}
 	if n.Options.Reflectors > 1 {

@@ -10,8 +10,8 @@ import (
 
 // Fault is what happens in a case. It is made anew for each event: where a guest is depends
 // on those before.
-func (n *Converge) Fault(kase string) Fault {
-	switch kase {
+func (n *Converge) Fault(caseName string) Fault {
+	switch caseName {
 	case "move":
 		return n.move()
 	case "edge-loss":
@@ -19,9 +19,9 @@ func (n *Converge) Fault(kase string) Fault {
 	case "link-loss":
 		return n.linkLoss()
 	case "rr-restart":
-		return Fault{kase, fmt.Sprintf("SIGKILL to all daemons of the route reflectors, which are started again %s later", reflectorPause), n.restartReflectors, nothing}
+		return Fault{caseName, fmt.Sprintf("SIGKILL to all daemons of the route reflectors, which are started again %s later", reflectorPause), n.restartReflectors, nothing}
 	}
-	return Fault{kase, "SIGKILL to all daemons of the route reflectors, which stay away", n.killReflectors, n.startReflectors}
+	return Fault{caseName, "SIGKILL to all daemons of the route reflectors, which stay away", n.killReflectors, n.startReflectors}
 }
 
 // linkLoss cuts one link after the other, in turn: an edge may send all by one of them.

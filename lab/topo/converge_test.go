@@ -18,12 +18,12 @@ func TestConvergeKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kase := range []string{"move", "move", "edge-loss", "rr-restart", "rr-loss"} {
-		steps := happen(t, n, kase)
+	for _, caseName := range []string{"move", "move", "edge-loss", "rr-restart", "rr-loss"} {
+		steps := happen(t, n, caseName)
 		switch {
-		case kase == "move" && (steps.Told.IsZero() || steps.Passed.Before(steps.Told)):
-			t.Errorf("a move was told at %s and passed on at %s", steps.Told, steps.Passed)
-		case kase == "edge-loss" && steps.Passed.IsZero():
+		case caseName == "move" && (steps.Advertised.IsZero() || steps.Passed.Before(steps.Advertised)):
+			t.Errorf("a move was told at %s and passed on at %s", steps.Advertised, steps.Passed)
+		case caseName == "edge-loss" && steps.Passed.IsZero():
 			t.Error("nobody was told of the edge's loss")
 		}
 	}
@@ -54,19 +54,19 @@ func TestConvergeUplinks(t *testing.T) {
 }
 
 // happen has a case's fault begin and end, and says what was heard of it.
-func happen(t *testing.T, n *topo.Converge, kase string) topo.WireSteps {
+func happen(t *testing.T, n *topo.Converge, caseName string) topo.WireSteps {
 	t.Helper()
 	wire, err := n.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	since, fault := time.Now().Round(0), n.Fault(kase)
+	since, fault := time.Now().Round(0), n.Fault(caseName)
 	if err := fault.Inject(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var steps topo.WireSteps
-	err = await.That(t.Context(), "what the wire says of "+kase, func() (err error) {
-		if steps, err = wire.Steps(since); err == nil && strings.HasPrefix(kase, "rr-") {
+	err = await.That(t.Context(), "what the wire says of "+caseName, func() (err error) {
+		if steps, err = wire.Steps(since); err == nil && strings.HasPrefix(caseName, "rr-") {
 			return nil // it says nothing
 		}
 		if err == nil && steps.Passed.IsZero() {
@@ -81,7 +81,7 @@ func happen(t *testing.T, n *topo.Converge, kase string) topo.WireSteps {
 		t.Fatal(err)
 	}
 	if err := n.Ready(t.Context()); err != nil {
-		t.Fatalf("after %s: %v", kase, err)
+		t.Fatalf("after %s: %v", caseName, err)
 	}
 	return steps
 }

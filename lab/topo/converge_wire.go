@@ -15,7 +15,7 @@ import (
 )
 
 // Wire listens to what reflectors and edges say to each other, and to where edges send: the
-// same for all contenders, and without asking any of them.
+// same for all targets, and without asking any of them.
 type Wire struct {
 	n        *Converge
 	captures []*Command
@@ -51,28 +51,28 @@ func (w *Wire) Stop() error {
 
 // WireSteps are when something was first heard after a fault; zero is never.
 type WireSteps struct {
-	Told    time.Time // an edge told the reflector of a route, or of one that is no more
-	Passed  time.Time // the reflector told edge C after that
-	Written time.Time // edge C sent to the mobile guest by an edge by which it had not
+	Advertised time.Time // an edge told the reflector of a route, or of one that is no more
+	Passed     time.Time // the reflector told edge C after that
+	Written    time.Time // edge C sent to the mobile guest by an edge by which it had not
 }
 
 // Steps are those since a time. They are to be asked for after Stop.
 func (w *Wire) Steps(since time.Time) (steps WireSteps, err error) {
-	told := firstSince{&steps.Told, since}
-	err = readCapture(w.files[0], func(p heard) {
+	advertised := firstSince{&steps.Advertised, since}
+	err = readCapture(w.files[0], func(p received) {
 		if p.dst == w.n.Reflectors[0].Addr && p.updates {
-			told.note(p.at)
+			advertised.note(p.at)
 		}
 	})
 	if err != nil {
 		return steps, err
 	}
 	passed, written := firstSince{&steps.Passed, since}, firstSince{&steps.Written, since}
-	if !steps.Told.IsZero() {
-		passed.since = steps.Told
+	if !steps.Advertised.IsZero() {
+		passed.since = steps.Advertised
 	}
 	was := netip.Addr{} // where the guest is, as edge C has it
-	err = readCapture(w.files[1], func(p heard) {
+	err = readCapture(w.files[1], func(p received) {
 		switch {
 		case w.passes(p):
 			passed.note(p.at)
@@ -99,17 +99,17 @@ func (f firstSince) note(at time.Time) {
 }
 
 // passes says whether the reflector tells edge C of routes.
-func (w *Wire) passes(p heard) bool {
+func (w *Wire) passes(p received) bool {
 	return p.updates && p.src == w.n.Reflectors[0].Addr && p.dst == w.n.Edges[edgeC].Addr
 }
 
 // toGuest says whether edge C sends to the mobile guest.
-func (w *Wire) toGuest(p heard) bool {
+func (w *Wire) toGuest(p received) bool {
 	return p.src == w.n.Edges[edgeC].TEP && bytes.Equal(p.inner, w.n.Guests[guestMobile].MAC)
 }
 
-// heard is a packet of a capture.
-type heard struct {
+// received is a packet of a capture.
+type received struct {
 	at       time.Time
 	src, dst netip.Addr
 	updates  bool             // it begins with BGP messages of which one is an UPDATE with routes
@@ -118,7 +118,7 @@ type heard struct {
 
 // readCapture calls each with the packets of a file of tcpdump (pcap-savefile(5)), which this
 // machine has written.
-func readCapture(name string, each func(heard)) error {
+func readCapture(name string, each func(received)) error {
 	file, err := os.ReadFile(name)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func readCapture(name string, each func(heard)) error {
 		if uint64(len(at)) < record+uint64(size) {
 			return fmt.Errorf("%s: %w", name, io.ErrUnexpectedEOF)
 		}
-		if p, ok := hear(at[record : record+size]); ok {
+		if p, ok := receive(at[record : record+size]); ok {
 			p.at = time.Unix(int64(binary.NativeEndian.Uint32(at)), 1000*int64(binary.NativeEndian.Uint32(at[4:])))
 			each(p)
 		}
@@ -144,8 +144,8 @@ func readCapture(name string, each func(heard)) error {
 	return nil
 }
 
-// hear reads a frame with IPv4: TCP to or from BGP's port, or VXLAN.
-func hear(frame []byte) (p heard, ok bool) {
+// receive reads a frame with IPv4: TCP to or from BGP's port, or VXLAN.
+func receive(frame []byte) (p received, ok bool) {
 	const ethernet, ipv4 = 14, 20
 	if len(frame) < ethernet+ipv4+20 || binary.BigEndian.Uint16(frame[12:]) != 0x0800 {
 		return p, false

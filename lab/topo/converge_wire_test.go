@@ -62,11 +62,11 @@ func TestReadCapture(t *testing.T) {
 		file = append(file, frame...)
 	}
 	name := filepath.Join(t.TempDir(), "x.pcap")
-	read := func(file []byte) (all []heard, err error) {
+	read := func(file []byte) (all []received, err error) {
 		if err := os.WriteFile(name, file, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return all, readCapture(name, func(p heard) { all = append(all, p) })
+		return all, readCapture(name, func(p received) { all = append(all, p) })
 	}
 	all, err := read(file)
 	if err != nil || len(all) != 2 {

@@ -10,26 +10,29 @@ import (
 	"strings"
 	"sync"
 	"time"
-)
 
-// apiVersion is of the configurations that the lab writes.
-const apiVersion = "selvage.dev/v1alpha1"
+	"github.com/selvage/selvage/internal/config"
+)
 
 // translate makes a configuration one that a build reads. It asks the build for its schema,
 // unless it is this program.
-func translate(ctx context.Context, program, config string) (string, error) {
+func translate(ctx context.Context, program, text string) (string, error) {
 	if own, err := os.Executable(); err == nil && own == program {
-		return config, nil
+		return text, nil
 	}
 	read, err := readVersions(ctx, program)
 	if err != nil {
 		return "", err
 	}
-	if slices.Contains(read, apiVersion) {
-		return config, nil
+	switch {
+	case slices.Contains(read, config.Version):
+		return text, nil
+	case slices.Contains(read, config.PreviousVersion):
+		older, err := config.Downgrade("configuration of the lab", []byte(text))
+		return string(older), err
 	}
-	// A change of apiVersion adds a rewrite to the version before it here.
-	return "", fmt.Errorf("%s reads configurations of %s; this lab writes %s: measure it with the lab of a build closer to it", program, strings.Join(read, ", "), apiVersion)
+	return "", fmt.Errorf("%s reads configurations of %s; this lab writes %s and %s: measure it with the lab of a build closer to it",
+		program, strings.Join(read, ", "), config.Version, config.PreviousVersion)
 }
 
 // programFile is a program as it is now.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/selvage/selvage/internal/config"
 )
 
 // build is a program that prints a schema.
@@ -21,21 +23,23 @@ func build(t *testing.T, schema string) string {
 }
 
 func TestTranslate(t *testing.T) {
-	const config = "apiVersion: selvage.dev/v1alpha1\nkind: Edge\n"
+	const text = "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: a}\nspec: {underlay: {interfaces: [eth0], tep: 192.0.2.1, bfd: {}}}\n"
+	previous := strings.NewReplacer("v1alpha2", "v1alpha1", "bfd", "liveness").Replace(text)
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ program, want, failure string }{
-		"itself":       {own, config, ""},
-		"same":         {build(t, `{"properties": {"apiVersion": {"enum": ["selvage.dev/v1alpha1"]}}}`), config, ""},
-		"both":         {build(t, `{"properties": {"apiVersion": {"enum": ["selvage.dev/v9", "selvage.dev/v1alpha1"]}}}`), config, ""},
-		"other":        {build(t, `{"properties": {"apiVersion": {"enum": ["selvage.dev/v9"]}}}`), "", "reads configurations of selvage.dev/v9; this lab writes selvage.dev/v1alpha1"},
+		"itself":       {own, text, ""},
+		"same":         {build(t, `{"properties": {"apiVersion": {"enum": ["selvage.dev/v1alpha2"]}}}`), text, ""},
+		"previous":     {build(t, `{"properties": {"apiVersion": {"enum": ["selvage.dev/v1alpha1"]}}}`), previous, ""},
+		"both":         {build(t, `{"properties": {"apiVersion": {"enum": ["selvage.dev/v9", "selvage.dev/v1alpha2"]}}}`), text, ""},
+		"other":        {build(t, `{"properties": {"apiVersion": {"enum": ["selvage.dev/v9"]}}}`), "", "reads configurations of selvage.dev/v9; this lab writes selvage.dev/v1alpha2 and selvage.dev/v1alpha1"},
 		"no version":   {build(t, `{}`), "", "names no apiVersion"},
 		"no schema":    {build(t, `none`), "", "schema of"},
 		"no such file": {"/nowhere/selvage", "", "ask /nowhere/selvage for its schema"},
 	} {
-		got, err := translate(t.Context(), c.program, config)
+		got, err := translate(t.Context(), c.program, text)
 		if got != c.want || (err == nil) != (c.failure == "") || err != nil && !strings.Contains(err.Error(), c.failure) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
@@ -71,11 +75,11 @@ func TestBuildsAreAskedOnce(t *testing.T) {
 
 // What the lab writes for an edge is in the version that it says it writes.
 func TestConfigurationsAreOfTheVersion(t *testing.T) {
-	for name, config := range map[string]string{
+	for name, text := range map[string]string{
 		"two hosts": SelvageHalf{}.Config("a", Site{Host: &Host{}}),
 	} {
-		if !strings.HasPrefix(config, "apiVersion: "+apiVersion+"\n") {
-			t.Errorf("%s: %s", name, config)
+		if !strings.HasPrefix(text, "apiVersion: "+config.Version+"\n") {
+			t.Errorf("%s: %s", name, text)
 		}
 	}
 }

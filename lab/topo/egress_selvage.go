@@ -96,7 +96,7 @@ func (o EgressSelvage) Config(name string, n *Egress, side int) string {
 	local, remote := teps[side], teps[1-side]
 	encap := cmp.Or(o.Encapsulation, overlay.VXLAN)
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha1\nkind: Edge\nmetadata: {name: %s}\nspec:\n", name)
+	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n", name)
 	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, probeMTU: false}\n", UnderlayName, local)
 	b.WriteString("  segments:\n")
 	if side == 0 {

@@ -61,7 +61,7 @@ func TestEgressPaths(t *testing.T) {
 	}
 }
 
-// A wire has its rate and none again, on every interface that a rung crosses.
+// A wire has its rate and none again, on every interface that a stage crosses.
 func TestEgressWire(t *testing.T) {
 	t.Parallel()
 	n := newEgress(t, topo.EgressOptions{})

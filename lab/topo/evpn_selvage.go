@@ -61,10 +61,10 @@ func (EVPNSelvage) Down(ctx context.Context, e *EVPNEdge) error {
 func (o EVPNSelvage) Config(e *EVPNEdge) string {
 	n := e.Fabric
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha1\nkind: Edge\nmetadata: {name: %s}\nspec:\n", e.EdgeName())
+	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n", e.EdgeName())
 	fmt.Fprintf(&b, "  underlay:\n    interfaces: [%s]\n    tep: %q\n", UnderlayName, e.TEP)
 	if o.Liveness != "" {
-		fmt.Fprintf(&b, "    liveness: {interval: %s, multiplier: 3}\n", o.Liveness)
+		fmt.Fprintf(&b, "    bfd: {interval: %s, multiplier: 3}\n", o.Liveness)
 	}
 	fmt.Fprintf(&b, "  bgp:\n    as: %d\n    routerID: %s\n    neighbours:\n", evpnAS, routerID(e.TEP))
 	for _, r := range n.Reflectors {
@@ -88,7 +88,7 @@ func (n *EVPN) neighbourOptions() string {
 		more += ", ttlSecurity: 1"
 	}
 	if o.Liveness != "" {
-		more += ", liveness: true"
+		more += ", bfd: true"
 	}
 	return more
 }

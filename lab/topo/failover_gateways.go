@@ -42,7 +42,7 @@ func NewFailoverGateway(ctx context.Context, l *Lab, o FailoverOptions) (*Failov
 	n := &failoverGateways{Failover: newFailover(l), options: o}
 	n.Failover.ready, n.Failover.steps = n.asBefore, n.repaired
 	n.Addr = gatewaysTarget
-	n.Description = fmt.Sprintf("Selvage edges, VXLAN: one with the workload, two egress gateways, active-standby, bindings replicated, BFD every %s × %d", o.Liveness, o.Multiplier)
+	n.Description = fmt.Sprintf("Selvage edges, VXLAN: one with the workload, two egress gateways, active-standby, sessions replicated, BFD every %s × %d", o.Liveness, o.Multiplier)
 	if err := n.build(ctx); err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (n *failoverGateways) workload(ctx context.Context, edge *Host) error {
 // config is the configuration of the edge with the workload (0) or of a gateway.
 func (n *failoverGateways) config(i int, name string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `apiVersion: selvage.dev/v1alpha1
+	fmt.Fprintf(&b, `apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata: {name: %s}
 spec:
@@ -178,12 +178,12 @@ spec:
 	return b.String()
 }
 
-// standings are what an edge knows of gateways, and what it did when one of them changed.
-type standings struct {
+// states are what an edge knows of gateways, and what it did when one of them changed.
+type states struct {
 	Groups []struct {
 		Members []struct {
-			Address  netip.Addr `json:"address"`
-			Standing string     `json:"standing"`
+			Address netip.Addr `json:"address"`
+			State   string     `json:"state"`
 		} `json:"members"`
 	} `json:"groups"`
 	Policies []struct {
@@ -206,25 +206,25 @@ type standings struct {
 	} `json:"failovers"`
 }
 
-// serving is the standing of a gateway that takes new connections.
+// serving is the state of a gateway that takes new connections.
 const serving = "serving"
 
-func (e *Edge) standings(ctx context.Context) (s standings, err error) {
+func (e *Edge) states(ctx context.Context) (s states, err error) {
 	return s, e.document(ctx, "/v1/egress", &s)
 }
 
-// replicated says which gateway does not have the other's bindings.
-func (s standings) replicated() error {
+// replicated says which gateway does not have the other's sessions.
+func (s states) replicated() error {
 	for _, r := range s.Replication {
 		if !r.Connected || !r.Synced {
-			return fmt.Errorf("bindings of gateway %s are not here: connected %t, synchronised %t", r.Gateway, r.Connected, r.Synced)
+			return fmt.Errorf("sessions of gateway %s are not here: connected %t, synchronised %t", r.Gateway, r.Connected, r.Synced)
 		}
 	}
 	return nil
 }
 
 // owned wants every address of the pool to be a gateway's.
-func (s standings) owned(by netip.Addr) error {
+func (s states) owned(by netip.Addr) error {
 	if len(s.Policies) == 0 || len(s.Policies[0].Addresses) == 0 {
 		return errors.New("there are no addresses")
 	}
@@ -237,13 +237,13 @@ func (s standings) owned(by netip.Addr) error {
 }
 
 // asBefore wants every path up, every gateway serving and the first one at work in the
-// eyes of all, and both with the other's bindings.
+// eyes of all, and both with the other's sessions.
 func (n *failoverGateways) asBefore(ctx context.Context) error {
 	for _, e := range n.all {
 		if err := e.pathsUp(ctx, len(gatewaysTEPs)-1); err != nil {
 			return err
 		}
-		s, err := e.standings(ctx)
+		s, err := e.states(ctx)
 		if err != nil {
 			return err
 		}
@@ -251,8 +251,8 @@ func (n *failoverGateways) asBefore(ctx context.Context) error {
 			return fmt.Errorf("edge %s tells of gateways %+v, want one group of two", e.Name, s.Groups)
 		}
 		for _, m := range s.Groups[0].Members {
-			if m.Standing != serving {
-				return fmt.Errorf("gateway %s is %s in the eyes of edge %s", m.Address, m.Standing, e.Name)
+			if m.State != serving {
+				return fmt.Errorf("gateway %s is %s in the eyes of edge %s", m.Address, m.State, e.Name)
 			}
 		}
 		if err := errors.Join(s.owned(gatewaysTEPs[1]), s.replicated()); err != nil {
@@ -266,7 +266,7 @@ func (n *failoverGateways) asBefore(ctx context.Context) error {
 // time: the killed one has nothing to say of it.
 func (n *failoverGateways) repaired(ctx context.Context, since time.Time) (steps FailoverSteps, err error) {
 	for _, e := range []*failoverEdge{n.all[0], n.all[2]} {
-		s, err := e.standings(ctx)
+		s, err := e.states(ctx)
 		if err != nil {
 			return steps, err
 		}

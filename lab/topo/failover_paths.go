@@ -29,7 +29,7 @@ func (o *FailoverOptions) fill() {
 
 // liveness is the configuration's line.
 func (o FailoverOptions) liveness() string {
-	return fmt.Sprintf("liveness: {interval: %s, multiplier: %d}", o.Liveness, o.Multiplier)
+	return fmt.Sprintf("bfd: {interval: %s, multiplier: %d}", o.Liveness, o.Multiplier)
 }
 
 // pathsMTU leaves room to the tunnel.
@@ -162,7 +162,7 @@ func (n *failoverPaths) link(ctx context.Context, edge, number int) error {
 }
 
 func (n *failoverPaths) config(i int) string {
-	return fmt.Sprintf(`apiVersion: selvage.dev/v1alpha1
+	return fmt.Sprintf(`apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata: {name: %s}
 spec:

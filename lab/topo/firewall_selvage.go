@@ -160,7 +160,7 @@ func (f *FirewallSelvage) Passed(ctx context.Context, s Site) (uint64, error) {
 		return 0, fmt.Errorf("the edge's firewall: %w", err)
 	}
 	for _, event := range firewall.Events {
-		if event.Name == "conn-opened" {
+		if event.Name == "conntrack-opened" {
 			opened := event.Count - f.opened[s.Host]
 			f.opened[s.Host] = event.Count
 			return opened, nil

@@ -99,13 +99,13 @@ func (f *FRR) start(ctx context.Context, name, config string, options []string) 
 		_, err := f.show(running, name, "show version")
 		return err
 	}); err != nil {
-		return fmt.Errorf("%w; it said: %s", err, c.said())
+		return fmt.Errorf("%w; it said: %s", err, c.output())
 	}
-	said, err := os.ReadFile(c.Log)
+	output, err := os.ReadFile(c.Log)
 	if err != nil {
 		return err
 	}
-	for line := range bytes.Lines(said[min(len(before), len(said)):]) {
+	for line := range bytes.Lines(output[min(len(before), len(output)):]) {
 		if bytes.Contains(line, []byte("on config line")) {
 			return fmt.Errorf("%s does not understand its configuration: %s", name, bytes.TrimSpace(line))
 		}
@@ -144,14 +144,14 @@ func (f *FRR) Do(ctx context.Context, commands ...string) (string, error) {
 		argv = append(argv, "-c", c)
 	}
 	out, err := f.host.Output(ctx, argv...)
-	said := strings.TrimSpace(string(out))
-	if err == nil && strings.HasPrefix(said, "% ") { // vtysh is content with that
-		return said, fmt.Errorf("FRR on %s: %q: %s", f.host.Name, commands, said)
+	output := strings.TrimSpace(string(out))
+	if err == nil && strings.HasPrefix(output, "% ") { // vtysh is content with that
+		return output, fmt.Errorf("FRR on %s: %q: %s", f.host.Name, commands, output)
 	}
 	if err != nil {
-		return said, fmt.Errorf("FRR on %s: %q: %w: %s", f.host.Name, commands, err, said)
+		return output, fmt.Errorf("FRR on %s: %q: %w: %s", f.host.Name, commands, err, output)
 	}
-	return said, nil
+	return output, nil
 }
 
 // Configure changes the running configuration; what it was at the start comes back with
@@ -181,7 +181,7 @@ func (f *FRR) JSON(ctx context.Context, command string, into any) error {
 // show asks a daemon at its terminal's socket, in a few hundred microseconds; to start vtysh
 // for that takes a hundred times as long. As vtysh it enables first: before that bfdd knows no
 // command that shows anything.
-func (f *FRR) show(ctx context.Context, daemon, command string) (said []byte, err error) {
+func (f *FRR) show(ctx context.Context, daemon, command string) (output []byte, err error) {
 	fail := func(err error) error { return fmt.Errorf("%s on %s: %q: %w", daemon, f.host.Name, command, err) }
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", f.path(daemon+".vty"))
 	if err != nil {
@@ -190,27 +190,27 @@ func (f *FRR) show(ctx context.Context, daemon, command string) (said []byte, er
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	for _, line := range []string{"enable", command} {
-		if said, err = say(conn, line); err != nil {
+		if output, err = write(conn, line); err != nil {
 			return nil, fail(errors.Join(ctx.Err(), err))
 		}
 	}
-	return said, nil
+	return output, nil
 }
 
-// say tells a daemon's terminal one line and returns the answer, which ends with three zeros and
+// write tells a daemon's terminal one line and returns the answer, which ends with three zeros and
 // a status.
-func say(conn net.Conn, line string) (said []byte, err error) {
+func write(conn net.Conn, line string) (output []byte, err error) {
 	if _, err := conn.Write(append([]byte(line), 0)); err != nil {
 		return nil, err
 	}
 	for part := make([]byte, 4096); ; {
 		n, err := conn.Read(part)
-		said = append(said, part[:n]...)
-		if end := len(said) - 4; end >= 0 && bytes.Equal(said[end:end+3], make([]byte, 3)) {
-			if status := said[end+3]; status != 0 {
-				return nil, fmt.Errorf("status %d: %s", status, bytes.TrimSpace(said[:end]))
+		output = append(output, part[:n]...)
+		if end := len(output) - 4; end >= 0 && bytes.Equal(output[end:end+3], make([]byte, 3)) {
+			if status := output[end+3]; status != 0 {
+				return nil, fmt.Errorf("status %d: %s", status, bytes.TrimSpace(output[:end]))
 			}
-			return said[:end], nil
+			return output[:end], nil
 		}
 		if err != nil {
 			return nil, err

@@ -141,7 +141,7 @@ func (v *ovs) daemon(ctx context.Context, argv ...string) (*Command, error) {
 	})
 	if err != nil {
 		c.Kill()
-		return nil, fmt.Errorf("%w: %s", err, c.said())
+		return nil, fmt.Errorf("%w: %s", err, c.output())
 	}
 	return c, nil
 }

@@ -80,8 +80,8 @@ type KernelOptions struct {
 	// drops, without a word, what is larger than the port that it should leave by. A
 	// device with more than the underlay leaves answers "too big" itself (Linux 5.9).
 	TunnelMTU int
-	// Learnt has no remotes of its own: FRR says what is behind the other host.
-	Learnt bool
+	// Learned has no remotes of its own: FRR says what is behind the other host.
+	Learned bool
 	// The checksum choices of VXLAN.
 	NoUDPCsum, UDP6ZeroCsumTx, UDP6ZeroCsumRx bool
 }
@@ -114,7 +114,7 @@ func (k KernelHalf) Up(ctx context.Context, s Site) (func(context.Context) error
 // device is the half's vxlan device.
 func (k KernelHalf) device(s Site) VXLAN {
 	remotes := []netip.Addr{s.Remote}
-	if k.Learnt {
+	if k.Learned {
 		remotes = nil
 	}
 	return VXLAN{

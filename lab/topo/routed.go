@@ -159,7 +159,7 @@ func (k KernelHalf) routed(ctx context.Context, s Site) (func(context.Context) e
 			s.Host.change("set MAC address of", bridge, func(dev netlink.Link) error { return s.Host.nl.LinkSetHardwareAddr(dev, GatewayMAC) }),
 			s.Host.address(bridge, subnet.Gateways...),
 		)
-		if err == nil && i > 0 && !k.Learnt {
+		if err == nil && i > 0 && !k.Learned {
 			err = s.Host.remoteEnd(bridge, tunnel, subnet, s.Remote)
 		}
 		if err != nil {

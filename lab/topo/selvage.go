@@ -70,7 +70,7 @@ func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env .
 	})
 	if err != nil {
 		e.Command.Kill()
-		return nil, fmt.Errorf("%w; its log: %s", err, e.Command.said())
+		return nil, fmt.Errorf("%w; its log: %s", err, e.Command.output())
 	}
 	return e, nil
 }
@@ -120,9 +120,9 @@ type SelvageOptions struct {
 	NoClamp bool
 	// NoFlowCache has every packet decided anew.
 	NoFlowCache bool
-	// Learnt has no remotes and no static hosts behind them: a neighbour in BGP says, at this
+	// Learned has no remotes and no static hosts behind them: a neighbour in BGP says, at this
 	// address.
-	Learnt netip.Addr
+	Learned netip.Addr
 	// Timing has the data path write down when packets pass.
 	Timing bool
 	// Started is told of each edge that runs.
@@ -189,7 +189,7 @@ func (o SelvageHalf) Up(ctx context.Context, s Site) (func(context.Context) erro
 // Config is the configuration of the half's edge, in YAML.
 func (o SelvageHalf) Config(name string, s Site) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `apiVersion: selvage.dev/v1alpha1
+	fmt.Fprintf(&b, `apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata:
   name: %s
@@ -200,8 +200,8 @@ spec:
   flowCache:
     enabled: %t
 `, name, UnderlayName, s.Local, !o.NoFlowCache)
-	if o.Learnt.IsValid() {
-		fmt.Fprintf(&b, "  bgp:\n    as: %d\n    routerID: %s\n    neighbours:\n      - {name: reflector, address: %q}\n", evpnAS, routerID(s.Local), o.Learnt)
+	if o.Learned.IsValid() {
+		fmt.Fprintf(&b, "  bgp:\n    as: %d\n    routerID: %s\n    neighbours:\n      - {name: reflector, address: %q}\n", evpnAS, routerID(s.Local), o.Learned)
 	}
 	b.WriteString("  segments:\n")
 	home := "lab"
@@ -233,7 +233,7 @@ func (o SelvageHalf) segment(b *strings.Builder, name string, index uint32, remo
 	if o.NoClamp {
 		b.WriteString("      clampMSS: false\n")
 	}
-	if o.Learnt.IsValid() {
+	if o.Learned.IsValid() {
 		b.WriteString("      evpn: {}\n")
 		return
 	}
@@ -245,7 +245,7 @@ func (o SelvageHalf) segment(b *strings.Builder, name string, index uint32, remo
 func (o SelvageHalf) routed(b *strings.Builder, s Site) {
 	for i, subnet := range s.Subnets {
 		o.segment(b, subnet.Name, subnet.Index, s.Remote)
-		if i > 0 && !o.Learnt.IsValid() {
+		if i > 0 && !o.Learned.IsValid() {
 			fmt.Fprintf(b, "      fdb:\n        - {mac: %q, remote: %q}\n      neighbours:\n", subnet.EndMAC, s.Remote)
 			for _, addr := range subnet.End {
 				fmt.Fprintf(b, "        - {address: %q, mac: %q}\n", addr, subnet.EndMAC)

@@ -187,7 +187,7 @@ func (o TransitSelvage) Config(name string, t *Transit) string {
 	for _, k := range t.Uplinks {
 		outside = append(outside, fmt.Sprintf("{address: %q}", k.TesterAddr.Addr()))
 	}
-	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha1\nkind: Edge\nmetadata: {name: %s}\nspec:\n", name)
+	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n", name)
 	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, probeMTU: false}\n", strings.Join(underlays, ", "), t.TEP)
 	fmt.Fprintf(&b, "  flowCache: {enabled: %t", !o.NoFlowCache)
 	if o.FlowCacheSize != 0 {

@@ -225,7 +225,7 @@ func (s Site) access() []string {
 // Half is what carries packets in one host, between AccessName and UnderlayName.
 // Kernel, OVS and Selvage are halves and can be mixed.
 type Half interface {
-	// Name is the contender's.
+	// Name is the target's.
 	Name() string
 	// Describe is one line for reports.
 	Describe() string

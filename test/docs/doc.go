@@ -22,6 +22,6 @@
 //
 // Every selvage command, run or not, also goes through the real parser: with
 // --help added it must be accepted, so no document shows a flag that is gone.
-// YAML blocks that begin with apiVersion must pass selvage check, and relative
+// YAML blocks that begin with Version must pass selvage check, and relative
 // links and their #anchors must resolve. Links to other sites are not followed.
 package docs

@@ -31,12 +31,12 @@ type exports struct {
 	neighbours []exported
 	routes     map[evpn.Key]evpn.Route
 	// marks are those of each route as it is in GoBGP, whose key has no uplink.
-	marks    map[evpn.Key][]mark
-	numbers  map[netip.Addr]uint32
-	outcomes map[outcome]uint32
-	known    map[mark]outcome
-	stale    bool // GoBGP lacks a statement for one of known
-	told     map[counted]uint64
+	marks      map[evpn.Key][]mark
+	numbers    map[netip.Addr]uint32
+	outcomes   map[outcome]uint32
+	known      map[mark]outcome
+	stale      bool // GoBGP lacks a statement for one of known
+	advertised map[counted]uint64
 }
 
 // exported is what exports know of a neighbour.
@@ -54,7 +54,7 @@ type counted struct {
 func newExports(b *server.BgpServer) *exports {
 	return &exports{
 		bgp: b, routes: map[evpn.Key]evpn.Route{}, marks: map[evpn.Key][]mark{}, numbers: map[netip.Addr]uint32{},
-		outcomes: map[outcome]uint32{}, known: map[mark]outcome{}, told: map[counted]uint64{},
+		outcomes: map[outcome]uint32{}, known: map[mark]outcome{}, advertised: map[counted]uint64{},
 	}
 }
 
@@ -146,7 +146,7 @@ func (x *exports) put(changed map[evpn.Key]bool) error {
 	var errs []error
 	var paths, gone []*apiutil.Path
 	for key := range changed {
-		base, marks, announced := x.judge(key)
+		base, marks, announced := x.classify(key)
 		x.count(key, marks, announced)
 		path, err := pathOf(key, base, marks, announced)
 		switch {
@@ -179,9 +179,9 @@ func (x *exports) delete(paths []*apiutil.Path) error {
 	return nil
 }
 
-// judge decides who gets a route, and how. Of a unicast prefix that several uplinks announce
+// classify decides who gets a route, and how. Of a unicast prefix that several uplinks announce
 // the first by name makes the attributes; the next hop is that of each.
-func (x *exports) judge(key evpn.Key) (base evpn.Route, marks []mark, announced bool) {
+func (x *exports) classify(key evpn.Key) (base evpn.Route, marks []mark, announced bool) {
 	if key.Type != evpn.Unicast {
 		base, announced = x.routes[key]
 	} else {
@@ -216,7 +216,7 @@ func (x *exports) outcomeOf(n exported, key evpn.Key, base evpn.Route) (out outc
 	if !slices.ContainsFunc(n.conf.Families, func(f overlay.BGPFamily) bool { return families[f] == familyOf(key) }) {
 		return out, false
 	}
-	v := judge(n.export, &r)
+	v := classify(n.export, &r)
 	if v.reject {
 		return out, false
 	}
@@ -239,10 +239,10 @@ func (x *exports) outcomeOf(n exported, key evpn.Key, base evpn.Route) (out outc
 // count notes the marks of a route, or that it is gone.
 func (x *exports) count(key evpn.Key, marks []mark, announced bool) {
 	for _, m := range x.marks[key] {
-		x.told[counted{m.neighbour, familyOf(key)}]--
+		x.advertised[counted{m.neighbour, familyOf(key)}]--
 	}
 	for _, m := range marks {
-		x.told[counted{m.neighbour, familyOf(key)}]++
+		x.advertised[counted{m.neighbour, familyOf(key)}]++
 	}
 	if !announced {
 		delete(x.marks, key)
@@ -254,7 +254,7 @@ func (x *exports) count(key evpn.Key, marks []mark, announced bool) {
 func (x *exports) counts(n netip.Addr, f bgp.Family) uint64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.told[counted{x.numbers[n], f}]
+	return x.advertised[counted{x.numbers[n], f}]
 }
 
 func pathOf(key evpn.Key, base evpn.Route, marks []mark, announced bool) (*apiutil.Path, error) {

@@ -65,7 +65,7 @@ func TestRestartBetweenSpeakers(t *testing.T) {
 	for port, restart := range map[uint16]overlay.BGPRestart{loopbackPort: {Time: 20 * time.Second, Stale: time.Minute}, loopbackPort + 1: {}} {
 		t.Run(fmt.Sprintf("for %s", restart.Time), func(t *testing.T) {
 			t.Parallel()
-			h := &heard{routes: make(map[evpn.Key]map[netip.Addr]evpn.Route)}
+			h := &received{routes: make(map[evpn.Key]map[netip.Addr]evpn.Route)}
 			first, second := pair(t, port, restart, h.receive, h.session)
 			await := func(what string, try func() error) {
 				t.Helper()
@@ -155,7 +155,7 @@ func many(hosts, prefixes int) []evpn.Route {
 func BenchmarkBulk(b *testing.B) {
 	const hosts, prefixes, ten = 100_000, 10_000, 10_000
 	for b.Loop() {
-		h := &heard{routes: make(map[evpn.Key]map[netip.Addr]evpn.Route)}
+		h := &received{routes: make(map[evpn.Key]map[netip.Addr]evpn.Route)}
 		var first, last time.Time
 		first1, second := pair(b, loopbackPort, overlay.BGPRestart{}, func(u []evpn.Update) {
 			if first.IsZero() {
@@ -216,7 +216,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func awaitCount(t testing.TB, h *heard, n int) {
+func awaitCount(t testing.TB, h *received, n int) {
 	t.Helper()
 	must(t, awaitLong(t.Context(), fmt.Sprintf("%d updates", n), func() error {
 		if got, _ := h.counts(); got < n {

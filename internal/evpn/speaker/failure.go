@@ -11,7 +11,7 @@ import (
 
 // unreachable is why no connection to a neighbour was made, and what to do.
 func unreachable(n overlay.BGPNeighbour, why string) string {
-	text, cure := why, "look at the way there"
+	text, fix := why, "look at the way there"
 	// The words of the system, without those of addresses that the operator knows.
 	if _, rest, found := strings.Cut(why, "->"); found {
 		if _, rest, found = strings.Cut(rest, ": "); found {
@@ -20,35 +20,35 @@ func unreachable(n overlay.BGPNeighbour, why string) string {
 	}
 	switch {
 	case strings.Contains(why, "connection refused"):
-		text, cure = "nobody listens", fmt.Sprintf("start BGP at %s, or set its port", n.Addr)
+		text, fix = "nobody listens", fmt.Sprintf("start BGP at %s, or set its port", n.Addr)
 	case strings.Contains(why, "assign requested address"):
-		cure = fmt.Sprintf("localAddress %s is none of this host's", n.Local)
+		fix = fmt.Sprintf("localAddress %s is none of this host's", n.Local)
 	case strings.Contains(why, "timeout") && n.Password != "":
-		cure = "look at the way there, and whether both ends have the same password"
+		fix = "look at the way there, and whether both ends have the same password"
 	case strings.Contains(why, "timeout") && (n.Security || n.Hops > 0):
-		cure = "look at the way there, and whether it is longer than the configured hops"
+		fix = "look at the way there, and whether it is longer than the configured hops"
 	case strings.Contains(why, "no route to host"), strings.Contains(why, "unreachable"):
-		cure = "the host has no way there: look at its addresses and routes"
+		fix = "the host has no way there: look at its addresses and routes"
 	}
-	return fmt.Sprintf("no connection to %s: %s: %s", n.Addr, text, cure)
+	return fmt.Sprintf("no connection to %s: %s: %s", n.Addr, text, fix)
 }
 
 // notification is what an error code of BGP means (RFC 4271 section 4.5, RFC 4486), and what
 // to do.
-func notification(n overlay.BGPNeighbour, code, subCode uint8, said string, sent bool) string {
+func notification(n overlay.BGPNeighbour, code, subCode uint8, advertised string, sent bool) string {
 	name := bgp.NewNotificationErrorCode(code, subCode).String()
 	name = strings.ReplaceAll(strings.TrimPrefix(name, "code "), "_", " ")
-	cure := cures[[2]uint8{code, subCode}]
+	fix := fixes[[2]uint8{code, subCode}]
 	switch {
 	case sent && code == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR && subCode == bgp.BGP_ERROR_SUB_BAD_PEER_AS:
-		cure = fmt.Sprintf("its AS is not %d: set as of neighbour %s", n.AS, n.Name)
+		fix = fmt.Sprintf("its AS is not %d: set as of neighbour %s", n.AS, n.Name)
 	case sent && code == bgp.BGP_ERROR_FSM_ERROR:
-		cure = fmt.Sprintf("it answered with something else than an OPEN: its configuration refuses AS or address of this edge, or has none of neighbour %s's families", n.Name)
-	case code == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR && cure == "":
-		cure = "compare families, timers and password with its configuration"
+		fix = fmt.Sprintf("it answered with something else than an OPEN: its configuration refuses AS or address of this edge, or has none of neighbour %s's families", n.Name)
+	case code == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR && fix == "":
+		fix = "compare families, timers and password with its configuration"
 	}
 	parts := []string{name}
-	for _, part := range []string{said, cure} {
+	for _, part := range []string{advertised, fix} {
 		if part != "" && part != "<nil>" {
 			parts = append(parts, part)
 		}
@@ -56,8 +56,8 @@ func notification(n overlay.BGPNeighbour, code, subCode uint8, said string, sent
 	return strings.Join(parts, ": ")
 }
 
-// cures are what to do about codes and sub-codes of a neighbour.
-var cures = map[[2]uint8]string{
+// fixes are what to do about codes and sub-codes of a neighbour.
+var fixes = map[[2]uint8]string{
 	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_PEER_AS}:           "it expects another AS of this edge: compare bgp.as with its configuration",
 	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER}:    "both have the same router ID: set bgp.routerID",
 	{bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0}:                                       "look at the way there, and at the load of both ends",
@@ -68,9 +68,9 @@ var cures = map[[2]uint8]string{
 
 // unanswered is what there is to say of a neighbour that takes connections, and no more.
 func unanswered(n overlay.BGPNeighbour) string {
-	cure := "look at its log, and whether it knows this edge's address"
+	fix := "look at its log, and whether it knows this edge's address"
 	if n.Security {
-		cure = "look whether ttlSecurity is set at both ends, and how many hops there are"
+		fix = "look whether ttlSecurity is set at both ends, and how many hops there are"
 	}
-	return fmt.Sprintf("%s takes connections, and does not answer on them: %s", n.Addr, cure)
+	return fmt.Sprintf("%s takes connections, and does not answer on them: %s", n.Addr, fix)
 }

@@ -88,8 +88,8 @@ func newLive(t *testing.T) *live {
 	l.here4, l.frr4, l.frr6 = l.addr(here4), l.addr(frr4), l.addr(frr6)
 	t.Cleanup(func() {
 		if t.Failed() && l.frr != nil {
-			said, _ := l.frr.Log("bgpd")
-			t.Logf("bgpd said:\n%s", said)
+			advertised, _ := l.frr.Log("bgpd")
+			t.Logf("bgpd said:\n%s", advertised)
 		}
 		if err := lab.Close(); err != nil {
 			t.Error(err)
@@ -204,8 +204,8 @@ func awaitLong(ctx context.Context, what string, try func() error) error {
 	return await.Within(ctx, 3*await.Patience, what, try)
 }
 
-// heard is what a speaker told.
-type heard struct {
+// received is what a speaker told.
+type received struct {
 	mu       sync.Mutex
 	routes   map[evpn.Key]map[netip.Addr]evpn.Route
 	sessions []evpn.Session
@@ -213,7 +213,7 @@ type heard struct {
 	gone     int // withdrawn
 }
 
-func (h *heard) receive(updates []evpn.Update) {
+func (h *received) receive(updates []evpn.Update) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, u := range updates {
@@ -230,14 +230,14 @@ func (h *heard) receive(updates []evpn.Update) {
 	}
 }
 
-func (h *heard) session(s evpn.Session) {
+func (h *received) session(s evpn.Session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sessions = append(h.sessions, s)
 }
 
 // last returns what was last told of a neighbour's session, and how often it was lost.
-func (h *heard) last(addr netip.Addr) (last evpn.Session, lost int) {
+func (h *received) last(addr netip.Addr) (last evpn.Session, lost int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.sessions {
@@ -252,7 +252,7 @@ func (h *heard) last(addr netip.Addr) (last evpn.Session, lost int) {
 }
 
 // find returns a route that a neighbour has said.
-func (h *heard) find(addr netip.Addr, match func(evpn.Route) bool) (evpn.Route, error) {
+func (h *received) find(addr netip.Addr, match func(evpn.Route) bool) (evpn.Route, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, by := range h.routes {
@@ -263,16 +263,16 @@ func (h *heard) find(addr netip.Addr, match func(evpn.Route) bool) (evpn.Route, 
 	return evpn.Route{}, fmt.Errorf("not among %d routes", len(h.routes))
 }
 
-func (h *heard) counts() (updates, gone int) {
+func (h *received) counts() (updates, gone int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.updates, h.gone
 }
 
 // speak runs a speaker that ends with the test.
-func speak(t *testing.T, b overlay.BGP, change ...func(*Options)) (*Speaker, *heard) {
+func speak(t *testing.T, b overlay.BGP, change ...func(*Options)) (*Speaker, *received) {
 	t.Helper()
-	h := &heard{routes: make(map[evpn.Key]map[netip.Addr]evpn.Route)}
+	h := &received{routes: make(map[evpn.Key]map[netip.Addr]evpn.Route)}
 	o := Options{Config: b, NextHop: b.RouterID, Receive: h.receive, Session: h.session,
 		Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	for _, c := range change {
@@ -308,7 +308,7 @@ func peer(addr netip.Addr, families ...overlay.BGPFamily) overlay.BGPNeighbour {
 		Timers: overlay.BGPTimers{Hold: 9 * time.Second, Keepalive: 3 * time.Second, ConnectRetry: time.Second}}
 }
 
-func (l *live) awaitUp(s *Speaker, h *heard, addr netip.Addr, complete bool) {
+func (l *live) awaitUp(s *Speaker, h *received, addr netip.Addr, complete bool) {
 	l.t.Helper()
 	l.await(fmt.Sprintf("session with %s", addr), func() error {
 		if last, _ := h.last(addr); last.Up && (last.Complete || !complete) {
@@ -318,7 +318,7 @@ func (l *live) awaitUp(s *Speaker, h *heard, addr netip.Addr, complete bool) {
 	})
 }
 
-func (l *live) awaitRoute(h *heard, what string, addr netip.Addr, match func(evpn.Route) bool) (found evpn.Route) {
+func (l *live) awaitRoute(h *received, what string, addr netip.Addr, match func(evpn.Route) bool) (found evpn.Route) {
 	l.t.Helper()
 	l.await(what, func() (err error) {
 		found, err = h.find(addr, match)
@@ -327,8 +327,8 @@ func (l *live) awaitRoute(h *heard, what string, addr netip.Addr, match func(evp
 	return found
 }
 
-// evpnFabric has FRR's host hold a segment with a host of MAC and address, and an L3 segment.
-func (l *live) evpnFabric() {
+// evpnLearned has FRR's host hold a segment with a host of MAC and address, and an L3 segment.
+func (l *live) evpnLearned() {
 	for _, line := range []string{
 		"ip link add br10 type bridge",
 		"ip link set br10 addrgenmode none up",
@@ -377,7 +377,7 @@ router bgp 65000
 func TestFRRExchangesEVPN(t *testing.T) {
 	l := newLive(t)
 	here4, frr4 := l.here4, l.frr4
-	l.evpnFabric()
+	l.evpnLearned()
 	l.start(evpnPeer, "vni 50099\n")
 	s, h := speak(t, l.config(peer(frr4, overlay.FamilyEVPN)))
 	mac := overlay.MAC{2, 0, 0, 0, 1, 1}

@@ -40,9 +40,9 @@ type FamilyCounts struct {
 	Family     overlay.BGPFamily
 	Negotiated bool
 	// Received are those that the neighbour said, Accepted those of them that the policies
-	// let in, Announced what it is told.
-	Received, Accepted, Announced uint64
-	Limit                         uint32 // maximumPrefixes, 0: none
+	// let in, Advertised what it is told.
+	Received, Accepted, Advertised uint64
+	Limit                          uint32 // maximumPrefixes, 0: none
 }
 
 // RestartState is how the neighbour and this edge treat each other's routes when a session
@@ -62,7 +62,7 @@ func (s *Speaker) Neighbours() []Neighbour {
 	out := make([]Neighbour, 0, len(s.config.Neighbours))
 	for _, conf := range s.config.Neighbours {
 		if n := s.neighbours[conf.Addr]; n != nil {
-			out = append(out, s.tell(n, peers[conf.Addr]))
+			out = append(out, s.advertise(n, peers[conf.Addr]))
 		}
 	}
 	return out
@@ -84,7 +84,7 @@ func (s *Speaker) peers() map[netip.Addr]*api.Peer {
 	return out
 }
 
-func (s *Speaker) tell(n *neighbour, p *api.Peer) Neighbour {
+func (s *Speaker) advertise(n *neighbour, p *api.Peer) Neighbour {
 	failure, malformed, _ := n.report.read()
 	out := Neighbour{
 		Name: n.conf.Name, Addr: n.conf.Addr, AS: n.conf.AS, RouterID: n.routerID, State: stateName(n.state), Since: n.since,
@@ -115,7 +115,7 @@ func (s *Speaker) tell(n *neighbour, p *api.Peer) Neighbour {
 			}
 		}
 		if c.Negotiated {
-			c.Announced = s.exports.counts(n.conf.Addr, f)
+			c.Advertised = s.exports.counts(n.conf.Addr, f)
 		}
 		out.Families = append(out.Families, c)
 	}

@@ -16,8 +16,8 @@ type verdict struct {
 	prepend        uint8
 }
 
-// judge asks policies in their order; a route that none knows is accepted as it is.
-func judge(policies []overlay.RoutePolicy, r *evpn.Route) verdict {
+// classify asks policies in their order; a route that none knows is accepted as it is.
+func classify(policies []overlay.RoutePolicy, r *evpn.Route) verdict {
 	for _, p := range policies {
 		for i := range p.Statements {
 			if s := &p.Statements[i]; matches(s, r) {

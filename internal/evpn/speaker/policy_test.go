@@ -13,7 +13,7 @@ import (
 
 // The first statement that matches decides, in the order of the policies; what none matches
 // is accepted.
-func TestJudge(t *testing.T) {
+func TestClassify(t *testing.T) {
 	ten := []overlay.PrefixRange{{Prefix: netip.MustParsePrefix("10.0.0.0/8"), Min: 8, Max: 24}}
 	hosts := []overlay.PrefixRange{{Prefix: netip.MustParsePrefix("10.0.0.0/8"), Min: 32, Max: 32}}
 	policies := []overlay.RoutePolicy{
@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 		"shorter than the range": {prefix("0.0.0.0/0"), false, 0, 3},
 	} {
 		r := c.route
-		v := judge(policies, &r)
+		v := classify(policies, &r)
 		if v.reject != c.reject {
 			t.Errorf("%s: rejected is %v", name, v.reject)
 		}

@@ -19,7 +19,7 @@ import (
 const (
 	batchMost = 4096
 	batchWait = 2 * time.Millisecond
-	beat      = 250 * time.Millisecond
+	keepalive = 250 * time.Millisecond
 )
 
 // batch collects updates until there are many, or some have waited long enough.
@@ -46,7 +46,7 @@ func (s *Speaker) flush(b *batch) {
 // run tells what was received until ctx is done.
 func (s *Speaker) run(ctx context.Context) {
 	defer close(s.done)
-	tick := time.NewTicker(beat)
+	tick := time.NewTicker(keepalive)
 	defer tick.Stop()
 	b := &batch{due: time.NewTimer(batchWait)}
 	defer b.due.Stop()
@@ -104,7 +104,7 @@ func (s *Speaker) received(paths []*apiutil.Path) []evpn.Update {
 		s.mu.Unlock()
 		return nil
 	}
-	n.heard = time.Now()
+	n.received = time.Now()
 	in := s.intakeOf(n)
 	s.mu.Unlock()
 	return in.updates(paths)
@@ -151,7 +151,7 @@ func (in *intake) update(p *apiutil.Path) (evpn.Update, bool) {
 	}
 	if err != nil && !errors.Is(err, errUnused) {
 		in.neighbour.report.misread()
-		in.relay.say(slog.LevelWarn, "malformed route is not used", "neighbour", in.name, "route", nlriString(p.Nlri), "why", err)
+		in.relay.advertise(slog.LevelWarn, "malformed route is not used", "neighbour", in.name, "route", nlriString(p.Nlri), "why", err)
 	}
 	if r.Type == evpn.Unicast {
 		if !r.Prefix.IsValid() {
@@ -165,7 +165,7 @@ func (in *intake) update(p *apiutil.Path) (evpn.Update, bool) {
 		if in.external { // its preferences are for its own AS (RFC 4271 section 5.1.5)
 			r.LocalPref = defaultLocalPref
 		}
-		v := judge(in.policies, &r)
+		v := classify(in.policies, &r)
 		in.neighbour.refuse(r.Key, v.reject)
 		v.amend(&r, in.as)
 		u.Route, u.Withdrawn = r, v.reject
@@ -262,7 +262,7 @@ func (s *Speaker) reread(addr netip.Addr) {
 				updates = append(updates, in.updates(slices.DeleteFunc(paths, func(p *apiutil.Path) bool { return looped(p, in.as, routerID) }))...)
 			})
 		if err != nil {
-			s.relay.say(slog.LevelError, "routes cannot be read again", "neighbour", in.name, "why", err)
+			s.relay.advertise(slog.LevelError, "routes cannot be read again", "neighbour", in.name, "why", err)
 		}
 		updates = append(updates, in.updates(n.kept(f))...)
 		for part := range slices.Chunk(updates, batchMost) {

@@ -21,7 +21,7 @@ func frrPrefix(prefix string) evpn.Route {
 }
 
 // frrUpdates were recorded from bgpd 8.4.4 with the configuration of evpnPeer and the devices
-// of evpnFabric.
+// of evpnLearned.
 var frrUpdates = map[string]struct {
 	wire string
 	want []evpn.Route

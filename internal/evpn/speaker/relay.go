@@ -71,8 +71,8 @@ func (r *relay) remove(addr netip.Addr) {
 	delete(r.reports, addr)
 }
 
-// say logs within a budget: a neighbour that sends nonsense must not fill a disk.
-func (r *relay) say(level slog.Level, what string, args ...any) {
+// advertise logs within a budget: a neighbour that sends nonsense must not fill a disk.
+func (r *relay) advertise(level slog.Level, what string, args ...any) {
 	r.mu.Lock()
 	spare, lost := r.budget.take(time.Now())
 	r.mu.Unlock()
@@ -204,7 +204,7 @@ func (h handler) Handle(_ context.Context, record slog.Record) error {
 		for key, value := range attrs {
 			args = append(args, key, value.String())
 		}
-		h.relay.say(slog.LevelDebug, "GoBGP: "+record.Message, args...)
+		h.relay.advertise(slog.LevelDebug, "GoBGP: "+record.Message, args...)
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (h handler) read(message string, attrs map[string]slog.Value) bool {
 			break
 		}
 		h.of.misread()
-		h.relay.say(slog.LevelWarn, "malformed routes are taken as withdrawn", "neighbour", conf.Name, "why", why)
+		h.relay.advertise(slog.LevelWarn, "malformed routes are taken as withdrawn", "neighbour", conf.Name, "why", why)
 	case "received update":
 		h.mend(attrs["path_attributes"])
 	case "Session will be reset due to malformed BGP update message", "Session will be reset due to malformed BGP message",
@@ -272,7 +272,7 @@ func (h handler) notified(conf overlay.BGPNeighbour, code, subCode uint8, attrs 
 func (h handler) limit(conf overlay.BGPNeighbour, attrs map[string]slog.Value) {
 	family := attrs["Family"].String()
 	if _, warning := attrs["Pct"]; warning {
-		h.relay.say(slog.LevelWarn, "neighbour announces nearly as many prefixes as it may", "neighbour", conf.Name,
+		h.relay.advertise(slog.LevelWarn, "neighbour announces nearly as many prefixes as it may", "neighbour", conf.Name,
 			"family", family, "maximumPrefixes", conf.MaxPrefixes, "percent", warnPercent)
 		return
 	}

@@ -24,7 +24,7 @@ func hostRoute(n byte) evpn.Route {
 func TestLostSessionWithdrawsNothing(t *testing.T) {
 	l := newLive(t)
 	frr4 := l.frr4
-	l.evpnFabric()
+	l.evpnLearned()
 	l.start(evpnPeer, "vni 50099\n")
 	// The other neighbour is never there, and FRR is told all without it.
 	s, h := speak(t, l.config(peer(frr4, overlay.FamilyEVPN), peer(l.addr(netip.MustParseAddr("192.0.2.99")), overlay.FamilyEVPN)))
@@ -34,7 +34,7 @@ func TestLostSessionWithdrawsNothing(t *testing.T) {
 		return r.Type == evpn.MACIP && r.Addr == netip.MustParseAddr("10.0.10.5")
 	}
 	l.awaitRoute(h, "FRR's host", frr4, theirs)
-	if n := s.Neighbours()[0]; !n.Established || n.State != "established" || !n.Complete || n.Families[0].Received == 0 || n.Families[0].Announced != 1 ||
+	if n := s.Neighbours()[0]; !n.Established || n.State != "established" || !n.Complete || n.Families[0].Received == 0 || n.Families[0].Advertised != 1 ||
 		n.Hold != 9*time.Second || n.Keepalive != 3*time.Second || n.RouterID != frr4 || n.LastError != "" || !n.Restart.Negotiated {
 		t.Errorf("the neighbour is %+v", n)
 	}

@@ -44,7 +44,7 @@ type neighbour struct {
 	capabilities []bgp.ParameterCapabilityInterface
 	routerID     netip.Addr
 	marks        bool // it sends End-of-RIB
-	heard        time.Time
+	received     time.Time
 	flaps        uint32
 	// revive is when it is taken out of its pause; zero: it is in none.
 	revive time.Time
@@ -130,8 +130,8 @@ func (s *Speaker) down(n *neighbour, why string, left bool) {
 	n.up, n.complete = false, false
 	n.flaps++
 	n.state, n.since = bgp.BGP_FSM_IDLE, time.Now()
-	told := evpn.Session{Neighbour: n.conf.Addr, Ended: left, At: n.since}
-	s.inbox.send(func() { s.options.Session(told) })
+	advertised := evpn.Session{Neighbour: n.conf.Addr, Ended: left, At: n.since}
+	s.inbox.send(func() { s.options.Session(advertised) })
 }
 
 // changed takes in what a session of GoBGP became.
@@ -160,7 +160,7 @@ func (s *Speaker) changed(p *apiutil.Peer, at time.Time) {
 }
 
 func (s *Speaker) established(n *neighbour, p *apiutil.Peer, at time.Time) {
-	n.up, n.complete, n.heard, n.routerID, n.capabilities = true, false, at, p.State.RouterID, p.State.RemoteCap
+	n.up, n.complete, n.received, n.routerID, n.capabilities = true, false, at, p.State.RouterID, p.State.RemoteCap
 	n.report.set(true)
 	n.admit()
 	n.negotiated, n.marks = nil, false
@@ -175,10 +175,10 @@ func (s *Speaker) established(n *neighbour, p *apiutil.Peer, at time.Time) {
 		}
 	}
 	n.awaited = slices.Clone(n.negotiated)
-	s.relay.say(slog.LevelInfo, "BGP session is up", "neighbour", n.conf.Name, "address", n.conf.Addr)
+	s.relay.advertise(slog.LevelInfo, "BGP session is up", "neighbour", n.conf.Name, "address", n.conf.Addr)
 	for _, f := range n.conf.Families {
 		if !slices.Contains(n.negotiated, families[f]) {
-			s.relay.say(slog.LevelWarn, "neighbour does not exchange a family: configure it there", "neighbour", n.conf.Name, "family", f)
+			s.relay.advertise(slog.LevelWarn, "neighbour does not exchange a family: configure it there", "neighbour", n.conf.Name, "family", f)
 		}
 	}
 	addr := n.conf.Addr
@@ -193,7 +193,7 @@ func (s *Speaker) lost(n *neighbour, p *apiutil.Peer) {
 		n.report.fail(failure)
 	}
 	if n.up {
-		s.relay.say(slog.LevelWarn, "BGP session is lost", "neighbour", n.conf.Name, "address", n.conf.Addr, "why", failure)
+		s.relay.advertise(slog.LevelWarn, "BGP session is lost", "neighbour", n.conf.Name, "address", n.conf.Addr, "why", failure)
 	}
 	s.down(n, "", left)
 	if limited || p.State.AdminState == api.PeerState_ADMIN_STATE_PFX_CT {
@@ -211,7 +211,7 @@ func (s *Speaker) again(n *neighbour) {
 	}
 	if err := s.restart(n.conf); err != nil {
 		n.revive = time.Now().Add(time.Second)
-		s.relay.say(slog.LevelError, "session cannot be opened anew", "neighbour", n.conf.Name, "why", err)
+		s.relay.advertise(slog.LevelError, "session cannot be opened anew", "neighbour", n.conf.Name, "why", err)
 	}
 }
 
@@ -227,7 +227,7 @@ func (s *Speaker) tick(now time.Time) {
 			n.report.fail(unanswered(n.conf))
 			s.again(n)
 		}
-		if n.up && !n.complete && now.Sub(n.heard) > quiet && (!n.marks || now.Sub(n.since) > patience) {
+		if n.up && !n.complete && now.Sub(n.received) > quiet && (!n.marks || now.Sub(n.since) > patience) {
 			s.completed(n)
 		}
 	}
@@ -295,7 +295,7 @@ func (s *Speaker) Fail(addr netip.Addr, why string) {
 	if n == nil || !n.up || s.closed {
 		return
 	}
-	s.relay.say(slog.LevelWarn, "BGP session is ended", "neighbour", n.conf.Name, "address", addr, "why", why)
+	s.relay.advertise(slog.LevelWarn, "BGP session is ended", "neighbour", n.conf.Name, "address", addr, "why", why)
 	s.down(n, why, false)
 	s.again(n)
 }

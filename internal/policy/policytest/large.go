@@ -66,21 +66,21 @@ func (s Shape) Large(n int) overlay.Firewall {
 }
 
 // Openings are n that a rule of the policy matches, mostly.
-func Openings(fw overlay.Firewall, places []policy.Place, r *rand.Rand, n int) []policy.Opening {
+func Openings(fw overlay.Firewall, places []policy.Place, r *rand.Rand, n int) []policy.Query {
 	groups := map[string][]overlay.Member{}
 	for _, g := range fw.Groups {
 		groups[g.Name] = g.Members
 	}
-	openings := make([]policy.Opening, n)
+	openings := make([]policy.Query, n)
 	for i := range openings {
 		openings[i] = matching(fw.Rules[r.IntN(len(fw.Rules))], groups, places, r)
 	}
 	return openings
 }
 
-func matching(rule overlay.Rule, groups map[string][]overlay.Member, places []policy.Place, r *rand.Rand) policy.Opening {
+func matching(rule overlay.Rule, groups map[string][]overlay.Member, places []policy.Place, r *rand.Rand) policy.Query {
 	place := places[r.IntN(len(places))]
-	o := policy.Opening{Place: place.Name, DstPlace: place.Name, DstSegment: place.Segment, SrcSegment: place.Segment,
+	o := policy.Query{Place: place.Name, DstPlace: place.Name, DstSegment: place.Segment, SrcSegment: place.Segment,
 		Direction: overlay.In, Protocol: 6, Ported: true, SrcPort: uint16(32768 + r.IntN(16384)), DstPort: 443}
 	o.Src, o.Dst = within(rule.From, groups, r), within(rule.To, groups, r)
 	for _, m := range rule.AppliedTo {

@@ -211,15 +211,15 @@ func (s source) port() uint16 {
 	return uint16(100 + s.IntN(12))
 }
 
-// RandomOpening is one that rules of Random are likely to match.
-func RandomOpening(r *rand.Rand) policy.Opening {
+// RandomQuery is one that rules of Random are likely to match.
+func RandomQuery(r *rand.Rand) policy.Query {
 	s := source{Rand: r}
 	src, dst := s.pair()
 	if r.IntN(2) == 0 {
 		src, dst = dst, src
 	}
 	place := Places[r.IntN(len(Places))]
-	o := policy.Opening{
+	o := policy.Query{
 		Src: src, Dst: dst, SrcMAC: s.mac(), DstMAC: s.mac(), Place: place.Name, Protocol: uint8(s.protocol()),
 		SrcSegment: Segments[r.IntN(len(Segments))], DstSegment: Segments[r.IntN(len(Segments))],
 		Direction: overlay.In, Ported: r.IntN(6) > 0,

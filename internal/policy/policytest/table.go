@@ -42,11 +42,11 @@ func (t Table) Firewall() overlay.Firewall {
 	return fw
 }
 
-// Opening is what the case's words say.
-func (c Case) Opening() policy.Opening { return opening(c.Words) }
+// Query is what the case's words say.
+func (c Case) Query() policy.Query { return query(c.Words) }
 
 // Says is a judgement in the words of Want.
-func Says(rules []policy.Rule, j policy.Judgement) string {
+func Says(rules []policy.Rule, j policy.Match) string {
 	says := rules[j.Rule].Name
 	if j.LogOnly >= 0 {
 		says += "|" + rules[j.LogOnly].Name

@@ -135,12 +135,12 @@ func parsePort(word string) (uint16, error) {
 	return uint16(n), err
 }
 
-// opening reads "direction place protocol source > destination option …": the addresses
+// query reads "direction place protocol source > destination option …": the addresses
 // have ports as in 10.0.0.1:80 and [2001:db8::1]:80 with TCP, UDP and SCTP. Options are
 // smac=, dmac=, sseg=, dseg=, splace=, dplace=, icmp=type/code and unported.
-func opening(words string) policy.Opening {
+func query(words string) policy.Query {
 	f := strings.Fields(words)
-	o := policy.Opening{Direction: overlay.Direction(f[0]), Place: f[1], Ported: true,
+	o := policy.Query{Direction: overlay.Direction(f[0]), Place: f[1], Ported: true,
 		SrcMAC: overlay.MAC{2, 0, 0, 0, 0, 1}, DstMAC: overlay.MAC{2, 0, 0, 0, 0, 2}, SrcSegment: "red", DstSegment: "red"}
 	if o.Direction == overlay.In {
 		o.DstPlace = o.Place
@@ -167,7 +167,7 @@ func side(word string) (netip.Addr, uint16) {
 	return must(netip.ParseAddr(word)), 0
 }
 
-func option(o *policy.Opening, word string) {
+func option(o *policy.Query, word string) {
 	name, value, _ := strings.Cut(word, "=")
 	switch name {
 	case "smac":

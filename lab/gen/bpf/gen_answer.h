@@ -36,18 +36,18 @@ static __always_inline bool answer_arp(void *data, void *end, const struct mac *
 {
 	struct ethhdr *eth = data;
 	struct arphdr *arp = (void *)(eth + 1);
-	__u32 asker, asked;
+	__u32 sender, asked;
 
 	if ((void *)(arp + 1) > end || eth->type != bpf_htons(ETH_P_ARP))
 		return false;
-	__builtin_memcpy(&asker, arp->sender, 4);
+	__builtin_memcpy(&sender, arp->sender, 4);
 	__builtin_memcpy(&asked, arp->target, 4);
-	if (arp->op != bpf_htons(ARP_REQUEST) || !asker || asker == asked)
+	if (arp->op != bpf_htons(ARP_REQUEST) || !sender || sender == asked)
 		return false;
 	reply_to(eth, own);
 	arp->op = bpf_htons(ARP_REPLY);
 	__builtin_memcpy(arp->target_mac, arp->sender_mac, ETH_ALEN);
-	__builtin_memcpy(arp->target, &asker, 4);
+	__builtin_memcpy(arp->target, &sender, 4);
 	__builtin_memcpy(arp->sender_mac, own, ETH_ALEN);
 	__builtin_memcpy(arp->sender, &asked, 4);
 	return true;

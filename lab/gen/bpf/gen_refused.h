@@ -3,7 +3,7 @@
  * refused: counts the frames of the generator that an interface did not take. The
  * kernel tells it in tracepoints only.
  *
- * maps:  refusing
+ * maps:  failed_redirects
  */
 #pragma once
 
@@ -28,7 +28,7 @@ struct {
 	__uint(max_entries, 8);
 	__type(key, struct interface);
 	__type(value, __u64); /* frames */
-} refusing SEC(".maps");
+} failed_redirects SEC(".maps");
 
 /* The generator's id, and how many of its frames no interface was asked to take. */
 __u32 generator;
@@ -46,7 +46,7 @@ static __always_inline void count_refused(__u64 *args)
 		return;
 	key.netns = netns_of(to);
 	key.ifindex = to->ifindex;
-	n = bpf_map_lookup_elem(&refusing, &key);
+	n = bpf_map_lookup_elem(&failed_redirects, &key);
 	if (n)
 		__sync_fetch_and_add(n, dropped);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * send: makes frames out of stencils and hands them to the ports. The program is
+ * send: makes frames out of packet_templates and hands them to the ports. The program is
  * run in a loop on pages that come back (live frames of BPF_PROG_TEST_RUN), so
  * whatever a device may have changed in the last use of a page is written anew: all
  * headers and the mark. What follows them is 0 and stays.
  *
- * in:    the run, the stencils
+ * in:    the run, the packet_templates
  * out:   a frame to a port
  * maps:  ports
  */
@@ -19,7 +19,7 @@
 #define FIRST_PORT 49152
 
 /* The headers of a frame of one size to one port, and sums of what does not change. */
-struct stencil {
+struct packet_template {
 	__u8 header[HEADER_MAX];
 	__u64 ip_sum;	 /* IPv4: the header without addresses and checksum */
 	__u64 udp_sum;	 /* IPv6: pseudo header and UDP without all that differs */
@@ -46,7 +46,7 @@ const volatile __u32 outer_udp_off; /* 0: there is none */
 const volatile __u32 outer_sum_off; /* of its checksum; 0: it has none */
 const volatile __u32 flow_id_off;   /* of NVGRE's FlowID; 0: there is none */
 
-struct stencil stencils[PORTS_MAX * SIZES_MAX];
+struct packet_template packet_templates[PORTS_MAX * SIZES_MAX];
 
 struct {
 	__uint(type, KIND_DEVMAP);
@@ -85,23 +85,23 @@ static __always_inline __u32 entropy(__u32 flow)
 	return (flow * 0x9e3779b1) >> 18; /* 14 bits: the dynamic ports (RFC 6335) */
 }
 
-static __always_inline void write_outer(void *data, const struct stencil *t, __u32 flow,
+static __always_inline void write_outer(void *data, const struct packet_template *t, __u32 flow,
 					__u64 inside)
 {
-	__u32 spread = entropy(flow);
+	__u32 port_offset = entropy(flow);
 
 	if (flow_id_off)
-		*(__u8 *)(data + flow_id_off) = spread;
+		*(__u8 *)(data + flow_id_off) = port_offset;
 	if (!outer_udp_off)
 		return;
-	*(__be16 *)(data + outer_udp_off) = bpf_htons(FIRST_PORT + spread);
+	*(__be16 *)(data + outer_udp_off) = bpf_htons(FIRST_PORT + port_offset);
 	if (outer_sum_off)
 		*(__sum16 *)(data + outer_sum_off) =
-			udp_checksum(t->outer_sum + bpf_htons(FIRST_PORT + spread) + inside);
+			udp_checksum(t->outer_sum + bpf_htons(FIRST_PORT + port_offset) + inside);
 }
 
 /* Writes headers and mark; data has room for both. */
-static __always_inline void write_frame(void *data, const struct stencil *t, struct run *r,
+static __always_inline void write_frame(void *data, const struct packet_template *t, struct run *r,
 					__u64 now)
 {
 	__be32 from = bpf_htonl(from_host + r->source), to = bpf_htonl(to_host + r->destination);
@@ -148,10 +148,10 @@ static __always_inline int send(struct frame *f, struct run *r, __u64 now)
 {
 	__u32 port = ports_len > 1 ? r->port : 0,
 	      size = pattern_len > 1 ? pattern[r->pattern & (PATTERN_MAX - 1)] : 0;
-	const struct stencil *t;
+	const struct packet_template *t;
 	void *data;
 
-	t = &stencils[(port * SIZES_MAX + size) & (PORTS_MAX * SIZES_MAX - 1)];
+	t = &packet_templates[(port * SIZES_MAX + size) & (PORTS_MAX * SIZES_MAX - 1)];
 	if (sizes_len > 1 && bpf_xdp_adjust_tail((void *)f, (int)t->len - (int)buffer_len))
 		return FRAME_DROP;
 	data = frame_data(f);

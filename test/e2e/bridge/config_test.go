@@ -21,7 +21,7 @@ type edgeConfig struct {
 
 func (c edgeConfig) yaml() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha1\nkind: Edge\nmetadata: {name: %s}\nspec:\n", c.name)
+	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n", c.name)
 	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: \"%s\"}\n%s", topo.UnderlayName, c.tep, c.extra)
 	if c.ageing != "" {
 		fmt.Fprintf(&b, "  fdb: {ageing: %s}\n", c.ageing)

@@ -56,7 +56,7 @@ func TestSelvageEncapsulationsOffloads(t *testing.T) {
 				t.Parallel()
 				n := harness.NewTwoHosts(t, roomy(family))
 				n.BuildRecorded(n.Ours(encapsulation), n.Ours(encapsulation))
-				n.Quiet()
+				n.StopCaptures()
 				noErrors := n.WatchErrors(n.Client, n.A, n.B, n.Server)
 				for _, offload := range []string{
 					"tx-udp_tnl-segmentation", "tx-gre-segmentation", "tx-tcp-segmentation", "tx-tcp6-segmentation",
@@ -110,7 +110,7 @@ func TestThreeEncapsulationsInOneEdge(t *testing.T) {
 			for _, p := range pairs {
 				n.Pings(harness.Ways(p[0], p[1])...)
 			}
-			n.Quiet()
+			n.StopCaptures()
 			n.Once("20 MB cross each at the same time, both families", func() error { return harness.TransferAll(pairs) })
 			n.NoDrops()
 		})

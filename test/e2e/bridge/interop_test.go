@@ -123,7 +123,7 @@ func bothRoles(n *harness.TwoHosts, ours, peer topo.Half, s segments, then func(
 			if then != nil && c.name == "EdgeAtClient" {
 				then(n)
 			}
-			n.Quiet()
+			n.StopCaptures()
 			n.Must(path.Close())
 		})
 	}
@@ -155,7 +155,7 @@ func carries(n *harness.TwoHosts, s segments) {
 	n.Fact("client pings server", func() error { return harness.Ping(n.Ctx, n.Client, topo.ServerV4) })
 	n.Fact("client pings server over IPv6", func() error { return harness.Ping(n.Ctx, n.Client, topo.ServerV6) })
 	n.Datagrams()
-	n.Quiet() // the rest is too much to keep
+	n.StopCaptures() // the rest is too much to keep
 	n.Streams()
 	for host := range n.Edges {
 		n.Fact("edge on "+host+" has both directions of TCP on the fast path", func() error { return fastPath(n.Network, host) })

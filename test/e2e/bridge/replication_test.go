@@ -254,7 +254,7 @@ func staticEntries(n *harness.Hub) {
 	n.Once("an impostor of the remote address at edge3 reaches edge2 alone", func() error {
 		return spread(n, 3, printer, harness.BroadcastMAC, []int{2}, 2)
 	})
-	n.Fact("edge1 dropped it as static-elsewhere", func() error { return dropped(n.Network, "edge1", "static-elsewhere", 1) })
+	n.Fact("edge1 dropped it as static-mac-move", func() error { return dropped(n.Network, "edge1", "static-mac-move", 1) })
 	n.Once("edge1 has it where it was", func() error {
 		if e, err := n.Entry(n.Hosts[0], printer); err != nil || e.Remote != n.Tep(2) {
 			return errors.Join(fmt.Errorf("%+v", e), err)

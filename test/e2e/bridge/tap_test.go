@@ -119,7 +119,7 @@ func guestWorks(n *harness.TwoHosts, vm *topo.Host, c *harness.Cable, whole bool
 		n.Fact("datagrams from "+d.Name, func() error { return harness.Echo(d, 1, 18, 1000, 1400, 5000) })
 	}
 	n.Once("no frame was dropped on its way into the tap", func() error { return noTapDrops(n) })
-	n.Quiet()
+	n.StopCaptures()
 	for _, d := range ways {
 		n.Once("bytes intact from "+d.Name, func() error { return harness.Transfer(d, len(harness.Content)) })
 	}

@@ -225,7 +225,7 @@ func TestTrunkQinQ(t *testing.T) {
 			n.Record()
 			spec := strings.ReplaceAll(`
   segments:
-  - {name: q, vni: 100, encapsulation: ENCAP, keepTags: true, remotes: REMOTES}
+  - {name: q, vni: 100, encapsulation: ENCAP, vlanTransparent: true, remotes: REMOTES}
   ports:
 `, "ENCAP", encapsulation)
 			n.EdgesUp(spec+"  - {name: t0, interface: t0, vlans: [{vlan: 10, segment: q}]}\n", spec+"  - {name: p0, interface: p0, segment: q}\n")

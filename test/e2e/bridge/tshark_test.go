@@ -36,7 +36,7 @@ func TestTshark(t *testing.T) {
 			half := n.SelvageHalf()
 			half.UDPChecksum = c.checksum
 			n.BuildRecorded(half, half)
-			n.Quiet() // without the first packets, which had offloads
+			n.StopCaptures() // without the first packets, which had offloads
 			n.Finished(topo.EndName, n.Client, n.Server)
 			stop, err := n.Topo.Capture(n.Ctx, n.Dir, topo.CaptureOptions{})
 			n.Must(err)
@@ -97,9 +97,9 @@ func TestTsharkEncapsulations(t *testing.T) {
 				o := harness.Tight(family)
 				o.Offloads = map[string]bool{"tx-checksum-ip-generic": false}
 				n := harness.NewTwoHosts(t, o)
-				half := n.Ours(c.encapsulation, append([]string{"keepTags: true", "outer: {dscp: inherit, ttl: inherit, df: inherit}"}, c.more...)...)
+				half := n.Ours(c.encapsulation, append([]string{"vlanTransparent: true", "outer: {dscp: inherit, ttl: inherit, df: inherit}"}, c.more...)...)
 				n.BuildRecorded(half, half)
-				n.Quiet() // without the first packets, which had offloads
+				n.StopCaptures() // without the first packets, which had offloads
 				n.Finished(topo.EndName, n.Client, n.Server)
 				stop, err := n.Topo.Capture(n.Ctx, n.Dir, topo.CaptureOptions{})
 				n.Must(err)

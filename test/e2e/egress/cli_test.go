@@ -33,7 +33,7 @@ func told(n *harness.EgressNet, number int, command []string, lines ...string) {
 func TestEgressCommands(t *testing.T) {
 	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true, Policies: []string{"name: web, vni: 9001, ports: 2000-2009, limit: 100"}})
-	defer n.Confess()
+	defer n.DumpOnFailure()
 	n.Up()
 	n.Serving(2, 3)
 	talks := talk(n)
@@ -45,25 +45,25 @@ func TestEgressCommands(t *testing.T) {
 		}
 		return nil
 	})
-	const groups = "GROUP MODE GATEWAY NAME STANDING SINCE WHY gws active-standby 192.0.2.2 "
-	told(n, 1, []string{"egress"}, "web tenant 9001 gws - source endpoint-dependent 2000-2009 100 ", groups+"gw1 serving ", "192.0.2.3 gw2 serving ",
+	const groups = "GROUP MODE GATEWAY NAME STATE SINCE WHY gws active-standby 192.0.2.2 "
+	told(n, 1, []string{"egress"}, "web tenant 9001 gws - paired address-and-port-dependent 2000-2009 100 ", groups+"gw1 serving ", "192.0.2.3 gw2 serving ",
 		"198.51.100.20 web 192.0.2.2 192.0.2.2 ", "web ipv4 100.00 % 192.0.2.2 web ipv6 100.00 % 192.0.2.2")
 	told(n, 2, []string{"egress"}, "web tenant 9001 gws wan ", "(this edge) serving ", "192.0.2.3:49789 synchronised ")
 	told(n, 2, []string{"nat", "--proto", "tcp", "--state", "established"}, "web tcp 10.0.0.1:", " 203.0.113.1:7001 established 192.0.2.1 ", "web tcp [fd00::2]:")
 	told(n, 3, []string{"nat", "--proto", "tcp", "--addr", "203.0.113.1", "--limit", "1"}, " established 192.0.2.1 ", " replica ", "1 of ")
 	told(n, 2, []string{"nat", "--top", "sources"}, "10.0.0.1 ", "fd00::2 ")
 	told(n, 2, []string{"nat", "--top", "addresses"}, "198.51.100.20 ", "198.51.100.21 ")
-	told(n, 2, []string{"nat", "--pressure"}, "198.51.100.20 udp 203.0.113.1:7101 web 10 10 100.00 %")
-	told(n, 2, []string{"nat", "--stats"}, "bindings ", "nat-opened ", "nat-spilled ")
+	told(n, 2, []string{"nat", "--port-usage"}, "198.51.100.20 udp 203.0.113.1:7101 web 10 10 100.00 %")
+	told(n, 2, []string{"nat", "--stats"}, "nat-sessions ", "nat-created ", "nat-next-address ")
 	told(n, 2, []string{"drops"}, "nat-exhausted 5 ")
 	told(n, 1, []string{"trace", "--port", "r0", "tcp 10.0.0.1:1000 > 203.0.113.1:80 syn"}, "egress ", "192.0.2.2")
-	list, err := answers[edge.BindingList](n.Hub, 2, "nat", "--proto", "tcp", "--state", "established")
+	list, err := answers[edge.NATSessionList](n.Hub, 2, "nat", "--proto", "tcp", "--state", "established")
 	n.Must(err)
 	n.Once("-o json has the connections, their addresses and ports", func() error {
 		if list.Matched < len(talks.conns) {
 			return fmt.Errorf("%d of %d", list.Matched, len(talks.conns))
 		}
-		for _, b := range list.Bindings {
+		for _, b := range list.Sessions {
 			if b.Policy != "web" || b.Via != n.Teps[0] || b.Egress == b.Inside || b.EgressPort < 2000 || b.EgressPort > 2009 || b.Replica || !b.Answered {
 				return fmt.Errorf("%+v", b)
 			}

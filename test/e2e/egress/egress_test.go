@@ -25,7 +25,7 @@ func TestEgress(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			n := harness.NewEgressNet(t, harness.EgressOptions{Family: c.family, Mode: c.mode, Policies: []string{"name: web, vni: 9001" + c.policy}})
-			defer n.Confess()
+			defer n.DumpOnFailure()
 			n.Record()
 			n.Up()
 			n.Serve(harness.Guest{Host: n.Out}, harness.PortAllowed)
@@ -101,7 +101,7 @@ func errorsCome(n *harness.EgressNet, inner int) {
 func TestEgressTshark(t *testing.T) {
 	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{})
-	defer n.Confess()
+	defer n.DumpOnFailure()
 	n.Finished(topo.EndName, n.Red1.Host, n.Red2.Host)
 	n.Finished("lan0", n.Out, n.Far)
 	for h, names := range map[*topo.Host][]string{n.Hosts[0]: {"r0", "r1"}, n.Hosts[1]: {"up0"}} {

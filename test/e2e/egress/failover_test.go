@@ -221,7 +221,7 @@ func TestEgressGateways(t *testing.T) {
 			for _, step := range c.steps {
 				if !t.Run(step.name, func(t *testing.T) {
 					n := all.Sub(t)
-					defer n.Confess()
+					defer n.DumpOnFailure()
 					step.do(n)
 					n.HeldTogether()
 				}) {
@@ -270,7 +270,7 @@ func failsOver(n *harness.EgressNet, f fault) {
 func TestEgressNobody(t *testing.T) {
 	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Fails: true})
-	defer n.Confess()
+	defer n.DumpOnFailure()
 	n.Up()
 	n.Mirror(n.Out)
 	var mends []func()

@@ -171,8 +171,8 @@ func damaged(r *rand.Rand, frame []byte) []byte {
 
 // incidents are what happens to edges in a flood. Each leaves things as they were.
 var incidents = map[string]func(*harness.EgressNet, *flood, int){
-	"links down": func(n *harness.EgressNet, f *flood, number int) { struck(n, f, faults[0], number) },
-	"black hole": func(n *harness.EgressNet, f *flood, number int) { struck(n, f, faults[1], number) },
+	"links down": func(n *harness.EgressNet, f *flood, number int) { injected(n, f, faults[0], number) },
+	"black hole": func(n *harness.EgressNet, f *flood, number int) { injected(n, f, faults[1], number) },
 	"killed": func(n *harness.EgressNet, f *flood, number int) {
 		host := n.Hosts[number-1]
 		text, name := n.Config(host.Name), n.Edges[host.Name].Name
@@ -207,7 +207,7 @@ var incidents = map[string]func(*harness.EgressNet, *flood, int){
 	},
 }
 
-func struck(n *harness.EgressNet, f *flood, what fault, number int) {
+func injected(n *harness.EgressNet, f *flood, what fault, number int) {
 	mend := what.strike(n, number)
 	f.goesOn(n.Hub.Network, 2*floodRate)
 	mend()
@@ -219,7 +219,7 @@ func TestEgressFlood(t *testing.T) {
 	t.Parallel()
 	length := floodLength(t)
 	n := harness.NewEgressNet(t, harness.EgressOptions{Fails: true, Replication: true, Mode: "active-active", Policies: []string{"name: web, vni: 9001, ports: 2000-2063"}})
-	defer n.Confess()
+	defer n.DumpOnFailure()
 	n.Up()
 	n.Serving(2, 3)
 	n.Mirror(n.Out)

@@ -15,7 +15,7 @@ import (
 func TestEgressLeaks(t *testing.T) {
 	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{})
-	defer n.Confess()
+	defer n.DumpOnFailure()
 	outMAC, err := n.Out.MAC("lan0")
 	n.Must(err)
 	uplink, err := harness.OpenFrames(n.Hosts[1], "up0", false)

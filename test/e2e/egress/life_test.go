@@ -153,7 +153,7 @@ func drains(n *harness.EgressNet, number int, args ...string) {
 func TestEgressReload(t *testing.T) {
 	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true})
-	defer n.Confess()
+	defer n.DumpOnFailure()
 	n.Up()
 	n.Serving(2, 3)
 	n.Mirror(n.Out)

@@ -163,7 +163,7 @@ func sockets(n *harness.EgressNet, from harness.Guest, to netip.AddrPort, count 
 func TestEgressExhaustion(t *testing.T) {
 	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, ports: 2000-2003"}})
-	defer n.Confess()
+	defer n.DumpOnFailure()
 	n.Up()
 	n.Mirror(n.Out)
 	for _, family := range []int{4, 6} {
@@ -195,11 +195,11 @@ func TestEgressExhaustion(t *testing.T) {
 	n.HeldTogether()
 }
 
-// A source has as many bindings as it may have, and no other feels it.
+// A source has as many sessions as it may have, and no other feels it.
 func TestEgressLimit(t *testing.T) {
 	t.Parallel()
-	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, limit: 5, spread: connection"}})
-	defer n.Confess()
+	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, limit: 5, addressPooling: arbitrary"}})
+	defer n.DumpOnFailure()
 	n.Up() // a ping each
 	n.Mirror(n.Out)
 	for _, g := range []harness.Guest{n.Red1, n.Red2} {
@@ -223,8 +223,8 @@ func TestEgressLimit(t *testing.T) {
 // Connections of one source take different addresses where the policy says so.
 func TestEgressSpread(t *testing.T) {
 	t.Parallel()
-	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, spread: connection"}})
-	defer n.Confess()
+	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, addressPooling: arbitrary"}})
+	defer n.DumpOnFailure()
 	n.Up()
 	n.Mirror(n.Out)
 	for _, family := range []int{4, 6} {
@@ -251,7 +251,7 @@ func TestEgressMappings(t *testing.T) {
 		t.Run(c.options, func(t *testing.T) {
 			t.Parallel()
 			n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, ports: 2000-2999, " + c.options}})
-			defer n.Confess()
+			defer n.DumpOnFailure()
 			n.Up()
 			n.Mirror(n.Out)
 			for _, family := range []int{4, 6} {

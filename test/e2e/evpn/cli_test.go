@@ -56,8 +56,8 @@ func (n *fabric) tellsOf(command string, lines ...string) {
 func TestEVPNCommands(t *testing.T) {
 	t.Parallel()
 	n := newIRB(t, 5000)
-	defer n.confess()
-	n.Quiet()
+	defer n.dumpOnFailure()
+	n.StopCaptures()
 	n.speak(n.all()...)
 	n.knows(1, n.guests["red2"], 2)
 	n.hasAddresses(1, n.guests["red2"], 2)
@@ -143,8 +143,8 @@ func (n *fabric) proofs(want map[int]string) error {
 				continue
 			}
 			seen[number] = true
-			if p.State != state || state == edge.ProofBroken && (p.Cause == "" || p.Cure == "") {
-				errs = append(errs, fmt.Errorf("%s of %s in %s%s is %s, want %s: %s (%s)", p.Name, p.Remote, p.Segment, p.Router, p.State, state, p.Cause, p.Cure))
+			if p.State != state || state == edge.ProofBroken && (p.Cause == "" || p.Fix == "") {
+				errs = append(errs, fmt.Errorf("%s of %s in %s%s is %s, want %s: %s (%s)", p.Name, p.Remote, p.Segment, p.Router, p.State, state, p.Cause, p.Fix))
 			}
 		}
 	}

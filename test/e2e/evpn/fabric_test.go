@@ -70,9 +70,9 @@ func (n *fabric) sub(t *testing.T) *fabric {
 	return &sub
 }
 
-// confess shows, of a test that failed, what all speakers think: to be deferred, while they
+// dumpOnFailure shows, of a test that failed, what all speakers think: to be deferred, while they
 // live.
-func (n *fabric) confess() {
+func (n *fabric) dumpOnFailure() {
 	if !n.T.Failed() {
 		return
 	}

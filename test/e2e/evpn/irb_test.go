@@ -63,14 +63,14 @@ func TestEVPNRouting(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			n := newIRB(t, c.l3)
-			defer n.confess()
+			defer n.dumpOnFailure()
 			n.speak(n.all()...)
 			n.hostsKnown()
 			if c.l3 != 0 {
 				n.prefixesKnown()
 			}
 			n.everyWay()
-			n.Quiet()
+			n.StopCaptures()
 			n.NoProblems("edge1")
 			n.NoProblems("edge3")
 			for _, d := range append(harness.Ways(n.guests["green1"], n.guests["blue2"]), harness.Ways(n.guests["red1"], n.guests["red2"])...) {
@@ -214,8 +214,8 @@ func TestEVPNBridged(t *testing.T) {
 			t.Parallel()
 			c.o.Guests = oneEach()
 			n := newFabric(t, onePicture, fabricOptions{edges: "sk", EVPNOptions: c.o, kernel: topo.EVPNKernel{Flood: c.flood}})
-			defer n.confess()
-			n.Quiet()
+			defer n.dumpOnFailure()
+			n.StopCaptures()
 			n.Finished(topo.EndName, n.guests["red1"].Host, n.guests["red2"].Host)
 			n.Finished(topo.UnderlayName, n.edge(1).Host, n.edge(2).Host, n.Reflectors[0].Host)
 			stop, err := n.Topo.Capture(n.Ctx, n.Dir, topo.CaptureOptions{})
@@ -330,7 +330,7 @@ func TestEVPNUnderlayIPv6(t *testing.T) {
 		},
 		change: meshed,
 	})
-	defer n.confess()
+	defer n.dumpOnFailure()
 	n.meshUp()
 	n.speak(n.all()...)
 	n.knows(1, n.guests["red2"], 2)

@@ -44,7 +44,7 @@ func TestEVPNMobility(t *testing.T) {
 			return strings.Replace(config, "    evpn: {}\n", "    evpn: {}\n    fdb: [{mac: \"02:00:00:00:00:08\", port: printer}]\n", 1)
 		},
 	})
-	defer n.confess()
+	defer n.dumpOnFailure()
 	n.up()
 	n.speak(n.all()...)
 	t.Run("GatewayDiffers", func(t *testing.T) { n.sub(t).gatewayDiffers() })
@@ -97,7 +97,7 @@ func (n *fabric) sticky() {
 	n.Fact("edge2 drops what it says there, and counts that", func() error {
 		n.speak(printer)
 		drops, err := n.Drops("edge2")
-		if err == nil && drops["static-elsewhere"] == 0 {
+		if err == nil && drops["static-mac-move"] == 0 {
 			err = fmt.Errorf("%v", drops)
 		}
 		return err

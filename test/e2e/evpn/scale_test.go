@@ -57,11 +57,11 @@ func TestEVPNScale(t *testing.T) {
 			if number != 1 {
 				return config
 			}
-			config = strings.Replace(config, "    neighbours:\n", "    listen: [192.0.2.1]\n    neighbours:\n    - {name: crowd, address: 192.0.2.99, passive: true, timers: {hold: 90s, keepalive: 30s}}\n", 1)
+			config = strings.Replace(config, "    neighbours:\n", "    listen: [192.0.2.1]\n    neighbours:\n    - {name: bgploadgen, address: 192.0.2.99, passive: true, timers: {hold: 90s, keepalive: 30s}}\n", 1)
 			return strings.Replace(config, "  bgp:\n", fmt.Sprintf("  fdb: {size: %d}\n  bgp:\n", 2*hosts+1024), 1)
 		}})
-	defer n.confess()
-	n.Quiet()
+	defer n.dumpOnFailure()
+	n.StopCaptures()
 	n.up()
 	n.speak(n.all()...)
 	n.knows(1, n.guests["red2"], 2)
@@ -80,7 +80,7 @@ func TestEVPNScale(t *testing.T) {
 
 	began = time.Now()
 	c.do("move")
-	n.Fact("the first host is behind the second edge", func() error { return n.hostAt(1, "02:cc:00:00:00:00", crowdPeer(1)) })
+	n.Fact("the first host is behind the second edge", func() error { return n.hostAt(1, "02:cc:00:00:00:00", loadPeer(1)) })
 	n.scaled("has moved all hosts", hosts, prefixes)
 	t.Logf("%d moves: after %s; memory %d MiB", hosts, time.Since(began).Round(time.Millisecond), n.memory(pid)>>20)
 	n.GoOn(streams)
@@ -195,33 +195,33 @@ func (n *fabric) iperf(d harness.Direction) (float64, error) {
 	return report.End.Received.Rate, err
 }
 
-// crowd is a running test/crowd.
+// crowd is a running test/bgploadgen.
 type crowd struct {
 	n     *fabric
 	in    io.Writer
 	lines *bufio.Scanner
 }
 
-// crowdPeer is the tunnel endpoint of one of its edges, by index.
-func crowdPeer(index int) netip.Addr {
+// loadPeer is the tunnel endpoint of one of its edges, by index.
+func loadPeer(index int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + index)})
 }
 
 // crowd joins the underlay and waits for its session with edge1.
 func (n *fabric) crowd(peers, hosts, prefixes int) *crowd {
 	n.T.Helper()
-	h, err := n.Topo.Host("crowd")
+	h, err := n.Topo.Host("bgploadgen")
 	n.Must(err)
 	addrs := []netip.Prefix{netip.MustParsePrefix("192.0.2.99/24")}
 	for i := range peers {
-		addrs = append(addrs, netip.PrefixFrom(crowdPeer(i), 32))
+		addrs = append(addrs, netip.PrefixFrom(loadPeer(i), 32))
 	}
-	n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: h, Name: topo.UnderlayName, Addrs: addrs}, topo.LinkEnd{Host: n.Switch, Name: "crowd"}, 1500))
-	n.Must(n.Switch.Enslave("crowd", "br0"))
+	n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: h, Name: topo.UnderlayName, Addrs: addrs}, topo.LinkEnd{Host: n.Switch, Name: "bgploadgen"}, 1500))
+	n.Must(n.Switch.Enslave("bgploadgen", "br0"))
 	_, err = h.Output(n.Ctx, "nft", "table ip silent { chain input { type filter hook input priority 0; udp dport { 3784, 4784, 4789 } drop; }; }")
 	n.Must(err)
-	binary := filepath.Join(n.T.TempDir(), "crowd")
-	if out, err := exec.CommandContext(n.Ctx, "go", "build", "-o", binary, "github.com/selvage/selvage/test/crowd").CombinedOutput(); err != nil {
+	binary := filepath.Join(n.T.TempDir(), "bgploadgen")
+	if out, err := exec.CommandContext(n.Ctx, "go", "build", "-o", binary, "github.com/selvage/selvage/test/bgploadgen").CombinedOutput(); err != nil {
 		n.T.Fatalf("build the crowd: %v\n%s", err, out)
 	}
 	pipe := filepath.Join(n.T.TempDir(), "commands")
@@ -229,7 +229,7 @@ func (n *fabric) crowd(peers, hosts, prefixes int) *crowd {
 	stdout, out, err := os.Pipe()
 	n.Must(err)
 	command := h.Command(n.Ctx, "sh", "-c", fmt.Sprintf("exec %s -local 192.0.2.99 -neighbour 192.0.2.1 -peer %s -peers %d -hosts %d -prefixes %d -vni 101 <%s",
-		binary, crowdPeer(0), peers, hosts, prefixes, pipe))
+		binary, loadPeer(0), peers, hosts, prefixes, pipe))
 	command.Stdout = out
 	n.Must(command.Start())
 	stdin, err := os.OpenFile(pipe, os.O_WRONLY, 0)

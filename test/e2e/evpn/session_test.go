@@ -99,8 +99,8 @@ func (n *fabric) lingering(what string, try func() error) {
 func TestEVPNReflectorRestart(t *testing.T) {
 	t.Parallel()
 	n := newSessions(t, fabricOptions{})
-	defer n.confess()
-	n.Quiet()
+	defer n.dumpOnFailure()
+	n.StopCaptures()
 	rr, other := n.Reflectors[0], n.guests["other"]
 	start := func() error { return rr.FRR.Start(n.Ctx) }
 	streams := n.between("red1", "red2")
@@ -143,7 +143,7 @@ func TestEVPNReflectorRestart(t *testing.T) {
 func TestEVPNTwoReflectors(t *testing.T) {
 	t.Parallel()
 	n := newSessions(t, fabricOptions{EVPNOptions: topo.EVPNOptions{Reflectors: 2}})
-	defer n.confess()
+	defer n.dumpOnFailure()
 	streams := append(n.between("red1", "red2"), n.between("red1", "red3")...)
 	for _, r := range n.Reflectors {
 		r.FRR.Kill()
@@ -164,7 +164,7 @@ func TestEVPNEdgeRestart(t *testing.T) {
 	n := newFabric(t, meshPicture, fabricOptions{edges: "ss", change: meshed, EVPNOptions: topo.EVPNOptions{
 		Guests: append(oneEach(), topo.EVPNGuestOptions{Name: "other", Number: 7, Edges: []int{1}}),
 	}})
-	defer n.confess()
+	defer n.dumpOnFailure()
 	n.meshUp()
 	n.speak(n.all()...)
 	n.knows(1, n.guests["red2"], 2)
@@ -232,7 +232,7 @@ func (n *fabric) unasked(gone harness.Guest) {
 func TestEVPNEdgeLoss(t *testing.T) {
 	t.Parallel()
 	n := newSessions(t, fabricOptions{liveness: "50ms"})
-	defer n.confess()
+	defer n.dumpOnFailure()
 	n.Fact("edge1 hears edge2", func() error { return n.pathState(1, n.edge(2).TEP, "up") })
 	n.Must(n.Switch.Down(n.edge(2).Name))
 	n.Fact("edge1 sees edge2 dead, by BFD", func() error { return n.pathState(1, n.edge(2).TEP, "down") })
@@ -282,7 +282,7 @@ func TestEVPNSecurity(t *testing.T) {
 	n := newFabric(t, onePicture, fabricOptions{edges: "sk", EVPNOptions: topo.EVPNOptions{
 		Guests: oneEach(), Password: "between-us", TTLSecurity: true,
 	}})
-	defer n.confess()
+	defer n.dumpOnFailure()
 	n.up()
 	n.rewritten(1, "between-us", "another-one")
 	n.Fact("no session comes up without the password, and the edge says what may be wrong", func() error {
@@ -304,7 +304,7 @@ func TestEVPNMaximumPrefixes(t *testing.T) {
 	t.Parallel()
 	n := newFabric(t, onePicture, fabricOptions{edges: "sk", EVPNOptions: topo.EVPNOptions{Guests: oneEach()},
 		change: func(_ int, config string) string { return withNeighbourOption(config, "maximumPrefixes: 20") }})
-	defer n.confess()
+	defer n.dumpOnFailure()
 	n.up()
 	n.speak(n.all()...)
 	n.knows(1, n.guests["red2"], 2)

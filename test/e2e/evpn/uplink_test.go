@@ -59,8 +59,8 @@ func newTors(t *testing.T, edges, count int) *tors {
 	return n
 }
 
-// confess shows what routers at the wan know, of a test that failed.
-func (n *tors) confess() {
+// dumpOnFailure shows what routers at the wan know, of a test that failed.
+func (n *tors) dumpOnFailure() {
 	if !n.T.Failed() {
 		return
 	}
@@ -106,7 +106,7 @@ func (n *tors) spec(number int, more string) string {
 	b.WriteString("  bgp:\n    as: 65000\n    neighbours:\n")
 	for i := range n.routers {
 		for _, family := range []int{4, 6} {
-			fmt.Fprintf(&b, "    - {name: tor%d-%d, address: %q, as: 65100, localAddress: %q, uplink: wan, families: [ipv%d], ttlSecurity: 1, password: of-the-rack, announce: [connected, loopback, egress], import: [in]}\n",
+			fmt.Fprintf(&b, "    - {name: tor%d-%d, address: %q, as: 65100, localAddress: %q, uplink: wan, families: [ipv%d], ttlSecurity: 1, password: of-the-rack, advertise: [connected, loopback, egress], import: [in]}\n",
 				i+1, family, torAddr(i+1, family), torAddr(200+number, family), family)
 		}
 	}
@@ -141,7 +141,7 @@ func (n *tors) sessions(number int) {
 func TestEVPNUplink(t *testing.T) {
 	t.Parallel()
 	n := newTors(t, 1, torCount)
-	defer n.confess()
+	defer n.dumpOnFailure()
 	n.speakBGP()
 	n.Record()
 	n.EdgesUp(n.spec(1, ""))
@@ -241,7 +241,7 @@ func TestEVPNEgressRoute(t *testing.T) {
 	t.Parallel()
 	const pool = "100.64.0.30"
 	n := newTors(t, 2, 1)
-	defer n.confess()
+	defer n.dumpOnFailure()
 	n.speakBGP()
 	n.Record()
 	egress := func(number int) string {
@@ -252,7 +252,7 @@ func TestEVPNEgressRoute(t *testing.T) {
 	}
 	for i := range n.Hosts {
 		text := harness.Header(n.Hosts[i].EdgeName(), n.Teps[i], n.spec(i+1, egress(i+1)))
-		text = strings.Replace(text, fmt.Sprintf("tep: %q", n.Teps[i]), fmt.Sprintf("tep: %q, liveness: {interval: 100ms, multiplier: 3}", n.Teps[i]), 1)
+		text = strings.Replace(text, fmt.Sprintf("tep: %q", n.Teps[i]), fmt.Sprintf("tep: %q, bfd: {interval: 100ms, multiplier: 3}", n.Teps[i]), 1)
 		n.Start(n.Hosts[i], n.Hosts[i].EdgeName(), text)
 	}
 	for i := range n.Hosts {

@@ -89,8 +89,8 @@ func headers(n *policed) {
 	}
 	seven := extended(hop, destination, destination, destination, destination, destination, destination)
 	n.talks(6,
-		sends{n.red1, n.red3, allowedDatagram, seven, "headers"},
-		sends{n.red1, n.red3, deniedDatagram, seven, "headers"},
+		sends{n.red1, n.red3, allowedDatagram, seven, "ipv6-ext-headers"},
+		sends{n.red1, n.red3, deniedDatagram, seven, "ipv6-ext-headers"},
 		// A first fragment that holds options only, and the transport header in the next.
 		sends{n.red1, n.red3, deniedDatagram, func(f []byte) []byte {
 			return pkttest.Fragments(pkttest.WithExtensions(f, destination), 9, 8)[0]
@@ -122,7 +122,7 @@ func tags(n *policed) {
 	n.T.Helper()
 	for i, p := range []policy{not7002, none} {
 		ports := [][]string{{"p1", "p2"}, {"p3"}}[i]
-		spec := strings.Replace(policedSpec(p, ports...), "{name: red, ", "{name: red, keepTags: true, ", 1)
+		spec := strings.Replace(policedSpec(p, ports...), "{name: red, ", "{name: red, vlanTransparent: true, ", 1)
 		n.Must(n.Reload(n.Hosts[i].Name, n.Yaml(i+1, spec)))
 	}
 	tagged := sends{from: n.red1, to: n.red3, words: "vlan 7 udp A:6000 > B:7001 100"}

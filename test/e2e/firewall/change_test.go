@@ -46,7 +46,7 @@ func (n *policed) streamsOver() []*harness.Stream {
 // changeKeeps: what is still allowed, by another rule or another default, goes on without a loss.
 func changeKeeps(n *policed) {
 	n.T.Helper()
-	judgedBefore, cutBefore, err := rejudged(n.Hub.Network, "edge1")
+	evaluatedBefore, cutBefore, err := rejudged(n.Hub.Network, "edge1")
 	n.Must(err)
 	streams := n.streamsOver()
 	stop := n.Meanwhile(chatter, harness.Way(n.red1, n.red3, 4), harness.Way(n.red3, n.red2, 6))
@@ -74,27 +74,27 @@ func changeKeeps(n *policed) {
 	n.Once("nor did transfers", bulk)
 	n.LostNothing(streams)
 	n.Once("connections were judged anew, and none was cut", func() error {
-		judged, cut, err := rejudged(n.Hub.Network, "edge1")
-		judged, cut = judged-judgedBefore, cut-cutBefore
-		if err == nil && (judged < float64(rounds*3*6) || cut != 0) { // at least so many, at each port that they cross
-			err = fmt.Errorf("%v were judged anew, %v were cut", judged, cut)
+		evaluated, cut, err := rejudged(n.Hub.Network, "edge1")
+		evaluated, cut = evaluated-evaluatedBefore, cut-cutBefore
+		if err == nil && (evaluated < float64(rounds*3*6) || cut != 0) { // at least so many, at each port that they cross
+			err = fmt.Errorf("%v were judged anew, %v were cut", evaluated, cut)
 		}
 		return err
 	})
 }
 
 // rejudged are the connections that an edge has asked a new policy about, and cut.
-func rejudged(n *harness.Network, host string) (judged, cut float64, err error) {
+func rejudged(n *harness.Network, host string) (evaluated, cut float64, err error) {
 	text, err := n.Ask(host).Metrics(n.Ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	judged, err = harness.Metric(text, `selvage_events_total{event="conn-rejudged"}`)
+	evaluated, err = harness.Metric(text, `selvage_events_total{event="conntrack-reevaluated"}`)
 	if err != nil {
 		return 0, 0, err
 	}
-	cut, err = harness.Metric(text, `selvage_events_total{event="conn-cut"}`)
-	return judged, cut, err
+	cut, err = harness.Metric(text, `selvage_events_total{event="conntrack-revoked"}`)
+	return evaluated, cut, err
 }
 
 // transfersUntil sends large segments, one connection after the other, and leaves others time.

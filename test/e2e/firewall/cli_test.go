@@ -36,12 +36,12 @@ func TestFirewallCommands(t *testing.T) {
 		"5 test answers allow 2 4 ", "6 test noise reject,log 2 2 ", "7 default edge drop ")
 	n.Prints([]string{"rules", "--unused"}, "1 test ssh allow 0")
 	n.Prints([]string{"rules", "--shadowed"}, "4 test web-again drop 0 0 0B - UNUSED, SHADOWED BY test/web")
-	n.Prints([]string{"sessions"}, "PORT DIRECTION PROTO SOURCE DESTINATION STATE AGE IDLE FORTH-PACKETS FORTH-BYTES BACK-PACKETS BACK-BYTES RULE PATH WHY",
+	n.Prints([]string{"sessions"}, "PORT DIRECTION PROTO SOURCE DESTINATION STATE AGE IDLE ORIG-PACKETS ORIG-BYTES REPLY-PACKETS REPLY-BYTES RULE PATH WHY",
 		"p1 out tcp 10.0.0.1:", " 10.0.0.3:7001 established ", " test/web fast -", "p2 out udp [fd00::2]:", " [fd00::3]:7003 replied ", "test/answers fast -", "3 of 3 ")
 	n.Prints([]string{"sessions", "--port", "p2", "--proto", "udp", "--addr", "10.0.0.0/24"}, "p2 out udp 10.0.0.2:", "1 of 1 ")
 	n.Prints([]string{"sessions", "--rule", "test/web", "--state", "established"}, "p1 out tcp 10.0.0.1:", "1 of 1 ")
 	n.Prints([]string{"sessions", "--top", "sources"}, "10.0.0.1 1 33.33 % 0 ", "3 of 3 connections match")
-	n.Prints([]string{"sessions", "--stats"}, "7 rules, default drop, out of state: dropped", "Alarm: none", " 131072 ", "conn-answered 3 ")
+	n.Prints([]string{"sessions", "--stats"}, "7 rules, default drop, out of state: dropped", "Alarm: none", " 131072 ", "conntrack-answered 3 ")
 	n.Prints([]string{"trace", "--port", "p1", "tcp 10.0.0.1:1000 > 10.0.0.3:7001 syn"}, "firewall out: rule test/web says allow", "verdict: sent")
 	n.Prints([]string{"trace", "--port", "p1", "tcp 10.0.0.1:1000 > 10.0.0.3:7005 syn"}, "firewall out: rule default/edge says drop", "denied")
 	n.Prints([]string{"trace", "--remote", n.Teps[1].String(), "--segment", "red", "tcp 10.0.0.3:1000 > 10.0.0.1:22 syn"}, "firewall in: rule test/ssh says allow")

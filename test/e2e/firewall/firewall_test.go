@@ -84,7 +84,7 @@ func newPoliced(t *testing.T, family int, one, two policy) *policed {
 	n.Record()
 	n.EdgesUp(policedSpec(one, "p1", "p2"), policedSpec(two, "p3"))
 	n.acquainted()
-	n.Quiet()
+	n.StopCaptures()
 	return n
 }
 

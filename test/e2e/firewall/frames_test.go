@@ -276,15 +276,15 @@ func fragments(n *policed) {
 			return sends{n.red1, n.red3, words, fragmentOf(number, size), reason}
 		}
 		n.talks(family,
-			small(words, 1, 400, "fragment-first"), // alone
+			small(words, 1, 400, "fragment-no-first"), // alone
 			small(words, 0, 400, ""),
 			small(words, 1, 400, ""),
 			small(words, 2, 400, ""),
 			small(words, 1, 400, ""), // once more, as a retransmitting link does
 			sends{n.red1, n.red3, denied, func(f []byte) []byte { return pkttest.Fragments(f, 78, 400)[0] }, "denied"},
-			sends{n.red1, n.red3, denied, func(f []byte) []byte { return pkttest.Fragments(f, 78, 400)[1] }, "fragment-first"},
+			sends{n.red1, n.red3, denied, func(f []byte) []byte { return pkttest.Fragments(f, 78, 400)[1] }, "fragment-no-first"},
 			// The same number between others is another datagram's.
-			sends{n.red2, n.red3, words, fragmentOf(1, 400), "fragment-first"},
+			sends{n.red2, n.red3, words, fragmentOf(1, 400), "fragment-no-first"},
 			sends{n.red1, n.red3, "tcp A:5000 > B:7001 syn seq 1 40", fragmentOf(0, 8), "fragment-tiny"},
 			sends{n.red1, n.red3, "tcp A:5000 > B:7001 syn seq 1 40", fragmentOf(1, 8), "fragment-tiny"},
 		)

@@ -19,7 +19,7 @@ func TestFirewallKernelPeer(t *testing.T) {
 			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
 			n.BuildRecorded(n.SelvageHalf(), topo.KernelHalf{UDP6ZeroCsumRx: true})
-			n.Quiet()
+			n.StopCaptures()
 			client, server := harness.Guest{Host: n.Client, Subnet: 0, Number: 1}, harness.Guest{Host: n.Server, Subnet: 0, Number: 2}
 			n.Serve(client, harness.PortAllowed, harness.PortDropped, harness.PortRejected)
 			n.Serve(server, harness.PortAllowed, harness.PortDropped, harness.PortRejected)

@@ -141,7 +141,7 @@ func TestFirewallTooBig(t *testing.T) {
 	t.Parallel()
 	n := harness.NewTwoHosts(t, harness.Tight(4))
 	n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
-	n.Quiet()
+	n.StopCaptures()
 	p := policy{options: "default: drop, strict: true", rules: []string{"name: ping, action: allow, direction: out, services: [icmp/8, icmpv6/128]", "name: pong, action: allow, direction: in, services: [icmp/8, icmpv6/128]"}}
 	for _, host := range []string{"hosta", "hostb"} {
 		n.Must(n.Reload(host, n.Config(host)+p.yaml()))

@@ -127,7 +127,7 @@ func stillThere(n *harness.Network, host string, before []edge.SessionInfo) erro
 	for _, was := range before {
 		if !slices.ContainsFunc(now.Sessions, func(is edge.SessionInfo) bool {
 			return is.Port == was.Port && is.Src == was.Src && is.SrcPort == was.SrcPort && is.DstPort == was.DstPort &&
-				is.Age >= was.Age && is.Rule == was.Rule && is.ForthPackets >= was.ForthPackets
+				is.Age >= was.Age && is.Rule == was.Rule && is.OrigPackets >= was.OrigPackets
 		}) {
 			return fmt.Errorf("of %+v there is nothing in %+v", was, now.Sessions)
 		}
@@ -242,7 +242,7 @@ func synFlood(n *policed) {
 	})
 	n.Fact("red1 has reached its limit", func() error {
 		after, err := n.Drops("edge1")
-		if more := after["half-open"] - before["half-open"]; err == nil && more < 4000 {
+		if more := after["half-open-limit"] - before["half-open-limit"]; err == nil && more < 4000 {
 			err = fmt.Errorf("%d were dropped as half-open", more)
 		}
 		return err

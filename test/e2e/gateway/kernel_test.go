@@ -37,7 +37,7 @@ func TestGatewayKernel(t *testing.T) {
 					noErrors := n.WatchErrors(n.Client, n.A, n.B, n.Server)
 					n.Pings(append(n.Directions(4), n.Directions(6)...)...)
 					n.Datagrams()
-					n.Quiet()
+					n.StopCaptures()
 					n.Streams()
 					n.SegmentsGoWhole()
 					noErrors()

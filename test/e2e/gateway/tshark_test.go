@@ -24,7 +24,7 @@ func TestTsharkGateway(t *testing.T) {
 			}
 			t.Parallel()
 			n := harness.NewRoutedHub(t, family)
-			n.Quiet()
+			n.StopCaptures()
 			n.Finished(topo.EndName, n.Red1.Host, n.Red2.Host, n.Blue1.Host, n.Blue2.Host)
 			n.Finished(topo.UnderlayName, n.Hosts...)
 			stop, err := n.Topo.Capture(n.Ctx, n.Dir, topo.CaptureOptions{})

@@ -120,7 +120,7 @@ func TestUplinkECMP(t *testing.T) {
 	n.EdgesUp(spec)
 	to := harness.Direction{Name: "red1 to outside", From: red.Host, To: out, Addr: harness.Outside4}
 	n.Pings(to)
-	n.Quiet()
+	n.StopCaptures()
 	for _, name := range []string{"wan", "lte"} {
 		n.Fact("the next hop by "+name+" is resolved", func() error {
 			if err := echoFlows(to, 8); err != nil {
@@ -252,5 +252,5 @@ func TestRoutersOverlapAndLeak(t *testing.T) {
 		return harness.PingFails(n.Network, b.Host, c.Addr(4), harness.GatewayAddr(0, 4), "Destination Net Unreachable")
 	})
 	n.Transfers(len(harness.Content), harness.Way(a, c, 4), harness.Way(c, a, 4))
-	n.NoDrops("no-neighbour", "no-prefix", "no-member")
+	n.NoDrops("no-neighbour", "no-route", "no-member")
 }

@@ -117,8 +117,8 @@ func (n *EgressNet) Sub(t *testing.T) *EgressNet {
 	return &sub
 }
 
-// Confess shows, of a test that failed, what the edges think of each other.
-func (n *EgressNet) Confess() {
+// DumpOnFailure shows, of a test that failed, what the edges think of each other.
+func (n *EgressNet) DumpOnFailure() {
 	if !n.T.Failed() {
 		return
 	}
@@ -196,8 +196,8 @@ func (n *EgressNet) serve(number int, want []int) error {
 	for _, group := range info.Groups {
 		for _, m := range group.Members {
 			gateway := slices.Index(n.Teps, m.Address) + 1
-			if serves := m.Standing == "serving"; serves != slices.Contains(want, gateway) {
-				err = errors.Join(err, fmt.Errorf("edge%d is %s: %s", gateway, m.Standing, m.Why))
+			if serves := m.State == "serving"; serves != slices.Contains(want, gateway) {
+				err = errors.Join(err, fmt.Errorf("edge%d is %s: %s", gateway, m.State, m.Why))
 			}
 		}
 	}
@@ -226,8 +226,8 @@ func (n *EgressNet) Outward(g Guest, family int) Direction {
 func (n *EgressNet) Text(number int) string {
 	var b strings.Builder
 	names := []string{"src", "gw1", "gw2"}
-	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha1\nkind: Edge\nmetadata: {name: %s}\nspec:\n", n.Hosts[number-1].EdgeName())
-	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, liveness: {interval: 100ms, multiplier: %d}}\n  remotes:\n",
+	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n", n.Hosts[number-1].EdgeName())
+	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, bfd: {interval: 100ms, multiplier: %d}}\n  remotes:\n",
 		topo.UnderlayName, n.Teps[number-1], map[bool]int{true: 3, false: 20}[n.O.Fails])
 	for i, tep := range n.Teps {
 		if i+1 != number {

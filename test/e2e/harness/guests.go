@@ -102,7 +102,7 @@ func (n *Network) Pings(ds ...Direction) {
 // Transfers are sent without captures.
 func (n *Network) Transfers(size int, ds ...Direction) {
 	n.T.Helper()
-	n.Quiet()
+	n.StopCaptures()
 	for _, d := range ds {
 		n.Once(fmt.Sprintf("%d bytes intact from %s", size, d.Name), func() error { return Transfer(d, size) })
 	}
@@ -139,7 +139,7 @@ func (n *Hub) Yaml(number int, spec string) string {
 
 // Header is an edge's configuration but for what spec says.
 func Header(name string, tep netip.Addr, spec string) string {
-	return fmt.Sprintf("apiVersion: selvage.dev/v1alpha1\nkind: Edge\nmetadata: {name: %s}\nspec:\n  underlay: {interfaces: [%s], tep: %q}\n%s",
+	return fmt.Sprintf("apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n  underlay: {interfaces: [%s], tep: %q}\n%s",
 		name, topo.UnderlayName, tep, strings.TrimPrefix(spec, "\n"))
 }
 

@@ -193,7 +193,7 @@ func Fetch(d Direction, size int) error {
 // Fetches are facts, of transfers without captures.
 func (n *Network) Fetches(size int, ds ...Direction) {
 	n.T.Helper()
-	n.Quiet()
+	n.StopCaptures()
 	for _, d := range ds {
 		n.Once(fmt.Sprintf("%d bytes intact to %s", size, d.Name), func() error { return Fetch(d, size) })
 	}

@@ -38,7 +38,7 @@ func NewNetwork(t *testing.T, picture string) *Network {
 	}
 	n := &Network{T: t, Ctx: t.Context(), Topo: lab, Topology: picture, Dir: dir, Edges: map[string]*topo.Edge{}}
 	t.Cleanup(func() {
-		n.Quiet()
+		n.StopCaptures()
 		if err := lab.Close(); err != nil {
 			t.Errorf("close the lab: %v", err)
 		}
@@ -115,8 +115,8 @@ func (n *Network) record() {
 	n.stop = stop
 }
 
-// Quiet ends the captures.
-func (n *Network) Quiet() {
+// StopCaptures ends the captures.
+func (n *Network) StopCaptures() {
 	if n.stop == nil {
 		return
 	}
@@ -137,7 +137,7 @@ func (n *Network) Fail(what string, err error) {
 			fmt.Fprintf(&b, "its log:\n%s", Tail(string(log), 20))
 		}
 	}
-	n.Quiet()
+	n.StopCaptures()
 	files, _ := filepath.Glob(filepath.Join(n.Dir, "*.pcap"))
 	fmt.Fprintf(&b, "captures: %s", strings.Join(files, " "))
 	n.T.Error(b.String())

@@ -76,7 +76,7 @@ func TestNATConversations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := harness.NewEgressNet(t, c.o)
-			defer n.Confess()
+			defer n.DumpOnFailure()
 			switch name {
 			case "Masquerade":
 				masquerading(n)
@@ -96,7 +96,7 @@ func kernelResults(t *testing.T, list []conversation) (reference map[string]stri
 	t.Helper()
 	t.Run("Kernel", func(t *testing.T) {
 		n := harness.NewEgressNet(t, harness.EgressOptions{})
-		defer n.Confess()
+		defer n.DumpOnFailure()
 		kernelNAT(n)
 		reference = converse(n, list)
 		for name, result := range reference {

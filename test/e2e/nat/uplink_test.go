@@ -57,7 +57,7 @@ func edgeAlone(n *harness.EgressNet, text string) {
 func TestNATMasquerade(t *testing.T) {
 	t.Parallel()
 	n := harness.NewEgressNet(t, harness.EgressOptions{Uplink: "nat: {masquerade: true}", Policies: []string{}})
-	defer n.Confess()
+	defer n.DumpOnFailure()
 	masquerading(n)
 	n.Mirror(n.Out)
 	for _, family := range []int{4, 6} {
@@ -76,7 +76,7 @@ func TestNATMasquerade(t *testing.T) {
 }
 
 // forwarding leads ports of the uplink to red1.
-const forwarding = `nat: {masquerade: true, required: true, forwards: [
+const forwarding = `nat: {masquerade: true, required: true, portForwards: [
         {protocol: tcp, port: 8100-8101, to: 10.0.0.1, toPort: 7100}, {protocol: udp, port: 8100-8101, to: 10.0.0.1, toPort: 7100},
         {protocol: tcp, port: 8100-8101, to: "fd00::1", toPort: 7100}, {protocol: udp, port: 8100-8101, to: "fd00::1", toPort: 7100}]}`
 
@@ -107,7 +107,7 @@ func TestNATForwards(t *testing.T) {
 	reference := kernelResults(t, forwardTalks())
 	t.Run("Selvage", func(t *testing.T) {
 		n := harness.NewEgressNet(t, harness.EgressOptions{Uplink: forwarding, Policies: []string{}})
-		defer n.Confess()
+		defer n.DumpOnFailure()
 		masquerading(n)
 		alike(n, converse(n, forwardTalks()), reference)
 		for _, family := range []int{4, 6} {
@@ -137,7 +137,7 @@ func TestNATRequired(t *testing.T) {
 				Uplink:   fmt.Sprintf("nat: {required: %t}", required),
 				Policies: []string{`name: web, vni: 9001, from: [10.0.0.1, "fd00::1"]`},
 			})
-			defer n.Confess()
+			defer n.DumpOnFailure()
 			n.Must(n.Out.AddRoute("lan0", netip.MustParsePrefix("10.0.0.0/8"), harness.WanAddr(4, 4)))
 			n.Must(n.Out.AddRoute("lan0", netip.MustParsePrefix("fd00::/16"), harness.WanAddr(4, 6)))
 			n.Start(n.Hosts[0], n.Hosts[0].EdgeName(), aloneText(n))
@@ -158,7 +158,7 @@ func TestNATRequired(t *testing.T) {
 				leaks.None(n.Network)
 				n.Fact("it is said why", func() error {
 					drops, err := n.Drops("edge1")
-					if err == nil && drops["untranslated"] < 4 {
+					if err == nil && drops["no-translation"] < 4 {
 						err = fmt.Errorf("%v", drops)
 					}
 					return err

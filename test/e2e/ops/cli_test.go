@@ -21,7 +21,7 @@ func TestCommands(t *testing.T) {
 	n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
 	n.Resolved("hosta")
 	n.Fact("client pings server", func() error { return harness.Ping(n.Ctx, n.Client, topo.ServerV4) })
-	n.Quiet()
+	n.StopCaptures()
 	n.Once("TCP crosses", func() error { return harness.Transfer(n.Directions(4)[0], 1_000_000) })
 	for _, c := range []struct {
 		name string

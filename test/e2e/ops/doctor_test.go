@@ -83,7 +83,7 @@ func TestDoctor(t *testing.T) {
 	t.Parallel()
 	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
 	n.BuildRecorded(topo.KernelHalf{NoUDPCsum: true}, topo.KernelHalf{NoUDPCsum: true})
-	n.Quiet()
+	n.StopCaptures()
 	n.Once("a healthy host is healthy", func() error {
 		r, err := consult(n.Ctx, n.A, nil)
 		return errors.Join(err, tunnel(r, "kernel", n.TEPB), sound(r, "mtu", "port-mtu", "offloads", "remotes", "checksums"))
@@ -103,7 +103,7 @@ func TestDoctor(t *testing.T) {
 	})
 	n.Once("the text has both commands", func() error {
 		out, err := n.A.Output(n.Ctx, harness.Program, "doctor", "--host")
-		for _, want := range []string{raise, turnOn, "FAULT  mtu  vxlan0", "WARNING  offloads  u0", "Study S0: 9 Mbit/s"} {
+		for _, want := range []string{raise, turnOn, "FAULT  mtu  vxlan0", "WARNING  offloads  u0", "The FortiGate study: 9 Mbit/s"} {
 			if !strings.Contains(string(out), want) {
 				err = errors.Join(err, fmt.Errorf("no %q in\n%s", want, out))
 			}

@@ -32,7 +32,7 @@ func TestObserve(t *testing.T) {
 `)
 	n.Pings(harness.Ways(red1, red2)...)
 	n.Pings(harness.Direction{Name: "red2 to outside", From: red2.Host, To: out, Addr: harness.Outside4})
-	n.Quiet()
+	n.StopCaptures()
 	t.Run("Interfaces", func(t *testing.T) { commandInterfaces(n.Sub(t)) })
 	t.Run("FlowsStats", func(t *testing.T) { commandFlowsStats(n.Sub(t)) })
 	t.Run("Metrics", func(t *testing.T) { commandMetrics(n.Sub(t)) })
@@ -131,9 +131,9 @@ func commandMetrics(n *harness.Hub) {
 			`selvage_remote_receive_packets_total{remote="192.0.2.2"}`: 4,
 			`selvage_fdb_entries`:                                      2,
 			`selvage_flow_cache_lookups_total{result="miss"}`:          2,
-			`selvage_flow_cache_size{cache="tc"}`:                      1024,
+			`selvage_flow_cache_entries_limit{cache="tc"}`:             1024,
 			`selvage_flow_cache_alarm{kind="thrashing"}`:               0,
-			`selvage_interface_hook{interface="u0"`:                    1,
+			`selvage_interface_hook_info{interface="u0"`:               1,
 			`selvage_drops_total{reason="spoofed-mac"}`:                0,
 		} {
 			if value, err := harness.Metric(text, line); err != nil || value < least {

@@ -91,7 +91,7 @@ func TestKilledEdgeTransfers(t *testing.T) {
 	t.Parallel()
 	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
 	n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
-	n.Quiet()
+	n.StopCaptures()
 	config, name := n.Config("hosta"), n.Edges["hosta"].Name
 	reached, restarted := make(chan struct{}), make(chan struct{})
 	reach := sync.OnceFunc(func() { close(reached) })

@@ -43,7 +43,7 @@ func TestTransitAnswers(t *testing.T) {
 			n.refuses(n.client)
 			n.tooBig(1450)
 			said[mode] = n.answers()
-			n.NoDrops("no-neighbour", "ttl-exceeded", "too-big", "blackhole", "unreachable", "prohibited", "no-prefix")
+			n.NoDrops("no-neighbour", "ttl-exceeded", "too-big", "blackhole", "unreachable", "prohibited", "no-route")
 		})
 	}
 	for mode, answers := range said {
@@ -152,7 +152,7 @@ func TestTransitAsymmetric(t *testing.T) {
 					n.Transfers(len(harness.Content)/10, there, back)
 				}
 				noErrors()
-				n.NoDrops("no-neighbour", "too-big", "no-member", "not-taken")
+				n.NoDrops("no-neighbour", "too-big", "no-member", "devmap-drop")
 			})
 		}
 	}
@@ -269,7 +269,7 @@ func (n *mixed) atOnce(byXDP uint64) {
 		return err
 	})
 	noErrors()
-	n.NoDrops("no-neighbour", "no-member", "not-taken")
+	n.NoDrops("no-neighbour", "no-member", "devmap-drop")
 	n.Once("the port is tc's alone", func() error {
 		mode, err := xdpMode(n.Network, n.Hosts[0], "r0")
 		if mode != "" {

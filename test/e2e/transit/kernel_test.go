@@ -72,7 +72,7 @@ func TestTransitKernel(t *testing.T) {
 					return err
 				})
 				noErrors()
-				n.NoDrops("no-neighbour", "ttl-exceeded", "no-member", "not-routed", "not-taken") // MLD of the kernel among routers
+				n.NoDrops("no-neighbour", "ttl-exceeded", "no-member", "not-routed", "devmap-drop") // MLD of the kernel among routers
 			})
 		}
 	}

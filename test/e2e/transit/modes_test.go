@@ -88,7 +88,7 @@ func (n *passage) carriesUnfinished() {
 	}
 	n.Transfers(len(harness.Content)/10, both...)
 	noErrors()
-	n.NoDrops("no-neighbour", "not-taken")
+	n.NoDrops("no-neighbour", "devmap-drop")
 }
 
 const bridgedPicture = `
@@ -125,7 +125,7 @@ func TestTransitWithoutXDP(t *testing.T) {
 	noErrors := n.WatchErrors(n.client.Host, n.server.Host, n.Hosts[0], n.Hosts[1])
 	n.Transfers(len(harness.Content), harness.Ways(n.client, n.server)...)
 	noErrors()
-	n.NoDrops("no-neighbour", "not-taken")
+	n.NoDrops("no-neighbour", "devmap-drop")
 	n.Transfers(len(harness.Content)/4, harness.Ways(n.client, n.server)...)
 }
 
@@ -156,7 +156,7 @@ func TestTransitTap(t *testing.T) {
 	}
 	n.Transfers(len(harness.Content)/4, harness.Ways(n.client, n.server)...)
 	noErrors()
-	n.NoDrops("no-neighbour", "not-taken")
+	n.NoDrops("no-neighbour", "devmap-drop")
 	n.Once("the tap saw whole frames with right checksums", func() error {
 		c.Mu.Lock()
 		defer c.Mu.Unlock()

@@ -276,5 +276,5 @@ func (n *passage) passes() {
 		byXDP(n.Hub, "TCP passes by XDP from "+d.Name, 10_000, func() { n.Transfers(len(harness.Content), d) })
 	}
 	noErrors()
-	n.NoDrops("no-neighbour", "not-taken")
+	n.NoDrops("no-neighbour", "devmap-drop")
 }

@@ -39,7 +39,7 @@ func TestMTU(t *testing.T) {
 			clamped(n, c.inner)
 			n.NoDrops()
 			for _, host := range []string{"hosta", "hostb"} {
-				n.Rewrite(host, "      vni: 100\n", "      vni: 100\n      clampMSS: false\n      tooBigFrom: [10.9.9.9, \"fd09::9\"]\n")
+				n.Rewrite(host, "      vni: 100\n", "      vni: 100\n      clampMSS: false\n      icmpSources: [10.9.9.9, \"fd09::9\"]\n")
 			}
 			told(n, c.inner)
 			n.NoDrops("too-big")
@@ -107,7 +107,7 @@ func TestMTUPeers(t *testing.T) {
 			n := harness.NewTwoHosts(t, harness.Tight(c.family))
 			n.BuildRecorded(n.SelvageHalf(), c.peer)
 			n.Resolved("hosta")
-			n.Quiet()
+			n.StopCaptures()
 			for _, d := range append(n.Directions(4), n.Directions(6)...) {
 				n.Once("TCP from "+d.Name, func() error { return harness.Transfer(d, len(harness.Content)) })
 			}
@@ -264,7 +264,7 @@ func TestMTUUnderlayBecomesNarrow(t *testing.T) {
 			for _, host := range []string{"edge1", "edge2"} {
 				n.Fact(host+" has probed the path", func() error { return pathMTU(n.Hub.Network, host, 1500, "confirmed") })
 			}
-			n.Quiet()
+			n.StopCaptures()
 			for i, d := range []harness.Direction{harness.Way(n.red1, n.red2, 4), harness.Way(n.red2, n.red1, 6)} {
 				n.Once("a connection survives, "+d.Name, func() error { return n.narrowed(d, 1400-40*i) })
 			}

@@ -35,7 +35,7 @@ func newProbing(t *testing.T, family int) *probing {
 func (n *probing) up(i int) *topo.Edge {
 	n.T.Helper()
 	h := n.Hosts[i]
-	return n.Start(h, h.EdgeName(), fmt.Sprintf(`apiVersion: selvage.dev/v1alpha1
+	return n.Start(h, h.EdgeName(), fmt.Sprintf(`apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata: {name: %s}
 spec:
@@ -105,9 +105,9 @@ func TestEdgesProbeOffloads(t *testing.T) {
 	}
 }
 
-// TestEdgeCuresBrokenOffload has the network damage what was not cut before: the edge finds
+// TestEdgeFixesBrokenOffload has the network damage what was not cut before: the edge finds
 // that, cures it, says so, keeps it while it runs, and restores the interface when it ends.
-func TestEdgeCuresBrokenOffload(t *testing.T) {
+func TestEdgeFixesBrokenOffload(t *testing.T) {
 	t.Parallel()
 	n := newProbing(t, 4)
 	first := n.Hosts[0]

@@ -62,7 +62,7 @@ func TestKernelVXLANOffloads(t *testing.T) {
 
 func offloadsInTurn(n *harness.TwoHosts) {
 	n.T.Helper()
-	n.Quiet()
+	n.StopCaptures()
 	noErrors := n.WatchErrors(n.Client, n.A, n.B, n.Server)
 	for _, place := range []struct {
 		name       string

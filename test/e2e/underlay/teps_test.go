@@ -120,7 +120,7 @@ func (n *pairOfEdges) up(underlay, blue string) {
 }
 
 func (n *pairOfEdges) yaml(i int, underlay, blue string) string {
-	return fmt.Sprintf(`apiVersion: selvage.dev/v1alpha1
+	return fmt.Sprintf(`apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata: {name: %s}
 spec:
@@ -128,7 +128,7 @@ spec:
     teps:
     - {name: a, address: "%s", interface: u0}
     - {name: b, address: "%s", interface: u1}
-    liveness: {interval: 100ms, multiplier: 3}
+    bfd: {interval: 100ms, multiplier: 3}
     %s
   remotes:
   - {name: far, addresses: ["%s", "%s"]}
@@ -265,7 +265,7 @@ func TestTEPsBlackhole(t *testing.T) {
 				n.GoesOn(b, 50)
 			}
 			for _, b := range bundles {
-				n.judge(b, hit)
+				n.evaluate(b, hit)
 			}
 			n.Once("the edge names the dead paths", func() error { return n.Problem("edge1", "is dead") })
 			before := lossOf(bundles)
@@ -323,9 +323,9 @@ func (n *pairOfEdges) slowly(d harness.Direction) error {
 	return nil
 }
 
-// judge says how long the flows of a bundle that were hit had a gap, and wants none of
+// evaluate says how long the flows of a bundle that were hit had a gap, and wants none of
 // the others to have lost anything.
-func (n *pairOfEdges) judge(b *harness.Bundle, hit map[harness.FlowPorts]bool) {
+func (n *pairOfEdges) evaluate(b *harness.Bundle, hit map[harness.FlowPorts]bool) {
 	n.T.Helper()
 	_, whole := b.Gaps(func(f harness.FlowPorts) bool { return !hit[f] })
 	gaps, untouched := b.Gaps(func(f harness.FlowPorts) bool { return hit[f] })
@@ -431,7 +431,7 @@ func TestTEPsWithoutBFD(t *testing.T) {
 	n.BuildRecorded(n.SelvageHalf(), topo.KernelHalf{})
 	s := n.StartStream(n.Directions(4)[0])
 	n.More(s, harness.StreamRate/4)
-	n.Rewrite("hosta", "    interfaces:", "    liveness: {interval: 50ms, multiplier: 3}\n    interfaces:")
+	n.Rewrite("hosta", "    interfaces:", "    bfd: {interval: 50ms, multiplier: 3}\n    interfaces:")
 	n.Fact("liveness is asked for, in vain", func() error {
 		teps, err := n.Ask("hosta").TEPs(n.Ctx)
 		if err == nil && (len(teps) != 1 || len(teps[0].Paths) != 1 || teps[0].Paths[0].Why != "it has not answered yet") {

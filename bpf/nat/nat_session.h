@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * nat_session: creates sessions.
+ *
+ * in:    the scratch's key and egress
+ * out:   the scratch's session, in the table with its reverse key
+ * maps:  nat_sessions, nat_reverse, nat_host_counts
+ * stops: NAT_EXHAUSTED, NAT_FULL, and those of port_alloc.h
+ */
+#pragma once
+
+#include "nat/port_alloc.h"
+
+/* Counts a session of the source, unless it has as many as allowed. */
+static __always_inline bool nat_host_admit(const struct ct_key *k, __u32 flags, __u32 limit)
+{
+	struct nat_host_key key = nat_host_of(k, flags);
+	struct nat_host_count *n, one = { .count = 1 };
+
+	n = bpf_map_lookup_elem(&nat_host_counts, &key);
+	if (!n && bpf_map_update_elem(&nat_host_counts, &key, &one, BPF_NOEXIST) == 0)
+		return true;
+	if (!n) /* another core was faster, or the table is full */
+		n = bpf_map_lookup_elem(&nat_host_counts, &key);
+	if (!n)
+		return !limit;
+	/* Garbage collection, which corrects the count, may run before this: it may be negative. */
+	if (limit && (__s32)n->count >= (__s32)limit)
+		return false;
+	__sync_fetch_and_add(&n->count, 1);
+	return true;
+}
+
+/* Inserts h->session, whose reverse key is inserted already; deletes that if the table is full. */
+static __always_inline int nat_session_insert(struct fw_scratch *h, const struct ct_key *key)
+{
+	if (bpf_map_update_elem(&nat_sessions, key, &h->session, BPF_NOEXIST) == 0)
+		return 0;
+	make_reverse_key(&h->reverse_key, key, &h->session.addr, h->session.port);
+	bpf_map_delete_elem(&nat_reverse, &h->reverse_key);
+	return REASON_NAT_FULL;
+}
+
+/* Sets the key of the mapping of h->key's source. */
+static __always_inline void set_mapping_key(struct fw_scratch *h)
+{
+	h->mapping_key = h->key;
+	h->mapping_key.outside = (struct addr){};
+	h->mapping_key.outside_port = 0;
+}
+
+/*
+ * A port of the source's mapping, which all its connections share. A mapping is a session
+ * without outside, which holds the port for all destinations.
+ */
+static __always_inline int independent_port(struct pkt *p, struct fw_scratch *h)
+{
+	struct ct_key *key = &h->mapping_key;
+	struct nat_session *m;
+	long err;
+	int why;
+
+	set_mapping_key(h);
+	m = bpf_map_lookup_elem(&nat_sessions, key);
+	if (m) {
+		m->ct.seen_ns = p->now_ns;
+		h->session.addr = m->addr;
+		h->session.port = m->port;
+	} else {
+		why = find_port(key, h->egress);
+		if (why)
+			return why;
+		h->session.flags = NAT_SESSION_MAPPING;
+		why = nat_session_insert(h, key);
+		if (why)
+			return why;
+	}
+	h->session.flags = NAT_SESSION_INDEPENDENT; /* the mapping has other flags */
+	set_origin(h, &h->key);
+	make_reverse_key(&h->reverse_key, &h->key, &h->session.addr, h->session.port);
+	err = bpf_map_update_elem(&nat_reverse, &h->reverse_key, &h->orig, BPF_NOEXIST);
+	if (err)
+		return err == -EEXIST ? REASON_NAT_EXHAUSTED : REASON_NAT_FULL;
+	return 0;
+}
+
+/* The address and port of a new connection. */
+static __always_inline int allocate_port(struct pkt *p, struct fw_scratch *h,
+					 const struct egress_policy *e)
+{
+	if (tracing)
+		return dry_run(h, e);
+	if (e->flags & EGRESS_INDEPENDENT && has_port(&h->key) && h->key.proto != IPPROTO_SCTP)
+		return independent_port(p, h);
+	return find_port(&h->key, h->egress);
+}
+
+/* Initialises h->session. out: opened from inside. */
+static __always_inline void nat_session_init(CTX *ctx, struct pkt *p, struct fw_scratch *h,
+					     bool out)
+{
+	struct nat_session *b = &h->session;
+	struct ct_entry *c = &b->ct;
+
+	__builtin_memset(b, 0, sizeof(*b));
+	c->seen_ns = c->born_ns = p->now_ns;
+	c->counters[0].packets = packets_of(ctx, p);
+	c->counters[0].bytes = p->frame_len;
+	c->bits = out ? CT_OUT : 0;
+	ct_init(p, h, c);
+	b->egress = h->egress;
+	b->flags = out ? 0 : NAT_SESSION_FORWARDED;
+}

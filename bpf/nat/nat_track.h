@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * nat_track: the session of a packet, and its state.
+ *
+ * in:    the scratch's l4 and key
+ * out:   a session; its connection state
+ * maps:  nat_sessions, segments
+ * stops: TCP_FLAGS, UNRELATED, OUT_OF_STATE, NAT_UNSUPPORTED, NO_TRANSLATION
+ */
+#pragma once
+
+#include "firewall/track.h"
+#include "nat/nat_session.h"
+#include "cache/generation.h"
+
+/* The router of the packet's segment. */
+static __always_inline __u32 router_of(const struct pkt *p)
+{
+	struct segment *seg = segment_get(p->segment);
+
+	return seg ? seg->router : 0;
+}
+
+/* In a policy's own segment, the remote that the source is behind; else zero. */
+static __always_inline struct addr via_of(const struct pkt *p)
+{
+	struct segment *seg = segment_get(p->segment);
+	struct vport *in = vport_get(p->in);
+
+	if (seg && in && seg->egress && !(seg->flags & SEGMENT_UPLINK))
+		return in->addr;
+	return (struct addr){};
+}
+
+/* If the source of a session has moved, replies take another path. */
+static __always_inline void note_via(struct pkt *p, struct nat_session *s)
+{
+	struct segment *seg = segment_get(p->segment);
+	struct addr via = via_of(p);
+
+	if (addr_equal(&s->via, &via))
+		return;
+	s->via = via;
+	if (seg)
+		invalidate(&seg->generation);
+}
+
+/* Whether a packet without a session may create one. */
+static __always_inline int may_create_session(const struct l4_info *t)
+{
+	if (t->kind == L4_ICMP_ERROR)
+		return REASON_UNRELATED;
+	if (t->proto == IPPROTO_ICMP || t->proto == IPPROTO_ICMPV6)
+		return t->echo_dir == 1 ? 0 : REASON_NAT_UNSUPPORTED;
+	if (t->proto == IPPROTO_TCP && t->flags & TCP_RST)
+		return REASON_OUT_OF_STATE;
+	return 0;
+}
+
+/* Updates the connection state of the packet's session. */
+SUBPROGRAM int track_session(CTX *ctx, struct pkt *p, struct nat_session *s, bool out)
+{
+	struct fw_scratch *h = fw_scratch();
+	const struct l4_info *t;
+	bool answered;
+	__u32 dir;
+
+	if (!p || !s || !h)
+		return REASON_NO_NAT_SESSION;
+	t = &h->l4;
+	dir = out != !!(s->ct.bits & CT_OUT);
+	if (t->kind == L4_ICMP_ERROR)
+		return 0;
+	if (t->proto == IPPROTO_TCP && !tcp_flags_fit(t->flags))
+		return REASON_TCP_FLAGS;
+	if (t->proto == IPPROTO_TCP && tcp_is_anew(t, &s->ct) && !tracing) {
+		s->ct.bits = out ? CT_OUT : 0;
+		s->ct.born_ns = p->now_ns;
+		ct_init(p, h, &s->ct);
+		dir = 0;
+	}
+	answered = ct_is_answered(&s->ct, h->key.proto);
+	update_state(p, h, &s->ct, dir); /* the ends deal with segments outside the window */
+	if (tracing)
+		return 0;
+	s->flags &= ~NAT_SESSION_REPLICA;
+	account(ctx, p, h, &s->ct, dir);
+	if (!answered && ct_is_answered(&s->ct, h->key.proto))
+		nat_event_emit(&h->key, s, NAT_EVENT_ESTABLISHED);
+	return 0;
+}
+
+/* A mapping lives as long as its sessions: it takes over when they were seen, and their state. */
+static __always_inline void refresh_mapping(const struct pkt *p, struct fw_scratch *h,
+					    const struct nat_session *s)
+{
+	struct nat_session *m;
+
+	if (!(s->flags & NAT_SESSION_INDEPENDENT))
+		return;
+	set_mapping_key(h);
+	m = bpf_map_lookup_elem(&nat_sessions, &h->mapping_key);
+	if (!m)
+		return;
+	m->ct.seen_ns = p->now_ns;
+	if (ct_is_answered(&s->ct, h->key.proto) && !ct_is_closed(&s->ct, h->key.proto))
+		m->ct.bits = s->ct.bits & ~CT_BOTH(CT_FIN);
+}
+
+/* The session of h->key, or NULL. */
+static __always_inline struct nat_session *nat_session_find(const struct pkt *p,
+							    struct fw_scratch *h)
+{
+	struct nat_session *s = bpf_map_lookup_elem(&nat_sessions, &h->key);
+
+	if (!s || !nat_session_expired(s, h->key.proto, p->now_ns))
+		return s;
+	nat_session_delete(&h->key, s, &h->reverse_key);
+	return NULL;
+}
+
+/* Without a policy or uplink that translates, packets pass unchanged where that is allowed. */
+static __always_inline int pass_untranslated(struct pkt *p)
+{
+	struct segment *to = segment_get(p->decision.to_segment);
+
+	if (!to || to->flags & SEGMENT_TRANSLATED)
+		return REASON_NO_TRANSLATION;
+	p->decision.flags &= ~FLOW_SNAT;
+	return 0;
+}
+
+/* Whether an uplink translates but has no address to translate to. */
+static __always_inline bool has_no_pool(const struct fw_scratch *h, const struct egress_policy *e)
+{
+	return !e || (!e->segment && !e->family[!addr_is_v4(&h->key.inside)].count);
+}

@@ -1,0 +1,143 @@
+package datapath
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// HostEvent is a host that came to a port, or an address that one there said it has. The
+// zero one stands for those that could not be told: Hosts lists all.
+type HostEvent struct {
+	Segment, Port string
+	MAC           overlay.MAC
+	Addr          netip.Addr // unset: of the MAC address itself
+	WasRemote     bool       // the MAC address was behind a remote
+	Remote        netip.Addr // that one
+}
+
+// hostEventNames are the names of numbers in arrivals.
+type hostEventNames struct {
+	segments, ports map[uint32]string
+	remotes         map[uint32]netip.Addr
+}
+
+// publishNames has FollowHostEvents use the names that are assigned.
+func (d *Datapath) publishNames() {
+	n := &hostEventNames{d.names.segments, d.names.ports, make(map[uint32]netip.Addr, len(d.names.pathIDs))}
+	for _, id := range d.names.pathIDs {
+		_, n.remotes[id] = d.vportName(id)
+	}
+	d.publishedNames.Store(n)
+}
+
+const (
+	// mostHostEvents bounds what is told at a time.
+	mostHostEvents = 1024
+	// lossInterval is how often at most it is told that some could not be told.
+	lossInterval = time.Second
+)
+
+// FollowHostEvents calls do with arrivals as they come, until ctx ends. It may run beside
+// everything but Close and Remove, once.
+func (d *Datapath) FollowHostEvents(ctx context.Context, do func([]HostEvent)) error {
+	reader, err := ringbuf.NewReader(d.objs.HostEvents)
+	if err != nil {
+		return fmt.Errorf("follow arrivals: %w", err)
+	}
+	defer reader.Close()
+	defer context.AfterFunc(ctx, func() { reader.Close() })()
+	f := hostEventReader{d: d, reader: reader}
+	if f.lost, err = d.hostEventsLost(); err != nil {
+		return err
+	}
+	for {
+		list, err := f.next()
+		if errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("follow arrivals: %w", err)
+		}
+		if len(list) > 0 {
+			do(list)
+		}
+	}
+}
+
+// hostEventReader reads the ring of arrivals.
+type hostEventReader struct {
+	d       *Datapath
+	reader  *ringbuf.Reader
+	record  ringbuf.Record
+	lost    uint64    // arrivals that were lost when that was told last
+	namesAt time.Time // when
+}
+
+// next waits for arrivals, a while.
+func (f *hostEventReader) next() ([]HostEvent, error) {
+	var list []HostEvent
+	f.reader.SetDeadline(time.Now().Add(lossInterval))
+	for len(list) < mostHostEvents {
+		err := f.reader.ReadInto(&f.record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		f.reader.SetDeadline(time.Unix(1, 0)) // what else is there
+		var a bpfHostEvent
+		if len(f.record.RawSample) < int(unsafe.Sizeof(a)) {
+			return nil, fmt.Errorf("a record of %d bytes, not %d", len(f.record.RawSample), unsafe.Sizeof(a))
+		}
+		if _, err := binary.Decode(f.record.RawSample, binary.NativeEndian, &a); err != nil {
+			return nil, err
+		}
+		list = f.d.publishedNames.Load().add(list, a)
+	}
+	return f.addLost(list)
+}
+
+// add appends an arrival, unless its segment or port went meanwhile.
+func (n *hostEventNames) add(list []HostEvent, a bpfHostEvent) []HostEvent {
+	if n == nil || n.segments[a.Segment] == "" || n.ports[a.Vport] == "" {
+		return list
+	}
+	hostEvent := HostEvent{Segment: n.segments[a.Segment], Port: n.ports[a.Vport], MAC: a.Mac}
+	if a.Addr.W != [4]uint32{} {
+		hostEvent.Addr = addrOf(a.Addr.W)
+	}
+	hostEvent.Remote, hostEvent.WasRemote = n.remotes[uint32(a.FromVport)], a.FromVport != 0
+	return append(list, hostEvent)
+}
+
+func (f *hostEventReader) addLost(list []HostEvent) ([]HostEvent, error) {
+	lost, err := f.d.hostEventsLost()
+	if err != nil || lost == f.lost || time.Since(f.namesAt) < lossInterval {
+		return list, err
+	}
+	f.lost, f.namesAt = lost, time.Now()
+	return append(list, HostEvent{}), nil
+}
+
+// hostEventsLost counts arrivals that were not written.
+func (d *Datapath) hostEventsLost() (n uint64, err error) {
+	var perCPU []uint64
+	if err := d.objs.Events.Lookup(uint32(bpfEventEVENT_HOST_EVENT_LOST), &perCPU); err != nil {
+		return 0, fmt.Errorf("read the counter of lost arrivals: %w", err)
+	}
+	for _, c := range perCPU {
+		n += c
+	}
+	return n, nil
+}

@@ -1,0 +1,185 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// PutBGPMACs has MAC addresses be where BGP says. It says more than a host's packets from
+// elsewhere, and less than the configuration; of one that it says no more of, it takes away
+// what it said itself. What is about unknown segments and remotes is left out, and an error.
+func (d *Datapath) PutBGPMACs(list []overlay.BGPMAC) error {
+	now, err := monotonicNS()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	want := make(map[bpfFdbKey]*bpfFdbEntry, len(list))
+	for _, s := range list {
+		key, entry, err := d.fdbEntry(s, now)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		want[key] = entry
+	}
+	reported := bgpEntries[bpfFdbKey, bpfFdbEntry]{
+		mutex:   &d.hosting,
+		table:   d.objs.Fdb,
+		origin:  func(e *bpfFdbEntry) bpfHostOrigin { return e.Origin },
+		same:    func(a, b *bpfFdbEntry) bool { return a.Vport == b.Vport && a.Sticky == b.Sticky },
+		changed: func(k bpfFdbKey, _ bpfFdbEntry) { d.invalidateMAC(k.Segment, k.Mac) },
+	}
+	return errors.Join(append(errs, reported.put(want), d.changed())...)
+}
+
+// station is the entry of s, nil where BGP says no more of it.
+func (d *Datapath) fdbEntry(s overlay.BGPMAC, now uint64) (key bpfFdbKey, entry *bpfFdbEntry, err error) {
+	id, ok := d.names.segIDs[s.Segment]
+	if !ok {
+		return key, nil, fmt.Errorf("%s: there is no segment %q", s.MAC, s.Segment)
+	}
+	key = bpfFdbKey{Segment: id, Mac: s.MAC}
+	if !s.Remote.IsValid() {
+		return key, nil, nil
+	}
+	first, ok := d.edges[s.Remote]
+	vport := d.names.tepIDs[first]
+	if !ok || !d.members[membership{id, vport}] {
+		return key, nil, fmt.Errorf("%s: %s is no remote of segment %s", s.MAC, s.Remote, s.Segment)
+	}
+	entry = &bpfFdbEntry{Vport: vport, Origin: bpfHostOriginORIGIN_BGP, SeenNs: now}
+	if s.Sticky {
+		entry.Sticky = 1
+	}
+	return key, entry, nil
+}
+
+// PutARPEntries has IP addresses be of the MAC addresses that BGP says, as PutBGPMACs does
+// with those.
+func (d *Datapath) PutARPEntries(list []overlay.ARPEntry) error {
+	now, err := monotonicNS()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	want := make(map[bpfNeighbourKey]*bpfNeighbour, len(list))
+	for _, r := range list {
+		id, ok := d.names.segIDs[r.Segment]
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: there is no segment %q", r.Addr, r.Segment))
+			continue
+		}
+		key := bpfNeighbourKey{Segment: id, Addr: bpfAddr{W: wireAddr(r.Addr)}}
+		want[key] = nil
+		if r.MAC != (overlay.MAC{}) {
+			want[key] = &bpfNeighbour{Mac: r.MAC, Origin: bpfHostOriginORIGIN_BGP, SeenNs: now}
+		}
+	}
+	reported := bgpEntries[bpfNeighbourKey, bpfNeighbour]{
+		mutex:  &d.hosting,
+		table:  d.objs.Neighbours,
+		origin: func(n *bpfNeighbour) bpfHostOrigin { return n.Origin },
+		same:   func(a, b *bpfNeighbour) bool { return a.Mac == b.Mac },
+		changed: func(k bpfNeighbourKey, old bpfNeighbour) {
+			if n := want[k]; n == nil || n.Mac != old.Mac {
+				d.invalidateMAC(k.Segment, old.Mac)
+			}
+		},
+	}
+	return errors.Join(append(errs, reported.put(want), d.changed())...)
+}
+
+// bgpEntries are entries of a table that BGP says, beside those of others.
+type bgpEntries[K comparable, V any] struct {
+	mutex   *sync.Mutex // held while entries are written
+	table   *ebpf.Map
+	origin  func(*V) bpfHostOrigin
+	same    func(a, b *V) bool // of two of BGP
+	changed func(K, V)         // after an entry was replaced, or went
+}
+
+// bgpBatch bounds the time between the look at entries and their replacement.
+const bgpBatch = 512
+
+// put writes the entries; nil ones go.
+func (s *bgpEntries[K, V]) put(want map[K]*V) error {
+	var errs []error
+	previous := make(map[K]V)
+	keys, values := make([]K, 0, bgpBatch), make([]V, 0, bgpBatch)
+	flush := func() {
+		errs = append(errs, s.write(keys, values))
+		for k, old := range previous {
+			s.changed(k, old)
+		}
+		clear(previous)
+		keys, values = keys[:0], values[:0]
+	}
+	for k, entry := range want {
+		var old V
+		err := s.table.Lookup(k, &old)
+		known := err == nil
+		if !known && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			errs = append(errs, fmt.Errorf("read the map %s: %w", s.table, err))
+			continue
+		}
+		if entry == nil {
+			if known && s.origin(&old) == bpfHostOriginORIGIN_BGP {
+				errs = append(errs, s.remove(k, old))
+			}
+			continue
+		}
+		if known && !s.differs(&old, entry) {
+			continue
+		}
+		if known {
+			previous[k] = old
+		}
+		keys, values = append(keys, k), append(values, *entry)
+		if len(keys) == bgpBatch {
+			flush()
+		}
+	}
+	flush()
+	return errors.Join(errs...)
+}
+
+// differs reports whether BGP's entry takes the place of the old one.
+func (s *bgpEntries[K, V]) differs(old, entry *V) bool {
+	switch s.origin(old) {
+	case bpfHostOriginORIGIN_STATIC:
+		return false
+	case bpfHostOriginORIGIN_BGP:
+		return !s.same(old, entry)
+	}
+	return true
+}
+
+func (s *bgpEntries[K, V]) remove(k K, old V) error {
+	if err := s.table.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("delete from the map %s: %w", s.table, err)
+	}
+	s.changed(k, old)
+	return nil
+}
+
+// write writes entries; those behind one that has no room are tried too, as they may be known.
+func (s *bgpEntries[K, V]) write(keys []K, values []V) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var full error
+	for len(keys) > 0 {
+		n, err := s.table.BatchUpdate(keys, values, nil)
+		if err == nil {
+			break
+		}
+		full = fmt.Errorf("write the map %s of %d entries: %w (raise fdb.size when it is full)", s.table, s.table.MaxEntries(), err)
+		keys, values = keys[min(n+1, len(keys)):], values[min(n+1, len(values)):]
+	}
+	return full
+}

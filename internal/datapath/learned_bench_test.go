@@ -1,0 +1,91 @@
+package datapath
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// learnedBench is a world with room for many hosts, of which BGP tells.
+func learnedBench(b *testing.B) *world {
+	return ownWorld(b, underIPv4, func(_ *Config, tables *Tables) { routed(ways()[0], tables) }, byBGP,
+		func(c *Config, _ *Tables) { c.FDB.Size = 1 << 17 })
+}
+
+const manyHosts = 100_000
+
+// BenchmarkPutBGPMACs: 100,000 hosts and their addresses come, in parts of 512, and move.
+func BenchmarkPutBGPMACs(b *testing.B) {
+	w := learnedBench(b)
+	bgpMACs, arpEntries := make([]overlay.BGPMAC, manyHosts), make([]overlay.ARPEntry, manyHosts)
+	for i := range manyHosts {
+		mac := overlay.MAC{2, 0, 1, byte(i >> 16), byte(i >> 8), byte(i)}
+		bgpMACs[i] = overlay.BGPMAC{Segment: "blue", MAC: mac}
+		arpEntries[i] = overlay.ARPEntry{Segment: "blue", MAC: mac, Addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})}
+	}
+	const part = 512
+	n := 0
+	for b.Loop() {
+		for i := range bgpMACs {
+			bgpMACs[i].Remote = w.family.remotes[n%2]
+		}
+		for at := 0; at < manyHosts; at += part {
+			vport := min(at+part, manyHosts)
+			must(b, w.dp.PutBGPMACs(bgpMACs[at:vport]))
+			must(b, w.dp.PutARPEntries(arpEntries[at:vport]))
+		}
+		n++
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n)/manyHosts, "ns/host")
+}
+
+// BenchmarkPutRoutes: 10,000 routes by 100 routers come, and move.
+func BenchmarkPutRoutes(b *testing.B) {
+	const routes, routers, part = 10_000, 100, 512
+	w := learnedBench(b)
+	list := make([]Route, routes)
+	n := 0
+	for b.Loop() {
+		for i := range list {
+			hop := Hop{Segment: "main-l3", Remote: w.family.remotes[n%2], MAC: overlay.MAC{2, 0, 2, 0, byte(n % 2), byte(i % routers)}}
+			list[i] = route("10.0.0.0/32", hop)
+			list[i].Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
+		}
+		for at := 0; at < routes; at += part {
+			must(b, w.dp.PutRoutes([]Router{{Name: "main", Routes: list[at:min(at+part, routes)]}}))
+		}
+		n++
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n)/routes, "ns/route")
+}
+
+// BenchmarkPutBGPMAC: one host moves.
+func BenchmarkPutBGPMAC(b *testing.B) {
+	w := learnedBench(b)
+	list := []overlay.BGPMAC{{Segment: "blue", MAC: macOf(bob)}}
+	for n := 0; b.Loop(); n++ {
+		list[0].Remote = w.family.remotes[n%2]
+		must(b, w.dp.PutBGPMACs(list))
+	}
+}
+
+// BenchmarkApplyRoutes: nothing has changed among 10,000 routes and 100,000 hosts.
+func BenchmarkApplyRoutes(b *testing.B) {
+	w := learnedBench(b)
+	for i := range 10_000 {
+		hop := Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: overlay.MAC{2, 0, 2, 0, 0, byte(i % 100)}}
+		r := route("10.0.0.0/32", hop)
+		r.Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
+		w.tables.Routers[0].Routes = append(w.tables.Routers[0].Routes, r)
+	}
+	var bgpMACs []overlay.BGPMAC
+	for i := range manyHosts {
+		bgpMACs = append(bgpMACs, overlay.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 1, byte(i >> 16), byte(i >> 8), byte(i)}, Remote: w.family.remotes[0]})
+	}
+	must(b, w.dp.PutBGPMACs(bgpMACs))
+	w.apply(b)
+	for b.Loop() {
+		w.apply(b)
+	}
+}

@@ -1,0 +1,316 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+// reportedWorld is one in which BGP tells of the hosts of blue: beside the first remote, which
+// is configured, it alone knows the second.
+func reportedWorld(t testing.TB, change ...func(*Config, *Tables)) *world {
+	t.Helper()
+	return newWorld(t, underIPv4, append([]func(*Config, *Tables){byBGP}, change...)...)
+}
+
+func byBGP(_ *Config, tables *Tables) {
+	tables.Segments[0].EVPN = &overlay.EVPNInstance{}
+	tables.NoLearning = map[string][]netip.Addr{"blue": underIPv4.remotes[1:]}
+}
+
+// bgpMAC has BGP say that a host of blue is behind a remote, "" that it says so no more.
+func (w *world) bgpMAC(t testing.TB, mac, remote string, sticky bool) {
+	t.Helper()
+	must(t, w.dp.PutBGPMACs([]overlay.BGPMAC{{Segment: "blue", MAC: macOf(mac), Remote: w.remote(remote), Sticky: sticky}}))
+}
+
+// remote is the address of "first" or "second", unset for "".
+func (w *world) remote(name string) netip.Addr {
+	switch name {
+	case "first":
+		return w.family.remotes[0]
+	case "second":
+		return w.family.remotes[1]
+	}
+	return netip.Addr{}
+}
+
+// wantBGPMAC fails unless a host of blue is where it must be, by who says so.
+func (w *world) wantBGPMAC(t testing.TB, mac, at string, origin Origin) {
+	t.Helper()
+	e := w.fdbEntry(t, "blue", mac)
+	if e == nil {
+		if at != "" {
+			t.Errorf("nobody knows %s, want it at %s", mac, at)
+		}
+		return
+	}
+	got := e.Port
+	if got == "" {
+		got = map[netip.Addr]string{w.remote("first"): "first", w.remote("second"): "second"}[e.Remote]
+	}
+	if got != at || e.Origin != origin {
+		t.Errorf("%s is at %s by %s, want %q by %s", mac, got, e.Origin, at, origin)
+	}
+}
+
+// What BGP says of a host stands against tunnels and falls to ports.
+func TestBGPMACs(t *testing.T) {
+	both(t, func(t *testing.T, cache bool) {
+		w := reportedWorld(t, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cache })
+		w.bgpMAC(t, bob, "second", false)
+		w.wantBGPMAC(t, bob, "second", OriginBGP)
+		w.follow(t, []step{{"p0", say(alice, bob), "second"}, {"first", say(bob, alice), "p0"}, {"p0", say(alice, bob), "second"}})
+		w.wantBGPMAC(t, bob, "second", OriginBGP)
+
+		w.follow(t, []step{{"second", say(carol, alice), "p0"}, {"p0", say(alice, carol), "flood"}})
+		w.wantBGPMAC(t, carol, "", "") // it teaches nothing
+		w.follow(t, []step{{"first", say(carol, alice), "p0"}, {"p0", say(alice, carol), "first"}})
+		w.wantBGPMAC(t, carol, "first", OriginLearned)
+		w.follow(t, []step{{"second", say(carol, alice), "p0"}})
+		w.wantBGPMAC(t, carol, "first", OriginLearned)
+
+		w.follow(t, []step{{"p1", say(bob, alice), "p0"}, {"p0", say(alice, bob), "p1"}})
+		w.wantBGPMAC(t, bob, "p1", OriginLearned)
+		w.bgpMAC(t, bob, "", false) // it is gone where it was
+		w.wantBGPMAC(t, bob, "p1", OriginLearned)
+		w.bgpMAC(t, bob, "first", false) // and has moved there
+		w.follow(t, []step{{"p0", say(alice, bob), "first"}})
+		w.wantBGPMAC(t, bob, "first", OriginBGP)
+		w.bgpMAC(t, bob, "", false)
+		w.follow(t, []step{{"p0", say(alice, bob), "flood"}})
+		w.wantBGPMAC(t, bob, "", "")
+	})
+}
+
+// A host that came back to a port takes over again although its flow is in the cache.
+func TestBGPMACThatIsHere(t *testing.T) {
+	w := reportedWorld(t)
+	f := w.followHostEvents(t)
+	w.follow(t, []step{{"p1", say(alice, all), "flood"}, {"p0", say(bob, alice), "p1"}, {"p0", say(bob, alice), "p1"}})
+	w.mark(t, f)
+	w.bgpMAC(t, bob, "second", false)
+	w.follow(t, []step{{"p1", say(alice, bob), "second"}, {"p0", say(bob, alice), "p1"}, {"p1", say(alice, bob), "p0"}})
+	want := []HostEvent{{Segment: "blue", Port: "p0", MAC: macOf(bob), WasRemote: true, Remote: w.remote("second")}}
+	if got := w.mark(t, f); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// A sticky host does not come to a port. The configuration says more than BGP.
+func TestBGPMACsThatStay(t *testing.T) {
+	w := reportedWorld(t, func(_ *Config, tables *Tables) {
+		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(carol), Port: "p1"}}
+	})
+	w.bgpMAC(t, bob, "second", true)
+	drops, _ := w.counted(t, func() { w.send(t, "p0", say(bob, carol)) })
+	if drops["static-mac-move"] != 1 {
+		t.Errorf("drops %v for a sticky host at a port", drops)
+	}
+	if e := w.fdbEntry(t, "blue", bob); e == nil || !e.Sticky || e.Remote != w.remote("second") {
+		t.Errorf("entry %+v", e)
+	}
+	w.follow(t, []step{{"first", say(bob, carol), "p1"}}) // on its way
+	w.wantBGPMAC(t, bob, "second", OriginBGP)
+	w.bgpMAC(t, bob, "second", false)
+	w.follow(t, []step{{"p0", say(bob, carol), "p1"}})
+	w.wantBGPMAC(t, bob, "p0", OriginLearned)
+
+	for _, remote := range []string{"second", ""} {
+		w.bgpMAC(t, carol, remote, true)
+		w.wantBGPMAC(t, carol, "p1", OriginStatic)
+	}
+}
+
+// BGP's entries do not age.
+func TestBGPMACsDoNotAge(t *testing.T) {
+	w := reportedWorld(t)
+	w.bgpMAC(t, bob, "second", false)
+	w.arpEntry(t, "10.0.1.11", bob)
+	w.send(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ! 10.0.1.10"))
+	w.ageHosts(t, time.Hour)
+	if _, err := w.dp.Age(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	w.wantBGPMAC(t, alice, "", "")
+	w.wantBGPMAC(t, bob, "second", OriginBGP)
+	if a, b := w.neighbour(t, "blue", "10.0.1.10"), w.neighbour(t, "blue", "10.0.1.11"); a != nil || b == nil || b.Origin != OriginBGP {
+		t.Errorf("neighbours %+v, %+v", a, b)
+	}
+}
+
+// An entry that BGP says while it is about to age does not.
+func TestBGPMACWhileItAges(t *testing.T) {
+	w := reportedWorld(t)
+	w.send(t, "p0", say(bob, all))
+	n, err := w.dp.deleteFDB(func(k bpfFdbKey, e bpfFdbEntry) bool {
+		old := e.Origin == bpfHostOriginORIGIN_LEARNED
+		if old {
+			go func() {
+				if err := w.dp.PutBGPMACs([]overlay.BGPMAC{{Segment: "blue", MAC: k.Mac, Remote: w.remote("first")}}); err != nil {
+					t.Error(err)
+				}
+			}()
+			must(t, await.That(t.Context(), "BGP's entry", func() error {
+				if e := w.fdbEntry(t, "blue", bob); e.Origin != OriginBGP {
+					return fmt.Errorf("entry %+v", e)
+				}
+				return nil
+			}))
+		}
+		return old
+	})
+	if n != 0 || err != nil {
+		t.Errorf("%d entries aged (%v)", n, err)
+	}
+	w.wantBGPMAC(t, bob, "first", OriginBGP)
+}
+
+// arpEntry has BGP say what MAC address an address in blue has, "": it says so no more.
+func (w *world) arpEntry(t testing.TB, address, mac string) {
+	t.Helper()
+	r := overlay.ARPEntry{Segment: "blue", Addr: addr(address)}
+	if mac != "" {
+		r.MAC = macOf(mac)
+	}
+	must(t, w.dp.PutARPEntries([]overlay.ARPEntry{r}))
+}
+
+// What BGP says of an address stands against tunnels and falls to ports, too, and who asks
+// for it is answered.
+func TestARPEntries(t *testing.T) {
+	for _, c := range []struct{ address, asks, says string }{
+		{"10.0.1.11", "arp 10.0.1.10 ? 10.0.1.11", "arp 10.0.1.11 ! 10.0.1.11"},
+		{"2001:db8:1::b", "ns 2001:db8:1::a ? 2001:db8:1::b", "na 2001:db8:1::b ! ff02::1"},
+	} {
+		w := reportedWorld(t, func(_ *Config, tables *Tables) { tables.Segments[0].Suppress = true })
+		has := func(mac string, origin Origin) {
+			t.Helper()
+			if n := w.neighbour(t, "blue", c.address); n == nil || n.MAC != macOf(mac) || n.Origin != origin {
+				t.Errorf("%s: %+v, want %s by %s", c.address, n, mac, origin)
+			}
+		}
+		w.bgpMAC(t, bob, "second", false)
+		w.arpEntry(t, c.address, bob)
+		w.answered(t, "p0", pkttest.Frame(alice, all, c.asks), bob, c.address)
+		for _, from := range []string{"first", "second"} {
+			w.send(t, from, pkttest.Frame(nobody, all, c.says))
+			has(bob, OriginBGP)
+		}
+		f := w.followHostEvents(t)
+		w.send(t, "p1", pkttest.Frame(bob, all, c.says))
+		has(bob, OriginLearned)
+		want := []HostEvent{
+			{Segment: "blue", Port: "p1", MAC: macOf(bob), WasRemote: true, Remote: w.remote("second")},
+			{Segment: "blue", Port: "p1", MAC: macOf(bob), Addr: addr(c.address)},
+		}
+		if got := w.mark(t, f); !slices.Equal(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		w.arpEntry(t, c.address, "") // BGP says no more what it says no more
+		has(bob, OriginLearned)
+		w.arpEntry(t, c.address, carol)
+		has(carol, OriginBGP)
+		w.arpEntry(t, c.address, "")
+		if n := w.neighbour(t, "blue", c.address); n != nil {
+			t.Errorf("%+v is left", n)
+		}
+		w.send(t, "second", pkttest.Frame(nobody, all, c.says))
+		if n := w.neighbour(t, "blue", c.address); n != nil {
+			t.Errorf("learned from who teaches nothing: %+v", n)
+		}
+	}
+}
+
+// What nobody knows is named, and the rest is done.
+func TestSayingsOfStrangers(t *testing.T) {
+	w := reportedWorld(t)
+	err := w.dp.PutBGPMACs([]overlay.BGPMAC{
+		{Segment: "grey", MAC: macOf(alice), Remote: w.remote("first")},
+		{Segment: "blue", MAC: macOf(alice), Remote: w.family.unknown},
+		{Segment: "green", MAC: macOf(alice), Remote: w.remote("second")},
+		{Segment: "blue", MAC: macOf(bob), Remote: w.remote("first")},
+	})
+	for _, want := range []string{`no segment "grey"`, w.family.unknown.String() + " is no remote of segment blue", w.remote("second").String() + " is no remote of segment green"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	w.wantBGPMAC(t, bob, "first", OriginBGP)
+	err = w.dp.PutARPEntries([]overlay.ARPEntry{{Segment: "grey", Addr: addr("10.0.1.9"), MAC: macOf(bob)}, {Segment: "blue", Addr: addr("10.0.1.11"), MAC: macOf(bob)}})
+	if err == nil || !strings.Contains(err.Error(), `no segment "grey"`) {
+		t.Errorf("%v", err)
+	}
+	if n := w.neighbour(t, "blue", "10.0.1.11"); n == nil || n.MAC != macOf(bob) {
+		t.Errorf("%+v", n)
+	}
+}
+
+// A full table takes what it has room for, and says so.
+func TestBGPMACsWithoutRoom(t *testing.T) {
+	w := ownWorld(t, underIPv4, byBGP, func(c *Config, _ *Tables) { c.FDB.Size = 64 })
+	var list []overlay.BGPMAC
+	for i := range 1000 {
+		list = append(list, overlay.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 0, 4, byte(i >> 8), byte(i)}, Remote: w.remote("first")})
+	}
+	must(t, w.dp.PutBGPMACs(list[:60]))
+	if err := w.dp.PutBGPMACs(list); err == nil || !strings.Contains(err.Error(), "fdb.size") {
+		t.Errorf("%v", err)
+	}
+	if fdb, err := w.dp.FDB(); err != nil || len(fdb) != 64 {
+		t.Errorf("%d entries (%v), want 64", len(fdb), err)
+	}
+}
+
+// Apply leaves what BGP says alone while it may say so of the segment, and the remote is there.
+func TestApplyKeepsBGPMACs(t *testing.T) {
+	w := newWorld(t, underIPv4, byBGP)
+	w.bgpMAC(t, alice, "first", false)
+	w.bgpMAC(t, bob, "second", false)
+	w.arpEntry(t, "10.0.1.11", bob)
+	w.apply(t)
+	w.reopen(t)
+	previous, err := w.dp.PreviousRemotes(w.tables.Segments)
+	if err != nil || len(previous) != 1 || !slices.Equal(previous["blue"], underIPv4.remotes[1:]) {
+		t.Errorf("former remotes %v (%v)", previous, err)
+	}
+	w.apply(t)
+	w.wantBGPMAC(t, bob, "second", OriginBGP)
+	if n := w.neighbour(t, "blue", "10.0.1.11"); n == nil || n.Origin != OriginBGP {
+		t.Errorf("%+v", n)
+	}
+	w.tables.Segments[0].Remotes = underIPv4.remotes[:1]
+	w.apply(t)
+	w.wantBGPMAC(t, bob, "", "")
+	w.wantBGPMAC(t, alice, "first", OriginBGP)
+	w.tables.Segments[0].EVPN = nil
+	w.apply(t)
+	w.wantBGPMAC(t, alice, "", "")
+	if n := w.neighbour(t, "blue", "10.0.1.11"); n != nil {
+		t.Errorf("%+v", n)
+	}
+}
+
+// Answers to the gateway are for all edges, unless BGP tells all of them.
+func TestAnswersToTheGatewayStayWhereBGPTells(t *testing.T) {
+	for _, c := range []struct {
+		noLearning []netip.Addr
+		want       string
+	}{{underIPv4.remotes[1:], "flooded"}, {underIPv4.remotes[:], "local-delivered"}} {
+		w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+			tables.Segments[0].EVPN = &overlay.EVPNInstance{}
+			tables.NoLearning = map[string][]netip.Addr{"blue": c.noLearning}
+		})
+		_, events := w.counted(t, func() { w.send(t, "p0", pkttest.Frame(alice, gatewayMAC, "arp 10.0.1.10 ! 10.0.1.10")) })
+		if events[c.want] != 1 {
+			t.Errorf("with %d remotes that only BGP knows: events %v, want the answer %s", len(c.noLearning), events, c.want)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package evpn
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// Learned is what there is to be merged into the configured edge. The remotes of a segment
+// are all that said something of it, and frames for everybody go to each. RFC 7432 section
+// 11 would have them go to those alone that announced type 3; an edge that has hosts does.
+func (t *Table) Learned() LearnedRemotes {
+	f := LearnedRemotes{Segments: map[string][]netip.Addr{}, Routers: map[string]LearnedRoutes{}}
+	for name, s := range t.segments {
+		f.Segments[name] = slices.Clone(s.remotes.advertised)
+	}
+	for name, r := range t.routers {
+		f.Routers[name] = LearnedRoutes{Remotes: slices.Clone(r.remotes.advertised), Routes: r.learnedRoutes()}
+	}
+	return f
+}
+
+// learned are the routes in force, sorted.
+func (r *router) learnedRoutes() (routes []overlay.Route) {
+	for _, d := range r.destinations {
+		if len(d.advertised) > 0 {
+			routes = append(routes, d.learned().Route)
+		}
+	}
+	slices.SortFunc(routes, func(a, b overlay.Route) int {
+		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
+	})
+	return routes
+}
+
+// All is what is in force of what neighbours told, as if it came just now.
+func (t *Table) All() Changes {
+	all := Changes{Remotes: true}
+	for _, s := range t.segments {
+		for _, st := range s.macEntries {
+			if st.advertised.remote.IsValid() {
+				all.MACs = append(all.MACs, overlay.BGPMAC{
+					Segment: s.name, MAC: st.mac, Remote: st.advertised.remote, Sticky: st.advertised.sticky})
+			}
+		}
+		for _, r := range s.arpEntries {
+			if r.installed != (overlay.MAC{}) {
+				all.Neighbours = append(all.Neighbours, overlay.ARPEntry{Segment: s.name, Addr: r.addr, MAC: r.installed})
+			}
+		}
+	}
+	for name, r := range t.routers {
+		for _, route := range r.learnedRoutes() {
+			all.Routes = append(all.Routes, overlay.LearnedRoute{Router: name, Route: route})
+		}
+	}
+	return all
+}
+
+// Merge returns e with what BGP said beside what is configured; e stays as it is.
+func Merge(e overlay.Edge, f LearnedRemotes) overlay.Edge {
+	e.Segments = slices.Clone(e.Segments)
+	for i := range e.Segments {
+		s := &e.Segments[i]
+		s.Remotes = union(s.Remotes, f.Segments[s.Name])
+	}
+	e.Routers = slices.Clone(e.Routers)
+	for i := range e.Routers {
+		r := &e.Routers[i]
+		learned := f.Routers[r.Name]
+		r.Learned = learned.Routes
+		if r.L3 != nil {
+			l3 := *r.L3
+			l3.Remotes = union(l3.Remotes, learned.Remotes)
+			r.L3 = &l3
+		}
+	}
+	return e
+}
+
+// union is the configured ones, in their order, and the learned ones that are others.
+func union(configured, learned []netip.Addr) []netip.Addr {
+	all := slices.Clone(configured)
+	for _, a := range learned {
+		if !slices.Contains(configured, a) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
