@@ -17,7 +17,7 @@ type bgpCmd struct {
 	Routes     bgpRoutesCmd     `cmd:"" help:"List the routes that were learned and are told, and why some are not used."`
 	Moves      bgpMovesCmd      `cmd:"" help:"List the last moves of hosts, and MAC addresses that are frozen because they kept moving."`
 	Thaw       bgpThawCmd       `cmd:"" help:"Let a frozen MAC address move again."`
-	Reset      bgpResetCmd      `cmd:"" help:"Begin the session with a neighbour anew."`
+	Reset      bgpResetCmd      `cmd:"" help:"Apply the policies to all routes of a neighbour again, and advertise all to it again; with --hard begin the session anew."`
 }
 
 type bgpNeighboursCmd struct {
@@ -129,13 +129,13 @@ func (c *bgpThawCmd) Run(ctx context.Context, s *streams) error {
 type bgpResetCmd struct {
 	query
 	Neighbour string `arg:"" help:"Name or address of the neighbour."`
-	Soft      bool   `help:"Keep the session: both ends say all routes again."`
+	Hard      bool   `help:"End the session and open it again: traffic of its routes may stop."`
 }
 
-// Run begins a session anew.
+// Run has all routes of a session exchanged and judged again, or begins it anew.
 func (c *bgpResetCmd) Run(ctx context.Context, s *streams) error {
 	question := func(client *edge.Client, ctx context.Context) (edge.BGPInfo, error) {
-		return client.BGPReset(ctx, c.Neighbour, c.Soft)
+		return client.BGPReset(ctx, c.Neighbour, !c.Hard)
 	}
 	return show(ctx, c.query, s.out, question, observe.BGP)
 }

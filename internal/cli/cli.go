@@ -31,6 +31,8 @@ const (
 )
 
 type commands struct {
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of this program."`
+
 	Edge    edgeCmd    `cmd:"" help:"Run an edge until SIGTERM; SIGHUP reads its file again."`
 	Check   checkCmd   `cmd:"" help:"Check configuration files without applying them."`
 	Convert convertCmd `cmd:"" help:"Rewrite a configuration file of an older apiVersion."`
@@ -41,7 +43,7 @@ type commands struct {
 	Interfaces interfacesCmd `cmd:"" group:"Ask a running edge" help:"List underlay and uplink interfaces and where they take packets that pass through."`
 	TEPs       tepsCmd       `cmd:"" name:"teps" group:"Ask a running edge" help:"List remote tunnel endpoints."`
 	FDB        fdbCmd        `cmd:"" name:"fdb" group:"Ask a running edge" help:"List MAC addresses and where they are."`
-	Neighbors  neighborsCmd  `cmd:"" aliases:"neighbours" group:"Ask a running edge" help:"List hosts whose MAC addresses are known."`
+	Neighbours neighboursCmd `cmd:"" aliases:"neighbors" group:"Ask a running edge" help:"List hosts whose MAC addresses are known."`
 	Routes     routesCmd     `cmd:"" group:"Ask a running edge" help:"List the routes of routers."`
 	Flows      flowsCmd      `cmd:"" group:"Ask a running edge" help:"List flows and, for those not on the fast path, why; or how the flow cache does."`
 	Drops      dropsCmd      `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason."`
@@ -86,13 +88,16 @@ func run(ctx context.Context, args []string, s *streams) error {
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
 		kong.Writers(s.out, s.err),
-		kong.Vars{"runtime_dir": edge.DefaultRuntimeDir},
+		kong.Vars{"runtime_dir": edge.DefaultRuntimeDir, "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(s, &experiments.Console{Out: s.out, Err: s.err, Args: args, Version: version()}),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
 	}
 	command, err := parser.Parse(args)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/selvage/selvage/internal/trace"
 )
 
-type neighborsCmd struct {
+type neighboursCmd struct {
 	query
 	Segment string `placeholder:"NAME" help:"Only this segment."`
 	Origin  string `placeholder:"ORIGIN" help:"Only learned, static or bgp entries."`
 }
 
 // Run lists IP addresses of hosts.
-func (c *neighborsCmd) Run(ctx context.Context, s *streams) error {
+func (c *neighboursCmd) Run(ctx context.Context, s *streams) error {
 	if err := checkOrigin(c.Origin, hostOrigins); err != nil {
 		return err
 	}
@@ -30,8 +30,9 @@ func (c *neighborsCmd) Run(ctx context.Context, s *streams) error {
 
 type routesCmd struct {
 	query
-	Router string `placeholder:"NAME" help:"Only this router."`
-	Origin string `placeholder:"ORIGIN" help:"Only connected, static, bgp or leaked routes."`
+	Address netip.Addr `arg:"" optional:"" help:"Only the route that each router uses for this address: the longest prefix."`
+	Router  string     `placeholder:"NAME" help:"Only this router."`
+	Origin  string     `placeholder:"ORIGIN" help:"Only connected, static, bgp or leaked routes."`
 }
 
 // Run lists the routes of routers.
@@ -42,7 +43,10 @@ func (c *routesCmd) Run(ctx context.Context, s *streams) error {
 	only := func(r edge.RouteInfo) bool {
 		return (c.Router == "" || r.Router == c.Router) && (c.Origin == "" || r.Origin == c.Origin)
 	}
-	return show(ctx, c.query, s.out, filtered((*edge.Client).Routes, only), observe.Routes)
+	routes := func(client *edge.Client, ctx context.Context) ([]edge.RouteInfo, error) {
+		return client.Routes(ctx, c.Address)
+	}
+	return show(ctx, c.query, s.out, filtered(routes, only), observe.Routes)
 }
 
 type traceCmd struct {

@@ -182,8 +182,13 @@ type versionCmd struct{}
 
 // Run prints the version and what it was built from and with.
 func (*versionCmd) Run(s *streams) error {
-	_, err := fmt.Fprintf(s.out, "selvage %s (%s%s, %s/%s)\n", version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintln(s.out, versionLine())
 	return err
+}
+
+// versionLine is what --version prints.
+func versionLine() string {
+	return fmt.Sprintf("selvage %s (%s%s, %s/%s)", version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func version() string {

@@ -289,7 +289,7 @@ func (e *edge) resetHandler(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	soft, err := strconv.ParseBool(cmp.Or(query.Get(argSoft), "false"))
+	soft, err := strconv.ParseBool(cmp.Or(query.Get(argSoft), "true"))
 	if err != nil {
 		reply(w, nil, mistake{fmt.Errorf("%s: %q is neither true nor false", argSoft, query.Get(argSoft))})
 		return

@@ -126,7 +126,7 @@ func TestBGPLearns(t *testing.T) {
 		r := w.routeTo("tenant", prefix("10.7.0.0/16"))
 		return len(r.Hops) == 1 && r.Hops[0] == datapath.Hop{Segment: "tenant-l3", Remote: far, MAC: farMAC}
 	})
-	routes, err := c.Routes(context.Background())
+	routes, err := c.Routes(context.Background(), netip.Addr{})
 	if err != nil || !slices.ContainsFunc(routes, func(r RouteInfo) bool { return r.Prefix == prefix("10.7.0.0/16") && r.Origin == "bgp" }) {
 		t.Errorf("routes %v, %v", routes, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -104,9 +105,13 @@ func (c *Client) Neighbours(ctx context.Context) ([]NeighbourInfo, error) {
 	return fetch[[]NeighbourInfo](ctx, c, "neighbours")
 }
 
-// Routes fetches the routes of all routers, by router and prefix.
-func (c *Client) Routes(ctx context.Context) ([]RouteInfo, error) {
-	return fetch[[]RouteInfo](ctx, c, "routes")
+// Routes fetches the routes of all routers, by router and prefix; with an address to, the
+// one of each router that packets to it take.
+func (c *Client) Routes(ctx context.Context, to netip.Addr) ([]RouteInfo, error) {
+	if !to.IsValid() {
+		return fetch[[]RouteInfo](ctx, c, "routes")
+	}
+	return fetch[[]RouteInfo](ctx, c, "routes?"+url.Values{argTo: {to.String()}}.Encode())
 }
 
 // Trace asks what the data path would do with a packet. Nothing is sent, learned

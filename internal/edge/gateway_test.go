@@ -78,7 +78,10 @@ func TestGatewayDocuments(t *testing.T) {
 		{Segment: "blue", Address: addr("10.0.0.5"), MAC: mac, Remote: remote, Static: true},
 		{Segment: "wan", Address: addr("198.51.100.1"), MAC: overlay.MAC{2, 0xff}, Port: "wan", Age: 2},
 	})
-	check("routes", fetched(t, c.Routes), []RouteInfo{
+	routes := func(to netip.Addr) []RouteInfo {
+		return fetched(t, func(ctx context.Context) ([]RouteInfo, error) { return c.Routes(ctx, to) })
+	}
+	check("routes", routes(netip.Addr{}), []RouteInfo{
 		{Router: "tenant", Prefix: prefix("0.0.0.0/0"), Kind: "unicast", Origin: "static", Hops: []HopInfo{
 			{Segment: "wan", Address: addr("198.51.100.1"), MAC: "02:ff:00:00:00:00", State: "resolved"},
 			{Segment: "wan", Address: addr("198.51.100.3"), State: "unresolved"},
@@ -90,6 +93,16 @@ func TestGatewayDocuments(t *testing.T) {
 		{Router: "tenant", Prefix: prefix("10.9.0.0/16"), Kind: "blackhole", Origin: "static", Hops: []HopInfo{}},
 		{Router: "tenant", Prefix: prefix("198.51.100.0/24"), Kind: "unicast", Origin: "connected", Hops: []HopInfo{{Segment: "wan", State: "connected"}}},
 	})
+	for to, want := range map[string]string{"10.0.0.9": "10.0.0.0/24", "10.2.255.255": "10.2.0.0/16", "10.9.1.1": "10.9.0.0/16", "10.3.0.1": "0.0.0.0/0", "::ffff:10.0.0.9": "10.0.0.0/24", "2001:db8::1": ""} {
+		var got string
+		for _, r := range routes(addr(to)) {
+			got += r.Prefix.String()
+		}
+		check("route to "+to, got, want)
+	}
+	if _, err := fetch[[]RouteInfo](t.Context(), c, "routes?to=10.0.0"); err == nil || !strings.Contains(err.Error(), `to: "10.0.0" is no IP address`) {
+		t.Errorf("error %v of a route to no address", err)
+	}
 	ports := fetched(t, c.Ports)
 	check("names of ports", each(ports, func(p PortInfo) string { return p.Name }), []string{"p0", "p0.10", "wan"})
 	if p := ports[1]; p.VLAN != 10 || p.Trunk != "p0" || p.Segment != "red" || p.Ifindex != 3 {

@@ -99,7 +99,7 @@ func TestLiveGateway(t *testing.T) {
 				}
 			}
 		}
-		routes, err := c.Routes(ctx)
+		routes, err := c.Routes(ctx, netip.Addr{})
 		if err != nil || len(routes) != 7 {
 			t.Errorf("routes %+v (%v)", routes, err)
 		}

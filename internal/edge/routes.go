@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/reconcile"
 )
+
+// argTo is the address in the URL that routes are looked up for.
+const argTo = "to"
 
 // stateConnected is that of a hop whose next hop is the destination.
 const stateConnected = "connected"
@@ -52,7 +56,15 @@ func (e *edge) bgpMACs() (map[bgpMAC]overlay.MAC, error) {
 	return macs, nil
 }
 
-func (e *edge) routeDocuments() ([]RouteInfo, error) {
+func (e *edge) routeDocuments(q url.Values) ([]RouteInfo, error) {
+	var to netip.Addr
+	if text := q.Get(argTo); text != "" {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, mistake{fmt.Errorf("%s: %q is no IP address", argTo, text)}
+		}
+		to = addr.Unmap()
+	}
 	return read(e, "routes", func() ([]RouteInfo, error) {
 		macs, err := e.bgpMACs()
 		if err != nil {
@@ -60,7 +72,7 @@ func (e *edge) routeDocuments() ([]RouteInfo, error) {
 		}
 		list := []RouteInfo{}
 		for _, t := range e.pathSelector.routes() {
-			for _, r := range t.Routes {
+			for _, r := range routesTo(t.Routes, to) {
 				info := RouteInfo{
 					Router: t.Router, Prefix: r.Prefix, Kind: r.Kind, Origin: string(r.Origin), From: r.From, Hops: []HopInfo{},
 				}
@@ -75,6 +87,20 @@ func (e *edge) routeDocuments() ([]RouteInfo, error) {
 		})
 		return list, nil
 	})
+}
+
+// routesTo is the route of a router that has the longest prefix with an address in it, if
+// any, or all for the zero address.
+func routesTo(list []reconcile.Route, to netip.Addr) (best []reconcile.Route) {
+	if !to.IsValid() {
+		return list
+	}
+	for i, r := range list {
+		if r.Prefix.Contains(to) && (len(best) == 0 || r.Prefix.Bits() > best[0].Prefix.Bits()) {
+			best = list[i : i+1]
+		}
+	}
+	return best
 }
 
 // routes are those of all routers by now.

@@ -99,7 +99,7 @@ func (e *edge) handler() http.Handler {
 	mux.HandleFunc("/v1/teps/probe", e.probeHandler)
 	get(mux, "/v1/fdb", e.fdbDocuments)
 	get(mux, "/v1/neighbours", e.neighbourDocuments)
-	get(mux, "/v1/routes", e.routeDocuments)
+	ask(mux, "/v1/routes", e.routeDocuments)
 	get(mux, "/v1/flows", e.flowDocuments)
 	get(mux, "/v1/flow-cache", e.flowCacheDocument)
 	get(mux, "/v1/drops", e.dropDocuments)

@@ -85,7 +85,7 @@ func (n *fabric) commandBGP() {
 		}
 		return nil
 	})
-	n.tellsOf("bgp reset rr1 --soft")
+	n.tellsOf("bgp reset rr1")
 	n.Once("the session has stayed", func() error { return n.established(1, n.Reflectors[0].Addr) })
 	n.Pings(harness.Way(n.guests["red1"], n.guests["red2"], 4))
 }

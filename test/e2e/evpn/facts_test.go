@@ -194,7 +194,7 @@ func (n *fabric) hasRoute(number int, prefix netip.Prefix, at int) {
 
 // routedTo: the data path has a next hop of a prefix, resolved.
 func (n *fabric) routedTo(number int, prefix netip.Prefix, tep netip.Addr) error {
-	routes, err := n.api(number).Routes(n.Ctx)
+	routes, err := n.api(number).Routes(n.Ctx, netip.Addr{})
 	for _, r := range routes {
 		if r.Prefix != prefix {
 			continue

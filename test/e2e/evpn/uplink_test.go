@@ -175,7 +175,7 @@ func TestEVPNUplink(t *testing.T) {
 func (n *tors) hops(prefix netip.Prefix, count int) {
 	n.T.Helper()
 	n.Fact(fmt.Sprintf("%s leads to %d routers", prefix, count), func() error {
-		routes, err := n.Ask("edge1").Routes(n.Ctx)
+		routes, err := n.Ask("edge1").Routes(n.Ctx, netip.Addr{})
 		for _, r := range routes {
 			if r.Prefix != prefix {
 				continue

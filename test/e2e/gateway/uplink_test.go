@@ -147,7 +147,7 @@ func TestUplinkECMP(t *testing.T) {
 	n.Transfers(len(harness.Content), to, harness.Direction{Name: "outside to red1", From: out, To: red.Host, Addr: red.Addr(4)})
 	n.Rewrite("edge1", ", {address: 192.168.7.1}", "")
 	n.Fact("one next hop is left", func() error {
-		routes, err := n.Ask("edge1").Routes(n.Ctx)
+		routes, err := n.Ask("edge1").Routes(n.Ctx, netip.Addr{})
 		for _, r := range routes {
 			if r.Prefix.Bits() == 0 && len(r.Hops) == 1 {
 				return nil
@@ -183,7 +183,7 @@ func echoFlows(d harness.Direction, flows int) error {
 }
 
 func hopResolved(n *harness.Network, host, segment string) error {
-	routes, err := n.Ask(host).Routes(n.Ctx)
+	routes, err := n.Ask(host).Routes(n.Ctx, netip.Addr{})
 	for _, r := range routes {
 		for _, h := range r.Hops {
 			if h.State == "resolved" && h.Segment == segment {
