@@ -12,24 +12,36 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// onEphemeralPorts are the protocols that tshark takes a connection for whose client
-// happens to have their port: IRC on 57000 finds fault with random data.
-var onEphemeralPorts = sync.OnceValues(func() (names []string, err error) {
+// guessed are the protocols that tshark finds where none is: by a port that a client
+// happens to have (IRC on 57000), or by a look at the payload (Thrift). Both find fault with
+// random data.
+var guessed = sync.OnceValues(func() (names []string, err error) {
 	const firstEphemeral = 32768 // of Linux
-	out, err := exec.Command("tshark", "-G", "decodes").Output()
-	if err != nil {
-		return nil, fmt.Errorf("list what tshark decodes: %w", err)
-	}
-	for line := range strings.Lines(string(out)) {
-		f := strings.Fields(line) // table, port, protocol
-		if len(f) != 3 || f[0] != "tcp.port" && f[0] != "udp.port" {
-			continue
+	add := func(list, columns string, match func(f []string) bool) {
+		var out []byte
+		if err != nil {
+			return
 		}
-		if port, err := strconv.Atoi(f[1]); err == nil && port >= firstEphemeral && !slices.Contains(names, f[2]) {
-			names = append(names, f[2])
+		if out, err = exec.Command("tshark", "-G", list).Output(); err != nil {
+			err = fmt.Errorf("list the %s of tshark: %w", list, err)
+			return
+		}
+		for line := range strings.Lines(string(out)) {
+			f := strings.Fields(line)
+			if len(f) != 3 || !match(f) {
+				continue
+			}
+			if name := f[strings.Index(columns, "P")]; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
 	}
-	return names, nil
+	add("decodes", "TNP", func(f []string) bool { // table, number, protocol
+		port, err := strconv.Atoi(f[1])
+		return (f[0] == "tcp.port" || f[0] == "udp.port") && err == nil && port >= firstEphemeral
+	})
+	add("heuristic-decodes", "TPE", func(f []string) bool { return f[0] == "tcp" || f[0] == "udp" }) // table, protocol, enabled
+	return names, err
 })
 
 // Tshark prints the packets of a capture that a filter finds, or fields of them.
@@ -44,7 +56,7 @@ func (n *Network) Tshark(file, filter string, fields ...string) ([]string, error
 	for _, f := range fields {
 		argv = append(argv, "-T", "fields", "-e", f)
 	}
-	others, err := onEphemeralPorts()
+	others, err := guessed()
 	if err != nil {
 		return nil, err
 	}
