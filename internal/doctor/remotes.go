@@ -109,7 +109,7 @@ func checkEdges(inv *Inventory) []Finding {
 		}
 		found = append(found, Finding{
 			Check: "edge", Severity: Note, Subject: e.Name, What: fmt.Sprintf("the edge has dropped %d packets", total),
-			Evidence: text + "since it was loaded", Why: "Each reason is a packet that did not arrive; docs/datapath.md says what they mean.",
+			Evidence: text + "since it was loaded", Why: "Each reason is a packet that did not arrive; docs/reference/reasons.md says what they mean.",
 			Measure: []string{"selvage drops --edge " + e.Name},
 		})
 	}

@@ -15,18 +15,18 @@ import (
 type said struct{ Name, Text string }
 
 var (
-	entry = regexp.MustCompile(`X\((\w+),\s*"([^"]*)"\)`)
+	entry = regexp.MustCompile(`X\((\w+),\s*\\?\s*"([^"]*)"\)`)
 	row   = regexp.MustCompile("^\\| `([a-z0-9-]+)` \\| ([^|]+) \\|")
 )
 
-// TestReasons checks that docs/datapath.md lists exactly the words of
+// TestReasons checks that docs/reference/reasons.md lists exactly the words of
 // bpf/core/reasons.h, in its order.
 func TestReasons(t *testing.T) {
 	header, err := os.ReadFile(filepath.Join(root, "bpf/core/reasons.h"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := os.ReadFile(filepath.Join(root, "docs/datapath.md"))
+	document, err := os.ReadFile(filepath.Join(root, "docs/reference/reasons.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +34,14 @@ func TestReasons(t *testing.T) {
 		list, heading string
 		hidden        []string // that no user meets
 	}{
-		{"REASONS", "### Drop reasons", []string{"forwarded"}},
-		{"SLOWS", "### Why flows are slow", []string{"fast"}},
-		{"EVENTS", "### Events", nil},
+		{"REASONS", "## Drop reasons", []string{"forwarded"}},
+		{"SLOWS", "## Slow-path reasons", []string{"fast"}},
+		{"EVENTS", "## Events", nil},
 	} {
 		want := slices.DeleteFunc(inHeader(string(header), c.list), func(s said) bool { return slices.Contains(c.hidden, s.Name) })
 		got := inSection(string(document), c.heading)
 		if d := cmp.Diff(want, got); d != "" || len(want) == 0 {
-			t.Errorf("docs/datapath.md, %q (-%s of bpf/core/reasons.h +document):\n%s", c.heading, c.list, d)
+			t.Errorf("docs/reference/reasons.md, %q (-%s of bpf/core/reasons.h +document):\n%s", c.heading, c.list, d)
 		}
 	}
 }

@@ -252,7 +252,6 @@ var spellings = []struct {
 	{"learned", regexp.MustCompile(`(?i)\blearnt\b`)},
 	{"neighbour", regexp.MustCompile(`(?i)\bneighbors?\b`)},
 	{"behaviour", regexp.MustCompile(`(?i)\bbehaviors?\b`)},
-	{"next hop", regexp.MustCompile(`(?i)\bnext-hops?\b`)},
 	{"data path", regexp.MustCompile(`(?i)\bdata-?planes\b|\bdata-paths?\b`)},
 	{"fall back", regexp.MustCompile(`(?i)\bfallbacked\b`)},
 	{"advertise", regexp.MustCompile(`(?i)\badvertiz`)},
