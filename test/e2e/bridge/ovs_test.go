@@ -110,6 +110,9 @@ func geneveOptions(n *harness.TwoHosts) {
 		return nil
 	})
 	n.Fact("it is dropped as unknown-option", func() error {
+		if harness.Ping(n.Ctx, n.Client, topo.ServerV4) == nil { // a busy machine may have sent less than five
+			return errors.New("ping is answered")
+		}
 		drops, err := n.Drops("hosta")
 		if err == nil && (drops["unknown-option"] < 5 || len(drops) != 1) {
 			err = fmt.Errorf("drops %v", drops)
