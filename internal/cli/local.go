@@ -121,16 +121,12 @@ type convertCmd struct {
 	File  string `arg:"" help:"Configuration file."`
 }
 
-// Run prints the file in the Version that this build writes, or puts it in the place of
+// Run prints the file in the apiVersion that this build writes, or puts it in the place of
 // the file.
 func (c *convertCmd) Run(s *streams) error {
 	text, err := config.Convert(c.File)
-	var problems config.Errors
-	if err != nil && !errors.As(err, &problems) {
-		return usageError{err}
-	}
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	if !c.Write {
 		_, err := s.out.Write(text)

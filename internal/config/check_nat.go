@@ -151,7 +151,7 @@ func (c checker) portForwards() {
 	}
 }
 
-func (c checker) portForward(path string, r router, u uplink, f portPortForward, own []connected) {
+func (c checker) portForward(path string, r router, u uplink, f portForward, own []connected) {
 	c.portForwardAddress(path, r, u, f)
 	count := int(f.Port.Last) - int(f.Port.First)
 	if f.Port.First == 0 && c.given(path+".port") {
@@ -166,7 +166,7 @@ func (c checker) portForward(path string, r router, u uplink, f portPortForward,
 }
 
 // portForwardAddress checks where the port is.
-func (c checker) portForwardAddress(path string, r router, u uplink, f portPortForward) {
+func (c checker) portForwardAddress(path string, r router, u uplink, f portForward) {
 	switch {
 	case !f.Address.IsValid():
 		if f.To.IsValid() && len(u.Addresses) > 0 && !u.forwarded(f).IsValid() && !c.failed[path+".address"] {

@@ -74,10 +74,12 @@ type opener func(name string) (path string, data []byte, err error)
 func parse(name string, data []byte, open opener) (overlay.Edge, error) {
 	d := newDecoder(name)
 	var doc document
-	previous := false
+	version := Version
 	var policies []policySource
 	if root := d.root(data, "examples/host-a.yaml"); root != nil {
-		previous = len(upgrade(root)) > 0
+		if len(upgrade(root)) > 0 {
+			version = PreviousVersion
+		}
 		d.value(root, reflect.ValueOf(&doc).Elem(), rule{})
 		policies = d.policies(&doc, open)
 		checkDocument(d, &doc, policies)
@@ -93,9 +95,7 @@ func parse(name string, data []byte, open opener) (overlay.Edge, error) {
 		return overlay.Edge{}, d.errs
 	}
 	edge := doc.edge(policies)
-	if edge.APIVersion = Version; previous {
-		edge.APIVersion = PreviousVersion
-	}
+	edge.APIVersion = version
 	return edge, nil
 }
 

@@ -63,10 +63,10 @@ type uplinkNAT struct {
 	Masquerade bool `json:"masquerade,omitempty" jsonschema:"default=false" jsonschema_description:"give what leaves by the uplink the uplink's address, unless a policy translates it"`
 	Required   bool `json:"required,omitempty" jsonschema:"default=false" jsonschema_description:"drop what leaves by the uplink and nothing translates"`
 	natRange
-	PortForwards []portPortForward `json:"portForwards,omitempty" jsonschema_description:"ports that lead to hosts of the overlay"`
+	PortForwards []portForward `json:"portForwards,omitempty" jsonschema_description:"ports that lead to hosts of the overlay"`
 }
 
-type portPortForward struct {
+type portForward struct {
 	Protocol string      `json:"protocol" jsonschema:"enum=tcp,enum=udp" jsonschema_description:"tcp or udp"`
 	Address  hostAddress `json:"address,omitempty" jsonschema_description:"address of the uplink, or of a policy's pool at it; the uplink's first one of the family of to when left out"`
 	Port     portRange   `json:"port" jsonschema_description:"port or range of ports, as in 8000-8009"`

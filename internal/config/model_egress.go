@@ -91,7 +91,7 @@ func (u uplink) nat() *overlay.UplinkNAT {
 	}
 	return &overlay.UplinkNAT{
 		Masquerade: u.NAT.Masquerade, Required: u.NAT.Required, Ports: u.NAT.Ports.PortRange, Limit: u.NAT.Limit,
-		PortForwards: each(u.NAT.PortForwards, func(f portPortForward) overlay.PortForward {
+		PortForwards: each(u.NAT.PortForwards, func(f portForward) overlay.PortForward {
 			m := overlay.PortForward{Protocol: protocols[f.Protocol], Addr: u.forwarded(f), Ports: f.Port.PortRange, To: f.To.Addr, ToPort: f.ToPort}
 			if m.ToPort == 0 {
 				m.ToPort = m.Ports.First
@@ -103,7 +103,7 @@ func (u uplink) nat() *overlay.UplinkNAT {
 
 // forwarded is the address of f: the given one, or the uplink's first of the family of the
 // host; unset when there is none.
-func (u uplink) forwarded(f portPortForward) netip.Addr {
+func (u uplink) forwarded(f portForward) netip.Addr {
 	if f.Address.IsValid() {
 		return f.Address.Addr
 	}

@@ -13,7 +13,7 @@ func addressSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", AnyOf: []*jsonschema.Schema{{Format: "ipv4"}, {Format: "ipv6"}}}
 }
 
-const ownHost = "use the unicast address of a station"
+const unicastHint = "use the unicast address of a station"
 
 // hostAddress is that of a station in a segment: unicast, without a zone.
 type hostAddress struct{ netip.Addr }
@@ -21,7 +21,7 @@ type hostAddress struct{ netip.Addr }
 func (a *hostAddress) parse(text string) *problem {
 	addr, p := parseAddress(text)
 	if p == nil {
-		p = checkHost(text, addr, ownHost)
+		p = checkHost(text, addr, unicastHint)
 	}
 	if p == nil {
 		a.Addr = addr
@@ -101,7 +101,7 @@ type interfacePrefix struct{ netip.Prefix }
 func (i *interfacePrefix) parse(text string) *problem {
 	prefix, p := parsePrefix(text, "10.0.0.254/24 or fd00::fe/64")
 	if p == nil {
-		p = checkHost(text, prefix.Addr(), ownHost)
+		p = checkHost(text, prefix.Addr(), unicastHint)
 	}
 	switch {
 	case p != nil:

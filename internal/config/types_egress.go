@@ -46,7 +46,7 @@ func (r *poolRange) parse(text string) *problem {
 func parsePoolAddress(text string) (netip.Addr, *problem) {
 	addr, p := parseAddress(text)
 	if p == nil {
-		p = checkHost(text, addr, ownHost)
+		p = checkHost(text, addr, unicastHint)
 	}
 	if p == nil && addr.IsLinkLocalUnicast() {
 		p = &problem{fmt.Sprintf("%s is valid on one link only", text), "use an address that others can reply to"}

@@ -364,7 +364,7 @@ func (p *plan) allow(vport uint32, a *overlay.Allowed) {
 	}
 }
 
-// portShared is PORT_SHARED of bpf/abi/abi.h.
+// portShared is PORT_SHARED of bpf/abi/forwarding.h.
 const portShared = 0xffff
 
 // prefixLen is the length of a prefix in a trie whose keys begin with a number of 32 bits.

@@ -12,8 +12,8 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// echoDirMAC asks hosts of segments that have no gateway.
-var echoDirMAC = overlay.MAC{0x02, 's', 'e', 'l', 'v', 'g'}
+// requesterMAC asks hosts of segments that have no gateway.
+var requesterMAC = overlay.MAC{0x02, 's', 'e', 'l', 'v', 'g'}
 
 // SolicitHost asks a host at a port whether it is there: for each of its addresses by an ARP request
 // or neighbour solicitation to its MAC address. What it answers is learned as ever. It must

@@ -92,7 +92,7 @@ func (s *stage) read(fd, n int) {
 	}
 }
 
-func (s *stage) readVport(fd int) {
+func (s *stage) readEnd(fd int) {
 	s.t.Helper()
 	n, err := unix.Read(fd, make([]byte, 1))
 	if must(s.t, err); n != 0 {
@@ -104,9 +104,9 @@ func (s *stage) readVport(fd int) {
 func (s *stage) close(first, then int) {
 	s.t.Helper()
 	must(s.t, unix.Shutdown(first, unix.SHUT_WR))
-	s.readVport(then)
+	s.readEnd(then)
 	must(s.t, unix.Close(then))
-	s.readVport(first)
+	s.readEnd(first)
 	must(s.t, unix.Close(first))
 	s.quiet()
 }

@@ -18,7 +18,7 @@ type recorded struct {
 	name, about string
 	v6          bool
 	sysctls     map[string]string // of both ends
-	plan        func(crossing) replayed
+	plan        func(crossing) delivery
 	script      func(*stage)
 }
 
@@ -96,20 +96,20 @@ var conversations = []recorded{
 		a, b := s.open()
 		s.say(a, b, 10)
 		s.check(unix.Shutdown(a, unix.SHUT_WR))
-		s.readVport(b)
+		s.readEnd(b)
 		for range 3 {
 			s.say(b, a, 500)
 			s.quiet()
 		}
 		s.check(unix.Close(b))
-		s.readVport(a)
+		s.readEnd(a)
 		s.quiet()
 	}},
 	{name: "fin-lost", about: "the FIN is lost and sent again", plan: nth(1, sideA, pkttest.FIN, lost), script: orderly},
 	{name: "last-fin-ack-lost", about: "the ACK of the last FIN is lost", script: func(s *stage) {
 		acks := nth(1, sideA, pkttest.ACK, lost)
 		closing := false
-		s.plan = func(p crossing) replayed {
+		s.plan = func(p crossing) delivery {
 			closing = closing || p.side == sideB && p.Flags&pkttest.FIN != 0
 			if closing {
 				return acks(p)
@@ -154,7 +154,7 @@ var conversations = []recorded{
 		a, b := s.open()
 		s.say(a, b, 10)
 		s.check(unix.Close(a))
-		s.readVport(b)
+		s.readEnd(b)
 		_, err := unix.Write(b, make([]byte, 50))
 		s.check(err)
 		s.quiet()
@@ -293,8 +293,8 @@ func (s *stage) vanish(fd int) {
 }
 
 // eitherVerdict gives a packet the first replayed that is not to arrive.
-func eitherVerdict(a, b func(crossing) replayed) func(crossing) replayed {
-	return func(p crossing) replayed {
+func eitherVerdict(a, b func(crossing) delivery) func(crossing) delivery {
+	return func(p crossing) delivery {
 		first, second := a(p), b(p)
 		if first != arrives {
 			return first

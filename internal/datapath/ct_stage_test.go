@@ -37,7 +37,7 @@ type stage struct {
 
 	mu   sync.Mutex
 	fds  [2]int
-	plan func(p crossing) replayed
+	plan func(p crossing) delivery
 	held [2][]byte // of each side: delivered, or seen, after another packet
 	late [2]bool   // it was seen already
 	seen [][]byte
@@ -50,11 +50,11 @@ type crossing struct {
 	side int // 0: a's, 1: b's
 }
 
-// replayed is what the relay does with a packet.
-type replayed int
+// delivery is what the relay does with a packet.
+type delivery int
 
 const (
-	arrives replayed = iota
+	arrives delivery = iota
 	lost             // after it was seen
 	unseen           // lost before
 	late             // it is seen, and arrives after the next packet of the other side was seen
@@ -81,7 +81,7 @@ var stageAddrs = map[bool][2]string{false: {"10.8.0.1", "10.8.0.2"}, true: {"fd0
 
 func newStage(t *testing.T, v6 bool) *stage {
 	s := &stage{t: t, v6: v6, stop: make(chan struct{}), done: make(chan struct{}), last: time.Now()}
-	s.plan = func(crossing) replayed { return arrives }
+	s.plan = func(crossing) delivery { return arrives }
 	s.relay = newNamespace(t)
 	for i, mac := range []string{alice, bob} {
 		s.peers[i] = &peer{t, newNamespace(t), netip.MustParseAddr(stageAddrs[v6][i]), mac}
@@ -331,8 +331,8 @@ func (s *stage) words(side int, sport, dport uint16, rest string) []byte {
 
 // nth gives a replayed to the n-th packet (from 1) of a side that has all these flags, and
 // no SYN unless that is asked for.
-func nth(n, side int, flags uint8, what replayed) func(crossing) replayed {
-	return func(p crossing) replayed {
+func nth(n, side int, flags uint8, what delivery) func(crossing) delivery {
+	return func(p crossing) delivery {
 		same := p.side == side && p.Flags&flags == flags && (p.Flags^flags)&pkttest.SYN == 0
 		if same {
 			n--

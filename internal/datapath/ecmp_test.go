@@ -52,7 +52,7 @@ func tcpFlow(i int) string {
 
 // Flows spread over the next hops by all of the 5-tuple, evenly within what
 // chance and 128 buckets allow.
-func TestECMPPathGroups(t *testing.T) {
+func TestECMPDistribution(t *testing.T) {
 	const flows = 2000
 	for _, n := range []int{1, 2, 3, 8, 13} {
 		t.Run(fmt.Sprint(n, " hops"), func(t *testing.T) {

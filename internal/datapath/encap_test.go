@@ -158,7 +158,7 @@ func TestEntropy(t *testing.T) {
 }
 
 // NVGRE tells flows apart by 8 bits, and IPv6 by the flow label as well.
-func TestFlowIDPathGroups(t *testing.T) {
+func TestFlowIDDistribution(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := to.world(t)
 		seen := map[uint16]bool{}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxRules is MAX_RULES of bpf/abi/abi.h.
+	// maxRules is MAX_RULES of bpf/abi/conntrack.h.
 	maxRules = 131072
 	// maxFragments is how many datagrams are remembered until their last fragment came.
 	maxFragments = 4096

@@ -41,7 +41,7 @@ func TestGatewayAnswersARP(t *testing.T) {
 		for _, c := range []struct {
 			name, segment, from, mac, dst, asks, words string
 			gateway, answer                            string // MAC and address
-			echoDir                                    string
+			requester                                  string
 		}{
 			{"from a port", "blue", "p0", alice, all, "broadcast", "arp 10.0.1.10 ? 10.0.1.1", gatewayMAC, gateway4, "10.0.1.10"},
 			{"from a port, unicast", "blue", "p0", alice, gatewayMAC, "again", "arp 10.0.1.10 ? 10.0.1.1", gatewayMAC, gateway4, "10.0.1.10"},
@@ -55,7 +55,7 @@ func TestGatewayAnswersARP(t *testing.T) {
 			var r result
 			drops, events := w.counted(t, func() { in, r = w.sendIn(t, c.segment, c.from, pkttest.Frame(c.mac, c.dst, c.words)) })
 			if !check.Packet(t, in, w.back(t, c.segment, c.from, in, r),
-				check.Ether(c.gateway, c.mac), check.ARP(2, c.gateway, addr(c.answer), c.mac, addr(c.echoDir))) {
+				check.Ether(c.gateway, c.mac), check.ARP(2, c.gateway, addr(c.answer), c.mac, addr(c.requester))) {
 				t.Error(c.name, c.asks)
 			}
 			if events["proxy-replied"] != 1 || sum(drops) != 0 {
@@ -69,7 +69,7 @@ func TestGatewayAnswersSolicitations(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to)
 		target := addr(gateway6)
-		for _, c := range []struct{ segment, from, mac, dst, echoDir, gateway, target string }{
+		for _, c := range []struct{ segment, from, mac, dst, requester, gateway, target string }{
 			{"blue", "p0", alice, solicitedGateway, "2001:db8:1::a", gatewayMAC, gateway6},
 			{"blue", "p0", alice, gatewayMAC, "2001:db8:1::a", gatewayMAC, gateway6},
 			{"blue", "first", bob, solicitedGateway, "2001:db8:1::b", gatewayMAC, gateway6},
@@ -77,9 +77,9 @@ func TestGatewayAnswersSolicitations(t *testing.T) {
 			{"green", "p2", dave, solicitedGateway, "2001:db8:2::d", gatewayMAC, greenGateway6},
 			{"up", "s0", ispMAC, "33:33:ff:00:00:01", "2001:db8:ff::fe", uplinkMAC, uplink6},
 		} {
-			in, r := w.sendIn(t, c.segment, c.from, pkttest.Frame(c.mac, c.dst, fmt.Sprintf("ns %s ? %s", c.echoDir, c.target)))
+			in, r := w.sendIn(t, c.segment, c.from, pkttest.Frame(c.mac, c.dst, fmt.Sprintf("ns %s ? %s", c.requester, c.target)))
 			check.Packet(t, in, w.back(t, c.segment, c.from, in, r), check.Ether(c.gateway, c.mac),
-				check.IP(addr(c.target), addr(c.echoDir), check.TTL(255), check.PlainHeader), check.Advertisement(check.Router|check.Solicited|check.Override, addr(c.target), c.gateway))
+				check.IP(addr(c.target), addr(c.requester), check.TTL(255), check.PlainHeader), check.Advertisement(check.Router|check.Solicited|check.Override, addr(c.target), c.gateway))
 		}
 		// Looking for a duplicate, without an address: the answer is for all nodes.
 		for _, from := range []string{"p0", "first"} {

@@ -15,7 +15,7 @@ import (
 // writing a generation, so that a lost increment never brings an old one back.
 const generationStep = 1 << 16
 
-// shards is SHARDS of bpf/abi/abi.h.
+// shards is SHARDS of bpf/abi/forwarding.h.
 const shards = uint32(len(bpfSegment{}.Shards))
 
 // macShard is the shard of a MAC address, see bpf/cache/generation.h.

@@ -214,7 +214,7 @@ func hitRate(t testing.TB, w *world, segment string, moves, packets int) float64
 
 // Hosts that move in another segment cost a flow nothing, those of its own two 64ths.
 func TestHitRateWhileHostsMove(t *testing.T) {
-	w := reportedWorld(t, func(_ *Config, tables *Tables) {
+	w := bgpWorld(t, func(_ *Config, tables *Tables) {
 		tables.Segments[1].EVPN = &overlay.EVPNInstance{}
 	})
 	for _, c := range []struct {

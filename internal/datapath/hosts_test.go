@@ -14,7 +14,7 @@ import (
 
 // Hosts at ports are listed with their addresses, those behind remotes are not.
 func TestHosts(t *testing.T) {
-	w := reportedWorld(t, func(_ *Config, tables *Tables) {
+	w := bgpWorld(t, func(_ *Config, tables *Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(carol), Port: "p1"}}
 		tables.Segments[0].Neighbours = neighbours("10.0.1.12", carol)
 	})
@@ -43,7 +43,7 @@ func TestHosts(t *testing.T) {
 
 // Only what a host at a port said itself is forgotten.
 func TestForget(t *testing.T) {
-	w := reportedWorld(t, func(_ *Config, tables *Tables) {
+	w := bgpWorld(t, func(_ *Config, tables *Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(carol), Port: "p1"}}
 	})
 	w.send(t, "p0", say(alice, all))
@@ -53,10 +53,10 @@ func TestForget(t *testing.T) {
 	for _, mac := range []string{alice, bob, carol, nobody, dave} {
 		must(t, w.dp.Forget("blue", macOf(mac)))
 	}
-	w.wantBGPMAC(t, alice, "", "")
-	w.wantBGPMAC(t, bob, "second", OriginBGP)
-	w.wantBGPMAC(t, carol, "p1", OriginStatic)
-	w.wantBGPMAC(t, nobody, "first", OriginLearned)
+	w.wantFDBEntry(t, alice, "", "")
+	w.wantFDBEntry(t, bob, "second", OriginBGP)
+	w.wantFDBEntry(t, carol, "p1", OriginStatic)
+	w.wantFDBEntry(t, nobody, "first", OriginLearned)
 	w.follow(t, []step{{"p1", say(carol, alice), "flood"}})
 	if err := w.dp.Forget("grey", macOf(alice)); err == nil || !strings.Contains(err.Error(), `no segment "grey"`) {
 		t.Errorf("%v", err)
@@ -71,7 +71,7 @@ func TestAsk(t *testing.T) {
 		world                   func(*testing.T) *world
 	}{
 		{"gateway", gatewayMAC, gateway4, gateway6, func(t *testing.T) *world { return routedWorld(t, ways()[0]) }},
-		{"none", echoDirMAC.String(), "0.0.0.0", linkLocal(echoDirMAC).String(), func(t *testing.T) *world { return reportedWorld(t) }},
+		{"none", requesterMAC.String(), "0.0.0.0", linkLocal(requesterMAC).String(), func(t *testing.T) *world { return bgpWorld(t) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := c.world(t)
@@ -108,5 +108,5 @@ func TestAskOnAVLAN(t *testing.T) {
 	w.do(t, func() { must(t, w.dp.SolicitHost("blue", "p0.10", macOf(alice), []netip.Addr{addr("10.0.1.10")})) })
 	got := far.receive(t, 1)[0].bytes
 	check.Equal(t, "tag", []byte{0x81, 0, 0, 10}, got[12:16])
-	check.Packet(t, nil, slices.Delete(got, 12, 16), check.Ether(echoDirMAC.String(), alice), check.ARP(1, echoDirMAC.String(), netip.IPv4Unspecified(), zero, addr("10.0.1.10")))
+	check.Packet(t, nil, slices.Delete(got, 12, 16), check.Ether(requesterMAC.String(), alice), check.ARP(1, requesterMAC.String(), netip.IPv4Unspecified(), zero, addr("10.0.1.10")))
 }

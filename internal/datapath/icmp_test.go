@@ -100,7 +100,7 @@ var vports = []struct {
 
 // Each end has its message, from the gateway of the segment where the packet came
 // in, whether the packet came from a port or a remote, cached or not.
-func TestRouteVports(t *testing.T) {
+func TestRoutesThatRefuse(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to)
 		list := w.tables.Routers[0].Routes

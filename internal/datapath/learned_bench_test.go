@@ -31,9 +31,9 @@ func BenchmarkPutBGPMACs(b *testing.B) {
 			bgpMACs[i].Remote = w.family.remotes[n%2]
 		}
 		for at := 0; at < manyHosts; at += part {
-			vport := min(at+part, manyHosts)
-			must(b, w.dp.PutBGPMACs(bgpMACs[at:vport]))
-			must(b, w.dp.PutARPEntries(arpEntries[at:vport]))
+			end := min(at+part, manyHosts)
+			must(b, w.dp.PutBGPMACs(bgpMACs[at:end]))
+			must(b, w.dp.PutARPEntries(arpEntries[at:end]))
 		}
 		n++
 	}

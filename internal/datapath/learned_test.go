@@ -13,9 +13,9 @@ import (
 	"github.com/selvage/selvage/test/pkttest"
 )
 
-// reportedWorld is one in which BGP tells of the hosts of blue: beside the first remote, which
+// bgpWorld is one in which BGP tells of the hosts of blue: beside the first remote, which
 // is configured, it alone knows the second.
-func reportedWorld(t testing.TB, change ...func(*Config, *Tables)) *world {
+func bgpWorld(t testing.TB, change ...func(*Config, *Tables)) *world {
 	t.Helper()
 	return newWorld(t, underIPv4, append([]func(*Config, *Tables){byBGP}, change...)...)
 }
@@ -42,8 +42,8 @@ func (w *world) remote(name string) netip.Addr {
 	return netip.Addr{}
 }
 
-// wantBGPMAC fails unless a host of blue is where it must be, by who says so.
-func (w *world) wantBGPMAC(t testing.TB, mac, at string, origin Origin) {
+// wantFDBEntry fails unless a host of blue is where it must be, by who says so.
+func (w *world) wantFDBEntry(t testing.TB, mac, at string, origin Origin) {
 	t.Helper()
 	e := w.fdbEntry(t, "blue", mac)
 	if e == nil {
@@ -64,35 +64,35 @@ func (w *world) wantBGPMAC(t testing.TB, mac, at string, origin Origin) {
 // What BGP says of a host stands against tunnels and falls to ports.
 func TestBGPMACs(t *testing.T) {
 	both(t, func(t *testing.T, cache bool) {
-		w := reportedWorld(t, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cache })
+		w := bgpWorld(t, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cache })
 		w.bgpMAC(t, bob, "second", false)
-		w.wantBGPMAC(t, bob, "second", OriginBGP)
+		w.wantFDBEntry(t, bob, "second", OriginBGP)
 		w.follow(t, []step{{"p0", say(alice, bob), "second"}, {"first", say(bob, alice), "p0"}, {"p0", say(alice, bob), "second"}})
-		w.wantBGPMAC(t, bob, "second", OriginBGP)
+		w.wantFDBEntry(t, bob, "second", OriginBGP)
 
 		w.follow(t, []step{{"second", say(carol, alice), "p0"}, {"p0", say(alice, carol), "flood"}})
-		w.wantBGPMAC(t, carol, "", "") // it teaches nothing
+		w.wantFDBEntry(t, carol, "", "") // it teaches nothing
 		w.follow(t, []step{{"first", say(carol, alice), "p0"}, {"p0", say(alice, carol), "first"}})
-		w.wantBGPMAC(t, carol, "first", OriginLearned)
+		w.wantFDBEntry(t, carol, "first", OriginLearned)
 		w.follow(t, []step{{"second", say(carol, alice), "p0"}})
-		w.wantBGPMAC(t, carol, "first", OriginLearned)
+		w.wantFDBEntry(t, carol, "first", OriginLearned)
 
 		w.follow(t, []step{{"p1", say(bob, alice), "p0"}, {"p0", say(alice, bob), "p1"}})
-		w.wantBGPMAC(t, bob, "p1", OriginLearned)
+		w.wantFDBEntry(t, bob, "p1", OriginLearned)
 		w.bgpMAC(t, bob, "", false) // it is gone where it was
-		w.wantBGPMAC(t, bob, "p1", OriginLearned)
+		w.wantFDBEntry(t, bob, "p1", OriginLearned)
 		w.bgpMAC(t, bob, "first", false) // and has moved there
 		w.follow(t, []step{{"p0", say(alice, bob), "first"}})
-		w.wantBGPMAC(t, bob, "first", OriginBGP)
+		w.wantFDBEntry(t, bob, "first", OriginBGP)
 		w.bgpMAC(t, bob, "", false)
 		w.follow(t, []step{{"p0", say(alice, bob), "flood"}})
-		w.wantBGPMAC(t, bob, "", "")
+		w.wantFDBEntry(t, bob, "", "")
 	})
 }
 
 // A host that came back to a port takes over again although its flow is in the cache.
 func TestBGPMACThatIsHere(t *testing.T) {
-	w := reportedWorld(t)
+	w := bgpWorld(t)
 	f := w.followHostEvents(t)
 	w.follow(t, []step{{"p1", say(alice, all), "flood"}, {"p0", say(bob, alice), "p1"}, {"p0", say(bob, alice), "p1"}})
 	w.mark(t, f)
@@ -106,7 +106,7 @@ func TestBGPMACThatIsHere(t *testing.T) {
 
 // A sticky host does not come to a port. The configuration says more than BGP.
 func TestBGPMACsThatStay(t *testing.T) {
-	w := reportedWorld(t, func(_ *Config, tables *Tables) {
+	w := bgpWorld(t, func(_ *Config, tables *Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(carol), Port: "p1"}}
 	})
 	w.bgpMAC(t, bob, "second", true)
@@ -118,20 +118,20 @@ func TestBGPMACsThatStay(t *testing.T) {
 		t.Errorf("entry %+v", e)
 	}
 	w.follow(t, []step{{"first", say(bob, carol), "p1"}}) // on its way
-	w.wantBGPMAC(t, bob, "second", OriginBGP)
+	w.wantFDBEntry(t, bob, "second", OriginBGP)
 	w.bgpMAC(t, bob, "second", false)
 	w.follow(t, []step{{"p0", say(bob, carol), "p1"}})
-	w.wantBGPMAC(t, bob, "p0", OriginLearned)
+	w.wantFDBEntry(t, bob, "p0", OriginLearned)
 
 	for _, remote := range []string{"second", ""} {
 		w.bgpMAC(t, carol, remote, true)
-		w.wantBGPMAC(t, carol, "p1", OriginStatic)
+		w.wantFDBEntry(t, carol, "p1", OriginStatic)
 	}
 }
 
 // BGP's entries do not age.
 func TestBGPMACsDoNotAge(t *testing.T) {
-	w := reportedWorld(t)
+	w := bgpWorld(t)
 	w.bgpMAC(t, bob, "second", false)
 	w.arpEntry(t, "10.0.1.11", bob)
 	w.send(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ! 10.0.1.10"))
@@ -139,8 +139,8 @@ func TestBGPMACsDoNotAge(t *testing.T) {
 	if _, err := w.dp.Age(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	w.wantBGPMAC(t, alice, "", "")
-	w.wantBGPMAC(t, bob, "second", OriginBGP)
+	w.wantFDBEntry(t, alice, "", "")
+	w.wantFDBEntry(t, bob, "second", OriginBGP)
 	if a, b := w.neighbour(t, "blue", "10.0.1.10"), w.neighbour(t, "blue", "10.0.1.11"); a != nil || b == nil || b.Origin != OriginBGP {
 		t.Errorf("neighbours %+v, %+v", a, b)
 	}
@@ -148,7 +148,7 @@ func TestBGPMACsDoNotAge(t *testing.T) {
 
 // An entry that BGP says while it is about to age does not.
 func TestBGPMACWhileItAges(t *testing.T) {
-	w := reportedWorld(t)
+	w := bgpWorld(t)
 	w.send(t, "p0", say(bob, all))
 	n, err := w.dp.deleteFDB(func(k bpfFdbKey, e bpfFdbEntry) bool {
 		old := e.Origin == bpfHostOriginORIGIN_LEARNED
@@ -170,7 +170,7 @@ func TestBGPMACWhileItAges(t *testing.T) {
 	if n != 0 || err != nil {
 		t.Errorf("%d entries aged (%v)", n, err)
 	}
-	w.wantBGPMAC(t, bob, "first", OriginBGP)
+	w.wantFDBEntry(t, bob, "first", OriginBGP)
 }
 
 // arpEntry has BGP say what MAC address an address in blue has, "": it says so no more.
@@ -190,7 +190,7 @@ func TestARPEntries(t *testing.T) {
 		{"10.0.1.11", "arp 10.0.1.10 ? 10.0.1.11", "arp 10.0.1.11 ! 10.0.1.11"},
 		{"2001:db8:1::b", "ns 2001:db8:1::a ? 2001:db8:1::b", "na 2001:db8:1::b ! ff02::1"},
 	} {
-		w := reportedWorld(t, func(_ *Config, tables *Tables) { tables.Segments[0].Suppress = true })
+		w := bgpWorld(t, func(_ *Config, tables *Tables) { tables.Segments[0].Suppress = true })
 		has := func(mac string, origin Origin) {
 			t.Helper()
 			if n := w.neighbour(t, "blue", c.address); n == nil || n.MAC != macOf(mac) || n.Origin != origin {
@@ -231,7 +231,7 @@ func TestARPEntries(t *testing.T) {
 
 // What nobody knows is named, and the rest is done.
 func TestSayingsOfStrangers(t *testing.T) {
-	w := reportedWorld(t)
+	w := bgpWorld(t)
 	err := w.dp.PutBGPMACs([]overlay.BGPMAC{
 		{Segment: "grey", MAC: macOf(alice), Remote: w.remote("first")},
 		{Segment: "blue", MAC: macOf(alice), Remote: w.family.unknown},
@@ -243,7 +243,7 @@ func TestSayingsOfStrangers(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	w.wantBGPMAC(t, bob, "first", OriginBGP)
+	w.wantFDBEntry(t, bob, "first", OriginBGP)
 	err = w.dp.PutARPEntries([]overlay.ARPEntry{{Segment: "grey", Addr: addr("10.0.1.9"), MAC: macOf(bob)}, {Segment: "blue", Addr: addr("10.0.1.11"), MAC: macOf(bob)}})
 	if err == nil || !strings.Contains(err.Error(), `no segment "grey"`) {
 		t.Errorf("%v", err)
@@ -282,17 +282,17 @@ func TestApplyKeepsBGPMACs(t *testing.T) {
 		t.Errorf("former remotes %v (%v)", previous, err)
 	}
 	w.apply(t)
-	w.wantBGPMAC(t, bob, "second", OriginBGP)
+	w.wantFDBEntry(t, bob, "second", OriginBGP)
 	if n := w.neighbour(t, "blue", "10.0.1.11"); n == nil || n.Origin != OriginBGP {
 		t.Errorf("%+v", n)
 	}
 	w.tables.Segments[0].Remotes = underIPv4.remotes[:1]
 	w.apply(t)
-	w.wantBGPMAC(t, bob, "", "")
-	w.wantBGPMAC(t, alice, "first", OriginBGP)
+	w.wantFDBEntry(t, bob, "", "")
+	w.wantFDBEntry(t, alice, "first", OriginBGP)
 	w.tables.Segments[0].EVPN = nil
 	w.apply(t)
-	w.wantBGPMAC(t, alice, "", "")
+	w.wantFDBEntry(t, alice, "", "")
 	if n := w.neighbour(t, "blue", "10.0.1.11"); n != nil {
 		t.Errorf("%+v", n)
 	}

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// localNAT is LOCAL_NAT of bpf/abi/abi.h.
+	// localNAT is LOCAL_NAT of bpf/abi/routing.h.
 	localNAT = 1 << 31
 	// wayNone is WAY_NONE of bpf/abi/abi.h.
 	wayNone = 0xffff
-	// localLeased is LOCAL_LEASED of bpf/abi/abi.h.
+	// localLeased is LOCAL_LEASED of bpf/abi/routing.h.
 	localLeased = 1 << 30
 )
 

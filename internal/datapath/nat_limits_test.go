@@ -227,7 +227,7 @@ func TestNATOpenMapping(t *testing.T) {
 }
 
 // By default a source has one address for all that it does; by connection it has several.
-func TestNATPathGroup(t *testing.T) {
+func TestNATAddressPooling(t *testing.T) {
 	for _, byConnection := range []bool{false, true} {
 		w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").PerConnection = byConnection })
 		for _, v6 := range []bool{false, true} {

@@ -30,7 +30,7 @@ func TestNATTakenPorts(t *testing.T) {
 			"isp: tcp 203.0.113.5:80 > 198.51.100.110:4100 syn+ack seq 900 acks 8 => tom: tcp 203.0.113.5:80 > 10.0.9.99:4100 syn+ack seq 900 acks 8",
 			"isp: tcp 203.0.113.5:80 > 198.51.100.110:4100 ack seq 901 acks 8 3 => tom: tcp 203.0.113.5:80 > 10.0.9.99:4100 ack seq 901 acks 8 3",
 		}
-		for name, vport := range map[string][]string{
+		for name, steps := range map[string][]string{
 			"reset by the other end": {
 				"isp: tcp 203.0.113.5:80 > 198.51.100.110:4100 rst seq 511 => tom: tcp 203.0.113.5:80 > 10.0.9.10:4100 rst seq 511",
 			},
@@ -45,7 +45,7 @@ func TestNATTakenPorts(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				n := w.talk(t)
 				n.follow(open...)
-				n.follow(vport...)
+				n.follow(steps...)
 				// A flow may still be cached as long as a decision may be old.
 				n.follow("tom: tcp 10.0.9.99:4100 > 203.0.113.5:80 syn seq 7 => drop nat-exhausted", "wait 11s")
 				n.follow(other...)

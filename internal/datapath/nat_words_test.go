@@ -240,8 +240,8 @@ func (n *natTalk) learn(words string, out []byte) {
 			a = talk.Dst
 		}
 		if at := strings.Index(word, "%"); at >= 0 {
-			vport := strings.IndexAny(word+":", ":]")
-			n.names[word[at:vport]] = a.Addr().String()
+			end := strings.IndexAny(word+":", ":]")
+			n.names[word[at:end]] = a.Addr().String()
 		}
 		if at := strings.Index(word, "$"); at >= 0 {
 			n.names[word[at:]] = strconv.Itoa(int(a.Port()))

@@ -26,14 +26,14 @@ func (w *world) answered(t *testing.T, from string, in []byte, mac, address stri
 		t.Errorf("events %v, drops %v; want an answer", events, drops)
 	}
 	r.want(t, in, forwarded)
-	echoDir := macString(in[6:12])
+	requester := macString(in[6:12])
 	if in[12] == 8 {
 		sender := in[etherLen+14 : etherLen+18]
-		check.Packet(t, in, r.out, check.Ether(mac, echoDir), check.ARP(2, mac, addr(address), echoDir, addrOfBytes(sender)))
+		check.Packet(t, in, r.out, check.Ether(mac, requester), check.ARP(2, mac, addr(address), requester, addrOfBytes(sender)))
 		return
 	}
 	source := addrOfBytes(in[etherLen+8 : etherLen+24])
-	check.Packet(t, in, r.out, check.Ether(mac, echoDir), check.IP(addr(address), source, check.TTL(255)), check.Advertisement(check.Solicited|check.Override, addr(address), mac))
+	check.Packet(t, in, r.out, check.Ether(mac, requester), check.IP(addr(address), source, check.TTL(255)), check.Advertisement(check.Solicited|check.Override, addr(address), mac))
 }
 
 // A remote host that was heard is answered for; others are asked for everywhere.

@@ -99,7 +99,7 @@ func routeKey(router uint32, prefix netip.Prefix) bpfRouteKey {
 	return key
 }
 
-// localLoopback is LOCAL_LOOPBACK of bpf/abi/abi.h.
+// localLoopback is LOCAL_LOOPBACK of bpf/abi/routing.h.
 const localLoopback = 1 << 29
 
 // planLoopbacks plans the addresses that a router has on no segment, from which it speaks

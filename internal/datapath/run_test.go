@@ -9,21 +9,21 @@ import (
 
 // skBuff is the kernel's struct __sk_buff as BPF_PROG_TEST_RUN takes it.
 type skBuff struct {
-	Len, PktType, Mark, QueueMapping, Protocol       uint32
-	VlanPresent, VlanTCI, VlanProto, Priority        uint32
-	IngressIfindex, Ifindex, TCIndex                 uint32
-	CB                                               [5]uint32
-	Hash, TCClassid, Data, DataVport, NapiID, Family uint32
-	RemoteIP4, LocalIP4                              uint32
-	RemoteIP6, LocalIP6                              [4]uint32
-	RemotePort, LocalPort, DataMeta                  uint32
-	FlowKeys, Tstamp                                 uint64
-	WireLen, GSOSegs                                 uint32
-	SK                                               uint64
-	GSOSize                                          uint32
-	TstampType                                       uint8
-	_                                                [3]uint8
-	Hwtstamp                                         uint64
+	Len, PktType, Mark, QueueMapping, Protocol     uint32
+	VlanPresent, VlanTCI, VlanProto, Priority      uint32
+	IngressIfindex, Ifindex, TCIndex               uint32
+	CB                                             [5]uint32
+	Hash, TCClassid, Data, DataEnd, NapiID, Family uint32
+	RemoteIP4, LocalIP4                            uint32
+	RemoteIP6, LocalIP6                            [4]uint32
+	RemotePort, LocalPort, DataMeta                uint32
+	FlowKeys, Tstamp                               uint64
+	WireLen, GSOSegs                               uint32
+	SK                                             uint64
+	GSOSize                                        uint32
+	TstampType                                     uint8
+	_                                              [3]uint8
+	Hwtstamp                                       uint64
 }
 
 // verdict is what a program returned.

@@ -171,7 +171,7 @@ func (p *plan) planOptions(b []byte) {
 	}
 }
 
-// localLink is LOCAL_LINK of bpf/abi/abi.h.
+// localLink is LOCAL_LINK of bpf/abi/routing.h.
 const localLink = 1 << 31
 
 // planGateway plans the addresses that the edge has itself.
@@ -201,7 +201,7 @@ func setEVPN(e *bpfSegment, s overlay.Segment, t Tables) {
 		e.Evpn |= bpfEvpnFlagsEVPN_ONLY
 	}
 	if s.Gateway == nil {
-		e.GatewayMac = echoDirMAC
+		e.GatewayMac = requesterMAC
 	}
 }
 

@@ -81,7 +81,7 @@ type Tables struct {
 // of bpf/abi/abi.h. The bucket is of the source address alone, see nat.Bucket.
 const EgressBuckets = 256
 
-// MaxGateways is how many a policy has at most: MAX_GATEWAYS of bpf/abi/abi.h.
+// MaxGateways is how many a policy has at most: MAX_GATEWAYS of bpf/abi/nat.h.
 const MaxGateways = 16
 
 // Egress is a policy, or an uplink's own translation.

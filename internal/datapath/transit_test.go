@@ -27,7 +27,7 @@ const (
 )
 
 // xdpMD is the kernel's struct xdp_md as BPF_PROG_TEST_RUN takes it.
-type xdpMD struct{ Data, DataVport, DataMeta, IngressIfindex, RXQueueIndex, EgressIfindex uint32 }
+type xdpMD struct{ Data, DataEnd, DataMeta, IngressIfindex, RXQueueIndex, EgressIfindex uint32 }
 
 // transitWorld is a routedWorld whose underlay and uplink have transit programs.
 func transitWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
@@ -66,7 +66,7 @@ func (w *world) transitOf(dev string) *ebpf.Program {
 // runXDP must be called in the device's namespace.
 func runXDP(prog *ebpf.Program, ifindex int, b []byte) (result, error) {
 	out := make([]byte, len(b)+512)
-	opts := &ebpf.RunOptions{Data: b, DataOut: out, Context: xdpMD{DataVport: uint32(len(b)), IngressIfindex: uint32(ifindex)}}
+	opts := &ebpf.RunOptions{Data: b, DataOut: out, Context: xdpMD{DataEnd: uint32(len(b)), IngressIfindex: uint32(ifindex)}}
 	ret, err := prog.Run(opts)
 	if err != nil {
 		return result{}, fmt.Errorf("run with %d bytes from ifindex %d: %w", len(b), ifindex, err)
@@ -102,7 +102,7 @@ func (c routeCase) in(w *world, words string) (dev string, b []byte) {
 
 // What passes through is forwarded by the transit program, the first packet of a
 // flow and the cached ones, with the bytes that tc gives it.
-func TestTransitPortForwards(t *testing.T) {
+func TestTransitForwards(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		onOneCPU(t) // each has a cache of its own
 		w := transitWorld(t, to)
@@ -202,26 +202,26 @@ func (w *world) offerBoth(t testing.TB, from string, b []byte) (r result, took v
 	case xdpDrop:
 		return result{dropped, nil}, took
 	}
-	if took == xdpPass && !bytes.Equal(r.out, b) && !bytes.Equal(r.out, b[:datagramVport(b)]) {
+	if took == xdpPass && !bytes.Equal(r.out, b) && !bytes.Equal(r.out, b[:datagramEnd(b)]) {
 		pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: b}, {Name: "left", Bytes: r.out}}, "the transit program changed what it left to tc")
 	}
 	return w.offerHeld(t, from, r.out), took
 }
 
-// datagramVport is where the outer datagram ends, or len(b): a damaged length leaves bytes
+// datagramEnd is where the outer datagram ends, or len(b): a damaged length leaves bytes
 // behind it, which are not delivered.
-func datagramVport(b []byte) int {
+func datagramEnd(b []byte) int {
 	if len(b) < etherLen+ipv6Len+8 {
 		return len(b)
 	}
-	vport, l4, proto := etherLen+int(binary.BigEndian.Uint16(b[etherLen+2:])), etherLen+ipv4Len, b[etherLen+9]
+	end, l4, proto := etherLen+int(binary.BigEndian.Uint16(b[etherLen+2:])), etherLen+ipv4Len, b[etherLen+9]
 	if b[12] == 0x86 {
-		vport, l4, proto = etherLen+ipv6Len+int(binary.BigEndian.Uint16(b[etherLen+4:])), etherLen+ipv6Len, b[etherLen+6]
+		end, l4, proto = etherLen+ipv6Len+int(binary.BigEndian.Uint16(b[etherLen+4:])), etherLen+ipv6Len, b[etherLen+6]
 	}
 	if proto == pkttest.ProtoUDP {
-		vport = l4 + int(binary.BigEndian.Uint16(b[l4+4:]))
+		end = l4 + int(binary.BigEndian.Uint16(b[l4+4:]))
 	}
-	return min(vport, len(b))
+	return min(end, len(b))
 }
 
 // offerHeld offers a packet to tc until it is no longer held as if it had overtaken
@@ -316,7 +316,7 @@ func TestNotTakenIsCounted(t *testing.T) {
 			w.do(t, func() {
 				opts := &ebpf.RunOptions{
 					Data: in, Repeat: packets, Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES,
-					Context: xdpMD{DataVport: uint32(len(in)), IngressIfindex: uint32(w.dev[dev].Index)},
+					Context: xdpMD{DataEnd: uint32(len(in)), IngressIfindex: uint32(w.dev[dev].Index)},
 				}
 				if _, err := w.transitOf(dev).Run(opts); err != nil {
 					t.Fatal(err)

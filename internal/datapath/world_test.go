@@ -206,15 +206,15 @@ func (w *world) addVeth(t testing.TB, name string, number int) {
 	if err := w.nl.LinkAdd(veth); err != nil {
 		t.Fatalf("add %s: %v", name, err)
 	}
-	for _, vport := range []string{name, name + "x"} {
-		l, err := w.nl.LinkByName(vport)
+	for _, end := range []string{name, name + "x"} {
+		l, err := w.nl.LinkByName(end)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := w.nl.LinkSetUp(l); err != nil {
 			t.Fatal(err)
 		}
-		w.dev[vport] = &net.Interface{Index: l.Attrs().Index, Name: vport, HardwareAddr: l.Attrs().HardwareAddr}
+		w.dev[end] = &net.Interface{Index: l.Attrs().Index, Name: end, HardwareAddr: l.Attrs().HardwareAddr}
 	}
 }
 

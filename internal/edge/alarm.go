@@ -34,9 +34,9 @@ const (
 	poorHits    = 0.90
 	turnover    = 10 // seconds
 
-	burstGCLookUps  = busyLookUps / 2
-	goodHits        = 0.95
-	burstGCTurnover = 2 * turnover
+	clearLookUps  = busyLookUps / 2
+	goodHits      = 0.95
+	clearTurnover = 2 * turnover
 
 	raiseAfter = 2 // intervals between readings
 	endAfter   = 3
@@ -47,9 +47,9 @@ func thrashes(r *CacheRates, caches []CacheInfo) bool {
 	return r.LookUps >= busyLookUps && r.HitRatio < poorHits && turns(r, caches, turnover)
 }
 
-// isBurstGC is clearly not thrashing.
-func isBurstGC(r *CacheRates, caches []CacheInfo) bool {
-	return r.LookUps < burstGCLookUps || r.HitRatio >= goodHits || !turns(r, caches, burstGCTurnover)
+// isClear is clearly not thrashing.
+func isClear(r *CacheRates, caches []CacheInfo) bool {
+	return r.LookUps < clearLookUps || r.HitRatio >= goodHits || !turns(r, caches, clearTurnover)
 }
 
 // turns reports whether a cache replaces all its decisions in the seconds.
@@ -103,7 +103,7 @@ func (w cacheWatch) after(next FlowCacheInfo) cacheWatch {
 	w.last.Rates = r
 	contrary, enough := thrashes(r, next.Caches), raiseAfter
 	if w.thrashing {
-		contrary, enough = isBurstGC(r, next.Caches), endAfter
+		contrary, enough = isClear(r, next.Caches), endAfter
 	}
 	if !contrary {
 		w.contrary = 0

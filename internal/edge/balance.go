@@ -29,7 +29,7 @@ const (
 type balance struct {
 	sent     map[overlay.Pair]uint64  // at the last reading
 	moves    int                      // of the plan then
-	burstGC  int                      // intervals without another
+	steady   int                      // intervals without another
 	shares   map[overlay.Pair]float64 // of the packets to the same remote in between
 	problems []string
 }
@@ -61,7 +61,7 @@ func (e *edge) flowCount() (n int) {
 func (b balance) after(counters map[overlay.Pair]datapath.Counters, p pathPlan, flows int) balance {
 	next := balance{sent: make(map[overlay.Pair]uint64), shares: make(map[overlay.Pair]float64), moves: p.moves}
 	if p.moves == b.moves {
-		next.burstGC = b.burstGC + 1
+		next.steady = b.steady + 1
 	}
 	moved, sums := make(map[overlay.Pair]uint64), make(map[netip.Addr]uint64)
 	for _, path := range p.pathPolicies.Paths {
@@ -76,7 +76,7 @@ func (b balance) after(counters map[overlay.Pair]datapath.Counters, p pathPlan, 
 			next.shares[path.Pair] = float64(moved[path.Pair]) / float64(sums[path.Edge])
 		}
 	}
-	if next.burstGC < settled {
+	if next.steady < settled {
 		return next
 	}
 	for _, spread := range evenSpreads(p.pathPolicies) {

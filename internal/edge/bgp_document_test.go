@@ -11,8 +11,8 @@ import (
 )
 
 func TestBGPDocuments(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
-	c, _ := w.runLearned()
+	w := newBGPWorld(newWorld(t))
+	c, _ := w.runBGP()
 	ctx := context.Background()
 	w.set(func() {
 		w.learned.sessions = []speaker.Neighbour{{

@@ -16,7 +16,7 @@ import (
 // fakeFabric is what the fake data path has of BGP, and the fake speaker said and heard.
 type fakeFabric struct {
 	bgpMACs    map[hostLocation]overlay.BGPMAC
-	arpEntries map[bgpMAC]overlay.MAC
+	arpEntries map[segmentAddr]overlay.MAC
 	routes     map[string]map[netip.Prefix]datapath.Route // that were put, without a kind gone
 	order      []string                                   // of what was put and told
 	hosts      []datapath.LocalHost
@@ -44,8 +44,8 @@ var (
 	hostB  = overlay.MAC{2, 0, 0, 0, 0, 0xb}
 )
 
-// newLearnedWorld has blue and the router tenant be EVPN instances; red is none.
-func newLearnedWorld(w *world) *world {
+// newBGPWorld has blue and the router tenant be EVPN instances; red is none.
+func newBGPWorld(w *world) *world {
 	w.config.Underlay.Liveness = &overlay.Liveness{Interval: 50 * time.Millisecond, Multiplier: 3}
 	w.config.BGP = &overlay.BGP{
 		AS: 65000, RouterID: tep, Restart: overlay.BGPRestart{Time: time.Minute, Stale: time.Hour}, Targets: overlay.TargetsVNI,
@@ -68,7 +68,7 @@ func newLearnedWorld(w *world) *world {
 		}
 	}
 	w.learned = fakeFabric{
-		bgpMACs: map[hostLocation]overlay.BGPMAC{}, arpEntries: map[bgpMAC]overlay.MAC{},
+		bgpMACs: map[hostLocation]overlay.BGPMAC{}, arpEntries: map[segmentAddr]overlay.MAC{},
 		announced: map[string]evpn.Route{}, hostEvents: make(chan []datapath.HostEvent),
 	}
 	w.opts.OpenSpeaker = w.openSpeaker
@@ -127,7 +127,7 @@ func (d fakeDataPath) PutBGPMACs(list []overlay.BGPMAC) error {
 func (d fakeDataPath) PutARPEntries(list []overlay.ARPEntry) error {
 	return d.put("put residents", func(f *fakeFabric) {
 		for _, r := range list {
-			if at := (bgpMAC{r.Segment, r.Addr}); r.MAC != (overlay.MAC{}) {
+			if at := (segmentAddr{r.Segment, r.Addr}); r.MAC != (overlay.MAC{}) {
 				f.arpEntries[at] = r.MAC
 			} else {
 				delete(f.arpEntries, at)

@@ -105,7 +105,7 @@ func (b *bgp) putARPEntries(list []overlay.ARPEntry, when time.Time) error {
 	defer s.mu.Unlock()
 	ready := make([]overlay.ARPEntry, 0, len(list))
 	for _, arpEntry := range list {
-		at := bgpMAC{arpEntry.Segment, arpEntry.Addr}
+		at := segmentAddr{arpEntry.Segment, arpEntry.Addr}
 		_, waits := b.waiting.bgpMACs[hostLocation{segment: arpEntry.Segment, mac: arpEntry.MAC}]
 		if s.snapshot.dp == nil || waits {
 			b.waiting.arpEntries[at] = received[overlay.ARPEntry]{arpEntry, when}
@@ -181,7 +181,7 @@ type hostLocation struct {
 // said again the last counts.
 type waiting struct {
 	bgpMACs    map[hostLocation]received[overlay.BGPMAC]
-	arpEntries map[bgpMAC]received[overlay.ARPEntry]
+	arpEntries map[segmentAddr]received[overlay.ARPEntry]
 	routes     map[reconcile.Place]time.Time // of receipt
 	since      time.Time                     // there are any of the former; zero: there are none
 }
@@ -199,7 +199,7 @@ func (w *waiting) begin() {
 
 func newWaiting() waiting {
 	return waiting{
-		bgpMACs: make(map[hostLocation]received[overlay.BGPMAC]), arpEntries: make(map[bgpMAC]received[overlay.ARPEntry]),
+		bgpMACs: make(map[hostLocation]received[overlay.BGPMAC]), arpEntries: make(map[segmentAddr]received[overlay.ARPEntry]),
 		routes: make(map[reconcile.Place]time.Time),
 	}
 }

@@ -35,12 +35,12 @@ func (b *bgp) sweep(entries []datapath.FDBEntry, neighbours []datapath.Neighbour
 	b.mu.Lock()
 	all := b.table.All()
 	b.mu.Unlock()
-	bgpMACs, arpEntries := make(map[hostLocation]netip.Addr), make(map[bgpMAC]overlay.MAC)
+	bgpMACs, arpEntries := make(map[hostLocation]netip.Addr), make(map[segmentAddr]overlay.MAC)
 	for _, s := range all.MACs {
 		bgpMACs[hostLocation{s.Segment, s.MAC}] = s.Remote
 	}
 	for _, r := range all.Neighbours {
-		arpEntries[bgpMAC{r.Segment, r.Addr}] = r.MAC
+		arpEntries[segmentAddr{r.Segment, r.Addr}] = r.MAC
 	}
 	var gone evpn.Changes
 	for _, f := range entries {
@@ -49,7 +49,7 @@ func (b *bgp) sweep(entries []datapath.FDBEntry, neighbours []datapath.Neighbour
 		}
 	}
 	for _, n := range neighbours {
-		if _, reported := arpEntries[bgpMAC{n.Segment, n.Addr}]; !reported && n.Origin == datapath.OriginBGP {
+		if _, reported := arpEntries[segmentAddr{n.Segment, n.Addr}]; !reported && n.Origin == datapath.OriginBGP {
 			gone.Neighbours = append(gone.Neighbours, overlay.ARPEntry{Segment: n.Segment, Addr: n.Addr})
 		}
 	}

@@ -42,8 +42,8 @@ func prefixAt(to netip.Addr, p string, routerMAC overlay.MAC) evpn.Update {
 	return fromFar(to, evpn.Route{Key: evpn.Key{Type: evpn.Prefix, Prefix: prefix(p)}, VNI: 5000, RouterMAC: routerMAC})
 }
 
-// runLearned is run, until the session with the reflector is up.
-func (w *world) runLearned() (*Client, func() error) {
+// runBGP is run, until the session with the reflector is up.
+func (w *world) runBGP() (*Client, func() error) {
 	w.t.Helper()
 	c, stop := w.run()
 	w.within("sessions are wanted", func() bool { return w.spoken().options.Receive != nil })
@@ -105,11 +105,11 @@ func hopsOf(r datapath.Route) (list []netip.Addr) {
 }
 
 func TestBGPLearns(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
-	c, _ := w.runLearned()
+	w := newBGPWorld(newWorld(t))
+	c, _ := w.runBGP()
 	w.receive(joins(far), hostAt(far, hostA, netip.Addr{}, 0), hostAt(far, hostA, addr("10.0.0.7"), 0), prefixAt(far, "10.7.0.0/16", farMAC))
 	w.within("the host is known", w.has(func(f *fakeFabric) bool {
-		return f.bgpMACs[hostLocation{"blue", hostA}].Remote == far && f.arpEntries[bgpMAC{"blue", addr("10.0.0.7")}] == hostA
+		return f.bgpMACs[hostLocation{"blue", hostA}].Remote == far && f.arpEntries[segmentAddr{"blue", addr("10.0.0.7")}] == hostA
 	}))
 	for _, segment := range []string{"blue", "tenant-l3"} {
 		if got := w.remotesOf(segment); !slices.Equal(got, []netip.Addr{far}) {
@@ -147,8 +147,8 @@ func TestBGPLearns(t *testing.T) {
 
 // A host that is behind a remote of the tables is written without a reconciliation.
 func TestBGPIncremental(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
-	w.runLearned()
+	w := newBGPWorld(newWorld(t))
+	w.runBGP()
 	w.receive(joins(far), prefixAt(far, "10.7.0.0/16", farMAC))
 	w.within("the remote is known", func() bool { return len(w.remotesOf("tenant-l3")) == 1 && len(w.remotesOf("blue")) == 1 })
 	w.within("tables are in force", func() bool { return len(w.routeTo("tenant", prefix("10.7.0.0/16")).Hops) == 1 })
@@ -171,13 +171,13 @@ func TestBGPIncremental(t *testing.T) {
 }
 
 func TestBGPAnnounces(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
+	w := newBGPWorld(newWorld(t))
 	w.learned.hosts = []datapath.LocalHost{
 		{Segment: "blue", Port: "p0", MAC: hostA, Origin: datapath.OriginLearned},
 		{Segment: "blue", Port: "p0", MAC: hostA, Addr: addr("10.0.0.5"), Origin: datapath.OriginLearned},
 		{Segment: "red", Port: "p9", MAC: hostB, Origin: datapath.OriginLearned}, // is no instance
 	}
-	w.runLearned()
+	w.runBGP()
 	has := func(keys ...string) func() bool {
 		return w.has(func(f *fakeFabric) bool {
 			return !slices.ContainsFunc(keys, func(k string) bool { _, reported := f.announced[k]; return !reported })
@@ -207,14 +207,14 @@ func TestBGPAnnounces(t *testing.T) {
 
 // A host is not at a port that lost its link.
 func TestBGPLinkLost(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
+	w := newBGPWorld(newWorld(t))
 	w.hostState.Links["tap0"] = host.Link{Name: "tap0", Index: 4, MTU: 1500, Up: true}
 	w.learned.hosts = []datapath.LocalHost{
 		{Segment: "blue", Port: "p0", MAC: hostA, Origin: datapath.OriginLearned},
 		{Segment: "blue", Port: "p0", MAC: hostA, Addr: addr("10.0.0.5"), Origin: datapath.OriginLearned},
 		{Segment: "blue", Port: "p1", MAC: hostB, Origin: datapath.OriginLearned},
 	}
-	w.runLearned()
+	w.runBGP()
 	w.within("the hosts are told", w.has(func(f *fakeFabric) bool { _, reported := f.announced[hostB.String()]; return reported }))
 	w.set(func() {
 		link := w.hostState.Links["veth0"]
@@ -228,10 +228,10 @@ func TestBGPLinkLost(t *testing.T) {
 }
 
 func TestBGPMoves(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
-	c, _ := w.runLearned()
+	w := newBGPWorld(newWorld(t))
+	c, _ := w.runBGP()
 	w.receive(joins(far), hostAt(far, hostA, netip.Addr{}, 0), hostAt(far, hostA, addr("10.0.0.7"), 0))
-	w.within("the host is known", w.has(func(f *fakeFabric) bool { return f.arpEntries[bgpMAC{"blue", addr("10.0.0.7")}] == hostA }))
+	w.within("the host is known", w.has(func(f *fakeFabric) bool { return f.arpEntries[segmentAddr{"blue", addr("10.0.0.7")}] == hostA }))
 	w.set(func() { w.learned.order = nil })
 	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p0", MAC: hostA, WasRemote: true, Remote: far}}
 	w.within("told with a higher sequence", w.has(func(f *fakeFabric) bool { return f.announced[hostA.String()].Sequence == 1 }))
@@ -285,7 +285,7 @@ func TestBGPProbesIdleHosts(t *testing.T) {
 
 // What a former process learned stays until the neighbours said all.
 func TestBGPRestart(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
+	w := newBGPWorld(newWorld(t))
 	w.adopted, w.opts.Linger = true, time.Millisecond
 	w.learned.previous = map[string][]netip.Addr{"blue": {far, remote}, "tenant-l3": {far}}
 	w.learned.entries = []datapath.FDBEntry{
@@ -295,7 +295,7 @@ func TestBGPRestart(t *testing.T) {
 	for _, f := range w.learned.entries {
 		w.learned.bgpMACs[hostLocation{f.Segment, f.MAC}] = overlay.BGPMAC{Segment: f.Segment, MAC: f.MAC, Remote: f.Remote}
 	}
-	c, _ := w.runLearned()
+	c, _ := w.runBGP()
 	w.mu.Lock()
 	first, keep, adopted := w.tables, w.tables.Keep, w.learned.options.Adopted
 	w.mu.Unlock()
@@ -323,12 +323,12 @@ func TestBGPRestart(t *testing.T) {
 
 // Routes by a dead remote lead by the others within the event, and back.
 func TestBGPDeadRemote(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
+	w := newBGPWorld(newWorld(t))
 	w.config.Routers[0].L3.Remotes = []netip.Addr{remote, far}
 	w.config.Routers[0].Routes = []overlay.Route{{Prefix: prefix("10.9.0.0/16"), Kind: overlay.Unicast, Via: []overlay.NextHop{
 		{Remote: remote, MAC: remoteL3}, {Remote: far, MAC: farMAC},
 	}}}
-	w.runLearned()
+	w.runBGP()
 	other := prefixAt(remote, "10.7.0.0/16", remoteL3)
 	w.receive(prefixAt(far, "10.7.0.0/16", farMAC), other)
 	learned, static := prefix("10.7.0.0/16"), prefix("10.9.0.0/16")
@@ -358,8 +358,8 @@ func TestBGPDeadRemote(t *testing.T) {
 }
 
 func TestBGPNeighbourLiveness(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
-	c, _ := w.runLearned()
+	w := newBGPWorld(newWorld(t))
+	c, _ := w.runBGP()
 	pair := overlay.Pair{Local: tep, Remote: rr}
 	w.within("the reflector is watched", func() bool {
 		w.mu.Lock()
@@ -389,8 +389,8 @@ func TestBGPNeighbourLiveness(t *testing.T) {
 }
 
 func TestBGPReload(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
-	c, stop := w.runLearned()
+	w := newBGPWorld(newWorld(t))
+	c, stop := w.runBGP()
 	w.receive(joins(far), prefixAt(far, "10.7.0.0/16", farMAC), hostAt(far, hostA, netip.Addr{}, 0))
 	w.within("the remote is known", func() bool { return len(w.routeTo("tenant", prefix("10.7.0.0/16")).Hops) == 1 })
 	known := w.has(func(f *fakeFabric) bool { return f.bgpMACs[hostLocation{"blue", hostA}].Remote == far })
@@ -432,9 +432,9 @@ func TestBGPReload(t *testing.T) {
 
 func TestBGPEnds(t *testing.T) {
 	for _, keep := range []bool{true, false} {
-		w := newLearnedWorld(newWorld(t))
+		w := newBGPWorld(newWorld(t))
 		w.opts.KeepDataPath = keep
-		_, stop := w.runLearned()
+		_, stop := w.runBGP()
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
@@ -446,8 +446,8 @@ func TestBGPEnds(t *testing.T) {
 
 // What cannot be written is tried again as a whole.
 func TestBGPWritesAgain(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
-	c, _ := w.runLearned()
+	w := newBGPWorld(newWorld(t))
+	c, _ := w.runBGP()
 	w.receive(joins(far))
 	w.within("the remote is known", func() bool { return len(w.remotesOf("blue")) == 1 })
 	w.set(func() { w.failing["put stations"] = errFake })
@@ -459,7 +459,7 @@ func TestBGPWritesAgain(t *testing.T) {
 }
 
 func TestBGPSpeaksLater(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
+	w := newBGPWorld(newWorld(t))
 	w.failing["speak"] = errFake
 	c, _ := w.run()
 	w.within("it is said", func() bool { return w.problem(c, runBGP, errFake.Error()) })
@@ -469,9 +469,9 @@ func TestBGPSpeaksLater(t *testing.T) {
 
 // A remote that speaks no BGP is told of moved hosts by frames, as without BGP.
 func TestMovesAreAnnounced(t *testing.T) {
-	w := newLearnedWorld(newWorld(t))
+	w := newBGPWorld(newWorld(t))
 	w.config.Segments[0].Remotes = []netip.Addr{remote}
-	w.runLearned()
+	w.runBGP()
 	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p0", MAC: hostA, WasRemote: true}, {Segment: "red", Port: "p1", MAC: hostB}}
 	w.within("mixed and old-style remotes are told", func() bool {
 		return w.called("announce "+hostA.String()) == 1 && w.called("announce "+hostB.String()) == 1
@@ -480,7 +480,7 @@ func TestMovesAreAnnounced(t *testing.T) {
 
 // Prefixes of egress addresses follow their owner.
 func TestBGPEgress(t *testing.T) {
-	w := newEgressWorld(newLearnedWorld(newWorld(t)))
+	w := newEgressWorld(newBGPWorld(newWorld(t)))
 	w.config.Segments[0].EVPN, w.config.Segments[0].Gateway = nil, nil
 	w.config.BGP.Neighbours[0].Families = []overlay.BGPFamily{overlay.FamilyIPv4}
 	w.config.BGP.Neighbours[0].Uplink, w.config.BGP.Neighbours[0].Announce = "wan", []overlay.RouteSource{overlay.SourceEgress}

@@ -153,7 +153,7 @@ func inLoop[T any](e *edge, f func() (T, error)) (result T, err error) {
 func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
 	resync := time.NewTicker(e.opts.Resync)
 	defer resync.Stop()
-	age := newAgeRateLimit(e.config.FDB.Ageing)
+	age := newAgeTicker(e.config.FDB.Ageing)
 	defer age.Stop()
 	defer close(e.ended)
 	tick := time.NewTicker(tickEvery)
@@ -457,18 +457,18 @@ func (e *edge) allProblems() []string {
 	return problems
 }
 
-// ageRateLimit ticks ten times in an ageing time, and every ten seconds at least:
+// ageTicker ticks ten times in an ageing time, and every ten seconds at least:
 // idle flows are forgotten even where MAC addresses live for ever (zero).
-type ageRateLimit struct {
+type ageTicker struct {
 	*time.Ticker
 	ageing time.Duration
 }
 
-func newAgeRateLimit(ageing time.Duration) *ageRateLimit {
-	return &ageRateLimit{time.NewTicker(tenth(ageing)), ageing}
+func newAgeTicker(ageing time.Duration) *ageTicker {
+	return &ageTicker{time.NewTicker(tenth(ageing)), ageing}
 }
 
-func (a *ageRateLimit) set(ageing time.Duration) {
+func (a *ageTicker) set(ageing time.Duration) {
 	if ageing != a.ageing {
 		a.Reset(tenth(ageing))
 		a.ageing = ageing

@@ -51,23 +51,23 @@ func (e *edge) watchNAT(ctx context.Context) {
 			sweepAt = begin.Add(max(e.opts.NATSweep, watchShare*took))
 		}
 		if begin := time.Now(); !begin.Before(refreshAt) {
-			rateLimit := e.refreshRateLimit()
+			interval := e.refreshInterval()
 			if !refreshAt.IsZero() {
 				// What had a packet since the last time, and some slack for the walk.
-				e.reportProblem("refresh replicas of sessions", e.refresh(rateLimit+rateLimit/4))
+				e.reportProblem("refresh replicas of sessions", e.refresh(interval+interval/4))
 			}
-			refreshAt = begin.Add(rateLimit)
+			refreshAt = begin.Add(interval)
 		}
 	}
 }
 
-func (e *edge) refreshRateLimit() time.Duration {
+func (e *edge) refreshInterval() time.Duration {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if e.config.Egress == nil || e.replication == nil {
 		return natEventsIdle
 	}
-	return max(refreshRateLimit(e.config.Egress.Timeouts), logEvery)
+	return max(refreshInterval(e.config.Egress.Timeouts), logEvery)
 }
 
 // followNATEvents writes the log of translations and tells other gateways of sessions, until ctx

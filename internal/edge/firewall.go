@@ -154,8 +154,8 @@ func (e *edge) setGuard(next guard, err error) {
 	e.tell(was, next.problems)
 }
 
-// A table is under pressure from pressedAt of its size on, until it is below burstGCAt.
-const pressedAt, burstGCAt = 0.90, 0.80
+// A table is under pressure from pressedAt of its size on, until it is below clearAt.
+const pressedAt, clearAt = 0.90, 0.80
 
 // Events of bpf/core/reasons.h that raise an alarm when they happen.
 const eventConnFull, eventLogLost = "conntrack-full", "log-lost"
@@ -166,7 +166,7 @@ func (g *guard) evaluate(was guard, fw overlay.Firewall) {
 	pressed := func(what string, used int, size uint32) bool {
 		limit := pressedAt
 		if was.pressed[what] {
-			limit = burstGCAt
+			limit = clearAt
 		}
 		g.pressed[what] = size > 0 && float64(used) >= limit*float64(size)
 		return g.pressed[what]

@@ -9,7 +9,7 @@ import (
 )
 
 // Roles of interfaces that packets may pass through.
-const stateUnderlay, stateUplink = "underlay", "uplink"
+const roleUnderlay, roleUplink = "underlay", "uplink"
 
 // interfaceDocuments lists those of the underlay, then uplinks; one that is both is
 // listed once.
@@ -27,11 +27,11 @@ func (e *edge) interfaceDocuments() ([]InterfaceInfo, error) {
 			}
 		}
 		for _, name := range e.config.Underlay.Interfaces {
-			add(name, stateUnderlay)
+			add(name, roleUnderlay)
 		}
 		for _, a := range reconcile.Attachments(e.config) {
 			if a.Router != "" {
-				add(a.Interface, stateUplink)
+				add(a.Interface, roleUplink)
 			}
 		}
 		tables, _ := reconcile.Desired(e.config, e.hostState, e.pathSelector.inForce().pathPolicies)

@@ -380,8 +380,8 @@ func TestBalanceAfterMoves(t *testing.T) {
 	replan(dead)
 	gatewayStates("after a move")
 	replan(dead)
-	if reading() != 1 || b.burstGC <= settled {
-		t.Errorf("calm %d after a plan that moves nothing", b.burstGC)
+	if reading() != 1 || b.steady <= settled {
+		t.Errorf("calm %d after a plan that moves nothing", b.steady)
 	}
 }
 

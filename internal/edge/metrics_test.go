@@ -244,9 +244,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	w.within("the firewall was swept", func() bool { return !fetched(t, c.Firewall).SweptAt.IsZero() })
 	served := map[string]string{}
 	all := w.scraped()
-	b := newLearnedWorld(newWorld(t))
+	b := newBGPWorld(newWorld(t))
 	b.learned.sessions = []speaker.Neighbour{{Name: "rr1", Families: []speaker.FamilyCounts{{Family: overlay.FamilyEVPN}}}}
-	b.runLearned()
+	b.runBGP()
 	for name, f := range b.scraped() {
 		if all[name] == nil {
 			all[name] = f

@@ -10,8 +10,8 @@ import (
 )
 
 // fillAt is the filling of ports and of the table of sessions that is an alarm, until it is
-// below fillBurstGC.
-const fillAt, fillBurstGC = 0.80, 0.75
+// below fillClear.
+const fillAt, fillClear = 0.80, 0.75
 
 // mostPressures bounds the pressures that become alarms.
 const mostPressures = 5
@@ -96,7 +96,7 @@ func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
 	pressed := func(what string, used, size int) bool {
 		limit := fillAt
 		if was.pressed[what] {
-			limit = fillBurstGC
+			limit = fillClear
 		}
 		g.pressed[what] = size > 0 && float64(used) >= limit*float64(size)
 		return g.pressed[what]

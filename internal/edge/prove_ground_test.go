@@ -23,10 +23,10 @@ import (
 	"github.com/selvage/selvage/test/tier"
 )
 
-// provingSnapshot is two edges, each with a guest, and a bridge between them:
+// provingWorld is two edges, each with a guest, and a bridge between them:
 //
 //	guest a -- edge a (192.0.2.1) -- bridge -- edge b (192.0.2.2) -- guest b
-type provingSnapshot struct {
+type provingWorld struct {
 	t      *testing.T
 	places map[string]netns.NsHandle
 	dir    string
@@ -69,12 +69,12 @@ spec:
   ports: [{name: p0, interface: port0, segment: blue, vlans: [{vlan: 10, segment: empty}, {vlan: 20, segment: nv}]}]
 `
 
-// newProvingSnapshot makes one whose edges are at these addresses, of a network of so many bits.
-func newProvingSnapshot(t *testing.T, bits int, teps ...string) *provingSnapshot {
+// newProvingWorld makes one whose edges are at these addresses, of a network of so many bits.
+func newProvingWorld(t *testing.T, bits int, teps ...string) *provingWorld {
 	tier.Root(t)
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	f := &provingSnapshot{t: t, pins: pinRoot(), places: make(map[string]netns.NsHandle), dir: t.TempDir(), ctx: ctx, teps: teps, config: provingConfig}
+	f := &provingWorld{t: t, pins: pinRoot(), places: make(map[string]netns.NsHandle), dir: t.TempDir(), ctx: ctx, teps: teps, config: provingConfig}
 	t.Cleanup(func() {
 		cancel()
 		f.running.Wait()
@@ -101,7 +101,7 @@ func newProvingSnapshot(t *testing.T, bits int, teps ...string) *provingSnapshot
 }
 
 // start runs edges.
-func (f *provingSnapshot) start(names ...string) {
+func (f *provingWorld) start(names ...string) {
 	f.t.Helper()
 	for _, name := range names {
 		i := slices.Index([]string{"a", "b"}, name)
@@ -122,7 +122,7 @@ func (f *provingSnapshot) start(names ...string) {
 }
 
 // in does something in a place's namespace, "" in that of the test.
-func (f *provingSnapshot) in(place string, do func() error) {
+func (f *provingWorld) in(place string, do func() error) {
 	f.t.Helper()
 	done := make(chan error, 1)
 	go func() {
@@ -140,7 +140,7 @@ func (f *provingSnapshot) in(place string, do func() error) {
 	}
 }
 
-func (f *provingSnapshot) pair(here, name, there, peer string) {
+func (f *provingWorld) pair(here, name, there, peer string) {
 	f.t.Helper()
 	f.in(here, func() error {
 		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: peer, PeerNamespace: netlink.NsFd(f.places[there])}
@@ -189,7 +189,7 @@ func address(name, addr string) error {
 	return netlink.AddrAdd(link, parsed)
 }
 
-func (f *provingSnapshot) run(place string, words ...string) {
+func (f *provingWorld) run(place string, words ...string) {
 	f.t.Helper()
 	f.in(place, func() error {
 		out, err := exec.CommandContext(f.ctx, words[0], words[1:]...).CombinedOutput()
@@ -200,9 +200,9 @@ func (f *provingSnapshot) run(place string, words ...string) {
 	})
 }
 
-func (f *provingSnapshot) edge(name string) *Client { return Dial(f.dir, name) }
+func (f *provingWorld) edge(name string) *Client { return Dial(f.dir, name) }
 
-func (f *provingSnapshot) await(what string, is func() bool) {
+func (f *provingWorld) await(what string, is func() bool) {
 	f.t.Helper()
 	must(f.t, await.Within(f.ctx, 3*await.Patience, what, func() error {
 		if !is() {
@@ -213,7 +213,7 @@ func (f *provingSnapshot) await(what string, is func() bool) {
 }
 
 // plant has the bridge drop what comes from edge a and matches; the returned function ends it.
-func (f *provingSnapshot) plant(match string) (end func()) {
+func (f *provingWorld) plant(match string) (end func()) {
 	f.t.Helper()
 	f.run("mid", "nft", "add table netdev planted; add chain netdev planted in { type filter hook ingress device to-a priority 0; }; add rule netdev planted in "+match+" drop")
 	return func() { f.run("mid", "nft", "delete table netdev planted") }

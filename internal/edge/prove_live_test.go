@@ -20,7 +20,7 @@ import (
 )
 
 // prove proves from edge a, and returns the only proof.
-func (f *provingSnapshot) prove(what string) ProofInfo {
+func (f *provingWorld) prove(what string) ProofInfo {
 	f.t.Helper()
 	info, err := f.edge("a").Prove(f.ctx, ProveQuery{What: what, Timeout: 500 * time.Millisecond})
 	if err != nil {
@@ -34,7 +34,7 @@ func (f *provingSnapshot) prove(what string) ProofInfo {
 }
 
 // want compares what matters of a proof.
-func (f *provingSnapshot) want(p ProofInfo, state, size string, words ...string) {
+func (f *provingWorld) want(p ProofInfo, state, size string, words ...string) {
 	f.t.Helper()
 	if p.State != state || p.SizeState != size {
 		f.t.Errorf("%s is %s with size %s, want %s, %s (%s; %s)", p.Segment, p.State, p.SizeState, state, size, p.Cause, p.Fix)
@@ -47,7 +47,7 @@ func (f *provingSnapshot) want(p ProofInfo, state, size string, words ...string)
 }
 
 func TestLiveProve(t *testing.T) {
-	f := newProvingSnapshot(t, 24, "192.0.2.1", "192.0.2.2")
+	f := newProvingWorld(t, 24, "192.0.2.1", "192.0.2.2")
 	f.start("a", "b")
 	f.run("guest-b", "ping", "-c1", "-W5", "10.0.0.1")
 	answered := func(p ProofInfo, kind string) bool {
@@ -114,7 +114,7 @@ func TestLiveProve(t *testing.T) {
 // The same over IPv6, of hosts with IPv6 addresses; and probes look like the data path's own
 // packets.
 func TestLiveProveIPv6(t *testing.T) {
-	f := newProvingSnapshot(t, 64, "2001:db8::1", "2001:db8::2")
+	f := newProvingWorld(t, 64, "2001:db8::1", "2001:db8::2")
 	f.start("a", "b")
 	f.run("guest-b", "ip", "address", "add", "fd00::2/64", "dev", "eth0", "nodad")
 	f.run("guest-a", "ip", "address", "add", "fd00::1/64", "dev", "eth0", "nodad")
@@ -133,7 +133,7 @@ func TestLiveProveIPv6(t *testing.T) {
 }
 
 // wantPackets compares probes with what the data path makes of the same frame.
-func (f *provingSnapshot) wantPackets(local, remote string) {
+func (f *provingWorld) wantPackets(local, remote string) {
 	f.t.Helper()
 	for _, tt := range []struct {
 		vlan   uint16
@@ -178,7 +178,7 @@ func (f *provingSnapshot) wantPackets(local, remote string) {
 // A remote that is the kernel's: its hosts are proof, and of routers a loopback and what is said
 // of used-up hops.
 func TestLiveProveKernel(t *testing.T) {
-	f := newProvingSnapshot(t, 24, "192.0.2.1", "192.0.2.2")
+	f := newProvingWorld(t, 24, "192.0.2.1", "192.0.2.2")
 	for vni, bridge := range map[string]string{"100": "blue", "5000": "l3"} {
 		f.run("b", "ip", "link", "add", bridge, "type", "bridge")
 		f.run("b", "ip", "link", "add", "vx"+vni, "type", "vxlan", "id", vni, "local", "192.0.2.2", "remote", "192.0.2.1", "dstport", "4789", "nolearning")
@@ -235,7 +235,7 @@ spec:
 
 // Of several paths each is tried by itself, and a segment's own alone.
 func TestLiveProvePaths(t *testing.T) {
-	f := newProvingSnapshot(t, 24, "192.0.2.1", "192.0.2.2")
+	f := newProvingWorld(t, 24, "192.0.2.1", "192.0.2.2")
 	f.config = twoPaths
 	f.in("mid", func() error { return add(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br1"}}) })
 	for i, name := range []string{"a", "b"} {
@@ -275,7 +275,7 @@ func TestLiveProvePaths(t *testing.T) {
 }
 
 // mistakes ask for nothing that there is, and get errors that say what there is.
-func (f *provingSnapshot) mistakes() {
+func (f *provingWorld) mistakes() {
 	f.t.Helper()
 	for _, tt := range []struct {
 		what string

@@ -246,8 +246,8 @@ func (o outbox) flush(tell func(replica.ID, []byte), most int) {
 	}
 }
 
-// refreshRateLimit is how often sessions of these timeouts are told of again.
-func refreshRateLimit(t overlay.Timeouts) time.Duration {
+// refreshInterval is how often sessions of these timeouts are told of again.
+func refreshInterval(t overlay.Timeouts) time.Duration {
 	return min(refreshEvery, t.UDPReplied/2, t.ICMP/2, t.Established/2)
 }
 

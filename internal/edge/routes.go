@@ -37,21 +37,21 @@ func (e *edge) neighbourDocuments() ([]NeighbourInfo, error) {
 	})
 }
 
-// bgpMAC is an IP address in a segment.
-type bgpMAC struct {
+// segmentAddr is an IP address in a segment.
+type segmentAddr struct {
 	segment string
 	addr    netip.Addr
 }
 
-// bgpMACs are the MAC addresses that the data path knows. mu is held.
-func (e *edge) bgpMACs() (map[bgpMAC]overlay.MAC, error) {
+// neighbourMACs are the MAC addresses that the data path knows. mu is held.
+func (e *edge) neighbourMACs() (map[segmentAddr]overlay.MAC, error) {
 	neighbours, err := e.dp.Neighbours()
 	if err != nil {
 		return nil, err
 	}
-	macs := make(map[bgpMAC]overlay.MAC, len(neighbours))
+	macs := make(map[segmentAddr]overlay.MAC, len(neighbours))
 	for _, n := range neighbours {
-		macs[bgpMAC{n.Segment, n.Addr}] = n.MAC
+		macs[segmentAddr{n.Segment, n.Addr}] = n.MAC
 	}
 	return macs, nil
 }
@@ -66,7 +66,7 @@ func (e *edge) routeDocuments(q url.Values) ([]RouteInfo, error) {
 		to = addr.Unmap()
 	}
 	return read(e, "routes", func() ([]RouteInfo, error) {
-		macs, err := e.bgpMACs()
+		macs, err := e.neighbourMACs()
 		if err != nil {
 			return nil, err
 		}
@@ -111,14 +111,14 @@ func (s *pathSelector) routes() []reconcile.Table {
 	return snapshot.All()
 }
 
-func (e *edge) hopInfo(hop datapath.Hop, macs map[bgpMAC]overlay.MAC) HopInfo {
+func (e *edge) hopInfo(hop datapath.Hop, macs map[segmentAddr]overlay.MAC) HopInfo {
 	info := HopInfo{Segment: hop.Segment, Address: hop.Addr, Remote: hop.Remote, State: stateConnected}
 	switch {
 	case hop.Remote.IsValid():
 		info.MAC, info.State = hop.MAC.String(), tepState(e.config, e.hostState, hop.Remote)
 	case hop.Addr.IsValid():
 		info.State = stateUnresolved
-		if mac, ok := macs[bgpMAC{hop.Segment, hop.Addr}]; ok {
+		if mac, ok := macs[segmentAddr{hop.Segment, hop.Addr}]; ok {
 			info.MAC, info.State = mac.String(), stateResolved
 		}
 	}
@@ -162,7 +162,7 @@ func (e *edge) unresolvedHops() (problems []string, err error) {
 	if err != nil || n <= e.asked.before {
 		return nil, err
 	}
-	macs, err := e.bgpMACs()
+	macs, err := e.neighbourMACs()
 	if err != nil {
 		return nil, err
 	}

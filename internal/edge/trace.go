@@ -117,7 +117,7 @@ func (e *edge) trace(q TraceQuery, packet trace.Packet) (TraceInfo, error) {
 	if err != nil {
 		return TraceInfo{}, mistake{err}
 	}
-	macs, err := e.bgpMACs()
+	macs, err := e.neighbourMACs()
 	if err != nil {
 		return TraceInfo{}, err
 	}
@@ -248,8 +248,8 @@ func (e *edge) attachment(q TraceQuery) (reconcile.Attachment, error) {
 
 // sourceMAC is that of the host with the packet's source address or, between
 // routers, of the one behind the remote.
-func (e *edge) sourceMAC(from entry, p trace.Packet, macs map[bgpMAC]overlay.MAC) (overlay.MAC, error) {
-	if mac, ok := macs[bgpMAC{from.segment.Name, p.Src}]; ok && p.Src.IsValid() {
+func (e *edge) sourceMAC(from entry, p trace.Packet, macs map[segmentAddr]overlay.MAC) (overlay.MAC, error) {
+	if mac, ok := macs[segmentAddr{from.segment.Name, p.Src}]; ok && p.Src.IsValid() {
 		return mac, nil
 	}
 	for _, r := range e.config.Routers {
@@ -265,9 +265,9 @@ func (e *edge) sourceMAC(from entry, p trace.Packet, macs map[bgpMAC]overlay.MAC
 }
 
 // destinationMAC is what a host of the segment would send the packet to.
-func destinationMAC(from entry, p trace.Packet, macs map[bgpMAC]overlay.MAC) (overlay.MAC, error) {
+func destinationMAC(from entry, p trace.Packet, macs map[segmentAddr]overlay.MAC) (overlay.MAC, error) {
 	group, isGroup := trace.GroupMAC(p.Dst)
-	known, isKnown := macs[bgpMAC{from.segment.Name, p.Dst}]
+	known, isKnown := macs[segmentAddr{from.segment.Name, p.Dst}]
 	gateway, onLink, own := from.segment.Gateway, false, false
 	if gateway != nil {
 		onLink = slices.ContainsFunc(gateway.Addresses, func(a netip.Prefix) bool { return a.Contains(p.Dst) })

@@ -37,7 +37,7 @@ func TestTables(t *testing.T) {
 }
 
 // What is compiled says what the rules say, by each way to compile.
-func TestEvaluateIsEvaluate(t *testing.T) {
+func TestLookupIsEvaluate(t *testing.T) {
 	plans := policy.Plans()
 	seeds := uint64(150)
 	if tier.IsLong() {

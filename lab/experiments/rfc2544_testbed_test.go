@@ -19,9 +19,9 @@ import (
 	"github.com/selvage/selvage/test/tier"
 )
 
-// testTestbeds are beds that are gone, with all they had, when the test ends, which runs beside
+// madeTestbeds are beds that are gone, with all they had, when the test ends, which runs beside
 // others.
-func testTestbeds(t *testing.T) *testbeds {
+func madeTestbeds(t *testing.T) *testbeds {
 	t.Helper()
 	tier.Root(t)
 	t.Parallel()
@@ -84,7 +84,7 @@ func TestEveryFrameIsAccountedFor(t *testing.T) {
 		}
 		for _, name := range names {
 			t.Run(name+setting, func(t *testing.T) {
-				all := testTestbeds(t)
+				all := madeTestbeds(t)
 				c := testRfc2544(t, setting)
 				b := buildTestbed(t, all, c, name)
 				for _, direction := range []string{stats.Encap, stats.Decap, stats.Both} {
@@ -133,7 +133,7 @@ func accounted(t *testing.T, all *testbeds, b *testbed, direction string, family
 // What a device cannot route is lost, and its counters say so.
 func TestLossIsNamed(t *testing.T) {
 	c := testRfc2544(t, "")
-	all := testTestbeds(t)
+	all := madeTestbeds(t)
 	for _, name := range []string{kernelName, "selvage"} {
 		b := buildTestbed(t, all, c, name)
 		b.net.Inside = netip.MustParsePrefix("198.20.0.0/16") // no route leads there
@@ -226,7 +226,7 @@ func once(t *testing.T, all *testbeds, b *testbed, direction string, size int) [
 // that fell by one.
 func TestTransitBytes(t *testing.T) {
 	c := testRfc2544(t, "")
-	all := testTestbeds(t)
+	all := madeTestbeds(t)
 	const size = 128
 	for _, name := range []string{kernelName, ovsName, "selvage", "selvage-geneve", "selvage-nvgre"} {
 		t.Run(name, func(t *testing.T) {

@@ -40,8 +40,8 @@ type worker struct {
 	answers *os.File // what replies reads
 }
 
-// state is a server and a client that measures slices.
-type state struct {
+// slicedPair is a server and a client that measures slices.
+type slicedPair struct {
 	server *instrument
 	client *worker
 	sample result.Sample
@@ -50,12 +50,12 @@ type state struct {
 }
 
 // stand starts a server, waits until it listens, and starts the client that it is for.
-func stand(ctx context.Context, network string, port int, server, client part) (*state, error) {
+func stand(ctx context.Context, network string, port int, server, client part) (*slicedPair, error) {
 	serving, err := server.serve(ctx, network, port)
 	if err != nil {
 		return nil, err
 	}
-	s := &state{server: serving}
+	s := &slicedPair{server: serving}
 	s.Forget()
 	if s.client, err = client.startWorker(ctx); err != nil {
 		err = withCause(err, serving)
@@ -66,7 +66,7 @@ func stand(ctx context.Context, network string, port int, server, client part) (
 }
 
 // Forget begins anew.
-func (s *state) Forget() {
+func (s *slicedPair) Forget() {
 	s.sample = result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}
 	s.took, s.stolen = 0, 0
 }
@@ -120,7 +120,7 @@ func (w *worker) measure(ctx context.Context, d time.Duration, into any) error {
 }
 
 // Close ends both processes.
-func (s *state) Close() {
+func (s *slicedPair) Close() {
 	s.client.end()
 	if s.server != nil {
 		s.server.Kill()
@@ -128,14 +128,14 @@ func (s *state) Close() {
 }
 
 // take has the client measure for that long, and reads what it says.
-func (s *state) take(ctx context.Context, d time.Duration, into any) error {
+func (s *slicedPair) take(ctx context.Context, d time.Duration, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, d+patience)
 	defer cancel()
 	return s.client.measure(ctx, d, into)
 }
 
 // slice does so, and says what the cores did meanwhile.
-func (s *state) slice(ctx context.Context, d time.Duration, into any) (CPU, error) {
+func (s *slicedPair) slice(ctx context.Context, d time.Duration, into any) (CPU, error) {
 	before, err := ReadCPU()
 	if err != nil {
 		return CPU{}, err
@@ -148,12 +148,12 @@ func (s *state) slice(ctx context.Context, d time.Duration, into any) (CPU, erro
 }
 
 // add keeps a figure of a slice.
-func (s *state) add(metric string, value float64) {
+func (s *slicedPair) add(metric string, value float64) {
 	s.sample.Series[metric] = append(s.sample.Series[metric], value)
 }
 
 // ran notes how long a slice was, and what share others took of the machine meanwhile.
-func (s *state) ran(took time.Duration, cpu CPU) {
+func (s *slicedPair) ran(took time.Duration, cpu CPU) {
 	s.took += took
 	s.stolen += cpu.Steal * took.Seconds()
 	s.sample.Metrics[CPUSteal] = s.stolen / s.took.Seconds()
@@ -161,7 +161,7 @@ func (s *state) ran(took time.Duration, cpu CPU) {
 
 // SlicedRR is RunRR in slices.
 type SlicedRR struct {
-	*state
+	*slicedPair
 	latency *hdrhistogram.Histogram
 }
 
@@ -176,7 +176,7 @@ func StandRR(ctx context.Context, ends Ends, o RROptions) (*SlicedRR, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &SlicedRR{state: s}, nil
+	return &SlicedRR{slicedPair: s}, nil
 }
 
 // Slice measures transactions for that long.
@@ -200,7 +200,7 @@ func (r *SlicedRR) Slice(ctx context.Context, d time.Duration) error {
 
 // Forget begins anew.
 func (r *SlicedRR) Forget() {
-	r.state.Forget()
+	r.slicedPair.Forget()
 	r.latency = nil
 }
 
@@ -216,7 +216,7 @@ func (r *SlicedRR) Sample() result.Sample {
 
 // SlicedUDP is RunUDP in slices.
 type SlicedUDP struct {
-	*state
+	*slicedPair
 	receiver *worker
 	sent     uint64
 	lost     uint64
@@ -231,7 +231,7 @@ func StandUDP(ctx context.Context, ends Ends, o UDPOptions) (*SlicedUDP, error) 
 	if err := ends.Client.Reach(ctx, ends.Addr); err != nil {
 		return nil, err
 	}
-	u := &SlicedUDP{state: new(state)}
+	u := &SlicedUDP{slicedPair: new(slicedPair)}
 	u.Forget()
 	common := flags("addr", ends.Addr, "port", o.Port)
 	err := u.start(ctx,
@@ -258,7 +258,7 @@ func (u *SlicedUDP) start(ctx context.Context, server, client part, port int) (e
 
 // Close ends both processes.
 func (u *SlicedUDP) Close() {
-	u.state.Close()
+	u.slicedPair.Close()
 	u.receiver.end()
 }
 
@@ -313,7 +313,7 @@ func (u *SlicedUDP) settle(ctx context.Context, want uint64) (uint64, error) {
 
 // Forget begins anew.
 func (u *SlicedUDP) Forget() {
-	u.state.Forget()
+	u.slicedPair.Forget()
 	u.sent, u.lost = 0, 0
 }
 
@@ -330,7 +330,7 @@ func (u *SlicedUDP) Sample() result.Sample {
 
 // SlicedTCP is a bulk transfer in slices, over connections that stay.
 type SlicedTCP struct {
-	*state
+	*slicedPair
 	streams  int
 	retrans  int64
 	last     Socket
@@ -350,7 +350,7 @@ func StandTCP(ctx context.Context, ends Ends, o BulkOptions) (*SlicedTCP, error)
 	if err != nil {
 		return nil, err
 	}
-	return &SlicedTCP{state: s, streams: o.Streams}, nil
+	return &SlicedTCP{slicedPair: s, streams: o.Streams}, nil
 }
 
 // starved is how often a slice may have nothing, as where others use the machine: then one end has
@@ -391,7 +391,7 @@ func (t *SlicedTCP) Slice(ctx context.Context, d time.Duration) error {
 
 // Forget begins anew.
 func (t *SlicedTCP) Forget() {
-	t.state.Forget()
+	t.slicedPair.Forget()
 	t.retrans, t.cores, t.measured = 0, nil, 0
 }
 

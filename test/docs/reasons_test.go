@@ -1,8 +1,6 @@
 package docs
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,14 +20,7 @@ var (
 // TestReasons checks that docs/reference/reasons.md lists exactly the words of
 // bpf/core/reasons.h, in its order.
 func TestReasons(t *testing.T) {
-	header, err := os.ReadFile(filepath.Join(root, "bpf/core/reasons.h"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := os.ReadFile(filepath.Join(root, "docs/reference/reasons.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	header, document := readFile(t, "bpf/core/reasons.h"), readFile(t, "docs/reference/reasons.md")
 	for _, c := range []struct {
 		list, heading string
 		hidden        []string // that no user meets
@@ -38,8 +29,8 @@ func TestReasons(t *testing.T) {
 		{"SLOWS", "## Slow-path reasons", []string{"fast"}},
 		{"EVENTS", "## Events", nil},
 	} {
-		want := slices.DeleteFunc(inHeader(string(header), c.list), func(s said) bool { return slices.Contains(c.hidden, s.Name) })
-		got := inSection(string(document), c.heading)
+		want := slices.DeleteFunc(inHeader(header, c.list), func(s said) bool { return slices.Contains(c.hidden, s.Name) })
+		got := inSection(document, c.heading)
 		if d := cmp.Diff(want, got); d != "" || len(want) == 0 {
 			t.Errorf("docs/reference/reasons.md, %q (-%s of bpf/core/reasons.h +document):\n%s", c.heading, c.list, d)
 		}

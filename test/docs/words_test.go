@@ -24,11 +24,7 @@ type retired struct {
 // readRetired returns the rows below a heading.
 func readRetired(t *testing.T, heading string) (rows []retired) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, retiredNames))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
+	_, section, found := strings.Cut(readFile(t, retiredNames), "\n## "+heading+"\n")
 	if !found {
 		t.Fatalf("%s has no %q", retiredNames, heading)
 	}
@@ -198,12 +194,13 @@ func TestRetiredMetricsAndCommands(t *testing.T) {
 func TestRetiredReasonsMapsAndFields(t *testing.T) {
 	header := readFile(t, "bpf/core/reasons.h")
 	known := map[string]bool{}
-	for _, m := range regexp.MustCompile(`X\((\w+),`).FindAllStringSubmatch(header, -1) {
-		known[strings.ReplaceAll(strings.ToLower(m[1]), "_", "-")] = true
-	}
 	for _, list := range []string{"REASONS", "SLOWS", "STAGES", "EVENTS"} {
-		if !strings.Contains(header, "#define "+list+"(X)") {
+		words := inHeader(header, list)
+		if len(words) == 0 {
 			t.Fatalf("bpf/core/reasons.h has no list %s", list)
+		}
+		for _, w := range words {
+			known[w.Name] = true
 		}
 	}
 	for _, r := range readRetired(t, "Reasons and events") {

@@ -328,7 +328,7 @@ func (l *live) awaitRoute(h *received, what string, addr netip.Addr, match func(
 }
 
 // evpnLearned has FRR's host hold a segment with a host of MAC and address, and an L3 segment.
-func (l *live) evpnLearned() {
+func (l *live) evpnNetwork() {
 	for _, line := range []string{
 		"ip link add br10 type bridge",
 		"ip link set br10 addrgenmode none up",
@@ -377,7 +377,7 @@ router bgp 65000
 func TestFRRExchangesEVPN(t *testing.T) {
 	l := newLive(t)
 	here4, frr4 := l.here4, l.frr4
-	l.evpnLearned()
+	l.evpnNetwork()
 	l.start(evpnPeer, "vni 50099\n")
 	s, h := speak(t, l.config(peer(frr4, overlay.FamilyEVPN)))
 	mac := overlay.MAC{2, 0, 0, 0, 1, 1}

@@ -24,7 +24,7 @@ func hostRoute(n byte) evpn.Route {
 func TestLostSessionWithdrawsNothing(t *testing.T) {
 	l := newLive(t)
 	frr4 := l.frr4
-	l.evpnLearned()
+	l.evpnNetwork()
 	l.start(evpnPeer, "vni 50099\n")
 	// The other neighbour is never there, and FRR is told all without it.
 	s, h := speak(t, l.config(peer(frr4, overlay.FamilyEVPN), peer(l.addr(netip.MustParseAddr("192.0.2.99")), overlay.FamilyEVPN)))
