@@ -86,9 +86,9 @@ static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f)
 	p->decision.slow = SLOW_FAST;
 	why = admit(ctx, p, false);
 	f->decision.slow = why ? SLOW_CONNECTION : p->decision.slow;
-	if (why ==
-	    REASON_NO_NAT_SESSION) /* the next packet takes a decision and a session of its own */
-		f->decision.generation--;
+	/* The next packet takes a decision and a session of its own. */
+	if (why == REASON_NO_NAT_SESSION)
+		f->decision.flags |= FLOW_NEVER_CURRENT;
 	f->next_seq = h->next_seq;
 	return why;
 }

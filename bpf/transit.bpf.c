@@ -60,7 +60,7 @@ static __always_inline bool into_uplink(CTX *ctx, struct pkt *p, struct egress_p
 	if (!(w->to->flags & VPORT_UPLINK))
 		return false;
 	if (w->to->vlan)
-		p->key.tags[0] = tag_word(bpf_htons(ETH_P_8021Q), bpf_htons(w->to->vlan));
+		p->eth.tags[0] = tag_word(bpf_htons(ETH_P_8021Q), bpf_htons(w->to->vlan));
 	w->front += tag_len(p);
 	return fits(ctx, p, w->to->mtu);
 }
@@ -73,7 +73,7 @@ static __always_inline bool find_egress_path(CTX *ctx, struct pkt *p, const stru
 	w->seg = segment_get(d->to_segment);
 	if (!w->to || !w->seg || !(w->to->flags & VPORT_TRANSIT) || p->ttl <= 1)
 		return false;
-	p->key.tags[0] = p->key.tags[1] = 0; /* a routed packet has none */
+	p->eth.tags[0] = p->eth.tags[1] = 0; /* a routed packet has none */
 	w->front = sizeof(struct ethhdr);
 	return d->action == ACTION_TUNNEL ? into_tunnel(ctx, p, w) : into_uplink(ctx, p, w);
 }

@@ -43,13 +43,14 @@ BYTE_ENUM burst {
 };
 
 BYTE_ENUM flow_flags {
-	FLOW_ROUTED = 1,  /* new MAC addresses, TTL decremented */
-	FLOW_TAG = 2,	  /* the outermost tag selected the segment and is removed */
-	FLOW_GATEWAY = 4, /* proxy reply: for the gateway, not for a host */
-	FLOW_TRACKED = 8, /* firewall or NAT track the connection */
-	FLOW_SNAT = 16,	  /* the source is translated */
-	FLOW_DNAT = 32,	  /* the destination is translated */
-	FLOW_EGRESS = 64, /* sent to a gateway of an egress policy */
+	FLOW_ROUTED = 1,	  /* new MAC addresses, TTL decremented */
+	FLOW_TAG = 2,		  /* the outermost tag selected the segment and is removed */
+	FLOW_GATEWAY = 4,	  /* proxy reply: for the gateway, not for a host */
+	FLOW_TRACKED = 8,	  /* firewall or NAT track the connection */
+	FLOW_SNAT = 16,		  /* the source is translated */
+	FLOW_DNAT = 32,		  /* the destination is translated */
+	FLOW_EGRESS = 64,	  /* sent to a gateway of an egress policy */
+	FLOW_NEVER_CURRENT = 128, /* for this packet only: the next one decides anew */
 };
 
 #define FLOW_NAT (FLOW_SNAT | FLOW_DNAT)

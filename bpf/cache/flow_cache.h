@@ -34,7 +34,7 @@ static __always_inline bool is_current(const struct flow_key *key, const struct 
 	struct vport *out = vport_get(d->out);
 	__u32 from;
 
-	if (!seg || !out || out->flags & VPORT_DOWN)
+	if (d->flags & FLOW_NEVER_CURRENT || !seg || !out || out->flags & VPORT_DOWN)
 		return false;
 	from = generation_of(seg, key->smac);
 	if (d->flags & FLOW_ROUTED)
@@ -139,7 +139,7 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		fresh.nexthop = h->nexthop;
 	if (h && d->flags & FLOW_NAT)
 		fresh.translation = h->translation;
-	if (tracing || d->action == ACTION_RESOLVE) /* the key holds the next hop's address */
+	if (tracing || d->action == ACTION_RESOLVE) /* not decided yet */
 		return;
 	old = bpf_map_lookup_elem(&flows, &p->key);
 	/* Such flows are never looked up: the key does not tell their packets apart. */

@@ -105,7 +105,7 @@ static __always_inline bool fast_frame(CTX *ctx, struct pkt *p, struct simple_pa
 		return false;
 	f->macs = (void *)eth;
 	p->key.ethertype = eth->type;
-	p->key.tags[0] = p->key.tags[1] = 0;
+	p->eth.ethertype = eth->type;
 	p->l3 = p->inner + sizeof(*eth);
 	p->frame_len = p->len - p->inner;
 	if (eth->type == bpf_htons(ETH_P_IP))

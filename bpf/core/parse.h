@@ -223,5 +223,9 @@ SUBPROGRAM int parse(CTX *ctx, struct pkt *p)
 		if (!why || !ctx_pull_headers(ctx, CTX_HEADERS))
 			break;
 	}
+	copy16(p->eth.dmac, key_macs(&p->key), 2 * ETH_ALEN);
+	p->eth.tags[0] = p->key.tags[0];
+	p->eth.tags[1] = p->key.tags[1];
+	p->eth.ethertype = p->key.ethertype;
 	return why;
 }

@@ -8,9 +8,17 @@
 #include "core/ctx.h"
 #include "core/stamp.h"
 
+/* The Ethernet header of a frame, in the order of the wire but for the tags. */
+struct frame_header {
+	__u8 dmac[ETH_ALEN];
+	__u8 smac[ETH_ALEN];
+	__be32 tags[MAX_TAGS]; /* as in a key */
+	__be16 ethertype;
+};
+
 /*
  * The offsets and fields of a packet. It is in a per-CPU map for its size; the transit fast
- * path has one on its stack.
+ * path has one on its stack. The key does not change once the packet is parsed.
  */
 struct pkt {
 	__u64 now_ns; /* CLOCK_MONOTONIC_COARSE: cheap to read, with a tick's resolution */
@@ -33,16 +41,17 @@ struct pkt {
 	__u8 tos;	 /* inner DSCP and ECN */
 	__u8 ttl;	 /* inner TTL or hop limit */
 	__u8 outer_tos;
-	bool df;		  /* inner DF bit, or not IPv4 */
-	bool tail;		  /* a later fragment */
-	bool untagged;		  /* tags are removed */
-	bool polled;		  /* goes through GRO */
-	bool routed;		  /* has new MAC addresses */
-	bool l4_parsed;		  /* the scratch's l4 is valid */
-	bool no_learning;	  /* from a remote whose hosts BGP advertises */
-	__u8 steps;		  /* of a trace */
-	__s32 verdict;		  /* return value of the program, if nothing stopped the packet */
-	__u8 was[2 * ETH_ALEN];	  /* routed: the MAC addresses as received */
+	bool df;	  /* inner DF bit, or not IPv4 */
+	bool tail;	  /* a later fragment */
+	bool untagged;	  /* tags are removed */
+	bool polled;	  /* goes through GRO */
+	bool l4_parsed;	  /* the scratch's l4 is valid */
+	bool no_learning; /* from a remote whose hosts BGP advertises */
+	__u8 steps;	  /* of a trace */
+	__s32 verdict;	  /* return value of the program, if nothing stopped the packet */
+	struct frame_header
+		eth;	     /* as the packet leaves; parse() starts it with what was received */
+	struct addr nexthop; /* ACTION_RESOLVE: the address to resolve */
 	struct decision decision; /* a copy: the cache's entry may be replaced meanwhile */
 };
 
@@ -104,9 +113,20 @@ static __always_inline struct vport *vport_get(__u32 id)
 	return bpf_map_lookup_elem(&vports, &id);
 }
 
+static __always_inline bool is_ip_type(__be16 ethertype)
+{
+	return ethertype == bpf_htons(ETH_P_IP) || ethertype == bpf_htons(ETH_P_IPV6);
+}
+
 static __always_inline bool is_ip(const struct pkt *p)
 {
-	return p->key.ethertype == bpf_htons(ETH_P_IP) || p->key.ethertype == bpf_htons(ETH_P_IPV6);
+	return is_ip_type(p->key.ethertype);
+}
+
+/* The same of the packet that leaves, which may be a reply of the edge. */
+static __always_inline bool leaves_as_ip(const struct pkt *p)
+{
+	return is_ip_type(p->eth.ethertype);
 }
 
 static __always_inline struct segment *segment_get(__u32 id)
@@ -154,7 +174,7 @@ static __always_inline struct pkt *packet(CTX *ctx)
 		return NULL;
 	__builtin_memset(
 		p, 0,
-		__builtin_offsetof(struct pkt, was)); /* the rest is written before it is read */
+		__builtin_offsetof(struct pkt, eth)); /* the rest is written before it is read */
 	p->len = ctx_len(ctx);
 	p->now_ns = bpf_ktime_get_coarse_ns();
 	return p;

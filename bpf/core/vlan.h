@@ -3,7 +3,7 @@
  * vlan: 802.1Q tags of a port's frame. In tc the outermost tag is in the metadata.
  *
  * in:    p->key.tags
- * out:   the frame, p->key.tags
+ * out:   the frame, p->eth.tags
  * maps:  none
  * stops: NO_HEADROOM
  */
@@ -23,7 +23,7 @@ static __always_inline bool clear_tags(CTX *ctx)
 	return false;
 }
 
-/* Removes the tags of a port's frame. Those that stay are in the key. */
+/* Removes the tags of a port's frame. Those that stay are in p->eth. */
 SUBPROGRAM int untag(CTX *ctx, struct pkt *p, __u32 flags)
 {
 	if (!p)
@@ -37,8 +37,8 @@ SUBPROGRAM int untag(CTX *ctx, struct pkt *p, __u32 flags)
 	p->l4 -= p->tag_bytes;
 	p->tag_bytes = 0;
 	if (flags & FLOW_TAG) {
-		p->key.tags[0] = p->key.tags[1];
-		p->key.tags[1] = 0;
+		p->eth.tags[0] = p->eth.tags[1];
+		p->eth.tags[1] = 0;
 	}
 	return 0;
 }
@@ -55,8 +55,8 @@ SUBPROGRAM int retag(CTX *ctx, struct pkt *p, __u32 vlan)
 {
 	if (!p)
 		return REASON_NO_HEADROOM;
-	if (p->key.tags[0] | p->key.tags[1] | vlan) {
-		if (push_tag(ctx, p->key.tags[1]) || push_tag(ctx, p->key.tags[0]))
+	if (p->eth.tags[0] | p->eth.tags[1] | vlan) {
+		if (push_tag(ctx, p->eth.tags[1]) || push_tag(ctx, p->eth.tags[0]))
 			return REASON_NO_HEADROOM;
 		if (vlan && push_tag(ctx, tag_word(bpf_htons(ETH_P_8021Q), bpf_htons(vlan))))
 			return REASON_NO_HEADROOM;

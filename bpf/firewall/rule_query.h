@@ -44,13 +44,12 @@ static __always_inline void make_query(const struct pkt *p, struct fw_scratch *h
 {
 	const struct l4_info *t = &h->l4;
 	struct rule_query *o = &h->query;
-	const void *macs = p->routed ? (const void *)p->was : key_macs(&p->key);
 	__u16 peer = peer_of(p, out);
 
 	o->src = t->src;
 	o->dst = t->dst;
-	copy16(o->dmac, macs, ETH_ALEN);
-	copy16(o->smac, macs + ETH_ALEN, ETH_ALEN);
+	copy16(o->dmac, p->key.dmac, ETH_ALEN);
+	copy16(o->smac, p->key.smac, ETH_ALEN);
 	o->src_vport = out ? vport : peer;
 	o->dst_vport = out ? peer : vport;
 	o->src_segment = p->segment;

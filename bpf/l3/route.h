@@ -107,13 +107,13 @@ static __always_inline int resolve_nexthop(struct pkt *p, struct decision *d,
 	if (!n || mac_is_zero(n->mac)) {
 		d->action = ACTION_RESOLVE;
 		d->slow = SLOW_NEIGHBOUR;
-		p->key.daddr = key.addr; /* the address to resolve */
+		p->nexthop = key.addr;
 		return 0;
 	}
 	copy16(d->dmac, n->mac, ETH_ALEN);
 	depends_on(d, to, d->dmac);
 	if (!is_still(&key, d))
-		d->generation--; /* never valid */
+		d->flags |= FLOW_NEVER_CURRENT;
 	return fdb_find(p, d, d->dmac);
 }
 

@@ -183,6 +183,6 @@ SUBPROGRAM int parse_outer(CTX *ctx, struct pkt *p)
 
 static __always_inline void write_inner_ethernet(struct pkt *p, struct ethhdr *eth)
 {
-	copy(eth, key_macs(&p->key), 2 * ETH_ALEN);
-	eth->type = p->key.ethertype;
+	copy(eth, p->eth.dmac, 2 * ETH_ALEN);
+	eth->type = p->eth.ethertype;
 }

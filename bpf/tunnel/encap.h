@@ -18,7 +18,7 @@
 
 static __always_inline __u32 tag_len(const struct pkt *p)
 {
-	return (!!p->key.tags[0] + !!p->key.tags[1]) * sizeof(struct vlanhdr);
+	return (!!p->eth.tags[0] + !!p->eth.tags[1]) * sizeof(struct vlanhdr);
 }
 
 /* Bytes by which encapsulation grows a frame. */
@@ -67,16 +67,16 @@ static __always_inline bool fits(CTX *ctx, struct pkt *p, __u32 mtu)
 
 static __always_inline __u8 outer_tos(const struct pkt *p, const struct segment *seg)
 {
-	__u8 ecn = is_ip(p) ? p->tos & ECN_MASK : 0;
+	__u8 ecn = leaves_as_ip(p) ? p->tos & ECN_MASK : 0;
 
-	if (seg->outer & OUTER_DSCP_INHERIT && is_ip(p))
+	if (seg->outer & OUTER_DSCP_INHERIT && leaves_as_ip(p))
 		return p->tos;
 	return seg->tos | ecn;
 }
 
 static __always_inline __u8 outer_ttl(const struct pkt *p, const struct segment *seg)
 {
-	return seg->outer & OUTER_TTL_INHERIT && is_ip(p) ? p->ttl : seg->ttl;
+	return seg->outer & OUTER_TTL_INHERIT && leaves_as_ip(p) ? p->ttl : seg->ttl;
 }
 
 static __always_inline bool outer_df(const struct pkt *p, const struct segment *seg)
@@ -170,15 +170,15 @@ static __always_inline int write_inner(CTX *ctx, struct pkt *p, __u32 off)
 	tag = ctx_at(ctx, off + 2 * ETH_ALEN, sizeof(*tag) + sizeof(eth->type));
 	if (!tag)
 		return REASON_NO_HEADROOM;
-	tag[0] = p->key.tags[0];
-	*(__be16 *)&tag[1] = p->key.ethertype;
+	tag[0] = p->eth.tags[0];
+	*(__be16 *)&tag[1] = p->eth.ethertype;
 	if (tags == sizeof(*tag))
 		return 0;
 	tag = ctx_at(ctx, off + 2 * ETH_ALEN, 2 * sizeof(*tag) + sizeof(eth->type));
 	if (!tag)
 		return REASON_NO_HEADROOM;
-	tag[1] = p->key.tags[1];
-	*(__be16 *)&tag[2] = p->key.ethertype;
+	tag[1] = p->eth.tags[1];
+	*(__be16 *)&tag[2] = p->eth.ethertype;
 	return 0;
 }
 

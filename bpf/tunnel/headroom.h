@@ -23,7 +23,7 @@ SUBPROGRAM int decap(CTX *ctx, struct pkt *p)
 		return REASON_NO_HEADROOM;
 	len = p->inner + p->tag_bytes;
 	/* The kernel keeps at least an IP header, so a short frame is padded to Ethernet's minimum. */
-	if (!is_ip(p) && p->frame_len < ETH_ZLEN) {
+	if (!leaves_as_ip(p) && p->frame_len < ETH_ZLEN) {
 		if (bpf_skb_change_tail(ctx, len + ETH_ZLEN, 0))
 			return REASON_NO_HEADROOM;
 		p->frame_len = ETH_ZLEN;
@@ -77,7 +77,7 @@ static __always_inline int push_headroom(CTX *ctx, struct pkt *p, struct vport *
 	struct headroom r = {
 		.len = headroom_for(p, to, seg),
 		.l2 = sizeof(struct ethhdr) + tag_len(p),
-		.ip = is_ip(p),
+		.ip = leaves_as_ip(p),
 		.outer6 = to->outer_len == OUTER_LEN6,
 		.gre = seg->encap == ENCAP_NVGRE,
 	};

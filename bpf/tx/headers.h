@@ -78,18 +78,13 @@ static __always_inline void write_header6(struct ipv6hdr *ip, const struct addr 
 /* Addresses the frame to its sender. */
 static __always_inline void reply_macs(struct pkt *p, const __u8 *from)
 {
-	__u8 mac[ETH_ALEN];
-
-	copy16(mac, from, ETH_ALEN);
-	copy16(p->key.dmac, p->key.smac, ETH_ALEN);
-	copy16(p->key.smac, mac, ETH_ALEN);
+	copy16(p->eth.dmac, p->key.smac, ETH_ALEN);
+	copy16(p->eth.smac, from, ETH_ALEN);
 }
 
 /* Addresses the packet that was written in layout of another, len bytes, to the sender of that. */
 static __always_inline int reply_to_sender(CTX *ctx, struct pkt *p, __u32 len, __u8 tos, bool df)
 {
-	if (p->routed)
-		copy16(key_macs(&p->key), p->was, 2 * ETH_ALEN);
 	reply_macs(p, p->key.dmac);
 	p->frame_len = len;
 	p->headers = len;

@@ -3,7 +3,7 @@
  * modify: changes the frame as decided: MAC addresses, TTL, ECN, and the MSS of a SYN.
  *
  * in:    p, the decision
- * out:   the frame; p->key's MAC addresses, p->tos, p->ttl
+ * out:   the frame, p->eth, p->tos, p->ttl
  * maps:  none
  * stops: NO_HEADROOM, ECN_MARKED
  */
@@ -88,7 +88,7 @@ static __always_inline int lower_ttl(CTX *ctx, struct pkt *p)
 	return 0;
 }
 
-/* Routing: decrements the TTL and sets new MAC addresses, in the key until headers are written. */
+/* Routing: decrements the TTL and sets new MAC addresses. */
 static __always_inline int rewrite_routed(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	int why;
@@ -98,10 +98,8 @@ static __always_inline int rewrite_routed(CTX *ctx, struct pkt *p, const struct 
 	why = lower_ttl(ctx, p);
 	if (why)
 		return why;
-	copy16(p->was, key_macs(&p->key), 2 * ETH_ALEN);
-	p->routed = true;
-	copy16(p->key.dmac, d->dmac, ETH_ALEN);
-	copy16(p->key.smac, d->smac, ETH_ALEN);
+	copy16(p->eth.dmac, d->dmac, ETH_ALEN);
+	copy16(p->eth.smac, d->smac, ETH_ALEN);
 	return 0;
 }
 

@@ -57,7 +57,7 @@ static __always_inline int make_nd(CTX *ctx, struct pkt *p, __be32 flags, const 
 	copy(nd->mac, mac, ETH_ALEN);
 	sum = sum_pseudo6(from, to, sizeof(*nd), IPPROTO_ICMPV6, 0);
 	nd->icmp.check = fold(bpf_csum_diff(NULL, 0, (void *)nd, sizeof(*nd), sum));
-	p->key.ethertype = bpf_htons(ETH_P_IPV6);
+	p->eth.ethertype = bpf_htons(ETH_P_IPV6);
 	p->frame_len = len;
 	p->headers = len;
 	return 0;
@@ -163,9 +163,9 @@ static __always_inline int make_arp_request(CTX *ctx, struct pkt *p, const struc
 	arp->op = bpf_htons(ARP_REQUEST);
 	copy(arp->sender_mac, seg->gateway_mac, ETH_ALEN);
 	copy(arp->sender, &seg->gateway4.w[3], 4);
-	copy(arp->target, &p->key.daddr.w[3], 4);
-	__builtin_memset(p->key.dmac, 0xff, ETH_ALEN);
-	p->key.ethertype = bpf_htons(ETH_P_ARP);
+	copy(arp->target, &p->nexthop.w[3], 4);
+	__builtin_memset(p->eth.dmac, 0xff, ETH_ALEN);
+	p->eth.ethertype = bpf_htons(ETH_P_ARP);
 	p->frame_len = len;
 	p->headers = sizeof(struct ethhdr);
 	return 0;
@@ -175,23 +175,23 @@ static __always_inline int make_arp_request(CTX *ctx, struct pkt *p, const struc
 static __always_inline int make_nd_solicitation(CTX *ctx, struct pkt *p, const struct segment *seg)
 {
 	struct addr to = { .w = { bpf_htonl(0xff020000), 0, bpf_htonl(1) } };
-	struct addr target = p->key.daddr, from = seg->gateway6;
+	struct addr target = p->nexthop, from = seg->gateway6;
 
 	to.w[3] = target.w[3] | bpf_htonl(0xff000000);
-	*(__u16 *)p->key.dmac = bpf_htons(0x3333);
-	copy16(p->key.dmac + 2, &to.w[3], 4);
+	*(__u16 *)p->eth.dmac = bpf_htons(0x3333);
+	copy16(p->eth.dmac + 2, &to.w[3], 4);
 	return make_nd(ctx, p, 0, &from, &to, &target, seg->gateway_mac);
 }
 
-/* Replaces the packet by a request for the MAC address of the next hop, whose address is in the key. */
+/* Replaces the packet by a request for the MAC address of the next hop. */
 static __always_inline int resolve_neighbour(CTX *ctx, struct pkt *p, const struct segment *seg)
 {
-	bool v4 = addr_is_v4(&p->key.daddr);
+	bool v4 = addr_is_v4(&p->nexthop);
 	int why;
 
 	if (addr_is_zero(v4 ? &seg->gateway4 : &seg->gateway6))
 		return REASON_NO_NEIGHBOUR;
-	copy16(p->key.smac, seg->gateway_mac, ETH_ALEN);
+	copy16(p->eth.smac, seg->gateway_mac, ETH_ALEN);
 	p->tcp_flags = 0;
 	why = v4 ? make_arp_request(ctx, p, seg) : make_nd_solicitation(ctx, p, seg);
 	if (why)

@@ -44,7 +44,7 @@ static __always_inline int send_to_port(CTX *ctx, struct pkt *p, struct vport *t
 		return gro_send(ctx, p, id, to->segment);
 	if (to->vlan || tag_len(p))
 		why = retag(ctx, p, to->vlan);
-	p->verdict = deliver(to, is_ip(p));
+	p->verdict = deliver(to, leaves_as_ip(p));
 	return why;
 }
 
@@ -187,7 +187,7 @@ static __always_inline int forward(CTX *ctx, struct pkt *p, const struct decisio
 		why = rewrite_routed(ctx, p, d);
 	if (!why && translated)
 		why = rewrite_nat(ctx, p);
-	if (!why && p->routed && !p->inner)
+	if (!why && d->flags & FLOW_ROUTED && !p->inner)
 		why = write_macs(ctx, p);
 	if (why)
 		return why;

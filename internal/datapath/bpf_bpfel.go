@@ -299,13 +299,14 @@ type bpfFlow struct {
 type bpfFlowFlags uint8
 
 const (
-	bpfFlowFlagsFLOW_ROUTED  bpfFlowFlags = 1
-	bpfFlowFlagsFLOW_TAG     bpfFlowFlags = 2
-	bpfFlowFlagsFLOW_GATEWAY bpfFlowFlags = 4
-	bpfFlowFlagsFLOW_TRACKED bpfFlowFlags = 8
-	bpfFlowFlagsFLOW_SNAT    bpfFlowFlags = 16
-	bpfFlowFlagsFLOW_DNAT    bpfFlowFlags = 32
-	bpfFlowFlagsFLOW_EGRESS  bpfFlowFlags = 64
+	bpfFlowFlagsFLOW_ROUTED        bpfFlowFlags = 1
+	bpfFlowFlagsFLOW_TAG           bpfFlowFlags = 2
+	bpfFlowFlagsFLOW_GATEWAY       bpfFlowFlags = 4
+	bpfFlowFlagsFLOW_TRACKED       bpfFlowFlags = 8
+	bpfFlowFlagsFLOW_SNAT          bpfFlowFlags = 16
+	bpfFlowFlagsFLOW_DNAT          bpfFlowFlags = 32
+	bpfFlowFlagsFLOW_EGRESS        bpfFlowFlags = 64
+	bpfFlowFlagsFLOW_NEVER_CURRENT bpfFlowFlags = 128
 )
 
 type bpfFlowKey struct {
@@ -623,15 +624,21 @@ type bpfPkt struct {
 	Tail       bool
 	Untagged   bool
 	Polled     bool
-	Routed     bool
 	L4Parsed   bool
 	NoLearning bool
 	Steps      uint8
-	_          [2]byte
+	_          [3]byte
 	Verdict    int32
-	Was        [12]uint8
-	Decision   bpfDecision
-	_          [4]byte
+	Eth        struct {
+		_         structs.HostLayout
+		Dmac      [6]uint8
+		Smac      [6]uint8
+		Tags      [2]uint32
+		Ethertype uint16
+		_         [2]byte
+	}
+	Nexthop  bpfAddr
+	Decision bpfDecision
 }
 
 type bpfPoint uint8

@@ -123,6 +123,9 @@ func (d *Datapath) generations() (generations, error) {
 
 // isCurrent reports whether nothing has changed that a decision depends on, see bpf/cache/flow_cache.h.
 func (g generations) isCurrent(k *bpfFlowKey, decision *bpfDecision) bool {
+	if decision.Flags&bpfFlowFlagsFLOW_NEVER_CURRENT != 0 {
+		return false
+	}
 	seg, to := g.segments[uint32(decision.Segment)], g.segments[uint32(decision.ToSegment)]
 	now := seg.Generation + seg.Shards[macShard(k.Smac)]
 	if decision.Flags&bpfFlowFlagsFLOW_ROUTED == 0 {
