@@ -23,22 +23,31 @@ SUBPROGRAM int keep(CTX *ctx, struct pkt *p)
 	return 0;
 }
 
+/* Deletes what the packet created in the stateful stages: one of them refuses it. */
+SUBPROGRAM int admit_undo(struct pkt *p)
+{
+	if (!p || tracing)
+		return 0;
+	if (with_nat)
+		nat_undo(p);
+	if (with_firewall)
+		firewall_undo(p);
+	return 0;
+}
+
 /* The stateful stages: the firewall of the ingress port, NAT, the firewall of the egress port. */
 SUBPROGRAM int admit(CTX *ctx, struct pkt *p, bool fresh)
 {
 	int why = p ? firewall_from(ctx, p) : REASON_NO_POLICY;
-	bool translated;
 
 	if (why)
 		return why;
-	translated =
-		with_nat && p->decision.flags & FLOW_NAT && p->decision.action != ACTION_RESOLVE;
-	if (translated)
+	if (with_nat && p->decision.flags & FLOW_NAT && p->decision.action != ACTION_RESOLVE)
 		why = nat(ctx, p, fresh);
 	if (!why)
 		why = firewall_to(ctx, p);
-	if (why && translated)
-		nat_undo();
+	if (why)
+		admit_undo(p);
 	if (p->decision.flags & FLOW_TRACKED)
 		stamp(POINT_ADMITTED);
 	return why;
@@ -63,7 +72,7 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 	count(EVENT_HIT);
 	*d = f->decision;
 	if (with_nat && d->flags & FLOW_NAT)
-		load_translation(f);
+		p->translation = f->translation;
 	p->polled = p->inner && d->action == ACTION_PORT && in_burst(ctx, p, f);
 	p->in = d->in;
 	p->segment = d->segment;
@@ -75,21 +84,19 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 /* Conntrack and NAT see a packet whose decision is cached, and the flow takes over the result. */
 static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f)
 {
-	struct fw_scratch *h = fw_scratch();
 	int why;
 
-	if (!p || !f || !h)
+	if (!p || !f)
 		return REASON_NO_POLICY;
-	load_unreported(p, f);
-	h->unreported.packets -= packets_of(ctx, p); /* the hit has counted it */
-	h->unreported.bytes -= p->frame_len;
+	load_flow(p, f, packets_of(ctx, p), p->frame_len);
 	p->decision.slow = SLOW_FAST;
 	why = admit(ctx, p, false);
 	f->decision.slow = why ? SLOW_CONNECTION : p->decision.slow;
 	/* The next packet takes a decision and a session of its own. */
 	if (why == REASON_NO_NAT_SESSION)
 		f->decision.flags |= FLOW_NEVER_CURRENT;
-	f->next_seq = h->next_seq;
+	if (!why)
+		f->next_seq = p->next_seq;
 	return why;
 }
 

@@ -32,7 +32,6 @@ BYTE_ENUM action {
 	ACTION_PROXY_REPLY, /* reply to ARP, ND or echo in place of the destination */
 	ACTION_RESOLVE,	    /* replace the packet by a request for the next hop's MAC address */
 	ACTION_LOCAL,	    /* ARP, ND or echo reply for the edge itself: read, then dropped */
-	ACTION_TRANSLATE,   /* unknown until the destination is translated: never replayed */
 };
 
 /* State of a TCP flow between bursts, see tx/gro.h. */
@@ -77,8 +76,8 @@ struct counter {
 	__u64 bytes;
 };
 
-/* What NAT writes into a packet. */
-struct translation {
+/* Addresses and ports of a packet. */
+struct tuple {
 	struct addr src;
 	struct addr dst;
 	__be16 sport;
@@ -99,8 +98,8 @@ struct flow {
 	__u64 seen_ns;
 	__u64 packets;
 	__u64 bytes;
-	struct counter reported;	/* of those, what conntrack has counted */
-	struct translation translation; /* with FLOW_SNAT or FLOW_DNAT */
+	struct counter reported;  /* of those, what conntrack has counted */
+	struct tuple translation; /* with FLOW_SNAT or FLOW_DNAT */
 };
 
 /* An entry of the transit cache: two cache lines. */

@@ -96,7 +96,7 @@ struct egress_policy {
 /* The translation of a fragmented datagram. */
 struct fragment_translation {
 	__u64 passed_ns; /* time of the first fragment */
-	struct translation translation;
+	struct tuple translation;
 	struct addr via;
 	__u16 egress;
 	__u16 flags; /* FLOW_SNAT, FLOW_DNAT */

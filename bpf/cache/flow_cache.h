@@ -14,7 +14,6 @@
 #include "cache/reorder.h"
 #include "cache/generation.h"
 #include "core/hash.h"
-#include "firewall/scratch.h"
 
 /* Whether no generation of a routed decision has changed. from: that of the ingress segment. */
 static __always_inline bool route_is_current(const struct flow_key *key, const struct decision *d,
@@ -70,31 +69,26 @@ static __always_inline bool is_usable(const struct pkt *p, const struct flow *f)
 	return !(f->decision.flags & FLOW_ROUTED) || p->ttl > 1;
 }
 
-/* Loads for conntrack what the flow has counted since the last report. */
-static __always_inline void load_unreported(const struct pkt *p, struct flow *f)
+/* The outer UDP source port, 49152 to 65535, the same for all packets of a flow (RFC 7348 5). */
+static __always_inline __be16 entropy_of(const struct flow_key *k)
 {
-	struct fw_scratch *h = fw_scratch();
+	return bpf_htons(0xc000 | (hash_of(k) & 0x3fff));
+}
 
-	if (!h)
-		return;
-	h->unreported.packets = f ? f->packets - f->reported.packets : 0;
-	h->unreported.bytes = f ? f->bytes - f->reported.bytes : 0;
-	h->previous_nexthop = f && f->decision.flags & FLOW_EGRESS ? f->nexthop : 0;
-	h->flow_seq = h->next_seq = f ? f->next_seq : 0;
-	h->has_seq = f && p->key.proto == IPPROTO_TCP && f->decision.flags & FLOW_TRACKED;
+#ifndef XDP
+
+/* Loads for the stateful stages what the flow has counted since the last report, less this packet. */
+static __always_inline void load_flow(struct pkt *p, struct flow *f, __u32 packets, __u32 bytes)
+{
+	p->unreported.packets = f ? f->packets - f->reported.packets - packets : 0;
+	p->unreported.bytes = f ? f->bytes - f->reported.bytes - bytes : 0;
+	p->previous_gateway = f && f->decision.flags & FLOW_EGRESS ? f->nexthop : 0;
+	p->flow_seq = f ? f->next_seq : 0;
+	p->has_flow_seq = f && p->key.proto == IPPROTO_TCP && f->decision.flags & FLOW_TRACKED;
 	if (!f || tracing)
 		return;
 	f->reported.packets = f->packets;
 	f->reported.bytes = f->bytes;
-}
-
-/* Loads the flow's translation, for rewrite_nat(). */
-static __always_inline void load_translation(const struct flow *f)
-{
-	struct fw_scratch *h = fw_scratch();
-
-	if (h)
-		h->translation = f->translation;
 }
 
 /* A valid decision, or NULL. */
@@ -111,14 +105,8 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 		step(p, STAGE_CACHE, 1, 0);
 		return tracing ? NULL : f; /* a trace shows how the decision is taken */
 	}
-	load_unreported(p, f);
+	load_flow(p, f, 0, 0);
 	return NULL;
-}
-
-/* The outer UDP source port, 49152 to 65535, the same for all packets of a flow (RFC 7348 5). */
-static __always_inline __be16 entropy_of(const struct flow_key *k)
-{
-	return bpf_htons(0xc000 | (hash_of(k) & 0x3fff));
 }
 
 /* Inserts a decision. The counters of the flow's previous decision are kept. */
@@ -132,13 +120,12 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		.packets = packets_of(ctx, p),
 		.bytes = p->frame_len,
 	};
-	struct fw_scratch *h = fw_scratch();
 	struct flow *old;
 
-	if (h && d->flags & FLOW_EGRESS)
-		fresh.nexthop = h->nexthop;
-	if (h && d->flags & FLOW_NAT)
-		fresh.translation = h->translation;
+	if (d->flags & FLOW_EGRESS)
+		fresh.nexthop = p->gateway;
+	if (d->flags & FLOW_NAT)
+		fresh.translation = p->translation;
 	if (tracing || d->action == ACTION_RESOLVE) /* not decided yet */
 		return;
 	old = bpf_map_lookup_elem(&flows, &p->key);
@@ -152,10 +139,12 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		fresh.packets += old->packets;
 		fresh.bytes += old->bytes;
 	}
-	if (h && d->flags & FLOW_TRACKED && p->key.proto == IPPROTO_TCP)
-		fresh.next_seq = h->next_seq;
+	if (d->flags & FLOW_TRACKED && p->key.proto == IPPROTO_TCP)
+		fresh.next_seq = p->next_seq;
 	fresh.reported.packets = fresh.packets;
 	fresh.reported.bytes = fresh.bytes;
 	if (bpf_map_update_elem(&flows, &p->key, &fresh, BPF_ANY))
 		count(EVENT_FLOW_FULL);
 }
+
+#endif

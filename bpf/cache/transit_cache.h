@@ -51,8 +51,9 @@ static __always_inline __u32 addr_differ(const struct addr *a, const struct addr
  * Fields are read in the width in which they were written. A wider load would wait until the
  * stores before it have left the store buffer: about 10 ns in all.
  */
-static __always_inline bool key_equal(const struct flow_key *a, const struct flow_key *b)
+static __always_inline bool key_equal(const struct flow_key *a, const void *key)
 {
+	const struct flow_key *b = key;
 	const __u32 *x = key_macs(a), *y = key_macs(b);
 	__u32 differ = (x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]);
 
@@ -63,9 +64,12 @@ static __always_inline bool key_equal(const struct flow_key *a, const struct flo
 	return !(differ | (a->proto ^ b->proto) | (a->fragment ^ b->fragment));
 }
 
+/* Whether an entry's key is that of the packet. */
+typedef bool (*key_match)(const struct flow_key *, const void *packet);
+
 /* The flow's entry, or NULL. Slots are never freed, so nothing follows a free one. */
-static __always_inline struct transit_entry *transit_lookup(const struct transit_table *t,
-							    const struct flow_key *key, __u64 hash)
+static __always_inline struct transit_entry *
+transit_lookup(const struct transit_table *t, __u64 hash, key_match match, const void *packet)
 {
 	struct transit_entry *s;
 
@@ -73,7 +77,7 @@ static __always_inline struct transit_entry *transit_lookup(const struct transit
 		s = transit_slot(t, hash, i);
 		if (!s || !s->decision.out)
 			return NULL;
-		if (key_equal(&s->key, key))
+		if (match(&s->key, packet))
 			return s;
 	}
 	return NULL;
@@ -111,7 +115,7 @@ static __always_inline struct transit_entry *transit_find(struct pkt *p, __u64 h
 
 	if (!t)
 		return NULL;
-	s = transit_lookup(t, &p->key, hash);
+	s = transit_lookup(t, hash, key_equal, &p->key);
 	if (!s) {
 		count(EVENT_MISS);
 		return NULL;
@@ -186,7 +190,7 @@ static __always_inline struct transit_entry *transit_insert(struct pkt *p, __u64
 
 	if (!t)
 		return NULL;
-	s = transit_lookup(t, &p->key, hash);
+	s = transit_lookup(t, hash, key_equal, &p->key);
 	if (!s) {
 		s = transit_alloc(t, hash);
 		if (!s)

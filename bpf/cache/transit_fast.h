@@ -18,6 +18,7 @@
 
 /* The fields of a packet that are compared with a key. */
 struct simple_packet {
+	const struct pkt *p;
 	const __u32 *macs; /* inner, destination first */
 	const void *ip;
 	const __be32 *saddr;
@@ -143,9 +144,10 @@ static __always_inline bool fast_outer(CTX *ctx, struct pkt *p, struct simple_pa
 	return true;
 }
 
-static __always_inline bool fast_key_equal(const struct flow_key *k, const struct pkt *p,
-					   const struct simple_packet *f)
+static __always_inline bool fast_key_equal(const struct flow_key *k, const void *packet)
 {
+	const struct simple_packet *f = packet;
+	const struct pkt *p = f->p;
 	const __u32 *macs = key_macs(k);
 	__u32 differ = (macs[0] ^ f->macs[0]) | (macs[1] ^ f->macs[1]) | (macs[2] ^ f->macs[2]);
 
@@ -187,7 +189,7 @@ static __always_inline struct transit_entry *fast_find(CTX *ctx, struct pkt *p,
 						       const struct transit_table *t)
 {
 	struct transit_entry *s;
-	struct simple_packet f;
+	struct simple_packet f = { .p = p };
 	__u64 hash;
 
 	if (!fast_parse(ctx, p, &f))
@@ -196,14 +198,7 @@ static __always_inline struct transit_entry *fast_find(CTX *ctx, struct pkt *p,
 		hash = hash4(f.shape >> 16, *f.saddr, *f.daddr, f.ports);
 	else
 		hash = hash6(f.shape >> 16, f.saddr, f.daddr, f.ports);
-	for (__u32 i = 0; i < PROBES; i++) {
-		s = transit_slot(t, hash, i);
-		if (!s || !s->decision.out)
-			return NULL;
-		if (fast_key_equal(&s->key, p, &f))
-			break;
-		s = NULL;
-	}
+	s = transit_lookup(t, hash, fast_key_equal, &f);
 	if (!s || !is_valid(s) || age_of(s) >= EPOCHS)
 		return NULL;
 	p->in = s->decision.in;

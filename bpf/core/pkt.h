@@ -6,6 +6,7 @@
 #include "core/addr.h"
 #include "core/config.h"
 #include "core/ctx.h"
+#include "core/l4_info.h"
 #include "core/stamp.h"
 
 /* The Ethernet header of a frame, in the order of the wire but for the tags. */
@@ -41,18 +42,32 @@ struct pkt {
 	__u8 tos;	 /* inner DSCP and ECN */
 	__u8 ttl;	 /* inner TTL or hop limit */
 	__u8 outer_tos;
-	bool df;	  /* inner DF bit, or not IPv4 */
-	bool tail;	  /* a later fragment */
-	bool untagged;	  /* tags are removed */
-	bool polled;	  /* goes through GRO */
-	bool l4_parsed;	  /* the scratch's l4 is valid */
-	bool no_learning; /* from a remote whose hosts BGP advertises */
-	__u8 steps;	  /* of a trace */
-	__s32 verdict;	  /* return value of the program, if nothing stopped the packet */
-	struct frame_header
-		eth;	     /* as the packet leaves; parse() starts it with what was received */
-	struct addr nexthop; /* ACTION_RESOLVE: the address to resolve */
+	bool df;		/* inner DF bit, or not IPv4 */
+	bool tail;		/* a later fragment */
+	bool untagged;		/* tags are removed */
+	bool polled;		/* goes through GRO */
+	bool l4_parsed;		/* transport is valid */
+	bool no_learning;	/* from a remote whose hosts BGP advertises */
+	__u8 steps;		/* of a trace */
+	__s32 verdict;		/* return value of the program, if nothing stopped the packet */
+	__u16 egress;		/* nat/egress.h: policy or uplink that translates the source */
+	__u16 gateway;		/* nat/egress.h: next hop to the gateway; 0: this edge */
+	bool opened_connection; /* firewall/: at the ingress port, by this packet */
+	bool opened_session;	/* nat/: from outside, by this packet */
+	/* The rest is written before it is read. */
+	struct frame_header eth;  /* as it leaves; parse() starts with what was received */
+	struct addr nexthop;	  /* l3/route.h: with ACTION_RESOLVE, the address to resolve */
 	struct decision decision; /* a copy: the cache's entry may be replaced meanwhile */
+				  /* Of the stateful stages, which XDP leaves to tc: */
+#ifndef XDP
+	struct l4_info transport;  /* firewall/l4.h, with l4_parsed */
+	struct tuple translation;  /* nat/: addresses and ports after NAT, with FLOW_NAT */
+	struct counter unreported; /* flow_cache.h: what conntrack has not counted of the flow */
+	__u32 flow_seq;		   /* flow_cache.h: the flow's next_seq, with has_flow_seq */
+	__u32 next_seq;		   /* conntrack: TCP: end of the tracked packets of the direction */
+	__u16 previous_gateway;	   /* flow_cache.h: that of the flow's previous decision, or 0 */
+	bool has_flow_seq;	   /* flow_cache.h: conntrack follows the flow */
+#endif
 };
 
 /* A packet's start, where its checksum is computed. */
@@ -60,6 +75,10 @@ struct scratch {
 	__u8 bytes[1536];
 };
 
+/* tc and XDP have one each. */
+#ifdef XDP
+#define current transit_current
+#endif
 MAP(PERCPU_ARRAY, current, __u32, struct pkt, 1);
 MAP(PERCPU_ARRAY, scratch, __u32, struct scratch, 1);
 
@@ -172,12 +191,22 @@ static __always_inline struct pkt *packet(CTX *ctx)
 
 	if (!p)
 		return NULL;
-	__builtin_memset(
-		p, 0,
-		__builtin_offsetof(struct pkt, eth)); /* the rest is written before it is read */
+	__builtin_memset(p, 0, __builtin_offsetof(struct pkt, eth));
 	p->len = ctx_len(ctx);
 	p->now_ns = bpf_ktime_get_coarse_ns();
 	return p;
+}
+
+static __always_inline void counter_add(struct counter *c, __u64 packets, __u64 bytes)
+{
+	c->packets += packets;
+	c->bytes += bytes;
+}
+
+/* The counters of a vport; NULL: a trace counts nothing. */
+static __always_inline struct vport_counters *traffic_of(__u32 vport)
+{
+	return tracing ? NULL : bpf_map_lookup_elem(&traffic, &vport);
 }
 
 /* Drops the packet: counts it under the reason, and at its ingress vport if that is known. */
@@ -190,42 +219,28 @@ static __always_inline int drop(CTX *ctx, struct pkt *p, enum reason why)
 	step(p, STAGE_DROP, why, 0);
 	if (tracing)
 		return CTX_DROP;
-	if (c) {
-		c->packets += 1;
-		c->bytes += ctx_len(ctx);
-	}
-	if (p->in) {
-		t = bpf_map_lookup_elem(&traffic, &p->in);
-		if (t)
-			t->drops += 1;
-	}
+	if (c)
+		counter_add(c, 1, ctx_len(ctx));
+	t = p->in ? traffic_of(p->in) : NULL;
+	if (t)
+		t->drops += 1;
 	return CTX_DROP;
 }
 
 static __always_inline void count_rx(__u32 vport, __u32 packets, __u32 bytes)
 {
-	struct vport_counters *t;
+	struct vport_counters *t = traffic_of(vport);
 
-	if (tracing)
-		return;
-	t = bpf_map_lookup_elem(&traffic, &vport);
-	if (t) {
-		t->rx.packets += packets;
-		t->rx.bytes += bytes;
-	}
+	if (t)
+		counter_add(&t->rx, packets, bytes);
 }
 
 static __always_inline void count_tx(__u32 vport, __u32 packets, __u32 bytes)
 {
-	struct vport_counters *t;
+	struct vport_counters *t = traffic_of(vport);
 
-	if (tracing)
-		return;
-	t = bpf_map_lookup_elem(&traffic, &vport);
-	if (t) {
-		t->tx.packets += packets;
-		t->tx.bytes += bytes;
-	}
+	if (t)
+		counter_add(&t->tx, packets, bytes);
 }
 
 /* A large segment, to be cut into packets of gso_size. gso_segs is unset behind a tunnel. */

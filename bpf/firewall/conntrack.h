@@ -4,14 +4,14 @@
  * which the oldest is evicted when it is full. Established ones are in ct_established, from
  * which none is evicted.
  *
- * in:    the scratch's key, p->now_ns
+ * in:    a key, p->now_ns
  * out:   a connection
  * maps:  ct_established, ct_half_open, half_open_counts
  * stops: HALF_OPEN_LIMIT
  */
 #pragma once
 
-#include "firewall/scratch.h"
+#include "firewall/work.h"
 
 #define CT_BOTH(bit) ((bit) | (bit) << 1)
 
@@ -90,24 +90,23 @@ static __always_inline void ct_delete(const struct ct_key *key, const struct ct_
 }
 
 /* The packet's connection, or NULL. evictable: it is in ct_half_open. */
-static __always_inline struct ct_entry *ct_find(const struct pkt *p, const struct fw_scratch *h,
+static __always_inline struct ct_entry *ct_find(const struct pkt *p, const struct ct_key *key,
 						bool *evictable)
 {
-	struct ct_entry *c = bpf_map_lookup_elem(&ct_established, &h->key);
+	struct ct_entry *c = bpf_map_lookup_elem(&ct_established, key);
 
 	*evictable = !c;
 	if (!c)
-		c = bpf_map_lookup_elem(&ct_half_open, &h->key);
-	if (!c || !ct_expired(c, h->key.proto, p->now_ns, ct_timeouts))
+		c = bpf_map_lookup_elem(&ct_half_open, key);
+	if (!c || !ct_expired(c, key->proto, p->now_ns, ct_timeouts))
 		return c;
-	ct_delete(&h->key, c);
+	ct_delete(key, c);
 	return NULL;
 }
 
-/* Inserts h->new_ct. */
-static __always_inline int ct_create(const struct fw_scratch *h)
+static __always_inline int ct_insert(const struct ct_key *key, const struct ct_entry *c)
 {
-	__u32 vport = h->key.zone;
+	__u32 vport = key->zone;
 	struct half_open_count *waiting = bpf_map_lookup_elem(&half_open_counts, &vport);
 
 	if (!waiting)
@@ -115,7 +114,7 @@ static __always_inline int ct_create(const struct fw_scratch *h)
 	/* Garbage collection, which corrects the count, may run before this: it may be negative. */
 	if (half_open_limit && (__s32)waiting->count >= (__s32)half_open_limit)
 		return REASON_HALF_OPEN_LIMIT;
-	if (bpf_map_update_elem(&ct_half_open, &h->key, &h->new_ct, BPF_ANY))
+	if (bpf_map_update_elem(&ct_half_open, key, c, BPF_ANY))
 		return REASON_HALF_OPEN_LIMIT;
 	__sync_fetch_and_add(&waiting->count, 1);
 	count(EVENT_CONNTRACK_OPENED);
@@ -126,24 +125,23 @@ static __always_inline int ct_create(const struct fw_scratch *h)
  * Moves a connection into the table where it belongs. c is invalid afterwards. If there is no
  * room, an answered one stays in ct_half_open and works on.
  */
-static __always_inline void ct_migrate(struct fw_scratch *h, const struct ct_entry *c,
-				       bool evictable)
+static __always_inline void ct_migrate(struct ct_work *w, const struct ct_entry *c, bool evictable)
 {
-	bool stays = ct_is_answered(c, h->key.proto) && !ct_is_closed(c, h->key.proto);
+	bool stays = ct_is_answered(c, w->key.proto) && !ct_is_closed(c, w->key.proto);
 
 	if (tracing || stays != evictable)
 		return;
-	h->new_ct = *c;
+	w->entry = *c;
 	if (!stays) {
-		if (bpf_map_update_elem(&ct_half_open, &h->key, &h->new_ct, BPF_ANY) == 0)
-			bpf_map_delete_elem(&ct_established, &h->key);
+		if (bpf_map_update_elem(&ct_half_open, &w->key, &w->entry, BPF_ANY) == 0)
+			bpf_map_delete_elem(&ct_established, &w->key);
 		return;
 	}
-	if (bpf_map_update_elem(&ct_established, &h->key, &h->new_ct, BPF_ANY)) {
+	if (bpf_map_update_elem(&ct_established, &w->key, &w->entry, BPF_ANY)) {
 		count(EVENT_CONNTRACK_FULL);
 		return;
 	}
-	if (bpf_map_delete_elem(&ct_half_open, &h->key) == 0)
-		half_open_add(h->key.zone, -1);
+	if (bpf_map_delete_elem(&ct_half_open, &w->key) == 0)
+		half_open_add(w->key.zone, -1);
 	count(EVENT_CONNTRACK_ANSWERED);
 }

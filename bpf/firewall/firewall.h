@@ -4,8 +4,8 @@
  * first packet of a connection is evaluated by the rules, and again when the policy has
  * changed. Between two ports of an edge both firewalls are asked.
  *
- * in:    the scratch's l4 and counters, p->in, p->segment, p->decision
- * out:   connections; p->decision.slow
+ * in:    p->transport, p->translation, p->unreported, p->in, p->segment, p->decision
+ * out:   connections; p->next_seq, p->opened_connection, p->decision.slow
  * maps:  ct_established, ct_half_open, half_open_counts, fragments, rules, policy, logs
  * stops: DENIED, REJECTED, NO_POLICY, OUT_OF_STATE, UNRELATED, FRAGMENT_NO_FIRST, and those of
  *        l4.h, conntrack.h and tcp_state.h
@@ -15,24 +15,37 @@
 #include "firewall/conntrack.h"
 #include "firewall/rule_query.h"
 
-/* Creates a connection. */
-static __always_inline int ct_open(CTX *ctx, struct pkt *p, struct fw_scratch *h, bool out)
+/* What the firewall sees: as received from a port, or as sent to one, after NAT. */
+static __always_inline const struct tuple *tuple_at(const struct pkt *p, bool out)
 {
-	struct ct_entry *c = &h->new_ct;
+	return !out && with_nat && p->decision.flags & FLOW_NAT ? &p->translation :
+								  &p->transport.tuple;
+}
+
+/* Creates a connection. */
+static __always_inline int ct_open(CTX *ctx, struct pkt *p, struct ct_work *w, bool out)
+{
+	struct ct_entry *c = &w->entry;
+	int why;
 
 	__builtin_memset(c, 0, sizeof(*c));
 	c->seen_ns = c->born_ns = p->now_ns;
 	c->counters[0].packets = packets_of(ctx, p);
 	c->counters[0].bytes = p->frame_len;
-	c->rule = h->match.rule;
-	c->policy = h->match.policy;
+	c->rule = w->match.rule;
+	c->policy = w->match.policy;
 	c->bits = out ? CT_OUT : 0;
-	c->peer_vport = out ? h->query.dst_vport : h->query.src_vport;
-	c->peer_segment = out ? h->query.dst_segment : h->query.src_segment;
-	copy16(c->smac, h->query.smac, ETH_ALEN);
-	copy16(c->dmac, h->query.dmac, ETH_ALEN);
-	ct_init(p, h, c);
-	return tracing ? 0 : ct_create(h);
+	c->peer_vport = out ? w->query.dst_vport : w->query.src_vport;
+	c->peer_segment = out ? w->query.dst_segment : w->query.src_segment;
+	copy16(c->smac, w->query.smac, ETH_ALEN);
+	copy16(c->dmac, w->query.dmac, ETH_ALEN);
+	ct_init(p, c);
+	if (tracing)
+		return 0;
+	why = ct_insert(&w->key, c);
+	if (!why && out)
+		p->opened_connection = true;
+	return why;
 }
 
 /* Whether a packet may open a connection at all, whatever the rules say. */
@@ -45,127 +58,127 @@ static __always_inline int may_open(const struct l4_info *t)
 	return strict ? REASON_OUT_OF_STATE : 0;
 }
 
-static __always_inline int ct_admit(CTX *ctx, struct pkt *p, struct fw_scratch *h, __u32 vport,
+static __always_inline int ct_admit(CTX *ctx, struct pkt *p, struct ct_work *w, __u32 vport,
 				    bool out)
 {
-	const struct l4_info *t = &h->l4;
+	const struct l4_info *t = &p->transport;
 	__u32 packets = packets_of(ctx, p);
 	int why = may_open(t);
 
 	if (why)
 		return why;
-	make_query(p, h, vport, out);
-	why = evaluate_rules(p, h, packets, p->frame_len);
-	count_rule(p, h->match.rule, 1, packets, p->frame_len);
+	make_query(p, tuple_at(p, out), &w->query, vport, out);
+	why = evaluate_rules(p, w, packets, p->frame_len);
+	count_rule(p, w->match.rule, 1, packets, p->frame_len);
 	if (why)
 		return why;
 	if (t->proto == IPPROTO_TCP && t->flags & TCP_RST) {
-		h->next_seq = t->end;
+		p->next_seq = t->end;
 		set_slow(p, SLOW_CONNECTION);
 		return 0;
 	}
-	return ct_open(ctx, p, h, out);
+	return ct_open(ctx, p, w, out);
 }
 
 /* Evaluates a known connection under a new policy, and deletes it if that denies it. */
-static __always_inline int reevaluate(struct pkt *p, struct fw_scratch *h, struct ct_entry *c)
+static __always_inline int reevaluate(struct pkt *p, struct ct_work *w, struct ct_entry *c)
 {
 	int why;
 
-	rebuild_query(h, c);
-	why = evaluate_rules(p, h, 0, 0);
+	rebuild_query(&w->query, &w->key, c);
+	why = evaluate_rules(p, w, 0, 0);
 	if (tracing || why == REASON_NO_POLICY)
 		return why;
 	count(EVENT_CONNTRACK_REEVALUATED);
 	if (why) {
-		count_rule(p, h->match.rule, 0, 1, p->frame_len);
-		ct_delete(&h->key, c);
+		count_rule(p, w->match.rule, 0, 1, p->frame_len);
+		ct_delete(&w->key, c);
 		count(EVENT_CONNTRACK_REVOKED);
 		return why;
 	}
-	c->rule = h->match.rule;
-	c->policy = h->match.policy;
+	c->rule = w->match.rule;
+	c->policy = w->match.policy;
 	return 0;
 }
 
 /* A packet of a known connection. */
-static __always_inline int ct_track(CTX *ctx, struct pkt *p, struct fw_scratch *h,
-				    struct ct_entry *c, bool out, bool evictable)
+static __always_inline int ct_track(CTX *ctx, struct pkt *p, struct ct_work *w, struct ct_entry *c,
+				    bool out, bool evictable)
 {
 	__u32 dir = out != !!(c->bits & CT_OUT);
 	int why;
 
 	if (c->policy != policy_number()) {
-		why = reevaluate(p, h, c);
+		why = reevaluate(p, w, c);
 		if (why)
 			return why;
 	} else {
 		step(p, STAGE_FIREWALL, c->rule | (__u32)out << 31, 1 << 8 | VERDICT_ALLOW);
 	}
-	why = update_state(p, h, c, dir);
+	why = update_state(p, c, dir);
 	if (why)
 		return why;
-	account(ctx, p, h, c, dir);
-	ct_migrate(h, c, evictable);
+	account(ctx, p, c, dir);
+	ct_migrate(w, c, evictable);
 	return 0;
 }
 
 /* Later fragments pass if the first one has. */
-static __always_inline int follow_fragment(const struct pkt *p, struct fw_scratch *h, __u32 vport,
+static __always_inline int follow_fragment(const struct pkt *p, struct ct_work *w, __u32 vport,
 					   bool out)
 {
 	__u64 *passed;
 
-	make_fragment_key(p, h, vport, out);
-	passed = bpf_map_lookup_elem(&fragments, &h->fragment);
+	make_fragment_key(&w->fragment, p, vport, out);
+	passed = bpf_map_lookup_elem(&fragments, &w->fragment);
 	return passed && ns_since(*passed, p->now_ns) < FRAGMENT_NS ? 0 : REASON_FRAGMENT_NO_FIRST;
 }
 
-static __always_inline void note_first_fragment(struct pkt *p, struct fw_scratch *h, __u32 vport,
+static __always_inline void note_first_fragment(struct pkt *p, struct ct_work *w, __u32 vport,
 						bool out)
 {
 	if (tracing)
 		return;
-	make_fragment_key(p, h, vport, out);
-	bpf_map_update_elem(&fragments, &h->fragment, &p->now_ns, BPF_ANY);
+	make_fragment_key(&w->fragment, p, vport, out);
+	bpf_map_update_elem(&fragments, &w->fragment, &p->now_ns, BPF_ANY);
 }
 
-static __always_inline int firewall_ct(CTX *ctx, struct pkt *p, struct fw_scratch *h, __u32 vport,
+static __always_inline int firewall_ct(CTX *ctx, struct pkt *p, struct ct_work *w, __u32 vport,
 				       bool out)
 {
-	const struct l4_info *t = &h->l4;
+	const struct l4_info *t = &p->transport;
 	bool evictable;
 	struct ct_entry *c;
 
-	make_ct_key(h, vport, out);
-	c = ct_find(p, h, &evictable);
+	make_ct_key(&w->key, t, tuple_at(p, out), vport, out);
+	c = ct_find(p, &w->key, &evictable);
 	if (t->kind == L4_ICMP_ERROR)
 		return c ? 0 : REASON_UNRELATED;
 	if (t->proto == IPPROTO_TCP && !tcp_flags_fit(t->flags))
 		return REASON_TCP_FLAGS;
 	if (c && !(t->proto == IPPROTO_TCP && tcp_is_anew(t, c)))
-		return ct_track(ctx, p, h, c, out, evictable);
+		return ct_track(ctx, p, w, c, out, evictable);
 	if (c)
-		ct_delete(&h->key, c);
-	return ct_admit(ctx, p, h, vport, out);
+		ct_delete(&w->key, c);
+	return ct_admit(ctx, p, w, vport, out);
 }
 
 /* The firewall of one port. Returns a drop reason, or 0: the packet passes. */
 SUBPROGRAM int firewall(CTX *ctx, struct pkt *p, __u32 vport, __u32 direction)
 {
 	bool out = direction == DIRECTION_OUT;
-	struct fw_scratch *h = fw_scratch();
+	struct ct_work *w = ct_work();
 	int why;
 
-	if (!p || !h)
+	if (!p || !w)
 		return REASON_NO_POLICY;
-	if (h->l4.uncached)
+	if (p->transport.uncached)
 		set_slow(p, p->key.fragment ? SLOW_FRAGMENT : SLOW_DEEP_PARSE);
-	if (h->l4.kind == L4_LATER_FRAGMENT)
-		return follow_fragment(p, h, vport, out);
-	why = firewall_ct(ctx, p, h, vport, out);
-	if (!why && h->l4.kind == L4_FIRST_FRAGMENT)
-		note_first_fragment(p, h, vport, out);
+	if (p->transport.kind == L4_LATER_FRAGMENT)
+		return follow_fragment(p, w, vport, out);
+	why = firewall_ct(ctx, p, w, vport, out);
+	if (!why && p->transport.kind == L4_FIRST_FRAGMENT)
+		note_first_fragment(p, w, vport, out);
 	return why;
 }
 
@@ -196,6 +209,20 @@ static __always_inline int firewall_to(CTX *ctx, struct pkt *p)
 	const struct decision *d = &p->decision;
 
 	return firewall_at(ctx, p, d->action == ACTION_PORT ? as_port(d->out) : 0, DIRECTION_IN);
+}
+
+/* Deletes the connection that the packet opened at its ingress port: a later stage refuses it. */
+static __always_inline void firewall_undo(struct pkt *p)
+{
+	struct ct_work *w = ct_work();
+	struct ct_entry *c;
+
+	if (!w || !p->opened_connection)
+		return;
+	make_ct_key(&w->key, &p->transport, &p->transport.tuple, p->in, true);
+	c = bpf_map_lookup_elem(&ct_half_open, &w->key);
+	if (c)
+		ct_delete(&w->key, c);
 }
 
 /* The firewall of a port that gets a copy of a flooded frame. */

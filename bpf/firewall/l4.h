@@ -5,7 +5,7 @@
  * ICMP error.
  *
  * in:    ctx, p as parsed, decapsulated or not
- * out:   the scratch's l4
+ * out:   p->transport
  * maps:  none
  * stops: IPV6_EXT_HEADERS, MALFORMED_L4, FRAGMENT_TINY, UNRELATED
  */
@@ -18,10 +18,10 @@
 static __always_inline int read_embedded_ports(struct l4_info *t, const struct icmphdr *head)
 {
 	if (t->proto == IPPROTO_TCP || t->proto == IPPROTO_UDP || t->proto == IPPROTO_SCTP) {
-		t->sport = *(__be16 *)((void *)head + 2);
-		t->dport = *(__be16 *)head;
+		t->tuple.sport = *(__be16 *)((void *)head + 2);
+		t->tuple.dport = *(__be16 *)head;
 	} else if (t->proto == IPPROTO_ICMP || t->proto == IPPROTO_ICMPV6) {
-		t->sport = t->dport = *(__be16 *)&head->rest;
+		t->tuple.sport = t->tuple.dport = *(__be16 *)&head->rest;
 		/* Reversed: if a request is embedded, its sender receives the error. */
 		if (head->type == ICMP_ECHO || head->type == ICMPV6_ECHO)
 			t->echo_dir = 2;
@@ -53,12 +53,12 @@ static __always_inline int read_icmp_error(CTX *ctx, struct pkt *p, struct l4_in
 	c->offset = q.tail;
 	if (is_v6(p) && walk_ipv6(ctx, c))
 		return REASON_UNRELATED;
-	t->src = q.dst;
-	t->dst = q.src;
+	t->tuple.src = q.dst;
+	t->tuple.dst = q.src;
 	t->proto = c->proto;
 	t->embedded_l4 = c->off - p->l3;
-	if (c->offset || !addr_equal(&t->dst, &p->key.daddr) || c->off + sizeof(head) > c->end ||
-	    ctx_load(ctx, c->off, &head, sizeof(head)))
+	if (c->offset || !addr_equal(&t->tuple.dst, &p->key.daddr) ||
+	    c->off + sizeof(head) > c->end || ctx_load(ctx, c->off, &head, sizeof(head)))
 		return REASON_UNRELATED;
 	return read_embedded_ports(t, &head);
 }
@@ -75,13 +75,13 @@ static __always_inline int read_icmp(CTX *ctx, struct pkt *p, struct l4_info *t,
 	t->icmp = icmp.type << 8 | icmp.code;
 	if (v6 ? icmp.type < 128 : is_error4(icmp.type))
 		return read_icmp_error(ctx, p, t, c);
-	t->sport = t->dport = bpf_htons(t->icmp);
+	t->tuple.sport = t->tuple.dport = bpf_htons(t->icmp);
 	if (icmp.type == (v6 ? ICMPV6_ECHO : ICMP_ECHO))
 		t->echo_dir = 1;
 	else if (icmp.type == (v6 ? ICMPV6_ECHO_REPLY : ICMP_ECHO_REPLY))
 		t->echo_dir = 2;
 	if (t->echo_dir)
-		t->sport = t->dport = *(__be16 *)&icmp.rest;
+		t->tuple.sport = t->tuple.dport = *(__be16 *)&icmp.rest;
 	return 0;
 }
 
@@ -123,18 +123,17 @@ static __always_inline int read_fragment(CTX *ctx, struct pkt *p, struct l4_info
 
 SUBPROGRAM int parse_l4_full(CTX *ctx, struct pkt *p)
 {
-	struct fw_scratch *h = fw_scratch();
 	struct l4_info *t;
 	struct cursor c = {};
 	int why;
 
-	if (!p || !h)
+	if (!p)
 		return REASON_IPV6_EXT_HEADERS;
-	t = &h->l4;
+	t = &p->transport;
 	__builtin_memset(t, 0, sizeof(*t));
 	p->l4_parsed = true;
-	t->src = p->key.saddr;
-	t->dst = p->key.daddr;
+	t->tuple.src = p->key.saddr;
+	t->tuple.dst = p->key.daddr;
 	t->scale = NO_SCALE;
 	c.off = p->l3 + sizeof(struct ipv6hdr);
 	c.end = p->l3 - sizeof(struct ethhdr) + p->headers + p->payload;

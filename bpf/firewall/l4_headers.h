@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "firewall/scratch.h"
+#include "core/pkt.h"
 
 #define MAX_EXTENSIONS 6
 
@@ -126,8 +126,8 @@ static __always_inline int read_tcp(CTX *ctx, struct l4_info *t, const struct cu
 	len = tcp.doff * 4;
 	if (len < sizeof(tcp) || c->off + len > c->end)
 		return REASON_MALFORMED_L4;
-	t->sport = tcp.source;
-	t->dport = tcp.dest;
+	t->tuple.sport = tcp.source;
+	t->tuple.dport = tcp.dest;
 	t->flags = tcp.flags;
 	t->seq = bpf_ntohl(tcp.seq);
 	t->ack = bpf_ntohl(tcp.ack);
@@ -145,7 +145,7 @@ static __always_inline int read_ports(CTX *ctx, struct l4_info *t, const struct 
 
 	if (c->off + sizeof(l4) > c->end || ctx_load(ctx, c->off, &l4, sizeof(l4)))
 		return REASON_MALFORMED_L4;
-	t->sport = l4.source;
-	t->dport = l4.dest;
+	t->tuple.sport = l4.source;
+	t->tuple.dport = l4.dest;
 	return 0;
 }

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "core/token_bucket.h"
-#include "firewall/scratch.h"
+#include "core/pkt.h"
 
 /* A token bucket for each core. The next line tells how many were lost. */
 static __always_inline struct log_bucket *may_log(__u64 now)
@@ -25,14 +25,14 @@ static __always_inline struct log_bucket *may_log(__u64 now)
 	return NULL;
 }
 
-SUBPROGRAM int write_log(struct pkt *p, __u32 rule, __u32 verdict, __u32 why)
+SUBPROGRAM int write_log(struct pkt *p, const struct rule_query *o, __u32 rule, __u32 verdict,
+			 __u32 why)
 {
 	__u64 now = bpf_ktime_get_ns();
-	struct fw_scratch *h = fw_scratch();
 	struct log_bucket *b;
 	struct log_line *l;
 
-	if (!p || !h || tracing)
+	if (!p || !o || tracing)
 		return 0;
 	b = may_log(now);
 	if (!b)
@@ -45,18 +45,18 @@ SUBPROGRAM int write_log(struct pkt *p, __u32 rule, __u32 verdict, __u32 why)
 	}
 	__builtin_memset(l, 0, sizeof(*l));
 	l->ns = now;
-	l->src = h->l4.src;
-	l->dst = h->l4.dst;
+	l->src = o->src;
+	l->dst = o->dst;
 	l->rule = rule;
 	l->reason = why;
 	l->lost = b->lost;
-	l->vport = h->query.vport;
-	l->sport = h->query.sport;
-	l->dport = h->query.dport;
+	l->vport = o->vport;
+	l->sport = o->sport;
+	l->dport = o->dport;
 	l->len = p->frame_len;
-	l->proto = h->l4.proto;
-	l->tcp_flags = h->l4.flags;
-	l->direction = h->query.direction;
+	l->proto = o->proto;
+	l->tcp_flags = p->transport.flags;
+	l->direction = o->direction;
 	l->verdict = verdict;
 	bpf_ringbuf_submit(l, 0);
 	b->lost = 0;

@@ -2,8 +2,8 @@
 /*
  * rule_query: asks the rules about a connection.
  *
- * in:    the scratch's l4, or a connection; the port
- * out:   the scratch's match; counters and log lines
+ * in:    p->transport and a tuple, or a connection; the port
+ * out:   a match; counters and log lines
  * maps:  vports, policy, rules, logs
  * stops: DENIED, REJECTED, NO_POLICY
  */
@@ -39,15 +39,14 @@ static __always_inline __u16 peer_of(const struct pkt *p, bool out)
 }
 
 /* The query for a packet that opens a connection. */
-static __always_inline void make_query(const struct pkt *p, struct fw_scratch *h, __u32 vport,
-				       bool out)
+static __always_inline void make_query(const struct pkt *p, const struct tuple *u,
+				       struct rule_query *o, __u32 vport, bool out)
 {
-	const struct l4_info *t = &h->l4;
-	struct rule_query *o = &h->query;
+	const struct l4_info *t = &p->transport;
 	__u16 peer = peer_of(p, out);
 
-	o->src = t->src;
-	o->dst = t->dst;
+	o->src = u->src;
+	o->dst = u->dst;
 	copy16(o->dmac, p->key.dmac, ETH_ALEN);
 	copy16(o->smac, p->key.smac, ETH_ALEN);
 	o->src_vport = out ? vport : peer;
@@ -55,20 +54,19 @@ static __always_inline void make_query(const struct pkt *p, struct fw_scratch *h
 	o->src_segment = p->segment;
 	o->dst_segment = p->decision.to_segment;
 	o->vport = vport;
-	o->sport = is_ported(t->proto) ? bpf_ntohs(t->sport) : 0;
-	o->dport = is_ported(t->proto) ? bpf_ntohs(t->dport) : t->icmp;
+	o->sport = is_ported(t->proto) ? bpf_ntohs(u->sport) : 0;
+	o->dport = is_ported(t->proto) ? bpf_ntohs(u->dport) : t->icmp;
 	o->proto = t->proto;
 	o->direction = out ? DIRECTION_OUT : DIRECTION_IN;
-	o->ported = has_ports(t->proto, &t->src);
+	o->ported = has_ports(t->proto, &u->src);
 }
 
 /* The query for a known connection, from what is stored of its first packet. */
-static __always_inline void rebuild_query(struct fw_scratch *h, const struct ct_entry *c)
+static __always_inline void rebuild_query(struct rule_query *o, const struct ct_key *k,
+					  const struct ct_entry *c)
 {
-	const struct ct_key *k = &h->key;
 	struct vport *port = vport_get(k->zone);
 	bool out = c->bits & CT_OUT;
-	struct rule_query *o = &h->query;
 	__u16 segment = port ? port->segment : 0;
 
 	o->src = out ? k->inside : k->outside;
@@ -89,25 +87,25 @@ static __always_inline void rebuild_query(struct fw_scratch *h, const struct ct_
 	o->ported = has_ports(k->proto, &k->inside);
 }
 
-/* Evaluates h->query, counts and logs. Returns a drop reason, or 0. */
-static __always_inline int evaluate_rules(struct pkt *p, struct fw_scratch *h, __u64 packets,
+/* Evaluates w->query, counts and logs. Returns a drop reason, or 0. */
+static __always_inline int evaluate_rules(struct pkt *p, struct ct_work *w, __u64 packets,
 					  __u64 bytes)
 {
-	struct rule_match *j = &h->match;
+	struct rule_match *j = &w->match;
 	int why;
 
 	j->rule = 0;
-	why = classify(POLICY_FIREWALL, &h->query, j);
+	why = classify(POLICY_FIREWALL, &w->query, j);
 	if (why)
 		return why;
-	step(p, STAGE_FIREWALL, j->rule | (__u32)h->query.direction << 31, j->verdict);
+	step(p, STAGE_FIREWALL, j->rule | (__u32)w->query.direction << 31, j->verdict);
 	if (j->log_only) {
 		count_rule(p, j->log_only, 1, packets, bytes);
-		write_log(p, j->log_only, VERDICT_LOG_ONLY, 0);
+		write_log(p, &w->query, j->log_only, VERDICT_LOG_ONLY, 0);
 	}
 	if (j->verdict != VERDICT_ALLOW)
 		why = j->verdict == VERDICT_REJECT ? REASON_REJECTED : REASON_DENIED;
 	if (j->log)
-		write_log(p, j->rule, j->verdict, why);
+		write_log(p, &w->query, j->rule, j->verdict, why);
 	return why;
 }

@@ -5,8 +5,8 @@
  * exactly the next sequence number. All other segments pass, and the ends deal with them.
  * Data of an established connection does not come here.
  *
- * in:    h->l4, h->flow_seq, the connection, the direction: 0 is the originator's
- * out:   the connection's bits and sequence numbers
+ * in:    p->transport, p->flow_seq, the connection, the direction: 0 is the originator's
+ * out:   the connection's bits and sequence numbers, p->next_seq
  * maps:  none
  * stops: TCP_FLAGS, OUT_OF_WINDOW
  */
@@ -58,10 +58,9 @@ static __always_inline bool tcp_acks_syn(const struct l4_info *t, const struct c
  * The next sequence number of the direction. The flow cache knows it for segments that it has
  * forwarded; the connection's own number may be more than half the space behind.
  */
-static __always_inline __u32 tcp_next(const struct fw_scratch *h, const struct ct_entry *c,
-				      __u32 dir)
+static __always_inline __u32 tcp_next(const struct pkt *p, const struct ct_entry *c, __u32 dir)
 {
-	return h->has_seq ? h->flow_seq : c->next_seq[dir & 1];
+	return p->has_flow_seq ? p->flow_seq : c->next_seq[dir & 1];
 }
 
 static __always_inline bool is_near(__u32 diff, __u32 window)
@@ -73,25 +72,24 @@ static __always_inline bool is_near(__u32 diff, __u32 window)
  * Whether the segment is near the flow's number or the connection's. A direction may have two
  * flows, when a path failed or some packets have other headers; each is behind the other.
  */
-static __always_inline bool tcp_in_window(const struct fw_scratch *h, const struct ct_entry *c,
-					  __u32 dir)
+static __always_inline bool tcp_in_window(__u32 seq, const struct ct_entry *c, __u32 dir,
+					  __u32 next)
 {
-	__u32 seq = h->l4.seq, window = tcp_window(c, dir);
+	__u32 window = tcp_window(c, dir);
 
-	return is_near(seq - tcp_next(h, c, dir), window) ||
-	       is_near(seq - c->next_seq[dir & 1], window);
+	return is_near(seq - next, window) || is_near(seq - c->next_seq[dir & 1], window);
 }
 
-static __always_inline int tcp_reset(struct fw_scratch *h, struct ct_entry *c, __u32 dir)
+static __always_inline int tcp_reset(const struct l4_info *t, struct ct_entry *c, __u32 dir,
+				     __u32 next)
 {
-	const struct l4_info *t = &h->l4;
-	bool exact = t->seq == tcp_next(h, c, dir) || t->seq == c->next_seq[dir & 1];
+	bool exact = t->seq == next || t->seq == c->next_seq[dir & 1];
 
 	if (c->bits & CT_PICKED_UP && !(c->bits & CT_ACK << dir))
 		return 0;				 /* its numbers are unknown */
 	if (!(c->bits & (CT_SYN << dir | CT_PICKED_UP))) /* it refuses the SYN */
 		exact = tcp_acks_syn(t, c, dir);
-	else if (!tcp_in_window(h, c, dir))
+	else if (!tcp_in_window(t->seq, c, dir, next))
 		return strict ? REASON_OUT_OF_WINDOW : 0;
 	if (exact)
 		__sync_fetch_and_or(&c->bits, CT_RST);
@@ -99,9 +97,8 @@ static __always_inline int tcp_reset(struct fw_scratch *h, struct ct_entry *c, _
 }
 
 /* Returns whether the segment sets the first number of its direction. */
-static __always_inline bool tcp_syn(struct fw_scratch *h, struct ct_entry *c, __u32 dir)
+static __always_inline bool tcp_syn(const struct l4_info *t, struct ct_entry *c, __u32 dir)
 {
-	const struct l4_info *t = &h->l4;
 	enum ct_state state = tcp_state(c->bits);
 	bool acks = tcp_acks_syn(t, c, dir);
 
@@ -126,29 +123,28 @@ static __always_inline bool tcp_is_anew(const struct l4_info *t, const struct ct
 }
 
 /* Advances the direction's number to the end of the segment, which is within the window. */
-static __always_inline void tcp_advance(struct fw_scratch *h, struct ct_entry *c, __u32 dir)
+static __always_inline void tcp_advance(__u32 end, struct ct_entry *c, __u32 dir, __u32 next)
 {
-	__u32 next = tcp_next(h, c, dir), *kept = &c->next_seq[dir & 1];
+	__u32 *kept = &c->next_seq[dir & 1];
 
 	if (is_near(next - *kept, tcp_window(c, dir)) && seq_diff(*kept, next) > 0)
 		next = *kept;
-	*kept = seq_diff(h->l4.end, next) > 0 ? h->l4.end : next;
+	*kept = seq_diff(end, next) > 0 ? end : next;
 }
 
 /* Data, an acknowledgement or a FIN. Returns whether it determines the direction's number. */
-static __always_inline bool tcp_data(struct fw_scratch *h, struct ct_entry *c, __u32 dir)
+static __always_inline bool tcp_data(const struct l4_info *t, struct ct_entry *c, __u32 dir,
+				     __u32 next)
 {
-	const struct l4_info *t = &h->l4;
 	__u32 bits = 0;
 
 	if (!(c->bits & CT_ACK << dir) && tcp_acks_syn(t, c, dir))
 		bits |= CT_ACK << dir;
 	if (c->bits & CT_PICKED_UP && !(c->bits & CT_ACK << dir)) {
-		c->next_seq[dir & 1] = t->seq; /* the first one seen */
-		h->has_seq = false;
+		c->next_seq[dir & 1] = next = t->seq; /* the first one seen */
 	}
 	/* A direction has no numbers before its SYN. */
-	if (!(c->bits & (CT_SYN << dir | CT_PICKED_UP)) || !tcp_in_window(h, c, dir)) {
+	if (!(c->bits & (CT_SYN << dir | CT_PICKED_UP)) || !tcp_in_window(t->seq, c, dir, next)) {
 		__sync_fetch_and_or(&c->bits, bits);
 		return false;
 	}
@@ -156,24 +152,26 @@ static __always_inline bool tcp_data(struct fw_scratch *h, struct ct_entry *c, _
 		bits |= CT_FIN << dir;
 	/* Until the SYN is acknowledged, the number is the one after it. */
 	if (c->bits & (CT_ACK << ((dir ^ 1) & 1) | CT_PICKED_UP))
-		tcp_advance(h, c, dir);
+		tcp_advance(t->end, c, dir, next);
 	__sync_fetch_and_or(&c->bits, bits);
 	return true;
 }
 
-static __always_inline int tcp_follow(struct fw_scratch *h, struct ct_entry *c, __u32 dir)
+static __always_inline int tcp_follow(struct pkt *p, struct ct_entry *c, __u32 dir)
 {
+	const struct l4_info *t = &p->transport;
+	__u32 next = tcp_next(p, c, dir);
 	bool known = false;
 	int why = 0;
 
-	h->next_seq = tcp_next(h, c, dir);
-	if (h->l4.flags & TCP_RST)
-		why = tcp_reset(h, c, dir);
-	else if (h->l4.flags & TCP_SYN)
-		known = tcp_syn(h, c, dir);
+	p->next_seq = next;
+	if (t->flags & TCP_RST)
+		why = tcp_reset(t, c, dir, next);
+	else if (t->flags & TCP_SYN)
+		known = tcp_syn(t, c, dir);
 	else
-		known = tcp_data(h, c, dir);
+		known = tcp_data(t, c, dir, next);
 	if (known)
-		h->next_seq = c->next_seq[dir & 1];
+		p->next_seq = c->next_seq[dir & 1];
 	return why;
 }

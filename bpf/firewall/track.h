@@ -2,8 +2,8 @@
 /*
  * track: what firewall and NAT have in common: keys, the state of a connection, and accounting.
  *
- * in:    the scratch's l4 and counters, p
- * out:   keys, connections, rule counters; p->decision.slow
+ * in:    p->transport, p->unreported
+ * out:   keys, connections, rule counters; p->next_seq, p->decision.slow
  * maps:  rules
  * stops: those of tcp_state.h
  */
@@ -41,25 +41,24 @@ static __always_inline bool is_ported(__u8 proto)
 	return proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_SCTP;
 }
 
-static __always_inline void make_ct_key(struct fw_scratch *h, __u32 zone, bool out)
+/* The key of a packet with these addresses and ports. */
+static __always_inline void make_ct_key(struct ct_key *k, const struct l4_info *t,
+					const struct tuple *u, __u32 zone, bool out)
 {
-	const struct l4_info *t = &h->l4;
-	struct ct_key *k = &h->key;
-
 	k->zone = zone;
 	k->proto = t->proto;
 	k->echo_dir = t->echo_dir ? 2 - (out == (t->echo_dir == 1)) : 0;
 	k->pad[0] = k->pad[1] = 0;
-	k->inside = out ? t->src : t->dst;
-	k->outside = out ? t->dst : t->src;
-	k->inside_port = out ? t->sport : t->dport;
-	k->outside_port = out ? t->dport : t->sport;
+	k->inside = out ? u->src : u->dst;
+	k->outside = out ? u->dst : u->src;
+	k->inside_port = out ? u->sport : u->dport;
+	k->outside_port = out ? u->dport : u->sport;
 }
 
 /* Initialises the state of a connection from its first packet. */
-static __always_inline void ct_init(struct pkt *p, struct fw_scratch *h, struct ct_entry *c)
+static __always_inline void ct_init(struct pkt *p, struct ct_entry *c)
 {
-	const struct l4_info *t = &h->l4;
+	const struct l4_info *t = &p->transport;
 
 	c->scale[0] = t->scale;
 	c->scale[1] = NO_SCALE;
@@ -69,16 +68,15 @@ static __always_inline void ct_init(struct pkt *p, struct fw_scratch *h, struct 
 	c->next_seq[0] = t->flags & TCP_SYN ? t->seq + 1 : t->end;
 	if (t->flags & TCP_FIN)
 		c->bits |= CT_FIN;
-	h->next_seq = c->next_seq[0];
+	p->next_seq = c->next_seq[0];
 	set_slow(p, SLOW_CONNECTION);
 }
 
 /* Counts the packet, and those of the flow that are not reported yet. */
-static __always_inline void account(CTX *ctx, struct pkt *p, const struct fw_scratch *h,
-				    struct ct_entry *c, __u32 dir)
+static __always_inline void account(CTX *ctx, const struct pkt *p, struct ct_entry *c, __u32 dir)
 {
-	__u64 packets = h->unreported.packets + packets_of(ctx, p);
-	__u64 bytes = h->unreported.bytes + p->frame_len;
+	__u64 packets = p->unreported.packets + packets_of(ctx, p);
+	__u64 bytes = p->unreported.bytes + p->frame_len;
 
 	if (tracing)
 		return;
@@ -89,15 +87,14 @@ static __always_inline void account(CTX *ctx, struct pkt *p, const struct fw_scr
 }
 
 /* Updates the connection's state. */
-static __always_inline int update_state(struct pkt *p, struct fw_scratch *h, struct ct_entry *c,
-					__u32 dir)
+static __always_inline int update_state(struct pkt *p, struct ct_entry *c, __u32 dir)
 {
 	enum ct_state state;
 	int why = 0;
 
-	if (h->l4.proto == IPPROTO_TCP) {
+	if (p->transport.proto == IPPROTO_TCP) {
 		if (!tracing)
-			why = tcp_follow(h, c, dir);
+			why = tcp_follow(p, c, dir);
 		state = tcp_state(c->bits);
 		if (state != CT_STATE_ESTABLISHED && state != CT_STATE_HALF_CLOSED)
 			set_slow(p, SLOW_CONNECTION);
@@ -107,13 +104,11 @@ static __always_inline int update_state(struct pkt *p, struct fw_scratch *h, str
 	return why;
 }
 
-static __always_inline void make_fragment_key(const struct pkt *p, struct fw_scratch *h, __u32 zone,
-					      bool out)
+static __always_inline void make_fragment_key(struct fragment_key *k, const struct pkt *p,
+					      __u32 zone, bool out)
 {
-	struct fragment_key *k = &h->fragment;
-
 	k->zone = zone;
-	k->id = h->l4.id;
+	k->id = p->transport.id;
 	k->saddr = p->key.saddr;
 	k->daddr = p->key.daddr;
 	k->proto = p->key.proto;

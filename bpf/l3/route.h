@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * route: routes a frame for a router's MAC address: longest prefix match, next hop by the
+ * route: routes a frame for a router's MAC address: DNAT, longest prefix match, next hop by the
  * flow's hash (ECMP), MAC address of the next hop (RFC 1812, RFC 8200).
  *
  * in:    p, the ingress segment
@@ -11,6 +11,9 @@
 #pragma once
 
 #include "nat/egress.h"
+#ifndef XDP
+#include "nat/destination.h"
+#endif
 
 /* An address of the edge itself. Only ping is answered. */
 static __always_inline int serve(struct pkt *p, struct decision *d)
@@ -134,9 +137,80 @@ static __always_inline int route_via(struct pkt *p, struct decision *d,
 	return resolve_nexthop(p, d, nexthop, to, addr);
 }
 
+#ifdef XDP
+
+static __always_inline int route_translated(CTX *ctx __attribute__((unused)),
+					    struct pkt *p __attribute__((unused)),
+					    struct router *router __attribute__((unused)),
+					    struct decision *d __attribute__((unused)),
+					    __u32 ingress __attribute__((unused)))
+{
+	return NOT_OURS; /* to tc */
+}
+
+#else
+
+/* To the remote that a session came from, in the segment of its policy. */
+static __always_inline int route_to_remote(struct pkt *p, struct decision *d, __u32 segment,
+					   const struct addr *remote)
+{
+	struct remote_key key = { .segment = segment, .addr = *remote };
+	struct segment *to = segment_get(segment);
+	__u32 *vport = bpf_map_lookup_elem(&remotes, &key);
+
+	d->to_segment = segment;
+	if (!to || !vport)
+		return REASON_NO_UNDERLAY_ROUTE;
+	d->generation += to->generation;
+	d->flags |= FLOW_ROUTED;
+	d->action = ACTION_TUNNEL;
+	d->out = *vport & ~REMOTE_NO_LEARNING;
+	copy16(d->smac, to->gateway_mac, ETH_ALEN);
+	copy16(d->dmac, to->gateway_mac, ETH_ALEN);
+	depends_on(d, to, d->dmac);
+	return p->ttl <= 1 ? REASON_TTL_EXCEEDED : 0;
+}
+
+/*
+ * DNAT, then the route to the translated destination. Without one, the packet is for the edge's
+ * own address. ingress: generation of the ingress segment.
+ */
+static __always_inline int route_translated(CTX *ctx, struct pkt *p, struct router *router,
+					    struct decision *d, __u32 ingress)
+{
+	__u32 untranslated = d->generation;
+	struct nat_work *w = nat_work();
+	struct segment *seg = segment_get(p->segment);
+	struct egress_policy *e;
+	struct nexthop *nexthop;
+	int why;
+
+	d->flags |= FLOW_DNAT;
+	d->generation = ingress + generation_to(router, d, &p->key.daddr);
+	/* Here, not in nat_destination(): the stacks of nested subprograms add up. */
+	why = p->l4_parsed ? 0 : parse_l4_full(ctx, p);
+	if (!why)
+		why = nat_destination(p);
+	if (why == REASON_NO_NAT_SESSION) {
+		d->flags &= ~FLOW_NAT;
+		d->generation = untranslated;
+		return serve(p, d) ? why : 0;
+	}
+	if (why || !w || !seg)
+		return why ? why : REASON_NOT_ROUTED;
+	e = addr_is_zero(&w->via) ? NULL : egress_get(w->via_policy);
+	if (e && e->segment)
+		return route_to_remote(p, d, e->segment, &w->via);
+	nexthop = find_nexthop(p, seg->router, &p->translation.dst, &why);
+	return nexthop ? route_via(p, d, nexthop, &p->translation.dst) : why;
+}
+
+#endif
+
 /* Routes to an address of the edge itself, which may need DNAT. */
-static __always_inline int route_local(struct pkt *p, struct segment *seg, struct decision *d,
-				       __u32 local)
+static __always_inline int route_local(CTX *ctx, struct pkt *p, struct segment *seg,
+				       struct router *router, struct decision *d, __u32 local,
+				       __u32 ingress)
 {
 	struct nexthop *nexthop;
 	int why = 0;
@@ -147,32 +221,30 @@ static __always_inline int route_local(struct pkt *p, struct segment *seg, struc
 		return serve(p, d);
 	if (!with_nat) /* left over from the previous configuration */
 		return REASON_NO_GATEWAY;
-	d->action = ACTION_TRANSLATE;
-	d->flags |= FLOW_DNAT;
-	if (seg->flags & SEGMENT_UPLINK)
-		return NAT_ELSEWHERE;
-	/* Hairpin: the reply has to come back here, or to the source's gateway. */
-	nexthop = egress_nexthop(p, d, local & ~(LOCAL_NAT | LOCAL_LEASED), &why);
-	if (!nexthop)
-		return why;
-	d->action = ACTION_PORT;
-	d->flags &= ~(FLOW_DNAT | FLOW_SNAT);
-	return route_via(p, d, nexthop, &p->key.daddr);
+	if (!(seg->flags & SEGMENT_UPLINK)) {
+		/* Hairpin: the reply has to come back here, or to the source's gateway. */
+		nexthop = egress_nexthop(p, d, local & ~(LOCAL_NAT | LOCAL_LEASED), &why);
+		if (nexthop)
+			return route_via(p, d, nexthop, &p->key.daddr);
+		if (why)
+			return why;
+	}
+	return route_translated(ctx, p, router, d, ingress);
 }
 
-static __always_inline int route(struct pkt *p, struct segment *seg, struct decision *d)
+static __always_inline int route(CTX *ctx, struct pkt *p, struct segment *seg, struct decision *d)
 {
-	__u32 id = seg->router, local;
+	__u32 id = seg->router, local, ingress = d->generation;
 	struct router *router = bpf_map_lookup_elem(&routers, &id);
 	struct nexthop *nexthop;
 	int why = 0;
 
 	if (!is_ip(p) || !router)
 		return REASON_NOT_ROUTED;
-	d->generation += generation_to(router, d, &p->key.daddr);
+	d->generation = ingress + generation_to(router, d, &p->key.daddr);
 	local = find_local_addr(p, seg, &p->key.daddr);
 	if (local)
-		return route_local(p, seg, d, local);
+		return route_local(ctx, p, seg, router, d, local, ingress);
 	if (is_to_group(p) || addr_is_link_local(&p->key.daddr))
 		return REASON_NOT_ROUTED;
 	nexthop = find_nexthop(p, id, &p->key.daddr, &why);

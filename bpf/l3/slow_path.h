@@ -55,7 +55,7 @@ static __always_inline int dispatch(CTX *ctx, struct pkt *p, struct segment *seg
 	if (is_arp_or_nd(p))
 		return neighbour(ctx, p, seg, in, d);
 	if (seg->router && mac_equal(p->key.dmac, seg->gateway_mac))
-		return route(p, seg, d);
+		return route(ctx, p, seg, d);
 	return seg->flags & SEGMENT_L3 ? REASON_NOT_ROUTED : bridge(p, seg, d);
 }
 

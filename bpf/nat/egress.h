@@ -5,7 +5,7 @@
  * that keeps its flows. This edge translates what arrives in a policy's own segment.
  *
  * in:    p, the segment of the route
- * out:   the scratch's egress and nexthop, d->flags (FLOW_SNAT, FLOW_EGRESS)
+ * out:   p->egress, p->gateway, d->flags (FLOW_SNAT, FLOW_EGRESS)
  * maps:  egress_policies, nexthops, nat_sessions, local_addrs, routers, policy
  * stops: NO_GATEWAY, NO_POLICY
  */
@@ -24,8 +24,6 @@ static __always_inline bool is_external(const struct nexthop *nexthop)
 
 #ifdef XDP
 
-#define NAT_ELSEWHERE NOT_OURS
-
 /* tc handles what may need translation. */
 static __always_inline struct nexthop *egress_nexthop(struct pkt *p __attribute__((unused)),
 						      struct decision *d __attribute__((unused)),
@@ -38,8 +36,7 @@ static __always_inline struct nexthop *egress_nexthop(struct pkt *p __attribute_
 #else
 
 #include "firewall/classify.h"
-
-#define NAT_ELSEWHERE 0 /* nat/nat.h continues */
+#include "nat/work.h"
 
 static __always_inline struct egress_policy *egress_get(__u32 id)
 {
@@ -47,10 +44,10 @@ static __always_inline struct egress_policy *egress_get(__u32 id)
 }
 
 /* The policy whose rules match the packet, 0: none. Returns a drop reason, or 0. */
-static __always_inline int match_policy(const struct pkt *p, struct fw_scratch *h,
+static __always_inline int match_policy(const struct pkt *p, struct nat_work *w,
 					const struct segment *seg, __u32 to, __u32 *policy)
 {
-	struct rule_query *o = &h->query;
+	struct rule_query *o = &w->query;
 	struct vport *in = vport_get(p->in);
 	int why;
 
@@ -65,17 +62,16 @@ static __always_inline int match_policy(const struct pkt *p, struct fw_scratch *
 	o->vport = EGRESS_QUERY_BASE + seg->router;
 	o->proto = p->key.proto;
 	o->direction = DIRECTION_OUT;
-	h->match.rule = 0;
-	why = classify(POLICY_EGRESS, o, &h->match);
-	*policy = h->match.verdict == VERDICT_ALLOW ? h->match.rule : 0;
+	w->match.rule = 0;
+	why = classify(POLICY_EGRESS, o, &w->match);
+	*policy = w->match.verdict == VERDICT_ALLOW ? w->match.rule : 0;
 	return why;
 }
 
 /* Whether this edge has a session of the packet's connection, with an address of its own. */
-static __always_inline bool has_local_session(const struct pkt *p, struct fw_scratch *h,
-					      __u32 router)
+static __always_inline bool has_local_session(const struct pkt *p, struct nat_work *w, __u32 router)
 {
-	struct ct_key *k = &h->key;
+	struct ct_key *k = &w->key;
 	struct local_key local = { .router = router };
 	struct nat_session *s;
 
@@ -105,18 +101,18 @@ static __always_inline bool keeps_flows(const struct egress_policy *e, __u16 hop
 }
 
 /* The next hop to the gateway of a source; 0: this edge. Returns a drop reason, or 0. */
-static __always_inline int find_gateway(const struct pkt *p, struct fw_scratch *h,
+static __always_inline int find_gateway(struct pkt *p, struct nat_work *w,
 					const struct egress_policy *e)
 {
 	__u16 nexthop = e->family[is_v6(p)].nexthops[bucket_of(&p->key.saddr)];
 
-	if (keeps_flows(e, h->previous_nexthop))
-		nexthop = h->previous_nexthop;
+	if (keeps_flows(e, p->previous_gateway))
+		nexthop = p->previous_gateway;
 	if (nexthop == NO_GATEWAY)
 		return REASON_NO_GATEWAY;
-	if (nexthop && has_local_session(p, h, e->router))
+	if (nexthop && has_local_session(p, w, e->router))
 		nexthop = 0;
-	h->nexthop = nexthop;
+	p->gateway = nexthop;
 	return 0;
 }
 
@@ -124,32 +120,32 @@ static __always_inline int find_gateway(const struct pkt *p, struct fw_scratch *
 SUBPROGRAM int egress_lookup(struct pkt *p, __u32 to_id)
 {
 	struct segment *seg = p ? segment_get(p->segment) : NULL, *to = segment_get(to_id);
-	struct fw_scratch *h = fw_scratch();
+	struct nat_work *w = nat_work();
 	struct router *router;
 	__u32 id, policy = 0;
 	struct egress_policy *e;
 	int why = 0;
 
-	if (!p || !seg || !h)
+	if (!p || !seg || !w)
 		return REASON_NO_POLICY;
-	h->egress = to_id && to ? to->egress : 0;
-	h->nexthop = 0;
+	p->egress = to_id && to ? to->egress : 0;
+	p->gateway = 0;
 	if (seg->flags & SEGMENT_UPLINK)
 		return 0;
 	if (seg->egress) {
-		h->egress = seg->egress;
+		p->egress = seg->egress;
 		return 0;
 	}
 	id = seg->router;
 	router = bpf_map_lookup_elem(&routers, &id);
 	if (router && router->flags & ROUTER_EGRESS)
-		why = match_policy(p, h, seg, to_id, &policy);
+		why = match_policy(p, w, seg, to_id, &policy);
 	e = egress_get(policy);
 	if (why || !e)
 		return why;
-	h->egress = policy;
-	why = find_gateway(p, h, e);
-	step(p, STAGE_EGRESS, policy, h->nexthop);
+	p->egress = policy;
+	why = find_gateway(p, w, e);
+	step(p, STAGE_EGRESS, policy, p->gateway);
 	return why;
 }
 
@@ -157,15 +153,12 @@ SUBPROGRAM int egress_lookup(struct pkt *p, __u32 to_id)
 static __always_inline struct nexthop *egress_nexthop(struct pkt *p, struct decision *d, __u32 to,
 						      int *why)
 {
-	struct fw_scratch *h = fw_scratch();
-	int stop = egress_lookup(p, to);
 	__u32 hop;
 
-	if (stop || !h) {
-		*why = stop ? stop : REASON_NO_GATEWAY;
+	*why = egress_lookup(p, to);
+	if (*why)
 		return NULL;
-	}
-	hop = h->nexthop;
+	hop = p->gateway;
 	if (!hop) {
 		d->flags |= FLOW_SNAT;
 		return NULL;

@@ -2,8 +2,8 @@
 /*
  * nat_fragments: later fragments have no ports: they get the translation of the first.
  *
- * in:    p, the scratch's l4
- * out:   the scratch's translation
+ * in:    p->transport
+ * out:   p->translation, the work's via
  * maps:  nat_fragments, nat_host_counts
  * stops: NAT_FRAGMENT
  */
@@ -12,32 +12,33 @@
 #include "nat/nat_track.h"
 
 /* Whether the source has no session of which this may be a fragment. */
-static __always_inline bool has_no_session(const struct pkt *p, struct fw_scratch *h)
+static __always_inline bool has_no_session(const struct pkt *p, struct nat_work *w)
 {
 	struct nat_host_key key = { .router = router_of(p), .addr = p->key.saddr };
 	struct nat_host_count *out = bpf_map_lookup_elem(&nat_host_counts, &key), *in;
 
 	key.router |= NAT_HOST_INBOUND;
 	in = bpf_map_lookup_elem(&nat_host_counts, &key);
-	h->key.inside = p->key.saddr;
-	return has_no_pool(h, egress_get(h->egress)) && !(out && out->count) && !(in && in->count);
+	w->key.inside = p->key.saddr;
+	return has_no_pool(&w->key, egress_get(p->egress)) && !(out && out->count) &&
+	       !(in && in->count);
 }
 
 /* Later fragments get the translation of the first; they are not queued for it. */
-static __always_inline int load_fragment(struct pkt *p, struct fw_scratch *h)
+static __always_inline int load_fragment(struct pkt *p, struct nat_work *w)
 {
 	struct fragment_translation *f;
 
-	make_fragment_key(p, h, router_of(p), false);
-	f = bpf_map_lookup_elem(&nat_fragments, &h->fragment);
+	make_fragment_key(&w->fragment, p, router_of(p), false);
+	f = bpf_map_lookup_elem(&nat_fragments, &w->fragment);
 	if (!f || ns_since(f->passed_ns, p->now_ns) >= FRAGMENT_NS) {
-		if (p->decision.flags & FLOW_DNAT || !has_no_session(p, h))
+		if (p->decision.flags & FLOW_DNAT || !has_no_session(p, w))
 			return REASON_NAT_FRAGMENT;
 		return pass_untranslated(p);
 	}
-	h->translation = f->translation;
-	h->via_remote = f->via;
-	h->via_policy = f->egress;
+	p->translation = f->translation;
+	w->via = f->via;
+	w->via_policy = f->egress;
 	p->decision.flags = (p->decision.flags & ~FLOW_NAT) | (f->flags & FLOW_NAT);
 	return 0;
 }
@@ -45,17 +46,17 @@ static __always_inline int load_fragment(struct pkt *p, struct fw_scratch *h)
 /* Stores the translation of a datagram's first fragment. Returns 0. */
 SUBPROGRAM int store_fragment(struct pkt *p)
 {
-	struct fw_scratch *h = fw_scratch();
+	struct nat_work *w = nat_work();
 	struct fragment_translation f = {};
 
-	if (!p || !h || tracing)
+	if (!p || !w || tracing)
 		return 0;
 	f.passed_ns = p->now_ns;
-	f.translation = h->translation;
-	f.via = h->via_remote;
-	f.egress = h->via_policy;
+	f.translation = p->translation;
+	f.via = w->via;
+	f.egress = w->via_policy;
 	f.flags = p->decision.flags & FLOW_NAT;
-	make_fragment_key(p, h, router_of(p), false);
-	bpf_map_update_elem(&nat_fragments, &h->fragment, &f, BPF_ANY);
+	make_fragment_key(&w->fragment, p, router_of(p), false);
+	bpf_map_update_elem(&nat_fragments, &w->fragment, &f, BPF_ANY);
 	return 0;
 }

@@ -2,8 +2,8 @@
 /*
  * nat_session: creates sessions.
  *
- * in:    the scratch's key and egress
- * out:   the scratch's session, in the table with its reverse key
+ * in:    p, the key, the policy or uplink
+ * out:   a session, in the table with its reverse key
  * maps:  nat_sessions, nat_reverse, nat_host_counts
  * stops: NAT_EXHAUSTED, NAT_FULL, and those of port_alloc.h
  */
@@ -31,75 +31,75 @@ static __always_inline bool nat_host_admit(const struct ct_key *k, __u32 flags, 
 	return true;
 }
 
-/* Inserts h->session, whose reverse key is inserted already; deletes that if the table is full. */
-static __always_inline int nat_session_insert(struct fw_scratch *h, const struct ct_key *key)
+/* Inserts w->session, whose reverse key is inserted already; deletes that if the table is full. */
+static __always_inline int nat_session_insert(struct nat_work *w, const struct ct_key *key)
 {
-	if (bpf_map_update_elem(&nat_sessions, key, &h->session, BPF_NOEXIST) == 0)
+	if (bpf_map_update_elem(&nat_sessions, key, &w->session, BPF_NOEXIST) == 0)
 		return 0;
-	make_reverse_key(&h->reverse_key, key, &h->session.addr, h->session.port);
-	bpf_map_delete_elem(&nat_reverse, &h->reverse_key);
+	make_reverse_key(&w->reverse_key, key, &w->session.addr, w->session.port);
+	bpf_map_delete_elem(&nat_reverse, &w->reverse_key);
 	return REASON_NAT_FULL;
 }
 
-/* Sets the key of the mapping of h->key's source. */
-static __always_inline void set_mapping_key(struct fw_scratch *h)
+/* Sets the key of the mapping of w->key's source. */
+static __always_inline void set_mapping_key(struct nat_work *w)
 {
-	h->mapping_key = h->key;
-	h->mapping_key.outside = (struct addr){};
-	h->mapping_key.outside_port = 0;
+	w->mapping_key = w->key;
+	w->mapping_key.outside = (struct addr){};
+	w->mapping_key.outside_port = 0;
 }
 
 /*
  * A port of the source's mapping, which all its connections share. A mapping is a session
  * without outside, which holds the port for all destinations.
  */
-static __always_inline int independent_port(struct pkt *p, struct fw_scratch *h)
+static __always_inline int independent_port(struct pkt *p, struct nat_work *w)
 {
-	struct ct_key *key = &h->mapping_key;
+	struct ct_key *key = &w->mapping_key;
 	struct nat_session *m;
 	long err;
 	int why;
 
-	set_mapping_key(h);
+	set_mapping_key(w);
 	m = bpf_map_lookup_elem(&nat_sessions, key);
 	if (m) {
 		m->ct.seen_ns = p->now_ns;
-		h->session.addr = m->addr;
-		h->session.port = m->port;
+		w->session.addr = m->addr;
+		w->session.port = m->port;
 	} else {
-		why = find_port(key, h->egress);
+		why = find_port(key, p->egress);
 		if (why)
 			return why;
-		h->session.flags = NAT_SESSION_MAPPING;
-		why = nat_session_insert(h, key);
+		w->session.flags = NAT_SESSION_MAPPING;
+		why = nat_session_insert(w, key);
 		if (why)
 			return why;
 	}
-	h->session.flags = NAT_SESSION_INDEPENDENT; /* the mapping has other flags */
-	set_origin(h, &h->key);
-	make_reverse_key(&h->reverse_key, &h->key, &h->session.addr, h->session.port);
-	err = bpf_map_update_elem(&nat_reverse, &h->reverse_key, &h->orig, BPF_NOEXIST);
+	w->session.flags = NAT_SESSION_INDEPENDENT; /* the mapping has other flags */
+	set_origin(w, &w->key);
+	make_reverse_key(&w->reverse_key, &w->key, &w->session.addr, w->session.port);
+	err = bpf_map_update_elem(&nat_reverse, &w->reverse_key, &w->orig, BPF_NOEXIST);
 	if (err)
 		return err == -EEXIST ? REASON_NAT_EXHAUSTED : REASON_NAT_FULL;
 	return 0;
 }
 
 /* The address and port of a new connection. */
-static __always_inline int allocate_port(struct pkt *p, struct fw_scratch *h,
+static __always_inline int allocate_port(struct pkt *p, struct nat_work *w,
 					 const struct egress_policy *e)
 {
 	if (tracing)
-		return dry_run(h, e);
-	if (e->flags & EGRESS_INDEPENDENT && has_port(&h->key) && h->key.proto != IPPROTO_SCTP)
-		return independent_port(p, h);
-	return find_port(&h->key, h->egress);
+		return dry_run(w, e);
+	if (e->flags & EGRESS_INDEPENDENT && has_port(&w->key) && w->key.proto != IPPROTO_SCTP)
+		return independent_port(p, w);
+	return find_port(&w->key, p->egress);
 }
 
-/* Initialises h->session. out: opened from inside. */
-static __always_inline void nat_session_init(CTX *ctx, struct pkt *p, struct fw_scratch *h,
-					     bool out)
+/* Initialises w->session. out: opened from inside. */
+static __always_inline void nat_session_init(CTX *ctx, struct pkt *p, struct nat_work *w,
+					     __u16 egress, bool out)
 {
-	struct nat_session *b = &h->session;
+	struct nat_session *b = &w->session;
 	struct ct_entry *c = &b->ct;
 
 	__builtin_memset(b, 0, sizeof(*b));
@@ -107,7 +107,7 @@ static __always_inline void nat_session_init(CTX *ctx, struct pkt *p, struct fw_
 	c->counters[0].packets = packets_of(ctx, p);
 	c->counters[0].bytes = p->frame_len;
 	c->bits = out ? CT_OUT : 0;
-	ct_init(p, h, c);
-	b->egress = h->egress;
+	ct_init(p, c);
+	b->egress = egress;
 	b->flags = out ? 0 : NAT_SESSION_FORWARDED;
 }

@@ -2,7 +2,7 @@
 /*
  * nat_track: the session of a packet, and its state.
  *
- * in:    the scratch's l4 and key
+ * in:    p->transport, the key of a session
  * out:   a session; its connection state
  * maps:  nat_sessions, segments
  * stops: TCP_FLAGS, UNRELATED, OUT_OF_STATE, NAT_UNSUPPORTED, NO_TRANSLATION
@@ -60,14 +60,14 @@ static __always_inline int may_create_session(const struct l4_info *t)
 /* Updates the connection state of the packet's session. */
 SUBPROGRAM int track_session(CTX *ctx, struct pkt *p, struct nat_session *s, bool out)
 {
-	struct fw_scratch *h = fw_scratch();
+	struct nat_work *w = nat_work();
 	const struct l4_info *t;
 	bool answered;
 	__u32 dir;
 
-	if (!p || !s || !h)
+	if (!p || !s || !w)
 		return REASON_NO_NAT_SESSION;
-	t = &h->l4;
+	t = &p->transport;
 	dir = out != !!(s->ct.bits & CT_OUT);
 	if (t->kind == L4_ICMP_ERROR)
 		return 0;
@@ -76,46 +76,45 @@ SUBPROGRAM int track_session(CTX *ctx, struct pkt *p, struct nat_session *s, boo
 	if (t->proto == IPPROTO_TCP && tcp_is_anew(t, &s->ct) && !tracing) {
 		s->ct.bits = out ? CT_OUT : 0;
 		s->ct.born_ns = p->now_ns;
-		ct_init(p, h, &s->ct);
+		ct_init(p, &s->ct);
 		dir = 0;
 	}
-	answered = ct_is_answered(&s->ct, h->key.proto);
-	update_state(p, h, &s->ct, dir); /* the ends deal with segments outside the window */
+	answered = ct_is_answered(&s->ct, w->key.proto);
+	update_state(p, &s->ct, dir); /* the ends deal with segments outside the window */
 	if (tracing)
 		return 0;
 	s->flags &= ~NAT_SESSION_REPLICA;
-	account(ctx, p, h, &s->ct, dir);
-	if (!answered && ct_is_answered(&s->ct, h->key.proto))
-		nat_event_emit(&h->key, s, NAT_EVENT_ESTABLISHED);
+	account(ctx, p, &s->ct, dir);
+	if (!answered && ct_is_answered(&s->ct, w->key.proto))
+		nat_event_emit(&w->key, s, NAT_EVENT_ESTABLISHED);
 	return 0;
 }
 
 /* A mapping lives as long as its sessions: it takes over when they were seen, and their state. */
-static __always_inline void refresh_mapping(const struct pkt *p, struct fw_scratch *h,
+static __always_inline void refresh_mapping(const struct pkt *p, struct nat_work *w,
 					    const struct nat_session *s)
 {
 	struct nat_session *m;
 
 	if (!(s->flags & NAT_SESSION_INDEPENDENT))
 		return;
-	set_mapping_key(h);
-	m = bpf_map_lookup_elem(&nat_sessions, &h->mapping_key);
+	set_mapping_key(w);
+	m = bpf_map_lookup_elem(&nat_sessions, &w->mapping_key);
 	if (!m)
 		return;
 	m->ct.seen_ns = p->now_ns;
-	if (ct_is_answered(&s->ct, h->key.proto) && !ct_is_closed(&s->ct, h->key.proto))
+	if (ct_is_answered(&s->ct, w->key.proto) && !ct_is_closed(&s->ct, w->key.proto))
 		m->ct.bits = s->ct.bits & ~CT_BOTH(CT_FIN);
 }
 
-/* The session of h->key, or NULL. */
-static __always_inline struct nat_session *nat_session_find(const struct pkt *p,
-							    struct fw_scratch *h)
+/* The session of w->key, or NULL. */
+static __always_inline struct nat_session *nat_session_find(const struct pkt *p, struct nat_work *w)
 {
-	struct nat_session *s = bpf_map_lookup_elem(&nat_sessions, &h->key);
+	struct nat_session *s = bpf_map_lookup_elem(&nat_sessions, &w->key);
 
-	if (!s || !nat_session_expired(s, h->key.proto, p->now_ns))
+	if (!s || !nat_session_expired(s, w->key.proto, p->now_ns))
 		return s;
-	nat_session_delete(&h->key, s, &h->reverse_key);
+	nat_session_delete(&w->key, s, &w->reverse_key);
 	return NULL;
 }
 
@@ -131,7 +130,7 @@ static __always_inline int pass_untranslated(struct pkt *p)
 }
 
 /* Whether an uplink translates but has no address to translate to. */
-static __always_inline bool has_no_pool(const struct fw_scratch *h, const struct egress_policy *e)
+static __always_inline bool has_no_pool(const struct ct_key *key, const struct egress_policy *e)
 {
-	return !e || (!e->segment && !e->family[!addr_is_v4(&h->key.inside)].count);
+	return !e || (!e->segment && !e->family[!addr_is_v4(&key->inside)].count);
 }

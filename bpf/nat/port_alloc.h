@@ -6,7 +6,7 @@
  * Otherwise ports are tried from a random one on (RFC 6056 3.3.2), then further addresses of
  * the pool. If nothing is free, a closed connection loses its port.
  *
- * in:    the scratch's key and egress
+ * in:    the key of a session, the policy or uplink
  * out:   a session with its reverse key
  * maps:  nat_sessions, nat_reverse, egress_policies, pool, nat_host_counts
  * stops: NO_GATEWAY, NAT_EXHAUSTED, NAT_FULL, NAT_LIMIT
@@ -25,7 +25,7 @@
 
 /* A search for a port of addr, in host byte order. */
 struct port_search {
-	struct fw_scratch *h;
+	struct nat_work *work;
 	const struct ct_key *key; /* of the session */
 	struct addr addr;
 	__u32 first;
@@ -50,15 +50,15 @@ static __always_inline bool has_port(const struct ct_key *k)
 }
 
 /* Deletes the closed session that holds the reverse key. */
-static __always_inline bool steal_port(struct fw_scratch *h)
+static __always_inline bool steal_port(struct nat_work *w)
 {
-	struct nat_orig *o = bpf_map_lookup_elem(&nat_reverse, &h->reverse_key);
-	struct ct_key *key = &h->stolen_key;
+	struct nat_orig *o = bpf_map_lookup_elem(&nat_reverse, &w->reverse_key);
+	struct ct_key *key = &w->stolen_key;
 	struct nat_session *b;
 
 	if (!o)
 		return true;
-	*key = h->reverse_key;
+	*key = w->reverse_key;
 	key->inside = o->addr;
 	key->inside_port = o->port;
 	if (is_echo(key) && !addr_is_zero(&key->outside))
@@ -68,20 +68,20 @@ static __always_inline bool steal_port(struct fw_scratch *h)
 	    !(ct_is_closed(&b->ct, key->proto) && outlived_cache(b, bpf_ktime_get_coarse_ns())))
 		return false;
 	if (b)
-		nat_session_delete(key, b, &h->reverse_key);
+		nat_session_delete(key, b, &w->reverse_key);
 	else
-		bpf_map_delete_elem(&nat_reverse, &h->reverse_key);
+		bpf_map_delete_elem(&nat_reverse, &w->reverse_key);
 	return true;
 }
 
 static __always_inline bool try_port(struct port_search *s, __be16 port)
 {
-	struct fw_scratch *h = s->h;
+	struct nat_work *w = s->work;
 	long err;
 
 	s->port = port;
-	make_reverse_key(&h->reverse_key, s->key, &s->addr, port);
-	err = bpf_map_update_elem(&nat_reverse, &h->reverse_key, &h->orig, BPF_NOEXIST);
+	make_reverse_key(&w->reverse_key, s->key, &s->addr, port);
+	err = bpf_map_update_elem(&nat_reverse, &w->reverse_key, &w->orig, BPF_NOEXIST);
 	if (err == -EEXIST) {
 		count(EVENT_NAT_RETRIED);
 		return false;
@@ -108,17 +108,17 @@ static long steal_next(__u64 index, struct port_search *s)
 
 	if (s->fixed)
 		port = bpf_ntohs(s->key->inside_port);
-	make_reverse_key(&s->h->reverse_key, s->key, &s->addr, bpf_htons(port));
-	if (steal_port(s->h))
+	make_reverse_key(&s->work->reverse_key, s->key, &s->addr, bpf_htons(port));
+	if (steal_port(s->work))
 		return try_port(s, bpf_htons(port));
 	return 0;
 }
 
-static __always_inline void set_origin(struct fw_scratch *h, const struct ct_key *key)
+static __always_inline void set_origin(struct nat_work *w, const struct ct_key *key)
 {
-	h->orig.addr = key->inside;
-	h->orig.port = key->inside_port;
-	h->orig.pad = 0;
+	w->orig.addr = key->inside;
+	w->orig.port = key->inside_port;
+	w->orig.pad = 0;
 }
 
 /* Searches for a free port of the address. */
@@ -128,13 +128,13 @@ static __always_inline void search_ports(struct port_search *s, __u32 tries)
 	bpf_loop(s->fixed ? 1 : tries, try_next, s, 0);
 }
 
-static __always_inline void prepare_search(struct port_search *s, struct fw_scratch *h,
+static __always_inline void prepare_search(struct port_search *s, struct nat_work *w,
 					   const struct egress_policy *e, const struct ct_key *key)
 {
 	__u32 port = bpf_ntohs(key->inside_port);
 
-	set_origin(h, key);
-	s->h = h;
+	set_origin(w, key);
+	s->work = w;
 	s->key = key;
 	s->first = e->first_port;
 	s->span = (__u32)e->last_port - e->first_port + 1;
@@ -170,11 +170,9 @@ static __always_inline bool set_address(struct port_search *s, struct pool_range
 }
 
 /* The address of the pool that is tried first. */
-static __always_inline __u32 first_address(const struct fw_scratch *h,
-					   const struct egress_policy *e,
+static __always_inline __u32 first_address(const struct ct_key *k, const struct egress_policy *e,
 					   const struct egress_family *f)
 {
-	const struct ct_key *k = &h->key;
 	__u64 mixed;
 
 	if (!(e->flags & EGRESS_BY_CONNECTION))
@@ -187,7 +185,7 @@ static __always_inline __u32 first_address(const struct fw_scratch *h,
 SUBPROGRAM int find_port(const struct ct_key *key, __u32 egress)
 {
 	struct egress_policy *e = egress_get(egress);
-	struct fw_scratch *h = fw_scratch();
+	struct nat_work *w = nat_work();
 	struct egress_family *f;
 	struct port_search s = {};
 	struct pool_range from;
@@ -196,14 +194,14 @@ SUBPROGRAM int find_port(const struct ct_key *key, __u32 egress)
 	__u32 first, n;
 	int *i;
 
-	if (!key || !e || !h)
+	if (!key || !e || !w)
 		return REASON_NO_GATEWAY;
 	f = &e->family[!addr_is_v4(&key->inside)];
 	from = pool_range_of(f);
 	if (!from.count)
 		return REASON_NO_GATEWAY;
-	prepare_search(&s, h, e, key);
-	first = first_address(h, e, f);
+	prepare_search(&s, w, e, key);
+	first = first_address(key, e, f);
 	n = from.count < ADDRESSES_TRIED ? from.count : ADDRESSES_TRIED;
 	bpf_iter_num_new(&it, 0, n);
 	while ((i = bpf_iter_num_next(&it)) && !s.found && !s.full) {
@@ -221,21 +219,21 @@ SUBPROGRAM int find_port(const struct ct_key *key, __u32 egress)
 		bpf_loop(s.fixed ? 1 : PORT_TRIES, steal_next, &s, 0);
 	if (!s.found)
 		return s.full ? REASON_NAT_FULL : REASON_NAT_EXHAUSTED;
-	h->session.addr = s.addr;
-	h->session.port = s.port;
+	w->session.addr = s.addr;
+	w->session.port = s.port;
 	return 0;
 }
 
 /* The translation that a trace shows for a connection without a session. Nothing is allocated. */
-static __always_inline int dry_run(struct fw_scratch *h, const struct egress_policy *e)
+static __always_inline int dry_run(struct nat_work *w, const struct egress_policy *e)
 {
-	struct egress_family *f = (void *)&e->family[!addr_is_v4(&h->key.inside)];
+	struct egress_family *f = (void *)&e->family[!addr_is_v4(&w->key.inside)];
 	struct pool_range from = pool_range_of(f);
 	struct port_search s = {};
 
-	if (!from.count || !set_address(&s, from, first_address(h, e, f)))
+	if (!from.count || !set_address(&s, from, first_address(&w->key, e, f)))
 		return REASON_NO_GATEWAY;
-	h->session.addr = s.addr;
-	h->session.port = h->key.inside_port;
+	w->session.addr = s.addr;
+	w->session.port = w->key.inside_port;
 	return 0;
 }

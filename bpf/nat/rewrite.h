@@ -3,9 +3,9 @@
  * rewrite: writes a translation into the packet: addresses, ports or echo identifier, the same
  * in a packet embedded in an ICMP error (RFC 5508 4.1), and all checksums.
  *
- * in:    p, decapsulated or not; the scratch's translation
+ * in:    p, decapsulated or not; p->transport, p->translation
  * out:   the packet
- * maps:  fw_scratches
+ * maps:  none
  * stops: NAT_UNSUPPORTED
  */
 #pragma once
@@ -95,14 +95,13 @@ static __always_inline int put_port(CTX *ctx, const struct csum_layout *at, bool
 }
 
 /* The layout of a packet that the cache knows, or that l4.h has parsed. */
-static __always_inline void find_csum_layout(const struct pkt *p, const struct fw_scratch *h,
-					     struct csum_layout *at)
+static __always_inline void find_csum_layout(const struct pkt *p, struct csum_layout *at)
 {
-	enum l4_kind kind = p->l4_parsed ? h->l4.kind : L4_WHOLE;
+	enum l4_kind kind = p->l4_parsed ? p->transport.kind : L4_WHOLE;
 
 	at->l3 = p->l3;
-	at->l4 = p->l4_parsed ? p->l3 + h->l4.off : p->l4;
-	at->proto = p->l4_parsed ? h->l4.proto : p->key.proto;
+	at->l4 = p->l4_parsed ? p->l3 + p->transport.off : p->l4;
+	at->proto = p->l4_parsed ? p->transport.proto : p->key.proto;
 	if (kind == L4_ICMP_ERROR)
 		at->proto = is_v6(p) ? IPPROTO_ICMPV6 : IPPROTO_ICMP;
 	if (kind == L4_LATER_FRAGMENT)
@@ -112,32 +111,31 @@ static __always_inline void find_csum_layout(const struct pkt *p, const struct f
 
 SUBPROGRAM int rewrite_nat(CTX *ctx, struct pkt *p)
 {
-	struct fw_scratch *h = fw_scratch();
 	bool source, target, error;
 	struct csum_layout at = {};
 	__wsum diff = 0;
 	int why = 0;
 
-	if (!p || !h)
+	if (!p)
 		return REASON_NAT_UNSUPPORTED;
 	source = p->decision.flags & FLOW_SNAT;
 	target = p->decision.flags & FLOW_DNAT;
-	error = p->l4_parsed && h->l4.kind == L4_ICMP_ERROR;
-	find_csum_layout(p, h, &at);
+	error = p->l4_parsed && p->transport.kind == L4_ICMP_ERROR;
+	find_csum_layout(p, &at);
 	if (error)
 		why = rewrite_embedded(ctx, p, at.sum);
 	if (!why && source)
-		why = put_addr(ctx, p, true, &h->translation.src, &diff);
+		why = put_addr(ctx, p, true, &p->translation.src, &diff);
 	if (!why && target)
-		why = put_addr(ctx, p, false, &h->translation.dst, &diff);
+		why = put_addr(ctx, p, false, &p->translation.dst, &diff);
 	if (why)
 		return why;
 	fix_pseudo_csum(ctx, p, &at, diff);
 	if (error || (!at.sum && at.proto != IPPROTO_SCTP))
 		return 0;
 	if (source)
-		why = put_port(ctx, &at, true, h->translation.sport);
+		why = put_port(ctx, &at, true, p->translation.sport);
 	if (!why && target)
-		why = put_port(ctx, &at, false, h->translation.dport);
+		why = put_port(ctx, &at, false, p->translation.dport);
 	return why;
 }

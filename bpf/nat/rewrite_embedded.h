@@ -2,9 +2,9 @@
 /*
  * rewrite_embedded: translates the packet that is embedded in an ICMP error (RFC 5508 4.1).
  *
- * in:    p, the scratch's l4 and translation
+ * in:    p->transport, p->translation
  * out:   the packet
- * maps:  fw_scratches
+ * maps:  none
  * stops: NAT_UNSUPPORTED
  */
 #pragma once
@@ -87,21 +87,20 @@ static __always_inline int put_embedded_addr(CTX *ctx, const struct pkt *p,
 /* Rewrites the packet embedded in an ICMP error. Its source receives the error. */
 SUBPROGRAM int rewrite_embedded(CTX *ctx, struct pkt *p, __u32 sum)
 {
-	struct fw_scratch *h = fw_scratch();
 	struct csum_layout at = {};
 	int why = 0;
 
-	if (!p || !h)
+	if (!p)
 		return REASON_NAT_UNSUPPORTED;
-	at.l3 = p->l3 + h->l4.embedded_l3;
-	at.l4 = p->l3 + h->l4.embedded_l4;
-	at.proto = h->l4.proto;
+	at.l3 = p->l3 + p->transport.embedded_l3;
+	at.l4 = p->l3 + p->transport.embedded_l4;
+	at.proto = p->transport.proto;
 	find_csum(&at);
 	if (p->decision.flags & FLOW_DNAT)
-		why = put_embedded_addr(ctx, p, &at, true, &h->translation.dst,
-					h->translation.dport, sum);
+		why = put_embedded_addr(ctx, p, &at, true, &p->translation.dst,
+					p->translation.dport, sum);
 	if (!why && p->decision.flags & FLOW_SNAT)
-		why = put_embedded_addr(ctx, p, &at, false, &h->translation.src,
-					h->translation.sport, sum);
+		why = put_embedded_addr(ctx, p, &at, false, &p->translation.src,
+					p->translation.sport, sum);
 	return why;
 }

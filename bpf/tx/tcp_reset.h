@@ -15,19 +15,20 @@
 /* The sum of the pseudo header of RFC 9293 3.1 or RFC 8200 8.1. */
 static __always_inline __u32 sum_pseudo(const struct l4_info *t, bool v6)
 {
-	__be32 pseudo[4] = { t->src.w[3], t->dst.w[3], bpf_htonl(sizeof(struct tcphdr)),
+	__be32 pseudo[4] = { t->tuple.src.w[3], t->tuple.dst.w[3], bpf_htonl(sizeof(struct tcphdr)),
 			     bpf_htonl(IPPROTO_TCP) };
 
 	if (v6)
-		return sum_pseudo6(&t->src, &t->dst, sizeof(struct tcphdr), IPPROTO_TCP, 0);
+		return sum_pseudo6(&t->tuple.src, &t->tuple.dst, sizeof(struct tcphdr), IPPROTO_TCP,
+				   0);
 	return bpf_csum_diff(NULL, 0, pseudo, sizeof(pseudo), 0);
 }
 
 static __always_inline void write_reset(struct tcphdr *tcp, const struct l4_info *t, bool v6)
 {
 	__builtin_memset(tcp, 0, sizeof(*tcp));
-	tcp->source = t->dport;
-	tcp->dest = t->sport;
+	tcp->source = t->tuple.dport;
+	tcp->dest = t->tuple.sport;
 	tcp->doff = sizeof(*tcp) / 4;
 	tcp->flags = TCP_RST;
 	if (t->flags & TCP_ACK) {
@@ -52,14 +53,15 @@ static __always_inline int make_reset(CTX *ctx, struct pkt *p, const struct l4_i
 		ip6 = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip6) + sizeof(struct tcphdr));
 		if (!ip6)
 			return REASON_NO_HEADROOM;
-		write_header6(ip6, &t->dst, &t->src, sizeof(struct tcphdr), IPPROTO_TCP, 0,
-			      ICMP_TTL);
+		write_header6(ip6, &t->tuple.dst, &t->tuple.src, sizeof(struct tcphdr), IPPROTO_TCP,
+			      0, ICMP_TTL);
 		write_reset((void *)(ip6 + 1), t, true);
 	} else {
 		ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip) + sizeof(struct tcphdr));
 		if (!ip)
 			return REASON_NO_HEADROOM;
-		write_header4(ip, &t->dst, &t->src, sizeof(struct tcphdr), IPPROTO_TCP, 0, true);
+		write_header4(ip, &t->tuple.dst, &t->tuple.src, sizeof(struct tcphdr), IPPROTO_TCP,
+			      0, true);
 		write_reset((void *)(ip + 1), t, false);
 	}
 	return reply_to_sender(ctx, p, len, 0, true);

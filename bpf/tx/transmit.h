@@ -119,35 +119,33 @@ struct icmp_reply {
 	bool reset;
 };
 
-static __always_inline bool icmp_reply_for(struct pkt *p, const struct fw_scratch *h, __u32 why,
-					   struct icmp_reply *n)
+static __always_inline bool icmp_reply_for(struct pkt *p, __u32 why, struct icmp_reply *n)
 {
 	n->e.mtu = why == REASON_TOO_BIG ? p->path : 0;
-	n->reset = why == REASON_REJECTED && h->l4.proto == IPPROTO_TCP;
+	n->reset = why == REASON_REJECTED && p->transport.proto == IPPROTO_TCP;
 	if (!p->in || !may_get_error(p))
 		return false;
 	if (n->reset) /* no reset for a reset or a fragment */
-		return !(h->l4.flags & TCP_RST) && !p->key.fragment && icmp_ratelimit_ok();
+		return !(p->transport.flags & TCP_RST) && !p->key.fragment && icmp_ratelimit_ok();
 	return icmp_error_for(why, is_v6(p), &n->e) && icmp_ratelimit_ok();
 }
 
 /* Drops a packet, and tells its sender where that is due. */
 SUBPROGRAM int drop_with_icmp(CTX *ctx, struct pkt *p, __u32 why)
 {
-	struct fw_scratch *h = fw_scratch();
 	struct icmp_reply n = {};
 	struct segment *seg;
 
-	if (!p || !h)
+	if (!p)
 		return TCX_DROP;
 	drop(ctx, p, why);
-	if (!icmp_reply_for(p, h, why, &n))
+	if (!icmp_reply_for(p, why, &n))
 		return TCX_DROP;
 	seg = segment_get(p->segment);
 	step(p, STAGE_ICMP, n.e.type << 8 | n.e.code, n.e.mtu);
 	if (!seg || untag(ctx, p, p->decision.flags) || (p->inner && decap(ctx, p)))
 		return TCX_DROP;
-	if (n.reset ? make_reset(ctx, p, &h->l4) : make_error(ctx, p, seg, &n.e))
+	if (n.reset ? make_reset(ctx, p, &p->transport) : make_error(ctx, p, seg, &n.e))
 		return TCX_DROP;
 	if (send_to_ingress(ctx, p))
 		return TCX_DROP;

@@ -23,7 +23,6 @@ const (
 	bpfActionACTION_PROXY_REPLY bpfAction = 4
 	bpfActionACTION_RESOLVE     bpfAction = 5
 	bpfActionACTION_LOCAL       bpfAction = 6
-	bpfActionACTION_TRANSLATE   bpfAction = 7
 )
 
 type bpfAddr struct {
@@ -137,6 +136,17 @@ const (
 	bpfCtStateCT_STATE_ICMP        bpfCtState = 7
 	bpfCtStateCT_STATE_MAX         bpfCtState = 8
 )
+
+type bpfCtWork struct {
+	_        structs.HostLayout
+	Key      bpfCtKey
+	_        [4]byte
+	Entry    bpfCtEntry
+	Fragment bpfFragmentKey
+	Query    bpfRuleQuery
+	Match    bpfRuleMatch
+	_        [4]byte
+}
 
 type bpfDecision struct {
 	_              structs.HostLayout
@@ -353,63 +363,6 @@ type bpfFragmentTranslation struct {
 	Pad    [2]uint16
 }
 
-type bpfFwScratch struct {
-	_          structs.HostLayout
-	Unreported bpfCounter
-	FlowSeq    uint32
-	NextSeq    uint32
-	HasSeq     bool
-	_          [3]byte
-	L4         struct {
-		_          structs.HostLayout
-		Src        bpfAddr
-		Dst        bpfAddr
-		Seq        uint32
-		End        uint32
-		Ack        uint32
-		Id         uint32
-		Off        uint16
-		EmbeddedL3 uint16
-		EmbeddedL4 uint16
-		Sport      uint16
-		Dport      uint16
-		Icmp       uint16
-		Proto      uint8
-		Flags      uint8
-		Scale      uint8
-		EchoDir    uint8
-		Kind       uint8
-		Uncached   bool
-		_          [2]byte
-	}
-	Query       bpfRuleQuery
-	Match       bpfRuleMatch
-	Key         bpfCtKey
-	_           [4]byte
-	NewCt       bpfCtEntry
-	Fragment    bpfFragmentKey
-	Translation struct {
-		_     structs.HostLayout
-		Src   bpfAddr
-		Dst   bpfAddr
-		Sport uint16
-		Dport uint16
-		Pad   uint32
-	}
-	ViaRemote       bpfAddr
-	Egress          uint16
-	ViaPolicy       uint16
-	Nexthop         uint16
-	PreviousNexthop uint16
-	CreatedInbound  bool
-	_               [3]byte
-	ReverseKey      bpfCtKey
-	MappingKey      bpfCtKey
-	StolenKey       bpfCtKey
-	Orig            bpfNatOrig
-	Session         bpfNatSession
-}
-
 type bpfGlobalCounter uint32
 
 const (
@@ -545,6 +498,23 @@ const (
 	bpfNatSessionFlagsNAT_SESSION_MAPPING     bpfNatSessionFlags = 8
 )
 
+type bpfNatWork struct {
+	_          structs.HostLayout
+	Key        bpfCtKey
+	ReverseKey bpfCtKey
+	MappingKey bpfCtKey
+	StolenKey  bpfCtKey
+	Orig       bpfNatOrig
+	_          [4]byte
+	Session    bpfNatSession
+	Fragment   bpfFragmentKey
+	Query      bpfRuleQuery
+	Match      bpfRuleMatch
+	Via        bpfAddr
+	ViaPolicy  uint16
+	_          [2]byte
+}
+
 type bpfNeighbour struct {
 	_      structs.HostLayout
 	Mac    [6]uint8
@@ -599,37 +569,42 @@ type bpfPathKey struct {
 }
 
 type bpfPkt struct {
-	_          structs.HostLayout
-	NowNs      uint64
-	Key        bpfFlowKey
-	In         uint32
-	Segment    uint32
-	Len        uint32
-	FrameLen   uint32
-	L3         uint32
-	L4         uint32
-	Headers    uint32
-	Payload    uint32
-	Seq        uint32
-	Path       uint32
-	Inner      uint16
-	UdpPort    uint16
-	TagBytes   uint8
-	TcpFlags   uint8
-	IcmpType   uint8
-	Tos        uint8
-	Ttl        uint8
-	OuterTos   uint8
-	Df         bool
-	Tail       bool
-	Untagged   bool
-	Polled     bool
-	L4Parsed   bool
-	NoLearning bool
-	Steps      uint8
-	_          [3]byte
-	Verdict    int32
-	Eth        struct {
+	_                structs.HostLayout
+	NowNs            uint64
+	Key              bpfFlowKey
+	In               uint32
+	Segment          uint32
+	Len              uint32
+	FrameLen         uint32
+	L3               uint32
+	L4               uint32
+	Headers          uint32
+	Payload          uint32
+	Seq              uint32
+	Path             uint32
+	Inner            uint16
+	UdpPort          uint16
+	TagBytes         uint8
+	TcpFlags         uint8
+	IcmpType         uint8
+	Tos              uint8
+	Ttl              uint8
+	OuterTos         uint8
+	Df               bool
+	Tail             bool
+	Untagged         bool
+	Polled           bool
+	L4Parsed         bool
+	NoLearning       bool
+	Steps            uint8
+	_                [3]byte
+	Verdict          int32
+	Egress           uint16
+	Gateway          uint16
+	OpenedConnection bool
+	OpenedSession    bool
+	_                [2]byte
+	Eth              struct {
 		_         structs.HostLayout
 		Dmac      [6]uint8
 		Smac      [6]uint8
@@ -637,8 +612,48 @@ type bpfPkt struct {
 		Ethertype uint16
 		_         [2]byte
 	}
-	Nexthop  bpfAddr
-	Decision bpfDecision
+	Nexthop   bpfAddr
+	Decision  bpfDecision
+	Transport struct {
+		_     structs.HostLayout
+		Tuple struct {
+			_     structs.HostLayout
+			Src   bpfAddr
+			Dst   bpfAddr
+			Sport uint16
+			Dport uint16
+			Pad   uint32
+		}
+		Seq        uint32
+		End        uint32
+		Ack        uint32
+		Id         uint32
+		Off        uint16
+		EmbeddedL3 uint16
+		EmbeddedL4 uint16
+		Icmp       uint16
+		Proto      uint8
+		Flags      uint8
+		Scale      uint8
+		EchoDir    uint8
+		Kind       uint8
+		Uncached   bool
+		_          [2]byte
+	}
+	Translation struct {
+		_     structs.HostLayout
+		Src   bpfAddr
+		Dst   bpfAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Unreported      bpfCounter
+	FlowSeq         uint32
+	NextSeq         uint32
+	PreviousGateway uint16
+	HasFlowSeq      bool
+	_               [5]byte
 }
 
 type bpfPoint uint8
@@ -1053,6 +1068,7 @@ const (
 	bpfMapClassifyStates      = "classify_states"
 	bpfMapCtEstablished       = "ct_established"
 	bpfMapCtHalfOpen          = "ct_half_open"
+	bpfMapCtWorks             = "ct_works"
 	bpfMapCurrent             = "current"
 	bpfMapDrops               = "drops"
 	bpfMapEgressPolicies      = "egress_policies"
@@ -1060,7 +1076,6 @@ const (
 	bpfMapFdb                 = "fdb"
 	bpfMapFlows               = "flows"
 	bpfMapFragments           = "fragments"
-	bpfMapFwScratches         = "fw_scratches"
 	bpfMapGlobalCounters      = "global_counters"
 	bpfMapHalfOpenCounts      = "half_open_counts"
 	bpfMapHostEventBuckets    = "host_event_buckets"
@@ -1076,6 +1091,7 @@ const (
 	bpfMapNatHostCounts       = "nat_host_counts"
 	bpfMapNatReverse          = "nat_reverse"
 	bpfMapNatSessions         = "nat_sessions"
+	bpfMapNatWorks            = "nat_works"
 	bpfMapNeighbours          = "neighbours"
 	bpfMapNexthopGroups       = "nexthop_groups"
 	bpfMapNexthops            = "nexthops"
@@ -1203,6 +1219,7 @@ type bpfMapSpecs struct {
 	ClassifyStates   *ebpf.MapSpec `ebpf:"classify_states"`
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
+	CtWorks          *ebpf.MapSpec `ebpf:"ct_works"`
 	Current          *ebpf.MapSpec `ebpf:"current"`
 	Drops            *ebpf.MapSpec `ebpf:"drops"`
 	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
@@ -1210,7 +1227,6 @@ type bpfMapSpecs struct {
 	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	FwScratches      *ebpf.MapSpec `ebpf:"fw_scratches"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
 	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
@@ -1226,6 +1242,7 @@ type bpfMapSpecs struct {
 	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
 	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatWorks         *ebpf.MapSpec `ebpf:"nat_works"`
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
@@ -1325,6 +1342,7 @@ type bpfMaps struct {
 	ClassifyStates   *ebpf.Map `ebpf:"classify_states"`
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
+	CtWorks          *ebpf.Map `ebpf:"ct_works"`
 	Current          *ebpf.Map `ebpf:"current"`
 	Drops            *ebpf.Map `ebpf:"drops"`
 	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
@@ -1332,7 +1350,6 @@ type bpfMaps struct {
 	Fdb              *ebpf.Map `ebpf:"fdb"`
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
-	FwScratches      *ebpf.Map `ebpf:"fw_scratches"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
 	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
@@ -1348,6 +1365,7 @@ type bpfMaps struct {
 	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
 	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	NatWorks         *ebpf.Map `ebpf:"nat_works"`
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
@@ -1383,6 +1401,7 @@ func (m *bpfMaps) Close() error {
 		m.ClassifyStates,
 		m.CtEstablished,
 		m.CtHalfOpen,
+		m.CtWorks,
 		m.Current,
 		m.Drops,
 		m.EgressPolicies,
@@ -1390,7 +1409,6 @@ func (m *bpfMaps) Close() error {
 		m.Fdb,
 		m.Flows,
 		m.Fragments,
-		m.FwScratches,
 		m.GlobalCounters,
 		m.HalfOpenCounts,
 		m.HostEventBuckets,
@@ -1406,6 +1424,7 @@ func (m *bpfMaps) Close() error {
 		m.NatHostCounts,
 		m.NatReverse,
 		m.NatSessions,
+		m.NatWorks,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,

@@ -21,6 +21,7 @@ const (
 	conntrackGcMapCtEstablished    = "ct_established"
 	conntrackGcMapCtGcResult       = "ct_gc_result"
 	conntrackGcMapCtHalfOpen       = "ct_half_open"
+	conntrackGcMapCtWorks          = "ct_works"
 	conntrackGcMapCurrent          = "current"
 	conntrackGcMapDrops            = "drops"
 	conntrackGcMapEgressPolicies   = "egress_policies"
@@ -28,7 +29,6 @@ const (
 	conntrackGcMapFdb              = "fdb"
 	conntrackGcMapFlows            = "flows"
 	conntrackGcMapFragments        = "fragments"
-	conntrackGcMapFwScratches      = "fw_scratches"
 	conntrackGcMapGlobalCounters   = "global_counters"
 	conntrackGcMapHalfOpenCounts   = "half_open_counts"
 	conntrackGcMapHalfOpenFound    = "half_open_found"
@@ -158,6 +158,7 @@ type conntrackGcMapSpecs struct {
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
 	CtGcResult       *ebpf.MapSpec `ebpf:"ct_gc_result"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
+	CtWorks          *ebpf.MapSpec `ebpf:"ct_works"`
 	Current          *ebpf.MapSpec `ebpf:"current"`
 	Drops            *ebpf.MapSpec `ebpf:"drops"`
 	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
@@ -165,7 +166,6 @@ type conntrackGcMapSpecs struct {
 	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	FwScratches      *ebpf.MapSpec `ebpf:"fw_scratches"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
 	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HalfOpenFound    *ebpf.MapSpec `ebpf:"half_open_found"`
@@ -271,6 +271,7 @@ type conntrackGcMaps struct {
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
 	CtGcResult       *ebpf.Map `ebpf:"ct_gc_result"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
+	CtWorks          *ebpf.Map `ebpf:"ct_works"`
 	Current          *ebpf.Map `ebpf:"current"`
 	Drops            *ebpf.Map `ebpf:"drops"`
 	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
@@ -278,7 +279,6 @@ type conntrackGcMaps struct {
 	Fdb              *ebpf.Map `ebpf:"fdb"`
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
-	FwScratches      *ebpf.Map `ebpf:"fw_scratches"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
 	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
 	HalfOpenFound    *ebpf.Map `ebpf:"half_open_found"`
@@ -330,6 +330,7 @@ func (m *conntrackGcMaps) Close() error {
 		m.CtEstablished,
 		m.CtGcResult,
 		m.CtHalfOpen,
+		m.CtWorks,
 		m.Current,
 		m.Drops,
 		m.EgressPolicies,
@@ -337,7 +338,6 @@ func (m *conntrackGcMaps) Close() error {
 		m.Fdb,
 		m.Flows,
 		m.Fragments,
-		m.FwScratches,
 		m.GlobalCounters,
 		m.HalfOpenCounts,
 		m.HalfOpenFound,

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"maps"
 	"net/netip"
 	"time"
 
@@ -60,8 +61,20 @@ func (r *reference) change(fw overlay.Firewall) {
 	r.policy++
 }
 
-// offer returns why the packet is dropped, "" when it passes.
+// offer returns why the packet is dropped, "" when it passes. A packet that the second firewall
+// drops leaves no connection at the first.
 func (r *reference) offer(frame []byte, by itinerary) string {
+	before := maps.Clone(r.conns)
+	why := r.pass(frame, by)
+	for k := range r.conns {
+		if _, known := before[k]; why != "" && !known {
+			delete(r.conns, k)
+		}
+	}
+	return why
+}
+
+func (r *reference) pass(frame []byte, by itinerary) string {
 	p := readPacket(frame)
 	if p.isNeighbourTalk() {
 		return ""

@@ -20,6 +20,7 @@ const (
 	natGcMapAllowedMacs      = "allowed_macs"
 	natGcMapCtEstablished    = "ct_established"
 	natGcMapCtHalfOpen       = "ct_half_open"
+	natGcMapCtWorks          = "ct_works"
 	natGcMapCurrent          = "current"
 	natGcMapDrops            = "drops"
 	natGcMapEgressPolicies   = "egress_policies"
@@ -27,7 +28,6 @@ const (
 	natGcMapFdb              = "fdb"
 	natGcMapFlows            = "flows"
 	natGcMapFragments        = "fragments"
-	natGcMapFwScratches      = "fw_scratches"
 	natGcMapGlobalCounters   = "global_counters"
 	natGcMapHalfOpenCounts   = "half_open_counts"
 	natGcMapHostEventBuckets = "host_event_buckets"
@@ -158,6 +158,7 @@ type natGcMapSpecs struct {
 	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
+	CtWorks          *ebpf.MapSpec `ebpf:"ct_works"`
 	Current          *ebpf.MapSpec `ebpf:"current"`
 	Drops            *ebpf.MapSpec `ebpf:"drops"`
 	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
@@ -165,7 +166,6 @@ type natGcMapSpecs struct {
 	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	FwScratches      *ebpf.MapSpec `ebpf:"fw_scratches"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
 	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
@@ -272,6 +272,7 @@ type natGcMaps struct {
 	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
+	CtWorks          *ebpf.Map `ebpf:"ct_works"`
 	Current          *ebpf.Map `ebpf:"current"`
 	Drops            *ebpf.Map `ebpf:"drops"`
 	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
@@ -279,7 +280,6 @@ type natGcMaps struct {
 	Fdb              *ebpf.Map `ebpf:"fdb"`
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
-	FwScratches      *ebpf.Map `ebpf:"fw_scratches"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
 	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
@@ -332,6 +332,7 @@ func (m *natGcMaps) Close() error {
 		m.AllowedMacs,
 		m.CtEstablished,
 		m.CtHalfOpen,
+		m.CtWorks,
 		m.Current,
 		m.Drops,
 		m.EgressPolicies,
@@ -339,7 +340,6 @@ func (m *natGcMaps) Close() error {
 		m.Fdb,
 		m.Flows,
 		m.Fragments,
-		m.FwScratches,
 		m.GlobalCounters,
 		m.HalfOpenCounts,
 		m.HostEventBuckets,

@@ -20,14 +20,12 @@ const (
 	transitMapAllowedMacs      = "allowed_macs"
 	transitMapCtEstablished    = "ct_established"
 	transitMapCtHalfOpen       = "ct_half_open"
-	transitMapCurrent          = "current"
 	transitMapDrops            = "drops"
 	transitMapEgressPolicies   = "egress_policies"
 	transitMapEvents           = "events"
 	transitMapFdb              = "fdb"
 	transitMapFlows            = "flows"
 	transitMapFragments        = "fragments"
-	transitMapFwScratches      = "fw_scratches"
 	transitMapGlobalCounters   = "global_counters"
 	transitMapHalfOpenCounts   = "half_open_counts"
 	transitMapHostEventBuckets = "host_event_buckets"
@@ -63,6 +61,7 @@ const (
 	transitMapTrace            = "trace"
 	transitMapTraffic          = "traffic"
 	transitMapTransitCache     = "transit_cache"
+	transitMapTransitCurrent   = "transit_current"
 	transitMapTransitTables    = "transit_tables"
 	transitMapTxDevmap         = "tx_devmap"
 	transitMapTxDevmapGeneric  = "tx_devmap_generic"
@@ -157,14 +156,12 @@ type transitMapSpecs struct {
 	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
-	Current          *ebpf.MapSpec `ebpf:"current"`
 	Drops            *ebpf.MapSpec `ebpf:"drops"`
 	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
 	Events           *ebpf.MapSpec `ebpf:"events"`
 	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	FwScratches      *ebpf.MapSpec `ebpf:"fw_scratches"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
 	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
@@ -200,6 +197,7 @@ type transitMapSpecs struct {
 	Trace            *ebpf.MapSpec `ebpf:"trace"`
 	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
 	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitCurrent   *ebpf.MapSpec `ebpf:"transit_current"`
 	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
 	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
 	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
@@ -268,14 +266,12 @@ type transitMaps struct {
 	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
-	Current          *ebpf.Map `ebpf:"current"`
 	Drops            *ebpf.Map `ebpf:"drops"`
 	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
 	Events           *ebpf.Map `ebpf:"events"`
 	Fdb              *ebpf.Map `ebpf:"fdb"`
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
-	FwScratches      *ebpf.Map `ebpf:"fw_scratches"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
 	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
@@ -311,6 +307,7 @@ type transitMaps struct {
 	Trace            *ebpf.Map `ebpf:"trace"`
 	Traffic          *ebpf.Map `ebpf:"traffic"`
 	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
+	TransitCurrent   *ebpf.Map `ebpf:"transit_current"`
 	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
 	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
 	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
@@ -325,14 +322,12 @@ func (m *transitMaps) Close() error {
 		m.AllowedMacs,
 		m.CtEstablished,
 		m.CtHalfOpen,
-		m.Current,
 		m.Drops,
 		m.EgressPolicies,
 		m.Events,
 		m.Fdb,
 		m.Flows,
 		m.Fragments,
-		m.FwScratches,
 		m.GlobalCounters,
 		m.HalfOpenCounts,
 		m.HostEventBuckets,
@@ -368,6 +363,7 @@ func (m *transitMaps) Close() error {
 		m.Trace,
 		m.Traffic,
 		m.TransitCache,
+		m.TransitCurrent,
 		m.TransitTables,
 		m.TxDevmap,
 		m.TxDevmapGeneric,
