@@ -11,7 +11,7 @@ import (
 )
 
 // reference is the firewall of an edge, as plainly as can be said: what it does to each
-// packet, by the description in docs/firewall.md. It shares no code with the data path.
+// packet, by the description in docs/guide/firewall.md. It shares no code with the data path.
 type reference struct {
 	fw     overlay.Firewall
 	places []policy.Place

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Selvage's own figures of the kernel's vxlan device (docs/doctor.md has the table).
+// Selvage's own figures of the kernel's vxlan device (docs/guide/doctor.md has the table).
 const (
 	ownTxOff  = "kernel vxlan with tx off 4.4 instead of 15.0 Gbit/s, 0.25 instead of 0.82 of a plain bridge (Selvage's own measurement, veth, 2 cores)"
 	ownAllOff = "kernel vxlan with all offloads off 2.1 instead of 15.0 Gbit/s, 0.12 instead of 0.82 of a plain bridge (Selvage's own measurement, veth, 2 cores)"

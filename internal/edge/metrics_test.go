@@ -216,9 +216,9 @@ func TestMetricsRefuse(t *testing.T) {
 	}
 }
 
-// docs/observe.md lists exactly the metrics that there are, with their labels.
+// docs/reference/metrics.md lists exactly the metrics that there are, with their labels.
 func TestMetricsAreDocumented(t *testing.T) {
-	document, err := os.ReadFile("../../docs/observe.md")
+	document, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(served, documented); diff != "" {
-		t.Errorf("docs/observe.md (-served +documented):\n%s", diff)
+		t.Errorf("docs/reference/metrics.md (-served +documented):\n%s", diff)
 	}
 }
 

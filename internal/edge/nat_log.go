@@ -40,7 +40,7 @@ func (l *translationLog) take(n *datapath.NATEvent) {
 	}
 }
 
-// write writes the lines. docs/observe.md has how their fields map to IPFIX (RFC 8158).
+// write writes the lines. docs/reference/metrics.md has how their fields map to IPFIX (RFC 8158).
 func (l *translationLog) write(log *slog.Logger) {
 	for i := range l.lines {
 		n := &l.lines[i]

@@ -175,7 +175,7 @@ func natEventsOf(event datapath.NATEventKind, b datapath.NATSession) datapath.NA
 	return datapath.NATEvent{Event: event, AgeNS: 1e6, Session: b, Record: recordOf(b)}
 }
 
-// Lines have the fields that docs/observe.md maps to IPFIX, and no more of them are written
+// Lines have the fields that docs/reference/metrics.md maps to IPFIX, and no more of them are written
 // than the rate allows.
 func TestTranslationLog(t *testing.T) {
 	var out bytes.Buffer

@@ -22,6 +22,7 @@
 //
 // Every selvage command, run or not, also goes through the real parser: with
 // --help added it must be accepted, so no document shows a flag that is gone.
-// YAML blocks that begin with Version must pass selvage check, and relative
-// links and their #anchors must resolve. Links to other sites are not followed.
+// YAML blocks that begin with apiVersion, or with spec as a part of a file, must
+// pass selvage check, and relative links and their #anchors must resolve. Links to
+// other sites are not followed.
 package docs

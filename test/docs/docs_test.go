@@ -244,15 +244,19 @@ func firstMissing(want []string, got string) string {
 	return ""
 }
 
-// TestConfigurations checks every complete configuration that is shown.
+// TestConfigurations checks every configuration that is shown: whole ones, and parts that
+// begin with spec.
 func TestConfigurations(t *testing.T) {
 	for _, d := range documents(t) {
 		for _, b := range d.blocks {
-			text := strings.Join(b.lines, "\n") + "\n"
-			if b.lang != "yaml" || !strings.HasPrefix(text, "apiVersion: selvage") {
+			text, shown := configuration(b)
+			if !shown {
 				continue
 			}
 			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(root+"/examples")); err != nil { // what it may include
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(filepath.Join(dir, "shown.yaml"), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

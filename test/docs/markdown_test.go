@@ -101,6 +101,26 @@ func (b block) commands() []shown {
 	return found
 }
 
+// configuration is the file that a YAML block shows, if it shows one. A block that begins with
+// spec is a part of a file: it gets the head of one, and an underlay where it has none.
+func configuration(b block) (text string, shown bool) {
+	text = strings.Join(b.lines, "\n") + "\n"
+	part, isPart := strings.CutPrefix(text, "spec:\n")
+	switch {
+	case b.lang != "yaml":
+		return "", false
+	case strings.HasPrefix(text, "apiVersion: selvage"):
+		return text, true
+	case !isPart:
+		return "", false
+	}
+	head := "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: host-a}\nspec:\n"
+	if !strings.Contains("\n"+part, "\n  underlay:") {
+		head += "  underlay: {interfaces: [eth0], tep: 192.0.2.1}\n"
+	}
+	return head + part, true
+}
+
 var word = regexp.MustCompile(`^(?:[^\s'"|&;<>]|'[^']*'|"[^"]*")+`)
 
 // simple splits a line of shell at its operators into commands of words,
@@ -210,6 +230,24 @@ func TestBlocks(t *testing.T) {
 	}
 	if marked, exit, err := blocks[0].run(); !marked || exit != 2 || err != nil {
 		t.Errorf("run: %v, %d, %v, want true, 2, nil", marked, exit, err)
+	}
+}
+
+func TestConfigurationOfABlock(t *testing.T) {
+	const head = "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: host-a}\nspec:\n"
+	for _, c := range []struct {
+		lang, text, want string
+	}{
+		{"yaml", "apiVersion: selvage.dev/v1alpha1\nkind: Edge", "apiVersion: selvage.dev/v1alpha1\nkind: Edge\n"},
+		{"yaml", "spec:\n  bgp: {}", head + "  underlay: {interfaces: [eth0], tep: 192.0.2.1}\n  bgp: {}\n"},
+		{"yaml", "spec:\n  underlay: {}", head + "  underlay: {}\n"},
+		{"yaml", "rules: []", ""},
+		{"text", "spec:\n  bgp: {}", ""},
+	} {
+		got, shown := configuration(block{lang: c.lang, lines: strings.Split(c.text, "\n")})
+		if got != c.want || shown != (c.want != "") {
+			t.Errorf("%s %q: %q, %v, want %q", c.lang, c.text, got, shown, c.want)
+		}
 	}
 }
 

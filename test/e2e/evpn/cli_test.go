@@ -52,7 +52,7 @@ func (n *fabric) tellsOf(command string, lines ...string) {
 	})
 }
 
-// Everything that docs/evpn.md shows, while a fabric works and after somebody dug a hole.
+// Everything that docs/guide/evpn.md shows, while a fabric works and after somebody dug a hole.
 func TestEVPNCommands(t *testing.T) {
 	t.Parallel()
 	n := newIRB(t, 5000)
@@ -154,11 +154,11 @@ func (n *fabric) proofs(want map[int]string) error {
 	return errors.Join(errs...)
 }
 
-// What docs/evpn.md configures FRR with is what FRR understands.
+// What docs/guide/evpn.md configures FRR with is what FRR understands.
 func TestEVPNDocumentedFRR(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNetwork(t, "")
-	text, err := os.ReadFile("../../../docs/evpn.md")
+	text, err := os.ReadFile("../../../docs/guide/evpn.md")
 	n.Must(err)
 	found := 0
 	for _, block := range strings.Split(string(text), "```text\n")[1:] {
