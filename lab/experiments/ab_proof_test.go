@@ -50,7 +50,7 @@ func proofRows() []proofRow {
 
 // TestProof records equal builds and a harmed one, and cuts the recording into windows. Equal
 // builds show no difference in 95 % of them, in each row; 3 % are found in 90 %, and so
-// is a loss of 1 in 10,000. (With neighbours, docs/measuring.md says, bulk transfers miss that.)
+// is a loss of 1 in 10,000. (With neighbours, docs/reference/experiments.md says, bulk transfers miss that.)
 func TestProof(t *testing.T) {
 	if !*proof {
 		t.Skip("part of make test-long, by itself: TestSlicedComparisonIsHonest draws the same from a model")

@@ -2,7 +2,7 @@
 // latency, small-packet rate, CPU time, and the record of the environment.
 //
 // Its one invariant: an instrument returns a result.Sample whose figures all
-// come from one and the same run, in the units of docs/measuring.md, or an
+// come from one and the same run, in the units of docs/reference/experiments.md, or an
 // error, never a figure that a run did not finish. It does not build networks
 // (lab/topo) and does not judge (lab/stats).
 package measure
