@@ -24,5 +24,6 @@
 // --help added it must be accepted, so no document shows a flag that is gone.
 // YAML blocks that begin with apiVersion, or with spec as a part of a file, must
 // pass selvage check, and relative links and their #anchors must resolve. Links to
-// other sites are not followed.
+// other sites are not followed. The references have every field of the schema and
+// every command and flag.
 package docs
