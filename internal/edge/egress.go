@@ -299,7 +299,7 @@ func gatewayProblems(config overlay.Edge, all map[netip.Addr]gatewayStates) (pro
 		}
 		if config.Underlay.Liveness == nil {
 			problems = append(problems, fmt.Sprintf(
-				"egress: group %s has %d gateways and nobody watches whether they live: configure spec.underlay.liveness", g.Name, len(g.Members)))
+				"egress: group %s has %d gateways and nobody watches whether they live: configure spec.underlay.bfd", g.Name, len(g.Members)))
 			continue
 		}
 		var out []string

@@ -72,7 +72,7 @@ func (e *edge) setDrain(d *drain) (EgressInfo, error) {
 		case !isGateway(e.config):
 			return struct{}{}, mistake{errors.New("this edge is no member of a group in spec.egress.gateways: there is nothing to drain")}
 		case d != nil && e.config.Underlay.Liveness == nil:
-			return struct{}{}, mistake{errors.New("no other edge would know: configure spec.underlay.liveness, by which they are told")}
+			return struct{}{}, mistake{errors.New("no other edge would know: configure spec.underlay.bfd, by which they are told")}
 		}
 		s := &e.pathSelector
 		s.mu.Lock()

@@ -210,7 +210,7 @@ func TestDrain(t *testing.T) {
 func TestDrainRefused(t *testing.T) {
 	for want, change := range map[string]func(*world){
 		"no member of a group":             func(w *world) { w.config.Egress.Gateways[0].Members = []netip.Addr{gw2} },
-		"configure spec.underlay.liveness": func(w *world) { w.config.Underlay.Liveness = nil },
+		"configure spec.underlay.bfd": func(w *world) { w.config.Underlay.Liveness = nil },
 	} {
 		w := newEgressWorld(newWorld(t))
 		change(w)
@@ -230,7 +230,7 @@ func TestGatewaysUnwatched(t *testing.T) {
 	w.config.Underlay.Liveness = nil
 	c, _ := w.run()
 	w.owns(2)
-	if !w.problem(c, "group gws", "configure spec.underlay.liveness") {
+	if !w.problem(c, "group gws", "configure spec.underlay.bfd") {
 		t.Error("no problem says so")
 	}
 }

@@ -175,7 +175,7 @@ func (e failoverEvidence) advice() string {
 			return fmt.Sprintf("Tune: liveness should notice within %s ms (%s) and took %s; see whether the edges' processes get their cores, and give them priority (systemd: CPUWeight).",
 				stats.Figure(detection), e.Parameters["liveness"], stats.Figure(row.Median))
 		}
-		return fmt.Sprintf("Tune: most of the time is liveness (%s); a shorter spec.underlay.liveness.interval shortens it by as much, at the price of more probes and of false alarms when an edge's process waits for a core.",
+		return fmt.Sprintf("Tune: most of the time is liveness (%s); a shorter spec.underlay.bfd.interval shortens it by as much, at the price of more probes and of false alarms when an edge's process waits for a core.",
 			e.Parameters["liveness"])
 	case "step_written":
 		return "Tune: the edges take long to write their tables; see their load, and the number of egress policies."

@@ -57,7 +57,7 @@ func TestFailoverVerdict(t *testing.T) {
 		"quick": {"gateway", nil, false, []string{
 			"The gateway that had the work was killed 6 times: the flows that it hit were silent for 180 ms (p50), 200 ms (p99), 200 ms at most, and all 600 TCP connections went on.",
 			"The slowest step was the time until it was noticed: 150 ms of the 170 ms to the first packet",
-			"a shorter spec.underlay.liveness.interval", "the 300 ms that it should take too", "No rival: the kernel's vxlan and nftables",
+			"a shorter spec.underlay.bfd.interval", "the 300 ms that it should take too", "No rival: the kernel's vxlan and nftables",
 			"By fault: blackhole 180 ms (p50), 200 ms at most; link-down 180 ms",
 		}, "Lost connections"},
 		"nothing lost":   {"edge", spared, false, []string{"killed and started again 6 times, and no flow noticed: no packet was lost, and all 600 TCP connections went on.", "blackhole hit no flow"}, "Tune"},
