@@ -209,7 +209,7 @@ func TestDrain(t *testing.T) {
 // What cannot be drained is said.
 func TestDrainRefused(t *testing.T) {
 	for want, change := range map[string]func(*world){
-		"no member of a group":             func(w *world) { w.config.Egress.Gateways[0].Members = []netip.Addr{gw2} },
+		"no member of a group":        func(w *world) { w.config.Egress.Gateways[0].Members = []netip.Addr{gw2} },
 		"configure spec.underlay.bfd": func(w *world) { w.config.Underlay.Liveness = nil },
 	} {
 		w := newEgressWorld(newWorld(t))
