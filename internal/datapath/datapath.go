@@ -169,6 +169,7 @@ func (d *Datapath) load() error {
 	if err := spec.LoadAndAssign(&d.objs, opts); err != nil {
 		return loadError(err)
 	}
+	d.trackConnections()
 	return d.mapSegments()
 }
 

@@ -6,12 +6,8 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"sync"
-	"time"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -39,21 +35,12 @@ type firewall struct {
 	// strangers: the attached programs may be loaded for other connection tables.
 	strangers bool
 	// stale: decisions were taken under another policy than the one in force.
-	stale    bool
-	logs     *ringbuf.Reader // nil until it is asked for, and so is sweeper
-	sweeping sync.Mutex
-	sweeper  *sweeper
+	stale       bool
+	logs        ring[bpfLogLine]
+	connections conntrackTable[bpfCtEntry, bpfCtGcStats]
 }
 
-func (f *firewall) close() error {
-	var logs error
-	if f.logs != nil {
-		logs = f.logs.Close()
-	}
-	swept := f.sweeper.close()
-	f.logs, f.sweeper = nil, nil
-	return errors.Join(logs, swept)
-}
+func (f *firewall) close() error { return errors.Join(f.logs.close(), f.connections.close()) }
 
 // configureFirewall sizes the tables and sets what the programs have to know of fw.
 func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
@@ -69,12 +56,9 @@ func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 		}
 		spec.Maps[name].MaxEntries = size
 	}
-	var timeouts [bpfCtStateCT_STATE_MAX]uint64
-	for state, timeout := range stateTimeouts(fw.Timeouts) {
-		if timeout <= 0 {
-			return fmt.Errorf("firewall: timeout of state %q is %s", StateNames[state], timeout)
-		}
-		timeouts[state] = uint64(timeout)
+	timeouts, err := timeoutsNS(fw.Timeouts)
+	if err != nil {
+		return fmt.Errorf("firewall: %w", err)
 	}
 	for name, value := range map[string]any{
 		bpfVarWithFirewall: true, bpfVarStrict: fw.Strict, bpfVarNonIpDropped: fw.NonIP == overlay.Drop, bpfVarCtTimeouts: timeouts,
@@ -85,16 +69,6 @@ func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 		}
 	}
 	return nil
-}
-
-// stateTimeouts are t by state.
-func stateTimeouts(t overlay.Timeouts) map[bpfCtState]time.Duration {
-	return map[bpfCtState]time.Duration{
-		bpfCtStateCT_STATE_OPENING: t.Opening, bpfCtStateCT_STATE_ESTABLISHED: t.Established,
-		bpfCtStateCT_STATE_HALF_CLOSED: t.HalfClosed, bpfCtStateCT_STATE_TIME_WAIT: t.TimeWait,
-		bpfCtStateCT_STATE_CLOSED: t.Closed, bpfCtStateCT_STATE_UDP: t.UDP,
-		bpfCtStateCT_STATE_UDP_REPLIED: t.UDPReplied, bpfCtStateCT_STATE_ICMP: t.ICMP,
-	}
 }
 
 // putPolicy has the programs ask the policy of t, before a port is told to. It plans
@@ -198,10 +172,7 @@ func (d *Datapath) hasPolicy() bool {
 }
 
 func compiledBytes(compiled policy.Compiled) []byte {
-	if len(compiled) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(&compiled[0])), 4*len(compiled))
+	return bytesOf(compiled)
 }
 
 // compiledSum tells images apart; never 0.

@@ -2,15 +2,11 @@ package datapath
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"time"
-	"unsafe"
-
-	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -50,13 +46,14 @@ const (
 // FollowHostEvents calls do with arrivals as they come, until ctx ends. It may run beside
 // everything but Close and Remove, once.
 func (d *Datapath) FollowHostEvents(ctx context.Context, do func([]HostEvent)) error {
-	reader, err := ringbuf.NewReader(d.objs.HostEvents)
-	if err != nil {
+	f := hostEventReader{d: d}
+	if err := f.open(d.objs.HostEvents); err != nil {
 		return fmt.Errorf("follow arrivals: %w", err)
 	}
+	reader := f.reader
 	defer reader.Close()
 	defer context.AfterFunc(ctx, func() { reader.Close() })()
-	f := hostEventReader{d: d, reader: reader}
+	var err error
 	if f.lost, err = d.hostEventsLost(); err != nil {
 		return err
 	}
@@ -76,9 +73,8 @@ func (d *Datapath) FollowHostEvents(ctx context.Context, do func([]HostEvent)) e
 
 // hostEventReader reads the ring of arrivals.
 type hostEventReader struct {
+	ring[bpfHostEvent]
 	d       *Datapath
-	reader  *ringbuf.Reader
-	record  ringbuf.Record
 	lost    uint64    // arrivals that were lost when that was told last
 	namesAt time.Time // when
 }
@@ -88,7 +84,7 @@ func (f *hostEventReader) next() ([]HostEvent, error) {
 	var list []HostEvent
 	f.reader.SetDeadline(time.Now().Add(lossInterval))
 	for len(list) < mostHostEvents {
-		err := f.reader.ReadInto(&f.record)
+		event, err := f.ring.next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			break
 		}
@@ -96,20 +92,13 @@ func (f *hostEventReader) next() ([]HostEvent, error) {
 			return nil, err
 		}
 		f.reader.SetDeadline(time.Unix(1, 0)) // what else is there
-		var a bpfHostEvent
-		if len(f.record.RawSample) < int(unsafe.Sizeof(a)) {
-			return nil, fmt.Errorf("a record of %d bytes, not %d", len(f.record.RawSample), unsafe.Sizeof(a))
-		}
-		if _, err := binary.Decode(f.record.RawSample, binary.NativeEndian, &a); err != nil {
-			return nil, err
-		}
-		list = f.d.publishedNames.Load().add(list, a)
+		list = f.d.publishedNames.Load().add(list, event)
 	}
 	return f.addLost(list)
 }
 
 // add appends an arrival, unless its segment or port went meanwhile.
-func (n *hostEventNames) add(list []HostEvent, a bpfHostEvent) []HostEvent {
+func (n *hostEventNames) add(list []HostEvent, a *bpfHostEvent) []HostEvent {
 	if n == nil || n.segments[a.Segment] == "" || n.ports[a.Vport] == "" {
 		return list
 	}

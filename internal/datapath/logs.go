@@ -1,15 +1,7 @@
 package datapath
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
 	"net/netip"
-	"os"
-	"time"
-	"unsafe"
-
-	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -41,40 +33,10 @@ func (d *Datapath) Logs(most int, do func(LogLine)) error {
 	if d.cfg.Firewall == nil {
 		return nil
 	}
-	if d.fw.logs == nil {
-		logs, err := ringbuf.NewReader(d.objs.Logs)
-		if err != nil {
-			return fmt.Errorf("read the firewall's log: %w", err)
-		}
-		logs.SetDeadline(time.Unix(1, 0)) // take what is there
-		d.fw.logs = logs
-	}
-	now, err := monotonicNS()
-	if err != nil {
-		return err
-	}
-	var record ringbuf.Record
-	for range most {
-		err := d.fw.logs.ReadInto(&record)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read the firewall's log: %w", err)
-		}
-		var line bpfLogLine
-		if len(record.RawSample) < int(unsafe.Sizeof(line)) {
-			return fmt.Errorf("read the firewall's log: a line of %d bytes, not %d", len(record.RawSample), unsafe.Sizeof(line))
-		}
-		if _, err := binary.Decode(record.RawSample, binary.NativeEndian, &line); err != nil {
-			return fmt.Errorf("read the firewall's log: %w", err)
-		}
-		do(d.logLine(line, now))
-	}
-	return nil
+	return d.fw.logs.take("the firewall's log", d.objs.Logs, most, func(line *bpfLogLine, now uint64) { do(d.logLine(line, now)) })
 }
 
-func (d *Datapath) logLine(line bpfLogLine, now uint64) LogLine {
+func (d *Datapath) logLine(line *bpfLogLine, now uint64) LogLine {
 	l := LogLine{
 		AgeNS: since(now, line.Ns), Rule: d.ruleName(line.Rule), Verdict: verdicts[line.Verdict],
 		Port: d.names.ports[uint32(line.Vport)], Direction: overlay.In, Proto: line.Proto,

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
@@ -38,20 +37,11 @@ type translation struct {
 	rules   *policy.Policy
 	numbers policy.Numbers
 
-	natEvents *ringbuf.Reader // nil until it is asked for, and so is sweeper
-	sweeping  sync.Mutex
-	sweeper   *natSweeper
+	natEvents ring[bpfNatEvent]
+	sessions  conntrackTable[bpfNatSession, bpfNatGcStats]
 }
 
-func (n *translation) close() error {
-	var natEvents error
-	if n.natEvents != nil {
-		natEvents = n.natEvents.Close()
-	}
-	swept := n.sweeper.close()
-	n.natEvents, n.sweeper = nil, nil
-	return errors.Join(natEvents, swept)
-}
+func (n *translation) close() error { return errors.Join(n.natEvents.close(), n.sessions.close()) }
 
 // configureEgress sizes the tables and sets what the programs have to know of e.
 func configureEgress(spec *ebpf.CollectionSpec, e *overlay.Egress) error {
@@ -69,12 +59,9 @@ func configureEgress(spec *ebpf.CollectionSpec, e *overlay.Egress) error {
 	} {
 		spec.Maps[name].MaxEntries = size
 	}
-	var timeouts [bpfCtStateCT_STATE_MAX]uint64
-	for state, timeout := range stateTimeouts(e.Timeouts) {
-		if timeout <= 0 {
-			return fmt.Errorf("egress: timeout of state %q is %s", StateNames[state], timeout)
-		}
-		timeouts[state] = uint64(timeout)
+	timeouts, err := timeoutsNS(e.Timeouts)
+	if err != nil {
+		return fmt.Errorf("egress: %w", err)
 	}
 	for name, value := range map[string]any{bpfVarWithNat: true, bpfVarNatTimeouts: timeouts, bpfVarNatEventsWanted: hasReaders(e)} {
 		if err := spec.Variables[name].Set(value); err != nil {

@@ -248,6 +248,6 @@ func (d *Datapath) pruneEgresses() error {
 	if !orphans || d.cfg.Egress == nil {
 		return nil
 	}
-	_, err := d.natSweep()
+	_, err := d.nat.sessions.sweep()
 	return err
 }

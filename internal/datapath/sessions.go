@@ -3,77 +3,45 @@ package datapath
 import (
 	"net/netip"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// StateNames are those of the states of a connection, by enum conn_state.
-var StateNames = [bpfCtStateCT_STATE_MAX]string{
-	bpfCtStateCT_STATE_OPENING: "opening", bpfCtStateCT_STATE_ESTABLISHED: "established",
-	bpfCtStateCT_STATE_HALF_CLOSED: "half-closed", bpfCtStateCT_STATE_TIME_WAIT: "time-wait",
-	bpfCtStateCT_STATE_CLOSED: "closed", bpfCtStateCT_STATE_UDP: "unreplied",
-	bpfCtStateCT_STATE_UDP_REPLIED: "replied", bpfCtStateCT_STATE_ICMP: "icmp",
-}
-
 // Session is a connection that the firewall of one port tracks. One between two ports of
 // the edge is there twice.
 type Session struct {
+	Connection
 	Port, Segment string
 	Direction     overlay.Direction // of the packet that opened it
-	Proto         uint8
 	// Src and Dst are of that packet. The ports of an ICMP echo are both the identifier;
 	// those of other ICMP both type << 8 | code.
 	Src, Dst         netip.Addr
 	SrcPort, DstPort uint16
-	Echo             bool
 	SrcMAC, DstMAC   overlay.MAC
 	// PeerPort and PeerSegment are of the other end; the port is "" beyond a tunnel or uplink.
 	PeerPort, PeerSegment string
-	State                 string // one of StateNames
-	Answered              bool
 	PickedUp              bool // it was open before it was seen
 	// Rule allowed it; current says that the policy in force was asked.
-	Rule          RuleName
-	Current       bool
-	AgeNS, IdleNS uint64
-	Orig, Reply   Counters // from who opened it, and to them
+	Rule    RuleName
+	Current bool
 }
 
 // EachSession calls do for every connection until it returns false. do must not keep s.
 func (d *Datapath) EachSession(do func(s *Session) bool) error {
-	if d.cfg.Firewall == nil {
-		return nil
-	}
-	now, err := monotonicNS()
-	if err != nil {
-		return err
-	}
-	stop := false
-	for _, table := range []*ebpf.Map{d.objs.CtEstablished, d.objs.CtHalfOpen} {
-		var s Session
-		err := walkWhile(table, func(k *bpfCtKey, c *bpfCtEntry) bool {
-			d.session(&s, k, c, now)
-			stop = !do(&s)
-			return !stop
-		})
-		if err != nil || stop {
-			return err
-		}
-	}
-	return nil
+	var s Session
+	return d.fw.connections.each(func(k *bpfCtKey, c *bpfCtEntry, now uint64) bool {
+		d.session(&s, k, c, now)
+		return do(&s)
+	})
 }
 
 func (d *Datapath) session(s *Session, k *bpfCtKey, c *bpfCtEntry, now uint64) {
 	bits := bpfCtBits(c.Bits)
 	*s = Session{
-		Port: d.names.ports[k.Zone], Proto: k.Proto, Echo: k.EchoDir != 0, SrcMAC: c.Smac, DstMAC: c.Dmac,
+		Connection: connection(k, c, now), Port: d.names.ports[k.Zone], SrcMAC: c.Smac, DstMAC: c.Dmac,
 		PeerPort: d.names.ports[uint32(c.PeerVport)], PeerSegment: d.names.segments[uint32(c.PeerSegment)],
-		State: StateNames[ctState(k.Proto, bits)], Answered: isAnswered(k.Proto, bits), PickedUp: bits&bpfCtBitsCT_PICKED_UP != 0,
-		Rule: d.ruleName(c.Rule), Current: c.Policy == d.fw.numbers.Policy,
-		AgeNS: since(now, c.BornNs), IdleNS: since(now, c.SeenNs),
-		Orig: toCounters(c.Counters[0]), Reply: toCounters(c.Counters[1]),
+		PickedUp: bits&bpfCtBitsCT_PICKED_UP != 0, Rule: d.ruleName(c.Rule), Current: c.Policy == d.fw.numbers.Policy,
 	}
 	if int(k.Zone) < len(d.vports) {
 		s.Segment = d.names.segments[d.vports[k.Zone].Segment]
@@ -83,45 +51,6 @@ func (d *Datapath) session(s *Session, k *bpfCtKey, c *bpfCtEntry, now uint64) {
 	if bits&bpfCtBitsCT_OUT != 0 {
 		s.Direction, s.Src, s.SrcPort, s.Dst, s.DstPort = overlay.Out, s.Dst, s.DstPort, s.Src, s.SrcPort
 	}
-}
-
-// ctState is conn_state of bpf/firewall/conntrack.h.
-func ctState(proto uint8, bits bpfCtBits) bpfCtState {
-	switch proto {
-	case unix.IPPROTO_TCP:
-		return tcpState(bits)
-	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
-		return bpfCtStateCT_STATE_ICMP
-	}
-	if bits&bpfCtBitsCT_REPLIED != 0 {
-		return bpfCtStateCT_STATE_UDP_REPLIED
-	}
-	return bpfCtStateCT_STATE_UDP
-}
-
-func tcpState(bits bpfCtBits) bpfCtState {
-	switch {
-	case bits&bpfCtBitsCT_RST != 0:
-		return bpfCtStateCT_STATE_CLOSED
-	case !isAnswered(unix.IPPROTO_TCP, bits):
-		return bpfCtStateCT_STATE_OPENING
-	case bits.both(bpfCtBitsCT_FIN):
-		return bpfCtStateCT_STATE_TIME_WAIT
-	case bits&(bpfCtBitsCT_FIN|bpfCtBitsCT_FIN<<1) != 0:
-		return bpfCtStateCT_STATE_HALF_CLOSED
-	}
-	return bpfCtStateCT_STATE_ESTABLISHED
-}
-
-// both reports whether a bit is set that each direction has for itself.
-func (b bpfCtBits) both(bit bpfCtBits) bool { return b&bit != 0 && b&(bit<<1) != 0 }
-
-// isAnswered is is_answered of bpf/firewall/conntrack.h.
-func isAnswered(proto uint8, bits bpfCtBits) bool {
-	if proto != unix.IPPROTO_TCP {
-		return bits&bpfCtBitsCT_REPLIED != 0
-	}
-	return bits.both(bpfCtBitsCT_ACK) && (bits&bpfCtBitsCT_PICKED_UP != 0 || bits.both(bpfCtBitsCT_SYN))
 }
 
 // cachedKey tells the flows of sessions apart, in one direction, as far as the flow cache

@@ -1,26 +1,8 @@
 package datapath
 
-import (
-	"errors"
-	"fmt"
+import "github.com/cilium/ebpf"
 
-	"github.com/cilium/ebpf"
-)
-
-// sweeper is the program that looks at every connection, and where it counts.
-type sweeper struct {
-	program *ebpf.Program
-	tally   *ebpf.Map
-}
-
-func (s *sweeper) close() error {
-	if s == nil {
-		return nil
-	}
-	return errors.Join(s.program.Close(), s.tally.Close())
-}
-
-// GCStats is what the sweep found.
+// GCStats is what the sweep over the firewall's connections found.
 type GCStats struct {
 	States      map[string]int // connections by state, as StateNames
 	Connections int            // in the table from which nothing is pushed out
@@ -37,13 +19,11 @@ func (d *Datapath) Sweep() (GCStats, error) {
 	if d.cfg.Firewall == nil {
 		return c, nil
 	}
-	tally, err := d.sweep()
+	tally, err := d.fw.connections.sweep()
 	if err != nil {
 		return c, err
 	}
-	for state, n := range tally.States {
-		c.States[StateNames[state]] = int(n)
-	}
+	c.States = byStateName(tally.States)
 	c.Connections, c.HalfOpen, c.Expired = int(tally.Established), int(tally.HalfOpen), int(tally.Expired)
 	counts := make([]bpfHalfOpenCount, d.objs.HalfOpenCounts.MaxEntries())
 	if err := readArray(d.objs.HalfOpenCounts, counts); err != nil {
@@ -58,49 +38,49 @@ func (d *Datapath) Sweep() (GCStats, error) {
 	return c, nil
 }
 
-func (d *Datapath) sweep() (tally bpfCtGcStats, err error) {
-	d.fw.sweeping.Lock()
-	defer d.fw.sweeping.Unlock()
-	if d.fw.sweeper == nil {
-		if d.fw.sweeper, err = d.loadSweeper(); err != nil {
-			return tally, err
-		}
-	}
-	ret, err := d.fw.sweeper.program.Run(&ebpf.RunOptions{})
-	if err == nil && ret != 0 {
-		err = fmt.Errorf("it returned %d", ret)
-	}
-	if err != nil {
-		return tally, fmt.Errorf("sweep the connections: %w", err)
-	}
-	if err := d.fw.sweeper.tally.Lookup(uint32(0), &tally); err != nil {
-		return tally, fmt.Errorf("read what the sweep counted: %w", err)
-	}
-	return tally, nil
+// NATGCStats is what the sweep over the sessions found.
+type NATGCStats struct {
+	States   map[string]int // sessions by state, as StateNames
+	Sessions int            // of connections
+	Mappings int            // ports that are held for all peers
+	Replicas int            // of Sessions: those of other gateways
+	Expired  int            // that the sweep removed
 }
 
-func (d *Datapath) loadSweeper() (*sweeper, error) {
-	spec, err := loadConntrackGc()
+// NATSweep removes the sessions that have expired and counts the others. It looks at
+// each of them, in the kernel.
+func (d *Datapath) NATSweep() (NATGCStats, error) {
+	c := NATGCStats{States: map[string]int{}}
+	if d.cfg.Egress == nil {
+		return c, nil
+	}
+	tally, err := d.nat.sessions.sweep()
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	if err := configure(spec, d.cfg); err != nil {
-		return nil, err
-	}
-	objects, err := loadUpon(spec, d.maps())
-	if err != nil {
-		return nil, err
-	}
-	defer objects.Close()
-	return &sweeper{program: objects.DetachProgram(conntrackGcProgConntrackGc), tally: objects.DetachMap(conntrackGcMapCtGcResult)}, nil
+	c.States = byStateName(tally.States)
+	c.Sessions, c.Mappings, c.Replicas, c.Expired = int(tally.Sessions), int(tally.Mappings), int(tally.Replicas), int(tally.Expired)
+	return c, nil
 }
 
-// Table is one of the firewall's tables.
+func byStateName(counts [bpfCtStateCT_STATE_MAX]uint32) map[string]int {
+	all := make(map[string]int, len(counts))
+	for state, n := range counts {
+		all[StateNames[state]] = int(n)
+	}
+	return all
+}
+
+// Table is one of the tables of the firewall or NAT.
 type Table struct {
 	Name  string
 	Used  int // entries, -1 where nobody counts them
 	Size  int
 	Bytes uint64 // memory now, as the kernel accounts it
+}
+
+func table(name string, m *ebpf.Map, used int) Table {
+	return Table{Name: name, Used: used, Size: int(m.MaxEntries()), Bytes: memory(m)}
 }
 
 // The tables of the firewall.
@@ -118,9 +98,6 @@ func (d *Datapath) FirewallTables(c GCStats) []Table {
 	if d.cfg.Firewall == nil {
 		return nil
 	}
-	table := func(name string, m *ebpf.Map, used int) Table {
-		return Table{Name: name, Used: used, Size: int(m.MaxEntries()), Bytes: memory(m)}
-	}
 	list := []Table{
 		table(TableConnections, d.objs.CtEstablished, c.Connections), table(TableHalfOpen, d.objs.CtHalfOpen, c.HalfOpen),
 		table(TableFragments, d.objs.Fragments, -1), table(TableRules, d.objs.Rules, len(d.fw.numbers.Rules)),
@@ -133,4 +110,40 @@ func (d *Datapath) FirewallTables(c GCStats) []Table {
 		}
 	}
 	return append(list, table(TableLogs, d.objs.Logs, -1))
+}
+
+// The tables of NAT.
+const (
+	TableNATSessions  = "nat-sessions"
+	TableReturns      = "nat-reverse"
+	TableHosts        = "nat-sources"
+	TablePortForwards = "port-forwards"
+	TableNATFragments = "nat-fragments"
+	TablePool         = "nat-pool"
+	TableNATEvents    = "nat-events"
+)
+
+// NATTables are the tables with what the census c counted; nil where nothing is translated.
+func (d *Datapath) NATTables(c NATGCStats) []Table {
+	if d.cfg.Egress == nil {
+		return nil
+	}
+	entries := c.Sessions + c.Mappings
+	return []Table{
+		table(TableNATSessions, d.objs.NatSessions, entries), table(TableReturns, d.objs.NatReverse, entries),
+		table(TableHosts, d.objs.NatHostCounts, -1), table(TablePortForwards, d.objs.PortForwards, -1),
+		table(TableNATFragments, d.objs.NatFragments, -1), table(TablePool, d.objs.Pool, d.poolUsed()),
+		table(TableNATEvents, d.objs.NatEvents, -1),
+	}
+}
+
+func (d *Datapath) poolUsed() (n int) {
+	d.nat.changing.Lock()
+	defer d.nat.changing.Unlock()
+	for i := range d.nat.entries {
+		for _, f := range d.nat.entries[i].Family {
+			n += int(f.Count)
+		}
+	}
+	return n
 }

@@ -235,8 +235,7 @@ func (d *Datapath) eachTransitEntry(do func(*bpfTransitEntry)) error {
 			continue
 		}
 		part := make([]bpfTransitEntry, t.Mask+1)
-		bytes := unsafe.Slice((*byte)(unsafe.Pointer(&part[0])), int64(len(part))*size)
-		if _, err := memory.ReadAt(bytes, int64(core)*slots*size); err != nil {
+		if _, err := memory.ReadAt(bytesOf(part), int64(core)*slots*size); err != nil {
 			return fmt.Errorf("read the map %s: %w", d.objs.TransitCache, err)
 		}
 		for i := range part {

@@ -113,8 +113,8 @@ func TestPutNATSessions(t *testing.T) {
 	}
 	b.AgeNS, b.IdleNS, b.LeftNS = 0, 0, 0
 	want := NATSession{
-		Policy: "web", Router: "main", Proto: 6, Inside: r.Inside, Outside: r.Outside, Egress: r.Egress, Via: r.Via,
-		State: "established", Answered: true, Replica: true, Orig: r.Counters[0], Reply: r.Counters[1],
+		Connection: Connection{Proto: 6, State: "established", Answered: true, Orig: r.Counters[0], Reply: r.Counters[1]},
+		Policy:     "web", Router: "main", Inside: r.Inside, Outside: r.Outside, Egress: r.Egress, Via: r.Via, Replica: true,
 	}
 	if d := cmp.Diff(want, b, sameAddrs); d != "" {
 		t.Error(d)

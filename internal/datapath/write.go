@@ -334,7 +334,7 @@ func (d *Datapath) pruneVports() error {
 	if !policed || d.cfg.Firewall == nil {
 		return nil
 	}
-	_, err := d.sweep() // of its connections, which the number's next owner must not get
+	_, err := d.fw.connections.sweep() // of its connections, which the number's next owner must not get
 	return err
 }
 

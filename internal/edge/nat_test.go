@@ -22,9 +22,10 @@ func inside(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
 // session is of the policy web: TCP, answered.
 func natSession(n byte, port uint16) datapath.NATSession {
 	return datapath.NATSession{
-		Policy: "web", Router: "tenant", Proto: 6, Inside: netip.AddrPortFrom(inside(n), port), Outside: netip.MustParseAddrPort("198.51.100.9:443"),
-		Egress: netip.AddrPortFrom(pool, port), State: "established", Answered: true, AgeNS: 5e9, IdleNS: 1e9, LeftNS: 60e9,
-		Orig: datapath.Counters{Packets: 2, Bytes: uint64(n) * 100}, Reply: datapath.Counters{Packets: 3, Bytes: 1000},
+		Connection: datapath.Connection{Proto: 6, State: "established", Answered: true, AgeNS: 5e9, IdleNS: 1e9,
+			Orig: datapath.Counters{Packets: 2, Bytes: uint64(n) * 100}, Reply: datapath.Counters{Packets: 3, Bytes: 1000}},
+		Policy: "web", Router: "tenant", Inside: netip.AddrPortFrom(inside(n), port), Outside: netip.MustParseAddrPort("198.51.100.9:443"),
+		Egress: netip.AddrPortFrom(pool, port), LeftNS: 60e9,
 	}
 }
 

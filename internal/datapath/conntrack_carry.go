@@ -56,23 +56,25 @@ func (d *Datapath) carry() (*carriage, error) {
 	const tick = 20e6 // of CLOCK_MONOTONIC_COARSE, at most
 	c.since = ago(now, tick)
 	for name, m := range c.previous {
-		var err error
-		if name == bpfMapNatSessions {
-			err = d.copySessions(m, nil)
-		} else {
-			err = copyConnections(m, d.maps()[name], nil)
-		}
-		if err != nil {
+		if err := d.carryMap(name, m, 0); err != nil {
 			return nil, errors.Join(err, c.close())
 		}
 	}
 	return c, nil
 }
 
+// carryMap copies a former map, or what of it had a packet since then.
+func (d *Datapath) carryMap(name string, from *ebpf.Map, since uint64) error {
+	if name == bpfMapNatSessions {
+		return d.nat.sessions.carry(from, d.objs.NatSessions, since)
+	}
+	return d.fw.connections.carry(from, d.maps()[name], since)
+}
+
 // finish carries what changed until the programs were replaced, and forgets the former tables.
 func (c *carriage) finish(d *Datapath) error {
 	for name, m := range c.previous {
-		if err := c.copyChanged(d, name); err != nil {
+		if err := d.carryMap(name, m, c.since); err != nil {
 			return errors.Join(err, c.close())
 		}
 		if err := m.Unpin(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -80,21 +82,6 @@ func (c *carriage) finish(d *Datapath) error {
 		}
 	}
 	return c.close()
-}
-
-// copyChanged copies what of a former table had a packet meanwhile.
-func (c *carriage) copyChanged(d *Datapath, name string) error {
-	if name == bpfMapNatSessions {
-		return d.copySessions(c.previous[name], func(k bpfCtKey, b bpfNatSession) bool {
-			var there bpfNatSession
-			return !isBefore(b.Ct.SeenNs, c.since) && (d.objs.NatSessions.Lookup(k, &there) != nil || isBefore(there.Ct.SeenNs, b.Ct.SeenNs))
-		})
-	}
-	to := d.maps()[name]
-	return copyConnections(c.previous[name], to, func(k bpfCtKey, ct bpfCtEntry) bool {
-		var there bpfCtEntry
-		return !isBefore(ct.SeenNs, c.since) && (to.Lookup(k, &there) != nil || isBefore(there.SeenNs, ct.SeenNs))
-	})
 }
 
 func (c *carriage) close() error {
@@ -106,28 +93,37 @@ func (c *carriage) close() error {
 	return errors.Join(errs...)
 }
 
-// copyConnections copies those that match (nil: all), as far as there is room.
-func copyConnections(from, to *ebpf.Map, match func(bpfCtKey, bpfCtEntry) bool) error {
-	keys, values := make([]bpfCtKey, 0, batch), make([]bpfCtEntry, 0, batch)
-	var failed error
-	flush := func() {
-		_, err := to.BatchUpdate(keys, values, nil)
-		if err != nil && !errors.Is(err, unix.E2BIG) && failed == nil {
-			failed = fmt.Errorf("carry connections over to the map %s: %w", to, err)
-		}
-		keys, values = keys[:0], values[:0]
+// putConnections puts conntrack entries into a map, as far as there is room.
+func putConnections(to *ebpf.Map, keys []bpfCtKey, values []bpfCtEntry) error {
+	_, err := to.BatchUpdate(keys, values, nil)
+	if errors.Is(err, unix.E2BIG) {
+		return nil
 	}
-	err := walk(from, func(k bpfCtKey, c bpfCtEntry) {
-		if match != nil && !match(k, c) {
-			return
-		}
-		keys, values = append(keys, k), append(values, c)
-		if len(keys) == batch {
-			flush()
-		}
-	})
-	if len(keys) > 0 {
-		flush()
+	return err
+}
+
+// putSessions puts NAT sessions with their reverse entries. One that finds no room takes its
+// reverse entry with it.
+func (d *Datapath) putSessions(to *ebpf.Map, keys []bpfCtKey, values []bpfNatSession) error {
+	backs, origins := make([]bpfCtKey, len(keys)), make([]bpfNatOrig, len(keys))
+	for i := range keys {
+		backs[i], origins[i] = returnKey(&keys[i], &values[i]), returnOf(&keys[i])
 	}
-	return errors.Join(err, failed)
+	returns, err := d.objs.NatReverse.BatchUpdate(backs, origins, nil)
+	if err != nil && !isFull(err) {
+		return fmt.Errorf("the returns of sessions: %w", err)
+	}
+	if returns == 0 {
+		return nil
+	}
+	sessions, err := to.BatchUpdate(keys[:returns], values[:returns], nil)
+	if err != nil && !errors.Is(err, unix.E2BIG) {
+		return err
+	}
+	for _, back := range backs[sessions:returns] {
+		if err := d.deleteReturn(&back); err != nil {
+			return err
+		}
+	}
+	return nil
 }
