@@ -99,14 +99,14 @@ func (c *natCmd) Run(ctx context.Context, s *streams) error {
 }
 
 // question checks what was asked.
-func (c *natCmd) question() (q edge.NATSessionQuery, err error) {
-	q = edge.NATSessionQuery{Policy: c.Policy, Router: c.Router, Proto: c.Proto, State: c.State, Limit: c.Limit, Top: c.Top}
+func (c *natCmd) question() (q edge.ConnectionQuery, err error) {
+	q = edge.ConnectionQuery{Policy: c.Policy, Router: c.Router, Proto: c.Proto, State: c.State, Limit: c.Limit, Top: c.Top}
 	filtered := c.Policy != "" || c.Router != "" || c.Proto != "" || c.Addr != "" || c.State != ""
 	switch {
 	case c.Limit < 0:
 		return q, fmt.Errorf("--limit: %d is negative", c.Limit)
-	case c.Top != "" && !slices.Contains(edge.NATSessionKinds, c.Top):
-		return q, fmt.Errorf("--top: %q is none of %s", c.Top, strings.Join(edge.NATSessionKinds, ", "))
+	case c.Top != "" && !slices.Contains(edge.NATTopKinds, c.Top):
+		return q, fmt.Errorf("--top: %q is none of %s", c.Top, strings.Join(edge.NATTopKinds, ", "))
 	case filtered && (c.PortUsage || c.Stats):
 		return q, errors.New("--port-usage and --stats are of all sessions: leave the other flags out")
 	}

@@ -76,7 +76,7 @@ func (c *sessionsCmd) Run(ctx context.Context, s *streams) error {
 	case c.Top != "" && !slices.Contains(edge.TopKinds, c.Top):
 		return usageError{fmt.Errorf("--top: %q is none of %s", c.Top, strings.Join(edge.TopKinds, ", "))}
 	}
-	q := edge.SessionQuery{Port: c.Port, Proto: c.Proto, State: c.State, Rule: c.Rule, Limit: c.Limit, Top: c.Top}
+	q := edge.ConnectionQuery{Port: c.Port, Proto: c.Proto, State: c.State, Rule: c.Rule, Limit: c.Limit, Top: c.Top}
 	if c.Addr != "" {
 		prefix, err := edge.ParsePrefix(c.Addr)
 		if err != nil {

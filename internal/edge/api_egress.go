@@ -132,14 +132,8 @@ type NATInfo struct {
 	Problems []string    `json:"problems"`
 }
 
-// NATSessionList is what a question about sessions found.
-type NATSessionList struct {
-	Total   int `json:"total"`
-	Matched int `json:"matched"`
-	// Sessions are the busiest of those, Top their sums when these were asked for.
-	Sessions []NATSessionInfo `json:"sessions,omitempty"`
-	Top      []TopInfo        `json:"top,omitempty"`
-}
+// NATSessionList is one of sessions of NAT.
+type NATSessionList = ConnectionList[NATSessionInfo]
 
 // NATSessionInfo is one connection whose addresses are translated. Packets come with a delay
 // of up to 10 s.

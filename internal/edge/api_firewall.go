@@ -59,14 +59,17 @@ type TableInfo struct {
 	Bytes uint64 `json:"memory_bytes"`
 }
 
-// SessionList is what a question about sessions found.
-type SessionList struct {
+// ConnectionList is what a question about connections, or sessions of NAT, found.
+type ConnectionList[Info any] struct {
 	Total   int `json:"total"`
 	Matched int `json:"matched"`
 	// Sessions are the busiest of those, Top their sums when these were asked for.
-	Sessions []SessionInfo `json:"sessions,omitempty"`
-	Top      []TopInfo     `json:"top,omitempty"`
+	Sessions []Info    `json:"sessions,omitempty"`
+	Top      []TopInfo `json:"top,omitempty"`
 }
+
+// SessionList is one of the firewall's connections.
+type SessionList = ConnectionList[SessionInfo]
 
 // SessionInfo is one connection that the firewall of one port tracks. Packets come with
 // a delay of up to 10 s.

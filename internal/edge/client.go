@@ -176,7 +176,7 @@ func (c *Client) Firewall(ctx context.Context) (FirewallInfo, error) {
 }
 
 // Sessions fetches the sessions that q chooses, the busiest first, or their sums.
-func (c *Client) Sessions(ctx context.Context, q SessionQuery) (SessionList, error) {
+func (c *Client) Sessions(ctx context.Context, q ConnectionQuery) (SessionList, error) {
 	return fetch[SessionList](ctx, c, "sessions?"+q.values().Encode())
 }
 
@@ -209,7 +209,7 @@ func (c *Client) Undrain(ctx context.Context) (EgressInfo, error) {
 func (c *Client) NAT(ctx context.Context) (NATInfo, error) { return fetch[NATInfo](ctx, c, "nat") }
 
 // NATSessions fetches the NAT sessions that q chooses, the busiest first, or their sums.
-func (c *Client) NATSessions(ctx context.Context, q NATSessionQuery) (NATSessionList, error) {
+func (c *Client) NATSessions(ctx context.Context, q ConnectionQuery) (NATSessionList, error) {
 	return fetch[NATSessionList](ctx, c, "nat/sessions?"+q.values().Encode())
 }
 

@@ -115,21 +115,21 @@ func TestSessionDocuments(t *testing.T) {
 	w := newWorld(t).guarded()
 	c, _ := w.run()
 	for name, tt := range map[string]struct {
-		q    SessionQuery
+		q    ConnectionQuery
 		want []string
 	}{
-		"all":                 {SessionQuery{}, []string{"p0 10.0.0.7:4000", "p0 10.0.0.1:999", "p1 10.0.0.7:4001"}},
-		"the busiest":         {SessionQuery{Limit: 1}, []string{"p0 10.0.0.7:4000"}},
-		"the two busiest":     {SessionQuery{Limit: 2}, []string{"p0 10.0.0.7:4000", "p0 10.0.0.1:999"}},
-		"of a port":           {SessionQuery{Port: "p1"}, []string{"p1 10.0.0.7:4001"}},
-		"of a protocol":       {SessionQuery{Proto: "udp"}, []string{"p0 10.0.0.1:999"}},
-		"of a number":         {SessionQuery{Proto: "17"}, []string{"p0 10.0.0.1:999"}},
-		"of an address":       {SessionQuery{Addr: netip.MustParsePrefix("10.0.0.7/32")}, []string{"p0 10.0.0.7:4000", "p1 10.0.0.7:4001"}},
-		"of a network":        {SessionQuery{Addr: netip.MustParsePrefix("10.0.0.8/31")}, []string{"p0 10.0.0.1:999"}},
-		"in a state":          {SessionQuery{State: "opening"}, []string{"p1 10.0.0.7:4001"}},
-		"of a rule":           {SessionQuery{Rule: "app/dns"}, []string{"p0 10.0.0.1:999"}},
-		"of a section":        {SessionQuery{Rule: "app", Limit: 1}, []string{"p0 10.0.0.7:4000"}},
-		"of one that is none": {SessionQuery{Rule: "ap"}, nil},
+		"all":                 {ConnectionQuery{}, []string{"p0 10.0.0.7:4000", "p0 10.0.0.1:999", "p1 10.0.0.7:4001"}},
+		"the busiest":         {ConnectionQuery{Limit: 1}, []string{"p0 10.0.0.7:4000"}},
+		"the two busiest":     {ConnectionQuery{Limit: 2}, []string{"p0 10.0.0.7:4000", "p0 10.0.0.1:999"}},
+		"of a port":           {ConnectionQuery{Port: "p1"}, []string{"p1 10.0.0.7:4001"}},
+		"of a protocol":       {ConnectionQuery{Proto: "udp"}, []string{"p0 10.0.0.1:999"}},
+		"of a number":         {ConnectionQuery{Proto: "17"}, []string{"p0 10.0.0.1:999"}},
+		"of an address":       {ConnectionQuery{Addr: netip.MustParsePrefix("10.0.0.7/32")}, []string{"p0 10.0.0.7:4000", "p1 10.0.0.7:4001"}},
+		"of a network":        {ConnectionQuery{Addr: netip.MustParsePrefix("10.0.0.8/31")}, []string{"p0 10.0.0.1:999"}},
+		"in a state":          {ConnectionQuery{State: "opening"}, []string{"p1 10.0.0.7:4001"}},
+		"of a rule":           {ConnectionQuery{Rule: "app/dns"}, []string{"p0 10.0.0.1:999"}},
+		"of a section":        {ConnectionQuery{Rule: "app", Limit: 1}, []string{"p0 10.0.0.7:4000"}},
+		"of one that is none": {ConnectionQuery{Rule: "ap"}, nil},
 	} {
 		list, err := c.Sessions(context.Background(), tt.q)
 		if err != nil {
@@ -143,7 +143,7 @@ func TestSessionDocuments(t *testing.T) {
 			t.Errorf("%s: of %d sessions\n%s", name, list.Total, d)
 		}
 	}
-	list, err := c.Sessions(context.Background(), SessionQuery{Rule: "app/dns"})
+	list, err := c.Sessions(context.Background(), ConnectionQuery{Rule: "app/dns"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestTopSessions(t *testing.T) {
 		"destinations": {"10.0.0.1 1 0 4000", "10.0.0.9 1 0 200", "10.0.0.2 1 1 60"},
 		"rules":        {"app/web 2 1 4060", "app/dns 1 0 200"},
 	} {
-		list, err := c.Sessions(context.Background(), SessionQuery{Top: by})
+		list, err := c.Sessions(context.Background(), ConnectionQuery{Top: by})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestWhatIf(t *testing.T) {
 func TestWithoutFirewall(t *testing.T) {
 	c, _ := newWorld(t).run()
 	_, rules := c.Rules(context.Background())
-	_, sessions := c.Sessions(context.Background(), SessionQuery{})
+	_, sessions := c.Sessions(context.Background(), ConnectionQuery{})
 	_, firewall := c.Firewall(context.Background())
 	_, whatIf := c.WhatIf(context.Background(), WhatIfQuery{})
 	for _, err := range []error{rules, sessions, firewall, whatIf} {

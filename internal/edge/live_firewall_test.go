@@ -124,7 +124,7 @@ func matches(ctx context.Context, c *Client, words string) error {
 
 // tracked wants one session, by rule.
 func tracked(ctx context.Context, c *Client, rule string) error {
-	list, err := c.Sessions(ctx, SessionQuery{Port: "p0", Addr: netip.MustParsePrefix("10.0.0.2/32"), State: "unreplied"})
+	list, err := c.Sessions(ctx, ConnectionQuery{Port: "p0", Addr: netip.MustParsePrefix("10.0.0.2/32"), State: "unreplied"})
 	if err != nil {
 		return err
 	}

@@ -43,18 +43,18 @@ func TestNATSessions(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).translating()
 	c, _ := w.run()
 	for _, test := range []struct {
-		q       NATSessionQuery
+		q       ConnectionQuery
 		matched int
 		first   netip.AddrPort // inside of the first one
 	}{
-		{NATSessionQuery{}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
-		{NATSessionQuery{Limit: 1}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
-		{NATSessionQuery{Policy: "web", Limit: 1}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
-		{NATSessionQuery{Proto: "udp"}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
-		{NATSessionQuery{State: "established", Router: "tenant"}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
-		{NATSessionQuery{Addr: netip.MustParsePrefix("203.0.113.1/32")}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
-		{NATSessionQuery{Addr: netip.MustParsePrefix("198.51.100.0/24")}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
-		{NATSessionQuery{Router: "other"}, 0, netip.AddrPort{}},
+		{ConnectionQuery{}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{ConnectionQuery{Limit: 1}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{ConnectionQuery{Policy: "web", Limit: 1}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
+		{ConnectionQuery{Proto: "udp"}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
+		{ConnectionQuery{State: "established", Router: "tenant"}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
+		{ConnectionQuery{Addr: netip.MustParsePrefix("203.0.113.1/32")}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
+		{ConnectionQuery{Addr: netip.MustParsePrefix("198.51.100.0/24")}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{ConnectionQuery{Router: "other"}, 0, netip.AddrPort{}},
 	} {
 		list, err := c.NATSessions(t.Context(), test.q)
 		if err != nil || list.Total != 3 || list.Matched != test.matched {
@@ -72,12 +72,12 @@ func TestNATSessions(t *testing.T) {
 		}
 	}
 	for by, want := range map[string]string{"sources": "10.0.0.1", "destinations": "198.51.100.9:443", "addresses": "203.0.113.10", "policies": "web"} {
-		list, err := c.NATSessions(t.Context(), NATSessionQuery{Top: by})
+		list, err := c.NATSessions(t.Context(), ConnectionQuery{Top: by})
 		if err != nil || len(list.Top) == 0 || list.Top[0].What != want {
 			t.Errorf("top %s: %+v, want %s first: %v", by, list.Top, want, err)
 		}
 	}
-	for _, wrong := range []NATSessionQuery{{Top: "hosts"}, {State: "asleep"}, {Proto: "smoke"}, {Limit: -1}} {
+	for _, wrong := range []ConnectionQuery{{Top: "hosts"}, {State: "asleep"}, {Proto: "smoke"}, {Limit: -1}} {
 		if _, err := c.NATSessions(t.Context(), wrong); err == nil {
 			t.Errorf("%+v is answered", wrong)
 		}
@@ -96,7 +96,7 @@ func TestNoEgress(t *testing.T) {
 	c, _ := newWorld(t).run()
 	_, egress := c.Egress(t.Context())
 	_, nat := c.NAT(t.Context())
-	_, natSessions := c.NATSessions(t.Context(), NATSessionQuery{})
+	_, natSessions := c.NATSessions(t.Context(), ConnectionQuery{})
 	_, pressures := c.PortUsages(t.Context(), 1)
 	for _, err := range []error{egress, nat, natSessions, pressures} {
 		if err == nil || !strings.Contains(err.Error(), "configure spec.egress") {

@@ -75,7 +75,7 @@ func TestFirewallSizes(t *testing.T) {
 	}
 	n.LostNothing(streams)
 	n.Once("all of them are known", func() error {
-		list, err := sessions(n.Hub.Network, "edge1", edge.SessionQuery{State: "established"})
+		list, err := sessions(n.Hub.Network, "edge1", edge.ConnectionQuery{State: "established"})
 		if err == nil && list.Matched != len(conns) {
 			err = fmt.Errorf("%d are", list.Matched)
 		}
@@ -111,7 +111,7 @@ func TestFirewallPorts(t *testing.T) {
 	gets(n.Hub.Network, n.red1, "tcp", n.red3, harness.PortAllowed, harness.Silent)
 	gets(n.Hub.Network, n.red2, "tcp", n.red3, harness.PortAllowed, harness.Answered)
 	n.Once("no session is of a port that is gone, nor of the one that has nothing", func() error {
-		list, err := sessions(n.Hub.Network, "edge1", edge.SessionQuery{})
+		list, err := sessions(n.Hub.Network, "edge1", edge.ConnectionQuery{})
 		if i := slices.IndexFunc(list.Sessions, func(s edge.SessionInfo) bool { return s.Port != "p2" && s.Answered }); err == nil && i >= 0 {
 			err = fmt.Errorf("%+v", list.Sessions[i])
 		}

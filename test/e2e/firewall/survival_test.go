@@ -70,7 +70,7 @@ func killedEdge(n *policed) {
 	}
 	for i, host := range []string{"edge1", "edge2"} {
 		config, name := n.Config(host), n.Edges[host].Name
-		before, err := sessions(n.Hub.Network, host, edge.SessionQuery{State: "established"})
+		before, err := sessions(n.Hub.Network, host, edge.ConnectionQuery{State: "established"})
 		n.Must(err)
 		n.Edges[host].Kill()
 		works("without " + host)
@@ -111,7 +111,7 @@ func changedWhileDead(n *policed) {
 	gets(n.Hub.Network, n.red2, "tcp", n.red3, harness.PortDropped, harness.Silent)
 }
 
-func sessions(n *harness.Network, host string, q edge.SessionQuery) (edge.SessionList, error) {
+func sessions(n *harness.Network, host string, q edge.ConnectionQuery) (edge.SessionList, error) {
 	return n.Ask(host).Sessions(n.Ctx, q)
 }
 
@@ -120,7 +120,7 @@ func stillThere(n *harness.Network, host string, before []edge.SessionInfo) erro
 	if len(before) == 0 {
 		return errors.New("there were none")
 	}
-	now, err := sessions(n, host, edge.SessionQuery{})
+	now, err := sessions(n, host, edge.ConnectionQuery{})
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func synFlood(n *policed) {
 	n.GoOn(streams)
 	n.Lost(streams[0], 0)
 	n.Fact("sessions name the port", func() error {
-		list, err := sessions(n.Hub.Network, "edge1", edge.SessionQuery{Top: "ports"})
+		list, err := sessions(n.Hub.Network, "edge1", edge.ConnectionQuery{Top: "ports"})
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,244 @@
+package edge
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/datapath"
+)
+
+// ConnectionQuery chooses connections of the firewall's conntrack, or sessions of NAT. What
+// is zero chooses nothing.
+type ConnectionQuery struct {
+	Port, Rule     string       // of conntrack alone; a rule is SECTION/NAME, or a section
+	Policy, Router string       // of NAT alone
+	Proto          string       // a name or a number
+	Addr           netip.Prefix // of any end
+	State          string
+	Limit          int    // of connections, or of lines; 0: all
+	Top            string // one of TopKinds or NATTopKinds: sums by that, not connections
+
+	proto int // number of Proto, -1 for any; connectionQueryOf sets it
+}
+
+// The query's fields in the URL, beside argPort.
+const (
+	argRule, argPolicy, argRouter                 = "rule", "policy", "router"
+	argProto, argAddr, argState, argLimit, argTop = "proto", "addr", "state", "limit", "top"
+)
+
+func (q ConnectionQuery) values() url.Values {
+	v := url.Values{argLimit: {strconv.Itoa(q.Limit)}}
+	if q.Addr.IsValid() {
+		v.Set(argAddr, q.Addr.String())
+	}
+	for name, value := range map[string]string{
+		argPort: q.Port, argRule: q.Rule, argPolicy: q.Policy, argRouter: q.Router, argProto: q.Proto, argState: q.State, argTop: q.Top,
+	} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	return v
+}
+
+// connectionQueryOf reads what values writes, of a table that knows some fields alone and
+// sums up by kinds.
+func connectionQueryOf(v url.Values, kinds []string, known ...string) (q ConnectionQuery, err error) {
+	q = ConnectionQuery{
+		Port: v.Get(argPort), Rule: v.Get(argRule), Policy: v.Get(argPolicy), Router: v.Get(argRouter),
+		Proto: v.Get(argProto), State: v.Get(argState), Top: v.Get(argTop),
+	}
+	for _, name := range []string{argPort, argRule, argPolicy, argRouter} {
+		if v.Has(name) && !slices.Contains(known, name) {
+			return q, mistake{fmt.Errorf("%s: these connections cannot be chosen by it, but by %s", name, strings.Join(known, " and "))}
+		}
+	}
+	if text := v.Get(argAddr); text != "" {
+		if q.Addr, err = ParsePrefix(text); err != nil {
+			return q, mistake{fmt.Errorf("%s: %w", argAddr, err)}
+		}
+	}
+	if q.State != "" && !slices.Contains(datapath.StateNames[:], q.State) {
+		return q, mistake{fmt.Errorf("%s: there is no state %q; states: %s", argState, q.State, strings.Join(datapath.StateNames[:], ", "))}
+	}
+	if q.Top != "" && !slices.Contains(kinds, q.Top) {
+		return q, mistake{fmt.Errorf("%s: %q is none of %s", argTop, q.Top, strings.Join(kinds, ", "))}
+	}
+	if q.proto, err = protoNumber(q.Proto); err != nil {
+		return q, mistake{fmt.Errorf("%s: %w", argProto, err)}
+	}
+	q.Limit, err = limitOf(v)
+	return q, err
+}
+
+// limitOf is 0 where there is none.
+func limitOf(v url.Values) (int, error) {
+	text := v.Get(argLimit)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, mistake{fmt.Errorf("%s: %q is not a number from 0 on", argLimit, text)}
+	}
+	return n, nil
+}
+
+// ParsePrefix reads a prefix; it takes an address for the prefix that has it alone.
+func ParsePrefix(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return addr.Prefix(addr.BitLen())
+	}
+	p, err := netip.ParsePrefix(text)
+	return p.Masked(), err
+}
+
+var protoNames = map[uint8]string{
+	unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_ICMP: "icmp", unix.IPPROTO_ICMPV6: "icmpv6", unix.IPPROTO_SCTP: "sctp",
+}
+
+// ipProto is the protocol's name, or its number.
+func ipProto(proto uint8) string {
+	if name, ok := protoNames[proto]; ok {
+		return name
+	}
+	return strconv.Itoa(int(proto))
+}
+
+func isICMP(proto uint8) bool { return proto == unix.IPPROTO_ICMP || proto == unix.IPPROTO_ICMPV6 }
+
+// protoNumber reads what ipProto writes; "" is -1.
+func protoNumber(text string) (int, error) {
+	if text == "" {
+		return -1, nil
+	}
+	for number, name := range protoNames {
+		if name == text {
+			return int(number), nil
+		}
+	}
+	n, err := strconv.ParseUint(text, 10, 8)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no protocol: write tcp, udp, icmp, icmpv6, sctp or a number up to 255", text)
+	}
+	return int(n), nil
+}
+
+// connectionTable is a table of connections that questions are asked about: a C is one of
+// them in the data path, an Info what users see of it.
+type connectionTable[C, Info any] struct {
+	each  func(do func(*C) bool) error
+	base  func(*C) *datapath.Connection
+	ends  func(*C) [3]netip.Addr
+	match func(*C) bool     // the fields of the query that this table alone has
+	order func(a, b *C) int // of those with the same bytes
+	infos func([]C) ([]Info, error)
+	topBy func(*C) any // what to sum up by
+}
+
+// answer lists the busiest connections that q chooses, or sums them up.
+func (t *connectionTable[C, Info]) answer(q ConnectionQuery) (list ConnectionList[Info], err error) {
+	busiest := busiestConnections[C]{limit: q.Limit, base: t.base, order: t.order}
+	sums := make(map[any]*TopInfo)
+	take := busiest.add
+	if q.Top != "" {
+		take = func(c *C) { addTo(sums, t.topBy(c), t.base(c)) }
+	}
+	err = t.each(func(c *C) bool {
+		list.Total++
+		if q.chooses(t.base(c), t.ends(c)) && t.match(c) {
+			list.Matched++
+			take(c)
+		}
+		return true
+	})
+	if err != nil {
+		return list, err
+	}
+	if q.Top != "" {
+		list.Top = topOf(sums, q.Limit)
+		return list, nil
+	}
+	list.Sessions, err = t.infos(busiest.sorted())
+	return list, err
+}
+
+// chooses asks for the fields that all tables have.
+func (q *ConnectionQuery) chooses(c *datapath.Connection, ends [3]netip.Addr) bool {
+	return (q.proto < 0 || int(c.Proto) == q.proto) && (q.State == "" || c.State == q.State) &&
+		(!q.Addr.IsValid() || slices.ContainsFunc(ends[:], q.Addr.Contains))
+}
+
+// busiestConnections keeps those with the most bytes in memory, and not many others.
+type busiestConnections[C any] struct {
+	limit int // 0: all
+	base  func(*C) *datapath.Connection
+	order func(a, b *C) int
+	list  []C
+	cut   bool // there were more: at limit-1 is the last one that is still among them
+}
+
+func (b *busiestConnections[C]) add(c *C) {
+	if b.cut && !b.before(c, &b.list[b.limit-1]) {
+		return
+	}
+	b.list = append(b.list, *c)
+	if b.limit > 0 && len(b.list)/2 >= b.limit {
+		b.list, b.cut = b.sorted(), true
+	}
+}
+
+func (b *busiestConnections[C]) before(x, y *C) bool {
+	if m, n := b.base(x).Bytes(), b.base(y).Bytes(); m != n {
+		return m > n
+	}
+	return b.order(x, y) < 0
+}
+
+// sorted are the busiest, first the one with the most bytes.
+func (b *busiestConnections[C]) sorted() []C {
+	sort.Slice(b.list, func(i, j int) bool { return b.before(&b.list[i], &b.list[j]) })
+	if b.limit > 0 {
+		return b.list[:min(b.limit, len(b.list))]
+	}
+	return b.list
+}
+
+func addTo(sums map[any]*TopInfo, key any, c *datapath.Connection) {
+	sum, ok := sums[key]
+	if !ok {
+		sum = &TopInfo{}
+		sums[key] = sum
+	}
+	sum.Sessions++
+	if !c.Answered {
+		sum.HalfOpen++
+	}
+	sum.Packets += c.Packets()
+	sum.Bytes += c.Bytes()
+}
+
+// topOf are the sums with the most connections.
+func topOf(sums map[any]*TopInfo, limit int) []TopInfo {
+	list := make([]TopInfo, 0, len(sums))
+	for key, sum := range sums {
+		sum.What = fmt.Sprint(key)
+		list = append(list, *sum)
+	}
+	slices.SortFunc(list, func(a, b TopInfo) int {
+		return cmp.Or(cmp.Compare(b.Sessions, a.Sessions), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.What, b.What))
+	})
+	if limit > 0 {
+		return list[:min(limit, len(list))]
+	}
+	return list
+}
