@@ -242,3 +242,57 @@ func topOf(sums map[any]*TopInfo, limit int) []TopInfo {
 	}
 	return list
 }
+
+// tableAlarms are what is wrong with the tables of the firewall or NAT.
+type tableAlarms struct {
+	pressed  map[string]bool // what is too full
+	problems []string
+}
+
+// fills reports whether something is too full: from a share of its size on, and until it is
+// below another one when it was before.
+func (a *tableAlarms) fills(was tableAlarms, what string, used, size int, limit, end float64) bool {
+	if was.pressed[what] {
+		limit = end
+	}
+	if a.pressed == nil {
+		a.pressed = make(map[string]bool)
+	}
+	a.pressed[what] = size > 0 && float64(used) >= limit*float64(size)
+	return a.pressed[what]
+}
+
+func (a *tableAlarms) say(format string, args ...any) {
+	a.problems = append(a.problems, fmt.Sprintf(format, args...))
+}
+
+// stateInfos are connections by state, in the order of states.
+func stateInfos(counts map[string]int) []StateInfo {
+	list := []StateInfo{}
+	for _, name := range datapath.StateNames {
+		list = append(list, StateInfo{Name: name, Sessions: counts[name]})
+	}
+	return list
+}
+
+// eventInfos are events as they are counted.
+func eventInfos(events []EventInfo, counts map[string]uint64) []EventInfo {
+	list := []EventInfo{}
+	for _, event := range events {
+		event.Count = counts[event.Name]
+		list = append(list, event)
+	}
+	return list
+}
+
+func tableInfos(tables []datapath.Table) []TableInfo {
+	list := []TableInfo{}
+	for _, t := range tables {
+		table := TableInfo{Name: t.Name, Size: t.Size, Bytes: t.Bytes}
+		if t.Used >= 0 {
+			table.Used = &t.Used
+		}
+		list = append(list, table)
+	}
+	return list
+}

@@ -86,11 +86,10 @@ const (
 
 // guard is what the edge saw of its firewall.
 type guard struct {
-	gcStats  datapath.GCStats
-	sweptAt  time.Time
-	events   map[string]uint64
-	pressed  map[string]bool // alarms that are raised, by what they are about
-	problems []string
+	gcStats datapath.GCStats
+	sweptAt time.Time
+	events  map[string]uint64
+	tableAlarms
 }
 
 // watchFirewall writes the firewall's log, has connections expire and raises alarms
@@ -162,14 +161,8 @@ const eventConnFull, eventLogLost = "conntrack-full", "log-lost"
 
 // evaluate says what is wrong, when was is the guard before.
 func (g *guard) evaluate(was guard, fw overlay.Firewall) {
-	g.pressed = make(map[string]bool)
 	pressed := func(what string, used int, size uint32) bool {
-		limit := pressedAt
-		if was.pressed[what] {
-			limit = clearAt
-		}
-		g.pressed[what] = size > 0 && float64(used) >= limit*float64(size)
-		return g.pressed[what]
+		return g.fills(was.tableAlarms, what, used, int(size), pressedAt, clearAt)
 	}
 	since := func(event string) uint64 {
 		before, known := was.events[event]
@@ -178,13 +171,12 @@ func (g *guard) evaluate(was guard, fw overlay.Firewall) {
 		}
 		return 0
 	}
-	say := func(format string, args ...any) { g.problems = append(g.problems, fmt.Sprintf(format, args...)) }
 	if n := g.gcStats.Connections; pressed(datapath.TableConnections, n, fw.Sizes.Connections) || since(eventConnFull) > 0 {
-		say("firewall: %d of %d connections, and those that are answered beyond may be pushed out: raise spec.firewall.connections, "+
+		g.say("firewall: %d of %d connections, and those that are answered beyond may be pushed out: raise spec.firewall.connections, "+
 			"or see with `selvage sessions --top sources` who has so many", n, fw.Sizes.Connections)
 	}
 	if n := g.gcStats.Waiting; pressed(datapath.TableHalfOpen, n, fw.Sizes.HalfOpen) {
-		say("firewall: %d of %d connections without an answer, the oldest are pushed out: see with `selvage sessions --top sources` "+
+		g.say("firewall: %d of %d connections without an answer, the oldest are pushed out: see with `selvage sessions --top sources` "+
 			"whether it is a scan or a flood, or raise spec.firewall.halfOpen", n, fw.Sizes.HalfOpen)
 	}
 	var ports []string
@@ -195,11 +187,11 @@ func (g *guard) evaluate(was guard, fw overlay.Firewall) {
 	}
 	slices.Sort(ports)
 	for _, port := range ports {
-		say("firewall: port %s has %d connections without an answer, near its limit of %d: see with `selvage sessions --port %s --top sources` "+
+		g.say("firewall: port %s has %d connections without an answer, near its limit of %d: see with `selvage sessions --port %s --top sources` "+
 			"whether it is a scan or a flood, or raise spec.firewall.halfOpenPerPort", port, g.gcStats.HalfOpens[port], fw.HalfOpen, port)
 	}
 	if n := since(eventLogLost); n > 0 {
-		say("firewall: %d lines of its log were not written because of their rate: raise spec.firewall.logRate, or log with fewer rules", n)
+		g.say("firewall: %d lines of its log were not written because of their rate: raise spec.firewall.logRate, or log with fewer rules", n)
 	}
 }
 

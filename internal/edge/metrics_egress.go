@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -15,39 +14,16 @@ func (e *edge) natMetrics(p *page) {
 	if e.config.Egress == nil {
 		return
 	}
-	const natSessions = "selvage_nat_sessions"
-	p.family(gauge, natSessions, "Connections whose addresses are translated, by state.")
-	for _, state := range datapath.StateNames {
-		p.sample(natSessions, uint64(e.natGuard.gcStats.States[state]), "state", state)
-	}
+	stateMetrics(p, "selvage_nat_sessions", "Connections whose addresses are translated, by state.", e.natGuard.gcStats.States)
 	p.single(gauge, "selvage_nat_replicas", "Of these, those that another gateway made and uses.", uint64(e.natGuard.gcStats.Replicas))
 	p.single(gauge, "selvage_nat_mappings", "Ports that are held for all peers.", uint64(e.natGuard.gcStats.Mappings))
 	p.single(gauge, "selvage_nat_alarms", "Alarms of translation that are raised.", uint64(len(e.natGuard.problems)))
 	p.single(counter, "selvage_nat_log_lost_total", "Lines of the log of translations that were not written because of their rate.", e.logLost.Load())
-	e.natTableMetrics(p)
+	tableMetrics(p, "selvage_nat", "the tables of translation", e.dp.NATTables(e.natGuard.gcStats))
 	e.portUsageMetrics(p)
 	if len(e.config.Egress.Gateways) > 0 {
 		e.gatewayMetrics(p)
 		e.replicationMetrics(p)
-	}
-}
-
-func (e *edge) natTableMetrics(p *page) {
-	tables := e.dp.NATTables(e.natGuard.gcStats)
-	for _, m := range []struct {
-		name, help string
-		value      func(datapath.Table) uint64
-	}{
-		{"selvage_nat_table_entries", "Entries in the tables of translation.", func(t datapath.Table) uint64 { return uint64(t.Used) }},
-		{"selvage_nat_table_entries_limit", "Entries that the tables of translation have room for.", func(t datapath.Table) uint64 { return uint64(t.Size) }},
-		{"selvage_nat_table_memory_bytes", "Memory of the tables of translation.", func(t datapath.Table) uint64 { return t.Bytes }},
-	} {
-		p.family(gauge, m.name, m.help)
-		for _, t := range tables {
-			if t.Used >= 0 || m.name != "selvage_nat_table_entries" {
-				p.sample(m.name, m.value(t), "table", t.Name)
-			}
-		}
 	}
 }
 

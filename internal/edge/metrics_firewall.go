@@ -21,17 +21,14 @@ func (e *edge) firewallMetrics(p *page) error {
 		return err
 	}
 	sessionMetrics(p, e.guard)
-	tableMetrics(p, e.dp.FirewallTables(e.guard.gcStats))
+	tableMetrics(p, "selvage_firewall", "the firewall's tables", e.dp.FirewallTables(e.guard.gcStats))
 	ruleMetrics(p, rules)
 	return nil
 }
 
 func sessionMetrics(p *page, g guard) {
-	const sessions, halfOpen, alarm = "selvage_conntrack_entries", "selvage_conntrack_half_open_entries", "selvage_firewall_alarms"
-	p.family(gauge, sessions, "Connections that the firewall tracks, by state.")
-	for _, state := range datapath.StateNames {
-		p.sample(sessions, uint64(g.gcStats.States[state]), "state", state)
-	}
+	const halfOpen, alarm = "selvage_conntrack_half_open_entries", "selvage_firewall_alarms"
+	stateMetrics(p, "selvage_conntrack_entries", "Connections that the firewall tracks, by state.", g.gcStats.States)
 	p.family(gauge, halfOpen, "Connections without an answer, of ports that have any.")
 	for _, port := range slices.Sorted(maps.Keys(g.gcStats.HalfOpens)) {
 		p.sample(halfOpen, uint64(g.gcStats.HalfOpens[port]), "port", port)
@@ -39,21 +36,31 @@ func sessionMetrics(p *page, g guard) {
 	p.single(gauge, alarm, "Alarms of the firewall that are raised.", uint64(len(g.problems)))
 }
 
-func tableMetrics(p *page, tables []datapath.Table) {
-	const entries, size, memory = "selvage_firewall_table_entries", "selvage_firewall_table_entries_limit", "selvage_firewall_table_memory_bytes"
-	p.family(gauge, entries, "Entries in the firewall's tables.")
-	for _, t := range tables {
-		if t.Used >= 0 {
-			p.sample(entries, uint64(t.Used), "table", t.Name)
+// tableMetrics are of the tables of something.
+func tableMetrics(p *page, prefix, of string, tables []datapath.Table) {
+	for _, m := range []struct {
+		name, help string
+		value      func(datapath.Table) int
+	}{
+		{"entries", "Entries in " + of + ".", func(t datapath.Table) int { return t.Used }},
+		{"entries_limit", "Entries that " + of + " have room for.", func(t datapath.Table) int { return t.Size }},
+		{"memory_bytes", "Memory of " + of + ".", func(t datapath.Table) int { return int(t.Bytes) }},
+	} {
+		name := prefix + "_table_" + m.name
+		p.family(gauge, name, m.help)
+		for _, t := range tables {
+			if n := m.value(t); n >= 0 {
+				p.sample(name, uint64(n), "table", t.Name)
+			}
 		}
 	}
-	p.family(gauge, size, "Entries that the firewall's tables have room for.")
-	for _, t := range tables {
-		p.sample(size, uint64(t.Size), "table", t.Name)
-	}
-	p.family(gauge, memory, "Memory of the firewall's tables.")
-	for _, t := range tables {
-		p.sample(memory, t.Bytes, "table", t.Name)
+}
+
+// stateMetrics are connections by state.
+func stateMetrics(p *page, name, help string, states map[string]int) {
+	p.family(gauge, name, help)
+	for _, state := range datapath.StateNames {
+		p.sample(name, uint64(states[state]), "state", state)
 	}
 }
 

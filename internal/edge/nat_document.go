@@ -86,15 +86,8 @@ func (e *edge) natDocument() (NATInfo, error) {
 		c := e.natGuard.gcStats
 		info := NATInfo{
 			SweptAt: e.natGuard.sweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
-			States: []StateInfo{}, Tables: tableInfos(e.dp.NATTables(c)), Events: []EventInfo{}, LogLost: e.logLost.Load(),
+			States: stateInfos(c.States), Tables: tableInfos(e.dp.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.logLost.Load(),
 			Problems: append([]string{}, e.natGuard.problems...),
-		}
-		for _, name := range datapath.StateNames {
-			info.States = append(info.States, StateInfo{Name: name, Sessions: c.States[name]})
-		}
-		for _, event := range natEvents {
-			event.Count = events[event.Name]
-			info.Events = append(info.Events, event)
 		}
 		return info, nil
 	})
@@ -108,18 +101,6 @@ var natEvents = []EventInfo{
 	{Name: "nat-retried", Description: "ports that NAT tried and found in use"},
 	{Name: "nat-deleted", Description: "NAT sessions deleted"},
 	{Name: eventNATEventsLost, Description: "NAT events not sent to the log and to other gateways"},
-}
-
-func tableInfos(tables []datapath.Table) []TableInfo {
-	list := []TableInfo{}
-	for _, t := range tables {
-		table := TableInfo{Name: t.Name, Size: t.Size, Bytes: t.Bytes}
-		if t.Used >= 0 {
-			table.Used = &t.Used
-		}
-		list = append(list, table)
-	}
-	return list
 }
 
 // portUsageMost bounds the lines of a question without a limit.

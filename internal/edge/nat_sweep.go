@@ -30,9 +30,8 @@ type natGuard struct {
 	pressures     []datapath.PortUsage // the fullest
 	drops         map[string]uint64
 	natEventsLost uint64
-	known         bool            // of drops and natEventsLost: there was a sweep before
-	pressed       map[string]bool // alarms that are raised, by what they are about
-	problems      []string
+	known         bool // of drops and natEventsLost: there was a sweep before
+	tableAlarms
 }
 
 // sweepNAT lets the expired sessions go, and looks at how full tables and ports are.
@@ -92,14 +91,8 @@ func (e *edge) setNATGuard(next natGuard, err error) {
 
 // evaluate says what is wrong, when was is the guard before.
 func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
-	g.pressed = make(map[string]bool)
 	pressed := func(what string, used, size int) bool {
-		limit := fillAt
-		if was.pressed[what] {
-			limit = fillClear
-		}
-		g.pressed[what] = size > 0 && float64(used) >= limit*float64(size)
-		return g.pressed[what]
+		return g.fills(was.tableAlarms, what, used, size, fillAt, fillClear)
 	}
 	since := func(reason string) uint64 {
 		if now, before := g.drops[reason], was.drops[reason]; was.known && now > before {
@@ -107,25 +100,24 @@ func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
 		}
 		return 0
 	}
-	say := func(format string, args ...any) { g.problems = append(g.problems, fmt.Sprintf(format, args...)) }
 	if n := g.gcStats.Sessions + g.gcStats.Mappings; pressed("table", n, int(config.NATSessions)) || since(reasonFull) > 0 {
-		say("egress: %d of %d sessions, and connections beyond are dropped (%s): raise spec.egress.sessions, "+
+		g.say("egress: %d of %d sessions, and connections beyond are dropped (%s): raise spec.egress.sessions, "+
 			"or see with `selvage nat --top sources` who has so many", n, config.NATSessions, reasonFull)
 	}
 	for _, p := range g.pressures {
 		if what := fmt.Sprint(p.Proto, p.Egress, p.Outside); pressed(what, p.Used, p.Size) {
-			say("egress: %d of %d %s ports of %s are in use for %s: give policy %s more addresses, or see with `selvage nat --port-usage` and `--top sources` who has so many",
+			g.say("egress: %d of %d %s ports of %s are in use for %s: give policy %s more addresses, or see with `selvage nat --port-usage` and `--top sources` who has so many",
 				p.Used, p.Size, ipProto(p.Proto), p.Egress, p.Outside, p.Policy)
 		}
 	}
 	if n := since(reasonExhausted); n > 0 {
-		say("egress: %d packets were dropped just now for want of a free port (%s): see with `selvage nat --port-usage` for which destination", n, reasonExhausted)
+		g.say("egress: %d packets were dropped just now for want of a free port (%s): see with `selvage nat --port-usage` for which destination", n, reasonExhausted)
 	}
 	if n := since(reasonNoGateway); n > 0 {
-		say("egress: %d packets were dropped just now because no gateway serves their sources (%s): see `selvage egress`", n, reasonNoGateway)
+		g.say("egress: %d packets were dropped just now because no gateway serves their sources (%s): see `selvage egress`", n, reasonNoGateway)
 	}
 	if was.known && g.natEventsLost > was.natEventsLost {
-		say("egress: %d sessions began or ended without log and other gateways hearing of it (%s): their ring was full", g.natEventsLost-was.natEventsLost, eventNATEventsLost)
+		g.say("egress: %d sessions began or ended without log and other gateways hearing of it (%s): their ring was full", g.natEventsLost-was.natEventsLost, eventNATEventsLost)
 	}
 	slices.Sort(g.problems)
 }

@@ -68,18 +68,11 @@ func (e *edge) firewallDocument() (FirewallInfo, error) {
 		}
 		info := FirewallInfo{
 			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.guard.sweptAt,
-			States: []StateInfo{}, Tables: tableInfos(e.dp.FirewallTables(e.guard.gcStats)), HalfOpenLimit: fw.HalfOpen, HalfOpen: e.guard.gcStats.HalfOpens,
-			Events: []EventInfo{}, Problems: append([]string{}, e.guard.problems...),
+			States: stateInfos(e.guard.gcStats.States), Tables: tableInfos(e.dp.FirewallTables(e.guard.gcStats)), HalfOpenLimit: fw.HalfOpen, HalfOpen: e.guard.gcStats.HalfOpens,
+			Events: eventInfos(firewallEvents, events), Problems: append([]string{}, e.guard.problems...),
 		}
 		if info.HalfOpen == nil {
 			info.HalfOpen = map[string]int{}
-		}
-		for _, name := range datapath.StateNames {
-			info.States = append(info.States, StateInfo{Name: name, Sessions: e.guard.gcStats.States[name]})
-		}
-		for _, event := range firewallEvents {
-			event.Count = events[event.Name]
-			info.Events = append(info.Events, event)
 		}
 		return info, nil
 	})
