@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/edge"
@@ -55,14 +53,12 @@ func (c *rulesCmd) whatIf(ctx context.Context, s *streams) error {
 
 type sessionsCmd struct {
 	query
-	Port  string `placeholder:"NAME" help:"Only of this port; of a trunk, of all its VLANs."`
-	Proto string `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
-	Addr  string `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, at either end."`
-	State string `placeholder:"STATE" help:"Only in this state: opening, established, half-closed, time-wait, closed, unreplied, replied or icmp."`
-	Rule  string `placeholder:"SECTION/NAME" help:"Only those that this rule allowed, or one of this section."`
-	Limit int    `default:"100" help:"Show at most so many lines; 0 is all."`
-	Top   string `xor:"kind" placeholder:"WHAT" help:"Sum up by ports, sources, destinations or rules, the most connections first."`
-	Stats bool   `xor:"kind" help:"The connection tables themselves: states, use, memory and alarms."`
+	Port             string `placeholder:"NAME" help:"Only of this port; of a trunk, of all its VLANs."`
+	connectionFilter `set:"ends=either"`
+	Rule             string `placeholder:"SECTION/NAME" help:"Only those that this rule allowed, or one of this section."`
+	Limit            int    `default:"100" help:"Show at most so many lines; 0 is all."`
+	Top              string `xor:"kind" placeholder:"WHAT" help:"Sum up by ports, sources, destinations or rules, the most connections first."`
+	Stats            bool   `xor:"kind" help:"The connection tables themselves: states, use, memory and alarms."`
 }
 
 // Run lists tracked connections, or sums them up.
@@ -70,19 +66,9 @@ func (c *sessionsCmd) Run(ctx context.Context, s *streams) error {
 	if c.Stats {
 		return show(ctx, c.query, s.out, (*edge.Client).Firewall, observe.Firewall)
 	}
-	switch {
-	case c.Limit < 0:
-		return usageError{fmt.Errorf("--limit: %d is negative", c.Limit)}
-	case c.Top != "" && !slices.Contains(edge.TopKinds, c.Top):
-		return usageError{fmt.Errorf("--top: %q is none of %s", c.Top, strings.Join(edge.TopKinds, ", "))}
-	}
-	q := edge.ConnectionQuery{Port: c.Port, Proto: c.Proto, State: c.State, Rule: c.Rule, Limit: c.Limit, Top: c.Top}
-	if c.Addr != "" {
-		prefix, err := edge.ParsePrefix(c.Addr)
-		if err != nil {
-			return usageError{fmt.Errorf("--addr: %w", err)}
-		}
-		q.Addr = prefix
+	q, err := c.connectionFilter.question(edge.ConnectionQuery{Port: c.Port, Rule: c.Rule, Limit: c.Limit, Top: c.Top}, edge.TopKinds)
+	if err != nil {
+		return usageError{err}
 	}
 	question := func(client *edge.Client, ctx context.Context) (edge.SessionList, error) {
 		return client.Sessions(ctx, q)

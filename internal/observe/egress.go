@@ -193,24 +193,19 @@ func after(event, done time.Time) string {
 func NATSessions(w io.Writer, l edge.NATSessionList) error {
 	header := "POLICY PROTO INSIDE EGRESS OUTSIDE STATE VIA AGE IDLE LEFT ORIG-PACKETS ORIG-BYTES REPLY-PACKETS REPLY-BYTES NOTES"
 	err := table(w, header, l.Sessions, func(b edge.NATSessionInfo) []any {
-		policy := b.Policy
-		if policy == "" {
-			policy = "(gone)"
-		}
 		outside := "any"
 		if b.Outside.IsValid() {
 			outside = natSessionEnd(b.Outside, b.OutsidePort)
 		}
 		return []any{
-			policy, b.Proto, natSessionEnd(b.Inside, b.InsidePort), natSessionEnd(b.Egress, b.EgressPort), outside, b.State, addr(b.Via),
+			orGone(b.Policy), b.Proto, natSessionEnd(b.Inside, b.InsidePort), natSessionEnd(b.Egress, b.EgressPort), outside, b.State, addr(b.Via),
 			span(b.Age), span(b.Idle), span(b.Left), count(b.OrigPackets), size(b.OrigBytes), count(b.ReplyPackets), size(b.ReplyBytes), natSessionNotes(b),
 		}
 	})
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "\n%d of %d matching lines, of %d sessions\n", len(l.Sessions), max(l.Matched, len(l.Sessions)), l.Total)
-	return err
+	return shown(w, l, "sessions")
 }
 
 // natSessionEnd is an address with its port or identifier, where there is one.
@@ -234,22 +229,6 @@ func natSessionNotes(b edge.NATSessionInfo) string {
 	return strings.Join(notes, ", ")
 }
 
-// TopNATSessions writes one line for each sum, the most sessions first.
-func TopNATSessions(w io.Writer, l edge.NATSessionList) error {
-	err := table(w, "WHAT SESSIONS SHARE WITHOUT-ANSWER PACKETS BYTES", l.Top, func(t edge.TopInfo) []any {
-		what := t.What
-		if what == "" {
-			what = "(gone)"
-		}
-		return []any{what, t.Sessions, share(uint64(t.Sessions), uint64(l.Matched)), t.HalfOpen, count(t.Packets), size(t.Bytes)}
-	})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "\n%d of %d sessions match\n", l.Matched, l.Total)
-	return err
-}
-
 // Pressures writes how many ports are in use for each destination.
 func Pressures(w io.Writer, list []edge.PortUsageInfo) error {
 	return table(w, "EGRESS PROTO OUTSIDE POLICY USED PORTS FILLED", list, func(p edge.PortUsageInfo) []any {
@@ -264,29 +243,9 @@ func NAT(w io.Writer, n edge.NATInfo) error {
 	if n.LogLost > 0 {
 		fmt.Fprintf(w, "Log:    %s lines not written because of their rate\n", count(n.LogLost))
 	}
-	alarms := n.Problems
-	if len(alarms) == 0 {
-		alarms = []string{"none"}
+	alarms(w, "Alarm:  ", n.Problems)
+	if err := tablesAndStates(w, n.Tables, "SESSIONS", n.States); err != nil {
+		return err
 	}
-	for i, alarm := range alarms {
-		label := "        "
-		if i == 0 {
-			label = "Alarm:  "
-		}
-		fmt.Fprintln(w, label+alarm)
-	}
-	f := edge.FirewallInfo{Tables: n.Tables, States: n.States, Events: n.Events}
-	for _, part := range []func(io.Writer, edge.FirewallInfo) error{firewallTables, natStates, firewallEvents} {
-		if _, err := fmt.Fprintln(w); err != nil {
-			return err
-		}
-		if err := part(w, f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func natStates(w io.Writer, f edge.FirewallInfo) error {
-	return table(w, "STATE SESSIONS", f.States, func(s edge.StateInfo) []any { return []any{s.Name, s.Sessions} })
+	return tableEvents(w, n.Events)
 }

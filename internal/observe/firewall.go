@@ -49,7 +49,7 @@ func Sessions(w io.Writer, list edge.SessionList) error {
 	if err := sessions(w, list.Sessions); err != nil {
 		return err
 	}
-	return shown(w, len(list.Sessions), list)
+	return shown(w, list, "connections")
 }
 
 func sessions(w io.Writer, list []edge.SessionInfo) error {
@@ -59,11 +59,8 @@ func sessions(w io.Writer, list []edge.SessionInfo) error {
 		if s.PickedUp {
 			state += ",picked-up"
 		}
-		rule := s.Rule
-		switch {
-		case rule == "":
-			rule = "(gone)"
-		case !s.Current:
+		rule := orGone(s.Rule)
+		if s.Rule != "" && !s.Current {
 			rule += " (of a former policy)"
 		}
 		return []any{
@@ -81,28 +78,6 @@ func sessionEnd(s edge.SessionInfo, a netip.Addr, port uint16) string {
 	return netip.AddrPortFrom(a, port).String()
 }
 
-// shown says how many there are beyond the lines that were written.
-func shown(w io.Writer, lines int, list edge.SessionList) error {
-	_, err := fmt.Fprintf(w, "\n%d of %d matching lines, of %d connections\n", lines, max(list.Matched, lines), list.Total)
-	return err
-}
-
-// TopSessions writes one line for each sum, the most connections first.
-func TopSessions(w io.Writer, list edge.SessionList) error {
-	err := table(w, "WHAT CONNECTIONS SHARE WITHOUT-ANSWER PACKETS BYTES", list.Top, func(t edge.TopInfo) []any {
-		what := t.What
-		if what == "" {
-			what = "(gone)"
-		}
-		return []any{what, t.Sessions, share(uint64(t.Sessions), uint64(list.Matched)), t.HalfOpen, count(t.Packets), size(t.Bytes)}
-	})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "\n%d of %d connections match\n", list.Matched, list.Total)
-	return err
-}
-
 // Firewall writes how the connection tables do.
 func Firewall(w io.Writer, f edge.FirewallInfo) error {
 	mode := "out of state: as the rules say"
@@ -110,44 +85,17 @@ func Firewall(w io.Writer, f edge.FirewallInfo) error {
 		mode = "out of state: dropped"
 	}
 	fmt.Fprintf(w, "Firewall:  %d rules, default %s, %s\n", f.Rules, f.Default, mode)
-	alarms := f.Problems
-	if len(alarms) == 0 {
-		alarms = []string{"none"}
+	alarms(w, "Alarm:     ", f.Problems)
+	if err := tablesAndStates(w, f.Tables, "CONNECTIONS", f.States); err != nil {
+		return err
 	}
-	for i, alarm := range alarms {
-		label := "           "
-		if i == 0 {
-			label = "Alarm:     "
-		}
-		fmt.Fprintln(w, label+alarm)
-	}
-	parts := []func(io.Writer, edge.FirewallInfo) error{firewallTables, firewallStates, firewallEvents}
 	if len(f.HalfOpen) > 0 {
-		parts = slices.Insert(parts, 2, halfOpenPorts)
-	}
-	for _, part := range parts {
-		if _, err := fmt.Fprintln(w); err != nil {
-			return err
-		}
-		if err := part(w, f); err != nil {
+		fmt.Fprintln(w)
+		if err := halfOpenPorts(w, f); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func firewallTables(w io.Writer, f edge.FirewallInfo) error {
-	return table(w, "TABLE USED SIZE FILLED MEMORY", f.Tables, func(t edge.TableInfo) []any {
-		used, filled := "", ""
-		if t.Used != nil {
-			used, filled = fmt.Sprint(*t.Used), share(uint64(*t.Used), uint64(t.Size))
-		}
-		return []any{t.Name, used, t.Size, filled, size(t.Bytes)}
-	})
-}
-
-func firewallStates(w io.Writer, f edge.FirewallInfo) error {
-	return table(w, "STATE CONNECTIONS", f.States, func(s edge.StateInfo) []any { return []any{s.Name, s.Sessions} })
+	return tableEvents(w, f.Events)
 }
 
 // halfOpenPorts lists the ports with connections that nobody answered.
@@ -158,10 +106,6 @@ func halfOpenPorts(w io.Writer, f edge.FirewallInfo) error {
 	return table(w, "PORT WITHOUT-ANSWER LIMIT", ports, func(p string) []any {
 		return []any{p, f.HalfOpen[p], positive(int(f.HalfOpenLimit))}
 	})
-}
-
-func firewallEvents(w io.Writer, f edge.FirewallInfo) error {
-	return table(w, "EVENT COUNT DESCRIPTION", f.Events, func(e edge.EventInfo) []any { return []any{e.Name, count(e.Count), e.Description} })
 }
 
 // WhatIf writes which rules of a new policy would cut connections, and some of these.
