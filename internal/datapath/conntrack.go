@@ -37,8 +37,8 @@ func connection(k *bpfCtKey, e *bpfCtEntry, now uint64) Connection {
 }
 
 // conntrackTable is one table of connections: the firewall's, or the sessions of NAT. Its
-// maps have a V of each, by bpfCtKey. A program in the kernel, which garbage collects,
-// removes those that have expired and counts the others in a G.
+// maps have a V of each, by bpfCtKey. Its program in the kernel removes those that have
+// expired (garbage collection), and counts the others in a G.
 type conntrackTable[V, G any] struct {
 	what  string                                        // its entries, in errors
 	maps  []*ebpf.Map                                   // none: this edge has no such table
