@@ -75,24 +75,26 @@ func (c *tepsCmd) Run(ctx context.Context, s *streams) error {
 
 type fdbCmd struct {
 	query
-	Segment string `placeholder:"NAME" help:"Only this segment."`
-	Static  bool   `xor:"origin" help:"Only static entries."`
-	Origin  string `xor:"origin" placeholder:"ORIGIN" help:"Only learned, static or bgp entries."`
+	entryFilter
+	Static bool   `xor:"origin" help:"Only static entries."`
+	Origin string `xor:"origin" placeholder:"ORIGIN" help:"Only learned, static or bgp entries."`
+	Limit  int    `help:"Show at most this many entries; 0 shows all." default:"0"`
 }
 
 // Run lists MAC addresses.
 func (c *fdbCmd) Run(ctx context.Context, s *streams) error {
-	if err := checkOrigin(c.Origin, hostOrigins); err != nil {
+	if err := checkOrigin(c.Origin, edge.Origins); err != nil {
 		return err
 	}
-	only := func(e edge.FDBEntry) bool {
-		return (c.Segment == "" || e.Segment == c.Segment) && (!c.Static || e.Static) && (c.Origin == "" || e.Origin == c.Origin)
+	q, err := c.entryFilter.query(c.Limit)
+	if err != nil {
+		return err
 	}
-	return show(ctx, c.query, s.out, filtered((*edge.Client).FDB, only), observe.FDB)
+	if q.Origin = c.Origin; c.Static {
+		q.Origin = "static"
+	}
+	return showEntries(ctx, c.query, s, (*edge.Client).FDB, q, observe.FDB)
 }
-
-// How edges know of hosts.
-var hostOrigins = []string{"learned", "static", "bgp"}
 
 // checkOrigin refuses a word for which the answer would always be empty.
 func checkOrigin(given string, known []string) error {
@@ -104,10 +106,12 @@ func checkOrigin(given string, known []string) error {
 
 type flowsCmd struct {
 	query
-	Segment  string        `placeholder:"NAME" xor:"segment" help:"Only this segment."`
+	entryFilter
+	Addr     prefixFlag    `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, as source or destination, before or after NAT."`
 	Slow     bool          `xor:"slow" help:"Only flows that are not on the fast path."`
-	Stats    bool          `xor:"segment,slow" help:"The flow cache itself: its use, hits, and misses by reason."`
-	Interval time.Duration `placeholder:"TIME" help:"With --stats: also the rates over a time from now on, such as 1s."`
+	Limit    int           `default:"100" help:"Show at most this many flows, the busiest first; 0 shows all."`
+	Stats    bool          `xor:"slow" help:"Show the flow cache itself: its use, its hits, and its misses by reason."`
+	Interval time.Duration `placeholder:"TIME" help:"With --stats: also show the rates over this time, such as 1s."`
 }
 
 // Run lists cached decisions, or says how the cache does.
@@ -115,16 +119,20 @@ func (c *flowsCmd) Run(ctx context.Context, s *streams) error {
 	if c.Stats || c.Interval != 0 {
 		return c.stats(ctx, s)
 	}
-	only := func(f edge.FlowInfo) bool {
-		return (c.Segment == "" || f.Segment == c.Segment) && (!c.Slow || !f.FastPath)
+	q, err := c.entryFilter.query(c.Limit)
+	if err != nil {
+		return err
 	}
-	return show(ctx, c.query, s.out, filtered((*edge.Client).Flows, only), observe.Flows)
+	q.Addr, q.Slow = c.Addr.Prefix, c.Slow
+	return showEntries(ctx, c.query, s, (*edge.Client).Flows, q, observe.Flows)
 }
 
 func (c *flowsCmd) stats(ctx context.Context, s *streams) error {
 	switch {
 	case !c.Stats:
 		return usageError{errors.New("--interval is of --stats: give both")}
+	case c.entryFilter.given() || c.Addr.IsValid():
+		return usageError{errors.New("--stats is of the whole flow cache: leave the filters out")}
 	case c.Interval < 0:
 		return usageError{fmt.Errorf("--interval: %s is negative; give a time such as 1s", c.Interval)}
 	case c.Interval == 0:

@@ -58,7 +58,7 @@ type bgpRoutesCmd struct {
 	Router    string      `placeholder:"NAME" xor:"for" help:"Only those of this router."`
 	VNI       overlay.VNI `name:"vni" placeholder:"N" help:"Only with this VNI, as the first or second one."`
 	MAC       overlay.MAC `name:"mac" placeholder:"MAC" help:"Only of this MAC address."`
-	IP        string      `name:"ip" placeholder:"ADDRESS" help:"Only of this address or prefix: hosts in it, and prefixes that have it."`
+	IP        prefixFlag  `name:"ip" placeholder:"ADDRESS" help:"Only of this address or prefix: hosts in it, and prefixes that have it."`
 	Neighbour string      `placeholder:"NAME" help:"Only from this neighbour, by name or address; self is what this edge tells."`
 	Unused    bool        `help:"Only those that are not used."`
 	Long      bool        `short:"l" help:"In the table, also route distinguishers, targets and attributes."`
@@ -70,19 +70,13 @@ var routeTypes = []string{edge.BGPRouteMAC, edge.BGPRouteMulticast, edge.BGPRout
 // Run lists routes.
 func (c *bgpRoutesCmd) Run(ctx context.Context, s *streams) error {
 	q := edge.BGPRouteQuery{
-		Type: c.Type, Segment: c.Segment, Router: c.Router, VNI: c.VNI, MAC: c.MAC, Neighbour: c.Neighbour, Unused: c.Unused,
+		Type: c.Type, Segment: c.Segment, Router: c.Router, VNI: c.VNI, MAC: c.MAC, Neighbour: c.Neighbour, Unused: c.Unused, Addr: c.IP.Prefix,
 	}
 	switch {
 	case c.Type != "" && !slices.Contains(routeTypes, c.Type):
 		return usageError{fmt.Errorf("--type: %q is none of %s", c.Type, strings.Join(routeTypes, ", "))}
 	case c.VNI > overlay.MaxVNI:
 		return usageError{fmt.Errorf("--vni: %d is more than %d", c.VNI, overlay.MaxVNI)}
-	case c.IP != "":
-		prefix, err := edge.ParsePrefix(c.IP)
-		if err != nil {
-			return usageError{fmt.Errorf("--ip: %w", err)}
-		}
-		q.Addr = prefix
 	}
 	question := func(client *edge.Client, ctx context.Context) ([]edge.BGPRouteInfo, error) {
 		return client.BGPRoutes(ctx, q)

@@ -141,12 +141,13 @@ func status(err error) int {
 		parse    *kong.ParseError
 		problems config.Errors
 		usage    usageError
+		query    *edge.QueryError
 		coder    kong.ExitCoder
 	)
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &parse), errors.As(err, &problems), errors.As(err, &usage):
+	case errors.As(err, &parse), errors.As(err, &problems), errors.As(err, &usage), errors.As(err, &query):
 		return exitUsage
 	case errors.As(err, &coder):
 		return coder.ExitCode()

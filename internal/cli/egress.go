@@ -61,15 +61,15 @@ func (c *egressUndrainCmd) Run(ctx context.Context, s *streams) error {
 
 type natCmd struct {
 	query
-	Policy    string `placeholder:"NAME" help:"Only of this policy; an uplink's own translation is called uplink/NAME."`
-	Router    string `placeholder:"NAME" help:"Only of this router."`
-	Proto     string `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
-	Addr      string `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, at any end."`
-	State     string `placeholder:"STATE" help:"Only in this state: opening, established, half-closed, time-wait, closed, unreplied, replied or icmp."`
-	Limit     int    `default:"100" help:"Show at most so many lines; 0 is all."`
-	Top       string `xor:"kind" placeholder:"WHAT" help:"Sum up by sources, destinations, addresses (the ones that sources become) or policies, the most sessions first."`
-	PortUsage bool   `xor:"kind" help:"How many ports of the addresses are in use for each destination, the scarcest first."`
-	Stats     bool   `xor:"kind" help:"The tables themselves: states, use, memory and alarms."`
+	Policy    string     `placeholder:"NAME" help:"Only of this policy; an uplink's own translation is called uplink/NAME."`
+	Router    string     `placeholder:"NAME" help:"Only of this router."`
+	Proto     string     `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
+	Addr      prefixFlag `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, at any end."`
+	State     string     `placeholder:"STATE" help:"Only in this state: opening, established, half-closed, time-wait, closed, unreplied, replied or icmp."`
+	Limit     int        `default:"100" help:"Show at most so many lines; 0 is all."`
+	Top       string     `xor:"kind" placeholder:"WHAT" help:"Sum up by sources, destinations, addresses (the ones that sources become) or policies, the most sessions first."`
+	PortUsage bool       `xor:"kind" help:"How many ports of the addresses are in use for each destination, the scarcest first."`
+	Stats     bool       `xor:"kind" help:"The tables themselves: states, use, memory and alarms."`
 }
 
 // Run lists sessions, or sums them up.
@@ -100,8 +100,8 @@ func (c *natCmd) Run(ctx context.Context, s *streams) error {
 
 // question checks what was asked.
 func (c *natCmd) question() (q edge.NATSessionQuery, err error) {
-	q = edge.NATSessionQuery{Policy: c.Policy, Router: c.Router, Proto: c.Proto, State: c.State, Limit: c.Limit, Top: c.Top}
-	filtered := c.Policy != "" || c.Router != "" || c.Proto != "" || c.Addr != "" || c.State != ""
+	q = edge.NATSessionQuery{Policy: c.Policy, Router: c.Router, Proto: c.Proto, State: c.State, Limit: c.Limit, Top: c.Top, Addr: c.Addr.Prefix}
+	filtered := c.Policy != "" || c.Router != "" || c.Proto != "" || c.Addr.IsValid() || c.State != ""
 	switch {
 	case c.Limit < 0:
 		return q, fmt.Errorf("--limit: %d is negative", c.Limit)
@@ -109,11 +109,6 @@ func (c *natCmd) question() (q edge.NATSessionQuery, err error) {
 		return q, fmt.Errorf("--top: %q is none of %s", c.Top, strings.Join(edge.NATSessionKinds, ", "))
 	case filtered && (c.PortUsage || c.Stats):
 		return q, errors.New("--port-usage and --stats are of all sessions: leave the other flags out")
-	}
-	if c.Addr != "" {
-		if q.Addr, err = edge.ParsePrefix(c.Addr); err != nil {
-			return q, fmt.Errorf("--addr: %w", err)
-		}
 	}
 	return q, nil
 }

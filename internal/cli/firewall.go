@@ -40,8 +40,8 @@ func (c *rulesCmd) whatIf(ctx context.Context, s *streams) error {
 	if c.Unused || c.Shadowed {
 		return usageError{errors.New("--unused and --shadowed are of the rules in force: leave them out with --what-if")}
 	}
-	if c.Limit < 0 {
-		return usageError{fmt.Errorf("--limit: %d is negative", c.Limit)}
+	if err := checkLimit(c.Limit); err != nil {
+		return err
 	}
 	next, err := config.Load(c.WhatIf)
 	if err != nil {
@@ -55,35 +55,31 @@ func (c *rulesCmd) whatIf(ctx context.Context, s *streams) error {
 
 type sessionsCmd struct {
 	query
-	Port  string `placeholder:"NAME" help:"Only of this port; of a trunk, of all its VLANs."`
-	Proto string `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
-	Addr  string `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, at either end."`
-	State string `placeholder:"STATE" help:"Only in this state: opening, established, half-closed, time-wait, closed, unreplied, replied or icmp."`
-	Rule  string `placeholder:"SECTION/NAME" help:"Only those that this rule allowed, or one of this section."`
-	Limit int    `default:"100" help:"Show at most so many lines; 0 is all."`
-	Top   string `xor:"kind" placeholder:"WHAT" help:"Sum up by ports, sources, destinations or rules, the most connections first."`
-	Stats bool   `xor:"kind" help:"The connection tables themselves: states, use, memory and alarms."`
+	Port  string     `placeholder:"NAME" help:"Only of this port; of a trunk, of all its VLANs."`
+	Proto string     `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
+	Addr  prefixFlag `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, at either end."`
+	State string     `placeholder:"STATE" help:"Only in this state: opening, established, half-closed, time-wait, closed, unreplied, replied or icmp."`
+	Rule  string     `placeholder:"SECTION/NAME" help:"Only those that this rule allowed, or one of this section."`
+	Limit int        `default:"100" help:"Show at most so many lines; 0 is all."`
+	Top   string     `xor:"kind" placeholder:"WHAT" help:"Sum up by ports, sources, destinations or rules, the most connections first."`
+	Stats bool       `xor:"kind" help:"The connection tables themselves: states, use, memory and alarms."`
 }
 
 // Run lists tracked connections, or sums them up.
 func (c *sessionsCmd) Run(ctx context.Context, s *streams) error {
 	if c.Stats {
+		if c.Port != "" || c.Proto != "" || c.Addr.IsValid() || c.State != "" || c.Rule != "" {
+			return usageError{errors.New("--stats is of all connections: leave the filters out")}
+		}
 		return show(ctx, c.query, s.out, (*edge.Client).Firewall, observe.Firewall)
 	}
-	switch {
-	case c.Limit < 0:
-		return usageError{fmt.Errorf("--limit: %d is negative", c.Limit)}
-	case c.Top != "" && !slices.Contains(edge.TopKinds, c.Top):
+	if err := checkLimit(c.Limit); err != nil {
+		return err
+	}
+	if c.Top != "" && !slices.Contains(edge.TopKinds, c.Top) {
 		return usageError{fmt.Errorf("--top: %q is none of %s", c.Top, strings.Join(edge.TopKinds, ", "))}
 	}
-	q := edge.SessionQuery{Port: c.Port, Proto: c.Proto, State: c.State, Rule: c.Rule, Limit: c.Limit, Top: c.Top}
-	if c.Addr != "" {
-		prefix, err := edge.ParsePrefix(c.Addr)
-		if err != nil {
-			return usageError{fmt.Errorf("--addr: %w", err)}
-		}
-		q.Addr = prefix
-	}
+	q := edge.SessionQuery{Port: c.Port, Proto: c.Proto, State: c.State, Rule: c.Rule, Limit: c.Limit, Top: c.Top, Addr: c.Addr.Prefix}
 	question := func(client *edge.Client, ctx context.Context) (edge.SessionList, error) {
 		return client.Sessions(ctx, q)
 	}

@@ -13,19 +13,23 @@ import (
 
 type neighboursCmd struct {
 	query
-	Segment string `placeholder:"NAME" help:"Only this segment."`
-	Origin  string `placeholder:"ORIGIN" help:"Only learned, static or bgp entries."`
+	entryFilter
+	Addr   prefixFlag `placeholder:"ADDRESS" help:"Only this address, or those of this prefix."`
+	Origin string     `placeholder:"ORIGIN" help:"Only learned, static or bgp entries."`
+	Limit  int        `help:"Show at most this many entries; 0 shows all." default:"0"`
 }
 
 // Run lists IP addresses of hosts.
 func (c *neighboursCmd) Run(ctx context.Context, s *streams) error {
-	if err := checkOrigin(c.Origin, hostOrigins); err != nil {
+	if err := checkOrigin(c.Origin, edge.Origins); err != nil {
 		return err
 	}
-	only := func(n edge.NeighbourInfo) bool {
-		return (c.Segment == "" || n.Segment == c.Segment) && (c.Origin == "" || n.Origin == c.Origin)
+	q, err := c.entryFilter.query(c.Limit)
+	if err != nil {
+		return err
 	}
-	return show(ctx, c.query, s.out, filtered((*edge.Client).Neighbours, only), observe.Neighbours)
+	q.Addr, q.Origin = c.Addr.Prefix, c.Origin
+	return showEntries(ctx, c.query, s, (*edge.Client).Neighbours, q, observe.Neighbours)
 }
 
 type routesCmd struct {

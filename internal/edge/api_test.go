@@ -36,6 +36,12 @@ func fetched[T any](t *testing.T, get func(context.Context) (T, error)) T {
 	return document
 }
 
+// entries are those that a query chooses.
+func entries[T any](t *testing.T, get func(context.Context, EntryQuery) (Entries[T], error), q EntryQuery) []T {
+	t.Helper()
+	return fetched(t, func(ctx context.Context) (Entries[T], error) { return get(ctx, q) }).List
+}
+
 func TestDocuments(t *testing.T) {
 	w := newWorld(t)
 	w.sent = map[overlay.Pair]datapath.Counters{pair: {Packets: 8, Bytes: 9}}
@@ -65,11 +71,11 @@ func TestDocuments(t *testing.T) {
 			MTU: 1550, PathMTU: 1550, PathMTUState: "not probed", Shares: []ShareInfo{{TEPs: []string{}, Share: 1}}, TxPackets: 8, TxBytes: 9,
 		}},
 	}})
-	check("fdb", fetched(t, c.FDB), []FDBEntry{
+	check("fdb", entries(t, c.FDB, EntryQuery{}), []FDBEntry{
 		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Static: true, Origin: "static"},
 		{Segment: "blue", MAC: mac, Remote: remote, Origin: "learned", Age: 1.5, Moves: 2},
 	})
-	check("flows", fetched(t, c.Flows), []FlowInfo{
+	check("flows", entries(t, c.Flows, EntryQuery{}), []FlowInfo{
 		{Segment: "blue", In: "192.0.2.2", Out: "p0", Proto: "tcp", Src: remote, Dst: tep, SrcPort: 1, DstPort: 2,
 			FastPath: true, Packets: 3, Bytes: 4000, Idle: 0.5},
 		{Segment: "blue", In: "p0", Out: "flood", DstMAC: broadcast, Proto: "0x0806", FastPath: true, Bytes: 60},
@@ -151,7 +157,7 @@ func TestAPIRefuses(t *testing.T) {
 		method, path string
 		code         int
 	}{
-		{"GET", "/v1/nothing", 404}, {"GET", "/", 404}, {"POST", "/v1/status", 405}, {"DELETE", "/v1/fdb", 405}, {"GET", "/v1/fdb", 500},
+		{"GET", "/v1/nothing", 404}, {"GET", "/", 404}, {"POST", "/v1/status", 405}, {"DELETE", "/v1/fdb", 405}, {"GET", "/v1/fdb", 500}, {"GET", "/v1/fdb?segment", 500}, {"GET", "/v1/fdb?x=1", 400}, {"POST", "/v1/fdb", 405},
 	} {
 		resp, body := raw(t, socket, tt.method, tt.path)
 		var r refusal
@@ -162,7 +168,7 @@ func TestAPIRefuses(t *testing.T) {
 			t.Errorf("%s %s: content type %q", tt.method, tt.path, got)
 		}
 	}
-	if _, err := c.FDB(context.Background()); err == nil || err.Error() != "edge a: read FDB: "+errFake.Error() {
+	if _, err := c.FDB(context.Background(), EntryQuery{}); err == nil || err.Error() != "edge a: read FDB: "+errFake.Error() {
 		t.Errorf("client says %v, want the edge's own error", err)
 	}
 	if _, body := raw(t, socket, "GET", "/v1/status"); !strings.Contains(body, `"problems":[`) || strings.Contains(body, "null") {
@@ -215,7 +221,7 @@ func TestReadsWhileTheEdgeChanges(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for range 20 {
-				if _, err := c.Flows(context.Background()); err != nil {
+				if _, err := c.Flows(context.Background(), EntryQuery{}); err != nil {
 					errs <- fmt.Errorf("flows: %w", err)
 					return
 				}

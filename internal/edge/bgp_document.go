@@ -160,19 +160,14 @@ type BGPRouteQuery struct {
 
 func (q BGPRouteQuery) values() url.Values {
 	v := url.Values{}
-	set := func(name, value string, is bool) {
-		if is {
-			v.Set(name, value)
-		}
-	}
-	set(argType, q.Type, q.Type != "")
-	set(argSegment, q.Segment, q.Segment != "")
-	set(argRouter, q.Router, q.Router != "")
-	set(argVNI, strconv.FormatUint(uint64(q.VNI), 10), q.VNI != 0)
-	set(argMAC, q.MAC.String(), q.MAC != overlay.MAC{})
-	set(argIP, q.Addr.String(), q.Addr.IsValid())
-	set(argNeighbour, q.Neighbour, q.Neighbour != "")
-	set(argUnused, "true", q.Unused)
+	setIf(v, argType, q.Type, q.Type != "")
+	setIf(v, argSegment, q.Segment, q.Segment != "")
+	setIf(v, argRouter, q.Router, q.Router != "")
+	setIf(v, argVNI, strconv.FormatUint(uint64(q.VNI), 10), q.VNI != 0)
+	setIf(v, argMAC, q.MAC.String(), q.MAC != overlay.MAC{})
+	setIf(v, argIP, q.Addr.String(), q.Addr.IsValid())
+	setIf(v, argNeighbour, q.Neighbour, q.Neighbour != "")
+	setIf(v, argUnused, "true", q.Unused)
 	return v
 }
 

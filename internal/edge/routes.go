@@ -18,14 +18,22 @@ const argTo = "to"
 // stateConnected is that of a hop whose next hop is the destination.
 const stateConnected = "connected"
 
-func (e *edge) neighbourDocuments() ([]NeighbourInfo, error) {
-	return read(e, "neighbours", func() ([]NeighbourInfo, error) {
+func (e *edge) neighbourDocuments(v url.Values) (Entries[NeighbourInfo], error) {
+	q, err := entryQueryOf(v, argAddr, argOrigin)
+	if err != nil {
+		return Entries[NeighbourInfo]{}, err
+	}
+	return read(e, "neighbours", func() (Entries[NeighbourInfo], error) {
 		neighbours, err := e.dp.Neighbours()
 		if err != nil {
-			return nil, err
+			return Entries[NeighbourInfo]{}, err
 		}
-		list := make([]NeighbourInfo, 0, len(neighbours))
-		for _, n := range neighbours {
+		list := []NeighbourInfo{}
+		for i := range neighbours {
+			n := &neighbours[i]
+			if !q.choosesNeighbour(n) {
+				continue
+			}
 			list = append(list, NeighbourInfo{
 				Segment: n.Segment, Address: n.Addr, MAC: n.MAC, Port: n.Port, Remote: n.Remote, Static: n.Static, Origin: string(n.Origin), Age: seconds(n.AgeNS),
 			})
@@ -33,8 +41,14 @@ func (e *edge) neighbourDocuments() ([]NeighbourInfo, error) {
 		slices.SortFunc(list, func(a, b NeighbourInfo) int {
 			return cmp.Or(cmp.Compare(a.Segment, b.Segment), a.Address.Compare(b.Address))
 		})
-		return list, nil
+		return limited(list, q.Limit), nil
 	})
+}
+
+// choosesNeighbour reports whether the query asks for a host.
+func (q EntryQuery) choosesNeighbour(n *datapath.Neighbour) bool {
+	return (q.Segment == "" || n.Segment == q.Segment) && (q.Port == "" || isPort(n.Port, q.Port)) && (!q.Remote.IsValid() || n.Remote == q.Remote) &&
+		(q.MAC == overlay.MAC{} || n.MAC == q.MAC) && (!q.Addr.IsValid() || q.Addr.Contains(n.Addr)) && (q.Origin == "" || string(n.Origin) == q.Origin)
 }
 
 // segmentAddr is an IP address in a segment.
@@ -56,14 +70,11 @@ func (e *edge) neighbourMACs() (map[segmentAddr]overlay.MAC, error) {
 	return macs, nil
 }
 
-func (e *edge) routeDocuments(q url.Values) ([]RouteInfo, error) {
-	var to netip.Addr
-	if text := q.Get(argTo); text != "" {
-		addr, err := netip.ParseAddr(text)
-		if err != nil {
-			return nil, mistake{fmt.Errorf("%s: %q is no IP address", argTo, text)}
-		}
-		to = addr.Unmap()
+func (e *edge) routeDocuments(v url.Values) ([]RouteInfo, error) {
+	a := arguments{values: v}
+	to := a.addr(argTo)
+	if err := a.end(); err != nil {
+		return nil, err
 	}
 	return read(e, "routes", func() ([]RouteInfo, error) {
 		macs, err := e.neighbourMACs()
