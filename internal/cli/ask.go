@@ -23,14 +23,14 @@ type target struct {
 // query says which edge to ask and how to print its answer.
 type query struct {
 	target
-	Output string `short:"o" enum:"table,json" default:"table" help:"Print a table or JSON: ${enum}."`
+	Output string `short:"o" enum:"table,wide,json" default:"table" placeholder:"FORMAT" help:"Print a table, a table with all columns, or JSON: ${enum}."`
 }
 
 type statusCmd struct{ query }
 
 // Run prints the edge at a glance.
 func (c *statusCmd) Run(ctx context.Context, s *streams) error {
-	return show(ctx, c.query, s.out, (*edge.Client).Status, func(w io.Writer, st edge.Status) error {
+	return show(ctx, c.query, s.out, (*edge.Client).Status, func(w observe.Writer, st edge.Status) error {
 		return observe.Status(w, st, time.Now())
 	})
 }
@@ -167,7 +167,7 @@ type dropsCmd struct {
 
 // Run lists dropped packets by reason.
 func (c *dropsCmd) Run(ctx context.Context, s *streams) error {
-	return show(ctx, c.query, s.out, (*edge.Client).Drops, func(w io.Writer, drops []edge.DropInfo) error {
+	return show(ctx, c.query, s.out, (*edge.Client).Drops, func(w observe.Writer, drops []edge.DropInfo) error {
 		return observe.Drops(w, drops, c.All)
 	})
 }
@@ -184,7 +184,7 @@ func filtered[T any](question ask[[]T], only func(T) bool) ask[[]T] {
 }
 
 // show asks the edge that q chooses and prints the answer.
-func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], table func(io.Writer, T) error) error {
+func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], table func(observe.Writer, T) error) error {
 	client, err := q.dial()
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], tab
 	if q.Output == "json" {
 		return observe.JSON(w, document)
 	}
-	return table(w, document)
+	return table(observe.Writer{Writer: w, Wide: q.Output == "wide"}, document)
 }
 
 // dial returns a client of the edge that was named or is the only one.

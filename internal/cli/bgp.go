@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -43,7 +42,7 @@ func (c *bgpNeighboursCmd) Run(ctx context.Context, s *streams) error {
 		}
 		return info, err
 	}
-	return show(ctx, c.query, s.out, question, func(w io.Writer, info edge.BGPInfo) error {
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, info edge.BGPInfo) error {
 		if c.Neighbour != "" {
 			return observe.BGPNeighbour(w, info.Neighbours[0])
 		}
@@ -61,7 +60,7 @@ type bgpRoutesCmd struct {
 	IP        prefixFlag  `name:"ip" placeholder:"ADDRESS" help:"Only of this address or prefix: hosts in it, and prefixes that have it."`
 	Neighbour string      `placeholder:"NAME" help:"Only from this neighbour, by name or address; self is what this edge tells."`
 	Unused    bool        `help:"Only those that are not used."`
-	Long      bool        `short:"l" help:"In the table, also route distinguishers, targets and attributes."`
+	Long      bool        `short:"l" hidden:"" help:"The former name of -o wide."`
 }
 
 // routeTypes are those of --type.
@@ -81,11 +80,10 @@ func (c *bgpRoutesCmd) Run(ctx context.Context, s *streams) error {
 	question := func(client *edge.Client, ctx context.Context) ([]edge.BGPRouteInfo, error) {
 		return client.BGPRoutes(ctx, q)
 	}
-	table := observe.BGPRoutes
-	if c.Long {
-		table = observe.BGPRoutesLong
+	if c.Long && c.Output == "table" {
+		c.Output = "wide"
 	}
-	return show(ctx, c.query, s.out, question, table)
+	return show(ctx, c.query, s.out, question, observe.BGPRoutes)
 }
 
 type bgpMovesCmd struct {

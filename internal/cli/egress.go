@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +89,7 @@ func (c *natCmd) Run(ctx context.Context, s *streams) error {
 	question := func(client *edge.Client, ctx context.Context) (edge.NATSessionList, error) {
 		return client.NATSessions(ctx, q)
 	}
-	return show(ctx, c.query, s.out, question, func(w io.Writer, list edge.NATSessionList) error {
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, list edge.NATSessionList) error {
 		if c.Top != "" {
 			return observe.TopNATSessions(w, list)
 		}

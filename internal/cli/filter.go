@@ -3,10 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/netip"
 
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/observe"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -48,7 +48,7 @@ func checkLimit(limit int) error {
 // showEntries is show of a table's entries, and says when there are more than the limit.
 func showEntries[T any](
 	ctx context.Context, q query, s *streams, question func(*edge.Client, context.Context, edge.EntryQuery) (edge.Entries[T], error),
-	filter edge.EntryQuery, table func(io.Writer, []T) error,
+	filter edge.EntryQuery, table func(observe.Writer, []T) error,
 ) error {
 	var found edge.Entries[T]
 	entries := func(client *edge.Client, ctx context.Context) (_ []T, err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -83,7 +82,7 @@ func (c *sessionsCmd) Run(ctx context.Context, s *streams) error {
 	question := func(client *edge.Client, ctx context.Context) (edge.SessionList, error) {
 		return client.Sessions(ctx, q)
 	}
-	return show(ctx, c.query, s.out, question, func(w io.Writer, list edge.SessionList) error {
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, list edge.SessionList) error {
 		if c.Top != "" {
 			return observe.TopSessions(w, list)
 		}

@@ -3,7 +3,6 @@ package observe
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"net/netip"
 	"slices"
@@ -13,8 +12,8 @@ import (
 )
 
 // Rules writes one line for each rule of the policy.
-func Rules(w io.Writer, rules []edge.RuleInfo) error {
-	return table(w, "ORDER SECTION RULE ACTION CONNECTIONS PACKETS BYTES LAST-HIT NOTES MATCHES", rules, func(r edge.RuleInfo) []any {
+func Rules(w Writer, rules []edge.RuleInfo) error {
+	return table(w, "ORDER SECTION RULE ACTION CONNECTIONS PACKETS +BYTES LAST-HIT NOTES MATCHES", rules, func(r edge.RuleInfo) []any {
 		last := ""
 		if r.LastHit != nil {
 			last = span(*r.LastHit)
@@ -45,15 +44,15 @@ func ruleNotes(r edge.RuleInfo) string {
 
 // Sessions writes one line for each connection and, where packets of it are not on the
 // fast path, why.
-func Sessions(w io.Writer, list edge.SessionList) error {
+func Sessions(w Writer, list edge.SessionList) error {
 	if err := sessions(w, list.Sessions); err != nil {
 		return err
 	}
 	return shown(w, len(list.Sessions), list)
 }
 
-func sessions(w io.Writer, list []edge.SessionInfo) error {
-	header := "PORT DIRECTION PROTO SOURCE DESTINATION STATE AGE IDLE ORIG-PACKETS ORIG-BYTES REPLY-PACKETS REPLY-BYTES RULE PATH WHY"
+func sessions(w Writer, list []edge.SessionInfo) error {
+	header := "PORT +DIRECTION PROTO SOURCE DESTINATION STATE +AGE +IDLE +ORIG-PACKETS ORIG-BYTES +REPLY-PACKETS REPLY-BYTES RULE PATH WHY"
 	return table(w, header, list, func(s edge.SessionInfo) []any {
 		state := s.State
 		if s.PickedUp {
@@ -82,13 +81,13 @@ func sessionEnd(s edge.SessionInfo, a netip.Addr, port uint16) string {
 }
 
 // shown says how many there are beyond the lines that were written.
-func shown(w io.Writer, lines int, list edge.SessionList) error {
+func shown(w Writer, lines int, list edge.SessionList) error {
 	_, err := fmt.Fprintf(w, "\n%d of %d matching lines, of %d connections\n", lines, max(list.Matched, lines), list.Total)
 	return err
 }
 
 // TopSessions writes one line for each sum, the most connections first.
-func TopSessions(w io.Writer, list edge.SessionList) error {
+func TopSessions(w Writer, list edge.SessionList) error {
 	err := table(w, "WHAT CONNECTIONS SHARE WITHOUT-ANSWER PACKETS BYTES", list.Top, func(t edge.TopInfo) []any {
 		what := t.What
 		if what == "" {
@@ -104,24 +103,18 @@ func TopSessions(w io.Writer, list edge.SessionList) error {
 }
 
 // Firewall writes how the connection tables do.
-func Firewall(w io.Writer, f edge.FirewallInfo) error {
+func Firewall(w Writer, f edge.FirewallInfo) error {
 	mode := "out of state: as the rules say"
 	if f.Strict {
 		mode = "out of state: dropped"
 	}
-	fmt.Fprintf(w, "Firewall:  %d rules, default %s, %s\n", f.Rules, f.Default, mode)
-	alarms := f.Problems
-	if len(alarms) == 0 {
-		alarms = []string{"none"}
+	var lines fields
+	lines.add("Firewall", "%d rules, default %s, %s", f.Rules, f.Default, mode)
+	lines.list("Alarm", f.Problems)
+	if err := lines.write(w); err != nil {
+		return err
 	}
-	for i, alarm := range alarms {
-		label := "           "
-		if i == 0 {
-			label = "Alarm:     "
-		}
-		fmt.Fprintln(w, label+alarm)
-	}
-	parts := []func(io.Writer, edge.FirewallInfo) error{firewallTables, firewallStates, firewallEvents}
+	parts := []func(Writer, edge.FirewallInfo) error{firewallTables, firewallStates, firewallEvents}
 	if len(f.HalfOpen) > 0 {
 		parts = slices.Insert(parts, 2, halfOpenPorts)
 	}
@@ -136,7 +129,7 @@ func Firewall(w io.Writer, f edge.FirewallInfo) error {
 	return nil
 }
 
-func firewallTables(w io.Writer, f edge.FirewallInfo) error {
+func firewallTables(w Writer, f edge.FirewallInfo) error {
 	return table(w, "TABLE USED SIZE FILLED MEMORY", f.Tables, func(t edge.TableInfo) []any {
 		used, filled := "", ""
 		if t.Used != nil {
@@ -146,12 +139,12 @@ func firewallTables(w io.Writer, f edge.FirewallInfo) error {
 	})
 }
 
-func firewallStates(w io.Writer, f edge.FirewallInfo) error {
+func firewallStates(w Writer, f edge.FirewallInfo) error {
 	return table(w, "STATE CONNECTIONS", f.States, func(s edge.StateInfo) []any { return []any{s.Name, s.Sessions} })
 }
 
 // halfOpenPorts lists the ports with connections that nobody answered.
-func halfOpenPorts(w io.Writer, f edge.FirewallInfo) error {
+func halfOpenPorts(w Writer, f edge.FirewallInfo) error {
 	ports := slices.SortedFunc(maps.Keys(f.HalfOpen), func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.HalfOpen[b], f.HalfOpen[a]), cmp.Compare(a, b))
 	})
@@ -160,12 +153,12 @@ func halfOpenPorts(w io.Writer, f edge.FirewallInfo) error {
 	})
 }
 
-func firewallEvents(w io.Writer, f edge.FirewallInfo) error {
+func firewallEvents(w Writer, f edge.FirewallInfo) error {
 	return table(w, "EVENT COUNT DESCRIPTION", f.Events, func(e edge.EventInfo) []any { return []any{e.Name, count(e.Count), e.Description} })
 }
 
 // WhatIf writes which rules of a new policy would cut connections, and some of these.
-func WhatIf(w io.Writer, info edge.WhatIfInfo) error {
+func WhatIf(w Writer, info edge.WhatIfInfo) error {
 	fmt.Fprintf(w, "%d of %d connections would be cut\n", info.Cut, info.Total)
 	if info.Cut == 0 {
 		return nil
@@ -176,7 +169,7 @@ func WhatIf(w io.Writer, info edge.WhatIfInfo) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return table(w, "PORT DIRECTION PROTO SOURCE DESTINATION STATE AGE IDLE ALLOWED-BY CUT-BY", info.Sessions, func(s edge.SessionInfo) []any {
+	return table(w, "PORT +DIRECTION PROTO SOURCE DESTINATION STATE +AGE +IDLE ALLOWED-BY CUT-BY", info.Sessions, func(s edge.SessionInfo) []any {
 		return []any{
 			s.Port, s.Direction, s.Proto, sessionEnd(s, s.Src, s.SrcPort), sessionEnd(s, s.Dst, s.DstPort), s.State, span(s.Age), span(s.Idle), s.Rule, s.Why,
 		}

@@ -1,8 +1,8 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -10,8 +10,8 @@ import (
 )
 
 // Interfaces writes one line for each interface that packets may pass through.
-func Interfaces(w io.Writer, interfaces []edge.InterfaceInfo) error {
-	return table(w, "NAME INDEX ROLES HOOK TAKES-REDIRECTED MTU WHY", interfaces, func(i edge.InterfaceInfo) []any {
+func Interfaces(w Writer, interfaces []edge.InterfaceInfo) error {
+	return table(w, "NAME +INDEX ROLES HOOK TAKES-REDIRECTED MTU WHY", interfaces, func(i edge.InterfaceInfo) []any {
 		takes := "no"
 		if i.TakesRedirected {
 			takes = "yes"
@@ -23,29 +23,29 @@ func Interfaces(w io.Writer, interfaces []edge.InterfaceInfo) error {
 
 // FlowCache writes how the flow cache does: its hits, its tables, and what befell
 // look-ups and decisions. Where it has rates, they stand in columns of their own.
-func FlowCache(w io.Writer, f edge.FlowCacheInfo) error {
-	state, alarm := "off", f.Problem
+func FlowCache(w Writer, f edge.FlowCacheInfo) error {
+	state := "off"
 	if f.Enabled {
 		state = "on"
-	}
-	if alarm == "" {
-		alarm = "none"
 	}
 	hits := "no look-ups"
 	if f.LookUps > 0 {
 		hits = fmt.Sprintf("%s hits of %s look-ups", percent(f.HitRatio), count(f.LookUps))
 	}
-	fmt.Fprintf(w, "Flow cache:  %s, %s\n", state, hits)
+	var lines fields
+	lines.add("Flow cache", "%s, %s", state, hits)
 	if r := f.Rates; r != nil {
 		hits = "no look-ups"
 		if r.LookUps > 0 {
 			hits = fmt.Sprintf("%s hits of %s look-ups/s", percent(r.HitRatio), rate(r.LookUps))
 		}
-		fmt.Fprintf(w, "Last %-8s%s\n", span(r.Seconds)+":", hits)
+		lines.add("Last "+span(r.Seconds), "%s", hits)
 	}
-	if _, err := fmt.Fprintf(w, "Alarm:       %s\n\n", alarm); err != nil {
+	lines.add("Alarm", "%s", cmp.Or(f.Problem, "none"))
+	if err := lines.write(w); err != nil {
 		return err
 	}
+	fmt.Fprintln(w)
 	if err := caches(w, f); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func FlowCache(w io.Writer, f edge.FlowCacheInfo) error {
 	return events(w, f)
 }
 
-func caches(w io.Writer, f edge.FlowCacheInfo) error {
+func caches(w Writer, f edge.FlowCacheInfo) error {
 	header := "CACHE USED SIZE FILLED MEMORY EVICTED"
 	if f.Rates != nil {
 		header += " EVICTED/S"
@@ -78,7 +78,7 @@ func caches(w io.Writer, f edge.FlowCacheInfo) error {
 }
 
 // events lists the outcomes of look-ups with their shares, then what else is counted.
-func events(w io.Writer, f edge.FlowCacheInfo) error {
+func events(w Writer, f edge.FlowCacheInfo) error {
 	header := "EVENT COUNT SHARE"
 	if f.Rates != nil {
 		header += " COUNT/S SHARE-NOW"

@@ -11,8 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/selvage/selvage/internal/edge"
@@ -27,8 +25,8 @@ func JSON(w io.Writer, document any) error {
 }
 
 // Ports writes one line for each local port.
-func Ports(w io.Writer, ports []edge.PortInfo) error {
-	return table(w, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
+func Ports(w Writer, ports []edge.PortInfo) error {
+	return table(w, "NAME INTERFACE +INDEX VLAN SEGMENT STATE +HOOK +DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
 		ports, func(p edge.PortInfo) []any {
 			return []any{
 				p.Name, p.Interface, positive(p.Ifindex), positive(int(p.VLAN)), p.Segment, p.State, p.Hook, p.Deliver, positive(p.MTU),
@@ -38,7 +36,7 @@ func Ports(w io.Writer, ports []edge.PortInfo) error {
 }
 
 // FDB writes one line for each MAC address. Only one that was learned from packets has an age.
-func FDB(w io.Writer, entries []edge.FDBEntry) error {
+func FDB(w Writer, entries []edge.FDBEntry) error {
 	return table(w, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", entries, func(e edge.FDBEntry) []any {
 		kind := e.Origin
 		if e.Sticky {
@@ -58,8 +56,8 @@ func learnedAge(origin string, seconds float64) string {
 
 // Flows writes one line for each cached decision and, where it is not on the
 // fast path, why.
-func Flows(w io.Writer, flows []edge.FlowInfo) error {
-	return table(w, "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH PACKETS BYTES IDLE WHY", flows, func(f edge.FlowInfo) []any {
+func Flows(w Writer, flows []edge.FlowInfo) error {
+	return table(w, "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH +PACKETS BYTES +IDLE WHY", flows, func(f edge.FlowInfo) []any {
 		path := "slow"
 		if f.FastPath {
 			path = "fast"
@@ -87,7 +85,7 @@ func Flows(w io.Writer, flows []edge.FlowInfo) error {
 
 // Drops writes one line for each reason, the ones that never happened only if
 // all is set.
-func Drops(w io.Writer, drops []edge.DropInfo, all bool) error {
+func Drops(w Writer, drops []edge.DropInfo, all bool) error {
 	var shown []edge.DropInfo
 	for _, d := range drops {
 		if all || d.Packets > 0 {
@@ -100,9 +98,9 @@ func Drops(w io.Writer, drops []edge.DropInfo, all bool) error {
 }
 
 // Status writes the edge at a glance; now is for how long it has been running.
-func Status(w io.Writer, s edge.Status, now time.Time) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(label, format string, args ...any) { fmt.Fprintf(tw, label+":\t"+format+"\n", args...) }
+func Status(w Writer, s edge.Status, now time.Time) error {
+	var lines fields
+	line := lines.add
 	origin := "loaded by this process"
 	if s.Adopted {
 		origin = "taken over from an earlier process"
@@ -130,17 +128,8 @@ func Status(w io.Writer, s edge.Status, now time.Time) error {
 		line("BGP", "%d of %d sessions, %s", b.Neighbours.Up, b.Neighbours.Total, bgpUse(*b))
 	}
 	line("Dropped", "%s packets", count(s.Dropped))
-	if len(s.Problems) == 0 {
-		line("Problems", "none")
-	}
-	for i, p := range s.Problems {
-		label := "\t"
-		if i == 0 {
-			label = "Problems:\t"
-		}
-		fmt.Fprintf(tw, "%s%s\n", label, p)
-	}
-	if err := tw.Flush(); err != nil || len(s.Segments) == 0 {
+	lines.list("Problems", s.Problems)
+	if err := lines.write(w); err != nil || len(s.Segments) == 0 {
 		return err
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
@@ -175,23 +164,4 @@ func endpoint(a netip.Addr, f edge.FlowInfo, port uint16) string {
 		return a.String()
 	}
 	return netip.AddrPortFrom(a, port).String()
-}
-
-// table aligns one line of cells for each row under header, the columns of
-// which are one word each. An empty cell becomes "-".
-func table[T any](w io.Writer, header string, rows []T, cells func(T) []any) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.Join(strings.Fields(header), "\t"))
-	for _, row := range rows {
-		list := cells(row)
-		texts := make([]string, len(list))
-		for i, cell := range list {
-			texts[i] = fmt.Sprint(cell)
-			if texts[i] == "" {
-				texts[i] = "-"
-			}
-		}
-		fmt.Fprintln(tw, strings.Join(texts, "\t"))
-	}
-	return tw.Flush()
 }
