@@ -24,21 +24,31 @@ type target struct {
 type query struct {
 	target
 	Output string `short:"o" enum:"table,wide,json" default:"table" placeholder:"FORMAT" help:"Print a table, a table with all columns, or JSON: ${enum}."`
+
+	rates *observe.Rates // of a query that is watched
 }
 
-type statusCmd struct{ query }
+type statusCmd struct{ watchedQuery }
 
 // Run prints the edge at a glance.
 func (c *statusCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *statusCmd) print(ctx context.Context, s *streams) error {
 	return show(ctx, c.query, s.out, (*edge.Client).Status, func(w observe.Writer, st edge.Status) error {
 		return observe.Status(w, st, time.Now())
 	})
 }
 
-type portsCmd struct{ query }
+type portsCmd struct{ watchedQuery }
 
 // Run lists local ports and, in words, the interfaces that packets may pass through.
 func (c *portsCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *portsCmd) print(ctx context.Context, s *streams) error {
 	if err := show(ctx, c.query, s.out, (*edge.Client).Ports, observe.Ports); err != nil || c.Output == "json" {
 		return err
 	}
@@ -54,13 +64,17 @@ func (c *interfacesCmd) Run(ctx context.Context, s *streams) error {
 }
 
 type tepsCmd struct {
-	query
+	watchedQuery
 	Probe  bool   `help:"Probe the offloads of the paths first; takes some seconds a path."`
 	Remote string `arg:"" optional:"" placeholder:"REMOTE" help:"With --probe: of the paths to this remote alone, by name or address."`
 }
 
 // Run lists remote tunnel endpoints.
 func (c *tepsCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *tepsCmd) print(ctx context.Context, s *streams) error {
 	if c.Remote != "" && !c.Probe {
 		return usageError{errors.New("a remote is of --probe: give both")}
 	}
@@ -86,7 +100,7 @@ func (c *fdbCmd) Run(ctx context.Context, s *streams) error {
 	if err := checkOrigin(c.Origin, edge.Origins); err != nil {
 		return err
 	}
-	q, err := c.entryFilter.query(c.Limit)
+	q, err := c.question(c.Limit)
 	if err != nil {
 		return err
 	}
@@ -105,7 +119,7 @@ func checkOrigin(given string, known []string) error {
 }
 
 type flowsCmd struct {
-	query
+	watchedQuery
 	entryFilter
 	Addr     prefixFlag    `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, as source or destination, before or after NAT."`
 	Slow     bool          `xor:"slow" help:"Only flows that are not on the fast path."`
@@ -116,10 +130,14 @@ type flowsCmd struct {
 
 // Run lists cached decisions, or says how the cache does.
 func (c *flowsCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *flowsCmd) print(ctx context.Context, s *streams) error {
 	if c.Stats || c.Interval != 0 {
 		return c.stats(ctx, s)
 	}
-	q, err := c.entryFilter.query(c.Limit)
+	q, err := c.question(c.Limit)
 	if err != nil {
 		return err
 	}
@@ -131,7 +149,7 @@ func (c *flowsCmd) stats(ctx context.Context, s *streams) error {
 	switch {
 	case !c.Stats:
 		return usageError{errors.New("--interval is of --stats: give both")}
-	case c.entryFilter.given() || c.Addr.IsValid():
+	case c.given() || c.Addr.IsValid():
 		return usageError{errors.New("--stats is of the whole flow cache: leave the filters out")}
 	case c.Interval < 0:
 		return usageError{fmt.Errorf("--interval: %s is negative; give a time such as 1s", c.Interval)}
@@ -161,12 +179,16 @@ func (c *metricsCmd) Run(ctx context.Context, s *streams) error {
 }
 
 type dropsCmd struct {
-	query
+	watchedQuery
 	All bool `short:"a" help:"In the table, also reasons that never happened."`
 }
 
 // Run lists dropped packets by reason.
 func (c *dropsCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *dropsCmd) print(ctx context.Context, s *streams) error {
 	return show(ctx, c.query, s.out, (*edge.Client).Drops, func(w observe.Writer, drops []edge.DropInfo) error {
 		return observe.Drops(w, drops, c.All)
 	})
@@ -196,7 +218,7 @@ func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], tab
 	if q.Output == "json" {
 		return observe.JSON(w, document)
 	}
-	return table(observe.Writer{Writer: w, Wide: q.Output == "wide"}, document)
+	return table(observe.Writer{Writer: w, Wide: q.Output == "wide", Rates: q.rates}, document)
 }
 
 // dial returns a client of the edge that was named or is the only one.

@@ -20,12 +20,16 @@ type bgpCmd struct {
 }
 
 type bgpNeighboursCmd struct {
-	query
+	watchedQuery
 	Neighbour string `arg:"" optional:"" placeholder:"NEIGHBOUR" help:"All about this one, by name or address."`
 }
 
 // Run lists sessions.
 func (c *bgpNeighboursCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *bgpNeighboursCmd) print(ctx context.Context, s *streams) error {
 	question := func(client *edge.Client, ctx context.Context) (edge.BGPInfo, error) {
 		info, err := client.BGP(ctx)
 		if err != nil || c.Neighbour == "" {

@@ -59,7 +59,7 @@ func (c *egressUndrainCmd) Run(ctx context.Context, s *streams) error {
 }
 
 type natCmd struct {
-	query
+	watchedQuery
 	Policy    string     `placeholder:"NAME" help:"Only of this policy; an uplink's own translation is called uplink/NAME."`
 	Router    string     `placeholder:"NAME" help:"Only of this router."`
 	Proto     string     `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
@@ -73,6 +73,10 @@ type natCmd struct {
 
 // Run lists sessions, or sums them up.
 func (c *natCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *natCmd) print(ctx context.Context, s *streams) error {
 	q, err := c.question()
 	if err != nil {
 		return usageError{err}

@@ -29,8 +29,8 @@ type entryFilter struct {
 	MAC     overlay.MAC `name:"mac" placeholder:"MAC" help:"Only this MAC address."`
 }
 
-// query is the question with these filters.
-func (f entryFilter) query(limit int) (edge.EntryQuery, error) {
+// question asks for entries by these filters.
+func (f entryFilter) question(limit int) (edge.EntryQuery, error) {
 	return edge.EntryQuery{Segment: f.Segment, Port: f.Port, Remote: f.Remote, MAC: f.MAC, Limit: limit}, checkLimit(limit)
 }
 

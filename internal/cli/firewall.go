@@ -53,7 +53,7 @@ func (c *rulesCmd) whatIf(ctx context.Context, s *streams) error {
 }
 
 type sessionsCmd struct {
-	query
+	watchedQuery
 	Port  string     `placeholder:"NAME" help:"Only of this port; of a trunk, of all its VLANs."`
 	Proto string     `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
 	Addr  prefixFlag `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, at either end."`
@@ -66,6 +66,10 @@ type sessionsCmd struct {
 
 // Run lists tracked connections, or sums them up.
 func (c *sessionsCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *sessionsCmd) print(ctx context.Context, s *streams) error {
 	if c.Stats {
 		if c.Port != "" || c.Proto != "" || c.Addr.IsValid() || c.State != "" || c.Rule != "" {
 			return usageError{errors.New("--stats is of all connections: leave the filters out")}

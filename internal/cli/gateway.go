@@ -24,7 +24,7 @@ func (c *neighboursCmd) Run(ctx context.Context, s *streams) error {
 	if err := checkOrigin(c.Origin, edge.Origins); err != nil {
 		return err
 	}
-	q, err := c.entryFilter.query(c.Limit)
+	q, err := c.question(c.Limit)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func bgpSessions(w Writer, neighbours []edge.BGPNeighbourInfo) error {
 	return table(w, "NEIGHBOUR ADDRESS AS STATE FOR +BFD FAMILY RECEIVED +ACCEPTED ADVERTISED +FLAPS WHY", rows, func(r row) []any {
 		return []any{
 			r.Name, r.Address, r.AS, bgpState(r.BGPNeighbourInfo), span(r.Age), r.Liveness, bgpFamily(r.BGPNeighbourInfo, r.family),
-			r.family.Received, r.family.Accepted, r.family.Advertised, r.Flaps, r.Why,
+			count(uint64(r.family.Received)), count(uint64(r.family.Accepted)), count(uint64(r.family.Advertised)), r.Flaps, r.Why,
 		}
 	})
 }
@@ -125,9 +125,9 @@ func bgpRestart(r edge.BGPRestartInfo) string {
 	if !r.Negotiated {
 		return "not agreed on: the neighbour forgets this edge's routes with the session"
 	}
-	text := "graceful, the neighbour asks for " + span(r.Time)
+	text := "graceful, the neighbour asks for " + string(span(r.Time))
 	if r.LongLived && r.Stale > 0 {
-		text += ", and for " + span(r.Stale) + " as stale"
+		text += ", and for " + string(span(r.Stale)) + " as stale"
 	}
 	return text
 }
@@ -150,7 +150,7 @@ func BGPRoutes(w Writer, routes []edge.BGPRouteInfo) error {
 }
 
 // bgpAge is since when a neighbour says so.
-func bgpAge(r edge.BGPRouteInfo) string {
+func bgpAge(r edge.BGPRouteInfo) gauge {
 	if r.Neighbour == "" {
 		return ""
 	}

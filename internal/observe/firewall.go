@@ -14,7 +14,7 @@ import (
 // Rules writes one line for each rule of the policy.
 func Rules(w Writer, rules []edge.RuleInfo) error {
 	return table(w, "ORDER SECTION RULE ACTION CONNECTIONS PACKETS +BYTES LAST-HIT NOTES MATCHES", rules, func(r edge.RuleInfo) []any {
-		last := ""
+		var last gauge
 		if r.LastHit != nil {
 			last = span(*r.LastHit)
 		}
@@ -131,11 +131,11 @@ func Firewall(w Writer, f edge.FirewallInfo) error {
 
 func firewallTables(w Writer, f edge.FirewallInfo) error {
 	return table(w, "TABLE USED SIZE FILLED MEMORY", f.Tables, func(t edge.TableInfo) []any {
-		used, filled := "", ""
+		used, filled := "", gauge("")
 		if t.Used != nil {
 			used, filled = fmt.Sprint(*t.Used), share(uint64(*t.Used), uint64(t.Size))
 		}
-		return []any{t.Name, used, t.Size, filled, size(t.Bytes)}
+		return []any{t.Name, used, t.Size, filled, size(t.Bytes).String()}
 	})
 }
 

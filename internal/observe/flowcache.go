@@ -35,11 +35,12 @@ func FlowCache(w Writer, f edge.FlowCacheInfo) error {
 	var lines fields
 	lines.add("Flow cache", "%s, %s", state, hits)
 	if r := f.Rates; r != nil {
+		w.Rates = nil // these are more exact
 		hits = "no look-ups"
 		if r.LookUps > 0 {
 			hits = fmt.Sprintf("%s hits of %s look-ups/s", percent(r.HitRatio), rate(r.LookUps))
 		}
-		lines.add("Last "+span(r.Seconds), "%s", hits)
+		lines.add("Last "+string(span(r.Seconds)), "%s", hits)
 	}
 	lines.add("Alarm", "%s", cmp.Or(f.Problem, "none"))
 	if err := lines.write(w); err != nil {
@@ -61,11 +62,11 @@ func caches(w Writer, f edge.FlowCacheInfo) error {
 		header += " EVICTED/S"
 	}
 	return table(w, header, f.Caches, func(c edge.CacheInfo) []any {
-		evicted := "" // by the kernel, which does not count
+		var evicted any = "" // by the kernel, which does not count
 		if c.Evicted != nil {
 			evicted = count(*c.Evicted)
 		}
-		cells := []any{c.Name, c.Used, c.Size, share(uint64(c.Used), uint64(c.Size)), size(c.Bytes), evicted}
+		cells := []any{c.Name, c.Used, c.Size, share(uint64(c.Used), uint64(c.Size)), size(c.Bytes).String(), evicted}
 		if r := f.Rates; r != nil {
 			perSecond := rate(r.Evicted[c.Name])
 			if c.Evicted == nil && r.Evicted[c.Name] > 0 {
@@ -84,13 +85,13 @@ func events(w Writer, f edge.FlowCacheInfo) error {
 		header += " COUNT/S SHARE-NOW"
 	}
 	return table(w, header+" DESCRIPTION", f.Events, func(e edge.EventInfo) []any {
-		of := ""
+		var of gauge
 		if e.LookUp {
 			of = share(e.Count, f.LookUps)
 		}
 		cells := []any{e.Name, count(e.Count), of}
 		if r := f.Rates; r != nil {
-			now := ""
+			var now gauge
 			if e.LookUp && r.LookUps > 0 {
 				now = percent(r.Events[e.Name] / r.LookUps)
 			}
@@ -101,7 +102,7 @@ func events(w Writer, f edge.FlowCacheInfo) error {
 }
 
 // share is a part of a whole that may be nothing.
-func share(part, whole uint64) string {
+func share(part, whole uint64) gauge {
 	if whole == 0 {
 		return ""
 	}

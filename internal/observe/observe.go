@@ -47,7 +47,7 @@ func FDB(w Writer, entries []edge.FDBEntry) error {
 }
 
 // learnedAge is that of what was learned from packets; other entries do not age.
-func learnedAge(origin string, seconds float64) string {
+func learnedAge(origin string, seconds float64) gauge {
 	if origin != "learned" {
 		return ""
 	}
@@ -112,7 +112,7 @@ func Status(w Writer, s edge.Status, now time.Time) error {
 	line("Ports", "%d of %d up", s.Ports.Up, s.Ports.Total)
 	line("Remotes", "%d of %d resolved", s.TEPs.Up, s.TEPs.Total)
 	line("FDB", "%s", usage(s.FDB))
-	line("Flow cache", "%s", flowCache(s))
+	line("Flow cache", "%s", flowCache(w, s))
 	if f := s.Firewall; f != nil {
 		line("Firewall", "%s rules, %s connections, %d of %d without an answer", count(uint64(f.Rules)),
 			fmt.Sprintf("%d of %d", f.Connections.Used, f.Connections.Size), f.HalfOpen.Used, f.HalfOpen.Size)
@@ -127,7 +127,7 @@ func Status(w Writer, s edge.Status, now time.Time) error {
 	if b := s.BGP; b != nil {
 		line("BGP", "%d of %d sessions, %s", b.Neighbours.Up, b.Neighbours.Total, bgpUse(*b))
 	}
-	line("Dropped", "%s packets", count(s.Dropped))
+	line("Dropped", "%s", count(s.Dropped).of(w, "packets"))
 	lines.list("Problems", s.Problems)
 	if err := lines.write(w); err != nil || len(s.Segments) == 0 {
 		return err
@@ -144,7 +144,7 @@ func Status(w Writer, s edge.Status, now time.Time) error {
 
 func usage(u edge.Usage) string { return fmt.Sprintf("%d of %d entries", u.Used, u.Size) }
 
-func flowCache(s edge.Status) string {
+func flowCache(w Writer, s edge.Status) string {
 	if !s.FlowCache {
 		return "off"
 	}
@@ -155,7 +155,7 @@ func flowCache(s edge.Status) string {
 	if s.LookUps == 0 {
 		return used + ", no look-ups"
 	}
-	return fmt.Sprintf("%s, %s hits of %s look-ups", used, percent(float64(s.Hits)/float64(s.LookUps)), count(s.LookUps))
+	return fmt.Sprintf("%s, %s hits of %s", used, percent(float64(s.Hits)/float64(s.LookUps)), count(s.LookUps).of(w, "look-ups"))
 }
 
 // endpoint is an address, with its port where the protocol has ports.

@@ -317,7 +317,7 @@ func TestCount(t *testing.T) {
 		0: "0", 9_999: "9999", 10_000: "10.0k", 12_345: "12.3k", 99_949: "99.9k", 99_950: "100k", 999_499: "999k",
 		999_500: "1.00M", 9_994_999: "9.99M", 9_995_001: "10.0M", 1e9: "1.00G", 1e12: "1.00T", 1e15: "1.00P", 1 << 63: "9.22E",
 	} {
-		if got := count(n); got != want {
+		if got := count(n).String(); got != want {
 			t.Errorf("count(%d) = %s, want %s", n, got, want)
 		}
 	}
@@ -334,7 +334,7 @@ func TestRate(t *testing.T) {
 }
 
 func TestSpan(t *testing.T) {
-	for seconds, want := range map[float64]string{
+	for seconds, want := range map[float64]gauge{
 		-1: "0s", 0: "0.0s", 0.26: "0.3s", 9.94: "9.9s", 12.9: "12s", 60: "1m00s", 3599: "59m59s", 3600: "1h00m", 86399: "23h59m", 90000: "1d01h", 1e300: "11574d01h",
 	} {
 		if got := span(seconds); got != want {

@@ -47,7 +47,7 @@ func paths(w Writer, teps []edge.TEPInfo) error {
 		}
 	}
 	return table(w, "NAME LOCAL REMOTE +INTERFACE PATH-MTU STATE FOR SHARE +SENT-NOW +TX-PACKETS TX-BYTES WHY", rows, func(r row) []any {
-		now := ""
+		var now gauge
 		if r.PacketShare != nil {
 			now = percent(*r.PacketShare)
 		}
@@ -62,7 +62,7 @@ func paths(w Writer, teps []edge.TEPInfo) error {
 func shares(all []edge.ShareInfo) string {
 	texts := make([]string, len(all))
 	for i, s := range all {
-		texts[i] = percent(s.Share)
+		texts[i] = string(percent(s.Share))
 		if len(s.TEPs) > 0 {
 			texts[i] = strings.Join(s.TEPs, ",") + ": " + texts[i]
 		}

@@ -13,6 +13,8 @@ type Writer struct {
 	io.Writer
 	// Wide tables have all columns, and each row on one line.
 	Wide bool
+	// Rates stand beside counters unless it is nil.
+	Rates *Rates
 }
 
 const (
@@ -29,25 +31,30 @@ const (
 // Where a row would be too long, its cells go on below themselves.
 func table[T any](w Writer, header string, rows []T, cells func(T) []any) error {
 	columns := strings.Fields(header)
-	lines := make([][]string, 1, len(rows)+1)
-	for _, c := range columns {
-		if name, isWide := strings.CutPrefix(c, "+"); !isWide || w.Wide {
-			lines[0] = append(lines[0], name)
-		}
+	all := make([][]any, len(rows))
+	for i, row := range rows {
+		all[i] = cells(row)
 	}
-	for _, row := range rows {
-		texts := make([]string, 0, len(lines[0]))
-		for i, cell := range cells(row) {
-			if columns[i][0] == '+' && !w.Wide {
-				continue
-			}
-			text := fmt.Sprint(cell)
-			if text == "" {
-				text = "-"
-			}
-			texts = append(texts, text)
+	lines := make([][]string, len(rows)+1)
+	for i, c := range columns {
+		name, isWide := strings.CutPrefix(c, "+")
+		if isWide && !w.Wide {
+			continue
 		}
-		lines = append(lines, texts)
+		lines[0] = append(lines[0], name)
+		isCounter := w.Rates != nil && slices.ContainsFunc(all, func(row []any) bool {
+			_, is := row[i].(counter)
+			return is
+		})
+		if isCounter {
+			lines[0] = append(lines[0], "/S")
+		}
+		for r, row := range all {
+			lines[r+1] = append(lines[r+1], orDash(fmt.Sprint(row[i])))
+			if isCounter {
+				lines[r+1] = append(lines[r+1], cellRate(w.Rates, keyOf(header, row)+"\x00"+name, row[i]))
+			}
+		}
 	}
 	widths := columnWidths(lines)
 	if !w.Wide {
@@ -59,6 +66,21 @@ func table[T any](w Writer, header string, rows []T, cells func(T) []any) error 
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func cellRate(r *Rates, key string, cell any) string {
+	c, ok := cell.(counter)
+	if !ok {
+		return "-"
+	}
+	return orDash(r.rate(key, c.n))
 }
 
 func columnWidths(lines [][]string) []int {
