@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/observe"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // target says which edge to ask.
@@ -36,9 +38,25 @@ func (c *statusCmd) Run(ctx context.Context, s *streams) error {
 }
 
 func (c *statusCmd) print(ctx context.Context, s *streams) error {
-	return show(ctx, c.query, s.out, (*edge.Client).Status, func(w observe.Writer, st edge.Status) error {
+	var verdict problem.Verdict
+	question := func(client *edge.Client, ctx context.Context) (edge.Status, error) {
+		st, err := client.Status(ctx)
+		verdict = cmp.Or(st.Verdict, problem.Sum(st.Problems)) // a release before has no verdict
+		return st, err
+	}
+	err := show(ctx, c.query, s.out, question, func(w observe.Writer, st edge.Status) error {
 		return observe.Status(w, st, time.Now())
 	})
+	if err == nil && verdict == problem.Broken {
+		return errBroken
+	}
+	return err
+}
+
+// Help says what kong's flags do not.
+func (*statusCmd) Help() string {
+	return "The first line is the verdict: OK; DEGRADED, when there are warnings; or BROKEN, when packets are lost or the configuration is not in force. " +
+		"The exit status is 1 when the edge is broken, else 0."
 }
 
 type portsCmd struct{ watchedQuery }

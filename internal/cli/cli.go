@@ -70,6 +70,9 @@ type usageError struct{ error }
 // Unwrap gives the mistake itself.
 func (e usageError) Unwrap() error { return e.error }
 
+// errBroken ends a command that has already said what is wrong.
+var errBroken = errors.New("broken")
+
 // Main runs the command in args (without the program's name) and returns the
 // exit status. SIGINT and SIGTERM end it in an orderly way, however often they
 // come: a cleanup is not cut short. For --help, and as an instrument that a lab
@@ -109,7 +112,7 @@ func run(ctx context.Context, args []string, s *streams) error {
 // printError writes each line of err. Problems of a configuration begin with
 // their position, so that editors and terminals can jump to it.
 func printError(w io.Writer, err error) {
-	if err == nil {
+	if err == nil || errors.Is(err, errBroken) {
 		return
 	}
 	var problems config.Errors

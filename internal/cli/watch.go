@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,6 +61,9 @@ func (q *watchedQuery) repeat(ctx context.Context, s *streams, print func(*strea
 		q.rates.Next(now)
 		var page bytes.Buffer
 		err := print(&streams{out: &page, err: &page})
+		if errors.Is(err, errBroken) { // what it prints says so
+			err = nil
+		}
 		if first && err != nil {
 			return err
 		}

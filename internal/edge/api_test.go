@@ -19,6 +19,7 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 var (
@@ -102,9 +103,10 @@ func TestDocuments(t *testing.T) {
 		},
 		Ports: Tally{1, 2}, TEPs: Tally{1, 1}, FDB: Usage{95, 100}, Flows: Usage{3, 4096}, FlowCache: true,
 		LookUps: 20, Hits: 10, Misses: 2, Dropped: 7,
-		Problems: []string{
-			"port p1: interface tap0 does not exist: create it, it is attached when it appears",
-			"FDB has 95 of 100 entries: raise its size, or unknown destinations are flooded",
+		Verdict: problem.Broken,
+		Problems: []problem.Problem{
+			problem.Error("port p1: interface tap0 does not exist: create it, it is attached when it appears"),
+			problem.Warning("FDB has 95 of 100 entries: raise its size, or unknown destinations are flooded"),
 		},
 	}
 	check("status", s, want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Arguments of questions about routes, besides those of others.
@@ -35,8 +36,8 @@ type BGPInfo struct {
 	// Convergence is of updates, from their receipt until the maps say what they do.
 	Convergence BGPConvergence `json:"convergence"`
 	// Settling: what a former process learned is kept until the neighbours said all anew.
-	Settling bool     `json:"settling"`
-	Problems []string `json:"problems"`
+	Settling bool              `json:"settling"`
+	Problems []problem.Problem `json:"problems"`
 }
 
 // BGPNeighbourInfo is a session.

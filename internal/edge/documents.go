@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
@@ -59,7 +60,7 @@ func (e *edge) statusDocument() (Status, error) {
 			FDB:       Usage{Used: stats.FDBUsed, Size: e.config.FDB.Size},
 			FlowCache: e.config.FlowCache.Enabled, LookUps: lookUps(stats),
 			Hits: stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
-			Problems: append([]string{}, e.allProblems()...),
+			Problems: append([]problem.Problem{}, e.allProblems()...),
 		}
 		s.countFlows(stats.Caches)
 		s.Firewall, s.NAT, s.BGP = e.firewallUse(), e.natUse(), e.bgpUse()
@@ -75,14 +76,26 @@ func (e *edge) statusDocument() (Status, error) {
 		}
 		s.Problems = append(s.Problems, unresolved...)
 		if s.FDB.Used*100 >= int(s.FDB.Size)*fullAt {
-			s.Problems = append(s.Problems, fmt.Sprintf(
+			s.Problems = append(s.Problems, problem.Warning(
 				"FDB has %d of %d entries: raise its size, or unknown destinations are flooded", s.FDB.Used, s.FDB.Size))
 		}
-		if _, problem := e.cacheAlarm(); problem != "" {
-			s.Problems = append(s.Problems, problem)
+		switch alarm, text := e.cacheAlarm(); alarm {
+		case "":
+		case alarmOff: // somebody wanted it
+			s.Problems = append(s.Problems, problem.Note("%s", text))
+		default:
+			s.Problems = append(s.Problems, problem.Warning("%s", text))
 		}
+		slices.SortStableFunc(s.Problems, worstFirst)
+		s.Verdict = problem.Sum(s.Problems)
 		return s, nil
 	})
+}
+
+// worstFirst orders problems by severity.
+func worstFirst(a, b problem.Problem) int {
+	order := []problem.Severity{problem.SeverityError, problem.SeverityWarning, problem.SeverityNote}
+	return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 }
 
 func (s *Status) countFlows(caches []datapath.Cache) {

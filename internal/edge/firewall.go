@@ -13,6 +13,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
@@ -90,7 +91,7 @@ type guard struct {
 	sweptAt  time.Time
 	events   map[string]uint64
 	pressed  map[string]bool // alarms that are raised, by what they are about
-	problems []string
+	problems []problem.Problem
 }
 
 // watchFirewall writes the firewall's log, has connections expire and raises alarms
@@ -114,7 +115,7 @@ func (e *edge) watchFirewall(ctx context.Context) {
 			e.sweep()
 			return nil
 		})
-		e.reportProblem("time the sweep of connections", err)
+		e.reportProblem(timeSweep, err)
 		notBefore = begin.Add(max(e.opts.Sweep, watchShare*took))
 	}
 }
@@ -178,7 +179,7 @@ func (g *guard) evaluate(was guard, fw overlay.Firewall) {
 		}
 		return 0
 	}
-	say := func(format string, args ...any) { g.problems = append(g.problems, fmt.Sprintf(format, args...)) }
+	say := func(format string, args ...any) { g.problems = append(g.problems, problem.Warning(format, args...)) }
 	if n := g.gcStats.Connections; pressed(datapath.TableConnections, n, fw.Sizes.Connections) || since(eventConnFull) > 0 {
 		say("firewall: %d of %d connections, and those that are answered beyond may be pushed out: raise spec.firewall.connections, "+
 			"or see with `selvage sessions --top sources` who has so many", n, fw.Sizes.Connections)
@@ -216,7 +217,7 @@ func (e *edge) writeLog() {
 	for _, l := range lines {
 		e.logLine(l)
 	}
-	e.reportProblem("read the firewall's log", err)
+	e.reportProblem(readLog, err)
 }
 
 // logLine writes one of them.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/test/tier"
 )
 
@@ -184,7 +185,7 @@ func TestLive(t *testing.T) {
 			if s.Adopted != adopted || s.Ports != (Tally{1, 1}) || s.TEPs != (Tally{0, 1}) {
 				return fmt.Errorf("status %+v, want adopted %v, its port up and its silent remote not", s, adopted)
 			}
-			problems := strings.Join(s.Problems, "\n")
+			problems := strings.Join(problem.Texts(s.Problems), "\n")
 			for _, w := range want {
 				if !strings.Contains(problems, w) || len(s.Problems) != len(want) {
 					return fmt.Errorf("problems %q, want %q", s.Problems, want)

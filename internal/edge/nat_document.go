@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // NATSessionQuery chooses sessions. What is zero chooses nothing.
@@ -221,7 +222,7 @@ func (e *edge) natDocument() (NATInfo, error) {
 		info := NATInfo{
 			SweptAt: e.natGuard.sweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
 			States: []StateInfo{}, Tables: tableInfos(e.dp.NATTables(c)), Events: []EventInfo{}, LogLost: e.logLost.Load(),
-			Problems: append([]string{}, e.natGuard.problems...),
+			Problems: append([]problem.Problem{}, e.natGuard.problems...),
 		}
 		for _, name := range datapath.StateNames {
 			info.States = append(info.States, StateInfo{Name: name, Sessions: c.States[name]})

@@ -1,12 +1,14 @@
 package edge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // fillAt is the filling of ports and of the table of sessions that is an alarm, until it is
@@ -32,7 +34,7 @@ type natGuard struct {
 	natEventsLost uint64
 	known         bool            // of drops and natEventsLost: there was a sweep before
 	pressed       map[string]bool // alarms that are raised, by what they are about
-	problems      []string
+	problems      []problem.Problem
 }
 
 // sweepNAT lets the expired sessions go, and looks at how full tables and ports are.
@@ -107,25 +109,26 @@ func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
 		}
 		return 0
 	}
-	say := func(format string, args ...any) { g.problems = append(g.problems, fmt.Sprintf(format, args...)) }
+	warn := func(format string, args ...any) { g.problems = append(g.problems, problem.Warning(format, args...)) }
+	fail := func(format string, args ...any) { g.problems = append(g.problems, problem.Error(format, args...)) }
 	if n := g.gcStats.Sessions + g.gcStats.Mappings; pressed("table", n, int(config.NATSessions)) || since(reasonFull) > 0 {
-		say("egress: %d of %d sessions, and connections beyond are dropped (%s): raise spec.egress.sessions, "+
+		warn("egress: %d of %d sessions, and connections beyond are dropped (%s): raise spec.egress.sessions, "+
 			"or see with `selvage nat --top sources` who has so many", n, config.NATSessions, reasonFull)
 	}
 	for _, p := range g.pressures {
 		if what := fmt.Sprint(p.Proto, p.Egress, p.Outside); pressed(what, p.Used, p.Size) {
-			say("egress: %d of %d %s ports of %s are in use for %s: give policy %s more addresses, or see with `selvage nat --port-usage` and `--top sources` who has so many",
+			warn("egress: %d of %d %s ports of %s are in use for %s: give policy %s more addresses, or see with `selvage nat --port-usage` and `--top sources` who has so many",
 				p.Used, p.Size, ipProto(p.Proto), p.Egress, p.Outside, p.Policy)
 		}
 	}
 	if n := since(reasonExhausted); n > 0 {
-		say("egress: %d packets were dropped just now for want of a free port (%s): see with `selvage nat --port-usage` for which destination", n, reasonExhausted)
+		fail("egress: %d packets were dropped just now for want of a free port (%s): see with `selvage nat --port-usage` for which destination", n, reasonExhausted)
 	}
 	if n := since(reasonNoGateway); n > 0 {
-		say("egress: %d packets were dropped just now because no gateway serves their sources (%s): see `selvage egress`", n, reasonNoGateway)
+		fail("egress: %d packets were dropped just now because no gateway serves their sources (%s): see `selvage egress`", n, reasonNoGateway)
 	}
 	if was.known && g.natEventsLost > was.natEventsLost {
-		say("egress: %d sessions began or ended without log and other gateways hearing of it (%s): their ring was full", g.natEventsLost-was.natEventsLost, eventNATEventsLost)
+		warn("egress: %d sessions began or ended without log and other gateways hearing of it (%s): their ring was full", g.natEventsLost-was.natEventsLost, eventNATEventsLost)
 	}
-	slices.Sort(g.problems)
+	slices.SortFunc(g.problems, func(a, b problem.Problem) int { return cmp.Compare(a.Text, b.Text) })
 }

@@ -2,13 +2,13 @@ package edge
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
@@ -146,7 +146,7 @@ type asked struct{ before, last uint64 }
 // lookAsked takes a look.
 func (e *edge) lookAsked() {
 	n, err := e.countAsked()
-	e.reportProblem("read the drops", err)
+	e.reportProblem(readDrops, err)
 	if err != nil {
 		return
 	}
@@ -168,7 +168,7 @@ func (e *edge) countAsked() (uint64, error) {
 // unresolvedHops names the next hops of static and learned routes that have no MAC address
 // while packets want some: a next hop is asked when a packet needs it, so one that
 // nobody needs is no problem. mu is held.
-func (e *edge) unresolvedHops() (problems []string, err error) {
+func (e *edge) unresolvedHops() (problems []problem.Problem, err error) {
 	n, err := e.countAsked()
 	if err != nil || n <= e.asked.before {
 		return nil, err
@@ -186,10 +186,10 @@ func (e *edge) unresolvedHops() (problems []string, err error) {
 				if !hop.Addr.IsValid() || e.hopInfo(hop, macs).State != stateUnresolved {
 					continue
 				}
-				problem := fmt.Sprintf("router %s: next hop %s in %s has no MAC address, and packets were dropped just now for want of one (%s): check that it is up and answers",
+				unresolved := problem.Error("router %s: next hop %s in %s has no MAC address, and packets were dropped just now for want of one (%s): check that it is up and answers",
 					t.Router, hop.Addr, hop.Segment, noNeighbour)
-				if !slices.Contains(problems, problem) { // of another route
-					problems = append(problems, problem)
+				if !slices.Contains(problems, unresolved) { // of another route
+					problems = append(problems, unresolved)
 				}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Egress writes policies, what their gateways do, addresses, and the last failovers.
@@ -36,12 +37,12 @@ func Egress(w Writer, e edge.EgressInfo) error {
 }
 
 // problems are lines below everything else.
-func problems(w Writer, list []string) error {
+func problems(w Writer, list []problem.Problem) error {
 	if len(list) > 0 {
 		fmt.Fprintln(w)
 	}
 	for _, p := range list {
-		if err := fill(w, "Problem: ", p); err != nil {
+		if err := fill(w, severityLabel[p.Severity], p.Text); err != nil {
 			return err
 		}
 	}
@@ -264,7 +265,7 @@ func NAT(w Writer, n edge.NATInfo) error {
 	if n.LogLost > 0 {
 		lines.add("Log", "%s lines not written because of their rate", count(n.LogLost))
 	}
-	lines.list("Alarm", n.Problems)
+	lines.list("Alarm", problem.Texts(n.Problems))
 	if err := lines.write(w); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Rules writes one line for each rule of the policy.
@@ -110,7 +111,7 @@ func Firewall(w Writer, f edge.FirewallInfo) error {
 	}
 	var lines fields
 	lines.add("Firewall", "%d rules, default %s, %s", f.Rules, f.Default, mode)
-	lines.list("Alarm", f.Problems)
+	lines.list("Alarm", problem.Texts(f.Problems))
 	if err := lines.write(w); err != nil {
 		return err
 	}

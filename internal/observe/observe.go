@@ -7,13 +7,16 @@
 package observe
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // JSON writes a document as it is, indented.
@@ -101,6 +104,9 @@ func Drops(w Writer, drops []edge.DropInfo, all bool) error {
 func Status(w Writer, s edge.Status, now time.Time) error {
 	var lines fields
 	line := lines.add
+	if _, err := fmt.Fprintln(w, verdict(s)); err != nil {
+		return err
+	}
 	origin := "loaded by this process"
 	if s.Adopted {
 		origin = "taken over from an earlier process"
@@ -128,7 +134,7 @@ func Status(w Writer, s edge.Status, now time.Time) error {
 		line("BGP", "%d of %d sessions, %s", b.Neighbours.Up, b.Neighbours.Total, bgpUse(*b))
 	}
 	line("Dropped", "%s", count(s.Dropped).of(w, "packets"))
-	lines.list("Problems", s.Problems)
+	lines.problems(s.Problems)
 	if err := lines.write(w); err != nil || len(s.Segments) == 0 {
 		return err
 	}
@@ -140,6 +146,40 @@ func Status(w Writer, s edge.Status, now time.Time) error {
 			g.Name, positive(int(g.VNI)), g.Encapsulation, positive(int(g.UDPPort)), g.Ports, g.Remotes, g.Router, list(g.Gateway),
 		}
 	})
+}
+
+// verdict is the first line of a status: whether all is well, and how much is not.
+func verdict(s edge.Status) string {
+	notes, warnings, errors := problem.Count(s.Problems, problem.SeverityNote), problem.Count(s.Problems, problem.SeverityWarning), problem.Count(s.Problems, problem.SeverityError)
+	text := strings.ToUpper(string(cmp.Or(s.Verdict, problem.Sum(s.Problems)))) // a release before had no verdict
+	var counts []string
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{errors, "error"}, {warnings, "warning"}, {notes, "note"}} {
+		switch {
+		case c.n == 1:
+			counts = append(counts, "1 "+c.what)
+		case c.n > 1:
+			counts = append(counts, fmt.Sprintf("%d %ss", c.n, c.what))
+		}
+	}
+	if len(counts) > 0 {
+		text += ": " + strings.Join(counts, ", ")
+	}
+	return text
+}
+
+// severityLabel is what stands before a problem.
+var severityLabel = map[problem.Severity]string{problem.SeverityError: "Error: ", problem.SeverityWarning: "Warning: ", problem.SeverityNote: "Note: "}
+
+// problems adds a line for each.
+func (f *fields) problems(list []problem.Problem) {
+	texts := make([]string, len(list))
+	for i, p := range list {
+		texts[i] = strings.ToLower(severityLabel[p.Severity]) + p.Text
+	}
+	f.list("Problems", texts)
 }
 
 func usage(u edge.Usage) string { return fmt.Sprintf("%d of %d entries", u.Used, u.Size) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -39,7 +40,7 @@ func busy() edge.Status {
 		Ports: edge.Tally{Up: 1, Total: 2}, TEPs: edge.Tally{Up: 2, Total: 2},
 		FDB: edge.Usage{Used: 12, Size: 65536}, Flows: edge.Usage{Used: 340, Size: 262144},
 		FlowCache: true, LookUps: 1_235_457, Hits: 1_234_567, Misses: 600, Dropped: 42,
-		Problems: []string{"port p1: interface veth1 is absent", "remote 192.0.2.3: no route"},
+		Verdict: problem.Broken, Problems: []problem.Problem{problem.Error("port p1: interface veth1 is absent"), problem.Warning("remote 192.0.2.3: no route")},
 	}
 }
 
@@ -226,7 +227,7 @@ func TestGolden(t *testing.T) {
 		"ports":       func(w Writer) error { return Ports(w, ports()) },
 		"status-transit": func(w Writer) error {
 			s := busy()
-			s.Transit, s.Problems, s.Segments = &edge.Usage{Used: 100, Size: 524288}, nil, nil
+			s.Verdict, s.Transit, s.Problems, s.Segments = problem.OK, &edge.Usage{Used: 100, Size: 524288}, nil, nil
 			return Status(w, s, now)
 		},
 		"interfaces":       func(w Writer) error { return Interfaces(w, interfaces()) },

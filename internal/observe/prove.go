@@ -27,7 +27,15 @@ func Prove(w Writer, p edge.ProveInfo) error {
 	}
 	t := p.Tally
 	fmt.Fprintf(w, "\n%d proven, %d in part, %d broken, %d without anybody to ask; %d packets in %s\n", t.Proven, t.Partial, t.Broken, t.Unprovable, p.Sent, span(p.Took))
-	return problems(w, p.Problems)
+	for i, text := range p.Problems {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		if err := fill(w, "Problem: ", text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // doubt writes why f is not proven and what to do.
