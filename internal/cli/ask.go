@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/observe"
 	"github.com/selvage/selvage/internal/problem"
@@ -81,28 +83,25 @@ func (c *interfacesCmd) Run(ctx context.Context, s *streams) error {
 	return show(ctx, c.query, s.out, (*edge.Client).Interfaces, observe.Interfaces)
 }
 
+// movedFlag is a flag that is no more. Its help says what to type.
+type movedFlag struct{}
+
+// IsBool lets the flag stand without a value.
+func (movedFlag) IsBool() bool { return true }
+
+// Decode refuses the flag.
+func (*movedFlag) Decode(ctx *kong.DecodeContext) error { return errors.New(ctx.Value.Help) }
+
 type tepsCmd struct {
 	watchedQuery
-	Probe  bool   `help:"Probe the offloads of the paths first; takes some seconds a path."`
-	Remote string `arg:"" optional:"" placeholder:"REMOTE" help:"With --probe: of the paths to this remote alone, by name or address."`
+	Probe movedFlag `hidden:"" help:"selvage offload probe [REMOTE] does that now"`
 }
 
 // Run lists remote tunnel endpoints.
 func (c *tepsCmd) Run(ctx context.Context, s *streams) error {
-	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
-}
-
-func (c *tepsCmd) print(ctx context.Context, s *streams) error {
-	if c.Remote != "" && !c.Probe {
-		return usageError{errors.New("a remote is of --probe: give both")}
-	}
-	if c.Probe {
-		question := func(client *edge.Client, ctx context.Context) ([]edge.TEPInfo, error) {
-			return client.ProbeOffloads(ctx, c.Remote)
-		}
-		return show(ctx, c.query, s.out, question, observe.TEPs)
-	}
-	return show(ctx, c.query, s.out, (*edge.Client).TEPs, observe.TEPs)
+	return c.repeat(ctx, s, func(s *streams) error {
+		return show(ctx, c.query, s.out, (*edge.Client).TEPs, observe.TEPs)
+	})
 }
 
 type fdbCmd struct {

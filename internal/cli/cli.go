@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -52,6 +53,7 @@ type commands struct {
 	Egress     egressCmd     `cmd:"" group:"Ask a running edge" help:"Show how packets leave the overlay with other addresses, or drain this edge as a gateway."`
 	NAT        natCmd        `cmd:"" name:"nat" group:"Ask a running edge" help:"List the connections whose addresses are translated, the busiest first."`
 	BGP        bgpCmd        `cmd:"" name:"bgp" group:"Ask a running edge" help:"Show what other edges and routers say by BGP, and what this edge tells them."`
+	Offload    offloadCmd    `cmd:"" group:"Ask a running edge" help:"Probe the offloads of network adapters."`
 	Metrics    metricsCmd    `cmd:"" group:"Ask a running edge" help:"Print all counters in the text format of Prometheus."`
 	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Show what would become of one packet."`
 	Prove      proveCmd      `cmd:"" group:"Ask a running edge" help:"Send packets through the overlay to each remote, and say what came back."`
@@ -61,8 +63,12 @@ type commands struct {
 	Version versionCmd           `cmd:"" help:"Print the version of this program."`
 }
 
-// streams is where commands write.
-type streams struct{ out, err io.Writer }
+// streams is where commands write, and who answers their questions.
+type streams struct {
+	out, err    io.Writer
+	in          io.Reader
+	interactive bool // in is a terminal
+}
 
 // usageError is a mistake of the caller rather than a failure.
 type usageError struct{ error }
@@ -81,7 +87,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	measure.RunInstrument(args)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, args, &streams{out: stdout, err: stderr})
+	err := run(ctx, args, &streams{out: stdout, err: stderr, in: os.Stdin, interactive: isTerminal(os.Stdin)})
 	printError(stderr, err)
 	return status(err)
 }

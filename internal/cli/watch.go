@@ -102,9 +102,9 @@ func (q *watchedQuery) turn(w io.Writer, at time.Time, page []byte, terminal, fi
 	return err
 }
 
-// isTerminal reports whether w is one.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
+// isTerminal reports whether a stream is one.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}
