@@ -21,7 +21,8 @@ import (
 // target says which edge to ask.
 type target struct {
 	runtimeDir
-	Edge string `placeholder:"NAME" help:"Name of the edge; not needed when only one runs."`
+	Edge    string `placeholder:"NAME" help:"Name of the edge; not needed when only one runs."`
+	PinRoot string `hidden:"" env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where edges pin their data paths."`
 }
 
 // query says which edge to ask and how to print its answer.
@@ -248,12 +249,35 @@ func (t target) dial() (*edge.Client, error) {
 		return nil, err
 	case t.Edge != "" && slices.Contains(names, t.Edge):
 		return edge.Dial(t.RuntimeDir, t.Edge), nil
+	case t.Edge == "" && len(names) == 1:
+		return edge.Dial(t.RuntimeDir, names[0]), nil
+	}
+	if len(names) == 0 || t.Edge != "" {
+		if err := t.abandoned(); err != nil {
+			return nil, err
+		}
+	}
+	switch {
 	case len(names) == 0:
 		return nil, fmt.Errorf("no edge runs here (none answers in %s); start one with selvage edge -c FILE", t.RuntimeDir)
 	case t.Edge != "":
 		return nil, usageError{fmt.Errorf("edge %q does not run; running: %s", t.Edge, strings.Join(names, ", "))}
-	case len(names) > 1:
-		return nil, usageError{fmt.Errorf("several edges run; choose one with --edge: %s", strings.Join(names, ", "))}
 	}
-	return edge.Dial(t.RuntimeDir, names[0]), nil
+	return nil, usageError{fmt.Errorf("several edges run; choose one with --edge: %s", strings.Join(names, ", "))}
+}
+
+// abandoned is an error when the edge that was asked for, or any where none runs, does not
+// run but its data path goes on.
+func (t target) abandoned() error {
+	list, err := edge.AbandonedIn(t.PinRoot, t.RuntimeDir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, a := range list {
+		if t.Edge == "" || t.Edge == a.Name {
+			errs = append(errs, a)
+		}
+	}
+	return errors.Join(errs...)
 }

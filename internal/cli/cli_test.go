@@ -33,6 +33,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EXAMPLES", examples)
 			// Its own, so that no edge of this machine is in the way.
 			env.Setenv("SELVAGE_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
+			env.Setenv("SELVAGE_PIN_ROOT", filepath.Join(env.WorkDir, "pins"))
 			return os.Mkdir(filepath.Join(env.WorkDir, "run"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

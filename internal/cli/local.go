@@ -27,7 +27,7 @@ type runtimeDir struct {
 type edgeCmd struct {
 	runtimeDir
 	Config       string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
-	PinRoot      string `placeholder:"DIR" help:"Directory in a BPF file system for the pins."`
+	PinRoot      string `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system for the pins."`
 	KeepDataPath bool   `help:"Leave the data path forwarding at the end, for the next start to take over."`
 	Timing       bool   `hidden:"" env:"SELVAGE_TIMING" help:"Write down when packets pass, for selvage lab latency --breakdown."`
 	LogLevel     string `enum:"debug,info,warn,error" default:"info" help:"One of ${enum}."`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/selvage/selvage/internal/datapath"
 )
 
 // clientTimeout bounds one question, so that a stuck edge does not hang its asker.
@@ -74,6 +77,47 @@ func Running(runtimeDir string) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// Abandoned is a data path that still forwards, though its edge does not run: it was killed,
+// or stopped with --keep-data-path.
+type Abandoned struct {
+	Name     string
+	Programs int    // attached to interfaces
+	Pins     string // the directory that keeps them
+}
+
+// AbandonedIn lists the data paths below pinRoot whose edges do not answer in runtimeDir, by
+// name. Empty directories are the defaults.
+func AbandonedIn(pinRoot, runtimeDir string) ([]Abandoned, error) {
+	if pinRoot == "" {
+		pinRoot = datapath.DefaultPinRoot
+	}
+	programs, err := datapath.Pinned(pinRoot)
+	if err != nil || len(programs) == 0 {
+		return nil, err
+	}
+	running, err := Running(runtimeDir)
+	if err != nil {
+		return nil, err
+	}
+	var list []Abandoned
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		if !slices.Contains(running, name) {
+			list = append(list, Abandoned{Name: name, Programs: programs[name], Pins: filepath.Join(pinRoot, name)})
+		}
+	}
+	return list, nil
+}
+
+// Error says what goes on, and how to end it.
+func (a Abandoned) Error() string {
+	programs := fmt.Sprintf("%d programs are", a.Programs)
+	if a.Programs == 1 {
+		programs = "1 program is"
+	}
+	return fmt.Sprintf("edge %s does not run, but its data path still forwards (%s attached, pinned in %s), and nobody keeps it current: "+
+		"start the edge again with selvage edge -c FILE, which takes the data path over; or end it with rm -r %s", a.Name, programs, a.Pins, a.Pins)
 }
 
 // Status fetches the edge at a glance.

@@ -208,6 +208,11 @@ func TestLive(t *testing.T) {
 	}
 	l.opts.KeepDataPath = true
 	l.during(running(false))
+	abandoned, err := AbandonedIn(filepath.Dir(pins), l.opts.RuntimeDir)
+	must(t, err)
+	if len(abandoned) != 1 || abandoned[0] != (Abandoned{Name: "live", Programs: 2, Pins: pins}) {
+		t.Errorf("abandoned: %+v, want port and underlay of live", abandoned)
+	}
 	if _, err := os.Stat(pins); err != nil {
 		t.Errorf("pins were not kept: %v", err)
 	}
@@ -233,6 +238,9 @@ func TestLive(t *testing.T) {
 	}
 	wantOnly(t, pins, "links", "maps-9999")
 	wantOnly(t, filepath.Join(pins, "links"), "meter-5")
+	if abandoned, err := AbandonedIn(filepath.Dir(pins), l.opts.RuntimeDir); err != nil || len(abandoned) != 0 {
+		t.Errorf("abandoned after a regular end: %+v (%v)", abandoned, err)
+	}
 	wantEmpty(t, l.opts.RuntimeDir)
 	if _, err := handle.LinkByName("svx4789"); err == nil {
 		t.Error("svx4789 is left behind")
