@@ -61,6 +61,8 @@ type commands struct {
 	Lab     experiments.Commands `cmd:"" help:"Measure what an overlay costs."`
 	Doctor  doctorCmd            `cmd:"" help:"Say what breaks or slows an overlay on this host; changes nothing."`
 	Version versionCmd           `cmd:"" help:"Print the version of this program."`
+
+	Completion completionCmd `cmd:"" help:"Print a script by which a shell completes selvage commands."`
 }
 
 // streams is where commands write, and who answers their questions.
@@ -105,8 +107,11 @@ func run(ctx context.Context, args []string, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
 	}
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "__complete":
+		return complete(ctx, parser.Model, args[1:], s.out)
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
