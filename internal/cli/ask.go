@@ -21,7 +21,7 @@ import (
 // target says which edge to ask.
 type target struct {
 	runtimeDir
-	Edge    string `placeholder:"NAME" help:"Name of the edge; not needed when only one runs."`
+	Edge    string `placeholder:"NAME" help:"Name of the edge. Not needed when only one edge runs."`
 	PinRoot string `hidden:"" env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where edges pin their data paths."`
 }
 
@@ -108,8 +108,8 @@ func (c *tepsCmd) Run(ctx context.Context, s *streams) error {
 type fdbCmd struct {
 	query
 	entryFilter
-	Static bool   `xor:"origin" help:"Only static entries."`
-	Origin string `xor:"origin" placeholder:"ORIGIN" help:"Only learned, static or bgp entries."`
+	Static bool   `xor:"origin" help:"Show only static entries."`
+	Origin string `xor:"origin" placeholder:"ORIGIN" help:"Show only entries of this origin: learned, static or bgp."`
 	Limit  int    `help:"Show at most this many entries; 0 shows all." default:"0"`
 }
 
@@ -139,11 +139,11 @@ func checkOrigin(given string, known []string) error {
 type flowsCmd struct {
 	watchedQuery
 	entryFilter
-	Addr     prefixFlag    `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, as source or destination, before or after NAT."`
-	Slow     bool          `xor:"slow" help:"Only flows that are not on the fast path."`
+	Addr     prefixFlag    `placeholder:"ADDRESS" help:"Show only flows with this source or destination, before or after NAT: an address or a prefix."`
+	Slow     bool          `xor:"slow" help:"Show only flows that are not on the fast path."`
 	Limit    int           `default:"100" help:"Show at most this many flows, the busiest first; 0 shows all."`
-	Stats    bool          `xor:"slow" help:"Show the flow cache itself: its use, its hits, and its misses by reason."`
-	Interval time.Duration `placeholder:"TIME" help:"With --stats: also show the rates over this time, such as 1s."`
+	Stats    bool          `xor:"slow" help:"Show statistics of the flow cache: use, hits, and misses by reason."`
+	Interval time.Duration `placeholder:"TIME" help:"With --stats, also show rates over this interval, such as 1s."`
 }
 
 // Run lists cached decisions, or says how the cache does.
@@ -166,9 +166,9 @@ func (c *flowsCmd) print(ctx context.Context, s *streams) error {
 func (c *flowsCmd) stats(ctx context.Context, s *streams) error {
 	switch {
 	case !c.Stats:
-		return usageError{errors.New("--interval is of --stats: give both")}
+		return usageError{errors.New("--interval needs --stats")}
 	case c.given() || c.Addr.IsValid():
-		return usageError{errors.New("--stats is of the whole flow cache: leave the filters out")}
+		return usageError{errors.New("--stats covers the whole flow cache: it takes no filters")}
 	case c.Interval < 0:
 		return usageError{fmt.Errorf("--interval: %s is negative; give a time such as 1s", c.Interval)}
 	case c.Interval == 0:
@@ -198,7 +198,7 @@ func (c *metricsCmd) Run(ctx context.Context, s *streams) error {
 
 type dropsCmd struct {
 	watchedQuery
-	All bool `short:"a" help:"In the table, also reasons that never happened."`
+	All bool `short:"a" help:"Also list reasons with no drops."`
 }
 
 // Run lists dropped packets by reason.

@@ -34,35 +34,35 @@ const (
 type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of this program."`
 
-	Edge    edgeCmd    `cmd:"" help:"Run an edge until SIGTERM; SIGHUP reads its file again."`
+	Edge    edgeCmd    `cmd:"" help:"Run an edge in the foreground until SIGTERM. SIGHUP reloads its configuration."`
 	Check   checkCmd   `cmd:"" help:"Check configuration files without applying them."`
-	Convert convertCmd `cmd:"" help:"Rewrite a configuration file of an older apiVersion."`
+	Convert convertCmd `cmd:"" help:"Convert a configuration file to the current apiVersion."`
 	Schema  schemaCmd  `cmd:"" help:"Print the JSON Schema of the configuration file."`
 
-	Status     statusCmd     `cmd:"" group:"Ask a running edge" help:"Show an edge at a glance."`
+	Status     statusCmd     `cmd:"" group:"Ask a running edge" help:"Show whether the edge works, its problems and a summary."`
 	Ports      portsCmd      `cmd:"" group:"Ask a running edge" help:"List local ports."`
-	Interfaces interfacesCmd `cmd:"" group:"Ask a running edge" help:"List underlay and uplink interfaces and where they take packets that pass through."`
+	Interfaces interfacesCmd `cmd:"" group:"Ask a running edge" help:"List underlay and uplink interfaces and the hooks (XDP or tc) of their programs."`
 	TEPs       tepsCmd       `cmd:"" name:"teps" group:"Ask a running edge" help:"List remote tunnel endpoints."`
-	FDB        fdbCmd        `cmd:"" name:"fdb" group:"Ask a running edge" help:"List MAC addresses and where they are."`
-	Neighbours neighboursCmd `cmd:"" aliases:"neighbors" group:"Ask a running edge" help:"List hosts whose MAC addresses are known."`
-	Routes     routesCmd     `cmd:"" group:"Ask a running edge" help:"List the routes of routers."`
-	Flows      flowsCmd      `cmd:"" group:"Ask a running edge" help:"List flows and, for those not on the fast path, why; or how the flow cache does."`
+	FDB        fdbCmd        `cmd:"" name:"fdb" group:"Ask a running edge" help:"List the forwarding database: MAC addresses and the ports or remotes behind which they are."`
+	Neighbours neighboursCmd `cmd:"" aliases:"neighbors" group:"Ask a running edge" help:"List ARP and ND entries: IP addresses and their MAC addresses."`
+	Routes     routesCmd     `cmd:"" group:"Ask a running edge" help:"List the routes of logical routers, or look up an address."`
+	Flows      flowsCmd      `cmd:"" group:"Ask a running edge" help:"List cached flows, and why some are not on the fast path. --stats shows the flow cache itself."`
 	Drops      dropsCmd      `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason."`
-	Rules      rulesCmd      `cmd:"" group:"Ask a running edge" help:"List the firewall's rules with what they counted, or say which connections others would cut."`
-	Sessions   sessionsCmd   `cmd:"" group:"Ask a running edge" help:"List the connections that the firewall tracks, the busiest first."`
-	Egress     egressCmd     `cmd:"" group:"Ask a running edge" help:"Show how packets leave the overlay with other addresses, or drain this edge as a gateway."`
-	NAT        natCmd        `cmd:"" name:"nat" group:"Ask a running edge" help:"List the connections whose addresses are translated, the busiest first."`
-	BGP        bgpCmd        `cmd:"" name:"bgp" group:"Ask a running edge" help:"Show what other edges and routers say by BGP, and what this edge tells them."`
+	Rules      rulesCmd      `cmd:"" group:"Ask a running edge" help:"List firewall rules with hit counters, or check which connections a new policy would cut."`
+	Sessions   sessionsCmd   `cmd:"" group:"Ask a running edge" help:"List the firewall's tracked connections (conntrack), the busiest first."`
+	Egress     egressCmd     `cmd:"" group:"Ask a running edge" help:"Show egress policies and gateways, or drain this edge as a gateway."`
+	NAT        natCmd        `cmd:"" name:"nat" group:"Ask a running edge" help:"List NAT sessions, the busiest first."`
+	BGP        bgpCmd        `cmd:"" name:"bgp" group:"Ask a running edge" help:"Show BGP sessions, routes and MAC moves."`
 	Offload    offloadCmd    `cmd:"" group:"Ask a running edge" help:"Probe the offloads of network adapters."`
-	Metrics    metricsCmd    `cmd:"" group:"Ask a running edge" help:"Print all counters in the text format of Prometheus."`
-	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Show what would become of one packet."`
-	Prove      proveCmd      `cmd:"" group:"Ask a running edge" help:"Send packets through the overlay to each remote, and say what came back."`
+	Metrics    metricsCmd    `cmd:"" group:"Ask a running edge" help:"Print all metrics in Prometheus text format."`
+	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Trace what the data path would do with a packet. Nothing is sent."`
+	Prove      proveCmd      `cmd:"" group:"Ask a running edge" help:"Send test packets through the tunnels to each remote, and report which came back."`
 
-	Lab     experiments.Commands `cmd:"" help:"Measure what an overlay costs."`
-	Doctor  doctorCmd            `cmd:"" help:"Say what breaks or slows an overlay on this host; changes nothing."`
+	Lab     experiments.Commands `cmd:"" help:"Measure the performance of overlays in a lab."`
+	Doctor  doctorCmd            `cmd:"" help:"Find what breaks or slows overlays on this host. Changes nothing."`
 	Version versionCmd           `cmd:"" help:"Print the version of this program."`
 
-	Completion completionCmd `cmd:"" help:"Print a script by which a shell completes selvage commands."`
+	Completion completionCmd `cmd:"" help:"Print a shell completion script."`
 }
 
 // streams is where commands write, and who answers their questions.

@@ -13,14 +13,14 @@ import (
 )
 
 type egressCmd struct {
-	Show    egressShowCmd    `cmd:"" default:"withargs" help:"List policies, gateways and their state, addresses and owners, and failovers."`
-	Drain   egressDrainCmd   `cmd:"" help:"Have this edge give its work as a gateway to the others, for maintenance."`
-	Undrain egressUndrainCmd `cmd:"" help:"Have it take its work back."`
+	Show    egressShowCmd    `cmd:"" default:"withargs" help:"List policies, gateways, addresses and their owners, and recent failovers."`
+	Drain   egressDrainCmd   `cmd:"" help:"Drain this edge: move its flows to the other gateways, for maintenance."`
+	Undrain egressUndrainCmd `cmd:"" help:"End the drain: this edge serves again."`
 }
 
 type egressShowCmd struct {
 	query
-	Policy string `placeholder:"NAME" help:"Only this policy."`
+	Policy string `placeholder:"NAME" help:"Show only this policy."`
 }
 
 // Run shows how packets leave the overlay.
@@ -37,7 +37,7 @@ func (c *egressShowCmd) Run(ctx context.Context, s *streams) error {
 
 type egressDrainCmd struct {
 	query
-	Timeout time.Duration `default:"5m" help:"Give up what connections have not ended by then; 0s is at once."`
+	Timeout time.Duration `default:"5m" help:"Move the remaining connections after this time; 0s moves them at once."`
 }
 
 // Run begins a drain.
@@ -60,15 +60,15 @@ func (c *egressUndrainCmd) Run(ctx context.Context, s *streams) error {
 
 type natCmd struct {
 	watchedQuery
-	Policy    string     `placeholder:"NAME" help:"Only of this policy; an uplink's own translation is called uplink/NAME."`
-	Router    string     `placeholder:"NAME" help:"Only of this router."`
-	Proto     string     `placeholder:"PROTOCOL" help:"Only tcp, udp, icmp, icmpv6, sctp or a protocol number."`
-	Addr      prefixFlag `placeholder:"ADDRESS" help:"Only with this address, or one of this prefix, at any end."`
-	State     string     `placeholder:"STATE" help:"Only in this state: opening, established, half-closed, time-wait, closed, unreplied, replied or icmp."`
-	Limit     int        `default:"100" help:"Show at most so many lines; 0 is all."`
-	Top       string     `xor:"kind" placeholder:"WHAT" help:"Sum up by sources, destinations, addresses (the ones that sources become) or policies, the most sessions first."`
-	PortUsage bool       `xor:"kind" help:"How many ports of the addresses are in use for each destination, the scarcest first."`
-	Stats     bool       `xor:"kind" help:"The tables themselves: states, use, memory and alarms."`
+	Policy    string     `placeholder:"NAME" help:"Show only sessions of this policy. The policy of an uplink is called uplink/NAME."`
+	Router    string     `placeholder:"NAME" help:"Show only sessions of this router."`
+	Proto     string     `placeholder:"PROTOCOL" help:"Show only this protocol: tcp, udp, icmp, icmpv6, sctp or a number."`
+	Addr      prefixFlag `placeholder:"ADDRESS" help:"Show only sessions with this inside, egress or outside address: an address or a prefix."`
+	State     string     `placeholder:"STATE" help:"Show only this state: opening, established, half-closed, time-wait, closed, unreplied, replied or icmp."`
+	Limit     int        `default:"100" help:"Show at most this many lines; 0 shows all."`
+	Top       string     `xor:"kind" placeholder:"WHAT" help:"Sum up by sources, destinations, addresses (egress addresses) or policies, the most sessions first."`
+	PortUsage bool       `xor:"kind" help:"Show how many ports of each egress address are in use per destination, the fullest first."`
+	Stats     bool       `xor:"kind" help:"Show statistics of the NAT tables: states, use, memory and alarms."`
 }
 
 // Run lists sessions, or sums them up.
@@ -111,7 +111,7 @@ func (c *natCmd) question() (q edge.NATSessionQuery, err error) {
 	case c.Top != "" && !slices.Contains(edge.NATSessionKinds, c.Top):
 		return q, fmt.Errorf("--top: %q is none of %s", c.Top, strings.Join(edge.NATSessionKinds, ", "))
 	case filtered && (c.PortUsage || c.Stats):
-		return q, errors.New("--port-usage and --stats are of all sessions: leave the other flags out")
+		return q, errors.New("--port-usage and --stats cover all sessions: they take no filters")
 	}
 	return q, nil
 }

@@ -23,10 +23,10 @@ func (p *prefixFlag) UnmarshalText(text []byte) (err error) {
 
 // entryFilter has the flags by which entries of every table are chosen.
 type entryFilter struct {
-	Segment string      `placeholder:"NAME" help:"Only this segment."`
-	Port    string      `placeholder:"NAME" help:"Only this local port; of a trunk, all its VLANs."`
-	Remote  netip.Addr  `placeholder:"ADDRESS" help:"Only this remote."`
-	MAC     overlay.MAC `name:"mac" placeholder:"MAC" help:"Only this MAC address."`
+	Segment string      `placeholder:"NAME" help:"Show only this segment."`
+	Port    string      `placeholder:"NAME" help:"Show only this local port; for a trunk, all its VLANs."`
+	Remote  netip.Addr  `placeholder:"ADDRESS" help:"Show only this remote, by address."`
+	MAC     overlay.MAC `name:"mac" placeholder:"MAC" help:"Show only this MAC address."`
 }
 
 // question asks for entries by these filters.

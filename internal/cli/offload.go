@@ -14,12 +14,12 @@ import (
 )
 
 type offloadCmd struct {
-	Probe offloadProbeCmd `cmd:"" help:"Find out which offloads of the adapters are right for tunnels; switches them while traffic flows."`
+	Probe offloadProbeCmd `cmd:"" help:"Test which offloads of the adapters work with tunnels. Switches them under live traffic."`
 }
 
 type offloadProbeCmd struct {
 	query
-	Yes    bool   `short:"y" help:"Do not ask."`
+	Yes    bool   `short:"y" help:"Do not ask for confirmation."`
 	Remote string `arg:"" optional:"" placeholder:"REMOTE" help:"Probe only the paths to this remote, by name or address."`
 }
 

@@ -43,7 +43,7 @@ func (f *watchFlag) Decode(ctx *kong.DecodeContext) error {
 // watchedQuery is a query that can be asked again and again.
 type watchedQuery struct {
 	query
-	Watch watchFlag `placeholder:"TIME" help:"Ask again every TIME (1s without a value) until Ctrl-C, and show rates per second beside the counters."`
+	Watch watchFlag `placeholder:"TIME" help:"Repeat every TIME (1s without a value) until Ctrl-C, and show rates per second beside the counters."`
 }
 
 // repeat prints once, or as often as the user watches. A terminal shows the last answer;

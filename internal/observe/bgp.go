@@ -175,7 +175,7 @@ func bgpAddress(r edge.BGPRouteInfo) string {
 func bgpUsed(r edge.BGPRouteInfo) string {
 	switch {
 	case r.Neighbour == "":
-		return "announced"
+		return "advertised"
 	case r.Used:
 		return "yes"
 	}
