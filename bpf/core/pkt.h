@@ -46,7 +46,7 @@ struct pkt {
 	bool tail;		/* a later fragment */
 	bool untagged;		/* tags are removed */
 	bool polled;		/* goes through GRO */
-	bool l4_parsed;		/* transport is valid */
+	bool l4_parsed;		/* l4_info is valid */
 	bool no_learning;	/* from a remote whose hosts BGP advertises */
 	__u8 steps;		/* of a trace */
 	__s32 verdict;		/* return value of the program, if nothing stopped the packet */
@@ -60,7 +60,7 @@ struct pkt {
 	struct decision decision; /* a copy: the cache's entry may be replaced meanwhile */
 				  /* Of the stateful stages, which XDP leaves to tc: */
 #ifndef XDP
-	struct l4_info transport;  /* firewall/l4.h, with l4_parsed */
+	struct l4_info l4_info;	   /* firewall/l4.h, with l4_parsed */
 	struct tuple translation;  /* nat/: addresses and ports after NAT, with FLOW_NAT */
 	struct counter unreported; /* flow_cache.h: what conntrack has not counted of the flow */
 	__u32 flow_seq;		   /* flow_cache.h: the flow's next_seq, with has_flow_seq */

@@ -4,7 +4,7 @@
  * first packet of a connection is evaluated by the rules, and again when the policy has
  * changed. Between two ports of an edge both firewalls are asked.
  *
- * in:    p->transport, p->translation, p->unreported, p->in, p->segment, p->decision
+ * in:    p->l4_info, p->translation, p->unreported, p->in, p->segment, p->decision
  * out:   connections; p->next_seq, p->opened_connection, p->decision.slow
  * maps:  ct_established, ct_half_open, half_open_counts, fragments, rules, policy, logs
  * stops: DENIED, REJECTED, NO_POLICY, OUT_OF_STATE, UNRELATED, FRAGMENT_NO_FIRST, and those of
@@ -19,7 +19,7 @@
 static __always_inline const struct tuple *tuple_at(const struct pkt *p, bool out)
 {
 	return !out && with_nat && p->decision.flags & FLOW_NAT ? &p->translation :
-								  &p->transport.tuple;
+								  &p->l4_info.tuple;
 }
 
 /* Creates a connection. */
@@ -61,7 +61,7 @@ static __always_inline int may_open(const struct l4_info *t)
 static __always_inline int ct_admit(CTX *ctx, struct pkt *p, struct ct_work *w, __u32 vport,
 				    bool out)
 {
-	const struct l4_info *t = &p->transport;
+	const struct l4_info *t = &p->l4_info;
 	__u32 packets = packets_of(ctx, p);
 	int why = may_open(t);
 
@@ -146,7 +146,7 @@ static __always_inline void note_first_fragment(struct pkt *p, struct ct_work *w
 static __always_inline int firewall_ct(CTX *ctx, struct pkt *p, struct ct_work *w, __u32 vport,
 				       bool out)
 {
-	const struct l4_info *t = &p->transport;
+	const struct l4_info *t = &p->l4_info;
 	bool evictable;
 	struct ct_entry *c;
 
@@ -172,12 +172,12 @@ SUBPROGRAM int firewall(CTX *ctx, struct pkt *p, __u32 vport, __u32 direction)
 
 	if (!p || !w)
 		return REASON_NO_POLICY;
-	if (p->transport.uncached)
+	if (p->l4_info.uncached)
 		set_slow(p, p->key.fragment ? SLOW_FRAGMENT : SLOW_DEEP_PARSE);
-	if (p->transport.kind == L4_LATER_FRAGMENT)
+	if (p->l4_info.kind == L4_LATER_FRAGMENT)
 		return follow_fragment(p, w, vport, out);
 	why = firewall_ct(ctx, p, w, vport, out);
-	if (!why && p->transport.kind == L4_FIRST_FRAGMENT)
+	if (!why && p->l4_info.kind == L4_FIRST_FRAGMENT)
 		note_first_fragment(p, w, vport, out);
 	return why;
 }
@@ -219,7 +219,7 @@ static __always_inline void firewall_undo(struct pkt *p)
 
 	if (!w || !p->opened_connection)
 		return;
-	make_ct_key(&w->key, &p->transport, &p->transport.tuple, p->in, true);
+	make_ct_key(&w->key, &p->l4_info, &p->l4_info.tuple, p->in, true);
 	c = bpf_map_lookup_elem(&ct_half_open, &w->key);
 	if (c)
 		ct_delete(&w->key, c);

@@ -5,7 +5,7 @@
  * ICMP error.
  *
  * in:    ctx, p as parsed, decapsulated or not
- * out:   p->transport
+ * out:   p->l4_info
  * maps:  none
  * stops: IPV6_EXT_HEADERS, MALFORMED_L4, FRAGMENT_TINY, UNRELATED
  */
@@ -129,7 +129,7 @@ SUBPROGRAM int parse_l4_full(CTX *ctx, struct pkt *p)
 
 	if (!p)
 		return REASON_IPV6_EXT_HEADERS;
-	t = &p->transport;
+	t = &p->l4_info;
 	__builtin_memset(t, 0, sizeof(*t));
 	p->l4_parsed = true;
 	t->tuple.src = p->key.saddr;

@@ -55,7 +55,7 @@ SUBPROGRAM int write_log(struct pkt *p, const struct rule_query *o, __u32 rule, 
 	l->dport = o->dport;
 	l->len = p->frame_len;
 	l->proto = o->proto;
-	l->tcp_flags = p->transport.flags;
+	l->tcp_flags = p->l4_info.flags;
 	l->direction = o->direction;
 	l->verdict = verdict;
 	bpf_ringbuf_submit(l, 0);

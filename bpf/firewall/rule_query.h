@@ -2,7 +2,7 @@
 /*
  * rule_query: asks the rules about a connection.
  *
- * in:    p->transport and a tuple, or a connection; the port
+ * in:    p->l4_info and a tuple, or a connection; the port
  * out:   a match; counters and log lines
  * maps:  vports, policy, rules, logs
  * stops: DENIED, REJECTED, NO_POLICY
@@ -42,7 +42,7 @@ static __always_inline __u16 peer_of(const struct pkt *p, bool out)
 static __always_inline void make_query(const struct pkt *p, const struct tuple *u,
 				       struct rule_query *o, __u32 vport, bool out)
 {
-	const struct l4_info *t = &p->transport;
+	const struct l4_info *t = &p->l4_info;
 	__u16 peer = peer_of(p, out);
 
 	o->src = u->src;

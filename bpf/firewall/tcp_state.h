@@ -5,7 +5,7 @@
  * exactly the next sequence number. All other segments pass, and the ends deal with them.
  * Data of an established connection does not come here.
  *
- * in:    p->transport, p->flow_seq, the connection, the direction: 0 is the originator's
+ * in:    p->l4_info, p->flow_seq, the connection, the direction: 0 is the originator's
  * out:   the connection's bits and sequence numbers, p->next_seq
  * maps:  none
  * stops: TCP_FLAGS, OUT_OF_WINDOW
@@ -159,7 +159,7 @@ static __always_inline bool tcp_data(const struct l4_info *t, struct ct_entry *c
 
 static __always_inline int tcp_follow(struct pkt *p, struct ct_entry *c, __u32 dir)
 {
-	const struct l4_info *t = &p->transport;
+	const struct l4_info *t = &p->l4_info;
 	__u32 next = tcp_next(p, c, dir);
 	bool known = false;
 	int why = 0;

@@ -2,7 +2,7 @@
 /*
  * track: what firewall and NAT have in common: keys, the state of a connection, and accounting.
  *
- * in:    p->transport, p->unreported
+ * in:    p->l4_info, p->unreported
  * out:   keys, connections, rule counters; p->next_seq, p->decision.slow
  * maps:  rules
  * stops: those of tcp_state.h
@@ -58,7 +58,7 @@ static __always_inline void make_ct_key(struct ct_key *k, const struct l4_info *
 /* Initialises the state of a connection from its first packet. */
 static __always_inline void ct_init(struct pkt *p, struct ct_entry *c)
 {
-	const struct l4_info *t = &p->transport;
+	const struct l4_info *t = &p->l4_info;
 
 	c->scale[0] = t->scale;
 	c->scale[1] = NO_SCALE;
@@ -92,7 +92,7 @@ static __always_inline int update_state(struct pkt *p, struct ct_entry *c, __u32
 	enum ct_state state;
 	int why = 0;
 
-	if (p->transport.proto == IPPROTO_TCP) {
+	if (p->l4_info.proto == IPPROTO_TCP) {
 		if (!tracing)
 			why = tcp_follow(p, c, dir);
 		state = tcp_state(c->bits);
@@ -108,7 +108,7 @@ static __always_inline void make_fragment_key(struct fragment_key *k, const stru
 					      __u32 zone, bool out)
 {
 	k->zone = zone;
-	k->id = p->transport.id;
+	k->id = p->l4_info.id;
 	k->saddr = p->key.saddr;
 	k->daddr = p->key.daddr;
 	k->proto = p->key.proto;

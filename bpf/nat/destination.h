@@ -3,7 +3,7 @@
  * destination: DNAT before routing: whom a packet to an external address of the edge is for. A
  * part of the decision: it reads maps and changes nothing. The session comes later, see dnat.h.
  *
- * in:    p->transport, p->decision.flags (FLOW_SNAT: from inside, to come back to it)
+ * in:    p->l4_info, p->decision.flags (FLOW_SNAT: from inside, to come back to it)
  * out:   p->translation's destination, the work's via and via_policy
  * maps:  port_forwards, nat_reverse, nat_sessions, nat_fragments, egress_policies
  * stops: NO_NAT_SESSION, NAT_FRAGMENT
@@ -72,10 +72,10 @@ static __always_inline void translated_source(const struct pkt *p, struct nat_wo
 {
 	struct nat_session *s;
 
-	*u = p->transport.tuple;
+	*u = p->l4_info.tuple;
 	if (!(p->decision.flags & FLOW_SNAT))
 		return;
-	make_ct_key(&w->key, &p->transport, u, router_of(p), true);
+	make_ct_key(&w->key, &p->l4_info, u, router_of(p), true);
 	s = bpf_map_lookup_elem(&nat_sessions, &w->key);
 	if (s) {
 		u->src = s->addr;
@@ -92,10 +92,10 @@ static __always_inline bool find_destination(const struct pkt *p, struct nat_wor
 	struct tuple u;
 
 	translated_source(p, w, &u);
-	make_ct_key(&w->key, &p->transport, &u, router_of(p), false);
+	make_ct_key(&w->key, &p->l4_info, &u, router_of(p), false);
 	o = bpf_map_lookup_elem(&nat_reverse, &w->key);
 	if (!o)
-		return find_target(&p->transport, w, to);
+		return find_target(&p->l4_info, w, to);
 	to->host = *o;
 	set_inside(&w->key, o);
 	s = bpf_map_lookup_elem(&nat_sessions, &w->key);
@@ -115,7 +115,7 @@ SUBPROGRAM int nat_destination(struct pkt *p)
 	if (!p || !w)
 		return REASON_NO_NAT_SESSION;
 	w->via = (struct addr){};
-	if (p->transport.kind == L4_LATER_FRAGMENT)
+	if (p->l4_info.kind == L4_LATER_FRAGMENT)
 		return load_fragment(p, w);
 	if (!find_destination(p, w, &to))
 		return REASON_NO_NAT_SESSION;

@@ -3,7 +3,7 @@
  * dnat: the session of a packet whose destination is translated, found or created. Where the
  * packet goes was decided before, see destination.h.
  *
- * in:    p->transport, the source after SNAT, p->translation's destination
+ * in:    p->l4_info, the source after SNAT, p->translation's destination
  * out:   a session
  * maps:  port_forwards, nat_reverse, nat_sessions
  * stops: NO_NAT_SESSION, NAT_LIMIT, NAT_FULL, UNRELATED
@@ -19,7 +19,7 @@ static __always_inline int create_dnat_session(CTX *ctx, struct pkt *p, struct n
 	struct egress_policy *e = egress_get(to->egress);
 	int why = 0;
 
-	if (p->transport.kind == L4_ICMP_ERROR)
+	if (p->l4_info.kind == L4_ICMP_ERROR)
 		return REASON_UNRELATED;
 	w->reverse_key = w->key;
 	nat_session_init(ctx, p, w, to->egress, false);
@@ -63,10 +63,10 @@ SUBPROGRAM int dnat(CTX *ctx, struct pkt *p, bool fresh)
 
 	if (!p || !w)
 		return REASON_NO_NAT_SESSION;
-	u = p->transport.tuple;
+	u = p->l4_info.tuple;
 	u.src = p->translation.src;
 	u.sport = p->translation.sport;
-	make_ct_key(&w->key, &p->transport, &u, router_of(p), false);
+	make_ct_key(&w->key, &p->l4_info, &u, router_of(p), false);
 	o = bpf_map_lookup_elem(&nat_reverse, &w->key);
 	if (o) {
 		to.host = *o;
@@ -79,7 +79,7 @@ SUBPROGRAM int dnat(CTX *ctx, struct pkt *p, bool fresh)
 		refresh_mapping(p, w, s);
 		return why;
 	}
-	if (!fresh || !find_target(&p->transport, w, &to) || !is_routed_to(p, &to.host))
+	if (!fresh || !find_target(&p->l4_info, w, &to) || !is_routed_to(p, &to.host))
 		return REASON_NO_NAT_SESSION;
 	return create_dnat_session(ctx, p, w, &to);
 }

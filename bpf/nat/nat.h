@@ -35,13 +35,13 @@ static __always_inline int translate(CTX *ctx, struct pkt *p, bool fresh)
 	if (why)
 		return why;
 	if (!(p->decision.flags & FLOW_SNAT)) {
-		p->translation.src = p->transport.tuple.src;
-		p->translation.sport = p->transport.tuple.sport;
+		p->translation.src = p->l4_info.tuple.src;
+		p->translation.sport = p->l4_info.tuple.sport;
 	}
 	if (flags & FLOW_DNAT)
 		return leaks_source(p) ? REASON_NO_TRANSLATION : dnat(ctx, p, fresh);
-	p->translation.dst = p->transport.tuple.dst;
-	p->translation.dport = p->transport.tuple.dport;
+	p->translation.dst = p->l4_info.tuple.dst;
+	p->translation.dport = p->l4_info.tuple.dport;
 	return 0;
 }
 
@@ -60,12 +60,12 @@ SUBPROGRAM int nat(CTX *ctx, struct pkt *p, bool fresh)
 	if (why)
 		return why;
 	p->decision.flags |= FLOW_TRACKED;
-	if (p->transport.uncached)
+	if (p->l4_info.uncached)
 		set_slow(p, p->key.fragment ? SLOW_FRAGMENT : SLOW_DEEP_PARSE);
-	if (p->transport.kind == L4_LATER_FRAGMENT)
+	if (p->l4_info.kind == L4_LATER_FRAGMENT)
 		return load_fragment(p, w);
 	why = translate(ctx, p, fresh);
-	if (!why && p->transport.kind == L4_FIRST_FRAGMENT)
+	if (!why && p->l4_info.kind == L4_FIRST_FRAGMENT)
 		store_fragment(p);
 	return why;
 }

@@ -2,7 +2,7 @@
 /*
  * nat_fragments: later fragments have no ports: they get the translation of the first.
  *
- * in:    p->transport
+ * in:    p->l4_info
  * out:   p->translation, the work's via
  * maps:  nat_fragments, nat_host_counts
  * stops: NAT_FRAGMENT

@@ -2,7 +2,7 @@
 /*
  * nat_track: the session of a packet, and its state.
  *
- * in:    p->transport, the key of a session
+ * in:    p->l4_info, the key of a session
  * out:   a session; its connection state
  * maps:  nat_sessions, segments
  * stops: TCP_FLAGS, UNRELATED, OUT_OF_STATE, NAT_UNSUPPORTED, NO_TRANSLATION
@@ -67,7 +67,7 @@ SUBPROGRAM int track_session(CTX *ctx, struct pkt *p, struct nat_session *s, boo
 
 	if (!p || !s || !w)
 		return REASON_NO_NAT_SESSION;
-	t = &p->transport;
+	t = &p->l4_info;
 	dir = out != !!(s->ct.bits & CT_OUT);
 	if (t->kind == L4_ICMP_ERROR)
 		return 0;

@@ -3,7 +3,7 @@
  * rewrite: writes a translation into the packet: addresses, ports or echo identifier, the same
  * in a packet embedded in an ICMP error (RFC 5508 4.1), and all checksums.
  *
- * in:    p, decapsulated or not; p->transport, p->translation
+ * in:    p, decapsulated or not; p->l4_info, p->translation
  * out:   the packet
  * maps:  none
  * stops: NAT_UNSUPPORTED
@@ -97,11 +97,11 @@ static __always_inline int put_port(CTX *ctx, const struct csum_layout *at, bool
 /* The layout of a packet that the cache knows, or that l4.h has parsed. */
 static __always_inline void find_csum_layout(const struct pkt *p, struct csum_layout *at)
 {
-	enum l4_kind kind = p->l4_parsed ? p->transport.kind : L4_WHOLE;
+	enum l4_kind kind = p->l4_parsed ? p->l4_info.kind : L4_WHOLE;
 
 	at->l3 = p->l3;
-	at->l4 = p->l4_parsed ? p->l3 + p->transport.off : p->l4;
-	at->proto = p->l4_parsed ? p->transport.proto : p->key.proto;
+	at->l4 = p->l4_parsed ? p->l3 + p->l4_info.off : p->l4;
+	at->proto = p->l4_parsed ? p->l4_info.proto : p->key.proto;
 	if (kind == L4_ICMP_ERROR)
 		at->proto = is_v6(p) ? IPPROTO_ICMPV6 : IPPROTO_ICMP;
 	if (kind == L4_LATER_FRAGMENT)
@@ -120,7 +120,7 @@ SUBPROGRAM int rewrite_nat(CTX *ctx, struct pkt *p)
 		return REASON_NAT_UNSUPPORTED;
 	source = p->decision.flags & FLOW_SNAT;
 	target = p->decision.flags & FLOW_DNAT;
-	error = p->l4_parsed && p->transport.kind == L4_ICMP_ERROR;
+	error = p->l4_parsed && p->l4_info.kind == L4_ICMP_ERROR;
 	find_csum_layout(p, &at);
 	if (error)
 		why = rewrite_embedded(ctx, p, at.sum);

@@ -2,7 +2,7 @@
 /*
  * rewrite_embedded: translates the packet that is embedded in an ICMP error (RFC 5508 4.1).
  *
- * in:    p->transport, p->translation
+ * in:    p->l4_info, p->translation
  * out:   the packet
  * maps:  none
  * stops: NAT_UNSUPPORTED
@@ -92,9 +92,9 @@ SUBPROGRAM int rewrite_embedded(CTX *ctx, struct pkt *p, __u32 sum)
 
 	if (!p)
 		return REASON_NAT_UNSUPPORTED;
-	at.l3 = p->l3 + p->transport.embedded_l3;
-	at.l4 = p->l3 + p->transport.embedded_l4;
-	at.proto = p->transport.proto;
+	at.l3 = p->l3 + p->l4_info.embedded_l3;
+	at.l4 = p->l3 + p->l4_info.embedded_l4;
+	at.proto = p->l4_info.proto;
 	find_csum(&at);
 	if (p->decision.flags & FLOW_DNAT)
 		why = put_embedded_addr(ctx, p, &at, true, &p->translation.dst,

@@ -2,7 +2,7 @@
 /*
  * snat: translates the source, in the session of the connection or in a new one.
  *
- * in:    p->transport, p->egress
+ * in:    p->l4_info, p->egress
  * out:   p->translation's source, or FLOW_SNAT is cleared
  * maps:  those of nat_session.h
  * stops: NO_NAT_SESSION, NAT_LIMIT, and those of nat_track.h and port_alloc.h
@@ -19,7 +19,7 @@ static __always_inline int create_snat_session(CTX *ctx, struct pkt *p, struct n
 
 	if (has_no_pool(&w->key, e))
 		return pass_untranslated(p);
-	why = may_create_session(&p->transport);
+	why = may_create_session(&p->l4_info);
 	if (why)
 		return why;
 	if (!tracing && !nat_host_admit(&w->key, 0, e->limit))
@@ -47,12 +47,12 @@ SUBPROGRAM int snat(CTX *ctx, struct pkt *p, bool fresh)
 
 	if (!p || !w)
 		return REASON_NO_NAT_SESSION;
-	make_ct_key(&w->key, &p->transport, &p->transport.tuple, router_of(p), true);
+	make_ct_key(&w->key, &p->l4_info, &p->l4_info.tuple, router_of(p), true);
 	s = nat_session_find(p, w);
 	if (s) {
 		why = track_session(ctx, p, s, true);
 		refresh_mapping(p, w, s);
-		if (p->transport.kind != L4_ICMP_ERROR && !tracing)
+		if (p->l4_info.kind != L4_ICMP_ERROR && !tracing)
 			note_via(p, s);
 	} else {
 		why = fresh ? create_snat_session(ctx, p, w) : REASON_NO_NAT_SESSION;

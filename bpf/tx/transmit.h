@@ -122,11 +122,11 @@ struct icmp_reply {
 static __always_inline bool icmp_reply_for(struct pkt *p, __u32 why, struct icmp_reply *n)
 {
 	n->e.mtu = why == REASON_TOO_BIG ? p->path : 0;
-	n->reset = why == REASON_REJECTED && p->transport.proto == IPPROTO_TCP;
+	n->reset = why == REASON_REJECTED && p->l4_info.proto == IPPROTO_TCP;
 	if (!p->in || !may_get_error(p))
 		return false;
 	if (n->reset) /* no reset for a reset or a fragment */
-		return !(p->transport.flags & TCP_RST) && !p->key.fragment && icmp_ratelimit_ok();
+		return !(p->l4_info.flags & TCP_RST) && !p->key.fragment && icmp_ratelimit_ok();
 	return icmp_error_for(why, is_v6(p), &n->e) && icmp_ratelimit_ok();
 }
 
@@ -145,7 +145,7 @@ SUBPROGRAM int drop_with_icmp(CTX *ctx, struct pkt *p, __u32 why)
 	step(p, STAGE_ICMP, n.e.type << 8 | n.e.code, n.e.mtu);
 	if (!seg || untag(ctx, p, p->decision.flags) || (p->inner && decap(ctx, p)))
 		return TCX_DROP;
-	if (n.reset ? make_reset(ctx, p, &p->transport) : make_error(ctx, p, seg, &n.e))
+	if (n.reset ? make_reset(ctx, p, &p->l4_info) : make_error(ctx, p, seg, &n.e))
 		return TCX_DROP;
 	if (send_to_ingress(ctx, p))
 		return TCX_DROP;

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,35 +11,65 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/observe"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // target says which edge to ask.
 type target struct {
 	runtimeDir
-	Edge string `placeholder:"NAME" help:"Name of the edge; not needed when only one runs."`
+	Edge    string `placeholder:"NAME" help:"Name of the edge. Not needed when only one edge runs."`
+	PinRoot string `hidden:"" env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where edges pin their data paths."`
 }
 
 // query says which edge to ask and how to print its answer.
 type query struct {
 	target
-	Output string `short:"o" enum:"table,json" default:"table" help:"Print a table or JSON: ${enum}."`
+	Output string `short:"o" enum:"table,wide,json" default:"table" placeholder:"FORMAT" help:"Print a table, a table with all columns, or JSON: ${enum}."`
+
+	rates *observe.Rates // of a query that is watched
 }
 
-type statusCmd struct{ query }
+type statusCmd struct{ watchedQuery }
 
 // Run prints the edge at a glance.
 func (c *statusCmd) Run(ctx context.Context, s *streams) error {
-	return show(ctx, c.query, s.out, (*edge.Client).Status, func(w io.Writer, st edge.Status) error {
-		return observe.Status(w, st, time.Now())
-	})
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
 }
 
-type portsCmd struct{ query }
+func (c *statusCmd) print(ctx context.Context, s *streams) error {
+	var verdict problem.Verdict
+	question := func(client *edge.Client, ctx context.Context) (edge.Status, error) {
+		st, err := client.Status(ctx)
+		verdict = cmp.Or(st.Verdict, problem.Sum(st.Problems)) // a release before has no verdict
+		return st, err
+	}
+	err := show(ctx, c.query, s.out, question, func(w observe.Writer, st edge.Status) error {
+		return observe.Status(w, st, time.Now())
+	})
+	if err == nil && verdict == problem.Broken {
+		return errBroken
+	}
+	return err
+}
+
+// Help says what kong's flags do not.
+func (*statusCmd) Help() string {
+	return "The first line is the verdict: OK; DEGRADED, when there are warnings; or BROKEN, when packets are lost or the configuration is not in force. " +
+		"The exit status is 1 when the edge is broken, else 0."
+}
+
+type portsCmd struct{ watchedQuery }
 
 // Run lists local ports and, in words, the interfaces that packets may pass through.
 func (c *portsCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *portsCmd) print(ctx context.Context, s *streams) error {
 	if err := show(ctx, c.query, s.out, (*edge.Client).Ports, observe.Ports); err != nil || c.Output == "json" {
 		return err
 	}
@@ -53,46 +84,49 @@ func (c *interfacesCmd) Run(ctx context.Context, s *streams) error {
 	return show(ctx, c.query, s.out, (*edge.Client).Interfaces, observe.Interfaces)
 }
 
+// movedFlag is a flag that is no more. Its help says what to type.
+type movedFlag struct{}
+
+// IsBool lets the flag stand without a value.
+func (movedFlag) IsBool() bool { return true }
+
+// Decode refuses the flag.
+func (*movedFlag) Decode(ctx *kong.DecodeContext) error { return errors.New(ctx.Value.Help) }
+
 type tepsCmd struct {
-	query
-	Probe  bool   `help:"Probe the offloads of the paths first; takes some seconds a path."`
-	Remote string `arg:"" optional:"" placeholder:"REMOTE" help:"With --probe: of the paths to this remote alone, by name or address."`
+	watchedQuery
+	Probe movedFlag `hidden:"" help:"selvage offload probe [REMOTE] does that now"`
 }
 
 // Run lists remote tunnel endpoints.
 func (c *tepsCmd) Run(ctx context.Context, s *streams) error {
-	if c.Remote != "" && !c.Probe {
-		return usageError{errors.New("a remote is of --probe: give both")}
-	}
-	if c.Probe {
-		question := func(client *edge.Client, ctx context.Context) ([]edge.TEPInfo, error) {
-			return client.ProbeOffloads(ctx, c.Remote)
-		}
-		return show(ctx, c.query, s.out, question, observe.TEPs)
-	}
-	return show(ctx, c.query, s.out, (*edge.Client).TEPs, observe.TEPs)
+	return c.repeat(ctx, s, func(s *streams) error {
+		return show(ctx, c.query, s.out, (*edge.Client).TEPs, observe.TEPs)
+	})
 }
 
 type fdbCmd struct {
 	query
-	Segment string `placeholder:"NAME" help:"Only this segment."`
-	Static  bool   `xor:"origin" help:"Only static entries."`
-	Origin  string `xor:"origin" placeholder:"ORIGIN" help:"Only learned, static or bgp entries."`
+	entryFilter
+	Static bool   `xor:"origin" help:"Show only static entries."`
+	Origin string `xor:"origin" placeholder:"ORIGIN" help:"Show only entries of this origin: learned, static or bgp."`
+	Limit  int    `help:"Show at most this many entries; 0 shows all." default:"0"`
 }
 
 // Run lists MAC addresses.
 func (c *fdbCmd) Run(ctx context.Context, s *streams) error {
-	if err := checkOrigin(c.Origin, hostOrigins); err != nil {
+	if err := checkOrigin(c.Origin, edge.Origins); err != nil {
 		return err
 	}
-	only := func(e edge.FDBEntry) bool {
-		return (c.Segment == "" || e.Segment == c.Segment) && (!c.Static || e.Static) && (c.Origin == "" || e.Origin == c.Origin)
+	q, err := c.question(c.Limit)
+	if err != nil {
+		return err
 	}
-	return show(ctx, c.query, s.out, filtered((*edge.Client).FDB, only), observe.FDB)
+	if q.Origin = c.Origin; c.Static {
+		q.Origin = "static"
+	}
+	return showEntries(ctx, c.query, s, (*edge.Client).FDB, q, observe.FDB)
 }
-
-// How edges know of hosts.
-var hostOrigins = []string{"learned", "static", "bgp"}
 
 // checkOrigin refuses a word for which the answer would always be empty.
 func checkOrigin(given string, known []string) error {
@@ -103,28 +137,38 @@ func checkOrigin(given string, known []string) error {
 }
 
 type flowsCmd struct {
-	query
-	Segment  string        `placeholder:"NAME" xor:"segment" help:"Only this segment."`
-	Slow     bool          `xor:"slow" help:"Only flows that are not on the fast path."`
-	Stats    bool          `xor:"segment,slow" help:"The flow cache itself: its use, hits, and misses by reason."`
-	Interval time.Duration `placeholder:"TIME" help:"With --stats: also the rates over a time from now on, such as 1s."`
+	watchedQuery
+	entryFilter
+	Addr     prefixFlag    `placeholder:"ADDRESS" help:"Show only flows with this source or destination, before or after NAT: an address or a prefix."`
+	Slow     bool          `xor:"slow" help:"Show only flows that are not on the fast path."`
+	Limit    int           `default:"100" help:"Show at most this many flows, the busiest first; 0 shows all."`
+	Stats    bool          `xor:"slow" help:"Show statistics of the flow cache: use, hits, and misses by reason."`
+	Interval time.Duration `placeholder:"TIME" help:"With --stats, also show rates over this interval, such as 1s."`
 }
 
 // Run lists cached decisions, or says how the cache does.
 func (c *flowsCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *flowsCmd) print(ctx context.Context, s *streams) error {
 	if c.Stats || c.Interval != 0 {
 		return c.stats(ctx, s)
 	}
-	only := func(f edge.FlowInfo) bool {
-		return (c.Segment == "" || f.Segment == c.Segment) && (!c.Slow || !f.FastPath)
+	q, err := c.question(c.Limit)
+	if err != nil {
+		return err
 	}
-	return show(ctx, c.query, s.out, filtered((*edge.Client).Flows, only), observe.Flows)
+	q.Addr, q.Slow = c.Addr.Prefix, c.Slow
+	return showEntries(ctx, c.query, s, (*edge.Client).Flows, q, observe.Flows)
 }
 
 func (c *flowsCmd) stats(ctx context.Context, s *streams) error {
 	switch {
 	case !c.Stats:
-		return usageError{errors.New("--interval is of --stats: give both")}
+		return usageError{errors.New("--interval needs --stats")}
+	case c.given() || c.Addr.IsValid():
+		return usageError{errors.New("--stats covers the whole flow cache: it takes no filters")}
 	case c.Interval < 0:
 		return usageError{fmt.Errorf("--interval: %s is negative; give a time such as 1s", c.Interval)}
 	case c.Interval == 0:
@@ -153,13 +197,17 @@ func (c *metricsCmd) Run(ctx context.Context, s *streams) error {
 }
 
 type dropsCmd struct {
-	query
-	All bool `short:"a" help:"In the table, also reasons that never happened."`
+	watchedQuery
+	All bool `short:"a" help:"Also list reasons with no drops."`
 }
 
 // Run lists dropped packets by reason.
 func (c *dropsCmd) Run(ctx context.Context, s *streams) error {
-	return show(ctx, c.query, s.out, (*edge.Client).Drops, func(w io.Writer, drops []edge.DropInfo) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *dropsCmd) print(ctx context.Context, s *streams) error {
+	return show(ctx, c.query, s.out, (*edge.Client).Drops, func(w observe.Writer, drops []edge.DropInfo) error {
 		return observe.Drops(w, drops, c.All)
 	})
 }
@@ -176,7 +224,7 @@ func filtered[T any](question ask[[]T], only func(T) bool) ask[[]T] {
 }
 
 // show asks the edge that q chooses and prints the answer.
-func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], table func(io.Writer, T) error) error {
+func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], table func(observe.Writer, T) error) error {
 	client, err := q.dial()
 	if err != nil {
 		return err
@@ -188,7 +236,7 @@ func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], tab
 	if q.Output == "json" {
 		return observe.JSON(w, document)
 	}
-	return table(w, document)
+	return table(observe.Writer{Writer: w, Wide: q.Output == "wide", Rates: q.rates}, document)
 }
 
 // dial returns a client of the edge that was named or is the only one.
@@ -201,12 +249,35 @@ func (t target) dial() (*edge.Client, error) {
 		return nil, err
 	case t.Edge != "" && slices.Contains(names, t.Edge):
 		return edge.Dial(t.RuntimeDir, t.Edge), nil
+	case t.Edge == "" && len(names) == 1:
+		return edge.Dial(t.RuntimeDir, names[0]), nil
+	}
+	if len(names) == 0 || t.Edge != "" {
+		if err := t.abandoned(); err != nil {
+			return nil, err
+		}
+	}
+	switch {
 	case len(names) == 0:
 		return nil, fmt.Errorf("no edge runs here (none answers in %s); start one with selvage edge -c FILE", t.RuntimeDir)
 	case t.Edge != "":
 		return nil, usageError{fmt.Errorf("edge %q does not run; running: %s", t.Edge, strings.Join(names, ", "))}
-	case len(names) > 1:
-		return nil, usageError{fmt.Errorf("several edges run; choose one with --edge: %s", strings.Join(names, ", "))}
 	}
-	return edge.Dial(t.RuntimeDir, names[0]), nil
+	return nil, usageError{fmt.Errorf("several edges run; choose one with --edge: %s", strings.Join(names, ", "))}
+}
+
+// abandoned is an error when the edge that was asked for, or any where none runs, does not
+// run but its data path goes on.
+func (t target) abandoned() error {
+	list, err := edge.AbandonedIn(t.PinRoot, t.RuntimeDir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, a := range list {
+		if t.Edge == "" || t.Edge == a.Name {
+			errs = append(errs, a)
+		}
+	}
+	return errors.Join(errs...)
 }

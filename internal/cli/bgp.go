@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -13,20 +12,24 @@ import (
 )
 
 type bgpCmd struct {
-	Neighbours bgpNeighboursCmd `cmd:"" aliases:"neighbors" default:"withargs" help:"List sessions with other speakers, or say all about one."`
-	Routes     bgpRoutesCmd     `cmd:"" help:"List the routes that were learned and are told, and why some are not used."`
-	Moves      bgpMovesCmd      `cmd:"" help:"List the last moves of hosts, and MAC addresses that are frozen because they kept moving."`
-	Thaw       bgpThawCmd       `cmd:"" help:"Let a frozen MAC address move again."`
-	Reset      bgpResetCmd      `cmd:"" help:"Apply the policies to all routes of a neighbour again, and advertise all to it again; with --hard begin the session anew."`
+	Neighbours bgpNeighboursCmd `cmd:"" aliases:"neighbors" default:"withargs" help:"List BGP sessions, or show the details of one."`
+	Routes     bgpRoutesCmd     `cmd:"" help:"List received and advertised routes, and why some are not used."`
+	Moves      bgpMovesCmd      `cmd:"" help:"List recent MAC moves, and MAC addresses that are frozen because they moved too often."`
+	Thaw       bgpThawCmd       `cmd:"" help:"Unfreeze a MAC address."`
+	Reset      bgpResetCmd      `cmd:"" help:"Refresh the routes of a session in both directions (soft reset). With --hard, restart the session."`
 }
 
 type bgpNeighboursCmd struct {
-	query
-	Neighbour string `arg:"" optional:"" placeholder:"NEIGHBOUR" help:"All about this one, by name or address."`
+	watchedQuery
+	Neighbour string `arg:"" optional:"" placeholder:"NEIGHBOUR" help:"Show the details of this neighbour, by name or address."`
 }
 
 // Run lists sessions.
 func (c *bgpNeighboursCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *bgpNeighboursCmd) print(ctx context.Context, s *streams) error {
 	question := func(client *edge.Client, ctx context.Context) (edge.BGPInfo, error) {
 		info, err := client.BGP(ctx)
 		if err != nil || c.Neighbour == "" {
@@ -43,7 +46,7 @@ func (c *bgpNeighboursCmd) Run(ctx context.Context, s *streams) error {
 		}
 		return info, err
 	}
-	return show(ctx, c.query, s.out, question, func(w io.Writer, info edge.BGPInfo) error {
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, info edge.BGPInfo) error {
 		if c.Neighbour != "" {
 			return observe.BGPNeighbour(w, info.Neighbours[0])
 		}
@@ -53,15 +56,15 @@ func (c *bgpNeighboursCmd) Run(ctx context.Context, s *streams) error {
 
 type bgpRoutesCmd struct {
 	query
-	Type      string      `placeholder:"TYPE" help:"Only of this type: mac, multicast, prefix or unicast."`
-	Segment   string      `placeholder:"NAME" xor:"for" help:"Only those of this segment."`
-	Router    string      `placeholder:"NAME" xor:"for" help:"Only those of this router."`
-	VNI       overlay.VNI `name:"vni" placeholder:"N" help:"Only with this VNI, as the first or second one."`
-	MAC       overlay.MAC `name:"mac" placeholder:"MAC" help:"Only of this MAC address."`
-	IP        string      `name:"ip" placeholder:"ADDRESS" help:"Only of this address or prefix: hosts in it, and prefixes that have it."`
-	Neighbour string      `placeholder:"NAME" help:"Only from this neighbour, by name or address; self is what this edge tells."`
-	Unused    bool        `help:"Only those that are not used."`
-	Long      bool        `short:"l" help:"In the table, also route distinguishers, targets and attributes."`
+	Type      string      `placeholder:"TYPE" help:"Show only routes of this type: mac, multicast, prefix or unicast."`
+	Segment   string      `placeholder:"NAME" xor:"for" help:"Show only routes of this segment."`
+	Router    string      `placeholder:"NAME" xor:"for" help:"Show only routes of this router."`
+	VNI       overlay.VNI `name:"vni" placeholder:"N" help:"Show only routes with this VNI (L2 or L3)."`
+	MAC       overlay.MAC `name:"mac" placeholder:"MAC" help:"Show only routes of this MAC address."`
+	IP        prefixFlag  `name:"ip" placeholder:"ADDRESS" help:"Show only hosts in this prefix and prefixes that overlap it; an address or a prefix."`
+	Neighbour string      `placeholder:"NAME" help:"Show only routes from this neighbour, by name or address. 'self' shows what this edge advertises."`
+	Unused    bool        `help:"Show only routes that are not used."`
+	Long      bool        `short:"l" hidden:"" help:"The former name of -o wide."`
 }
 
 // routeTypes are those of --type.
@@ -70,33 +73,26 @@ var routeTypes = []string{edge.BGPRouteMAC, edge.BGPRouteMulticast, edge.BGPRout
 // Run lists routes.
 func (c *bgpRoutesCmd) Run(ctx context.Context, s *streams) error {
 	q := edge.BGPRouteQuery{
-		Type: c.Type, Segment: c.Segment, Router: c.Router, VNI: c.VNI, MAC: c.MAC, Neighbour: c.Neighbour, Unused: c.Unused,
+		Type: c.Type, Segment: c.Segment, Router: c.Router, VNI: c.VNI, MAC: c.MAC, Neighbour: c.Neighbour, Unused: c.Unused, Addr: c.IP.Prefix,
 	}
 	switch {
 	case c.Type != "" && !slices.Contains(routeTypes, c.Type):
 		return usageError{fmt.Errorf("--type: %q is none of %s", c.Type, strings.Join(routeTypes, ", "))}
 	case c.VNI > overlay.MaxVNI:
 		return usageError{fmt.Errorf("--vni: %d is more than %d", c.VNI, overlay.MaxVNI)}
-	case c.IP != "":
-		prefix, err := edge.ParsePrefix(c.IP)
-		if err != nil {
-			return usageError{fmt.Errorf("--ip: %w", err)}
-		}
-		q.Addr = prefix
 	}
 	question := func(client *edge.Client, ctx context.Context) ([]edge.BGPRouteInfo, error) {
 		return client.BGPRoutes(ctx, q)
 	}
-	table := observe.BGPRoutes
-	if c.Long {
-		table = observe.BGPRoutesLong
+	if c.Long && c.Output == "table" {
+		c.Output = "wide"
 	}
-	return show(ctx, c.query, s.out, question, table)
+	return show(ctx, c.query, s.out, question, observe.BGPRoutes)
 }
 
 type bgpMovesCmd struct {
 	query
-	Segment string `placeholder:"NAME" help:"Only this segment."`
+	Segment string `placeholder:"NAME" help:"Show only this segment."`
 }
 
 // Run lists moves and frozen MAC addresses.
@@ -115,7 +111,7 @@ func (c *bgpMovesCmd) Run(ctx context.Context, s *streams) error {
 type bgpThawCmd struct {
 	query
 	Segment string      `arg:"" help:"Segment of the MAC address."`
-	MAC     overlay.MAC `arg:"" name:"mac" help:"MAC address that is frozen."`
+	MAC     overlay.MAC `arg:"" name:"mac" help:"Frozen MAC address."`
 }
 
 // Run thaws a MAC address, and lists the others.
@@ -129,7 +125,7 @@ func (c *bgpThawCmd) Run(ctx context.Context, s *streams) error {
 type bgpResetCmd struct {
 	query
 	Neighbour string `arg:"" help:"Name or address of the neighbour."`
-	Hard      bool   `help:"End the session and open it again: traffic of its routes may stop."`
+	Hard      bool   `help:"Close the session and open it again. Traffic on its routes may stop."`
 }
 
 // Run has all routes of a session exchanged and judged again, or begins it anew.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -33,42 +34,52 @@ const (
 type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of this program."`
 
-	Edge    edgeCmd    `cmd:"" help:"Run an edge until SIGTERM; SIGHUP reads its file again."`
+	Edge    edgeCmd    `cmd:"" help:"Run an edge in the foreground until SIGTERM. SIGHUP reloads its configuration."`
 	Check   checkCmd   `cmd:"" help:"Check configuration files without applying them."`
-	Convert convertCmd `cmd:"" help:"Rewrite a configuration file of an older apiVersion."`
+	Convert convertCmd `cmd:"" help:"Convert a configuration file to the current apiVersion."`
 	Schema  schemaCmd  `cmd:"" help:"Print the JSON Schema of the configuration file."`
 
-	Status     statusCmd     `cmd:"" group:"Ask a running edge" help:"Show an edge at a glance."`
+	Status     statusCmd     `cmd:"" group:"Ask a running edge" help:"Show whether the edge works, its problems and a summary."`
 	Ports      portsCmd      `cmd:"" group:"Ask a running edge" help:"List local ports."`
-	Interfaces interfacesCmd `cmd:"" group:"Ask a running edge" help:"List underlay and uplink interfaces and where they take packets that pass through."`
+	Interfaces interfacesCmd `cmd:"" group:"Ask a running edge" help:"List underlay and uplink interfaces and the hooks (XDP or tc) of their programs."`
 	TEPs       tepsCmd       `cmd:"" name:"teps" group:"Ask a running edge" help:"List remote tunnel endpoints."`
-	FDB        fdbCmd        `cmd:"" name:"fdb" group:"Ask a running edge" help:"List MAC addresses and where they are."`
-	Neighbours neighboursCmd `cmd:"" aliases:"neighbors" group:"Ask a running edge" help:"List hosts whose MAC addresses are known."`
-	Routes     routesCmd     `cmd:"" group:"Ask a running edge" help:"List the routes of routers."`
-	Flows      flowsCmd      `cmd:"" group:"Ask a running edge" help:"List flows and, for those not on the fast path, why; or how the flow cache does."`
+	FDB        fdbCmd        `cmd:"" name:"fdb" group:"Ask a running edge" help:"List the forwarding database: MAC addresses and the ports or remotes behind which they are."`
+	Neighbours neighboursCmd `cmd:"" aliases:"neighbors" group:"Ask a running edge" help:"List ARP and ND entries: IP addresses and their MAC addresses."`
+	Routes     routesCmd     `cmd:"" group:"Ask a running edge" help:"List the routes of logical routers, or look up an address."`
+	Flows      flowsCmd      `cmd:"" group:"Ask a running edge" help:"List cached flows, and why some are not on the fast path. --stats shows the flow cache itself."`
 	Drops      dropsCmd      `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason."`
-	Rules      rulesCmd      `cmd:"" group:"Ask a running edge" help:"List the firewall's rules with what they counted, or say which connections others would cut."`
-	Sessions   sessionsCmd   `cmd:"" group:"Ask a running edge" help:"List the connections that the firewall tracks, the busiest first."`
-	Egress     egressCmd     `cmd:"" group:"Ask a running edge" help:"Show how packets leave the overlay with other addresses, or drain this edge as a gateway."`
-	NAT        natCmd        `cmd:"" name:"nat" group:"Ask a running edge" help:"List the connections whose addresses are translated, the busiest first."`
-	BGP        bgpCmd        `cmd:"" name:"bgp" group:"Ask a running edge" help:"Show what other edges and routers say by BGP, and what this edge tells them."`
-	Metrics    metricsCmd    `cmd:"" group:"Ask a running edge" help:"Print all counters in the text format of Prometheus."`
-	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Show what would become of one packet."`
-	Prove      proveCmd      `cmd:"" group:"Ask a running edge" help:"Send packets through the overlay to each remote, and say what came back."`
+	Rules      rulesCmd      `cmd:"" group:"Ask a running edge" help:"List firewall rules with hit counters, or check which connections a new policy would cut."`
+	Sessions   sessionsCmd   `cmd:"" group:"Ask a running edge" help:"List the firewall's tracked connections (conntrack), the busiest first."`
+	Egress     egressCmd     `cmd:"" group:"Ask a running edge" help:"Show egress policies and gateways, or drain this edge as a gateway."`
+	NAT        natCmd        `cmd:"" name:"nat" group:"Ask a running edge" help:"List NAT sessions, the busiest first."`
+	BGP        bgpCmd        `cmd:"" name:"bgp" group:"Ask a running edge" help:"Show BGP sessions, routes and MAC moves."`
+	Offload    offloadCmd    `cmd:"" group:"Ask a running edge" help:"Probe the offloads of network adapters."`
+	Metrics    metricsCmd    `cmd:"" group:"Ask a running edge" help:"Print all metrics in Prometheus text format."`
+	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Trace what the data path would do with a packet. Nothing is sent."`
+	Prove      proveCmd      `cmd:"" group:"Ask a running edge" help:"Send test packets through the tunnels to each remote, and report which came back."`
 
-	Lab     experiments.Commands `cmd:"" help:"Measure what an overlay costs."`
-	Doctor  doctorCmd            `cmd:"" help:"Say what breaks or slows an overlay on this host; changes nothing."`
+	Lab     experiments.Commands `cmd:"" help:"Measure the performance of overlays in a lab."`
+	Doctor  doctorCmd            `cmd:"" help:"Find what breaks or slows overlays on this host. Changes nothing."`
 	Version versionCmd           `cmd:"" help:"Print the version of this program."`
+
+	Completion completionCmd `cmd:"" help:"Print a shell completion script."`
 }
 
-// streams is where commands write.
-type streams struct{ out, err io.Writer }
+// streams is where commands write, and who answers their questions.
+type streams struct {
+	out, err    io.Writer
+	in          io.Reader
+	interactive bool // in is a terminal
+}
 
 // usageError is a mistake of the caller rather than a failure.
 type usageError struct{ error }
 
 // Unwrap gives the mistake itself.
 func (e usageError) Unwrap() error { return e.error }
+
+// errBroken ends a command that has already said what is wrong.
+var errBroken = errors.New("broken")
 
 // Main runs the command in args (without the program's name) and returns the
 // exit status. SIGINT and SIGTERM end it in an orderly way, however often they
@@ -78,7 +89,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	measure.RunInstrument(args)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, args, &streams{out: stdout, err: stderr})
+	err := run(ctx, args, &streams{out: stdout, err: stderr, in: os.Stdin, interactive: isTerminal(os.Stdin)})
 	printError(stderr, err)
 	return status(err)
 }
@@ -96,8 +107,11 @@ func run(ctx context.Context, args []string, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
 	}
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "__complete":
+		return complete(ctx, parser.Model, args[1:], s.out)
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
@@ -109,7 +123,7 @@ func run(ctx context.Context, args []string, s *streams) error {
 // printError writes each line of err. Problems of a configuration begin with
 // their position, so that editors and terminals can jump to it.
 func printError(w io.Writer, err error) {
-	if err == nil {
+	if err == nil || errors.Is(err, errBroken) {
 		return
 	}
 	var problems config.Errors
@@ -141,12 +155,13 @@ func status(err error) int {
 		parse    *kong.ParseError
 		problems config.Errors
 		usage    usageError
+		query    *edge.QueryError
 		coder    kong.ExitCoder
 	)
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &parse), errors.As(err, &problems), errors.As(err, &usage):
+	case errors.As(err, &parse), errors.As(err, &problems), errors.As(err, &usage), errors.As(err, &query):
 		return exitUsage
 	case errors.As(err, &coder):
 		return coder.ExitCode()

@@ -33,6 +33,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EXAMPLES", examples)
 			// Its own, so that no edge of this machine is in the way.
 			env.Setenv("SELVAGE_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
+			env.Setenv("SELVAGE_PIN_ROOT", filepath.Join(env.WorkDir, "pins"))
 			return os.Mkdir(filepath.Join(env.WorkDir, "run"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -61,7 +62,8 @@ func checkStatus(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // answer runs "answer NAME DIR": until the script ends, an edge of that name
-// answers /v1/x with the file DIR/x.json.
+// answers /v1/x with the file DIR/x.json, or refuses it with DIR/x.refused.json. DIR/x.matched
+// is how many entries matched. What it was asked is in NAME.asked.
 func answer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: answer NAME DIR")
@@ -69,8 +71,21 @@ func answer(ts *testscript.TestScript, neg bool, args []string) {
 	listener, err := net.Listen("unix", filepath.Join(ts.Getenv("SELVAGE_RUNTIME_DIR"), args[0]+".sock"))
 	ts.Check(err)
 	files := ts.MkAbs(args[1])
+	asked, err := os.Create(ts.MkAbs(args[0] + ".asked"))
+	ts.Check(err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFile(w, r, filepath.Join(files, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/"), "v1/")+".json"))
+		fmt.Fprintln(asked, r.Method, r.URL)
+		document := filepath.Join(files, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/"), "v1/"))
+		matched, err := os.ReadFile(document + ".matched")
+		if err != nil {
+			matched = []byte("0")
+		}
+		w.Header().Set("Selvage-Matched", strings.TrimSpace(string(matched)))
+		if refused, err := os.ReadFile(document + ".refused.json"); err == nil {
+			http.Error(w, string(refused), http.StatusBadRequest)
+			return
+		}
+		http.ServeFile(w, r, document+".json")
 	})}
 	done := make(chan struct{})
 	go func() {
@@ -80,6 +95,7 @@ func answer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() {
 		_ = server.Close()
 		<-done
+		_ = asked.Close()
 	})
 }
 

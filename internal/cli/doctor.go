@@ -10,16 +10,16 @@ import (
 
 type doctorCmd struct {
 	runtimeDir
-	Host      bool   `xor:"what" help:"Examine the whole host; so it does without --interface."`
-	Interface string `xor:"what" placeholder:"IF" help:"Only this interface and the tunnels over it."`
+	Host      bool   `xor:"what" help:"Examine the whole host (the default)."`
+	Interface string `xor:"what" placeholder:"IF" help:"Examine only this interface and the tunnels over it."`
 	Output    string `short:"o" enum:"table,json" default:"table" help:"Print text or JSON: ${enum}."`
 }
 
 // Help says what kong's flags do not.
 func (*doctorCmd) Help() string {
-	return "It reads and changes nothing, and works without an edge: tunnels of the kernel, of Open vSwitch and of Selvage. " +
-		"Each finding names its evidence, why it matters, the command that changes it and how to measure again. " +
-		"The exit status is 0 with and without findings, 1 when the host could not be read, and 2 for wrong usage. " +
+	return "It only reads, and needs no edge: it examines tunnels of the kernel, of Open vSwitch and of Selvage. " +
+		"Each finding has its evidence, why it matters, the command that fixes it, and how to measure again. " +
+		"The exit status is 0 with or without findings, 1 when the host could not be read, and 2 for wrong usage. " +
 		"Without root, edges and Open vSwitch do not answer."
 }
 

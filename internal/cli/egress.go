@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -13,14 +12,14 @@ import (
 )
 
 type egressCmd struct {
-	Show    egressShowCmd    `cmd:"" default:"withargs" help:"List policies, gateways and their state, addresses and owners, and failovers."`
-	Drain   egressDrainCmd   `cmd:"" help:"Have this edge give its work as a gateway to the others, for maintenance."`
-	Undrain egressUndrainCmd `cmd:"" help:"Have it take its work back."`
+	Show    egressShowCmd    `cmd:"" default:"withargs" help:"List policies, gateways, addresses and their owners, and recent failovers."`
+	Drain   egressDrainCmd   `cmd:"" help:"Drain this edge: move its flows to the other gateways, for maintenance."`
+	Undrain egressUndrainCmd `cmd:"" help:"End the drain: this edge serves again."`
 }
 
 type egressShowCmd struct {
 	query
-	Policy string `placeholder:"NAME" help:"Only this policy."`
+	Policy string `placeholder:"NAME" help:"Show only this policy."`
 }
 
 // Run shows how packets leave the overlay.
@@ -37,7 +36,7 @@ func (c *egressShowCmd) Run(ctx context.Context, s *streams) error {
 
 type egressDrainCmd struct {
 	query
-	Timeout time.Duration `default:"5m" help:"Give up what connections have not ended by then; 0s is at once."`
+	Timeout time.Duration `default:"5m" help:"Move the remaining connections after this time; 0s moves them at once."`
 }
 
 // Run begins a drain.
@@ -59,18 +58,22 @@ func (c *egressUndrainCmd) Run(ctx context.Context, s *streams) error {
 }
 
 type natCmd struct {
-	query
-	Policy           string `placeholder:"NAME" help:"Only of this policy; an uplink's own translation is called uplink/NAME."`
-	Router           string `placeholder:"NAME" help:"Only of this router."`
-	connectionFilter `set:"ends=any"`
-	Limit            int    `default:"100" help:"Show at most so many lines; 0 is all."`
-	Top              string `xor:"kind" placeholder:"WHAT" help:"Sum up by sources, destinations, addresses (the ones that sources become) or policies, the most sessions first."`
-	PortUsage        bool   `xor:"kind" help:"How many ports of the addresses are in use for each destination, the scarcest first."`
-	Stats            bool   `xor:"kind" help:"The tables themselves: states, use, memory and alarms."`
+	watchedQuery
+	Policy           string `placeholder:"NAME" help:"Show only sessions of this policy. The policy of an uplink is called uplink/NAME."`
+	Router           string `placeholder:"NAME" help:"Show only sessions of this router."`
+	connectionFilter `set:"ends=inside, egress or outside address"`
+	Limit            int    `default:"100" help:"Show at most this many lines; 0 shows all."`
+	Top              string `xor:"kind" placeholder:"WHAT" help:"Sum up by sources, destinations, addresses (egress addresses) or policies, the most sessions first."`
+	PortUsage        bool   `xor:"kind" help:"Show how many ports of each egress address are in use per destination, the fullest first."`
+	Stats            bool   `xor:"kind" help:"Show statistics of the NAT tables: states, use, memory and alarms."`
 }
 
 // Run lists sessions, or sums them up.
 func (c *natCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *natCmd) print(ctx context.Context, s *streams) error {
 	q, err := c.question()
 	if err != nil {
 		return usageError{err}
@@ -87,7 +90,7 @@ func (c *natCmd) Run(ctx context.Context, s *streams) error {
 	question := func(client *edge.Client, ctx context.Context) (edge.NATSessionList, error) {
 		return client.NATSessions(ctx, q)
 	}
-	return show(ctx, c.query, s.out, question, func(w io.Writer, list edge.NATSessionList) error {
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, list edge.NATSessionList) error {
 		if c.Top != "" {
 			return observe.TopNATSessions(w, list)
 		}
@@ -99,7 +102,7 @@ func (c *natCmd) Run(ctx context.Context, s *streams) error {
 func (c *natCmd) question() (edge.ConnectionQuery, error) {
 	q := edge.ConnectionQuery{Policy: c.Policy, Router: c.Router, Limit: c.Limit, Top: c.Top}
 	if (c.PortUsage || c.Stats) && (c.Policy != "" || c.Router != "" || c.connectionFilter != connectionFilter{}) {
-		return q, errors.New("--port-usage and --stats are of all sessions: leave the other flags out")
+		return q, errors.New("--port-usage and --stats cover all sessions: they take no filters")
 	}
 	return c.connectionFilter.question(q, edge.NATTopKinds)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/edge"
@@ -16,11 +15,11 @@ import (
 
 type rulesCmd struct {
 	query
-	Section  string `placeholder:"NAME" xor:"what" help:"Only rules of this section; the defaults are in section default."`
-	Unused   bool   `help:"Only rules that no packet matched since their counters began."`
-	Shadowed bool   `help:"Only rules that can never decide, because an earlier one matches all that they do."`
-	WhatIf   string `placeholder:"FILE" xor:"what" help:"Say which running connections the firewall of this configuration would cut. Nothing is applied."`
-	Limit    int    `default:"20" help:"With --what-if: name at most so many of the connections."`
+	Section  string `placeholder:"NAME" xor:"what" help:"Show only rules of this section. The default rules are in section 'default'."`
+	Unused   bool   `help:"Show only rules that have not matched since their counters started."`
+	Shadowed bool   `help:"Show only rules that can never match, because an earlier rule covers them."`
+	WhatIf   string `placeholder:"FILE" xor:"what" help:"List open connections that the firewall of this configuration file would cut. Nothing is applied."`
+	Limit    int    `default:"20" help:"With --what-if, list at most this many connections."`
 }
 
 // Run lists the rules, or says what others would do.
@@ -36,10 +35,10 @@ func (c *rulesCmd) Run(ctx context.Context, s *streams) error {
 
 func (c *rulesCmd) whatIf(ctx context.Context, s *streams) error {
 	if c.Unused || c.Shadowed {
-		return usageError{errors.New("--unused and --shadowed are of the rules in force: leave them out with --what-if")}
+		return usageError{errors.New("--unused and --shadowed select rules in force: they cannot be combined with --what-if")}
 	}
-	if c.Limit < 0 {
-		return usageError{fmt.Errorf("--limit: %d is negative", c.Limit)}
+	if err := checkLimit(c.Limit); err != nil {
+		return err
 	}
 	next, err := config.Load(c.WhatIf)
 	if err != nil {
@@ -52,18 +51,25 @@ func (c *rulesCmd) whatIf(ctx context.Context, s *streams) error {
 }
 
 type sessionsCmd struct {
-	query
-	Port             string `placeholder:"NAME" help:"Only of this port; of a trunk, of all its VLANs."`
-	connectionFilter `set:"ends=either"`
-	Rule             string `placeholder:"SECTION/NAME" help:"Only those that this rule allowed, or one of this section."`
-	Limit            int    `default:"100" help:"Show at most so many lines; 0 is all."`
+	watchedQuery
+	Port             string `placeholder:"NAME" help:"Show only connections of this port; for a trunk, of all its VLANs."`
+	connectionFilter `set:"ends=source or destination"`
+	Rule             string `placeholder:"SECTION/NAME" help:"Show only connections that this rule or section allowed."`
+	Limit            int    `default:"100" help:"Show at most this many lines; 0 shows all."`
 	Top              string `xor:"kind" placeholder:"WHAT" help:"Sum up by ports, sources, destinations or rules, the most connections first."`
-	Stats            bool   `xor:"kind" help:"The connection tables themselves: states, use, memory and alarms."`
+	Stats            bool   `xor:"kind" help:"Show statistics of the connection tables: states, use, memory and alarms."`
 }
 
 // Run lists tracked connections, or sums them up.
 func (c *sessionsCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+}
+
+func (c *sessionsCmd) print(ctx context.Context, s *streams) error {
 	if c.Stats {
+		if c.Port != "" || c.Rule != "" || c.connectionFilter != (connectionFilter{}) {
+			return usageError{errors.New("--stats covers all connections: it takes no filters")}
+		}
 		return show(ctx, c.query, s.out, (*edge.Client).Firewall, observe.Firewall)
 	}
 	q, err := c.connectionFilter.question(edge.ConnectionQuery{Port: c.Port, Rule: c.Rule, Limit: c.Limit, Top: c.Top}, edge.TopKinds)
@@ -73,7 +79,7 @@ func (c *sessionsCmd) Run(ctx context.Context, s *streams) error {
 	question := func(client *edge.Client, ctx context.Context) (edge.SessionList, error) {
 		return client.Sessions(ctx, q)
 	}
-	return show(ctx, c.query, s.out, question, func(w io.Writer, list edge.SessionList) error {
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, list edge.SessionList) error {
 		if c.Top != "" {
 			return observe.TopSessions(w, list)
 		}

@@ -13,26 +13,30 @@ import (
 
 type neighboursCmd struct {
 	query
-	Segment string `placeholder:"NAME" help:"Only this segment."`
-	Origin  string `placeholder:"ORIGIN" help:"Only learned, static or bgp entries."`
+	entryFilter
+	Addr   prefixFlag `placeholder:"ADDRESS" help:"Show only this address, or the addresses of this prefix."`
+	Origin string     `placeholder:"ORIGIN" help:"Show only entries of this origin: learned, static or bgp."`
+	Limit  int        `help:"Show at most this many entries; 0 shows all." default:"0"`
 }
 
 // Run lists IP addresses of hosts.
 func (c *neighboursCmd) Run(ctx context.Context, s *streams) error {
-	if err := checkOrigin(c.Origin, hostOrigins); err != nil {
+	if err := checkOrigin(c.Origin, edge.Origins); err != nil {
 		return err
 	}
-	only := func(n edge.NeighbourInfo) bool {
-		return (c.Segment == "" || n.Segment == c.Segment) && (c.Origin == "" || n.Origin == c.Origin)
+	q, err := c.question(c.Limit)
+	if err != nil {
+		return err
 	}
-	return show(ctx, c.query, s.out, filtered((*edge.Client).Neighbours, only), observe.Neighbours)
+	q.Addr, q.Origin = c.Addr.Prefix, c.Origin
+	return showEntries(ctx, c.query, s, (*edge.Client).Neighbours, q, observe.Neighbours)
 }
 
 type routesCmd struct {
 	query
-	Address netip.Addr `arg:"" optional:"" help:"Only the route that each router uses for this address: the longest prefix."`
-	Router  string     `placeholder:"NAME" help:"Only this router."`
-	Origin  string     `placeholder:"ORIGIN" help:"Only connected, static, bgp or leaked routes."`
+	Address netip.Addr `arg:"" optional:"" help:"Show only the longest matching route of each router for this address."`
+	Router  string     `placeholder:"NAME" help:"Show only this router."`
+	Origin  string     `placeholder:"ORIGIN" help:"Show only routes of this origin: connected, static, bgp or leaked."`
 }
 
 // Run lists the routes of routers.
@@ -51,14 +55,14 @@ func (c *routesCmd) Run(ctx context.Context, s *streams) error {
 
 type traceCmd struct {
 	query
-	Port    string      `placeholder:"NAME" xor:"from" help:"Port that the packet comes from; a VLAN of a trunk is called like p0.10."`
-	Remote  netip.Addr  `placeholder:"ADDRESS" xor:"from" help:"Remote that the packet comes from, by a tunnel of --segment."`
+	Port    string      `placeholder:"NAME" xor:"from" help:"Port where the packet arrives. VLAN 10 of trunk p0 is p0.10."`
+	Remote  netip.Addr  `placeholder:"ADDRESS" xor:"from" help:"Remote from which the packet arrives, through a tunnel of --segment."`
 	Segment string      `placeholder:"NAME" help:"Segment of the tunnel."`
-	SrcMAC  overlay.MAC `placeholder:"MAC" help:"Source MAC address; that of the source address when left out."`
-	DstMAC  overlay.MAC `placeholder:"MAC" help:"Destination MAC address; the host's or the gateway's when left out."`
+	SrcMAC  overlay.MAC `placeholder:"MAC" help:"Source MAC address; by default that of the source IP address."`
+	DstMAC  overlay.MAC `placeholder:"MAC" help:"Destination MAC address; by default that of the destination or the gateway."`
 	VLAN    uint16      `name:"vlan" placeholder:"ID" help:"802.1Q tag of the packet."`
 	Size    int         `placeholder:"BYTES" help:"Size of the IP packet."`
-	TTL     uint8       `name:"ttl" placeholder:"N" help:"TTL or hop limit; 64 when left out."`
+	TTL     uint8       `name:"ttl" placeholder:"N" help:"TTL or hop limit; 64 by default."`
 	Packet  string      `arg:"" help:"The packet in words, as in 'tcp 10.0.0.1:1000 > 10.1.0.2:80 syn'. The first word is tcp, udp, icmp, ip, fragment, arp or raw."`
 }
 

@@ -27,8 +27,8 @@ type runtimeDir struct {
 type edgeCmd struct {
 	runtimeDir
 	Config       string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
-	PinRoot      string `placeholder:"DIR" help:"Directory in a BPF file system for the pins."`
-	KeepDataPath bool   `help:"Leave the data path forwarding at the end, for the next start to take over."`
+	PinRoot      string `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pins its data path."`
+	KeepDataPath bool   `help:"Keep the data path forwarding after the process ends. The next start takes it over."`
 	Timing       bool   `hidden:"" env:"SELVAGE_TIMING" help:"Write down when packets pass, for selvage lab latency --breakdown."`
 	LogLevel     string `enum:"debug,info,warn,error" default:"info" help:"One of ${enum}."`
 }
@@ -117,7 +117,7 @@ func plural(n int, noun string) string {
 }
 
 type convertCmd struct {
-	Write bool   `short:"w" help:"Write the result to the file instead of to the standard output."`
+	Write bool   `short:"w" help:"Overwrite the file instead of printing the result."`
 	File  string `arg:"" help:"Configuration file."`
 }
 

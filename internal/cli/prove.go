@@ -11,15 +11,15 @@ import (
 
 type proveCmd struct {
 	query
-	Timeout time.Duration `default:"2s" help:"How long an answer is waited for."`
-	What    string        `arg:"" optional:"" placeholder:"SEGMENT|PREFIX" help:"Only the remotes of this segment (of a router's NAME-l3), or the next hops of this prefix or address."`
+	Timeout time.Duration `default:"2s" help:"How long to wait for an answer."`
+	What    string        `arg:"" optional:"" placeholder:"SEGMENT|PREFIX" help:"Test only the remotes of this segment (NAME-l3 for a router), or the next hops of this prefix or address."`
 }
 
 // Help says what kong's flags do not.
 func (*proveCmd) Help() string {
-	return "It sends packets through the tunnels, small and as large as they carry, by several ways of the underlay, and says what came back: " +
-		"a route is believed when packets prove it, whatever BGP says. It works with configured remotes too. " +
-		"The exit status is 1 when a remote is broken, or is so by some ways or for large packets."
+	return "It sends small and full-sized packets through the tunnels, on several ECMP paths of the underlay, and reports which are answered. " +
+		"It tests what packets do, whatever BGP says, and works with static remotes too. " +
+		"The exit status is 1 when a remote does not answer, or not on all paths, or not to large packets."
 }
 
 // Run proves remotes, and fails when one does not forward.

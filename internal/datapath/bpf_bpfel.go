@@ -612,9 +612,9 @@ type bpfPkt struct {
 		Ethertype uint16
 		_         [2]byte
 	}
-	Nexthop   bpfAddr
-	Decision  bpfDecision
-	Transport struct {
+	Nexthop  bpfAddr
+	Decision bpfDecision
+	L4Info   struct {
 		_     structs.HostLayout
 		Tuple struct {
 			_     structs.HostLayout

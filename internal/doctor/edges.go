@@ -11,6 +11,7 @@ import (
 
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // EdgeAnswer is what one edge says of itself.
@@ -36,7 +37,7 @@ func (inv *Inventory) addEdges(ctx context.Context, edges Edges, proc string) {
 		if !inv.here(a.Status, own) {
 			continue
 		}
-		e := Edge{Name: a.Status.Name, Problems: slices.Clone(a.Status.Problems), Drops: map[string]uint64{}}
+		e := Edge{Name: a.Status.Name, Problems: problem.Texts(a.Status.Problems), Drops: map[string]uint64{}}
 		for _, d := range a.Drops {
 			if d.Packets > 0 {
 				e.Drops[d.Reason] = d.Packets

@@ -128,7 +128,7 @@ func (e *edge) watchCache() {
 			stats, err = e.dp.Stats()
 			return err
 		})
-		e.reportProblem("watch the flow cache", err)
+		e.reportProblem(watchCache, err)
 		if err != nil {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // The documents that the API serves, one a path: GET /v1/status, /v1/ports,
@@ -39,7 +40,10 @@ type Status struct {
 	Hits      uint64        `json:"flow_hits"`
 	Misses    uint64        `json:"flow_misses"` // look-ups of flows without a decision
 	Dropped   uint64        `json:"dropped_packets"`
-	Problems  []string      `json:"problems"` // what an operator should look at
+	// Verdict is "ok", "degraded" or "broken": the worst of Problems, what an operator should
+	// look at.
+	Verdict  problem.Verdict   `json:"verdict"`
+	Problems []problem.Problem `json:"problems"`
 }
 
 // SegmentInfo is one segment and its size: a configured one, one between routers

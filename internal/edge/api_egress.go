@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // EgressInfo is how packets leave the overlay with other addresses.
@@ -15,7 +16,7 @@ type EgressInfo struct {
 	Failovers   []Failover        `json:"failovers"`
 	Replication []ReplicationInfo `json:"replication"`
 	Drain       *DrainInfo        `json:"drain,omitempty"` // of this edge, while it is asked for
-	Problems    []string          `json:"problems"`
+	Problems    []problem.Problem `json:"problems"`
 }
 
 // NATUse is translation at a glance.
@@ -121,15 +122,15 @@ type DrainInfo struct {
 // NATInfo is how translation does: as of its last sweep over the sessions, but for the
 // events.
 type NATInfo struct {
-	SweptAt  time.Time   `json:"swept_at"`
-	Sessions int         `json:"sessions"` // of connections
-	Mappings int         `json:"mappings"` // ports that are held for all peers
-	Replicas int         `json:"replicas"` // sessions that another gateway made and uses
-	States   []StateInfo `json:"states"`
-	Tables   []TableInfo `json:"tables"`
-	Events   []EventInfo `json:"events"`
-	LogLost  uint64      `json:"log_lost"` // lines not written because of their rate
-	Problems []string    `json:"problems"`
+	SweptAt  time.Time         `json:"swept_at"`
+	Sessions int               `json:"sessions"` // of connections
+	Mappings int               `json:"mappings"` // ports that are held for all peers
+	Replicas int               `json:"replicas"` // sessions that another gateway made and uses
+	States   []StateInfo       `json:"states"`
+	Tables   []TableInfo       `json:"tables"`
+	Events   []EventInfo       `json:"events"`
+	LogLost  uint64            `json:"log_lost"` // lines not written because of their rate
+	Problems []problem.Problem `json:"problems"`
 }
 
 // NATSessionList is one of sessions of NAT.

@@ -3,6 +3,8 @@ package edge
 import (
 	"net/netip"
 	"time"
+
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // FirewallUse is the firewall at a glance.
@@ -33,16 +35,16 @@ type RuleInfo struct {
 // FirewallInfo is how the firewall does: as of its last sweep over the connections,
 // but for the events.
 type FirewallInfo struct {
-	Rules         int            `json:"rules"` // with the defaults
-	Default       string         `json:"default"`
-	Strict        bool           `json:"strict"`
-	SweptAt       time.Time      `json:"swept_at"`
-	States        []StateInfo    `json:"states"`
-	Tables        []TableInfo    `json:"tables"`
-	HalfOpenLimit uint32         `json:"half_open_limit"` // of a port, 0: none
-	HalfOpen      map[string]int `json:"half_open"`       // by port
-	Events        []EventInfo    `json:"events"`
-	Problems      []string       `json:"problems"`
+	Rules         int               `json:"rules"` // with the defaults
+	Default       string            `json:"default"`
+	Strict        bool              `json:"strict"`
+	SweptAt       time.Time         `json:"swept_at"`
+	States        []StateInfo       `json:"states"`
+	Tables        []TableInfo       `json:"tables"`
+	HalfOpenLimit uint32            `json:"half_open_limit"` // of a port, 0: none
+	HalfOpen      map[string]int    `json:"half_open"`       // by port
+	Events        []EventInfo       `json:"events"`
+	Problems      []problem.Problem `json:"problems"`
 }
 
 // StateInfo is how many connections are in a state.

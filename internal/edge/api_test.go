@@ -19,6 +19,7 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 var (
@@ -34,6 +35,12 @@ func fetched[T any](t *testing.T, get func(context.Context) (T, error)) T {
 		t.Fatal(err)
 	}
 	return document
+}
+
+// entries are those that a query chooses.
+func entries[T any](t *testing.T, get func(context.Context, EntryQuery) (Entries[T], error), q EntryQuery) []T {
+	t.Helper()
+	return fetched(t, func(ctx context.Context) (Entries[T], error) { return get(ctx, q) }).List
 }
 
 func TestDocuments(t *testing.T) {
@@ -65,11 +72,11 @@ func TestDocuments(t *testing.T) {
 			MTU: 1550, PathMTU: 1550, PathMTUState: "not probed", Shares: []ShareInfo{{TEPs: []string{}, Share: 1}}, TxPackets: 8, TxBytes: 9,
 		}},
 	}})
-	check("fdb", fetched(t, c.FDB), []FDBEntry{
+	check("fdb", entries(t, c.FDB, EntryQuery{}), []FDBEntry{
 		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Static: true, Origin: "static"},
 		{Segment: "blue", MAC: mac, Remote: remote, Origin: "learned", Age: 1.5, Moves: 2},
 	})
-	check("flows", fetched(t, c.Flows), []FlowInfo{
+	check("flows", entries(t, c.Flows, EntryQuery{}), []FlowInfo{
 		{Segment: "blue", In: "192.0.2.2", Out: "p0", Proto: "tcp", Src: remote, Dst: tep, SrcPort: 1, DstPort: 2,
 			FastPath: true, Packets: 3, Bytes: 4000, Idle: 0.5},
 		{Segment: "blue", In: "p0", Out: "flood", DstMAC: broadcast, Proto: "0x0806", FastPath: true, Bytes: 60},
@@ -96,9 +103,10 @@ func TestDocuments(t *testing.T) {
 		},
 		Ports: Tally{1, 2}, TEPs: Tally{1, 1}, FDB: Usage{95, 100}, Flows: Usage{3, 4096}, FlowCache: true,
 		LookUps: 20, Hits: 10, Misses: 2, Dropped: 7,
-		Problems: []string{
-			"port p1: interface tap0 does not exist: create it, it is attached when it appears",
-			"FDB has 95 of 100 entries: raise its size, or unknown destinations are flooded",
+		Verdict: problem.Broken,
+		Problems: []problem.Problem{
+			problem.Error("port p1: interface tap0 does not exist: create it, it is attached when it appears"),
+			problem.Warning("FDB has 95 of 100 entries: raise its size, or unknown destinations are flooded"),
 		},
 	}
 	check("status", s, want)
@@ -151,7 +159,7 @@ func TestAPIRefuses(t *testing.T) {
 		method, path string
 		code         int
 	}{
-		{"GET", "/v1/nothing", 404}, {"GET", "/", 404}, {"POST", "/v1/status", 405}, {"DELETE", "/v1/fdb", 405}, {"GET", "/v1/fdb", 500},
+		{"GET", "/v1/nothing", 404}, {"GET", "/", 404}, {"POST", "/v1/status", 405}, {"DELETE", "/v1/fdb", 405}, {"GET", "/v1/fdb", 500}, {"GET", "/v1/fdb?segment", 500}, {"GET", "/v1/fdb?x=1", 400}, {"POST", "/v1/fdb", 405},
 	} {
 		resp, body := raw(t, socket, tt.method, tt.path)
 		var r refusal
@@ -162,7 +170,7 @@ func TestAPIRefuses(t *testing.T) {
 			t.Errorf("%s %s: content type %q", tt.method, tt.path, got)
 		}
 	}
-	if _, err := c.FDB(context.Background()); err == nil || err.Error() != "edge a: read FDB: "+errFake.Error() {
+	if _, err := c.FDB(context.Background(), EntryQuery{}); err == nil || err.Error() != "edge a: read FDB: "+errFake.Error() {
 		t.Errorf("client says %v, want the edge's own error", err)
 	}
 	if _, body := raw(t, socket, "GET", "/v1/status"); !strings.Contains(body, `"problems":[`) || strings.Contains(body, "null") {
@@ -215,7 +223,7 @@ func TestReadsWhileTheEdgeChanges(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for range 20 {
-				if _, err := c.Flows(context.Background()); err != nil {
+				if _, err := c.Flows(context.Background(), EntryQuery{}); err != nil {
 					errs <- fmt.Errorf("flows: %w", err)
 					return
 				}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
@@ -31,13 +32,13 @@ type balance struct {
 	moves    int                      // of the plan then
 	steady   int                      // intervals without another
 	shares   map[overlay.Pair]float64 // of the packets to the same remote in between
-	problems []string
+	problems []problem.Problem
 }
 
 // watchBalance takes a reading.
 func (e *edge) watchBalance() {
 	counters, err := e.dp.Paths()
-	e.reportProblem("read the counters of the paths", err)
+	e.reportProblem(readCounters, err)
 	if err != nil {
 		return
 	}
@@ -83,8 +84,8 @@ func (b balance) after(counters map[overlay.Pair]datapath.Counters, p pathPlan, 
 		if sums[spread.Remote] < enoughPackets || flows < enoughFlows*(len(spread.Paths)-1) {
 			continue
 		}
-		if problem := next.uneven(spread); problem != "" {
-			next.problems = append(next.problems, problem)
+		if text := next.uneven(spread); text != "" {
+			next.problems = append(next.problems, problem.Warning("%s", text))
 		}
 	}
 	return next

@@ -12,6 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
@@ -52,8 +53,8 @@ type learned struct {
 	complete chan struct{} // when neighbours said all after a restart
 	// previous are the remotes of a former process by segment; nil when BGP said all anew.
 	previous map[string][]netip.Addr
-	problems []string // at the last look
-	ports    []string // likewise
+	problems []problem.Problem // at the last look
+	ports    []string          // likewise
 }
 
 func newLearned() learned {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Arguments of questions about routes, besides those of others.
@@ -35,8 +36,8 @@ type BGPInfo struct {
 	// Convergence is of updates, from their receipt until the maps say what they do.
 	Convergence BGPConvergence `json:"convergence"`
 	// Settling: what a former process learned is kept until the neighbours said all anew.
-	Settling bool     `json:"settling"`
-	Problems []string `json:"problems"`
+	Settling bool              `json:"settling"`
+	Problems []problem.Problem `json:"problems"`
 }
 
 // BGPNeighbourInfo is a session.
@@ -160,19 +161,14 @@ type BGPRouteQuery struct {
 
 func (q BGPRouteQuery) values() url.Values {
 	v := url.Values{}
-	set := func(name, value string, is bool) {
-		if is {
-			v.Set(name, value)
-		}
-	}
-	set(argType, q.Type, q.Type != "")
-	set(argSegment, q.Segment, q.Segment != "")
-	set(argRouter, q.Router, q.Router != "")
-	set(argVNI, strconv.FormatUint(uint64(q.VNI), 10), q.VNI != 0)
-	set(argMAC, q.MAC.String(), q.MAC != overlay.MAC{})
-	set(argIP, q.Addr.String(), q.Addr.IsValid())
-	set(argNeighbour, q.Neighbour, q.Neighbour != "")
-	set(argUnused, "true", q.Unused)
+	setIf(v, argType, q.Type, q.Type != "")
+	setIf(v, argSegment, q.Segment, q.Segment != "")
+	setIf(v, argRouter, q.Router, q.Router != "")
+	setIf(v, argVNI, strconv.FormatUint(uint64(q.VNI), 10), q.VNI != 0)
+	setIf(v, argMAC, q.MAC.String(), q.MAC != overlay.MAC{})
+	setIf(v, argIP, q.Addr.String(), q.Addr.IsValid())
+	setIf(v, argNeighbour, q.Neighbour, q.Neighbour != "")
+	setIf(v, argUnused, "true", q.Unused)
 	return v
 }
 

@@ -2,11 +2,9 @@ package edge
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/selvage/selvage/internal/evpn"
@@ -26,7 +24,7 @@ func (e *edge) bgpRouteDocuments(v url.Values) ([]BGPRouteInfo, error) {
 	}
 	q, err := parseBGPRouteQuery(v)
 	if err != nil {
-		return nil, mistake{err}
+		return nil, err
 	}
 	b.mu.Lock()
 	config := b.config
@@ -62,43 +60,15 @@ func compareMACs(a, b *overlay.MAC) int {
 	return slices.Compare(a[:], b[:])
 }
 
-func parseBGPRouteQuery(v url.Values) (q BGPRouteQuery, err error) {
-	q.Type, q.Segment, q.Router, q.Neighbour = v.Get(argType), v.Get(argSegment), v.Get(argRouter), v.Get(argNeighbour)
-	types := []string{BGPRouteMAC, BGPRouteMulticast, BGPRoutePrefix, BGPRouteUnicast}
-	if q.Type != "" && !slices.Contains(types, q.Type) {
-		return q, fmt.Errorf("%s: %q is none of %q", argType, q.Type, types)
+// parseBGPRouteQuery reads what values writes.
+func parseBGPRouteQuery(v url.Values) (BGPRouteQuery, error) {
+	a := arguments{values: v}
+	q := BGPRouteQuery{
+		Type:    a.oneOf(argType, []string{BGPRouteMAC, BGPRouteMulticast, BGPRoutePrefix, BGPRouteUnicast}),
+		Segment: a.text(argSegment), Router: a.text(argRouter), Neighbour: a.text(argNeighbour),
+		VNI: overlay.VNI(a.number(argVNI, 1, int(overlay.MaxVNI))), MAC: a.mac(argMAC), Addr: a.prefix(argIP), Unused: a.flag(argUnused),
 	}
-	if text := v.Get(argVNI); text != "" {
-		n, err := strconv.ParseUint(text, 10, 32)
-		if err != nil || n == 0 || overlay.VNI(n) > overlay.MaxVNI {
-			return q, fmt.Errorf("%s: %q is no number from 1 to %d", argVNI, text, overlay.MaxVNI)
-		}
-		q.VNI = overlay.VNI(n)
-	}
-	if text := v.Get(argMAC); text != "" {
-		if q.MAC, err = overlay.ParseMAC(text); err != nil {
-			return q, err
-		}
-	}
-	if text := v.Get(argIP); text != "" {
-		if q.Addr, err = parsePrefix(text); err != nil {
-			return q, fmt.Errorf("%s: %q is neither an address nor a prefix", argIP, text)
-		}
-	}
-	if text := v.Get(argUnused); text != "" {
-		if q.Unused, err = strconv.ParseBool(text); err != nil {
-			return q, fmt.Errorf("%s: %q is neither true nor false", argUnused, text)
-		}
-	}
-	return q, nil
-}
-
-// parsePrefix reads a prefix, or an address as that of it alone.
-func parsePrefix(text string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	return netip.ParsePrefix(text)
+	return q, a.end()
 }
 
 // choosesUse reports whether it asks for what became of the route.

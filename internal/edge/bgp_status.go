@@ -14,6 +14,7 @@ import (
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 const (
@@ -82,11 +83,11 @@ func (b *bgp) neighbours() []speaker.Neighbour {
 }
 
 // problems are what an operator should look at.
-func (b *bgp) problems() (list []string) {
+func (b *bgp) problems() (list []problem.Problem) {
 	now := time.Now()
 	for _, n := range b.neighbours() {
 		if away := now.Sub(n.Since); !n.Established && (away > sessionGrace || n.Flaps > 0) {
-			list = append(list, fmt.Sprintf("BGP neighbour %s (%s): no session for %s: %s", n.Name, n.Addr, away.Round(time.Second), cmp.Or(n.LastError, n.State)))
+			list = append(list, problem.Error("BGP neighbour %s (%s): no session for %s: %s", n.Name, n.Addr, away.Round(time.Second), cmp.Or(n.LastError, n.State)))
 		}
 	}
 	b.mu.Lock()
@@ -94,17 +95,17 @@ func (b *bgp) problems() (list []string) {
 	b.mu.Unlock()
 	for _, m := range moves {
 		if m.Frozen {
-			list = append(list, fmt.Sprintf("segment %s: %s moved %d times and is frozen: find out who else has that MAC address, then `selvage bgp thaw %s %s`",
+			list = append(list, problem.Warning("segment %s: %s moved %d times and is frozen: find out who else has that MAC address, then `selvage bgp thaw %s %s`",
 				m.Segment, m.MAC, m.Moves, m.Segment, m.MAC))
 		}
 	}
 	for _, w := range grouped(odd) {
 		example := slices.IndexFunc(odd, func(s evpn.Status) bool { return s.Problem == w.Why })
-		list = append(list, fmt.Sprintf("BGP: %s: %d routes, such as one of %s for %s: %s: see `selvage bgp routes --unused`",
+		list = append(list, problem.Warning("BGP: %s: %d routes, such as one of %s for %s: %s: see `selvage bgp routes --unused`",
 			w.Why, w.Routes, odd[example].Neighbour, cmp.Or(odd[example].For, "nobody"), odd[example].Why))
 	}
 	if counts.Stale > 0 {
-		list = append(list, fmt.Sprintf("BGP: %d routes in use are stale: the session that told them was lost", counts.Stale))
+		list = append(list, problem.Warning("BGP: %d routes in use are stale: the session that told them was lost", counts.Stale))
 	}
 	return list
 }
@@ -124,7 +125,7 @@ func grouped(list []evpn.Status) []BGPWhy {
 }
 
 // bgpProblems are those of BGP, where the edge speaks it.
-func (e *edge) bgpProblems() []string {
+func (e *edge) bgpProblems() []problem.Problem {
 	if b := e.bgp.Load(); b != nil {
 		return b.problems()
 	}
@@ -161,7 +162,7 @@ func (e *edge) bgpDocument() (BGPInfo, error) {
 	if b == nil {
 		return BGPInfo{}, noBGP()
 	}
-	info := BGPInfo{Neighbours: []BGPNeighbourInfo{}, Problems: append([]string{}, b.problems()...)}
+	info := BGPInfo{Neighbours: []BGPNeighbourInfo{}, Problems: append([]problem.Problem{}, b.problems()...)}
 	lives := e.pathSelector.neighbourLives()
 	known := b.neighbours()
 	b.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/selvage/selvage/internal/datapath"
 )
 
 // clientTimeout bounds one question, so that a stuck edge does not hang its asker.
@@ -76,6 +79,47 @@ func Running(runtimeDir string) ([]string, error) {
 	return names, nil
 }
 
+// Abandoned is a data path that still forwards, though its edge does not run: it was killed,
+// or stopped with --keep-data-path.
+type Abandoned struct {
+	Name     string
+	Programs int    // attached to interfaces
+	Pins     string // the directory that keeps them
+}
+
+// AbandonedIn lists the data paths below pinRoot whose edges do not answer in runtimeDir, by
+// name. Empty directories are the defaults.
+func AbandonedIn(pinRoot, runtimeDir string) ([]Abandoned, error) {
+	if pinRoot == "" {
+		pinRoot = datapath.DefaultPinRoot
+	}
+	programs, err := datapath.Pinned(pinRoot)
+	if err != nil || len(programs) == 0 {
+		return nil, err
+	}
+	running, err := Running(runtimeDir)
+	if err != nil {
+		return nil, err
+	}
+	var list []Abandoned
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		if !slices.Contains(running, name) {
+			list = append(list, Abandoned{Name: name, Programs: programs[name], Pins: filepath.Join(pinRoot, name)})
+		}
+	}
+	return list, nil
+}
+
+// Error says what goes on, and how to end it.
+func (a Abandoned) Error() string {
+	programs := fmt.Sprintf("%d programs are", a.Programs)
+	if a.Programs == 1 {
+		programs = "1 program is"
+	}
+	return fmt.Sprintf("edge %s does not run, but its data path still forwards (%s attached, pinned in %s), and nobody keeps it current: "+
+		"start the edge again with selvage edge -c FILE, which takes the data path over; or end it with rm -r %s", a.Name, programs, a.Pins, a.Pins)
+}
+
 // Status fetches the edge at a glance.
 func (c *Client) Status(ctx context.Context) (Status, error) { return fetch[Status](ctx, c, "status") }
 
@@ -94,15 +138,15 @@ func (c *Client) TEPs(ctx context.Context) ([]TEPInfo, error) {
 	return fetch[[]TEPInfo](ctx, c, "teps")
 }
 
-// FDB fetches the forwarding database, by segment and MAC address.
-func (c *Client) FDB(ctx context.Context) ([]FDBEntry, error) {
-	return fetch[[]FDBEntry](ctx, c, "fdb")
+// FDB fetches the entries of the forwarding database that q chooses, by segment and MAC address.
+func (c *Client) FDB(ctx context.Context, q EntryQuery) (Entries[FDBEntry], error) {
+	return fetchEntries[FDBEntry](ctx, c, "fdb", q)
 }
 
-// Neighbours fetches the IP addresses of hosts and their MAC addresses, by
+// Neighbours fetches the hosts' IP addresses that q chooses and their MAC addresses, by
 // segment and address.
-func (c *Client) Neighbours(ctx context.Context) ([]NeighbourInfo, error) {
-	return fetch[[]NeighbourInfo](ctx, c, "neighbours")
+func (c *Client) Neighbours(ctx context.Context, q EntryQuery) (Entries[NeighbourInfo], error) {
+	return fetchEntries[NeighbourInfo](ctx, c, "neighbours", q)
 }
 
 // Routes fetches the routes of all routers, by router and prefix; with an address to, the
@@ -120,9 +164,9 @@ func (c *Client) Trace(ctx context.Context, q TraceQuery) (TraceInfo, error) {
 	return fetch[TraceInfo](ctx, c, "trace?"+q.values().Encode())
 }
 
-// Flows fetches the flow cache, the busiest flow first.
-func (c *Client) Flows(ctx context.Context) ([]FlowInfo, error) {
-	return fetch[[]FlowInfo](ctx, c, "flows")
+// Flows fetches the entries of the flow cache that q chooses, the busiest flow first.
+func (c *Client) Flows(ctx context.Context, q EntryQuery) (Entries[FlowInfo], error) {
+	return fetchEntries[FlowInfo](ctx, c, "flows", q)
 }
 
 // FlowCache fetches the use of the flow cache since the data path was loaded.
@@ -231,13 +275,32 @@ func fetch[T any](ctx context.Context, c *Client, what string) (document T, err 
 	return decode[T](c, what, body)
 }
 
+// fetchEntries fetches the entries of a table that q chooses.
+func fetchEntries[T any](ctx context.Context, c *Client, what string, q EntryQuery) (entries Entries[T], err error) {
+	if args := q.values().Encode(); args != "" {
+		what += "?" + args
+	}
+	resp, err := c.do(ctx, http.MethodGet, "/v1/"+what, nil)
+	if err != nil {
+		return entries, err
+	}
+	if entries.List, err = decode[[]T](c, what, resp.Body); err != nil {
+		return entries, err
+	}
+	entries.Matched, err = strconv.Atoi(resp.Header.Get(matchedHeader))
+	if err != nil {
+		return entries, fmt.Errorf("edge %s: answer for %s: header %s: %w", c.name, what, matchedHeader, err)
+	}
+	return entries, nil
+}
+
 // post asks with a question, or for a change.
 func post[T any](ctx context.Context, c *Client, what string, question io.Reader) (document T, err error) {
-	body, err := c.do(ctx, http.MethodPost, "/v1/"+what, question)
+	resp, err := c.do(ctx, http.MethodPost, "/v1/"+what, question)
 	if err != nil {
 		return document, err
 	}
-	return decode[T](c, what, body)
+	return decode[T](c, what, resp.Body)
 }
 
 // decode reads a document and closes body.
@@ -251,11 +314,22 @@ func decode[T any](c *Client, what string, body io.ReadCloser) (document T, err 
 
 // get returns the body of a good answer, which the caller closes.
 func (c *Client) get(ctx context.Context, path string) (io.ReadCloser, error) {
-	return c.do(ctx, http.MethodGet, path, nil)
+	resp, err := c.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
 }
 
-// do is get with another method, and a question.
-func (c *Client) do(ctx context.Context, method, path string, question io.Reader) (io.ReadCloser, error) {
+// QueryError is the answer to a question that the edge does not understand, or that it
+// cannot have with its configuration.
+type QueryError struct{ text string }
+
+// Error says what is wrong.
+func (e *QueryError) Error() string { return e.text }
+
+// do returns a good answer, the body of which the caller closes.
+func (c *Client) do(ctx context.Context, method, path string, question io.Reader) (*http.Response, error) {
 	// The host of the URL is not used: DialContext knows the socket.
 	req, err := http.NewRequestWithContext(ctx, method, "http://edge"+path, question)
 	if err != nil {
@@ -266,12 +340,15 @@ func (c *Client) do(ctx context.Context, method, path string, question io.Reader
 		return nil, c.explain(err)
 	}
 	if resp.StatusCode == http.StatusOK {
-		return resp.Body, nil
+		return resp, nil
 	}
 	defer resp.Body.Close()
 	var r refusal
 	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil || r.Error == "" {
 		r.Error = resp.Status
+	}
+	if resp.StatusCode == http.StatusBadRequest {
+		return nil, &QueryError{fmt.Sprintf("edge %s: %s", c.name, r.Error)}
 	}
 	return nil, fmt.Errorf("edge %s: %s", c.name, r.Error)
 }

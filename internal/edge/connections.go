@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // ConnectionQuery chooses connections of the firewall's conntrack, or sessions of NAT. What
@@ -246,7 +247,7 @@ func topOf(sums map[any]*TopInfo, limit int) []TopInfo {
 // tableAlarms are what is wrong with the tables of the firewall or NAT.
 type tableAlarms struct {
 	pressed  map[string]bool // what is too full
-	problems []string
+	problems []problem.Problem
 }
 
 // fills reports whether something is too full: from a share of its size on, and until it is
@@ -262,8 +263,12 @@ func (a *tableAlarms) fills(was tableAlarms, what string, used, size int, limit,
 	return a.pressed[what]
 }
 
-func (a *tableAlarms) say(format string, args ...any) {
-	a.problems = append(a.problems, fmt.Sprintf(format, args...))
+func (a *tableAlarms) warn(format string, args ...any) {
+	a.problems = append(a.problems, problem.Warning(format, args...))
+}
+
+func (a *tableAlarms) fail(format string, args ...any) {
+	a.problems = append(a.problems, problem.Error(format, args...))
 }
 
 // stateInfos are connections by state, in the order of states.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
@@ -58,7 +60,7 @@ func (e *edge) statusDocument() (Status, error) {
 			FDB:       Usage{Used: stats.FDBUsed, Size: e.config.FDB.Size},
 			FlowCache: e.config.FlowCache.Enabled, LookUps: lookUps(stats),
 			Hits: stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
-			Problems: append([]string{}, e.allProblems()...),
+			Problems: append([]problem.Problem{}, e.allProblems()...),
 		}
 		s.countFlows(stats.Caches)
 		s.Firewall, s.NAT, s.BGP = e.firewallUse(), e.natUse(), e.bgpUse()
@@ -74,14 +76,26 @@ func (e *edge) statusDocument() (Status, error) {
 		}
 		s.Problems = append(s.Problems, unresolved...)
 		if s.FDB.Used*100 >= int(s.FDB.Size)*fullAt {
-			s.Problems = append(s.Problems, fmt.Sprintf(
+			s.Problems = append(s.Problems, problem.Warning(
 				"FDB has %d of %d entries: raise its size, or unknown destinations are flooded", s.FDB.Used, s.FDB.Size))
 		}
-		if _, problem := e.cacheAlarm(); problem != "" {
-			s.Problems = append(s.Problems, problem)
+		switch alarm, text := e.cacheAlarm(); alarm {
+		case "":
+		case alarmOff: // somebody wanted it
+			s.Problems = append(s.Problems, problem.Note("%s", text))
+		default:
+			s.Problems = append(s.Problems, problem.Warning("%s", text))
 		}
+		slices.SortStableFunc(s.Problems, worstFirst)
+		s.Verdict = problem.Sum(s.Problems)
 		return s, nil
 	})
+}
+
+// worstFirst orders problems by severity.
+func worstFirst(a, b problem.Problem) int {
+	order := []problem.Severity{problem.SeverityError, problem.SeverityWarning, problem.SeverityNote}
+	return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 }
 
 func (s *Status) countFlows(caches []datapath.Cache) {
@@ -235,14 +249,22 @@ func tepState(e overlay.Edge, v host.State, remote netip.Addr) string {
 	return stateResolved
 }
 
-func (e *edge) fdbDocuments() ([]FDBEntry, error) {
-	return read(e, "FDB", func() ([]FDBEntry, error) {
+func (e *edge) fdbDocuments(v url.Values) (Entries[FDBEntry], error) {
+	q, err := entryQueryOf(v, argOrigin)
+	if err != nil {
+		return Entries[FDBEntry]{}, err
+	}
+	return read(e, "FDB", func() (Entries[FDBEntry], error) {
 		entries, err := e.dp.FDB()
 		if err != nil {
-			return nil, err
+			return Entries[FDBEntry]{}, err
 		}
-		list := make([]FDBEntry, 0, len(entries))
-		for _, f := range entries {
+		list := []FDBEntry{}
+		for i := range entries {
+			f := &entries[i]
+			if !q.choosesMAC(f) {
+				continue
+			}
 			list = append(list, FDBEntry{
 				Segment: f.Segment, MAC: f.MAC, Port: f.Port, Remote: f.Remote,
 				Static: f.Static, Origin: string(f.Origin), Sticky: f.Sticky, Age: seconds(f.AgeNS), Moves: f.Moves,
@@ -251,27 +273,58 @@ func (e *edge) fdbDocuments() ([]FDBEntry, error) {
 		slices.SortFunc(list, func(a, b FDBEntry) int {
 			return cmp.Or(cmp.Compare(a.Segment, b.Segment), slices.Compare(a.MAC[:], b.MAC[:]))
 		})
-		return list, nil
+		return limited(list, q.Limit), nil
 	})
 }
 
-func (e *edge) flowDocuments() ([]FlowInfo, error) {
-	return read(e, "flows", func() ([]FlowInfo, error) {
+// choosesMAC reports whether the query asks for an entry of the FDB.
+func (q EntryQuery) choosesMAC(f *datapath.FDBEntry) bool {
+	return (q.Segment == "" || f.Segment == q.Segment) && (q.Port == "" || isPort(f.Port, q.Port)) && (!q.Remote.IsValid() || f.Remote == q.Remote) &&
+		(q.MAC == overlay.MAC{} || f.MAC == q.MAC) && (q.Origin == "" || string(f.Origin) == q.Origin)
+}
+
+// limited leaves out what is behind a limit, if there is one.
+func limited[T any](list []T, limit int) Entries[T] {
+	entries := Entries[T]{List: list, Matched: len(list)}
+	if limit > 0 && limit < len(list) {
+		entries.List = list[:limit]
+	}
+	return entries
+}
+
+func (e *edge) flowDocuments(v url.Values) (Entries[FlowInfo], error) {
+	q, err := entryQueryOf(v, argAddr, argSlow)
+	if err != nil {
+		return Entries[FlowInfo]{}, err
+	}
+	return read(e, "flows", func() (Entries[FlowInfo], error) {
 		flows, err := e.dp.Flows()
 		if err != nil {
-			return nil, err
+			return Entries[FlowInfo]{}, err
 		}
-		list := make([]FlowInfo, 0, len(flows))
-		for _, f := range flows {
-			list = append(list, flowInfo(f))
+		list := []FlowInfo{}
+		for i := range flows {
+			if q.choosesFlow(&flows[i]) {
+				list = append(list, flowInfo(flows[i]))
+			}
 		}
 		// The busiest first; what follows only makes the order the same each time.
 		slices.SortFunc(list, func(a, b FlowInfo) int {
 			return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Packets, a.Packets),
 				a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
 		})
-		return list, nil
+		return limited(list, q.Limit), nil
 	})
+}
+
+// choosesFlow reports whether the query asks for a flow.
+func (q EntryQuery) choosesFlow(f *datapath.Flow) bool {
+	return (q.Segment == "" || f.Segment == q.Segment || f.OutSegment == q.Segment) &&
+		(q.Port == "" || isPort(f.InPort, q.Port) || isPort(f.OutPort, q.Port)) &&
+		(!q.Remote.IsValid() || f.InRemote == q.Remote || f.OutRemote == q.Remote) &&
+		(q.MAC == overlay.MAC{} || f.SrcMAC == q.MAC || f.DstMAC == q.MAC) &&
+		(!q.Addr.IsValid() || slices.ContainsFunc([]netip.Addr{f.Src, f.Dst, f.ToSrc.Addr(), f.ToDst.Addr()}, q.Addr.Contains)) &&
+		(!q.Slow || !f.FastPath)
 }
 
 func flowInfo(f datapath.Flow) FlowInfo {

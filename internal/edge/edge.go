@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
@@ -48,8 +49,8 @@ type edge struct {
 	balance      balance
 	guard        guard
 	natGuard     natGuard
-	problems     []string         // of the last reconciliation
-	faults       map[string]error // of what is tried again, by what it is
+	problems     []problem.Problem // of the last reconciliation
+	faults       map[string]error  // of what is tried again, by what it is
 
 	// Of egress: where sessions are told to other gateways, nil without.
 	replication    Replication
@@ -91,7 +92,7 @@ func (e *edge) start(ctx context.Context) error {
 	e.pathSelector.routing = reconcile.NewRouting(e.config)
 	e.lookAsked()
 	e.asked.before = e.asked.last // a former process's are no news
-	e.reportProblem("remember the gateways", e.joinGateways())
+	e.reportProblem(rememberGateways, e.joinGateways())
 	e.rememberLearned()
 	e.ensure(hostState)
 	e.settle(ctx)
@@ -261,7 +262,9 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came an
 	}
 	e.hostState, e.problems = hostState, problems
 	err = e.dp.Apply(tables)
-	e.problems = append(e.problems, e.dp.NewerPins()...)
+	for _, pin := range e.dp.NewerPins() {
+		e.problems = append(e.problems, problem.Warning("%s", pin))
+	}
 	if err != nil {
 		return came, err
 	}
@@ -274,15 +277,15 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came an
 }
 
 // tell logs the problems that are new and those that are over.
-func (e *edge) tell(was, now []string) {
+func (e *edge) tell(was, now []problem.Problem) {
 	for _, p := range now {
 		if !slices.Contains(was, p) {
-			e.log.Warn("problem", "what", p)
+			e.log.Warn("problem", "what", p.Text, "severity", p.Severity)
 		}
 	}
 	for _, p := range was {
 		if !slices.Contains(now, p) {
-			e.log.Info("problem is over", "what", p)
+			e.log.Info("problem is over", "what", p.Text)
 		}
 	}
 }
@@ -449,12 +452,41 @@ func (e *edge) reportProblem(what string, err error) {
 }
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
-func (e *edge) allProblems() []string {
+func (e *edge) allProblems() []problem.Problem {
 	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems())
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
-		problems = append(problems, fmt.Sprintf("%s: %v", what, e.faults[what]))
+		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, e.faults[what])})
 	}
 	return problems
+}
+
+// Faults that other files name too, or that are minor.
+const (
+	readDrops        = "read the drops"
+	watchCache       = "watch the flow cache"
+	probeMTUs        = "probe path MTUs"
+	readMTUs         = "read the path MTUs that ICMP messages reported"
+	forgetMTU        = "forget a path MTU"
+	readCounters     = "read the counters of the paths"
+	rememberGateways = "remember the gateways"
+	rememberProbes   = "remember the offload probes"
+	lookAtDrivers    = "look at the drivers of the underlay"
+	refreshReplicas  = "refresh replicas of sessions"
+	readLog          = "read the firewall's log"
+	timeSweep        = "time the sweep of connections"
+)
+
+// minorFaults are those with which packets still go where they should.
+var minorFaults = []string{
+	readDrops, watchCache, probeMTUs, readMTUs, forgetMTU, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, refreshReplicas,
+	readLog, timeSweep,
+}
+
+func faultSeverity(what string) problem.Severity {
+	if slices.Contains(minorFaults, what) {
+		return problem.SeverityWarning
+	}
+	return problem.SeverityError
 }
 
 // ageTicker ticks ten times in an ageing time, and every ten seconds at least:

@@ -12,6 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 	"github.com/selvage/selvage/internal/replica"
 )
@@ -28,7 +29,7 @@ type gateways struct {
 	gatewayStates map[netip.Addr]gatewayStates // this edge too; nil before tables were written
 	own           ownState
 	owned         map[place]bool // addresses that this edge answers for
-	problems      []string
+	problems      []problem.Problem
 	failovers     []Failover
 	last          int // number of the last one
 
@@ -292,13 +293,13 @@ func wake(c chan<- struct{}) {
 }
 
 // gatewayProblems are what an operator should know of groups.
-func gatewayProblems(config overlay.Edge, all map[netip.Addr]gatewayStates) (problems []string) {
+func gatewayProblems(config overlay.Edge, all map[netip.Addr]gatewayStates) (problems []problem.Problem) {
 	for _, g := range config.Egress.Gateways {
 		if len(g.Members) < 2 {
 			continue
 		}
 		if config.Underlay.Liveness == nil {
-			problems = append(problems, fmt.Sprintf(
+			problems = append(problems, problem.Warning(
 				"egress: group %s has %d gateways and nobody watches whether they live: configure spec.underlay.bfd", g.Name, len(g.Members)))
 			continue
 		}
@@ -311,9 +312,9 @@ func gatewayProblems(config overlay.Edge, all map[netip.Addr]gatewayStates) (pro
 		slices.Sort(out)
 		switch len(g.Members) - len(out) {
 		case 0:
-			problems = append(problems, fmt.Sprintf("egress: no gateway of group %s serves: %s: check them and the network to them", g.Name, strings.Join(out, ", ")))
+			problems = append(problems, problem.Error("egress: no gateway of group %s serves: %s: check them and the network to them", g.Name, strings.Join(out, ", ")))
 		case 1:
-			problems = append(problems, fmt.Sprintf("egress: one gateway of group %s is left: %s: the next failure ends its connections", g.Name, strings.Join(out, ", ")))
+			problems = append(problems, problem.Warning("egress: one gateway of group %s is left: %s: the next failure ends its connections", g.Name, strings.Join(out, ", ")))
 		}
 	}
 	return problems

@@ -10,6 +10,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
@@ -33,7 +34,7 @@ func (e *edge) egressDocument() (EgressInfo, error) {
 		swept := !e.natGuard.sweptAt.IsZero()
 		info := EgressInfo{
 			Policies: []EgressPolicyInfo{}, Groups: []GatewayGroupInfo{}, Failovers: append([]Failover{}, s.gateways.failovers...),
-			Replication: []ReplicationInfo{}, Problems: append([]string{}, s.gateways.problems...),
+			Replication: []ReplicationInfo{}, Problems: append([]problem.Problem{}, s.gateways.problems...),
 		}
 		s.mu.Unlock()
 		info.Problems = append(info.Problems, e.natGuard.problems...)

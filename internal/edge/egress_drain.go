@@ -149,7 +149,7 @@ func (e *edge) saveGateways() {
 	s.gateways.saved = now
 	s.mu.Unlock()
 	if !same {
-		e.reportProblem("remember the gateways", writeJSON(file, now))
+		e.reportProblem(rememberGateways, writeJSON(file, now))
 	}
 }
 

@@ -54,7 +54,7 @@ func (e *edge) watchNAT(ctx context.Context) {
 			interval := e.refreshInterval()
 			if !refreshAt.IsZero() {
 				// What had a packet since the last time, and some slack for the walk.
-				e.reportProblem("refresh replicas of sessions", e.refresh(interval+interval/4))
+				e.reportProblem(refreshReplicas, e.refresh(interval+interval/4))
 			}
 			refreshAt = begin.Add(interval)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 var (
@@ -224,9 +225,9 @@ func (w *world) problem(c *Client, words ...string) bool {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return slices.ContainsFunc(s.Problems, func(p string) bool {
+	return slices.ContainsFunc(s.Problems, func(p problem.Problem) bool {
 		for _, word := range words {
-			if !strings.Contains(p, word) {
+			if !strings.Contains(p.Text, word) {
 				return false
 			}
 		}

@@ -113,7 +113,7 @@ func (e *edge) watchFirewall(ctx context.Context) {
 			e.sweep()
 			return nil
 		})
-		e.reportProblem("time the sweep of connections", err)
+		e.reportProblem(timeSweep, err)
 		notBefore = begin.Add(max(e.opts.Sweep, watchShare*took))
 	}
 }
@@ -172,11 +172,11 @@ func (g *guard) evaluate(was guard, fw overlay.Firewall) {
 		return 0
 	}
 	if n := g.gcStats.Connections; pressed(datapath.TableConnections, n, fw.Sizes.Connections) || since(eventConnFull) > 0 {
-		g.say("firewall: %d of %d connections, and those that are answered beyond may be pushed out: raise spec.firewall.connections, "+
+		g.warn("firewall: %d of %d connections, and those that are answered beyond may be pushed out: raise spec.firewall.connections, "+
 			"or see with `selvage sessions --top sources` who has so many", n, fw.Sizes.Connections)
 	}
 	if n := g.gcStats.Waiting; pressed(datapath.TableHalfOpen, n, fw.Sizes.HalfOpen) {
-		g.say("firewall: %d of %d connections without an answer, the oldest are pushed out: see with `selvage sessions --top sources` "+
+		g.warn("firewall: %d of %d connections without an answer, the oldest are pushed out: see with `selvage sessions --top sources` "+
 			"whether it is a scan or a flood, or raise spec.firewall.halfOpen", n, fw.Sizes.HalfOpen)
 	}
 	var ports []string
@@ -187,11 +187,11 @@ func (g *guard) evaluate(was guard, fw overlay.Firewall) {
 	}
 	slices.Sort(ports)
 	for _, port := range ports {
-		g.say("firewall: port %s has %d connections without an answer, near its limit of %d: see with `selvage sessions --port %s --top sources` "+
+		g.warn("firewall: port %s has %d connections without an answer, near its limit of %d: see with `selvage sessions --port %s --top sources` "+
 			"whether it is a scan or a flood, or raise spec.firewall.halfOpenPerPort", port, g.gcStats.HalfOpens[port], fw.HalfOpen, port)
 	}
 	if n := since(eventLogLost); n > 0 {
-		g.say("firewall: %d lines of its log were not written because of their rate: raise spec.firewall.logRate, or log with fewer rules", n)
+		g.warn("firewall: %d lines of its log were not written because of their rate: raise spec.firewall.logRate, or log with fewer rules", n)
 	}
 }
 
@@ -208,7 +208,7 @@ func (e *edge) writeLog() {
 	for _, l := range lines {
 		e.logLine(l)
 	}
-	e.reportProblem("read the firewall's log", err)
+	e.reportProblem(readLog, err)
 }
 
 // logLine writes one of them.

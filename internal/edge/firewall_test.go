@@ -306,7 +306,7 @@ func TestGuardJudges(t *testing.T) {
 	}
 	next := guard{events: map[string]uint64{"conntrack-full": 6, "log-lost": 8}}
 	next.evaluate(first, fw)
-	if len(next.problems) != 2 || !strings.Contains(next.problems[1], "3 lines") {
+	if len(next.problems) != 2 || !strings.Contains(next.problems[1].Text, "3 lines") {
 		t.Errorf("problems %q", next.problems)
 	}
 	again := guard{events: next.events}

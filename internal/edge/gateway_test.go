@@ -73,7 +73,7 @@ func TestGatewayDocuments(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	check("neighbours", fetched(t, c.Neighbours), []NeighbourInfo{
+	check("neighbours", entries(t, c.Neighbours, EntryQuery{}), []NeighbourInfo{
 		{Segment: "blue", Address: addr("10.0.0.1"), MAC: overlay.MAC{2, 1}, Port: "p0", Age: 1},
 		{Segment: "blue", Address: addr("10.0.0.5"), MAC: mac, Remote: remote, Static: true},
 		{Segment: "wan", Address: addr("198.51.100.1"), MAC: overlay.MAC{2, 0xff}, Port: "wan", Age: 2},
@@ -100,7 +100,7 @@ func TestGatewayDocuments(t *testing.T) {
 		}
 		check("route to "+to, got, want)
 	}
-	if _, err := fetch[[]RouteInfo](t.Context(), c, "routes?to=10.0.0"); err == nil || !strings.Contains(err.Error(), `to: "10.0.0" is no IP address`) {
+	if _, err := fetch[[]RouteInfo](t.Context(), c, "routes?to=10.0.0"); err == nil || !strings.Contains(err.Error(), `to: "10.0.0" is not an IP address`) {
 		t.Errorf("error %v of a route to no address", err)
 	}
 	ports := fetched(t, c.Ports)
@@ -324,7 +324,7 @@ func TestTraceRefuses(t *testing.T) {
 		}
 	}
 	resp, body := raw(t, w.opts.RuntimeDir+"/a.sock", "GET", "/v1/trace?port=p0&ttl=256&packet=arp")
-	if resp.StatusCode != 400 || !strings.Contains(body, "ttl: 256 is outside 0 to 255") {
+	if resp.StatusCode != 400 || !strings.Contains(body, "is not a number from 0 to 255") {
 		t.Errorf("%d %s, want 400 that names the argument", resp.StatusCode, body)
 	}
 	w.mu.Lock()

@@ -103,9 +103,9 @@ func TestLiveGateway(t *testing.T) {
 		if err != nil || len(routes) != 7 {
 			t.Errorf("routes %+v (%v)", routes, err)
 		}
-		neighbours, err := c.Neighbours(ctx)
-		if err != nil || len(neighbours) != 2 || neighbours[0].Port != "p0" || neighbours[1].Remote != netip.MustParseAddr("192.0.2.2") {
-			t.Errorf("neighbours %+v (%v)", neighbours, err)
+		found, err := c.Neighbours(ctx, EntryQuery{})
+		if neighbours := found.List; err != nil || len(neighbours) != 2 || neighbours[0].Port != "p0" || neighbours[1].Remote != netip.MustParseAddr("192.0.2.2") {
+			t.Errorf("neighbours %+v (%v)", found, err)
 		}
 		return nil
 	})

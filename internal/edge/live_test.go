@@ -22,6 +22,7 @@ import (
 
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/test/tier"
 )
 
@@ -184,7 +185,7 @@ func TestLive(t *testing.T) {
 			if s.Adopted != adopted || s.Ports != (Tally{1, 1}) || s.TEPs != (Tally{0, 1}) {
 				return fmt.Errorf("status %+v, want adopted %v, its port up and its silent remote not", s, adopted)
 			}
-			problems := strings.Join(s.Problems, "\n")
+			problems := strings.Join(problem.Texts(s.Problems), "\n")
 			for _, w := range want {
 				if !strings.Contains(problems, w) || len(s.Problems) != len(want) {
 					return fmt.Errorf("problems %q, want %q", s.Problems, want)
@@ -207,6 +208,11 @@ func TestLive(t *testing.T) {
 	}
 	l.opts.KeepDataPath = true
 	l.during(running(false))
+	abandoned, err := AbandonedIn(filepath.Dir(pins), l.opts.RuntimeDir)
+	must(t, err)
+	if len(abandoned) != 1 || abandoned[0] != (Abandoned{Name: "live", Programs: 2, Pins: pins}) {
+		t.Errorf("abandoned: %+v, want port and underlay of live", abandoned)
+	}
 	if _, err := os.Stat(pins); err != nil {
 		t.Errorf("pins were not kept: %v", err)
 	}
@@ -232,6 +238,9 @@ func TestLive(t *testing.T) {
 	}
 	wantOnly(t, pins, "links", "maps-9999")
 	wantOnly(t, filepath.Join(pins, "links"), "meter-5")
+	if abandoned, err := AbandonedIn(filepath.Dir(pins), l.opts.RuntimeDir); err != nil || len(abandoned) != 0 {
+		t.Errorf("abandoned after a regular end: %+v (%v)", abandoned, err)
+	}
 	wantEmpty(t, l.opts.RuntimeDir)
 	if _, err := handle.LinkByName("svx4789"); err == nil {
 		t.Error("svx4789 is left behind")

@@ -13,6 +13,7 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
@@ -62,13 +63,13 @@ type snapshot struct {
 // pathPlan is a plan that is in force. It is replaced, never changed.
 type pathPlan struct {
 	pathPolicies reconcile.PathPolicies
-	problems     []string                   // of teams
+	problems     []problem.Problem          // of teams
 	since        map[overlay.Pair]time.Time // when each path went out of use, or came back
 	moves        int                        // how often flows were given to other paths
 }
 
 // then is the plan that follows p.
-func (p pathPlan) then(pathPolicies reconcile.PathPolicies, problems []string) pathPlan {
+func (p pathPlan) then(pathPolicies reconcile.PathPolicies, problems []problem.Problem) pathPlan {
 	was := make(map[overlay.Pair]bool)
 	for _, path := range p.pathPolicies.Paths {
 		was[path.Pair] = path.Down != ""
@@ -153,12 +154,12 @@ func (e *edge) steer() {
 }
 
 // reported are the problems of paths and gateways. mu is held.
-func (s *pathSelector) reported() []string {
+func (s *pathSelector) reported() []problem.Problem {
 	return slices.Concat(s.paths.problems, s.gateways.problems)
 }
 
 // problems are those of paths and gateways.
-func (s *pathSelector) problems() []string {
+func (s *pathSelector) problems() []problem.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reported()

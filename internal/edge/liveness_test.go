@@ -136,7 +136,7 @@ func TestPathSelectorWaitsForNobody(t *testing.T) {
 	w.within("the loop reconciles", func() bool { return w.called("observe") > observations })
 	read := make(chan error, 1)
 	go func() {
-		_, err := c.Flows(context.Background())
+		_, err := c.Flows(context.Background(), EntryQuery{})
 		read <- err
 	}()
 	w.within("the read lasts", func() bool {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // NATTopKinds are what sessions of NAT can be summed up by.
@@ -87,7 +88,7 @@ func (e *edge) natDocument() (NATInfo, error) {
 		info := NATInfo{
 			SweptAt: e.natGuard.sweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
 			States: stateInfos(c.States), Tables: tableInfos(e.dp.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.logLost.Load(),
-			Problems: append([]string{}, e.natGuard.problems...),
+			Problems: append([]problem.Problem{}, e.natGuard.problems...),
 		}
 		return info, nil
 	})

@@ -163,8 +163,8 @@ func TestNATAlarms(t *testing.T) {
 			t.Errorf("sweep %d: %q, want %q", i, c.now.problems, c.want)
 		} else {
 			for j, want := range c.want {
-				if !strings.Contains(c.now.problems[j], want) {
-					t.Errorf("sweep %d: %q, want %q", i, c.now.problems[j], want)
+				if !strings.Contains(c.now.problems[j].Text, want) {
+					t.Errorf("sweep %d: %q, want %q", i, c.now.problems[j].Text, want)
 				}
 			}
 		}

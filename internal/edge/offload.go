@@ -169,7 +169,7 @@ func (e *edge) probeOffloads(ctx context.Context) time.Duration {
 			return offloadLook
 		}
 		reasons, err := e.offloads.reasons(paths)
-		e.reportProblem("look at the drivers of the underlay", err)
+		e.reportProblem(lookAtDrivers, err)
 		pair, wait := e.offloads.next(reasons, time.Now())
 		if wait > 0 || ctx.Err() != nil {
 			return wait
@@ -313,7 +313,7 @@ func (e *edge) probeOffload(ctx context.Context, path offload.Path, why string) 
 		e.log.Warn("offloads could not be probed", "interface", path.Interface, "remote", path.Remote, "err", err)
 	default:
 		e.log.Info("offloads were probed", "interface", path.Interface, "remote", path.Remote, "mode", result.Mode.Name, "why", result.Why)
-		e.reportProblem("remember the offload probes", o.save())
+		e.reportProblem(rememberProbes, o.save())
 	}
 }
 

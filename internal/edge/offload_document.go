@@ -13,6 +13,7 @@ import (
 
 	"github.com/selvage/selvage/internal/offload"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // OffloadInfo is what probing the offloads of a path found.
@@ -62,7 +63,7 @@ func (o *offloads) info(pair overlay.Pair, config overlay.Edge) *OffloadInfo {
 }
 
 // problems are paths on which the offloads that are in force damage tunnels.
-func (o *offloads) problems(config overlay.Edge) (problems []string) {
+func (o *offloads) problems(config overlay.Edge) (problems []problem.Problem) {
 	o.mu.Lock()
 	pairs := slices.SortedFunc(maps.Keys(o.paths), overlay.Pair.Compare)
 	o.mu.Unlock()
@@ -71,9 +72,9 @@ func (o *offloads) problems(config overlay.Edge) (problems []string) {
 		switch {
 		case info == nil || info.Mode == "":
 		case info.Wrong:
-			problems = append(problems, fmt.Sprintf("tunnels to %s: %s", pair.Remote, info.Why))
+			problems = append(problems, problem.Error("tunnels to %s: %s", pair.Remote, info.Why))
 		case !info.Applied && info.Trials[0].Fault() != "":
-			problems = append(problems, fmt.Sprintf("tunnels to %s: %s: mode %s is right; set spec.underlay.offloadProbe.apply, or change %s yourself",
+			problems = append(problems, problem.Error("tunnels to %s: %s: mode %s is right; set spec.underlay.offloadProbe.apply, or change %s yourself",
 				pair.Remote, info.Trials[0].Fault(), info.Mode, featureNames(info.Changes)))
 		}
 	}

@@ -81,7 +81,7 @@ func TestOffloadsKept(t *testing.T) {
 	if got := append(o.wanted(advise), o.wanted(nil)...); len(got) != 0 {
 		t.Errorf("only advised, and %v is set", got)
 	}
-	if problems := o.problems(config(advise)); len(problems) != 1 || !strings.Contains(problems[0], "tx-udp_tnl-segmentation") {
+	if problems := o.problems(config(advise)); len(problems) != 1 || !strings.Contains(problems[0].Text, "tx-udp_tnl-segmentation") {
 		t.Errorf("tunnels are damaged: %q must say how to cure that", problems)
 	}
 	if problems := o.problems(config(apply)); len(problems) != 0 {

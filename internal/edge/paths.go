@@ -117,7 +117,7 @@ func (e *edge) probe(hostState host.State) map[overlay.Pair]int {
 			errs = append(errs, e.endProbes(local))
 		}
 	}
-	e.reportProblem("probe path MTUs", errors.Join(errs...))
+	e.reportProblem(probeMTUs, errors.Join(errs...))
 	for local, probes := range e.paths.probes {
 		ceilings := make(map[netip.Addr]int)
 		for _, pair := range reconcile.Pairs(e.config) {
@@ -168,7 +168,7 @@ func (e *edge) endProbes(local netip.Addr) error {
 // after reportLife.
 func (e *edge) followPaths() {
 	reports, err := e.dp.PathMTUs()
-	e.reportProblem("read the path MTUs that ICMP messages reported", err)
+	e.reportProblem(readMTUs, err)
 	if err != nil {
 		return
 	}
@@ -206,7 +206,7 @@ func (e *edge) forget(remote netip.Addr) {
 	err := e.dp.ForgetPathMTU(remote)
 	e.pathSelector.mu.Unlock()
 	e.mu.Unlock()
-	e.reportProblem("forget a path MTU", err)
+	e.reportProblem(forgetMTU, err)
 	delete(e.paths.seen, remote)
 }
 

@@ -82,7 +82,7 @@ func (e *edge) plan(what string, reported map[receivedOf]hearsay) ([]proof, erro
 	if err != nil {
 		return nil, err
 	}
-	if prefix, err := parsePrefix(what); err == nil {
+	if prefix, err := ParsePrefix(what); err == nil {
 		return p.toPrefix(prefix.Masked())
 	}
 	var proofs []proof

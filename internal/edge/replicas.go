@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/replica"
 )
 
@@ -273,10 +273,10 @@ func (e *edge) replicationInfos() []ReplicationInfo {
 }
 
 // replicationProblems are links that do not work though the other gateway is there.
-func (e *edge) replicationProblems(all map[netip.Addr]gatewayStates, now time.Time) (problems []string) {
+func (e *edge) replicationProblems(all map[netip.Addr]gatewayStates, now time.Time) (problems []problem.Problem) {
 	for _, l := range e.replicationInfos() {
 		if !l.Connected && now.Sub(l.Since) > patience && all[l.Gateway].State != nat.Gone {
-			problems = append(problems, fmt.Sprintf(
+			problems = append(problems, problem.Warning(
 				"egress: sessions are not replicated with %s, its connections end with it: %s: check TCP port %d between both",
 				gatewayName(e.config, l.Gateway), l.Why, l.Port))
 		}

@@ -2,13 +2,13 @@ package edge
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
@@ -18,14 +18,22 @@ const argTo = "to"
 // stateConnected is that of a hop whose next hop is the destination.
 const stateConnected = "connected"
 
-func (e *edge) neighbourDocuments() ([]NeighbourInfo, error) {
-	return read(e, "neighbours", func() ([]NeighbourInfo, error) {
+func (e *edge) neighbourDocuments(v url.Values) (Entries[NeighbourInfo], error) {
+	q, err := entryQueryOf(v, argAddr, argOrigin)
+	if err != nil {
+		return Entries[NeighbourInfo]{}, err
+	}
+	return read(e, "neighbours", func() (Entries[NeighbourInfo], error) {
 		neighbours, err := e.dp.Neighbours()
 		if err != nil {
-			return nil, err
+			return Entries[NeighbourInfo]{}, err
 		}
-		list := make([]NeighbourInfo, 0, len(neighbours))
-		for _, n := range neighbours {
+		list := []NeighbourInfo{}
+		for i := range neighbours {
+			n := &neighbours[i]
+			if !q.choosesNeighbour(n) {
+				continue
+			}
 			list = append(list, NeighbourInfo{
 				Segment: n.Segment, Address: n.Addr, MAC: n.MAC, Port: n.Port, Remote: n.Remote, Static: n.Static, Origin: string(n.Origin), Age: seconds(n.AgeNS),
 			})
@@ -33,8 +41,14 @@ func (e *edge) neighbourDocuments() ([]NeighbourInfo, error) {
 		slices.SortFunc(list, func(a, b NeighbourInfo) int {
 			return cmp.Or(cmp.Compare(a.Segment, b.Segment), a.Address.Compare(b.Address))
 		})
-		return list, nil
+		return limited(list, q.Limit), nil
 	})
+}
+
+// choosesNeighbour reports whether the query asks for a host.
+func (q EntryQuery) choosesNeighbour(n *datapath.Neighbour) bool {
+	return (q.Segment == "" || n.Segment == q.Segment) && (q.Port == "" || isPort(n.Port, q.Port)) && (!q.Remote.IsValid() || n.Remote == q.Remote) &&
+		(q.MAC == overlay.MAC{} || n.MAC == q.MAC) && (!q.Addr.IsValid() || q.Addr.Contains(n.Addr)) && (q.Origin == "" || string(n.Origin) == q.Origin)
 }
 
 // segmentAddr is an IP address in a segment.
@@ -56,14 +70,11 @@ func (e *edge) neighbourMACs() (map[segmentAddr]overlay.MAC, error) {
 	return macs, nil
 }
 
-func (e *edge) routeDocuments(q url.Values) ([]RouteInfo, error) {
-	var to netip.Addr
-	if text := q.Get(argTo); text != "" {
-		addr, err := netip.ParseAddr(text)
-		if err != nil {
-			return nil, mistake{fmt.Errorf("%s: %q is no IP address", argTo, text)}
-		}
-		to = addr.Unmap()
+func (e *edge) routeDocuments(v url.Values) ([]RouteInfo, error) {
+	a := arguments{values: v}
+	to := a.addr(argTo)
+	if err := a.end(); err != nil {
+		return nil, err
 	}
 	return read(e, "routes", func() ([]RouteInfo, error) {
 		macs, err := e.neighbourMACs()
@@ -135,7 +146,7 @@ type asked struct{ before, last uint64 }
 // lookAsked takes a look.
 func (e *edge) lookAsked() {
 	n, err := e.countAsked()
-	e.reportProblem("read the drops", err)
+	e.reportProblem(readDrops, err)
 	if err != nil {
 		return
 	}
@@ -157,7 +168,7 @@ func (e *edge) countAsked() (uint64, error) {
 // unresolvedHops names the next hops of static and learned routes that have no MAC address
 // while packets want some: a next hop is asked when a packet needs it, so one that
 // nobody needs is no problem. mu is held.
-func (e *edge) unresolvedHops() (problems []string, err error) {
+func (e *edge) unresolvedHops() (problems []problem.Problem, err error) {
 	n, err := e.countAsked()
 	if err != nil || n <= e.asked.before {
 		return nil, err
@@ -175,10 +186,10 @@ func (e *edge) unresolvedHops() (problems []string, err error) {
 				if !hop.Addr.IsValid() || e.hopInfo(hop, macs).State != stateUnresolved {
 					continue
 				}
-				problem := fmt.Sprintf("router %s: next hop %s in %s has no MAC address, and packets were dropped just now for want of one (%s): check that it is up and answers",
+				unresolved := problem.Error("router %s: next hop %s in %s has no MAC address, and packets were dropped just now for want of one (%s): check that it is up and answers",
 					t.Router, hop.Addr, hop.Segment, noNeighbour)
-				if !slices.Contains(problems, problem) { // of another route
-					problems = append(problems, problem)
+				if !slices.Contains(problems, unresolved) { // of another route
+					problems = append(problems, unresolved)
 				}
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 func (e *edge) ruleDocuments() ([]RuleInfo, error) {
@@ -69,7 +70,7 @@ func (e *edge) firewallDocument() (FirewallInfo, error) {
 		info := FirewallInfo{
 			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.guard.sweptAt,
 			States: stateInfos(e.guard.gcStats.States), Tables: tableInfos(e.dp.FirewallTables(e.guard.gcStats)), HalfOpenLimit: fw.HalfOpen, HalfOpen: e.guard.gcStats.HalfOpens,
-			Events: eventInfos(firewallEvents, events), Problems: append([]string{}, e.guard.problems...),
+			Events: eventInfos(firewallEvents, events), Problems: append([]problem.Problem{}, e.guard.problems...),
 		}
 		if info.HalfOpen == nil {
 			info.HalfOpen = map[string]int{}

@@ -159,7 +159,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		ns: ns, came: make(chan announcement, 1), learned: newLearned(),
 	}
 	e.pathSelector.gateways.nudged = make(chan struct{}, 1)
-	e.reportProblem("remember the offload probes", e.loadOffloads())
+	e.reportProblem(rememberProbes, e.loadOffloads())
 	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, e.renewLease)
 	defer func() {
 		e.unfollowHostEvents()

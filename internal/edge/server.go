@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -97,10 +98,10 @@ func (e *edge) handler() http.Handler {
 	get(mux, "/v1/interfaces", e.interfaceDocuments)
 	get(mux, "/v1/teps", e.tepDocuments)
 	mux.HandleFunc("/v1/teps/probe", e.probeHandler)
-	get(mux, "/v1/fdb", e.fdbDocuments)
-	get(mux, "/v1/neighbours", e.neighbourDocuments)
+	list(mux, "/v1/fdb", e.fdbDocuments)
+	list(mux, "/v1/neighbours", e.neighbourDocuments)
 	ask(mux, "/v1/routes", e.routeDocuments)
-	get(mux, "/v1/flows", e.flowDocuments)
+	list(mux, "/v1/flows", e.flowDocuments)
 	get(mux, "/v1/flow-cache", e.flowCacheDocument)
 	get(mux, "/v1/drops", e.dropDocuments)
 	ask(mux, "/v1/trace", e.traceDocument)
@@ -158,6 +159,19 @@ func ask[T any](mux *http.ServeMux, path string, read func(url.Values) (T, error
 		}
 		document, err := read(r.URL.Query())
 		reply(w, document, err)
+	})
+}
+
+// list is ask of entries. How many matched stands in a header, so that the document is a
+// plain array.
+func list[T any](mux *http.ServeMux, path string, read func(url.Values) (Entries[T], error)) {
+	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		if !isRead(w, r) {
+			return
+		}
+		entries, err := read(r.URL.Query())
+		w.Header().Set(matchedHeader, strconv.Itoa(entries.Matched))
+		reply(w, entries.List, err)
 	})
 }
 

@@ -39,55 +39,27 @@ const (
 
 func (q TraceQuery) values() url.Values {
 	v := url.Values{}
-	set := func(name, value string, given bool) {
-		if given {
-			v.Set(name, value)
-		}
-	}
-	set(argPort, q.Port, q.Port != "")
-	set(argRemote, q.Remote.String(), q.Remote.IsValid())
-	set(argSegment, q.Segment, q.Segment != "")
-	set(argPacket, q.Packet, true)
-	set(argSrcMAC, q.SrcMAC.String(), q.SrcMAC != overlay.MAC{})
-	set(argDstMAC, q.DstMAC.String(), q.DstMAC != overlay.MAC{})
-	set(argVLAN, strconv.Itoa(int(q.VLAN)), q.VLAN != 0)
-	set(argSize, strconv.Itoa(q.Size), q.Size != 0)
-	set(argTTL, strconv.Itoa(q.TTL), q.TTL != 0)
+	setIf(v, argPort, q.Port, q.Port != "")
+	setIf(v, argRemote, q.Remote.String(), q.Remote.IsValid())
+	setIf(v, argSegment, q.Segment, q.Segment != "")
+	setIf(v, argPacket, q.Packet, true)
+	setIf(v, argSrcMAC, q.SrcMAC.String(), q.SrcMAC != overlay.MAC{})
+	setIf(v, argDstMAC, q.DstMAC.String(), q.DstMAC != overlay.MAC{})
+	setIf(v, argVLAN, strconv.Itoa(int(q.VLAN)), q.VLAN != 0)
+	setIf(v, argSize, strconv.Itoa(q.Size), q.Size != 0)
+	setIf(v, argTTL, strconv.Itoa(q.TTL), q.TTL != 0)
 	return v
 }
 
 // queryOf reads what values writes.
-func queryOf(v url.Values) (q TraceQuery, err error) {
-	q = TraceQuery{Port: v.Get(argPort), Segment: v.Get(argSegment), Packet: v.Get(argPacket)}
-	fail := func(name string, cause error) {
-		if err == nil && cause != nil {
-			err = mistake{fmt.Errorf("%s: %w", name, cause)}
-		}
+func queryOf(v url.Values) (TraceQuery, error) {
+	a := arguments{values: v}
+	q := TraceQuery{
+		Port: a.text(argPort), Remote: a.addr(argRemote), Segment: a.text(argSegment), Packet: a.text(argPacket),
+		SrcMAC: a.mac(argSrcMAC), DstMAC: a.mac(argDstMAC),
+		VLAN: uint16(a.number(argVLAN, 0, 4094)), Size: a.number(argSize, 0, 65535), TTL: a.number(argTTL, 0, 255),
 	}
-	if text := v.Get(argRemote); text != "" {
-		addr, cause := netip.ParseAddr(text)
-		q.Remote = addr
-		fail(argRemote, cause)
-	}
-	for name, mac := range map[string]*overlay.MAC{argSrcMAC: &q.SrcMAC, argDstMAC: &q.DstMAC} {
-		if text := v.Get(name); text != "" {
-			fail(name, mac.UnmarshalText([]byte(text)))
-		}
-	}
-	number := func(name string, most int) int {
-		text := v.Get(name)
-		if text == "" {
-			return 0
-		}
-		n, cause := strconv.Atoi(text)
-		if cause == nil && (n < 0 || n > most) {
-			cause = fmt.Errorf("%d is outside 0 to %d", n, most)
-		}
-		fail(name, cause)
-		return n
-	}
-	q.VLAN, q.Size, q.TTL = uint16(number(argVLAN, 4094)), number(argSize, 65535), number(argTTL, 255)
-	return q, err
+	return q, a.end()
 }
 
 func (e *edge) traceDocument(v url.Values) (TraceInfo, error) {

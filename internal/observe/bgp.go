@@ -3,29 +3,31 @@ package observe
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"net/netip"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
 // BGP writes the speaker at a glance, and one line for each family of each neighbour.
-func BGP(w io.Writer, b edge.BGPInfo) error {
+func BGP(w Writer, b edge.BGPInfo) error {
 	r := b.Routes
-	fmt.Fprintf(w, "BGP:     AS %d, router ID %s\n", b.AS, addr(b.RouterID))
-	fmt.Fprintf(w, "Routes:  %d received, %d used (%d stale), %d not used, %d advertised\n", r.Received, r.Used, r.Stale, r.Unused, r.Advertised)
+	var lines fields
+	lines.add("BGP", "AS %d, router ID %s", b.AS, addr(b.RouterID))
+	lines.add("Routes", "%d received, %d used (%d stale), %d not used, %d advertised", r.Received, r.Used, r.Stale, r.Unused, r.Advertised)
 	for _, why := range r.Why {
-		fmt.Fprintf(w, "         %d with a problem: %s\n", why.Routes, why.Why)
+		lines.add("", "%d with a problem: %s", why.Routes, why.Why)
 	}
 	if b.Settling {
-		fmt.Fprintln(w, "Kept:    what a former process learned, until the neighbours have said all")
+		lines.add("Kept", "what a former process learned, until all neighbours have sent their routes")
 	}
 	if c := b.Convergence; c.Count > 0 {
-		fmt.Fprintf(w, "Updates: %s, in the maps after %s (median), %s (99 %%), %s (slowest)\n", count(c.Count), millis(c.P50), millis(c.P99), millis(c.Max))
+		lines.add("Updates", "%s, in the maps after %s (median), %s (99 %%), %s (slowest)", count(c.Count), millis(c.P50), millis(c.P99), millis(c.Max))
+	}
+	if err := lines.write(w); err != nil {
+		return err
 	}
 	fmt.Fprintln(w)
 	if err := bgpSessions(w, b.Neighbours); err != nil {
@@ -48,7 +50,7 @@ func bgpUse(b edge.BGPUse) string {
 
 func millis(seconds float64) string { return strconv.FormatFloat(1000*seconds, 'f', 1, 64) + "ms" }
 
-func bgpSessions(w io.Writer, neighbours []edge.BGPNeighbourInfo) error {
+func bgpSessions(w Writer, neighbours []edge.BGPNeighbourInfo) error {
 	type row struct {
 		edge.BGPNeighbourInfo
 		family edge.BGPFamilyInfo
@@ -62,10 +64,10 @@ func bgpSessions(w io.Writer, neighbours []edge.BGPNeighbourInfo) error {
 			rows = append(rows, row{n, f})
 		}
 	}
-	return table(w, "NEIGHBOUR ADDRESS AS STATE FOR BFD FAMILY RECEIVED ACCEPTED ADVERTISED FLAPS WHY", rows, func(r row) []any {
+	return table(w, "NEIGHBOUR ADDRESS AS STATE FOR +BFD FAMILY RECEIVED +ACCEPTED ADVERTISED +FLAPS WHY", rows, func(r row) []any {
 		return []any{
 			r.Name, r.Address, r.AS, bgpState(r.BGPNeighbourInfo), span(r.Age), r.Liveness, bgpFamily(r.BGPNeighbourInfo, r.family),
-			r.family.Received, r.family.Accepted, r.family.Advertised, r.Flaps, r.Why,
+			count(uint64(r.family.Received)), count(uint64(r.family.Accepted)), count(uint64(r.family.Advertised)), r.Flaps, r.Why,
 		}
 	})
 }
@@ -87,9 +89,9 @@ func bgpFamily(n edge.BGPNeighbourInfo, f edge.BGPFamilyInfo) string {
 }
 
 // BGPNeighbour writes all about one session.
-func BGPNeighbour(w io.Writer, n edge.BGPNeighbourInfo) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(label, format string, args ...any) { fmt.Fprintf(tw, label+":\t"+format+"\n", args...) }
+func BGPNeighbour(w Writer, n edge.BGPNeighbourInfo) error {
+	var lines fields
+	line := lines.add
 	line("Neighbour", "%s, %s, AS %d%s", n.Name, n.Address, n.AS, before(", router ID ", addr(n.RouterID)))
 	line("State", "%s for %s, lost %d times", bgpState(n), span(n.Age), n.Flaps)
 	if n.Why != "" {
@@ -102,7 +104,7 @@ func BGPNeighbour(w io.Writer, n edge.BGPNeighbourInfo) error {
 		line("Capabilities", "%s", cmp.Or(strings.Join(n.Capabilities, ", "), "none"))
 	}
 	line("Malformed", "%d routes", n.Malformed)
-	if err := tw.Flush(); err != nil {
+	if err := lines.write(w); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
@@ -123,26 +125,17 @@ func bgpRestart(r edge.BGPRestartInfo) string {
 	if !r.Negotiated {
 		return "not agreed on: the neighbour forgets this edge's routes with the session"
 	}
-	text := "graceful, the neighbour asks for " + span(r.Time)
+	text := "graceful, the neighbour asks for " + string(span(r.Time))
 	if r.LongLived && r.Stale > 0 {
-		text += ", and for " + span(r.Stale) + " as stale"
+		text += ", and for " + string(span(r.Stale)) + " as stale"
 	}
 	return text
 }
 
-// BGPRoutes writes one line for each route: what it is of, and what became of it.
-func BGPRoutes(w io.Writer, routes []edge.BGPRouteInfo) error {
-	return table(w, "TYPE MAC ADDRESS VNI L3VNI NEXT-HOP NEIGHBOUR AGE USED FOR NOTES WHY", routes, func(r edge.BGPRouteInfo) []any {
-		return []any{
-			r.Type, macOf(r.MAC), bgpAddress(r), positive(int(r.VNI)), positive(int(r.L3VNI)), addr(r.NextHop), cmp.Or(r.Neighbour, "self"),
-			bgpAge(r), bgpUsed(r), r.For, bgpNotes(r), r.Why,
-		}
-	})
-}
-
-// BGPRoutesLong writes them with their attributes.
-func BGPRoutesLong(w io.Writer, routes []edge.BGPRouteInfo) error {
-	header := "TYPE RD TAG MAC ADDRESS VNI L3VNI NEXT-HOP GATEWAY ROUTER-MAC ENCAPSULATION TARGETS AS-PATH LOCAL-PREF MED COMMUNITIES UPLINK NEIGHBOUR AGE USED FOR NOTES WHY"
+// BGPRoutes writes one line for each route: what it is of, and what became of it; wide
+// ones with their attributes.
+func BGPRoutes(w Writer, routes []edge.BGPRouteInfo) error {
+	header := "TYPE +RD +TAG MAC ADDRESS VNI +L3VNI NEXT-HOP +GATEWAY +ROUTER-MAC +ENCAPSULATION +TARGETS +AS-PATH +LOCAL-PREF +MED +COMMUNITIES +UPLINK NEIGHBOUR AGE USED FOR NOTES WHY"
 	return table(w, header, routes, func(r edge.BGPRouteInfo) []any {
 		path := make([]string, len(r.ASPath))
 		for i, as := range r.ASPath {
@@ -157,7 +150,7 @@ func BGPRoutesLong(w io.Writer, routes []edge.BGPRouteInfo) error {
 }
 
 // bgpAge is since when a neighbour says so.
-func bgpAge(r edge.BGPRouteInfo) string {
+func bgpAge(r edge.BGPRouteInfo) gauge {
 	if r.Neighbour == "" {
 		return ""
 	}
@@ -182,7 +175,7 @@ func bgpAddress(r edge.BGPRouteInfo) string {
 func bgpUsed(r edge.BGPRouteInfo) string {
 	switch {
 	case r.Neighbour == "":
-		return "announced"
+		return "advertised"
 	case r.Used:
 		return "yes"
 	}
@@ -206,7 +199,7 @@ func bgpNotes(r edge.BGPRouteInfo) string {
 }
 
 // BGPMoves writes frozen MAC addresses, and one line for each event, the newest first.
-func BGPMoves(w io.Writer, m edge.BGPMovesInfo) error {
+func BGPMoves(w Writer, m edge.BGPMovesInfo) error {
 	if len(m.Frozen) > 0 {
 		err := table(w, "FROZEN SEGMENT SINCE WHY", m.Frozen, func(f edge.BGPFrozen) []any {
 			return []any{f.MAC, f.Segment, clock(f.Since), f.Detail}

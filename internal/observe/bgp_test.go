@@ -6,6 +6,7 @@ import (
 
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 func bgp() edge.BGPInfo {
@@ -29,7 +30,7 @@ func bgp() edge.BGPInfo {
 			{Why: "route target differs", Routes: 2}, {Why: "no router MAC", Routes: 1},
 		}},
 		Convergence: edge.BGPConvergence{Count: 12_345, P50: 0.00041, P99: 0.0031, Max: 0.0088},
-		Problems:    []string{"BGP: the session with tor2 is not there"},
+		Problems:    []problem.Problem{problem.Error("BGP: the session with tor2 is not there")},
 	}
 }
 

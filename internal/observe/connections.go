@@ -3,7 +3,6 @@ package observe
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/selvage/selvage/internal/edge"
@@ -12,19 +11,19 @@ import (
 // What the firewall's connections and the sessions of NAT have in common.
 
 // shown says how many there are beyond the lines that were written.
-func shown[Info any](w io.Writer, list edge.ConnectionList[Info], what string) error {
+func shown[Info any](w Writer, list edge.ConnectionList[Info], what string) error {
 	lines := len(list.Sessions)
 	_, err := fmt.Fprintf(w, "\n%d of %d matching lines, of %d %s\n", lines, max(list.Matched, lines), list.Total, what)
 	return err
 }
 
 // TopSessions writes one line for each sum, the most connections first.
-func TopSessions(w io.Writer, list edge.SessionList) error { return top(w, list, "connections") }
+func TopSessions(w Writer, list edge.SessionList) error { return top(w, list, "connections") }
 
 // TopNATSessions writes one line for each sum, the most sessions first.
-func TopNATSessions(w io.Writer, list edge.NATSessionList) error { return top(w, list, "sessions") }
+func TopNATSessions(w Writer, list edge.NATSessionList) error { return top(w, list, "sessions") }
 
-func top[Info any](w io.Writer, list edge.ConnectionList[Info], what string) error {
+func top[Info any](w Writer, list edge.ConnectionList[Info], what string) error {
 	header := "WHAT " + strings.ToUpper(what) + " SHARE WITHOUT-ANSWER PACKETS BYTES"
 	err := table(w, header, list.Top, func(t edge.TopInfo) []any {
 		return []any{orGone(t.What), t.Sessions, share(uint64(t.Sessions), uint64(list.Matched)), t.HalfOpen, count(t.Packets), size(t.Bytes)}
@@ -39,26 +38,15 @@ func top[Info any](w io.Writer, list edge.ConnectionList[Info], what string) err
 // orGone is the name of a rule or policy, unless it is gone.
 func orGone(name string) string { return cmp.Or(name, "(gone)") }
 
-// alarms are lines with a label before the first.
-func alarms(w io.Writer, label string, list []string) {
-	if len(list) == 0 {
-		list = []string{"none"}
-	}
-	for _, alarm := range list {
-		fmt.Fprintln(w, label+alarm)
-		label = strings.Repeat(" ", len(label))
-	}
-}
-
 // tablesAndStates writes how full tables are, and connections by state.
-func tablesAndStates(w io.Writer, tables []edge.TableInfo, what string, states []edge.StateInfo) error {
+func tablesAndStates(w Writer, tables []edge.TableInfo, what string, states []edge.StateInfo) error {
 	fmt.Fprintln(w)
 	err := table(w, "TABLE USED SIZE FILLED MEMORY", tables, func(t edge.TableInfo) []any {
-		used, filled := "", ""
+		used, filled := "", gauge("")
 		if t.Used != nil {
 			used, filled = fmt.Sprint(*t.Used), share(uint64(*t.Used), uint64(t.Size))
 		}
-		return []any{t.Name, used, t.Size, filled, size(t.Bytes)}
+		return []any{t.Name, used, t.Size, filled, size(t.Bytes).String()}
 	})
 	if err != nil {
 		return err
@@ -67,7 +55,7 @@ func tablesAndStates(w io.Writer, tables []edge.TableInfo, what string, states [
 	return table(w, "STATE "+what, states, func(s edge.StateInfo) []any { return []any{s.Name, s.Sessions} })
 }
 
-func tableEvents(w io.Writer, events []edge.EventInfo) error {
+func tableEvents(w Writer, events []edge.EventInfo) error {
 	fmt.Fprintln(w)
 	return table(w, "EVENT COUNT DESCRIPTION", events, func(e edge.EventInfo) []any { return []any{e.Name, count(e.Count), e.Description} })
 }

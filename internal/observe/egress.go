@@ -2,16 +2,16 @@ package observe
 
 import (
 	"fmt"
-	"io"
 	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Egress writes policies, what their gateways do, addresses, and the last failovers.
-func Egress(w io.Writer, e edge.EgressInfo) error {
+func Egress(w Writer, e edge.EgressInfo) error {
 	if err := egressPolicies(w, e); err != nil {
 		return err
 	}
@@ -21,7 +21,7 @@ func Egress(w io.Writer, e edge.EgressInfo) error {
 			return err
 		}
 	}
-	parts := []func(io.Writer, edge.EgressInfo) error{egressAddresses, egressSources, replications, failovers}
+	parts := []func(Writer, edge.EgressInfo) error{egressAddresses, egressSources, replications, failovers}
 	for i, n := range []int{addressCount(e), len(e.Groups), len(e.Replication), len(e.Failovers)} {
 		if n == 0 {
 			continue
@@ -37,20 +37,20 @@ func Egress(w io.Writer, e edge.EgressInfo) error {
 }
 
 // problems are lines below everything else.
-func problems(w io.Writer, list []string) error {
+func problems(w Writer, list []problem.Problem) error {
 	if len(list) > 0 {
 		fmt.Fprintln(w)
 	}
 	for _, p := range list {
-		if _, err := fmt.Fprintf(w, "Problem: %s\n", p); err != nil {
+		if err := fill(w, severityLabel[p.Severity], p.Text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func egressPolicies(w io.Writer, e edge.EgressInfo) error {
-	return table(w, "POLICY ROUTER VNI GATEWAYS UPLINK ADDRESS-POOLING MAPPING PORTS LIMIT SESSIONS EXCEPT MATCHES", e.Policies, func(p edge.EgressPolicyInfo) []any {
+func egressPolicies(w Writer, e edge.EgressInfo) error {
+	return table(w, "POLICY ROUTER VNI GATEWAYS UPLINK +ADDRESS-POOLING +MAPPING +PORTS +LIMIT SESSIONS +EXCEPT MATCHES", e.Policies, func(p edge.EgressPolicyInfo) []any {
 		return []any{
 			p.Name, p.Router, positive(int(p.VNI)), p.Gateways, p.Uplink, p.AddressPooling, p.Mapping, fmt.Sprintf("%d-%d", p.Ports.First, p.Ports.Last),
 			positive(int(p.Limit)), p.Sessions, list(p.Except), p.Matches,
@@ -59,7 +59,7 @@ func egressPolicies(w io.Writer, e edge.EgressInfo) error {
 }
 
 // Gateways writes one line for each gateway of each group, and how a drain goes on.
-func Gateways(w io.Writer, e edge.EgressInfo) error {
+func Gateways(w Writer, e edge.EgressInfo) error {
 	type row struct {
 		group edge.GatewayGroupInfo
 		edge.GatewayInfo
@@ -107,7 +107,7 @@ func addressCount(e edge.EgressInfo) (n int) {
 	return n
 }
 
-func egressAddresses(w io.Writer, e edge.EgressInfo) error {
+func egressAddresses(w Writer, e edge.EgressInfo) error {
 	type row struct {
 		policy string
 		edge.EgressAddressInfo
@@ -135,7 +135,7 @@ func egressAddresses(w io.Writer, e edge.EgressInfo) error {
 }
 
 // egressSources is which part of the sources each gateway serves.
-func egressSources(w io.Writer, e edge.EgressInfo) error {
+func egressSources(w Writer, e edge.EgressInfo) error {
 	type row struct {
 		policy string
 		edge.EgressSourcesInfo
@@ -155,8 +155,8 @@ func egressSources(w io.Writer, e edge.EgressInfo) error {
 	})
 }
 
-func replications(w io.Writer, e edge.EgressInfo) error {
-	return table(w, "REPLICATION STATE SINCE SENT RECEIVED CONFLICTS RESYNCS WHY", e.Replication, func(r edge.ReplicationInfo) []any {
+func replications(w Writer, e edge.EgressInfo) error {
+	return table(w, "REPLICATION STATE SINCE SENT RECEIVED +CONFLICTS +RESYNCS WHY", e.Replication, func(r edge.ReplicationInfo) []any {
 		state := "down"
 		switch {
 		case r.Synced:
@@ -173,9 +173,9 @@ func replications(w io.Writer, e edge.EgressInfo) error {
 // mostFailovers are shown: the last ones.
 const mostFailovers = 10
 
-func failovers(w io.Writer, e edge.EgressInfo) error {
+func failovers(w Writer, e edge.EgressInfo) error {
 	last := e.Failovers[max(0, len(e.Failovers)-mostFailovers):]
-	return table(w, "FAILOVER GROUP GATEWAY CHANGE SEEN WRITTEN ANNOUNCED ADDRESSES WHY", last, func(f edge.Failover) []any {
+	return table(w, "FAILOVER GROUP GATEWAY CHANGE SEEN WRITTEN ANNOUNCED +ADDRESSES WHY", last, func(f edge.Failover) []any {
 		announced := ""
 		if f.Announced != nil {
 			announced = after(f.Seen, *f.Announced)
@@ -190,8 +190,8 @@ func after(event, done time.Time) string {
 }
 
 // NATSessions writes one line for each session.
-func NATSessions(w io.Writer, l edge.NATSessionList) error {
-	header := "POLICY PROTO INSIDE EGRESS OUTSIDE STATE VIA AGE IDLE LEFT ORIG-PACKETS ORIG-BYTES REPLY-PACKETS REPLY-BYTES NOTES"
+func NATSessions(w Writer, l edge.NATSessionList) error {
+	header := "POLICY PROTO INSIDE EGRESS OUTSIDE STATE +VIA +AGE +IDLE +LEFT +ORIG-PACKETS ORIG-BYTES +REPLY-PACKETS REPLY-BYTES NOTES"
 	err := table(w, header, l.Sessions, func(b edge.NATSessionInfo) []any {
 		outside := "any"
 		if b.Outside.IsValid() {
@@ -230,20 +230,24 @@ func natSessionNotes(b edge.NATSessionInfo) string {
 }
 
 // Pressures writes how many ports are in use for each destination.
-func Pressures(w io.Writer, list []edge.PortUsageInfo) error {
+func Pressures(w Writer, list []edge.PortUsageInfo) error {
 	return table(w, "EGRESS PROTO OUTSIDE POLICY USED PORTS FILLED", list, func(p edge.PortUsageInfo) []any {
 		return []any{p.Egress, p.Proto, natSessionEnd(p.Outside, p.OutsidePort), p.Policy, p.Used, positive(p.Size), share(uint64(p.Used), uint64(p.Size))}
 	})
 }
 
 // NAT writes how the tables of translation do.
-func NAT(w io.Writer, n edge.NATInfo) error {
-	fmt.Fprintf(w, "NAT:    %d sessions, %d of them replicas, and %d ports held for all peers\n", n.Sessions, n.Replicas, n.Mappings)
-	fmt.Fprintf(w, "Swept:  %s\n", clock(n.SweptAt))
+func NAT(w Writer, n edge.NATInfo) error {
+	var lines fields
+	lines.add("NAT", "%d sessions, %d of them replicas, and %d ports held for all peers", n.Sessions, n.Replicas, n.Mappings)
+	lines.add("Swept", "%s", clock(n.SweptAt))
 	if n.LogLost > 0 {
-		fmt.Fprintf(w, "Log:    %s lines not written because of their rate\n", count(n.LogLost))
+		lines.add("Log", "%s lines not written because of their rate", count(n.LogLost))
 	}
-	alarms(w, "Alarm:  ", n.Problems)
+	lines.list("Alarm", problem.Texts(n.Problems))
+	if err := lines.write(w); err != nil {
+		return err
+	}
 	if err := tablesAndStates(w, n.Tables, "SESSIONS", n.States); err != nil {
 		return err
 	}

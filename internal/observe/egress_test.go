@@ -6,6 +6,7 @@ import (
 
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 func egress() edge.EgressInfo {
@@ -38,7 +39,7 @@ func egress() edge.EgressInfo {
 			{Gateway: netip.MustParseAddr("2001:db8::3"), Port: 49789, Since: started, Why: "connection refused", Resyncs: 2},
 		},
 		Drain:    &edge.DrainInfo{Asked: started, Deadline: started.Add(5 * time.Minute), Active: &active},
-		Problems: []string{"egress: one gateway of group gws is left"},
+		Problems: []problem.Problem{problem.Warning("egress: one gateway of group gws is left")},
 	}
 }
 
@@ -85,6 +86,6 @@ func translation() edge.NATInfo {
 		States:   []edge.StateInfo{{Name: "established", Sessions: 12}},
 		Tables:   []edge.TableInfo{{Name: "sessions", Used: &used, Size: 262144, Bytes: 9_000_000}, {Name: "news", Size: 4_194_304, Bytes: 4_200_000}},
 		Events:   []edge.EventInfo{{Name: "nat-created", Description: "NAT sessions that began", Count: 98_765}},
-		Problems: []string{"egress: 61000 of 64512 tcp ports", "egress: and more"},
+		Problems: []problem.Problem{problem.Warning("egress: 61000 of 64512 tcp ports"), problem.Warning("egress: and more")},
 	}
 }

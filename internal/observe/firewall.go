@@ -3,19 +3,19 @@ package observe
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Rules writes one line for each rule of the policy.
-func Rules(w io.Writer, rules []edge.RuleInfo) error {
-	return table(w, "ORDER SECTION RULE ACTION CONNECTIONS PACKETS BYTES LAST-HIT NOTES MATCHES", rules, func(r edge.RuleInfo) []any {
-		last := ""
+func Rules(w Writer, rules []edge.RuleInfo) error {
+	return table(w, "ORDER SECTION RULE ACTION CONNECTIONS PACKETS +BYTES LAST-HIT NOTES MATCHES", rules, func(r edge.RuleInfo) []any {
+		var last gauge
 		if r.LastHit != nil {
 			last = span(*r.LastHit)
 		}
@@ -45,15 +45,15 @@ func ruleNotes(r edge.RuleInfo) string {
 
 // Sessions writes one line for each connection and, where packets of it are not on the
 // fast path, why.
-func Sessions(w io.Writer, list edge.SessionList) error {
+func Sessions(w Writer, list edge.SessionList) error {
 	if err := sessions(w, list.Sessions); err != nil {
 		return err
 	}
 	return shown(w, list, "connections")
 }
 
-func sessions(w io.Writer, list []edge.SessionInfo) error {
-	header := "PORT DIRECTION PROTO SOURCE DESTINATION STATE AGE IDLE ORIG-PACKETS ORIG-BYTES REPLY-PACKETS REPLY-BYTES RULE PATH WHY"
+func sessions(w Writer, list []edge.SessionInfo) error {
+	header := "PORT +DIRECTION PROTO SOURCE DESTINATION STATE +AGE +IDLE +ORIG-PACKETS ORIG-BYTES +REPLY-PACKETS REPLY-BYTES RULE PATH WHY"
 	return table(w, header, list, func(s edge.SessionInfo) []any {
 		state := s.State
 		if s.PickedUp {
@@ -79,13 +79,17 @@ func sessionEnd(s edge.SessionInfo, a netip.Addr, port uint16) string {
 }
 
 // Firewall writes how the connection tables do.
-func Firewall(w io.Writer, f edge.FirewallInfo) error {
+func Firewall(w Writer, f edge.FirewallInfo) error {
 	mode := "out of state: as the rules say"
 	if f.Strict {
 		mode = "out of state: dropped"
 	}
-	fmt.Fprintf(w, "Firewall:  %d rules, default %s, %s\n", f.Rules, f.Default, mode)
-	alarms(w, "Alarm:     ", f.Problems)
+	var lines fields
+	lines.add("Firewall", "%d rules, default %s, %s", f.Rules, f.Default, mode)
+	lines.list("Alarm", problem.Texts(f.Problems))
+	if err := lines.write(w); err != nil {
+		return err
+	}
 	if err := tablesAndStates(w, f.Tables, "CONNECTIONS", f.States); err != nil {
 		return err
 	}
@@ -99,7 +103,7 @@ func Firewall(w io.Writer, f edge.FirewallInfo) error {
 }
 
 // halfOpenPorts lists the ports with connections that nobody answered.
-func halfOpenPorts(w io.Writer, f edge.FirewallInfo) error {
+func halfOpenPorts(w Writer, f edge.FirewallInfo) error {
 	ports := slices.SortedFunc(maps.Keys(f.HalfOpen), func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.HalfOpen[b], f.HalfOpen[a]), cmp.Compare(a, b))
 	})
@@ -109,7 +113,7 @@ func halfOpenPorts(w io.Writer, f edge.FirewallInfo) error {
 }
 
 // WhatIf writes which rules of a new policy would cut connections, and some of these.
-func WhatIf(w io.Writer, info edge.WhatIfInfo) error {
+func WhatIf(w Writer, info edge.WhatIfInfo) error {
 	fmt.Fprintf(w, "%d of %d connections would be cut\n", info.Cut, info.Total)
 	if info.Cut == 0 {
 		return nil
@@ -120,7 +124,7 @@ func WhatIf(w io.Writer, info edge.WhatIfInfo) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return table(w, "PORT DIRECTION PROTO SOURCE DESTINATION STATE AGE IDLE ALLOWED-BY CUT-BY", info.Sessions, func(s edge.SessionInfo) []any {
+	return table(w, "PORT +DIRECTION PROTO SOURCE DESTINATION STATE +AGE +IDLE ALLOWED-BY CUT-BY", info.Sessions, func(s edge.SessionInfo) []any {
 		return []any{
 			s.Port, s.Direction, s.Proto, sessionEnd(s, s.Src, s.SrcPort), sessionEnd(s, s.Dst, s.DstPort), s.State, span(s.Age), span(s.Idle), s.Rule, s.Why,
 		}

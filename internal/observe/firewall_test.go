@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 func rules() []edge.RuleInfo {
@@ -51,7 +52,7 @@ func pressed() edge.FirewallInfo {
 	f := firewall()
 	f.Strict, f.HalfOpenLimit = false, 8192
 	f.HalfOpen = map[string]int{"p0": 8000, "p1": 3, "p2": 3, "p10": 7000}
-	f.Problems = []string{"firewall: port p0 has too many", "firewall: and more"}
+	f.Problems = []problem.Problem{problem.Warning("firewall: port p0 has too many"), problem.Warning("firewall: and more")}
 	return f
 }
 

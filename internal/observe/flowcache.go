@@ -1,8 +1,8 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -10,8 +10,8 @@ import (
 )
 
 // Interfaces writes one line for each interface that packets may pass through.
-func Interfaces(w io.Writer, interfaces []edge.InterfaceInfo) error {
-	return table(w, "NAME INDEX ROLES HOOK TAKES-REDIRECTED MTU WHY", interfaces, func(i edge.InterfaceInfo) []any {
+func Interfaces(w Writer, interfaces []edge.InterfaceInfo) error {
+	return table(w, "NAME +INDEX ROLES HOOK TAKES-REDIRECTED MTU WHY", interfaces, func(i edge.InterfaceInfo) []any {
 		takes := "no"
 		if i.TakesRedirected {
 			takes = "yes"
@@ -23,29 +23,30 @@ func Interfaces(w io.Writer, interfaces []edge.InterfaceInfo) error {
 
 // FlowCache writes how the flow cache does: its hits, its tables, and what befell
 // look-ups and decisions. Where it has rates, they stand in columns of their own.
-func FlowCache(w io.Writer, f edge.FlowCacheInfo) error {
-	state, alarm := "off", f.Problem
+func FlowCache(w Writer, f edge.FlowCacheInfo) error {
+	state := "off"
 	if f.Enabled {
 		state = "on"
-	}
-	if alarm == "" {
-		alarm = "none"
 	}
 	hits := "no look-ups"
 	if f.LookUps > 0 {
 		hits = fmt.Sprintf("%s hits of %s look-ups", percent(f.HitRatio), count(f.LookUps))
 	}
-	fmt.Fprintf(w, "Flow cache:  %s, %s\n", state, hits)
+	var lines fields
+	lines.add("Flow cache", "%s, %s", state, hits)
 	if r := f.Rates; r != nil {
+		w.Rates = nil // these are more exact
 		hits = "no look-ups"
 		if r.LookUps > 0 {
 			hits = fmt.Sprintf("%s hits of %s look-ups/s", percent(r.HitRatio), rate(r.LookUps))
 		}
-		fmt.Fprintf(w, "Last %-8s%s\n", span(r.Seconds)+":", hits)
+		lines.add("Last "+string(span(r.Seconds)), "%s", hits)
 	}
-	if _, err := fmt.Fprintf(w, "Alarm:       %s\n\n", alarm); err != nil {
+	lines.add("Alarm", "%s", cmp.Or(f.Problem, "none"))
+	if err := lines.write(w); err != nil {
 		return err
 	}
+	fmt.Fprintln(w)
 	if err := caches(w, f); err != nil {
 		return err
 	}
@@ -55,17 +56,17 @@ func FlowCache(w io.Writer, f edge.FlowCacheInfo) error {
 	return events(w, f)
 }
 
-func caches(w io.Writer, f edge.FlowCacheInfo) error {
+func caches(w Writer, f edge.FlowCacheInfo) error {
 	header := "CACHE USED SIZE FILLED MEMORY EVICTED"
 	if f.Rates != nil {
 		header += " EVICTED/S"
 	}
 	return table(w, header, f.Caches, func(c edge.CacheInfo) []any {
-		evicted := "" // by the kernel, which does not count
+		var evicted any = "" // by the kernel, which does not count
 		if c.Evicted != nil {
 			evicted = count(*c.Evicted)
 		}
-		cells := []any{c.Name, c.Used, c.Size, share(uint64(c.Used), uint64(c.Size)), size(c.Bytes), evicted}
+		cells := []any{c.Name, c.Used, c.Size, share(uint64(c.Used), uint64(c.Size)), size(c.Bytes).String(), evicted}
 		if r := f.Rates; r != nil {
 			perSecond := rate(r.Evicted[c.Name])
 			if c.Evicted == nil && r.Evicted[c.Name] > 0 {
@@ -78,19 +79,19 @@ func caches(w io.Writer, f edge.FlowCacheInfo) error {
 }
 
 // events lists the outcomes of look-ups with their shares, then what else is counted.
-func events(w io.Writer, f edge.FlowCacheInfo) error {
+func events(w Writer, f edge.FlowCacheInfo) error {
 	header := "EVENT COUNT SHARE"
 	if f.Rates != nil {
 		header += " COUNT/S SHARE-NOW"
 	}
 	return table(w, header+" DESCRIPTION", f.Events, func(e edge.EventInfo) []any {
-		of := ""
+		var of gauge
 		if e.LookUp {
 			of = share(e.Count, f.LookUps)
 		}
 		cells := []any{e.Name, count(e.Count), of}
 		if r := f.Rates; r != nil {
-			now := ""
+			var now gauge
 			if e.LookUp && r.LookUps > 0 {
 				now = percent(r.Events[e.Name] / r.LookUps)
 			}
@@ -101,7 +102,7 @@ func events(w io.Writer, f edge.FlowCacheInfo) error {
 }
 
 // share is a part of a whole that may be nothing.
-func share(part, whole uint64) string {
+func share(part, whole uint64) gauge {
 	if whole == 0 {
 		return ""
 	}

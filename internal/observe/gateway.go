@@ -3,7 +3,6 @@ package observe
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/selvage/selvage/internal/edge"
@@ -11,14 +10,14 @@ import (
 
 // Neighbours writes one line for each host whose MAC address is known. Only one that was
 // learned from packets has an age.
-func Neighbours(w io.Writer, neighbours []edge.NeighbourInfo) error {
+func Neighbours(w Writer, neighbours []edge.NeighbourInfo) error {
 	return table(w, "SEGMENT ADDRESS MAC PORT REMOTE TYPE AGE", neighbours, func(n edge.NeighbourInfo) []any {
 		return []any{n.Segment, n.Address, n.MAC, n.Port, addr(n.Remote), n.Origin, learnedAge(n.Origin, n.Age)}
 	})
 }
 
 // Routes writes one line for each next hop of each route.
-func Routes(w io.Writer, routes []edge.RouteInfo) error {
+func Routes(w Writer, routes []edge.RouteInfo) error {
 	type line struct {
 		edge.RouteInfo
 		hop edge.HopInfo
@@ -44,7 +43,7 @@ func Routes(w io.Writer, routes []edge.RouteInfo) error {
 
 // Trace writes the packet, one line for each stage, the verdict, and the headers
 // of the packet that leaves.
-func Trace(w io.Writer, t edge.TraceInfo) error {
+func Trace(w Writer, t edge.TraceInfo) error {
 	if _, err := fmt.Fprintf(w, "in: %s\n", t.Packet); err != nil {
 		return err
 	}

@@ -7,15 +7,16 @@
 package observe
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/netip"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // JSON writes a document as it is, indented.
@@ -27,8 +28,8 @@ func JSON(w io.Writer, document any) error {
 }
 
 // Ports writes one line for each local port.
-func Ports(w io.Writer, ports []edge.PortInfo) error {
-	return table(w, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
+func Ports(w Writer, ports []edge.PortInfo) error {
+	return table(w, "NAME INTERFACE +INDEX VLAN SEGMENT STATE +HOOK +DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
 		ports, func(p edge.PortInfo) []any {
 			return []any{
 				p.Name, p.Interface, positive(p.Ifindex), positive(int(p.VLAN)), p.Segment, p.State, p.Hook, p.Deliver, positive(p.MTU),
@@ -38,7 +39,7 @@ func Ports(w io.Writer, ports []edge.PortInfo) error {
 }
 
 // FDB writes one line for each MAC address. Only one that was learned from packets has an age.
-func FDB(w io.Writer, entries []edge.FDBEntry) error {
+func FDB(w Writer, entries []edge.FDBEntry) error {
 	return table(w, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", entries, func(e edge.FDBEntry) []any {
 		kind := e.Origin
 		if e.Sticky {
@@ -49,7 +50,7 @@ func FDB(w io.Writer, entries []edge.FDBEntry) error {
 }
 
 // learnedAge is that of what was learned from packets; other entries do not age.
-func learnedAge(origin string, seconds float64) string {
+func learnedAge(origin string, seconds float64) gauge {
 	if origin != "learned" {
 		return ""
 	}
@@ -58,8 +59,8 @@ func learnedAge(origin string, seconds float64) string {
 
 // Flows writes one line for each cached decision and, where it is not on the
 // fast path, why.
-func Flows(w io.Writer, flows []edge.FlowInfo) error {
-	return table(w, "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH PACKETS BYTES IDLE WHY", flows, func(f edge.FlowInfo) []any {
+func Flows(w Writer, flows []edge.FlowInfo) error {
+	return table(w, "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH +PACKETS BYTES +IDLE WHY", flows, func(f edge.FlowInfo) []any {
 		path := "slow"
 		if f.FastPath {
 			path = "fast"
@@ -87,7 +88,7 @@ func Flows(w io.Writer, flows []edge.FlowInfo) error {
 
 // Drops writes one line for each reason, the ones that never happened only if
 // all is set.
-func Drops(w io.Writer, drops []edge.DropInfo, all bool) error {
+func Drops(w Writer, drops []edge.DropInfo, all bool) error {
 	var shown []edge.DropInfo
 	for _, d := range drops {
 		if all || d.Packets > 0 {
@@ -100,9 +101,12 @@ func Drops(w io.Writer, drops []edge.DropInfo, all bool) error {
 }
 
 // Status writes the edge at a glance; now is for how long it has been running.
-func Status(w io.Writer, s edge.Status, now time.Time) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(label, format string, args ...any) { fmt.Fprintf(tw, label+":\t"+format+"\n", args...) }
+func Status(w Writer, s edge.Status, now time.Time) error {
+	var lines fields
+	line := lines.add
+	if _, err := fmt.Fprintln(w, verdict(s)); err != nil {
+		return err
+	}
 	origin := "loaded by this process"
 	if s.Adopted {
 		origin = "taken over from an earlier process"
@@ -114,7 +118,7 @@ func Status(w io.Writer, s edge.Status, now time.Time) error {
 	line("Ports", "%d of %d up", s.Ports.Up, s.Ports.Total)
 	line("Remotes", "%d of %d resolved", s.TEPs.Up, s.TEPs.Total)
 	line("FDB", "%s", usage(s.FDB))
-	line("Flow cache", "%s", flowCache(s))
+	line("Flow cache", "%s", flowCache(w, s))
 	if f := s.Firewall; f != nil {
 		line("Firewall", "%s rules, %s connections, %d of %d without an answer", count(uint64(f.Rules)),
 			fmt.Sprintf("%d of %d", f.Connections.Used, f.Connections.Size), f.HalfOpen.Used, f.HalfOpen.Size)
@@ -129,18 +133,9 @@ func Status(w io.Writer, s edge.Status, now time.Time) error {
 	if b := s.BGP; b != nil {
 		line("BGP", "%d of %d sessions, %s", b.Neighbours.Up, b.Neighbours.Total, bgpUse(*b))
 	}
-	line("Dropped", "%s packets", count(s.Dropped))
-	if len(s.Problems) == 0 {
-		line("Problems", "none")
-	}
-	for i, p := range s.Problems {
-		label := "\t"
-		if i == 0 {
-			label = "Problems:\t"
-		}
-		fmt.Fprintf(tw, "%s%s\n", label, p)
-	}
-	if err := tw.Flush(); err != nil || len(s.Segments) == 0 {
+	line("Dropped", "%s", count(s.Dropped).of(w, "packets"))
+	lines.problems(s.Problems)
+	if err := lines.write(w); err != nil || len(s.Segments) == 0 {
 		return err
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
@@ -153,9 +148,43 @@ func Status(w io.Writer, s edge.Status, now time.Time) error {
 	})
 }
 
+// verdict is the first line of a status: whether all is well, and how much is not.
+func verdict(s edge.Status) string {
+	notes, warnings, errors := problem.Count(s.Problems, problem.SeverityNote), problem.Count(s.Problems, problem.SeverityWarning), problem.Count(s.Problems, problem.SeverityError)
+	text := strings.ToUpper(string(cmp.Or(s.Verdict, problem.Sum(s.Problems)))) // a release before had no verdict
+	var counts []string
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{errors, "error"}, {warnings, "warning"}, {notes, "note"}} {
+		switch {
+		case c.n == 1:
+			counts = append(counts, "1 "+c.what)
+		case c.n > 1:
+			counts = append(counts, fmt.Sprintf("%d %ss", c.n, c.what))
+		}
+	}
+	if len(counts) > 0 {
+		text += ": " + strings.Join(counts, ", ")
+	}
+	return text
+}
+
+// severityLabel is what stands before a problem.
+var severityLabel = map[problem.Severity]string{problem.SeverityError: "Error: ", problem.SeverityWarning: "Warning: ", problem.SeverityNote: "Note: "}
+
+// problems adds a line for each.
+func (f *fields) problems(list []problem.Problem) {
+	texts := make([]string, len(list))
+	for i, p := range list {
+		texts[i] = strings.ToLower(severityLabel[p.Severity]) + p.Text
+	}
+	f.list("Problems", texts)
+}
+
 func usage(u edge.Usage) string { return fmt.Sprintf("%d of %d entries", u.Used, u.Size) }
 
-func flowCache(s edge.Status) string {
+func flowCache(w Writer, s edge.Status) string {
 	if !s.FlowCache {
 		return "off"
 	}
@@ -166,7 +195,7 @@ func flowCache(s edge.Status) string {
 	if s.LookUps == 0 {
 		return used + ", no look-ups"
 	}
-	return fmt.Sprintf("%s, %s hits of %s look-ups", used, percent(float64(s.Hits)/float64(s.LookUps)), count(s.LookUps))
+	return fmt.Sprintf("%s, %s hits of %s", used, percent(float64(s.Hits)/float64(s.LookUps)), count(s.LookUps).of(w, "look-ups"))
 }
 
 // endpoint is an address, with its port where the protocol has ports.
@@ -175,23 +204,4 @@ func endpoint(a netip.Addr, f edge.FlowInfo, port uint16) string {
 		return a.String()
 	}
 	return netip.AddrPortFrom(a, port).String()
-}
-
-// table aligns one line of cells for each row under header, the columns of
-// which are one word each. An empty cell becomes "-".
-func table[T any](w io.Writer, header string, rows []T, cells func(T) []any) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.Join(strings.Fields(header), "\t"))
-	for _, row := range rows {
-		list := cells(row)
-		texts := make([]string, len(list))
-		for i, cell := range list {
-			texts[i] = fmt.Sprint(cell)
-			if texts[i] == "" {
-				texts[i] = "-"
-			}
-		}
-		fmt.Fprintln(tw, strings.Join(texts, "\t"))
-	}
-	return tw.Flush()
 }

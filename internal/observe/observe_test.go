@@ -3,7 +3,6 @@ package observe
 import (
 	"bytes"
 	"flag"
-	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -40,7 +40,7 @@ func busy() edge.Status {
 		Ports: edge.Tally{Up: 1, Total: 2}, TEPs: edge.Tally{Up: 2, Total: 2},
 		FDB: edge.Usage{Used: 12, Size: 65536}, Flows: edge.Usage{Used: 340, Size: 262144},
 		FlowCache: true, LookUps: 1_235_457, Hits: 1_234_567, Misses: 600, Dropped: 42,
-		Problems: []string{"port p1: interface veth1 is absent", "remote 192.0.2.3: no route"},
+		Verdict: problem.Broken, Problems: []problem.Problem{problem.Error("port p1: interface veth1 is absent"), problem.Warning("remote 192.0.2.3: no route")},
 	}
 }
 
@@ -221,79 +221,79 @@ func drops() []edge.DropInfo {
 
 func TestGolden(t *testing.T) {
 	now := started.Add(3*time.Hour + 12*time.Minute)
-	for name, write := range map[string]func(io.Writer) error{
-		"status":      func(w io.Writer) error { return Status(w, busy(), now) },
-		"status-idle": func(w io.Writer) error { return Status(w, idle(), started.Add(30*time.Second)) },
-		"ports":       func(w io.Writer) error { return Ports(w, ports()) },
-		"status-transit": func(w io.Writer) error {
+	for name, write := range map[string]func(Writer) error{
+		"status":      func(w Writer) error { return Status(w, busy(), now) },
+		"status-idle": func(w Writer) error { return Status(w, idle(), started.Add(30*time.Second)) },
+		"ports":       func(w Writer) error { return Ports(w, ports()) },
+		"status-transit": func(w Writer) error {
 			s := busy()
-			s.Transit, s.Problems, s.Segments = &edge.Usage{Used: 100, Size: 524288}, nil, nil
+			s.Verdict, s.Transit, s.Problems, s.Segments = problem.OK, &edge.Usage{Used: 100, Size: 524288}, nil, nil
 			return Status(w, s, now)
 		},
-		"interfaces":       func(w io.Writer) error { return Interfaces(w, interfaces()) },
-		"flow-cache":       func(w io.Writer) error { return FlowCache(w, flowCacheInfo()) },
-		"flow-cache-rates": func(w io.Writer) error { return FlowCache(w, thrashing()) },
-		"flow-cache-off":   func(w io.Writer) error { return FlowCache(w, off()) },
-		"flow-cache-json":  func(w io.Writer) error { return JSON(w, thrashing()) },
-		"teps":             func(w io.Writer) error { return TEPs(w, teps()) },
-		"teps-paths":       func(w io.Writer) error { return TEPs(w, pathsOf()) },
-		"fdb":              func(w io.Writer) error { return FDB(w, fdb()) },
-		"fdb-empty":        func(w io.Writer) error { return FDB(w, nil) },
-		"flows":            func(w io.Writer) error { return Flows(w, flows()) },
-		"drops":            func(w io.Writer) error { return Drops(w, drops(), false) },
-		"drops-all":        func(w io.Writer) error { return Drops(w, drops(), true) },
-		"neighbours":       func(w io.Writer) error { return Neighbours(w, neighbours()) },
-		"routes":           func(w io.Writer) error { return Routes(w, routes()) },
-		"trace":            func(w io.Writer) error { return Trace(w, trace()) },
-		"trace-drop": func(w io.Writer) error {
+		"interfaces":       func(w Writer) error { return Interfaces(w, interfaces()) },
+		"flow-cache":       func(w Writer) error { return FlowCache(w, flowCacheInfo()) },
+		"flow-cache-rates": func(w Writer) error { return FlowCache(w, thrashing()) },
+		"flow-cache-off":   func(w Writer) error { return FlowCache(w, off()) },
+		"flow-cache-json":  func(w Writer) error { return JSON(w, thrashing()) },
+		"teps":             func(w Writer) error { return TEPs(w, teps()) },
+		"teps-paths":       func(w Writer) error { return TEPs(w, pathsOf()) },
+		"fdb":              func(w Writer) error { return FDB(w, fdb()) },
+		"fdb-empty":        func(w Writer) error { return FDB(w, nil) },
+		"flows":            func(w Writer) error { return Flows(w, flows()) },
+		"drops":            func(w Writer) error { return Drops(w, drops(), false) },
+		"drops-all":        func(w Writer) error { return Drops(w, drops(), true) },
+		"neighbours":       func(w Writer) error { return Neighbours(w, neighbours()) },
+		"routes":           func(w Writer) error { return Routes(w, routes()) },
+		"trace":            func(w Writer) error { return Trace(w, trace()) },
+		"trace-drop": func(w Writer) error {
 			return Trace(w, edge.TraceInfo{Packet: "p", Verdict: "dropped: ttl-exceeded"})
 		},
-		"status-firewall": func(w io.Writer) error {
+		"status-firewall": func(w Writer) error {
 			s := idle()
 			s.Firewall = &edge.FirewallUse{Rules: 12_345, Connections: edge.Usage{Used: 3400, Size: 131072}, HalfOpen: edge.Usage{Used: 12, Size: 16384}}
 			return Status(w, s, now)
 		},
-		"rules":           func(w io.Writer) error { return Rules(w, rules()) },
-		"sessions":        func(w io.Writer) error { return Sessions(w, sessionList()) },
-		"sessions-json":   func(w io.Writer) error { return JSON(w, sessionList()) },
-		"sessions-top":    func(w io.Writer) error { return TopSessions(w, topSessions()) },
-		"firewall":        func(w io.Writer) error { return Firewall(w, firewall()) },
-		"firewall-alarms": func(w io.Writer) error { return Firewall(w, pressed()) },
-		"what-if":         func(w io.Writer) error { return WhatIf(w, whatIf()) },
-		"what-if-nothing": func(w io.Writer) error { return WhatIf(w, edge.WhatIfInfo{Total: 7}) },
-		"egress":          func(w io.Writer) error { return Egress(w, egress()) },
-		"egress-json":     func(w io.Writer) error { return JSON(w, egress()) },
-		"egress-uplink":   func(w io.Writer) error { return Egress(w, masquerade()) },
-		"egress-drained":  func(w io.Writer) error { return Gateways(w, drained()) },
-		"nat":             func(w io.Writer) error { return NATSessions(w, natSessionList()) },
-		"nat-top":         func(w io.Writer) error { return TopNATSessions(w, topNATSessions()) },
-		"nat-pressure":    func(w io.Writer) error { return Pressures(w, pressures()) },
-		"nat-stats":       func(w io.Writer) error { return NAT(w, translation()) },
-		"status-nat": func(w io.Writer) error {
+		"rules":           func(w Writer) error { return Rules(w, rules()) },
+		"sessions":        func(w Writer) error { return Sessions(w, sessionList()) },
+		"sessions-json":   func(w Writer) error { return JSON(w, sessionList()) },
+		"sessions-top":    func(w Writer) error { return TopSessions(w, topSessions()) },
+		"firewall":        func(w Writer) error { return Firewall(w, firewall()) },
+		"firewall-alarms": func(w Writer) error { return Firewall(w, pressed()) },
+		"what-if":         func(w Writer) error { return WhatIf(w, whatIf()) },
+		"what-if-nothing": func(w Writer) error { return WhatIf(w, edge.WhatIfInfo{Total: 7}) },
+		"egress":          func(w Writer) error { return Egress(w, egress()) },
+		"egress-json":     func(w Writer) error { return JSON(w, egress()) },
+		"egress-uplink":   func(w Writer) error { return Egress(w, masquerade()) },
+		"egress-drained":  func(w Writer) error { return Gateways(w, drained()) },
+		"nat":             func(w Writer) error { return NATSessions(w, natSessionList()) },
+		"nat-top":         func(w Writer) error { return TopNATSessions(w, topNATSessions()) },
+		"nat-pressure":    func(w Writer) error { return Pressures(w, pressures()) },
+		"nat-stats":       func(w Writer) error { return NAT(w, translation()) },
+		"status-nat": func(w Writer) error {
 			s := idle()
 			s.NAT = &edge.NATUse{Sessions: edge.Usage{Used: 13, Size: 262144}, Policies: 2, State: "draining"}
 			return Status(w, s, now)
 		},
-		"bgp": func(w io.Writer) error { return BGP(w, bgp()) },
-		"status-bgp": func(w io.Writer) error {
+		"bgp": func(w Writer) error { return BGP(w, bgp()) },
+		"status-bgp": func(w Writer) error {
 			s := idle()
 			s.BGP = &edge.BGPUse{Neighbours: edge.Tally{Up: 1, Total: 2}, Used: 100_000, Unused: 3, Advertised: 15, Stale: 7, Frozen: 1}
 			return Status(w, s, now)
 		},
-		"bgp-idle":        func(w io.Writer) error { return BGP(w, edge.BGPInfo{AS: 65000, RouterID: tep}) },
-		"bgp-neighbour":   func(w io.Writer) error { return BGPNeighbour(w, bgp().Neighbours[0]) },
-		"bgp-lost":        func(w io.Writer) error { return BGPNeighbour(w, bgp().Neighbours[2]) },
-		"bgp-routes":      func(w io.Writer) error { return BGPRoutes(w, bgpRoutes()) },
-		"bgp-routes-long": func(w io.Writer) error { return BGPRoutesLong(w, bgpRoutes()) },
-		"bgp-routes-json": func(w io.Writer) error { return JSON(w, bgpRoutes()) },
-		"prove":           func(w io.Writer) error { return Prove(w, proofs()) },
-		"prove-nothing":   func(w io.Writer) error { return Prove(w, edge.ProveInfo{}) },
-		"bgp-moves":       func(w io.Writer) error { return BGPMoves(w, bgpMoves()) },
-		"fdb-json":        func(w io.Writer) error { return JSON(w, fdb()) },
+		"bgp-idle":        func(w Writer) error { return BGP(w, edge.BGPInfo{AS: 65000, RouterID: tep}) },
+		"bgp-neighbour":   func(w Writer) error { return BGPNeighbour(w, bgp().Neighbours[0]) },
+		"bgp-lost":        func(w Writer) error { return BGPNeighbour(w, bgp().Neighbours[2]) },
+		"bgp-routes":      func(w Writer) error { return BGPRoutes(w, bgpRoutes()) },
+		"bgp-routes-wide": func(w Writer) error { return BGPRoutes(Writer{Writer: w, Wide: true}, bgpRoutes()) },
+		"bgp-routes-json": func(w Writer) error { return JSON(w, bgpRoutes()) },
+		"prove":           func(w Writer) error { return Prove(w, proofs()) },
+		"prove-nothing":   func(w Writer) error { return Prove(w, edge.ProveInfo{}) },
+		"bgp-moves":       func(w Writer) error { return BGPMoves(w, bgpMoves()) },
+		"fdb-json":        func(w Writer) error { return JSON(w, fdb()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
-			if err := write(&got); err != nil {
+			if err := write(Writer{Writer: &got}); err != nil {
 				t.Fatal(err)
 			}
 			golden := filepath.Join("testdata", name+".txt")
@@ -318,7 +318,7 @@ func TestCount(t *testing.T) {
 		0: "0", 9_999: "9999", 10_000: "10.0k", 12_345: "12.3k", 99_949: "99.9k", 99_950: "100k", 999_499: "999k",
 		999_500: "1.00M", 9_994_999: "9.99M", 9_995_001: "10.0M", 1e9: "1.00G", 1e12: "1.00T", 1e15: "1.00P", 1 << 63: "9.22E",
 	} {
-		if got := count(n); got != want {
+		if got := count(n).String(); got != want {
 			t.Errorf("count(%d) = %s, want %s", n, got, want)
 		}
 	}
@@ -335,7 +335,7 @@ func TestRate(t *testing.T) {
 }
 
 func TestSpan(t *testing.T) {
-	for seconds, want := range map[float64]string{
+	for seconds, want := range map[float64]gauge{
 		-1: "0s", 0: "0.0s", 0.26: "0.3s", 9.94: "9.9s", 12.9: "12s", 60: "1m00s", 3599: "59m59s", 3600: "1h00m", 86399: "23h59m", 90000: "1d01h", 1e300: "11574d01h",
 	} {
 		if got := span(seconds); got != want {

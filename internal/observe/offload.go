@@ -1,14 +1,13 @@
 package observe
 
 import (
-	"io"
 	"slices"
 
 	"github.com/selvage/selvage/internal/edge"
 )
 
 // offloads writes one line for each path whose offloads are probed.
-func offloads(w io.Writer, teps []edge.TEPInfo) error {
+func offloads(w Writer, teps []edge.TEPInfo) error {
 	type row struct {
 		remote string
 		edge.PathInfo
@@ -24,7 +23,7 @@ func offloads(w io.Writer, teps []edge.TEPInfo) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return table(w, "EDGE LOCAL REMOTE INTERFACE OFFLOADS IN-FORCE PROBED WHY", rows, func(r row) []any {
+	return table(w, "NAME LOCAL REMOTE INTERFACE OFFLOADS IN-FORCE +PROBED WHY", rows, func(r row) []any {
 		o, when := r.Offload, ""
 		if !o.When.IsZero() {
 			when = o.When.Format("2006-01-02 15:04:05")

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -11,11 +10,11 @@ import (
 
 // TEPs writes one line for each remote and, where there is a choice or liveness is
 // watched, one for each path.
-func TEPs(w io.Writer, teps []edge.TEPInfo) error {
-	err := table(w, "ADDRESS STATE INTERFACE NEXT-HOP NEXT-MAC MTU PATH-MTU PROBED INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
+func TEPs(w Writer, teps []edge.TEPInfo) error {
+	err := table(w, "ADDRESS +NAME STATE INTERFACE NEXT-HOP +NEXT-MAC +MTU PATH-MTU +PROBED INNER-MTU +RX-PACKETS RX-BYTES +TX-PACKETS TX-BYTES SEGMENTS",
 		teps, func(t edge.TEPInfo) []any {
 			return []any{
-				t.Address, t.State, t.Interface, addr(t.NextHop), t.NextMAC, positive(t.MTU), positive(t.PathMTU), t.PathMTUState,
+				t.Address, t.Name, t.State, t.Interface, addr(t.NextHop), t.NextMAC, positive(t.MTU), positive(t.PathMTU), t.PathMTUState,
 				positive(t.InnerMTU), count(t.RxPackets), size(t.RxBytes), count(t.TxPackets), size(t.TxBytes),
 				strings.Join(t.Segments, ","),
 			}
@@ -36,7 +35,7 @@ func hasPathsToTell(t edge.TEPInfo) bool {
 }
 
 // paths writes one line for each path.
-func paths(w io.Writer, teps []edge.TEPInfo) error {
+func paths(w Writer, teps []edge.TEPInfo) error {
 	type row struct {
 		remote string
 		edge.PathInfo
@@ -47,8 +46,8 @@ func paths(w io.Writer, teps []edge.TEPInfo) error {
 			rows = append(rows, row{nameOf(t), p})
 		}
 	}
-	return table(w, "EDGE LOCAL REMOTE INTERFACE PATH-MTU STATE FOR SHARE SENT-NOW TX-PACKETS TX-BYTES WHY", rows, func(r row) []any {
-		now := ""
+	return table(w, "NAME LOCAL REMOTE +INTERFACE PATH-MTU STATE FOR SHARE +SENT-NOW +TX-PACKETS TX-BYTES WHY", rows, func(r row) []any {
+		var now gauge
 		if r.PacketShare != nil {
 			now = percent(*r.PacketShare)
 		}
@@ -63,7 +62,7 @@ func paths(w io.Writer, teps []edge.TEPInfo) error {
 func shares(all []edge.ShareInfo) string {
 	texts := make([]string, len(all))
 	for i, s := range all {
-		texts[i] = percent(s.Share)
+		texts[i] = string(percent(s.Share))
 		if len(s.TEPs) > 0 {
 			texts[i] = strings.Join(s.TEPs, ",") + ": " + texts[i]
 		}

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"fmt"
-	"io"
 	"net/netip"
 	"strings"
 
@@ -11,7 +10,7 @@ import (
 
 // Prove writes one line for each remote of each segment, and what there is to say of those that
 // packets do not prove, or not whole.
-func Prove(w io.Writer, p edge.ProveInfo) error {
+func Prove(w Writer, p edge.ProveInfo) error {
 	err := table(w, "SEGMENT REMOTE NAME PREFIXES STATE WAYS RTT SIZE BY", p.Proofs, func(f edge.ProofInfo) []any {
 		return []any{f.Segment, f.Remote, f.Name, proofPrefixes(f), f.State, proofWays(f), proofTime(f), proofSize(f), proofBy(f)}
 	})
@@ -28,17 +27,32 @@ func Prove(w io.Writer, p edge.ProveInfo) error {
 	}
 	t := p.Tally
 	fmt.Fprintf(w, "\n%d proven, %d in part, %d broken, %d without anybody to ask; %d packets in %s\n", t.Proven, t.Partial, t.Broken, t.Unprovable, p.Sent, span(p.Took))
-	return problems(w, p.Problems)
+	for i, text := range p.Problems {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		if err := fill(w, "Problem: ", text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // doubt writes why f is not proven and what to do.
-func doubt(w io.Writer, f edge.ProofInfo) error {
-	fmt.Fprintf(w, "\n%s in %s is %s: %s\n", f.Remote, f.Segment, f.State, f.Cause)
+func doubt(w Writer, f edge.ProofInfo) error {
+	fmt.Fprintln(w)
+	if err := fill(w, "", fmt.Sprintf("%s in %s is %s: %s", f.Remote, f.Segment, f.State, f.Cause)); err != nil {
+		return err
+	}
 	if f.Fix != "" {
-		fmt.Fprintf(w, "  Do:    %s\n", f.Fix)
+		if err := fill(w, "  Do:    ", f.Fix); err != nil {
+			return err
+		}
 	}
 	for _, known := range f.Control {
-		fmt.Fprintf(w, "  Known: %s\n", known)
+		if err := fill(w, "  Known: ", known); err != nil {
+			return err
+		}
 	}
 	if len(f.Paths) < 2 && f.State == edge.ProofUnprovable {
 		return nil
@@ -48,7 +62,7 @@ func doubt(w io.Writer, f edge.ProofInfo) error {
 		if p.Ping == "answers" || p.Ping == "silent" {
 			ping = ", ping " + p.Ping
 		}
-		if _, err := fmt.Fprintf(w, "  Path:  %s to %s by %s, %d of %d ways%s\n", p.Local, p.Remote, p.Interface, p.Answered, p.Ways, ping); err != nil {
+		if err := fill(w, "  Path:  ", fmt.Sprintf("%s to %s by %s, %d of %d ways%s", p.Local, p.Remote, p.Interface, p.Answered, p.Ways, ping)); err != nil {
 			return err
 		}
 	}

@@ -9,8 +9,14 @@ import (
 	"time"
 )
 
-// count is exact up to four digits, then three digits with an SI prefix.
-func count(n uint64) string {
+// count is a number of packets and the like.
+func count(n uint64) counter { return counter{n: n} }
+
+// size is a number of bytes in decimal units.
+func size(n uint64) counter { return counter{n, "B"} }
+
+// rounded is exact up to four digits, then three digits with an SI prefix.
+func rounded(n uint64) string {
 	const exact = 10_000
 	if n < exact {
 		return strconv.FormatUint(n, 10)
@@ -35,22 +41,19 @@ func threeDigits(v float64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// size is a number of bytes in decimal units.
-func size(n uint64) string { return count(n) + "B" }
-
 // percent is a share to a hundredth.
-func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 2, 64) + " %" }
+func percent(share float64) gauge { return gauge(strconv.FormatFloat(100*share, 'f', 2, 64) + " %") }
 
 // rate is a number a second: whole from ten on.
 func rate(perSecond float64) string {
 	if perSecond > 0 && perSecond < 9.95 {
 		return strconv.FormatFloat(perSecond, 'f', 1, 64)
 	}
-	return count(uint64(math.Round(max(perSecond, 0))))
+	return rounded(uint64(math.Round(max(perSecond, 0))))
 }
 
 // span is a time in seconds as its two largest units.
-func span(seconds float64) string {
+func span(seconds float64) gauge {
 	if math.IsNaN(seconds) || seconds < 0 {
 		return "0s"
 	}
@@ -58,15 +61,15 @@ func span(seconds float64) string {
 	d := time.Duration(min(seconds, 1e9) * float64(time.Second))
 	switch {
 	case d < 10*time.Second:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
+		return gauge(strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s")
 	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
+		return gauge(fmt.Sprintf("%ds", d/time.Second))
 	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+		return gauge(fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second))
 	case d < day:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+		return gauge(fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute))
 	}
-	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+	return gauge(fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour))
 }
 
 // positive is a number for which zero means that there is none.

@@ -1,11 +1,11 @@
 package reconcile
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // InnerMTU is the largest inner IP packet in bytes that fits an underlay
@@ -22,7 +22,7 @@ func InnerMTU(e overlay.Edge, remote netip.Addr, mtu int) int {
 
 // portMTUs finds the ports that accept packets too large for a tunnel of their
 // segment, and names the narrowest tunnel of each.
-func portMTUs(e overlay.Edge, v host.State, pathPolicies PathPolicies) (problems []string) {
+func portMTUs(e overlay.Edge, v host.State, pathPolicies PathPolicies) (problems []problem.Problem) {
 	attachments := Attachments(e)
 	for _, s := range Segments(e) {
 		narrow, ok := narrowest(e, v, pathPolicies, s)
@@ -36,7 +36,7 @@ func portMTUs(e overlay.Edge, v host.State, pathPolicies PathPolicies) (problems
 			if p.Segment != s.Name || !ok || link.MTU <= carries {
 				continue
 			}
-			problems = append(problems, fmt.Sprintf(
+			problems = append(problems, problem.Warning(
 				"port %s has MTU %d, the tunnel to %s carries %d: larger packets are answered with ICMP messages%s; "+
 					"to spare that, lower the MTU of %s and of what is behind it to %d, or raise that of %s to %d",
 				p.Name, link.MTU, narrow.remote, carries, clamped(s), p.Interface, carries, narrow.bottleneck(), link.MTU+overhead))

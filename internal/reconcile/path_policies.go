@@ -10,6 +10,7 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Buckets is into how many parts the flows to a remote are divided.
@@ -85,9 +86,9 @@ func Pairs(e overlay.Edge) (pairs []overlay.Pair) {
 
 // Teamed plans the paths of e. What before used and still may, stays where it was.
 // Each problem names the remote or the path and says what to do.
-func Teamed(e overlay.Edge, f Facts, before PathPolicies) (PathPolicies, []string) {
+func Teamed(e overlay.Edge, f Facts, before PathPolicies) (PathPolicies, []problem.Problem) {
 	var t PathPolicies
-	var problems []string
+	var problems []problem.Problem
 	for _, remote := range Remotes(e) {
 		t.Paths = append(t.Paths, pathsTo(e, f, remote)...)
 	}
@@ -99,10 +100,10 @@ func Teamed(e overlay.Edge, f Facts, before PathPolicies) (PathPolicies, []strin
 		}
 		for _, remote := range remotesOf(segments...) {
 			old, _ := before.find(pathPolicy.TEPs, remote)
-			s, problem := pathGroup(e, t.Paths, pathPolicy, remote, old)
+			s, bad := pathGroup(e, t.Paths, pathPolicy, remote, old)
 			pathPolicy.PathGroups = append(pathPolicy.PathGroups, s)
-			if problem != "" && !slices.Contains(problems, problem) {
-				problems = append(problems, problem)
+			if bad := problem.Error("%s", bad); bad.Text != "" && !slices.Contains(problems, bad) {
+				problems = append(problems, bad)
 			}
 		}
 		t.PathPolicies = append(t.PathPolicies, pathPolicy)
@@ -271,10 +272,10 @@ func nameOf(e overlay.Edge, remote netip.Addr) string {
 }
 
 // outOfUse names the dead paths.
-func (t PathPolicies) outOfUse(e overlay.Edge) (problems []string) {
+func (t PathPolicies) outOfUse(e overlay.Edge) (problems []problem.Problem) {
 	for _, p := range t.Paths {
 		if p.Down != "" {
-			problems = append(problems, fmt.Sprintf("remote %s: the path from %s is dead: %s: check the network between them", nameOf(e, p.Edge), p.Pair, p.Down))
+			problems = append(problems, problem.Warning("remote %s: the path from %s is dead: %s: check the network between them", nameOf(e, p.Edge), p.Pair, p.Down))
 		}
 	}
 	return problems

@@ -14,6 +14,7 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 var (
@@ -89,7 +90,7 @@ func plan(t *testing.T, e overlay.Edge, f Facts, before PathPolicies) (PathPolic
 			}
 		}
 	}
-	return pathPolicies, problems
+	return pathPolicies, problem.Texts(problems)
 }
 
 func pathGroupOf(t *testing.T, pathPolicies PathPolicies, teps ...string) PathGroup {

@@ -8,6 +8,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Attachment is what of an interface is in one segment: a port, a member of a
@@ -45,13 +46,13 @@ func Attachments(e overlay.Edge) (list []Attachment) {
 	return list
 }
 
-func desiredPorts(e overlay.Edge, v host.State) (ports []datapath.Port, problems []string) {
+func desiredPorts(e overlay.Edge, v host.State) (ports []datapath.Port, problems []problem.Problem) {
 	reported := make(map[string]bool)
 	for _, a := range Attachments(e) {
 		link, ok := v.Links[a.Interface]
-		if problem := linkProblem(a, link, ok); problem != "" && !reported[problem] {
-			reported[problem] = true // once a trunk
-			problems = append(problems, problem)
+		if text := linkProblem(a, link, ok); text != "" && !reported[text] {
+			reported[text] = true // once a trunk
+			problems = append(problems, problem.Error("%s", text))
 		}
 		if !ok {
 			continue

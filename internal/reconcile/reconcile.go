@@ -7,12 +7,12 @@ package reconcile
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Want is what must be observed of the host for e.
@@ -33,12 +33,12 @@ func Want(e overlay.Edge) host.Want {
 // Desired joins e with what the host is like and the plan of its paths into the data
 // path's tables. Each problem names the object that does not work and says what to do;
 // those of the plan are Teamed's. What translates is for Translate.
-func Desired(e overlay.Edge, v host.State, pathPolicies PathPolicies) (datapath.Tables, []string) {
+func Desired(e overlay.Edge, v host.State, pathPolicies PathPolicies) (datapath.Tables, []problem.Problem) {
 	return DesiredBy(NewRouting(e), e, v, pathPolicies)
 }
 
 // DesiredBy is Desired where the routing of e is made.
-func DesiredBy(routing *Routing, e overlay.Edge, v host.State, pathPolicies PathPolicies) (datapath.Tables, []string) {
+func DesiredBy(routing *Routing, e overlay.Edge, v host.State, pathPolicies PathPolicies) (datapath.Tables, []problem.Problem) {
 	t := datapath.Tables{Segments: AllSegments(e, v), Routers: routing.desired(DeadRemotes(pathPolicies))}
 	underlays, problems := desiredUnderlays(e, v)
 	t.Underlays = underlays
@@ -87,16 +87,16 @@ func HostConfig(e overlay.Edge, v host.State) host.Desired {
 	return h
 }
 
-func desiredUnderlays(e overlay.Edge, v host.State) (indexes []int, problems []string) {
+func desiredUnderlays(e overlay.Edge, v host.State) (indexes []int, problems []problem.Problem) {
 	for _, name := range e.Underlay.Interfaces {
 		link, ok := v.Links[name]
 		switch {
 		case !ok:
-			problems = append(problems, fmt.Sprintf(
+			problems = append(problems, problem.Error(
 				"underlay interface %s does not exist: create it, or correct the underlay's interfaces", name))
 			continue
 		case !link.Up:
-			problems = append(problems, fmt.Sprintf(
+			problems = append(problems, problem.Error(
 				"underlay interface %s is down: enable it with `ip link set dev %s up` and check its cable or peer", name, name))
 		}
 		indexes = append(indexes, link.Index)
@@ -104,7 +104,7 @@ func desiredUnderlays(e overlay.Edge, v host.State) (indexes []int, problems []s
 	slices.Sort(indexes)
 	for _, t := range e.Underlay.Local() {
 		if !v.TEPs[t.Addr] {
-			problems = append(problems, fmt.Sprintf(
+			problems = append(problems, problem.Error(
 				"TEP address %s is not on this host: add it to an interface, or correct the underlay's TEP", t.Addr))
 		}
 	}
@@ -112,14 +112,14 @@ func desiredUnderlays(e overlay.Edge, v host.State) (indexes []int, problems []s
 }
 
 // desiredChecksumDevices are the devices that the segments of e send through, by UDP port.
-func desiredChecksumDevices(e overlay.Edge, v host.State) (byPort map[uint16]int, problems []string) {
+func desiredChecksumDevices(e overlay.Edge, v host.State) (byPort map[uint16]int, problems []problem.Problem) {
 	for _, s := range Segments(e) {
 		if !s.Tunnel.UDPChecksum {
 			continue
 		}
 		ifindex, ok := v.ChecksumDevices[s.Tunnel.UDPPort]
 		if !ok {
-			problems = append(problems, fmt.Sprintf(
+			problems = append(problems, problem.Error(
 				"segment %s: device %s, which fills in UDP checksums, is missing and nothing is sent to remotes: "+
 					"see why the change of the host does not work, or remove udpChecksum from the segment",
 				s.Name, host.ChecksumDeviceName(s.Tunnel.UDPPort)))

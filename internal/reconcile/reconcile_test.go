@@ -10,6 +10,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 var (
@@ -69,7 +70,7 @@ func state() host.State {
 func desired(e overlay.Edge, v host.State, probed map[overlay.Pair]int) (datapath.Tables, []string) {
 	pathPolicies, problems := Teamed(e, FactsOf(e, v, probed, nil), PathPolicies{})
 	tables, more := Desired(e, v, pathPolicies)
-	return tables, append(more, problems...)
+	return tables, problem.Texts(append(more, problems...))
 }
 
 func TestDesiredTables(t *testing.T) {
@@ -323,6 +324,29 @@ func TestProblemsSayWhatToDo(t *testing.T) {
 	for _, p := range problems {
 		if _, todo, ok := strings.Cut(p, ": "); !ok || todo == "" {
 			t.Errorf("%q does not say what to do", p)
+		}
+	}
+}
+
+// What ends traffic is an error; what only narrows it is a warning.
+func TestSeverities(t *testing.T) {
+	pathPolicies, dead := Teamed(edge(), FactsOf(edge(), host.State{}, nil, nil), PathPolicies{})
+	_, list := Desired(edge(), host.State{}, pathPolicies)
+	for _, p := range append(list, dead...) {
+		if p.Severity != problem.SeverityError {
+			t.Errorf("%s of an empty host: %s", p.Severity, p.Text)
+		}
+	}
+	e, v := edge(), state()
+	e.Transit.Mode = overlay.TransitNative
+	pathPolicies, _ = Teamed(e, FactsOf(e, v, map[overlay.Pair]int{toB: 1280}, nil), PathPolicies{})
+	_, list = Desired(e, v, pathPolicies)
+	if len(list) == 0 {
+		t.Error("a narrow path is no problem")
+	}
+	for _, p := range list {
+		if p.Severity != problem.SeverityWarning {
+			t.Errorf("%s: %s", p.Severity, p.Text)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // PathOf is the path between a pair that tunnels may take: it leaves this host by the
@@ -106,9 +107,9 @@ func pathPolicyNumbers(e overlay.Edge, t PathPolicies) map[string]int {
 }
 
 // pathProblems are those of ways that Teamed does not see.
-func pathProblems(e overlay.Edge, v host.State) (problems []string) {
+func pathProblems(e overlay.Edge, v host.State) (problems []problem.Problem) {
 	add := func(format string, args ...any) {
-		if p := fmt.Sprintf(format, args...); !slices.Contains(problems, p) { // of another TEP
+		if p := problem.Error(format, args...); !slices.Contains(problems, p) { // of another TEP
 			problems = append(problems, p)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // How an interface takes packets that only pass through.
@@ -59,7 +60,7 @@ func TransitHook(e overlay.Edge, link host.Link) (hook, why string) {
 
 // desiredTransit are the interfaces with a transit program, and those that take
 // packets from one.
-func desiredTransit(e overlay.Edge, v host.State) (transit []datapath.Transit, exits []int, problems []string) {
+func desiredTransit(e overlay.Edge, v host.State) (transit []datapath.Transit, exits []int, problems []problem.Problem) {
 	if !HasTransit(e) {
 		return nil, nil, nil
 	}
@@ -91,7 +92,7 @@ func desiredTransit(e overlay.Edge, v host.State) (transit []datapath.Transit, e
 			})
 		}
 		if e.Transit.Mode == overlay.TransitNative && hook != TransitByNative {
-			problems = append(problems, fmt.Sprintf("interface %s: transit.mode is native, but %s: packets that pass through are taken by tc", name, why))
+			problems = append(problems, problem.Warning("interface %s: transit.mode is native, but %s: packets that pass through are taken by tc", name, why))
 		}
 	}
 	return transit, exits, problems

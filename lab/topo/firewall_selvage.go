@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // FirewallSelvage is a SelvageHalf whose edge has a firewall at every port.
@@ -109,10 +110,10 @@ func (e *Edge) rules(ctx context.Context) (rules int, problems []string, err err
 		Firewall struct {
 			Rules int `json:"rules"`
 		} `json:"firewall"`
-		Problems []string `json:"problems"`
+		Problems []problem.Problem `json:"problems"`
 	}
 	err = json.Unmarshal(document, &status)
-	return status.Firewall.Rules, status.Problems, err
+	return status.Firewall.Rules, problem.Texts(status.Problems), err
 }
 
 // Reload has the edge read its configuration again.

@@ -184,9 +184,9 @@ func resolves(n *harness.TwoHosts) {
 	}
 	for host := range n.Edges {
 		n.Fact("edge on "+host+" has learned both ends", func() error {
-			fdb, err := n.Ask(host).FDB(n.Ctx)
+			fdb, err := n.Ask(host).FDB(n.Ctx, edge.EntryQuery{})
 			local, remote := 0, 0
-			for _, e := range fdb {
+			for _, e := range fdb.List {
 				if e.Port != "" {
 					local++
 				} else {
@@ -223,11 +223,11 @@ func fastPath(n *harness.Network, host string) error {
 	if err != nil || !status.FlowCache {
 		return err
 	}
-	flows, err := n.Ask(host).Flows(n.Ctx)
+	flows, err := n.Ask(host).Flows(n.Ctx, edge.EntryQuery{})
 	if err != nil {
 		return err
 	}
-	fast := slices.DeleteFunc(flows, func(f edge.FlowInfo) bool { return f.Proto != "tcp" || !f.FastPath })
+	fast := slices.DeleteFunc(flows.List, func(f edge.FlowInfo) bool { return f.Proto != "tcp" || !f.FastPath })
 	for _, there := range fast {
 		if there.Packets < 100 {
 			continue

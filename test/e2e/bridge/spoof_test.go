@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
@@ -151,11 +152,11 @@ func unknown(n *harness.Hub, mac string, addrs ...string) error {
 		if e, err := n.Entry(h, hardware); err != nil || e != nil {
 			return errors.Join(fmt.Errorf("%s has %+v", h.Name, e), err)
 		}
-		neighbours, err := n.Ask(h.Name).Neighbours(n.Ctx)
+		neighbours, err := n.Ask(h.Name).Neighbours(n.Ctx, edge.EntryQuery{})
 		if err != nil {
 			return err
 		}
-		for _, entry := range neighbours {
+		for _, entry := range neighbours.List {
 			for _, a := range addrs {
 				if entry.Address.String() == a {
 					return fmt.Errorf("%s has %+v", h.Name, entry)

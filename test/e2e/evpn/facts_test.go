@@ -105,14 +105,12 @@ func (n *fabric) knows(number int, g harness.Guest, at int) {
 		return err
 	})
 	n.Fact(who+", says the map", func() error {
-		fdb, err := n.api(number).FDB(n.Ctx)
-		for _, entry := range fdb {
-			if entry.MAC == mac {
-				if entry.Remote == tep {
-					return err
-				}
-				err = errors.Join(err, fmt.Errorf("%+v", entry))
+		fdb, err := n.api(number).FDB(n.Ctx, edge.EntryQuery{MAC: mac})
+		for _, entry := range fdb.List {
+			if entry.Remote == tep {
+				return err
 			}
+			err = errors.Join(err, fmt.Errorf("%+v", entry))
 		}
 		return errors.Join(err, errors.New("it has it nowhere else"))
 	})
@@ -133,9 +131,9 @@ func (n *fabric) forgotten(number int, g harness.Guest) error {
 		}
 		return nil
 	}
-	fdb, err := n.api(number).FDB(n.Ctx)
-	for _, entry := range fdb {
-		if entry.MAC == overlay.MAC(g.Ether()) && entry.Remote.IsValid() {
+	fdb, err := n.api(number).FDB(n.Ctx, edge.EntryQuery{MAC: overlay.MAC(g.Ether())})
+	for _, entry := range fdb.List {
+		if entry.Remote.IsValid() {
 			err = errors.Join(err, fmt.Errorf("%+v", entry))
 		}
 	}

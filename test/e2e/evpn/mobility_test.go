@@ -8,6 +8,7 @@ import (
 
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -62,7 +63,7 @@ func (n *fabric) gatewayDiffers() {
 	for number, mac := range map[int]string{1: otherGatewayMAC, 2: harness.GatewayMAC} {
 		n.Fact(n.edge(number).Name+" warns of the other's gateway", func() error {
 			bgp, err := n.api(number).BGP(n.Ctx)
-			if all := strings.Join(bgp.Problems, "\n"); err == nil && (!strings.Contains(all, mac) || !strings.Contains(all, n.edge(3-number).TEP.String())) {
+			if all := strings.Join(problem.Texts(bgp.Problems), "\n"); err == nil && (!strings.Contains(all, mac) || !strings.Contains(all, n.edge(3-number).TEP.String())) {
 				err = fmt.Errorf("problems: %q", all)
 			}
 			return err

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -292,13 +293,13 @@ func (n *fabric) scaled(what string, hosts, prefixes int) {
 
 // hostAt: the map of an edge has a MAC address behind a TEP.
 func (n *fabric) hostAt(number int, mac string, tep netip.Addr) error {
-	fdb, err := n.api(number).FDB(n.Ctx)
-	for _, e := range fdb {
+	fdb, err := n.api(number).FDB(n.Ctx, edge.EntryQuery{Remote: tep})
+	for _, e := range fdb.List {
 		if e.MAC.String() == mac && e.Remote == tep {
 			return err
 		}
 	}
-	return errors.Join(fmt.Errorf("of %d entries none says so", len(fdb)), err)
+	return errors.Join(fmt.Errorf("of %d entries none says so", fdb.Matched), err)
 }
 
 // memory is what a process has resident, in bytes.

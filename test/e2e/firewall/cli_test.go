@@ -31,15 +31,15 @@ func TestFirewallCommands(t *testing.T) {
 	gets(n.Hub.Network, n.red2, "udp", n.red3, harness.PortRejected, harness.Answered)
 	gets(n.Hub.Network, n.red2, "tcp", n.red3, harness.PortDroppedOut, harness.Refused)
 	gets(n.Hub.Network, n.red3, "tcp", n.red1, harness.PortAllowed, harness.Silent)
-	n.Prints([]string{"rules"}, "ORDER SECTION RULE ACTION CONNECTIONS PACKETS BYTES LAST-HIT NOTES MATCHES",
+	n.Prints([]string{"rules", "-o", "wide"}, "ORDER SECTION RULE ACTION CONNECTIONS PACKETS BYTES LAST-HIT NOTES MATCHES",
 		"1 test ssh allow 0 0 0B - UNUSED both, from any to any, tcp/22", "2 test web allow,log 1 ", "3 test on-trial log-only 2 2 ",
 		"5 test answers allow 2 4 ", "6 test noise reject,log 2 2 ", "7 default edge drop ")
-	n.Prints([]string{"rules", "--unused"}, "1 test ssh allow 0")
-	n.Prints([]string{"rules", "--shadowed"}, "4 test web-again drop 0 0 0B - UNUSED, SHADOWED BY test/web")
-	n.Prints([]string{"sessions"}, "PORT DIRECTION PROTO SOURCE DESTINATION STATE AGE IDLE ORIG-PACKETS ORIG-BYTES REPLY-PACKETS REPLY-BYTES RULE PATH WHY",
+	n.Prints([]string{"rules", "--unused", "-o", "wide"}, "1 test ssh allow 0")
+	n.Prints([]string{"rules", "--shadowed", "-o", "wide"}, "4 test web-again drop 0 0 0B - UNUSED, SHADOWED BY test/web")
+	n.Prints([]string{"sessions", "-o", "wide"}, "PORT DIRECTION PROTO SOURCE DESTINATION STATE AGE IDLE ORIG-PACKETS ORIG-BYTES REPLY-PACKETS REPLY-BYTES RULE PATH WHY",
 		"p1 out tcp 10.0.0.1:", " 10.0.0.3:7001 established ", " test/web fast -", "p2 out udp [fd00::2]:", " [fd00::3]:7003 replied ", "test/answers fast -", "3 of 3 ")
-	n.Prints([]string{"sessions", "--port", "p2", "--proto", "udp", "--addr", "10.0.0.0/24"}, "p2 out udp 10.0.0.2:", "1 of 1 ")
-	n.Prints([]string{"sessions", "--rule", "test/web", "--state", "established"}, "p1 out tcp 10.0.0.1:", "1 of 1 ")
+	n.Prints([]string{"sessions", "--port", "p2", "--proto", "udp", "--addr", "10.0.0.0/24", "-o", "wide"}, "p2 out udp 10.0.0.2:", "1 of 1 ")
+	n.Prints([]string{"sessions", "--rule", "test/web", "--state", "established", "-o", "wide"}, "p1 out tcp 10.0.0.1:", "1 of 1 ")
 	n.Prints([]string{"sessions", "--top", "sources"}, "10.0.0.1 1 33.33 % 0 ", "3 of 3 connections match")
 	n.Prints([]string{"sessions", "--stats"}, "7 rules, default drop, out of state: dropped", "Alarm: none", " 131072 ", "conntrack-answered 3 ")
 	n.Prints([]string{"trace", "--port", "p1", "tcp 10.0.0.1:1000 > 10.0.0.3:7001 syn"}, "firewall out: rule test/web says allow", "verdict: sent")
@@ -54,13 +54,13 @@ func TestFirewallCommands(t *testing.T) {
 		}
 		return err
 	})
-	harness.DocumentOf(n.Network, n.Asks, []string{"rules"}, func(rules []edge.RuleInfo) bool {
+	harness.DocumentOf(n.Network, n.Asks, []string{"rules", "-o", "wide"}, func(rules []edge.RuleInfo) bool {
 		return len(rules) == 7 && rules[0].Unused && rules[1].Connections == 1 && rules[1].Log && rules[3].ShadowedBy == "test/web" && rules[6].Section == "default"
 	})
 	harness.DocumentOf(n.Network, n.Asks, []string{"sessions", "--proto", "tcp"}, func(list edge.SessionList) bool {
 		return list.Matched == 1 && list.Total == 3 && list.Sessions[0].Src == n.red1.Addr(4) && list.Sessions[0].DstPort == harness.PortAllowed && list.Sessions[0].Answered
 	})
-	harness.DocumentOf(n.Network, n.Asks, []string{"sessions", "--top", "rules"}, func(list edge.SessionList) bool { return len(list.Top) == 2 && list.Top[0].What == "test/answers" })
+	harness.DocumentOf(n.Network, n.Asks, []string{"sessions", "--top", "rules", "-o", "wide"}, func(list edge.SessionList) bool { return len(list.Top) == 2 && list.Top[0].What == "test/answers" })
 	n.whatIf(func() error { return harness.ExchangeLine(conn, harness.Patience) })
 	n.logged("verdict=reject section=test rule=noise", "verdict=log-only section=test rule=on-trial", "verdict=allow section=test rule=web")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -51,12 +52,12 @@ func TestFirewallKernelPeer(t *testing.T) {
 
 // fastTCP is nil when the TCP flows that are left on an edge take the fast path.
 func fastTCP(n *harness.Network, host string) error {
-	flows, err := n.Ask(host).Flows(n.Ctx)
+	flows, err := n.Ask(host).Flows(n.Ctx, edge.EntryQuery{})
 	if err != nil {
 		return err
 	}
 	fast := 0
-	for _, f := range flows {
+	for _, f := range flows.List {
 		if f.Proto == "tcp" && f.Bytes > 1_000_000 {
 			if !f.FastPath {
 				return fmt.Errorf("%+v", f)
@@ -65,7 +66,7 @@ func fastTCP(n *harness.Network, host string) error {
 		}
 	}
 	if fast == 0 {
-		return fmt.Errorf("there is none among %d", len(flows))
+		return fmt.Errorf("there is none among %d", flows.Matched)
 	}
 	return nil
 }

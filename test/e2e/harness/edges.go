@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -38,7 +39,7 @@ func (n *Network) NoProblems(host string) {
 	n.Fact("edge on "+host+" reports no problem", func() error {
 		status, err := n.Ask(host).Status(n.Ctx)
 		if err == nil && len(status.Problems) > 0 {
-			err = errors.New(strings.Join(status.Problems, "; "))
+			err = errors.New(strings.Join(problem.Texts(status.Problems), "; "))
 		}
 		return err
 	})
@@ -106,7 +107,7 @@ func Nothing(patterns ...string) error {
 // Problem is nil when the edge on a host has a problem with these words.
 func (n *Network) Problem(host, words string) error {
 	status, err := n.Ask(host).Status(n.Ctx)
-	if err == nil && !strings.Contains(strings.Join(status.Problems, "\n"), words) {
+	if err == nil && !strings.Contains(strings.Join(problem.Texts(status.Problems), "\n"), words) {
 		err = fmt.Errorf("problems %q", status.Problems)
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -70,10 +71,10 @@ func EndMAC(number int) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0
 
 // Entry is the FDB entry of an edge for a MAC address, nil when there is none.
 func (n *Hub) Entry(host *topo.Host, mac net.HardwareAddr) (*edge.FDBEntry, error) {
-	fdb, err := n.Ask(host.Name).FDB(n.Ctx)
-	for i := range fdb {
-		if bytes.Equal(fdb[i].MAC[:], mac) {
-			return &fdb[i], err
+	fdb, err := n.Ask(host.Name).FDB(n.Ctx, edge.EntryQuery{MAC: overlay.MAC(mac)})
+	for i := range fdb.List {
+		if bytes.Equal(fdb.List[i].MAC[:], mac) {
+			return &fdb.List[i], err
 		}
 	}
 	return nil, err

@@ -110,7 +110,7 @@ func commandPorts(n *harness.TwoHosts) {
 	n.T.Helper()
 	index, err := n.A.Index(topo.AccessName)
 	n.Must(err)
-	table(n, []string{"ports"}, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
+	table(n, []string{"ports", "-o", "wide"}, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
 		"access p0", "lab up tcx peer 1450")
 	document(n, []string{"ports"}, func(ports []edge.PortInfo) bool {
 		p := ports[0]
@@ -122,8 +122,8 @@ func commandPorts(n *harness.TwoHosts) {
 
 func commandTEPs(n *harness.TwoHosts) {
 	n.T.Helper()
-	table(n, []string{"teps"}, "ADDRESS STATE INTERFACE NEXT-HOP NEXT-MAC MTU PATH-MTU PROBED INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
-		"192.0.2.2 resolved u0 192.0.2.2 02:00:00:00:02:02 1500 1500 confirmed 1450", "lab")
+	table(n, []string{"teps", "-o", "wide"}, "ADDRESS NAME STATE INTERFACE NEXT-HOP NEXT-MAC MTU PATH-MTU PROBED INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
+		"192.0.2.2 - resolved u0 192.0.2.2 02:00:00:00:02:02 1500 1500 confirmed 1450", "lab")
 	document(n, []string{"teps"}, func(teps []edge.TEPInfo) bool {
 		tep := teps[0]
 		return len(teps) == 1 && tep.Address == n.TEPB && tep.State == "resolved" && tep.InnerMTU == 1450 &&
@@ -199,9 +199,9 @@ func commandFlows(n *harness.TwoHosts) {
 		return out.Send(harness.Marked(harness.EndMAC(1), harness.EndMAC(0x99), "unknown"))
 	})
 	header := "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH PACKETS BYTES IDLE WHY"
-	table(n, []string{"flows"}, header, "lab access 192.0.2.2 tcp", "fast")
-	table(n, []string{"flows"}, header, "lab 192.0.2.2 access icmp 10.0.0.2 10.0.0.1 fast")
-	table(n, []string{"flows", "--slow"}, header, "lab access flood", harness.ClientMAC+" 02:00:00:00:00:99 slow", "destination MAC not learned, flooded")
+	table(n, []string{"flows", "-o", "wide"}, header, "lab access 192.0.2.2 tcp", "fast")
+	table(n, []string{"flows", "-o", "wide"}, header, "lab 192.0.2.2 access icmp 10.0.0.2 10.0.0.1 fast")
+	table(n, []string{"flows", "--slow", "-o", "wide"}, header, "lab access flood", harness.ClientMAC+" 02:00:00:00:00:99 slow", "destination MAC not learned, flooded")
 	document(n, []string{"flows"}, func(flows []edge.FlowInfo) bool {
 		f := flows[0] // the busiest
 		return f.Proto == "tcp" && f.In == "access" && f.Src == topo.ClientV4 && f.Dst == topo.ServerV4 && f.FastPath && f.Why == "" &&

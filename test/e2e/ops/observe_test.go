@@ -41,8 +41,8 @@ func TestObserve(t *testing.T) {
 
 func commandInterfaces(n *harness.Hub) {
 	const header = "NAME INDEX ROLES HOOK TAKES-REDIRECTED MTU WHY"
-	n.Prints([]string{"interfaces"}, header, "underlay xdp no 1500 it takes no redirected packets (a veth does while", "uplink xdp yes 1500 -")
-	n.Prints([]string{"ports"}, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK", header)
+	n.Prints([]string{"interfaces", "-o", "wide"}, header, "underlay xdp no 1500 it takes no redirected packets (a veth does while", "uplink xdp yes 1500 -")
+	n.Prints([]string{"ports", "-o", "wide"}, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK", header)
 	n.Once("hooks are what the kernel has", func() error {
 		interfaces, err := n.Ask("edge1").Interfaces(n.Ctx)
 		if err != nil || len(interfaces) != 2 {

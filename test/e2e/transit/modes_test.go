@@ -110,10 +110,10 @@ func TestTransitWithoutXDP(t *testing.T) {
 	n.Must(err)
 	n.up()
 	// A veth is left to tc unless native is asked for.
-	n.Prints([]string{"interfaces"}, "u0", "underlay tcx", "veth's other end", "uplink tcx", "no XDP")
+	n.Prints([]string{"interfaces", "-o", "wide"}, "u0", "underlay tcx", "veth's other end", "uplink tcx", "no XDP")
 	n.Rewrite("edge1", "mode: auto", "mode: native")
 	n.Fact("native is a problem at the bridge", func() error { return n.Problem("edge1", "up0: transit.mode is native") })
-	n.Prints([]string{"interfaces"}, "u0", "underlay xdp", "uplink tcx", "no XDP")
+	n.Prints([]string{"interfaces", "-o", "wide"}, "u0", "underlay xdp", "uplink tcx", "no XDP")
 	n.Once("the kernel has a program at u0 alone", func() error {
 		for name, want := range map[string]string{"u0": "xdp", "up0": "", "wire": ""} {
 			if mode, err := xdpMode(n.Network, n.Hosts[0], name); err != nil || mode != want {

@@ -124,7 +124,7 @@ func TestEdgeFixesBrokenOffload(t *testing.T) {
 
 	n.probed(0)
 	n.probed(1)
-	text := n.selvage("teps", "--probe", n.Teps[1].String(), "--edge", first.EdgeName())
+	text := n.selvage("offload", "probe", "--yes", n.Teps[1].String(), "--edge", first.EdgeName())
 	if !strings.Contains(text, "damaged") || !strings.Contains(text, "IN-FORCE") {
 		t.Errorf("the table does not say what was found:\n%s", text)
 	}

@@ -1,0 +1,70 @@
+package observe
+
+import (
+	"fmt"
+	"time"
+)
+
+// Rates turn counters that are written again and again into numbers a second. The zero value
+// has written none.
+type Rates struct {
+	at          time.Time
+	elapsed     time.Duration
+	before, now map[string]uint64
+}
+
+// Next begins to write counters that were read at a time.
+func (r *Rates) Next(at time.Time) {
+	if !r.at.IsZero() {
+		r.elapsed = at.Sub(r.at)
+	}
+	r.at, r.before, r.now = at, r.now, make(map[string]uint64)
+}
+
+// rate is how fast the counter called key has grown since it was written before, "" where that
+// is not known: it is new, or began anew.
+func (r *Rates) rate(key string, n uint64) string {
+	r.now[key] = n
+	was, ok := r.before[key]
+	if !ok || n < was || r.elapsed <= 0 {
+		return ""
+	}
+	return rate(float64(n-was) / r.elapsed.Seconds())
+}
+
+// counter is a number that only grows, of packets or, with a unit, of bytes.
+type counter struct {
+	n    uint64
+	unit string
+}
+
+// String rounds it.
+func (c counter) String() string { return rounded(c.n) + c.unit }
+
+// of is the counter with what it counts and, where the writer knows it, its rate.
+func (c counter) of(w Writer, what string) string {
+	if w.Rates != nil {
+		if perSecond := w.Rates.rate(what, c.n); perSecond != "" {
+			what += " (" + perSecond + "/s)"
+		}
+	}
+	return c.String() + " " + what
+}
+
+// gauge is a number that comes and goes, such as an age.
+type gauge string
+
+// keyOf names a row by its cells before the first counter, but for those that come and go.
+func keyOf(header string, cells []any) string {
+	key := header
+	for _, cell := range cells {
+		switch cell.(type) {
+		case counter:
+			return key
+		case gauge, int, uint32:
+		default:
+			key += "\x00" + fmt.Sprint(cell)
+		}
+	}
+	return key
+}
