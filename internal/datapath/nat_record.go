@@ -128,8 +128,9 @@ func readAddr(b []byte) netip.Addr {
 
 // EachNATRecord calls do for every session until it returns false. do must not keep r.
 func (d *Datapath) EachNATRecord(do func(r *NATRecord) bool) error {
+	var r NATRecord // one for all: it escapes
 	return d.nat.sessions.each(func(k *bpfCtKey, b *bpfNatSession, now uint64) bool {
-		r := d.record(k, b, now)
+		r = d.record(k, b, now)
 		return do(&r)
 	})
 }
