@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 /* The shard of a MAC address. internal/datapath has the same function. */
 static __always_inline __u32 mac_shard(const __u8 *mac)

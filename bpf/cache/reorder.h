@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 /* The sequence number after the packet. SYN and FIN count (RFC 9293 3.4). */
 static __always_inline __u32 seq_end(const struct pkt *p)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * transit_fast: the shortest way through a transit program, for most packets: TCP or UDP in
+ * transit_fast: the fast path of a transit program, for most packets: TCP or UDP in
  * unfragmented IP packets without IP options or tags, plain or in a tunnel without options, whose
  * flow is in the transit cache. It compares packet bytes with the entry's key instead of
  * building a key, and keeps in registers what the stages keep in struct pkt. All other

@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 static __always_inline __u64 sum_words(const __be32 *w, __u32 words)
 {

@@ -2,7 +2,7 @@
 /* hash: distributes flows and sources over ports, next hops, paths and gateways. */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 /* 64-bit mixing: multiply and fold. */
 static __always_inline __u64 mix(__u64 h, __u64 v)

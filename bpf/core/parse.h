@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 /* TCP, UDP, SCTP and ICMP. Other protocols have no header that is known here. */
 static __always_inline int parse_l4(CTX *ctx, struct pkt *p, __u32 off, __u32 len)

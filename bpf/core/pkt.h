@@ -96,37 +96,6 @@ static __always_inline void *key_macs(const struct flow_key *key)
 	return (void *)key + __builtin_offsetof(struct flow_key, dmac);
 }
 
-/* Records a step of a trace. internal/datapath/trace.go knows what a and b mean. */
-static __always_inline void step(struct pkt *p, enum stage stage, __u32 a, __u32 b)
-{
-	struct trace_step s = { .stage = stage, .a = a, .b = b };
-	__u32 index;
-
-	if (!tracing)
-		return;
-	index = p->steps++;
-	bpf_map_update_elem(&trace, &index, &s, BPF_ANY);
-}
-
-static __always_inline void count(enum event event)
-{
-	__u32 index = event;
-	__u64 *n;
-
-	if (tracing)
-		return;
-	n = bpf_map_lookup_elem(&events, &index);
-	if (n)
-		*n += 1;
-}
-
-static __always_inline __u32 global_get(enum global_counter which)
-{
-	__u32 index = which, *n = bpf_map_lookup_elem(&global_counters, &index);
-
-	return n ? *n : 0;
-}
-
 static __always_inline struct vport *vport_get(__u32 id)
 {
 	return bpf_map_lookup_elem(&vports, &id);
@@ -195,52 +164,6 @@ static __always_inline struct pkt *packet(CTX *ctx)
 	p->len = ctx_len(ctx);
 	p->now_ns = bpf_ktime_get_coarse_ns();
 	return p;
-}
-
-static __always_inline void counter_add(struct counter *c, __u64 packets, __u64 bytes)
-{
-	c->packets += packets;
-	c->bytes += bytes;
-}
-
-/* The counters of a vport; NULL: a trace counts nothing. */
-static __always_inline struct vport_counters *traffic_of(__u32 vport)
-{
-	return tracing ? NULL : bpf_map_lookup_elem(&traffic, &vport);
-}
-
-/* Drops the packet: counts it under the reason, and at its ingress vport if that is known. */
-static __always_inline int drop(CTX *ctx, struct pkt *p, enum reason why)
-{
-	__u32 index = why;
-	struct counter *c = bpf_map_lookup_elem(&drops, &index);
-	struct vport_counters *t;
-
-	step(p, STAGE_DROP, why, 0);
-	if (tracing)
-		return CTX_DROP;
-	if (c)
-		counter_add(c, 1, ctx_len(ctx));
-	t = p->in ? traffic_of(p->in) : NULL;
-	if (t)
-		t->drops += 1;
-	return CTX_DROP;
-}
-
-static __always_inline void count_rx(__u32 vport, __u32 packets, __u32 bytes)
-{
-	struct vport_counters *t = traffic_of(vport);
-
-	if (t)
-		counter_add(&t->rx, packets, bytes);
-}
-
-static __always_inline void count_tx(__u32 vport, __u32 packets, __u32 bytes)
-{
-	struct vport_counters *t = traffic_of(vport);
-
-	if (t)
-		counter_add(&t->tx, packets, bytes);
 }
 
 /* A large segment, to be cut into packets of gso_size. gso_segs is unset behind a tunnel. */

@@ -2,7 +2,7 @@
 /* Token buckets: a rate and a burst. */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 #define BUCKET_NS \
 	1000000000000ULL /* after this time any bucket is full, and the product below fits 64 bits */

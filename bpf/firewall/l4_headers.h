@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 #define MAX_EXTENSIONS 6
 

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "core/token_bucket.h"
-#include "core/pkt.h"
+#include "core/count.h"
 
 /* A token bucket for each core. The next line tells how many were lost. */
 static __always_inline struct log_bucket *may_log(__u64 now)

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 /* internal/policy (tree.go, compiled.go, axis.go) has the same constants. */
 #define POLICY_FORMAT 0x53565031

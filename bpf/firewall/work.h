@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 struct ct_work {
 	struct ct_key key;     /* of the packet's connection */

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 /* The vport of the interface and VLAN. A tag with VLAN ID 0 carries a priority only. */
 static __always_inline __u32 *port_vport(struct pkt *p, struct decision *d)

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 #define GENEVE_OPTIONS (OPTIONS_MAX / 4) /* at least 4 bytes */
 

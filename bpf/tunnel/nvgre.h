@@ -2,7 +2,7 @@
 /* NVGRE, RFC 7637 section 3.2: GRE whose key is the VSID, and a FlowID for ECMP in the underlay. */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 /* GRE version 0 with a key and Ethernet inside. Other GRE belongs to the host. */
 static __always_inline bool nvgre_is(CTX *ctx, __u32 off)

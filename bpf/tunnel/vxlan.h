@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 /* UDP to a VXLAN port is VXLAN. */
 static __always_inline bool vxlan_is(CTX *ctx, __u32 off)

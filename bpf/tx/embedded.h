@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 struct embedded {
 	struct addr src;

@@ -19,7 +19,7 @@
  */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/count.h"
 
 /* Packets closer than the first are a burst; after the second, polled packets have left. */
 #define BURST_NS 5000
