@@ -67,7 +67,7 @@ func bgpSessions(w Writer, neighbours []edge.BGPNeighbourInfo) error {
 	return table(w, "NEIGHBOUR ADDRESS AS STATE FOR +BFD FAMILY RECEIVED +ACCEPTED ADVERTISED +FLAPS WHY", rows, func(r row) []any {
 		return []any{
 			r.Name, r.Address, r.AS, bgpState(r.BGPNeighbourInfo), span(r.Age), r.Liveness, bgpFamily(r.BGPNeighbourInfo, r.family),
-			count(uint64(r.family.Received)), count(uint64(r.family.Accepted)), count(uint64(r.family.Advertised)), r.Flaps, r.Why,
+			count(r.family.Received), count(r.family.Accepted), count(r.family.Advertised), r.Flaps, r.Why,
 		}
 	})
 }
