@@ -46,11 +46,11 @@ type watchedQuery struct {
 	Watch watchFlag `placeholder:"TIME" help:"Repeat every TIME (1s without a value) until Ctrl-C, and show rates per second beside the counters."`
 }
 
-// repeat prints once, or as often as the user watches. A terminal shows the last answer;
+// repeat asks once, or as often as the user watches. A terminal shows the last answer;
 // elsewhere each follows the one before. An edge that stops answering is waited for.
-func (q *watchedQuery) repeat(ctx context.Context, s *streams, print func(*streams) error) error {
+func (q *watchedQuery) repeat(ctx context.Context, s *streams, ask func(*streams) error) error {
 	if q.Watch == 0 {
-		return print(s)
+		return ask(s)
 	}
 	terminal := isTerminal(s.out)
 	q.rates = &observe.Rates{}
@@ -60,7 +60,7 @@ func (q *watchedQuery) repeat(ctx context.Context, s *streams, print func(*strea
 		now := time.Now()
 		q.rates.Next(now)
 		var page bytes.Buffer
-		err := print(&streams{out: &page, err: &page})
+		err := ask(&streams{out: &page, err: &page})
 		if errors.Is(err, errBroken) { // what it prints says so
 			err = nil
 		}

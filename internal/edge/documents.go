@@ -322,9 +322,13 @@ func (q EntryQuery) choosesFlow(f *datapath.Flow) bool {
 	return (q.Segment == "" || f.Segment == q.Segment || f.OutSegment == q.Segment) &&
 		(q.Port == "" || isPort(f.InPort, q.Port) || isPort(f.OutPort, q.Port)) &&
 		(!q.Remote.IsValid() || f.InRemote == q.Remote || f.OutRemote == q.Remote) &&
-		(q.MAC == overlay.MAC{} || f.SrcMAC == q.MAC || f.DstMAC == q.MAC) &&
-		(!q.Addr.IsValid() || slices.ContainsFunc([]netip.Addr{f.Src, f.Dst, f.ToSrc.Addr(), f.ToDst.Addr()}, q.Addr.Contains)) &&
-		(!q.Slow || !f.FastPath)
+		(!q.Slow || !f.FastPath) && q.choosesEnds(f)
+}
+
+// choosesEnds reports whether it asks for who sends or receives.
+func (q EntryQuery) choosesEnds(f *datapath.Flow) bool {
+	return (q.MAC == overlay.MAC{} || f.SrcMAC == q.MAC || f.DstMAC == q.MAC) &&
+		(!q.Addr.IsValid() || slices.ContainsFunc([]netip.Addr{f.Src, f.Dst, f.ToSrc.Addr(), f.ToDst.Addr()}, q.Addr.Contains))
 }
 
 func flowInfo(f datapath.Flow) FlowInfo {

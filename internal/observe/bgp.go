@@ -67,7 +67,7 @@ func bgpSessions(w Writer, neighbours []edge.BGPNeighbourInfo) error {
 	return table(w, "NEIGHBOUR ADDRESS AS STATE FOR +BFD FAMILY RECEIVED +ACCEPTED ADVERTISED +FLAPS WHY", rows, func(r row) []any {
 		return []any{
 			r.Name, r.Address, r.AS, bgpState(r.BGPNeighbourInfo), span(r.Age), r.Liveness, bgpFamily(r.BGPNeighbourInfo, r.family),
-			count(uint64(r.family.Received)), count(uint64(r.family.Accepted)), count(uint64(r.family.Advertised)), r.Flaps, r.Why,
+			count(r.family.Received), count(r.family.Accepted), count(r.family.Advertised), r.Flaps, r.Why,
 		}
 	})
 }
@@ -135,7 +135,7 @@ func bgpRestart(r edge.BGPRestartInfo) string {
 // BGPRoutes writes one line for each route: what it is of, and what became of it; wide
 // ones with their attributes.
 func BGPRoutes(w Writer, routes []edge.BGPRouteInfo) error {
-	header := "TYPE +RD +TAG MAC ADDRESS VNI +L3VNI NEXT-HOP +GATEWAY +ROUTER-MAC +ENCAPSULATION +TARGETS +AS-PATH +LOCAL-PREF +MED +COMMUNITIES +UPLINK NEIGHBOUR AGE USED FOR NOTES WHY"
+	header := "TYPE +RD +TAG MAC ADDRESS VNI +L3VNI NEXT-HOP +GATEWAY +ROUTER-MAC +ENCAPSULATION +TARGETS +AS-PATH +LOCAL-PREF +MED +COMMUNITIES +UPLINK NEIGHBOUR +AGE USED FOR +NOTES WHY"
 	return table(w, header, routes, func(r edge.BGPRouteInfo) []any {
 		path := make([]string, len(r.ASPath))
 		for i, as := range r.ASPath {
@@ -176,6 +176,8 @@ func bgpUsed(r edge.BGPRouteInfo) string {
 	switch {
 	case r.Neighbour == "":
 		return "advertised"
+	case r.Used && r.Stale:
+		return "stale"
 	case r.Used:
 		return "yes"
 	}
@@ -190,7 +192,7 @@ func bgpNotes(r edge.BGPRouteInfo) string {
 	for _, n := range []struct {
 		is   bool
 		word string
-	}{{r.Sticky, "sticky"}, {r.DefaultGateway, "gateway"}, {r.Stale, "stale"}} {
+	}{{r.Sticky, "sticky"}, {r.DefaultGateway, "gateway"}} {
 		if n.is {
 			notes = append(notes, n.word)
 		}
