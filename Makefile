@@ -48,7 +48,7 @@ lint: ## check Go, C and shell code
 	scripts/packages.sh lint
 	$(go) run $(golangci) run ./...
 	clang-format-19 --dry-run --Werror $(bpf)
-	shellcheck scripts/*.sh .ci/run
+	shellcheck scripts/*.sh .ci/run lab/experiments/shell/bin/*
 
 .PHONY: generate
 generate: ## build the BPF objects and their Go types; needs the pinned clang

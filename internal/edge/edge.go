@@ -356,11 +356,12 @@ func (e *edge) reload() error {
 	e.mu.Lock()
 	e.configured, e.config, e.ruled = next, next, rules
 	e.mu.Unlock()
-	e.log.Info("configuration reloaded", "segments", len(next.Segments), "ports", len(next.Ports))
 	e.noteVersion(next)
 	e.configureBGP()
 	e.reconcile()
 	e.followBGP()
+	// Not before: who waits for this line finds the data path as the file has it.
+	e.log.Info("configuration reloaded", "segments", len(next.Segments), "ports", len(next.Ports))
 	freeMemory(was, next)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -334,6 +335,43 @@ func TestReloadOfWrongConfigurationKeepsRunning(t *testing.T) {
 	}
 	if w.called("open") != before {
 		t.Error("programs were loaded anew without need")
+	}
+}
+
+// onMessage calls do while a message is being logged.
+type onMessage struct {
+	slog.Handler
+	message string
+	do      func()
+}
+
+func (h onMessage) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onMessage) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == h.message {
+		h.do()
+	}
+	return nil
+}
+
+func (h onMessage) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+// Who has waited for the message finds the tables of the new configuration.
+func TestReloadIsLoggedInForce(t *testing.T) {
+	w := newWorld(t)
+	segments := make(chan int, 1)
+	w.opts.Logger = slog.New(onMessage{slog.DiscardHandler, "configuration reloaded", func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		segments <- len(w.tables.Segments)
+	}})
+	w.run()
+	w.mu.Lock()
+	w.config.Segments = w.config.Segments[:1]
+	w.mu.Unlock()
+	w.hangup()
+	if got := <-segments; got != 1 {
+		t.Errorf("the message came while the tables had %d segments, want 1", got)
 	}
 }
 

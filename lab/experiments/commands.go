@@ -1,4 +1,5 @@
-// Package experiments is the lab's experiments as commands of selvage lab.
+// Package experiments is the lab's experiments as commands of selvage lab, and a shell to make
+// one's own in.
 //
 // Its one invariant: an experiment leaves nothing behind but its results,
 // however it ends; after a SIGKILL the next start or selvage lab restore removes
@@ -22,6 +23,7 @@ type Commands struct {
 	Cache    Cache    `cmd:"" help:"Measure what the flow cache saves: packets with it and without, by flows and routes."`
 	Size     Size     `cmd:"" help:"Turn a demand into cores, ports, PCIe slots and edges."`
 	Gen      Gen      `cmd:"" help:"Send frames at a rate and say what arrived: the generator by itself."`
+	Shell    Shell    `cmd:"" help:"Build two hosts with an edge each, and open a shell among them; all goes when it exits."`
 	Report   Report   `cmd:"" help:"Write the report of a result again."`
 	Restore  Restore  `cmd:"" help:"Remove what labs left behind that were killed."`
 }

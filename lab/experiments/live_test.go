@@ -70,6 +70,25 @@ type program struct {
 
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
+	p := newProgram(t, args...)
+	p.cmd.Stdout = &p.stdout
+	pipe, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run(func() {
+		defer close(p.lines)
+		for scan := bufio.NewScanner(pipe); scan.Scan(); {
+			p.stderr.WriteString(scan.Text() + "\n")
+			p.lines <- scan.Text()
+		}
+	})
+	return p
+}
+
+// newProgram is one to run.
+func newProgram(t *testing.T, args ...string) *program {
+	t.Helper()
 	tier.Root(t)
 	self, err := os.Executable()
 	if err != nil {
@@ -78,25 +97,21 @@ func start(t *testing.T, args ...string) *program {
 	p := &program{t: t, token: fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano()), lines: make(chan string, 1000), ended: make(chan struct{}), labs: map[string]bool{}}
 	p.cmd = exec.Command(self, args...)
 	p.cmd.Env = append(os.Environ(), mark+"="+p.token)
-	p.cmd.Stdout = &p.stdout
-	pipe, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return p
+}
+
+// run starts it. It has ended when follow has.
+func (p *program) run(follow func()) {
+	p.t.Helper()
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	p.t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	p.wait.Go(func() {
 		defer close(p.ended)
-		defer close(p.lines)
-		for scan := bufio.NewScanner(pipe); scan.Scan(); {
-			p.stderr.WriteString(scan.Text() + "\n")
-			p.lines <- scan.Text()
-		}
+		follow()
 	})
 	p.wait.Go(p.watch)
-	return p
 }
 
 // watch notes the labs of the program until it ends.

@@ -33,6 +33,7 @@ func (n *TwoHosts) Picture() string {
 		inner, name = n.path.InnerMTU, n.path.Name
 	}
 	access := fmt.Sprintf("--%d--", inner)
-	return fmt.Sprintf(" client %s hosta ==%d== hostb %s server    path: %s\n%s",
-		access, n.Options.UnderlayMTU, access, name, n.Lab.Picture())
+	names := n.Options.Names
+	return fmt.Sprintf(" %s %s %s ==%d== %s %s %s    path: %s\n%s",
+		names.Client, access, names.A, n.Options.UnderlayMTU, names.B, access, names.Server, name, n.Lab.Picture())
 }

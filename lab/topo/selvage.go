@@ -22,6 +22,28 @@ const (
 	edgePins    = "/sys/fs/bpf/selvage"
 )
 
+// EdgeDirs are where an edge puts its sockets, and its pins; empty ones are the defaults, which
+// all edges of the machine share.
+type EdgeDirs struct{ Runtime, Pins string }
+
+// OwnEdgeDirs are directories of this lab alone, which go with it. There edges may have names
+// that others have too.
+func (l *Lab) OwnEdgeDirs() (EdgeDirs, error) {
+	dirs := EdgeDirs{Runtime: filepath.Join(l.Dir, "run"), Pins: filepath.Join(edgePins, "lab-"+l.ID)}
+	return dirs, l.Owns(dirs.Pins)
+}
+
+// args are flags of selvage edge.
+func (d EdgeDirs) args() (args []string) {
+	if d.Runtime != "" {
+		args = append(args, "--runtime-dir", d.Runtime)
+	}
+	if d.Pins != "" {
+		args = append(args, "--pin-root", d.Pins)
+	}
+	return args
+}
+
 // Edge is a running `selvage edge`.
 type Edge struct {
 	Name    string
@@ -38,13 +60,18 @@ func (h *Host) EdgeName() string { return "lab-" + h.lab.ID + "-" + strings.ToLo
 // gets that. env is added to its environment. The lab removes its files and
 // pins, however it ends.
 func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env ...string) (*Edge, error) {
+	return h.StartEdgeIn(ctx, EdgeDirs{}, binary, name, config, env...)
+}
+
+// StartEdgeIn is StartEdge with other directories.
+func (h *Host) StartEdgeIn(ctx context.Context, dirs EdgeDirs, binary, name, config string, env ...string) (*Edge, error) {
+	state := filepath.Join(cmp.Or(dirs.Runtime, edgeSockets), name)
 	e := &Edge{
 		Name:   name,
 		Config: filepath.Join(h.lab.Dir, name+".yaml"),
-		Socket: filepath.Join(edgeSockets, name+".sock"),
+		Socket: state + ".sock",
 	}
-	state := filepath.Join(edgeSockets, name)
-	for _, path := range []string{e.Socket, state + ".held", state + ".lock", state + ".egress", state + ".offload", filepath.Join(edgePins, name)} {
+	for _, path := range []string{e.Socket, state + ".held", state + ".lock", state + ".egress", state + ".offload", filepath.Join(cmp.Or(dirs.Pins, edgePins), name)} {
 		if err := h.lab.Owns(path); err != nil {
 			return nil, err
 		}
@@ -57,7 +84,8 @@ func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env .
 		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)
 	}
 	// Stop ends it, not ctx, so that on Ctrl-C too it removes what it added.
-	e.Command = h.Command(context.WithoutCancel(ctx), binary, "edge", "-c", e.Config)
+	argv := append([]string{binary, "edge", "-c", e.Config}, dirs.args()...)
+	e.Command = h.Command(context.WithoutCancel(ctx), argv...)
 	e.Command.Log, e.Command.Env = filepath.Join(h.lab.Dir, name+".log"), env
 	if err := e.Command.Start(); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,6 +25,7 @@ type state struct {
 	Owner      process   `json:"owner"`
 	Namespaces []string  `json:"namespaces"`
 	Processes  []process `json:"processes"`
+	Variables  []string  `json:"variables"` // of the environments of further processes
 	Sysctls    []sysctl  `json:"sysctls"`
 	Paths      []string  `json:"paths"`
 }
@@ -67,6 +69,7 @@ func (s *state) undo() error {
 			_ = syscall.Kill(-p.PID, syscall.SIGKILL)
 		}
 	}
+	killByVariable(s.Variables)
 	errs = append(errs, deleteNamespaces(s.Namespaces...))
 	for i := len(s.Sysctls) - 1; i >= 0; i-- {
 		errs = append(errs, writeSysctl(s.Sysctls[i].Key, s.Sysctls[i].Old))
@@ -143,6 +146,26 @@ func processNow(pid int) (process, error) {
 func (p process) alive() bool {
 	now, err := processNow(p.PID)
 	return err == nil && now == p
+}
+
+// killByVariable kills the processes that have one of the variables, NAME=VALUE, in their
+// environments.
+func killByVariable(variables []string) {
+	if len(variables) == 0 {
+		return
+	}
+	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is well-formed
+	for _, file := range files {
+		environment, err := os.ReadFile(file)
+		if err != nil { // it has just ended
+			continue
+		}
+		theirs := func(v string) bool { return slices.Contains(variables, v) }
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil && pid != os.Getpid() && slices.ContainsFunc(strings.Split(string(environment), "\x00"), theirs) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
 
 // deleteNamespaces kills who is in the namespaces, as ip netns pids finds them, and removes

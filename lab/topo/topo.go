@@ -140,6 +140,12 @@ func (l *Lab) Owns(path string) error {
 	return l.record(func(s *state) { s.Paths = append(s.Paths, path) })
 }
 
+// OwnsProcesses names processes, by a variable of their environment, that Close and Restore
+// kill: those that a user starts. NAME=VALUE must be of this lab alone.
+func (l *Lab) OwnsProcesses(variable string) error {
+	return l.record(func(s *state) { s.Variables = append(s.Variables, variable) })
+}
+
 // Sysctl sets a sysctl of the machine, not of a host, until the lab closes. key
 // has dots or slashes: net.core.rmem_max.
 func (l *Lab) Sysctl(key, value string) error {

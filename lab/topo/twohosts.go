@@ -24,10 +24,14 @@ var (
 	ServerV6 = netip.MustParseAddr("fd00::2")
 )
 
+// TwoHostsNames are what the hosts of a TwoHosts are called.
+type TwoHostsNames struct{ Client, A, B, Server string }
+
 // TwoHostsOptions are the sizes and families of a TwoHosts; zero fields get
 // their defaults.
 type TwoHostsOptions struct {
-	UnderlayMTU int // bytes; default 1500
+	Names       TwoHostsNames // default client, hosta, hostb, server
+	UnderlayMTU int           // bytes; default 1500
 	// InnerMTU is that of client and server behind a tunnel; default: the
 	// underlay's less the overhead of VXLAN, 50 bytes on IPv4 and 70 on IPv6.
 	InnerMTU        int
@@ -81,20 +85,21 @@ func NewTwoHosts(ctx context.Context, l *Lab, o TwoHostsOptions) (*TwoHosts, err
 // makeHosts makes the first client, both hosts, the first server, and the other pairs.
 func (n *TwoHosts) makeHosts() (err error) {
 	n.Pairs = make([]Pair, n.Options.Pairs)
+	names := n.Options.Names
 	for i := range n.Pairs {
 		p := &n.Pairs[i]
-		if p.Client, err = n.Lab.Host(pairName("client", i)); err != nil {
+		if p.Client, err = n.Lab.Host(pairName(names.Client, i)); err != nil {
 			return err
 		}
 		if i == 0 {
-			if n.A, err = n.Lab.Host("hosta"); err != nil {
+			if n.A, err = n.Lab.Host(names.A); err != nil {
 				return err
 			}
-			if n.B, err = n.Lab.Host("hostb"); err != nil {
+			if n.B, err = n.Lab.Host(names.B); err != nil {
 				return err
 			}
 		}
-		if p.Server, err = n.Lab.Host(pairName("server", i)); err != nil {
+		if p.Server, err = n.Lab.Host(pairName(names.Server, i)); err != nil {
 			return err
 		}
 		p.addresses(i, n.Options.Routed)
@@ -107,6 +112,9 @@ func (n *TwoHosts) fillOptions() error {
 	o := &n.Options
 	if err := o.checkPairs(); err != nil {
 		return err
+	}
+	if o.Names == (TwoHostsNames{}) {
+		o.Names = TwoHostsNames{Client: "client", A: "hosta", B: "hostb", Server: "server"}
 	}
 	if o.BridgeNetfilter == "" {
 		o.BridgeNetfilter = BridgeNetfilterOff

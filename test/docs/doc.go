@@ -13,6 +13,11 @@
 //	    that holds examples/. Lines of output must come in that order, blanks
 //	    count as one, "..." stands for anything. exit=N after run expects that
 //	    exit status of the last command.
+//	  - Blocks marked lab are run in selvage lab shell, as root, those of a
+//	    document in their order. Their prompt is "lab# ". In their output a time
+//	    or a number with a point or a unit stands for any; other numbers and
+//	    addresses are meant. A command without output must succeed; a question to
+//	    an edge is asked again until the answer has what is shown.
 //	  - Any other command needs a line in commands.txt that names the test which
 //	    runs it, usually an end-to-end test with a live edge. A line covers the
 //	    command with further arguments too. Lines that no document needs any

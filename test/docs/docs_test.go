@@ -107,7 +107,7 @@ func shell(ctx context.Context, dir, line string) (output string, status int, er
 }
 
 // TestCommands checks every command that is shown; blocks marked run are also
-// run by TestRun.
+// run by TestRun, those marked lab by TestLab.
 func TestCommands(t *testing.T) {
 	covered := coverage(t)
 	for _, d := range documents(t) {
@@ -125,7 +125,7 @@ func TestCommands(t *testing.T) {
 					t.Errorf("%s: %v", d.at(c.line), err)
 				}
 				for _, words := range commands {
-					checkCommand(t, d.at(c.line), words, marked || covered.by(words))
+					checkCommand(t, d.at(c.line), words, marked || b.inLab() || covered.by(words))
 				}
 			}
 		}
@@ -226,13 +226,18 @@ func runBlock(t *testing.T, d document, b block, exit int) {
 // firstMissing returns the first line of want that does not come in got, in
 // order. "..." stands for anything, also within a line.
 func firstMissing(want []string, got string) string {
+	return firstUnmatched(want, got, regexp.QuoteMeta)
+}
+
+// firstUnmatched is firstMissing with another pattern for the text between "...".
+func firstUnmatched(want []string, got string, quote func(string) string) string {
 	rest := strings.Split(got, "\n")
 	for _, line := range want {
 		line = strings.Join(strings.Fields(line), " ")
 		if line == "" || line == "..." {
 			continue
 		}
-		pattern := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, ".*") + "$")
+		pattern := regexp.MustCompile("^" + elided(line, quote) + "$")
 		i := slices.IndexFunc(rest, func(s string) bool {
 			return pattern.MatchString(strings.Join(strings.Fields(s), " "))
 		})
@@ -242,6 +247,22 @@ func firstMissing(want []string, got string) string {
 		rest = rest[i+1:]
 	}
 	return ""
+}
+
+// elided is a pattern for a line in which "..." stands for anything, and as a word of its own
+// also for no word.
+func elided(line string, quote func(string) string) string {
+	parts := strings.Split(line, "...")
+	pattern := quote(parts[0])
+	for _, next := range parts[1:] {
+		before, blank := strings.CutSuffix(pattern, " ")
+		if blank && (next == "" || next[0] == ' ') {
+			pattern = before + "( .*)?" + quote(next)
+		} else {
+			pattern += ".*" + quote(next)
+		}
+	}
+	return pattern
 }
 
 // TestConfigurations checks every configuration that is shown: whole ones, and parts that

@@ -58,16 +58,20 @@ func (b block) run() (marked bool, exit int, err error) {
 		switch {
 		case m == "run":
 			marked = true
+		case m == "lab": // see inLab
 		case isExit:
 			if exit, err = strconv.Atoi(value); err != nil {
 				return false, 0, fmt.Errorf("%s: %w", m, err)
 			}
 		case m != "":
-			return false, 0, fmt.Errorf("unknown mark %q; there are run and exit=N", m)
+			return false, 0, fmt.Errorf("unknown mark %q; there are run, lab and exit=N", m)
 		}
 	}
 	return marked, exit, nil
 }
+
+// inLab says whether the block is run in selvage lab shell.
+func (b block) inLab() bool { return slices.Contains(b.marks, "lab") }
 
 // commands returns those of a console or sh block, with continued lines joined.
 func (b block) commands() []shown {
@@ -76,7 +80,7 @@ func (b block) commands() []shown {
 	for i, line := range b.lines {
 		text, prompted := line, b.lang == "sh"
 		if b.lang == "console" {
-			for _, prompt := range []string{"$ ", "# "} {
+			for _, prompt := range []string{"$ ", "# ", labPrompt} {
 				if after, ok := strings.CutPrefix(strings.TrimSpace(line), prompt); ok {
 					text, prompted = after, true
 				}
@@ -121,10 +125,13 @@ func configuration(b block) (text string, shown bool) {
 	return head + part, true
 }
 
+// labPrompt is that of selvage lab shell.
+const labPrompt = "lab# "
+
 var word = regexp.MustCompile(`^(?:[^\s'"|&;<>]|'[^']*'|"[^"]*")+`)
 
 // simple splits a line of shell at its operators into commands of words,
-// without redirections, assignments, sudo and ip netns exec.
+// without redirections, assignments, sudo, ip netns exec and on HOST.
 func simple(line string) (commands [][]string, err error) {
 	var words []string
 	end := func() {
@@ -169,6 +176,8 @@ func bare(words []string) []string {
 			words = words[1:]
 		case len(words) > 4 && slices.Equal(words[:3], []string{"ip", "netns", "exec"}):
 			words = words[4:]
+		case len(words) > 2 && words[0] == "on": // of selvage lab shell
+			words = words[2:]
 		default:
 			words[0] = strings.TrimPrefix(strings.TrimPrefix(words[0], "./"), "bin/")
 			return words
@@ -256,6 +265,7 @@ func TestSimple(t *testing.T) {
 		"sudo bin/selvage status -o json | jq '.a | .b'":       {{"selvage", "status", "-o", "json"}, {"jq", ".a | .b"}},
 		"selvage schema >edge.json 2>/dev/null && cat x; ls":   {{"selvage", "schema"}, {"cat", "x"}, {"ls"}},
 		"sudo ip netns exec a ./selvage edge -c a.yaml &":      {{"selvage", "edge", "-c", "a.yaml"}},
+		"on guest1 ping -c 3 10.0.0.2; reload host1":           {{"ping", "-c", "3", "10.0.0.2"}, {"reload", "host1"}},
 		"CGO_ENABLED=0 make build # Go only":                   {{"make", "build"}},
 		`iperf3 -c 10.0.0.2 --title="two words" -t 10 # so it`: {{"iperf3", "-c", "10.0.0.2", "--title=two words", "-t", "10"}},
 	} {

@@ -1,0 +1,152 @@
+package experiments
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/template"
+
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// shellFiles are what a shell's lab gets: commands in bin/, and templates of the
+// configuration and of the text that greets.
+//
+//go:embed shell
+var shellFiles embed.FS
+
+// shellWorld is two hosts with an edge each, and the files that a shell among them needs.
+type shellWorld struct {
+	lab    *topo.Lab
+	dirs   topo.EdgeDirs
+	readme string
+}
+
+// newShellWorld builds it. With an error what there is of it, perhaps nil, has to be closed.
+func newShellWorld(ctx context.Context) (*shellWorld, error) {
+	lab, err := topo.New(ctx, "shell")
+	if err != nil {
+		return nil, err
+	}
+	w := &shellWorld{lab: lab}
+	if w.dirs, err = lab.OwnEdgeDirs(); err != nil {
+		return w, err
+	}
+	if err := lab.OwnsProcesses(w.variable()); err != nil {
+		return w, err
+	}
+	if err := os.Mkdir(w.dirs.Runtime, 0o755); err != nil {
+		return w, err
+	}
+	names := topo.TwoHostsNames{Client: "guest1", A: "host1", B: "host2", Server: "guest2"}
+	n, err := topo.NewTwoHosts(ctx, lab, topo.TwoHostsOptions{Names: names})
+	if err != nil {
+		return w, err
+	}
+	if _, err := n.Build(ctx, shellEdge{w.dirs, names.Client, names.B, false}, shellEdge{w.dirs, names.Server, names.A, true}); err != nil {
+		return w, err
+	}
+	return w, w.writeFiles(n)
+}
+
+func (w *shellWorld) close() error { return w.lab.Close() }
+
+// variable tells the processes of the shell from all others.
+func (w *shellWorld) variable() string { return "LAB=" + w.lab.Dir }
+
+// environment is what the shell's has besides the user's.
+func (w *shellWorld) environment() []string {
+	return []string{
+		w.variable(),
+		"LAB_PINS=" + w.dirs.Pins,
+		"SELVAGE_RUNTIME_DIR=" + w.dirs.Runtime,
+		"PATH=" + filepath.Join(w.lab.Dir, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"),
+		// Of shells other than bash: what they begin with.
+		"PS1=lab# ",
+	}
+}
+
+// writeFiles writes the commands, with selvage among them, and the text that greets.
+func (w *shellWorld) writeFiles(n *topo.TwoHosts) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("path of selvage: %w", err)
+	}
+	bin := filepath.Join(w.lab.Dir, "bin")
+	if err := errors.Join(os.Mkdir(bin, 0o755), os.Symlink(self, filepath.Join(bin, "selvage"))); err != nil {
+		return err
+	}
+	commands, err := fs.ReadDir(shellFiles, "shell/bin")
+	if err != nil {
+		return err
+	}
+	for _, command := range commands {
+		if err := w.copyFile("shell/bin/"+command.Name(), filepath.Join("bin", command.Name()), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := w.copyFile("shell/bashrc", "bashrc", 0o644); err != nil {
+		return err
+	}
+	if w.readme, err = fill("shell/README", map[string]any{"Dir": w.lab.Dir, "Picture": n.Picture()}); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(w.lab.Dir, "README"), []byte(w.readme), 0o644)
+}
+
+func (w *shellWorld) copyFile(from, to string, mode fs.FileMode) error {
+	text, err := shellFiles.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(w.lab.Dir, to), text, mode)
+}
+
+// fill is an embedded template with values.
+func fill(name string, values any) (string, error) {
+	t, err := template.ParseFS(shellFiles, name)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	err = t.Option("missingkey=error").Execute(&b, values)
+	return b.String(), err
+}
+
+// shellEdge is the half of a host in the shell's lab: an edge that has the name of its host.
+type shellEdge struct {
+	dirs         topo.EdgeDirs
+	guest, other string // of the host: its guest, and the host across the underlay
+	firewall     bool
+}
+
+// Name is "selvage".
+func (shellEdge) Name() string { return "selvage" }
+
+// Describe is one line.
+func (shellEdge) Describe() string { return "Selvage edge, VXLAN" }
+
+// Up starts the edge with a configuration that is written to be read.
+func (e shellEdge) Up(ctx context.Context, s topo.Site) (func(context.Context) error, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("path of selvage: %w", err)
+	}
+	config, err := fill("shell/edge.yaml", map[string]any{
+		"Name": s.Host.Name, "Other": e.other, "Guest": e.guest, "TEP": s.Local, "Remote": s.Remote,
+		"Underlay": topo.UnderlayName, "Access": topo.AccessName, "Firewall": e.firewall,
+	})
+	if err != nil {
+		return nil, err
+	}
+	edge, err := s.Host.StartEdgeIn(ctx, e.dirs, self, s.Host.Name, config)
+	if err != nil {
+		return nil, err
+	}
+	return edge.Stop, nil
+}
