@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sort"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -51,47 +50,25 @@ func (q ConnectionQuery) values() url.Values {
 	return v
 }
 
-// connectionQueryOf reads what values writes, of a table that knows some fields alone and
-// sums up by kinds.
-func connectionQueryOf(v url.Values, kinds []string, known ...string) (q ConnectionQuery, err error) {
+// connectionQueryOf reads what values writes, of a table that has some parameters of its own
+// and sums up by kinds.
+func connectionQueryOf(v url.Values, kinds []string, own ...string) (q ConnectionQuery, err error) {
+	a := arguments{values: v}
 	q = ConnectionQuery{
-		Port: v.Get(argPort), Rule: v.Get(argRule), Policy: v.Get(argPolicy), Router: v.Get(argRouter),
-		Proto: v.Get(argProto), State: v.Get(argState), Top: v.Get(argTop),
+		Proto: a.text(argProto), Addr: a.prefix(argAddr), State: a.oneOf(argState, datapath.StateNames[:]),
+		Limit: a.number(argLimit, 0, maxLimit), Top: a.oneOf(argTop, kinds),
 	}
-	for _, name := range []string{argPort, argRule, argPolicy, argRouter} {
-		if v.Has(name) && !slices.Contains(known, name) {
-			return q, mistake{fmt.Errorf("%s: these connections cannot be chosen by it, but by %s", name, strings.Join(known, " and "))}
-		}
+	fields := map[string]*string{argPort: &q.Port, argRule: &q.Rule, argPolicy: &q.Policy, argRouter: &q.Router}
+	for _, name := range own {
+		*fields[name] = a.text(name)
 	}
-	if text := v.Get(argAddr); text != "" {
-		if q.Addr, err = ParsePrefix(text); err != nil {
-			return q, mistake{fmt.Errorf("%s: %w", argAddr, err)}
-		}
-	}
-	if q.State != "" && !slices.Contains(datapath.StateNames[:], q.State) {
-		return q, mistake{fmt.Errorf("%s: there is no state %q; states: %s", argState, q.State, strings.Join(datapath.StateNames[:], ", "))}
-	}
-	if q.Top != "" && !slices.Contains(kinds, q.Top) {
-		return q, mistake{fmt.Errorf("%s: %q is none of %s", argTop, q.Top, strings.Join(kinds, ", "))}
+	if err := a.end(); err != nil {
+		return q, err
 	}
 	if q.proto, err = protoNumber(q.Proto); err != nil {
 		return q, mistake{fmt.Errorf("%s: %w", argProto, err)}
 	}
-	q.Limit, err = limitOf(v)
-	return q, err
-}
-
-// limitOf is 0 where there is none.
-func limitOf(v url.Values) (int, error) {
-	text := v.Get(argLimit)
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		return 0, mistake{fmt.Errorf("%s: %q is not a number from 0 on", argLimit, text)}
-	}
-	return n, nil
+	return q, nil
 }
 
 // ParsePrefix reads a prefix; it takes an address for the prefix that has it alone.

@@ -48,8 +48,8 @@ func TestForeignFields(t *testing.T) {
 	w := newEgressWorld(newWorld(t).guarded()).translating()
 	c, _ := w.run()
 	for path, want := range map[string]string{
-		"sessions?policy=web": "by port and rule", "sessions?router=tenant": "by port and rule",
-		"nat/sessions?port=p0": "by policy and router", "nat/sessions?rule=app": "by policy and router",
+		"sessions?policy=web": `no parameter "policy"`, "sessions?router=tenant": `no parameter "router"`,
+		"nat/sessions?port=p0": `no parameter "port"`, "nat/sessions?rule=app": `no parameter "rule"`,
 	} {
 		if _, err := fetch[ConnectionList[struct{}]](t.Context(), c, path); err == nil || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)

@@ -151,7 +151,7 @@ func TestSessionDocuments(t *testing.T) {
 		t.Errorf("session %+v, want it fast, and idle as long as its flow is", s)
 	}
 	for query, want := range map[string]string{
-		"state=open": `there is no state "open"; states: opening`, "proto=tpc": "is no protocol", "addr=10.0.0": "addr", "top=hosts": "none of ports", "limit=-1": "limit",
+		"state=open": `"open" is not one of opening`, "proto=tpc": "is no protocol", "addr=10.0.0": "addr", "top=hosts": "is not one of ports", "limit=-1": "limit",
 	} {
 		if _, err := fetch[SessionList](context.Background(), c, "sessions?"+query); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", query, err, want)

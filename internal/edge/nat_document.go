@@ -108,8 +108,9 @@ var natEvents = []EventInfo{
 const portUsageMost = 1000
 
 func (e *edge) portUsageDocument(v url.Values) ([]PortUsageInfo, error) {
-	most, err := limitOf(v)
-	if err != nil {
+	a := arguments{values: v}
+	most := a.number(argLimit, 0, maxLimit)
+	if err := a.end(); err != nil {
 		return nil, err
 	}
 	return read(e, "port usage", func() ([]PortUsageInfo, error) {
