@@ -137,4 +137,7 @@ type Service struct {
 const AnyProtocol = -1
 
 // PortRange is the ports from First to Last.
-type PortRange struct{ First, Last uint16 }
+type PortRange struct {
+	First uint16 `json:"first"`
+	Last  uint16 `json:"last"`
+}
