@@ -60,7 +60,7 @@ func connectionQueryOf(v url.Values, kinds []string, known ...string) (q Connect
 	}
 	for _, name := range []string{argPort, argRule, argPolicy, argRouter} {
 		if v.Has(name) && !slices.Contains(known, name) {
-			return q, mistake{fmt.Errorf("%s: these connections cannot be chosen by it, but by %s", name, strings.Join(known, " and "))}
+			return q, mistake{fmt.Errorf("%s: these connections cannot be filtered by it; filter by %s", name, strings.Join(known, " and "))}
 		}
 	}
 	if text := v.Get(argAddr); text != "" {
@@ -72,7 +72,7 @@ func connectionQueryOf(v url.Values, kinds []string, known ...string) (q Connect
 		return q, mistake{fmt.Errorf("%s: there is no state %q; states: %s", argState, q.State, strings.Join(datapath.StateNames[:], ", "))}
 	}
 	if q.Top != "" && !slices.Contains(kinds, q.Top) {
-		return q, mistake{fmt.Errorf("%s: %q is none of %s", argTop, q.Top, strings.Join(kinds, ", "))}
+		return q, mistake{fmt.Errorf("%s: %q is not one of %s", argTop, q.Top, strings.Join(kinds, ", "))}
 	}
 	if q.proto, err = protoNumber(q.Proto); err != nil {
 		return q, mistake{fmt.Errorf("%s: %w", argProto, err)}
@@ -89,7 +89,7 @@ func limitOf(v url.Values) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, mistake{fmt.Errorf("%s: %q is not a number from 0 on", argLimit, text)}
+		return 0, mistake{fmt.Errorf("%s: %q is not a number of 0 or more", argLimit, text)}
 	}
 	return n, nil
 }
@@ -129,7 +129,7 @@ func protoNumber(text string) (int, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 8)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no protocol: write tcp, udp, icmp, icmpv6, sctp or a number up to 255", text)
+		return 0, fmt.Errorf("%q is not a protocol: write tcp, udp, icmp, icmpv6, sctp or a number up to 255", text)
 	}
 	return int(n), nil
 }
