@@ -314,8 +314,8 @@ func TestTraceRefuses(t *testing.T) {
 		"the MAC address of 10.0.0.7 in segment blue is not known: give it with --src-mac":   {Port: "p0", Packet: "icmp 10.0.0.7 > 10.0.0.5"},
 		"the MAC address of 10.0.0.9 in segment blue is not known: give it with --dst-mac":   {Port: "p0", Packet: "icmp 10.0.0.1 > 10.0.0.9"},
 		"without IP addresses, MAC addresses cannot be looked up: give --src-mac":            {Port: "p0", Packet: "raw 0x88b5"},
-		"a packet cannot have 20 bytes: its headers have 28, and the most is 65535":   {Port: "p0", Packet: "icmp 10.0.0.1 > 10.0.0.5", Size: 20},
-		`packet "ping 10.0.0.1": "ping" is not a kind of packet`:                                {Port: "p0", Packet: "ping 10.0.0.1"},
+		"a packet cannot have 20 bytes: its headers have 28, and the most is 65535":          {Port: "p0", Packet: "icmp 10.0.0.1 > 10.0.0.5", Size: 20},
+		`packet "ping 10.0.0.1": "ping" is not a kind of packet`:                             {Port: "p0", Packet: "ping 10.0.0.1"},
 		"the MAC address of 10.9.9.9 in segment red is not known: give it with --dst-mac":    {Port: "p0.10", Packet: "icmp 10.0.0.1 > 10.9.9.9", SrcMAC: mac},
 	} {
 		_, err := c.Trace(context.Background(), q)
