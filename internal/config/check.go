@@ -73,12 +73,12 @@ type attachment struct {
 
 // interfaces checks that each frame has one owner.
 func (c checker) interfaces() {
-	const hint = "an interface, or a VLAN of it, is one port, uplink or underlay"
+	const hint = "an interface, or one of its VLANs, can be only one port, uplink or underlay"
 	used, underlays := unique[attachment]{}, unique[interfaceName]{}
 	add := func(name interfaceName, vlan uint16, path string) {
-		message := fmt.Sprintf("interface %q is used already", name)
+		message := fmt.Sprintf("interface %q is already used", name)
 		if vlan != 0 {
-			message = fmt.Sprintf("VLAN %d of interface %q is used already", vlan, name)
+			message = fmt.Sprintf("VLAN %d of interface %q is already used", vlan, name)
 		}
 		at := attachment{name, vlan}
 		if name == "" {
@@ -98,7 +98,7 @@ func (c checker) interfaces() {
 	for i, p := range c.doc.Spec.Ports {
 		path := fmt.Sprintf("spec.ports[%d]", i)
 		if _, ok := underlays[p.Interface]; ok && p.Interface != "" {
-			underlays.add(c, p.Interface, "", path+".interface", fmt.Sprintf("interface %q is used already", p.Interface), hint)
+			underlays.add(c, p.Interface, "", path+".interface", fmt.Sprintf("interface %q is already used", p.Interface), hint)
 			continue
 		}
 		if p.Segment != "" || len(p.VLANs) == 0 {
@@ -116,7 +116,7 @@ func (c checker) interfaces() {
 func (c checker) underlayInterfaces(used unique[attachment], underlays unique[interfaceName]) {
 	for i, name := range c.doc.Spec.Underlay.Interfaces {
 		path := fmt.Sprintf("spec.underlay.interfaces[%d]", i)
-		underlays.add(c, name, "", path, fmt.Sprintf("interface %q is used already", name), "keep one")
+		underlays.add(c, name, "", path, fmt.Sprintf("interface %q is already used", name), "keep one")
 		used[attachment{name, 0}] = path
 	}
 	for i, t := range c.doc.Spec.Underlay.TEPs {
@@ -132,19 +132,19 @@ func (c checker) names() {
 	segments, routers, ports := unique[string]{}, unique[string]{}, unique[string]{}
 	for i, s := range c.doc.Spec.Segments {
 		segments.add(c, string(s.Name), "", fmt.Sprintf("spec.segments[%d].name", i),
-			fmt.Sprintf("segment %q exists already", s.Name), "names are unique")
+			fmt.Sprintf("segment %q already exists", s.Name), "names are unique")
 	}
 	for i, r := range c.doc.Spec.Routers {
 		path := fmt.Sprintf("spec.routers[%d]", i)
-		routers.add(c, string(r.Name), "", path+".name", fmt.Sprintf("router %q exists already", r.Name), "names are unique")
+		routers.add(c, string(r.Name), "", path+".name", fmt.Sprintf("router %q already exists", r.Name), "names are unique")
 		if r.L3 != nil && r.Name != "" {
 			name := r.model().SegmentName()
-			segments.add(c, name, "", path+".l3", fmt.Sprintf("the l3 segment is called %q, and that exists already", name),
+			segments.add(c, name, "", path+".l3", fmt.Sprintf("the l3 segment would be called %q, which already exists", name),
 				"give the router or the other another name")
 		}
 		for j, u := range r.Uplinks {
 			at := fmt.Sprintf("%s.uplinks[%d].name", path, j)
-			segments.add(c, string(u.Name), "", at, fmt.Sprintf("the uplink's network is called %q, and that exists already", u.Name),
+			segments.add(c, string(u.Name), "", at, fmt.Sprintf("the uplink's network would be called %q, which already exists", u.Name),
 				"names of segments and uplinks are unique")
 			ports[string(u.Name)] = at
 		}
@@ -153,7 +153,7 @@ func (c checker) names() {
 	delete(ports, "")
 	for i, p := range c.doc.Spec.Ports {
 		path := fmt.Sprintf("spec.ports[%d]", i)
-		ports.add(c, string(p.Name), "", path+".name", fmt.Sprintf("port %q exists already", p.Name), "names are unique")
+		ports.add(c, string(p.Name), "", path+".name", fmt.Sprintf("port %q already exists", p.Name), "names are unique")
 		for j, v := range p.VLANs {
 			again := slices.ContainsFunc(p.VLANs[:j], func(o portVLAN) bool { return o.VLAN == v.VLAN })
 			if p.Name == "" || v.VLAN == 0 || again { // again: a mistake about the interface
@@ -161,7 +161,7 @@ func (c checker) names() {
 			}
 			name := memberName(p.Name, v.VLAN)
 			ports.add(c, name, "", fmt.Sprintf("%s.vlans[%d].vlan", path, j),
-				fmt.Sprintf("the member is called %q, and that exists already", name), "names are unique")
+				fmt.Sprintf("the member would be called %q, which already exists", name), "names are unique")
 		}
 	}
 }

@@ -22,28 +22,28 @@ func (c checker) bgp() {
 	c.as(path+".as", b.AS)
 	if tep := c.ownTEP(); tep.Is6() && !c.given(path+".routerID") && !c.failed[path] {
 		c.problem(path+".routerID", fmt.Sprintf("is missing, and cannot be the tep %s, which is IPv6", tep),
-			"add it: an IPv4 address by which speakers know this edge, unique among them")
+			"add it: an IPv4 address that identifies this edge, unique among BGP speakers")
 	}
 	listed := unique[netip.AddrPort]{}
 	for i, l := range b.Listen {
 		at := fmt.Sprintf("%s.listen[%d]", path, i)
-		listed.add(c, l.AddrPort, netip.AddrPort{}, at, fmt.Sprintf("%s is listed already", l.AddrPort), "keep one")
+		listed.add(c, l.AddrPort, netip.AddrPort{}, at, fmt.Sprintf("%s is already listed", l.AddrPort), "keep one")
 		if first := b.Listen[0]; first.IsValid() && l.IsValid() && l.Port() != first.Port() {
-			c.problem(at, fmt.Sprintf("port %d is another than the %d of %s", l.Port(), first.Port(), first.Addr()), "give all addresses the same port")
+			c.problem(at, fmt.Sprintf("port %d differs from the %d of %s", l.Port(), first.Port(), first.Addr()), "give all addresses the same port")
 		}
 	}
 	if b.Duplicates.Moves == 1 {
 		c.problem(path+".duplicates.moves", "1 would freeze every host that moves", "5 is usual, 0 never freezes")
 	}
 	if b.Duplicates.Within == 0 && c.given(path+".duplicates.within") {
-		c.problem(path+".duplicates.within", "no moves are within 0s", "180s is usual; moves: 0 never freezes")
+		c.problem(path+".duplicates.within", "no move can be within 0s", "180s is usual; moves: 0 never freezes")
 	}
 	policies := c.routePolicies(path, b.Policies)
 	names, addresses := unique[objectName]{}, unique[netip.Addr]{}
 	for i, n := range b.Neighbours {
 		at := fmt.Sprintf("%s.neighbours[%d]", path, i)
-		names.add(c, n.Name, "", at+".name", fmt.Sprintf("neighbour %q exists already", n.Name), "names are unique")
-		addresses.add(c, n.Address.Addr, netip.Addr{}, at+".address", fmt.Sprintf("%s is a neighbour already", n.Address), "there is one session with a speaker: put all families into it")
+		names.add(c, n.Name, "", at+".name", fmt.Sprintf("neighbour %q already exists", n.Name), "names are unique")
+		addresses.add(c, n.Address.Addr, netip.Addr{}, at+".address", fmt.Sprintf("%s is already a neighbour", n.Address), "there is only one session with a speaker: put all families into it")
 		c.as(at+".as", n.AS)
 		c.vports(at, n)
 		c.session(at, n)
@@ -71,8 +71,8 @@ func (c checker) sameAnnounced(path string, list []bgpNeighbour) {
 			return slices.Sorted(slices.Values(c.doc.neighbour(n).Announce))
 		}
 		if !slices.Equal(given(n), given(list[j])) {
-			c.problem(fmt.Sprintf("%s.neighbours[%d].advertise", path, i), fmt.Sprintf("neighbour %q at the same uplink is told of other sources", list[j].Name),
-				"give all neighbours of an uplink the same advertise; policies in export choose among it")
+			c.problem(fmt.Sprintf("%s.neighbours[%d].advertise", path, i), fmt.Sprintf("neighbour %q at the same uplink has another advertise", list[j].Name),
+				"give all neighbours of an uplink the same advertise; policies in export select from it")
 		}
 	}
 }
@@ -101,20 +101,20 @@ func (c checker) vports(path string, n bgpNeighbour) {
 // session checks how it comes about and ends.
 func (c checker) session(path string, n bgpNeighbour) {
 	if n.Multihop > 0 && n.Security > 0 {
-		c.problem(path+".ebgpMultihop", "is given besides ttlSecurity", "remove it: ttlSecurity says how far away the neighbour is")
+		c.problem(path+".ebgpMultihop", "cannot be combined with ttlSecurity", "remove it: ttlSecurity says how far away the neighbour is")
 	}
 	if n.Passive && c.doc.Spec.BGP.Listen == nil && !c.failedIn("spec.bgp", "listen") {
-		c.problem(path+".passive", "nobody opens the session: there is no spec.bgp.listen", "add listen, as in [192.0.2.1], or remove the line")
+		c.problem(path+".passive", "neither end would open the session: there is no spec.bgp.listen", "add listen, as in [192.0.2.1], or remove the line")
 	}
 	if keepalive, hold := time.Duration(n.Timers.Keepalive), time.Duration(n.Timers.Hold); hold > 0 && 3*keepalive > hold {
-		c.problem(path+".timers.keepalive", fmt.Sprintf("%s is more than a third of hold, %s", keepalive, hold), "raise hold, or lower this: a lost packet or two shall not end the session")
+		c.problem(path+".timers.keepalive", fmt.Sprintf("%s is more than a third of hold, %s", keepalive, hold), "raise hold, or lower this: one or two lost packets must not end the session")
 	}
 	if u := c.doc.Spec.Underlay; n.Liveness && u.Liveness == nil && !c.failedIn("spec", "underlay") && !c.failed["spec.underlay.bfd"] {
-		c.problem(path+".bfd", "how often BFD asks is not said", "add spec.underlay.bfd, which may be empty: {}")
+		c.problem(path+".bfd", "BFD is not configured", "add spec.underlay.bfd, which may be empty: {}")
 	}
 	families := unique[bgpFamily]{}
 	for j, f := range n.Families {
-		families.add(c, f, "", fmt.Sprintf("%s.families[%d]", path, j), fmt.Sprintf("%s is listed already", f), "keep one")
+		families.add(c, f, "", fmt.Sprintf("%s.families[%d]", path, j), fmt.Sprintf("%s is already listed", f), "keep one")
 	}
 }
 
@@ -126,22 +126,22 @@ func (c checker) neighbourUplink(path string, n bgpNeighbour) {
 	}
 	switch j := slices.IndexFunc(n.Families, unicast); {
 	case n.Uplink == "" && j >= 0:
-		c.problem(fmt.Sprintf("%s.families[%d]", path, j), fmt.Sprintf("%s routes belong to an uplink, and none is given", n.Families[j]),
-			"add uplink: the name of the one behind which the neighbour is")
+		c.problem(fmt.Sprintf("%s.families[%d]", path, j), fmt.Sprintf("%s routes belong to an uplink, but none is given", n.Families[j]),
+			"add uplink: the name of the one that leads to the neighbour")
 		return
 	case n.Uplink == "" && c.given(path+".advertise"):
-		c.problem(path+".advertise", "is of the families ipv4 and ipv6, which are not exchanged", "remove it; routers[].l3.evpn.advertise says what is told by EVPN")
+		c.problem(path+".advertise", "applies to ipv4 and ipv6, which this neighbour does not exchange", "remove it; routers[].l3.evpn.advertise says what EVPN advertises")
 		return
 	case n.Uplink == "":
 		return
 	case j < 0 && len(n.Families) > 0:
-		c.problem(path+".uplink", "is of the families ipv4 and ipv6, which are not exchanged", "add one to families, or remove this")
+		c.problem(path+".uplink", "applies to ipv4 and ipv6, which this neighbour does not exchange", "add one to families, or remove this")
 		return
 	}
 	c.uplinkOf(path, n)
 	given := unique[unicastSource]{}
 	for j, s := range n.Announce {
-		given.add(c, s, "", fmt.Sprintf("%s.advertise[%d]", path, j), fmt.Sprintf("%s is listed already", s), "keep one")
+		given.add(c, s, "", fmt.Sprintf("%s.advertise[%d]", path, j), fmt.Sprintf("%s is already listed", s), "keep one")
 	}
 }
 
@@ -161,7 +161,7 @@ func (c checker) uplinkOf(path string, n bgpNeighbour) {
 		const hint = "the uplink's addresses are the router's; the session runs from one that the host has itself in that network"
 		switch a.Addr() {
 		case n.Address.Addr:
-			c.problem(path+".address", fmt.Sprintf("%s is the uplink's own address", n.Address), "give that of the router behind the uplink")
+			c.problem(path+".address", fmt.Sprintf("%s is the uplink's own address", n.Address), "give the address of the router behind the uplink")
 		case n.LocalAddress.Addr:
 			c.problem(path+".localAddress", fmt.Sprintf("%s is the uplink's own address", n.LocalAddress), hint)
 		}
@@ -178,7 +178,7 @@ func (c checker) neighbourPolicies(path string, list []objectName, known nameSet
 	listed := unique[objectName]{}
 	for j, name := range list {
 		at := fmt.Sprintf("%s[%d]", path, j)
-		listed.add(c, name, "", at, fmt.Sprintf("policy %q is listed already", name), "keep one")
+		listed.add(c, name, "", at, fmt.Sprintf("policy %q is already listed", name), "keep one")
 		if known.lacks(string(name)) {
 			c.problem(at, fmt.Sprintf("there is no policy %q", name), suggest(string(name), known.list, "policies in spec.bgp.policies"))
 		}
@@ -190,7 +190,7 @@ func (c checker) routePolicies(path string, list []routePolicy) nameSet {
 	seen, complete := unique[objectName]{}, !c.failedIn(path, "policies")
 	for i, p := range list {
 		at := fmt.Sprintf("%s.policies[%d]", path, i)
-		seen.add(c, p.Name, "", at+".name", fmt.Sprintf("policy %q exists already", p.Name), "names are unique")
+		seen.add(c, p.Name, "", at+".name", fmt.Sprintf("policy %q already exists", p.Name), "names are unique")
 		complete = complete && p.Name != ""
 		for j, s := range p.Statements {
 			c.statement(fmt.Sprintf("%s.statements[%d]", at, j), s, j+1 == len(p.Statements))
@@ -201,7 +201,7 @@ func (c checker) routePolicies(path string, list []routePolicy) nameSet {
 
 func (c checker) statement(path string, s routeStatement, last bool) {
 	if s.Prefixes == nil && s.Communities == nil && !last && !c.failed[path] && !c.failedIn(path, "prefixes", "communities") {
-		c.problem(path, "matches every route, so that the statements after it are never asked", "put it last, or add prefixes or communities")
+		c.problem(path, "matches every route, so the statements after it are never evaluated", "put it last, or add prefixes or communities")
 	}
 	if s.Reject {
 		for _, field := range []string{"localPref", "med", "addCommunities", "prepend"} {
@@ -220,7 +220,7 @@ func (c checker) statement(path string, s routeStatement, last bool) {
 func (c checker) communitiesOnce(path string, list []community) {
 	listed := unique[community]{}
 	for j, one := range list {
-		listed.add(c, one, community{}, fmt.Sprintf("%s[%d]", path, j), fmt.Sprintf("%s is listed already", one), "keep one")
+		listed.add(c, one, community{}, fmt.Sprintf("%s[%d]", path, j), fmt.Sprintf("%s is already listed", one), "keep one")
 	}
 }
 
@@ -237,6 +237,6 @@ func (c checker) prefixRange(path string, r prefixRange) {
 	case m.Max > most:
 		c.problem(path+".max", fmt.Sprintf("%d is more than the %d bits of %s", m.Max, most, family(r.Prefix.Addr())), "lower it")
 	case m.Max < m.Min:
-		c.problem(path+".max", fmt.Sprintf("%d is less than the %d bits at least", m.Max, m.Min), "raise it")
+		c.problem(path+".max", fmt.Sprintf("%d is less than the minimum of %d bits", m.Max, m.Min), "raise it")
 	}
 }

@@ -52,14 +52,14 @@ func (c checker) egressNames(segments unique[string]) {
 	policies, groups := unique[objectName]{}, unique[objectName]{}
 	for i, g := range e.Gateways {
 		groups.add(c, g.Name, "", fmt.Sprintf("spec.egress.gateways[%d].name", i),
-			fmt.Sprintf("group %q exists already", g.Name), "names are unique")
+			fmt.Sprintf("group %q already exists", g.Name), "names are unique")
 	}
 	for i, p := range e.Policies {
 		path := fmt.Sprintf("spec.egress.policies[%d].name", i)
-		policies.add(c, p.Name, "", path, fmt.Sprintf("policy %q exists already", p.Name), "names are unique")
+		policies.add(c, p.Name, "", path, fmt.Sprintf("policy %q already exists", p.Name), "names are unique")
 		if policies[p.Name] == path {
 			name := policySegment(p.Name)
-			segments.add(c, name, "", path, fmt.Sprintf("the policy's segment is called %q, and that exists already", name),
+			segments.add(c, name, "", path, fmt.Sprintf("the policy's segment would be called %q, which already exists", name),
 				"give the policy or the other another name")
 		}
 	}
@@ -79,7 +79,7 @@ func (c checker) gatewayMembers(d directory) {
 		for j := range g.Members {
 			at, m := fmt.Sprintf("%s.members[%d]", path, j), &g.Members[j]
 			c.gatewayMember(at, m, d)
-			listed.add(c, m.Addr, netip.Addr{}, at, fmt.Sprintf("gateway %s is listed already", m), "keep one")
+			listed.add(c, m.Addr, netip.Addr{}, at, fmt.Sprintf("gateway %s is already listed", m), "keep one")
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (p *policyChecker) egress() {
 	for i, g := range e.Gateways {
 		path := fmt.Sprintf("spec.egress.gateways[%d]", i)
 		if r := g.Replication; r != nil && p.isGateway(g) {
-			ports.add(p.checker, r.Port, 0, path+".replication.port", fmt.Sprintf("port %d is of another group of this edge", r.Port),
+			ports.add(p.checker, r.Port, 0, path+".replication.port", fmt.Sprintf("port %d belongs to another group of this edge", r.Port),
 				"give each group a port of its own")
 		}
 		if _, given := p.seen[path+".replication.key"]; given && g.Replication.Key == "" && !p.failed[path+".replication.key"] {
@@ -154,12 +154,12 @@ func (p *policyChecker) egressPolicy(s policySource, i int) {
 	}
 	for j, n := range policy.To {
 		if n.IsValid() && families != 0 && families&familyOf(overlay.Member{Prefix: n.Prefix}) == 0 {
-			p.problem(fmt.Sprintf("%s.to[%d]", at, j), fmt.Sprintf("the pool has no %s address, so that what goes to %s would be dropped", family(n.Addr()), n),
+			p.problem(fmt.Sprintf("%s.to[%d]", at, j), fmt.Sprintf("the pool has no %s address, so packets to %s would be dropped", family(n.Addr()), n),
 				"add one to the pool, or remove the network")
 		}
 	}
 	if policy.Filtering == endpointIndependent && policy.Mapping != endpointIndependent && policy.Mapping != "" {
-		p.problem(at+".filtering", "anybody can send to endpoint-independent mappings only", "write mapping: endpoint-independent too, or remove the line")
+		p.problem(at+".filtering", "only endpoint-independent mappings accept packets from anybody", "write mapping: endpoint-independent too, or remove the line")
 	}
 	p.natPorts(at, policy.natRange)
 }
@@ -167,7 +167,7 @@ func (p *policyChecker) egressPolicy(s policySource, i int) {
 // natPorts refuses port 0, from which nothing comes.
 func (c checker) natPorts(path string, n natRange) {
 	if n.Ports.First == 0 && c.given(path+".ports") {
-		c.problem(path+".ports", "port 0 is none", "begin with 1, or better 1024")
+		c.problem(path+".ports", "port 0 is not valid", "begin with 1, or better 1024")
 	}
 }
 
@@ -204,7 +204,7 @@ func (p *policyChecker) policyGateways(path string, policy *egressPolicy) {
 	_, given := p.seen[path+".uplink"]
 	if !given && !p.failed[path] && i >= 0 && policy.Gateways != "" && p.isGateway(e.Gateways[i]) {
 		p.problem(path+".uplink", fmt.Sprintf("is missing, and this edge is a gateway of %q", policy.Gateways),
-			"add it: name of the router's uplink by which the packets leave")
+			"add it: name of the router's uplink that the packets leave by")
 	}
 	if policy.Uplink != "" {
 		p.policyUplink(path, policy)

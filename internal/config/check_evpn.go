@@ -26,7 +26,7 @@ func (c checker) instances() (list []instance) {
 			list = append(list, instance{fmt.Sprintf("spec.routers[%d].l3", i), r.L3.VNI, &r.L3.EVPN.evpn})
 			given := unique[evpnSource]{}
 			for j, s := range r.L3.EVPN.Announce {
-				given.add(c, s, "", fmt.Sprintf("spec.routers[%d].l3.evpn.advertise[%d]", i, j), fmt.Sprintf("%s is listed already", s), "keep one")
+				given.add(c, s, "", fmt.Sprintf("spec.routers[%d].l3.evpn.advertise[%d]", i, j), fmt.Sprintf("%s is already listed", s), "keep one")
 			}
 		}
 	}
@@ -40,10 +40,10 @@ func (c checker) evpn() {
 	for _, e := range list {
 		at := e.path + ".evpn"
 		if c.doc.Spec.BGP == nil && !c.failedIn("spec", "bgp") {
-			c.problem(at, "the edge has no BGP to tell and learn by", "add spec.bgp, with a neighbour such as a route reflector")
+			c.problem(at, "EVPN needs BGP, which is not configured", "add spec.bgp, with a neighbour such as a route reflector")
 		}
-		numbers.add(c, e.vni, 0, e.path+".vni", fmt.Sprintf("VNI %d is of another EVPN instance", e.vni), "EVPN knows a segment by its VNI, whatever its encapsulation and port: choose another")
-		distinguishers.add(c, e.RD.RouteDistinguisher, 0, at+".rd", fmt.Sprintf("%s is of another instance", e.RD), "each instance of each edge has its own; without the line it is automatic")
+		numbers.add(c, e.vni, 0, e.path+".vni", fmt.Sprintf("VNI %d belongs to another EVPN instance", e.vni), "EVPN knows a segment by its VNI, whatever its encapsulation and port: choose another")
+		distinguishers.add(c, e.RD.RouteDistinguisher, 0, at+".rd", fmt.Sprintf("%s belongs to another instance", e.RD), "each instance of each edge needs its own; without the line it is automatic")
 		c.targetsOnce(at+".import", e.Import)
 		c.targetsOnce(at+".export", e.Export)
 	}
@@ -57,13 +57,13 @@ func (c checker) evpn() {
 			return
 		}
 	}
-	c.problem("spec.bgp.neighbours", "none exchanges evpn, which is how "+list[0].path+" is told and learned", "add evpn to the families of one, or remove evpn there")
+	c.problem("spec.bgp.neighbours", "none exchanges evpn, which "+list[0].path+" needs", "add evpn to the families of one, or remove evpn there")
 }
 
 func (c checker) targetsOnce(path string, list []routeTarget) {
 	listed := unique[overlay.RouteTarget]{}
 	for j, t := range list {
-		listed.add(c, t.RouteTarget, 0, fmt.Sprintf("%s[%d]", path, j), fmt.Sprintf("%s is listed already", t), "keep one")
+		listed.add(c, t.RouteTarget, 0, fmt.Sprintf("%s[%d]", path, j), fmt.Sprintf("%s is already listed", t), "keep one")
 	}
 }
 
@@ -72,19 +72,19 @@ func (c checker) loopbacks(path string, r router, networks []connected) {
 	known := unique[netip.Addr]{}
 	for j, a := range r.Loopbacks {
 		at := fmt.Sprintf("%s.loopbacks[%d]", path, j)
-		known.add(c, a.Addr, netip.Addr{}, at, fmt.Sprintf("%s is listed already", a), "keep one")
+		known.add(c, a.Addr, netip.Addr{}, at, fmt.Sprintf("%s is already listed", a), "keep one")
 		if a.IsLinkLocalUnicast() {
 			c.problem(at, fmt.Sprintf("%s is valid on one link only, and a loopback is on none", a), "use an address that others can reach")
 			continue
 		}
 		for _, n := range networks {
 			if a.IsValid() && n.Contains(a.Addr) {
-				c.problem(at, fmt.Sprintf("%s is in %s, a network of the router (%s, line %d)", a, n.Masked(), n.path, c.at(n.path).Line), "use an address that is in none")
+				c.problem(at, fmt.Sprintf("%s is in %s, a network of the router (%s, line %d)", a, n.Masked(), n.path, c.at(n.path).Line), "use an address outside those networks")
 				break
 			}
 		}
 		if pool := c.poolWith(r.Name, a.Addr); pool != "" {
-			c.problem(at, fmt.Sprintf("%s is in a pool of the router (%s, line %d)", a, pool, c.at(pool).Line), "use an address that nobody gets")
+			c.problem(at, fmt.Sprintf("%s is in a pool of the router (%s, line %d)", a, pool, c.at(pool).Line), "use an address outside the pools")
 		}
 	}
 }

@@ -128,7 +128,7 @@ func (s policySource) complain(at located, path, message, hint string) {
 
 // twice complains about the name of the item at path, which the first one has too.
 func (s policySource) twice(name ownName, path, noun string, first Position) {
-	s.complain(name.located, path+".name", fmt.Sprintf("%s %q exists already (%s)", noun, name.text, first), "names of "+noun+"s are unique")
+	s.complain(name.located, path+".name", fmt.Sprintf("%s %q already exists (%s)", noun, name.text, first), "names of "+noun+"s are unique")
 }
 
 func (s policySource) place(at located) Position {
@@ -146,7 +146,7 @@ func (p *policyChecker) sections(policies []policySource) {
 			case twice:
 				s.twice(sec.Name, path, "section", first)
 			case name == defaultSection:
-				s.complain(sec.Name.located, path+".name", fmt.Sprintf("%q is how counters call the defaults", name), "choose another name")
+				s.complain(sec.Name.located, path+".name", fmt.Sprintf("counters use the name %q for the defaults", name), "choose another name")
 			default:
 				known[name] = s.place(sec.Name.located)
 			}
@@ -155,7 +155,7 @@ func (p *policyChecker) sections(policies []policySource) {
 	}
 	for i, g := range p.doc.Spec.Segments {
 		if g.Firewall != "" && g.Name == edgeDefault {
-			p.problem(fmt.Sprintf("spec.segments[%d].firewall", i), fmt.Sprintf("counters call the edge's own default %q too", edgeDefault),
+			p.problem(fmt.Sprintf("spec.segments[%d].firewall", i), fmt.Sprintf("counters also use the name %q for the edge's own default", edgeDefault),
 				"give the segment another name, or write rules")
 		}
 	}
@@ -168,7 +168,7 @@ func (p *policyChecker) sectionRules(s policySource, path string, sec *section) 
 		first, twice := known[r.Name.text]
 		if twice && r.Name.text != "" {
 			s.complain(r.Name.located, fmt.Sprintf("%s.rules[%d].name", path, j),
-				fmt.Sprintf("rule %q exists already in the section (line %d)", r.Name.text, first), "names of rules are unique in their section")
+				fmt.Sprintf("rule %q already exists in the section (line %d)", r.Name.text, first), "names of rules are unique in their section")
 		}
 		known[r.Name.text] = r.Name.line
 		if !r.Disabled {
@@ -185,7 +185,7 @@ func (p *policyChecker) rule(s policySource, r *entry, path pathTo) {
 	from := p.memberList(s, r.From, "from", path)
 	to := p.memberList(s, r.To, "to", path)
 	if from&to == 0 {
-		s.complain(r.To[0].located, path("to"), "source and destination are of different families", "no packet is like that; make them the same")
+		s.complain(r.To[0].located, path("to"), "source and destination are of different families", "no packet can match; make them the same")
 	}
 	p.memberList(s, r.AppliedTo, "appliedTo", path)
 	for k := range r.AppliedTo {
@@ -194,7 +194,7 @@ func (p *policyChecker) rule(s policySource, r *entry, path pathTo) {
 	for k := range r.Services {
 		p.service(s, &r.Services[k], func() string { return path(fmt.Sprintf("services[%d]", k)) })
 		if r.Services[k].any && len(r.Services) > 1 {
-			s.complain(r.Services[k].located, path(fmt.Sprintf("services[%d]", k)), "any has all the others", "keep any alone, or remove it")
+			s.complain(r.Services[k].located, path(fmt.Sprintf("services[%d]", k)), "any includes all the others", "keep any alone, or remove it")
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (p *policyChecker) applied(s policySource, m *groupMember, path func() stri
 		return
 	}
 	if g := p.groups[m.model.Group]; g != nil && g.address != nil {
-		s.complain(m.located, path(), fmt.Sprintf("group %q has addresses (%s), and a rule is applied to ports", m.model.Group, *g.address), hint)
+		s.complain(m.located, path(), fmt.Sprintf("group %q has addresses (%s), but a rule is applied to ports", m.model.Group, *g.address), hint)
 	}
 }
 
@@ -242,7 +242,7 @@ func (p *policyChecker) memberList(s policySource, list []groupMember, field str
 		m := &list[k]
 		p.member(s, m, func() string { return path(fmt.Sprintf("%s[%d]", field, k)) })
 		if m.any && len(list) > 1 {
-			s.complain(m.located, path(fmt.Sprintf("%s[%d]", field, k)), "any has all the others", "keep any alone, or remove it")
+			s.complain(m.located, path(fmt.Sprintf("%s[%d]", field, k)), "any includes all the others", "keep any alone, or remove it")
 		}
 		families |= familyOf(m.model)
 	}

@@ -71,7 +71,7 @@ func (p *policyChecker) checkGroups() {
 			m := &g.Members[k]
 			path := func() string { return fmt.Sprintf("%s.members[%d]", g.path, k) }
 			if m.any {
-				g.source.complain(m.located, path(), "a group of everything says nothing", "leave out from or to in the rule instead")
+				g.source.complain(m.located, path(), "a group of everything restricts nothing", "leave out from or to in the rule instead")
 			}
 			p.member(g.source, m, path)
 		}

@@ -80,7 +80,7 @@ func (c checker) disjointPools(claims []claim) {
 		if order[a.path] > order[b.path] {
 			a, b = b, a
 		}
-		c.problem(b.path, fmt.Sprintf("%s is in a pool of the router already (%s, line %d)", laterFirst(a, b), a.path, c.at(a.path).Line),
+		c.problem(b.path, fmt.Sprintf("%s is already in a pool of the router (%s, line %d)", laterFirst(a, b), a.path, c.at(a.path).Line),
 			"give each policy addresses of its own")
 		sorted[i] = last
 	}
@@ -101,7 +101,7 @@ func (c checker) poolsApart(claims []claim, gateways, uplinks []connected) {
 		for _, n := range gateways {
 			if has(n.Masked().Addr()) || n.Contains(r.First) || n.Contains(r.Last) {
 				c.problem(r.path, fmt.Sprintf("overlaps %s, a network of the overlay (%s, line %d)", n.Masked(), n.path, c.at(n.path).Line),
-					"a pool has addresses that nobody else has")
+					"a pool needs addresses that nothing else uses")
 				break
 			}
 		}
@@ -112,7 +112,7 @@ func (c checker) poolsApart(claims []claim, gateways, uplinks []connected) {
 				c.problem(r.path, fmt.Sprintf("%s is the uplink's own address (%s, line %d)", n.Addr(), n.path, c.at(n.path).Line),
 					"leave it out, or use masquerade of the uplink")
 			case whole.Is4() && n.Bits() < 31 && (has(whole) || has(lastAddress(n.Prefix))):
-				c.problem(r.path, fmt.Sprintf("has the address of network %s, or of all its stations", n.Masked()), "leave the first and the last one of the network out")
+				c.problem(r.path, fmt.Sprintf("contains the network or broadcast address of %s", n.Masked()), "leave out the first and the last address of the network")
 			}
 		}
 	}
@@ -155,13 +155,13 @@ func (c checker) portForward(path string, r router, u uplink, f portForward, own
 	c.portForwardAddress(path, r, u, f)
 	count := int(f.Port.Last) - int(f.Port.First)
 	if f.Port.First == 0 && c.given(path+".port") {
-		c.problem(path+".port", "port 0 is none", "begin with 1")
+		c.problem(path+".port", "port 0 is not valid", "begin with 1")
 	}
 	if f.ToPort != 0 && int(f.ToPort)+count > 65535 {
 		c.problem(path+".toPort", fmt.Sprintf("%d ports from %d on go beyond 65535", count+1, f.ToPort), "lower it, or forward fewer")
 	}
 	if f.To.IsValid() && slices.ContainsFunc(own, func(n connected) bool { return n.Addr() == f.To.Addr }) {
-		c.problem(path+".to", fmt.Sprintf("%s is the router's own address", f.To), "give that of a host")
+		c.problem(path+".to", fmt.Sprintf("%s is the router's own address", f.To), "give the address of a host")
 	}
 }
 
@@ -175,7 +175,7 @@ func (c checker) portForwardAddress(path string, r router, u uplink, f portForwa
 	case f.To.IsValid() && f.Address.Is4() != f.To.Is4():
 		c.problem(path+".to", fmt.Sprintf("%s is %s but %s is %s", f.To, family(f.To.Addr), f.Address, family(f.Address.Addr)), "families are not translated; make them the same")
 	case !c.answersFor(r, u, f.Address.Addr):
-		c.problem(path+".address", fmt.Sprintf("%s is no address of uplink %q, nor of a pool at it", f.Address, u.Name), "use one of the uplink's addresses, or leave it out")
+		c.problem(path+".address", fmt.Sprintf("%s is neither an address of uplink %q nor in a pool at it", f.Address, u.Name), "use one of the uplink's addresses, or leave it out")
 	}
 }
 
@@ -220,8 +220,8 @@ func (c checker) distinctPortForwards(list []forwarding) {
 		if a.order > b.order {
 			a, b = b, a
 		}
-		c.problem(b.path+".port", fmt.Sprintf("%s port %d of %s is forwarded already (%s, line %d)", a.protocol, port, a.addr, a.path, c.at(a.path).Line),
-			"a port leads to one host")
+		c.problem(b.path+".port", fmt.Sprintf("%s port %d of %s is already forwarded (%s, line %d)", a.protocol, port, a.addr, a.path, c.at(a.path).Line),
+			"a port can lead to only one host")
 		list[i] = last
 	}
 }

@@ -44,7 +44,7 @@ func (c checker) ports() {
 			exists(fmt.Sprintf("%s.vlans[%d].segment", path, j), v.Segment)
 		}
 		if p.Allowed != nil && len(p.Allowed.MACs)+len(p.Allowed.Addresses) == 0 && !c.failedIn(path+".allowed", "macs", "addresses") {
-			c.problem(path+".allowed", "neither macs nor addresses are given", "add the ones who may send, or remove the line")
+			c.problem(path+".allowed", "neither macs nor addresses are given", "add those that may send, or remove the line")
 		}
 	}
 }

@@ -77,13 +77,13 @@ func networks(owner string, addresses []interfacePrefix) (list []connected, comp
 func (c checker) disjoint(networks []connected) {
 	own := unique[netip.Addr]{}
 	for i, n := range networks {
-		own.add(c, n.Addr(), netip.Addr{}, n.path, fmt.Sprintf("%s is an address of the router already", n.Addr()), "keep one")
+		own.add(c, n.Addr(), netip.Addr{}, n.path, fmt.Sprintf("%s is already an address of the router", n.Addr()), "keep one")
 		for _, other := range networks[:i] {
 			if other.owner == n.owner || !other.Overlaps(n.Prefix) || other.Addr() == n.Addr() {
 				continue
 			}
 			c.problem(n.path, fmt.Sprintf("%s overlaps %s of the same router (%s, line %d)", n.Masked(), other.Masked(), other.path, c.at(other.path).Line),
-				"use another network, or another router, in which the same addresses are others")
+				"use another network, or another router: addresses of different routers may overlap")
 			break
 		}
 	}
@@ -104,7 +104,7 @@ func (c checker) routes(path string, r router, networks []connected, known bool)
 	for j, route := range r.Routes {
 		at := fmt.Sprintf("%s.routes[%d]", path, j)
 		prefixes.add(c, route.Prefix.Prefix, netip.Prefix{}, at+".prefix",
-			fmt.Sprintf("%s has a route already", route.Prefix), "keep one; several next hops go into one via")
+			fmt.Sprintf("%s already has a route", route.Prefix), "keep one; several next hops go into one via")
 		_, via := c.seen[at+".via"]
 		switch {
 		case route.Type == "" || c.failed[at] || c.failed[at+".via"]: // not to be read
@@ -124,7 +124,7 @@ func (c checker) nextHops(path string, r router, route route, networks []connect
 	listed := unique[nextHop]{}
 	for j, h := range route.Via {
 		at := fmt.Sprintf("%s.via[%d]", path, j)
-		listed.add(c, nextHop{Address: h.Address, Remote: remoteRef{Addr: h.Remote.Addr}}, nextHop{}, at, "the next hop is listed already", "keep one")
+		listed.add(c, nextHop{Address: h.Address, Remote: remoteRef{Addr: h.Remote.Addr}}, nextHop{}, at, "the next hop is already listed", "keep one")
 		_, address := c.seen[at+".address"]
 		_, remote := c.seen[at+".remote"]
 		_, mac := c.seen[at+".mac"]
@@ -157,7 +157,7 @@ func (c checker) nextAddress(path string, r router, route route, addr netip.Addr
 	own := slices.ContainsFunc(networks, func(n connected) bool { return n.Addr() == addr })
 	switch {
 	case own:
-		c.problem(path, fmt.Sprintf("%s is the router's own address", addr), "give that of the next router")
+		c.problem(path, fmt.Sprintf("%s is the router's own address", addr), "give the address of the next router")
 	case !connects && known:
 		c.problem(path, fmt.Sprintf("%s is in no network of router %q", addr, r.Name),
 			"a next hop is in the network of one of the router's gateways or uplinks: "+networkList(networks))
@@ -196,11 +196,11 @@ func (c checker) leaks(path string, r router, names []string, complete bool) {
 	from := unique[objectName]{}
 	for j, l := range r.Leaks {
 		at := fmt.Sprintf("%s.leaks[%d].from", path, j)
-		from.add(c, l.From, "", at, fmt.Sprintf("router %q is listed already", l.From), "put the prefixes into one list")
+		from.add(c, l.From, "", at, fmt.Sprintf("router %q is already listed", l.From), "put the prefixes into one list")
 		switch {
 		case l.From == "":
 		case l.From == r.Name:
-			c.problem(at, "a router has its own routes already", "name another router")
+			c.problem(at, "a router already has its own routes", "name another router")
 		case complete && !slices.Contains(names, string(l.From)):
 			c.problem(at, fmt.Sprintf("there is no router %q", l.From), suggest(string(l.From), names, "routers"))
 		}

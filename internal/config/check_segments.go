@@ -53,13 +53,13 @@ func (c checker) tunnels() {
 		}
 		switch other, known := ports[port]; {
 		case known && other != n.Encapsulation:
-			c.problem(path+".udpPort", fmt.Sprintf("UDP port %d carries %s already (%s, line %d)", port, other, first[port], c.at(first[port]).Line),
+			c.problem(path+".udpPort", fmt.Sprintf("UDP port %d already carries %s (%s, line %d)", port, other, first[port], c.at(first[port]).Line),
 				fmt.Sprintf("give %s a port of its own, as in %d", n.Encapsulation, kind.DefaultUDPPort()))
 		case !known:
 			ports[port], first[port] = n.Encapsulation, path
 			c.probePort(path, port)
 			if len(ports) > maxUDPPorts {
-				c.problem(path+".udpPort", fmt.Sprintf("UDP port %d is one more than the %d that an edge can listen on", port, maxUDPPorts),
+				c.problem(path+".udpPort", fmt.Sprintf("UDP port %d is beyond the %d ports that an edge can listen on", port, maxUDPPorts),
 					"let segments share ports; the vni tells them apart")
 			}
 		}
@@ -69,7 +69,7 @@ func (c checker) tunnels() {
 // probePort checks that tunnels leave offload probes their port.
 func (c checker) probePort(path string, port uint16) {
 	if p := c.doc.Spec.Underlay.Offload; p != nil && p.Port == port {
-		c.problem("spec.underlay.offloadProbe.port", fmt.Sprintf("UDP port %d carries tunnels already (%s)", port, path),
+		c.problem("spec.underlay.offloadProbe.port", fmt.Sprintf("UDP port %d already carries tunnels (%s)", port, path),
 			"give the probes another one, the same on all edges")
 	}
 }
@@ -95,7 +95,7 @@ func (c checker) tunnelFields(path string, n *overlayNetwork) {
 func (c checker) remotesOnce(path string, list []remoteRef) {
 	listed := unique[netip.Addr]{}
 	for j, r := range list {
-		listed.add(c, r.Addr, netip.Addr{}, fmt.Sprintf("%s.remotes[%d]", path, j), fmt.Sprintf("remote %s is listed already", r), "keep one")
+		listed.add(c, r.Addr, netip.Addr{}, fmt.Sprintf("%s.remotes[%d]", path, j), fmt.Sprintf("remote %s is already listed", r), "keep one")
 	}
 }
 
@@ -115,7 +115,7 @@ func (c checker) segment(i int) {
 	for j, a := range s.TooBigFrom {
 		if a.IsValid() {
 			families.add(c, family(a.Addr), "", fmt.Sprintf("%s.icmpSources[%d]", path, j),
-				fmt.Sprintf("there is a source for %s already", family(a.Addr)), "keep one a family")
+				fmt.Sprintf("there is already a source for %s", family(a.Addr)), "keep one per family")
 		}
 	}
 	if s.Gateway == nil || s.Gateway.Router == "" {
@@ -130,15 +130,15 @@ func (c checker) staticMACs(path string, s segment) {
 	known := unique[macAddress]{}
 	for j, f := range s.FDB {
 		at := fmt.Sprintf("%s.fdb[%d]", path, j)
-		known.add(c, f.MAC, macAddress{}, at+".mac", fmt.Sprintf("%s has an entry already", f.MAC), "an address is in one place")
+		known.add(c, f.MAC, macAddress{}, at+".mac", fmt.Sprintf("%s already has an entry", f.MAC), "an address can be in only one place")
 		_, port := c.seen[at+".port"]
 		_, remote := c.seen[at+".remote"]
 		switch {
 		case port && remote:
-			c.problem(at, "both port and remote are given", "keep the one behind which the address is")
+			c.problem(at, "both port and remote are given", "keep the one that the address is behind")
 		case !port && !remote:
 			if !c.failed[at] { // else it is no entry at all, or not ours to read
-				c.problem(at, "neither port nor remote is given", "add the one behind which the address is")
+				c.problem(at, "neither port nor remote is given", "add the one that the address is behind")
 			}
 		case port && f.Port != "":
 			c.staticPort(at+".port", s, f.Port)
@@ -190,7 +190,7 @@ func (c checker) neighbours(path string, s segment) {
 	known := unique[netip.Addr]{}
 	for j, n := range s.Neighbours {
 		at := fmt.Sprintf("%s.neighbours[%d].address", path, j)
-		known.add(c, n.Address.Addr, netip.Addr{}, at, fmt.Sprintf("%s has an entry already", n.Address), "an address has one MAC address")
+		known.add(c, n.Address.Addr, netip.Addr{}, at, fmt.Sprintf("%s already has an entry", n.Address), "an address can have only one MAC address")
 		if s.Gateway == nil || !n.Address.IsValid() {
 			continue
 		}

@@ -29,7 +29,7 @@ func (p *policyChecker) collectServices(policies []policySource) {
 			for k := range n.Members {
 				m, at := &n.Members[k], func() string { return fmt.Sprintf("%s.members[%d]", path, k) }
 				if m.any || m.name != "" {
-					s.complain(m.located, at(), "a named service has protocols alone", "write them out, as in tcp/443")
+					s.complain(m.located, at(), "a named service can contain only protocols", "write them out, as in tcp/443")
 					continue
 				}
 				p.service(s, m, at)
@@ -56,7 +56,7 @@ func (p *policyChecker) service(s policySource, v *service, path func() string) 
 	case (w.Type != nil || w.Code != nil) && !isICMP(number):
 		s.complain(v.located, path(), fmt.Sprintf("protocol %d has no ICMP type", number), "type and code are for icmp and icmpv6")
 	case w.Code != nil && w.Type == nil && !s.failedIn(s.prefix+path(), "type"):
-		s.complain(v.located, path(), "an ICMP code means something with a type only", "add the type")
+		s.complain(v.located, path(), "an ICMP code has a meaning only with a type", "add the type")
 	}
 }
 

@@ -17,19 +17,19 @@ func TestUDPPortsAreTheDataPaths(t *testing.T) {
 func TestConflicts(t *testing.T) {
 	testErrors(t, []errorCase{
 		{"underlay interface twice", header + "spec:\n  underlay:\n    interfaces: [eth0, eth1, eth0]\n    tep: 192.0.2.1\n", []string{
-			`6:30: spec.underlay.interfaces[2]: interface "eth0" is used already (spec.underlay.interfaces[0], line 6); keep one`,
+			`6:30: spec.underlay.interfaces[2]: interface "eth0" is already used (spec.underlay.interfaces[0], line 6); keep one`,
 		}},
 		{"port on underlay", blue + "  ports:\n  - {name: p0, interface: eth0, segment: blue}\n", []string{
-			`9:27: spec.ports[0].interface: interface "eth0" is used already (spec.underlay.interfaces[0], line 5); an interface, or a VLAN of it, is one port, uplink or underlay`,
+			`9:27: spec.ports[0].interface: interface "eth0" is already used (spec.underlay.interfaces[0], line 5); an interface, or one of its VLANs, can be only one port, uplink or underlay`,
 		}},
 		{"interface of two ports", blue + "  ports:\n  - {name: p0, interface: veth0, segment: blue}\n  - {name: p1, interface: veth0, segment: blue}\n", []string{
-			`10:27: spec.ports[1].interface: interface "veth0" is used already (spec.ports[0].interface, line 9); an interface, or a VLAN of it, is one port, uplink or underlay`,
+			`10:27: spec.ports[1].interface: interface "veth0" is already used (spec.ports[0].interface, line 9); an interface, or one of its VLANs, can be only one port, uplink or underlay`,
 		}},
 		{"port name twice", blue + "  ports:\n  - {name: p0, interface: veth0, segment: blue}\n  - {name: p0, interface: veth1, segment: blue}\n", []string{
-			`10:12: spec.ports[1].name: port "p0" exists already (spec.ports[0].name, line 9); names are unique`,
+			`10:12: spec.ports[1].name: port "p0" already exists (spec.ports[0].name, line 9); names are unique`,
 		}},
 		{"segment name twice", blue + "  - {name: blue, vni: 2}\n", []string{
-			`8:12: spec.segments[1].name: segment "blue" exists already (spec.segments[0].name, line 7); names are unique`,
+			`8:12: spec.segments[1].name: segment "blue" already exists (spec.segments[0].name, line 7); names are unique`,
 		}},
 		{"VNI twice on a UDP port", blue + "  - {name: green, vni: 1}\n", []string{
 			`8:24: spec.segments[1].vni: VNI 1 on UDP port 4789 is taken (spec.segments[0].vni, line 7); choose another vni or udpPort, or make them one segment`,
@@ -41,7 +41,7 @@ func TestConflicts(t *testing.T) {
 			`7:43: spec.ports[0].segment: there is no segment "blue"; there are no segments`,
 		}},
 		{"too many UDP ports", under + "  segments:\n" + segments(9), []string{
-			`15:33: spec.segments[8].udpPort: UDP port 4797 is one more than the 8 that an edge can listen on; let segments share ports; the vni tells them apart`,
+			`15:33: spec.segments[8].udpPort: UDP port 4797 is beyond the 8 ports that an edge can listen on; let segments share ports; the vni tells them apart`,
 		}},
 		{"checksum on IPv4", under + "  segments:\n  - {name: blue, vni: 1, udpChecksum: true}\n", []string{
 			`7:39: spec.segments[0].udpChecksum: an IPv4 underlay always sends UDP checksum zero (RFC 7348 section 5); remove the line; it is for IPv6`,
@@ -52,7 +52,7 @@ func TestConflicts(t *testing.T) {
 func TestRemoteErrors(t *testing.T) {
 	testErrors(t, []errorCase{
 		{"twice", under + "  segments:\n  - {name: blue, vni: 1, remotes: [192.0.2.2, 192.0.2.3, 192.0.2.2]}\n", []string{
-			`7:58: spec.segments[0].remotes[2]: remote 192.0.2.2 is listed already (spec.segments[0].remotes[0], line 7); keep one`,
+			`7:58: spec.segments[0].remotes[2]: remote 192.0.2.2 is already listed (spec.segments[0].remotes[0], line 7); keep one`,
 		}},
 		{"own address", under + "  segments:\n  - {name: blue, vni: 1, remotes: [192.0.2.1]}\n", []string{
 			`7:36: spec.segments[0].remotes[0]: overlapping addresses: 192.0.2.1 is this edge's own tep; list the other edges only`,
@@ -88,13 +88,13 @@ func TestStaticMACErrors(t *testing.T) {
 			`11:13: spec.segments[0].fdb[0].mac: 03:00:00:00:00:01 is a group address; the lowest bit of the first byte must be 0; groups are flooded to all remotes anyway`,
 		}},
 		{"zero address", entry(`{mac: "00:00:00:00:00:00", port: p0}`), []string{
-			`11:13: spec.segments[0].fdb[0].mac: 00:00:00:00:00:00 is no station's address; use the address of an interface; see ip link`,
+			`11:13: spec.segments[0].fdb[0].mac: 00:00:00:00:00:00 is not a host's address; use the address of an interface; see ip link`,
 		}},
 		{"both", entry(`{mac: "02:00:00:00:00:01", port: p0, remote: 192.0.2.2}`), []string{
-			`11:7: spec.segments[0].fdb[0]: both port and remote are given; keep the one behind which the address is`,
+			`11:7: spec.segments[0].fdb[0]: both port and remote are given; keep the one that the address is behind`,
 		}},
 		{"neither", entry(`{mac: "02:00:00:00:00:01"}`), []string{
-			`11:7: spec.segments[0].fdb[0]: neither port nor remote is given; add the one behind which the address is`,
+			`11:7: spec.segments[0].fdb[0]: neither port nor remote is given; add the one that the address is behind`,
 		}},
 		{"not an entry", entry(`"02:00:00:00:00:01"`), []string{
 			`11:7: spec.segments[0].fdb[0]: must be a mapping, is a string; fields here: mac, port, remote`,
@@ -109,7 +109,7 @@ func TestStaticMACErrors(t *testing.T) {
 			`11:42: spec.segments[0].fdb[0].remote: 192.0.2.3 is not a remote of segment "blue"; add it to the segment's remotes`,
 		}},
 		{"twice", entry(`{mac: "02:00:00:00:00:01", port: p0}` + "\n" + `    - {mac: "02-00-00-00-00-01", remote: 192.0.2.2}`), []string{
-			`12:13: spec.segments[0].fdb[1].mac: 02:00:00:00:00:01 has an entry already (spec.segments[0].fdb[0].mac, line 11); an address is in one place`,
+			`12:13: spec.segments[0].fdb[1].mac: 02:00:00:00:00:01 already has an entry (spec.segments[0].fdb[0].mac, line 11); an address can be in only one place`,
 		}},
 	})
 }

@@ -23,7 +23,7 @@ func (c checker) underlay() {
 		_, one := c.seen[path+"."+name]
 		switch {
 		case one && several:
-			c.problem(path+"."+name, "is given besides teps", "remove it: each of the teps has its address and interface")
+			c.problem(path+"."+name, "cannot be combined with teps", "remove it: each of the teps has its address and interface")
 		case !one && !several && given && !c.failed[path]:
 			c.problem(path+"."+name, "is missing", "add it: "+about[name])
 		}
@@ -35,8 +35,8 @@ func (c checker) underlay() {
 	first := c.ownTEP()
 	for i, t := range u.TEPs {
 		at := fmt.Sprintf("%s.teps[%d]", path, i)
-		names.add(c, t.Name, "", at+".name", fmt.Sprintf("tunnel endpoint %q exists already", t.Name), "names are unique")
-		addresses.add(c, t.Address.Addr, netip.Addr{}, at+".address", fmt.Sprintf("%s is a tunnel endpoint already", t.Address), "keep one")
+		names.add(c, t.Name, "", at+".name", fmt.Sprintf("tunnel endpoint %q already exists", t.Name), "names are unique")
+		addresses.add(c, t.Address.Addr, netip.Addr{}, at+".address", fmt.Sprintf("%s is already a tunnel endpoint", t.Address), "keep one")
 		if t.Address.IsValid() && t.Address.Is4() != first.Is4() {
 			c.otherFamily(at+".address", t.Address.Addr)
 		}
@@ -117,13 +117,13 @@ func (c checker) directory() directory {
 	for i, r := range c.doc.Spec.Remotes {
 		path := fmt.Sprintf("spec.remotes[%d]", i)
 		d.complete = d.complete && r.Name != "" && !c.failed[path]
-		names.add(c, r.Name, "", path+".name", fmt.Sprintf("remote %q exists already", r.Name), "names are unique")
+		names.add(c, r.Name, "", path+".name", fmt.Sprintf("remote %q already exists", r.Name), "names are unique")
 		if len(r.Addresses) > overlay.MaxTEPs {
 			c.problem(path+".addresses", fmt.Sprintf("%d tunnel endpoints, at most %d", len(r.Addresses), overlay.MaxTEPs), "keep fewer")
 		}
 		for j, a := range r.Addresses {
 			at := fmt.Sprintf("%s.addresses[%d]", path, j)
-			addresses.add(c, a.Addr, netip.Addr{}, at, fmt.Sprintf("%s is a remote's address already", a), "keep one")
+			addresses.add(c, a.Addr, netip.Addr{}, at, fmt.Sprintf("%s is already a remote's address", a), "keep one")
 			c.notOurs(at, a.Addr)
 			d.byAddress[a.Addr], d.byName[string(r.Name)] = r.Addresses[0].Addr, r.Addresses[0].Addr
 		}
@@ -166,7 +166,7 @@ func (c checker) pins() {
 		listed := unique[objectName]{}
 		for j, name := range n.TEPs {
 			at := fmt.Sprintf("%s.teps[%d]", path, j)
-			listed.add(c, name, "", at, fmt.Sprintf("tunnel endpoint %q is listed already", name), "keep one")
+			listed.add(c, name, "", at, fmt.Sprintf("tunnel endpoint %q is already listed", name), "keep one")
 			if name != "" && complete && !slices.Contains(known, string(name)) {
 				c.problem(at, fmt.Sprintf("there is no tunnel endpoint %q", name), suggest(string(name), known, "named ones, see spec.underlay.teps"))
 			}

@@ -209,7 +209,7 @@ func convert(name string, data []byte, from, to string) ([]byte, error) {
 	after, err := parse(name, out, beside(name))
 	before.APIVersion, after.APIVersion = "", ""
 	if err != nil || !reflect.DeepEqual(before, after) {
-		return nil, fmt.Errorf("%s: its conversion to %s does not mean the same; rename the fields by hand: docs/internals/retired-names.md lists them", name, to)
+		return nil, fmt.Errorf("%s: converting it to %s would change its meaning; rename the fields by hand: docs/internals/retired-names.md lists them", name, to)
 	}
 	return out, nil
 }

@@ -170,7 +170,7 @@ func TestPreviousNames(t *testing.T) {
 			text = strings.Replace(inThisVersion, "[ipv4], advertise:", "[ipv4], announce:", 1)
 		}
 		_, err := Parse("f", []byte(text))
-		if want := "." + r.previous + ": is of v1alpha1; its name is " + name + " since v1alpha2; selvage convert FILE"; err == nil || !strings.Contains(err.Error(), want) {
+		if want := "." + r.previous + ": is a field of v1alpha1; its name is " + name + " since v1alpha2; selvage convert FILE"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}

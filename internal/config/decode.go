@@ -190,7 +190,7 @@ func (d *decoder) unknownField(key *node, fields []field, lines []int32, unknown
 	parent, _ := cutLast(string(d.path))
 	meant := successor(parent, key.text)
 	if meant != "" {
-		d.wrong(key, "is of v1alpha1", fmt.Sprintf("its name is %s since v1alpha2; selvage convert FILE rewrites a file of v1alpha1", meant))
+		d.wrong(key, "is a field of v1alpha1", fmt.Sprintf("its name is %s since v1alpha2; selvage convert FILE rewrites a file of v1alpha1", meant))
 	} else {
 		d.wrong(key, "unknown field", suggest(key.text, names(fields), "fields here"))
 		meant = nearest(key.text, names(fields))
@@ -288,7 +288,7 @@ func (d *decoder) integer(n *node, v reflect.Value, r rule) {
 		return
 	}
 	if len(text) > 1 && text[0] == '0' && isDigit(text[1]) {
-		d.wrong(n, text+" is octal to some and decimal to others", "remove the leading zeros")
+		d.wrong(n, text+" is octal to some parsers and decimal to others", "remove the leading zeros")
 		return
 	}
 	value, err := strconv.ParseUint(text, 0, 64)

@@ -76,7 +76,7 @@ type flowCache struct {
 
 type fdb struct {
 	Size   uint32   `json:"size,omitempty" jsonschema:"default=65536,minimum=16,maximum=4194304" jsonschema_description:"entries, one for each MAC address of each segment" hint:"one entry for each MAC address is enough"`
-	Ageing duration `json:"ageing,omitempty" jsonschema:"default=300s" jsonschema_description:"how long a learned entry lives without traffic, as in 300s or 5m; 0 is for ever"`
+	Ageing duration `json:"ageing,omitempty" jsonschema:"default=300s" jsonschema_description:"how long a learned entry lives without traffic, as in 300s or 5m; 0 means forever"`
 }
 
 // overlayNetwork identifies a segment on the underlay, and says how its frames are wrapped.

@@ -138,7 +138,7 @@ func TestShapeErrors(t *testing.T) {
 			`7:23: spec.segments[0].vni: must be an integer, is a number; virtual network identifier (VSID with nvgre), the same on every edge of the segment`,
 		}},
 		{"octal", under + "  segments:\n  - {name: blue, vni: 0100}\n", []string{
-			`7:23: spec.segments[0].vni: 0100 is octal to some and decimal to others; remove the leading zeros`,
+			`7:23: spec.segments[0].vni: 0100 is octal to some parsers and decimal to others; remove the leading zeros`,
 		}},
 		{"yes for boolean", under + "  flowCache: {enabled: yes}\n", []string{
 			`6:24: spec.flowCache.enabled: must be true or false, is a string; write true or false`,
@@ -240,7 +240,7 @@ func TestValueErrors(t *testing.T) {
 			`7:35: spec.segments[0].udpPort: 65536 is outside 1 to 65535; 4789 is VXLAN's own, 8472 what Linux used before it; 6081 is Geneve's`,
 		}},
 		{"port of probes that has tunnels", header + "spec:\n  underlay: {interfaces: [eth0], tep: 192.0.2.1, offloadProbe: {port: 4789}}\n  segments:\n  - {name: blue, vni: 1}\n  - {name: red, vni: 2}\n", []string{
-			`5:71: spec.underlay.offloadProbe.port: UDP port 4789 carries tunnels already (spec.segments[0]); give the probes another one, the same on all edges`,
+			`5:71: spec.underlay.offloadProbe.port: UDP port 4789 already carries tunnels (spec.segments[0]); give the probes another one, the same on all edges`,
 		}},
 		{"flow cache too small", under + "  flowCache: {size: 10}\n", []string{
 			`6:21: spec.flowCache.size: 10 is outside 1024 to 4194304; two entries for each concurrent connection are enough`,
@@ -252,16 +252,16 @@ func TestValueErrors(t *testing.T) {
 			`6:17: spec.fdb.ageing: "300" is not a duration; add the unit: 300s`,
 		}},
 		{"ageing too short", under + "  fdb: {ageing: 999ms}\n", []string{
-			`6:17: spec.fdb.ageing: 999ms is outside 1s to 1000000s; 0 is for ever, 300s is usual`,
+			`6:17: spec.fdb.ageing: 999ms is outside 1s to 1000000s; 0 means forever, 300s is usual`,
 		}},
 		{"ageing negative", under + "  fdb: {ageing: -1s}\n", []string{
-			`6:17: spec.fdb.ageing: -1s is outside 1s to 1000000s; 0 is for ever, 300s is usual`,
+			`6:17: spec.fdb.ageing: -1s is outside 1s to 1000000s; 0 means forever, 300s is usual`,
 		}},
 		{"ageing too long", under + "  fdb: {ageing: 1000h}\n", []string{
-			`6:17: spec.fdb.ageing: 1000h is outside 1s to 1000000s; 0 is for ever, 300s is usual`,
+			`6:17: spec.fdb.ageing: 1000h is outside 1s to 1000000s; 0 means forever, 300s is usual`,
 		}},
 		{"ageing a word", under + "  fdb: {ageing: never}\n", []string{
-			`6:17: spec.fdb.ageing: "never" is not a duration; write it like 300s or 5m; 0 is for ever`,
+			`6:17: spec.fdb.ageing: "never" is not a duration; write it like 300s or 5m; 0 means forever`,
 		}},
 		{"MAC too short", under + "  segments:\n  - name: blue\n    vni: 1\n    fdb: [{mac: \"02:00:00:00:01\", port: p0}]\n", []string{
 			`9:17: spec.segments[0].fdb[0].mac: "02:00:00:00:01" is not a 48-bit MAC address; write it like "02:00:00:00:00:01"`,

@@ -289,8 +289,8 @@ func TestInclude(t *testing.T) {
 	}
 	want := strings.Join([]string{
 		`edge.yaml:7:26: spec.firewall.include[1]: open nowhere.json: no such file or directory; paths are relative to the directory of this file`,
-		`same.json:1:22: groups[0].name: group "g" exists already (edge.yaml:8:21); names of groups are unique`,
-		`same.json:2:24: sections[0].name: section "s" exists already (edge.yaml:10:23); names of sections are unique`,
+		`same.json:1:22: groups[0].name: group "g" already exists (edge.yaml:8:21); names of groups are unique`,
+		`same.json:2:24: sections[0].name: section "s" already exists (edge.yaml:10:23); names of sections are unique`,
 		`same.json:2:63: sections[0].rules[0].action: "alow" is not supported; write allow or drop or reject or log-only`,
 		`same.json:2:75: rules: unknown field; fields here: groups, services, sections`,
 		`empty.yaml:1:1: the file is empty; see examples/policy.json for a configuration`,

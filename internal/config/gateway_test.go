@@ -34,7 +34,7 @@ func TestTunnelErrors(t *testing.T) {
 			`9:25: spec.routers[0].l3.vni: VNI 1 on UDP port 4789 is taken (spec.segments[0].vni, line 7); choose another vni or udpPort, or make them one segment`,
 		}},
 		{"two encapsulations on a port", segments("vni: 1", "vni: 2, encapsulation: geneve, udpPort: 4789"), []string{
-			`8:56: spec.segments[1].udpPort: UDP port 4789 carries vxlan already (spec.segments[0], line 7); give geneve a port of its own, as in 6081`,
+			`8:56: spec.segments[1].udpPort: UDP port 4789 already carries vxlan (spec.segments[0], line 7); give geneve a port of its own, as in 6081`,
 		}},
 		{"port of nvgre", segments("vni: 1, encapsulation: nvgre, udpPort: 4789"), []string{
 			`7:55: spec.segments[0].udpPort: nvgre has no UDP port (RFC 7637 section 3.1: it is GRE); remove the line`,
@@ -64,20 +64,20 @@ func TestTunnelErrors(t *testing.T) {
 			`7:56: spec.segments[0].options: 256 bytes of options, at most 252; send fewer: the header's length field ends there (RFC 8926 section 3.4)`,
 		}},
 		{"outer", segments("vni: 1, outer: {dscp: 64, ttl: 0, df: maybe}"), []string{
-			`7:38: spec.segments[0].outer.dscp: "64" is no DSCP; write 0 to 63, or inherit to take that of the inner packet`,
-			`7:47: spec.segments[0].outer.ttl: "0" is no TTL; write 1 to 255, or inherit to take that of the inner packet`,
+			`7:38: spec.segments[0].outer.dscp: "64" is not a DSCP; write 0 to 63, or inherit to take that of the inner packet`,
+			`7:47: spec.segments[0].outer.ttl: "0" is not a TTL; write 1 to 255, or inherit to take that of the inner packet`,
 			`7:54: spec.segments[0].outer.df: "maybe" is not supported; write set or unset or inherit`,
 		}},
 		{"outer octal", segments("vni: 1, outer: {dscp: 010}"), []string{
-			`7:38: spec.segments[0].outer.dscp: "010" is no DSCP; write 0 to 63, or inherit to take that of the inner packet`,
+			`7:38: spec.segments[0].outer.dscp: "010" is not a DSCP; write 0 to 63, or inherit to take that of the inner packet`,
 		}},
 		{"two sources of a family", segments(`vni: 1, icmpSources: [10.0.0.1, "fd00::1", 10.0.0.2]`), []string{
-			`7:59: spec.segments[0].icmpSources[2]: there is a source for IPv4 already (spec.segments[0].icmpSources[0], line 7); keep one a family`,
+			`7:59: spec.segments[0].icmpSources[2]: there is already a source for IPv4 (spec.segments[0].icmpSources[0], line 7); keep one per family`,
 		}},
 		{"neighbours", segments(`vni: 1, neighbours: [{address: 224.0.0.1, mac: "02:00:00:00:00:01"}, {address: 10.0.0.1, mac: "03:00:00:00:00:01"}, {address: 10.0.0.1, mac: "02:00:00:00:00:01"}]`), []string{
-			`7:47: spec.segments[0].neighbours[0].address: 224.0.0.1 is a multicast address; use the unicast address of a station`,
+			`7:47: spec.segments[0].neighbours[0].address: 224.0.0.1 is a multicast address; use the unicast address of a host`,
 			`7:110: spec.segments[0].neighbours[1].mac: 03:00:00:00:00:01 is a group address; the lowest bit of the first byte must be 0; groups are flooded to all remotes anyway`,
-			`7:142: spec.segments[0].neighbours[2].address: 10.0.0.1 has an entry already (spec.segments[0].neighbours[1].address, line 7); an address has one MAC address`,
+			`7:142: spec.segments[0].neighbours[2].address: 10.0.0.1 already has an entry (spec.segments[0].neighbours[1].address, line 7); an address can have only one MAC address`,
 		}},
 	})
 }
@@ -97,13 +97,13 @@ func TestGatewayErrors(t *testing.T) {
 			`7:59: spec.segments[0].gateway.addresses[0]: "10.0.0.1" is not a prefix; add the prefix length: 10.0.0.1/32 is one address`,
 		}},
 		{"network address", gateway("[10.0.0.0/24]"), []string{
-			`7:59: spec.segments[0].gateway.addresses[0]: 10.0.0.0/24 is the address of the network or of all its stations; use an address between 10.0.0.0 and 10.0.0.255`,
+			`7:59: spec.segments[0].gateway.addresses[0]: 10.0.0.0/24 is the network or broadcast address; use an address between 10.0.0.0 and 10.0.0.255`,
 		}},
 		{"broadcast address", gateway("[10.0.0.255/24]"), []string{
-			`7:59: spec.segments[0].gateway.addresses[0]: 10.0.0.255/24 is the address of the network or of all its stations; use an address between 10.0.0.0 and 10.0.0.255`,
+			`7:59: spec.segments[0].gateway.addresses[0]: 10.0.0.255/24 is the network or broadcast address; use an address between 10.0.0.0 and 10.0.0.255`,
 		}},
 		{"link-local", gateway(`["fe80::1/64"]`), []string{
-			`7:59: spec.segments[0].gateway.addresses[0]: fe80::1 is valid on one link only; leave it out: with any IPv6 address comes the link-local one of the MAC address`,
+			`7:59: spec.segments[0].gateway.addresses[0]: fe80::1 is valid on one link only; leave it out: any IPv6 address adds the link-local one of the MAC address`,
 		}},
 		{"mapped", gateway(`["::ffff:10.0.0.1/120"]`), []string{
 			`7:59: spec.segments[0].gateway.addresses[0]: ::ffff:10.0.0.1/120 is an IPv4 prefix in IPv6 form; write it like 10.0.0.0/8`,
@@ -112,7 +112,7 @@ func TestGatewayErrors(t *testing.T) {
 			`7:59: spec.segments[0].gateway.addresses[0]: 10.0.0.1/0 has no network; give the prefix length of the network, as in /24 or /64`,
 		}},
 		{"address twice", gateway("[10.0.0.1/24, 10.0.0.1/16]"), []string{
-			`7:72: spec.segments[0].gateway.addresses[1]: 10.0.0.1 is an address of the router already (spec.segments[0].gateway.addresses[0], line 7); keep one`,
+			`7:72: spec.segments[0].gateway.addresses[1]: 10.0.0.1 is already an address of the router (spec.segments[0].gateway.addresses[0], line 7); keep one`,
 		}},
 		{"own address as neighbour", under + "  segments:\n  - name: blue\n    vni: 1\n    gateway: {router: r, addresses: [10.0.0.1/24]}\n" +
 			"    neighbours: [{address: 10.0.0.1, mac: \"02:00:00:00:00:01\"}]\n  routers: [{name: r}]\n", []string{
@@ -123,10 +123,10 @@ func TestGatewayErrors(t *testing.T) {
 			"  - {name: b, vni: 2, gateway: {router: r, addresses: [10.0.0.129/25]}}\n" +
 			"  - {name: c, vni: 3, gateway: {router: s, addresses: [10.0.0.1/24]}}\n" +
 			"  routers: [{name: r}, {name: s}]\n", []string{
-			`8:56: spec.segments[1].gateway.addresses[0]: 10.0.0.128/25 overlaps 10.0.0.0/24 of the same router (spec.segments[0].gateway.addresses[0], line 7); use another network, or another router, in which the same addresses are others`,
+			`8:56: spec.segments[1].gateway.addresses[0]: 10.0.0.128/25 overlaps 10.0.0.0/24 of the same router (spec.segments[0].gateway.addresses[0], line 7); use another network, or another router: addresses of different routers may overlap`,
 		}},
 		{"overlap with an uplink", strings.Replace(wan, "198.51.100.2/24", "10.0.0.2/30", 1), []string{
-			`10:56: spec.routers[0].uplinks[0].addresses[0]: 10.0.0.0/30 overlaps 10.0.0.0/24 of the same router (spec.segments[0].gateway.addresses[0], line 7); use another network, or another router, in which the same addresses are others`,
+			`10:56: spec.routers[0].uplinks[0].addresses[0]: 10.0.0.0/30 overlaps 10.0.0.0/24 of the same router (spec.segments[0].gateway.addresses[0], line 7); use another network, or another router: addresses of different routers may overlap`,
 		}},
 	})
 }
@@ -140,7 +140,7 @@ func TestRouterErrors(t *testing.T) {
 	}
 	testErrors(t, []errorCase{
 		{"name twice", wan + "  - {name: r}\n", []string{
-			`11:12: spec.routers[1].name: router "r" exists already (spec.routers[0].name, line 9); names are unique`,
+			`11:12: spec.routers[1].name: router "r" already exists (spec.routers[0].name, line 9); names are unique`,
 		}},
 		{"host bits", route("{prefix: 10.1.2.0/16, type: blackhole}"), []string{
 			`12:16: spec.routers[0].routes[0].prefix: 10.1.2.0/16 has host bits; write 10.1.0.0/16`,
@@ -149,10 +149,10 @@ func TestRouterErrors(t *testing.T) {
 			`12:16: spec.routers[0].routes[0].prefix: "10.1.2.0" is not a prefix; add the prefix length: 10.1.2.0/32 is one address`,
 		}},
 		{"prefix twice", route("{prefix: 10.1.0.0/16, type: blackhole}\n    - {prefix: 10.1.0.0/16, type: prohibit}"), []string{
-			`13:16: spec.routers[0].routes[1].prefix: 10.1.0.0/16 has a route already (spec.routers[0].routes[0].prefix, line 12); keep one; several next hops go into one via`,
+			`13:16: spec.routers[0].routes[1].prefix: 10.1.0.0/16 already has a route (spec.routers[0].routes[0].prefix, line 12); keep one; several next hops go into one via`,
 		}},
 		{"prefix of a gateway", route("{prefix: 10.0.0.0/24, via: [{address: 198.51.100.1}]}"), []string{
-			`12:16: spec.routers[0].routes[0].prefix: 10.0.0.0/24 has a route already (spec.segments[0].gateway.addresses[0], line 7); keep one; several next hops go into one via`,
+			`12:16: spec.routers[0].routes[0].prefix: 10.0.0.0/24 already has a route (spec.segments[0].gateway.addresses[0], line 7); keep one; several next hops go into one via`,
 		}},
 		{"unknown type", route("{prefix: 10.1.0.0/16, type: throw}"), []string{
 			`12:35: spec.routers[0].routes[0].type: "throw" is not supported; write unicast or blackhole or unreachable or prohibit`,
@@ -170,13 +170,13 @@ func TestRouterErrors(t *testing.T) {
 			`12:45: spec.routers[0].routes[0].via[0].address: 203.0.113.1 is in no network of router "r"; a next hop is in the network of one of the router's gateways or uplinks: 10.0.0.0/24, fd00::/64, 198.51.100.0/24`,
 		}},
 		{"own next hop", route("{prefix: 10.1.0.0/16, via: [{address: 198.51.100.2}]}"), []string{
-			`12:45: spec.routers[0].routes[0].via[0].address: 198.51.100.2 is the router's own address; give that of the next router`,
+			`12:45: spec.routers[0].routes[0].via[0].address: 198.51.100.2 is the router's own address; give the address of the next router`,
 		}},
 		{"next hop of the other family", route(`{prefix: 10.1.0.0/16, via: [{address: "fd00::1"}]}`), []string{
 			`12:45: spec.routers[0].routes[0].via[0].address: fd00::1 is IPv6 but the prefix 10.1.0.0/16 is IPv4; use a next hop of the same family`,
 		}},
 		{"next hop twice", route("{prefix: 10.1.0.0/16, via: [{address: 10.0.0.1}, {address: 10.0.0.1}]}"), []string{
-			`12:56: spec.routers[0].routes[0].via[1]: the next hop is listed already (spec.routers[0].routes[0].via[0], line 12); keep one`,
+			`12:56: spec.routers[0].routes[0].via[1]: the next hop is already listed (spec.routers[0].routes[0].via[0], line 12); keep one`,
 		}},
 		{"both kinds of next hop", route("{prefix: 10.1.0.0/16, via: [{address: 10.0.0.1, remote: 192.0.2.2}]}"), []string{
 			`12:35: spec.routers[0].routes[0].via[0]: both address and remote or mac are given; keep address for a router in a connected network, remote and mac for one behind l3`,
@@ -209,19 +209,19 @@ func TestRouterErrors(t *testing.T) {
 			`11:54: spec.routers[0].l3.remotes[0]: overlapping addresses: 192.0.2.1 is this edge's own tep; list the other edges only`,
 		}},
 		{"name of the l3 segment taken", strings.ReplaceAll(wan, "name: blue", "name: r-l3") + l3, []string{
-			`11:9: spec.routers[0].l3: the l3 segment is called "r-l3", and that exists already (spec.segments[0].name, line 7); give the router or the other another name`,
+			`11:9: spec.routers[0].l3: the l3 segment would be called "r-l3", which already exists (spec.segments[0].name, line 7); give the router or the other another name`,
 		}},
 		{"name of the uplink taken", strings.ReplaceAll(wan, "name: wan", "name: blue"), []string{
-			`10:22: spec.routers[0].uplinks[0].name: the uplink's network is called "blue", and that exists already (spec.segments[0].name, line 7); names of segments and uplinks are unique`,
+			`10:22: spec.routers[0].uplinks[0].name: the uplink's network would be called "blue", which already exists (spec.segments[0].name, line 7); names of segments and uplinks are unique`,
 		}},
 		{"leak from nowhere", wan + "    leaks: [{from: rr, prefixes: [10.0.0.0/8]}]\n", []string{
 			`11:20: spec.routers[0].leaks[0].from: there is no router "rr"; did you mean "r"?`,
 		}},
 		{"leak from itself", wan + "    leaks: [{from: r, prefixes: [10.0.0.0/8]}]\n", []string{
-			`11:20: spec.routers[0].leaks[0].from: a router has its own routes already; name another router`,
+			`11:20: spec.routers[0].leaks[0].from: a router already has its own routes; name another router`,
 		}},
 		{"leak twice", wan + "    leaks: [{from: s, prefixes: [10.0.0.0/8]}, {from: s, prefixes: [11.0.0.0/8]}]\n  - {name: s}\n", []string{
-			`11:55: spec.routers[0].leaks[1].from: router "s" is listed already (spec.routers[0].leaks[0].from, line 11); put the prefixes into one list`,
+			`11:55: spec.routers[0].leaks[1].from: router "s" is already listed (spec.routers[0].leaks[0].from, line 11); put the prefixes into one list`,
 		}},
 		{"leak of nothing", wan + "    leaks: [{from: s, prefixes: []}]\n  - {name: s}\n", []string{
 			`11:33: spec.routers[0].leaks[0].prefixes: the list is empty; give prefixes within which its connected and static routes are taken, as in [10.0.0.0/8]`,
@@ -247,31 +247,31 @@ func TestTrunkErrors(t *testing.T) {
 			`12:46: spec.ports[0].vlans[0].vlan: 4095 is outside 1 to 4094; a VLAN is 1 to 4094`,
 		}},
 		{"VLAN twice", port("{name: p0, interface: v0, vlans: [{vlan: 1, segment: blue}, {vlan: 1, segment: blue}]}"), []string{
-			`12:72: spec.ports[0].vlans[1].vlan: VLAN 1 of interface "v0" is used already (spec.ports[0].vlans[0].vlan, line 12); an interface, or a VLAN of it, is one port, uplink or underlay`,
+			`12:72: spec.ports[0].vlans[1].vlan: VLAN 1 of interface "v0" is already used (spec.ports[0].vlans[0].vlan, line 12); an interface, or one of its VLANs, can be only one port, uplink or underlay`,
 		}},
 		{"VLAN of two ports", port("{name: p0, interface: v0, vlans: [{vlan: 1, segment: blue}]}\n  - {name: p1, interface: v0, vlans: [{vlan: 1, segment: blue}]}"), []string{
-			`13:46: spec.ports[1].vlans[0].vlan: VLAN 1 of interface "v0" is used already (spec.ports[0].vlans[0].vlan, line 12); an interface, or a VLAN of it, is one port, uplink or underlay`,
+			`13:46: spec.ports[1].vlans[0].vlan: VLAN 1 of interface "v0" is already used (spec.ports[0].vlans[0].vlan, line 12); an interface, or one of its VLANs, can be only one port, uplink or underlay`,
 		}},
 		{"VLAN of an uplink", strings.Replace(wan, "interface: eth1", "interface: eth1, vlan: 7", 1) + "  ports:\n  - {name: p0, interface: eth1, vlans: [{vlan: 7, segment: blue}]}\n", []string{
-			`12:48: spec.ports[0].vlans[0].vlan: VLAN 7 of interface "eth1" is used already (spec.routers[0].uplinks[0].interface, line 10); an interface, or a VLAN of it, is one port, uplink or underlay`,
+			`12:48: spec.ports[0].vlans[0].vlan: VLAN 7 of interface "eth1" is already used (spec.routers[0].uplinks[0].interface, line 10); an interface, or one of its VLANs, can be only one port, uplink or underlay`,
 		}},
 		{"trunk on the underlay", port("{name: p0, interface: eth0, vlans: [{vlan: 1, segment: blue}]}"), []string{
-			`12:27: spec.ports[0].interface: interface "eth0" is used already (spec.underlay.interfaces[0], line 5); an interface, or a VLAN of it, is one port, uplink or underlay`,
+			`12:27: spec.ports[0].interface: interface "eth0" is already used (spec.underlay.interfaces[0], line 5); an interface, or one of its VLANs, can be only one port, uplink or underlay`,
 		}},
 		{"uplink on the underlay", strings.Replace(wan, "eth1", "eth0", 1), []string{
-			`10:38: spec.routers[0].uplinks[0].interface: interface "eth0" is used already (spec.underlay.interfaces[0], line 5); an interface, or a VLAN of it, is one port, uplink or underlay`,
+			`10:38: spec.routers[0].uplinks[0].interface: interface "eth0" is already used (spec.underlay.interfaces[0], line 5); an interface, or one of its VLANs, can be only one port, uplink or underlay`,
 		}},
 		{"VLAN without segment", port("{name: p0, interface: v0, vlans: [{vlan: 1, segment: red}]}"), []string{
 			`12:58: spec.ports[0].vlans[0].segment: there is no segment "red"; segments: blue`,
 		}},
 		{"name of a member taken", port("{name: p0.1, interface: v1, segment: blue}\n  - {name: p0, interface: v0, vlans: [{vlan: 1, segment: blue}]}"), []string{
-			`13:46: spec.ports[1].vlans[0].vlan: the member is called "p0.1", and that exists already (spec.ports[0].name, line 12); names are unique`,
+			`13:46: spec.ports[1].vlans[0].vlan: the member would be called "p0.1", which already exists (spec.ports[0].name, line 12); names are unique`,
 		}},
 		{"name of an uplink taken", port("{name: wan, interface: v1, segment: blue}"), []string{
-			`12:12: spec.ports[0].name: port "wan" exists already (spec.routers[0].uplinks[0].name, line 10); names are unique`,
+			`12:12: spec.ports[0].name: port "wan" already exists (spec.routers[0].uplinks[0].name, line 10); names are unique`,
 		}},
 		{"nobody allowed", port("{name: p0, interface: v0, segment: blue, allowed: {}}"), []string{
-			`12:55: spec.ports[0].allowed: neither macs nor addresses are given; add the ones who may send, or remove the line`,
+			`12:55: spec.ports[0].allowed: neither macs nor addresses are given; add those that may send, or remove the line`,
 		}},
 		{"allowed with host bits", port("{name: p0, interface: v0, segment: blue, allowed: {macs: [], addresses: [10.0.0.5/24, 10.0.0.5]}}"), []string{
 			`12:62: spec.ports[0].allowed.macs: the list is empty; give source MAC addresses; any when left out`,

@@ -115,7 +115,7 @@ func (m *macAddress) parse(text string) *problem {
 	case mac.Multicast():
 		return &problem{fmt.Sprintf("%s is a group address", text), "the lowest bit of the first byte must be 0; groups are flooded to all remotes anyway"}
 	case mac == overlay.MAC{}:
-		return &problem{fmt.Sprintf("%s is no station's address", text), "use the address of an interface; see ip link"}
+		return &problem{fmt.Sprintf("%s is not a host's address", text), "use the address of an interface; see ip link"}
 	}
 	m.MAC = mac
 	return nil
@@ -139,12 +139,12 @@ type duration time.Duration
 func (*duration) integral() {}
 
 func (d *duration) parse(text string) *problem {
-	value, p := parseDuration(text, "s", "300s or 5m; 0 is for ever")
+	value, p := parseDuration(text, "s", "300s or 5m; 0 means forever")
 	switch {
 	case p != nil:
 		return p
 	case value != 0 && (value < time.Second || value > maxAgeing):
-		return &problem{fmt.Sprintf("%s is outside 1s to 1000000s", text), "0 is for ever, 300s is usual"}
+		return &problem{fmt.Sprintf("%s is outside 1s to 1000000s", text), "0 means forever, 300s is usual"}
 	}
 	*d = duration(value)
 	return nil

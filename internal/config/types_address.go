@@ -13,7 +13,7 @@ func addressSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", AnyOf: []*jsonschema.Schema{{Format: "ipv4"}, {Format: "ipv6"}}}
 }
 
-const unicastHint = "use the unicast address of a station"
+const unicastHint = "use the unicast address of a host"
 
 // hostAddress is that of a station in a segment: unicast, without a zone.
 type hostAddress struct{ netip.Addr }
@@ -108,9 +108,9 @@ func (i *interfacePrefix) parse(text string) *problem {
 		return p
 	case prefix.Addr().IsLinkLocalUnicast():
 		return &problem{fmt.Sprintf("%s is valid on one link only", prefix.Addr()),
-			"leave it out: with any IPv6 address comes the link-local one of the MAC address"}
+			"leave it out: any IPv6 address adds the link-local one of the MAC address"}
 	case prefix.Addr().Is4() && prefix.Bits() < 31 && (prefix.Addr() == prefix.Masked().Addr() || prefix.Addr() == lastAddress(prefix)):
-		return &problem{fmt.Sprintf("%s is the address of the network or of all its stations", text), "use an address between " +
+		return &problem{fmt.Sprintf("%s is the network or broadcast address", text), "use an address between " +
 			prefix.Masked().Addr().String() + " and " + lastAddress(prefix).String()}
 	case prefix.Bits() == 0:
 		return &problem{fmt.Sprintf("%s has no network", text), "give the prefix length of the network, as in /24 or /64"}

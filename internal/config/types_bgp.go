@@ -18,7 +18,7 @@ type routerID struct{ netip.Addr }
 func (r *routerID) parse(text string) *problem {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || !addr.Is4() || addr.IsUnspecified() {
-		return &problem{fmt.Sprintf("%q is no router ID", text), "write it like the IPv4 address 192.0.2.1, another one for each speaker"}
+		return &problem{fmt.Sprintf("%q is not a router ID", text), "write it like the IPv4 address 192.0.2.1, a different one for each speaker"}
 	}
 	r.Addr = addr
 	return nil
@@ -67,7 +67,7 @@ func (l *listenAddress) parse(text string) *problem {
 		at = netip.AddrPortFrom(addr, bgpPort)
 	}
 	if at.Port() == 0 {
-		return &problem{fmt.Sprintf("%s has port 0, which is none", text), "leave the port out, or write 179"}
+		return &problem{fmt.Sprintf("%s has port 0, which is not valid", text), "leave the port out, or write 179"}
 	}
 	if addr := at.Addr(); !addr.IsUnspecified() {
 		var a speakerAddress
@@ -90,7 +90,7 @@ func parseWord[T ~string](text string, known []T, noun string) (T, *problem) {
 		return known[i], nil
 	}
 	words := each(known, func(k T) string { return string(k) })
-	return "", &problem{fmt.Sprintf("%q is no %s", text, noun), suggest(text, words, "known ones")}
+	return "", &problem{fmt.Sprintf("%q is not a known %s", text, noun), suggest(text, words, "known ones")}
 }
 
 func wordSchema[T ~string](known []T) *jsonschema.Schema {
@@ -178,7 +178,7 @@ func seconds(text string, least, most time.Duration, usual string) (time.Duratio
 	case value < least || value > most:
 		return 0, &problem{fmt.Sprintf("%s is outside %ds to %ds", text, least/time.Second, most/time.Second), usual + " is usual"}
 	case value%time.Second != 0:
-		return 0, &problem{fmt.Sprintf("%s is no whole number of seconds", text), usual + " is usual"}
+		return 0, &problem{fmt.Sprintf("%s is not a whole number of seconds", text), usual + " is usual"}
 	}
 	return value, nil
 }
@@ -276,7 +276,7 @@ func (r *routeDistinguisher) parse(text string) *problem {
 	case err != nil:
 		return &problem{err.Error(), administeredHint}
 	case value == 0:
-		return &problem{fmt.Sprintf("%s says nothing", text), "leave the line out for an automatic one"}
+		return &problem{fmt.Sprintf("%s is not a usable route distinguisher", text), "leave the line out for an automatic one"}
 	}
 	r.RouteDistinguisher = value
 	return nil

@@ -20,7 +20,7 @@ func (r *poolRange) parse(text string) *problem {
 		to = from
 	}
 	if prefix, err := netip.ParsePrefix(text); err == nil {
-		return &problem{fmt.Sprintf("%s is a network", text), fmt.Sprintf("write its addresses as a range, which begins with %s", prefix.Masked().Addr())}
+		return &problem{fmt.Sprintf("%s is a network", text), fmt.Sprintf("write its addresses as a range that begins with %s", prefix.Masked().Addr())}
 	}
 	first, p := parsePoolAddress(strings.TrimSpace(from))
 	if p != nil {

@@ -28,7 +28,7 @@ func (i *interval) parse(text string) *problem {
 	case value < minInterval || value > maxInterval:
 		return &problem{fmt.Sprintf("%s is outside %s to %s", text, minInterval, maxInterval), "50ms is usual"}
 	case value%time.Microsecond != 0:
-		return &problem{fmt.Sprintf("%s is no whole number of microseconds", text), "50ms is usual"}
+		return &problem{fmt.Sprintf("%s is not a whole number of microseconds", text), "50ms is usual"}
 	}
 	*i = interval(value)
 	return nil
@@ -54,7 +54,7 @@ func (h *hops) parse(text string) *problem {
 	}
 	value, err := strconv.ParseUint(text, 10, 8)
 	if err != nil || value == 0 || strconv.FormatUint(value, 10) != text {
-		return &problem{fmt.Sprintf("%q is no number of hops", text), "write 1 to 255, or auto"}
+		return &problem{fmt.Sprintf("%q is not a number of hops", text), "write 1 to 255, or auto"}
 	}
 	*h = hops(value)
 	return nil

@@ -54,7 +54,7 @@ func (m *groupMember) parse(text string) *problem {
 		}
 		return p
 	default:
-		return &problem{fmt.Sprintf("%q is no address, network, range, MAC address or group", text), memberHint}
+		return &problem{fmt.Sprintf("%q is not an address, network, range, MAC address or group", text), memberHint}
 	}
 	return nil
 }

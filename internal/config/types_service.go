@@ -63,7 +63,7 @@ func (s *service) parse(text string) *problem {
 	case name == ipProtocol && cut:
 		return s.parseProtocol(text, rest)
 	case name == ipProtocol:
-		return &problem{"ip is no protocol of its own", "write any, or a number as in ip/47"}
+		return &problem{"ip is not a protocol of its own", "write any, or a number as in ip/47"}
 	case cut && isName(name):
 		return &problem{fmt.Sprintf("%q has no protocol %q", text, name), suggest(name, protocolNames(), "protocols")}
 	case isName(text):
@@ -71,7 +71,7 @@ func (s *service) parse(text string) *problem {
 	case text != "" && strings.Trim(text, "0123456789,-") == "":
 		return &problem{fmt.Sprintf("%s has no protocol", text), fmt.Sprintf(`write tcp/%s, and lists in quotes: "tcp/80,443"`, text)}
 	default:
-		return &problem{fmt.Sprintf("%q is no service", text), serviceHint}
+		return &problem{fmt.Sprintf("%q is not a service", text), serviceHint}
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (r *portRange) parse(text string) *problem {
 	last, err2 := strconv.ParseUint(to, 10, 16)
 	switch {
 	case err != nil || err2 != nil:
-		return &problem{fmt.Sprintf("%q is no port or range of ports", text), "write 443 or 8000-8999; ports are 0 to 65535"}
+		return &problem{fmt.Sprintf("%q is not a port or range of ports", text), "write 443 or 8000-8999; ports are 0 to 65535"}
 	case last < first:
 		return &problem{fmt.Sprintf("%s ends before it begins", text), fmt.Sprintf("write it %d-%d", last, first)}
 	}

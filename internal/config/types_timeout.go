@@ -47,7 +47,7 @@ func parseTimeout(text string, least time.Duration) (timeout, *problem) {
 	case p != nil:
 		return 0, p
 	case value < least || value > maxAgeing:
-		return 0, &problem{fmt.Sprintf("%s is outside %s to 1000000s", text, least), "packets are accounted up to 10s late, so that less would forget what is alive"}
+		return 0, &problem{fmt.Sprintf("%s is outside %s to 1000000s", text, least), "packets are accounted up to 10s late, so a shorter timeout would forget live connections"}
 	}
 	return timeout(value), nil
 }

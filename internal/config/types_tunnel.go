@@ -25,7 +25,7 @@ func (*dscp) integral() {}
 func (d *dscp) parse(text string) *problem {
 	value, ok := orInherit(text, 0, maxDSCP)
 	if !ok {
-		return &problem{fmt.Sprintf("%q is no DSCP", text), "write 0 to 63, or inherit to take that of the inner packet"}
+		return &problem{fmt.Sprintf("%q is not a DSCP", text), "write 0 to 63, or inherit to take that of the inner packet"}
 	}
 	*d = dscp(value)
 	return nil
@@ -41,7 +41,7 @@ func (*ttl) integral() {}
 func (t *ttl) parse(text string) *problem {
 	value, ok := orInherit(text, 1, 255)
 	if !ok {
-		return &problem{fmt.Sprintf("%q is no TTL", text), "write 1 to 255, or inherit to take that of the inner packet"}
+		return &problem{fmt.Sprintf("%q is not a TTL", text), "write 1 to 255, or inherit to take that of the inner packet"}
 	}
 	*t = ttl(value)
 	return nil

@@ -116,8 +116,8 @@ func TestUnderlayErrors(t *testing.T) {
 	}
 	testErrors(t, []errorCase{
 		{"both forms", underlay(two + ", tep: 192.0.2.1, interfaces: [eth0]"), []string{
-			`5:126: spec.underlay.tep: is given besides teps; remove it: each of the teps has its address and interface`,
-			`5:149: spec.underlay.interfaces: is given besides teps; remove it: each of the teps has its address and interface`,
+			`5:126: spec.underlay.tep: cannot be combined with teps; remove it: each of the teps has its address and interface`,
+			`5:149: spec.underlay.interfaces: cannot be combined with teps; remove it: each of the teps has its address and interface`,
 		}},
 		{"half a form", underlay("tep: 192.0.2.1"), []string{
 			`5:13: spec.underlay.interfaces: is missing; add it: interfaces on which tunnels arrive and leave, as in [eth0]`,
@@ -132,14 +132,14 @@ func TestUnderlayErrors(t *testing.T) {
 			`5:20: spec.underlay.teps: 9 tunnel endpoints, at most 8; keep fewer`,
 		}},
 		{"twice", underlay("teps: [{name: a, address: 192.0.2.1, interface: eth0}, {name: a, address: 192.0.2.1, interface: eth0}]"), []string{
-			`5:76: spec.underlay.teps[1].name: tunnel endpoint "a" exists already (spec.underlay.teps[0].name, line 5); names are unique`,
-			`5:88: spec.underlay.teps[1].address: 192.0.2.1 is a tunnel endpoint already (spec.underlay.teps[0].address, line 5); keep one`,
+			`5:76: spec.underlay.teps[1].name: tunnel endpoint "a" already exists (spec.underlay.teps[0].name, line 5); names are unique`,
+			`5:88: spec.underlay.teps[1].address: 192.0.2.1 is already a tunnel endpoint (spec.underlay.teps[0].address, line 5); keep one`,
 		}},
 		{"two families", underlay(`teps: [{name: a, address: 192.0.2.1, interface: eth0}, {name: b, address: "2001:db8::1", interface: eth1}]`), []string{
 			`5:88: spec.underlay.teps[1].address: 2001:db8::1 is IPv6 but the tep 192.0.2.1 is IPv4; one underlay is IPv4 or IPv6`,
 		}},
 		{"port on a tep's interface", underlay(two) + "  segments: [{name: blue, vni: 1}]\n  ports: [{name: p0, interface: eth1, segment: blue}]\n", []string{
-			`7:33: spec.ports[0].interface: interface "eth1" is used already (spec.underlay.teps[1].interface, line 5); an interface, or a VLAN of it, is one port, uplink or underlay`,
+			`7:33: spec.ports[0].interface: interface "eth1" is already used (spec.underlay.teps[1].interface, line 5); an interface, or one of its VLANs, can be only one port, uplink or underlay`,
 		}},
 		{"checksum on IPv4", underlay(two) + "  segments: [{name: blue, vni: 1, udpChecksum: true}]\n", []string{
 			`6:48: spec.segments[0].udpChecksum: an IPv4 underlay always sends UDP checksum zero (RFC 7348 section 5); remove the line; it is for IPv6`,
@@ -156,14 +156,14 @@ func TestUnderlayErrors(t *testing.T) {
 		{"liveness", underlay("interfaces: [eth0], tep: 192.0.2.1, bfd: {interval: 5ms, multiplier: 1, hops: 0}"), []string{
 			`5:66: spec.underlay.bfd.interval: 5ms is outside 10ms to 10s; 50ms is usual`,
 			`5:83: spec.underlay.bfd.multiplier: 1 is outside 2 to 255; 3 is usual; 2 to 255`,
-			`5:92: spec.underlay.bfd.hops: "0" is no number of hops; write 1 to 255, or auto`,
+			`5:92: spec.underlay.bfd.hops: "0" is not a number of hops; write 1 to 255, or auto`,
 		}},
 		{"interval without unit", underlay("interfaces: [eth0], tep: 192.0.2.1, bfd: {interval: 50, hops: some}"), []string{
 			`5:66: spec.underlay.bfd.interval: "50" is not a duration; add the unit: 50ms`,
-			`5:76: spec.underlay.bfd.hops: "some" is no number of hops; write 1 to 255, or auto`,
+			`5:76: spec.underlay.bfd.hops: "some" is not a number of hops; write 1 to 255, or auto`,
 		}},
 		{"interval of odd precision", underlay("interfaces: [eth0], tep: 192.0.2.1, bfd: {interval: 20.0001ms}"), []string{
-			`5:66: spec.underlay.bfd.interval: 20.0001ms is no whole number of microseconds; 50ms is usual`,
+			`5:66: spec.underlay.bfd.interval: 20.0001ms is not a whole number of microseconds; 50ms is usual`,
 		}},
 		{"liveness a word", underlay("interfaces: [eth0], tep: 192.0.2.1, bfd: on"), []string{
 			`5:55: spec.underlay.bfd: must be a mapping, is a string; fields here: interval, multiplier, hops`,
@@ -178,10 +178,10 @@ func TestNamedRemoteErrors(t *testing.T) {
 	const b = "{name: b, addresses: [192.0.2.2, 192.0.2.3]}"
 	testErrors(t, []errorCase{
 		{"name twice", remotes(b+", {name: b, addresses: [192.0.2.4]}", "remotes: [b]"), []string{
-			`6:66: spec.remotes[1].name: remote "b" exists already (spec.remotes[0].name, line 6); names are unique`,
+			`6:66: spec.remotes[1].name: remote "b" already exists (spec.remotes[0].name, line 6); names are unique`,
 		}},
 		{"address twice", remotes(b+", {name: c, addresses: [192.0.2.3]}", "remotes: [b]"), []string{
-			`6:81: spec.remotes[1].addresses[0]: 192.0.2.3 is a remote's address already (spec.remotes[0].addresses[1], line 6); keep one`,
+			`6:81: spec.remotes[1].addresses[0]: 192.0.2.3 is already a remote's address (spec.remotes[0].addresses[1], line 6); keep one`,
 		}},
 		{"no addresses", remotes("{name: b, addresses: []}", ""), []string{
 			`6:34: spec.remotes[0].addresses: the list is empty; give its tunnel endpoints, the preferred first; at most 8`,
@@ -197,7 +197,7 @@ func TestNamedRemoteErrors(t *testing.T) {
 			`8:37: spec.segments[1].remotes[0]: there is no remote "eth0"; there are no named remotes: write an address, or name it in spec.remotes`,
 		}},
 		{"one edge by two names", remotes(b, "remotes: [b, 192.0.2.3]"), []string{
-			`8:39: spec.segments[0].remotes[1]: remote 192.0.2.3 is listed already (spec.segments[0].remotes[0], line 8); keep one`,
+			`8:39: spec.segments[0].remotes[1]: remote 192.0.2.3 is already listed (spec.segments[0].remotes[0], line 8); keep one`,
 		}},
 		{"no remote of the segment", remotes(b, `remotes: [192.0.2.9], fdb: [{mac: "02:00:00:00:00:01", remote: b}]`), []string{
 			`8:89: spec.segments[0].fdb[0].remote: b is not a remote of segment "blue"; add it to the segment's remotes`,
@@ -217,7 +217,7 @@ func TestNamedRemoteErrors(t *testing.T) {
     l3: {vni: 2, mac: "02:00:00:00:00:01", remotes: [b]}
     routes: [{prefix: 10.0.0.0/8, via: [{remote: b, mac: "02:00:00:00:00:02"}, {remote: 192.0.2.3, mac: "02:00:00:00:00:02"}]}]
 `, []string{
-			`12:80: spec.routers[0].routes[0].via[1]: the next hop is listed already (spec.routers[0].routes[0].via[0], line 12); keep one`,
+			`12:80: spec.routers[0].routes[0].via[1]: the next hop is already listed (spec.routers[0].routes[0].via[0], line 12); keep one`,
 		}},
 	})
 }
@@ -229,7 +229,7 @@ func TestPinErrors(t *testing.T) {
 			`6:42: spec.segments[0].teps[0]: there is no tunnel endpoint "lift"; did you mean "left"?`,
 		}},
 		{"twice", teps + "  segments: [{name: blue, vni: 1, teps: [left, left]}]\n", []string{
-			`6:48: spec.segments[0].teps[1]: tunnel endpoint "left" is listed already (spec.segments[0].teps[0], line 6); keep one`,
+			`6:48: spec.segments[0].teps[1]: tunnel endpoint "left" is already listed (spec.segments[0].teps[0], line 6); keep one`,
 		}},
 		{"without names", under + "  segments: [{name: blue, vni: 1, teps: [a]}]\n", []string{
 			`6:42: spec.segments[0].teps[0]: there is no tunnel endpoint "a"; there are no named ones, see spec.underlay.teps`,

@@ -57,14 +57,14 @@ func (inv *Inventory) checksumCost(t Tunnel) Finding {
 		}
 	}
 	if len(software) == 0 {
-		return good("checksums", t.Name, "sends outer UDP checksums, and no underlay tells that it leaves them to the kernel")
+		return good("checksums", t.Name, "sends outer UDP checksums, and no underlay interface leaves them to the kernel")
 	}
 	f := Finding{
 		Check: "checksums", Severity: Warning, Subject: t.Name,
 		What:     fmt.Sprintf("outer UDP checksums are sent and computed in software on %s", few(software)),
 		Evidence: fmt.Sprintf("the tunnel's checksum flag is on; ethtool -k %s: %s: off", software[0], checksumOffload),
-		Why: "The kernel cuts each segment and reads each byte of it before the device. Of the same kind is " + s1Tunnel +
-			". Zero is allowed (RFC 7348 section 5, RFC 6935), if the remotes take it.",
+		Why: "The kernel cuts each segment and reads each byte of it before the device does. A similar case is " + s1Tunnel +
+			". Zero is allowed (RFC 7348 section 5, RFC 6935) if the remotes accept it.",
 		Measure: []string{iperf, fmt.Sprintf("selvage lab ab --targets plain,kernel,selvage --cases tcp --offload underlay:%s=off", checksumOffload)},
 	}
 	for _, name := range settable {
@@ -95,8 +95,8 @@ func refusesZero(t Tunnel) Finding {
 		Check: "checksums", Severity: Note, Subject: t.Name,
 		What:     "packets over IPv6 with UDP checksum zero are dropped on receipt",
 		Evidence: "udp6zerocsumrx is off (netlink)",
-		Why: "A remote that sends zero (RFC 6935; Selvage does unless its segment has udpChecksum) is not heard at all: 0 of its packets arrive, " +
-			"and this host counts them in UdpInErrors and Udp6InCsumErrors only.",
+		Why: "From a remote that sends zero (RFC 6935; Selvage does unless its segment has udpChecksum), 0 packets arrive. " +
+			"This host counts them only in UdpInErrors and Udp6InCsumErrors.",
 		Change:  t.again("udp6zerocsumrx"),
 		Measure: []string{"nstat -az Udp6InCsumErrors", "selvage doctor --interface " + t.Device},
 	}
@@ -107,7 +107,7 @@ func sendsZero(t Tunnel) Finding {
 		Check: "checksums", Severity: Note, Subject: t.Name,
 		What:     "UDP checksum zero is sent over IPv6",
 		Evidence: "udp6zerocsumtx is on (netlink)",
-		Why:      "It saves reading each byte, but every remote has to accept it (RFC 6935), the kernel's by udp6zerocsumrx: one that does not drops 100 % of the packets.",
+		Why:      "It saves reading each byte, but every remote must accept it (RFC 6935); the kernel does with udp6zerocsumrx. A remote that does not drops 100 % of the packets.",
 		Measure:  []string{"nstat -az Udp6InCsumErrors  # on each remote"},
 	}
 }
@@ -145,7 +145,7 @@ func checkUDPPorts(inv *Inventory) []Finding {
 				Check: "udp-port", Severity: Note, Subject: t.Name,
 				What:     fmt.Sprintf("UDP port %d inside a VMware guest", t.Port),
 				Evidence: fmt.Sprintf("driver vmxnet3 of %s; destination port %d", name, t.Port),
-				Why: "Some hypervisors take packets of these ports for their own overlay: ICMP works and TCP is dead, 0 bit/s " +
+				Why: "Some hypervisors take packets of these ports for their own overlay: ICMP works, but TCP carries 0 bit/s " +
 					"(flannel issue 2388, cilium issue 21801). Use another port on all hosts if you see that.",
 				Measure: []string{iperf, fmt.Sprintf("tcpdump -ni %s udp port %d  # on both hosts", name, t.Port)},
 			})
@@ -155,7 +155,7 @@ func checkUDPPorts(inv *Inventory) []Finding {
 			found = append(found, Finding{
 				Check: "udp-port", Severity: Note, Subject: t.Name, What: "VXLAN on UDP port 8472, Linux's default from before the RFC",
 				Evidence: "destination port of the device (netlink)",
-				Why:      "Endpoints that follow RFC 7348 section 5 listen on 4789: of such a remote 0 packets are accepted. It is right if all remotes agree, as flannel's do.",
+				Why:      "Endpoints that follow RFC 7348 section 5 use 4789: 0 packets from such a remote are accepted. 8472 is right if all remotes use it, as flannel's do.",
 				Measure:  []string{fmt.Sprintf("ip -d link show dev %s", t.Device)},
 			})
 		}

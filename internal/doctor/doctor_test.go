@@ -131,7 +131,7 @@ func TestMTU(t *testing.T) {
 			}},
 		{"route", func(inv *Inventory) { inv.Tunnels[0].Paths[1].MTU = 1400 },
 			"mtu", Fault, "vxlan0", "packets of 1500 bytes leave vxlan0 with 1550, but the route takes 1400", []string{
-				"ip -4 route flush cache  # if a router told it (ip route get 192.0.2.3 says expires); else change that route's mtu",
+				"ip -4 route flush cache  # if a router reported it (ip route get 192.0.2.3 says expires); else change that route's mtu",
 				"ip link set dev vxlan0 mtu 1350  # or: lower the overlay, and its end systems too",
 			}},
 		{"below a VLAN", func(inv *Inventory) {

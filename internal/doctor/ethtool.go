@@ -96,9 +96,9 @@ func (n *NIC) told(what string, err error) bool {
 	}
 	why := err.Error()
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		why = "its driver does not tell"
+		why = "its driver does not report it"
 		if n.Driver != "" {
-			why = "the driver " + n.Driver + " does not tell"
+			why = "the driver " + n.Driver + " does not report it"
 		}
 	}
 	n.Missing = append(n.Missing, Unknown{What: what, Why: why})

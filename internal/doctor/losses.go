@@ -29,7 +29,7 @@ func checkRings(inv *Inventory) []Finding {
 		f := Finding{
 			Check: "rings", Severity: Warning, Subject: l.Name,
 			What: fmt.Sprintf("the rings of %s have %d receive and %d transmit descriptors, of at most %d and %d", l.Name, r.Rx, r.Tx, r.RxMax, r.TxMax),
-			Evidence: fmt.Sprintf("ethtool -g %s: RX %d of %d, TX %d of %d; %d packets found no room since the interface was made",
+			Evidence: fmt.Sprintf("ethtool -g %s: RX %d of %d, TX %d of %d; %d packets were dropped for lack of room since the interface was created",
 				l.Name, r.Rx, r.RxMax, r.Tx, r.TxMax, l.Counters.RxNoRoom),
 			Why: fmt.Sprintf("At 2.5 Mpps, what the NSX edge study forwarded per core, %d descriptors last %.0f µs: a longer pause of the core loses packets. "+
 				"That study set 512 to 4096.", r.Rx, float64(r.Rx)/2.5),
@@ -145,10 +145,10 @@ func (l *Link) losses() []loss {
 	}
 	return []loss{
 		{"found no room in the receive ring", c.RxNoRoom, c.RxPackets, "The core that empties the ring came too late.", room},
-		{"arrived damaged", c.RxErrors, c.RxPackets, "Cable, transceiver or a speed that the ends do not agree on; on a tunnel device, headers that do not fit.", nil},
+		{"arrived damaged", c.RxErrors, c.RxPackets, "Cable, transceiver or a speed mismatch; on a tunnel device, headers that do not fit.", nil},
 		{"could not be sent", c.TxErrors, c.TxPackets, "On a tunnel device: no route, no neighbour, or too large for the underlay.", nil},
-		{"were dropped on sending", c.TxDropped, c.TxPackets, "A full queue, or an other end that is down.", nil},
-		{"were dropped by the kernel on receipt", c.RxDropped, c.RxPackets, "A full backlog, an unknown protocol or VLAN, or no port of the bridge that wants them.", nil},
+		{"were dropped on sending", c.TxDropped, c.TxPackets, "A full queue, or a peer that is down.", nil},
+		{"were dropped by the kernel on receipt", c.RxDropped, c.RxPackets, "A full backlog, an unknown protocol or VLAN, or no bridge port to forward them to.", nil},
 	}
 }
 
@@ -158,7 +158,7 @@ func (l *Link) lossy(s loss) Finding {
 	if share > tolerance {
 		severity = Warning
 	}
-	evidence := fmt.Sprintf("ip -s -s link show dev %s, since it was made", l.Name)
+	evidence := fmt.Sprintf("ip -s -s link show dev %s, since it was created", l.Name)
 	if details := l.counters("drop", "miss", "discard", "buf", "fifo", "over", "crc"); len(details) > 0 {
 		evidence += "; ethtool -S: " + few(details)
 	}
@@ -166,8 +166,8 @@ func (l *Link) lossy(s loss) Finding {
 		Check: "drops", Severity: severity, Subject: l.Name,
 		What:     fmt.Sprintf("%d packets of %s %s, %.3g %%", s.lost, l.Name, s.what, 100*share),
 		Evidence: evidence,
-		Why: s.why + " The NSX edge study called 0.01 % the most that may be lost; TCP takes each for congestion. " +
-			"The counter does not say when: read it twice.",
+		Why: s.why + " The NSX edge study accepted at most 0.01 % loss; TCP takes each loss for congestion. " +
+			"The counter does not say when they were lost: read it twice.",
 		Change:  s.fixes,
 		Measure: []string{fmt.Sprintf("ip -s -s link show dev %s; iperf3 -c SERVER -t 10; ip -s -s link show dev %s", l.Name, l.Name)},
 	}
@@ -194,7 +194,7 @@ func checkSoftnet(inv *Inventory) []Finding {
 			Check: "softnet", Severity: severity, Subject: "host",
 			What:     fmt.Sprintf("%d packets were dropped because a core's backlog was full", dropped),
 			Evidence: fmt.Sprintf("/proc/net/softnet_stat: CPUs %s, of %d packets processed since boot", few(cpus), processed),
-			Why:      "Packets that go to another core (RPS, veth, the kernel's tunnels) wait in a queue of net.core.netdev_max_backlog. The NSX edge study called 0.01 % the most that may be lost.",
+			Why:      "Packets that go to another core (RPS, veth, the kernel's tunnels) wait in a queue of net.core.netdev_max_backlog. The NSX edge study accepted at most 0.01 % loss.",
 			Change:   []string{"sysctl -w net.core.netdev_max_backlog=4096"},
 			Measure:  []string{measure},
 		})
@@ -203,9 +203,9 @@ func checkSoftnet(inv *Inventory) []Finding {
 	if processed > 0 && float64(squeezed)/float64(processed) > often {
 		found = append(found, Finding{
 			Check: "softnet", Severity: Note, Subject: "host",
-			What:     fmt.Sprintf("receive processing ran out of its budget %d times", squeezed),
+			What:     fmt.Sprintf("receive processing exhausted its budget %d times", squeezed),
 			Evidence: fmt.Sprintf("/proc/net/softnet_stat: time_squeeze, of %d packets processed since boot", processed),
-			Why:      "Each time packets waited for the next round: by default a round ends after 300 packets or 2 ms, or 8 ms with 250 ticks a second. It costs latency first, and ring overruns then.",
+			Why:      "Each time, packets waited for the next round. By default a round ends after 300 packets or 2 ms, or 8 ms with 250 ticks a second. It first costs latency, then overruns the ring.",
 			Change:   []string{"sysctl -w net.core.netdev_budget=600 net.core.netdev_budget_usecs=8000"},
 			Measure:  []string{measure},
 		})

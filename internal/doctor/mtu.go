@@ -11,7 +11,7 @@ import (
 const headroom = 200
 
 // s0BlackHole is why a path that is too narrow matters.
-const s0BlackHole = "A tunnel endpoint must not fragment (RFC 7348 section 4.3), so full packets are lost while small ones pass, and not all senders are told. " +
+const s0BlackHole = "A tunnel endpoint must not fragment (RFC 7348 section 4.3), so full packets are lost while small ones pass, and not all senders are notified. " +
 	"The FortiGate study: 9 Mbit/s in bursts with an MTU too large for its tunnel, 546 Mbit/s once it fitted."
 
 // strait is the narrowest place on the way to some remotes.
@@ -91,12 +91,12 @@ func (inv *Inventory) tooNarrow(t Tunnel, s *strait, carries, need int) Finding 
 		Why: s0BlackHole,
 		Measure: []string{
 			pingFull(s.remotes[0], need),
-			"ip route flush cache; ip -6 route flush cache  # on end systems that were told a smaller path MTU: they remember it for 10 minutes",
+			"ip route flush cache; ip -6 route flush cache  # on end systems that learned a smaller path MTU: they keep it for 10 minutes",
 			iperf,
 		},
 	}
 	if s.where == "" {
-		f.Change = append(f.Change, fmt.Sprintf("ip -%d route flush cache  # if a router told it (ip route get %s says expires); else change that route's mtu",
+		f.Change = append(f.Change, fmt.Sprintf("ip -%d route flush cache  # if a router reported it (ip route get %s says expires); else change that route's mtu",
 			version(s.remotes[0]), s.remotes[0]))
 	}
 	for _, name := range slices.Backward(s.path.Hops) { // the lowest first: a VLAN is no larger than its link
@@ -176,7 +176,7 @@ func checkPorts(inv *Inventory) []Finding {
 			Check: "port-mtu", Severity: Warning, Subject: few(larger),
 			What:     fmt.Sprintf("frames of up to %d bytes enter %s, which carries %d", largest, t.Name, t.MTU),
 			Evidence: fmt.Sprintf("%d of the interfaces at bridge %s have a larger MTU than %s", len(larger), t.Bridge, t.Name),
-			Why:      "A bridge drops what is larger than the port it leaves by, and tells nobody. " + s0BlackHole,
+			Why:      "A bridge drops frames larger than the MTU of the port they leave by, without an ICMP error. " + s0BlackHole,
 			Measure:  []string{fmt.Sprintf("ping -c 3 -M do -s %d FAR-END-SYSTEM  # from an end system at %s", t.MTU-28, larger[0]), iperf},
 		}
 		for _, name := range first(larger) {
@@ -216,7 +216,7 @@ func checkHeadroom(inv *Inventory) []Finding {
 				Check: "headroom", Severity: Warning, Subject: t.Name,
 				What:     fmt.Sprintf("%d bytes of room for Geneve's headers and options towards %s, %d wanted", s.mtu-carries, addrs(s.remotes), headroom),
 				Evidence: fmt.Sprintf("inner MTU %d, MTU of %s is %d; without options %d bytes are used", carries, s.name(), s.mtu, fixed),
-				Why: "Options are up to 252 bytes and come when a feature is turned on (RFC 8926 section 3.4). " +
+				Why: "Options take up to 252 bytes and appear when a feature is turned on (RFC 8926 section 3.4). " +
 					"The NSX edge study leaves at least 200 bytes: 1500 needs 1700 below it, and 9000 leaves 8800.",
 				Measure: []string{pingFull(s.remotes[0], want), iperf},
 			}

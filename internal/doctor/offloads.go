@@ -31,25 +31,25 @@ func offloads() []offload {
 	below := []Role{Underlay, Spare}
 	return []offload{
 		{features: []string{"tx-checksum-ip-generic", "tx-checksum-ipv4"}, set: "tx", roles: all,
-			does:  "The device fills in checksums; without, the kernel reads every byte and gives up segmentation by the device too.",
+			does:  "The device fills in checksums; otherwise the kernel reads every byte and cannot use the device's segmentation either.",
 			costs: ownTxOff},
 		{features: []string{"tx-scatter-gather"}, set: "sg", roles: all, needs: "tx",
-			does:  "Segments are sent from where they lie; without, they are copied and not segmented late.",
+			does:  "Segments are sent without a copy; otherwise they are copied and not segmented late.",
 			costs: ownAllOff},
 		{features: []string{"tx-tcp-segmentation"}, set: "tso", roles: all, needs: "tx",
-			does:  "TCP segments of up to 64 kB pass the tunnel whole, so that it is paid for once and not for each packet.",
+			does:  "TCP segments of up to 64 kB pass the tunnel whole, so its cost is paid once and not for each packet.",
 			costs: ownAllOff},
 		{features: []string{"tx-generic-segmentation"}, set: "gso", roles: all, needs: "sg",
 			does:  "Where a device cannot, the kernel cuts segments as late as it can: after the tunnel.",
 			costs: ownAllOff},
 		{features: []string{"tx-udp_tnl-segmentation"}, set: "tx-udp_tnl-segmentation", roles: below, only: anyUDP,
-			does:  "Segments inside VXLAN and Geneve are cut by the device; without, the tunnel's receiver pays for single packets.",
+			does:  "Segments inside VXLAN and Geneve are cut by the device; otherwise the tunnel's receiver pays for single packets.",
 			costs: s2Tunnel},
 		{features: []string{"tx-gre-segmentation"}, set: "tx-gre-segmentation", roles: below, only: anyGRE,
 			does:  "Segments inside GRE and NVGRE are cut by the device.",
 			costs: s2Tunnel},
 		{features: []string{"rx-checksum"}, set: "rx", roles: below,
-			does:  "The device verifies checksums; without, the kernel reads every byte and cannot coalesce cheaply.",
+			does:  "The device verifies checksums; otherwise the kernel reads every byte and cannot coalesce cheaply.",
 			costs: s1Tunnel},
 		{features: []string{"rx-gro"}, set: "gro", roles: []Role{Underlay, Device, Spare}, hardware: true,
 			does:  "Received packets of a flow are put together before the tunnel and the bridge see them.",
@@ -178,14 +178,14 @@ func (o offload) off(role Role, names []string, s offloading) Finding {
 		What:     fmt.Sprintf("%s is off (%s interface)", feature, role),
 		Evidence: fmt.Sprintf("ethtool -k %s: %s: off, and not [fixed]", names[0], feature),
 		Why: o.does + " Off costs: " + o.costs + ". " +
-			"On some kernels and adapters on is the slow or the corrupt setting: time both.",
+			"On some kernels and adapters, on is slower or corrupts packets: time both.",
 		Measure: []string{iperf},
 	}
 	if with := s.off[o.set]; len(with) > 0 {
 		f.Evidence += "; off with it: " + strings.Join(with, ", ")
 	}
 	if role == Device && o.set == "tx" {
-		f.Why = o.does + " Off costs: " + s1Tunnel + ". On some kernels and adapters on is the slow or the corrupt setting: time both."
+		f.Why = o.does + " Off costs: " + s1Tunnel + ". On some kernels and adapters, on is slower or corrupts packets: time both."
 	}
 	for _, name := range first(names) {
 		f.Change = append(f.Change, fmt.Sprintf("ethtool -K %s %s on", name, o.set))

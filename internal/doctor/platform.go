@@ -18,7 +18,7 @@ func checkThreads(inv *Inventory) []Finding {
 		Check: "hyper-threading", Severity: Note, Subject: "host",
 		What:     "hyper-threading is on: CPUs share cores",
 		Evidence: "/sys/devices/system/cpu/smt/active: 1",
-		Why: "Two polling threads on one core get less than two cores, and which pairs share shows as noise. " +
+		Why: "Two polling threads on one core get less than two cores, and figures vary with which threads share one. " +
 			"The NSX edge study had it off for its 2.4 to 2.5 Mpps per core.",
 		Change:  []string{"echo off > /sys/devices/system/cpu/smt/control"},
 		Measure: []string{iperf, "selvage lab ab --targets plain,kernel,selvage"},
@@ -48,8 +48,8 @@ func checkGovernor(inv *Inventory) []Finding {
 		Check: "governor", Severity: severity, Subject: "host",
 		What:     "the CPU frequency governor is " + strings.Join(saving, ", "),
 		Evidence: fmt.Sprintf("/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; driver %s", orUnknown(m.FreqDriver)),
-		Why: "Packets per second go with the clock, and a core that has to speed up first costs latency. The NSX edge study had power saving off for its 2.4 to 2.5 Mpps per core; " +
-			"what it costs here is not known before it is measured.",
+		Why: "Packets per second scale with the clock, and a core that has to speed up first costs latency. The NSX edge study had power saving off for its 2.4 to 2.5 Mpps per core; " +
+			"measure what it costs here.",
 		Change:  []string{"cpupower frequency-set -g performance"},
 		Measure: []string{"selvage lab ab --targets plain,kernel,selvage --cases rr", iperf},
 	}}
@@ -104,7 +104,7 @@ func checkLocality(inv *Inventory) []Finding {
 	return append(found, inv.splitBonds()...)
 }
 
-const crossing = "The NSX edge study names the crossing of NUMA nodes as one of the limits that it met on its way to 189.6 Gbit/s: each packet's memory is then read over the link between sockets."
+const crossing = "The NSX edge study names the crossing of NUMA nodes as one of the limits on its way to 189.6 Gbit/s: each packet's memory is then read over the link between sockets."
 
 func (inv *Inventory) farInterrupts(l *Link, far []IRQ) Finding {
 	f := Finding{

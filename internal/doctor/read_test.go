@@ -45,7 +45,7 @@ type fakeAdapters struct{ inv *Inventory }
 func (a fakeAdapters) NIC(name string) NIC {
 	l, ok := a.inv.link(name)
 	if !ok || l.NIC == nil {
-		return NIC{Missing: []Unknown{{"ring sizes", "the driver does not tell"}}}
+		return NIC{Missing: []Unknown{{"ring sizes", "the driver does not report it"}}}
 	}
 	return *l.NIC
 }

@@ -35,7 +35,7 @@ func checkRemotes(inv *Inventory) []Finding {
 			found = append(found, ownRemote(t, self))
 		}
 		if n := len(t.Paths) - len(lost) - len(self); n > 0 {
-			found = append(found, good("remotes", t.Name, "%d of %d remotes have a route; a route is no proof that they answer", n, len(t.Paths)))
+			found = append(found, good("remotes", t.Name, "%d of %d remotes have a route; a route does not prove that they answer", n, len(t.Paths)))
 		}
 	}
 	return found
@@ -45,7 +45,7 @@ func noRemote(t Tunnel) Finding {
 	f := Finding{
 		Check: "remotes", Severity: Note, Subject: t.Name, What: "the tunnel has no remote",
 		Evidence: "neither a remote, nor a group, nor an FDB entry with a destination",
-		Why:      "Broadcast and unknown destinations go to 0 hosts, so ARP is not answered, unless a control plane adds remotes.",
+		Why:      "Broadcasts and unknown destinations reach 0 hosts, so ARP gets no answer unless a control plane adds remotes.",
 		Measure:  []string{"ip -d link show dev " + t.Name},
 	}
 	switch {
@@ -95,7 +95,7 @@ func checkEdges(inv *Inventory) []Finding {
 		for _, p := range e.Problems {
 			found = append(found, Finding{
 				Check: "edge", Severity: Warning, Subject: e.Name, What: p, Evidence: "selvage status",
-				Why: "The edge says so itself.", Measure: []string{"selvage status --edge " + e.Name},
+				Why: "The edge reports it itself.", Measure: []string{"selvage status --edge " + e.Name},
 			})
 		}
 		if len(e.Drops) == 0 {
@@ -109,7 +109,7 @@ func checkEdges(inv *Inventory) []Finding {
 		}
 		found = append(found, Finding{
 			Check: "edge", Severity: Note, Subject: e.Name, What: fmt.Sprintf("the edge has dropped %d packets", total),
-			Evidence: text + "since it was loaded", Why: "Each reason is a packet that did not arrive; docs/reference/reasons.md says what they mean.",
+			Evidence: text + "since it was loaded", Why: "Each count is a packet that did not arrive; docs/reference/reasons.md explains the reasons.",
 			Measure: []string{"selvage drops --edge " + e.Name},
 		})
 	}

@@ -155,7 +155,7 @@ func TestLosses(t *testing.T) {
 		{"backlog", func(inv *Inventory) { inv.Softnet[3].Dropped = 9 },
 			"softnet", Note, "host", "CPUs 3, of 16000000 packets", []string{"sysctl -w net.core.netdev_max_backlog=4096"}},
 		{"squeeze", func(inv *Inventory) { inv.Softnet[3].Squeezed = 900_000 },
-			"softnet", Note, "host", "ran out of its budget 900150 times", []string{"sysctl -w net.core.netdev_budget=600 net.core.netdev_budget_usecs=8000"}},
+			"softnet", Note, "host", "exhausted its budget 900150 times", []string{"sysctl -w net.core.netdev_budget=600 net.core.netdev_budget_usecs=8000"}},
 	} {
 		t.Run(p.name, p.run)
 	}

@@ -44,8 +44,8 @@ func checkEntropy(inv *Inventory) []Finding {
 			Check: "entropy", Severity: Warning, Subject: t.Name,
 			What:     fmt.Sprintf("only %d outer source ports for all inner flows", ports),
 			Evidence: fmt.Sprintf("%s: %d to %d", from, low, high),
-			Why: fmt.Sprintf("RSS, ECMP and LAG spread a tunnel by this port. The 1,280 flows of the NSX edge study would share it by %d; "+
-				"with one port all are one flow. %s.", (scarce+ports-1)/ports, oneCore),
+			Why: fmt.Sprintf("RSS, ECMP and LAG spread a tunnel by this port. Of the 1,280 flows of the NSX edge study, %d would share each port; "+
+				"with one port, all look like one flow. %s.", (scarce+ports-1)/ports, oneCore),
 			Measure: []string{"ethtool -S UNDERLAY | grep -E 'rx.*queue.*packets'", "iperf3 -c SERVER -t 10 -P 16  # SERVER across the tunnel"},
 		}
 		if t.SourceLow == 0 && t.SourceHigh == 0 {
@@ -211,7 +211,7 @@ func checkInterrupts(inv *Inventory) []Finding {
 			Check: "interrupts", Severity: Warning, Subject: l.Name,
 			What:     fmt.Sprintf("%.0f %% of the interrupts of %d queues are on one core", 100*share, len(queues)),
 			Evidence: fmt.Sprintf("/proc/interrupts: %d of %d since boot on CPU %d", perCPU[busiest], total, inv.cpu(busiest)),
-			Why:      "Several queues on one core are worth one. " + oneCore + ".",
+			Why:      "Several queues on one core work like one. " + oneCore + ".",
 			Measure:  []string{"mpstat -I SCPU -P ALL 1  # during iperf3 -c SERVER -t 10 -P 16", fmt.Sprintf("selvage doctor --interface %s", l.Name)},
 		}
 		cpus := inv.near(l)

@@ -19,7 +19,7 @@ func TestText(t *testing.T) {
 	}
 	*inv.on("eth0").NIC.Ring = Ring{Rx: 256, RxMax: 4096, Tx: 4096, TxMax: 4096}
 	feature("eth0", "rx-udp_tunnel-port-offload", Feature{Fixed: true})(inv)
-	inv.unknown("interrupt coalescing of eth0", "the driver mlx5_core does not tell")
+	inv.unknown("interrupt coalescing of eth0", "the driver mlx5_core does not report it")
 	var got bytes.Buffer
 	if err := Text(&got, Diagnose(*inv)); err != nil {
 		t.Fatal(err)

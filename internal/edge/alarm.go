@@ -143,7 +143,7 @@ func (e *edge) watchCache() {
 	case next.thrashing && !was.thrashing:
 		e.log.Warn("problem", "what", problem)
 	case was.thrashing && !next.thrashing:
-		e.log.Info("problem is over", "what", "the flow cache thrashed")
+		e.log.Info("problem cleared", "what", "flow cache: thrashing")
 	}
 }
 
@@ -151,7 +151,7 @@ func (e *edge) watchCache() {
 func (e *edge) cacheAlarm() (alarm, problem string) {
 	switch {
 	case !e.config.FlowCache.Enabled:
-		return alarmOff, "flow cache: off, so each packet is decided anew: set spec.flowCache.enabled, off is for comparison only"
+		return alarmOff, "flow cache: off, so each packet takes the slow path: set spec.flowCache.enabled, off is for comparison only"
 	case e.cache.thrashing:
 		return alarmThrashing, e.cache.problem(e.config.FlowCache.Size)
 	}
@@ -169,11 +169,11 @@ func (w cacheWatch) problem(size uint32) string {
 				most = "up to "
 			}
 			if r.Evicted[c.Name] > 0 {
-				now += fmt.Sprintf("; %s has %d of %d entries and replaces %s%.0f/s", c.Name, c.Used, c.Size, most, r.Evicted[c.Name])
+				now += fmt.Sprintf("; %s has %d of %d entries and evicts %s%.0f/s", c.Name, c.Used, c.Size, most, r.Evicted[c.Name])
 			}
 		}
 		now += ")"
 	}
-	return fmt.Sprintf("flow cache: thrashing, flows that still send lose their decisions to each other%s: raise spec.flowCache.size, now %d, "+
+	return fmt.Sprintf("flow cache: thrashing, active flows evict each other's decisions%s: raise spec.flowCache.size, now %d, "+
 		"unless `selvage flows` shows a scan or flood", now, size)
 }

@@ -106,7 +106,7 @@ func TestDocuments(t *testing.T) {
 		Verdict: problem.Broken,
 		Problems: []problem.Problem{
 			problem.Error("port p1: interface tap0 does not exist: create it, it is attached when it appears"),
-			problem.Warning("FDB has 95 of 100 entries: raise its size, or unknown destinations are flooded"),
+			problem.Warning("FDB: 95 of 100 entries are in use: raise spec.fdb.size, or frames to hosts that do not fit are flooded"),
 		},
 	}
 	check("status", s, want)
@@ -208,7 +208,7 @@ func TestRunning(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Status(context.Background()); err == nil || !strings.Contains(err.Error(), "edge a does not run here") {
+	if _, err := c.Status(context.Background()); err == nil || !strings.Contains(err.Error(), "edge a is not running here") {
 		t.Errorf("client of a stopped edge says %v", err)
 	}
 }

@@ -118,6 +118,6 @@ func (b balance) uneven(s reconcile.PathGroup) string {
 	if math.Abs(off(worst)) <= unevenBy {
 		return ""
 	}
-	return fmt.Sprintf("remote %s: its %d paths carry uneven parts of the packets, the one from %s %.0f %% where %.0f %% would be even: "+
-		"see with `selvage flows` which flows are the large ones", s.Remote, len(s.Paths), worst, 100*b.shares[worst], 100*even)
+	return fmt.Sprintf("remote %s: its %d paths carry uneven shares of the packets, the one from %s %.0f %% instead of %.0f %%: "+
+		"find the large flows with `selvage flows`", s.Remote, len(s.Paths), worst, 100*b.shares[worst], 100*even)
 }

@@ -30,7 +30,7 @@ const (
 	// without a word of it.
 	neighbourLives = 4
 
-	followHosts = "follow the hosts that come to ports"
+	followHosts = "follow the hosts at ports"
 )
 
 // hostEvents are hosts that came to ports, of which remotes that speak no BGP are told.
@@ -114,7 +114,7 @@ func (e *edge) announceMoves() {
 		}
 		errs = append(errs, e.dp.Announce(m))
 		if m.WasRemote {
-			e.log.Info("a host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
+			e.log.Info("host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
 		}
 	}
 	e.reportProblem("announce moved hosts", errors.Join(errs...))
@@ -195,7 +195,7 @@ func (e *edge) lookHosts() {
 		return
 	}
 	b.post(func() { b.look(hosts, begin) })
-	e.reportProblem("ask idle hosts whether they are there", e.askHosts(idle(hosts, instances(e.configured), e.config.FDB.Ageing)))
+	e.reportProblem("probe idle hosts", e.askHosts(idle(hosts, instances(e.configured), e.config.FDB.Ageing)))
 }
 
 // lookPorts looks for hosts when ports have come, gone, or lost their link: then a host is not

@@ -21,8 +21,8 @@ const (
 	// overdue is how long something may wait for its remote before that is odd.
 	overdue = 30 * time.Second
 
-	announceBGP = "tell BGP neighbours"
-	writeBGP    = "write what BGP says to the data path"
+	announceBGP = "advertise to BGP neighbours"
+	writeBGP    = "install BGP routes in the data path"
 )
 
 // act does what follows from a change of the table, of which updates were received at a time;
@@ -235,9 +235,9 @@ func (b *bgp) flush() {
 	b.waiting.since = w.since
 	var err error
 	if n := len(b.waiting.bgpMACs); n > 0 && time.Since(b.waiting.since) > overdue {
-		err = fmt.Errorf("%d of them wait for it: see `selvage bgp routes --unused` and `selvage teps`", n)
+		err = fmt.Errorf("%d of them are unresolved: see `selvage bgp routes --unused` and `selvage teps`", n)
 	}
-	b.reportProblem("find the remotes of MAC addresses that BGP told", err)
+	b.reportProblem("find the remotes of MAC addresses learned by BGP", err)
 }
 
 // refill writes all that the table has.

@@ -73,15 +73,15 @@ func sourceTo(remote netip.Addr) (netip.Addr, error) {
 	}
 	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("find the way to %s: %w", remote, err)
+		return netip.Addr{}, fmt.Errorf("look up the route to %s: %w", remote, err)
 	}
 	defer unix.Close(fd)
 	if err := unix.Connect(fd, to); err != nil { // nothing is sent
-		return netip.Addr{}, fmt.Errorf("no way to %s: add a route, or give the neighbour's localAddress: %w", remote, err)
+		return netip.Addr{}, fmt.Errorf("no route to %s: add one, or set the neighbour's localAddress: %w", remote, err)
 	}
 	from, err := unix.Getsockname(fd)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("find the way to %s: %w", remote, err)
+		return netip.Addr{}, fmt.Errorf("look up the route to %s: %w", remote, err)
 	}
 	if from, ok := from.(*unix.SockaddrInet4); ok {
 		return netip.AddrFrom4(from.Addr), nil

@@ -29,7 +29,7 @@ const (
 )
 
 // noBGP is the answer to a question about BGP that there is none.
-func noBGP() error { return mistake{errors.New("this edge speaks no BGP: configure spec.bgp")} }
+func noBGP() error { return mistake{errors.New("this edge does not run BGP: configure spec.bgp")} }
 
 // note logs events and remembers them.
 func (b *bgp) note(events []evpn.Event) {
@@ -95,17 +95,17 @@ func (b *bgp) problems() (list []problem.Problem) {
 	b.mu.Unlock()
 	for _, m := range moves {
 		if m.Frozen {
-			list = append(list, problem.Warning("segment %s: %s moved %d times and is frozen: find out who else has that MAC address, then `selvage bgp thaw %s %s`",
+			list = append(list, problem.Warning("segment %s: %s moved %d times and is frozen: find the other host with that MAC address, then `selvage bgp thaw %s %s`",
 				m.Segment, m.MAC, m.Moves, m.Segment, m.MAC))
 		}
 	}
 	for _, w := range grouped(odd) {
 		example := slices.IndexFunc(odd, func(s evpn.Status) bool { return s.Problem == w.Why })
-		list = append(list, problem.Warning("BGP: %s: %d routes, such as one of %s for %s: %s: see `selvage bgp routes --unused`",
+		list = append(list, problem.Warning("BGP: %s: %d routes, such as the one from %s for %s: %s: see `selvage bgp routes --unused`",
 			w.Why, w.Routes, odd[example].Neighbour, cmp.Or(odd[example].For, "nobody"), odd[example].Why))
 	}
 	if counts.Stale > 0 {
-		list = append(list, problem.Warning("BGP: %d routes in use are stale: the session that told them was lost", counts.Stale))
+		list = append(list, problem.Warning("BGP: %d routes in use are stale: the session they came from was lost", counts.Stale))
 	}
 	return list
 }
@@ -175,7 +175,7 @@ func (e *edge) bgpDocument() (BGPInfo, error) {
 	info.Convergence = b.spread.info()
 	for _, n := range b.config.Neighbours {
 		i := slices.IndexFunc(known, func(k speaker.Neighbour) bool { return k.Addr == n.Addr })
-		state := speaker.Neighbour{Addr: n.Addr, AS: n.AS, State: "idle", LastError: "BGP does not run yet"}
+		state := speaker.Neighbour{Addr: n.Addr, AS: n.AS, State: "idle", LastError: "BGP is not running yet"}
 		if i >= 0 {
 			state = known[i]
 		}
@@ -277,7 +277,7 @@ func (e *edge) thaw(segment string, mac overlay.MAC) error {
 	})
 	switch {
 	case !done:
-		return errors.New("BGP ends")
+		return errors.New("BGP is stopping")
 	case err != nil:
 		return mistake{err}
 	}
@@ -316,7 +316,7 @@ func (e *edge) resetNeighbour(name string, soft bool) error {
 	case err != nil:
 		return mistake{err}
 	case s == nil:
-		return errors.New("BGP does not run yet: see `selvage status`")
+		return errors.New("BGP is not running yet: see `selvage status`")
 	}
 	return s.Refresh(addr, soft)
 }

@@ -16,12 +16,12 @@ func (e *edge) sweepBGP() {
 		return
 	}
 	entries, err := e.dp.FDB()
-	e.reportProblem("read the FDB of a former process", err)
+	e.reportProblem("read the FDB of a previous process", err)
 	if err != nil {
 		return
 	}
 	neighbours, err := e.dp.Neighbours()
-	e.reportProblem("read the neighbours of a former process", err)
+	e.reportProblem("read the neighbours of a previous process", err)
 	if err != nil {
 		return
 	}
@@ -53,6 +53,6 @@ func (b *bgp) sweep(entries []datapath.FDBEntry, neighbours []datapath.Neighbour
 			gone.Neighbours = append(gone.Neighbours, overlay.ARPEntry{Segment: n.Segment, Addr: n.Addr})
 		}
 	}
-	b.e.log.Info("BGP: what neighbours did not say again after the restart is gone", "macs", len(gone.MACs), "addresses", len(gone.Neighbours))
+	b.e.log.Info("BGP: removed what neighbours did not advertise again after the restart", "macs", len(gone.MACs), "addresses", len(gone.Neighbours))
 	b.put(gone, time.Time{})
 }

@@ -116,8 +116,8 @@ func (a Abandoned) Error() string {
 	if a.Programs == 1 {
 		programs = "1 program is"
 	}
-	return fmt.Sprintf("edge %s does not run, but its data path still forwards (%s attached, pinned in %s), and nobody keeps it current: "+
-		"start the edge again with selvage edge -c FILE, which takes the data path over; or end it with rm -r %s", a.Name, programs, a.Pins, a.Pins)
+	return fmt.Sprintf("edge %s is not running, but its data path still forwards (%s attached, pinned in %s) and nothing updates it: "+
+		"start the edge again with selvage edge -c FILE, which takes the data path over; or remove it with rm -r %s", a.Name, programs, a.Pins, a.Pins)
 }
 
 // Status fetches the edge at a glance.
@@ -357,7 +357,7 @@ func (c *Client) do(ctx context.Context, method, path string, question io.Reader
 func (c *Client) explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("edge %s does not run here: start it with `selvage edge -c FILE`: %w", c.name, err)
+		return fmt.Errorf("edge %s is not running here: start it with `selvage edge -c FILE`: %w", c.name, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("edge %s was killed, its data path may still forward: start it again with `selvage edge -c FILE`: %w", c.name, err)
 	case errors.Is(err, fs.ErrPermission):

@@ -106,7 +106,7 @@ func protoNumber(text string) (int, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 8)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no protocol: write tcp, udp, icmp, icmpv6, sctp or a number up to 255", text)
+		return 0, fmt.Errorf("%q is not a protocol: write tcp, udp, icmp, icmpv6, sctp or a number up to 255", text)
 	}
 	return int(n), nil
 }

@@ -35,7 +35,7 @@ func read[T any](e *edge, what string, f func() (T, error)) (document T, err err
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if e.dp == nil {
-		return document, fmt.Errorf("%s: the data path was lost, the edge ends", what)
+		return document, fmt.Errorf("%s: the data path was lost, the edge stops", what)
 	}
 	if document, err = f(); err != nil {
 		return document, fmt.Errorf("read %s: %w", what, err)
@@ -77,7 +77,7 @@ func (e *edge) statusDocument() (Status, error) {
 		s.Problems = append(s.Problems, unresolved...)
 		if s.FDB.Used*100 >= int(s.FDB.Size)*fullAt {
 			s.Problems = append(s.Problems, problem.Warning(
-				"FDB has %d of %d entries: raise its size, or unknown destinations are flooded", s.FDB.Used, s.FDB.Size))
+				"FDB: %d of %d entries are in use: raise spec.fdb.size, or frames to hosts that do not fit are flooded", s.FDB.Used, s.FDB.Size))
 		}
 		switch alarm, text := e.cacheAlarm(); alarm {
 		case "":

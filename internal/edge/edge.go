@@ -100,7 +100,7 @@ func (e *edge) start(ctx context.Context) error {
 	e.followHostEvents()
 	e.followBGP()
 	freeMemory(e.config)
-	e.log.Info("edge runs", "tep", e.config.Underlay.TEP, "adopted", e.adopted,
+	e.log.Info("edge started", "tep", e.config.Underlay.TEP, "adopted", e.adopted,
 		"segments", len(e.config.Segments), "ports", len(e.config.Ports))
 	return nil
 }
@@ -145,7 +145,7 @@ func inLoop[T any](e *edge, f func() (T, error)) (result T, err error) {
 		<-done
 		return result, err
 	case <-e.ended:
-		return result, errors.New("the edge ends")
+		return result, errors.New("the edge is stopping")
 	}
 }
 
@@ -185,7 +185,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.followPaths()
 		case <-tick.C:
 			e.announceMoves()
-			e.reportProblem("have time pass in the data path", e.dp.Tick())
+			e.reportProblem("advance the clock of the data path", e.dp.Tick())
 		case <-age.C:
 			e.age()
 			e.lookHosts()
@@ -224,7 +224,7 @@ func (e *edge) reconcile() {
 	now := slices.Concat(e.problems, e.pathSelector.problems())
 	e.mu.Unlock()
 	for _, what := range e.dp.OlderPins() {
-		e.log.Info("pins of a former process", "what", what)
+		e.log.Info("pins of a previous process", "what", what)
 	}
 	e.reportProblem(applyTables, err)
 	e.announce(came)
@@ -285,7 +285,7 @@ func (e *edge) tell(was, now []problem.Problem) {
 	}
 	for _, p := range was {
 		if !slices.Contains(now, p) {
-			e.log.Info("problem is over", "what", p.Text)
+			e.log.Info("problem cleared", "what", p.Text)
 		}
 	}
 }
@@ -345,7 +345,7 @@ func (e *edge) reload() error {
 	if err == nil {
 		err = e.reopen(next)
 	}
-	e.reportProblem("reload the configuration, the former one stays", err)
+	e.reportProblem("reload the configuration, the previous one stays in force", err)
 	if e.dp == nil {
 		return err
 	}
@@ -397,7 +397,7 @@ func (e *edge) reopen(next overlay.Edge) error {
 		err = errors.Join(fmt.Errorf("open the data path: %w", err), closed)
 		previous, again := e.opts.OpenDataPath(was)
 		if again != nil {
-			return errors.Join(err, fmt.Errorf("open the former data path: %w", again))
+			return errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
 		}
 		e.dp = previous
 		return err
@@ -420,11 +420,11 @@ func (e *edge) stop(remove bool) error {
 		return unspoken
 	}
 	if !remove {
-		e.log.Info("edge ends, its data path goes on forwarding")
+		e.log.Info("edge stops, its data path keeps forwarding")
 		e.leaveGateways()
 		return errors.Join(unspoken, e.stopReplication(), e.endLiveness(false), dp.Close())
 	}
-	e.log.Info("edge ends")
+	e.log.Info("edge stops")
 	e.pathSelector.stand()
 	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
 	err := errors.Join(unspoken, left, e.stopReplication(), dp.Remove())
@@ -469,9 +469,9 @@ const (
 	readMTUs         = "read the path MTUs that ICMP messages reported"
 	forgetMTU        = "forget a path MTU"
 	readCounters     = "read the counters of the paths"
-	rememberGateways = "remember the gateways"
-	rememberProbes   = "remember the offload probes"
-	lookAtDrivers    = "look at the drivers of the underlay"
+	rememberGateways = "save the states of gateways"
+	rememberProbes   = "save the results of offload probes"
+	lookAtDrivers    = "check the drivers of the underlay"
 	refreshReplicas  = "refresh replicas of sessions"
 	readLog          = "read the firewall's log"
 	timeSweep        = "time the sweep of connections"

@@ -88,7 +88,7 @@ func (s *pathSelector) evaluate(g snapshot, now time.Time) (all map[netip.Addr]g
 	all[self(g.config)] = gatewayStates{State: target, why: why, held: w.heldByOthers()}
 	settleHeld(g.config, all)
 	if settled := all[self(g.config)]; settled.State != target {
-		target, why = settled.State, "it answers again, and another gateway holds it back"
+		target, why = settled.State, "it answers again, but another gateway holds it back"
 	}
 	soonest(s.gateways.joinBy)
 	if d := s.gateways.drain; d != nil {
@@ -114,11 +114,11 @@ func (s *pathSelector) ownTarget(w electionInput, g snapshot) (target nat.State,
 	}
 	switch {
 	case s.gateways.leaving:
-		return nat.Gone, "its process ends"
+		return nat.Gone, "its process is stopping"
 	case s.gateways.isolated:
-		return nat.Gone, "no remote hears it any more, and others may do its work"
+		return nat.Gone, "no remote reaches it any more, so other gateways may serve in its place"
 	case s.joining(w):
-		return nat.Gone, "it waits for the other gateways, and for their sessions"
+		return nat.Gone, "it waits for the other gateways and their sessions"
 	}
 	return target, why
 }
@@ -300,7 +300,7 @@ func gatewayProblems(config overlay.Edge, all map[netip.Addr]gatewayStates) (pro
 		}
 		if config.Underlay.Liveness == nil {
 			problems = append(problems, problem.Warning(
-				"egress: group %s has %d gateways and nobody watches whether they live: configure spec.underlay.bfd", g.Name, len(g.Members)))
+				"egress: group %s has %d gateways but no liveness detection: configure spec.underlay.bfd", g.Name, len(g.Members)))
 			continue
 		}
 		var out []string
@@ -312,9 +312,9 @@ func gatewayProblems(config overlay.Edge, all map[netip.Addr]gatewayStates) (pro
 		slices.Sort(out)
 		switch len(g.Members) - len(out) {
 		case 0:
-			problems = append(problems, problem.Error("egress: no gateway of group %s serves: %s: check them and the network to them", g.Name, strings.Join(out, ", ")))
+			problems = append(problems, problem.Error("egress: no gateway of group %s is serving: %s: check them and the network to them", g.Name, strings.Join(out, ", ")))
 		case 1:
-			problems = append(problems, problem.Warning("egress: one gateway of group %s is left: %s: the next failure ends its connections", g.Name, strings.Join(out, ", ")))
+			problems = append(problems, problem.Warning("egress: only one gateway of group %s is left: %s: the next failure ends its connections", g.Name, strings.Join(out, ", ")))
 		}
 	}
 	return problems
@@ -373,7 +373,7 @@ func (e *edge) leaveGateways() {
 	if s.snapshot.dp != nil && s.snapshot.config.Underlay.Liveness != nil && others {
 		s.gateways.leaving = true
 		if _, err := s.moveGateways(time.Now()); err != nil {
-			e.log.Error("give egress addresses up", "err", err)
+			e.log.Error("release egress addresses", "err", err)
 		}
 	}
 	s.snapshot.dp = nil

@@ -151,7 +151,7 @@ func sourceShares(plan nat.Plan, f int, family string, here netip.Addr) (list []
 func (e *edge) uplinkInfo(r overlay.Router, u overlay.Uplink, counts natSessionCounts) EgressPolicyInfo {
 	name := reconcile.UplinkEgress(u.Name)
 	info := EgressPolicyInfo{
-		Name: name, Router: r.Name, Uplink: u.Name, Matches: "what leaves by the uplink and no policy translates",
+		Name: name, Router: r.Name, Uplink: u.Name, Matches: "what leaves by the uplink and matches no policy",
 		Mapping: "address-and-port-dependent", AddressPooling: "paired", Ports: u.NAT.Ports, Limit: u.NAT.Limit, Sessions: counts.policies[name],
 		Sources: []EgressSourcesInfo{}, Addresses: []EgressAddressInfo{},
 	}

@@ -37,7 +37,7 @@ func (e *edge) drainHandler(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get(argTimeout); text != "" {
 		var err error
 		if timeout, err = time.ParseDuration(text); err != nil || timeout < 0 {
-			reply(w, nil, mistake{fmt.Errorf("%s: %q is no time from 0s on, such as 5m", argTimeout, text)})
+			reply(w, nil, mistake{fmt.Errorf("%s: %q is not a duration of 0s or more, such as 5m", argTimeout, text)})
 			return
 		}
 	}
@@ -61,7 +61,7 @@ func isChange(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Allow", http.MethodPost)
-	answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not possible: POST changes something"})
+	answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not allowed here, use POST"})
 	return false
 }
 
@@ -70,9 +70,9 @@ func (e *edge) setDrain(d *drain) (EgressInfo, error) {
 	_, err := read(e, "egress", func() (struct{}, error) {
 		switch {
 		case !isGateway(e.config):
-			return struct{}{}, mistake{errors.New("this edge is no member of a group in spec.egress.gateways: there is nothing to drain")}
+			return struct{}{}, mistake{errors.New("this edge is not a member of any group in spec.egress.gateways: there is nothing to drain")}
 		case d != nil && e.config.Underlay.Liveness == nil:
-			return struct{}{}, mistake{errors.New("no other edge would know: configure spec.underlay.bfd, by which they are told")}
+			return struct{}{}, mistake{errors.New("other edges would not notice the drain: configure spec.underlay.bfd, which tells them")}
 		}
 		s := &e.pathSelector
 		s.mu.Lock()
@@ -84,9 +84,9 @@ func (e *edge) setDrain(d *drain) (EgressInfo, error) {
 		return EgressInfo{}, err
 	}
 	if d == nil {
-		e.log.Info("egress is no longer drained")
+		e.log.Info("egress drain ended")
 	} else {
-		e.log.Info("egress is drained", "deadline", d.Deadline)
+		e.log.Info("egress drain started", "deadline", d.Deadline)
 	}
 	e.steer()
 	e.saveGateways()

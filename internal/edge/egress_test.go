@@ -165,7 +165,7 @@ func TestGatewayFails(t *testing.T) {
 	w.live(source, bfd.Down, "no packet for 150ms")
 	w.live(pair, bfd.Down, "no packet for 150ms")
 	w.owns(0)
-	if m := member(t, c, gw1); !strings.Contains(m.Why, "no remote hears it") {
+	if m := member(t, c, gw1); !strings.Contains(m.Why, "no remote reaches it") {
 		t.Errorf("it is %+v", m)
 	}
 	w.served(bfd.InService)
@@ -209,7 +209,7 @@ func TestDrain(t *testing.T) {
 // What cannot be drained is said.
 func TestDrainRefused(t *testing.T) {
 	for want, change := range map[string]func(*world){
-		"no member of a group":        func(w *world) { w.config.Egress.Gateways[0].Members = []netip.Addr{gw2} },
+		"not a member of any group":   func(w *world) { w.config.Egress.Gateways[0].Members = []netip.Addr{gw2} },
 		"configure spec.underlay.bfd": func(w *world) { w.config.Underlay.Liveness = nil },
 	} {
 		w := newEgressWorld(newWorld(t))

@@ -47,7 +47,7 @@ func (e *edge) watchNAT(ctx context.Context) {
 				e.sweepNAT()
 				return e.watchDrain()
 			})
-			e.reportProblem("look at the sessions of a drain", err)
+			e.reportProblem("check the sessions of a drain", err)
 			sweepAt = begin.Add(max(e.opts.NATSweep, watchShare*took))
 		}
 		if begin := time.Now(); !begin.Before(refreshAt) {
@@ -127,7 +127,7 @@ func (e *edge) passNATEvents(log *translationLog) bool {
 	e.mu.RUnlock()
 	log.write(e.log)
 	e.logLost.Store(log.lost)
-	e.reportProblem("read the news of sessions", err)
+	e.reportProblem("read the events of sessions", err)
 	return true
 }
 
@@ -160,7 +160,7 @@ func (l *lostNATEvents) look(e *edge) error {
 		}
 		n := events[eventNATEventsLost]
 		if l.known && n > l.count && e.replication != nil {
-			e.replication.Resync("news of sessions were lost here, and it is told all again")
+			e.replication.Resync("session events were lost here, so all sessions are sent again")
 		}
 		l.count, l.known = n, true
 		return struct{}{}, nil

@@ -172,12 +172,12 @@ func (g *guard) evaluate(was guard, fw overlay.Firewall) {
 		return 0
 	}
 	if n := g.gcStats.Connections; pressed(datapath.TableConnections, n, fw.Sizes.Connections) || since(eventConnFull) > 0 {
-		g.warn("firewall: %d of %d connections, and those that are answered beyond may be pushed out: raise spec.firewall.connections, "+
-			"or see with `selvage sessions --top sources` who has so many", n, fw.Sizes.Connections)
+		g.warn("firewall: %d of %d connections, further answered ones may be evicted: raise spec.firewall.connections, "+
+			"or find the busiest sources with `selvage sessions --top sources`", n, fw.Sizes.Connections)
 	}
 	if n := g.gcStats.Waiting; pressed(datapath.TableHalfOpen, n, fw.Sizes.HalfOpen) {
-		g.warn("firewall: %d of %d connections without an answer, the oldest are pushed out: see with `selvage sessions --top sources` "+
-			"whether it is a scan or a flood, or raise spec.firewall.halfOpen", n, fw.Sizes.HalfOpen)
+		g.warn("firewall: %d of %d half-open connections, the oldest are evicted: check with `selvage sessions --top sources` "+
+			"for a scan or a flood, or raise spec.firewall.halfOpen", n, fw.Sizes.HalfOpen)
 	}
 	var ports []string
 	for port, n := range g.gcStats.HalfOpens {
@@ -187,11 +187,11 @@ func (g *guard) evaluate(was guard, fw overlay.Firewall) {
 	}
 	slices.Sort(ports)
 	for _, port := range ports {
-		g.warn("firewall: port %s has %d connections without an answer, near its limit of %d: see with `selvage sessions --port %s --top sources` "+
-			"whether it is a scan or a flood, or raise spec.firewall.halfOpenPerPort", port, g.gcStats.HalfOpens[port], fw.HalfOpen, port)
+		g.warn("firewall: port %s has %d half-open connections, near its limit of %d: check with `selvage sessions --port %s --top sources` "+
+			"for a scan or a flood, or raise spec.firewall.halfOpenPerPort", port, g.gcStats.HalfOpens[port], fw.HalfOpen, port)
 	}
 	if n := since(eventLogLost); n > 0 {
-		g.warn("firewall: %d lines of its log were not written because of their rate: raise spec.firewall.logRate, or log with fewer rules", n)
+		g.warn("firewall: %d log lines were over the rate limit and not written: raise spec.firewall.logRate, or log fewer rules", n)
 	}
 }
 

@@ -151,7 +151,7 @@ func TestSessionDocuments(t *testing.T) {
 		t.Errorf("session %+v, want it fast, and idle as long as its flow is", s)
 	}
 	for query, want := range map[string]string{
-		"state=open": `"open" is not one of opening`, "proto=tpc": "is no protocol", "addr=10.0.0": "addr", "top=hosts": "is not one of ports", "limit=-1": "limit",
+		"state=open": `"open" is not one of opening`, "proto=tpc": "is not a protocol", "addr=10.0.0": "addr", "top=hosts": "is not one of ports", "limit=-1": "limit",
 	} {
 		if _, err := fetch[SessionList](context.Background(), c, "sessions?"+query); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", query, err, want)
@@ -282,7 +282,7 @@ func TestSweep(t *testing.T) {
 		w.events["log-lost"] = 7
 	})
 	w.within("alarms", func() bool {
-		return w.problem(c, "901 of 1000 connections") && w.problem(c, "90 of 100 connections without an answer") && w.problem(c, "port p0 has 45") &&
+		return w.problem(c, "901 of 1000 connections") && w.problem(c, "90 of 100 half-open connections") && w.problem(c, "port p0 has 45") &&
 			!w.problem(c, "port p1 has")
 	})
 	w.set(func() { w.walls.gcStats.Connections = 850 })
@@ -306,7 +306,7 @@ func TestGuardJudges(t *testing.T) {
 	}
 	next := guard{events: map[string]uint64{"conntrack-full": 6, "log-lost": 8}}
 	next.evaluate(first, fw)
-	if len(next.problems) != 2 || !strings.Contains(next.problems[1].Text, "3 lines") {
+	if len(next.problems) != 2 || !strings.Contains(next.problems[1].Text, "3 log lines") {
 		t.Errorf("problems %q", next.problems)
 	}
 	again := guard{events: next.events}

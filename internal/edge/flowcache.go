@@ -93,7 +93,7 @@ func rates(before, after FlowCacheInfo) (*CacheRates, error) {
 	for _, event := range after.Events {
 		was := before.count(event.Name)
 		if event.Count < was {
-			return nil, errors.New("the data path was loaded anew between two readings of the flow cache: read it again")
+			return nil, errors.New("the data path was loaded again between two readings of the flow cache: read it again")
 		}
 		r.Events[event.Name] = float64(event.Count-was) / r.Seconds
 	}

@@ -97,7 +97,7 @@ func TestRates(t *testing.T) {
 		t.Errorf("no time between readings: %v", err)
 	}
 	less := reading(time.Second, nil, datapath.Cache{}, datapath.Cache{})
-	if _, err := rates(before, less); err == nil || !strings.Contains(err.Error(), "loaded anew") {
+	if _, err := rates(before, less); err == nil || !strings.Contains(err.Error(), "loaded again") {
 		t.Errorf("counters that fell: %v", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestCacheWatchSurvivesLowerCounters(t *testing.T) {
 	if !w.thrashing || w.contrary != 1 || w.last.Rates != nil {
 		t.Errorf("%+v, want nothing changed", w)
 	}
-	if text := w.problem(512); !strings.Contains(text, "other: raise spec.flowCache.size, now 512") {
+	if text := w.problem(512); !strings.Contains(text, "decisions: raise spec.flowCache.size, now 512") {
 		t.Errorf("problem without rates: %s", text)
 	}
 }
@@ -180,7 +180,7 @@ func TestThrashingIsAProblem(t *testing.T) {
 	}
 	lose(1_000_000)
 	w.within("thrashing is a problem", func() bool {
-		return w.problem(c, "flow cache: thrashing", "0 % hits", "; transit has 50 of 8192 entries and replaces ", "/s): raise spec.flowCache.size, now 4096")
+		return w.problem(c, "flow cache: thrashing", "0 % hits", "; transit has 50 of 8192 entries and evicts ", "/s): raise spec.flowCache.size, now 4096")
 	})
 	if f := fetched(t, c.FlowCache); f.Alarm != "thrashing" || !strings.Contains(f.Problem, "flow cache: thrashing") {
 		t.Errorf("alarm %q, %q", f.Alarm, f.Problem)
@@ -268,15 +268,15 @@ func TestInterfaces(t *testing.T) {
 		{Name: "eth0", Ifindex: 2, Roles: []string{"underlay", "uplink"}, Hook: "xdp", TakesRedirected: true, MTU: 1550},
 		{Name: "eth2", Roles: []string{"underlay"}, HookWhy: "the interface does not exist"},
 		{Name: "eth3", Ifindex: 9, Roles: []string{"underlay"}, Hook: "tcx", HookWhy: "the driver refused the program: invalid argument",
-			RedirectWhy: "it takes no redirected packets (a veth does while its other end has GRO or an XDP program), so those that leave here are tc's", MTU: 1550},
-		{Name: "eth1", Ifindex: 8, Roles: []string{"uplink"}, Hook: "tcx", HookWhy: "the driver's XDP takes no frames for an MTU of 9000",
-			RedirectWhy: "it takes no redirected frames for an MTU of 9000, so those that leave here are tc's", MTU: 9000},
+			RedirectWhy: "it does not accept redirected packets (a veth does while its peer has GRO or an XDP program), so tc sends those that leave here", MTU: 1550},
+		{Name: "eth1", Ifindex: 8, Roles: []string{"uplink"}, Hook: "tcx", HookWhy: "the driver's XDP does not support an MTU of 9000",
+			RedirectWhy: "it does not accept redirected frames with an MTU of 9000, so tc sends those that leave here", MTU: 9000},
 	}
 	if diff := cmp.Diff(want, fetched(t, c.Interfaces)); diff != "" {
 		t.Errorf("interfaces (-want +got):\n%s", diff)
 	}
 	hooks := each(fetched(t, c.Ports), func(p PortInfo) string { return p.Name + " " + p.Hook + " " + p.HookWhy })
-	if diff := cmp.Diff([]string{"p0 tcx ", "p0.10 tcx ", "wan tcx the driver's XDP takes no frames for an MTU of 9000", "dmz xdp "}, hooks); diff != "" {
+	if diff := cmp.Diff([]string{"p0 tcx ", "p0.10 tcx ", "wan tcx the driver's XDP does not support an MTU of 9000", "dmz xdp "}, hooks); diff != "" {
 		t.Errorf("hooks of ports (-want +got):\n%s", diff)
 	}
 	w.mu.Lock()

@@ -128,7 +128,7 @@ func TestGatewayDocuments(t *testing.T) {
 // answer is, while packets want it and no longer.
 func TestUnresolvedNextHops(t *testing.T) {
 	const problem = "router tenant: next hop 198.51.100.3 in wan has no MAC address, " +
-		"and packets were dropped just now for want of one (no-neighbour): check that it is up and answers"
+		"so packets were just dropped (no-neighbour): check that it is up and answers"
 	w := newGatewayWorld(t)
 	w.inVain = 3 // of a former process
 	w.opts.Resync = 200 * time.Millisecond
@@ -313,9 +313,9 @@ func TestTraceRefuses(t *testing.T) {
 		`there is no segment "wan" with tunnels; with remote 192.0.2.2 are: blue, tenant-l3`: {Remote: remote, Segment: "wan", Packet: "arp 10.0.0.1 ? 10.0.0.2"},
 		"the MAC address of 10.0.0.7 in segment blue is not known: give it with --src-mac":   {Port: "p0", Packet: "icmp 10.0.0.7 > 10.0.0.5"},
 		"the MAC address of 10.0.0.9 in segment blue is not known: give it with --dst-mac":   {Port: "p0", Packet: "icmp 10.0.0.1 > 10.0.0.9"},
-		"a packet without IP addresses has no MAC addresses to find: give --src-mac":         {Port: "p0", Packet: "raw 0x88b5"},
-		"a packet of 20 bytes cannot be: its headers have 28, and there are at most 65535":   {Port: "p0", Packet: "icmp 10.0.0.1 > 10.0.0.5", Size: 20},
-		`packet "ping 10.0.0.1": "ping" is no kind of packet`:                                {Port: "p0", Packet: "ping 10.0.0.1"},
+		"without IP addresses, MAC addresses cannot be looked up: give --src-mac":            {Port: "p0", Packet: "raw 0x88b5"},
+		"a packet cannot have 20 bytes: its headers have 28, and the most is 65535":          {Port: "p0", Packet: "icmp 10.0.0.1 > 10.0.0.5", Size: 20},
+		`packet "ping 10.0.0.1": "ping" is not a kind of packet`:                             {Port: "p0", Packet: "ping 10.0.0.1"},
 		"the MAC address of 10.9.9.9 in segment red is not known: give it with --dst-mac":    {Port: "p0.10", Packet: "icmp 10.0.0.1 > 10.9.9.9", SrcMAC: mac},
 	} {
 		_, err := c.Trace(context.Background(), q)

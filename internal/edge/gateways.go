@@ -111,7 +111,7 @@ func (w electionInput) evaluate() map[netip.Addr]gatewayStates {
 		switch {
 		case !w.watched:
 		case w.patient && w.remembered[m]:
-			j.State, j.why = nat.Gone, "it was gone when this process started, and has not answered yet"
+			j.State, j.why = nat.Gone, "it was down when this process started, and has not answered yet"
 		case !w.patient && received && !w.mayAnswer(m):
 			j.State, j.why = nat.Gone, "it never answered"
 		}
@@ -201,7 +201,7 @@ func settleHeld(config overlay.Edge, all map[netip.Addr]gatewayStates) {
 
 // reportedBy is what a gateway that is alive says of itself.
 func reportedBy(r bfd.Result) gatewayStates {
-	j := gatewayStates{State: nat.Serving, why: "it says so", at: r.Since}
+	j := gatewayStates{State: nat.Serving, why: "it reports so itself", at: r.Since}
 	if r.ServiceSince.After(j.at) {
 		j.at = r.ServiceSince
 	}

@@ -54,12 +54,12 @@ func TestEvaluate(t *testing.T) {
 		{name: "one answers, the other is new", lone: true, results: map[overlay.Pair]bfd.Result{pair: up(0, 1, 0), a3: young, b3: young}, why: "not answered yet"},
 		{name: "the former process knew", patient: true, remembered: true, results: map[overlay.Pair]bfd.Result{pair: up(0, 1, 0), a3: unknown, b3: unknown},
 			three: nat.Gone, why: "when this process started"},
-		{name: "one of two paths is enough", results: map[overlay.Pair]bfd.Result{pair: up(0, 1, 0), a3: up(0, 5, 2), b3: down(9)}, why: "says so", at: 5},
+		{name: "one of two paths is enough", results: map[overlay.Pair]bfd.Result{pair: up(0, 1, 0), a3: up(0, 5, 2), b3: down(9)}, why: "reports so", at: 5},
 		{name: "all paths are down: since the last", results: map[overlay.Pair]bfd.Result{pair: up(0, 1, 0), a3: down(7), b3: down(9)}, three: nat.Gone, why: "no packet", at: 9},
 		{name: "it drains", results: map[overlay.Pair]bfd.Result{pair: up(bfd.OutOfService, 1, 4), a3: up(bfd.Draining, 1, 8), b3: up(bfd.Draining, 1, 6)},
-			two: nat.Gone, three: nat.Draining, why: "says so", at: 8},
+			two: nat.Gone, three: nat.Draining, why: "reports so", at: 8},
 		{name: "the worst that it says counts", results: map[overlay.Pair]bfd.Result{pair: up(0, 1, 0), a3: up(bfd.InService, 1, 8), b3: up(bfd.OutOfService, 1, 6)},
-			three: nat.Gone, why: "says so", at: 6},
+			three: nat.Gone, why: "reports so", at: 6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := threeGateways()

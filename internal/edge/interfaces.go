@@ -49,11 +49,11 @@ func (e *edge) interfaceDocuments() ([]InterfaceInfo, error) {
 func redirectWhy(link host.Link) string {
 	switch {
 	case !link.XDP.Known:
-		return "the kernel does not say whether it takes redirected packets (Linux 6.3 does)"
+		return "the kernel does not report whether it accepts redirected packets (Linux 6.3 does)"
 	case !link.XDP.Sends:
-		return "it takes no redirected packets (a veth does while its other end has GRO or an XDP program), so those that leave here are tc's"
+		return "it does not accept redirected packets (a veth does while its peer has GRO or an XDP program), so tc sends those that leave here"
 	}
-	return fmt.Sprintf("it takes no redirected frames for an MTU of %d, so those that leave here are tc's", link.MTU)
+	return fmt.Sprintf("it does not accept redirected frames with an MTU of %d, so tc sends those that leave here", link.MTU)
 }
 
 // interfaceInfo is all but the roles and what depends on others. mu is held.
@@ -75,7 +75,7 @@ func (e *edge) transitHook(name string) (hook, why string) {
 		return "", "the interface does not exist"
 	}
 	if e.faults[applyTables] != nil {
-		return "", "not known, as the last change of the data path did not work: see `selvage status`"
+		return "", "not known, because the last change of the data path failed: see `selvage status`"
 	}
 	if refusal, ok := e.dp.Refused()[link.Index]; ok {
 		return hookTCX, "the driver refused the program: " + refusal

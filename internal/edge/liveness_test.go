@@ -284,7 +284,7 @@ func TestBalance(t *testing.T) {
 		want   string // of the problem; "": none
 	}{
 		{"even", nil, map[overlay.Pair]uint64{aa: 10_500, ab: 10_000, ba: 9_500, bb: 10_000}, ""},
-		{"uneven", nil, map[overlay.Pair]uint64{aa: 16_000, ab: 8_000, ba: 8_000, bb: 8_000}, "remote 192.0.2.2: its 4 paths carry uneven parts"},
+		{"uneven", nil, map[overlay.Pair]uint64{aa: 16_000, ab: 8_000, ba: 8_000, bb: 8_000}, "remote 192.0.2.2: its 4 paths carry uneven shares"},
 		{"nothing on one", nil, map[overlay.Pair]uint64{aa: 20_000, ab: 0, ba: 20_000, bb: 20_000}, ab.String()},
 		{"few packets", nil, map[overlay.Pair]uint64{aa: 4_000, ab: 1, ba: 1, bb: 1}, ""},
 		{"few flows", func(w *world) { w.fewFlows = true }, map[overlay.Pair]uint64{aa: 40_000, ab: 1, ba: 1, bb: 1}, ""},
@@ -319,7 +319,7 @@ func TestBalance(t *testing.T) {
 				}
 				return
 			}
-			w.within("problem", func() bool { return w.problem(c, tt.want, "uneven parts of the packets") })
+			w.within("problem", func() bool { return w.problem(c, tt.want, "uneven shares of the packets") })
 			if p := fetched(t, c.TEPs)[0].Paths[0]; p.PacketShare == nil || *p.PacketShare < .25 {
 				t.Errorf("path %+v, want its part of the packets", p)
 			}

@@ -48,7 +48,7 @@ func (l *lock) try() (bool, error) {
 		pid, _ := os.ReadFile(l.path)
 		file.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return false, fmt.Errorf("it runs already, process %s", strings.TrimSpace(string(pid)))
+			return false, fmt.Errorf("it is already running as process %s", strings.TrimSpace(string(pid)))
 		}
 		return false, err
 	}

@@ -110,13 +110,13 @@ func (e *edge) edgeMetrics(p *page, stats datapath.Stats) {
 func (e *edge) flowCacheMetrics(p *page, stats datapath.Stats) {
 	const lookUps, entries, size, memory, alarm = "selvage_flow_cache_lookups_total", "selvage_flow_cache_entries",
 		"selvage_flow_cache_entries_limit", "selvage_flow_cache_memory_bytes", "selvage_flow_cache_alarm"
-	p.family(counter, lookUps, "Packets that asked the flow cache, by what came of it.")
+	p.family(counter, lookUps, "Lookups of packets in the flow cache, by result.")
 	for _, event := range cacheEvents {
 		if event.LookUp {
 			p.sample(lookUps, stats.Events[event.Name], "result", event.Name)
 		}
 	}
-	p.single(counter, "selvage_flow_cache_evictions_total", "Decisions that made room for those of other flows; tc's evictions are not counted by the kernel.",
+	p.single(counter, "selvage_flow_cache_evictions_total", "Decisions evicted by those of other flows; the kernel does not count tc's evictions.",
 		stats.Events[eventEvicted], "cache", datapath.CacheTransit)
 	each := func(name, help string, value func(datapath.Cache) uint64) {
 		p.family(gauge, name, help)
@@ -127,7 +127,7 @@ func (e *edge) flowCacheMetrics(p *page, stats datapath.Stats) {
 	each(entries, "Decisions in the cache.", func(c datapath.Cache) uint64 { return uint64(c.Used) })
 	each(size, "Decisions that the cache has room for, on all cores.", func(c datapath.Cache) uint64 { return uint64(c.Size) })
 	each(memory, "Memory of the cache.", func(c datapath.Cache) uint64 { return c.Bytes })
-	p.family(gauge, alarm, "1 while the flow cache is off, or flows that still send lose their decisions to each other.")
+	p.family(gauge, alarm, "1 while the flow cache is off, or active flows evict each other's decisions.")
 	now, _ := e.cacheAlarm()
 	for _, kind := range []string{alarmOff, alarmThrashing} {
 		p.sample(alarm, flag(now == kind), "kind", kind)
@@ -160,7 +160,7 @@ func (e *edge) portMetrics(p *page, counters map[string]datapath.PortCounters) {
 
 func (e *edge) interfaceMetrics(p *page) {
 	const hook = "selvage_interface_hook_info"
-	p.family(gauge, hook, "Where packets that pass through an underlay or uplink interface are taken; always 1.")
+	p.family(gauge, hook, "Hook that takes transit packets at an underlay or uplink interface; always 1.")
 	names := slices.Clone(e.config.Underlay.Interfaces)
 	for _, a := range reconcile.Attachments(e.config) {
 		if a.Router != "" {
@@ -234,7 +234,7 @@ func dropMetrics(p *page, drops []datapath.Drop) {
 // eventMetrics leaves out outcomes of look-ups, which have a metric of their own.
 func eventMetrics(p *page, stats datapath.Stats) {
 	const name = "selvage_events_total"
-	p.family(counter, name, "What else the data path counts, by event.")
+	p.family(counter, name, "Other events that the data path counts.")
 	for _, event := range slices.Sorted(maps.Keys(stats.Events)) {
 		outcome := func(e EventInfo) bool { return e.Name == event && e.LookUp }
 		if !slices.ContainsFunc(cacheEvents, outcome) {

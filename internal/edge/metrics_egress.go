@@ -18,7 +18,7 @@ func (e *edge) natMetrics(p *page) {
 	p.single(gauge, "selvage_nat_replicas", "Of these, those that another gateway made and uses.", uint64(e.natGuard.gcStats.Replicas))
 	p.single(gauge, "selvage_nat_mappings", "Ports that are held for all peers.", uint64(e.natGuard.gcStats.Mappings))
 	p.single(gauge, "selvage_nat_alarms", "Alarms of translation that are raised.", uint64(len(e.natGuard.problems)))
-	p.single(counter, "selvage_nat_log_lost_total", "Lines of the log of translations that were not written because of their rate.", e.logLost.Load())
+	p.single(counter, "selvage_nat_log_lost_total", "Lines of the log of translations that were over the rate limit and not written.", e.logLost.Load())
 	tableMetrics(p, "selvage_nat", "the tables of translation", e.dp.NATTables(e.natGuard.gcStats))
 	e.portUsageMetrics(p)
 	if len(e.config.Egress.Gateways) > 0 {
@@ -43,7 +43,7 @@ func (e *edge) gatewayMetrics(p *page) {
 	all, owned, failovers := s.gateways.gatewayStates, len(s.gateways.owned), s.gateways.last
 	s.mu.Unlock()
 	const state, serving = "selvage_egress_gateway_state", "selvage_egress_gateways_serving"
-	p.family(gauge, state, "How a gateway of egress policies stands; 1 for the state that it has.")
+	p.family(gauge, state, "State of a gateway of egress policies; 1 for the current one.")
 	for _, g := range e.config.Egress.Gateways {
 		for _, m := range g.Members {
 			for _, is := range []nat.State{nat.Serving, nat.Draining, nat.Gone} {
@@ -56,7 +56,7 @@ func (e *edge) gatewayMetrics(p *page) {
 		p.sample(serving, servingOf(g, all), "group", g.Name)
 	}
 	p.single(gauge, "selvage_egress_addresses_owned", "Egress addresses that this edge answers for.", uint64(owned))
-	p.single(counter, "selvage_egress_gateway_state_changes_total", "Changes of gateways' states that this edge obeyed.", uint64(failovers))
+	p.single(counter, "selvage_egress_gateway_state_changes_total", "Changes of gateways' states that this edge acted on.", uint64(failovers))
 }
 
 func servingOf(g overlay.GatewayGroup, all map[netip.Addr]gatewayStates) uint64 {
@@ -75,9 +75,9 @@ func (e *edge) replicationMetrics(p *page) {
 		{gauge, "selvage_replication_up", "1 while sessions are exchanged with the other gateway.", func(r ReplicationInfo) uint64 { return flag(r.Connected) }},
 		{gauge, "selvage_replication_synced", "1 while all sessions of the other gateway are known here.", func(r ReplicationInfo) uint64 { return flag(r.Synced) }},
 		{counter, "selvage_replication_sent_records_total", "Records of sessions that were sent.", func(r ReplicationInfo) uint64 { return r.Sent }},
-		{counter, "selvage_replication_received_records_total", "Records of sessions that came.", func(r ReplicationInfo) uint64 { return r.Received }},
-		{counter, "selvage_replication_conflicts_total", "Records that did not fit what is here.", func(r ReplicationInfo) uint64 { return r.Conflicts }},
-		{counter, "selvage_replication_resyncs_total", "Connections that were cut because the other end was too slow or something was missed.",
+		{counter, "selvage_replication_received_records_total", "Records of sessions that were received.", func(r ReplicationInfo) uint64 { return r.Received }},
+		{counter, "selvage_replication_conflicts_total", "Received records that conflict with local sessions.", func(r ReplicationInfo) uint64 { return r.Conflicts }},
+		{counter, "selvage_replication_resyncs_total", "Connections that were closed because the other end was too slow or records were lost.",
 			func(r ReplicationInfo) uint64 { return r.Resyncs }},
 	} {
 		p.family(m.kind, m.name, m.help)

@@ -29,7 +29,7 @@ func (e *edge) firewallMetrics(p *page) error {
 func sessionMetrics(p *page, g guard) {
 	const halfOpen, alarm = "selvage_conntrack_half_open_entries", "selvage_firewall_alarms"
 	stateMetrics(p, "selvage_conntrack_entries", "Connections that the firewall tracks, by state.", g.gcStats.States)
-	p.family(gauge, halfOpen, "Connections without an answer, of ports that have any.")
+	p.family(gauge, halfOpen, "Half-open connections, of ports that have any.")
 	for _, port := range slices.Sorted(maps.Keys(g.gcStats.HalfOpens)) {
 		p.sample(halfOpen, uint64(g.gcStats.HalfOpens[port]), "port", port)
 	}

@@ -103,23 +103,23 @@ func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
 		return 0
 	}
 	if n := g.gcStats.Sessions + g.gcStats.Mappings; pressed("table", n, int(config.NATSessions)) || since(reasonFull) > 0 {
-		g.warn("egress: %d of %d sessions, and connections beyond are dropped (%s): raise spec.egress.sessions, "+
-			"or see with `selvage nat --top sources` who has so many", n, config.NATSessions, reasonFull)
+		g.warn("egress: %d of %d sessions, further connections are dropped (%s): raise spec.egress.sessions, "+
+			"or find the busiest sources with `selvage nat --top sources`", n, config.NATSessions, reasonFull)
 	}
 	for _, p := range g.pressures {
 		if what := fmt.Sprint(p.Proto, p.Egress, p.Outside); pressed(what, p.Used, p.Size) {
-			g.warn("egress: %d of %d %s ports of %s are in use for %s: give policy %s more addresses, or see with `selvage nat --port-usage` and `--top sources` who has so many",
+			g.warn("egress: %d of %d %s ports of %s are in use for %s: give policy %s more addresses, or find the busiest sources with `selvage nat --port-usage` and `--top sources`",
 				p.Used, p.Size, ipProto(p.Proto), p.Egress, p.Outside, p.Policy)
 		}
 	}
 	if n := since(reasonExhausted); n > 0 {
-		g.fail("egress: %d packets were dropped just now for want of a free port (%s): see with `selvage nat --port-usage` for which destination", n, reasonExhausted)
+		g.fail("egress: %d packets were just dropped because no port was free (%s): `selvage nat --port-usage` shows for which destination", n, reasonExhausted)
 	}
 	if n := since(reasonNoGateway); n > 0 {
-		g.fail("egress: %d packets were dropped just now because no gateway serves their sources (%s): see `selvage egress`", n, reasonNoGateway)
+		g.fail("egress: %d packets were just dropped because no gateway serves their sources (%s): see `selvage egress`", n, reasonNoGateway)
 	}
 	if was.known && g.natEventsLost > was.natEventsLost {
-		g.warn("egress: %d sessions began or ended without log and other gateways hearing of it (%s): their ring was full", g.natEventsLost-was.natEventsLost, eventNATEventsLost)
+		g.warn("egress: %d sessions began or ended without being logged or replicated (%s): the ring of events was full", g.natEventsLost-was.natEventsLost, eventNATEventsLost)
 	}
 	slices.SortFunc(g.problems, func(a, b problem.Problem) int { return cmp.Compare(a.Text, b.Text) })
 }

@@ -155,7 +155,7 @@ func TestNATAlarms(t *testing.T) {
 		{filled(76, 80, map[string]uint64{reasonExhausted: 5}, 3), []string{"76 of 100 sessions", "80 of 100 tcp ports of 203.0.113.10"}},
 		{filled(74, 76, map[string]uint64{reasonExhausted: 5}, 3), []string{"76 of 100 tcp ports"}},
 		{filled(1, 1, map[string]uint64{reasonExhausted: 7, reasonFull: 1, reasonNoGateway: 2}, 4),
-			[]string{"1 of 100 sessions", "1 sessions began or ended", "2 packets were dropped just now because no gateway", "2 packets were dropped just now for want"}},
+			[]string{"1 of 100 sessions", "1 sessions began or ended", "2 packets were just dropped because no gateway", "2 packets were just dropped because no port"}},
 		{filled(1, 1, map[string]uint64{reasonExhausted: 7, reasonFull: 1, reasonNoGateway: 2}, 4), nil},
 	} {
 		c.now.evaluate(was, config)
@@ -344,7 +344,9 @@ func TestGatewayWaitsForNATSessions(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).replicated()
 	c, _ := w.run()
 	w.served(bfd.InService)
-	w.within("the other is heard", func() bool { return member(t, c, gw2).State == "serving" && member(t, c, gw2).Why == "it says so" })
+	w.within("the other is heard", func() bool {
+		return member(t, c, gw2).State == "serving" && member(t, c, gw2).Why == "it reports so itself"
+	})
 	if m := member(t, c, gw1); m.State != "gone" {
 		t.Errorf("it is %+v, and knows no sessions", m)
 	}

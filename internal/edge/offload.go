@@ -84,7 +84,7 @@ func (o *offloads) load(file string) error {
 		err = json.Unmarshal(text, &kept)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: paths are probed anew", file, err)
+		return fmt.Errorf("%s: %w: paths are probed again", file, err)
 	}
 	for _, k := range kept {
 		o.paths[overlay.Pair{Local: k.Local, Remote: k.Remote}] = &probedPath{result: &k.Result}
@@ -297,7 +297,7 @@ func (o *offloads) next(reasons map[overlay.Pair]string, now time.Time) (next ov
 // probeOffload probes one path and takes the result over.
 func (e *edge) probeOffload(ctx context.Context, path offload.Path, why string) {
 	o := &e.offloads
-	e.log.Info("offloads are probed", "interface", path.Interface, "remote", path.Remote, "why", why)
+	e.log.Info("probing offloads", "interface", path.Interface, "remote", path.Remote, "why", why)
 	o.begin(path)
 	result, err := offload.Probe(ctx, path, &o.turn, e.setOffloads)
 	o.end(path.Pair, result, err)

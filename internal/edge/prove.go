@@ -45,7 +45,7 @@ func (e *edge) proveHandler() http.HandlerFunc {
 		if text := r.URL.Query().Get(argTimeout); text != "" {
 			var err error
 			if q.Timeout, err = time.ParseDuration(text); err != nil || q.Timeout < 10*time.Millisecond || q.Timeout > mostProve {
-				reply(w, nil, mistake{fmt.Errorf("%s: %q is no time from 10ms to %s", argTimeout, text, mostProve)})
+				reply(w, nil, mistake{fmt.Errorf("%s: %q is not a duration from 10ms to %s", argTimeout, text, mostProve)})
 				return
 			}
 		}
@@ -87,7 +87,7 @@ func (p *prover) prove(ctx context.Context, q ProveQuery) (ProveInfo, error) {
 		proofs = proofs[:mostProofs]
 	}
 	if len(proofs) == 0 {
-		info.Problems = append(info.Problems, "there is no remote by now: without one there is nothing to prove")
+		info.Problems = append(info.Problems, "there is no remote yet, so there is nothing to prove")
 		return info, nil
 	}
 	findings, sent, err := p.sendProbes(ctx, proofs, q.Timeout)
@@ -245,7 +245,7 @@ func (e *edge) underlayPaths(p *proof, r pathReadings) {
 		p.known.NoWay, p.known.NoWayFix = "", ""
 	case p.known.NoWay == "":
 		p.known.NoWay = fmt.Sprintf("there is no route to %s by an underlay interface", first)
-		p.known.NoWayFix = "add the route, or the interface to the underlay's: `selvage teps` says more"
+		p.known.NoWayFix = "add the route, or add the interface to the underlay: `selvage teps` says more"
 	}
 }
 

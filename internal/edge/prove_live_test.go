@@ -281,7 +281,7 @@ func (f *provingWorld) mistakes() {
 		what string
 		want string
 	}{
-		{"red", `no segment "red", and it is no prefix or address; segments: blue`},
+		{"red", `"red" is not a segment, prefix or address; segments: blue`},
 		{"203.0.113.0/24", "no tunnel leads to 203.0.113.0/24"},
 	} {
 		_, err := f.edge("a").Prove(f.ctx, ProveQuery{What: tt.what})
@@ -290,7 +290,7 @@ func (f *provingWorld) mistakes() {
 		}
 	}
 	_, err := f.edge("a").Prove(f.ctx, ProveQuery{Timeout: time.Hour})
-	if err == nil || !strings.Contains(err.Error(), "no time from 10ms to 5s") {
+	if err == nil || !strings.Contains(err.Error(), "not a duration from 10ms to 5s") {
 		f.t.Errorf("error %v", err)
 	}
 }

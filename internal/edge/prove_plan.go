@@ -104,7 +104,7 @@ func (e *edge) plan(what string, reported map[receivedOf]hearsay) ([]proof, erro
 		}
 	}
 	if what != "" && !slices.Contains(names, what) {
-		return nil, mistake{fmt.Errorf("there is no segment %q, and it is no prefix or address; segments: %s", what, strings.Join(names, ", "))}
+		return nil, mistake{fmt.Errorf("%q is not a segment, prefix or address; segments: %s", what, strings.Join(names, ", "))}
 	}
 	return proofs, nil
 }

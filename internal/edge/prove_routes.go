@@ -60,7 +60,7 @@ func (p planner) ofRouter(s overlay.Segment, r overlay.Router, only netip.Prefix
 		if !only.IsValid() && !slices.ContainsFunc(h.order, func(n nextHop) bool { return n.remote == remote }) {
 			at := p.start(s, remote, r.Name)
 			p.addEdge(&at)
-			at.control = append(at.control, "no prefix goes there")
+			at.control = append(at.control, "no prefix leads there")
 			proofs = append(proofs, at)
 		}
 	}
@@ -98,9 +98,9 @@ func (p planner) ofNextHop(s overlay.Segment, r overlay.Router, hop nextHop, pre
 			Ask: prove.Echo, MAC: hop.mac, Addr: beside.Addr(), From: from, TTL: echoTTL, Near: true,
 		})
 	}
-	at.control = append(at.control, fmt.Sprintf("%d prefixes go there by the router MAC %s", len(prefixes), hop.mac))
+	at.control = append(at.control, fmt.Sprintf("%d prefixes lead there by router MAC %s", len(prefixes), hop.mac))
 	if len(at.tunnel.Targets) == 0 {
-		at.control = append(at.control, fmt.Sprintf("router %s has no address of its own to ask from: give it one by spec.routers[].loopbacks", r.Name))
+		at.control = append(at.control, fmt.Sprintf("router %s has no address to probe from: give it one in spec.routers[].loopbacks", r.Name))
 	}
 	p.addEdge(&at)
 	return at
@@ -227,7 +227,7 @@ func (p planner) byRoute(router string, route reconcile.Route, to netip.Prefix) 
 		switch {
 		case addr.IsValid():
 			proofs = append(proofs, p.toHost(addr, hop.Segment)...)
-			elsewhere = fmt.Sprintf("%s in segment %s is behind no remote that is known", addr, hop.Segment)
+			elsewhere = fmt.Sprintf("%s in segment %s is not behind a known remote", addr, hop.Segment)
 		default:
 			proofs = append(proofs, p.ofAll(hop.Segment)...)
 		}

@@ -277,7 +277,7 @@ func (e *edge) replicationProblems(all map[netip.Addr]gatewayStates, now time.Ti
 	for _, l := range e.replicationInfos() {
 		if !l.Connected && now.Sub(l.Since) > patience && all[l.Gateway].State != nat.Gone {
 			problems = append(problems, problem.Warning(
-				"egress: sessions are not replicated with %s, its connections end with it: %s: check TCP port %d between both",
+				"egress: sessions are not replicated with %s, so its connections would not survive its failure: %s: check TCP port %d between both",
 				gatewayName(e.config, l.Gateway), l.Why, l.Port))
 		}
 	}

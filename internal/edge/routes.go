@@ -186,7 +186,7 @@ func (e *edge) unresolvedHops() (problems []problem.Problem, err error) {
 				if !hop.Addr.IsValid() || e.hopInfo(hop, macs).State != stateUnresolved {
 					continue
 				}
-				unresolved := problem.Warning("router %s: next hop %s in %s has no MAC address, and packets were dropped just now for want of one (%s): check that it is up and answers",
+				unresolved := problem.Warning("router %s: next hop %s in %s has no MAC address, so packets were just dropped (%s): check that it is up and answers",
 					t.Router, hop.Addr, hop.Segment, noNeighbour)
 				if !slices.Contains(problems, unresolved) { // of another route
 					problems = append(problems, unresolved)

@@ -29,7 +29,7 @@ func (e *edge) ruleDocuments() ([]RuleInfo, error) {
 	}
 	rules, shadows := now.policy.Rules(), shadowsByRule(now.shadows())
 	if !countersOf(counters, rules) {
-		return nil, errors.New("the data path does not have the policy yet: ask again when `selvage status` has no problems")
+		return nil, errors.New("the data path does not have the policy yet: try again when `selvage status` has no problems")
 	}
 	list := make([]RuleInfo, len(rules))
 	for i, r := range rules {
@@ -98,7 +98,7 @@ const whatIfMost = 256 << 20
 func (e *edge) whatIfHandler(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not possible: POST a policy"})
+		answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not allowed here, POST a policy"})
 		return
 	}
 	var q WhatIfQuery

@@ -107,8 +107,8 @@ func TestOneEdgeOfAName(t *testing.T) {
 	second := newWorld(t)
 	second.opts.RuntimeDir = w.opts.RuntimeDir
 	err := Run(context.Background(), second.opts)
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("lock edge a: it runs already, process %d", os.Getpid())) {
-		t.Errorf("error %v, want that the edge runs already and where", err)
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("lock edge a: it is already running as process %d", os.Getpid())) {
+		t.Errorf("error %v, want that it is already running and where", err)
 	}
 	if len(second.calls) > 0 {
 		t.Errorf("the second edge called %q", second.calls)

@@ -194,7 +194,7 @@ func isRead(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Allow", "GET, HEAD")
-	answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not possible, the API is read-only"})
+	answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not allowed, the API is read-only"})
 	return false
 }
 

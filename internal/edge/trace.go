@@ -263,7 +263,7 @@ func destinationMAC(from entry, p trace.Packet, macs map[segmentAddr]overlay.MAC
 
 func unknownMAC(addr netip.Addr, segment, flag string) error {
 	if !addr.IsValid() {
-		return fmt.Errorf("a packet without IP addresses has no MAC addresses to find: give %s", flag)
+		return fmt.Errorf("without IP addresses, MAC addresses cannot be looked up: give %s", flag)
 	}
 	return fmt.Errorf("the MAC address of %s in segment %s is not known: give it with %s", addr, segment, flag)
 }

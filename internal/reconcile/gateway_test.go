@@ -72,7 +72,7 @@ func TestGatewayTables(t *testing.T) {
 	e := gateway()
 	got, problems := desired(e, gatewayState(), nil)
 	if len(problems) != 1 || problems[0] != "port p1.10 has MTU 1450, the tunnel to 192.0.2.2 carries 1442: "+
-		"larger packets are answered with ICMP messages; to spare that, lower the MTU of tap1 and of what is behind it to 1442, or raise that of eth0 to 1508" {
+		"larger packets are answered with ICMP errors; to avoid that, lower the MTU of tap1 and of what is behind it to 1442, or raise that of eth0 to 1508" {
 		t.Errorf("problems %q, want that red's options leave less to its port", problems)
 	}
 	blue, red := e.Segments[0], e.Segments[1]

@@ -37,8 +37,8 @@ func portMTUs(e overlay.Edge, v host.State, pathPolicies PathPolicies) (problems
 				continue
 			}
 			problems = append(problems, problem.Warning(
-				"port %s has MTU %d, the tunnel to %s carries %d: larger packets are answered with ICMP messages%s; "+
-					"to spare that, lower the MTU of %s and of what is behind it to %d, or raise that of %s to %d",
+				"port %s has MTU %d, the tunnel to %s carries %d: larger packets are answered with ICMP errors%s; "+
+					"to avoid that, lower the MTU of %s and of what is behind it to %d, or raise that of %s to %d",
 				p.Name, link.MTU, narrow.remote, carries, clamped(s), p.Interface, carries, narrow.bottleneck(), link.MTU+overhead))
 		}
 	}

@@ -79,7 +79,7 @@ func linkProblem(a Attachment, link host.Link, exists bool) string {
 	case !exists:
 		return fmt.Sprintf("%s: interface %s does not exist: create it, it is attached when it appears", what, a.Interface)
 	case !link.Up:
-		return fmt.Sprintf("%s: interface %s is down: enable it with `ip link set dev %s up`, and what is behind it",
+		return fmt.Sprintf("%s: interface %s is down: enable it with `ip link set dev %s up`, and check what is behind it",
 			what, a.Interface, a.Interface)
 	}
 	return ""

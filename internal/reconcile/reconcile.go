@@ -120,8 +120,8 @@ func desiredChecksumDevices(e overlay.Edge, v host.State) (byPort map[uint16]int
 		ifindex, ok := v.ChecksumDevices[s.Tunnel.UDPPort]
 		if !ok {
 			problems = append(problems, problem.Error(
-				"segment %s: device %s, which fills in UDP checksums, is missing and nothing is sent to remotes: "+
-					"see why the change of the host does not work, or remove udpChecksum from the segment",
+				"segment %s: device %s, which fills in UDP checksums, is missing, so nothing is sent to remotes: "+
+					"find out why it cannot be created, or remove udpChecksum from the segment",
 				s.Name, host.ChecksumDeviceName(s.Tunnel.UDPPort)))
 			continue
 		}

@@ -25,7 +25,7 @@ var (
 	macR    = overlay.MAC{2, 0, 0, 0, 0, 0xfe}
 
 	noPath   = "remote 192.0.2.2: no route leaves by the interface of its TEP: add one, or correct the remote's addresses"
-	oversize = "larger packets are answered with ICMP messages and TCP gets a smaller MSS; to spare that, "
+	oversize = "larger packets are answered with ICMP errors and TCP gets a smaller MSS; to avoid that, "
 
 	sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 )
@@ -175,7 +175,7 @@ func TestDesiredProblems(t *testing.T) {
 		}, {
 			name:   "port down",
 			change: link("tap1", func(l *host.Link) { l.Up = false }),
-			want:   []string{"port p1: interface tap1 is down: enable it with `ip link set dev tap1 up`, and what is behind it"},
+			want:   []string{"port p1: interface tap1 is down: enable it with `ip link set dev tap1 up`, and check what is behind it"},
 		}, {
 			name:   "no route",
 			change: func(_ *overlay.Edge, v *host.State) { delete(v.Routes, toB) },
@@ -192,7 +192,7 @@ func TestDesiredProblems(t *testing.T) {
 		}, {
 			name:   "route leaves the underlay",
 			change: path(func(p *host.Path) { p.Ifindex, p.Interface = 9, "wlan0" }),
-			want: []string{"remote 192.0.2.2: its route leaves by wlan0, which is no underlay interface: " +
+			want: []string{"remote 192.0.2.2: its route leaves by wlan0, which is not an underlay interface: " +
 				"change the route, or add wlan0 to the underlay's interfaces", noPath},
 			check: func(t *testing.T, got datapath.Tables) {
 				if got.TEPs[0].Ifindex != 0 {
@@ -214,8 +214,8 @@ func TestDesiredProblems(t *testing.T) {
 				e.Segments[0].Tunnel.UDPChecksum = true
 				v.ChecksumDevices = map[uint16]int{4790: 8}
 			},
-			want: []string{"segment blue: device svx4789, which fills in UDP checksums, is missing and nothing is sent to remotes: " +
-				"see why the change of the host does not work, or remove udpChecksum from the segment"},
+			want: []string{"segment blue: device svx4789, which fills in UDP checksums, is missing, so nothing is sent to remotes: " +
+				"find out why it cannot be created, or remove udpChecksum from the segment"},
 			check: func(t *testing.T, got datapath.Tables) {
 				if len(got.ChecksumDevices) > 0 {
 					t.Errorf("checksummers %v, want none that no segment names", got.ChecksumDevices)

@@ -122,7 +122,7 @@ func pathProblems(e overlay.Edge, v host.State) (problems []problem.Problem) {
 			case there && path.Local:
 				add("remote %s is an address of this host: correct the remote", pair.Remote)
 			case there && !reachable && !isUnderlay(e, v, path.Ifindex):
-				add("remote %s: its route leaves by %s, which is no underlay interface: change the route, or add %s to the underlay's interfaces",
+				add("remote %s: its route leaves by %s, which is not an underlay interface: change the route, or add %s to the underlay's interfaces",
 					pair.Remote, path.Interface, path.Interface)
 			case usable && path.NextMAC == (overlay.MAC{}):
 				add("remote %s: next hop %s on %s does not answer: check that it is up and in the same network",

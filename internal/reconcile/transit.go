@@ -47,13 +47,13 @@ func TransitHook(e overlay.Edge, link host.Link) (hook, why string) {
 	case e.Transit.Mode != overlay.TransitNative && link.Kind == "veth":
 		return TransitByTC, "XDP would turn off segmentation offload at the veth's other end: set transit.mode to native where that does not matter"
 	case !link.XDP.Known:
-		return TransitByTC, "the kernel does not say what the driver can do (Linux 6.3 does)"
+		return TransitByTC, "the kernel does not report what the driver can do (Linux 6.3 does)"
 	case !link.XDP.Takes:
 		return TransitByTC, "the driver has no XDP with redirects"
 	case link.XDP.HidesTags && !link.XDP.TellsTags:
-		return TransitByTC, "802.1Q tags may come beside frames, which XDP does not see: turn that off with `ethtool -K " + link.Name + " rxvlan off`"
+		return TransitByTC, "the driver may strip 802.1Q tags, so that XDP does not see them: turn that off with `ethtool -K " + link.Name + " rxvlan off`"
 	case link.MTU > pageMTU && !link.XDP.TakesJumbo:
-		return TransitByTC, fmt.Sprintf("the driver's XDP takes no frames for an MTU of %d", link.MTU)
+		return TransitByTC, fmt.Sprintf("the driver's XDP does not support an MTU of %d", link.MTU)
 	}
 	return TransitByNative, ""
 }
@@ -92,7 +92,7 @@ func desiredTransit(e overlay.Edge, v host.State) (transit []datapath.Transit, e
 			})
 		}
 		if e.Transit.Mode == overlay.TransitNative && hook != TransitByNative {
-			problems = append(problems, problem.Warning("interface %s: transit.mode is native, but %s: packets that pass through are taken by tc", name, why))
+			problems = append(problems, problem.Warning("interface %s: transit.mode is native, but %s: transit packets are handled by tc", name, why))
 		}
 	}
 	return transit, exits, problems

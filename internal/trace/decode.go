@@ -36,7 +36,7 @@ func Describe(frame []byte, tunnels Tunnels) []string {
 func Summary(frame []byte) string {
 	f, ok := parse(frame)
 	if !ok {
-		return fmt.Sprintf("%d bytes that are no frame", len(frame))
+		return fmt.Sprintf("%d bytes that are not a frame", len(frame))
 	}
 	return f.ethernet() + ": " + f.packet()
 }

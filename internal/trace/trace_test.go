@@ -74,15 +74,15 @@ func TestSummary(t *testing.T) {
 
 func TestParseSays(t *testing.T) {
 	for words, want := range map[string]string{
-		"":                                     "the packet ends where tcp, udp, icmp, ip, fragment, arp or raw should be",
-		"sctp 10.0.0.1 > 10.0.0.2":             `"sctp" is no kind of packet`,
+		"":                                     "the packet ends where tcp, udp, icmp, ip, fragment, arp or raw is expected",
+		"sctp 10.0.0.1 > 10.0.0.2":             `"sctp" is not a kind of packet`,
 		"tcp 10.0.0.1 > 10.0.0.2:80":           `"10.0.0.1" is not an address with a port, like 10.0.0.1:80 or [2001:db8::1]:80`,
-		"tcp 10.0.0.1:1 10.0.0.2:80":           `"10.0.0.2:80" stands where ">" should be`,
+		"tcp 10.0.0.1:1 10.0.0.2:80":           `"10.0.0.2:80" where ">" is expected`,
 		"tcp 10.0.0.1:1 > [2001:db8::2]:80":    "10.0.0.1 and 2001:db8::2 are of different families",
 		"tcp 10.0.0.1:1 > 10.0.0.2:80 sin":     `there is no TCP flag "sin"`,
-		"tcp 10.0.0.1:1 > 10.0.0.2:80 syn 1 2": `"2" is too much`,
+		"tcp 10.0.0.1:1 > 10.0.0.2:80 syn 1 2": `unexpected "2" at the end`,
 		"udp 10.0.0.1:1 > 10.0.0.2:80 65535":   "it has 65563 bytes, at most 65535",
-		"icmp 10.0.0.1 >":                      "the packet ends where an IP address should be",
+		"icmp 10.0.0.1 >":                      "the packet ends where an IP address is expected",
 		"arp 2001:db8::1 ? 2001:db8::2":        "ARP asks for IPv4 addresses",
 		"fragment 10.0.0.1 > 10.0.0.2 7":       "a fragment cannot begin at 7: write a multiple of 8",
 		"raw 0x10000":                          `"0x10000" is not an ethertype up to 65535`,

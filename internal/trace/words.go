@@ -69,7 +69,7 @@ func (r *reader) fail(format string, args ...any) {
 
 func (r *reader) next(want string) string {
 	if len(r.words) == 0 {
-		r.fail("the packet ends where %s should be", want)
+		r.fail("the packet ends where %s is expected", want)
 		return ""
 	}
 	word := r.words[0]
@@ -79,7 +79,7 @@ func (r *reader) next(want string) string {
 
 func (r *reader) exactly(want string) {
 	if word := r.next(strconv.Quote(want)); word != want {
-		r.fail("%q stands where %q should be", word, want)
+		r.fail("%q where %q is expected", word, want)
 	}
 }
 
@@ -144,7 +144,7 @@ func Parse(words string) (Packet, error) {
 		p.payload = int(r.uint("a number of bytes", maxPacket))
 	}
 	if len(r.words) > 0 {
-		r.fail("%q is too much", strings.Join(r.words, " "))
+		r.fail("unexpected %q at the end", strings.Join(r.words, " "))
 	}
 	if r.err == nil {
 		r.err = p.check()
@@ -180,7 +180,7 @@ func (r *reader) headers(p *Packet) {
 	case kindRaw:
 		p.number = uint16(r.uint("an ethertype", 0xffff))
 	default:
-		r.fail("%q is no kind of packet", p.kind)
+		r.fail("%q is not a kind of packet", p.kind)
 	}
 }
 
@@ -216,7 +216,7 @@ func (p *Packet) SetSize(n int) error {
 	case p.kind == kindARP:
 		return fmt.Errorf("an ARP request has %d bytes", least)
 	case n < least || n > maxPacket:
-		return fmt.Errorf("a packet of %d bytes cannot be: its headers have %d, and there are at most %d", n, least, maxPacket)
+		return fmt.Errorf("a packet cannot have %d bytes: its headers have %d, and the most is %d", n, least, maxPacket)
 	}
 	p.payload = n - least
 	return nil

@@ -41,7 +41,7 @@ func TestObserve(t *testing.T) {
 
 func commandInterfaces(n *harness.Hub) {
 	const header = "NAME INDEX ROLES HOOK TAKES-REDIRECTED MTU WHY"
-	n.Prints([]string{"interfaces", "-o", "wide"}, header, "underlay xdp no 1500 it takes no redirected packets (a veth does while", "uplink xdp yes 1500 -")
+	n.Prints([]string{"interfaces", "-o", "wide"}, header, "underlay xdp no 1500 it does not accept redirected packets (a veth does while", "uplink xdp yes 1500 -")
 	n.Prints([]string{"ports", "-o", "wide"}, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK", header)
 	n.Once("hooks are what the kernel has", func() error {
 		interfaces, err := n.Ask("edge1").Interfaces(n.Ctx)
@@ -147,7 +147,7 @@ func commandMetrics(n *harness.Hub) {
 // A cache that is off is a problem, and nothing else ends.
 func commandCacheOff(n *harness.Hub) {
 	n.Rewrite("edge1", "\n  segments:", "\n  flowCache: {enabled: false}\n  segments:")
-	n.Prints([]string{"status"}, "flow cache: off, so each packet is decided anew")
+	n.Prints([]string{"status"}, "flow cache: off, so each packet takes the slow path")
 	n.Prints([]string{"flows", "--stats"}, "Flow cache: off,", "Alarm: flow cache: off")
 	n.Once("the metrics raise the alarm", func() error {
 		text, err := n.Asks("metrics")

@@ -249,7 +249,7 @@ func secondOfTheSameName(n *harness.TwoHosts) {
 		if err == nil {
 			return errors.New("it is not")
 		}
-		if !strings.Contains(err.Error(), "runs already") {
+		if !strings.Contains(err.Error(), "already running") {
 			return err
 		}
 		return nil
