@@ -384,7 +384,7 @@ func (b *bgp) reportProblem(what string, err error) {
 func (e *edge) rememberLearned() {
 	if e.adopted && e.configured.BGP != nil {
 		previous, err := e.dp.PreviousRemotes(reconcile.Segments(e.configured))
-		e.reportProblem("read the remotes of a former process", err)
+		e.reportProblem("read the remotes of a previous process", err)
 		if e.learned.previous = previous; previous == nil {
 			e.learned.previous = make(map[string][]netip.Addr)
 		}

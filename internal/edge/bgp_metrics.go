@@ -56,7 +56,7 @@ func (e *edge) bgpMetrics(p *page) {
 	defer b.mu.Unlock()
 	c := b.table.Counts()
 	const routes = "selvage_bgp_routes"
-	p.family(gauge, routes, "Routes that neighbours announced, by what became of them, and those that this edge announces.")
+	p.family(gauge, routes, "Routes that neighbours advertised, by what became of them, and those that this edge advertises.")
 	p.sample(routes, uint64(c.Used), "state", "used")
 	p.sample(routes, uint64(c.Received-c.Used), "state", "unused")
 	p.sample(routes, uint64(c.Advertised), "state", "advertised")
@@ -64,7 +64,7 @@ func (e *edge) bgpMetrics(p *page) {
 	p.single(gauge, "selvage_bgp_problem_routes", "Routes that an operator should look at.", uint64(len(b.table.Problems())))
 	p.single(gauge, "selvage_bgp_frozen_macs", "MAC addresses that moved too often and are frozen.", uint64(c.Frozen))
 	p.single(counter, "selvage_bgp_mac_moves_total", "Hosts that moved to this edge or away.", b.moved)
-	p.single(counter, "selvage_bgp_route_changes_total", "Routes that neighbours announced or withdrew.", b.updates)
+	p.single(counter, "selvage_bgp_route_changes_total", "Routes that neighbours advertised or withdrew.", b.updates)
 	b.spread.metrics(p)
 }
 

@@ -16,12 +16,12 @@ func (e *edge) sweepBGP() {
 		return
 	}
 	entries, err := e.dp.FDB()
-	e.reportProblem("read the FDB of a former process", err)
+	e.reportProblem("read the FDB of a previous process", err)
 	if err != nil {
 		return
 	}
 	neighbours, err := e.dp.Neighbours()
-	e.reportProblem("read the neighbours of a former process", err)
+	e.reportProblem("read the neighbours of a previous process", err)
 	if err != nil {
 		return
 	}

@@ -224,7 +224,7 @@ func (e *edge) reconcile() {
 	now := slices.Concat(e.problems, e.pathSelector.problems())
 	e.mu.Unlock()
 	for _, what := range e.dp.OlderPins() {
-		e.log.Info("pins of a former process", "what", what)
+		e.log.Info("pins of a previous process", "what", what)
 	}
 	e.reportProblem(applyTables, err)
 	e.announce(came)
@@ -345,7 +345,7 @@ func (e *edge) reload() error {
 	if err == nil {
 		err = e.reopen(next)
 	}
-	e.reportProblem("reload the configuration, the former one stays", err)
+	e.reportProblem("reload the configuration, the previous one stays", err)
 	if e.dp == nil {
 		return err
 	}
@@ -396,7 +396,7 @@ func (e *edge) reopen(next overlay.Edge) error {
 		err = errors.Join(fmt.Errorf("open the data path: %w", err), closed)
 		previous, again := e.opts.OpenDataPath(was)
 		if again != nil {
-			return errors.Join(err, fmt.Errorf("open the former data path: %w", again))
+			return errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
 		}
 		e.dp = previous
 		return err

@@ -226,8 +226,8 @@ func TestLive(t *testing.T) {
 	l.opts.KeepDataPath = false
 	l.during(running(true, newer[0]+" is of a newer release", newer[1]+" is of a newer release"))
 	for _, want := range []string{
-		`level=INFO msg="pins of a former process" edge=live what="adopted 3 links from `,
-		`level=INFO msg="pins of a former process" edge=live what="removed 0 maps of ABI 1 from `,
+		`level=INFO msg="pins of a previous process" edge=live what="adopted 3 links from `,
+		`level=INFO msg="pins of a previous process" edge=live what="removed 0 maps of ABI 1 from `,
 		`level=WARN msg=problem edge=live what="` + newer[0] + " is of a newer release and left as it is",
 		"or remove it: rm -r " + newer[1],
 		`level=WARN msg="left behind" edge=live what="` + newer[1],
