@@ -49,11 +49,11 @@ type Peer struct {
 func (p Peer) check() error {
 	switch {
 	case !p.Local.IsValid() || !p.Remote.IsValid() || p.Local.Is4() != p.Remote.Is4():
-		return fmt.Errorf("liveness of %s from %s: give two addresses of one family", p.Remote, p.Local)
+		return fmt.Errorf("BFD with %s from %s: give two addresses of one family", p.Remote, p.Local)
 	case p.Hops < 1 || p.Hops > MaxHops:
-		return fmt.Errorf("liveness of %s: %d hops: give 1 to %d", p.Remote, p.Hops, MaxHops)
+		return fmt.Errorf("BFD with %s: %d hops: give 1 to %d", p.Remote, p.Hops, MaxHops)
 	case p.Timers.Interval < time.Millisecond || p.Timers.Interval > time.Minute || p.Timers.Multiplier == 0:
-		return fmt.Errorf("liveness of %s: %d times %s: give 1ms to 1m and 1 to 255", p.Remote, p.Timers.Multiplier, p.Timers.Interval)
+		return fmt.Errorf("BFD with %s: %d times %s: give 1ms to 1m and 1 to 255", p.Remote, p.Timers.Multiplier, p.Timers.Interval)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ type peer struct {
 func NewMonitor(log *slog.Logger) (*Monitor, error) {
 	waker, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("watch over the liveness of remotes: %w", err)
+		return nil, fmt.Errorf("watch remotes by BFD: %w", err)
 	}
 	m := &Monitor{
 		log:       log,
@@ -234,7 +234,7 @@ func (m *Monitor) Set(peers []Peer) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return errors.New("the liveness monitor is closed")
+		return errors.New("the BFD monitor is closed")
 	}
 	now := time.Now()
 	var errs []error

@@ -266,7 +266,7 @@ func TestEVPNErrors(t *testing.T) {
 		{"texts", strings.Replace(withNeighbour("name: n, address: 192.0.2.10"), "vni: 1, evpn: {}", "vni: 1, evpn: {rd: 65536:65536, import: [auto], export: []}", 1), []string{
 			`7:37: spec.segments[0].evpn.rd: 65536 does not fit the 16 bits that are left after 65536; write it in quotes, like "65000:10010", "192.0.2.1:7" or "4200000000:7": after an address, or an AS beyond 65535, comes a number up to 65535`,
 			`7:59: spec.segments[0].evpn.import[0]: "auto" is not AS:NUMBER or ADDRESS:NUMBER; write it in quotes, like "65000:10010", "192.0.2.1:7" or "4200000000:7": after an address, or an AS beyond 65535, comes a number up to 65535`,
-			`7:74: spec.segments[0].evpn.export: the list is empty; give route targets that announced routes get; automatic when left out`,
+			`7:74: spec.segments[0].evpn.export: the list is empty; give route targets that advertised routes get; automatic when left out`,
 		}},
 		{"texts as numbers", strings.Replace(withNeighbour("name: n, address: 192.0.2.10"), "vni: 1, evpn: {}", "vni: 1, evpn: {rd: \"0:0\", import: [1]}", 1), []string{
 			`7:37: spec.segments[0].evpn.rd: 0:0 is not a usable route distinguisher; leave the line out for an automatic one`,

@@ -73,7 +73,7 @@ type prefixRange struct {
 type evpn struct {
 	RD     routeDistinguisher `json:"rd,omitempty" jsonschema_description:"route distinguisher, as in \"192.0.2.1:7\", another one in each instance of each edge; automatic when left out"`
 	Import []routeTarget      `json:"import,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"route targets, as in [\"65000:10010\"], one of which a route has to have to be taken; automatic when left out"`
-	Export []routeTarget      `json:"export,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"route targets that announced routes get; automatic when left out"`
+	Export []routeTarget      `json:"export,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"route targets that advertised routes get; automatic when left out"`
 }
 
 type routerEVPN struct {

@@ -68,7 +68,7 @@ func TestDocuments(t *testing.T) {
 		Address: remote, Segments: []string{"blue"}, Interface: "eth0", NextHop: remote, NextMAC: mac.String(),
 		State: "resolved", MTU: 1550, PathMTU: 1550, PathMTUState: "not probed", InnerMTU: 1500, RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4,
 		Paths: []PathInfo{{
-			Local: tep, Remote: remote, Interface: "eth0", NextHop: remote, State: "unknown", Why: "liveness is off",
+			Local: tep, Remote: remote, Interface: "eth0", NextHop: remote, State: "unknown", Why: "BFD is off",
 			MTU: 1550, PathMTU: 1550, PathMTUState: "not probed", Shares: []ShareInfo{{TEPs: []string{}, Share: 1}}, TxPackets: 8, TxBytes: 9,
 		}},
 	}})

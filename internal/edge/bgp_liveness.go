@@ -112,7 +112,7 @@ func (e *edge) failNeighbours() {
 	for neighbour, why := range failed {
 		b.post(func() {
 			if b.speaker != nil {
-				b.speaker.Fail(neighbour, "liveness: "+why)
+				b.speaker.Fail(neighbour, "BFD: "+why)
 			}
 		})
 	}

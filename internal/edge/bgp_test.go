@@ -384,7 +384,7 @@ func TestBGPNeighbourLiveness(t *testing.T) {
 	}
 	live(bfd.Result{State: bfd.Down, Why: "no packet for 150ms"})
 	w.within("the session is ended", w.has(func(f *fakeFabric) bool {
-		return slices.Equal(f.failed, []string{"192.0.2.100 liveness: no packet for 150ms"})
+		return slices.Equal(f.failed, []string{"192.0.2.100 BFD: no packet for 150ms"})
 	}))
 }
 

@@ -132,7 +132,7 @@ func (w electionInput) mayAnswer(member netip.Addr) bool {
 // one back that failed: sources go where the gateways agree that they should.
 func (w electionInput) look(member netip.Addr) (j gatewayStates, answers bool) {
 	var last gatewayStates // of the paths that are down
-	j = gatewayStates{State: nat.Serving, why: "liveness is off", at: w.now}
+	j = gatewayStates{State: nat.Serving, why: "BFD is off", at: w.now}
 	if w.watched {
 		j.why = "it has not answered yet"
 	}

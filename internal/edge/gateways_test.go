@@ -45,7 +45,7 @@ func TestEvaluate(t *testing.T) {
 		why              string // of the third
 		at               time.Duration
 	}{
-		{name: "without liveness all serve", off: true, why: "liveness is off"},
+		{name: "without liveness all serve", off: true, why: "BFD is off"},
 		{name: "nobody has answered yet", patient: true, results: map[overlay.Pair]bfd.Result{pair: unknown, a3: unknown, b3: unknown}, why: "not answered yet"},
 		{name: "nobody ever did, but this edge is a gateway", results: map[overlay.Pair]bfd.Result{pair: unknown, a3: unknown, b3: unknown},
 			two: nat.Gone, three: nat.Gone, why: "never answered"},

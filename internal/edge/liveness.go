@@ -25,7 +25,7 @@ const (
 	// leaveTimeout bounds how long the remotes are told that this edge goes.
 	leaveTimeout = 2 * time.Second
 	// watchLiveness names the fault of sessions that cannot be had.
-	watchLiveness = "watch over the liveness of remotes"
+	watchLiveness = "watch remotes by BFD"
 )
 
 // pathSelector is which paths the flows take, and why. A goroutine of its own moves them

@@ -218,15 +218,15 @@ func TestLivenessFollowsConfiguration(t *testing.T) {
 	w.mu.Unlock()
 	w.hangup()
 	w.within("the remotes are told", func() bool { return w.called("leave") == 1 && w.called("close liveness") == 1 })
-	w.within("nothing is known", func() bool { return fetched(t, c.TEPs)[0].Paths[0].Why == "liveness is off" })
+	w.within("nothing is known", func() bool { return fetched(t, c.TEPs)[0].Paths[0].Why == "BFD is off" })
 	w.mu.Lock()
 	w.config.Underlay.Liveness = &overlay.Liveness{Interval: time.Second, Multiplier: 3}
 	w.failing["watch"] = errFake
 	w.mu.Unlock()
 	w.hangup()
-	w.within("problem reported", func() bool { return w.problem(c, "liveness", errFake.Error()) })
+	w.within("problem reported", func() bool { return w.problem(c, "BFD", errFake.Error()) })
 	w.set(func() { delete(w.failing, "watch"); w.failing["set peers"] = errFake })
-	w.within("watched again", func() bool { return w.called("set peers") > 0 && w.problem(c, "liveness", errFake.Error()) })
+	w.within("watched again", func() bool { return w.called("set peers") > 0 && w.problem(c, "BFD", errFake.Error()) })
 	w.set(func() { delete(w.failing, "set peers") })
 	w.within("problem over", func() bool { return !w.problem(c, errFake.Error()) })
 	if err := stop(); err != nil {

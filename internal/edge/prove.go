@@ -227,7 +227,7 @@ func (e *edge) underlayPaths(p *proof, r pathReadings) {
 		}
 		name := e.hostState.Routes[path.Pair].Interface
 		if life := r.lives[path.Pair]; life.State != "" {
-			p.control = append(p.control, fmt.Sprintf("liveness of %s: %s", path.Pair, life.State))
+			p.control = append(p.control, fmt.Sprintf("BFD of %s: %s", path.Pair, life.State))
 			p.known.Alive = p.known.Alive || life.State == bfd.Up
 		}
 		if path.NextMAC == (overlay.MAC{}) {

@@ -61,7 +61,7 @@ func (e *edge) pathInfos(remote netip.Addr, r pathReadings) []PathInfo {
 		case life.State != "":
 			info.State, info.Why, since = string(life.State), life.Why, life.Since
 		default:
-			info.Why = "liveness is off"
+			info.Why = "BFD is off"
 		}
 		if !since.IsZero() {
 			info.Age = r.now.Sub(since).Seconds()

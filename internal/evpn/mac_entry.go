@@ -177,7 +177,7 @@ func (t *Table) appear(s *segment, h Host) {
 	if st.local == nil {
 		if st.best != nil && st.best.Sticky {
 			t.event(Event{What: "sticky address elsewhere", Segment: s.name, MAC: h.MAC, Remote: st.best.remote,
-				Detail: "a host with it is at a port here, but it is announced as one that does not move"})
+				Detail: "a host with it is at a port here, but it is advertised as one that does not move"})
 			return
 		}
 		t.moveHere(st)

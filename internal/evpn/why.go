@@ -118,7 +118,7 @@ func (t *Table) whyInRouter(p *path, used bool) (why, problem string) {
 func (p *path) whyWorse(than *path) string {
 	switch b := than; {
 	case b.Type == MACIP && p.Type != MACIP:
-		return "the host itself is announced (type 2)"
+		return "the host itself is advertised (type 2)"
 	case b.Type == MACIP:
 		return fmt.Sprintf("%s has the host, with sequence number %d against %d", b.remote, b.Sequence, p.Sequence)
 	case p.old() && !b.old():
@@ -180,7 +180,7 @@ func (t *Table) whyUnfit(p *path, v verdict, i *instance, kind string, vni overl
 		return p.gatewayDetail(), "gateway differs"
 	case noRouterMAC:
 		return "it has no router MAC address, without which router " + i.name + " cannot send to its next hop; " +
-			"have the other end announce it (router's MAC extended community, RFC 9135)", "no router MAC"
+			"have the other end advertise it (router's MAC extended community, RFC 9135)", "no router MAC"
 	case noGateway:
 		return fmt.Sprintf("its gateway %s is on no network of router %s", p.Gateway, i.name), "gateway unreachable"
 	case unreachable:
@@ -201,7 +201,7 @@ func (t *Table) whyOwn(p *path) (why, problem string) {
 func (p *path) gatewayDetail() string {
 	g := p.segment.gateway
 	if p.Addr.IsValid() && !slices.ContainsFunc(g.Addresses, hasAddr(p.Addr)) {
-		return fmt.Sprintf("%s announces the gateway %s (%s), which segment %s has not here; give all edges the same gateway",
+		return fmt.Sprintf("%s advertises the gateway %s (%s), which segment %s has not here; give all edges the same gateway",
 			p.remote, p.Addr, p.MAC, p.segment.name)
 	}
 	return fmt.Sprintf("%s has the gateway's address with MAC address %s, this edge with %s; give all edges the same (anycast)",

@@ -21,7 +21,7 @@ func BGP(w Writer, b edge.BGPInfo) error {
 		lines.add("", "%d with a problem: %s", why.Routes, why.Why)
 	}
 	if b.Settling {
-		lines.add("Kept", "what a former process learned, until all neighbours have sent their routes")
+		lines.add("Kept", "what a previous process learned, until all neighbours have sent their routes")
 	}
 	if c := b.Convergence; c.Count > 0 {
 		lines.add("Updates", "%s, in the maps after %s (median), %s (99 %%), %s (slowest)", count(c.Count), millis(c.P50), millis(c.P99), millis(c.Max))
@@ -97,7 +97,7 @@ func BGPNeighbour(w Writer, n edge.BGPNeighbourInfo) error {
 	if n.Why != "" {
 		line("Why", "%s", n.Why)
 	}
-	line("Liveness", "%s", n.Liveness)
+	line("BFD", "%s", n.Liveness)
 	if n.State == "established" { // before, nothing is agreed on
 		line("Timers", "hold %s, keepalive %s", span(n.Hold), span(n.Keep))
 		line("Restart", "%s", bgpRestart(n.Restart))

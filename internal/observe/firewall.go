@@ -61,7 +61,7 @@ func sessions(w Writer, list []edge.SessionInfo) error {
 		}
 		rule := orGone(s.Rule)
 		if s.Rule != "" && !s.Current {
-			rule += " (of a former policy)"
+			rule += " (of a previous policy)"
 		}
 		return []any{
 			s.Port, s.Direction, s.Proto, sessionEnd(s, s.Src, s.SrcPort), sessionEnd(s, s.Dst, s.DstPort), state, span(s.Age), span(s.Idle),

@@ -8,8 +8,8 @@ import (
 	"github.com/selvage/selvage/internal/edge"
 )
 
-// TEPs writes one line for each remote and, where there is a choice or liveness is
-// watched, one for each path.
+// TEPs writes one line for each remote and, where there is a choice or BFD runs,
+// one for each path.
 func TEPs(w Writer, teps []edge.TEPInfo) error {
 	err := table(w, "ADDRESS +NAME STATE INTERFACE NEXT-HOP +NEXT-MAC +MTU PATH-MTU +PROBED INNER-MTU +RX-PACKETS RX-BYTES +TX-PACKETS TX-BYTES SEGMENTS",
 		teps, func(t edge.TEPInfo) []any {

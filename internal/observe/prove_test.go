@@ -25,7 +25,7 @@ func proofs() edge.ProveInfo {
 			},
 			{
 				Segment: "tenant-l3", Remote: remote, Router: "tenant", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, Count: 12, State: edge.ProofBroken,
-				Cause: "nothing comes back by the tunnel, though the remote answers pings", Fix: "let UDP port 4789 pass between the TEPs", Control: []string{"BGP: 12 routes in use", "liveness: up"},
+				Cause: "nothing comes back by the tunnel, though the remote answers pings", Fix: "let UDP port 4789 pass between the TEPs", Control: []string{"BGP: 12 routes in use", "BFD: up"},
 				Paths:   []edge.ProofPath{{Local: tep, Remote: remote, Interface: "eth0", Ways: 8, Ping: "answers"}, {Local: tep, Remote: second, Interface: "eth1", Ways: 8, Ping: "silent"}},
 				Targets: []edge.ProofTarget{{Kind: "router", MAC: mac2, Asked: 16}}, Size: 1450, SizeState: edge.SizeNotTried,
 			},

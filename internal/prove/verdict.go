@@ -104,7 +104,7 @@ func (k Known) although() string {
 		words = append(words, fmt.Sprintf("BGP says that %d hosts are there", k.Hosts))
 	}
 	if k.Alive {
-		words = append(words, "liveness, which is not tunnelled, is up")
+		words = append(words, "BFD, which is not tunnelled, is up")
 	}
 	if len(words) == 0 {
 		return ""

@@ -30,7 +30,7 @@ func TestClassify(t *testing.T) {
 		{"all well", []Target{host, edge}, Finding{Paths: []PathFinding{path(8)}, Targets: []TargetFinding{one, none}, SizeTried: true, Fits: true}, Known{}, Proven, ""},
 		{"no way", []Target{host}, Finding{}, Known{NoWay: "no route", NoWayFix: "add it"}, Broken, "no route; add it"},
 		{"black hole", []Target{host}, Finding{Paths: []PathFinding{pinged(PathFinding{Ways: 8}, Answers, Answers)}, Targets: []TargetFinding{none}},
-			Known{Hosts: 3, Alive: true}, Broken, "although BGP says that 3 hosts are there and liveness, which is not tunnelled, is up; look for a filter of UDP port 4789"},
+			Known{Hosts: 3, Alive: true}, Broken, "although BGP says that 3 hosts are there and BFD, which is not tunnelled, is up; look for a filter of UDP port 4789"},
 		{"black hole of one of ours", []Target{edge}, Finding{Paths: []PathFinding{pinged(PathFinding{Ways: 8}, Answers, Answers)}, Targets: []TargetFinding{none}},
 			Known{Ours: true}, Broken, "answers a plain ping"},
 		{"dead underlay", []Target{edge}, Finding{Paths: []PathFinding{pinged(PathFinding{Ways: 8}, Silent, Silent)}, Targets: []TargetFinding{none}},

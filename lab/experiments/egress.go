@@ -15,7 +15,7 @@ import (
 // Egress is the command line of the experiment on the way out of the overlay.
 type Egress struct {
 	Targets    []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default. kernel is vxlan and nftables' masquerade, plain routes without a tunnel. Ratios are against each one's own node-to-node stage."`
-	Stages     []string `placeholder:"RUNG" enum:"node,tunnel,routed,egress" default:"node,tunnel,routed,egress" help:"The EgressGateway study's stages, and routed: the way of egress without translation. ${enum} by default; node is always measured."`
+	Stages     []string `placeholder:"STAGE" enum:"node,tunnel,routed,egress" default:"node,tunnel,routed,egress" help:"The EgressGateway study's stages, and routed: the way of egress without translation. ${enum} by default; node is always measured."`
 	Measure    []string `placeholder:"WHAT" enum:"tcp,rr,conn" default:"tcp,rr,conn" help:"What to measure: TCP throughput, round trips, connections a second. ${enum} by default."`
 	Directions []string `placeholder:"WAY" enum:"send,receive" help:"Ways of TCP throughput; send,receive by default, with --quick send."`
 	Quick      bool     `help:"In less than two minutes: 3 rounds of short samples of kernel and selvage, to the target only."`

@@ -61,7 +61,7 @@ var fixes = map[[2]uint8]string{
 	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_PEER_AS}:           "it expects another AS of this edge: compare bgp.as with its configuration",
 	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER}:    "both have the same router ID: set bgp.routerID",
 	{bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0}:                                       "look at the way there, and at the load of both ends",
-	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED}: "this edge announces more prefixes than it takes",
+	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED}: "this edge advertises more prefixes than it takes",
 	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_PEER_DECONFIGURED}:                  "this edge is not in its configuration any more, or its process was stopped",
 	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN}:            "it was shut down there",
 }

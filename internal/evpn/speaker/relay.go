@@ -249,7 +249,7 @@ func (h handler) read(message string, attrs map[string]slog.Value) bool {
 	case "Session will be reset due to malformed BGP update message", "Session will be reset due to malformed BGP message",
 		"Session will be reset due to malformed BGP Header":
 		h.of.misread()
-		h.of.fail(fmt.Sprintf("a message of it cannot be read (%s): look at what it announces", attrs["Error"].String()))
+		h.of.fail(fmt.Sprintf("a message of it cannot be read (%s): look at what it advertises", attrs["Error"].String()))
 	default:
 		return false
 	}
@@ -272,11 +272,11 @@ func (h handler) notified(conf overlay.BGPNeighbour, code, subCode uint8, attrs 
 func (h handler) limit(conf overlay.BGPNeighbour, attrs map[string]slog.Value) {
 	family := attrs["Family"].String()
 	if _, warning := attrs["Pct"]; warning {
-		h.relay.advertise(slog.LevelWarn, "neighbour announces nearly as many prefixes as it may", "neighbour", conf.Name,
+		h.relay.advertise(slog.LevelWarn, "neighbour advertises nearly as many prefixes as it may", "neighbour", conf.Name,
 			"family", family, "maximumPrefixes", conf.MaxPrefixes, "percent", warnPercent)
 		return
 	}
-	h.of.fail(fmt.Sprintf("it announced more than maximumPrefixes (%d) of %s: raise that, or have it announce less; it is tried again after %s, or by `selvage bgp reset %s`",
+	h.of.fail(fmt.Sprintf("it advertised more than maximumPrefixes (%d) of %s: raise that, or have it advertise less; it is tried again after %s, or by `selvage bgp reset %s`",
 		conf.MaxPrefixes, family, limitPause, conf.Name))
 	h.of.mu.Lock()
 	h.of.limited = true
