@@ -348,7 +348,7 @@ func inMicroseconds(metric string, values map[int]float64) map[int]float64 {
 }
 
 // latencyReason is why a verdict on latency needs quiet figures.
-const latencyReason = "A firewall's part of a round trip is a few percent, which such noise hides or feigns"
+const latencyReason = "A firewall's part of a round trip is a few percent, which such noise hides or mimics"
 
 // RefuseLatency says, without a final stop, why nothing may be concluded about what a case
 // adds for a target, or "" when something may.
