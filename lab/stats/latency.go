@@ -355,7 +355,7 @@ const latencyReason = "A firewall's part of a round trip is a few percent, which
 func RefuseLatency(r result.Result, target, caseName string) string {
 	setting, ok := Policed(caseName)
 	if !ok {
-		return caseName + " is no case of this experiment"
+		return caseName + " is not a case of this experiment"
 	}
 	for _, s := range []Setting{setting.Without(), setting} {
 		if why := unreliable(r, target, decisive{s.Case(), RRP50, "round trip", latencyReason}); why != "" {
