@@ -112,7 +112,7 @@ func (p Plan) Put(transactions []measure.Transaction, stamps map[string][]datapa
 	}
 	b.LeftOut = len(transactions) - len(b.RTT)
 	if float64(len(b.RTT)) < leastShare*float64(len(transactions)) || len(b.RTT) == 0 {
-		return nil, fmt.Errorf("of %d transactions only %d could be followed through the stamps: others send through these edges too, or packets are lost",
+		return nil, fmt.Errorf("only %[2]d of %[1]d transactions could be followed through the stamps: other traffic uses these edges, or packets are lost",
 			len(transactions), len(b.RTT))
 	}
 	return b, nil

@@ -22,7 +22,7 @@ func (e latencyEvidence) brokenDown() []string {
 			switch {
 			case !ok:
 			case math.Abs(b.Unexplained()) > unexplainedLimit*b.RTT.Median:
-				out = append(out, fmt.Sprintf("Breakdown: the steps of %s make %s µs of %s, so what is said of them is noise. Quiet the machine, or raise --rounds.",
+				out = append(out, fmt.Sprintf("Breakdown: the steps of %s add up to %s µs of %s, so their shares are noise. Quiet the machine, or raise --rounds.",
 					brokenTitle(b), stats.Figure(b.Sum()), stats.Figure(b.RTT.Median)))
 			case kind == stats.RequestKind:
 				out = append(out, requestFinding(b))
@@ -63,7 +63,7 @@ func programs(b stats.Breakdown) float64 {
 
 func requestFinding(b stats.Breakdown) string {
 	share := func(us float64) string { return fmt.Sprintf("%.0f %%", 100*us/b.RTT.Median) }
-	words := fmt.Sprintf("Breakdown: of the %s µs of %s, %s are the guests' (their stacks, the way to their ports, the server's program", stats.Figure(b.RTT.Median), brokenTitle(b),
+	words := fmt.Sprintf("Breakdown: of the %s µs of %s, %s are the guests' (their stacks, the path to their ports, the server's program", stats.Figure(b.RTT.Median), brokenTitle(b),
 		share(b.Of(stats.StackPart, stats.WakePart, stats.PortPart, stats.ProgramPart)))
 	if wake := b.Of(stats.WakePart); wake > 0 {
 		words += fmt.Sprintf(", and %s wake-ups", share(wake))
@@ -74,16 +74,16 @@ func requestFinding(b stats.Breakdown) string {
 	}
 	words += ". "
 	if b.Rules > 0 && b.Of(stats.FirewallPart) == 0 {
-		words += "No rule is asked on the way: the flow cache has the answer. "
+		words += "No rule is evaluated: the flow cache has the decision. "
 	}
-	return words + "What there is to win is in the guests: keep them awake (busy polling), or send fewer and larger requests."
+	return words + "The potential gain is in the guests: keep them awake (busy polling), or send fewer and larger requests."
 }
 
 func connectFinding(b stats.Breakdown) string {
-	words := fmt.Sprintf("Breakdown: %s takes %s µs, of which deciding where its packets go and keeping that takes %s", brokenTitle(b), stats.Figure(b.RTT.Median),
+	words := fmt.Sprintf("Breakdown: %s takes %s µs, of which deciding where its packets go and storing that takes %s", brokenTitle(b), stats.Figure(b.RTT.Median),
 		stats.Figure(b.Of(stats.DecidePart, stats.KeepPart)))
 	if wall := b.Of(stats.FirewallPart); wall > 0 {
 		words += fmt.Sprintf(" and the firewall %s (%.0f %%)", stats.Figure(wall), 100*wall/b.RTT.Median)
 	}
-	return words + ". Connections that stay open pay that once."
+	return words + ". Connections that stay open pay this once."
 }

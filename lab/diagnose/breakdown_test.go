@@ -31,10 +31,10 @@ func TestBrokenDown(t *testing.T) {
 		want    []string
 	}{
 		"none":           {nil, nil},
-		"request":        {brokenPair(request, 0, stats.StackPart, stats.WakePart, stats.CachePart, stats.UnderlayPart), []string{"of the 8.00 µs", "50 % are the guests'", "25 % wake-ups", "25 % the edges' programs (2.00 µs)", "No rule is asked"}},
-		"opening":        {brokenPair(connect, 0.1, stats.StackPart, stats.DecidePart, stats.FirewallPart, stats.KeepPart), []string{"opening a connection on one host with 100 rules takes 8.10 µs", "keeping that takes 4.00 and the firewall 2.00 (25 %)"}},
-		"not explained":  {brokenPair(request, 5, stats.StackPart, stats.CachePart), []string{"make 4.00 µs of 9.00, so what is said of them is noise"}},
-		"more than that": {brokenPair(request, -2, stats.StackPart, stats.CachePart, stats.WakePart), []string{"make 6.00 µs of 4.00"}},
+		"request":        {brokenPair(request, 0, stats.StackPart, stats.WakePart, stats.CachePart, stats.UnderlayPart), []string{"of the 8.00 µs", "50 % are the guests'", "25 % wake-ups", "25 % the edges' programs (2.00 µs)", "No rule is evaluated"}},
+		"opening":        {brokenPair(connect, 0.1, stats.StackPart, stats.DecidePart, stats.FirewallPart, stats.KeepPart), []string{"opening a connection on one host with 100 rules takes 8.10 µs", "storing that takes 4.00 and the firewall 2.00 (25 %)"}},
+		"not explained":  {brokenPair(request, 5, stats.StackPart, stats.CachePart), []string{"add up to 4.00 µs of 9.00, so their shares are noise"}},
+		"more than that": {brokenPair(request, -2, stats.StackPart, stats.CachePart, stats.WakePart), []string{"add up to 6.00 µs of 4.00"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := latencyEvidence{evidence: evidence{Result: result.Result{Experiment: stats.Latency, Samples: c.samples}}}.brokenDown()

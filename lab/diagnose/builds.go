@@ -18,7 +18,7 @@ func (e evidence) buildsVerdict() result.Verdict {
 		v.Findings = append(v.Findings, one()...)
 	}
 	if lines := stats.Errors(e.Result); len(lines) > 0 {
-		v.Refused, v.Sentence = true, fmt.Sprintf("No verdict: %d samples failed. Mend the cause and run again.", len(lines))
+		v.Refused, v.Sentence = true, fmt.Sprintf("No verdict: %d samples failed. Fix the cause and run again.", len(lines))
 		return v
 	}
 	if rounds := stats.Rounds(e.Result); rounds < stats.LeastPairs {

@@ -122,7 +122,7 @@ func (e cacheEvidence) hits() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Hits: the cache answers only " + strings.Join(words, ", ") + ": entries are replaced before their flow's next packet. Make it larger than the flows at work."}
+	return []string{"Hits: the hit rate is only " + strings.Join(words, ", ") + ": entries are replaced before their flow's next packet. Make the cache larger than the number of active flows."}
 }
 
 // steps tells a slope from a cliff.
@@ -132,7 +132,7 @@ func (e cacheEvidence) steps() []string {
 		a, okA := e.row(stats.CacheOn, loads[i-1], stats.NSPerPacket)
 		b, okB := e.row(stats.CacheOn, loads[i], stats.NSPerPacket)
 		if okA && okB && loads[i].Routes == loads[i-1].Routes && loads[i].Flows <= 10*loads[i-1].Flows && b.Median > cliff*a.Median {
-			return []string{fmt.Sprintf("Cliff: from %s to %s a packet's time rises from %s to %s ns. A cache that fits should be a slope: look at its size and at evictions.",
+			return []string{fmt.Sprintf("Cliff: from %s to %s the time per packet rises from %s to %s ns. A cache that fits degrades gradually: check its size and its evictions.",
 				flows(loads[i-1].Flows), flows(loads[i].Flows), stats.Figure(a.Median), stats.Figure(b.Median))}
 		}
 	}
@@ -150,7 +150,7 @@ func (e cacheEvidence) inVain() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Cost: the cache costs more than it saves with " + strings.Join(words, "; ") + ": the path behind it is shorter than a look-up that misses the processor's caches."}
+	return []string{"Cost: the cache costs more than it saves with " + strings.Join(words, "; ") + ": the path behind it costs less than a look-up that misses the CPU's caches."}
 }
 
 // many sets the most flows beside the study's.

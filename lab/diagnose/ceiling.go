@@ -99,7 +99,7 @@ func Classify(points []Point) Ceiling {
 	most := slices.MaxFunc(single, func(a, b Point) int { return cmp.Compare(a.Asked, b.Asked) })
 	switch {
 	case most.MSS < reached*most.Asked:
-		c.Refused = fmt.Sprintf("the MSS in use was %s bytes where %s were asked for: larger packets were never sent, so their rate says nothing",
+		c.Refused = fmt.Sprintf("the MSS in use was %s bytes where %s were requested: larger packets were never sent, so their rate says nothing",
 			stats.Figure(most.MSS), stats.Figure(most.Asked))
 		return c
 	case large.MSS < sizesApart*small.MSS:

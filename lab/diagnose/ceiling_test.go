@@ -38,7 +38,7 @@ func TestClassify(t *testing.T) {
 		"both":            {sweep(1000, 0.5, flat, asAsked), Mixed, false, ""},
 		"per flow too":    {sweep(3000, 0.01, growing, asAsked), PerPacket, true, ""},
 		"one flow only":   {sweep(10, 0.5, map[int]float64{1: 1}, asAsked), PerByte, false, ""},
-		"jumbo not used":  {sweep(3000, 0.01, growing, func(asked float64) float64 { return min(asked, 1448) }), "", false, "the MSS in use was 1,448 bytes where 8,898 were asked for"},
+		"jumbo not used":  {sweep(3000, 0.01, growing, func(asked float64) float64 { return min(asked, 1448) }), "", false, "the MSS in use was 1,448 bytes where 8,898 were requested"},
 		"MSS as before":   {sweep(3000, 0.01, growing, func(float64) float64 { return 1448 }), "", false, "the MSS in use was 1,448 bytes"},
 		"sizes too close": {[]Point{{1, 1448, 1398, 1, 3, 0.5}, {1, 1460, 1460, 1, 3, 0.5}}, "", false, "did not change (1,398 to 1,460 bytes)"},
 		"one round":       {sweep(3000, 0.01, growing, asAsked)[:9], "", false, "1 round cannot tell"},

@@ -8,5 +8,5 @@ func (e evidence) control() []string {
 	if !strings.HasPrefix(text, "BGP") {
 		return nil
 	}
-	return []string{"Control plane: " + text + ". Plain routing has static routes, and no tunnel that something could be told of."}
+	return []string{"Control plane: " + text + ". Plain routing has static routes and no tunnel, so it needs no control plane."}
 }

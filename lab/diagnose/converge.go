@@ -61,7 +61,7 @@ func (e convergeEvidence) ms(name, caseName, metric string) string {
 // edges is how a sentence speaks of a target's.
 func (e convergeEvidence) edges(name string) string {
 	if path(name) == kernel {
-		return "the kernel with FRR"
+		return "the kernel and FRR"
 	}
 	return e.title(name)
 }
@@ -70,17 +70,17 @@ func (e convergeEvidence) edges(name string) string {
 func happened(caseName string) string {
 	switch caseName {
 	case stats.Move:
-		return "After a host's move"
+		return "After a host moved,"
 	case stats.EdgeLoss:
-		return "After the loss of an edge"
+		return "After an edge failed,"
 	case stats.LinkLoss:
-		return "After the loss of a link"
+		return "After a link failed,"
 	case stats.RRRestart:
-		return "While the route reflector starts again"
+		return "While the route reflector restarted,"
 	case stats.RRLoss:
-		return "Without the route reflector"
+		return "Without the route reflector,"
 	}
-	return "After " + caseName
+	return "After " + caseName + ","
 }
 
 // unhurt says whether a target lost nothing in a case.
@@ -94,10 +94,10 @@ func (e convergeEvidence) flowResult(name, caseName string) string {
 		return "no packet was lost"
 	}
 	if open, all := e.unended(name, caseName); open > 0 {
-		return fmt.Sprintf("flows did not go on in %d of %d events", open, all)
+		return fmt.Sprintf("flows did not resume in %d of %d events", open, all)
 	}
 	row, _ := e.row(name, caseName, stats.OutageP99)
-	return fmt.Sprintf("flows went on within %s (p99, n = %d)", e.ms(name, caseName, stats.OutageP99), row.N)
+	return fmt.Sprintf("flows resumed within %s (p99, n = %d)", e.ms(name, caseName, stats.OutageP99), row.N)
 }
 
 func (e convergeEvidence) sentence() string {
@@ -167,11 +167,11 @@ func (e convergeEvidence) slower(caseName string) string {
 	}
 	other := "p99 " + e.ms(slow, caseName, stats.OutageP99) + " against " + e.ms(fast, caseName, stats.OutageP99)
 	if e.unhurt(fast, caseName) {
-		other = "p99 " + e.ms(slow, caseName, stats.OutageP99) + "; the other loses nothing"
+		other = "p99 " + e.ms(slow, caseName, stats.OutageP99) + "; the other target lost nothing"
 	}
-	text := fmt.Sprintf("Slower: in %s it is %s (%s)", caseName, e.edges(slow), other)
+	text := fmt.Sprintf("Slower: %s in %s (%s)", e.edges(slow), caseName, other)
 	if step, took := e.slowest(slow, caseName); took.N > 0 && len(e.known(slow, caseName)) > 1 {
-		text += fmt.Sprintf("; most of its time passes %s (%s ms)", step.Title, stats.Figure(took.Median))
+		text += fmt.Sprintf("; most of that time passed %s (%s ms)", step.Title, stats.Figure(took.Median))
 	}
 	return text + "."
 }
@@ -208,7 +208,7 @@ func (e convergeEvidence) stuck(caseName string) string {
 	if len(words) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("No end: in %s flows did not go on until it was undone: %s. Their outages last as long as they were watched.", caseName, strings.Join(words, "; "))
+	return fmt.Sprintf("No recovery: in %s, flows did not resume until the fault was undone: %s. Their outages are as long as they were watched.", caseName, strings.Join(words, "; "))
 }
 
 // convergeAim is the longest p99 of a case that is good enough, in ms.
@@ -230,15 +230,15 @@ func (e convergeEvidence) aim(caseName string) string {
 	aim, lost := convergeAim(caseName), stats.LostInAll(e.Result, selvage, caseName)
 	switch {
 	case aim > 0 && row.Median <= aim:
-		return fmt.Sprintf("Aim: Selvage's %s is to take %g ms at most at p99, and takes %s: reached.", caseName, aim, e.ms(selvage, caseName, stats.OutageP99))
+		return fmt.Sprintf("Goal: Selvage's outage in %s should be at most %g ms (p99), and was %s: reached.", caseName, aim, e.ms(selvage, caseName, stats.OutageP99))
 	case aim > 0:
-		return fmt.Sprintf("Aim: Selvage's %s is to take %g ms at most at p99, and takes %s: missed.", caseName, aim, e.ms(selvage, caseName, stats.OutageP99))
+		return fmt.Sprintf("Goal: Selvage's outage in %s should be at most %g ms (p99), and was %s: missed.", caseName, aim, e.ms(selvage, caseName, stats.OutageP99))
 	case caseName == stats.LinkLoss:
 		return ""
 	case lost == 0:
-		return fmt.Sprintf("Aim: Selvage is to lose no packet in %s, and loses none: reached.", caseName)
+		return fmt.Sprintf("Goal: Selvage should lose no packet in %s, and lost none: reached.", caseName)
 	}
-	return fmt.Sprintf("Aim: Selvage is to lose no packet in %s, and loses %s in all events: missed.", caseName, stats.In(lost, "count"))
+	return fmt.Sprintf("Goal: Selvage should lose no packet in %s, and lost %s in all events: missed.", caseName, stats.In(lost, "count"))
 }
 
 // steps says where the time goes, and how to shorten its longest part.
@@ -247,7 +247,7 @@ func (e convergeEvidence) steps(name, caseName string) string {
 	if len(words) < 2 { // all of it is one step
 		return ""
 	}
-	text := fmt.Sprintf("Steps: %s with %s, medians one after the other: %s.", caseName, e.edges(name), strings.Join(words, ", "))
+	text := fmt.Sprintf("Steps: %s with %s, medians in sequence: %s.", caseName, e.edges(name), strings.Join(words, ", "))
 	step, _ := e.slowest(name, caseName)
 	return text + e.fix(step.Metric)
 }
@@ -267,15 +267,15 @@ func (e convergeEvidence) known(name, caseName string) []string {
 func (e convergeEvidence) fix(step string) string {
 	switch step {
 	case "step_noticed":
-		return fmt.Sprintf(" Shorten the liveness interval (%s), at the price of probes and of false alarms when processes wait for a core.", e.Parameters["liveness"])
+		return fmt.Sprintf(" Shorten the detection time (%s), at the cost of more probes, and of false alarms when processes wait for a core.", e.Parameters["liveness"])
 	case "step_told":
-		return " Look at how the edge hears of the host (gratuitous ARP of the hypervisor), and at delays of its speaker, like FRR's coalesce-time."
+		return " Check how the edge learns of the host (gratuitous ARP of the hypervisor), and delays in its BGP speaker, such as FRR's coalesce-time."
 	case "step_passed":
-		return " It is the reflector's: FRR gathers updates for its coalesce-time before it passes them on (router bgp: coalesce-time 0), and where an edge is gone its BFD notices first."
+		return " That is the reflector: FRR batches updates for its coalesce-time (router bgp: coalesce-time 0). When an edge fails, the reflector's BFD has to detect that first."
 	case "step_written":
-		return " It is the edge's own, from the update to its tables: look at its processor time."
+		return " That is the edge itself, from the update to its tables: check its CPU time."
 	}
-	return " Tables are right long before: look at what the flows' ends and other edges still have to learn."
+	return " The tables are correct long before: check what the end systems and other edges still have to learn."
 }
 
 // reflector says what becomes of routes without one.
@@ -283,7 +283,7 @@ func (e convergeEvidence) reflector() string {
 	if _, ok := e.row(stats.BaselineBGP, stats.RRLoss, stats.OutageP50); !ok || e.unhurt(stats.BaselineBGP, stats.RRLoss) {
 		return ""
 	}
-	return "Reflector: FRR takes the routes of a lost session out at once, so that one reflector is one too few for it; run two (--reflectors 2 kills both), or keep stale routes as Selvage does (spec.bgp.gracefulRestart.stale)."
+	return "Reflector: FRR removes the routes of a lost session at once, so it needs more than one reflector. Run two (--reflectors 2 kills both), or keep stale routes, as Selvage does (spec.bgp.gracefulRestart.stale)."
 }
 
 // held says when the machine held up the instrument itself.
@@ -292,7 +292,7 @@ func (e convergeEvidence) held() string {
 	if len(late) == 0 || slices.Max(late) < heldUp {
 		return ""
 	}
-	return fmt.Sprintf("Machine: the source of the flows itself was held up for up to %s ms, which is taken off where no packet was lost; all hosts share its cores.", stats.Figure(slices.Max(late)))
+	return fmt.Sprintf("Machine: the traffic source itself stalled for up to %s ms, which is subtracted where no packet was lost; all hosts share its cores.", stats.Figure(slices.Max(late)))
 }
 
 // fewOutages is how many outages a p99 needs at least to be more than their largest.
@@ -309,5 +309,5 @@ func (e convergeEvidence) few() string {
 	if len(words) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Quantiles: of fewer than %d outages the p99 is the largest (%s); raise --rounds or --flows.", fewOutages, strings.Join(words, ", "))
+	return fmt.Sprintf("Quantiles: with fewer than %d outages, the p99 is the largest one (%s). Raise --rounds or --flows.", fewOutages, strings.Join(words, ", "))
 }

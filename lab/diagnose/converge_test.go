@@ -57,24 +57,24 @@ func TestConvergeVerdict(t *testing.T) {
 		want    []string
 	}{
 		"selvage is faster": {nil, false, []string{
-			"After a host's move flows went on within 56.0 ms (p99, n = 8) with Selvage; flows went on within 114 ms (p99, n = 8) with the kernel with FRR (0.49 × [0.49, 0.49])",
-			"Without the route reflector no packet was lost with Selvage; flows did not go on in 4 of 4 events with the kernel with FRR",
-			"Slower: in move it is the kernel with FRR (p99 114 ms against 56.0 ms); most of its time passes until an edge told the reflector (51.0 ms)",
-			"Aim: Selvage's move is to take 100 ms at most at p99, and takes 56.0 ms: reached", "Aim: Selvage is to lose no packet in rr-loss, and loses none: reached",
-			"No end: in rr-loss flows did not go on until it was undone: the kernel with FRR in 4 of 4 events",
-			"Steps: move with Selvage, medians one after the other: 2.00 ms until an edge told the reflector, 50.0 ms until the reflector passed it on", "coalesce-time",
-			"Reflector: FRR takes the routes", "Quantiles: of fewer than 100 outages",
+			"After a host moved, flows resumed within 56.0 ms (p99, n = 8) with Selvage; flows resumed within 114 ms (p99, n = 8) with the kernel and FRR (0.49 × [0.49, 0.49])",
+			"Without the route reflector, no packet was lost with Selvage; flows did not resume in 4 of 4 events with the kernel and FRR",
+			"Slower: the kernel and FRR in move (p99 114 ms against 56.0 ms); most of that time passed until an edge advertised it (51.0 ms)",
+			"Goal: Selvage's outage in move should be at most 100 ms (p99), and was 56.0 ms: reached", "Goal: Selvage should lose no packet in rr-loss, and lost none: reached",
+			"No recovery: in rr-loss, flows did not resume until the fault was undone: the kernel and FRR in 4 of 4 events",
+			"Steps: move with Selvage, medians in sequence: 2.00 ms until an edge advertised it, 50.0 ms until the reflector advertised it", "coalesce-time",
+			"Reflector: FRR removes the routes", "Quantiles: with fewer than 100 outages",
 		}},
 		"selvage is slower": {of("selvage", stats.Move, func(s *result.Sample) {
 			s.Series[stats.OutageSeries], s.Metrics[stats.OutageP99], s.Metrics["step_written"] = []float64{250, 250}, 250, 190
-		}), false, []string{"Slower: in move it is Selvage (p99 250 ms against 114 ms); most of its time passes until an edge sent the new way (190 ms)", "at p99, and takes 250 ms: missed"}},
+		}), false, []string{"Slower: Selvage in move (p99 250 ms against 114 ms); most of that time passed until an edge used the new path (190 ms)", "(p99), and was 250 ms: missed"}},
 		"selvage loses packets": {of("selvage", stats.RRLoss, func(s *result.Sample) { s.Metrics[stats.Lost], s.Metrics[stats.AffectedFlows] = 3, 1 }), false,
-			[]string{"Aim: Selvage is to lose no packet in rr-loss, and loses 12 in all events: missed"}},
-		"kernel alone":  {only("kernel"), false, []string{"After a host's move flows went on within"}},
+			[]string{"Goal: Selvage should lose no packet in rr-loss, and lost 12 in all events: missed"}},
+		"kernel alone":  {only("kernel"), false, []string{"After a host moved, flows resumed within"}},
 		"selvage alone": {only("selvage"), false, []string{"with Selvage. Without"}},
 		"an error":      {of("selvage", stats.RRLoss, func(s *result.Sample) { s.Error = "no route" }), true, []string{"rr-loss of selvage in round 1 has an error (no route)"}},
 		"noise":         {func(s *result.Sample) { s.Metrics[stats.Noise] = 90 }, true, []string{"already in the second before move"}},
-		"held up":       {func(s *result.Sample) { s.Metrics[stats.Late] = 45 }, false, []string{"Machine: the source of the flows itself was held up for up to 45.0 ms"}},
+		"held up":       {func(s *result.Sample) { s.Metrics[stats.Late] = 45 }, false, []string{"Machine: the traffic source itself stalled for up to 45.0 ms"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := Verdict(convergeRun(c.change))

@@ -128,8 +128,8 @@ func TestFindings(t *testing.T) {
 		not    string
 	}{
 		"quiet run": {nil, []string{
-			"CPU: Selvage spends 0.530 CPU s/GB, 0.88 × plain [0.88, 0.88]; no core's softirq share climbs against plain.",
-			"CPU: the kernel's vxlan spends 0.700 CPU s/GB, 1.17 × plain [1.17, 1.17]; core 1 climbs to 60 % softirq, 20 points above plain",
+			"CPU: Selvage spends 0.530 CPU s/GB, 0.88 × plain [0.88, 0.88]; no core's softirq share is above plain's.",
+			"CPU: the kernel's vxlan spends 0.700 CPU s/GB, 1.17 × plain [1.17, 1.17]; core 1 rises to 60 % softirq, 20 points above plain",
 			"Core 1 is full (99 %, all cores together 74 %): one core is the limit.",
 			"Latency: 16.1 µs with Selvage against 18.1 with the plain bridge, 0.89 × [0.89, 0.89]; the kernel's vxlan 1.28 ×.",
 			"Small packets: 232 kpps with Selvage against 185",
@@ -139,11 +139,11 @@ func TestFindings(t *testing.T) {
 			"Header tax: Selvage loses less than the 3.5 %",
 			"Placement: neither bulk nor request/response",
 		}, "Noise:"},
-		"reordering":       {set("selvage", "retransmits", 1100), []string{"with the plain bridge. Without drops that is reordering between cores"}, "fewer"},
+		"reordering":       {set("selvage", "retransmits", 1100), []string{"with the plain bridge. Without drops, that is reordering between cores"}, "fewer"},
 		"zero retransmits": {func(r *result.Result) { set("plain", "retransmits", 0)(r); set("selvage", "retransmits", 0)(r) }, []string{"Retransmits: 0 a run [0, 0] with Selvage against 0 [0, 0] with the plain bridge, not distinguishable"}, ""},
 		"small segments":   {func(r *result.Result) { r.Targets[3].InnerMTU = 8950 }, []string{"Segment size: Selvage uses an MSS of only 1,398 bytes although an inner MTU of 8950 has room for 8,898"}, ""},
 		"black hole":       {set("kernel", "mss", 1448), []string{"Segment size: the kernel's vxlan uses an MSS of 1,448 bytes on an inner MTU of 1450, which does not fit"}, ""},
-		"machine's limit":  {set("wire", "tcp_throughput", 19.2), []string{"close to that come Selvage (99.6 % of it)"}, "generator was not"},
+		"machine's limit":  {set("wire", "tcp_throughput", 19.2), []string{"close behind: Selvage (99.6 % of it)"}, "generator was not"},
 		"no wire":          {drop("wire"), []string{"Limit: the bare wire was not measured"}, ""},
 		"all cores full": {func(r *result.Result) {
 			for _, s := range r.Samples {
@@ -155,11 +155,11 @@ func TestFindings(t *testing.T) {
 		"costly tunnel": {set("selvage", "tcp_throughput", 9), []string{"Placement: bulk transfers (backup, storage, migration) lose 50."}, "neither bulk"},
 		"slow answers":  {set("selvage", "rr_p50", 30), []string{"chatty request/response traffic pays 1.66 × the plain latency"}, "neither bulk"},
 		"equal CPU":     {set("selvage", "cpu_per_gb", 0.6), []string{"No difference shown: CPU per gigabyte (1.00 ×) of Selvage cannot be told from the plain bridge in 5 rounds."}, ""},
-		"steal":         {func(r *result.Result) { r.Samples[0].Metrics["cpu_steal"] = 0.31 }, []string{"Noise: the hypervisor took up to 31 % of the cores' time away (tcp of wire in round 1)"}, ""},
+		"steal":         {func(r *result.Result) { r.Samples[0].Metrics["cpu_steal"] = 0.31 }, []string{"Noise: the hypervisor stole up to 31 % of the cores' time (tcp of wire in round 1)"}, ""},
 		"failed rival": {func(r *result.Result) { r.Samples[6].Error = "no route\n" }, []string{
 			"Errors: 1 of 60 samples failed and are left out of every figure (tcp of kernel in round 1: no route).",
-			"Noise: round 1 of kernel has an error (no route). Do not build on the figures of the kernel's vxlan."}, ""},
-		"three rounds": {func(r *result.Result) { r.Samples = r.Samples[:36]; r.Parameters = nil }, []string{"Confidence: with 3 rounds the intervals hold the median with only 75 % confidence."}, ""},
+			"Noise: round 1 of kernel has an error (no route). Do not rely on the figures of the kernel's vxlan."}, ""},
+		"three rounds": {func(r *result.Result) { r.Samples = r.Samples[:36]; r.Parameters = nil }, []string{"Confidence: with 3 rounds the intervals contain the median with only 75 % confidence."}, ""},
 		"one round": {func(r *result.Result) { r.Samples = r.Samples[:12]; r.Parameters = nil }, []string{
 			"Confidence: with 1 round the intervals", "cannot be told from the plain bridge in 1 round."}, "1 rounds"},
 		"bridge netfilter": {bridgeNetfilter("1"), []string{

@@ -17,7 +17,7 @@ func egressVerdict(r result.Result) result.Verdict {
 	v := result.Verdict{Findings: e.findings()}
 	switch why := stats.RefuseEgress(r, e.dut, e.setting); {
 	case e.dut == "":
-		v.Refused, v.Sentence = true, "No verdict: no tunnel was measured, so there is no stages."
+		v.Refused, v.Sentence = true, "No verdict: no tunnel was measured, so there are no stages to compare."
 	case why != "":
 		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, lower --wire, or raise --rounds or --duration."
 	default:
@@ -87,7 +87,7 @@ func (e egressEvidence) wire() string {
 // sentence is the verdict when there is one.
 func (e egressEvidence) sentence() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s keeps %s of node to node through the tunnel and %s by the gateway, translated",
+	fmt.Fprintf(&b, "%s keeps %s of node-to-node throughput through the tunnel, and %s through the gateway with NAT",
 		upperFirst(e.title(e.dut)), e.kept(e.dut, stats.StageTunnel), e.kept(e.dut, stats.StageEgress))
 	if wire := e.wire(); wire != "" {
 		b.WriteString(", on wires of " + wire)
@@ -101,7 +101,7 @@ func (e egressEvidence) sentence() string {
 	}
 	b.WriteString(".")
 	if c, ok := e.target(e.dut); ok {
-		fmt.Fprintf(&b, " Headers alone leave %.3f × of a wire.", 1-c.HeaderTax)
+		fmt.Fprintf(&b, " Headers alone would leave %.3f ×.", 1-c.HeaderTax)
 	}
 	return b.String() + e.unlimited() + e.opened()
 }
@@ -118,12 +118,12 @@ func (e egressEvidence) unlimited() string {
 	if !ok {
 		return ""
 	}
-	text := fmt.Sprintf(" Where the cores are the limit of all hosts together, egress carries %s Gbit/s", stats.Figure(row.Median))
+	text := fmt.Sprintf(" Where the shared cores are the limit, egress carries %s Gbit/s", stats.Figure(row.Median))
 	if rival, ok := e.find(e.dut, unlimitedAt(stats.StageEgress), stats.TCPRival); ok {
 		text += fmt.Sprintf(", %s the kernel %s", stats.Ratio(rival.Ratio), bounds(rival))
 	}
 	if nat, ok := e.find(e.dut, unlimitedAt(stats.StageEgress), stats.NATKept); ok {
-		text += fmt.Sprintf(", and translation keeps %.3f × %s of routing on the same edge", nat.Ratio, bounds(nat))
+		text += fmt.Sprintf(", and NAT keeps %.3f × %s of routed throughput on the same edge", nat.Ratio, bounds(nat))
 	}
 	return text + "."
 }

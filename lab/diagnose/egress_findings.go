@@ -35,7 +35,7 @@ func (e egressEvidence) restless() []string {
 	var out []string
 	for _, name := range e.rivals() {
 		if why := stats.RefuseEgress(e.Result, name, e.setting); why != "" {
-			out = append(out, fmt.Sprintf("Noise: %s. Do not build on the figures of %s.", why, e.title(name)))
+			out = append(out, fmt.Sprintf("Noise: %s. Do not rely on the figures of %s.", why, e.title(name)))
 		}
 	}
 	return out
@@ -51,11 +51,11 @@ func (e egressEvidence) nodeToNode() []string {
 	most := e.payload()
 	switch {
 	case most == 0:
-		text += " without a rate of the wire: the cores are the limit here, and each stage above adds hosts that share them."
+		text += " without a rate limit: the cores are the limit here, and each stage above adds hosts that share them."
 	case row.Median >= soundWire*most:
-		text += fmt.Sprintf(" of the %s that the wire leaves to payload: hosts and wire are sound, and what is lost above is lost above.", stats.Figure(most))
+		text += fmt.Sprintf(" of the %s that the wire leaves for payload: hosts and wire are sound, so any loss above belongs to the stages above.", stats.Figure(most))
 	default:
-		text += fmt.Sprintf(" of the %s that the wire leaves to payload: something below the tunnel is the limit, on this machine the cores. Mend that first, or lower --wire.", stats.Figure(most))
+		text += fmt.Sprintf(" of the %s that the wire leaves for payload: something below the tunnel is the limit, on this machine the cores. Fix that first, or lower --wire.", stats.Figure(most))
 	}
 	return []string{text}
 }
@@ -94,9 +94,9 @@ func (e egressEvidence) interfaces() []string {
 		}
 	}
 	if len(off) == 0 {
-		return []string{"2 NIC offloads: checksums, segmentation and segmentation inside tunnels are on at every interface on the way."}
+		return []string{"2 NIC offloads: checksums, segmentation and segmentation inside tunnels are on at every interface of the path."}
 	}
-	return []string{"2 NIC offloads: off are " + strings.Join(off, ", ") + ". Turn each on (ethtool -K) and measure again; selvage lab offload says what each brings."}
+	return []string{"2 NIC offloads: these are off: " + strings.Join(off, ", ") + ". Turn each on (ethtool -K) and measure again; selvage lab offload shows what each gains."}
 }
 
 // checksum is the third step: each tunnel against itself without its checksum offload.
@@ -115,18 +115,18 @@ func (e egressEvidence) checksum() []string {
 			advice := "keep it on"
 			switch {
 			case iv.Lo > 1:
-				advice = "off is the faster one here: see whether it is on a second day, and what the driver says"
+				advice = "off is faster here: check that with a second run and with the driver's documentation"
 			case iv.Hi >= 1:
-				advice = "it makes no difference that shows here"
+				advice = "it makes no measurable difference here"
 			}
 			row, _ := e.find(name, stage, stats.Decisive)
-			out = append(out, fmt.Sprintf("3 Tunnel checksum: without its transmit checksum offload %s carries %s Gbit/s from endpoint to endpoint, %s of what it does with it [%.2f, %.2f]: %s.",
+			out = append(out, fmt.Sprintf("3 Tunnel checksum: without transmit checksum offload, %s carries %s Gbit/s from endpoint to endpoint, %s of its throughput with it [%.2f, %.2f]: %s.",
 				e.title(base), stats.Figure(row.Median), stats.Ratio(iv.Median), iv.Lo, iv.Hi, advice))
 			break
 		}
 	}
 	if len(out) == 0 {
-		return []string{"3 Tunnel checksum: not tried; --troubleshoot measures the tunnels without their checksum offload too."}
+		return []string{"3 Tunnel checksum: not tested; --troubleshoot measures the tunnels without their checksum offload too."}
 	}
 	return out
 }
@@ -143,7 +143,7 @@ func (e egressEvidence) stages() []string {
 			}
 			text := fmt.Sprintf("%s keeps %.3f × [%.3f, %.3f] of %s", stage, loss.Ratio, loss.RatioLo, loss.RatioHi, e.at(stage).Below())
 			if c, ok := e.target(name); ok && stage == stats.StageTunnel {
-				text += fmt.Sprintf(" (headers alone leave %.3f ×)", 1-c.HeaderTax)
+				text += fmt.Sprintf(" (headers alone would leave %.3f ×)", 1-c.HeaderTax)
 			}
 			if cost, ok := e.find(name, e.at(stage), "cpu_per_gb"); ok {
 				text += fmt.Sprintf(" at %s CPU s/GB", stats.Figure(cost.Median))
@@ -177,7 +177,7 @@ func (e egressEvidence) translation() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"5 Translation: of the throughput of routing on the same path " + strings.Join(words, "; ") + "."}
+	return []string{"5 NAT: of routed throughput on the same path, " + strings.Join(words, "; ") + "."}
 }
 
 func (e egressEvidence) connections() []string {
@@ -187,15 +187,15 @@ func (e egressEvidence) connections() []string {
 		if !ok {
 			continue
 		}
-		text := fmt.Sprintf("%s opens %s a second, translated", e.title(name), stats.Figure(row.Median))
+		text := fmt.Sprintf("%s opens %s a second with NAT", e.title(name), stats.Figure(row.Median))
 		if kept, ok := stats.Find(e.rows, name, stats.StageEgress, stats.NATConn); ok {
-			text += fmt.Sprintf(", %s as many as untranslated %s", stats.Ratio(kept.Ratio), bounds(kept))
+			text += fmt.Sprintf(", %s as many as without %s", stats.Ratio(kept.Ratio), bounds(kept))
 		}
 		if rival, ok := stats.Find(e.rows, name, stats.StageEgress, stats.ConnRival); ok {
 			text += fmt.Sprintf(" and %s as many as the kernel %s", stats.Ratio(rival.Ratio), bounds(rival))
 		}
 		if added, ok := stats.Find(e.rows, name, stats.StageEgress, stats.ConnAdded); ok {
-			text += fmt.Sprintf("; beyond what the end systems take by themselves, each costs %s µs [%s, %s]", stats.Figure(added.Median), stats.Figure(added.Lo), stats.Figure(added.Hi))
+			text += fmt.Sprintf("; beyond what the end systems themselves take, each costs %s µs [%s, %s]", stats.Figure(added.Median), stats.Figure(added.Lo), stats.Figure(added.Hi))
 		}
 		words = append(words, upperFirst(text))
 	}
@@ -230,10 +230,10 @@ func (e egressEvidence) hops() []string {
 	if !ok || !row.Distinguishable || row.Ratio >= 1 {
 		return nil
 	}
-	text := fmt.Sprintf("Hops: without a rate and without a tunnel, the way over three links instead of one carries %s node to node %s: all hosts share this machine's %d cores, which hosts of their own do not.",
+	text := fmt.Sprintf("Hops: without a rate limit and a tunnel, the path over three links instead of one carries %s node to node %s: all hosts share this machine's %d cores, which separate hosts would not.",
 		stats.Ratio(row.Ratio), bounds(row), e.Environment.Cores)
 	if own, ok := e.find(e.dut, unlimitedAt(stats.StageEgress), stats.HopsRival); ok {
-		text += fmt.Sprintf(" Held against that, %s carries %s %s with tunnel and translation.", e.title(e.dut), stats.Ratio(own.Ratio), bounds(own))
+		text += fmt.Sprintf(" Compared with that, %s carries %s %s with tunnel and NAT.", e.title(e.dut), stats.Ratio(own.Ratio), bounds(own))
 	}
 	return []string{text}
 }
@@ -256,9 +256,9 @@ func (e egressEvidence) worst() []string {
 		switch {
 		case at == "":
 		case most < stageLoss:
-			out = append(out, fmt.Sprintf("Which stage loses: none with %s: beyond what headers take, the most is %.1f %%, at %s.", e.title(name), 100*max(0, most), at))
+			out = append(out, fmt.Sprintf("Which stage loses: none with %s: beyond headers, the largest loss is %.1f %%, at %s.", e.title(name), 100*max(0, most), at))
 		default:
-			out = append(out, fmt.Sprintf("Which stage loses: with %s it is %s, %.1f %% beyond what headers take. %s", e.title(name), at, 100*most, e.cause(name, at)))
+			out = append(out, fmt.Sprintf("Which stage loses: with %s it is %s, %.1f %% beyond headers. %s", e.title(name), at, 100*most, e.cause(name, at)))
 		}
 	}
 	return out
@@ -269,7 +269,7 @@ func (e egressEvidence) cause(name, stage string) string {
 	here, below := e.at(stage), e.at(e.at(stage).Below())
 	mss, _ := e.find(name, here, "mss")
 	if c, ok := e.target(name); ok && mss.N > 0 && mss.Median < float64(c.InnerMTU-72) {
-		return fmt.Sprintf("Its segments are %s bytes although %d fit: something on the way holds them small. Look for a smaller MTU.", stats.Figure(mss.Median), c.InnerMTU-52)
+		return fmt.Sprintf("Its segments are %s bytes although %d fit: something on the path keeps them small. Look for a smaller MTU.", stats.Figure(mss.Median), c.InnerMTU-52)
 	}
 	if busy := e.working(name, here); busy >= busyCore {
 		return fmt.Sprintf("The cores are %.0f %% busy: they are the limit. See the CPU per gigabyte, and lower --wire to see the path itself.", 100*busy)
@@ -277,7 +277,7 @@ func (e egressEvidence) cause(name, stage string) string {
 	retransmitted, _ := e.find(name, here, "retransmits")
 	before, _ := e.find(name, below, "retransmits")
 	if retransmitted.Lo > before.Hi {
-		return fmt.Sprintf("Retransmits rise from %s to %s a run: packets are lost or reordered there. Look at the drops of queues and interfaces on both hosts (ip -s link, tc -s qdisc).",
+		return fmt.Sprintf("Retransmits rise from %s to %s a run: packets are lost or reordered there. Check the drop counters of queues and interfaces on both hosts (ip -s link, tc -s qdisc).",
 			stats.In(before.Median, "count"), stats.In(retransmitted.Median, "count"))
 	}
 	cost, _ := e.find(name, here, "cpu_per_gb")

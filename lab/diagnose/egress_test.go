@@ -63,8 +63,8 @@ func TestEgressVerdict(t *testing.T) {
 		t.Fatal(v.Sentence)
 	}
 	for _, want := range []string{
-		"Selvage keeps 0.994 × [0.994, 0.994] of node to node through the tunnel and 0.994 ×", "on wires of 5 Gbit/s",
-		"the kernel keeps 0.988 × and 0.806 ×", "Headers alone leave 0.994 ×", "egress carries 18.0 Gbit/s, 1.49 × the kernel",
+		"Selvage keeps 0.994 × [0.994, 0.994] of node-to-node throughput through the tunnel, and 0.994 ×", "on wires of 5 Gbit/s",
+		"the kernel keeps 0.988 × and 0.806 ×", "Headers alone would leave 0.994 ×", "egress carries 18.0 Gbit/s, 1.49 × the kernel",
 		"opens 14,000 connections a second, 1.75 × the kernel's masquerade",
 	} {
 		if !strings.Contains(v.Sentence, want) {
@@ -90,12 +90,12 @@ func TestEgressFindings(t *testing.T) {
 	}{
 		"sound":             {nil, "hosts and wire are sound"},
 		"node is slow":      {func(r *result.Result) { bend(r, "selvage", "node", stats.Decisive, 0.5) }, "something below the tunnel is the limit"},
-		"offload off":       {func(r *result.Result) { r.Environment.Offloads["underlay"]["tx-tcp-segmentation"] = false }, "off are underlay tx-tcp-segmentation"},
-		"checksum":          {nil, "the kernel carries 6.02 Gbit/s from endpoint to endpoint, 0.27 × of what it does with it"},
+		"offload off":       {func(r *result.Result) { r.Environment.Offloads["underlay"]["tx-tcp-segmentation"] = false }, "these are off: underlay tx-tcp-segmentation"},
+		"checksum":          {nil, "the kernel carries 6.02 Gbit/s from endpoint to endpoint, 0.27 × of its throughput with it"},
 		"checksum untried":  {func(r *result.Result) { dropTarget(r, "kernel-csum-off") }, "--troubleshoot measures"},
-		"off is faster":     {func(r *result.Result) { bend(r, "kernel-csum-off", "tunnel-free", stats.Decisive, 10) }, "off is the faster one here"},
+		"off is faster":     {func(r *result.Result) { bend(r, "kernel-csum-off", "tunnel-free", stats.Decisive, 10) }, "off is faster here"},
 		"nothing lost":      {nil, "Which stage loses: none with Selvage"},
-		"the gateway loses": {nil, "Which stage loses: with the kernel it is egress, 18.4 % beyond what headers take. Neither segments"},
+		"the gateway loses": {nil, "Which stage loses: with the kernel it is egress, 18.4 % beyond headers. Neither segments"},
 		"small segments": {func(r *result.Result) { bend(r, "kernel", "egress", "mss", 0.1) },
 			"Its segments are 890 bytes although 8898 fit"},
 		"full cores": {func(r *result.Result) {
@@ -152,7 +152,7 @@ func TestEgressRefused(t *testing.T) {
 	}
 	// The rival's noise is said, and does not refuse.
 	v := Verdict(stagesRun(func(r *result.Result) { noisy(r, "kernel", "egress") }))
-	if v.Refused || strings.Contains(v.Sentence, "; the kernel") || !strings.Contains(strings.Join(v.Findings, "\n"), "Do not build on the figures of the kernel") {
+	if v.Refused || strings.Contains(v.Sentence, "; the kernel") || !strings.Contains(strings.Join(v.Findings, "\n"), "Do not rely on the figures of the kernel") {
 		t.Errorf("%+v", v)
 	}
 }

@@ -63,17 +63,17 @@ func (e failoverEvidence) affected() bool { return len(stats.Pooled(e.kills, sta
 
 func (e failoverEvidence) sentence() string {
 	on, all := e.connections()
-	survived := fmt.Sprintf("%s of %s TCP connections went on", stats.Figure(on), stats.Figure(all))
+	survived := fmt.Sprintf("%s of %s TCP connections survived", stats.Figure(on), stats.Figure(all))
 	if on == all {
-		survived = fmt.Sprintf("all %s TCP connections went on", stats.Figure(all))
+		survived = fmt.Sprintf("all %s TCP connections survived", stats.Figure(all))
 	}
 	if !e.affected() {
-		return fmt.Sprintf("%s %s, and no flow noticed: no packet was lost, and %s.", killed(e.what), times(len(e.kills)), survived)
+		return fmt.Sprintf("%s %s; no flow was affected, no packet was lost, and %s.", killed(e.what), times(len(e.kills)), survived)
 	}
-	text := fmt.Sprintf("%s %s: the flows that it hit were silent for %s (p50), %s (p99), %s at most, and %s.",
+	text := fmt.Sprintf("%s %s; affected flows were silent for %s (p50), %s (p99), at most %s, and %s.",
 		killed(e.what), times(len(e.kills)), e.ms(e.what, stats.OutageP50), e.ms(e.what, stats.OutageP99), e.ms(e.what, stats.OutageMax), survived)
 	if step, row := e.slowest(); row.N > 0 {
-		text += fmt.Sprintf(" The slowest step was the time %s: %s ms of the %s to the first packet.", step.Title, stats.Figure(row.Median), e.ms(e.what, stats.Repair))
+		text += fmt.Sprintf(" The slowest step was the time %s: %s ms of the %s until the first packet.", step.Title, stats.Figure(row.Median), e.ms(e.what, stats.Repair))
 	}
 	return text
 }
@@ -82,11 +82,11 @@ func (e failoverEvidence) sentence() string {
 func killed(what string) string {
 	switch what {
 	case "gateway":
-		return "The gateway that had the work was killed"
+		return "The active gateway was killed"
 	case "tep":
 		return "One of two tunnel endpoints was cut off"
 	case "edge":
-		return "An edge's process was killed and started again"
+		return "An edge's process was killed and restarted"
 	}
 	return upperFirst(what) + " was killed"
 }
@@ -133,7 +133,7 @@ func (e failoverEvidence) faults() string {
 		switch {
 		case how == "" || len(kills) == 0:
 		case len(stats.Pooled(kills, stats.OutageSeries)) == 0:
-			words = append(words, fmt.Sprintf("%s hit no flow", how))
+			words = append(words, fmt.Sprintf("%s affected no flow", how))
 		default:
 			words = append(words, fmt.Sprintf("%s %s (p50), %s at most", how, e.ms(caseName, stats.OutageP50), e.ms(caseName, stats.OutageMax)))
 		}
@@ -155,9 +155,9 @@ func (e failoverEvidence) steps() string {
 	if len(words) == 0 {
 		return ""
 	}
-	text := "Steps: medians from fault to forwarding, one after the other: " + strings.Join(words, ", ") + "."
+	text := "Steps: medians from fault to forwarding, in sequence: " + strings.Join(words, ", ") + "."
 	if _, ok := stats.Find(e.rows, e.dut, e.what, "step_written"); !ok {
-		text += " The edges do not tell when their tables were written here, so that is part of the step after noticing."
+		text += " These edges do not report when they wrote their tables, so that time is part of the step after detection."
 	}
 	return text
 }
@@ -172,17 +172,17 @@ func (e failoverEvidence) advice() string {
 	case "step_noticed":
 		detection, _ := strconv.ParseFloat(e.Parameters["detection_ms"], 64)
 		if detection > 0 && row.Median > 2*detection {
-			return fmt.Sprintf("Tune: liveness should notice within %s ms (%s) and took %s; see whether the edges' processes get their cores, and give them priority (systemd: CPUWeight).",
+			return fmt.Sprintf("Tune: BFD should detect the failure within %s ms (%s) and took %s. Check that the edges' processes get enough CPU time, and raise their priority (systemd: CPUWeight).",
 				stats.Figure(detection), e.Parameters["liveness"], stats.Figure(row.Median))
 		}
-		return fmt.Sprintf("Tune: most of the time is liveness (%s); a shorter spec.underlay.bfd.interval shortens it by as much, at the price of more probes and of false alarms when an edge's process waits for a core.",
+		return fmt.Sprintf("Tune: most of the time is failure detection (%s). Lower spec.underlay.bfd.interval to shorten it, at the cost of more probes, and of false alarms when an edge's process waits for a core.",
 			e.Parameters["liveness"])
 	case "step_written":
-		return "Tune: the edges take long to write their tables; see their load, and the number of egress policies."
+		return "Tune: the edges take long to write their tables; check their load, and the number of egress policies."
 	case "step_announced":
 		return "Tune: the new owner takes long to announce the addresses; smaller pools take less."
 	}
-	return "Tune: edges are done long before packets flow; look at what learns the moved addresses behind them: switches that limit or delay gratuitous ARP, and hosts that ignore it (net.ipv4.conf.*.arp_accept matters for new entries only)."
+	return "Tune: the edges finish long before packets flow. Check what learns the moved addresses behind them: switches that limit or delay gratuitous ARP, and hosts that ignore it (net.ipv4.conf.*.arp_accept matters for new entries only)."
 }
 
 // Aims of the gateways' failover, in ms.
@@ -198,11 +198,11 @@ func (e failoverEvidence) aims() string {
 	p50, p99 := e.value(e.what, stats.OutageP50), e.value(e.what, stats.OutageP99)
 	switch {
 	case p99 >= failoverLimit:
-		return fmt.Sprintf("Aim: less than %d ms at p99 is missed.", failoverLimit)
+		return fmt.Sprintf("Goal: p99 below %d ms: missed.", failoverLimit)
 	case p50 > failoverAim:
-		return fmt.Sprintf("Aim: less than %d ms at p99 is reached; the %d ms that it should take are not.", failoverLimit, failoverAim)
+		return fmt.Sprintf("Goal: p99 below %d ms: reached; p50 of at most %d ms: missed.", failoverLimit, failoverAim)
 	}
-	return fmt.Sprintf("Aim: less than %d ms at p99 is reached, and the %d ms that it should take too.", failoverLimit, failoverAim)
+	return fmt.Sprintf("Goal: p99 below %d ms: reached; p50 of at most %d ms: reached.", failoverLimit, failoverAim)
 }
 
 // stalls says how TCP saw it.
@@ -210,7 +210,7 @@ func (e failoverEvidence) stalls() string {
 	if !e.affected() {
 		return ""
 	}
-	return fmt.Sprintf("Connections: lines were answered %s (p50) and %s (p99) later than usual; TCP tries again after 200, 400, 800 ms, so that it may find a path later than it was there.",
+	return fmt.Sprintf("Connections: answers came %s (p50) and %s (p99) later than usual. TCP retransmits after 200, 400 and 800 ms, so it may use a new path well after it is up.",
 		e.ms(e.what, stats.StallP50), e.ms(e.what, stats.StallP99))
 }
 
@@ -228,7 +228,7 @@ func (e failoverEvidence) broken() string {
 	if more := len(words) - 5; more > 0 {
 		words = append(words[:5], fmt.Sprintf("and in %d more", more))
 	}
-	return "Lost connections: " + strings.Join(words, ", ") + ". Look whether sessions are replicated: selvage egress at both gateways."
+	return "Lost connections: " + strings.Join(words, ", ") + ". Check that sessions are replicated: selvage egress on both gateways."
 }
 
 // back says what the return of what was killed cost.
@@ -240,11 +240,11 @@ func (e failoverEvidence) back() string {
 	for _, k := range e.kills {
 		lost += k.Metrics[stats.ReturnLost]
 	}
-	text := fmt.Sprintf("Return: when it came back, %s packets were lost in all kills, and the longest silence was %s", stats.Figure(lost), e.ms(e.what, stats.ReturnMax))
+	text := fmt.Sprintf("Return: when it came back, %s packets were lost over all kills, and the longest outage was %s", stats.Figure(lost), e.ms(e.what, stats.ReturnMax))
 	if worst := e.value(e.what, stats.ReturnSurvived); worst < e.value(e.what, stats.Survived) {
-		return text + fmt.Sprintf("; of a kill's connections as few as %.1f %% were left then.", 100*worst)
+		return text + fmt.Sprintf("; as few as %.1f %% of a kill's connections survived that.", 100*worst)
 	}
-	return text + "; no connection was lost by it."
+	return text + "; no connection was lost."
 }
 
 // heldUp is from when on (ms) the instrument's own delays are worth a word.
@@ -256,16 +256,16 @@ func (e failoverEvidence) held() string {
 	if len(late) == 0 || slices.Max(late) < heldUp {
 		return ""
 	}
-	return fmt.Sprintf("Machine: the source of the flows itself was held up for up to %s ms, which is taken off where no packet was lost; edges that start need the cores that they share with the flows.", stats.Figure(slices.Max(late)))
+	return fmt.Sprintf("Machine: the traffic source itself stalled for up to %s ms, which is subtracted where no packet was lost. Edges that start need the cores that they share with the traffic.", stats.Figure(slices.Max(late)))
 }
 
 // peer says why nothing else is in the table.
 func (e failoverEvidence) peer() string {
 	switch e.what {
 	case "gateway":
-		return "No rival: the kernel's vxlan and nftables have no failover of gateways; VRRP and conntrackd are other programs, with timers of their own."
+		return "No comparison: the kernel's vxlan and nftables have no gateway failover. VRRP and conntrackd are separate programs with timers of their own."
 	case "tep":
-		return "No rival: a vxlan device of the kernel has one local endpoint and no liveness."
+		return "No comparison: a vxlan device of the kernel has one local endpoint and no BFD."
 	}
 	return ""
 }

@@ -55,24 +55,24 @@ func TestFailoverVerdict(t *testing.T) {
 		not     string
 	}{
 		"quick": {"gateway", nil, false, []string{
-			"The gateway that had the work was killed 6 times: the flows that it hit were silent for 180 ms (p50), 200 ms (p99), 200 ms at most, and all 600 TCP connections went on.",
-			"The slowest step was the time until it was noticed: 150 ms of the 170 ms to the first packet",
-			"a shorter spec.underlay.bfd.interval", "the 300 ms that it should take too", "No rival: the kernel's vxlan and nftables",
+			"The active gateway was killed 6 times; affected flows were silent for 180 ms (p50), 200 ms (p99), at most 200 ms, and all 600 TCP connections survived.",
+			"The slowest step was the time until it was detected: 150 ms of the 170 ms until the first packet",
+			"Lower spec.underlay.bfd.interval", "p50 of at most 300 ms: reached", "No comparison: the kernel's vxlan and nftables",
 			"By fault: blackhole 180 ms (p50), 200 ms at most; link-down 180 ms",
 		}, "Lost connections"},
-		"nothing lost":   {"edge", spared, false, []string{"killed and started again 6 times, and no flow noticed: no packet was lost, and all 600 TCP connections went on.", "blackhole hit no flow"}, "Tune"},
-		"slow to notice": {"gateway", longer("step_noticed", 900), false, []string{"liveness should notice within 150 ms (BFD every 50ms × 3) and took 900"}, ""},
+		"nothing lost":   {"edge", spared, false, []string{"killed and restarted 6 times; no flow was affected, no packet was lost, and all 600 TCP connections survived.", "blackhole affected no flow"}, "Tune"},
+		"slow to notice": {"gateway", longer("step_noticed", 900), false, []string{"BFD should detect the failure within 150 ms (BFD every 50ms × 3) and took 900"}, ""},
 		"slow to write":  {"gateway", longer("step_written", 400), false, []string{"Tune: the edges take long to write their tables"}, ""},
 		"slow announce":  {"gateway", longer("step_announced", 400), false, []string{"smaller pools take less"}, ""},
 		"slow outside":   {"gateway", longer("step_forwarded", 400), false, []string{"gratuitous ARP"}, ""},
-		"too slow":       {"gateway", func(s *result.Sample) { s.Series[stats.OutageSeries] = []float64{1500} }, false, []string{"1,500 ms (p99)", "1000 ms at p99 is missed"}, ""},
-		"not so fast":    {"gateway", func(s *result.Sample) { s.Series[stats.OutageSeries] = []float64{500} }, false, []string{"the 300 ms that it should take are not"}, ""},
+		"too slow":       {"gateway", func(s *result.Sample) { s.Series[stats.OutageSeries] = []float64{1500} }, false, []string{"1,500 ms (p99)", "p99 below 1000 ms: missed"}, ""},
+		"not so fast":    {"gateway", func(s *result.Sample) { s.Series[stats.OutageSeries] = []float64{500} }, false, []string{"p50 of at most 300 ms: missed"}, ""},
 		"lost some": {"gateway", func(s *result.Sample) {
 			if s.Round == 2 {
 				s.Metrics[stats.WentOn], s.Metrics[stats.Survived], s.Metrics[stats.ReturnSurvived] = 97, 0.97, 0.95
 			}
-		}, false, []string{"597 of 600 TCP connections went on", "Lost connections: 3.00 in kill 2 (gateway/link-down)", "as few as 95.0 % were left"}, ""},
-		"busy machine": {"tep", longer(stats.Late, 80), false, []string{"held up for up to 80.0 ms", "one local endpoint"}, "Aim"},
+		}, false, []string{"597 of 600 TCP connections survived", "Lost connections: 3.00 in kill 2 (gateway/link-down)", "as few as 95.0 % of a kill's connections survived"}, ""},
+		"busy machine": {"tep", longer(stats.Late, 80), false, []string{"stalled for up to 80.0 ms", "one local endpoint"}, "Goal"},
 		"noisy":        {"tep", longer(stats.Noise, 150), true, []string{"No verdict: flows were silent for 150 ms"}, ""},
 	} {
 		v := Verdict(failoverRun(c.what, c.change))

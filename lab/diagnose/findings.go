@@ -41,7 +41,7 @@ func (e evidence) failed() []string {
 	if len(shown) > 3 {
 		shown, more = lines[:3], fmt.Sprintf("; and %d more", len(lines)-3)
 	}
-	return []string{fmt.Sprintf("Errors: %d of %d samples failed and are left out of every figure (%s%s). Mend the cause and run again: rounds that fail are seldom the good ones.",
+	return []string{fmt.Sprintf("Errors: %d of %d samples failed and are left out of every figure (%s%s). Fix the cause and run again: failures do not strike rounds at random.",
 		len(lines), len(e.Samples), strings.Join(shown, "; "), more)}
 }
 
@@ -53,7 +53,7 @@ func (e evidence) noisy() []string {
 			continue
 		}
 		if why := stats.Unreliable(e.Result, name); why != "" {
-			out = append(out, fmt.Sprintf("Noise: %s. Do not build on the figures of %s.", why, e.title(name)))
+			out = append(out, fmt.Sprintf("Noise: %s. Do not rely on the figures of %s.", why, e.title(name)))
 		}
 	}
 	return out
@@ -70,19 +70,19 @@ func (e evidence) stolen() []string {
 	if worst <= stealLimit {
 		return nil
 	}
-	return []string{fmt.Sprintf("Noise: the hypervisor took up to %.0f %% of the cores' time away (%s), which no tuning of this machine mends. Choose a quieter hour or a machine of your own.", 100*worst, at)}
+	return []string{fmt.Sprintf("Noise: the hypervisor stole up to %.0f %% of the cores' time (%s), which no tuning of this machine can fix. Choose a quieter time or a dedicated machine.", 100*worst, at)}
 }
 
 func (e evidence) fewRounds() []string {
 	rounds := stats.Rounds(e.Result)
 	switch {
 	case rounds > 0 && rounds < stats.LeastPairs && stats.Sliced(e.Result):
-		return []string{fmt.Sprintf("Confidence: %s show no difference of any size, since chance alone makes all of so few point one way too often. Use --rounds %d or more.",
+		return []string{fmt.Sprintf("Confidence: %s cannot show a difference of any size, since so few agree by chance too often. Use --rounds %d or more.",
 			inRounds(rounds), stats.LeastPairs)}
 	case rounds == 0 || rounds >= 5:
 		return nil
 	}
-	return []string{fmt.Sprintf("Confidence: with %s the intervals hold the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
+	return []string{fmt.Sprintf("Confidence: with %s the intervals contain the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
 		inRounds(rounds), 100*stats.Confidence(rounds))}
 }
 
@@ -101,7 +101,7 @@ func (e evidence) bridgeNetfilter() []string {
 	if e.Environment.Sysctls["net.bridge."+key] != "1" || e.routed() || !slices.Contains(stats.Names(e.Result), plain) {
 		return nil
 	}
-	return []string{"Bridge netfilter: the baseline's bridge passes every frame through netfilter (" + key + "=1); without it the baseline does less for each packet, and data paths without a bridge look less good against it. Run with --bridge-netfilter off to compare."}
+	return []string{"Bridge netfilter: the baseline's bridge passes every frame through netfilter (" + key + "=1). Without it, the baseline does less work per packet, and data paths without a bridge compare less well. Run with --bridge-netfilter off to compare."}
 }
 
 // retransmits compares with plain and names the usual cause.
@@ -122,7 +122,7 @@ func (e evidence) retransmits() []string {
 	case !row.Distinguishable:
 		return []string{"Retransmits: " + against + ", not distinguishable: the tunnel neither loses nor reorders."}
 	case row.Median > base.Median:
-		return []string{"Retransmits: " + against + ". Without drops that is reordering between cores: look whether TcpExtTCPDSACKRecv and TcpExtTCPOFOQueue rise (nstat), and keep the receive processing of one flow on one core."}
+		return []string{"Retransmits: " + against + ". Without drops, that is reordering between cores: check whether TcpExtTCPDSACKRecv and TcpExtTCPOFOQueue rise (nstat), and keep the receive processing of one flow on one core."}
 	}
 	return []string{"Retransmits: " + against + ": fewer than without a tunnel, so its throughput is not bought with loss."}
 }
@@ -140,10 +140,10 @@ func (e evidence) segments() []string {
 		// A full segment leaves 40 (IPv4, no options) to 72 bytes (IPv6, timestamps) of headers.
 		switch most, least := float64(c.InnerMTU-40), float64(c.InnerMTU-72); {
 		case mss.Median > most:
-			out = append(out, fmt.Sprintf("Segment size: %s uses an MSS of %s bytes on an inner MTU of %d, which does not fit: large packets are dropped or fragmented on the way. Lower the guest's MTU or clamp the MSS to %s.",
+			out = append(out, fmt.Sprintf("Segment size: %s uses an MSS of %s bytes on an inner MTU of %d, which does not fit: large packets are dropped or fragmented on the path. Lower the guest's MTU or clamp the MSS to %s.",
 				e.title(name), stats.Figure(mss.Median), c.InnerMTU, stats.Figure(most-12)))
 		case mss.Median < least:
-			out = append(out, fmt.Sprintf("Segment size: %s uses an MSS of only %s bytes although an inner MTU of %d has room for %s: something on the path holds the segments small, so this run says nothing about per-packet against per-byte cost. Look for a smaller MTU on the path.",
+			out = append(out, fmt.Sprintf("Segment size: %s uses an MSS of only %s bytes although an inner MTU of %d has room for %s: something on the path keeps the segments small, so this run says nothing about per-packet against per-byte cost. Look for a smaller MTU on the path.",
 				e.title(name), stats.Figure(mss.Median), c.InnerMTU, stats.Figure(most-12)))
 		}
 	}
@@ -163,7 +163,7 @@ func (e evidence) limit() []string {
 		}
 	}
 	if len(near) > 0 {
-		return []string{fmt.Sprintf("Limit: the bare wire carries %s Gbit/s, and close to that come %s: the machine and its TCP stack, not the data path, are the limit there, so real differences may be larger than shown. Compare the CPU per gigabyte instead.",
+		return []string{fmt.Sprintf("Limit: the bare wire carries %s Gbit/s; close behind: %s. The machine and its TCP stack, not the data path, are the limit there, so real differences may be larger than shown. Compare the CPU per gigabyte instead.",
 			stats.Figure(top.Median), strings.Join(near, ", "))}
 	}
 	best, _ := e.tcp(e.dut)
@@ -191,7 +191,7 @@ func (e evidence) tax() []string {
 			out = append(out, fmt.Sprintf("Header tax: %s loses %s against %s, of which headers explain %s; the rest is work per packet in the tunnel, not bytes on the wire.",
 				e.title(name), share(loss), e.title(plain), share(c.HeaderTax)))
 		case row.RatioLo > 1-c.HeaderTax:
-			out = append(out, fmt.Sprintf("Header tax: %s loses less than the %s that headers cost where the wire is the limit; here the processor is, and a tunnel that keeps segments whole is paid once per 64 kB, not once per packet. Expect the tax on a full physical link.",
+			out = append(out, fmt.Sprintf("Header tax: %s loses less than the %s that headers cost where the wire is the limit; here the processor is, and a tunnel that keeps segments whole costs once per 64 kB, not once per packet. Expect the tax on a saturated physical link.",
 				e.title(name), share(c.HeaderTax)))
 		}
 	}
@@ -226,9 +226,9 @@ func (e evidence) placement() []string {
 	case row.Ratio < 1-c.HeaderTax-overTax:
 		return []string{fmt.Sprintf("Placement: bulk transfers (backup, storage, migration) lose %s here. Keep them on a plain VLAN, and put on the overlay what needs to move between hosts.", share(1-row.Ratio))}
 	case okRR && rr.Distinguishable && rr.Ratio > 1.1:
-		return []string{fmt.Sprintf("Placement: bulk transfers may live on the overlay; chatty request/response traffic pays %s the plain latency and is better placed on one host or on a plain VLAN.", stats.Ratio(rr.Ratio))}
+		return []string{fmt.Sprintf("Placement: bulk transfers can use the overlay; chatty request/response traffic pays %s the plain latency and is better placed on one host or on a plain VLAN.", stats.Ratio(rr.Ratio))}
 	}
-	return []string{"Placement: neither bulk nor request/response traffic has to be kept off the overlay on this machine; on a full physical link leave out what cannot spare the header tax."}
+	return []string{"Placement: neither bulk nor request/response traffic has to be kept off the overlay on this machine; on a saturated physical link, keep off it what cannot afford the header tax."}
 }
 
 // share writes a loss or part without a sign.

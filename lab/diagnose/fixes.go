@@ -31,12 +31,12 @@ func Fixes(r result.Result) []Fix {
 	need := inner + underlay - mtu
 	return []Fix{
 		{
-			Case: "guest-mtu", Short: "a guest MTU of " + stats.Figure(float64(mtu)), Title: "Guests believe in what passes", Where: "in every guest",
+			Case: "guest-mtu", Short: "a guest MTU of " + stats.Figure(float64(mtu)), Title: "Guests use the MTU of the path", Where: "in every guest",
 			Commands: []string{"ip link set dev eth0 mtu " + path},
 			Note:     "Fixes all protocols, but one forgotten guest is enough to bring the hole back. DHCP option 26 and the MTU option of router advertisements tell guests.",
 		},
 		{
-			Case: "clamp", Short: "a clamped MSS", Title: "SYNs are clamped on the way", Where: "on both hosts",
+			Case: "clamp", Short: "a clamped MSS", Title: "The hosts clamp the MSS of SYNs", Where: "on both hosts",
 			Commands: []string{
 				"nft add table bridge clamp",
 				"nft 'add chain bridge clamp forward { type filter hook forward priority 0; }'",
@@ -46,14 +46,14 @@ func Fixes(r result.Result) []Fix {
 			Note: "Fixes TCP alone: QUIC, DNS with large answers and tunnels inside the tunnel stay in the hole. Selvage does it by default (clampMSS).",
 		},
 		{
-			Case: "messages", Short: "too-big messages", Title: "Whoever drops says so", Where: "on both hosts",
+			Case: "messages", Short: "too-big messages", Title: "Whoever drops a packet reports it", Where: "on both hosts",
 			Commands: []string{"ip link set dev vxlan0 mtu " + guest},
-			Note:     "The bridge then hands everything to the vxlan device, which finds what does not fit and answers the sender (Linux 5.9 or newer). Fixes all that obeys ICMP; a guest whose firewall drops it stays in the hole. Selvage does it by default.",
+			Note:     "The bridge then hands everything to the vxlan device, which finds what does not fit and answers the sender (Linux 5.9 or newer). Fixes everything that obeys ICMP; a guest whose firewall drops it stays in the hole. Selvage does it by default.",
 		},
 		{
 			Short: "a larger underlay", Title: "The underlay carries more", Where: "on every hop between the hosts, switches too",
 			Commands: []string{fmt.Sprintf("ip link set dev u0 mtu %d", need)},
-			Note:     fmt.Sprintf("Leaves the guests alone and gives them all of %s bytes, once tunnel device and bridge have as many. Leave 200 bytes of headroom for Geneve options: %s.", stats.Figure(float64(inner)), stats.Figure(float64(inner+200))),
+			Note:     fmt.Sprintf("Changes nothing in the guests and gives them all %s bytes, once tunnel device and bridge have that MTU. Leave 200 bytes of headroom for Geneve options: %s.", stats.Figure(float64(inner)), stats.Figure(float64(inner+200))),
 		},
 	}
 }

@@ -109,7 +109,7 @@ func (e latencyEvidence) sentence() string {
 			text += fmt.Sprintf("; %s gave no reliable figure", e.who(name))
 			continue
 		}
-		text += fmt.Sprintf("; %s has %s added with %s", e.who(name), e.added(name, e.key), count(e.key.Rules))
+		text += fmt.Sprintf("; %s adds %s with %s", e.who(name), e.added(name, e.key), count(e.key.Rules))
 	}
 	return text + "."
 }
@@ -130,7 +130,7 @@ func (e latencyEvidence) added(name string, s stats.Setting) string {
 	row, _ := stats.Find(e.rows, name, s.Case(), stats.RRAdded)
 	words := difference(iv)
 	if !row.Distinguishable {
-		words += " (not distinguishable from nothing)"
+		words += " (not distinguishable from zero)"
 	}
 	return words
 }
@@ -169,7 +169,7 @@ func count(rules int) string {
 	return stats.Figure(float64(rules)) + " rules"
 }
 
-func firewall(s stats.Setting) string { return "a firewall of " + count(s.Rules) }
+func firewall(s stats.Setting) string { return "a firewall with " + count(s.Rules) }
 
 func where(s stats.Setting) string {
 	text := "between two hosts"

@@ -35,7 +35,7 @@ func (e latencyEvidence) noisyPolicies() []string {
 			continue
 		}
 		if why := stats.RefuseLatency(e.Result, name, e.key.Case()); why != "" {
-			out = append(out, fmt.Sprintf("Noise: %s. Do not build on the figures of %s.", why, e.who(name)))
+			out = append(out, fmt.Sprintf("Noise: %s. Do not rely on the figures of %s.", why, e.who(name)))
 		}
 	}
 	return out
@@ -58,7 +58,7 @@ func (e latencyEvidence) machine() []string {
 		out = append(out, "Machine: "+strings.Join(words, "; ")+". The NSX firewall study turned power saving off before it measured.")
 	}
 	if e.Parameters["check_governor"] == "not visible" {
-		out = append(out, "Machine: frequencies are not visible here, as on most virtual machines, so power saving of the real host is in the figures or not, unknown to us. Interleaved rounds are what guards against it.")
+		out = append(out, "Machine: frequencies are not visible here, as on most virtual machines, so whether the physical host's power saving affects the figures is unknown. Interleaved rounds guard against it.")
 	}
 	return out
 }
@@ -78,7 +78,7 @@ func (e latencyEvidence) crossChecked() []string {
 	if worst <= crossCheck {
 		return nil
 	}
-	return []string{fmt.Sprintf("Instrument: the time by rate (10⁶ over transactions a second, netperf's way) and the histogram's mean differ by %s (%s): the instrument itself was held up between transactions. Compare medians, or quiet the machine.", share(worst), at)}
+	return []string{fmt.Sprintf("Instrument: the time by rate (10⁶ over transactions a second, netperf's way) and the histogram's mean differ by %s (%s): the instrument itself stalled between transactions. Compare medians, or quiet the machine.", share(worst), at)}
 }
 
 // study sets the scenarios beside the NSX firewall study's.
@@ -109,20 +109,20 @@ func (e latencyEvidence) undisturbed() []string {
 			}
 		}
 		if len(figures) > 0 {
-			words = append(words, e.who(name)+" has "+strings.Join(figures, ", ")+" added")
+			words = append(words, e.who(name)+" adds "+strings.Join(figures, ", "))
 		}
 	}
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Undisturbed: of the fastest hundredth of the round trips, which others' work on the cores hardly touches, " + strings.Join(words, "; ") + ". Where this and the median differ, noise does."}
+	return []string{"Undisturbed: to the fastest 1 % of round trips, which other work on the cores hardly affects, " + strings.Join(words, "; ") + ". Where this and the median differ, the difference is noise."}
 }
 
 // perRule is the slope over the sweep, of a connection and of a packet.
 func (e latencyEvidence) perRule() []string {
 	var words []string
 	for _, of := range []struct{ metric, unit string }{
-		{stats.RRP50, "a round trip"}, {stats.CRRRate, "a connection"}, {stats.UDPRate, "a packet of no connection"},
+		{stats.RRP50, "a round trip"}, {stats.CRRRate, "a connection"}, {stats.UDPRate, "a packet without a connection"},
 	} {
 		for _, name := range e.policed() {
 			iv, rules := stats.PerRule(e.Result, name, of.metric)
@@ -131,7 +131,7 @@ func (e latencyEvidence) perRule() []string {
 			}
 			text := fmt.Sprintf("%s with %s [%s, %s]", nanoseconds(iv.Median), e.who(name), nanoseconds(iv.Lo), nanoseconds(iv.Hi))
 			if iv.Lo <= 0 { // or less than nothing, which is noise
-				text = "nothing distinguishable with " + e.who(name)
+				text = "no measurable time with " + e.who(name)
 			}
 			words = append(words, fmt.Sprintf("%s %s (by %s)", of.unit, text, count(rules)))
 		}
@@ -139,7 +139,7 @@ func (e latencyEvidence) perRule() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Per rule: one more rule costs " + strings.Join(words, "; ") + ". A cost per rule is that of a list that is walked."}
+	return []string{"Per rule: one more rule costs " + strings.Join(words, "; ") + ". A cost per rule is that of a list that is searched in order."}
 }
 
 // nanoseconds writes µs, which are above 0, so that small ones keep their digits.
@@ -201,7 +201,7 @@ func (e latencyEvidence) tail() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Tail: the slowest of 10,000 transactions take longer with the firewall: " + strings.Join(words, "; ") + ". Look for what runs beside the data path: log reading, sweeps, a policy that was changed."}
+	return []string{"Tail: the slowest of 10,000 transactions take longer with the firewall: " + strings.Join(words, "; ") + ". Check what runs beside the data path: log readers, garbage collection, policy changes."}
 }
 
 // omission says what the closed loop did not see.
@@ -212,6 +212,6 @@ func (e latencyEvidence) omission() []string {
 	if !ok || !okClosed || open.Median < omitted*closed.Median {
 		return nil
 	}
-	return []string{fmt.Sprintf("Omission: transactions that are due at fixed times have a p99.99 of %s µs, in a closed loop %s µs: the loop waits while the path stalls and so counts a stall once. Quote the open loop for what users feel.",
+	return []string{fmt.Sprintf("Omission: transactions that are due at fixed times have a p99.99 of %s µs, in a closed loop %s µs: the loop waits while the path stalls and so counts a stall once. Quote the open loop for what users experience.",
 		stats.Figure(open.Median), stats.Figure(closed.Median))}
 }

@@ -50,8 +50,8 @@ func TestLatencySentence(t *testing.T) {
 		want    []string
 	}{
 		"quiet": {nil, false, []string{
-			"A firewall of 100 rules adds +0.04 µs [−0.05, 0.04] (not distinguishable from nothing) to the round trip of 17.0 µs that Selvage takes between two hosts",
-			"a firewall of 10,000 rules adds +0.04 µs", "nftables on the kernel's vxlan has +2.04 µs [2.04, 2.04] added with 100 rules",
+			"A firewall with 100 rules adds +0.04 µs [−0.05, 0.04] (not distinguishable from zero) to the round trip of 17.0 µs that Selvage takes between two hosts",
+			"a firewall with 10,000 rules adds +0.04 µs", "nftables on the kernel's vxlan adds +2.04 µs [2.04, 2.04] with 100 rules",
 		}},
 		"a firewall that costs": {figures("selvage", "rules-100", map[string]float64{stats.RRP50: 18}), false, []string{"adds +0.97 µs [0.95, 0.99] to the round trip"}},
 		"kernel alone": {func(r *result.Result) {
@@ -97,12 +97,12 @@ func TestLatencyFindings(t *testing.T) {
 	}{
 		"study":       {nil, "Study: the NSX firewall study's firewall added 13.3 to 15.7 µs with 100 rules, on other machines. Selvage adds +0.04 µs [−0.05, 0.04] within one host and +0.04 µs"},
 		"per rule":    {nil, "Per rule: one more rule costs a round trip 0.101 ns with nftables on the kernel's vxlan"},
-		"nothing":     {nil, "a round trip nothing distinguishable with Selvage (by 10,000 rules)"},
-		"undisturbed": {figures("selvage", "", map[string]float64{stats.RRP1: 15}), "Selvage has +0.00 µs [0.00, 0.00] with 100 rules, +0.00 µs [0.00, 0.00] with 10,000 rules added"},
+		"nothing":     {nil, "a round trip no measurable time with Selvage (by 10,000 rules)"},
+		"undisturbed": {figures("selvage", "", map[string]float64{stats.RRP1: 15}), "Selvage adds +0.00 µs [0.00, 0.00] with 100 rules, +0.00 µs [0.00, 0.00] with 10,000 rules"},
 		"connections": {nil, "9,000 a second, many at once, with 10,000 rules, 4.50 × nftables' [4.50, 4.50]"},
 		"governor":    {func(r *result.Result) { r.Parameters["check_governor"] = "powersave" }, "the frequency governor is powersave"},
 		"hidden":      {func(r *result.Result) { r.Parameters["check_governor"] = "not visible" }, "frequencies are not visible"},
-		"instrument":  {figures("kernel", "rules-0", map[string]float64{"rr_rtt": 30}), "the instrument itself was held up between transactions"},
+		"instrument":  {figures("kernel", "rules-0", map[string]float64{"rr_rtt": 30}), "the instrument itself stalled between transactions"},
 		"tail":        {figures("selvage", "rules-100", map[string]float64{"rr_p9999": 500}), "Tail: the slowest of 10,000 transactions"},
 		"omission":    {figures("selvage", "rules-0", map[string]float64{"open_p9999": 900}), "Omission: transactions that are due at fixed times have a p99.99 of 900 µs"},
 	} {

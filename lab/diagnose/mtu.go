@@ -69,9 +69,9 @@ func (e mtuEvidence) sentence() string {
 	holed, whole := e.split()
 	guest, path := e.bytes("guest_mtu"), e.bytes("path_mtu_"+append(holed, whole...)[0])
 	if len(holed) == 0 {
-		return fmt.Sprintf("No black hole: guests that believe in %s bytes on a path of %s are served as %s. %s", guest, path, e.come(whole), e.fixed())
+		return fmt.Sprintf("No black hole: with guests that assume %s bytes on a path of %s, the throughput is %s. %s", guest, path, e.come(whole), e.fixed())
 	}
-	text := fmt.Sprintf("%s %s an MTU black hole: guests believe in %s bytes, %s pass, and nobody tells them",
+	text := fmt.Sprintf("%s %s an MTU black hole: guests assume %s bytes, only %s pass, and no ICMP error tells them",
 		upperFirst(e.list(holed)), has(holed), guest, path)
 	if len(whole) > 0 {
 		text += fmt.Sprintf("; %s %s none, and carries %s", e.list(whole), has(whole), e.come(whole))

@@ -42,7 +42,7 @@ func (e mtuEvidence) holes() []string {
 				}
 				stalled = append(stalled, way.words)
 				if detail == "" {
-					detail = fmt.Sprintf("%s, the sender got rid of %s kB, and in %.1f s nothing arrived%s, while small packets passed all along; TCP sent %.0f segments again and kept an MSS of %s bytes",
+					detail = fmt.Sprintf("%s, the sender wrote %s kB, and in %.1f s nothing arrived%s, while small packets passed throughout; TCP retransmitted %.0f segments and kept an MSS of %s bytes",
 						upperFirst(way.words), stats.Figure(s.Metrics["tcp_sent"]*s.Duration*1e9/8/1e3), s.Duration, after(at),
 						s.Metrics["retransmits"], stats.Figure(s.Metrics["mss"]))
 				}
@@ -92,15 +92,15 @@ func (e mtuEvidence) largest() []string {
 		if flows == 0 {
 			continue
 		}
-		text := fmt.Sprintf("Largest packet: with %s %s bytes arrive, both ways, over IPv4 and IPv6, and from each of %.0f source ports: no link among several that would carry less.", e.title(name), stats.Figure(least), flows)
+		text := fmt.Sprintf("Largest packet: with %s %s bytes arrive, both ways, over IPv4 and IPv6, and from each of %.0f source ports: no member of a LAG or of ECMP carries less.", e.title(name), stats.Figure(least), flows)
 		if least != best {
 			text = fmt.Sprintf("Largest packet: with %s %s to %s bytes arrive, by direction, family or source port: look for a member of a LAG or of ECMP, or one host, with a smaller MTU.", e.title(name), stats.Figure(least), stats.Figure(best))
 		}
 		switch {
 		case silent && len(reported) == 0 && e.bytes("guest_mtu") != stats.Figure(least):
-			text += " Larger ones vanish without a word."
+			text += " Larger ones are dropped silently."
 		case len(reported) > 0:
-			text += fmt.Sprintf(" Who sends larger ones is told %s.", strings.Join(reported, " or "))
+			text += fmt.Sprintf(" ICMP errors tell senders of larger ones %s.", strings.Join(reported, " or "))
 		}
 		out = append(out, text)
 	}
@@ -114,7 +114,7 @@ func (e mtuEvidence) probing() []string {
 	if len(holed) == 0 || !known || value != "0" {
 		return nil
 	}
-	return []string{"MTU probing: TCP never tries smaller segments by itself here (net.ipv4.tcp_mtu_probing is 0). With 1 in every guest (sysctl -w net.ipv4.tcp_mtu_probing=1) it does, after some timeouts, seconds later and for TCP alone: a stopgap."}
+	return []string{"MTU probing: TCP never tries smaller segments by itself here (net.ipv4.tcp_mtu_probing is 0). With 1 in every guest (sysctl -w net.ipv4.tcp_mtu_probing=1) it does, but only after several timeouts and for TCP alone: a stopgap."}
 }
 
 // offloaded compares with guests that leave segmentation to the host.
@@ -126,7 +126,7 @@ func (e mtuEvidence) offloaded() []string {
 			if _, stalled := stats.Stalled(s); !has || stalled {
 				continue
 			}
-			out = append(out, fmt.Sprintf("Segmentation offload: with it on in the guests the same transfer through %s gives %s Gbit/s with an MSS of %s bytes: the bridge lets whole segments pass, whatever their packets' size, and the tunnel device answers too big. So a test between two virtual machines looks well where a physical host behind the same bridge starves.",
+			out = append(out, fmt.Sprintf("Segmentation offload: with it on in the guests the same transfer through %s gives %s Gbit/s with an MSS of %s bytes: the bridge passes whole segments, whatever the size of their packets, and the tunnel device answers with ICMP errors. So a test between two virtual machines looks fine while a physical host behind the same bridge gets nothing.",
 				e.title(name), stats.Figure(s.Metrics[stats.Decisive]), stats.Figure(s.Metrics["mss"])))
 		}
 	}
@@ -139,7 +139,7 @@ func (e mtuEvidence) fixes() []string {
 	var out []string
 	for _, fix := range Fixes(e.Result) {
 		if fix.Case == "" && len(holed) > 0 {
-			out = append(out, fmt.Sprintf("Fixes: with %s all fits; %s: %s. %s", fix.Short, fix.Where, strings.Join(fix.Commands, "; "), fix.Note))
+			out = append(out, fmt.Sprintf("Fixes: with %s everything fits; %s: %s. %s", fix.Short, fix.Where, strings.Join(fix.Commands, "; "), fix.Note))
 		}
 		for _, name := range e.tunnels() {
 			row, ok := stats.Find(e.rows, name, fix.Case, stats.Decisive)
@@ -153,7 +153,7 @@ func (e mtuEvidence) fixes() []string {
 			}
 			for _, s := range e.samples(name, fix.Case) {
 				if _, stalled := stats.Stalled(s); stalled {
-					how = " In at least one round it did not fix." + how
+					how = " In at least one round it did not help." + how
 					break
 				}
 			}
@@ -184,7 +184,7 @@ func (e mtuEvidence) jumbo() []string {
 			continue
 		}
 		if mss.Median < sizesApart*old.Median {
-			out = append(out, fmt.Sprintf("Jumbo: no conclusion for %s: the MSS in use stayed at %s bytes (%s before) on an underlay of %s. Something on the path holds segments small, so that throughput does not rise says nothing of packets, bytes or flows.",
+			out = append(out, fmt.Sprintf("Jumbo: no conclusion for %s: the MSS in use stayed at %s bytes (%s before) on an underlay of %s. Something on the path keeps segments small, so a throughput that does not rise says nothing about packets, bytes or flows.",
 				e.title(name), stats.Figure(mss.Median), stats.Figure(old.Median), e.bytes("jumbo_mtu")))
 			continue
 		}
@@ -207,13 +207,13 @@ func (e mtuEvidence) ceilings() []string {
 			out = append(out, fmt.Sprintf("Ceiling: no conclusion for %s: %s.", e.title(name), c.Refused))
 			continue
 		}
-		text := fmt.Sprintf("Ceiling: that of %s is %s: from segments of %s to %s bytes the rate grows with elasticity %.2f [%.2f, %.2f] (1: packets a second are constant, 0: bits are), about %s ns a packet and %s ns a kilobyte.",
+		text := fmt.Sprintf("Ceiling: %s is limited %s: from segments of %s to %s bytes the rate grows with elasticity %.2f [%.2f, %.2f] (1: packets a second are constant, 0: bits are), about %s ns a packet and %s ns a kilobyte.",
 			e.title(name), c.Words(), stats.Figure(c.Least), stats.Figure(c.Most), c.Elasticity.Median, c.Elasticity.Lo, c.Elasticity.Hi,
 			stats.Figure(c.PacketNS), stats.Figure(c.KilobyteNS))
 		switch {
 		case c.Growth.N == 0:
 		case c.Busy >= busyCore:
-			text += fmt.Sprintf(" One flow fills the whole machine (%.0f %%), so whether more would bring more elsewhere does not show.", 100*c.Busy)
+			text += fmt.Sprintf(" One flow fills the whole machine (%.0f %%), so this run cannot show whether more flows would carry more elsewhere.", 100*c.Busy)
 		default:
 			text += fmt.Sprintf(" %d flows carry %s what one does [%.2f, %.2f].", c.Flows, stats.Ratio(c.Growth.Median), c.Growth.Lo, c.Growth.Hi)
 		}

@@ -81,10 +81,10 @@ func TestMTUSentence(t *testing.T) {
 		want    string
 		refused bool
 	}{
-		"as it should be": {nil, "The kernel's vxlan has an MTU black hole: guests believe in 1,500 bytes, 1,450 pass, and nobody tells them; Selvage has none, and carries 4.00 Gbit/s with an MSS of 1,398 bytes. Fixed, the kernel's vxlan carries 3.00 Gbit/s with a guest MTU of 1,450, 3.00 with a clamped MSS, 3.00 with too-big messages.", false},
+		"as it should be": {nil, "The kernel's vxlan has an MTU black hole: guests assume 1,500 bytes, only 1,450 pass, and no ICMP error tells them; Selvage has none, and carries 4.00 Gbit/s with an MSS of 1,398 bytes. Fixed, the kernel's vxlan carries 3.00 Gbit/s with a guest MTU of 1,450, 3.00 with a clamped MSS, 3.00 with too-big messages.", false},
 		"both have one":   {each("selvage", "hole", stall), "The kernel's vxlan and Selvage have an MTU black hole", false},
 		"one way only":    {func(r *result.Result) { each("kernel", "hole", flow)(r); each("kernel", "hole-v6", stall)(r) }, "The kernel's vxlan has an MTU black hole", false},
-		"none":            {each("kernel", "hole", flow), "No black hole: guests that believe in 1,500 bytes on a path of 1,450 are served as the kernel's vxlan: 0 Gbit/s", false},
+		"none":            {each("kernel", "hole", flow), "No black hole: with guests that assume 1,500 bytes on a path of 1,450, the throughput is the kernel's vxlan: 0 Gbit/s", false},
 		"plain stalls":    {each("plain", "hole-v6", stall), "No verdict: even the plain path stalls", true},
 		"a sample failed": {each("kernel", "hole-reverse", func(s *result.Sample) { s.Error = "no route" }), "No verdict: hole-reverse of kernel has an error (no route).", true},
 		"plain alone": {func(r *result.Result) {
@@ -110,30 +110,30 @@ func TestMTUFindings(t *testing.T) {
 		not    string
 	}{
 		"as it should be": {nil, []string{
-			"Black hole: the kernel's vxlan has one in all 4 transfers. Client to server, the sender got rid of 78.2 kB, and in 2.0 s nothing arrived, while small packets passed all along; TCP sent 3 segments again and kept an MSS of 1,448 bytes.",
+			"Black hole: the kernel's vxlan has one in all 4 transfers. Client to server, the sender wrote 78.2 kB, and in 2.0 s nothing arrived, while small packets passed throughout; TCP retransmitted 3 segments and kept an MSS of 1,448 bytes.",
 			"Black hole: Selvage has none in 4 transfers (4.00 Gbit/s client to server).",
-			"Largest packet: with the kernel's vxlan 1,450 bytes arrive, both ways, over IPv4 and IPv6, and from each of 16 source ports: no link among several that would carry less. Larger ones vanish without a word.",
-			"Who sends larger ones is told 1,450.",
+			"Largest packet: with the kernel's vxlan 1,450 bytes arrive, both ways, over IPv4 and IPv6, and from each of 16 source ports: no member of a LAG or of ECMP carries less. Larger ones are dropped silently.",
+			"ICMP errors tell senders of larger ones 1,450.",
 			"MTU probing: TCP never tries smaller segments by itself here",
 			"Segmentation offload: with it on in the guests the same transfer through the kernel's vxlan gives 12.0 Gbit/s with an MSS of 1,398 bytes",
 			"with a guest MTU of 1,450 the kernel's vxlan carries 3.00 Gbit/s [3.00, 3.00] (n = 3), its MSS being 1,398 bytes, 1.07 × plain with the same segments [1.07, 1.07]. In every guest: ip link set dev eth0 mtu 1450.",
 			"nft add rule bridge clamp forward ether type ip tcp flags syn tcp option maxseg size set 1410; nft add rule bridge clamp forward ether type ip6 tcp flags syn tcp option maxseg size set 1390.",
 			"On both hosts: ip link set dev vxlan0 mtu 1500.",
-			"ip link set dev u0 mtu 1550. Leaves the guests alone",
+			"ip link set dev u0 mtu 1550. Changes nothing in the guests",
 			"Jumbo: with an underlay of 9,000 bytes the MSS of Selvage grew from 1,398 to 8,898 and throughput from 4.20 to 12.6 Gbit/s (3.00 ×).",
-			"Ceiling: that of the kernel's vxlan is per packet: from segments of 536 to 8,898 bytes",
+			"Ceiling: the kernel's vxlan is limited per packet: from segments of 536 to 8,898 bytes",
 			"4 flows carry 1.00 × what one does",
-		}, "did not fix"},
+		}, "did not help"},
 		"jumbo not used": {each("selvage", "jumbo", func(s *result.Sample) { s.Metrics["mss"] = 1448 }), []string{
 			"Jumbo: no conclusion for Selvage: the MSS in use stayed at 1,448 bytes (1,398 before) on an underlay of 9,000."}, ""},
 		"sweep not used": {each("kernel", "sweep", func(s *result.Sample) { s.Metrics["mss"] = 1398 }), []string{
-			"Ceiling: no conclusion for the kernel's vxlan: the MSS in use was 1,398 bytes where 8,898 were asked for"}, "Ceiling: that of the kernel"},
+			"Ceiling: no conclusion for the kernel's vxlan: the MSS in use was 1,398 bytes where 8,898 were requested"}, "Ceiling: the kernel"},
 		"one way": {func(r *result.Result) { each("kernel", "hole", flow)(r); each("kernel", "hole-v6", stall)(r) }, []string{
 			"Black hole: the kernel's vxlan has one client to server over IPv6, server to client over IPv6, and none client to server, server to client. Client to server over IPv6, the sender",
 			"in 2.0 s nothing arrived after the first 0.5"}, ""},
 		"one flow carries less": {each("kernel", "size-reverse", func(s *result.Sample) { s.Metrics["largest_size"] = 1400 }), []string{
 			"with the kernel's vxlan 1,400 to 1,450 bytes arrive, by direction, family or source port: look for a member of a LAG"}, ""},
-		"fix in vain":   {each("kernel", "clamp", stall), []string{"In at least one round it did not fix. On both hosts: nft"}, ""},
+		"fix in vain":   {each("kernel", "clamp", stall), []string{"In at least one round it did not help. On both hosts: nft"}, ""},
 		"probing on":    {func(r *result.Result) { r.Environment.Sysctls["net.ipv4.tcp_mtu_probing"] = "1" }, nil, "MTU probing"},
 		"offload holes": {each("kernel", "hole-offload", stall), nil, "Segmentation offload"},
 		"no hole":       {each("kernel", "hole", flow), []string{"Black hole: the kernel's vxlan has none"}, "nft add"},
@@ -141,7 +141,7 @@ func TestMTUFindings(t *testing.T) {
 			for i := range r.Samples {
 				r.Samples[i].CPU = []result.CPUShare{{User: 0.2, System: 0.4, SoftIRQ: 0.39, Idle: 0.01}}
 			}
-		}, []string{"One flow fills the whole machine (99 %), so whether more"}, "4 flows carry"},
+		}, []string{"One flow fills the whole machine (99 %), so this run cannot show"}, "4 flows carry"},
 	} {
 		findings := strings.Join(Verdict(mtuRun(c.change)).Findings, "\n")
 		for _, want := range c.want {

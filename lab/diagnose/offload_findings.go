@@ -76,7 +76,7 @@ func (e offloadEvidence) why(s stats.Stream) string {
 		}
 	}
 	because := map[string]string{
-		stats.Segmentation: "Without segmentation in the devices what the guests hand over is cut to the MTU before it reaches the tunnel, or right behind it, and everything on the way is paid once a packet and not once for up to 64 kB.",
+		stats.Segmentation: "Without segmentation in the devices, what the guests hand over is cut to the MTU before it reaches the tunnel, or right behind it, and every step is paid once per packet, not once per 64 kB.",
 		stats.Coalescing:   "Without coalescing what arrives cut stays cut, and the receiver's stack works packet by packet.",
 		stats.Checksums:    "Without checksums in the devices the processor adds up every byte, and Linux leaves no segmentation to such a device either, so it cuts by itself.",
 	}[cause]
@@ -84,7 +84,7 @@ func (e offloadEvidence) why(s stats.Stream) string {
 	case because == "":
 		return ""
 	case !measured:
-		return " Cause, which no other state here measures apart: " + lowerFirst(because)
+		return " Cause, which no other state here isolates: " + lowerFirst(because)
 	}
 	verb := "brings"
 	if cause == stats.Checksums {

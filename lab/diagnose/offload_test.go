@@ -149,7 +149,7 @@ func TestOffloadCauseUnmeasured(t *testing.T) {
 		stream, _ := stats.Streamed(s.Case)
 		return stream.State != stats.AllOn && stream.State != stats.AllOff
 	})
-	offloadFinds(t, Verdict(r), "Worst state", "carries least with all off", "Cause, which no other state here measures apart: without checksums")
+	offloadFinds(t, Verdict(r), "Worst state", "carries least with all off", "Cause, which no other state here isolates: without checksums")
 	offloadFinds(t, Verdict(r), "Attribution")
 }
 

@@ -59,13 +59,13 @@ func softirq(cores, base []result.CPUShare) string {
 	case core < 0:
 		return "."
 	case by >= climb:
-		return fmt.Sprintf("; core %d climbs to %.0f %% softirq, %.0f points above plain: the tunnel is worked off there in software, and one flow is one core. Spread flows by source port (RSS, RPS) or keep segments whole through the tunnel.",
+		return fmt.Sprintf("; core %d rises to %.0f %% softirq, %.0f points above plain: the tunnel is processed there in software, and one flow uses one core. Spread flows by source port (RSS, RPS) or keep segments whole through the tunnel.",
 			core, 100*of.SoftIRQ, 100*by)
 	}
 	if by < 0.005 {
-		return "; no core's softirq share climbs against plain."
+		return "; no core's softirq share is above plain's."
 	}
-	return fmt.Sprintf("; no core's softirq share climbs against plain by more than %.0f points (core %d).", 100*by, core)
+	return fmt.Sprintf("; no core's softirq share is more than %.0f points above plain's (core %d).", 100*by, core)
 }
 
 // full says when no core has time left.

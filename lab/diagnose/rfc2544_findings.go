@@ -40,7 +40,7 @@ func (e transitEvidence) noisy() []string {
 			continue
 		}
 		if why := stats.RefuseRate(e.Result, key.Case(), e.metric(name, key), name); why != "" {
-			out = append(out, fmt.Sprintf("Noise: %s. Do not build on the figures of %s.", why, e.title(name)))
+			out = append(out, fmt.Sprintf("Noise: %s. Do not rely on the figures of %s.", why, e.title(name)))
 		}
 	}
 	return out
@@ -58,7 +58,7 @@ func (e evidence) busy() []string {
 	if iv.Median <= busyBefore {
 		return nil
 	}
-	return []string{fmt.Sprintf("Noise: the cores were %s busy before samples began (median of %d), so others took part of each. Rates are too low by what they took; stop them and run again.", share(iv.Median), iv.N)}
+	return []string{fmt.Sprintf("Noise: the cores were %s busy before samples began (median of %d), so other processes took part of each. Rates are too low by that part; stop those processes and run again.", share(iv.Median), iv.N)}
 }
 
 // generator says whether the generator or the device was measured.
@@ -82,7 +82,7 @@ func (e transitEvidence) generator() []string {
 		out = append(out, fmt.Sprintf("Generator: generator-bound. Alone it reaches %s Mpps, only %s the limit's %s (%s); below %g × a device's cost hides behind the generator's. Compare the device's ns per packet, and do not read rates close to the limit as equal to it.",
 			stats.Figure(ceiling), stats.Ratio(worst), stats.Figure(limit), at.Case(), spareCeiling))
 	default:
-		out = append(out, fmt.Sprintf("Generator: alone it reaches at least %s the limit's rate (%s Mpps against %s, %s), so it was not what was measured.",
+		out = append(out, fmt.Sprintf("Generator: alone it reaches at least %s the limit's rate (%s Mpps against %s, %s), so it was not the limit.",
 			stats.Ratio(worst), stats.Figure(ceiling), stats.Figure(limit), at.Case()))
 	}
 	return append(out, e.bound()...)
@@ -115,7 +115,7 @@ func (e transitEvidence) cores() []string {
 	case words == "":
 		return nil
 	case stats.SharedCore(e.Result):
-		return []string{"Cores: " + words + ". So nothing is lost in queues between them, and each rate holds the time of all three. The device's own time is ns per packet less that of generator and sink alone; a device with a core to itself forwards more."}
+		return []string{"Cores: " + words + ". So nothing is lost in queues between them, and each rate includes the time of all three. The device's own time is ns per packet less that of generator and sink alone; a device with a core to itself forwards more."}
 	}
 	return []string{"Cores: " + words + ". Queues between cores lose a little at any rate (0.3 to 0.8 % was seen with rings of 256), which lowers rates without loss."}
 }
@@ -158,7 +158,7 @@ func (e transitEvidence) outage() []string {
 	case !seen:
 		return nil
 	case worst < closeRates:
-		return []string{fmt.Sprintf("Loss: the rate without loss is only %s of that with %s loss (%s): bursts overflow a queue long before the path is busy. Look at ring sizes, the budget of NAPI, and what else runs on the core.",
+		return []string{fmt.Sprintf("Loss: the rate without loss is only %s of that with %s loss (%s): bursts overflow a queue long before the path is busy. Check ring sizes, the NAPI budget, and what else runs on the core.",
 			share(worst), e.tolerance(), at.Case())}
 	}
 	least := share(worst) + " or more of"
@@ -243,9 +243,9 @@ func (e transitEvidence) latency() []string {
 		text += fmt.Sprintf("; the limit's p99 is %s", stats.Figure(limit.Median))
 	}
 	if jump := full.Median / less.Median; jump >= queueing {
-		return []string{text + fmt.Sprintf(". The step of %s in the last tenth is a queue that stands: plan with 90 %% of the rate where latency counts.", stats.Ratio(jump))}
+		return []string{text + fmt.Sprintf(". The step of %s in the last tenth is a standing queue: plan with 90 %% of the rate where latency counts.", stats.Ratio(jump))}
 	}
-	return []string{text + ". No queue stands at the full rate."}
+	return []string{text + ". There is no standing queue at the full rate."}
 }
 
 // curve says where less was lost at a higher rate.
@@ -262,7 +262,7 @@ func (e transitEvidence) curve() []string {
 				low, high = high, low
 			}
 			if losses[low] > 2*losses[high] && losses[low] > 1e-6 {
-				out = append(out, fmt.Sprintf("Loss curve: %s is not monotonic in %s (round %d): %.2g %% are lost at %.0f %% of the rate, %.2g %% at %.0f %%. A search that halves the range can miss that; mend it before you trust the rate.",
+				out = append(out, fmt.Sprintf("Loss curve: %s is not monotonic in %s (round %d): %.2g %% are lost at %.0f %% of the rate, %.2g %% at %.0f %%. A binary search can miss that; find the cause before you trust the rate.",
 					e.title(s.Target), s.Case, s.Round, 100*losses[low], 100*loads[low], 100*losses[high], 100*loads[high]))
 				break
 			}
@@ -289,7 +289,7 @@ func (e transitEvidence) sweep() []string {
 	if few.Flows == 0 || many.Flows <= few.Flows {
 		return nil
 	}
-	return []string{fmt.Sprintf("Flows: %s forwards %s Mpps with %s and %s with %s, %s of it: beyond the processor's caches a look-up is a miss.",
+	return []string{fmt.Sprintf("Flows: %s forwards %s Mpps with %s and %s with %s, %s of it: beyond the CPU's caches, a look-up is a miss.",
 		e.title(e.dut), stats.Figure(first.Median), flows(few.Flows), stats.Figure(last.Median), flows(many.Flows), share(last.Median/first.Median))}
 }
 

@@ -93,11 +93,11 @@ func TestTransitFindings(t *testing.T) {
 		not    string
 	}{
 		"quiet": {nil, []string{
-			"Generator: alone it reaches at least 1.59 × the limit's rate (8.00 Mpps against 5.03, decap-64), so it was not what was measured.",
+			"Generator: alone it reaches at least 1.59 × the limit's rate (8.00 Mpps against 5.03, decap-64), so it was not the limit.",
 			"Cores: generator, device and sink share core 1, one after the other. So nothing is lost",
 			"Rate: with 64-byte frames into VXLAN, Selvage reaches 8.00 × the kernel's routing and vxlan [8.00, 8.00].",
 			"Loss: rates without loss are 98.0 % or more of those with 0.01 % loss",
-			"Latency: p50 6.00 and p99 9.00 µs at the no-drop rate, p99 7.00 at 90 % of it (encap-64); the limit's p99 is 9.00. No queue stands",
+			"Latency: p50 6.00 and p99 9.00 µs at the no-drop rate, p99 7.00 at 90 % of it (encap-64); the limit's p99 is 9.00. There is no standing queue",
 			"Flows: Selvage forwards 4.02 Mpps with 1,280 flows and 2.82 with 100,000 flows, 70.0 % of it",
 		}, "Sizes:"},
 		"generator-bound": {figures("limit", "", map[string]float64{stats.Ceiling: 7}), []string{"Generator: generator-bound. Alone it reaches 7.00 Mpps, only 1.39 × the limit's 5.03 (decap-64)"}, "so it was not"},
@@ -114,7 +114,7 @@ func TestTransitFindings(t *testing.T) {
 			"Sizes: Selvage moves fewer packets at 64 bytes (2.00 Mpps) than at 1518 (3.94, encap), which contradicts a cost per packet"}, ""},
 		"a little fewer": {figures("selvage", "encap-64", map[string]float64{stats.PDR: 3.85}), nil, "Sizes:"},
 		"line":           {figures("selvage", "encap-1518", map[string]float64{"line_share": 0.97}), []string{"the line is the limit (encap-1518)"}, ""},
-		"queue":          {figures("selvage", "encap-64", map[string]float64{stats.LatencyP99: 70}), []string{"The step of 10.0 × in the last tenth is a queue that stands"}, "No queue"},
+		"queue":          {figures("selvage", "encap-64", map[string]float64{stats.LatencyP99: 70}), []string{"The step of 10.0 × in the last tenth is a standing queue"}, "no standing queue"},
 		"not monotonic": {cases("selvage", "encap-64", func(s *result.Sample) {
 			if s.Round == 2 && s.Case == "encap-64" {
 				s.Series = map[string][]float64{stats.LossLoad: {1, 0.9, 0.8}, stats.LossShare: {0.1, 0, 0.02}}
@@ -125,7 +125,7 @@ func TestTransitFindings(t *testing.T) {
 		}), nil, "Loss curve"},
 		"noisy rival": {func(r *result.Result) {
 			cases("kernel", "encap-64", func(s *result.Sample) { s.Metrics[stats.NDR] = float64(s.Round) })(r)
-		}, []string{"Do not build on the figures of the kernel's routing and vxlan."}, ""},
+		}, []string{"Do not rely on the figures of the kernel's routing and vxlan."}, ""},
 		"busy machine": {figures("", "", map[string]float64{"idle_busy": 0.4}), []string{"Noise: the cores were 40.0 % busy before samples began (median of 75)"}, ""},
 		"nearly idle":  {figures("", "", map[string]float64{"idle_busy": 0.1}), nil, "Noise:"},
 		"other tests": {figures("selvage", "encap-64", map[string]float64{"back_to_back": 2600, "recovery_ms": 0.4, "reset_ms": 31}), []string{
@@ -175,8 +175,8 @@ func TestCacheVerdict(t *testing.T) {
 		"saves": {nil, false, "The flow cache saves 75.0 % of the device's time per packet [0.75, 0.75] with 1,280 flows and 1,000 routes: 100 ns with it, 401 without. With 1,000,000 flows it saves 60.0 %. The NSX edge study claims up to 75 %.",
 			"Routes: 1,000 of them add 100 ns to a packet without the cache and 0 with it (1,280 flows).", "Hits:"},
 		"half the rate": {nil, false, "", "Flows: with 1,000,000 flows the path keeps 66.6 % of the rate that it has with 1,280 flows (301 against 200 ns per packet", "Cliff:"},
-		"cliff":         {figures(stats.CacheOn, "flows-10000", map[string]float64{stats.NSPerPacket: 500}), false, "saves 75.0 %", "Cliff: from 1,280 flows to 10,000 flows a packet's time rises from 200 to 500 ns.", ""},
-		"thrashing":     {figures(stats.CacheOn, "flows-1000000", map[string]float64{stats.HitRate: 0.3}), false, "saves", "Hits: the cache answers only 30.0 % with 1,000,000 flows and 1,000 routes", ""},
+		"cliff":         {figures(stats.CacheOn, "flows-10000", map[string]float64{stats.NSPerPacket: 500}), false, "saves 75.0 %", "Cliff: from 1,280 flows to 10,000 flows the time per packet rises from 200 to 500 ns.", ""},
+		"thrashing":     {figures(stats.CacheOn, "flows-1000000", map[string]float64{stats.HitRate: 0.3}), false, "saves", "Hits: the hit rate is only 30.0 % with 1,000,000 flows and 1,000 routes", ""},
 		"costs":         {figures(stats.CacheOn, "", map[string]float64{stats.DeviceNS: 900}), false, "The flow cache costs", "Cost: the cache costs more than it saves with 1,280 flows; 10,000 flows", ""},
 		"no difference": {cases(stats.CacheOn, "", func(s *result.Sample) { s.Metrics[stats.DeviceNS] = 390 + 5*float64(s.Round) }), false, "Whether the flow cache saves time cannot be told with 1,280 flows and 1,000 routes", "", ""},
 		"off alone":     {drop(stats.CacheOn), true, "No verdict: no case was measured both", "", ""},

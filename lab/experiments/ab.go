@@ -13,11 +13,11 @@ import (
 
 // Ab is the command line of the A/B experiment.
 type Ab struct {
-	Targets []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are limit, ovs, selvage-geneve, selvage-nvgre and ovs-geneve too, and NAME=PROGRAM is the edges of another build. Ratios are against plain, or the first where that is not among them."`
+	Targets []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; also limit, ovs, selvage-geneve, selvage-nvgre, ovs-geneve. NAME=PROGRAM is an edge of another build. Ratios are against plain, or the first one without it."`
 	Cases   []string `placeholder:"CASE" enum:"tcp,rr,udp,transit" default:"tcp,rr,udp" help:"What to measure: ${enum}; the first three by default."`
-	Rounds  int      `default:"10" help:"Times that all networks are built anew; intervals and ratios are over rounds, and a difference needs 8 at least."`
+	Rounds  int      `default:"10" help:"How often all networks are built; intervals and ratios are over rounds, and a difference needs at least 8."`
 	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
 	UnderlayMTU int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
 	InnerMTU    int                   `group:"Network" placeholder:"BYTES" help:"MTU of the end systems behind a tunnel; by default what the underlay leaves to the largest header (50 bytes less on IPv4, 70 on IPv6)."`
@@ -25,13 +25,13 @@ type Ab struct {
 	Family      int                   `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
 	Encap       overlay.Encapsulation `group:"Network" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation of selvage and ovs: ${enum}. The kernel's devices are vxlan in every run."`
 	Routed      bool                  `group:"Network" help:"Put client and server into different subnets, and have every target route between them."`
-	Control     string                `group:"Network" enum:"static,evpn" default:"static" help:"What tells the tunnels of each other and of what is behind them: ${enum}. With evpn an FRR route reflector does, and client and server are in different subnets, as with --routed, whose gateway every host is."`
+	Control     string                `group:"Network" enum:"static,evpn" default:"static" help:"Control plane of the tunnels: ${enum}. With evpn, an FRR route reflector distributes the routes. It implies --routed, and every host is the gateway of both subnets."`
 	Offload     []Toggle              `group:"Network" placeholder:"ROLE:FEATURE=off" help:"Set ethtool features of client, access, underlay or server, for all targets alike."`
 
-	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. With default as the kernel does, which is on where br_netfilter is loaded."`
+	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. default is the kernel's own choice: on where br_netfilter is loaded."`
 
-	Cycles        int           `group:"Samples" default:"20" help:"Times in a round that the targets take turns in all cases; in a cycle TCP has five slices of each, UDP four, the others two."`
-	Slice         time.Duration `group:"Samples" default:"10ms" help:"Time of a slice."`
+	Cycles        int           `group:"Samples" default:"20" help:"Turns of the targets in a round. In a cycle TCP has five slices of each target, UDP four, the others two."`
+	Slice         time.Duration `group:"Samples" default:"10ms" help:"Duration of a slice."`
 	Streams       int           `group:"Samples" default:"1" help:"TCP connections at a time."`
 	Pin           bool          `group:"Samples" default:"true" negatable:"" help:"Pin instruments to cores: client and server apart, request/response both on the first."`
 	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; this one by default."`

@@ -82,11 +82,11 @@ func appParameters(a *app, loops []measure.AppOptions) map[string]string {
 		"app":         a.service.Description,
 		"app_guests":  "client and database behind host A, web service behind host B, so a request crosses between the hosts four times",
 		"app_cores":   "client, web service and database on the first core",
-		"app_latency": "of app and app_connect the time of service, one request at a time",
+		"app_latency": "for app and app_connect the service time, one request at a time",
 	}
 	for _, o := range loops {
 		if o.Rate > 0 {
-			p["app_rate"] = fmt.Sprintf("%d requests a second, each latency from when it was due, so waiting is in it (no coordinated omission)", o.Rate)
+			p["app_rate"] = fmt.Sprintf("%d requests a second, each latency from when it was due, so it includes waiting (no coordinated omission)", o.Rate)
 		}
 		p["app_duration"] = o.Duration.String()
 	}

@@ -265,7 +265,7 @@ func (all takenStamps) into(sample *result.Sample, plan breakdown.Plan, transact
 			return err
 		}
 		if lost > 0 {
-			return fmt.Errorf("%s had no room for %d stamps: take fewer transactions", host, lost)
+			return fmt.Errorf("%s had no room for %d stamps: use fewer transactions", host, lost)
 		}
 		stamps[host] = some
 	}
@@ -303,7 +303,7 @@ func checkWay(ways map[string][]string, sample *result.Sample) {
 		return
 	}
 	if !slices.Equal(first, way) {
-		sample.Error = errors.New("the transactions went another way than in the first round: " + strings.Join(way, ", ")).Error()
+		sample.Error = errors.New("the transactions took another path than in the first round: " + strings.Join(way, ", ")).Error()
 	}
 }
 

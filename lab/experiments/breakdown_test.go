@@ -58,7 +58,7 @@ func TestBreakdownWay(t *testing.T) {
 		return result.Sample{Case: "c", Metrics: map[string]float64{stats.StepMetric(0, part, "host A"): 1}, Series: map[string][]float64{stats.StampsSeries: {1}}}
 	}
 	ways := map[string][]string{}
-	for _, c := range []struct{ part, want string }{{stats.CachePart, ""}, {stats.CachePart, ""}, {stats.DecidePart, "another way"}} {
+	for _, c := range []struct{ part, want string }{{stats.CachePart, ""}, {stats.CachePart, ""}, {stats.DecidePart, "another path"}} {
 		s := sample(c.part)
 		checkWay(ways, &s)
 		if (s.Error == "") != (c.want == "") || !strings.Contains(s.Error, c.want) {

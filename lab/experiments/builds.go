@@ -28,10 +28,10 @@ func readBuilds(targets, known []string) (names []string, programs builds, err e
 			continue
 		}
 		if slices.Contains(known, name) && pathOf(name) != "selvage" {
-			return nil, nil, fmt.Errorf("--targets: %s: %s is no edge; name the build otherwise, such as old=%s", target, name, program)
+			return nil, nil, fmt.Errorf("--targets: %s: %s is no edge; use another name for the build, such as old=%s", target, name, program)
 		}
 		if !slices.Contains(known, name) && !buildName.MatchString(name) {
-			return nil, nil, fmt.Errorf("--targets: %s: %q is no name of a build; use small letters, digits, dots and underscores", target, name)
+			return nil, nil, fmt.Errorf("--targets: %s: %q is not a name for a build; use small letters, digits, dots and underscores", target, name)
 		}
 		if program, err = filepath.Abs(program); err != nil {
 			return nil, nil, fmt.Errorf("--targets: %s: %w", target, err)
@@ -40,7 +40,7 @@ func readBuilds(targets, known []string) (names []string, programs builds, err e
 		case err != nil:
 			return nil, nil, fmt.Errorf("--targets: %s: %w", target, err)
 		case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-			return nil, nil, fmt.Errorf("--targets: %s: %s is no program", target, program)
+			return nil, nil, fmt.Errorf("--targets: %s: %s is not a program", target, program)
 		}
 		programs[name] = program
 	}

@@ -24,15 +24,15 @@ type Cache struct {
 	Quick     bool     `help:"In about a minute: up to 100,000 flows, without routes and with 1,000, 3 rounds of short trials."`
 	Rounds    int      `default:"3" help:"Samples of each target and case."`
 	Output    string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results   string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Results   string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
 	Flows  []int                 `group:"Traffic" placeholder:"FLOWS" help:"UDP flows; 1,1280,10000,100000,1000000 by default, with --quick 1,1280,100000."`
-	Routes []int                 `group:"Traffic" placeholder:"ROUTES" default:"0,1000" help:"Routes below the one that the frames need, to the same next hops; ${default} by default."`
+	Routes []int                 `group:"Traffic" placeholder:"ROUTES" default:"0,1000" help:"More specific routes below the one that the frames use, to the same next hops; ${default} by default."`
 	Frame  int                   `group:"Traffic" placeholder:"BYTES" default:"64" help:"Frame size with FCS; ${default}."`
 	Encap  overlay.Encapsulation `group:"Traffic" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation: ${enum}."`
 
-	Duration       time.Duration `group:"Trials" placeholder:"TIME" help:"Time of a trial; 2s by default, with --quick 200ms."`
-	Drain          time.Duration `group:"Trials" default:"200ms" help:"Longest wait after a trial for frames that are on their way."`
+	Duration       time.Duration `group:"Trials" placeholder:"TIME" help:"Duration of a trial; 2s by default, with --quick 200ms."`
+	Drain          time.Duration `group:"Trials" default:"200ms" help:"Longest wait after a trial for frames in flight."`
 	SelvageTransit string        `group:"Device" placeholder:"MODE" enum:"auto,native,generic,tc" default:"native" help:"Transit mode of the edges: auto, native, generic or tc; ${default}. The links are veths, on which auto is tc."`
 	SelvageBinary  string        `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
 }
@@ -204,7 +204,7 @@ func (c *Cache) attempt(ctx context.Context, all *testbeds, b *testbed, s transi
 	case p.lost > 0:
 		return fmt.Errorf("%d of %d frames were lost (%s)", p.lost, p.sent.Frames, p.dropped)
 	case p.got.Frames == 0:
-		return fmt.Errorf("the device's interface took none of %d frames", p.sent.Offered)
+		return fmt.Errorf("the device's interface accepted none of %d frames", p.sent.Offered)
 	}
 	perNS := perPacket(p.forwarded(b.inline()))
 	sample.Metrics = map[string]float64{
@@ -232,7 +232,7 @@ func cacheOutcome(s result.Sample) string {
 		words += fmt.Sprintf(", %.4g %% hits", 100*s.Metrics[stats.HitRate])
 	}
 	if busy := s.Metrics[idleBusy]; busy > busyLimit {
-		words += fmt.Sprintf(", but others kept the machine %.0f %% busy", 100*busy)
+		words += fmt.Sprintf(", but other processes kept the machine %.0f %% busy", 100*busy)
 	}
 	return words
 }
@@ -241,18 +241,18 @@ func cacheOutcome(s result.Sample) string {
 func (c *Cache) describe(console *Console, began time.Time) result.Result {
 	p := map[string]string{
 		"rounds":        strconv.Itoa(c.Rounds),
-		"order":         "each case of a round runs all targets in balanced order; each has hosts and links of its own for each number of routes, up from the first sample to the last",
+		"order":         "each case of a round runs all targets in balanced order; each has its own hosts and links for each number of routes, from the first sample to the last",
 		"direction":     c.Direction,
 		"flows":         numbers(c.Flows),
 		"routes":        numbers(c.Routes) + ", each a /26 below the frames' networks, to the same next hops",
 		"frame":         fmt.Sprintf("%d bytes with FCS", c.Frame),
 		"encapsulation": string(c.Encap),
 		"duration":      c.Duration.String(),
-		"drain":         c.Drain.String() + " at most, less when all frames have come",
+		"drain":         c.Drain.String() + " at most, less when all frames have arrived",
 		"warmup":        "two frames of each flow, until all of them arrive",
 		"cache_size":    "holds every flow both ways",
-		"rate":          "as fast as generator, device and sink can on one core; all frames have to arrive",
-		"ns_per_packet": "one by the rate, of the time that generator, device and sink had of their core, so what others take of it is not in it",
+		"rate":          "as fast as generator, device and sink can on one core; all frames must arrive",
+		"ns_per_packet": "one divided by the rate, over the CPU time of generator, device and sink, so it excludes what other processes take of the core",
 		"generator":     "a real-time task while it sends",
 		"cores":         coresInWords(false),
 	}

@@ -13,18 +13,18 @@ import (
 // finds its way again.
 type Converge struct {
 	Targets []string `placeholder:"NAME" enum:"kernel,selvage" default:"kernel,selvage" help:"Edges to compare: kernel is Linux and FRR; ${default} by default."`
-	Cases   []string `placeholder:"CASE" enum:"move,edge-loss,link-loss,rr-restart,rr-loss" default:"move,edge-loss,link-loss,rr-restart,rr-loss" help:"What happens: a host moves, an edge of two dies, one of two links of an edge is cut, the route reflector is killed and started again, or killed and gone; ${default} by default."`
+	Cases   []string `placeholder:"CASE" enum:"move,edge-loss,link-loss,rr-restart,rr-loss" default:"move,edge-loss,link-loss,rr-restart,rr-loss" help:"What happens: a host moves, one of two edges dies, one of an edge's two links is cut, the route reflector is killed and restarted, or killed for good; ${default} by default."`
 	Rounds  int      `default:"10" help:"Events of each target and case."`
 	Quick   bool     `help:"In a few minutes: 3 rounds, each watched for a shorter time."`
 	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
-	Flows    int           `group:"Traffic" default:"4" help:"UDP flows on each way, whose packets are sent back; ${default} by default, twice as many where one of two ways fails."`
+	Flows    int           `group:"Traffic" default:"4" help:"UDP flows on each path, whose packets are sent back; ${default} by default, twice as many where one of two paths fails."`
 	Interval time.Duration `group:"Traffic" default:"1ms" help:"Time between two packets of a flow."`
 
-	Reflectors    int           `group:"Fabric" default:"1" help:"Route reflectors, of which a case kills all."`
-	Liveness      time.Duration `group:"Fabric" default:"50ms" help:"Interval of BFD, of which three packets may go missing."`
-	Watch         time.Duration `group:"Fabric" default:"2s" help:"Time between an event and its undoing, or longer until all flows go on."`
+	Reflectors    int           `group:"Fabric" default:"1" help:"Route reflectors; a case kills all of them."`
+	Liveness      time.Duration `group:"Fabric" default:"50ms" help:"BFD interval; the multiplier is 3."`
+	Watch         time.Duration `group:"Fabric" default:"2s" help:"Time between an event and its undoing; longer until all flows have resumed."`
 	SelvageBinary string        `group:"Fabric" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
 }
 
@@ -87,20 +87,20 @@ func (c *Converge) parameters() map[string]string {
 	p := map[string]string{
 		"rounds":        fmt.Sprint(c.Rounds),
 		"cases":         strings.Join(c.Cases, ", "),
-		"order":         "each case of a round has an event of every target, in balanced order; each has a fabric of its own, up from its first event to its last, and of link-loss another one",
-		"flows":         fmt.Sprintf("%d UDP flows on each way, %d in edge-loss and link-loss, a packet every %s in each, which the other end sends back", c.Flows, c.flowsOf(stats.EdgeLoss), c.Interval),
+		"order":         "each case of a round has an event of every target, in balanced order; each has its own fabric from its first event to its last, and another one for link-loss",
+		"flows":         fmt.Sprintf("%d UDP flows on each path, %d in edge-loss and link-loss, each with a packet every %s, which the other end sends back", c.Flows, c.flowsOf(stats.EdgeLoss), c.Interval),
 		"flow_interval": c.Interval.String(),
-		"outage":        "the longest time without an answer in a flow, less the interval; of the flows that lost packets or were silent for " + affectedSilence.String() + ", of all flows when a guest moved or none was hit",
-		"fault_time":    "when the first packet was sent that was lost",
+		"outage":        "the longest time without an answer in a flow, less the interval; of the flows that lost packets or were silent for " + affectedSilence.String() + ", of all flows when a guest moved or none was affected",
+		"fault_time":    "when the first lost packet was sent",
 		"reflectors":    fmt.Sprintf("%d, FRR", c.Reflectors),
 		"timers":        "keepalive 3 s, hold 9 s, reconnect after 1 s",
 		"liveness":      fmt.Sprintf("BFD every %s × 3: edges and reflectors, and edges of Selvage among each other", c.Liveness),
 		"detection_ms":  fmt.Sprint(3 * c.Liveness.Milliseconds()),
-		"duplicates":    "MAC addresses may move as often as they like, for all targets",
-		"watch":         c.Watch.String() + " from the event to its undoing, or longer until all go on",
-		"quiet":         quietBefore.String() + " before the event, whose longest silence is noise",
-		"wire":          "tcpdump at the reflector's and edge C's link: told, passed on and written are what was heard there",
-		"pinning":       "none: the edges' processes need the cores too; edges of all targets run at nice -20, the flows' ends at real-time priority",
+		"duplicates":    "duplicate MAC detection is off for all targets",
+		"watch":         c.Watch.String() + " from the event to its undoing, longer until all flows have resumed",
+		"quiet":         quietBefore.String() + " before the event; the longest silence in it is noise",
+		"wire":          "tcpdump on the links of the reflector and of edge C: the steps told, passed and written are what it captured",
+		"pinning":       "none: the edges' processes need the cores too; edges of all targets run at nice -20, the ends of the flows at real-time priority",
 	}
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary

@@ -175,7 +175,7 @@ func lossOf(f measure.OutageFlow) measure.OutageFlow {
 	return f
 }
 
-// steppedThrough adds the steps from the fault until the last flow went on, in ms. What
+// steppedThrough adds the steps from the fault until the last flow resumed, in ms. What
 // happened after that cannot have been needed for it, and is no step.
 func (k killing) steppedThrough(s *result.Sample, hit []wayFlow, at []time.Time) {
 	fault, last := time.Duration(0), time.Duration(0)

@@ -73,7 +73,7 @@ func TestConvergePlan(t *testing.T) {
 }
 
 // An event of known times: who counts as hit, what is lost, and steps that add up to the time
-// until the last flow went on.
+// until the last flow resumed.
 func TestConverged(t *testing.T) {
 	const ms = time.Millisecond
 	wall := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -15,23 +15,23 @@ import (
 // Egress is the command line of the experiment on the way out of the overlay.
 type Egress struct {
 	Targets    []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default. kernel is vxlan and nftables' masquerade, plain routes without a tunnel. Ratios are against each one's own node-to-node stage."`
-	Stages     []string `placeholder:"STAGE" enum:"node,tunnel,routed,egress" default:"node,tunnel,routed,egress" help:"The EgressGateway study's stages, and routed: the way of egress without translation. ${enum} by default; node is always measured."`
+	Stages     []string `placeholder:"STAGE" enum:"node,tunnel,routed,egress" default:"node,tunnel,routed,egress" help:"Stages of the EgressGateway study, and routed: the egress path without NAT. ${enum} by default; node is always measured."`
 	Measure    []string `placeholder:"WHAT" enum:"tcp,rr,conn" default:"tcp,rr,conn" help:"What to measure: TCP throughput, round trips, connections a second. ${enum} by default."`
-	Directions []string `placeholder:"WAY" enum:"send,receive" help:"Ways of TCP throughput; send,receive by default, with --quick send."`
+	Directions []string `placeholder:"WAY" enum:"send,receive" help:"Directions of TCP throughput; send,receive by default, with --quick send."`
 	Quick      bool     `help:"In less than two minutes: 3 rounds of short samples of kernel and selvage, to the target only."`
 	Rounds     int      `help:"Samples of each target and case; 5 by default, with --quick 3."`
 	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Results    string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
-	Troubleshoot bool `help:"Measure tunnels with transmit checksum offload off as well, and say which stage loses and why in the EgressGateway study's order."`
+	Troubleshoot bool `help:"Also measure tunnels without transmit checksum offload, and say which stage loses and why, in the order of the EgressGateway study."`
 
-	Wire        float64 `group:"Network" placeholder:"GBIT" default:"5" help:"Rate of underlay and uplink in Gbit/s; ${default}. It should be less than what the slowest stage does without one. 0 measures without a rate only."`
-	Free        bool    `group:"Network" default:"true" negatable:"" help:"Measure without a rate as well, where the machine's cores are the limit of all hosts together."`
-	UnderlayMTU int     `group:"Network" placeholder:"BYTES" default:"9000" help:"MTU of underlay and uplink; ${default}. With 1500 headers alone take 3.4 % of a wire."`
+	Wire        float64 `group:"Network" placeholder:"GBIT" default:"5" help:"Rate of underlay and uplink in Gbit/s; ${default}. It should be below what the slowest stage carries without a limit. 0 measures only without a limit."`
+	Free        bool    `group:"Network" default:"true" negatable:"" help:"Also measure without a rate limit, where the cores that all hosts share are the limit."`
+	UnderlayMTU int     `group:"Network" placeholder:"BYTES" default:"9000" help:"MTU of underlay and uplink; ${default}. With 1500, headers alone take 3.4 % of a wire."`
 
-	Duration time.Duration `group:"Samples" placeholder:"TIME" help:"Time of a TCP sample, in whole seconds; 3s by default, with --quick 1s."`
-	Sample   time.Duration `group:"Samples" placeholder:"TIME" help:"Time of all other samples; 2s by default, with --quick 300ms."`
-	AtOnce   int           `group:"Samples" default:"64" help:"Connections at a time, where they are counted; ${default}."`
+	Duration time.Duration `group:"Samples" placeholder:"TIME" help:"Duration of a TCP sample, in whole seconds; 3s by default, with --quick 1s."`
+	Sample   time.Duration `group:"Samples" placeholder:"TIME" help:"Duration of all other samples; 2s by default, with --quick 300ms."`
+	AtOnce   int           `group:"Samples" default:"64" help:"Concurrent connections where they are counted; ${default}."`
 
 	SelvageBinary string `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
 }
@@ -85,7 +85,7 @@ func (c *Egress) addVariants() {
 func (c *Egress) checkVariants() error {
 	for _, name := range c.Targets {
 		if base := stats.EgressBase(name); !slices.Contains(c.Targets, base) {
-			return fmt.Errorf("--targets: %s is held against %s: add that", name, base)
+			return fmt.Errorf("--targets: %s is compared with %s: add that", name, base)
 		}
 	}
 	return nil

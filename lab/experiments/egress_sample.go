@@ -63,7 +63,7 @@ func (c *Egress) attempt(ctx context.Context, e *exit, s climb) (result.Sample, 
 	}
 	sample.Metrics[idleBusy] = busy
 	if err := after.damage(before, sample.Metrics); err != nil {
-		return sample, fmt.Errorf("%w: the figures of this path count for nothing until its checksums are right", err)
+		return sample, fmt.Errorf("%w: the figures of this path are void until its checksums are correct", err)
 	}
 	return sample, nil
 }
@@ -72,7 +72,7 @@ func (c *Egress) attempt(ctx context.Context, e *exit, s climb) (result.Sample, 
 func checkFinite(s result.Sample) error {
 	for name, value := range s.Metrics {
 		if math.IsInf(value, 0) || math.IsNaN(value) {
-			return fmt.Errorf("%s is %v: the instrument got no time of a core; others use the machine", name, value)
+			return fmt.Errorf("%s is %v: the instrument got no CPU time; other processes use the machine", name, value)
 		}
 	}
 	return nil
@@ -105,7 +105,7 @@ func climbOutcome(s result.Sample) string {
 		words = fmt.Sprintf("%s Gbit/s, %.0f retransmits, %s CPU s/GB", figure(measure.TCPThroughput), s.Metrics[measure.Retransmits], figure(measure.CPUPerGB))
 	}
 	if busy := s.Metrics[idleBusy]; busy > busyLimit {
-		words += fmt.Sprintf(", but others kept the machine %.0f %% busy", 100*busy)
+		words += fmt.Sprintf(", but other processes kept the machine %.0f %% busy", 100*busy)
 	}
 	return words
 }

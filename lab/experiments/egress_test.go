@@ -127,7 +127,7 @@ func TestEgressPlanSettings(t *testing.T) {
 func TestClimbOutcome(t *testing.T) {
 	for want, s := range map[string]result.Sample{
 		"FAILED: no route": {Error: "no\n route"},
-		"4.50 Gbit/s, 7 retransmits, 0.500 CPU s/GB, but others kept the machine 30 % busy": {Metrics: map[string]float64{stats.Decisive: 4.5, "retransmits": 7, "cpu_per_gb": 0.5, "idle_busy": 0.3}},
+		"4.50 Gbit/s, 7 retransmits, 0.500 CPU s/GB, but other processes kept the machine 30 % busy": {Metrics: map[string]float64{stats.Decisive: 4.5, "retransmits": 7, "cpu_per_gb": 0.5, "idle_busy": 0.3}},
 		"6,000 connections a second": {Metrics: map[string]float64{stats.ConnRate: 6000}},
 		"p50 17.0 µs, p99 20.0 µs":   {Metrics: map[string]float64{stats.RRP50: 17, "rr_p99": 20}},
 	} {

@@ -10,20 +10,20 @@ import (
 // Failover is the command line of the experiment on what kills cost.
 type Failover struct {
 	What    string   `enum:"gateway,tep,edge" default:"gateway" help:"What is killed: an egress gateway, one of the tunnel endpoints of an edge, or the process of an edge: ${enum}."`
-	Kills   int      `default:"20" help:"How often."`
-	Faults  []string `placeholder:"FAULT" help:"How, in turn: of a gateway link-down, blackhole, death (of the host: links, process and data path), kill (process alone); of an endpoint link-down, blackhole; of an edge kill-source, kill-target; all by default."`
+	Kills   int      `default:"20" help:"Number of kills."`
+	Faults  []string `placeholder:"FAULT" help:"Faults, in turn. Gateway: link-down, blackhole, death (of the host: links, process and data path), kill (only the process). TEP: link-down, blackhole. Edge: kill-source, kill-target. All by default."`
 	Quick   bool     `help:"In a minute and a half: 5 kills, each watched for a shorter time."`
 	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
 	Flows        int           `group:"Traffic" default:"16" help:"UDP flows, whose packets are sent back; ${default} by default."`
 	Interval     time.Duration `group:"Traffic" default:"1ms" help:"Time between two packets of a flow."`
 	Connections  int           `group:"Traffic" default:"100" help:"Established TCP connections, whose lines are sent back; ${default} by default."`
 	LineInterval time.Duration `group:"Traffic" default:"100ms" help:"Time between two lines of a connection."`
 
-	Liveness      time.Duration `group:"Edges" default:"50ms" help:"Interval of the edges' liveness probes (BFD)."`
-	Multiplier    int           `group:"Edges" default:"3" help:"Probes that may go missing before an edge is thought dead."`
-	Watch         time.Duration `group:"Edges" default:"3s" help:"Time between a kill and its undoing, or longer until all flows go on."`
+	Liveness      time.Duration `group:"Edges" default:"50ms" help:"BFD interval of the edges."`
+	Multiplier    int           `group:"Edges" default:"3" help:"BFD detect multiplier: lost probes after which an edge counts as dead."`
+	Watch         time.Duration `group:"Edges" default:"3s" help:"Time between a kill and its undoing; longer until all flows have resumed."`
 	SelvageBinary string        `group:"Edges" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
 }
 

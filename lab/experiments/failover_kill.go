@@ -101,7 +101,7 @@ func (o ordeal) perform(ctx context.Context) (k killing, err error) {
 		return k, err
 	}
 	if err := steadily(ctx, o.flows, 2*quietAfter, survival); err != nil {
-		return k, fmt.Errorf("after the fault was mended: %w", err)
+		return k, fmt.Errorf("after the fault was undone: %w", err)
 	}
 	k.end, err = measure.Monotonic()
 	return k, err

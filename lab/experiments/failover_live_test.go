@@ -47,7 +47,7 @@ func went(t *testing.T, r result.Result, kills int) {
 	}
 	for _, s := range r.Samples {
 		if s.Metrics[stats.WentOn] != 20 || s.Metrics[stats.Connections] != 20 {
-			t.Errorf("%s: %v of %v connections went on", s.Case, s.Metrics[stats.WentOn], s.Metrics[stats.Connections])
+			t.Errorf("%s: %v of %v connections survived", s.Case, s.Metrics[stats.WentOn], s.Metrics[stats.Connections])
 		}
 	}
 }

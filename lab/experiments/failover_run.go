@@ -173,11 +173,11 @@ func killOutcome(s result.Sample) string {
 	if s.Error != "" {
 		return failure(s)
 	}
-	survived := fmt.Sprintf("%.0f of %.0f connections went on", s.Metrics[stats.WentOn], s.Metrics[stats.Connections])
+	survived := fmt.Sprintf("%.0f of %.0f connections survived", s.Metrics[stats.WentOn], s.Metrics[stats.Connections])
 	if s.Metrics[stats.AffectedFlows] == 0 {
-		return "no flow was hit, " + survived
+		return "no flow was affected, " + survived
 	}
-	return fmt.Sprintf("%.0f flows hit, outage p50 %s ms, longest %s ms, %s", s.Metrics[stats.AffectedFlows], value(stats.OutageP50), value(stats.OutageMax), survived)
+	return fmt.Sprintf("%.0f flows affected, outage p50 %s ms, longest %s ms, %s", s.Metrics[stats.AffectedFlows], value(stats.OutageP50), value(stats.OutageMax), survived)
 }
 
 // describe is a result of c before anything was measured.
@@ -186,18 +186,18 @@ func (c *Failover) describe(console *Console, began time.Time) result.Result {
 		"what":          c.What,
 		"kills":         strconv.Itoa(c.Kills),
 		"faults":        strings.Join(c.Faults, ", "),
-		"order":         fmt.Sprintf("all faults in turn; after each kill it is undone, and the next comes when every edge says that all is as before; after %d kills the network is built anew, since edges hold back paths that fail often", killsPerNetwork),
-		"flows":         fmt.Sprintf("%d UDP flows, a packet every %s in each, which the target sends back", c.Flows, c.Interval),
-		"connections":   fmt.Sprintf("%d TCP connections, a line of 16 bytes every %s in each, which the target sends back", c.Connections, c.LineInterval),
-		"outage":        "the longest silence of a flow's answers, less the interval; of the flows that lost packets or were silent for " + affectedSilence.String(),
-		"survival":      fmt.Sprintf("a connection survives that goes on within %s without being opened again", survival),
-		"fault_time":    "when the first packet was sent that was lost",
+		"order":         fmt.Sprintf("all faults in turn; each kill is undone, and the next follows when every edge reports the initial state; after %d kills the network is rebuilt, since edges hold back paths that fail often", killsPerNetwork),
+		"flows":         fmt.Sprintf("%d UDP flows, each with a packet every %s, which the target sends back", c.Flows, c.Interval),
+		"connections":   fmt.Sprintf("%d TCP connections, each with a line of 16 bytes every %s, which the target sends back", c.Connections, c.LineInterval),
+		"outage":        "the longest time without an answer in a flow, less the interval; of the flows that lost packets or were silent for " + affectedSilence.String(),
+		"survival":      fmt.Sprintf("a connection survives when it resumes within %s without being reopened", survival),
+		"fault_time":    "when the first lost packet was sent",
 		"liveness":      fmt.Sprintf("BFD every %s × %d", c.Liveness, c.Multiplier),
-		"watch":         c.Watch.String() + " from the kill to its undoing, or longer until all go on",
-		"quiet":         quietBefore.String() + " before the kill, whose longest silence is noise",
+		"watch":         c.Watch.String() + " from the kill to its undoing, longer until all flows have resumed",
+		"quiet":         quietBefore.String() + " before the kill; the longest silence in it is noise",
 		"flow_interval": c.Interval.String(),
 		"detection_ms":  strconv.FormatFloat(float64(c.Liveness*time.Duration(c.Multiplier))/float64(time.Millisecond), 'g', -1, 64),
-		"pinning":       "none: the edges' processes need the cores too; edges run at nice -20, the flows' ends at real-time priority",
+		"pinning":       "none: the edges' processes need the cores too; edges run at nice -20, the ends of the flows at real-time priority",
 	}
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary

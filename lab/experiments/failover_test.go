@@ -130,8 +130,8 @@ func TestKillingSample(t *testing.T) {
 func TestKillOutcome(t *testing.T) {
 	m := map[string]float64{stats.Connections: 100, stats.WentOn: 99, stats.AffectedFlows: 16, stats.OutageP50: 171.4, stats.OutageMax: 180}
 	for want, s := range map[string]result.Sample{
-		"16 flows hit, outage p50 171 ms, longest 180 ms, 99 of 100 connections went on": {Metrics: m},
-		"no flow was hit, 5 of 5 connections went on":                                    {Metrics: map[string]float64{stats.Connections: 5, stats.WentOn: 5}},
+		"16 flows affected, outage p50 171 ms, longest 180 ms, 99 of 100 connections survived": {Metrics: m},
+		"no flow was affected, 5 of 5 connections survived":                                    {Metrics: map[string]float64{stats.Connections: 5, stats.WentOn: 5}},
 		"FAILED: no route": {Error: "no\nroute"},
 	} {
 		if got := killOutcome(s); got != want {

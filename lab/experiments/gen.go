@@ -18,26 +18,26 @@ import (
 
 // Gen is the command line of the generator by itself.
 type Gen struct {
-	Interface []string `placeholder:"IF" help:"Interfaces that frames leave by, in turns of flows. Without one the generator is looped to its own sink, which says how fast it can be."`
+	Interface []string `placeholder:"IF" help:"Interfaces that frames leave by; flows take turns. Without one, the generator sends to its own sink, which shows how fast it can be."`
 	Netns     string   `placeholder:"NAME" help:"Network namespace of the interfaces, as ip netns has it."`
-	DstMAC    string   `name:"dst-mac" placeholder:"MAC" help:"Address that the frames go to: the device under test's. By default the sink's, if there is one."`
-	Sink      []string `placeholder:"IF[@NETNS]" help:"Interfaces that take the frames in and check them."`
+	DstMAC    string   `name:"dst-mac" placeholder:"MAC" help:"Destination of the frames: the device under test. By default the sink, if there is one."`
+	Sink      []string `placeholder:"IF[@NETNS]" help:"Interfaces that receive the frames and check them."`
 	Answer    bool     `help:"Have the sink answer ARP requests and neighbour solicitations, for every address."`
 
-	Rate     Rate          `group:"Load" default:"max" help:"Frames/s, such as 1Mpps, 250kpps or 5000pps; ${default} is as fast as it goes."`
+	Rate     Rate          `group:"Load" default:"max" help:"Frames/s, such as 1Mpps, 250kpps or 5000pps; ${default} is as fast as possible."`
 	Gbps     float64       `group:"Load" placeholder:"GBIT/S" help:"Rate on an Ethernet wire, preamble and gap of 20 bytes included (RFC 2544 section 20), in place of --rate."`
-	Duration time.Duration `group:"Load" default:"5s" help:"Time of sending."`
-	Frames   uint64        `group:"Load" placeholder:"N" help:"Stop after so many frames."`
-	Burst    int           `group:"Load" default:"1" help:"Frames back to back, at the mean rate."`
+	Duration time.Duration `group:"Load" default:"5s" help:"Duration of sending."`
+	Frames   uint64        `group:"Load" placeholder:"N" help:"Stop after N frames."`
+	Burst    int           `group:"Load" default:"1" help:"Frames per burst; the mean rate stays the same."`
 	Core     int           `group:"Load" default:"0" help:"Core of the generator; -1 is any."`
-	Settle   time.Duration `group:"Load" default:"200ms" help:"Time between the last frame and the reading of the sink."`
+	Settle   time.Duration `group:"Load" default:"200ms" help:"Wait between the last frame and the reading of the sink."`
 
 	Frame  int     `group:"Frames" placeholder:"BYTES" help:"Size with FCS; 64 by default, 84 with IPv6."`
-	IMIX   []Share `name:"imix" group:"Frames" placeholder:"SIZE:WEIGHT" help:"Sizes by turns in place of one: 64:7,594:4,1518:1."`
-	Flows  int     `group:"Frames" default:"1280" help:"Flows: 20 sources by 64 destinations, and where that repeats further UDP ports."`
+	IMIX   []Share `name:"imix" group:"Frames" placeholder:"SIZE:WEIGHT" help:"Mix of sizes instead of one: 64:7,594:4,1518:1."`
+	Flows  int     `group:"Frames" default:"1280" help:"Flows: 20 sources by 64 destinations; more flows use more UDP ports."`
 	Family int     `group:"Frames" enum:"4,6" default:"4" help:"IP version: ${enum}."`
 
-	Encap       string     `group:"Tunnel" enum:"none,vxlan,geneve,nvgre" default:"none" help:"Put a tunnel around the frames: ${enum}."`
+	Encap       string     `group:"Tunnel" enum:"none,vxlan,geneve,nvgre" default:"none" help:"Encapsulate the frames: ${enum}."`
 	Local       netip.Addr `group:"Tunnel" default:"192.0.2.1" help:"Tunnel endpoint that the packets come from; ${default}."`
 	Remote      netip.Addr `group:"Tunnel" default:"192.0.2.2" help:"Tunnel endpoint that they go to; ${default}."`
 	VNI         uint32     `group:"Tunnel" default:"100" help:"Their segment; ${default}."`
@@ -120,7 +120,7 @@ func (c *Gen) checkPlaces() error {
 		return errors.New("--interface is missing: the generator's own loop has no --netns, --sink or --dst-mac")
 	}
 	if len(c.Interface) > 0 && c.DstMAC == "" && len(c.Sink) != 1 {
-		return errors.New("--dst-mac is missing: whose frames are they? Without it one --sink gets them")
+		return errors.New("--dst-mac is missing: give it, or one --sink, which then gets the frames")
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (c *Gen) print(w io.Writer, o genOutcome) error {
 		row("unsent", "%d (%s): the generator was late", s.Unsent, percent(s.Unsent, s.Offered))
 	}
 	if s.Overrun > 0 {
-		row("overrun", "%d (%s): the interface did not take them", s.Overrun, percent(s.Overrun, s.Offered))
+		row("overrun", "%d (%s): the interface did not accept them", s.Overrun, percent(s.Overrun, s.Offered))
 	}
 	if o.Received != nil {
 		printReceived(row, s, *o.Received, *o.Lost)

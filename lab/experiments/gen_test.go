@@ -91,7 +91,7 @@ func TestGenTable(t *testing.T) {
 	const want = `sent         900 frames in 1ms: 0.9000 Mpps, 0.432 Gbit/s
 rate         1.0000 Mpps wanted, error -10.0000 %
 unsent       60 (6 %): the generator was late
-overrun      40 (4 %): the interface did not take them
+overrun      40 (4 %): the interface did not accept them
 received     890 frames of 64 … 114 bytes, plain, vxlan
 lost         10 (1.111 %)
 flows        7: 1 reordered, 2 duplicated

@@ -14,22 +14,22 @@ import (
 // Latency is the command line of the experiment on what a firewall adds to a round trip,
 // to a connection and to a packet, by its rules.
 type Latency struct {
-	Targets   []string `placeholder:"NAME" default:"kernel,selvage" help:"Firewalls to compare: ${default} by default; there are ovs, and plain, which is a bridge without tunnel and firewall. NAME=PROGRAM is the edges of another build."`
-	Scenarios []string `placeholder:"NAME" enum:"same-host,two-hosts" default:"same-host,two-hosts" help:"The NSX firewall study's, each without a firewall and with one of 100 rules: ${enum}."`
+	Targets   []string `placeholder:"NAME" default:"kernel,selvage" help:"Firewalls to compare: ${default} by default; also ovs, and plain: a bridge without tunnel and firewall. NAME=PROGRAM is an edge of another build."`
+	Scenarios []string `placeholder:"NAME" enum:"same-host,two-hosts" default:"same-host,two-hosts" help:"Scenarios of the NSX firewall study, each without a firewall and with one of 100 rules: ${enum}."`
 	Rules     []int    `placeholder:"RULES" help:"Rules between two hosts, 0 being no firewall; 0,1,10,100,1000,10000,100000 by default, with --quick 0,100,10000."`
 	Measure   []string `placeholder:"WHAT" enum:"rr,rr1,crr,conn,udprr,udp,tcp" default:"rr,rr1,crr,conn,udprr,udp,tcp" help:"What to measure: TCP_RR of 1024 bytes and of 1, a connection a transaction (one at a time, many at once), UDP_RR, UDP one way, TCP throughput. ${enum} by default."`
 	Quick     bool     `help:"In a few minutes: 3 rounds of short samples with few numbers of rules."`
 	Rounds    int      `help:"Samples of each target and case; 5 by default, with --quick 3."`
 	Output    string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results   string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Results   string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
-	Duration time.Duration `group:"Samples" placeholder:"TIME" help:"Time of TCP_RR of 1024 bytes in the scenarios; 120s by default, as the study's, with --quick 1s."`
-	Sample   time.Duration `group:"Samples" placeholder:"TIME" help:"Time of all other samples; 5s by default, with --quick 500ms. TCP throughput is measured in whole seconds."`
-	Pairs    int           `group:"Samples" default:"4" help:"Pairs of guests that measure TCP_RR at once in the scenarios, beside one alone; ${default} is the study's, 1 leaves it out."`
-	AtOnce   int           `group:"Samples" default:"64" help:"Connections at a time, where there are many; ${default}."`
-	Rate     int           `group:"Samples" placeholder:"N" help:"Measure TCP_RR of 1024 bytes also with N transactions a second that are due at fixed times (open loop)."`
+	Duration time.Duration `group:"Samples" placeholder:"TIME" help:"Duration of TCP_RR of 1024 bytes in the scenarios; 120s by default, as in the NSX firewall study, with --quick 1s."`
+	Sample   time.Duration `group:"Samples" placeholder:"TIME" help:"Duration of all other samples; 5s by default, with --quick 500ms. TCP throughput is measured in whole seconds."`
+	Pairs    int           `group:"Samples" default:"4" help:"Pairs of guests that measure TCP_RR at once in the scenarios, besides one alone; ${default} as in the NSX firewall study, 1 leaves it out."`
+	AtOnce   int           `group:"Samples" default:"64" help:"Concurrent connections, where there are many; ${default}."`
+	Rate     int           `group:"Samples" placeholder:"N" help:"Also measure TCP_RR of 1024 bytes with N transactions a second at fixed times (open loop)."`
 
-	App       bool `group:"Samples" help:"Measure an application too: HTTP requests to a web service with a database, without a firewall and with 100 rules."`
+	App       bool `group:"Samples" help:"Also measure an application: HTTP requests to a web service with a database, without a firewall and with 100 rules."`
 	Breakdown bool `group:"Samples" help:"Measure where the time of a round trip goes, by timestamps in the data path."`
 
 	UnderlayMTU   int    `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`

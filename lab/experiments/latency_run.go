@@ -120,21 +120,21 @@ func (c *Latency) describe(console *Console, began time.Time) result.Result {
 		"scenarios":   strings.Join(c.Scenarios, ", "),
 		"rules":       numbers(c.Rules),
 		"measure":     strings.Join(c.Measure, ", "),
-		"order":       "a round has first the round trips, of each target with all numbers of rules, then the rates, for each number of rules of all targets, all in balanced order; each target has hosts and links of its own, up from the first sample to the last, and only its policy changes",
-		"policy":      "the last rule lets the guests' traffic pass and the default drops; the others differ from each other and do not match it: one in four has the guests' network as source, one as destination",
-		"proof":       "before and after each sample a port that this policy alone lets pass answers, and one that none does is silent (without a firewall it answers); before it every firewall on the way has counted the connection",
+		"order":       "each round first measures round trips, for each target with all numbers of rules, then rates, for each number of rules with all targets, in balanced order; each target has its own hosts and links from the first sample to the last, and only its policy changes",
+		"policy":      "the last rule allows the guests' traffic and the default drops; the other rules all differ and do not match it: one in four has the guests' network as source, one as destination",
+		"proof":       "before and after each sample, a port that only this policy allows answers, and one that no policy allows is silent (without a firewall it answers); before it, every firewall on the path has counted the connection",
 		"duration":    c.Duration.String() + " of TCP_RR 1024 in the scenarios",
 		"sample":      c.Sample.String() + " of all others, of TCP throughput in whole seconds",
-		"loop":        "closed: a transaction begins when the last one has ended, so its time is that of service, and a stall counts once though many would have waited (coordinated omission)",
-		"warmup":      fmt.Sprintf("before each sample %s of rest, then 200ms of the same transactions", settleTime),
+		"loop":        "closed: a transaction begins when the last one has ended, so it measures service time, and a stall counts once though many would have waited (coordinated omission)",
+		"warmup":      fmt.Sprintf("%s of rest before each sample, then 200ms of the same transactions", settleTime),
 		"at_once":     strconv.Itoa(c.AtOnce) + " connections, where there are many",
 		"pairs":       strconv.Itoa(c.Pairs),
 		"pinning":     "request/response and single connections: both ends on core 0; pairs: each on a core, in turn; all else: client on core 0, server on core 1",
 		"histogram":   "HdrHistogram, three digits, up to p99.99 in the summary",
-		"connections": "tables of 262144 on either side; a connection is remembered for 20 s after its end",
+		"connections": "tables of 262144 on either side; a connection is kept for 20 s after its end",
 	}
 	if c.Rate > 0 {
-		p["open_loop"] = fmt.Sprintf("%d transactions a second that are due at fixed times; latency counts from then, the instrument's own wake-up included", c.Rate)
+		p["open_loop"] = fmt.Sprintf("%d transactions a second at fixed times; latency counts from when they were due, the instrument's own wake-up included", c.Rate)
 	}
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary

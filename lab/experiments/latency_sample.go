@@ -173,7 +173,7 @@ func policedOutcome(s result.Sample) string {
 		}
 	}
 	if busy := s.Metrics[idleBusy]; busy > busyLimit {
-		words += fmt.Sprintf(", but others kept the machine %.0f %% busy", 100*busy)
+		words += fmt.Sprintf(", but other processes kept the machine %.0f %% busy", 100*busy)
 	}
 	return words
 }

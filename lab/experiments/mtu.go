@@ -11,25 +11,25 @@ import (
 
 // Mtu is the command line of the experiment on packets that do not fit.
 type Mtu struct {
-	Targets []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default; there are selvage-geneve and selvage-nvgre too."`
+	Targets []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default; also selvage-geneve and selvage-nvgre."`
 	Cases   []string `placeholder:"CASE" enum:"hole,fixes,jumbo,sweep" default:"hole,fixes,jumbo,sweep" help:"What to measure: ${enum}."`
-	Quick   bool     `help:"In about a minute: 1 round, shorter transfers and a smaller sweep, which then says nothing about the ceiling."`
+	Quick   bool     `help:"In about a minute: 1 round, shorter transfers and a smaller sweep that says nothing about the ceiling."`
 	Rounds  int      `default:"3" help:"Samples of each transfer after the black hole."`
 	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
 	UnderlayMTU int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
-	GuestMTU    int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU that client and server believe in; ${default}."`
-	JumboMTU    int                   `group:"Network" placeholder:"BYTES" default:"9000" help:"MTU between the hosts in the jumbo case, whose guests get what that leaves; ${default}."`
+	GuestMTU    int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU that client and server assume; ${default}."`
+	JumboMTU    int                   `group:"Network" placeholder:"BYTES" default:"9000" help:"MTU between the hosts in the jumbo case; guests get what that leaves; ${default}."`
 	Family      int                   `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
 	Encap       overlay.Encapsulation `group:"Network" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation of selvage: ${enum}. The kernel's devices are vxlan in every run."`
 
 	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter: ${enum}."`
 
-	Duration      time.Duration `group:"Samples" default:"1s" help:"Time of a transfer with a fix or with jumbo packets."`
-	HoleDuration  time.Duration `group:"Samples" default:"3s" help:"Time of a transfer that may fall into the hole."`
-	SweepDuration time.Duration `group:"Samples" default:"500ms" help:"Time of a transfer of the sweep over sizes and flows."`
-	Hashes        int           `group:"Samples" default:"16" help:"Source ports from which the largest size is looked for."`
+	Duration      time.Duration `group:"Samples" default:"1s" help:"Duration of a transfer with a fix or with jumbo packets."`
+	HoleDuration  time.Duration `group:"Samples" default:"3s" help:"Duration of a transfer that may fall into the hole."`
+	SweepDuration time.Duration `group:"Samples" default:"500ms" help:"Duration of a transfer of the sweep over sizes and flows."`
+	Hashes        int           `group:"Samples" default:"16" help:"Source ports from which the largest size is searched."`
 	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
 }
 

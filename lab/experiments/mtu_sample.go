@@ -69,7 +69,7 @@ func (c *Mtu) attempt(ctx context.Context, n *topo.TwoHosts, s mtuStep) (result.
 		return sample, fmt.Errorf("after the transfer: %w", err)
 	}
 	if err := after.damage(before, sample.Metrics); err != nil {
-		return sample, fmt.Errorf("%w: the figures of this path count for nothing until its checksums are right", err)
+		return sample, fmt.Errorf("%w: the figures of this path are void until its checksums are correct", err)
 	}
 	return sample, nil
 }

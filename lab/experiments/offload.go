@@ -15,7 +15,7 @@ import (
 // is the QLogic study's.
 type Offload struct {
 	Targets []string                `placeholder:"NAME" enum:"kernel,selvage" default:"kernel,selvage" help:"Data paths to compare: ${enum}. Ratios are against kernel, in the same state."`
-	Encap   []overlay.Encapsulation `placeholder:"NAME" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulations: ${enum}. The kernel takes part where it has the device."`
+	Encap   []overlay.Encapsulation `placeholder:"NAME" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulations: ${enum}. The kernel is measured where it has the device."`
 	Sizes   []int                   `placeholder:"KB" help:"Sizes of a write in units of 1024 bytes; 1,2,4,8,16,32,64 by default."`
 	States  []string                `placeholder:"STATE" help:"States of the offloads; by default all-on, all-off, and of tso (segmentation on transmit), gro (coalescing on receive) and csum (checksums) each off alone and on alone: tso-off, tso-on, …"`
 	Ways    []string                `placeholder:"WAY" help:"one-way, both-ways; both by default."`
@@ -23,15 +23,15 @@ type Offload struct {
 	Quick   bool                    `help:"In less than three minutes: sizes 1, 8 and 64, states all-on, all-off, tso-off and csum-off, one way, 3 rounds."`
 	Rounds  int                     `default:"5" help:"Samples of each target and case."`
 	Output  string                  `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string                  `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Results string                  `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
 	UnderlayMTU int `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
 	Family      int `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
-	Pairs       int `group:"Network" default:"4" help:"End systems on each host; the study had ${default} virtual machines."`
+	Pairs       int `group:"Network" default:"4" help:"End systems on each host; the QLogic study had ${default} virtual machines."`
 
 	Streams       int           `group:"Samples" default:"8" help:"TCP connections each way, over all end systems."`
-	Duration      time.Duration `group:"Samples" default:"1s" help:"Time of a sample, in whole seconds."`
-	Patience      time.Duration `group:"Samples" default:"0s" help:"How long to wait before a sample for others to leave the machine quiet; by default not at all."`
+	Duration      time.Duration `group:"Samples" default:"1s" help:"Duration of a sample, in whole seconds."`
+	Patience      time.Duration `group:"Samples" default:"0s" help:"How long to wait before a sample for the machine to become quiet; by default not at all."`
 	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
 }
 
@@ -117,7 +117,7 @@ func (c *Offload) checkNumbers() error {
 	case c.Duration < time.Second || c.Duration%time.Second != 0:
 		return fmt.Errorf("--duration: %s is not whole seconds, 1 or more", c.Duration)
 	case c.Patience < 0:
-		return fmt.Errorf("--patience: %s is less than nothing", c.Patience)
+		return fmt.Errorf("--patience: %s is less than 0", c.Patience)
 	case c.innerMTU() < leastMTU || c.UnderlayMTU > mostMTU:
 		return fmt.Errorf("--underlay-mtu: %d is not within %d … %d bytes: IPv6 needs %d inside the tunnel",
 			c.UnderlayMTU, leastMTU+c.UnderlayMTU-c.innerMTU(), mostMTU, leastMTU)

@@ -53,7 +53,7 @@ func (c *Offload) prepare(ctx context.Context, all *switchedTestbeds, r *result.
 		for _, e := range c.Encap {
 			b, err := c.buildTestbed(ctx, all, name, e)
 			if errors.Is(err, topo.ErrNoDevice) {
-				p.note("%s takes no part with %s: this kernel has no such device", name, e)
+				p.note("%s is not measured with %s: this kernel has no such device", name, e)
 				r.Parameters[name+"_without"] = strings.TrimPrefix(r.Parameters[name+"_without"]+", "+string(e), ", ")
 				continue
 			}
@@ -114,17 +114,17 @@ func (c *Offload) describe(console *Console, began time.Time) result.Result {
 		"ways":         strings.Join(c.Ways, ", "),
 		"streams":      fmt.Sprintf("%d each way, over %d pairs of end systems", c.Streams, c.Pairs),
 		"writes":       "iperf3 writes and reads in this size; TCP_NODELAY is off, as iperf3 has it, so TCP may join small writes into one segment",
-		"kinds":        "tso: all tx-…segmentation features, those of tunnels too; gro: rx-gro, rx-lro, rx-gro-hw; csum: tx-checksum-… and rx-checksum. Linux segments in a device only with checksums there: tso-on has these too, and csum-off has no TSO",
-		"order":        "in each round, for one size after the other, all states, and in each all targets, both in balanced order; each target has hosts and links of its own, up from the first sample to the last, and only its offloads change",
+		"kinds":        "tso: all tx-…segmentation features, those of tunnels too; gro: rx-gro, rx-lro, rx-gro-hw; csum: tx-checksum-… and rx-checksum. Linux offloads segmentation only with checksums: tso-on has these too, and csum-off has no TSO",
+		"order":        "in each round, for one size after the other, all states, and in each all targets, both in balanced order; each target has its own hosts and links from the first sample to the last, and only its offloads change",
 		"duration":     c.Duration.String(),
 		"rest":         settleTime.String() + " before each sample",
-		"patience":     c.Patience.String() + " at most before each sample, for others to leave the machine quiet",
-		"pinning":      "end systems of host A on the first core, of host B on the second; what the kernel does for packets is where it likes",
+		"patience":     c.Patience.String() + " at most before each sample, for the machine to become quiet",
+		"pinning":      "end systems of host A on the first core, of host B on the second; the kernel's packet processing is not pinned",
 		"cpu":          "percent of all cores, of the whole machine: end systems, hosts and whatever else runs",
 		"underlay_mtu": strconv.Itoa(c.UnderlayMTU),
 		"inner_mtu":    strconv.Itoa(c.innerMTU()),
 		"family":       "IPv" + strconv.Itoa(c.Family) + " underlay, IPv4 inside",
-		"udp_checksum": "zero from every tunnel",
+		"udp_checksum": "zero in every tunnel",
 	}
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary

@@ -54,7 +54,7 @@ func (c *Offload) attempt(ctx context.Context, b *switchedTestbed, s streamStep)
 		sample.Metrics[name] = float64(rose)
 	}
 	if err := after.damage(before, sample.Metrics); err != nil {
-		return sample, fmt.Errorf("%w: the figures of this state count for nothing until its checksums are right", err)
+		return sample, fmt.Errorf("%w: the figures of this state are void until its checksums are correct", err)
 	}
 	return sample, nil
 }
@@ -154,7 +154,7 @@ func streamOutcome(s result.Sample) string {
 	words := fmt.Sprintf("%s Gbit/s, %s %% CPU, %s Mbit/s per %%", stats.Figure(s.Metrics[stats.Throughput]),
 		stats.Figure(s.Metrics[stats.Processor]), stats.Figure(s.Metrics[stats.Efficiency]))
 	if busy := s.Metrics[idleBusy]; busy > busyLimit {
-		words += fmt.Sprintf(", but others kept the machine %.0f %% busy", 100*busy)
+		words += fmt.Sprintf(", but other processes kept the machine %.0f %% busy", 100*busy)
 	}
 	return words
 }

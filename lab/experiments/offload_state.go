@@ -149,6 +149,6 @@ func restoreSwitched(ctx context.Context, log io.Writer) {
 		fmt.Fprintf(log, "set offloads as they were before a killed lab: %s\n", strings.Join(names, ", "))
 	}
 	if err != nil {
-		fmt.Fprintf(log, "changed by killed labs and still so: %v\n", err)
+		fmt.Fprintf(log, "changed by killed labs and not restored: %v\n", err)
 	}
 }

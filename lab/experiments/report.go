@@ -16,7 +16,7 @@ import (
 // Report is the command line that draws a result again.
 type Report struct {
 	Result string `arg:"" name:"result.json" help:"Result of an experiment."`
-	Output string `short:"o" placeholder:"FILE" help:"Where the report goes, - being standard output; report.html beside the result by default."`
+	Output string `short:"o" placeholder:"FILE" help:"Output file, - for standard output; report.html beside the result by default."`
 }
 
 // Run computes summary and verdict again from the samples and writes the report.

@@ -15,39 +15,39 @@ import (
 // Rfc2544 is the command line of the experiment on transit between uplinks and
 // tunnels, by the tests of RFC 2544 section 26.
 type Rfc2544 struct {
-	Targets    []string `placeholder:"NAME" default:"limit,kernel,ovs,selvage" help:"Data paths to compare: ${default} by default; there are kernel-route, selvage-geneve, selvage-nvgre and selvage-tc too, and NAME=PROGRAM is the edge of another build. Ratios are against limit."`
-	Directions []string `placeholder:"NAME" enum:"encap,decap,both" help:"From uplink to tunnel, back, and both by frames that the far side loops back: ${enum}; all by default, with --quick the first two."`
+	Targets    []string `placeholder:"NAME" default:"limit,kernel,ovs,selvage" help:"Data paths to compare: ${default} by default; also kernel-route, selvage-geneve, selvage-nvgre and selvage-tc. NAME=PROGRAM is an edge of another build. Ratios are against limit."`
+	Directions []string `placeholder:"NAME" enum:"encap,decap,both" help:"From uplink to tunnel, back, and both, by frames that the far side loops back: ${enum}; all by default, with --quick the first two."`
 	Quick      bool     `help:"In minutes: encap and decap of 64, 512 and 1518 bytes, 3 rounds of short trials."`
 	Rounds     int      `default:"3" help:"Samples of each target and case."`
 	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results    string   `placeholder:"DIR" default:"results" help:"Directory that gets a directory of this run; ${default}."`
+	Results    string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
-	Sizes     []int `group:"Traffic" placeholder:"BYTES" help:"Frame sizes with FCS, inside a tunnel the inner frame's; 64,128,256,512,1024,1280,1518 by default, with --quick 64,512,1518. 1500 is read as the packet of a frame of 1518."`
+	Sizes     []int `group:"Traffic" placeholder:"BYTES" help:"Frame sizes with FCS, in a tunnel of the inner frame; 64,128,256,512,1024,1280,1518 by default, with --quick 64,512,1518. 1500 is read as the packet of a frame of 1518."`
 	Imix      bool  `group:"Traffic" help:"Add a mix of 64, 594 and 1518 bytes, 7:4:1."`
 	Flows     int   `group:"Traffic" default:"1280" help:"UDP flows, ${default} by default."`
-	FlowSweep []int `group:"Traffic" placeholder:"FLOWS" help:"Further cases of encap at the first size with so many flows, such as 1,1280,100000,1000000."`
+	FlowSweep []int `group:"Traffic" placeholder:"FLOWS" help:"More cases of encap at the first size, with these numbers of flows, such as 1,1280,100000,1000000."`
 	Scenario  int   `group:"Traffic" enum:"1,2" default:"1" help:"Uplinks, and as many links of the underlay: ${enum}."`
 	Family    int   `group:"Traffic" enum:"4,6" default:"4" help:"IP version of the frames: ${enum}."`
 	Underlay  int   `group:"Traffic" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
 
-	Search    string  `group:"Search" enum:"mlr,binary" default:"mlr" help:"How the rates are looked for, by MLRsearch (RFC 9971) or by bisection: ${enum}."`
+	Search    string  `group:"Search" enum:"mlr,binary" default:"mlr" help:"Search for the rates: MLRsearch (RFC 9971) or binary search: ${enum}."`
 	Tolerance float64 `group:"Search" placeholder:"PERCENT" default:"0.01" help:"Loss that the partial-drop rate (PDR) tolerates; ${default} %."`
 	LineRate  float64 `group:"Search" placeholder:"GBPS" default:"100" help:"Rate of a link, for shares of it; ${default} Gbit/s."`
 	MinRate   float64 `group:"Search" placeholder:"PERCENT" default:"1" help:"Lowest rate, of the line or of what the generator can do, whichever is less; ${default} %."`
 	MaxRate   float64 `group:"Search" placeholder:"PERCENT" default:"100" help:"Highest rate, of the same; ${default} %."`
-	Retries   int     `group:"Search" default:"3" help:"Repetitions of a trial that counts for nothing, and in a bisection of one that fails."`
+	Retries   int     `group:"Search" default:"3" help:"Repetitions of a void trial, and in a binary search of one that fails."`
 
-	Duration        time.Duration `group:"Trials" placeholder:"TIME" help:"Time of a trial that decides; 90s by default, with --quick 200ms."`
-	InitialDuration time.Duration `group:"Trials" placeholder:"TIME" help:"Time of a trial that looks where to search; 1s by default, with --quick 60ms."`
-	Drain           time.Duration `group:"Trials" placeholder:"TIME" help:"Longest wait after a trial for frames that are on their way (RFC 2544 section 23); 2s by default, with --quick 500ms."`
-	Settle          time.Duration `group:"Trials" placeholder:"TIME" help:"Wait for the device to come to rest before the next trial; 5s by default, with --quick 1ms."`
+	Duration        time.Duration `group:"Trials" placeholder:"TIME" help:"Duration of a trial that decides; 90s by default, with --quick 200ms."`
+	InitialDuration time.Duration `group:"Trials" placeholder:"TIME" help:"Duration of a trial that finds where to search; 1s by default, with --quick 60ms."`
+	Drain           time.Duration `group:"Trials" placeholder:"TIME" help:"Longest wait after a trial for frames in flight (RFC 2544 section 23); 2s by default, with --quick 500ms."`
+	Settle          time.Duration `group:"Trials" placeholder:"TIME" help:"Wait for the device to settle before the next trial; 5s by default, with --quick 1ms."`
 	LatencyTrials   int           `group:"Trials" default:"20" help:"Latency trials at each of 10, 50, 90 and 100 % of the no-drop rate (RFC 2544 section 26.2: 20); 0 is none."`
 	LossCurve       bool          `group:"Trials" help:"Measure the frame loss rate (RFC 2544 section 26.3)."`
-	BackToBack      bool          `group:"Trials" help:"Look for the longest burst without loss (section 26.4, RFC 9004)."`
+	BackToBack      bool          `group:"Trials" help:"Find the longest burst without loss (section 26.4, RFC 9004)."`
 	Recovery        bool          `group:"Trials" help:"Time the recovery from overload (section 26.5)."`
 	Reset           bool          `group:"Trials" help:"Time the recovery from a restart of the data path (section 26.6)."`
 
-	Cores          string `group:"Device" enum:"inline,split" default:"inline" help:"Run generator, device and sink on one core, which is exact, or give device and sink the other: ${enum}. A device in user space has the other in any case."`
+	Cores          string `group:"Device" enum:"inline,split" default:"inline" help:"Run generator, device and sink on one core, which is exact, or give device and sink the other core: ${enum}. A device in user space always has the other core."`
 	SelvageTransit string `group:"Device" placeholder:"MODE" enum:"auto,native,generic,tc" default:"native" help:"Transit mode of targets selvage, selvage-geneve and selvage-nvgre: auto, native, generic or tc; ${default}. The links are veths, on which auto is tc."`
 	SelvageBinary  string `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; this one by default."`
 
@@ -173,7 +173,7 @@ func (c *Rfc2544) checkSearch() error {
 	case !(c.LineRate > 0 && c.LineRate <= 10000):
 		return fmt.Errorf("--line-rate: %g Gbit/s is not above 0, 10000 at most", c.LineRate)
 	case !(c.MinRate > 0) || c.MinRate > c.MaxRate || c.MaxRate > 100:
-		return fmt.Errorf("--min-rate, --max-rate: %g … %g %% is no range within 0 … 100 %%", c.MinRate, c.MaxRate)
+		return fmt.Errorf("--min-rate, --max-rate: %g … %g %% is not a range within 0 … 100 %%", c.MinRate, c.MaxRate)
 	case c.Retries < 0 || c.Retries > 100:
 		return fmt.Errorf("--retries: %d is not within 0 … 100", c.Retries)
 	case c.Rounds < 1:

@@ -342,7 +342,7 @@ func (r *instruments) warm(ctx context.Context) error {
 	}
 	switch {
 	case p.sent.Frames == 0:
-		return fmt.Errorf("the device's interface took none of %d frames", p.sent.Offered)
+		return fmt.Errorf("the device's interface accepted none of %d frames", p.sent.Offered)
 	case p.got.Frames == 0:
 		return fmt.Errorf("none of %d frames came through (dropped: %s; the sink saw %v)", p.sent.Frames, p.dropped, p.got.Foreign)
 	case p.void != "":

@@ -141,7 +141,7 @@ func (r *transitRun) selfTest(ctx context.Context) error {
 		if key.wrapped {
 			name += "_tunnel"
 		}
-		r.result.Parameters[name] = fmt.Sprintf("%s Mpps, by the time that it had of its core (%s ns a frame, n = %d); by the clock %s",
+		r.result.Parameters[name] = fmt.Sprintf("%s Mpps of CPU time (%s ns a frame, n = %d); by the clock %s",
 			stats.Figure(perSecond(ns)/1e6), stats.Figure(ns), len(self.Busy), stats.Figure(self.Median/1e6))
 	}
 	return nil
@@ -179,7 +179,7 @@ func (c *Rfc2544) buildAll(ctx context.Context, r *transitRun, version string) (
 func (c *Rfc2544) describe(console *Console, began time.Time) result.Result {
 	p := map[string]string{
 		"rounds":           strconv.Itoa(c.Rounds),
-		"order":            "each case of a round runs all targets in balanced order; each has hosts and links of its own, up from the first sample to the last",
+		"order":            "each case of a round runs all targets in balanced order; each has its own hosts and links from the first sample to the last",
 		"directions":       strings.Join(c.Directions, ", "),
 		"sizes":            numbers(c.Sizes) + " bytes with FCS, of the inner frame where there is a tunnel; a packet of 1500 bytes is in a frame of 1518",
 		"flows":            strconv.Itoa(c.Flows),
@@ -189,19 +189,19 @@ func (c *Rfc2544) describe(console *Console, began time.Time) result.Result {
 		"search":           c.Search,
 		"tolerance":        fmt.Sprintf("%g %%", c.Tolerance),
 		"line_rate":        fmt.Sprintf("%g Gbit/s", c.LineRate),
-		"rates":            fmt.Sprintf("%g … %g %% of the line rate or of the generator's ceiling, whichever is less; from 2 %% of what a slower device forwards; the highest is without a clock where generator and device share a core, by the time that they had of it, and the fastest trial without loss counts", c.MinRate, c.MaxRate),
+		"rates":            fmt.Sprintf("%g … %g %% of the line rate or of the generator's ceiling, whichever is less; from 2 %% of what a slower device forwards; where generator and device share a core, the highest rate is over their CPU time, and the fastest trial without loss counts", c.MinRate, c.MaxRate),
 		"generator":        "a real-time task while it sends, and so is a device in user space",
 		"retries":          strconv.Itoa(c.Retries),
 		"duration":         c.Duration.String(),
 		"initial_duration": c.InitialDuration.String(),
-		"drain":            c.Drain.String() + " at most, less when all frames have come",
+		"drain":            c.Drain.String() + " at most, less when all frames have arrived",
 		"settle":           c.Settle.String(),
 		"warmup":           "two frames of each flow, until all of them arrive",
 		"accounts":         "a trial counts when sent = received + the drops that counters of the kernel, the driver and the device name",
 		"latency_trials":   fmt.Sprintf("%d of %s at each of 10, 50, 90 and 100 %% of the no-drop rate, means of them; every frame is timed", c.LatencyTrials, c.latencyDuration()),
 		"cores":            coresInWords(c.Cores == "split"),
-		"ns_per_packet":    "one by the highest rate; where generator, device and sink share a core, that is by the time that they had of it, so what others take of the core is not in it",
-		"limit":            "hands on frames as they come; in decap and both those are VXLAN's",
+		"ns_per_packet":    "one divided by the highest rate; where generator, device and sink share a core, over their CPU time, so it excludes what other processes take of the core",
+		"limit":            "forwards frames as they come; in decap and both those are VXLAN's",
 		"both":             "rates are of frames sent; each crosses the device twice",
 	}
 	p["selvage_transit"] = c.SelvageTransit

@@ -336,7 +336,7 @@ func rateOutcome(s result.Sample) string {
 		words += fmt.Sprintf(", latency p50 %s, p99 %s µs", stats.Figure(p50), stats.Figure(s.Metrics[stats.LatencyP99]))
 	}
 	if busy := s.Metrics[idleBusy]; busy > busyLimit {
-		words += fmt.Sprintf(", but others kept the machine %.0f %% busy", 100*busy)
+		words += fmt.Sprintf(", but other processes kept the machine %.0f %% busy", 100*busy)
 	}
 	return words
 }

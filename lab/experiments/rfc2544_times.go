@@ -213,7 +213,7 @@ func (m *rateSample) watchOutage(ctx context.Context, pps float64) (search.Outag
 		case restarted > 0 && g.last > restarted+resetQuiet:
 			return search.Outage{Last: g.begins, First: g.closes}, nil
 		case now > resetTime-resetQuiet:
-			return search.Outage{}, fmt.Errorf("frames at %.0f/s did not come again within %s", pps, resetTime)
+			return search.Outage{}, fmt.Errorf("frames at %.0f/s did not return within %s", pps, resetTime)
 		}
 		select {
 		case err := <-done:

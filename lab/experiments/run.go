@@ -81,7 +81,7 @@ func restoreDead(ctx context.Context, log io.Writer) {
 		fmt.Fprintf(log, "removed what killed labs had left: %s\n", strings.Join(ids, ", "))
 	}
 	if err != nil {
-		fmt.Fprintf(log, "left by killed labs and still there: %v\n", err)
+		fmt.Fprintf(log, "left by killed labs and not removed: %v\n", err)
 	}
 }
 
@@ -92,7 +92,7 @@ func (c *Ab) measure(ctx context.Context, console *Console, began time.Time) (r 
 	defer p.close()
 	pace := roundPace{planned: c.planned()}
 	p.note("%s: %d rounds, about %s", strings.Join(c.Targets, ", "), c.Rounds, about(pace.left(c.Rounds)))
-	p.begin("looking at the machine", pace.left(c.Rounds))
+	p.begin("inspecting the machine", pace.left(c.Rounds))
 	r = c.describe(console, began)
 	if r.Environment, err = c.environment(ctx, console.Version); err != nil {
 		return r, err
@@ -175,13 +175,13 @@ func (c *Ab) parameters() map[string]string {
 	p := map[string]string{
 		"rounds":           strconv.Itoa(c.Rounds),
 		"bridge_netfilter": string(c.BridgeNetfilter),
-		"order":            "all targets of a round are up at once, each with hosts and links of its own; slices of a case alternate between them in balanced order; all is built anew for the next round",
+		"order":            "all targets of a round are up at once, each with hosts and links of its own; slices of a case alternate between them in balanced order; everything is rebuilt for the next round",
 		"cases":            strings.Join(c.Cases, ", "),
 		"cycles":           strconv.Itoa(c.Cycles),
 		"slice":            c.Slice.String(),
 		"udp_payload":      "18",
 		"streams":          strconv.Itoa(c.Streams),
-		"warmup":           fmt.Sprintf("before each round %s of rest and a cycle that does not count; each slice of tcp and rr begins with %s that do not", settleTime, measure.WarmUp),
+		"warmup":           fmt.Sprintf("%s of rest and an uncounted cycle before each round; the first %s of each slice of tcp and rr do not count", settleTime, measure.WarmUp),
 		"underlay_mtu":     strconv.Itoa(c.UnderlayMTU),
 		"inner_mtu":        strconv.Itoa(c.InnerMTU),
 		"plain_mtu":        strconv.Itoa(c.PlainMTU),
@@ -189,7 +189,7 @@ func (c *Ab) parameters() map[string]string {
 		"encapsulation":    string(c.Encap),
 		"routed":           strconv.FormatBool(c.Routed),
 		"control":          "static entries at every tunnel",
-		"udp_checksum":     "zero from every tunnel",
+		"udp_checksum":     "zero in every tunnel",
 		"pinning":          pinning,
 	}
 	if c.SelvageBinary != "" {

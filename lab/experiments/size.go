@@ -20,9 +20,9 @@ type Size struct {
 	Gbps  float64 `required:"" placeholder:"RATE" help:"Demand in Gbit/s on the wire of the uplinks, all edges together."`
 	Frame int     `default:"512" placeholder:"BYTES" help:"Size of a frame before the tunnel, with FCS; ${default}."`
 
-	From        string  `placeholder:"FILE" type:"existingfile" help:"Result of selvage lab rfc2544 on a host like those that are to be bought: the rate per core."`
-	Target      string  `default:"selvage" help:"Whose rate to take from the result; ${default}."`
-	MppsPerCore float64 `placeholder:"RATE" help:"Million packets a second of one core, instead of --from."`
+	From        string  `placeholder:"FILE" type:"existingfile" help:"Result of selvage lab rfc2544 on a host like those to be bought: the rate per core."`
+	Target      string  `default:"selvage" help:"Target whose rate to take from the result; ${default}."`
+	MppsPerCore float64 `placeholder:"RATE" help:"Rate of one core in million packets a second, instead of --from."`
 
 	Encap  overlay.Encapsulation `enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation: ${enum}."`
 	Family int                   `enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
@@ -43,7 +43,7 @@ type Size struct {
 func (c *Size) Validate() error {
 	switch {
 	case c.From == "" && c.MppsPerCore == 0:
-		return errors.New("--from or --mpps-per-core: one is needed, since a rate per core has to be measured (selvage lab rfc2544)")
+		return errors.New("--from or --mpps-per-core: one is needed, since the rate per core must be measured (selvage lab rfc2544)")
 	case c.From != "" && c.MppsPerCore != 0:
 		return errors.New("--from and --mpps-per-core: give one of them")
 	}

@@ -51,7 +51,7 @@ func TestSize(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"--gbps 100 --mpps-per-core 1.2", []string{"edges 3 1 of them spare; limited by: cores", "packets 23.5 Mpps", "(--mpps-per-core)", "half the cores are for the datapath", "(the NSX edge study)"}},
+		{"--gbps 100 --mpps-per-core 1.2", []string{"edges 3 1 of them spare; limited by: cores", "packets 23.5 Mpps", "(--mpps-per-core)", "half the cores are for the data path", "(the NSX edge study)"}},
 		{"--gbps 100 --from " + name, []string{"measured: encap of selvage, between 64 and 1518 bytes", "in the tunnel 562 bytes a frame (vxlan on IPv4), 109 Gbit/s"}},
 		{"--gbps 40 --mpps-per-core 1 --encap nvgre --family 6", []string{"in the tunnel 574 bytes a frame (nvgre on IPv6)"}},
 		{"--gbps 900 --frame 64 --mpps-per-core 2 --load 100", []string{"limited by: cluster rule", "divide the destinations among"}},

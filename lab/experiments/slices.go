@@ -368,7 +368,7 @@ func (s *stand) counted() (map[string]float64, error) {
 		metrics[name] = float64(rose)
 	}
 	if err := after.damage(s.before, metrics); err != nil {
-		return metrics, fmt.Errorf("%w: the figures of this path count for nothing until its checksums are right", err)
+		return metrics, fmt.Errorf("%w: the figures of this path are void until its checksums are correct", err)
 	}
 	return metrics, nil
 }
@@ -420,7 +420,7 @@ func (c *Ab) outcome(r result.Result, number int) string {
 		}
 	}
 	if busy > busyLimit {
-		words = append(words, fmt.Sprintf("but others kept the machine %.0f %% busy", 100*busy))
+		words = append(words, fmt.Sprintf("but other processes kept the machine %.0f %% busy", 100*busy))
 	}
 	return strings.Join(words, ", ")
 }

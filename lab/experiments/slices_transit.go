@@ -66,7 +66,7 @@ func (t *transitSlicer) Slice(ctx context.Context, d time.Duration) error {
 		}
 	}
 	if p.void != "" {
-		return fmt.Errorf("a slice counts for nothing: %s", p.void)
+		return fmt.Errorf("a slice is void: %s", p.void)
 	}
 	return fmt.Errorf("%d of %d frames were lost at the highest rate (%s): the rate without loss has to be searched for, with lab rfc2544", p.lost, p.sent.Frames, p.dropped)
 }

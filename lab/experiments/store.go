@@ -52,7 +52,7 @@ func conclude(r *result.Result) {
 	r.Verdict = diagnose.Verdict(*r)
 	if where := r.Parameters[interrupted]; where != "" {
 		r.Verdict.Refused = true
-		r.Verdict.Sentence = "No verdict: the run was interrupted in " + where + ". Run it again to its end."
+		r.Verdict.Sentence = "No verdict: the run was interrupted in " + where + ". Run it again to the end."
 	}
 }
 

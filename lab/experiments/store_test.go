@@ -91,7 +91,7 @@ func TestProgressLines(t *testing.T) {
 	p.begin(s.String(), time.Second)
 	p.ended(failure(result.Sample{Case: "udp", Error: "no\nanswer"}), 400*time.Millisecond)
 	p.close()
-	want := " 1/10  round 2: udp of plain: udp 185 128 kpps, but others kept the machine 50 % busy (1 min 34 s left)\n" +
+	want := " 1/10  round 2: udp of plain: udp 185 128 kpps, but other processes kept the machine 50 % busy (1 min 34 s left)\n" +
 		" 2/10  round 2: udp of plain: FAILED: no answer (0 s left)\n"
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)

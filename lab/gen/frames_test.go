@@ -301,12 +301,12 @@ func TestTunnelCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Tunnel){
-		"not two addresses":    func(t *Tunnel) { t.Local = netip.MustParseAddr("2001:db8::1") },
-		"more than 24 bits":    func(t *Tunnel) { t.VNI = 1 << 24 },
-		"vxlan has no options": func(t *Tunnel) { t.Encapsulation, t.Options = overlay.VXLAN, make([]byte, 4) },
-		"options of 64 bytes":  func(t *Tunnel) { t.Options = make([]byte, 64) },
-		"is no encapsulation":  func(t *Tunnel) { t.Encapsulation = "gue" },
-		"both are needed":      func(t *Tunnel) { t.DstMAC = nil },
+		"not two addresses":       func(t *Tunnel) { t.Local = netip.MustParseAddr("2001:db8::1") },
+		"more than 24 bits":       func(t *Tunnel) { t.VNI = 1 << 24 },
+		"vxlan has no options":    func(t *Tunnel) { t.Encapsulation, t.Options = overlay.VXLAN, make([]byte, 4) },
+		"options of 64 bytes":     func(t *Tunnel) { t.Options = make([]byte, 64) },
+		"is not an encapsulation": func(t *Tunnel) { t.Encapsulation = "gue" },
+		"both are needed":         func(t *Tunnel) { t.DstMAC = nil },
 	} {
 		tunnel := good
 		change(&tunnel)

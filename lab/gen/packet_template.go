@@ -71,7 +71,7 @@ func (t *Tunnel) Check() error {
 	switch t.Encapsulation {
 	case overlay.VXLAN, overlay.Geneve, overlay.NVGRE:
 	default:
-		return fmt.Errorf("tunnel to %s: %q is no encapsulation", t.Remote, t.Encapsulation)
+		return fmt.Errorf("tunnel to %s: %q is not an encapsulation", t.Remote, t.Encapsulation)
 	}
 	return checkMACs(t.SrcMAC, t.DstMAC, "inside the tunnel to "+t.Remote.String())
 }

@@ -100,7 +100,7 @@ func (s Stream) checkSizes() error {
 		turns += share.Weight
 	}
 	if turns > maxPattern {
-		return fmt.Errorf("the weights of a mix add up to %d, more than %d: give them a smaller common measure", turns, maxPattern)
+		return fmt.Errorf("the weights of a mix add up to %d, more than %d: divide them by a common factor", turns, maxPattern)
 	}
 	return nil
 }

@@ -182,7 +182,7 @@ func (c *AppClient) keepsUp(now time.Duration) error {
 	if c.Rate == 0 || now < end+end/20+appBehind {
 		return nil
 	}
-	return fmt.Errorf("the service cannot keep up, requests of %s still wait after %s: ask for less than %d a second", end, now, c.Rate)
+	return fmt.Errorf("the service cannot keep up: requests of %s still wait after %s; use less than %d a second", end, now, c.Rate)
 }
 
 // work asks until the time is over.

@@ -134,7 +134,7 @@ func fillItems(ctx context.Context, pool *pgxpool.Pool) error {
 func serveItem(pool *pgxpool.Pool, answer http.ResponseWriter, request *http.Request) {
 	id, err := strconv.Atoi(request.PathValue("id"))
 	if err != nil {
-		http.Error(answer, "the id is no number", http.StatusBadRequest)
+		http.Error(answer, "the id is not a number", http.StatusBadRequest)
 		return
 	}
 	item := appItem{ID: id}

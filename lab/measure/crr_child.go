@@ -154,7 +154,7 @@ func (r *crrRun) measure() error {
 		case errno != 0:
 			return fmt.Errorf("epoll: %w", errno)
 		case n == 0:
-			return fmt.Errorf("none of %d connections went on for %s, after %d", r.AtOnce, crrStall, r.done)
+			return fmt.Errorf("none of %d connections made progress for %s, after %d", r.AtOnce, crrStall, r.done)
 		}
 		for _, event := range events[:n] {
 			if err := r.advance(int(event.Fd), event.Events); err != nil {

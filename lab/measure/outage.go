@@ -116,7 +116,7 @@ func (r *OutageRun) Steady(ctx context.Context, while time.Duration) error {
 		case line.Silent+line.Waiting > 0:
 			return fmt.Errorf("%d flows are silent and %d connections wait", line.Silent, line.Waiting)
 		case line.At-since < while:
-			return errors.New("all go on")
+			return errors.New("all have resumed")
 		}
 		return nil
 	})

@@ -20,7 +20,7 @@ type RRServer struct {
 	Network  string `default:"tcp" enum:"tcp,udp" help:"protocol"`
 	Request  int    `default:"1" help:"bytes of a request"`
 	Response int    `default:"1" help:"bytes of a response"`
-	Idle     bool   `help:"wait for requests for ever, as between slices"`
+	Idle     bool   `help:"wait for requests without a limit, as between slices"`
 }
 
 // RRClient sends one request after the other, each after the last one's answer and,

@@ -74,7 +74,7 @@ func RunTimed(ctx context.Context, ends Ends, o TimedOptions) (*Timed, error) {
 func (o TimedOptions) join(client, server timedReport, cpu CPU) (*Timed, error) {
 	n := o.Warmup + o.Transactions
 	if len(client.Sent) != n || len(client.Received) != n || !o.Connect && (len(server.Sent) != n || len(server.Received) != n) {
-		return nil, fmt.Errorf("%d transactions were made, the client knows of %d and the server of %d", n, len(client.Received), len(server.Sent))
+		return nil, fmt.Errorf("%d transactions were made; the client saw %d and the server %d", n, len(client.Received), len(server.Sent))
 	}
 	t := &Timed{CPU: cpu, Elapsed: time.Duration(client.Received[n-1] - client.Sent[o.Warmup])}
 	for i := o.Warmup; i < n; i++ {

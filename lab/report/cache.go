@@ -30,7 +30,7 @@ func (v cacheView) routes() []int {
 
 func routesWords(n int) string {
 	if n == 0 {
-		return "no routes beside its own"
+		return "no additional routes"
 	}
 	return counted(float64(n)) + " routes"
 }
@@ -152,7 +152,7 @@ func (v cacheView) Saved() []figure {
 			c.close()
 		}
 		if drawn {
-			figures = append(figures, figure{Title: "With " + routesWords(n), Unit: "share saved by flows; dashed: the study’s “up to 75 %”", Wide: c.svg("any", words)})
+			figures = append(figures, figure{Title: "With " + routesWords(n), Unit: "share saved by flows; dashed: “up to 75 %” of the NSX edge study", Wide: c.svg("any", words)})
 		}
 	}
 	return figures

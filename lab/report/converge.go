@@ -62,7 +62,7 @@ func (v convergeView) rival(row result.Row, class string) (note, colour string) 
 
 // Confidence says what the figures are over.
 func (v convergeView) Confidence() string {
-	return glue("Quantiles are over flows of all events of a case, and n is their number; flows of one event share much of its fate. Losses and steps are medians over events. Ratios are of same-round events.")
+	return glue("Quantiles are over the flows of all events of a case, and n is their number; flows of one event are not independent. Losses and steps are medians over events. Ratios are of same-round events.")
 }
 
 // Lengths is what one event took with all that is around it.
@@ -216,7 +216,7 @@ type eventLine struct {
 
 // EventColumns are the columns of EventLines.
 func (v convergeView) EventColumns() []string {
-	return []string{"flows hit", "outage p50, ms", "longest", "packets lost", "last flow, ms", "noise before, ms", "sender held up, ms"}
+	return []string{"flows hit", "outage p50, ms", "longest", "packets lost", "last flow, ms", "noise before, ms", "sender stalled, ms"}
 }
 
 // EventLines are all events.

@@ -63,7 +63,7 @@ func TestConvergeParts(t *testing.T) {
 	if heads := strings.Join(v.StepHeads(), "; "); heads != "move, kernel; move, selvage; edge-loss, kernel; edge-loss, selvage" {
 		t.Errorf("steps of %s", heads)
 	}
-	if f := v.Timeline(); !strings.Contains(string(f.Wide), "until the reflector passed it on") || f.Narrow == "" {
+	if f := v.Timeline(); !strings.Contains(string(f.Wide), "until the reflector advertised it") || f.Narrow == "" {
 		t.Error("no steps in the timeline")
 	}
 	if lines := v.EventLines(); len(lines) != len(v.Samples) {

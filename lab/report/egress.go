@@ -46,9 +46,9 @@ func (v egressView) Cards() []card {
 		stage                     stats.Stage
 	}{
 		{"Tunnel keeps", stats.Decisive, "× node", "", setting.At(stats.StageTunnel)},
-		{"Gateway and translation keep", stats.Decisive, "× node", "", setting.At(stats.StageEgress)},
+		{"Gateway and NAT keep", stats.Decisive, "× node", "", setting.At(stats.StageEgress)},
 		{"Translation keeps", stats.NATKept, "× routing", "same edge, cores the limit", free},
-		{"Connections", stats.ConnRival, "× kernel", "opened and translated", stats.Stage{Name: stats.StageEgress}},
+		{"Connections", stats.ConnRival, "× kernel", "opened through NAT", stats.Stage{Name: stats.StageEgress}},
 	} {
 		row, ok := v.find(v.dut, k.stage, k.metric)
 		if !ok || row.Ratio == 0 {
@@ -123,7 +123,7 @@ func (v egressView) settingWords(stage stats.Stage) (title, note string) {
 		title = "To the workload"
 	}
 	if stage.Free {
-		note = "no rate: the cores of this machine are the limit of all hosts together"
+		note = "no rate limit: all hosts share the cores of this machine, which are the limit"
 		title += ", no rate"
 	}
 	return title, note
@@ -172,8 +172,8 @@ func (v egressView) Blocks() []block {
 	var blocks []block
 	metrics := stats.EgressMetrics()
 	for _, m := range []struct{ name, unit, title string }{
-		{stats.LossBelow, "share", "Lost against the stage below"}, {stats.NATKept, "×", "Translated against routed, throughput"},
-		{stats.NATConn, "×", "Translated against routed, connections"}, {stats.TCPRival, "×", "Throughput against the kernel"},
+		{stats.LossBelow, "share", "Lost against the stage below"}, {stats.NATKept, "×", "NAT against routed, throughput"},
+		{stats.NATConn, "×", "NAT against routed, connections"}, {stats.TCPRival, "×", "Throughput against the kernel"},
 		{stats.ConnRival, "×", "Connections against the kernel"}, {stats.HopsRival, "×", "Throughput against plain over as many hops"},
 		{stats.ConnAdded, "µs", "A connection beyond node to node"},
 	} {

@@ -24,7 +24,7 @@ func egressTable(w io.Writer, v egressView) error {
 	}
 	for _, m := range []struct{ metric, title string }{
 		{stats.RRP50, "Round trip p50, 1 byte, µs"}, {stats.ConnRate, "Connections a second"},
-		{stats.NATKept, "Throughput, translated against routed, ×"}, {stats.TCPRival, "Throughput against the kernel, ×"},
+		{stats.NATKept, "Throughput, NAT against routed, ×"}, {stats.TCPRival, "Throughput against the kernel, ×"},
 		{stats.ConnRival, "Connections against the kernel, ×"}, {stats.HopsRival, "Throughput against plain over as many hops, ×"},
 		{stats.ConnAdded, "A connection beyond node to node, µs"},
 	} {

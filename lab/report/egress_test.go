@@ -27,11 +27,11 @@ func TestOddEgress(t *testing.T) {
 			r.Targets = r.Targets[:1]
 		}, "no tunnel was measured"},
 		"one round":    {keeping(func(s result.Sample) bool { return s.Round == 1 }), "no sample of round 2, 3 of 3"},
-		"no rate":      {onCase(func(caseName string) bool { return strings.Contains(caseName, stats.FreeWire) }), "Without a rate"},
+		"no rate":      {onCase(func(caseName string) bool { return strings.Contains(caseName, stats.FreeWire) }), "Without a rate limit"},
 		"rate alone":   {onCase(func(caseName string) bool { return !strings.Contains(caseName, stats.FreeWire) }), "The stages"},
 		"node alone":   {onCase(func(caseName string) bool { return caseName == stats.StageNode }), "was not measured"},
 		"no node":      {onCase(func(caseName string) bool { return caseName != stats.StageNode }), "Verdict refused"},
-		"both ways":    {func(r *result.Result) { r.Samples = append(r.Samples, reversed(r.Samples)...) }, "The other way"},
+		"both ways":    {func(r *result.Result) { r.Samples = append(r.Samples, reversed(r.Samples)...) }, "The reverse direction"},
 		"all failed":   {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
 		"zeros":        {eachSample("", "", zeroed), "moved nothing"},
 		"hostile name": {eachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},

@@ -52,14 +52,14 @@ func (v view) Confidence() string {
 		return "No round was completed."
 	}
 	if stats.Sliced(v.Result) {
-		return glue(fmt.Sprintf("The interval of a median is that of the rounds (order statistics, %.4g %%). A ratio is that of neighbouring slices: the middle half of a round's, averaged; over rounds by Hodges and Lehmann's estimate with an interval of signed ranks (%.2g %%, n = %d). Beds are built anew for each round, so the accident of one is not measured twice. ≈ marks no difference; “sees” is the smallest change that nine of ten runs like this one would find.",
+		return glue(fmt.Sprintf("The interval of a median is over the rounds (order statistics, %.4g %%). A ratio compares neighbouring slices: the middle half of a round's is averaged. Over rounds it is the Hodges–Lehmann estimate with an interval of signed ranks (%.2g %%, n = %d). Testbeds are rebuilt for each round, so the chance of one is not measured twice. ≈ marks no difference; “sees” is the smallest change that nine of ten runs like this one would find.",
 			100*stats.Confidence(rounds), 100*stats.PairedConfidence, rounds))
 	}
 	how := "the range of the rounds"
 	if stats.Confidence(rounds) >= stats.WantConfidence && rounds > 6 {
 		how = "order statistics"
 	}
-	return glue(fmt.Sprintf("Intervals are %s and hold the median with %.4g %% confidence at n = %d, whatever the distribution. Ratios are medians of same-round pairs. A ratio whose interval holds 1 is marked ≈: not distinguishable.",
+	return glue(fmt.Sprintf("Intervals are %s and contain the median with %.4g %% confidence at n = %d, whatever the distribution. Ratios are medians of same-round pairs. A ratio whose interval contains 1 is marked ≈: not distinguishable.",
 		how, 100*stats.Confidence(rounds), rounds))
 }
 

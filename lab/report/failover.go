@@ -68,7 +68,7 @@ func (v failoverView) Cards() []card {
 	}
 	var cards []card
 	for _, c := range []struct{ title, metric, note string }{
-		{"Outage, p50", stats.OutageP50, "half of the flows that were hit"},
+		{"Outage, p50", stats.OutageP50, "half of the affected flows"},
 		{"Outage, p99", stats.OutageP99, "of the flows; of a kill "},
 		{"Longest outage", stats.OutageMax, "of any flow"},
 	} {
@@ -98,7 +98,7 @@ func (v failoverView) Cards() []card {
 
 // Confidence says what the figures are over, in the place of intervals of rounds.
 func (v failoverView) Confidence() string {
-	return glue(fmt.Sprintf("Quantiles are over the flows that were hit in all %d kills; flows of one kill share its fate, so it is the kills that count as n. Steps and losses are medians over kills.", len(v.kills())))
+	return glue(fmt.Sprintf("Quantiles are over the affected flows of all %d kills. Flows of one kill are not independent, so n counts the kills. Steps and losses are medians over kills.", len(v.kills())))
 }
 
 // Order is the kills' own table's business.
@@ -224,7 +224,7 @@ type killLine struct {
 
 // KillColumns are the columns of KillLines.
 func (v failoverView) KillColumns() []string {
-	return []string{"flows hit", "outage p50, ms", "longest", "packets lost", "repair, ms", "TCP stall p99, ms", "survived", "return: outage, ms", "lost", "noise before, ms", "sender held up, ms"}
+	return []string{"flows hit", "outage p50, ms", "longest", "packets lost", "repair, ms", "TCP stall p99, ms", "survived", "return: outage, ms", "lost", "noise before, ms", "sender stalled, ms"}
 }
 
 // KillLines are all kills.

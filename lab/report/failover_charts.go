@@ -99,7 +99,7 @@ func (v failoverView) Spread() (f figure) {
 	if !v.affected() {
 		return f
 	}
-	f.Title, f.Unit = "Outages of the flows that were hit", "ms; each dot is a flow in a kill, the ticks are p50 and p99"
+	f.Title, f.Unit = "Outages of the affected flows", "ms; each dot is a flow in a kill, the ticks are p50 and p99"
 	f.Wide, f.Narrow = v.spread(1104, 150, 10, "wide"), v.spread(358, 88, 4, "narrow")
 	return f
 }
@@ -143,7 +143,7 @@ func (v failoverView) Stalls() (f figure) {
 	if len(stalls) == 0 || len(outages) == 0 {
 		return f
 	}
-	f.Title, f.Unit = "What UDP and TCP noticed", "share of flows and connections that were silent no longer than so many ms"
+	f.Title, f.Unit = "What UDP and TCP saw", "share of flows and connections by longest silence, ms"
 	f.Wide = v.shares(map[string][]float64{"UDP flows": outages, "TCP connections": stalls})
 	return f
 }

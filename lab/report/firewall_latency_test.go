@@ -20,19 +20,19 @@ func TestOddLatency(t *testing.T) {
 	}{
 		"nothing":       {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Latency} }, "Verdict refused"},
 		"no samples":    {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
-		"no kernel":     {keeping(func(s result.Sample) bool { return s.Target != "kernel" }), "From no rule to many"},
-		"kernel alone":  {keeping(func(s result.Sample) bool { return s.Target == "kernel" }), "From no rule to many"},
+		"no kernel":     {keeping(func(s result.Sample) bool { return s.Target != "kernel" }), "By number of rules"},
+		"kernel alone":  {keeping(func(s result.Sample) bool { return s.Target == "kernel" }), "By number of rules"},
 		"one round":     {keeping(func(s result.Sample) bool { return s.Round == 1 }), "Verdict refused"},
 		"one host":      {keeping(func(s result.Sample) bool { return strings.HasPrefix(s.Case, stats.SameHost) }), "On one host"},
 		"never off":     {keeping(func(s result.Sample) bool { return s.Case != rulesCase(0) }), "Between two hosts"},
 		"always off":    {keeping(func(s result.Sample) bool { return s.Case == rulesCase(0) }), "Verdict refused"},
 		"breakdown":     {keeping(isBroken), "Where the time goes"},
-		"no breakdown":  {keeping(func(s result.Sample) bool { return !isBroken(s) }), "From no rule to many"},
+		"no breakdown":  {keeping(func(s result.Sample) bool { return !isBroken(s) }), "By number of rules"},
 		"app alone":     {keeping(func(s result.Sample) bool { _, ok := s.Metrics["app_p50"]; return ok }), "An application"},
 		"all failed":    {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
 		"zeros":         {eachSample("", "", zeroed), "round trip"},
 		"hostile name":  {eachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
-		"hostile steps": {eachSample("selvage", "breakdown", func(s *result.Sample) { s.Metrics[stats.StepMetric(99, "<script>x", "</svg>")] = 1 }), "From no rule to many"},
+		"hostile steps": {eachSample("selvage", "breakdown", func(s *result.Sample) { s.Metrics[stats.StepMetric(99, "<script>x", "</svg>")] = 1 }), "By number of rules"},
 		"faster with": {eachSample("selvage", rulesCase(100), func(s *result.Sample) {
 			if _, ok := s.Metrics[stats.RRP50]; ok {
 				s.Metrics[stats.RRP50] -= 5

@@ -56,12 +56,12 @@ func (v mtuView) Cards() []card {
 		rate, _ := v.find(name, stats.HoleCase, stats.Decisive)
 		mss, _ := v.find(name, stats.HoleCase, "mss")
 		size, _ := v.find(name, stats.SizeCase, "largest_size")
-		c := card{Title: name, Value: "no hole", Class: "good", Note: fmt.Sprintf("%s Gbit/s as it comes, MSS %s", stats.Figure(rate.Median), stats.Figure(mss.Median))}
+		c := card{Title: name, Value: "no hole", Class: "good", Note: fmt.Sprintf("%s Gbit/s without a fix, MSS %s", stats.Figure(rate.Median), stats.Figure(mss.Median))}
 		if row.Median == 1 {
 			c.Value, c.Class = "black hole", "bad"
 			c.Note = fmt.Sprintf("%s of %s bytes pass", stats.Figure(size.Median), v.bytes("guest_mtu"))
 			if s, ok := v.sample(name, stats.SizeCase); ok && s.Metrics["reported_flows"] == 0 {
-				c.Note += ", nobody is told"
+				c.Note += ", no ICMP error"
 			}
 		}
 		if name == stats.Baseline {

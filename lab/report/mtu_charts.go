@@ -70,7 +70,7 @@ func (v mtuView) holePanel(name string, s result.Sample) figure {
 			sum += value / 8 * 1e6 * s.Duration / float64(len(written)) // kB
 		}
 		c.text((left+width)/2+20, 78, "alarm m", silence(at))
-		c.text((left+width)/2+20, 97, "small m", fmt.Sprintf("%s kB left the program, then zero", stats.Figure(sum)))
+		c.text((left+width)/2+20, 97, "small m", fmt.Sprintf("%s kB written, then zero", stats.Figure(sum)))
 		title = "burst, then zero: MSS stays " + stats.Figure(s.Metrics["mss"])
 		words = fmt.Sprintf("%s: the sender wrote %s kB and %s", name, stats.Figure(sum), silence(at))
 	}
@@ -109,7 +109,7 @@ func (v mtuView) Fixed() []figure {
 func (v mtuView) fixPanel(name string) (figure, bool) {
 	const width, left, right, pitch, thick = 360.0, 122.0, 256.0, 34.0, 17.0
 	cases := []struct{ caseName, words string }{
-		{stats.HoleCase, "as it comes"}, {"guest-mtu", "guest MTU " + v.bytes("path_mtu_"+name)}, {"clamp", "MSS clamped"}, {"messages", "too-big messages"},
+		{stats.HoleCase, "without a fix"}, {"guest-mtu", "guest MTU " + v.bytes("path_mtu_"+name)}, {"clamp", "MSS clamped"}, {"messages", "too-big messages"},
 	}
 	top := 0.0
 	for _, k := range cases {
@@ -276,9 +276,9 @@ func (v mtuView) WrittenKey() template.HTML {
 	c := newCanvas(360, 16)
 	c.open("k-none", "")
 	c.rect(0, 3, 10, 10, 2, "written")
-	c.text(16, 12, "tick", "written by the sending program")
+	c.text(16, 12, "tick", "written by the sender")
 	c.rect(214, 3, 10, 10, 2, "bar")
 	c.text(230, 12, "tick", "arrived")
 	c.close()
-	return c.svg("any", "Pale: written by the sending program. Full: arrived.")
+	return c.svg("any", "Pale: written by the sender. Full: arrived.")
 }

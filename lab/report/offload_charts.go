@@ -64,7 +64,7 @@ func (v offloadView) charts(s stats.Stream) []bundleChart {
 	}
 	return []bundleChart{
 		{title: "Throughput", unit: "Gbit/s by size of writes, higher is better; pale: all offloads off, full: all on", bundles: with(stats.Throughput, stats.AllOff, stats.AllOn)},
-		{title: "Gain of throughput", unit: "% of all on over all off; dashed: the study’s mean at 10 Gbit/s, +19 %", bundles: gains, rule: studyGain},
+		{title: "Gain of throughput", unit: "% of all on over all off; dashed: mean of the QLogic study at 10 Gbit/s, +19 %", bundles: gains, rule: studyGain},
 		{title: "Processor time", unit: "% of all cores, lower is better", bundles: with(stats.Processor, stats.AllOff, stats.AllOn)},
 		{title: "Efficiency", unit: "Mbit/s per % of all cores, higher is better", bundles: with(stats.Efficiency, stats.AllOff, stats.AllOn)},
 	}

@@ -190,7 +190,7 @@ func TestOddMTU(t *testing.T) {
 					s.Metrics["mss"] = 1448
 				}
 			}
-		}, "no conclusion: the MSS in use was 1,448 bytes where 8,898 were asked for"},
+		}, "no conclusion: the MSS in use was 1,448 bytes where 8,898 were requested"},
 		"all failed": {func(r *result.Result) {
 			for i := range r.Samples {
 				r.Samples[i] = result.Sample{Target: r.Samples[i].Target, Case: r.Samples[i].Case, Round: 1, Error: "<b>no route</b>"}

@@ -77,7 +77,7 @@ func TestOddTransit(t *testing.T) {
 		"sweep only":   {keeping(func(s result.Sample) bool { return strings.Contains(s.Case, "flows") }), "Rate over flows"},
 		"all failed":   {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
 		"zeros":        {eachSample("", "", zeroed), "forwards nothing within the tolerance"},
-		"kernel fails": {eachSample("kernel", "", failed), "Do not build on the figures of"},
+		"kernel fails": {eachSample("kernel", "", failed), "Do not rely on the figures of"},
 		"hostile name": {eachSample("ovs", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
 		"odd case":     {eachSample("ovs", "decap", func(s *result.Sample) { s.Case = "decap-<script>x" }), "without loss"},
 		"lossy everywhere": {eachSample("selvage", "", func(s *result.Sample) { s.Metrics[stats.NDR] = 0 }),

@@ -75,7 +75,7 @@ func (r *runner) offer(ctx context.Context, pps float64, length time.Duration) (
 		r.behind = true
 		sent := pps * (1 - unsent)
 		if sent < r.options.Min || pps <= r.options.Min {
-			return record, fmt.Errorf("the generator sends %.0f frames a second where %.0f were asked for, less than the lowest rate %.0f", sent, pps, r.options.Min)
+			return record, fmt.Errorf("the generator sends %.0f frames a second where %.0f were requested, less than the lowest rate %.0f", sent, pps, r.options.Min)
 		}
 		r.max = r.round(sent * (1 - r.options.Unsent))
 		return record, nil

@@ -127,7 +127,7 @@ type Stop string
 // The reasons. With Width the figure is the device's; with Maximum, Generator and Minimum the
 // search ran out of rates, and the figure is a bound.
 const (
-	Width     Stop = "the bounds are as close as was asked"
+	Width     Stop = "the bounds are as close as requested"
 	Maximum   Stop = "the highest rate that was allowed satisfies the goal"
 	Generator Stop = "the generator's highest rate satisfies the goal"
 	Minimum   Stop = "even the lowest rate does not satisfy the goal"
@@ -220,7 +220,7 @@ func (o Options) check() error {
 	case len(o.Goals) == 0:
 		return errors.New("search: no goal is given")
 	case !(o.Min > 0) || !(o.Max >= o.Min):
-		return fmt.Errorf("search: rates %g … %g are no range above 0", o.Min, o.Max)
+		return fmt.Errorf("search: rates %g … %g are not a range above 0", o.Min, o.Max)
 	case o.Resolution < 0 || o.Unsent < 0 || o.Unsent >= 1 || o.Retries < 0 || o.Most < 0:
 		return errors.New("search: resolution, retries and trials are 0 or more, unsent is within 0 … 1")
 	}

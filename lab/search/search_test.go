@@ -313,9 +313,9 @@ func TestTrialErrors(t *testing.T) {
 func TestOptions(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"no goal":               func(o *Options) { o.Goals = nil },
-		"no range":              func(o *Options) { o.Min = 0 },
+		"not a range":           func(o *Options) { o.Min = 0 },
 		"rates 5 … 4":           func(o *Options) { o.Min, o.Max = 5, 4 },
-		"no range above 0":      func(o *Options) { o.Max = math.NaN() },
+		"not a range above 0":   func(o *Options) { o.Max = math.NaN() },
 		"retries and trials":    func(o *Options) { o.Retries = -1 },
 		"probe 1":               func(o *Options) { o.Probes = []float64{1} },
 		"two goals are named":   func(o *Options) { o.Goals[1].Name = NDR },
@@ -413,5 +413,5 @@ func ExampleMLR() {
 	})
 	ndr, _ := r.Find(NDR)
 	fmt.Println(ndr.Stop, ndr.Upper-ndr.Lower < 0.005*ndr.Upper)
-	// Output: the bounds are as close as was asked true
+	// Output: the bounds are as close as requested true
 }

@@ -70,7 +70,7 @@ func From(r result.Result, target string, frame int) (Cost, error) {
 // shared says that a rate holds more than the datapath's work.
 func shared(r result.Result) string {
 	if stats.SharedCore(r) {
-		return ", with generator and sink on the same core, so the datapath alone needs less"
+		return ", with generator and sink on the same core, so the data path alone needs less"
 	}
 	return ""
 }

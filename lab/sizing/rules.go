@@ -66,11 +66,11 @@ func rules(d Demand, h Host, c Cost, u Use) []Rule {
 	return []Rule{
 		{fmt.Sprintf("%s Mpps a core for frames of %d bytes", stats.Figure(c.MppsPerCore), d.Frame), c.Source},
 		{fmt.Sprintf("a frame takes %d bytes more on the wire than it has: preamble, start delimiter, gap", framing), ethernet},
-		{"half the cores are for the datapath, the other half for everything else", study},
+		{"half the cores are for the data path, the other half for everything else", study},
 		{fmt.Sprintf("a host has %d to %d cores and at most %d ports", leastCores, mostCores, mostPorts), study},
 		{fmt.Sprintf("a PCIe slot %s carries %s Gbit/s each way (%s in theory)", h.Bus.Name, stats.Figure(h.Bus.Typical), stats.Figure(h.Bus.Theory)), study},
 		{fmt.Sprintf("at most %d edges share a route (ECMP), at most %d are in a cluster", ecmpEdges, clusterEdges), study},
-		{"the cards of an edge and its datapath's cores are on one NUMA node; members of a LAG too", study},
+		{"the cards of an edge and the cores of its data path are on one NUMA node; so are members of a LAG", study},
 		{fmt.Sprintf("plan with %.0f %% of what was measured, and %s", 100*u.Share, count(u.Spare, "spare edge")), ours},
 	}
 }
@@ -85,7 +85,7 @@ func notes(p Plan, d Demand, h Host, u Use) []string {
 		out = append(out, fmt.Sprintf("%d edges are more than the %d of a cluster: they make %d.", p.Edges, clusterEdges, p.Clusters))
 	}
 	if second := p.EdgeLimits[1]; second.Gbits < 1.1*p.EdgeLimits[0].Gbits {
-		out = append(out, fmt.Sprintf("%s and %s limit an edge almost alike: more of one alone gains nothing.", p.EdgeLimits[0].By, second.By))
+		out = append(out, fmt.Sprintf("%s and %s limit an edge almost equally: more of only one gains nothing.", p.EdgeLimits[0].By, second.By))
 	}
 	if load := d.Gbits / float64(p.Edges-u.Spare) * d.growth() / (float64(h.Ports/2) * h.PortRate); load > 0.85 {
 		out = append(out, fmt.Sprintf("The underlay's ports are at %.0f %% of their rate: flows that a hash spreads unevenly will lose frames there.", 100*load))

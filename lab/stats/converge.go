@@ -61,14 +61,14 @@ func Ways(r result.Result, caseName string) []string {
 	return ways
 }
 
-// ConvergeSteps are the parts of the time from a fault until the last flow went on, in order.
+// ConvergeSteps are the parts of the time from a fault until the last flow resumed, in order.
 func ConvergeSteps() []FailoverStep {
 	return []FailoverStep{
-		{"step_noticed", "until liveness noticed"},
-		{"step_told", "until an edge told the reflector"},
-		{"step_passed", "until the reflector passed it on"},
-		{"step_written", "until an edge sent the new way"},
-		{"step_followed", "until the last flow went on"},
+		{"step_noticed", "until BFD detected it"},
+		{"step_told", "until an edge advertised it"},
+		{"step_passed", "until the reflector advertised it"},
+		{"step_written", "until an edge used the new path"},
+		{"step_followed", "until the last flow resumed"},
 	}
 }
 

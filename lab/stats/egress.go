@@ -255,7 +255,7 @@ func (c egressRatio) row(r result.Result, name string, stage Stage) (result.Row,
 }
 
 // egressReason is why a verdict on the stages needs quiet figures.
-const egressReason = "A stage loses a few percent on good paths, which such noise hides or feigns"
+const egressReason = "A stage loses a few percent on good paths, which such noise hides or mimics"
 
 // RefuseEgress says, without a final stop, why nothing may be concluded about the stages of a
 // target in a setting, or "" when something may.

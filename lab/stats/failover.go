@@ -53,11 +53,11 @@ type FailoverStep struct{ Metric, Title string }
 // FailoverSteps are those parts, in order.
 func FailoverSteps() []FailoverStep {
 	return []FailoverStep{
-		{"step_noticed", "until it was noticed"},
+		{"step_noticed", "until it was detected"},
 		{"step_written", "until tables were written"},
 		{"step_announced", "until addresses were announced"},
 		{"step_forwarded", "until the first packet was forwarded"},
-		{"step_followed", "until the last flow followed"},
+		{"step_followed", "until the last flow resumed"},
 	}
 }
 

@@ -348,14 +348,14 @@ func inMicroseconds(metric string, values map[int]float64) map[int]float64 {
 }
 
 // latencyReason is why a verdict on latency needs quiet figures.
-const latencyReason = "A firewall's part of a round trip is a few percent, which such noise hides or feigns"
+const latencyReason = "A firewall's part of a round trip is a few percent, which such noise hides or mimics"
 
 // RefuseLatency says, without a final stop, why nothing may be concluded about what a case
 // adds for a target, or "" when something may.
 func RefuseLatency(r result.Result, target, caseName string) string {
 	setting, ok := Policed(caseName)
 	if !ok {
-		return caseName + " is no case of this experiment"
+		return caseName + " is not a case of this experiment"
 	}
 	for _, s := range []Setting{setting.Without(), setting} {
 		if why := unreliable(r, target, decisive{s.Case(), RRP50, "round trip", latencyReason}); why != "" {

@@ -187,7 +187,7 @@ func Identities(rows []result.Row) []Identity {
 }
 
 // offloadReason is SpreadLimit's for the reader of a report.
-const offloadReason = "The aim is a difference of a tenth, and noise above that could hide or feign it"
+const offloadReason = "The aim is a difference of a tenth, and noise above that could hide or mimic it"
 
 // RefuseOffload says, without a final stop, why the ratio of a target's throughput to the
 // baseline's in a case, or in the mean over all sizes, carries no conclusion, or "" when it

@@ -15,7 +15,7 @@ import (
 const SpreadLimit = 0.10
 
 // reason is SpreadLimit's for the reader of a report.
-const reason = "The kernel's own tunnel costs about 18 %, and noise above half of that could hide or feign such a cost"
+const reason = "The kernel's own tunnel costs about 18 %, and noise above half of that could hide or mimic such a cost"
 
 // MinRounds is the fewest rounds that carry a verdict at all; of slices it is LeastPairs.
 const MinRounds = 3

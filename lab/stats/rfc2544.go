@@ -158,7 +158,7 @@ func transitMetrics(r result.Result) []Metric {
 }
 
 // transitReason is SpreadLimit's for the reader of a report.
-const transitReason = "A flow cache that misses or a policy on the way costs about a tenth, and noise above that could hide or feign it"
+const transitReason = "A flow cache that misses or a policy on the way costs about a tenth, and noise above that could hide or mimic it"
 
 // RefuseRate says, without a final stop, why a rate metric (NDR, PDR, NSPerPacket) of
 // targets in a case carries no conclusion, or "" when it does: errors, missing or few

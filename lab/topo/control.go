@@ -118,7 +118,7 @@ func (c *Control) complete(ctx context.Context) error {
 		for _, addr := range subnet.End {
 			route := fmt.Sprintf("[%s]:[%d]:[%s]", subnet.EndMAC, addr.BitLen(), addr)
 			if !strings.Contains(hosts, route) {
-				errs = append(errs, fmt.Errorf("nobody told of %s", route))
+				errs = append(errs, fmt.Errorf("nothing was advertised for %s", route))
 			}
 			ends++
 		}
@@ -130,7 +130,7 @@ func (c *Control) complete(ctx context.Context) error {
 	for _, tep := range []netip.Addr{c.net.TEPA, c.net.TEPB} {
 		route := fmt.Sprintf("[%d]:[%s]", tep.BitLen(), tep)
 		if found := strings.Count(flood, route); found < len(c.net.subnets()) {
-			errs = append(errs, fmt.Errorf("%s is there for %d of %d segments", tep, found, len(c.net.subnets())))
+			errs = append(errs, fmt.Errorf("%s is known for %d of %d segments", tep, found, len(c.net.subnets())))
 		}
 	}
 	c.Output = fmt.Sprintf("BGP EVPN by an FRR route reflector beside the path; in place before the first sample: %d routes to addresses of end systems (type 2), %d of hosts for broadcast (type 3)", ends, 2*len(c.net.subnets()))

@@ -247,7 +247,7 @@ func (n *Converge) whole(ctx context.Context) error {
 		}
 	}
 	if found, err := n.path.paths(ctx, n.Edges[edgeC]); err != nil || found != 2 {
-		return errors.Join(err, fmt.Errorf("edge %s leads to %s by %d edges, want 2", n.Edges[edgeC].Name, serviceAddr, found))
+		return errors.Join(err, fmt.Errorf("edge %s reaches %s by %d edges, want 2", n.Edges[edgeC].Name, serviceAddr, found))
 	}
 	for _, caseName := range []string{"move", "link-loss", "rr-loss", "edge-loss"} {
 		for _, w := range n.Ways(caseName) {

@@ -19,9 +19,9 @@ func (n *Converge) Fault(caseName string) Fault {
 	case "link-loss":
 		return n.linkLoss()
 	case "rr-restart":
-		return Fault{caseName, fmt.Sprintf("SIGKILL to all daemons of the route reflectors, which are started again %s later", reflectorPause), n.restartReflectors, nothing}
+		return Fault{caseName, fmt.Sprintf("SIGKILL to all daemons of the route reflectors, which are restarted %s later", reflectorPause), n.restartReflectors, nothing}
 	}
-	return Fault{caseName, "SIGKILL to all daemons of the route reflectors, which stay away", n.killReflectors, n.startReflectors}
+	return Fault{caseName, "SIGKILL to all daemons of the route reflectors, which stay down", n.killReflectors, n.startReflectors}
 }
 
 // linkLoss cuts one link after the other, in turn: an edge may send all by one of them.
@@ -46,7 +46,7 @@ const reflectorPause = time.Second
 // move has the mobile guest behind the other one of its edges, where it stays.
 func (n *Converge) move() Fault {
 	to := n.movingTo()
-	return Fault{"move", "the guest moves from edge A to edge B or back as a live migration has it: its old link is cut, the new one is up, and gratuitous ARP says where it is, at once and again later", func(ctx context.Context) error {
+	return Fault{"move", "the guest moves from edge A to edge B or back like a live migration: its old link is cut, the new one comes up, and gratuitous ARP announces it, at once and again later", func(ctx context.Context) error {
 		if err := n.Guests[guestMobile].Move(ctx, to); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (n *Converge) edgeLoss() Fault {
 	lost := n.Edges[edgeA]
 	links := ports{n.Switch, []string{lost.Name}}
 	return Fault{
-		"edge-loss", "the host of edge A dies: its link is cut, and its processes get SIGKILL; edge B leads to the service too",
+		"edge-loss", "the host of edge A dies: its link is cut, and its processes get SIGKILL; edge B also reaches the service",
 		func(ctx context.Context) error { return errors.Join(links.down(ctx), n.path.kill(lost)) },
 		func(ctx context.Context) error { return errors.Join(links.up(ctx), n.path.again(ctx, lost)) },
 	}

@@ -125,7 +125,7 @@ func readCapture(name string, each func(received)) error {
 	}
 	const header, record = 24, 16
 	if len(file) < header || binary.NativeEndian.Uint32(file) != 0xa1b2c3d4 {
-		return fmt.Errorf("%s is no capture", name)
+		return fmt.Errorf("%s is not a capture", name)
 	}
 	for at := file[header:]; len(at) > 0; {
 		if len(at) < record {

@@ -69,15 +69,15 @@ func (n *failoverGateways) faults() []Fault {
 	links := ports{n.sw, []string{"u-gw1", "o-gw1"}}
 	dig, fill := links.blackHole("bridge")
 	return []Fault{
-		{"link-down", "both links of the gateway that has the work are cut", links.down, links.up},
-		{"blackhole", "the switch drops what goes to and comes from the gateway that has the work; its links stay up", dig, fill},
+		{"link-down", "both links of the active gateway are cut", links.down, links.up},
+		{"blackhole", "the switch drops all traffic of the active gateway; its links stay up", dig, fill},
 		{
-			"death", "the host of the gateway that has the work dies: its links are cut, its process gets SIGKILL, and its programs and maps are taken from the kernel; it comes back with nothing",
+			"death", "the host of the active gateway dies: its links are cut, its process gets SIGKILL, and its programs and maps are removed from the kernel; it comes back empty",
 			func(ctx context.Context) error { return errors.Join(links.down(ctx), active.die()) },
 			func(ctx context.Context) error { return errors.Join(links.up(ctx), n.again(active)(ctx)) },
 		},
 		{
-			"kill", "SIGKILL to the process alone of the gateway that has the work; its data path goes on",
+			"kill", "SIGKILL only to the process of the active gateway; its data path keeps forwarding",
 			func(context.Context) error { return active.kill() }, n.again(active),
 		},
 	}
@@ -217,7 +217,7 @@ func (e *Edge) states(ctx context.Context) (s states, err error) {
 func (s states) replicated() error {
 	for _, r := range s.Replication {
 		if !r.Connected || !r.Synced {
-			return fmt.Errorf("sessions of gateway %s are not here: connected %t, synchronised %t", r.Gateway, r.Connected, r.Synced)
+			return fmt.Errorf("sessions of gateway %s are not replicated: connected %t, synchronised %t", r.Gateway, r.Connected, r.Synced)
 		}
 	}
 	return nil
@@ -248,11 +248,11 @@ func (n *failoverGateways) asBefore(ctx context.Context) error {
 			return err
 		}
 		if len(s.Groups) != 1 || len(s.Groups[0].Members) != 2 {
-			return fmt.Errorf("edge %s tells of gateways %+v, want one group of two", e.Name, s.Groups)
+			return fmt.Errorf("edge %s reports gateways %+v, want one group of two", e.Name, s.Groups)
 		}
 		for _, m := range s.Groups[0].Members {
 			if m.State != serving {
-				return fmt.Errorf("gateway %s is %s in the eyes of edge %s", m.Address, m.State, e.Name)
+				return fmt.Errorf("edge %[3]s sees gateway %[1]s as %[2]s", m.Address, m.State, e.Name)
 			}
 		}
 		if err := errors.Join(s.owned(gatewaysTEPs[1]), s.replicated()); err != nil {

@@ -61,7 +61,7 @@ func NewFailoverTEP(ctx context.Context, l *Lab, o FailoverOptions) (*Failover, 
 	dig, fill := link.blackHole("inet")
 	n.Faults = []Fault{
 		{"link-down", "the link of one of the two endpoints of an edge is cut", link.down, link.up},
-		{"blackhole", "the router drops what goes to and comes from one of the two endpoints of an edge; its link stays up", dig, fill},
+		{"blackhole", "the router drops all traffic of one of the two endpoints of an edge; its link stays up", dig, fill},
 	}
 	n.Failover.steps = n.moved
 	return n.Failover, nil
@@ -76,7 +76,7 @@ func NewFailoverEdge(ctx context.Context, l *Lab, o FailoverOptions) (*Failover,
 	for i, near := range []string{"source", "target"} {
 		e := n.pair[i]
 		n.Faults = append(n.Faults, Fault{
-			"kill-" + near, "SIGKILL to the process of the edge at the " + near + ", which is then started again",
+			"kill-" + near, "SIGKILL to the process of the edge at the " + near + ", which is then restarted",
 			func(context.Context) error { return e.kill() }, n.again(e),
 		})
 	}
@@ -88,7 +88,7 @@ func newFailoverPaths(ctx context.Context, l *Lab, o FailoverOptions) (*failover
 	o.fill()
 	n := &failoverPaths{Failover: newFailover(l), options: o}
 	n.Failover.ready = n.allUp
-	n.Description = fmt.Sprintf("Selvage edges, VXLAN, two tunnel endpoints each, flows shared by four paths, BFD every %s × %d", o.Liveness, o.Multiplier)
+	n.Description = fmt.Sprintf("Selvage edges, VXLAN, two tunnel endpoints each, flows distributed over four paths, BFD every %s × %d", o.Liveness, o.Multiplier)
 	n.Addr = ServerV4
 	if err := n.build(ctx); err != nil {
 		return nil, err

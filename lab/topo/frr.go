@@ -234,7 +234,7 @@ func (f *FRR) Sessions(ctx context.Context, peers ...netip.Addr) error {
 	var errs []error
 	for _, peer := range peers {
 		if state := all[peer.String()].State; state != "Established" {
-			errs = append(errs, fmt.Errorf("that with %s is %q", peer, state))
+			errs = append(errs, fmt.Errorf("the one with %s is %q", peer, state))
 		}
 	}
 	return errors.Join(errs...)

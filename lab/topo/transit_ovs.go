@@ -202,7 +202,7 @@ func (v *ovs) socketDrops(ctx context.Context) (map[string]uint64, error) {
 func ovsMap(data json.RawMessage) (map[string]uint64, error) {
 	var kind []json.RawMessage
 	if err := json.Unmarshal(data, &kind); err != nil || len(kind) != 2 {
-		return nil, fmt.Errorf("%s is no map: %w", data, err)
+		return nil, fmt.Errorf("%s is not a map: %w", data, err)
 	}
 	var pairs [][2]json.RawMessage
 	if err := json.Unmarshal(kind[1], &pairs); err != nil {
