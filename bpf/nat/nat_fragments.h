@@ -53,8 +53,10 @@ SUBPROGRAM int store_fragment(struct pkt *p)
 		return 0;
 	f.passed_ns = p->now_ns;
 	f.translation = p->translation;
-	f.via = w->via;
-	f.egress = w->via_policy;
+	if (p->decision.flags & FLOW_DNAT) {
+		f.via = w->via;
+		f.egress = w->via_policy;
+	}
 	f.flags = p->decision.flags & FLOW_NAT;
 	make_fragment_key(&w->fragment, p, router_of(p), false);
 	bpf_map_update_elem(&nat_fragments, &w->fragment, &f, BPF_ANY);
