@@ -90,7 +90,7 @@ func TestAppOverload(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = measure.RunApp(t.Context(), s, measure.AppOptions{Rate: 200_000, Workers: 2, Duration: 200 * time.Millisecond, Warmup: 10 * time.Millisecond})
-	if err == nil || !strings.Contains(err.Error(), "ask for less than 200000 a second") {
+	if err == nil || !strings.Contains(err.Error(), "use less than 200000 a second") {
 		t.Errorf("200,000 requests a second: %v", err)
 	}
 	// The lab's end is the service's too, with nobody who stops it.

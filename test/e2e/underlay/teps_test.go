@@ -387,7 +387,7 @@ func TestTEPsFailover(t *testing.T) {
 	carries(aa, aa)
 	mend()
 	n.Once("the commands show the paths", func() error {
-		out, err := n.hosts[0].Output(n.Ctx, harness.Program, "teps", "--edge", n.Edges["edge1"].Name)
+		out, err := n.hosts[0].Output(n.Ctx, harness.Program, "teps", "-o", "wide", "--edge", n.Edges["edge1"].Name)
 		for _, word := range []string{"LOCAL", "SENT-NOW", "100.00 %; b,a: 100.00 %", "0.00 %; b,a: 0.00 %", "up", "down", n.tep(0, 1).String()} {
 			if !strings.Contains(string(out), word) {
 				err = errors.Join(err, fmt.Errorf("no %q in\n%s", word, out))
