@@ -99,7 +99,7 @@ func (h *health) failed(now time.Time, s *session) {
 	case s.diag == detectionTime:
 		why = fmt.Sprintf("no packet for %s", s.detection())
 	case s.remoteDiag == detectionTime:
-		why = "the remote hears nothing from here"
+		why = "the remote receives nothing from here"
 	}
 	h.become(now, Down, why)
 }

@@ -69,7 +69,7 @@ func TestFailureIsNamed(t *testing.T) {
 	deaf.diag = detectionTime
 	p.s.receive(p.now, deaf)
 	p.h.observe(p.now, p.s)
-	p.want(Down, "hears nothing from here")
+	p.want(Down, "receives nothing from here")
 }
 
 func TestBackOff(t *testing.T) {

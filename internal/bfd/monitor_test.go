@@ -195,7 +195,7 @@ func TestDetectsOneDirection(t *testing.T) {
 	b.awaitState(far, back, Up)
 	b.silence(b.far)
 	b.awaitState(far, back, Down)
-	if r := b.awaitState(near, there, Down); !strings.Contains(r.Why, "hears nothing from here") {
+	if r := b.awaitState(near, there, Down); !strings.Contains(r.Why, "receives nothing from here") {
 		t.Errorf("near says %q", r.Why)
 	}
 }

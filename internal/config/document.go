@@ -70,7 +70,7 @@ type remote struct {
 }
 
 type flowCache struct {
-	Enabled bool   `json:"enabled,omitempty" jsonschema:"default=true" jsonschema_description:"false decides every packet anew, for comparison only"`
+	Enabled bool   `json:"enabled,omitempty" jsonschema:"default=true" jsonschema_description:"false sends every packet through the slow path, for comparison only"`
 	Size    uint32 `json:"size,omitempty" jsonschema:"default=262144,minimum=1024,maximum=4194304" jsonschema_description:"entries; one for each direction of a connection" hint:"two entries for each concurrent connection are enough"`
 }
 

@@ -6,7 +6,7 @@ type bgp struct {
 	Listen     []listenAddress `json:"listen,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"addresses of this host, also with a port, the same for all, as in 192.0.2.1:179, where sessions are accepted; when left out they are only opened"`
 	Neighbours []bgpNeighbour  `json:"neighbours" jsonschema:"minItems=1" jsonschema_description:"speakers with which there are sessions, such as route reflectors and routers at uplinks"`
 	Restart    bgpRestart      `json:"gracefulRestart,omitempty" jsonschema_description:"how long routes are kept without their session"`
-	Policies   []routePolicy   `json:"policies,omitempty" jsonschema_description:"which routes neighbours tell and are told, and how they are changed"`
+	Policies   []routePolicy   `json:"policies,omitempty" jsonschema_description:"which routes are accepted from and advertised to neighbours, and how they are changed"`
 	Targets    string          `json:"autoRouteTargets,omitempty" jsonschema:"default=vni,enum=vni,enum=rfc8365" jsonschema_description:"how automatic route targets are made: vni is AS:VNI, as most do; rfc8365 is that of its section 5.1.2.1"`
 	Duplicates duplicates      `json:"duplicates,omitempty" jsonschema_description:"when a MAC address that keeps moving is frozen (RFC 7432 section 15.1)"`
 }
@@ -19,16 +19,16 @@ type bgpNeighbour struct {
 	LocalAddress speakerAddress  `json:"localAddress,omitempty" jsonschema_description:"address of this host from which the session runs; as the host routes when left out"`
 	Families     []bgpFamily     `json:"families,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"what is exchanged: evpn, ipv4 and ipv6; when left out evpn or, with uplink, what the uplink has addresses of"`
 	Uplink       objectName      `json:"uplink,omitempty" jsonschema_description:"name of the uplink to whose router the routes of ipv4 and ipv6 belong, and by which they lead"`
-	Announce     []unicastSource `json:"advertise,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"what of the router the neighbour is told in ipv4 and ipv6: connected, static, loopback, uplink, evpn and egress; [connected, loopback, egress] when left out"`
+	Announce     []unicastSource `json:"advertise,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"what of the router is advertised to the neighbour in ipv4 and ipv6: connected, static, loopback, uplink, evpn and egress; [connected, loopback, egress] when left out"`
 	Password     secret          `json:"password,omitempty" jsonschema_description:"secret of both ends, up to 80 bytes, with which TCP segments are signed (MD5, RFC 2385)"`
 	Multihop     uint16          `json:"ebgpMultihop,omitempty" jsonschema:"minimum=1,maximum=255" jsonschema_description:"how many links away the neighbour may be; 1 when it is in another autonomous system, else any number when left out" hint:"1 is on the same link; at most 255"`
 	Security     uint16          `json:"ttlSecurity,omitempty" jsonschema:"minimum=1,maximum=254" jsonschema_description:"how many links away the neighbour is: packets that came further are refused (GTSM, RFC 5082); both ends need it" hint:"1 is on the same link; at most 254"`
 	Passive      bool            `json:"passive,omitempty" jsonschema:"default=false" jsonschema_description:"wait for the neighbour to open the session"`
 	Timers       bgpTimers       `json:"timers,omitempty" jsonschema_description:"times of the session; of hold the smaller one of both ends counts"`
 	MaxPrefixes  uint32          `json:"maximumPrefixes,omitempty" jsonschema:"default=0,minimum=0,maximum=4294967295" jsonschema_description:"routes of a family beyond which the session ends, 0 is without limit" hint:"0 is without limit"`
-	Liveness     bool            `json:"bfd,omitempty" jsonschema:"default=false" jsonschema_description:"end the session when a BFD session with the neighbour says that it is gone"`
+	Liveness     bool            `json:"bfd,omitempty" jsonschema:"default=false" jsonschema_description:"end the session when the BFD session with the neighbour goes down"`
 	Import       []objectName    `json:"import,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"names of policies for what the neighbour tells, asked in this order"`
-	Export       []objectName    `json:"export,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"names of policies for what the neighbour is told, asked in this order"`
+	Export       []objectName    `json:"export,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"names of policies for routes that are advertised to the neighbour, evaluated in this order"`
 }
 
 type bgpTimers struct {
@@ -38,7 +38,7 @@ type bgpTimers struct {
 }
 
 type bgpRestart struct {
-	Time  restartTime `json:"time,omitempty" jsonschema:"default=120s" jsonschema_description:"how long neighbours keep what this edge told them when its process ends (RFC 4724), up to 4095s; 0 is not at all"`
+	Time  restartTime `json:"time,omitempty" jsonschema:"default=120s" jsonschema_description:"how long neighbours keep this edge's routes after its process ends (RFC 4724), up to 4095s; 0 is not at all"`
 	Stale staleTime   `json:"stale,omitempty" jsonschema:"default=1h" jsonschema_description:"how long this edge, and by RFC 9494 its neighbours, go on with routes whose session was lost; 0 is not at all"`
 }
 
@@ -78,5 +78,5 @@ type evpn struct {
 
 type routerEVPN struct {
 	evpn
-	Announce []evpnSource `json:"advertise,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"prefixes that other edges are told (type 5, RFC 9136): connected, loopback, static and uplink, which are all told when left out"`
+	Announce []evpnSource `json:"advertise,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"prefixes that are advertised to other edges (type 5, RFC 9136): connected, loopback, static and uplink, which are all told when left out"`
 }

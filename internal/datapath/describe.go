@@ -55,7 +55,7 @@ func (d *Datapath) carried(s bpfTraceStep) string {
 		}
 		return "copy to " + d.vport(s.A)
 	case bpfStageSTAGE_ICMP:
-		return fmt.Sprintf("sender is told: type %d, code %d, MTU %d", s.A>>8, s.A&0xff, s.B)
+		return fmt.Sprintf("ICMP to the sender: type %d, code %d, MTU %d", s.A>>8, s.A&0xff, s.B)
 	case bpfStageSTAGE_CLAMP:
 		return fmt.Sprintf("lowered to %d", s.A)
 	case bpfStageSTAGE_ENCAP:
@@ -155,7 +155,7 @@ func (d *Datapath) vport(id uint32) string {
 	case remote.IsValid():
 		return "remote " + remote.String()
 	}
-	return "nobody known"
+	return "unknown"
 }
 
 func (d *Datapath) segmentName(id uint32) string {

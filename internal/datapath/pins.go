@@ -213,7 +213,7 @@ func (d *Datapath) NewerPins() []string {
 // effect is what a pin of a newer build means for packets.
 func (d *Datapath) effect(pin newerPin) string {
 	if pin.attach == 0 {
-		return "it holds memory, and nobody keeps it current"
+		return "it holds memory, and no process updates it"
 	}
 	name := "interface " + strconv.Itoa(pin.ifindex)
 	if dev, err := net.InterfaceByIndex(pin.ifindex); err == nil {
@@ -223,7 +223,7 @@ func (d *Datapath) effect(pin newerPin) string {
 	case pin.ifindex == 0:
 		return "its interface is gone"
 	case pin.attach == ebpf.AttachXDP:
-		return "its XDP program on " + name + " has packets before this edge, by tables that nobody keeps current"
+		return "its XDP program on " + name + " has packets before this edge, by tables that no process updates"
 	case pin.attach != ebpf.AttachTCXIngress:
 		return "its program has packets that leave by " + name + ", after this edge"
 	}
@@ -232,7 +232,7 @@ func (d *Datapath) effect(pin newerPin) string {
 			return "its program on " + name + " comes after this edge's and has only what that leaves to the host"
 		}
 	}
-	return "its program on " + name + " goes on alone, by tables that nobody keeps current"
+	return "its program on " + name + " goes on alone, by tables that no process updates"
 }
 
 // newerAhead is the first link of a newer build that comes before ours on a hook of tcx, if

@@ -125,7 +125,7 @@ func TestNewerPinsStay(t *testing.T) {
 		meter:  "its program on p0 comes after this edge's and has only what that leaves to the host",
 		again:  "its program on p0 comes after this edge's",
 		shaper: "its program has packets that leave by p1, after this edge",
-		alone:  "its program on s0 goes on alone, by tables that nobody keeps current",
+		alone:  "its program on s0 goes on alone, by tables that no process updates",
 		early:  "its XDP program on p0 has packets before this edge",
 	}
 	w.wantNewer(t, want)

@@ -161,7 +161,7 @@ func (d *Datapath) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generat
 	case f.Decision.Slow != bpfSlowSLOW_FAST && int(f.Decision.Slow) < len(d.words.slows):
 		flow.Why = d.words.slows[f.Decision.Slow].text
 	case !generations.isCurrent(&k, &f.Decision):
-		flow.Why = "outdated by a change, decided anew at its next packet"
+		flow.Why = "outdated by a change; the next packet is decided again"
 	case !d.cfg.FlowCache.Enabled:
 		flow.Why = d.words.slows[bpfSlowSLOW_CACHE_OFF].text
 	default:

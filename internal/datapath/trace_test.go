@@ -135,10 +135,10 @@ func TestTrace(t *testing.T) {
 			"neighbour: MAC address of the next hop in segment green is not known", "decision: ask for the next hop's MAC address", "drop: no-neighbour", "dropped",
 		}},
 		{"told", TraceInput{Port: "p0", Frame: frame(alice, gatewayMAC, "udp 10.0.1.10:1 > 10.9.2.5:2 30")}, []string{
-			"route: router main: unreachable route", "drop: unreachable, unreachable route", "icmp: sender is told: type 3, code 1, MTU 0", "sent",
+			"route: router main: unreachable route", "drop: unreachable, unreachable route", "icmp: ICMP to the sender: type 3, code 1, MTU 0", "sent",
 		}},
 		{"too big", TraceInput{Port: "p0", Frame: frame(alice, bob, sized("10.0.1.10", "10.0.1.11", 1451))}, []string{
-			"drop: too-big", "icmp: sender is told: type 3, code 4, MTU 1450", "sent",
+			"drop: too-big", "icmp: ICMP to the sender: type 3, code 4, MTU 1450", "sent",
 		}},
 		{"blackhole", TraceInput{Port: "p0", Frame: frame(alice, gatewayMAC, "udp 10.0.1.10:1 > 10.9.1.5:2 30")}, []string{"route: router main: blackhole route", "drop: blackhole", "dropped"}},
 		{"malformed", TraceInput{Port: "p0", Frame: frame(alice, bob, tcp4)[:60]}, []string{"parse: refused: malformed-ipv4", "drop: malformed-ipv4", "dropped"}},

@@ -16,7 +16,7 @@ func TestBGPDocuments(t *testing.T) {
 	ctx := context.Background()
 	w.set(func() {
 		w.learned.sessions = []speaker.Neighbour{{
-			Name: "rr1", Addr: rr, AS: 65000, State: "active", Since: time.Now().Add(-time.Minute), LastError: "nobody listens: start it",
+			Name: "rr1", Addr: rr, AS: 65000, State: "active", Since: time.Now().Add(-time.Minute), LastError: "nothing listens there: start it",
 			Families: []speaker.FamilyCounts{{Family: overlay.FamilyEVPN, Received: 3}},
 		}}
 	})
@@ -26,7 +26,7 @@ func TestBGPDocuments(t *testing.T) {
 	w.receive(joins(far), hostAt(far, hostA, addr("10.0.0.7"), 0), unrouted, foreign)
 	w.within("the routes are there", func() bool { i, err := c.BGP(ctx); return err == nil && i.Routes.Received == 4 })
 	info, err := c.BGP(ctx)
-	if err != nil || info.AS != 65000 || info.Neighbours[0].Why != "nobody listens: start it" || len(info.Routes.Why) != 2 {
+	if err != nil || info.AS != 65000 || info.Neighbours[0].Why != "nothing listens there: start it" || len(info.Routes.Why) != 2 {
 		t.Errorf("%+v, %v", info, err)
 	}
 	for _, words := range [][]string{{"BGP neighbour rr1", "no session for 1m0s", "start it"}, {"router MAC", "1 routes"}, {"route target"}} {

@@ -101,7 +101,7 @@ func TestProbeUnanswered(t *testing.T) {
 	t.Parallel()
 	w := newBench(t, false)
 	if _, err := w.probe(); err == nil || !strings.Contains(err.Error(), "offloadProbe") {
-		t.Errorf("nobody listens: want an error that says what to configure, got %v", err)
+		t.Errorf("nothing listens there: want an error that says what to configure, got %v", err)
 	}
 	stranger := netip.MustParseAddr("192.0.2.77")
 	r := w.respond(stranger)

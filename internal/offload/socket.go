@@ -68,7 +68,7 @@ func (s *socket) receive(deadline time.Time) (m message, from netip.AddrPort, er
 	var oob [128]byte
 	for {
 		n, oobn, _, from, err := s.conn.ReadMsgUDPAddrPort(buffer[:], oob[:])
-		if errors.Is(err, unix.ECONNREFUSED) { // nobody listens, so far
+		if errors.Is(err, unix.ECONNREFUSED) { // nothing listens there, so far
 			continue
 		}
 		if err != nil {

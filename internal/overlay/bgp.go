@@ -77,7 +77,7 @@ const (
 
 // BGPRestart is what happens to routes while a session is not there.
 type BGPRestart struct {
-	// Time is how long neighbours keep what this edge told them when its process ends
+	// Time is how long neighbours keep this edge's routes after its process ends
 	// (graceful restart, RFC 4724), whole seconds up to 4095; 0: not at all.
 	Time time.Duration
 	// Stale is how long this edge, and by long-lived graceful restart (RFC 9494) its

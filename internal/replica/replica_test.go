@@ -118,7 +118,7 @@ func newGateway(t testing.TB, n byte, store *table) *gateway {
 	return &gateway{r, store, loopback(n)}
 }
 
-// freePort is one that nobody listens on now.
+// freePort is one that nothing listens there on now.
 func freePort(t testing.TB) uint16 {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -85,7 +85,7 @@ func (s *session) queue(k kind, records []byte) {
 	}
 	s.mu.Unlock()
 	if full {
-		s.cut(fmt.Errorf("it is too slow: %d sessions wait for it, and it is told all again", s.r.most))
+		s.cut(fmt.Errorf("it is too slow: %d sessions wait for it, and all of them are sent again", s.r.most))
 		return
 	}
 	select {

@@ -55,7 +55,7 @@ func (h hello) compare(theirs hello) error {
 	case h.flags&helloKeyed != theirs.flags&helloKeyed:
 		return errors.New("only one of both has a key: give all gateways of a group the same spec.egress.gateways[].replication.key")
 	case hmac.Equal(h.nonce[:], theirs.nonce[:]):
-		return errors.New("it sends back what it hears")
+		return errors.New("it echoes what it receives")
 	}
 	return nil
 }

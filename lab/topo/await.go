@@ -19,7 +19,7 @@ const (
 	// reachTimeout is one attempt of Reach: more than a loaded machine takes to
 	// answer, less than TCP waits before it sends again (RFC 6298: one second).
 	reachTimeout = 300 * time.Millisecond
-	discardPort  = 9 // RFC 863; nobody listens there
+	discardPort  = 9 // RFC 863; nothing listens there there
 	// listenTime is for services that have to prepare before, as databases do.
 	listenTime = time.Minute
 )

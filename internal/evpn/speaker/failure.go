@@ -11,7 +11,7 @@ import (
 
 // unreachable is why no connection to a neighbour was made, and what to do.
 func unreachable(n overlay.BGPNeighbour, why string) string {
-	text, fix := why, "look at the way there"
+	text, fix := why, "check the network path to it"
 	// The words of the system, without those of addresses that the operator knows.
 	if _, rest, found := strings.Cut(why, "->"); found {
 		if _, rest, found = strings.Cut(rest, ": "); found {
@@ -20,13 +20,13 @@ func unreachable(n overlay.BGPNeighbour, why string) string {
 	}
 	switch {
 	case strings.Contains(why, "connection refused"):
-		text, fix = "nobody listens", fmt.Sprintf("start BGP at %s, or set its port", n.Addr)
+		text, fix = "nothing listens there", fmt.Sprintf("start BGP at %s, or set its port", n.Addr)
 	case strings.Contains(why, "assign requested address"):
 		fix = fmt.Sprintf("localAddress %s is none of this host's", n.Local)
 	case strings.Contains(why, "timeout") && n.Password != "":
-		fix = "look at the way there, and whether both ends have the same password"
+		fix = "check the network path to it, and whether both ends have the same password"
 	case strings.Contains(why, "timeout") && (n.Security || n.Hops > 0):
-		fix = "look at the way there, and whether it is longer than the configured hops"
+		fix = "check the network path to it, and whether it is longer than the configured hops"
 	case strings.Contains(why, "no route to host"), strings.Contains(why, "unreachable"):
 		fix = "the host has no way there: look at its addresses and routes"
 	}
@@ -60,7 +60,7 @@ func notification(n overlay.BGPNeighbour, code, subCode uint8, advertised string
 var fixes = map[[2]uint8]string{
 	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_PEER_AS}:           "it expects another AS of this edge: compare bgp.as with its configuration",
 	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER}:    "both have the same router ID: set bgp.routerID",
-	{bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0}:                                       "look at the way there, and at the load of both ends",
+	{bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0}:                                       "check the network path to it, and at the load of both ends",
 	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED}: "this edge advertises more prefixes than it takes",
 	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_PEER_DECONFIGURED}:                  "this edge is not in its configuration any more, or its process was stopped",
 	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN}:            "it was shut down there",

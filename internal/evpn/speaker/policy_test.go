@@ -94,7 +94,7 @@ func TestRefusedConfigurations(t *testing.T) {
 	must(t, err)
 	b := config()
 	b.AS++
-	if err := s.Configure(b); err == nil || !strings.Contains(err.Error(), "start it anew") {
+	if err := s.Configure(b); err == nil || !strings.Contains(err.Error(), "start a new one") {
 		t.Errorf("another AS is refused as %v", err)
 	}
 	must(t, s.Close(true))

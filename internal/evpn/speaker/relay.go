@@ -226,7 +226,7 @@ func (h handler) read(message string, attrs map[string]slog.Value) bool {
 	case "failed to connect":
 		h.of.fail(unreachable(conf, attrs["Error"].String()))
 	case "hold timer expired":
-		h.of.fail(fmt.Sprintf("it was silent for longer than the hold time of %s: look at the way there, and at its process", conf.Timers.Hold))
+		h.of.fail(fmt.Sprintf("it was silent for longer than the hold time of %s: check the network path to it, and at its process", conf.Timers.Hold))
 	case "received notification":
 		h.notified(conf, number("Code"), number("Subcode"), attrs)
 	case "sent notification":

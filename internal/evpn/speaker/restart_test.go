@@ -46,7 +46,7 @@ func TestLostSessionWithdrawsNothing(t *testing.T) {
 		return nil
 	})
 	l.await("the cause", func() error {
-		if n := s.Neighbours()[0]; n.Established || n.Flaps != 1 || !strings.Contains(l.there.Replace(n.LastError), "nobody listens: start BGP at 192.0.2.2") {
+		if n := s.Neighbours()[0]; n.Established || n.Flaps != 1 || !strings.Contains(l.there.Replace(n.LastError), "nothing listens there: start BGP at 192.0.2.2") {
 			return fmt.Errorf("%+v", n)
 		}
 		return nil

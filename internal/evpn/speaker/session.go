@@ -211,7 +211,7 @@ func (s *Speaker) again(n *neighbour) {
 	}
 	if err := s.restart(n.conf); err != nil {
 		n.revive = time.Now().Add(time.Second)
-		s.relay.advertise(slog.LevelError, "session cannot be opened anew", "neighbour", n.conf.Name, "why", err)
+		s.relay.advertise(slog.LevelError, "session cannot be reopened", "neighbour", n.conf.Name, "why", err)
 	}
 }
 

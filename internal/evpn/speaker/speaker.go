@@ -149,7 +149,7 @@ func (s *Speaker) Configure(b overlay.BGP) error {
 	}
 	old := s.config
 	if old.AS != 0 && (old.AS != b.AS || old.RouterID != b.RouterID || !slices.Equal(old.Listen, b.Listen)) {
-		return fmt.Errorf("bgp: as, routerID and listen are those of the start: close the speaker and start it anew")
+		return fmt.Errorf("bgp: as, routerID and listen are those of the start: close the speaker and start a new one")
 	}
 	s.config = b
 	if err := s.exports.configure(b); err != nil {
