@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/selvage/selvage/internal/observe"
 )
@@ -105,9 +105,5 @@ func (q *watchedQuery) turn(w io.Writer, at time.Time, page []byte, terminal, fi
 // isTerminal reports whether a stream is one.
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
-	return err == nil
+	return ok && term.IsTerminal(int(file.Fd()))
 }
