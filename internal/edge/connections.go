@@ -37,15 +37,11 @@ const (
 
 func (q ConnectionQuery) values() url.Values {
 	v := url.Values{argLimit: {strconv.Itoa(q.Limit)}}
-	if q.Addr.IsValid() {
-		v.Set(argAddr, q.Addr.String())
-	}
+	setIf(v, argAddr, q.Addr.String(), q.Addr.IsValid())
 	for name, value := range map[string]string{
 		argPort: q.Port, argRule: q.Rule, argPolicy: q.Policy, argRouter: q.Router, argProto: q.Proto, argState: q.State, argTop: q.Top,
 	} {
-		if value != "" {
-			v.Set(name, value)
-		}
+		setIf(v, name, value, value != "")
 	}
 	return v
 }

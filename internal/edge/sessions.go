@@ -28,7 +28,7 @@ func (e *edge) sessionDocument(v url.Values) (SessionList, error) {
 			base: func(s *datapath.Session) *datapath.Connection { return &s.Connection },
 			ends: func(s *datapath.Session) [3]netip.Addr { return [...]netip.Addr{0: s.Src, 2: s.Dst} },
 			match: func(s *datapath.Session) bool {
-				return (q.Port == "" || s.Port == q.Port || strings.HasPrefix(s.Port, q.Port+".")) &&
+				return (q.Port == "" || isPort(s.Port, q.Port)) &&
 					(q.Rule == "" || s.Rule.Section == section && (!both || s.Rule.Name == name))
 			},
 			order: sessionOrder, infos: e.sessionInfos, topBy: topSessionsBy(q.Top),

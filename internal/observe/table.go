@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -50,7 +51,7 @@ func table[T any](w Writer, header string, rows []T, cells func(T) []any) error 
 			lines[0] = append(lines[0], "/S")
 		}
 		for r, row := range all {
-			lines[r+1] = append(lines[r+1], orDash(fmt.Sprint(row[i])))
+			lines[r+1] = append(lines[r+1], cmp.Or(fmt.Sprint(row[i]), "-"))
 			if isCounter {
 				lines[r+1] = append(lines[r+1], cellRate(w.Rates, keyOf(header, row)+"\x00"+name, row[i]))
 			}
@@ -68,19 +69,12 @@ func table[T any](w Writer, header string, rows []T, cells func(T) []any) error 
 	return err
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 func cellRate(r *Rates, key string, cell any) string {
 	c, ok := cell.(counter)
 	if !ok {
 		return "-"
 	}
-	return orDash(r.rate(key, c.n))
+	return cmp.Or(r.rate(key, c.n), "-")
 }
 
 func columnWidths(lines [][]string) []int {
