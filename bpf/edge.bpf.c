@@ -73,8 +73,6 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 	*d = f->decision;
 	if (with_nat && d->flags & FLOW_NAT)
 		p->translation = f->translation;
-	if (d->action == ACTION_FLOOD) /* each copy passes a firewall, which counts it alone */
-		load_flow(p, NULL, 0, 0);
 	p->polled = p->inner && d->action == ACTION_PORT && in_burst(ctx, p, f);
 	p->in = d->in;
 	p->segment = d->segment;

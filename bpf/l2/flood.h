@@ -131,6 +131,9 @@ SUBPROGRAM int flood(CTX *ctx, struct pkt *p, __u32 segment, __u32 how)
 	why = p->inner ? decap(ctx, p) : 0;
 	if (why)
 		return why;
+	/* The firewall of each copy counts it alone, whatever the flow has not reported. */
+	p->unreported = (struct counter){};
+	p->has_flow_seq = false;
 	bpf_loop(n, flood_member, &fl, 0);
 	if (!fl.tried)
 		return REASON_NO_MEMBER;

@@ -83,6 +83,36 @@ func TestFloodIsPoliced(t *testing.T) {
 	}
 }
 
+// The connection of a copy has each packet once: what the flow of the flooded frames has not
+// reported is that of another port's firewall, or of none.
+func TestFloodIsCountedOnce(t *testing.T) {
+	w := policedTrunk(t, openFirewall(true))
+	w.forgetConnections(t)
+	group := pkttest.Frame(alice, "01:00:5e:00:00:01", "udp 10.0.1.10:5 > 224.0.0.1:7 40")
+	unicast := pkttest.Frame(alice, carol, "udp 10.0.1.10:5 > 10.0.1.12:9 40")
+	w.offer(t, "p0", group)
+	for range 3 {
+		w.offer(t, "p0", unicast)
+	}
+	must(t, w.dp.invalidate(w.dp.names.segIDs["blue"]))
+	w.offer(t, "p0", group)   // decided again
+	w.offer(t, "p0", unicast) // decided again, with what its flow has not reported
+	for range 3 {
+		w.offer(t, "p0", group) // from the cache
+	}
+	must(t, w.dp.invalidate(w.dp.names.segIDs["blue"]))
+	w.offer(t, "p0", group) // decided again, with what its flow has not reported
+	_, packets := w.connections(t)
+	for key, n := range packets {
+		if key.outside.Port() == 5 && key.inside.Port() == 7 && n[0] != 6 {
+			t.Errorf("%s: %d of 6 packets", key.place, n[0])
+		}
+	}
+	if len(packets) < 4 {
+		t.Errorf("only the connections %v", packets)
+	}
+}
+
 func (w *world) wantCopy(t *testing.T, dev string, wanted bool, frame []byte, got []tapped) {
 	t.Helper()
 	switch {
