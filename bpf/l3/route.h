@@ -46,6 +46,7 @@ static __always_inline bool is_to_group(const struct pkt *p)
 
 static __always_inline int route_translated(CTX *ctx __attribute__((unused)),
 					    struct pkt *p __attribute__((unused)),
+					    struct segment *seg __attribute__((unused)),
 					    struct router *router __attribute__((unused)),
 					    struct decision *d __attribute__((unused)),
 					    __u32 ingress __attribute__((unused)))
@@ -80,12 +81,12 @@ static __always_inline int route_to_remote(struct pkt *p, struct decision *d, __
  * DNAT, then the route to the translated destination. Without one, the packet is for the edge's
  * own address. ingress: generation of the ingress segment.
  */
-static __always_inline int route_translated(CTX *ctx, struct pkt *p, struct router *router,
-					    struct decision *d, __u32 ingress)
+static __always_inline int route_translated(CTX *ctx, struct pkt *p, struct segment *seg,
+					    struct router *router, struct decision *d,
+					    __u32 ingress)
 {
 	__u32 untranslated = d->generation;
 	struct nat_work *w = nat_work();
-	struct segment *seg = segment_get(p->segment);
 	struct egress_policy *e;
 	struct nexthop *nexthop;
 	int why;
@@ -101,7 +102,7 @@ static __always_inline int route_translated(CTX *ctx, struct pkt *p, struct rout
 		d->generation = untranslated;
 		return serve(p, d) ? why : 0;
 	}
-	if (why || !w || !seg)
+	if (why || !w)
 		return why ? why : REASON_NOT_ROUTED;
 	e = addr_is_zero(&w->via) ? NULL : egress_get(w->via_policy);
 	if (e && e->segment)
@@ -134,7 +135,7 @@ static __always_inline int route_local(CTX *ctx, struct pkt *p, struct segment *
 		if (why)
 			return why;
 	}
-	return route_translated(ctx, p, router, d, ingress);
+	return route_translated(ctx, p, seg, router, d, ingress);
 }
 
 static __always_inline int route(CTX *ctx, struct pkt *p, struct segment *seg, struct decision *d)

@@ -21,15 +21,6 @@ struct nat_target {
 	__u16 pad;
 };
 
-/* The key of a session, from its reverse key. */
-static __always_inline void set_inside(struct ct_key *key, const struct nat_orig *host)
-{
-	key->inside = host->addr;
-	key->inside_port = host->port;
-	if (is_echo(key))
-		key->outside_port = host->port;
-}
-
 /* Finds the port forward or open mapping of the reverse key in w->key. */
 static __always_inline bool find_target(const struct l4_info *t, struct nat_work *w,
 					struct nat_target *to)
@@ -55,8 +46,7 @@ static __always_inline bool find_target(const struct l4_info *t, struct nat_work
 	if (!o)
 		return false;
 	to->host = *o;
-	key->inside = o->addr;
-	key->inside_port = o->port;
+	undo_reverse_key(key, o);
 	m = bpf_map_lookup_elem(&nat_sessions, key);
 	e = m ? egress_get(m->egress) : NULL;
 	if (!e || !(e->flags & EGRESS_OPEN))
@@ -97,7 +87,7 @@ static __always_inline bool find_destination(const struct pkt *p, struct nat_wor
 	if (!o)
 		return find_target(&p->l4_info, w, to);
 	to->host = *o;
-	set_inside(&w->key, o);
+	undo_reverse_key(&w->key, o);
 	s = bpf_map_lookup_elem(&nat_sessions, &w->key);
 	if (!s)
 		return false;

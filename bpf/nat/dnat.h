@@ -71,7 +71,7 @@ SUBPROGRAM int dnat(CTX *ctx, struct pkt *p, bool fresh)
 	if (o) {
 		to.host = *o;
 		w->reverse_key = w->key;
-		set_inside(&w->key, &to.host);
+		undo_reverse_key(&w->key, &to.host);
 		s = nat_session_find(p, w);
 		if (!s || !is_routed_to(p, &to.host))
 			return REASON_NO_NAT_SESSION;

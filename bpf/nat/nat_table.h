@@ -23,6 +23,15 @@ static __always_inline void make_reverse_key(struct ct_key *back, const struct c
 		back->outside_port = port;
 }
 
+/* Undoes make_reverse_key(): back to the key of the host inside. */
+static __always_inline void undo_reverse_key(struct ct_key *key, const struct nat_orig *host)
+{
+	key->inside = host->addr;
+	key->inside_port = host->port;
+	if (key->echo_dir && !addr_is_zero(&key->outside))
+		key->outside_port = host->port;
+}
+
 /*
  * Whether no cached decision can belong to the session any more, which has been idle since.
  * Only then may its port be reused.

@@ -59,10 +59,7 @@ static __always_inline bool steal_port(struct nat_work *w)
 	if (!o)
 		return true;
 	*key = w->reverse_key;
-	key->inside = o->addr;
-	key->inside_port = o->port;
-	if (is_echo(key) && !addr_is_zero(&key->outside))
-		key->outside_port = o->port;
+	undo_reverse_key(key, o);
 	b = bpf_map_lookup_elem(&nat_sessions, key);
 	if (b &&
 	    !(ct_is_closed(&b->ct, key->proto) && outlived_cache(b, bpf_ktime_get_coarse_ns())))
