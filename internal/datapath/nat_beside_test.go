@@ -23,12 +23,9 @@ func TestNATBehindAFirewall(t *testing.T) {
 	fw.Strict = true
 	for _, cached := range []bool{true, false} {
 		w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *Tables) {
-			c.FlowCache.Enabled, c.Firewall = cached, &fw
-			compiled, err := policy.Compile(fw, []policy.Place{{Name: "p2", Port: "p2", Segment: "green"}, {Name: "p1", Port: "p1", Segment: "blue"}, {Name: "p0", Port: "p0", Segment: "blue"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			tables.Firewall = compiled
+			c.FlowCache.Enabled = cached
+			guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"}, policy.Place{Name: "p1", Port: "p1", Segment: "blue"},
+				policy.Place{Name: "p0", Port: "p0", Segment: "blue"})
 		})
 		w.natBoth(t,
 			"dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4100 > 203.0.113.5:53 30",
@@ -54,12 +51,7 @@ func TestNATBehindAFirewall(t *testing.T) {
 func TestNATDeniedTakesNothing(t *testing.T) {
 	fw := wall(allow("dns", 53))
 	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *Tables) {
-		c.Firewall = &fw
-		compiled, err := policy.Compile(fw, []policy.Place{{Name: "p2", Port: "p2", Segment: "green"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tables.Firewall = compiled
+		guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"})
 	})
 	n := w.talk(t)
 	for i := range 50 {
@@ -193,12 +185,7 @@ func TestNATRejectedByTheAddressAsked(t *testing.T) {
 	fw := wall(allow("dns", 53))
 	fw.Default = overlay.Reject
 	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *Tables) {
-		c.Firewall = &fw
-		compiled, err := policy.Compile(fw, []policy.Place{{Name: "p2", Port: "p2", Segment: "green"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tables.Firewall = compiled
+		guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"})
 	})
 	isp, syn := natHostOf("isp"), "tcp 203.0.113.5:4000 > 198.51.100.101:443 syn seq 9"
 	frame := natFrame(isp.src, isp.dst, syn)

@@ -36,6 +36,12 @@ func guard(t testing.TB, c *Config, tables *Tables, fw overlay.Firewall) {
 	for _, p := range tables.Ports {
 		places = append(places, policy.Place{Name: p.Name, Port: p.Name, Segment: p.Segment})
 	}
+	guardAt(t, c, tables, fw, places...)
+}
+
+// guardAt is guard of some places alone.
+func guardAt(t testing.TB, c *Config, tables *Tables, fw overlay.Firewall, places ...policy.Place) {
+	t.Helper()
 	compiled, err := policy.Compile(fw, places)
 	if err != nil {
 		t.Fatal(err)
