@@ -265,7 +265,12 @@ func TestUDPChecksumByTheKernel(t *testing.T) {
 // underlay that it needs, and returns its ifindex.
 func (w *world) addTunnelDevice(t *testing.T) int {
 	t.Helper()
-	w.do(t, func() { writeSysctl(t, "net/ipv6/conf/u0/disable_ipv6", "0") })
+	w.do(t, func() {
+		// Without a link-local address the kernel sends no solicitations of its own
+		// (duplicate address detection) between the packets that the test waits for.
+		writeSysctl(t, "net/ipv6/conf/u0/addr_gen_mode", "1")
+		writeSysctl(t, "net/ipv6/conf/u0/disable_ipv6", "0")
+	})
 	u0, err := w.nl.LinkByName("u0")
 	if err != nil {
 		t.Fatal(err)
