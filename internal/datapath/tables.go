@@ -194,6 +194,7 @@ type Port struct {
 	Uplink  bool
 	MTU     int // of the interface, an IP packet's size in bytes
 	Allowed *overlay.Allowed
+	Limits  overlay.Limits
 	// AllowRA and DHCPServer are whether a router and a DHCP server may be at the port.
 	AllowRA, DHCPServer bool
 }
