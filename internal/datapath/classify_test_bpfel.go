@@ -82,6 +82,7 @@ const (
 	classifyTestMapNexthopGroups    = "nexthop_groups"
 	classifyTestMapNexthops         = "nexthops"
 	classifyTestMapPathGroups       = "path_groups"
+	classifyTestMapPathReports      = "path_reports"
 	classifyTestMapPlainRules       = "plain_rules"
 	classifyTestMapPolicy           = "policy"
 	classifyTestMapPool             = "pool"
@@ -222,6 +223,7 @@ type classifyTestMapSpecs struct {
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	PlainRules       *ebpf.MapSpec `ebpf:"plain_rules"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
@@ -336,6 +338,7 @@ type classifyTestMaps struct {
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	PlainRules       *ebpf.Map `ebpf:"plain_rules"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
@@ -396,6 +399,7 @@ func (m *classifyTestMaps) Close() error {
 		m.NexthopGroups,
 		m.Nexthops,
 		m.PathGroups,
+		m.PathReports,
 		m.PlainRules,
 		m.Policy,
 		m.Pool,

@@ -49,6 +49,7 @@ const (
 	conntrackGcMapNexthopGroups    = "nexthop_groups"
 	conntrackGcMapNexthops         = "nexthops"
 	conntrackGcMapPathGroups       = "path_groups"
+	conntrackGcMapPathReports      = "path_reports"
 	conntrackGcMapPolicy           = "policy"
 	conntrackGcMapPool             = "pool"
 	conntrackGcMapPortForwards     = "port_forwards"
@@ -186,6 +187,7 @@ type conntrackGcMapSpecs struct {
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -299,6 +301,7 @@ type conntrackGcMaps struct {
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -358,6 +361,7 @@ func (m *conntrackGcMaps) Close() error {
 		m.NexthopGroups,
 		m.Nexthops,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

@@ -45,6 +45,7 @@ const (
 	devmapDropsMapNexthopGroups    = "nexthop_groups"
 	devmapDropsMapNexthops         = "nexthops"
 	devmapDropsMapPathGroups       = "path_groups"
+	devmapDropsMapPathReports      = "path_reports"
 	devmapDropsMapPolicy           = "policy"
 	devmapDropsMapPool             = "pool"
 	devmapDropsMapPortForwards     = "port_forwards"
@@ -148,6 +149,7 @@ type devmapDropsMapSpecs struct {
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -225,6 +227,7 @@ type devmapDropsMaps struct {
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -277,6 +280,7 @@ func (m *devmapDropsMaps) Close() error {
 		m.NexthopGroups,
 		m.Nexthops,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

@@ -49,6 +49,7 @@ const (
 	natGcMapNexthopGroups    = "nexthop_groups"
 	natGcMapNexthops         = "nexthops"
 	natGcMapPathGroups       = "path_groups"
+	natGcMapPathReports      = "path_reports"
 	natGcMapPolicy           = "policy"
 	natGcMapPool             = "pool"
 	natGcMapPortForwards     = "port_forwards"
@@ -187,6 +188,7 @@ type natGcMapSpecs struct {
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -301,6 +303,7 @@ type natGcMaps struct {
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -361,6 +364,7 @@ func (m *natGcMaps) Close() error {
 		m.NexthopGroups,
 		m.Nexthops,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

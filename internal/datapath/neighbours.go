@@ -1,10 +1,6 @@
 package datapath
 
-import (
-	"fmt"
-	"net/netip"
-	"time"
-)
+import "time"
 
 // neighbourAgeing is how many times longer than a MAC address a neighbour lives
 // without ARP or ND: hosts renew theirs less often than they send.
@@ -40,43 +36,4 @@ func (d *Datapath) ageNeighbours(now uint64, ageing time.Duration) error {
 	return d.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool {
 		return n.Origin == bpfHostOriginORIGIN_LEARNED && since(now, n.SeenNs) > neighbourAgeing*uint64(ageing)
 	})
-}
-
-// PathMTUs is what ICMP messages of the underlay said, by remote address: the least of
-// its paths. The data path obeys it until it is forgotten.
-func (d *Datapath) PathMTUs() (map[netip.Addr]PathMTU, error) {
-	now, err := monotonicNS()
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[netip.Addr]PathMTU)
-	for pair, id := range d.names.pathIDs {
-		var vport bpfVport
-		if err := d.objs.Vports.Lookup(id, &vport); err != nil {
-			return nil, fmt.Errorf("read the path %s: %w", pair, err)
-		}
-		if known, ok := all[pair.Remote]; vport.PathMtu != 0 && (!ok || int(vport.PathMtu) < known.MTU) {
-			all[pair.Remote] = PathMTU{MTU: int(vport.PathMtu), AgeNS: since(now, vport.PathMtuNs)}
-		}
-	}
-	return all, nil
-}
-
-// ForgetPathMTU ends the effect of what the underlay said about the paths to remote.
-func (d *Datapath) ForgetPathMTU(remote netip.Addr) error {
-	for pair, id := range d.names.pathIDs {
-		if pair.Remote != remote {
-			continue
-		}
-		var vport bpfVport
-		if err := d.objs.Vports.Lookup(id, &vport); err != nil {
-			return fmt.Errorf("read the path %s: %w", pair, err)
-		}
-		vport.PathMtu, vport.PathMtuNs = 0, 0
-		d.vports[id] = vport
-		if err := d.objs.Vports.Put(id, vport); err != nil {
-			return fmt.Errorf("write the path %s: %w", pair, err)
-		}
-	}
-	return nil
 }

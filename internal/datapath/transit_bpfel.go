@@ -45,6 +45,7 @@ const (
 	transitMapNexthopGroups    = "nexthop_groups"
 	transitMapNexthops         = "nexthops"
 	transitMapPathGroups       = "path_groups"
+	transitMapPathReports      = "path_reports"
 	transitMapPolicy           = "policy"
 	transitMapPool             = "pool"
 	transitMapPortForwards     = "port_forwards"
@@ -181,6 +182,7 @@ type transitMapSpecs struct {
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -291,6 +293,7 @@ type transitMaps struct {
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -347,6 +350,7 @@ func (m *transitMaps) Close() error {
 		m.NexthopGroups,
 		m.Nexthops,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,
