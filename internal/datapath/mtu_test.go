@@ -70,11 +70,11 @@ func TestTunnelMTU(t *testing.T) {
 						t.Errorf("the tunnel packet has %d bytes, want %d", len(r.out), underlayMTU+etherLen)
 					}
 					in = pkttest.Frame(alice, bob, words+sized(pair[0], pair[1], mtu+1))
-					told := mtu
+					named := mtu
 					if addr(pair[0]).Is6() { // RFC 8200 section 5: no sender goes below
-						told = max(mtu, 1280)
+						named = max(mtu, 1280)
 					}
-					w.wantTagged(t, tags, in, tooBig(pair[1], told))
+					w.wantTagged(t, tags, in, tooBig(pair[1], named))
 				}
 			}
 		})
