@@ -68,6 +68,8 @@ const (
 	classifyTestMapHostEvents       = "host_events"
 	classifyTestMapIcmpBuckets      = "icmp_buckets"
 	classifyTestMapKnownOptions     = "known_options"
+	classifyTestMapLimitEntries     = "limit_entries"
+	classifyTestMapLimitLargest     = "limit_largest"
 	classifyTestMapLocalAddrs       = "local_addrs"
 	classifyTestMapLogBuckets       = "log_buckets"
 	classifyTestMapLogs             = "logs"
@@ -81,6 +83,8 @@ const (
 	classifyTestMapNeighbours       = "neighbours"
 	classifyTestMapNexthopGroups    = "nexthop_groups"
 	classifyTestMapNexthops         = "nexthops"
+	classifyTestMapOwnerLimits      = "owner_limits"
+	classifyTestMapOwnerUsages      = "owner_usages"
 	classifyTestMapPathGroups       = "path_groups"
 	classifyTestMapPathReports      = "path_reports"
 	classifyTestMapPlainRules       = "plain_rules"
@@ -109,6 +113,7 @@ const (
 	classifyTestMapXdpInterfaces    = "xdp_interfaces"
 	classifyTestProgClassifyAll     = "classify_all"
 	classifyTestProgScan            = "scan"
+	classifyTestVarCountWords       = "count_words"
 	classifyTestVarCtTimeouts       = "ct_timeouts"
 	classifyTestVarEventWords       = "event_words"
 	classifyTestVarFlowCache        = "flow_cache"
@@ -121,6 +126,7 @@ const (
 	classifyTestVarNonIpDropped     = "non_ip_dropped"
 	classifyTestVarNvgre            = "nvgre"
 	classifyTestVarProbeMac         = "probe_mac"
+	classifyTestVarRateWords        = "rate_words"
 	classifyTestVarReasonWords      = "reason_words"
 	classifyTestVarReorderTimeoutNs = "reorder_timeout_ns"
 	classifyTestVarRevalidateNs     = "revalidate_ns"
@@ -209,6 +215,8 @@ type classifyTestMapSpecs struct {
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -222,6 +230,8 @@ type classifyTestMapSpecs struct {
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
 	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	PlainRules       *ebpf.MapSpec `ebpf:"plain_rules"`
@@ -254,6 +264,7 @@ type classifyTestMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type classifyTestVariableSpecs struct {
+	CountWords       *ebpf.VariableSpec `ebpf:"count_words"`
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
@@ -266,6 +277,7 @@ type classifyTestVariableSpecs struct {
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.VariableSpec `ebpf:"nvgre"`
 	ProbeMac         *ebpf.VariableSpec `ebpf:"probe_mac"`
+	RateWords        *ebpf.VariableSpec `ebpf:"rate_words"`
 	ReasonWords      *ebpf.VariableSpec `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.VariableSpec `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.VariableSpec `ebpf:"revalidate_ns"`
@@ -324,6 +336,8 @@ type classifyTestMaps struct {
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -337,6 +351,8 @@ type classifyTestMaps struct {
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
 	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	PlainRules       *ebpf.Map `ebpf:"plain_rules"`
@@ -385,6 +401,8 @@ func (m *classifyTestMaps) Close() error {
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
+		m.LimitEntries,
+		m.LimitLargest,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -398,6 +416,8 @@ func (m *classifyTestMaps) Close() error {
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerLimits,
+		m.OwnerUsages,
 		m.PathGroups,
 		m.PathReports,
 		m.PlainRules,
@@ -431,6 +451,7 @@ func (m *classifyTestMaps) Close() error {
 //
 // It can be passed to loadClassifyTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type classifyTestVariables struct {
+	CountWords       *ebpf.Variable `ebpf:"count_words"`
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
@@ -443,6 +464,7 @@ type classifyTestVariables struct {
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.Variable `ebpf:"nvgre"`
 	ProbeMac         *ebpf.Variable `ebpf:"probe_mac"`
+	RateWords        *ebpf.Variable `ebpf:"rate_words"`
 	ReasonWords      *ebpf.Variable `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.Variable `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.Variable `ebpf:"revalidate_ns"`

@@ -34,6 +34,8 @@ const (
 	natGcMapHostEvents       = "host_events"
 	natGcMapIcmpBuckets      = "icmp_buckets"
 	natGcMapKnownOptions     = "known_options"
+	natGcMapLimitEntries     = "limit_entries"
+	natGcMapLimitLargest     = "limit_largest"
 	natGcMapLocalAddrs       = "local_addrs"
 	natGcMapLogBuckets       = "log_buckets"
 	natGcMapLogs             = "logs"
@@ -48,6 +50,8 @@ const (
 	natGcMapNeighbours       = "neighbours"
 	natGcMapNexthopGroups    = "nexthop_groups"
 	natGcMapNexthops         = "nexthops"
+	natGcMapOwnerLimits      = "owner_limits"
+	natGcMapOwnerUsages      = "owner_usages"
 	natGcMapPathGroups       = "path_groups"
 	natGcMapPathReports      = "path_reports"
 	natGcMapPolicy           = "policy"
@@ -74,6 +78,7 @@ const (
 	natGcMapVports           = "vports"
 	natGcMapXdpInterfaces    = "xdp_interfaces"
 	natGcProgNatGc           = "nat_gc"
+	natGcVarCountWords       = "count_words"
 	natGcVarCtTimeouts       = "ct_timeouts"
 	natGcVarEventWords       = "event_words"
 	natGcVarFlowCache        = "flow_cache"
@@ -86,6 +91,7 @@ const (
 	natGcVarNonIpDropped     = "non_ip_dropped"
 	natGcVarNvgre            = "nvgre"
 	natGcVarProbeMac         = "probe_mac"
+	natGcVarRateWords        = "rate_words"
 	natGcVarReasonWords      = "reason_words"
 	natGcVarReorderTimeoutNs = "reorder_timeout_ns"
 	natGcVarRevalidateNs     = "revalidate_ns"
@@ -173,6 +179,8 @@ type natGcMapSpecs struct {
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -187,6 +195,8 @@ type natGcMapSpecs struct {
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
 	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
@@ -218,6 +228,7 @@ type natGcMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type natGcVariableSpecs struct {
+	CountWords       *ebpf.VariableSpec `ebpf:"count_words"`
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
@@ -230,6 +241,7 @@ type natGcVariableSpecs struct {
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.VariableSpec `ebpf:"nvgre"`
 	ProbeMac         *ebpf.VariableSpec `ebpf:"probe_mac"`
+	RateWords        *ebpf.VariableSpec `ebpf:"rate_words"`
 	ReasonWords      *ebpf.VariableSpec `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.VariableSpec `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.VariableSpec `ebpf:"revalidate_ns"`
@@ -288,6 +300,8 @@ type natGcMaps struct {
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -302,6 +316,8 @@ type natGcMaps struct {
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
 	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
@@ -349,6 +365,8 @@ func (m *natGcMaps) Close() error {
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
+		m.LimitEntries,
+		m.LimitLargest,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -363,6 +381,8 @@ func (m *natGcMaps) Close() error {
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerLimits,
+		m.OwnerUsages,
 		m.PathGroups,
 		m.PathReports,
 		m.Policy,
@@ -395,6 +415,7 @@ func (m *natGcMaps) Close() error {
 //
 // It can be passed to loadNatGcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type natGcVariables struct {
+	CountWords       *ebpf.Variable `ebpf:"count_words"`
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
@@ -407,6 +428,7 @@ type natGcVariables struct {
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.Variable `ebpf:"nvgre"`
 	ProbeMac         *ebpf.Variable `ebpf:"probe_mac"`
+	RateWords        *ebpf.Variable `ebpf:"rate_words"`
 	ReasonWords      *ebpf.Variable `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.Variable `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.Variable `ebpf:"revalidate_ns"`
