@@ -13,6 +13,10 @@ import (
 // PathReports is what ICMP messages of the underlay said, until DecidePath. The data path
 // obeys none of it: it uses the MTUs of the tables.
 func (d *Datapath) PathReports() (map[overlay.Pair]PathReport, error) {
+	var first bpfPathKey
+	if err := d.objs.PathReports.NextKey(nil, &first); errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil, nil // as most often: this is asked for every 50 ms
+	}
 	now, err := monotonicNS()
 	if err != nil {
 		return nil, err

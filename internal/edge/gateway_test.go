@@ -248,7 +248,6 @@ func TestReportedPathMTUs(t *testing.T) {
 	if got := fetched(t, c.TEPs)[0]; got.PathMTU != 1550 || got.ReportedMTU != 0 {
 		t.Errorf("TEP %+v, want what was confirmed", got)
 	}
-	time.Sleep(10 * time.Millisecond)
 	reported(1380)
 	w.mu.Lock()
 	w.reports[pair] = datapath.PathReport{MTU: 1380, Age: 0}

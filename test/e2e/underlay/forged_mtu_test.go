@@ -43,11 +43,17 @@ func (n *narrow) flood(message []byte) (end func() error) {
 	var owned sync.WaitGroup
 	var failed error
 	owned.Go(func() {
-		for ctx.Err() == nil && failed == nil {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for failed == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
 			for range 20 {
 				failed = errors.Join(failed, frames.Send(message))
 			}
-			time.Sleep(5 * time.Millisecond)
 		}
 	})
 	return func() error {
