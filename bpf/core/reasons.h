@@ -128,7 +128,9 @@
 	X(RESET_SENT, "TCP resets sent for rejected segments")                                \
 	X(ICMP_LIMITED, "ICMP errors and requests not sent because of their rate")            \
 	X(MSS_CLAMPED, "TCP SYNs with a lowered MSS")                                         \
-	X(PATH_MTU, "ICMP messages from the underlay that a tunnel packet was too big")       \
+	X(PATH_MTU, "ICMP messages that a tunnel packet was too big, for a probe to confirm") \
+	X(PATH_MTU_LIMITED, "the same, soon after another about the path")                    \
+	X(PATH_MTU_REFUSED, "the same, about no packet that this edge can have sent")         \
 	X(GRO, "packets given to the kernel for GRO")                                         \
 	X(NOT_TUNNEL, "underlay packets that are not ours, left to the host")                 \
 	X(CONNTRACK_OPENED, "connections that the firewall allowed to open")                  \

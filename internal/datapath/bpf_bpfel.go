@@ -244,20 +244,22 @@ const (
 	bpfEventEVENT_ICMP_LIMITED          bpfEvent = 21
 	bpfEventEVENT_MSS_CLAMPED           bpfEvent = 22
 	bpfEventEVENT_PATH_MTU              bpfEvent = 23
-	bpfEventEVENT_GRO                   bpfEvent = 24
-	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 25
-	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 26
-	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 27
-	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 28
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 29
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 30
-	bpfEventEVENT_LOG_LOST              bpfEvent = 31
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 32
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 33
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 34
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 35
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 36
-	bpfEventEVENT_MAX                   bpfEvent = 37
+	bpfEventEVENT_PATH_MTU_LIMITED      bpfEvent = 24
+	bpfEventEVENT_PATH_MTU_REFUSED      bpfEvent = 25
+	bpfEventEVENT_GRO                   bpfEvent = 26
+	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 27
+	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 28
+	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 29
+	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 30
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 31
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 32
+	bpfEventEVENT_LOG_LOST              bpfEvent = 33
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 34
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 35
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 36
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 37
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 38
+	bpfEventEVENT_MAX                   bpfEvent = 39
 )
 
 type bpfEvpnFlags uint8
@@ -637,6 +639,13 @@ type bpfPathKey struct {
 	_      structs.HostLayout
 	Local  bpfAddr
 	Remote bpfAddr
+}
+
+type bpfPathReport struct {
+	_      structs.HostLayout
+	AtNs   uint64
+	Mtu    uint32
+	VniMtu uint32
 }
 
 type bpfPkt struct {
@@ -1084,20 +1093,18 @@ type bpfVniKey struct {
 }
 
 type bpfVport struct {
-	_         structs.HostLayout
-	Kind      bpfVportKind
-	OuterLen  uint8
-	Flags     bpfVportFlags
-	Ifindex   uint32
-	Mtu       uint32
-	Segment   uint32
-	PathMtu   uint32
-	Vlan      uint16
-	TxIndex   uint16
-	PathMtuNs uint64
-	Addr      bpfAddr
-	Local     bpfAddr
-	Outer     [56]uint8
+	_        structs.HostLayout
+	Kind     bpfVportKind
+	OuterLen uint8
+	Flags    bpfVportFlags
+	Ifindex  uint32
+	Mtu      uint32
+	Segment  uint32
+	Vlan     uint16
+	TxIndex  uint16
+	Addr     bpfAddr
+	Local    bpfAddr
+	Outer    [56]uint8
 }
 
 type bpfVportCounters struct {
@@ -1179,6 +1186,7 @@ const (
 	bpfMapOwnerLimits         = "owner_limits"
 	bpfMapOwnerUsages         = "owner_usages"
 	bpfMapPathGroups          = "path_groups"
+	bpfMapPathReports         = "path_reports"
 	bpfMapPolicy              = "policy"
 	bpfMapPool                = "pool"
 	bpfMapPortForwards        = "port_forwards"
@@ -1337,6 +1345,7 @@ type bpfMapSpecs struct {
 	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -1467,6 +1476,7 @@ type bpfMaps struct {
 	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -1530,6 +1540,7 @@ func (m *bpfMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

@@ -113,20 +113,22 @@ const (
 	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 21
 	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 22
 	guestsEventEVENT_PATH_MTU              guestsEvent = 23
-	guestsEventEVENT_GRO                   guestsEvent = 24
-	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 25
-	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 26
-	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 27
-	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 28
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 29
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 30
-	guestsEventEVENT_LOG_LOST              guestsEvent = 31
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 32
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 33
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 34
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 35
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 36
-	guestsEventEVENT_MAX                   guestsEvent = 37
+	guestsEventEVENT_PATH_MTU_LIMITED      guestsEvent = 24
+	guestsEventEVENT_PATH_MTU_REFUSED      guestsEvent = 25
+	guestsEventEVENT_GRO                   guestsEvent = 26
+	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 27
+	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 28
+	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 29
+	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 30
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 31
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 32
+	guestsEventEVENT_LOG_LOST              guestsEvent = 33
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 34
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 35
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 36
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 37
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 38
+	guestsEventEVENT_MAX                   guestsEvent = 39
 )
 
 type guestsFdbEntry struct {
@@ -379,6 +381,13 @@ type guestsPathKey struct {
 	Remote guestsAddr
 }
 
+type guestsPathReport struct {
+	_      structs.HostLayout
+	AtNs   uint64
+	Mtu    uint32
+	VniMtu uint32
+}
+
 type guestsPoint uint8
 
 const (
@@ -621,20 +630,18 @@ type guestsVniKey struct {
 }
 
 type guestsVport struct {
-	_         structs.HostLayout
-	Kind      uint8
-	OuterLen  uint8
-	Flags     uint16
-	Ifindex   uint32
-	Mtu       uint32
-	Segment   uint32
-	PathMtu   uint32
-	Vlan      uint16
-	TxIndex   uint16
-	PathMtuNs uint64
-	Addr      guestsAddr
-	Local     guestsAddr
-	Outer     [56]uint8
+	_        structs.HostLayout
+	Kind     uint8
+	OuterLen uint8
+	Flags    uint16
+	Ifindex  uint32
+	Mtu      uint32
+	Segment  uint32
+	Vlan     uint16
+	TxIndex  uint16
+	Addr     guestsAddr
+	Local    guestsAddr
+	Outer    [56]uint8
 }
 
 type guestsVportCounters struct {
@@ -682,6 +689,7 @@ const (
 	guestsMapOwnerLimits      = "owner_limits"
 	guestsMapOwnerUsages      = "owner_usages"
 	guestsMapPathGroups       = "path_groups"
+	guestsMapPathReports      = "path_reports"
 	guestsMapPolicy           = "policy"
 	guestsMapPool             = "pool"
 	guestsMapPortForwards     = "port_forwards"
@@ -792,6 +800,7 @@ type guestsMapSpecs struct {
 	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -876,6 +885,7 @@ type guestsMaps struct {
 	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -935,6 +945,7 @@ func (m *guestsMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,
