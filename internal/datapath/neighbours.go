@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
 
