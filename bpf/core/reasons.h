@@ -29,9 +29,13 @@
 	X(STATIC_MAC_MOVE, "source MAC is static at another port or remote")                    \
 	X(SAME_PORT, "destination is where the frame came from")                                \
 	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")               \
+	X(RESERVED_GROUP, "frame for the nearest bridge alone: BPDU, LACP, PAUSE and alike")    \
 	X(NOT_ROUTED, "frame for a router's MAC address that is not IP")                        \
 	X(NO_LOCAL_SERVICE, "packet to the edge itself, which answers only ARP, ND and ping")   \
 	X(TTL_EXCEEDED, "TTL or hop limit ran out at a router")                                 \
+	X(MARTIAN, "routed packet from or to loopback, link-local and alike")                   \
+	X(REVERSE_PATH, "source that does not belong behind the uplink (RFC 3704)")             \
+	X(TUNNEL_FROM_INSIDE, "tunnel packet of an inside host for a TEP of this fabric")       \
 	X(NO_ROUTE, "no route of the router to the destination")                                \
 	X(BLACKHOLE, "blackhole route")                                                         \
 	X(UNREACHABLE, "unreachable route")                                                     \
@@ -96,6 +100,7 @@
 	X(FLOOD, "flood")         \
 	X(ICMP, "icmp")           \
 	X(CLAMP, "mss")           \
+	X(FRAGMENT, "fragment")   \
 	X(ENCAP, "encap")         \
 	X(TRANSMIT, "transmit")   \
 	X(DROP, "drop")
@@ -125,6 +130,7 @@
 	X(RESET_SENT, "TCP resets sent for rejected segments")                                \
 	X(ICMP_LIMITED, "ICMP errors and requests not sent because of their rate")            \
 	X(MSS_CLAMPED, "TCP SYNs with a lowered MSS")                                         \
+	X(FRAGMENTED, "routed IPv4 packets that were fragmented to fit")                      \
 	X(PATH_MTU, "ICMP messages from the underlay that a tunnel packet was too big")       \
 	X(GRO, "packets given to the kernel for GRO")                                         \
 	X(NOT_TUNNEL, "underlay packets that are not ours, left to the host")                 \

@@ -241,21 +241,22 @@ const (
 	bpfEventEVENT_RESET_SENT            bpfEvent = 20
 	bpfEventEVENT_ICMP_LIMITED          bpfEvent = 21
 	bpfEventEVENT_MSS_CLAMPED           bpfEvent = 22
-	bpfEventEVENT_PATH_MTU              bpfEvent = 23
-	bpfEventEVENT_GRO                   bpfEvent = 24
-	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 25
-	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 26
-	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 27
-	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 28
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 29
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 30
-	bpfEventEVENT_LOG_LOST              bpfEvent = 31
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 32
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 33
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 34
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 35
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 36
-	bpfEventEVENT_MAX                   bpfEvent = 37
+	bpfEventEVENT_FRAGMENTED            bpfEvent = 23
+	bpfEventEVENT_PATH_MTU              bpfEvent = 24
+	bpfEventEVENT_GRO                   bpfEvent = 25
+	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 26
+	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 27
+	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 28
+	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 29
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 30
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 31
+	bpfEventEVENT_LOG_LOST              bpfEvent = 32
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 33
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 34
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 35
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 36
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 37
+	bpfEventEVENT_MAX                   bpfEvent = 38
 )
 
 type bpfEvpnFlags uint8
@@ -361,6 +362,13 @@ type bpfFragmentTranslation struct {
 	Egress uint16
 	Flags  uint16
 	Pad    [2]uint16
+}
+
+type bpfFragmentWork struct {
+	_       structs.HostLayout
+	First   [64]uint8
+	Other   [64]uint8
+	Payload [18432]uint8
 }
 
 type bpfGlobalCounter uint32
@@ -733,45 +741,49 @@ const (
 	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 18
 	bpfReasonREASON_SAME_PORT          bpfReason = 19
 	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 20
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 21
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 22
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 23
-	bpfReasonREASON_NO_ROUTE           bpfReason = 24
-	bpfReasonREASON_BLACKHOLE          bpfReason = 25
-	bpfReasonREASON_UNREACHABLE        bpfReason = 26
-	bpfReasonREASON_PROHIBITED         bpfReason = 27
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 28
-	bpfReasonREASON_NO_MEMBER          bpfReason = 29
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 30
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 31
-	bpfReasonREASON_TOO_BIG            bpfReason = 32
-	bpfReasonREASON_GSO_NESTED         bpfReason = 33
-	bpfReasonREASON_GSO_UDP            bpfReason = 34
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 35
-	bpfReasonREASON_NO_CSUM            bpfReason = 36
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 37
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 38
-	bpfReasonREASON_DENIED             bpfReason = 39
-	bpfReasonREASON_REJECTED           bpfReason = 40
-	bpfReasonREASON_NO_POLICY          bpfReason = 41
-	bpfReasonREASON_NON_IP             bpfReason = 42
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 43
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 44
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 45
-	bpfReasonREASON_UNRELATED          bpfReason = 46
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 47
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 48
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 49
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 50
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 51
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 52
-	bpfReasonREASON_NAT_FULL           bpfReason = 53
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 54
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 55
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 56
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 57
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 58
-	bpfReasonREASON_MAX                bpfReason = 59
+	bpfReasonREASON_RESERVED_GROUP     bpfReason = 21
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 22
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 23
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 24
+	bpfReasonREASON_MARTIAN            bpfReason = 25
+	bpfReasonREASON_REVERSE_PATH       bpfReason = 26
+	bpfReasonREASON_TUNNEL_FROM_INSIDE bpfReason = 27
+	bpfReasonREASON_NO_ROUTE           bpfReason = 28
+	bpfReasonREASON_BLACKHOLE          bpfReason = 29
+	bpfReasonREASON_UNREACHABLE        bpfReason = 30
+	bpfReasonREASON_PROHIBITED         bpfReason = 31
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 32
+	bpfReasonREASON_NO_MEMBER          bpfReason = 33
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 34
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 35
+	bpfReasonREASON_TOO_BIG            bpfReason = 36
+	bpfReasonREASON_GSO_NESTED         bpfReason = 37
+	bpfReasonREASON_GSO_UDP            bpfReason = 38
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 39
+	bpfReasonREASON_NO_CSUM            bpfReason = 40
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 41
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 42
+	bpfReasonREASON_DENIED             bpfReason = 43
+	bpfReasonREASON_REJECTED           bpfReason = 44
+	bpfReasonREASON_NO_POLICY          bpfReason = 45
+	bpfReasonREASON_NON_IP             bpfReason = 46
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 47
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 48
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 49
+	bpfReasonREASON_UNRELATED          bpfReason = 50
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 51
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 52
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 53
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 54
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 55
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 56
+	bpfReasonREASON_NAT_FULL           bpfReason = 57
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 58
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 59
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 60
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 61
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 62
+	bpfReasonREASON_MAX                bpfReason = 63
 )
 
 type bpfRemoteKey struct {
@@ -781,10 +793,11 @@ type bpfRemoteKey struct {
 }
 
 type bpfRoute struct {
-	_     structs.HostLayout
-	Kind  bpfRouteKind
-	Pad   [3]uint8
-	Group uint32
+	_         structs.HostLayout
+	Kind      bpfRouteKind
+	IsDefault uint8
+	Pad       [2]uint8
+	Group     uint32
 }
 
 type bpfRouteKey struct {
@@ -871,7 +884,6 @@ type bpfSegment struct {
 	Vni             uint32
 	Members         uint32
 	UdpPort         uint16
-	Used            uint8
 	Flags           bpfSegmentFlags
 	CsumIfindex     uint32
 	Router          uint32
@@ -886,7 +898,7 @@ type bpfSegment struct {
 	PathPolicy      uint16
 	Egress          uint16
 	Evpn            bpfEvpnFlags
-	Pad             uint8
+	Used            uint8
 	Gateway4        bpfAddr
 	Gateway6        bpfAddr
 	Options         [252]uint8
@@ -894,7 +906,7 @@ type bpfSegment struct {
 	Shards          [64]uint32
 }
 
-type bpfSegmentFlags uint8
+type bpfSegmentFlags uint16
 
 const (
 	bpfSegmentFlagsSEGMENT_UDP_CSUM   bpfSegmentFlags = 1
@@ -905,6 +917,9 @@ const (
 	bpfSegmentFlagsSEGMENT_BY_SOURCE  bpfSegmentFlags = 32
 	bpfSegmentFlagsSEGMENT_UPLINK     bpfSegmentFlags = 64
 	bpfSegmentFlagsSEGMENT_TRANSLATED bpfSegmentFlags = 128
+	bpfSegmentFlagsSEGMENT_WIRE       bpfSegmentFlags = 256
+	bpfSegmentFlagsSEGMENT_RPF_STRICT bpfSegmentFlags = 512
+	bpfSegmentFlagsSEGMENT_RPF_OFF    bpfSegmentFlags = 1024
 )
 
 type bpfSlow uint8
@@ -939,10 +954,11 @@ const (
 	bpfStageSTAGE_FLOOD     bpfStage = 11
 	bpfStageSTAGE_ICMP      bpfStage = 12
 	bpfStageSTAGE_CLAMP     bpfStage = 13
-	bpfStageSTAGE_ENCAP     bpfStage = 14
-	bpfStageSTAGE_TRANSMIT  bpfStage = 15
-	bpfStageSTAGE_DROP      bpfStage = 16
-	bpfStageSTAGE_MAX       bpfStage = 17
+	bpfStageSTAGE_FRAGMENT  bpfStage = 14
+	bpfStageSTAGE_ENCAP     bpfStage = 15
+	bpfStageSTAGE_TRANSMIT  bpfStage = 16
+	bpfStageSTAGE_DROP      bpfStage = 17
+	bpfStageSTAGE_MAX       bpfStage = 18
 )
 
 type bpfStamp struct {
@@ -1075,6 +1091,7 @@ const (
 	bpfMapEvents              = "events"
 	bpfMapFdb                 = "fdb"
 	bpfMapFlows               = "flows"
+	bpfMapFragmentWorks       = "fragment_works"
 	bpfMapFragments           = "fragments"
 	bpfMapGlobalCounters      = "global_counters"
 	bpfMapHalfOpenCounts      = "half_open_counts"
@@ -1226,6 +1243,7 @@ type bpfMapSpecs struct {
 	Events           *ebpf.MapSpec `ebpf:"events"`
 	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
+	FragmentWorks    *ebpf.MapSpec `ebpf:"fragment_works"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
 	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
@@ -1349,6 +1367,7 @@ type bpfMaps struct {
 	Events           *ebpf.Map `ebpf:"events"`
 	Fdb              *ebpf.Map `ebpf:"fdb"`
 	Flows            *ebpf.Map `ebpf:"flows"`
+	FragmentWorks    *ebpf.Map `ebpf:"fragment_works"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
 	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
@@ -1408,6 +1427,7 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Fdb,
 		m.Flows,
+		m.FragmentWorks,
 		m.Fragments,
 		m.GlobalCounters,
 		m.HalfOpenCounts,

@@ -112,21 +112,22 @@ const (
 	guestsEventEVENT_RESET_SENT            guestsEvent = 20
 	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 21
 	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 22
-	guestsEventEVENT_PATH_MTU              guestsEvent = 23
-	guestsEventEVENT_GRO                   guestsEvent = 24
-	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 25
-	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 26
-	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 27
-	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 28
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 29
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 30
-	guestsEventEVENT_LOG_LOST              guestsEvent = 31
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 32
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 33
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 34
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 35
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 36
-	guestsEventEVENT_MAX                   guestsEvent = 37
+	guestsEventEVENT_FRAGMENTED            guestsEvent = 23
+	guestsEventEVENT_PATH_MTU              guestsEvent = 24
+	guestsEventEVENT_GRO                   guestsEvent = 25
+	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 26
+	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 27
+	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 28
+	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 29
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 30
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 31
+	guestsEventEVENT_LOG_LOST              guestsEvent = 32
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 33
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 34
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 35
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 36
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 37
+	guestsEventEVENT_MAX                   guestsEvent = 38
 )
 
 type guestsFdbEntry struct {
@@ -395,45 +396,49 @@ const (
 	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 18
 	guestsReasonREASON_SAME_PORT          guestsReason = 19
 	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 20
-	guestsReasonREASON_NOT_ROUTED         guestsReason = 21
-	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 22
-	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 23
-	guestsReasonREASON_NO_ROUTE           guestsReason = 24
-	guestsReasonREASON_BLACKHOLE          guestsReason = 25
-	guestsReasonREASON_UNREACHABLE        guestsReason = 26
-	guestsReasonREASON_PROHIBITED         guestsReason = 27
-	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 28
-	guestsReasonREASON_NO_MEMBER          guestsReason = 29
-	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 30
-	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 31
-	guestsReasonREASON_TOO_BIG            guestsReason = 32
-	guestsReasonREASON_GSO_NESTED         guestsReason = 33
-	guestsReasonREASON_GSO_UDP            guestsReason = 34
-	guestsReasonREASON_NO_HEADROOM        guestsReason = 35
-	guestsReasonREASON_NO_CSUM            guestsReason = 36
-	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 37
-	guestsReasonREASON_DEVMAP_DROP        guestsReason = 38
-	guestsReasonREASON_DENIED             guestsReason = 39
-	guestsReasonREASON_REJECTED           guestsReason = 40
-	guestsReasonREASON_NO_POLICY          guestsReason = 41
-	guestsReasonREASON_NON_IP             guestsReason = 42
-	guestsReasonREASON_OUT_OF_STATE       guestsReason = 43
-	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 44
-	guestsReasonREASON_TCP_FLAGS          guestsReason = 45
-	guestsReasonREASON_UNRELATED          guestsReason = 46
-	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 47
-	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 48
-	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 49
-	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 50
-	guestsReasonREASON_NO_GATEWAY         guestsReason = 51
-	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 52
-	guestsReasonREASON_NAT_FULL           guestsReason = 53
-	guestsReasonREASON_NAT_LIMIT          guestsReason = 54
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 55
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 56
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 57
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 58
-	guestsReasonREASON_MAX                guestsReason = 59
+	guestsReasonREASON_RESERVED_GROUP     guestsReason = 21
+	guestsReasonREASON_NOT_ROUTED         guestsReason = 22
+	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 23
+	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 24
+	guestsReasonREASON_MARTIAN            guestsReason = 25
+	guestsReasonREASON_REVERSE_PATH       guestsReason = 26
+	guestsReasonREASON_TUNNEL_FROM_INSIDE guestsReason = 27
+	guestsReasonREASON_NO_ROUTE           guestsReason = 28
+	guestsReasonREASON_BLACKHOLE          guestsReason = 29
+	guestsReasonREASON_UNREACHABLE        guestsReason = 30
+	guestsReasonREASON_PROHIBITED         guestsReason = 31
+	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 32
+	guestsReasonREASON_NO_MEMBER          guestsReason = 33
+	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 34
+	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 35
+	guestsReasonREASON_TOO_BIG            guestsReason = 36
+	guestsReasonREASON_GSO_NESTED         guestsReason = 37
+	guestsReasonREASON_GSO_UDP            guestsReason = 38
+	guestsReasonREASON_NO_HEADROOM        guestsReason = 39
+	guestsReasonREASON_NO_CSUM            guestsReason = 40
+	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 41
+	guestsReasonREASON_DEVMAP_DROP        guestsReason = 42
+	guestsReasonREASON_DENIED             guestsReason = 43
+	guestsReasonREASON_REJECTED           guestsReason = 44
+	guestsReasonREASON_NO_POLICY          guestsReason = 45
+	guestsReasonREASON_NON_IP             guestsReason = 46
+	guestsReasonREASON_OUT_OF_STATE       guestsReason = 47
+	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 48
+	guestsReasonREASON_TCP_FLAGS          guestsReason = 49
+	guestsReasonREASON_UNRELATED          guestsReason = 50
+	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 51
+	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 52
+	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 53
+	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 54
+	guestsReasonREASON_NO_GATEWAY         guestsReason = 55
+	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 56
+	guestsReasonREASON_NAT_FULL           guestsReason = 57
+	guestsReasonREASON_NAT_LIMIT          guestsReason = 58
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 59
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 60
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 61
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 62
+	guestsReasonREASON_MAX                guestsReason = 63
 )
 
 type guestsRemoteKey struct {
@@ -443,10 +448,11 @@ type guestsRemoteKey struct {
 }
 
 type guestsRoute struct {
-	_     structs.HostLayout
-	Kind  uint8
-	Pad   [3]uint8
-	Group uint32
+	_         structs.HostLayout
+	Kind      uint8
+	IsDefault uint8
+	Pad       [2]uint8
+	Group     uint32
 }
 
 type guestsRouteKey struct {
@@ -482,8 +488,7 @@ type guestsSegment struct {
 	Vni             uint32
 	Members         uint32
 	UdpPort         uint16
-	Used            uint8
-	Flags           uint8
+	Flags           uint16
 	CsumIfindex     uint32
 	Router          uint32
 	Encap           uint8
@@ -497,7 +502,7 @@ type guestsSegment struct {
 	PathPolicy      uint16
 	Egress          uint16
 	Evpn            uint8
-	Pad             uint8
+	Used            uint8
 	Gateway4        guestsAddr
 	Gateway6        guestsAddr
 	Options         [252]uint8
