@@ -13,14 +13,21 @@
 
 #include "tunnel/decap.h"
 
-/* "This" network, loopback (RFC 1122 3.2.1.3) and link-local addresses (RFC 3927 7, RFC 4291 2.5). */
+/* A link-local address (RFC 3927 7, RFC 4291 2.5.6): it does not leave its link. */
+static __always_inline bool addr_is_on_link(const struct addr *a)
+{
+	return addr_is_v4(a) ? bpf_ntohl(a->w[3]) >> 16 == 0xa9fe : addr_is_link_local(a);
+}
+
+/* The same, "this" network, loopback and unspecified addresses (RFC 1122 3.2.1.3, RFC 4291 2.5). */
 static __always_inline bool addr_is_unroutable(const struct addr *a)
 {
 	__u32 v4 = bpf_ntohl(a->w[3]);
 
-	if (addr_is_v4(a))
-		return !(v4 >> 24) || v4 >> 24 == 127 || v4 >> 16 == 0xa9fe;
-	return addr_is_link_local(a) || (!(a->w[0] | a->w[1] | a->w[2]) && v4 <= 1);
+	if (addr_is_on_link(a))
+		return true;
+	return addr_is_v4(a) ? !(v4 >> 24) || v4 >> 24 == 127 :
+			       !(a->w[0] | a->w[1] | a->w[2]) && v4 <= 1;
 }
 
 /* Multicast and, of IPv4, reserved and broadcast addresses. */
@@ -29,19 +36,6 @@ static __always_inline bool addr_is_no_host(const struct addr *a)
 	if (addr_is_v4(a))
 		return bpf_ntohl(a->w[3]) >= 0xe0000000;
 	return (a->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
-}
-
-/* A source on the link may speak to the edge itself. */
-static __always_inline bool is_martian(const struct pkt *p, bool for_edge)
-{
-	const struct addr *a = &p->key.saddr;
-
-	if (addr_is_no_host(a))
-		return true;
-	if (!addr_is_unroutable(a))
-		return false;
-	return !for_edge ||
-	       !(addr_is_v4(a) ? bpf_ntohl(a->w[3]) >> 16 == 0xa9fe : addr_is_link_local(a));
 }
 
 struct reverse_path {
@@ -96,10 +90,17 @@ SUBPROGRAM int reverse_path_check(struct pkt *p)
 	return r.found ? 0 : REASON_REVERSE_PATH;
 }
 
-/* Whether the source may send what it sends to a router. for_edge: to an address of the edge. */
+/*
+ * Whether a router accepts the source. for_edge: the packet is for an address of the edge, to
+ * which a neighbour on the link may talk.
+ */
 static __always_inline int source_check(struct pkt *p, const struct segment *seg, bool for_edge)
 {
-	if (is_martian(p, for_edge))
+	const struct addr *a = &p->key.saddr;
+
+	if (for_edge && addr_is_on_link(a))
+		return 0;
+	if (addr_is_unroutable(a) || addr_is_no_host(a))
 		return REASON_MARTIAN;
 	if ((seg->flags & (SEGMENT_UPLINK | SEGMENT_RPF_OFF)) != SEGMENT_UPLINK)
 		return 0;

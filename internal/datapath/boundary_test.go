@@ -102,13 +102,19 @@ func (w *world) martian(t *testing.T, from, segment, smac, dmac, src, dst, reaso
 	w.refusedEverywhere(t, from, in, reason)
 }
 
-// A host without another address may ask its gateway, which is on its link.
+// A host without another address may ask its gateway, which is on its link, and so may the
+// router beyond an uplink.
 func TestLinkLocalReachesTheGateway(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	for _, words := range []string{"icmp 169.254.7.7 > 10.0.1.1 56", "icmp fe80::a > 2001:db8:1::fe 56"} {
-		_, events := w.counted(t, func() { w.refusedEverywhere(t, "p0", pkttest.Frame(alice, gatewayMAC, words), "") })
-		if events["proxy-replied"] != 2 {
-			t.Errorf("%s: events %v", words, events)
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Segments[3].ReversePath = overlay.ReversePathStrict })
+	for _, c := range []struct{ from, src, dst, words string }{
+		{"p0", alice, gatewayMAC, "icmp 169.254.7.7 > 10.0.1.1 56"}, {"p0", alice, gatewayMAC, "icmp fe80::a > 2001:db8:1::fe 56"},
+		{"s0", ispMAC, uplinkMAC, "icmp 169.254.7.7 > 198.51.100.1 56"}, {"s0", ispMAC, uplinkMAC, "icmp fe80::a > 2001:db8:ff::1 56"},
+	} {
+		for range 2 {
+			_, events := w.counted(t, func() { w.offer(t, c.from, pkttest.Frame(c.src, c.dst, c.words)) })
+			if events["proxy-replied"] != 1 {
+				t.Errorf("%s: events %v", c.words, events)
+			}
 		}
 	}
 }

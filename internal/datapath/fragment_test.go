@@ -353,3 +353,28 @@ func TestTranslatedPacketsAreFragmented(t *testing.T) {
 		w.wantFragments(t, "", in, out.leaving(uplinkMAC, ispMAC).fragments(1280), got)
 	}
 }
+
+// Where the kernel's tunnel device adds the outer headers, it gets plain fragments.
+func TestFragmentsForTheKernelsTunnel(t *testing.T) {
+	to := ways()[4]
+	w, taps := fragmentWorld(t, to, 1300, func(_ *Config, tables *Tables) { tables.Segments[1].Tunnel.UDPChecksum = true })
+	w.tables.ChecksumDevices = map[uint16]int{4789: w.dev["p1"].Index} // stands for that device
+	w.apply(t)
+	for _, c := range crossingsTo("green", to) {
+		c.at, c.into = "p1", ""
+		for _, n := range []int{c.mtu + 1, 4000} {
+			c.packet = c.packet.datagram(n - ipv4Len)
+			w.cross(t, taps, c)
+		}
+	}
+}
+
+// crossingsTo are the cases whose packets leave by the tunnels of a segment.
+func crossingsTo(segment string, to way) (list []fragmentCase) {
+	for _, c := range fragmentCases(to, 1300) {
+		if c.into == segment {
+			list = append(list, c)
+		}
+	}
+	return list
+}
