@@ -98,6 +98,12 @@ BYTE_ENUM segment_flags {
 	SEGMENT_TRANSLATED = 128, /* uplink: drop what no session translates */
 };
 
+/* At an uplink: the families in which replies to what comes in may be translated. */
+BYTE_ENUM inbound_flags {
+		INBOUND_IPV4 = 1,
+		INBOUND_IPV6 = 2,
+	};
+
 /* What BGP says of the hosts in a segment. */
 BYTE_ENUM evpn_flags {
 	EVPN_SEGMENT = 1, /* it advertises some */
@@ -132,7 +138,7 @@ struct segment {
 	__u16 path_policy; /* how paths to a remote are selected */
 	__u16 egress;	   /* policy whose traffic it carries; uplink: its own; 0: none */
 	enum evpn_flags evpn;
-	__u8 pad;
+	enum inbound_flags inbound;
 	struct addr gateway4; /* source of ICMP messages, zero: none */
 	struct addr gateway6;
 	__u8 options[OPTIONS_MAX];
