@@ -68,16 +68,17 @@ type guestsCtKey struct {
 }
 
 type guestsEgressPolicy struct {
-	_         structs.HostLayout
-	Used      uint32
-	Router    uint32
-	Segment   uint32
-	Flags     uint32
-	FirstPort uint16
-	LastPort  uint16
-	Limit     uint32
-	Kept      [16]uint16
-	Family    [2]struct {
+	_            structs.HostLayout
+	Used         uint32
+	Router       uint32
+	Segment      uint32
+	Flags        uint32
+	FirstPort    uint16
+	LastPort     uint16
+	Limit        uint32
+	InboundLimit uint32
+	Kept         [16]uint16
+	Family       [2]struct {
 		_        structs.HostLayout
 		Pool     uint32
 		Count    uint32
@@ -125,8 +126,9 @@ const (
 	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 33
 	guestsEventEVENT_NAT_RETRIED           guestsEvent = 34
 	guestsEventEVENT_NAT_DELETED           guestsEvent = 35
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 36
-	guestsEventEVENT_MAX                   guestsEvent = 37
+	guestsEventEVENT_NAT_EARLY_DROPPED     guestsEvent = 36
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 37
+	guestsEventEVENT_MAX                   guestsEvent = 38
 )
 
 type guestsFdbEntry struct {
@@ -309,6 +311,8 @@ type guestsMemberKey struct {
 type guestsNatHostCount struct {
 	_     structs.HostLayout
 	Count uint32
+	Run   uint32
+	Found uint32
 }
 
 type guestsNatHostKey struct {
@@ -318,10 +322,10 @@ type guestsNatHostKey struct {
 }
 
 type guestsNatOrig struct {
-	_    structs.HostLayout
-	Addr guestsAddr
-	Port uint16
-	Pad  uint16
+	_         structs.HostLayout
+	Addr      guestsAddr
+	Port      uint16
+	InsertedS uint16
 }
 
 type guestsNatSession struct {
@@ -333,6 +337,9 @@ type guestsNatSession struct {
 	Egress       uint16
 	Flags        uint32
 	ReplicatedNs uint64
+	Vport        uint16
+	Segment      uint16
+	Pad          uint32
 }
 
 type guestsNeighbour struct {
@@ -474,11 +481,12 @@ const (
 	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 52
 	guestsReasonREASON_NAT_FULL           guestsReason = 53
 	guestsReasonREASON_NAT_LIMIT          guestsReason = 54
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 55
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 56
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 57
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 58
-	guestsReasonREASON_MAX                guestsReason = 59
+	guestsReasonREASON_NAT_CONFLICT       guestsReason = 55
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 56
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 57
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 58
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 59
+	guestsReasonREASON_MAX                guestsReason = 60
 )
 
 type guestsRemoteKey struct {
@@ -542,7 +550,7 @@ type guestsSegment struct {
 	PathPolicy      uint16
 	Egress          uint16
 	Evpn            uint8
-	Pad             uint8
+	Inbound         uint8
 	Gateway4        guestsAddr
 	Gateway6        guestsAddr
 	Options         [252]uint8
@@ -671,8 +679,11 @@ const (
 	guestsMapNatEvents        = "nat_events"
 	guestsMapNatFragments     = "nat_fragments"
 	guestsMapNatHostCounts    = "nat_host_counts"
+	guestsMapNatInbound       = "nat_inbound"
+	guestsMapNatOver          = "nat_over"
 	guestsMapNatReverse       = "nat_reverse"
 	guestsMapNatSessions      = "nat_sessions"
+	guestsMapNatUnanswered    = "nat_unanswered"
 	guestsMapNeighbours       = "neighbours"
 	guestsMapNexthopGroups    = "nexthop_groups"
 	guestsMapNexthops         = "nexthops"
@@ -781,8 +792,11 @@ type guestsMapSpecs struct {
 	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
 	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
@@ -865,8 +879,11 @@ type guestsMaps struct {
 	NatEvents        *ebpf.Map `ebpf:"nat_events"`
 	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver          *ebpf.Map `ebpf:"nat_over"`
 	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
@@ -924,8 +941,11 @@ func (m *guestsMaps) Close() error {
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
+		m.NatInbound,
+		m.NatOver,
 		m.NatReverse,
 		m.NatSessions,
+		m.NatUnanswered,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
