@@ -111,6 +111,12 @@ enum __attribute__((packed)) segment_flags {
 	SEGMENT_RPF_OFF = 1024,	  /* uplink: sources are not checked */
 };
 
+/* At an uplink: the families in which replies to what comes in may be translated. */
+BYTE_ENUM inbound_flags {
+		INBOUND_IPV4 = 1,
+		INBOUND_IPV6 = 2,
+	};
+
 /* What BGP says of the hosts in a segment. */
 BYTE_ENUM evpn_flags {
 	EVPN_SEGMENT = 1, /* it advertises some */
@@ -145,10 +151,12 @@ struct segment {
 	__u16 egress;	   /* policy whose traffic it carries; uplink: its own; 0: none */
 	enum evpn_flags evpn;
 	__u8 used;
+	enum inbound_flags inbound;
+	__u8 pad[3];
 	struct addr gateway4; /* source of ICMP messages, zero: none */
 	struct addr gateway6;
 	__u8 options[OPTIONS_MAX];
-	__u8 pad2[60];	      /* to whole cache lines */
+	__u8 pad2[56];	      /* to whole cache lines */
 	__u32 shards[SHARDS]; /* generations: raised when a MAC address of the shard moves */
 };
 

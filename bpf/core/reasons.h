@@ -70,6 +70,7 @@
 	X(NAT_EXHAUSTED, "NAT: no port of the pool is free for the destination")                \
 	X(NAT_FULL, "NAT: session table is full")                                               \
 	X(NAT_LIMIT, "NAT: source has as many sessions as it may have")                         \
+	X(NAT_CONFLICT, "NAT: the client's port is in use at the host of the port forward")     \
 	X(NO_NAT_SESSION, "NAT: packet to an egress address without a session or port forward") \
 	X(NO_TRANSLATION, "NAT: packet without a translation, at an uplink that requires one")  \
 	X(NAT_FRAGMENT, "NAT: fragment whose first one was not translated")                     \
@@ -149,6 +150,7 @@
 	X(NAT_NEXT_ADDRESS, "NAT sessions that took another address of the pool")             \
 	X(NAT_RETRIED, "ports that NAT tried and found in use")                               \
 	X(NAT_DELETED, "NAT sessions deleted")                                                \
+	X(NAT_EARLY_DROPPED, "NAT sessions, over or unanswered, that made room for others")   \
 	X(NAT_EVENT_LOST, "NAT events not sent to the log and to other gateways")
 
 /* X(NAME, "entries of tables that a port, remote or segment may have a limited number of") */

@@ -54,7 +54,19 @@ static __always_inline int route_translated(CTX *ctx __attribute__((unused)),
 	return NOT_OURS; /* to tc */
 }
 
+/* tc remembers what comes in by an uplink, so that the replies are not translated. */
+static __always_inline bool is_left_to_tc(const struct pkt *p, const struct segment *seg)
+{
+	return seg->inbound & (is_v6(p) ? INBOUND_IPV6 : INBOUND_IPV4);
+}
+
 #else
+
+static __always_inline bool is_left_to_tc(const struct pkt *p __attribute__((unused)),
+					  const struct segment *seg __attribute__((unused)))
+{
+	return false;
+}
 
 /* To the remote that a session came from, in the segment of its policy. */
 static __always_inline int route_to_remote(struct pkt *p, struct decision *d, __u32 segment,
@@ -160,6 +172,8 @@ static __always_inline int route(CTX *ctx, struct pkt *p, struct segment *seg, s
 	if (addr_is_unroutable(&p->key.daddr))
 		return REASON_MARTIAN;
 	nexthop = find_nexthop(p, id, &p->key.daddr, &why);
+	if (is_left_to_tc(p, seg))
+		return NOT_OURS;
 	if (router->flags && (nexthop ? is_external(nexthop) : why == REASON_NO_ROUTE)) {
 		struct nexthop *gateway;
 

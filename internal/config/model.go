@@ -28,6 +28,7 @@ func (d *document) edge(policies []policySource) overlay.Edge {
 		BGP:      d.bgp(),
 	}
 	d.setLimits(&e)
+	d.setNATLimits(&e)
 	return e
 }
 

@@ -156,7 +156,7 @@ func TestSchemaDefaults(t *testing.T) {
 		"spec.firewall.default": "allow", "spec.firewall.connections": 131072.0, "spec.firewall.sections.rules.direction": "both",
 		"spec.firewall.timeouts.established": "2h4m", "spec.firewall.timeouts.closed": "10s",
 		"spec.egress.sessions": 262144.0, "spec.egress.timeouts.udp": "2m", "spec.egress.log.enabled": false, "spec.egress.log.rate": 100.0,
-		"spec.egress.gateways.mode": "active-standby", "spec.egress.policies.addressPooling": "paired", "spec.egress.policies.limit": 0.0,
+		"spec.egress.gateways.mode": "active-standby", "spec.egress.policies.addressPooling": "paired", "spec.egress.timeouts.dns": "30s",
 		"spec.egress.policies.mapping": "address-and-port-dependent", "spec.egress.policies.filtering": "address-and-port-dependent",
 		"spec.egress.policies.ports": "1024-65535", "spec.routers.uplinks.nat.ports": "1024-65535", "spec.routers.uplinks.nat.masquerade": false,
 		"spec.bgp.neighbours.port": 179.0, "spec.bgp.neighbours.timers.hold": "9s", "spec.bgp.neighbours.maximumPrefixes": 0.0,

@@ -190,16 +190,17 @@ const (
 )
 
 type bpfEgressPolicy struct {
-	_         structs.HostLayout
-	Used      uint32
-	Router    uint32
-	Segment   uint32
-	Flags     bpfEgressFlags
-	FirstPort uint16
-	LastPort  uint16
-	Limit     uint32
-	Kept      [16]uint16
-	Family    [2]struct {
+	_            structs.HostLayout
+	Used         uint32
+	Router       uint32
+	Segment      uint32
+	Flags        bpfEgressFlags
+	FirstPort    uint16
+	LastPort     uint16
+	Limit        uint32
+	InboundLimit uint32
+	Kept         [16]uint16
+	Family       [2]struct {
 		_        structs.HostLayout
 		Pool     uint32
 		Count    uint32
@@ -259,8 +260,9 @@ const (
 	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 36
 	bpfEventEVENT_NAT_RETRIED           bpfEvent = 37
 	bpfEventEVENT_NAT_DELETED           bpfEvent = 38
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 39
-	bpfEventEVENT_MAX                   bpfEvent = 40
+	bpfEventEVENT_NAT_EARLY_DROPPED     bpfEvent = 39
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 40
+	bpfEventEVENT_MAX                   bpfEvent = 41
 )
 
 type bpfEvpnFlags uint8
@@ -407,6 +409,13 @@ const (
 	bpfHostOriginORIGIN_BGP     bpfHostOrigin = 2
 )
 
+type bpfInboundFlags uint8
+
+const (
+	bpfInboundFlagsINBOUND_IPV4 bpfInboundFlags = 1
+	bpfInboundFlagsINBOUND_IPV6 bpfInboundFlags = 2
+)
+
 type bpfLimitEntry struct {
 	_   structs.HostLayout
 	Key [20]uint32
@@ -536,6 +545,8 @@ type bpfNatGcStats struct {
 type bpfNatHostCount struct {
 	_     structs.HostLayout
 	Count uint32
+	Run   uint32
+	Found uint32
 }
 
 type bpfNatHostKey struct {
@@ -545,10 +556,10 @@ type bpfNatHostKey struct {
 }
 
 type bpfNatOrig struct {
-	_    structs.HostLayout
-	Addr bpfAddr
-	Port uint16
-	Pad  uint16
+	_         structs.HostLayout
+	Addr      bpfAddr
+	Port      uint16
+	InsertedS uint16
 }
 
 type bpfNatSession struct {
@@ -560,32 +571,36 @@ type bpfNatSession struct {
 	Egress       uint16
 	Flags        uint32
 	ReplicatedNs uint64
+	Vport        uint16
+	Segment      uint16
+	Pad          uint32
 }
 
 type bpfNatSessionFlags uint32
 
 const (
-	bpfNatSessionFlagsNAT_SESSION_REPLICA     bpfNatSessionFlags = 1
-	bpfNatSessionFlagsNAT_SESSION_FORWARDED   bpfNatSessionFlags = 2
-	bpfNatSessionFlagsNAT_SESSION_INDEPENDENT bpfNatSessionFlags = 4
-	bpfNatSessionFlagsNAT_SESSION_MAPPING     bpfNatSessionFlags = 8
+	bpfNatSessionFlagsNAT_SESSION_REPLICA      bpfNatSessionFlags = 1
+	bpfNatSessionFlagsNAT_SESSION_FORWARDED    bpfNatSessionFlags = 2
+	bpfNatSessionFlagsNAT_SESSION_INDEPENDENT  bpfNatSessionFlags = 4
+	bpfNatSessionFlagsNAT_SESSION_MAPPING      bpfNatSessionFlags = 8
+	bpfNatSessionFlagsNAT_SESSION_UNTRANSLATED bpfNatSessionFlags = 16
 )
 
 type bpfNatWork struct {
-	_          structs.HostLayout
-	Key        bpfCtKey
-	ReverseKey bpfCtKey
-	MappingKey bpfCtKey
-	StolenKey  bpfCtKey
-	Orig       bpfNatOrig
-	_          [4]byte
-	Session    bpfNatSession
-	Fragment   bpfFragmentKey
-	Query      bpfRuleQuery
-	Match      bpfRuleMatch
-	Via        bpfAddr
-	ViaPolicy  uint16
-	_          [2]byte
+	_             structs.HostLayout
+	Key           bpfCtKey
+	ReverseKey    bpfCtKey
+	MappingKey    bpfCtKey
+	StolenKey     bpfCtKey
+	StolenReverse bpfCtKey
+	Orig          bpfNatOrig
+	Session       bpfNatSession
+	Fragment      bpfFragmentKey
+	Query         bpfRuleQuery
+	Match         bpfRuleMatch
+	Via           bpfAddr
+	ViaPolicy     uint16
+	_             [2]byte
 }
 
 type bpfNeighbour struct {
@@ -864,11 +879,12 @@ const (
 	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 59
 	bpfReasonREASON_NAT_FULL           bpfReason = 60
 	bpfReasonREASON_NAT_LIMIT          bpfReason = 61
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 62
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 63
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 64
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 65
-	bpfReasonREASON_MAX                bpfReason = 66
+	bpfReasonREASON_NAT_CONFLICT       bpfReason = 62
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 63
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 64
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 65
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 66
+	bpfReasonREASON_MAX                bpfReason = 67
 )
 
 type bpfRemoteKey struct {
@@ -985,10 +1001,12 @@ type bpfSegment struct {
 	Egress          uint16
 	Evpn            bpfEvpnFlags
 	Used            uint8
+	Inbound         bpfInboundFlags
+	Pad             [3]uint8
 	Gateway4        bpfAddr
 	Gateway6        bpfAddr
 	Options         [252]uint8
-	Pad2            [60]uint8
+	Pad2            [56]uint8
 	Shards          [64]uint32
 }
 
@@ -1194,8 +1212,11 @@ const (
 	bpfMapNatEvents           = "nat_events"
 	bpfMapNatFragments        = "nat_fragments"
 	bpfMapNatHostCounts       = "nat_host_counts"
+	bpfMapNatInbound          = "nat_inbound"
+	bpfMapNatOver             = "nat_over"
 	bpfMapNatReverse          = "nat_reverse"
 	bpfMapNatSessions         = "nat_sessions"
+	bpfMapNatUnanswered       = "nat_unanswered"
 	bpfMapNatWorks            = "nat_works"
 	bpfMapNeighbours          = "neighbours"
 	bpfMapNexthopGroups       = "nexthop_groups"
@@ -1243,6 +1264,7 @@ const (
 	bpfVarLimitedRateType     = "limited_rate_type"
 	bpfVarLogLineType         = "log_line_type"
 	bpfVarLogRate             = "log_rate"
+	bpfVarNatDnsTimeout       = "nat_dns_timeout"
 	bpfVarNatEventType        = "nat_event_type"
 	bpfVarNatEventsWanted     = "nat_events_wanted"
 	bpfVarNatGcStatsType      = "nat_gc_stats_type"
@@ -1354,8 +1376,11 @@ type bpfMapSpecs struct {
 	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
 	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
 	NatWorks         *ebpf.MapSpec `ebpf:"nat_works"`
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
@@ -1406,6 +1431,7 @@ type bpfVariableSpecs struct {
 	LimitedRateType     *ebpf.VariableSpec `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.VariableSpec `ebpf:"log_line_type"`
 	LogRate             *ebpf.VariableSpec `ebpf:"log_rate"`
+	NatDnsTimeout       *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventType        *ebpf.VariableSpec `ebpf:"nat_event_type"`
 	NatEventsWanted     *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatGcStatsType      *ebpf.VariableSpec `ebpf:"nat_gc_stats_type"`
@@ -1486,8 +1512,11 @@ type bpfMaps struct {
 	NatEvents        *ebpf.Map `ebpf:"nat_events"`
 	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver          *ebpf.Map `ebpf:"nat_over"`
 	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
 	NatWorks         *ebpf.Map `ebpf:"nat_works"`
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
@@ -1551,8 +1580,11 @@ func (m *bpfMaps) Close() error {
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
+		m.NatInbound,
+		m.NatOver,
 		m.NatReverse,
 		m.NatSessions,
+		m.NatUnanswered,
 		m.NatWorks,
 		m.Neighbours,
 		m.NexthopGroups,
@@ -1604,6 +1636,7 @@ type bpfVariables struct {
 	LimitedRateType     *ebpf.Variable `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.Variable `ebpf:"log_line_type"`
 	LogRate             *ebpf.Variable `ebpf:"log_rate"`
+	NatDnsTimeout       *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventType        *ebpf.Variable `ebpf:"nat_event_type"`
 	NatEventsWanted     *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatGcStatsType      *ebpf.Variable `ebpf:"nat_gc_stats_type"`

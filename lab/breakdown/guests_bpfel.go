@@ -68,16 +68,17 @@ type guestsCtKey struct {
 }
 
 type guestsEgressPolicy struct {
-	_         structs.HostLayout
-	Used      uint32
-	Router    uint32
-	Segment   uint32
-	Flags     uint32
-	FirstPort uint16
-	LastPort  uint16
-	Limit     uint32
-	Kept      [16]uint16
-	Family    [2]struct {
+	_            structs.HostLayout
+	Used         uint32
+	Router       uint32
+	Segment      uint32
+	Flags        uint32
+	FirstPort    uint16
+	LastPort     uint16
+	Limit        uint32
+	InboundLimit uint32
+	Kept         [16]uint16
+	Family       [2]struct {
 		_        structs.HostLayout
 		Pool     uint32
 		Count    uint32
@@ -128,8 +129,9 @@ const (
 	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 36
 	guestsEventEVENT_NAT_RETRIED           guestsEvent = 37
 	guestsEventEVENT_NAT_DELETED           guestsEvent = 38
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 39
-	guestsEventEVENT_MAX                   guestsEvent = 40
+	guestsEventEVENT_NAT_EARLY_DROPPED     guestsEvent = 39
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 40
+	guestsEventEVENT_MAX                   guestsEvent = 41
 )
 
 type guestsFdbEntry struct {
@@ -312,6 +314,8 @@ type guestsMemberKey struct {
 type guestsNatHostCount struct {
 	_     structs.HostLayout
 	Count uint32
+	Run   uint32
+	Found uint32
 }
 
 type guestsNatHostKey struct {
@@ -321,10 +325,10 @@ type guestsNatHostKey struct {
 }
 
 type guestsNatOrig struct {
-	_    structs.HostLayout
-	Addr guestsAddr
-	Port uint16
-	Pad  uint16
+	_         structs.HostLayout
+	Addr      guestsAddr
+	Port      uint16
+	InsertedS uint16
 }
 
 type guestsNatSession struct {
@@ -336,6 +340,9 @@ type guestsNatSession struct {
 	Egress       uint16
 	Flags        uint32
 	ReplicatedNs uint64
+	Vport        uint16
+	Segment      uint16
+	Pad          uint32
 }
 
 type guestsNeighbour struct {
@@ -491,11 +498,12 @@ const (
 	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 59
 	guestsReasonREASON_NAT_FULL           guestsReason = 60
 	guestsReasonREASON_NAT_LIMIT          guestsReason = 61
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 62
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 63
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 64
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 65
-	guestsReasonREASON_MAX                guestsReason = 66
+	guestsReasonREASON_NAT_CONFLICT       guestsReason = 62
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 63
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 64
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 65
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 66
+	guestsReasonREASON_MAX                guestsReason = 67
 )
 
 type guestsRemoteKey struct {
@@ -560,10 +568,12 @@ type guestsSegment struct {
 	Egress          uint16
 	Evpn            uint8
 	Used            uint8
+	Inbound         uint8
+	Pad             [3]uint8
 	Gateway4        guestsAddr
 	Gateway6        guestsAddr
 	Options         [252]uint8
-	Pad2            [60]uint8
+	Pad2            [56]uint8
 	Shards          [64]uint32
 }
 
@@ -686,8 +696,11 @@ const (
 	guestsMapNatEvents        = "nat_events"
 	guestsMapNatFragments     = "nat_fragments"
 	guestsMapNatHostCounts    = "nat_host_counts"
+	guestsMapNatInbound       = "nat_inbound"
+	guestsMapNatOver          = "nat_over"
 	guestsMapNatReverse       = "nat_reverse"
 	guestsMapNatSessions      = "nat_sessions"
+	guestsMapNatUnanswered    = "nat_unanswered"
 	guestsMapNeighbours       = "neighbours"
 	guestsMapNexthopGroups    = "nexthop_groups"
 	guestsMapNexthops         = "nexthops"
@@ -797,8 +810,11 @@ type guestsMapSpecs struct {
 	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
 	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
@@ -882,8 +898,11 @@ type guestsMaps struct {
 	NatEvents        *ebpf.Map `ebpf:"nat_events"`
 	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver          *ebpf.Map `ebpf:"nat_over"`
 	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
@@ -942,8 +961,11 @@ func (m *guestsMaps) Close() error {
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
+		m.NatInbound,
+		m.NatOver,
 		m.NatReverse,
 		m.NatSessions,
+		m.NatUnanswered,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
