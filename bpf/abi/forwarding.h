@@ -31,16 +31,18 @@ BYTE_ENUM vport_kind {
 };
 
 enum __attribute__((packed)) vport_flags {
-	VPORT_PEER = 1,		/* port: redirect into the other namespace of the veth */
-	VPORT_RESOLVED = 2,	/* TEP: the outer header has the next hop's MAC address */
-	VPORT_UPLINK = 4,	/* port: frames that are not for the gateway go to the host */
-	VPORT_GUARD_MACS = 8,	/* port: source MAC addresses are restricted */
-	VPORT_GUARD_ADDRS = 16, /* port: source IP addresses are restricted */
-	VPORT_GSO = 32,		/* port: the interface accepts large TCP segments */
-	VPORT_TRANSIT = 64,	/* XDP programs may redirect to the interface */
-	VPORT_DOWN = 128,	/* TEP: cached decisions for it are invalid */
-	VPORT_MULTIPATH = 256,	/* TEP: represents a remote with several paths */
-	VPORT_FIREWALL = 512,	/* port: the firewall filters it */
+	VPORT_PEER = 1,		  /* port: redirect into the other namespace of the veth */
+	VPORT_RESOLVED = 2,	  /* TEP: the outer header has the next hop's MAC address */
+	VPORT_UPLINK = 4,	  /* port: frames that are not for the gateway go to the host */
+	VPORT_GUARD_MACS = 8,	  /* port: source MAC addresses are restricted */
+	VPORT_GUARD_ADDRS = 16,	  /* port: source IP addresses are restricted */
+	VPORT_GSO = 32,		  /* port: the interface accepts large TCP segments */
+	VPORT_TRANSIT = 64,	  /* XDP programs may redirect to the interface */
+	VPORT_DOWN = 128,	  /* TEP: cached decisions for it are invalid */
+	VPORT_MULTIPATH = 256,	  /* TEP: represents a remote with several paths */
+	VPORT_FIREWALL = 512,	  /* port: the firewall filters it */
+	VPORT_RA = 1024,	  /* port: a router is there */
+	VPORT_DHCP_SERVER = 2048, /* port: a DHCP server or relay is there */
 };
 
 /*
@@ -215,6 +217,7 @@ struct host_event {
 	__u32 vport;
 	__u8 mac[ETH_ALEN];
 	__u16 from_vport; /* the remote where the host was before, 0: none */
+	__u32 flags;	  /* neighbour_flags of the address */
 };
 
 MAP(ARRAY, vports, __u32, struct vport, MAX_VPORTS);

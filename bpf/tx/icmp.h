@@ -70,13 +70,6 @@ static __always_inline bool icmp_error_for(int why, bool v6, struct icmp_error *
 	return false;
 }
 
-static __always_inline bool is_icmp_error(const struct pkt *p)
-{
-	if (p->key.proto == IPPROTO_ICMPV6)
-		return p->icmp_type < 128;
-	return p->key.proto == IPPROTO_ICMP && is_error4(p->icmp_type);
-}
-
 /* Whether the sender may get an error (RFC 1122 3.2.2, RFC 4443 2.4). */
 static __always_inline bool may_get_error(const struct pkt *p)
 {

@@ -338,6 +338,12 @@ func portVport(port Port, segment uint32) bpfVport {
 	if port.Uplink {
 		vport.Flags |= bpfVportFlagsVPORT_UPLINK
 	}
+	if port.AllowRA {
+		vport.Flags |= bpfVportFlagsVPORT_RA
+	}
+	if port.DHCPServer {
+		vport.Flags |= bpfVportFlagsVPORT_DHCP_SERVER
+	}
 	if a := port.Allowed; a != nil {
 		if len(a.MACs) > 0 {
 			vport.Flags |= bpfVportFlagsVPORT_GUARD_MACS

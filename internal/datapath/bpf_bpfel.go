@@ -63,8 +63,10 @@ type bpfClassifyState struct {
 		Mac     [2][4]uint32
 		Service [4]uint32
 	}
-	Rule    uint32
-	LogOnly uint32
+	Rule     uint32
+	Fallback uint32
+	LogOnly  uint32
+	_        [4]byte
 }
 
 type bpfCounter struct {
@@ -386,6 +388,7 @@ type bpfHostEvent struct {
 	Vport     uint32
 	Mac       [6]uint8
 	FromVport uint16
+	Flags     uint32
 }
 
 type bpfHostOrigin uint8
@@ -581,9 +584,17 @@ type bpfNeighbour struct {
 	_      structs.HostLayout
 	Mac    [6]uint8
 	Origin bpfHostOrigin
-	AtPort uint8
+	Flags  bpfNeighbourFlags
 	SeenNs uint64
 }
+
+type bpfNeighbourFlags uint8
+
+const (
+	bpfNeighbourFlagsNEIGHBOUR_AT_PORT     bpfNeighbourFlags = 1
+	bpfNeighbourFlagsNEIGHBOUR_ROUTER      bpfNeighbourFlags = 2
+	bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE bpfNeighbourFlags = 4
+)
 
 type bpfNeighbourKey struct {
 	_       structs.HostLayout
@@ -665,8 +676,10 @@ type bpfPkt struct {
 	Polled           bool
 	L4Parsed         bool
 	NoLearning       bool
+	ArpNd            bool
+	Hidden           bool
+	NaFlags          uint8
 	Steps            uint8
-	_                [3]byte
 	Verdict          int32
 	Egress           uint16
 	Gateway          uint16
@@ -799,48 +812,51 @@ const (
 	bpfReasonREASON_UNKNOWN_PORT       bpfReason = 15
 	bpfReasonREASON_SPOOFED_MAC        bpfReason = 16
 	bpfReasonREASON_SPOOFED_ADDRESS    bpfReason = 17
-	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 18
-	bpfReasonREASON_SAME_PORT          bpfReason = 19
-	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 20
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 21
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 22
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 23
-	bpfReasonREASON_NO_ROUTE           bpfReason = 24
-	bpfReasonREASON_BLACKHOLE          bpfReason = 25
-	bpfReasonREASON_UNREACHABLE        bpfReason = 26
-	bpfReasonREASON_PROHIBITED         bpfReason = 27
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 28
-	bpfReasonREASON_NO_MEMBER          bpfReason = 29
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 30
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 31
-	bpfReasonREASON_TOO_BIG            bpfReason = 32
-	bpfReasonREASON_GSO_NESTED         bpfReason = 33
-	bpfReasonREASON_GSO_UDP            bpfReason = 34
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 35
-	bpfReasonREASON_NO_CSUM            bpfReason = 36
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 37
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 38
-	bpfReasonREASON_DENIED             bpfReason = 39
-	bpfReasonREASON_REJECTED           bpfReason = 40
-	bpfReasonREASON_NO_POLICY          bpfReason = 41
-	bpfReasonREASON_NON_IP             bpfReason = 42
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 43
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 44
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 45
-	bpfReasonREASON_UNRELATED          bpfReason = 46
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 47
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 48
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 49
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 50
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 51
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 52
-	bpfReasonREASON_NAT_FULL           bpfReason = 53
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 54
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 55
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 56
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 57
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 58
-	bpfReasonREASON_MAX                bpfReason = 59
+	bpfReasonREASON_RA_GUARD           bpfReason = 18
+	bpfReasonREASON_ND_EXT_HEADERS     bpfReason = 19
+	bpfReasonREASON_DHCP_GUARD         bpfReason = 20
+	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 21
+	bpfReasonREASON_SAME_PORT          bpfReason = 22
+	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 23
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 24
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 25
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 26
+	bpfReasonREASON_NO_ROUTE           bpfReason = 27
+	bpfReasonREASON_BLACKHOLE          bpfReason = 28
+	bpfReasonREASON_UNREACHABLE        bpfReason = 29
+	bpfReasonREASON_PROHIBITED         bpfReason = 30
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 31
+	bpfReasonREASON_NO_MEMBER          bpfReason = 32
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 33
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 34
+	bpfReasonREASON_TOO_BIG            bpfReason = 35
+	bpfReasonREASON_GSO_NESTED         bpfReason = 36
+	bpfReasonREASON_GSO_UDP            bpfReason = 37
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 38
+	bpfReasonREASON_NO_CSUM            bpfReason = 39
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 40
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 41
+	bpfReasonREASON_DENIED             bpfReason = 42
+	bpfReasonREASON_REJECTED           bpfReason = 43
+	bpfReasonREASON_NO_POLICY          bpfReason = 44
+	bpfReasonREASON_NON_IP             bpfReason = 45
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 46
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 47
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 48
+	bpfReasonREASON_UNRELATED          bpfReason = 49
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 50
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 51
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 52
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 53
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 54
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 55
+	bpfReasonREASON_NAT_FULL           bpfReason = 56
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 57
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 58
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 59
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 60
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 61
+	bpfReasonREASON_MAX                bpfReason = 62
 )
 
 type bpfRemoteKey struct {
@@ -901,13 +917,14 @@ type bpfRuleCounters struct {
 }
 
 type bpfRuleMatch struct {
-	_       structs.HostLayout
-	Rule    uint32
-	LogOnly uint32
-	Policy  uint32
-	Verdict bpfVerdict
-	Log     bool
-	_       [2]byte
+	_         structs.HostLayout
+	Rule      uint32
+	LogOnly   uint32
+	Policy    uint32
+	Verdict   bpfVerdict
+	Log       bool
+	IsDefault bool
+	_         [1]byte
 }
 
 type bpfRuleQuery struct {
@@ -1110,6 +1127,8 @@ const (
 	bpfVportFlagsVPORT_DOWN        bpfVportFlags = 128
 	bpfVportFlagsVPORT_MULTIPATH   bpfVportFlags = 256
 	bpfVportFlagsVPORT_FIREWALL    bpfVportFlags = 512
+	bpfVportFlagsVPORT_RA          bpfVportFlags = 1024
+	bpfVportFlagsVPORT_DHCP_SERVER bpfVportFlags = 2048
 )
 
 type bpfVportKind uint8

@@ -16,13 +16,14 @@ import (
 type classifyTestClassifyResult struct {
 	_     structs.HostLayout
 	Match struct {
-		_       structs.HostLayout
-		Rule    uint32
-		LogOnly uint32
-		Policy  uint32
-		Verdict uint8
-		Log     bool
-		_       [2]byte
+		_         structs.HostLayout
+		Rule      uint32
+		LogOnly   uint32
+		Policy    uint32
+		Verdict   uint8
+		Log       bool
+		IsDefault bool
+		_         [1]byte
 	}
 	Reason uint32
 }

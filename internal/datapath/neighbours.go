@@ -1,6 +1,11 @@
 package datapath
 
-import "time"
+import (
+	"net/netip"
+	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
 
 // neighbourAgeing is how many times longer than a MAC address a neighbour lives
 // without ARP or ND: hosts renew theirs less often than they send.
@@ -19,6 +24,7 @@ func (d *Datapath) Neighbours() ([]Neighbour, error) {
 	list := []Neighbour{}
 	err = walk(d.objs.Neighbours, func(k bpfNeighbourKey, e bpfNeighbour) {
 		n := Neighbour{Segment: d.names.segments[k.Segment], Addr: addrOf(k.Addr.W), MAC: e.Mac, Static: e.Origin == bpfHostOriginORIGIN_STATIC, Origin: origins[e.Origin]}
+		n.ND = ndFlags(n.Addr, e.Flags)
 		n.Port, n.Remote = d.vportName(at[bpfFdbKey{Segment: k.Segment, Mac: e.Mac}])
 		if !n.Static {
 			n.AgeNS = since(now, e.SeenNs)
@@ -26,6 +32,31 @@ func (d *Datapath) Neighbours() ([]Neighbour, error) {
 		list = append(list, n)
 	})
 	return list, err
+}
+
+// ndFlags is what a neighbour's entry says of an address, and neighbourFlags what its entry says
+// then. Without a word of it, a host is no router and its advertisements override.
+func ndFlags(addr netip.Addr, f bpfNeighbourFlags) (nd overlay.NDFlags) {
+	if !addr.Is6() {
+		return 0
+	}
+	if f&bpfNeighbourFlagsNEIGHBOUR_ROUTER != 0 {
+		nd |= overlay.NDRouter
+	}
+	if f&bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE == 0 {
+		nd |= overlay.NDOverride
+	}
+	return nd
+}
+
+func neighbourFlags(nd overlay.NDFlags) (f bpfNeighbourFlags) {
+	if nd&overlay.NDRouter != 0 {
+		f |= bpfNeighbourFlagsNEIGHBOUR_ROUTER
+	}
+	if nd != 0 && nd&overlay.NDOverride == 0 {
+		f |= bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE
+	}
+	return f
 }
 
 // ageNeighbours forgets those that were silent.

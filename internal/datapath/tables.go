@@ -196,6 +196,8 @@ type Port struct {
 	MTU     int // of the interface, an IP packet's size in bytes
 	Allowed *overlay.Allowed
 	Limits  overlay.Limits
+	// AllowRA and DHCPServer are whether a router and a DHCP server may be at the port.
+	AllowRA, DHCPServer bool
 }
 
 // TEP is a path to a remote tunnel endpoint. A remote edge has one for each pair of
@@ -299,6 +301,7 @@ type Neighbour struct {
 	Remote  netip.Addr // a remote; neither while that is unknown
 	Static  bool
 	Origin  Origin
+	ND      overlay.NDFlags // of an IPv6 address
 	AgeNS   uint64
 }
 

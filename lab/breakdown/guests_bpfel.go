@@ -341,7 +341,7 @@ type guestsNeighbour struct {
 	_      structs.HostLayout
 	Mac    [6]uint8
 	Origin uint8
-	AtPort uint8
+	Flags  uint8
 	SeenNs uint64
 }
 
@@ -446,48 +446,51 @@ const (
 	guestsReasonREASON_UNKNOWN_PORT       guestsReason = 15
 	guestsReasonREASON_SPOOFED_MAC        guestsReason = 16
 	guestsReasonREASON_SPOOFED_ADDRESS    guestsReason = 17
-	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 18
-	guestsReasonREASON_SAME_PORT          guestsReason = 19
-	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 20
-	guestsReasonREASON_NOT_ROUTED         guestsReason = 21
-	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 22
-	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 23
-	guestsReasonREASON_NO_ROUTE           guestsReason = 24
-	guestsReasonREASON_BLACKHOLE          guestsReason = 25
-	guestsReasonREASON_UNREACHABLE        guestsReason = 26
-	guestsReasonREASON_PROHIBITED         guestsReason = 27
-	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 28
-	guestsReasonREASON_NO_MEMBER          guestsReason = 29
-	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 30
-	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 31
-	guestsReasonREASON_TOO_BIG            guestsReason = 32
-	guestsReasonREASON_GSO_NESTED         guestsReason = 33
-	guestsReasonREASON_GSO_UDP            guestsReason = 34
-	guestsReasonREASON_NO_HEADROOM        guestsReason = 35
-	guestsReasonREASON_NO_CSUM            guestsReason = 36
-	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 37
-	guestsReasonREASON_DEVMAP_DROP        guestsReason = 38
-	guestsReasonREASON_DENIED             guestsReason = 39
-	guestsReasonREASON_REJECTED           guestsReason = 40
-	guestsReasonREASON_NO_POLICY          guestsReason = 41
-	guestsReasonREASON_NON_IP             guestsReason = 42
-	guestsReasonREASON_OUT_OF_STATE       guestsReason = 43
-	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 44
-	guestsReasonREASON_TCP_FLAGS          guestsReason = 45
-	guestsReasonREASON_UNRELATED          guestsReason = 46
-	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 47
-	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 48
-	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 49
-	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 50
-	guestsReasonREASON_NO_GATEWAY         guestsReason = 51
-	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 52
-	guestsReasonREASON_NAT_FULL           guestsReason = 53
-	guestsReasonREASON_NAT_LIMIT          guestsReason = 54
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 55
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 56
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 57
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 58
-	guestsReasonREASON_MAX                guestsReason = 59
+	guestsReasonREASON_RA_GUARD           guestsReason = 18
+	guestsReasonREASON_ND_EXT_HEADERS     guestsReason = 19
+	guestsReasonREASON_DHCP_GUARD         guestsReason = 20
+	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 21
+	guestsReasonREASON_SAME_PORT          guestsReason = 22
+	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 23
+	guestsReasonREASON_NOT_ROUTED         guestsReason = 24
+	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 25
+	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 26
+	guestsReasonREASON_NO_ROUTE           guestsReason = 27
+	guestsReasonREASON_BLACKHOLE          guestsReason = 28
+	guestsReasonREASON_UNREACHABLE        guestsReason = 29
+	guestsReasonREASON_PROHIBITED         guestsReason = 30
+	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 31
+	guestsReasonREASON_NO_MEMBER          guestsReason = 32
+	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 33
+	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 34
+	guestsReasonREASON_TOO_BIG            guestsReason = 35
+	guestsReasonREASON_GSO_NESTED         guestsReason = 36
+	guestsReasonREASON_GSO_UDP            guestsReason = 37
+	guestsReasonREASON_NO_HEADROOM        guestsReason = 38
+	guestsReasonREASON_NO_CSUM            guestsReason = 39
+	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 40
+	guestsReasonREASON_DEVMAP_DROP        guestsReason = 41
+	guestsReasonREASON_DENIED             guestsReason = 42
+	guestsReasonREASON_REJECTED           guestsReason = 43
+	guestsReasonREASON_NO_POLICY          guestsReason = 44
+	guestsReasonREASON_NON_IP             guestsReason = 45
+	guestsReasonREASON_OUT_OF_STATE       guestsReason = 46
+	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 47
+	guestsReasonREASON_TCP_FLAGS          guestsReason = 48
+	guestsReasonREASON_UNRELATED          guestsReason = 49
+	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 50
+	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 51
+	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 52
+	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 53
+	guestsReasonREASON_NO_GATEWAY         guestsReason = 54
+	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 55
+	guestsReasonREASON_NAT_FULL           guestsReason = 56
+	guestsReasonREASON_NAT_LIMIT          guestsReason = 57
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 58
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 59
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 60
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 61
+	guestsReasonREASON_MAX                guestsReason = 62
 )
 
 type guestsRemoteKey struct {
