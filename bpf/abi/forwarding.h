@@ -156,7 +156,7 @@ struct segment {
 	struct addr gateway4; /* source of ICMP messages, zero: none */
 	struct addr gateway6;
 	__u8 options[OPTIONS_MAX];
-	__u8 pad2[56];	      /* to whole cache lines */
+	__u8 pad2[52];	      /* to whole cache lines */
 	__u32 shards[SHARDS]; /* generations: raised when a MAC address of the shard moves */
 };
 

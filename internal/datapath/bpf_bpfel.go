@@ -1006,7 +1006,7 @@ type bpfSegment struct {
 	Gateway4        bpfAddr
 	Gateway6        bpfAddr
 	Options         [252]uint8
-	Pad2            [56]uint8
+	Pad2            [52]uint8
 	Shards          [64]uint32
 }
 

@@ -573,7 +573,7 @@ type guestsSegment struct {
 	Gateway4        guestsAddr
 	Gateway6        guestsAddr
 	Options         [252]uint8
-	Pad2            [56]uint8
+	Pad2            [52]uint8
 	Shards          [64]uint32
 }
 
