@@ -191,13 +191,20 @@ struct fdb_key {
 	__u16 pad;
 };
 
+/* Times are CLOCK_MONOTONIC. */
 struct fdb_entry {
-	__u32 vport;
+	__u32 vport; /* learned: also the owner, of which limits count it */
 	__u32 moves;
-	__u64 seen_ns; /* CLOCK_MONOTONIC */
+	__u64 seen_ns;
 	enum host_origin origin;
-	__u8 sticky; /* BGP: the MAC address must not move (RFC 7432 15.2) */
-	__u8 pad[6];
+	__u8 sticky;	/* BGP: the MAC address must not move (RFC 7432 15.2) */
+	__u8 recent;	/* moves since window_s */
+	__u8 freezes;	/* how often it was frozen lately */
+	__u32 since_s;	/* when it came to the vport */
+	__u32 home;	/* the vport where it was before the recent moves */
+	__u32 window_s; /* when recent began to count */
+	__u32 frozen_s; /* until when it stays where it is, 0: it may move */
+	__u32 other;	/* frozen: the vport where it was seen too */
 };
 
 /* Event: a MAC address came to a port, or a neighbour at a port has an address. */
@@ -206,7 +213,8 @@ struct host_event {
 	__u32 segment;
 	__u32 vport;
 	__u8 mac[ETH_ALEN];
-	__u16 from_vport; /* the remote where the host was before, 0: none */
+	__u16 from_vport; /* the remote where the host was before, 0: none; frozen: seen there too */
+	__u32 frozen_s;	  /* for so long the MAC address was frozen at vport, 0: it was not */
 };
 
 MAP(ARRAY, vports, __u32, struct vport, MAX_VPORTS);

@@ -49,6 +49,8 @@ struct neighbour {
 	enum host_origin origin;
 	__u8 at_port;  /* learned at a port */
 	__u64 seen_ns; /* CLOCK_MONOTONIC */
+	__u32 vport;   /* learned: the owner, of which limits count it */
+	__u32 since_s; /* when it was learned, CLOCK_MONOTONIC */
 };
 
 BYTE_ENUM route_kind {

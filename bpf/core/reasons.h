@@ -27,6 +27,7 @@
 	X(SPOOFED_MAC, "source MAC is not allowed at the port, or is the gateway's")            \
 	X(SPOOFED_ADDRESS, "source address is not allowed at the port, or is the gateway's")    \
 	X(STATIC_MAC_MOVE, "source MAC is static at another port or remote")                    \
+	X(MAC_FROZEN, "source MAC moved too often, and is frozen at another port or remote")    \
 	X(SAME_PORT, "destination is where the frame came from")                                \
 	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")               \
 	X(NOT_ROUTED, "frame for a router's MAC address that is not IP")                        \
@@ -108,8 +109,9 @@
 	X(REVALIDATED, "packets whose decision had reached its age")                          \
 	X(LEARNED, "MAC addresses learned")                                                   \
 	X(MOVED, "MAC addresses that moved to another port or remote")                        \
+	X(MAC_FROZEN, "MAC addresses frozen because they moved too often")                    \
 	X(HOST_EVENT_LOST, "host events not sent to user space because of their rate")        \
-	X(FDB_FULL, "MAC addresses not learned because the FDB was full")                     \
+	X(FDB_FULL, "MAC addresses not learned because the FDB or their limit was full")      \
 	X(FLOW_FULL, "decisions not kept because the flow cache was full")                    \
 	X(FLOODED, "frames replicated to the members of a segment")                           \
 	X(FLOOD_COPY, "copies sent of flooded frames")                                        \

@@ -224,38 +224,39 @@ const (
 	bpfEventEVENT_REVALIDATED           bpfEvent = 3
 	bpfEventEVENT_LEARNED               bpfEvent = 4
 	bpfEventEVENT_MOVED                 bpfEvent = 5
-	bpfEventEVENT_HOST_EVENT_LOST       bpfEvent = 6
-	bpfEventEVENT_FDB_FULL              bpfEvent = 7
-	bpfEventEVENT_FLOW_FULL             bpfEvent = 8
-	bpfEventEVENT_FLOODED               bpfEvent = 9
-	bpfEventEVENT_FLOOD_COPY            bpfEvent = 10
-	bpfEventEVENT_EVICTED               bpfEvent = 11
-	bpfEventEVENT_TRANSIT               bpfEvent = 12
-	bpfEventEVENT_NEIGH_FALLBACK        bpfEvent = 13
-	bpfEventEVENT_REORDER_HELD          bpfEvent = 14
-	bpfEventEVENT_REORDER_TIMEOUT       bpfEvent = 15
-	bpfEventEVENT_PROXY_REPLIED         bpfEvent = 16
-	bpfEventEVENT_NEIGH_REQUESTED       bpfEvent = 17
-	bpfEventEVENT_LOCAL_DELIVERED       bpfEvent = 18
-	bpfEventEVENT_ICMP_SENT             bpfEvent = 19
-	bpfEventEVENT_RESET_SENT            bpfEvent = 20
-	bpfEventEVENT_ICMP_LIMITED          bpfEvent = 21
-	bpfEventEVENT_MSS_CLAMPED           bpfEvent = 22
-	bpfEventEVENT_PATH_MTU              bpfEvent = 23
-	bpfEventEVENT_GRO                   bpfEvent = 24
-	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 25
-	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 26
-	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 27
-	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 28
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 29
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 30
-	bpfEventEVENT_LOG_LOST              bpfEvent = 31
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 32
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 33
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 34
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 35
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 36
-	bpfEventEVENT_MAX                   bpfEvent = 37
+	bpfEventEVENT_MAC_FROZEN            bpfEvent = 6
+	bpfEventEVENT_HOST_EVENT_LOST       bpfEvent = 7
+	bpfEventEVENT_FDB_FULL              bpfEvent = 8
+	bpfEventEVENT_FLOW_FULL             bpfEvent = 9
+	bpfEventEVENT_FLOODED               bpfEvent = 10
+	bpfEventEVENT_FLOOD_COPY            bpfEvent = 11
+	bpfEventEVENT_EVICTED               bpfEvent = 12
+	bpfEventEVENT_TRANSIT               bpfEvent = 13
+	bpfEventEVENT_NEIGH_FALLBACK        bpfEvent = 14
+	bpfEventEVENT_REORDER_HELD          bpfEvent = 15
+	bpfEventEVENT_REORDER_TIMEOUT       bpfEvent = 16
+	bpfEventEVENT_PROXY_REPLIED         bpfEvent = 17
+	bpfEventEVENT_NEIGH_REQUESTED       bpfEvent = 18
+	bpfEventEVENT_LOCAL_DELIVERED       bpfEvent = 19
+	bpfEventEVENT_ICMP_SENT             bpfEvent = 20
+	bpfEventEVENT_RESET_SENT            bpfEvent = 21
+	bpfEventEVENT_ICMP_LIMITED          bpfEvent = 22
+	bpfEventEVENT_MSS_CLAMPED           bpfEvent = 23
+	bpfEventEVENT_PATH_MTU              bpfEvent = 24
+	bpfEventEVENT_GRO                   bpfEvent = 25
+	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 26
+	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 27
+	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 28
+	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 29
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 30
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 31
+	bpfEventEVENT_LOG_LOST              bpfEvent = 32
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 33
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 34
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 35
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 36
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 37
+	bpfEventEVENT_MAX                   bpfEvent = 38
 )
 
 type bpfEvpnFlags uint8
@@ -266,13 +267,19 @@ const (
 )
 
 type bpfFdbEntry struct {
-	_      structs.HostLayout
-	Vport  uint32
-	Moves  uint32
-	SeenNs uint64
-	Origin bpfHostOrigin
-	Sticky uint8
-	Pad    [6]uint8
+	_       structs.HostLayout
+	Vport   uint32
+	Moves   uint32
+	SeenNs  uint64
+	Origin  bpfHostOrigin
+	Sticky  uint8
+	Recent  uint8
+	Freezes uint8
+	SinceS  uint32
+	Home    uint32
+	WindowS uint32
+	FrozenS uint32
+	Other   uint32
 }
 
 type bpfFdbKey struct {
@@ -384,6 +391,7 @@ type bpfHostEvent struct {
 	Vport     uint32
 	Mac       [6]uint8
 	FromVport uint16
+	FrozenS   uint32
 }
 
 type bpfHostOrigin uint8
@@ -581,6 +589,8 @@ type bpfNeighbour struct {
 	Origin bpfHostOrigin
 	AtPort uint8
 	SeenNs uint64
+	Vport  uint32
+	SinceS uint32
 }
 
 type bpfNeighbourKey struct {
@@ -791,47 +801,48 @@ const (
 	bpfReasonREASON_SPOOFED_MAC        bpfReason = 16
 	bpfReasonREASON_SPOOFED_ADDRESS    bpfReason = 17
 	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 18
-	bpfReasonREASON_SAME_PORT          bpfReason = 19
-	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 20
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 21
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 22
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 23
-	bpfReasonREASON_NO_ROUTE           bpfReason = 24
-	bpfReasonREASON_BLACKHOLE          bpfReason = 25
-	bpfReasonREASON_UNREACHABLE        bpfReason = 26
-	bpfReasonREASON_PROHIBITED         bpfReason = 27
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 28
-	bpfReasonREASON_NO_MEMBER          bpfReason = 29
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 30
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 31
-	bpfReasonREASON_TOO_BIG            bpfReason = 32
-	bpfReasonREASON_GSO_NESTED         bpfReason = 33
-	bpfReasonREASON_GSO_UDP            bpfReason = 34
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 35
-	bpfReasonREASON_NO_CSUM            bpfReason = 36
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 37
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 38
-	bpfReasonREASON_DENIED             bpfReason = 39
-	bpfReasonREASON_REJECTED           bpfReason = 40
-	bpfReasonREASON_NO_POLICY          bpfReason = 41
-	bpfReasonREASON_NON_IP             bpfReason = 42
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 43
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 44
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 45
-	bpfReasonREASON_UNRELATED          bpfReason = 46
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 47
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 48
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 49
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 50
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 51
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 52
-	bpfReasonREASON_NAT_FULL           bpfReason = 53
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 54
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 55
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 56
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 57
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 58
-	bpfReasonREASON_MAX                bpfReason = 59
+	bpfReasonREASON_MAC_FROZEN         bpfReason = 19
+	bpfReasonREASON_SAME_PORT          bpfReason = 20
+	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 21
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 22
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 23
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 24
+	bpfReasonREASON_NO_ROUTE           bpfReason = 25
+	bpfReasonREASON_BLACKHOLE          bpfReason = 26
+	bpfReasonREASON_UNREACHABLE        bpfReason = 27
+	bpfReasonREASON_PROHIBITED         bpfReason = 28
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 29
+	bpfReasonREASON_NO_MEMBER          bpfReason = 30
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 31
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 32
+	bpfReasonREASON_TOO_BIG            bpfReason = 33
+	bpfReasonREASON_GSO_NESTED         bpfReason = 34
+	bpfReasonREASON_GSO_UDP            bpfReason = 35
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 36
+	bpfReasonREASON_NO_CSUM            bpfReason = 37
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 38
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 39
+	bpfReasonREASON_DENIED             bpfReason = 40
+	bpfReasonREASON_REJECTED           bpfReason = 41
+	bpfReasonREASON_NO_POLICY          bpfReason = 42
+	bpfReasonREASON_NON_IP             bpfReason = 43
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 44
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 45
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 46
+	bpfReasonREASON_UNRELATED          bpfReason = 47
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 48
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 49
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 50
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 51
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 52
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 53
+	bpfReasonREASON_NAT_FULL           bpfReason = 54
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 55
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 56
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 57
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 58
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 59
+	bpfReasonREASON_MAX                bpfReason = 60
 )
 
 type bpfRemoteKey struct {
@@ -1144,6 +1155,7 @@ const (
 	bpfMapKnownOptions        = "known_options"
 	bpfMapLimitEntries        = "limit_entries"
 	bpfMapLimitLargest        = "limit_largest"
+	bpfMapLimitWorks          = "limit_works"
 	bpfMapLocalAddrs          = "local_addrs"
 	bpfMapLogBuckets          = "log_buckets"
 	bpfMapLogs                = "logs"
@@ -1199,6 +1211,9 @@ const (
 	bpfVarLimitedRateType     = "limited_rate_type"
 	bpfVarLogLineType         = "log_line_type"
 	bpfVarLogRate             = "log_rate"
+	bpfVarMacFreezeS          = "mac_freeze_s"
+	bpfVarMacMoves            = "mac_moves"
+	bpfVarMacMovesWithinS     = "mac_moves_within_s"
 	bpfVarNatEventType        = "nat_event_type"
 	bpfVarNatEventsWanted     = "nat_events_wanted"
 	bpfVarNatGcStatsType      = "nat_gc_stats_type"
@@ -1302,6 +1317,7 @@ type bpfMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -1360,6 +1376,9 @@ type bpfVariableSpecs struct {
 	LimitedRateType     *ebpf.VariableSpec `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.VariableSpec `ebpf:"log_line_type"`
 	LogRate             *ebpf.VariableSpec `ebpf:"log_rate"`
+	MacFreezeS          *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves            *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS     *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatEventType        *ebpf.VariableSpec `ebpf:"nat_event_type"`
 	NatEventsWanted     *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatGcStatsType      *ebpf.VariableSpec `ebpf:"nat_gc_stats_type"`
@@ -1432,6 +1451,7 @@ type bpfMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -1495,6 +1515,7 @@ func (m *bpfMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -1554,6 +1575,9 @@ type bpfVariables struct {
 	LimitedRateType     *ebpf.Variable `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.Variable `ebpf:"log_line_type"`
 	LogRate             *ebpf.Variable `ebpf:"log_rate"`
+	MacFreezeS          *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves            *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS     *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatEventType        *ebpf.Variable `ebpf:"nat_event_type"`
 	NatEventsWanted     *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatGcStatsType      *ebpf.Variable `ebpf:"nat_gc_stats_type"`

@@ -70,6 +70,7 @@ const (
 	classifyTestMapKnownOptions     = "known_options"
 	classifyTestMapLimitEntries     = "limit_entries"
 	classifyTestMapLimitLargest     = "limit_largest"
+	classifyTestMapLimitWorks       = "limit_works"
 	classifyTestMapLocalAddrs       = "local_addrs"
 	classifyTestMapLogBuckets       = "log_buckets"
 	classifyTestMapLogs             = "logs"
@@ -120,6 +121,9 @@ const (
 	classifyTestVarIcmpBurst        = "icmp_burst"
 	classifyTestVarIcmpRate         = "icmp_rate"
 	classifyTestVarLogRate          = "log_rate"
+	classifyTestVarMacFreezeS       = "mac_freeze_s"
+	classifyTestVarMacMoves         = "mac_moves"
+	classifyTestVarMacMovesWithinS  = "mac_moves_within_s"
 	classifyTestVarNatEventsWanted  = "nat_events_wanted"
 	classifyTestVarNatTimeouts      = "nat_timeouts"
 	classifyTestVarNonIpDropped     = "non_ip_dropped"
@@ -216,6 +220,7 @@ type classifyTestMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -270,6 +275,9 @@ type classifyTestVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
@@ -336,6 +344,7 @@ type classifyTestMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -400,6 +409,7 @@ func (m *classifyTestMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -455,6 +465,9 @@ type classifyTestVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`

@@ -38,6 +38,7 @@ const (
 	conntrackGcMapKnownOptions     = "known_options"
 	conntrackGcMapLimitEntries     = "limit_entries"
 	conntrackGcMapLimitLargest     = "limit_largest"
+	conntrackGcMapLimitWorks       = "limit_works"
 	conntrackGcMapLocalAddrs       = "local_addrs"
 	conntrackGcMapLogBuckets       = "log_buckets"
 	conntrackGcMapLogs             = "logs"
@@ -84,6 +85,9 @@ const (
 	conntrackGcVarIcmpBurst        = "icmp_burst"
 	conntrackGcVarIcmpRate         = "icmp_rate"
 	conntrackGcVarLogRate          = "log_rate"
+	conntrackGcVarMacFreezeS       = "mac_freeze_s"
+	conntrackGcVarMacMoves         = "mac_moves"
+	conntrackGcVarMacMovesWithinS  = "mac_moves_within_s"
 	conntrackGcVarNatEventsWanted  = "nat_events_wanted"
 	conntrackGcVarNatTimeouts      = "nat_timeouts"
 	conntrackGcVarNonIpDropped     = "non_ip_dropped"
@@ -181,6 +185,7 @@ type conntrackGcMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -232,6 +237,9 @@ type conntrackGcVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
@@ -300,6 +308,7 @@ type conntrackGcMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -363,6 +372,7 @@ func (m *conntrackGcMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -415,6 +425,9 @@ type conntrackGcVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`

@@ -47,6 +47,7 @@ type Datapath struct {
 	adopted bool
 	newFDB  bool   // the FDB is empty, whatever cached decisions think it knows
 	memory  []byte // of the map segments
+	usages  []byte // of the map owner_usages
 	fw      firewall
 	nat     translation
 
@@ -120,7 +121,7 @@ func open(cfg Config, older map[int]release) (*Datapath, error) {
 		return nil, err
 	}
 	if err := d.adopt(); err != nil {
-		return nil, errors.Join(err, d.unmapSegments(), d.objs.Close())
+		return nil, errors.Join(err, d.unmap(), d.objs.Close())
 	}
 	return d, nil
 }
@@ -172,8 +173,15 @@ func (d *Datapath) load() error {
 		return loadError(err)
 	}
 	d.trackConnections()
-	return d.mapSegments()
+	if d.memory, err = mapMemory(d.objs.Segments, segmentStride); err != nil {
+		return err
+	}
+	d.usages, err = mapMemory(d.objs.OwnerUsages, usageStride)
+	return err
 }
+
+// unmap lets go of the memory of maps.
+func (d *Datapath) unmap() error { return errors.Join(unmapMemory(&d.memory), unmapMemory(&d.usages)) }
 
 func loadError(err error) error {
 	var verr *ebpf.VerifierError
@@ -304,7 +312,7 @@ func (d *Datapath) Adopted() bool { return d.adopted }
 
 // Close lets go of the handles; what is pinned goes on forwarding.
 func (d *Datapath) Close() error {
-	errs := []error{d.fw.close(), d.nat.close(), d.unmapSegments(), d.objs.Close()}
+	errs := []error{d.fw.close(), d.nat.close(), d.unmap(), d.objs.Close()}
 	for _, a := range d.links {
 		errs = append(errs, a.close())
 	}
@@ -321,6 +329,6 @@ func (d *Datapath) Remove() error {
 		}
 	}
 	d.links = nil
-	errs = append(errs, d.fw.close(), d.nat.close(), d.unmapSegments(), d.objs.Close(), d.removeOlder(), d.removeOwn())
+	errs = append(errs, d.fw.close(), d.nat.close(), d.unmap(), d.objs.Close(), d.removeOlder(), d.removeOwn())
 	return errors.Join(errs...)
 }

@@ -36,6 +36,7 @@ const (
 	natGcMapKnownOptions     = "known_options"
 	natGcMapLimitEntries     = "limit_entries"
 	natGcMapLimitLargest     = "limit_largest"
+	natGcMapLimitWorks       = "limit_works"
 	natGcMapLocalAddrs       = "local_addrs"
 	natGcMapLogBuckets       = "log_buckets"
 	natGcMapLogs             = "logs"
@@ -85,6 +86,9 @@ const (
 	natGcVarIcmpBurst        = "icmp_burst"
 	natGcVarIcmpRate         = "icmp_rate"
 	natGcVarLogRate          = "log_rate"
+	natGcVarMacFreezeS       = "mac_freeze_s"
+	natGcVarMacMoves         = "mac_moves"
+	natGcVarMacMovesWithinS  = "mac_moves_within_s"
 	natGcVarNatEventsWanted  = "nat_events_wanted"
 	natGcVarNatTimeouts      = "nat_timeouts"
 	natGcVarNonIpDropped     = "non_ip_dropped"
@@ -180,6 +184,7 @@ type natGcMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -234,6 +239,9 @@ type natGcVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
@@ -300,6 +308,7 @@ type natGcMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -364,6 +373,7 @@ func (m *natGcMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -419,6 +429,9 @@ type natGcVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`

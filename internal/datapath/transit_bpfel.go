@@ -34,6 +34,7 @@ const (
 	transitMapKnownOptions     = "known_options"
 	transitMapLimitEntries     = "limit_entries"
 	transitMapLimitLargest     = "limit_largest"
+	transitMapLimitWorks       = "limit_works"
 	transitMapLocalAddrs       = "local_addrs"
 	transitMapLogBuckets       = "log_buckets"
 	transitMapLogs             = "logs"
@@ -82,6 +83,9 @@ const (
 	transitVarIcmpBurst        = "icmp_burst"
 	transitVarIcmpRate         = "icmp_rate"
 	transitVarLogRate          = "log_rate"
+	transitVarMacFreezeS       = "mac_freeze_s"
+	transitVarMacMoves         = "mac_moves"
+	transitVarMacMovesWithinS  = "mac_moves_within_s"
 	transitVarNatEventsWanted  = "nat_events_wanted"
 	transitVarNatTimeouts      = "nat_timeouts"
 	transitVarNonIpDropped     = "non_ip_dropped"
@@ -176,6 +180,7 @@ type transitMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -228,6 +233,9 @@ type transitVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
@@ -292,6 +300,7 @@ type transitMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -352,6 +361,7 @@ func (m *transitMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -405,6 +415,9 @@ type transitVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`

@@ -95,48 +95,55 @@ const (
 	guestsEventEVENT_REVALIDATED           guestsEvent = 3
 	guestsEventEVENT_LEARNED               guestsEvent = 4
 	guestsEventEVENT_MOVED                 guestsEvent = 5
-	guestsEventEVENT_HOST_EVENT_LOST       guestsEvent = 6
-	guestsEventEVENT_FDB_FULL              guestsEvent = 7
-	guestsEventEVENT_FLOW_FULL             guestsEvent = 8
-	guestsEventEVENT_FLOODED               guestsEvent = 9
-	guestsEventEVENT_FLOOD_COPY            guestsEvent = 10
-	guestsEventEVENT_EVICTED               guestsEvent = 11
-	guestsEventEVENT_TRANSIT               guestsEvent = 12
-	guestsEventEVENT_NEIGH_FALLBACK        guestsEvent = 13
-	guestsEventEVENT_REORDER_HELD          guestsEvent = 14
-	guestsEventEVENT_REORDER_TIMEOUT       guestsEvent = 15
-	guestsEventEVENT_PROXY_REPLIED         guestsEvent = 16
-	guestsEventEVENT_NEIGH_REQUESTED       guestsEvent = 17
-	guestsEventEVENT_LOCAL_DELIVERED       guestsEvent = 18
-	guestsEventEVENT_ICMP_SENT             guestsEvent = 19
-	guestsEventEVENT_RESET_SENT            guestsEvent = 20
-	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 21
-	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 22
-	guestsEventEVENT_PATH_MTU              guestsEvent = 23
-	guestsEventEVENT_GRO                   guestsEvent = 24
-	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 25
-	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 26
-	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 27
-	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 28
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 29
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 30
-	guestsEventEVENT_LOG_LOST              guestsEvent = 31
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 32
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 33
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 34
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 35
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 36
-	guestsEventEVENT_MAX                   guestsEvent = 37
+	guestsEventEVENT_MAC_FROZEN            guestsEvent = 6
+	guestsEventEVENT_HOST_EVENT_LOST       guestsEvent = 7
+	guestsEventEVENT_FDB_FULL              guestsEvent = 8
+	guestsEventEVENT_FLOW_FULL             guestsEvent = 9
+	guestsEventEVENT_FLOODED               guestsEvent = 10
+	guestsEventEVENT_FLOOD_COPY            guestsEvent = 11
+	guestsEventEVENT_EVICTED               guestsEvent = 12
+	guestsEventEVENT_TRANSIT               guestsEvent = 13
+	guestsEventEVENT_NEIGH_FALLBACK        guestsEvent = 14
+	guestsEventEVENT_REORDER_HELD          guestsEvent = 15
+	guestsEventEVENT_REORDER_TIMEOUT       guestsEvent = 16
+	guestsEventEVENT_PROXY_REPLIED         guestsEvent = 17
+	guestsEventEVENT_NEIGH_REQUESTED       guestsEvent = 18
+	guestsEventEVENT_LOCAL_DELIVERED       guestsEvent = 19
+	guestsEventEVENT_ICMP_SENT             guestsEvent = 20
+	guestsEventEVENT_RESET_SENT            guestsEvent = 21
+	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 22
+	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 23
+	guestsEventEVENT_PATH_MTU              guestsEvent = 24
+	guestsEventEVENT_GRO                   guestsEvent = 25
+	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 26
+	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 27
+	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 28
+	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 29
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 30
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 31
+	guestsEventEVENT_LOG_LOST              guestsEvent = 32
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 33
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 34
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 35
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 36
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 37
+	guestsEventEVENT_MAX                   guestsEvent = 38
 )
 
 type guestsFdbEntry struct {
-	_      structs.HostLayout
-	Vport  uint32
-	Moves  uint32
-	SeenNs uint64
-	Origin uint8
-	Sticky uint8
-	Pad    [6]uint8
+	_       structs.HostLayout
+	Vport   uint32
+	Moves   uint32
+	SeenNs  uint64
+	Origin  uint8
+	Sticky  uint8
+	Recent  uint8
+	Freezes uint8
+	SinceS  uint32
+	Home    uint32
+	WindowS uint32
+	FrozenS uint32
+	Other   uint32
 }
 
 type guestsFdbKey struct {
@@ -341,6 +348,8 @@ type guestsNeighbour struct {
 	Origin uint8
 	AtPort uint8
 	SeenNs uint64
+	Vport  uint32
+	SinceS uint32
 }
 
 type guestsNeighbourKey struct {
@@ -438,47 +447,48 @@ const (
 	guestsReasonREASON_SPOOFED_MAC        guestsReason = 16
 	guestsReasonREASON_SPOOFED_ADDRESS    guestsReason = 17
 	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 18
-	guestsReasonREASON_SAME_PORT          guestsReason = 19
-	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 20
-	guestsReasonREASON_NOT_ROUTED         guestsReason = 21
-	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 22
-	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 23
-	guestsReasonREASON_NO_ROUTE           guestsReason = 24
-	guestsReasonREASON_BLACKHOLE          guestsReason = 25
-	guestsReasonREASON_UNREACHABLE        guestsReason = 26
-	guestsReasonREASON_PROHIBITED         guestsReason = 27
-	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 28
-	guestsReasonREASON_NO_MEMBER          guestsReason = 29
-	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 30
-	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 31
-	guestsReasonREASON_TOO_BIG            guestsReason = 32
-	guestsReasonREASON_GSO_NESTED         guestsReason = 33
-	guestsReasonREASON_GSO_UDP            guestsReason = 34
-	guestsReasonREASON_NO_HEADROOM        guestsReason = 35
-	guestsReasonREASON_NO_CSUM            guestsReason = 36
-	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 37
-	guestsReasonREASON_DEVMAP_DROP        guestsReason = 38
-	guestsReasonREASON_DENIED             guestsReason = 39
-	guestsReasonREASON_REJECTED           guestsReason = 40
-	guestsReasonREASON_NO_POLICY          guestsReason = 41
-	guestsReasonREASON_NON_IP             guestsReason = 42
-	guestsReasonREASON_OUT_OF_STATE       guestsReason = 43
-	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 44
-	guestsReasonREASON_TCP_FLAGS          guestsReason = 45
-	guestsReasonREASON_UNRELATED          guestsReason = 46
-	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 47
-	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 48
-	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 49
-	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 50
-	guestsReasonREASON_NO_GATEWAY         guestsReason = 51
-	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 52
-	guestsReasonREASON_NAT_FULL           guestsReason = 53
-	guestsReasonREASON_NAT_LIMIT          guestsReason = 54
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 55
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 56
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 57
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 58
-	guestsReasonREASON_MAX                guestsReason = 59
+	guestsReasonREASON_MAC_FROZEN         guestsReason = 19
+	guestsReasonREASON_SAME_PORT          guestsReason = 20
+	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 21
+	guestsReasonREASON_NOT_ROUTED         guestsReason = 22
+	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 23
+	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 24
+	guestsReasonREASON_NO_ROUTE           guestsReason = 25
+	guestsReasonREASON_BLACKHOLE          guestsReason = 26
+	guestsReasonREASON_UNREACHABLE        guestsReason = 27
+	guestsReasonREASON_PROHIBITED         guestsReason = 28
+	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 29
+	guestsReasonREASON_NO_MEMBER          guestsReason = 30
+	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 31
+	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 32
+	guestsReasonREASON_TOO_BIG            guestsReason = 33
+	guestsReasonREASON_GSO_NESTED         guestsReason = 34
+	guestsReasonREASON_GSO_UDP            guestsReason = 35
+	guestsReasonREASON_NO_HEADROOM        guestsReason = 36
+	guestsReasonREASON_NO_CSUM            guestsReason = 37
+	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 38
+	guestsReasonREASON_DEVMAP_DROP        guestsReason = 39
+	guestsReasonREASON_DENIED             guestsReason = 40
+	guestsReasonREASON_REJECTED           guestsReason = 41
+	guestsReasonREASON_NO_POLICY          guestsReason = 42
+	guestsReasonREASON_NON_IP             guestsReason = 43
+	guestsReasonREASON_OUT_OF_STATE       guestsReason = 44
+	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 45
+	guestsReasonREASON_TCP_FLAGS          guestsReason = 46
+	guestsReasonREASON_UNRELATED          guestsReason = 47
+	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 48
+	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 49
+	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 50
+	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 51
+	guestsReasonREASON_NO_GATEWAY         guestsReason = 52
+	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 53
+	guestsReasonREASON_NAT_FULL           guestsReason = 54
+	guestsReasonREASON_NAT_LIMIT          guestsReason = 55
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 56
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 57
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 58
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 59
+	guestsReasonREASON_MAX                guestsReason = 60
 )
 
 type guestsRemoteKey struct {
@@ -664,6 +674,7 @@ const (
 	guestsMapKnownOptions     = "known_options"
 	guestsMapLimitEntries     = "limit_entries"
 	guestsMapLimitLargest     = "limit_largest"
+	guestsMapLimitWorks       = "limit_works"
 	guestsMapLocalAddrs       = "local_addrs"
 	guestsMapLogBuckets       = "log_buckets"
 	guestsMapLogs             = "logs"
@@ -774,6 +785,7 @@ type guestsMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -858,6 +870,7 @@ type guestsMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -917,6 +930,7 @@ func (m *guestsMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
