@@ -41,6 +41,7 @@ enum __attribute__((packed)) vport_flags {
 	VPORT_DOWN = 128,	/* TEP: cached decisions for it are invalid */
 	VPORT_MULTIPATH = 256,	/* TEP: represents a remote with several paths */
 	VPORT_FIREWALL = 512,	/* port: the firewall filters it */
+	VPORT_LOOP = 1024,	/* port: it is cut off from floods, as its segment has a loop */
 };
 
 /*
@@ -215,6 +216,8 @@ struct host_event {
 	__u8 mac[ETH_ALEN];
 	__u16 from_vport; /* the remote where the host was before, 0: none; frozen: seen there too */
 	__u32 frozen_s;	  /* for so long the MAC address was frozen at vport, 0: it was not */
+	__u32 loop_vport; /* the port whose loop probe came to vport, 0: it is no such event */
+	__u64 loop_token; /* of the probe */
 };
 
 MAP(ARRAY, vports, __u32, struct vport, MAX_VPORTS);

@@ -55,7 +55,8 @@ static __always_inline bool count_exceeded(__u32 owner, __u32 count)
 	struct limits *l = limits_of(owner);
 	struct limit_usage *u = usage_of(owner);
 
-	if (!l || !u || !is_count(&count) || !l->counts[count] || u->used[count] < (__s32)l->counts[count])
+	if (!l || !u || !is_count(&count) || !l->counts[count] ||
+	    u->used[count] < (__s32)l->counts[count])
 		return false;
 	__sync_fetch_and_add(&u->exceeded[count], 1);
 	return !l->observe;

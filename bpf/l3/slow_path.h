@@ -10,6 +10,7 @@
 #pragma once
 
 #include "cache/flow_cache.h"
+#include "l2/loop.h"
 #include "l2/neighbour.h"
 #include "l3/route.h"
 #include "tunnel/multipath.h"
@@ -46,7 +47,14 @@ static __always_inline int dispatch(CTX *ctx, struct pkt *p, struct segment *seg
 	}
 	if (is_probe(p))
 		return reply_to_echo(p, d) ? 0 : local_deliver(d);
-	why = fdb_learn(p, seg);
+	if (is_loop_probe(p)) {
+		why = loop_probe_returned(ctx, p);
+		return why ? why : bridge(p, seg, d);
+	}
+	if (in->flags & VPORT_LOOP)
+		why = mac_is_group(p->key.dmac) ? REASON_LOOP : 0;
+	else
+		why = fdb_learn(p, seg);
 	if (why)
 		return why;
 	/* Frames with tags of their own are bridged only. */
@@ -86,6 +94,8 @@ static __always_inline int decide(CTX *ctx, struct pkt *p)
 	d->generation = generation_of(seg, p->key.smac);
 	d->in = p->in;
 	why = dispatch(ctx, p, seg, in, d);
+	if (!why && d->action == ACTION_FLOOD && in->flags & VPORT_LOOP)
+		why = REASON_LOOP;
 	if (why)
 		return why;
 	if (d->action == ACTION_TUNNEL) {

@@ -301,6 +301,7 @@ func (d *Datapath) writeVports(t Tables, p *plan) error {
 		}
 		id := d.names.portIDs[port.Name]
 		vport := portVport(port, segment)
+		vport.Flags = d.loopFlag(port.Name, vport.Flags)
 		leaveBy(&vport, p)
 		if t.Firewall != nil && !port.Uplink {
 			d.firewall(id, &vport, p)

@@ -392,6 +392,8 @@ type bpfHostEvent struct {
 	Mac       [6]uint8
 	FromVport uint16
 	FrozenS   uint32
+	LoopVport uint32
+	LoopToken uint64
 }
 
 type bpfHostOrigin uint8
@@ -804,45 +806,46 @@ const (
 	bpfReasonREASON_MAC_FROZEN         bpfReason = 19
 	bpfReasonREASON_SAME_PORT          bpfReason = 20
 	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 21
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 22
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 23
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 24
-	bpfReasonREASON_NO_ROUTE           bpfReason = 25
-	bpfReasonREASON_BLACKHOLE          bpfReason = 26
-	bpfReasonREASON_UNREACHABLE        bpfReason = 27
-	bpfReasonREASON_PROHIBITED         bpfReason = 28
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 29
-	bpfReasonREASON_NO_MEMBER          bpfReason = 30
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 31
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 32
-	bpfReasonREASON_TOO_BIG            bpfReason = 33
-	bpfReasonREASON_GSO_NESTED         bpfReason = 34
-	bpfReasonREASON_GSO_UDP            bpfReason = 35
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 36
-	bpfReasonREASON_NO_CSUM            bpfReason = 37
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 38
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 39
-	bpfReasonREASON_DENIED             bpfReason = 40
-	bpfReasonREASON_REJECTED           bpfReason = 41
-	bpfReasonREASON_NO_POLICY          bpfReason = 42
-	bpfReasonREASON_NON_IP             bpfReason = 43
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 44
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 45
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 46
-	bpfReasonREASON_UNRELATED          bpfReason = 47
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 48
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 49
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 50
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 51
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 52
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 53
-	bpfReasonREASON_NAT_FULL           bpfReason = 54
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 55
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 56
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 57
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 58
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 59
-	bpfReasonREASON_MAX                bpfReason = 60
+	bpfReasonREASON_LOOP               bpfReason = 22
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 23
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 24
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 25
+	bpfReasonREASON_NO_ROUTE           bpfReason = 26
+	bpfReasonREASON_BLACKHOLE          bpfReason = 27
+	bpfReasonREASON_UNREACHABLE        bpfReason = 28
+	bpfReasonREASON_PROHIBITED         bpfReason = 29
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 30
+	bpfReasonREASON_NO_MEMBER          bpfReason = 31
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 32
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 33
+	bpfReasonREASON_TOO_BIG            bpfReason = 34
+	bpfReasonREASON_GSO_NESTED         bpfReason = 35
+	bpfReasonREASON_GSO_UDP            bpfReason = 36
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 37
+	bpfReasonREASON_NO_CSUM            bpfReason = 38
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 39
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 40
+	bpfReasonREASON_DENIED             bpfReason = 41
+	bpfReasonREASON_REJECTED           bpfReason = 42
+	bpfReasonREASON_NO_POLICY          bpfReason = 43
+	bpfReasonREASON_NON_IP             bpfReason = 44
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 45
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 46
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 47
+	bpfReasonREASON_UNRELATED          bpfReason = 48
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 49
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 50
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 51
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 52
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 53
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 54
+	bpfReasonREASON_NAT_FULL           bpfReason = 55
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 56
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 57
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 58
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 59
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 60
+	bpfReasonREASON_MAX                bpfReason = 61
 )
 
 type bpfRemoteKey struct {
@@ -1114,6 +1117,7 @@ const (
 	bpfVportFlagsVPORT_DOWN        bpfVportFlags = 128
 	bpfVportFlagsVPORT_MULTIPATH   bpfVportFlags = 256
 	bpfVportFlagsVPORT_FIREWALL    bpfVportFlags = 512
+	bpfVportFlagsVPORT_LOOP        bpfVportFlags = 1024
 )
 
 type bpfVportKind uint8
@@ -1211,6 +1215,7 @@ const (
 	bpfVarLimitedRateType     = "limited_rate_type"
 	bpfVarLogLineType         = "log_line_type"
 	bpfVarLogRate             = "log_rate"
+	bpfVarLoopEdge            = "loop_edge"
 	bpfVarMacFreezeS          = "mac_freeze_s"
 	bpfVarMacMoves            = "mac_moves"
 	bpfVarMacMovesWithinS     = "mac_moves_within_s"
@@ -1376,6 +1381,7 @@ type bpfVariableSpecs struct {
 	LimitedRateType     *ebpf.VariableSpec `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.VariableSpec `ebpf:"log_line_type"`
 	LogRate             *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge            *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS          *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
 	MacMoves            *ebpf.VariableSpec `ebpf:"mac_moves"`
 	MacMovesWithinS     *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
@@ -1575,6 +1581,7 @@ type bpfVariables struct {
 	LimitedRateType     *ebpf.Variable `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.Variable `ebpf:"log_line_type"`
 	LogRate             *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge            *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS          *ebpf.Variable `ebpf:"mac_freeze_s"`
 	MacMoves            *ebpf.Variable `ebpf:"mac_moves"`
 	MacMovesWithinS     *ebpf.Variable `ebpf:"mac_moves_within_s"`

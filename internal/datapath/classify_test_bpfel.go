@@ -121,6 +121,7 @@ const (
 	classifyTestVarIcmpBurst        = "icmp_burst"
 	classifyTestVarIcmpRate         = "icmp_rate"
 	classifyTestVarLogRate          = "log_rate"
+	classifyTestVarLoopEdge         = "loop_edge"
 	classifyTestVarMacFreezeS       = "mac_freeze_s"
 	classifyTestVarMacMoves         = "mac_moves"
 	classifyTestVarMacMovesWithinS  = "mac_moves_within_s"
@@ -275,6 +276,7 @@ type classifyTestVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
 	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
 	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
@@ -465,6 +467,7 @@ type classifyTestVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
 	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
 	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`

@@ -85,6 +85,7 @@ const (
 	conntrackGcVarIcmpBurst        = "icmp_burst"
 	conntrackGcVarIcmpRate         = "icmp_rate"
 	conntrackGcVarLogRate          = "log_rate"
+	conntrackGcVarLoopEdge         = "loop_edge"
 	conntrackGcVarMacFreezeS       = "mac_freeze_s"
 	conntrackGcVarMacMoves         = "mac_moves"
 	conntrackGcVarMacMovesWithinS  = "mac_moves_within_s"
@@ -237,6 +238,7 @@ type conntrackGcVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
 	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
 	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
@@ -425,6 +427,7 @@ type conntrackGcVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
 	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
 	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -62,6 +63,9 @@ type Datapath struct {
 	members        map[membership]bool
 	limitedTables  [bpfLimitedCountCOUNT_MAX]uint32 // sizes
 	names          names
+	loopEdge       uint64                         // names this edge in loop probes
+	loopTokens     map[uint32]uint64              // secrets of ports, by vport
+	cut            map[string]bool                // ports that are part of loops
 	publishedNames atomic.Pointer[hostEventNames] // for FollowHostEvents, which runs beside Apply
 	edges          map[netip.Addr]netip.Addr      // remote's address → its first
 }
@@ -165,6 +169,10 @@ func (d *Datapath) load() error {
 		return err
 	}
 	d.configureLimits(spec)
+	d.loopEdge = randomNumber()
+	if err := spec.Variables[bpfVarLoopEdge].Set(d.loopEdge); err != nil {
+		return fmt.Errorf("set %s: %w", bpfVarLoopEdge, err)
+	}
 	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.mapDir()}}
 	if err := d.dropIncompatible(spec); err != nil {
 		return err
@@ -245,6 +253,10 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 		bpfVarFlowCache:    cfg.FlowCache.Enabled,
 		bpfVarRevalidateNs: revalidateAfter(cfg.FDB),
 		bpfVarTransitSlots: slots,
+
+		bpfVarMacMoves:        uint32(cfg.FDB.Duplicates.Moves),
+		bpfVarMacMovesWithinS: uint32(cfg.FDB.Duplicates.Within.Seconds()),
+		bpfVarMacFreezeS:      uint32(math.Ceil(cfg.FDB.Duplicates.Freeze.Seconds())),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)

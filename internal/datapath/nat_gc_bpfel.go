@@ -86,6 +86,7 @@ const (
 	natGcVarIcmpBurst        = "icmp_burst"
 	natGcVarIcmpRate         = "icmp_rate"
 	natGcVarLogRate          = "log_rate"
+	natGcVarLoopEdge         = "loop_edge"
 	natGcVarMacFreezeS       = "mac_freeze_s"
 	natGcVarMacMoves         = "mac_moves"
 	natGcVarMacMovesWithinS  = "mac_moves_within_s"
@@ -239,6 +240,7 @@ type natGcVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
 	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
 	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
@@ -429,6 +431,7 @@ type natGcVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
 	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
 	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`

@@ -83,6 +83,7 @@ const (
 	transitVarIcmpBurst        = "icmp_burst"
 	transitVarIcmpRate         = "icmp_rate"
 	transitVarLogRate          = "log_rate"
+	transitVarLoopEdge         = "loop_edge"
 	transitVarMacFreezeS       = "mac_freeze_s"
 	transitVarMacMoves         = "mac_moves"
 	transitVarMacMovesWithinS  = "mac_moves_within_s"
@@ -233,6 +234,7 @@ type transitVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
 	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
 	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
@@ -415,6 +417,7 @@ type transitVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
 	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
 	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`
