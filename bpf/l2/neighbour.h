@@ -13,6 +13,7 @@
 
 #include "l2/source_guard.h"
 #include "l2/fdb.h"
+#include "l2/neighbour_table.h"
 
 /* The content of an ARP or ND packet. */
 struct arp_nd_msg {
@@ -58,85 +59,6 @@ static __always_inline int read_nd(CTX *ctx, struct pkt *p, struct arp_nd_msg *t
 	copy(&t->target, nd->target, sizeof(t->target));
 	t->is_request = p->icmp_type == ICMPV6_SOLICITATION;
 	t->sender = t->is_request ? p->key.saddr : t->target;
-	return 0;
-}
-
-/* Whether the sender's address may be learned. */
-static __always_inline bool may_learn(const struct pkt *p, const struct neighbour *old)
-{
-	if (tracing || (!old && p->no_learning))
-		return false;
-	return !old || (old->origin != ORIGIN_STATIC && may_override(p, old->origin));
-}
-
-/*
- * Writes a neighbour within the limits of p->in, which owns it. was: the owner that counts it
- * now, 0: none. Returns 0, or an error.
- */
-static __always_inline int put_neighbour(struct pkt *p, const struct neighbour_key *key,
-					 const struct neighbour *n, __u32 was)
-{
-	struct limit_entry *noted;
-	int err;
-
-	if (was != p->in && !make_room_for(p, COUNT_NEIGHBOURS, !was))
-		return -E2BIG;
-	err = bpf_map_update_elem(&neighbours, key, n, BPF_ANY);
-	if (err == -E2BIG && make_room_in_full(p, COUNT_NEIGHBOURS))
-		err = bpf_map_update_elem(&neighbours, key, n, BPF_ANY);
-	if (err || was == p->in)
-		return err;
-	if (was)
-		count_entry(was, COUNT_NEIGHBOURS, -1);
-	else
-		count_entry(SEGMENT_OWNER + p->segment, COUNT_NEIGHBOURS, 1);
-	noted = limit_work();
-	if (!noted)
-		return 0;
-	__builtin_memset(noted, 0, sizeof(*noted));
-	*(struct neighbour_key *)noted = *key;
-	entry_added(noted, p->in, COUNT_NEIGHBOURS);
-	return 0;
-}
-
-/* Learns that the sender's address is at the frame's source MAC address. Returns 0. */
-SUBPROGRAM int learn_neighbour(struct pkt *p, const struct addr *addr)
-{
-	struct segment *seg = p ? segment_get(p->segment) : NULL;
-	struct neighbour_key key = {};
-	struct neighbour fresh = {};
-	struct neighbour *old;
-	__u32 shard, was;
-	bool same, known;
-
-	if (!seg || !addr)
-		return 0;
-	key.segment = p->segment;
-	key.addr = *addr;
-	fresh.seen_ns = p->now_ns;
-	fresh.since_s = seconds(p->now_ns);
-	fresh.vport = p->in;
-	fresh.at_port = !p->key.vni;
-	old = bpf_map_lookup_elem(&neighbours, &key);
-
-	if (!may_learn(p, old))
-		return 0;
-	copy16(fresh.mac, p->key.smac, ETH_ALEN);
-	same = old && mac_equal(old->mac, fresh.mac);
-	if (same && old->origin == ORIGIN_LEARNED && old->vport == p->in) {
-		old->seen_ns = p->now_ns;
-		return 0;
-	}
-	/* Before the entry is reused. */
-	shard = old ? mac_shard(old->mac) : 0;
-	was = old && old->origin == ORIGIN_LEARNED ? old->vport : 0;
-	known = same && was && old->at_port;
-	if (put_neighbour(p, &key, &fresh, was))
-		return 0;
-	if (old && !same)
-		invalidate(&seg->shards[shard & (SHARDS - 1)]);
-	if (fresh.at_port && !known)
-		host_event_emit(p, addr, 0, NULL);
 	return 0;
 }
 

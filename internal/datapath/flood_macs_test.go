@@ -2,8 +2,10 @@ package datapath
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -212,4 +214,108 @@ func TestNeighbourFloodCostsNobodyElse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A segment at its limit takes a new entry only in the place of one of the same port: a port that has none
+// there is refused, and nobody loses one to it.
+func TestSegmentLimit(t *testing.T) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.Segments[0].Limits.MACs = 100 })
+	stay := w.honest(t) // 40 of them in the segment
+	w.floodMACs(t, "p0", 1000)
+	stay("after the flood")
+	w.wantCounted(t, "after the flood")
+	if n := w.used(t, segmentOwner+w.dp.names.segIDs["blue"], bpfLimitedCountCOUNT_MACS); n != 100 {
+		t.Errorf("the segment has %d MAC addresses, and may have 100", n)
+	}
+}
+
+// Where limits are observed, what they would refuse is counted, and learned.
+func TestObservedLimitRefusesNothing(t *testing.T) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.Ports[0].Limits = overlay.Limits{Observe: true, MACs: 10} })
+	before := w.dp.usage(w.dp.names.portIDs["p0"]).Exceeded[bpfLimitedCountCOUNT_MACS]
+	w.floodMACs(t, "p0", 30)
+	if n := w.used(t, w.dp.names.portIDs["p0"], bpfLimitedCountCOUNT_MACS); n != 30 {
+		t.Errorf("%d MAC addresses are learned, want 30", n)
+	}
+	if n := w.dp.usage(w.dp.names.portIDs["p0"]).Exceeded[bpfLimitedCountCOUNT_MACS] - before; n != 20 {
+		t.Errorf("%d are counted as beyond the limit, want 20", n)
+	}
+}
+
+// Counts follow moves, what BGP and the configuration take over, ports that go, numbers that are given to others, and
+// a restart; and what several cores have miscounted, the next walk corrects.
+func TestCountsFollowEntries(t *testing.T) {
+	w := limited(t, byBGP)
+	w.honest(t)
+	w.floodMACs(t, "p0", 50)
+	w.floodARP(t, "p0", alice, 50)
+	w.send(t, "p1", say(randomMAC(3).String(), all))
+	w.send(t, "first", say(randomMAC(4).String(), all))
+	w.send(t, "p1", pkttest.Frame(bob, all, "arp 10.64.0.3 ? 10.0.1.1"))
+	w.wantCounted(t, "after moves")
+	w.bgpMAC(t, randomMAC(5).String(), "first", false)
+	w.send(t, "p1", say(randomMAC(5).String(), all))
+	w.bgpMAC(t, randomMAC(6).String(), "second", false)
+	w.wantCounted(t, "after BGP's")
+	w.tables.Segments[0].Static = []overlay.StaticMAC{{MAC: randomMAC(7), Port: "p1"}}
+	w.apply(t)
+	w.wantCounted(t, "after the configuration's")
+	must(t, w.dp.Forget("blue", randomMAC(8)))
+	w.wantCounted(t, "after one is forgotten")
+	id := w.dp.names.portIDs["p0"]
+	w.dp.addUsed(id, bpfLimitedCountCOUNT_MACS, 100)
+	w.dp.addUsed(id, bpfLimitedCountCOUNT_NEIGHBOURS, -7)
+	if _, err := w.dp.Age(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	w.wantCounted(t, "after a walk")
+	must(t, w.dp.Close())
+	w.open(t)
+	w.apply(t)
+	w.wantCounted(t, "after a restart")
+	w.dp.usage(id).Exceeded[bpfLimitedCountCOUNT_MACS] = 5
+	gone := w.tables.Ports
+	w.tables.Ports = gone[1:]
+	w.apply(t)
+	w.tables.Ports = []Port{w.port("s0", "blue"), gone[1], gone[2]}
+	w.apply(t)
+	if w.dp.names.portIDs["s0"] != id {
+		t.Fatalf("the new port has the number %d, want that of the one that went, %d", w.dp.names.portIDs["s0"], id)
+	}
+	if u := w.dp.usage(id); u.Used != [bpfLimitedCountCOUNT_MAX]int32{} || u.Exceeded[bpfLimitedCountCOUNT_MACS] != 0 {
+		t.Errorf("the new port begins with %+v", u)
+	}
+	w.wantCounted(t, "after the number has another owner")
+}
+
+// An entry without room, and a port whose interface takes no program, are said, and all else is in force: ports of others are
+// attached, and what is no longer configured goes.
+func TestApplyGoesOnBeyondWhatFails(t *testing.T) {
+	w := ownWorld(t, underIPv4, func(c *Config, tables *Tables) {
+		c.FDB.Size = 16
+		tables.Ports = tables.Ports[:2]
+	})
+	for i := range 20 {
+		w.tables.Segments[0].Static = append(w.tables.Segments[0].Static, overlay.StaticMAC{MAC: overlay.MAC{2, 0, 0, 2, 0, byte(i)}, Port: "p1"})
+	}
+	vanished := w.port("p0", "blue")
+	vanished.Name, vanished.Ifindex = "vanished", 9999
+	w.tables.Ports = []Port{w.port("p1", "blue"), vanished, w.port("p2", "green")}
+	for range 4 { // hooks are in any order
+		var err error
+		w.do(t, func() { err = w.dp.Apply(w.tables) })
+		var partial PartialError
+		if !errors.As(err, &partial) || !strings.Contains(err.Error(), "static MAC address 02:00:00:02:00:") || !strings.Contains(err.Error(), "port-9999") {
+			t.Fatalf("%v, want an error of parts that names an entry and the interface", err)
+		}
+	}
+	for _, h := range []hook{{rolePort, w.dev["p1"].Index}, {rolePort, w.dev["p2"].Index}, {roleUnderlay, w.dev["u0"].Index}} {
+		if w.dp.links[h] == nil {
+			t.Errorf("%s has no program", h)
+		}
+	}
+	if w.dp.links[hook{rolePort, w.dev["p0"].Index}] != nil {
+		t.Error("the port that was removed still has its program")
+	}
+	w.follow(t, []step{{"p2", say(dave, all), "flood"}})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/selvage/selvage/test/pkttest"
 )
 
-// loopsTold are the loops that a follower was told of.
-func loopsTold(list []HostEvent) (loops []Loop) {
+// reportedLoops are the loops that a follower was told of.
+func reportedLoops(list []HostEvent) (loops []Loop) {
 	for _, e := range list {
 		if e.Loop != (Loop{}) {
 			loops = append(loops, e.Loop)
@@ -48,7 +48,7 @@ func TestLoopProbe(t *testing.T) {
 			if drops[c.reason] != 1 && c.reason != "" || c.reason == "" && (sum(drops) != 0 || events["flooded"] != 1) {
 				t.Errorf("drops %v, events %v, want %q", drops, events, c.reason)
 			}
-			if got := loopsTold(w.mark(t, f)); !slices.Equal(got, c.want) {
+			if got := reportedLoops(w.mark(t, f)); !slices.Equal(got, c.want) {
 				t.Errorf("told of %+v, want %+v", got, c.want)
 			}
 			if at := w.fdb(t, loopSource.String()); at != "" {
@@ -93,7 +93,7 @@ func TestBridgeBetweenPortsIsFound(t *testing.T) {
 	var got []Loop
 	for range 50 {
 		w.do(t, func() { must(t, w.dp.ProbeLoops()) })
-		if got = loopsTold(w.mark(t, f)); len(got) > 0 {
+		if got = reportedLoops(w.mark(t, f)); len(got) > 0 {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)

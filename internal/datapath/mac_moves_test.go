@@ -82,7 +82,7 @@ func TestMigrationIsNotFrozen(t *testing.T) {
 }
 
 // Who follows the events is told what is frozen, where, and where it was seen too.
-func TestFrozenMACIsTold(t *testing.T) {
+func TestFrozenMACIsReported(t *testing.T) {
 	w := newWorld(t, underIPv4, freezing)
 	f := w.followHostEvents(t)
 	for range 3 {
@@ -107,12 +107,12 @@ func TestHostEventsOfOnePortLeaveRoomForOthers(t *testing.T) {
 	f := w.followHostEvents(t)
 	w.floodMACs(t, "p0", 3000)
 	w.send(t, "p1", say(carol, all))
-	told := map[string]int{}
+	reported := map[string]int{}
 	for _, e := range w.mark(t, f) {
-		told[e.Port]++
+		reported[e.Port]++
 	}
-	if told["p1"] != 1 || told["p0"] < 50 || told["p0"] > 1000 {
-		t.Errorf("told of hosts by port: %v, want carol, and as many of the flood as its rate allows", told)
+	if reported["p1"] != 1 || reported["p0"] < 50 || reported["p0"] > 1000 {
+		t.Errorf("told of hosts by port: %v, want carol, and as many of the flood as its rate allows", reported)
 	}
 }
 
