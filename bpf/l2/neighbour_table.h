@@ -11,12 +11,20 @@
 
 #include "l2/mac_moves.h"
 
-/* Whether the sender's address may be learned. */
+/* Whether the frame's source MAC address may take the address. */
 static __always_inline bool may_learn(const struct pkt *p, const struct neighbour *old)
 {
-	if (tracing || (!old && p->no_learning))
-		return false;
-	return !old || (old->origin != ORIGIN_STATIC && may_override(p, old->origin));
+	if (!old)
+		return !p->no_learning;
+	return old->origin != ORIGIN_STATIC && may_override(p, old->origin);
+}
+
+/* What is known of the neighbour after a message: what it says, else what was known. */
+static __always_inline __u8 merged_flags(const struct pkt *p, const struct neighbour *old,
+					 __u32 flags, __u32 said)
+{
+	flags |= p->key.vni ? 0 : NEIGHBOUR_AT_PORT;
+	return old ? flags | (old->flags & ~(said | NEIGHBOUR_AT_PORT)) : flags;
 }
 
 /*
@@ -49,8 +57,11 @@ static __always_inline int put_neighbour(struct pkt *p, const struct neighbour_k
 	return 0;
 }
 
-/* Learns that the sender's address is at the frame's source MAC address. Returns 0. */
-SUBPROGRAM int learn_neighbour(struct pkt *p, const struct addr *addr)
+/*
+ * Learns that the address is at the frame's source MAC address. flags, said: neighbour_flags that
+ * the message has, and those that it is about. Returns 0.
+ */
+SUBPROGRAM int learn_neighbour(struct pkt *p, const struct addr *addr, __u32 flags, __u32 said)
 {
 	struct segment *seg = p ? segment_get(p->segment) : NULL;
 	struct neighbour_key key = {};
@@ -59,33 +70,35 @@ SUBPROGRAM int learn_neighbour(struct pkt *p, const struct addr *addr)
 	__u32 shard, was;
 	bool same, known;
 
-	if (!seg || !addr)
+	if (!seg || !addr || tracing)
 		return 0;
 	key.segment = p->segment;
 	key.addr = *addr;
+	old = bpf_map_lookup_elem(&neighbours, &key);
+	same = old && mac_equal(old->mac, p->key.smac);
 	fresh.seen_ns = p->now_ns;
 	fresh.since_s = seconds(p->now_ns);
 	fresh.vport = p->in;
-	fresh.at_port = !p->key.vni;
-	old = bpf_map_lookup_elem(&neighbours, &key);
-
-	if (!may_learn(p, old))
-		return 0;
-	copy16(fresh.mac, p->key.smac, ETH_ALEN);
-	same = old && mac_equal(old->mac, fresh.mac);
-	if (same && old->origin == ORIGIN_LEARNED && old->vport == p->in) {
-		old->seen_ns = p->now_ns;
+	fresh.flags = merged_flags(p, same ? old : NULL, flags, said);
+	if (!may_learn(p, old)) {
+		if (same)
+			old->flags = (old->flags & ~said) | flags;
 		return 0;
 	}
+	copy16(fresh.mac, p->key.smac, ETH_ALEN);
 	/* Before the entry is reused. */
 	shard = old ? mac_shard(old->mac) : 0;
 	was = old && old->origin == ORIGIN_LEARNED ? old->vport : 0;
-	known = same && was && old->at_port;
+	known = same && was && old->flags == fresh.flags;
+	if (known && was == p->in) {
+		old->seen_ns = p->now_ns;
+		return 0;
+	}
 	if (put_neighbour(p, &key, &fresh, was))
 		return 0;
 	if (old && !same)
 		invalidate(&seg->shards[shard & (SHARDS - 1)]);
-	if (fresh.at_port && !known)
-		host_event_emit(p, addr, 0, NULL);
+	if (fresh.flags & NEIGHBOUR_AT_PORT && !known)
+		host_event_emit(p, addr, fresh.flags, NULL);
 	return 0;
 }

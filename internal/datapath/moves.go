@@ -34,16 +34,22 @@ func (d *Datapath) Announce(list []Move) error {
 	return errors.Join(errs...)
 }
 
+// knownAddr is an address of a host, and what its advertisements say.
+type knownAddr struct {
+	netip.Addr
+	flags bpfNeighbourFlags
+}
+
 // addressesOf are the addresses that are known of hosts.
-func (d *Datapath) addressesOf(list []Move) (map[bpfFdbKey][]netip.Addr, error) {
-	addrs := make(map[bpfFdbKey][]netip.Addr, len(list))
+func (d *Datapath) addressesOf(list []Move) (map[bpfFdbKey][]knownAddr, error) {
+	addrs := make(map[bpfFdbKey][]knownAddr, len(list))
 	for _, m := range list {
 		addrs[bpfFdbKey{Segment: d.names.segIDs[m.Segment], Mac: m.MAC}] = nil
 	}
 	err := walk(d.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
 		host := bpfFdbKey{Segment: k.Segment, Mac: n.Mac}
 		if known, moved := addrs[host]; moved && len(known) < mostAnnounced {
-			addrs[host] = append(known, addrOf(k.Addr.W))
+			addrs[host] = append(known, knownAddr{addrOf(k.Addr.W), n.Flags})
 		}
 	})
 	return addrs, err
@@ -52,16 +58,21 @@ func (d *Datapath) addressesOf(list []Move) (map[bpfFdbKey][]netip.Addr, error) 
 // mostAnnounced bounds how many addresses of one host are announced at once.
 const mostAnnounced = 64
 
-// announce does so for one host.
-func (d *Datapath) announce(m Move, id uint32, addrs []netip.Addr) error {
+// announcements are the frames about one host.
+func announcements(m Move, addrs []knownAddr) [][]byte {
 	frames := make([][]byte, 0, len(addrs))
-	for _, addr := range addrs {
-		frames = append(frames, announcement(m.MAC, addr))
+	for _, a := range addrs {
+		frames = append(frames, announcement(m.MAC, a.Addr, advertisedFlags(a.flags)))
 	}
 	if len(frames) == 0 && m.WasRemote {
 		frames = append(frames, arpFrame(m.MAC, etherTypeRARP, rarpRequest, netip.IPv4Unspecified(), m.MAC))
 	}
-	for _, frame := range frames {
+	return frames
+}
+
+// announce tells of one host.
+func (d *Datapath) announce(m Move, id uint32, addrs []knownAddr) error {
+	for _, frame := range announcements(m, addrs) {
 		frame = withVLAN(frame, d.vports[id].Vlan)
 		opts := &ebpf.RunOptions{Data: frame, Context: traceContext{Ifindex: d.vports[id].Ifindex}}
 		if _, err := d.objs.FromPort.Run(opts); err != nil {
@@ -80,11 +91,23 @@ const (
 	protoICMPv6   = 58
 )
 
-func announcement(mac overlay.MAC, addr netip.Addr) []byte {
+func announcement(mac overlay.MAC, addr netip.Addr, flags byte) []byte {
 	if addr.Is4() {
 		return arpFrame(mac, etherTypeARP, arpRequest, addr, overlay.MAC{})
 	}
-	return advertisement(mac, addr, advertisedOverride)
+	return advertisement(mac, addr, flags)
+}
+
+// advertisedFlags are those that a host's own advertisements have: without the router flag
+// others would forget their route by it (RFC 4861 section 7.2.5).
+func advertisedFlags(f bpfNeighbourFlags) (flags byte) {
+	if f&bpfNeighbourFlagsNEIGHBOUR_ROUTER != 0 {
+		flags |= advertisedRouter
+	}
+	if f&bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE == 0 {
+		flags |= advertisedOverride
+	}
+	return flags
 }
 
 // arpFrame is a broadcast with sender and target address addr.
