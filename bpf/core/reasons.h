@@ -7,70 +7,74 @@
 #pragma once
 
 /* X(NAME, "what happened") */
-#define REASONS(X)                                                                                \
-	X(FORWARDED, "not dropped")                                                               \
-	X(MALFORMED_ETHERNET, "frame shorter than an Ethernet header")                            \
-	X(MALFORMED_ARP, "ARP packet cut short")                                                  \
-	X(MALFORMED_IPV4, "inner IPv4 header or length wrong, or the packet cut short")           \
-	X(MALFORMED_IPV6, "inner IPv6 header or length wrong, or the packet cut short")           \
-	X(MALFORMED_L4, "TCP, UDP or ICMP header cut short")                                      \
-	X(SOURCE_MULTICAST, "source MAC is a group or zero address")                              \
-	X(VLAN_TAGGED, "802.1Q tag of no VLAN of the port, or in a segment that keeps none")      \
-	X(OUTER_MALFORMED, "outer UDP length wrong or the tunnel packet cut short")               \
-	X(OUTER_FRAGMENT, "tunnel packet was fragmented (RFC 7348 4.3)")                          \
-	X(TUNNEL_FLAGS, "tunnel header without a VNI, of another version or payload")             \
-	X(UNKNOWN_OPTION, "Geneve option that is critical and not known (RFC 8926 3.5)")          \
-	X(ECN_MARKED, "congestion mark that the inner packet cannot carry (RFC 6040 4.2)")        \
-	X(UNKNOWN_VNI, "VNI is not of a segment at this UDP port")                                \
-	X(UNKNOWN_REMOTE, "tunnel packet from an address that is no remote of the segment")       \
-	X(UNKNOWN_PORT, "interface is not a port of this edge")                                   \
-	X(SPOOFED_MAC, "source MAC is not allowed at the port, or is the gateway's")              \
-	X(SPOOFED_ADDRESS, "source address is not allowed at the port, or is the gateway's")      \
-	X(RA_GUARD, "router advertisement or redirect at a port without `ra: allow`")             \
-	X(ND_EXT_HEADERS, "neighbour discovery behind IPv6 extension headers (RFC 6980, 7113)")   \
-	X(DHCP_GUARD, "to a DHCP client from a port without `dhcp: server`")                      \
-	X(STATIC_MAC_MOVE, "source MAC is static at another port or remote")                      \
-	X(MAC_FROZEN, "source MAC moved too often, and is frozen at another port or remote")      \
-	X(SAME_PORT, "destination is where the frame came from")                                  \
-	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")                 \
-	X(LOOP, "loop probe of this edge that came back, or flooded frame at a port that is cut") \
-	X(NOT_ROUTED, "frame for a router's MAC address that is not IP")                          \
-	X(NO_LOCAL_SERVICE, "packet to the edge itself, which answers only ARP, ND and ping")     \
-	X(TTL_EXCEEDED, "TTL or hop limit ran out at a router")                                   \
-	X(NO_ROUTE, "no route of the router to the destination")                                  \
-	X(BLACKHOLE, "blackhole route")                                                           \
-	X(UNREACHABLE, "unreachable route")                                                       \
-	X(PROHIBITED, "prohibit route")                                                           \
-	X(NO_NEIGHBOUR, "MAC address of the next hop not known yet, and asked for")               \
-	X(NO_MEMBER, "no other port or remote in the segment to flood to")                        \
-	X(NO_UNDERLAY_ROUTE, "no underlay route to the remote")                                   \
-	X(NEXTHOP_UNRESOLVED, "next hop of the remote has no MAC address yet (flooded frame)")    \
-	X(TOO_BIG, "frame larger than the tunnel or port can carry")                              \
-	X(GSO_NESTED, "large segment that already has a tunnel header")                           \
-	X(GSO_UDP, "large UDP segment out of a tunnel, which the kernel cannot cut")              \
-	X(NO_HEADROOM, "kernel refused to make or remove room for the headers")                   \
-	X(NO_CSUM, "segment wants UDP checksums and the kernel's tunnel device is missing")       \
-	X(REDIRECT_FAILED, "kernel refused to send a copy of a flooded frame")                    \
-	X(DEVMAP_DROP, "packet that the device of an XDP redirect refused")                       \
-	X(DENIED, "firewall: a rule or the default drops it")                                     \
-	X(REJECTED, "firewall: a rule or the default rejects it, and the sender is told")         \
-	X(NO_POLICY, "firewall: the policy is not loaded yet")                                    \
-	X(NON_IP, "firewall: frame that is not IP, ARP or neighbour discovery")                   \
-	X(OUT_OF_STATE, "firewall: TCP segment or echo reply of no connection")                   \
-	X(OUT_OF_WINDOW, "firewall: TCP reset outside the window")                                \
-	X(TCP_FLAGS, "firewall: TCP flags that no connection has")                                \
-	X(UNRELATED, "firewall: ICMP error about no connection of the port")                      \
-	X(FRAGMENT_NO_FIRST, "firewall: fragment whose first one has not passed")                 \
-	X(FRAGMENT_TINY, "firewall: fragment that cuts the transport header (RFC 3128)")          \
-	X(IPV6_EXT_HEADERS, "too many or broken IPv6 extension headers")                          \
-	X(HALF_OPEN_LIMIT, "firewall: port has too many half-open connections")                   \
-	X(NO_GATEWAY, "egress: no gateway of the policy is alive, or this one has no address")    \
-	X(NAT_EXHAUSTED, "NAT: no port of the pool is free for the destination")                  \
-	X(NAT_FULL, "NAT: session table is full")                                                 \
-	X(NAT_LIMIT, "NAT: source has as many sessions as it may have")                           \
-	X(NO_NAT_SESSION, "NAT: packet to an egress address without a session or port forward")   \
-	X(NO_TRANSLATION, "NAT: packet without a translation, at an uplink that requires one")    \
-	X(NAT_FRAGMENT, "NAT: fragment whose first one was not translated")                       \
+#define REASONS(X)                                                                              \
+	X(FORWARDED, "not dropped")                                                             \
+	X(MALFORMED_ETHERNET, "frame shorter than an Ethernet header")                          \
+	X(MALFORMED_ARP, "ARP packet cut short")                                                \
+	X(MALFORMED_IPV4, "inner IPv4 header or length wrong, or the packet cut short")         \
+	X(MALFORMED_IPV6, "inner IPv6 header or length wrong, or the packet cut short")         \
+	X(MALFORMED_L4, "TCP, UDP or ICMP header cut short")                                    \
+	X(SOURCE_MULTICAST, "source MAC is a group or zero address")                            \
+	X(VLAN_TAGGED, "802.1Q tag of no VLAN of the port, or in a segment that keeps none")    \
+	X(OUTER_MALFORMED, "outer UDP length wrong or the tunnel packet cut short")             \
+	X(OUTER_FRAGMENT, "tunnel packet was fragmented (RFC 7348 4.3)")                        \
+	X(TUNNEL_FLAGS, "tunnel header without a VNI, of another version or payload")           \
+	X(UNKNOWN_OPTION, "Geneve option that is critical and not known (RFC 8926 3.5)")        \
+	X(ECN_MARKED, "congestion mark that the inner packet cannot carry (RFC 6040 4.2)")      \
+	X(UNKNOWN_VNI, "VNI is not of a segment at this UDP port")                              \
+	X(UNKNOWN_REMOTE, "tunnel packet from an address that is no remote of the segment")     \
+	X(UNKNOWN_PORT, "interface is not a port of this edge")                                 \
+	X(SPOOFED_MAC, "source MAC is not allowed at the port, or is the gateway's")            \
+	X(SPOOFED_ADDRESS, "source address is not allowed at the port, or is the gateway's")    \
+	X(RA_GUARD, "router advertisement or redirect at a port without `ra: allow`")           \
+	X(ND_EXT_HEADERS, "neighbour discovery behind IPv6 extension headers (RFC 6980, 7113)") \
+	X(DHCP_GUARD, "to a DHCP client from a port without `dhcp: server`")                    \
+	X(STATIC_MAC_MOVE, "source MAC is static at another port or remote")                    \
+	X(MAC_FROZEN, "source MAC moved too often, and is frozen at another port or remote")    \
+	X(SAME_PORT, "destination is where the frame came from")                                \
+	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")               \
+	X(RESERVED_GROUP, "frame for the nearest bridge alone: BPDU, LACP, PAUSE and alike")    \
+	X(LOOP, "loop probe that came back, or flooded frame at a port that is cut")            \
+	X(NOT_ROUTED, "frame for a router's MAC address that is not IP")                        \
+	X(NO_LOCAL_SERVICE, "packet to the edge itself, which answers only ARP, ND and ping")   \
+	X(TTL_EXCEEDED, "TTL or hop limit ran out at a router")                                 \
+	X(MARTIAN, "routed packet from or to loopback, link-local and alike")                   \
+	X(REVERSE_PATH, "source that does not belong behind the uplink (RFC 3704)")             \
+	X(TUNNEL_FROM_INSIDE, "tunnel packet of an inside host for a TEP of this fabric")       \
+	X(NO_ROUTE, "no route of the router to the destination")                                \
+	X(BLACKHOLE, "blackhole route")                                                         \
+	X(UNREACHABLE, "unreachable route")                                                     \
+	X(PROHIBITED, "prohibit route")                                                         \
+	X(NO_NEIGHBOUR, "MAC address of the next hop not known yet, and asked for")             \
+	X(NO_MEMBER, "no other port or remote in the segment to flood to")                      \
+	X(NO_UNDERLAY_ROUTE, "no underlay route to the remote")                                 \
+	X(NEXTHOP_UNRESOLVED, "next hop of the remote has no MAC address yet (flooded frame)")  \
+	X(TOO_BIG, "frame larger than the tunnel or port can carry")                            \
+	X(GSO_NESTED, "large segment that already has a tunnel header")                         \
+	X(GSO_UDP, "large UDP segment out of a tunnel, which the kernel cannot cut")            \
+	X(NO_HEADROOM, "kernel refused to make or remove room for the headers")                 \
+	X(NO_CSUM, "segment wants UDP checksums and the kernel's tunnel device is missing")     \
+	X(REDIRECT_FAILED, "kernel refused to send a copy of a flooded frame")                  \
+	X(DEVMAP_DROP, "packet that the device of an XDP redirect refused")                     \
+	X(DENIED, "firewall: a rule or the default drops it")                                   \
+	X(REJECTED, "firewall: a rule or the default rejects it, and the sender is told")       \
+	X(NO_POLICY, "firewall: the policy is not loaded yet")                                  \
+	X(NON_IP, "firewall: frame that is not IP, ARP or neighbour discovery")                 \
+	X(OUT_OF_STATE, "firewall: TCP segment or echo reply of no connection")                 \
+	X(OUT_OF_WINDOW, "firewall: TCP reset outside the window")                              \
+	X(TCP_FLAGS, "firewall: TCP flags that no connection has")                              \
+	X(UNRELATED, "firewall: ICMP error about no connection of the port")                    \
+	X(FRAGMENT_NO_FIRST, "firewall: fragment whose first one has not passed")               \
+	X(FRAGMENT_TINY, "firewall: fragment that cuts the transport header (RFC 3128)")        \
+	X(IPV6_EXT_HEADERS, "too many or broken IPv6 extension headers")                        \
+	X(HALF_OPEN_LIMIT, "firewall: port has too many half-open connections")                 \
+	X(NO_GATEWAY, "egress: no gateway of the policy is alive, or this one has no address")  \
+	X(NAT_EXHAUSTED, "NAT: no port of the pool is free for the destination")                \
+	X(NAT_FULL, "NAT: session table is full")                                               \
+	X(NAT_LIMIT, "NAT: source has as many sessions as it may have")                         \
+	X(NO_NAT_SESSION, "NAT: packet to an egress address without a session or port forward") \
+	X(NO_TRANSLATION, "NAT: packet without a translation, at an uplink that requires one")  \
+	X(NAT_FRAGMENT, "NAT: fragment whose first one was not translated")                     \
 	X(NAT_UNSUPPORTED, "NAT: packet that cannot be translated")
 
 /* X(NAME, "why each packet of the flow takes the slow path"); the last three are the firewall's */
@@ -101,6 +105,7 @@
 	X(FLOOD, "flood")         \
 	X(ICMP, "icmp")           \
 	X(CLAMP, "mss")           \
+	X(FRAGMENT, "fragment")   \
 	X(ENCAP, "encap")         \
 	X(TRANSMIT, "transmit")   \
 	X(DROP, "drop")
@@ -134,6 +139,7 @@
 	X(PATH_MTU, "ICMP messages that a tunnel packet was too big, for a probe to confirm") \
 	X(PATH_MTU_LIMITED, "the same, soon after another about the path")                    \
 	X(PATH_MTU_REFUSED, "the same, about no packet that this edge can have sent")         \
+	X(FRAGMENTED, "routed IPv4 packets that were fragmented to fit")                      \
 	X(GRO, "packets given to the kernel for GRO")                                         \
 	X(NOT_TUNNEL, "underlay packets that are not ours, left to the host")                 \
 	X(CONNTRACK_OPENED, "connections that the firewall allowed to open")                  \

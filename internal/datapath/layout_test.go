@@ -38,6 +38,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapKnownOptions:     {u32, u32},
 		bpfMapIcmpBuckets:      {u32, reflect.TypeFor[bpfTokenBucket]()},
 		bpfMapScratch:          {u32, reflect.TypeFor[bpfScratch]()},
+		bpfMapFragmentWorks:    {u32, reflect.TypeFor[bpfFragmentWork]()},
 		bpfMapCurrent:          {u32, reflect.TypeFor[bpfPkt]()},
 		bpfMapHostEvents:       {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
 		bpfMapHostEventBuckets: {u32, reflect.TypeFor[bpfTokenBucket]()},
