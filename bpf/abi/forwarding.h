@@ -43,6 +43,7 @@ enum __attribute__((packed)) vport_flags {
 	VPORT_FIREWALL = 512,	  /* port: the firewall filters it */
 	VPORT_RA = 1024,	  /* port: a router is there */
 	VPORT_DHCP_SERVER = 2048, /* port: a DHCP server or relay is there */
+	VPORT_LOOP = 4096,	  /* port: it is cut off from floods, as its segment has a loop */
 };
 
 /*
@@ -211,13 +212,20 @@ struct fdb_key {
 	__u16 pad;
 };
 
+/* Times are CLOCK_MONOTONIC. */
 struct fdb_entry {
-	__u32 vport;
+	__u32 vport; /* learned: also the owner, of which limits count it */
 	__u32 moves;
-	__u64 seen_ns; /* CLOCK_MONOTONIC */
+	__u64 seen_ns;
 	enum host_origin origin;
-	__u8 sticky; /* BGP: the MAC address must not move (RFC 7432 15.2) */
-	__u8 pad[6];
+	__u8 sticky;	/* BGP: the MAC address must not move (RFC 7432 15.2) */
+	__u8 recent;	/* moves since window_s */
+	__u8 freezes;	/* how often it was frozen lately */
+	__u32 since_s;	/* when it came to the vport */
+	__u32 home;	/* the vport where it was before the recent moves */
+	__u32 window_s; /* when recent began to count */
+	__u32 frozen_s; /* until when it stays where it is, 0: it may move */
+	__u32 other;	/* frozen: the vport where it was seen too */
 };
 
 /* Event: a MAC address came to a port, or a neighbour at a port has an address. */
@@ -226,8 +234,12 @@ struct host_event {
 	__u32 segment;
 	__u32 vport;
 	__u8 mac[ETH_ALEN];
-	__u16 from_vport; /* the remote where the host was before, 0: none */
+	__u16 from_vport; /* the remote where the host was before, 0: none; frozen: seen there too */
 	__u32 flags;	  /* neighbour_flags of the address */
+	__u32 frozen_s;	  /* for so long the MAC address was frozen at vport, 0: it was not */
+	__u32 loop_vport; /* the port whose loop probe came to vport, 0: it is no such event */
+	__u32 pad;
+	__u64 loop_token; /* of the probe */
 };
 
 MAP(ARRAY, vports, __u32, struct vport, MAX_VPORTS);

@@ -55,6 +55,8 @@ struct neighbour {
 	enum host_origin origin;
 	enum neighbour_flags flags;
 	__u64 seen_ns; /* CLOCK_MONOTONIC */
+	__u32 vport;   /* learned: the owner, of which limits count it */
+	__u32 since_s; /* when it was learned, CLOCK_MONOTONIC */
 };
 
 BYTE_ENUM route_kind {

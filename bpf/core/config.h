@@ -14,6 +14,12 @@ const volatile __u16 probe_mac[3];
 const volatile bool nvgre;
 /* false: every packet takes the slow path */
 const volatile bool flow_cache = true;
+/* So many moves within the time freeze a MAC address, 0: never, for so long and then longer. */
+const volatile __u32 mac_moves = 5;
+const volatile __u32 mac_moves_within_s = 180;
+const volatile __u32 mac_freeze_s = 10;
+/* Names this edge in loop probes; 0: it sends none. */
+const volatile __u64 loop_edge;
 /* Maximum age of a decision. */
 const volatile __u64 revalidate_ns = 10000000000ULL;
 /* Transit cache entries of each core, a power of two. */

@@ -30,9 +30,11 @@
 	X(ND_EXT_HEADERS, "neighbour discovery behind IPv6 extension headers (RFC 6980, 7113)") \
 	X(DHCP_GUARD, "to a DHCP client from a port without `dhcp: server`")                    \
 	X(STATIC_MAC_MOVE, "source MAC is static at another port or remote")                    \
+	X(MAC_FROZEN, "source MAC moved too often, and is frozen at another port or remote")    \
 	X(SAME_PORT, "destination is where the frame came from")                                \
 	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")               \
 	X(RESERVED_GROUP, "frame for the nearest bridge alone: BPDU, LACP, PAUSE and alike")    \
+	X(LOOP, "loop probe that came back, or flooded frame at a port that is cut")            \
 	X(NOT_ROUTED, "frame for a router's MAC address that is not IP")                        \
 	X(NO_LOCAL_SERVICE, "packet to the edge itself, which answers only ARP, ND and ping")   \
 	X(TTL_EXCEEDED, "TTL or hop limit ran out at a router")                                 \
@@ -117,8 +119,9 @@
 	X(REVALIDATED, "packets whose decision had reached its age")                          \
 	X(LEARNED, "MAC addresses learned")                                                   \
 	X(MOVED, "MAC addresses that moved to another port or remote")                        \
+	X(MAC_FROZEN, "MAC addresses frozen because they moved too often")                    \
 	X(HOST_EVENT_LOST, "host events not sent to user space because of their rate")        \
-	X(FDB_FULL, "MAC addresses not learned because the FDB was full")                     \
+	X(FDB_FULL, "MAC addresses not learned because the FDB or their limit was full")      \
 	X(FLOW_FULL, "decisions not kept because the flow cache was full")                    \
 	X(FLOODED, "frames replicated to the members of a segment")                           \
 	X(FLOOD_COPY, "copies sent of flooded frames")                                        \

@@ -5,57 +5,11 @@
  * in:    p->in, p->segment, p->key
  * out:   the decision
  * maps:  fdb, segments (generations), vports
- * stops: SPOOFED_MAC, STATIC_MAC_MOVE, RESERVED_GROUP, SAME_PORT, SPLIT_HORIZON
+ * stops: SPOOFED_MAC, STATIC_MAC_MOVE, MAC_FROZEN, RESERVED_GROUP, SAME_PORT, SPLIT_HORIZON
  */
 #pragma once
 
-#include "l2/host_events.h"
-#include "cache/generation.h"
-
-static __always_inline void fdb_key_of(struct fdb_key *key, __u32 segment, const __u8 *mac)
-{
-	key->segment = segment;
-	copy16(key->mac, mac, ETH_ALEN);
-	key->pad = 0;
-}
-
-static __always_inline void fdb_add(struct pkt *p, const struct fdb_key *key)
-{
-	struct fdb_entry fresh = { .vport = p->in, .seen_ns = p->now_ns };
-
-	if (tracing || p->no_learning)
-		return;
-	if (bpf_map_update_elem(&fdb, key, &fresh, BPF_NOEXIST)) {
-		count(EVENT_FDB_FULL);
-		return;
-	}
-	count(EVENT_LEARNED);
-	if (!p->key.vni)
-		host_event_emit(p, NULL, 0);
-}
-
-/*
- * Whether a packet of a host overrides where BGP says that it is: always at a port; from a
- * tunnel only learned entries, and only if BGP does not advertise the remote's hosts.
- */
-static __always_inline bool may_override(const struct pkt *p, enum host_origin origin)
-{
-	return !p->key.vni || (origin == ORIGIN_LEARNED && !p->no_learning);
-}
-
-static __always_inline void fdb_move(struct pkt *p, struct segment *seg, struct fdb_entry *old)
-{
-	struct vport *from = vport_get(old->vport);
-
-	if (!p->key.vni && from && from->kind == VPORT_TEP)
-		host_event_emit(p, NULL, old->vport);
-	old->vport = p->in;
-	old->origin = ORIGIN_LEARNED;
-	old->sticky = 0;
-	old->moves++;
-	invalidate(&seg->shards[mac_shard(p->key.smac)]);
-	count(EVENT_MOVED);
-}
+#include "l2/mac_moves.h"
 
 static __always_inline int local_deliver(struct decision *d)
 {
@@ -92,15 +46,15 @@ static __always_inline int fdb_learn(struct pkt *p, struct segment *seg)
 	old = bpf_map_lookup_elem(&fdb, &key);
 	step(p, STAGE_LEARN, p->in, old ? old->vport : 0);
 	if (!old) {
-		fdb_add(p, &key);
+		fdb_add(p);
 		return 0;
 	}
 	if (old->vport != p->in) {
 		if (old->origin == ORIGIN_STATIC || (old->sticky && !p->key.vni))
 			return REASON_STATIC_MAC_MOVE;
-		if (tracing || !may_override(p, old->origin))
-			return 0;
-		fdb_move(p, seg, old);
+		if (mac_is_frozen(old, p->now_ns))
+			return REASON_MAC_FROZEN;
+		return !tracing && may_override(p, old->origin) ? fdb_move(p) : 0;
 	}
 	if (!tracing)
 		old->seen_ns = p->now_ns;

@@ -99,7 +99,7 @@ static long flood_member(__u64 index, struct flood *fl)
 		return 0;
 	id = *member;
 	to = vport_get(id);
-	if (!to || to->kind == VPORT_NONE)
+	if (!to || to->kind == VPORT_NONE || to->flags & VPORT_LOOP)
 		return 0;
 	ifindex = to->ifindex;
 	if (to->kind == VPORT_TEP) {

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * host_events: tells user space of hosts that come to ports, and of their addresses. Other
- * edges may know them elsewhere and have to be told. Events are limited to HOST_EVENT_RATE;
- * the rest is counted.
+ * edges may know them elsewhere and have to be told. Each port and segment has a rate, and
+ * each core; what is above is counted.
  *
  * in:    p->in, p->segment, p->key
  * out:   a struct host_event
- * maps:  host_events, host_event_buckets, segments
+ * maps:  host_events, host_event_buckets, segments, those of limits
  * stops: nothing
  */
 #pragma once
 
-#include "core/limits.h"
+#include "l2/host_limits.h"
 
 #define HOST_EVENT_RATE 10000 /* a second and core */
 #define HOST_EVENT_BURST 2048
 
 /*
  * addr: NULL for the MAC address. detail: of an address its neighbour_flags; of a MAC address
- * the vport of the remote where the host was, or 0. Returns 0.
+ * the vport of the remote where the host was, or 0. frozen: the entry of a MAC address that was
+ * frozen now, or NULL. Returns 0.
  */
-SUBPROGRAM int host_event_emit(struct pkt *p, const struct addr *addr, __u32 detail)
+SUBPROGRAM int host_event_emit(struct pkt *p, const struct addr *addr, __u32 detail,
+			       const struct fdb_entry *frozen)
 {
 	struct segment *seg = p ? segment_get(p->segment) : NULL;
 	struct host_event *a = NULL;
@@ -30,6 +32,9 @@ SUBPROGRAM int host_event_emit(struct pkt *p, const struct addr *addr, __u32 det
 	if (!p || !seg || seg->encap == ENCAP_NONE || tracing)
 		return 0;
 	b = bpf_map_lookup_elem(&host_event_buckets, &zero);
+	if (rate_exceeded(p, p->in, RATE_HOST_EVENTS) ||
+	    rate_exceeded(p, SEGMENT_OWNER + p->segment, RATE_HOST_EVENTS))
+		b = NULL;
 	if (b && take_token(b, p->now_ns, HOST_EVENT_RATE, HOST_EVENT_BURST))
 		a = bpf_ringbuf_reserve(&host_events, sizeof(*a), 0);
 	if (!a) {
@@ -46,6 +51,11 @@ SUBPROGRAM int host_event_emit(struct pkt *p, const struct addr *addr, __u32 det
 	a->segment = p->segment;
 	a->vport = p->in;
 	copy16(a->mac, p->key.smac, ETH_ALEN);
+	if (frozen) {
+		a->vport = frozen->vport;
+		a->from_vport = frozen->other;
+		a->frozen_s = frozen->frozen_s - seconds(p->now_ns);
+	}
 	bpf_ringbuf_submit(a, 0);
 	return 0;
 }

@@ -15,54 +15,7 @@
 #include "l2/source_guard.h"
 #include "l2/arp_nd.h"
 #include "l2/fdb.h"
-
-/* Whether the frame's source MAC address may take the address. */
-static __always_inline bool may_learn(const struct pkt *p, const struct neighbour *old)
-{
-	if (!old)
-		return !p->no_learning;
-	return old->origin != ORIGIN_STATIC && may_override(p, old->origin);
-}
-
-/* What is known of the neighbour after the message: what it says, else what was known. */
-static __always_inline __u8 merged_flags(const struct pkt *p, const struct neighbour *old,
-					 const struct arp_nd_msg *t)
-{
-	__u8 flags = t->flags | (p->key.vni ? 0 : NEIGHBOUR_AT_PORT);
-
-	return old ? flags | (old->flags & ~(t->said | NEIGHBOUR_AT_PORT)) : flags;
-}
-
-/* Learns that the address is at the frame's source MAC address. */
-static __always_inline void learn_neighbour(struct pkt *p, struct segment *seg,
-					    const struct addr *addr, const struct arp_nd_msg *t)
-{
-	struct neighbour_key key = { .segment = p->segment, .addr = *addr };
-	struct neighbour *old = bpf_map_lookup_elem(&neighbours, &key);
-	bool same = old && mac_equal(old->mac, p->key.smac);
-	struct neighbour fresh = { .seen_ns = p->now_ns };
-	__u32 shard;
-
-	if (tracing)
-		return;
-	fresh.flags = merged_flags(p, same ? old : NULL, t);
-	if (!may_learn(p, old)) {
-		if (same)
-			old->flags = (old->flags & ~t->said) | t->flags;
-		return;
-	}
-	copy16(fresh.mac, p->key.smac, ETH_ALEN);
-	if (same && old->origin == ORIGIN_LEARNED && old->flags == fresh.flags) {
-		old->seen_ns = p->now_ns;
-		return;
-	}
-	shard = old ? mac_shard(old->mac) : 0; /* before the entry is reused */
-	bpf_map_update_elem(&neighbours, &key, &fresh, BPF_ANY);
-	if (old && !same)
-		invalidate(&seg->shards[shard & (SHARDS - 1)]);
-	if (fresh.flags & NEIGHBOUR_AT_PORT)
-		host_event_emit(p, addr, fresh.flags);
-}
+#include "l2/neighbour_table.h"
 
 /*
  * The segment in which the edge has the address, with LOCAL_ flags; 0: it has not. Link-local
@@ -163,7 +116,7 @@ static __always_inline int inspect_sender(struct pkt *p, struct segment *seg, st
 	if (!known && !(in->flags & VPORT_GUARD_ADDRS))
 		return 0;
 	if (!probe || (addr_is_link_local(addr) && !is_held(p, addr)))
-		learn_neighbour(p, seg, addr, t);
+		learn_neighbour(p, addr, t->flags, t->said);
 	return 0;
 }
 

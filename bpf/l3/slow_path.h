@@ -10,6 +10,7 @@
 #pragma once
 
 #include "cache/flow_cache.h"
+#include "l2/loop.h"
 #include "l2/port_guard.h"
 #include "l3/route.h"
 #include "tunnel/multipath.h"
@@ -56,8 +57,14 @@ static __always_inline int dispatch(CTX *ctx, struct pkt *p, struct segment *seg
 		return reply_to_echo(p, d) ? 0 : local_deliver(d);
 	if (keeps_priority_tag(p, d->flags))
 		return REASON_VLAN_TAGGED;
+	if (is_loop_probe(p)) {
+		why = loop_probe_returned(ctx, p);
+		return why ? why : bridge(p, seg, d);
+	}
 	why = port_guard(ctx, p, seg, in, d);
-	if (!why)
+	if (!why && in->flags & VPORT_LOOP && mac_is_group(p->key.dmac))
+		why = REASON_LOOP;
+	if (!why && !(in->flags & VPORT_LOOP))
 		why = fdb_learn(p, seg);
 	if (why)
 		return why;
@@ -98,6 +105,8 @@ static __always_inline int decide(CTX *ctx, struct pkt *p)
 	d->generation = generation_of(seg, p->key.smac);
 	d->in = p->in;
 	why = dispatch(ctx, p, seg, in, d);
+	if (!why && d->action == ACTION_FLOOD && in->flags & VPORT_LOOP)
+		why = REASON_LOOP;
 	if (why)
 		return why;
 	if (d->action == ACTION_TUNNEL) {

@@ -78,6 +78,14 @@ type flowCache struct {
 type fdb struct {
 	Size   uint32   `json:"size,omitempty" jsonschema:"default=65536,minimum=16,maximum=4194304" jsonschema_description:"entries, one for each MAC address of each segment" hint:"one entry for each MAC address is enough"`
 	Ageing duration `json:"ageing,omitempty" jsonschema:"default=300s" jsonschema_description:"how long a learned entry lives without traffic, as in 300s or 5m; 0 means forever"`
+
+	Duplicates macDuplicates `json:"duplicates,omitempty" jsonschema_description:"when a learned MAC address that keeps moving is frozen where it was first (RFC 7432 section 15.1); of hosts that BGP advertises, spec.bgp.duplicates says when"`
+}
+
+type macDuplicates struct {
+	Moves  uint32   `json:"moves,omitempty" jsonschema:"default=5,minimum=0,maximum=200" jsonschema_description:"so many moves within the time freeze the address, 0 never does" hint:"5 is usual, 0 never freezes"`
+	Within duration `json:"within,omitempty" jsonschema:"default=180s" jsonschema_description:"the time in which moves are counted"`
+	Freeze duration `json:"freeze,omitempty" jsonschema:"default=10s" jsonschema_description:"how long an address stays frozen at first; each time again is twice as long, up to 300s"`
 }
 
 // overlayNetwork identifies a segment on the underlay, and says how its frames are wrapped.

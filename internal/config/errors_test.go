@@ -153,7 +153,7 @@ func TestShapeErrors(t *testing.T) {
 			`6:13: spec.segments: must be a list, is a mapping; layer 2 broadcast domains, one VNI each`,
 		}},
 		{"list for mapping", under + "  fdb: [1]\n", []string{
-			`6:8: spec.fdb: must be a mapping, is a list; fields here: size, ageing`,
+			`6:8: spec.fdb: must be a mapping, is a list; fields here: size, ageing, duplicates`,
 		}},
 		{"list for string", under + "  segments:\n  - {name: [a], vni: 1}\n", []string{
 			`7:12: spec.segments[0].name: must be a string, is a list; name by which ports and commands refer to this segment`,

@@ -29,7 +29,7 @@ func TestLoadExample(t *testing.T) {
 		Underlay:   overlay.Underlay{Interfaces: []string{"eth0"}, TEP: netip.MustParseAddr("192.0.2.1"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow},
 		Transit:    overlay.Transit{Mode: overlay.TransitAuto},
 		FlowCache:  overlay.FlowCache{Enabled: true, Size: 262144},
-		FDB:        overlay.FDB{Size: 65536, Ageing: 300 * time.Second},
+		FDB:        overlay.FDB{Size: 65536, Ageing: 300 * time.Second, Duplicates: usualDuplicates},
 		Segments: []overlay.Segment{{
 			Name: "blue", VNI: 100, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true,
 			Remotes: []netip.Addr{remote},
@@ -60,7 +60,7 @@ func TestLoadGateway(t *testing.T) {
 		Underlay:   overlay.Underlay{Interfaces: []string{"eth0"}, TEP: addr("192.0.2.4"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow},
 		Transit:    overlay.Transit{Mode: overlay.TransitAuto},
 		FlowCache:  overlay.FlowCache{Enabled: true, Size: 262144},
-		FDB:        overlay.FDB{Size: 65536, Ageing: 300 * time.Second},
+		FDB:        overlay.FDB{Size: 65536, Ageing: 300 * time.Second, Duplicates: usualDuplicates},
 		Segments: []overlay.Segment{
 			{
 				Name: "web", VNI: 100, Tunnel: geneve, Suppress: true, ClampMSS: true, Remotes: remotes,
@@ -127,7 +127,7 @@ func TestDefaults(t *testing.T) {
 		Underlay:   overlay.Underlay{Interfaces: []string{"eth0"}, TEP: netip.MustParseAddr("192.0.2.1"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow},
 		Transit:    overlay.Transit{Mode: overlay.TransitAuto},
 		FlowCache:  overlay.FlowCache{Enabled: false, Size: 262144},
-		FDB:        overlay.FDB{Size: 65536},
+		FDB:        overlay.FDB{Size: 65536, Duplicates: usualDuplicates},
 		Segments:   []overlay.Segment{{Name: "blue", VNI: 100, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty(), noLimits); diff != "" {
@@ -186,6 +186,9 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+// usualDuplicates are those of the FDB where nothing is said.
+var usualDuplicates = overlay.Duplicates{Moves: 5, Within: 180 * time.Second, Freeze: 10 * time.Second}
 
 // noLimits leaves them to TestPortLimits.
 var noLimits = cmpopts.IgnoreTypes(overlay.Limits{})

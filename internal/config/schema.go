@@ -44,7 +44,8 @@ func (natRange) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[natRange](s
 func (bgpRestart) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[bgpRestart](s) }
 
 // JSONSchemaExtend does the same for times that may be 0.
-func (duplicates) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[duplicates](s) }
+func (macDuplicates) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[macDuplicates](s) }
+func (duplicates) JSONSchemaExtend(s *jsonschema.Schema)    { addDefaults[duplicates](s) }
 
 func addDefaults[T any](s *jsonschema.Schema) {
 	for _, f := range fieldsOf(reflect.TypeFor[T]()) {

@@ -28,7 +28,7 @@ func (d *Datapath) restore() error {
 	if err := d.restoreEgress(); err != nil {
 		return err
 	}
-	return d.restoreRoutes()
+	return errors.Join(d.restoreRoutes(), d.recountHosts())
 }
 
 func newNames() names {
@@ -102,7 +102,8 @@ func newPlan(t Tables) *plan {
 
 // Apply brings the data path to the desired tables: new things first, then the
 // programs, then what is no longer wanted goes. It is idempotent; after an error
-// it may be called again.
+// it may be called again. An entry without room, and an interface that takes no program, keep
+// nothing else from it: that is a PartialError.
 func (d *Datapath) Apply(t Tables) error {
 	p := newPlan(t)
 	if err := d.assign(t); err != nil {
@@ -133,8 +134,9 @@ func (d *Datapath) Apply(t Tables) error {
 	if d.newFDB { // sources are learned when decisions are taken
 		p.touchAll(d)
 	}
-	if err := errors.Join(d.writeLimits(t), d.write(p), d.changed()); err != nil {
-		return err
+	unwritten, err := d.write(p)
+	if err := errors.Join(err, d.writeLimits(t), d.changed()); err != nil {
+		return errors.Join(unwritten, err)
 	}
 	d.newFDB, d.fw.stale = false, false
 	for _, ifindex := range t.Underlays {
@@ -143,15 +145,29 @@ func (d *Datapath) Apply(t Tables) error {
 	if t.Coalescer.Far != 0 {
 		p.hooks[hook{roleCoalescer, t.Coalescer.Far}] = true
 	}
-	if err := d.takeOver(p); err != nil {
+	unattached, err := d.takeOver(p)
+	if err != nil {
 		return err
 	}
 	// Last, when its far end is attached: end 0 is no port or remote, but the coalescer.
 	if err := d.putVport(0, bpfVport{Ifindex: uint32(t.Coalescer.Near)}); err != nil {
 		return fmt.Errorf("coalescer: %w", err)
 	}
-	return d.prune(p)
+	if err := d.prune(p); err != nil {
+		return err
+	}
+	if err := errors.Join(unwritten, unattached); err != nil {
+		return PartialError{err}
+	}
+	return nil
 }
+
+// PartialError is of tables that are in force but for what it names: entries that could not be
+// written, and interfaces without a program.
+type PartialError struct{ error }
+
+// Unwrap returns the errors.
+func (e PartialError) Unwrap() error { return e.error }
 
 // assign gives numbers to new routers, segments, ports and remotes and frees those that went.
 func (d *Datapath) assign(t Tables) error {
@@ -272,6 +288,7 @@ func (d *Datapath) assignVport(want bpfVport, name string) (uint32, error) {
 		if err := d.clearTraffic(id); err != nil {
 			return 0, err
 		}
+		d.clearUsage(id)
 	}
 	return id, nil
 }
@@ -284,6 +301,7 @@ func (d *Datapath) writeVports(t Tables, p *plan) error {
 		}
 		id := d.names.portIDs[port.Name]
 		vport := portVport(port, segment)
+		vport.Flags = d.loopFlag(port.Name, vport.Flags)
 		leaveBy(&vport, p)
 		if t.Firewall != nil && !port.Uplink {
 			d.firewall(id, &vport, p)

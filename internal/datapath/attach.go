@@ -180,10 +180,12 @@ func isAttached(l link.Link, ifindex int) bool {
 
 // attach brings the links to the wanted hooks: programs of a former process are
 // swapped in place, without a packet in between that sees none. A driver may refuse
-// a transit program.
+// a transit program. An interface that takes no program, as it vanishes now, keeps no other
+// from its own.
 func (d *Datapath) attach(p *plan) error {
 	d.refused = map[int]string{}
 	d.lookNewer()
+	var errs []error
 	for h := range p.hooks {
 		if d.pins.taken[h] { // NewerPins says so
 			continue
@@ -193,11 +195,9 @@ func (d *Datapath) attach(p *plan) error {
 			d.refused[h.ifindex] = refused.Error()
 			continue
 		}
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (d *Datapath) attachOne(h hook, dev Transit) error {

@@ -227,42 +227,43 @@ const (
 	bpfEventEVENT_REVALIDATED           bpfEvent = 3
 	bpfEventEVENT_LEARNED               bpfEvent = 4
 	bpfEventEVENT_MOVED                 bpfEvent = 5
-	bpfEventEVENT_HOST_EVENT_LOST       bpfEvent = 6
-	bpfEventEVENT_FDB_FULL              bpfEvent = 7
-	bpfEventEVENT_FLOW_FULL             bpfEvent = 8
-	bpfEventEVENT_FLOODED               bpfEvent = 9
-	bpfEventEVENT_FLOOD_COPY            bpfEvent = 10
-	bpfEventEVENT_EVICTED               bpfEvent = 11
-	bpfEventEVENT_TRANSIT               bpfEvent = 12
-	bpfEventEVENT_NEIGH_FALLBACK        bpfEvent = 13
-	bpfEventEVENT_REORDER_HELD          bpfEvent = 14
-	bpfEventEVENT_REORDER_TIMEOUT       bpfEvent = 15
-	bpfEventEVENT_PROXY_REPLIED         bpfEvent = 16
-	bpfEventEVENT_NEIGH_REQUESTED       bpfEvent = 17
-	bpfEventEVENT_LOCAL_DELIVERED       bpfEvent = 18
-	bpfEventEVENT_ICMP_SENT             bpfEvent = 19
-	bpfEventEVENT_RESET_SENT            bpfEvent = 20
-	bpfEventEVENT_ICMP_LIMITED          bpfEvent = 21
-	bpfEventEVENT_MSS_CLAMPED           bpfEvent = 22
-	bpfEventEVENT_PATH_MTU              bpfEvent = 23
-	bpfEventEVENT_PATH_MTU_LIMITED      bpfEvent = 24
-	bpfEventEVENT_PATH_MTU_REFUSED      bpfEvent = 25
-	bpfEventEVENT_FRAGMENTED            bpfEvent = 26
-	bpfEventEVENT_GRO                   bpfEvent = 27
-	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 28
-	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 29
-	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 30
-	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 31
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 32
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 33
-	bpfEventEVENT_LOG_LOST              bpfEvent = 34
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 35
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 36
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 37
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 38
-	bpfEventEVENT_NAT_EARLY_DROPPED     bpfEvent = 39
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 40
-	bpfEventEVENT_MAX                   bpfEvent = 41
+	bpfEventEVENT_MAC_FROZEN            bpfEvent = 6
+	bpfEventEVENT_HOST_EVENT_LOST       bpfEvent = 7
+	bpfEventEVENT_FDB_FULL              bpfEvent = 8
+	bpfEventEVENT_FLOW_FULL             bpfEvent = 9
+	bpfEventEVENT_FLOODED               bpfEvent = 10
+	bpfEventEVENT_FLOOD_COPY            bpfEvent = 11
+	bpfEventEVENT_EVICTED               bpfEvent = 12
+	bpfEventEVENT_TRANSIT               bpfEvent = 13
+	bpfEventEVENT_NEIGH_FALLBACK        bpfEvent = 14
+	bpfEventEVENT_REORDER_HELD          bpfEvent = 15
+	bpfEventEVENT_REORDER_TIMEOUT       bpfEvent = 16
+	bpfEventEVENT_PROXY_REPLIED         bpfEvent = 17
+	bpfEventEVENT_NEIGH_REQUESTED       bpfEvent = 18
+	bpfEventEVENT_LOCAL_DELIVERED       bpfEvent = 19
+	bpfEventEVENT_ICMP_SENT             bpfEvent = 20
+	bpfEventEVENT_RESET_SENT            bpfEvent = 21
+	bpfEventEVENT_ICMP_LIMITED          bpfEvent = 22
+	bpfEventEVENT_MSS_CLAMPED           bpfEvent = 23
+	bpfEventEVENT_PATH_MTU              bpfEvent = 24
+	bpfEventEVENT_PATH_MTU_LIMITED      bpfEvent = 25
+	bpfEventEVENT_PATH_MTU_REFUSED      bpfEvent = 26
+	bpfEventEVENT_FRAGMENTED            bpfEvent = 27
+	bpfEventEVENT_GRO                   bpfEvent = 28
+	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 29
+	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 30
+	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 31
+	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 32
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 33
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 34
+	bpfEventEVENT_LOG_LOST              bpfEvent = 35
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 36
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 37
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 38
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 39
+	bpfEventEVENT_NAT_EARLY_DROPPED     bpfEvent = 40
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 41
+	bpfEventEVENT_MAX                   bpfEvent = 42
 )
 
 type bpfEvpnFlags uint8
@@ -273,13 +274,19 @@ const (
 )
 
 type bpfFdbEntry struct {
-	_      structs.HostLayout
-	Vport  uint32
-	Moves  uint32
-	SeenNs uint64
-	Origin bpfHostOrigin
-	Sticky uint8
-	Pad    [6]uint8
+	_       structs.HostLayout
+	Vport   uint32
+	Moves   uint32
+	SeenNs  uint64
+	Origin  bpfHostOrigin
+	Sticky  uint8
+	Recent  uint8
+	Freezes uint8
+	SinceS  uint32
+	Home    uint32
+	WindowS uint32
+	FrozenS uint32
+	Other   uint32
 }
 
 type bpfFdbKey struct {
@@ -399,6 +406,10 @@ type bpfHostEvent struct {
 	Mac       [6]uint8
 	FromVport uint16
 	Flags     uint32
+	FrozenS   uint32
+	LoopVport uint32
+	Pad       uint32
+	LoopToken uint64
 }
 
 type bpfHostOrigin uint8
@@ -609,6 +620,8 @@ type bpfNeighbour struct {
 	Origin bpfHostOrigin
 	Flags  bpfNeighbourFlags
 	SeenNs uint64
+	Vport  uint32
+	SinceS uint32
 }
 
 type bpfNeighbourFlags uint8
@@ -839,52 +852,54 @@ const (
 	bpfReasonREASON_ND_EXT_HEADERS     bpfReason = 19
 	bpfReasonREASON_DHCP_GUARD         bpfReason = 20
 	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 21
-	bpfReasonREASON_SAME_PORT          bpfReason = 22
-	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 23
-	bpfReasonREASON_RESERVED_GROUP     bpfReason = 24
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 25
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 26
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 27
-	bpfReasonREASON_MARTIAN            bpfReason = 28
-	bpfReasonREASON_REVERSE_PATH       bpfReason = 29
-	bpfReasonREASON_TUNNEL_FROM_INSIDE bpfReason = 30
-	bpfReasonREASON_NO_ROUTE           bpfReason = 31
-	bpfReasonREASON_BLACKHOLE          bpfReason = 32
-	bpfReasonREASON_UNREACHABLE        bpfReason = 33
-	bpfReasonREASON_PROHIBITED         bpfReason = 34
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 35
-	bpfReasonREASON_NO_MEMBER          bpfReason = 36
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 37
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 38
-	bpfReasonREASON_TOO_BIG            bpfReason = 39
-	bpfReasonREASON_GSO_NESTED         bpfReason = 40
-	bpfReasonREASON_GSO_UDP            bpfReason = 41
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 42
-	bpfReasonREASON_NO_CSUM            bpfReason = 43
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 44
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 45
-	bpfReasonREASON_DENIED             bpfReason = 46
-	bpfReasonREASON_REJECTED           bpfReason = 47
-	bpfReasonREASON_NO_POLICY          bpfReason = 48
-	bpfReasonREASON_NON_IP             bpfReason = 49
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 50
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 51
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 52
-	bpfReasonREASON_UNRELATED          bpfReason = 53
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 54
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 55
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 56
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 57
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 58
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 59
-	bpfReasonREASON_NAT_FULL           bpfReason = 60
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 61
-	bpfReasonREASON_NAT_CONFLICT       bpfReason = 62
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 63
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 64
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 65
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 66
-	bpfReasonREASON_MAX                bpfReason = 67
+	bpfReasonREASON_MAC_FROZEN         bpfReason = 22
+	bpfReasonREASON_SAME_PORT          bpfReason = 23
+	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 24
+	bpfReasonREASON_RESERVED_GROUP     bpfReason = 25
+	bpfReasonREASON_LOOP               bpfReason = 26
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 27
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 28
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 29
+	bpfReasonREASON_MARTIAN            bpfReason = 30
+	bpfReasonREASON_REVERSE_PATH       bpfReason = 31
+	bpfReasonREASON_TUNNEL_FROM_INSIDE bpfReason = 32
+	bpfReasonREASON_NO_ROUTE           bpfReason = 33
+	bpfReasonREASON_BLACKHOLE          bpfReason = 34
+	bpfReasonREASON_UNREACHABLE        bpfReason = 35
+	bpfReasonREASON_PROHIBITED         bpfReason = 36
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 37
+	bpfReasonREASON_NO_MEMBER          bpfReason = 38
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 39
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 40
+	bpfReasonREASON_TOO_BIG            bpfReason = 41
+	bpfReasonREASON_GSO_NESTED         bpfReason = 42
+	bpfReasonREASON_GSO_UDP            bpfReason = 43
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 44
+	bpfReasonREASON_NO_CSUM            bpfReason = 45
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 46
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 47
+	bpfReasonREASON_DENIED             bpfReason = 48
+	bpfReasonREASON_REJECTED           bpfReason = 49
+	bpfReasonREASON_NO_POLICY          bpfReason = 50
+	bpfReasonREASON_NON_IP             bpfReason = 51
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 52
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 53
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 54
+	bpfReasonREASON_UNRELATED          bpfReason = 55
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 56
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 57
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 58
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 59
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 60
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 61
+	bpfReasonREASON_NAT_FULL           bpfReason = 62
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 63
+	bpfReasonREASON_NAT_CONFLICT       bpfReason = 64
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 65
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 66
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 67
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 68
+	bpfReasonREASON_MAX                bpfReason = 69
 )
 
 type bpfRemoteKey struct {
@@ -1163,6 +1178,7 @@ const (
 	bpfVportFlagsVPORT_FIREWALL    bpfVportFlags = 512
 	bpfVportFlagsVPORT_RA          bpfVportFlags = 1024
 	bpfVportFlagsVPORT_DHCP_SERVER bpfVportFlags = 2048
+	bpfVportFlagsVPORT_LOOP        bpfVportFlags = 4096
 )
 
 type bpfVportKind uint8
@@ -1205,6 +1221,7 @@ const (
 	bpfMapKnownOptions        = "known_options"
 	bpfMapLimitEntries        = "limit_entries"
 	bpfMapLimitLargest        = "limit_largest"
+	bpfMapLimitWorks          = "limit_works"
 	bpfMapLocalAddrs          = "local_addrs"
 	bpfMapLogBuckets          = "log_buckets"
 	bpfMapLogs                = "logs"
@@ -1264,6 +1281,10 @@ const (
 	bpfVarLimitedRateType     = "limited_rate_type"
 	bpfVarLogLineType         = "log_line_type"
 	bpfVarLogRate             = "log_rate"
+	bpfVarLoopEdge            = "loop_edge"
+	bpfVarMacFreezeS          = "mac_freeze_s"
+	bpfVarMacMoves            = "mac_moves"
+	bpfVarMacMovesWithinS     = "mac_moves_within_s"
 	bpfVarNatDnsTimeout       = "nat_dns_timeout"
 	bpfVarNatEventType        = "nat_event_type"
 	bpfVarNatEventsWanted     = "nat_events_wanted"
@@ -1369,6 +1390,7 @@ type bpfMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -1431,6 +1453,10 @@ type bpfVariableSpecs struct {
 	LimitedRateType     *ebpf.VariableSpec `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.VariableSpec `ebpf:"log_line_type"`
 	LogRate             *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge            *ebpf.VariableSpec `ebpf:"loop_edge"`
+	MacFreezeS          *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves            *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS     *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout       *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventType        *ebpf.VariableSpec `ebpf:"nat_event_type"`
 	NatEventsWanted     *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
@@ -1505,6 +1531,7 @@ type bpfMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -1573,6 +1600,7 @@ func (m *bpfMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -1636,6 +1664,10 @@ type bpfVariables struct {
 	LimitedRateType     *ebpf.Variable `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.Variable `ebpf:"log_line_type"`
 	LogRate             *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge            *ebpf.Variable `ebpf:"loop_edge"`
+	MacFreezeS          *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves            *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS     *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout       *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventType        *ebpf.Variable `ebpf:"nat_event_type"`
 	NatEventsWanted     *ebpf.Variable `ebpf:"nat_events_wanted"`

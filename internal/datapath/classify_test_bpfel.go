@@ -71,6 +71,7 @@ const (
 	classifyTestMapKnownOptions     = "known_options"
 	classifyTestMapLimitEntries     = "limit_entries"
 	classifyTestMapLimitLargest     = "limit_largest"
+	classifyTestMapLimitWorks       = "limit_works"
 	classifyTestMapLocalAddrs       = "local_addrs"
 	classifyTestMapLogBuckets       = "log_buckets"
 	classifyTestMapLogs             = "logs"
@@ -125,6 +126,10 @@ const (
 	classifyTestVarIcmpBurst        = "icmp_burst"
 	classifyTestVarIcmpRate         = "icmp_rate"
 	classifyTestVarLogRate          = "log_rate"
+	classifyTestVarLoopEdge         = "loop_edge"
+	classifyTestVarMacFreezeS       = "mac_freeze_s"
+	classifyTestVarMacMoves         = "mac_moves"
+	classifyTestVarMacMovesWithinS  = "mac_moves_within_s"
 	classifyTestVarNatDnsTimeout    = "nat_dns_timeout"
 	classifyTestVarNatEventsWanted  = "nat_events_wanted"
 	classifyTestVarNatTimeouts      = "nat_timeouts"
@@ -222,6 +227,7 @@ type classifyTestMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -280,6 +286,10 @@ type classifyTestVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
+	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout    *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
@@ -347,6 +357,7 @@ type classifyTestMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -415,6 +426,7 @@ func (m *classifyTestMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -474,6 +486,10 @@ type classifyTestVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
+	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout    *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`

@@ -38,6 +38,7 @@ const (
 	conntrackGcMapKnownOptions     = "known_options"
 	conntrackGcMapLimitEntries     = "limit_entries"
 	conntrackGcMapLimitLargest     = "limit_largest"
+	conntrackGcMapLimitWorks       = "limit_works"
 	conntrackGcMapLocalAddrs       = "local_addrs"
 	conntrackGcMapLogBuckets       = "log_buckets"
 	conntrackGcMapLogs             = "logs"
@@ -88,6 +89,10 @@ const (
 	conntrackGcVarIcmpBurst        = "icmp_burst"
 	conntrackGcVarIcmpRate         = "icmp_rate"
 	conntrackGcVarLogRate          = "log_rate"
+	conntrackGcVarLoopEdge         = "loop_edge"
+	conntrackGcVarMacFreezeS       = "mac_freeze_s"
+	conntrackGcVarMacMoves         = "mac_moves"
+	conntrackGcVarMacMovesWithinS  = "mac_moves_within_s"
 	conntrackGcVarNatDnsTimeout    = "nat_dns_timeout"
 	conntrackGcVarNatEventsWanted  = "nat_events_wanted"
 	conntrackGcVarNatTimeouts      = "nat_timeouts"
@@ -186,6 +191,7 @@ type conntrackGcMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -241,6 +247,10 @@ type conntrackGcVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
+	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout    *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
@@ -310,6 +320,7 @@ type conntrackGcMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -377,6 +388,7 @@ func (m *conntrackGcMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -433,6 +445,10 @@ type conntrackGcVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
+	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout    *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -47,6 +48,7 @@ type Datapath struct {
 	adopted bool
 	newFDB  bool   // the FDB is empty, whatever cached decisions think it knows
 	memory  []byte // of the map segments
+	usages  []byte // of the map owner_usages
 	fw      firewall
 	nat     translation
 
@@ -61,6 +63,9 @@ type Datapath struct {
 	members        map[membership]bool
 	limitedTables  [bpfLimitedCountCOUNT_MAX]uint32 // sizes
 	names          names
+	loopEdge       uint64                         // names this edge in loop probes
+	loopTokens     map[uint32]uint64              // secrets of ports, by vport
+	cut            map[string]bool                // ports that are part of loops
 	publishedNames atomic.Pointer[hostEventNames] // for FollowHostEvents, which runs beside Apply
 	edges          map[netip.Addr]netip.Addr      // remote's address → its first
 }
@@ -120,7 +125,7 @@ func open(cfg Config, older map[int]release) (*Datapath, error) {
 		return nil, err
 	}
 	if err := d.adopt(); err != nil {
-		return nil, errors.Join(err, d.unmapSegments(), d.objs.Close())
+		return nil, errors.Join(err, d.unmap(), d.objs.Close())
 	}
 	return d, nil
 }
@@ -164,6 +169,10 @@ func (d *Datapath) load() error {
 		return err
 	}
 	d.configureLimits(spec)
+	d.loopEdge = randomNumber()
+	if err := spec.Variables[bpfVarLoopEdge].Set(d.loopEdge); err != nil {
+		return fmt.Errorf("set %s: %w", bpfVarLoopEdge, err)
+	}
 	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.mapDir()}}
 	if err := d.dropIncompatible(spec); err != nil {
 		return err
@@ -172,8 +181,15 @@ func (d *Datapath) load() error {
 		return loadError(err)
 	}
 	d.trackConnections()
-	return d.mapSegments()
+	if d.memory, err = mapMemory(d.objs.Segments, segmentStride); err != nil {
+		return err
+	}
+	d.usages, err = mapMemory(d.objs.OwnerUsages, usageStride)
+	return err
 }
+
+// unmap lets go of the memory of maps.
+func (d *Datapath) unmap() error { return errors.Join(unmapMemory(&d.memory), unmapMemory(&d.usages)) }
 
 func loadError(err error) error {
 	var verr *ebpf.VerifierError
@@ -237,6 +253,10 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 		bpfVarFlowCache:    cfg.FlowCache.Enabled,
 		bpfVarRevalidateNs: revalidateAfter(cfg.FDB),
 		bpfVarTransitSlots: slots,
+
+		bpfVarMacMoves:        uint32(cfg.FDB.Duplicates.Moves),
+		bpfVarMacMovesWithinS: uint32(cfg.FDB.Duplicates.Within.Seconds()),
+		bpfVarMacFreezeS:      uint32(math.Ceil(cfg.FDB.Duplicates.Freeze.Seconds())),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -304,7 +324,7 @@ func (d *Datapath) Adopted() bool { return d.adopted }
 
 // Close lets go of the handles; what is pinned goes on forwarding.
 func (d *Datapath) Close() error {
-	errs := []error{d.fw.close(), d.nat.close(), d.unmapSegments(), d.objs.Close()}
+	errs := []error{d.fw.close(), d.nat.close(), d.unmap(), d.objs.Close()}
 	for _, a := range d.links {
 		errs = append(errs, a.close())
 	}
@@ -321,6 +341,6 @@ func (d *Datapath) Remove() error {
 		}
 	}
 	d.links = nil
-	errs = append(errs, d.fw.close(), d.nat.close(), d.unmapSegments(), d.objs.Close(), d.removeOlder(), d.removeOwn())
+	errs = append(errs, d.fw.close(), d.nat.close(), d.unmap(), d.objs.Close(), d.removeOlder(), d.removeOwn())
 	return errors.Join(errs...)
 }

@@ -34,6 +34,7 @@ const (
 	devmapDropsMapKnownOptions     = "known_options"
 	devmapDropsMapLimitEntries     = "limit_entries"
 	devmapDropsMapLimitLargest     = "limit_largest"
+	devmapDropsMapLimitWorks       = "limit_works"
 	devmapDropsMapLocalAddrs       = "local_addrs"
 	devmapDropsMapLogBuckets       = "log_buckets"
 	devmapDropsMapLogs             = "logs"
@@ -145,6 +146,7 @@ type devmapDropsMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -230,6 +232,7 @@ type devmapDropsMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -290,6 +293,7 @@ func (m *devmapDropsMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,

@@ -213,28 +213,26 @@ func (d *Datapath) firewall(id uint32, vport *bpfVport, p *plan) {
 
 // takeOver attaches the programs, and has them find the connections that those before
 // them knew.
-func (d *Datapath) takeOver(p *plan) error {
+func (d *Datapath) takeOver(p *plan) (unattached, err error) {
 	carried, err := d.carry()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := d.attach(p); err != nil {
-		return err
-	}
+	unattached = d.attach(p)
 	if err := errors.Join(carried.finish(d), d.removeOlder()); err != nil {
-		return err
+		return unattached, err
 	}
 	d.fw.strangers = false
 	for id, vport := range p.unpoliced {
 		vport.Flags |= bpfVportFlagsVPORT_FIREWALL
 		if err := d.putVport(id, vport); err != nil {
-			return fmt.Errorf("firewall of port %s: %w", d.names.ports[id], err)
+			return unattached, fmt.Errorf("firewall of port %s: %w", d.names.ports[id], err)
 		}
 	}
 	if len(p.unpoliced) == 0 {
-		return nil
+		return unattached, nil
 	}
-	return d.invalidateAll()
+	return unattached, d.invalidateAll()
 }
 
 // touchAll plans new decisions for all flows.

@@ -2,11 +2,8 @@ package datapath
 
 import (
 	"fmt"
-	"os"
 	"sync/atomic"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -33,28 +30,6 @@ func addrShard(a bpfAddr) uint32 {
 
 // segmentStride is how far apart the kernel has the entries of the map segments.
 const segmentStride = (unsafe.Sizeof(bpfSegment{}) + 7) &^ 7
-
-// mapSegments maps the segments' memory, in which single generations are raised while the
-// data path raises others.
-func (d *Datapath) mapSegments() error {
-	page := os.Getpagesize()
-	size := (int(d.objs.Segments.MaxEntries())*int(segmentStride) + page - 1) / page * page
-	memory, err := unix.Mmap(d.objs.Segments.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return fmt.Errorf("map the memory of the map %s: %w", d.objs.Segments, err)
-	}
-	d.memory = memory
-	return nil
-}
-
-func (d *Datapath) unmapSegments() error {
-	if d.memory == nil {
-		return nil
-	}
-	memory := d.memory
-	d.memory = nil
-	return unix.Munmap(memory)
-}
 
 // inMemory is a number of a segment as the programs have it, at an offset in its entry.
 func (d *Datapath) inMemory(segment uint32, offset uintptr) *uint32 {

@@ -20,17 +20,29 @@ type HostEvent struct {
 	ND            overlay.NDFlags
 	WasRemote     bool       // the MAC address was behind a remote
 	Remote        netip.Addr // that one
+	// Frozen is for how long the MAC address is frozen at Port or Remote, as it moved too
+	// often; Other is the port or remote where it was seen too.
+	Frozen time.Duration
+	Other  string
+	// Loop is a probe of this edge that came back; nothing else is set.
+	Loop Loop
 }
 
 // hostEventNames are the names of numbers in arrivals.
 type hostEventNames struct {
 	segments, ports map[uint32]string
 	remotes         map[uint32]netip.Addr
+	loopTokens      map[uint32]uint64
+	made            map[uint32]made
 }
 
 // publishNames has FollowHostEvents use the names that are assigned.
 func (d *Datapath) publishNames() {
-	n := &hostEventNames{d.names.segments, d.names.ports, make(map[uint32]netip.Addr, len(d.names.pathIDs))}
+	d.assignLoopTokens()
+	n := &hostEventNames{d.names.segments, d.names.ports, make(map[uint32]netip.Addr, len(d.names.pathIDs)), d.loopTokens, map[uint32]made{}}
+	for id := range d.names.ports {
+		n.made[id] = made{d.vports[id].Ifindex, d.vports[id].Vlan}
+	}
 	for _, id := range d.names.pathIDs {
 		_, n.remotes[id] = d.vportName(id)
 	}
@@ -100,7 +112,22 @@ func (f *hostEventReader) next() ([]HostEvent, error) {
 
 // add appends an arrival, unless its segment or port went meanwhile.
 func (n *hostEventNames) add(list []HostEvent, a *bpfHostEvent) []HostEvent {
-	if n == nil || n.segments[a.Segment] == "" || n.ports[a.Vport] == "" {
+	if n == nil || n.segments[a.Segment] == "" {
+		return list
+	}
+	if a.LoopVport != 0 {
+		if l := n.loop(a); l != nil {
+			list = append(list, HostEvent{Loop: *l})
+		}
+		return list
+	}
+	if a.FrozenS > 0 {
+		return append(list, HostEvent{
+			Segment: n.segments[a.Segment], MAC: a.Mac, Port: n.ports[a.Vport], Remote: n.remotes[a.Vport],
+			Frozen: time.Duration(a.FrozenS) * time.Second, Other: n.place(uint32(a.FromVport)),
+		})
+	}
+	if n.ports[a.Vport] == "" {
 		return list
 	}
 	hostEvent := HostEvent{Segment: n.segments[a.Segment], Port: n.ports[a.Vport], MAC: a.Mac}
@@ -110,6 +137,14 @@ func (n *hostEventNames) add(list []HostEvent, a *bpfHostEvent) []HostEvent {
 	}
 	hostEvent.Remote, hostEvent.WasRemote = n.remotes[uint32(a.FromVport)], a.FromVport != 0
 	return append(list, hostEvent)
+}
+
+// place is a port's name or a remote's address.
+func (n *hostEventNames) place(id uint32) string {
+	if remote, ok := n.remotes[id]; ok {
+		return remote.String()
+	}
+	return n.ports[id]
 }
 
 func (f *hostEventReader) addLost(list []HostEvent) ([]HostEvent, error) {

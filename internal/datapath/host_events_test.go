@@ -94,6 +94,9 @@ func (w *world) setHostEvents(t testing.TB, to bpfTokenBucket) {
 	if err := w.dp.objs.HostEventBuckets.Put(uint32(0), buckets); err != nil {
 		t.Fatal(err)
 	}
+	for _, owner := range []uint32{w.dp.names.portIDs["p0"], segmentOwner + w.dp.names.segIDs["blue"]} {
+		w.dp.usage(owner).Buckets[bpfLimitedRateRATE_HOST_EVENTS] = bpfTokenBucket{}
+	}
 }
 
 // Who comes to a port is told of once, from a remote or from nowhere; who goes to

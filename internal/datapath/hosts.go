@@ -1,12 +1,9 @@
 package datapath
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -53,22 +50,12 @@ func (d *Datapath) Forget(segment string, mac overlay.MAC) error {
 	if !ok {
 		return fmt.Errorf("forget %s: there is no segment %q", mac, segment)
 	}
-	key := bpfFdbKey{Segment: id, Mac: mac}
-	var now bpfFdbEntry
-	err := d.objs.Fdb.Lookup(key, &now)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return nil
-	}
+	_, err := deleteHost(d, d.fdbTable(), bpfFdbKey{Segment: id, Mac: mac}, func(_ bpfFdbKey, e bpfFdbEntry) bool {
+		return e.Origin == bpfHostOriginORIGIN_LEARNED && d.names.ports[e.Vport] != ""
+	})
 	if err != nil {
 		return fmt.Errorf("forget %s: %w", mac, err)
 	}
-	if now.Origin != bpfHostOriginORIGIN_LEARNED || d.names.ports[now.Vport] == "" {
-		return nil
-	}
-	if err := d.objs.Fdb.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("forget %s: %w", mac, err)
-	}
-	d.invalidateMAC(id, mac)
 	return d.changed()
 }
 

@@ -83,6 +83,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapOwnerLimits:      {u32, reflect.TypeFor[bpfLimits]()},
 		bpfMapOwnerUsages:      {u32, reflect.TypeFor[bpfLimitUsage]()},
 		bpfMapLimitEntries:     {reflect.TypeFor[bpfLimitSlot](), reflect.TypeFor[bpfLimitEntry]()},
+		bpfMapLimitWorks:       {u32, reflect.TypeFor[bpfLimitEntry]()},
 		bpfMapLimitLargest:     {reflect.TypeFor[bpfLimitedCount](), u32},
 		bpfMapStamps:           {u32, reflect.TypeFor[bpfStamp]()},
 		bpfMapStamped:          {u32, reflect.TypeFor[bpfStamped]()},

@@ -3,7 +3,6 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/cilium/ebpf"
 
@@ -29,8 +28,8 @@ func (d *Datapath) PutBGPMACs(list []overlay.BGPMAC) error {
 		want[key] = entry
 	}
 	reported := bgpEntries[bpfFdbKey, bpfFdbEntry]{
-		mutex:   &d.hosting,
-		table:   d.objs.Fdb,
+		d:       d,
+		table:   d.fdbTable(),
 		origin:  func(e *bpfFdbEntry) bpfHostOrigin { return e.Origin },
 		same:    func(a, b *bpfFdbEntry) bool { return a.Vport == b.Vport && a.Sticky == b.Sticky },
 		changed: func(k bpfFdbKey, _ bpfFdbEntry) { d.invalidateMAC(k.Segment, k.Mac) },
@@ -82,8 +81,8 @@ func (d *Datapath) PutARPEntries(list []overlay.ARPEntry) error {
 		}
 	}
 	reported := bgpEntries[bpfNeighbourKey, bpfNeighbour]{
-		mutex:  &d.hosting,
-		table:  d.objs.Neighbours,
+		d:      d,
+		table:  d.neighbourTable(),
 		origin: func(n *bpfNeighbour) bpfHostOrigin { return n.Origin },
 		// Of the same host, what packets said of it stays where BGP says nothing.
 		same: func(a, b *bpfNeighbour) bool { return a.Mac == b.Mac && (b.Flags == 0 || a.Flags == b.Flags) },
@@ -98,8 +97,8 @@ func (d *Datapath) PutARPEntries(list []overlay.ARPEntry) error {
 
 // bgpEntries are entries of a table that BGP says, beside those of others.
 type bgpEntries[K comparable, V any] struct {
-	mutex   *sync.Mutex // held while entries are written
-	table   *ebpf.Map
+	d       *Datapath
+	table   hostTable[K, V]
 	origin  func(*V) bpfHostOrigin
 	same    func(a, b *V) bool // of two of BGP
 	changed func(K, V)         // after an entry was replaced, or went
@@ -116,6 +115,7 @@ func (s *bgpEntries[K, V]) put(want map[K]*V) error {
 	flush := func() {
 		errs = append(errs, s.write(keys, values))
 		for k, old := range previous {
+			s.d.countHost(s.table.learned(&k, &old), s.table.count, -1)
 			s.changed(k, old)
 		}
 		clear(previous)
@@ -126,7 +126,7 @@ func (s *bgpEntries[K, V]) put(want map[K]*V) error {
 		err := s.table.Lookup(k, &old)
 		known := err == nil
 		if !known && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			errs = append(errs, fmt.Errorf("read the map %s: %w", s.table, err))
+			errs = append(errs, fmt.Errorf("read the map %s: %w", s.table.Map, err))
 			continue
 		}
 		if entry == nil {
@@ -163,24 +163,29 @@ func (s *bgpEntries[K, V]) differs(old, entry *V) bool {
 
 func (s *bgpEntries[K, V]) remove(k K, old V) error {
 	if err := s.table.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("delete from the map %s: %w", s.table, err)
+		return fmt.Errorf("delete from the map %s: %w", s.table.Map, err)
 	}
 	s.changed(k, old)
 	return nil
 }
 
 // write writes entries; those behind one that has no room are tried too, as they may be known.
+// Learned ones make room.
 func (s *bgpEntries[K, V]) write(keys []K, values []V) error {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.d.hosting.Lock()
+	defer s.d.hosting.Unlock()
 	var full error
 	for len(keys) > 0 {
 		n, err := s.table.BatchUpdate(keys, values, nil)
 		if err == nil {
 			break
 		}
-		full = fmt.Errorf("write the map %s of %d entries: %w (raise fdb.size when it is full)", s.table, s.table.MaxEntries(), err)
-		keys, values = keys[min(n+1, len(keys)):], values[min(n+1, len(values)):]
+		keys, values = keys[min(n, len(keys)):], values[min(n, len(values)):]
+		if isFull(err) && len(keys) > 0 && evictLearned(s.d, s.table, len(keys)) > 0 {
+			continue
+		}
+		full = fmt.Errorf("write the map %s of %d entries: %w (raise fdb.size when it is full)", s.table.Map, s.table.MaxEntries(), err)
+		keys, values = keys[min(1, len(keys)):], values[min(1, len(values)):]
 	}
 	return full
 }

@@ -82,6 +82,12 @@ func (d *Datapath) putLimits(owner uint32, l overlay.Limits) error {
 	return nil
 }
 
+// remoteLimits are those of a remote: half of what it may teach, so that no remote has it all.
+func (d *Datapath) remoteLimits() overlay.Limits {
+	half := func(count bpfLimitedCount) uint32 { return max(d.limitedTables[count]/2, 1) }
+	return overlay.Limits{MACs: half(bpfLimitedCountCOUNT_MACS), Neighbours: half(bpfLimitedCountCOUNT_NEIGHBOURS)}
+}
+
 // writeLimits writes those of all ports, remotes and segments.
 func (d *Datapath) writeLimits(t Tables) error {
 	for _, p := range t.Ports {
@@ -90,7 +96,7 @@ func (d *Datapath) writeLimits(t Tables) error {
 		}
 	}
 	for pair, id := range d.names.pathIDs {
-		if err := d.putLimits(id, overlay.Limits{}); err != nil {
+		if err := d.putLimits(id, d.remoteLimits()); err != nil {
 			return fmt.Errorf("path %s: %w", pair, err)
 		}
 	}

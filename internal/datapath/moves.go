@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,21 +18,61 @@ type Move struct {
 	WasRemote     bool // it was behind a remote; otherwise it was not known
 }
 
-// Announce tells all members of the segment where the host is now, in its own
+// Announce tells all members of the segments where hosts are now, in their own
 // words: a gratuitous ARP request (RFC 5227 section 3) or an unsolicited neighbour
 // advertisement (RFC 4861 section 7.2.6) for each of its addresses, or RARP, as
 // hypervisors do, for one that was elsewhere and whose addresses are not known. It must be called in the
-// edge's network namespace.
-func (d *Datapath) Announce(m Move) error {
-	id, ok := d.names.portIDs[m.Port]
-	if !ok {
-		return nil // the port went meanwhile
+// edge's network namespace. It looks at each neighbour once, however many hosts there are.
+func (d *Datapath) Announce(list []Move) error {
+	addrs, err := d.addressesOf(list)
+	errs := []error{err}
+	for _, m := range list {
+		if id, ok := d.names.portIDs[m.Port]; ok { // else it went meanwhile
+			errs = append(errs, d.announce(m, id, addrs[bpfFdbKey{Segment: d.names.segIDs[m.Segment], Mac: m.MAC}]))
+		}
 	}
-	frames, err := d.announcements(m)
-	if err != nil {
-		return err
+	return errors.Join(errs...)
+}
+
+// knownAddr is an address of a host, and what its advertisements say.
+type knownAddr struct {
+	netip.Addr
+	flags bpfNeighbourFlags
+}
+
+// addressesOf are the addresses that are known of hosts.
+func (d *Datapath) addressesOf(list []Move) (map[bpfFdbKey][]knownAddr, error) {
+	addrs := make(map[bpfFdbKey][]knownAddr, len(list))
+	for _, m := range list {
+		addrs[bpfFdbKey{Segment: d.names.segIDs[m.Segment], Mac: m.MAC}] = nil
 	}
-	for _, frame := range frames {
+	err := walk(d.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
+		host := bpfFdbKey{Segment: k.Segment, Mac: n.Mac}
+		if known, moved := addrs[host]; moved && len(known) < mostAnnounced {
+			addrs[host] = append(known, knownAddr{addrOf(k.Addr.W), n.Flags})
+		}
+	})
+	return addrs, err
+}
+
+// mostAnnounced bounds how many addresses of one host are announced at once.
+const mostAnnounced = 64
+
+// announcements are the frames about one host.
+func announcements(m Move, addrs []knownAddr) [][]byte {
+	frames := make([][]byte, 0, len(addrs))
+	for _, a := range addrs {
+		frames = append(frames, announcement(m.MAC, a.Addr, advertisedFlags(a.flags)))
+	}
+	if len(frames) == 0 && m.WasRemote {
+		frames = append(frames, arpFrame(m.MAC, etherTypeRARP, rarpRequest, netip.IPv4Unspecified(), m.MAC))
+	}
+	return frames
+}
+
+// announce tells of one host.
+func (d *Datapath) announce(m Move, id uint32, addrs []knownAddr) error {
+	for _, frame := range announcements(m, addrs) {
 		frame = withVLAN(frame, d.vports[id].Vlan)
 		opts := &ebpf.RunOptions{Data: frame, Context: traceContext{Ifindex: d.vports[id].Ifindex}}
 		if _, err := d.objs.FromPort.Run(opts); err != nil {
@@ -39,19 +80,6 @@ func (d *Datapath) Announce(m Move) error {
 		}
 	}
 	return nil
-}
-
-func (d *Datapath) announcements(m Move) (frames [][]byte, err error) {
-	segment := d.names.segIDs[m.Segment]
-	err = walk(d.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
-		if k.Segment == segment && n.Mac == m.MAC {
-			frames = append(frames, announcement(m.MAC, addrOf(k.Addr.W), advertisedFlags(n.Flags)))
-		}
-	})
-	if len(frames) == 0 && m.WasRemote {
-		frames = append(frames, arpFrame(m.MAC, etherTypeRARP, rarpRequest, netip.IPv4Unspecified(), m.MAC))
-	}
-	return frames, err
 }
 
 const (

@@ -36,6 +36,7 @@ const (
 	natGcMapKnownOptions     = "known_options"
 	natGcMapLimitEntries     = "limit_entries"
 	natGcMapLimitLargest     = "limit_largest"
+	natGcMapLimitWorks       = "limit_works"
 	natGcMapLocalAddrs       = "local_addrs"
 	natGcMapLogBuckets       = "log_buckets"
 	natGcMapLogs             = "logs"
@@ -89,6 +90,10 @@ const (
 	natGcVarIcmpBurst        = "icmp_burst"
 	natGcVarIcmpRate         = "icmp_rate"
 	natGcVarLogRate          = "log_rate"
+	natGcVarLoopEdge         = "loop_edge"
+	natGcVarMacFreezeS       = "mac_freeze_s"
+	natGcVarMacMoves         = "mac_moves"
+	natGcVarMacMovesWithinS  = "mac_moves_within_s"
 	natGcVarNatDnsTimeout    = "nat_dns_timeout"
 	natGcVarNatEventsWanted  = "nat_events_wanted"
 	natGcVarNatTimeouts      = "nat_timeouts"
@@ -185,6 +190,7 @@ type natGcMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -243,6 +249,10 @@ type natGcVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
+	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout    *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
@@ -310,6 +320,7 @@ type natGcMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -378,6 +389,7 @@ func (m *natGcMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -437,6 +449,10 @@ type natGcVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
+	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout    *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`

@@ -219,7 +219,9 @@ func TestMovesHaveTheFlagsOfTheHost(t *testing.T) {
 	w.send(t, "p0", advertises(alice, "2001:db8:1::a", advertisedRouter|advertisedOverride))
 	w.send(t, "p0", pkttest.Frame(carol, all, "ns 2001:db8:1::c ? 2001:db8:1::99"))
 	for mac, flags := range map[string]byte{alice: advertisedRouter | advertisedOverride, carol: advertisedOverride} {
-		frames, err := w.dp.announcements(Move{Segment: "blue", Port: "p0", MAC: macOf(mac)})
+		m := Move{Segment: "blue", Port: "p0", MAC: macOf(mac)}
+		addrs, err := w.dp.addressesOf([]Move{m})
+		frames := announcements(m, addrs[bpfFdbKey{Segment: w.dp.names.segIDs["blue"], Mac: m.MAC}])
 		if err != nil || len(frames) != 1 || frames[0][etherLen+ipv6Len+4] != flags {
 			t.Errorf("%s is announced by %x (%v), want flags %#x", mac, frames, err, flags)
 		}

@@ -91,9 +91,22 @@ func (d *Datapath) FDB() ([]FDBEntry, error) {
 		if !entry.Static {
 			entry.AgeNS = since(now, e.SeenNs)
 		}
+		if nowS := uint32(now / uint64(time.Second)); e.FrozenS > nowS {
+			entry.Frozen = time.Duration(e.FrozenS-nowS) * time.Second
+			entry.Other = d.placeName(e.Other)
+		}
 		list = append(list, entry)
 	})
 	return list, err
+}
+
+// placeName is the port's name or the remote's address, for people.
+func (d *Datapath) placeName(id uint32) string {
+	port, remote := d.vportName(id)
+	if remote.IsValid() {
+		return remote.String()
+	}
+	return port
 }
 
 // vportName is the port's name or the remote's address.

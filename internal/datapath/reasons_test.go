@@ -225,6 +225,8 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"no-policy":          "TestNoPolicy",
 		"non-ip":             "TestOtherThanIP",
 		"half-open-limit":    "TestHalfOpenLimit",
+		"mac-frozen":         "TestMACThatFlapsIsFrozen",
+		"loop":               "TestCutPort",
 	}
 	maps.Copy(elsewhere, natReasons)
 	tested := map[string]bool{}

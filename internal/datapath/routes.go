@@ -277,16 +277,18 @@ func putTrie[K, V comparable](m *ebpf.Map, want map[K]V) ([]K, error) {
 		return nil, err
 	}
 	var changed []K
+	var errs []error
 	for k, v := range want {
 		if old, ok := now[k]; ok && old == v {
 			continue
 		}
 		if err := m.Put(k, v); err != nil {
-			return nil, fmt.Errorf("write the map %s: %w", m, err)
+			errs = append(errs, fmt.Errorf("write %v to the map %s: %w", k, m, err))
+			continue
 		}
 		changed = append(changed, k)
 	}
-	return changed, nil
+	return changed, errors.Join(errs...)
 }
 
 // putSlot writes an entry of an array when it differs.

@@ -251,16 +251,31 @@ func TestCachedFlowKeepsItsSourceYoung(t *testing.T) {
 	}
 }
 
+// In a full table who has learned the most loses its oldest; without anything learned, nothing is.
 func TestFDBFull(t *testing.T) {
 	w := ownWorld(t, underIPv4, func(c *Config, _ *Tables) { c.FDB.Size = 16 })
-	_, events := w.counted(t, func() {
-		for i := range 20 {
-			mac := overlay.MAC{2, 0, 0, 1, 0, byte(i)}
-			w.send(t, "p0", pkttest.Frame(mac.String(), all, arp))
-		}
-	})
-	if events["learned"] != 16 || events["fdb-full"] != 4 || events["flooded"] != 20 {
-		t.Errorf("events %v, want 16 learned, 4 not, all 20 flooded", events)
+	send := func() (events map[string]uint64) {
+		_, events = w.counted(t, func() {
+			for i := range 20 {
+				mac := overlay.MAC{2, 0, 0, 1, 0, byte(i)}
+				w.send(t, "p0", pkttest.Frame(mac.String(), all, arp))
+			}
+		})
+		return events
+	}
+	if events := send(); events["learned"] != 20 || events["fdb-full"] != 0 || events["flooded"] != 20 {
+		t.Errorf("events %v, want 20 learned and all 20 flooded", events)
+	}
+	fdb, err := w.dp.FDB()
+	if err != nil || len(fdb) != 16 {
+		t.Errorf("%d entries (%v), want 16", len(fdb), err)
+	}
+	for i := range 16 {
+		w.tables.Segments[0].Static = append(w.tables.Segments[0].Static, overlay.StaticMAC{MAC: overlay.MAC{2, 0, 0, 2, 0, byte(i)}, Port: "p1"})
+	}
+	w.apply(t)
+	if events := send(); events["learned"] != 0 || events["fdb-full"] != 20 || events["flooded"] != 20 {
+		t.Errorf("events %v, want none learned in a table of static entries, and all 20 flooded", events)
 	}
 }
 

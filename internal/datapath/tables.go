@@ -263,6 +263,10 @@ type FDBEntry struct {
 	Sticky  bool // BGP says that it does not move
 	AgeNS   uint64
 	Moves   uint32
+	// Frozen is for how long it stays where it is, as it moved too often; Other is the port or
+	// remote where it was seen too.
+	Frozen time.Duration
+	Other  string
 }
 
 // Flow is one cached decision.

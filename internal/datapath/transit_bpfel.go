@@ -34,6 +34,7 @@ const (
 	transitMapKnownOptions     = "known_options"
 	transitMapLimitEntries     = "limit_entries"
 	transitMapLimitLargest     = "limit_largest"
+	transitMapLimitWorks       = "limit_works"
 	transitMapLocalAddrs       = "local_addrs"
 	transitMapLogBuckets       = "log_buckets"
 	transitMapLogs             = "logs"
@@ -86,6 +87,10 @@ const (
 	transitVarIcmpBurst        = "icmp_burst"
 	transitVarIcmpRate         = "icmp_rate"
 	transitVarLogRate          = "log_rate"
+	transitVarLoopEdge         = "loop_edge"
+	transitVarMacFreezeS       = "mac_freeze_s"
+	transitVarMacMoves         = "mac_moves"
+	transitVarMacMovesWithinS  = "mac_moves_within_s"
 	transitVarNatDnsTimeout    = "nat_dns_timeout"
 	transitVarNatEventsWanted  = "nat_events_wanted"
 	transitVarNatTimeouts      = "nat_timeouts"
@@ -181,6 +186,7 @@ type transitMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -237,6 +243,10 @@ type transitVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
+	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout    *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
@@ -302,6 +312,7 @@ type transitMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -366,6 +377,7 @@ func (m *transitMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -423,6 +435,10 @@ type transitVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
+	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout    *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`

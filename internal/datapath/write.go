@@ -5,134 +5,105 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/overlay"
 )
 
-// write fills the maps with what is planned and marks the segments that it touched.
-func (d *Datapath) write(p *plan) error {
-	if err := d.putPlaces(p); err != nil {
-		return err
-	}
-	if err := d.putAllowed(p); err != nil {
-		return err
-	}
-	if _, err := put(d.objs.Vnis, p.vnis); err != nil {
-		return err
-	}
-	remotes, err := put(d.objs.Remotes, p.remotes)
-	if err != nil {
-		return err
-	}
+// write fills the maps with what is planned and marks the segments that it touched. An entry that
+// cannot be written keeps none of the others from it, and is a partial error.
+func (d *Datapath) write(p *plan) (partial, err error) {
+	_, vnis := put(d.objs.Vnis, p.vnis)
+	remotes, remoteErr := put(d.objs.Remotes, p.remotes)
 	for _, k := range remotes {
 		p.touched[k.Segment] = true
 	}
-	members, err := put(d.objs.Members, p.members)
-	if err != nil {
-		return err
-	}
+	members, memberErr := put(d.objs.Members, p.members)
 	for _, k := range members {
 		p.touched[k.Segment] = true
 	}
-	if err := d.putStatic(p); err != nil {
-		return err
+	partial = errors.Join(d.putPlaces(p), d.putAllowed(p), vnis, remoteErr, memberErr, d.putStatic(p), d.putNeighbours(p), d.writeTranslation(p))
+	if err := errors.Join(d.putSegments(p), d.engage(p)); err != nil {
+		return partial, err
 	}
-	if err := d.putNeighbours(p); err != nil {
-		return err
-	}
-	if err := d.writeTranslation(p); err != nil {
-		return err
-	}
-	if err := d.putSegments(p); err != nil {
-		return err
-	}
-	if err := d.engage(p); err != nil {
-		return err
-	}
-	return d.writeRoutes(p)
+	return errors.Join(partial, d.writeRoutes(p)), nil
 }
 
 // putPlaces writes where packets come in and which paths they go by.
 func (d *Datapath) putPlaces(p *plan) error {
-	if _, err := put(d.objs.Ports, p.ports); err != nil {
-		return err
-	}
-	if _, err := put(d.objs.Teps, p.teps); err != nil {
-		return err
-	}
-	if _, err := put(d.objs.PathGroups, p.pathGroups); err != nil {
-		return err
-	}
-	_, err := put(d.objs.KnownOptions, p.options)
-	return err
+	_, ports := put(d.objs.Ports, p.ports)
+	_, teps := put(d.objs.Teps, p.teps)
+	_, groups := put(d.objs.PathGroups, p.pathGroups)
+	_, options := put(d.objs.KnownOptions, p.options)
+	return errors.Join(ports, teps, groups, options)
 }
 
 // putAllowed writes who may send from a port; the port's segment decides anew.
 func (d *Datapath) putAllowed(p *plan) error {
-	macs, err := put(d.objs.AllowedMacs, p.allowedMACs)
-	if err != nil {
-		return err
-	}
+	macs, macErr := put(d.objs.AllowedMacs, p.allowedMACs)
 	for _, k := range macs {
 		p.touched[d.vports[k.Vport].Segment] = true
 	}
-	addrs, err := putTrie(d.objs.AllowedAddrs, p.allowedAddrs)
-	if err != nil {
-		return err
-	}
+	addrs, addrErr := putTrie(d.objs.AllowedAddrs, p.allowedAddrs)
 	for _, k := range addrs {
 		p.touched[d.vports[k.Vport].Segment] = true
 	}
-	return nil
+	return errors.Join(macErr, addrErr)
 }
 
 // putNeighbours writes the static ones.
 func (d *Datapath) putNeighbours(p *plan) error {
+	var errs []error
 	for k, mac := range p.neighbours {
 		var now bpfNeighbour
 		err := d.objs.Neighbours.Lookup(k, &now)
 		if err == nil && now.Origin == bpfHostOriginORIGIN_STATIC && now.Mac == mac {
 			continue
 		}
-		if err := d.objs.Neighbours.Put(k, bpfNeighbour{Mac: mac, Origin: bpfHostOriginORIGIN_STATIC}); err != nil {
-			return fmt.Errorf("write a static neighbour: %w", err)
+		if err := putHost(d, d.neighbourTable(), k, bpfNeighbour{Mac: mac, Origin: bpfHostOriginORIGIN_STATIC}); err != nil {
+			errs = append(errs, fmt.Errorf("write the static neighbour %s of segment %s: %w", addrOf(k.Addr.W), d.names.segments[k.Segment], err))
+			continue
 		}
 		p.touched[k.Segment] = true
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// put writes the entries that differ and returns their keys.
-func put[K, V comparable](m *ebpf.Map, want map[K]V) ([]K, error) {
-	var changed []K
+// put writes the entries that differ and returns their keys. Each is tried.
+func put[K, V comparable](m *ebpf.Map, want map[K]V) (changed []K, err error) {
+	var errs []error
 	for k, v := range want {
 		var now V
 		err := m.Lookup(k, &now)
 		if err == nil && now == v {
 			continue
 		}
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil, fmt.Errorf("read the map %s: %w", m, err)
+		if err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
+			err = m.Put(k, v)
 		}
-		if err := m.Put(k, v); err != nil {
-			return nil, fmt.Errorf("write the map %s: %w", m, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("write %v to the map %s: %w", k, m, err))
+			continue
 		}
 		changed = append(changed, k)
 	}
-	return changed, nil
+	return changed, errors.Join(errs...)
 }
 
 func (d *Datapath) putStatic(p *plan) error {
+	var errs []error
 	for k, vport := range p.static {
 		var now bpfFdbEntry
 		err := d.objs.Fdb.Lookup(k, &now)
 		if err == nil && now.Origin == bpfHostOriginORIGIN_STATIC && now.Vport == vport {
 			continue
 		}
-		if err := d.objs.Fdb.Put(k, bpfFdbEntry{Vport: vport, Origin: bpfHostOriginORIGIN_STATIC}); err != nil {
-			return fmt.Errorf("write a static FDB entry: %w", err)
+		if err := putHost(d, d.fdbTable(), k, bpfFdbEntry{Vport: vport, Origin: bpfHostOriginORIGIN_STATIC}); err != nil {
+			errs = append(errs, fmt.Errorf("write the static MAC address %s of segment %s: %w", overlay.MAC(k.Mac), d.names.segments[k.Segment], err))
+			continue
 		}
 		p.touched[k.Segment] = true
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // putSegments writes the segments; one that was touched gets a new generation,
@@ -238,78 +209,73 @@ func isObsolete(origin bpfHostOrigin, static, evpn bool) bool {
 	return origin == bpfHostOriginORIGIN_STATIC && !static || origin == bpfHostOriginORIGIN_BGP && !evpn
 }
 
-// deleteFDB removes the entries that match and outdates the decisions about them.
+// deleteFDB removes the entries that match.
 func (d *Datapath) deleteFDB(match func(bpfFdbKey, bpfFdbEntry) bool) (n int, err error) {
-	gone, err := deleteHosts(d, d.objs.Fdb, match)
-	for k := range gone {
-		d.invalidateMAC(k.Segment, k.Mac)
-	}
-	if len(gone) == 0 {
-		return 0, err
-	}
-	return len(gone), errors.Join(err, d.changed())
+	return deleteHosts(d, d.fdbTable(), match)
 }
 
-// deleteHosts removes the entries of a table that match, and still do when their turn comes.
-func deleteHosts[K comparable, V any](d *Datapath, table *ebpf.Map, match func(K, V) bool) (gone map[K]V, err error) {
-	gone = make(map[K]V)
-	err = walk(table, func(k K, v V) {
+// deleteHosts removes the entries of a table that match, and still do when their turn comes, and
+// invalidates the decisions about them.
+func deleteHosts[K comparable, V any](d *Datapath, t hostTable[K, V], match func(K, V) bool) (n int, err error) {
+	var matching []K
+	err = recount(d, t, func(k K, v V) {
 		if match(k, v) {
-			gone[k] = v
+			matching = append(matching, k)
 		}
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || len(matching) == 0 {
+		return 0, err
 	}
-	for k := range gone {
-		stays, err := deleteHost(d, table, k, match)
+	for _, k := range matching {
+		gone, err := deleteHost(d, t, k, match)
 		if err != nil {
-			return gone, err
+			return n, errors.Join(err, d.changed())
 		}
-		if stays {
-			delete(gone, k)
+		if gone {
+			n++
 		}
 	}
-	return gone, nil
+	return n, d.changed()
 }
 
-func deleteHost[K comparable, V any](d *Datapath, table *ebpf.Map, k K, match func(K, V) bool) (stays bool, err error) {
+func deleteHost[K comparable, V any](d *Datapath, t hostTable[K, V], k K, match func(K, V) bool) (gone bool, err error) {
 	d.hosting.Lock()
 	defer d.hosting.Unlock()
 	var now V
-	err = table.Lookup(k, &now)
-	if err == nil && !match(k, now) {
-		return true, nil
+	err = t.Lookup(k, &now)
+	if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && !match(k, now) {
+		return false, nil
 	}
 	if err == nil {
-		err = table.Delete(k)
+		err = t.Delete(k)
 	}
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return true, fmt.Errorf("delete from the map %s: %w", table, err)
+	if errors.Is(err, ebpf.ErrKeyNotExist) { // the data path has evicted it
+		return false, nil
 	}
-	return false, nil
+	if err != nil {
+		return false, fmt.Errorf("delete from the map %s: %w", t.Map, err)
+	}
+	d.countHost(t.learned(&k, &now), t.count, -1)
+	t.invalidate(k, now)
+	return true, nil
 }
 
-// pruneNeighbours removes those of segments that went, static ones that are no longer
-// configured, and those of BGP where it tells of no hosts any more.
+// pruneNeighbours removes those of segments that went and of ports and remotes that are no
+// members any more, static ones that are no longer configured, and those of BGP where it tells of
+// no hosts any more.
 func (d *Datapath) pruneNeighbours(p *plan) error {
 	return d.deleteNeighbours(func(k bpfNeighbourKey, n bpfNeighbour) bool {
 		_, segment := d.names.segments[k.Segment]
 		_, static := p.neighbours[k]
-		return !segment || isObsolete(n.Origin, static, p.evpn[k.Segment])
+		learned := n.Origin == bpfHostOriginORIGIN_LEARNED
+		return !segment || learned && !d.members[membership{k.Segment, n.Vport}] || isObsolete(n.Origin, static, p.evpn[k.Segment])
 	})
 }
 
-// deleteNeighbours removes the neighbours that match and outdates the decisions about them.
+// deleteNeighbours removes the neighbours that match.
 func (d *Datapath) deleteNeighbours(match func(bpfNeighbourKey, bpfNeighbour) bool) error {
-	gone, err := deleteHosts(d, d.objs.Neighbours, match)
-	for k, n := range gone {
-		d.invalidateMAC(k.Segment, n.Mac)
-	}
-	if len(gone) == 0 {
-		return err
-	}
-	return errors.Join(err, d.changed())
+	_, err := deleteHosts(d, d.neighbourTable(), match)
+	return err
 }
 
 func (d *Datapath) pruneVports() error {
@@ -344,6 +310,7 @@ func (d *Datapath) pruneSegments() error {
 			continue
 		}
 		d.segments[id] = bpfSegment{}
+		d.clearUsage(segmentOwner + uint32(id))
 		now := bpfSegment{}
 		if err := d.objs.Segments.Lookup(uint32(id), &now); err != nil {
 			return fmt.Errorf("read segment %d: %w", id, err)

@@ -180,6 +180,8 @@ type FDBEntry struct {
 	Sticky bool    `json:"sticky,omitempty"` // BGP says that it does not move
 	Age    float64 `json:"age_s"`
 	Moves  uint32  `json:"moves"`
+	Frozen float64 `json:"frozen_s,omitempty"` // for so long it stays where it is: it moved too often
+	Other  string  `json:"other,omitempty"`    // frozen: the port or remote where it was seen too
 }
 
 // NeighbourInfo is one IP address of one segment and its MAC address.

@@ -2,8 +2,11 @@ package edge
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/datapath"
@@ -77,8 +80,18 @@ func newBGPWorld(w *world) *world {
 
 func (d fakeDataPath) Tick() error { return nil }
 
-func (d fakeDataPath) Announce(m datapath.Move) error {
-	return d.change("announce " + m.MAC.String())
+func (d fakeDataPath) ProbeLoops() error { return d.w.call("probe loops") }
+
+func (d fakeDataPath) CutPorts(names map[string]bool) error {
+	return d.change("cut " + strings.Join(slices.Sorted(maps.Keys(names)), " "))
+}
+
+func (d fakeDataPath) Announce(list []datapath.Move) error {
+	var errs []error
+	for _, m := range list {
+		errs = append(errs, d.change("announce "+m.MAC.String()))
+	}
+	return errors.Join(errs...)
 }
 
 func (d fakeDataPath) PreviousRemotes([]overlay.Segment) (map[string][]netip.Addr, error) {

@@ -20,8 +20,10 @@ const (
 	// mostMoves bounds how many hosts remotes are told of in a beat by frames of theirs: a
 	// sender of many MAC addresses shall not have each of them sent to all remotes.
 	mostMoves = 64
-	// mostHostEvents of them wait for their turn.
-	mostHostEvents = 4096
+	// mostHostEvents of a port wait for their turn.
+	mostHostEvents = 1024
+	// announceShare is the least time between announcements, in the processor time of the last.
+	announceShare = 10
 	// mostAsked bounds how many hosts are asked at a time whether they are there.
 	mostAsked = 512
 	// followPause is before hosts are followed again after an error.
@@ -33,19 +35,48 @@ const (
 	followHosts = "follow the hosts at ports"
 )
 
-// hostEvents are hosts that came to ports, of which remotes that speak no BGP are told.
+// hostEvents are hosts that came to ports, of which remotes that speak no BGP are told. Ports
+// take turns, so that one with many hosts delays no other's.
 type hostEvents struct {
-	mu   sync.Mutex
-	list []datapath.Move
+	mu     sync.Mutex
+	ports  []string // whose turn is next first
+	moved  map[string][]datapath.Move
+	frozen frozenMACs
+	// next is not before this time: to announce costs a walk of all neighbours.
+	next time.Time
+	// nextLook is that of a look at all hosts because some events were lost; the age tick looks, too.
+	nextLook time.Time
 }
 
-// take takes the first ones.
-func (a *hostEvents) take() []datapath.Move {
+// add has a move wait, unless its port has too many that do. mu is held.
+func (a *hostEvents) add(m datapath.Move) {
+	waiting := a.moved[m.Port]
+	if len(waiting) >= mostHostEvents {
+		return
+	}
+	if len(waiting) == 0 {
+		a.ports = append(a.ports, m.Port)
+	}
+	if a.moved == nil {
+		a.moved = make(map[string][]datapath.Move)
+	}
+	a.moved[m.Port] = append(waiting, m)
+}
+
+// take takes the next ones, of each port in turn.
+func (a *hostEvents) take() (list []datapath.Move) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := min(len(a.list), mostMoves)
-	list := a.list[:n:n]
-	a.list = a.list[n:]
+	for len(a.ports) > 0 && len(list) < mostMoves {
+		port := a.ports[0]
+		a.ports = a.ports[1:]
+		list, a.moved[port] = append(list, a.moved[port][0]), a.moved[port][1:]
+		if len(a.moved[port]) > 0 {
+			a.ports = append(a.ports, port)
+		} else {
+			delete(a.moved, port)
+		}
+	}
 	return list
 }
 
@@ -85,39 +116,52 @@ func (e *edge) arrived(list []datapath.HostEvent) {
 	if slices.Contains(list, datapath.HostEvent{}) {
 		wake(e.learned.missed)
 	}
-	if b := e.bgp.Load(); b != nil {
-		b.post(func() { b.appear(list, now) })
-	}
+	came := make([]datapath.HostEvent, 0, len(list))
 	e.hostEvents.mu.Lock()
-	defer e.hostEvents.mu.Unlock()
 	for _, a := range list {
-		if a.Segment != "" && !a.Addr.IsValid() && len(e.hostEvents.list) < mostHostEvents {
-			e.hostEvents.list = append(e.hostEvents.list, datapath.Move{Segment: a.Segment, Port: a.Port, MAC: a.MAC, WasRemote: a.WasRemote})
+		if a.Loop != (datapath.Loop{}) {
+			e.loops.returned(a.Loop, e.isPatient(a.Loop), now)
+			continue
 		}
+		if a.Frozen > 0 {
+			e.log.Warn("MAC address frozen: it moved too often", "mac", a.MAC, "segment", a.Segment, "at", frozenPlace(a), "seen_at", a.Other, "for", a.Frozen)
+			e.hostEvents.frozen.add(a, now)
+			continue
+		}
+		came = append(came, a)
+		if a.Segment != "" && !a.Addr.IsValid() {
+			e.hostEvents.add(datapath.Move{Segment: a.Segment, Port: a.Port, MAC: a.MAC, WasRemote: a.WasRemote})
+		}
+	}
+	e.hostEvents.mu.Unlock()
+	if b := e.bgp.Load(); b != nil && len(came) > 0 {
+		b.post(func() { b.appear(came, now) })
 	}
 }
 
-// announceMoves tells remotes that speak no BGP of hosts that came to this edge.
+// announceMoves tells remotes that speak no BGP of hosts that came to this edge. New MAC addresses
+// of a port keep the loop from nothing else: it takes a part of its time at most.
 func (e *edge) announceMoves() {
-	moved := e.hostEvents.take()
-	if len(moved) == 0 {
+	begin := time.Now()
+	if begin.Before(e.hostEvents.next) {
 		return
 	}
 	received := make(map[string]bool)
 	for _, s := range e.configured.Segments {
 		received[s.Name] = s.EVPN == nil || len(s.Remotes) > 0
 	}
-	var errs []error
+	moved := slices.DeleteFunc(e.hostEvents.take(), func(m datapath.Move) bool { return !received[m.Segment] })
+	if len(moved) == 0 {
+		return
+	}
 	for _, m := range moved {
-		if !received[m.Segment] {
-			continue
-		}
-		errs = append(errs, e.dp.Announce(m))
 		if m.WasRemote {
 			e.log.Info("host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
 		}
 	}
-	e.reportProblem("announce moved hosts", errors.Join(errs...))
+	took, err := timed(func() error { return e.dp.Announce(moved) })
+	e.hostEvents.next = begin.Add(announceShare * took)
+	e.reportProblem("announce moved hosts", err)
 }
 
 // localHost is since when a host is at a port, and what is known of its address.
@@ -195,7 +239,12 @@ func (e *edge) lookHosts() {
 		return
 	}
 	begin := time.Now()
-	hosts, err := e.dp.Hosts()
+	var hosts []datapath.LocalHost
+	took, err := timed(func() (err error) {
+		hosts, err = e.dp.Hosts()
+		return err
+	})
+	e.hostEvents.nextLook = begin.Add(announceShare * took)
 	e.reportProblem("read the hosts at ports", err)
 	if err != nil {
 		return
@@ -245,13 +294,17 @@ func (e *edge) forgetHosts(ports map[string]bool) error {
 func (b *bgp) look(list []datapath.LocalHost, at time.Time) {
 	seen := make(map[evpn.Host]bool, len(list))
 	var appeared, vanished []evpn.Host
+	fresh := make(map[string]int) // by port
 	for _, h := range list {
 		if !b.segments[h.Segment] || h.Origin == datapath.OriginBGP {
 			continue
 		}
 		host := evpn.Host{Segment: h.Segment, MAC: h.MAC, Addr: h.Addr}
 		seen[host] = true
-		if l, known := b.local[host]; !known || l.nd != h.ND && l.came.Before(at) {
+		if l, known := b.local[host]; !known && fresh[h.Port] < mostHostEvents || known && l.nd != h.ND && l.came.Before(at) {
+			if !known { // more of one port at the next look
+				fresh[h.Port]++
+			}
 			b.local[host] = localHost{at, h.ND}
 			host.ND = h.ND
 			appeared = append(appeared, host)

@@ -38,7 +38,11 @@ type (
 		Age(ageing time.Duration) (aged int, err error)
 		// Tick has time pass for the transit programs. It has to be called often.
 		Tick() error
-		Announce(m datapath.Move) error
+		Announce(list []datapath.Move) error
+		// ProbeLoops sends a loop probe out of each port, in the network namespace; CutPorts cuts
+		// ports off from floods.
+		ProbeLoops() error
+		CutPorts(names map[string]bool) error
 		// DecidePath ends what PathReports says of a path.
 		DecidePath(pair overlay.Pair) error
 	}

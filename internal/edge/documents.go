@@ -271,6 +271,7 @@ func (e *edge) fdbDocuments(v url.Values) (Entries[FDBEntry], error) {
 			list = append(list, FDBEntry{
 				Segment: f.Segment, MAC: f.MAC, Port: f.Port, Remote: f.Remote,
 				Static: f.Static, Origin: string(f.Origin), Sticky: f.Sticky, Age: seconds(f.AgeNS), Moves: f.Moves,
+				Frozen: f.Frozen.Seconds(), Other: f.Other,
 			})
 		}
 		slices.SortFunc(list, func(a, b FDBEntry) int {

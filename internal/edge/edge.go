@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -66,6 +68,8 @@ type edge struct {
 	bgp           atomic.Pointer[bgp]
 	learned       learned
 	hostEvents    hostEvents
+	loops         loops
+	tep           netip.Addr // the first of this edge
 	endHostEvents func()
 
 	jobs  chan func()   // what has to be done by the goroutine of Run
@@ -159,6 +163,8 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	defer close(e.ended)
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
+	probe := time.NewTicker(loopProbeEvery)
+	defer probe.Stop()
 	for {
 		age.set(e.config.FDB.Ageing)
 		select {
@@ -177,11 +183,17 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-e.learned.remotes:
 			e.reconcile()
 		case <-e.learned.missed:
-			e.lookHosts()
+			if !time.Now().Before(e.hostEvents.nextLook) {
+				e.lookHosts()
+			}
 		case <-e.learned.complete:
 			e.sweepBGP()
 		case <-e.paths.found:
 			e.reconcile()
+		case <-probe.C:
+			e.watchLoops()
+		case <-e.loops.found:
+			e.cutLoops()
 		case <-tick.C:
 			e.announceMoves()
 			e.followReports()
@@ -265,8 +277,12 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came an
 	for _, pin := range e.dp.NewerPins() {
 		e.problems = append(e.problems, problem.Warning("%s", pin))
 	}
-	if err != nil {
+	var partial datapath.PartialError
+	if err != nil && !errors.As(err, &partial) {
 		return came, err
+	}
+	if err != nil {
+		e.problems = append(e.problems, problem.Error("tables are in force, but for parts: %v", err))
 	}
 	e.paths.probed = probed
 	s.snapshot, s.paths = on, next
@@ -454,7 +470,7 @@ func (e *edge) reportProblem(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems())
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems(), e.frozenProblems(), e.loops.problems(time.Now()))
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, e.faults[what])})
 	}

@@ -45,6 +45,9 @@ func FDB(w Writer, entries []edge.FDBEntry) error {
 		if e.Sticky {
 			kind += ", sticky"
 		}
+		if e.Frozen > 0 {
+			kind += fmt.Sprintf(", frozen %.0fs, also at %s", e.Frozen, e.Other)
+		}
 		return []any{e.Segment, e.MAC, e.Port, addr(e.Remote), kind, learnedAge(e.Origin, e.Age), e.Moves}
 	})
 }

@@ -101,6 +101,8 @@ type FlowCache struct {
 type FDB struct {
 	Size   uint32        // entries
 	Ageing time.Duration // of a learned entry without traffic
+	// Duplicates is when a learned address is frozen; its time doubles when it is again.
+	Duplicates Duplicates
 }
 
 // Segment is one layer 2 broadcast domain: one VNI of one encapsulation at one

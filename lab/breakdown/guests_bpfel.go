@@ -96,52 +96,59 @@ const (
 	guestsEventEVENT_REVALIDATED           guestsEvent = 3
 	guestsEventEVENT_LEARNED               guestsEvent = 4
 	guestsEventEVENT_MOVED                 guestsEvent = 5
-	guestsEventEVENT_HOST_EVENT_LOST       guestsEvent = 6
-	guestsEventEVENT_FDB_FULL              guestsEvent = 7
-	guestsEventEVENT_FLOW_FULL             guestsEvent = 8
-	guestsEventEVENT_FLOODED               guestsEvent = 9
-	guestsEventEVENT_FLOOD_COPY            guestsEvent = 10
-	guestsEventEVENT_EVICTED               guestsEvent = 11
-	guestsEventEVENT_TRANSIT               guestsEvent = 12
-	guestsEventEVENT_NEIGH_FALLBACK        guestsEvent = 13
-	guestsEventEVENT_REORDER_HELD          guestsEvent = 14
-	guestsEventEVENT_REORDER_TIMEOUT       guestsEvent = 15
-	guestsEventEVENT_PROXY_REPLIED         guestsEvent = 16
-	guestsEventEVENT_NEIGH_REQUESTED       guestsEvent = 17
-	guestsEventEVENT_LOCAL_DELIVERED       guestsEvent = 18
-	guestsEventEVENT_ICMP_SENT             guestsEvent = 19
-	guestsEventEVENT_RESET_SENT            guestsEvent = 20
-	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 21
-	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 22
-	guestsEventEVENT_PATH_MTU              guestsEvent = 23
-	guestsEventEVENT_PATH_MTU_LIMITED      guestsEvent = 24
-	guestsEventEVENT_PATH_MTU_REFUSED      guestsEvent = 25
-	guestsEventEVENT_FRAGMENTED            guestsEvent = 26
-	guestsEventEVENT_GRO                   guestsEvent = 27
-	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 28
-	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 29
-	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 30
-	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 31
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 32
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 33
-	guestsEventEVENT_LOG_LOST              guestsEvent = 34
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 35
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 36
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 37
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 38
-	guestsEventEVENT_NAT_EARLY_DROPPED     guestsEvent = 39
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 40
-	guestsEventEVENT_MAX                   guestsEvent = 41
+	guestsEventEVENT_MAC_FROZEN            guestsEvent = 6
+	guestsEventEVENT_HOST_EVENT_LOST       guestsEvent = 7
+	guestsEventEVENT_FDB_FULL              guestsEvent = 8
+	guestsEventEVENT_FLOW_FULL             guestsEvent = 9
+	guestsEventEVENT_FLOODED               guestsEvent = 10
+	guestsEventEVENT_FLOOD_COPY            guestsEvent = 11
+	guestsEventEVENT_EVICTED               guestsEvent = 12
+	guestsEventEVENT_TRANSIT               guestsEvent = 13
+	guestsEventEVENT_NEIGH_FALLBACK        guestsEvent = 14
+	guestsEventEVENT_REORDER_HELD          guestsEvent = 15
+	guestsEventEVENT_REORDER_TIMEOUT       guestsEvent = 16
+	guestsEventEVENT_PROXY_REPLIED         guestsEvent = 17
+	guestsEventEVENT_NEIGH_REQUESTED       guestsEvent = 18
+	guestsEventEVENT_LOCAL_DELIVERED       guestsEvent = 19
+	guestsEventEVENT_ICMP_SENT             guestsEvent = 20
+	guestsEventEVENT_RESET_SENT            guestsEvent = 21
+	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 22
+	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 23
+	guestsEventEVENT_PATH_MTU              guestsEvent = 24
+	guestsEventEVENT_PATH_MTU_LIMITED      guestsEvent = 25
+	guestsEventEVENT_PATH_MTU_REFUSED      guestsEvent = 26
+	guestsEventEVENT_FRAGMENTED            guestsEvent = 27
+	guestsEventEVENT_GRO                   guestsEvent = 28
+	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 29
+	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 30
+	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 31
+	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 32
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 33
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 34
+	guestsEventEVENT_LOG_LOST              guestsEvent = 35
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 36
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 37
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 38
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 39
+	guestsEventEVENT_NAT_EARLY_DROPPED     guestsEvent = 40
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 41
+	guestsEventEVENT_MAX                   guestsEvent = 42
 )
 
 type guestsFdbEntry struct {
-	_      structs.HostLayout
-	Vport  uint32
-	Moves  uint32
-	SeenNs uint64
-	Origin uint8
-	Sticky uint8
-	Pad    [6]uint8
+	_       structs.HostLayout
+	Vport   uint32
+	Moves   uint32
+	SeenNs  uint64
+	Origin  uint8
+	Sticky  uint8
+	Recent  uint8
+	Freezes uint8
+	SinceS  uint32
+	Home    uint32
+	WindowS uint32
+	FrozenS uint32
+	Other   uint32
 }
 
 type guestsFdbKey struct {
@@ -351,6 +358,8 @@ type guestsNeighbour struct {
 	Origin uint8
 	Flags  uint8
 	SeenNs uint64
+	Vport  uint32
+	SinceS uint32
 }
 
 type guestsNeighbourKey struct {
@@ -458,52 +467,54 @@ const (
 	guestsReasonREASON_ND_EXT_HEADERS     guestsReason = 19
 	guestsReasonREASON_DHCP_GUARD         guestsReason = 20
 	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 21
-	guestsReasonREASON_SAME_PORT          guestsReason = 22
-	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 23
-	guestsReasonREASON_RESERVED_GROUP     guestsReason = 24
-	guestsReasonREASON_NOT_ROUTED         guestsReason = 25
-	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 26
-	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 27
-	guestsReasonREASON_MARTIAN            guestsReason = 28
-	guestsReasonREASON_REVERSE_PATH       guestsReason = 29
-	guestsReasonREASON_TUNNEL_FROM_INSIDE guestsReason = 30
-	guestsReasonREASON_NO_ROUTE           guestsReason = 31
-	guestsReasonREASON_BLACKHOLE          guestsReason = 32
-	guestsReasonREASON_UNREACHABLE        guestsReason = 33
-	guestsReasonREASON_PROHIBITED         guestsReason = 34
-	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 35
-	guestsReasonREASON_NO_MEMBER          guestsReason = 36
-	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 37
-	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 38
-	guestsReasonREASON_TOO_BIG            guestsReason = 39
-	guestsReasonREASON_GSO_NESTED         guestsReason = 40
-	guestsReasonREASON_GSO_UDP            guestsReason = 41
-	guestsReasonREASON_NO_HEADROOM        guestsReason = 42
-	guestsReasonREASON_NO_CSUM            guestsReason = 43
-	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 44
-	guestsReasonREASON_DEVMAP_DROP        guestsReason = 45
-	guestsReasonREASON_DENIED             guestsReason = 46
-	guestsReasonREASON_REJECTED           guestsReason = 47
-	guestsReasonREASON_NO_POLICY          guestsReason = 48
-	guestsReasonREASON_NON_IP             guestsReason = 49
-	guestsReasonREASON_OUT_OF_STATE       guestsReason = 50
-	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 51
-	guestsReasonREASON_TCP_FLAGS          guestsReason = 52
-	guestsReasonREASON_UNRELATED          guestsReason = 53
-	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 54
-	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 55
-	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 56
-	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 57
-	guestsReasonREASON_NO_GATEWAY         guestsReason = 58
-	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 59
-	guestsReasonREASON_NAT_FULL           guestsReason = 60
-	guestsReasonREASON_NAT_LIMIT          guestsReason = 61
-	guestsReasonREASON_NAT_CONFLICT       guestsReason = 62
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 63
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 64
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 65
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 66
-	guestsReasonREASON_MAX                guestsReason = 67
+	guestsReasonREASON_MAC_FROZEN         guestsReason = 22
+	guestsReasonREASON_SAME_PORT          guestsReason = 23
+	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 24
+	guestsReasonREASON_RESERVED_GROUP     guestsReason = 25
+	guestsReasonREASON_LOOP               guestsReason = 26
+	guestsReasonREASON_NOT_ROUTED         guestsReason = 27
+	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 28
+	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 29
+	guestsReasonREASON_MARTIAN            guestsReason = 30
+	guestsReasonREASON_REVERSE_PATH       guestsReason = 31
+	guestsReasonREASON_TUNNEL_FROM_INSIDE guestsReason = 32
+	guestsReasonREASON_NO_ROUTE           guestsReason = 33
+	guestsReasonREASON_BLACKHOLE          guestsReason = 34
+	guestsReasonREASON_UNREACHABLE        guestsReason = 35
+	guestsReasonREASON_PROHIBITED         guestsReason = 36
+	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 37
+	guestsReasonREASON_NO_MEMBER          guestsReason = 38
+	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 39
+	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 40
+	guestsReasonREASON_TOO_BIG            guestsReason = 41
+	guestsReasonREASON_GSO_NESTED         guestsReason = 42
+	guestsReasonREASON_GSO_UDP            guestsReason = 43
+	guestsReasonREASON_NO_HEADROOM        guestsReason = 44
+	guestsReasonREASON_NO_CSUM            guestsReason = 45
+	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 46
+	guestsReasonREASON_DEVMAP_DROP        guestsReason = 47
+	guestsReasonREASON_DENIED             guestsReason = 48
+	guestsReasonREASON_REJECTED           guestsReason = 49
+	guestsReasonREASON_NO_POLICY          guestsReason = 50
+	guestsReasonREASON_NON_IP             guestsReason = 51
+	guestsReasonREASON_OUT_OF_STATE       guestsReason = 52
+	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 53
+	guestsReasonREASON_TCP_FLAGS          guestsReason = 54
+	guestsReasonREASON_UNRELATED          guestsReason = 55
+	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 56
+	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 57
+	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 58
+	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 59
+	guestsReasonREASON_NO_GATEWAY         guestsReason = 60
+	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 61
+	guestsReasonREASON_NAT_FULL           guestsReason = 62
+	guestsReasonREASON_NAT_LIMIT          guestsReason = 63
+	guestsReasonREASON_NAT_CONFLICT       guestsReason = 64
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 65
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 66
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 67
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 68
+	guestsReasonREASON_MAX                guestsReason = 69
 )
 
 type guestsRemoteKey struct {
@@ -689,6 +700,7 @@ const (
 	guestsMapKnownOptions     = "known_options"
 	guestsMapLimitEntries     = "limit_entries"
 	guestsMapLimitLargest     = "limit_largest"
+	guestsMapLimitWorks       = "limit_works"
 	guestsMapLocalAddrs       = "local_addrs"
 	guestsMapLogBuckets       = "log_buckets"
 	guestsMapLogs             = "logs"
@@ -803,6 +815,7 @@ type guestsMapSpecs struct {
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -891,6 +904,7 @@ type guestsMaps struct {
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -954,6 +968,7 @@ func (m *guestsMaps) Close() error {
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,

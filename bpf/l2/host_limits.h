@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * host_limits: makes room in the FDB and in the neighbour table. A port or remote at its limit,
+ * or the one with the most entries when the table is full, loses the oldest that it has learned.
+ * Entries of the configuration and of BGP are not counted, and never evicted here.
+ *
+ * in:    p->in and p->segment, which count a learned entry
+ * out:   whether there is room
+ * maps:  fdb, neighbours, segments (generations), those of limits
+ * stops: nothing
+ */
+#pragma once
+
+#include "core/limits.h"
+#include "cache/generation.h"
+
+/*
+ * Keys in the ring of entries that are gone cost a try each. What is evicted for a packet is
+ * bounded; the next packet goes on.
+ */
+#define EVICT_TRIES 16
+#define E2BIG 7
+
+/*
+ * Nobody has sent to an address that was known for less than this, so no decision is invalid
+ * without it. A flood of addresses must not invalidate all decisions of its segment.
+ */
+#define SETTLED_S 2
+
+static __always_inline __u32 seconds(__u64 ns)
+{
+	return ns / 1000000000ULL;
+}
+
+/* Counts learned entries of an owner, and of its segment. */
+static __always_inline void count_host(__u32 owner, __u32 segment, __u32 count, __s32 n)
+{
+	count_entry(owner, count, n);
+	count_entry(SEGMENT_OWNER + segment, count, n);
+}
+
+static __always_inline void invalidate_settled(struct pkt *p, __u32 segment, __u32 shard,
+					       __u32 since_s)
+{
+	struct segment *seg = segment_get(segment);
+
+	if (seg && seconds(p->now_ns) - since_s >= SETTLED_S)
+		invalidate(&seg->shards[shard & (SHARDS - 1)]);
+}
+
+static __always_inline bool evict_mac(struct pkt *p, const struct fdb_key *key, __u32 owner)
+{
+	struct fdb_entry *e = bpf_map_lookup_elem(&fdb, key);
+	__u32 since_s, shard;
+
+	if (!e || e->origin != ORIGIN_LEARNED || e->vport != owner)
+		return false;
+	since_s = e->since_s;
+	shard = mac_shard(key->mac);
+	if (bpf_map_delete_elem(&fdb, key))
+		return false;
+	count_host(owner, key->segment, COUNT_MACS, -1);
+	invalidate_settled(p, key->segment, shard, since_s);
+	return true;
+}
+
+static __always_inline bool evict_neighbour(struct pkt *p, const struct neighbour_key *key,
+					    __u32 owner)
+{
+	struct neighbour *n = bpf_map_lookup_elem(&neighbours, key);
+	__u32 since_s, shard;
+
+	if (!n || n->origin != ORIGIN_LEARNED || n->vport != owner)
+		return false;
+	since_s = n->since_s;
+	shard = mac_shard(n->mac);
+	if (bpf_map_delete_elem(&neighbours, key))
+		return false;
+	count_host(owner, key->segment, COUNT_NEIGHBOURS, -1);
+	invalidate_settled(p, key->segment, shard, since_s);
+	return true;
+}
+
+/*
+ * Evicts the oldest learned entry of the owner: of a segment, or of any (0). A remote's entries
+ * of other segments become its newest. Returns 1, or 0: none was found.
+ */
+SUBPROGRAM int evict_oldest(struct pkt *p, __u32 owner, __u32 segment, __u32 count)
+{
+	struct limit_entry *key = limit_work();
+	int i;
+
+	if (!p || !key)
+		return 0;
+	for (i = 0; i < EVICT_TRIES; i++) {
+		if (!take_oldest(key, owner, count))
+			continue;
+		/* Keys of both tables begin with the segment. */
+		if (segment && key->key[0] != segment) {
+			note_key(key, owner, count);
+			continue;
+		}
+		if (count == COUNT_MACS ? evict_mac(p, (void *)key, owner) :
+					  evict_neighbour(p, (void *)key, owner))
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * Makes room for an entry of p->in within its limits, and within its segment's if the segment
+ * does not count the entry yet. Returns 1, or 0: it is refused.
+ */
+SUBPROGRAM int make_room_for(struct pkt *p, __u32 count, bool fresh)
+{
+	if (!p || count >= COUNT_MAX)
+		return 0;
+	if (count_exceeded(p->in, count) && !evict_oldest(p, p->in, 0, count))
+		return 0;
+	return !fresh || !count_exceeded(SEGMENT_OWNER + p->segment, count) ||
+	       evict_oldest(p, p->in, p->segment, count);
+}
+
+/* Makes room in a full table. Returns 1, or 0: there is none. */
+SUBPROGRAM int make_room_in_full(struct pkt *p, __u32 count)
+{
+	__u32 largest;
+
+	if (!p || count >= COUNT_MAX)
+		return 0;
+	largest = largest_owner(count);
+	if (largest && evict_oldest(p, largest, 0, count))
+		return 1;
+	return largest != p->in && evict_oldest(p, p->in, 0, count);
+}

@@ -1,0 +1,200 @@
+package datapath
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// mapMemory maps the memory of an array, in which single numbers are changed while the data
+// path changes others.
+func mapMemory(m *ebpf.Map, stride uintptr) ([]byte, error) {
+	page := os.Getpagesize()
+	size := (int(m.MaxEntries())*int(stride) + page - 1) / page * page
+	memory, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the memory of the map %s: %w", m, err)
+	}
+	return memory, nil
+}
+
+func unmapMemory(memory *[]byte) error {
+	if *memory == nil {
+		return nil
+	}
+	m := *memory
+	*memory = nil
+	return unix.Munmap(m)
+}
+
+// usageStride is how far apart the kernel has the entries of the map owner_usages.
+const usageStride = (unsafe.Sizeof(bpfLimitUsage{}) + 7) &^ 7
+
+// usage is what an owner has taken, as the programs have it.
+func (d *Datapath) usage(owner uint32) *bpfLimitUsage {
+	return (*bpfLimitUsage)(unsafe.Pointer(&d.usages[uintptr(owner)*usageStride]))
+}
+
+// clearUsage starts a number's new owner at nothing.
+func (d *Datapath) clearUsage(owner uint32) { *d.usage(owner) = bpfLimitUsage{} }
+
+// addUsed corrects how many entries an owner has.
+func (d *Datapath) addUsed(owner uint32, count bpfLimitedCount, n int32) {
+	if n != 0 {
+		atomic.AddInt32(&d.usage(owner).Used[count], n)
+	}
+}
+
+// learnedBy is who has learned an entry of the FDB or of the neighbour table.
+type learnedBy struct {
+	owner, segment uint32 // owner is 0 where nobody has: the configuration says it, or BGP
+	sinceS         uint32
+}
+
+func (d *Datapath) countHost(l learnedBy, count bpfLimitedCount, n int32) {
+	if l.owner != 0 {
+		d.addUsed(l.owner, count, n)
+		d.addUsed(segmentOwner+l.segment, count, n)
+	}
+}
+
+// hostTable is the FDB or the neighbour table.
+type hostTable[K comparable, V any] struct {
+	*ebpf.Map
+	count   bpfLimitedCount
+	learned func(*K, *V) learnedBy
+	// invalidate has decisions be taken again that rest on an entry.
+	invalidate func(K, V)
+}
+
+func (d *Datapath) fdbTable() hostTable[bpfFdbKey, bpfFdbEntry] {
+	return hostTable[bpfFdbKey, bpfFdbEntry]{
+		d.objs.Fdb, bpfLimitedCountCOUNT_MACS,
+		func(k *bpfFdbKey, e *bpfFdbEntry) learnedBy {
+			if e.Origin != bpfHostOriginORIGIN_LEARNED {
+				return learnedBy{}
+			}
+			return learnedBy{e.Vport, k.Segment, e.SinceS}
+		},
+		func(k bpfFdbKey, _ bpfFdbEntry) { d.invalidateMAC(k.Segment, k.Mac) },
+	}
+}
+
+func (d *Datapath) neighbourTable() hostTable[bpfNeighbourKey, bpfNeighbour] {
+	return hostTable[bpfNeighbourKey, bpfNeighbour]{
+		d.objs.Neighbours, bpfLimitedCountCOUNT_NEIGHBOURS,
+		func(k *bpfNeighbourKey, n *bpfNeighbour) learnedBy {
+			if n.Origin != bpfHostOriginORIGIN_LEARNED {
+				return learnedBy{}
+			}
+			return learnedBy{n.Vport, k.Segment, n.SinceS}
+		},
+		func(k bpfNeighbourKey, n bpfNeighbour) { d.invalidateMAC(k.Segment, n.Mac) },
+	}
+}
+
+// recount has the counts of owners be what the table holds: each walk corrects what
+// changes at the same time on several cores have made of them. do has each entry.
+func recount[K comparable, V any](d *Datapath, t hostTable[K, V], do func(K, V)) error {
+	found := make([]int32, d.objs.OwnerUsages.MaxEntries())
+	for owner := range found { // as it was: the data path goes on counting meanwhile
+		found[owner] = -atomic.LoadInt32(&d.usage(uint32(owner)).Used[t.count])
+	}
+	err := walk(t.Map, func(k K, v V) {
+		if l := t.learned(&k, &v); l.owner != 0 {
+			found[l.owner]++
+			found[segmentOwner+l.segment]++
+		}
+		do(k, v)
+	})
+	if err != nil {
+		return err
+	}
+	for owner, n := range found {
+		d.addUsed(uint32(owner), t.count, n)
+	}
+	return d.findLargest(t.count)
+}
+
+// findLargest notes the port or remote with the most entries, which loses its own when a table
+// is full.
+func (d *Datapath) findLargest(count bpfLimitedCount) error {
+	largest, most := uint32(0), int32(0)
+	for owner := range uint32(segmentOwner) {
+		if n := atomic.LoadInt32(&d.usage(owner).Used[count]); n > most {
+			largest, most = owner, n
+		}
+	}
+	if err := d.objs.LimitLargest.Put(count, largest); err != nil {
+		return fmt.Errorf("write the map %s: %w", d.objs.LimitLargest, err)
+	}
+	return nil
+}
+
+// recountHosts counts what a former process's data path has learned.
+func (d *Datapath) recountHosts() error {
+	return errors.Join(
+		recount(d, d.fdbTable(), func(bpfFdbKey, bpfFdbEntry) {}),
+		recount(d, d.neighbourTable(), func(bpfNeighbourKey, bpfNeighbour) {}),
+	)
+}
+
+// putHost writes an entry of the configuration or of BGP. It always finds room: who has learned
+// the most loses its oldest.
+func putHost[K comparable, V any](d *Datapath, t hostTable[K, V], k K, v V) error {
+	d.hosting.Lock()
+	defer d.hosting.Unlock()
+	var was V
+	known := t.Lookup(k, &was) == nil
+	err := t.Put(k, v)
+	if isFull(err) && evictLearned(d, t, 1) > 0 {
+		err = t.Put(k, v)
+	}
+	if err == nil && known {
+		d.countHost(t.learned(&k, &was), t.count, -1)
+	}
+	return err
+}
+
+// evictLearned removes n learned entries, the oldest of those who have the most. d.hosting is
+// held.
+func evictLearned[K comparable, V any](d *Datapath, t hostTable[K, V], n int) (evicted int) {
+	type entry struct {
+		key   K
+		value V
+		learnedBy
+	}
+	owned := make(map[uint32][]entry)
+	if err := walk(t.Map, func(k K, v V) {
+		if l := t.learned(&k, &v); l.owner != 0 {
+			owned[l.owner] = append(owned[l.owner], entry{k, v, l})
+		}
+	}); err != nil {
+		return 0
+	}
+	owners := make([][]entry, 0, len(owned))
+	for _, list := range owned {
+		owners = append(owners, list)
+	}
+	slices.SortFunc(owners, func(a, b []entry) int { return cmp.Compare(len(b), len(a)) })
+	for _, list := range owners {
+		slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.sinceS, b.sinceS) })
+		for _, e := range list[:min(n-evicted, len(list))] {
+			if t.Delete(e.key) != nil {
+				continue
+			}
+			d.countHost(e.learnedBy, t.count, -1)
+			atomic.AddUint64(&d.usage(e.owner).Exceeded[t.count], 1)
+			t.invalidate(e.key, e.value)
+			evicted++
+		}
+	}
+	return evicted
+}

@@ -1,0 +1,167 @@
+package edge
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/problem"
+)
+
+const (
+	// loopProbeEvery is how often each port sends a loop probe.
+	loopProbeEvery = 5 * time.Second
+	// A port is cut for so long after the last probe came back, at first and at most: it doubles
+	// when the loop is there again.
+	loopCut, loopCutMost = 15 * time.Second, 5 * time.Minute
+	// loopCalm is for how long there is no loop before the first time counts again.
+	loopCalm = 10 * time.Minute
+	// remotePatience is how many probes come back from a remote before this edge cuts its port: of
+	// two edges that one layer 2 joins, one is enough, and the one with the higher address is first.
+	remotePatience = 4
+
+	cutLooped = "cut ports of loops"
+)
+
+// loops are the ports that are cut off, as a probe of theirs came back.
+type loops struct {
+	mu    sync.Mutex
+	ports map[string]*loop
+	found chan struct{}
+}
+
+type loop struct {
+	datapath.Loop
+	seen  int       // probes that came back in a row
+	last  time.Time // the last of them
+	cut   bool
+	times int       // cut one after the other
+	until time.Time // of the cut
+}
+
+func newLoops() loops {
+	return loops{ports: map[string]*loop{}, found: make(chan struct{}, 1)}
+}
+
+// returned takes news of a probe that came back. patient: a remote shall cut its port first.
+func (l *loops) returned(r datapath.Loop, patient bool, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.ports[r.Younger]
+	if p == nil {
+		p = &loop{}
+		l.ports[r.Younger] = p
+	}
+	if now.Sub(p.last) > 3*loopProbeEvery {
+		p.seen = 0
+	}
+	p.Loop, p.last = r, now
+	p.seen++
+	if !p.cut {
+		if patient && p.seen < remotePatience {
+			return
+		}
+		p.cut = true
+		p.times++
+		wake(l.found)
+	}
+	p.until = now.Add(min(loopCut<<min(p.times-1, 8), loopCutMost))
+}
+
+// pass ends the cuts whose time is over, and says whether there are any others than before.
+func (l *loops) pass(now time.Time) (thawed []datapath.Loop) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, p := range l.ports {
+		switch {
+		case p.cut && !now.Before(p.until):
+			p.cut = false
+			thawed = append(thawed, p.Loop)
+		case !p.cut && now.Sub(p.last) > loopCalm:
+			delete(l.ports, name)
+		}
+	}
+	return thawed
+}
+
+// cut are the ports that are cut now.
+func (l *loops) cut() map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ports := map[string]bool{}
+	for name, p := range l.ports {
+		if p.cut {
+			ports[name] = true
+		}
+	}
+	return ports
+}
+
+// problems are the loops of now.
+func (l *loops) problems(now time.Time) (list []problem.Problem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, p := range l.ports {
+		switch {
+		case p.cut:
+			list = append(list, problem.Error("port %s is cut off from floods, as a loop joins port %s with %s: remove the cable or bridge between them; "+
+				"it is thawed %s after the loop is gone", name, p.Port, loopPlace(p.Loop), min(loopCut<<min(p.times-1, 8), loopCutMost)))
+		case p.seen > 0 && now.Sub(p.last) <= 3*loopProbeEvery:
+			list = append(list, problem.Warning("a loop joins port %s with %s, which is expected to cut it", p.Port, loopPlace(p.Loop)))
+		}
+	}
+	slices.SortFunc(list, func(a, b problem.Problem) int { return slices.Compare([]string{a.Text}, []string{b.Text}) })
+	return list
+}
+
+func loopPlace(l datapath.Loop) string {
+	if l.Remote {
+		return "remote " + l.At
+	}
+	if l.At == l.Port {
+		return "itself"
+	}
+	return "port " + l.At
+}
+
+// watchLoops probes for loops, and lets ports back whose loop is gone.
+func (e *edge) watchLoops() {
+	if e.dp == nil {
+		return
+	}
+	thawed := e.loops.pass(time.Now())
+	for _, l := range thawed {
+		e.log.Info("port thawed: its loop is gone", "port", l.Younger, "joined", l.Port, "with", l.At)
+	}
+	if len(thawed) > 0 {
+		e.cutLoops()
+	}
+	e.reportProblem("probe for loops", e.dp.ProbeLoops())
+}
+
+// cutLoops cuts the ports of loops.
+func (e *edge) cutLoops() {
+	cut := e.loops.cut()
+	for name := range cut {
+		e.log.Warn("port cut off: its segment has a loop", "port", name)
+	}
+	e.mu.Lock()
+	s := &e.pathSelector
+	s.mu.Lock()
+	err := e.dp.CutPorts(cut)
+	s.mu.Unlock()
+	e.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("%d ports: %w", len(cut), err)
+	}
+	e.reportProblem(cutLooped, err)
+}
+
+// isPatient reports whether the remote of a loop shall cut its port first.
+func (e *edge) isPatient(l datapath.Loop) bool {
+	remote, err := netip.ParseAddr(l.At)
+	return l.Remote && err == nil && e.tep.Less(remote)
+}
