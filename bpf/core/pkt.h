@@ -48,6 +48,7 @@ struct pkt {
 	bool polled;		/* goes through GRO */
 	bool l4_parsed;		/* l4_info is valid */
 	bool no_learning;	/* from a remote whose hosts BGP advertises */
+	bool new_flow;		/* cache/flow_cache.h: the flow cache does not have the flow */
 	__u8 steps;		/* of a trace */
 	__s32 verdict;		/* return value of the program, if nothing stopped the packet */
 	__u16 egress;		/* nat/egress.h: policy or uplink that translates the source */

@@ -156,6 +156,7 @@ func (d *Datapath) Apply(t Tables) error {
 // assign gives numbers to new routers, segments, ports and remotes and frees those that went.
 func (d *Datapath) assign(t Tables) error {
 	previous := d.names.segIDs
+	d.fresh = newOwners{map[uint32]bool{}, map[uint32]bool{}}
 	d.names, d.edges = newNames(), edgesOf(t)
 	for _, r := range t.Routers {
 		if err := d.assignRouter(r.Name); err != nil {
@@ -190,7 +191,7 @@ func (d *Datapath) assign(t Tables) error {
 			d.names.tepIDs[tep.Addr] = id
 		}
 	}
-	return nil
+	return d.clearDrops(d.fresh)
 }
 
 // pair is which addresses a path joins.
@@ -229,6 +230,12 @@ func (d *Datapath) assignSegment(s overlay.Segment, previous map[string]uint32) 
 	}
 	if !ok {
 		return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(d.segments)-1)
+	}
+	if d.segments[id].Used == 0 {
+		d.fresh.segments[id] = true
+		if err := d.clearUsage(segmentOwner + id); err != nil {
+			return fmt.Errorf("segment %s: %w", s.Name, err)
+		}
 	}
 	d.segments[id].Used, d.segments[id].Vni, d.segments[id].UdpPort = 1, uint32(s.VNI), wire16(s.Tunnel.UDPPort)
 	d.segments[id].GatewayMac = mac
@@ -269,7 +276,8 @@ func (d *Datapath) assignVport(want bpfVport, name string) (uint32, error) {
 	}
 	if d.vports[id].Kind == bpfVportKindVPORT_NONE {
 		d.vports[id] = want
-		if err := d.clearTraffic(id); err != nil {
+		d.fresh.vports[id] = true
+		if err := errors.Join(d.clearTraffic(id), d.clearUsage(id)); err != nil {
 			return 0, err
 		}
 	}

@@ -212,23 +212,6 @@ func TestAnswersArePassedOn(t *testing.T) {
 	}
 }
 
-// Asking is limited in its rate as ICMP errors are.
-func TestAskingIsLimited(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	w.reload(t, map[string]any{bpfVarIcmpBurst: uint64(3), bpfVarIcmpRate: uint64(1)})
-	onOneCPU(t)
-	w.refill(t)
-	in := pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:1 > 10.0.2.77:2 30")
-	drops, events := w.counted(t, func() {
-		for range 10 {
-			w.fromPort(t, "p0", in)
-		}
-	})
-	if drops["no-neighbour"] != 10 || sum(drops) != 10 || events["neigh-requested"] != 3 || events["icmp-limited"] != 7 {
-		t.Errorf("drops %v, events %v; want 10 drops, 3 requests", drops, events)
-	}
-}
-
 // A segment without an address of the packet's family has nobody to ask as.
 func TestNobodyToAskAs(t *testing.T) {
 	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) {

@@ -179,6 +179,13 @@ const (
 	bpfDirectionDIRECTION_OUT bpfDirection = 1
 )
 
+type bpfDropOwner struct {
+	_       structs.HostLayout
+	Reason  bpfReason
+	Vport   uint32
+	Segment uint32
+}
+
 type bpfEgressFlags uint32
 
 const (
@@ -415,8 +422,11 @@ type bpfLimitUsage struct {
 		Oldest uint32
 	}
 	Buckets  [9]bpfTokenBucket
+	Shares   [3]bpfTokenBucket
 	Exceeded [6]uint64
 	Limited  [9]uint64
+	LogLost  uint32
+	Pad      uint32
 }
 
 type bpfLimitedCount uint32
@@ -458,12 +468,6 @@ type bpfLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
 	Addr   bpfAddr
-}
-
-type bpfLogBucket struct {
-	_      structs.HostLayout
-	Bucket bpfTokenBucket
-	Lost   uint64
 }
 
 type bpfLogLine struct {
@@ -656,8 +660,9 @@ type bpfPkt struct {
 	Polled           bool
 	L4Parsed         bool
 	NoLearning       bool
+	NewFlow          bool
 	Steps            uint8
-	_                [3]byte
+	_                [2]byte
 	Verdict          int32
 	Egress           uint16
 	Gateway          uint16
@@ -791,47 +796,49 @@ const (
 	bpfReasonREASON_SPOOFED_MAC        bpfReason = 16
 	bpfReasonREASON_SPOOFED_ADDRESS    bpfReason = 17
 	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 18
-	bpfReasonREASON_SAME_PORT          bpfReason = 19
-	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 20
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 21
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 22
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 23
-	bpfReasonREASON_NO_ROUTE           bpfReason = 24
-	bpfReasonREASON_BLACKHOLE          bpfReason = 25
-	bpfReasonREASON_UNREACHABLE        bpfReason = 26
-	bpfReasonREASON_PROHIBITED         bpfReason = 27
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 28
-	bpfReasonREASON_NO_MEMBER          bpfReason = 29
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 30
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 31
-	bpfReasonREASON_TOO_BIG            bpfReason = 32
-	bpfReasonREASON_GSO_NESTED         bpfReason = 33
-	bpfReasonREASON_GSO_UDP            bpfReason = 34
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 35
-	bpfReasonREASON_NO_CSUM            bpfReason = 36
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 37
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 38
-	bpfReasonREASON_DENIED             bpfReason = 39
-	bpfReasonREASON_REJECTED           bpfReason = 40
-	bpfReasonREASON_NO_POLICY          bpfReason = 41
-	bpfReasonREASON_NON_IP             bpfReason = 42
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 43
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 44
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 45
-	bpfReasonREASON_UNRELATED          bpfReason = 46
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 47
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 48
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 49
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 50
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 51
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 52
-	bpfReasonREASON_NAT_FULL           bpfReason = 53
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 54
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 55
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 56
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 57
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 58
-	bpfReasonREASON_MAX                bpfReason = 59
+	bpfReasonREASON_NEW_FLOW_LIMIT     bpfReason = 19
+	bpfReasonREASON_SAME_PORT          bpfReason = 20
+	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 21
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 22
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 23
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 24
+	bpfReasonREASON_NO_ROUTE           bpfReason = 25
+	bpfReasonREASON_BLACKHOLE          bpfReason = 26
+	bpfReasonREASON_UNREACHABLE        bpfReason = 27
+	bpfReasonREASON_PROHIBITED         bpfReason = 28
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 29
+	bpfReasonREASON_NO_MEMBER          bpfReason = 30
+	bpfReasonREASON_STORM_CONTROL      bpfReason = 31
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 32
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 33
+	bpfReasonREASON_TOO_BIG            bpfReason = 34
+	bpfReasonREASON_GSO_NESTED         bpfReason = 35
+	bpfReasonREASON_GSO_UDP            bpfReason = 36
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 37
+	bpfReasonREASON_NO_CSUM            bpfReason = 38
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 39
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 40
+	bpfReasonREASON_DENIED             bpfReason = 41
+	bpfReasonREASON_REJECTED           bpfReason = 42
+	bpfReasonREASON_NO_POLICY          bpfReason = 43
+	bpfReasonREASON_NON_IP             bpfReason = 44
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 45
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 46
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 47
+	bpfReasonREASON_UNRELATED          bpfReason = 48
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 49
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 50
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 51
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 52
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 53
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 54
+	bpfReasonREASON_NAT_FULL           bpfReason = 55
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 56
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 57
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 58
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 59
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 60
+	bpfReasonREASON_MAX                bpfReason = 61
 )
 
 type bpfRemoteKey struct {
@@ -1140,12 +1147,10 @@ const (
 	bpfMapHalfOpenCounts      = "half_open_counts"
 	bpfMapHostEventBuckets    = "host_event_buckets"
 	bpfMapHostEvents          = "host_events"
-	bpfMapIcmpBuckets         = "icmp_buckets"
 	bpfMapKnownOptions        = "known_options"
 	bpfMapLimitEntries        = "limit_entries"
 	bpfMapLimitLargest        = "limit_largest"
 	bpfMapLocalAddrs          = "local_addrs"
-	bpfMapLogBuckets          = "log_buckets"
 	bpfMapLogs                = "logs"
 	bpfMapMembers             = "members"
 	bpfMapNatEvents           = "nat_events"
@@ -1154,9 +1159,11 @@ const (
 	bpfMapNatReverse          = "nat_reverse"
 	bpfMapNatSessions         = "nat_sessions"
 	bpfMapNatWorks            = "nat_works"
+	bpfMapNeighbourRequests   = "neighbour_requests"
 	bpfMapNeighbours          = "neighbours"
 	bpfMapNexthopGroups       = "nexthop_groups"
 	bpfMapNexthops            = "nexthops"
+	bpfMapOwnerDrops          = "owner_drops"
 	bpfMapOwnerLimits         = "owner_limits"
 	bpfMapOwnerUsages         = "owner_usages"
 	bpfMapPathGroups          = "path_groups"
@@ -1194,8 +1201,6 @@ const (
 	bpfVarFlowCache           = "flow_cache"
 	bpfVarHalfOpenLimit       = "half_open_limit"
 	bpfVarHostEventType       = "host_event_type"
-	bpfVarIcmpBurst           = "icmp_burst"
-	bpfVarIcmpRate            = "icmp_rate"
 	bpfVarLimitedRateType     = "limited_rate_type"
 	bpfVarLogLineType         = "log_line_type"
 	bpfVarLogRate             = "log_rate"
@@ -1281,65 +1286,65 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
-	ClassifyStates   *ebpf.MapSpec `ebpf:"classify_states"`
-	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
-	CtWorks          *ebpf.MapSpec `ebpf:"ct_works"`
-	Current          *ebpf.MapSpec `ebpf:"current"`
-	Drops            *ebpf.MapSpec `ebpf:"drops"`
-	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
-	Events           *ebpf.MapSpec `ebpf:"events"`
-	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
-	Flows            *ebpf.MapSpec `ebpf:"flows"`
-	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
-	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
-	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
-	Logs             *ebpf.MapSpec `ebpf:"logs"`
-	Members          *ebpf.MapSpec `ebpf:"members"`
-	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
-	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
-	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
-	NatWorks         *ebpf.MapSpec `ebpf:"nat_works"`
-	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
-	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
-	Policy           *ebpf.MapSpec `ebpf:"policy"`
-	Pool             *ebpf.MapSpec `ebpf:"pool"`
-	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
-	Ports            *ebpf.MapSpec `ebpf:"ports"`
-	Remotes          *ebpf.MapSpec `ebpf:"remotes"`
-	Routers          *ebpf.MapSpec `ebpf:"routers"`
-	Routes           *ebpf.MapSpec `ebpf:"routes"`
-	Rules            *ebpf.MapSpec `ebpf:"rules"`
-	Scratch          *ebpf.MapSpec `ebpf:"scratch"`
-	Segments         *ebpf.MapSpec `ebpf:"segments"`
-	Stamped          *ebpf.MapSpec `ebpf:"stamped"`
-	Stamps           *ebpf.MapSpec `ebpf:"stamps"`
-	Teps             *ebpf.MapSpec `ebpf:"teps"`
-	Trace            *ebpf.MapSpec `ebpf:"trace"`
-	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
-	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
-	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.MapSpec `ebpf:"vnis"`
-	Vports           *ebpf.MapSpec `ebpf:"vports"`
-	XdpInterfaces    *ebpf.MapSpec `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	ClassifyStates    *ebpf.MapSpec `ebpf:"classify_states"`
+	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
+	CtWorks           *ebpf.MapSpec `ebpf:"ct_works"`
+	Current           *ebpf.MapSpec `ebpf:"current"`
+	Drops             *ebpf.MapSpec `ebpf:"drops"`
+	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
+	Events            *ebpf.MapSpec `ebpf:"events"`
+	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	Flows             *ebpf.MapSpec `ebpf:"flows"`
+	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
+	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
+	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
+	Logs              *ebpf.MapSpec `ebpf:"logs"`
+	Members           *ebpf.MapSpec `ebpf:"members"`
+	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
+	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatReverse        *ebpf.MapSpec `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatWorks          *ebpf.MapSpec `ebpf:"nat_works"`
+	NeighbourRequests *ebpf.MapSpec `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.MapSpec `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.MapSpec `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.MapSpec `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.MapSpec `ebpf:"owner_usages"`
+	PathGroups        *ebpf.MapSpec `ebpf:"path_groups"`
+	Policy            *ebpf.MapSpec `ebpf:"policy"`
+	Pool              *ebpf.MapSpec `ebpf:"pool"`
+	PortForwards      *ebpf.MapSpec `ebpf:"port_forwards"`
+	Ports             *ebpf.MapSpec `ebpf:"ports"`
+	Remotes           *ebpf.MapSpec `ebpf:"remotes"`
+	Routers           *ebpf.MapSpec `ebpf:"routers"`
+	Routes            *ebpf.MapSpec `ebpf:"routes"`
+	Rules             *ebpf.MapSpec `ebpf:"rules"`
+	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
+	Segments          *ebpf.MapSpec `ebpf:"segments"`
+	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
+	Teps              *ebpf.MapSpec `ebpf:"teps"`
+	Trace             *ebpf.MapSpec `ebpf:"trace"`
+	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.MapSpec `ebpf:"vnis"`
+	Vports            *ebpf.MapSpec `ebpf:"vports"`
+	XdpInterfaces     *ebpf.MapSpec `ebpf:"xdp_interfaces"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -1355,8 +1360,6 @@ type bpfVariableSpecs struct {
 	FlowCache           *ebpf.VariableSpec `ebpf:"flow_cache"`
 	HalfOpenLimit       *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	HostEventType       *ebpf.VariableSpec `ebpf:"host_event_type"`
-	IcmpBurst           *ebpf.VariableSpec `ebpf:"icmp_burst"`
-	IcmpRate            *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LimitedRateType     *ebpf.VariableSpec `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.VariableSpec `ebpf:"log_line_type"`
 	LogRate             *ebpf.VariableSpec `ebpf:"log_rate"`
@@ -1411,65 +1414,65 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
-	ClassifyStates   *ebpf.Map `ebpf:"classify_states"`
-	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
-	CtWorks          *ebpf.Map `ebpf:"ct_works"`
-	Current          *ebpf.Map `ebpf:"current"`
-	Drops            *ebpf.Map `ebpf:"drops"`
-	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
-	Events           *ebpf.Map `ebpf:"events"`
-	Fdb              *ebpf.Map `ebpf:"fdb"`
-	Flows            *ebpf.Map `ebpf:"flows"`
-	Fragments        *ebpf.Map `ebpf:"fragments"`
-	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.Map `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.Map `ebpf:"known_options"`
-	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
-	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
-	Logs             *ebpf.Map `ebpf:"logs"`
-	Members          *ebpf.Map `ebpf:"members"`
-	NatEvents        *ebpf.Map `ebpf:"nat_events"`
-	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
-	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
-	NatWorks         *ebpf.Map `ebpf:"nat_works"`
-	Neighbours       *ebpf.Map `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.Map `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
-	PathGroups       *ebpf.Map `ebpf:"path_groups"`
-	Policy           *ebpf.Map `ebpf:"policy"`
-	Pool             *ebpf.Map `ebpf:"pool"`
-	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
-	Ports            *ebpf.Map `ebpf:"ports"`
-	Remotes          *ebpf.Map `ebpf:"remotes"`
-	Routers          *ebpf.Map `ebpf:"routers"`
-	Routes           *ebpf.Map `ebpf:"routes"`
-	Rules            *ebpf.Map `ebpf:"rules"`
-	Scratch          *ebpf.Map `ebpf:"scratch"`
-	Segments         *ebpf.Map `ebpf:"segments"`
-	Stamped          *ebpf.Map `ebpf:"stamped"`
-	Stamps           *ebpf.Map `ebpf:"stamps"`
-	Teps             *ebpf.Map `ebpf:"teps"`
-	Trace            *ebpf.Map `ebpf:"trace"`
-	Traffic          *ebpf.Map `ebpf:"traffic"`
-	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
-	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.Map `ebpf:"vnis"`
-	Vports           *ebpf.Map `ebpf:"vports"`
-	XdpInterfaces    *ebpf.Map `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	ClassifyStates    *ebpf.Map `ebpf:"classify_states"`
+	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
+	CtWorks           *ebpf.Map `ebpf:"ct_works"`
+	Current           *ebpf.Map `ebpf:"current"`
+	Drops             *ebpf.Map `ebpf:"drops"`
+	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
+	Events            *ebpf.Map `ebpf:"events"`
+	Fdb               *ebpf.Map `ebpf:"fdb"`
+	Flows             *ebpf.Map `ebpf:"flows"`
+	Fragments         *ebpf.Map `ebpf:"fragments"`
+	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	KnownOptions      *ebpf.Map `ebpf:"known_options"`
+	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
+	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
+	Logs              *ebpf.Map `ebpf:"logs"`
+	Members           *ebpf.Map `ebpf:"members"`
+	NatEvents         *ebpf.Map `ebpf:"nat_events"`
+	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
+	NatReverse        *ebpf.Map `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.Map `ebpf:"nat_sessions"`
+	NatWorks          *ebpf.Map `ebpf:"nat_works"`
+	NeighbourRequests *ebpf.Map `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.Map `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.Map `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.Map `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.Map `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.Map `ebpf:"owner_usages"`
+	PathGroups        *ebpf.Map `ebpf:"path_groups"`
+	Policy            *ebpf.Map `ebpf:"policy"`
+	Pool              *ebpf.Map `ebpf:"pool"`
+	PortForwards      *ebpf.Map `ebpf:"port_forwards"`
+	Ports             *ebpf.Map `ebpf:"ports"`
+	Remotes           *ebpf.Map `ebpf:"remotes"`
+	Routers           *ebpf.Map `ebpf:"routers"`
+	Routes            *ebpf.Map `ebpf:"routes"`
+	Rules             *ebpf.Map `ebpf:"rules"`
+	Scratch           *ebpf.Map `ebpf:"scratch"`
+	Segments          *ebpf.Map `ebpf:"segments"`
+	Stamped           *ebpf.Map `ebpf:"stamped"`
+	Stamps            *ebpf.Map `ebpf:"stamps"`
+	Teps              *ebpf.Map `ebpf:"teps"`
+	Trace             *ebpf.Map `ebpf:"trace"`
+	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
+	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.Map `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.Map `ebpf:"vnis"`
+	Vports            *ebpf.Map `ebpf:"vports"`
+	XdpInterfaces     *ebpf.Map `ebpf:"xdp_interfaces"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -1491,12 +1494,10 @@ func (m *bpfMaps) Close() error {
 		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
-		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
 		m.LocalAddrs,
-		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.NatEvents,
@@ -1505,9 +1506,11 @@ func (m *bpfMaps) Close() error {
 		m.NatReverse,
 		m.NatSessions,
 		m.NatWorks,
+		m.NeighbourRequests,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerDrops,
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
@@ -1549,8 +1552,6 @@ type bpfVariables struct {
 	FlowCache           *ebpf.Variable `ebpf:"flow_cache"`
 	HalfOpenLimit       *ebpf.Variable `ebpf:"half_open_limit"`
 	HostEventType       *ebpf.Variable `ebpf:"host_event_type"`
-	IcmpBurst           *ebpf.Variable `ebpf:"icmp_burst"`
-	IcmpRate            *ebpf.Variable `ebpf:"icmp_rate"`
 	LimitedRateType     *ebpf.Variable `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.Variable `ebpf:"log_line_type"`
 	LogRate             *ebpf.Variable `ebpf:"log_rate"`

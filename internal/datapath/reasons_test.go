@@ -218,6 +218,8 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"no-policy":          "TestNoPolicy",
 		"non-ip":             "TestOtherThanIP",
 		"half-open-limit":    "TestHalfOpenLimit",
+		"storm-control":      "TestStormControl",
+		"new-flow-limit":     "TestNewFlowsAreLimited",
 	}
 	maps.Copy(elsewhere, natReasons)
 	tested := map[string]bool{}
