@@ -47,6 +47,7 @@ type edge struct {
 	asked        asked
 	cache        cacheWatch
 	balance      balance
+	limits       limitWatch
 	guard        guard
 	natGuard     natGuard
 	problems     []problem.Problem // of the last reconciliation
@@ -172,6 +173,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.reconcile()
 			e.lookAsked()
 			e.watchCache()
+			e.watchLimits()
 			e.watchBalance()
 			e.watchBGP()
 		case <-e.learned.remotes:
@@ -454,7 +456,7 @@ func (e *edge) reportProblem(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems())
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.limits.problems(), e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems())
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, e.faults[what])})
 	}
@@ -480,7 +482,7 @@ const (
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
 	readDrops, watchCache, probeMTUs, readMTUs, forgetMTU, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, refreshReplicas,
-	readLog, timeSweep,
+	readLog, timeSweep, readLimits,
 }
 
 func faultSeverity(what string) problem.Severity {
