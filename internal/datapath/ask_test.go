@@ -71,6 +71,7 @@ func TestUnknownNeighbourIsAskedFor(t *testing.T) {
 				in := pkttest.Frame(alice, gatewayMAC, c.words)
 				for range 2 {
 					var r result
+					w.refill(t)
 					drops, events := w.counted(t, func() { r = w.fromPort(t, "p0", in) })
 					r.want(t, in, dropped)
 					if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["neigh-requested"] != 1 {
@@ -104,6 +105,7 @@ func TestAskedForUnfinishedPackets(t *testing.T) {
 		if words[4] == '[' {
 			start, gateway, target = etherLen+ipv6Len, greenGateway6, "2001:db8:2::77"
 		}
+		w.refill(t)
 		drops, events := w.counted(t, func() {
 			taps["p0"].sendWith(t, taps["p0"].self, virtioHeader{Flags: virtioNeedsCsum, CsumStart: start, CsumOffset: offset}, in)
 			w.asked(t, taps, "green", gateway, gatewayMAC, target, 1, "p2")

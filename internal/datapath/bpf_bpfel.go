@@ -63,8 +63,10 @@ type bpfClassifyState struct {
 		Mac     [2][4]uint32
 		Service [4]uint32
 	}
-	Rule    uint32
-	LogOnly uint32
+	Rule     uint32
+	Fallback uint32
+	LogOnly  uint32
+	_        [4]byte
 }
 
 type bpfCounter struct {
@@ -249,20 +251,22 @@ const (
 	bpfEventEVENT_ICMP_LIMITED          bpfEvent = 21
 	bpfEventEVENT_MSS_CLAMPED           bpfEvent = 22
 	bpfEventEVENT_PATH_MTU              bpfEvent = 23
-	bpfEventEVENT_GRO                   bpfEvent = 24
-	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 25
-	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 26
-	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 27
-	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 28
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 29
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 30
-	bpfEventEVENT_LOG_LOST              bpfEvent = 31
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 32
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 33
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 34
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 35
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 36
-	bpfEventEVENT_MAX                   bpfEvent = 37
+	bpfEventEVENT_PATH_MTU_LIMITED      bpfEvent = 24
+	bpfEventEVENT_PATH_MTU_REFUSED      bpfEvent = 25
+	bpfEventEVENT_GRO                   bpfEvent = 26
+	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 27
+	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 28
+	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 29
+	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 30
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 31
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 32
+	bpfEventEVENT_LOG_LOST              bpfEvent = 33
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 34
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 35
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 36
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 37
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 38
+	bpfEventEVENT_MAX                   bpfEvent = 39
 )
 
 type bpfEvpnFlags uint8
@@ -391,6 +395,7 @@ type bpfHostEvent struct {
 	Vport     uint32
 	Mac       [6]uint8
 	FromVport uint16
+	Flags     uint32
 }
 
 type bpfHostOrigin uint8
@@ -583,9 +588,17 @@ type bpfNeighbour struct {
 	_      structs.HostLayout
 	Mac    [6]uint8
 	Origin bpfHostOrigin
-	AtPort uint8
+	Flags  bpfNeighbourFlags
 	SeenNs uint64
 }
+
+type bpfNeighbourFlags uint8
+
+const (
+	bpfNeighbourFlagsNEIGHBOUR_AT_PORT     bpfNeighbourFlags = 1
+	bpfNeighbourFlagsNEIGHBOUR_ROUTER      bpfNeighbourFlags = 2
+	bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE bpfNeighbourFlags = 4
+)
 
 type bpfNeighbourKey struct {
 	_       structs.HostLayout
@@ -632,6 +645,13 @@ type bpfPathKey struct {
 	Remote bpfAddr
 }
 
+type bpfPathReport struct {
+	_      structs.HostLayout
+	AtNs   uint64
+	Mtu    uint32
+	VniMtu uint32
+}
+
 type bpfPkt struct {
 	_                structs.HostLayout
 	NowNs            uint64
@@ -661,8 +681,11 @@ type bpfPkt struct {
 	L4Parsed         bool
 	NoLearning       bool
 	NewFlow          bool
+	ArpNd            bool
+	Hidden           bool
+	NaFlags          uint8
 	Steps            uint8
-	_                [2]byte
+	_                [3]byte
 	Verdict          int32
 	Egress           uint16
 	Gateway          uint16
@@ -713,6 +736,7 @@ type bpfPkt struct {
 		Dport uint16
 		Pad   uint32
 	}
+	_               [4]byte
 	Unreported      bpfCounter
 	FlowSeq         uint32
 	NextSeq         uint32
@@ -795,50 +819,53 @@ const (
 	bpfReasonREASON_UNKNOWN_PORT       bpfReason = 15
 	bpfReasonREASON_SPOOFED_MAC        bpfReason = 16
 	bpfReasonREASON_SPOOFED_ADDRESS    bpfReason = 17
-	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 18
-	bpfReasonREASON_NEW_FLOW_LIMIT     bpfReason = 19
-	bpfReasonREASON_SAME_PORT          bpfReason = 20
-	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 21
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 22
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 23
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 24
-	bpfReasonREASON_NO_ROUTE           bpfReason = 25
-	bpfReasonREASON_BLACKHOLE          bpfReason = 26
-	bpfReasonREASON_UNREACHABLE        bpfReason = 27
-	bpfReasonREASON_PROHIBITED         bpfReason = 28
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 29
-	bpfReasonREASON_NO_MEMBER          bpfReason = 30
-	bpfReasonREASON_STORM_CONTROL      bpfReason = 31
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 32
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 33
-	bpfReasonREASON_TOO_BIG            bpfReason = 34
-	bpfReasonREASON_GSO_NESTED         bpfReason = 35
-	bpfReasonREASON_GSO_UDP            bpfReason = 36
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 37
-	bpfReasonREASON_NO_CSUM            bpfReason = 38
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 39
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 40
-	bpfReasonREASON_DENIED             bpfReason = 41
-	bpfReasonREASON_REJECTED           bpfReason = 42
-	bpfReasonREASON_NO_POLICY          bpfReason = 43
-	bpfReasonREASON_NON_IP             bpfReason = 44
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 45
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 46
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 47
-	bpfReasonREASON_UNRELATED          bpfReason = 48
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 49
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 50
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 51
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 52
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 53
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 54
-	bpfReasonREASON_NAT_FULL           bpfReason = 55
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 56
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 57
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 58
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 59
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 60
-	bpfReasonREASON_MAX                bpfReason = 61
+	bpfReasonREASON_RA_GUARD           bpfReason = 18
+	bpfReasonREASON_ND_EXT_HEADERS     bpfReason = 19
+	bpfReasonREASON_DHCP_GUARD         bpfReason = 20
+	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 21
+	bpfReasonREASON_NEW_FLOW_LIMIT     bpfReason = 22
+	bpfReasonREASON_SAME_PORT          bpfReason = 23
+	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 24
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 25
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 26
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 27
+	bpfReasonREASON_NO_ROUTE           bpfReason = 28
+	bpfReasonREASON_BLACKHOLE          bpfReason = 29
+	bpfReasonREASON_UNREACHABLE        bpfReason = 30
+	bpfReasonREASON_PROHIBITED         bpfReason = 31
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 32
+	bpfReasonREASON_NO_MEMBER          bpfReason = 33
+	bpfReasonREASON_STORM_CONTROL      bpfReason = 34
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 35
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 36
+	bpfReasonREASON_TOO_BIG            bpfReason = 37
+	bpfReasonREASON_GSO_NESTED         bpfReason = 38
+	bpfReasonREASON_GSO_UDP            bpfReason = 39
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 40
+	bpfReasonREASON_NO_CSUM            bpfReason = 41
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 42
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 43
+	bpfReasonREASON_DENIED             bpfReason = 44
+	bpfReasonREASON_REJECTED           bpfReason = 45
+	bpfReasonREASON_NO_POLICY          bpfReason = 46
+	bpfReasonREASON_NON_IP             bpfReason = 47
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 48
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 49
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 50
+	bpfReasonREASON_UNRELATED          bpfReason = 51
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 52
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 53
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 54
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 55
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 56
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 57
+	bpfReasonREASON_NAT_FULL           bpfReason = 58
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 59
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 60
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 61
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 62
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 63
+	bpfReasonREASON_MAX                bpfReason = 64
 )
 
 type bpfRemoteKey struct {
@@ -899,13 +926,14 @@ type bpfRuleCounters struct {
 }
 
 type bpfRuleMatch struct {
-	_       structs.HostLayout
-	Rule    uint32
-	LogOnly uint32
-	Policy  uint32
-	Verdict bpfVerdict
-	Log     bool
-	_       [2]byte
+	_         structs.HostLayout
+	Rule      uint32
+	LogOnly   uint32
+	Policy    uint32
+	Verdict   bpfVerdict
+	Log       bool
+	IsDefault bool
+	_         [1]byte
 }
 
 type bpfRuleQuery struct {
@@ -1074,20 +1102,18 @@ type bpfVniKey struct {
 }
 
 type bpfVport struct {
-	_         structs.HostLayout
-	Kind      bpfVportKind
-	OuterLen  uint8
-	Flags     bpfVportFlags
-	Ifindex   uint32
-	Mtu       uint32
-	Segment   uint32
-	PathMtu   uint32
-	Vlan      uint16
-	TxIndex   uint16
-	PathMtuNs uint64
-	Addr      bpfAddr
-	Local     bpfAddr
-	Outer     [56]uint8
+	_        structs.HostLayout
+	Kind     bpfVportKind
+	OuterLen uint8
+	Flags    bpfVportFlags
+	Ifindex  uint32
+	Mtu      uint32
+	Segment  uint32
+	Vlan     uint16
+	TxIndex  uint16
+	Addr     bpfAddr
+	Local    bpfAddr
+	Outer    [56]uint8
 }
 
 type bpfVportCounters struct {
@@ -1110,6 +1136,8 @@ const (
 	bpfVportFlagsVPORT_DOWN        bpfVportFlags = 128
 	bpfVportFlagsVPORT_MULTIPATH   bpfVportFlags = 256
 	bpfVportFlagsVPORT_FIREWALL    bpfVportFlags = 512
+	bpfVportFlagsVPORT_RA          bpfVportFlags = 1024
+	bpfVportFlagsVPORT_DHCP_SERVER bpfVportFlags = 2048
 )
 
 type bpfVportKind uint8
@@ -1167,6 +1195,7 @@ const (
 	bpfMapOwnerLimits         = "owner_limits"
 	bpfMapOwnerUsages         = "owner_usages"
 	bpfMapPathGroups          = "path_groups"
+	bpfMapPathReports         = "path_reports"
 	bpfMapPolicy              = "policy"
 	bpfMapPool                = "pool"
 	bpfMapPortForwards        = "port_forwards"
@@ -1323,6 +1352,7 @@ type bpfMapSpecs struct {
 	OwnerLimits       *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages       *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups        *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports       *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy            *ebpf.MapSpec `ebpf:"policy"`
 	Pool              *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards      *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -1451,6 +1481,7 @@ type bpfMaps struct {
 	OwnerLimits       *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages       *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups        *ebpf.Map `ebpf:"path_groups"`
+	PathReports       *ebpf.Map `ebpf:"path_reports"`
 	Policy            *ebpf.Map `ebpf:"policy"`
 	Pool              *ebpf.Map `ebpf:"pool"`
 	PortForwards      *ebpf.Map `ebpf:"port_forwards"`
@@ -1514,6 +1545,7 @@ func (m *bpfMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

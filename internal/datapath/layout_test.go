@@ -26,6 +26,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapSegments:          {u32, reflect.TypeFor[bpfSegment]()},
 		bpfMapPorts:             {reflect.TypeFor[bpfPortKey](), u32},
 		bpfMapTeps:              {reflect.TypeFor[bpfPathKey](), u32},
+		bpfMapPathReports:       {reflect.TypeFor[bpfPathKey](), reflect.TypeFor[bpfPathReport]()},
 		bpfMapRouters:           {u32, reflect.TypeFor[bpfRouter]()},
 		bpfMapLocalAddrs:        {reflect.TypeFor[bpfLocalKey](), u32},
 		bpfMapNeighbours:        {reflect.TypeFor[bpfNeighbourKey](), reflect.TypeFor[bpfNeighbour]()},
@@ -46,8 +47,6 @@ func TestMapTypes(t *testing.T) {
 		bpfMapFdb:               {reflect.TypeFor[bpfFdbKey](), reflect.TypeFor[bpfFdbEntry]()},
 		bpfMapFlows:             {reflect.TypeFor[bpfFlowKey](), reflect.TypeFor[bpfFlow]()},
 		bpfMapDrops:             {reflect.TypeFor[bpfReason](), reflect.TypeFor[bpfCounter]()},
-		bpfMapOwnerDrops:        {reflect.TypeFor[bpfDropOwner](), reflect.TypeFor[bpfCounter]()},
-		bpfMapNeighbourRequests: {reflect.TypeFor[bpfNeighbourKey](), reflect.TypeFor[uint64]()},
 		bpfMapEvents:            {reflect.TypeFor[bpfEvent](), reflect.TypeFor[uint64]()},
 		bpfMapPathGroups:        {reflect.TypeFor[bpfPathGroupKey](), reflect.TypeFor[bpfPathGroup]()},
 		bpfMapTransitCache:      {u32, reflect.TypeFor[bpfTransitEntry]()},
@@ -81,6 +80,8 @@ func TestMapTypes(t *testing.T) {
 		bpfMapLimitLargest:      {reflect.TypeFor[bpfLimitedCount](), u32},
 		bpfMapStamps:            {u32, reflect.TypeFor[bpfStamp]()},
 		bpfMapStamped:           {u32, reflect.TypeFor[bpfStamped]()},
+		bpfMapOwnerDrops:        {reflect.TypeFor[bpfDropOwner](), reflect.TypeFor[bpfCounter]()},
+		bpfMapNeighbourRequests: {reflect.TypeFor[bpfNeighbourKey](), reflect.TypeFor[uint64]()},
 	}
 	spec, err := loadBpf()
 	if err != nil {

@@ -120,20 +120,22 @@ const (
 	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 21
 	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 22
 	guestsEventEVENT_PATH_MTU              guestsEvent = 23
-	guestsEventEVENT_GRO                   guestsEvent = 24
-	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 25
-	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 26
-	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 27
-	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 28
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 29
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 30
-	guestsEventEVENT_LOG_LOST              guestsEvent = 31
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 32
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 33
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 34
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 35
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 36
-	guestsEventEVENT_MAX                   guestsEvent = 37
+	guestsEventEVENT_PATH_MTU_LIMITED      guestsEvent = 24
+	guestsEventEVENT_PATH_MTU_REFUSED      guestsEvent = 25
+	guestsEventEVENT_GRO                   guestsEvent = 26
+	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 27
+	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 28
+	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 29
+	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 30
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 31
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 32
+	guestsEventEVENT_LOG_LOST              guestsEvent = 33
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 34
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 35
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 36
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 37
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 38
+	guestsEventEVENT_MAX                   guestsEvent = 39
 )
 
 type guestsFdbEntry struct {
@@ -343,7 +345,7 @@ type guestsNeighbour struct {
 	_      structs.HostLayout
 	Mac    [6]uint8
 	Origin uint8
-	AtPort uint8
+	Flags  uint8
 	SeenNs uint64
 }
 
@@ -381,6 +383,13 @@ type guestsPathKey struct {
 	_      structs.HostLayout
 	Local  guestsAddr
 	Remote guestsAddr
+}
+
+type guestsPathReport struct {
+	_      structs.HostLayout
+	AtNs   uint64
+	Mtu    uint32
+	VniMtu uint32
 }
 
 type guestsPoint uint8
@@ -441,50 +450,53 @@ const (
 	guestsReasonREASON_UNKNOWN_PORT       guestsReason = 15
 	guestsReasonREASON_SPOOFED_MAC        guestsReason = 16
 	guestsReasonREASON_SPOOFED_ADDRESS    guestsReason = 17
-	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 18
-	guestsReasonREASON_NEW_FLOW_LIMIT     guestsReason = 19
-	guestsReasonREASON_SAME_PORT          guestsReason = 20
-	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 21
-	guestsReasonREASON_NOT_ROUTED         guestsReason = 22
-	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 23
-	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 24
-	guestsReasonREASON_NO_ROUTE           guestsReason = 25
-	guestsReasonREASON_BLACKHOLE          guestsReason = 26
-	guestsReasonREASON_UNREACHABLE        guestsReason = 27
-	guestsReasonREASON_PROHIBITED         guestsReason = 28
-	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 29
-	guestsReasonREASON_NO_MEMBER          guestsReason = 30
-	guestsReasonREASON_STORM_CONTROL      guestsReason = 31
-	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 32
-	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 33
-	guestsReasonREASON_TOO_BIG            guestsReason = 34
-	guestsReasonREASON_GSO_NESTED         guestsReason = 35
-	guestsReasonREASON_GSO_UDP            guestsReason = 36
-	guestsReasonREASON_NO_HEADROOM        guestsReason = 37
-	guestsReasonREASON_NO_CSUM            guestsReason = 38
-	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 39
-	guestsReasonREASON_DEVMAP_DROP        guestsReason = 40
-	guestsReasonREASON_DENIED             guestsReason = 41
-	guestsReasonREASON_REJECTED           guestsReason = 42
-	guestsReasonREASON_NO_POLICY          guestsReason = 43
-	guestsReasonREASON_NON_IP             guestsReason = 44
-	guestsReasonREASON_OUT_OF_STATE       guestsReason = 45
-	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 46
-	guestsReasonREASON_TCP_FLAGS          guestsReason = 47
-	guestsReasonREASON_UNRELATED          guestsReason = 48
-	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 49
-	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 50
-	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 51
-	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 52
-	guestsReasonREASON_NO_GATEWAY         guestsReason = 53
-	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 54
-	guestsReasonREASON_NAT_FULL           guestsReason = 55
-	guestsReasonREASON_NAT_LIMIT          guestsReason = 56
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 57
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 58
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 59
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 60
-	guestsReasonREASON_MAX                guestsReason = 61
+	guestsReasonREASON_RA_GUARD           guestsReason = 18
+	guestsReasonREASON_ND_EXT_HEADERS     guestsReason = 19
+	guestsReasonREASON_DHCP_GUARD         guestsReason = 20
+	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 21
+	guestsReasonREASON_NEW_FLOW_LIMIT     guestsReason = 22
+	guestsReasonREASON_SAME_PORT          guestsReason = 23
+	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 24
+	guestsReasonREASON_NOT_ROUTED         guestsReason = 25
+	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 26
+	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 27
+	guestsReasonREASON_NO_ROUTE           guestsReason = 28
+	guestsReasonREASON_BLACKHOLE          guestsReason = 29
+	guestsReasonREASON_UNREACHABLE        guestsReason = 30
+	guestsReasonREASON_PROHIBITED         guestsReason = 31
+	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 32
+	guestsReasonREASON_NO_MEMBER          guestsReason = 33
+	guestsReasonREASON_STORM_CONTROL      guestsReason = 34
+	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 35
+	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 36
+	guestsReasonREASON_TOO_BIG            guestsReason = 37
+	guestsReasonREASON_GSO_NESTED         guestsReason = 38
+	guestsReasonREASON_GSO_UDP            guestsReason = 39
+	guestsReasonREASON_NO_HEADROOM        guestsReason = 40
+	guestsReasonREASON_NO_CSUM            guestsReason = 41
+	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 42
+	guestsReasonREASON_DEVMAP_DROP        guestsReason = 43
+	guestsReasonREASON_DENIED             guestsReason = 44
+	guestsReasonREASON_REJECTED           guestsReason = 45
+	guestsReasonREASON_NO_POLICY          guestsReason = 46
+	guestsReasonREASON_NON_IP             guestsReason = 47
+	guestsReasonREASON_OUT_OF_STATE       guestsReason = 48
+	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 49
+	guestsReasonREASON_TCP_FLAGS          guestsReason = 50
+	guestsReasonREASON_UNRELATED          guestsReason = 51
+	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 52
+	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 53
+	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 54
+	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 55
+	guestsReasonREASON_NO_GATEWAY         guestsReason = 56
+	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 57
+	guestsReasonREASON_NAT_FULL           guestsReason = 58
+	guestsReasonREASON_NAT_LIMIT          guestsReason = 59
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 60
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 61
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 62
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 63
+	guestsReasonREASON_MAX                guestsReason = 64
 )
 
 type guestsRemoteKey struct {
@@ -624,20 +636,18 @@ type guestsVniKey struct {
 }
 
 type guestsVport struct {
-	_         structs.HostLayout
-	Kind      uint8
-	OuterLen  uint8
-	Flags     uint16
-	Ifindex   uint32
-	Mtu       uint32
-	Segment   uint32
-	PathMtu   uint32
-	Vlan      uint16
-	TxIndex   uint16
-	PathMtuNs uint64
-	Addr      guestsAddr
-	Local     guestsAddr
-	Outer     [56]uint8
+	_        structs.HostLayout
+	Kind     uint8
+	OuterLen uint8
+	Flags    uint16
+	Ifindex  uint32
+	Mtu      uint32
+	Segment  uint32
+	Vlan     uint16
+	TxIndex  uint16
+	Addr     guestsAddr
+	Local    guestsAddr
+	Outer    [56]uint8
 }
 
 type guestsVportCounters struct {
@@ -685,6 +695,7 @@ const (
 	guestsMapOwnerLimits       = "owner_limits"
 	guestsMapOwnerUsages       = "owner_usages"
 	guestsMapPathGroups        = "path_groups"
+	guestsMapPathReports       = "path_reports"
 	guestsMapPolicy            = "policy"
 	guestsMapPool              = "pool"
 	guestsMapPortForwards      = "port_forwards"
@@ -795,6 +806,7 @@ type guestsMapSpecs struct {
 	OwnerLimits       *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages       *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups        *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports       *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy            *ebpf.MapSpec `ebpf:"policy"`
 	Pool              *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards      *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -879,6 +891,7 @@ type guestsMaps struct {
 	OwnerLimits       *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages       *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups        *ebpf.Map `ebpf:"path_groups"`
+	PathReports       *ebpf.Map `ebpf:"path_reports"`
 	Policy            *ebpf.Map `ebpf:"policy"`
 	Pool              *ebpf.Map `ebpf:"pool"`
 	PortForwards      *ebpf.Map `ebpf:"port_forwards"`
@@ -938,6 +951,7 @@ func (m *guestsMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,
