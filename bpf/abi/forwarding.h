@@ -97,7 +97,7 @@ BYTE_ENUM encapsulation {
 	ENCAP_NVGRE,
 };
 
-BYTE_ENUM segment_flags {
+enum __attribute__((packed)) segment_flags {
 	SEGMENT_UDP_CSUM = 1,	  /* outer UDP checksums, see encap_by_kernel() */
 	SEGMENT_TAGS = 2,	  /* tagged frames are forwarded */
 	SEGMENT_SUPPRESS = 4,	  /* ARP and ND suppression */
@@ -106,6 +106,9 @@ BYTE_ENUM segment_flags {
 	SEGMENT_BY_SOURCE = 32,	  /* the source selects the path, not the flow */
 	SEGMENT_UPLINK = 64,	  /* the plain network of an uplink */
 	SEGMENT_TRANSLATED = 128, /* uplink: drop what no session translates */
+	SEGMENT_WIRE = 256,	  /* reserved group addresses are forwarded */
+	SEGMENT_RPF_STRICT = 512, /* uplink: the route to a source must leave by it */
+	SEGMENT_RPF_OFF = 1024,	  /* uplink: sources are not checked */
 };
 
 /* What BGP says of the hosts in a segment. */
@@ -127,7 +130,6 @@ struct segment {
 	__u32 vni;
 	__u32 members;	 /* number of entries in the map members */
 	__be16 udp_port; /* 0: NVGRE */
-	__u8 used;
 	enum segment_flags flags;
 	__u32 csum_ifindex; /* kernel tunnel device that completes checksums, 0: none yet */
 	__u32 router;	    /* 0: none */
@@ -142,7 +144,7 @@ struct segment {
 	__u16 path_policy; /* how paths to a remote are selected */
 	__u16 egress;	   /* policy whose traffic it carries; uplink: its own; 0: none */
 	enum evpn_flags evpn;
-	__u8 pad;
+	__u8 used;
 	struct addr gateway4; /* source of ICMP messages, zero: none */
 	struct addr gateway6;
 	__u8 options[OPTIONS_MAX];

@@ -33,9 +33,13 @@
 	X(NEW_FLOW_LIMIT, "more new flows a second than the port may have")                     \
 	X(SAME_PORT, "destination is where the frame came from")                                \
 	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")               \
+	X(RESERVED_GROUP, "frame for the nearest bridge alone: BPDU, LACP, PAUSE and alike")    \
 	X(NOT_ROUTED, "frame for a router's MAC address that is not IP")                        \
 	X(NO_LOCAL_SERVICE, "packet to the edge itself, which answers only ARP, ND and ping")   \
 	X(TTL_EXCEEDED, "TTL or hop limit ran out at a router")                                 \
+	X(MARTIAN, "routed packet from or to loopback, link-local and alike")                   \
+	X(REVERSE_PATH, "source that does not belong behind the uplink (RFC 3704)")             \
+	X(TUNNEL_FROM_INSIDE, "tunnel packet of an inside host for a TEP of this fabric")       \
 	X(NO_ROUTE, "no route of the router to the destination")                                \
 	X(BLACKHOLE, "blackhole route")                                                         \
 	X(UNREACHABLE, "unreachable route")                                                     \
@@ -101,6 +105,7 @@
 	X(FLOOD, "flood")         \
 	X(ICMP, "icmp")           \
 	X(CLAMP, "mss")           \
+	X(FRAGMENT, "fragment")   \
 	X(ENCAP, "encap")         \
 	X(TRANSMIT, "transmit")   \
 	X(DROP, "drop")
@@ -133,6 +138,7 @@
 	X(PATH_MTU, "ICMP messages that a tunnel packet was too big, for a probe to confirm") \
 	X(PATH_MTU_LIMITED, "the same, soon after another about the path")                    \
 	X(PATH_MTU_REFUSED, "the same, about no packet that this edge can have sent")         \
+	X(FRAGMENTED, "routed IPv4 packets that were fragmented to fit")                      \
 	X(GRO, "packets given to the kernel for GRO")                                         \
 	X(NOT_TUNNEL, "underlay packets that are not ours, left to the host")                 \
 	X(CONNTRACK_OPENED, "connections that the firewall allowed to open")                  \

@@ -6,7 +6,7 @@
  * in:    p, the ingress segment
  * out:   the decision: egress segment, new MAC addresses, vport
  * maps:  routers, local_addrs, routes, nexthop_groups, nexthops, neighbours, fdb, segments
- * stops: NOT_ROUTED, NO_LOCAL_SERVICE, NO_ROUTE, BLACKHOLE, UNREACHABLE, PROHIBITED, TTL_EXCEEDED
+ * stops: NOT_ROUTED, MARTIAN, REVERSE_PATH, TUNNEL_FROM_INSIDE, NO_LOCAL_SERVICE, NO_ROUTE, BLACKHOLE, UNREACHABLE, PROHIBITED, TTL_EXCEEDED
  */
 #pragma once
 
@@ -147,12 +147,18 @@ static __always_inline int route(CTX *ctx, struct pkt *p, struct segment *seg, s
 
 	if (!is_ip(p) || !router)
 		return REASON_NOT_ROUTED;
-	d->generation = ingress + generation_to(router, d, &p->key.daddr);
+	d->generation = ingress + generation_to(router, d, &p->key.daddr) +
+			generation_from(router, seg, d, &p->key.saddr);
 	local = find_local_addr(p, seg, &p->key.daddr);
+	why = source_check(p, seg, local && !(local & LOCAL_NAT));
+	if (why)
+		return why;
 	if (local)
 		return route_local(ctx, p, seg, router, d, local, ingress);
 	if (is_to_group(p) || addr_is_link_local(&p->key.daddr))
 		return REASON_NOT_ROUTED;
+	if (addr_is_unroutable(&p->key.daddr))
+		return REASON_MARTIAN;
 	nexthop = find_nexthop(p, id, &p->key.daddr, &why);
 	if (router->flags && (nexthop ? is_external(nexthop) : why == REASON_NO_ROUTE)) {
 		struct nexthop *gateway;

@@ -253,20 +253,21 @@ const (
 	bpfEventEVENT_PATH_MTU              bpfEvent = 23
 	bpfEventEVENT_PATH_MTU_LIMITED      bpfEvent = 24
 	bpfEventEVENT_PATH_MTU_REFUSED      bpfEvent = 25
-	bpfEventEVENT_GRO                   bpfEvent = 26
-	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 27
-	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 28
-	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 29
-	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 30
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 31
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 32
-	bpfEventEVENT_LOG_LOST              bpfEvent = 33
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 34
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 35
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 36
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 37
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 38
-	bpfEventEVENT_MAX                   bpfEvent = 39
+	bpfEventEVENT_FRAGMENTED            bpfEvent = 26
+	bpfEventEVENT_GRO                   bpfEvent = 27
+	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 28
+	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 29
+	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 30
+	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 31
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 32
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 33
+	bpfEventEVENT_LOG_LOST              bpfEvent = 34
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 35
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 36
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 37
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 38
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 39
+	bpfEventEVENT_MAX                   bpfEvent = 40
 )
 
 type bpfEvpnFlags uint8
@@ -372,6 +373,13 @@ type bpfFragmentTranslation struct {
 	Egress uint16
 	Flags  uint16
 	Pad    [2]uint16
+}
+
+type bpfFragmentWork struct {
+	_       structs.HostLayout
+	First   [64]uint8
+	Other   [64]uint8
+	Payload [18432]uint8
 }
 
 type bpfGlobalCounter uint32
@@ -826,46 +834,50 @@ const (
 	bpfReasonREASON_NEW_FLOW_LIMIT     bpfReason = 22
 	bpfReasonREASON_SAME_PORT          bpfReason = 23
 	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 24
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 25
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 26
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 27
-	bpfReasonREASON_NO_ROUTE           bpfReason = 28
-	bpfReasonREASON_BLACKHOLE          bpfReason = 29
-	bpfReasonREASON_UNREACHABLE        bpfReason = 30
-	bpfReasonREASON_PROHIBITED         bpfReason = 31
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 32
-	bpfReasonREASON_NO_MEMBER          bpfReason = 33
-	bpfReasonREASON_STORM_CONTROL      bpfReason = 34
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 35
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 36
-	bpfReasonREASON_TOO_BIG            bpfReason = 37
-	bpfReasonREASON_GSO_NESTED         bpfReason = 38
-	bpfReasonREASON_GSO_UDP            bpfReason = 39
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 40
-	bpfReasonREASON_NO_CSUM            bpfReason = 41
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 42
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 43
-	bpfReasonREASON_DENIED             bpfReason = 44
-	bpfReasonREASON_REJECTED           bpfReason = 45
-	bpfReasonREASON_NO_POLICY          bpfReason = 46
-	bpfReasonREASON_NON_IP             bpfReason = 47
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 48
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 49
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 50
-	bpfReasonREASON_UNRELATED          bpfReason = 51
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 52
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 53
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 54
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 55
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 56
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 57
-	bpfReasonREASON_NAT_FULL           bpfReason = 58
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 59
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 60
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 61
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 62
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 63
-	bpfReasonREASON_MAX                bpfReason = 64
+	bpfReasonREASON_RESERVED_GROUP     bpfReason = 25
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 26
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 27
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 28
+	bpfReasonREASON_MARTIAN            bpfReason = 29
+	bpfReasonREASON_REVERSE_PATH       bpfReason = 30
+	bpfReasonREASON_TUNNEL_FROM_INSIDE bpfReason = 31
+	bpfReasonREASON_NO_ROUTE           bpfReason = 32
+	bpfReasonREASON_BLACKHOLE          bpfReason = 33
+	bpfReasonREASON_UNREACHABLE        bpfReason = 34
+	bpfReasonREASON_PROHIBITED         bpfReason = 35
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 36
+	bpfReasonREASON_NO_MEMBER          bpfReason = 37
+	bpfReasonREASON_STORM_CONTROL      bpfReason = 38
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 39
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 40
+	bpfReasonREASON_TOO_BIG            bpfReason = 41
+	bpfReasonREASON_GSO_NESTED         bpfReason = 42
+	bpfReasonREASON_GSO_UDP            bpfReason = 43
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 44
+	bpfReasonREASON_NO_CSUM            bpfReason = 45
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 46
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 47
+	bpfReasonREASON_DENIED             bpfReason = 48
+	bpfReasonREASON_REJECTED           bpfReason = 49
+	bpfReasonREASON_NO_POLICY          bpfReason = 50
+	bpfReasonREASON_NON_IP             bpfReason = 51
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 52
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 53
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 54
+	bpfReasonREASON_UNRELATED          bpfReason = 55
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 56
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 57
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 58
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 59
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 60
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 61
+	bpfReasonREASON_NAT_FULL           bpfReason = 62
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 63
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 64
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 65
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 66
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 67
+	bpfReasonREASON_MAX                bpfReason = 68
 )
 
 type bpfRemoteKey struct {
@@ -875,10 +887,11 @@ type bpfRemoteKey struct {
 }
 
 type bpfRoute struct {
-	_     structs.HostLayout
-	Kind  bpfRouteKind
-	Pad   [3]uint8
-	Group uint32
+	_         structs.HostLayout
+	Kind      bpfRouteKind
+	IsDefault uint8
+	Pad       [2]uint8
+	Group     uint32
 }
 
 type bpfRouteKey struct {
@@ -966,7 +979,6 @@ type bpfSegment struct {
 	Vni             uint32
 	Members         uint32
 	UdpPort         uint16
-	Used            uint8
 	Flags           bpfSegmentFlags
 	CsumIfindex     uint32
 	Router          uint32
@@ -981,7 +993,7 @@ type bpfSegment struct {
 	PathPolicy      uint16
 	Egress          uint16
 	Evpn            bpfEvpnFlags
-	Pad             uint8
+	Used            uint8
 	Gateway4        bpfAddr
 	Gateway6        bpfAddr
 	Options         [252]uint8
@@ -989,7 +1001,7 @@ type bpfSegment struct {
 	Shards          [64]uint32
 }
 
-type bpfSegmentFlags uint8
+type bpfSegmentFlags uint16
 
 const (
 	bpfSegmentFlagsSEGMENT_UDP_CSUM   bpfSegmentFlags = 1
@@ -1000,6 +1012,9 @@ const (
 	bpfSegmentFlagsSEGMENT_BY_SOURCE  bpfSegmentFlags = 32
 	bpfSegmentFlagsSEGMENT_UPLINK     bpfSegmentFlags = 64
 	bpfSegmentFlagsSEGMENT_TRANSLATED bpfSegmentFlags = 128
+	bpfSegmentFlagsSEGMENT_WIRE       bpfSegmentFlags = 256
+	bpfSegmentFlagsSEGMENT_RPF_STRICT bpfSegmentFlags = 512
+	bpfSegmentFlagsSEGMENT_RPF_OFF    bpfSegmentFlags = 1024
 )
 
 type bpfSlow uint8
@@ -1034,10 +1049,11 @@ const (
 	bpfStageSTAGE_FLOOD     bpfStage = 11
 	bpfStageSTAGE_ICMP      bpfStage = 12
 	bpfStageSTAGE_CLAMP     bpfStage = 13
-	bpfStageSTAGE_ENCAP     bpfStage = 14
-	bpfStageSTAGE_TRANSMIT  bpfStage = 15
-	bpfStageSTAGE_DROP      bpfStage = 16
-	bpfStageSTAGE_MAX       bpfStage = 17
+	bpfStageSTAGE_FRAGMENT  bpfStage = 14
+	bpfStageSTAGE_ENCAP     bpfStage = 15
+	bpfStageSTAGE_TRANSMIT  bpfStage = 16
+	bpfStageSTAGE_DROP      bpfStage = 17
+	bpfStageSTAGE_MAX       bpfStage = 18
 )
 
 type bpfStamp struct {
@@ -1170,6 +1186,7 @@ const (
 	bpfMapEvents              = "events"
 	bpfMapFdb                 = "fdb"
 	bpfMapFlows               = "flows"
+	bpfMapFragmentWorks       = "fragment_works"
 	bpfMapFragments           = "fragments"
 	bpfMapGlobalCounters      = "global_counters"
 	bpfMapHalfOpenCounts      = "half_open_counts"
@@ -1327,6 +1344,7 @@ type bpfMapSpecs struct {
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
+	FragmentWorks     *ebpf.MapSpec `ebpf:"fragment_works"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
 	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
@@ -1456,6 +1474,7 @@ type bpfMaps struct {
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
 	Flows             *ebpf.Map `ebpf:"flows"`
+	FragmentWorks     *ebpf.Map `ebpf:"fragment_works"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
 	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
@@ -1520,6 +1539,7 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Fdb,
 		m.Flows,
+		m.FragmentWorks,
 		m.Fragments,
 		m.GlobalCounters,
 		m.HalfOpenCounts,

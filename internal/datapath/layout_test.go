@@ -37,6 +37,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapAllowedAddrs:      {reflect.TypeFor[bpfAllowedAddr](), u32},
 		bpfMapKnownOptions:      {u32, u32},
 		bpfMapScratch:           {u32, reflect.TypeFor[bpfScratch]()},
+		bpfMapFragmentWorks:     {u32, reflect.TypeFor[bpfFragmentWork]()},
 		bpfMapCurrent:           {u32, reflect.TypeFor[bpfPkt]()},
 		bpfMapHostEvents:        {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
 		bpfMapHostEventBuckets:  {u32, reflect.TypeFor[bpfTokenBucket]()},

@@ -122,20 +122,21 @@ const (
 	guestsEventEVENT_PATH_MTU              guestsEvent = 23
 	guestsEventEVENT_PATH_MTU_LIMITED      guestsEvent = 24
 	guestsEventEVENT_PATH_MTU_REFUSED      guestsEvent = 25
-	guestsEventEVENT_GRO                   guestsEvent = 26
-	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 27
-	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 28
-	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 29
-	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 30
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 31
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 32
-	guestsEventEVENT_LOG_LOST              guestsEvent = 33
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 34
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 35
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 36
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 37
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 38
-	guestsEventEVENT_MAX                   guestsEvent = 39
+	guestsEventEVENT_FRAGMENTED            guestsEvent = 26
+	guestsEventEVENT_GRO                   guestsEvent = 27
+	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 28
+	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 29
+	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 30
+	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 31
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 32
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 33
+	guestsEventEVENT_LOG_LOST              guestsEvent = 34
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 35
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 36
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 37
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 38
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 39
+	guestsEventEVENT_MAX                   guestsEvent = 40
 )
 
 type guestsFdbEntry struct {
@@ -457,46 +458,50 @@ const (
 	guestsReasonREASON_NEW_FLOW_LIMIT     guestsReason = 22
 	guestsReasonREASON_SAME_PORT          guestsReason = 23
 	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 24
-	guestsReasonREASON_NOT_ROUTED         guestsReason = 25
-	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 26
-	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 27
-	guestsReasonREASON_NO_ROUTE           guestsReason = 28
-	guestsReasonREASON_BLACKHOLE          guestsReason = 29
-	guestsReasonREASON_UNREACHABLE        guestsReason = 30
-	guestsReasonREASON_PROHIBITED         guestsReason = 31
-	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 32
-	guestsReasonREASON_NO_MEMBER          guestsReason = 33
-	guestsReasonREASON_STORM_CONTROL      guestsReason = 34
-	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 35
-	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 36
-	guestsReasonREASON_TOO_BIG            guestsReason = 37
-	guestsReasonREASON_GSO_NESTED         guestsReason = 38
-	guestsReasonREASON_GSO_UDP            guestsReason = 39
-	guestsReasonREASON_NO_HEADROOM        guestsReason = 40
-	guestsReasonREASON_NO_CSUM            guestsReason = 41
-	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 42
-	guestsReasonREASON_DEVMAP_DROP        guestsReason = 43
-	guestsReasonREASON_DENIED             guestsReason = 44
-	guestsReasonREASON_REJECTED           guestsReason = 45
-	guestsReasonREASON_NO_POLICY          guestsReason = 46
-	guestsReasonREASON_NON_IP             guestsReason = 47
-	guestsReasonREASON_OUT_OF_STATE       guestsReason = 48
-	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 49
-	guestsReasonREASON_TCP_FLAGS          guestsReason = 50
-	guestsReasonREASON_UNRELATED          guestsReason = 51
-	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 52
-	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 53
-	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 54
-	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 55
-	guestsReasonREASON_NO_GATEWAY         guestsReason = 56
-	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 57
-	guestsReasonREASON_NAT_FULL           guestsReason = 58
-	guestsReasonREASON_NAT_LIMIT          guestsReason = 59
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 60
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 61
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 62
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 63
-	guestsReasonREASON_MAX                guestsReason = 64
+	guestsReasonREASON_RESERVED_GROUP     guestsReason = 25
+	guestsReasonREASON_NOT_ROUTED         guestsReason = 26
+	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 27
+	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 28
+	guestsReasonREASON_MARTIAN            guestsReason = 29
+	guestsReasonREASON_REVERSE_PATH       guestsReason = 30
+	guestsReasonREASON_TUNNEL_FROM_INSIDE guestsReason = 31
+	guestsReasonREASON_NO_ROUTE           guestsReason = 32
+	guestsReasonREASON_BLACKHOLE          guestsReason = 33
+	guestsReasonREASON_UNREACHABLE        guestsReason = 34
+	guestsReasonREASON_PROHIBITED         guestsReason = 35
+	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 36
+	guestsReasonREASON_NO_MEMBER          guestsReason = 37
+	guestsReasonREASON_STORM_CONTROL      guestsReason = 38
+	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 39
+	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 40
+	guestsReasonREASON_TOO_BIG            guestsReason = 41
+	guestsReasonREASON_GSO_NESTED         guestsReason = 42
+	guestsReasonREASON_GSO_UDP            guestsReason = 43
+	guestsReasonREASON_NO_HEADROOM        guestsReason = 44
+	guestsReasonREASON_NO_CSUM            guestsReason = 45
+	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 46
+	guestsReasonREASON_DEVMAP_DROP        guestsReason = 47
+	guestsReasonREASON_DENIED             guestsReason = 48
+	guestsReasonREASON_REJECTED           guestsReason = 49
+	guestsReasonREASON_NO_POLICY          guestsReason = 50
+	guestsReasonREASON_NON_IP             guestsReason = 51
+	guestsReasonREASON_OUT_OF_STATE       guestsReason = 52
+	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 53
+	guestsReasonREASON_TCP_FLAGS          guestsReason = 54
+	guestsReasonREASON_UNRELATED          guestsReason = 55
+	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 56
+	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 57
+	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 58
+	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 59
+	guestsReasonREASON_NO_GATEWAY         guestsReason = 60
+	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 61
+	guestsReasonREASON_NAT_FULL           guestsReason = 62
+	guestsReasonREASON_NAT_LIMIT          guestsReason = 63
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 64
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 65
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 66
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 67
+	guestsReasonREASON_MAX                guestsReason = 68
 )
 
 type guestsRemoteKey struct {
@@ -506,10 +511,11 @@ type guestsRemoteKey struct {
 }
 
 type guestsRoute struct {
-	_     structs.HostLayout
-	Kind  uint8
-	Pad   [3]uint8
-	Group uint32
+	_         structs.HostLayout
+	Kind      uint8
+	IsDefault uint8
+	Pad       [2]uint8
+	Group     uint32
 }
 
 type guestsRouteKey struct {
@@ -545,8 +551,7 @@ type guestsSegment struct {
 	Vni             uint32
 	Members         uint32
 	UdpPort         uint16
-	Used            uint8
-	Flags           uint8
+	Flags           uint16
 	CsumIfindex     uint32
 	Router          uint32
 	Encap           uint8
@@ -560,7 +565,7 @@ type guestsSegment struct {
 	PathPolicy      uint16
 	Egress          uint16
 	Evpn            uint8
-	Pad             uint8
+	Used            uint8
 	Gateway4        guestsAddr
 	Gateway6        guestsAddr
 	Options         [252]uint8
