@@ -10,14 +10,15 @@
 
 #define SEGMENT_OWNER MAX_VPORTS /* first owner that is a segment */
 #define MAX_OWNERS (MAX_VPORTS + MAX_SEGMENTS)
-#define LIMIT_MAX ((int)COUNT_MAX + (int)RATE_MAX)
+#define STORM_RATES (RATE_UNKNOWN_UNICAST + 1) /* the first rates are those of storm control */
+#define OBSERVED_RATES (RATE_NEW_FLOWS + 1) /* the first rates are those of what the owner sends */
 
 /* What the owner may take, 0: without limit. User space writes it. */
 struct limits {
 	__u32 counts[COUNT_MAX];     /* entries */
 	__u32 rates[RATE_MAX];	     /* a second */
 	__u32 ring_masks[COUNT_MAX]; /* size of its rings less 1 */
-	__u32 observe;		     /* count what would be refused, and refuse nothing */
+	__u32 observe;		     /* refuse nothing that the owner sends, and count it */
 };
 
 /* A ring of the keys that the owner added to a table. Numbers of slots grow and wrap. */
@@ -31,8 +32,11 @@ struct limit_usage {
 	__s32 used[COUNT_MAX];
 	struct limit_ring rings[COUNT_MAX];
 	struct token_bucket buckets[RATE_MAX];
-	__u64 exceeded[COUNT_MAX]; /* entries evicted or refused at the limit */
-	__u64 limited[RATE_MAX];   /* packets above the rate */
+	struct token_bucket shares[STORM_RATES]; /* its part of its segment's rates */
+	__u64 exceeded[COUNT_MAX];		 /* entries evicted or refused at the limit */
+	__u64 limited[RATE_MAX];		 /* packets above the rate */
+	__u32 log_lost;				 /* log lines not written since the last one */
+	__u32 pad;
 };
 
 struct limit_slot {

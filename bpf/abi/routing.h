@@ -99,6 +99,7 @@ struct nexthop {
 MAP(ARRAY, routers, __u32, struct router, MAX_ROUTERS);
 MAP(HASH, local_addrs, struct local_key, __u32, 65536); /* → segment */
 MAP(HASH, neighbours, struct neighbour_key, struct neighbour, 65536);
+MAP(LRU_HASH, neighbour_requests, struct neighbour_key, __u64, 16384); /* → time of the last one */
 MAP(ARRAY, nexthop_groups, __u32, struct nexthop_group, MAX_NEXTHOP_GROUPS);
 MAP(ARRAY, nexthops, __u32, struct nexthop, MAX_NEXTHOPS);
 LPM_MAP(routes, struct route_key, struct route, 262144);

@@ -19,24 +19,24 @@ struct vport_counters {
 	__u64 drops;	   /* of received packets */
 };
 
+/* Whose packets were dropped: those of a port, or of a remote in a segment. */
+struct drop_owner {
+	enum reason reason;
+	__u32 vport;   /* ingress */
+	__u32 segment; /* ingress */
+};
+
 struct token_bucket {
 	__u64 tokens;
 	__u64 filled_ns;
 };
 
-/* For log lines, see firewall/log.h. */
-struct log_bucket {
-	struct token_bucket bucket;
-	__u64 lost; /* since the last line */
-};
-
 /* Enums as keys put their names into BTF, for the generated Go types. */
 MAP(PERCPU_ARRAY, drops, enum reason, struct counter, REASON_MAX);
+MAP_FLAGS(PERCPU_HASH, owner_drops, struct drop_owner, struct counter, 16384, BPF_F_NO_PREALLOC);
 MAP(PERCPU_ARRAY, events, enum event, __u64, EVENT_MAX);
 MAP(PERCPU_ARRAY, traffic, __u32, struct vport_counters, MAX_VPORTS);
 MAP(ARRAY, trace, __u32, struct trace_step, MAX_STEPS);
 
-/* Token buckets of each core: local replies, host events, log lines. */
-MAP(PERCPU_ARRAY, icmp_buckets, __u32, struct token_bucket, 1);
+/* Token buckets of each core: host events. Those of ports and segments are in owner_usages. */
 MAP(PERCPU_ARRAY, host_event_buckets, __u32, struct token_bucket, 1);
-MAP(PERCPU_ARRAY, log_buckets, __u32, struct log_bucket, 1);

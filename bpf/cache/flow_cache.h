@@ -102,6 +102,8 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 		f = bpf_map_lookup_elem(&flows, &p->key);
 		if (!f)
 			count(EVENT_MISS);
+		/* The slow path tells the sender of each expired TTL. */
+		p->new_flow = !f || p->ttl <= 1;
 	}
 	if (f && is_usable(p, f)) {
 		step(p, STAGE_CACHE, 1, 0);

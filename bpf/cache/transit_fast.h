@@ -202,5 +202,6 @@ static __always_inline struct transit_entry *fast_find(CTX *ctx, struct pkt *p,
 	if (!s || !is_valid(s) || age_of(s) >= EPOCHS)
 		return NULL;
 	p->in = s->decision.in;
+	p->segment = s->decision.segment;
 	return s;
 }

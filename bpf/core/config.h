@@ -32,9 +32,6 @@ const volatile bool this_csum_partial; /* frames arrive with partial checksums *
 /* How long a packet waits for an earlier one of its flow, 0: not at all. */
 const volatile __u64 reorder_timeout_ns = 8000;
 
-/* Rate (packets a second and core) and burst of ICMP errors and neighbour requests. */
-const volatile __u64 icmp_rate = 1000;
-const volatile __u64 icmp_burst = 100;
 /*
  * Whether the edge has a firewall, and NAT. Without them their stages are removed before
  * verification (Linux 6.8).
@@ -46,7 +43,7 @@ const volatile bool strict;
 const volatile bool non_ip_dropped;
 const volatile __u64 ct_timeouts[CT_STATE_MAX]; /* ns, by enum ct_state */
 const volatile __u32 half_open_limit;
-const volatile __u32 log_rate = 100;
+const volatile __u32 log_rate = 100; /* 0: no lines; the rates are those of ports */
 /* NAT settings, see overlay.Egress. */
 const volatile __u64 nat_timeouts[CT_STATE_MAX]; /* ns, by enum ct_state */
 const volatile __u64 nat_dns_timeout;		 /* ns, of UDP to port 53; 0: as other UDP */

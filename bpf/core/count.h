@@ -47,7 +47,26 @@ static __always_inline struct vport_counters *traffic_of(__u32 vport)
 	return tracing ? NULL : bpf_map_lookup_elem(&traffic, &vport);
 }
 
-/* Drops the packet: counts it under the reason, and at its ingress vport if that is known. */
+/*
+ * Counts a drop by its owner. The map is bounded: what finds no room, and what is dropped before
+ * its source is known, is in the total of the reason alone.
+ */
+SUBPROGRAM int count_owner_drop(__u32 vport, __u32 segment, __u32 why, __u32 bytes)
+{
+	struct drop_owner key = { .reason = why, .vport = vport, .segment = segment };
+	struct counter *c = bpf_map_lookup_elem(&owner_drops, &key);
+	struct counter first = {};
+
+	if (!c) {
+		bpf_map_update_elem(&owner_drops, &key, &first, BPF_NOEXIST);
+		c = bpf_map_lookup_elem(&owner_drops, &key);
+	}
+	if (c)
+		counter_add(c, 1, bytes);
+	return 0;
+}
+
+/* Drops the packet: counts it under the reason, and by its owner if that is known. */
 static __always_inline int drop(CTX *ctx, struct pkt *p, enum reason why)
 {
 	__u32 index = why;
@@ -62,6 +81,8 @@ static __always_inline int drop(CTX *ctx, struct pkt *p, enum reason why)
 	t = p->in ? traffic_of(p->in) : NULL;
 	if (t)
 		t->drops += 1;
+	if (p->in)
+		count_owner_drop(p->in, p->segment, why, ctx_len(ctx));
 	return CTX_DROP;
 }
 

@@ -5,7 +5,7 @@
  * Packets have token buckets.
  *
  * in:    an owner: a vport, or SEGMENT_OWNER + segment
- * out:   whether it is at its limit, its oldest entry
+ * out:   whether it is at its limit or above its rate, its oldest entry
  * maps:  owner_limits, owner_usages, limit_entries, limit_largest
  * stops: nothing
  */
@@ -24,10 +24,20 @@ static __always_inline struct limit_usage *usage_of(__u32 owner)
 }
 
 /*
- * Whether the owner has exceeded its rate. Those above are counted, also in observe mode, which
- * refuses none. Returns 0 or 1.
+ * Who answers for the packet: its port, or the segment of one out of a tunnel. A remote is no
+ * owner of rates, since all tenants behind it share it.
  */
-SUBPROGRAM int rate_exceeded(struct pkt *p, __u32 owner, __u32 rate)
+static __always_inline __u32 owner_of(const struct pkt *p)
+{
+	return p->key.vni ? SEGMENT_OWNER + p->segment : p->in;
+}
+
+/*
+ * Whether the owner exceeds its rate with n packets. Those above are counted, also in observe
+ * mode, which refuses nothing that the owner sends; what the edge sends for it is limited always.
+ * Returns 0 or 1.
+ */
+SUBPROGRAM int packets_exceed(struct pkt *p, __u32 owner, __u32 rate, __u32 n)
 {
 	struct limits *l = limits_of(owner);
 	struct limit_usage *u = usage_of(owner);
@@ -36,10 +46,15 @@ SUBPROGRAM int rate_exceeded(struct pkt *p, __u32 owner, __u32 rate)
 	if (!p || !l || !u || rate >= RATE_MAX || tracing)
 		return 0;
 	most = l->rates[rate];
-	if (!most || take_token(&u->buckets[rate], p->now_ns, most, most))
+	if (!most || take_tokens(&u->buckets[rate], p->now_ns, most, most, n))
 		return 0;
-	__sync_fetch_and_add(&u->limited[rate], 1);
-	return !l->observe;
+	__sync_fetch_and_add(&u->limited[rate], n);
+	return !l->observe || rate >= OBSERVED_RATES;
+}
+
+static __always_inline int rate_exceeded(struct pkt *p, __u32 owner, enum limited_rate rate)
+{
+	return packets_exceed(p, owner, rate, 1);
 }
 
 /* The verifier forgets the bounds of a variable that the compiler moves to the stack. */

@@ -48,6 +48,7 @@ struct pkt {
 	bool polled;		/* goes through GRO */
 	bool l4_parsed;		/* l4_info is valid */
 	bool no_learning;	/* from a remote whose hosts BGP advertises */
+	bool new_flow;		/* cache/flow_cache.h: the flow cache does not have the flow */
 	bool arp_nd;		/* ARP, or ND that no router has forwarded */
 	bool hidden;		/* extension headers may hide ND or DHCP, see l2/port_guard.h */
 	__u8 na_flags;		/* l2/neighbour.h: of the host that a proxy reply is about */

@@ -31,6 +31,7 @@
 	X(DHCP_GUARD, "to a DHCP client from a port without `dhcp: server`")                    \
 	X(STATIC_MAC_MOVE, "source MAC is static at another port or remote")                    \
 	X(MAC_FROZEN, "source MAC moved too often, and is frozen at another port or remote")    \
+	X(NEW_FLOW_LIMIT, "more new flows a second than the port may have")                     \
 	X(SAME_PORT, "destination is where the frame came from")                                \
 	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")               \
 	X(RESERVED_GROUP, "frame for the nearest bridge alone: BPDU, LACP, PAUSE and alike")    \
@@ -47,6 +48,7 @@
 	X(PROHIBITED, "prohibit route")                                                         \
 	X(NO_NEIGHBOUR, "MAC address of the next hop not known yet, and asked for")             \
 	X(NO_MEMBER, "no other port or remote in the segment to flood to")                      \
+	X(STORM_CONTROL, "more flooded frames a second than the port or segment may have")      \
 	X(NO_UNDERLAY_ROUTE, "no underlay route to the remote")                                 \
 	X(NEXTHOP_UNRESOLVED, "next hop of the remote has no MAC address yet (flooded frame)")  \
 	X(TOO_BIG, "frame larger than the tunnel or port can carry")                            \

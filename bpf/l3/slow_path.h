@@ -5,7 +5,7 @@
  * in:    p as parsed
  * out:   p->decision, p->in, p->segment (0: the packet belongs to the host)
  * maps:  those of the stages
- * stops: those of the stages
+ * stops: NEW_FLOW_LIMIT, and those of the stages
  */
 #pragma once
 
@@ -96,6 +96,8 @@ static __always_inline int decide(CTX *ctx, struct pkt *p)
 	}
 	if (why)
 		return why;
+	if (p->new_flow && rate_exceeded(p, owner_of(p), RATE_NEW_FLOWS))
+		return REASON_NEW_FLOW_LIMIT;
 	seg = segment_get(p->segment);
 	in = vport_get(p->in);
 	if (!seg || !in)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * icmp: turns a dropped packet into an ICMP error for its sender (RFC 792, RFC 4443,
- * RFC 1812 4.3.2). There are none about errors, multicast or later fragments, and at most
- * icmp_rate a second.
+ * RFC 1812 4.3.2). There are none about errors, multicast or later fragments, and each port
+ * causes a limited number a second.
  *
  * in:    p, the drop reason
  * out:   the error in the packet's layout, for the inner sender
- * maps:  scratch, icmp_buckets, segments, routers
+ * maps:  scratch, owner_limits, owner_usages, segments, routers
  * stops: nothing: the packet is counted under its reason
  */
 #pragma once
 
-#include "core/token_bucket.h"
+#include "core/limits.h"
 #include "tx/headers.h"
 
 /* What fits into a packet of the minimum MTU after the ICMP header. */
@@ -25,13 +25,10 @@ struct icmp_error {
 	__u32 mtu;
 };
 
-/* Whether the rate limit allows a local reply. */
-static __always_inline bool icmp_ratelimit_ok(void)
+/* Whether the edge may send what the packet causes. */
+static __always_inline bool may_send(struct pkt *p, enum limited_rate rate)
 {
-	__u32 zero = 0;
-	struct token_bucket *b = bpf_map_lookup_elem(&icmp_buckets, &zero);
-
-	if (!b || tracing || take_token(b, bpf_ktime_get_ns(), icmp_rate, icmp_burst))
+	if (!rate_exceeded(p, owner_of(p), rate))
 		return true;
 	count(EVENT_ICMP_LIMITED);
 	return false;

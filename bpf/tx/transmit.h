@@ -6,13 +6,15 @@
  * in:    p, the decision
  * out:   the packet, or its copies, on an interface; p->verdict
  * maps:  vports, segments, traffic
- * stops: TOO_BIG, TTL_EXCEEDED, NO_UNDERLAY_ROUTE, NO_HEADROOM, GSO_NESTED, GSO_UDP, NO_CSUM, NO_NEIGHBOUR
+ * stops: STORM_CONTROL, TOO_BIG, TTL_EXCEEDED, NO_UNDERLAY_ROUTE, NO_HEADROOM, GSO_NESTED, GSO_UDP, NO_CSUM, NO_NEIGHBOUR
  */
 #pragma once
 
 #include "tx/proxy_reply.h"
 #include "tx/gro.h"
 #include "l2/flood.h"
+#include "l2/storm_control.h"
+#include "l2/neighbour_request.h"
 #include "tx/fragment.h"
 #include "tx/tcp_reset.h"
 #include "nat/rewrite.h"
@@ -99,7 +101,7 @@ SUBPROGRAM int send_local_reply(CTX *ctx, struct pkt *p)
 	if (!p)
 		return REASON_NO_HEADROOM;
 	d = &p->decision;
-	if (d->action == ACTION_RESOLVE && !icmp_ratelimit_ok())
+	if (d->action == ACTION_RESOLVE && !may_ask(p))
 		return REASON_NO_NEIGHBOUR;
 	if (p->inner)
 		why = decap(ctx, p);
@@ -126,8 +128,9 @@ static __always_inline bool icmp_reply_for(struct pkt *p, __u32 why, struct icmp
 	if (!p->in || !may_get_error(p))
 		return false;
 	if (n->reset) /* no reset for a reset or a fragment */
-		return !(p->l4_info.flags & TCP_RST) && !p->key.fragment && icmp_ratelimit_ok();
-	return icmp_error_for(why, is_v6(p), &n->e) && icmp_ratelimit_ok();
+		return !(p->l4_info.flags & TCP_RST) && !p->key.fragment &&
+		       may_send(p, RATE_RESETS);
+	return icmp_error_for(why, is_v6(p), &n->e) && may_send(p, RATE_ICMP_ERRORS);
 }
 
 /* Drops a packet, and tells its sender where that is due. */
@@ -168,6 +171,17 @@ static __always_inline bool is_too_big(CTX *ctx, struct pkt *p, const struct dec
 	return !fits(ctx, p, p->path);
 }
 
+/* Replicates a frame of a host, unless there are too many. */
+static __always_inline int forward_to_all(CTX *ctx, struct pkt *p, const struct decision *d)
+{
+	__u32 how = d->entropy;
+	int why = storm_control(ctx, p, d->to_segment);
+
+	if (p->inner && d->to_segment == d->segment)
+		how |= FLOOD_FROM_TUNNEL;
+	return why ? why : flood(ctx, p, d->to_segment, how);
+}
+
 /* Modifies the frame as decided, and sends it. */
 static __always_inline int forward(CTX *ctx, struct pkt *p, const struct decision *d)
 {
@@ -190,10 +204,7 @@ static __always_inline int forward(CTX *ctx, struct pkt *p, const struct decisio
 	if (why)
 		return why;
 	if (d->action == ACTION_FLOOD)
-		return flood(
-			ctx, p, d->to_segment,
-			d->entropy |
-				(p->inner && d->to_segment == d->segment ? FLOOD_FROM_TUNNEL : 0));
+		return forward_to_all(ctx, p, d);
 	if (!out)
 		return REASON_NO_UNDERLAY_ROUTE;
 	if (d->action == ACTION_PORT)

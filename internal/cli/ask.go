@@ -198,7 +198,8 @@ func (c *metricsCmd) Run(ctx context.Context, s *streams) error {
 
 type dropsCmd struct {
 	watchedQuery
-	All bool `short:"a" help:"Also list reasons with no drops."`
+	All bool   `short:"a" help:"Also list reasons with no drops."`
+	By  string `enum:",port,segment,remote" default:"" placeholder:"OWNER" help:"Count the packets of each port, segment or remote: port, segment or remote."`
 }
 
 // Run lists dropped packets by reason.
@@ -207,9 +208,51 @@ func (c *dropsCmd) Run(ctx context.Context, s *streams) error {
 }
 
 func (c *dropsCmd) print(ctx context.Context, s *streams) error {
+	switch {
+	case c.By != "" && c.All:
+		return usageError{errors.New("--by lists drops that happened: it takes no --all")}
+	case c.By != "":
+		return c.printOwners(ctx, s)
+	}
 	return show(ctx, c.query, s.out, (*edge.Client).Drops, func(w observe.Writer, drops []edge.DropInfo) error {
 		return observe.Drops(w, drops, c.All)
 	})
+}
+
+func (c *dropsCmd) printOwners(ctx context.Context, s *streams) error {
+	question := func(client *edge.Client, ctx context.Context) ([]edge.OwnerDropInfo, error) {
+		return client.OwnerDrops(ctx, c.By)
+	}
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, drops []edge.OwnerDropInfo) error {
+		return observe.OwnerDrops(w, c.By, drops)
+	})
+}
+
+type limitsCmd struct {
+	watchedQuery
+	All     bool   `short:"a" help:"Also list limits of which nothing is used."`
+	Port    string `xor:"owner" placeholder:"NAME" help:"Show only this local port."`
+	Segment string `xor:"owner" placeholder:"NAME" help:"Show only this segment."`
+}
+
+// Run lists limits and what is used of them.
+func (c *limitsCmd) Run(ctx context.Context, s *streams) error {
+	return c.repeat(ctx, s, func(s *streams) error {
+		question := filtered((*edge.Client).Limits, c.wants)
+		return show(ctx, c.query, s.out, question, func(w observe.Writer, limits []edge.LimitInfo) error {
+			return observe.Limits(w, limits, c.All)
+		})
+	})
+}
+
+func (c *limitsCmd) wants(l edge.LimitInfo) bool {
+	switch {
+	case c.Port != "":
+		return l.Kind == "port" && l.Owner == c.Port
+	case c.Segment != "":
+		return l.Kind == "segment" && l.Owner == c.Segment
+	}
+	return true
 }
 
 // ask is a question to an edge, such as (*edge.Client).Ports.

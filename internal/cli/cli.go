@@ -47,7 +47,8 @@ type commands struct {
 	Neighbours neighboursCmd `cmd:"" aliases:"neighbors" group:"Ask a running edge" help:"List ARP and ND entries: IP addresses and their MAC addresses."`
 	Routes     routesCmd     `cmd:"" group:"Ask a running edge" help:"List the routes of logical routers, or look up an address."`
 	Flows      flowsCmd      `cmd:"" group:"Ask a running edge" help:"List cached flows, and why some are not on the fast path. --stats shows the flow cache itself."`
-	Drops      dropsCmd      `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason."`
+	Drops      dropsCmd      `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason, or by port, segment or remote."`
+	Limits     limitsCmd     `cmd:"" group:"Ask a running edge" help:"List what ports and segments use of their limits, and what was refused."`
 	Rules      rulesCmd      `cmd:"" group:"Ask a running edge" help:"List firewall rules with hit counters, or check which connections a new policy would cut."`
 	Sessions   sessionsCmd   `cmd:"" group:"Ask a running edge" help:"List the firewall's tracked connections (conntrack), the busiest first."`
 	Egress     egressCmd     `cmd:"" group:"Ask a running edge" help:"Show egress policies and gateways, or drain this edge as a gateway."`

@@ -7,7 +7,7 @@ type firewall struct {
 	Connections     uint32   `json:"connections,omitempty" jsonschema:"default=131072,minimum=1024,maximum=16777216" jsonschema_description:"connections that are remembered; one between two ports of this edge counts twice" hint:"one entry for each concurrent connection is enough"`
 	HalfOpen        uint32   `json:"halfOpen,omitempty" jsonschema:"default=16384,minimum=1024,maximum=16777216" jsonschema_description:"connections without an answer that are remembered besides; the oldest goes when there is no room" hint:"room for what begins within half a minute is enough"`
 	HalfOpenPerPort *uint32  `json:"halfOpenPerPort,omitempty" jsonschema:"minimum=0,maximum=16777216" jsonschema_description:"connections without an answer that one port may have; half of halfOpen when left out, 0 is without limit" hint:"0 is without limit"`
-	LogRate         uint32   `json:"logRate,omitempty" jsonschema:"default=100,minimum=0,maximum=100000" jsonschema_description:"log lines a second and core; what is beyond is counted" hint:"100 is usual, 0 writes none"`
+	LogRate         uint32   `json:"logRate,omitempty" jsonschema:"default=100,minimum=0,maximum=100000" jsonschema_description:"log lines a second of each port, unless its limits say another rate; what is beyond is counted" hint:"100 is usual, 0 writes none"`
 	Timeouts        timeouts `json:"timeouts,omitempty" jsonschema_description:"how long a connection is remembered without a packet"`
 	Include         []string `json:"include,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"files with more groups, services and sections, as in [policy.json]; relative to the directory of this file"`
 	policy

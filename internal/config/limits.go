@@ -4,7 +4,7 @@ import "github.com/selvage/selvage/internal/overlay"
 
 // limits are those of all ports and of all segments.
 type limits struct {
-	Mode    string  `json:"mode,omitempty" jsonschema:"default=enforce,enum=enforce,enum=observe" jsonschema_description:"observe counts what would be refused, and refuses nothing"`
+	Mode    string  `json:"mode,omitempty" jsonschema:"default=enforce,enum=enforce,enum=observe" jsonschema_description:"observe counts what would be refused, and refuses nothing that guests send"`
 	Port    *quotas `json:"port,omitempty" jsonschema_description:"of each port that has no limits of its own"`
 	Segment *quotas `json:"segment,omitempty" jsonschema_description:"of each segment that has no limits of its own"`
 }
@@ -27,7 +27,7 @@ type quotas struct {
 	Broadcast         *uint32 `json:"broadcast,omitempty" jsonschema_description:"broadcast frames a second (storm control); 0 is without limit"`
 	Multicast         *uint32 `json:"multicast,omitempty" jsonschema_description:"multicast frames a second (storm control); 0 is without limit"`
 	UnknownUnicast    *uint32 `json:"unknownUnicast,omitempty" jsonschema_description:"frames a second to MAC addresses that are not learned (storm control); 0 is without limit"`
-	NewFlows          *uint32 `json:"newFlows,omitempty" jsonschema_description:"packets a second without a cached decision; 0 is without limit"`
+	NewFlows          *uint32 `json:"newFlows,omitempty" jsonschema_description:"packets a second whose flow is not in the flow cache; 0 is without limit"`
 	ICMPErrors        *uint32 `json:"icmpErrors,omitempty" jsonschema_description:"ICMP errors a second that the edge sends to it; 0 is without limit"`
 	Resets            *uint32 `json:"resets,omitempty" jsonschema_description:"TCP resets a second that the edge sends to it; 0 is without limit"`
 	NeighbourRequests *uint32 `json:"neighbourRequests,omitempty" jsonschema_description:"ARP requests and neighbour solicitations a second that its packets cause; 0 is without limit"`

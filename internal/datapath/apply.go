@@ -172,6 +172,7 @@ func (e PartialError) Unwrap() error { return e.error }
 // assign gives numbers to new routers, segments, ports and remotes and frees those that went.
 func (d *Datapath) assign(t Tables) error {
 	previous := d.names.segIDs
+	d.fresh = newOwners{map[uint32]bool{}, map[uint32]bool{}}
 	d.names, d.edges = newNames(), edgesOf(t)
 	for _, r := range t.Routers {
 		if err := d.assignRouter(r.Name); err != nil {
@@ -206,7 +207,7 @@ func (d *Datapath) assign(t Tables) error {
 			d.names.tepIDs[tep.Addr] = id
 		}
 	}
-	return nil
+	return d.clearDrops(d.fresh)
 }
 
 // pair is which addresses a path joins.
@@ -245,6 +246,10 @@ func (d *Datapath) assignSegment(s overlay.Segment, previous map[string]uint32) 
 	}
 	if !ok {
 		return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(d.segments)-1)
+	}
+	if d.segments[id].Used == 0 {
+		d.fresh.segments[id] = true
+		d.clearUsage(segmentOwner + id)
 	}
 	d.segments[id].Used, d.segments[id].Vni, d.segments[id].UdpPort = 1, uint32(s.VNI), wire16(s.Tunnel.UDPPort)
 	d.segments[id].GatewayMac = mac
@@ -285,10 +290,11 @@ func (d *Datapath) assignVport(want bpfVport, name string) (uint32, error) {
 	}
 	if d.vports[id].Kind == bpfVportKindVPORT_NONE {
 		d.vports[id] = want
+		d.fresh.vports[id] = true
+		d.clearUsage(id)
 		if err := d.clearTraffic(id); err != nil {
 			return 0, err
 		}
-		d.clearUsage(id)
 	}
 	return id, nil
 }

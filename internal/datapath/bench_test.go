@@ -267,8 +267,13 @@ func BenchmarkStages(b *testing.B) {
 
 // silence keeps the data path from telling senders: a drop is then all there is.
 func (w *bench) silence(b *testing.B) {
-	w.reload(b, map[string]any{bpfVarIcmpBurst: uint64(0), bpfVarIcmpRate: uint64(0)})
-	w.refill(b)
+	for i := range w.tables.Ports {
+		w.tables.Ports[i].Limits = overlay.Limits{ICMPErrors: 1}
+	}
+	for i := range w.tables.Segments {
+		w.tables.Segments[i].Limits = overlay.Limits{ICMPErrors: 1}
+	}
+	w.apply(b)
 }
 
 // reportStages wants the scenarios in the order above. At a port the packet is

@@ -181,6 +181,13 @@ const (
 	bpfDirectionDIRECTION_OUT bpfDirection = 1
 )
 
+type bpfDropOwner struct {
+	_       structs.HostLayout
+	Reason  bpfReason
+	Vport   uint32
+	Segment uint32
+}
+
 type bpfEgressFlags uint32
 
 const (
@@ -448,8 +455,11 @@ type bpfLimitUsage struct {
 		Oldest uint32
 	}
 	Buckets  [9]bpfTokenBucket
+	Shares   [3]bpfTokenBucket
 	Exceeded [6]uint64
 	Limited  [9]uint64
+	LogLost  uint32
+	Pad      uint32
 }
 
 type bpfLimitedCount uint32
@@ -491,12 +501,6 @@ type bpfLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
 	Addr   bpfAddr
-}
-
-type bpfLogBucket struct {
-	_      structs.HostLayout
-	Bucket bpfTokenBucket
-	Lost   uint64
 }
 
 type bpfLogLine struct {
@@ -712,10 +716,12 @@ type bpfPkt struct {
 	Polled           bool
 	L4Parsed         bool
 	NoLearning       bool
+	NewFlow          bool
 	ArpNd            bool
 	Hidden           bool
 	NaFlags          uint8
 	Steps            uint8
+	_                [3]byte
 	Verdict          int32
 	Egress           uint16
 	Gateway          uint16
@@ -766,6 +772,7 @@ type bpfPkt struct {
 		Dport uint16
 		Pad   uint32
 	}
+	_               [4]byte
 	Unreported      bpfCounter
 	FlowSeq         uint32
 	NextSeq         uint32
@@ -853,53 +860,55 @@ const (
 	bpfReasonREASON_DHCP_GUARD         bpfReason = 20
 	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 21
 	bpfReasonREASON_MAC_FROZEN         bpfReason = 22
-	bpfReasonREASON_SAME_PORT          bpfReason = 23
-	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 24
-	bpfReasonREASON_RESERVED_GROUP     bpfReason = 25
-	bpfReasonREASON_LOOP               bpfReason = 26
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 27
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 28
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 29
-	bpfReasonREASON_MARTIAN            bpfReason = 30
-	bpfReasonREASON_REVERSE_PATH       bpfReason = 31
-	bpfReasonREASON_TUNNEL_FROM_INSIDE bpfReason = 32
-	bpfReasonREASON_NO_ROUTE           bpfReason = 33
-	bpfReasonREASON_BLACKHOLE          bpfReason = 34
-	bpfReasonREASON_UNREACHABLE        bpfReason = 35
-	bpfReasonREASON_PROHIBITED         bpfReason = 36
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 37
-	bpfReasonREASON_NO_MEMBER          bpfReason = 38
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 39
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 40
-	bpfReasonREASON_TOO_BIG            bpfReason = 41
-	bpfReasonREASON_GSO_NESTED         bpfReason = 42
-	bpfReasonREASON_GSO_UDP            bpfReason = 43
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 44
-	bpfReasonREASON_NO_CSUM            bpfReason = 45
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 46
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 47
-	bpfReasonREASON_DENIED             bpfReason = 48
-	bpfReasonREASON_REJECTED           bpfReason = 49
-	bpfReasonREASON_NO_POLICY          bpfReason = 50
-	bpfReasonREASON_NON_IP             bpfReason = 51
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 52
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 53
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 54
-	bpfReasonREASON_UNRELATED          bpfReason = 55
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 56
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 57
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 58
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 59
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 60
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 61
-	bpfReasonREASON_NAT_FULL           bpfReason = 62
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 63
-	bpfReasonREASON_NAT_CONFLICT       bpfReason = 64
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 65
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 66
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 67
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 68
-	bpfReasonREASON_MAX                bpfReason = 69
+	bpfReasonREASON_NEW_FLOW_LIMIT     bpfReason = 23
+	bpfReasonREASON_SAME_PORT          bpfReason = 24
+	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 25
+	bpfReasonREASON_RESERVED_GROUP     bpfReason = 26
+	bpfReasonREASON_LOOP               bpfReason = 27
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 28
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 29
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 30
+	bpfReasonREASON_MARTIAN            bpfReason = 31
+	bpfReasonREASON_REVERSE_PATH       bpfReason = 32
+	bpfReasonREASON_TUNNEL_FROM_INSIDE bpfReason = 33
+	bpfReasonREASON_NO_ROUTE           bpfReason = 34
+	bpfReasonREASON_BLACKHOLE          bpfReason = 35
+	bpfReasonREASON_UNREACHABLE        bpfReason = 36
+	bpfReasonREASON_PROHIBITED         bpfReason = 37
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 38
+	bpfReasonREASON_NO_MEMBER          bpfReason = 39
+	bpfReasonREASON_STORM_CONTROL      bpfReason = 40
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 41
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 42
+	bpfReasonREASON_TOO_BIG            bpfReason = 43
+	bpfReasonREASON_GSO_NESTED         bpfReason = 44
+	bpfReasonREASON_GSO_UDP            bpfReason = 45
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 46
+	bpfReasonREASON_NO_CSUM            bpfReason = 47
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 48
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 49
+	bpfReasonREASON_DENIED             bpfReason = 50
+	bpfReasonREASON_REJECTED           bpfReason = 51
+	bpfReasonREASON_NO_POLICY          bpfReason = 52
+	bpfReasonREASON_NON_IP             bpfReason = 53
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 54
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 55
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 56
+	bpfReasonREASON_UNRELATED          bpfReason = 57
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 58
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 59
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 60
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 61
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 62
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 63
+	bpfReasonREASON_NAT_FULL           bpfReason = 64
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 65
+	bpfReasonREASON_NAT_CONFLICT       bpfReason = 66
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 67
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 68
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 69
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 70
+	bpfReasonREASON_MAX                bpfReason = 71
 )
 
 type bpfRemoteKey struct {
@@ -1217,13 +1226,11 @@ const (
 	bpfMapHalfOpenCounts      = "half_open_counts"
 	bpfMapHostEventBuckets    = "host_event_buckets"
 	bpfMapHostEvents          = "host_events"
-	bpfMapIcmpBuckets         = "icmp_buckets"
 	bpfMapKnownOptions        = "known_options"
 	bpfMapLimitEntries        = "limit_entries"
 	bpfMapLimitLargest        = "limit_largest"
 	bpfMapLimitWorks          = "limit_works"
 	bpfMapLocalAddrs          = "local_addrs"
-	bpfMapLogBuckets          = "log_buckets"
 	bpfMapLogs                = "logs"
 	bpfMapMembers             = "members"
 	bpfMapNatEvents           = "nat_events"
@@ -1235,9 +1242,11 @@ const (
 	bpfMapNatSessions         = "nat_sessions"
 	bpfMapNatUnanswered       = "nat_unanswered"
 	bpfMapNatWorks            = "nat_works"
+	bpfMapNeighbourRequests   = "neighbour_requests"
 	bpfMapNeighbours          = "neighbours"
 	bpfMapNexthopGroups       = "nexthop_groups"
 	bpfMapNexthops            = "nexthops"
+	bpfMapOwnerDrops          = "owner_drops"
 	bpfMapOwnerLimits         = "owner_limits"
 	bpfMapOwnerUsages         = "owner_usages"
 	bpfMapPathGroups          = "path_groups"
@@ -1276,8 +1285,6 @@ const (
 	bpfVarFlowCache           = "flow_cache"
 	bpfVarHalfOpenLimit       = "half_open_limit"
 	bpfVarHostEventType       = "host_event_type"
-	bpfVarIcmpBurst           = "icmp_burst"
-	bpfVarIcmpRate            = "icmp_rate"
 	bpfVarLimitedRateType     = "limited_rate_type"
 	bpfVarLogLineType         = "log_line_type"
 	bpfVarLogRate             = "log_rate"
@@ -1368,71 +1375,71 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
-	ClassifyStates   *ebpf.MapSpec `ebpf:"classify_states"`
-	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
-	CtWorks          *ebpf.MapSpec `ebpf:"ct_works"`
-	Current          *ebpf.MapSpec `ebpf:"current"`
-	Drops            *ebpf.MapSpec `ebpf:"drops"`
-	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
-	Events           *ebpf.MapSpec `ebpf:"events"`
-	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
-	Flows            *ebpf.MapSpec `ebpf:"flows"`
-	FragmentWorks    *ebpf.MapSpec `ebpf:"fragment_works"`
-	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
-	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
-	Logs             *ebpf.MapSpec `ebpf:"logs"`
-	Members          *ebpf.MapSpec `ebpf:"members"`
-	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
-	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
-	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
-	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
-	NatWorks         *ebpf.MapSpec `ebpf:"nat_works"`
-	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
-	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
-	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
-	Policy           *ebpf.MapSpec `ebpf:"policy"`
-	Pool             *ebpf.MapSpec `ebpf:"pool"`
-	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
-	Ports            *ebpf.MapSpec `ebpf:"ports"`
-	Remotes          *ebpf.MapSpec `ebpf:"remotes"`
-	Routers          *ebpf.MapSpec `ebpf:"routers"`
-	Routes           *ebpf.MapSpec `ebpf:"routes"`
-	Rules            *ebpf.MapSpec `ebpf:"rules"`
-	Scratch          *ebpf.MapSpec `ebpf:"scratch"`
-	Segments         *ebpf.MapSpec `ebpf:"segments"`
-	Stamped          *ebpf.MapSpec `ebpf:"stamped"`
-	Stamps           *ebpf.MapSpec `ebpf:"stamps"`
-	Teps             *ebpf.MapSpec `ebpf:"teps"`
-	Trace            *ebpf.MapSpec `ebpf:"trace"`
-	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
-	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
-	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.MapSpec `ebpf:"vnis"`
-	Vports           *ebpf.MapSpec `ebpf:"vports"`
-	XdpInterfaces    *ebpf.MapSpec `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	ClassifyStates    *ebpf.MapSpec `ebpf:"classify_states"`
+	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
+	CtWorks           *ebpf.MapSpec `ebpf:"ct_works"`
+	Current           *ebpf.MapSpec `ebpf:"current"`
+	Drops             *ebpf.MapSpec `ebpf:"drops"`
+	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
+	Events            *ebpf.MapSpec `ebpf:"events"`
+	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	Flows             *ebpf.MapSpec `ebpf:"flows"`
+	FragmentWorks     *ebpf.MapSpec `ebpf:"fragment_works"`
+	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
+	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
+	Logs              *ebpf.MapSpec `ebpf:"logs"`
+	Members           *ebpf.MapSpec `ebpf:"members"`
+	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
+	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver           *ebpf.MapSpec `ebpf:"nat_over"`
+	NatReverse        *ebpf.MapSpec `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.MapSpec `ebpf:"nat_unanswered"`
+	NatWorks          *ebpf.MapSpec `ebpf:"nat_works"`
+	NeighbourRequests *ebpf.MapSpec `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.MapSpec `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.MapSpec `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.MapSpec `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.MapSpec `ebpf:"owner_usages"`
+	PathGroups        *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports       *ebpf.MapSpec `ebpf:"path_reports"`
+	Policy            *ebpf.MapSpec `ebpf:"policy"`
+	Pool              *ebpf.MapSpec `ebpf:"pool"`
+	PortForwards      *ebpf.MapSpec `ebpf:"port_forwards"`
+	Ports             *ebpf.MapSpec `ebpf:"ports"`
+	Remotes           *ebpf.MapSpec `ebpf:"remotes"`
+	Routers           *ebpf.MapSpec `ebpf:"routers"`
+	Routes            *ebpf.MapSpec `ebpf:"routes"`
+	Rules             *ebpf.MapSpec `ebpf:"rules"`
+	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
+	Segments          *ebpf.MapSpec `ebpf:"segments"`
+	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
+	Teps              *ebpf.MapSpec `ebpf:"teps"`
+	Trace             *ebpf.MapSpec `ebpf:"trace"`
+	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.MapSpec `ebpf:"vnis"`
+	Vports            *ebpf.MapSpec `ebpf:"vports"`
+	XdpInterfaces     *ebpf.MapSpec `ebpf:"xdp_interfaces"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -1448,8 +1455,6 @@ type bpfVariableSpecs struct {
 	FlowCache           *ebpf.VariableSpec `ebpf:"flow_cache"`
 	HalfOpenLimit       *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	HostEventType       *ebpf.VariableSpec `ebpf:"host_event_type"`
-	IcmpBurst           *ebpf.VariableSpec `ebpf:"icmp_burst"`
-	IcmpRate            *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LimitedRateType     *ebpf.VariableSpec `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.VariableSpec `ebpf:"log_line_type"`
 	LogRate             *ebpf.VariableSpec `ebpf:"log_rate"`
@@ -1509,71 +1514,71 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
-	ClassifyStates   *ebpf.Map `ebpf:"classify_states"`
-	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
-	CtWorks          *ebpf.Map `ebpf:"ct_works"`
-	Current          *ebpf.Map `ebpf:"current"`
-	Drops            *ebpf.Map `ebpf:"drops"`
-	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
-	Events           *ebpf.Map `ebpf:"events"`
-	Fdb              *ebpf.Map `ebpf:"fdb"`
-	Flows            *ebpf.Map `ebpf:"flows"`
-	FragmentWorks    *ebpf.Map `ebpf:"fragment_works"`
-	Fragments        *ebpf.Map `ebpf:"fragments"`
-	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.Map `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.Map `ebpf:"known_options"`
-	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
-	Logs             *ebpf.Map `ebpf:"logs"`
-	Members          *ebpf.Map `ebpf:"members"`
-	NatEvents        *ebpf.Map `ebpf:"nat_events"`
-	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
-	NatOver          *ebpf.Map `ebpf:"nat_over"`
-	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
-	NatWorks         *ebpf.Map `ebpf:"nat_works"`
-	Neighbours       *ebpf.Map `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.Map `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
-	PathGroups       *ebpf.Map `ebpf:"path_groups"`
-	PathReports      *ebpf.Map `ebpf:"path_reports"`
-	Policy           *ebpf.Map `ebpf:"policy"`
-	Pool             *ebpf.Map `ebpf:"pool"`
-	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
-	Ports            *ebpf.Map `ebpf:"ports"`
-	Remotes          *ebpf.Map `ebpf:"remotes"`
-	Routers          *ebpf.Map `ebpf:"routers"`
-	Routes           *ebpf.Map `ebpf:"routes"`
-	Rules            *ebpf.Map `ebpf:"rules"`
-	Scratch          *ebpf.Map `ebpf:"scratch"`
-	Segments         *ebpf.Map `ebpf:"segments"`
-	Stamped          *ebpf.Map `ebpf:"stamped"`
-	Stamps           *ebpf.Map `ebpf:"stamps"`
-	Teps             *ebpf.Map `ebpf:"teps"`
-	Trace            *ebpf.Map `ebpf:"trace"`
-	Traffic          *ebpf.Map `ebpf:"traffic"`
-	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
-	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.Map `ebpf:"vnis"`
-	Vports           *ebpf.Map `ebpf:"vports"`
-	XdpInterfaces    *ebpf.Map `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	ClassifyStates    *ebpf.Map `ebpf:"classify_states"`
+	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
+	CtWorks           *ebpf.Map `ebpf:"ct_works"`
+	Current           *ebpf.Map `ebpf:"current"`
+	Drops             *ebpf.Map `ebpf:"drops"`
+	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
+	Events            *ebpf.Map `ebpf:"events"`
+	Fdb               *ebpf.Map `ebpf:"fdb"`
+	Flows             *ebpf.Map `ebpf:"flows"`
+	FragmentWorks     *ebpf.Map `ebpf:"fragment_works"`
+	Fragments         *ebpf.Map `ebpf:"fragments"`
+	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	KnownOptions      *ebpf.Map `ebpf:"known_options"`
+	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
+	Logs              *ebpf.Map `ebpf:"logs"`
+	Members           *ebpf.Map `ebpf:"members"`
+	NatEvents         *ebpf.Map `ebpf:"nat_events"`
+	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver           *ebpf.Map `ebpf:"nat_over"`
+	NatReverse        *ebpf.Map `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.Map `ebpf:"nat_unanswered"`
+	NatWorks          *ebpf.Map `ebpf:"nat_works"`
+	NeighbourRequests *ebpf.Map `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.Map `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.Map `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.Map `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.Map `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.Map `ebpf:"owner_usages"`
+	PathGroups        *ebpf.Map `ebpf:"path_groups"`
+	PathReports       *ebpf.Map `ebpf:"path_reports"`
+	Policy            *ebpf.Map `ebpf:"policy"`
+	Pool              *ebpf.Map `ebpf:"pool"`
+	PortForwards      *ebpf.Map `ebpf:"port_forwards"`
+	Ports             *ebpf.Map `ebpf:"ports"`
+	Remotes           *ebpf.Map `ebpf:"remotes"`
+	Routers           *ebpf.Map `ebpf:"routers"`
+	Routes            *ebpf.Map `ebpf:"routes"`
+	Rules             *ebpf.Map `ebpf:"rules"`
+	Scratch           *ebpf.Map `ebpf:"scratch"`
+	Segments          *ebpf.Map `ebpf:"segments"`
+	Stamped           *ebpf.Map `ebpf:"stamped"`
+	Stamps            *ebpf.Map `ebpf:"stamps"`
+	Teps              *ebpf.Map `ebpf:"teps"`
+	Trace             *ebpf.Map `ebpf:"trace"`
+	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
+	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.Map `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.Map `ebpf:"vnis"`
+	Vports            *ebpf.Map `ebpf:"vports"`
+	XdpInterfaces     *ebpf.Map `ebpf:"xdp_interfaces"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -1596,13 +1601,11 @@ func (m *bpfMaps) Close() error {
 		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
-		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
 		m.LimitWorks,
 		m.LocalAddrs,
-		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.NatEvents,
@@ -1614,9 +1617,11 @@ func (m *bpfMaps) Close() error {
 		m.NatSessions,
 		m.NatUnanswered,
 		m.NatWorks,
+		m.NeighbourRequests,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerDrops,
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
@@ -1659,8 +1664,6 @@ type bpfVariables struct {
 	FlowCache           *ebpf.Variable `ebpf:"flow_cache"`
 	HalfOpenLimit       *ebpf.Variable `ebpf:"half_open_limit"`
 	HostEventType       *ebpf.Variable `ebpf:"host_event_type"`
-	IcmpBurst           *ebpf.Variable `ebpf:"icmp_burst"`
-	IcmpRate            *ebpf.Variable `ebpf:"icmp_rate"`
 	LimitedRateType     *ebpf.Variable `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.Variable `ebpf:"log_line_type"`
 	LogRate             *ebpf.Variable `ebpf:"log_rate"`

@@ -51,110 +51,108 @@ type classifyTestPlainRule struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	classifyTestMapAllowedAddrs     = "allowed_addrs"
-	classifyTestMapAllowedMacs      = "allowed_macs"
-	classifyTestMapClassifyStates   = "classify_states"
-	classifyTestMapCtEstablished    = "ct_established"
-	classifyTestMapCtHalfOpen       = "ct_half_open"
-	classifyTestMapCurrent          = "current"
-	classifyTestMapDrops            = "drops"
-	classifyTestMapEgressPolicies   = "egress_policies"
-	classifyTestMapEvents           = "events"
-	classifyTestMapFdb              = "fdb"
-	classifyTestMapFlows            = "flows"
-	classifyTestMapFragments        = "fragments"
-	classifyTestMapGlobalCounters   = "global_counters"
-	classifyTestMapHalfOpenCounts   = "half_open_counts"
-	classifyTestMapHostEventBuckets = "host_event_buckets"
-	classifyTestMapHostEvents       = "host_events"
-	classifyTestMapIcmpBuckets      = "icmp_buckets"
-	classifyTestMapKnownOptions     = "known_options"
-	classifyTestMapLimitEntries     = "limit_entries"
-	classifyTestMapLimitLargest     = "limit_largest"
-	classifyTestMapLimitWorks       = "limit_works"
-	classifyTestMapLocalAddrs       = "local_addrs"
-	classifyTestMapLogBuckets       = "log_buckets"
-	classifyTestMapLogs             = "logs"
-	classifyTestMapMatches          = "matches"
-	classifyTestMapMembers          = "members"
-	classifyTestMapNatEvents        = "nat_events"
-	classifyTestMapNatFragments     = "nat_fragments"
-	classifyTestMapNatHostCounts    = "nat_host_counts"
-	classifyTestMapNatInbound       = "nat_inbound"
-	classifyTestMapNatOver          = "nat_over"
-	classifyTestMapNatReverse       = "nat_reverse"
-	classifyTestMapNatSessions      = "nat_sessions"
-	classifyTestMapNatUnanswered    = "nat_unanswered"
-	classifyTestMapNeighbours       = "neighbours"
-	classifyTestMapNexthopGroups    = "nexthop_groups"
-	classifyTestMapNexthops         = "nexthops"
-	classifyTestMapOwnerLimits      = "owner_limits"
-	classifyTestMapOwnerUsages      = "owner_usages"
-	classifyTestMapPathGroups       = "path_groups"
-	classifyTestMapPathReports      = "path_reports"
-	classifyTestMapPlainRules       = "plain_rules"
-	classifyTestMapPolicy           = "policy"
-	classifyTestMapPool             = "pool"
-	classifyTestMapPortForwards     = "port_forwards"
-	classifyTestMapPorts            = "ports"
-	classifyTestMapQueries          = "queries"
-	classifyTestMapRemotes          = "remotes"
-	classifyTestMapRouters          = "routers"
-	classifyTestMapRoutes           = "routes"
-	classifyTestMapRules            = "rules"
-	classifyTestMapScratch          = "scratch"
-	classifyTestMapSegments         = "segments"
-	classifyTestMapStamped          = "stamped"
-	classifyTestMapStamps           = "stamps"
-	classifyTestMapTeps             = "teps"
-	classifyTestMapTrace            = "trace"
-	classifyTestMapTraffic          = "traffic"
-	classifyTestMapTransitCache     = "transit_cache"
-	classifyTestMapTransitTables    = "transit_tables"
-	classifyTestMapTxDevmap         = "tx_devmap"
-	classifyTestMapTxDevmapGeneric  = "tx_devmap_generic"
-	classifyTestMapVnis             = "vnis"
-	classifyTestMapVports           = "vports"
-	classifyTestMapXdpInterfaces    = "xdp_interfaces"
-	classifyTestProgClassifyAll     = "classify_all"
-	classifyTestProgScan            = "scan"
-	classifyTestVarCountWords       = "count_words"
-	classifyTestVarCtTimeouts       = "ct_timeouts"
-	classifyTestVarEventWords       = "event_words"
-	classifyTestVarFlowCache        = "flow_cache"
-	classifyTestVarHalfOpenLimit    = "half_open_limit"
-	classifyTestVarIcmpBurst        = "icmp_burst"
-	classifyTestVarIcmpRate         = "icmp_rate"
-	classifyTestVarLogRate          = "log_rate"
-	classifyTestVarLoopEdge         = "loop_edge"
-	classifyTestVarMacFreezeS       = "mac_freeze_s"
-	classifyTestVarMacMoves         = "mac_moves"
-	classifyTestVarMacMovesWithinS  = "mac_moves_within_s"
-	classifyTestVarNatDnsTimeout    = "nat_dns_timeout"
-	classifyTestVarNatEventsWanted  = "nat_events_wanted"
-	classifyTestVarNatTimeouts      = "nat_timeouts"
-	classifyTestVarNonIpDropped     = "non_ip_dropped"
-	classifyTestVarNvgre            = "nvgre"
-	classifyTestVarProbeMac         = "probe_mac"
-	classifyTestVarRateWords        = "rate_words"
-	classifyTestVarReasonWords      = "reason_words"
-	classifyTestVarReorderTimeoutNs = "reorder_timeout_ns"
-	classifyTestVarRevalidateNs     = "revalidate_ns"
-	classifyTestVarSlowWords        = "slow_words"
-	classifyTestVarStageWords       = "stage_words"
-	classifyTestVarStampSlots       = "stamp_slots"
-	classifyTestVarStrict           = "strict"
-	classifyTestVarTepAddrs         = "tep_addrs"
-	classifyTestVarThisCsumPartial  = "this_csum_partial"
-	classifyTestVarThisFlags        = "this_flags"
-	classifyTestVarThisIfindex      = "this_ifindex"
-	classifyTestVarThisMac          = "this_mac"
-	classifyTestVarTracing          = "tracing"
-	classifyTestVarTransitSlots     = "transit_slots"
-	classifyTestVarUdpEncaps        = "udp_encaps"
-	classifyTestVarUdpPorts         = "udp_ports"
-	classifyTestVarWithFirewall     = "with_firewall"
-	classifyTestVarWithNat          = "with_nat"
+	classifyTestMapAllowedAddrs      = "allowed_addrs"
+	classifyTestMapAllowedMacs       = "allowed_macs"
+	classifyTestMapClassifyStates    = "classify_states"
+	classifyTestMapCtEstablished     = "ct_established"
+	classifyTestMapCtHalfOpen        = "ct_half_open"
+	classifyTestMapCurrent           = "current"
+	classifyTestMapDrops             = "drops"
+	classifyTestMapEgressPolicies    = "egress_policies"
+	classifyTestMapEvents            = "events"
+	classifyTestMapFdb               = "fdb"
+	classifyTestMapFlows             = "flows"
+	classifyTestMapFragments         = "fragments"
+	classifyTestMapGlobalCounters    = "global_counters"
+	classifyTestMapHalfOpenCounts    = "half_open_counts"
+	classifyTestMapHostEventBuckets  = "host_event_buckets"
+	classifyTestMapHostEvents        = "host_events"
+	classifyTestMapKnownOptions      = "known_options"
+	classifyTestMapLimitEntries      = "limit_entries"
+	classifyTestMapLimitLargest      = "limit_largest"
+	classifyTestMapLimitWorks        = "limit_works"
+	classifyTestMapLocalAddrs        = "local_addrs"
+	classifyTestMapLogs              = "logs"
+	classifyTestMapMatches           = "matches"
+	classifyTestMapMembers           = "members"
+	classifyTestMapNatEvents         = "nat_events"
+	classifyTestMapNatFragments      = "nat_fragments"
+	classifyTestMapNatHostCounts     = "nat_host_counts"
+	classifyTestMapNatInbound        = "nat_inbound"
+	classifyTestMapNatOver           = "nat_over"
+	classifyTestMapNatReverse        = "nat_reverse"
+	classifyTestMapNatSessions       = "nat_sessions"
+	classifyTestMapNatUnanswered     = "nat_unanswered"
+	classifyTestMapNeighbourRequests = "neighbour_requests"
+	classifyTestMapNeighbours        = "neighbours"
+	classifyTestMapNexthopGroups     = "nexthop_groups"
+	classifyTestMapNexthops          = "nexthops"
+	classifyTestMapOwnerDrops        = "owner_drops"
+	classifyTestMapOwnerLimits       = "owner_limits"
+	classifyTestMapOwnerUsages       = "owner_usages"
+	classifyTestMapPathGroups        = "path_groups"
+	classifyTestMapPathReports       = "path_reports"
+	classifyTestMapPlainRules        = "plain_rules"
+	classifyTestMapPolicy            = "policy"
+	classifyTestMapPool              = "pool"
+	classifyTestMapPortForwards      = "port_forwards"
+	classifyTestMapPorts             = "ports"
+	classifyTestMapQueries           = "queries"
+	classifyTestMapRemotes           = "remotes"
+	classifyTestMapRouters           = "routers"
+	classifyTestMapRoutes            = "routes"
+	classifyTestMapRules             = "rules"
+	classifyTestMapScratch           = "scratch"
+	classifyTestMapSegments          = "segments"
+	classifyTestMapStamped           = "stamped"
+	classifyTestMapStamps            = "stamps"
+	classifyTestMapTeps              = "teps"
+	classifyTestMapTrace             = "trace"
+	classifyTestMapTraffic           = "traffic"
+	classifyTestMapTransitCache      = "transit_cache"
+	classifyTestMapTransitTables     = "transit_tables"
+	classifyTestMapTxDevmap          = "tx_devmap"
+	classifyTestMapTxDevmapGeneric   = "tx_devmap_generic"
+	classifyTestMapVnis              = "vnis"
+	classifyTestMapVports            = "vports"
+	classifyTestMapXdpInterfaces     = "xdp_interfaces"
+	classifyTestProgClassifyAll      = "classify_all"
+	classifyTestProgScan             = "scan"
+	classifyTestVarCountWords        = "count_words"
+	classifyTestVarCtTimeouts        = "ct_timeouts"
+	classifyTestVarEventWords        = "event_words"
+	classifyTestVarFlowCache         = "flow_cache"
+	classifyTestVarHalfOpenLimit     = "half_open_limit"
+	classifyTestVarLogRate           = "log_rate"
+	classifyTestVarLoopEdge          = "loop_edge"
+	classifyTestVarMacFreezeS        = "mac_freeze_s"
+	classifyTestVarMacMoves          = "mac_moves"
+	classifyTestVarMacMovesWithinS   = "mac_moves_within_s"
+	classifyTestVarNatDnsTimeout     = "nat_dns_timeout"
+	classifyTestVarNatEventsWanted   = "nat_events_wanted"
+	classifyTestVarNatTimeouts       = "nat_timeouts"
+	classifyTestVarNonIpDropped      = "non_ip_dropped"
+	classifyTestVarNvgre             = "nvgre"
+	classifyTestVarProbeMac          = "probe_mac"
+	classifyTestVarRateWords         = "rate_words"
+	classifyTestVarReasonWords       = "reason_words"
+	classifyTestVarReorderTimeoutNs  = "reorder_timeout_ns"
+	classifyTestVarRevalidateNs      = "revalidate_ns"
+	classifyTestVarSlowWords         = "slow_words"
+	classifyTestVarStageWords        = "stage_words"
+	classifyTestVarStampSlots        = "stamp_slots"
+	classifyTestVarStrict            = "strict"
+	classifyTestVarTepAddrs          = "tep_addrs"
+	classifyTestVarThisCsumPartial   = "this_csum_partial"
+	classifyTestVarThisFlags         = "this_flags"
+	classifyTestVarThisIfindex       = "this_ifindex"
+	classifyTestVarThisMac           = "this_mac"
+	classifyTestVarTracing           = "tracing"
+	classifyTestVarTransitSlots      = "transit_slots"
+	classifyTestVarUdpEncaps         = "udp_encaps"
+	classifyTestVarUdpPorts          = "udp_ports"
+	classifyTestVarWithFirewall      = "with_firewall"
+	classifyTestVarWithNat           = "with_nat"
 )
 
 // loadClassifyTest returns the embedded CollectionSpec for classifyTest.
@@ -207,71 +205,71 @@ type classifyTestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type classifyTestMapSpecs struct {
-	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
-	ClassifyStates   *ebpf.MapSpec `ebpf:"classify_states"`
-	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
-	Current          *ebpf.MapSpec `ebpf:"current"`
-	Drops            *ebpf.MapSpec `ebpf:"drops"`
-	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
-	Events           *ebpf.MapSpec `ebpf:"events"`
-	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
-	Flows            *ebpf.MapSpec `ebpf:"flows"`
-	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
-	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
-	Logs             *ebpf.MapSpec `ebpf:"logs"`
-	Matches          *ebpf.MapSpec `ebpf:"matches"`
-	Members          *ebpf.MapSpec `ebpf:"members"`
-	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
-	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
-	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
-	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
-	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
-	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
-	PlainRules       *ebpf.MapSpec `ebpf:"plain_rules"`
-	Policy           *ebpf.MapSpec `ebpf:"policy"`
-	Pool             *ebpf.MapSpec `ebpf:"pool"`
-	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
-	Ports            *ebpf.MapSpec `ebpf:"ports"`
-	Queries          *ebpf.MapSpec `ebpf:"queries"`
-	Remotes          *ebpf.MapSpec `ebpf:"remotes"`
-	Routers          *ebpf.MapSpec `ebpf:"routers"`
-	Routes           *ebpf.MapSpec `ebpf:"routes"`
-	Rules            *ebpf.MapSpec `ebpf:"rules"`
-	Scratch          *ebpf.MapSpec `ebpf:"scratch"`
-	Segments         *ebpf.MapSpec `ebpf:"segments"`
-	Stamped          *ebpf.MapSpec `ebpf:"stamped"`
-	Stamps           *ebpf.MapSpec `ebpf:"stamps"`
-	Teps             *ebpf.MapSpec `ebpf:"teps"`
-	Trace            *ebpf.MapSpec `ebpf:"trace"`
-	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
-	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
-	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.MapSpec `ebpf:"vnis"`
-	Vports           *ebpf.MapSpec `ebpf:"vports"`
-	XdpInterfaces    *ebpf.MapSpec `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	ClassifyStates    *ebpf.MapSpec `ebpf:"classify_states"`
+	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
+	Current           *ebpf.MapSpec `ebpf:"current"`
+	Drops             *ebpf.MapSpec `ebpf:"drops"`
+	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
+	Events            *ebpf.MapSpec `ebpf:"events"`
+	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	Flows             *ebpf.MapSpec `ebpf:"flows"`
+	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
+	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
+	Logs              *ebpf.MapSpec `ebpf:"logs"`
+	Matches           *ebpf.MapSpec `ebpf:"matches"`
+	Members           *ebpf.MapSpec `ebpf:"members"`
+	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
+	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver           *ebpf.MapSpec `ebpf:"nat_over"`
+	NatReverse        *ebpf.MapSpec `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.MapSpec `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.MapSpec `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.MapSpec `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.MapSpec `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.MapSpec `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.MapSpec `ebpf:"owner_usages"`
+	PathGroups        *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports       *ebpf.MapSpec `ebpf:"path_reports"`
+	PlainRules        *ebpf.MapSpec `ebpf:"plain_rules"`
+	Policy            *ebpf.MapSpec `ebpf:"policy"`
+	Pool              *ebpf.MapSpec `ebpf:"pool"`
+	PortForwards      *ebpf.MapSpec `ebpf:"port_forwards"`
+	Ports             *ebpf.MapSpec `ebpf:"ports"`
+	Queries           *ebpf.MapSpec `ebpf:"queries"`
+	Remotes           *ebpf.MapSpec `ebpf:"remotes"`
+	Routers           *ebpf.MapSpec `ebpf:"routers"`
+	Routes            *ebpf.MapSpec `ebpf:"routes"`
+	Rules             *ebpf.MapSpec `ebpf:"rules"`
+	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
+	Segments          *ebpf.MapSpec `ebpf:"segments"`
+	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
+	Teps              *ebpf.MapSpec `ebpf:"teps"`
+	Trace             *ebpf.MapSpec `ebpf:"trace"`
+	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.MapSpec `ebpf:"vnis"`
+	Vports            *ebpf.MapSpec `ebpf:"vports"`
+	XdpInterfaces     *ebpf.MapSpec `ebpf:"xdp_interfaces"`
 }
 
 // classifyTestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -283,8 +281,6 @@ type classifyTestVariableSpecs struct {
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
 	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
-	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
-	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
 	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
@@ -337,71 +333,71 @@ func (o *classifyTestObjects) Close() error {
 //
 // It can be passed to loadClassifyTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type classifyTestMaps struct {
-	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
-	ClassifyStates   *ebpf.Map `ebpf:"classify_states"`
-	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
-	Current          *ebpf.Map `ebpf:"current"`
-	Drops            *ebpf.Map `ebpf:"drops"`
-	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
-	Events           *ebpf.Map `ebpf:"events"`
-	Fdb              *ebpf.Map `ebpf:"fdb"`
-	Flows            *ebpf.Map `ebpf:"flows"`
-	Fragments        *ebpf.Map `ebpf:"fragments"`
-	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.Map `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.Map `ebpf:"known_options"`
-	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
-	Logs             *ebpf.Map `ebpf:"logs"`
-	Matches          *ebpf.Map `ebpf:"matches"`
-	Members          *ebpf.Map `ebpf:"members"`
-	NatEvents        *ebpf.Map `ebpf:"nat_events"`
-	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
-	NatOver          *ebpf.Map `ebpf:"nat_over"`
-	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.Map `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.Map `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
-	PathGroups       *ebpf.Map `ebpf:"path_groups"`
-	PathReports      *ebpf.Map `ebpf:"path_reports"`
-	PlainRules       *ebpf.Map `ebpf:"plain_rules"`
-	Policy           *ebpf.Map `ebpf:"policy"`
-	Pool             *ebpf.Map `ebpf:"pool"`
-	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
-	Ports            *ebpf.Map `ebpf:"ports"`
-	Queries          *ebpf.Map `ebpf:"queries"`
-	Remotes          *ebpf.Map `ebpf:"remotes"`
-	Routers          *ebpf.Map `ebpf:"routers"`
-	Routes           *ebpf.Map `ebpf:"routes"`
-	Rules            *ebpf.Map `ebpf:"rules"`
-	Scratch          *ebpf.Map `ebpf:"scratch"`
-	Segments         *ebpf.Map `ebpf:"segments"`
-	Stamped          *ebpf.Map `ebpf:"stamped"`
-	Stamps           *ebpf.Map `ebpf:"stamps"`
-	Teps             *ebpf.Map `ebpf:"teps"`
-	Trace            *ebpf.Map `ebpf:"trace"`
-	Traffic          *ebpf.Map `ebpf:"traffic"`
-	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
-	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.Map `ebpf:"vnis"`
-	Vports           *ebpf.Map `ebpf:"vports"`
-	XdpInterfaces    *ebpf.Map `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	ClassifyStates    *ebpf.Map `ebpf:"classify_states"`
+	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
+	Current           *ebpf.Map `ebpf:"current"`
+	Drops             *ebpf.Map `ebpf:"drops"`
+	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
+	Events            *ebpf.Map `ebpf:"events"`
+	Fdb               *ebpf.Map `ebpf:"fdb"`
+	Flows             *ebpf.Map `ebpf:"flows"`
+	Fragments         *ebpf.Map `ebpf:"fragments"`
+	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	KnownOptions      *ebpf.Map `ebpf:"known_options"`
+	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
+	Logs              *ebpf.Map `ebpf:"logs"`
+	Matches           *ebpf.Map `ebpf:"matches"`
+	Members           *ebpf.Map `ebpf:"members"`
+	NatEvents         *ebpf.Map `ebpf:"nat_events"`
+	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver           *ebpf.Map `ebpf:"nat_over"`
+	NatReverse        *ebpf.Map `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.Map `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.Map `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.Map `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.Map `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.Map `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.Map `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.Map `ebpf:"owner_usages"`
+	PathGroups        *ebpf.Map `ebpf:"path_groups"`
+	PathReports       *ebpf.Map `ebpf:"path_reports"`
+	PlainRules        *ebpf.Map `ebpf:"plain_rules"`
+	Policy            *ebpf.Map `ebpf:"policy"`
+	Pool              *ebpf.Map `ebpf:"pool"`
+	PortForwards      *ebpf.Map `ebpf:"port_forwards"`
+	Ports             *ebpf.Map `ebpf:"ports"`
+	Queries           *ebpf.Map `ebpf:"queries"`
+	Remotes           *ebpf.Map `ebpf:"remotes"`
+	Routers           *ebpf.Map `ebpf:"routers"`
+	Routes            *ebpf.Map `ebpf:"routes"`
+	Rules             *ebpf.Map `ebpf:"rules"`
+	Scratch           *ebpf.Map `ebpf:"scratch"`
+	Segments          *ebpf.Map `ebpf:"segments"`
+	Stamped           *ebpf.Map `ebpf:"stamped"`
+	Stamps            *ebpf.Map `ebpf:"stamps"`
+	Teps              *ebpf.Map `ebpf:"teps"`
+	Trace             *ebpf.Map `ebpf:"trace"`
+	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
+	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.Map `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.Map `ebpf:"vnis"`
+	Vports            *ebpf.Map `ebpf:"vports"`
+	XdpInterfaces     *ebpf.Map `ebpf:"xdp_interfaces"`
 }
 
 func (m *classifyTestMaps) Close() error {
@@ -422,13 +418,11 @@ func (m *classifyTestMaps) Close() error {
 		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
-		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
 		m.LimitWorks,
 		m.LocalAddrs,
-		m.LogBuckets,
 		m.Logs,
 		m.Matches,
 		m.Members,
@@ -440,9 +434,11 @@ func (m *classifyTestMaps) Close() error {
 		m.NatReverse,
 		m.NatSessions,
 		m.NatUnanswered,
+		m.NeighbourRequests,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerDrops,
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
@@ -483,8 +479,6 @@ type classifyTestVariables struct {
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
 	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
-	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
-	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
 	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`

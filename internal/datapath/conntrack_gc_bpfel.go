@@ -16,108 +16,106 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	conntrackGcMapAllowedAddrs     = "allowed_addrs"
-	conntrackGcMapAllowedMacs      = "allowed_macs"
-	conntrackGcMapCtEstablished    = "ct_established"
-	conntrackGcMapCtGcResult       = "ct_gc_result"
-	conntrackGcMapCtHalfOpen       = "ct_half_open"
-	conntrackGcMapCtWorks          = "ct_works"
-	conntrackGcMapCurrent          = "current"
-	conntrackGcMapDrops            = "drops"
-	conntrackGcMapEgressPolicies   = "egress_policies"
-	conntrackGcMapEvents           = "events"
-	conntrackGcMapFdb              = "fdb"
-	conntrackGcMapFlows            = "flows"
-	conntrackGcMapFragments        = "fragments"
-	conntrackGcMapGlobalCounters   = "global_counters"
-	conntrackGcMapHalfOpenCounts   = "half_open_counts"
-	conntrackGcMapHalfOpenFound    = "half_open_found"
-	conntrackGcMapHostEventBuckets = "host_event_buckets"
-	conntrackGcMapHostEvents       = "host_events"
-	conntrackGcMapIcmpBuckets      = "icmp_buckets"
-	conntrackGcMapKnownOptions     = "known_options"
-	conntrackGcMapLimitEntries     = "limit_entries"
-	conntrackGcMapLimitLargest     = "limit_largest"
-	conntrackGcMapLimitWorks       = "limit_works"
-	conntrackGcMapLocalAddrs       = "local_addrs"
-	conntrackGcMapLogBuckets       = "log_buckets"
-	conntrackGcMapLogs             = "logs"
-	conntrackGcMapMembers          = "members"
-	conntrackGcMapNatEvents        = "nat_events"
-	conntrackGcMapNatFragments     = "nat_fragments"
-	conntrackGcMapNatHostCounts    = "nat_host_counts"
-	conntrackGcMapNatInbound       = "nat_inbound"
-	conntrackGcMapNatOver          = "nat_over"
-	conntrackGcMapNatReverse       = "nat_reverse"
-	conntrackGcMapNatSessions      = "nat_sessions"
-	conntrackGcMapNatUnanswered    = "nat_unanswered"
-	conntrackGcMapNeighbours       = "neighbours"
-	conntrackGcMapNexthopGroups    = "nexthop_groups"
-	conntrackGcMapNexthops         = "nexthops"
-	conntrackGcMapOwnerLimits      = "owner_limits"
-	conntrackGcMapOwnerUsages      = "owner_usages"
-	conntrackGcMapPathGroups       = "path_groups"
-	conntrackGcMapPathReports      = "path_reports"
-	conntrackGcMapPolicy           = "policy"
-	conntrackGcMapPool             = "pool"
-	conntrackGcMapPortForwards     = "port_forwards"
-	conntrackGcMapPorts            = "ports"
-	conntrackGcMapRemotes          = "remotes"
-	conntrackGcMapRouters          = "routers"
-	conntrackGcMapRoutes           = "routes"
-	conntrackGcMapRules            = "rules"
-	conntrackGcMapScratch          = "scratch"
-	conntrackGcMapSegments         = "segments"
-	conntrackGcMapStamped          = "stamped"
-	conntrackGcMapStamps           = "stamps"
-	conntrackGcMapTeps             = "teps"
-	conntrackGcMapTrace            = "trace"
-	conntrackGcMapTraffic          = "traffic"
-	conntrackGcMapTransitCache     = "transit_cache"
-	conntrackGcMapTransitTables    = "transit_tables"
-	conntrackGcMapTxDevmap         = "tx_devmap"
-	conntrackGcMapTxDevmapGeneric  = "tx_devmap_generic"
-	conntrackGcMapVnis             = "vnis"
-	conntrackGcMapVports           = "vports"
-	conntrackGcMapXdpInterfaces    = "xdp_interfaces"
-	conntrackGcProgConntrackGc     = "conntrack_gc"
-	conntrackGcVarCountWords       = "count_words"
-	conntrackGcVarCtTimeouts       = "ct_timeouts"
-	conntrackGcVarEventWords       = "event_words"
-	conntrackGcVarFlowCache        = "flow_cache"
-	conntrackGcVarHalfOpenLimit    = "half_open_limit"
-	conntrackGcVarIcmpBurst        = "icmp_burst"
-	conntrackGcVarIcmpRate         = "icmp_rate"
-	conntrackGcVarLogRate          = "log_rate"
-	conntrackGcVarLoopEdge         = "loop_edge"
-	conntrackGcVarMacFreezeS       = "mac_freeze_s"
-	conntrackGcVarMacMoves         = "mac_moves"
-	conntrackGcVarMacMovesWithinS  = "mac_moves_within_s"
-	conntrackGcVarNatDnsTimeout    = "nat_dns_timeout"
-	conntrackGcVarNatEventsWanted  = "nat_events_wanted"
-	conntrackGcVarNatTimeouts      = "nat_timeouts"
-	conntrackGcVarNonIpDropped     = "non_ip_dropped"
-	conntrackGcVarNvgre            = "nvgre"
-	conntrackGcVarProbeMac         = "probe_mac"
-	conntrackGcVarRateWords        = "rate_words"
-	conntrackGcVarReasonWords      = "reason_words"
-	conntrackGcVarReorderTimeoutNs = "reorder_timeout_ns"
-	conntrackGcVarRevalidateNs     = "revalidate_ns"
-	conntrackGcVarSlowWords        = "slow_words"
-	conntrackGcVarStageWords       = "stage_words"
-	conntrackGcVarStampSlots       = "stamp_slots"
-	conntrackGcVarStrict           = "strict"
-	conntrackGcVarTepAddrs         = "tep_addrs"
-	conntrackGcVarThisCsumPartial  = "this_csum_partial"
-	conntrackGcVarThisFlags        = "this_flags"
-	conntrackGcVarThisIfindex      = "this_ifindex"
-	conntrackGcVarThisMac          = "this_mac"
-	conntrackGcVarTracing          = "tracing"
-	conntrackGcVarTransitSlots     = "transit_slots"
-	conntrackGcVarUdpEncaps        = "udp_encaps"
-	conntrackGcVarUdpPorts         = "udp_ports"
-	conntrackGcVarWithFirewall     = "with_firewall"
-	conntrackGcVarWithNat          = "with_nat"
+	conntrackGcMapAllowedAddrs      = "allowed_addrs"
+	conntrackGcMapAllowedMacs       = "allowed_macs"
+	conntrackGcMapCtEstablished     = "ct_established"
+	conntrackGcMapCtGcResult        = "ct_gc_result"
+	conntrackGcMapCtHalfOpen        = "ct_half_open"
+	conntrackGcMapCtWorks           = "ct_works"
+	conntrackGcMapCurrent           = "current"
+	conntrackGcMapDrops             = "drops"
+	conntrackGcMapEgressPolicies    = "egress_policies"
+	conntrackGcMapEvents            = "events"
+	conntrackGcMapFdb               = "fdb"
+	conntrackGcMapFlows             = "flows"
+	conntrackGcMapFragments         = "fragments"
+	conntrackGcMapGlobalCounters    = "global_counters"
+	conntrackGcMapHalfOpenCounts    = "half_open_counts"
+	conntrackGcMapHalfOpenFound     = "half_open_found"
+	conntrackGcMapHostEventBuckets  = "host_event_buckets"
+	conntrackGcMapHostEvents        = "host_events"
+	conntrackGcMapKnownOptions      = "known_options"
+	conntrackGcMapLimitEntries      = "limit_entries"
+	conntrackGcMapLimitLargest      = "limit_largest"
+	conntrackGcMapLimitWorks        = "limit_works"
+	conntrackGcMapLocalAddrs        = "local_addrs"
+	conntrackGcMapLogs              = "logs"
+	conntrackGcMapMembers           = "members"
+	conntrackGcMapNatEvents         = "nat_events"
+	conntrackGcMapNatFragments      = "nat_fragments"
+	conntrackGcMapNatHostCounts     = "nat_host_counts"
+	conntrackGcMapNatInbound        = "nat_inbound"
+	conntrackGcMapNatOver           = "nat_over"
+	conntrackGcMapNatReverse        = "nat_reverse"
+	conntrackGcMapNatSessions       = "nat_sessions"
+	conntrackGcMapNatUnanswered     = "nat_unanswered"
+	conntrackGcMapNeighbourRequests = "neighbour_requests"
+	conntrackGcMapNeighbours        = "neighbours"
+	conntrackGcMapNexthopGroups     = "nexthop_groups"
+	conntrackGcMapNexthops          = "nexthops"
+	conntrackGcMapOwnerDrops        = "owner_drops"
+	conntrackGcMapOwnerLimits       = "owner_limits"
+	conntrackGcMapOwnerUsages       = "owner_usages"
+	conntrackGcMapPathGroups        = "path_groups"
+	conntrackGcMapPathReports       = "path_reports"
+	conntrackGcMapPolicy            = "policy"
+	conntrackGcMapPool              = "pool"
+	conntrackGcMapPortForwards      = "port_forwards"
+	conntrackGcMapPorts             = "ports"
+	conntrackGcMapRemotes           = "remotes"
+	conntrackGcMapRouters           = "routers"
+	conntrackGcMapRoutes            = "routes"
+	conntrackGcMapRules             = "rules"
+	conntrackGcMapScratch           = "scratch"
+	conntrackGcMapSegments          = "segments"
+	conntrackGcMapStamped           = "stamped"
+	conntrackGcMapStamps            = "stamps"
+	conntrackGcMapTeps              = "teps"
+	conntrackGcMapTrace             = "trace"
+	conntrackGcMapTraffic           = "traffic"
+	conntrackGcMapTransitCache      = "transit_cache"
+	conntrackGcMapTransitTables     = "transit_tables"
+	conntrackGcMapTxDevmap          = "tx_devmap"
+	conntrackGcMapTxDevmapGeneric   = "tx_devmap_generic"
+	conntrackGcMapVnis              = "vnis"
+	conntrackGcMapVports            = "vports"
+	conntrackGcMapXdpInterfaces     = "xdp_interfaces"
+	conntrackGcProgConntrackGc      = "conntrack_gc"
+	conntrackGcVarCountWords        = "count_words"
+	conntrackGcVarCtTimeouts        = "ct_timeouts"
+	conntrackGcVarEventWords        = "event_words"
+	conntrackGcVarFlowCache         = "flow_cache"
+	conntrackGcVarHalfOpenLimit     = "half_open_limit"
+	conntrackGcVarLogRate           = "log_rate"
+	conntrackGcVarLoopEdge          = "loop_edge"
+	conntrackGcVarMacFreezeS        = "mac_freeze_s"
+	conntrackGcVarMacMoves          = "mac_moves"
+	conntrackGcVarMacMovesWithinS   = "mac_moves_within_s"
+	conntrackGcVarNatDnsTimeout     = "nat_dns_timeout"
+	conntrackGcVarNatEventsWanted   = "nat_events_wanted"
+	conntrackGcVarNatTimeouts       = "nat_timeouts"
+	conntrackGcVarNonIpDropped      = "non_ip_dropped"
+	conntrackGcVarNvgre             = "nvgre"
+	conntrackGcVarProbeMac          = "probe_mac"
+	conntrackGcVarRateWords         = "rate_words"
+	conntrackGcVarReasonWords       = "reason_words"
+	conntrackGcVarReorderTimeoutNs  = "reorder_timeout_ns"
+	conntrackGcVarRevalidateNs      = "revalidate_ns"
+	conntrackGcVarSlowWords         = "slow_words"
+	conntrackGcVarStageWords        = "stage_words"
+	conntrackGcVarStampSlots        = "stamp_slots"
+	conntrackGcVarStrict            = "strict"
+	conntrackGcVarTepAddrs          = "tep_addrs"
+	conntrackGcVarThisCsumPartial   = "this_csum_partial"
+	conntrackGcVarThisFlags         = "this_flags"
+	conntrackGcVarThisIfindex       = "this_ifindex"
+	conntrackGcVarThisMac           = "this_mac"
+	conntrackGcVarTracing           = "tracing"
+	conntrackGcVarTransitSlots      = "transit_slots"
+	conntrackGcVarUdpEncaps         = "udp_encaps"
+	conntrackGcVarUdpPorts          = "udp_ports"
+	conntrackGcVarWithFirewall      = "with_firewall"
+	conntrackGcVarWithNat           = "with_nat"
 )
 
 // loadConntrackGc returns the embedded CollectionSpec for conntrackGc.
@@ -169,70 +167,70 @@ type conntrackGcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type conntrackGcMapSpecs struct {
-	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
-	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
-	CtGcResult       *ebpf.MapSpec `ebpf:"ct_gc_result"`
-	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
-	CtWorks          *ebpf.MapSpec `ebpf:"ct_works"`
-	Current          *ebpf.MapSpec `ebpf:"current"`
-	Drops            *ebpf.MapSpec `ebpf:"drops"`
-	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
-	Events           *ebpf.MapSpec `ebpf:"events"`
-	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
-	Flows            *ebpf.MapSpec `ebpf:"flows"`
-	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
-	HalfOpenFound    *ebpf.MapSpec `ebpf:"half_open_found"`
-	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
-	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
-	Logs             *ebpf.MapSpec `ebpf:"logs"`
-	Members          *ebpf.MapSpec `ebpf:"members"`
-	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
-	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
-	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
-	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
-	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
-	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
-	Policy           *ebpf.MapSpec `ebpf:"policy"`
-	Pool             *ebpf.MapSpec `ebpf:"pool"`
-	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
-	Ports            *ebpf.MapSpec `ebpf:"ports"`
-	Remotes          *ebpf.MapSpec `ebpf:"remotes"`
-	Routers          *ebpf.MapSpec `ebpf:"routers"`
-	Routes           *ebpf.MapSpec `ebpf:"routes"`
-	Rules            *ebpf.MapSpec `ebpf:"rules"`
-	Scratch          *ebpf.MapSpec `ebpf:"scratch"`
-	Segments         *ebpf.MapSpec `ebpf:"segments"`
-	Stamped          *ebpf.MapSpec `ebpf:"stamped"`
-	Stamps           *ebpf.MapSpec `ebpf:"stamps"`
-	Teps             *ebpf.MapSpec `ebpf:"teps"`
-	Trace            *ebpf.MapSpec `ebpf:"trace"`
-	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
-	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
-	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.MapSpec `ebpf:"vnis"`
-	Vports           *ebpf.MapSpec `ebpf:"vports"`
-	XdpInterfaces    *ebpf.MapSpec `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
+	CtGcResult        *ebpf.MapSpec `ebpf:"ct_gc_result"`
+	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
+	CtWorks           *ebpf.MapSpec `ebpf:"ct_works"`
+	Current           *ebpf.MapSpec `ebpf:"current"`
+	Drops             *ebpf.MapSpec `ebpf:"drops"`
+	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
+	Events            *ebpf.MapSpec `ebpf:"events"`
+	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	Flows             *ebpf.MapSpec `ebpf:"flows"`
+	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
+	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
+	HalfOpenFound     *ebpf.MapSpec `ebpf:"half_open_found"`
+	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
+	Logs              *ebpf.MapSpec `ebpf:"logs"`
+	Members           *ebpf.MapSpec `ebpf:"members"`
+	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
+	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver           *ebpf.MapSpec `ebpf:"nat_over"`
+	NatReverse        *ebpf.MapSpec `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.MapSpec `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.MapSpec `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.MapSpec `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.MapSpec `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.MapSpec `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.MapSpec `ebpf:"owner_usages"`
+	PathGroups        *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports       *ebpf.MapSpec `ebpf:"path_reports"`
+	Policy            *ebpf.MapSpec `ebpf:"policy"`
+	Pool              *ebpf.MapSpec `ebpf:"pool"`
+	PortForwards      *ebpf.MapSpec `ebpf:"port_forwards"`
+	Ports             *ebpf.MapSpec `ebpf:"ports"`
+	Remotes           *ebpf.MapSpec `ebpf:"remotes"`
+	Routers           *ebpf.MapSpec `ebpf:"routers"`
+	Routes            *ebpf.MapSpec `ebpf:"routes"`
+	Rules             *ebpf.MapSpec `ebpf:"rules"`
+	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
+	Segments          *ebpf.MapSpec `ebpf:"segments"`
+	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
+	Teps              *ebpf.MapSpec `ebpf:"teps"`
+	Trace             *ebpf.MapSpec `ebpf:"trace"`
+	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.MapSpec `ebpf:"vnis"`
+	Vports            *ebpf.MapSpec `ebpf:"vports"`
+	XdpInterfaces     *ebpf.MapSpec `ebpf:"xdp_interfaces"`
 }
 
 // conntrackGcVariableSpecs contains global variables before they are loaded into the kernel.
@@ -244,8 +242,6 @@ type conntrackGcVariableSpecs struct {
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
 	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
-	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
-	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
 	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
@@ -298,70 +294,70 @@ func (o *conntrackGcObjects) Close() error {
 //
 // It can be passed to loadConntrackGcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type conntrackGcMaps struct {
-	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
-	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
-	CtGcResult       *ebpf.Map `ebpf:"ct_gc_result"`
-	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
-	CtWorks          *ebpf.Map `ebpf:"ct_works"`
-	Current          *ebpf.Map `ebpf:"current"`
-	Drops            *ebpf.Map `ebpf:"drops"`
-	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
-	Events           *ebpf.Map `ebpf:"events"`
-	Fdb              *ebpf.Map `ebpf:"fdb"`
-	Flows            *ebpf.Map `ebpf:"flows"`
-	Fragments        *ebpf.Map `ebpf:"fragments"`
-	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
-	HalfOpenFound    *ebpf.Map `ebpf:"half_open_found"`
-	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.Map `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.Map `ebpf:"known_options"`
-	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
-	Logs             *ebpf.Map `ebpf:"logs"`
-	Members          *ebpf.Map `ebpf:"members"`
-	NatEvents        *ebpf.Map `ebpf:"nat_events"`
-	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
-	NatOver          *ebpf.Map `ebpf:"nat_over"`
-	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.Map `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.Map `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
-	PathGroups       *ebpf.Map `ebpf:"path_groups"`
-	PathReports      *ebpf.Map `ebpf:"path_reports"`
-	Policy           *ebpf.Map `ebpf:"policy"`
-	Pool             *ebpf.Map `ebpf:"pool"`
-	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
-	Ports            *ebpf.Map `ebpf:"ports"`
-	Remotes          *ebpf.Map `ebpf:"remotes"`
-	Routers          *ebpf.Map `ebpf:"routers"`
-	Routes           *ebpf.Map `ebpf:"routes"`
-	Rules            *ebpf.Map `ebpf:"rules"`
-	Scratch          *ebpf.Map `ebpf:"scratch"`
-	Segments         *ebpf.Map `ebpf:"segments"`
-	Stamped          *ebpf.Map `ebpf:"stamped"`
-	Stamps           *ebpf.Map `ebpf:"stamps"`
-	Teps             *ebpf.Map `ebpf:"teps"`
-	Trace            *ebpf.Map `ebpf:"trace"`
-	Traffic          *ebpf.Map `ebpf:"traffic"`
-	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
-	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.Map `ebpf:"vnis"`
-	Vports           *ebpf.Map `ebpf:"vports"`
-	XdpInterfaces    *ebpf.Map `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
+	CtGcResult        *ebpf.Map `ebpf:"ct_gc_result"`
+	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
+	CtWorks           *ebpf.Map `ebpf:"ct_works"`
+	Current           *ebpf.Map `ebpf:"current"`
+	Drops             *ebpf.Map `ebpf:"drops"`
+	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
+	Events            *ebpf.Map `ebpf:"events"`
+	Fdb               *ebpf.Map `ebpf:"fdb"`
+	Flows             *ebpf.Map `ebpf:"flows"`
+	Fragments         *ebpf.Map `ebpf:"fragments"`
+	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
+	HalfOpenFound     *ebpf.Map `ebpf:"half_open_found"`
+	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	KnownOptions      *ebpf.Map `ebpf:"known_options"`
+	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
+	Logs              *ebpf.Map `ebpf:"logs"`
+	Members           *ebpf.Map `ebpf:"members"`
+	NatEvents         *ebpf.Map `ebpf:"nat_events"`
+	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver           *ebpf.Map `ebpf:"nat_over"`
+	NatReverse        *ebpf.Map `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.Map `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.Map `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.Map `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.Map `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.Map `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.Map `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.Map `ebpf:"owner_usages"`
+	PathGroups        *ebpf.Map `ebpf:"path_groups"`
+	PathReports       *ebpf.Map `ebpf:"path_reports"`
+	Policy            *ebpf.Map `ebpf:"policy"`
+	Pool              *ebpf.Map `ebpf:"pool"`
+	PortForwards      *ebpf.Map `ebpf:"port_forwards"`
+	Ports             *ebpf.Map `ebpf:"ports"`
+	Remotes           *ebpf.Map `ebpf:"remotes"`
+	Routers           *ebpf.Map `ebpf:"routers"`
+	Routes            *ebpf.Map `ebpf:"routes"`
+	Rules             *ebpf.Map `ebpf:"rules"`
+	Scratch           *ebpf.Map `ebpf:"scratch"`
+	Segments          *ebpf.Map `ebpf:"segments"`
+	Stamped           *ebpf.Map `ebpf:"stamped"`
+	Stamps            *ebpf.Map `ebpf:"stamps"`
+	Teps              *ebpf.Map `ebpf:"teps"`
+	Trace             *ebpf.Map `ebpf:"trace"`
+	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
+	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.Map `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.Map `ebpf:"vnis"`
+	Vports            *ebpf.Map `ebpf:"vports"`
+	XdpInterfaces     *ebpf.Map `ebpf:"xdp_interfaces"`
 }
 
 func (m *conntrackGcMaps) Close() error {
@@ -384,13 +380,11 @@ func (m *conntrackGcMaps) Close() error {
 		m.HalfOpenFound,
 		m.HostEventBuckets,
 		m.HostEvents,
-		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
 		m.LimitWorks,
 		m.LocalAddrs,
-		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.NatEvents,
@@ -401,9 +395,11 @@ func (m *conntrackGcMaps) Close() error {
 		m.NatReverse,
 		m.NatSessions,
 		m.NatUnanswered,
+		m.NeighbourRequests,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerDrops,
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
@@ -442,8 +438,6 @@ type conntrackGcVariables struct {
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
 	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
-	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
-	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
 	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`

@@ -61,6 +61,7 @@ type Datapath struct {
 	routes         map[bpfRouteKey]bpfRoute
 	sets           map[string]uint32 // groups by their set of next hops
 	members        map[membership]bool
+	fresh          newOwners                        // of the last Apply
 	limitedTables  [bpfLimitedCountCOUNT_MAX]uint32 // sizes
 	names          names
 	loopEdge       uint64                         // names this edge in loop probes

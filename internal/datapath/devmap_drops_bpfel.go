@@ -16,66 +16,66 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	devmapDropsMapAllowedAddrs     = "allowed_addrs"
-	devmapDropsMapAllowedMacs      = "allowed_macs"
-	devmapDropsMapCtEstablished    = "ct_established"
-	devmapDropsMapCtHalfOpen       = "ct_half_open"
-	devmapDropsMapDrops            = "drops"
-	devmapDropsMapEgressPolicies   = "egress_policies"
-	devmapDropsMapEvents           = "events"
-	devmapDropsMapFdb              = "fdb"
-	devmapDropsMapFlows            = "flows"
-	devmapDropsMapFragments        = "fragments"
-	devmapDropsMapGlobalCounters   = "global_counters"
-	devmapDropsMapHalfOpenCounts   = "half_open_counts"
-	devmapDropsMapHostEventBuckets = "host_event_buckets"
-	devmapDropsMapHostEvents       = "host_events"
-	devmapDropsMapIcmpBuckets      = "icmp_buckets"
-	devmapDropsMapKnownOptions     = "known_options"
-	devmapDropsMapLimitEntries     = "limit_entries"
-	devmapDropsMapLimitLargest     = "limit_largest"
-	devmapDropsMapLimitWorks       = "limit_works"
-	devmapDropsMapLocalAddrs       = "local_addrs"
-	devmapDropsMapLogBuckets       = "log_buckets"
-	devmapDropsMapLogs             = "logs"
-	devmapDropsMapMembers          = "members"
-	devmapDropsMapNatEvents        = "nat_events"
-	devmapDropsMapNatFragments     = "nat_fragments"
-	devmapDropsMapNatHostCounts    = "nat_host_counts"
-	devmapDropsMapNatInbound       = "nat_inbound"
-	devmapDropsMapNatOver          = "nat_over"
-	devmapDropsMapNatReverse       = "nat_reverse"
-	devmapDropsMapNatSessions      = "nat_sessions"
-	devmapDropsMapNatUnanswered    = "nat_unanswered"
-	devmapDropsMapNeighbours       = "neighbours"
-	devmapDropsMapNexthopGroups    = "nexthop_groups"
-	devmapDropsMapNexthops         = "nexthops"
-	devmapDropsMapOwnerLimits      = "owner_limits"
-	devmapDropsMapOwnerUsages      = "owner_usages"
-	devmapDropsMapPathGroups       = "path_groups"
-	devmapDropsMapPathReports      = "path_reports"
-	devmapDropsMapPolicy           = "policy"
-	devmapDropsMapPool             = "pool"
-	devmapDropsMapPortForwards     = "port_forwards"
-	devmapDropsMapPorts            = "ports"
-	devmapDropsMapRemotes          = "remotes"
-	devmapDropsMapRouters          = "routers"
-	devmapDropsMapRoutes           = "routes"
-	devmapDropsMapRules            = "rules"
-	devmapDropsMapSegments         = "segments"
-	devmapDropsMapTeps             = "teps"
-	devmapDropsMapTrace            = "trace"
-	devmapDropsMapTraffic          = "traffic"
-	devmapDropsMapTransitCache     = "transit_cache"
-	devmapDropsMapTransitTables    = "transit_tables"
-	devmapDropsMapTxDevmap         = "tx_devmap"
-	devmapDropsMapTxDevmapGeneric  = "tx_devmap_generic"
-	devmapDropsMapVnis             = "vnis"
-	devmapDropsMapVports           = "vports"
-	devmapDropsMapXdpInterfaces    = "xdp_interfaces"
-	devmapDropsProgNotRedirected   = "not_redirected"
-	devmapDropsProgNotSent         = "not_sent"
-	devmapDropsVarThisNetns        = "this_netns"
+	devmapDropsMapAllowedAddrs      = "allowed_addrs"
+	devmapDropsMapAllowedMacs       = "allowed_macs"
+	devmapDropsMapCtEstablished     = "ct_established"
+	devmapDropsMapCtHalfOpen        = "ct_half_open"
+	devmapDropsMapDrops             = "drops"
+	devmapDropsMapEgressPolicies    = "egress_policies"
+	devmapDropsMapEvents            = "events"
+	devmapDropsMapFdb               = "fdb"
+	devmapDropsMapFlows             = "flows"
+	devmapDropsMapFragments         = "fragments"
+	devmapDropsMapGlobalCounters    = "global_counters"
+	devmapDropsMapHalfOpenCounts    = "half_open_counts"
+	devmapDropsMapHostEventBuckets  = "host_event_buckets"
+	devmapDropsMapHostEvents        = "host_events"
+	devmapDropsMapKnownOptions      = "known_options"
+	devmapDropsMapLimitEntries      = "limit_entries"
+	devmapDropsMapLimitLargest      = "limit_largest"
+	devmapDropsMapLimitWorks        = "limit_works"
+	devmapDropsMapLocalAddrs        = "local_addrs"
+	devmapDropsMapLogs              = "logs"
+	devmapDropsMapMembers           = "members"
+	devmapDropsMapNatEvents         = "nat_events"
+	devmapDropsMapNatFragments      = "nat_fragments"
+	devmapDropsMapNatHostCounts     = "nat_host_counts"
+	devmapDropsMapNatInbound        = "nat_inbound"
+	devmapDropsMapNatOver           = "nat_over"
+	devmapDropsMapNatReverse        = "nat_reverse"
+	devmapDropsMapNatSessions       = "nat_sessions"
+	devmapDropsMapNatUnanswered     = "nat_unanswered"
+	devmapDropsMapNeighbourRequests = "neighbour_requests"
+	devmapDropsMapNeighbours        = "neighbours"
+	devmapDropsMapNexthopGroups     = "nexthop_groups"
+	devmapDropsMapNexthops          = "nexthops"
+	devmapDropsMapOwnerDrops        = "owner_drops"
+	devmapDropsMapOwnerLimits       = "owner_limits"
+	devmapDropsMapOwnerUsages       = "owner_usages"
+	devmapDropsMapPathGroups        = "path_groups"
+	devmapDropsMapPathReports       = "path_reports"
+	devmapDropsMapPolicy            = "policy"
+	devmapDropsMapPool              = "pool"
+	devmapDropsMapPortForwards      = "port_forwards"
+	devmapDropsMapPorts             = "ports"
+	devmapDropsMapRemotes           = "remotes"
+	devmapDropsMapRouters           = "routers"
+	devmapDropsMapRoutes            = "routes"
+	devmapDropsMapRules             = "rules"
+	devmapDropsMapSegments          = "segments"
+	devmapDropsMapTeps              = "teps"
+	devmapDropsMapTrace             = "trace"
+	devmapDropsMapTraffic           = "traffic"
+	devmapDropsMapTransitCache      = "transit_cache"
+	devmapDropsMapTransitTables     = "transit_tables"
+	devmapDropsMapTxDevmap          = "tx_devmap"
+	devmapDropsMapTxDevmapGeneric   = "tx_devmap_generic"
+	devmapDropsMapVnis              = "vnis"
+	devmapDropsMapVports            = "vports"
+	devmapDropsMapXdpInterfaces     = "xdp_interfaces"
+	devmapDropsProgNotRedirected    = "not_redirected"
+	devmapDropsProgNotSent          = "not_sent"
+	devmapDropsVarThisNetns         = "this_netns"
 )
 
 // loadDevmapDrops returns the embedded CollectionSpec for devmapDrops.
@@ -128,63 +128,63 @@ type devmapDropsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type devmapDropsMapSpecs struct {
-	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
-	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
-	Drops            *ebpf.MapSpec `ebpf:"drops"`
-	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
-	Events           *ebpf.MapSpec `ebpf:"events"`
-	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
-	Flows            *ebpf.MapSpec `ebpf:"flows"`
-	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
-	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
-	Logs             *ebpf.MapSpec `ebpf:"logs"`
-	Members          *ebpf.MapSpec `ebpf:"members"`
-	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
-	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
-	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
-	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
-	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
-	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
-	Policy           *ebpf.MapSpec `ebpf:"policy"`
-	Pool             *ebpf.MapSpec `ebpf:"pool"`
-	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
-	Ports            *ebpf.MapSpec `ebpf:"ports"`
-	Remotes          *ebpf.MapSpec `ebpf:"remotes"`
-	Routers          *ebpf.MapSpec `ebpf:"routers"`
-	Routes           *ebpf.MapSpec `ebpf:"routes"`
-	Rules            *ebpf.MapSpec `ebpf:"rules"`
-	Segments         *ebpf.MapSpec `ebpf:"segments"`
-	Teps             *ebpf.MapSpec `ebpf:"teps"`
-	Trace            *ebpf.MapSpec `ebpf:"trace"`
-	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
-	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
-	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.MapSpec `ebpf:"vnis"`
-	Vports           *ebpf.MapSpec `ebpf:"vports"`
-	XdpInterfaces    *ebpf.MapSpec `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
+	Drops             *ebpf.MapSpec `ebpf:"drops"`
+	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
+	Events            *ebpf.MapSpec `ebpf:"events"`
+	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	Flows             *ebpf.MapSpec `ebpf:"flows"`
+	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
+	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
+	Logs              *ebpf.MapSpec `ebpf:"logs"`
+	Members           *ebpf.MapSpec `ebpf:"members"`
+	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
+	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver           *ebpf.MapSpec `ebpf:"nat_over"`
+	NatReverse        *ebpf.MapSpec `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.MapSpec `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.MapSpec `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.MapSpec `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.MapSpec `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.MapSpec `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.MapSpec `ebpf:"owner_usages"`
+	PathGroups        *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports       *ebpf.MapSpec `ebpf:"path_reports"`
+	Policy            *ebpf.MapSpec `ebpf:"policy"`
+	Pool              *ebpf.MapSpec `ebpf:"pool"`
+	PortForwards      *ebpf.MapSpec `ebpf:"port_forwards"`
+	Ports             *ebpf.MapSpec `ebpf:"ports"`
+	Remotes           *ebpf.MapSpec `ebpf:"remotes"`
+	Routers           *ebpf.MapSpec `ebpf:"routers"`
+	Routes            *ebpf.MapSpec `ebpf:"routes"`
+	Rules             *ebpf.MapSpec `ebpf:"rules"`
+	Segments          *ebpf.MapSpec `ebpf:"segments"`
+	Teps              *ebpf.MapSpec `ebpf:"teps"`
+	Trace             *ebpf.MapSpec `ebpf:"trace"`
+	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.MapSpec `ebpf:"vnis"`
+	Vports            *ebpf.MapSpec `ebpf:"vports"`
+	XdpInterfaces     *ebpf.MapSpec `ebpf:"xdp_interfaces"`
 }
 
 // devmapDropsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -214,63 +214,63 @@ func (o *devmapDropsObjects) Close() error {
 //
 // It can be passed to loadDevmapDropsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type devmapDropsMaps struct {
-	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
-	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
-	Drops            *ebpf.Map `ebpf:"drops"`
-	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
-	Events           *ebpf.Map `ebpf:"events"`
-	Fdb              *ebpf.Map `ebpf:"fdb"`
-	Flows            *ebpf.Map `ebpf:"flows"`
-	Fragments        *ebpf.Map `ebpf:"fragments"`
-	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.Map `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.Map `ebpf:"known_options"`
-	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
-	Logs             *ebpf.Map `ebpf:"logs"`
-	Members          *ebpf.Map `ebpf:"members"`
-	NatEvents        *ebpf.Map `ebpf:"nat_events"`
-	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
-	NatOver          *ebpf.Map `ebpf:"nat_over"`
-	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.Map `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.Map `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
-	PathGroups       *ebpf.Map `ebpf:"path_groups"`
-	PathReports      *ebpf.Map `ebpf:"path_reports"`
-	Policy           *ebpf.Map `ebpf:"policy"`
-	Pool             *ebpf.Map `ebpf:"pool"`
-	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
-	Ports            *ebpf.Map `ebpf:"ports"`
-	Remotes          *ebpf.Map `ebpf:"remotes"`
-	Routers          *ebpf.Map `ebpf:"routers"`
-	Routes           *ebpf.Map `ebpf:"routes"`
-	Rules            *ebpf.Map `ebpf:"rules"`
-	Segments         *ebpf.Map `ebpf:"segments"`
-	Teps             *ebpf.Map `ebpf:"teps"`
-	Trace            *ebpf.Map `ebpf:"trace"`
-	Traffic          *ebpf.Map `ebpf:"traffic"`
-	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
-	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.Map `ebpf:"vnis"`
-	Vports           *ebpf.Map `ebpf:"vports"`
-	XdpInterfaces    *ebpf.Map `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
+	Drops             *ebpf.Map `ebpf:"drops"`
+	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
+	Events            *ebpf.Map `ebpf:"events"`
+	Fdb               *ebpf.Map `ebpf:"fdb"`
+	Flows             *ebpf.Map `ebpf:"flows"`
+	Fragments         *ebpf.Map `ebpf:"fragments"`
+	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	KnownOptions      *ebpf.Map `ebpf:"known_options"`
+	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
+	Logs              *ebpf.Map `ebpf:"logs"`
+	Members           *ebpf.Map `ebpf:"members"`
+	NatEvents         *ebpf.Map `ebpf:"nat_events"`
+	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver           *ebpf.Map `ebpf:"nat_over"`
+	NatReverse        *ebpf.Map `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.Map `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.Map `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.Map `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.Map `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.Map `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.Map `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.Map `ebpf:"owner_usages"`
+	PathGroups        *ebpf.Map `ebpf:"path_groups"`
+	PathReports       *ebpf.Map `ebpf:"path_reports"`
+	Policy            *ebpf.Map `ebpf:"policy"`
+	Pool              *ebpf.Map `ebpf:"pool"`
+	PortForwards      *ebpf.Map `ebpf:"port_forwards"`
+	Ports             *ebpf.Map `ebpf:"ports"`
+	Remotes           *ebpf.Map `ebpf:"remotes"`
+	Routers           *ebpf.Map `ebpf:"routers"`
+	Routes            *ebpf.Map `ebpf:"routes"`
+	Rules             *ebpf.Map `ebpf:"rules"`
+	Segments          *ebpf.Map `ebpf:"segments"`
+	Teps              *ebpf.Map `ebpf:"teps"`
+	Trace             *ebpf.Map `ebpf:"trace"`
+	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
+	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.Map `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.Map `ebpf:"vnis"`
+	Vports            *ebpf.Map `ebpf:"vports"`
+	XdpInterfaces     *ebpf.Map `ebpf:"xdp_interfaces"`
 }
 
 func (m *devmapDropsMaps) Close() error {
@@ -289,13 +289,11 @@ func (m *devmapDropsMaps) Close() error {
 		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
-		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
 		m.LimitWorks,
 		m.LocalAddrs,
-		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.NatEvents,
@@ -306,9 +304,11 @@ func (m *devmapDropsMaps) Close() error {
 		m.NatReverse,
 		m.NatSessions,
 		m.NatUnanswered,
+		m.NeighbourRequests,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerDrops,
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,

@@ -113,6 +113,7 @@ func TestSpeakingThroughARealTunnel(t *testing.T) {
 		for words, h := range map[string]virtioHeader{
 			"tcp 10.0.1.10:1 > 10.0.2.77:2 syn": tcp, "tcp [2001:db8:1::a]:1 > [2001:db8:2::77]:2 ack 100": tcp6, "tcp [2001:db8:1::a]:1 > [2001:db8:2::77]:2 syn": {}, "udp 10.0.1.10:1 > 10.0.2.77:2 600": {},
 		} {
+			b.refill(t)
 			in.sendWith(t, in.self, h, frame(words))
 			got := green.drain(t)
 			if len(got) != 1 {

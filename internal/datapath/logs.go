@@ -19,7 +19,7 @@ type LogLine struct {
 	SrcPort, DstPort uint16 // DstPort of ICMP is type << 8 | code
 	TCPFlags         uint8
 	Len              int    // bytes of the packet
-	Lost             uint32 // lines of the same core that could not be written before
+	Lost             uint32 // lines of the same port that could not be written before
 }
 
 var verdicts = map[bpfVerdict]overlay.Verdict{

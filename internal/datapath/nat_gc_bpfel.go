@@ -16,109 +16,107 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	natGcMapAllowedAddrs     = "allowed_addrs"
-	natGcMapAllowedMacs      = "allowed_macs"
-	natGcMapCtEstablished    = "ct_established"
-	natGcMapCtHalfOpen       = "ct_half_open"
-	natGcMapCtWorks          = "ct_works"
-	natGcMapCurrent          = "current"
-	natGcMapDrops            = "drops"
-	natGcMapEgressPolicies   = "egress_policies"
-	natGcMapEvents           = "events"
-	natGcMapFdb              = "fdb"
-	natGcMapFlows            = "flows"
-	natGcMapFragments        = "fragments"
-	natGcMapGlobalCounters   = "global_counters"
-	natGcMapHalfOpenCounts   = "half_open_counts"
-	natGcMapHostEventBuckets = "host_event_buckets"
-	natGcMapHostEvents       = "host_events"
-	natGcMapIcmpBuckets      = "icmp_buckets"
-	natGcMapKnownOptions     = "known_options"
-	natGcMapLimitEntries     = "limit_entries"
-	natGcMapLimitLargest     = "limit_largest"
-	natGcMapLimitWorks       = "limit_works"
-	natGcMapLocalAddrs       = "local_addrs"
-	natGcMapLogBuckets       = "log_buckets"
-	natGcMapLogs             = "logs"
-	natGcMapMembers          = "members"
-	natGcMapNatEvents        = "nat_events"
-	natGcMapNatFragments     = "nat_fragments"
-	natGcMapNatGcResult      = "nat_gc_result"
-	natGcMapNatHostCounts    = "nat_host_counts"
-	natGcMapNatInbound       = "nat_inbound"
-	natGcMapNatOver          = "nat_over"
-	natGcMapNatOwnerUsages   = "nat_owner_usages"
-	natGcMapNatReverse       = "nat_reverse"
-	natGcMapNatSessions      = "nat_sessions"
-	natGcMapNatUnanswered    = "nat_unanswered"
-	natGcMapNeighbours       = "neighbours"
-	natGcMapNexthopGroups    = "nexthop_groups"
-	natGcMapNexthops         = "nexthops"
-	natGcMapOwnerLimits      = "owner_limits"
-	natGcMapOwnerUsages      = "owner_usages"
-	natGcMapPathGroups       = "path_groups"
-	natGcMapPathReports      = "path_reports"
-	natGcMapPolicy           = "policy"
-	natGcMapPool             = "pool"
-	natGcMapPortForwards     = "port_forwards"
-	natGcMapPortUsages       = "port_usages"
-	natGcMapPorts            = "ports"
-	natGcMapRemotes          = "remotes"
-	natGcMapRouters          = "routers"
-	natGcMapRoutes           = "routes"
-	natGcMapRules            = "rules"
-	natGcMapScratch          = "scratch"
-	natGcMapSegments         = "segments"
-	natGcMapStamped          = "stamped"
-	natGcMapStamps           = "stamps"
-	natGcMapTeps             = "teps"
-	natGcMapTrace            = "trace"
-	natGcMapTraffic          = "traffic"
-	natGcMapTransitCache     = "transit_cache"
-	natGcMapTransitTables    = "transit_tables"
-	natGcMapTxDevmap         = "tx_devmap"
-	natGcMapTxDevmapGeneric  = "tx_devmap_generic"
-	natGcMapVnis             = "vnis"
-	natGcMapVports           = "vports"
-	natGcMapXdpInterfaces    = "xdp_interfaces"
-	natGcProgNatGc           = "nat_gc"
-	natGcVarCountWords       = "count_words"
-	natGcVarCtTimeouts       = "ct_timeouts"
-	natGcVarEventWords       = "event_words"
-	natGcVarFlowCache        = "flow_cache"
-	natGcVarHalfOpenLimit    = "half_open_limit"
-	natGcVarIcmpBurst        = "icmp_burst"
-	natGcVarIcmpRate         = "icmp_rate"
-	natGcVarLogRate          = "log_rate"
-	natGcVarLoopEdge         = "loop_edge"
-	natGcVarMacFreezeS       = "mac_freeze_s"
-	natGcVarMacMoves         = "mac_moves"
-	natGcVarMacMovesWithinS  = "mac_moves_within_s"
-	natGcVarNatDnsTimeout    = "nat_dns_timeout"
-	natGcVarNatEventsWanted  = "nat_events_wanted"
-	natGcVarNatTimeouts      = "nat_timeouts"
-	natGcVarNonIpDropped     = "non_ip_dropped"
-	natGcVarNvgre            = "nvgre"
-	natGcVarProbeMac         = "probe_mac"
-	natGcVarRateWords        = "rate_words"
-	natGcVarReasonWords      = "reason_words"
-	natGcVarReorderTimeoutNs = "reorder_timeout_ns"
-	natGcVarRevalidateNs     = "revalidate_ns"
-	natGcVarSlowWords        = "slow_words"
-	natGcVarStageWords       = "stage_words"
-	natGcVarStampSlots       = "stamp_slots"
-	natGcVarStrict           = "strict"
-	natGcVarTepAddrs         = "tep_addrs"
-	natGcVarThisCsumPartial  = "this_csum_partial"
-	natGcVarThisFlags        = "this_flags"
-	natGcVarThisIfindex      = "this_ifindex"
-	natGcVarThisMac          = "this_mac"
-	natGcVarTracing          = "tracing"
-	natGcVarTransitSlots     = "transit_slots"
-	natGcVarUdpEncaps        = "udp_encaps"
-	natGcVarUdpPorts         = "udp_ports"
-	natGcVarWithFirewall     = "with_firewall"
-	natGcVarWithNat          = "with_nat"
+	natGcMapAllowedAddrs      = "allowed_addrs"
+	natGcMapAllowedMacs       = "allowed_macs"
+	natGcMapCtEstablished     = "ct_established"
+	natGcMapCtHalfOpen        = "ct_half_open"
+	natGcMapCtWorks           = "ct_works"
+	natGcMapCurrent           = "current"
+	natGcMapDrops             = "drops"
+	natGcMapEgressPolicies    = "egress_policies"
+	natGcMapEvents            = "events"
+	natGcMapFdb               = "fdb"
+	natGcMapFlows             = "flows"
+	natGcMapFragments         = "fragments"
+	natGcMapGlobalCounters    = "global_counters"
+	natGcMapHalfOpenCounts    = "half_open_counts"
+	natGcMapHostEventBuckets  = "host_event_buckets"
+	natGcMapHostEvents        = "host_events"
+	natGcMapKnownOptions      = "known_options"
+	natGcMapLimitEntries      = "limit_entries"
+	natGcMapLimitLargest      = "limit_largest"
+	natGcMapLimitWorks        = "limit_works"
+	natGcMapLocalAddrs        = "local_addrs"
+	natGcMapLogs              = "logs"
+	natGcMapMembers           = "members"
+	natGcMapNatEvents         = "nat_events"
+	natGcMapNatFragments      = "nat_fragments"
+	natGcMapNatGcResult       = "nat_gc_result"
+	natGcMapNatHostCounts     = "nat_host_counts"
+	natGcMapNatInbound        = "nat_inbound"
+	natGcMapNatOver           = "nat_over"
+	natGcMapNatOwnerUsages    = "nat_owner_usages"
+	natGcMapNatReverse        = "nat_reverse"
+	natGcMapNatSessions       = "nat_sessions"
+	natGcMapNatUnanswered     = "nat_unanswered"
+	natGcMapNeighbourRequests = "neighbour_requests"
+	natGcMapNeighbours        = "neighbours"
+	natGcMapNexthopGroups     = "nexthop_groups"
+	natGcMapNexthops          = "nexthops"
+	natGcMapOwnerDrops        = "owner_drops"
+	natGcMapOwnerLimits       = "owner_limits"
+	natGcMapOwnerUsages       = "owner_usages"
+	natGcMapPathGroups        = "path_groups"
+	natGcMapPathReports       = "path_reports"
+	natGcMapPolicy            = "policy"
+	natGcMapPool              = "pool"
+	natGcMapPortForwards      = "port_forwards"
+	natGcMapPortUsages        = "port_usages"
+	natGcMapPorts             = "ports"
+	natGcMapRemotes           = "remotes"
+	natGcMapRouters           = "routers"
+	natGcMapRoutes            = "routes"
+	natGcMapRules             = "rules"
+	natGcMapScratch           = "scratch"
+	natGcMapSegments          = "segments"
+	natGcMapStamped           = "stamped"
+	natGcMapStamps            = "stamps"
+	natGcMapTeps              = "teps"
+	natGcMapTrace             = "trace"
+	natGcMapTraffic           = "traffic"
+	natGcMapTransitCache      = "transit_cache"
+	natGcMapTransitTables     = "transit_tables"
+	natGcMapTxDevmap          = "tx_devmap"
+	natGcMapTxDevmapGeneric   = "tx_devmap_generic"
+	natGcMapVnis              = "vnis"
+	natGcMapVports            = "vports"
+	natGcMapXdpInterfaces     = "xdp_interfaces"
+	natGcProgNatGc            = "nat_gc"
+	natGcVarCountWords        = "count_words"
+	natGcVarCtTimeouts        = "ct_timeouts"
+	natGcVarEventWords        = "event_words"
+	natGcVarFlowCache         = "flow_cache"
+	natGcVarHalfOpenLimit     = "half_open_limit"
+	natGcVarLogRate           = "log_rate"
+	natGcVarLoopEdge          = "loop_edge"
+	natGcVarMacFreezeS        = "mac_freeze_s"
+	natGcVarMacMoves          = "mac_moves"
+	natGcVarMacMovesWithinS   = "mac_moves_within_s"
+	natGcVarNatDnsTimeout     = "nat_dns_timeout"
+	natGcVarNatEventsWanted   = "nat_events_wanted"
+	natGcVarNatTimeouts       = "nat_timeouts"
+	natGcVarNonIpDropped      = "non_ip_dropped"
+	natGcVarNvgre             = "nvgre"
+	natGcVarProbeMac          = "probe_mac"
+	natGcVarRateWords         = "rate_words"
+	natGcVarReasonWords       = "reason_words"
+	natGcVarReorderTimeoutNs  = "reorder_timeout_ns"
+	natGcVarRevalidateNs      = "revalidate_ns"
+	natGcVarSlowWords         = "slow_words"
+	natGcVarStageWords        = "stage_words"
+	natGcVarStampSlots        = "stamp_slots"
+	natGcVarStrict            = "strict"
+	natGcVarTepAddrs          = "tep_addrs"
+	natGcVarThisCsumPartial   = "this_csum_partial"
+	natGcVarThisFlags         = "this_flags"
+	natGcVarThisIfindex       = "this_ifindex"
+	natGcVarThisMac           = "this_mac"
+	natGcVarTracing           = "tracing"
+	natGcVarTransitSlots      = "transit_slots"
+	natGcVarUdpEncaps         = "udp_encaps"
+	natGcVarUdpPorts          = "udp_ports"
+	natGcVarWithFirewall      = "with_firewall"
+	natGcVarWithNat           = "with_nat"
 )
 
 // loadNatGc returns the embedded CollectionSpec for natGc.
@@ -170,71 +168,71 @@ type natGcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type natGcMapSpecs struct {
-	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
-	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
-	CtWorks          *ebpf.MapSpec `ebpf:"ct_works"`
-	Current          *ebpf.MapSpec `ebpf:"current"`
-	Drops            *ebpf.MapSpec `ebpf:"drops"`
-	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
-	Events           *ebpf.MapSpec `ebpf:"events"`
-	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
-	Flows            *ebpf.MapSpec `ebpf:"flows"`
-	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
-	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
-	Logs             *ebpf.MapSpec `ebpf:"logs"`
-	Members          *ebpf.MapSpec `ebpf:"members"`
-	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
-	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
-	NatGcResult      *ebpf.MapSpec `ebpf:"nat_gc_result"`
-	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
-	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
-	NatOwnerUsages   *ebpf.MapSpec `ebpf:"nat_owner_usages"`
-	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
-	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
-	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
-	Policy           *ebpf.MapSpec `ebpf:"policy"`
-	Pool             *ebpf.MapSpec `ebpf:"pool"`
-	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
-	PortUsages       *ebpf.MapSpec `ebpf:"port_usages"`
-	Ports            *ebpf.MapSpec `ebpf:"ports"`
-	Remotes          *ebpf.MapSpec `ebpf:"remotes"`
-	Routers          *ebpf.MapSpec `ebpf:"routers"`
-	Routes           *ebpf.MapSpec `ebpf:"routes"`
-	Rules            *ebpf.MapSpec `ebpf:"rules"`
-	Scratch          *ebpf.MapSpec `ebpf:"scratch"`
-	Segments         *ebpf.MapSpec `ebpf:"segments"`
-	Stamped          *ebpf.MapSpec `ebpf:"stamped"`
-	Stamps           *ebpf.MapSpec `ebpf:"stamps"`
-	Teps             *ebpf.MapSpec `ebpf:"teps"`
-	Trace            *ebpf.MapSpec `ebpf:"trace"`
-	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
-	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
-	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.MapSpec `ebpf:"vnis"`
-	Vports           *ebpf.MapSpec `ebpf:"vports"`
-	XdpInterfaces    *ebpf.MapSpec `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
+	CtWorks           *ebpf.MapSpec `ebpf:"ct_works"`
+	Current           *ebpf.MapSpec `ebpf:"current"`
+	Drops             *ebpf.MapSpec `ebpf:"drops"`
+	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
+	Events            *ebpf.MapSpec `ebpf:"events"`
+	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	Flows             *ebpf.MapSpec `ebpf:"flows"`
+	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
+	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
+	Logs              *ebpf.MapSpec `ebpf:"logs"`
+	Members           *ebpf.MapSpec `ebpf:"members"`
+	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
+	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
+	NatGcResult       *ebpf.MapSpec `ebpf:"nat_gc_result"`
+	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver           *ebpf.MapSpec `ebpf:"nat_over"`
+	NatOwnerUsages    *ebpf.MapSpec `ebpf:"nat_owner_usages"`
+	NatReverse        *ebpf.MapSpec `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.MapSpec `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.MapSpec `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.MapSpec `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.MapSpec `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.MapSpec `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.MapSpec `ebpf:"owner_usages"`
+	PathGroups        *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports       *ebpf.MapSpec `ebpf:"path_reports"`
+	Policy            *ebpf.MapSpec `ebpf:"policy"`
+	Pool              *ebpf.MapSpec `ebpf:"pool"`
+	PortForwards      *ebpf.MapSpec `ebpf:"port_forwards"`
+	PortUsages        *ebpf.MapSpec `ebpf:"port_usages"`
+	Ports             *ebpf.MapSpec `ebpf:"ports"`
+	Remotes           *ebpf.MapSpec `ebpf:"remotes"`
+	Routers           *ebpf.MapSpec `ebpf:"routers"`
+	Routes            *ebpf.MapSpec `ebpf:"routes"`
+	Rules             *ebpf.MapSpec `ebpf:"rules"`
+	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
+	Segments          *ebpf.MapSpec `ebpf:"segments"`
+	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
+	Teps              *ebpf.MapSpec `ebpf:"teps"`
+	Trace             *ebpf.MapSpec `ebpf:"trace"`
+	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.MapSpec `ebpf:"vnis"`
+	Vports            *ebpf.MapSpec `ebpf:"vports"`
+	XdpInterfaces     *ebpf.MapSpec `ebpf:"xdp_interfaces"`
 }
 
 // natGcVariableSpecs contains global variables before they are loaded into the kernel.
@@ -246,8 +244,6 @@ type natGcVariableSpecs struct {
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
 	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
-	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
-	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
 	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
@@ -300,71 +296,71 @@ func (o *natGcObjects) Close() error {
 //
 // It can be passed to loadNatGcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type natGcMaps struct {
-	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
-	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
-	CtWorks          *ebpf.Map `ebpf:"ct_works"`
-	Current          *ebpf.Map `ebpf:"current"`
-	Drops            *ebpf.Map `ebpf:"drops"`
-	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
-	Events           *ebpf.Map `ebpf:"events"`
-	Fdb              *ebpf.Map `ebpf:"fdb"`
-	Flows            *ebpf.Map `ebpf:"flows"`
-	Fragments        *ebpf.Map `ebpf:"fragments"`
-	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.Map `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.Map `ebpf:"known_options"`
-	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
-	Logs             *ebpf.Map `ebpf:"logs"`
-	Members          *ebpf.Map `ebpf:"members"`
-	NatEvents        *ebpf.Map `ebpf:"nat_events"`
-	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
-	NatGcResult      *ebpf.Map `ebpf:"nat_gc_result"`
-	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
-	NatOver          *ebpf.Map `ebpf:"nat_over"`
-	NatOwnerUsages   *ebpf.Map `ebpf:"nat_owner_usages"`
-	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.Map `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.Map `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
-	PathGroups       *ebpf.Map `ebpf:"path_groups"`
-	PathReports      *ebpf.Map `ebpf:"path_reports"`
-	Policy           *ebpf.Map `ebpf:"policy"`
-	Pool             *ebpf.Map `ebpf:"pool"`
-	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
-	PortUsages       *ebpf.Map `ebpf:"port_usages"`
-	Ports            *ebpf.Map `ebpf:"ports"`
-	Remotes          *ebpf.Map `ebpf:"remotes"`
-	Routers          *ebpf.Map `ebpf:"routers"`
-	Routes           *ebpf.Map `ebpf:"routes"`
-	Rules            *ebpf.Map `ebpf:"rules"`
-	Scratch          *ebpf.Map `ebpf:"scratch"`
-	Segments         *ebpf.Map `ebpf:"segments"`
-	Stamped          *ebpf.Map `ebpf:"stamped"`
-	Stamps           *ebpf.Map `ebpf:"stamps"`
-	Teps             *ebpf.Map `ebpf:"teps"`
-	Trace            *ebpf.Map `ebpf:"trace"`
-	Traffic          *ebpf.Map `ebpf:"traffic"`
-	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
-	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.Map `ebpf:"vnis"`
-	Vports           *ebpf.Map `ebpf:"vports"`
-	XdpInterfaces    *ebpf.Map `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
+	CtWorks           *ebpf.Map `ebpf:"ct_works"`
+	Current           *ebpf.Map `ebpf:"current"`
+	Drops             *ebpf.Map `ebpf:"drops"`
+	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
+	Events            *ebpf.Map `ebpf:"events"`
+	Fdb               *ebpf.Map `ebpf:"fdb"`
+	Flows             *ebpf.Map `ebpf:"flows"`
+	Fragments         *ebpf.Map `ebpf:"fragments"`
+	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	KnownOptions      *ebpf.Map `ebpf:"known_options"`
+	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
+	Logs              *ebpf.Map `ebpf:"logs"`
+	Members           *ebpf.Map `ebpf:"members"`
+	NatEvents         *ebpf.Map `ebpf:"nat_events"`
+	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
+	NatGcResult       *ebpf.Map `ebpf:"nat_gc_result"`
+	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver           *ebpf.Map `ebpf:"nat_over"`
+	NatOwnerUsages    *ebpf.Map `ebpf:"nat_owner_usages"`
+	NatReverse        *ebpf.Map `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.Map `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.Map `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.Map `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.Map `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.Map `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.Map `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.Map `ebpf:"owner_usages"`
+	PathGroups        *ebpf.Map `ebpf:"path_groups"`
+	PathReports       *ebpf.Map `ebpf:"path_reports"`
+	Policy            *ebpf.Map `ebpf:"policy"`
+	Pool              *ebpf.Map `ebpf:"pool"`
+	PortForwards      *ebpf.Map `ebpf:"port_forwards"`
+	PortUsages        *ebpf.Map `ebpf:"port_usages"`
+	Ports             *ebpf.Map `ebpf:"ports"`
+	Remotes           *ebpf.Map `ebpf:"remotes"`
+	Routers           *ebpf.Map `ebpf:"routers"`
+	Routes            *ebpf.Map `ebpf:"routes"`
+	Rules             *ebpf.Map `ebpf:"rules"`
+	Scratch           *ebpf.Map `ebpf:"scratch"`
+	Segments          *ebpf.Map `ebpf:"segments"`
+	Stamped           *ebpf.Map `ebpf:"stamped"`
+	Stamps            *ebpf.Map `ebpf:"stamps"`
+	Teps              *ebpf.Map `ebpf:"teps"`
+	Trace             *ebpf.Map `ebpf:"trace"`
+	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
+	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.Map `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.Map `ebpf:"vnis"`
+	Vports            *ebpf.Map `ebpf:"vports"`
+	XdpInterfaces     *ebpf.Map `ebpf:"xdp_interfaces"`
 }
 
 func (m *natGcMaps) Close() error {
@@ -385,13 +381,11 @@ func (m *natGcMaps) Close() error {
 		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
-		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
 		m.LimitWorks,
 		m.LocalAddrs,
-		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.NatEvents,
@@ -404,9 +398,11 @@ func (m *natGcMaps) Close() error {
 		m.NatReverse,
 		m.NatSessions,
 		m.NatUnanswered,
+		m.NeighbourRequests,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerDrops,
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
@@ -446,8 +442,6 @@ type natGcVariables struct {
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
 	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
-	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
-	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
 	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -110,11 +108,5 @@ func (w *world) forgetAll(t testing.TB) {
 	if w.cfg.Egress != nil {
 		w.forgetNATSessions(t)
 	}
-	w.refillLogs(t)
-}
-
-// refillLogs lets the firewall write lines again.
-func (w *world) refillLogs(t testing.TB) {
-	t.Helper()
-	must(t, w.dp.objs.LogBuckets.Put(uint32(0), make([]bpfLogBucket, ebpf.MustPossibleCPU())))
+	w.refill(t)
 }

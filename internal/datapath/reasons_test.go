@@ -227,6 +227,8 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"half-open-limit":    "TestHalfOpenLimit",
 		"mac-frozen":         "TestMACThatFlapsIsFrozen",
 		"loop":               "TestCutPort",
+		"storm-control":      "TestStormControl",
+		"new-flow-limit":     "TestNewFlowsAreLimited",
 	}
 	maps.Copy(elsewhere, natReasons)
 	tested := map[string]bool{}

@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"encoding/binary"
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -132,15 +133,55 @@ func (w *world) wantEntropy(t testing.TB, o pkttest.Outer) bool {
 	return true
 }
 
-// refill lets the edge send as many ICMP errors at once as it may.
+// refill fills the token buckets of all ports and segments, and lets the edge ask for next hops
+// again.
 func (w *world) refill(t testing.TB) {
 	t.Helper()
-	var perCPU []bpfTokenBucket
-	if err := w.dp.objs.IcmpBuckets.Lookup(uint32(0), &perCPU); err != nil {
-		t.Fatal(err)
+	refillBuckets(t, w)
+	var sent []uint64
+	must(t, w.dp.objs.Events.Lookup(bpfEventEVENT_NEIGH_REQUESTED, &sent))
+	n := uint64(0)
+	for _, core := range sent {
+		n += core
 	}
-	clear(perCPU)
-	if err := w.dp.objs.IcmpBuckets.Put(uint32(0), perCPU); err != nil {
-		t.Fatal(err)
+	if n == w.requested { // to walk an empty table takes longer than a packet
+		return
+	}
+	for key := range w.requests(t) {
+		must(t, w.dp.objs.NeighbourRequests.Delete(key))
+	}
+	w.requested = n
+}
+
+// requests are the times at which next hops were asked for.
+func (w *world) requests(t testing.TB) map[bpfNeighbourKey]uint64 {
+	t.Helper()
+	asked := map[bpfNeighbourKey]uint64{}
+	each(t, w.dp.objs.NeighbourRequests, func(k bpfNeighbourKey, then uint64) { asked[k] = then })
+	return asked
+}
+
+// refillBuckets is for worlds with limits; in others nobody looks into the buckets.
+func refillBuckets(t testing.TB, w *world) {
+	t.Helper()
+	limited := func(l overlay.Limits) bool { return l != overlay.Limits{} }
+	if !slices.ContainsFunc(w.tables.Ports, func(p Port) bool { return limited(p.Limits) }) &&
+		!slices.ContainsFunc(w.tables.Segments, func(s overlay.Segment) bool { return limited(s.Limits) }) {
+		return
+	}
+	owners := slices.Collect(maps.Values(w.dp.names.portIDs))
+	for _, id := range w.dp.names.segIDs {
+		owners = append(owners, segmentOwner+id)
+	}
+	for id := range w.dp.vports {
+		if w.dp.vports[id].Kind == bpfVportKindVPORT_TEP {
+			owners = append(owners, uint32(id))
+		}
+	}
+	for _, owner := range owners {
+		var u bpfLimitUsage
+		must(t, w.dp.objs.OwnerUsages.Lookup(owner, &u))
+		u.Buckets, u.Shares = bpfLimitUsage{}.Buckets, bpfLimitUsage{}.Shares
+		must(t, w.dp.objs.OwnerUsages.Put(owner, u))
 	}
 }

@@ -16,106 +16,104 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	transitMapAllowedAddrs     = "allowed_addrs"
-	transitMapAllowedMacs      = "allowed_macs"
-	transitMapCtEstablished    = "ct_established"
-	transitMapCtHalfOpen       = "ct_half_open"
-	transitMapDrops            = "drops"
-	transitMapEgressPolicies   = "egress_policies"
-	transitMapEvents           = "events"
-	transitMapFdb              = "fdb"
-	transitMapFlows            = "flows"
-	transitMapFragments        = "fragments"
-	transitMapGlobalCounters   = "global_counters"
-	transitMapHalfOpenCounts   = "half_open_counts"
-	transitMapHostEventBuckets = "host_event_buckets"
-	transitMapHostEvents       = "host_events"
-	transitMapIcmpBuckets      = "icmp_buckets"
-	transitMapKnownOptions     = "known_options"
-	transitMapLimitEntries     = "limit_entries"
-	transitMapLimitLargest     = "limit_largest"
-	transitMapLimitWorks       = "limit_works"
-	transitMapLocalAddrs       = "local_addrs"
-	transitMapLogBuckets       = "log_buckets"
-	transitMapLogs             = "logs"
-	transitMapMembers          = "members"
-	transitMapNatEvents        = "nat_events"
-	transitMapNatFragments     = "nat_fragments"
-	transitMapNatHostCounts    = "nat_host_counts"
-	transitMapNatInbound       = "nat_inbound"
-	transitMapNatOver          = "nat_over"
-	transitMapNatReverse       = "nat_reverse"
-	transitMapNatSessions      = "nat_sessions"
-	transitMapNatUnanswered    = "nat_unanswered"
-	transitMapNeighbours       = "neighbours"
-	transitMapNexthopGroups    = "nexthop_groups"
-	transitMapNexthops         = "nexthops"
-	transitMapOwnerLimits      = "owner_limits"
-	transitMapOwnerUsages      = "owner_usages"
-	transitMapPathGroups       = "path_groups"
-	transitMapPathReports      = "path_reports"
-	transitMapPolicy           = "policy"
-	transitMapPool             = "pool"
-	transitMapPortForwards     = "port_forwards"
-	transitMapPorts            = "ports"
-	transitMapRemotes          = "remotes"
-	transitMapRouters          = "routers"
-	transitMapRoutes           = "routes"
-	transitMapRules            = "rules"
-	transitMapScratch          = "scratch"
-	transitMapSegments         = "segments"
-	transitMapStamped          = "stamped"
-	transitMapStamps           = "stamps"
-	transitMapTeps             = "teps"
-	transitMapTrace            = "trace"
-	transitMapTraffic          = "traffic"
-	transitMapTransitCache     = "transit_cache"
-	transitMapTransitCurrent   = "transit_current"
-	transitMapTransitTables    = "transit_tables"
-	transitMapTxDevmap         = "tx_devmap"
-	transitMapTxDevmapGeneric  = "tx_devmap_generic"
-	transitMapVnis             = "vnis"
-	transitMapVports           = "vports"
-	transitMapXdpInterfaces    = "xdp_interfaces"
-	transitProgTransit         = "transit"
-	transitProgTransitAsking   = "transit_asking"
-	transitVarCountWords       = "count_words"
-	transitVarCtTimeouts       = "ct_timeouts"
-	transitVarEventWords       = "event_words"
-	transitVarFlowCache        = "flow_cache"
-	transitVarHalfOpenLimit    = "half_open_limit"
-	transitVarIcmpBurst        = "icmp_burst"
-	transitVarIcmpRate         = "icmp_rate"
-	transitVarLogRate          = "log_rate"
-	transitVarLoopEdge         = "loop_edge"
-	transitVarMacFreezeS       = "mac_freeze_s"
-	transitVarMacMoves         = "mac_moves"
-	transitVarMacMovesWithinS  = "mac_moves_within_s"
-	transitVarNatDnsTimeout    = "nat_dns_timeout"
-	transitVarNatEventsWanted  = "nat_events_wanted"
-	transitVarNatTimeouts      = "nat_timeouts"
-	transitVarNonIpDropped     = "non_ip_dropped"
-	transitVarNvgre            = "nvgre"
-	transitVarProbeMac         = "probe_mac"
-	transitVarRateWords        = "rate_words"
-	transitVarReasonWords      = "reason_words"
-	transitVarReorderTimeoutNs = "reorder_timeout_ns"
-	transitVarRevalidateNs     = "revalidate_ns"
-	transitVarSlowWords        = "slow_words"
-	transitVarStageWords       = "stage_words"
-	transitVarStampSlots       = "stamp_slots"
-	transitVarStrict           = "strict"
-	transitVarTepAddrs         = "tep_addrs"
-	transitVarThisCsumPartial  = "this_csum_partial"
-	transitVarThisFlags        = "this_flags"
-	transitVarThisIfindex      = "this_ifindex"
-	transitVarThisMac          = "this_mac"
-	transitVarTracing          = "tracing"
-	transitVarTransitSlots     = "transit_slots"
-	transitVarUdpEncaps        = "udp_encaps"
-	transitVarUdpPorts         = "udp_ports"
-	transitVarWithFirewall     = "with_firewall"
-	transitVarWithNat          = "with_nat"
+	transitMapAllowedAddrs      = "allowed_addrs"
+	transitMapAllowedMacs       = "allowed_macs"
+	transitMapCtEstablished     = "ct_established"
+	transitMapCtHalfOpen        = "ct_half_open"
+	transitMapDrops             = "drops"
+	transitMapEgressPolicies    = "egress_policies"
+	transitMapEvents            = "events"
+	transitMapFdb               = "fdb"
+	transitMapFlows             = "flows"
+	transitMapFragments         = "fragments"
+	transitMapGlobalCounters    = "global_counters"
+	transitMapHalfOpenCounts    = "half_open_counts"
+	transitMapHostEventBuckets  = "host_event_buckets"
+	transitMapHostEvents        = "host_events"
+	transitMapKnownOptions      = "known_options"
+	transitMapLimitEntries      = "limit_entries"
+	transitMapLimitLargest      = "limit_largest"
+	transitMapLimitWorks        = "limit_works"
+	transitMapLocalAddrs        = "local_addrs"
+	transitMapLogs              = "logs"
+	transitMapMembers           = "members"
+	transitMapNatEvents         = "nat_events"
+	transitMapNatFragments      = "nat_fragments"
+	transitMapNatHostCounts     = "nat_host_counts"
+	transitMapNatInbound        = "nat_inbound"
+	transitMapNatOver           = "nat_over"
+	transitMapNatReverse        = "nat_reverse"
+	transitMapNatSessions       = "nat_sessions"
+	transitMapNatUnanswered     = "nat_unanswered"
+	transitMapNeighbourRequests = "neighbour_requests"
+	transitMapNeighbours        = "neighbours"
+	transitMapNexthopGroups     = "nexthop_groups"
+	transitMapNexthops          = "nexthops"
+	transitMapOwnerDrops        = "owner_drops"
+	transitMapOwnerLimits       = "owner_limits"
+	transitMapOwnerUsages       = "owner_usages"
+	transitMapPathGroups        = "path_groups"
+	transitMapPathReports       = "path_reports"
+	transitMapPolicy            = "policy"
+	transitMapPool              = "pool"
+	transitMapPortForwards      = "port_forwards"
+	transitMapPorts             = "ports"
+	transitMapRemotes           = "remotes"
+	transitMapRouters           = "routers"
+	transitMapRoutes            = "routes"
+	transitMapRules             = "rules"
+	transitMapScratch           = "scratch"
+	transitMapSegments          = "segments"
+	transitMapStamped           = "stamped"
+	transitMapStamps            = "stamps"
+	transitMapTeps              = "teps"
+	transitMapTrace             = "trace"
+	transitMapTraffic           = "traffic"
+	transitMapTransitCache      = "transit_cache"
+	transitMapTransitCurrent    = "transit_current"
+	transitMapTransitTables     = "transit_tables"
+	transitMapTxDevmap          = "tx_devmap"
+	transitMapTxDevmapGeneric   = "tx_devmap_generic"
+	transitMapVnis              = "vnis"
+	transitMapVports            = "vports"
+	transitMapXdpInterfaces     = "xdp_interfaces"
+	transitProgTransit          = "transit"
+	transitProgTransitAsking    = "transit_asking"
+	transitVarCountWords        = "count_words"
+	transitVarCtTimeouts        = "ct_timeouts"
+	transitVarEventWords        = "event_words"
+	transitVarFlowCache         = "flow_cache"
+	transitVarHalfOpenLimit     = "half_open_limit"
+	transitVarLogRate           = "log_rate"
+	transitVarLoopEdge          = "loop_edge"
+	transitVarMacFreezeS        = "mac_freeze_s"
+	transitVarMacMoves          = "mac_moves"
+	transitVarMacMovesWithinS   = "mac_moves_within_s"
+	transitVarNatDnsTimeout     = "nat_dns_timeout"
+	transitVarNatEventsWanted   = "nat_events_wanted"
+	transitVarNatTimeouts       = "nat_timeouts"
+	transitVarNonIpDropped      = "non_ip_dropped"
+	transitVarNvgre             = "nvgre"
+	transitVarProbeMac          = "probe_mac"
+	transitVarRateWords         = "rate_words"
+	transitVarReasonWords       = "reason_words"
+	transitVarReorderTimeoutNs  = "reorder_timeout_ns"
+	transitVarRevalidateNs      = "revalidate_ns"
+	transitVarSlowWords         = "slow_words"
+	transitVarStageWords        = "stage_words"
+	transitVarStampSlots        = "stamp_slots"
+	transitVarStrict            = "strict"
+	transitVarTepAddrs          = "tep_addrs"
+	transitVarThisCsumPartial   = "this_csum_partial"
+	transitVarThisFlags         = "this_flags"
+	transitVarThisIfindex       = "this_ifindex"
+	transitVarThisMac           = "this_mac"
+	transitVarTracing           = "tracing"
+	transitVarTransitSlots      = "transit_slots"
+	transitVarUdpEncaps         = "udp_encaps"
+	transitVarUdpPorts          = "udp_ports"
+	transitVarWithFirewall      = "with_firewall"
+	transitVarWithNat           = "with_nat"
 )
 
 // loadTransit returns the embedded CollectionSpec for transit.
@@ -168,67 +166,67 @@ type transitProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type transitMapSpecs struct {
-	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
-	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
-	Drops            *ebpf.MapSpec `ebpf:"drops"`
-	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
-	Events           *ebpf.MapSpec `ebpf:"events"`
-	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
-	Flows            *ebpf.MapSpec `ebpf:"flows"`
-	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
-	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
-	Logs             *ebpf.MapSpec `ebpf:"logs"`
-	Members          *ebpf.MapSpec `ebpf:"members"`
-	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
-	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
-	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
-	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
-	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
-	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
-	Policy           *ebpf.MapSpec `ebpf:"policy"`
-	Pool             *ebpf.MapSpec `ebpf:"pool"`
-	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
-	Ports            *ebpf.MapSpec `ebpf:"ports"`
-	Remotes          *ebpf.MapSpec `ebpf:"remotes"`
-	Routers          *ebpf.MapSpec `ebpf:"routers"`
-	Routes           *ebpf.MapSpec `ebpf:"routes"`
-	Rules            *ebpf.MapSpec `ebpf:"rules"`
-	Scratch          *ebpf.MapSpec `ebpf:"scratch"`
-	Segments         *ebpf.MapSpec `ebpf:"segments"`
-	Stamped          *ebpf.MapSpec `ebpf:"stamped"`
-	Stamps           *ebpf.MapSpec `ebpf:"stamps"`
-	Teps             *ebpf.MapSpec `ebpf:"teps"`
-	Trace            *ebpf.MapSpec `ebpf:"trace"`
-	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
-	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
-	TransitCurrent   *ebpf.MapSpec `ebpf:"transit_current"`
-	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.MapSpec `ebpf:"vnis"`
-	Vports           *ebpf.MapSpec `ebpf:"vports"`
-	XdpInterfaces    *ebpf.MapSpec `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
+	Drops             *ebpf.MapSpec `ebpf:"drops"`
+	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
+	Events            *ebpf.MapSpec `ebpf:"events"`
+	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	Flows             *ebpf.MapSpec `ebpf:"flows"`
+	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
+	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
+	Logs              *ebpf.MapSpec `ebpf:"logs"`
+	Members           *ebpf.MapSpec `ebpf:"members"`
+	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
+	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver           *ebpf.MapSpec `ebpf:"nat_over"`
+	NatReverse        *ebpf.MapSpec `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.MapSpec `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.MapSpec `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.MapSpec `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.MapSpec `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.MapSpec `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.MapSpec `ebpf:"owner_usages"`
+	PathGroups        *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports       *ebpf.MapSpec `ebpf:"path_reports"`
+	Policy            *ebpf.MapSpec `ebpf:"policy"`
+	Pool              *ebpf.MapSpec `ebpf:"pool"`
+	PortForwards      *ebpf.MapSpec `ebpf:"port_forwards"`
+	Ports             *ebpf.MapSpec `ebpf:"ports"`
+	Remotes           *ebpf.MapSpec `ebpf:"remotes"`
+	Routers           *ebpf.MapSpec `ebpf:"routers"`
+	Routes            *ebpf.MapSpec `ebpf:"routes"`
+	Rules             *ebpf.MapSpec `ebpf:"rules"`
+	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
+	Segments          *ebpf.MapSpec `ebpf:"segments"`
+	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
+	Teps              *ebpf.MapSpec `ebpf:"teps"`
+	Trace             *ebpf.MapSpec `ebpf:"trace"`
+	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitCurrent    *ebpf.MapSpec `ebpf:"transit_current"`
+	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.MapSpec `ebpf:"vnis"`
+	Vports            *ebpf.MapSpec `ebpf:"vports"`
+	XdpInterfaces     *ebpf.MapSpec `ebpf:"xdp_interfaces"`
 }
 
 // transitVariableSpecs contains global variables before they are loaded into the kernel.
@@ -240,8 +238,6 @@ type transitVariableSpecs struct {
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
 	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
-	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
-	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
 	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
@@ -294,67 +290,67 @@ func (o *transitObjects) Close() error {
 //
 // It can be passed to loadTransitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type transitMaps struct {
-	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
-	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
-	Drops            *ebpf.Map `ebpf:"drops"`
-	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
-	Events           *ebpf.Map `ebpf:"events"`
-	Fdb              *ebpf.Map `ebpf:"fdb"`
-	Flows            *ebpf.Map `ebpf:"flows"`
-	Fragments        *ebpf.Map `ebpf:"fragments"`
-	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.Map `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.Map `ebpf:"known_options"`
-	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
-	Logs             *ebpf.Map `ebpf:"logs"`
-	Members          *ebpf.Map `ebpf:"members"`
-	NatEvents        *ebpf.Map `ebpf:"nat_events"`
-	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
-	NatOver          *ebpf.Map `ebpf:"nat_over"`
-	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.Map `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.Map `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
-	PathGroups       *ebpf.Map `ebpf:"path_groups"`
-	PathReports      *ebpf.Map `ebpf:"path_reports"`
-	Policy           *ebpf.Map `ebpf:"policy"`
-	Pool             *ebpf.Map `ebpf:"pool"`
-	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
-	Ports            *ebpf.Map `ebpf:"ports"`
-	Remotes          *ebpf.Map `ebpf:"remotes"`
-	Routers          *ebpf.Map `ebpf:"routers"`
-	Routes           *ebpf.Map `ebpf:"routes"`
-	Rules            *ebpf.Map `ebpf:"rules"`
-	Scratch          *ebpf.Map `ebpf:"scratch"`
-	Segments         *ebpf.Map `ebpf:"segments"`
-	Stamped          *ebpf.Map `ebpf:"stamped"`
-	Stamps           *ebpf.Map `ebpf:"stamps"`
-	Teps             *ebpf.Map `ebpf:"teps"`
-	Trace            *ebpf.Map `ebpf:"trace"`
-	Traffic          *ebpf.Map `ebpf:"traffic"`
-	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
-	TransitCurrent   *ebpf.Map `ebpf:"transit_current"`
-	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.Map `ebpf:"vnis"`
-	Vports           *ebpf.Map `ebpf:"vports"`
-	XdpInterfaces    *ebpf.Map `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
+	Drops             *ebpf.Map `ebpf:"drops"`
+	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
+	Events            *ebpf.Map `ebpf:"events"`
+	Fdb               *ebpf.Map `ebpf:"fdb"`
+	Flows             *ebpf.Map `ebpf:"flows"`
+	Fragments         *ebpf.Map `ebpf:"fragments"`
+	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	KnownOptions      *ebpf.Map `ebpf:"known_options"`
+	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
+	Logs              *ebpf.Map `ebpf:"logs"`
+	Members           *ebpf.Map `ebpf:"members"`
+	NatEvents         *ebpf.Map `ebpf:"nat_events"`
+	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver           *ebpf.Map `ebpf:"nat_over"`
+	NatReverse        *ebpf.Map `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.Map `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.Map `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.Map `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.Map `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.Map `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.Map `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.Map `ebpf:"owner_usages"`
+	PathGroups        *ebpf.Map `ebpf:"path_groups"`
+	PathReports       *ebpf.Map `ebpf:"path_reports"`
+	Policy            *ebpf.Map `ebpf:"policy"`
+	Pool              *ebpf.Map `ebpf:"pool"`
+	PortForwards      *ebpf.Map `ebpf:"port_forwards"`
+	Ports             *ebpf.Map `ebpf:"ports"`
+	Remotes           *ebpf.Map `ebpf:"remotes"`
+	Routers           *ebpf.Map `ebpf:"routers"`
+	Routes            *ebpf.Map `ebpf:"routes"`
+	Rules             *ebpf.Map `ebpf:"rules"`
+	Scratch           *ebpf.Map `ebpf:"scratch"`
+	Segments          *ebpf.Map `ebpf:"segments"`
+	Stamped           *ebpf.Map `ebpf:"stamped"`
+	Stamps            *ebpf.Map `ebpf:"stamps"`
+	Teps              *ebpf.Map `ebpf:"teps"`
+	Trace             *ebpf.Map `ebpf:"trace"`
+	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
+	TransitCurrent    *ebpf.Map `ebpf:"transit_current"`
+	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.Map `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.Map `ebpf:"vnis"`
+	Vports            *ebpf.Map `ebpf:"vports"`
+	XdpInterfaces     *ebpf.Map `ebpf:"xdp_interfaces"`
 }
 
 func (m *transitMaps) Close() error {
@@ -373,13 +369,11 @@ func (m *transitMaps) Close() error {
 		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
-		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
 		m.LimitWorks,
 		m.LocalAddrs,
-		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.NatEvents,
@@ -390,9 +384,11 @@ func (m *transitMaps) Close() error {
 		m.NatReverse,
 		m.NatSessions,
 		m.NatUnanswered,
+		m.NeighbourRequests,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerDrops,
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
@@ -432,8 +428,6 @@ type transitVariables struct {
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
 	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
-	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
-	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
 	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`

@@ -42,8 +42,12 @@ func (d *Datapath) usage(owner uint32) *bpfLimitUsage {
 	return (*bpfLimitUsage)(unsafe.Pointer(&d.usages[uintptr(owner)*usageStride]))
 }
 
-// clearUsage starts a number's new owner at nothing.
-func (d *Datapath) clearUsage(owner uint32) { *d.usage(owner) = bpfLimitUsage{} }
+// clearUsage starts what is counted of a number's new owner at zero. The entries of the former
+// owner are counted until they are gone.
+func (d *Datapath) clearUsage(owner uint32) {
+	u := d.usage(owner)
+	*u = bpfLimitUsage{Used: u.Used, Rings: u.Rings}
+}
 
 // addUsed corrects how many entries an owner has.
 func (d *Datapath) addUsed(owner uint32, count bpfLimitedCount, n int32) {

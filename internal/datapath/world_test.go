@@ -41,6 +41,8 @@ type world struct {
 	dev     map[string]*net.Interface
 	family  family
 	tracers map[string]*ebpf.Program
+
+	requested uint64 // requests for next hops at the last refill
 }
 
 // family is an underlay of IPv4 or of IPv6.

@@ -310,7 +310,6 @@ func (d *Datapath) pruneSegments() error {
 			continue
 		}
 		d.segments[id] = bpfSegment{}
-		d.clearUsage(segmentOwner + uint32(id))
 		now := bpfSegment{}
 		if err := d.objs.Segments.Lookup(uint32(id), &now); err != nil {
 			return fmt.Errorf("read segment %d: %w", id, err)

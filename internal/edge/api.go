@@ -10,7 +10,7 @@ import (
 
 // The documents that the API serves, one a path: GET /v1/status, /v1/ports,
 // /v1/interfaces, /v1/teps, /v1/fdb, /v1/neighbours, /v1/routes, /v1/flows,
-// /v1/flow-cache, /v1/drops, /v1/trace, /v1/rules, /v1/firewall, /v1/sessions, /v1/egress,
+// /v1/flow-cache, /v1/drops, /v1/drops/owners, /v1/limits, /v1/trace, /v1/rules, /v1/firewall, /v1/sessions, /v1/egress,
 // /v1/nat, /v1/nat/sessions, /v1/nat/port-usage, /v1/bgp, /v1/bgp/routes, /v1/bgp/moves, and by POST
 // /v1/what-if, /v1/teps/probe, /v1/egress/drain, /v1/egress/undrain, /v1/bgp/thaw,
 // /v1/bgp/reset and /v1/prove. Lists are JSON arrays, never null. Beside them stands GET /metrics, in
@@ -93,6 +93,30 @@ type PortInfo struct {
 	TxPackets uint64 `json:"tx_packets"` // from the overlay to the port
 	TxBytes   uint64 `json:"tx_bytes"`
 	Drops     uint64 `json:"drops"`
+	// Limits are those of the port.
+	Limits []LimitInfo `json:"limits"`
+}
+
+// LimitInfo is one limit of a port or segment, and what is used of it.
+type LimitInfo struct {
+	Kind        string `json:"kind"` // of the owner: "port" or "segment"
+	Owner       string `json:"owner"`
+	Limit       string `json:"limit"`
+	Description string `json:"description"`
+	Unit        string `json:"unit"`     // "entries" or "per-second"
+	Used        int    `json:"used"`     // entries; of a rate 0
+	Max         uint32 `json:"max"`      // 0: no limit
+	Exceeded    uint64 `json:"exceeded"` // entries that were evicted or refused, or packets above the rate
+	Mode        string `json:"mode"`     // "enforce"; "observe": it is counted only
+}
+
+// OwnerDropInfo counts packets of one owner that were dropped.
+type OwnerDropInfo struct {
+	Kind string `json:"kind"` // "port", "segment" or "remote"
+	// Owner is "" for the packets of none of that kind, of one that is gone, and of those that
+	// the table had no room for.
+	Owner string `json:"owner"`
+	DropInfo
 }
 
 // InterfaceInfo is an interface that packets may pass through, between tunnels and

@@ -56,8 +56,13 @@ func TestDocuments(t *testing.T) {
 	}
 	check("ports", fetched(t, c.Ports), []PortInfo{
 		{Name: "p0", Interface: "veth0", Ifindex: 3, Segment: "blue", State: "up", Hook: "tcx", Deliver: "peer", MTU: 1500,
-			RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4, Drops: 5},
-		{Name: "p1", Interface: "tap0", Segment: "blue", State: "absent", Hook: "tcx"},
+			RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4, Drops: 5,
+			Limits: []LimitInfo{
+				{Kind: "port", Owner: "p0", Limit: "macs", Unit: "entries", Used: 3, Max: 10, Mode: "observe"},
+				{Kind: "port", Owner: "p0", Limit: "broadcast", Unit: "per-second", Max: 1000, Exceeded: 2, Mode: "observe"},
+				{Kind: "port", Owner: "p0", Limit: "resets", Unit: "per-second", Max: 50, Mode: "enforce"},
+			}},
+		{Name: "p1", Interface: "tap0", Segment: "blue", State: "absent", Hook: "tcx", Limits: []LimitInfo{}},
 	})
 	teps := fetched(t, c.TEPs)
 	if teps[0].Paths[0].Age <= 0 {
@@ -83,6 +88,19 @@ func TestDocuments(t *testing.T) {
 		{Segment: "blue", In: "p0", Out: "flood", Proto: "132", Why: "destination MAC not learned, flooded"},
 	})
 	check("drops", fetched(t, c.Drops), []DropInfo{{Reason: "no-underlay-route", Description: "no underlay route", Packets: 7, Bytes: 700}})
+
+	check("drops by port", fetched(t, func(ctx context.Context) ([]OwnerDropInfo, error) { return c.OwnerDrops(ctx, "port") }), []OwnerDropInfo{
+		{Kind: "port", Owner: "p0", DropInfo: DropInfo{Reason: "no-underlay-route", Description: "no underlay route", Packets: 4, Bytes: 400}},
+		{Kind: "port", DropInfo: DropInfo{Reason: "no-underlay-route", Description: "no underlay route", Packets: 3, Bytes: 300}},
+	})
+	if limits := fetched(t, c.Limits); len(limits) != 6 || limits[3].Kind != "segment" || limits[3].Owner != "blue" {
+		t.Errorf("limits %+v, want those of p0 and blue", limits)
+	}
+	for _, by := range []string{"", "colour"} {
+		if _, err := c.OwnerDrops(t.Context(), by); err == nil {
+			t.Errorf("drops by %q are answered", by)
+		}
+	}
 
 	s := fetched(t, c.Status)
 	if s.Started.IsZero() {

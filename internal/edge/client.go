@@ -267,6 +267,16 @@ func (c *Client) Drops(ctx context.Context) ([]DropInfo, error) {
 	return fetch[[]DropInfo](ctx, c, "drops")
 }
 
+// OwnerDrops fetches the drops by owners of a kind: "port", "segment" or "remote".
+func (c *Client) OwnerDrops(ctx context.Context, kind string) ([]OwnerDropInfo, error) {
+	return fetch[[]OwnerDropInfo](ctx, c, "drops/owners?"+url.Values{argBy: {kind}}.Encode())
+}
+
+// Limits fetches what ports and segments have used of their limits.
+func (c *Client) Limits(ctx context.Context) ([]LimitInfo, error) {
+	return fetch[[]LimitInfo](ctx, c, "limits")
+}
+
 func fetch[T any](ctx context.Context, c *Client, what string) (document T, err error) {
 	body, err := c.get(ctx, "/v1/"+what)
 	if err != nil {

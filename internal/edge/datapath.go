@@ -76,6 +76,8 @@ type (
 		Hosts() ([]datapath.LocalHost, error)
 		Flows() ([]datapath.Flow, error)
 		Drops() ([]datapath.Drop, error)
+		OwnerDrops(kind datapath.OwnerKind) ([]datapath.OwnerDrop, error)
+		LimitUsages() ([]datapath.LimitUsage, error)
 		Ports() (map[string]datapath.PortCounters, error)
 		TEPs() (map[netip.Addr]datapath.TEPCounters, error)
 		// Paths is what was sent by each path.

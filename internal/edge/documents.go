@@ -155,6 +155,10 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 		if err != nil {
 			return nil, err
 		}
+		limits, err := e.portLimits()
+		if err != nil {
+			return nil, err
+		}
 		attachments := reconcile.Attachments(e.config)
 		list := make([]PortInfo, 0, len(attachments))
 		for _, a := range attachments {
@@ -163,6 +167,7 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 				Name: a.Name, Interface: a.Interface, VLAN: a.VLAN, Trunk: a.Trunk, Router: a.Router, Segment: a.Segment,
 				State: portState(e.hostState, a), Hook: hookTCX,
 				RxPackets: c.Rx.Packets, RxBytes: c.Rx.Bytes, TxPackets: c.Tx.Packets, TxBytes: c.Tx.Bytes, Drops: c.Drops,
+				Limits: append([]LimitInfo{}, limits[a.Name]...),
 			}
 			if link, ok := e.hostState.Links[a.Interface]; ok {
 				info.Ifindex, info.MTU, info.Deliver = link.Index, link.MTU, deliverRedirect

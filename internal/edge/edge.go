@@ -49,6 +49,7 @@ type edge struct {
 	asked        asked
 	cache        cacheWatch
 	balance      balance
+	limits       limitWatch
 	guard        guard
 	natGuard     natGuard
 	problems     []problem.Problem // of the last reconciliation
@@ -178,6 +179,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.reconcile()
 			e.lookAsked()
 			e.watchCache()
+			e.watchLimits()
 			e.watchBalance()
 			e.watchBGP()
 		case <-e.learned.remotes:
@@ -470,7 +472,7 @@ func (e *edge) reportProblem(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems(), e.frozenProblems(), e.loops.problems(time.Now()))
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.limits.problems(), e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems(), e.frozenProblems(), e.loops.problems(time.Now()))
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, e.faults[what])})
 	}
@@ -496,7 +498,7 @@ const (
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
 	readDrops, watchCache, probeMTUs, readReports, decideReport, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, refreshReplicas,
-	readLog, timeSweep,
+	readLog, timeSweep, readLimits,
 }
 
 func faultSeverity(what string) problem.Severity {

@@ -52,6 +52,7 @@ type world struct {
 	holds     host.Desired      // last asked for
 	failOpen  func(datapath.Config) error
 	failing   map[string]error // by call
+	limits    []datapath.LimitUsage
 	adopted   bool
 	changed   chan struct{}
 	// Of the fake liveness:
@@ -94,6 +95,7 @@ func newWorld(t *testing.T) *world {
 		t.Parallel()
 	}
 	w := &world{t: t, hangups: make(chan os.Signal, 1), reads: map[string]int{}, ceilings: map[overlay.Pair]int{}, changed: make(chan struct{}, 1), found: make(chan struct{}, 1), died: make(chan struct{}, 1), failing: map[string]error{}}
+	w.limits = someLimits(2)
 	w.events = map[string]uint64{"hit": 10, "miss": 2, "stale": 5, "revalidated": 3, "evicted": 1, "learned": 4}
 	w.config = overlay.Edge{
 		Name:      "a",
@@ -398,6 +400,21 @@ func (d fakeDataPath) Drops() ([]datapath.Drop, error) {
 		drops = append(drops, datapath.Drop{Reason: "no-neighbour", Packets: d.w.inVain})
 	}
 	return drops, err
+}
+
+func (d fakeDataPath) OwnerDrops(kind datapath.OwnerKind) ([]datapath.OwnerDrop, error) {
+	drop := datapath.Drop{Reason: "no-underlay-route", Description: "no underlay route", Packets: 4, Bytes: 400}
+	rest := drop
+	rest.Packets, rest.Bytes = 3, 300
+	owner := map[datapath.OwnerKind]string{datapath.OwnerPort: "p0", datapath.OwnerSegment: "blue", datapath.OwnerRemote: remote.String()}[kind]
+	return []datapath.OwnerDrop{{Kind: kind, Owner: owner, Drop: drop}, {Kind: kind, Drop: rest}}, d.read("owner drops")
+}
+
+func (d fakeDataPath) LimitUsages() ([]datapath.LimitUsage, error) {
+	err := d.read("limits")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return slices.Clone(d.w.limits), err
 }
 
 func (d fakeDataPath) Ports() (map[string]datapath.PortCounters, error) {

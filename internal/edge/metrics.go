@@ -89,6 +89,12 @@ func (e *edge) metricsText() ([]byte, error) {
 		e.remoteMetrics(p, teps)
 		e.pathMetrics(p, readings)
 		dropMetrics(p, drops)
+		if err := e.ownerDropMetrics(p); err != nil {
+			return nil, err
+		}
+		if err := e.limitMetrics(p); err != nil {
+			return nil, err
+		}
 		eventMetrics(p, stats)
 		if err := e.firewallMetrics(p); err != nil {
 			return nil, err

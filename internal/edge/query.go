@@ -34,7 +34,7 @@ type Entries[T any] struct {
 const matchedHeader = "Selvage-Matched"
 
 // Parameters of queries that are not of one document alone.
-const argOrigin, argSlow = "origin", "slow"
+const argOrigin, argSlow, argBy = "origin", "slow", "by"
 
 // Origins are how an edge knows of hosts.
 var Origins = []string{"learned", "static", "bgp"}

@@ -104,6 +104,8 @@ func (e *edge) handler() http.Handler {
 	list(mux, "/v1/flows", e.flowDocuments)
 	get(mux, "/v1/flow-cache", e.flowCacheDocument)
 	get(mux, "/v1/drops", e.dropDocuments)
+	ask(mux, "/v1/drops/owners", e.ownerDropDocuments)
+	get(mux, "/v1/limits", e.limitDocuments)
 	ask(mux, "/v1/trace", e.traceDocument)
 	get(mux, "/v1/rules", e.ruleDocuments)
 	get(mux, "/v1/firewall", e.firewallDocument)

@@ -29,11 +29,14 @@ func JSON(w io.Writer, document any) error {
 
 // Ports writes one line for each local port.
 func Ports(w Writer, ports []edge.PortInfo) error {
-	return table(w, "NAME INTERFACE +INDEX VLAN SEGMENT STATE +HOOK +DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
+	return table(w, "NAME INTERFACE +INDEX VLAN SEGMENT STATE +HOOK +DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS "+
+		"+MACS +NEIGHBOURS +CONNECTIONS +STORM",
 		ports, func(p edge.PortInfo) []any {
 			return []any{
 				p.Name, p.Interface, positive(p.Ifindex), positive(int(p.VLAN)), p.Segment, p.State, p.Hook, p.Deliver, positive(p.MTU),
 				count(p.RxPackets), size(p.RxBytes), count(p.TxPackets), size(p.TxBytes), count(p.Drops),
+				usedOf(p.Limits, "macs"), usedOf(p.Limits, "neighbours"), usedOf(p.Limits, "connections"),
+				count(exceeded(p.Limits, "broadcast", "multicast", "unknown-unicast")),
 			}
 		})
 }
@@ -100,6 +103,13 @@ func Drops(w Writer, drops []edge.DropInfo, all bool) error {
 	}
 	return table(w, "REASON PACKETS BYTES DESCRIPTION", shown, func(d edge.DropInfo) []any {
 		return []any{d.Reason, count(d.Packets), size(d.Bytes), d.Description}
+	})
+}
+
+// OwnerDrops writes one line for each owner of a kind and reason.
+func OwnerDrops(w Writer, kind string, drops []edge.OwnerDropInfo) error {
+	return table(w, strings.ToUpper(kind)+" REASON PACKETS BYTES DESCRIPTION", drops, func(d edge.OwnerDropInfo) []any {
+		return []any{d.Owner, d.Reason, count(d.Packets), size(d.Bytes), d.Description}
 	})
 }
 

@@ -53,10 +53,26 @@ func ports() []edge.PortInfo {
 		{
 			Name: "p0", Interface: "veth0", Ifindex: 12, Segment: "blue", State: "up", Hook: "tcx", Deliver: "peer", MTU: 1450,
 			RxPackets: 9999, RxBytes: 1_000_000, TxPackets: 12_345_678, TxBytes: 98_765_432_101, Drops: 3,
+			Limits: limits()[:3],
 		},
 		{Name: "p1", Interface: "veth1", Segment: "green", State: "absent"},
 		{Name: "p0.10", Interface: "veth0", Ifindex: 12, VLAN: 10, Trunk: "p0", Segment: "red", State: "up", Hook: "tcx", Deliver: "peer", MTU: 1450},
 	}
+}
+
+func limits() []edge.LimitInfo {
+	return []edge.LimitInfo{
+		{Kind: "port", Owner: "p0", Limit: "macs", Description: "MAC addresses learned", Unit: "entries", Used: 3, Max: 4096, Mode: "enforce"},
+		{Kind: "port", Owner: "p0", Limit: "connections", Description: "answered connections", Unit: "entries", Used: 7, Mode: "enforce"},
+		{Kind: "port", Owner: "p0", Limit: "broadcast", Description: "broadcast frames flooded", Unit: "per-second", Max: 1000, Exceeded: 123_456, Mode: "enforce"},
+		{Kind: "segment", Owner: "blue", Limit: "neighbours", Description: "IP addresses of neighbours", Unit: "entries", Max: 32768, Mode: "observe"},
+		{Kind: "segment", Owner: "blue", Limit: "multicast", Description: "multicast frames flooded", Unit: "per-second", Exceeded: 5, Mode: "observe"},
+	}
+}
+
+func ownerDrops() []edge.OwnerDropInfo {
+	drop := edge.DropInfo{Reason: "storm-control", Description: "more flooded frames a second than the port or segment may have", Packets: 1204, Bytes: 72_240}
+	return []edge.OwnerDropInfo{{Kind: "port", Owner: "p0", DropInfo: drop}, {Kind: "port", DropInfo: edge.DropInfo{Reason: "too-big", Packets: 2, Bytes: 3008}}}
 }
 
 func interfaces() []edge.InterfaceInfo {
@@ -242,9 +258,16 @@ func TestGolden(t *testing.T) {
 		"flows":            func(w Writer) error { return Flows(w, flows()) },
 		"drops":            func(w Writer) error { return Drops(w, drops(), false) },
 		"drops-all":        func(w Writer) error { return Drops(w, drops(), true) },
-		"neighbours":       func(w Writer) error { return Neighbours(w, neighbours()) },
-		"routes":           func(w Writer) error { return Routes(w, routes()) },
-		"trace":            func(w Writer) error { return Trace(w, trace()) },
+		"drops-port":       func(w Writer) error { return OwnerDrops(w, "port", ownerDrops()) },
+		"limits":           func(w Writer) error { return Limits(w, limits(), false) },
+		"limits-all":       func(w Writer) error { return Limits(w, limits(), true) },
+		"ports-wide": func(w Writer) error {
+			w.Wide = true
+			return Ports(w, ports())
+		},
+		"neighbours": func(w Writer) error { return Neighbours(w, neighbours()) },
+		"routes":     func(w Writer) error { return Routes(w, routes()) },
+		"trace":      func(w Writer) error { return Trace(w, trace()) },
 		"trace-drop": func(w Writer) error {
 			return Trace(w, edge.TraceInfo{Packet: "p", Verdict: "dropped: ttl-exceeded"})
 		},

@@ -101,8 +101,10 @@ func every() map[string]func(Writer) error {
 		"status": longOf(func(w Writer, s edge.Status) error { return Status(w, s, started.Add(time.Hour)) }),
 		"ports":  longOf(Ports), "interfaces": longOf(Interfaces), "teps": longOf(TEPs), "fdb": longOf(FDB), "neighbours": longOf(Neighbours),
 		"routes": longOf(Routes), "flows": longOf(Flows), "flow cache": longOf(FlowCache),
-		"drops": longOf(func(w Writer, d []edge.DropInfo) error { return Drops(w, d, true) }),
-		"rules": longOf(Rules), "what-if": longOf(WhatIf), "sessions": longOf(Sessions), "top sessions": longOf(TopSessions), "firewall": longOf(Firewall),
+		"drops":         longOf(func(w Writer, d []edge.DropInfo) error { return Drops(w, d, true) }),
+		"drops by port": longOf(func(w Writer, d []edge.OwnerDropInfo) error { return OwnerDrops(w, "port", d) }),
+		"limits":        longOf(func(w Writer, l []edge.LimitInfo) error { return Limits(w, l, true) }),
+		"rules":         longOf(Rules), "what-if": longOf(WhatIf), "sessions": longOf(Sessions), "top sessions": longOf(TopSessions), "firewall": longOf(Firewall),
 		"egress": longOf(Egress), "gateways": longOf(Gateways), "nat": longOf(NATSessions), "top nat": longOf(TopNATSessions), "port usage": longOf(Pressures), "nat stats": longOf(NAT),
 		"bgp": longOf(BGP), "bgp neighbour": longOf(BGPNeighbour), "bgp routes": longOf(BGPRoutes), "bgp moves": longOf(BGPMoves), "prove": longOf(Prove),
 	}

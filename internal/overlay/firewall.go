@@ -21,7 +21,7 @@ type Firewall struct {
 	// CtHalfOpen is how many connections that wait for an answer a port may have: those
 	// that it opens, and those that are opened to it. 0 is without limit.
 	HalfOpen uint32
-	// LogRate is how many log lines a second a core may write.
+	// LogRate is how many log lines a second each port may have by default; 0 writes none.
 	LogRate uint32
 	// Groups are named sets, which rules and other groups refer to. They may be nested,
 	// without cycles.

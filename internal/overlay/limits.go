@@ -13,11 +13,14 @@ type Limits struct {
 	NATSessions uint32
 	Flows       uint32 // of the flow cache
 
-	// Packets a second.
-	Broadcast         uint32 // flooded frames
-	Multicast         uint32
-	UnknownUnicast    uint32 // frames whose destination is not in the FDB
-	NewFlows          uint32 // packets that take the slow path
+	// Packets a second that it sends. Those of a segment are out of its tunnels, and flooded
+	// frames of all.
+	Broadcast      uint32 // flooded frames
+	Multicast      uint32
+	UnknownUnicast uint32 // frames whose destination is not in the FDB
+	NewFlows       uint32 // packets whose flow is not in the flow cache
+
+	// What the edge sends for it a second, also with Observe.
 	ICMPErrors        uint32 // that the edge sends to it
 	Resets            uint32 // TCP resets likewise
 	NeighbourRequests uint32 // ARP requests and neighbour solicitations that it causes
@@ -62,6 +65,14 @@ func (e *Edge) DefaultSegmentLimits() Limits {
 		MACs: e.FDB.Size / 2, Neighbours: e.FDB.Size / 2,
 		Broadcast: segmentRates * portBroadcast, Multicast: segmentRates * portMulticast,
 		UnknownUnicast: segmentRates * portUnknownUnicast, HostEvents: segmentRates * portHostEvents,
+		ICMPErrors: segmentRates * portICMPErrors, Resets: segmentRates * portResets, NeighbourRequests: segmentRates * portNeighbourRequests,
+	}
+}
+
+// UplinkLimits are those of an uplink: what the edge sends to a whole network for it.
+func UplinkLimits() Limits {
+	return Limits{
+		ICMPErrors: segmentRates * portICMPErrors, Resets: segmentRates * portResets, NeighbourRequests: segmentRates * portNeighbourRequests,
 	}
 }
 

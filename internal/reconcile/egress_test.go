@@ -70,6 +70,9 @@ func TestEgressSegments(t *testing.T) {
 		{Name: "egress-own", VNI: 9002, Tunnel: overlay.Tunnel{Encapsulation: overlay.NVGRE}, Remotes: []netip.Addr{remoteC}, ClampMSS: true,
 			Gateway: &overlay.Gateway{Router: "tenant", MAC: overlay.EgressMAC}},
 	}
+	for i := range want {
+		want[i].Limits = e.DefaultSegmentLimits()
+	}
 	if d := cmp.Diff(want, got, sameAddr, samePrefix); d != "" {
 		t.Error(d)
 	}

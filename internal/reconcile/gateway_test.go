@@ -122,6 +122,10 @@ func TestGatewayTables(t *testing.T) {
 		}}},
 		PathPolicyOf: map[string]int{"blue": 0, "red": 0, "tenant-l3": 0},
 	}
+	want.Ports[3].Limits = overlay.UplinkLimits()
+	for i := range want.Segments[2:] { // not configured as segments
+		want.Segments[2+i].Limits = e.DefaultSegmentLimits()
+	}
 	if diff := cmp.Diff(want, got, sameAddr, samePrefix); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
 	}

@@ -46,7 +46,7 @@ func Attachments(e overlay.Edge) (list []Attachment) {
 	}
 	for _, r := range e.Routers {
 		for _, u := range r.Uplinks {
-			list = append(list, Attachment{Name: u.Name, Interface: u.Interface, VLAN: u.VLAN, Segment: u.Name, Router: r.Name})
+			list = append(list, Attachment{Name: u.Name, Interface: u.Interface, VLAN: u.VLAN, Segment: u.Name, Router: r.Name, Limits: overlay.UplinkLimits()})
 		}
 	}
 	return list

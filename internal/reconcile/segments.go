@@ -40,6 +40,9 @@ func AllSegments(e overlay.Edge, v host.State) []overlay.Segment {
 	}
 	for i, s := range segments {
 		segments[i].Gateway = withLinkLocal(s.Gateway)
+		if i >= len(e.Segments) { // not configured as such
+			segments[i].Limits = e.DefaultSegmentLimits()
+		}
 	}
 	return segments
 }

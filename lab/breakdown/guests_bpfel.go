@@ -67,6 +67,13 @@ type guestsCtKey struct {
 	OutsidePort uint16
 }
 
+type guestsDropOwner struct {
+	_       structs.HostLayout
+	Reason  guestsReason
+	Vport   uint32
+	Segment uint32
+}
+
 type guestsEgressPolicy struct {
 	_            structs.HostLayout
 	Used         uint32
@@ -276,8 +283,11 @@ type guestsLimitUsage struct {
 		Oldest uint32
 	}
 	Buckets  [9]guestsTokenBucket
+	Shares   [3]guestsTokenBucket
 	Exceeded [6]uint64
 	Limited  [9]uint64
+	LogLost  uint32
+	Pad      uint32
 }
 
 type guestsLimitedCount uint32
@@ -304,12 +314,6 @@ type guestsLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
 	Addr   guestsAddr
-}
-
-type guestsLogBucket struct {
-	_      structs.HostLayout
-	Bucket guestsTokenBucket
-	Lost   uint64
 }
 
 type guestsMemberKey struct {
@@ -468,53 +472,55 @@ const (
 	guestsReasonREASON_DHCP_GUARD         guestsReason = 20
 	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 21
 	guestsReasonREASON_MAC_FROZEN         guestsReason = 22
-	guestsReasonREASON_SAME_PORT          guestsReason = 23
-	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 24
-	guestsReasonREASON_RESERVED_GROUP     guestsReason = 25
-	guestsReasonREASON_LOOP               guestsReason = 26
-	guestsReasonREASON_NOT_ROUTED         guestsReason = 27
-	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 28
-	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 29
-	guestsReasonREASON_MARTIAN            guestsReason = 30
-	guestsReasonREASON_REVERSE_PATH       guestsReason = 31
-	guestsReasonREASON_TUNNEL_FROM_INSIDE guestsReason = 32
-	guestsReasonREASON_NO_ROUTE           guestsReason = 33
-	guestsReasonREASON_BLACKHOLE          guestsReason = 34
-	guestsReasonREASON_UNREACHABLE        guestsReason = 35
-	guestsReasonREASON_PROHIBITED         guestsReason = 36
-	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 37
-	guestsReasonREASON_NO_MEMBER          guestsReason = 38
-	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 39
-	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 40
-	guestsReasonREASON_TOO_BIG            guestsReason = 41
-	guestsReasonREASON_GSO_NESTED         guestsReason = 42
-	guestsReasonREASON_GSO_UDP            guestsReason = 43
-	guestsReasonREASON_NO_HEADROOM        guestsReason = 44
-	guestsReasonREASON_NO_CSUM            guestsReason = 45
-	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 46
-	guestsReasonREASON_DEVMAP_DROP        guestsReason = 47
-	guestsReasonREASON_DENIED             guestsReason = 48
-	guestsReasonREASON_REJECTED           guestsReason = 49
-	guestsReasonREASON_NO_POLICY          guestsReason = 50
-	guestsReasonREASON_NON_IP             guestsReason = 51
-	guestsReasonREASON_OUT_OF_STATE       guestsReason = 52
-	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 53
-	guestsReasonREASON_TCP_FLAGS          guestsReason = 54
-	guestsReasonREASON_UNRELATED          guestsReason = 55
-	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 56
-	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 57
-	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 58
-	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 59
-	guestsReasonREASON_NO_GATEWAY         guestsReason = 60
-	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 61
-	guestsReasonREASON_NAT_FULL           guestsReason = 62
-	guestsReasonREASON_NAT_LIMIT          guestsReason = 63
-	guestsReasonREASON_NAT_CONFLICT       guestsReason = 64
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 65
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 66
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 67
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 68
-	guestsReasonREASON_MAX                guestsReason = 69
+	guestsReasonREASON_NEW_FLOW_LIMIT     guestsReason = 23
+	guestsReasonREASON_SAME_PORT          guestsReason = 24
+	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 25
+	guestsReasonREASON_RESERVED_GROUP     guestsReason = 26
+	guestsReasonREASON_LOOP               guestsReason = 27
+	guestsReasonREASON_NOT_ROUTED         guestsReason = 28
+	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 29
+	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 30
+	guestsReasonREASON_MARTIAN            guestsReason = 31
+	guestsReasonREASON_REVERSE_PATH       guestsReason = 32
+	guestsReasonREASON_TUNNEL_FROM_INSIDE guestsReason = 33
+	guestsReasonREASON_NO_ROUTE           guestsReason = 34
+	guestsReasonREASON_BLACKHOLE          guestsReason = 35
+	guestsReasonREASON_UNREACHABLE        guestsReason = 36
+	guestsReasonREASON_PROHIBITED         guestsReason = 37
+	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 38
+	guestsReasonREASON_NO_MEMBER          guestsReason = 39
+	guestsReasonREASON_STORM_CONTROL      guestsReason = 40
+	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 41
+	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 42
+	guestsReasonREASON_TOO_BIG            guestsReason = 43
+	guestsReasonREASON_GSO_NESTED         guestsReason = 44
+	guestsReasonREASON_GSO_UDP            guestsReason = 45
+	guestsReasonREASON_NO_HEADROOM        guestsReason = 46
+	guestsReasonREASON_NO_CSUM            guestsReason = 47
+	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 48
+	guestsReasonREASON_DEVMAP_DROP        guestsReason = 49
+	guestsReasonREASON_DENIED             guestsReason = 50
+	guestsReasonREASON_REJECTED           guestsReason = 51
+	guestsReasonREASON_NO_POLICY          guestsReason = 52
+	guestsReasonREASON_NON_IP             guestsReason = 53
+	guestsReasonREASON_OUT_OF_STATE       guestsReason = 54
+	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 55
+	guestsReasonREASON_TCP_FLAGS          guestsReason = 56
+	guestsReasonREASON_UNRELATED          guestsReason = 57
+	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 58
+	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 59
+	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 60
+	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 61
+	guestsReasonREASON_NO_GATEWAY         guestsReason = 62
+	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 63
+	guestsReasonREASON_NAT_FULL           guestsReason = 64
+	guestsReasonREASON_NAT_LIMIT          guestsReason = 65
+	guestsReasonREASON_NAT_CONFLICT       guestsReason = 66
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 67
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 68
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 69
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 70
+	guestsReasonREASON_MAX                guestsReason = 71
 )
 
 type guestsRemoteKey struct {
@@ -681,69 +687,69 @@ type guestsVportCounters struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	guestsMapAllowedAddrs     = "allowed_addrs"
-	guestsMapAllowedMacs      = "allowed_macs"
-	guestsMapCtEstablished    = "ct_established"
-	guestsMapCtHalfOpen       = "ct_half_open"
-	guestsMapDrops            = "drops"
-	guestsMapEgressPolicies   = "egress_policies"
-	guestsMapEvents           = "events"
-	guestsMapFdb              = "fdb"
-	guestsMapFlows            = "flows"
-	guestsMapFollowed         = "followed"
-	guestsMapFragments        = "fragments"
-	guestsMapGlobalCounters   = "global_counters"
-	guestsMapHalfOpenCounts   = "half_open_counts"
-	guestsMapHostEventBuckets = "host_event_buckets"
-	guestsMapHostEvents       = "host_events"
-	guestsMapIcmpBuckets      = "icmp_buckets"
-	guestsMapKnownOptions     = "known_options"
-	guestsMapLimitEntries     = "limit_entries"
-	guestsMapLimitLargest     = "limit_largest"
-	guestsMapLimitWorks       = "limit_works"
-	guestsMapLocalAddrs       = "local_addrs"
-	guestsMapLogBuckets       = "log_buckets"
-	guestsMapLogs             = "logs"
-	guestsMapMembers          = "members"
-	guestsMapNatEvents        = "nat_events"
-	guestsMapNatFragments     = "nat_fragments"
-	guestsMapNatHostCounts    = "nat_host_counts"
-	guestsMapNatInbound       = "nat_inbound"
-	guestsMapNatOver          = "nat_over"
-	guestsMapNatReverse       = "nat_reverse"
-	guestsMapNatSessions      = "nat_sessions"
-	guestsMapNatUnanswered    = "nat_unanswered"
-	guestsMapNeighbours       = "neighbours"
-	guestsMapNexthopGroups    = "nexthop_groups"
-	guestsMapNexthops         = "nexthops"
-	guestsMapOwnerLimits      = "owner_limits"
-	guestsMapOwnerUsages      = "owner_usages"
-	guestsMapPathGroups       = "path_groups"
-	guestsMapPathReports      = "path_reports"
-	guestsMapPolicy           = "policy"
-	guestsMapPool             = "pool"
-	guestsMapPortForwards     = "port_forwards"
-	guestsMapPorts            = "ports"
-	guestsMapRemotes          = "remotes"
-	guestsMapRouters          = "routers"
-	guestsMapRoutes           = "routes"
-	guestsMapRules            = "rules"
-	guestsMapSegments         = "segments"
-	guestsMapStamped          = "stamped"
-	guestsMapStamps           = "stamps"
-	guestsMapTeps             = "teps"
-	guestsMapTrace            = "trace"
-	guestsMapTraffic          = "traffic"
-	guestsMapTransitCache     = "transit_cache"
-	guestsMapTransitTables    = "transit_tables"
-	guestsMapTxDevmap         = "tx_devmap"
-	guestsMapTxDevmapGeneric  = "tx_devmap_generic"
-	guestsMapVnis             = "vnis"
-	guestsMapVports           = "vports"
-	guestsMapXdpInterfaces    = "xdp_interfaces"
-	guestsProgLeaves          = "leaves"
-	guestsProgReady           = "ready"
-	guestsVarStampSlots       = "stamp_slots"
+	guestsMapAllowedAddrs      = "allowed_addrs"
+	guestsMapAllowedMacs       = "allowed_macs"
+	guestsMapCtEstablished     = "ct_established"
+	guestsMapCtHalfOpen        = "ct_half_open"
+	guestsMapDrops             = "drops"
+	guestsMapEgressPolicies    = "egress_policies"
+	guestsMapEvents            = "events"
+	guestsMapFdb               = "fdb"
+	guestsMapFlows             = "flows"
+	guestsMapFollowed          = "followed"
+	guestsMapFragments         = "fragments"
+	guestsMapGlobalCounters    = "global_counters"
+	guestsMapHalfOpenCounts    = "half_open_counts"
+	guestsMapHostEventBuckets  = "host_event_buckets"
+	guestsMapHostEvents        = "host_events"
+	guestsMapKnownOptions      = "known_options"
+	guestsMapLimitEntries      = "limit_entries"
+	guestsMapLimitLargest      = "limit_largest"
+	guestsMapLimitWorks        = "limit_works"
+	guestsMapLocalAddrs        = "local_addrs"
+	guestsMapLogs              = "logs"
+	guestsMapMembers           = "members"
+	guestsMapNatEvents         = "nat_events"
+	guestsMapNatFragments      = "nat_fragments"
+	guestsMapNatHostCounts     = "nat_host_counts"
+	guestsMapNatInbound        = "nat_inbound"
+	guestsMapNatOver           = "nat_over"
+	guestsMapNatReverse        = "nat_reverse"
+	guestsMapNatSessions       = "nat_sessions"
+	guestsMapNatUnanswered     = "nat_unanswered"
+	guestsMapNeighbourRequests = "neighbour_requests"
+	guestsMapNeighbours        = "neighbours"
+	guestsMapNexthopGroups     = "nexthop_groups"
+	guestsMapNexthops          = "nexthops"
+	guestsMapOwnerDrops        = "owner_drops"
+	guestsMapOwnerLimits       = "owner_limits"
+	guestsMapOwnerUsages       = "owner_usages"
+	guestsMapPathGroups        = "path_groups"
+	guestsMapPathReports       = "path_reports"
+	guestsMapPolicy            = "policy"
+	guestsMapPool              = "pool"
+	guestsMapPortForwards      = "port_forwards"
+	guestsMapPorts             = "ports"
+	guestsMapRemotes           = "remotes"
+	guestsMapRouters           = "routers"
+	guestsMapRoutes            = "routes"
+	guestsMapRules             = "rules"
+	guestsMapSegments          = "segments"
+	guestsMapStamped           = "stamped"
+	guestsMapStamps            = "stamps"
+	guestsMapTeps              = "teps"
+	guestsMapTrace             = "trace"
+	guestsMapTraffic           = "traffic"
+	guestsMapTransitCache      = "transit_cache"
+	guestsMapTransitTables     = "transit_tables"
+	guestsMapTxDevmap          = "tx_devmap"
+	guestsMapTxDevmapGeneric   = "tx_devmap_generic"
+	guestsMapVnis              = "vnis"
+	guestsMapVports            = "vports"
+	guestsMapXdpInterfaces     = "xdp_interfaces"
+	guestsProgLeaves           = "leaves"
+	guestsProgReady            = "ready"
+	guestsVarStampSlots        = "stamp_slots"
 )
 
 // loadGuests returns the embedded CollectionSpec for guests.
@@ -796,66 +802,66 @@ type guestsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type guestsMapSpecs struct {
-	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
-	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
-	Drops            *ebpf.MapSpec `ebpf:"drops"`
-	EgressPolicies   *ebpf.MapSpec `ebpf:"egress_policies"`
-	Events           *ebpf.MapSpec `ebpf:"events"`
-	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
-	Flows            *ebpf.MapSpec `ebpf:"flows"`
-	Followed         *ebpf.MapSpec `ebpf:"followed"`
-	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
-	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
-	Logs             *ebpf.MapSpec `ebpf:"logs"`
-	Members          *ebpf.MapSpec `ebpf:"members"`
-	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
-	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
-	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
-	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
-	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
-	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
-	Policy           *ebpf.MapSpec `ebpf:"policy"`
-	Pool             *ebpf.MapSpec `ebpf:"pool"`
-	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
-	Ports            *ebpf.MapSpec `ebpf:"ports"`
-	Remotes          *ebpf.MapSpec `ebpf:"remotes"`
-	Routers          *ebpf.MapSpec `ebpf:"routers"`
-	Routes           *ebpf.MapSpec `ebpf:"routes"`
-	Rules            *ebpf.MapSpec `ebpf:"rules"`
-	Segments         *ebpf.MapSpec `ebpf:"segments"`
-	Stamped          *ebpf.MapSpec `ebpf:"stamped"`
-	Stamps           *ebpf.MapSpec `ebpf:"stamps"`
-	Teps             *ebpf.MapSpec `ebpf:"teps"`
-	Trace            *ebpf.MapSpec `ebpf:"trace"`
-	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
-	TransitCache     *ebpf.MapSpec `ebpf:"transit_cache"`
-	TransitTables    *ebpf.MapSpec `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.MapSpec `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.MapSpec `ebpf:"vnis"`
-	Vports           *ebpf.MapSpec `ebpf:"vports"`
-	XdpInterfaces    *ebpf.MapSpec `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
+	Drops             *ebpf.MapSpec `ebpf:"drops"`
+	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
+	Events            *ebpf.MapSpec `ebpf:"events"`
+	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	Flows             *ebpf.MapSpec `ebpf:"flows"`
+	Followed          *ebpf.MapSpec `ebpf:"followed"`
+	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
+	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
+	Logs              *ebpf.MapSpec `ebpf:"logs"`
+	Members           *ebpf.MapSpec `ebpf:"members"`
+	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
+	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver           *ebpf.MapSpec `ebpf:"nat_over"`
+	NatReverse        *ebpf.MapSpec `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.MapSpec `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.MapSpec `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.MapSpec `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.MapSpec `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.MapSpec `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.MapSpec `ebpf:"owner_usages"`
+	PathGroups        *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports       *ebpf.MapSpec `ebpf:"path_reports"`
+	Policy            *ebpf.MapSpec `ebpf:"policy"`
+	Pool              *ebpf.MapSpec `ebpf:"pool"`
+	PortForwards      *ebpf.MapSpec `ebpf:"port_forwards"`
+	Ports             *ebpf.MapSpec `ebpf:"ports"`
+	Remotes           *ebpf.MapSpec `ebpf:"remotes"`
+	Routers           *ebpf.MapSpec `ebpf:"routers"`
+	Routes            *ebpf.MapSpec `ebpf:"routes"`
+	Rules             *ebpf.MapSpec `ebpf:"rules"`
+	Segments          *ebpf.MapSpec `ebpf:"segments"`
+	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
+	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
+	Teps              *ebpf.MapSpec `ebpf:"teps"`
+	Trace             *ebpf.MapSpec `ebpf:"trace"`
+	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
+	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.MapSpec `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.MapSpec `ebpf:"vnis"`
+	Vports            *ebpf.MapSpec `ebpf:"vports"`
+	XdpInterfaces     *ebpf.MapSpec `ebpf:"xdp_interfaces"`
 }
 
 // guestsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -885,66 +891,66 @@ func (o *guestsObjects) Close() error {
 //
 // It can be passed to loadGuestsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type guestsMaps struct {
-	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
-	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
-	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
-	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
-	Drops            *ebpf.Map `ebpf:"drops"`
-	EgressPolicies   *ebpf.Map `ebpf:"egress_policies"`
-	Events           *ebpf.Map `ebpf:"events"`
-	Fdb              *ebpf.Map `ebpf:"fdb"`
-	Flows            *ebpf.Map `ebpf:"flows"`
-	Followed         *ebpf.Map `ebpf:"followed"`
-	Fragments        *ebpf.Map `ebpf:"fragments"`
-	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
-	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
-	HostEvents       *ebpf.Map `ebpf:"host_events"`
-	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
-	KnownOptions     *ebpf.Map `ebpf:"known_options"`
-	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
-	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
-	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
-	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
-	Logs             *ebpf.Map `ebpf:"logs"`
-	Members          *ebpf.Map `ebpf:"members"`
-	NatEvents        *ebpf.Map `ebpf:"nat_events"`
-	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
-	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
-	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
-	NatOver          *ebpf.Map `ebpf:"nat_over"`
-	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
-	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
-	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
-	Neighbours       *ebpf.Map `ebpf:"neighbours"`
-	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
-	Nexthops         *ebpf.Map `ebpf:"nexthops"`
-	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
-	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
-	PathGroups       *ebpf.Map `ebpf:"path_groups"`
-	PathReports      *ebpf.Map `ebpf:"path_reports"`
-	Policy           *ebpf.Map `ebpf:"policy"`
-	Pool             *ebpf.Map `ebpf:"pool"`
-	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
-	Ports            *ebpf.Map `ebpf:"ports"`
-	Remotes          *ebpf.Map `ebpf:"remotes"`
-	Routers          *ebpf.Map `ebpf:"routers"`
-	Routes           *ebpf.Map `ebpf:"routes"`
-	Rules            *ebpf.Map `ebpf:"rules"`
-	Segments         *ebpf.Map `ebpf:"segments"`
-	Stamped          *ebpf.Map `ebpf:"stamped"`
-	Stamps           *ebpf.Map `ebpf:"stamps"`
-	Teps             *ebpf.Map `ebpf:"teps"`
-	Trace            *ebpf.Map `ebpf:"trace"`
-	Traffic          *ebpf.Map `ebpf:"traffic"`
-	TransitCache     *ebpf.Map `ebpf:"transit_cache"`
-	TransitTables    *ebpf.Map `ebpf:"transit_tables"`
-	TxDevmap         *ebpf.Map `ebpf:"tx_devmap"`
-	TxDevmapGeneric  *ebpf.Map `ebpf:"tx_devmap_generic"`
-	Vnis             *ebpf.Map `ebpf:"vnis"`
-	Vports           *ebpf.Map `ebpf:"vports"`
-	XdpInterfaces    *ebpf.Map `ebpf:"xdp_interfaces"`
+	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
+	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
+	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
+	Drops             *ebpf.Map `ebpf:"drops"`
+	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
+	Events            *ebpf.Map `ebpf:"events"`
+	Fdb               *ebpf.Map `ebpf:"fdb"`
+	Flows             *ebpf.Map `ebpf:"flows"`
+	Followed          *ebpf.Map `ebpf:"followed"`
+	Fragments         *ebpf.Map `ebpf:"fragments"`
+	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
+	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
+	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
+	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	KnownOptions      *ebpf.Map `ebpf:"known_options"`
+	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
+	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
+	Logs              *ebpf.Map `ebpf:"logs"`
+	Members           *ebpf.Map `ebpf:"members"`
+	NatEvents         *ebpf.Map `ebpf:"nat_events"`
+	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
+	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound        *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver           *ebpf.Map `ebpf:"nat_over"`
+	NatReverse        *ebpf.Map `ebpf:"nat_reverse"`
+	NatSessions       *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered     *ebpf.Map `ebpf:"nat_unanswered"`
+	NeighbourRequests *ebpf.Map `ebpf:"neighbour_requests"`
+	Neighbours        *ebpf.Map `ebpf:"neighbours"`
+	NexthopGroups     *ebpf.Map `ebpf:"nexthop_groups"`
+	Nexthops          *ebpf.Map `ebpf:"nexthops"`
+	OwnerDrops        *ebpf.Map `ebpf:"owner_drops"`
+	OwnerLimits       *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages       *ebpf.Map `ebpf:"owner_usages"`
+	PathGroups        *ebpf.Map `ebpf:"path_groups"`
+	PathReports       *ebpf.Map `ebpf:"path_reports"`
+	Policy            *ebpf.Map `ebpf:"policy"`
+	Pool              *ebpf.Map `ebpf:"pool"`
+	PortForwards      *ebpf.Map `ebpf:"port_forwards"`
+	Ports             *ebpf.Map `ebpf:"ports"`
+	Remotes           *ebpf.Map `ebpf:"remotes"`
+	Routers           *ebpf.Map `ebpf:"routers"`
+	Routes            *ebpf.Map `ebpf:"routes"`
+	Rules             *ebpf.Map `ebpf:"rules"`
+	Segments          *ebpf.Map `ebpf:"segments"`
+	Stamped           *ebpf.Map `ebpf:"stamped"`
+	Stamps            *ebpf.Map `ebpf:"stamps"`
+	Teps              *ebpf.Map `ebpf:"teps"`
+	Trace             *ebpf.Map `ebpf:"trace"`
+	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
+	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
+	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
+	TxDevmapGeneric   *ebpf.Map `ebpf:"tx_devmap_generic"`
+	Vnis              *ebpf.Map `ebpf:"vnis"`
+	Vports            *ebpf.Map `ebpf:"vports"`
+	XdpInterfaces     *ebpf.Map `ebpf:"xdp_interfaces"`
 }
 
 func (m *guestsMaps) Close() error {
@@ -964,13 +970,11 @@ func (m *guestsMaps) Close() error {
 		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
-		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
 		m.LimitWorks,
 		m.LocalAddrs,
-		m.LogBuckets,
 		m.Logs,
 		m.Members,
 		m.NatEvents,
@@ -981,9 +985,11 @@ func (m *guestsMaps) Close() error {
 		m.NatReverse,
 		m.NatSessions,
 		m.NatUnanswered,
+		m.NeighbourRequests,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerDrops,
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
