@@ -24,7 +24,7 @@ func All() []Attack {
 		{Name: "rogue-dhcp", Title: "Answers of a DHCP server", From: FromGuarded, Rate: 2000, Most: 20_000, streams: dhcp, crossed: markedAtAll},
 		{
 			Name: "vlan-hopping", Title: "Tagged frames, with one tag and two", From: FromUnguarded, Rate: 5000, Most: 50_000,
-			streams: hop, crossed: func(b bed) []watched { return []watched{{roles: b.victims(), clauses: []clause{attackMAC()}}} },
+			streams: hop, crossed: func(b bed) []watched { return []watched{{roles: b.victims(), clauses: []clause{{field(6, 4, 0x06a70500)}}}} },
 		},
 		{
 			Name: "tunnel-in-tunnel", Title: "Tunnel packets from a guest", From: FromUnguarded, Rate: 5000, Most: 50_000,
@@ -211,7 +211,7 @@ func dhcp(b bed) []stream {
 func hop(b bed) []stream {
 	var frames [][]byte
 	for _, dst := range []net.HardwareAddr{broadcast(), b.same1.MAC, b.other1.MAC} {
-		plain := ether(dst, b.loose.MAC, etherExperiment, nil)
+		plain := ether(dst, net.HardwareAddr{6, 0xa7, 5, 0, 0, 0}, etherExperiment, nil)
 		for _, vlan := range []uint16{1, 2, uint16(topo.AttackVNI(1))} {
 			frames = append(frames, tagged(plain, [2]uint16{etherVLAN, vlan}), tagged(plain, [2]uint16{etherVLAN, 1}, [2]uint16{etherVLAN, vlan}),
 				tagged(plain, [2]uint16{etherVLAN, 0}, [2]uint16{etherVLAN, vlan}), tagged(plain, [2]uint16{etherQinQ, vlan}))

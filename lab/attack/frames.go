@@ -6,9 +6,12 @@ import (
 	"net/netip"
 )
 
-// marker is in the IPv4 identification or the IPv6 flow label of every attack's IP packets: routers,
-// translators and tunnels leave both as they are.
-const marker = 0xa77a
+// marker is in the IPv4 identification or the IPv6 flow label of every attack's IP packets, and class
+// is their DSCP: routers, translators and tunnels leave both as they are, and no honest packet has both.
+const (
+	marker = 0xa77a
+	class  = 10 << 2 // AF11
+)
 
 // Protocols, EtherTypes and ports of the frames.
 const (
@@ -70,7 +73,7 @@ func ipv4(h header4, payload []byte) []byte {
 		h.ttl = 64
 	}
 	b := make([]byte, 20, 20+len(payload))
-	b[0] = 0x45
+	b[0], b[1] = 0x45, class
 	binary.BigEndian.PutUint16(b[2:], uint16(20+len(payload)))
 	binary.BigEndian.PutUint16(b[4:], h.id)
 	binary.BigEndian.PutUint16(b[6:], h.fragment)
@@ -84,8 +87,7 @@ func ipv4(h header4, payload []byte) []byte {
 // ipv6 is a packet whose flow label is the marker.
 func ipv6(src, dst netip.Addr, next, hops byte, payload []byte) []byte {
 	b := make([]byte, 40, 40+len(payload))
-	b[0] = 0x60
-	binary.BigEndian.PutUint16(b[2:], marker)
+	binary.BigEndian.PutUint32(b, 6<<28|class<<20|marker)
 	binary.BigEndian.PutUint16(b[4:], uint16(len(payload)))
 	b[6], b[7] = next, hops
 	copy(b[8:], src.AsSlice())

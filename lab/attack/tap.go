@@ -33,8 +33,10 @@ func not(m match) match {
 
 // Signatures of frames.
 func attackMAC() clause { return clause{field(6, 2, 0x06a7)} }
-func marked4() clause   { return clause{field(12, 2, etherIPv4), field(18, 2, marker)} }
-func marked6() clause   { return clause{field(12, 2, etherIPv6), field(16, 2, marker)} }
+func marked4() clause {
+	return clause{field(12, 2, etherIPv4), field(15, 1, class), field(18, 2, marker)}
+}
+func marked6() clause { return clause{field(12, 2, etherIPv6), field(14, 4, 6<<28|class<<20|marker)} }
 
 // toHonest are unicast frames to an honest guest of a segment.
 func toHonest(segment uint32) []clause {

@@ -87,6 +87,9 @@ func (e attackEvidence) taken(name, caseName string) string {
 // LossWords is a loss in a few words.
 func LossWords(loss stats.Loss) string {
 	figure := stats.Figure(loss.Row.Median)
+	if loss.Unit == "packets" || loss.Unit == "count" {
+		figure = stats.In(loss.Row.Median, "count")
+	}
 	switch loss.Metric {
 	case stats.Crossed:
 		return figure + " packets crossed"
@@ -110,7 +113,7 @@ func (e attackEvidence) findings() []string {
 			if stats.RefuseAttack(e.Result, name, caseName) != "" || len(stats.Losses(e.Result, name, caseName)) == 0 {
 				continue
 			}
-			text := fmt.Sprintf("%s: %s: %s.", caseName, name, e.taken(name, caseName))
+			text := fmt.Sprintf("%s: %s: %s.", caseName, upperFirst(e.title(name)), e.taken(name, caseName))
 			if advice := e.advice(name, caseName); advice != "" {
 				text += " " + advice
 			}
@@ -122,23 +125,30 @@ func (e attackEvidence) findings() []string {
 
 // advice is why an attack takes something of a path, and what to do.
 func (e attackEvidence) advice(name, caseName string) string {
-	losses := stats.Losses(e.Result, name, caseName)
-	crossed := slices.ContainsFunc(losses, func(l stats.Loss) bool { return l.Metric == stats.Crossed })
-	if special := attackAdvice()[caseName][path(name)]; special != "" && (crossed || !costOnly(caseName)) {
+	crossed := slices.ContainsFunc(stats.Losses(e.Result, name, caseName), func(l stats.Loss) bool { return l.Metric == stats.Crossed })
+	special := attackAdvice()[caseName][path(name)]
+	switch {
+	case isGuarded(caseName) && crossed && e.Parameters["bare"] != "true":
+		return "The port is guarded, and its guard does not see this: keep to guests that do not, or tell who makes the data path."
+	case special != "" && (crossed || ofTables(caseName)):
 		return special
-	}
-	if crossed {
+	case crossed:
 		return "What must not arrive does: filter it at the port that it comes from."
-	}
-	if path(name) == "ovs" {
+	case path(name) == "ovs":
 		return "Nothing crossed. One process forwards for all guests, so the attacker's packets take the time of theirs: give it cores of its own, and limit the port's rate (ingress_policing_kpkts_rate)."
 	}
 	return "Nothing crossed, but the pair had less of its core, its tables or the memory that both cores share: limit the port's rate, and compare with a run on a quiet machine."
 }
 
-// costOnly says whether advice on an attack is on packets that cross alone.
-func costOnly(caseName string) bool {
-	return !slices.Contains([]string{"mac-flood", "forged-icmp", "syn-flood", "udp-dialogues", "nat-exhaustion", "route-flood", "bfd-forgery"}, caseName)
+// isGuarded says whether an attack is what the guard of its port is for.
+func isGuarded(caseName string) bool {
+	return slices.Contains([]string{"arp-nd-spoof", "ra-redirect", "rogue-dhcp"}, caseName)
+}
+
+// ofTables says whether an attack is on what all guests share, so that advice on it holds where nothing
+// crosses too.
+func ofTables(caseName string) bool {
+	return slices.Contains([]string{"mac-flood", "forged-icmp", "syn-flood", "udp-dialogues", "nat-exhaustion", "route-flood", "bfd-forgery"}, caseName)
 }
 
 // attackAdvice is by attack and data path.

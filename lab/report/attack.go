@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
@@ -132,7 +133,7 @@ func (v attackView) Limits() []string {
 		if limit.AtLeast {
 			sign = "≥ "
 		}
-		limits = append(limits, sign+stats.Figure(limit.Limit))
+		limits = append(limits, sign+strconv.FormatFloat(limit.Limit, 'g', -1, 64))
 	}
 	return limits
 }

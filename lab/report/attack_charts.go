@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"html/template"
+	"strconv"
 
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -41,7 +42,7 @@ func (v attackView) kept(limit stats.AttackLimit, width, left float64, class str
 	bottom := above + pitch*float64(len(cases))
 	for _, t := range []float64{0, 0.5, 1, 1.5, keptEdge} {
 		c.line(x(t), above, x(t), bottom, "grid")
-		c.text(x(t), bottom+16, "tick m", stats.Figure(t))
+		c.text(x(t), bottom+16, "tick m", strconv.FormatFloat(t, 'g', -1, 64))
 	}
 	c.line(x(limit.Limit), above, x(limit.Limit), bottom, "baseline")
 	words, drawn := limit.Title+". ", false

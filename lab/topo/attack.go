@@ -45,6 +45,7 @@ type Attack struct {
 // AttackGuest is an end system of an Attack.
 type AttackGuest struct {
 	*Host
+	Role    string
 	Segment int // 0 red, 1 blue
 	MAC     net.HardwareAddr
 	V4, V6  netip.Addr
@@ -131,29 +132,36 @@ func NewAttack(ctx context.Context, l *Lab, o AttackOptions) (*Attack, error) {
 }
 
 func attackGuests() []AttackGuest {
-	honest := func(segment int, last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, byte(segment), last} }
-	guest := func(segment, number int, mac net.HardwareAddr, guarded, far bool) AttackGuest {
+	honest := func(segment int, last byte) net.HardwareAddr {
+		return net.HardwareAddr{2, 0, 0, 0, byte(segment), last}
+	}
+	guest := func(role string, segment, number int, mac net.HardwareAddr, guarded, far bool) AttackGuest {
 		return AttackGuest{
-			Segment: segment, MAC: mac, Guarded: guarded, far: far,
+			Role: role, Segment: segment, MAC: mac, Guarded: guarded, far: far,
 			V4: netip.AddrFrom4([4]byte{10, byte(segment), 0, byte(number)}), V6: netip.MustParseAddr(fmt.Sprintf("fd0%d::%x", segment, number)),
 		}
 	}
 	return []AttackGuest{
-		guest(0, 1, honest(0, 1), true, false), guest(0, 2, honest(0, 2), true, true),
-		guest(0, 0x42, AttackMAC(0x42), true, false), guest(0, 0x43, AttackMAC(0x43), false, false),
-		guest(1, 1, honest(1, 1), true, false), guest(1, 2, honest(1, 2), true, true), guest(1, 3, honest(1, 3), false, false),
+		guest(RoleSame1, 0, 1, honest(0, 1), true, false), guest(RoleSame2, 0, 2, honest(0, 2), true, true),
+		guest(RoleAttacker, 0, 0x42, AttackMAC(0x42), true, false), guest(RoleLoose, 0, 0x43, AttackMAC(0x43), false, false),
+		guest(RoleOther1, 1, 1, honest(1, 1), true, false), guest(RoleOther2, 1, 2, honest(1, 2), true, true),
+		guest(RoleWitness, 1, 3, honest(1, 3), false, false),
 	}
 }
 
-// attackRoles names the guests in their order.
-func attackRoles() []string {
-	return []string{RoleSame1, RoleSame2, RoleAttacker, RoleLoose, RoleOther1, RoleOther2, RoleWitness}
+// AttackOnPaper has the guests, and nothing that exists.
+func AttackOnPaper() *Attack {
+	n := &Attack{}
+	for _, g := range attackGuests() {
+		n.Guests = append(n.Guests, &g)
+	}
+	return n
 }
 
 // Guest is the one with a role.
 func (n *Attack) Guest(role string) *AttackGuest {
 	for _, g := range n.Guests {
-		if g.Name == role {
+		if g.Role == role {
 			return g
 		}
 	}
@@ -181,8 +189,7 @@ func (n *Attack) underlay(ctx context.Context) error {
 
 // attach makes a guest and its link. Its gateway is host A's.
 func (n *Attack) attach(ctx context.Context, g AttackGuest) (err error) {
-	role := attackRoles()[len(n.Guests)]
-	if g.Host, err = n.Lab.Host(role); err != nil {
+	if g.Host, err = n.Lab.Host(g.Role); err != nil {
 		return err
 	}
 	at := n.At(&g)
