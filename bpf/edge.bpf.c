@@ -198,6 +198,7 @@ const struct port_usage_key *port_usage_key_type __attribute__((unused));
 const struct nat_event *nat_event_type __attribute__((unused));
 const struct log_line *log_line_type __attribute__((unused));
 const struct host_event *host_event_type __attribute__((unused));
+const enum limited_rate *limited_rate_type __attribute__((unused));
 const enum ct_state *ct_state_type __attribute__((unused));
 const enum ct_bits *ct_bits_type __attribute__((unused));
 const enum nat_session_flags *nat_session_flags_type __attribute__((unused));

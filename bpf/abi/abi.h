@@ -6,11 +6,12 @@
  */
 #pragma once
 
-#define ABI_VERSION 7
+#define ABI_VERSION 8
 
 #include "abi/cache.h"
 #include "abi/conntrack.h"
 #include "abi/forwarding.h"
+#include "abi/limits.h"
 #include "abi/nat.h"
 #include "abi/routing.h"
 #include "abi/trace.h"

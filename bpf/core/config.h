@@ -62,4 +62,6 @@ const volatile struct word reason_words[] __attribute__((used)) = { REASONS(X) }
 const volatile struct word slow_words[] __attribute__((used)) = { SLOWS(X) };
 const volatile struct word stage_words[] __attribute__((used)) = { STAGES(X) };
 const volatile struct word event_words[] __attribute__((used)) = { EVENTS(X) };
+const volatile struct word count_words[] __attribute__((used)) = { LIMITED_COUNTS(X) };
+const volatile struct word rate_words[] __attribute__((used)) = { LIMITED_RATES(X) };
 #undef X

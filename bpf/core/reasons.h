@@ -140,6 +140,27 @@
 	X(NAT_DELETED, "NAT sessions deleted")                                                \
 	X(NAT_EVENT_LOST, "NAT events not sent to the log and to other gateways")
 
+/* X(NAME, "entries of tables that a port, remote or segment may have a limited number of") */
+#define LIMITED_COUNTS(X)                           \
+	X(MACS, "MAC addresses learned")            \
+	X(NEIGHBOURS, "IP addresses of neighbours") \
+	X(HALF_OPEN, "half-open connections")       \
+	X(CONNECTIONS, "answered connections")      \
+	X(NAT_SESSIONS, "NAT sessions")             \
+	X(FLOWS, "entries of the flow cache")
+
+/* X(NAME, "packets that a port or segment may have a limited number of in a second") */
+#define LIMITED_RATES(X)                                         \
+	X(BROADCAST, "broadcast frames flooded")                 \
+	X(MULTICAST, "multicast frames flooded")                 \
+	X(UNKNOWN_UNICAST, "frames for unknown MAC addresses")   \
+	X(NEW_FLOWS, "flows that take the slow path")            \
+	X(ICMP_ERRORS, "ICMP errors sent to it")                 \
+	X(RESETS, "TCP resets sent to it")                       \
+	X(NEIGHBOUR_REQUESTS, "ARP and ND requests sent for it") \
+	X(LOG_LINES, "log lines of the firewall")                \
+	X(HOST_EVENTS, "hosts that arrive or move, told to BGP")
+
 #define X(name, text) REASON_##name,
 enum reason { REASONS(X) REASON_MAX };
 #undef X
@@ -151,4 +172,10 @@ enum stage { STAGES(X) STAGE_MAX };
 #undef X
 #define X(name, text) EVENT_##name,
 enum event { EVENTS(X) EVENT_MAX };
+#undef X
+#define X(name, text) COUNT_##name,
+enum limited_count { LIMITED_COUNTS(X) COUNT_MAX };
+#undef X
+#define X(name, text) RATE_##name,
+enum limited_rate { LIMITED_RATES(X) RATE_MAX };
 #undef X

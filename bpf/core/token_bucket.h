@@ -19,7 +19,8 @@ static __always_inline bool take_token(struct token_bucket *b, __u64 now, __u64 
 		b->tokens = b->tokens + earned > most ? most : b->tokens + earned;
 		b->filled_ns = now;
 	}
-	if (!b->tokens)
+	/* Cores that share a bucket may take the last token at once. */
+	if (!b->tokens || b->tokens > most)
 		return false;
 	b->tokens--;
 	return true;

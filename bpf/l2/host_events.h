@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "core/token_bucket.h"
+#include "core/limits.h"
 
 #define HOST_EVENT_RATE 10000 /* a second and core */
 #define HOST_EVENT_BURST 2048

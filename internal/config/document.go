@@ -28,6 +28,7 @@ type spec struct {
 	Segments  []segment `json:"segments,omitempty" jsonschema_description:"layer 2 broadcast domains, one VNI each"`
 	Routers   []router  `json:"routers,omitempty" jsonschema_description:"virtual routers (VRFs), which join segments by their gateways"`
 	Ports     []port    `json:"ports,omitempty" jsonschema_description:"local interfaces attached to segments"`
+	Limits    limits    `json:"limits,omitempty" jsonschema_description:"how much one port or segment may take of what all share"`
 	Firewall  *firewall `json:"firewall,omitempty" jsonschema_description:"policy that stands at every port; without it everything passes"`
 	Egress    *egress   `json:"egress,omitempty" jsonschema_description:"how packets leave the overlay with other addresses than their own: gateways and policies"`
 	BGP       *bgp      `json:"bgp,omitempty" jsonschema_description:"sessions by which this edge tells others of its hosts and prefixes, and learns of theirs (BGP, RFC 4271; EVPN, RFC 7432)"`
@@ -108,6 +109,7 @@ type segment struct {
 	Neighbours []neighbour   `json:"neighbours,omitempty" jsonschema_description:"MAC addresses of hosts, known for ever"`
 	Gateway    *gateway      `json:"gateway,omitempty" jsonschema_description:"makes the segment an interface of a router"`
 	Firewall   string        `json:"firewall,omitempty" jsonschema:"enum=allow,enum=drop,enum=reject" jsonschema_description:"what becomes of packets of the segment's ports that no rule decides about; spec.firewall.default when left out"`
+	Limits     *ownLimits    `json:"limits,omitempty" jsonschema_description:"how much the segment may take of what all share, instead of spec.limits.segment"`
 	EVPN       *evpn         `json:"evpn,omitempty" jsonschema_description:"tell and learn the segment's hosts and edges by EVPN, besides what is configured; {} is all automatic"`
 }
 
@@ -176,6 +178,7 @@ type port struct {
 	VLANs     []portVLAN    `json:"vlans,omitempty" jsonschema_description:"802.1Q VLANs of a trunk and their segments"`
 	Allowed   *allowed      `json:"allowed,omitempty" jsonschema_description:"who may send from the port; anybody when left out"`
 	Labels    labels        `json:"labels,omitempty" jsonschema_description:"what groups and rules of the firewall select the port by, as in {tier: web}"`
+	Limits    *ownLimits    `json:"limits,omitempty" jsonschema_description:"how much the port may take of what all share, instead of spec.limits.port"`
 }
 
 type portVLAN struct {

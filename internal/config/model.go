@@ -11,7 +11,7 @@ import (
 // edge turns a checked document into the model.
 func (d *document) edge(policies []policySource) overlay.Edge {
 	s := d.Spec
-	return overlay.Edge{
+	e := overlay.Edge{
 		Name:      string(d.Metadata.Name),
 		Underlay:  s.Underlay.model(),
 		FlowCache: overlay.FlowCache{Enabled: s.FlowCache.Enabled, Size: s.FlowCache.Size},
@@ -27,6 +27,8 @@ func (d *document) edge(policies []policySource) overlay.Edge {
 		Egress:   d.egress(policies),
 		BGP:      d.bgp(),
 	}
+	d.setLimits(&e)
+	return e
 }
 
 func (u underlay) model() overlay.Underlay {

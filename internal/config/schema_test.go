@@ -36,7 +36,8 @@ func TestSchemaAgreesWithExamples(t *testing.T) {
 	}
 	for _, path := range schemaFields(schema, "") {
 		// The fields of the segments of routers and policies are those of any other.
-		same := strings.NewReplacer("spec.routers.l3.", "spec.segments.", "spec.egress.policies.", "spec.segments.").Replace(path)
+		same := strings.NewReplacer("spec.routers.l3.", "spec.segments.", "spec.egress.policies.", "spec.segments.",
+			"spec.segments.limits.", "spec.limits.segment.", "spec.ports.limits.", "spec.limits.port.").Replace(path)
 		if !shown[path] && !shown[same] {
 			t.Errorf("no example shows %s", path)
 		}

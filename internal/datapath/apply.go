@@ -133,7 +133,7 @@ func (d *Datapath) Apply(t Tables) error {
 	if d.newFDB { // sources are learned when decisions are taken
 		p.touchAll(d)
 	}
-	if err := errors.Join(d.write(p), d.changed()); err != nil {
+	if err := errors.Join(d.writeLimits(t), d.write(p), d.changed()); err != nil {
 		return err
 	}
 	d.newFDB, d.fw.stale = false, false

@@ -394,6 +394,66 @@ const (
 	bpfHostOriginORIGIN_BGP     bpfHostOrigin = 2
 )
 
+type bpfLimitEntry struct {
+	_   structs.HostLayout
+	Key [20]uint32
+}
+
+type bpfLimitSlot struct {
+	_     structs.HostLayout
+	Owner uint32
+	Count bpfLimitedCount
+	Slot  uint32
+}
+
+type bpfLimitUsage struct {
+	_     structs.HostLayout
+	Used  [6]int32
+	Rings [6]struct {
+		_      structs.HostLayout
+		Newest uint32
+		Oldest uint32
+	}
+	Buckets  [9]bpfTokenBucket
+	Exceeded [6]uint64
+	Limited  [9]uint64
+}
+
+type bpfLimitedCount uint32
+
+const (
+	bpfLimitedCountCOUNT_MACS         bpfLimitedCount = 0
+	bpfLimitedCountCOUNT_NEIGHBOURS   bpfLimitedCount = 1
+	bpfLimitedCountCOUNT_HALF_OPEN    bpfLimitedCount = 2
+	bpfLimitedCountCOUNT_CONNECTIONS  bpfLimitedCount = 3
+	bpfLimitedCountCOUNT_NAT_SESSIONS bpfLimitedCount = 4
+	bpfLimitedCountCOUNT_FLOWS        bpfLimitedCount = 5
+	bpfLimitedCountCOUNT_MAX          bpfLimitedCount = 6
+)
+
+type bpfLimitedRate uint32
+
+const (
+	bpfLimitedRateRATE_BROADCAST          bpfLimitedRate = 0
+	bpfLimitedRateRATE_MULTICAST          bpfLimitedRate = 1
+	bpfLimitedRateRATE_UNKNOWN_UNICAST    bpfLimitedRate = 2
+	bpfLimitedRateRATE_NEW_FLOWS          bpfLimitedRate = 3
+	bpfLimitedRateRATE_ICMP_ERRORS        bpfLimitedRate = 4
+	bpfLimitedRateRATE_RESETS             bpfLimitedRate = 5
+	bpfLimitedRateRATE_NEIGHBOUR_REQUESTS bpfLimitedRate = 6
+	bpfLimitedRateRATE_LOG_LINES          bpfLimitedRate = 7
+	bpfLimitedRateRATE_HOST_EVENTS        bpfLimitedRate = 8
+	bpfLimitedRateRATE_MAX                bpfLimitedRate = 9
+)
+
+type bpfLimits struct {
+	_         structs.HostLayout
+	Counts    [6]uint32
+	Rates     [9]uint32
+	RingMasks [6]uint32
+	Observe   uint32
+}
+
 type bpfLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
@@ -1082,6 +1142,8 @@ const (
 	bpfMapHostEvents          = "host_events"
 	bpfMapIcmpBuckets         = "icmp_buckets"
 	bpfMapKnownOptions        = "known_options"
+	bpfMapLimitEntries        = "limit_entries"
+	bpfMapLimitLargest        = "limit_largest"
 	bpfMapLocalAddrs          = "local_addrs"
 	bpfMapLogBuckets          = "log_buckets"
 	bpfMapLogs                = "logs"
@@ -1095,6 +1157,8 @@ const (
 	bpfMapNeighbours          = "neighbours"
 	bpfMapNexthopGroups       = "nexthop_groups"
 	bpfMapNexthops            = "nexthops"
+	bpfMapOwnerLimits         = "owner_limits"
+	bpfMapOwnerUsages         = "owner_usages"
 	bpfMapPathGroups          = "path_groups"
 	bpfMapPolicy              = "policy"
 	bpfMapPool                = "pool"
@@ -1121,6 +1185,7 @@ const (
 	bpfProgFromGro            = "from_gro"
 	bpfProgFromPort           = "from_port"
 	bpfProgFromUnderlay       = "from_underlay"
+	bpfVarCountWords          = "count_words"
 	bpfVarCtBitsType          = "ct_bits_type"
 	bpfVarCtGcStatsType       = "ct_gc_stats_type"
 	bpfVarCtStateType         = "ct_state_type"
@@ -1131,6 +1196,7 @@ const (
 	bpfVarHostEventType       = "host_event_type"
 	bpfVarIcmpBurst           = "icmp_burst"
 	bpfVarIcmpRate            = "icmp_rate"
+	bpfVarLimitedRateType     = "limited_rate_type"
 	bpfVarLogLineType         = "log_line_type"
 	bpfVarLogRate             = "log_rate"
 	bpfVarNatEventType        = "nat_event_type"
@@ -1143,6 +1209,7 @@ const (
 	bpfVarPortUsageKeyType    = "port_usage_key_type"
 	bpfVarPortUsageType       = "port_usage_type"
 	bpfVarProbeMac            = "probe_mac"
+	bpfVarRateWords           = "rate_words"
 	bpfVarReasonWords         = "reason_words"
 	bpfVarReorderTimeoutNs    = "reorder_timeout_ns"
 	bpfVarRevalidateNs        = "revalidate_ns"
@@ -1233,6 +1300,8 @@ type bpfMapSpecs struct {
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -1246,6 +1315,8 @@ type bpfMapSpecs struct {
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
@@ -1275,6 +1346,7 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	CountWords          *ebpf.VariableSpec `ebpf:"count_words"`
 	CtBitsType          *ebpf.VariableSpec `ebpf:"ct_bits_type"`
 	CtGcStatsType       *ebpf.VariableSpec `ebpf:"ct_gc_stats_type"`
 	CtStateType         *ebpf.VariableSpec `ebpf:"ct_state_type"`
@@ -1285,6 +1357,7 @@ type bpfVariableSpecs struct {
 	HostEventType       *ebpf.VariableSpec `ebpf:"host_event_type"`
 	IcmpBurst           *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate            *ebpf.VariableSpec `ebpf:"icmp_rate"`
+	LimitedRateType     *ebpf.VariableSpec `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.VariableSpec `ebpf:"log_line_type"`
 	LogRate             *ebpf.VariableSpec `ebpf:"log_rate"`
 	NatEventType        *ebpf.VariableSpec `ebpf:"nat_event_type"`
@@ -1297,6 +1370,7 @@ type bpfVariableSpecs struct {
 	PortUsageKeyType    *ebpf.VariableSpec `ebpf:"port_usage_key_type"`
 	PortUsageType       *ebpf.VariableSpec `ebpf:"port_usage_type"`
 	ProbeMac            *ebpf.VariableSpec `ebpf:"probe_mac"`
+	RateWords           *ebpf.VariableSpec `ebpf:"rate_words"`
 	ReasonWords         *ebpf.VariableSpec `ebpf:"reason_words"`
 	ReorderTimeoutNs    *ebpf.VariableSpec `ebpf:"reorder_timeout_ns"`
 	RevalidateNs        *ebpf.VariableSpec `ebpf:"revalidate_ns"`
@@ -1356,6 +1430,8 @@ type bpfMaps struct {
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -1369,6 +1445,8 @@ type bpfMaps struct {
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
@@ -1415,6 +1493,8 @@ func (m *bpfMaps) Close() error {
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
+		m.LimitEntries,
+		m.LimitLargest,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -1428,6 +1508,8 @@ func (m *bpfMaps) Close() error {
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerLimits,
+		m.OwnerUsages,
 		m.PathGroups,
 		m.Policy,
 		m.Pool,
@@ -1458,6 +1540,7 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	CountWords          *ebpf.Variable `ebpf:"count_words"`
 	CtBitsType          *ebpf.Variable `ebpf:"ct_bits_type"`
 	CtGcStatsType       *ebpf.Variable `ebpf:"ct_gc_stats_type"`
 	CtStateType         *ebpf.Variable `ebpf:"ct_state_type"`
@@ -1468,6 +1551,7 @@ type bpfVariables struct {
 	HostEventType       *ebpf.Variable `ebpf:"host_event_type"`
 	IcmpBurst           *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate            *ebpf.Variable `ebpf:"icmp_rate"`
+	LimitedRateType     *ebpf.Variable `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.Variable `ebpf:"log_line_type"`
 	LogRate             *ebpf.Variable `ebpf:"log_rate"`
 	NatEventType        *ebpf.Variable `ebpf:"nat_event_type"`
@@ -1480,6 +1564,7 @@ type bpfVariables struct {
 	PortUsageKeyType    *ebpf.Variable `ebpf:"port_usage_key_type"`
 	PortUsageType       *ebpf.Variable `ebpf:"port_usage_type"`
 	ProbeMac            *ebpf.Variable `ebpf:"probe_mac"`
+	RateWords           *ebpf.Variable `ebpf:"rate_words"`
 	ReasonWords         *ebpf.Variable `ebpf:"reason_words"`
 	ReorderTimeoutNs    *ebpf.Variable `ebpf:"reorder_timeout_ns"`
 	RevalidateNs        *ebpf.Variable `ebpf:"revalidate_ns"`

@@ -68,6 +68,8 @@ const (
 	classifyTestMapHostEvents       = "host_events"
 	classifyTestMapIcmpBuckets      = "icmp_buckets"
 	classifyTestMapKnownOptions     = "known_options"
+	classifyTestMapLimitEntries     = "limit_entries"
+	classifyTestMapLimitLargest     = "limit_largest"
 	classifyTestMapLocalAddrs       = "local_addrs"
 	classifyTestMapLogBuckets       = "log_buckets"
 	classifyTestMapLogs             = "logs"
@@ -81,6 +83,8 @@ const (
 	classifyTestMapNeighbours       = "neighbours"
 	classifyTestMapNexthopGroups    = "nexthop_groups"
 	classifyTestMapNexthops         = "nexthops"
+	classifyTestMapOwnerLimits      = "owner_limits"
+	classifyTestMapOwnerUsages      = "owner_usages"
 	classifyTestMapPathGroups       = "path_groups"
 	classifyTestMapPlainRules       = "plain_rules"
 	classifyTestMapPolicy           = "policy"
@@ -108,6 +112,7 @@ const (
 	classifyTestMapXdpInterfaces    = "xdp_interfaces"
 	classifyTestProgClassifyAll     = "classify_all"
 	classifyTestProgScan            = "scan"
+	classifyTestVarCountWords       = "count_words"
 	classifyTestVarCtTimeouts       = "ct_timeouts"
 	classifyTestVarEventWords       = "event_words"
 	classifyTestVarFlowCache        = "flow_cache"
@@ -120,6 +125,7 @@ const (
 	classifyTestVarNonIpDropped     = "non_ip_dropped"
 	classifyTestVarNvgre            = "nvgre"
 	classifyTestVarProbeMac         = "probe_mac"
+	classifyTestVarRateWords        = "rate_words"
 	classifyTestVarReasonWords      = "reason_words"
 	classifyTestVarReorderTimeoutNs = "reorder_timeout_ns"
 	classifyTestVarRevalidateNs     = "revalidate_ns"
@@ -208,6 +214,8 @@ type classifyTestMapSpecs struct {
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -221,6 +229,8 @@ type classifyTestMapSpecs struct {
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
 	PlainRules       *ebpf.MapSpec `ebpf:"plain_rules"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
@@ -252,6 +262,7 @@ type classifyTestMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type classifyTestVariableSpecs struct {
+	CountWords       *ebpf.VariableSpec `ebpf:"count_words"`
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
@@ -264,6 +275,7 @@ type classifyTestVariableSpecs struct {
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.VariableSpec `ebpf:"nvgre"`
 	ProbeMac         *ebpf.VariableSpec `ebpf:"probe_mac"`
+	RateWords        *ebpf.VariableSpec `ebpf:"rate_words"`
 	ReasonWords      *ebpf.VariableSpec `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.VariableSpec `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.VariableSpec `ebpf:"revalidate_ns"`
@@ -322,6 +334,8 @@ type classifyTestMaps struct {
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -335,6 +349,8 @@ type classifyTestMaps struct {
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
 	PlainRules       *ebpf.Map `ebpf:"plain_rules"`
 	Policy           *ebpf.Map `ebpf:"policy"`
@@ -382,6 +398,8 @@ func (m *classifyTestMaps) Close() error {
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
+		m.LimitEntries,
+		m.LimitLargest,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -395,6 +413,8 @@ func (m *classifyTestMaps) Close() error {
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerLimits,
+		m.OwnerUsages,
 		m.PathGroups,
 		m.PlainRules,
 		m.Policy,
@@ -427,6 +447,7 @@ func (m *classifyTestMaps) Close() error {
 //
 // It can be passed to loadClassifyTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type classifyTestVariables struct {
+	CountWords       *ebpf.Variable `ebpf:"count_words"`
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
@@ -439,6 +460,7 @@ type classifyTestVariables struct {
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.Variable `ebpf:"nvgre"`
 	ProbeMac         *ebpf.Variable `ebpf:"probe_mac"`
+	RateWords        *ebpf.Variable `ebpf:"rate_words"`
 	ReasonWords      *ebpf.Variable `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.Variable `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.Variable `ebpf:"revalidate_ns"`

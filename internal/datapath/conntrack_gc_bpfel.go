@@ -36,6 +36,8 @@ const (
 	conntrackGcMapHostEvents       = "host_events"
 	conntrackGcMapIcmpBuckets      = "icmp_buckets"
 	conntrackGcMapKnownOptions     = "known_options"
+	conntrackGcMapLimitEntries     = "limit_entries"
+	conntrackGcMapLimitLargest     = "limit_largest"
 	conntrackGcMapLocalAddrs       = "local_addrs"
 	conntrackGcMapLogBuckets       = "log_buckets"
 	conntrackGcMapLogs             = "logs"
@@ -48,6 +50,8 @@ const (
 	conntrackGcMapNeighbours       = "neighbours"
 	conntrackGcMapNexthopGroups    = "nexthop_groups"
 	conntrackGcMapNexthops         = "nexthops"
+	conntrackGcMapOwnerLimits      = "owner_limits"
+	conntrackGcMapOwnerUsages      = "owner_usages"
 	conntrackGcMapPathGroups       = "path_groups"
 	conntrackGcMapPolicy           = "policy"
 	conntrackGcMapPool             = "pool"
@@ -72,6 +76,7 @@ const (
 	conntrackGcMapVports           = "vports"
 	conntrackGcMapXdpInterfaces    = "xdp_interfaces"
 	conntrackGcProgConntrackGc     = "conntrack_gc"
+	conntrackGcVarCountWords       = "count_words"
 	conntrackGcVarCtTimeouts       = "ct_timeouts"
 	conntrackGcVarEventWords       = "event_words"
 	conntrackGcVarFlowCache        = "flow_cache"
@@ -84,6 +89,7 @@ const (
 	conntrackGcVarNonIpDropped     = "non_ip_dropped"
 	conntrackGcVarNvgre            = "nvgre"
 	conntrackGcVarProbeMac         = "probe_mac"
+	conntrackGcVarRateWords        = "rate_words"
 	conntrackGcVarReasonWords      = "reason_words"
 	conntrackGcVarReorderTimeoutNs = "reorder_timeout_ns"
 	conntrackGcVarRevalidateNs     = "revalidate_ns"
@@ -173,6 +179,8 @@ type conntrackGcMapSpecs struct {
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -185,6 +193,8 @@ type conntrackGcMapSpecs struct {
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
@@ -214,6 +224,7 @@ type conntrackGcMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type conntrackGcVariableSpecs struct {
+	CountWords       *ebpf.VariableSpec `ebpf:"count_words"`
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
@@ -226,6 +237,7 @@ type conntrackGcVariableSpecs struct {
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.VariableSpec `ebpf:"nvgre"`
 	ProbeMac         *ebpf.VariableSpec `ebpf:"probe_mac"`
+	RateWords        *ebpf.VariableSpec `ebpf:"rate_words"`
 	ReasonWords      *ebpf.VariableSpec `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.VariableSpec `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.VariableSpec `ebpf:"revalidate_ns"`
@@ -286,6 +298,8 @@ type conntrackGcMaps struct {
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -298,6 +312,8 @@ type conntrackGcMaps struct {
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
@@ -345,6 +361,8 @@ func (m *conntrackGcMaps) Close() error {
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
+		m.LimitEntries,
+		m.LimitLargest,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -357,6 +375,8 @@ func (m *conntrackGcMaps) Close() error {
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerLimits,
+		m.OwnerUsages,
 		m.PathGroups,
 		m.Policy,
 		m.Pool,
@@ -387,6 +407,7 @@ func (m *conntrackGcMaps) Close() error {
 //
 // It can be passed to loadConntrackGcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type conntrackGcVariables struct {
+	CountWords       *ebpf.Variable `ebpf:"count_words"`
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
@@ -399,6 +420,7 @@ type conntrackGcVariables struct {
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.Variable `ebpf:"nvgre"`
 	ProbeMac         *ebpf.Variable `ebpf:"probe_mac"`
+	RateWords        *ebpf.Variable `ebpf:"rate_words"`
 	ReasonWords      *ebpf.Variable `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.Variable `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.Variable `ebpf:"revalidate_ns"`

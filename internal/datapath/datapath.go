@@ -59,6 +59,7 @@ type Datapath struct {
 	routes         map[bpfRouteKey]bpfRoute
 	sets           map[string]uint32 // groups by their set of next hops
 	members        map[membership]bool
+	limitedTables  [bpfLimitedCountCOUNT_MAX]uint32 // sizes
 	names          names
 	publishedNames atomic.Pointer[hostEventNames] // for FollowHostEvents, which runs beside Apply
 	edges          map[netip.Addr]netip.Addr      // remote's address → its first
@@ -162,6 +163,7 @@ func (d *Datapath) load() error {
 	if err := configure(spec, d.cfg); err != nil {
 		return err
 	}
+	d.configureLimits(spec)
 	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.mapDir()}}
 	if err := d.dropIncompatible(spec); err != nil {
 		return err

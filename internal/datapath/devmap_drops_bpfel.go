@@ -32,6 +32,8 @@ const (
 	devmapDropsMapHostEvents       = "host_events"
 	devmapDropsMapIcmpBuckets      = "icmp_buckets"
 	devmapDropsMapKnownOptions     = "known_options"
+	devmapDropsMapLimitEntries     = "limit_entries"
+	devmapDropsMapLimitLargest     = "limit_largest"
 	devmapDropsMapLocalAddrs       = "local_addrs"
 	devmapDropsMapLogBuckets       = "log_buckets"
 	devmapDropsMapLogs             = "logs"
@@ -44,6 +46,8 @@ const (
 	devmapDropsMapNeighbours       = "neighbours"
 	devmapDropsMapNexthopGroups    = "nexthop_groups"
 	devmapDropsMapNexthops         = "nexthops"
+	devmapDropsMapOwnerLimits      = "owner_limits"
+	devmapDropsMapOwnerUsages      = "owner_usages"
 	devmapDropsMapPathGroups       = "path_groups"
 	devmapDropsMapPolicy           = "policy"
 	devmapDropsMapPool             = "pool"
@@ -135,6 +139,8 @@ type devmapDropsMapSpecs struct {
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -147,6 +153,8 @@ type devmapDropsMapSpecs struct {
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
@@ -212,6 +220,8 @@ type devmapDropsMaps struct {
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -224,6 +234,8 @@ type devmapDropsMaps struct {
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
@@ -264,6 +276,8 @@ func (m *devmapDropsMaps) Close() error {
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
+		m.LimitEntries,
+		m.LimitLargest,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -276,6 +290,8 @@ func (m *devmapDropsMaps) Close() error {
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerLimits,
+		m.OwnerUsages,
 		m.PathGroups,
 		m.Policy,
 		m.Pool,

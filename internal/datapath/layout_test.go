@@ -75,6 +75,10 @@ func TestMapTypes(t *testing.T) {
 		bpfMapPortForwards:     {reflect.TypeFor[bpfPortForwardKey](), reflect.TypeFor[bpfPortForward]()},
 		bpfMapNatFragments:     {reflect.TypeFor[bpfFragmentKey](), reflect.TypeFor[bpfFragmentTranslation]()},
 		bpfMapNatEvents:        {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
+		bpfMapOwnerLimits:      {u32, reflect.TypeFor[bpfLimits]()},
+		bpfMapOwnerUsages:      {u32, reflect.TypeFor[bpfLimitUsage]()},
+		bpfMapLimitEntries:     {reflect.TypeFor[bpfLimitSlot](), reflect.TypeFor[bpfLimitEntry]()},
+		bpfMapLimitLargest:     {reflect.TypeFor[bpfLimitedCount](), u32},
 		bpfMapStamps:           {u32, reflect.TypeFor[bpfStamp]()},
 		bpfMapStamped:          {u32, reflect.TypeFor[bpfStamped]()},
 	}

@@ -34,6 +34,8 @@ const (
 	natGcMapHostEvents       = "host_events"
 	natGcMapIcmpBuckets      = "icmp_buckets"
 	natGcMapKnownOptions     = "known_options"
+	natGcMapLimitEntries     = "limit_entries"
+	natGcMapLimitLargest     = "limit_largest"
 	natGcMapLocalAddrs       = "local_addrs"
 	natGcMapLogBuckets       = "log_buckets"
 	natGcMapLogs             = "logs"
@@ -48,6 +50,8 @@ const (
 	natGcMapNeighbours       = "neighbours"
 	natGcMapNexthopGroups    = "nexthop_groups"
 	natGcMapNexthops         = "nexthops"
+	natGcMapOwnerLimits      = "owner_limits"
+	natGcMapOwnerUsages      = "owner_usages"
 	natGcMapPathGroups       = "path_groups"
 	natGcMapPolicy           = "policy"
 	natGcMapPool             = "pool"
@@ -73,6 +77,7 @@ const (
 	natGcMapVports           = "vports"
 	natGcMapXdpInterfaces    = "xdp_interfaces"
 	natGcProgNatGc           = "nat_gc"
+	natGcVarCountWords       = "count_words"
 	natGcVarCtTimeouts       = "ct_timeouts"
 	natGcVarEventWords       = "event_words"
 	natGcVarFlowCache        = "flow_cache"
@@ -85,6 +90,7 @@ const (
 	natGcVarNonIpDropped     = "non_ip_dropped"
 	natGcVarNvgre            = "nvgre"
 	natGcVarProbeMac         = "probe_mac"
+	natGcVarRateWords        = "rate_words"
 	natGcVarReasonWords      = "reason_words"
 	natGcVarReorderTimeoutNs = "reorder_timeout_ns"
 	natGcVarRevalidateNs     = "revalidate_ns"
@@ -172,6 +178,8 @@ type natGcMapSpecs struct {
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -186,6 +194,8 @@ type natGcMapSpecs struct {
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
@@ -216,6 +226,7 @@ type natGcMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type natGcVariableSpecs struct {
+	CountWords       *ebpf.VariableSpec `ebpf:"count_words"`
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
@@ -228,6 +239,7 @@ type natGcVariableSpecs struct {
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.VariableSpec `ebpf:"nvgre"`
 	ProbeMac         *ebpf.VariableSpec `ebpf:"probe_mac"`
+	RateWords        *ebpf.VariableSpec `ebpf:"rate_words"`
 	ReasonWords      *ebpf.VariableSpec `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.VariableSpec `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.VariableSpec `ebpf:"revalidate_ns"`
@@ -286,6 +298,8 @@ type natGcMaps struct {
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -300,6 +314,8 @@ type natGcMaps struct {
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
@@ -346,6 +362,8 @@ func (m *natGcMaps) Close() error {
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
+		m.LimitEntries,
+		m.LimitLargest,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -360,6 +378,8 @@ func (m *natGcMaps) Close() error {
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerLimits,
+		m.OwnerUsages,
 		m.PathGroups,
 		m.Policy,
 		m.Pool,
@@ -391,6 +411,7 @@ func (m *natGcMaps) Close() error {
 //
 // It can be passed to loadNatGcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type natGcVariables struct {
+	CountWords       *ebpf.Variable `ebpf:"count_words"`
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
@@ -403,6 +424,7 @@ type natGcVariables struct {
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.Variable `ebpf:"nvgre"`
 	ProbeMac         *ebpf.Variable `ebpf:"probe_mac"`
+	RateWords        *ebpf.Variable `ebpf:"rate_words"`
 	ReasonWords      *ebpf.Variable `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.Variable `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.Variable `ebpf:"revalidate_ns"`

@@ -194,6 +194,7 @@ type Port struct {
 	Uplink  bool
 	MTU     int // of the interface, an IP packet's size in bytes
 	Allowed *overlay.Allowed
+	Limits  overlay.Limits
 }
 
 // TEP is a path to a remote tunnel endpoint. A remote edge has one for each pair of

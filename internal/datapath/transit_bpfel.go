@@ -32,6 +32,8 @@ const (
 	transitMapHostEvents       = "host_events"
 	transitMapIcmpBuckets      = "icmp_buckets"
 	transitMapKnownOptions     = "known_options"
+	transitMapLimitEntries     = "limit_entries"
+	transitMapLimitLargest     = "limit_largest"
 	transitMapLocalAddrs       = "local_addrs"
 	transitMapLogBuckets       = "log_buckets"
 	transitMapLogs             = "logs"
@@ -44,6 +46,8 @@ const (
 	transitMapNeighbours       = "neighbours"
 	transitMapNexthopGroups    = "nexthop_groups"
 	transitMapNexthops         = "nexthops"
+	transitMapOwnerLimits      = "owner_limits"
+	transitMapOwnerUsages      = "owner_usages"
 	transitMapPathGroups       = "path_groups"
 	transitMapPolicy           = "policy"
 	transitMapPool             = "pool"
@@ -70,6 +74,7 @@ const (
 	transitMapXdpInterfaces    = "xdp_interfaces"
 	transitProgTransit         = "transit"
 	transitProgTransitAsking   = "transit_asking"
+	transitVarCountWords       = "count_words"
 	transitVarCtTimeouts       = "ct_timeouts"
 	transitVarEventWords       = "event_words"
 	transitVarFlowCache        = "flow_cache"
@@ -82,6 +87,7 @@ const (
 	transitVarNonIpDropped     = "non_ip_dropped"
 	transitVarNvgre            = "nvgre"
 	transitVarProbeMac         = "probe_mac"
+	transitVarRateWords        = "rate_words"
 	transitVarReasonWords      = "reason_words"
 	transitVarReorderTimeoutNs = "reorder_timeout_ns"
 	transitVarRevalidateNs     = "revalidate_ns"
@@ -168,6 +174,8 @@ type transitMapSpecs struct {
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -180,6 +188,8 @@ type transitMapSpecs struct {
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
@@ -210,6 +220,7 @@ type transitMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type transitVariableSpecs struct {
+	CountWords       *ebpf.VariableSpec `ebpf:"count_words"`
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
@@ -222,6 +233,7 @@ type transitVariableSpecs struct {
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.VariableSpec `ebpf:"nvgre"`
 	ProbeMac         *ebpf.VariableSpec `ebpf:"probe_mac"`
+	RateWords        *ebpf.VariableSpec `ebpf:"rate_words"`
 	ReasonWords      *ebpf.VariableSpec `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.VariableSpec `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.VariableSpec `ebpf:"revalidate_ns"`
@@ -278,6 +290,8 @@ type transitMaps struct {
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -290,6 +304,8 @@ type transitMaps struct {
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
@@ -334,6 +350,8 @@ func (m *transitMaps) Close() error {
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
+		m.LimitEntries,
+		m.LimitLargest,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -346,6 +364,8 @@ func (m *transitMaps) Close() error {
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerLimits,
+		m.OwnerUsages,
 		m.PathGroups,
 		m.Policy,
 		m.Pool,
@@ -377,6 +397,7 @@ func (m *transitMaps) Close() error {
 //
 // It can be passed to loadTransitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type transitVariables struct {
+	CountWords       *ebpf.Variable `ebpf:"count_words"`
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
@@ -389,6 +410,7 @@ type transitVariables struct {
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre            *ebpf.Variable `ebpf:"nvgre"`
 	ProbeMac         *ebpf.Variable `ebpf:"probe_mac"`
+	RateWords        *ebpf.Variable `ebpf:"rate_words"`
 	ReasonWords      *ebpf.Variable `ebpf:"reason_words"`
 	ReorderTimeoutNs *ebpf.Variable `ebpf:"reorder_timeout_ns"`
 	RevalidateNs     *ebpf.Variable `ebpf:"revalidate_ns"`

@@ -13,7 +13,7 @@ type words []word
 type word struct{ name, text string }
 
 // vocabulary is what the programs can say, read from their object file.
-type vocabulary struct{ reasons, slows, events, stages words }
+type vocabulary struct{ reasons, slows, events, stages, counts, rates words }
 
 // vocabularyOf reads the lists once; they are part of this binary.
 var vocabularyOf = sync.OnceValues(func() (vocabulary, error) {
@@ -45,7 +45,13 @@ var vocabularyOf = sync.OnceValues(func() (vocabulary, error) {
 	if v.stages, err = read(bpfVarStageWords, int(bpfStageSTAGE_MAX)); err != nil {
 		return v, err
 	}
-	v.events, err = read(bpfVarEventWords, int(bpfEventEVENT_MAX))
+	if v.events, err = read(bpfVarEventWords, int(bpfEventEVENT_MAX)); err != nil {
+		return v, err
+	}
+	if v.counts, err = read(bpfVarCountWords, int(bpfLimitedCountCOUNT_MAX)); err != nil {
+		return v, err
+	}
+	v.rates, err = read(bpfVarRateWords, int(bpfLimitedRateRATE_MAX))
 	return v, err
 })
 

@@ -130,7 +130,8 @@ type Segment struct {
 	// family; unset: the gateway's address, or else that of the destination.
 	TooBigFrom []netip.Addr
 	// EVPN is nil where hosts are learned from the data plane alone.
-	EVPN *EVPNInstance
+	EVPN   *EVPNInstance
+	Limits Limits
 }
 
 // Tunnel is how a segment's frames are wrapped.
@@ -280,6 +281,7 @@ type Port struct {
 	Allowed *Allowed
 	// Labels are what groups of the firewall select ports by.
 	Labels map[string]string
+	Limits Limits
 }
 
 // PortVLAN joins one VLAN of a trunk with a segment.

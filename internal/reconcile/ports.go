@@ -21,12 +21,13 @@ type Attachment struct {
 	Trunk     string // of a trunk's member, the port's name
 	Router    string // of an uplink
 	Allowed   *overlay.Allowed
+	Limits    overlay.Limits
 }
 
 // Attachments are those of e, in the configuration's order, uplinks last.
 func Attachments(e overlay.Edge) (list []Attachment) {
 	for _, p := range e.Ports {
-		a := Attachment{Name: p.Name, Interface: p.Interface, Segment: p.Segment, Allowed: p.Allowed}
+		a := Attachment{Name: p.Name, Interface: p.Interface, Segment: p.Segment, Allowed: p.Allowed, Limits: p.Limits}
 		if len(p.VLANs) > 0 {
 			a.Trunk = p.Name
 		}
@@ -59,7 +60,7 @@ func desiredPorts(e overlay.Edge, v host.State) (ports []datapath.Port, problems
 		}
 		ports = append(ports, datapath.Port{
 			Name: a.Name, Ifindex: link.Index, VLAN: a.VLAN, Segment: a.Segment, MTU: link.MTU, Peer: ByPeer(link),
-			Segments: link.Segments, Uplink: a.Router != "", Allowed: a.Allowed,
+			Segments: link.Segments, Uplink: a.Router != "", Allowed: a.Allowed, Limits: a.Limits,
 		})
 	}
 	slices.SortFunc(ports, func(a, b datapath.Port) int { return cmp.Compare(a.Name, b.Name) })

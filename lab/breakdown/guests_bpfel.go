@@ -243,6 +243,51 @@ type guestsHalfOpenCount struct {
 	Count uint32
 }
 
+type guestsLimitEntry struct {
+	_   structs.HostLayout
+	Key [20]uint32
+}
+
+type guestsLimitSlot struct {
+	_     structs.HostLayout
+	Owner uint32
+	Count guestsLimitedCount
+	Slot  uint32
+}
+
+type guestsLimitUsage struct {
+	_     structs.HostLayout
+	Used  [6]int32
+	Rings [6]struct {
+		_      structs.HostLayout
+		Newest uint32
+		Oldest uint32
+	}
+	Buckets  [9]guestsTokenBucket
+	Exceeded [6]uint64
+	Limited  [9]uint64
+}
+
+type guestsLimitedCount uint32
+
+const (
+	guestsLimitedCountCOUNT_MACS         guestsLimitedCount = 0
+	guestsLimitedCountCOUNT_NEIGHBOURS   guestsLimitedCount = 1
+	guestsLimitedCountCOUNT_HALF_OPEN    guestsLimitedCount = 2
+	guestsLimitedCountCOUNT_CONNECTIONS  guestsLimitedCount = 3
+	guestsLimitedCountCOUNT_NAT_SESSIONS guestsLimitedCount = 4
+	guestsLimitedCountCOUNT_FLOWS        guestsLimitedCount = 5
+	guestsLimitedCountCOUNT_MAX          guestsLimitedCount = 6
+)
+
+type guestsLimits struct {
+	_         structs.HostLayout
+	Counts    [6]uint32
+	Rates     [9]uint32
+	RingMasks [6]uint32
+	Observe   uint32
+}
+
 type guestsLocalKey struct {
 	_      structs.HostLayout
 	Router uint32
@@ -617,6 +662,8 @@ const (
 	guestsMapHostEvents       = "host_events"
 	guestsMapIcmpBuckets      = "icmp_buckets"
 	guestsMapKnownOptions     = "known_options"
+	guestsMapLimitEntries     = "limit_entries"
+	guestsMapLimitLargest     = "limit_largest"
 	guestsMapLocalAddrs       = "local_addrs"
 	guestsMapLogBuckets       = "log_buckets"
 	guestsMapLogs             = "logs"
@@ -629,6 +676,8 @@ const (
 	guestsMapNeighbours       = "neighbours"
 	guestsMapNexthopGroups    = "nexthop_groups"
 	guestsMapNexthops         = "nexthops"
+	guestsMapOwnerLimits      = "owner_limits"
+	guestsMapOwnerUsages      = "owner_usages"
 	guestsMapPathGroups       = "path_groups"
 	guestsMapPolicy           = "policy"
 	guestsMapPool             = "pool"
@@ -723,6 +772,8 @@ type guestsMapSpecs struct {
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
+	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -735,6 +786,8 @@ type guestsMapSpecs struct {
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
@@ -803,6 +856,8 @@ type guestsMaps struct {
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
+	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
+	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -815,6 +870,8 @@ type guestsMaps struct {
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
+	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
+	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
@@ -858,6 +915,8 @@ func (m *guestsMaps) Close() error {
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
+		m.LimitEntries,
+		m.LimitLargest,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -870,6 +929,8 @@ func (m *guestsMaps) Close() error {
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
+		m.OwnerLimits,
+		m.OwnerUsages,
 		m.PathGroups,
 		m.Policy,
 		m.Pool,

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * limits: how much of what all share a port, remote or segment may take: entries of tables, and
+ * packets a second. Keys, values and maps. The owner of an entry is a vport, or a segment.
+ */
+#pragma once
+
+#include "abi/conntrack.h"
+#include "abi/trace.h"
+
+#define SEGMENT_OWNER MAX_VPORTS /* first owner that is a segment */
+#define MAX_OWNERS (MAX_VPORTS + MAX_SEGMENTS)
+#define LIMIT_MAX ((int)COUNT_MAX + (int)RATE_MAX)
+
+/* What the owner may take, 0: without limit. User space writes it. */
+struct limits {
+	__u32 counts[COUNT_MAX];     /* entries */
+	__u32 rates[RATE_MAX];	     /* a second */
+	__u32 ring_masks[COUNT_MAX]; /* size of its rings less 1 */
+	__u32 observe;		     /* count what would be refused, and refuse nothing */
+};
+
+/* A ring of the keys that the owner added to a table. Numbers of slots grow and wrap. */
+struct limit_ring {
+	__u32 newest; /* slot of the next key */
+	__u32 oldest; /* slot that is evicted next */
+};
+
+/* What the owner has taken. */
+struct limit_usage {
+	__s32 used[COUNT_MAX];
+	struct limit_ring rings[COUNT_MAX];
+	struct token_bucket buckets[RATE_MAX];
+	__u64 exceeded[COUNT_MAX]; /* entries evicted or refused at the limit */
+	__u64 limited[RATE_MAX];   /* packets above the rate */
+};
+
+struct limit_slot {
+	__u32 owner;
+	enum limited_count count;
+	__u32 slot;
+};
+
+/* A key of the table: struct fdb_key, neighbour_key, ct_key or flow_key. The rest is zero. */
+struct limit_entry {
+	__u32 key[20];
+};
+
+MAP(ARRAY, owner_limits, __u32, struct limits, MAX_OWNERS);
+MAP(ARRAY, owner_usages, __u32, struct limit_usage, MAX_OWNERS);
+MAP_FLAGS(HASH, limit_entries, struct limit_slot, struct limit_entry, 1, BPF_F_NO_PREALLOC);
+MAP(ARRAY, limit_largest, enum limited_count, __u32, COUNT_MAX); /* → owner with the most */

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * limits: keeps one port, remote or segment from taking what is another's. Entries of tables are
+ * counted, and their keys noted in a ring: at its limit an owner loses its own oldest entry.
+ * Packets have token buckets.
+ *
+ * in:    an owner: a vport, or SEGMENT_OWNER + segment
+ * out:   whether it is at its limit, its oldest entry
+ * maps:  owner_limits, owner_usages, limit_entries, limit_largest
+ * stops: nothing
+ */
+#pragma once
+
+#include "core/token_bucket.h"
+
+static __always_inline struct limits *limits_of(__u32 owner)
+{
+	return bpf_map_lookup_elem(&owner_limits, &owner);
+}
+
+static __always_inline struct limit_usage *usage_of(__u32 owner)
+{
+	return bpf_map_lookup_elem(&owner_usages, &owner);
+}
+
+/*
+ * Whether the owner has exceeded its rate. Those above are counted, also in observe mode, which
+ * refuses none. Returns 0 or 1.
+ */
+SUBPROGRAM int rate_exceeded(struct pkt *p, __u32 owner, __u32 rate)
+{
+	struct limits *l = limits_of(owner);
+	struct limit_usage *u = usage_of(owner);
+	__u32 most;
+
+	if (!p || !l || !u || rate >= RATE_MAX || tracing)
+		return 0;
+	most = l->rates[rate];
+	if (!most || take_token(&u->buckets[rate], p->now_ns, most, most))
+		return 0;
+	__sync_fetch_and_add(&u->limited[rate], 1);
+	return !l->observe;
+}
+
+/* Whether the owner has as many entries as it may. In observe mode it is counted, and false. */
+static __always_inline bool count_exceeded(__u32 owner, enum limited_count count)
+{
+	struct limits *l = limits_of(owner);
+	struct limit_usage *u = usage_of(owner);
+
+	if (!l || !u || !l->counts[count] || u->used[count] < (__s32)l->counts[count])
+		return false;
+	__sync_fetch_and_add(&u->exceeded[count], 1);
+	return !l->observe;
+}
+
+/* The owner with the most entries, as far as is known. */
+static __always_inline __u32 largest_owner(enum limited_count count)
+{
+	__u32 *owner = bpf_map_lookup_elem(&limit_largest, &count);
+
+	return owner ? *owner : 0;
+}
+
+static __always_inline void note_largest(__u32 owner, enum limited_count count, __s32 used)
+{
+	__u32 *now = bpf_map_lookup_elem(&limit_largest, &count);
+	struct limit_usage *u = now ? usage_of(*now) : NULL;
+
+	if (u && *now != owner && u->used[count] < used)
+		*now = owner;
+}
+
+/* Counts an entry of the owner, without a key: it is not evicted. */
+static __always_inline void count_entry(__u32 owner, enum limited_count count, __s32 n)
+{
+	struct limit_usage *u = usage_of(owner);
+
+	if (u)
+		__sync_fetch_and_add(&u->used[count], n);
+}
+
+/* Counts a new entry, and notes its key as the owner's newest. Returns 0. */
+SUBPROGRAM int entry_added(const struct limit_entry *key, __u32 owner, __u32 count)
+{
+	struct limits *l = limits_of(owner);
+	struct limit_usage *u = usage_of(owner);
+	struct limit_slot at = { .owner = owner, .count = count };
+
+	if (!key || !l || !u || count >= COUNT_MAX)
+		return 0;
+	note_largest(owner, count, __sync_fetch_and_add(&u->used[count], 1) + 1);
+	if (!l->ring_masks[count])
+		return 0;
+	at.slot = __sync_fetch_and_add(&u->rings[count].newest, 1) & l->ring_masks[count];
+	bpf_map_update_elem(&limit_entries, &at, key, BPF_ANY);
+	return 0;
+}
+
+/*
+ * Takes the owner's oldest key out of its ring. The entry may be gone, or another owner's, since:
+ * the caller looks. Returns 1, or 0: there is none, or the slot is empty.
+ */
+SUBPROGRAM int take_oldest(struct limit_entry *key, __u32 owner, __u32 count)
+{
+	struct limits *l = limits_of(owner);
+	struct limit_usage *u = usage_of(owner);
+	struct limit_slot at = { .owner = owner, .count = count };
+	struct limit_entry *found;
+	struct limit_ring *r;
+
+	if (!key || !l || !u || count >= COUNT_MAX)
+		return 0;
+	r = &u->rings[count];
+	if (r->oldest == r->newest)
+		return 0;
+	if (r->newest - r->oldest > l->ring_masks[count]) /* overwritten since */
+		r->oldest = r->newest - l->ring_masks[count] - 1;
+	at.slot = __sync_fetch_and_add(&r->oldest, 1) & l->ring_masks[count];
+	found = bpf_map_lookup_elem(&limit_entries, &at);
+	if (!found)
+		return 0;
+	*key = *found;
+	bpf_map_delete_elem(&limit_entries, &at);
+	return 1;
+}

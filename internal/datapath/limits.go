@@ -1,0 +1,103 @@
+package datapath
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// segmentOwner is the first owner of entries that is a segment, SEGMENT_OWNER of bpf/abi/limits.h.
+const segmentOwner = 8192
+
+// limitCounts are l's limits of entries, by bpfLimitedCount.
+func limitCounts(l overlay.Limits) [bpfLimitedCountCOUNT_MAX]uint32 {
+	return [...]uint32{
+		bpfLimitedCountCOUNT_MACS: l.MACs, bpfLimitedCountCOUNT_NEIGHBOURS: l.Neighbours,
+		bpfLimitedCountCOUNT_HALF_OPEN: l.HalfOpen, bpfLimitedCountCOUNT_CONNECTIONS: l.Connections,
+		bpfLimitedCountCOUNT_NAT_SESSIONS: l.NATSessions, bpfLimitedCountCOUNT_FLOWS: l.Flows,
+	}
+}
+
+// limitRates are l's limits a second, by bpfLimitedRate.
+func limitRates(l overlay.Limits) [bpfLimitedRateRATE_MAX]uint32 {
+	return [...]uint32{
+		bpfLimitedRateRATE_BROADCAST: l.Broadcast, bpfLimitedRateRATE_MULTICAST: l.Multicast,
+		bpfLimitedRateRATE_UNKNOWN_UNICAST: l.UnknownUnicast, bpfLimitedRateRATE_NEW_FLOWS: l.NewFlows,
+		bpfLimitedRateRATE_ICMP_ERRORS: l.ICMPErrors, bpfLimitedRateRATE_RESETS: l.Resets,
+		bpfLimitedRateRATE_NEIGHBOUR_REQUESTS: l.NeighbourRequests, bpfLimitedRateRATE_LOG_LINES: l.LogLines,
+		bpfLimitedRateRATE_HOST_EVENTS: l.HostEvents,
+	}
+}
+
+// limitedTables are what limits count the entries of.
+func limitedTables(maps map[string]*ebpf.MapSpec) [bpfLimitedCountCOUNT_MAX]uint32 {
+	var sizes [bpfLimitedCountCOUNT_MAX]uint32
+	for count, name := range [...]string{
+		bpfLimitedCountCOUNT_MACS: bpfMapFdb, bpfLimitedCountCOUNT_NEIGHBOURS: bpfMapNeighbours,
+		bpfLimitedCountCOUNT_HALF_OPEN: bpfMapCtHalfOpen, bpfLimitedCountCOUNT_CONNECTIONS: bpfMapCtEstablished,
+		bpfLimitedCountCOUNT_NAT_SESSIONS: bpfMapNatSessions, bpfLimitedCountCOUNT_FLOWS: bpfMapFlows,
+	} {
+		sizes[count] = maps[name].MaxEntries
+	}
+	return sizes
+}
+
+// ringMask is the size, less 1, of a ring with room for twice as many keys as there may be
+// entries: those of entries that are gone stay until they are overwritten.
+func ringMask(limit, table uint32) uint32 {
+	if limit == 0 || limit > table {
+		limit = table
+	}
+	return 1<<bits.Len32(2*limit-1) - 1
+}
+
+// configureLimits makes room for the keys of all limited entries. It comes after the sizes of
+// their tables.
+func (d *Datapath) configureLimits(spec *ebpf.CollectionSpec) {
+	d.limitedTables = limitedTables(spec.Maps)
+	var room uint32
+	for count, size := range d.limitedTables {
+		if bpfLimitedCount(count) != bpfLimitedCountCOUNT_FLOWS { // an LRU map, which needs no ring
+			room += 2 * size
+		}
+	}
+	spec.Maps[bpfMapLimitEntries].MaxEntries = room
+}
+
+// putLimits writes what the owner may take. What it has taken stays.
+func (d *Datapath) putLimits(owner uint32, l overlay.Limits) error {
+	v := bpfLimits{Counts: limitCounts(l), Rates: limitRates(l)}
+	for count, limit := range v.Counts {
+		v.RingMasks[count] = ringMask(limit, d.limitedTables[count])
+	}
+	if l.Observe {
+		v.Observe = 1
+	}
+	if err := d.objs.OwnerLimits.Put(owner, v); err != nil {
+		return fmt.Errorf("write limits: %w", err)
+	}
+	return nil
+}
+
+// writeLimits writes those of all ports, remotes and segments.
+func (d *Datapath) writeLimits(t Tables) error {
+	for _, p := range t.Ports {
+		if err := d.putLimits(d.names.portIDs[p.Name], p.Limits); err != nil {
+			return fmt.Errorf("port %s: %w", p.Name, err)
+		}
+	}
+	for pair, id := range d.names.pathIDs {
+		if err := d.putLimits(id, overlay.Limits{}); err != nil {
+			return fmt.Errorf("path %s: %w", pair, err)
+		}
+	}
+	for _, s := range t.Segments {
+		if err := d.putLimits(segmentOwner+d.names.segIDs[s.Name], s.Limits); err != nil {
+			return fmt.Errorf("segment %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
