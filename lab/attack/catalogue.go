@@ -65,8 +65,11 @@ func All() []Attack {
 		{
 			Name: "bum-storm", Title: "Broadcast, multicast, unknown unicast", From: FromUnguarded, Rate: 60_000, Most: 600_000, streams: storm,
 			crossed: func(b bed) []watched {
+				own := []string{topo.RoleSame1, topo.RoleSame2}
 				return []watched{
-					{roles: []string{topo.RoleSame1, topo.RoleSame2}, clauses: []clause{attackMAC()}, allowance: StormAllowance},
+					{own, []clause{append(attackMAC(), field(0, 4, 0xffffffff))}, topo.StormBroadcast},
+					{own, []clause{append(attackMAC(), field(0, 4, 0x01005e01))}, topo.StormMulticast},
+					{own, []clause{append(attackMAC(), field(0, 4, 0x02ee0000))}, topo.StormUnknown},
 					{roles: b.others(), clauses: []clause{attackMAC()}},
 				}
 			},
@@ -83,10 +86,6 @@ func All() []Attack {
 		},
 	}
 }
-
-// StormAllowance is how many broadcast, multicast and unknown frames a second, together, may reach a
-// guest of the same segment before they count as crossed.
-const StormAllowance = 4000
 
 // bed is a testbed as attacks see it.
 type bed struct {

@@ -103,9 +103,13 @@ const attackNAT = `table ip masq {
 }
 `
 
-// AttackStorm is how many broadcast, multicast and unknown frames of one port a second the
-// operators of kernel and ovs let pass, each kind by itself.
-const AttackStorm = 1000
+// Storm control of all paths: frames of one port a second, each kind by itself. Those are an edge's
+// defaults; kernel and ovs have no limit of the last kind.
+const (
+	StormBroadcast = 1000
+	StormMulticast = 10_000
+	StormUnknown   = 10_000
+)
 
 // Rules are the filters of a host.
 func (k AttackKernel) Rules(n *Attack, h *Host, remote netip.Addr) string {
@@ -151,8 +155,8 @@ func (AttackKernel) port(b *strings.Builder, g *AttackGuest) {
 		"ip6 nexthdr { 0, 43, 44, 60 } drop", // what hides ND: RFC 7113
 		"udp sport 67 udp dport 68 drop",
 		"udp sport 547 udp dport 546 drop",
-		fmt.Sprintf("ether daddr ff:ff:ff:ff:ff:ff limit rate over %d/second burst 200 packets drop", AttackStorm),
-		fmt.Sprintf("ether daddr & 01:00:00:00:00:00 == 01:00:00:00:00:00 limit rate over %d/second burst 200 packets drop", AttackStorm),
+		fmt.Sprintf("ether daddr ff:ff:ff:ff:ff:ff limit rate over %d/second burst 200 packets drop", StormBroadcast),
+		fmt.Sprintf("ether daddr & 01:00:00:00:00:00 == 01:00:00:00:00:00 limit rate over %d/second burst 200 packets drop", StormMulticast),
 	} {
 		fmt.Fprintf(b, "\t\t%s\n", rule)
 	}

@@ -96,7 +96,7 @@ func (o AttackOVS) host(ctx context.Context, n *Attack, v *ovs, own int) error {
 // secure writes the flows, as one bundle, and before that the meters that they refer to.
 func (o AttackOVS) secure(ctx context.Context, n *Attack, v *ovs) error {
 	for i := range 2 * len(n.Behind(v.host)) {
-		meter := fmt.Sprintf("meter=%d,pktps,burst,bands=type=drop,rate=%d,burst_size=200", i+1, AttackStorm)
+		meter := fmt.Sprintf("meter=%d,pktps,burst,bands=type=drop,rate=%d,burst_size=200", i+1, [2]int{StormBroadcast, StormMulticast}[i%2])
 		if err := v.run(ctx, "ovs-ofctl", "-O", "OpenFlow13", "add-meter", ovsOverlayBridge, meter); err != nil {
 			return err
 		}
