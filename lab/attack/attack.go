@@ -41,8 +41,8 @@ type Attack struct {
 	// Newcomer has an honest guest with a new MAC address appear in the other segment meanwhile.
 	Newcomer bool
 
-	streams func(b bed) []stream
-	crossed func(b bed) []watched
+	streams func(b testbed) []stream
+	crossed func(b testbed) []watched
 }
 
 // watched is where frames are counted as crossed: at which guests, and how many a second are no crossing.
@@ -103,7 +103,7 @@ type Watch struct {
 // Watch opens the taps of an attack.
 func (a Attack) Watch(n *topo.Attack) (*Watch, error) {
 	w := &Watch{}
-	for _, at := range a.crossed(newBed(n)) {
+	for _, at := range a.crossed(newTestbed(n)) {
 		for _, role := range at.roles {
 			host, name := place(n, role)
 			t, err := listen(host, name, at.clauses)
@@ -159,5 +159,5 @@ func (a Attack) Start(ctx context.Context, n *topo.Attack, core int) (*Sender, e
 	if err := pause(ctx, newcomerTime); err != nil {
 		return nil, err
 	}
-	return send(ctx, a.streams(newBed(n)), a.Rate, a.Most, core)
+	return send(ctx, a.streams(newTestbed(n)), a.Rate, a.Most, core)
 }

@@ -31,9 +31,9 @@ func sees(t *testing.T, clauses []clause, frame []byte) bool {
 	return n > 0
 }
 
-// arrivals are frames as a data path without any defence would deliver them to victims, by attack: most
+// delivered are frames as a data path without any defence would deliver them to victims, by attack: most
 // are as they are sent, those in tunnels without it.
-func arrivals(t *testing.T, a Attack, b bed) (frames [][]byte) {
+func delivered(t *testing.T, a Attack, b testbed) (frames [][]byte) {
 	t.Helper()
 	if a.Routes {
 		return [][]byte{b.fromStranger(1, etherIPv4, ipv4(header4{src: topo.AttackTEP(1, 4), dst: topo.AttackTEP(topo.AttackStranger, 4), proto: protoUDP}, udp(1, portVXLAN, nil)))}
@@ -60,7 +60,7 @@ func arrivals(t *testing.T, a Attack, b bed) (frames [][]byte) {
 // Captures that see nothing prove nothing: each sees the attack that it is for, and nothing of what
 // honest guests say.
 func TestCapturesSeeTheAttack(t *testing.T) {
-	b := newBed(topo.AttackOnPaper())
+	b := newTestbed(topo.AttackOnPaper())
 	honest := [][]byte{
 		ether(b.same2.MAC, b.same1.MAC, etherIPv4, honestIPv4(ipv4(header4{src: b.same1.V4, dst: b.same2.V4, proto: protoTCP}, make([]byte, 20)))),
 		arp(broadcast(), b.same1.MAC, 1, b.same1.MAC, b.same1.V4, make([]byte, 6), b.same2.V4),
@@ -69,7 +69,7 @@ func TestCapturesSeeTheAttack(t *testing.T) {
 	for _, a := range All() {
 		seen := 0
 		for _, at := range a.crossed(b) {
-			for _, frame := range arrivals(t, a, b) {
+			for _, frame := range delivered(t, a, b) {
 				if sees(t, at.clauses, frame) {
 					seen++
 				}
@@ -98,7 +98,7 @@ func honestIPv4(packet []byte) []byte {
 
 // Unicast between honest guests is seen where an attacker gets it.
 func TestLeakedUnicast(t *testing.T) {
-	b := newBed(topo.AttackOnPaper())
+	b := newTestbed(topo.AttackOnPaper())
 	frame := ether(b.same2.MAC, b.same1.MAC, etherExperiment, nil)
 	if !sees(t, toHonest(0), frame) || sees(t, toHonest(1), frame) || sees(t, toHonest(0), ether(broadcast(), b.same1.MAC, etherExperiment, nil)) {
 		t.Error("toHonest is not what it says")
@@ -107,7 +107,7 @@ func TestLeakedUnicast(t *testing.T) {
 
 // Frames are of the least size, checksums hold, and no two floods repeat within a run.
 func TestFrames(t *testing.T) {
-	b := newBed(topo.AttackOnPaper())
+	b := newTestbed(topo.AttackOnPaper())
 	for _, a := range All() {
 		if a.Routes {
 			continue

@@ -13,10 +13,10 @@ func All() []Attack {
 	return []Attack{
 		{
 			Name: "mac-flood", Title: "Frames from 200,000 MAC addresses", From: FromUnguarded, Rate: 66_000, Most: 200_000, Newcomer: true,
-			streams: macFlood, crossed: func(b bed) []watched {
+			streams: macFlood, crossed: func(b testbed) []watched {
 				leaked := append(toHonest(0), clause{field(0, 4, 0x02000000), field(4, 1, 1)})
 				return []watched{{roles: b.attackers(), clauses: leaked}, {roles: b.others(), clauses: []clause{attackMAC()}},
-					{roles: []string{topo.RoleWitness}, clauses: toHonest(1)}}
+					{roles: []string{topo.RoleBystander}, clauses: toHonest(1)}}
 			},
 		},
 		{Name: "arp-nd-spoof", Title: "ARP and ND in the names of others", From: FromGuarded, Rate: 2000, Most: 20_000, streams: spoof, crossed: spoofed},
@@ -24,26 +24,28 @@ func All() []Attack {
 		{Name: "rogue-dhcp", Title: "Answers of a DHCP server", From: FromGuarded, Rate: 2000, Most: 20_000, streams: dhcp, crossed: markedAtAll},
 		{
 			Name: "vlan-hopping", Title: "Tagged frames, with one tag and two", From: FromUnguarded, Rate: 5000, Most: 50_000,
-			streams: hop, crossed: func(b bed) []watched { return []watched{{roles: b.victims(), clauses: []clause{{field(6, 4, 0x06a70500)}}}} },
+			streams: hop, crossed: func(b testbed) []watched {
+				return []watched{{roles: b.victims(), clauses: []clause{{field(6, 4, 0x06a70500)}}}}
+			},
 		},
 		{
 			Name: "tunnel-in-tunnel", Title: "Tunnel packets from a guest", From: FromUnguarded, Rate: 5000, Most: 50_000,
-			streams: tunnelInTunnel, crossed: func(b bed) []watched { return []watched{{roles: b.victims(), clauses: []clause{innerMAC()}}} },
+			streams: tunnelInTunnel, crossed: func(b testbed) []watched { return []watched{{roles: b.victims(), clauses: []clause{innerMAC()}}} },
 		},
 		{
 			Name: "forged-tep", Title: "Tunnel packets from a stranger", From: FromUnderlay, Rate: 10_000, Most: 100_000,
-			streams: forgedTEP, crossed: func(b bed) []watched {
+			streams: forgedTEP, crossed: func(b testbed) []watched {
 				return []watched{{roles: b.victims(), clauses: []clause{innerMAC(), marked4()}}}
 			},
 		},
 		{Name: "forged-icmp", Title: "“Too big” to tunnel endpoints", From: FromUnderlay, Rate: 200, Most: 2000, streams: forgedICMP, crossed: tooBigAtAll},
 		{
 			Name: "bfd-forgery", Title: "BFD in a tunnel endpoint's name", From: FromUnderlay, Need: BFD, Rate: 2000, Most: 20_000,
-			streams: forgedBFD, crossed: func(bed) []watched { return []watched{{roles: []string{roleStranger}, clauses: answersOfBFD()}} },
+			streams: forgedBFD, crossed: func(testbed) []watched { return []watched{{roles: []string{roleStranger}, clauses: answersOfBFD()}} },
 		},
 		{
 			Name: "syn-flood", Title: "TCP SYNs, half of them spoofed", From: FromGuarded, Rate: 30_000, Most: 300_000, streams: synFlood,
-			crossed: func(b bed) []watched {
+			crossed: func(b testbed) []watched {
 				return []watched{{roles: b.victims(), clauses: []clause{{field(12, 2, etherIPv4), field(26, 2, 0xc612)}}}, {roles: b.others(), clauses: []clause{marked4()}}}
 			},
 		},
@@ -53,18 +55,18 @@ func All() []Attack {
 		},
 		{
 			Name: "fragment-flood", Title: "Fragments of packets never whole", From: FromGuarded, Rate: 30_000, Most: 300_000, streams: fragments,
-			crossed: func(b bed) []watched { return []watched{{roles: b.victims(), clauses: []clause{orphans()}}} },
+			crossed: func(b testbed) []watched { return []watched{{roles: b.victims(), clauses: []clause{orphans()}}} },
 		},
 		{
 			Name: "nat-exhaustion", Title: "Connections through NAT", From: FromGuarded, Need: NAT, Rate: 30_000, Most: 300_000, Outside: true, streams: throughNAT,
-			crossed: func(bed) []watched {
+			crossed: func(testbed) []watched {
 				inside := clause{field(12, 2, etherIPv4), field(26, 1, 10)}
 				return []watched{{roles: []string{roleOutside0, roleOutside1}, clauses: []clause{inside}}}
 			},
 		},
 		{
 			Name: "bum-storm", Title: "Broadcast, multicast, unknown unicast", From: FromUnguarded, Rate: 60_000, Most: 600_000, streams: storm,
-			crossed: func(b bed) []watched {
+			crossed: func(b testbed) []watched {
 				own := []string{topo.RoleSame1, topo.RoleSame2}
 				return []watched{
 					{own, []clause{append(attackMAC(), field(0, 4, 0xffffffff))}, topo.StormBroadcast},
@@ -76,40 +78,42 @@ func All() []Attack {
 		},
 		{
 			Name: "ttl-storm", Title: "Packets whose TTL ends at the router", From: FromGuarded, Need: Router, Rate: 30_000, Most: 300_000, streams: expiring,
-			crossed: func(b bed) []watched {
+			crossed: func(b testbed) []watched {
 				return []watched{{roles: append(b.victims(), roleOutside0, roleOutside1), clauses: []clause{marked4(), marked6()}}}
 			},
 		},
 		{
 			Name: "route-flood", Title: "20,000 MAC routes of EVPN", From: FromBGP, Need: BGP, Most: 20_000, Routes: true,
-			crossed: func(bed) []watched { return []watched{{roles: []string{roleStranger}, clauses: []clause{tunnelled()}}} },
+			crossed: func(testbed) []watched {
+				return []watched{{roles: []string{roleStranger}, clauses: []clause{tunnelled()}}}
+			},
 		},
 	}
 }
 
-// bed is a testbed as attacks see it.
-type bed struct {
+// testbed is one as attacks see it.
+type testbed struct {
 	*topo.Attack
 	attacker, loose, same1, same2, other1, other2 *topo.AttackGuest
 }
 
-func newBed(n *topo.Attack) bed {
-	return bed{
+func newTestbed(n *topo.Attack) testbed {
+	return testbed{
 		n, n.Guest(topo.RoleAttacker), n.Guest(topo.RoleLoose), n.Guest(topo.RoleSame1), n.Guest(topo.RoleSame2),
 		n.Guest(topo.RoleOther1), n.Guest(topo.RoleOther2),
 	}
 }
 
-func (bed) attackers() []string { return []string{topo.RoleAttacker, topo.RoleLoose} }
-func (bed) others() []string {
-	return []string{topo.RoleOther1, topo.RoleOther2, topo.RoleWitness}
+func (testbed) attackers() []string { return []string{topo.RoleAttacker, topo.RoleLoose} }
+func (testbed) others() []string {
+	return []string{topo.RoleOther1, topo.RoleOther2, topo.RoleBystander}
 }
-func (b bed) victims() []string {
+func (b testbed) victims() []string {
 	return append([]string{topo.RoleSame1, topo.RoleSame2}, b.others()...)
 }
 
 // markedAtAll counts the attack's IP packets at every victim.
-func markedAtAll(b bed) []watched {
+func markedAtAll(b testbed) []watched {
 	return []watched{{roles: b.victims(), clauses: []clause{marked4(), marked6()}}}
 }
 
@@ -124,7 +128,7 @@ func cycle(frames ...[]byte) func(int) []byte {
 }
 
 // macFlood talks to a guest that the bridges know, so each MAC address crosses the tunnel too.
-func macFlood(b bed) []stream {
+func macFlood(b testbed) []stream {
 	frame := ether(b.same2.MAC, topo.AttackMAC(0), etherExperiment, nil)
 	return by(b.loose, func(i int) []byte {
 		binary.BigEndian.PutUint32(frame[8:], uint32(i))
@@ -134,7 +138,7 @@ func macFlood(b bed) []stream {
 
 // spoof claims the addresses of a guest and of the gateway, plainly and behind what hides it: tags
 // without a VLAN and extension headers.
-func spoof(b bed) []stream {
+func spoof(b testbed) []stream {
 	own, all := b.attacker.MAC, netip.MustParseAddr("ff02::1")
 	group := net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}
 	var frames [][]byte
@@ -160,14 +164,14 @@ func spoof(b bed) []stream {
 
 // spoofed is what spoof sends: ARP that names the attacker's MAC address for another IP address, and
 // its neighbour advertisements.
-func spoofed(b bed) []watched {
+func spoofed(b testbed) []watched {
 	own := b.attacker.V4.As4()
 	claims := clause{field(12, 2, etherARP), field(22, 2, 0x06a7), not(field(28, 4, binary.BigEndian.Uint32(own[:])))}
 	return []watched{{roles: b.victims(), clauses: []clause{claims, marked6()}}}
 }
 
 // advertise sends router advertisements in the own name and the gateway's, and redirects.
-func advertise(b bed) []stream {
+func advertise(b testbed) []stream {
 	own, all, group := b.attacker.MAC, netip.MustParseAddr("ff02::1"), net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}
 	local, gateway := netip.MustParseAddr("fe80::4a7:ff:fe00:42"), netip.MustParseAddr("fe80::5eff:fe00:101")
 	prefix := append([]byte{3, 4, 64, 0xc0, 0, 1, 0x51, 0x80, 0, 0, 0x38, 0x40, 0, 0, 0, 0}, netip.MustParseAddr("fd66::").AsSlice()...)
@@ -192,7 +196,7 @@ func advertise(b bed) []stream {
 }
 
 // dhcp offers addresses of both families.
-func dhcp(b bed) []stream {
+func dhcp(b testbed) []stream {
 	own, local := b.attacker.MAC, netip.MustParseAddr("fe80::4a7:ff:fe00:42")
 	offer := make([]byte, 236, 300)
 	offer[0], offer[1], offer[2] = 2, 1, 6
@@ -207,7 +211,7 @@ func dhcp(b bed) []stream {
 }
 
 // hop tags frames for the other tenant, as its VNI and as the VLAN that a switch may have for it.
-func hop(b bed) []stream {
+func hop(b testbed) []stream {
 	var frames [][]byte
 	for _, dst := range []net.HardwareAddr{broadcast(), b.same1.MAC, b.other1.MAC} {
 		plain := ether(dst, net.HardwareAddr{6, 0xa7, 5, 0, 0, 0}, etherExperiment, nil)
@@ -223,7 +227,7 @@ func hop(b bed) []stream {
 func innerMAC() clause { return clause{field(6, 4, 0x06a70600)} }
 
 // forgedInner are frames for a segment's guests, one of which claims to be a guest.
-func forgedInner(b bed, segment int) [][]byte {
+func forgedInner(b testbed, segment int) [][]byte {
 	src := net.HardwareAddr{6, 0xa7, 6, 0, 0, byte(segment)}
 	to, as := b.same1, b.same2
 	if segment == 1 {
@@ -235,7 +239,7 @@ func forgedInner(b bed, segment int) [][]byte {
 
 // tunnelInTunnel sends tunnel packets to both endpoints by the gateway, in the own name and in that of
 // the other endpoint.
-func tunnelInTunnel(b bed) []stream {
+func tunnelInTunnel(b testbed) []stream {
 	var frames [][]byte
 	for segment := range 2 {
 		for _, inner := range forgedInner(b, segment) {
@@ -252,17 +256,17 @@ func tunnelInTunnel(b bed) []stream {
 }
 
 // fromStranger are frames of the underlay to host A (1) or B (2).
-func (b bed) fromStranger(number int, kind uint16, packet []byte) []byte {
+func (b testbed) fromStranger(number int, kind uint16, packet []byte) []byte {
 	return ether(net.HardwareAddr{2, 0, 0, 0, 2, byte(number)}, net.HardwareAddr{2, 0, 0, 0, 2, topo.AttackStranger}, kind, packet)
 }
 
-func (b bed) stranger(frame func(int) []byte) []stream {
+func (b testbed) stranger(frame func(int) []byte) []stream {
 	return []stream{{host: b.Stranger, name: topo.UnderlayName, frame: frame}}
 }
 
 // forgedTEP sends tunnel packets from addresses that are nobody's tunnel endpoint, and from an
 // endpoint's IPv4 address in the form of IPv6.
-func forgedTEP(b bed) []stream {
+func forgedTEP(b testbed) []stream {
 	var frames [][]byte
 	for segment := range 2 {
 		for _, inner := range forgedInner(b, segment) {
@@ -281,7 +285,7 @@ func forgedTEP(b bed) []stream {
 }
 
 // forgedICMP says of tunnel packets that they are too big for a path of 576 bytes.
-func forgedICMP(b bed) []stream {
+func forgedICMP(b testbed) []stream {
 	var frames [][]byte
 	for number := 1; number <= 2; number++ {
 		own, remote := topo.AttackTEP(number, 4), topo.AttackTEP(3-number, 4)
@@ -298,7 +302,7 @@ func forgedICMP(b bed) []stream {
 }
 
 // tooBigAtAll counts "too big" of both families at every victim: none has sent what is.
-func tooBigAtAll(b bed) []watched {
+func tooBigAtAll(b testbed) []watched {
 	return []watched{{roles: b.victims(), clauses: []clause{
 		{field(12, 2, etherIPv4), field(23, 1, protoICMP), field(34, 2, 0x0304)}, {field(12, 2, etherIPv6), field(20, 1, protoICMPv6), field(54, 1, 2)},
 	}}}
@@ -306,7 +310,7 @@ func tooBigAtAll(b bed) []watched {
 
 // forgedBFD says in the other endpoint's name that a session is down, by administration or not, to
 // the edges' own port and inside of tunnels as Open vSwitch has it.
-func forgedBFD(b bed) []stream {
+func forgedBFD(b testbed) []stream {
 	var frames [][]byte
 	for number := 1; number <= 2; number++ {
 		for _, state := range []byte{0, 1} { // AdminDown, Down
@@ -339,7 +343,7 @@ func tunnelled() clause { return toStranger(portVXLAN) }
 
 // synFlood opens connections to a guest of the same segment, in the own name and in that of addresses
 // that are nobody's (RFC 2544's).
-func synFlood(b bed) []stream {
+func synFlood(b testbed) []stream {
 	return by(b.attacker, func(i int) []byte {
 		src := b.attacker.V4
 		if i%2 == 1 {
@@ -352,7 +356,7 @@ func synFlood(b bed) []stream {
 
 // dialogues are questions and their answers, between two guests of whom the one asks from ever new
 // ports.
-func dialogues(b bed) []stream {
+func dialogues(b testbed) []stream {
 	frame := func(from, to *topo.AttackGuest, sport, dport uint16) []byte {
 		return ether(to.MAC, from.MAC, etherIPv4, ipv4(header4{src: from.V4, dst: to.V4, proto: protoUDP}, udp(sport, dport, []byte("question or answer"))))
 	}
@@ -367,7 +371,7 @@ func dialogues(b bed) []stream {
 const orphanWord = 0xa77a0fff
 
 // fragments are first ones without others, and others without a first one.
-func fragments(b bed) []stream {
+func fragments(b testbed) []stream {
 	data := make([]byte, 64)
 	binary.BigEndian.PutUint32(data, orphanWord)
 	return by(b.attacker, func(i int) []byte {
@@ -387,7 +391,7 @@ func orphans() clause {
 }
 
 // throughNAT opens connections to what is outside, of UDP and TCP.
-func throughNAT(b bed) []stream {
+func throughNAT(b testbed) []stream {
 	to := topo.AttackOutside(0)
 	return by(b.attacker, func(i int) []byte {
 		sport, dport := uint16(1024+i/2%60_000), uint16(20_000+i/120_000)
@@ -401,7 +405,7 @@ func throughNAT(b bed) []stream {
 }
 
 // storm is broadcast, multicast, and unicast to nobody in turns.
-func storm(b bed) []stream {
+func storm(b testbed) []stream {
 	return by(b.loose, cycle(
 		ether(broadcast(), b.loose.MAC, etherExperiment, nil),
 		ether(net.HardwareAddr{1, 0, 0x5e, 1, 2, 3}, b.loose.MAC, etherExperiment, nil),
@@ -409,7 +413,7 @@ func storm(b bed) []stream {
 }
 
 // expiring are packets to other networks that a router has to drop, and tell their sender of.
-func expiring(b bed) []stream {
+func expiring(b testbed) []stream {
 	own, far := b.attacker, b.other1
 	return by(own, cycle(
 		ether(topo.AttackGatewayMAC(), own.MAC, etherIPv4, ipv4(header4{src: own.V4, dst: topo.AttackOutside(0), proto: protoUDP, ttl: 1}, udp(33_434, 33_434, nil))),

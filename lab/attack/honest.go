@@ -102,7 +102,7 @@ func (h *Held) Close() {
 func Newcomer(ctx context.Context, n *topo.Attack, segment, number int) (leaked int, err error) {
 	guest, sender, third := n.Guest(topo.RoleLoose), n.Guest(topo.RoleSame2), n.Guest(topo.RoleSame1)
 	if segment == 1 {
-		guest, sender, third = n.Guest(topo.RoleWitness), n.Guest(topo.RoleOther2), n.Guest(topo.RoleOther1)
+		guest, sender, third = n.Guest(topo.RoleBystander), n.Guest(topo.RoleOther2), n.Guest(topo.RoleOther1)
 	}
 	mac := net.HardwareAddr{2, 0xcc, byte(segment), byte(number >> 16), byte(number >> 8), byte(number)}
 	t, err := listen(third.Host, topo.EndName, []clause{{field(0, 4, 0x02cc0000|uint32(segment)<<8|uint32(number>>16)), field(4, 2, uint32(number&0xffff))}})

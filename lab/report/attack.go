@@ -243,7 +243,7 @@ func (v attackView) Lengths() string {
 // Picture is the network.
 func (v attackView) Picture() string {
 	return `same1, attacker, loose ─── host A ══ switch ══ host B ─── same2      segment red, the attacker's
-other1, witness ────────── host A      ║       host B ─── other2     segment blue, another tenant's
+other1, bystander ──────── host A      ║       host B ─── other2     segment blue, another tenant's
 outside ────────────────── host A   stranger
-The ports of loose and witness are not guarded; all others take their guest's own addresses alone.`
+The ports of loose and bystander are not guarded; all others take their guest's own addresses alone.`
 }

@@ -25,11 +25,11 @@ type AttackOptions struct {
 // Attack is two tenants on two hosts, with attackers at ports of the one and on the underlay:
 //
 //	same1, attacker, loose --- hosta ══ switch ══ hostb --- same2       segment red
-//	other1, witness ---------- hosta      ║       hostb --- other2      segment blue
+//	other1, bystander -------- hosta      ║       hostb --- other2      segment blue
 //	outside ------------------ hosta   stranger
 //
 // The port of attacker is guarded: one MAC address, one address a family. Those of loose and
-// witness are not, as ports of guests with guests of their own are not. Host A routes each segment to
+// bystander are not, as ports of guests with guests of their own are not. Host A routes each segment to
 // the outside, by an interface and translated, where the path can route.
 type Attack struct {
 	Lab                    *Lab
@@ -58,13 +58,13 @@ type AttackGuest struct {
 
 // Roles of the guests, which are their names.
 const (
-	RoleSame1    = "same1"
-	RoleSame2    = "same2"
-	RoleAttacker = "attacker"
-	RoleLoose    = "loose"
-	RoleOther1   = "other1"
-	RoleOther2   = "other2"
-	RoleWitness  = "witness"
+	RoleSame1     = "same1"
+	RoleSame2     = "same2"
+	RoleAttacker  = "attacker"
+	RoleLoose     = "loose"
+	RoleOther1    = "other1"
+	RoleOther2    = "other2"
+	RoleBystander = "bystander"
 )
 
 // attackSegments are the tenants.
@@ -145,7 +145,7 @@ func attackGuests() []AttackGuest {
 		guest(RoleSame1, 0, 1, honest(0, 1), true, false), guest(RoleSame2, 0, 2, honest(0, 2), true, true),
 		guest(RoleAttacker, 0, 0x42, AttackMAC(0x42), true, false), guest(RoleLoose, 0, 0x43, AttackMAC(0x43), false, false),
 		guest(RoleOther1, 1, 1, honest(1, 1), true, false), guest(RoleOther2, 1, 2, honest(1, 2), true, true),
-		guest(RoleWitness, 1, 3, honest(1, 3), false, false),
+		guest(RoleBystander, 1, 3, honest(1, 3), false, false),
 	}
 }
 
