@@ -14,7 +14,7 @@ import (
 func attackVerdict(r result.Result) result.Verdict {
 	e := attackEvidence{gather(r)}
 	v := result.Verdict{Findings: e.findings()}
-	if e.dut == "" {
+	if len(e.cases(e.dut)) == 0 {
 		v.Refused, v.Sentence = true, "No verdict: the result holds no attacks."
 		return v
 	}
@@ -101,6 +101,9 @@ func LossWords(loss stats.Loss) string {
 		return "new connections keep " + figure + " ×"
 	case stats.LostConnections:
 		return figure + " connections lost"
+	}
+	if loss.Patience > 0 && loss.Row.Median >= loss.Patience {
+		return "not normal after " + figure + " s"
 	}
 	return "normal after " + figure + " s"
 }

@@ -136,7 +136,7 @@ func (c *Attack) describe(console *Console, began time.Time) result.Result {
 		"slice":       c.Slice.String() + " of TCP and of connections, half of it of round trips",
 		"cycles":      fmt.Sprintf("%d unattacked, then %d attacked: TCP, round trips, connections of the one pair, then of the other", c.quietCycles(), c.Cycles),
 		"ageing":      c.Ageing.String(),
-		"recovery":    c.Recovery.String() + " at most",
+		"recovery":    c.Recovery.String(),
 		"bare":        strconv.FormatBool(c.Bare),
 		"pinning":     fmt.Sprintf("honest pairs: client and server on core %d; attacker on core %d; a veth's softirq runs where was sent", honestCore, attackCore),
 		"order":       "in each round one attack after the other, of each all targets in balanced order",

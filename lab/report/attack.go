@@ -166,7 +166,7 @@ func (v attackView) figuresOf(caseName, name string, first bool) attackFigures {
 		cell := attackFigure{Value: "–"}
 		if ok {
 			cell.Value = attackValue(row)
-			if limit.AtLeast && row.Median < limit.Limit || !limit.AtLeast && row.Median > limit.Limit {
+			if limit.Broken(row.Median) {
 				cell.Class = "bad"
 			}
 		}

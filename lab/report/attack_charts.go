@@ -20,8 +20,8 @@ func (v attackView) Kept() []figure {
 			unit = "× unattacked; the dashed rule is what it may take; more than 2 × is at the edge"
 		}
 		f := figure{Title: limit.Title, Unit: unit}
-		wide, any := v.kept(limit, 360, 120, "any")
-		if !any {
+		wide, drawn := v.kept(limit, 360, 120, "any")
+		if !drawn {
 			continue
 		}
 		f.Wide = wide

@@ -41,27 +41,37 @@ type AttackLimit struct {
 	Metric, Unit, Title string
 	Limit               float64
 	AtLeast             bool // the limit is the least, else the most
+	// Patience is from when on nothing was waited for, 0 for no such time.
+	Patience float64
+}
+
+// Broken says whether a figure is beyond the limit.
+func (l AttackLimit) Broken(value float64) bool {
+	if l.AtLeast {
+		return value < l.Limit
+	}
+	return value > l.Limit || l.Patience > 0 && value >= l.Patience
 }
 
 // AttackLimits are those of all metrics, in the order of the rows. That of Recovered is the ageing time.
 func AttackLimits(r result.Result) []AttackLimit {
 	return []AttackLimit{
-		{Crossed, "packets", "Crossed", 0, false},
-		{KeptTCP, "×", "TCP throughput kept", 0.95, true},
-		{KeptRR, "×", "Round trip, against unattacked", 1.1, false},
-		{KeptConnections, "×", "New connections kept", 0.9, true},
-		{LostConnections, "count", "Established connections lost", 0, false},
-		{Recovered, "s", "Recovered after", AgeingOf(r).Seconds(), false},
+		{Metric: Crossed, Unit: "packets", Title: "Crossed"},
+		{Metric: KeptTCP, Unit: "×", Title: "TCP throughput kept", Limit: 0.95, AtLeast: true},
+		{Metric: KeptRR, Unit: "×", Title: "Round trip, against unattacked", Limit: 1.1},
+		{Metric: KeptConnections, Unit: "×", Title: "New connections kept", Limit: 0.9, AtLeast: true},
+		{Metric: LostConnections, Unit: "count", Title: "Established connections lost"},
+		{Metric: Recovered, Unit: "s", Title: "Recovered after", Limit: timeOf(r, "ageing").Seconds(), Patience: timeOf(r, "recovery").Seconds()},
 	}
 }
 
-// AgeingOf is how long MAC addresses are remembered without traffic.
-func AgeingOf(r result.Result) time.Duration {
-	ageing, err := time.ParseDuration(r.Parameters["ageing"])
+// timeOf is a parameter that is a time, 0 without one.
+func timeOf(r result.Result, parameter string) time.Duration {
+	d, err := time.ParseDuration(r.Parameters[parameter])
 	if err != nil {
 		return 0
 	}
-	return ageing
+	return d
 }
 
 // Attacks are the good samples of an attack on a target that could be made.
@@ -152,7 +162,7 @@ func Losses(r result.Result, target, caseName string) []Loss {
 		if !ok {
 			continue
 		}
-		if limit.AtLeast && row.Median < limit.Limit || !limit.AtLeast && row.Median > limit.Limit {
+		if limit.Broken(row.Median) {
 			losses = append(losses, Loss{limit, row})
 		}
 	}

@@ -65,6 +65,10 @@ func TestLosses(t *testing.T) {
 	if why := RefuseAttack(r, "ovs", "nat-exhaustion"); why != "" {
 		t.Error(why)
 	}
+	r.Parameters["recovery"] = "100ms"
+	if lost := Losses(r, "selvage", "nat-exhaustion"); len(lost) != 1 || lost[0].Metric != Recovered {
+		t.Errorf("what was not waited for is lost: %+v", lost)
+	}
 	r.Samples[0].Error = "no route"
 	if why := RefuseAttack(r, "kernel", "nat-exhaustion"); why == "" {
 		t.Error("a verdict stands on a sample that failed")
