@@ -49,6 +49,7 @@ const (
 	devmapDropsMapOwnerLimits      = "owner_limits"
 	devmapDropsMapOwnerUsages      = "owner_usages"
 	devmapDropsMapPathGroups       = "path_groups"
+	devmapDropsMapPathReports      = "path_reports"
 	devmapDropsMapPolicy           = "policy"
 	devmapDropsMapPool             = "pool"
 	devmapDropsMapPortForwards     = "port_forwards"
@@ -156,6 +157,7 @@ type devmapDropsMapSpecs struct {
 	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -237,6 +239,7 @@ type devmapDropsMaps struct {
 	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -293,6 +296,7 @@ func (m *devmapDropsMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,
