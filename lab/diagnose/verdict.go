@@ -56,6 +56,8 @@ func Verdict(r result.Result) result.Verdict {
 		return egressVerdict(r)
 	case stats.Converge:
 		return convergeVerdict(r)
+	case stats.Attack:
+		return attackVerdict(r)
 	}
 	e := gather(r)
 	if stats.BaselineOf(r) != plain {

@@ -20,6 +20,7 @@ type Commands struct {
 	Failover Failover `cmd:"" help:"Kill gateways, tunnel endpoints or edges, and measure what flows lose."`
 	Converge Converge `cmd:"" help:"Move hosts and fail edges, links and route reflectors in an EVPN fabric, and measure when packets flow again."`
 	Egress   Egress   `cmd:"" help:"Measure egress: node to node, tunnel to tunnel, workload to gateway to target, with and without NAT."`
+	Attack   Attack   `cmd:"" help:"Attack data paths from a port, the underlay and by BGP, and measure what others lose."`
 	Cache    Cache    `cmd:"" help:"Measure what the flow cache saves, by flows and routes."`
 	Size     Size     `cmd:"" help:"Turn a demand into cores, ports, PCIe slots and edges."`
 	Gen      Gen      `cmd:"" help:"Send frames at a rate and count what arrived: the generator alone."`

@@ -30,6 +30,7 @@ type Instruments struct {
 	SizeProbe   SizeProbe   `cmd:"" name:"lab-size-probe" hidden:""`
 
 	SlicedInstruments
+	AttemptInstruments
 	AppInstruments
 	TimedInstruments
 	OutageInstruments

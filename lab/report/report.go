@@ -38,6 +38,8 @@ var (
 	failoverPage string
 	//go:embed converge.html
 	convergePage string
+	//go:embed attack.html
+	attackPage string
 	//go:embed egress.html
 	egressPage string
 )
@@ -61,6 +63,8 @@ func HTML(w io.Writer, r result.Result) error {
 		page, data = failoverPage, failoverView{v}
 	case stats.Converge:
 		page, data = convergePage, convergeView{v}
+	case stats.Attack:
+		page, data = attackPage, attackView{v}
 	case stats.Egress:
 		page, data = egressPage, egressView{v}
 	case stats.Offload:

@@ -36,7 +36,7 @@ func recordedAs(t *testing.T, experiment string) result.Result {
 // experiment once had them; slices.json is as it has them now:
 // lab ab --targets wire,limit,plain,kernel,selvage --cases tcp,rr,udp,transit --rounds 8 --cycles 4.)
 func experiments() []string {
-	return []string{"ab", stats.MTU, stats.RFC2544, stats.Cache, stats.Latency, stats.Egress, stats.Offload, stats.Failover, stats.Converge}
+	return []string{"ab", stats.MTU, stats.RFC2544, stats.Cache, stats.Latency, stats.Egress, stats.Offload, stats.Failover, stats.Converge, stats.Attack}
 }
 
 func draw(t *testing.T, r result.Result) string {

@@ -29,6 +29,8 @@ func Table(w io.Writer, r result.Result) error {
 		return failoverTable(w, failoverView{v})
 	case stats.Converge:
 		return convergeTable(w, convergeView{v})
+	case stats.Attack:
+		return attackTable(w, attackView{v})
 	case stats.Egress:
 		return egressTable(w, egressView{v})
 	case stats.Offload:

@@ -20,7 +20,7 @@ func BaselineOf(r result.Result) string {
 		return CacheOff
 	case Latency, Egress: // of another of its cases
 		return ""
-	case Failover: // nothing else is killed
+	case Failover, Attack: // nothing else is killed; each is compared with itself unattacked
 		return ""
 	case Offload:
 		return OffloadBaseline
@@ -172,6 +172,8 @@ func Summarise(r result.Result) []result.Row {
 		return offloadRows(r)
 	case Converge:
 		return convergeRows(r)
+	case Attack:
+		return attackRows(r)
 	case MTU:
 		rows = holeRows(r)
 	}

@@ -1,0 +1,136 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/lab/attack"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// Attack is the command line of the experiment on what an attacker takes from others.
+type Attack struct {
+	Targets []string `placeholder:"NAME" default:"kernel,ovs,selvage" help:"Data paths to attack, each hardened as its operators do: ${default} by default."`
+	Attacks []string `placeholder:"NAME" help:"Attacks to make; all by default, with --quick five. The reference of experiments lists them."`
+	Quick   bool     `help:"In less than four minutes: five attacks, two rounds, MAC addresses that age in 5 s."`
+	Rounds  int      `help:"How often each target is attacked in each way; 5 by default, with --quick 2."`
+	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
+	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	Slice    time.Duration `group:"Samples" default:"200ms" help:"Duration of a slice of TCP and of connections; of round trips half of it; ${default}."`
+	Cycles   int           `group:"Samples" default:"3" help:"How often each honest pair is measured during an attack; ${default}. Unattacked it is two thirds."`
+	Ageing   time.Duration `group:"Samples" help:"Time after which learned MAC addresses are forgotten; 15s by default, with --quick 5s. Open vSwitch has 15s at least."`
+	Recovery time.Duration `group:"Samples" help:"How long to wait for all to be as before; three times --ageing by default."`
+	Bare     bool          `group:"Samples" help:"Leave out all hardening, as proof that captures see what crosses."`
+
+	SelvageBinary string `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+}
+
+// attackTargets are the data paths that can be attacked.
+func attackTargets() []string { return []string{"kernel", "ovs", "selvage"} }
+
+// Validate checks what belongs together and fills in what --quick means.
+func (c *Attack) Validate() error {
+	rounds, ageing, attacks := 5, 15*time.Second, attack.Names()
+	if c.Quick {
+		rounds, ageing, attacks = 2, 5*time.Second, attack.Quick()
+	}
+	if c.Rounds == 0 {
+		c.Rounds = rounds
+	}
+	if c.Ageing == 0 {
+		c.Ageing = ageing
+	}
+	if c.Recovery == 0 {
+		c.Recovery = 3 * c.Ageing
+	}
+	if len(c.Attacks) == 0 {
+		c.Attacks = attacks
+	}
+	if err := checkNames(c.Targets, attackTargets()); err != nil {
+		return err
+	}
+	return errors.Join(c.checkAttacks(), c.checkTimes())
+}
+
+func (c *Attack) checkAttacks() error {
+	for i, name := range c.Attacks {
+		if _, ok := attack.Find(name); !ok {
+			return fmt.Errorf("--attacks: there is no attack %q; choose from %s", name, strings.Join(attack.Names(), ", "))
+		}
+		if slices.Contains(c.Attacks[:i], name) {
+			return fmt.Errorf("--attacks: %s is named twice", name)
+		}
+	}
+	return nil
+}
+
+func (c *Attack) checkTimes() error {
+	switch {
+	case c.Rounds < 1:
+		return fmt.Errorf("--rounds: %d is not 1 or more", c.Rounds)
+	case c.Slice < 10*time.Millisecond || c.Slice > 10*time.Second:
+		return fmt.Errorf("--slice: %s is not within 10ms … 10s", c.Slice)
+	case c.Cycles < 1 || c.Cycles > 100:
+		return fmt.Errorf("--cycles: %d is not within 1 … 100", c.Cycles)
+	case c.Ageing < time.Second || c.Ageing%time.Second != 0:
+		return fmt.Errorf("--ageing: %s is not whole seconds, 1 or more", c.Ageing)
+	case c.Recovery < 100*time.Millisecond:
+		return fmt.Errorf("--recovery: %s is less than 100ms", c.Recovery)
+	}
+	return nil
+}
+
+// Run measures, writes result and report and prints the summary. When ctx ends it keeps the samples
+// that it has. It fails when a sample did.
+func (c *Attack) Run(ctx context.Context, console *Console) error {
+	return runExperiment(ctx, console, stats.Attack, c.Results, c.Output, c.measure)
+}
+
+// plan lists the samples: in each round one attack after the other, and of each all targets in the
+// round's balanced order.
+func (c *Attack) plan() []step {
+	var steps []step
+	for i, order := range stats.Balanced(c.Targets, c.Rounds) {
+		for _, name := range c.Attacks {
+			for _, target := range order {
+				planned := c.planned()
+				if a, _ := attack.Find(name); lacks(target, a.Need) {
+					planned = 0
+				}
+				steps = append(steps, step{round: i + 1, caseName: name, target: target, planned: planned})
+			}
+		}
+	}
+	return steps
+}
+
+// planned is what a sample measures, quiet and attacked.
+func (c *Attack) planned() time.Duration {
+	cycle := 2 * (2*c.Slice + c.Slice/2) // two pairs
+	return time.Duration(c.quietCycles()+c.Cycles) * cycle
+}
+
+func (c *Attack) quietCycles() int { return max(1, c.Cycles*2/3) }
+
+// lacks says whether a target has nothing that an attack with a need could be against.
+func lacks(target string, need attack.Need) bool {
+	without := map[string][]attack.Need{"kernel": {attack.BFD}, "ovs": {attack.Router, attack.NAT, attack.BGP}}
+	return slices.Contains(without[target], need)
+}
+
+// path is a target's data path.
+func (c *Attack) path(target string) topo.AttackPath {
+	switch target {
+	case "kernel":
+		return topo.AttackKernel{}
+	case "ovs":
+		return topo.AttackOVS{}
+	}
+	return topo.AttackSelvage{Binary: c.SelvageBinary}
+}

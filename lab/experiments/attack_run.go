@@ -1,0 +1,157 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/lab/attack"
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// attackExtra is about what a sample takes besides measuring.
+const attackExtra = 2500 * time.Millisecond
+
+// measure builds the networks, attacks them, and removes them again. With an error the result holds
+// what was measured until then.
+func (c *Attack) measure(ctx context.Context, console *Console, began time.Time) (r result.Result, err error) {
+	if runtime.NumCPU() < 2 {
+		return r, fmt.Errorf("this machine has one core: an attack needs one of its own, beside that of the honest pairs")
+	}
+	plan, pace := c.plan(), &pace{first: attackExtra}
+	guess := pace.left(plan)
+	p := newProgress(console.Err, len(plan))
+	defer p.close()
+	p.note("%s: %d attacks, about %s", strings.Join(c.Targets, ", "), len(plan), about(guess))
+	p.begin("building networks", guess)
+	r = c.describe(console, began)
+	testbed := &attackTestbed{options: c, byName: map[string]*besieged{}}
+	if err = c.prepare(ctx, testbed, &r, console.Version, p); err == nil {
+		err = c.takeAll(ctx, testbed, plan, pace, &r, p)
+	}
+	r.Duration = time.Since(began).Seconds()
+	return r, removeAll(ctx, err, testbed, p)
+}
+
+// prepare looks at the machine, builds all targets and writes down what they are.
+func (c *Attack) prepare(ctx context.Context, b *attackTestbed, r *result.Result, version string, p *progress) error {
+	checks, warnings, err := checkMachine(ctx)
+	if err != nil {
+		return err
+	}
+	maps.Copy(r.Parameters, checks)
+	for _, warning := range warnings {
+		p.note("%s", warning)
+	}
+	for _, name := range c.Targets {
+		s, err := b.provide(ctx, name, attack.Attack{})
+		if err != nil {
+			return err
+		}
+		r.Targets = append(r.Targets, s.target(name))
+	}
+	first := b.byName[c.Targets[0]].net
+	r.Topology = attackTopology(first)
+	r.Environment, err = measure.Environment(ctx, first.Hosts(), version)
+	delete(r.Environment.MTU, "plain")
+	return err
+}
+
+// takeAll takes the samples of a plan and appends them to r, until ctx ends.
+func (c *Attack) takeAll(ctx context.Context, b *attackTestbed, plan []step, pace *pace, r *result.Result, p *progress) error {
+	for i, s := range plan {
+		p.begin(s.String(), pace.left(plan[i:]))
+		began := time.Now()
+		sample, err := c.take(ctx, b, s, r)
+		if ctx.Err() != nil { // the sample is half a one
+			r.Parameters[interrupted] = fmt.Sprintf("round %d of %d", s.round, c.Rounds)
+			return ctx.Err()
+		}
+		sample.Target, sample.Case, sample.Round = s.target, s.caseName, s.round
+		sample.Start = began.Sub(r.Started).Seconds()
+		r.Samples = append(r.Samples, sample)
+		if s.planned > 0 {
+			pace.took(s, time.Since(began))
+		}
+		p.ended(attackOutcome(sample), pace.left(plan[i+1:]))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes one sample. A failure is in the sample, not beside it, and its network is removed; the
+// error is of that alone.
+func (c *Attack) take(ctx context.Context, b *attackTestbed, s step, r *result.Result) (result.Sample, error) {
+	a, _ := attack.Find(s.caseName) // Validate has looked
+	if lacks(s.target, a.Need) {
+		r.Parameters[stats.NotApplicable+" "+s.target+" "+a.Name] = "it has no " + strings.TrimPrefix(string(a.Need), "a ")
+		return result.Sample{Metrics: map[string]float64{stats.NotApplicable: 1}}, nil
+	}
+	began := time.Now()
+	var sample result.Sample
+	besieged, err := b.provide(ctx, s.target, a)
+	if err == nil {
+		sample, err = c.sample(ctx, b, besieged, a)
+	}
+	if err != nil {
+		sample = result.Sample{Metrics: map[string]float64{}, Error: err.Error(), Duration: time.Since(began).Seconds()}
+		return sample, b.drop(s.target)
+	}
+	return sample, nil
+}
+
+// attackOutcome is the sample in a few words.
+func attackOutcome(s result.Sample) string {
+	if s.Error != "" {
+		return failure(s)
+	}
+	m := s.Metrics
+	if m[stats.NotApplicable] > 0 {
+		return "not applicable"
+	}
+	words := fmt.Sprintf("%.0f of %.0f packets crossed, TCP × %.2f, round trip × %.2f, connections × %.2f, recovered in %.1f s",
+		m[stats.Crossed], m[stats.Sent], m[stats.KeptTCP], m[stats.KeptRR], m[stats.KeptConnections], m[stats.Recovered])
+	if lost := m[stats.LostConnections]; lost > 0 {
+		words += fmt.Sprintf(", %.0f connections lost", lost)
+	}
+	if busy := m[idleBusy]; busy > busyLimit {
+		words += fmt.Sprintf(", but other processes kept the machine %.0f %% busy", 100*busy)
+	}
+	return words
+}
+
+// describe is a result of c before anything was measured.
+func (c *Attack) describe(console *Console, began time.Time) result.Result {
+	p := map[string]string{
+		"rounds":      strconv.Itoa(c.Rounds),
+		"attacks":     strings.Join(c.Attacks, ", "),
+		"slice":       c.Slice.String() + " of TCP and of connections, half of it of round trips",
+		"cycles":      fmt.Sprintf("%d unattacked, then %d attacked: TCP, round trips, connections of the one pair, then of the other", c.quietCycles(), c.Cycles),
+		"ageing":      c.Ageing.String(),
+		"recovery":    c.Recovery.String(),
+		"bare":        strconv.FormatBool(c.Bare),
+		"pinning":     fmt.Sprintf("honest pairs: client and server on core %d; attacker on core %d; a veth's softirq runs where was sent", honestCore, attackCore),
+		"order":       "in each round one attack after the other, of each all targets in balanced order",
+		"capture":     "a packet socket at each victim, which the kernel's filter counts",
+		"connections": "of each pair one of TCP, one of round trips and 16 idle ones are established before an attack",
+	}
+	for _, name := range c.Attacks {
+		a, _ := attack.Find(name) // Validate has looked
+		p[stats.AttackTitle+name] = a.Title + ", by a " + a.From
+	}
+	if c.SelvageBinary != "" {
+		p["selvage_binary"] = c.SelvageBinary
+	}
+	return result.Result{
+		Schema: result.Schema, Experiment: stats.Attack, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
+		Parameters: p, Samples: []result.Sample{},
+	}
+}

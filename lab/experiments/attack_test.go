@@ -1,0 +1,119 @@
+package experiments
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/lab/attack"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+func parseAttack(args string) (*Attack, error) {
+	c, err := parse(append([]string{"attack"}, strings.Fields(args)...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &c.Attack, nil
+}
+
+func TestAttackValidate(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"", ""},
+		{"--quick", ""},
+		{"--targets selvage --attacks mac-flood,route-flood --bare", ""},
+		{"--targets fast", `unknown target "fast"`},
+		{"--targets kernel,kernel", "named twice"},
+		{"--attacks moon", `no attack "moon"`},
+		{"--attacks mac-flood,mac-flood", "named twice"},
+		{"--rounds=-1", "--rounds"},
+		{"--slice 1ms", "--slice"},
+		{"--cycles=-1", "--cycles"},
+		{"--ageing 1500ms", "--ageing"},
+		{"--recovery 10ms", "--recovery"},
+	} {
+		_, err := parseAttack(tt.args)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
+		}
+	}
+}
+
+// A quick run attacks all targets in five ways, and is planned to end within four minutes with room for
+// targets that need an ageing time to recover.
+func TestAttackQuick(t *testing.T) {
+	c, err := parseAttack("--quick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pace := pace{first: attackExtra}
+	if left := pace.left(c.plan()); left > 4*time.Minute {
+		t.Errorf("--quick is planned to take %s", left)
+	}
+	if len(c.Attacks) != 5 || c.Ageing != 5*time.Second || len(c.plan()) != 5*3*c.Rounds {
+		t.Errorf("%d attacks, ageing %s, %d samples", len(c.Attacks), c.Ageing, len(c.plan()))
+	}
+}
+
+// Every target stands in every round of every attack, also where it has nothing that is attacked: that
+// takes no time, and is said.
+func TestAttackPlan(t *testing.T) {
+	c, err := parseAttack("--rounds 2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := c.plan()
+	if len(plan) != 2*3*len(attack.Names()) {
+		t.Fatalf("%d samples", len(plan))
+	}
+	var none []string
+	for _, s := range plan {
+		if s.planned == 0 && s.round == 1 {
+			none = append(none, s.target+" "+s.caseName)
+		}
+	}
+	slices.Sort(none)
+	if want := []string{"kernel bfd-forgery", "ovs nat-exhaustion", "ovs route-flood", "ovs ttl-storm"}; !slices.Equal(none, want) {
+		t.Errorf("nothing to attack: %q, want %q", none, want)
+	}
+	if first, second := plan[0].target, plan[len(plan)/2].target; first == second {
+		t.Errorf("both rounds begin with %s", first)
+	}
+}
+
+// A silent slice counts, and a pair that broke is worse than one that is slow.
+func TestPhaseFigures(t *testing.T) {
+	p := phase{tcp: []float64{4, 0}, rr: []float64{20, 30, silence}, conn: []float64{10, 20}}
+	if p.throughput() != 2 || p.roundTrip() != 30 || p.connections() != 15 {
+		t.Errorf("%v Gbit/s, %v µs, %v connections", p.throughput(), p.roundTrip(), p.connections())
+	}
+	if none := (phase{}); none.throughput() != 0 || none.roundTrip() != silence {
+		t.Error("a phase without slices kept something")
+	}
+}
+
+// Of both pairs the one that lost more counts.
+func TestAttackMetrics(t *testing.T) {
+	o := &assault{pairs: []*honest{{name: stats.SamePair}, {name: stats.OtherPair}}, sent: 100, crossed: 3, lost: 1}
+	s := result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}
+	quiet := phase{tcp: []float64{10}, rr: []float64{20}, conn: []float64{100}}
+	o.metrics(&s, []phase{quiet, quiet}, []phase{
+		{tcp: []float64{9}, rr: []float64{40}, conn: []float64{100}}, {tcp: []float64{5}, rr: []float64{20}, conn: []float64{110}},
+	})
+	for metric, want := range map[string]float64{
+		stats.KeptTCP: 0.5, stats.KeptTCP + "_same": 0.9, stats.KeptRR: 2, stats.KeptRR + "_other": 1, stats.KeptConnections: 1,
+		stats.Crossed: 3, stats.Sent: 100, stats.LostConnections: 1,
+	} {
+		if got := s.Metrics[metric]; got != want {
+			t.Errorf("%s: %v, want %v", metric, got, want)
+		}
+	}
+	if len(s.Series["tcp_gbps_attacked_other"]) != 1 || len(s.Series["rr_us_quiet_same"]) != 1 {
+		t.Errorf("series %v", s.Series)
+	}
+	if words := attackOutcome(s); !strings.Contains(words, "3 of 100 packets crossed") || !strings.Contains(words, "1 connections lost") {
+		t.Error(words)
+	}
+}

@@ -1,0 +1,249 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// attackView is a result of the attack experiment prepared for drawing.
+type attackView struct{ view }
+
+// state is what came of an attack on a target.
+type state int
+
+const (
+	notMeasured state = iota
+	notApplicable
+	failedAttack
+	holds
+	loses
+)
+
+func (v attackView) state(name, caseName string) state {
+	switch {
+	case stats.WhyNot(v.Result, name, caseName) != "":
+		return notApplicable
+	case stats.RefuseAttack(v.Result, name, caseName) != "":
+		if len(stats.Errors(keepOnly(v.Result, name, caseName))) > 0 {
+			return failedAttack
+		}
+		return notMeasured
+	case len(stats.Losses(v.Result, name, caseName)) > 0:
+		return loses
+	}
+	return holds
+}
+
+// keepOnly is a result with the samples of a target's case.
+func keepOnly(r result.Result, name, caseName string) result.Result {
+	var kept []result.Sample
+	for _, s := range r.Samples {
+		if s.Target == name && s.Case == caseName {
+			kept = append(kept, s)
+		}
+	}
+	r.Samples = kept
+	return r
+}
+
+// attackCell is the verdict on an attack on a target.
+type attackCell struct{ Class, Word, Detail string }
+
+// verdict of an attack on a target, in words.
+func (v attackView) verdict(name, caseName string) attackCell {
+	switch v.state(name, caseName) {
+	case notApplicable:
+		return attackCell{"dim", "not applicable", stats.WhyNot(v.Result, name, caseName)}
+	case failedAttack:
+		return attackCell{"bad", "failed", stats.RefuseAttack(v.Result, name, caseName)}
+	case holds:
+		return attackCell{"good", "holds", ""}
+	case loses:
+		var words, details []string
+		for _, loss := range stats.Losses(v.Result, name, caseName) {
+			words = append(words, lossNoun(loss.Metric))
+			details = append(details, diagnose.LossWords(loss))
+		}
+		return attackCell{"bad", "loses " + strings.Join(words, ", "), strings.Join(details, "; ")}
+	}
+	return attackCell{"dim", "–", ""}
+}
+
+// lossNoun is what is lost, in a word.
+func lossNoun(metric string) string {
+	return map[string]string{
+		stats.Crossed: "isolation", stats.KeptTCP: "throughput", stats.KeptRR: "latency", stats.KeptConnections: "new connections",
+		stats.LostConnections: "connections", stats.Recovered: "time",
+	}[metric]
+}
+
+// attackLine is an attack in the table of verdicts.
+type attackLine struct {
+	Case, Title string
+	Cells       []attackCell
+}
+
+// Verdicts is the table: an attack a line, a target a column.
+func (v attackView) Verdicts() []attackLine {
+	var lines []attackLine
+	for _, caseName := range stats.Cases(v.Result) {
+		l := attackLine{Case: caseName, Title: v.Parameters[stats.AttackTitle+caseName]}
+		for _, name := range v.names {
+			l.Cells = append(l.Cells, v.verdict(name, caseName))
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// attackFigure is one figure of a line of the table of figures.
+type attackFigure struct{ Class, Value string }
+
+// attackFigures is a target's line of an attack.
+type attackFigures struct {
+	Case, Target, Color string
+	First               bool
+	Why                 string // why there are no figures
+	Cells               []attackFigure
+}
+
+// Heads are those of the table of figures, with what has to be kept.
+func (v attackView) Heads() []string {
+	heads := []string{"rounds", "sent"}
+	for _, limit := range stats.AttackLimits(v.Result) {
+		heads = append(heads, map[string]string{
+			stats.Crossed: "crossed", stats.KeptTCP: "TCP kept", stats.KeptRR: "round trip", stats.KeptConnections: "new conn. kept",
+			stats.LostConnections: "conn. lost", stats.Recovered: "recovered, s",
+		}[limit.Metric])
+	}
+	return heads
+}
+
+// Limits are what has to be kept, under the heads.
+func (v attackView) Limits() []string {
+	limits := []string{"", ""}
+	for _, limit := range stats.AttackLimits(v.Result) {
+		sign := "≤ "
+		if limit.AtLeast {
+			sign = "≥ "
+		}
+		limits = append(limits, sign+strconv.FormatFloat(limit.Limit, 'g', -1, 64))
+	}
+	return limits
+}
+
+// Columns is how many columns figures take.
+func (v attackView) Columns() int { return len(v.Heads()) }
+
+// Figures is the table of all metrics.
+func (v attackView) Figures() []attackFigures {
+	var lines []attackFigures
+	for _, caseName := range stats.Cases(v.Result) {
+		for i, name := range v.names {
+			lines = append(lines, v.figuresOf(caseName, name, i == 0))
+		}
+	}
+	return lines
+}
+
+func (v attackView) figuresOf(caseName, name string, first bool) attackFigures {
+	l := attackFigures{Case: caseName, Target: name, Color: v.color(name), First: first}
+	if at := v.state(name, caseName); at != holds && at != loses {
+		cell := v.verdict(name, caseName)
+		l.Why = strings.TrimSuffix(cell.Word+": "+cell.Detail, ": ")
+		return l
+	}
+	sent, _ := stats.Find(v.Summary, name, caseName, stats.Sent)
+	l.Cells = []attackFigure{{"dim", fmt.Sprint(len(stats.Attacks(v.Result, name, caseName)))}, {"dim", stats.In(sent.Median, "count")}}
+	for _, limit := range stats.AttackLimits(v.Result) {
+		row, ok := stats.Find(v.Summary, name, caseName, limit.Metric)
+		cell := attackFigure{Value: "–"}
+		if ok {
+			cell.Value = attackValue(row)
+			if limit.Broken(row.Median) {
+				cell.Class = "bad"
+			}
+		}
+		l.Cells = append(l.Cells, cell)
+	}
+	return l
+}
+
+// attackValue writes a figure: counts whole, ratios with two decimals.
+func attackValue(row result.Row) string {
+	switch {
+	case row.Unit == "packets" || row.Unit == "count":
+		return stats.In(row.Median, "count")
+	case row.Unit == "×" && row.Median < 100:
+		return fmt.Sprintf("%.2f", row.Median)
+	case row.Unit == "s":
+		return fmt.Sprintf("%.1f", math.Round(row.Median*10)/10)
+	}
+	return stats.Figure(row.Median)
+}
+
+// Cards say how many attacks each target withstands.
+func (v attackView) Cards() []card {
+	var cards []card
+	for _, name := range v.names {
+		made, held := 0, 0
+		crossed := 0.0
+		for _, caseName := range stats.Cases(v.Result) {
+			at := v.state(name, caseName)
+			if at != holds && at != loses {
+				continue
+			}
+			made++
+			if at == holds {
+				held++
+			}
+			row, _ := stats.Find(v.Summary, name, caseName, stats.Crossed)
+			crossed += row.Median
+		}
+		if made == 0 {
+			continue
+		}
+		c := card{Title: name, Value: fmt.Sprint(held), Unit: fmt.Sprintf("of %d attacks", made), Class: "good", Note: "no packet crossed"}
+		if crossed > 0 {
+			c.Note = stats.In(crossed, "count") + " packets crossed"
+		}
+		if held < made {
+			c.Class = "bad"
+		}
+		cards = append(cards, c)
+	}
+	return cards
+}
+
+// Confidence says what the figures are over.
+func (v attackView) Confidence() string {
+	return glue("Kept figures are ratios to the same pair just before the attack, of the honest pair that lost more, as medians over rounds. Packets and connections are sums over rounds, times to recover the longest.")
+}
+
+// Lengths is what one attack took.
+func (v attackView) Lengths() string {
+	var all []float64
+	for _, s := range v.Samples {
+		if s.Error == "" && s.Duration > 0 {
+			all = append(all, s.Duration)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f s an attack, unattacked slices included", stats.Median(all).Median)
+}
+
+// Picture is the network.
+func (v attackView) Picture() string {
+	return `same1, attacker, loose ─── host A ══ switch ══ host B ─── same2      segment red, the attacker's
+other1, bystander ──────── host A      ║       host B ─── other2     segment blue, another tenant's
+outside ────────────────── host A   stranger
+The ports of loose and bystander are not guarded; all others take their guest's own addresses alone.`
+}

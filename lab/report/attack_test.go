@@ -1,0 +1,59 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/test/tier"
+)
+
+// TestOddAttack draws what interrupted, small and broken runs leave behind.
+func TestOddAttack(t *testing.T) {
+	tier.Slow(t)
+	for name, c := range map[string]struct {
+		change func(*result.Result)
+		want   string
+	}{
+		"nothing":      {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Attack} }, "Verdict refused"},
+		"no samples":   {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
+		"ovs alone":    {keeping(func(s result.Sample) bool { return s.Target == "ovs" }), "it has no NAT"},
+		"one round":    {keeping(func(s result.Sample) bool { return s.Round == 1 }), "Who holds"},
+		"all failed":   {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros":        {eachSample("", "", zeroed), "Who holds"},
+		"hostile name": {eachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
+		"wild ratios":  {eachSample("selvage", "bum-storm", func(s *result.Sample) { s.Metrics[stats.KeptRR] = 1e9 }), "What honest pairs keep"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recordedAs(t, stats.Attack)
+			c.change(&r)
+			drawOdd(t, r, c.want)
+		})
+	}
+}
+
+// Each target has a verdict on each attack: it holds, it loses what, or there is nothing to attack.
+func TestAttackVerdicts(t *testing.T) {
+	r := recordedAs(t, stats.Attack)
+	r.Summary, r.Verdict = nil, result.Verdict{}
+	eachSample("selvage", "bum-storm", func(s *result.Sample) {
+		s.Metrics = map[string]float64{stats.Crossed: 0, stats.KeptTCP: 1, stats.KeptRR: 1, stats.KeptConnections: 1}
+	})(&r)
+	v := attackView{newView(r)}
+	words := map[string]bool{}
+	for _, l := range v.Verdicts() {
+		if len(l.Cells) != len(v.names) || l.Title == "" {
+			t.Errorf("%s: %+v", l.Case, l)
+		}
+		for _, c := range l.Cells {
+			word, _, _ := strings.Cut(c.Word, " ")
+			words[word] = true
+		}
+	}
+	for _, want := range []string{"holds", "loses", "not"} {
+		if !words[want] {
+			t.Errorf("none %s: %v", want, words)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package stats
+
+import (
+	"testing"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// assaults is a run of two rounds: selvage holds, kernel loses packets in one round, ovs cannot be
+// attacked.
+func assaults() result.Result {
+	r := result.Result{Experiment: Attack, Parameters: map[string]string{"ageing": "5s", NotApplicable + " ovs nat-exhaustion": "it has no NAT"}}
+	for _, name := range []string{"kernel", "ovs", "selvage"} {
+		r.Targets = append(r.Targets, result.Target{Name: name})
+		for round := 1; round <= 2; round++ {
+			m := map[string]float64{Crossed: 0, Sent: 1000, KeptTCP: 0.99, KeptTCP + "_same": 0.99, KeptTCP + "_other": 1, KeptRR: 1.01, KeptConnections: 1, LostConnections: 0, Recovered: 0.1}
+			switch {
+			case name == "kernel" && round == 2:
+				m[Crossed], m[Recovered], m[KeptTCP], m[LostConnections] = 7, 4, 0.5, 2
+			case name == "ovs":
+				m = map[string]float64{NotApplicable: 1}
+			}
+			r.Samples = append(r.Samples, result.Sample{Target: name, Case: "nat-exhaustion", Round: round, Metrics: m})
+		}
+	}
+	return r
+}
+
+func TestAttackRows(t *testing.T) {
+	r := assaults()
+	rows := Summarise(r)
+	for _, want := range []result.Row{
+		{Target: "kernel", Metric: Crossed, Unit: "packets", Median: 7, Lo: 0, Hi: 7, N: 2},
+		{Target: "kernel", Metric: Recovered, Unit: "s", Median: 4, Lo: 0.1, Hi: 4, N: 2},
+		{Target: "kernel", Metric: LostConnections, Unit: "count", Median: 2, Lo: 0, Hi: 2, N: 2},
+		{Target: "kernel", Metric: KeptTCP, Unit: "×", Median: 0.745, Lo: 0.5, Hi: 0.99, N: 2},
+		{Target: "selvage", Metric: KeptTCP + "_other", Unit: "×", Median: 1, Lo: 1, Hi: 1, N: 2},
+		{Target: "ovs", Metric: NotApplicable, Unit: "count", Median: 1, Lo: 1, Hi: 1, N: 2},
+	} {
+		want.Case = "nat-exhaustion"
+		if got, _ := Find(rows, want.Target, want.Case, want.Metric); got != want {
+			t.Errorf("%s of %s: %+v, want %+v", want.Metric, want.Target, got, want)
+		}
+	}
+	if _, ok := Find(rows, "ovs", "nat-exhaustion", Crossed); ok {
+		t.Error("ovs was not attacked, and has a figure")
+	}
+}
+
+func TestLosses(t *testing.T) {
+	r := assaults()
+	var lost []string
+	for _, loss := range Losses(r, "kernel", "nat-exhaustion") {
+		lost = append(lost, loss.Metric)
+	}
+	if len(lost) != 3 || lost[0] != Crossed || lost[1] != KeptTCP || lost[2] != LostConnections {
+		t.Errorf("the kernel lost %q", lost)
+	}
+	if lost := Losses(r, "selvage", "nat-exhaustion"); len(lost) != 0 {
+		t.Errorf("selvage lost %+v", lost)
+	}
+	if why := WhyNot(r, "ovs", "nat-exhaustion"); why != "it has no NAT" {
+		t.Error(why)
+	}
+	if why := RefuseAttack(r, "ovs", "nat-exhaustion"); why != "" {
+		t.Error(why)
+	}
+	r.Parameters["recovery"] = "100ms"
+	if lost := Losses(r, "selvage", "nat-exhaustion"); len(lost) != 1 || lost[0].Metric != Recovered {
+		t.Errorf("what was not waited for is lost: %+v", lost)
+	}
+	r.Samples[0].Error = "no route"
+	if why := RefuseAttack(r, "kernel", "nat-exhaustion"); why == "" {
+		t.Error("a verdict stands on a sample that failed")
+	}
+}
