@@ -46,7 +46,10 @@ struct limit_entry {
 	__u32 key[20];
 };
 
+/* Room for a key, which is too large for the stack. */
+MAP(PERCPU_ARRAY, limit_works, __u32, struct limit_entry, 1);
 MAP(ARRAY, owner_limits, __u32, struct limits, MAX_OWNERS);
-MAP(ARRAY, owner_usages, __u32, struct limit_usage, MAX_OWNERS);
+/* User space corrects single counts while programs change others. */
+MAP_FLAGS(ARRAY, owner_usages, __u32, struct limit_usage, MAX_OWNERS, BPF_F_MMAPABLE);
 MAP_FLAGS(HASH, limit_entries, struct limit_slot, struct limit_entry, 1, BPF_F_NO_PREALLOC);
 MAP(ARRAY, limit_largest, enum limited_count, __u32, COUNT_MAX); /* → owner with the most */

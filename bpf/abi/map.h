@@ -23,6 +23,13 @@
 #define LPM_MAP(map_name, key_type, value_type, entries) \
 	MAP_FLAGS(LPM_TRIE, map_name, key_type, value_type, entries, BPF_F_NO_PREALLOC)
 
+#define QUEUE(map_name, value_type, entries)      \
+	struct {                                  \
+		__uint(type, BPF_MAP_TYPE_QUEUE); \
+		__uint(max_entries, entries);     \
+		__type(value, value_type);        \
+	} map_name SEC(".maps")
+
 #define RINGBUF(map_name, bytes)                    \
 	struct {                                    \
 		__uint(type, BPF_MAP_TYPE_RINGBUF); \

@@ -77,6 +77,41 @@ static __always_inline __be16 entropy_of(const struct flow_key *k)
 
 #ifndef XDP
 
+/*
+ * Tells flows apart. The kernel gives an entry's memory to another flow at once when the entry
+ * is replaced, evicted or deleted, although a program on another core still reads it. What is
+ * copied counts if the check, read after it, is the packet's; so do writes.
+ */
+static __always_inline __u64 flow_check(const struct flow_key *k)
+{
+	__u64 origin = (__u64)k->origin.w[2] << 32 | k->origin.w[3];
+	__u64 source = (__u64)k->saddr.w[2] << 32 | k->saddr.w[3];
+	__u64 destination = (__u64)k->daddr.w[2] << 32 | k->daddr.w[3];
+	__u64 rest = (__u64)k->vni << 32 | k->tags[0];
+	__u64 ports = (__u64)k->dport << 32 | (__u64)k->sport << 16 | k->proto;
+
+	return origin * 0x9e3779b97f4a7c15ULL + source * 0xc2b2ae3d27d4eb4fULL +
+	       destination * 0xd6e8feb86659fd93ULL + rest * 0xff51afd7ed558ccdULL +
+	       ports * 0xbf58476d1ce4e5b9ULL;
+}
+
+static __always_inline bool is_flow(const struct flow *f, __u64 check)
+{
+	return *(const volatile __u64 *)&f->check == check;
+}
+
+/* Copies the decision and the translation. False: they are another flow's. */
+static __always_inline bool flow_take(struct pkt *p, const struct flow *f, __u64 check)
+{
+	struct decision *d = &p->decision;
+
+	*d = f->decision;
+	if (with_nat && d->flags & FLOW_NAT)
+		p->translation = f->translation;
+	barrier();
+	return is_flow(f, check);
+}
+
 /* Loads for the stateful stages what the flow has counted since the last report, less this packet. */
 static __always_inline void load_flow(struct pkt *p, struct flow *f, __u32 packets, __u32 bytes)
 {
@@ -113,6 +148,7 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	struct flow fresh = {
+		.check = flow_check(&p->key),
 		.decision = *d,
 		.next_seq = seq_end(p),
 		.decided_ns = p->now_ns,
@@ -135,7 +171,7 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 			bpf_map_delete_elem(&flows, &p->key);
 		return;
 	}
-	if (old) {
+	if (old && is_flow(old, fresh.check)) {
 		fresh.packets += old->packets;
 		fresh.bytes += old->bytes;
 	}

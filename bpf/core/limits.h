@@ -42,13 +42,21 @@ SUBPROGRAM int rate_exceeded(struct pkt *p, __u32 owner, __u32 rate)
 	return !l->observe;
 }
 
+/* The verifier forgets the bounds of a variable that the compiler moves to the stack. */
+static __always_inline bool is_count(__u32 *count)
+{
+	asm volatile("" : "+r"(*count));
+	return *count < COUNT_MAX;
+}
+
 /* Whether the owner has as many entries as it may. In observe mode it is counted, and false. */
-static __always_inline bool count_exceeded(__u32 owner, enum limited_count count)
+static __always_inline bool count_exceeded(__u32 owner, __u32 count)
 {
 	struct limits *l = limits_of(owner);
 	struct limit_usage *u = usage_of(owner);
 
-	if (!l || !u || !l->counts[count] || u->used[count] < (__s32)l->counts[count])
+	if (!l || !u || !is_count(&count) || !l->counts[count] ||
+	    u->used[count] < (__s32)l->counts[count])
 		return false;
 	__sync_fetch_and_add(&u->exceeded[count], 1);
 	return !l->observe;
@@ -62,44 +70,80 @@ static __always_inline __u32 largest_owner(enum limited_count count)
 	return owner ? *owner : 0;
 }
 
-static __always_inline void note_largest(__u32 owner, enum limited_count count, __s32 used)
+static __always_inline void note_largest(__u32 owner, __u32 count, __s32 used)
 {
 	__u32 *now = bpf_map_lookup_elem(&limit_largest, &count);
 	struct limit_usage *u = now ? usage_of(*now) : NULL;
 
-	if (u && *now != owner && u->used[count] < used)
+	if (u && is_count(&count) && *now != owner && u->used[count] < used)
 		*now = owner;
 }
 
 /* Counts an entry of the owner, without a key: it is not evicted. */
-static __always_inline void count_entry(__u32 owner, enum limited_count count, __s32 n)
+static __always_inline void count_entry(__u32 owner, __u32 count, __s32 n)
 {
 	struct limit_usage *u = usage_of(owner);
 
-	if (u)
+	if (u && is_count(&count))
 		__sync_fetch_and_add(&u->used[count], n);
 }
 
-/* Counts a new entry, and notes its key as the owner's newest. Returns 0. */
-SUBPROGRAM int entry_added(const struct limit_entry *key, __u32 owner, __u32 count)
+/* Where a key is put together. It is valid until the next call of this. */
+static __always_inline struct limit_entry *limit_work(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&limit_works, &zero);
+}
+
+/* Notes a key as the owner's newest. Returns its slot, which is not 0; 0: there is no ring. */
+SUBPROGRAM int note_key(const struct limit_entry *key, __u32 owner, __u32 count)
 {
 	struct limits *l = limits_of(owner);
 	struct limit_usage *u = usage_of(owner);
 	struct limit_slot at = { .owner = owner, .count = count };
+	__u32 slot;
 
-	if (!key || !l || !u || count >= COUNT_MAX)
+	if (!key || !l || !u || count >= COUNT_MAX || !l->ring_masks[count])
+		return 0;
+	slot = __sync_fetch_and_add(&u->rings[count].newest, 1);
+	at.slot = slot & l->ring_masks[count];
+	bpf_map_update_elem(&limit_entries, &at, key, BPF_ANY);
+	return slot ? slot : 1;
+}
+
+/* Counts a new entry, and notes its key as the owner's newest. Returns its slot likewise. */
+SUBPROGRAM int entry_added(const struct limit_entry *key, __u32 owner, __u32 count)
+{
+	struct limit_usage *u = usage_of(owner);
+
+	if (!key || !u || count >= COUNT_MAX)
 		return 0;
 	note_largest(owner, count, __sync_fetch_and_add(&u->used[count], 1) + 1);
-	if (!l->ring_masks[count])
-		return 0;
-	at.slot = __sync_fetch_and_add(&u->rings[count].newest, 1) & l->ring_masks[count];
-	bpf_map_update_elem(&limit_entries, &at, key, BPF_ANY);
-	return 0;
+	return note_key(key, owner, count);
 }
 
 /*
+ * The entry with the slot is gone. Only for owners whose rings have all slots: otherwise a
+ * newer key may have it.
+ */
+SUBPROGRAM int entry_removed(__u32 owner, __u32 count, __u32 slot)
+{
+	struct limit_usage *u = usage_of(owner);
+	struct limit_slot at = { .owner = owner, .count = count, .slot = slot };
+
+	if (!u || count >= COUNT_MAX)
+		return 0;
+	__sync_fetch_and_add(&u->used[count], -1);
+	bpf_map_delete_elem(&limit_entries, &at);
+	return 0;
+}
+
+#define RING_STEPS 16 /* slots that a look for the oldest key passes, at most */
+
+/*
  * Takes the owner's oldest key out of its ring. The entry may be gone, or another owner's, since:
- * the caller looks. Returns 1, or 0: there is none, or the slot is empty.
+ * the caller looks. Returns 1, or 0: there is none, or none after RING_STEPS empty slots.
  */
 SUBPROGRAM int take_oldest(struct limit_entry *key, __u32 owner, __u32 count)
 {
@@ -112,15 +156,18 @@ SUBPROGRAM int take_oldest(struct limit_entry *key, __u32 owner, __u32 count)
 	if (!key || !l || !u || count >= COUNT_MAX)
 		return 0;
 	r = &u->rings[count];
-	if (r->oldest == r->newest)
-		return 0;
 	if (r->newest - r->oldest > l->ring_masks[count]) /* overwritten since */
 		r->oldest = r->newest - l->ring_masks[count] - 1;
-	at.slot = __sync_fetch_and_add(&r->oldest, 1) & l->ring_masks[count];
-	found = bpf_map_lookup_elem(&limit_entries, &at);
-	if (!found)
-		return 0;
-	*key = *found;
-	bpf_map_delete_elem(&limit_entries, &at);
-	return 1;
+	for (int i = 0; i < RING_STEPS; i++) {
+		if ((__s32)(r->newest - r->oldest) <= 0)
+			return 0;
+		at.slot = __sync_fetch_and_add(&r->oldest, 1) & l->ring_masks[count];
+		found = bpf_map_lookup_elem(&limit_entries, &at);
+		if (!found)
+			continue;
+		*key = *found;
+		bpf_map_delete_elem(&limit_entries, &at);
+		return 1;
+	}
+	return 0;
 }

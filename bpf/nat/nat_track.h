@@ -75,7 +75,7 @@ SUBPROGRAM int track_session(CTX *ctx, struct pkt *p, struct nat_session *s, boo
 		return REASON_TCP_FLAGS;
 	if (t->proto == IPPROTO_TCP && tcp_is_anew(t, &s->ct) && !tracing) {
 		s->ct.bits = out ? CT_OUT : 0;
-		s->ct.born_ns = p->now_ns;
+		s->ct.born = p->now_ns >> BORN_SHIFT;
 		ct_init(p, &s->ct);
 		dir = 0;
 	}

@@ -17,8 +17,6 @@
 #include "nat/egress.h"
 #include "nat/nat_table.h"
 
-#define EEXIST 17
-
 #define PORT_TRIES 64	   /* of the first address */
 #define PORT_TRIES_MORE 16 /* of each further address */
 #define ADDRESSES_TRIED 8

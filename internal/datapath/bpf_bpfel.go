@@ -83,12 +83,12 @@ const (
 	bpfCtBitsCT_RST       bpfCtBits = 128
 	bpfCtBitsCT_REPLIED   bpfCtBits = 256
 	bpfCtBitsCT_PICKED_UP bpfCtBits = 512
+	bpfCtBitsCT_STREAM    bpfCtBits = 1024
 )
 
 type bpfCtEntry struct {
 	_           structs.HostLayout
 	SeenNs      uint64
-	BornNs      uint64
 	Counters    [2]bpfCounter
 	NextSeq     [2]uint32
 	Bits        uint32
@@ -99,12 +99,14 @@ type bpfCtEntry struct {
 	Smac        [6]uint8
 	Dmac        [6]uint8
 	Scale       [2]uint8
-	Pad         [2]uint8
+	Check       uint16
+	Born        uint32
+	Slot        uint32
 }
 
 type bpfCtGcStats struct {
 	_           structs.HostLayout
-	States      [8]uint32
+	States      [9]uint32
 	Established uint32
 	HalfOpen    uint32
 	Expired     uint32
@@ -133,8 +135,9 @@ const (
 	bpfCtStateCT_STATE_CLOSED      bpfCtState = 4
 	bpfCtStateCT_STATE_UDP         bpfCtState = 5
 	bpfCtStateCT_STATE_UDP_REPLIED bpfCtState = 6
-	bpfCtStateCT_STATE_ICMP        bpfCtState = 7
-	bpfCtStateCT_STATE_MAX         bpfCtState = 8
+	bpfCtStateCT_STATE_UDP_STREAM  bpfCtState = 7
+	bpfCtStateCT_STATE_ICMP        bpfCtState = 8
+	bpfCtStateCT_STATE_MAX         bpfCtState = 9
 )
 
 type bpfCtWork struct {
@@ -145,6 +148,7 @@ type bpfCtWork struct {
 	Fragment bpfFragmentKey
 	Query    bpfRuleQuery
 	Match    bpfRuleMatch
+	Oldest   bpfLimitEntry
 	_        [4]byte
 }
 
@@ -247,15 +251,16 @@ const (
 	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 26
 	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 27
 	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 28
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 29
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 30
-	bpfEventEVENT_LOG_LOST              bpfEvent = 31
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 32
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 33
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 34
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 35
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 36
-	bpfEventEVENT_MAX                   bpfEvent = 37
+	bpfEventEVENT_CONNTRACK_EVICTED     bpfEvent = 29
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 30
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 31
+	bpfEventEVENT_LOG_LOST              bpfEvent = 32
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 33
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 34
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 35
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 36
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 37
+	bpfEventEVENT_MAX                   bpfEvent = 38
 )
 
 type bpfEvpnFlags uint8
@@ -284,6 +289,7 @@ type bpfFdbKey struct {
 
 type bpfFlow struct {
 	_           structs.HostLayout
+	Check       uint64
 	Decision    bpfDecision
 	Burst       uint8
 	Pad         uint8
@@ -372,11 +378,6 @@ const (
 	bpfGlobalCounterGLOBAL_MAX        bpfGlobalCounter = 3
 )
 
-type bpfHalfOpenCount struct {
-	_     structs.HostLayout
-	Count uint32
-}
-
 type bpfHostEvent struct {
 	_         structs.HostLayout
 	Addr      bpfAddr
@@ -408,27 +409,29 @@ type bpfLimitSlot struct {
 
 type bpfLimitUsage struct {
 	_     structs.HostLayout
-	Used  [6]int32
-	Rings [6]struct {
+	Used  [7]int32
+	Rings [7]struct {
 		_      structs.HostLayout
 		Newest uint32
 		Oldest uint32
 	}
+	_        [4]byte
 	Buckets  [9]bpfTokenBucket
-	Exceeded [6]uint64
+	Exceeded [7]uint64
 	Limited  [9]uint64
 }
 
 type bpfLimitedCount uint32
 
 const (
-	bpfLimitedCountCOUNT_MACS         bpfLimitedCount = 0
-	bpfLimitedCountCOUNT_NEIGHBOURS   bpfLimitedCount = 1
-	bpfLimitedCountCOUNT_HALF_OPEN    bpfLimitedCount = 2
-	bpfLimitedCountCOUNT_CONNECTIONS  bpfLimitedCount = 3
-	bpfLimitedCountCOUNT_NAT_SESSIONS bpfLimitedCount = 4
-	bpfLimitedCountCOUNT_FLOWS        bpfLimitedCount = 5
-	bpfLimitedCountCOUNT_MAX          bpfLimitedCount = 6
+	bpfLimitedCountCOUNT_MACS          bpfLimitedCount = 0
+	bpfLimitedCountCOUNT_NEIGHBOURS    bpfLimitedCount = 1
+	bpfLimitedCountCOUNT_HALF_OPEN_IN  bpfLimitedCount = 2
+	bpfLimitedCountCOUNT_HALF_OPEN_OUT bpfLimitedCount = 3
+	bpfLimitedCountCOUNT_CONNECTIONS   bpfLimitedCount = 4
+	bpfLimitedCountCOUNT_NAT_SESSIONS  bpfLimitedCount = 5
+	bpfLimitedCountCOUNT_FLOWS         bpfLimitedCount = 6
+	bpfLimitedCountCOUNT_MAX           bpfLimitedCount = 7
 )
 
 type bpfLimitedRate uint32
@@ -448,9 +451,9 @@ const (
 
 type bpfLimits struct {
 	_         structs.HostLayout
-	Counts    [6]uint32
+	Counts    [7]uint32
 	Rates     [9]uint32
-	RingMasks [6]uint32
+	RingMasks [7]uint32
 	Observe   uint32
 }
 
@@ -511,7 +514,7 @@ const (
 
 type bpfNatGcStats struct {
 	_        structs.HostLayout
-	States   [8]uint32
+	States   [9]uint32
 	Sessions uint32
 	Mappings uint32
 	Replicas uint32
@@ -1126,6 +1129,7 @@ const (
 	bpfMapAllowedAddrs        = "allowed_addrs"
 	bpfMapAllowedMacs         = "allowed_macs"
 	bpfMapClassifyStates      = "classify_states"
+	bpfMapCtClosed            = "ct_closed"
 	bpfMapCtEstablished       = "ct_established"
 	bpfMapCtHalfOpen          = "ct_half_open"
 	bpfMapCtWorks             = "ct_works"
@@ -1137,13 +1141,13 @@ const (
 	bpfMapFlows               = "flows"
 	bpfMapFragments           = "fragments"
 	bpfMapGlobalCounters      = "global_counters"
-	bpfMapHalfOpenCounts      = "half_open_counts"
 	bpfMapHostEventBuckets    = "host_event_buckets"
 	bpfMapHostEvents          = "host_events"
 	bpfMapIcmpBuckets         = "icmp_buckets"
 	bpfMapKnownOptions        = "known_options"
 	bpfMapLimitEntries        = "limit_entries"
 	bpfMapLimitLargest        = "limit_largest"
+	bpfMapLimitWorks          = "limit_works"
 	bpfMapLocalAddrs          = "local_addrs"
 	bpfMapLogBuckets          = "log_buckets"
 	bpfMapLogs                = "logs"
@@ -1192,7 +1196,6 @@ const (
 	bpfVarCtTimeouts          = "ct_timeouts"
 	bpfVarEventWords          = "event_words"
 	bpfVarFlowCache           = "flow_cache"
-	bpfVarHalfOpenLimit       = "half_open_limit"
 	bpfVarHostEventType       = "host_event_type"
 	bpfVarIcmpBurst           = "icmp_burst"
 	bpfVarIcmpRate            = "icmp_rate"
@@ -1284,6 +1287,7 @@ type bpfMapSpecs struct {
 	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
 	ClassifyStates   *ebpf.MapSpec `ebpf:"classify_states"`
+	CtClosed         *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
 	CtWorks          *ebpf.MapSpec `ebpf:"ct_works"`
@@ -1295,13 +1299,13 @@ type bpfMapSpecs struct {
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -1353,7 +1357,6 @@ type bpfVariableSpecs struct {
 	CtTimeouts          *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords          *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache           *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit       *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	HostEventType       *ebpf.VariableSpec `ebpf:"host_event_type"`
 	IcmpBurst           *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate            *ebpf.VariableSpec `ebpf:"icmp_rate"`
@@ -1414,6 +1417,7 @@ type bpfMaps struct {
 	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
 	ClassifyStates   *ebpf.Map `ebpf:"classify_states"`
+	CtClosed         *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
 	CtWorks          *ebpf.Map `ebpf:"ct_works"`
@@ -1425,13 +1429,13 @@ type bpfMaps struct {
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -1477,6 +1481,7 @@ func (m *bpfMaps) Close() error {
 		m.AllowedAddrs,
 		m.AllowedMacs,
 		m.ClassifyStates,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.CtWorks,
@@ -1488,13 +1493,13 @@ func (m *bpfMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -1547,7 +1552,6 @@ type bpfVariables struct {
 	CtTimeouts          *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords          *ebpf.Variable `ebpf:"event_words"`
 	FlowCache           *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit       *ebpf.Variable `ebpf:"half_open_limit"`
 	HostEventType       *ebpf.Variable `ebpf:"host_event_type"`
 	IcmpBurst           *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate            *ebpf.Variable `ebpf:"icmp_rate"`

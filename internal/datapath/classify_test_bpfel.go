@@ -53,6 +53,7 @@ const (
 	classifyTestMapAllowedAddrs     = "allowed_addrs"
 	classifyTestMapAllowedMacs      = "allowed_macs"
 	classifyTestMapClassifyStates   = "classify_states"
+	classifyTestMapCtClosed         = "ct_closed"
 	classifyTestMapCtEstablished    = "ct_established"
 	classifyTestMapCtHalfOpen       = "ct_half_open"
 	classifyTestMapCurrent          = "current"
@@ -63,13 +64,13 @@ const (
 	classifyTestMapFlows            = "flows"
 	classifyTestMapFragments        = "fragments"
 	classifyTestMapGlobalCounters   = "global_counters"
-	classifyTestMapHalfOpenCounts   = "half_open_counts"
 	classifyTestMapHostEventBuckets = "host_event_buckets"
 	classifyTestMapHostEvents       = "host_events"
 	classifyTestMapIcmpBuckets      = "icmp_buckets"
 	classifyTestMapKnownOptions     = "known_options"
 	classifyTestMapLimitEntries     = "limit_entries"
 	classifyTestMapLimitLargest     = "limit_largest"
+	classifyTestMapLimitWorks       = "limit_works"
 	classifyTestMapLocalAddrs       = "local_addrs"
 	classifyTestMapLogBuckets       = "log_buckets"
 	classifyTestMapLogs             = "logs"
@@ -116,7 +117,6 @@ const (
 	classifyTestVarCtTimeouts       = "ct_timeouts"
 	classifyTestVarEventWords       = "event_words"
 	classifyTestVarFlowCache        = "flow_cache"
-	classifyTestVarHalfOpenLimit    = "half_open_limit"
 	classifyTestVarIcmpBurst        = "icmp_burst"
 	classifyTestVarIcmpRate         = "icmp_rate"
 	classifyTestVarLogRate          = "log_rate"
@@ -199,6 +199,7 @@ type classifyTestMapSpecs struct {
 	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
 	ClassifyStates   *ebpf.MapSpec `ebpf:"classify_states"`
+	CtClosed         *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
 	Current          *ebpf.MapSpec `ebpf:"current"`
@@ -209,13 +210,13 @@ type classifyTestMapSpecs struct {
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -266,7 +267,6 @@ type classifyTestVariableSpecs struct {
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
@@ -319,6 +319,7 @@ type classifyTestMaps struct {
 	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
 	ClassifyStates   *ebpf.Map `ebpf:"classify_states"`
+	CtClosed         *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
 	Current          *ebpf.Map `ebpf:"current"`
@@ -329,13 +330,13 @@ type classifyTestMaps struct {
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -383,6 +384,7 @@ func (m *classifyTestMaps) Close() error {
 		m.AllowedAddrs,
 		m.AllowedMacs,
 		m.ClassifyStates,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.Current,
@@ -393,13 +395,13 @@ func (m *classifyTestMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -451,7 +453,6 @@ type classifyTestVariables struct {
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`

@@ -18,7 +18,10 @@ import (
 const (
 	conntrackGcMapAllowedAddrs     = "allowed_addrs"
 	conntrackGcMapAllowedMacs      = "allowed_macs"
+	conntrackGcMapCtClosed         = "ct_closed"
 	conntrackGcMapCtEstablished    = "ct_established"
+	conntrackGcMapCtFoundCounts    = "ct_found_counts"
+	conntrackGcMapCtGcKey          = "ct_gc_key"
 	conntrackGcMapCtGcResult       = "ct_gc_result"
 	conntrackGcMapCtHalfOpen       = "ct_half_open"
 	conntrackGcMapCtWorks          = "ct_works"
@@ -30,14 +33,13 @@ const (
 	conntrackGcMapFlows            = "flows"
 	conntrackGcMapFragments        = "fragments"
 	conntrackGcMapGlobalCounters   = "global_counters"
-	conntrackGcMapHalfOpenCounts   = "half_open_counts"
-	conntrackGcMapHalfOpenFound    = "half_open_found"
 	conntrackGcMapHostEventBuckets = "host_event_buckets"
 	conntrackGcMapHostEvents       = "host_events"
 	conntrackGcMapIcmpBuckets      = "icmp_buckets"
 	conntrackGcMapKnownOptions     = "known_options"
 	conntrackGcMapLimitEntries     = "limit_entries"
 	conntrackGcMapLimitLargest     = "limit_largest"
+	conntrackGcMapLimitWorks       = "limit_works"
 	conntrackGcMapLocalAddrs       = "local_addrs"
 	conntrackGcMapLogBuckets       = "log_buckets"
 	conntrackGcMapLogs             = "logs"
@@ -80,7 +82,6 @@ const (
 	conntrackGcVarCtTimeouts       = "ct_timeouts"
 	conntrackGcVarEventWords       = "event_words"
 	conntrackGcVarFlowCache        = "flow_cache"
-	conntrackGcVarHalfOpenLimit    = "half_open_limit"
 	conntrackGcVarIcmpBurst        = "icmp_burst"
 	conntrackGcVarIcmpRate         = "icmp_rate"
 	conntrackGcVarLogRate          = "log_rate"
@@ -161,7 +162,10 @@ type conntrackGcProgramSpecs struct {
 type conntrackGcMapSpecs struct {
 	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtClosed         *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
+	CtFoundCounts    *ebpf.MapSpec `ebpf:"ct_found_counts"`
+	CtGcKey          *ebpf.MapSpec `ebpf:"ct_gc_key"`
 	CtGcResult       *ebpf.MapSpec `ebpf:"ct_gc_result"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
 	CtWorks          *ebpf.MapSpec `ebpf:"ct_works"`
@@ -173,14 +177,13 @@ type conntrackGcMapSpecs struct {
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
-	HalfOpenFound    *ebpf.MapSpec `ebpf:"half_open_found"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -228,7 +231,6 @@ type conntrackGcVariableSpecs struct {
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
@@ -280,7 +282,10 @@ func (o *conntrackGcObjects) Close() error {
 type conntrackGcMaps struct {
 	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
+	CtClosed         *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
+	CtFoundCounts    *ebpf.Map `ebpf:"ct_found_counts"`
+	CtGcKey          *ebpf.Map `ebpf:"ct_gc_key"`
 	CtGcResult       *ebpf.Map `ebpf:"ct_gc_result"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
 	CtWorks          *ebpf.Map `ebpf:"ct_works"`
@@ -292,14 +297,13 @@ type conntrackGcMaps struct {
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
-	HalfOpenFound    *ebpf.Map `ebpf:"half_open_found"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -343,7 +347,10 @@ func (m *conntrackGcMaps) Close() error {
 	return _ConntrackGcClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.CtClosed,
 		m.CtEstablished,
+		m.CtFoundCounts,
+		m.CtGcKey,
 		m.CtGcResult,
 		m.CtHalfOpen,
 		m.CtWorks,
@@ -355,14 +362,13 @@ func (m *conntrackGcMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
-		m.HalfOpenFound,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -411,7 +417,6 @@ type conntrackGcVariables struct {
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`

@@ -13,8 +13,9 @@ type refCT struct {
 	query    refQuery // what the rules were asked
 	policy   int
 	seen     time.Duration
-	waiting  bool // among those that have no answer
+	born     time.Duration
 	replied  bool // not TCP
+	stream   bool // not TCP: it goes on
 	pickedUp bool // TCP: open before it was seen
 	reset    bool
 	syn, ack [2]bool // ack: it has acknowledged the other's SYN
@@ -54,6 +55,8 @@ func (c *refCT) timeout(proto uint8, all overlay.Timeouts) time.Duration {
 		}[c.tcpState()]
 	case proto == pkttest.ProtoICMP || proto == pkttest.ProtoICMPv6:
 		return all.ICMP
+	case c.stream:
+		return all.UDPStream
 	case c.replied:
 		return all.UDPReplied
 	}

@@ -18,6 +18,7 @@ import (
 const (
 	devmapDropsMapAllowedAddrs     = "allowed_addrs"
 	devmapDropsMapAllowedMacs      = "allowed_macs"
+	devmapDropsMapCtClosed         = "ct_closed"
 	devmapDropsMapCtEstablished    = "ct_established"
 	devmapDropsMapCtHalfOpen       = "ct_half_open"
 	devmapDropsMapDrops            = "drops"
@@ -27,13 +28,13 @@ const (
 	devmapDropsMapFlows            = "flows"
 	devmapDropsMapFragments        = "fragments"
 	devmapDropsMapGlobalCounters   = "global_counters"
-	devmapDropsMapHalfOpenCounts   = "half_open_counts"
 	devmapDropsMapHostEventBuckets = "host_event_buckets"
 	devmapDropsMapHostEvents       = "host_events"
 	devmapDropsMapIcmpBuckets      = "icmp_buckets"
 	devmapDropsMapKnownOptions     = "known_options"
 	devmapDropsMapLimitEntries     = "limit_entries"
 	devmapDropsMapLimitLargest     = "limit_largest"
+	devmapDropsMapLimitWorks       = "limit_works"
 	devmapDropsMapLocalAddrs       = "local_addrs"
 	devmapDropsMapLogBuckets       = "log_buckets"
 	devmapDropsMapLogs             = "logs"
@@ -125,6 +126,7 @@ type devmapDropsProgramSpecs struct {
 type devmapDropsMapSpecs struct {
 	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtClosed         *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
 	Drops            *ebpf.MapSpec `ebpf:"drops"`
@@ -134,13 +136,13 @@ type devmapDropsMapSpecs struct {
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -206,6 +208,7 @@ func (o *devmapDropsObjects) Close() error {
 type devmapDropsMaps struct {
 	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
+	CtClosed         *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
 	Drops            *ebpf.Map `ebpf:"drops"`
@@ -215,13 +218,13 @@ type devmapDropsMaps struct {
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -262,6 +265,7 @@ func (m *devmapDropsMaps) Close() error {
 	return _DevmapDropsClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.Drops,
@@ -271,13 +275,13 @@ func (m *devmapDropsMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,

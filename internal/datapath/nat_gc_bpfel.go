@@ -18,6 +18,7 @@ import (
 const (
 	natGcMapAllowedAddrs     = "allowed_addrs"
 	natGcMapAllowedMacs      = "allowed_macs"
+	natGcMapCtClosed         = "ct_closed"
 	natGcMapCtEstablished    = "ct_established"
 	natGcMapCtHalfOpen       = "ct_half_open"
 	natGcMapCtWorks          = "ct_works"
@@ -29,13 +30,13 @@ const (
 	natGcMapFlows            = "flows"
 	natGcMapFragments        = "fragments"
 	natGcMapGlobalCounters   = "global_counters"
-	natGcMapHalfOpenCounts   = "half_open_counts"
 	natGcMapHostEventBuckets = "host_event_buckets"
 	natGcMapHostEvents       = "host_events"
 	natGcMapIcmpBuckets      = "icmp_buckets"
 	natGcMapKnownOptions     = "known_options"
 	natGcMapLimitEntries     = "limit_entries"
 	natGcMapLimitLargest     = "limit_largest"
+	natGcMapLimitWorks       = "limit_works"
 	natGcMapLocalAddrs       = "local_addrs"
 	natGcMapLogBuckets       = "log_buckets"
 	natGcMapLogs             = "logs"
@@ -81,7 +82,6 @@ const (
 	natGcVarCtTimeouts       = "ct_timeouts"
 	natGcVarEventWords       = "event_words"
 	natGcVarFlowCache        = "flow_cache"
-	natGcVarHalfOpenLimit    = "half_open_limit"
 	natGcVarIcmpBurst        = "icmp_burst"
 	natGcVarIcmpRate         = "icmp_rate"
 	natGcVarLogRate          = "log_rate"
@@ -162,6 +162,7 @@ type natGcProgramSpecs struct {
 type natGcMapSpecs struct {
 	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtClosed         *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
 	CtWorks          *ebpf.MapSpec `ebpf:"ct_works"`
@@ -173,13 +174,13 @@ type natGcMapSpecs struct {
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -230,7 +231,6 @@ type natGcVariableSpecs struct {
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
@@ -282,6 +282,7 @@ func (o *natGcObjects) Close() error {
 type natGcMaps struct {
 	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
+	CtClosed         *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
 	CtWorks          *ebpf.Map `ebpf:"ct_works"`
@@ -293,13 +294,13 @@ type natGcMaps struct {
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -346,6 +347,7 @@ func (m *natGcMaps) Close() error {
 	return _NatGcClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.CtWorks,
@@ -357,13 +359,13 @@ func (m *natGcMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -415,7 +417,6 @@ type natGcVariables struct {
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`

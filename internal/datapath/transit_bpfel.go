@@ -18,6 +18,7 @@ import (
 const (
 	transitMapAllowedAddrs     = "allowed_addrs"
 	transitMapAllowedMacs      = "allowed_macs"
+	transitMapCtClosed         = "ct_closed"
 	transitMapCtEstablished    = "ct_established"
 	transitMapCtHalfOpen       = "ct_half_open"
 	transitMapDrops            = "drops"
@@ -27,13 +28,13 @@ const (
 	transitMapFlows            = "flows"
 	transitMapFragments        = "fragments"
 	transitMapGlobalCounters   = "global_counters"
-	transitMapHalfOpenCounts   = "half_open_counts"
 	transitMapHostEventBuckets = "host_event_buckets"
 	transitMapHostEvents       = "host_events"
 	transitMapIcmpBuckets      = "icmp_buckets"
 	transitMapKnownOptions     = "known_options"
 	transitMapLimitEntries     = "limit_entries"
 	transitMapLimitLargest     = "limit_largest"
+	transitMapLimitWorks       = "limit_works"
 	transitMapLocalAddrs       = "local_addrs"
 	transitMapLogBuckets       = "log_buckets"
 	transitMapLogs             = "logs"
@@ -78,7 +79,6 @@ const (
 	transitVarCtTimeouts       = "ct_timeouts"
 	transitVarEventWords       = "event_words"
 	transitVarFlowCache        = "flow_cache"
-	transitVarHalfOpenLimit    = "half_open_limit"
 	transitVarIcmpBurst        = "icmp_burst"
 	transitVarIcmpRate         = "icmp_rate"
 	transitVarLogRate          = "log_rate"
@@ -160,6 +160,7 @@ type transitProgramSpecs struct {
 type transitMapSpecs struct {
 	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtClosed         *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
 	Drops            *ebpf.MapSpec `ebpf:"drops"`
@@ -169,13 +170,13 @@ type transitMapSpecs struct {
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -224,7 +225,6 @@ type transitVariableSpecs struct {
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
@@ -276,6 +276,7 @@ func (o *transitObjects) Close() error {
 type transitMaps struct {
 	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
+	CtClosed         *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
 	Drops            *ebpf.Map `ebpf:"drops"`
@@ -285,13 +286,13 @@ type transitMaps struct {
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -336,6 +337,7 @@ func (m *transitMaps) Close() error {
 	return _TransitClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.Drops,
@@ -345,13 +347,13 @@ func (m *transitMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
@@ -401,7 +403,6 @@ type transitVariables struct {
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`

@@ -41,7 +41,6 @@ type guestsCounter struct {
 type guestsCtEntry struct {
 	_           structs.HostLayout
 	SeenNs      uint64
-	BornNs      uint64
 	Counters    [2]guestsCounter
 	NextSeq     [2]uint32
 	Bits        uint32
@@ -52,7 +51,9 @@ type guestsCtEntry struct {
 	Smac        [6]uint8
 	Dmac        [6]uint8
 	Scale       [2]uint8
-	Pad         [2]uint8
+	Check       uint16
+	Born        uint32
+	Slot        uint32
 }
 
 type guestsCtKey struct {
@@ -118,15 +119,16 @@ const (
 	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 26
 	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 27
 	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 28
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 29
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 30
-	guestsEventEVENT_LOG_LOST              guestsEvent = 31
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 32
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 33
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 34
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 35
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 36
-	guestsEventEVENT_MAX                   guestsEvent = 37
+	guestsEventEVENT_CONNTRACK_EVICTED     guestsEvent = 29
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 30
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 31
+	guestsEventEVENT_LOG_LOST              guestsEvent = 32
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 33
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 34
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 35
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 36
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 37
+	guestsEventEVENT_MAX                   guestsEvent = 38
 )
 
 type guestsFdbEntry struct {
@@ -148,6 +150,7 @@ type guestsFdbKey struct {
 
 type guestsFlow struct {
 	_        structs.HostLayout
+	Check    uint64
 	Decision struct {
 		_              structs.HostLayout
 		Generation     uint32
@@ -238,11 +241,6 @@ const (
 	guestsGlobalCounterGLOBAL_MAX        guestsGlobalCounter = 3
 )
 
-type guestsHalfOpenCount struct {
-	_     structs.HostLayout
-	Count uint32
-}
-
 type guestsLimitEntry struct {
 	_   structs.HostLayout
 	Key [20]uint32
@@ -257,34 +255,36 @@ type guestsLimitSlot struct {
 
 type guestsLimitUsage struct {
 	_     structs.HostLayout
-	Used  [6]int32
-	Rings [6]struct {
+	Used  [7]int32
+	Rings [7]struct {
 		_      structs.HostLayout
 		Newest uint32
 		Oldest uint32
 	}
+	_        [4]byte
 	Buckets  [9]guestsTokenBucket
-	Exceeded [6]uint64
+	Exceeded [7]uint64
 	Limited  [9]uint64
 }
 
 type guestsLimitedCount uint32
 
 const (
-	guestsLimitedCountCOUNT_MACS         guestsLimitedCount = 0
-	guestsLimitedCountCOUNT_NEIGHBOURS   guestsLimitedCount = 1
-	guestsLimitedCountCOUNT_HALF_OPEN    guestsLimitedCount = 2
-	guestsLimitedCountCOUNT_CONNECTIONS  guestsLimitedCount = 3
-	guestsLimitedCountCOUNT_NAT_SESSIONS guestsLimitedCount = 4
-	guestsLimitedCountCOUNT_FLOWS        guestsLimitedCount = 5
-	guestsLimitedCountCOUNT_MAX          guestsLimitedCount = 6
+	guestsLimitedCountCOUNT_MACS          guestsLimitedCount = 0
+	guestsLimitedCountCOUNT_NEIGHBOURS    guestsLimitedCount = 1
+	guestsLimitedCountCOUNT_HALF_OPEN_IN  guestsLimitedCount = 2
+	guestsLimitedCountCOUNT_HALF_OPEN_OUT guestsLimitedCount = 3
+	guestsLimitedCountCOUNT_CONNECTIONS   guestsLimitedCount = 4
+	guestsLimitedCountCOUNT_NAT_SESSIONS  guestsLimitedCount = 5
+	guestsLimitedCountCOUNT_FLOWS         guestsLimitedCount = 6
+	guestsLimitedCountCOUNT_MAX           guestsLimitedCount = 7
 )
 
 type guestsLimits struct {
 	_         structs.HostLayout
-	Counts    [6]uint32
+	Counts    [7]uint32
 	Rates     [9]uint32
-	RingMasks [6]uint32
+	RingMasks [7]uint32
 	Observe   uint32
 }
 
@@ -647,6 +647,7 @@ type guestsVportCounters struct {
 const (
 	guestsMapAllowedAddrs     = "allowed_addrs"
 	guestsMapAllowedMacs      = "allowed_macs"
+	guestsMapCtClosed         = "ct_closed"
 	guestsMapCtEstablished    = "ct_established"
 	guestsMapCtHalfOpen       = "ct_half_open"
 	guestsMapDrops            = "drops"
@@ -657,13 +658,13 @@ const (
 	guestsMapFollowed         = "followed"
 	guestsMapFragments        = "fragments"
 	guestsMapGlobalCounters   = "global_counters"
-	guestsMapHalfOpenCounts   = "half_open_counts"
 	guestsMapHostEventBuckets = "host_event_buckets"
 	guestsMapHostEvents       = "host_events"
 	guestsMapIcmpBuckets      = "icmp_buckets"
 	guestsMapKnownOptions     = "known_options"
 	guestsMapLimitEntries     = "limit_entries"
 	guestsMapLimitLargest     = "limit_largest"
+	guestsMapLimitWorks       = "limit_works"
 	guestsMapLocalAddrs       = "local_addrs"
 	guestsMapLogBuckets       = "log_buckets"
 	guestsMapLogs             = "logs"
@@ -757,6 +758,7 @@ type guestsProgramSpecs struct {
 type guestsMapSpecs struct {
 	AllowedAddrs     *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtClosed         *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.MapSpec `ebpf:"ct_half_open"`
 	Drops            *ebpf.MapSpec `ebpf:"drops"`
@@ -767,13 +769,13 @@ type guestsMapSpecs struct {
 	Followed         *ebpf.MapSpec `ebpf:"followed"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.MapSpec `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.MapSpec `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries     *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.MapSpec `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.MapSpec `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.MapSpec `ebpf:"log_buckets"`
 	Logs             *ebpf.MapSpec `ebpf:"logs"`
@@ -841,6 +843,7 @@ func (o *guestsObjects) Close() error {
 type guestsMaps struct {
 	AllowedAddrs     *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs      *ebpf.Map `ebpf:"allowed_macs"`
+	CtClosed         *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished    *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen       *ebpf.Map `ebpf:"ct_half_open"`
 	Drops            *ebpf.Map `ebpf:"drops"`
@@ -851,13 +854,13 @@ type guestsMaps struct {
 	Followed         *ebpf.Map `ebpf:"followed"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts   *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents       *ebpf.Map `ebpf:"host_events"`
 	IcmpBuckets      *ebpf.Map `ebpf:"icmp_buckets"`
 	KnownOptions     *ebpf.Map `ebpf:"known_options"`
 	LimitEntries     *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest     *ebpf.Map `ebpf:"limit_largest"`
+	LimitWorks       *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs       *ebpf.Map `ebpf:"local_addrs"`
 	LogBuckets       *ebpf.Map `ebpf:"log_buckets"`
 	Logs             *ebpf.Map `ebpf:"logs"`
@@ -900,6 +903,7 @@ func (m *guestsMaps) Close() error {
 	return _GuestsClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.Drops,
@@ -910,13 +914,13 @@ func (m *guestsMaps) Close() error {
 		m.Followed,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.IcmpBuckets,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
+		m.LimitWorks,
 		m.LocalAddrs,
 		m.LogBuckets,
 		m.Logs,
