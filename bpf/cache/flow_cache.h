@@ -6,7 +6,7 @@
  *
  * in:    p->key, p->now_ns
  * out:   a decision, or none
- * maps:  flows, segments, routers, vports
+ * maps:  flows, segments, routers, vports, those of core/limits.h
  * stops: nothing
  */
 #pragma once
@@ -14,6 +14,7 @@
 #include "cache/reorder.h"
 #include "cache/generation.h"
 #include "core/hash.h"
+#include "core/limits.h"
 
 /* Whether no generation of a routed decision has changed. from: that of the ingress segment. */
 static __always_inline bool route_is_current(const struct flow_key *key, const struct decision *d,
@@ -144,6 +145,30 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 	return NULL;
 }
 
+/*
+ * A new flow of the port is inserted. At the port's limit its oldest one goes: a port has at
+ * most that many flows in the cache, and does not evict those of others.
+ */
+SUBPROGRAM int flow_share(struct pkt *p)
+{
+	struct limits *l = p ? limits_of(p->in) : NULL;
+	struct limit_usage *u = p ? usage_of(p->in) : NULL;
+	struct limit_entry *oldest = limit_work();
+	bool enforced;
+
+	if (!p || !l || !u || !oldest || !l->counts[COUNT_FLOWS])
+		return 0;
+	/* Two, until it has no more than a limit that was lowered. */
+	for (int i = 0; i < 2 && u->used[COUNT_FLOWS] >= (__s32)l->counts[COUNT_FLOWS]; i++) {
+		enforced = count_exceeded(p->in, COUNT_FLOWS);
+		if (take_oldest(oldest, p->in, COUNT_FLOWS) && enforced)
+			bpf_map_delete_elem(&flows, oldest);
+		count_entry(p->in, COUNT_FLOWS, -1);
+	}
+	entry_added((const struct limit_entry *)&p->key, p->in, COUNT_FLOWS);
+	return 0;
+}
+
 /* Inserts a decision. The counters of the flow's previous decision are kept. */
 static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct decision *d)
 {
@@ -179,6 +204,8 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		fresh.next_seq = p->next_seq;
 	fresh.reported.packets = fresh.packets;
 	fresh.reported.bytes = fresh.bytes;
+	if (!old)
+		flow_share(p);
 	if (bpf_map_update_elem(&flows, &p->key, &fresh, BPF_ANY))
 		count(EVENT_FLOW_FULL);
 }

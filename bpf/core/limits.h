@@ -96,7 +96,7 @@ static __always_inline struct limit_entry *limit_work(void)
 	return bpf_map_lookup_elem(&limit_works, &zero);
 }
 
-/* Notes a key as the owner's newest. Returns its slot, which is not 0; 0: there is no ring. */
+/* Notes a key as the owner's newest. Returns its slot, or 0: there is no ring. */
 SUBPROGRAM int note_key(const struct limit_entry *key, __u32 owner, __u32 count)
 {
 	struct limits *l = limits_of(owner);
@@ -106,10 +106,10 @@ SUBPROGRAM int note_key(const struct limit_entry *key, __u32 owner, __u32 count)
 
 	if (!key || !l || !u || count >= COUNT_MAX || !l->ring_masks[count])
 		return 0;
-	slot = __sync_fetch_and_add(&u->rings[count].newest, 1);
+	slot = __sync_fetch_and_add(&u->rings[count].newest, 1) + 1;
 	at.slot = slot & l->ring_masks[count];
 	bpf_map_update_elem(&limit_entries, &at, key, BPF_ANY);
-	return slot ? slot : 1;
+	return slot;
 }
 
 /* Counts a new entry, and notes its key as the owner's newest. Returns its slot likewise. */
@@ -161,7 +161,7 @@ SUBPROGRAM int take_oldest(struct limit_entry *key, __u32 owner, __u32 count)
 	for (int i = 0; i < RING_STEPS; i++) {
 		if ((__s32)(r->newest - r->oldest) <= 0)
 			return 0;
-		at.slot = __sync_fetch_and_add(&r->oldest, 1) & l->ring_masks[count];
+		at.slot = (__sync_fetch_and_add(&r->oldest, 1) + 1) & l->ring_masks[count];
 		found = bpf_map_lookup_elem(&limit_entries, &at);
 		if (!found)
 			continue;

@@ -40,7 +40,7 @@ static __always_inline bool is_in_ring(__u32 zone, __u32 kind, __u32 slot)
 	struct limit_slot at = { .owner = zone, .count = kind, .slot = slot };
 	struct limit_usage *u = usage_of(zone);
 
-	return u && kind < COUNT_MAX && (__s32)(slot - u->rings[kind].oldest) >= 0 &&
+	return u && kind < COUNT_MAX && (__s32)(slot - u->rings[kind].oldest) > 0 &&
 	       bpf_map_lookup_elem(&limit_entries, &at);
 }
 

@@ -185,7 +185,8 @@ func TestCountsFollowConnections(t *testing.T) {
 	w.sweep(t)
 	check("after the rings were lost")
 	w.dialogue(t, "alice", 5000, 53)
-	check("after one more")
+	w.passes(t, "alice > bob udp 1 from 5001") // the answered one left room
+	check("after one more of each")
 	w.age(t, overlay.DefaultTimeouts.Opening+overlay.DefaultTimeouts.UDP)
 	w.sweep(t)
 	if n := w.at(t, p0, bpfLimitedCountCOUNT_CONNECTIONS) + w.at(t, p0, bpfLimitedCountCOUNT_HALF_OPEN_OUT); n != 0 || w.noted(t) != 0 {

@@ -65,9 +65,10 @@ func (d *Datapath) configureLimits(spec *ebpf.CollectionSpec) {
 	d.limitedTables = limitedTables(spec.Maps)
 	var room uint32
 	for count, size := range d.limitedTables {
-		if bpfLimitedCount(count) != bpfLimitedCountCOUNT_FLOWS { // an LRU map, which needs no ring
-			room += 2 * size
+		if bpfLimitedCount(count) != bpfLimitedCountCOUNT_FLOWS { // whose keys are never more than its entries
+			size *= 2
 		}
+		room += size
 	}
 	spec.Maps[bpfMapLimitEntries].MaxEntries = room
 }

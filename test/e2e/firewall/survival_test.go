@@ -30,7 +30,7 @@ func (n *policed) connect(from, to harness.Guest, family, port int) *net.TCPConn
 }
 
 var (
-	limitedOut = policy{strictOut.options + ", halfOpen: 2048, halfOpenPerPort: 512", strictOut.rules}
+	limitedOut = policy{strictOut.options + ", halfOpen: 2048", strictOut.rules}
 	smallOut   = policy{strictOut.options + ", connections: 1024, halfOpen: 1024", strictOut.rules}
 )
 
