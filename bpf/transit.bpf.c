@@ -123,7 +123,7 @@ static __always_inline int transit_replay(CTX *ctx, struct pkt *p, const struct 
 /* Packets that tc gets without a look into the cache. */
 static __always_inline bool is_for_tc(const struct pkt *p)
 {
-	return !is_ip(p) || mac_is_group(p->key.dmac) || is_arp_or_nd(p);
+	return !is_ip(p) || mac_is_group(p->key.dmac) || p->arp_nd || p->hidden;
 }
 
 static __always_inline int pass(CTX *ctx, struct pkt *p)

@@ -109,6 +109,7 @@ struct rule_match {
 	__u32 policy;	/* number of the policy */
 	enum verdict verdict;
 	bool log;
+	bool is_default; /* no rule of the policy matches: the default of the port decides */
 };
 
 /* Entries of the map policy. */

@@ -31,16 +31,18 @@ BYTE_ENUM vport_kind {
 };
 
 enum __attribute__((packed)) vport_flags {
-	VPORT_PEER = 1,		/* port: redirect into the other namespace of the veth */
-	VPORT_RESOLVED = 2,	/* TEP: the outer header has the next hop's MAC address */
-	VPORT_UPLINK = 4,	/* port: frames that are not for the gateway go to the host */
-	VPORT_GUARD_MACS = 8,	/* port: source MAC addresses are restricted */
-	VPORT_GUARD_ADDRS = 16, /* port: source IP addresses are restricted */
-	VPORT_GSO = 32,		/* port: the interface accepts large TCP segments */
-	VPORT_TRANSIT = 64,	/* XDP programs may redirect to the interface */
-	VPORT_DOWN = 128,	/* TEP: cached decisions for it are invalid */
-	VPORT_MULTIPATH = 256,	/* TEP: represents a remote with several paths */
-	VPORT_FIREWALL = 512,	/* port: the firewall filters it */
+	VPORT_PEER = 1,		  /* port: redirect into the other namespace of the veth */
+	VPORT_RESOLVED = 2,	  /* TEP: the outer header has the next hop's MAC address */
+	VPORT_UPLINK = 4,	  /* port: frames that are not for the gateway go to the host */
+	VPORT_GUARD_MACS = 8,	  /* port: source MAC addresses are restricted */
+	VPORT_GUARD_ADDRS = 16,	  /* port: source IP addresses are restricted */
+	VPORT_GSO = 32,		  /* port: the interface accepts large TCP segments */
+	VPORT_TRANSIT = 64,	  /* XDP programs may redirect to the interface */
+	VPORT_DOWN = 128,	  /* TEP: cached decisions for it are invalid */
+	VPORT_MULTIPATH = 256,	  /* TEP: represents a remote with several paths */
+	VPORT_FIREWALL = 512,	  /* port: the firewall filters it */
+	VPORT_RA = 1024,	  /* port: a router is there */
+	VPORT_DHCP_SERVER = 2048, /* port: a DHCP server or relay is there */
 };
 
 /*
@@ -55,10 +57,8 @@ struct vport {
 	__u32 ifindex;	       /* port: the interface; TEP: the underlay's, 0 without a route */
 	__u32 mtu;	       /* of the interface or path, in bytes of an IP packet */
 	__u32 segment;	       /* port: its segment */
-	__u32 path_mtu;	       /* TEP: from an ICMP message, 0: none arrived */
 	__u16 vlan;	       /* port: VLAN ID of a trunk, 0: untagged */
 	__u16 tx_index;	       /* index of the interface in tx_devmap, with VPORT_TRANSIT */
-	__u64 path_mtu_ns;     /* TEP: time of path_mtu, CLOCK_MONOTONIC */
 	struct addr addr;      /* TEP: the remote's address */
 	struct addr local;     /* TEP: this edge's address */
 	__u8 outer[OUTER_MAX]; /* TEP: Ethernet and IP header; per-packet fields are zero */
@@ -78,6 +78,16 @@ struct path_group {
 struct path_key {
 	struct addr local;
 	struct addr remote;
+};
+
+/*
+ * What ICMP messages said about a path, to be confirmed by a probe. User space sets both MTUs
+ * to 0 when it has decided.
+ */
+struct path_report {
+	__u64 at_ns;   /* of the first message, CLOCK_MONOTONIC */
+	__u32 mtu;     /* the least value, 0: decided */
+	__u32 vni_mtu; /* the least of messages that embed a VNI of the path, 0: none did */
 };
 
 BYTE_ENUM encapsulation {
@@ -207,6 +217,7 @@ struct host_event {
 	__u32 vport;
 	__u8 mac[ETH_ALEN];
 	__u16 from_vport; /* the remote where the host was before, 0: none */
+	__u32 flags;	  /* neighbour_flags of the address */
 };
 
 MAP(ARRAY, vports, __u32, struct vport, MAX_VPORTS);
@@ -221,6 +232,7 @@ MAP(HASH, ports, struct port_key, __u32, MAX_VPORTS); /* → vport */
 MAP(HASH, vnis, struct vni_key, __u32, MAX_SEGMENTS); /* → segment */
 MAP(HASH, remotes, struct remote_key, __u32, 65536);  /* → vport, with REMOTE_NO_LEARNING */
 MAP(HASH, teps, struct path_key, __u32, MAX_VPORTS);  /* → vport */
+MAP_FLAGS(HASH, path_reports, struct path_key, struct path_report, MAX_VPORTS, BPF_F_NO_PREALLOC);
 MAP(HASH, path_groups, struct path_group_key, struct path_group, MAX_VPORTS);
 MAP(HASH, members, struct member_key, __u32, 131072); /* → vport */
 MAP(HASH, fdb, struct fdb_key, struct fdb_entry, 65536);

@@ -44,10 +44,16 @@ struct neighbour_key {
 	struct addr addr;
 };
 
+BYTE_ENUM neighbour_flags {
+	NEIGHBOUR_AT_PORT = 1,	   /* learned at a port */
+	NEIGHBOUR_ROUTER = 2,	   /* IPv6: its advertisements have the R flag (RFC 4861 4.4) */
+	NEIGHBOUR_NO_OVERRIDE = 4, /* IPv6: they do not have the O flag, as of anycast addresses */
+};
+
 struct neighbour {
 	__u8 mac[ETH_ALEN];
 	enum host_origin origin;
-	__u8 at_port;  /* learned at a port */
+	enum neighbour_flags flags;
 	__u64 seen_ns; /* CLOCK_MONOTONIC */
 };
 

@@ -56,7 +56,7 @@ static __always_inline bool needs_conntrack(const struct pkt *p, const struct de
 /* Whether the cached decision applies to the packet. */
 static __always_inline bool is_usable(const struct pkt *p, const struct flow *f)
 {
-	if (f->decision.slow && f->decision.slow != SLOW_CONNECTION)
+	if (p->hidden || (f->decision.slow && f->decision.slow != SLOW_CONNECTION))
 		return false;
 	if (!is_current(&p->key, &f->decision)) {
 		count(EVENT_STALE);
@@ -132,7 +132,7 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 {
 	struct flow *f = NULL;
 
-	if (flow_cache && !is_arp_or_nd(p)) {
+	if (flow_cache && !p->arp_nd) {
 		f = bpf_map_lookup_elem(&flows, &p->key);
 		if (!f)
 			count(EVENT_MISS);

@@ -9,58 +9,7 @@
  */
 #pragma once
 
-#include "core/count.h"
-
-/* TCP, UDP, SCTP and ICMP. Other protocols have no header that is known here. */
-static __always_inline int parse_l4(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
-{
-	struct icmphdr *icmp;
-	struct tcphdr *tcp;
-	struct l4ports *l4;
-	__u32 size = 0;
-
-	p->l4 = off;
-	p->headers = off - p->inner - p->tag_bytes;
-	p->payload = len;
-	if (p->key.fragment)
-		return 0;
-	switch (p->key.proto) {
-	case IPPROTO_TCP:
-		tcp = ctx_at(ctx, off, sizeof(*tcp));
-		if (!tcp)
-			return REASON_MALFORMED_L4;
-		size = tcp->doff * 4;
-		if (size < sizeof(*tcp))
-			return REASON_MALFORMED_L4;
-		p->seq = bpf_ntohl(tcp->seq);
-		p->tcp_flags = tcp->flags;
-		p->key.sport = tcp->source;
-		p->key.dport = tcp->dest;
-		break;
-	case IPPROTO_UDP:
-	case IPPROTO_SCTP: /* starts with its ports too (RFC 9260 3.1) */
-		size = sizeof(struct udphdr);
-		l4 = ctx_at(ctx, off, sizeof(struct udphdr));
-		if (!l4)
-			return REASON_MALFORMED_L4;
-		p->key.sport = l4->source;
-		p->key.dport = l4->dest;
-		break;
-	case IPPROTO_ICMP:
-	case IPPROTO_ICMPV6:
-		size = 4; /* type, code, checksum */
-		icmp = ctx_at(ctx, off, size);
-		if (!icmp)
-			return REASON_MALFORMED_L4;
-		p->icmp_type = icmp->type;
-		break;
-	}
-	if (size > len)
-		return REASON_MALFORMED_L4;
-	p->headers += size;
-	p->payload = len - size;
-	return 0;
-}
+#include "core/parse_l4.h"
 
 static __always_inline int parse_ipv4(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
 {
@@ -84,15 +33,39 @@ static __always_inline int parse_ipv4(CTX *ctx, struct pkt *p, __u32 off, __u32 
 	p->df = (ip->frag_off & bpf_htons(IP_DF)) != 0;
 	p->tos = ip->tos;
 	p->ttl = ip->ttl;
+	if (p->key.fragment && !p->tail)
+		parse_first_fragment(ctx, p, ip->protocol, off + ihl, bpf_htons(DHCP_CLIENT));
 	return parse_l4(ctx, p, off + ihl, total - ihl);
+}
+
+/* Extension headers that hosts skip without knowing the sender; behind AH (RFC 4302) only its peer looks. */
+static __always_inline bool is_skipped(__u8 proto)
+{
+	return proto == IPPROTO_HOPOPTS || proto == IPPROTO_ROUTING || proto == IPPROTO_DSTOPTS ||
+	       proto == IPPROTO_FRAGMENT;
+}
+
+/* A first fragment may hide what its transport header is. The later ones are nothing without it. */
+static __always_inline void parse_fragment6(CTX *ctx, struct pkt *p, __u32 off)
+{
+	struct ipv6_frag *frag = ctx_at(ctx, off, sizeof(*frag));
+
+	p->key.fragment = 1;
+	p->tail = frag && frag->offset & bpf_htons(~7);
+	if (p->tail)
+		return;
+	p->hidden = !frag || frag->nexthdr == IPPROTO_ICMPV6 || is_skipped(frag->nexthdr);
+	if (frag)
+		parse_first_fragment(ctx, p, frag->nexthdr, off + sizeof(*frag),
+				     bpf_htons(DHCPV6_CLIENT));
 }
 
 static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
 {
 	struct ipv6hdr *ip = ctx_at(ctx, off, sizeof(*ip));
-	struct ipv6_frag *frag;
 	struct ipv6_opt *opt;
-	__u32 total, size;
+	__u32 total, size = 0;
+	int why;
 
 	if (!ip || (ip->flow & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
 		return REASON_MALFORMED_IPV6;
@@ -113,11 +86,8 @@ static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 
 
 	/* One extension header is skipped. With more, flows are told apart by addresses only. */
 	if (p->key.proto == IPPROTO_FRAGMENT) {
-		p->key.fragment = 1;
-		frag = ctx_at(ctx, off, sizeof(*frag));
-		p->tail = frag && frag->offset & bpf_htons(~7);
-	} else if (p->key.proto == IPPROTO_HOPOPTS || p->key.proto == IPPROTO_ROUTING ||
-		   p->key.proto == IPPROTO_DSTOPTS) {
+		parse_fragment6(ctx, p, off);
+	} else if (is_skipped(p->key.proto)) {
 		opt = ctx_at(ctx, off, sizeof(*opt));
 		if (!opt)
 			return REASON_MALFORMED_IPV6;
@@ -129,8 +99,11 @@ static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 
 			off += size;
 			total -= size;
 		}
+		p->hidden = is_skipped(p->key.proto);
 	}
-	return parse_l4(ctx, p, off, total);
+	why = parse_l4(ctx, p, off, total);
+	p->hidden |= size && p->arp_nd;
+	return why;
 }
 
 /* A tag as on the wire: TPID, then TCI. */
@@ -193,6 +166,8 @@ static __always_inline int parse_frame(CTX *ctx, struct pkt *p)
 	p->l3 = off;
 	p->frame_len = p->len - p->inner - p->tag_bytes;
 	p->df = true;
+	p->arp_nd = type == bpf_htons(ETH_P_ARP);
+	p->hidden = false;
 	len = p->frame_len - sizeof(*eth);
 	p->headers = sizeof(*eth);
 

@@ -48,6 +48,9 @@ struct pkt {
 	bool polled;		/* goes through GRO */
 	bool l4_parsed;		/* l4_info is valid */
 	bool no_learning;	/* from a remote whose hosts BGP advertises */
+	bool arp_nd;		/* ARP, or ND that no router has forwarded */
+	bool hidden;		/* extension headers may hide ND or DHCP, see l2/port_guard.h */
+	__u8 na_flags;		/* l2/neighbour.h: of the host that a proxy reply is about */
 	__u8 steps;		/* of a trace */
 	__s32 verdict;		/* return value of the program, if nothing stopped the packet */
 	__u16 egress;		/* nat/egress.h: policy or uplink that translates the source */
@@ -134,13 +137,24 @@ static __always_inline bool is_error4(__u8 type)
 	       type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETER;
 }
 
-/* ARP, and ND that no router has forwarded (RFC 4861 7.1). */
-static __always_inline bool is_arp_or_nd(const struct pkt *p)
+/* ND as a type of ICMPv6. */
+static __always_inline bool is_nd_type(__u8 type)
 {
-	if (p->key.ethertype == bpf_htons(ETH_P_ARP))
-		return true;
-	return p->key.proto == IPPROTO_ICMPV6 && p->ttl == 255 &&
-	       p->icmp_type >= ICMPV6_ROUTER_SOLICITATION && p->icmp_type <= ICMPV6_ND_REDIRECT;
+	return type >= ICMPV6_ROUTER_SOLICITATION && type <= ICMPV6_ND_REDIRECT;
+}
+
+/* What routers say, and hosts ask them (RFC 4861): ND but for neighbours. */
+static __always_inline bool is_router_discovery(const struct pkt *p)
+{
+	return p->arp_nd && is_v6(p) && p->icmp_type != ICMPV6_SOLICITATION &&
+	       p->icmp_type != ICMPV6_ADVERTISEMENT;
+}
+
+static __always_inline bool is_icmp_error(const struct pkt *p)
+{
+	if (is_v6(p))
+		return p->key.proto == IPPROTO_ICMPV6 && p->icmp_type < 128;
+	return p->key.proto == IPPROTO_ICMP && is_error4(p->icmp_type);
 }
 
 /*

@@ -26,6 +26,9 @@
 	X(UNKNOWN_PORT, "interface is not a port of this edge")                                 \
 	X(SPOOFED_MAC, "source MAC is not allowed at the port, or is the gateway's")            \
 	X(SPOOFED_ADDRESS, "source address is not allowed at the port, or is the gateway's")    \
+	X(RA_GUARD, "router advertisement or redirect at a port without `ra: allow`")           \
+	X(ND_EXT_HEADERS, "neighbour discovery behind IPv6 extension headers (RFC 6980, 7113)") \
+	X(DHCP_GUARD, "to a DHCP client from a port without `dhcp: server`")                    \
 	X(STATIC_MAC_MOVE, "source MAC is static at another port or remote")                    \
 	X(SAME_PORT, "destination is where the frame came from")                                \
 	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")               \
@@ -57,7 +60,7 @@
 	X(UNRELATED, "firewall: ICMP error about no connection of the port")                    \
 	X(FRAGMENT_NO_FIRST, "firewall: fragment whose first one has not passed")               \
 	X(FRAGMENT_TINY, "firewall: fragment that cuts the transport header (RFC 3128)")        \
-	X(IPV6_EXT_HEADERS, "firewall: too many or broken IPv6 extension headers")              \
+	X(IPV6_EXT_HEADERS, "too many or broken IPv6 extension headers")                        \
 	X(HALF_OPEN_LIMIT, "firewall: no room for a half-open connection")                      \
 	X(NO_GATEWAY, "egress: no gateway of the policy is alive, or this one has no address")  \
 	X(NAT_EXHAUSTED, "NAT: no port of the pool is free for the destination")                \
@@ -78,7 +81,7 @@
 	X(CACHE_OFF, "flow cache is turned off")                      \
 	X(CONNECTION, "TCP connection is opening or closing")         \
 	X(FRAGMENT, "fragment at a firewall or NAT")                  \
-	X(DEEP_PARSE, "ICMP, or several extension headers, at a firewall or NAT")
+	X(DEEP_PARSE, "ICMP at a firewall or NAT, or several extension headers")
 
 /* X(NAME, "the stage's name in a trace") */
 #define STAGES(X)                 \
@@ -125,7 +128,9 @@
 	X(RESET_SENT, "TCP resets sent for rejected segments")                                \
 	X(ICMP_LIMITED, "ICMP errors and requests not sent because of their rate")            \
 	X(MSS_CLAMPED, "TCP SYNs with a lowered MSS")                                         \
-	X(PATH_MTU, "ICMP messages from the underlay that a tunnel packet was too big")       \
+	X(PATH_MTU, "ICMP messages that a tunnel packet was too big, for a probe to confirm") \
+	X(PATH_MTU_LIMITED, "the same, soon after another about the path")                    \
+	X(PATH_MTU_REFUSED, "the same, about no packet that this edge can have sent")         \
 	X(GRO, "packets given to the kernel for GRO")                                         \
 	X(NOT_TUNNEL, "underlay packets that are not ours, left to the host")                 \
 	X(CONNTRACK_OPENED, "connections that the firewall allowed to open")                  \

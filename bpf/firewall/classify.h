@@ -129,6 +129,7 @@ static __always_inline void conclude(void *compiled, const struct policy_record 
 	j->rule = word & RULE_NUMBER;
 	j->verdict = word >> RULE_VERDICT_SHIFT & 3;
 	j->log = word & RULE_LOG;
+	j->is_default = c->rule == c->fallback;
 	j->policy = head->w[HEADER_POLICY];
 	j->log_only = 0;
 	if (c->log_only < c->rule)
@@ -146,7 +147,7 @@ static __always_inline int begin(void *compiled, const struct policy_record *hea
 	order = word_at(compiled, head->w[HEADER_VPORTS], place + POLICY_VPORT_DEFAULT);
 	if (!order)
 		return REASON_NO_POLICY;
-	c->rule = order - 1;
+	c->rule = c->fallback = order - 1;
 	c->log_only = ~0U;
 	place += o->direction == DIRECTION_OUT;
 	c->found[DIM_SCOPE].count = 0;

@@ -13,7 +13,7 @@
 #pragma once
 
 #include "firewall/conntrack.h"
-#include "firewall/rule_query.h"
+#include "firewall/stateless.h"
 
 /* What the firewall sees: as received from a port, or as sent to one, after NAT. */
 static __always_inline const struct tuple *tuple_at(const struct pkt *p, bool out)
@@ -177,6 +177,8 @@ SUBPROGRAM int firewall(CTX *ctx, struct pkt *p, __u32 vport, __u32 direction)
 		set_slow(p, p->key.fragment ? SLOW_FRAGMENT : SLOW_DEEP_PARSE);
 	if (p->l4_info.kind == L4_LATER_FRAGMENT)
 		return follow_fragment(p, w, vport, out);
+	if (is_router_discovery(p))
+		return firewall_stateless(ctx, p, w, vport, out);
 	why = firewall_ct(ctx, p, w, vport, out);
 	if (!why && p->l4_info.kind == L4_FIRST_FRAGMENT)
 		note_first_fragment(p, w, vport, out);
@@ -189,7 +191,7 @@ static __always_inline int firewall_at(CTX *ctx, struct pkt *p, __u32 port, __u3
 	struct decision *d = &p->decision;
 	int why;
 
-	if (!port || is_arp_or_nd(p) || d->action == ACTION_RESOLVE)
+	if (!port || is_unfiltered(p) || d->action == ACTION_RESOLVE)
 		return 0;
 	if (!is_ip(p))
 		return non_ip_dropped ? REASON_NON_IP : 0;
@@ -231,7 +233,7 @@ static __always_inline int firewall_copy(CTX *ctx, struct pkt *p, struct vport *
 {
 	int why;
 
-	if (!has_firewall(to) || is_arp_or_nd(p))
+	if (!has_firewall(to) || is_unfiltered(p))
 		return 0;
 	if (!is_ip(p))
 		return non_ip_dropped ? REASON_NON_IP : 0;

@@ -44,6 +44,7 @@ struct classify_state {
 	struct found found[DIMENSIONS];
 	struct search_words words;
 	__u32 rule;	/* order of the first deciding rule so far */
+	__u32 fallback; /* of the default, the last one */
 	__u32 log_only; /* the same of rules on trial, all ones: none */
 };
 MAP(PERCPU_ARRAY, classify_states, __u32, struct classify_state, 1);

@@ -103,6 +103,9 @@ static __always_inline int evaluate_rules(struct pkt *p, struct ct_work *w, __u6
 		count_rule(p, j->log_only, 1, packets, bytes);
 		write_log(p, &w->query, j->log_only, VERDICT_LOG_ONLY, 0);
 	}
+	/* The default is about connections; l2/port_guard.h says who may be a router. */
+	if (j->is_default && is_router_discovery(p))
+		return 0;
 	if (j->verdict != VERDICT_ALLOW)
 		why = j->verdict == VERDICT_REJECT ? REASON_REJECTED : REASON_DENIED;
 	if (j->log)

@@ -106,6 +106,7 @@ enum icmpv6_type {
 	ICMPV6_ECHO = 128,
 	ICMPV6_ECHO_REPLY = 129,
 	ICMPV6_ROUTER_SOLICITATION = 133,
+	ICMPV6_ROUTER_ADVERTISEMENT = 134,
 	ICMPV6_SOLICITATION = 135,
 	ICMPV6_ADVERTISEMENT = 136,
 	ICMPV6_ND_REDIRECT = 137,
@@ -127,6 +128,7 @@ struct nd_msg { /* RFC 4861: solicitation or advertisement, with one option */
 };
 
 #define ND_MIN 24 /* without an option */
+#define RS_MIN 8  /* of a router solicitation */
 #define NA_ROUTER bpf_htonl(0x80000000)
 #define NA_SOLICITED bpf_htonl(0x40000000)
 #define NA_OVERRIDE bpf_htonl(0x20000000)

@@ -17,10 +17,10 @@
 #define HOST_EVENT_BURST 2048
 
 /*
- * addr: NULL for the MAC address; from_vport: of the remote where the host was, or 0.
- * Returns 0.
+ * addr: NULL for the MAC address. detail: of an address its neighbour_flags; of a MAC address
+ * the vport of the remote where the host was, or 0. Returns 0.
  */
-SUBPROGRAM int host_event_emit(struct pkt *p, const struct addr *addr, __u32 from_vport)
+SUBPROGRAM int host_event_emit(struct pkt *p, const struct addr *addr, __u32 detail)
 {
 	struct segment *seg = p ? segment_get(p->segment) : NULL;
 	struct host_event *a = NULL;
@@ -37,12 +37,15 @@ SUBPROGRAM int host_event_emit(struct pkt *p, const struct addr *addr, __u32 fro
 		return 0;
 	}
 	__builtin_memset(a, 0, sizeof(*a));
-	if (addr)
+	if (addr) {
 		a->addr = *addr;
+		a->flags = detail;
+	} else {
+		a->from_vport = detail;
+	}
 	a->segment = p->segment;
 	a->vport = p->in;
 	copy16(a->mac, p->key.smac, ETH_ALEN);
-	a->from_vport = from_vport;
 	bpf_ringbuf_submit(a, 0);
 	return 0;
 }

@@ -1,89 +1,58 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * neighbour: reads ARP and neighbour discovery. Senders become neighbours. Requests for a
+ * neighbour: inspects ARP and neighbour discovery. Senders become neighbours. Requests for a
  * gateway, or for a known host behind a tunnel (suppression, RFC 9161), are answered here.
  * All else is flooded.
  *
  * in:    p, the segment
- * out:   d->action ACTION_PROXY_REPLY with the MAC address in d->smac; or the frame goes on
+ * out:   d->action ACTION_PROXY_REPLY with the MAC address in d->smac and, of a host, its flags
+ *        in p->na_flags; or the frame goes on
  * maps:  neighbours, local_addrs, fdb, vports, segments (generations)
- * stops: SPOOFED_ADDRESS, MALFORMED_ARP, MALFORMED_L4
+ * stops: SPOOFED_*, MALFORMED_ARP, MALFORMED_L4
  */
 #pragma once
 
 #include "l2/source_guard.h"
+#include "l2/arp_nd.h"
 #include "l2/fdb.h"
 
-/* The content of an ARP or ND packet. */
-struct arp_nd_msg {
-	struct addr sender; /* zero: none */
-	struct addr target;
-	bool is_request; /* for the target's MAC address */
-	bool foreign;	 /* the sender's MAC address in it is not the frame's */
-};
-
-static __always_inline void addr_from4(struct addr *a, const __u8 *v4)
-{
-	a->w[0] = a->w[1] = 0;
-	a->w[2] = bpf_htonl(0xffff);
-	copy(&a->w[3], v4, 4);
-}
-
-static __always_inline int read_arp(CTX *ctx, struct pkt *p, struct arp_nd_msg *t)
-{
-	struct arphdr *arp = ctx_at(ctx, p->l3, sizeof(*arp));
-	__u32 mac[2];
-
-	if (!arp || arp->protocol != bpf_htons(ETH_P_IP) || arp->hardware_len != ETH_ALEN ||
-	    arp->protocol_len != 4)
-		return REASON_MALFORMED_ARP;
-	t->is_request = arp->op == bpf_htons(ARP_REQUEST);
-	copy(mac, arp->sender_mac, ETH_ALEN);
-	t->foreign = !mac_equal((__u8 *)mac, p->key.smac);
-	addr_from4(&t->target, arp->target);
-	if (*(__u32 *)arp->sender) /* zero is a probe, RFC 5227 */
-		addr_from4(&t->sender, arp->sender);
-	return 0;
-}
-
-static __always_inline int read_nd(CTX *ctx, struct pkt *p, struct arp_nd_msg *t)
-{
-	struct nd_msg *nd;
-
-	if (p->icmp_type != ICMPV6_SOLICITATION && p->icmp_type != ICMPV6_ADVERTISEMENT)
-		return 0;
-	nd = ctx_at(ctx, p->l4, ND_MIN);
-	if (!nd || p->payload + 4 < ND_MIN)
-		return REASON_MALFORMED_L4;
-	copy(&t->target, nd->target, sizeof(t->target));
-	t->is_request = p->icmp_type == ICMPV6_SOLICITATION;
-	t->sender = t->is_request ? p->key.saddr : t->target;
-	return 0;
-}
-
-/* Whether the sender's address may be learned. */
+/* Whether the frame's source MAC address may take the address. */
 static __always_inline bool may_learn(const struct pkt *p, const struct neighbour *old)
 {
-	if (tracing || (!old && p->no_learning))
-		return false;
-	return !old || (old->origin != ORIGIN_STATIC && may_override(p, old->origin));
+	if (!old)
+		return !p->no_learning;
+	return old->origin != ORIGIN_STATIC && may_override(p, old->origin);
 }
 
-/* Learns that the sender's address is at the frame's source MAC address. */
+/* What is known of the neighbour after the message: what it says, else what was known. */
+static __always_inline __u8 merged_flags(const struct pkt *p, const struct neighbour *old,
+					 const struct arp_nd_msg *t)
+{
+	__u8 flags = t->flags | (p->key.vni ? 0 : NEIGHBOUR_AT_PORT);
+
+	return old ? flags | (old->flags & ~(t->said | NEIGHBOUR_AT_PORT)) : flags;
+}
+
+/* Learns that the address is at the frame's source MAC address. */
 static __always_inline void learn_neighbour(struct pkt *p, struct segment *seg,
-					    const struct addr *addr)
+					    const struct addr *addr, const struct arp_nd_msg *t)
 {
 	struct neighbour_key key = { .segment = p->segment, .addr = *addr };
-	struct neighbour fresh = { .seen_ns = p->now_ns, .at_port = !p->key.vni };
 	struct neighbour *old = bpf_map_lookup_elem(&neighbours, &key);
+	bool same = old && mac_equal(old->mac, p->key.smac);
+	struct neighbour fresh = { .seen_ns = p->now_ns };
 	__u32 shard;
-	bool same;
 
-	if (!may_learn(p, old))
+	if (tracing)
 		return;
+	fresh.flags = merged_flags(p, same ? old : NULL, t);
+	if (!may_learn(p, old)) {
+		if (same)
+			old->flags = (old->flags & ~t->said) | t->flags;
+		return;
+	}
 	copy16(fresh.mac, p->key.smac, ETH_ALEN);
-	same = old && mac_equal(old->mac, fresh.mac);
-	if (same && old->origin == ORIGIN_LEARNED && old->at_port == fresh.at_port) {
+	if (same && old->origin == ORIGIN_LEARNED && old->flags == fresh.flags) {
 		old->seen_ns = p->now_ns;
 		return;
 	}
@@ -91,8 +60,8 @@ static __always_inline void learn_neighbour(struct pkt *p, struct segment *seg,
 	bpf_map_update_elem(&neighbours, &key, &fresh, BPF_ANY);
 	if (old && !same)
 		invalidate(&seg->shards[shard & (SHARDS - 1)]);
-	if (fresh.at_port)
-		host_event_emit(p, addr, 0);
+	if (fresh.flags & NEIGHBOUR_AT_PORT)
+		host_event_emit(p, addr, fresh.flags);
 }
 
 /*
@@ -128,9 +97,12 @@ static __always_inline bool lease_expired(const struct pkt *p, const struct segm
 	return (__s32)((__u32)(p->now_ns / 1000000) - global_get(GLOBAL_LEASE)) > LEASE_MS;
 }
 
-/* Whether the edge answers for the target, and with which MAC address. */
-static __always_inline bool proxies_for(struct pkt *p, struct segment *seg, struct decision *d,
-					const struct addr *target)
+/*
+ * Whether the edge answers for a host behind a tunnel. Questions to the host itself are not:
+ * they test whether it is alive (RFC 4861 7.3, RFC 9161 3.2).
+ */
+static __always_inline bool suppresses(struct pkt *p, const struct segment *seg, struct decision *d,
+				       const struct addr *target)
 {
 	struct neighbour_key key = { .segment = p->segment, .addr = *target };
 	struct neighbour *n;
@@ -138,27 +110,61 @@ static __always_inline bool proxies_for(struct pkt *p, struct segment *seg, stru
 	struct fdb_key mac;
 	struct vport *at;
 
-	if (local_segment(p, seg, target) == p->segment) {
-		if (lease_expired(p, seg, target))
-			return false;
-		copy16(d->smac, seg->gateway_mac, ETH_ALEN);
-		d->flags |= FLOW_GATEWAY;
-		return true;
-	}
-	if (!(seg->flags & SEGMENT_SUPPRESS) || p->key.vni)
+	if (!(seg->flags & SEGMENT_SUPPRESS) || p->key.vni || !mac_is_group(p->key.dmac))
 		return false;
 	n = bpf_map_lookup_elem(&neighbours, &key);
 	if (!n || mac_is_zero(n->mac))
 		return false;
-	if (mac_equal(
-		    n->mac,
-		    p->key.smac)) /* duplicate address detection of the host itself, which has moved */
+	/* Duplicate address detection of the host itself, which has moved. */
+	if (mac_equal(n->mac, p->key.smac))
 		return false;
+	p->na_flags = n->flags;
 	copy16(d->smac, n->mac, ETH_ALEN);
 	fdb_key_of(&mac, p->segment, d->smac);
 	entry = bpf_map_lookup_elem(&fdb, &mac);
 	at = entry ? vport_get(entry->vport) : NULL;
 	return at && at->kind == VPORT_TEP;
+}
+
+/* Whether the edge answers for the target, and with which MAC address. */
+static __always_inline bool proxies_for(struct pkt *p, struct segment *seg, struct decision *d,
+					const struct addr *target)
+{
+	if (local_segment(p, seg, target) != p->segment)
+		return suppresses(p, seg, d, target);
+	if (lease_expired(p, seg, target))
+		return false;
+	copy16(d->smac, seg->gateway_mac, ETH_ALEN);
+	d->flags |= FLOW_GATEWAY;
+	return true;
+}
+
+/*
+ * Whether the sender may say so, whom it then makes known. A probe (RFC 4862 5.4, RFC 5227)
+ * has no sender: it is refused as if it had the target, which it keeps others from. A probe for
+ * a link-local address reserves it, if nobody has it (RFC 6620 3.2.3).
+ */
+static __always_inline int inspect_sender(struct pkt *p, struct segment *seg, struct vport *in,
+					  const struct arp_nd_msg *t)
+{
+	bool probe = addr_is_zero(&t->sender);
+	const struct addr *addr = probe ? &t->target : &t->sender;
+	bool known = seg->router || seg->flags & SEGMENT_SUPPRESS || seg->evpn;
+
+	if (in->flags & VPORT_GUARD_MACS && t->foreign)
+		return REASON_SPOOFED_MAC;
+	if (addr_is_zero(addr) || seg->flags & SEGMENT_L3)
+		return 0;
+	if (in->flags & VPORT_GUARD_ADDRS && !may_send_as(p, addr))
+		return REASON_SPOOFED_ADDRESS;
+	if (!probe && local_segment(p, seg, addr) == p->segment &&
+	    !mac_equal(p->key.smac, seg->gateway_mac))
+		return REASON_SPOOFED_ADDRESS;
+	if (!known && !(in->flags & VPORT_GUARD_ADDRS))
+		return 0;
+	if (!probe || (addr_is_link_local(addr) && !is_held(p, addr)))
+		learn_neighbour(p, seg, addr, t);
+	return 0;
 }
 
 /*
@@ -174,19 +180,10 @@ static __always_inline int neighbour(CTX *ctx, struct pkt *p, struct segment *se
 
 	d->slow = SLOW_NEIGHBOUR;
 	why = p->key.ethertype == bpf_htons(ETH_P_ARP) ? read_arp(ctx, p, &t) : read_nd(ctx, p, &t);
+	if (!why)
+		why = inspect_sender(p, seg, in, &t);
 	if (why)
 		return why;
-	if (in->flags & VPORT_GUARD_MACS && t.foreign)
-		return REASON_SPOOFED_MAC;
-	if (!addr_is_zero(&t.sender) && !(seg->flags & SEGMENT_L3)) {
-		if (in->flags & VPORT_GUARD_ADDRS && !may_send_as(p->in, &t.sender))
-			return REASON_SPOOFED_ADDRESS;
-		if (local_segment(p, seg, &t.sender) == p->segment &&
-		    !mac_equal(p->key.smac, seg->gateway_mac))
-			return REASON_SPOOFED_ADDRESS;
-		if (seg->router || seg->flags & SEGMENT_SUPPRESS || seg->evpn)
-			learn_neighbour(p, seg, &t.sender);
-	}
 	if (t.is_request && proxies_for(p, seg, d, &t.target)) {
 		d->action = ACTION_PROXY_REPLY;
 		step(p, STAGE_NEIGHBOUR, 1, 0);

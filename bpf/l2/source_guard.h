@@ -5,7 +5,7 @@
  *
  * in:    p->key.origin, p->key.vni, p->key.tags, p->udp_port
  * out:   p->in, p->segment, p->no_learning, d->flags (FLOW_TAG)
- * maps:  ports, vports, vnis, remotes, allowed_macs, allowed_addrs
+ * maps:  ports, vports, vnis, remotes, allowed_macs, allowed_addrs, neighbours, fdb
  * stops: NOT_OURS, UNKNOWN_PORT, UNKNOWN_VNI, UNKNOWN_REMOTE, VLAN_TAGGED, SPOOFED_*
  */
 #pragma once
@@ -30,19 +30,47 @@ static __always_inline __u32 *port_vport(struct pkt *p, struct decision *d)
 	return bpf_map_lookup_elem(&ports, &key);
 }
 
-/* Unspecified addresses (DHCP, RFC 4862 5.4) and IPv6 link-local ones are always allowed. */
-static __always_inline bool addr_is_unowned(const struct addr *a)
+/* The unspecified addresses of DHCP and of duplicate address detection (RFC 4862 5.4). */
+static __always_inline bool addr_is_unspecified(const struct addr *a)
 {
-	if (addr_is_v4(a))
-		return !a->w[3];
-	return addr_is_zero(a) || addr_is_link_local(a);
+	return addr_is_v4(a) ? !a->w[3] : addr_is_zero(a);
 }
 
-static __always_inline bool may_send_as(__u32 vport, const struct addr *addr)
+/* Whether the frame's source MAC address makes this address (RFC 4291 appendix A). */
+static __always_inline bool is_own_eui64(const struct pkt *p, const struct addr *a)
 {
-	struct allowed_addr key = { .prefixlen = 160, .vport = vport, .addr = *addr };
+	const __u8 *m = p->key.smac;
 
-	return addr_is_unowned(addr) || bpf_map_lookup_elem(&allowed_addrs, &key);
+	return a->w[2] == bpf_htonl((__u32)(m[0] ^ 2) << 24 | m[1] << 16 | m[2] << 8 | 0xff) &&
+	       a->w[3] == bpf_htonl(0xfe000000 | m[3] << 16 | m[4] << 8 | m[5]);
+}
+
+/* Whether the address is another's, whose MAC address is not known to be behind the same port. */
+static __always_inline bool is_held(const struct pkt *p, const struct addr *addr)
+{
+	struct neighbour_key key = { .segment = p->segment, .addr = *addr };
+	struct neighbour *n = bpf_map_lookup_elem(&neighbours, &key);
+	struct fdb_key mac = { .segment = p->segment };
+	struct fdb_entry *at;
+
+	if (!n || mac_equal(n->mac, p->key.smac))
+		return false;
+	copy16(mac.mac, n->mac, ETH_ALEN);
+	at = bpf_map_lookup_elem(&fdb, &mac);
+	return !at || at->vport != p->in;
+}
+
+/*
+ * Hosts choose their link-local addresses. Those that are not listed belong to the MAC address
+ * that they are made of, else to whoever came first (RFC 6620), until that one's entry ages.
+ */
+static __always_inline bool may_send_as(const struct pkt *p, const struct addr *addr)
+{
+	struct allowed_addr key = { .prefixlen = 160, .vport = p->in, .addr = *addr };
+
+	if (addr_is_unspecified(addr) || bpf_map_lookup_elem(&allowed_addrs, &key))
+		return true;
+	return addr_is_link_local(addr) && (is_own_eui64(p, addr) || !is_held(p, addr));
 }
 
 static __always_inline int check_source(struct pkt *p, const struct vport *in)
@@ -54,7 +82,7 @@ static __always_inline int check_source(struct pkt *p, const struct vport *in)
 		if (!bpf_map_lookup_elem(&allowed_macs, &mac))
 			return REASON_SPOOFED_MAC;
 	}
-	if (in->flags & VPORT_GUARD_ADDRS && is_ip(p) && !may_send_as(p->in, &p->key.saddr))
+	if (in->flags & VPORT_GUARD_ADDRS && is_ip(p) && !may_send_as(p, &p->key.saddr))
 		return REASON_SPOOFED_ADDRESS;
 	return 0;
 }

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "cache/flow_cache.h"
-#include "l2/neighbour.h"
+#include "l2/port_guard.h"
 #include "l3/route.h"
 #include "tunnel/multipath.h"
 #include "core/parse.h"
@@ -20,7 +20,7 @@ static __always_inline bool is_for_host(struct pkt *p, struct segment *seg, stru
 {
 	if (!(in->flags & VPORT_UPLINK))
 		return false;
-	if (is_arp_or_nd(p))
+	if (p->arp_nd)
 		return mac_equal(p->key.smac, seg->gateway_mac);
 	return !mac_equal(p->key.dmac, seg->gateway_mac);
 }
@@ -46,13 +46,15 @@ static __always_inline int dispatch(CTX *ctx, struct pkt *p, struct segment *seg
 	}
 	if (is_probe(p))
 		return reply_to_echo(p, d) ? 0 : local_deliver(d);
-	why = fdb_learn(p, seg);
+	why = port_guard(ctx, p, seg, in, d);
+	if (!why)
+		why = fdb_learn(p, seg);
 	if (why)
 		return why;
 	/* Frames with tags of their own are bridged only. */
 	if (kept_tags(p, d->flags))
 		return bridge(p, seg, d);
-	if (is_arp_or_nd(p))
+	if (p->arp_nd)
 		return neighbour(ctx, p, seg, in, d);
 	if (seg->router && mac_equal(p->key.dmac, seg->gateway_mac))
 		return route(ctx, p, seg, d);

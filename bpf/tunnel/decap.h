@@ -65,7 +65,7 @@ static __always_inline int outer_ipv6(CTX *ctx, struct pkt *p, struct outer_hdr 
 {
 	struct ipv6hdr *ip = ctx_at(ctx, sizeof(struct ethhdr), sizeof(*ip));
 
-	if (!ip)
+	if (!ip || (ip->flow & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
 		return NOT_OURS;
 	o->proto = ip->nexthdr;
 	o->off = sizeof(struct ethhdr) + sizeof(*ip);
@@ -109,7 +109,7 @@ static __always_inline int outer_udp(CTX *ctx, struct pkt *p, struct outer_hdr *
 		return NOT_OURS;
 	p->udp_port = udp->dest;
 	len = bpf_ntohs(udp->len);
-	if (!o->why && !is_gso(ctx) && (len < sizeof(*udp) || o->off + len > p->len))
+	if (!o->why && !is_gso(ctx) && (len < sizeof(*udp) || o->off + len > o->end))
 		o->why = REASON_OUTER_MALFORMED;
 	o->end = o->off + len;
 	o->off += sizeof(*udp);

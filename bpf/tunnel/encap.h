@@ -32,12 +32,10 @@ static __always_inline __u32 headroom_for(const struct pkt *p, const struct vpor
 static __always_inline __u32 tunnel_mtu(const struct pkt *p, const struct vport *to,
 					const struct segment *seg)
 {
-	__u32 mtu = to->mtu, headroom = headroom_for(p, to, seg);
+	__u32 headroom = headroom_for(p, to, seg);
 
-	if (to->path_mtu && to->path_mtu < mtu)
-		mtu = to->path_mtu;
-	return mtu > headroom ? mtu - headroom :
-				0; /* both counts have one Ethernet header: outer and inner */
+	/* Both counts have one Ethernet header: outer and inner. */
+	return to->mtu > headroom ? to->mtu - headroom : 0;
 }
 
 /* The smallest MTU of the tunnels that a SYN crosses in segments with clamping; 0: none. */

@@ -16,7 +16,8 @@
 
 /* What fits into a packet of the minimum MTU after the ICMP header. */
 #define EMBEDDED_MAX4 (576 - sizeof(struct iphdr) - sizeof(struct icmphdr))
-#define EMBEDDED_MAX6 (1280 - sizeof(struct ipv6hdr) - sizeof(struct icmphdr))
+#define IPV6_MIN_MTU 1280
+#define EMBEDDED_MAX6 (IPV6_MIN_MTU - sizeof(struct ipv6hdr) - sizeof(struct icmphdr))
 
 struct icmp_error {
 	__u8 type;
@@ -44,7 +45,10 @@ static __always_inline bool icmp_error_for(int why, bool v6, struct icmp_error *
 	case REASON_TOO_BIG:
 		e->type = v6 ? ICMPV6_TOO_BIG : ICMP_UNREACHABLE;
 		e->code = v6 ? 0 : ICMP_FRAGMENTATION_NEEDED;
-		return e->mtu >= (v6 ? 1280 : 68); /* RFC 8200 5, RFC 791 */
+		/* No IPv6 sender goes below 1,280 (RFC 8200 5): a larger packet becomes that. */
+		if (v6 && e->mtu && e->mtu < IPV6_MIN_MTU)
+			e->mtu = IPV6_MIN_MTU;
+		return e->mtu >= 68; /* RFC 791 */
 	case REASON_TTL_EXCEEDED:
 		e->type = v6 ? ICMPV6_TIME_EXCEEDED : ICMP_TIME_EXCEEDED;
 		e->code = 0;
@@ -64,13 +68,6 @@ static __always_inline bool icmp_error_for(int why, bool v6, struct icmp_error *
 		return true;
 	}
 	return false;
-}
-
-static __always_inline bool is_icmp_error(const struct pkt *p)
-{
-	if (p->key.proto == IPPROTO_ICMPV6)
-		return p->icmp_type < 128;
-	return p->key.proto == IPPROTO_ICMP && is_error4(p->icmp_type);
 }
 
 /* Whether the sender may get an error (RFC 1122 3.2.2, RFC 4443 2.4). */

@@ -31,10 +31,10 @@ static __always_inline int reply_arp(CTX *ctx, struct pkt *p, const struct decis
 	return write_macs(ctx, p);
 }
 
-/* Writes Ethernet, IPv6 and a neighbour message: an advertisement with flags, else a solicitation. */
-static __always_inline int make_nd(CTX *ctx, struct pkt *p, __be32 flags, const struct addr *from,
-				   const struct addr *to, const struct addr *target,
-				   const __u8 *mac)
+/* Writes Ethernet, IPv6 and a neighbour message with the sender's MAC address. */
+static __always_inline int make_nd(CTX *ctx, struct pkt *p, __u8 type, __be32 flags,
+				   const struct addr *from, const struct addr *to,
+				   const struct addr *target, const __u8 *mac)
 {
 	__u32 len = sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + sizeof(struct nd_msg), sum;
 	struct ipv6hdr *ip;
@@ -47,12 +47,12 @@ static __always_inline int make_nd(CTX *ctx, struct pkt *p, __be32 flags, const 
 		return REASON_NO_HEADROOM;
 	nd = (void *)(ip + 1);
 	write_header6(ip, from, to, sizeof(*nd), IPPROTO_ICMPV6, 0, ND_TTL);
-	nd->icmp.type = flags ? ICMPV6_ADVERTISEMENT : ICMPV6_SOLICITATION;
+	nd->icmp.type = type;
 	nd->icmp.code = 0;
 	nd->icmp.check = 0;
 	nd->icmp.rest = flags;
 	copy(nd->target, target, sizeof(nd->target));
-	nd->option = flags ? 2 : 1;
+	nd->option = type == ICMPV6_ADVERTISEMENT ? ND_OPTION_TARGET : ND_OPTION_SOURCE;
 	nd->option_len = 1;
 	copy(nd->mac, mac, ETH_ALEN);
 	sum = sum_pseudo6(from, to, sizeof(*nd), IPPROTO_ICMPV6, 0);
@@ -68,12 +68,12 @@ static __always_inline int reply_nd(CTX *ctx, struct pkt *p, const struct decisi
 {
 	struct nd_msg *nd = ctx_at(ctx, p->l4, ND_MIN);
 	struct addr target, to = p->key.saddr;
-	__be32 flags = NA_OVERRIDE;
+	__be32 flags = p->na_flags & NEIGHBOUR_NO_OVERRIDE ? 0 : NA_OVERRIDE;
 	int why;
 
 	if (!nd)
 		return REASON_NO_HEADROOM;
-	if (d->flags & FLOW_GATEWAY)
+	if (d->flags & FLOW_GATEWAY || p->na_flags & NEIGHBOUR_ROUTER)
 		flags |= NA_ROUTER;
 	copy(&target, nd->target, sizeof(target));
 	if (addr_is_zero(&to)) {
@@ -82,7 +82,7 @@ static __always_inline int reply_nd(CTX *ctx, struct pkt *p, const struct decisi
 	} else {
 		flags |= NA_SOLICITED;
 	}
-	why = make_nd(ctx, p, flags, &target, &to, &target, d->smac);
+	why = make_nd(ctx, p, ICMPV6_ADVERTISEMENT, flags, &target, &to, &target, d->smac);
 	if (why)
 		return why;
 	reply_macs(p, d->smac);
@@ -180,7 +180,7 @@ static __always_inline int make_nd_solicitation(CTX *ctx, struct pkt *p, const s
 	to.w[3] = target.w[3] | bpf_htonl(0xff000000);
 	*(__u16 *)p->eth.dmac = bpf_htons(0x3333);
 	copy16(p->eth.dmac + 2, &to.w[3], 4);
-	return make_nd(ctx, p, 0, &from, &to, &target, seg->gateway_mac);
+	return make_nd(ctx, p, ICMPV6_SOLICITATION, 0, &from, &to, &target, seg->gateway_mac);
 }
 
 /* Replaces the packet by a request for the MAC address of the next hop. */

@@ -177,6 +177,8 @@ type port struct {
 	Segment   objectName    `json:"segment,omitempty" jsonschema_description:"name of the segment of untagged frames; without it they are dropped"`
 	VLANs     []portVLAN    `json:"vlans,omitempty" jsonschema_description:"802.1Q VLANs of a trunk and their segments"`
 	Allowed   *allowed      `json:"allowed,omitempty" jsonschema_description:"who may send from the port; anybody when left out"`
+	RA        string        `json:"ra,omitempty" jsonschema:"default=drop,enum=drop,enum=allow" jsonschema_description:"what becomes of IPv6 router advertisements and redirects from the port: drop (RA guard, RFC 6105), or allow where a router is"`
+	DHCP      string        `json:"dhcp,omitempty" jsonschema:"default=client,enum=client,enum=server" jsonschema_description:"who speaks DHCP at the port: client, so that messages to clients are dropped (RFC 7610), or server: a server or relay"`
 	Labels    labels        `json:"labels,omitempty" jsonschema_description:"what groups and rules of the firewall select the port by, as in {tier: web}"`
 	Limits    *ownLimits    `json:"limits,omitempty" jsonschema_description:"how much the port may take of what all share, instead of spec.limits.port"`
 }

@@ -163,6 +163,7 @@ func (p port) model() overlay.Port {
 		VLANs: each(p.VLANs, func(v portVLAN) overlay.PortVLAN {
 			return overlay.PortVLAN{VLAN: v.VLAN, Segment: string(v.Segment)}
 		}),
+		AllowRA: p.RA == "allow", DHCPServer: p.DHCP == "server",
 		Labels: p.Labels,
 	}
 	if p.Allowed != nil {

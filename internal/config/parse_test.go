@@ -102,6 +102,7 @@ func TestLoadGateway(t *testing.T) {
 			}},
 			{Name: "rack", Interface: "eth2", Segment: "legacy", VLANs: []overlay.PortVLAN{{VLAN: 10, Segment: "web"}, {VLAN: 20, Segment: "db"}}},
 			{Name: "dns", Interface: "veth0", Segment: "services"},
+			{Name: "dhcp", Interface: "veth1", Segment: "services", AllowRA: true, DHCPServer: true},
 		},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), noLimits); diff != "" {

@@ -57,7 +57,7 @@ func TestLoadTEPs(t *testing.T) {
 			{Name: "p0", Interface: "veth0", Segment: "blue"}, {Name: "disks", Interface: "veth1", Segment: "storage"},
 		},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), noLimits); diff != "" {
 		t.Error(diff)
 	}
 	for _, a := range []string{"192.0.2.2", "198.51.100.2"} {

@@ -338,6 +338,12 @@ func portVport(port Port, segment uint32) bpfVport {
 	if port.Uplink {
 		vport.Flags |= bpfVportFlagsVPORT_UPLINK
 	}
+	if port.AllowRA {
+		vport.Flags |= bpfVportFlagsVPORT_RA
+	}
+	if port.DHCPServer {
+		vport.Flags |= bpfVportFlagsVPORT_DHCP_SERVER
+	}
 	if a := port.Allowed; a != nil {
 		if len(a.MACs) > 0 {
 			vport.Flags |= bpfVportFlagsVPORT_GUARD_MACS
@@ -389,15 +395,11 @@ func (d *Datapath) tepVport(t TEP) bpfVport {
 	return vport
 }
 
-// putVport writes an end when it differs from what the map holds. What the underlay
-// said about a remote's path stays.
+// putVport writes an end when it differs from what the map holds.
 func (d *Datapath) putVport(id uint32, vport bpfVport) error {
 	var now bpfVport
 	if err := d.objs.Vports.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read end %d: %w", id, err)
-	}
-	if vport.Kind == bpfVportKindVPORT_TEP && now.Kind == vport.Kind && now.Addr == vport.Addr && now.Local == vport.Local {
-		vport.PathMtu, vport.PathMtuNs = now.PathMtu, now.PathMtuNs
 	}
 	d.vports[id] = vport
 	if now == vport {

@@ -63,8 +63,10 @@ type bpfClassifyState struct {
 		Mac     [2][4]uint32
 		Service [4]uint32
 	}
-	Rule    uint32
-	LogOnly uint32
+	Rule     uint32
+	Fallback uint32
+	LogOnly  uint32
+	_        [4]byte
 }
 
 type bpfCounter struct {
@@ -246,21 +248,23 @@ const (
 	bpfEventEVENT_ICMP_LIMITED          bpfEvent = 21
 	bpfEventEVENT_MSS_CLAMPED           bpfEvent = 22
 	bpfEventEVENT_PATH_MTU              bpfEvent = 23
-	bpfEventEVENT_GRO                   bpfEvent = 24
-	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 25
-	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 26
-	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 27
-	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 28
-	bpfEventEVENT_CONNTRACK_EVICTED     bpfEvent = 29
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 30
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 31
-	bpfEventEVENT_LOG_LOST              bpfEvent = 32
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 33
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 34
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 35
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 36
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 37
-	bpfEventEVENT_MAX                   bpfEvent = 38
+	bpfEventEVENT_PATH_MTU_LIMITED      bpfEvent = 24
+	bpfEventEVENT_PATH_MTU_REFUSED      bpfEvent = 25
+	bpfEventEVENT_GRO                   bpfEvent = 26
+	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 27
+	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 28
+	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 29
+	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 30
+	bpfEventEVENT_CONNTRACK_EVICTED     bpfEvent = 31
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 32
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 33
+	bpfEventEVENT_LOG_LOST              bpfEvent = 34
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 35
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 36
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 37
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 38
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 39
+	bpfEventEVENT_MAX                   bpfEvent = 40
 )
 
 type bpfEvpnFlags uint8
@@ -385,6 +389,7 @@ type bpfHostEvent struct {
 	Vport     uint32
 	Mac       [6]uint8
 	FromVport uint16
+	Flags     uint32
 }
 
 type bpfHostOrigin uint8
@@ -582,9 +587,17 @@ type bpfNeighbour struct {
 	_      structs.HostLayout
 	Mac    [6]uint8
 	Origin bpfHostOrigin
-	AtPort uint8
+	Flags  bpfNeighbourFlags
 	SeenNs uint64
 }
+
+type bpfNeighbourFlags uint8
+
+const (
+	bpfNeighbourFlagsNEIGHBOUR_AT_PORT     bpfNeighbourFlags = 1
+	bpfNeighbourFlagsNEIGHBOUR_ROUTER      bpfNeighbourFlags = 2
+	bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE bpfNeighbourFlags = 4
+)
 
 type bpfNeighbourKey struct {
 	_       structs.HostLayout
@@ -631,6 +644,13 @@ type bpfPathKey struct {
 	Remote bpfAddr
 }
 
+type bpfPathReport struct {
+	_      structs.HostLayout
+	AtNs   uint64
+	Mtu    uint32
+	VniMtu uint32
+}
+
 type bpfPkt struct {
 	_                structs.HostLayout
 	NowNs            uint64
@@ -659,8 +679,10 @@ type bpfPkt struct {
 	Polled           bool
 	L4Parsed         bool
 	NoLearning       bool
+	ArpNd            bool
+	Hidden           bool
+	NaFlags          uint8
 	Steps            uint8
-	_                [3]byte
 	Verdict          int32
 	Egress           uint16
 	Gateway          uint16
@@ -793,48 +815,51 @@ const (
 	bpfReasonREASON_UNKNOWN_PORT       bpfReason = 15
 	bpfReasonREASON_SPOOFED_MAC        bpfReason = 16
 	bpfReasonREASON_SPOOFED_ADDRESS    bpfReason = 17
-	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 18
-	bpfReasonREASON_SAME_PORT          bpfReason = 19
-	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 20
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 21
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 22
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 23
-	bpfReasonREASON_NO_ROUTE           bpfReason = 24
-	bpfReasonREASON_BLACKHOLE          bpfReason = 25
-	bpfReasonREASON_UNREACHABLE        bpfReason = 26
-	bpfReasonREASON_PROHIBITED         bpfReason = 27
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 28
-	bpfReasonREASON_NO_MEMBER          bpfReason = 29
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 30
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 31
-	bpfReasonREASON_TOO_BIG            bpfReason = 32
-	bpfReasonREASON_GSO_NESTED         bpfReason = 33
-	bpfReasonREASON_GSO_UDP            bpfReason = 34
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 35
-	bpfReasonREASON_NO_CSUM            bpfReason = 36
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 37
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 38
-	bpfReasonREASON_DENIED             bpfReason = 39
-	bpfReasonREASON_REJECTED           bpfReason = 40
-	bpfReasonREASON_NO_POLICY          bpfReason = 41
-	bpfReasonREASON_NON_IP             bpfReason = 42
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 43
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 44
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 45
-	bpfReasonREASON_UNRELATED          bpfReason = 46
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 47
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 48
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 49
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 50
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 51
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 52
-	bpfReasonREASON_NAT_FULL           bpfReason = 53
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 54
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 55
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 56
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 57
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 58
-	bpfReasonREASON_MAX                bpfReason = 59
+	bpfReasonREASON_RA_GUARD           bpfReason = 18
+	bpfReasonREASON_ND_EXT_HEADERS     bpfReason = 19
+	bpfReasonREASON_DHCP_GUARD         bpfReason = 20
+	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 21
+	bpfReasonREASON_SAME_PORT          bpfReason = 22
+	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 23
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 24
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 25
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 26
+	bpfReasonREASON_NO_ROUTE           bpfReason = 27
+	bpfReasonREASON_BLACKHOLE          bpfReason = 28
+	bpfReasonREASON_UNREACHABLE        bpfReason = 29
+	bpfReasonREASON_PROHIBITED         bpfReason = 30
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 31
+	bpfReasonREASON_NO_MEMBER          bpfReason = 32
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 33
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 34
+	bpfReasonREASON_TOO_BIG            bpfReason = 35
+	bpfReasonREASON_GSO_NESTED         bpfReason = 36
+	bpfReasonREASON_GSO_UDP            bpfReason = 37
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 38
+	bpfReasonREASON_NO_CSUM            bpfReason = 39
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 40
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 41
+	bpfReasonREASON_DENIED             bpfReason = 42
+	bpfReasonREASON_REJECTED           bpfReason = 43
+	bpfReasonREASON_NO_POLICY          bpfReason = 44
+	bpfReasonREASON_NON_IP             bpfReason = 45
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 46
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 47
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 48
+	bpfReasonREASON_UNRELATED          bpfReason = 49
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 50
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 51
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 52
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 53
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 54
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 55
+	bpfReasonREASON_NAT_FULL           bpfReason = 56
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 57
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 58
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 59
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 60
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 61
+	bpfReasonREASON_MAX                bpfReason = 62
 )
 
 type bpfRemoteKey struct {
@@ -895,13 +920,14 @@ type bpfRuleCounters struct {
 }
 
 type bpfRuleMatch struct {
-	_       structs.HostLayout
-	Rule    uint32
-	LogOnly uint32
-	Policy  uint32
-	Verdict bpfVerdict
-	Log     bool
-	_       [2]byte
+	_         structs.HostLayout
+	Rule      uint32
+	LogOnly   uint32
+	Policy    uint32
+	Verdict   bpfVerdict
+	Log       bool
+	IsDefault bool
+	_         [1]byte
 }
 
 type bpfRuleQuery struct {
@@ -1070,20 +1096,18 @@ type bpfVniKey struct {
 }
 
 type bpfVport struct {
-	_         structs.HostLayout
-	Kind      bpfVportKind
-	OuterLen  uint8
-	Flags     bpfVportFlags
-	Ifindex   uint32
-	Mtu       uint32
-	Segment   uint32
-	PathMtu   uint32
-	Vlan      uint16
-	TxIndex   uint16
-	PathMtuNs uint64
-	Addr      bpfAddr
-	Local     bpfAddr
-	Outer     [56]uint8
+	_        structs.HostLayout
+	Kind     bpfVportKind
+	OuterLen uint8
+	Flags    bpfVportFlags
+	Ifindex  uint32
+	Mtu      uint32
+	Segment  uint32
+	Vlan     uint16
+	TxIndex  uint16
+	Addr     bpfAddr
+	Local    bpfAddr
+	Outer    [56]uint8
 }
 
 type bpfVportCounters struct {
@@ -1106,6 +1130,8 @@ const (
 	bpfVportFlagsVPORT_DOWN        bpfVportFlags = 128
 	bpfVportFlagsVPORT_MULTIPATH   bpfVportFlags = 256
 	bpfVportFlagsVPORT_FIREWALL    bpfVportFlags = 512
+	bpfVportFlagsVPORT_RA          bpfVportFlags = 1024
+	bpfVportFlagsVPORT_DHCP_SERVER bpfVportFlags = 2048
 )
 
 type bpfVportKind uint8
@@ -1164,6 +1190,7 @@ const (
 	bpfMapOwnerLimits         = "owner_limits"
 	bpfMapOwnerUsages         = "owner_usages"
 	bpfMapPathGroups          = "path_groups"
+	bpfMapPathReports         = "path_reports"
 	bpfMapPolicy              = "policy"
 	bpfMapPool                = "pool"
 	bpfMapPortForwards        = "port_forwards"
@@ -1322,6 +1349,7 @@ type bpfMapSpecs struct {
 	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -1452,6 +1480,7 @@ type bpfMaps struct {
 	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -1516,6 +1545,7 @@ func (m *bpfMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

@@ -16,13 +16,14 @@ import (
 type classifyTestClassifyResult struct {
 	_     structs.HostLayout
 	Match struct {
-		_       structs.HostLayout
-		Rule    uint32
-		LogOnly uint32
-		Policy  uint32
-		Verdict uint8
-		Log     bool
-		_       [2]byte
+		_         structs.HostLayout
+		Rule      uint32
+		LogOnly   uint32
+		Policy    uint32
+		Verdict   uint8
+		Log       bool
+		IsDefault bool
+		_         [1]byte
 	}
 	Reason uint32
 }
@@ -87,6 +88,7 @@ const (
 	classifyTestMapOwnerLimits      = "owner_limits"
 	classifyTestMapOwnerUsages      = "owner_usages"
 	classifyTestMapPathGroups       = "path_groups"
+	classifyTestMapPathReports      = "path_reports"
 	classifyTestMapPlainRules       = "plain_rules"
 	classifyTestMapPolicy           = "policy"
 	classifyTestMapPool             = "pool"
@@ -233,6 +235,7 @@ type classifyTestMapSpecs struct {
 	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	PlainRules       *ebpf.MapSpec `ebpf:"plain_rules"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
@@ -353,6 +356,7 @@ type classifyTestMaps struct {
 	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	PlainRules       *ebpf.Map `ebpf:"plain_rules"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
@@ -418,6 +422,7 @@ func (m *classifyTestMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.PlainRules,
 		m.Policy,
 		m.Pool,

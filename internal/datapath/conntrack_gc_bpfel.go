@@ -55,6 +55,7 @@ const (
 	conntrackGcMapOwnerLimits      = "owner_limits"
 	conntrackGcMapOwnerUsages      = "owner_usages"
 	conntrackGcMapPathGroups       = "path_groups"
+	conntrackGcMapPathReports      = "path_reports"
 	conntrackGcMapPolicy           = "policy"
 	conntrackGcMapPool             = "pool"
 	conntrackGcMapPortForwards     = "port_forwards"
@@ -199,6 +200,7 @@ type conntrackGcMapSpecs struct {
 	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -319,6 +321,7 @@ type conntrackGcMaps struct {
 	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -384,6 +387,7 @@ func (m *conntrackGcMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

@@ -50,6 +50,7 @@ const (
 	devmapDropsMapOwnerLimits      = "owner_limits"
 	devmapDropsMapOwnerUsages      = "owner_usages"
 	devmapDropsMapPathGroups       = "path_groups"
+	devmapDropsMapPathReports      = "path_reports"
 	devmapDropsMapPolicy           = "policy"
 	devmapDropsMapPool             = "pool"
 	devmapDropsMapPortForwards     = "port_forwards"
@@ -158,6 +159,7 @@ type devmapDropsMapSpecs struct {
 	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -240,6 +242,7 @@ type devmapDropsMaps struct {
 	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -297,6 +300,7 @@ func (m *devmapDropsMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

@@ -35,7 +35,7 @@ const frank = "02:00:00:00:00:0f" // at VLAN 10 of s0
 func TestFloodIsPoliced(t *testing.T) {
 	fw := openFirewall(true)
 	fw.Rules = []overlay.Rule{
-		ruleOf(1, "drop out svc udp/66"), ruleOf(2, "drop in svc udp/67 at port:p1"), ruleOf(3, "drop in svc udp/68 at port:s0"), ruleOf(4, "drop in svc udp/69"),
+		ruleOf(1, "drop out svc udp/66"), ruleOf(2, "drop in svc udp/67 at port:p1"), ruleOf(3, "drop in svc udp/70 at port:s0"), ruleOf(4, "drop in svc udp/69"),
 	}
 	w := policedTrunk(t, fw)
 	taps := w.taps(t)
@@ -47,7 +47,7 @@ func TestFloodIsPoliced(t *testing.T) {
 	}{
 		{"7", 0, []string{"p0", "p1", "s0"}},
 		{"67", 1, []string{"p0", "s0"}},
-		{"68", 1, []string{"p0", "p1"}},
+		{"70", 1, []string{"p0", "p1"}},
 		{"69", 3, nil},
 	} {
 		for _, dst := range []string{all, "01:00:5e:00:00:01", nobody} {

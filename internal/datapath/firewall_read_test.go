@@ -43,10 +43,15 @@ type refPacket struct {
 	about        *refPacket // of an ICMP error
 }
 
-func (p refPacket) isNeighbourTalk() bool {
+// isND is of neighbour discovery, whose types are from 133 to 137.
+func (p refPacket) isND() bool {
 	t := p.icmpType >> 8
-	return p.ethertype == pkttest.EtherTypeARP ||
-		p.proto == pkttest.ProtoICMPv6 && p.src.Is6() && p.hops == 255 && p.kind == whole && t >= 133 && t <= 137
+	return p.proto == pkttest.ProtoICMPv6 && p.src.Is6() && p.hops == 255 && p.kind == whole && t >= 133 && t <= 137
+}
+
+// isNeighbourTalk is of ARP, solicitations and advertisements of neighbours.
+func (p refPacket) isNeighbourTalk() bool {
+	return p.ethertype == pkttest.EtherTypeARP || p.isND() && (p.icmpType>>8 == 135 || p.icmpType>>8 == 136)
 }
 
 // readPacket takes whole Ethernet frames without tags, whose IP lengths are right.

@@ -111,6 +111,13 @@ func (r *reference) at(p refPacket, by itinerary, place string, way overlay.Dire
 		}
 		return ""
 	}
+	if p.isND() { // of routers: rules decide about each packet, the default does not
+		q := r.query(p, by, place, way)
+		if m := policy.Evaluate(r.fw, r.places, q); m.Rule >= len(r.fw.Rules) {
+			return ""
+		}
+		return r.evaluate(q)
+	}
 	why := r.connection(p, by, place, way)
 	if why == "" && p.kind == fragmentFirst {
 		r.firsts[d] = r.now
@@ -225,20 +232,26 @@ func (r *reference) evaluate(o refQuery) string {
 	return "denied"
 }
 
+// query is what rules are asked about a packet of no connection.
+func (r *reference) query(p refPacket, by itinerary, place string, way overlay.Direction) refQuery {
+	q := refQuery{
+		Src: p.src, Dst: p.dst, SrcMAC: p.smac, DstMAC: p.dmac, SrcPlace: by.from, DstPlace: by.to,
+		SrcSegment: by.fromSegment, DstSegment: by.toSegment, Place: place, Direction: way,
+		Protocol: p.proto, SrcPort: p.sport, DstPort: p.dport, Ported: p.ported,
+	}
+	if p.icmp {
+		q.SrcPort, q.DstPort = 0, p.icmpType
+	}
+	return q
+}
+
 // open is a packet of no connection.
 func (r *reference) open(p refPacket, by itinerary, k refKey, way overlay.Direction) string {
 	pure := p.tcp.Flags&(pkttest.SYN|pkttest.ACK) == pkttest.SYN
 	if p.echo == "reply" || p.proto == pkttest.ProtoTCP && !pure && r.fw.Strict {
 		return "out-of-state"
 	}
-	c := &refCT{policy: r.policy, seen: r.now, born: r.now, packets: [2]uint64{1, 0}, query: refQuery{
-		Src: p.src, Dst: p.dst, SrcMAC: p.smac, DstMAC: p.dmac, SrcPlace: by.from, DstPlace: by.to,
-		SrcSegment: by.fromSegment, DstSegment: by.toSegment, Place: k.place, Direction: way,
-		Protocol: p.proto, SrcPort: p.sport, DstPort: p.dport, Ported: p.ported,
-	}}
-	if p.icmp {
-		c.query.SrcPort, c.query.DstPort = 0, p.icmpType
-	}
+	c := &refCT{policy: r.policy, seen: r.now, born: r.now, packets: [2]uint64{1, 0}, query: r.query(p, by, k.place, way)}
 	if why := r.evaluate(c.query); why != "" {
 		return why
 	}

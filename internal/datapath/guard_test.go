@@ -41,7 +41,9 @@ func TestGuard(t *testing.T) {
 		{"link-local", &overlay.Allowed{Addresses: addresses}, bob, "udp [fe80::b]:546 > [ff02::1:2]:547 60", ok, ok},
 		{"ARP by its own", &overlay.Allowed{Addresses: addresses}, alice, "arp 10.0.1.10 ? 10.0.0.2", ok, ok},
 		{"ARP by another", &overlay.Allowed{Addresses: addresses}, alice, "arp 10.0.1.11 ? 10.0.0.2", address, ok},
-		{"ARP probe", &overlay.Allowed{Addresses: addresses}, alice, "arp 0.0.0.0 ? 10.0.1.11", ok, ok},
+		{"ARP probe for its own", &overlay.Allowed{Addresses: addresses}, alice, "arp 0.0.0.0 ? 10.0.1.10", ok, ok},
+		{"ARP probe for another", &overlay.Allowed{Addresses: addresses}, alice, "arp 0.0.0.0 ? 10.0.1.11", address, ok}, // keeps its owner from it
+		{"duplicate detection for another", &overlay.Allowed{Addresses: addresses}, alice, "ns :: ? 2001:db8:1::b", address, ok},
 		{"ARP reply for its own", &overlay.Allowed{Addresses: addresses}, alice, "arp 10.0.1.10 ! 10.0.0.2", ok, ok},
 		{"ARP reply for another", &overlay.Allowed{Addresses: addresses}, alice, "arp 10.0.1.11 ! 10.0.0.2", address, ok},
 		{"gratuitous ARP for another", &overlay.Allowed{Addresses: addresses}, alice, "arp 10.0.1.11 ! 10.0.1.11", address, ok},

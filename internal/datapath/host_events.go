@@ -17,6 +17,7 @@ type HostEvent struct {
 	Segment, Port string
 	MAC           overlay.MAC
 	Addr          netip.Addr // unset: of the MAC address itself
+	ND            overlay.NDFlags
 	WasRemote     bool       // the MAC address was behind a remote
 	Remote        netip.Addr // that one
 }
@@ -105,6 +106,7 @@ func (n *hostEventNames) add(list []HostEvent, a *bpfHostEvent) []HostEvent {
 	hostEvent := HostEvent{Segment: n.segments[a.Segment], Port: n.ports[a.Vport], MAC: a.Mac}
 	if a.Addr.W != [4]uint32{} {
 		hostEvent.Addr = addrOf(a.Addr.W)
+		hostEvent.ND = ndFlags(hostEvent.Addr, bpfNeighbourFlags(a.Flags))
 	}
 	hostEvent.Remote, hostEvent.WasRemote = n.remotes[uint32(a.FromVport)], a.FromVport != 0
 	return append(list, hostEvent)

@@ -137,7 +137,11 @@ func TestHostEventsOfAddresses(t *testing.T) {
 	w.send(t, "p1", say(bob, all))
 	w.mark(t, f)
 	reported := func(port, mac, address string) []HostEvent {
-		return []HostEvent{{Segment: "blue", Port: port, MAC: macOf(mac), Addr: addr(address)}}
+		e := HostEvent{Segment: "blue", Port: port, MAC: macOf(mac), Addr: addr(address)}
+		if e.Addr.Is6() { // what its advertisement said
+			e.ND = overlay.NDOverride
+		}
+		return []HostEvent{e}
 	}
 	for i, s := range []struct {
 		from, mac, words string

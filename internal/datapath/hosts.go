@@ -18,7 +18,8 @@ type LocalHost struct {
 	Addr          netip.Addr // unset: the MAC address itself
 	Origin        Origin     // who says so
 	Static        bool
-	IdleNS        uint64 // since it was heard
+	ND            overlay.NDFlags // of an IPv6 address
+	IdleNS        uint64          // since it was heard
 }
 
 // Hosts lists the hosts at ports, and their addresses that are known.
@@ -39,7 +40,7 @@ func (d *Datapath) Hosts() ([]LocalHost, error) {
 	for _, n := range neighbours {
 		if n.Port != "" {
 			list = append(list, LocalHost{
-				Segment: n.Segment, Port: n.Port, MAC: n.MAC, Addr: n.Addr, Origin: n.Origin, Static: n.Static, IdleNS: n.AgeNS,
+				Segment: n.Segment, Port: n.Port, MAC: n.MAC, Addr: n.Addr, Origin: n.Origin, Static: n.Static, ND: n.ND, IdleNS: n.AgeNS,
 			})
 		}
 	}

@@ -26,6 +26,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapSegments:         {u32, reflect.TypeFor[bpfSegment]()},
 		bpfMapPorts:            {reflect.TypeFor[bpfPortKey](), u32},
 		bpfMapTeps:             {reflect.TypeFor[bpfPathKey](), u32},
+		bpfMapPathReports:      {reflect.TypeFor[bpfPathKey](), reflect.TypeFor[bpfPathReport]()},
 		bpfMapRouters:          {u32, reflect.TypeFor[bpfRouter]()},
 		bpfMapLocalAddrs:       {reflect.TypeFor[bpfLocalKey](), u32},
 		bpfMapNeighbours:       {reflect.TypeFor[bpfNeighbourKey](), reflect.TypeFor[bpfNeighbour]()},

@@ -78,14 +78,15 @@ func (d *Datapath) PutARPEntries(list []overlay.ARPEntry) error {
 		key := bpfNeighbourKey{Segment: id, Addr: bpfAddr{W: wireAddr(r.Addr)}}
 		want[key] = nil
 		if r.MAC != (overlay.MAC{}) {
-			want[key] = &bpfNeighbour{Mac: r.MAC, Origin: bpfHostOriginORIGIN_BGP, SeenNs: now}
+			want[key] = &bpfNeighbour{Mac: r.MAC, Origin: bpfHostOriginORIGIN_BGP, Flags: neighbourFlags(r.ND), SeenNs: now}
 		}
 	}
 	reported := bgpEntries[bpfNeighbourKey, bpfNeighbour]{
 		mutex:  &d.hosting,
 		table:  d.objs.Neighbours,
 		origin: func(n *bpfNeighbour) bpfHostOrigin { return n.Origin },
-		same:   func(a, b *bpfNeighbour) bool { return a.Mac == b.Mac },
+		// Of the same host, what packets said of it stays where BGP says nothing.
+		same: func(a, b *bpfNeighbour) bool { return a.Mac == b.Mac && (b.Flags == 0 || a.Flags == b.Flags) },
 		changed: func(k bpfNeighbourKey, old bpfNeighbour) {
 			if n := want[k]; n == nil || n.Mac != old.Mac {
 				d.invalidateMAC(k.Segment, old.Mac)

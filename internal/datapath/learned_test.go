@@ -209,7 +209,7 @@ func TestARPEntries(t *testing.T) {
 		has(bob, OriginLearned)
 		want := []HostEvent{
 			{Segment: "blue", Port: "p1", MAC: macOf(bob), WasRemote: true, Remote: w.remote("second")},
-			{Segment: "blue", Port: "p1", MAC: macOf(bob), Addr: addr(c.address)},
+			{Segment: "blue", Port: "p1", MAC: macOf(bob), Addr: addr(c.address), ND: ndFlags(addr(c.address), 0)},
 		}
 		if got := w.mark(t, f); !slices.Equal(got, want) {
 			t.Errorf("%+v, want %+v", got, want)

@@ -45,7 +45,7 @@ func (d *Datapath) announcements(m Move) (frames [][]byte, err error) {
 	segment := d.names.segIDs[m.Segment]
 	err = walk(d.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
 		if k.Segment == segment && n.Mac == m.MAC {
-			frames = append(frames, announcement(m.MAC, addrOf(k.Addr.W)))
+			frames = append(frames, announcement(m.MAC, addrOf(k.Addr.W), advertisedFlags(n.Flags)))
 		}
 	})
 	if len(frames) == 0 && m.WasRemote {
@@ -63,11 +63,23 @@ const (
 	protoICMPv6   = 58
 )
 
-func announcement(mac overlay.MAC, addr netip.Addr) []byte {
+func announcement(mac overlay.MAC, addr netip.Addr, flags byte) []byte {
 	if addr.Is4() {
 		return arpFrame(mac, etherTypeARP, arpRequest, addr, overlay.MAC{})
 	}
-	return advertisement(mac, addr, advertisedOverride)
+	return advertisement(mac, addr, flags)
+}
+
+// advertisedFlags are those that a host's own advertisements have: without the router flag
+// others would forget their route by it (RFC 4861 section 7.2.5).
+func advertisedFlags(f bpfNeighbourFlags) (flags byte) {
+	if f&bpfNeighbourFlagsNEIGHBOUR_ROUTER != 0 {
+		flags |= advertisedRouter
+	}
+	if f&bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE == 0 {
+		flags |= advertisedOverride
+	}
+	return flags
 }
 
 // arpFrame is a broadcast with sender and target address addr.

@@ -21,7 +21,7 @@ func (d *Datapath) AnnounceAddress(uplink string, addr netip.Addr) error {
 		return fmt.Errorf("announce %s: there is no uplink %q", addr, uplink)
 	}
 	mac := overlay.MAC(d.segments[segment].GatewayMac)
-	frame := announcement(mac, addr)
+	frame := announcement(mac, addr, advertisedOverride)
 	if addr.Is6() {
 		frame = advertisement(mac, addr, advertisedRouter|advertisedOverride)
 	}

@@ -54,6 +54,7 @@ const (
 	natGcMapOwnerLimits      = "owner_limits"
 	natGcMapOwnerUsages      = "owner_usages"
 	natGcMapPathGroups       = "path_groups"
+	natGcMapPathReports      = "path_reports"
 	natGcMapPolicy           = "policy"
 	natGcMapPool             = "pool"
 	natGcMapPortForwards     = "port_forwards"
@@ -198,6 +199,7 @@ type natGcMapSpecs struct {
 	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -318,6 +320,7 @@ type natGcMaps struct {
 	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -383,6 +386,7 @@ func (m *natGcMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

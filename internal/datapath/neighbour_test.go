@@ -51,8 +51,9 @@ func TestSuppression(t *testing.T) {
 		for words, address := range asks {
 			for range 2 {
 				w.answered(t, "p0", pkttest.Frame(alice, all, words), bob, address)
-				w.answered(t, "p1", pkttest.Frame(carol, bob, words), bob, address) // also asked to his face
 			}
+			// Asked to his face, he is to say himself whether he lives (RFC 4861 section 7.3).
+			w.follow(t, []step{{"p1", pkttest.Frame(carol, bob, words), "first"}})
 		}
 		// Out of a tunnel nothing is answered for others.
 		w.follow(t, []step{{"second", pkttest.Frame(erin, all, "arp 10.0.1.14 ? 10.0.1.11"), "flood"}})

@@ -1,9 +1,10 @@
 package datapath
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
 )
 
 // neighbourAgeing is how many times longer than a MAC address a neighbour lives
@@ -23,6 +24,7 @@ func (d *Datapath) Neighbours() ([]Neighbour, error) {
 	list := []Neighbour{}
 	err = walk(d.objs.Neighbours, func(k bpfNeighbourKey, e bpfNeighbour) {
 		n := Neighbour{Segment: d.names.segments[k.Segment], Addr: addrOf(k.Addr.W), MAC: e.Mac, Static: e.Origin == bpfHostOriginORIGIN_STATIC, Origin: origins[e.Origin]}
+		n.ND = ndFlags(n.Addr, e.Flags)
 		n.Port, n.Remote = d.vportName(at[bpfFdbKey{Segment: k.Segment, Mac: e.Mac}])
 		if !n.Static {
 			n.AgeNS = since(now, e.SeenNs)
@@ -30,6 +32,31 @@ func (d *Datapath) Neighbours() ([]Neighbour, error) {
 		list = append(list, n)
 	})
 	return list, err
+}
+
+// ndFlags is what a neighbour's entry says of an address, and neighbourFlags what its entry says
+// then. Without a word of it, a host is no router and its advertisements override.
+func ndFlags(addr netip.Addr, f bpfNeighbourFlags) (nd overlay.NDFlags) {
+	if !addr.Is6() {
+		return 0
+	}
+	if f&bpfNeighbourFlagsNEIGHBOUR_ROUTER != 0 {
+		nd |= overlay.NDRouter
+	}
+	if f&bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE == 0 {
+		nd |= overlay.NDOverride
+	}
+	return nd
+}
+
+func neighbourFlags(nd overlay.NDFlags) (f bpfNeighbourFlags) {
+	if nd&overlay.NDRouter != 0 {
+		f |= bpfNeighbourFlagsNEIGHBOUR_ROUTER
+	}
+	if nd != 0 && nd&overlay.NDOverride == 0 {
+		f |= bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE
+	}
+	return f
 }
 
 // ageNeighbours forgets those that were silent.
@@ -40,43 +67,4 @@ func (d *Datapath) ageNeighbours(now uint64, ageing time.Duration) error {
 	return d.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool {
 		return n.Origin == bpfHostOriginORIGIN_LEARNED && since(now, n.SeenNs) > neighbourAgeing*uint64(ageing)
 	})
-}
-
-// PathMTUs is what ICMP messages of the underlay said, by remote address: the least of
-// its paths. The data path obeys it until it is forgotten.
-func (d *Datapath) PathMTUs() (map[netip.Addr]PathMTU, error) {
-	now, err := monotonicNS()
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[netip.Addr]PathMTU)
-	for pair, id := range d.names.pathIDs {
-		var vport bpfVport
-		if err := d.objs.Vports.Lookup(id, &vport); err != nil {
-			return nil, fmt.Errorf("read the path %s: %w", pair, err)
-		}
-		if known, ok := all[pair.Remote]; vport.PathMtu != 0 && (!ok || int(vport.PathMtu) < known.MTU) {
-			all[pair.Remote] = PathMTU{MTU: int(vport.PathMtu), AgeNS: since(now, vport.PathMtuNs)}
-		}
-	}
-	return all, nil
-}
-
-// ForgetPathMTU ends the effect of what the underlay said about the paths to remote.
-func (d *Datapath) ForgetPathMTU(remote netip.Addr) error {
-	for pair, id := range d.names.pathIDs {
-		if pair.Remote != remote {
-			continue
-		}
-		var vport bpfVport
-		if err := d.objs.Vports.Lookup(id, &vport); err != nil {
-			return fmt.Errorf("read the path %s: %w", pair, err)
-		}
-		vport.PathMtu, vport.PathMtuNs = 0, 0
-		d.vports[id] = vport
-		if err := d.objs.Vports.Put(id, vport); err != nil {
-			return fmt.Errorf("write the path %s: %w", pair, err)
-		}
-	}
-	return nil
 }

@@ -2,8 +2,12 @@ package datapath
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/netip"
+	"slices"
 	"testing"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
@@ -55,62 +59,147 @@ func (w *world) tunnelTooBig(t testing.TB, mtu int) underlayError {
 	return e
 }
 
-func (w *world) pathMTU(t testing.TB, remote netip.Addr) int {
+// reported is what is kept of the messages about the path to remote.
+func (w *world) reported(t testing.TB, remote netip.Addr) (mtu, vniMTU int) {
 	t.Helper()
-	all, err := w.dp.PathMTUs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all[remote].MTU
+	r := w.reports(t)[overlay.Pair{Local: w.family.tep, Remote: remote}]
+	return r.MTU, r.VNIMTU
 }
 
-// A router of the underlay tells of its MTU: the next inner packet that is too big
-// for it is answered with what is left, until that is forgotten.
-func TestPathMTU(t *testing.T) {
-	eachWay(t, func(t *testing.T, to way) {
-		w := wideWorld(t, to)
-		const path = 1400
-		first := to.family.remotes[0]
-		overhead := to.tunnel.Overhead(to.family.tep)
-		fits := pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", path-overhead))
-		large := pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", path-overhead+1))
-		w.fromPort(t, "p0", large).want(t, large, forwarded)
-		_, events := w.counted(t, func() { w.report(t, w.tunnelTooBig(t, path)) })
-		if events["path-mtu"] != 1 || events["not-tunnel"] != 1 || w.pathMTU(t, first) != path {
-			t.Fatalf("events %v, path MTU %d", events, w.pathMTU(t, first))
-		}
-		for range 2 {
-			w.wantTunnel(t, fits, fits, w.fromPort(t, "p0", fits))
-			w.wantError(t, "blue", "p0", large, tooBig("10.0.1.11", path-overhead))
-		}
-		w.apply(t) // keeps it
-		if got := w.pathMTU(t, first); got != path {
-			t.Errorf("path MTU %d after another Apply", got)
-		}
-		if err := w.dp.ForgetPathMTU(first); err != nil {
-			t.Fatal(err)
-		}
-		w.fromPort(t, "p0", large).want(t, large, forwarded)
-		if len(pathMTUs(t, w)) != 0 {
-			t.Errorf("path MTUs %v after they were forgotten", pathMTUs(t, w))
-		}
-	})
-}
-
-func pathMTUs(t testing.TB, w *world) map[netip.Addr]PathMTU {
+func (w *world) reports(t testing.TB) map[overlay.Pair]PathReport {
 	t.Helper()
-	all, err := w.dp.PathMTUs()
+	all, err := w.dp.PathReports()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
+// forgetReports has the next message be the first.
+func (w *world) forgetReports(t testing.TB) {
+	t.Helper()
+	var all []bpfPathKey
+	err := walk(w.dp.objs.PathReports, func(k bpfPathKey, _ bpfPathReport) { all = append(all, k) })
+	for _, k := range all {
+		err = errors.Join(err, w.dp.objs.PathReports.Delete(k))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// least is the smallest MTU that a message can name.
+func (f family) least() int {
+	if f.tep.Is4() {
+		return 576
+	}
+	return 1280
+}
+
+// One forged message, from anybody, that embeds a tunnel packet of ours: it is kept for a
+// probe to confirm, and no packet of any tenant is refused for it.
+func TestForgedReportStopsNothing(t *testing.T) {
+	eachWay(t, func(t *testing.T, to way) {
+		w := wideWorld(t, to)
+		first := to.family.remotes[0]
+		overhead := to.tunnel.Overhead(to.family.tep)
+		large := pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", underlayMTU-overhead))
+		for range 2 { // decided, and cached
+			w.wantTunnel(t, large, large, w.fromPort(t, "p0", large))
+			_, events := w.counted(t, func() { w.report(t, w.tunnelTooBig(t, to.family.least())) })
+			if events["not-tunnel"] != 1 || events["path-mtu"]+events["path-mtu-limited"] != 1 {
+				t.Errorf("events %v", events)
+			}
+			w.wantTunnel(t, large, large, w.fromPort(t, "p0", large))
+		}
+		if mtu, _ := w.reported(t, first); mtu != to.family.least() {
+			t.Errorf("%d is kept for a probe", mtu)
+		}
+	})
+}
+
+// What a router of the underlay says is kept until it is decided about, and the least of it; of
+// messages that embed a VNI apart.
+func TestPathReports(t *testing.T) {
+	eachWay(t, func(t *testing.T, to way) {
+		w := wideWorld(t, to)
+		first := to.family.remotes[0]
+		short := w.tunnelTooBig(t, 0).length // what RFC 792 demands, or all
+		has8 := to.family.tep.Is4() && to.tunnel.Encapsulation != overlay.NVGRE
+		for _, c := range []struct{ mtu, length, want, wantVNI int }{
+			{1450, short, 1450, 1450}, {1460, 1000, 1450, 1450}, {1400, 1000, 1400, 1400}, {1390, short, 1390, 1390}, {1499, 1000, 1390, 1390},
+		} {
+			e := w.tunnelTooBig(t, c.mtu)
+			e.length = c.length
+			w.report(t, e)
+			if has8 { // 8 bytes of UDP are its header
+				c.wantVNI = map[int]int{1450: 0, 1460: 1460, 1400: 1400, 1390: 1400, 1499: 1400}[c.mtu]
+			}
+			if mtu, vniMTU := w.reported(t, first); mtu != c.want || vniMTU != c.wantVNI {
+				t.Errorf("told %d in %d bytes: %d and %d are kept, want %d and %d", c.mtu, c.length, mtu, vniMTU, c.want, c.wantVNI)
+			}
+		}
+		if mtu, _ := w.reported(t, to.family.remotes[1]); mtu != 0 {
+			t.Errorf("of the other remote %d is kept", mtu)
+		}
+		w.apply(t)
+		if mtu, _ := w.reported(t, first); mtu != 1390 {
+			t.Errorf("%d is kept after another Apply", mtu)
+		}
+	})
+}
+
+// A flood of messages is looked into once a second and path, and each second anew.
+func TestPathReportsAreLimited(t *testing.T) {
+	for _, f := range families {
+		w := wideWorld(t, way{"", f, tunnels[0].tunnel})
+		pair := overlay.Pair{Local: f.tep, Remote: f.remotes[0]}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		flood := func(limited uint64) {
+			t.Helper()
+			_, events := w.counted(t, func() {
+				for i := range 50 {
+					w.report(t, w.tunnelTooBig(t, 1400-i%2))
+				}
+			})
+			if events["path-mtu"] != 50-limited || events["path-mtu-limited"] != limited {
+				t.Errorf("events %v, want %d of 50 limited", events, limited)
+			}
+		}
+		flood(49)
+		must(w.dp.DecidePath(pair))
+		flood(50)
+		if all := w.reports(t); len(all) != 0 {
+			t.Errorf("reports %v so soon after one was decided about", all)
+		}
+		key := bpfPathKey{Local: bpfAddr{W: wireAddr(pair.Local)}, Remote: bpfAddr{W: wireAddr(pair.Remote)}}
+		now, err := monotonicNS()
+		must(err)
+		must(w.dp.objs.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(reportInterval)}))
+		flood(49)
+		if mtu, vniMTU := w.reported(t, f.remotes[0]); mtu != 1399 || vniMTU != map[bool]int{true: 0, false: 1399}[f.tep.Is4()] {
+			t.Errorf("%d and %d are kept a second later", mtu, vniMTU)
+		}
+		// What was decided about long ago takes no room.
+		must(w.dp.objs.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(2*reportInterval)}))
+		w.reports(t)
+		if err := w.dp.objs.PathReports.Lookup(key, new(bpfPathReport)); !errors.Is(err, ebpf.ErrKeyNotExist) {
+			t.Errorf("an old report is still there: %v", err)
+		}
+	}
+}
+
 // The SYN's MSS follows the path.
 func TestMSSFollowsThePath(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
-		w := wideWorld(t, to, func(_ *Config, tables *Tables) { tables.Segments[0].ClampMSS = true })
-		w.report(t, w.tunnelTooBig(t, 1300))
+		w := wideWorld(t, to, func(_ *Config, tables *Tables) {
+			tables.Segments[0].ClampMSS, tables.TEPs[0].MTU = true, 1300
+		})
 		mss := uint16(1300 - to.tunnel.Overhead(to.family.tep) - 40)
 		in := pkttest.Frame(alice, bob, "tcp 10.0.1.10:1 > 10.0.1.11:2 syn mss 1460")
 		r := w.fromPort(t, "p0", in)
@@ -119,23 +208,8 @@ func TestMSSFollowsThePath(t *testing.T) {
 	})
 }
 
-// It is only ever lowered by one message, and each remote has its own.
-func TestPathMTUIsLoweredOnly(t *testing.T) {
-	for _, f := range families {
-		w := wideWorld(t, way{"", f, tunnels[0].tunnel})
-		for _, c := range []struct{ reported, want int }{{1450, 1450}, {1460, 1450}, {1400, 1400}, {1400, 1400}, {1401, 1400}, {1499, 1400}} {
-			w.report(t, w.tunnelTooBig(t, c.reported))
-			if got := w.pathMTU(t, f.remotes[0]); got != c.want {
-				t.Errorf("told %d: path MTU %d, want %d", c.reported, got, c.want)
-			}
-		}
-		if got := w.pathMTU(t, f.remotes[1]); got != 0 {
-			t.Errorf("the other remote's path MTU is %d", got)
-		}
-	}
-}
-
-// Anybody can send ICMP: what is no message about a packet of ours changes nothing.
+// Anybody can send ICMP: what is no message about a packet of ours is not even looked into, and
+// one whose VNI is none of the path is not believed without a probe.
 func TestForgedPathMTU(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := wideWorld(t, to)
@@ -146,17 +220,17 @@ func TestForgedPathMTU(t *testing.T) {
 			change(&c)
 			return c.Wrap(pkttest.Frame(alice, bob, udp4))[etherLen:]
 		}
-		minimum := map[bool]int{true: 576, false: 1280}[to.family.tep.Is4()]
 		for name, change := range map[string]func(*underlayError){
 			"quote of another's packet":    func(e *underlayError) { e.quote = quoteOf(func(o *pkttest.Outer) { o.Src = to.family.unknown }) },
 			"quote to an unknown remote":   func(e *underlayError) { e.quote = quoteOf(func(o *pkttest.Outer) { o.Dst = to.family.unknown }) },
 			"quote of a packet to us":      func(e *underlayError) { e.quote = quoteOf(func(o *pkttest.Outer) { o.Src, o.Dst = o.Dst, o.Src }) },
 			"quote of another UDP port":    func(e *underlayError) { e.quote = quoteOf(func(o *pkttest.Outer) { o.DstPort = 53; notGRE(o) }) },
 			"quote of another protocol":    func(e *underlayError) { e.quote = otherProtocol(e.quote) },
+			"quote of a later fragment":    func(e *underlayError) { e.quote = laterFragment(e.quote) },
 			"quote cut in the IP header":   func(e *underlayError) { e.length = 19 },
 			"quote cut before the ports":   func(e *underlayError) { e.length = map[bool]int{true: 20, false: 40}[to.family.tep.Is4()] - 1 },
 			"no quote":                     func(e *underlayError) { e.length = 0 },
-			"below the minimum":            func(e *underlayError) { e.mtu = minimum - 1 },
+			"below the minimum":            func(e *underlayError) { e.mtu = to.family.least() - 1 },
 			"zero (RFC 1191 section 5)":    func(e *underlayError) { e.mtu = 0 },
 			"that of the interface":        func(e *underlayError) { e.mtu = underlayMTU },
 			"larger than the interface's":  func(e *underlayError) { e.mtu = 9000 },
@@ -168,15 +242,52 @@ func TestForgedPathMTU(t *testing.T) {
 			e := good
 			change(&e)
 			_, events := w.counted(t, func() { w.report(t, e) })
-			if events["path-mtu"] != 0 || len(pathMTUs(t, w)) != 0 {
-				t.Errorf("%s: events %v, path MTUs %v", name, events, pathMTUs(t, w))
+			if events["path-mtu"] != 0 || len(w.reports(t)) != 0 {
+				t.Errorf("%s: events %v, reports %v", name, events, w.reports(t))
+			}
+			refused := uint64(0)
+			if name == "quote to an unknown remote" || name == "below the minimum" || name == "zero (RFC 1191 section 5)" {
+				refused = 1
+			}
+			if events["path-mtu-refused"] != refused {
+				t.Errorf("%s: %d refused, want %d", name, events["path-mtu-refused"], refused)
 			}
 		}
-		good.mtu = minimum
-		if w.report(t, good); w.pathMTU(t, to.family.remotes[0]) != minimum {
-			t.Errorf("the minimum itself is not obeyed")
+		for name, change := range map[string]func(*pkttest.Outer){
+			"another VNI":                  func(o *pkttest.Outer) { o.VNI = 0xabcdef },
+			"the VNI of other remotes":     func(o *pkttest.Outer) { o.Dst = to.family.remotes[1]; o.VNI = 200 },
+			"no VNI, as the flag is unset": func(o *pkttest.Outer) { o.VNI = 0 },
+		} {
+			w.forgetReports(t)
+			e := good
+			e.quote, e.length = quoteOf(change), 1000
+			w.report(t, e)
+			for pair, r := range w.reports(t) {
+				if r.VNIMTU != 0 && !(name == "the VNI of other remotes" && w.sendsTo(200, pair.Remote)) {
+					t.Errorf("%s: %+v of %s", name, r, pair)
+				}
+			}
 		}
 	})
+}
+
+// sendsTo reports whether a segment with the VNI sends to remote.
+func (w *world) sendsTo(vni uint32, remote netip.Addr) bool {
+	return slices.ContainsFunc(w.tables.Segments, func(s overlay.Segment) bool {
+		return uint32(s.VNI) == vni && slices.Contains(s.Remotes, remote)
+	})
+}
+
+// laterFragment makes a quoted IPv4 packet a fragment without ports; an IPv6 one says so in a
+// header that stands where the ports were.
+func laterFragment(packet []byte) []byte {
+	b := append([]byte(nil), packet...)
+	if b[0]>>4 == 4 {
+		b[6], b[7] = 0, 100
+	} else {
+		b[6] = 44
+	}
+	return b
 }
 
 // notGRE makes the quote one of VXLAN: NVGRE has no ports.
@@ -203,8 +314,8 @@ func TestPathMTUOfTheHostsGRE(t *testing.T) {
 	o := w.outer(underIPv4.remotes[0])
 	o.Src, o.Dst, o.Encapsulation = o.Dst, o.Src, overlay.NVGRE
 	w.report(t, underlayError{mtu: 1400, kind: 3, code: 4, quote: o.Wrap(pkttest.Frame(alice, bob, udp4))[etherLen:], length: 1000})
-	if got := pathMTUs(t, w); len(got) != 0 {
-		t.Errorf("path MTUs %v", got)
+	if got := w.reports(t); len(got) != 0 {
+		t.Errorf("reports %v", got)
 	}
 }
 
@@ -220,8 +331,8 @@ func TestPathMTUInPages(t *testing.T) {
 			in := w.message(e)
 			taps["u0"].sendWith(t, taps["u0"].self, virtioHeader{HdrLen: etherLen}, in)
 			taps["u0"].drain(t)
-			if got := w.pathMTU(t, f.remotes[0]); got != 1400 {
-				pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: in[:200]}}, "path MTU %d, want 1400", got)
+			if got, vniMTU := w.reported(t, f.remotes[0]); got != 1400 || vniMTU != 1400 {
+				pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: in[:200]}}, "%d and %d are kept, want 1400", got, vniMTU)
 			}
 		})
 	}

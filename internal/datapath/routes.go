@@ -235,18 +235,35 @@ func (d *Datapath) writeRoutes(p *plan) error {
 	if err := d.putRoutes(changed, map[uint32]bool{}); err != nil { // all routers are written
 		return err
 	}
-	locals, err := put(d.objs.LocalAddrs, p.locals)
-	if err != nil {
+	if err := d.putLocalAddrs(p); err != nil {
 		return err
-	}
-	for _, k := range locals { // a segment's own are asked for each time
-		if _, ok := d.names.routers[k.Router]; ok {
-			d.routers[k.Router].Generation += generationStep
-		}
 	}
 	for id := range d.names.routers {
 		if err := d.putRouter(id, p.rerouted[id]); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// putLocalAddrs writes the edge's own addresses. Decisions about packets to and from new ones
+// are taken again.
+func (d *Datapath) putLocalAddrs(p *plan) error {
+	changed, err := put(d.objs.LocalAddrs, p.locals)
+	if err != nil {
+		return err
+	}
+	for _, k := range changed {
+		if _, ok := d.names.routers[k.Router]; ok {
+			d.routers[k.Router].Generation += generationStep
+		}
+		for id := range d.names.segments {
+			if k.Router != d.segments[id].Router && k.Router != localLink|id {
+				continue
+			}
+			if err := d.invalidate(id); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -139,11 +139,7 @@ func TestSwitching(t *testing.T) {
 func (w *world) forget(t testing.TB) {
 	t.Helper()
 	w.refill(t)
-	for remote := range w.dp.names.tepIDs {
-		if err := w.dp.ForgetPathMTU(remote); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.forgetReports(t)
 	if err := w.dp.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool { return n.Origin == bpfHostOriginORIGIN_LEARNED }); err != nil {
 		t.Fatal(err)
 	}

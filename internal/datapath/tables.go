@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
@@ -195,6 +196,8 @@ type Port struct {
 	MTU     int // of the interface, an IP packet's size in bytes
 	Allowed *overlay.Allowed
 	Limits  overlay.Limits
+	// AllowRA and DHCPServer are whether a router and a DHCP server may be at the port.
+	AllowRA, DHCPServer bool
 }
 
 // TEP is a path to a remote tunnel endpoint. A remote edge has one for each pair of
@@ -298,11 +301,16 @@ type Neighbour struct {
 	Remote  netip.Addr // a remote; neither while that is unknown
 	Static  bool
 	Origin  Origin
+	ND      overlay.NDFlags // of an IPv6 address
 	AgeNS   uint64
 }
 
-// PathMTU is what an ICMP message of the underlay said about the way to a remote.
-type PathMTU struct {
-	MTU   int // an IP packet's size in bytes
-	AgeNS uint64
+// PathReport is what ICMP messages of the underlay said about a path: a packet of the tunnels
+// was too big. Anybody can have sent them.
+type PathReport struct {
+	MTU int // the least, an IP packet's size in bytes
+	// VNIMTU is the least of messages that embed a VNI of segments that send to the remote; 0:
+	// none did.
+	VNIMTU int
+	Age    time.Duration // of the first message
 }

@@ -50,6 +50,7 @@ const (
 	transitMapOwnerLimits      = "owner_limits"
 	transitMapOwnerUsages      = "owner_usages"
 	transitMapPathGroups       = "path_groups"
+	transitMapPathReports      = "path_reports"
 	transitMapPolicy           = "policy"
 	transitMapPool             = "pool"
 	transitMapPortForwards     = "port_forwards"
@@ -192,6 +193,7 @@ type transitMapSpecs struct {
 	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -308,6 +310,7 @@ type transitMaps struct {
 	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -369,6 +372,7 @@ func (m *transitMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

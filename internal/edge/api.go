@@ -125,11 +125,13 @@ type TEPInfo struct {
 	// "probing", "reported by ICMP" or "not probed", and "" without a route.
 	PathMTU      int    `json:"path_mtu"`
 	PathMTUState string `json:"path_mtu_state"`
-	InnerMTU     int    `json:"inner_mtu"`
-	RxPackets    uint64 `json:"rx_packets"`
-	RxBytes      uint64 `json:"rx_bytes"`
-	TxPackets    uint64 `json:"tx_packets"`
-	TxBytes      uint64 `json:"tx_bytes"`
+	// ReportedMTU is what an ICMP message said and a probe is looking into, 0: nothing.
+	ReportedMTU int    `json:"reported_mtu,omitempty"`
+	InnerMTU    int    `json:"inner_mtu"`
+	RxPackets   uint64 `json:"rx_packets"`
+	RxBytes     uint64 `json:"rx_bytes"`
+	TxPackets   uint64 `json:"tx_packets"`
+	TxBytes     uint64 `json:"tx_bytes"`
 	// Paths are those that have a route.
 	Paths []PathInfo `json:"paths"`
 }
@@ -149,6 +151,7 @@ type PathInfo struct {
 	MTU          int         `json:"mtu"`      // as of a TEPInfo
 	PathMTU      int         `json:"path_mtu"`
 	PathMTUState string      `json:"path_mtu_state"`
+	ReportedMTU  int         `json:"reported_mtu,omitempty"` // as of a TEPInfo
 	Shares       []ShareInfo `json:"shares"`
 	// PacketShare is its part of all packets to the remote between the last two
 	// readings of the edge, nil when there were none.

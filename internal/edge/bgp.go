@@ -90,7 +90,7 @@ type bgp struct {
 	deadline  time.Time // of settling
 	complete  time.Time // when all neighbours were; zero: they are not
 	reported  map[string]map[overlay.RouteSource][]netip.Prefix
-	local     map[evpn.Host]time.Time // since when
+	local     map[evpn.Host]localHost // without their flags
 	waiting   waiting
 	again     bool // all has to be written again: some could not, or the tables are others
 	rateLimit rateLimit
@@ -144,7 +144,7 @@ func (e *edge) followBGP() {
 		e: e, tep: self(e.configured), ended: make(chan struct{}), inbox: inbox{natEvents: make(chan struct{}, 1)}, table: evpn.NewTable(e.configured), config: *e.configured.BGP,
 		settles: e.learned.previous != nil, deadline: now.Add(settleTime(e.configured.BGP.Restart)), spread: newSpread(),
 		segments: instances(e.configured), sessions: make(map[netip.Addr]evpn.Session),
-		reported: make(map[string]map[overlay.RouteSource][]netip.Prefix), local: make(map[evpn.Host]time.Time),
+		reported: make(map[string]map[overlay.RouteSource][]netip.Prefix), local: make(map[evpn.Host]localHost),
 		waiting: newWaiting(), failing: make(map[string]bool),
 	}
 	e.bgp.Store(b)

@@ -136,6 +136,7 @@ type BGPRouteInfo struct {
 	Sequence       uint32                `json:"sequence,omitempty"`
 	Sticky         bool                  `json:"sticky,omitempty"`
 	DefaultGateway bool                  `json:"default_gateway,omitempty"`
+	Router         bool                  `json:"router,omitempty"` // the host is one (RFC 9047)
 	LocalPref      uint32                `json:"local_pref,omitempty"`
 	MED            uint32                `json:"med,omitempty"`
 	ASPath         []uint32              `json:"as_path"`

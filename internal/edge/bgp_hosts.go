@@ -120,12 +120,18 @@ func (e *edge) announceMoves() {
 	e.reportProblem("announce moved hosts", errors.Join(errs...))
 }
 
+// localHost is since when a host is at a port, and what is known of its address.
+type localHost struct {
+	came time.Time
+	nd   overlay.NDFlags
+}
+
 // appear tells neighbours of hosts that came to ports at a time.
 func (b *bgp) appear(list []datapath.HostEvent, now time.Time) {
 	var hosts []evpn.Host
-	add := func(h evpn.Host) {
-		b.local[h] = now
-		if !slices.Contains(hosts, h) {
+	add := func(h evpn.Host, nd overlay.NDFlags) {
+		b.local[h] = localHost{now, nd}
+		if h.ND = nd; !slices.Contains(hosts, h) {
 			hosts = append(hosts, h)
 		}
 	}
@@ -136,10 +142,10 @@ func (b *bgp) appear(list []datapath.HostEvent, now time.Time) {
 		}
 		host := evpn.Host{Segment: a.Segment, MAC: a.MAC}
 		if _, known := b.local[host]; !known || !a.Addr.IsValid() {
-			add(host)
+			add(host, 0)
 		}
 		if host.Addr = a.Addr; a.Addr.IsValid() {
-			add(host)
+			add(host, a.ND)
 			continue
 		}
 		b.mu.Lock()
@@ -245,13 +251,14 @@ func (b *bgp) look(list []datapath.LocalHost, at time.Time) {
 		}
 		host := evpn.Host{Segment: h.Segment, MAC: h.MAC, Addr: h.Addr}
 		seen[host] = true
-		if _, known := b.local[host]; !known {
-			b.local[host] = at
+		if l, known := b.local[host]; !known || l.nd != h.ND && l.came.Before(at) {
+			b.local[host] = localHost{at, h.ND}
+			host.ND = h.ND
 			appeared = append(appeared, host)
 		}
 	}
-	for host, came := range b.local {
-		if !seen[host] && came.Before(at) {
+	for host, l := range b.local {
+		if !seen[host] && l.came.Before(at) {
 			delete(b.local, host)
 			vanished = append(vanished, host)
 		}

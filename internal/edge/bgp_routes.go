@@ -98,7 +98,7 @@ func bgpRouteInfo(s *evpn.Status, config overlay.BGP, now time.Time) BGPRouteInf
 	info := BGPRouteInfo{
 		Type: routeTypes[r.Type], Tag: r.Tag, Prefix: r.Prefix, Uplink: r.Uplink, VNI: r.VNI, L3VNI: r.L3VNI, NextHop: r.NextHop,
 		Gateway: r.Gateway, Encapsulation: r.Encapsulation, Targets: []string{}, Sequence: r.Sequence, Sticky: r.Sticky,
-		DefaultGateway: r.DefaultGateway, LocalPref: r.LocalPref, MED: r.MED, ASPath: append([]uint32{}, r.ASPath...), Communities: []string{},
+		DefaultGateway: r.DefaultGateway, Router: r.ND&overlay.NDRouter != 0, LocalPref: r.LocalPref, MED: r.MED, ASPath: append([]uint32{}, r.ASPath...), Communities: []string{},
 		Used: s.Used, For: s.For, Why: s.Why, Stale: s.Stale,
 	}
 	if s.Neighbour.IsValid() {

@@ -189,6 +189,13 @@ func TestBGPAnnounces(t *testing.T) {
 	}
 	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p1", MAC: hostB}, {Segment: "blue", Port: "p1", MAC: hostB, Addr: addr("10.0.0.6")}}
 	w.within("a new host is told", has(hostB.String(), hostB.String()+" 10.0.0.6"))
+	flags := func(want overlay.NDFlags) func() bool {
+		return w.has(func(f *fakeFabric) bool { return f.announced[hostB.String()+" 2001:db8::6"].ND == want })
+	}
+	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p1", MAC: hostB, Addr: addr("2001:db8::6"), ND: overlay.NDRouter}}
+	w.within("a new router is told as one", flags(overlay.NDRouter))
+	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p1", MAC: hostB, Addr: addr("2001:db8::6"), ND: overlay.NDOverride}}
+	w.within("a router that is none any more is told", flags(0))
 	if n := w.called("announce " + hostB.String()); n > 0 {
 		t.Error("remotes were told by frames, of which all speak BGP")
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // Data paths as the edge sees them. An edge never calls two methods at once, except
-// those of Reader, those of Steerer, one at a time, beside any but Apply, ForgetPathMTU,
+// those of Reader, those of Steerer, one at a time, beside any but Apply, DecidePath,
 // Remove and Close, and FollowHostEvents, beside any but Remove and Close.
 type (
 	// DataPath is the forwarding plane of one edge.
@@ -39,8 +39,8 @@ type (
 		// Tick has time pass for the transit programs. It has to be called often.
 		Tick() error
 		Announce(m datapath.Move) error
-		// ForgetPathMTU ends the obedience to what PathMTUs says of remote.
-		ForgetPathMTU(remote netip.Addr) error
+		// DecidePath ends what PathReports says of a path.
+		DecidePath(pair overlay.Pair) error
 	}
 	// Steerer has packets go elsewhere when something died.
 	Steerer interface {
@@ -83,7 +83,7 @@ type (
 		// Refused are interfaces whose drivers did not take a transit program, and why.
 		Refused() map[int]string
 		Neighbours() ([]datapath.Neighbour, error)
-		PathMTUs() (map[netip.Addr]datapath.PathMTU, error)
+		PathReports() (map[overlay.Pair]datapath.PathReport, error)
 		// Trace must not be called twice at once, and in the network namespace.
 		Trace(in datapath.TraceInput) (datapath.Trace, error)
 	}
@@ -134,7 +134,7 @@ type PathProbes interface {
 	Set(ceilings map[netip.Addr]int)
 	Results() map[netip.Addr]pathmtu.Result
 	Changed() <-chan struct{}
-	Recheck(remote netip.Addr)
+	Recheck(remote netip.Addr, reported int)
 	Close() error
 }
 

@@ -209,6 +209,9 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 				if info.PathMTU == 0 || p.PathMTU < info.PathMTU {
 					info.PathMTU, info.PathMTUState = p.PathMTU, p.PathMTUState
 				}
+				if info.ReportedMTU == 0 || p.ReportedMTU != 0 && p.ReportedMTU < info.ReportedMTU {
+					info.ReportedMTU = p.ReportedMTU
+				}
 			}
 			info.InnerMTU = reconcile.InnerMTU(e.config, remote, info.PathMTU)
 			info.RxPackets, info.RxBytes = c.Rx.Packets, c.Rx.Bytes

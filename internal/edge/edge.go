@@ -182,14 +182,14 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.sweepBGP()
 		case <-e.paths.found:
 			e.reconcile()
-			e.followPaths()
 		case <-tick.C:
 			e.announceMoves()
+			e.followReports()
 			e.reportProblem("advance the clock of the data path", e.dp.Tick())
 		case <-age.C:
 			e.age()
 			e.lookHosts()
-			e.followPaths()
+			e.expireReports()
 		case job := <-e.jobs:
 			job()
 		case <-hangup:
@@ -466,8 +466,8 @@ const (
 	readDrops        = "read the drops"
 	watchCache       = "watch the flow cache"
 	probeMTUs        = "probe path MTUs"
-	readMTUs         = "read the path MTUs that ICMP messages reported"
-	forgetMTU        = "forget a path MTU"
+	readReports      = "read the path MTUs that ICMP messages reported"
+	decideReport     = "end a report of a path MTU"
 	readCounters     = "read the counters of the paths"
 	rememberGateways = "save the states of gateways"
 	rememberProbes   = "save the results of offload probes"
@@ -479,7 +479,7 @@ const (
 
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
-	readDrops, watchCache, probeMTUs, readMTUs, forgetMTU, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, refreshReplicas,
+	readDrops, watchCache, probeMTUs, readReports, decideReport, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, refreshReplicas,
 	readLog, timeSweep,
 }
 

@@ -67,7 +67,7 @@ type world struct {
 	ceilings     map[overlay.Pair]int
 	results      map[netip.Addr]pathmtu.Result
 	found        chan struct{}
-	reports      map[netip.Addr]datapath.PathMTU
+	reports      map[overlay.Pair]datapath.PathReport
 	inVain       uint64 // packets whose next hop was asked for
 	neighbours   []datapath.Neighbour
 	traced       []datapath.TraceInput
@@ -445,18 +445,18 @@ func (d fakeDataPath) Neighbours() ([]datapath.Neighbour, error) {
 	return slices.Clone(d.w.neighbours), err
 }
 
-func (d fakeDataPath) PathMTUs() (map[netip.Addr]datapath.PathMTU, error) {
-	err := d.read("path MTUs")
+func (d fakeDataPath) PathReports() (map[overlay.Pair]datapath.PathReport, error) {
+	err := d.read("path reports")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	return maps.Clone(d.w.reports), err
 }
 
-func (d fakeDataPath) ForgetPathMTU(remote netip.Addr) error {
-	err := d.change("forget " + remote.String())
+func (d fakeDataPath) DecidePath(pair overlay.Pair) error {
+	err := d.change("decide " + pair.Remote.String())
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
-	delete(d.w.reports, remote)
+	delete(d.w.reports, pair)
 	return err
 }
 
@@ -489,9 +489,11 @@ func (p fakeProbes) Results() map[netip.Addr]pathmtu.Result {
 	return maps.Clone(p.w.results)
 }
 
-func (p fakeProbes) Changed() <-chan struct{}  { return p.w.found }
-func (p fakeProbes) Recheck(remote netip.Addr) { _ = p.w.call("recheck " + remote.String()) }
-func (p fakeProbes) Close() error              { return p.w.call("end probes") }
+func (p fakeProbes) Changed() <-chan struct{} { return p.w.found }
+func (p fakeProbes) Recheck(remote netip.Addr, reported int) {
+	_ = p.w.call(fmt.Sprintf("recheck %s %d", remote, reported))
+}
+func (p fakeProbes) Close() error { return p.w.call("end probes") }
 
 type fakeLiveness struct{ w *world }
 

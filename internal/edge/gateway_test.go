@@ -214,45 +214,113 @@ func TestProbesThatCannotBe(t *testing.T) {
 	}
 }
 
-// What an ICMP message said is obeyed, looked into once, and forgotten when
-// probes know better and the tables have that.
+// What an ICMP message said is obeyed by nobody before a probe has found it to be true.
 func TestReportedPathMTUs(t *testing.T) {
 	w := newWorld(t)
 	w.config.Underlay.ProbeMTU = true
-	w.config.FDB.Ageing = time.Second // a look every 100 ms
+	w.config.FDB.Ageing = time.Second // a look at all every 100 ms, too
 	c, _ := w.run()
-	w.mu.Lock()
-	w.reports = map[netip.Addr]datapath.PathMTU{remote: {MTU: 1400, AgeNS: 5e9}}
-	w.results = map[netip.Addr]pathmtu.Result{remote: {State: pathmtu.Confirmed, MTU: 1550, When: time.Now().Add(-time.Minute)}}
-	w.mu.Unlock()
-	w.within("looked into", func() bool { return w.called("recheck 192.0.2.2") == 1 })
-	if got := fetched(t, c.TEPs)[0]; got.PathMTU != 1400 || got.PathMTUState != "reported by ICMP" || got.InnerMTU != 1350 {
-		t.Errorf("TEP %+v, want what was reported", got)
+	pair := overlay.Pair{Local: tep, Remote: remote}
+	probed := func(mtu int, when time.Time) {
+		w.mu.Lock()
+		w.results = map[netip.Addr]pathmtu.Result{remote: {State: pathmtu.Confirmed, MTU: mtu, When: when}}
+		w.mu.Unlock()
+		w.found <- struct{}{}
+	}
+	reported := func(mtu int) {
+		w.mu.Lock()
+		w.reports = map[overlay.Pair]datapath.PathReport{pair: {MTU: mtu, VNIMTU: mtu, Age: 5 * time.Second}}
+		w.mu.Unlock()
+	}
+	probed(1550, time.Now().Add(-time.Minute))
+	reported(1400)
+	w.within("looked into", func() bool { return w.called("recheck 192.0.2.2 1400") == 1 })
+	if got := fetched(t, c.TEPs)[0]; got.PathMTU != 1550 || got.PathMTUState != "confirmed" || got.ReportedMTU != 1400 || got.InnerMTU != 1500 {
+		t.Errorf("TEP %+v, want what was confirmed, and the report", got)
 	}
 	before := w.called("age 1s")
 	w.within("more looks", func() bool { return w.called("age 1s") > before+2 })
-	if n := w.called("recheck 192.0.2.2"); n != 1 || w.called("forget 192.0.2.2") > 0 {
+	if n := w.called("recheck 192.0.2.2 1400"); n != 1 || w.called("decide 192.0.2.2") > 0 {
 		t.Errorf("%d rechecks of one message, calls %q", n, w.calls)
 	}
+	probed(1550, time.Now())
+	w.within("refuted", func() bool { return w.called("decide 192.0.2.2") == 1 })
+	if got := fetched(t, c.TEPs)[0]; got.PathMTU != 1550 || got.ReportedMTU != 0 {
+		t.Errorf("TEP %+v, want what was confirmed", got)
+	}
+	reported(1380)
 	w.mu.Lock()
-	w.results = map[netip.Addr]pathmtu.Result{remote: {State: pathmtu.Confirmed, MTU: 1390, When: time.Now()}}
+	w.reports[pair] = datapath.PathReport{MTU: 1380, Age: 0}
 	w.mu.Unlock()
-	w.found <- struct{}{}
-	w.within("forgotten", func() bool { return w.called("forget 192.0.2.2") > 0 })
-	w.mu.Lock()
-	mtu := w.tables.TEPs[0].MTU
-	w.mu.Unlock()
-	if got := fetched(t, c.TEPs)[0]; mtu != 1390 || got.PathMTU != 1390 || got.PathMTUState != "confirmed" {
-		t.Errorf("TEP %+v, tables %d, want what was confirmed", got, mtu)
+	w.within("looked into", func() bool { return w.called("recheck 192.0.2.2 1380") > 0 })
+	probed(1380, time.Now().Add(time.Hour))
+	w.within("confirmed", func() bool { return w.called("decide 192.0.2.2") == 2 })
+	w.within("tables obey", func() bool {
+		got := fetched(t, c.TEPs)[0]
+		return got.PathMTU == 1380 && got.PathMTUState == "confirmed"
+	})
+	text := fetched(t, c.Metrics)
+	for _, want := range []string{`outcome="refuted"} 1`, `outcome="confirmed"} 1`, `outcome="unconfirmed"} 0`} {
+		if !strings.Contains(text, "selvage_path_mtu_reports_total{"+want+"\n") {
+			t.Errorf("no %s in the metrics", want)
+		}
 	}
 }
 
-func TestUnconfirmedReportsExpire(t *testing.T) {
-	w := newWorld(t)
-	w.config.FDB.Ageing = time.Second
-	w.reports = map[netip.Addr]datapath.PathMTU{remote: {MTU: 1400, AgeNS: uint64(reportLife + time.Second)}}
-	w.run()
-	w.within("forgotten without probes", func() bool { return w.called("forget 192.0.2.2") > 0 })
+// Where no probe can decide, a message that embeds a VNI is obeyed for a while, and never below
+// what leaves 1,280 bytes inside.
+func TestUnansweredReports(t *testing.T) {
+	pair := overlay.Pair{Local: tep, Remote: remote}
+	const floor = 1280 + 50
+	for _, probing := range []bool{false, true} {
+		w := newWorld(t)
+		w.config.Underlay.ProbeMTU = probing
+		w.results = map[netip.Addr]pathmtu.Result{remote: {State: pathmtu.Unanswered, When: time.Now()}}
+		c, _ := w.run()
+		n := 0
+		for _, s := range []struct{ mtu, vniMTU, want int }{{1400, 0, 1550}, {1400, 1500, 1500}, {576, 1490, 1490}, {576, 576, floor}, {600, 600, floor}, {1540, 1540, floor}} {
+			n++
+			w.mu.Lock()
+			w.reports = map[overlay.Pair]datapath.PathReport{pair: {MTU: s.mtu, VNIMTU: s.vniMTU}}
+			w.mu.Unlock()
+			w.within("decided", func() bool { return w.called("decide 192.0.2.2") == n })
+			got := fetched(t, c.TEPs)[0]
+			w.within("tables obey", func() bool { got = fetched(t, c.TEPs)[0]; return got.PathMTU == s.want })
+			if state := got.PathMTUState; s.want != 1550 && state != "reported by ICMP" {
+				t.Errorf("%+v: state %s", s, state)
+			}
+			if w.called("recheck 192.0.2.2") > 0 {
+				t.Error("an unanswered remote is probed for what anybody says")
+			}
+		}
+	}
+}
+
+// What nobody confirms ends, and so does what a probe decides later.
+func TestObeyedReportsEnd(t *testing.T) {
+	pair := overlay.Pair{Local: tep, Remote: remote}
+	now := time.Now()
+	for name, c := range map[string]struct {
+		age   time.Duration
+		found pathmtu.Result
+		want  int
+	}{
+		"young":                {time.Minute, pathmtu.Result{State: pathmtu.Unanswered}, 1400},
+		"old":                  {reportLife + time.Second, pathmtu.Result{State: pathmtu.Unanswered}, 0},
+		"answered since":       {time.Minute, pathmtu.Result{State: pathmtu.Confirmed, MTU: 1550, When: now}, 1550},
+		"answered before":      {time.Minute, pathmtu.Result{State: pathmtu.Confirmed, MTU: 1550, When: now.Add(-time.Hour)}, 1400},
+		"smaller than it said": {time.Minute, pathmtu.Result{State: pathmtu.Unanswered, MTU: 1390}, 1390},
+	} {
+		r, probed := newReports(), map[overlay.Pair]int{}
+		r.obeyed[pair] = report{1400, now.Add(-c.age)}
+		if c.found.MTU > 0 {
+			probed[pair] = c.found.MTU
+		}
+		r.obey(probed, map[overlay.Pair]pathmtu.Result{pair: c.found}, now)
+		if probed[pair] != c.want {
+			t.Errorf("%s: %d, want %d", name, probed[pair], c.want)
+		}
+	}
 }
 
 func TestTrace(t *testing.T) {

@@ -37,7 +37,7 @@ func sendsTooBig(t *testing.T) func() error {
 func pathMTUReported(ctx context.Context, c *Client) error {
 	return await.That(ctx, "the path MTU of the router's message", func() error {
 		teps, err := c.TEPs(ctx)
-		if err == nil && (teps[0].PathMTU != 1400 || teps[0].PathMTUState != pathReported || teps[0].InnerMTU != 1350) {
+		if err == nil && (teps[0].PathMTU != 1500 || teps[0].ReportedMTU != 1400) {
 			err = fmt.Errorf("%+v", teps[0])
 		}
 		return err

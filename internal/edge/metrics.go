@@ -217,6 +217,11 @@ func (e *edge) pathMetrics(p *page, readings pathReadings) {
 			p.sample(m.name, m.value(i), "local", i.Local.String(), "remote", i.Remote.String())
 		}
 	}
+	const reports = "selvage_path_mtu_reports_total"
+	p.family(counter, reports, "ICMP messages that a tunnel packet was too big, by what became of them.")
+	for _, outcome := range reportOutcomes {
+		p.sample(reports, readings.outcomes[outcome], "outcome", outcome)
+	}
 }
 
 func dropMetrics(p *page, drops []datapath.Drop) {

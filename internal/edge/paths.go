@@ -17,27 +17,14 @@ import (
 	"github.com/selvage/selvage/internal/reconcile"
 )
 
-const (
-	// reportLife is how long an ICMP message about a path is obeyed without being
-	// confirmed (RFC 1191 section 6.3, RFC 8201 section 4: ten minutes).
-	reportLife = 10 * time.Minute
-	// sameReport is by how much the time of one message may differ between looks.
-	sameReport = time.Second
-)
-
-// paths is what is known of the MTU on the way to the remotes: what probes found,
-// and what ICMP messages said and the data path obeys. Of it, probes and probed
-// are changed under the edge's mu.
+// paths is what is known of the MTU on the way to the remotes: what probes found, and what
+// else tunnels obey. Of it, probes, probed and what is in reports are changed under the edge's
+// mu.
 type paths struct {
 	probes map[netip.Addr]followed // by the TEP that they leave from
 	found  chan struct{}           // has a mark when any of them has news
-	probed map[overlay.Pair]int    // path MTUs in bytes of an IP packet
-	seen   map[netip.Addr]report   // messages that probes were asked to look into
-}
-
-type report struct {
-	mtu int
-	at  time.Time
+	probed map[overlay.Pair]int    // path MTUs in bytes of an IP packet, of the tables
+	reports
 }
 
 // followed are probes whose news are passed on until end.
@@ -47,7 +34,7 @@ type followed struct {
 }
 
 func newPaths() paths {
-	return paths{probes: make(map[netip.Addr]followed), found: make(chan struct{}, 1), seen: make(map[netip.Addr]report)}
+	return paths{probes: make(map[netip.Addr]followed), found: make(chan struct{}, 1), reports: newReports()}
 }
 
 // follow passes the news of probes on.
@@ -127,12 +114,16 @@ func (e *edge) probe(hostState host.State) map[overlay.Pair]int {
 		}
 		probes.Set(ceilings)
 	}
+	results := e.paths.results()
 	probed := make(map[overlay.Pair]int)
-	for pair, r := range e.paths.results() {
+	for pair, r := range results {
 		if r.MTU > 0 {
 			probed[pair] = r.MTU
 		}
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.paths.obey(probed, results, time.Now())
 	return probed
 }
 
@@ -163,66 +154,6 @@ func (e *edge) endProbes(local netip.Addr) error {
 	return was.Close()
 }
 
-// followPaths has what ICMP messages said about paths confirmed by probes. The
-// data path obeys a message at once; it forgets it when probes know better, or
-// after reportLife.
-func (e *edge) followPaths() {
-	reports, err := e.dp.PathMTUs()
-	e.reportProblem(readMTUs, err)
-	if err != nil {
-		return
-	}
-	results, now := e.paths.results(), time.Now()
-	maps.DeleteFunc(e.paths.seen, func(remote netip.Addr, _ report) bool { return reports[remote].MTU == 0 })
-	for remote, r := range reports {
-		at := now.Add(-time.Duration(r.AgeNS))
-		if e.paths.confirmed(remote, at, results) || now.Sub(at) > reportLife {
-			e.forget(remote)
-		} else {
-			e.recheck(remote, r, at)
-		}
-	}
-}
-
-// confirmed reports whether every path to the address was probed after at, and the
-// tables have what was found.
-func (p *paths) confirmed(remote netip.Addr, at time.Time, results map[overlay.Pair]pathmtu.Result) bool {
-	probed := false
-	for pair, found := range results {
-		if pair.Remote != remote {
-			continue
-		}
-		if found.State != pathmtu.Confirmed || !found.When.After(at) || p.probed[pair] != found.MTU {
-			return false
-		}
-		probed = true
-	}
-	return probed
-}
-
-func (e *edge) forget(remote netip.Addr) {
-	e.mu.Lock()
-	e.pathSelector.mu.Lock()
-	err := e.dp.ForgetPathMTU(remote)
-	e.pathSelector.mu.Unlock()
-	e.mu.Unlock()
-	e.reportProblem(forgetMTU, err)
-	delete(e.paths.seen, remote)
-}
-
-// recheck asks the probes once for each message.
-func (e *edge) recheck(remote netip.Addr, r datapath.PathMTU, at time.Time) {
-	known, ok := e.paths.seen[remote]
-	if len(e.paths.probes) == 0 || ok && known.mtu == r.MTU && at.Sub(known.at) < sameReport {
-		return
-	}
-	e.paths.seen[remote] = report{r.MTU, at}
-	for _, probes := range e.paths.probes {
-		probes.Recheck(remote)
-	}
-	e.log.Info("the underlay reported a path MTU", "remote", remote, "mtu", r.MTU)
-}
-
 // States of path MTUs.
 const (
 	pathConfirmed  = "confirmed"
@@ -234,28 +165,30 @@ const (
 
 // known is what was read of path MTUs.
 type known struct {
-	reports map[netip.Addr]datapath.PathMTU
-	results map[overlay.Pair]pathmtu.Result
+	results  map[overlay.Pair]pathmtu.Result
+	obeyed   map[overlay.Pair]report
+	reported map[overlay.Pair]datapath.PathReport // pending
+	outcomes map[string]uint64                    // of former ones
 }
 
 // readPaths reads what is known of path MTUs. mu is held.
 func (e *edge) readPaths() (known, error) {
-	reports, err := e.dp.PathMTUs()
-	return known{reports, e.paths.results()}, err
+	reported, err := e.dp.PathReports()
+	return known{e.paths.results(), maps.Clone(e.paths.obeyed), reported, maps.Clone(e.paths.outcomes)}, err
 }
 
-// mtu is what tunnels of a path obey, of which the tables have table bytes, and why.
-func (k known) mtu(pair overlay.Pair, table int) (mtu int, state string) {
-	if r := k.reports[pair.Remote]; r.MTU > 0 && r.MTU < table {
-		return r.MTU, pathReported
+// state is where the path MTU that tunnels of a path obey comes from.
+func (k known) state(pair overlay.Pair) string {
+	if _, ok := k.obeyed[pair]; ok {
+		return pathReported
 	}
 	switch k.results[pair].State {
 	case pathmtu.Confirmed:
-		return table, pathConfirmed
+		return pathConfirmed
 	case pathmtu.Unanswered:
-		return table, pathUnanswered
+		return pathUnanswered
 	case pathmtu.Probing:
-		return table, pathProbing
+		return pathProbing
 	}
-	return table, pathNotProbed
+	return pathNotProbed
 }

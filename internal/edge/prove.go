@@ -235,9 +235,8 @@ func (e *edge) underlayPaths(p *proof, r pathReadings) {
 			p.known.NoWayFix = "check that it is up and in the same network"
 			continue
 		}
-		mtu, state := r.mtu(path.Pair, path.MTU)
-		p.control = append(p.control, fmt.Sprintf("path MTU of %s: %d, %s", path.Pair, mtu, state))
-		p.tunnel.Paths = append(p.tunnel.Paths, prove.Path{Pair: path.Pair, Ifindex: path.Ifindex, SrcMAC: path.SrcMAC, NextMAC: path.NextMAC, MTU: mtu})
+		p.control = append(p.control, fmt.Sprintf("path MTU of %s: %d, %s", path.Pair, path.MTU, r.state(path.Pair)))
+		p.tunnel.Paths = append(p.tunnel.Paths, prove.Path{Pair: path.Pair, Ifindex: path.Ifindex, SrcMAC: path.SrcMAC, NextMAC: path.NextMAC, MTU: path.MTU})
 		p.names = append(p.names, name)
 	}
 	switch {

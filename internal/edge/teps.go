@@ -49,7 +49,7 @@ func (e *edge) pathInfos(remote netip.Addr, r pathReadings) []PathInfo {
 			State: string(bfd.Unknown), Failures: life.Failures, Shares: r.plan.shares(remote, p.Pair),
 			TxPackets: c.Packets, TxBytes: c.Bytes,
 		}
-		info.PathMTU, info.PathMTUState = r.mtu(p.Pair, p.MTU)
+		info.PathMTU, info.PathMTUState, info.ReportedMTU = p.MTU, r.state(p.Pair), r.reported[p.Pair].MTU
 		info.Offload = e.offloads.info(p.Pair, e.config)
 		if share, ok := e.balance.shares[p.Pair]; ok {
 			info.PacketShare = &share

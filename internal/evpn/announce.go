@@ -61,10 +61,24 @@ func (st *macEntry) route(addr netip.Addr) Route {
 	s := st.segment
 	r := s.announced(st.key(addr))
 	r.Sequence, r.Sticky = st.local.sequence, st.local.static
+	r.ND = st.nd(addr)
 	if addr.IsValid() && !addr.IsLinkLocalUnicast() && s.router != nil && s.router.l3 != nil {
 		r.L3VNI, r.RouterMAC, r.Targets = s.router.vni, s.router.l3.MAC, s.l3Targets
 	}
 	return r
+}
+
+// nd is what is told of an address: of routers, as others have a wrong answer to who asks for
+// one without it. All know that other hosts are none, and have the O flag.
+func (st *macEntry) nd(addr netip.Addr) overlay.NDFlags {
+	r := st.segment.arpEntries[addr]
+	if !addr.Is6() || r == nil || r.owner != st || r.ownND&overlay.NDRouter == 0 {
+		return 0
+	}
+	if st.segment.neighbours[addr] == st.mac {
+		return r.ownND | overlay.NDImmutable
+	}
+	return r.ownND
 }
 
 // announced is what all routes of an instance have.

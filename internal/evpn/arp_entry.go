@@ -17,7 +17,11 @@ type arpEntry struct {
 	paths     []*path
 	best      *path
 	owner     *macEntry // at a port here, nil without
-	installed overlay.MAC
+	ownND     overlay.NDFlags
+	installed struct {
+		mac overlay.MAC
+		nd  overlay.NDFlags
+	}
 	// twice: two hosts have it, and nothing says which was the first.
 	twice, dirty bool
 }
@@ -42,8 +46,12 @@ func compareArpEntries(a, b *path) int {
 // claim gives an address to a host at a port here. If a neighbour says that another MAC
 // address has it, it moved from there: others see that by the number of the MAC address,
 // which is that of all its addresses (RFC 9721).
-func (t *Table) claim(st *macEntry, addr netip.Addr) {
-	r := t.arpEntry(st.segment, addr)
+func (t *Table) claim(st *macEntry, h Host) {
+	addr, r := h.Addr, t.arpEntry(st.segment, h.Addr)
+	if r.ownND != h.ND {
+		r.ownND = h.ND
+		t.markAnnounce(st)
+	}
 	if r.owner == st {
 		return
 	}
@@ -71,7 +79,7 @@ func (t *Table) release(r *arpEntry) {
 	st := r.owner
 	at := slices.Index(st.local.addrs, r.addr)
 	st.local.addrs = slices.Delete(st.local.addrs, at, at+1)
-	r.owner = nil
+	r.owner, r.ownND = nil, 0
 	t.arpEntry(r.segment, r.addr)
 	t.markAnnounce(st)
 	t.countHost(r.segment, r.addr, -1)
@@ -102,10 +110,10 @@ func (t *Table) updateARP(r *arpEntry) {
 	t.advertiseTwice(r)
 	want := overlay.ARPEntry{Segment: r.segment.name, Addr: r.addr}
 	if _, static := r.segment.neighbours[r.addr]; b != nil && r.owner == nil && !static {
-		want.MAC = b.MAC
+		want.MAC, want.ND = b.MAC, b.ND
 	}
-	if want.MAC != r.installed {
-		r.installed = want.MAC
+	if want.MAC != r.installed.mac || want.ND != r.installed.nd {
+		r.installed.mac, r.installed.nd = want.MAC, want.ND
 		t.out.Neighbours = append(t.out.Neighbours, want)
 	}
 	if len(r.paths) == 0 && r.owner == nil {
@@ -133,7 +141,7 @@ func (t *Table) Addresses(segment string, mac overlay.MAC) (list []netip.Addr) {
 		return nil
 	}
 	for _, p := range s.macEntries[mac].paths {
-		if p.Addr.IsValid() && s.arpEntries[p.Addr].installed == mac && !slices.Contains(list, p.Addr) {
+		if p.Addr.IsValid() && s.arpEntries[p.Addr].installed.mac == mac && !slices.Contains(list, p.Addr) {
 			list = append(list, p.Addr)
 		}
 	}

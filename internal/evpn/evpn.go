@@ -54,6 +54,8 @@ type Route struct {
 	Sequence       uint32
 	Sticky         bool
 	DefaultGateway bool
+	// ND is of MACIP with an IPv6 address, 0 without the community.
+	ND             overlay.NDFlags
 	LocalPref, MED uint32
 	ASPath         []uint32
 	Communities    []overlay.Community
@@ -81,6 +83,7 @@ type Host struct {
 	Segment string
 	MAC     overlay.MAC
 	Addr    netip.Addr // unset: of the MAC address itself
+	ND      overlay.NDFlags
 }
 
 // LearnedRemotes is what of other edges concerns more than a host: by name, what is to be merged

@@ -46,8 +46,8 @@ func (t *Table) All() Changes {
 			}
 		}
 		for _, r := range s.arpEntries {
-			if r.installed != (overlay.MAC{}) {
-				all.Neighbours = append(all.Neighbours, overlay.ARPEntry{Segment: s.name, Addr: r.addr, MAC: r.installed})
+			if r.installed.mac != (overlay.MAC{}) {
+				all.Neighbours = append(all.Neighbours, overlay.ARPEntry{Segment: s.name, Addr: r.addr, MAC: r.installed.mac, ND: r.installed.nd})
 			}
 		}
 	}

@@ -171,7 +171,7 @@ func (t *Table) appear(s *segment, h Host) {
 	}
 	st := t.macEntry(s, h.MAC)
 	if st.frozen() {
-		st.mobility.hold(h.Addr)
+		st.mobility.hold(h)
 		return
 	}
 	if st.local == nil {
@@ -183,7 +183,7 @@ func (t *Table) appear(s *segment, h Host) {
 		t.moveHere(st)
 	}
 	if h.Addr.IsValid() {
-		t.claim(st, h.Addr)
+		t.claim(st, h)
 	} else if !st.local.mac {
 		st.local.mac = true
 		t.markAnnounce(st)

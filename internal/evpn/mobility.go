@@ -16,7 +16,7 @@ type mobility struct {
 	until  time.Time // zero: until it is thawed
 	// held are the addresses that a host at a port had while it was frozen; the zero one
 	// stands for the MAC address itself.
-	held []netip.Addr
+	held []Host
 }
 
 // remembered is of how many moves the time is kept, where more do not freeze.
@@ -24,14 +24,13 @@ const remembered = 64
 
 func (st *macEntry) frozen() bool { return st.mobility != nil && st.mobility.frozen }
 
-func (m *mobility) hold(addr netip.Addr) {
-	if !slices.Contains(m.held, addr) {
-		m.held = append(m.held, addr)
-	}
+func (m *mobility) hold(h Host) {
+	m.release(h.Addr)
+	m.held = append(m.held, h)
 }
 
 func (m *mobility) release(addr netip.Addr) {
-	m.held = slices.DeleteFunc(m.held, func(a netip.Addr) bool { return a == addr })
+	m.held = slices.DeleteFunc(m.held, func(h Host) bool { return h.Addr == addr })
 }
 
 // recent drops the moves that are too long ago to count.
@@ -89,8 +88,8 @@ func (t *Table) thaw(st *macEntry) {
 	st.best = best(st.paths, compareHosts)
 	t.markMAC(st)
 	t.markHostRoutes(st)
-	for _, addr := range held {
-		t.appear(st.segment, Host{Segment: st.segment.name, MAC: st.mac, Addr: addr})
+	for _, h := range held {
+		t.appear(st.segment, h)
 	}
 }
 

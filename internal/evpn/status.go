@@ -137,7 +137,7 @@ func (p *path) isARP() bool {
 		return false
 	}
 	r := p.segment.arpEntries[p.Addr]
-	return r.installed == p.MAC && compareArpEntries(p, r.best) == 0
+	return r.installed.mac == p.MAC && compareArpEntries(p, r.best) == 0
 }
 
 func (p *path) usedInRouter() bool {

@@ -229,6 +229,6 @@ func (t *Table) event(e Event) { t.out.Events = append(t.out.Events, e) }
 func (r *Route) equal(o *Route) bool {
 	return r.NextHop == o.NextHop && r.ESI == o.ESI && r.VNI == o.VNI && r.L3VNI == o.L3VNI && r.Gateway == o.Gateway &&
 		r.Encapsulation == o.Encapsulation && r.RouterMAC == o.RouterMAC && r.Sequence == o.Sequence &&
-		r.Sticky == o.Sticky && r.DefaultGateway == o.DefaultGateway && r.LocalPref == o.LocalPref && r.MED == o.MED &&
+		r.Sticky == o.Sticky && r.DefaultGateway == o.DefaultGateway && r.ND == o.ND && r.LocalPref == o.LocalPref && r.MED == o.MED &&
 		slices.Equal(r.Targets, o.Targets) && slices.Equal(r.ASPath, o.ASPath) && slices.Equal(r.Communities, o.Communities)
 }

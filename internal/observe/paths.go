@@ -14,7 +14,7 @@ func TEPs(w Writer, teps []edge.TEPInfo) error {
 	err := table(w, "ADDRESS +NAME STATE INTERFACE NEXT-HOP +NEXT-MAC +MTU PATH-MTU +PROBED INNER-MTU +RX-PACKETS RX-BYTES +TX-PACKETS TX-BYTES SEGMENTS",
 		teps, func(t edge.TEPInfo) []any {
 			return []any{
-				t.Address, t.Name, t.State, t.Interface, addr(t.NextHop), t.NextMAC, positive(t.MTU), positive(t.PathMTU), t.PathMTUState,
+				t.Address, t.Name, t.State, t.Interface, addr(t.NextHop), t.NextMAC, positive(t.MTU), positive(t.PathMTU), probed(t),
 				positive(t.InnerMTU), count(t.RxPackets), size(t.RxBytes), count(t.TxPackets), size(t.TxBytes),
 				strings.Join(t.Segments, ","),
 			}
@@ -28,6 +28,14 @@ func TEPs(w Writer, teps []edge.TEPInfo) error {
 		err = offloads(w, teps)
 	}
 	return err
+}
+
+// probed is where the path MTU comes from, and what is being looked into.
+func probed(t edge.TEPInfo) string {
+	if t.ReportedMTU == 0 {
+		return t.PathMTUState
+	}
+	return fmt.Sprintf("%s, %d reported", t.PathMTUState, t.ReportedMTU)
 }
 
 func hasPathsToTell(t edge.TEPInfo) bool {

@@ -155,7 +155,19 @@ type ARPEntry struct {
 	Segment string
 	Addr    netip.Addr
 	MAC     MAC // zero: BGP says so no more
+	ND      NDFlags
 }
+
+// NDFlags are what is known of a host's IPv6 address, as in the ARP/ND extended community (RFC
+// 9047 section 2): 0 where nothing is.
+type NDFlags uint8
+
+// The flags, as on the wire.
+const (
+	NDRouter    NDFlags = 1 // the host is a router: the R flag of its advertisements
+	NDOverride  NDFlags = 2 // the O flag of its advertisements
+	NDImmutable NDFlags = 8 // the binding is configured
+)
 
 // LearnedRoute is what BGP says of a prefix; one without next hops it says no more.
 type LearnedRoute struct {

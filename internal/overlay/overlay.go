@@ -279,6 +279,8 @@ type Port struct {
 	VLANs []PortVLAN
 	// Allowed is who may send from the port; nil is anybody.
 	Allowed *Allowed
+	// AllowRA and DHCPServer are whether a router and a DHCP server may be at the port.
+	AllowRA, DHCPServer bool
 	// Labels are what groups of the firewall select ports by.
 	Labels map[string]string
 	Limits Limits

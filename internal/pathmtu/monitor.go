@@ -17,16 +17,18 @@ const (
 	// firstInterval follows a search that found something new but not the
 	// ceiling; it doubles up to raiseInterval as long as nothing changes.
 	firstInterval = 60 * time.Second
-	// recheckPause is the least time between two searches of one path, however
-	// often Recheck is called: packets of others make that happen.
-	recheckPause = 10 * time.Second
+	// firstPause is the least time from a search that Recheck asked for, and that
+	// found nothing new, to the next: packets of others make that happen. It doubles
+	// up to maxPause as long as nothing changes.
+	firstPause = time.Second
+	maxPause   = 10 * time.Second
 	// maxSearches is how many paths are searched at once.
 	maxSearches = 16
 )
 
 // prober is what a Monitor needs of a Prober.
 type prober interface {
-	Probe(ctx context.Context, remote netip.Addr, ceiling int) (Result, error)
+	Probe(ctx context.Context, remote netip.Addr, ceiling, hint int) (Result, error)
 }
 
 // Monitor keeps the path MTUs of a set of remotes up to date. Its methods may be
@@ -55,6 +57,9 @@ type path struct {
 	interval time.Duration      // the one before due, without jitter
 	cancel   context.CancelFunc // of the search that runs; nil when none does
 	again    bool               // Recheck was called meanwhile
+	asked    bool               // Recheck asked for the search that runs, or is due
+	hint     int                // what was reported with that, in bytes
+	pause    time.Duration      // before the next search that Recheck asks for
 	failure  string             // why the last search could not send, or ""
 }
 
@@ -128,32 +133,34 @@ func (m *Monitor) Set(ceilings map[netip.Addr]int) {
 	notify(m.wake)
 }
 
-// Recheck probes remote now, or soon when it just was: an error about a packet
-// of the tunnel says that the path may have changed. It ignores unknown remotes.
-func (m *Monitor) Recheck(remote netip.Addr) {
+// Recheck probes remote now, or soon when it just was for nothing: an error about
+// a packet of the tunnel says that the path may have changed, to reported bytes.
+// It ignores unknown remotes.
+func (m *Monitor) Recheck(remote netip.Addr, reported int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.paths[remote]
-	switch {
-	case p == nil:
+	if p == nil {
 		return
-	case p.cancel != nil:
+	}
+	p.hint = reported
+	if p.cancel != nil {
 		p.again = true
-	default:
+	} else {
 		p.recheck(time.Now())
 		notify(m.wake)
 	}
 }
 
 func (p *path) recheck(now time.Time) {
-	soon := p.result.When.Add(recheckPause)
+	soon := p.result.When.Add(p.pause)
 	if soon.Before(now) {
 		soon = now
 	}
 	if soon.Before(p.due) {
 		p.due = soon
 	}
-	p.interval = 0
+	p.interval, p.asked = 0, true
 }
 
 // run starts searches as they fall due until ctx ends.
@@ -197,9 +204,11 @@ func (m *Monitor) startDue(ctx context.Context) time.Duration {
 // start is called with m.mu held.
 func (m *Monitor) start(ctx context.Context, p *path) {
 	ctx, p.cancel = context.WithCancel(ctx)
+	hint := p.hint
+	p.hint = 0
 	m.running++
 	m.owned.Go(func() {
-		r, err := m.prober.Probe(ctx, p.remote, p.ceiling)
+		r, err := m.prober.Probe(ctx, p.remote, p.ceiling, hint)
 		m.finish(ctx, p, r, err)
 	})
 }
@@ -242,6 +251,13 @@ func (m *Monitor) report(p *path, err error) {
 
 // schedule says when to search again after p.result.
 func (p *path) schedule(change bool) {
+	switch {
+	case change || !p.asked:
+		p.pause = 0
+	default:
+		p.pause = min(max(2*p.pause, firstPause), maxPause)
+	}
+	p.asked = false
 	switch {
 	case p.result.State == Confirmed && p.result.MTU == p.ceiling:
 		p.interval = raiseInterval

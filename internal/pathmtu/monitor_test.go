@@ -21,15 +21,17 @@ type world struct {
 	took     time.Duration // by a search
 	searched map[netip.Addr][]time.Time
 	now, max int // searches that run, and the most that ever did
+	hint     int // of the last search
 }
 
 func newWorld() *world {
 	return &world{mtu: map[netip.Addr]int{}, took: time.Second, searched: map[netip.Addr][]time.Time{}}
 }
 
-func (w *world) Probe(ctx context.Context, remote netip.Addr, ceiling int) (Result, error) {
+func (w *world) Probe(ctx context.Context, remote netip.Addr, ceiling, hint int) (Result, error) {
 	w.mu.Lock()
 	w.searched[remote] = append(w.searched[remote], time.Now())
+	w.hint = hint
 	w.now++
 	w.max = max(w.max, w.now)
 	took, err := w.took, w.err
@@ -200,8 +202,8 @@ func TestMonitorSet(t *testing.T) {
 		after(w.took)
 		check(t, m, them4, Confirmed, 1600)
 		// A remote that goes during its search leaves nothing.
-		m.Recheck(them4)
-		after(recheckPause)
+		m.Recheck(them4, 1400)
+		after(w.took / 2)
 		m.Set(nil)
 		after(time.Hour)
 		if got := m.Results(); len(got) != 0 {
@@ -223,19 +225,55 @@ func TestMonitorRecheck(t *testing.T) {
 		after(time.Minute)
 		w.count(them4)
 		w.set(them4, 1400)
-		m.Recheck(other4) // unknown
-		m.Recheck(them4)
+		m.Recheck(other4, 1300) // unknown
+		m.Recheck(them4, 1300)
 		after(w.took)
 		check(t, m, them4, Confirmed, 1400)
-		// However often it is called, also during a search.
+		if w.hint != 1300 {
+			t.Errorf("the hint is %d, want what was reported", w.hint)
+		}
+		// A second change soon after the first is found as fast.
+		w.set(them4, 1300)
+		m.Recheck(them4, 1300)
+		after(w.took)
+		check(t, m, them4, Confirmed, 1300)
+	})
+}
+
+// However often it is called, also during a search: what finds nothing new is done less and
+// less often, until something is found.
+func TestMonitorRecheckBacksOff(t *testing.T) {
+	w := newWorld()
+	w.mtu[them4] = 1500
+	monitored(t, w, func(t *testing.T, m *Monitor) {
+		m.Set(map[netip.Addr]int{them4: 1500})
+		after(time.Minute)
 		w.count(them4)
-		for range 100 {
-			m.Recheck(them4)
-			after(time.Second)
+		flood := func(seconds int) int {
+			for range seconds {
+				m.Recheck(them4, 1400)
+				after(time.Second)
+			}
+			return w.count(them4)
 		}
-		if n := w.count(them4); n < 8 || n > 10 {
-			t.Errorf("%d searches in 100 s of rechecks, want one in %v", n, recheckPause+w.took)
+		if n := flood(10); n != 4 { // at 0, and 1, 2 and 4 s after the one before
+			t.Errorf("%d searches in 10 s of rechecks, want 4", n)
 		}
+		if n := flood(100); n < 8 || n > 11 {
+			t.Errorf("%d searches in 100 s of rechecks, want one in %v", n, maxPause+w.took)
+		}
+		w.set(them4, 1400)
+		if flood(12); w.count(them4) != 0 {
+			t.Error("searches without a recheck")
+		}
+		check(t, m, them4, Confirmed, 1400)
+		after(2 * firstInterval)
+		w.count(them4)
+		w.set(them4, 1350)
+		if n := flood(1); n != 1 {
+			t.Errorf("%d searches in a second, want one at once", n)
+		}
+		check(t, m, them4, Confirmed, 1350)
 	})
 }
 

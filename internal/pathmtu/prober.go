@@ -108,11 +108,12 @@ func (p *Prober) Close() error {
 }
 
 // Probe finds the MTU of the path to remote, trying no size above ceiling (bytes
-// of an IP packet; the underlay interface's MTU). It returns Confirmed, or
+// of an IP packet; the underlay interface's MTU). A hint above 0 is where it looks
+// early, and may be anybody's word. It returns Confirmed, or
 // Unanswered and no error when remote answers nothing. An error is ctx's, or why
 // this host could not send. It sends at most 98 packets in as many seconds.
-func (p *Prober) Probe(ctx context.Context, remote netip.Addr, ceiling int) (Result, error) {
-	s, err := p.search(ctx, remote.Unmap(), ceiling)
+func (p *Prober) Probe(ctx context.Context, remote netip.Addr, ceiling, hint int) (Result, error) {
+	s, err := p.search(ctx, remote.Unmap(), ceiling, hint)
 	if err != nil {
 		return Result{}, err
 	}
@@ -123,7 +124,7 @@ func (p *Prober) Probe(ctx context.Context, remote netip.Addr, ceiling int) (Res
 	return r, nil
 }
 
-func (p *Prober) search(ctx context.Context, remote netip.Addr, ceiling int) (*search, error) {
+func (p *Prober) search(ctx context.Context, remote netip.Addr, ceiling, hint int) (*search, error) {
 	if err := checkAddr(remote); err != nil {
 		return nil, fmt.Errorf("probe %w", err)
 	}
@@ -136,6 +137,7 @@ func (p *Prober) search(ctx context.Context, remote netip.Addr, ceiling int) (*s
 	s := newSearch(p.family, min(ceiling, maxPacket), func(ctx context.Context, size int) (verdict, int, error) {
 		return p.ask(ctx, remote, size)
 	})
+	s.hint = hint
 	if err := s.run(ctx); err != nil {
 		return nil, fmt.Errorf("probe %s from %s: %w", remote, p.source, err)
 	}

@@ -134,7 +134,7 @@ func (b *bench) families(test func(t *testing.T, p *Prober, remote netip.Addr)) 
 // find probes and checks the result. It returns how many packets that took.
 func find(t *testing.T, p *Prober, remote netip.Addr, ceiling, want int) (packets int) {
 	t.Helper()
-	s, err := p.search(t.Context(), remote, ceiling)
+	s, err := p.search(t.Context(), remote, ceiling, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestFullMTU(t *testing.T) {
 		if packets := find(t, p, remote, 1500, 1500); packets > 4 {
 			t.Errorf("%d packets, want 2 or, with losses, a few more", packets)
 		}
-		r, err := p.Probe(t.Context(), remote, 1500)
+		r, err := p.Probe(t.Context(), remote, 1500, 0)
 		if err != nil || r.State != Confirmed || r.MTU != 1500 || time.Since(r.When) > time.Minute {
 			t.Errorf("got %+v, %v, want 1500 confirmed now", r, err)
 		}
@@ -207,7 +207,7 @@ func TestUnanswered(t *testing.T) {
 	b := newBench(t, 1500)
 	b.mute(b.far)
 	b.families(func(t *testing.T, p *Prober, remote netip.Addr) {
-		r, err := p.Probe(t.Context(), remote, 1500)
+		r, err := p.Probe(t.Context(), remote, 1500, 0)
 		if err != nil || r.State != Unanswered || r.MTU != 0 {
 			t.Errorf("got %+v, %v, want unanswered and no error", r, err)
 		}
@@ -225,7 +225,7 @@ func TestCancel(t *testing.T) {
 			cancelled = time.Now()
 			cancel()
 		})
-		_, err := p.Probe(ctx, remote, 1500)
+		_, err := p.Probe(ctx, remote, 1500, 0)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
@@ -255,13 +255,13 @@ func TestProbeErrors(t *testing.T) {
 		{p4, them4, 67, "67 bytes is below the 68"},
 		{p6, them6, 1279, "1279 bytes is below the 1280"},
 	} {
-		_, err := c.p.Probe(t.Context(), c.remote, c.ceiling)
+		_, err := c.p.Probe(t.Context(), c.remote, c.ceiling, 0)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("probe of %s up to %d: %v, want an error with %q", c.remote, c.ceiling, err, c.want)
 		}
 	}
 	b.ip(b.near, "-4 route del default")
-	if _, err := p4.Probe(t.Context(), them4, 1500); err == nil || !strings.Contains(err.Error(), "unreachable") {
+	if _, err := p4.Probe(t.Context(), them4, 1500, 0); err == nil || !strings.Contains(err.Error(), "unreachable") {
 		t.Errorf("probe without a route: %v, want an error", err)
 	}
 	err := b.near.Do(func() error {

@@ -29,7 +29,7 @@ func openSocket(source netip.Addr) (*socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a raw ICMP socket: %w", err)
 	}
-	if err := f.configure(fd); err != nil {
+	if err := errors.Join(f.configure(fd), f.filter(fd)); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
@@ -71,6 +71,39 @@ func (f family) configure(fd int) error {
 	}
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE); err != nil {
 		return fmt.Errorf("set IP_MTU_DISCOVER: %w", err)
+	}
+	return nil
+}
+
+// filter has the socket take no "too big" but those about ICMP: a flood of messages
+// about tunnel packets, which anybody can send, leaves room for answers.
+func (f family) filter(fd int) error {
+	const (
+		loadX     = unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH // X = 4 * (byte & 15): the IPv4 header
+		loadAtX   = unix.BPF_LD | unix.BPF_B | unix.BPF_IND
+		ifEqual   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		result    = unix.BPF_RET | unix.BPF_K
+		all       = 0xffffffff
+		setX      = unix.BPF_LDX | unix.BPF_W | unix.BPF_IMM
+		protocol4 = 9 // offsets in the header that is quoted
+		protocol6 = 6
+	)
+	header, protocol := unix.SockFilter{Code: loadX}, uint32(protocol4)
+	if f.is6() { // a raw IPv6 socket gets no IP header
+		header, protocol = unix.SockFilter{Code: setX}, protocol6
+	}
+	program := []unix.SockFilter{
+		header,
+		{Code: loadAtX},
+		{Code: ifEqual, K: uint32(f.tooBig), Jf: 2},
+		{Code: loadAtX, K: icmpHeader + protocol},
+		{Code: ifEqual, K: uint32(f.protocol), Jf: 1},
+		{Code: result, K: all},
+		{Code: result},
+	}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
+		return fmt.Errorf("filter an ICMP socket: %w", err)
 	}
 	return nil
 }

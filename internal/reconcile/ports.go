@@ -22,12 +22,17 @@ type Attachment struct {
 	Router    string // of an uplink
 	Allowed   *overlay.Allowed
 	Limits    overlay.Limits
+	// AllowRA and DHCPServer are whether a router and a DHCP server may be at the port.
+	AllowRA, DHCPServer bool
 }
 
 // Attachments are those of e, in the configuration's order, uplinks last.
 func Attachments(e overlay.Edge) (list []Attachment) {
 	for _, p := range e.Ports {
-		a := Attachment{Name: p.Name, Interface: p.Interface, Segment: p.Segment, Allowed: p.Allowed, Limits: p.Limits}
+		a := Attachment{
+			Name: p.Name, Interface: p.Interface, Segment: p.Segment, Allowed: p.Allowed, Limits: p.Limits,
+			AllowRA: p.AllowRA, DHCPServer: p.DHCPServer,
+		}
 		if len(p.VLANs) > 0 {
 			a.Trunk = p.Name
 		}
@@ -60,7 +65,7 @@ func desiredPorts(e overlay.Edge, v host.State) (ports []datapath.Port, problems
 		}
 		ports = append(ports, datapath.Port{
 			Name: a.Name, Ifindex: link.Index, VLAN: a.VLAN, Segment: a.Segment, MTU: link.MTU, Peer: ByPeer(link),
-			Segments: link.Segments, Uplink: a.Router != "", Allowed: a.Allowed, Limits: a.Limits,
+			Segments: link.Segments, Uplink: a.Router != "", Allowed: a.Allowed, Limits: a.Limits, AllowRA: a.AllowRA, DHCPServer: a.DHCPServer,
 		})
 	}
 	slices.SortFunc(ports, func(a, b datapath.Port) int { return cmp.Compare(a.Name, b.Name) })

@@ -114,21 +114,23 @@ const (
 	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 21
 	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 22
 	guestsEventEVENT_PATH_MTU              guestsEvent = 23
-	guestsEventEVENT_GRO                   guestsEvent = 24
-	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 25
-	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 26
-	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 27
-	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 28
-	guestsEventEVENT_CONNTRACK_EVICTED     guestsEvent = 29
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 30
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 31
-	guestsEventEVENT_LOG_LOST              guestsEvent = 32
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 33
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 34
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 35
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 36
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 37
-	guestsEventEVENT_MAX                   guestsEvent = 38
+	guestsEventEVENT_PATH_MTU_LIMITED      guestsEvent = 24
+	guestsEventEVENT_PATH_MTU_REFUSED      guestsEvent = 25
+	guestsEventEVENT_GRO                   guestsEvent = 26
+	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 27
+	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 28
+	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 29
+	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 30
+	guestsEventEVENT_CONNTRACK_EVICTED     guestsEvent = 31
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 32
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 33
+	guestsEventEVENT_LOG_LOST              guestsEvent = 34
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 35
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 36
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 37
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 38
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 39
+	guestsEventEVENT_MAX                   guestsEvent = 40
 )
 
 type guestsFdbEntry struct {
@@ -339,7 +341,7 @@ type guestsNeighbour struct {
 	_      structs.HostLayout
 	Mac    [6]uint8
 	Origin uint8
-	AtPort uint8
+	Flags  uint8
 	SeenNs uint64
 }
 
@@ -377,6 +379,13 @@ type guestsPathKey struct {
 	_      structs.HostLayout
 	Local  guestsAddr
 	Remote guestsAddr
+}
+
+type guestsPathReport struct {
+	_      structs.HostLayout
+	AtNs   uint64
+	Mtu    uint32
+	VniMtu uint32
 }
 
 type guestsPoint uint8
@@ -437,48 +446,51 @@ const (
 	guestsReasonREASON_UNKNOWN_PORT       guestsReason = 15
 	guestsReasonREASON_SPOOFED_MAC        guestsReason = 16
 	guestsReasonREASON_SPOOFED_ADDRESS    guestsReason = 17
-	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 18
-	guestsReasonREASON_SAME_PORT          guestsReason = 19
-	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 20
-	guestsReasonREASON_NOT_ROUTED         guestsReason = 21
-	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 22
-	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 23
-	guestsReasonREASON_NO_ROUTE           guestsReason = 24
-	guestsReasonREASON_BLACKHOLE          guestsReason = 25
-	guestsReasonREASON_UNREACHABLE        guestsReason = 26
-	guestsReasonREASON_PROHIBITED         guestsReason = 27
-	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 28
-	guestsReasonREASON_NO_MEMBER          guestsReason = 29
-	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 30
-	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 31
-	guestsReasonREASON_TOO_BIG            guestsReason = 32
-	guestsReasonREASON_GSO_NESTED         guestsReason = 33
-	guestsReasonREASON_GSO_UDP            guestsReason = 34
-	guestsReasonREASON_NO_HEADROOM        guestsReason = 35
-	guestsReasonREASON_NO_CSUM            guestsReason = 36
-	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 37
-	guestsReasonREASON_DEVMAP_DROP        guestsReason = 38
-	guestsReasonREASON_DENIED             guestsReason = 39
-	guestsReasonREASON_REJECTED           guestsReason = 40
-	guestsReasonREASON_NO_POLICY          guestsReason = 41
-	guestsReasonREASON_NON_IP             guestsReason = 42
-	guestsReasonREASON_OUT_OF_STATE       guestsReason = 43
-	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 44
-	guestsReasonREASON_TCP_FLAGS          guestsReason = 45
-	guestsReasonREASON_UNRELATED          guestsReason = 46
-	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 47
-	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 48
-	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 49
-	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 50
-	guestsReasonREASON_NO_GATEWAY         guestsReason = 51
-	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 52
-	guestsReasonREASON_NAT_FULL           guestsReason = 53
-	guestsReasonREASON_NAT_LIMIT          guestsReason = 54
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 55
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 56
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 57
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 58
-	guestsReasonREASON_MAX                guestsReason = 59
+	guestsReasonREASON_RA_GUARD           guestsReason = 18
+	guestsReasonREASON_ND_EXT_HEADERS     guestsReason = 19
+	guestsReasonREASON_DHCP_GUARD         guestsReason = 20
+	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 21
+	guestsReasonREASON_SAME_PORT          guestsReason = 22
+	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 23
+	guestsReasonREASON_NOT_ROUTED         guestsReason = 24
+	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 25
+	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 26
+	guestsReasonREASON_NO_ROUTE           guestsReason = 27
+	guestsReasonREASON_BLACKHOLE          guestsReason = 28
+	guestsReasonREASON_UNREACHABLE        guestsReason = 29
+	guestsReasonREASON_PROHIBITED         guestsReason = 30
+	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 31
+	guestsReasonREASON_NO_MEMBER          guestsReason = 32
+	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 33
+	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 34
+	guestsReasonREASON_TOO_BIG            guestsReason = 35
+	guestsReasonREASON_GSO_NESTED         guestsReason = 36
+	guestsReasonREASON_GSO_UDP            guestsReason = 37
+	guestsReasonREASON_NO_HEADROOM        guestsReason = 38
+	guestsReasonREASON_NO_CSUM            guestsReason = 39
+	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 40
+	guestsReasonREASON_DEVMAP_DROP        guestsReason = 41
+	guestsReasonREASON_DENIED             guestsReason = 42
+	guestsReasonREASON_REJECTED           guestsReason = 43
+	guestsReasonREASON_NO_POLICY          guestsReason = 44
+	guestsReasonREASON_NON_IP             guestsReason = 45
+	guestsReasonREASON_OUT_OF_STATE       guestsReason = 46
+	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 47
+	guestsReasonREASON_TCP_FLAGS          guestsReason = 48
+	guestsReasonREASON_UNRELATED          guestsReason = 49
+	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 50
+	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 51
+	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 52
+	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 53
+	guestsReasonREASON_NO_GATEWAY         guestsReason = 54
+	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 55
+	guestsReasonREASON_NAT_FULL           guestsReason = 56
+	guestsReasonREASON_NAT_LIMIT          guestsReason = 57
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 58
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 59
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 60
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 61
+	guestsReasonREASON_MAX                guestsReason = 62
 )
 
 type guestsRemoteKey struct {
@@ -618,20 +630,18 @@ type guestsVniKey struct {
 }
 
 type guestsVport struct {
-	_         structs.HostLayout
-	Kind      uint8
-	OuterLen  uint8
-	Flags     uint16
-	Ifindex   uint32
-	Mtu       uint32
-	Segment   uint32
-	PathMtu   uint32
-	Vlan      uint16
-	TxIndex   uint16
-	PathMtuNs uint64
-	Addr      guestsAddr
-	Local     guestsAddr
-	Outer     [56]uint8
+	_        structs.HostLayout
+	Kind     uint8
+	OuterLen uint8
+	Flags    uint16
+	Ifindex  uint32
+	Mtu      uint32
+	Segment  uint32
+	Vlan     uint16
+	TxIndex  uint16
+	Addr     guestsAddr
+	Local    guestsAddr
+	Outer    [56]uint8
 }
 
 type guestsVportCounters struct {
@@ -680,6 +690,7 @@ const (
 	guestsMapOwnerLimits      = "owner_limits"
 	guestsMapOwnerUsages      = "owner_usages"
 	guestsMapPathGroups       = "path_groups"
+	guestsMapPathReports      = "path_reports"
 	guestsMapPolicy           = "policy"
 	guestsMapPool             = "pool"
 	guestsMapPortForwards     = "port_forwards"
@@ -791,6 +802,7 @@ type guestsMapSpecs struct {
 	OwnerLimits      *ebpf.MapSpec `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.MapSpec `ebpf:"owner_usages"`
 	PathGroups       *ebpf.MapSpec `ebpf:"path_groups"`
+	PathReports      *ebpf.MapSpec `ebpf:"path_reports"`
 	Policy           *ebpf.MapSpec `ebpf:"policy"`
 	Pool             *ebpf.MapSpec `ebpf:"pool"`
 	PortForwards     *ebpf.MapSpec `ebpf:"port_forwards"`
@@ -876,6 +888,7 @@ type guestsMaps struct {
 	OwnerLimits      *ebpf.Map `ebpf:"owner_limits"`
 	OwnerUsages      *ebpf.Map `ebpf:"owner_usages"`
 	PathGroups       *ebpf.Map `ebpf:"path_groups"`
+	PathReports      *ebpf.Map `ebpf:"path_reports"`
 	Policy           *ebpf.Map `ebpf:"policy"`
 	Pool             *ebpf.Map `ebpf:"pool"`
 	PortForwards     *ebpf.Map `ebpf:"port_forwards"`
@@ -936,6 +949,7 @@ func (m *guestsMaps) Close() error {
 		m.OwnerLimits,
 		m.OwnerUsages,
 		m.PathGroups,
+		m.PathReports,
 		m.Policy,
 		m.Pool,
 		m.PortForwards,

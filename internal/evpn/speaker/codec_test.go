@@ -1,6 +1,7 @@
 package speaker
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"net/netip"
@@ -181,4 +182,26 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The ARP/ND extended community (RFC 9047 section 2) is the last, so that GoBGP reads the others.
+func TestNeighbourFlagsOnTheWire(t *testing.T) {
+	r := hostRoute(1)
+	r.Addr, r.ND, r.Sequence = netip.MustParseAddr("2001:db8::1"), overlay.NDRouter|overlay.NDOverride|overlay.NDImmutable, 3
+	nlri, attrs, err := encode(r)
+	must(t, err)
+	extended, ok := attrs[len(attrs)-1].(*bgp.PathAttributeExtendedCommunities)
+	if !ok {
+		t.Fatalf("the last attribute is %v", attrs[len(attrs)-1])
+	}
+	b, err := extended.Value[len(extended.Value)-1].Serialize()
+	must(t, err)
+	if want := []byte{6, 8, 0x0b, 0, 0, 0, 0, 0}; !bytes.Equal(b, want) {
+		t.Errorf("the last community is %x, want %x", b, want)
+	}
+	got, err := decode(nlri, attrs)
+	must(t, err)
+	if got.ND != r.ND || got.Sequence != 3 {
+		t.Errorf("became %+v", got)
+	}
 }

@@ -195,6 +195,10 @@ func decodeExtended(r *evpn.Route, c bgp.ExtendedCommunityInterface) {
 		r.Sequence, r.Sticky = c.Sequence, c.IsSticky
 	case *bgp.DefaultGatewayExtended:
 		r.DefaultGateway = true
+	case *bgp.UnknownExtended:
+		if c.Type == bgp.EC_TYPE_EVPN && len(c.Value) == 7 && c.Value[0] == subTypeND {
+			r.ND = overlay.NDFlags(c.Value[1])
+		}
 	default:
 		if _, subType := c.GetTypes(); subType != bgp.EC_SUBTYPE_ROUTE_TARGET {
 			return

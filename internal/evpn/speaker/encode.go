@@ -20,6 +20,9 @@ var tunnelTypes = map[overlay.Encapsulation]bgp.TunnelType{
 	overlay.Geneve: bgp.TUNNEL_TYPE_GENEVE,
 }
 
+// subTypeND is that of the ARP/ND extended community (RFC 9047 section 2).
+const subTypeND = 0x08
+
 // familyOf returns the address family of a route.
 func familyOf(k evpn.Key) bgp.Family {
 	switch {
@@ -183,6 +186,9 @@ func encodeExtended(r evpn.Route) ([]bgp.ExtendedCommunityInterface, error) {
 	}
 	if r.DefaultGateway {
 		out = append(out, bgp.NewDefaultGatewayExtended())
+	}
+	if r.ND != 0 { // the last, see mend.go
+		out = append(out, &bgp.UnknownExtended{Type: bgp.EC_TYPE_EVPN, Value: []byte{subTypeND, byte(r.ND), 0, 0, 0, 0, 0}})
 	}
 	return out, nil
 }

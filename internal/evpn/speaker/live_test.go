@@ -391,7 +391,9 @@ func TestFRRExchangesEVPN(t *testing.T) {
 		Targets: l3, Encapsulation: overlay.VXLAN, RouterMAC: overlay.MAC{2, 0, 0, 0, 0x99, 1}}
 	prefix6 := prefix
 	prefix6.Prefix = netip.MustParsePrefix("2001:db8:77::/64")
-	l.must(s.Announce([]evpn.Route{host, flood, prefix, prefix6}))
+	here6 := host // a router, in both directions
+	here6.Addr, here6.ND = netip.MustParseAddr("2001:db8:10::1"), overlay.NDRouter|overlay.NDOverride
+	l.must(s.Announce([]evpn.Route{host, here6, flood, prefix, prefix6}))
 	l.awaitUp(s, h, frr4, true)
 
 	r := l.awaitRoute(h, "type 3 of FRR", frr4, func(r evpn.Route) bool { return r.Type == evpn.Multicast && r.VNI == 10010 })
@@ -407,7 +409,7 @@ func TestFRRExchangesEVPN(t *testing.T) {
 	router := func(r evpn.Route) bool { return r.Addr == netip.MustParseAddr("2001:db8:10::5") }
 	mended := l.awaitRoute(h, "type 2 of a router with IPv6", frr4, router)
 	if want := []overlay.RouteTarget{targets[0], l3[0]}; mended.VNI != 10010 || mended.L3VNI != 50099 || mended.NextHop != frr4 ||
-		!slices.Equal(mended.Targets, want) || mended.RouterMAC != (overlay.MAC{2, 0, 0, 0, 0x99, 0x99}) {
+		!slices.Equal(mended.Targets, want) || mended.ND != here6.ND || mended.RouterMAC != (overlay.MAC{2, 0, 0, 0, 0x99, 0x99}) {
 		t.Errorf("type 2 of a router is %+v", mended)
 	}
 	if out := l.do("show bgp l2vpn evpn"); !strings.Contains(out, "ND:Router Flag") {
@@ -442,14 +444,15 @@ func TestFRRExchangesEVPN(t *testing.T) {
 	})
 	out := l.do("show bgp l2vpn evpn route rd 192.0.2.1:7")
 	for _, want := range []string{"[2]:[0]:[48]:[02:00:00:00:01:01]:[32]:[10.0.10.1] VNI 10010", "MM:3", "RT:65000:10010", "ET:8", "[3]:[0]:[32]:[192.0.2.1]",
-		"[5]:[0]:[24]:[10.0.77.0] VNI 50099", "[5]:[0]:[64]:[2001:db8:77::] VNI 50099", "Rmac:02:00:00:00:99:01"} {
+		"[5]:[0]:[24]:[10.0.77.0] VNI 50099", "[5]:[0]:[64]:[2001:db8:77::] VNI 50099", "Rmac:02:00:00:00:99:01",
+		"[2]:[0]:[48]:[02:00:00:00:01:01]:[128]:[2001:db8:10::1] VNI 10010", "ND:Router Flag"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("FRR does not show %q of\n%s", want, out)
 		}
 	}
 	l.run(l.far, "ip neigh del 2001:db8:10::5 dev br10")
 	l.run(l.far, "bridge fdb del 02:00:00:00:10:05 dev p0 master")
-	l.must(s.Withdraw([]evpn.Key{host.Key}))
+	l.must(s.Withdraw([]evpn.Key{host.Key, here6.Key}))
 	l.await("FRR to know of this side's host no more", func() error {
 		if out := l.do("show bgp l2vpn evpn route rd 192.0.2.1:7"); strings.Contains(out, "[10.0.10.1]") {
 			return errors.New(out)

@@ -159,6 +159,9 @@ func (in *intake) update(p *apiutil.Path) (evpn.Update, bool) {
 		}
 		r.Uplink = in.uplink
 	}
+	if mended && r.Type == evpn.MACIP && r.Addr.Is6() {
+		r.ND = unreadND
+	}
 	in.neighbour.keep(r.Key, p, mended && err == nil)
 	u := evpn.Update{Neighbour: in.addr, Route: r, Withdrawn: p.Withdrawal || err != nil}
 	if !u.Withdrawn {
