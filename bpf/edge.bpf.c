@@ -42,8 +42,8 @@ SUBPROGRAM int admit(CTX *ctx, struct pkt *p, bool fresh)
 
 	if (why)
 		return why;
-	if (with_nat && p->decision.flags & FLOW_NAT && p->decision.action != ACTION_RESOLVE)
-		why = nat(ctx, p, fresh);
+	if (with_nat && p->decision.action != ACTION_RESOLVE)
+		why = p->decision.flags & FLOW_NAT ? nat(ctx, p, fresh) : nat_beside(ctx, p);
 	if (!why)
 		why = firewall_to(ctx, p);
 	if (why)

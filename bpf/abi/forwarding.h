@@ -97,7 +97,7 @@ BYTE_ENUM encapsulation {
 	ENCAP_NVGRE,
 };
 
-BYTE_ENUM segment_flags {
+enum __attribute__((packed)) segment_flags {
 	SEGMENT_UDP_CSUM = 1,	  /* outer UDP checksums, see encap_by_kernel() */
 	SEGMENT_TAGS = 2,	  /* tagged frames are forwarded */
 	SEGMENT_SUPPRESS = 4,	  /* ARP and ND suppression */
@@ -106,7 +106,16 @@ BYTE_ENUM segment_flags {
 	SEGMENT_BY_SOURCE = 32,	  /* the source selects the path, not the flow */
 	SEGMENT_UPLINK = 64,	  /* the plain network of an uplink */
 	SEGMENT_TRANSLATED = 128, /* uplink: drop what no session translates */
+	SEGMENT_WIRE = 256,	  /* reserved group addresses are forwarded */
+	SEGMENT_RPF_STRICT = 512, /* uplink: the route to a source must leave by it */
+	SEGMENT_RPF_OFF = 1024,	  /* uplink: sources are not checked */
 };
+
+/* At an uplink: the families in which replies to what comes in may be translated. */
+BYTE_ENUM inbound_flags {
+		INBOUND_IPV4 = 1,
+		INBOUND_IPV6 = 2,
+	};
 
 /* What BGP says of the hosts in a segment. */
 BYTE_ENUM evpn_flags {
@@ -127,7 +136,6 @@ struct segment {
 	__u32 vni;
 	__u32 members;	 /* number of entries in the map members */
 	__be16 udp_port; /* 0: NVGRE */
-	__u8 used;
 	enum segment_flags flags;
 	__u32 csum_ifindex; /* kernel tunnel device that completes checksums, 0: none yet */
 	__u32 router;	    /* 0: none */
@@ -142,11 +150,13 @@ struct segment {
 	__u16 path_policy; /* how paths to a remote are selected */
 	__u16 egress;	   /* policy whose traffic it carries; uplink: its own; 0: none */
 	enum evpn_flags evpn;
-	__u8 pad;
+	__u8 used;
+	enum inbound_flags inbound;
+	__u8 pad[3];
 	struct addr gateway4; /* source of ICMP messages, zero: none */
 	struct addr gateway6;
 	__u8 options[OPTIONS_MAX];
-	__u8 pad2[60];	      /* to whole cache lines */
+	__u8 pad2[52];	      /* to whole cache lines */
 	__u32 shards[SHARDS]; /* generations: raised when a MAC address of the shard moves */
 };
 

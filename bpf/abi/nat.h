@@ -8,6 +8,7 @@
 #define EGRESS_BUCKETS 256 /* a policy's sources are distributed over them by hash */
 #define MAX_GATEWAYS 16	   /* of an egress policy */
 #define MAX_POOL 65536	   /* addresses of all pools */
+#define NAT_INBOUND 16384  /* connections that came in untranslated and wait for the reply */
 
 /*
  * A session translates one connection between an address inside and one outside. Its key
@@ -19,6 +20,8 @@ enum nat_session_flags {
 	NAT_SESSION_FORWARDED = 2,   /* opened from outside: port forward or open mapping */
 	NAT_SESSION_INDEPENDENT = 4, /* it uses the port of its source's mapping */
 	NAT_SESSION_MAPPING = 8,     /* a mapping: outside is zero, it holds the port */
+	/* It came in by an uplink, not to an address of NAT: its packets keep their addresses. */
+	NAT_SESSION_UNTRANSLATED = 16,
 };
 
 struct nat_session {
@@ -29,16 +32,19 @@ struct nat_session {
 	__u16 egress;	     /* number of the policy */
 	__u32 flags;	     /* enum nat_session_flags */
 	__u64 replicated_ns; /* time when other gateways were told of it */
+	__u16 vport;	     /* ingress vport and segment of the packet that opened it */
+	__u16 segment;
+	__u32 pad;
 };
 
 /* The original (inside) address and port of a session: the value of its reverse key. */
 struct nat_orig {
 	struct addr addr;
 	__be16 port;
-	__u16 pad;
+	__u16 inserted_s; /* seconds, low bits: a reverse key is older than its session */
 };
 
-/* Sessions of a source. Those opened from outside are counted apart. */
+/* Sessions of a source that are not over. Those opened from outside are counted apart. */
 #define NAT_HOST_INBOUND 0x80000000 /* beside the router */
 struct nat_host_key {
 	__u32 router;
@@ -47,6 +53,8 @@ struct nat_host_key {
 
 struct nat_host_count {
 	__u32 count;
+	__u32 run; /* of garbage collection, which found so many */
+	__u32 found;
 };
 
 /* A port of an external address that leads inside. */
@@ -89,6 +97,7 @@ struct egress_policy {
 	__u16 first_port; /* host byte order */
 	__u16 last_port;
 	__u32 limit;			/* sessions of one source, 0: unlimited */
+	__u32 inbound_limit;		/* of one host, opened from outside */
 	__u16 kept[MAX_GATEWAYS];	/* next hops to gateways that keep their flows */
 	struct egress_family family[2]; /* IPv4, IPv6 */
 };
@@ -148,7 +157,10 @@ MAP(ARRAY, egress_policies, __u32, struct egress_policy, MAX_EGRESS);
 MAP(ARRAY, pool, __u32, struct addr, MAX_POOL);
 MAP_FLAGS(HASH, nat_sessions, struct ct_key, struct nat_session, 1, BPF_F_NO_PREALLOC);
 MAP_FLAGS(HASH, nat_reverse, struct ct_key, struct nat_orig, 1, BPF_F_NO_PREALLOC);
-MAP(LRU_HASH, nat_host_counts, struct nat_host_key, struct nat_host_count, 1);
+MAP_FLAGS(HASH, nat_host_counts, struct nat_host_key, struct nat_host_count, 1, BPF_F_NO_PREALLOC);
+MAP(LRU_HASH, nat_inbound, struct ct_key, struct nat_session, 1);
+QUEUE(nat_over, struct ct_key, 1);	 /* sessions that can go when there is no room: closed */
+QUEUE(nat_unanswered, struct ct_key, 1); /* and those that nobody has answered */
 MAP(HASH, port_forwards, struct port_forward_key, struct port_forward, 65536);
 MAP(LRU_HASH, nat_fragments, struct fragment_key, struct fragment_translation, 1);
 RINGBUF(nat_events, 1 << 22); /* struct nat_event */

@@ -74,7 +74,8 @@ struct route_key {
 
 struct route {
 	enum route_kind kind;
-	__u8 pad[3];
+	__u8 is_default; /* all that has no other route: it says nothing of a source */
+	__u8 pad[2];
 	__u32 group;
 };
 

@@ -18,13 +18,15 @@
 
 /* Whether no generation of a routed decision has changed. from: that of the ingress segment. */
 static __always_inline bool route_is_current(const struct flow_key *key, const struct decision *d,
-					     __u32 router_id, __u32 from)
+					     const struct segment *seg, __u32 from)
 {
+	__u32 router_id = seg->router;
 	struct router *router = bpf_map_lookup_elem(&routers, &router_id);
 	struct segment *to = segment_get(d->to_segment);
 
 	return router && to &&
-	       from + generation_to(router, d, &key->daddr) + generation_of(to, d->dmac) ==
+	       from + generation_from(router, seg, d, &key->saddr) +
+			       generation_to(router, d, &key->daddr) + generation_of(to, d->dmac) ==
 		       d->generation;
 }
 
@@ -38,7 +40,7 @@ static __always_inline bool is_current(const struct flow_key *key, const struct 
 		return false;
 	from = generation_of(seg, key->smac);
 	if (d->flags & FLOW_ROUTED)
-		return route_is_current(key, d, seg->router, from);
+		return route_is_current(key, d, seg, from);
 	return from + seg->shards[mac_shard(key->dmac)] == d->generation;
 }
 

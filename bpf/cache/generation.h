@@ -44,6 +44,16 @@ static __always_inline __u32 generation_to(const struct router *r, const struct 
 	return r->generation + (d->flags & FLOW_DNAT ? r->translated : r->shards[addr_shard(addr)]);
 }
 
+/* The generation of the route back, on which a decision of an uplink depends (l3/source_check.h). */
+static __always_inline __u32 generation_from(const struct router *r, const struct segment *from,
+					     const struct decision *d, const struct addr *addr)
+{
+	/* With DNAT, generation_to() has that of all routes. */
+	return from->flags & SEGMENT_UPLINK && !(d->flags & FLOW_DNAT) ?
+		       r->shards[addr_shard(addr)] :
+		       0;
+}
+
 /* Adds the generation of the MAC address's shard. */
 static __always_inline void depends_on(struct decision *d, const struct segment *seg,
 				       const __u8 *mac)

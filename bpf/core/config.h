@@ -42,6 +42,7 @@ const volatile __u64 ct_timeouts[CT_STATE_MAX]; /* ns, by enum ct_state */
 const volatile __u32 log_rate = 100;
 /* NAT settings, see overlay.Egress. */
 const volatile __u64 nat_timeouts[CT_STATE_MAX]; /* ns, by enum ct_state */
+const volatile __u64 nat_dns_timeout;		 /* ns, of UDP to port 53; 0: as other UDP */
 const volatile bool nat_events_wanted;		 /* user space reads nat_events */
 
 /* Run a trace: record steps; do not learn, count or send. */

@@ -32,9 +32,13 @@
 	X(STATIC_MAC_MOVE, "source MAC is static at another port or remote")                    \
 	X(SAME_PORT, "destination is where the frame came from")                                \
 	X(SPLIT_HORIZON, "frame from a tunnel for another remote of the segment")               \
+	X(RESERVED_GROUP, "frame for the nearest bridge alone: BPDU, LACP, PAUSE and alike")    \
 	X(NOT_ROUTED, "frame for a router's MAC address that is not IP")                        \
 	X(NO_LOCAL_SERVICE, "packet to the edge itself, which answers only ARP, ND and ping")   \
 	X(TTL_EXCEEDED, "TTL or hop limit ran out at a router")                                 \
+	X(MARTIAN, "routed packet from or to loopback, link-local and alike")                   \
+	X(REVERSE_PATH, "source that does not belong behind the uplink (RFC 3704)")             \
+	X(TUNNEL_FROM_INSIDE, "tunnel packet of an inside host for a TEP of this fabric")       \
 	X(NO_ROUTE, "no route of the router to the destination")                                \
 	X(BLACKHOLE, "blackhole route")                                                         \
 	X(UNREACHABLE, "unreachable route")                                                     \
@@ -66,6 +70,7 @@
 	X(NAT_EXHAUSTED, "NAT: no port of the pool is free for the destination")                \
 	X(NAT_FULL, "NAT: session table is full")                                               \
 	X(NAT_LIMIT, "NAT: source has as many sessions as it may have")                         \
+	X(NAT_CONFLICT, "NAT: the client's port is in use at the host of the port forward")     \
 	X(NO_NAT_SESSION, "NAT: packet to an egress address without a session or port forward") \
 	X(NO_TRANSLATION, "NAT: packet without a translation, at an uplink that requires one")  \
 	X(NAT_FRAGMENT, "NAT: fragment whose first one was not translated")                     \
@@ -99,6 +104,7 @@
 	X(FLOOD, "flood")         \
 	X(ICMP, "icmp")           \
 	X(CLAMP, "mss")           \
+	X(FRAGMENT, "fragment")   \
 	X(ENCAP, "encap")         \
 	X(TRANSMIT, "transmit")   \
 	X(DROP, "drop")
@@ -131,6 +137,7 @@
 	X(PATH_MTU, "ICMP messages that a tunnel packet was too big, for a probe to confirm") \
 	X(PATH_MTU_LIMITED, "the same, soon after another about the path")                    \
 	X(PATH_MTU_REFUSED, "the same, about no packet that this edge can have sent")         \
+	X(FRAGMENTED, "routed IPv4 packets that were fragmented to fit")                      \
 	X(GRO, "packets given to the kernel for GRO")                                         \
 	X(NOT_TUNNEL, "underlay packets that are not ours, left to the host")                 \
 	X(CONNTRACK_OPENED, "connections that the firewall allowed to open")                  \
@@ -144,6 +151,7 @@
 	X(NAT_NEXT_ADDRESS, "NAT sessions that took another address of the pool")             \
 	X(NAT_RETRIED, "ports that NAT tried and found in use")                               \
 	X(NAT_DELETED, "NAT sessions deleted")                                                \
+	X(NAT_EARLY_DROPPED, "NAT sessions, over or unanswered, that made room for others")   \
 	X(NAT_EVENT_LOST, "NAT events not sent to the log and to other gateways")
 
 /* X(NAME, "entries of tables that a port, remote or segment may have a limited number of") */

@@ -4,8 +4,8 @@
  *
  * in:    p->key.tags
  * out:   the frame, p->eth.tags
- * maps:  none
- * stops: NO_HEADROOM
+ * maps:  ports
+ * stops: NO_HEADROOM, VLAN_TAGGED
  */
 #pragma once
 
@@ -62,4 +62,29 @@ SUBPROGRAM int retag(CTX *ctx, struct pkt *p, __u32 vlan)
 			return REASON_NO_HEADROOM;
 	}
 	return 0;
+}
+
+/*
+ * Whether the frame would leave untagged by the port, and its own outer tag make it another
+ * port's: that of the VLAN, or the host's on an interface that it shares.
+ */
+static __always_inline bool hops_vlan(const struct pkt *p, const struct vport *to)
+{
+	struct port_key key = { .ifindex = to->ifindex };
+
+	if (to->vlan || !p->eth.tags[0])
+		return false;
+	key.vlan = bpf_ntohl(p->eth.tags[0]) & VLAN_VID;
+	if (bpf_map_lookup_elem(&ports, &key))
+		return true;
+	key.vlan = PORT_SHARED;
+	return bpf_map_lookup_elem(&ports, &key);
+}
+
+/* Adds the tags with which the frame leaves by a port. */
+static __always_inline int tag_for_port(CTX *ctx, struct pkt *p, const struct vport *to)
+{
+	if (!to->vlan && !p->eth.tags[0])
+		return 0;
+	return hops_vlan(p, to) ? REASON_VLAN_TAGGED : retag(ctx, p, to->vlan);
 }

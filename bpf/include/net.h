@@ -15,6 +15,7 @@ enum ethertype {
 	ETH_P_TEB = 0x6558, /* Ethernet in GRE and Geneve */
 	ETH_P_8021Q = 0x8100,
 	ETH_P_IPV6 = 0x86dd,
+	ETH_P_MAC_CONTROL = 0x8808,
 	ETH_P_8021AD = 0x88a8,
 };
 
@@ -24,6 +25,7 @@ enum ipproto {
 	IPPROTO_ICMP = 1,
 	IPPROTO_TCP = 6,
 	IPPROTO_UDP = 17,
+	IPPROTO_DCCP = 33,
 	IPPROTO_ROUTING = 43,
 	IPPROTO_FRAGMENT = 44,
 	IPPROTO_GRE = 47,
@@ -31,6 +33,7 @@ enum ipproto {
 	IPPROTO_ICMPV6 = 58,
 	IPPROTO_DSTOPTS = 60,
 	IPPROTO_SCTP = 132,
+	IPPROTO_UDPLITE = 136,
 };
 
 struct ethhdr {
@@ -136,6 +139,9 @@ struct nd_msg { /* RFC 4861: solicitation or advertisement, with one option */
 #define IP_DF 0x4000
 #define IP_MF 0x2000
 #define IP_OFFSET 0x1fff
+#define IPOPT_END 0
+#define IPOPT_NOP 1
+#define IPOPT_COPIED 0x80 /* into each fragment */
 
 struct ipv6hdr {     /* RFC 8200 */
 	__be32 flow; /* version, traffic class, flow label */

@@ -5,7 +5,7 @@
  * in:    p->in, p->segment, p->key
  * out:   the decision
  * maps:  fdb, segments (generations), vports
- * stops: SPOOFED_MAC, STATIC_MAC_MOVE, SAME_PORT, SPLIT_HORIZON
+ * stops: SPOOFED_MAC, STATIC_MAC_MOVE, RESERVED_GROUP, SAME_PORT, SPLIT_HORIZON
  */
 #pragma once
 
@@ -128,10 +128,28 @@ static __always_inline int fdb_find(struct pkt *p, struct decision *d, const __u
 	return 0;
 }
 
+/*
+ * Whether the frame is for the nearest bridge alone: a reserved group address (IEEE 802.1Q
+ * 8.6.3), one of the same kind of Cisco's (CDP, PVST+), or MAC control (IEEE 802.3 31).
+ */
+static __always_inline bool is_reserved_group(const struct pkt *p)
+{
+	const __u16 *w = (const __u16 *)p->key.dmac;
+
+	if (p->key.ethertype == bpf_htons(ETH_P_MAC_CONTROL))
+		return true;
+	if (w[0] == bpf_htons(0x0180))
+		return w[1] == bpf_htons(0xc200) && !(w[2] & bpf_htons(0xfff0));
+	return w[0] == bpf_htons(0x0100) && w[1] == bpf_htons(0x0ccc) &&
+	       (w[2] | bpf_htons(1)) == bpf_htons(0xcccd);
+}
+
 static __always_inline int bridge(struct pkt *p, const struct segment *seg, struct decision *d)
 {
 	int why;
 
+	if (is_reserved_group(p) && !(seg->flags & SEGMENT_WIRE))
+		return REASON_RESERVED_GROUP;
 	depends_on(d, seg, p->key.dmac);
 	if (mac_is_group(p->key.dmac)) {
 		d->action = ACTION_FLOOD;

@@ -28,6 +28,18 @@ struct flood {
 	bool own; /* the frame is the edge's own */
 };
 
+/* The interface by which a clone leaves for a remote. It needs the next hop's MAC address. */
+static __always_inline int tep_device(const struct segment *seg, const struct vport *to,
+				      __u32 *ifindex)
+{
+	*ifindex = to->ifindex;
+	if (seg->flags & SEGMENT_UDP_CSUM)
+		*ifindex = seg->csum_ifindex;
+	else if (to->ifindex && !(to->flags & VPORT_RESOLVED))
+		return REASON_NEXTHOP_UNRESOLVED;
+	return 0;
+}
+
 static __always_inline int flood_to_tep(struct flood *fl, __u32 *id, __u32 *ifindex)
 {
 	struct segment *seg = segment_get(fl->segment);
@@ -40,11 +52,9 @@ static __always_inline int flood_to_tep(struct flood *fl, __u32 *id, __u32 *ifin
 	to = vport_get(*id);
 	if (!to)
 		return REASON_NO_UNDERLAY_ROUTE;
-	*ifindex = to->ifindex;
-	if (seg->flags & SEGMENT_UDP_CSUM)
-		*ifindex = seg->csum_ifindex;
-	else if (to->ifindex && !(to->flags & VPORT_RESOLVED))
-		return REASON_NEXTHOP_UNRESOLVED;
+	why = tep_device(seg, to, ifindex);
+	if (why)
+		return why;
 	why = encap(fl->ctx, fl->p, *id, fl->segment, fl->how);
 	if (!why)
 		fl->how |= ENCAP_REUSE;
@@ -56,7 +66,7 @@ static __always_inline int flood_to_port(CTX *ctx, struct pkt *p, struct vport *
 	p->path = to->mtu;
 	if (!fits(ctx, p, to->mtu))
 		return REASON_TOO_BIG;
-	return to->vlan || tag_len(p) ? retag(ctx, p, to->vlan) : 0;
+	return tag_for_port(ctx, p, to);
 }
 
 static __always_inline void flood_sent(struct flood *fl, __u32 id, int why)
@@ -105,7 +115,7 @@ static long flood_member(__u64 index, struct flood *fl)
 	if (!why && !tracing && bpf_clone_redirect(fl->ctx, ifindex, 0))
 		why = REASON_REDIRECT_FAILED;
 	flood_sent(fl, id, why);
-	return to->kind == VPORT_PORT && clear_tags(fl->ctx);
+	return clear_tags(fl->ctx); /* in the outer headers of a tunnel there are none */
 }
 
 #define FLOOD_FROM_TUNNEL 0x20000

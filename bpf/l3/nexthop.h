@@ -5,13 +5,14 @@
  *
  * in:    p, a router, a destination
  * out:   the decision: egress segment, new MAC addresses, vport
- * maps:  routes, nexthop_groups, nexthops, neighbours, fdb, segments
- * stops: NO_ROUTE, BLACKHOLE, UNREACHABLE, PROHIBITED, TTL_EXCEEDED
+ * maps:  routes, nexthop_groups, nexthops, neighbours, fdb, segments, teps
+ * stops: NO_ROUTE, BLACKHOLE, UNREACHABLE, PROHIBITED, TUNNEL_FROM_INSIDE, TTL_EXCEEDED
  */
 #pragma once
 
 #include "core/hash.h"
 #include "l2/neighbour.h"
+#include "l3/source_check.h"
 
 static __always_inline int kind_reason(enum route_kind kind)
 {
@@ -101,6 +102,8 @@ static __always_inline int route_via(struct pkt *p, struct decision *d,
 	d->to_segment = nexthop->segment;
 	if (!to)
 		return REASON_NO_ROUTE;
+	if (to->flags & SEGMENT_UPLINK && is_tunnel_from_inside(p, addr))
+		return REASON_TUNNEL_FROM_INSIDE;
 	d->generation += to->generation;
 	d->flags |= FLOW_ROUTED;
 	copy16(d->smac, to->gateway_mac, ETH_ALEN);

@@ -6,7 +6,7 @@
  * in:    p, the ingress segment
  * out:   the decision: egress segment, new MAC addresses, vport
  * maps:  routers, local_addrs, routes, nexthop_groups, nexthops, neighbours, fdb, segments
- * stops: NOT_ROUTED, NO_LOCAL_SERVICE, NO_ROUTE, BLACKHOLE, UNREACHABLE, PROHIBITED, TTL_EXCEEDED
+ * stops: NOT_ROUTED, MARTIAN, REVERSE_PATH, TUNNEL_FROM_INSIDE, NO_LOCAL_SERVICE, NO_ROUTE, BLACKHOLE, UNREACHABLE, PROHIBITED, TTL_EXCEEDED
  */
 #pragma once
 
@@ -54,7 +54,19 @@ static __always_inline int route_translated(CTX *ctx __attribute__((unused)),
 	return NOT_OURS; /* to tc */
 }
 
+/* tc remembers what comes in by an uplink, so that the replies are not translated. */
+static __always_inline bool is_left_to_tc(const struct pkt *p, const struct segment *seg)
+{
+	return seg->inbound & (is_v6(p) ? INBOUND_IPV6 : INBOUND_IPV4);
+}
+
 #else
+
+static __always_inline bool is_left_to_tc(const struct pkt *p __attribute__((unused)),
+					  const struct segment *seg __attribute__((unused)))
+{
+	return false;
+}
 
 /* To the remote that a session came from, in the segment of its policy. */
 static __always_inline int route_to_remote(struct pkt *p, struct decision *d, __u32 segment,
@@ -147,13 +159,21 @@ static __always_inline int route(CTX *ctx, struct pkt *p, struct segment *seg, s
 
 	if (!is_ip(p) || !router)
 		return REASON_NOT_ROUTED;
-	d->generation = ingress + generation_to(router, d, &p->key.daddr);
+	d->generation = ingress + generation_to(router, d, &p->key.daddr) +
+			generation_from(router, seg, d, &p->key.saddr);
 	local = find_local_addr(p, seg, &p->key.daddr);
+	why = source_check(p, seg, local && !(local & LOCAL_NAT));
+	if (why)
+		return why;
 	if (local)
 		return route_local(ctx, p, seg, router, d, local, ingress);
 	if (is_to_group(p) || addr_is_link_local(&p->key.daddr))
 		return REASON_NOT_ROUTED;
+	if (addr_is_unroutable(&p->key.daddr))
+		return REASON_MARTIAN;
 	nexthop = find_nexthop(p, id, &p->key.daddr, &why);
+	if (is_left_to_tc(p, seg))
+		return NOT_OURS;
 	if (router->flags && (nexthop ? is_external(nexthop) : why == REASON_NO_ROUTE)) {
 		struct nexthop *gateway;
 

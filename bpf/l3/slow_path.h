@@ -34,6 +34,14 @@ static __always_inline bool is_probe(const struct pkt *p)
 	       w[2] == probe_mac[2];
 }
 
+/* The outermost of the tags that stay has VLAN ID 0: hosts would take the frame as untagged. */
+static __always_inline bool keeps_priority_tag(const struct pkt *p, enum flow_flags flags)
+{
+	__be32 tag = p->key.tags[flags & FLOW_TAG ? 1 : 0];
+
+	return tag && !(tag & bpf_htonl(VLAN_VID));
+}
+
 static __always_inline int dispatch(CTX *ctx, struct pkt *p, struct segment *seg, struct vport *in,
 				    struct decision *d)
 {
@@ -46,6 +54,8 @@ static __always_inline int dispatch(CTX *ctx, struct pkt *p, struct segment *seg
 	}
 	if (is_probe(p))
 		return reply_to_echo(p, d) ? 0 : local_deliver(d);
+	if (keeps_priority_tag(p, d->flags))
+		return REASON_VLAN_TAGGED;
 	why = port_guard(ctx, p, seg, in, d);
 	if (!why)
 		why = fdb_learn(p, seg);

@@ -77,20 +77,23 @@ static __always_inline void translated_source(const struct pkt *p, struct nat_wo
 static __always_inline bool find_destination(const struct pkt *p, struct nat_work *w,
 					     struct nat_target *to)
 {
-	struct nat_session *s;
+	struct nat_session *s = NULL;
 	struct nat_orig *o;
 	struct tuple u;
 
 	translated_source(p, w, &u);
 	make_ct_key(&w->key, &p->l4_info, &u, router_of(p), false);
+	w->reverse_key = w->key;
 	o = bpf_map_lookup_elem(&nat_reverse, &w->key);
-	if (!o)
+	if (o) {
+		to->host = *o;
+		undo_reverse_key(&w->key, o);
+		s = bpf_map_lookup_elem(&nat_sessions, &w->key);
+	}
+	if (!s) { /* there is none, or another core is creating it */
+		w->key = w->reverse_key;
 		return find_target(&p->l4_info, w, to);
-	to->host = *o;
-	undo_reverse_key(&w->key, o);
-	s = bpf_map_lookup_elem(&nat_sessions, &w->key);
-	if (!s)
-		return false;
+	}
 	to->via = s->via;
 	to->egress = s->egress;
 	return true;

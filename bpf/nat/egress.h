@@ -6,7 +6,7 @@
  *
  * in:    p, the segment of the route
  * out:   p->egress, p->gateway, d->flags (FLOW_SNAT, FLOW_EGRESS)
- * maps:  egress_policies, nexthops, nat_sessions, local_addrs, routers, policy
+ * maps:  egress_policies, nexthops, nat_sessions, nat_inbound, local_addrs, routers, policy
  * stops: NO_GATEWAY, NO_POLICY
  */
 #pragma once
@@ -68,7 +68,10 @@ static __always_inline int match_policy(const struct pkt *p, struct nat_work *w,
 	return why;
 }
 
-/* Whether this edge has a session of the packet's connection, with an address of its own. */
+/*
+ * Whether this edge has a session of the packet's connection, with an address of its own, or the
+ * connection came in by an uplink of this edge.
+ */
 static __always_inline bool has_local_session(const struct pkt *p, struct nat_work *w, __u32 router)
 {
 	struct ct_key *k = &w->key;
@@ -86,7 +89,9 @@ static __always_inline bool has_local_session(const struct pkt *p, struct nat_wo
 	k->outside_port = p->key.dport;
 	s = bpf_map_lookup_elem(&nat_sessions, k);
 	if (!s)
-		return false;
+		return bpf_map_lookup_elem(&nat_inbound, k);
+	if (s->flags & NAT_SESSION_UNTRANSLATED)
+		return true;
 	local.addr = s->addr;
 	return bpf_map_lookup_elem(&local_addrs, &local);
 }

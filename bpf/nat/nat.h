@@ -7,9 +7,10 @@
  *
  * in:    p->decision (FLOW_SNAT, FLOW_DNAT), p->egress, p->translation's destination, the packet
  * out:   p->translation, sessions
- * maps:  nat_sessions, nat_reverse, port_forwards, nat_fragments, those of port_alloc.h
- * stops: NO_NAT_SESSION, NO_TRANSLATION, NAT_FRAGMENT, NAT_UNSUPPORTED, OUT_OF_STATE, TCP_FLAGS,
- *        UNRELATED, and those of port_alloc.h and l4.h
+ * maps:  nat_sessions, nat_reverse, port_forwards, nat_fragments, nat_inbound, those of
+ *        port_alloc.h
+ * stops: NO_NAT_SESSION, NO_TRANSLATION, NAT_FRAGMENT, NAT_UNSUPPORTED, NAT_CONFLICT,
+ *        OUT_OF_STATE, TCP_FLAGS, UNRELATED, and those of port_alloc.h and l4.h
  */
 #pragma once
 
@@ -70,11 +71,24 @@ SUBPROGRAM int nat(CTX *ctx, struct pkt *p, bool fresh)
 	return why;
 }
 
-/* Deletes the session that the packet created from outside: a later stage refuses it. */
+/* The same for a packet that nothing translates. */
+static __always_inline int nat_beside(CTX *ctx, struct pkt *p)
+{
+	bool in;
+
+	return is_untranslated(p, &in) ? nat_untranslated(ctx, p, in) : 0;
+}
+
+/* Deletes the session that the packet created from outside: a later stage refuses it. w->key is
+ * still the packet's: only NAT writes it. */
 static __always_inline void nat_undo(const struct pkt *p)
 {
 	struct nat_work *w = nat_work();
 
-	if (w && p->opened_session)
+	if (!w || !p->opened_session)
+		return;
+	if (w->session.flags & NAT_SESSION_UNTRANSLATED)
+		bpf_map_delete_elem(&nat_inbound, &w->key);
+	else
 		nat_session_delete(&w->key, &w->session, &w->reverse_key);
 }

@@ -4,11 +4,12 @@
  *
  * in:    p, the key, the policy or uplink
  * out:   a session, in the table with its reverse key
- * maps:  nat_sessions, nat_reverse, nat_host_counts
- * stops: NAT_EXHAUSTED, NAT_FULL, and those of port_alloc.h
+ * maps:  nat_sessions, nat_reverse, nat_host_counts, nat_unanswered, owner_limits, owner_usages
+ * stops: NAT_EXHAUSTED, NAT_FULL, NAT_LIMIT, and those of port_alloc.h
  */
 #pragma once
 
+#include "nat/early_drop.h"
 #include "nat/port_alloc.h"
 
 /* Counts a session of the source, unless it has as many as allowed. */
@@ -31,11 +32,42 @@ static __always_inline bool nat_host_admit(const struct ct_key *k, __u32 flags, 
 	return true;
 }
 
-/* Inserts w->session, whose reverse key is inserted already; deletes that if the table is full. */
+/*
+ * Counts the session, unless its source, or the port or segment that opened it, has as many as
+ * allowed. Those that are over are not counted: they can go when there is no room.
+ */
+static __always_inline int nat_admit(const struct ct_key *key, const struct nat_session *s)
+{
+	struct egress_policy *e = egress_get(s->egress);
+	bool inbound = s->flags & NAT_SESSION_FORWARDED;
+	__u32 limit = 0;
+
+	if (e)
+		limit = inbound ? e->inbound_limit : e->limit;
+	if (count_exceeded(s->vport, COUNT_NAT_SESSIONS) ||
+	    count_exceeded(SEGMENT_OWNER + s->segment, COUNT_NAT_SESSIONS) ||
+	    !nat_host_admit(key, s->flags, limit))
+		return REASON_NAT_LIMIT;
+	count_entry(s->vport, COUNT_NAT_SESSIONS, 1);
+	count_entry(SEGMENT_OWNER + s->segment, COUNT_NAT_SESSIONS, 1);
+	return 0;
+}
+
+/*
+ * Inserts w->session, whose reverse key is inserted already. That is deleted if the table is full,
+ * or if another core has inserted the session meanwhile: then callers find it.
+ */
 static __always_inline int nat_session_insert(struct nat_work *w, const struct ct_key *key)
 {
-	if (bpf_map_update_elem(&nat_sessions, key, &w->session, BPF_NOEXIST) == 0)
+	long err = bpf_map_update_elem(&nat_sessions, key, &w->session, BPF_NOEXIST);
+
+	if (err == -E2BIG && make_room(w))
+		err = bpf_map_update_elem(&nat_sessions, key, &w->session, BPF_NOEXIST);
+	if (!err) {
+		if (!ct_is_answered(&w->session.ct, key->proto))
+			note_dispensable(&nat_unanswered, w, key);
 		return 0;
+	}
 	make_reverse_key(&w->reverse_key, key, &w->session.addr, w->session.port);
 	bpf_map_delete_elem(&nat_reverse, &w->reverse_key);
 	return REASON_NAT_FULL;
@@ -72,8 +104,13 @@ static __always_inline int independent_port(struct pkt *p, struct nat_work *w)
 			return why;
 		w->session.flags = NAT_SESSION_MAPPING;
 		why = nat_session_insert(w, key);
-		if (why)
+		m = why ? bpf_map_lookup_elem(&nat_sessions, key) : NULL;
+		if (why && !m)
 			return why;
+		if (m) { /* another core was faster */
+			w->session.addr = m->addr;
+			w->session.port = m->port;
+		}
 	}
 	w->session.flags = NAT_SESSION_INDEPENDENT; /* the mapping has other flags */
 	set_origin(w, &w->key);
@@ -111,4 +148,6 @@ static __always_inline void nat_session_init(CTX *ctx, struct pkt *p, struct nat
 	ct_init(p, c);
 	b->egress = egress;
 	b->flags = out ? 0 : NAT_SESSION_FORWARDED;
+	b->vport = p->in;
+	b->segment = p->segment;
 }

@@ -5,13 +5,15 @@
  *
  * in:    keys
  * out:   sessions
- * maps:  nat_sessions, nat_reverse, nat_host_counts, nat_events
+ * maps:  nat_sessions, nat_reverse, nat_host_counts, nat_events, owner_usages
  * stops: nothing
  */
 #pragma once
 
+#include "core/limits.h"
 #include "firewall/conntrack.h"
 
+#define E2BIG 7
 /* The reverse key: external address and port as inside. */
 static __always_inline void make_reverse_key(struct ct_key *back, const struct ct_key *key,
 					     const struct addr *addr, __be16 port)
@@ -41,9 +43,22 @@ static __always_inline bool outlived_cache(const struct nat_session *s, __u64 no
 	return ns_since(s->ct.seen_ns, now) > (__s64)revalidate_ns;
 }
 
-static __always_inline bool nat_session_expired(const struct nat_session *s, __u8 proto, __u64 now)
+/* A well-known port may have a shorter timeout (RFC 4787 4.3, REQ-5 a). */
+static __always_inline bool is_dns(const struct ct_key *key, const struct nat_session *s)
 {
-	return outlived_cache(s, now) && ct_expired(&s->ct, proto, now, nat_timeouts);
+	return key->proto == IPPROTO_UDP && key->outside_port == bpf_htons(53) &&
+	       s->ct.bits & CT_OUT;
+}
+
+static __always_inline bool nat_session_expired(const struct nat_session *s,
+						const struct ct_key *key, __u64 now)
+{
+	if (!outlived_cache(s, now))
+		return false;
+	if (nat_dns_timeout && is_dns(key, s) &&
+	    ns_since(s->ct.seen_ns, now) > (__s64)nat_dns_timeout)
+		return true;
+	return ct_expired(&s->ct, key->proto, now, nat_timeouts);
 }
 
 /* Emits an event for the log and other gateways. */
@@ -77,13 +92,25 @@ static __always_inline struct nat_host_key nat_host_of(const struct ct_key *key,
 	return host;
 }
 
-static __always_inline void nat_host_release(const struct ct_key *of, __u32 flags)
+/*
+ * Counts a session of the source, and of the port and segment that opened it, less: it is over, or
+ * deleted. What another core counts while the entry is deleted is found by garbage collection.
+ */
+static __always_inline void nat_release(const struct ct_key *of, const struct nat_session *s)
 {
-	struct nat_host_key key = nat_host_of(of, flags);
+	struct nat_host_key key = nat_host_of(of, s->flags);
 	struct nat_host_count *h = bpf_map_lookup_elem(&nat_host_counts, &key);
 
-	if (h)
-		__sync_fetch_and_add(&h->count, -1);
+	if (h && __sync_fetch_and_add(&h->count, -1) == 1)
+		bpf_map_delete_elem(&nat_host_counts, &key);
+	count_entry(s->vport, COUNT_NAT_SESSIONS, -1);
+	count_entry(SEGMENT_OWNER + s->segment, COUNT_NAT_SESSIONS, -1);
+}
+
+/* Whether the session is counted. */
+static __always_inline bool is_counted(const struct nat_session *s, __u8 proto)
+{
+	return !(s->flags & NAT_SESSION_MAPPING) && !ct_is_closed(&s->ct, proto);
 }
 
 /* Deletes the session and its reverse key, which is stored in reverse. s is invalid afterwards. */
@@ -95,8 +122,8 @@ static __always_inline void nat_session_delete(const struct ct_key *key,
 	make_reverse_key(back, key, &s->addr, s->port);
 	count(EVENT_NAT_DELETED);
 	nat_event_emit(key, s, NAT_EVENT_DELETED);
-	if (!(s->flags & NAT_SESSION_MAPPING))
-		nat_host_release(key, s->flags);
+	if (is_counted(s, key->proto))
+		nat_release(key, s);
 	bpf_map_delete_elem(&nat_sessions, key);
 	bpf_map_delete_elem(&nat_reverse, back);
 }

@@ -4,7 +4,7 @@
  *
  * in:    p->l4_info, the key of a session
  * out:   a session; its connection state
- * maps:  nat_sessions, segments
+ * maps:  nat_sessions, segments, nat_over, nat_unanswered
  * stops: TCP_FLAGS, UNRELATED, OUT_OF_STATE, NAT_UNSUPPORTED, NO_TRANSLATION
  */
 #pragma once
@@ -45,15 +45,45 @@ static __always_inline void note_via(struct pkt *p, struct nat_session *s)
 		invalidate(&seg->generation);
 }
 
-/* Whether a packet without a session may create one. */
+/*
+ * Whether a packet without a session may create one. Of TCP others than a SYN do after sessions
+ * were lost, but a SYN with ACK answers a connection that NAT has not let in.
+ */
 static __always_inline int may_create_session(const struct l4_info *t)
 {
+	__u8 syn = t->flags & (TCP_SYN | TCP_ACK);
+
 	if (t->kind == L4_ICMP_ERROR)
 		return REASON_UNRELATED;
 	if (t->proto == IPPROTO_ICMP || t->proto == IPPROTO_ICMPV6)
 		return t->echo_dir == 1 ? 0 : REASON_NAT_UNSUPPORTED;
-	if (t->proto == IPPROTO_TCP && t->flags & TCP_RST)
-		return REASON_OUT_OF_STATE;
+	/* Their checksums cover the addresses, and rewrite.h does not update them. */
+	if (t->proto == IPPROTO_UDPLITE || t->proto == IPPROTO_DCCP)
+		return REASON_NAT_UNSUPPORTED;
+	if (t->proto != IPPROTO_TCP || syn == TCP_SYN)
+		return 0;
+	return strict || t->flags & (TCP_SYN | TCP_RST) ? REASON_OUT_OF_STATE : 0;
+}
+
+/* A session that is over counts no more, and can go when there is no room. */
+static __always_inline void note_closed(struct nat_work *w, const struct nat_session *s)
+{
+	nat_release(&w->key, s);
+	note_dispensable(&nat_over, w, &w->key);
+}
+
+/* A session that was over opens again. */
+static __always_inline int reopen(struct pkt *p, struct nat_work *w, struct nat_session *s,
+				  bool out)
+{
+	int why = nat_admit(&w->key, s);
+
+	if (why)
+		return why;
+	s->ct.bits = out ? CT_OUT : 0;
+	s->ct.born = p->now_ns >> BORN_SHIFT;
+	ct_init(p, &s->ct);
+	note_dispensable(&nat_unanswered, w, &w->key);
 	return 0;
 }
 
@@ -62,7 +92,8 @@ SUBPROGRAM int track_session(CTX *ctx, struct pkt *p, struct nat_session *s, boo
 {
 	struct nat_work *w = nat_work();
 	const struct l4_info *t;
-	bool answered;
+	bool answered, closed;
+	int why = 0;
 	__u32 dir;
 
 	if (!p || !s || !w)
@@ -74,17 +105,20 @@ SUBPROGRAM int track_session(CTX *ctx, struct pkt *p, struct nat_session *s, boo
 	if (t->proto == IPPROTO_TCP && !tcp_flags_fit(t->flags))
 		return REASON_TCP_FLAGS;
 	if (t->proto == IPPROTO_TCP && tcp_is_anew(t, &s->ct) && !tracing) {
-		s->ct.bits = out ? CT_OUT : 0;
-		s->ct.born = p->now_ns >> BORN_SHIFT;
-		ct_init(p, &s->ct);
+		why = reopen(p, w, s, out);
+		if (why)
+			return why;
 		dir = 0;
 	}
 	answered = ct_is_answered(&s->ct, w->key.proto);
+	closed = ct_is_closed(&s->ct, w->key.proto);
 	update_state(p, &s->ct, dir); /* the ends deal with segments outside the window */
 	if (tracing)
 		return 0;
 	s->flags &= ~NAT_SESSION_REPLICA;
 	account(ctx, p, &s->ct, dir);
+	if (!closed && ct_is_closed(&s->ct, w->key.proto))
+		note_closed(w, s);
 	if (!answered && ct_is_answered(&s->ct, w->key.proto))
 		nat_event_emit(&w->key, s, NAT_EVENT_ESTABLISHED);
 	return 0;
@@ -112,7 +146,7 @@ static __always_inline struct nat_session *nat_session_find(const struct pkt *p,
 {
 	struct nat_session *s = bpf_map_lookup_elem(&nat_sessions, &w->key);
 
-	if (!s || !nat_session_expired(s, w->key.proto, p->now_ns))
+	if (!s || !nat_session_expired(s, &w->key, p->now_ns))
 		return s;
 	nat_session_delete(&w->key, s, &w->reverse_key);
 	return NULL;

@@ -4,18 +4,17 @@
  * each external address, outside address and port, and protocol, so it can be reused for
  * other destinations (RFC 4787 4.1, RFC 7857). The source's own port is kept if it is free.
  * Otherwise ports are tried from a random one on (RFC 6056 3.3.2), then further addresses of
- * the pool. If nothing is free, a closed connection loses its port.
+ * the pool. If nothing is free, a closed connection loses its port. Ports of port forwards
+ * are never allocated, except to the host that they lead to.
  *
  * in:    the key of a session, the policy or uplink
  * out:   a session with its reverse key
- * maps:  nat_sessions, nat_reverse, egress_policies, pool, nat_host_counts
+ * maps:  nat_sessions, nat_reverse, egress_policies, pool, nat_host_counts, port_forwards
  * stops: NO_GATEWAY, NAT_EXHAUSTED, NAT_FULL, NAT_LIMIT
  */
 #pragma once
 
-#include "firewall/track.h"
-#include "nat/egress.h"
-#include "nat/nat_table.h"
+#include "nat/port_taken.h"
 
 #define PORT_TRIES 64	   /* of the first address */
 #define PORT_TRIES_MORE 16 /* of each further address */
@@ -47,34 +46,14 @@ static __always_inline bool has_port(const struct ct_key *k)
 	return is_ported(k->proto) || is_echo(k);
 }
 
-/* Deletes the closed session that holds the reverse key. */
-static __always_inline bool steal_port(struct nat_work *w)
-{
-	struct nat_orig *o = bpf_map_lookup_elem(&nat_reverse, &w->reverse_key);
-	struct ct_key *key = &w->stolen_key;
-	struct nat_session *b;
-
-	if (!o)
-		return true;
-	*key = w->reverse_key;
-	undo_reverse_key(key, o);
-	b = bpf_map_lookup_elem(&nat_sessions, key);
-	if (b &&
-	    !(ct_is_closed(&b->ct, key->proto) && outlived_cache(b, bpf_ktime_get_coarse_ns())))
-		return false;
-	if (b)
-		nat_session_delete(key, b, &w->reverse_key);
-	else
-		bpf_map_delete_elem(&nat_reverse, &w->reverse_key);
-	return true;
-}
-
 static __always_inline bool try_port(struct port_search *s, __be16 port)
 {
 	struct nat_work *w = s->work;
 	long err;
 
 	s->port = port;
+	if (is_reserved(s->key, &s->addr, port))
+		return false;
 	make_reverse_key(&w->reverse_key, s->key, &s->addr, port);
 	err = bpf_map_update_elem(&nat_reverse, &w->reverse_key, &w->orig, BPF_NOEXIST);
 	if (err == -EEXIST) {
@@ -113,7 +92,7 @@ static __always_inline void set_origin(struct nat_work *w, const struct ct_key *
 {
 	w->orig.addr = key->inside;
 	w->orig.port = key->inside_port;
-	w->orig.pad = 0;
+	w->orig.inserted_s = now_s();
 }
 
 /* Searches for a free port of the address. */

@@ -8,10 +8,11 @@
 #include "core/count.h"
 
 struct nat_work {
-	struct ct_key key;	    /* of the packet's session */
-	struct ct_key reverse_key;  /* of a session */
-	struct ct_key mapping_key;  /* of the source's mapping */
-	struct ct_key stolen_key;   /* of a session that loses its port */
+	struct ct_key key;	   /* of the packet's session */
+	struct ct_key reverse_key; /* of a session */
+	struct ct_key mapping_key; /* of the source's mapping */
+	struct ct_key stolen_key;  /* of a session that loses its port or place */
+	struct ct_key stolen_reverse;
 	struct nat_orig orig;	    /* value of a reverse key that is inserted */
 	struct nat_session session; /* one that is created */
 	struct fragment_key fragment;

@@ -74,6 +74,9 @@ static __always_inline int outer_ipv6(CTX *ctx, struct pkt *p, struct outer_hdr 
 		o->why = REASON_OUTER_MALFORMED;
 	copy(&p->key.origin, ip->saddr, sizeof(p->key.origin));
 	copy(&o->dst, ip->daddr, sizeof(o->dst));
+	/* Not allowed on the wire (RFC 4942 2.2), and would be taken for IPv4 addresses. */
+	if (addr_is_v4(&p->key.origin) || addr_is_v4(&o->dst))
+		o->why = REASON_OUTER_MALFORMED;
 	p->outer_tos = bpf_ntohl(ip->flow) >> 20;
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include "tx/proxy_reply.h"
 #include "tx/gro.h"
 #include "l2/flood.h"
+#include "tx/fragment.h"
 #include "tx/tcp_reset.h"
 #include "nat/rewrite.h"
 
@@ -42,8 +43,7 @@ static __always_inline int send_to_port(CTX *ctx, struct pkt *p, struct vport *t
 	count_tx(id, packets, p->frame_len);
 	if (p->polled && to->flags & VPORT_GSO && !tag_len(p))
 		return gro_send(ctx, p, id, to->segment);
-	if (to->vlan || tag_len(p))
-		why = retag(ctx, p, to->vlan);
+	why = tag_for_port(ctx, p, to);
 	p->verdict = deliver(to, leaves_as_ip(p));
 	return why;
 }
@@ -177,7 +177,7 @@ static __always_inline int forward(CTX *ctx, struct pkt *p, const struct decisio
 
 	if (d->flags & FLOW_NAT && !with_nat) /* left over from the previous configuration */
 		return REASON_NO_TRANSLATION;
-	if (translated && is_too_big(ctx, p, d, out))
+	if (translated && is_too_big(ctx, p, d, out) && !may_fragment(ctx, p, d))
 		return REASON_TOO_BIG;
 	if (p->tcp_flags & TCP_SYN)
 		why = clamp_mss(ctx, p, clamp_limit(p, d, p->inner));
@@ -197,8 +197,10 @@ static __always_inline int forward(CTX *ctx, struct pkt *p, const struct decisio
 	if (!out)
 		return REASON_NO_UNDERLAY_ROUTE;
 	if (d->action == ACTION_PORT)
-		return send_to_port(ctx, p, out, d->out);
-	return send_to_tep(ctx, p, out, d->out, d->to_segment, d->entropy);
+		why = send_to_port(ctx, p, out, d->out);
+	else
+		why = send_to_tep(ctx, p, out, d->out, d->to_segment, d->entropy);
+	return why == REASON_TOO_BIG && may_fragment(ctx, p, d) ? fragment(ctx, p) : why;
 }
 
 /* Carries out a decision. Returns a drop reason, or 0 with the verdict in p. */

@@ -47,4 +47,33 @@ func (c checker) ports() {
 			c.problem(path+".allowed", "neither macs nor addresses are given", "add those that may send, or remove the line")
 		}
 	}
+	c.vlanHopping()
+}
+
+// vlanHopping refuses a segment that keeps tags as the untagged part of an interface with
+// VLANs: by the tag of its sender a frame would become one of another segment, or the host's.
+func (c checker) vlanHopping() {
+	transparent, vlans := map[objectName]bool{}, map[interfaceName]string{}
+	for _, s := range c.doc.Spec.Segments {
+		transparent[s.Name] = s.KeepTags && s.Name != ""
+	}
+	for i, r := range c.doc.Spec.Routers {
+		for j, u := range r.Uplinks {
+			vlans[u.Interface] = fmt.Sprintf("spec.routers[%d].uplinks[%d]", i, j)
+		}
+	}
+	for i, p := range c.doc.Spec.Ports {
+		if len(p.VLANs) > 0 {
+			vlans[p.Interface] = fmt.Sprintf("spec.ports[%d].vlans[0]", i)
+		}
+	}
+	for i, p := range c.doc.Spec.Ports {
+		other, ok := vlans[p.Interface]
+		if !transparent[p.Segment] || !ok || p.Interface == "" {
+			continue
+		}
+		c.problem(fmt.Sprintf("spec.ports[%d].segment", i),
+			fmt.Sprintf("%s keeps tags, and interface %q has other VLANs (%s, line %d), of which a frame could become one by its own tag", p.Segment, p.Interface, other, c.at(other).Line),
+			"give one of them an interface of its own, or remove vlanTransparent")
+	}
 }

@@ -37,6 +37,15 @@ func TestConflicts(t *testing.T) {
 		{"port without segment", blue + "  ports:\n  - {name: p0, interface: veth0, segment: bleu}\n", []string{
 			`9:43: spec.ports[0].segment: there is no segment "bleu"; did you mean "blue"?`,
 		}},
+		{"untagged frames that keep their tags beside VLANs", under + "  segments:\n  - {name: blue, vni: 1}\n  - {name: carry, vni: 2, vlanTransparent: true}\n" +
+			"  ports:\n  - {name: p0, interface: veth0, segment: carry, vlans: [{vlan: 20, segment: blue}]}\n  - {name: p1, interface: veth1, segment: carry}\n", []string{
+			`10:43: spec.ports[0].segment: carry keeps tags, and interface "veth0" has other VLANs (spec.ports[0].vlans[0], line 10), of which a frame could become one by its own tag; give one of them an interface of its own, or remove vlanTransparent`,
+		}},
+		{"untagged frames that keep their tags beside an uplink", under + "  segments:\n  - {name: carry, vni: 2, vlanTransparent: true}\n" +
+			"  routers:\n  - {name: r, uplinks: [{name: up, interface: eth1, vlan: 42, addresses: [198.51.100.2/24]}]}\n" +
+			"  ports:\n  - {name: p0, interface: eth1, segment: carry}\n", []string{
+			`11:42: spec.ports[0].segment: carry keeps tags, and interface "eth1" has other VLANs (spec.routers[0].uplinks[0], line 9), of which a frame could become one by its own tag; give one of them an interface of its own, or remove vlanTransparent`,
+		}},
 		{"port without any segment", under + "  ports:\n  - {name: p0, interface: veth0, segment: blue}\n", []string{
 			`7:43: spec.ports[0].segment: there is no segment "blue"; there are no segments`,
 		}},

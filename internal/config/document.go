@@ -102,6 +102,7 @@ type segment struct {
 	Name objectName `json:"name" jsonschema_description:"name by which ports and commands refer to this segment"`
 	overlayNetwork
 	KeepTags   bool          `json:"vlanTransparent,omitempty" jsonschema:"default=false" jsonschema_description:"let 802.1Q tags inside the tunnel pass (QinQ); otherwise tagged frames are dropped"`
+	Wire       bool          `json:"wire,omitempty" jsonschema:"default=false" jsonschema_description:"forward frames for reserved group addresses too, as a cable does: spanning tree, LACP, LLDP, 802.1X, PAUSE, CDP; otherwise they are dropped, as bridges do"`
 	Suppress   bool          `json:"suppress,omitempty" jsonschema:"default=true" jsonschema_description:"answer ARP and neighbour solicitations for known remote hosts here, instead of flooding them"`
 	ClampMSS   bool          `json:"clampMSS,omitempty" jsonschema:"default=true" jsonschema_description:"lower the MSS of TCP connections to what the tunnel carries"`
 	TooBigFrom []hostAddress `json:"icmpSources,omitempty" jsonschema_description:"source addresses of ICMP messages to senders of packets that do not fit, at most one a family; the gateway's when left out"`
@@ -168,6 +169,7 @@ type uplink struct {
 	VLAN      uint16            `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094" jsonschema_description:"802.1Q VLAN of the interface, 0 for untagged frames" hint:"1 to 4094, or 0 for untagged frames"`
 	MAC       macAddress        `json:"mac,omitempty" jsonschema_description:"MAC address of the router; one made of the interface's when left out"`
 	Addresses []interfacePrefix `json:"addresses" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"addresses of the router with the prefix of the network, as in [198.51.100.2/24]; not the host's own"`
+	RPF       string            `json:"rpf,omitempty" jsonschema:"default=inside,enum=inside,enum=strict,enum=off" jsonschema_description:"reverse path filter (RFC 3704): which sources may come in. inside: all but those to which a route leads inside, strict: those to which the best route leaves by this uplink, off: all"`
 	NAT       *uplinkNAT        `json:"nat,omitempty" jsonschema_description:"translation of addresses by the uplink itself; none when left out"`
 }
 

@@ -17,6 +17,7 @@ type natTimeouts struct {
 	UDP         timeout      `json:"udp,omitempty" jsonschema:"default=2m" jsonschema_description:"of UDP and other protocols without an answer (RFC 4787)"`
 	UDPReplied  timeout      `json:"udpReplied,omitempty" jsonschema:"default=5m" jsonschema_description:"of UDP and other protocols with an answer, and nothing after it"`
 	UDPStream   timeout      `json:"udpStream,omitempty" jsonschema:"default=5m" jsonschema_description:"of UDP and other protocols that go on for 2 s after an answer"`
+	DNS         timeout      `json:"dns,omitempty" jsonschema:"default=30s" jsonschema_description:"of UDP to port 53, answered or not (RFC 4787, REQ-5)"`
 	ICMP        timeout      `json:"icmp,omitempty" jsonschema:"default=1m" jsonschema_description:"of ICMP echo (RFC 5508)"`
 }
 
@@ -56,7 +57,7 @@ type egressPolicy struct {
 // natRange is what policies and uplinks have in common.
 type natRange struct {
 	Ports portRange `json:"ports,omitempty" jsonschema:"default=1024-65535" jsonschema_description:"ports that a source port may become"`
-	Limit uint32    `json:"limit,omitempty" jsonschema:"default=0,minimum=0,maximum=16777216" jsonschema_description:"sessions that one source may have, 0 is without limit" hint:"0 is without limit"`
+	Limit *uint32   `json:"limit,omitempty" jsonschema:"maximum=16777216" jsonschema_description:"sessions that one source may have, and as many that are opened to it from outside; 0 is without limit; when left out, a sixteenth of spec.egress.sessions, and none from outside" hint:"0 is without limit"`
 }
 
 // uplinkNAT is an uplink's own translation.

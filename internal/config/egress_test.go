@@ -83,7 +83,7 @@ func TestEgress(t *testing.T) {
 	timeouts := overlay.DefaultNATTimeouts
 	timeouts.UDP, timeouts.Closed = 30*time.Second, 20*time.Second
 	want := &overlay.Egress{
-		NATSessions: 1000000, Timeouts: timeouts, Log: true, LogRate: 7,
+		NATSessions: 1000000, Timeouts: timeouts, DNSTimeout: overlay.DefaultDNSTimeout, Log: true, LogRate: 7,
 		Groups: []overlay.Group{{Name: "g", Members: []overlay.Member{{Prefix: netip.MustParsePrefix("10.0.0.9/32")}}}},
 		Gateways: []overlay.GatewayGroup{
 			{Name: "gws", Mode: overlay.ActiveActive, Members: []netip.Addr{a("192.0.2.1"), a("192.0.2.2"), a("192.0.2.4")},
@@ -98,9 +98,9 @@ func TestEgress(t *testing.T) {
 				Gateways: "gws", Uplink: "lan",
 				Pool: []overlay.AddrRange{{First: a("203.0.113.10"), Last: a("203.0.113.20")}, {First: a("203.0.113.30"), Last: a("203.0.113.30")},
 					{First: a("2001:db8:5::10"), Last: a("2001:db8:5::10")}},
-				PerConnection: true, Independent: true, Open: true, Ports: overlay.PortRange{First: 2000, Last: 2009}, Limit: 5},
+				PerConnection: true, Independent: true, Open: true, Ports: overlay.PortRange{First: 2000, Last: 2009}, Limit: 5, InboundLimit: 5},
 			{Name: "rest", Router: "r", VNI: 10, Tunnel: rest, Remotes: []netip.Addr{a("192.0.2.3")}, Gateways: "far",
-				Pool: []overlay.AddrRange{{First: a("100.64.0.1"), Last: a("100.64.0.1")}}, Ports: overlay.DefaultNATPorts},
+				Pool: []overlay.AddrRange{{First: a("100.64.0.1"), Last: a("100.64.0.1")}}, Ports: overlay.DefaultNATPorts, Limit: 1000000 / 16},
 		},
 	}
 	if d := cmp.Diff(want, e.Egress, sameAddr, samePrefix); d != "" {
@@ -110,7 +110,7 @@ func TestEgress(t *testing.T) {
 
 // The defaults of the file are those of the model.
 func TestEgressDefaults(t *testing.T) {
-	want := &overlay.Egress{NATSessions: overlay.DefaultNATSessions, Timeouts: overlay.DefaultNATTimeouts, LogRate: overlay.DefaultNATLogRate}
+	want := &overlay.Egress{NATSessions: overlay.DefaultNATSessions, Timeouts: overlay.DefaultNATTimeouts, DNSTimeout: overlay.DefaultDNSTimeout, LogRate: overlay.DefaultNATLogRate}
 	if d := cmp.Diff(want, parseEdge(t, exit+"  egress: {}\n").Egress); d != "" {
 		t.Error(d)
 	}
@@ -140,12 +140,12 @@ func TestUplinkNAT(t *testing.T) {
     - {name: dmz, interface: eth3, addresses: [192.0.2.130/25]}
 `)
 	want := []*overlay.UplinkNAT{
-		{Masquerade: true, Required: true, Limit: 9, Ports: overlay.DefaultNATPorts, PortForwards: []overlay.PortForward{
+		{Masquerade: true, Required: true, Limit: 9, InboundLimit: 9, Ports: overlay.DefaultNATPorts, PortForwards: []overlay.PortForward{
 			{Protocol: 6, Addr: a("198.51.100.2"), Ports: overlay.PortRange{First: 8080, Last: 8080}, To: a("10.0.0.5"), ToPort: 80},
 			{Protocol: 17, Addr: a("2001:db8::2"), Ports: overlay.PortRange{First: 5000, Last: 5009}, To: a("fd00::5"), ToPort: 5000},
 			{Protocol: 17, Addr: a("198.51.100.2"), Ports: overlay.PortRange{First: 5000, Last: 5009}, To: a("10.0.0.6"), ToPort: 65526},
 		}},
-		{Ports: overlay.PortRange{First: 4000, Last: 5000}},
+		{Ports: overlay.PortRange{First: 4000, Last: 5000}, Limit: overlay.DefaultNATSessions / 16},
 		nil,
 	}
 	for i, u := range e.Routers[0].Uplinks {

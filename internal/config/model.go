@@ -28,6 +28,7 @@ func (d *document) edge(policies []policySource) overlay.Edge {
 		BGP:      d.bgp(),
 	}
 	d.setLimits(&e)
+	d.setNATLimits(&e)
 	return e
 }
 
@@ -83,6 +84,7 @@ func (s segment) model() overlay.Segment {
 		Remotes:  each(s.Remotes, remoteRef.model),
 		TEPs:     each(s.TEPs, objectName.model),
 		KeepTags: s.KeepTags,
+		Wire:     s.Wire,
 		Static: each(s.FDB, func(f staticMAC) overlay.StaticMAC {
 			return overlay.StaticMAC{MAC: f.MAC.MAC, Port: string(f.Port), Remote: f.Remote.Addr}
 		}),
@@ -134,7 +136,7 @@ func (r router) model() overlay.Router {
 		Uplinks: each(r.Uplinks, func(u uplink) overlay.Uplink {
 			return overlay.Uplink{
 				Name: string(u.Name), Interface: string(u.Interface), VLAN: u.VLAN, MAC: u.MAC.MAC,
-				Addresses: each(u.Addresses, interfacePrefix.model), NAT: u.nat(),
+				Addresses: each(u.Addresses, interfacePrefix.model), ReversePath: overlay.ReversePath(u.RPF), NAT: u.nat(),
 			}
 		}),
 	}

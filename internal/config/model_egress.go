@@ -3,6 +3,7 @@ package config
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -16,10 +17,12 @@ func (d *document) egress(policies []policySource) *overlay.Egress {
 		}) {
 			return nil
 		}
-		return &overlay.Egress{NATSessions: overlay.DefaultNATSessions, Timeouts: overlay.DefaultNATTimeouts, LogRate: overlay.DefaultNATLogRate}
+		return &overlay.Egress{
+			NATSessions: overlay.DefaultNATSessions, Timeouts: overlay.DefaultNATTimeouts, DNSTimeout: overlay.DefaultDNSTimeout, LogRate: overlay.DefaultNATLogRate,
+		}
 	}
 	m := &overlay.Egress{
-		NATSessions: e.NATSessions, Timeouts: timeouts(e.Timeouts).model(), Log: e.Log.Enabled, LogRate: e.Log.Rate,
+		NATSessions: e.NATSessions, Timeouts: e.Timeouts.model(), DNSTimeout: time.Duration(e.Timeouts.DNS), Log: e.Log.Enabled, LogRate: e.Log.Rate,
 		Gateways: each(e.Gateways, gatewayGroup.model),
 	}
 	for _, p := range policies {
@@ -31,6 +34,41 @@ func (d *document) egress(policies []policySource) *overlay.Egress {
 		m.Policies = append(m.Policies, p.model(d.Spec))
 	}
 	return m
+}
+
+// setNATLimits gives uplinks the limits of their own translation.
+func (d *document) setNATLimits(e *overlay.Edge) {
+	for i, r := range d.Spec.Routers {
+		for j, u := range r.Uplinks {
+			if n := e.Routers[i].Uplinks[j].NAT; n != nil {
+				n.Limit, n.InboundLimit = u.NAT.limits(d.Spec.natSessions())
+			}
+		}
+	}
+}
+
+// natSessions is how many there may be in all.
+func (s spec) natSessions() uint32 {
+	if s.Egress == nil {
+		return overlay.DefaultNATSessions
+	}
+	return s.Egress.NATSessions
+}
+
+func (t natTimeouts) model() overlay.Timeouts {
+	return timeouts{
+		Opening: t.Opening, Established: t.Established, HalfClosed: t.HalfClosed, TimeWait: t.TimeWait,
+		Closed: t.Closed, UDP: t.UDP, UDPReplied: t.UDPReplied, ICMP: t.ICMP,
+	}.model()
+}
+
+// limits are how many of so many sessions a source may have, and how many may be opened to it from
+// outside. That is not limited by itself: outsiders could use it up.
+func (n natRange) limits(sessions uint32) (limit, inbound uint32) {
+	if n.Limit == nil {
+		return sessions / overlay.DefaultNATShare, 0
+	}
+	return *n.Limit, *n.Limit
 }
 
 func (g gatewayGroup) model() overlay.GatewayGroup {
@@ -48,6 +86,7 @@ func (g gatewayGroup) model() overlay.GatewayGroup {
 }
 
 func (p egressPolicy) model(s spec) overlay.EgressPolicy {
+	limit, inbound := p.limits(s.natSessions())
 	return overlay.EgressPolicy{
 		Name: string(p.Name), Router: string(p.Router),
 		VNI: overlay.VNI(p.VNI), Tunnel: p.tunnel(), Remotes: p.edges(s), TEPs: each(p.TEPs, objectName.model),
@@ -55,7 +94,7 @@ func (p egressPolicy) model(s spec) overlay.EgressPolicy {
 		Gateways: string(p.Gateways), Pool: each(p.Pool, poolRange.model), Uplink: string(p.Uplink),
 		PerConnection: p.AddressPooling == addressPoolingArbitrary,
 		Independent:   p.Mapping == endpointIndependent, Open: p.Filtering == endpointIndependent,
-		Ports: p.Ports.PortRange, Limit: p.Limit,
+		Ports: p.Ports.PortRange, Limit: limit, InboundLimit: inbound,
 	}
 }
 
@@ -84,13 +123,13 @@ func (p egressPolicy) edges(s spec) []netip.Addr {
 	return list
 }
 
-// nat is u's own translation, or nil.
+// nat is u's own translation, without its limits, or nil.
 func (u uplink) nat() *overlay.UplinkNAT {
 	if u.NAT == nil {
 		return nil
 	}
 	return &overlay.UplinkNAT{
-		Masquerade: u.NAT.Masquerade, Required: u.NAT.Required, Ports: u.NAT.Ports.PortRange, Limit: u.NAT.Limit,
+		Masquerade: u.NAT.Masquerade, Required: u.NAT.Required, Ports: u.NAT.Ports.PortRange,
 		PortForwards: each(u.NAT.PortForwards, func(f portForward) overlay.PortForward {
 			m := overlay.PortForward{Protocol: protocols[f.Protocol], Addr: u.forwarded(f), Ports: f.Port.PortRange, To: f.To.Addr, ToPort: f.ToPort}
 			if m.ToPort == 0 {

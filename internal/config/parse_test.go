@@ -74,7 +74,7 @@ func TestLoadGateway(t *testing.T) {
 			},
 			{
 				Name: "legacy", VNI: 300, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true, Remotes: remotes,
-				KeepTags: true, TooBigFrom: []netip.Addr{addr("10.9.9.9")},
+				KeepTags: true, Wire: true, TooBigFrom: []netip.Addr{addr("10.9.9.9")},
 			},
 			{
 				Name: "services", VNI: 400, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true,
@@ -92,7 +92,7 @@ func TestLoadGateway(t *testing.T) {
 				},
 				Leaks: []overlay.Leak{{From: "shared", Prefixes: []netip.Prefix{prefix("10.20.0.0/16")}}},
 				Uplinks: []overlay.Uplink{{Name: "wan", Interface: "eth1", VLAN: 42, MAC: overlay.MAC{2, 0, 0, 0, 4, 2},
-					Addresses: []netip.Prefix{prefix("198.51.100.2/24")}}},
+					Addresses: []netip.Prefix{prefix("198.51.100.2/24")}, ReversePath: overlay.ReversePathStrict}},
 			},
 			{Name: "shared", Leaks: []overlay.Leak{{From: "tenant", Prefixes: []netip.Prefix{prefix("10.0.0.0/23")}}}},
 		},
@@ -100,7 +100,8 @@ func TestLoadGateway(t *testing.T) {
 			{Name: "vm", Interface: "tap0", Segment: "web", Allowed: &overlay.Allowed{
 				MACs: []overlay.MAC{{2, 0, 0, 0, 0, 7}}, Addresses: []netip.Prefix{prefix("10.0.0.7/32"), prefix("fd00::7/128")},
 			}},
-			{Name: "rack", Interface: "eth2", Segment: "legacy", VLANs: []overlay.PortVLAN{{VLAN: 10, Segment: "web"}, {VLAN: 20, Segment: "db"}}},
+			{Name: "rack", Interface: "eth2", VLANs: []overlay.PortVLAN{{VLAN: 10, Segment: "web"}, {VLAN: 20, Segment: "db"}}},
+			{Name: "customer", Interface: "eth3", Segment: "legacy"},
 			{Name: "dns", Interface: "veth0", Segment: "services"},
 			{Name: "dhcp", Interface: "veth1", Segment: "services", AllowRA: true, DHCPServer: true},
 		},

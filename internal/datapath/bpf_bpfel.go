@@ -194,16 +194,17 @@ const (
 )
 
 type bpfEgressPolicy struct {
-	_         structs.HostLayout
-	Used      uint32
-	Router    uint32
-	Segment   uint32
-	Flags     bpfEgressFlags
-	FirstPort uint16
-	LastPort  uint16
-	Limit     uint32
-	Kept      [16]uint16
-	Family    [2]struct {
+	_            structs.HostLayout
+	Used         uint32
+	Router       uint32
+	Segment      uint32
+	Flags        bpfEgressFlags
+	FirstPort    uint16
+	LastPort     uint16
+	Limit        uint32
+	InboundLimit uint32
+	Kept         [16]uint16
+	Family       [2]struct {
 		_        structs.HostLayout
 		Pool     uint32
 		Count    uint32
@@ -250,21 +251,23 @@ const (
 	bpfEventEVENT_PATH_MTU              bpfEvent = 23
 	bpfEventEVENT_PATH_MTU_LIMITED      bpfEvent = 24
 	bpfEventEVENT_PATH_MTU_REFUSED      bpfEvent = 25
-	bpfEventEVENT_GRO                   bpfEvent = 26
-	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 27
-	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 28
-	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 29
-	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 30
-	bpfEventEVENT_CONNTRACK_EVICTED     bpfEvent = 31
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 32
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 33
-	bpfEventEVENT_LOG_LOST              bpfEvent = 34
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 35
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 36
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 37
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 38
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 39
-	bpfEventEVENT_MAX                   bpfEvent = 40
+	bpfEventEVENT_FRAGMENTED            bpfEvent = 26
+	bpfEventEVENT_GRO                   bpfEvent = 27
+	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 28
+	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 29
+	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 30
+	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 31
+	bpfEventEVENT_CONNTRACK_EVICTED     bpfEvent = 32
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 33
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 34
+	bpfEventEVENT_LOG_LOST              bpfEvent = 35
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 36
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 37
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 38
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 39
+	bpfEventEVENT_NAT_EARLY_DROPPED     bpfEvent = 40
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 41
+	bpfEventEVENT_MAX                   bpfEvent = 42
 )
 
 type bpfEvpnFlags uint8
@@ -373,6 +376,13 @@ type bpfFragmentTranslation struct {
 	Pad    [2]uint16
 }
 
+type bpfFragmentWork struct {
+	_       structs.HostLayout
+	First   [64]uint8
+	Other   [64]uint8
+	Payload [18432]uint8
+}
+
 type bpfGlobalCounter uint32
 
 const (
@@ -398,6 +408,13 @@ const (
 	bpfHostOriginORIGIN_LEARNED bpfHostOrigin = 0
 	bpfHostOriginORIGIN_STATIC  bpfHostOrigin = 1
 	bpfHostOriginORIGIN_BGP     bpfHostOrigin = 2
+)
+
+type bpfInboundFlags uint8
+
+const (
+	bpfInboundFlagsINBOUND_IPV4 bpfInboundFlags = 1
+	bpfInboundFlagsINBOUND_IPV6 bpfInboundFlags = 2
 )
 
 type bpfLimitEntry struct {
@@ -531,6 +548,8 @@ type bpfNatGcStats struct {
 type bpfNatHostCount struct {
 	_     structs.HostLayout
 	Count uint32
+	Run   uint32
+	Found uint32
 }
 
 type bpfNatHostKey struct {
@@ -540,10 +559,10 @@ type bpfNatHostKey struct {
 }
 
 type bpfNatOrig struct {
-	_    structs.HostLayout
-	Addr bpfAddr
-	Port uint16
-	Pad  uint16
+	_         structs.HostLayout
+	Addr      bpfAddr
+	Port      uint16
+	InsertedS uint16
 }
 
 type bpfNatSession struct {
@@ -555,32 +574,36 @@ type bpfNatSession struct {
 	Egress       uint16
 	Flags        uint32
 	ReplicatedNs uint64
+	Vport        uint16
+	Segment      uint16
+	Pad          uint32
 }
 
 type bpfNatSessionFlags uint32
 
 const (
-	bpfNatSessionFlagsNAT_SESSION_REPLICA     bpfNatSessionFlags = 1
-	bpfNatSessionFlagsNAT_SESSION_FORWARDED   bpfNatSessionFlags = 2
-	bpfNatSessionFlagsNAT_SESSION_INDEPENDENT bpfNatSessionFlags = 4
-	bpfNatSessionFlagsNAT_SESSION_MAPPING     bpfNatSessionFlags = 8
+	bpfNatSessionFlagsNAT_SESSION_REPLICA      bpfNatSessionFlags = 1
+	bpfNatSessionFlagsNAT_SESSION_FORWARDED    bpfNatSessionFlags = 2
+	bpfNatSessionFlagsNAT_SESSION_INDEPENDENT  bpfNatSessionFlags = 4
+	bpfNatSessionFlagsNAT_SESSION_MAPPING      bpfNatSessionFlags = 8
+	bpfNatSessionFlagsNAT_SESSION_UNTRANSLATED bpfNatSessionFlags = 16
 )
 
 type bpfNatWork struct {
-	_          structs.HostLayout
-	Key        bpfCtKey
-	ReverseKey bpfCtKey
-	MappingKey bpfCtKey
-	StolenKey  bpfCtKey
-	Orig       bpfNatOrig
-	_          [4]byte
-	Session    bpfNatSession
-	Fragment   bpfFragmentKey
-	Query      bpfRuleQuery
-	Match      bpfRuleMatch
-	Via        bpfAddr
-	ViaPolicy  uint16
-	_          [2]byte
+	_             structs.HostLayout
+	Key           bpfCtKey
+	ReverseKey    bpfCtKey
+	MappingKey    bpfCtKey
+	StolenKey     bpfCtKey
+	StolenReverse bpfCtKey
+	Orig          bpfNatOrig
+	Session       bpfNatSession
+	Fragment      bpfFragmentKey
+	Query         bpfRuleQuery
+	Match         bpfRuleMatch
+	Via           bpfAddr
+	ViaPolicy     uint16
+	_             [2]byte
 }
 
 type bpfNeighbour struct {
@@ -821,45 +844,50 @@ const (
 	bpfReasonREASON_STATIC_MAC_MOVE    bpfReason = 21
 	bpfReasonREASON_SAME_PORT          bpfReason = 22
 	bpfReasonREASON_SPLIT_HORIZON      bpfReason = 23
-	bpfReasonREASON_NOT_ROUTED         bpfReason = 24
-	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 25
-	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 26
-	bpfReasonREASON_NO_ROUTE           bpfReason = 27
-	bpfReasonREASON_BLACKHOLE          bpfReason = 28
-	bpfReasonREASON_UNREACHABLE        bpfReason = 29
-	bpfReasonREASON_PROHIBITED         bpfReason = 30
-	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 31
-	bpfReasonREASON_NO_MEMBER          bpfReason = 32
-	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 33
-	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 34
-	bpfReasonREASON_TOO_BIG            bpfReason = 35
-	bpfReasonREASON_GSO_NESTED         bpfReason = 36
-	bpfReasonREASON_GSO_UDP            bpfReason = 37
-	bpfReasonREASON_NO_HEADROOM        bpfReason = 38
-	bpfReasonREASON_NO_CSUM            bpfReason = 39
-	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 40
-	bpfReasonREASON_DEVMAP_DROP        bpfReason = 41
-	bpfReasonREASON_DENIED             bpfReason = 42
-	bpfReasonREASON_REJECTED           bpfReason = 43
-	bpfReasonREASON_NO_POLICY          bpfReason = 44
-	bpfReasonREASON_NON_IP             bpfReason = 45
-	bpfReasonREASON_OUT_OF_STATE       bpfReason = 46
-	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 47
-	bpfReasonREASON_TCP_FLAGS          bpfReason = 48
-	bpfReasonREASON_UNRELATED          bpfReason = 49
-	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 50
-	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 51
-	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 52
-	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 53
-	bpfReasonREASON_NO_GATEWAY         bpfReason = 54
-	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 55
-	bpfReasonREASON_NAT_FULL           bpfReason = 56
-	bpfReasonREASON_NAT_LIMIT          bpfReason = 57
-	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 58
-	bpfReasonREASON_NO_TRANSLATION     bpfReason = 59
-	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 60
-	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 61
-	bpfReasonREASON_MAX                bpfReason = 62
+	bpfReasonREASON_RESERVED_GROUP     bpfReason = 24
+	bpfReasonREASON_NOT_ROUTED         bpfReason = 25
+	bpfReasonREASON_NO_LOCAL_SERVICE   bpfReason = 26
+	bpfReasonREASON_TTL_EXCEEDED       bpfReason = 27
+	bpfReasonREASON_MARTIAN            bpfReason = 28
+	bpfReasonREASON_REVERSE_PATH       bpfReason = 29
+	bpfReasonREASON_TUNNEL_FROM_INSIDE bpfReason = 30
+	bpfReasonREASON_NO_ROUTE           bpfReason = 31
+	bpfReasonREASON_BLACKHOLE          bpfReason = 32
+	bpfReasonREASON_UNREACHABLE        bpfReason = 33
+	bpfReasonREASON_PROHIBITED         bpfReason = 34
+	bpfReasonREASON_NO_NEIGHBOUR       bpfReason = 35
+	bpfReasonREASON_NO_MEMBER          bpfReason = 36
+	bpfReasonREASON_NO_UNDERLAY_ROUTE  bpfReason = 37
+	bpfReasonREASON_NEXTHOP_UNRESOLVED bpfReason = 38
+	bpfReasonREASON_TOO_BIG            bpfReason = 39
+	bpfReasonREASON_GSO_NESTED         bpfReason = 40
+	bpfReasonREASON_GSO_UDP            bpfReason = 41
+	bpfReasonREASON_NO_HEADROOM        bpfReason = 42
+	bpfReasonREASON_NO_CSUM            bpfReason = 43
+	bpfReasonREASON_REDIRECT_FAILED    bpfReason = 44
+	bpfReasonREASON_DEVMAP_DROP        bpfReason = 45
+	bpfReasonREASON_DENIED             bpfReason = 46
+	bpfReasonREASON_REJECTED           bpfReason = 47
+	bpfReasonREASON_NO_POLICY          bpfReason = 48
+	bpfReasonREASON_NON_IP             bpfReason = 49
+	bpfReasonREASON_OUT_OF_STATE       bpfReason = 50
+	bpfReasonREASON_OUT_OF_WINDOW      bpfReason = 51
+	bpfReasonREASON_TCP_FLAGS          bpfReason = 52
+	bpfReasonREASON_UNRELATED          bpfReason = 53
+	bpfReasonREASON_FRAGMENT_NO_FIRST  bpfReason = 54
+	bpfReasonREASON_FRAGMENT_TINY      bpfReason = 55
+	bpfReasonREASON_IPV6EXT_HEADERS    bpfReason = 56
+	bpfReasonREASON_HALF_OPEN_LIMIT    bpfReason = 57
+	bpfReasonREASON_NO_GATEWAY         bpfReason = 58
+	bpfReasonREASON_NAT_EXHAUSTED      bpfReason = 59
+	bpfReasonREASON_NAT_FULL           bpfReason = 60
+	bpfReasonREASON_NAT_LIMIT          bpfReason = 61
+	bpfReasonREASON_NAT_CONFLICT       bpfReason = 62
+	bpfReasonREASON_NO_NAT_SESSION     bpfReason = 63
+	bpfReasonREASON_NO_TRANSLATION     bpfReason = 64
+	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 65
+	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 66
+	bpfReasonREASON_MAX                bpfReason = 67
 )
 
 type bpfRemoteKey struct {
@@ -869,10 +897,11 @@ type bpfRemoteKey struct {
 }
 
 type bpfRoute struct {
-	_     structs.HostLayout
-	Kind  bpfRouteKind
-	Pad   [3]uint8
-	Group uint32
+	_         structs.HostLayout
+	Kind      bpfRouteKind
+	IsDefault uint8
+	Pad       [2]uint8
+	Group     uint32
 }
 
 type bpfRouteKey struct {
@@ -960,7 +989,6 @@ type bpfSegment struct {
 	Vni             uint32
 	Members         uint32
 	UdpPort         uint16
-	Used            uint8
 	Flags           bpfSegmentFlags
 	CsumIfindex     uint32
 	Router          uint32
@@ -975,15 +1003,17 @@ type bpfSegment struct {
 	PathPolicy      uint16
 	Egress          uint16
 	Evpn            bpfEvpnFlags
-	Pad             uint8
+	Used            uint8
+	Inbound         bpfInboundFlags
+	Pad             [3]uint8
 	Gateway4        bpfAddr
 	Gateway6        bpfAddr
 	Options         [252]uint8
-	Pad2            [60]uint8
+	Pad2            [52]uint8
 	Shards          [64]uint32
 }
 
-type bpfSegmentFlags uint8
+type bpfSegmentFlags uint16
 
 const (
 	bpfSegmentFlagsSEGMENT_UDP_CSUM   bpfSegmentFlags = 1
@@ -994,6 +1024,9 @@ const (
 	bpfSegmentFlagsSEGMENT_BY_SOURCE  bpfSegmentFlags = 32
 	bpfSegmentFlagsSEGMENT_UPLINK     bpfSegmentFlags = 64
 	bpfSegmentFlagsSEGMENT_TRANSLATED bpfSegmentFlags = 128
+	bpfSegmentFlagsSEGMENT_WIRE       bpfSegmentFlags = 256
+	bpfSegmentFlagsSEGMENT_RPF_STRICT bpfSegmentFlags = 512
+	bpfSegmentFlagsSEGMENT_RPF_OFF    bpfSegmentFlags = 1024
 )
 
 type bpfSlow uint8
@@ -1028,10 +1061,11 @@ const (
 	bpfStageSTAGE_FLOOD     bpfStage = 11
 	bpfStageSTAGE_ICMP      bpfStage = 12
 	bpfStageSTAGE_CLAMP     bpfStage = 13
-	bpfStageSTAGE_ENCAP     bpfStage = 14
-	bpfStageSTAGE_TRANSMIT  bpfStage = 15
-	bpfStageSTAGE_DROP      bpfStage = 16
-	bpfStageSTAGE_MAX       bpfStage = 17
+	bpfStageSTAGE_FRAGMENT  bpfStage = 14
+	bpfStageSTAGE_ENCAP     bpfStage = 15
+	bpfStageSTAGE_TRANSMIT  bpfStage = 16
+	bpfStageSTAGE_DROP      bpfStage = 17
+	bpfStageSTAGE_MAX       bpfStage = 18
 )
 
 type bpfStamp struct {
@@ -1165,6 +1199,7 @@ const (
 	bpfMapEvents              = "events"
 	bpfMapFdb                 = "fdb"
 	bpfMapFlows               = "flows"
+	bpfMapFragmentWorks       = "fragment_works"
 	bpfMapFragments           = "fragments"
 	bpfMapGlobalCounters      = "global_counters"
 	bpfMapHostEventBuckets    = "host_event_buckets"
@@ -1181,8 +1216,11 @@ const (
 	bpfMapNatEvents           = "nat_events"
 	bpfMapNatFragments        = "nat_fragments"
 	bpfMapNatHostCounts       = "nat_host_counts"
+	bpfMapNatInbound          = "nat_inbound"
+	bpfMapNatOver             = "nat_over"
 	bpfMapNatReverse          = "nat_reverse"
 	bpfMapNatSessions         = "nat_sessions"
+	bpfMapNatUnanswered       = "nat_unanswered"
 	bpfMapNatWorks            = "nat_works"
 	bpfMapNeighbours          = "neighbours"
 	bpfMapNexthopGroups       = "nexthop_groups"
@@ -1229,6 +1267,7 @@ const (
 	bpfVarLimitedRateType     = "limited_rate_type"
 	bpfVarLogLineType         = "log_line_type"
 	bpfVarLogRate             = "log_rate"
+	bpfVarNatDnsTimeout       = "nat_dns_timeout"
 	bpfVarNatEventType        = "nat_event_type"
 	bpfVarNatEventsWanted     = "nat_events_wanted"
 	bpfVarNatGcStatsType      = "nat_gc_stats_type"
@@ -1324,6 +1363,7 @@ type bpfMapSpecs struct {
 	Events           *ebpf.MapSpec `ebpf:"events"`
 	Fdb              *ebpf.MapSpec `ebpf:"fdb"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
+	FragmentWorks    *ebpf.MapSpec `ebpf:"fragment_works"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters   *ebpf.MapSpec `ebpf:"global_counters"`
 	HostEventBuckets *ebpf.MapSpec `ebpf:"host_event_buckets"`
@@ -1340,8 +1380,11 @@ type bpfMapSpecs struct {
 	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
 	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
 	NatWorks         *ebpf.MapSpec `ebpf:"nat_works"`
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
@@ -1391,6 +1434,7 @@ type bpfVariableSpecs struct {
 	LimitedRateType     *ebpf.VariableSpec `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.VariableSpec `ebpf:"log_line_type"`
 	LogRate             *ebpf.VariableSpec `ebpf:"log_rate"`
+	NatDnsTimeout       *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventType        *ebpf.VariableSpec `ebpf:"nat_event_type"`
 	NatEventsWanted     *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatGcStatsType      *ebpf.VariableSpec `ebpf:"nat_gc_stats_type"`
@@ -1455,6 +1499,7 @@ type bpfMaps struct {
 	Events           *ebpf.Map `ebpf:"events"`
 	Fdb              *ebpf.Map `ebpf:"fdb"`
 	Flows            *ebpf.Map `ebpf:"flows"`
+	FragmentWorks    *ebpf.Map `ebpf:"fragment_works"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters   *ebpf.Map `ebpf:"global_counters"`
 	HostEventBuckets *ebpf.Map `ebpf:"host_event_buckets"`
@@ -1471,8 +1516,11 @@ type bpfMaps struct {
 	NatEvents        *ebpf.Map `ebpf:"nat_events"`
 	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver          *ebpf.Map `ebpf:"nat_over"`
 	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
 	NatWorks         *ebpf.Map `ebpf:"nat_works"`
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
@@ -1520,6 +1568,7 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Fdb,
 		m.Flows,
+		m.FragmentWorks,
 		m.Fragments,
 		m.GlobalCounters,
 		m.HostEventBuckets,
@@ -1536,8 +1585,11 @@ func (m *bpfMaps) Close() error {
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
+		m.NatInbound,
+		m.NatOver,
 		m.NatReverse,
 		m.NatSessions,
+		m.NatUnanswered,
 		m.NatWorks,
 		m.Neighbours,
 		m.NexthopGroups,
@@ -1588,6 +1640,7 @@ type bpfVariables struct {
 	LimitedRateType     *ebpf.Variable `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.Variable `ebpf:"log_line_type"`
 	LogRate             *ebpf.Variable `ebpf:"log_rate"`
+	NatDnsTimeout       *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventType        *ebpf.Variable `ebpf:"nat_event_type"`
 	NatEventsWanted     *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatGcStatsType      *ebpf.Variable `ebpf:"nat_gc_stats_type"`

@@ -105,9 +105,13 @@ func putConnections(to *ebpf.Map, keys []bpfCtKey, values []bpfCtEntry) error {
 // putSessions puts NAT sessions with their reverse entries. One that finds no room takes its
 // reverse entry with it.
 func (d *Datapath) putSessions(to *ebpf.Map, keys []bpfCtKey, values []bpfNatSession) error {
+	now, err := monotonicNS()
+	if err != nil {
+		return err
+	}
 	backs, origins := make([]bpfCtKey, len(keys)), make([]bpfNatOrig, len(keys))
 	for i := range keys {
-		backs[i], origins[i] = returnKey(&keys[i], &values[i]), returnOf(&keys[i])
+		backs[i], origins[i] = returnKey(&keys[i], &values[i]), returnOf(&keys[i], now)
 	}
 	returns, err := d.objs.NatReverse.BatchUpdate(backs, origins, nil)
 	if err != nil && !isFull(err) {

@@ -47,8 +47,11 @@ const (
 	conntrackGcMapNatEvents        = "nat_events"
 	conntrackGcMapNatFragments     = "nat_fragments"
 	conntrackGcMapNatHostCounts    = "nat_host_counts"
+	conntrackGcMapNatInbound       = "nat_inbound"
+	conntrackGcMapNatOver          = "nat_over"
 	conntrackGcMapNatReverse       = "nat_reverse"
 	conntrackGcMapNatSessions      = "nat_sessions"
+	conntrackGcMapNatUnanswered    = "nat_unanswered"
 	conntrackGcMapNeighbours       = "neighbours"
 	conntrackGcMapNexthopGroups    = "nexthop_groups"
 	conntrackGcMapNexthops         = "nexthops"
@@ -86,6 +89,7 @@ const (
 	conntrackGcVarIcmpBurst        = "icmp_burst"
 	conntrackGcVarIcmpRate         = "icmp_rate"
 	conntrackGcVarLogRate          = "log_rate"
+	conntrackGcVarNatDnsTimeout    = "nat_dns_timeout"
 	conntrackGcVarNatEventsWanted  = "nat_events_wanted"
 	conntrackGcVarNatTimeouts      = "nat_timeouts"
 	conntrackGcVarNonIpDropped     = "non_ip_dropped"
@@ -192,8 +196,11 @@ type conntrackGcMapSpecs struct {
 	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
 	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
@@ -236,6 +243,7 @@ type conntrackGcVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	NatDnsTimeout    *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
@@ -313,8 +321,11 @@ type conntrackGcMaps struct {
 	NatEvents        *ebpf.Map `ebpf:"nat_events"`
 	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver          *ebpf.Map `ebpf:"nat_over"`
 	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
@@ -379,8 +390,11 @@ func (m *conntrackGcMaps) Close() error {
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
+		m.NatInbound,
+		m.NatOver,
 		m.NatReverse,
 		m.NatSessions,
+		m.NatUnanswered,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
@@ -424,6 +438,7 @@ type conntrackGcVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	NatDnsTimeout    *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`

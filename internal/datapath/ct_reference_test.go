@@ -63,15 +63,6 @@ func (c *refCT) timeout(proto uint8, all overlay.Timeouts) time.Duration {
 	return all.UDP
 }
 
-// answered says that it is no longer one of those that make room for others: both ends
-// have agreed to it.
-func (c *refCT) answered(proto uint8) bool {
-	if proto != pkttest.ProtoTCP {
-		return c.replied
-	}
-	return c.open()
-}
-
 // window is the largest that the receiver of a direction's segments can have offered.
 func (c *refCT) window(way int) uint32 {
 	switch {

@@ -29,7 +29,7 @@ const (
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
 	// abiVersion is ABI_VERSION of bpf/abi/abi.h.
-	abiVersion = 7
+	abiVersion = 8
 )
 
 // Datapath is the loaded programs of one edge.

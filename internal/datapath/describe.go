@@ -58,6 +58,8 @@ func (d *Datapath) carried(s bpfTraceStep) string {
 		return fmt.Sprintf("ICMP to the sender: type %d, code %d, MTU %d", s.A>>8, s.A&0xff, s.B)
 	case bpfStageSTAGE_CLAMP:
 		return fmt.Sprintf("lowered to %d", s.A)
+	case bpfStageSTAGE_FRAGMENT:
+		return fmt.Sprintf("%d bytes in fragments of %d", s.A, s.B)
 	case bpfStageSTAGE_ENCAP:
 		return fmt.Sprintf("VNI %d to %s", s.B, d.vport(s.A))
 	case bpfStageSTAGE_DROP:

@@ -280,7 +280,6 @@ type fuzzing struct {
 	rules  map[string]uint64 // frames that the reference refused
 	failed map[string]uint64 // by what was wrong
 	passed uint64            // frames that were forwarded
-	count  map[string]uint64
 }
 
 // pinned runs f on one core, whose counters are then those of its frames.

@@ -136,6 +136,9 @@ func (g generations) isCurrent(k *bpfFlowKey, decision *bpfDecision) bool {
 	if decision.Flags&bpfFlowFlagsFLOW_DNAT != 0 {
 		return now+router.Translated == decision.Generation
 	}
+	if seg.Flags&bpfSegmentFlagsSEGMENT_UPLINK != 0 { // the route back
+		now += router.Shards[addrShard(k.Saddr)]
+	}
 	return now+router.Shards[addrShard(k.Daddr)] == decision.Generation
 }
 

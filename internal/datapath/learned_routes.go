@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/cilium/ebpf"
 
@@ -64,7 +65,7 @@ func (d *Datapath) planChanges(r Router, c *routeChanges) error {
 // planRoute is the entry of a route in the place of the old one. Groups that only former
 // routes used are collected when there is no room for a new one.
 func (d *Datapath) planRoute(old bpfRoute, r Route, p *plan) (bpfRoute, error) {
-	entry := bpfRoute{Kind: routeKinds[r.Kind]}
+	entry := bpfRoute{Kind: routeKinds[r.Kind], IsDefault: isDefault(r.Prefix)}
 	if r.Kind != overlay.Unicast {
 		return entry, nil
 	}
@@ -77,6 +78,17 @@ func (d *Datapath) planRoute(old bpfRoute, r Route, p *plan) (bpfRoute, error) {
 		entry.Group, err = d.group(old, r.Hops, p)
 	}
 	return entry, err
+}
+
+// globalUnicast is all of IPv6 that is assigned (RFC 4291 section 2.4), which some route by default.
+var globalUnicast = netip.MustParsePrefix("2000::/3")
+
+// isDefault is 1 for the prefix of a default route.
+func isDefault(p netip.Prefix) uint8 {
+	if p.Bits() == 0 || p == globalUnicast {
+		return 1
+	}
+	return 0
 }
 
 // putRoutes writes routes that differ; the generations of the routers that it touched are

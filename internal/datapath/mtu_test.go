@@ -169,8 +169,9 @@ func TestRoutedTooBig(t *testing.T) {
 			{"up", "s0", ispMAC, uplinkMAC, "203.0.113.5", "10.0.2.14", to.mtu(0), uplink4},
 		} {
 			for _, ip6 := range []bool{false, true} {
-				src, dst, source := c.src, c.dst, c.source
+				src, dst, source, df := c.src, c.dst, c.source, "df " // others are fragmented
 				if ip6 {
+					df = ""
 					src, dst = six(addr(src)).String(), six(addr(dst)).String()
 					source = map[string]string{gateway4: gateway6, uplink4: uplink6}[source]
 				}
@@ -180,7 +181,7 @@ func TestRoutedTooBig(t *testing.T) {
 				want := tooBig(source, c.mtu)
 				want.routed = true
 				for range 2 {
-					w.wantError(t, c.segment, c.from, pkttest.Frame(c.mac, c.gateway, sized(src, dst, c.mtu+1)), want)
+					w.wantError(t, c.segment, c.from, pkttest.Frame(c.mac, c.gateway, df+sized(src, dst, c.mtu+1)), want)
 				}
 				if t.Failed() {
 					t.Fatalf("%+v", c)

@@ -14,8 +14,11 @@ import (
 const (
 	// maxNATFragments is how many datagrams are remembered until their last fragment came.
 	maxNATFragments = 16384
-	// mostHosts bounds the sources whose sessions are counted.
-	mostHosts = 65536
+	// natInbound is NAT_INBOUND of bpf/abi/nat.h.
+	natInbound = 16384
+	// mostDispensable bounds the sessions that are remembered as such that can go when there is
+	// no room, of each kind.
+	mostDispensable = 65536
 	// leastRing is the smallest ring buffer that the kernel makes: a page.
 	leastRing = 4096
 )
@@ -55,7 +58,8 @@ func configureEgress(spec *ebpf.CollectionSpec, e *overlay.Egress) error {
 	}
 	for name, size := range map[string]uint32{
 		bpfMapNatSessions: e.NATSessions, bpfMapNatReverse: 2 * e.NATSessions,
-		bpfMapNatHostCounts: min(e.NATSessions, mostHosts), bpfMapNatFragments: maxNATFragments,
+		bpfMapNatHostCounts: 2 * e.NATSessions, bpfMapNatFragments: maxNATFragments, bpfMapNatInbound: natInbound,
+		bpfMapNatOver: min(e.NATSessions, mostDispensable), bpfMapNatUnanswered: min(e.NATSessions, mostDispensable),
 	} {
 		spec.Maps[name].MaxEntries = size
 	}
@@ -63,7 +67,7 @@ func configureEgress(spec *ebpf.CollectionSpec, e *overlay.Egress) error {
 	if err != nil {
 		return fmt.Errorf("egress: %w", err)
 	}
-	for name, value := range map[string]any{bpfVarWithNat: true, bpfVarNatTimeouts: timeouts, bpfVarNatEventsWanted: hasReaders(e)} {
+	for name, value := range map[string]any{bpfVarWithNat: true, bpfVarNatTimeouts: timeouts, bpfVarNatDnsTimeout: uint64(e.DNSTimeout), bpfVarNatEventsWanted: hasReaders(e)} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}

@@ -99,6 +99,7 @@ func (d *Datapath) egressEntry(e *Egress, p *egressPlan) (*egressEntry, error) {
 	}
 	entry := &egressEntry{bpfEgressPolicy: bpfEgressPolicy{
 		Used: NameTag(e.Name), Router: router, FirstPort: e.Ports.First, LastPort: e.Ports.Last, Limit: e.Limit,
+		InboundLimit: e.InboundLimit,
 	}}
 	if e.Segment != "" {
 		if entry.Segment, ok = d.names.segIDs[e.Segment]; !ok {

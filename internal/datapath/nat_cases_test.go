@@ -108,7 +108,7 @@ var natCases = []natCase{
 		"isp: udp 203.0.113.5:53 > 198.51.100.100:4101 40 => drop no-nat-session",
 		"isp: udp 203.0.113.5:53 > 198.51.100.101:4100 40 => drop no-nat-session",
 		"isp: tcp 203.0.113.5:53 > 198.51.100.100:4100 syn => drop no-nat-session",
-		"isp: udp 10.0.1.11:53 > 198.51.100.100:4100 40 => drop no-nat-session",
+		"isp: udp 10.0.1.11:53 > 198.51.100.100:4100 40 => drop reverse-path",
 		"isp: ip 203.0.113.5 > 198.51.100.100 50 40 => drop no-nat-session,nat-unsupported",
 		"isp: ip 203.0.113.5 > 198.51.100.100 132 40 => drop no-nat-session,nat-unsupported",
 		natAnswer,

@@ -45,9 +45,12 @@ const (
 	natGcMapNatFragments     = "nat_fragments"
 	natGcMapNatGcResult      = "nat_gc_result"
 	natGcMapNatHostCounts    = "nat_host_counts"
-	natGcMapNatHostUsages    = "nat_host_usages"
+	natGcMapNatInbound       = "nat_inbound"
+	natGcMapNatOver          = "nat_over"
+	natGcMapNatOwnerUsages   = "nat_owner_usages"
 	natGcMapNatReverse       = "nat_reverse"
 	natGcMapNatSessions      = "nat_sessions"
+	natGcMapNatUnanswered    = "nat_unanswered"
 	natGcMapNeighbours       = "neighbours"
 	natGcMapNexthopGroups    = "nexthop_groups"
 	natGcMapNexthops         = "nexthops"
@@ -86,6 +89,7 @@ const (
 	natGcVarIcmpBurst        = "icmp_burst"
 	natGcVarIcmpRate         = "icmp_rate"
 	natGcVarLogRate          = "log_rate"
+	natGcVarNatDnsTimeout    = "nat_dns_timeout"
 	natGcVarNatEventsWanted  = "nat_events_wanted"
 	natGcVarNatTimeouts      = "nat_timeouts"
 	natGcVarNonIpDropped     = "non_ip_dropped"
@@ -190,9 +194,12 @@ type natGcMapSpecs struct {
 	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatGcResult      *ebpf.MapSpec `ebpf:"nat_gc_result"`
 	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
-	NatHostUsages    *ebpf.MapSpec `ebpf:"nat_host_usages"`
+	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
+	NatOwnerUsages   *ebpf.MapSpec `ebpf:"nat_owner_usages"`
 	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
@@ -236,6 +243,7 @@ type natGcVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	NatDnsTimeout    *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
@@ -311,9 +319,12 @@ type natGcMaps struct {
 	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
 	NatGcResult      *ebpf.Map `ebpf:"nat_gc_result"`
 	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
-	NatHostUsages    *ebpf.Map `ebpf:"nat_host_usages"`
+	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver          *ebpf.Map `ebpf:"nat_over"`
+	NatOwnerUsages   *ebpf.Map `ebpf:"nat_owner_usages"`
 	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
@@ -377,9 +388,12 @@ func (m *natGcMaps) Close() error {
 		m.NatFragments,
 		m.NatGcResult,
 		m.NatHostCounts,
-		m.NatHostUsages,
+		m.NatInbound,
+		m.NatOver,
+		m.NatOwnerUsages,
 		m.NatReverse,
 		m.NatSessions,
+		m.NatUnanswered,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
@@ -424,6 +438,7 @@ type natGcVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	NatDnsTimeout    *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`

@@ -49,7 +49,15 @@ func (d *Datapath) natSession(b *NATSession, k *bpfCtKey, e *bpfNatSession, now 
 		b.Via = addrOf(e.Via.W)
 	}
 	timeout := stateTimeouts(d.cfg.Egress.Timeouts)[ctState(k.Proto, bpfCtBits(e.Ct.Bits))]
+	if dns := d.cfg.Egress.DNSTimeout; dns > 0 && isDNS(k, e) {
+		timeout = min(timeout, dns)
+	}
 	b.LeftNS = since(uint64(timeout), b.IdleNS)
+}
+
+// isDNS is is_dns of bpf/nat/nat_table.h.
+func isDNS(k *bpfCtKey, e *bpfNatSession) bool {
+	return k.Proto == unix.IPPROTO_UDP && wire16(k.OutsidePort) == 53 && bpfCtBits(e.Ct.Bits)&bpfCtBitsCT_OUT != 0
 }
 
 // NATEventKind is what happened to a session.

@@ -31,9 +31,10 @@ const NATRecordSize = 144
 
 // recordFlags are the flags of sessions that go to others, and recordBits the bits.
 const (
-	recordFlags = bpfNatSessionFlagsNAT_SESSION_FORWARDED | bpfNatSessionFlagsNAT_SESSION_INDEPENDENT | bpfNatSessionFlagsNAT_SESSION_MAPPING
-	recordBits  = bpfCtBitsCT_PICKED_UP<<1 - 1
-	mostAskers  = 2
+	recordFlags = bpfNatSessionFlagsNAT_SESSION_FORWARDED | bpfNatSessionFlagsNAT_SESSION_INDEPENDENT | bpfNatSessionFlagsNAT_SESSION_MAPPING |
+		bpfNatSessionFlagsNAT_SESSION_UNTRANSLATED
+	recordBits = bpfCtBitsCT_PICKED_UP<<1 - 1
+	mostAskers = 2
 )
 
 // NameTag is by which maps and records name routers and policies: 32 bits of the name's

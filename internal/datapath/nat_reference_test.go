@@ -156,6 +156,9 @@ func (n *natReference) evaluateOut(from string, p refPacket, frame []byte, got n
 	if b == nil {
 		return n.evaluateFresh(from, k, p, frame, got)
 	}
+	if n.refused(b, k, p, got) {
+		return ""
+	}
 	n.follow(b, p, overlay.Out)
 	b.source = from
 	return n.passed(from, p, frame, got, "isp", leaving(k, b.egress))
@@ -190,7 +193,8 @@ func (n *natReference) evaluateLater(from string, p refPacket, frame []byte, got
 
 // evaluateFresh is a packet that begins a session, or is refused one.
 func (n *natReference) evaluateFresh(from string, k natRefKey, p refPacket, frame []byte, got natResult) string {
-	if p.proto == pkttest.ProtoTCP && p.tcp.Flags&pkttest.RST != 0 {
+	answers := p.tcp.Flags&(pkttest.SYN|pkttest.ACK) == pkttest.SYN|pkttest.ACK // what NAT has not let in
+	if p.proto == pkttest.ProtoTCP && (p.tcp.Flags&pkttest.RST != 0 || answers) {
 		return wantDrop(got, "out-of-state", "no-nat-session") // the latter where its flow is cached
 	}
 	if n.natSessions[k] != nil { // it is over
@@ -216,6 +220,14 @@ func (n *natReference) evaluateFresh(from string, k natRefKey, p refPacket, fram
 	n.start(b, p, overlay.Out)
 	n.natSessions[k], n.back[backOf(k, egress)] = b, k
 	return n.passed(from, p, frame, got, "isp", leaving(k, egress))
+}
+
+// refused reports whether the source has too many others for one to open again.
+func (n *natReference) refused(b *natRefNATSession, k natRefKey, p refPacket, got natResult) bool {
+	limit := n.policies[policyOf(b.source, p)].limit
+	live, kept := n.countOf(k.inside.Addr())
+	return got.why == "nat-limit" && limit > 0 && live+kept-1 >= limit && b.over() &&
+		p.tcp.Flags&(pkttest.SYN|pkttest.ACK) == pkttest.SYN
 }
 
 // allocated says what is wrong with the address and port of a new session.
@@ -299,6 +311,9 @@ func (n *natReference) evaluateIn(p refPacket, frame []byte, got natResult) stri
 	if b == nil {
 		return wantDrop(got, "no-nat-session", "no-local-service", "out-of-state")
 	}
+	if n.refused(b, k, p, got) {
+		return ""
+	}
 	n.follow(b, p, overlay.In)
 	return n.passed("isp", p, frame, got, b.source, pkttest.Talk{Src: k.outside, Dst: k.inside})
 }
@@ -352,12 +367,13 @@ func (n *natReference) forget(k natRefKey) {
 	delete(n.natSessions, k)
 }
 
-// countOf is how many sessions a source has, and how many that are over are still in the table.
+// countOf is how many sessions a source has, and how many more that are over or have expired are still
+// in the table: whether a reset is exact, and its session over, the flow cache does not always know.
 func (n *natReference) countOf(inside netip.Addr) (live, kept int) {
 	for k, b := range n.natSessions {
 		switch {
 		case k.inside.Addr() != inside:
-		case n.expired(k, b):
+		case n.expired(k, b) || b.over():
 			kept++
 		default:
 			live++

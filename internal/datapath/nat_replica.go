@@ -3,6 +3,8 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -28,7 +30,7 @@ func (d *Datapath) PutNATRecords(records []NATRecord) (taken, conflicts int, err
 		}
 		err := d.putReplica(&k, &b)
 		if err == nil {
-			err = d.putMapping(&k, &b)
+			err = errors.Join(d.putMapping(&k, &b), d.noteOver(&k, &b))
 		}
 		switch {
 		case err == nil:
@@ -40,6 +42,17 @@ func (d *Datapath) PutNATRecords(records []NATRecord) (taken, conflicts int, err
 		}
 	}
 	return taken, conflicts, nil
+}
+
+// noteOver has a replica that is over make room, like other sessions.
+func (d *Datapath) noteOver(k *bpfCtKey, b *bpfNatSession) error {
+	if !slices.Contains([]bpfCtState{bpfCtStateCT_STATE_TIME_WAIT, bpfCtStateCT_STATE_CLOSED}, ctState(k.Proto, bpfCtBits(b.Ct.Bits))) {
+		return nil
+	}
+	if err := d.objs.NatOver.Put(nil, k); err != nil && !isFull(err) {
+		return fmt.Errorf("note that a replica is over: %w", err)
+	}
+	return nil
 }
 
 // errConflict is that a session here and one of another gateway exclude each other.
@@ -86,16 +99,37 @@ func returnKey(k *bpfCtKey, b *bpfNatSession) bpfCtKey {
 	return back
 }
 
-// returnOf is where it leads.
-func returnOf(k *bpfCtKey) bpfNatOrig { return bpfNatOrig{Addr: k.Inside, Port: k.InsidePort} }
+// returnOf is where it leads, from now on.
+func returnOf(k *bpfCtKey, now uint64) bpfNatOrig {
+	return bpfNatOrig{Addr: k.Inside, Port: k.InsidePort, InsertedS: uint16(now / uint64(time.Second))}
+}
+
+// sessionKey is undo_reverse_key of bpf/nat/nat_table.h.
+func sessionKey(back bpfCtKey, o bpfNatOrig) bpfCtKey {
+	back.Inside, back.InsidePort = o.Addr, o.Port
+	if back.EchoDir != 0 && back.Outside != (bpfAddr{}) {
+		back.OutsidePort = o.Port
+	}
+	return back
+}
+
+// isForwardedElsewhere reports whether a forward of this edge leads from the return to another host.
+func (d *Datapath) isForwardedElsewhere(back *bpfCtKey, o bpfNatOrig) bool {
+	var f bpfPortForward
+	at := bpfPortForwardKey{Router: back.Zone, Proto: back.Proto, Port: back.InsidePort, Addr: back.Inside}
+	return d.objs.PortForwards.Lookup(at, &f) == nil && (f.Addr != o.Addr || f.Port != o.Port)
+}
 
 // putReplica puts the return first, as the programs do: it is what nobody else may have.
 func (d *Datapath) putReplica(k *bpfCtKey, b *bpfNatSession) error {
-	back, origin := returnKey(k, b), returnOf(k)
+	back, origin := returnKey(k, b), returnOf(k, b.ReplicatedNs)
+	if d.isForwardedElsewhere(&back, origin) {
+		return errConflict
+	}
 	err := d.objs.NatReverse.Update(&back, &origin, ebpf.UpdateNoExist)
 	if errors.Is(err, ebpf.ErrKeyExist) {
 		var there bpfNatOrig
-		if d.objs.NatReverse.Lookup(&back, &there) != nil || there != origin {
+		if d.objs.NatReverse.Lookup(&back, &there) != nil || there.Addr != origin.Addr || there.Port != origin.Port {
 			return errConflict
 		}
 		return d.putNATSession(k, b)

@@ -61,6 +61,7 @@ func (d *Datapath) translate(id uint32, s overlay.Segment, segment *bpfSegment, 
 	if slices.Contains(t.Translated, s.Name) {
 		segment.Flags |= bpfSegmentFlagsSEGMENT_TRANSLATED
 	}
+	segment.Inbound = inboundOf(s, t)
 	vport, before := *segment, d.segments[id]
 	segment.Flags |= before.Flags & bpfSegmentFlagsSEGMENT_TRANSLATED
 	if segment.Egress == 0 {
@@ -69,6 +70,26 @@ func (d *Datapath) translate(id uint32, s overlay.Segment, segment *bpfSegment, 
 	if *segment != vport {
 		p.nat.segments[id] = vport
 	}
+}
+
+// inboundOf are the families in which replies to what comes in by the uplink s may be translated: those
+// in which it translates itself, or all where policies of its router do. Where translation is
+// required no reply leaves without one.
+func inboundOf(s overlay.Segment, t Tables) (families bpfInboundFlags) {
+	if s.VNI != 0 || s.Gateway == nil || slices.Contains(t.Translated, s.Name) {
+		return 0
+	}
+	for _, e := range t.Egress {
+		if e.Router != s.Gateway.Router || e.Segment == "" && e.Uplink != s.Name {
+			continue
+		}
+		for f, family := range []bpfInboundFlags{bpfInboundFlagsINBOUND_IPV4, bpfInboundFlagsINBOUND_IPV6} {
+			if e.Segment != "" || len(e.Pool[f]) > 0 {
+				families |= family
+			}
+		}
+	}
+	return families
 }
 
 // planTranslation must come after the segments, whose addresses are planned, and the routes.
@@ -171,6 +192,30 @@ func (d *Datapath) writeTranslation(p *plan) error {
 	portForwards, err := put(d.objs.PortForwards, p.nat.portForwards)
 	for _, k := range portForwards {
 		p.rerouted[k.Router] = true
+	}
+	return errors.Join(err, d.takePorts(portForwards))
+}
+
+// takePorts deletes the sessions that have ports of new forwards, unless they lead to the same host. The
+// programs give those ports to nobody any more.
+func (d *Datapath) takePorts(forwards []bpfPortForwardKey) error {
+	if len(forwards) == 0 {
+		return nil
+	}
+	fresh := make(map[bpfPortForwardKey]bool, len(forwards))
+	for _, k := range forwards {
+		fresh[k] = true
+	}
+	gone := map[bpfCtKey]bpfCtKey{}
+	err := walk(d.objs.NatReverse, func(back bpfCtKey, o bpfNatOrig) {
+		at := bpfPortForwardKey{Router: back.Zone, Proto: back.Proto, Port: back.InsidePort, Addr: back.Inside}
+		if !fresh[at] || !d.isForwardedElsewhere(&back, o) {
+			return
+		}
+		gone[back] = sessionKey(back, o)
+	})
+	for back, k := range gone {
+		err = errors.Join(err, ignoreMissing(d.objs.NatSessions.Delete(k)), d.deleteReturn(&back))
 	}
 	return err
 }

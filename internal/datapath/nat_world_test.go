@@ -146,14 +146,18 @@ func (w *world) forgetNATSessions(t testing.TB) {
 	removeAll[bpfCtKey, bpfNatOrig](t, m.NatReverse)
 	removeAll[bpfNatHostKey, bpfNatHostCount](t, m.NatHostCounts)
 	removeAll[bpfFragmentKey, bpfFragmentTranslation](t, m.NatFragments)
+	removeAll[bpfCtKey, bpfNatSession](t, m.NatInbound)
 	removeAll[bpfFlowKey, bpfFlow](t, m.Flows)
+	w.natGCStats(t) // nobody's sessions are counted any more
 }
 
 // ageNATSessions lets time pass for all that NAT and the flow cache remember.
 func (w *world) ageNATSessions(t testing.TB, by time.Duration) {
 	t.Helper()
 	m, ns := &w.dp.objs.bpfMaps, uint64(by)
-	changeEach[bpfCtKey](t, m.NatSessions, func(b *bpfNatSession) { b.Ct.SeenNs -= ns })
+	for _, m := range []*ebpf.Map{m.NatSessions, m.NatInbound} {
+		changeEach[bpfCtKey](t, m, func(b *bpfNatSession) { b.Ct.SeenNs -= ns })
+	}
 	changeEach[bpfFragmentKey](t, m.NatFragments, func(f *bpfFragmentTranslation) { f.PassedNs -= ns })
 	w.ageFlows(t, by+time.Second) // to be safely older than revalidate_ns, whose clock has ticks
 }
@@ -169,7 +173,7 @@ func (w *world) allNATSessions(t testing.TB) (map[bpfCtKey]bpfNatSession, map[bp
 
 // checkNATSessions holds what is always true of the tables: each session has a return that
 // leads back to its source and each return a session, so that no two share an address and
-// port for a destination; and each source has as many as are counted.
+// port for a destination; and each source has as many that are not over as are counted.
 func (w *world) checkNATSessions(t testing.TB) {
 	t.Helper()
 	natSessions, returns := w.allNATSessions(t)
@@ -193,7 +197,8 @@ func (w *world) checkNATSessions(t testing.TB) {
 		if b.Flags&uint32(bpfNatSessionFlagsNAT_SESSION_FORWARDED) != 0 {
 			host.Router |= natHostFromOutside
 		}
-		if b.Flags&uint32(bpfNatSessionFlagsNAT_SESSION_MAPPING) == 0 {
+		over := slices.Contains([]string{"time-wait", "closed"}, stateOf(k.Proto, b.Ct))
+		if b.Flags&uint32(bpfNatSessionFlagsNAT_SESSION_MAPPING) == 0 && !over {
 			counts[host]++
 		}
 	}

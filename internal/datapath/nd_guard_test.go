@@ -168,17 +168,17 @@ func TestAnswersHaveTheFlagsOfBGP(t *testing.T) {
 	w.send(t, "first", say(bob, all))
 	entry := overlay.ARPEntry{Segment: "blue", Addr: addr("2001:db8:1::b"), MAC: macOf(bob)}
 	for _, c := range []struct {
-		nd    overlay.NDFlags
-		heard byte // flags of an advertisement from the host before, 0: none
-		want  uint8
+		nd   overlay.NDFlags
+		seen byte // flags of an advertisement from the host before, 0: none
+		want uint8
 	}{
 		{0, 0, check.Solicited | check.Override},
 		{overlay.NDRouter | overlay.NDOverride, 0, check.Router | check.Solicited | check.Override},
 		{overlay.NDRouter, 0, check.Router | check.Solicited},
 		{0, advertisedRouter | advertisedOverride, check.Router | check.Solicited | check.Override},
 	} {
-		if c.heard != 0 {
-			w.send(t, "first", advertises(bob, "2001:db8:1::b", c.heard))
+		if c.seen != 0 {
+			w.send(t, "first", advertises(bob, "2001:db8:1::b", c.seen))
 		}
 		entry.ND = c.nd
 		must(t, w.dp.PutARPEntries([]overlay.ARPEntry{entry}))
@@ -196,14 +196,14 @@ func TestFlagsOfHostsAtPorts(t *testing.T) {
 	}{{advertisedOverride, overlay.NDOverride}, {advertisedRouter | advertisedOverride, overlay.NDRouter | overlay.NDOverride}, {advertisedRouter, overlay.NDRouter}} {
 		w.send(t, "p0", advertises(alice, "2001:db8:1::a", c.flags))
 		w.send(t, "p0", advertises(alice, "2001:db8:1::a", c.flags)) // nothing new
-		var told []overlay.NDFlags
+		var reported []overlay.NDFlags
 		for _, e := range w.mark(t, f) {
 			if e.Addr.IsValid() {
-				told = append(told, e.ND)
+				reported = append(reported, e.ND)
 			}
 		}
-		if !slices.Equal(told, []overlay.NDFlags{c.want}) {
-			t.Errorf("flags %#x: told %v, want %v once", c.flags, told, c.want)
+		if !slices.Equal(reported, []overlay.NDFlags{c.want}) {
+			t.Errorf("flags %#x: reported %v, want %v once", c.flags, reported, c.want)
 		}
 		hosts, err := w.dp.Hosts()
 		must(t, err)

@@ -210,6 +210,10 @@ func TestEveryReasonIsTested(t *testing.T) {
 		// and what a bug asks for: TestShortFramesLeaveTheTunnel.
 		"no-headroom":        "nothing",
 		"no-csum":            "TestUDPChecksumOnIPv6",
+		"reserved-group":     "TestReservedGroups",
+		"martian":            "TestMartiansAreNotRouted",
+		"reverse-path":       "TestInsideSourcesDoNotComeFromOutside",
+		"tunnel-from-inside": "TestTunnelPacketsOfGuests",
 		"redirect-failed":    "TestFloodToVanishedPort",
 		"nexthop-unresolved": "TestFloodUnresolved",
 		"unknown-option":     "TestGeneveOptionWalk",

@@ -59,7 +59,9 @@ func (d *Datapath) segment(s overlay.Segment, t Tables) (bpfSegment, error) {
 	}
 	for flag, set := range map[bpfSegmentFlags]bool{
 		bpfSegmentFlagsSEGMENT_TAGS: s.KeepTags, bpfSegmentFlagsSEGMENT_SUPPRESS: s.Suppress,
-		bpfSegmentFlagsSEGMENT_CLAMP: s.ClampMSS,
+		bpfSegmentFlagsSEGMENT_CLAMP: s.ClampMSS, bpfSegmentFlagsSEGMENT_WIRE: s.Wire,
+		bpfSegmentFlagsSEGMENT_RPF_STRICT: s.ReversePath == overlay.ReversePathStrict,
+		bpfSegmentFlagsSEGMENT_RPF_OFF:    s.ReversePath == overlay.ReversePathOff,
 	} {
 		if set {
 			e.Flags |= flag

@@ -97,7 +97,7 @@ type Egress struct {
 	Uplink                           string
 	PerConnection, Independent, Open bool
 	Ports                            overlay.PortRange
-	Limit                            uint32
+	Limit, InboundLimit              uint32
 	// Pool is what this edge translates to now, by family: IPv4, IPv6.
 	Pool [2][]netip.Addr
 	// Owned are those that it answers for now: in ARP, neighbour discovery and to pings.

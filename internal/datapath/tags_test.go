@@ -270,7 +270,7 @@ func TestTheEdgeSpeaksWithTags(t *testing.T) {
 			w.isError(t, out, about(c.words), c.want)
 		}
 	}
-	big := sized("10.0.1.10", "10.0.3.7", to.mtu(0)+1)
+	big := "df " + sized("10.0.1.10", "10.0.3.7", to.mtu(0)+1)
 	for range 2 {
 		want := tooBig(gateway4, to.mtu(0))
 		want.routed = true

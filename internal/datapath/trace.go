@@ -24,7 +24,7 @@ type TraceStep struct{ Stage, What string }
 // Trace is a packet's way through the data path.
 type Trace struct {
 	Steps   []TraceStep
-	Verdict string // "sent", "flooded", "dropped" or "left to the host"
+	Verdict string // "sent", "flooded", "fragmented", "dropped" or "left to the host"
 	Out     []byte // the packet as it is sent
 }
 
@@ -91,10 +91,10 @@ func (d *Datapath) run(program *ebpf.Program, p tracedPacket) (Trace, error) {
 	case tcxNext:
 		t.Verdict = "left to the host"
 	}
-	var flooded bool
-	t.Steps, flooded, err = d.steps()
-	if flooded && t.Verdict == "dropped" { // the original ends, its copies go on
-		t.Verdict = "flooded"
+	var copied string
+	t.Steps, copied, err = d.steps()
+	if copied != "" && t.Verdict == "dropped" { // the original ends, its copies go on
+		t.Verdict = copied
 	}
 	return t, err
 }
@@ -161,18 +161,26 @@ func (d *Datapath) clearTrace() error {
 	return nil
 }
 
-// steps reads what the stages told, and whether copies of the packet itself were sent.
-func (d *Datapath) steps() (steps []TraceStep, flooded bool, err error) {
+// steps reads what the stages told, and how copies of the packet itself were sent: "flooded",
+// "fragmented" or not at all.
+func (d *Datapath) steps() (steps []TraceStep, copied string, err error) {
 	for i := range d.objs.Trace.MaxEntries() {
 		var s bpfTraceStep
 		if err := d.objs.Trace.Lookup(i, &s); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil, false, fmt.Errorf("read the trace: %w", err)
+			return nil, "", fmt.Errorf("read the trace: %w", err)
 		}
 		if int(s.Stage) >= len(d.words.stages) {
 			break
 		}
-		flooded = s.Stage == bpfStageSTAGE_FLOOD && s.B == 0 || flooded && s.Stage != bpfStageSTAGE_DROP
+		switch {
+		case s.Stage == bpfStageSTAGE_FLOOD && s.B == 0:
+			copied = "flooded"
+		case s.Stage == bpfStageSTAGE_FRAGMENT:
+			copied = "fragmented"
+		case s.Stage == bpfStageSTAGE_DROP:
+			copied = ""
+		}
 		steps = append(steps, TraceStep{Stage: d.words.stages[s.Stage].text, What: d.describe(s)})
 	}
-	return steps, flooded, nil
+	return steps, copied, nil
 }

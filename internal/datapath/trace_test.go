@@ -236,7 +236,7 @@ func TestEveryStageIsTraced(t *testing.T) {
 	met := map[string]bool{}
 	for _, f := range [][]byte{
 		pkttest.Frame(alice, gatewayMAC, "tcp 10.0.1.10:1 > 10.0.1.11:2 syn mss 9000"), say(alice, all), say(alice, bob),
-		pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:1 > 10.9.2.5:2 30"),
+		pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:1 > 10.9.2.5:2 30"), pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:1 > 10.0.2.14:2 1460"),
 	} {
 		w.fromPort(t, "p0", f)
 		for _, s := range w.trace(t, TraceInput{Port: "p0", Frame: f}).Steps {

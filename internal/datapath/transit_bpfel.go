@@ -42,8 +42,11 @@ const (
 	transitMapNatEvents        = "nat_events"
 	transitMapNatFragments     = "nat_fragments"
 	transitMapNatHostCounts    = "nat_host_counts"
+	transitMapNatInbound       = "nat_inbound"
+	transitMapNatOver          = "nat_over"
 	transitMapNatReverse       = "nat_reverse"
 	transitMapNatSessions      = "nat_sessions"
+	transitMapNatUnanswered    = "nat_unanswered"
 	transitMapNeighbours       = "neighbours"
 	transitMapNexthopGroups    = "nexthop_groups"
 	transitMapNexthops         = "nexthops"
@@ -83,6 +86,7 @@ const (
 	transitVarIcmpBurst        = "icmp_burst"
 	transitVarIcmpRate         = "icmp_rate"
 	transitVarLogRate          = "log_rate"
+	transitVarNatDnsTimeout    = "nat_dns_timeout"
 	transitVarNatEventsWanted  = "nat_events_wanted"
 	transitVarNatTimeouts      = "nat_timeouts"
 	transitVarNonIpDropped     = "non_ip_dropped"
@@ -185,8 +189,11 @@ type transitMapSpecs struct {
 	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
 	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
@@ -230,6 +237,7 @@ type transitVariableSpecs struct {
 	IcmpBurst        *ebpf.VariableSpec `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.VariableSpec `ebpf:"icmp_rate"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
+	NatDnsTimeout    *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
@@ -302,8 +310,11 @@ type transitMaps struct {
 	NatEvents        *ebpf.Map `ebpf:"nat_events"`
 	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver          *ebpf.Map `ebpf:"nat_over"`
 	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
@@ -364,8 +375,11 @@ func (m *transitMaps) Close() error {
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
+		m.NatInbound,
+		m.NatOver,
 		m.NatReverse,
 		m.NatSessions,
+		m.NatUnanswered,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,
@@ -410,6 +424,7 @@ type transitVariables struct {
 	IcmpBurst        *ebpf.Variable `ebpf:"icmp_burst"`
 	IcmpRate         *ebpf.Variable `ebpf:"icmp_rate"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
+	NatDnsTimeout    *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`

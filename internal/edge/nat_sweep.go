@@ -23,6 +23,8 @@ const (
 	reasonExhausted = "nat-exhausted"
 	reasonFull      = "nat-full"
 	reasonNoGateway = "no-gateway"
+
+	eventEarlyDropped = "nat-early-dropped"
 )
 
 // natGuard is what the edge saw of its sessions.
@@ -32,7 +34,8 @@ type natGuard struct {
 	pressures     []datapath.PortUsage // the fullest
 	drops         map[string]uint64
 	natEventsLost uint64
-	known         bool // of drops and natEventsLost: there was a sweep before
+	earlyDropped  uint64
+	known         bool // of drops and events: there was a sweep before
 	tableAlarms
 }
 
@@ -77,7 +80,7 @@ func (e *edge) readNATGuard() (g natGuard, err error) {
 		g.drops[d.Reason] = d.Packets
 	}
 	events, err := e.dp.Events()
-	g.natEventsLost = events[eventNATEventsLost]
+	g.natEventsLost, g.earlyDropped = events[eventNATEventsLost], events[eventEarlyDropped]
 	g.known = err == nil
 	return g, err
 }
@@ -91,6 +94,14 @@ func (e *edge) setNATGuard(next natGuard, err error) {
 	e.tell(was, next.problems)
 }
 
+// madeRoom is how many sessions were dropped early since the guard before.
+func (g *natGuard) madeRoom(was natGuard) uint64 {
+	if !was.known || g.earlyDropped < was.earlyDropped {
+		return 0
+	}
+	return g.earlyDropped - was.earlyDropped
+}
+
 // evaluate says what is wrong, when was is the guard before.
 func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
 	pressed := func(what string, used, size int) bool {
@@ -102,9 +113,9 @@ func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
 		}
 		return 0
 	}
-	if n := g.gcStats.Sessions + g.gcStats.Mappings; pressed("table", n, int(config.NATSessions)) || since(reasonFull) > 0 {
-		g.warn("egress: %d of %d sessions, further connections are dropped (%s): raise spec.egress.sessions, "+
-			"or find the busiest sources with `selvage nat --top sources`", n, config.NATSessions, reasonFull)
+	if n := g.gcStats.Sessions + g.gcStats.Mappings; pressed("table", n, int(config.NATSessions)) || since(reasonFull) > 0 || g.madeRoom(was) > 0 {
+		g.warn("egress: %d of %d sessions; just now %d that were over or unanswered made room, and %d packets found none (%s): raise spec.egress.sessions, "+
+			"or find the busiest sources with `selvage nat --top sources`", n, config.NATSessions, g.madeRoom(was), since(reasonFull), reasonFull)
 	}
 	for _, p := range g.pressures {
 		if what := fmt.Sprint(p.Proto, p.Egress, p.Outside); pressed(what, p.Used, p.Size) {

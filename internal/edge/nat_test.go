@@ -379,3 +379,17 @@ func TestRefresh(t *testing.T) {
 		}
 	}
 }
+
+// A table that makes room by dropping sessions early is an alarm that says how many, while it does so.
+func TestNATEarlyDropAlarm(t *testing.T) {
+	was := natGuard{known: true, earlyDropped: 4}
+	next := natGuard{known: true, earlyDropped: 7}
+	next.evaluate(was, overlay.Egress{NATSessions: 1000})
+	if len(next.problems) != 1 || !strings.Contains(next.problems[0].Text, "just now 3 that were over or unanswered made room") {
+		t.Errorf("problems %v", next.problems)
+	}
+	later := natGuard{known: true, earlyDropped: 7}
+	if later.evaluate(next, overlay.Egress{NATSessions: 1000}); len(later.problems) != 0 {
+		t.Errorf("problems %v when it is over", later.problems)
+	}
+}

@@ -11,6 +11,8 @@ type Egress struct {
 	// Sessions is how many connections may be translated at once, by all policies and uplinks.
 	NATSessions uint32
 	Timeouts    Timeouts
+	// DNSTimeout is that of UDP to port 53, 0: as of other UDP.
+	DNSTimeout time.Duration
 	// Log has the begin and end of each session written, LogRate lines a second at most.
 	Log     bool
 	LogRate uint32
@@ -25,6 +27,9 @@ type Egress struct {
 const (
 	DefaultNATSessions = 262144
 	DefaultNATLogRate  = 100
+	// DefaultNATShare is what part of the sessions one source may have.
+	DefaultNATShare   = 16
+	DefaultDNSTimeout = 30 * time.Second
 )
 
 // GatewayMode says how the gateways of a group share the work.
@@ -92,8 +97,9 @@ type EgressPolicy struct {
 	// becomes the same one for all destinations. Open lets anybody reply to it (section 5).
 	Independent, Open bool
 	Ports             PortRange
-	// Limit is how many sessions a source may have, 0 without.
-	Limit uint32
+	// Limit is how many sessions a source may have, InboundLimit how many may be opened to it
+	// from outside, 0 without.
+	Limit, InboundLimit uint32
 }
 
 // SegmentName is the name of the policy's segment between edges and gateways.
@@ -113,7 +119,8 @@ type UplinkNAT struct {
 	// Required drops what nothing translates, instead of letting it leave as it is.
 	Required     bool
 	Ports        PortRange
-	Limit        uint32
+	Limit        uint32 // as of a policy, like InboundLimit
+	InboundLimit uint32
 	PortForwards []PortForward
 }
 

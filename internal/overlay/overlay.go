@@ -118,6 +118,11 @@ type Segment struct {
 	// KeepTags lets 802.1Q tags inside the tunnel pass (QinQ); otherwise a tagged
 	// frame is dropped, as RFC 7348 section 6.1 asks.
 	KeepTags bool
+	// Wire forwards frames for reserved group addresses too (IEEE 802.1Q section
+	// 8.6.3), as between two ends of a cable: spanning tree, LACP, LLDP.
+	Wire bool
+	// ReversePath says which sources the uplink of a segment without tunnels accepts.
+	ReversePath ReversePath
 	// Gateway is the anycast gateway of the segment, nil without one.
 	Gateway *Gateway
 	// Neighbours are hosts whose MAC addresses are known for ever.
@@ -265,9 +270,22 @@ type Uplink struct {
 	// MAC is the router's on the uplink; zero derives one from the interface's.
 	MAC       MAC
 	Addresses []netip.Prefix
+	// ReversePath says which sources may come in.
+	ReversePath ReversePath
 	// NAT is nil where what leaves and comes is not translated by the uplink itself.
 	NAT *UplinkNAT
 }
+
+// ReversePath says which sources a router accepts at an uplink, by its route back to them
+// (unicast reverse path forwarding, RFC 3704).
+type ReversePath string
+
+// The values of ReversePath; "" is ReversePathInside.
+const (
+	ReversePathInside ReversePath = "inside" // all but those to which a route leads inside
+	ReversePathStrict ReversePath = "strict" // those to which the best route leaves by the uplink
+	ReversePathOff    ReversePath = "off"    // all
+)
 
 // Port attaches a local interface to segments.
 type Port struct {

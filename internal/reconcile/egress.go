@@ -101,7 +101,7 @@ func policyEgress(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Add
 	out := planned(nat.NewPlan(p, g, self, state))
 	out.Name, out.Router, out.Segment = p.Name, p.Router, p.SegmentName()
 	out.PerConnection, out.Independent, out.Open = p.PerConnection, p.Independent, p.Open
-	out.Ports, out.Limit = p.Ports, p.Limit
+	out.Ports, out.Limit, out.InboundLimit = p.Ports, p.Limit, p.InboundLimit
 	if slices.Contains(g.Members, self) {
 		out.Uplink, out.Leased = p.Uplink, len(g.Members) > 1
 	}
@@ -132,7 +132,7 @@ func uplinkEgress(r overlay.Router, u overlay.Uplink, self netip.Addr) datapath.
 	out := planned(nat.NewPlan(own, alone, self, func(netip.Addr) nat.State { return nat.Serving }))
 	out.Owned = nil // it answers for them as any uplink does
 	out.Name, out.Router, out.Uplink = UplinkEgress(u.Name), r.Name, u.Name
-	out.Ports, out.Limit = u.NAT.Ports, u.NAT.Limit
+	out.Ports, out.Limit, out.InboundLimit = u.NAT.Ports, u.NAT.Limit, u.NAT.InboundLimit
 	return out
 }
 

@@ -32,8 +32,9 @@ func AllSegments(e overlay.Edge, v host.State) []overlay.Segment {
 	for _, r := range e.Routers {
 		for _, u := range r.Uplinks {
 			segments = append(segments, overlay.Segment{
-				Name:    u.Name,
-				Gateway: &overlay.Gateway{Router: r.Name, MAC: uplinkMAC(u, v.Links[u.Interface]), Addresses: u.Addresses},
+				Name:        u.Name,
+				Gateway:     &overlay.Gateway{Router: r.Name, MAC: uplinkMAC(u, v.Links[u.Interface]), Addresses: u.Addresses},
+				ReversePath: u.ReversePath,
 			})
 		}
 	}

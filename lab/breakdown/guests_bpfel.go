@@ -69,16 +69,17 @@ type guestsCtKey struct {
 }
 
 type guestsEgressPolicy struct {
-	_         structs.HostLayout
-	Used      uint32
-	Router    uint32
-	Segment   uint32
-	Flags     uint32
-	FirstPort uint16
-	LastPort  uint16
-	Limit     uint32
-	Kept      [16]uint16
-	Family    [2]struct {
+	_            structs.HostLayout
+	Used         uint32
+	Router       uint32
+	Segment      uint32
+	Flags        uint32
+	FirstPort    uint16
+	LastPort     uint16
+	Limit        uint32
+	InboundLimit uint32
+	Kept         [16]uint16
+	Family       [2]struct {
 		_        structs.HostLayout
 		Pool     uint32
 		Count    uint32
@@ -116,21 +117,23 @@ const (
 	guestsEventEVENT_PATH_MTU              guestsEvent = 23
 	guestsEventEVENT_PATH_MTU_LIMITED      guestsEvent = 24
 	guestsEventEVENT_PATH_MTU_REFUSED      guestsEvent = 25
-	guestsEventEVENT_GRO                   guestsEvent = 26
-	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 27
-	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 28
-	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 29
-	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 30
-	guestsEventEVENT_CONNTRACK_EVICTED     guestsEvent = 31
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 32
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 33
-	guestsEventEVENT_LOG_LOST              guestsEvent = 34
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 35
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 36
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 37
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 38
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 39
-	guestsEventEVENT_MAX                   guestsEvent = 40
+	guestsEventEVENT_FRAGMENTED            guestsEvent = 26
+	guestsEventEVENT_GRO                   guestsEvent = 27
+	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 28
+	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 29
+	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 30
+	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 31
+	guestsEventEVENT_CONNTRACK_EVICTED     guestsEvent = 32
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 33
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 34
+	guestsEventEVENT_LOG_LOST              guestsEvent = 35
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 36
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 37
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 38
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 39
+	guestsEventEVENT_NAT_EARLY_DROPPED     guestsEvent = 40
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 41
+	guestsEventEVENT_MAX                   guestsEvent = 42
 )
 
 type guestsFdbEntry struct {
@@ -311,6 +314,8 @@ type guestsMemberKey struct {
 type guestsNatHostCount struct {
 	_     structs.HostLayout
 	Count uint32
+	Run   uint32
+	Found uint32
 }
 
 type guestsNatHostKey struct {
@@ -320,10 +325,10 @@ type guestsNatHostKey struct {
 }
 
 type guestsNatOrig struct {
-	_    structs.HostLayout
-	Addr guestsAddr
-	Port uint16
-	Pad  uint16
+	_         structs.HostLayout
+	Addr      guestsAddr
+	Port      uint16
+	InsertedS uint16
 }
 
 type guestsNatSession struct {
@@ -335,6 +340,9 @@ type guestsNatSession struct {
 	Egress       uint16
 	Flags        uint32
 	ReplicatedNs uint64
+	Vport        uint16
+	Segment      uint16
+	Pad          uint32
 }
 
 type guestsNeighbour struct {
@@ -452,45 +460,50 @@ const (
 	guestsReasonREASON_STATIC_MAC_MOVE    guestsReason = 21
 	guestsReasonREASON_SAME_PORT          guestsReason = 22
 	guestsReasonREASON_SPLIT_HORIZON      guestsReason = 23
-	guestsReasonREASON_NOT_ROUTED         guestsReason = 24
-	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 25
-	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 26
-	guestsReasonREASON_NO_ROUTE           guestsReason = 27
-	guestsReasonREASON_BLACKHOLE          guestsReason = 28
-	guestsReasonREASON_UNREACHABLE        guestsReason = 29
-	guestsReasonREASON_PROHIBITED         guestsReason = 30
-	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 31
-	guestsReasonREASON_NO_MEMBER          guestsReason = 32
-	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 33
-	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 34
-	guestsReasonREASON_TOO_BIG            guestsReason = 35
-	guestsReasonREASON_GSO_NESTED         guestsReason = 36
-	guestsReasonREASON_GSO_UDP            guestsReason = 37
-	guestsReasonREASON_NO_HEADROOM        guestsReason = 38
-	guestsReasonREASON_NO_CSUM            guestsReason = 39
-	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 40
-	guestsReasonREASON_DEVMAP_DROP        guestsReason = 41
-	guestsReasonREASON_DENIED             guestsReason = 42
-	guestsReasonREASON_REJECTED           guestsReason = 43
-	guestsReasonREASON_NO_POLICY          guestsReason = 44
-	guestsReasonREASON_NON_IP             guestsReason = 45
-	guestsReasonREASON_OUT_OF_STATE       guestsReason = 46
-	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 47
-	guestsReasonREASON_TCP_FLAGS          guestsReason = 48
-	guestsReasonREASON_UNRELATED          guestsReason = 49
-	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 50
-	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 51
-	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 52
-	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 53
-	guestsReasonREASON_NO_GATEWAY         guestsReason = 54
-	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 55
-	guestsReasonREASON_NAT_FULL           guestsReason = 56
-	guestsReasonREASON_NAT_LIMIT          guestsReason = 57
-	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 58
-	guestsReasonREASON_NO_TRANSLATION     guestsReason = 59
-	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 60
-	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 61
-	guestsReasonREASON_MAX                guestsReason = 62
+	guestsReasonREASON_RESERVED_GROUP     guestsReason = 24
+	guestsReasonREASON_NOT_ROUTED         guestsReason = 25
+	guestsReasonREASON_NO_LOCAL_SERVICE   guestsReason = 26
+	guestsReasonREASON_TTL_EXCEEDED       guestsReason = 27
+	guestsReasonREASON_MARTIAN            guestsReason = 28
+	guestsReasonREASON_REVERSE_PATH       guestsReason = 29
+	guestsReasonREASON_TUNNEL_FROM_INSIDE guestsReason = 30
+	guestsReasonREASON_NO_ROUTE           guestsReason = 31
+	guestsReasonREASON_BLACKHOLE          guestsReason = 32
+	guestsReasonREASON_UNREACHABLE        guestsReason = 33
+	guestsReasonREASON_PROHIBITED         guestsReason = 34
+	guestsReasonREASON_NO_NEIGHBOUR       guestsReason = 35
+	guestsReasonREASON_NO_MEMBER          guestsReason = 36
+	guestsReasonREASON_NO_UNDERLAY_ROUTE  guestsReason = 37
+	guestsReasonREASON_NEXTHOP_UNRESOLVED guestsReason = 38
+	guestsReasonREASON_TOO_BIG            guestsReason = 39
+	guestsReasonREASON_GSO_NESTED         guestsReason = 40
+	guestsReasonREASON_GSO_UDP            guestsReason = 41
+	guestsReasonREASON_NO_HEADROOM        guestsReason = 42
+	guestsReasonREASON_NO_CSUM            guestsReason = 43
+	guestsReasonREASON_REDIRECT_FAILED    guestsReason = 44
+	guestsReasonREASON_DEVMAP_DROP        guestsReason = 45
+	guestsReasonREASON_DENIED             guestsReason = 46
+	guestsReasonREASON_REJECTED           guestsReason = 47
+	guestsReasonREASON_NO_POLICY          guestsReason = 48
+	guestsReasonREASON_NON_IP             guestsReason = 49
+	guestsReasonREASON_OUT_OF_STATE       guestsReason = 50
+	guestsReasonREASON_OUT_OF_WINDOW      guestsReason = 51
+	guestsReasonREASON_TCP_FLAGS          guestsReason = 52
+	guestsReasonREASON_UNRELATED          guestsReason = 53
+	guestsReasonREASON_FRAGMENT_NO_FIRST  guestsReason = 54
+	guestsReasonREASON_FRAGMENT_TINY      guestsReason = 55
+	guestsReasonREASON_IPV6EXT_HEADERS    guestsReason = 56
+	guestsReasonREASON_HALF_OPEN_LIMIT    guestsReason = 57
+	guestsReasonREASON_NO_GATEWAY         guestsReason = 58
+	guestsReasonREASON_NAT_EXHAUSTED      guestsReason = 59
+	guestsReasonREASON_NAT_FULL           guestsReason = 60
+	guestsReasonREASON_NAT_LIMIT          guestsReason = 61
+	guestsReasonREASON_NAT_CONFLICT       guestsReason = 62
+	guestsReasonREASON_NO_NAT_SESSION     guestsReason = 63
+	guestsReasonREASON_NO_TRANSLATION     guestsReason = 64
+	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 65
+	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 66
+	guestsReasonREASON_MAX                guestsReason = 67
 )
 
 type guestsRemoteKey struct {
@@ -500,10 +513,11 @@ type guestsRemoteKey struct {
 }
 
 type guestsRoute struct {
-	_     structs.HostLayout
-	Kind  uint8
-	Pad   [3]uint8
-	Group uint32
+	_         structs.HostLayout
+	Kind      uint8
+	IsDefault uint8
+	Pad       [2]uint8
+	Group     uint32
 }
 
 type guestsRouteKey struct {
@@ -539,8 +553,7 @@ type guestsSegment struct {
 	Vni             uint32
 	Members         uint32
 	UdpPort         uint16
-	Used            uint8
-	Flags           uint8
+	Flags           uint16
 	CsumIfindex     uint32
 	Router          uint32
 	Encap           uint8
@@ -554,11 +567,13 @@ type guestsSegment struct {
 	PathPolicy      uint16
 	Egress          uint16
 	Evpn            uint8
-	Pad             uint8
+	Used            uint8
+	Inbound         uint8
+	Pad             [3]uint8
 	Gateway4        guestsAddr
 	Gateway6        guestsAddr
 	Options         [252]uint8
-	Pad2            [60]uint8
+	Pad2            [52]uint8
 	Shards          [64]uint32
 }
 
@@ -682,8 +697,11 @@ const (
 	guestsMapNatEvents        = "nat_events"
 	guestsMapNatFragments     = "nat_fragments"
 	guestsMapNatHostCounts    = "nat_host_counts"
+	guestsMapNatInbound       = "nat_inbound"
+	guestsMapNatOver          = "nat_over"
 	guestsMapNatReverse       = "nat_reverse"
 	guestsMapNatSessions      = "nat_sessions"
+	guestsMapNatUnanswered    = "nat_unanswered"
 	guestsMapNeighbours       = "neighbours"
 	guestsMapNexthopGroups    = "nexthop_groups"
 	guestsMapNexthops         = "nexthops"
@@ -794,8 +812,11 @@ type guestsMapSpecs struct {
 	NatEvents        *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments     *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.MapSpec `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.MapSpec `ebpf:"nat_inbound"`
+	NatOver          *ebpf.MapSpec `ebpf:"nat_over"`
 	NatReverse       *ebpf.MapSpec `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.MapSpec `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.MapSpec `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.MapSpec `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.MapSpec `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.MapSpec `ebpf:"nexthops"`
@@ -880,8 +901,11 @@ type guestsMaps struct {
 	NatEvents        *ebpf.Map `ebpf:"nat_events"`
 	NatFragments     *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts    *ebpf.Map `ebpf:"nat_host_counts"`
+	NatInbound       *ebpf.Map `ebpf:"nat_inbound"`
+	NatOver          *ebpf.Map `ebpf:"nat_over"`
 	NatReverse       *ebpf.Map `ebpf:"nat_reverse"`
 	NatSessions      *ebpf.Map `ebpf:"nat_sessions"`
+	NatUnanswered    *ebpf.Map `ebpf:"nat_unanswered"`
 	Neighbours       *ebpf.Map `ebpf:"neighbours"`
 	NexthopGroups    *ebpf.Map `ebpf:"nexthop_groups"`
 	Nexthops         *ebpf.Map `ebpf:"nexthops"`
@@ -941,8 +965,11 @@ func (m *guestsMaps) Close() error {
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
+		m.NatInbound,
+		m.NatOver,
 		m.NatReverse,
 		m.NatSessions,
+		m.NatUnanswered,
 		m.Neighbours,
 		m.NexthopGroups,
 		m.Nexthops,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
@@ -20,16 +21,37 @@ func TestSelvageEthertypes(t *testing.T) {
 			}
 			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayMTU: 1600, InnerMTU: 1500, UnderlayFamily: family})
-			n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
+			half := n.Ours(overlay.VXLAN, "wire: true")
+			n.BuildRecorded(half, half)
 			framesCross(n, harness.ClientMAC, harness.ServerMAC, pkttest.EtherTypeExperimental)
 			framesCross(n, harness.ClientMAC, harness.Broadcast, pkttest.EtherTypeExperimental)
-			// No switch forwards this group, a wire does.
+			// No bridge forwards this group, a wire does.
 			framesCross(n, harness.ClientMAC, harness.LldpGroup, pkttest.EtherTypeLLDP)
 			framesCross(n, harness.ClientMAC, harness.ServerMAC, 0x8847) // MPLS
 			n.NoDrops()
 			tagged(n)
+			noWire(n)
 		})
 	}
+}
+
+// noWire: without "wire" the frames for the nearest bridge end at the edge of their sender.
+func noWire(n *harness.TwoHosts) {
+	n.T.Helper()
+	n.Rewrite(n.A.Name, "wire: true", "wire: false")
+	out, err := harness.OpenFrames(n.Client, topo.EndName, false)
+	n.Must(err)
+	defer out.Close()
+	n.Fact("LLDP is dropped as reserved-group", func() error {
+		if err := out.Send(harness.RawFrame(harness.ClientMAC, harness.LldpGroup, pkttest.EtherTypeLLDP, 100)); err != nil {
+			return err
+		}
+		drops, err := n.Drops(n.A.Name)
+		if err == nil && drops["reserved-group"] == 0 {
+			err = fmt.Errorf("drops %v", drops)
+		}
+		return err
+	})
 }
 
 // framesCross sends frames of every kind of length from client to server, and

@@ -328,13 +328,14 @@ func (f *fate) firewall(p packet) {
 	if !f.at.Firewall || p.tail || len(p.rest) < 4 {
 		return
 	}
+	kind := p.rest[0]
 	switch {
 	case p.proto == 6:
 		if u16(p.rest) != 80 && u16(p.rest[2:]) != 80 {
 			f.refuse("firewall")
 		}
-	case p.proto == 58 && p.v6 && (p.rest[0] < 128 || p.rest[0] >= 133 && p.rest[0] <= 137 && p.ttl == 255):
-	case p.proto == 1 && !p.v6 && slices.Contains([]uint8{3, 4, 5, 11, 12}, p.rest[0]):
+	case p.isError():
+	case p.proto == 58 && p.v6 && kind >= 133 && kind <= 137 && p.ttl == 255:
 	case p.proto == 58 && !p.v6:
 		f.refuse("firewall: protocol 58 in IPv4")
 	default:

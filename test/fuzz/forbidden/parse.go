@@ -3,6 +3,7 @@ package forbidden
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 )
 
 func u16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
@@ -41,6 +42,14 @@ type packet struct {
 	extended int  // IPv6: how many extension headers there are
 	deep     bool // L4 is behind several, or behind one that routers do not read
 	rest     []byte
+}
+
+// isError says whether it is an ICMP error (RFC 792, RFC 4443 section 2.1).
+func (p *packet) isError() bool {
+	if p.v6 {
+		return p.proto == 58 && p.rest[0] < 128
+	}
+	return p.proto == 1 && slices.Contains([]uint8{3, 4, 5, 11, 12}, p.rest[0])
 }
 
 func parseIPv4(b []byte) (p packet, ok bool) {

@@ -44,31 +44,13 @@ func (f *fate) underlay(frame []byte) {
 	f.frame(e, len(e.tags))
 }
 
+const none = "not a tunnel packet"
+
 // Tunnel takes the outer headers off, or says what is wrong with them.
 func (c *Config) Tunnel(frame []byte) (t Tunnel, rule string) {
-	const none = "not a tunnel packet"
-	e, ok := parseEthernet(frame)
-	if !ok || len(e.tags) > 0 {
-		return t, none
-	}
-	var p packet
-	switch e.kind {
-	case 0x0800:
-		p, ok = parseIPv4(e.rest)
-	case 0x86dd:
-		p, ok = parseIPv6(e.rest)
-		ok = ok && p.extended == 0
-		if p.src.Is4In6() || p.dst.Is4In6() {
-			return t, "mapped-address outside"
-		}
-	default:
-		ok = false
-	}
-	if !ok {
-		return t, none
-	}
-	if p.tail || p.first {
-		return t, "outer-fragment"
+	p, rule := outer(frame)
+	if rule != "" {
+		return t, rule
 	}
 	t.Src, t.Dst = p.src, p.dst
 	switch p.proto {
@@ -94,6 +76,32 @@ func (c *Config) Tunnel(frame []byte) (t Tunnel, rule string) {
 		return t, ""
 	}
 	return t, none
+}
+
+// outer is the outer IP packet.
+func outer(frame []byte) (p packet, rule string) {
+	e, ok := parseEthernet(frame)
+	if !ok || len(e.tags) > 0 {
+		return p, none
+	}
+	switch e.kind {
+	case 0x0800:
+		p, ok = parseIPv4(e.rest)
+	case 0x86dd:
+		p, ok = parseIPv6(e.rest)
+		ok = ok && p.extended == 0
+	default:
+		return p, none
+	}
+	switch {
+	case p.src.Is4In6() || p.dst.Is4In6():
+		return p, "mapped-address outside"
+	case !ok:
+		return p, none
+	case p.tail || p.first:
+		return p, "outer-fragment"
+	}
+	return p, ""
 }
 
 func (c *Config) udp(t *Tunnel, b []byte) (rule string) {

@@ -192,7 +192,7 @@ func (m *Maker) ipv4(b []byte, depth int) []byte {
 	for range options {
 		b = append(b, []byte{1, 7, 0x44, 0x83}[m.rand.IntN(4)], 4, 4, 0)
 	}
-	b = m.payload(b, proto, false, depth)
+	b = m.payload(b, proto, depth)
 	binary.BigEndian.PutUint16(b[at+2:], uint16(len(b)-at))
 	binary.BigEndian.PutUint16(b[at+10:], ^sum(b[at:at+20+4*options], 0))
 	return b
@@ -242,7 +242,7 @@ func (m *Maker) ipv6(b []byte, depth int, mac MAC) []byte {
 	if proto == 58 {
 		b = m.icmp6(b, mac, depth)
 	} else {
-		b = m.payload(b, proto, true, depth)
+		b = m.payload(b, proto, depth)
 	}
 	binary.BigEndian.PutUint16(b[at+4:], uint16(len(b)-at-40))
 	if offset := map[byte]int{6: 16, 17: 6, 58: 2}[proto]; offset != 0 && l4+offset+2 <= len(b) {
@@ -255,7 +255,7 @@ func (m *Maker) ipv6(b []byte, depth int, mac MAC) []byte {
 
 var l4Ports = []uint16{80, 80, 53, 67, 68, 546, 547, 4789, 6081, 1000, 40000}
 
-func (m *Maker) payload(b []byte, proto byte, v6 bool, depth int) []byte {
+func (m *Maker) payload(b []byte, proto byte, depth int) []byte {
 	switch proto {
 	case 6:
 		b = m.u16(m.u16(b, pick(m, l4Ports)), pick(m, l4Ports))

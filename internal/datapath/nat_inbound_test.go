@@ -1,0 +1,183 @@
+package datapath
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+// natInboundCases are connections that come in by an uplink without a translation. Their replies
+// leave as they are, by the first packet, like those of any NAT: alice would be masqueraded
+// otherwise, dave and bob translated by their policies.
+var natInboundCases = []natCase{
+	{name: "TCP", steps: []string{
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9",
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10",
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 ack seq 10 acks 100 20 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 ack seq 10 acks 100 20",
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 100 acks 30 7 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 100 acks 30 7",
+		"wait 1h",
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 107 acks 30 7 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 107 acks 30 7",
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 fin+ack seq 114 acks 30 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 fin+ack seq 114 acks 30",
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 fin+ack seq 30 acks 115 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 fin+ack seq 30 acks 115",
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 115 acks 31 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 115 acks 31",
+	}},
+	{name: "of a policy's source", steps: []string{
+		"isp: tcp 203.0.113.5:4000 > 10.0.2.13:80 syn seq 9 => dave: tcp 203.0.113.5:4000 > 10.0.2.13:80 syn seq 9",
+		"dave: tcp 10.0.2.13:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => isp: tcp 10.0.2.13:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10",
+		"dave: tcp 10.0.2.13:80 > 203.0.113.5:4001 syn seq 1 => isp: tcp 198.51.100.100:$p > 203.0.113.5:4001 syn seq 1",
+	}},
+	{name: "UDP", steps: []string{
+		"isp: udp 203.0.113.5:4000 > 10.0.1.10:53 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:53 30",
+		"alice: udp 10.0.1.10:53 > 203.0.113.5:4000 40 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 40",
+		"alice: udp 10.0.1.10:53 > 203.0.113.5:4000 41 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 41",
+		"isp: udp 203.0.113.5:4000 > 10.0.1.10:53 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:53 30",
+		"wait 4m",
+		"alice: udp 10.0.1.10:53 > 203.0.113.5:4000 41 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 41",
+		"alice: udp 10.0.1.10:4100 > 203.0.113.5:4000 41 => isp: udp 198.51.100.1:4100 > 203.0.113.5:4000 41",
+	}},
+	{name: "ping", steps: []string{
+		"isp: icmp 203.0.113.5 > 10.0.1.10 8/0 id 4107 30 => alice: icmp 203.0.113.5 > 10.0.1.10 8/0 id 4107 30",
+		"alice: icmp 10.0.1.10 > 203.0.113.5 0/0 id 4107 30 => isp: icmp 10.0.1.10 > 203.0.113.5 0/0 id 4107 30",
+		"alice: icmp 10.0.1.10 > 203.0.113.5 0/0 id 4108 30 => drop nat-unsupported",
+	}},
+	{name: "errors about it", steps: []string{
+		"isp: udp 203.0.113.5:4000 > 10.0.1.10:53 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:53 30",
+		"alice: error 3/3 10.0.1.10 > 203.0.113.5 quoting 500 udp 203.0.113.5:4000 > 10.0.1.10:53 30 => " +
+			"isp: error 3/3 10.0.1.10 > 203.0.113.5 quoting 500 udp 203.0.113.5:4000 > 10.0.1.10:53 30",
+		"alice: udp 10.0.1.10:53 > 203.0.113.5:4000 40 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 40",
+		"alice: error 3/3 10.0.1.10 > 203.0.113.5 quoting 500 udp 203.0.113.5:4000 > 10.0.1.10:53 30 => " +
+			"isp: error 3/3 10.0.1.10 > 203.0.113.5 quoting 500 udp 203.0.113.5:4000 > 10.0.1.10:53 30",
+		"isp: error 3/3 203.0.113.5 > 10.0.1.10 quoting 500 udp 10.0.1.10:53 > 203.0.113.5:4000 40 => " +
+			"alice: error 3/3 203.0.113.5 > 10.0.1.10 quoting 500 udp 10.0.1.10:53 > 203.0.113.5:4000 40",
+	}},
+	{name: "fragments", steps: []string{
+		"isp: piece 0 of 64 id 7 udp 203.0.113.5:4000 > 10.0.1.10:53 150 => alice: piece 0 of 64 id 7 udp 203.0.113.5:4000 > 10.0.1.10:53 150",
+		"isp: piece 1 of 64 id 7 udp 203.0.113.5:4000 > 10.0.1.10:53 150 => alice: piece 1 of 64 id 7 udp 203.0.113.5:4000 > 10.0.1.10:53 150",
+		"alice: piece 0 of 64 id 8 udp 10.0.1.10:53 > 203.0.113.5:4000 150 => isp: piece 0 of 64 id 8 udp 10.0.1.10:53 > 203.0.113.5:4000 150",
+		"alice: piece 1 of 64 id 8 udp 10.0.1.10:53 > 203.0.113.5:4000 150 => isp: piece 1 of 64 id 8 udp 10.0.1.10:53 > 203.0.113.5:4000 150",
+	}},
+	{name: "a refused SYN", steps: []string{
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:81 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:81 syn seq 9",
+		"alice: tcp 10.0.1.10:81 > 203.0.113.5:4000 rst+ack seq 0 acks 10 => isp: tcp 10.0.1.10:81 > 203.0.113.5:4000 rst+ack seq 0 acks 10",
+	}},
+	{name: "answers of nobody's question", steps: []string{
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => drop out-of-state",
+		"bob: tcp 10.0.1.11:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => drop out-of-state",
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn+ack seq 9 acks 10 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn+ack seq 9 acks 10",
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn seq 9 => isp: tcp 198.51.100.1:$p > 203.0.113.5:4000 syn seq 9",
+	}},
+	{name: "a connection from inside stays translated", steps: []string{
+		"alice: udp 10.0.1.10:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.1:4100 > 203.0.113.5:53 30",
+		"isp: udp 203.0.113.5:53 > 10.0.1.10:4100 40 => alice: udp 203.0.113.5:53 > 10.0.1.10:4100 40",
+		"alice: udp 10.0.1.10:4100 > 203.0.113.5:53 31 => isp: udp 198.51.100.1:4100 > 203.0.113.5:53 31",
+		"isp: udp 203.0.113.5:53 > 198.51.100.1:4100 40 => alice: udp 203.0.113.5:53 > 10.0.1.10:4100 40",
+	}},
+	{name: "a SYN from inside is one's own", steps: []string{
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:4100 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:4100 syn seq 9",
+		"alice: tcp 10.0.1.10:4100 > 203.0.113.5:4000 syn seq 99 => isp: tcp 198.51.100.1:4100 > 203.0.113.5:4000 syn seq 99",
+	}},
+}
+
+func TestNATInbound(t *testing.T) {
+	natWays(t, func(t *testing.T, w *world) {
+		for _, c := range natInboundCases {
+			t.Run(c.name, func(t *testing.T) { w.natCase(t, c) })
+		}
+	})
+}
+
+// Who asks from outside and is not answered takes no place in the table of sessions.
+func TestNATInboundFloodTakesNothing(t *testing.T) {
+	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.NATSessions = 16 })
+	n := w.talk(t)
+	for i := range 100 {
+		n.follow(fmt.Sprintf("isp: udp 203.0.113.5:%d > 10.0.1.10:53 30 => alice: udp 203.0.113.5:%d > 10.0.1.10:53 30", 4000+i, 4000+i))
+	}
+	if natSessions, _ := w.allNATSessions(t); len(natSessions) > 0 {
+		t.Errorf("%d sessions of packets that nobody answered", len(natSessions))
+	}
+	n.follow("alice: udp 10.0.1.10:53 > 203.0.113.5:4000 40 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 40", natAsk)
+}
+
+// What the firewall at the host's port refuses opens nothing: the host's own packet to the same
+// peer is translated.
+func TestNATInboundDenied(t *testing.T) {
+	fw := wall(overlay.Rule{Section: "s", Name: "out", Verdict: overlay.Allow, Direction: overlay.Out})
+	w := natWorld(t, ways()[0], func(c *Config, tables *Tables) {
+		guardAt(t, c, tables, fw, policy.Place{Name: "p0", Port: "p0", Segment: "blue"})
+	})
+	w.natBoth(t, "isp: udp 203.0.113.5:53 > 10.0.1.10:4100 30 => drop denied",
+		"alice: udp 10.0.1.10:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.1:4100 > 203.0.113.5:53 30")
+}
+
+// An uplink that requires translation lets no reply out untranslated.
+func TestNATInboundWhereRequired(t *testing.T) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Translated = []string{"up"} })
+	w.natBoth(t,
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9",
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => drop out-of-state,no-translation",
+	)
+}
+
+// Connections that were open before there was NAT go on, when their client speaks first.
+func TestNATInboundBeforeNAT(t *testing.T) {
+	w := natWorld(t, ways()[0])
+	w.natBoth(t,
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 ack seq 10 acks 100 20 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 ack seq 10 acks 100 20",
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 100 acks 30 7 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 100 acks 30 7",
+	)
+}
+
+// Each host may have so many that are answered, where the policy says so.
+func TestNATInboundLimit(t *testing.T) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "uplink/up").InboundLimit = 2 })
+	n := w.talk(t)
+	for i, want := range []string{"isp: udp 10.0.1.10:53 > 203.0.113.5:%d 40", "isp: udp 10.0.1.10:53 > 203.0.113.5:%d 40", "drop nat-limit"} {
+		if i < 2 {
+			want = fmt.Sprintf(want, 4000+i)
+		}
+		n.follow(fmt.Sprintf("isp: udp 203.0.113.5:%d > 10.0.1.10:53 30 => alice: udp 203.0.113.5:%d > 10.0.1.10:53 30", 4000+i, 4000+i),
+			fmt.Sprintf("alice: udp 10.0.1.10:53 > 203.0.113.5:%d 40 => %s", 4000+i, want))
+	}
+}
+
+// Another gateway that has the session as a replica lets the replies out untranslated too.
+func TestNATInboundReplicated(t *testing.T) {
+	w := natWorld(t, ways()[0])
+	n := w.talk(t)
+	ask := "isp: udp 203.0.113.5:4000 > 10.0.1.10:53 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:53 30"
+	answer := "alice: udp 10.0.1.10:53 > 203.0.113.5:4000 40 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 40"
+	n.follow(ask, answer)
+	var records []NATRecord
+	must(t, w.dp.EachNATRecord(func(r *NATRecord) bool {
+		records = append(records, *r)
+		return true
+	}))
+	w.forgetNATSessions(t)
+	if taken, conflicts := w.putNATSessions(t, records...); taken != 1 || conflicts != 0 {
+		t.Fatalf("%d records taken, %d conflicts", taken, conflicts)
+	}
+	n.follow(answer, ask, answer)
+}
+
+// The transit program leaves what comes in at an uplink that translates to tc, which remembers it.
+func TestNATInboundTransitLeaves(t *testing.T) {
+	w := natWorld(t, ways()[0], withTransit)
+	n := w.talk(t)
+	for _, v6 := range []bool{false, true} {
+		s := natFamily(v6, "isp: udp 203.0.113.5:4000 > 10.0.3.7:53 30 => far: udp 203.0.113.5:4000 > 10.0.3.7:53 30",
+			"far: udp 10.0.3.7:53 > 203.0.113.5:4000 30 => isp: udp 10.0.3.7:53 > 203.0.113.5:4000 30")
+		name, words, _ := natStepBy(s[0])
+		from := natHostOf(name)
+		b := natFrame(from.src, from.dst, words)
+		for range 2 {
+			if r := w.transit(t, "s0", b); r.verdict != xdpPass {
+				pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: b}, {Name: "out", Bytes: r.out}}, "verdict %d of the transit program", r.verdict)
+			}
+			n.follow(s...)
+		}
+	}
+}
