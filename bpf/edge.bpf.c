@@ -70,9 +70,6 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 	struct decision *d = &p->decision;
 
 	count(EVENT_HIT);
-	*d = f->decision;
-	if (with_nat && d->flags & FLOW_NAT)
-		p->translation = f->translation;
 	p->polled = p->inner && d->action == ACTION_PORT && in_burst(ctx, p, f);
 	p->in = d->in;
 	p->segment = d->segment;
@@ -82,7 +79,7 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 }
 
 /* Conntrack and NAT see a packet whose decision is cached, and the flow takes over the result. */
-static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f)
+static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f, __u64 check)
 {
 	int why;
 
@@ -91,6 +88,8 @@ static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f)
 	load_flow(p, f, packets_of(ctx, p), p->frame_len);
 	p->decision.slow = SLOW_FAST;
 	why = admit(ctx, p, false);
+	if (!is_flow(f, check))
+		return why;
 	f->decision.slow = why ? SLOW_CONNECTION : p->decision.slow;
 	/* The next packet takes a decision and a session of its own. */
 	if (why == REASON_NO_NAT_SESSION)
@@ -103,6 +102,7 @@ static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f)
 static __always_inline int edge(CTX *ctx, struct pkt *p)
 {
 	bool tracked = false;
+	__u64 check = 0;
 	struct flow *f;
 	__u32 end;
 	int why;
@@ -115,6 +115,11 @@ static __always_inline int edge(CTX *ctx, struct pkt *p)
 		return drop(ctx, p, why);
 	stamp(POINT_PARSED);
 	f = flow_find(p);
+	if (f) {
+		check = flow_check(&p->key);
+		if (!flow_take(p, f, check))
+			f = NULL;
+	}
 	if (f && p->inner && is_reordered(p, f))
 		return bpf_redirect(ctx->ifindex, BPF_F_INGRESS);
 	end = seq_end(p);
@@ -123,13 +128,13 @@ static __always_inline int edge(CTX *ctx, struct pkt *p)
 		stamp(POINT_CACHED);
 		tracked = (with_firewall || with_nat) && needs_conntrack(p, &p->decision);
 		if (tracked)
-			why = track_hit(ctx, p, f);
+			why = track_hit(ctx, p, f, check);
 	} else {
 		why = take_slow_path(ctx, p);
 	}
 	if (!why)
 		why = replay(ctx, p);
-	if (f && !tracked)
+	if (f && !tracked && is_flow(f, check))
 		advance_seq(p, f, end);
 	if (!why)
 		stamp(POINT_SENT);

@@ -87,6 +87,8 @@ struct tuple {
 
 /* An entry of the flow cache. */
 struct flow {
+	/* Of the key, see flow_check(). It is first: the kernel writes it before the decision. */
+	__u64 check;
 	struct decision decision;
 	enum burst burst;
 	__u8 pad;

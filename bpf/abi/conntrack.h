@@ -34,11 +34,11 @@ enum ct_bits {
 	CT_RST = 128,	    /* reset */
 	CT_REPLIED = 256,   /* not TCP: a packet of the other direction was seen */
 	CT_PICKED_UP = 512, /* TCP: it was open before it was first seen */
+	CT_STREAM = 1024,   /* not TCP: answered, and packets go on for STREAM_AGE */
 };
 
 struct ct_entry {
 	__u64 seen_ns; /* CLOCK_MONOTONIC_COARSE; data packets update it every revalidate_ns */
-	__u64 born_ns;
 	struct counter counters[2]; /* by direction, updated like seen_ns */
 	__u32 next_seq[2];	    /* TCP: end of the last tracked packet */
 	__u32 bits;		    /* enum ct_bits */
@@ -50,10 +50,13 @@ struct ct_entry {
 	__u8 smac[ETH_ALEN]; /* of the first packet */
 	__u8 dmac[ETH_ALEN];
 	__u8 scale[2]; /* TCP: window scale (RFC 7323), NO_SCALE: not seen */
-	__u8 pad[2];
+	__u16 check;   /* of the key: an entry may be reused while a program reads it */
+	__u32 born;    /* when it began, in units of BORN_SHIFT */
+	__u32 slot;    /* among its port's, see firewall/ct_limits.h; 0: it is not counted */
 };
 
 #define NO_SCALE 255
+#define BORN_SHIFT 30 /* of ns: about a second */
 
 /* States with a timeout each. */
 enum ct_state {
@@ -64,6 +67,7 @@ enum ct_state {
 	CT_STATE_CLOSED,
 	CT_STATE_UDP,
 	CT_STATE_UDP_REPLIED,
+	CT_STATE_UDP_STREAM,
 	CT_STATE_ICMP,
 	CT_STATE_MAX,
 };
@@ -132,9 +136,10 @@ struct rule_counters {
 	__u64 seen_ns;
 };
 
-/* Half-open connections of a port. */
-struct half_open_count {
-	__u32 count;
+/* Connections of a port or segment, as garbage collection found them. */
+struct ct_found {
+	__s32 used[COUNT_MAX]; /* in usages, when it began */
+	__s32 found[COUNT_MAX];
 };
 
 /* A fragmented datagram whose first fragment passed. */
@@ -176,8 +181,8 @@ struct ct_gc_stats {
 };
 
 MAP_FLAGS(HASH, ct_established, struct ct_key, struct ct_entry, 1, BPF_F_NO_PREALLOC);
-MAP(LRU_HASH, ct_half_open, struct ct_key, struct ct_entry, 1);
-MAP(ARRAY, half_open_counts, __u32, struct half_open_count, MAX_VPORTS); /* by vport */
+MAP_FLAGS(HASH, ct_half_open, struct ct_key, struct ct_entry, 1, BPF_F_NO_PREALLOC);
+QUEUE(ct_closed, struct ct_key, 1);			 /* closed connections, which go first */
 MAP(LRU_HASH, fragments, struct fragment_key, __u64, 1); /* → time of the first fragment */
 MAP(ARRAY, rules, __u32, struct rule_counters, 1);
 RINGBUF(logs, 1 << 18); /* struct log_line */

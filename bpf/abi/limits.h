@@ -23,8 +23,8 @@ struct limits {
 
 /* A ring of the keys that the owner added to a table. Numbers of slots grow and wrap. */
 struct limit_ring {
-	__u32 newest; /* slot of the next key */
-	__u32 oldest; /* slot that is evicted next */
+	__u32 newest; /* slot of the last key */
+	__u32 oldest; /* slot that was evicted last */
 };
 
 /* What the owner has taken. */

@@ -6,7 +6,7 @@
  *
  * in:    p->key, p->now_ns
  * out:   a decision, or none
- * maps:  flows, segments, routers, vports
+ * maps:  flows, segments, routers, vports, those of core/limits.h
  * stops: nothing
  */
 #pragma once
@@ -14,6 +14,7 @@
 #include "cache/reorder.h"
 #include "cache/generation.h"
 #include "core/hash.h"
+#include "core/limits.h"
 
 /* Whether no generation of a routed decision has changed. from: that of the ingress segment. */
 static __always_inline bool route_is_current(const struct flow_key *key, const struct decision *d,
@@ -79,6 +80,41 @@ static __always_inline __be16 entropy_of(const struct flow_key *k)
 
 #ifndef XDP
 
+/*
+ * Tells flows apart. The kernel gives an entry's memory to another flow at once when the entry
+ * is replaced, evicted or deleted, although a program on another core still reads it. What is
+ * copied counts if the check, read after it, is the packet's; so do writes.
+ */
+static __always_inline __u64 flow_check(const struct flow_key *k)
+{
+	__u64 origin = (__u64)k->origin.w[2] << 32 | k->origin.w[3];
+	__u64 source = (__u64)k->saddr.w[2] << 32 | k->saddr.w[3];
+	__u64 destination = (__u64)k->daddr.w[2] << 32 | k->daddr.w[3];
+	__u64 rest = (__u64)k->vni << 32 | k->tags[0];
+	__u64 ports = (__u64)k->dport << 32 | (__u64)k->sport << 16 | k->proto;
+
+	return origin * 0x9e3779b97f4a7c15ULL + source * 0xc2b2ae3d27d4eb4fULL +
+	       destination * 0xd6e8feb86659fd93ULL + rest * 0xff51afd7ed558ccdULL +
+	       ports * 0xbf58476d1ce4e5b9ULL;
+}
+
+static __always_inline bool is_flow(const struct flow *f, __u64 check)
+{
+	return *(const volatile __u64 *)&f->check == check;
+}
+
+/* Copies the decision and the translation. False: they are another flow's. */
+static __always_inline bool flow_take(struct pkt *p, const struct flow *f, __u64 check)
+{
+	struct decision *d = &p->decision;
+
+	*d = f->decision;
+	if (with_nat && d->flags & FLOW_NAT)
+		p->translation = f->translation;
+	barrier();
+	return is_flow(f, check);
+}
+
 /* Loads for the stateful stages what the flow has counted since the last report, less this packet. */
 static __always_inline void load_flow(struct pkt *p, struct flow *f, __u32 packets, __u32 bytes)
 {
@@ -113,10 +149,35 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 	return NULL;
 }
 
+/*
+ * A new flow of the port is inserted. At the port's limit its oldest one goes: a port has at
+ * most that many flows in the cache, and does not evict those of others.
+ */
+SUBPROGRAM int flow_share(struct pkt *p)
+{
+	struct limits *l = p ? limits_of(p->in) : NULL;
+	struct limit_usage *u = p ? usage_of(p->in) : NULL;
+	struct limit_entry *oldest = limit_work();
+	bool enforced;
+
+	if (!p || !l || !u || !oldest || !l->counts[COUNT_FLOWS])
+		return 0;
+	/* Two, until it has no more than a limit that was lowered. */
+	for (int i = 0; i < 2 && u->used[COUNT_FLOWS] >= (__s32)l->counts[COUNT_FLOWS]; i++) {
+		enforced = count_exceeded(p->in, COUNT_FLOWS);
+		if (take_oldest(oldest, p->in, COUNT_FLOWS) && enforced)
+			bpf_map_delete_elem(&flows, oldest);
+		count_entry(p->in, COUNT_FLOWS, -1);
+	}
+	entry_added((const struct limit_entry *)&p->key, p->in, COUNT_FLOWS);
+	return 0;
+}
+
 /* Inserts a decision. The counters of the flow's previous decision are kept. */
 static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	struct flow fresh = {
+		.check = flow_check(&p->key),
 		.decision = *d,
 		.next_seq = seq_end(p),
 		.decided_ns = p->now_ns,
@@ -139,7 +200,7 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 			bpf_map_delete_elem(&flows, &p->key);
 		return;
 	}
-	if (old) {
+	if (old && is_flow(old, fresh.check)) {
 		fresh.packets += old->packets;
 		fresh.bytes += old->bytes;
 	}
@@ -147,6 +208,8 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		fresh.next_seq = p->next_seq;
 	fresh.reported.packets = fresh.packets;
 	fresh.reported.bytes = fresh.bytes;
+	if (!old)
+		flow_share(p);
 	if (bpf_map_update_elem(&flows, &p->key, &fresh, BPF_ANY))
 		count(EVENT_FLOW_FULL);
 }

@@ -42,8 +42,7 @@ const volatile bool with_nat;
 const volatile bool strict;
 const volatile bool non_ip_dropped;
 const volatile __u64 ct_timeouts[CT_STATE_MAX]; /* ns, by enum ct_state */
-const volatile __u32 half_open_limit;
-const volatile __u32 log_rate = 100; /* 0: no lines; the rates are those of ports */
+const volatile __u32 log_rate = 100;		/* 0: no lines; the rates are those of ports */
 /* NAT settings, see overlay.Egress. */
 const volatile __u64 nat_timeouts[CT_STATE_MAX]; /* ns, by enum ct_state */
 const volatile __u64 nat_dns_timeout;		 /* ns, of UDP to port 53; 0: as other UDP */

@@ -111,21 +111,23 @@ static __always_inline struct limit_entry *limit_work(void)
 	return bpf_map_lookup_elem(&limit_works, &zero);
 }
 
-/* Notes a key as the owner's newest. Returns 0. */
+/* Notes a key as the owner's newest. Returns its slot, or 0: there is no ring. */
 SUBPROGRAM int note_key(const struct limit_entry *key, __u32 owner, __u32 count)
 {
 	struct limits *l = limits_of(owner);
 	struct limit_usage *u = usage_of(owner);
 	struct limit_slot at = { .owner = owner, .count = count };
+	__u32 slot;
 
 	if (!key || !l || !u || count >= COUNT_MAX || !l->ring_masks[count])
 		return 0;
-	at.slot = __sync_fetch_and_add(&u->rings[count].newest, 1) & l->ring_masks[count];
+	slot = __sync_fetch_and_add(&u->rings[count].newest, 1) + 1;
+	at.slot = slot & l->ring_masks[count];
 	bpf_map_update_elem(&limit_entries, &at, key, BPF_ANY);
-	return 0;
+	return slot;
 }
 
-/* Counts a new entry, and notes its key as the owner's newest. Returns 0. */
+/* Counts a new entry, and notes its key as the owner's newest. Returns its slot likewise. */
 SUBPROGRAM int entry_added(const struct limit_entry *key, __u32 owner, __u32 count)
 {
 	struct limit_usage *u = usage_of(owner);
@@ -137,8 +139,26 @@ SUBPROGRAM int entry_added(const struct limit_entry *key, __u32 owner, __u32 cou
 }
 
 /*
+ * The entry with the slot is gone. Only for owners whose rings have all slots: otherwise a
+ * newer key may have it.
+ */
+SUBPROGRAM int entry_removed(__u32 owner, __u32 count, __u32 slot)
+{
+	struct limit_usage *u = usage_of(owner);
+	struct limit_slot at = { .owner = owner, .count = count, .slot = slot };
+
+	if (!u || count >= COUNT_MAX)
+		return 0;
+	__sync_fetch_and_add(&u->used[count], -1);
+	bpf_map_delete_elem(&limit_entries, &at);
+	return 0;
+}
+
+#define RING_STEPS 16 /* slots that a look for the oldest key passes, at most */
+
+/*
  * Takes the owner's oldest key out of its ring. The entry may be gone, or another owner's, since:
- * the caller looks. Returns 1, or 0: there is none, or the slot is empty.
+ * the caller looks. Returns 1, or 0: there is none, or none after RING_STEPS empty slots.
  */
 SUBPROGRAM int take_oldest(struct limit_entry *key, __u32 owner, __u32 count)
 {
@@ -151,15 +171,18 @@ SUBPROGRAM int take_oldest(struct limit_entry *key, __u32 owner, __u32 count)
 	if (!key || !l || !u || count >= COUNT_MAX)
 		return 0;
 	r = &u->rings[count];
-	if (r->oldest == r->newest)
-		return 0;
 	if (r->newest - r->oldest > l->ring_masks[count]) /* overwritten since */
 		r->oldest = r->newest - l->ring_masks[count] - 1;
-	at.slot = __sync_fetch_and_add(&r->oldest, 1) & l->ring_masks[count];
-	found = bpf_map_lookup_elem(&limit_entries, &at);
-	if (!found)
-		return 0;
-	*key = *found;
-	bpf_map_delete_elem(&limit_entries, &at);
-	return 1;
+	for (int i = 0; i < RING_STEPS; i++) {
+		if ((__s32)(r->newest - r->oldest) <= 0)
+			return 0;
+		at.slot = (__sync_fetch_and_add(&r->oldest, 1) + 1) & l->ring_masks[count];
+		found = bpf_map_lookup_elem(&limit_entries, &at);
+		if (!found)
+			continue;
+		*key = *found;
+		bpf_map_delete_elem(&limit_entries, &at);
+		return 1;
+	}
+	return 0;
 }

@@ -69,7 +69,7 @@
 	X(FRAGMENT_NO_FIRST, "firewall: fragment whose first one has not passed")               \
 	X(FRAGMENT_TINY, "firewall: fragment that cuts the transport header (RFC 3128)")        \
 	X(IPV6_EXT_HEADERS, "too many or broken IPv6 extension headers")                        \
-	X(HALF_OPEN_LIMIT, "firewall: port has too many half-open connections")                 \
+	X(HALF_OPEN_LIMIT, "firewall: no room for a half-open connection")                      \
 	X(NO_GATEWAY, "egress: no gateway of the policy is alive, or this one has no address")  \
 	X(NAT_EXHAUSTED, "NAT: no port of the pool is free for the destination")                \
 	X(NAT_FULL, "NAT: session table is full")                                               \
@@ -148,6 +148,7 @@
 	X(CONNTRACK_OPENED, "connections that the firewall allowed to open")                  \
 	X(CONNTRACK_ANSWERED, "connections that were answered")                               \
 	X(CONNTRACK_FULL, "answered connections kept as half-open because the table is full") \
+	X(CONNTRACK_EVICTED, "connections evicted for newer ones of the same port")           \
 	X(CONNTRACK_REEVALUATED, "connections evaluated against a new policy")                \
 	X(CONNTRACK_REVOKED, "connections that a new policy no longer allows")                \
 	X(LOG_LOST, "log lines of the firewall not written because of their rate")            \
@@ -159,12 +160,13 @@
 	X(NAT_EVENT_LOST, "NAT events not sent to the log and to other gateways")
 
 /* X(NAME, "entries of tables that a port, remote or segment may have a limited number of") */
-#define LIMITED_COUNTS(X)                           \
-	X(MACS, "MAC addresses learned")            \
-	X(NEIGHBOURS, "IP addresses of neighbours") \
-	X(HALF_OPEN, "half-open connections")       \
-	X(CONNECTIONS, "answered connections")      \
-	X(NAT_SESSIONS, "NAT sessions")             \
+#define LIMITED_COUNTS(X)                                             \
+	X(MACS, "MAC addresses learned")                              \
+	X(NEIGHBOURS, "IP addresses of neighbours")                   \
+	X(HALF_OPEN_IN, "half-open connections, opened from outside") \
+	X(HALF_OPEN_OUT, "half-open connections, opened from inside") \
+	X(CONNECTIONS, "answered connections")                        \
+	X(NAT_SESSIONS, "NAT sessions")                               \
 	X(FLOWS, "entries of the flow cache")
 
 /* X(NAME, "packets that a port or segment may have a limited number of in a second") */

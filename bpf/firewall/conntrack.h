@@ -1,101 +1,47 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * conntrack: the firewall's connections. Half-open and closed ones are in ct_half_open, from
- * which the oldest is evicted when it is full. Established ones are in ct_established, from
- * which none is evicted.
+ * conntrack: the firewall's connections. Half-open and closed ones are in ct_half_open,
+ * established ones in ct_established. A port that has as many as it may loses its own oldest.
  *
  * in:    a key, p->now_ns
  * out:   a connection
- * maps:  ct_established, ct_half_open, half_open_counts
+ * maps:  ct_established, ct_half_open, ct_closed
  * stops: HALF_OPEN_LIMIT
  */
 #pragma once
 
-#include "firewall/work.h"
+#include "core/hash.h"
+#include "firewall/ct_limits.h"
 
-#define CT_BOTH(bit) ((bit) | (bit) << 1)
-
-static __always_inline bool has_all(__u32 bits, __u32 all)
+/* Tells the entries of two keys apart, but for one pair in 65,536. */
+static __always_inline __u16 check_of(const struct ct_key *k)
 {
-	return (bits & all) == all;
+	return hash6(k->proto, k->inside.w, k->outside.w,
+		     (__u32)k->inside_port << 16 | k->outside_port) +
+	       k->zone;
 }
 
-/* Both ends have agreed to the connection. */
-static __always_inline bool tcp_is_open(__u32 bits)
-{
-	return has_all(bits, CT_BOTH(CT_ACK)) &&
-	       (bits & CT_PICKED_UP || has_all(bits, CT_BOTH(CT_SYN)));
-}
-
-/* A connection is opening until both ends have agreed, whatever one of them sends. */
-static __always_inline enum ct_state tcp_state(__u32 bits)
-{
-	if (bits & CT_RST)
-		return CT_STATE_CLOSED;
-	if (!tcp_is_open(bits))
-		return CT_STATE_OPENING;
-	if (has_all(bits, CT_BOTH(CT_FIN)))
-		return CT_STATE_TIME_WAIT;
-	return bits & CT_BOTH(CT_FIN) ? CT_STATE_HALF_CLOSED : CT_STATE_ESTABLISHED;
-}
-
-static __always_inline enum ct_state ct_state(const struct ct_entry *c, __u8 proto)
-{
-	if (proto == IPPROTO_TCP)
-		return tcp_state(c->bits);
-	if (proto == IPPROTO_ICMP || proto == IPPROTO_ICMPV6)
-		return CT_STATE_ICMP;
-	return c->bits & CT_REPLIED ? CT_STATE_UDP_REPLIED : CT_STATE_UDP;
-}
-
-static __always_inline bool ct_expired(const struct ct_entry *c, __u8 proto, __u64 now,
-				       const volatile __u64 *timeouts)
-{
-	__u32 state = ct_state(c, proto);
-
-	return state < CT_STATE_MAX && ns_since(c->seen_ns, now) > (__s64)timeouts[state];
-}
-
-/* Whether the other end has answered. */
-static __always_inline bool ct_is_answered(const struct ct_entry *c, __u8 proto)
-{
-	return proto == IPPROTO_TCP ? tcp_is_open(c->bits) : c->bits & CT_REPLIED;
-}
-
-static __always_inline void half_open_add(__u32 vport, __s32 n)
-{
-	struct half_open_count *h = bpf_map_lookup_elem(&half_open_counts, &vport);
-
-	if (h)
-		__sync_fetch_and_add(&h->count, n);
-}
-
-/* Whether it is closed. Late packets still pass; evicting it loses nothing. */
-static __always_inline bool ct_is_closed(const struct ct_entry *c, __u8 proto)
-{
-	enum ct_state state = ct_state(c, proto);
-
-	return state == CT_STATE_TIME_WAIT || state == CT_STATE_CLOSED;
-}
-
-/* Deletes the connection. c is invalid afterwards. */
+/* Deletes the connection. c, and a key that lies in the table, are invalid afterwards. */
 static __always_inline void ct_delete(const struct ct_key *key, const struct ct_entry *c)
 {
-	bool counted = !ct_is_answered(c, key->proto);
+	enum limited_count kind = half_open_kind(c->bits);
+	__u32 zone = key->zone, slot = c->slot;
 
-	if (tracing || bpf_map_delete_elem(&ct_established, key) == 0)
+	if (tracing)
 		return;
-	if (bpf_map_delete_elem(&ct_half_open, key) == 0 && counted)
-		half_open_add(key->zone, -1);
+	if (bpf_map_delete_elem(&ct_established, key) == 0)
+		ct_uncount(zone, COUNT_CONNECTIONS, slot);
+	else if (bpf_map_delete_elem(&ct_half_open, key) == 0)
+		ct_uncount(zone, kind, slot);
 }
 
-/* The packet's connection, or NULL. evictable: it is in ct_half_open. */
+/* The packet's connection, or NULL. half_open: it is in ct_half_open. */
 static __always_inline struct ct_entry *ct_find(const struct pkt *p, const struct ct_key *key,
-						bool *evictable)
+						bool *half_open)
 {
 	struct ct_entry *c = bpf_map_lookup_elem(&ct_established, key);
 
-	*evictable = !c;
+	*half_open = !c;
 	if (!c)
 		c = bpf_map_lookup_elem(&ct_half_open, key);
 	if (!c || !ct_expired(c, key->proto, p->now_ns, ct_timeouts))
@@ -104,44 +50,111 @@ static __always_inline struct ct_entry *ct_find(const struct pkt *p, const struc
 	return NULL;
 }
 
-static __always_inline int ct_insert(const struct ct_key *key, const struct ct_entry *c)
+/* Inserts w->entry into ct_half_open, and makes room for it. */
+static __always_inline long ct_put_half_open(struct ct_work *w, __u64 now)
 {
-	__u32 vport = key->zone;
-	struct half_open_count *waiting = bpf_map_lookup_elem(&half_open_counts, &vport);
+	long err = bpf_map_update_elem(&ct_half_open, &w->key, &w->entry, BPF_NOEXIST);
 
-	if (!waiting)
+	if (err && err != -EEXIST && ct_make_room(w, now))
+		err = bpf_map_update_elem(&ct_half_open, &w->key, &w->entry, BPF_NOEXIST);
+	return err;
+}
+
+/* Inserts a new connection. Another core may have inserted it already. */
+static __always_inline int ct_insert(struct ct_work *w, __u64 now)
+{
+	enum limited_count kind = half_open_kind(w->entry.bits);
+	__u32 zone = w->key.zone;
+	long err;
+
+	if (!ct_fits(w, zone, kind, now))
 		return REASON_HALF_OPEN_LIMIT;
-	/* Garbage collection, which corrects the count, may run before this: it may be negative. */
-	if (half_open_limit && (__s32)waiting->count >= (__s32)half_open_limit)
+	w->entry.check = check_of(&w->key);
+	w->entry.slot = ct_count(&w->key, kind);
+	ct_pass_gone(w, zone, kind);
+	err = ct_put_half_open(w, now);
+	if (err)
+		ct_uncount(zone, kind, w->entry.slot);
+	if (err && err != -EEXIST)
 		return REASON_HALF_OPEN_LIMIT;
-	if (bpf_map_update_elem(&ct_half_open, key, c, BPF_ANY))
-		return REASON_HALF_OPEN_LIMIT;
-	__sync_fetch_and_add(&waiting->count, 1);
 	count(EVENT_CONNTRACK_OPENED);
 	return 0;
 }
 
-/*
- * Moves a connection into the table where it belongs. c is invalid afterwards. If there is no
- * room, an answered one stays in ct_half_open and works on.
- */
-static __always_inline void ct_migrate(struct ct_work *w, const struct ct_entry *c, bool evictable)
+/* Moves an answered connection to ct_established. Without room it stays, and works on. */
+static __always_inline void ct_settle(struct ct_work *w, __u64 now)
 {
-	bool stays = ct_is_answered(c, w->key.proto) && !ct_is_closed(c, w->key.proto);
+	enum limited_count kind = half_open_kind(w->entry.bits);
+	__u32 zone = w->key.zone, before = w->entry.slot;
+	long err;
 
-	if (tracing || stays != evictable)
-		return;
-	w->entry = *c;
-	if (!stays) {
-		if (bpf_map_update_elem(&ct_half_open, &w->key, &w->entry, BPF_ANY) == 0)
-			bpf_map_delete_elem(&ct_established, &w->key);
-		return;
-	}
-	if (bpf_map_update_elem(&ct_established, &w->key, &w->entry, BPF_ANY)) {
+	if (!ct_fits(w, zone, COUNT_CONNECTIONS, now)) {
 		count(EVENT_CONNTRACK_FULL);
 		return;
 	}
+	w->entry.slot = ct_count(&w->key, COUNT_CONNECTIONS);
+	ct_pass_gone(w, zone, COUNT_CONNECTIONS);
+	err = bpf_map_update_elem(&ct_established, &w->key, &w->entry, BPF_NOEXIST);
+	if (err && err != -EEXIST &&
+	    ct_evict(w, largest_owner(COUNT_CONNECTIONS), COUNT_CONNECTIONS, now))
+		err = bpf_map_update_elem(&ct_established, &w->key, &w->entry, BPF_NOEXIST);
+	if (err) {
+		ct_uncount(zone, COUNT_CONNECTIONS, w->entry.slot);
+		if (err != -EEXIST)
+			count(EVENT_CONNTRACK_FULL);
+		return;
+	}
 	if (bpf_map_delete_elem(&ct_half_open, &w->key) == 0)
-		half_open_add(w->key.zone, -1);
+		ct_uncount(zone, kind, before);
 	count(EVENT_CONNTRACK_ANSWERED);
+}
+
+/* Moves a closed connection to ct_half_open. */
+static __always_inline void ct_close(struct ct_work *w, __u64 now)
+{
+	__u32 before = w->entry.slot;
+
+	w->entry.slot = 0;
+	if (ct_put_half_open(w, now))
+		return;
+	bpf_map_push_elem(&ct_closed, &w->key, BPF_EXIST);
+	if (bpf_map_delete_elem(&ct_established, &w->key) == 0)
+		ct_uncount(w->key.zone, COUNT_CONNECTIONS, before);
+}
+
+/* A half-open connection was closed: it no longer counts. */
+static __always_inline void ct_close_half_open(struct ct_work *w, struct ct_entry *c)
+{
+	__u32 slot = c->slot;
+
+	if (!slot || __sync_val_compare_and_swap(&c->slot, slot, 0) != slot)
+		return;
+	bpf_map_push_elem(&ct_closed, &w->key, BPF_EXIST);
+	ct_uncount(w->key.zone, half_open_kind(c->bits), slot);
+}
+
+/*
+ * Moves a connection into the table where it belongs. c may be invalid afterwards. The kernel
+ * may have given c's memory to another connection: what was copied says whose it is.
+ */
+static __always_inline void ct_migrate(struct ct_work *w, struct ct_entry *c, bool half_open,
+				       __u64 now)
+{
+	bool closed = ct_is_closed(c, w->key.proto);
+
+	if (tracing)
+		return;
+	if (half_open && closed) {
+		ct_close_half_open(w, c);
+		return;
+	}
+	if (half_open ? !ct_is_answered(c, w->key.proto) : !closed)
+		return;
+	w->entry = *c;
+	if (w->entry.check != check_of(&w->key))
+		return;
+	if (half_open)
+		ct_settle(w, now);
+	else
+		ct_close(w, now);
 }

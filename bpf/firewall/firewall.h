@@ -6,7 +6,7 @@
  *
  * in:    p->l4_info, p->translation, p->unreported, p->in, p->segment, p->decision
  * out:   connections; p->next_seq, p->opened_connection, p->decision.slow
- * maps:  ct_established, ct_half_open, half_open_counts, fragments, rules, policy, logs
+ * maps:  those of conntrack.h, fragments, rules, policy, logs
  * stops: DENIED, REJECTED, NO_POLICY, OUT_OF_STATE, UNRELATED, FRAGMENT_NO_FIRST, and those of
  *        l4.h, conntrack.h and tcp_state.h
  */
@@ -29,7 +29,8 @@ static __always_inline int ct_open(CTX *ctx, struct pkt *p, struct ct_work *w, b
 	int why;
 
 	__builtin_memset(c, 0, sizeof(*c));
-	c->seen_ns = c->born_ns = p->now_ns;
+	c->seen_ns = p->now_ns;
+	c->born = p->now_ns >> BORN_SHIFT;
 	c->counters[0].packets = packets_of(ctx, p);
 	c->counters[0].bytes = p->frame_len;
 	c->rule = w->match.rule;
@@ -42,7 +43,7 @@ static __always_inline int ct_open(CTX *ctx, struct pkt *p, struct ct_work *w, b
 	ct_init(p, c);
 	if (tracing)
 		return 0;
-	why = ct_insert(&w->key, c);
+	why = ct_insert(w, p->now_ns);
 	if (!why && out)
 		p->opened_connection = true;
 	return why;
@@ -103,7 +104,7 @@ static __always_inline int reevaluate(struct pkt *p, struct ct_work *w, struct c
 
 /* A packet of a known connection. */
 static __always_inline int ct_track(CTX *ctx, struct pkt *p, struct ct_work *w, struct ct_entry *c,
-				    bool out, bool evictable)
+				    bool out, bool half_open)
 {
 	__u32 dir = out != !!(c->bits & CT_OUT);
 	int why;
@@ -119,7 +120,7 @@ static __always_inline int ct_track(CTX *ctx, struct pkt *p, struct ct_work *w, 
 	if (why)
 		return why;
 	account(ctx, p, c, dir);
-	ct_migrate(w, c, evictable);
+	ct_migrate(w, c, half_open, p->now_ns);
 	return 0;
 }
 
@@ -147,17 +148,17 @@ static __always_inline int firewall_ct(CTX *ctx, struct pkt *p, struct ct_work *
 				       bool out)
 {
 	const struct l4_info *t = &p->l4_info;
-	bool evictable;
+	bool half_open;
 	struct ct_entry *c;
 
 	make_ct_key(&w->key, t, tuple_at(p, out), vport, out);
-	c = ct_find(p, &w->key, &evictable);
+	c = ct_find(p, &w->key, &half_open);
 	if (t->kind == L4_ICMP_ERROR)
 		return c ? 0 : REASON_UNRELATED;
 	if (t->proto == IPPROTO_TCP && !tcp_flags_fit(t->flags))
 		return REASON_TCP_FLAGS;
 	if (c && !(t->proto == IPPROTO_TCP && tcp_is_anew(t, c)))
-		return ct_track(ctx, p, w, c, out, evictable);
+		return ct_track(ctx, p, w, c, out, half_open);
 	if (c)
 		ct_delete(&w->key, c);
 	return ct_admit(ctx, p, w, vport, out);

@@ -36,6 +36,8 @@ static __always_inline void set_slow(struct pkt *p, enum slow why)
 		p->decision.slow = why;
 }
 
+#define STREAM_AGE 2 /* in units of BORN_SHIFT */
+
 static __always_inline bool is_ported(__u8 proto)
 {
 	return proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_SCTP;
@@ -86,6 +88,17 @@ static __always_inline void account(CTX *ctx, const struct pkt *p, struct ct_ent
 	count_rule(p, c->rule, 0, packets, bytes);
 }
 
+/* Of other protocols than TCP. A dialogue becomes a stream as in Linux: it lasts. */
+static __always_inline void udp_follow(const struct pkt *p, struct ct_entry *c, __u32 dir)
+{
+	__u32 now = p->now_ns >> BORN_SHIFT;
+
+	if (dir && !(c->bits & CT_REPLIED))
+		__sync_fetch_and_or(&c->bits, CT_REPLIED);
+	else if ((c->bits & (CT_REPLIED | CT_STREAM)) == CT_REPLIED && now - c->born > STREAM_AGE)
+		__sync_fetch_and_or(&c->bits, CT_STREAM);
+}
+
 /* Updates the connection's state. */
 static __always_inline int update_state(struct pkt *p, struct ct_entry *c, __u32 dir)
 {
@@ -98,8 +111,8 @@ static __always_inline int update_state(struct pkt *p, struct ct_entry *c, __u32
 		state = tcp_state(c->bits);
 		if (state != CT_STATE_ESTABLISHED && state != CT_STATE_HALF_CLOSED)
 			set_slow(p, SLOW_CONNECTION);
-	} else if (dir && !(c->bits & CT_REPLIED) && !tracing) {
-		__sync_fetch_and_or(&c->bits, CT_REPLIED);
+	} else if (!tracing) {
+		udp_follow(p, c, dir);
 	}
 	return why;
 }

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "core/count.h"
+#include "core/limits.h"
 
 struct ct_work {
 	struct ct_key key;     /* of the packet's connection */
@@ -13,6 +13,7 @@ struct ct_work {
 	struct fragment_key fragment;
 	struct rule_query query;
 	struct rule_match match;
+	struct limit_entry oldest; /* key of a connection that may be evicted */
 };
 
 MAP(PERCPU_ARRAY, ct_works, __u32, struct ct_work, 1);

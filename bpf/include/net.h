@@ -4,6 +4,8 @@
 
 #include "kernel.h"
 
+#define EEXIST 17 /* errno-base.h */
+
 #define ETH_ALEN 6
 #define ETH_ZLEN 60 /* the smallest frame without its FCS (IEEE 802.3) */
 

@@ -18,7 +18,7 @@
  * Keys in the ring of entries that are gone cost a try each. What is evicted for a packet is
  * bounded; the next packet goes on.
  */
-#define EVICT_TRIES 16
+#define HOST_EVICT_TRIES 16
 #define E2BIG 7
 
 /*
@@ -92,7 +92,7 @@ SUBPROGRAM int evict_oldest(struct pkt *p, __u32 owner, __u32 segment, __u32 cou
 
 	if (!p || !key)
 		return 0;
-	for (i = 0; i < EVICT_TRIES; i++) {
+	for (i = 0; i < HOST_EVICT_TRIES; i++) {
 		if (!take_oldest(key, owner, count))
 			continue;
 		/* Keys of both tables begin with the segment. */

@@ -140,7 +140,8 @@ static __always_inline void nat_session_init(CTX *ctx, struct pkt *p, struct nat
 	struct ct_entry *c = &b->ct;
 
 	__builtin_memset(b, 0, sizeof(*b));
-	c->seen_ns = c->born_ns = p->now_ns;
+	c->seen_ns = p->now_ns;
+	c->born = p->now_ns >> BORN_SHIFT;
 	c->counters[0].packets = packets_of(ctx, p);
 	c->counters[0].bytes = p->frame_len;
 	c->bits = out ? CT_OUT : 0;

@@ -14,8 +14,6 @@
 #include "firewall/conntrack.h"
 
 #define E2BIG 7
-#define EEXIST 17
-
 /* The reverse key: external address and port as inside. */
 static __always_inline void make_reverse_key(struct ct_key *back, const struct ct_key *key,
 					     const struct addr *addr, __be16 port)

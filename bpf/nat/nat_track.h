@@ -81,7 +81,7 @@ static __always_inline int reopen(struct pkt *p, struct nat_work *w, struct nat_
 	if (why)
 		return why;
 	s->ct.bits = out ? CT_OUT : 0;
-	s->ct.born_ns = p->now_ns;
+	s->ct.born = p->now_ns >> BORN_SHIFT;
 	ct_init(p, &s->ct);
 	note_dispensable(&nat_unanswered, w, &w->key);
 	return 0;

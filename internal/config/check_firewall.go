@@ -54,10 +54,6 @@ func (c checker) firewall(policies []policySource) *policyChecker {
 		c.defaultsWithoutFirewall()
 		return p
 	}
-	if p := fw.HalfOpenPerPort; p != nil && fw.HalfOpen != 0 && *p > fw.HalfOpen {
-		c.problem("spec.firewall.halfOpenPerPort", fmt.Sprintf("%d is more than the %d of halfOpen, which all ports share", *p, fw.HalfOpen),
-			"lower it, or raise halfOpen")
-	}
 	p.collectServices(policies)
 	p.checkGroups()
 	p.sections(policies)

@@ -43,10 +43,19 @@ var renamings = []renaming{
 	{"spec.bgp.neighbours[].ebgpMultihop", "multihop", nil},
 }
 
+// retiredHalfOpen is a field of spec.firewall in v1alpha1, which moved to movedHalfOpen.
+const (
+	retiredHalfOpen = "halfOpenPerPort"
+	movedHalfOpen   = "spec.limits.port.halfOpen"
+)
+
 // successor is the name since v1alpha2 of a field that v1alpha1 had in the mapping at
 // path, or "".
 func successor(path, previous string) string {
 	path = withoutIndices(path)
+	if path == "spec.firewall" && previous == retiredHalfOpen {
+		return movedHalfOpen
+	}
 	for _, r := range renamings {
 		if parent, name := cutLast(r.path); r.previous == previous && parent == path {
 			return name
@@ -100,7 +109,36 @@ func rewrite(root *node, from, to string) []change {
 	w := rewriting{back: to == PreviousVersion}
 	w.word(version, to)
 	w.walk(root, "")
+	if spec := root.value("spec"); !w.back && spec != nil {
+		w.moveHalfOpen(spec)
+	}
 	return w.changes
+}
+
+// moveHalfOpen makes spec.firewall.halfOpenPerPort a field of spec.limits.port, which
+// v1alpha1 had not.
+func (w *rewriting) moveHalfOpen(spec *node) {
+	fw := spec.value("firewall")
+	if fw == nil || fw.value(retiredHalfOpen) == nil {
+		return
+	}
+	at := slices.IndexFunc(fw.items, func(n node) bool { return n.text == retiredHalfOpen })
+	key, value := fw.items[at], fw.items[at+1]
+	fw.items = slices.Delete(fw.items, at, at+2)
+	w.changes = append(w.changes, change{key.line, key.column, key.text + ": " + value.text, ""})
+	mapping := func(name string, value node) node {
+		key.text = name
+		return node{kind: kindMapping, line: key.line, column: key.column, items: []node{key, value}}
+	}
+	limits := mapping("port", mapping("halfOpen", value))
+	before := &spec.items[slices.IndexFunc(spec.items, func(n node) bool { return n.text == "firewall" })]
+	end := "\n" + strings.Repeat(" ", int(before.column)-1)
+	if spec.line == before.line && spec.column < before.column-1 { // in braces
+		end = ", "
+	}
+	w.changes = append(w.changes, change{before.line, before.column, "firewall", "limits: {port: {halfOpen: " + value.text + "}}" + end + "firewall"})
+	key.text = "limits"
+	spec.items = append(spec.items, key, limits)
 }
 
 // value is that of a field of a mapping, or nil.
@@ -243,6 +281,10 @@ func edited(name string, data []byte, changes []change) ([]byte, error) {
 		out.Write(data[done:begin])
 		out.WriteString(c.to)
 		done = begin + len(c.from)
+		if c.to == "" { // a field that is gone
+			rest := bytes.TrimLeft(data[done:], ", ")
+			done = len(data) - len(rest)
+		}
 	}
 	out.Write(data[done:])
 	return out.Bytes(), nil

@@ -175,3 +175,26 @@ func TestPreviousNames(t *testing.T) {
 		}
 	}
 }
+
+// The limit of half-open connections was a field of the firewall.
+func TestConvertMovesHalfOpenPerPort(t *testing.T) {
+	const head = "apiVersion: selvage.dev/%s\nkind: Edge\nmetadata: {name: a}\nspec:\n  underlay: {interfaces: [eth0], tep: 192.0.2.1}\n"
+	for was, want := range map[string]string{
+		"  firewall: {halfOpen: 2048, halfOpenPerPort: 512, strict: true}\n": "  limits: {port: {halfOpen: 512}}\n  firewall: {halfOpen: 2048, strict: true}\n",
+		"  firewall: {halfOpenPerPort: 0}\n":                                 "  limits: {port: {halfOpen: 0}}\n  firewall: {}\n",
+		"  firewall:\n    halfOpenPerPort: 512 # few\n    strict: true\n":    "  limits: {port: {halfOpen: 512}}\n  firewall:\n    # few\n    strict: true\n",
+	} {
+		file := filepath.Join(t.TempDir(), "a.yaml")
+		if err := os.WriteFile(file, []byte(strings.Replace(head, "%s", "v1alpha1", 1)+was), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Convert(file)
+		if err != nil {
+			t.Errorf("%q: %v", was, err)
+			continue
+		}
+		if diff := cmp.Diff(strings.Replace(head, "%s", "v1alpha2", 1)+want, string(got)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

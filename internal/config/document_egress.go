@@ -15,7 +15,8 @@ type natTimeouts struct {
 	TimeWait    timeout      `json:"timeWait,omitempty" jsonschema:"default=4m" jsonschema_description:"of TCP after both ends' FIN"`
 	Closed      shortTimeout `json:"closed,omitempty" jsonschema:"default=10s" jsonschema_description:"of TCP after a reset"`
 	UDP         timeout      `json:"udp,omitempty" jsonschema:"default=2m" jsonschema_description:"of UDP and other protocols without an answer (RFC 4787)"`
-	UDPReplied  timeout      `json:"udpReplied,omitempty" jsonschema:"default=5m" jsonschema_description:"of UDP and other protocols with an answer"`
+	UDPReplied  timeout      `json:"udpReplied,omitempty" jsonschema:"default=5m" jsonschema_description:"of UDP and other protocols with an answer, and nothing after it"`
+	UDPStream   timeout      `json:"udpStream,omitempty" jsonschema:"default=5m" jsonschema_description:"of UDP and other protocols that go on for 2 s after an answer"`
 	DNS         timeout      `json:"dns,omitempty" jsonschema:"default=30s" jsonschema_description:"of UDP to port 53, answered or not (RFC 4787, REQ-5)"`
 	ICMP        timeout      `json:"icmp,omitempty" jsonschema:"default=1m" jsonschema_description:"of ICMP echo (RFC 5508)"`
 }

@@ -1,15 +1,14 @@
 package config
 
 type firewall struct {
-	Default         string   `json:"default,omitempty" jsonschema:"default=allow,enum=allow,enum=drop,enum=reject" jsonschema_description:"what becomes of packets that no rule decides about"`
-	NonIP           string   `json:"nonIP,omitempty" jsonschema:"default=allow,enum=allow,enum=drop" jsonschema_description:"what becomes of frames that are neither IP, ARP nor neighbour discovery"`
-	Strict          bool     `json:"strict,omitempty" jsonschema:"default=false" jsonschema_description:"drop TCP segments that belong to no connection and open none, and resets outside the window; otherwise the rules decide about them"`
-	Connections     uint32   `json:"connections,omitempty" jsonschema:"default=131072,minimum=1024,maximum=16777216" jsonschema_description:"connections that are remembered; one between two ports of this edge counts twice" hint:"one entry for each concurrent connection is enough"`
-	HalfOpen        uint32   `json:"halfOpen,omitempty" jsonschema:"default=16384,minimum=1024,maximum=16777216" jsonschema_description:"connections without an answer that are remembered besides; the oldest goes when there is no room" hint:"room for what begins within half a minute is enough"`
-	HalfOpenPerPort *uint32  `json:"halfOpenPerPort,omitempty" jsonschema:"minimum=0,maximum=16777216" jsonschema_description:"connections without an answer that one port may have; half of halfOpen when left out, 0 is without limit" hint:"0 is without limit"`
-	LogRate         uint32   `json:"logRate,omitempty" jsonschema:"default=100,minimum=0,maximum=100000" jsonschema_description:"log lines a second of each port, unless its limits say another rate; what is beyond is counted" hint:"100 is usual, 0 writes none"`
-	Timeouts        timeouts `json:"timeouts,omitempty" jsonschema_description:"how long a connection is remembered without a packet"`
-	Include         []string `json:"include,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"files with more groups, services and sections, as in [policy.json]; relative to the directory of this file"`
+	Default     string   `json:"default,omitempty" jsonschema:"default=allow,enum=allow,enum=drop,enum=reject" jsonschema_description:"what becomes of packets that no rule decides about"`
+	NonIP       string   `json:"nonIP,omitempty" jsonschema:"default=allow,enum=allow,enum=drop" jsonschema_description:"what becomes of frames that are neither IP, ARP nor neighbour discovery"`
+	Strict      bool     `json:"strict,omitempty" jsonschema:"default=false" jsonschema_description:"drop TCP segments that belong to no connection and open none, and resets outside the window; otherwise the rules decide about them"`
+	Connections uint32   `json:"connections,omitempty" jsonschema:"default=131072,minimum=1024,maximum=16777216" jsonschema_description:"connections that are remembered; one between two ports of this edge counts twice" hint:"one entry for each concurrent connection is enough"`
+	HalfOpen    uint32   `json:"halfOpen,omitempty" jsonschema:"default=16384,minimum=1024,maximum=16777216" jsonschema_description:"connections without an answer, and closed ones, that are remembered besides; without room closed ones go first, then the oldest of the port that has the most" hint:"room for what begins within half a minute is enough"`
+	LogRate     uint32   `json:"logRate,omitempty" jsonschema:"default=100,minimum=0,maximum=100000" jsonschema_description:"log lines a second of each port, unless its limits say another rate; what is beyond is counted" hint:"100 is usual, 0 writes none"`
+	Timeouts    timeouts `json:"timeouts,omitempty" jsonschema_description:"how long a connection is remembered without a packet"`
+	Include     []string `json:"include,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"files with more groups, services and sections, as in [policy.json]; relative to the directory of this file"`
 	policy
 }
 
@@ -27,7 +26,8 @@ type timeouts struct {
 	TimeWait    timeout      `json:"timeWait,omitempty" jsonschema:"default=1m" jsonschema_description:"of TCP after both ends' FIN"`
 	Closed      shortTimeout `json:"closed,omitempty" jsonschema:"default=10s" jsonschema_description:"of TCP after a reset"`
 	UDP         timeout      `json:"udp,omitempty" jsonschema:"default=30s" jsonschema_description:"of UDP and other protocols without an answer"`
-	UDPReplied  timeout      `json:"udpReplied,omitempty" jsonschema:"default=3m" jsonschema_description:"of UDP and other protocols with an answer"`
+	UDPReplied  timeout      `json:"udpReplied,omitempty" jsonschema:"default=30s" jsonschema_description:"of UDP and other protocols with an answer, and nothing after it"`
+	UDPStream   timeout      `json:"udpStream,omitempty" jsonschema:"default=3m" jsonschema_description:"of UDP and other protocols that go on for 2 s after an answer"`
 	ICMP        timeout      `json:"icmp,omitempty" jsonschema:"default=1m" jsonschema_description:"of ICMP echo"`
 }
 

@@ -20,8 +20,8 @@ func TestFirewallErrors(t *testing.T) {
 		{"default", fw("default: deny"), []string{`13:14: spec.firewall.default: "deny" is not supported; write allow or drop or reject`}},
 		{"nonIP", fw("nonIP: reject"), []string{`13:12: spec.firewall.nonIP: "reject" is not supported; write allow or drop`}},
 		{"connections", fw("connections: 16777217"), []string{`13:18: spec.firewall.connections: 16777217 is outside 1024 to 16777216; one entry for each concurrent connection is enough`}},
-		{"more half-open of a port than of all", fw("{halfOpen: 2048, halfOpenPerPort: 4096}"), []string{
-			`13:39: spec.firewall.halfOpenPerPort: 4096 is more than the 2048 of halfOpen, which all ports share; lower it, or raise halfOpen`}},
+		{"half-open connections of a port", fw("halfOpenPerPort: 512"), []string{
+			`13:5: spec.firewall.halfOpenPerPort: is a field of v1alpha1; its name is spec.limits.port.halfOpen since v1alpha2; selvage convert FILE rewrites a file of v1alpha1`}},
 		{"timeout too short", fw("timeouts: {udp: 19s}"), []string{
 			`13:21: spec.firewall.timeouts.udp: 19s is outside 20s to 1000000s; packets are accounted up to 10s late, so a shorter timeout would forget live connections`}},
 		{"timeout of closed", fw("timeouts: {closed: 9s}"), []string{
@@ -192,9 +192,9 @@ func TestNoConsequentialPolicyErrors(t *testing.T) {
 		{"port that was not read", blue + "  ports: [{name: 1, interface: v, segment: blue}]\n  firewall: {groups: [{name: g, members: [{port: p0}]}]}\n", []string{
 			`8:18: spec.ports[0].name: must be a string, is an integer; put it in quotes`}},
 		{"not a firewall", site + "  firewall: true\n", []string{
-			`12:13: spec.firewall: must be a mapping, is a boolean; fields here: default, nonIP, strict, connections, halfOpen, halfOpenPerPort, logRate, timeouts, include, groups, services, sections`}},
+			`12:13: spec.firewall: must be a mapping, is a boolean; fields here: default, nonIP, strict, connections, halfOpen, logRate, timeouts, include, groups, services, sections`}},
 		{"segment's default and a broken firewall", under + "  segments: [{name: blue, vni: 1, firewall: drop}]\n  firewall: on\n", []string{
-			`7:13: spec.firewall: must be a mapping, is a string; fields here: default, nonIP, strict, connections, halfOpen, halfOpenPerPort, logRate, timeouts, include, groups, services, sections`}},
+			`7:13: spec.firewall: must be a mapping, is a string; fields here: default, nonIP, strict, connections, halfOpen, logRate, timeouts, include, groups, services, sections`}},
 	})
 }
 

@@ -58,7 +58,7 @@ func TestLoadFirewall(t *testing.T) {
 	want := &overlay.Firewall{
 		Default: overlay.Drop, NonIP: overlay.Drop, Strict: true,
 		Sizes:    overlay.ConnectionSizes{Connections: 131072, HalfOpen: 16384},
-		Timeouts: overlay.DefaultTimeouts, HalfOpen: 8192, LogRate: 100,
+		Timeouts: overlay.DefaultTimeouts, LogRate: 100,
 		Groups: []overlay.Group{
 			{Name: "web", Members: labelled("tier", "web")},
 			{Name: "app", Members: labelled("tier", "app")},
@@ -123,7 +123,7 @@ func parseFirewall(t *testing.T, text string) *overlay.Firewall {
 func TestFirewallDefaults(t *testing.T) {
 	want := &overlay.Firewall{
 		Default: overlay.Allow, NonIP: overlay.Allow, Sizes: overlay.ConnectionSizes{Connections: 131072, HalfOpen: 16384},
-		Timeouts: overlay.DefaultTimeouts, HalfOpen: 8192, LogRate: 100,
+		Timeouts: overlay.DefaultTimeouts, LogRate: 100,
 	}
 	if diff := cmp.Diff(want, parseFirewall(t, "  firewall: {}\n")); diff != "" {
 		t.Error(diff)
@@ -141,13 +141,10 @@ func TestFirewallSettings(t *testing.T) {
 	timeouts.Established, timeouts.Closed, timeouts.UDP = time.Hour, 10*time.Second, 20*time.Second
 	want := &overlay.Firewall{
 		Default: overlay.Reject, NonIP: overlay.Allow, Timeouts: timeouts,
-		Sizes: overlay.ConnectionSizes{Connections: 16777216, HalfOpen: 4096}, HalfOpen: 2048,
+		Sizes: overlay.ConnectionSizes{Connections: 16777216, HalfOpen: 4096},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
-	}
-	if got := parseFirewall(t, "  firewall: {halfOpenPerPort: 0}\n"); got.HalfOpen != 0 {
-		t.Errorf("a limit of %d, want none", got.HalfOpen)
 	}
 }
 

@@ -20,10 +20,10 @@ type ownLimits struct {
 type quotas struct {
 	MACs              *uint32 `json:"macs,omitempty" jsonschema_description:"MAC addresses learned; at the limit the oldest is forgotten; 0 is without limit"`
 	Neighbours        *uint32 `json:"neighbours,omitempty" jsonschema_description:"IP addresses learned from ARP and neighbour discovery; at the limit the oldest is forgotten; 0 is without limit"`
-	HalfOpen          *uint32 `json:"halfOpen,omitempty" jsonschema_description:"connections of the firewall without an answer; at the limit the oldest is forgotten; 0 is without limit"`
+	HalfOpen          *uint32 `json:"halfOpen,omitempty" jsonschema_description:"connections of the firewall without an answer, those from outside and those from inside for themselves; at the limit the oldest is forgotten; 0 is without limit"`
 	Connections       *uint32 `json:"connections,omitempty" jsonschema_description:"answered connections of the firewall; at the limit the oldest idle one is forgotten; 0 is without limit"`
 	NATSessions       *uint32 `json:"natSessions,omitempty" jsonschema_description:"NAT sessions; at the limit those that are over are freed, then new ones are refused; 0 is without limit"`
-	Flows             *uint32 `json:"flows,omitempty" jsonschema_description:"entries of the flow cache; flows above it take the slow path; 0 is without limit"`
+	Flows             *uint32 `json:"flows,omitempty" jsonschema_description:"entries of the flow cache; at the limit the oldest is forgotten; 0 is without limit"`
 	Broadcast         *uint32 `json:"broadcast,omitempty" jsonschema_description:"broadcast frames a second (storm control); 0 is without limit"`
 	Multicast         *uint32 `json:"multicast,omitempty" jsonschema_description:"multicast frames a second (storm control); 0 is without limit"`
 	UnknownUnicast    *uint32 `json:"unknownUnicast,omitempty" jsonschema_description:"frames a second to MAC addresses that are not learned (storm control); 0 is without limit"`

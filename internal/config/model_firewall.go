@@ -21,11 +21,7 @@ func (d *document) firewall(policies []policySource) *overlay.Firewall {
 		Strict:   fw.Strict,
 		Sizes:    overlay.ConnectionSizes{Connections: fw.Connections, HalfOpen: fw.HalfOpen},
 		Timeouts: fw.Timeouts.model(),
-		HalfOpen: fw.HalfOpen / 2,
 		LogRate:  fw.LogRate,
-	}
-	if fw.HalfOpenPerPort != nil {
-		m.HalfOpen = *fw.HalfOpenPerPort
 	}
 	for _, s := range d.Spec.Segments {
 		if s.Firewall != "" {
@@ -114,6 +110,7 @@ func (t timeouts) model() overlay.Timeouts {
 		Closed:      time.Duration(t.Closed),
 		UDP:         time.Duration(t.UDP),
 		UDPReplied:  time.Duration(t.UDPReplied),
+		UDPStream:   time.Duration(t.UDPStream),
 		ICMP:        time.Duration(t.ICMP),
 	}
 }

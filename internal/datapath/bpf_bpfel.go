@@ -85,12 +85,12 @@ const (
 	bpfCtBitsCT_RST       bpfCtBits = 128
 	bpfCtBitsCT_REPLIED   bpfCtBits = 256
 	bpfCtBitsCT_PICKED_UP bpfCtBits = 512
+	bpfCtBitsCT_STREAM    bpfCtBits = 1024
 )
 
 type bpfCtEntry struct {
 	_           structs.HostLayout
 	SeenNs      uint64
-	BornNs      uint64
 	Counters    [2]bpfCounter
 	NextSeq     [2]uint32
 	Bits        uint32
@@ -101,12 +101,14 @@ type bpfCtEntry struct {
 	Smac        [6]uint8
 	Dmac        [6]uint8
 	Scale       [2]uint8
-	Pad         [2]uint8
+	Check       uint16
+	Born        uint32
+	Slot        uint32
 }
 
 type bpfCtGcStats struct {
 	_           structs.HostLayout
-	States      [8]uint32
+	States      [9]uint32
 	Established uint32
 	HalfOpen    uint32
 	Expired     uint32
@@ -135,8 +137,9 @@ const (
 	bpfCtStateCT_STATE_CLOSED      bpfCtState = 4
 	bpfCtStateCT_STATE_UDP         bpfCtState = 5
 	bpfCtStateCT_STATE_UDP_REPLIED bpfCtState = 6
-	bpfCtStateCT_STATE_ICMP        bpfCtState = 7
-	bpfCtStateCT_STATE_MAX         bpfCtState = 8
+	bpfCtStateCT_STATE_UDP_STREAM  bpfCtState = 7
+	bpfCtStateCT_STATE_ICMP        bpfCtState = 8
+	bpfCtStateCT_STATE_MAX         bpfCtState = 9
 )
 
 type bpfCtWork struct {
@@ -147,6 +150,7 @@ type bpfCtWork struct {
 	Fragment bpfFragmentKey
 	Query    bpfRuleQuery
 	Match    bpfRuleMatch
+	Oldest   bpfLimitEntry
 	_        [4]byte
 }
 
@@ -261,16 +265,17 @@ const (
 	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 30
 	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 31
 	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 32
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 33
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 34
-	bpfEventEVENT_LOG_LOST              bpfEvent = 35
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 36
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 37
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 38
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 39
-	bpfEventEVENT_NAT_EARLY_DROPPED     bpfEvent = 40
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 41
-	bpfEventEVENT_MAX                   bpfEvent = 42
+	bpfEventEVENT_CONNTRACK_EVICTED     bpfEvent = 33
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 34
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 35
+	bpfEventEVENT_LOG_LOST              bpfEvent = 36
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 37
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 38
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 39
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 40
+	bpfEventEVENT_NAT_EARLY_DROPPED     bpfEvent = 41
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 42
+	bpfEventEVENT_MAX                   bpfEvent = 43
 )
 
 type bpfEvpnFlags uint8
@@ -305,6 +310,7 @@ type bpfFdbKey struct {
 
 type bpfFlow struct {
 	_           structs.HostLayout
+	Check       uint64
 	Decision    bpfDecision
 	Burst       uint8
 	Pad         uint8
@@ -400,11 +406,6 @@ const (
 	bpfGlobalCounterGLOBAL_MAX        bpfGlobalCounter = 3
 )
 
-type bpfHalfOpenCount struct {
-	_     structs.HostLayout
-	Count uint32
-}
-
 type bpfHostEvent struct {
 	_         structs.HostLayout
 	Addr      bpfAddr
@@ -448,15 +449,16 @@ type bpfLimitSlot struct {
 
 type bpfLimitUsage struct {
 	_     structs.HostLayout
-	Used  [6]int32
-	Rings [6]struct {
+	Used  [7]int32
+	Rings [7]struct {
 		_      structs.HostLayout
 		Newest uint32
 		Oldest uint32
 	}
+	_        [4]byte
 	Buckets  [9]bpfTokenBucket
 	Shares   [3]bpfTokenBucket
-	Exceeded [6]uint64
+	Exceeded [7]uint64
 	Limited  [9]uint64
 	LogLost  uint32
 	Pad      uint32
@@ -465,13 +467,14 @@ type bpfLimitUsage struct {
 type bpfLimitedCount uint32
 
 const (
-	bpfLimitedCountCOUNT_MACS         bpfLimitedCount = 0
-	bpfLimitedCountCOUNT_NEIGHBOURS   bpfLimitedCount = 1
-	bpfLimitedCountCOUNT_HALF_OPEN    bpfLimitedCount = 2
-	bpfLimitedCountCOUNT_CONNECTIONS  bpfLimitedCount = 3
-	bpfLimitedCountCOUNT_NAT_SESSIONS bpfLimitedCount = 4
-	bpfLimitedCountCOUNT_FLOWS        bpfLimitedCount = 5
-	bpfLimitedCountCOUNT_MAX          bpfLimitedCount = 6
+	bpfLimitedCountCOUNT_MACS          bpfLimitedCount = 0
+	bpfLimitedCountCOUNT_NEIGHBOURS    bpfLimitedCount = 1
+	bpfLimitedCountCOUNT_HALF_OPEN_IN  bpfLimitedCount = 2
+	bpfLimitedCountCOUNT_HALF_OPEN_OUT bpfLimitedCount = 3
+	bpfLimitedCountCOUNT_CONNECTIONS   bpfLimitedCount = 4
+	bpfLimitedCountCOUNT_NAT_SESSIONS  bpfLimitedCount = 5
+	bpfLimitedCountCOUNT_FLOWS         bpfLimitedCount = 6
+	bpfLimitedCountCOUNT_MAX           bpfLimitedCount = 7
 )
 
 type bpfLimitedRate uint32
@@ -491,9 +494,9 @@ const (
 
 type bpfLimits struct {
 	_         structs.HostLayout
-	Counts    [6]uint32
+	Counts    [7]uint32
 	Rates     [9]uint32
-	RingMasks [6]uint32
+	RingMasks [7]uint32
 	Observe   uint32
 }
 
@@ -548,7 +551,7 @@ const (
 
 type bpfNatGcStats struct {
 	_        structs.HostLayout
-	States   [8]uint32
+	States   [9]uint32
 	Sessions uint32
 	Mappings uint32
 	Replicas uint32
@@ -1211,6 +1214,7 @@ const (
 	bpfMapAllowedAddrs        = "allowed_addrs"
 	bpfMapAllowedMacs         = "allowed_macs"
 	bpfMapClassifyStates      = "classify_states"
+	bpfMapCtClosed            = "ct_closed"
 	bpfMapCtEstablished       = "ct_established"
 	bpfMapCtHalfOpen          = "ct_half_open"
 	bpfMapCtWorks             = "ct_works"
@@ -1223,7 +1227,6 @@ const (
 	bpfMapFragmentWorks       = "fragment_works"
 	bpfMapFragments           = "fragments"
 	bpfMapGlobalCounters      = "global_counters"
-	bpfMapHalfOpenCounts      = "half_open_counts"
 	bpfMapHostEventBuckets    = "host_event_buckets"
 	bpfMapHostEvents          = "host_events"
 	bpfMapKnownOptions        = "known_options"
@@ -1283,7 +1286,6 @@ const (
 	bpfVarCtTimeouts          = "ct_timeouts"
 	bpfVarEventWords          = "event_words"
 	bpfVarFlowCache           = "flow_cache"
-	bpfVarHalfOpenLimit       = "half_open_limit"
 	bpfVarHostEventType       = "host_event_type"
 	bpfVarLimitedRateType     = "limited_rate_type"
 	bpfVarLogLineType         = "log_line_type"
@@ -1378,6 +1380,7 @@ type bpfMapSpecs struct {
 	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
 	ClassifyStates    *ebpf.MapSpec `ebpf:"classify_states"`
+	CtClosed          *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
 	CtWorks           *ebpf.MapSpec `ebpf:"ct_works"`
@@ -1390,7 +1393,6 @@ type bpfMapSpecs struct {
 	FragmentWorks     *ebpf.MapSpec `ebpf:"fragment_works"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
@@ -1453,7 +1455,6 @@ type bpfVariableSpecs struct {
 	CtTimeouts          *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords          *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache           *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit       *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	HostEventType       *ebpf.VariableSpec `ebpf:"host_event_type"`
 	LimitedRateType     *ebpf.VariableSpec `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.VariableSpec `ebpf:"log_line_type"`
@@ -1517,6 +1518,7 @@ type bpfMaps struct {
 	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
 	ClassifyStates    *ebpf.Map `ebpf:"classify_states"`
+	CtClosed          *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
 	CtWorks           *ebpf.Map `ebpf:"ct_works"`
@@ -1529,7 +1531,6 @@ type bpfMaps struct {
 	FragmentWorks     *ebpf.Map `ebpf:"fragment_works"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
@@ -1586,6 +1587,7 @@ func (m *bpfMaps) Close() error {
 		m.AllowedAddrs,
 		m.AllowedMacs,
 		m.ClassifyStates,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.CtWorks,
@@ -1598,7 +1600,6 @@ func (m *bpfMaps) Close() error {
 		m.FragmentWorks,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.KnownOptions,
@@ -1662,7 +1663,6 @@ type bpfVariables struct {
 	CtTimeouts          *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords          *ebpf.Variable `ebpf:"event_words"`
 	FlowCache           *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit       *ebpf.Variable `ebpf:"half_open_limit"`
 	HostEventType       *ebpf.Variable `ebpf:"host_event_type"`
 	LimitedRateType     *ebpf.Variable `ebpf:"limited_rate_type"`
 	LogLineType         *ebpf.Variable `ebpf:"log_line_type"`

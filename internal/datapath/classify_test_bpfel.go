@@ -54,6 +54,7 @@ const (
 	classifyTestMapAllowedAddrs      = "allowed_addrs"
 	classifyTestMapAllowedMacs       = "allowed_macs"
 	classifyTestMapClassifyStates    = "classify_states"
+	classifyTestMapCtClosed          = "ct_closed"
 	classifyTestMapCtEstablished     = "ct_established"
 	classifyTestMapCtHalfOpen        = "ct_half_open"
 	classifyTestMapCurrent           = "current"
@@ -64,7 +65,6 @@ const (
 	classifyTestMapFlows             = "flows"
 	classifyTestMapFragments         = "fragments"
 	classifyTestMapGlobalCounters    = "global_counters"
-	classifyTestMapHalfOpenCounts    = "half_open_counts"
 	classifyTestMapHostEventBuckets  = "host_event_buckets"
 	classifyTestMapHostEvents        = "host_events"
 	classifyTestMapKnownOptions      = "known_options"
@@ -122,7 +122,6 @@ const (
 	classifyTestVarCtTimeouts        = "ct_timeouts"
 	classifyTestVarEventWords        = "event_words"
 	classifyTestVarFlowCache         = "flow_cache"
-	classifyTestVarHalfOpenLimit     = "half_open_limit"
 	classifyTestVarLogRate           = "log_rate"
 	classifyTestVarLoopEdge          = "loop_edge"
 	classifyTestVarMacFreezeS        = "mac_freeze_s"
@@ -208,6 +207,7 @@ type classifyTestMapSpecs struct {
 	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
 	ClassifyStates    *ebpf.MapSpec `ebpf:"classify_states"`
+	CtClosed          *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
 	Current           *ebpf.MapSpec `ebpf:"current"`
@@ -218,7 +218,6 @@ type classifyTestMapSpecs struct {
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
@@ -280,7 +279,6 @@ type classifyTestVariableSpecs struct {
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
 	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
@@ -336,6 +334,7 @@ type classifyTestMaps struct {
 	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
 	ClassifyStates    *ebpf.Map `ebpf:"classify_states"`
+	CtClosed          *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
 	Current           *ebpf.Map `ebpf:"current"`
@@ -346,7 +345,6 @@ type classifyTestMaps struct {
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
@@ -405,6 +403,7 @@ func (m *classifyTestMaps) Close() error {
 		m.AllowedAddrs,
 		m.AllowedMacs,
 		m.ClassifyStates,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.Current,
@@ -415,7 +414,6 @@ func (m *classifyTestMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.KnownOptions,
@@ -478,7 +476,6 @@ type classifyTestVariables struct {
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
 	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`

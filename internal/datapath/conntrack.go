@@ -28,11 +28,22 @@ func (c *Connection) Bytes() uint64 { return c.Orig.Bytes + c.Reply.Bytes }
 // Packets are those of both directions.
 func (c *Connection) Packets() uint64 { return c.Orig.Packets + c.Reply.Packets }
 
+// bornShift is BORN_SHIFT of bpf/abi/conntrack.h.
+const bornShift = 30
+
+// ageNS is how old the connection is, in about seconds.
+func (e *bpfCtEntry) ageNS(now uint64) uint64 {
+	return uint64(max(int32(uint32(now>>bornShift)-e.Born), 0)) << bornShift
+}
+
+// bornAgo is ct_entry.born of what has this age.
+func bornAgo(now, age uint64) uint32 { return uint32(int64(now-age) >> bornShift) }
+
 func connection(k *bpfCtKey, e *bpfCtEntry, now uint64) Connection {
 	bits := bpfCtBits(e.Bits)
 	return Connection{
 		Proto: k.Proto, Echo: k.EchoDir != 0, State: StateNames[ctState(k.Proto, bits)], Answered: isAnswered(k.Proto, bits),
-		AgeNS: since(now, e.BornNs), IdleNS: since(now, e.SeenNs), Orig: toCounters(e.Counters[0]), Reply: toCounters(e.Counters[1]),
+		AgeNS: e.ageNS(now), IdleNS: since(now, e.SeenNs), Orig: toCounters(e.Counters[0]), Reply: toCounters(e.Counters[1]),
 	}
 }
 
@@ -188,7 +199,7 @@ var StateNames = [bpfCtStateCT_STATE_MAX]string{
 	bpfCtStateCT_STATE_OPENING: "opening", bpfCtStateCT_STATE_ESTABLISHED: "established",
 	bpfCtStateCT_STATE_HALF_CLOSED: "half-closed", bpfCtStateCT_STATE_TIME_WAIT: "time-wait",
 	bpfCtStateCT_STATE_CLOSED: "closed", bpfCtStateCT_STATE_UDP: "unreplied",
-	bpfCtStateCT_STATE_UDP_REPLIED: "replied", bpfCtStateCT_STATE_ICMP: "icmp",
+	bpfCtStateCT_STATE_UDP_REPLIED: "replied", bpfCtStateCT_STATE_UDP_STREAM: "stream", bpfCtStateCT_STATE_ICMP: "icmp",
 }
 
 // ctState is conn_state of bpf/firewall/conntrack.h.
@@ -198,6 +209,9 @@ func ctState(proto uint8, bits bpfCtBits) bpfCtState {
 		return tcpState(bits)
 	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
 		return bpfCtStateCT_STATE_ICMP
+	}
+	if bits&bpfCtBitsCT_STREAM != 0 {
+		return bpfCtStateCT_STATE_UDP_STREAM
 	}
 	if bits&bpfCtBitsCT_REPLIED != 0 {
 		return bpfCtStateCT_STATE_UDP_REPLIED
@@ -236,7 +250,7 @@ func stateTimeouts(t overlay.Timeouts) [bpfCtStateCT_STATE_MAX]time.Duration {
 		bpfCtStateCT_STATE_OPENING: t.Opening, bpfCtStateCT_STATE_ESTABLISHED: t.Established,
 		bpfCtStateCT_STATE_HALF_CLOSED: t.HalfClosed, bpfCtStateCT_STATE_TIME_WAIT: t.TimeWait,
 		bpfCtStateCT_STATE_CLOSED: t.Closed, bpfCtStateCT_STATE_UDP: t.UDP,
-		bpfCtStateCT_STATE_UDP_REPLIED: t.UDPReplied, bpfCtStateCT_STATE_ICMP: t.ICMP,
+		bpfCtStateCT_STATE_UDP_REPLIED: t.UDPReplied, bpfCtStateCT_STATE_UDP_STREAM: t.UDPStream, bpfCtStateCT_STATE_ICMP: t.ICMP,
 	}
 }
 

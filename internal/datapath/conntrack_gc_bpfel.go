@@ -18,7 +18,10 @@ import (
 const (
 	conntrackGcMapAllowedAddrs      = "allowed_addrs"
 	conntrackGcMapAllowedMacs       = "allowed_macs"
+	conntrackGcMapCtClosed          = "ct_closed"
 	conntrackGcMapCtEstablished     = "ct_established"
+	conntrackGcMapCtFoundCounts     = "ct_found_counts"
+	conntrackGcMapCtGcKey           = "ct_gc_key"
 	conntrackGcMapCtGcResult        = "ct_gc_result"
 	conntrackGcMapCtHalfOpen        = "ct_half_open"
 	conntrackGcMapCtWorks           = "ct_works"
@@ -30,8 +33,6 @@ const (
 	conntrackGcMapFlows             = "flows"
 	conntrackGcMapFragments         = "fragments"
 	conntrackGcMapGlobalCounters    = "global_counters"
-	conntrackGcMapHalfOpenCounts    = "half_open_counts"
-	conntrackGcMapHalfOpenFound     = "half_open_found"
 	conntrackGcMapHostEventBuckets  = "host_event_buckets"
 	conntrackGcMapHostEvents        = "host_events"
 	conntrackGcMapKnownOptions      = "known_options"
@@ -85,7 +86,6 @@ const (
 	conntrackGcVarCtTimeouts        = "ct_timeouts"
 	conntrackGcVarEventWords        = "event_words"
 	conntrackGcVarFlowCache         = "flow_cache"
-	conntrackGcVarHalfOpenLimit     = "half_open_limit"
 	conntrackGcVarLogRate           = "log_rate"
 	conntrackGcVarLoopEdge          = "loop_edge"
 	conntrackGcVarMacFreezeS        = "mac_freeze_s"
@@ -169,7 +169,10 @@ type conntrackGcProgramSpecs struct {
 type conntrackGcMapSpecs struct {
 	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtClosed          *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
+	CtFoundCounts     *ebpf.MapSpec `ebpf:"ct_found_counts"`
+	CtGcKey           *ebpf.MapSpec `ebpf:"ct_gc_key"`
 	CtGcResult        *ebpf.MapSpec `ebpf:"ct_gc_result"`
 	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
 	CtWorks           *ebpf.MapSpec `ebpf:"ct_works"`
@@ -181,8 +184,6 @@ type conntrackGcMapSpecs struct {
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
-	HalfOpenFound     *ebpf.MapSpec `ebpf:"half_open_found"`
 	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
@@ -241,7 +242,6 @@ type conntrackGcVariableSpecs struct {
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
 	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
@@ -296,7 +296,10 @@ func (o *conntrackGcObjects) Close() error {
 type conntrackGcMaps struct {
 	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	CtClosed          *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
+	CtFoundCounts     *ebpf.Map `ebpf:"ct_found_counts"`
+	CtGcKey           *ebpf.Map `ebpf:"ct_gc_key"`
 	CtGcResult        *ebpf.Map `ebpf:"ct_gc_result"`
 	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
 	CtWorks           *ebpf.Map `ebpf:"ct_works"`
@@ -308,8 +311,6 @@ type conntrackGcMaps struct {
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
-	HalfOpenFound     *ebpf.Map `ebpf:"half_open_found"`
 	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
@@ -364,7 +365,10 @@ func (m *conntrackGcMaps) Close() error {
 	return _ConntrackGcClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.CtClosed,
 		m.CtEstablished,
+		m.CtFoundCounts,
+		m.CtGcKey,
 		m.CtGcResult,
 		m.CtHalfOpen,
 		m.CtWorks,
@@ -376,8 +380,6 @@ func (m *conntrackGcMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
-		m.HalfOpenFound,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.KnownOptions,
@@ -437,7 +439,6 @@ type conntrackGcVariables struct {
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
 	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`

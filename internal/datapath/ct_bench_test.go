@@ -136,50 +136,28 @@ func inTurn(b *testing.B, worlds []*connectionBench, of []int) []float64 {
 // benchTime is the flag's text.
 func benchTime() string { return flag.Lookup("test.benchtime").Value.String() }
 
-// A full table turns nobody out: further connections stay among those that wait, of which
-// the oldest go, and those that were there go on.
+// A full table has room for a new connection: the port that has the most loses one, and what
+// it has lately used stays.
 func TestFullTable(t *testing.T) {
 	fw := openFirewall(true)
 	fw.Sizes.Connections, fw.Sizes.HalfOpen = 64, 64
 	w := firewallWorld(t, fw)
-	bgpMACs := func(i int) (there, back []byte) {
-		k := dialogue{vports: [2]stand{stands[0], stands[2]}, ports: [2]uint16{uint16(1000 + i), 53}}
-		return k.frame(0, "udp", "20"), k.frame(1, "udp", "20")
+	for i := range 4 {
+		w.dialogue(t, "carol", 1000+i, 53)
 	}
-	open := func(i int) {
-		t.Helper()
-		there, back := bgpMACs(i)
-		if why, _ := w.verdictFrom(t, stands[0], there); why != "" {
-			t.Fatalf("connection %d: %s", i, why)
-		}
-		if why, _ := w.verdictFrom(t, stands[2], back); why != "" {
-			t.Fatalf("answer of connection %d: %s", i, why)
-		}
-	}
-	const more = 500
 	_, events := w.counted(t, func() {
-		for i := range more {
-			open(i)
+		for i := range 500 {
+			w.dialogue(t, "alice", 1000+i, 53)
 		}
 	})
-	answered := entries(t, w.dp.objs.CtEstablished)
-	if answered < 48 || answered > 64 { // each core has some free entries of its own
+	if answered := entries(t, w.dp.objs.CtEstablished); answered < 48 || answered > 64 {
 		t.Errorf("%d answered connections in a table of 64", answered)
 	}
-	if waiting := entries(t, w.dp.objs.CtHalfOpen); waiting == 0 || waiting > 64 {
-		t.Errorf("%d waiting connections in a table of 64", waiting)
+	if n := len(w.connectionsAt(t, "p1")); n != 4 {
+		t.Errorf("carol has %d of her 4 connections", n)
 	}
-	if events["conntrack-full"] == 0 {
-		t.Errorf("events %v: none tells that the table is full", events)
+	if events["conntrack-answered"] != 500 || events["conntrack-evicted"] < 436 || events["conntrack-full"] != 0 {
+		t.Errorf("events %v, want all answered", events)
 	}
-	before := w.allConnections(t)
-	for i := range answered { // the first ones are still there
-		there, _ := bgpMACs(i)
-		if why, _ := w.verdictFrom(t, stands[0], there); why != "" {
-			t.Errorf("connection %d of a full table: %s", i, why)
-		}
-	}
-	if now := entries(t, w.dp.objs.CtEstablished); now != answered || len(before) == 0 {
-		t.Errorf("%d answered connections, there were %d", now, answered)
-	}
+	w.passes(t, "alice > bob udp 53 from 1499")
 }

@@ -13,8 +13,9 @@ type refCT struct {
 	query    refQuery // what the rules were asked
 	policy   int
 	seen     time.Duration
-	waiting  bool // among those that have no answer
+	born     time.Duration
 	replied  bool // not TCP
+	stream   bool // not TCP: it goes on
 	pickedUp bool // TCP: open before it was seen
 	reset    bool
 	syn, ack [2]bool // ack: it has acknowledged the other's SYN
@@ -54,19 +55,12 @@ func (c *refCT) timeout(proto uint8, all overlay.Timeouts) time.Duration {
 		}[c.tcpState()]
 	case proto == pkttest.ProtoICMP || proto == pkttest.ProtoICMPv6:
 		return all.ICMP
+	case c.stream:
+		return all.UDPStream
 	case c.replied:
 		return all.UDPReplied
 	}
 	return all.UDP
-}
-
-// answered says that it is no longer one of those that make room for others: both ends
-// have agreed to it.
-func (c *refCT) answered(proto uint8) bool {
-	if proto != pkttest.ProtoTCP {
-		return c.replied
-	}
-	return c.open()
 }
 
 // window is the largest that the receiver of a direction's segments can have offered.

@@ -18,6 +18,7 @@ import (
 const (
 	devmapDropsMapAllowedAddrs      = "allowed_addrs"
 	devmapDropsMapAllowedMacs       = "allowed_macs"
+	devmapDropsMapCtClosed          = "ct_closed"
 	devmapDropsMapCtEstablished     = "ct_established"
 	devmapDropsMapCtHalfOpen        = "ct_half_open"
 	devmapDropsMapDrops             = "drops"
@@ -27,7 +28,6 @@ const (
 	devmapDropsMapFlows             = "flows"
 	devmapDropsMapFragments         = "fragments"
 	devmapDropsMapGlobalCounters    = "global_counters"
-	devmapDropsMapHalfOpenCounts    = "half_open_counts"
 	devmapDropsMapHostEventBuckets  = "host_event_buckets"
 	devmapDropsMapHostEvents        = "host_events"
 	devmapDropsMapKnownOptions      = "known_options"
@@ -130,6 +130,7 @@ type devmapDropsProgramSpecs struct {
 type devmapDropsMapSpecs struct {
 	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtClosed          *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
 	Drops             *ebpf.MapSpec `ebpf:"drops"`
@@ -139,7 +140,6 @@ type devmapDropsMapSpecs struct {
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
@@ -216,6 +216,7 @@ func (o *devmapDropsObjects) Close() error {
 type devmapDropsMaps struct {
 	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	CtClosed          *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
 	Drops             *ebpf.Map `ebpf:"drops"`
@@ -225,7 +226,6 @@ type devmapDropsMaps struct {
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
@@ -277,6 +277,7 @@ func (m *devmapDropsMaps) Close() error {
 	return _DevmapDropsClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.Drops,
@@ -286,7 +287,6 @@ func (m *devmapDropsMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.KnownOptions,

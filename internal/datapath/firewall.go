@@ -49,7 +49,7 @@ func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 	}
 	for name, size := range map[string]uint32{
 		bpfMapCtEstablished: fw.Sizes.Connections, bpfMapCtHalfOpen: fw.Sizes.HalfOpen,
-		bpfMapFragments: maxFragments, bpfMapRules: maxRules,
+		bpfMapCtClosed: 2 * fw.Sizes.HalfOpen, bpfMapFragments: maxFragments, bpfMapRules: maxRules,
 	} {
 		if size == 0 {
 			return fmt.Errorf("firewall: table %s without entries", name)
@@ -62,7 +62,7 @@ func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 	}
 	for name, value := range map[string]any{
 		bpfVarWithFirewall: true, bpfVarStrict: fw.Strict, bpfVarNonIpDropped: fw.NonIP == overlay.Drop, bpfVarCtTimeouts: timeouts,
-		bpfVarHalfOpenLimit: fw.HalfOpen, bpfVarLogRate: fw.LogRate,
+		bpfVarLogRate: fw.LogRate,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)

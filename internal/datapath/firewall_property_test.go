@@ -18,7 +18,7 @@ var randomBase = overlay.Firewall{
 	Sizes: overlay.ConnectionSizes{Connections: 1024, HalfOpen: 1024},
 	Timeouts: overlay.Timeouts{
 		Opening: 15 * time.Second, Established: 75 * time.Second, HalfClosed: 45 * time.Second, TimeWait: 25 * time.Second,
-		Closed: 15 * time.Second, UDP: 15 * time.Second, UDPReplied: 35 * time.Second, ICMP: 25 * time.Second,
+		Closed: 15 * time.Second, UDP: 15 * time.Second, UDPReplied: 35 * time.Second, UDPStream: 45 * time.Second, ICMP: 25 * time.Second,
 	},
 }
 

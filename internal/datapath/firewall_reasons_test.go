@@ -183,36 +183,6 @@ func TestOtherThanIP(t *testing.T) {
 	}
 }
 
-// A port whose connections wait for answers gets no further ones, and those of other
-// ports, and answered ones, go on.
-func TestHalfOpenLimit(t *testing.T) {
-	fw := openFirewall(true)
-	fw.HalfOpen = 3
-	w := firewallWorld(t, fw)
-	try := func(words, want string) {
-		t.Helper()
-		from, frame := queryOf(t, words)
-		if why, _ := w.verdictFrom(t, from, frame); why != want {
-			t.Errorf("%s: %q, want %q", words, why, want)
-		}
-	}
-	try("alice > bob udp 1", "")
-	try("bob > alice udp 1000 from 1", "") // answered
-	for _, words := range []string{"alice > bob tcp 1", "bob > alice tcp 2", "alice > bob icmp 8"} {
-		try(words, "")
-	}
-	try("alice > bob tcp 3", "half-open-limit")
-	try("bob > alice udp 4", "half-open-limit")
-	try("alice > bob tcp 1", "") // is one of them
-	try("alice > bob udp 1", "") // answered
-	try("carol > bob tcp 3", "")
-	try("alice > carol udp 7", "half-open-limit")
-	try("carol > alice udp 7", "half-open-limit") // carol's port took it, alice's did not
-	try("bob > alice icmp 0", "")                 // there is room again
-	try("alice > bob tcp 3", "")
-	try("alice > bob tcp 4", "half-open-limit")
-}
-
 // Without a policy nothing passes a port that has a firewall.
 func TestNoPolicy(t *testing.T) {
 	w := firewallWorld(t, openFirewall(true))

@@ -209,15 +209,16 @@ func (r *reference) follow(c *refCT, k refKey, p refPacket, way overlay.Directio
 	}
 	if p.proto == pkttest.ProtoTCP {
 		why, anew = c.follow(p.tcp, index, r.fw.Strict)
-	} else if index == 1 {
+	} else if index == 1 && !c.replied {
 		c.replied = true
+	} else if c.replied && r.now-c.born > 2*time.Second {
+		c.stream = true
 	}
 	if why != "" || anew {
 		return why, anew
 	}
 	c.seen = r.now
 	c.packets[index]++
-	c.waiting = c.waiting && !c.answered(p.proto)
 	return "", false
 }
 
@@ -250,7 +251,7 @@ func (r *reference) open(p refPacket, by itinerary, k refKey, way overlay.Direct
 	if p.echo == "reply" || p.proto == pkttest.ProtoTCP && !pure && r.fw.Strict {
 		return "out-of-state"
 	}
-	c := &refCT{policy: r.policy, seen: r.now, waiting: true, packets: [2]uint64{1, 0}, query: r.query(p, by, k.place, way)}
+	c := &refCT{policy: r.policy, seen: r.now, born: r.now, packets: [2]uint64{1, 0}, query: r.query(p, by, k.place, way)}
 	if why := r.evaluate(c.query); why != "" {
 		return why
 	}
@@ -260,20 +261,8 @@ func (r *reference) open(p refPacket, by itinerary, k refKey, way overlay.Direct
 		}
 		c.begin(p.tcp)
 	}
-	if r.fw.HalfOpen > 0 && r.waiting(k.place) >= r.fw.HalfOpen {
-		return "half-open-limit"
-	}
 	r.conns[k] = c
 	return ""
-}
-
-func (r *reference) waiting(place string) (n uint32) {
-	for k, c := range r.conns {
-		if k.place == place && c.waiting {
-			n++
-		}
-	}
-	return n
 }
 
 // state is the name of a connection's state, "" when there is none.
@@ -285,6 +274,8 @@ func (r *reference) state(k refKey) string {
 		return c.tcpState()
 	case k.proto == pkttest.ProtoICMP || k.proto == pkttest.ProtoICMPv6:
 		return "icmp"
+	case c.stream:
+		return "udp-stream"
 	case c.replied:
 		return "udp-replied"
 	}

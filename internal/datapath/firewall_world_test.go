@@ -57,10 +57,11 @@ func (w *world) forgetConnections(t testing.TB) {
 	m := &w.dp.objs.bpfMaps
 	removeAll[bpfCtKey, bpfCtEntry](t, m.CtEstablished)
 	removeAll[bpfCtKey, bpfCtEntry](t, m.CtHalfOpen)
+	removeAll[bpfLimitSlot, bpfLimitEntry](t, m.LimitEntries)
 	removeAll[bpfFragmentKey, uint64](t, m.Fragments)
 	removeAll[bpfFlowKey, bpfFlow](t, m.Flows)
 	for _, id := range w.dp.names.portIDs {
-		must(t, m.HalfOpenCounts.Put(id, bpfHalfOpenCount{}))
+		must(t, m.OwnerUsages.Put(id, bpfLimitUsage{}))
 	}
 }
 
@@ -78,7 +79,7 @@ func (w *world) age(t testing.TB, by time.Duration) {
 	t.Helper()
 	m, ns := &w.dp.objs.bpfMaps, uint64(by)
 	for _, table := range []*ebpf.Map{m.CtEstablished, m.CtHalfOpen} {
-		changeEach[bpfCtKey](t, table, func(c *bpfCtEntry) { c.SeenNs -= ns })
+		changeEach[bpfCtKey](t, table, func(c *bpfCtEntry) { c.SeenNs, c.Born = c.SeenNs-ns, c.Born-uint32(ns>>bornShift) })
 	}
 	changeEach[bpfFragmentKey](t, m.Fragments, func(passed *uint64) { *passed -= ns })
 	w.ageFlows(t, by+time.Second) // to be safely older than revalidate_ns, whose clock has ticks
@@ -190,12 +191,14 @@ func (w *world) connections(t testing.TB) (states map[refKey]string, packets map
 }
 
 func stateOf(proto uint8, c bpfCtEntry) string {
-	const replied = 256
+	const replied, stream = 256, 1024
 	switch {
 	case proto == 6:
 		return tcpStateOf(c)
 	case proto == 1 || proto == 58:
 		return "icmp"
+	case c.Bits&stream != 0:
+		return "udp-stream"
 	case c.Bits&replied != 0:
 		return "udp-replied"
 	}

@@ -16,7 +16,8 @@ const segmentOwner = 8192
 func limitCounts(l overlay.Limits) [bpfLimitedCountCOUNT_MAX]uint32 {
 	return [...]uint32{
 		bpfLimitedCountCOUNT_MACS: l.MACs, bpfLimitedCountCOUNT_NEIGHBOURS: l.Neighbours,
-		bpfLimitedCountCOUNT_HALF_OPEN: l.HalfOpen, bpfLimitedCountCOUNT_CONNECTIONS: l.Connections,
+		bpfLimitedCountCOUNT_HALF_OPEN_IN: l.HalfOpen, bpfLimitedCountCOUNT_HALF_OPEN_OUT: l.HalfOpen,
+		bpfLimitedCountCOUNT_CONNECTIONS:  l.Connections,
 		bpfLimitedCountCOUNT_NAT_SESSIONS: l.NATSessions, bpfLimitedCountCOUNT_FLOWS: l.Flows,
 	}
 }
@@ -37,13 +38,17 @@ func limitedTables(maps map[string]*ebpf.MapSpec) [bpfLimitedCountCOUNT_MAX]uint
 	var sizes [bpfLimitedCountCOUNT_MAX]uint32
 	for count, name := range [...]string{
 		bpfLimitedCountCOUNT_MACS: bpfMapFdb, bpfLimitedCountCOUNT_NEIGHBOURS: bpfMapNeighbours,
-		bpfLimitedCountCOUNT_HALF_OPEN: bpfMapCtHalfOpen, bpfLimitedCountCOUNT_CONNECTIONS: bpfMapCtEstablished,
+		bpfLimitedCountCOUNT_HALF_OPEN_IN: bpfMapCtHalfOpen, bpfLimitedCountCOUNT_HALF_OPEN_OUT: bpfMapCtHalfOpen,
+		bpfLimitedCountCOUNT_CONNECTIONS:  bpfMapCtEstablished,
 		bpfLimitedCountCOUNT_NAT_SESSIONS: bpfMapNatSessions, bpfLimitedCountCOUNT_FLOWS: bpfMapFlows,
 	} {
 		sizes[count] = maps[name].MaxEntries
 	}
 	return sizes
 }
+
+// allSlots is the mask of rings whose entries tell when they are gone.
+const allSlots = 1<<32 - 1
 
 // ringMask is the size, less 1, of a ring with room for twice as many keys as there may be
 // entries: those of entries that are gone stay until they are overwritten.
@@ -60,9 +65,10 @@ func (d *Datapath) configureLimits(spec *ebpf.CollectionSpec) {
 	d.limitedTables = limitedTables(spec.Maps)
 	var room uint32
 	for count, size := range d.limitedTables {
-		if bpfLimitedCount(count) != bpfLimitedCountCOUNT_FLOWS { // an LRU map, which needs no ring
-			room += 2 * size
+		if bpfLimitedCount(count) != bpfLimitedCountCOUNT_FLOWS { // whose keys are never more than its entries
+			size *= 2
 		}
+		room += size
 	}
 	spec.Maps[bpfMapLimitEntries].MaxEntries = room
 }
@@ -72,6 +78,9 @@ func (d *Datapath) putLimits(owner uint32, l overlay.Limits) error {
 	v := bpfLimits{Counts: limitCounts(l), Rates: limitRates(l)}
 	for count, limit := range v.Counts {
 		v.RingMasks[count] = ringMask(limit, d.limitedTables[count])
+	}
+	for _, count := range []bpfLimitedCount{bpfLimitedCountCOUNT_HALF_OPEN_IN, bpfLimitedCountCOUNT_HALF_OPEN_OUT, bpfLimitedCountCOUNT_CONNECTIONS} {
+		v.RingMasks[count] = allSlots
 	}
 	if l.Observe {
 		v.Observe = 1

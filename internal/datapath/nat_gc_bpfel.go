@@ -18,6 +18,7 @@ import (
 const (
 	natGcMapAllowedAddrs      = "allowed_addrs"
 	natGcMapAllowedMacs       = "allowed_macs"
+	natGcMapCtClosed          = "ct_closed"
 	natGcMapCtEstablished     = "ct_established"
 	natGcMapCtHalfOpen        = "ct_half_open"
 	natGcMapCtWorks           = "ct_works"
@@ -29,7 +30,6 @@ const (
 	natGcMapFlows             = "flows"
 	natGcMapFragments         = "fragments"
 	natGcMapGlobalCounters    = "global_counters"
-	natGcMapHalfOpenCounts    = "half_open_counts"
 	natGcMapHostEventBuckets  = "host_event_buckets"
 	natGcMapHostEvents        = "host_events"
 	natGcMapKnownOptions      = "known_options"
@@ -86,7 +86,6 @@ const (
 	natGcVarCtTimeouts        = "ct_timeouts"
 	natGcVarEventWords        = "event_words"
 	natGcVarFlowCache         = "flow_cache"
-	natGcVarHalfOpenLimit     = "half_open_limit"
 	natGcVarLogRate           = "log_rate"
 	natGcVarLoopEdge          = "loop_edge"
 	natGcVarMacFreezeS        = "mac_freeze_s"
@@ -170,6 +169,7 @@ type natGcProgramSpecs struct {
 type natGcMapSpecs struct {
 	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtClosed          *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
 	CtWorks           *ebpf.MapSpec `ebpf:"ct_works"`
@@ -181,7 +181,6 @@ type natGcMapSpecs struct {
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
@@ -243,7 +242,6 @@ type natGcVariableSpecs struct {
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
 	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
@@ -298,6 +296,7 @@ func (o *natGcObjects) Close() error {
 type natGcMaps struct {
 	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	CtClosed          *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
 	CtWorks           *ebpf.Map `ebpf:"ct_works"`
@@ -309,7 +308,6 @@ type natGcMaps struct {
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
@@ -367,6 +365,7 @@ func (m *natGcMaps) Close() error {
 	return _NatGcClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.CtWorks,
@@ -378,7 +377,6 @@ func (m *natGcMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.KnownOptions,
@@ -441,7 +439,6 @@ type natGcVariables struct {
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
 	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`

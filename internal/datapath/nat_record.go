@@ -144,7 +144,7 @@ func (d *Datapath) record(k *bpfCtKey, b *bpfNatSession, now uint64) NATRecord {
 		Outside: netip.AddrPortFrom(orNone(k.Outside), wire16(k.OutsidePort)),
 		Egress:  netip.AddrPortFrom(addrOf(b.Addr.W), wire16(b.Port)),
 		Via:     d.cfg.TEPs[0], Scale: b.Ct.Scale, NextSeq: b.Ct.NextSeq,
-		AgeNS: since(now, b.Ct.BornNs), IdleNS: since(now, b.Ct.SeenNs),
+		AgeNS: b.Ct.ageNS(now), IdleNS: since(now, b.Ct.SeenNs),
 		Counters: [2]Counters{toCounters(b.Ct.Counters[0]), toCounters(b.Ct.Counters[1])}, Replica: isReplica(b),
 	}
 	if b.Via != (bpfAddr{}) {

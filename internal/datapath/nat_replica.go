@@ -76,7 +76,7 @@ func (d *Datapath) fromRecord(r *NATRecord, now uint64) (k bpfCtKey, b bpfNatSes
 	b = bpfNatSession{
 		Port: wire16(r.Egress.Port()), Egress: uint16(egress), Flags: uint32(r.Flags) | uint32(bpfNatSessionFlagsNAT_SESSION_REPLICA), ReplicatedNs: now,
 		Ct: bpfCtEntry{
-			SeenNs: ago(now, r.IdleNS), BornNs: ago(now, r.AgeNS), NextSeq: r.NextSeq, Bits: r.Bits, Scale: r.Scale,
+			SeenNs: ago(now, r.IdleNS), Born: bornAgo(now, r.AgeNS), NextSeq: r.NextSeq, Bits: r.Bits, Scale: r.Scale,
 			Counters: [2]bpfCounter{fromCounters(r.Counters[0]), fromCounters(r.Counters[1])},
 		},
 	}

@@ -14,7 +14,7 @@ import (
 // natTimeouts are far apart, and all differ.
 var natTimeouts = overlay.Timeouts{
 	Opening: 100 * time.Second, Established: 5000 * time.Second, HalfClosed: 800 * time.Second, TimeWait: 240 * time.Second,
-	Closed: 10 * time.Second, UDP: 120 * time.Second, UDPReplied: 300 * time.Second, ICMP: 60 * time.Second,
+	Closed: 10 * time.Second, UDP: 120 * time.Second, UDPReplied: 300 * time.Second, UDPStream: 300 * time.Second, ICMP: 60 * time.Second,
 }
 
 // natStates are what bob (>) and a host outside (<) say, and how long the session lasts

@@ -61,8 +61,8 @@ func TestStatesAreThoseOfTheSweep(t *testing.T) {
 		proto := []uint8{6, 6, 6, 17, 1, 58, 132, 47}[i%8]
 		k := bpfCtKey{Zone: w.dp.names.portIDs["p0"], Proto: proto, InsidePort: uint16(i)}
 		k.Inside.W, k.Outside.W = wireAddr(netip.MustParseAddr("10.0.0.1")), wireAddr(netip.MustParseAddr("10.0.0.2"))
-		entries[k] = bpfCtEntry{SeenNs: now, Bits: i >> 1 & 1023}
-		want[StateNames[ctState(proto, bpfCtBits(i>>1&1023))]]++
+		entries[k] = bpfCtEntry{SeenNs: now, Bits: i >> 1 & 2047}
+		want[StateNames[ctState(proto, bpfCtBits(i>>1&2047))]]++
 	}
 	if err := putBatch(w.dp.objs.CtEstablished, entries, 0); err != nil {
 		t.Fatal(err)

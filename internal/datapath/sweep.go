@@ -1,21 +1,32 @@
 package datapath
 
-import "github.com/cilium/ebpf"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
 
 // GCStats is what the sweep over the firewall's connections found.
 type GCStats struct {
-	States      map[string]int // connections by state, as StateNames
-	Connections int            // in the table from which nothing is pushed out
-	HalfOpen    int            // in the other: without an answer, or over
-	Waiting     int            // without an answer
-	Expired     int            // that the sweep removed
-	HalfOpens   map[string]int // those that wait, by port, of ports that have any
+	States      map[string]int      // connections by state, as StateNames
+	Connections int                 // in the table from which nothing is pushed out
+	HalfOpen    int                 // in the other: without an answer, or over
+	Waiting     int                 // without an answer
+	Expired     int                 // that the sweep removed
+	HalfOpens   map[string]HalfOpen // those that wait, by port, of ports that have any
+}
+
+// HalfOpen are the connections of a port that wait for an answer.
+type HalfOpen struct {
+	In, Out int    // opened from outside, and by the workload
+	Limit   uint32 // of each, 0: none
 }
 
 // Sweep removes the connections that have expired and counts the others. It looks at
 // each of them, in the kernel.
 func (d *Datapath) Sweep() (GCStats, error) {
-	c := GCStats{States: map[string]int{}, HalfOpens: map[string]int{}}
+	c := GCStats{States: map[string]int{}, HalfOpens: map[string]HalfOpen{}}
 	if d.cfg.Firewall == nil {
 		return c, nil
 	}
@@ -25,17 +36,31 @@ func (d *Datapath) Sweep() (GCStats, error) {
 	}
 	c.States = byStateName(tally.States)
 	c.Connections, c.HalfOpen, c.Expired = int(tally.Established), int(tally.HalfOpen), int(tally.Expired)
-	counts := make([]bpfHalfOpenCount, d.objs.HalfOpenCounts.MaxEntries())
-	if err := readArray(d.objs.HalfOpenCounts, counts); err != nil {
-		return c, err
-	}
 	for id, name := range d.names.ports {
-		if n := int32(counts[id].Count); n > 0 { // the programs may count one too many down
-			c.HalfOpens[name] = int(n)
-			c.Waiting += int(n)
+		n, err := d.halfOpens(id)
+		if err != nil {
+			return c, fmt.Errorf("half-open connections of port %s: %w", name, err)
+		}
+		if n.In > 0 || n.Out > 0 {
+			c.HalfOpens[name] = n
+			c.Waiting += n.In + n.Out
 		}
 	}
 	return c, nil
+}
+
+// halfOpens are those of the port with the vport id.
+func (d *Datapath) halfOpens(id uint32) (n HalfOpen, err error) {
+	var u bpfLimitUsage
+	var l bpfLimits
+	if err := errors.Join(d.objs.OwnerUsages.Lookup(id, &u), d.objs.OwnerLimits.Lookup(id, &l)); err != nil {
+		return n, err
+	}
+	// Two cores may count one too many down.
+	n.In = int(max(u.Used[bpfLimitedCountCOUNT_HALF_OPEN_IN], 0))
+	n.Out = int(max(u.Used[bpfLimitedCountCOUNT_HALF_OPEN_OUT], 0))
+	n.Limit = l.Counts[bpfLimitedCountCOUNT_HALF_OPEN_IN]
+	return n, nil
 }
 
 // NATGCStats is what the sweep over the sessions found.

@@ -48,7 +48,7 @@ func crowded(b *testing.B, n uint32) *world {
 		k := bpfCtKey{Zone: w.dp.names.portIDs["p0"], Proto: 6, InsidePort: 80, OutsidePort: uint16(i)}
 		k.Inside.W = wireAddr(netip.MustParseAddr("10.0.0.1"))
 		k.Outside.W = wireAddr(netip.AddrFrom4([4]byte{10, 1, byte(i >> 24), byte(i >> 16)}))
-		entries[k] = bpfCtEntry{SeenNs: now, BornNs: now, Bits: 2 | 4 | 8 | 16, Rule: w.dp.fw.numbers.Rules[0], Policy: w.dp.fw.numbers.Policy}
+		entries[k] = bpfCtEntry{SeenNs: now, Born: bornAgo(now, 0), Bits: 2 | 4 | 8 | 16, Rule: w.dp.fw.numbers.Rules[0], Policy: w.dp.fw.numbers.Policy}
 		if len(entries) == batch || i == n-1 {
 			if err := putBatch(w.dp.objs.CtEstablished, entries, 0); err != nil {
 				b.Fatal(err)

@@ -116,14 +116,14 @@ func (w *world) sweep(t testing.TB) GCStats {
 func TestSweepCounts(t *testing.T) {
 	w := walledWorld(t, wall(allow("dns", 53), allow("ntp", 123)))
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}, {"p0", udpTo("123"), "p1"}, {"p0", udpTo("99"), "drop"}})
-	if err := w.dp.objs.HalfOpenCounts.Put(w.dp.names.portIDs["p1"], bpfHalfOpenCount{Count: 77}); err != nil {
-		t.Fatal(err)
-	}
+	wrong := bpfLimitUsage{}
+	wrong.Used[bpfLimitedCountCOUNT_HALF_OPEN_IN] = 77
+	must(t, w.dp.objs.OwnerUsages.Put(w.dp.names.portIDs["p1"], wrong))
 	c := w.sweep(t)
 	if c.Connections != 2 || c.HalfOpen != 2 || c.Waiting != 2 || c.Expired != 0 || c.States["replied"] != 2 || c.States["unreplied"] != 2 {
 		t.Errorf("census %+v, want two of each", c)
 	}
-	if c.HalfOpens["p0"] != 1 || c.HalfOpens["p1"] != 1 {
+	if c.HalfOpens["p0"] != (HalfOpen{Out: 1}) || c.HalfOpens["p1"] != (HalfOpen{In: 1}) {
 		t.Errorf("half-open %v, want one at each port", c.HalfOpens)
 	}
 	for _, table := range w.dp.FirewallTables(c) {

@@ -39,7 +39,7 @@ func beyondBoot(t testing.TB) time.Duration {
 func TestConnectionsBeforeBoot(t *testing.T) {
 	lasts := beyondBoot(t)
 	fw := wall(allow("dns", 53))
-	fw.Timeouts.UDPReplied = lasts
+	fw.Timeouts.UDPReplied, fw.Timeouts.UDPStream = lasts, lasts
 	w := walledWorld(t, fw)
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
 	idle := lasts - 5*time.Second

@@ -18,6 +18,7 @@ import (
 const (
 	transitMapAllowedAddrs      = "allowed_addrs"
 	transitMapAllowedMacs       = "allowed_macs"
+	transitMapCtClosed          = "ct_closed"
 	transitMapCtEstablished     = "ct_established"
 	transitMapCtHalfOpen        = "ct_half_open"
 	transitMapDrops             = "drops"
@@ -27,7 +28,6 @@ const (
 	transitMapFlows             = "flows"
 	transitMapFragments         = "fragments"
 	transitMapGlobalCounters    = "global_counters"
-	transitMapHalfOpenCounts    = "half_open_counts"
 	transitMapHostEventBuckets  = "host_event_buckets"
 	transitMapHostEvents        = "host_events"
 	transitMapKnownOptions      = "known_options"
@@ -83,7 +83,6 @@ const (
 	transitVarCtTimeouts        = "ct_timeouts"
 	transitVarEventWords        = "event_words"
 	transitVarFlowCache         = "flow_cache"
-	transitVarHalfOpenLimit     = "half_open_limit"
 	transitVarLogRate           = "log_rate"
 	transitVarLoopEdge          = "loop_edge"
 	transitVarMacFreezeS        = "mac_freeze_s"
@@ -168,6 +167,7 @@ type transitProgramSpecs struct {
 type transitMapSpecs struct {
 	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtClosed          *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
 	Drops             *ebpf.MapSpec `ebpf:"drops"`
@@ -177,7 +177,6 @@ type transitMapSpecs struct {
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
@@ -237,7 +236,6 @@ type transitVariableSpecs struct {
 	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
 	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.VariableSpec `ebpf:"half_open_limit"`
 	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
 	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
@@ -292,6 +290,7 @@ func (o *transitObjects) Close() error {
 type transitMaps struct {
 	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	CtClosed          *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
 	Drops             *ebpf.Map `ebpf:"drops"`
@@ -301,7 +300,6 @@ type transitMaps struct {
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
@@ -357,6 +355,7 @@ func (m *transitMaps) Close() error {
 	return _TransitClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.Drops,
@@ -366,7 +365,6 @@ func (m *transitMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.KnownOptions,
@@ -427,7 +425,6 @@ type transitVariables struct {
 	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
 	EventWords       *ebpf.Variable `ebpf:"event_words"`
 	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
-	HalfOpenLimit    *ebpf.Variable `ebpf:"half_open_limit"`
 	LogRate          *ebpf.Variable `ebpf:"log_rate"`
 	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
 	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`

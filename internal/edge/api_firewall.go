@@ -35,16 +35,22 @@ type RuleInfo struct {
 // FirewallInfo is how the firewall does: as of its last sweep over the connections,
 // but for the events.
 type FirewallInfo struct {
-	Rules         int               `json:"rules"` // with the defaults
-	Default       string            `json:"default"`
-	Strict        bool              `json:"strict"`
-	SweptAt       time.Time         `json:"swept_at"`
-	States        []StateInfo       `json:"states"`
-	Tables        []TableInfo       `json:"tables"`
-	HalfOpenLimit uint32            `json:"half_open_limit"` // of a port, 0: none
-	HalfOpen      map[string]int    `json:"half_open"`       // by port
-	Events        []EventInfo       `json:"events"`
-	Problems      []problem.Problem `json:"problems"`
+	Rules    int                     `json:"rules"` // with the defaults
+	Default  string                  `json:"default"`
+	Strict   bool                    `json:"strict"`
+	SweptAt  time.Time               `json:"swept_at"`
+	States   []StateInfo             `json:"states"`
+	Tables   []TableInfo             `json:"tables"`
+	HalfOpen map[string]HalfOpenInfo `json:"half_open"` // by port, of ports that have any
+	Events   []EventInfo             `json:"events"`
+	Problems []problem.Problem       `json:"problems"`
+}
+
+// HalfOpenInfo is how many half-open connections a port has.
+type HalfOpenInfo struct {
+	In    int    `json:"in"`    // opened from outside
+	Out   int    `json:"out"`   // opened by the workload
+	Limit uint32 `json:"limit"` // of each, 0: none
 }
 
 // StateInfo is how many connections are in a state.

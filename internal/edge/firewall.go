@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -172,23 +173,19 @@ func (g *guard) evaluate(was guard, fw overlay.Firewall) {
 		return 0
 	}
 	if n := g.gcStats.Connections; pressed(datapath.TableConnections, n, fw.Sizes.Connections) || since(eventConnFull) > 0 {
-		g.warn("firewall: %d of %d connections, further answered ones may be evicted: raise spec.firewall.connections, "+
+		g.warn("firewall: %d of %d connections, the oldest idle ones of the ports that have the most are evicted: raise spec.firewall.connections, "+
 			"or find the busiest sources with `selvage sessions --top sources`", n, fw.Sizes.Connections)
 	}
 	if n := g.gcStats.Waiting; pressed(datapath.TableHalfOpen, n, fw.Sizes.HalfOpen) {
-		g.warn("firewall: %d of %d half-open connections, the oldest are evicted: check with `selvage sessions --top sources` "+
+		g.warn("firewall: %d of %d half-open connections, the oldest of the ports that have the most are evicted: check with `selvage sessions --top sources` "+
 			"for a scan or a flood, or raise spec.firewall.halfOpen", n, fw.Sizes.HalfOpen)
 	}
-	var ports []string
-	for port, n := range g.gcStats.HalfOpens {
-		if pressed("port "+port, n, fw.HalfOpen) {
-			ports = append(ports, port)
+	for _, port := range slices.Sorted(maps.Keys(g.gcStats.HalfOpens)) {
+		half := g.gcStats.HalfOpens[port]
+		if n := max(half.In, half.Out); pressed("port "+port, n, half.Limit) {
+			g.warn("firewall: port %s has %d half-open connections, near its limit of %d, and loses its oldest: check with "+
+				"`selvage sessions --port %s --top sources` for a scan or a flood, or raise its limits.halfOpen", port, n, half.Limit, port)
 		}
-	}
-	slices.Sort(ports)
-	for _, port := range ports {
-		g.warn("firewall: port %s has %d half-open connections, near its limit of %d: check with `selvage sessions --port %s --top sources` "+
-			"for a scan or a flood, or raise spec.firewall.halfOpenPerPort", port, g.gcStats.HalfOpens[port], fw.HalfOpen, port)
 	}
 	if n := since(eventLogLost); n > 0 {
 		g.warn("firewall: %d log lines were over the rate limit and not written: raise spec.firewall.logRate, or log fewer rules", n)

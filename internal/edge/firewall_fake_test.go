@@ -22,7 +22,7 @@ type walls struct {
 func wall() *overlay.Firewall {
 	return &overlay.Firewall{
 		Default: overlay.Drop, NonIP: overlay.Allow, Sizes: overlay.ConnectionSizes{Connections: 1000, HalfOpen: 100},
-		Timeouts: overlay.DefaultTimeouts, HalfOpen: 50, LogRate: 10,
+		Timeouts: overlay.DefaultTimeouts, LogRate: 10,
 		Rules: []overlay.Rule{
 			{Section: "app", Name: "web", Verdict: overlay.Allow, Direction: overlay.Both, Services: []overlay.Service{to(6, 443)}},
 			{Section: "app", Name: "dns", Verdict: overlay.Allow, Direction: overlay.Both, Services: []overlay.Service{to(17, 53)}},
@@ -43,7 +43,7 @@ func (w *world) guarded() *world {
 	w.walls = walls{
 		gcStats: datapath.GCStats{
 			States: map[string]int{"established": 1, "opening": 1, "replied": 1}, Connections: 2, HalfOpen: 1, Waiting: 1,
-			HalfOpens: map[string]int{"p0": 1},
+			HalfOpens: map[string]datapath.HalfOpen{"p0": {In: 1, Limit: 50}},
 		},
 		rules: []datapath.RuleCounters{
 			{RuleName: web, Connections: 2, Packets: 30, Bytes: 4000, Hit: true, IdleNS: 2e9}, {RuleName: dns, Connections: 1, Packets: 2, Bytes: 200, Hit: true},

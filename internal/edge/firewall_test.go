@@ -264,7 +264,7 @@ func TestSweep(t *testing.T) {
 		return s.Firewall != nil && *s.Firewall == FirewallUse{Rules: 4, Connections: Usage{2, 1000}, HalfOpen: Usage{1, 100}}
 	})
 	info := fetched(t, c.Firewall)
-	if len(info.Tables) != 2 || *info.Tables[0].Used != 2 || info.Tables[1].Used != nil || info.HalfOpen["p0"] != 1 || info.HalfOpenLimit != 50 {
+	if len(info.Tables) != 2 || *info.Tables[0].Used != 2 || info.Tables[1].Used != nil || info.HalfOpen["p0"] != (HalfOpenInfo{In: 1, Limit: 50}) {
 		t.Errorf("firewall %+v", info)
 	}
 	text := fetched(t, c.Metrics)
@@ -278,7 +278,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	w.set(func() {
-		w.walls.gcStats = datapath.GCStats{Connections: 901, HalfOpen: 100, Waiting: 90, HalfOpens: map[string]int{"p0": 45, "p1": 20}}
+		w.walls.gcStats = datapath.GCStats{Connections: 901, HalfOpen: 100, Waiting: 90, HalfOpens: map[string]datapath.HalfOpen{"p0": {In: 1, Out: 45, Limit: 50}, "p1": {In: 20, Out: 30, Limit: 50}}}
 		w.events["log-lost"] = 7
 	})
 	w.within("alarms", func() bool {

@@ -133,7 +133,7 @@ func tracked(ctx context.Context, c *Client, rule string) error {
 	}
 	return eventually(ctx, "the sweep to count", func() (bool, error) {
 		info, err := c.Firewall(ctx)
-		return info.HalfOpen["p0"] == 1, err
+		return info.HalfOpen["p0"].Out == 1, err
 	})
 }
 

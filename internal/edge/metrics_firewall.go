@@ -31,7 +31,7 @@ func sessionMetrics(p *page, g guard) {
 	stateMetrics(p, "selvage_conntrack_entries", "Connections that the firewall tracks, by state.", g.gcStats.States)
 	p.family(gauge, halfOpen, "Half-open connections, of ports that have any.")
 	for _, port := range slices.Sorted(maps.Keys(g.gcStats.HalfOpens)) {
-		p.sample(halfOpen, uint64(g.gcStats.HalfOpens[port]), "port", port)
+		p.sample(halfOpen, uint64(g.gcStats.HalfOpens[port].In+g.gcStats.HalfOpens[port].Out), "port", port)
 	}
 	p.single(gauge, alarm, "Alarms of the firewall that are raised.", uint64(len(g.problems)))
 }

@@ -69,14 +69,20 @@ func (e *edge) firewallDocument() (FirewallInfo, error) {
 		}
 		info := FirewallInfo{
 			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.guard.sweptAt,
-			States: stateInfos(e.guard.gcStats.States), Tables: tableInfos(e.dp.FirewallTables(e.guard.gcStats)), HalfOpenLimit: fw.HalfOpen, HalfOpen: e.guard.gcStats.HalfOpens,
+			States: stateInfos(e.guard.gcStats.States), Tables: tableInfos(e.dp.FirewallTables(e.guard.gcStats)), HalfOpen: halfOpenInfos(e.guard.gcStats.HalfOpens),
 			Events: eventInfos(firewallEvents, events), Problems: append([]problem.Problem{}, e.guard.problems...),
-		}
-		if info.HalfOpen == nil {
-			info.HalfOpen = map[string]int{}
 		}
 		return info, nil
 	})
+}
+
+// halfOpenInfos are those of ports, with their limits.
+func halfOpenInfos(ports map[string]datapath.HalfOpen) map[string]HalfOpenInfo {
+	infos := make(map[string]HalfOpenInfo, len(ports))
+	for name, n := range ports {
+		infos[name] = HalfOpenInfo(n)
+	}
+	return infos
 }
 
 // firewallEvents are the events of bpf/core/reasons.h that are about the firewall. A test
@@ -85,6 +91,7 @@ var firewallEvents = []EventInfo{
 	{Name: "conntrack-opened", Description: "connections that the firewall allowed to open"},
 	{Name: "conntrack-answered", Description: "connections that were answered"},
 	{Name: eventConnFull, Description: "answered connections kept as half-open because the table is full"},
+	{Name: "conntrack-evicted", Description: "connections evicted for newer ones of the same port"},
 	{Name: "conntrack-reevaluated", Description: "connections evaluated against a new policy"},
 	{Name: "conntrack-revoked", Description: "connections that a new policy no longer allows"},
 	{Name: eventLogLost, Description: "log lines of the firewall not written because of their rate"},

@@ -105,10 +105,12 @@ func Firewall(w Writer, f edge.FirewallInfo) error {
 // halfOpenPorts lists the ports with connections that nobody answered.
 func halfOpenPorts(w Writer, f edge.FirewallInfo) error {
 	ports := slices.SortedFunc(maps.Keys(f.HalfOpen), func(a, b string) int {
-		return cmp.Or(cmp.Compare(f.HalfOpen[b], f.HalfOpen[a]), cmp.Compare(a, b))
+		x, y := f.HalfOpen[a], f.HalfOpen[b]
+		return cmp.Or(cmp.Compare(y.In+y.Out, x.In+x.Out), cmp.Compare(a, b))
 	})
-	return table(w, "PORT WITHOUT-ANSWER LIMIT", ports, func(p string) []any {
-		return []any{p, f.HalfOpen[p], positive(int(f.HalfOpenLimit))}
+	return table(w, "PORT WITHOUT-ANSWER-IN WITHOUT-ANSWER-OUT LIMIT", ports, func(p string) []any {
+		n := f.HalfOpen[p]
+		return []any{p, n.In, n.Out, positive(int(n.Limit))}
 	})
 }
 

@@ -50,8 +50,8 @@ func firewall() edge.FirewallInfo {
 
 func pressed() edge.FirewallInfo {
 	f := firewall()
-	f.Strict, f.HalfOpenLimit = false, 8192
-	f.HalfOpen = map[string]int{"p0": 8000, "p1": 3, "p2": 3, "p10": 7000}
+	f.Strict = false
+	f.HalfOpen = map[string]edge.HalfOpenInfo{"p0": {In: 8000, Out: 3, Limit: 8192}, "p1": {In: 3}, "p2": {Out: 3}, "p10": {Out: 7000, Limit: 8192}}
 	f.Problems = []problem.Problem{problem.Warning("firewall: port p0 has too many"), problem.Warning("firewall: and more")}
 	return f
 }

@@ -137,6 +137,6 @@ type PortForward struct {
 // DefaultNATTimeouts obey RFC 4787 (REQ-5: 2 to 5 minutes), RFC 5382 (REQ-5) and RFC 5508 (REQ-1).
 var DefaultNATTimeouts = Timeouts{
 	Opening: 4 * time.Minute, Established: 2*time.Hour + 4*time.Minute, HalfClosed: 4 * time.Minute,
-	TimeWait: 4 * time.Minute, Closed: 10 * time.Second, UDP: 2 * time.Minute, UDPReplied: 5 * time.Minute,
+	TimeWait: 4 * time.Minute, Closed: 10 * time.Second, UDP: 2 * time.Minute, UDPReplied: 5 * time.Minute, UDPStream: 5 * time.Minute,
 	ICMP: 60 * time.Second,
 }

@@ -18,9 +18,6 @@ type Firewall struct {
 	Strict   bool
 	Sizes    ConnectionSizes
 	Timeouts Timeouts
-	// CtHalfOpen is how many connections that wait for an answer a port may have: those
-	// that it opens, and those that are opened to it. 0 is without limit.
-	HalfOpen uint32
 	// LogRate is how many log lines a second each port may have by default; 0 writes none.
 	LogRate uint32
 	// Groups are named sets, which rules and other groups refer to. They may be nested,
@@ -35,7 +32,7 @@ type Firewall struct {
 // ConnectionSizes are entries of the connection tables.
 type ConnectionSizes struct {
 	Connections uint32 // that have been answered
-	HalfOpen    uint32 // that have not; the oldest goes when there is no room
+	HalfOpen    uint32 // that have not, and closed ones
 }
 
 // Timeouts are how long a connection is remembered without a packet.
@@ -46,15 +43,18 @@ type Timeouts struct {
 	TimeWait    time.Duration // TCP after both ends' FIN
 	Closed      time.Duration // TCP after a reset
 	UDP         time.Duration // and other protocols, without an answer
-	UDPReplied  time.Duration // with one
+	UDPReplied  time.Duration // with one, and no packets after that
+	UDPStream   time.Duration // with one, and packets that go on
 	ICMP        time.Duration
 }
 
-// DefaultTimeouts obey RFC 5382 (REQ-5: 2 hours 4 minutes), RFC 4787 (REQ-5) and RFC 5508.
+// DefaultTimeouts obey RFC 5382 (REQ-5: 2 hours 4 minutes) and RFC 5508. A UDP dialogue of two
+// packets is forgotten early, as in Linux (nf_conntrack_udp_timeout): the firewall is not a NAT.
 var DefaultTimeouts = Timeouts{
 	Opening: 30 * time.Second, Established: 2*time.Hour + 4*time.Minute, HalfClosed: 4 * time.Minute,
-	TimeWait: time.Minute, Closed: 10 * time.Second, UDP: 30 * time.Second, UDPReplied: 3 * time.Minute,
-	ICMP: 60 * time.Second,
+	TimeWait: time.Minute, Closed: 10 * time.Second, UDP: 30 * time.Second, UDPReplied: 30 * time.Second,
+	UDPStream: 3 * time.Minute,
+	ICMP:      60 * time.Second,
 }
 
 // Verdict is what a rule says.

@@ -8,7 +8,7 @@ type Limits struct {
 	// Entries of tables.
 	MACs        uint32 // learned MAC addresses
 	Neighbours  uint32 // learned IP addresses
-	HalfOpen    uint32 // connections of the firewall without an answer
+	HalfOpen    uint32 // connections of the firewall without an answer, in each direction
 	Connections uint32 // answered ones
 	NATSessions uint32
 	Flows       uint32 // of the flow cache
@@ -51,7 +51,7 @@ func (e *Edge) DefaultPortLimits() Limits {
 		ICMPErrors: portICMPErrors, Resets: portResets, NeighbourRequests: portNeighbourRequests, HostEvents: portHostEvents,
 	}
 	if fw := e.Firewall; fw != nil {
-		l.HalfOpen, l.Connections, l.LogLines = fw.HalfOpen, quarter(fw.Sizes.Connections), fw.LogRate
+		l.HalfOpen, l.Connections, l.LogLines = quarter(fw.Sizes.HalfOpen), quarter(fw.Sizes.Connections), fw.LogRate
 	}
 	if eg := e.Egress; eg != nil {
 		l.NATSessions = quarter(eg.NATSessions)

@@ -41,7 +41,6 @@ type guestsCounter struct {
 type guestsCtEntry struct {
 	_           structs.HostLayout
 	SeenNs      uint64
-	BornNs      uint64
 	Counters    [2]guestsCounter
 	NextSeq     [2]uint32
 	Bits        uint32
@@ -52,7 +51,9 @@ type guestsCtEntry struct {
 	Smac        [6]uint8
 	Dmac        [6]uint8
 	Scale       [2]uint8
-	Pad         [2]uint8
+	Check       uint16
+	Born        uint32
+	Slot        uint32
 }
 
 type guestsCtKey struct {
@@ -130,16 +131,17 @@ const (
 	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 30
 	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 31
 	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 32
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 33
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 34
-	guestsEventEVENT_LOG_LOST              guestsEvent = 35
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 36
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 37
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 38
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 39
-	guestsEventEVENT_NAT_EARLY_DROPPED     guestsEvent = 40
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 41
-	guestsEventEVENT_MAX                   guestsEvent = 42
+	guestsEventEVENT_CONNTRACK_EVICTED     guestsEvent = 33
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 34
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 35
+	guestsEventEVENT_LOG_LOST              guestsEvent = 36
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 37
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 38
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 39
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 40
+	guestsEventEVENT_NAT_EARLY_DROPPED     guestsEvent = 41
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 42
+	guestsEventEVENT_MAX                   guestsEvent = 43
 )
 
 type guestsFdbEntry struct {
@@ -167,6 +169,7 @@ type guestsFdbKey struct {
 
 type guestsFlow struct {
 	_        structs.HostLayout
+	Check    uint64
 	Decision struct {
 		_              structs.HostLayout
 		Generation     uint32
@@ -257,11 +260,6 @@ const (
 	guestsGlobalCounterGLOBAL_MAX        guestsGlobalCounter = 3
 )
 
-type guestsHalfOpenCount struct {
-	_     structs.HostLayout
-	Count uint32
-}
-
 type guestsLimitEntry struct {
 	_   structs.HostLayout
 	Key [20]uint32
@@ -276,15 +274,16 @@ type guestsLimitSlot struct {
 
 type guestsLimitUsage struct {
 	_     structs.HostLayout
-	Used  [6]int32
-	Rings [6]struct {
+	Used  [7]int32
+	Rings [7]struct {
 		_      structs.HostLayout
 		Newest uint32
 		Oldest uint32
 	}
+	_        [4]byte
 	Buckets  [9]guestsTokenBucket
 	Shares   [3]guestsTokenBucket
-	Exceeded [6]uint64
+	Exceeded [7]uint64
 	Limited  [9]uint64
 	LogLost  uint32
 	Pad      uint32
@@ -293,20 +292,21 @@ type guestsLimitUsage struct {
 type guestsLimitedCount uint32
 
 const (
-	guestsLimitedCountCOUNT_MACS         guestsLimitedCount = 0
-	guestsLimitedCountCOUNT_NEIGHBOURS   guestsLimitedCount = 1
-	guestsLimitedCountCOUNT_HALF_OPEN    guestsLimitedCount = 2
-	guestsLimitedCountCOUNT_CONNECTIONS  guestsLimitedCount = 3
-	guestsLimitedCountCOUNT_NAT_SESSIONS guestsLimitedCount = 4
-	guestsLimitedCountCOUNT_FLOWS        guestsLimitedCount = 5
-	guestsLimitedCountCOUNT_MAX          guestsLimitedCount = 6
+	guestsLimitedCountCOUNT_MACS          guestsLimitedCount = 0
+	guestsLimitedCountCOUNT_NEIGHBOURS    guestsLimitedCount = 1
+	guestsLimitedCountCOUNT_HALF_OPEN_IN  guestsLimitedCount = 2
+	guestsLimitedCountCOUNT_HALF_OPEN_OUT guestsLimitedCount = 3
+	guestsLimitedCountCOUNT_CONNECTIONS   guestsLimitedCount = 4
+	guestsLimitedCountCOUNT_NAT_SESSIONS  guestsLimitedCount = 5
+	guestsLimitedCountCOUNT_FLOWS         guestsLimitedCount = 6
+	guestsLimitedCountCOUNT_MAX           guestsLimitedCount = 7
 )
 
 type guestsLimits struct {
 	_         structs.HostLayout
-	Counts    [6]uint32
+	Counts    [7]uint32
 	Rates     [9]uint32
-	RingMasks [6]uint32
+	RingMasks [7]uint32
 	Observe   uint32
 }
 
@@ -689,6 +689,7 @@ type guestsVportCounters struct {
 const (
 	guestsMapAllowedAddrs      = "allowed_addrs"
 	guestsMapAllowedMacs       = "allowed_macs"
+	guestsMapCtClosed          = "ct_closed"
 	guestsMapCtEstablished     = "ct_established"
 	guestsMapCtHalfOpen        = "ct_half_open"
 	guestsMapDrops             = "drops"
@@ -699,7 +700,6 @@ const (
 	guestsMapFollowed          = "followed"
 	guestsMapFragments         = "fragments"
 	guestsMapGlobalCounters    = "global_counters"
-	guestsMapHalfOpenCounts    = "half_open_counts"
 	guestsMapHostEventBuckets  = "host_event_buckets"
 	guestsMapHostEvents        = "host_events"
 	guestsMapKnownOptions      = "known_options"
@@ -804,6 +804,7 @@ type guestsProgramSpecs struct {
 type guestsMapSpecs struct {
 	AllowedAddrs      *ebpf.MapSpec `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.MapSpec `ebpf:"allowed_macs"`
+	CtClosed          *ebpf.MapSpec `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.MapSpec `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.MapSpec `ebpf:"ct_half_open"`
 	Drops             *ebpf.MapSpec `ebpf:"drops"`
@@ -814,7 +815,6 @@ type guestsMapSpecs struct {
 	Followed          *ebpf.MapSpec `ebpf:"followed"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.MapSpec `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
@@ -893,6 +893,7 @@ func (o *guestsObjects) Close() error {
 type guestsMaps struct {
 	AllowedAddrs      *ebpf.Map `ebpf:"allowed_addrs"`
 	AllowedMacs       *ebpf.Map `ebpf:"allowed_macs"`
+	CtClosed          *ebpf.Map `ebpf:"ct_closed"`
 	CtEstablished     *ebpf.Map `ebpf:"ct_established"`
 	CtHalfOpen        *ebpf.Map `ebpf:"ct_half_open"`
 	Drops             *ebpf.Map `ebpf:"drops"`
@@ -903,7 +904,6 @@ type guestsMaps struct {
 	Followed          *ebpf.Map `ebpf:"followed"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HalfOpenCounts    *ebpf.Map `ebpf:"half_open_counts"`
 	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
@@ -957,6 +957,7 @@ func (m *guestsMaps) Close() error {
 	return _GuestsClose(
 		m.AllowedAddrs,
 		m.AllowedMacs,
+		m.CtClosed,
 		m.CtEstablished,
 		m.CtHalfOpen,
 		m.Drops,
@@ -967,7 +968,6 @@ func (m *guestsMaps) Close() error {
 		m.Followed,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HalfOpenCounts,
 		m.HostEventBuckets,
 		m.HostEvents,
 		m.KnownOptions,

@@ -127,7 +127,7 @@ func (o EgressSelvage) Config(name string, n *Egress, side int) string {
 func (o EgressSelvage) policy(b *strings.Builder, encap overlay.Encapsulation, gateway, remote netip.Addr, side int) {
 	t := egressTimeouts()
 	fmt.Fprintf(b, `  egress:
-    timeouts: {opening: %s, established: %s, halfClosed: %s, timeWait: %s, closed: %s, udp: %s, udpReplied: %s, icmp: %s}
+    timeouts: {opening: %s, established: %s, halfClosed: %s, timeWait: %s, closed: %s, udp: %s, udpReplied: %s, udpStream: %s, icmp: %s}
     gateways:
     - {name: out, members: [%q]}
     policies:
@@ -140,7 +140,7 @@ func (o EgressSelvage) policy(b *strings.Builder, encap overlay.Encapsulation, g
       to: [%q]
       gateways: out
       pool: [%q]
-`, t.Opening, t.Established, t.HalfClosed, t.TimeWait, t.Closed, t.UDP, t.UDPReplied, t.ICMP,
+`, t.Opening, t.Established, t.HalfClosed, t.TimeWait, t.Closed, t.UDP, t.UDPReplied, t.UDPStream, t.ICMP,
 		gateway, RouterName, egressPolicyVNI, encap, remote, egressInside, netip.PrefixFrom(EgressTranslated, EgressTranslated.BitLen()), EgressPool)
 	if side == 1 {
 		b.WriteString("      uplink: wan\n")

@@ -76,7 +76,7 @@ func (h *Host) trackingTimeouts(t overlay.Timeouts) error {
 		"tcp_timeout_syn_sent": t.Opening, "tcp_timeout_syn_recv": t.Opening, "tcp_timeout_established": t.Established,
 		"tcp_timeout_fin_wait": t.HalfClosed, "tcp_timeout_close_wait": t.HalfClosed, "tcp_timeout_last_ack": t.HalfClosed,
 		"tcp_timeout_time_wait": t.TimeWait, "tcp_timeout_close": t.Closed,
-		"udp_timeout": t.UDP, "udp_timeout_stream": t.UDPReplied, "icmp_timeout": t.ICMP,
+		"udp_timeout": t.UDP, "udp_timeout_stream": t.UDPStream, "icmp_timeout": t.ICMP,
 	} {
 		errs = append(errs, h.SysctlSet("net/netfilter/nf_conntrack_"+key, strconv.Itoa(int(d/time.Second))))
 	}

@@ -135,12 +135,11 @@ func EdgeFirewall(fw overlay.Firewall, file string) string {
     strict: %t
     connections: %d
     halfOpen: %d
-    halfOpenPerPort: %d
     logRate: %d
-    timeouts: {opening: %s, established: %s, halfClosed: %s, timeWait: %s, closed: %s, udp: %s, udpReplied: %s, icmp: %s}
+    timeouts: {opening: %s, established: %s, halfClosed: %s, timeWait: %s, closed: %s, udp: %s, udpReplied: %s, udpStream: %s, icmp: %s}
     include: [%s]
-`, fw.Default, fw.NonIP, fw.Strict, fw.Sizes.Connections, fw.Sizes.HalfOpen, fw.HalfOpen, fw.LogRate,
-		t.Opening, t.Established, t.HalfClosed, t.TimeWait, t.Closed, t.UDP, t.UDPReplied, t.ICMP, file)
+`, fw.Default, fw.NonIP, fw.Strict, fw.Sizes.Connections, fw.Sizes.HalfOpen, fw.LogRate,
+		t.Opening, t.Established, t.HalfClosed, t.TimeWait, t.Closed, t.UDP, t.UDPReplied, t.UDPStream, t.ICMP, file)
 }
 
 // Passed is the connections that the edge's firewall let begin: no other rule of a policy

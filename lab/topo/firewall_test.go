@@ -36,7 +36,7 @@ func threeTiers() overlay.Firewall {
 	}
 	echo := overlay.Service{Protocol: 1, ICMPType: 8, ICMPCode: -1}
 	return overlay.Firewall{
-		Default: overlay.Drop, NonIP: overlay.Allow, Strict: true, LogRate: 7, HalfOpen: 9, Timeouts: overlay.DefaultTimeouts,
+		Default: overlay.Drop, NonIP: overlay.Allow, Strict: true, LogRate: 7, Timeouts: overlay.DefaultTimeouts,
 		Sizes:  overlay.ConnectionSizes{Connections: 2048, HalfOpen: 1024},
 		Groups: []overlay.Group{{Name: "web", Members: prefixes("10.0.0.0/25", "fd00::/65")}},
 		Rules: []overlay.Rule{

@@ -1,0 +1,46 @@
+package datapath
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// The attack: a port sends packets of ever new flows. It has its share of the flow cache, of
+// its newest flows, and those of other ports stay. In observe mode it is only counted.
+func TestFlowsOfAPortStayInItsShare(t *testing.T) {
+	for _, observe := range []bool{false, true} {
+		w := firewallWorld(t, openFirewall(true), func(_ *Config, tables *Tables) {
+			for i := range tables.Ports {
+				tables.Ports[i].Limits = overlay.Limits{Flows: 16, Observe: observe}
+			}
+		})
+		for i := range 8 {
+			w.passes(t, fmt.Sprintf("carol > bob udp 53 from %d", 3000+i))
+		}
+		for i := range 200 {
+			w.passes(t, fmt.Sprintf("alice > bob udp 53 from %d", 2000+i))
+		}
+		w.passes(t, "alice > bob udp 53 from 2199")
+		want, cached := map[string]int{"p0": 16, "p1": 8}, map[string]int{}
+		if observe {
+			want["p0"] = 200
+		}
+		each(t, w.dp.objs.Flows, func(_ bpfFlowKey, f bpfFlow) { cached[w.dp.names.ports[uint32(f.Decision.In)]]++ })
+		for port, n := range want {
+			if cached[port] != n {
+				t.Errorf("observe %t: %d flows of %s are cached, want %d", observe, cached[port], port, n)
+			}
+		}
+		p0 := w.dp.names.portIDs["p0"]
+		var u bpfLimitUsage
+		must(t, w.dp.objs.OwnerUsages.Lookup(p0, &u))
+		if n := w.at(t, p0, bpfLimitedCountCOUNT_FLOWS); n != 16 || u.Exceeded[bpfLimitedCountCOUNT_FLOWS] != 184 {
+			t.Errorf("observe %t: %d flows, %d over the limit; want 16 and 184", observe, n, u.Exceeded[bpfLimitedCountCOUNT_FLOWS])
+		}
+		if _, events := w.counted(t, func() { w.passes(t, "alice > bob udp 53 from 2199") }); events["hit"] != 1 {
+			t.Errorf("observe %t: events %v, want the newest flow to hit", observe, events)
+		}
+	}
+}
