@@ -107,6 +107,7 @@ func (w *world) reload(t testing.TB, constants map[string]any) {
 	if err := configure(spec, w.cfg); err != nil {
 		t.Fatal(err)
 	}
+	w.dp.configureLimits(spec)
 	for name, value := range constants {
 		if err := spec.Variables[name].Set(value); err != nil {
 			t.Fatalf("set %s: %v", name, err)
