@@ -58,7 +58,7 @@ func (s spec) natSessions() uint32 {
 func (t natTimeouts) model() overlay.Timeouts {
 	return timeouts{
 		Opening: t.Opening, Established: t.Established, HalfClosed: t.HalfClosed, TimeWait: t.TimeWait,
-		Closed: t.Closed, UDP: t.UDP, UDPReplied: t.UDPReplied, ICMP: t.ICMP,
+		Closed: t.Closed, UDP: t.UDP, UDPReplied: t.UDPReplied, UDPStream: t.UDPStream, ICMP: t.ICMP,
 	}.model()
 }
 

@@ -65,12 +65,12 @@ func limitedWorld(t testing.TB, limits overlay.Limits) *world {
 // passes offers a packet in words.
 func (w *world) passes(t testing.TB, words string) {
 	t.Helper()
-	if why := w.offered(t, words); why != "" {
+	if why := w.whyNot(t, words); why != "" {
 		t.Errorf("%s: %s", words, why)
 	}
 }
 
-func (w *world) offered(t testing.TB, words string) string {
+func (w *world) whyNot(t testing.TB, words string) string {
 	t.Helper()
 	from, frame := queryOf(t, words)
 	why, _ := w.verdictFrom(t, from, frame)
@@ -150,7 +150,7 @@ func TestHalfOpenLimit(t *testing.T) {
 	w.passes(t, "alice > bob udp 1 from 1")
 	w.passes(t, "alice > bob udp 1 from 2")
 	w.passes(t, "alice > bob udp 1 from 3") // instead of her first
-	if why := w.offered(t, "carol > bob udp 1 from 1"); why != "half-open-limit" {
+	if why := w.whyNot(t, "carol > bob udp 1 from 1"); why != "half-open-limit" {
 		t.Errorf("carol, in a segment that is at its limit: %q", why)
 	}
 	w.passes(t, "bob > alice udp 3 from 1") // answered: there is room
