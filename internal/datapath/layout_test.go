@@ -82,7 +82,6 @@ func TestMapTypes(t *testing.T) {
 		bpfMapOwnerUsages:       {u32, reflect.TypeFor[bpfLimitUsage]()},
 		bpfMapLimitWorks:        {u32, reflect.TypeFor[bpfLimitEntry]()},
 		bpfMapLimitEntries:      {reflect.TypeFor[bpfLimitSlot](), reflect.TypeFor[bpfLimitEntry]()},
-		bpfMapLimitWorks:        {u32, reflect.TypeFor[bpfLimitEntry]()},
 		bpfMapLimitLargest:      {reflect.TypeFor[bpfLimitedCount](), u32},
 		bpfMapStamps:            {u32, reflect.TypeFor[bpfStamp]()},
 		bpfMapStamped:           {u32, reflect.TypeFor[bpfStamped]()},
