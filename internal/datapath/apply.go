@@ -110,25 +110,7 @@ func (d *Datapath) Apply(t Tables) error {
 		return err
 	}
 	d.publishNames()
-	if err := d.planTransit(t, p); err != nil {
-		return err
-	}
-	if err := d.putPolicy(t, p); err != nil {
-		return err
-	}
-	if err := d.writeVports(t, p); err != nil {
-		return err
-	}
-	if err := d.planPathGroups(t.PathPolicies, p); err != nil {
-		return err
-	}
-	if err := d.planSegments(t, p); err != nil {
-		return err
-	}
-	if err := d.planRoutes(t, p); err != nil {
-		return err
-	}
-	if err := d.planTranslation(t, p); err != nil {
+	if err := d.plan(t, p); err != nil {
 		return err
 	}
 	if d.newFDB { // sources are learned when decisions are taken
@@ -158,6 +140,24 @@ func (d *Datapath) Apply(t Tables) error {
 	}
 	if err := errors.Join(unwritten, unattached); err != nil {
 		return PartialError{err}
+	}
+	return nil
+}
+
+// plan fills p, and writes what has to be in place before.
+func (d *Datapath) plan(t Tables, p *plan) error {
+	for _, step := range []func() error{
+		func() error { return d.planTransit(t, p) },
+		func() error { return d.putPolicy(t, p) },
+		func() error { return d.writeVports(t, p) },
+		func() error { return d.planPathGroups(t.PathPolicies, p) },
+		func() error { return d.planSegments(t, p) },
+		func() error { return d.planRoutes(t, p) },
+		func() error { return d.planTranslation(t, p) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

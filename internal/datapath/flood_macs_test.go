@@ -17,7 +17,7 @@ import (
 
 // limited is a world in which ports may have some MAC addresses and neighbours.
 func limited(t testing.TB, change ...func(*Config, *Tables)) *world {
-	return ownWorld(t, underIPv4, append([]func(*Config, *Tables){func(c *Config, tables *Tables) {
+	return ownWorld(t, underIPv4, append([]func(*Config, *Tables){func(_ *Config, tables *Tables) {
 		for i := range tables.Segments {
 			tables.Segments[i].Suppress = true
 		}

@@ -1,12 +1,14 @@
 package datapath
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -91,13 +93,13 @@ func TestBridgeBetweenPortsIsFound(t *testing.T) {
 	w.join(t, "p0x", "p1x")
 	f := w.followHostEvents(t)
 	var got []Loop
-	for range 50 {
+	must(t, await.Within(t.Context(), 10*time.Second, "a probe that comes back", func() error {
 		w.do(t, func() { must(t, w.dp.ProbeLoops()) })
-		if got = reportedLoops(w.mark(t, f)); len(got) > 0 {
-			break
+		if got = reportedLoops(w.mark(t, f)); len(got) == 0 {
+			return errors.New("none yet")
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return nil
+	}))
 	if !slices.Contains(got, Loop{Port: "p0", At: "p1", Younger: "p1"}) || !slices.Contains(got, Loop{Port: "p1", At: "p0", Younger: "p1"}) {
 		t.Errorf("told of %+v, want that p0 and p1 are joined", got)
 	}

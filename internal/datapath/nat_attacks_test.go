@@ -234,7 +234,7 @@ func TestNATOneConnectionOnTwoCores(t *testing.T) {
 	isp := natHostOf("isp")
 	var at atomic.Int64 // packets offered, by both cores
 	together := func(round int) {
-		for at.Add(1); at.Load() < int64(round*cores); { //nolint:revive // the other core is about to be there
+		for at.Add(1); at.Load() < int64(round*cores); { // the other core is about to be there
 		}
 	}
 	drops, _ := w.counted(t, func() {

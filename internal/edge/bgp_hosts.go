@@ -231,6 +231,13 @@ func (e *edge) askHosts(list []asking) error {
 	return errors.Join(errs...)
 }
 
+// lookMissedHosts looks for those that no event told of, not all the time.
+func (e *edge) lookMissedHosts() {
+	if !time.Now().Before(e.hostEvents.nextLook) {
+		e.lookHosts()
+	}
+}
+
 // lookHosts compares the hosts at ports with those that neighbours were told of, and asks
 // those that are about to be forgotten whether they are there.
 func (e *edge) lookHosts() {

@@ -164,8 +164,6 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	defer close(e.ended)
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
-	probe := time.NewTicker(loopProbeEvery)
-	defer probe.Stop()
 	for {
 		age.set(e.config.FDB.Ageing)
 		select {
@@ -185,21 +183,13 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-e.learned.remotes:
 			e.reconcile()
 		case <-e.learned.missed:
-			if !time.Now().Before(e.hostEvents.nextLook) {
-				e.lookHosts()
-			}
+			e.lookMissedHosts()
 		case <-e.learned.complete:
 			e.sweepBGP()
 		case <-e.paths.found:
 			e.reconcile()
-		case <-probe.C:
-			e.watchLoops()
-		case <-e.loops.found:
-			e.cutLoops()
 		case <-tick.C:
-			e.announceMoves()
-			e.followReports()
-			e.reportProblem("advance the clock of the data path", e.dp.Tick())
+			e.tick()
 		case <-age.C:
 			e.age()
 			e.lookHosts()
@@ -217,6 +207,13 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 // tickEvery is how often time passes for the data path, and hosts that came to a port are
 // told of.
 const tickEvery = 50 * time.Millisecond
+
+func (e *edge) tick() {
+	e.announceMoves()
+	e.followReports()
+	e.followLoops()
+	e.reportProblem("advance the clock of the data path", e.dp.Tick())
+}
 
 // reconcile makes host and data path what the configuration asks for. What
 // does not work is reported and tried again at the next event or tick.

@@ -172,10 +172,9 @@ func (w limitWatch) problems() (list []problem.Problem) {
 func (w limitWatch) text(key limitKey) string {
 	a := w.alarms[key]
 	most, verb := strconv.FormatUint(uint64(a.info.Max), 10), "refused"
-	switch {
-	case a.info.Unit == unitPerSecond:
+	if a.info.Unit == unitPerSecond {
 		most += "/s"
-	default:
+	} else {
 		verb = "evicted or refused"
 	}
 	if a.info.Mode == modeObserve {

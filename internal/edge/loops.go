@@ -31,6 +31,8 @@ type loops struct {
 	mu    sync.Mutex
 	ports map[string]*loop
 	found chan struct{}
+	// probed is when probes were sent last. The edge's loop has it alone.
+	probed time.Time
 }
 
 type loop struct {
@@ -125,6 +127,19 @@ func loopPlace(l datapath.Loop) string {
 		return "itself"
 	}
 	return "port " + l.At
+}
+
+// followLoops cuts ports whose probes came back, and probes again in time.
+func (e *edge) followLoops() {
+	select {
+	case <-e.loops.found:
+		e.cutLoops()
+	default:
+	}
+	if now := time.Now(); now.Sub(e.loops.probed) >= loopProbeEvery {
+		e.loops.probed = now
+		e.watchLoops()
+	}
 }
 
 // watchLoops probes for loops, and lets ports back whose loop is gone.

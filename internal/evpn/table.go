@@ -225,10 +225,15 @@ func (d *dirty) clear() {
 
 func (t *Table) event(e Event) { t.out.Events = append(t.out.Events, e) }
 
+// sameDestination reports whether two routes with one key lead to the same place, in the same way.
+func (r *Route) sameDestination(o *Route) bool {
+	return r.NextHop == o.NextHop && r.ESI == o.ESI && r.VNI == o.VNI && r.L3VNI == o.L3VNI && r.Gateway == o.Gateway &&
+		r.Encapsulation == o.Encapsulation && r.RouterMAC == o.RouterMAC &&
+		r.Sticky == o.Sticky && r.DefaultGateway == o.DefaultGateway && r.ND == o.ND
+}
+
 // equal reports whether two routes with one key say the same.
 func (r *Route) equal(o *Route) bool {
-	return r.NextHop == o.NextHop && r.ESI == o.ESI && r.VNI == o.VNI && r.L3VNI == o.L3VNI && r.Gateway == o.Gateway &&
-		r.Encapsulation == o.Encapsulation && r.RouterMAC == o.RouterMAC && r.Sequence == o.Sequence &&
-		r.Sticky == o.Sticky && r.DefaultGateway == o.DefaultGateway && r.ND == o.ND && r.LocalPref == o.LocalPref && r.MED == o.MED &&
+	return r.sameDestination(o) && r.Sequence == o.Sequence && r.LocalPref == o.LocalPref && r.MED == o.MED &&
 		slices.Equal(r.Targets, o.Targets) && slices.Equal(r.ASPath, o.ASPath) && slices.Equal(r.Communities, o.Communities)
 }
