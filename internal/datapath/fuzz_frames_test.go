@@ -150,7 +150,7 @@ func (w *world) forbids() forbidden.Config {
 // network is what frames are made of: what the tables have, and what an attacker would try.
 func (w *world) network() frames.Network {
 	n := frames.Network{
-		Station: frames.MAC(w.dev["u0"].HardwareAddr), Own: w.family.tep, TEPs: append(slices.Clone(w.family.remotes[:]), w.family.remotes[0], w.family.remotes[0], w.family.unknown),
+		Underlay: frames.MAC(w.dev["u0"].HardwareAddr), Own: w.family.tep, TEPs: append(slices.Clone(w.family.remotes[:]), w.family.remotes[0], w.family.remotes[0], w.family.unknown),
 		VLANs: []uint16{0, 0, 10, 10, 20, 30, 99, 4095},
 		Homes: map[string]frames.Home{
 			"p0": homeOf(alice, gatewayMAC, "10.0.1.10", "2001:db8:1::a"), "p1": homeOf(carol, gatewayMAC, "10.0.1.12", "2001:db8:1::c"),
@@ -347,8 +347,8 @@ func (f *fuzzing) offer(d door, frame []byte, n uint64) {
 	}
 	switch {
 	case o.Rule == "" && passed && o.Segment != "": // else only a rule refuses it that does not apply yet
-		station := f.w.dev["u0"].HardwareAddr
-		if len(out) >= 14 && slices.Equal(out[6:12], station) {
+		underlay := f.w.dev["u0"].HardwareAddr
+		if len(out) >= 14 && slices.Equal(out[6:12], underlay) {
 			if leak := f.w.policy.Leak(o, out); leak != "" {
 				f.fail(d, frame, n, out, "from %s it went %s", o.Segment, leak)
 			}

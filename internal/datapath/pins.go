@@ -34,7 +34,14 @@ func releases() map[int]release {
 	fifth := release{fourth.roles, slices.Concat(fourth.maps, split(`bindings egresses forwards host_counts nat_fragments news pool
 		returns former_bindings`))}
 	sixth := release{fifth.roles, slices.Concat(fifth.maps, split("arrivals arrival_buckets"))}
-	return map[int]release{1: first, 2: second, 3: third, 4: fourth, 5: fifth, 6: sixth}
+	// All names changed.
+	seventh := release{sixth.roles, split(`allowed_addrs allowed_macs classify_states ct_established ct_half_open ct_works current drops
+		egress_policies events fdb flows fragments fw_scratches global_counters half_open_counts host_event_buckets host_events icmp_buckets
+		known_options local_addrs log_buckets logs members nat_events nat_fragments nat_host_counts nat_reverse nat_sessions nat_works
+		neighbours nexthop_groups nexthops path_groups policy pool port_forwards ports remotes routers routes rules scratch segments
+		stamped stamps teps trace traffic transit_cache transit_tables tx_devmap tx_devmap_generic vnis vports xdp_interfaces
+		former_ct_established former_ct_half_open former_nat_sessions`)}
+	return map[int]release{1: first, 2: second, 3: third, 4: fourth, 5: fifth, 6: sixth, 7: seventh}
 }
 
 // pins are those below the edge's directory that are not this build's.

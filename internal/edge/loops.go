@@ -17,8 +17,8 @@ const (
 	// A port is cut for so long after the last probe came back, at first and at most: it doubles
 	// when the loop is there again.
 	loopCut, loopCutMost = 15 * time.Second, 5 * time.Minute
-	// loopCalm is for how long there is no loop before the first time counts again.
-	loopCalm = 10 * time.Minute
+	// loopQuiet is for how long there is no loop before the first time counts again.
+	loopQuiet = 10 * time.Minute
 	// remotePatience is how many probes come back from a remote before this edge cuts its port: of
 	// two edges that one layer 2 joins, one is enough, and the one with the higher address is first.
 	remotePatience = 4
@@ -82,7 +82,7 @@ func (l *loops) pass(now time.Time) (thawed []datapath.Loop) {
 		case p.cut && !now.Before(p.until):
 			p.cut = false
 			thawed = append(thawed, p.Loop)
-		case !p.cut && now.Sub(p.last) > loopCalm:
+		case !p.cut && now.Sub(p.last) > loopQuiet:
 			delete(l.ports, name)
 		}
 	}

@@ -30,7 +30,7 @@ func TestLoopBackOff(t *testing.T) {
 		}
 		want = min(2*want, loopCutMost)
 	}
-	now = now.Add(loopCalm + time.Second)
+	now = now.Add(loopQuiet + time.Second)
 	l.pass(now)
 	if len(l.ports) != 0 {
 		t.Error("a loop of long ago is not forgotten")

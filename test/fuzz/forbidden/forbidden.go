@@ -83,7 +83,7 @@ type Opinion struct {
 
 // Of is the opinion on a frame that entered by a device.
 func (c *Config) Of(entry Entry, device string, frame []byte) Opinion {
-	f := fate{c: c}
+	f := examination{c: c}
 	if entry == FromUnderlay {
 		f.underlay(frame)
 	} else {
@@ -99,8 +99,8 @@ func (c *Config) Of(entry Entry, device string, frame []byte) Opinion {
 	return o
 }
 
-// fate is a frame under examination. The first rule that it breaks, and that applies, counts.
-type fate struct {
+// examination is a frame under examination. The first rule that it breaks, and that applies, counts.
+type examination struct {
 	c       *Config
 	rule    string
 	segment *Segment
@@ -110,13 +110,13 @@ type fate struct {
 }
 
 // refuse is true when the rule applies and no other was broken before.
-func (f *fate) refuse(rule string) {
+func (f *examination) refuse(rule string) {
 	if f.rule == "" && !f.c.Without[rule] {
 		f.rule = rule
 	}
 }
 
-func (f *fate) port(device string, frame []byte) {
+func (f *examination) port(device string, frame []byte) {
 	e, ok := parseEthernet(frame)
 	if !ok {
 		f.refuse("ethernet")
@@ -163,7 +163,7 @@ func (c *Config) segment(name string) *Segment {
 	return nil
 }
 
-func (f *fate) guardMAC(e ethernet) {
+func (f *examination) guardMAC(e ethernet) {
 	if len(f.at.MACs) > 0 && !slices.Contains(f.at.MACs, e.src) {
 		f.refuse("spoofed-mac")
 	}
@@ -173,7 +173,7 @@ func (f *fate) guardMAC(e ethernet) {
 }
 
 // frame examines what a port or a tunnel brought into the segment.
-func (f *fate) frame(e ethernet, kept int) {
+func (f *examination) frame(e ethernet, kept int) {
 	if e.src[0]&1 != 0 || e.src == (MAC{}) {
 		f.refuse("source-multicast")
 	}
@@ -201,7 +201,7 @@ func reserved(a MAC) bool {
 		a == MAC{1, 0, 0xc, 0xcc, 0xcc, 0xcd}
 }
 
-func (f *fate) arp(e ethernet) {
+func (f *examination) arp(e ethernet) {
 	if len(e.rest) < 28 {
 		f.refuse("malformed-arp")
 		return
@@ -210,7 +210,7 @@ func (f *fate) arp(e ethernet) {
 }
 
 // claims examines an address that a port says to have.
-func (f *fate) claims(a netip.Addr, by string) {
+func (f *examination) claims(a netip.Addr, by string) {
 	if f.at == nil || f.at.Uplink || a.IsUnspecified() {
 		return
 	}
@@ -225,11 +225,11 @@ func (f *fate) claims(a netip.Addr, by string) {
 	}
 }
 
-func (f *fate) mayUse(a netip.Addr) bool {
+func (f *examination) mayUse(a netip.Addr) bool {
 	return len(f.at.Prefixes) == 0 || slices.ContainsFunc(f.at.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-func (f *fate) ipv4(e ethernet) {
+func (f *examination) ipv4(e ethernet) {
 	p, ok := parseIPv4(e.rest)
 	if !ok {
 		f.refuse("malformed-ipv4")
@@ -238,7 +238,7 @@ func (f *fate) ipv4(e ethernet) {
 	f.ip(p)
 }
 
-func (f *fate) ipv6(e ethernet) {
+func (f *examination) ipv6(e ethernet) {
 	p, ok := parseIPv6(e.rest)
 	if !ok {
 		f.refuse("malformed-ipv6")
@@ -254,7 +254,7 @@ func (f *fate) ipv6(e ethernet) {
 }
 
 // ip examines what IPv4 and IPv6 share.
-func (f *fate) ip(p packet) {
+func (f *examination) ip(p packet) {
 	f.l4(p)
 	if f.at != nil {
 		f.source(p)
@@ -278,7 +278,7 @@ func (f *fate) ip(p packet) {
 	}
 }
 
-func (f *fate) l4(p packet) {
+func (f *examination) l4(p packet) {
 	least := map[uint8]int{6: 20, 17: 8, 1: 4, 58: 4}[p.proto]
 	if p.v6 && p.proto == 1 || !p.v6 && p.proto == 58 {
 		least = 0
@@ -288,7 +288,7 @@ func (f *fate) l4(p packet) {
 	}
 }
 
-func (f *fate) isTunnel(p packet) bool {
+func (f *examination) isTunnel(p packet) bool {
 	if p.tail {
 		return false
 	}
@@ -299,7 +299,7 @@ func (f *fate) isTunnel(p packet) bool {
 }
 
 // source examines who says to have sent a packet of a port.
-func (f *fate) source(p packet) {
+func (f *examination) source(p packet) {
 	if f.at.Uplink {
 		return
 	}
@@ -313,7 +313,7 @@ func (f *fate) source(p packet) {
 }
 
 // servers examines who answers for the network.
-func (f *fate) servers(p packet) {
+func (f *examination) servers(p packet) {
 	if f.at.Uplink || f.at.DHCP || p.proto != 17 || p.tail || len(p.rest) < 8 {
 		return
 	}
@@ -324,7 +324,7 @@ func (f *fate) servers(p packet) {
 }
 
 // firewall allows TCP to and from port 80, errors and neighbour discovery.
-func (f *fate) firewall(p packet) {
+func (f *examination) firewall(p packet) {
 	if !f.at.Firewall || p.tail || len(p.rest) < 4 {
 		return
 	}
@@ -344,7 +344,7 @@ func (f *fate) firewall(p packet) {
 }
 
 // discovery examines ND, which no router has forwarded (RFC 4861 section 7.1).
-func (f *fate) discovery(p packet) {
+func (f *examination) discovery(p packet) {
 	if f.at == nil || f.at.Uplink || p.ttl != 255 {
 		return
 	}

@@ -15,7 +15,7 @@ type Tunnel struct {
 }
 
 // underlay examines a tunnel packet. All else is the host's and must not be forwarded.
-func (f *fate) underlay(frame []byte) {
+func (f *examination) underlay(frame []byte) {
 	t, rule := f.c.Tunnel(frame)
 	if rule == "" && !slices.Contains(f.c.Own, t.Dst) {
 		rule = "not a tunnel packet for the edge"

@@ -16,15 +16,15 @@ type MAC [6]byte
 
 // Network is what frames are about. Each list has right and wrong values.
 type Network struct {
-	Station MAC // of the underlay's device
-	MACs    []MAC
-	IPv4    []netip.Addr
-	IPv6    []netip.Addr
-	VLANs   []uint16
-	TEPs    []netip.Addr // all of one family
-	Own     netip.Addr
-	Tunnels []Tunnel
-	Homes   map[string]Home // by device
+	Underlay MAC // of the underlay's device
+	MACs     []MAC
+	IPv4     []netip.Addr
+	IPv6     []netip.Addr
+	VLANs    []uint16
+	TEPs     []netip.Addr // all of one family
+	Own      netip.Addr
+	Tunnels  []Tunnel
+	Homes    map[string]Home // by device
 }
 
 // Tunnel is what a segment's packets are in.
@@ -34,7 +34,7 @@ type Tunnel struct {
 	Geneve  bool
 }
 
-// Home is what a well-behaved station at a device uses.
+// Home is what a well-behaved host at a device uses.
 type Home struct {
 	MAC, Gateway MAC
 	IPv4, IPv6   netip.Addr
@@ -47,7 +47,7 @@ type Maker struct {
 	rand *rand.Rand
 	pcg  *rand.PCG
 	buf  []byte
-	home *Home // of the frame's outermost station, nil: any
+	home *Home // of the frame's outermost host, nil: any
 }
 
 // New makes the frames of a seed.
@@ -70,7 +70,7 @@ func (m *Maker) Frame(n uint64, device string, tunnelled bool) []byte {
 	m.home = nil
 	if tunnelled {
 		if m.one(200) {
-			copy(inner, m.Station[:])
+			copy(inner, m.Underlay[:])
 		} else {
 			inner = m.wrap(inner)
 		}
@@ -79,7 +79,7 @@ func (m *Maker) Frame(n uint64, device string, tunnelled bool) []byte {
 		inner = m.mutate(inner)
 	}
 	if tunnelled && !m.one(500) {
-		copy(inner, m.Station[:]) // or no program looks at it
+		copy(inner, m.Underlay[:]) // or no program looks at it
 	}
 	m.buf = inner[:0]
 	for len(inner) < 14 {
@@ -389,7 +389,7 @@ func (m *Maker) tunnel() Tunnel {
 func (m *Maker) wrap(inner []byte) []byte {
 	b := make([]byte, 0, len(inner)+120)
 	src := m.mac()
-	b = append(append(b, m.Station[:]...), src[:]...)
+	b = append(append(b, m.Underlay[:]...), src[:]...)
 	from, to := pick(m, m.TEPs), m.Own
 	if m.one(50) {
 		to = pick(m, m.TEPs)
