@@ -160,7 +160,7 @@ SUBPROGRAM int entry_removed(__u32 owner, __u32 count, __u32 slot)
  * Takes the owner's oldest key out of its ring. The entry may be gone, or another owner's, since:
  * the caller looks. Returns 1, or 0: there is none, or none after RING_STEPS empty slots.
  */
-SUBPROGRAM int take_oldest(struct limit_entry *key, __u32 owner, __u32 count)
+static __always_inline int take_oldest(struct limit_entry *key, __u32 owner, __u32 count)
 {
 	struct limits *l = limits_of(owner);
 	struct limit_usage *u = usage_of(owner);
@@ -168,7 +168,7 @@ SUBPROGRAM int take_oldest(struct limit_entry *key, __u32 owner, __u32 count)
 	struct limit_entry *found;
 	struct limit_ring *r;
 
-	if (!key || !l || !u || count >= COUNT_MAX)
+	if (!key || !l || !u || !is_count(&count))
 		return 0;
 	r = &u->rings[count];
 	if (r->newest - r->oldest > l->ring_masks[count]) /* overwritten since */

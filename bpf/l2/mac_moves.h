@@ -20,6 +20,23 @@ static __always_inline void fdb_key_of(struct fdb_key *key, __u32 segment, const
 	key->pad = 0;
 }
 
+/* What is too large for the stack: another subprogram evicts entries meanwhile. */
+struct host_work {
+	struct fdb_key mac;
+	struct fdb_entry entry;
+	struct neighbour_key addr;
+	struct neighbour neighbour;
+};
+
+MAP(PERCPU_ARRAY, host_works, __u32, struct host_work, 1);
+
+static __always_inline struct host_work *host_work(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&host_works, &zero);
+}
+
 /* Counts a learned entry, and notes it as the newest of its vport. */
 static __always_inline void fdb_count(const struct fdb_key *key, __u32 owner)
 {
@@ -127,49 +144,50 @@ static __always_inline bool freeze(struct fdb_entry *e, __u32 now_s, __u32 to)
 SUBPROGRAM int fdb_move(struct pkt *p)
 {
 	struct segment *seg = p ? segment_get(p->segment) : NULL;
-	struct fdb_entry *old, e;
-	struct fdb_key key;
+	struct host_work *w = host_work();
+	struct fdb_entry *old, *e;
 	bool frozen = false, learned;
 	struct vport *from;
 	__u32 was;
 
-	if (!p || !seg)
+	if (!p || !seg || !w)
 		return 0;
-	fdb_key_of(&key, p->segment, p->key.smac);
-	old = bpf_map_lookup_elem(&fdb, &key);
+	fdb_key_of(&w->mac, p->segment, p->key.smac);
+	old = bpf_map_lookup_elem(&fdb, &w->mac);
 	if (!old)
 		return 0;
-	e = *old;
-	was = e.vport;
-	learned = e.origin == ORIGIN_LEARNED;
+	e = &w->entry;
+	*e = *old;
+	was = e->vport;
+	learned = e->origin == ORIGIN_LEARNED;
 	if (learned)
-		frozen = freeze(&e, seconds(p->now_ns), p->in);
+		frozen = freeze(e, seconds(p->now_ns), p->in);
 	else
-		e.recent = e.freezes = e.frozen_s = e.window_s = 0;
-	if (frozen && !is_member(p->segment, e.home))
-		e.home = was;
-	e.vport = frozen ? e.home : p->in;
-	if (e.vport == p->in && !make_room_for(p, COUNT_MACS, !learned))
+		e->recent = e->freezes = e->frozen_s = e->window_s = 0;
+	if (frozen && !is_member(p->segment, e->home))
+		e->home = was;
+	e->vport = frozen ? e->home : p->in;
+	if (e->vport == p->in && !make_room_for(p, COUNT_MACS, !learned))
 		return 0;
-	e.origin = ORIGIN_LEARNED;
-	e.sticky = 0;
-	e.moves++;
-	e.seen_ns = p->now_ns;
-	e.since_s = seconds(p->now_ns);
-	if (bpf_map_update_elem(&fdb, &key, &e, BPF_EXIST))
+	e->origin = ORIGIN_LEARNED;
+	e->sticky = 0;
+	e->moves++;
+	e->seen_ns = p->now_ns;
+	e->since_s = seconds(p->now_ns);
+	if (bpf_map_update_elem(&fdb, &w->mac, e, BPF_EXIST))
 		return 0;
 	count_entry(SEGMENT_OWNER + p->segment, COUNT_MACS, learned ? 0 : 1);
 	if (learned)
 		count_entry(was, COUNT_MACS, -1);
-	fdb_count(&key, e.vport);
+	fdb_count(&w->mac, e->vport);
 	invalidate(&seg->shards[mac_shard(p->key.smac)]);
 	count(EVENT_MOVED);
 	from = vport_get(was);
 	if (frozen)
-		host_event_emit(p, NULL, 0, &e);
+		host_event_emit(p, NULL, 0, e);
 	else if (!p->key.vni && from && from->kind == VPORT_TEP)
 		host_event_emit(p, NULL, was, NULL);
 	if (frozen)
 		count(EVENT_MAC_FROZEN);
-	return frozen && e.vport != p->in ? REASON_MAC_FROZEN : 0;
+	return frozen && e->vport != p->in ? REASON_MAC_FROZEN : 0;
 }

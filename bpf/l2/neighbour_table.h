@@ -64,41 +64,42 @@ static __always_inline int put_neighbour(struct pkt *p, const struct neighbour_k
 SUBPROGRAM int learn_neighbour(struct pkt *p, const struct addr *addr, __u32 flags, __u32 said)
 {
 	struct segment *seg = p ? segment_get(p->segment) : NULL;
-	struct neighbour_key key = {};
-	struct neighbour fresh = {};
-	struct neighbour *old;
+	struct host_work *w = host_work();
+	struct neighbour *old, *fresh;
 	__u32 shard, was;
 	bool same, known;
 
-	if (!seg || !addr || tracing)
+	if (!seg || !addr || !w || tracing)
 		return 0;
-	key.segment = p->segment;
-	key.addr = *addr;
-	old = bpf_map_lookup_elem(&neighbours, &key);
+	w->addr.segment = p->segment;
+	w->addr.addr = *addr;
+	fresh = &w->neighbour;
+	__builtin_memset(fresh, 0, sizeof(*fresh));
+	old = bpf_map_lookup_elem(&neighbours, &w->addr);
 	same = old && mac_equal(old->mac, p->key.smac);
-	fresh.seen_ns = p->now_ns;
-	fresh.since_s = seconds(p->now_ns);
-	fresh.vport = p->in;
-	fresh.flags = merged_flags(p, same ? old : NULL, flags, said);
+	fresh->seen_ns = p->now_ns;
+	fresh->since_s = seconds(p->now_ns);
+	fresh->vport = p->in;
+	fresh->flags = merged_flags(p, same ? old : NULL, flags, said);
 	if (!may_learn(p, old)) {
 		if (same)
 			old->flags = (old->flags & ~said) | flags;
 		return 0;
 	}
-	copy16(fresh.mac, p->key.smac, ETH_ALEN);
+	copy16(fresh->mac, p->key.smac, ETH_ALEN);
 	/* Before the entry is reused. */
 	shard = old ? mac_shard(old->mac) : 0;
 	was = old && old->origin == ORIGIN_LEARNED ? old->vport : 0;
-	known = same && was && old->flags == fresh.flags;
+	known = same && was && old->flags == fresh->flags;
 	if (known && was == p->in) {
 		old->seen_ns = p->now_ns;
 		return 0;
 	}
-	if (put_neighbour(p, &key, &fresh, was))
+	if (put_neighbour(p, &w->addr, fresh, was))
 		return 0;
 	if (old && !same)
 		invalidate(&seg->shards[shard & (SHARDS - 1)]);
-	if (fresh.flags & NEIGHBOUR_AT_PORT && !known)
-		host_event_emit(p, addr, fresh.flags, NULL);
+	if (fresh->flags & NEIGHBOUR_AT_PORT && !known)
+		host_event_emit(p, addr, fresh->flags, NULL);
 	return 0;
 }

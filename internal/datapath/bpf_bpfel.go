@@ -428,6 +428,16 @@ const (
 	bpfHostOriginORIGIN_BGP     bpfHostOrigin = 2
 )
 
+type bpfHostWork struct {
+	_         structs.HostLayout
+	Mac       bpfFdbKey
+	_         [4]byte
+	Entry     bpfFdbEntry
+	Addr      bpfNeighbourKey
+	_         [4]byte
+	Neighbour bpfNeighbour
+}
+
 type bpfInboundFlags uint8
 
 const (
@@ -1229,6 +1239,7 @@ const (
 	bpfMapGlobalCounters      = "global_counters"
 	bpfMapHostEventBuckets    = "host_event_buckets"
 	bpfMapHostEvents          = "host_events"
+	bpfMapHostWorks           = "host_works"
 	bpfMapKnownOptions        = "known_options"
 	bpfMapLimitEntries        = "limit_entries"
 	bpfMapLimitLargest        = "limit_largest"
@@ -1395,6 +1406,7 @@ type bpfMapSpecs struct {
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
 	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	HostWorks         *ebpf.MapSpec `ebpf:"host_works"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
@@ -1533,6 +1545,7 @@ type bpfMaps struct {
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
 	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	HostWorks         *ebpf.Map `ebpf:"host_works"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
 	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
@@ -1602,6 +1615,7 @@ func (m *bpfMaps) Close() error {
 		m.GlobalCounters,
 		m.HostEventBuckets,
 		m.HostEvents,
+		m.HostWorks,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,

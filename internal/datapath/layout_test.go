@@ -80,6 +80,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapNatEvents:         {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
 		bpfMapOwnerLimits:       {u32, reflect.TypeFor[bpfLimits]()},
 		bpfMapOwnerUsages:       {u32, reflect.TypeFor[bpfLimitUsage]()},
+		bpfMapHostWorks:         {u32, reflect.TypeFor[bpfHostWork]()},
 		bpfMapLimitWorks:        {u32, reflect.TypeFor[bpfLimitEntry]()},
 		bpfMapLimitEntries:      {reflect.TypeFor[bpfLimitSlot](), reflect.TypeFor[bpfLimitEntry]()},
 		bpfMapLimitLargest:      {reflect.TypeFor[bpfLimitedCount](), u32},

@@ -30,6 +30,7 @@ const (
 	transitMapGlobalCounters    = "global_counters"
 	transitMapHostEventBuckets  = "host_event_buckets"
 	transitMapHostEvents        = "host_events"
+	transitMapHostWorks         = "host_works"
 	transitMapKnownOptions      = "known_options"
 	transitMapLimitEntries      = "limit_entries"
 	transitMapLimitLargest      = "limit_largest"
@@ -179,6 +180,7 @@ type transitMapSpecs struct {
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
 	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	HostWorks         *ebpf.MapSpec `ebpf:"host_works"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
@@ -302,6 +304,7 @@ type transitMaps struct {
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
 	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	HostWorks         *ebpf.Map `ebpf:"host_works"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
 	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
@@ -367,6 +370,7 @@ func (m *transitMaps) Close() error {
 		m.GlobalCounters,
 		m.HostEventBuckets,
 		m.HostEvents,
+		m.HostWorks,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
