@@ -10,4 +10,5 @@ var natReasons = map[string]string{
 	"no-translation":  "TestNATRequired",
 	"nat-fragment":    "TestNATFragments",
 	"nat-unsupported": "TestNATCases",
+	"nat-conflict":    "TestNATTwoForwardsToOneHost",
 }
