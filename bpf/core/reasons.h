@@ -67,7 +67,7 @@
 	X(TCP_FLAGS, "firewall: TCP flags that no connection has")                              \
 	X(UNRELATED, "firewall: ICMP error about no connection of the port")                    \
 	X(FRAGMENT_NO_FIRST, "firewall: fragment whose first one has not passed")               \
-	X(FRAGMENT_TINY, "firewall: fragment that cuts the transport header (RFC 3128)")        \
+	X(FRAGMENT_TINY, "fragment that cuts the transport header (RFC 3128, RFC 7112)")        \
 	X(IPV6_EXT_HEADERS, "too many or broken IPv6 extension headers")                        \
 	X(HALF_OPEN_LIMIT, "firewall: no room for a half-open connection")                      \
 	X(NO_GATEWAY, "egress: no gateway of the policy is alive, or this one has no address")  \

@@ -8,7 +8,7 @@
  * in:    p, the ingress vport and segment
  * out:   d->slow
  * maps:  local_addrs
- * stops: RA_GUARD, ND_EXT_HEADERS, IPV6_EXT_HEADERS, DHCP_GUARD, SPOOFED_ADDRESS
+ * stops: RA_GUARD, ND_EXT_HEADERS, IPV6_EXT_HEADERS, DHCP_GUARD, FRAGMENT_TINY, SPOOFED_ADDRESS
  */
 #pragma once
 
@@ -44,12 +44,11 @@ static __always_inline int check_hidden(CTX *ctx, const struct pkt *p, __u32 fla
 	if (c->proto == IPPROTO_ICMPV6 && p->ttl == 255)
 		return ctx_load(ctx, c->off, &type, 1) || is_nd_type(type) ? REASON_ND_EXT_HEADERS :
 									     0;
-	if (c->proto == IPPROTO_UDP && is_dhcp_client_port(p, flags))
-		return ctx_load(ctx, c->off, &l4, sizeof(l4)) ||
-				       l4.dest == bpf_htons(DHCPV6_CLIENT) ?
-			       REASON_DHCP_GUARD :
-			       0;
-	return 0;
+	if (c->proto != IPPROTO_UDP || !is_dhcp_client_port(p, flags))
+		return 0;
+	if (c->off + sizeof(l4) > c->end || ctx_load(ctx, c->off, &l4, sizeof(l4)))
+		return REASON_FRAGMENT_TINY;
+	return l4.dest == bpf_htons(DHCPV6_CLIENT) ? REASON_DHCP_GUARD : 0;
 }
 
 /*

@@ -164,6 +164,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	defer close(e.ended)
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
+	e.watchLimits()
 	for {
 		age.set(e.config.FDB.Ageing)
 		select {

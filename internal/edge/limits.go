@@ -121,8 +121,8 @@ func (w limitWatch) after(at time.Time, limits []LimitInfo) limitWatch {
 	for _, l := range limits {
 		key := limitKey{l.Kind, l.Owner, l.Limit}
 		next.last[key] = l.Exceeded
-		before, known := w.last[key]
-		if !known || l.Exceeded < before { // new, or begun anew
+		before := w.last[key]                         // 0 of a new port
+		if w.readAt.IsZero() || l.Exceeded < before { // of a former process, or begun anew
 			continue
 		}
 		a, was := w.alarms[key]

@@ -110,7 +110,7 @@ func commandPorts(n *harness.TwoHosts) {
 	n.T.Helper()
 	index, err := n.A.Index(topo.AccessName)
 	n.Must(err)
-	table(n, []string{"ports", "-o", "wide"}, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS",
+	table(n, []string{"ports", "-o", "wide"}, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS MACS NEIGHBOURS CONNECTIONS STORM",
 		"access p0", "lab up tcx peer 1450")
 	document(n, []string{"ports"}, func(ports []edge.PortInfo) bool {
 		p := ports[0]
