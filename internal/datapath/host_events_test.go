@@ -180,7 +180,7 @@ func TestTraceTellsOfNoHostEvent(t *testing.T) {
 }
 
 // A sender of many addresses is told of for a while; then it is told that some were lost,
-// once, and Hosts has all of them.
+// at intervals, and Hosts has all of them.
 func TestFloodOfHostEvents(t *testing.T) {
 	w := ownWorld(t, underIPv4, func(c *Config, _ *Tables) { c.FDB.Size = 16384 })
 	f := w.followHostEvents(t)
