@@ -44,6 +44,12 @@ type loop struct {
 	until time.Time // of the cut
 }
 
+// cutFor is how long it is cut after a probe came back.
+func (l *loop) cutFor() time.Duration { return min(loopCut<<min(l.times-1, 8), loopCutMost) }
+
+// isThere reports whether probes come back still.
+func (l *loop) isThere(now time.Time) bool { return now.Sub(l.last) <= 3*loopProbeEvery }
+
 func newLoops() loops {
 	return loops{ports: map[string]*loop{}, found: make(chan struct{}, 1)}
 }
@@ -57,7 +63,7 @@ func (l *loops) returned(r datapath.Loop, patient bool, now time.Time) {
 		p = &loop{}
 		l.ports[r.Younger] = p
 	}
-	if now.Sub(p.last) > 3*loopProbeEvery {
+	if !p.isThere(now) {
 		p.seen = 0
 	}
 	p.Loop, p.last = r, now
@@ -70,7 +76,7 @@ func (l *loops) returned(r datapath.Loop, patient bool, now time.Time) {
 		p.times++
 		wake(l.found)
 	}
-	p.until = now.Add(min(loopCut<<min(p.times-1, 8), loopCutMost))
+	p.until = now.Add(p.cutFor())
 }
 
 // pass ends the cuts whose time is over, and says whether there are any others than before.
@@ -110,8 +116,8 @@ func (l *loops) problems(now time.Time) (list []problem.Problem) {
 		switch {
 		case p.cut:
 			list = append(list, problem.Error("port %s is cut off from floods, as a loop joins port %s with %s: remove the cable or bridge between them; "+
-				"it is thawed %s after the loop is gone", name, p.Port, loopPlace(p.Loop), min(loopCut<<min(p.times-1, 8), loopCutMost)))
-		case p.seen > 0 && now.Sub(p.last) <= 3*loopProbeEvery:
+				"it is thawed %s after the loop is gone", name, p.Port, loopPlace(p.Loop), p.cutFor()))
+		case p.seen > 0 && p.isThere(now):
 			list = append(list, problem.Warning("a loop joins port %s with %s, which is expected to cut it", p.Port, loopPlace(p.Loop)))
 		}
 	}
