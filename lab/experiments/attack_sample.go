@@ -86,12 +86,12 @@ func (o *assault) run(ctx context.Context) ([]phase, error) {
 		o.crossed, err = o.testbed.newcomer(ctx, o.besieged, 1)
 	}
 	if err == nil {
-		err = rest(ctx, attackLeast-time.Since(began))
+		err = sleep(ctx, attackLeast-time.Since(began))
 	}
 	lasted := time.Since(began)
 	sent, failed := stop()
 	o.sent = sent
-	if err = errors.Join(err, failed, rest(ctx, attackRest)); err != nil {
+	if err = errors.Join(err, failed, sleep(ctx, attackRest)); err != nil {
 		return nil, err
 	}
 	crossed, err := o.watch.Crossed(lasted)
@@ -152,19 +152,6 @@ func (o *assault) metrics(s *result.Sample, quiet, attacked []phase) {
 func lesser(a, b float64) float64  { return min(a, b) }
 func greater(a, b float64) float64 { return max(a, b) }
 
-// rest waits, not at all for what is not positive.
-func rest(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // newcomer has a guest with a new MAC address appear, and counts what of its frames is flooded.
 func (b *attackTestbed) newcomer(ctx context.Context, s *besieged, segment int) (int, error) {
 	b.newcomers++
@@ -216,7 +203,7 @@ func (c *Attack) normal(ctx context.Context, b *attackTestbed, s *besieged, a at
 	}
 	pairs, err := s.honestPairs(ctx, a)
 	if err != nil {
-		return false, rest(ctx, 10*attackRest) // what broke does not stand again yet
+		return false, sleep(ctx, 10*attackRest) // what broke does not stand again yet
 	}
 	now, err := cycles(ctx, pairs, 1, c.Slice/4)
 	if err != nil {
