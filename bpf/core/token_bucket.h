@@ -8,6 +8,11 @@
 #define BUCKET_NS \
 	(4 * NS_PER_SECOND) /* after this time any bucket is full, and products fit 64 bits */
 
+static __always_inline __u32 seconds(__u64 ns)
+{
+	return ns / NS_PER_SECOND;
+}
+
 /* Adds the tokens of the time since the bucket was filled. What is less than one stays due. */
 static __always_inline void fill_bucket(struct token_bucket *b, __u64 now, __u64 rate, __u64 most)
 {

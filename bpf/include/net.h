@@ -4,7 +4,8 @@
 
 #include "kernel.h"
 
-#define EEXIST 17 /* errno-base.h */
+#define E2BIG 7 /* errno-base.h */
+#define EEXIST 17
 
 #define ETH_ALEN 6
 #define ETH_ZLEN 60 /* the smallest frame without its FCS (IEEE 802.3) */

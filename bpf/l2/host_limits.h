@@ -19,18 +19,12 @@
  * bounded; the next packet goes on.
  */
 #define HOST_EVICT_TRIES 16
-#define E2BIG 7
 
 /*
  * Nobody has sent to an address that was known for less than this, so no decision is invalid
  * without it. A flood of addresses must not invalidate all decisions of its segment.
  */
 #define SETTLED_S 2
-
-static __always_inline __u32 seconds(__u64 ns)
-{
-	return ns / 1000000000ULL;
-}
 
 /* Counts learned entries of an owner, and of its segment. */
 static __always_inline void count_host(__u32 owner, __u32 segment, __u32 count, __s32 n)

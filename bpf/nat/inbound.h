@@ -57,12 +57,9 @@ SUBPROGRAM int nat_untranslated(CTX *ctx, struct pkt *p, bool in)
 
 	if (!p || !w)
 		return REASON_NAT_UNSUPPORTED;
-	why = p->l4_parsed ? 0 : parse_l4_full(ctx, p);
+	why = nat_begin(ctx, p);
 	if (why)
 		return why;
-	p->decision.flags |= FLOW_TRACKED;
-	if (p->l4_info.uncached)
-		set_slow(p, p->key.fragment ? SLOW_FRAGMENT : SLOW_DEEP_PARSE);
 	if (p->l4_info.kind == L4_LATER_FRAGMENT)
 		return 0;
 	make_ct_key(&w->key, &p->l4_info, &p->l4_info.tuple, router_of(p), !in);

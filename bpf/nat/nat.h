@@ -57,12 +57,9 @@ SUBPROGRAM int nat(CTX *ctx, struct pkt *p, bool fresh)
 
 	if (!p || !w)
 		return REASON_NAT_UNSUPPORTED;
-	why = p->l4_parsed ? 0 : parse_l4_full(ctx, p);
+	why = nat_begin(ctx, p);
 	if (why)
 		return why;
-	p->decision.flags |= FLOW_TRACKED;
-	if (p->l4_info.uncached)
-		set_slow(p, p->key.fragment ? SLOW_FRAGMENT : SLOW_DEEP_PARSE);
 	if (p->l4_info.kind == L4_LATER_FRAGMENT)
 		return load_fragment(p, w);
 	why = translate(ctx, p, fresh);

@@ -13,7 +13,6 @@
 #include "core/limits.h"
 #include "firewall/conntrack.h"
 
-#define E2BIG 7
 /* The reverse key: external address and port as inside. */
 static __always_inline void make_reverse_key(struct ct_key *back, const struct ct_key *key,
 					     const struct addr *addr, __be16 port)

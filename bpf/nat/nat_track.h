@@ -21,6 +21,19 @@ static __always_inline __u32 router_of(const struct pkt *p)
 	return seg ? seg->router : 0;
 }
 
+/* Parses what sessions are keyed by, and has the flow be tracked. */
+static __always_inline int nat_begin(CTX *ctx, struct pkt *p)
+{
+	int why = p->l4_parsed ? 0 : parse_l4_full(ctx, p);
+
+	if (why)
+		return why;
+	p->decision.flags |= FLOW_TRACKED;
+	if (p->l4_info.uncached)
+		set_slow(p, p->key.fragment ? SLOW_FRAGMENT : SLOW_DEEP_PARSE);
+	return 0;
+}
+
 /* In a policy's own segment, the remote that the source is behind; else zero. */
 static __always_inline struct addr via_of(const struct pkt *p)
 {

@@ -17,7 +17,7 @@
 /* Seconds, to tell a reverse key whose session is being inserted from one that was left over. */
 static __always_inline __u16 now_s(void)
 {
-	return bpf_ktime_get_coarse_ns() / 1000000000;
+	return seconds(bpf_ktime_get_coarse_ns());
 }
 
 /* Whether a port forward leads from the address and port to another host. */
