@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
@@ -184,15 +186,22 @@ func TestDetects(t *testing.T) {
 	}
 }
 
-// Where only one direction is dead, both ends find out.
-func TestDetectsOneDirection(t *testing.T) {
-	b := newBench(t)
-	near, far := b.monitor(b.near), b.monitor(b.far)
-	there, back := overlay.Pair{Local: near4, Remote: far4}, overlay.Pair{Local: far4, Remote: near4}
+// joined are both ends of a session over the router that is up, as each sees it.
+func (b *bench) joined() (near, far *Monitor, there, back overlay.Pair) {
+	b.t.Helper()
+	near, far = b.monitor(b.near), b.monitor(b.far)
+	there, back = overlay.Pair{Local: near4, Remote: far4}, overlay.Pair{Local: far4, Remote: near4}
 	b.set(b.near, near, peerOf(near4, far4, 2))
 	b.set(b.far, far, peerOf(far4, near4, 2))
 	b.awaitState(near, there, Up)
 	b.awaitState(far, back, Up)
+	return near, far, there, back
+}
+
+// Where only one direction is dead, both ends find out.
+func TestDetectsOneDirection(t *testing.T) {
+	b := newBench(t)
+	near, far, there, back := b.joined()
 	b.silence(b.far)
 	b.awaitState(far, back, Down)
 	if r := b.awaitState(near, there, Down); !strings.Contains(r.Why, "receives nothing from here") {
@@ -230,12 +239,7 @@ func TestStallIsNoSilence(t *testing.T) {
 // that change do not cost the session.
 func TestLeave(t *testing.T) {
 	b := newBench(t)
-	near, far := b.monitor(b.near), b.monitor(b.far)
-	there, back := overlay.Pair{Local: near4, Remote: far4}, overlay.Pair{Local: far4, Remote: near4}
-	b.set(b.near, near, peerOf(near4, far4, 2))
-	b.set(b.far, far, peerOf(far4, near4, 2))
-	b.awaitState(near, there, Up)
-	b.awaitState(far, back, Up)
+	near, far, there, _ := b.joined()
 	slower := peerOf(far4, near4, 2)
 	slower.Timers = Timers{200 * time.Millisecond, 4}
 	b.set(b.far, far, slower)
@@ -317,6 +321,45 @@ func TestHostilePackets(t *testing.T) {
 	if r := near.Results()[pair]; r.State != Unknown || r.Received != 0 || r.Session != "down" {
 		t.Errorf("hostile packets made the pair %+v", r)
 	}
+}
+
+// A forged packet that says "down", without our discriminator, ends no session that is up. The
+// remote that restarts still does: it is not heard for a detection time.
+func TestForgedDownEndsNoSession(t *testing.T) {
+	b := newBench(t)
+	near, far, there, back := b.joined()
+	since := near.Results()[there].Since
+	var conn *net.UDPConn
+	b.must(b.far.Do(func() (err error) {
+		conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: far4.AsSlice()})
+		return err
+	}))
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	b.must(err)
+	b.must(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TTL, sentTTL) }))
+	b.must(err)
+	for _, state := range []sessionState{down, adminDown} {
+		forged := packet{state: state, multiplier: 3, mine: 5, desiredTx: time.Second, requiredRx: time.Second}
+		before := near.Dropped()[NotStarting]
+		if _, err := conn.WriteTo(forged.marshal(), &net.UDPAddr{IP: near4.AsSlice(), Port: multihopPort}); err != nil {
+			t.Fatal(err)
+		}
+		b.must(await.That(t.Context(), "a forged packet to be dropped", func() error {
+			if near.Dropped()[NotStarting] == before {
+				return fmt.Errorf("dropped %v", near.Dropped())
+			}
+			return nil
+		}))
+	}
+	if r := near.Results()[there]; r.State != Up || r.Since != since {
+		t.Errorf("forged packets made the pair %+v", r)
+	}
+	b.must(far.Close())
+	again := b.monitor(b.far)
+	b.set(b.far, again, peerOf(far4, near4, 2))
+	b.awaitState(again, back, Up)
+	b.awaitState(near, there, Up)
 }
 
 // Sockets are there while sessions are, and a port that is taken is named.

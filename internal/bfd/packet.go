@@ -71,7 +71,7 @@ var Reasons = []struct {
 	{BadMultiplier, "detection multiplier of zero"},
 	{Multipoint, "multipoint bit set"},
 	{NoDiscriminator, "sender's discriminator of zero"},
-	{NotStarting, "no discriminator of ours in a session that is not down"},
+	{NotStarting, "no discriminator of ours in a session that is not down, and no known one of the sender"},
 	{Authenticated, "authentication, which is not in use"},
 	{NoSession, "no session with this discriminator or sender"},
 	{WrongSender, "discriminator of the session with another endpoint"},

@@ -137,6 +137,10 @@ func (m *Monitor) handle(key listenerKey, a receipt) {
 
 // sessionOf finds the session of a packet, RFC 5881 section 3, and whether the
 // packet may be its, section 5 and RFC 5883 section 4.
+//
+// RFC 5880 section 6.8.6 has any packet without our discriminator take a session down that is up.
+// A remote that does not hear us sends it, with its own discriminator, which nobody guesses. One
+// that has restarted has another, and is found by the detection time.
 func (m *Monitor) sessionOf(key listenerKey, a receipt, packet packet) (*peer, Reason) {
 	p := m.byOwn[packet.yours]
 	if packet.yours == 0 {
@@ -151,6 +155,8 @@ func (m *Monitor) sessionOf(key listenerKey, a receipt, packet packet) (*peer, R
 		return nil, TooFar
 	case p.Hops == 1 && p.Ifindex != 0 && a.ifindex != p.Ifindex:
 		return nil, WrongInterface
+	case packet.yours == 0 && p.session.state == up && packet.mine != p.session.yours:
+		return nil, NotStarting
 	}
 	return p, ""
 }
