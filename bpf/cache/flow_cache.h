@@ -150,8 +150,9 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 }
 
 /*
- * A new flow of the port is inserted. At the port's limit its oldest one goes: a port has at
- * most that many flows in the cache, and does not evict those of others.
+ * A new flow of the port is inserted. At the port's limit one of its own goes, so it does not
+ * evict those of others. Keys are noted from half of the limit on, since that costs as much as
+ * the rest of the insertion: what goes is the oldest of those that came since.
  */
 SUBPROGRAM int flow_share(struct pkt *p)
 {
@@ -159,17 +160,22 @@ SUBPROGRAM int flow_share(struct pkt *p)
 	struct limit_usage *u = p ? usage_of(p->in) : NULL;
 	struct limit_entry *oldest = limit_work();
 	bool enforced;
+	__s32 most;
 
 	if (!p || !l || !u || !oldest || !l->counts[COUNT_FLOWS])
 		return 0;
-	/* Two, until it has no more than a limit that was lowered. */
-	for (int i = 0; i < 2 && u->used[COUNT_FLOWS] >= (__s32)l->counts[COUNT_FLOWS]; i++) {
+	most = l->counts[COUNT_FLOWS];
+	if (u->used[COUNT_FLOWS] >= most >> 1) {
 		enforced = count_exceeded(p->in, COUNT_FLOWS);
-		if (take_oldest(oldest, p->in, COUNT_FLOWS) && enforced)
-			bpf_map_delete_elem(&flows, oldest);
-		count_entry(p->in, COUNT_FLOWS, -1);
+		/* Two, since the first may be gone, or the limit was lowered. */
+		for (int i = 0; enforced && i < 2 && u->used[COUNT_FLOWS] >= most; i++) {
+			if (take_oldest(oldest, p->in, COUNT_FLOWS) &&
+			    !bpf_map_delete_elem(&flows, oldest))
+				count_entry(p->in, COUNT_FLOWS, -1);
+		}
+		note_key((const struct limit_entry *)&p->key, p->in, COUNT_FLOWS);
 	}
-	entry_added((const struct limit_entry *)&p->key, p->in, COUNT_FLOWS);
+	count_entry(p->in, COUNT_FLOWS, 1);
 	return 0;
 }
 

@@ -93,7 +93,8 @@ static __always_inline __u8 age_of(const struct transit_entry *s)
 /*
  * Whether the decision is valid. If the global generation is the one that it was last checked
  * against, nothing at all has changed. Otherwise its own generations are compared, and the
- * entry is marked. The mark has 16 bits; a decision expires before they wrap.
+ * entry is marked. The mark has 16 bits: if guests make it come round, an entry is taken for
+ * valid one time in 65,536, until the next change.
  */
 static __always_inline bool is_valid(struct transit_entry *s)
 {

@@ -40,6 +40,13 @@ static __always_inline bool addr_is_link_local(const struct addr *a)
 	return (a->w[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
 }
 
+/* 224.0.0.0/4, ff00::/8 */
+static __always_inline bool addr_is_multicast(const struct addr *a)
+{
+	return addr_is_v4(a) ? (a->w[3] & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) :
+			       (a->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
+}
+
 static __always_inline bool mac_equal(const __u8 *a, const __u8 *b)
 {
 	const __u16 *x = (const __u16 *)a, *y = (const __u16 *)b;

@@ -154,6 +154,8 @@ SUBPROGRAM int entry_removed(__u32 owner, __u32 count, __u32 slot)
 	return 0;
 }
 
+#define ROOM_TRIES 4 /* in a full table: cores that make room at once take each other's */
+
 #define RING_STEPS 16 /* slots that a look for the oldest key passes, at most */
 
 /*

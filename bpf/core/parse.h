@@ -86,6 +86,8 @@ static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 
 
 	/* One extension header is skipped. With more, flows are told apart by addresses only. */
 	if (p->key.proto == IPPROTO_FRAGMENT) {
+		if (total < sizeof(struct ipv6_frag))
+			return REASON_MALFORMED_IPV6;
 		parse_fragment6(ctx, p, off);
 	} else if (is_skipped(p->key.proto)) {
 		opt = ctx_at(ctx, off, sizeof(*opt));

@@ -50,12 +50,12 @@ static __always_inline struct ct_entry *ct_find(const struct pkt *p, const struc
 	return NULL;
 }
 
-/* Inserts w->entry into ct_half_open, and makes room for it. */
+/* Inserts w->entry into ct_half_open, and makes room for it, which another core may take first. */
 static __always_inline long ct_put_half_open(struct ct_work *w, __u64 now)
 {
 	long err = bpf_map_update_elem(&ct_half_open, &w->key, &w->entry, BPF_NOEXIST);
 
-	if (err && err != -EEXIST && ct_make_room(w, now))
+	for (int i = 0; i < ROOM_TRIES && err && err != -EEXIST && ct_make_room(w, now); i++)
 		err = bpf_map_update_elem(&ct_half_open, &w->key, &w->entry, BPF_NOEXIST);
 	return err;
 }

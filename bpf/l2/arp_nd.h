@@ -108,6 +108,8 @@ static __always_inline int read_nd(CTX *ctx, const struct pkt *p, struct arp_nd_
 	if (!nd || p->payload + 4 < ND_MIN)
 		return REASON_MALFORMED_L4;
 	copy(&t->target, nd->target, sizeof(t->target));
+	if (addr_is_v4(&t->target)) /* an IPv4-mapped address, as in headers */
+		return REASON_MALFORMED_L4;
 	t->is_request = p->icmp_type == ICMPV6_SOLICITATION;
 	t->sender = t->is_request ? p->key.saddr : t->target;
 	if (!t->is_request)

@@ -3,12 +3,13 @@
  * port_guard: refuses what only a router, a DHCP server or the edge itself may say: router
  * advertisements and redirects (RFC 6105), messages to DHCP clients (RFC 7610), and packets
  * with an address of the edge. A remote edge guards its own ports, so of a tunnel's packets
- * only those are refused that no edge lets through.
+ * only those are refused that no edge lets through, and those that no host ever sends.
  *
  * in:    p, the ingress vport and segment
  * out:   d->slow
  * maps:  local_addrs
- * stops: RA_GUARD, ND_EXT_HEADERS, IPV6_EXT_HEADERS, DHCP_GUARD, FRAGMENT_TINY, SPOOFED_ADDRESS
+ * stops: RA_GUARD, ND_EXT_HEADERS, IPV6_EXT_HEADERS, DHCP_GUARD, FRAGMENT_TINY, MARTIAN,
+ *        SPOOFED_ADDRESS
  */
 #pragma once
 
@@ -100,6 +101,8 @@ static __always_inline int port_guard(CTX *ctx, struct pkt *p, const struct segm
 
 	if (in->flags & VPORT_UPLINK)
 		return 0;
+	if (is_ip(p) && addr_is_multicast(&p->key.saddr)) /* RFC 1122 3.2.1.3, RFC 4291 2.7 */
+		return REASON_MARTIAN;
 	if (p->hidden) {
 		d->slow = SLOW_DEEP_PARSE;
 		why = guard_hidden(ctx, p, in->flags);

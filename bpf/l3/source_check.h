@@ -33,9 +33,7 @@ static __always_inline bool addr_is_unroutable(const struct addr *a)
 /* Multicast and, of IPv4, reserved and broadcast addresses. */
 static __always_inline bool addr_is_no_host(const struct addr *a)
 {
-	if (addr_is_v4(a))
-		return bpf_ntohl(a->w[3]) >= 0xe0000000;
-	return (a->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
+	return addr_is_v4(a) ? bpf_ntohl(a->w[3]) >= 0xe0000000 : addr_is_multicast(a);
 }
 
 struct reverse_path {
@@ -125,16 +123,17 @@ static __always_inline bool is_fabric_tep(const struct addr *addr)
 
 /*
  * Whether an inside host sends a tunnel packet to the fabric by an uplink. With NAT it could
- * have a TEP's address as source, and so enter any segment. A fragment may be of one.
+ * have a TEP's address as source, and so enter any segment. A fragment may be of one, and so may
+ * what is behind several extension headers.
  */
 static __always_inline bool is_tunnel_from_inside(const struct pkt *p, const struct addr *to)
 {
 	struct segment *from = segment_get(p->segment);
-	__u8 proto = p->key.proto;
+	bool may_be = p->hidden || p->key.proto == IPPROTO_FRAGMENT;
 
-	if (proto == IPPROTO_GRE ? !nvgre :
-				   !(proto == IPPROTO_UDP || proto == IPPROTO_FRAGMENT) ||
-					   (!p->key.fragment && udp_port_index(p->key.dport) < 0))
-		return false;
-	return from && !(from->flags & SEGMENT_UPLINK) && is_fabric_tep(to);
+	if (p->key.proto == IPPROTO_GRE)
+		may_be = nvgre;
+	if (p->key.proto == IPPROTO_UDP)
+		may_be = p->key.fragment || udp_port_index(p->key.dport) >= 0;
+	return may_be && from && !(from->flags & SEGMENT_UPLINK) && is_fabric_tep(to);
 }

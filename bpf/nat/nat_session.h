@@ -61,7 +61,7 @@ static __always_inline int nat_session_insert(struct nat_work *w, const struct c
 {
 	long err = bpf_map_update_elem(&nat_sessions, key, &w->session, BPF_NOEXIST);
 
-	if (err == -E2BIG && make_room(w))
+	for (int i = 0; i < ROOM_TRIES && err == -E2BIG && make_room(w); i++)
 		err = bpf_map_update_elem(&nat_sessions, key, &w->session, BPF_NOEXIST);
 	if (!err) {
 		if (!ct_is_answered(&w->session.ct, key->proto))

@@ -188,7 +188,8 @@ func (d *Datapath) assign(t Tables) error {
 		return err
 	}
 	for _, port := range t.Ports {
-		id, err := d.assignVport(bpfVport{Kind: bpfVportKindVPORT_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN}, port.Name)
+		segment := d.names.segIDs[port.Segment] // writeVports says that there is none
+		id, err := d.assignVport(bpfVport{Kind: bpfVportKindVPORT_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN, Segment: segment}, port.Name)
 		if err != nil {
 			return err
 		}
@@ -272,13 +273,15 @@ func findSlot[V any](slots []V, match func(uint32, V) bool) (uint32, bool) {
 	return 0, false
 }
 
+// assignVport knows a port again by its interface, VLAN and segment: in another segment it has
+// neither connections nor hosts of before.
 func (d *Datapath) assignVport(want bpfVport, name string) (uint32, error) {
 	id, ok := find(d.vports, func(e bpfVport) bool {
 		if e.Kind != want.Kind {
 			return false
 		}
 		if e.Kind == bpfVportKindVPORT_PORT {
-			return e.Ifindex == want.Ifindex && e.Vlan == want.Vlan
+			return e.Ifindex == want.Ifindex && e.Vlan == want.Vlan && e.Segment == want.Segment
 		}
 		return e.Addr == want.Addr && e.Local == want.Local
 	})

@@ -93,6 +93,26 @@ func TestMartiansAreNotRouted(t *testing.T) {
 	}
 }
 
+// No host sends from a multicast address (RFC 1122 section 3.2.1.3, RFC 4291 section 2.7): whoever
+// answered would answer to a group.
+func TestMulticastSourcesAreNotBridged(t *testing.T) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.Segments[0].KeepTags = true })
+	for src, why := range map[string]string{
+		"224.0.0.5": "martian", "239.255.255.255": "martian", "ff02::1": "martian", "ff0e::1": "martian",
+		"223.255.255.255": "", "240.0.0.1": "", "fe80::a": "",
+	} {
+		dst := "10.0.1.11"
+		if netip.MustParseAddr(src).Is6() {
+			dst = "2001:db8:1::b"
+		}
+		for _, tags := range []string{"", "vlan 7 "} {
+			words := fmt.Sprintf("%sudp %s > %s 30", tags, netip.AddrPortFrom(addr(src), 1), netip.AddrPortFrom(addr(dst), 2))
+			w.refusedEverywhere(t, "p0", pkttest.Frame(alice, bob, words), why)
+			w.refusedEverywhere(t, "u0", w.outerIn("blue", w.family.remotes[0]).Wrap(pkttest.Frame(bob, alice, words)), why)
+		}
+	}
+}
+
 func (w *world) martian(t *testing.T, from, segment, smac, dmac, src, dst, reason string) {
 	t.Helper()
 	in := pkttest.Frame(smac, dmac, fmt.Sprintf("udp %s > %s 30", netip.AddrPortFrom(addr(src), 1), netip.AddrPortFrom(addr(dst), 2)))
@@ -217,6 +237,12 @@ func TestTunnelPacketsOfGuests(t *testing.T) {
 			// What comes from an uplink and leaves by one is the underlay's.
 			in = pkttest.Frame(ispMAC, uplinkMAC, udp(map[bool]string{true: "203.0.113.5", false: "2001:db8:77::5"}[to.family.tep.Is4()], remote, 4789))
 			w.refusedEverywhere(t, "s0", in, "")
+			if !to.family.tep.Is4() { // what is behind two headers, its receiver sees
+				for dst, why := range map[string]string{remote: "tunnel-from-inside", stranger: ""} {
+					in := pkttest.WithExtensions(pkttest.Frame(alice, gatewayMAC, udp(guest, dst, 4789)), hopOptions, destinationOptions)
+					w.refusedEverywhere(t, "p0", in, why)
+				}
+			}
 			if to.family.tep.Is4() { // its first fragment has no ports for us
 				w.refusedEverywhere(t, "p0", pkttest.Frame(alice, gatewayMAC, "fragment "+guest+" > "+remote+" 1480 64"), "tunnel-from-inside")
 			}

@@ -450,6 +450,12 @@ type bpfLimitEntry struct {
 	Key [20]uint32
 }
 
+type bpfLimitRing struct {
+	_      structs.HostLayout
+	Newest uint32
+	Oldest uint32
+}
+
 type bpfLimitSlot struct {
 	_     structs.HostLayout
 	Owner uint32
@@ -458,13 +464,9 @@ type bpfLimitSlot struct {
 }
 
 type bpfLimitUsage struct {
-	_     structs.HostLayout
-	Used  [7]int32
-	Rings [7]struct {
-		_      structs.HostLayout
-		Newest uint32
-		Oldest uint32
-	}
+	_        structs.HostLayout
+	Used     [7]int32
+	Rings    [7]bpfLimitRing
 	_        [4]byte
 	Buckets  [9]bpfTokenBucket
 	Shares   [3]bpfTokenBucket

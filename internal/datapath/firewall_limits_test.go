@@ -1,7 +1,9 @@
 package datapath
 
 import (
+	"encoding/binary"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,6 +139,30 @@ func TestFullHalfOpenTableTakesFromTheLargest(t *testing.T) {
 	}
 	if n := w.at(t, w.dp.names.portIDs["p0"], bpfLimitedCountCOUNT_HALF_OPEN_OUT); n < 40 || n > 64 {
 		t.Errorf("alice has %d half-open connections, want what is left of 64", n)
+	}
+}
+
+// Two ports open connections on two cores at once, in a full table. Each core makes room, and the
+// other may take it: nobody is refused for that.
+func TestFullHalfOpenTableOnTwoCores(t *testing.T) {
+	fw := openFirewall(true)
+	fw.Sizes = overlay.ConnectionSizes{Connections: 256, HalfOpen: 256}
+	w := firewallWorld(t, fw)
+	drops, _ := w.counted(t, func() {
+		var all sync.WaitGroup
+		for _, who := range []string{"alice", "carol"} {
+			from, frame := queryOf(t, who+" > bob udp 53 from 1")
+			all.Go(func() {
+				w.floodBy(t, from.port, 100_000, frame, func(i int) {
+					binary.BigEndian.PutUint16(frame[etherLen+20:], uint16(i))          // source port
+					binary.BigEndian.PutUint16(frame[etherLen+22:], uint16(1000+i/256)) // destination port
+				})
+			})
+		}
+		all.Wait()
+	})
+	if len(drops) > 0 {
+		t.Errorf("drops %v", drops)
 	}
 }
 

@@ -3,6 +3,7 @@ package datapath
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -36,11 +37,24 @@ func TestFlowsOfAPortStayInItsShare(t *testing.T) {
 		p0 := w.dp.names.portIDs["p0"]
 		var u bpfLimitUsage
 		must(t, w.dp.objs.OwnerUsages.Lookup(p0, &u))
-		if n := w.at(t, p0, bpfLimitedCountCOUNT_FLOWS); n != 16 || u.Exceeded[bpfLimitedCountCOUNT_FLOWS] != 184 {
-			t.Errorf("observe %t: %d flows, %d over the limit; want 16 and 184", observe, n, u.Exceeded[bpfLimitedCountCOUNT_FLOWS])
+		if n := w.at(t, p0, bpfLimitedCountCOUNT_FLOWS); n != want["p0"] || u.Exceeded[bpfLimitedCountCOUNT_FLOWS] != 184 {
+			t.Errorf("observe %t: %d flows, %d over the limit; want %d and 184", observe, n, u.Exceeded[bpfLimitedCountCOUNT_FLOWS], want["p0"])
 		}
 		if _, events := w.counted(t, func() { w.passes(t, "alice > bob udp 53 from 2199") }); events["hit"] != 1 {
 			t.Errorf("observe %t: events %v, want the newest flow to hit", observe, events)
 		}
+		changeEach[bpfFlowKey](t, w.dp.objs.Flows, func(f *bpfFlow) { f.SeenNs -= uint64(flowIdle + time.Second) })
+		w.passes(t, "alice > bob udp 53 from 2199")
+		if _, err := w.dp.Age(0); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.at(t, p0, bpfLimitedCountCOUNT_FLOWS); n != 1 {
+			t.Errorf("observe %t: %d flows after all but one were idle, want 1", observe, n)
+		}
+		each(t, w.dp.objs.LimitEntries, func(at bpfLimitSlot, _ bpfLimitEntry) {
+			if at.Owner == p0 && at.Count == bpfLimitedCountCOUNT_FLOWS {
+				t.Errorf("observe %t: slot %d still has the key of a flow", observe, at.Slot)
+			}
+		})
 	}
 }

@@ -114,8 +114,8 @@ func (w *fuzzedWorld) prepare(t *testing.T) {
 func (w *world) forbids() forbidden.Config {
 	c := forbidden.Config{
 		TEPs: append(slices.Clone(w.cfg.TEPs), w.family.remotes[:]...), Own: w.cfg.TEPs, NVGRE: w.cfg.NVGRE,
-		UDPPorts: map[uint16]forbidden.Encapsulation{}, Without: fuzzWithout,
-		Options: []uint32{0x0103<<8 | 0x02, 0x0104<<8 | 0x83},
+		UDPPorts: map[uint16]forbidden.Encapsulation{},
+		Options:  []uint32{0x0103<<8 | 0x02, 0x0104<<8 | 0x83},
 	}
 	for _, p := range w.cfg.UDPPorts {
 		c.UDPPorts[p.Port] = map[overlay.Encapsulation]forbidden.Encapsulation{overlay.VXLAN: forbidden.VXLAN, overlay.Geneve: forbidden.Geneve}[p.Encapsulation]
@@ -346,7 +346,7 @@ func (f *fuzzing) offer(d door, frame []byte, n uint64) {
 		f.passed++
 	}
 	switch {
-	case o.Rule == "" && passed && o.Segment != "": // else only a rule refuses it that does not apply yet
+	case o.Rule == "" && passed && o.Segment != "":
 		underlay := f.w.dev["u0"].HardwareAddr
 		if len(out) >= 14 && slices.Equal(out[6:12], underlay) {
 			if leak := f.w.policy.Leak(o, out); leak != "" {
@@ -407,11 +407,4 @@ func (f *fuzzing) fail(d door, frame []byte, n uint64, out []byte, format string
 	}
 	pkttest.Errorf(f.t, []pkttest.Named{{Name: "in", Bytes: frame}, {Name: "out", Bytes: out}}, "world %s, %s at %s, seed %d, frame %d: %s\nkeep it in %s:\n%s %s %s",
 		f.w.name, what, d.device, fuzzSeed, n, failure, fuzzKept, f.w.name, d.device, hex.EncodeToString(frame))
-}
-
-// fuzzWithout are rules of which the reference and the data path disagree in rare frames: which of
-// the two is wrong is not known yet.
-var fuzzWithout = map[string]bool{
-	"ND behind extension headers": true, "dhcp-server": true, "martian": true, "tunnel to a TEP": true,
-	"spoofed-address by ARP behind tags": true, "spoofed-address by ND behind tags": true,
 }

@@ -368,19 +368,31 @@ func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
 	if err := d.ageNeighbours(now, ageing); err != nil {
 		return aged, err
 	}
+	return aged, d.ageFlows(now)
+}
+
+// ageFlows removes idle decisions, and corrects how many each port has: the kernel evicts some.
+func (d *Datapath) ageFlows(now uint64) error {
 	var idle []bpfFlowKey
-	err = walk(d.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
+	found := d.beginRecount(bpfLimitedCountCOUNT_FLOWS)
+	err := walk(d.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
 		if since(now, f.SeenNs) > uint64(flowIdle) {
 			idle = append(idle, k)
+		} else {
+			found[f.Decision.In]++
 		}
 	})
 	if err != nil {
-		return aged, err
+		return err
+	}
+	d.endRecount(bpfLimitedCountCOUNT_FLOWS, found)
+	if err := d.clearFlowRings(); err != nil {
+		return err
 	}
 	for _, k := range idle {
 		if err := d.objs.Flows.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return aged, fmt.Errorf("delete a flow: %w", err)
+			return fmt.Errorf("delete a flow: %w", err)
 		}
 	}
-	return aged, nil
+	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -249,4 +251,28 @@ func TestPolicyAfterAFailedChange(t *testing.T) {
 	w.tables = good
 	w.apply(t)
 	w.follow(t, []step{{"p0", udpTo("53"), "drop"}})
+}
+
+// A port in another segment has no connections: the policy that allowed them may be the same there,
+// and the addresses somebody else's.
+func TestPortInAnotherSegmentHasNoConnections(t *testing.T) {
+	w := firewallWorld(t, openFirewall(true))
+	w.passes(t, "alice > bob udp 53 from 2000")
+	w.passes(t, "carol > bob udp 53 from 2000")
+	connections := func() (zones map[uint32]int) {
+		zones = map[uint32]int{}
+		for _, m := range []*ebpf.Map{w.dp.objs.CtHalfOpen, w.dp.objs.CtEstablished} {
+			each(t, m, func(k bpfCtKey, _ bpfCtEntry) { zones[k.Zone]++ })
+		}
+		return zones
+	}
+	before, stays := w.dp.names.portIDs["p0"], w.dp.names.portIDs["p1"]
+	if n := connections(); n[before] != 1 || n[stays] != 1 {
+		t.Fatalf("%v connections by port, want one each of %d and %d", n, before, stays)
+	}
+	w.tables.Ports[0].Segment = "green"
+	w.apply(t)
+	if n := connections(); n[before]+n[w.dp.names.portIDs["p0"]] != 0 || n[stays] != 1 {
+		t.Errorf("%v connections by port after %d went to another segment", n, before)
+	}
 }

@@ -59,7 +59,7 @@ func (w *world) contents(t *testing.T) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for name, m := range w.dp.maps() {
 		switch name {
-		case bpfMapCurrent, bpfMapCtWorks, bpfMapNatWorks, bpfMapClassifyStates, bpfMapScratch, bpfMapTrace, bpfMapRoutes, bpfMapAllowedAddrs:
+		case bpfMapCurrent, bpfMapCtWorks, bpfMapNatWorks, bpfMapFragmentWorks, bpfMapClassifyStates, bpfMapScratch, bpfMapTrace, bpfMapRoutes, bpfMapAllowedAddrs:
 			continue // the last two are written by Apply alone
 		}
 		if m.KeySize() == 0 {

@@ -107,10 +107,7 @@ func (d *Datapath) neighbourTable() hostTable[bpfNeighbourKey, bpfNeighbour] {
 // recount has the counts of owners be what the table holds: each walk corrects what
 // changes at the same time on several cores have made of them. do has each entry.
 func recount[K comparable, V any](d *Datapath, t hostTable[K, V], do func(K, V)) error {
-	found := make([]int32, d.objs.OwnerUsages.MaxEntries())
-	for owner := range found { // as it was: the data path goes on counting meanwhile
-		found[owner] = -atomic.LoadInt32(&d.usage(uint32(owner)).Used[t.count])
-	}
+	found := d.beginRecount(t.count)
 	err := walk(t.Map, func(k K, v V) {
 		if l := t.learned(&k, &v); l.owner != 0 {
 			found[l.owner]++
@@ -121,10 +118,24 @@ func recount[K comparable, V any](d *Datapath, t hostTable[K, V], do func(K, V))
 	if err != nil {
 		return err
 	}
-	for owner, n := range found {
-		d.addUsed(uint32(owner), t.count, n)
-	}
+	d.endRecount(t.count, found)
 	return d.findLargest(t.count)
+}
+
+// beginRecount is where to count the entries of each owner: what owners are said to have, negated.
+// The data path goes on counting meanwhile.
+func (d *Datapath) beginRecount(count bpfLimitedCount) (found []int32) {
+	found = make([]int32, d.objs.OwnerUsages.MaxEntries())
+	for owner := range found {
+		found[owner] = -atomic.LoadInt32(&d.usage(uint32(owner)).Used[count])
+	}
+	return found
+}
+
+func (d *Datapath) endRecount(count bpfLimitedCount, found []int32) {
+	for owner, n := range found {
+		d.addUsed(uint32(owner), count, n)
+	}
 }
 
 // findLargest notes the port or remote with the most entries, which loses its own when a table

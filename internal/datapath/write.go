@@ -218,9 +218,11 @@ func (d *Datapath) deleteFDB(match func(bpfFdbKey, bpfFdbEntry) bool) (n int, er
 // invalidates the decisions about them.
 func deleteHosts[K comparable, V any](d *Datapath, t hostTable[K, V], match func(K, V) bool) (n int, err error) {
 	var matching []K
+	owners := make(map[uint32]bool)
 	err = recount(d, t, func(k K, v V) {
 		if match(k, v) {
 			matching = append(matching, k)
+			owners[t.learned(&k, &v).owner] = true
 		}
 	})
 	if err != nil || len(matching) == 0 {
@@ -235,7 +237,10 @@ func deleteHosts[K comparable, V any](d *Datapath, t hostTable[K, V], match func
 			n++
 		}
 	}
-	return n, d.changed()
+	for owner := range owners {
+		err = errors.Join(err, forgetKeys(d, t, owner))
+	}
+	return n, errors.Join(err, d.changed())
 }
 
 func deleteHost[K comparable, V any](d *Datapath, t hostTable[K, V], k K, match func(K, V) bool) (gone bool, err error) {

@@ -69,8 +69,6 @@ type Config struct {
 	Segments []Segment
 	Ports    []Port
 	Inside   []netip.Prefix // what no uplink may be the source of
-	// Without are rules that do not apply.
-	Without map[string]bool
 }
 
 // Opinion is what the policy says of a frame.
@@ -89,9 +87,6 @@ func (c *Config) Of(entry Entry, device string, frame []byte) Opinion {
 	} else {
 		f.port(device, frame)
 	}
-	if c.Without[f.rule] {
-		f.rule = ""
-	}
 	o := Opinion{Rule: f.rule}
 	if f.segment != nil {
 		o.Segment, o.Routed = f.segment.Name, f.routed
@@ -99,19 +94,18 @@ func (c *Config) Of(entry Entry, device string, frame []byte) Opinion {
 	return o
 }
 
-// examination is a frame under examination. The first rule that it breaks, and that applies, counts.
+// examination is a frame under examination. The first rule that it breaks counts.
 type examination struct {
 	c       *Config
 	rule    string
 	segment *Segment
 	at      *Port // nil: from a tunnel
 	routed  bool
-	tagged  bool // tags stay on it
+	tagged  bool // tags stay on it: a network of the guests' own, whose ARP and ND nobody inspects
 }
 
-// refuse is true when the rule applies and no other was broken before.
 func (f *examination) refuse(rule string) {
-	if f.rule == "" && !f.c.Without[rule] {
+	if f.rule == "" {
 		f.rule = rule
 	}
 }
@@ -184,7 +178,7 @@ func (f *examination) frame(e ethernet, kept int) {
 	if !f.segment.Wire && reserved(e.dst) {
 		f.refuse("reserved-group")
 	}
-	f.routed = f.segment.GatewayMAC != (MAC{}) && e.dst == f.segment.GatewayMAC
+	f.routed = f.segment.GatewayMAC != (MAC{}) && e.dst == f.segment.GatewayMAC && kept == 0
 	switch e.kind {
 	case 0x0800:
 		f.ipv4(e)
@@ -211,11 +205,8 @@ func (f *examination) arp(e ethernet) {
 
 // claims examines an address that a port says to have.
 func (f *examination) claims(a netip.Addr, by string) {
-	if f.at == nil || f.at.Uplink || a.IsUnspecified() {
+	if f.at == nil || f.at.Uplink || f.tagged || a.IsUnspecified() {
 		return
-	}
-	if f.tagged {
-		by += " behind tags"
 	}
 	if slices.Contains(f.segment.GatewayAddrs, a) {
 		f.refuse("gateway's address by " + by)
@@ -248,22 +239,29 @@ func (f *examination) ipv6(e ethernet) {
 		f.refuse("mapped-address")
 	}
 	f.ip(p)
-	if p.proto == 58 && !p.tail && len(p.rest) > 0 {
+	if p.isDiscovery() {
 		f.discovery(p)
 	}
 }
 
 // ip examines what IPv4 and IPv6 share.
 func (f *examination) ip(p packet) {
+	if p.src.IsMulticast() {
+		f.refuse("martian")
+	}
 	f.l4(p)
 	if f.at != nil {
 		f.source(p)
 		f.servers(p)
 		f.firewall(p)
 	}
-	if !f.routed {
-		return
+	if f.routed && !p.isDiscovery() { // neighbours of the gateway talk to it, not through it
+		f.router(p)
 	}
+}
+
+// router examines what is to be routed.
+func (f *examination) router(p packet) {
 	if martian(p.src) {
 		f.refuse("martian")
 	}
@@ -283,13 +281,13 @@ func (f *examination) l4(p packet) {
 	if p.v6 && p.proto == 1 || !p.v6 && p.proto == 58 {
 		least = 0
 	}
-	if !p.tail && !p.deep && len(p.rest) < least {
+	if !p.tail && !p.first && !p.deep && len(p.rest) < least { // who reassembles sees what a first fragment lacks
 		f.refuse("malformed-l4")
 	}
 }
 
 func (f *examination) isTunnel(p packet) bool {
-	if p.tail {
+	if p.tail || p.opaque {
 		return false
 	}
 	if p.proto == 47 {
@@ -314,7 +312,7 @@ func (f *examination) source(p packet) {
 
 // servers examines who answers for the network.
 func (f *examination) servers(p packet) {
-	if f.at.Uplink || f.at.DHCP || p.proto != 17 || p.tail || len(p.rest) < 8 {
+	if f.at.Uplink || f.at.DHCP || p.proto != 17 || p.tail || p.opaque || len(p.rest) < 8 {
 		return
 	}
 	from, to := u16(p.rest), u16(p.rest[2:])
@@ -343,15 +341,12 @@ func (f *examination) firewall(p packet) {
 	}
 }
 
-// discovery examines ND, which no router has forwarded (RFC 4861 section 7.1).
+// discovery examines ND.
 func (f *examination) discovery(p packet) {
-	if f.at == nil || f.at.Uplink || p.ttl != 255 {
+	if f.at == nil || f.at.Uplink {
 		return
 	}
 	kind := p.rest[0]
-	if kind < 133 || kind > 137 {
-		return
-	}
 	if p.extended > 0 {
 		f.refuse("ND behind extension headers")
 		return

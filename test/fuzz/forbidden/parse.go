@@ -41,7 +41,14 @@ type packet struct {
 	first    bool // the first of several
 	extended int  // IPv6: how many extension headers there are
 	deep     bool // L4 is behind several, or behind one that routers do not read
+	opaque   bool // L4 is behind one that only a peer of the sender reads, as AH
 	rest     []byte
+}
+
+// isDiscovery says whether it is neighbour discovery, which no router has forwarded (RFC 4861
+// section 7.1).
+func (p *packet) isDiscovery() bool {
+	return p.v6 && p.proto == 58 && !p.tail && !p.opaque && p.ttl == 255 && len(p.rest) > 0 && p.rest[0] >= 133 && p.rest[0] <= 137
 }
 
 // isError says whether it is an ICMP error (RFC 792, RFC 4443 section 2.1).
@@ -89,12 +96,14 @@ func (p *packet) extensions() bool {
 		if size == 0 {
 			return true
 		}
-		p.deep = p.deep || p.extended > 0 || p.proto == 51 || p.proto > 60
+		p.opaque = p.opaque || p.proto == 51 || p.proto > 60
+		p.deep = p.deep || p.extended > 0 || p.opaque
 		if !ok || size > len(p.rest) {
 			return p.deep
 		}
 		if p.proto == 44 {
 			p.tail, p.first = u16(p.rest[2:])&0xfff8 != 0, u16(p.rest[2:])&0xfff9 == 1
+			p.deep = true // also where it is the only fragment (RFC 6946)
 		}
 		p.extended++
 		p.proto, p.rest = p.rest[0], p.rest[size:]
