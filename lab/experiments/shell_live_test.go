@@ -79,7 +79,7 @@ func TestShellMistakes(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	for _, want := range []string{"the hosts are host1, host2, guest1 and guest2", "usage: reload host1", `unknown field; did you mean "vni"?`} {
+	for _, want := range []string{"the hosts are host1, host2, guest1, guest2 and guest3", "usage: reload host1", `unknown field; did you mean "vni"?`} {
 		if !strings.Contains(p.stderr.String(), want) {
 			t.Errorf("no %q in\n%s", want, &p.stderr)
 		}

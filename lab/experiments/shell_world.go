@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"text/template"
@@ -48,10 +50,25 @@ func newShellWorld(ctx context.Context) (*shellWorld, error) {
 	if err != nil {
 		return w, err
 	}
+	if err := addShellGuest(ctx, lab, n); err != nil {
+		return w, err
+	}
 	if _, err := n.Build(ctx, shellEdge{w.dirs, names.Client, names.B, false}, shellEdge{w.dirs, names.Server, names.A, true}); err != nil {
 		return w, err
 	}
 	return w, w.writeFiles(n)
+}
+
+// addShellGuest adds a guest behind host1 that is at no port of its edge yet.
+func addShellGuest(ctx context.Context, lab *topo.Lab, n *topo.TwoHosts) error {
+	guest, err := lab.Host("guest3")
+	if err != nil {
+		return err
+	}
+	return lab.Link(ctx, topo.LinkEnd{
+		Host: guest, Name: topo.EndName, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 3},
+		Addrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.3/24"), netip.MustParsePrefix("fd00::3/64")},
+	}, topo.LinkEnd{Host: n.A, Name: "p1"}, n.Options.InnerMTU)
 }
 
 func (w *shellWorld) close() error { return w.lab.Close() }
