@@ -38,34 +38,39 @@ func (e attackEvidence) cases(name string) []string {
 	})
 }
 
-// made are the attacks on a target that has what is attacked.
-func (e attackEvidence) made(name string) (made, withstood []string) {
+// made are the attacks on a target that has what is attacked; the run does not tell whether it
+// withstood those that are open.
+func (e attackEvidence) made(name string) (made, withstood, open []string) {
 	for _, caseName := range e.cases(name) {
 		if stats.WhyNot(e.Result, name, caseName) != "" || stats.RefuseAttack(e.Result, name, caseName) != "" {
 			continue
 		}
 		made = append(made, caseName)
-		if len(stats.Losses(e.Result, name, caseName)) == 0 {
+		switch {
+		case len(stats.Losses(e.Result, name, caseName)) > 0:
+		case len(stats.Unclear(e.Result, name, caseName)) > 0:
+			open = append(open, caseName)
+		default:
 			withstood = append(withstood, caseName)
 		}
 	}
-	return made, withstood
+	return made, withstood, open
 }
 
 func (e attackEvidence) sentence() string {
-	made, withstood := e.made(e.dut)
-	sentence := fmt.Sprintf("%s withstands %d of %d attacks", upperFirst(e.title(e.dut)), len(withstood), len(made))
+	made, withstood, open := e.made(e.dut)
+	sentence := fmt.Sprintf("%s withstands %d of %d attacks", upperFirst(e.title(e.dut)), len(withstood), len(made)) + stillOpen(open)
 	for _, name := range stats.Names(e.Result) {
 		if name == e.dut {
 			continue
 		}
-		made, withstood := e.made(name)
-		sentence += fmt.Sprintf("; %s %d of %d", e.title(name), len(withstood), len(made))
+		made, withstood, open := e.made(name)
+		sentence += fmt.Sprintf("; %s %d of %d", e.title(name), len(withstood), len(made)) + stillOpen(open)
 	}
 	sentence += "."
 	var lost []string
 	for _, caseName := range made {
-		if !slices.Contains(withstood, caseName) {
+		if !slices.Contains(withstood, caseName) && !slices.Contains(open, caseName) {
 			lost = append(lost, caseName+" ("+e.taken(e.dut, caseName)+")")
 		}
 	}
@@ -73,6 +78,13 @@ func (e attackEvidence) sentence() string {
 		sentence += " " + upperFirst(e.title(e.dut)) + " loses by " + strings.Join(lost, ", ") + "."
 	}
 	return sentence
+}
+
+func stillOpen(open []string) string {
+	if len(open) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d unclear)", len(open))
 }
 
 // taken is what an attack took of a target, in a few words.
@@ -172,7 +184,7 @@ func attackAdvice() map[string]map[string]string {
 		"tunnel-in-tunnel": {kernel: "Drop UDP 4789 in the host's input chain from anywhere but the underlay.", "ovs": "Keep guests from routes to the underlay.", selvage: "Keep routers of guests from routes to the underlay."},
 		"forged-tep":       {kernel: "The vxlan device takes packets from anybody: let nftables take them from the other endpoints alone.", "ovs": "Give tunnel ports remote_ip, not flow.", selvage: "Tunnel packets are taken from remotes alone: look at selvage drops."},
 		"forged-icmp":      {kernel: "Linux believes any “fragmentation needed” for ten minutes: drop them on the underlay where its MTU is known, or set net.ipv4.ip_no_pmtu_disc.", "ovs": "Drop “fragmentation needed” on the underlay where its MTU is known.", selvage: "A message may only start a probe: look at selvage teps -o wide for what was believed."},
-		"syn-flood":        {kernel: "All tenants share one table of connections: limit connections by source (ct count), or track by zone.", "ovs": "Limit the zone (dpctl/ct-set-limits).", selvage: "The port's share of half-open connections decides: see halfOpenPerPort."},
+		"syn-flood":        {kernel: "All tenants share one table of connections: limit connections by source (ct count), or track by zone.", "ovs": "Limit the zone (dpctl/ct-set-limits).", selvage: "The port's share of half-open connections decides: see limits.halfOpen."},
 		"udp-dialogues":    {kernel: "All tenants share one table of connections: limit connections by source (ct count).", "ovs": "Limit the zone (dpctl/ct-set-limits).", selvage: "The port's share of connections decides: see selvage ports -o wide."},
 		"nat-exhaustion":   {kernel: "All tenants share ports and table: limit connections by source (ct count).", selvage: "Limit a source's sessions: nat.limit of the uplink, limit of the policy."},
 		"bum-storm":        {kernel: "Limit broadcast, multicast and unknown unicast at each port; nftables cannot see the last: turn the bridge port's flood off.", "ovs": "Meters limit broadcast and multicast; for unknown unicast limit the port.", selvage: "Lower the port's limits of broadcast, multicast and unknown unicast."},

@@ -15,11 +15,11 @@ func attacksRun(change func(*result.Result)) result.Result {
 		r.Targets = append(r.Targets, result.Target{Name: name})
 		for _, caseName := range []string{"forged-icmp", "bfd-forgery"} {
 			m := map[string]float64{
-				stats.Crossed: 0, stats.Sent: 1000, stats.KeptTCP: 1, stats.KeptRR: 1, stats.KeptConnections: 1, stats.LostConnections: 0, stats.Recovered: 0,
+				stats.Crossed: 0, stats.Sent: 1000, stats.KeptTCP + "_same": 1, stats.KeptRR + "_same": 1, stats.KeptConnections + "_same": 1, stats.LostConnections: 0, stats.Recovered: 0,
 			}
 			switch name + " " + caseName {
 			case "kernel forged-icmp":
-				m[stats.KeptTCP], m[stats.Crossed] = 0.1, 1234
+				m[stats.KeptTCP+"_same"], m[stats.Crossed] = 0.1, 1234
 			case "kernel bfd-forgery":
 				m = map[string]float64{stats.NotApplicable: 1}
 			}
@@ -40,7 +40,7 @@ func TestAttackVerdict(t *testing.T) {
 	if len(v.Findings) != 1 || !strings.HasPrefix(v.Findings[0], "forged-icmp: The kernel's vxlan: 1,234 packets crossed; TCP keeps 0.100 ×. Linux believes") {
 		t.Errorf("%q", v.Findings)
 	}
-	v = Verdict(attacksRun(func(r *result.Result) { r.Samples[2].Metrics[stats.KeptRR] = 3 }))
+	v = Verdict(attacksRun(func(r *result.Result) { r.Samples[2].Metrics[stats.KeptRR+"_same"] = 3 }))
 	if !strings.HasSuffix(v.Sentence, "Selvage loses by forged-icmp (round trips take 3.00 ×).") {
 		t.Error(v.Sentence)
 	}

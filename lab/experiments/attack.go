@@ -22,10 +22,10 @@ type Attack struct {
 	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
 	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
-	Slice    time.Duration `group:"Samples" default:"200ms" help:"Duration of a slice of TCP and of connections; of round trips half of it; ${default}."`
-	Cycles   int           `group:"Samples" default:"3" help:"How often each honest pair is measured during an attack; ${default}. Unattacked it is two thirds."`
+	Slice    time.Duration `group:"Samples" default:"50ms" help:"Duration of a slice of TCP and of connections; of round trips half of it; ${default}."`
+	Cycles   int           `group:"Samples" help:"How often each honest pair is measured during an attack; 16 by default, with --quick 6. Before and after it is half as often."`
 	Ageing   time.Duration `group:"Samples" help:"Time after which learned MAC addresses are forgotten; 15s by default, with --quick 5s. Open vSwitch has 15s at least."`
-	Recovery time.Duration `group:"Samples" help:"How long to wait for all to be as before; three times --ageing by default."`
+	Recovery time.Duration `group:"Samples" help:"How long to wait for all to be as before; by default --ageing and 1s."`
 	Bare     bool          `group:"Samples" help:"Leave out all hardening, as proof that captures see what crosses."`
 
 	SelvageBinary string `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
@@ -36,9 +36,12 @@ func attackTargets() []string { return []string{"kernel", "ovs", "selvage"} }
 
 // Validate checks what belongs together and fills in what --quick means.
 func (c *Attack) Validate() error {
-	rounds, ageing, attacks := 5, 15*time.Second, attack.Names()
+	rounds, ageing, attacks, cycles := 5, 15*time.Second, attack.Names(), 16
 	if c.Quick {
-		rounds, ageing, attacks = 2, 5*time.Second, attack.Quick()
+		rounds, ageing, attacks, cycles = 2, 5*time.Second, attack.Quick(), 6
+	}
+	if c.Cycles == 0 {
+		c.Cycles = cycles
 	}
 	if c.Rounds == 0 {
 		c.Rounds = rounds
@@ -47,7 +50,7 @@ func (c *Attack) Validate() error {
 		c.Ageing = ageing
 	}
 	if c.Recovery == 0 {
-		c.Recovery = 3 * c.Ageing
+		c.Recovery = c.Ageing + time.Second
 	}
 	if len(c.Attacks) == 0 {
 		c.Attacks = attacks
@@ -113,10 +116,11 @@ func (c *Attack) plan() []step {
 // planned is what a sample measures, quiet and attacked.
 func (c *Attack) planned() time.Duration {
 	cycle := 2 * (2*c.Slice + c.Slice/2) // two pairs
-	return time.Duration(c.quietCycles()+c.Cycles) * cycle
+	return time.Duration(2*c.quietCycles()+c.Cycles) * cycle
 }
 
-func (c *Attack) quietCycles() int { return max(1, c.Cycles*2/3) }
+// quietCycles are those before, and those after.
+func (c *Attack) quietCycles() int { return max(1, c.Cycles/2) }
 
 // lacks says whether a target has nothing that an attack with a need could be against.
 func lacks(target string, need attack.Need) bool {

@@ -158,6 +158,11 @@ func cycles(ctx context.Context, pairs []*honest, n int, slice time.Duration) ([
 	return phases, nil
 }
 
+// and is both phases.
+func (p phase) and(q phase) phase {
+	return phase{slices.Concat(p.tcp, q.tcp), slices.Concat(p.rr, q.rr), slices.Concat(p.conn, q.conn), p.lost + q.lost}
+}
+
 // throughput, roundTrip and connections are a phase's figures: means of rates, the median of round
 // trips.
 func (p phase) throughput() float64  { return average(p.tcp) }
@@ -168,6 +173,14 @@ func (p phase) roundTrip() float64 {
 	}
 	sorted := slices.Sorted(slices.Values(p.rr))
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// near says whether a phase is as the worst slices of another.
+func (p phase) near(was phase) bool {
+	if len(was.tcp) == 0 || len(was.rr) == 0 || len(was.conn) == 0 {
+		return false
+	}
+	return p.throughput() >= nearRate*slices.Min(was.tcp) && p.connections() >= nearRate*slices.Min(was.conn) && p.roundTrip() <= nearTime*slices.Max(was.rr)
 }
 
 func average(values []float64) float64 {

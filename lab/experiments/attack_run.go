@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
 )
 
 // attackExtra is about what a sample takes besides measuring.
@@ -23,6 +25,9 @@ const attackExtra = 2500 * time.Millisecond
 func (c *Attack) measure(ctx context.Context, console *Console, began time.Time) (r result.Result, err error) {
 	if runtime.NumCPU() < 2 {
 		return r, fmt.Errorf("this machine has one core: an attack needs one of its own, beside that of the honest pairs")
+	}
+	if err := topo.Pin(os.Getpid(), attackCore); err != nil { // and all that is started from now on, but the honest pairs
+		return r, err
 	}
 	plan, pace := c.plan(), &pace{first: attackExtra}
 	guess := pace.left(plan)
@@ -117,8 +122,8 @@ func attackOutcome(s result.Sample) string {
 	if m[stats.NotApplicable] > 0 {
 		return "not applicable"
 	}
-	words := fmt.Sprintf("%.0f of %.0f packets crossed, TCP × %.2f, round trip × %.2f, connections × %.2f, recovered in %.1f s",
-		m[stats.Crossed], m[stats.Sent], m[stats.KeptTCP], m[stats.KeptRR], m[stats.KeptConnections], m[stats.Recovered])
+	words := fmt.Sprintf("%.0f of %.0f packets crossed, TCP %s, round trip %s, connections %s, recovered in %.1f s",
+		m[stats.Crossed], m[stats.Sent], ofPairs(m, stats.KeptTCP), ofPairs(m, stats.KeptRR), ofPairs(m, stats.KeptConnections), m[stats.Recovered])
 	if lost := m[stats.LostConnections]; lost > 0 {
 		words += fmt.Sprintf(", %.0f connections lost", lost)
 	}
@@ -128,17 +133,22 @@ func attackOutcome(s result.Sample) string {
 	return words
 }
 
+// ofPairs are a ratio's figures of both pairs.
+func ofPairs(m map[string]float64, metric string) string {
+	return fmt.Sprintf("× %.2f and %.2f", m[metric+"_"+stats.SamePair], m[metric+"_"+stats.OtherPair])
+}
+
 // describe is a result of c before anything was measured.
 func (c *Attack) describe(console *Console, began time.Time) result.Result {
 	p := map[string]string{
 		"rounds":      strconv.Itoa(c.Rounds),
 		"attacks":     strings.Join(c.Attacks, ", "),
 		"slice":       c.Slice.String() + " of TCP and of connections, half of it of round trips",
-		"cycles":      fmt.Sprintf("%d unattacked, then %d attacked: TCP, round trips, connections of the one pair, then of the other", c.quietCycles(), c.Cycles),
+		"cycles":      fmt.Sprintf("%d unattacked, %d attacked, %d unattacked: TCP, round trips, connections of the one pair, then of the other", c.quietCycles(), c.Cycles, c.quietCycles()),
 		"ageing":      c.Ageing.String(),
 		"recovery":    c.Recovery.String(),
 		"bare":        strconv.FormatBool(c.Bare),
-		"pinning":     fmt.Sprintf("honest pairs: client and server on core %d; attacker on core %d; a veth's softirq runs where was sent", honestCore, attackCore),
+		"pinning":     fmt.Sprintf("honest pairs: client and server on core %d; attacker, control planes and the lab on core %d; Open vSwitch's process on any; a veth's softirq runs where was sent", honestCore, attackCore),
 		"order":       "in each round one attack after the other, of each all targets in balanced order",
 		"capture":     "a packet socket at each victim, which the kernel's filter counts",
 		"connections": "of each pair one of TCP, one of round trips and 16 idle ones are established before an attack",

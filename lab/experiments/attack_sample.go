@@ -47,11 +47,17 @@ func (c *Attack) sample(ctx context.Context, b *attackTestbed, s *besieged, a at
 	}
 	ended := time.Now()
 	sample := result.Sample{Metrics: map[string]float64{idleBusy: busy}, Series: map[string][]float64{}, Duration: time.Since(began).Seconds()}
-	assault.metrics(&sample, quiet, attacked)
 	recovered, err := c.recover(ctx, b, s, a, quiet, ended)
 	if err != nil {
 		return result.Sample{}, err
 	}
+	var after []phase // none where it is not quiet again
+	if recovered < c.Recovery {
+		if after, err = cycles(ctx, pairs, c.quietCycles(), c.Slice); err != nil {
+			return result.Sample{}, err
+		}
+	}
+	assault.metrics(&sample, quiet, attacked, after)
 	sample.Metrics[stats.Recovered] = recovered.Seconds()
 	for _, h := range pairs { // asked now, when nothing is in their way
 		sample.Metrics[stats.LostConnections] += float64(h.held.Lost())
@@ -118,39 +124,40 @@ func (o *assault) start(ctx context.Context) (stop func() (int, error), err erro
 	return sender.Stop, nil
 }
 
-// metrics writes what came of it: of both pairs the one that lost more, and each by itself.
-func (o *assault) metrics(s *result.Sample, quiet, attacked []phase) {
+// metrics writes what came of it, of each pair by itself. Unattacked slices are those before and
+// after.
+func (o *assault) metrics(s *result.Sample, before, attacked, after []phase) {
 	m := s.Metrics
 	m[stats.Crossed], m[stats.Sent], m[stats.LostConnections] = float64(o.crossed), float64(o.sent), float64(o.lost)
 	for i, h := range o.pairs {
-		for _, kept := range []struct {
-			metric        string
-			before, after float64
-			worse         func(a, b float64) float64
-		}{
-			{stats.KeptTCP, quiet[i].throughput(), attacked[i].throughput(), lesser},
-			{stats.KeptRR, quiet[i].roundTrip(), attacked[i].roundTrip(), greater},
-			{stats.KeptConnections, quiet[i].connections(), attacked[i].connections(), lesser},
-		} {
-			if kept.before == 0 {
-				continue
-			}
-			ratio := kept.after / kept.before
-			m[kept.metric+"_"+h.name] = ratio
-			if old, ok := m[kept.metric]; ok {
-				ratio = kept.worse(old, ratio)
-			}
-			m[kept.metric] = ratio
+		quiet, phases := before[i], map[string]phase{"quiet": before[i], "attacked": attacked[i]}
+		if after != nil {
+			quiet, phases["after"] = before[i].and(after[i]), after[i]
 		}
-		for name, p := range map[string]phase{"quiet": quiet[i], "attacked": attacked[i]} {
+		for _, kept := range []struct {
+			metric, control string
+			of              func(phase) float64
+		}{
+			{stats.KeptTCP, stats.ControlTCP, phase.throughput},
+			{stats.KeptRR, stats.ControlRR, phase.roundTrip},
+			{stats.KeptConnections, stats.ControlConnections, phase.connections},
+		} {
+			note := func(metric string, now, was phase) {
+				if kept.of(was) > 0 {
+					m[metric+"_"+h.name] = kept.of(now) / kept.of(was)
+				}
+			}
+			note(kept.metric, attacked[i], quiet)
+			if after != nil {
+				note(kept.control, after[i], before[i])
+			}
+		}
+		for name, p := range phases {
 			end := "_" + name + "_" + h.name
 			s.Series["tcp_gbps"+end], s.Series["rr_us"+end], s.Series["conn_rate"+end] = p.tcp, p.rr, p.conn
 		}
 	}
 }
-
-func lesser(a, b float64) float64  { return min(a, b) }
-func greater(a, b float64) float64 { return max(a, b) }
 
 // newcomer has a guest with a new MAC address appear, and counts what of its frames is flooded.
 func (b *attackTestbed) newcomer(ctx context.Context, s *besieged, segment int) (int, error) {
@@ -188,11 +195,14 @@ func nameOf(b *attackTestbed, s *besieged) string {
 	return ""
 }
 
-// Of rates that are what they were: so near that slices as short as these differ by chance.
+// Of rates that are what they were: so near to the worst unattacked slice.
 const (
-	nearRate = 0.8
-	nearTime = 1.25
+	nearRate = 0.7
+	nearTime = 1.4
 )
+
+// normalCycles is how often both pairs are measured for that.
+const normalCycles = 2
 
 // normal says whether all is as it was.
 func (c *Attack) normal(ctx context.Context, b *attackTestbed, s *besieged, a attack.Attack, quiet []phase) (bool, error) {
@@ -205,13 +215,12 @@ func (c *Attack) normal(ctx context.Context, b *attackTestbed, s *besieged, a at
 	if err != nil {
 		return false, sleep(ctx, 10*attackRest) // what broke does not stand again yet
 	}
-	now, err := cycles(ctx, pairs, 1, c.Slice/4)
+	now, err := cycles(ctx, pairs, normalCycles, c.Slice)
 	if err != nil {
 		return false, err
 	}
 	for i, p := range now {
-		was := quiet[i]
-		if p.lost > 0 || p.throughput() < nearRate*was.throughput() || p.connections() < nearRate*was.connections() || p.roundTrip() > nearTime*was.roundTrip() {
+		if p.lost > 0 || !p.near(quiet[i]) {
 			return false, nil
 		}
 	}

@@ -94,16 +94,16 @@ func TestPhaseFigures(t *testing.T) {
 	}
 }
 
-// Of both pairs the one that lost more counts.
+// Each pair has its ratios, to unattacked slices before and after.
 func TestAttackMetrics(t *testing.T) {
 	o := &assault{pairs: []*honest{{name: stats.SamePair}, {name: stats.OtherPair}}, sent: 100, crossed: 3, lost: 1}
 	s := result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}
 	quiet := phase{tcp: []float64{10}, rr: []float64{20}, conn: []float64{100}}
 	o.metrics(&s, []phase{quiet, quiet}, []phase{
 		{tcp: []float64{9}, rr: []float64{40}, conn: []float64{100}}, {tcp: []float64{5}, rr: []float64{20}, conn: []float64{110}},
-	})
+	}, nil)
 	for metric, want := range map[string]float64{
-		stats.KeptTCP: 0.5, stats.KeptTCP + "_same": 0.9, stats.KeptRR: 2, stats.KeptRR + "_other": 1, stats.KeptConnections: 1,
+		stats.KeptTCP + "_other": 0.5, stats.KeptTCP + "_same": 0.9, stats.KeptRR + "_same": 2, stats.KeptRR + "_other": 1, stats.KeptConnections + "_same": 1,
 		stats.Crossed: 3, stats.Sent: 100, stats.LostConnections: 1,
 	} {
 		if got := s.Metrics[metric]; got != want {
@@ -112,6 +112,20 @@ func TestAttackMetrics(t *testing.T) {
 	}
 	if len(s.Series["tcp_gbps_attacked_other"]) != 1 || len(s.Series["rr_us_quiet_same"]) != 1 {
 		t.Errorf("series %v", s.Series)
+	}
+	slower := phase{tcp: []float64{6}, rr: []float64{20}, conn: []float64{50}}
+	later := result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}
+	o.metrics(&later, []phase{quiet, quiet}, []phase{{tcp: []float64{8}, rr: []float64{20}, conn: []float64{75}}, quiet}, []phase{slower, quiet})
+	for metric, want := range map[string]float64{
+		stats.KeptTCP + "_same": 1, stats.KeptConnections + "_same": 1, stats.KeptRR + "_other": 1,
+		stats.ControlTCP + "_same": 0.6, stats.ControlTCP + "_other": 1, stats.ControlConnections + "_same": 0.5, stats.ControlRR + "_same": 1,
+	} {
+		if got := later.Metrics[metric]; got != want {
+			t.Errorf("with slices after it, %s: %v, want %v", metric, got, want)
+		}
+	}
+	if len(later.Series["tcp_gbps_after_same"]) != 1 {
+		t.Errorf("series %v", later.Series)
 	}
 	if words := attackOutcome(s); !strings.Contains(words, "3 of 100 packets crossed") || !strings.Contains(words, "1 connections lost") {
 		t.Error(words)

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,8 +23,12 @@ const (
 	notApplicable
 	failedAttack
 	holds
+	unclear
 	loses
 )
+
+// made says whether the attack was made and measured.
+func (s state) made() bool { return s >= holds }
 
 func (v attackView) state(name, caseName string) state {
 	switch {
@@ -36,6 +41,8 @@ func (v attackView) state(name, caseName string) state {
 		return notMeasured
 	case len(stats.Losses(v.Result, name, caseName)) > 0:
 		return loses
+	case len(stats.Unclear(v.Result, name, caseName)) > 0:
+		return unclear
 	}
 	return holds
 }
@@ -64,15 +71,23 @@ func (v attackView) verdict(name, caseName string) attackCell {
 		return attackCell{"bad", "failed", stats.RefuseAttack(v.Result, name, caseName)}
 	case holds:
 		return attackCell{"good", "holds", ""}
+	case unclear:
+		words, details := lossWords(stats.Unclear(v.Result, name, caseName))
+		return attackCell{"dim", "unclear: " + words, details + "; so are unattacked pairs by chance"}
 	case loses:
-		var words, details []string
-		for _, loss := range stats.Losses(v.Result, name, caseName) {
-			words = append(words, lossNoun(loss.Metric))
-			details = append(details, diagnose.LossWords(loss))
-		}
-		return attackCell{"bad", "loses " + strings.Join(words, ", "), strings.Join(details, "; ")}
+		words, details := lossWords(stats.Losses(v.Result, name, caseName))
+		return attackCell{"bad", "loses " + words, details}
 	}
 	return attackCell{"dim", "–", ""}
+}
+
+// lossWords are what is lost, in a word each and with figures.
+func lossWords(losses []stats.Loss) (words, details string) {
+	var nouns, figures []string
+	for _, loss := range losses {
+		nouns, figures = append(nouns, lossNoun(loss.Metric)), append(figures, diagnose.LossWords(loss))
+	}
+	return strings.Join(nouns, ", "), strings.Join(figures, "; ")
 }
 
 // lossNoun is what is lost, in a word.
@@ -154,11 +169,12 @@ func (v attackView) Figures() []attackFigures {
 
 func (v attackView) figuresOf(caseName, name string, first bool) attackFigures {
 	l := attackFigures{Case: caseName, Target: name, Color: v.color(name), First: first}
-	if at := v.state(name, caseName); at != holds && at != loses {
+	if !v.state(name, caseName).made() {
 		cell := v.verdict(name, caseName)
 		l.Why = strings.TrimSuffix(cell.Word+": "+cell.Detail, ": ")
 		return l
 	}
+	lost := stats.Losses(v.Result, name, caseName)
 	sent, _ := stats.Find(v.Summary, name, caseName, stats.Sent)
 	l.Cells = []attackFigure{{"dim", fmt.Sprint(len(stats.Attacks(v.Result, name, caseName)))}, {"dim", stats.In(sent.Median, "count")}}
 	for _, limit := range stats.AttackLimits(v.Result) {
@@ -166,7 +182,7 @@ func (v attackView) figuresOf(caseName, name string, first bool) attackFigures {
 		cell := attackFigure{Value: "–"}
 		if ok {
 			cell.Value = attackValue(row)
-			if limit.Broken(row.Median) {
+			if slices.ContainsFunc(lost, func(l stats.Loss) bool { return l.Metric == limit.Metric }) {
 				cell.Class = "bad"
 			}
 		}
@@ -192,16 +208,19 @@ func attackValue(row result.Row) string {
 func (v attackView) Cards() []card {
 	var cards []card
 	for _, name := range v.names {
-		made, held := 0, 0
+		made, held, open := 0, 0, 0
 		crossed := 0.0
 		for _, caseName := range stats.Cases(v.Result) {
 			at := v.state(name, caseName)
-			if at != holds && at != loses {
+			if !at.made() {
 				continue
 			}
 			made++
-			if at == holds {
+			switch at {
+			case holds:
 				held++
+			case unclear:
+				open++
 			}
 			row, _ := stats.Find(v.Summary, name, caseName, stats.Crossed)
 			crossed += row.Median
@@ -213,7 +232,10 @@ func (v attackView) Cards() []card {
 		if crossed > 0 {
 			c.Note = stats.In(crossed, "count") + " packets crossed"
 		}
-		if held < made {
+		if open > 0 {
+			c.Note += fmt.Sprintf("; %d unclear", open)
+		}
+		if held+open < made {
 			c.Class = "bad"
 		}
 		cards = append(cards, c)
@@ -223,7 +245,27 @@ func (v attackView) Cards() []card {
 
 // Confidence says what the figures are over.
 func (v attackView) Confidence() string {
-	return glue("Kept figures are ratios to the same pair just before the attack, of the honest pair that lost more, as medians over rounds. Packets and connections are sums over rounds, times to recover the longest.")
+	return glue("Kept figures are ratios to the same pair just before the attack and after it, of the honest pair that lost more, as medians over rounds. Packets and connections are sums over rounds, times to recover the longest. " + v.chances())
+}
+
+// chances say how far apart unattacked slices are by themselves.
+func (v attackView) chances() string {
+	var words []string
+	for _, name := range v.names {
+		var of []string
+		for _, limit := range stats.AttackLimits(v.Result) {
+			if chance, known := stats.Chance(v.Result, name, limit); known && limit.Control != "" {
+				of = append(of, fmt.Sprintf("%s %s ×", lossNoun(limit.Metric), stats.Figure(chance)))
+			}
+		}
+		if len(of) > 0 {
+			words = append(words, name+" "+strings.Join(of, ", "))
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "Unattacked pairs differ from themselves, one time in fifty or at worst, by: " + strings.Join(words, "; ") + ". What is within that is unclear."
 }
 
 // Lengths is what one attack took.

@@ -23,7 +23,7 @@ func TestOddAttack(t *testing.T) {
 		"all failed":   {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
 		"zeros":        {eachSample("", "", zeroed), "Who holds"},
 		"hostile name": {eachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
-		"wild ratios":  {eachSample("selvage", "bum-storm", func(s *result.Sample) { s.Metrics[stats.KeptRR] = 1e9 }), "What honest pairs keep"},
+		"wild ratios":  {eachSample("selvage", "bum-storm", func(s *result.Sample) { s.Metrics[stats.KeptRR+"_same"] = 1e9 }), "What honest pairs keep"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recordedAs(t, stats.Attack)
@@ -38,7 +38,7 @@ func TestAttackVerdicts(t *testing.T) {
 	r := recordedAs(t, stats.Attack)
 	r.Summary, r.Verdict = nil, result.Verdict{}
 	eachSample("selvage", "bum-storm", func(s *result.Sample) {
-		s.Metrics = map[string]float64{stats.Crossed: 0, stats.KeptTCP: 1, stats.KeptRR: 1, stats.KeptConnections: 1}
+		s.Metrics = map[string]float64{stats.Crossed: 0, stats.KeptTCP + "_same": 1, stats.KeptRR + "_same": 1, stats.KeptConnections + "_same": 1}
 	})(&r)
 	v := attackView{newView(r)}
 	words := map[string]bool{}

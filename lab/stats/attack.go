@@ -14,8 +14,8 @@ import (
 // its case is the attack's name.
 const Attack = "attack"
 
-// Metrics of that experiment. Kept ones are ratios to the same pair just before, of the honest pair that
-// lost more; with _same or _other at their end they are of that pair.
+// Metrics of that experiment. Kept ones are ratios to the same pair unattacked, before and after. With
+// _same or _other at their end they are of that pair, in a row without of the pair that lost more.
 const (
 	Crossed         = "crossed"          // packets that arrived where they must not
 	KeptTCP         = "kept_tcp"         // throughput
@@ -23,8 +23,13 @@ const (
 	KeptConnections = "kept_connections" // connections a second
 	Recovered       = "recovered"        // s from the attack's end until all is as it was
 	LostConnections = "lost_connections" // that were established before
-	Sent            = "sent"             // frames of the attacker, or routes
-	NotApplicable   = "not_applicable"   // 1 where a target has nothing that is attacked
+	// Controls are what kept ones would be of no attack: ratios of the unattacked slices after an
+	// attack to those before it.
+	ControlTCP         = "control_tcp"
+	ControlRR          = "control_rr"
+	ControlConnections = "control_connections"
+	Sent               = "sent"           // frames of the attacker, or routes
+	NotApplicable      = "not_applicable" // 1 where a target has nothing that is attacked
 )
 
 // AttackTitle begins the names of parameters that say what an attack is; its name follows.
@@ -43,6 +48,8 @@ type AttackLimit struct {
 	AtLeast             bool // the limit is the least, else the most
 	// Patience is from when on nothing was waited for, 0 for no such time.
 	Patience float64
+	// Control is what the metric would be of no attack, "" for none.
+	Control string
 }
 
 // Broken says whether a figure is beyond the limit.
@@ -57,9 +64,9 @@ func (l AttackLimit) Broken(value float64) bool {
 func AttackLimits(r result.Result) []AttackLimit {
 	return []AttackLimit{
 		{Metric: Crossed, Unit: "packets", Title: "Crossed"},
-		{Metric: KeptTCP, Unit: "×", Title: "TCP throughput kept", Limit: 0.95, AtLeast: true},
-		{Metric: KeptRR, Unit: "×", Title: "Round trip, against unattacked", Limit: 1.1},
-		{Metric: KeptConnections, Unit: "×", Title: "New connections kept", Limit: 0.9, AtLeast: true},
+		{Metric: KeptTCP, Unit: "×", Title: "TCP throughput kept", Limit: 0.95, AtLeast: true, Control: ControlTCP},
+		{Metric: KeptRR, Unit: "×", Title: "Round trip, against unattacked", Limit: 1.1, Control: ControlRR},
+		{Metric: KeptConnections, Unit: "×", Title: "New connections kept", Limit: 0.9, AtLeast: true, Control: ControlConnections},
 		{Metric: LostConnections, Unit: "count", Title: "Established connections lost"},
 		{Metric: Recovered, Unit: "s", Title: "Recovered after", Limit: timeOf(r, "ageing").Seconds(), Patience: timeOf(r, "recovery").Seconds()},
 	}
@@ -127,14 +134,22 @@ func attackedRows(r result.Result, name, caseName string) []result.Row {
 		case Recovered:
 			rows = append(rows, extremes(samples, Recovered, "s", most(OfKills(samples, Recovered))))
 		default:
-			rows = append(rows, overKills(samples, limit.Metric, limit.Unit))
-			for _, pair := range []string{SamePair, OtherPair} {
-				rows = append(rows, overKills(samples, limit.Metric+"_"+pair, limit.Unit))
-			}
+			same, other := overKills(samples, limit.Metric+"_"+SamePair, limit.Unit), overKills(samples, limit.Metric+"_"+OtherPair, limit.Unit)
+			rows = append(rows, limit.worse(same, other), same, other)
 		}
 	}
 	rows = append(rows, overKills(samples, Sent, "count"))
 	return slices.DeleteFunc(rows, func(row result.Row) bool { return row.N == 0 })
+}
+
+// worse is the row of the pair that lost more, as the metric's. A pair without a figure has lost nothing.
+func (l AttackLimit) worse(same, other result.Row) result.Row {
+	row := same
+	if same.N == 0 || other.N > 0 && (other.Median < same.Median) == l.AtLeast {
+		row = other
+	}
+	row.Metric = l.Metric
+	return row
 }
 
 func most(values []float64) float64 {
@@ -150,23 +165,66 @@ type Loss struct {
 	Row result.Row
 }
 
+// fewControls is from how many unattacked comparisons on one says anything about chance.
+const fewControls = 8
+
+// Chance is beyond what a metric of a target's pairs is of no attack in one of fifty comparisons: with
+// fewer, the worst of all. It is false when there are too few. So rare, since each attack has three such
+// metrics of two pairs.
+func Chance(r result.Result, target string, l AttackLimit) (float64, bool) {
+	var controls []float64
+	for _, s := range r.Samples {
+		for _, pair := range []string{SamePair, OtherPair} {
+			if value, ok := s.Metrics[l.Control+"_"+pair]; ok && s.Target == target && s.Error == "" {
+				controls = append(controls, value)
+			}
+		}
+	}
+	if len(controls) < fewControls {
+		return 0, false
+	}
+	slices.Sort(controls)
+	rare := len(controls) / 50
+	if l.AtLeast {
+		return controls[rare], true
+	}
+	return controls[len(controls)-1-rare], true
+}
+
 // Losses are what an attack took of a target, in the order of the limits; none where it failed.
 func Losses(r result.Result, target, caseName string) []Loss {
+	losses, _ := beyondLimits(r, target, caseName)
+	return losses
+}
+
+// Unclear are figures of a target beyond limits, but not beyond what they are of no attack: this run
+// cannot tell whether the attack took something.
+func Unclear(r result.Result, target, caseName string) []Loss {
+	_, unclear := beyondLimits(r, target, caseName)
+	return unclear
+}
+
+func beyondLimits(r result.Result, target, caseName string) (losses, unclear []Loss) {
 	rows := r.Summary
 	if len(rows) == 0 {
 		rows = Summarise(r)
 	}
-	var losses []Loss
 	for _, limit := range AttackLimits(r) {
 		row, ok := Find(rows, target, caseName, limit.Metric)
-		if !ok {
+		if !ok || !limit.Broken(row.Median) {
 			continue
 		}
-		if limit.Broken(row.Median) {
+		byChance := limit
+		if chance, known := Chance(r, target, limit); known {
+			byChance.Limit = chance
+		}
+		if limit.Control != "" && !byChance.Broken(row.Median) {
+			unclear = append(unclear, Loss{limit, row})
+		} else {
 			losses = append(losses, Loss{limit, row})
 		}
 	}
-	return losses
+	return losses, unclear
 }
 
 // RefuseAttack says, without a final stop, why nothing may be concluded about a target in a case, or

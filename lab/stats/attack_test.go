@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/selvage/selvage/lab/result"
@@ -13,10 +14,10 @@ func assaults() result.Result {
 	for _, name := range []string{"kernel", "ovs", "selvage"} {
 		r.Targets = append(r.Targets, result.Target{Name: name})
 		for round := 1; round <= 2; round++ {
-			m := map[string]float64{Crossed: 0, Sent: 1000, KeptTCP: 0.99, KeptTCP + "_same": 0.99, KeptTCP + "_other": 1, KeptRR: 1.01, KeptConnections: 1, LostConnections: 0, Recovered: 0.1}
+			m := map[string]float64{Crossed: 0, Sent: 1000, KeptTCP + "_same": 0.99, KeptTCP + "_other": 1, KeptRR + "_same": 1.01, KeptConnections + "_other": 1, LostConnections: 0, Recovered: 0.1}
 			switch {
 			case name == "kernel" && round == 2:
-				m[Crossed], m[Recovered], m[KeptTCP], m[LostConnections] = 7, 4, 0.5, 2
+				m[Crossed], m[Recovered], m[KeptTCP+"_same"], m[LostConnections] = 7, 4, 0.5, 2
 			case name == "ovs":
 				m = map[string]float64{NotApplicable: 1}
 			}
@@ -72,5 +73,42 @@ func TestLosses(t *testing.T) {
 	r.Samples[0].Error = "no route"
 	if why := RefuseAttack(r, "kernel", "nat-exhaustion"); why == "" {
 		t.Error("a verdict stands on a sample that failed")
+	}
+}
+
+// A figure beyond its limit that unattacked pairs have too is no loss, but unclear.
+func TestUnclearLosses(t *testing.T) {
+	r := assaults()
+	for i := range r.Samples {
+		if r.Samples[i].Target == "selvage" {
+			r.Samples[i].Metrics[KeptTCP+"_other"], r.Samples[i].Metrics[KeptRR+"_same"] = 0.9, 1.3
+		}
+	}
+	names := func(losses []Loss) (names []string) {
+		for _, l := range losses {
+			names = append(names, l.Metric)
+		}
+		return names
+	}
+	if lost := names(Losses(r, "selvage", "nat-exhaustion")); !slices.Equal(lost, []string{KeptTCP, KeptRR}) {
+		t.Errorf("without controls %q are lost", lost)
+	}
+	for i := range 100 { // one in fifty is 0.8 or less, and 1.2 or more
+		m := map[string]float64{ControlTCP + "_same": 1, ControlRR + "_other": 1}
+		if i < 3 {
+			m[ControlTCP+"_same"], m[ControlRR+"_other"] = 0.8, 1.2
+		}
+		r.Samples = append(r.Samples, result.Sample{Target: "selvage", Case: "mac-flood", Round: i + 1, Metrics: m})
+	}
+	if lost, unclear := names(Losses(r, "selvage", "nat-exhaustion")), names(Unclear(r, "selvage", "nat-exhaustion")); !slices.Equal(lost, []string{KeptRR}) || !slices.Equal(unclear, []string{KeptTCP}) {
+		t.Errorf("%q are lost, %q unclear; want the round trip, and the throughput", lost, unclear)
+	}
+	for i := range r.Samples { // packets that cross do so by no chance
+		if r.Samples[i].Target == "selvage" {
+			r.Samples[i].Metrics[Crossed] = 1
+		}
+	}
+	if lost := names(Losses(r, "selvage", "nat-exhaustion")); lost[0] != Crossed {
+		t.Errorf("%q are lost, want what crossed first", lost)
 	}
 }

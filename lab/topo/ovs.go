@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/selvage/selvage/internal/await"
@@ -128,6 +129,9 @@ func (v *ovs) control() string { return filepath.Join(v.dir, "switch.ctl") }
 // which is its last argument.
 func (v *ovs) daemon(ctx context.Context, argv ...string) (*Command, error) {
 	c := v.host.Command(context.WithoutCancel(ctx), argv...)
+	for cpu := range runtime.NumCPU() { // it forwards for all, so it is where nobody else is, also when the lab is pinned
+		c.CPUs = append(c.CPUs, cpu)
+	}
 	c.Env = v.env
 	c.Log = filepath.Join(v.dir, argv[0]+".log")
 	if err := c.Start(); err != nil {
