@@ -10,8 +10,10 @@
 
 #ifdef XDP
 #define CTX struct xdp_md
+#define IN_XDP true
 #else
 #define CTX struct __sk_buff
+#define IN_XDP false
 #endif
 
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * fdb: learns where the source is and looks up where the destination is.
+ * fdb: learns where the source is and looks up where the destination is. XDP leaves packets of
+ * sources that are new, or that move, to tc.
  *
  * in:    p->in, p->segment, p->key
  * out:   the decision
@@ -45,16 +46,16 @@ static __always_inline int fdb_learn(struct pkt *p, struct segment *seg)
 	fdb_key_of(&key, p->segment, p->key.smac);
 	old = bpf_map_lookup_elem(&fdb, &key);
 	step(p, STAGE_LEARN, p->in, old ? old->vport : 0);
-	if (!old) {
-		fdb_add(p);
-		return 0;
-	}
+	if (!old)
+		return !IN_XDP ? fdb_add(p) : p->no_learning ? 0 : NOT_OURS;
 	if (old->vport != p->in) {
 		if (old->origin == ORIGIN_STATIC || (old->sticky && !p->key.vni))
 			return REASON_STATIC_MAC_MOVE;
 		if (mac_is_frozen(old, p->now_ns))
 			return REASON_MAC_FROZEN;
-		return !tracing && may_override(p, old->origin) ? fdb_move(p) : 0;
+		if (tracing || !may_override(p, old->origin))
+			return 0;
+		return IN_XDP ? NOT_OURS : fdb_move(p);
 	}
 	if (!tracing)
 		old->seen_ns = p->now_ns;

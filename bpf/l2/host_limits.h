@@ -45,16 +45,15 @@ static __always_inline void invalidate_settled(struct pkt *p, __u32 segment, __u
 static __always_inline bool evict_mac(struct pkt *p, const struct fdb_key *key, __u32 owner)
 {
 	struct fdb_entry *e = bpf_map_lookup_elem(&fdb, key);
-	__u32 since_s, shard;
+	__u32 since_s;
 
 	if (!e || e->origin != ORIGIN_LEARNED || e->vport != owner)
 		return false;
 	since_s = e->since_s;
-	shard = mac_shard(key->mac);
 	if (bpf_map_delete_elem(&fdb, key))
 		return false;
 	count_host(owner, key->segment, COUNT_MACS, -1);
-	invalidate_settled(p, key->segment, shard, since_s);
+	invalidate_settled(p, key->segment, mac_shard(key->mac), since_s);
 	return true;
 }
 
@@ -68,11 +67,40 @@ static __always_inline bool evict_neighbour(struct pkt *p, const struct neighbou
 		return false;
 	since_s = n->since_s;
 	shard = mac_shard(n->mac);
+	barrier_var(shard); /* or the words of the address are kept on the stack */
 	if (bpf_map_delete_elem(&neighbours, key))
 		return false;
 	count_host(owner, key->segment, COUNT_NEIGHBOURS, -1);
 	invalidate_settled(p, key->segment, shard, since_s);
 	return true;
+}
+
+struct eviction {
+	struct pkt *p;
+	__u32 owner;
+	__u32 segment; /* of the entry, 0: any */
+	__u32 count;
+	bool done;
+};
+
+static long evict_next(__u64 index __attribute__((unused)), struct eviction *e)
+{
+	struct limit_entry *key = limit_work();
+
+	if (!key)
+		return 1;
+	if (!take_oldest(key, e->owner, e->count))
+		return 0;
+	/* Keys of both tables begin with the segment. */
+	if (e->segment && key->key[0] != e->segment) {
+		note_key(key, e->owner, e->count);
+		return 0;
+	}
+	if (e->count == COUNT_MACS ? !evict_mac(e->p, (void *)key, e->owner) :
+				     !evict_neighbour(e->p, (void *)key, e->owner))
+		return 0;
+	e->done = true;
+	return 1;
 }
 
 /*
@@ -81,24 +109,12 @@ static __always_inline bool evict_neighbour(struct pkt *p, const struct neighbou
  */
 SUBPROGRAM int evict_oldest(struct pkt *p, __u32 owner, __u32 segment, __u32 count)
 {
-	struct limit_entry *key = limit_work();
-	int i;
+	struct eviction e = { .p = p, .owner = owner, .segment = segment, .count = count };
 
-	if (!p || !key)
+	if (!p)
 		return 0;
-	for (i = 0; i < HOST_EVICT_TRIES; i++) {
-		if (!take_oldest(key, owner, count))
-			continue;
-		/* Keys of both tables begin with the segment. */
-		if (segment && key->key[0] != segment) {
-			note_key(key, owner, count);
-			continue;
-		}
-		if (count == COUNT_MACS ? evict_mac(p, (void *)key, owner) :
-					  evict_neighbour(p, (void *)key, owner))
-			return 1;
-	}
-	return 0;
+	bpf_loop(HOST_EVICT_TRIES, evict_next, &e, 0);
+	return e.done;
 }
 
 /*

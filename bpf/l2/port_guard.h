@@ -103,7 +103,7 @@ static __always_inline int port_guard(CTX *ctx, struct pkt *p, const struct segm
 		return 0;
 	if (is_ip(p) && addr_is_multicast(&p->key.saddr)) /* RFC 1122 3.2.1.3, RFC 4291 2.7 */
 		return REASON_MARTIAN;
-	if (p->hidden) {
+	if (p->hidden && !IN_XDP) { /* tc gets those before */
 		d->slow = SLOW_DEEP_PARSE;
 		why = guard_hidden(ctx, p, in->flags);
 	}

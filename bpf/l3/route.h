@@ -37,9 +37,7 @@ static __always_inline bool is_to_group(const struct pkt *p)
 {
 	const struct addr *d = &p->key.daddr;
 
-	if (!is_v6(p))
-		return (d->w[3] & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) || d->w[3] == ~0U;
-	return (d->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
+	return addr_is_multicast(d) || (!is_v6(p) && d->w[3] == ~0U);
 }
 
 #ifdef XDP

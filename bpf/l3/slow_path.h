@@ -72,7 +72,7 @@ static __always_inline int dispatch(CTX *ctx, struct pkt *p, struct segment *seg
 	if (kept_tags(p, d->flags))
 		return bridge(p, seg, d);
 	if (p->arp_nd)
-		return neighbour(ctx, p, seg, in, d);
+		return IN_XDP ? NOT_OURS : neighbour(ctx, p, seg, in, d);
 	if (seg->router && mac_equal(p->key.dmac, seg->gateway_mac))
 		return route(ctx, p, seg, d);
 	return seg->flags & SEGMENT_L3 ? REASON_NOT_ROUTED : bridge(p, seg, d);

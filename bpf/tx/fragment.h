@@ -38,25 +38,15 @@ static __always_inline bool may_fragment(CTX *ctx, const struct pkt *p, const st
 struct fragmenter {
 	CTX *ctx;
 	struct pkt *p;
-	__u32 out;     /* vport */
-	__u32 segment; /* egress */
-	__u32 how;     /* entropy and ENCAP_REUSE */
-	__u32 ihl;
-	__u32 at;    /* offset of the fragment in the payload */
-	__u32 len;   /* of the payload */
-	__u32 step;  /* payload of each fragment but the last */
-	__u32 front; /* bytes before the inner frame */
-	__u16 whole; /* offset and flags of the packet as it came */
-	int why;
 };
 
 /* Sets what differs between the IP headers of fragments. n: bytes of payload. */
-static __always_inline void write_fragment_header(const struct fragmenter *f, struct iphdr *ip,
+static __always_inline void write_fragment_header(const struct fragment_work *w, struct iphdr *ip,
 						  __u32 ihl, __u32 n)
 {
-	__u16 offset = f->whole + f->at / 8; /* with MF, if the packet has it */
+	__u16 offset = w->whole + w->at / 8; /* with MF, if the packet has it */
 
-	if (f->at + n < f->len)
+	if (w->at + n < w->len)
 		offset |= IP_MF;
 	ip->frag_off = bpf_htons(offset);
 	ip->tot_len = bpf_htons(ihl + n);
@@ -67,8 +57,8 @@ static __always_inline void write_fragment_header(const struct fragmenter *f, st
 /* Writes the fragment into the frame, which the previous one has left at its length or longer. */
 static __always_inline int write_fragment(struct fragmenter *f, struct fragment_work *w, __u32 n)
 {
-	__u32 at = f->at, off = f->front + sizeof(struct ethhdr), ihl = f->ihl;
-	__s32 diff = f->front + sizeof(struct ethhdr) + ihl + n - f->ctx->len;
+	__u32 at = w->at, off = w->front + sizeof(struct ethhdr), ihl = w->ihl;
+	__s32 diff = w->front + sizeof(struct ethhdr) + ihl + n - f->ctx->len;
 	__u8 *header = at ? w->other : w->first;
 
 	barrier_var(at); /* the verifier wants the bounds tested of these very values */
@@ -79,7 +69,7 @@ static __always_inline int write_fragment(struct fragmenter *f, struct fragment_
 		return REASON_TOO_BIG;
 	if (diff && ctx_stretch(f->ctx, diff))
 		return REASON_NO_HEADROOM;
-	write_fragment_header(f, (void *)header, ihl, n);
+	write_fragment_header(w, (void *)header, ihl, n);
 	if (bpf_skb_store_bytes(f->ctx, off, header, ihl, BPF_F_RECOMPUTE_CSUM) ||
 	    bpf_skb_store_bytes(f->ctx, off + ihl, w->payload + at, n, BPF_F_RECOMPUTE_CSUM))
 		return REASON_NO_HEADROOM;
@@ -87,10 +77,10 @@ static __always_inline int write_fragment(struct fragmenter *f, struct fragment_
 }
 
 /* Sends a clone: the frame is the next fragment's. */
-static __always_inline int send_fragment(struct fragmenter *f)
+static __always_inline int send_fragment(struct fragmenter *f, struct fragment_work *w)
 {
-	struct segment *seg = segment_get(f->segment);
-	struct vport *to = vport_get(f->out);
+	struct segment *seg = segment_get(w->segment);
+	struct vport *to = vport_get(w->out);
 	__u32 ifindex;
 	int why = 0;
 
@@ -100,30 +90,33 @@ static __always_inline int send_fragment(struct fragmenter *f)
 	if (to->kind == VPORT_TEP) {
 		why = tep_device(seg, to, &ifindex);
 		if (!why)
-			why = encap(f->ctx, f->p, f->out, f->segment, f->how);
-		f->how |= ENCAP_REUSE;
-		f->front = f->ctx->len - f->p->frame_len;
+			why = encap(f->ctx, f->p, w->out, w->segment, w->how);
+		w->how |= ENCAP_REUSE;
+		w->front = f->ctx->len - f->p->frame_len;
 	}
 	if (!why && !tracing && bpf_clone_redirect(f->ctx, ifindex, 0))
 		why = REASON_REDIRECT_FAILED;
 	if (!why)
-		count_tx(f->out, 1, f->p->frame_len);
+		count_tx(w->out, 1, f->p->frame_len);
 	return why;
 }
 
 static long next_fragment(__u64 index __attribute__((unused)), struct fragmenter *f)
 {
 	struct fragment_work *w = fragment_work();
-	__u32 n = f->len - f->at;
+	__u32 n;
 
-	if (n > f->step)
-		n = f->step;
-	f->p->frame_len = sizeof(struct ethhdr) + f->ihl + n;
-	f->why = w ? write_fragment(f, w, n) : REASON_NO_HEADROOM;
-	if (!f->why)
-		f->why = send_fragment(f);
-	f->at += n;
-	return f->why || f->at >= f->len;
+	if (!w)
+		return 1;
+	n = w->len - w->at;
+	if (n > w->step)
+		n = w->step;
+	f->p->frame_len = sizeof(struct ethhdr) + w->ihl + n;
+	w->why = write_fragment(f, w, n);
+	if (!w->why)
+		w->why = send_fragment(f, w);
+	w->at += n;
+	return w->why || w->at >= w->len;
 }
 
 /* Sends the packet, which may_fragment(), in fragments of p->path bytes at most. */
@@ -136,32 +129,33 @@ SUBPROGRAM int fragment(CTX *ctx, struct pkt *p)
 
 	if (!p || !w || !to)
 		return REASON_NO_HEADROOM;
-	f.out = p->decision.out;
-	f.segment = p->decision.to_segment;
-	f.how = p->decision.entropy;
-	f.ihl = p->l4 - p->l3;
-	f.len = ip_len(p) - f.ihl;
-	f.step = (p->path - f.ihl) & ~7U;
-	if (!f.step || f.len / f.step >= FRAGMENTS_MAX)
+	w->out = p->decision.out;
+	w->segment = p->decision.to_segment;
+	w->how = p->decision.entropy;
+	w->ihl = p->l4 - p->l3;
+	w->len = ip_len(p) - w->ihl;
+	w->step = (p->path - w->ihl) & ~7U;
+	w->at = w->front = w->why = 0;
+	if (!w->step || w->len / w->step >= FRAGMENTS_MAX)
 		return REASON_TOO_BIG;
 	why = p->inner ? decap(ctx, p) : 0;
 	if (!why)
-		why = load_packet(ctx, p, w, f.ihl, f.len);
+		why = load_packet(ctx, p, w);
 	if (why)
 		return why;
-	f.whole = bpf_ntohs(((struct iphdr *)w->first)->frag_off);
-	if ((f.whole & IP_OFFSET) + f.len / 8 > IP_OFFSET)
+	w->whole = bpf_ntohs(((struct iphdr *)w->first)->frag_off);
+	if ((w->whole & IP_OFFSET) + w->len / 8 > IP_OFFSET)
 		return REASON_TOO_BIG;
-	if (ctx_renew(ctx, p->l4, sizeof(struct ethhdr) + f.ihl + f.step))
+	if (ctx_renew(ctx, p->l4, sizeof(struct ethhdr) + w->ihl + w->step))
 		return REASON_NO_HEADROOM;
 	if (to->kind == VPORT_PORT)
 		why = tag_for_port(ctx, p, to);
 	if (why)
 		return why;
-	step(p, STAGE_FRAGMENT, f.len, f.step);
+	step(p, STAGE_FRAGMENT, w->len, w->step);
 	bpf_loop(FRAGMENTS_MAX, next_fragment, &f, 0);
-	if (!f.why)
+	if (!w->why)
 		count(EVENT_FRAGMENTED);
 	p->verdict = TCX_DROP; /* the original; its fragments are sent */
-	return f.why;
+	return w->why;
 }

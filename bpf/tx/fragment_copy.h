@@ -16,11 +16,28 @@
 #define FRAGMENTED_MAX 9216 /* bytes of an IP packet's payload */
 #define IHL_MAX 60
 
-/* A packet that is fragmented. The second half is never used: the verifier adds bounds. */
+/*
+ * A packet that is fragmented, and how far that has come: what loops change is here, where the
+ * verifier does not follow its values through each round. The second half of the payload is
+ * never used: the verifier adds bounds.
+ */
 struct fragment_work {
 	__u8 first[64]; /* IP header of the first fragment, and of the others */
 	__u8 other[64];
 	__u8 payload[2 * FRAGMENTED_MAX];
+	__u32 out;     /* vport */
+	__u32 segment; /* egress */
+	__u32 how;     /* entropy and ENCAP_REUSE */
+	__u32 ihl;
+	__u32 len;	   /* of the payload */
+	__u32 step;	   /* payload of each fragment but the last */
+	__u32 at;	   /* offset of the fragment in the payload */
+	__u32 front;	   /* bytes before the inner frame */
+	__u32 sum;	   /* of the payload */
+	__u32 option_left; /* bytes of the IP option */
+	int why;
+	__u16 whole; /* offset and flags of the packet as it came */
+	bool option_copied;
 };
 MAP(PERCPU_ARRAY, fragment_works, __u32, struct fragment_work, 1);
 
@@ -31,71 +48,84 @@ static __always_inline struct fragment_work *fragment_work(void)
 	return bpf_map_lookup_elem(&fragment_works, &zero);
 }
 
-struct option_walk4 {
-	__u8 *header;
-	__u32 end;
-	__u32 left; /* bytes of the option */
-	bool copied;
+/* What a loop has of the work. A callback's context must be on the stack. */
+struct fragment_loop {
+	struct fragment_work *work;
 };
 
 /* One byte of the options. Those that are for the first fragment only become no-operations. */
-static long strip_option(__u64 index, struct option_walk4 *w)
+static long strip_option(__u64 index, struct fragment_loop *loop)
 {
+	struct fragment_work *w = loop->work;
 	__u32 at = sizeof(struct iphdr) + index;
 
-	if (at >= w->end)
+	if (at >= w->ihl)
 		return 1;
 	barrier_var(at); /* the verifier wants this very value tested */
 	if (at >= IHL_MAX)
 		return 1;
-	if (!w->left) {
-		if (w->header[at] == IPOPT_END)
+	if (!w->option_left) {
+		if (w->other[at] == IPOPT_END)
 			return 1;
-		w->copied = w->header[at] & IPOPT_COPIED;
-		w->left = w->header[at] == IPOPT_NOP ? 1 : w->header[at + 1];
-		if (!w->left)
+		w->option_copied = w->other[at] & IPOPT_COPIED;
+		w->option_left = w->other[at] == IPOPT_NOP ? 1 : w->other[at + 1];
+		if (!w->option_left)
 			return 1;
 	}
-	if (!w->copied)
-		w->header[at] = IPOPT_NOP;
-	w->left--;
+	if (!w->option_copied)
+		w->other[at] = IPOPT_NOP;
+	w->option_left--;
+	return 0;
+}
+
+#define SUMMED 512 /* bytes that bpf_csum_diff() sums at once */
+
+static long sum_payload(__u64 index, struct fragment_loop *loop)
+{
+	struct fragment_work *w = loop->work;
+	__u32 at = index * SUMMED, n = w->len;
+
+	if (at >= n)
+		return 1;
+	n = (n - at + 3) & ~3U;
+	if (n > SUMMED)
+		n = SUMMED;
+	barrier_var(at);
+	if (at < FRAGMENTED_MAX)
+		w->sum = bpf_csum_diff(NULL, 0, (void *)w->payload + at, n, w->sum);
 	return 0;
 }
 
 /* Completes a checksum that the sender has left to its device (core/csum_partial.h). */
-static __always_inline void complete_checksum(const struct pkt *p, struct fragment_work *w,
-					      __u32 len)
+static __always_inline void complete_checksum(const struct pkt *p, struct fragment_loop *loop)
 {
+	struct fragment_work *w = loop->work;
 	struct iphdr *ip = (void *)w->first;
 	bool tcp = p->key.proto == IPPROTO_TCP;
 	__sum16 *check = (void *)w->payload + (tcp ? __builtin_offsetof(struct tcphdr, check) :
 						     __builtin_offsetof(struct udphdr, check));
-	__u32 sum = 0;
+	__u32 len = w->len;
 
 	if ((!tcp && p->key.proto != IPPROTO_UDP) || p->key.fragment)
 		return;
 	if (*check !=
 	    fold_words((__u64)ip->saddr + ip->daddr + bpf_htons(p->key.proto) + bpf_htons(len)))
 		return;
+	if (len > FRAGMENTED_MAX)
+		return;
 	*(__u32 *)(w->payload + len) = 0;
-	for (__u32 at = 0; at < FRAGMENTED_MAX; at += 512) {
-		__u32 n = len > at ? (len - at + 3) & ~3U : 0;
-
-		if (n > 512)
-			n = 512;
-		if (n)
-			sum = bpf_csum_diff(NULL, 0, (void *)w->payload + at, n, sum);
-	}
-	*check = fold(sum);
+	w->sum = 0;
+	bpf_loop(FRAGMENTED_MAX / SUMMED, sum_payload, loop, 0);
+	*check = fold(w->sum);
 	if (!*check && !tcp)
 		*check = 0xffff;
 }
 
-/* Copies the packet, which is decapsulated. len: of its payload. */
-static __always_inline int load_packet(CTX *ctx, struct pkt *p, struct fragment_work *w, __u32 ihl,
-				       __u32 len)
+/* Copies the packet, which is decapsulated, as w->ihl and w->len tell. */
+static __always_inline int load_packet(CTX *ctx, struct pkt *p, struct fragment_work *w)
 {
-	struct option_walk4 options = { .header = w->other, .end = ihl };
+	struct fragment_loop loop = { .work = w };
+	__u32 ihl = w->ihl, len = w->len;
 
 	if (ihl < sizeof(struct iphdr) || ihl > IHL_MAX || !len || len > FRAGMENTED_MAX)
 		return REASON_TOO_BIG;
@@ -103,7 +133,8 @@ static __always_inline int load_packet(CTX *ctx, struct pkt *p, struct fragment_
 	    bpf_skb_load_bytes(ctx, p->l4, w->payload, len))
 		return REASON_NO_HEADROOM;
 	copy64(w->other, w->first, sizeof(w->other));
-	bpf_loop(IHL_MAX - sizeof(struct iphdr), strip_option, &options, 0);
-	complete_checksum(p, w, len);
+	w->option_left = 0;
+	bpf_loop(IHL_MAX - sizeof(struct iphdr), strip_option, &loop, 0);
+	complete_checksum(p, &loop);
 	return 0;
 }

@@ -3,11 +3,13 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -183,16 +185,21 @@ func isAttached(l link.Link, ifindex int) bool {
 // a transit program. An interface that takes no program, as it vanishes now, keeps no other
 // from its own.
 func (d *Datapath) attach(p *plan) error {
-	d.refused = map[int]string{}
 	d.lookNewer()
+	maps.DeleteFunc(d.refused, func(h hook, _ refusedTransit) bool { return !p.hooks[h] })
 	var errs []error
 	for h := range p.hooks {
 		if d.pins.taken[h] { // NewerPins says so
 			continue
 		}
-		err := d.attachOne(h, p.devices[h])
+		dev := p.devices[h]
+		if r, ok := d.refused[h]; ok && r.device == dev && time.Since(r.at) < refusalRetry {
+			continue
+		}
+		err := d.attachOne(h, dev)
+		delete(d.refused, h)
 		if refused := (driverRefusal{}); errors.As(err, &refused) { // tc takes the packets, only later
-			d.refused[h.ifindex] = refused.Error()
+			d.refused[h] = refusedTransit{device: dev, at: time.Now(), why: refused.Error()}
 			continue
 		}
 		errs = append(errs, err)
@@ -296,6 +303,16 @@ func (d *Datapath) newLink(h hook, prog *ebpf.Program, before link.ID) (link.Lin
 
 // driverRefusal is a driver that takes no transit program.
 type driverRefusal struct{ error }
+
+// refusedTransit is what is remembered of it. The same is not tried again at once: the kernel verifies
+// the program, for up to a second, before it asks the driver.
+type refusedTransit struct {
+	device Transit
+	at     time.Time
+	why    string
+}
+
+const refusalRetry = 10 * time.Second
 
 // program is that of the hook.
 func (d *Datapath) program(h hook, dev Transit) (*ebpf.Program, error) {

@@ -391,10 +391,24 @@ type bpfFragmentTranslation struct {
 }
 
 type bpfFragmentWork struct {
-	_       structs.HostLayout
-	First   [64]uint8
-	Other   [64]uint8
-	Payload [18432]uint8
+	_            structs.HostLayout
+	First        [64]uint8
+	Other        [64]uint8
+	Payload      [18432]uint8
+	Out          uint32
+	Segment      uint32
+	How          uint32
+	Ihl          uint32
+	Len          uint32
+	Step         uint32
+	At           uint32
+	Front        uint32
+	Sum          uint32
+	OptionLeft   uint32
+	Why          int32
+	Whole        uint16
+	OptionCopied bool
+	_            [1]byte
 }
 
 type bpfGlobalCounter uint32

@@ -40,11 +40,11 @@ type Datapath struct {
 	objs    bpfObjects
 	words   vocabulary
 	links   map[hook]*attachment
-	refused map[int]string // transit programs, by ifindex
-	pins    pins           // of other builds
-	beaten  uint64         // when the last epoch of the transit programs began
-	pulsing sync.Mutex     // held while a pulse is changed: Steer runs beside others
-	hosting sync.Mutex     // held while entries of hosts are replaced or removed: Age runs beside PutBGPMACs
+	refused map[hook]refusedTransit // transit programs
+	pins    pins                    // of other builds
+	beaten  uint64                  // when the last epoch of the transit programs began
+	pulsing sync.Mutex              // held while a pulse is changed: Steer runs beside others
+	hosting sync.Mutex              // held while entries of hosts are replaced or removed: Age runs beside PutBGPMACs
 	adopted bool
 	newFDB  bool   // the FDB is empty, whatever cached decisions think it knows
 	memory  []byte // of the map segments
@@ -110,7 +110,7 @@ func open(cfg Config, older map[int]release) (*Datapath, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, dir: filepath.Join(cfg.PinRoot, cfg.Name), words: vocab, pins: pins{releases: older}}
+	d := &Datapath{cfg: cfg, dir: filepath.Join(cfg.PinRoot, cfg.Name), words: vocab, refused: map[hook]refusedTransit{}, pins: pins{releases: older}}
 	if err := mountBPF(cfg.PinRoot); err != nil {
 		return nil, err
 	}

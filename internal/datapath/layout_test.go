@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"encoding/binary"
+	"maps"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -219,44 +220,56 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 // them meet in all ways. In make test-long each is alone and all but each, too.
 func TestEveryCombinationVerifies(t *testing.T) {
 	tier.Root(t)
-	spec, err := loadBpf()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var switches []string
-	for name, v := range spec.Variables {
-		if isSwitch(v) {
-			switches = append(switches, name)
-		}
-	}
-	if len(switches) == 0 {
-		t.Fatal("no load-time booleans found")
-	}
-	slices.Sort(switches)
-	columns := covering(t, len(switches)+1)
-	for row := range coveringRows {
-		constants := map[string]any{bpfVarReorderTimeoutNs: uint64(columns[0] >> row & 1 * 50_000)} // a number that closes a branch too
-		for i, name := range switches {
-			constants[name] = columns[i+1]>>row&1 != 0
-		}
-		verify(t, constants)
-	}
-	if !tier.IsLong() {
-		return
-	}
-	for _, odd := range append(switches, "") {
-		for _, rest := range []bool{false, true} {
-			constants := map[string]any{}
-			for _, name := range switches {
-				constants[name] = rest != (name == odd)
+	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"ports": loadBpf, "transit": loadTransit} {
+		t.Run(name, func(t *testing.T) {
+			spec := specOf(t, load)
+			var switches []string
+			for name, v := range spec.Variables {
+				if isSwitch(v) {
+					switches = append(switches, name)
+				}
 			}
-			for _, hold := range []uint64{0, 50_000} {
-				constants[bpfVarReorderTimeoutNs] = hold
-				verify(t, constants)
+			if len(switches) == 0 {
+				t.Fatal("no load-time booleans found")
 			}
-		}
+			slices.Sort(switches)
+			columns := covering(t, len(switches)+1)
+			for row := range coveringRows {
+				// A number that closes a branch too, and in transit's the kind of the device.
+				constants := map[string]any{bpfVarReorderTimeoutNs: uint64(columns[0] >> row & 1 * 50_000)}
+				if name == "transit" {
+					constants = map[string]any{transitVarThisFlags: deviceFlags[row%len(deviceFlags)]}
+				}
+				for i, name := range switches {
+					constants[name] = columns[i+1]>>row&1 != 0
+				}
+				verified(t, specOf(t, load), constants)
+			}
+			if !tier.IsLong() {
+				return
+			}
+			for _, odd := range append(switches, "") {
+				for _, rest := range []bool{false, true} {
+					constants := map[string]any{}
+					for _, name := range switches {
+						constants[name] = rest != (name == odd)
+					}
+					for i, hold := range []uint64{0, 50_000} {
+						if name == "transit" {
+							constants[transitVarThisFlags] = deviceFlags[i]
+						} else {
+							constants[bpfVarReorderTimeoutNs] = hold
+						}
+						verified(t, specOf(t, load), constants)
+					}
+				}
+			}
+		})
 	}
 }
+
+// deviceFlags are those of the devices that transit programs are at.
+var deviceFlags = []bpfDeviceFlags{bpfDeviceFlagsDEVICE_UNDERLAY | bpfDeviceFlagsDEVICE_UPLINK, bpfDeviceFlagsDEVICE_UNDERLAY, bpfDeviceFlagsDEVICE_UPLINK}
 
 // coveringRows is how many rows it takes for up to 15 columns.
 const coveringRows = 7
@@ -299,49 +312,73 @@ func isSwitch(v *ebpf.VariableSpec) bool {
 	return ok && i.Encoding == btf.Bool
 }
 
-// Without a firewall and NAT their stages are not there, so the verifier does not look at
-// them: an edge's start is mostly that.
-func TestStagesThatAreNotThere(t *testing.T) {
-	tier.Root(t)
-	walked := func(there bool) uint32 {
-		t.Helper()
-		objs := verified(t, map[string]any{bpfVarWithFirewall: there, bpfVarWithNat: there})
-		if objs == nil {
-			t.FailNow()
+// What the verifier looks at of a program is bounded: an edge's start is mostly that. Without a
+// firewall and NAT their stages are not there.
+func TestVerifiedInstructions(t *testing.T) {
+	const most = 400_000 // the kernel refuses a program at 1,000,000
+	w := emptyWorld(t, underIPv4)
+	counts := map[string][2]uint32{}
+	for i, there := range []bool{false, true} {
+		stages := map[string]any{bpfVarWithFirewall: there, bpfVarWithNat: there}
+		measure := func(spec *ebpf.CollectionSpec, constants map[string]any) {
+			for name, program := range verified(t, spec, constants).Programs {
+				n := counts[name]
+				n[i] = max(n[i], instructions(t, program))
+				counts[name] = n
+			}
 		}
-		defer objs.Close()
-		info, err := objs.FromPort.Info()
-		if err != nil {
-			t.Fatal(err)
+		measure(specOf(t, loadBpf), stages)
+		for _, flags := range deviceFlags {
+			constants := maps.Clone(stages)
+			constants[transitVarThisFlags] = flags
+			measure(specOf(t, loadTransit), constants)
+			asking, err := loadTransit()
+			if err != nil {
+				t.Fatal(err)
+			}
+			delete(asking.Programs, transitProgTransit)
+			bind(asking, transitProgTransitAsking, w.dev["u0"].Index)
+			w.do(t, func() { measure(asking, constants) })
 		}
-		n, ok := info.VerifiedInstructions()
-		if !ok {
-			t.Fatal("this kernel does not say how many instructions it verified")
-		}
-		return n
 	}
-	with, without := walked(true), walked(false)
-	t.Logf("%d instructions of from_port are verified with a firewall and NAT, %d without", with, without)
-	if without > with/2 {
-		t.Errorf("%d instructions of from_port are verified without a firewall and NAT, %d with both: something calls them", without, with)
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		n := counts[name]
+		t.Logf("%s: %d instructions without a firewall and NAT, %d with", name, n[0], n[1])
+		if max(n[0], n[1]) > most {
+			t.Errorf("of %s %d instructions are verified", name, max(n[0], n[1]))
+		}
+	}
+	if n := counts[bpfProgFromPort]; n[0] > n[1]/2 {
+		t.Errorf("%d instructions of from_port are verified without a firewall and NAT, %d with both: something calls them", n[0], n[1])
 	}
 }
 
-func verify(t *testing.T, constants map[string]any) {
+func instructions(t *testing.T, p *ebpf.Program) uint32 {
 	t.Helper()
-	if objs := verified(t, constants); objs != nil {
-		objs.Close()
-	}
-}
-
-// verified are the objects with these constants; nil, and the test failed, when the kernel
-// refuses them.
-func verified(t *testing.T, constants map[string]any) *bpfObjects {
-	t.Helper()
-	spec, err := loadBpf()
+	info, err := p.Info()
 	if err != nil {
 		t.Fatal(err)
 	}
+	n, ok := info.VerifiedInstructions()
+	if !ok {
+		t.Fatal("this kernel does not say how many instructions it verified")
+	}
+	return n
+}
+
+func specOf(t *testing.T, load func() (*ebpf.CollectionSpec, error)) *ebpf.CollectionSpec {
+	t.Helper()
+	spec, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(spec.Programs, transitProgTransitAsking) // is bound to one device
+	return spec
+}
+
+// verified are the objects of spec with these constants, for the time of the test.
+func verified(t *testing.T, spec *ebpf.CollectionSpec, constants map[string]any) *ebpf.Collection {
+	t.Helper()
 	for _, m := range spec.Maps {
 		if !isData(m) && m.Type != ebpf.RingBuf {
 			m.MaxEntries = min(m.MaxEntries, 64) // their sizes are not what is tested
@@ -352,10 +389,10 @@ func verified(t *testing.T, constants map[string]any) *bpfObjects {
 			t.Fatalf("set %s: %v", name, err)
 		}
 	}
-	var objs bpfObjects
-	if err := spec.LoadAndAssign(&objs, nil); err != nil {
-		t.Errorf("%v: %+v", constants, err)
-		return nil
+	objs, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatalf("%v: %v", constants, loadError(err))
 	}
-	return &objs
+	t.Cleanup(objs.Close)
+	return objs
 }

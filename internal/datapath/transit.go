@@ -13,7 +13,13 @@ import (
 
 // Refused are the interfaces whose drivers did not take a transit program, by
 // ifindex, and why: their packets are tc's.
-func (d *Datapath) Refused() map[int]string { return d.refused }
+func (d *Datapath) Refused() map[int]string {
+	refused := make(map[int]string, len(d.refused))
+	for h, r := range d.refused {
+		refused[h.ifindex] = r.why
+	}
+	return refused
+}
 
 // transitSlots is how many shortcuts each of so many cores may have for a cache of so
 // many flows, a power of two. Flows spread over the cores (RSS), but not evenly, and a
@@ -65,14 +71,19 @@ func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
 	if !dev.AsksTags {
 		return loadOne(spec, transitProgTransit, maps)
 	}
-	program := spec.Programs[transitProgTransitAsking]
-	program.Flags |= unix.BPF_F_XDP_DEV_BOUND_ONLY
-	program.Ifindex = uint32(dev.Ifindex)
+	bind(spec, transitProgTransitAsking, dev.Ifindex)
 	bound, err := loadOne(spec, transitProgTransitAsking, maps)
 	if err != nil {
 		return nil, driverRefusal{err}
 	}
 	return bound, nil
+}
+
+// bind has a program be for one device, which may then be asked for the metadata of packets.
+func bind(spec *ebpf.CollectionSpec, program string, ifindex int) {
+	p := spec.Programs[program]
+	p.Flags |= unix.BPF_F_XDP_DEV_BOUND_ONLY
+	p.Ifindex = uint32(ifindex)
 }
 
 // loadOne loads one program of an object upon those of maps that it has.

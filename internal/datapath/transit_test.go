@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -433,6 +434,47 @@ func TestTransitModes(t *testing.T) {
 				t.Errorf("%+v: nothing on %s", w.tables.Transit[0], dev)
 			}
 		}
+	}
+}
+
+// What a driver refuses is said, and tried again after a while, or when it is asked for something
+// else: each try has the kernel verify a program.
+func TestRefusedTransitProgram(t *testing.T) {
+	w := transitWorld(t, ways()[0])
+	loopback, err := w.nl.LinkByName("lo") // its driver takes none
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hook{roleTransit, loopback.Attrs().Index}
+	last := len(w.tables.Transit)
+	w.tables.Transit = append(w.tables.Transit, Transit{Ifindex: h.ifindex, Uplink: true})
+	apply := func() time.Time {
+		t.Helper()
+		w.apply(t)
+		if why := w.dp.Refused()[h.ifindex]; !strings.Contains(why, "not supported") || len(w.dp.Refused()) != 1 {
+			t.Fatalf("refused: %v", w.dp.Refused())
+		}
+		return w.dp.refused[h].at
+	}
+	first := apply()
+	if at := apply(); !at.Equal(first) {
+		t.Error("it is tried again at once")
+	}
+	w.tables.Transit[last].CsumPartial = true
+	second := apply()
+	if second.Equal(first) {
+		t.Error("a program of another kind is not tried")
+	}
+	r := w.dp.refused[h]
+	r.at = r.at.Add(-refusalRetry)
+	w.dp.refused[h] = r
+	if at := apply(); at.Equal(r.at) {
+		t.Error("it is never tried again")
+	}
+	w.tables.Transit = w.tables.Transit[:last]
+	w.apply(t)
+	if refused := w.dp.Refused(); len(refused) > 0 {
+		t.Errorf("refused, of a device that is not asked for: %v", refused)
 	}
 }
 
