@@ -66,7 +66,7 @@ type bench struct {
 func newBench(b *testing.B, f family, change ...func(*Config, *Tables)) *bench {
 	b.Helper()
 	sizes := func(c *Config, _ *Tables) { c.FlowCache.Size, c.FDB.Size = 0, 0 } // the defaults
-	w := &bench{world: ownWorld(b, f, append([]func(*Config, *Tables){sizes}, change...)...)}
+	w := &bench{world: ownWorld(b, f, slices.Concat([]func(*Config, *Tables){sizes}, change, []func(*Config, *Tables){defaultLimits(b)})...)}
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {
 		b.Fatal(err)
@@ -74,6 +74,34 @@ func newBench(b *testing.B, f family, change ...func(*Config, *Tables)) *bench {
 	b.Cleanup(func() { stats.Close() })
 	w.do(b, func() { w.empty = w.measureEmpty(b) })
 	return w
+}
+
+// defaultLimits gives ports and segments the limits that edges have by default, but for rates: all
+// are counted, and none is exceeded.
+func defaultLimits(b *testing.B) func(*Config, *Tables) {
+	b.Helper()
+	spec, err := loadBpf()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return func(c *Config, tables *Tables) {
+		const most = 1 << 30 // packets a second
+		e := overlay.Edge{
+			FDB: overlay.FDB{Size: spec.Maps[bpfMapFdb].MaxEntries}, FlowCache: overlay.FlowCache{Size: spec.Maps[bpfMapFlows].MaxEntries},
+			Firewall: c.Firewall, Egress: c.Egress,
+		}
+		quick := func(l overlay.Limits) overlay.Limits {
+			l.Broadcast, l.Multicast, l.UnknownUnicast, l.NewFlows = most, most, most, most
+			l.ICMPErrors, l.Resets, l.NeighbourRequests, l.HostEvents = most, most, most, most
+			return l
+		}
+		for i := range tables.Ports {
+			tables.Ports[i].Limits = quick(e.DefaultPortLimits())
+		}
+		for i := range tables.Segments {
+			tables.Segments[i].Limits = quick(e.DefaultSegmentLimits())
+		}
+	}
 }
 
 func (w *bench) measureEmpty(b *testing.B) float64 {

@@ -40,12 +40,15 @@ func (r *keyRing) at(number uint32) bpfLimitSlot {
 	return slot
 }
 
-// forgetKeys removes from an owner's ring the keys of entries that are gone: keys of all owners
-// share one table.
+// forgetKeys removes from an owner's ring the keys of entries that are gone, once there are twice
+// as many keys as entries: keys of all owners share one table.
 func forgetKeys[K comparable, V any](d *Datapath, t hostTable[K, V], owner uint32) error {
 	r, err := d.keyRing(owner, t.count)
 	if err != nil {
 		return err
+	}
+	if entries := max(atomic.LoadInt32(&d.usage(owner).Used[t.count]), 0); r.newest-r.oldest <= 2*uint32(entries) {
+		return nil
 	}
 	leading := true // no key is older than those that are gone
 	for n := r.oldest; n != r.newest; n++ {
