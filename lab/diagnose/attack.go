@@ -42,16 +42,16 @@ func (e attackEvidence) cases(name string) []string {
 // withstood those that are open.
 func (e attackEvidence) made(name string) (made, withstood, open []string) {
 	for _, caseName := range e.cases(name) {
-		if stats.WhyNot(e.Result, name, caseName) != "" || stats.RefuseAttack(e.Result, name, caseName) != "" {
+		outcome := stats.OutcomeOf(e.Result, name, caseName)
+		if !outcome.Made() {
 			continue
 		}
 		made = append(made, caseName)
-		switch {
-		case len(stats.Losses(e.Result, name, caseName)) > 0:
-		case len(stats.Unclear(e.Result, name, caseName)) > 0:
-			open = append(open, caseName)
-		default:
+		switch outcome {
+		case stats.AttackHeld:
 			withstood = append(withstood, caseName)
+		case stats.AttackUnclear:
+			open = append(open, caseName)
 		}
 	}
 	return made, withstood, open

@@ -15,48 +15,8 @@ import (
 // attackView is a result of the attack experiment prepared for drawing.
 type attackView struct{ view }
 
-// state is what came of an attack on a target.
-type state int
-
-const (
-	notMeasured state = iota
-	notApplicable
-	failedAttack
-	holds
-	unclear
-	loses
-)
-
-// made says whether the attack was made and measured.
-func (s state) made() bool { return s >= holds }
-
-func (v attackView) state(name, caseName string) state {
-	switch {
-	case stats.WhyNot(v.Result, name, caseName) != "":
-		return notApplicable
-	case stats.RefuseAttack(v.Result, name, caseName) != "":
-		if len(stats.Errors(keepOnly(v.Result, name, caseName))) > 0 {
-			return failedAttack
-		}
-		return notMeasured
-	case len(stats.Losses(v.Result, name, caseName)) > 0:
-		return loses
-	case len(stats.Unclear(v.Result, name, caseName)) > 0:
-		return unclear
-	}
-	return holds
-}
-
-// keepOnly is a result with the samples of a target's case.
-func keepOnly(r result.Result, name, caseName string) result.Result {
-	var kept []result.Sample
-	for _, s := range r.Samples {
-		if s.Target == name && s.Case == caseName {
-			kept = append(kept, s)
-		}
-	}
-	r.Samples = kept
-	return r
+func (v attackView) outcome(name, caseName string) stats.AttackOutcome {
+	return stats.OutcomeOf(v.Result, name, caseName)
 }
 
 // attackCell is the verdict on an attack on a target.
@@ -64,17 +24,17 @@ type attackCell struct{ Class, Word, Detail string }
 
 // verdict of an attack on a target, in words.
 func (v attackView) verdict(name, caseName string) attackCell {
-	switch v.state(name, caseName) {
-	case notApplicable:
+	switch v.outcome(name, caseName) {
+	case stats.AttackNotApplicable:
 		return attackCell{"dim", "not applicable", stats.WhyNot(v.Result, name, caseName)}
-	case failedAttack:
+	case stats.AttackFailed:
 		return attackCell{"bad", "failed", stats.RefuseAttack(v.Result, name, caseName)}
-	case holds:
+	case stats.AttackHeld:
 		return attackCell{"good", "holds", ""}
-	case unclear:
+	case stats.AttackUnclear:
 		words, details := lossWords(stats.Unclear(v.Result, name, caseName))
 		return attackCell{"dim", "unclear: " + words, details + "; so are unattacked pairs by chance"}
-	case loses:
+	case stats.AttackLost:
 		words, details := lossWords(stats.Losses(v.Result, name, caseName))
 		return attackCell{"bad", "loses " + words, details}
 	}
@@ -169,7 +129,7 @@ func (v attackView) Figures() []attackFigures {
 
 func (v attackView) figuresOf(caseName, name string, first bool) attackFigures {
 	l := attackFigures{Case: caseName, Target: name, Color: v.color(name), First: first}
-	if !v.state(name, caseName).made() {
+	if !v.outcome(name, caseName).Made() {
 		cell := v.verdict(name, caseName)
 		l.Why = strings.TrimSuffix(cell.Word+": "+cell.Detail, ": ")
 		return l
@@ -211,15 +171,15 @@ func (v attackView) Cards() []card {
 		made, held, open := 0, 0, 0
 		crossed := 0.0
 		for _, caseName := range stats.Cases(v.Result) {
-			at := v.state(name, caseName)
-			if !at.made() {
+			at := v.outcome(name, caseName)
+			if !at.Made() {
 				continue
 			}
 			made++
 			switch at {
-			case holds:
+			case stats.AttackHeld:
 				held++
-			case unclear:
+			case stats.AttackUnclear:
 				open++
 			}
 			row, _ := stats.Find(v.Summary, name, caseName, stats.Crossed)

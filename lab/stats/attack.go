@@ -244,3 +244,40 @@ func RefuseAttack(r result.Result, target, caseName string) string {
 	}
 	return ""
 }
+
+// AttackOutcome is what came of an attack on a target.
+type AttackOutcome int
+
+// The outcomes of an attack. From AttackHeld on it was made and measured.
+const (
+	AttackNotMeasured AttackOutcome = iota
+	AttackNotApplicable
+	AttackFailed // the samples have errors
+	AttackHeld   // within all limits
+	AttackUnclear
+	AttackLost
+)
+
+// Made says whether the attack was made and measured.
+func (o AttackOutcome) Made() bool { return o >= AttackHeld }
+
+// OutcomeOf is what came of an attack on a target.
+func OutcomeOf(r result.Result, target, caseName string) AttackOutcome {
+	if WhyNot(r, target, caseName) != "" {
+		return AttackNotApplicable
+	}
+	if RefuseAttack(r, target, caseName) != "" {
+		if slices.ContainsFunc(r.Samples, func(s result.Sample) bool { return s.Target == target && s.Case == caseName && s.Error != "" }) {
+			return AttackFailed
+		}
+		return AttackNotMeasured
+	}
+	losses, unclear := beyondLimits(r, target, caseName)
+	switch {
+	case len(losses) > 0:
+		return AttackLost
+	case len(unclear) > 0:
+		return AttackUnclear
+	}
+	return AttackHeld
+}

@@ -93,7 +93,7 @@ func TestUnclearLosses(t *testing.T) {
 	if lost := names(Losses(r, "selvage", "nat-exhaustion")); !slices.Equal(lost, []string{KeptTCP, KeptRR}) {
 		t.Errorf("without controls %q are lost", lost)
 	}
-	for i := range 100 { // one in fifty is 0.8 or less, and 1.2 or more
+	for i := range 100 { // beyond the two of one in fifty is another 0.8, and 1.2
 		m := map[string]float64{ControlTCP + "_same": 1, ControlRR + "_other": 1}
 		if i < 3 {
 			m[ControlTCP+"_same"], m[ControlRR+"_other"] = 0.8, 1.2
