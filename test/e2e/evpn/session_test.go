@@ -231,7 +231,9 @@ func (n *fabric) unasked(gone harness.Guest) {
 // An edge that is stopped takes its routes back at once; one that dies is noticed by BFD.
 func TestEVPNEdgeLoss(t *testing.T) {
 	t.Parallel()
-	n := newSessions(t, fabricOptions{liveness: "50ms"})
+	// Three intervals are longer than a loaded machine stalls: each failure that is none doubles
+	// the time for which edge1 holds edge2 back.
+	n := newSessions(t, fabricOptions{liveness: "300ms"})
 	defer n.dumpOnFailure()
 	n.Fact("edge1 hears edge2", func() error { return n.pathState(1, n.edge(2).TEP, "up") })
 	n.Must(n.Switch.Down(n.edge(2).Name))
