@@ -96,7 +96,9 @@ func defaultLimits(b *testing.B) func(*Config, *Tables) {
 			return l
 		}
 		for i := range tables.Ports {
-			tables.Ports[i].Limits = quick(e.DefaultPortLimits())
+			all := quick(e.DefaultPortLimits())
+			all.Connections = max(all.Connections, tables.Ports[i].Limits.Connections)
+			tables.Ports[i].Limits = all
 		}
 		for i := range tables.Segments {
 			tables.Segments[i].Limits = quick(e.DefaultSegmentLimits())

@@ -22,7 +22,12 @@ func newConnectionBench(b *testing.B, size uint32) *connectionBench {
 	b.Helper()
 	fw := openFirewall(true)
 	fw.Sizes.Connections, fw.Sizes.HalfOpen = size, 4096
-	w := newBench(b, underIPv4, benchWorld(underIPv4), func(c *Config, _ *Tables) { c.Firewall = &fw })
+	w := newBench(b, underIPv4, benchWorld(underIPv4), func(c *Config, tables *Tables) {
+		c.Firewall = &fw
+		for i := range tables.Ports { // one port has all
+			tables.Ports[i].Limits.Connections = size
+		}
+	})
 	w.enforce(b, fw)
 	frame := pkttest.Frame(bob, alice, "udp 10.0.0.2:53 > 10.0.0.1:53 18")
 	return &connectionBench{
