@@ -37,6 +37,7 @@ const (
 type Datapath struct {
 	cfg     Config
 	dir     string
+	lock    *os.File // of dir
 	objs    bpfObjects
 	words   vocabulary
 	links   map[hook]*attachment
@@ -119,16 +120,44 @@ func open(cfg Config, older map[int]release) (*Datapath, error) {
 			return nil, fmt.Errorf("make the directory for pins: %w", err)
 		}
 	}
-	if err := d.findOthers(); err != nil {
+	if d.lock, err = lockDir(d.dir); err != nil {
 		return nil, err
 	}
-	if err := d.load(); err != nil {
-		return nil, err
-	}
-	if err := d.adopt(); err != nil {
-		return nil, errors.Join(err, d.unmap(), d.objs.Close())
+	if err := d.loadAndAdopt(); err != nil {
+		return nil, errors.Join(err, d.lock.Close())
 	}
 	return d, nil
+}
+
+func (d *Datapath) loadAndAdopt() error {
+	if err := d.findOthers(); err != nil {
+		return err
+	}
+	if err := d.load(); err != nil {
+		return err
+	}
+	if err := d.adopt(); err != nil {
+		return errors.Join(err, d.unmap(), d.objs.Close())
+	}
+	return nil
+}
+
+// lockDir takes the right to drive the data path that is pinned in dir, which lasts until the file
+// is closed or the process ends. The lock of a runtime directory does not say that: two processes
+// may have one each, and the same pins.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock the pins: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errors.New("another process drives this data path: end that, or give this edge another name or --pin-root")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
+	}
+	return f, nil
 }
 
 // mountBPF makes sure that pins survive the process: the directory must be on a
@@ -330,6 +359,7 @@ func (d *Datapath) Close() error {
 		errs = append(errs, a.close())
 	}
 	d.links = nil
+	errs = append(errs, d.lock.Close())
 	return errors.Join(errs...)
 }
 
@@ -342,6 +372,6 @@ func (d *Datapath) Remove() error {
 		}
 	}
 	d.links = nil
-	errs = append(errs, d.fw.close(), d.nat.close(), d.unmap(), d.objs.Close(), d.removeOlder(), d.removeOwn())
+	errs = append(errs, d.fw.close(), d.nat.close(), d.unmap(), d.objs.Close(), d.removeOlder(), d.removeOwn(), d.lock.Close())
 	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -348,4 +349,31 @@ func TestCountersOfANewPort(t *testing.T) {
 	if got := ports["s0"]; got != (PortCounters{}) {
 		t.Errorf("a new port has counted %+v", got)
 	}
+}
+
+// One data path has one process, whatever runtime directories they have: two would number its
+// ends independently.
+func TestOneProcessDrivesADataPath(t *testing.T) {
+	w := ownWorld(t, underIPv4)
+	second := func() (dp *Datapath, err error) {
+		w.do(t, func() { dp, err = Open(w.cfg) })
+		return dp, err
+	}
+	if dp, err := second(); err == nil || !strings.Contains(err.Error(), "another process drives") {
+		if dp != nil {
+			dp.Close()
+		}
+		t.Fatalf("a second one: %v", err)
+	}
+	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"first", say(bob, alice), "p0"}})
+	w.apply(t)
+	if err := w.dp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dp, err := second()
+	if err != nil {
+		t.Fatalf("after the first one: %v", err)
+	}
+	w.dp = dp
+	w.apply(t)
 }
