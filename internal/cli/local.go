@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/logging"
 )
 
 // Version is set by the linker in a release; else the build's own is used.
@@ -47,11 +49,15 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("configuration %s: %w", c.Config, err)
 	}
+	signal.Ignore(syscall.SIGPIPE) // who reads the log may go
+	log, writer := logging.New(s.err, level)
+	defer writer.Close()
 	return edge.Run(ctx, edge.RunOptions{
 		ConfigPath:   path,
 		RuntimeDir:   c.RuntimeDir,
 		PinRoot:      c.PinRoot,
-		Logger:       slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
+		Logger:       log,
+		LostLogLines: writer.Lost,
 		Version:      version(),
 		KeepDataPath: c.KeepDataPath,
 		Timing:       c.Timing,

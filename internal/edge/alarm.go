@@ -115,6 +115,20 @@ func (w cacheWatch) after(next FlowCacheInfo) cacheWatch {
 	return w
 }
 
+// watchLog tells of lines of the log that were lost since the last look.
+func (e *edge) watchLog() {
+	if e.opts.LostLogLines == nil {
+		return
+	}
+	var err error
+	lost := e.opts.LostLogLines()
+	if n := lost - e.linesLost; n > 0 {
+		err = fmt.Errorf("%d lines are lost: nobody reads them fast enough, or at all", n)
+	}
+	e.linesLost = lost
+	e.reportProblem(writeLog, err)
+}
+
 // watchCache takes a reading when it is time.
 func (e *edge) watchCache() {
 	was, at := e.cache, time.Now()

@@ -63,6 +63,7 @@ type edge struct {
 	came           chan announcement // addresses that came to this edge
 	lease          lease
 	logLost        atomic.Uint64 // lines about sessions that were not written
+	linesLost      uint64        // of the log, at the last look
 	offloads       offloads
 
 	// Of BGP: nil without.
@@ -181,6 +182,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.watchLimits()
 			e.watchBalance()
 			e.watchBGP()
+			e.watchLog()
 		case <-e.learned.remotes:
 			e.reconcile()
 		case <-e.learned.missed:
@@ -491,12 +493,13 @@ const (
 	refreshReplicas  = "refresh replicas of sessions"
 	readLog          = "read the firewall's log"
 	timeSweep        = "time the sweep of connections"
+	writeLog         = "write the log"
 )
 
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
 	readDrops, watchCache, probeMTUs, readReports, decideReport, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, refreshReplicas,
-	readLog, timeSweep, readLimits,
+	readLog, timeSweep, readLimits, writeLog,
 }
 
 func faultSeverity(what string) problem.Severity {

@@ -45,6 +45,8 @@ type RunOptions struct {
 	// KeepDataPath leaves the pinned data path, and what of the host it needs,
 	// when ctx ends: the next Run of the same edge takes it over.
 	KeepDataPath bool
+	// LostLogLines is how many lines of the log nobody took; nil: none are lost.
+	LostLogLines func() uint64
 	// Timing has the data path write down when packets pass, for measuring.
 	Timing bool
 

@@ -4,13 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
@@ -261,4 +264,44 @@ func secondOfTheSameName(n *harness.TwoHosts) {
 		}
 		return err
 	})
+}
+
+// An edge works on whoever reads its log: nobody, so that its pipe is full, or one that is gone.
+func TestLogThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	n, streams := newStreams(t, 4, false)
+	e, config := n.Edges["hosta"], n.Config("hosta")
+	e.Kill()
+	log := strings.TrimSuffix(e.Config, ".yaml") + ".log"
+	n.Must(os.Remove(log))
+	n.Must(unix.Mkfifo(log, 0o600))
+	reader, err := unix.Open(log, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	n.Must(err)
+	closeReader := sync.OnceFunc(func() { unix.Close(reader) })
+	defer closeReader()
+	for line := make([]byte, 4096); err == nil; {
+		_, err = unix.Write(reader, line)
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+	n.Start(n.A, e.Name, config)
+	n.Must(os.Remove(log)) // or who collects logs would wait for its end
+	reload := func(was, cache string) {
+		t.Helper()
+		n.Rewrite("hosta", was, strings.TrimSuffix(was, "    size: 8192\n")+"    size: "+cache+"\n")
+		n.Fact("the edge has reloaded its configuration", func() error {
+			flows, err := n.Ask("hosta").FlowCache(n.Ctx)
+			if err == nil && strconv.Itoa(flows.Caches[0].Size) != cache {
+				err = fmt.Errorf("its flow cache has %d entries", flows.Caches[0].Size)
+			}
+			return err
+		})
+	}
+	reload("  flowCache:\n", "8192")
+	n.GoOn(streams)
+	closeReader()
+	reload("    size: 8192\n", "16384")
+	n.GoOn(streams)
+	n.LostNothing(streams)
 }
