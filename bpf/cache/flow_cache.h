@@ -149,40 +149,34 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 	return NULL;
 }
 
-#define FLOW_INSERT_ONE_IN 16 /* a power of two */
-
 /*
- * Whether a new flow of the port is to be inserted. At the port's limit one in 16 is, in place of
- * one of its own, so it does not evict those of others. Long flows get in soon and then stay
- * longer, and a flood of short ones costs no insertions (as Open vSwitch's emc-insert-inv-prob).
- * Keys are noted from half of the limit on, since that costs as much as the rest of the insertion:
- * what goes is the oldest of those that came since. Returns 1 or 0.
+ * A new flow of the port is inserted. At the port's limit one of its own goes, so it does not
+ * evict those of others. Keys are noted from half of the limit on, since that costs as much as
+ * the rest of the insertion: what goes is the oldest of those that came since.
  */
 SUBPROGRAM int flow_share(struct pkt *p)
 {
 	struct limits *l = p ? limits_of(p->in) : NULL;
 	struct limit_usage *u = p ? usage_of(p->in) : NULL;
 	struct limit_entry *oldest = limit_work();
+	bool enforced;
 	__s32 most;
 
 	if (!p || !l || !u || !oldest || !l->counts[COUNT_FLOWS])
-		return 1;
+		return 0;
 	most = l->counts[COUNT_FLOWS];
 	if (u->used[COUNT_FLOWS] >= most >> 1) {
-		if (count_exceeded(p->in, COUNT_FLOWS)) {
-			if (bpf_get_prandom_u32() & (FLOW_INSERT_ONE_IN - 1))
-				return 0;
-			/* Two, since the first may be gone, or the limit was lowered. */
-			for (int i = 0; i < 2 && u->used[COUNT_FLOWS] >= most; i++) {
-				if (take_oldest(oldest, p->in, COUNT_FLOWS) &&
-				    !bpf_map_delete_elem(&flows, oldest))
-					count_entry(p->in, COUNT_FLOWS, -1);
-			}
+		enforced = count_exceeded(p->in, COUNT_FLOWS);
+		/* Two, since the first may be gone, or the limit was lowered. */
+		for (int i = 0; enforced && i < 2 && u->used[COUNT_FLOWS] >= most; i++) {
+			if (take_oldest(oldest, p->in, COUNT_FLOWS) &&
+			    !bpf_map_delete_elem(&flows, oldest))
+				count_entry(p->in, COUNT_FLOWS, -1);
 		}
 		note_key((const struct limit_entry *)&p->key, p->in, COUNT_FLOWS);
 	}
 	count_entry(p->in, COUNT_FLOWS, 1);
-	return 1;
+	return 0;
 }
 
 /* Inserts a decision. The counters of the flow's previous decision are kept. */
@@ -220,8 +214,8 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		fresh.next_seq = p->next_seq;
 	fresh.reported.packets = fresh.packets;
 	fresh.reported.bytes = fresh.bytes;
-	if (!old && !flow_share(p))
-		return;
+	if (!old)
+		flow_share(p);
 	if (bpf_map_update_elem(&flows, &p->key, &fresh, BPF_ANY))
 		count(EVENT_FLOW_FULL);
 }
