@@ -2,9 +2,10 @@
 /*
  * Garbage collection of connections, which user space runs periodically: deletes expired ones,
  * counts the others by state and port, and mends what a race left wrong: the usages of owners,
- * and connections that their port's ring lacks, as after a change of a table's size.
+ * and connections that their port's ring lacks, as after a change of a table's size. The queue of
+ * closed connections loses those that are gone.
  *
- * maps:  ct_established, ct_half_open, vports, ct_gc_result, ct_found_counts, those of
+ * maps:  ct_established, ct_half_open, ct_closed, vports, ct_gc_result, ct_found_counts, those of
  *        core/limits.h
  */
 #include "firewall/conntrack.h"
@@ -17,6 +18,7 @@ struct conntrack_gc {
 	struct ct_gc_stats *stats;
 	struct limit_entry *key; /* of a connection that its ring lacks */
 	__u64 now_ns;
+	__u32 closed; /* connections */
 	bool half_open;
 };
 
@@ -78,8 +80,29 @@ static long gc_entry(void *map, struct ct_key *key, struct ct_entry *c, struct c
 		n->established++;
 	if (!s->half_open || !ct_is_closed(c, key->proto))
 		gc_count(key, c, s, vport);
+	else
+		s->closed++;
 	return 0;
 }
+
+/*
+ * Takes the oldest key of the closed connections, and puts it back if it is one. A queue of
+ * connections that are gone would have nobody find room in a full table.
+ */
+static long gc_closed(__u64 index __attribute__((unused)), struct conntrack_gc *s)
+{
+	struct ct_key *key = (struct ct_key *)s->key;
+	struct ct_entry *c;
+
+	if (bpf_map_pop_elem(&ct_closed, key))
+		return 1;
+	c = bpf_map_lookup_elem(&ct_half_open, key);
+	if (c && ct_is_closed(c, key->proto))
+		bpf_map_push_elem(&ct_closed, key, BPF_EXIST);
+	return 0;
+}
+
+#define REOPENED 1024 /* keys of connections that were closed, and are open again, at most */
 
 static long gc_begin(void *map, const __u32 *owner, struct ct_found *n, void *unused)
 {
@@ -130,6 +153,7 @@ int conntrack_gc(void *ctx)
 	bpf_for_each_map_elem(&ct_established, gc_entry, &s, 0);
 	s.half_open = true;
 	bpf_for_each_map_elem(&ct_half_open, gc_entry, &s, 0);
+	bpf_loop(s.closed + s.stats->expired + REOPENED, gc_closed, &s, 0);
 	bpf_for_each_map_elem(&ct_found_counts, gc_end, NULL, 0);
 	return 0;
 }

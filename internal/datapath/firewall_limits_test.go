@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/test/pkttest"
 )
 
 // The attack: the workload at alice's port, or a resolver there, has more dialogues than the
@@ -139,6 +140,44 @@ func TestFullHalfOpenTableTakesFromTheLargest(t *testing.T) {
 	}
 	if n := w.at(t, w.dp.names.portIDs["p0"], bpfLimitedCountCOUNT_HALF_OPEN_OUT); n < 40 || n > 64 {
 		t.Errorf("alice has %d half-open connections, want what is left of 64", n)
+	}
+}
+
+// Closed connections go first from a full table, also after a sweep has deleted as many: their
+// keys would stand in front of those that are there, and nobody find room.
+func TestClosedConnectionsGoFirstAfterASweep(t *testing.T) {
+	const size = 64
+	fw := openFirewall(true)
+	fw.Sizes = overlay.ConnectionSizes{Connections: size, HalfOpen: size}
+	w := firewallWorld(t, fw)
+	closed := func(n, first int) {
+		t.Helper()
+		for i := range n {
+			for _, flags := range []string{"syn seq 1", "rst seq 2"} {
+				frame := pkttest.Frame(alice, bob, fmt.Sprintf("tcp 10.0.1.10:%d > 10.0.1.11:80 %s", first+i, flags))
+				if why, _ := w.verdictOf(t, "p0", frame); why != "" {
+					t.Fatalf("connection %d, %s: %s", i, flags, why)
+				}
+			}
+		}
+	}
+	closed(size, 2000)
+	changeEach[bpfCtKey](t, w.dp.objs.CtHalfOpen, func(c *bpfCtEntry) { c.SeenNs -= uint64(time.Hour) })
+	if c := w.sweep(t); c.Expired != size {
+		t.Fatalf("%d connections have expired, want %d", c.Expired, size)
+	}
+	w.passes(t, "carol > bob udp 53 from 999")
+	closed(size-1, 3000)
+	drops, events := w.counted(t, func() {
+		for i := range size / 2 {
+			w.passes(t, fmt.Sprintf("alice > bob udp 53 from %d", 4000+i))
+		}
+	})
+	if n := w.at(t, w.dp.names.portIDs["p0"], bpfLimitedCountCOUNT_HALF_OPEN_OUT); n != size/2 || len(drops) > 0 || events["conntrack-evicted"] > 0 {
+		t.Errorf("alice has %d new connections, want %d; drops %v, events %v", n, size/2, drops, events)
+	}
+	if n := len(w.connectionsAt(t, "p1")); n != 1 {
+		t.Errorf("carol has %d connections, want hers", n)
 	}
 }
 
