@@ -22,15 +22,16 @@ const (
 // Writer is an io.Writer that never waits and never fails. Each Write is one line.
 type Writer struct {
 	out  io.Writer
-	told *slog.Logger // writes to out itself
+	self *slog.Logger // writes to out itself
 
 	mu     sync.Mutex
+	change *sync.Cond
 	queue  []byte
 	lines  uint64 // in the queue
 	lost   uint64 // ever
+	told   uint64 // of these
 	closed bool
 
-	wake chan struct{}
 	done chan struct{}
 }
 
@@ -38,10 +39,8 @@ type Writer struct {
 // it, which is to be closed.
 func New(out io.Writer, level slog.Leveler) (*slog.Logger, *Writer) {
 	options := &slog.HandlerOptions{Level: level}
-	w := &Writer{
-		out: out, told: slog.New(slog.NewTextHandler(out, options)),
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
-	}
+	w := &Writer{out: out, self: slog.New(slog.NewTextHandler(out, options)), done: make(chan struct{})}
+	w.change = sync.NewCond(&w.mu)
 	go w.run()
 	return slog.New(slog.NewTextHandler(w, options)), w
 }
@@ -49,17 +48,14 @@ func New(out io.Writer, level slog.Leveler) (*slog.Logger, *Writer) {
 // Write queues a line, or loses it when there is no room, or after Close.
 func (w *Writer) Write(line []byte) (int, error) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.closed || len(w.queue)+len(line) > queueMost {
 		w.lost++
 	} else {
 		w.queue = append(w.queue, line...)
 		w.lines++
 	}
-	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.change.Signal()
 	return len(line), nil
 }
 
@@ -74,11 +70,8 @@ func (w *Writer) Lost() uint64 {
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	w.closed = true
+	w.change.Signal()
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
 	select {
 	case <-w.done:
 	case <-time.After(closeWait):
@@ -88,37 +81,31 @@ func (w *Writer) Close() error {
 
 func (w *Writer) run() {
 	defer close(w.done)
-	var told uint64
-	for range w.wake {
-		for {
-			queue, lines, lost, closed := w.take()
-			if len(queue) > 0 {
-				if _, err := w.out.Write(queue); err != nil {
-					w.mu.Lock()
-					w.lost += lines
-					w.mu.Unlock()
-				}
-			}
-			if lost != told {
-				w.told.Warn("log lines are lost: nobody reads them fast enough", "lines", lost-told)
-				told = lost
-			}
-			if len(queue) > 0 {
-				continue
-			}
-			if closed {
-				return
-			}
-			break
+	for {
+		queue, lines, lost, more := w.take()
+		if !more {
+			return
+		}
+		if _, err := w.out.Write(queue); err != nil {
+			w.mu.Lock()
+			w.lost += lines
+			w.mu.Unlock()
+		}
+		if lost > 0 {
+			w.self.Warn("log lines are lost: nobody reads them fast enough", "lines", lost)
 		}
 	}
 }
 
-// take takes all that waits.
-func (w *Writer) take() (queue []byte, lines, lost uint64, closed bool) {
+// take waits for lines, or for some to be lost, and takes all. more is false when the Writer is
+// closed, and there are none.
+func (w *Writer) take() (queue []byte, lines, lost uint64, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	queue, lines = w.queue, w.lines
-	w.queue, w.lines = nil, 0
-	return queue, lines, w.lost, w.closed
+	for len(w.queue) == 0 && w.lost == w.told && !w.closed {
+		w.change.Wait()
+	}
+	queue, lines, lost = w.queue, w.lines, w.lost-w.told
+	w.queue, w.lines, w.told = nil, 0, w.lost
+	return queue, lines, lost, len(queue) > 0 || lost > 0
 }
