@@ -47,6 +47,12 @@ static __always_inline bool addr_is_multicast(const struct addr *a)
 			       (a->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
 }
 
+/* Multicast and, of IPv4, reserved and broadcast addresses. */
+static __always_inline bool addr_is_no_host(const struct addr *a)
+{
+	return addr_is_v4(a) ? bpf_ntohl(a->w[3]) >= 0xe0000000 : addr_is_multicast(a);
+}
+
 static __always_inline bool mac_equal(const __u8 *a, const __u8 *b)
 {
 	const __u16 *x = (const __u16 *)a, *y = (const __u16 *)b;

@@ -30,12 +30,6 @@ static __always_inline bool addr_is_unroutable(const struct addr *a)
 			       !(a->w[0] | a->w[1] | a->w[2]) && v4 <= 1;
 }
 
-/* Multicast and, of IPv4, reserved and broadcast addresses. */
-static __always_inline bool addr_is_no_host(const struct addr *a)
-{
-	return addr_is_v4(a) ? bpf_ntohl(a->w[3]) >= 0xe0000000 : addr_is_multicast(a);
-}
-
 struct reverse_path {
 	__u32 group;
 	__u32 segment; /* of the uplink, 0: any uplink will do */

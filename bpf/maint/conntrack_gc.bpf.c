@@ -102,7 +102,7 @@ static long gc_closed(__u64 index __attribute__((unused)), struct conntrack_gc *
 	return 0;
 }
 
-#define REOPENED 1024 /* keys of connections that were closed, and are open again, at most */
+#define REOPENED 1024 /* keys of connections that are open again; the next sweep has the rest */
 
 static long gc_begin(void *map, const __u32 *owner, struct ct_found *n, void *unused)
 {

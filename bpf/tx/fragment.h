@@ -35,11 +35,6 @@ static __always_inline bool may_fragment(CTX *ctx, const struct pkt *p, const st
 	       (p->key.proto != IPPROTO_SCTP || p->key.fragment);
 }
 
-struct fragmenter {
-	CTX *ctx;
-	struct pkt *p;
-};
-
 /* Sets what differs between the IP headers of fragments. n: bytes of payload. */
 static __always_inline void write_fragment_header(const struct fragment_work *w, struct iphdr *ip,
 						  __u32 ihl, __u32 n)
@@ -55,8 +50,9 @@ static __always_inline void write_fragment_header(const struct fragment_work *w,
 }
 
 /* Writes the fragment into the frame, which the previous one has left at its length or longer. */
-static __always_inline int write_fragment(struct fragmenter *f, struct fragment_work *w, __u32 n)
+static __always_inline int write_fragment(struct fragmenter *f, __u32 n)
 {
+	struct fragment_work *w = f->work;
 	__u32 at = w->at, off = w->front + sizeof(struct ethhdr), ihl = w->ihl;
 	__s32 diff = w->front + sizeof(struct ethhdr) + ihl + n - f->ctx->len;
 	__u8 *header = at ? w->other : w->first;
@@ -77,8 +73,9 @@ static __always_inline int write_fragment(struct fragmenter *f, struct fragment_
 }
 
 /* Sends a clone: the frame is the next fragment's. */
-static __always_inline int send_fragment(struct fragmenter *f, struct fragment_work *w)
+static __always_inline int send_fragment(struct fragmenter *f)
 {
+	struct fragment_work *w = f->work;
 	struct segment *seg = segment_get(w->segment);
 	struct vport *to = vport_get(w->out);
 	__u32 ifindex;
@@ -103,18 +100,15 @@ static __always_inline int send_fragment(struct fragmenter *f, struct fragment_w
 
 static long next_fragment(__u64 index __attribute__((unused)), struct fragmenter *f)
 {
-	struct fragment_work *w = fragment_work();
-	__u32 n;
+	struct fragment_work *w = f->work;
+	__u32 n = w->len - w->at;
 
-	if (!w)
-		return 1;
-	n = w->len - w->at;
 	if (n > w->step)
 		n = w->step;
 	f->p->frame_len = sizeof(struct ethhdr) + w->ihl + n;
-	w->why = write_fragment(f, w, n);
+	w->why = write_fragment(f, n);
 	if (!w->why)
-		w->why = send_fragment(f, w);
+		w->why = send_fragment(f);
 	w->at += n;
 	return w->why || w->at >= w->len;
 }
@@ -123,7 +117,7 @@ static long next_fragment(__u64 index __attribute__((unused)), struct fragmenter
 SUBPROGRAM int fragment(CTX *ctx, struct pkt *p)
 {
 	struct fragment_work *w = fragment_work();
-	struct fragmenter f = { .ctx = ctx, .p = p };
+	struct fragmenter f = { .ctx = ctx, .p = p, .work = w };
 	struct vport *to = p ? vport_get(p->decision.out) : NULL;
 	int why;
 
@@ -140,7 +134,7 @@ SUBPROGRAM int fragment(CTX *ctx, struct pkt *p)
 		return REASON_TOO_BIG;
 	why = p->inner ? decap(ctx, p) : 0;
 	if (!why)
-		why = load_packet(ctx, p, w);
+		why = load_packet(&f);
 	if (why)
 		return why;
 	w->whole = bpf_ntohs(((struct iphdr *)w->first)->frag_off);

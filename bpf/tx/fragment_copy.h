@@ -48,15 +48,17 @@ static __always_inline struct fragment_work *fragment_work(void)
 	return bpf_map_lookup_elem(&fragment_works, &zero);
 }
 
-/* What a loop has of the work. A callback's context must be on the stack. */
-struct fragment_loop {
+/* What loops have. It is on the stack, as a callback's context must be. */
+struct fragmenter {
+	CTX *ctx;
+	struct pkt *p;
 	struct fragment_work *work;
 };
 
 /* One byte of the options. Those that are for the first fragment only become no-operations. */
-static long strip_option(__u64 index, struct fragment_loop *loop)
+static long strip_option(__u64 index, struct fragmenter *f)
 {
-	struct fragment_work *w = loop->work;
+	struct fragment_work *w = f->work;
 	__u32 at = sizeof(struct iphdr) + index;
 
 	if (at >= w->ihl)
@@ -80,9 +82,9 @@ static long strip_option(__u64 index, struct fragment_loop *loop)
 
 #define SUMMED 512 /* bytes that bpf_csum_diff() sums at once */
 
-static long sum_payload(__u64 index, struct fragment_loop *loop)
+static long sum_payload(__u64 index, struct fragmenter *f)
 {
-	struct fragment_work *w = loop->work;
+	struct fragment_work *w = f->work;
 	__u32 at = index * SUMMED, n = w->len;
 
 	if (at >= n)
@@ -97,9 +99,10 @@ static long sum_payload(__u64 index, struct fragment_loop *loop)
 }
 
 /* Completes a checksum that the sender has left to its device (core/csum_partial.h). */
-static __always_inline void complete_checksum(const struct pkt *p, struct fragment_loop *loop)
+static __always_inline void complete_checksum(struct fragmenter *f)
 {
-	struct fragment_work *w = loop->work;
+	struct fragment_work *w = f->work;
+	const struct pkt *p = f->p;
 	struct iphdr *ip = (void *)w->first;
 	bool tcp = p->key.proto == IPPROTO_TCP;
 	__sum16 *check = (void *)w->payload + (tcp ? __builtin_offsetof(struct tcphdr, check) :
@@ -115,26 +118,26 @@ static __always_inline void complete_checksum(const struct pkt *p, struct fragme
 		return;
 	*(__u32 *)(w->payload + len) = 0;
 	w->sum = 0;
-	bpf_loop(FRAGMENTED_MAX / SUMMED, sum_payload, loop, 0);
+	bpf_loop(FRAGMENTED_MAX / SUMMED, sum_payload, f, 0);
 	*check = fold(w->sum);
 	if (!*check && !tcp)
 		*check = 0xffff;
 }
 
 /* Copies the packet, which is decapsulated, as w->ihl and w->len tell. */
-static __always_inline int load_packet(CTX *ctx, struct pkt *p, struct fragment_work *w)
+static __always_inline int load_packet(struct fragmenter *f)
 {
-	struct fragment_loop loop = { .work = w };
+	struct fragment_work *w = f->work;
 	__u32 ihl = w->ihl, len = w->len;
 
 	if (ihl < sizeof(struct iphdr) || ihl > IHL_MAX || !len || len > FRAGMENTED_MAX)
 		return REASON_TOO_BIG;
-	if (bpf_skb_load_bytes(ctx, p->l3, w->first, ihl) ||
-	    bpf_skb_load_bytes(ctx, p->l4, w->payload, len))
+	if (bpf_skb_load_bytes(f->ctx, f->p->l3, w->first, ihl) ||
+	    bpf_skb_load_bytes(f->ctx, f->p->l4, w->payload, len))
 		return REASON_NO_HEADROOM;
 	copy64(w->other, w->first, sizeof(w->other));
 	w->option_left = 0;
-	bpf_loop(IHL_MAX - sizeof(struct iphdr), strip_option, &loop, 0);
-	complete_checksum(p, &loop);
+	bpf_loop(IHL_MAX - sizeof(struct iphdr), strip_option, f, 0);
+	complete_checksum(f);
 	return 0;
 }

@@ -74,10 +74,7 @@ static __always_inline bool may_get_error(const struct pkt *p)
 
 	if (!is_ip(p) || p->tail || is_icmp_error(p) || mac_is_group(p->key.dmac) || is_to_group(p))
 		return false;
-	if (is_v6(p))
-		return !addr_is_zero(s) &&
-		       (s->w[0] & bpf_htonl(0xff000000)) != bpf_htonl(0xff000000);
-	return s->w[3] && (s->w[3] & bpf_htonl(0xf0000000)) < bpf_htonl(0xe0000000);
+	return !addr_is_no_host(s) && (is_v6(p) ? !addr_is_zero(s) : s->w[3]);
 }
 
 /* The gateway's address in the segment, else the router's, else (bridged) the destination's. */
