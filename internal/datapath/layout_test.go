@@ -222,7 +222,7 @@ func TestEveryCombinationVerifies(t *testing.T) {
 	tier.Root(t)
 	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"ports": loadBpf, "transit": loadTransit} {
 		t.Run(name, func(t *testing.T) {
-			spec := specOf(t, load)
+			spec := specOf(t, load, transitProgTransitAsking)
 			var switches []string
 			for name, v := range spec.Variables {
 				if isSwitch(v) {
@@ -243,7 +243,7 @@ func TestEveryCombinationVerifies(t *testing.T) {
 				for i, name := range switches {
 					constants[name] = columns[i+1]>>row&1 != 0
 				}
-				verified(t, specOf(t, load), constants)
+				verified(t, specOf(t, load, transitProgTransitAsking), constants)
 			}
 			if !tier.IsLong() {
 				return
@@ -260,7 +260,7 @@ func TestEveryCombinationVerifies(t *testing.T) {
 						} else {
 							constants[bpfVarReorderTimeoutNs] = hold
 						}
-						verified(t, specOf(t, load), constants)
+						verified(t, specOf(t, load, transitProgTransitAsking), constants)
 					}
 				}
 			}
@@ -327,16 +327,12 @@ func TestVerifiedInstructions(t *testing.T) {
 				counts[name] = n
 			}
 		}
-		measure(specOf(t, loadBpf), stages)
+		measure(specOf(t, loadBpf, ""), stages)
 		for _, flags := range deviceFlags {
 			constants := maps.Clone(stages)
 			constants[transitVarThisFlags] = flags
-			measure(specOf(t, loadTransit), constants)
-			asking, err := loadTransit()
-			if err != nil {
-				t.Fatal(err)
-			}
-			delete(asking.Programs, transitProgTransit)
+			measure(specOf(t, loadTransit, transitProgTransitAsking), constants)
+			asking := specOf(t, loadTransit, transitProgTransit)
 			bind(asking, transitProgTransitAsking, w.dev["u0"].Index)
 			w.do(t, func() { measure(asking, constants) })
 		}
@@ -366,13 +362,14 @@ func instructions(t *testing.T, p *ebpf.Program) uint32 {
 	return n
 }
 
-func specOf(t *testing.T, load func() (*ebpf.CollectionSpec, error)) *ebpf.CollectionSpec {
+// specOf is an object without one of its programs: transit_asking is bound to one device.
+func specOf(t *testing.T, load func() (*ebpf.CollectionSpec, error), without string) *ebpf.CollectionSpec {
 	t.Helper()
 	spec, err := load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(spec.Programs, transitProgTransitAsking) // is bound to one device
+	delete(spec.Programs, without)
 	return spec
 }
 

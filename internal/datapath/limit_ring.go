@@ -47,7 +47,7 @@ func forgetKeys[K comparable, V any](d *Datapath, t hostTable[K, V], owner uint3
 	if err != nil {
 		return err
 	}
-	if entries := max(atomic.LoadInt32(&d.usage(owner).Used[t.count]), 0); r.newest-r.oldest <= 2*uint32(entries) {
+	if r.newest-r.oldest <= 2*d.used(owner, t.count) {
 		return nil
 	}
 	leading := true // no key is older than those that are gone
@@ -95,7 +95,7 @@ func (d *Datapath) clearFlowRings() error {
 		if err != nil {
 			return err
 		}
-		if r.newest == r.oldest || uint32(max(atomic.LoadInt32(&d.usage(owner).Used[count]), 0)) >= r.limit/2 {
+		if r.newest == r.oldest || d.used(owner, count) >= r.limit/2 {
 			continue
 		}
 		for n := r.oldest; n != r.newest; n++ {

@@ -49,6 +49,11 @@ func (d *Datapath) clearUsage(owner uint32) {
 	*u = bpfLimitUsage{Used: u.Used, Rings: u.Rings}
 }
 
+// used is how many entries an owner has. Cores that count at once may leave it below zero.
+func (d *Datapath) used(owner uint32, count bpfLimitedCount) uint32 {
+	return uint32(max(atomic.LoadInt32(&d.usage(owner).Used[count]), 0))
+}
+
 // addUsed corrects how many entries an owner has.
 func (d *Datapath) addUsed(owner uint32, count bpfLimitedCount, n int32) {
 	if n != 0 {
@@ -141,9 +146,9 @@ func (d *Datapath) endRecount(count bpfLimitedCount, found []int32) {
 // findLargest notes the port or remote with the most entries, which loses its own when a table
 // is full.
 func (d *Datapath) findLargest(count bpfLimitedCount) error {
-	largest, most := uint32(0), int32(0)
+	largest, most := uint32(0), uint32(0)
 	for owner := range uint32(segmentOwner) {
-		if n := atomic.LoadInt32(&d.usage(owner).Used[count]); n > most {
+		if n := d.used(owner, count); n > most {
 			largest, most = owner, n
 		}
 	}

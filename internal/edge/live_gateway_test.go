@@ -106,8 +106,8 @@ func TestLiveGateway(t *testing.T) {
 		}
 		found, err := c.Neighbours(ctx, EntryQuery{})
 		// The other end of wan may have spoken by itself, as IPv6 does.
-		static := slices.DeleteFunc(slices.Clone(found.List), func(n NeighbourInfo) bool { return !n.Static })
-		if neighbours := static; err != nil || len(neighbours) != 2 || neighbours[0].Port != "p0" || neighbours[1].Remote != netip.MustParseAddr("192.0.2.2") {
+		neighbours := slices.DeleteFunc(slices.Clone(found.List), func(n NeighbourInfo) bool { return !n.Static })
+		if err != nil || len(neighbours) != 2 || neighbours[0].Port != "p0" || neighbours[1].Remote != netip.MustParseAddr("192.0.2.2") {
 			t.Errorf("neighbours %+v (%v)", found, err)
 		}
 		return nil
