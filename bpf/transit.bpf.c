@@ -115,8 +115,11 @@ static __always_inline int transit_replay(CTX *ctx, struct pkt *p, const struct 
 	why = change(ctx, p, d, &w, tunnelled);
 	if (why)
 		return why;
-	count_tx(d->out, 1, p->frame_len);
 	p->verdict = bpf_redirect_map(&tx_devmap, w.to->tx_index, XDP_DROP);
+	if (p->verdict !=
+	    XDP_REDIRECT) /* the kernel removes the entry together with the interface */
+		return REASON_DEVMAP_DROP;
+	count_tx(d->out, 1, p->frame_len);
 	return 0;
 }
 

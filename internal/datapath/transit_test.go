@@ -332,6 +332,35 @@ func TestNotTakenIsCounted(t *testing.T) {
 	t.Fatal("no case")
 }
 
+// The kernel takes an interface out of the devmap when it is gone, before the edge knows.
+func TestRemovedTxDeviceIsCounted(t *testing.T) {
+	w := transitWorld(t, ways()[0])
+	c := passing()[0]
+	dev, in := c.in(w, c.words)
+	if got := w.transit(t, dev, in); got.verdict != xdpRedirect {
+		t.Fatalf("%s: verdict %d", c.name, got.verdict)
+	}
+	var numbers []uint32
+	if err := iterate(w.dp.objs.TxDevmap, func(number, _ uint32) { numbers = append(numbers, number) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, number := range numbers {
+		if err := w.dp.objs.TxDevmap.Delete(number); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		drops, _ := w.counted(t, func() {
+			if got := w.transit(t, dev, in); got.verdict != xdpDrop {
+				t.Errorf("%s: verdict %d without its interface", c.name, got.verdict)
+			}
+		})
+		if drops["devmap-drop"] != 1 || sum(drops) != 1 {
+			t.Errorf("drops %v of one packet", drops)
+		}
+	}
+}
+
 // A frame whose checksum the sender left to its device is tc's: there the kernel knows
 // that it is to be filled in. With a right one, or none, it passes.
 func TestTransitLeavesCsumPartial(t *testing.T) {

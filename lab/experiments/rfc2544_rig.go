@@ -281,7 +281,7 @@ func (p passage) unaccounted() string {
 	case p.got.Frames > p.sent.Frames:
 		return fmt.Sprintf("%d frames arrived of %d that were sent", p.got.Frames, p.sent.Frames)
 	case p.lost > named:
-		return fmt.Sprintf("%d of %d lost frames are in no counter (%s)", p.lost-named, p.lost, p.dropped)
+		return fmt.Sprintf("%d of %d lost frames are in no counter (%s; the sink saw other frames: %v)", p.lost-named, p.lost, p.dropped, p.got.Foreign)
 	case named > p.lost+strangers:
 		return fmt.Sprintf("counters name %d drops (%s), but %d frames are missing", named, p.dropped, p.lost)
 	}

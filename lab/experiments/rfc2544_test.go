@@ -152,7 +152,7 @@ func TestUnaccounted(t *testing.T) {
 		{sent: 100, got: 100},
 		{sent: 100, got: 90, lost: 10, dropped: losses.Counts{"a": 4, "b": 6}},
 		{sent: 100, got: 90, lost: 10, dropped: losses.Counts{"a": 10, "arp": strangers}},
-		{sent: 100, got: 90, lost: 10, dropped: losses.Counts{"a": 9}, want: "1 of 10 lost frames are in no counter (9 a)"},
+		{sent: 100, got: 90, lost: 10, dropped: losses.Counts{"a": 9}, want: "1 of 10 lost frames are in no counter (9 a"},
 		{sent: 100, got: 101, want: "101 frames arrived of 100"},
 		{sent: 100, got: 100, dropped: losses.Counts{"a": strangers + 1}, want: "name 65 drops (65 a), but 0 frames are missing"},
 	} {
