@@ -47,7 +47,11 @@ static __always_inline bool lease_expired(const struct pkt *p, const struct segm
 {
 	if (!(find_local_addr(p, seg, addr) & LOCAL_LEASED))
 		return false;
-	return (__s32)((__u32)(p->now_ns / 1000000) - global_get(GLOBAL_LEASE)) > LEASE_MS;
+	/*
+	 * The lease may be renewed after the packet's time was read. Beyond that a difference is
+	 * an age, of whatever size: the number of milliseconds comes round in 49 days.
+	 */
+	return (__u32)(p->now_ns / 1000000) - global_get(GLOBAL_LEASE) + LEASE_MS > 2 * LEASE_MS;
 }
 
 /*

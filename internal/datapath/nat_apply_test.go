@@ -361,12 +361,23 @@ func TestLease(t *testing.T) {
 	if asks(webFirst4) || !asks(two4) || !asks(uplink4) {
 		t.Error("without a lease: want an answer for all but the leased one")
 	}
-	must(t, w.dp.RenewLease())
+	lease, err := w.dp.Lease()
+	must(t, err)
+	must(t, lease.Renew())
+	must(t, lease.Close())
 	if !asks(webFirst4) {
 		t.Error("the lease is renewed, and there is no answer")
 	}
-	must(t, w.dp.objs.GlobalCounters.Put(uint32(bpfGlobalCounterGLOBAL_LEASE), uint32(0)))
-	if asks(webFirst4) {
-		t.Error("the lease is over, and there is an answer")
+	now, err := coarseNS()
+	must(t, err)
+	for age, want := range map[time.Duration]bool{
+		time.Duration(now): false, 400 * time.Millisecond: true, -400 * time.Millisecond: true, time.Second: false, time.Hour: false,
+		25 * 24 * time.Hour: false, 40 * 24 * time.Hour: false, 49 * 24 * time.Hour: false,
+	} {
+		renewed := uint32((int64(now) - int64(age)) / int64(time.Millisecond))
+		must(t, w.dp.objs.GlobalCounters.Put(uint32(bpfGlobalCounterGLOBAL_LEASE), renewed))
+		if asks(webFirst4) != want {
+			t.Errorf("the lease was renewed %s ago: answered %t, want %t", age, !want, want)
+		}
 	}
 }

@@ -1,17 +1,36 @@
 package datapath
 
-import "fmt"
+import (
+	"fmt"
 
-// RenewLease has the programs answer for leased addresses for another half second. A
-// process that has ended no longer calls it: the others of the group hear nothing more of
-// the gateway, and take its addresses, while its programs go on.
-func (d *Datapath) RenewLease() error {
+	"github.com/cilium/ebpf"
+)
+
+// Lease has the programs answer for leased addresses. A process that has ended no longer renews it: the others of the
+// group hear nothing more of the gateway, and take its addresses, while its programs go on.
+// It is good until it is closed, also while its Datapath is closed and another one opened.
+type Lease struct {
+	// Renew makes it last for another half second.
+	Renew func() error
+	Close func() error
+}
+
+// Lease returns the lease of this data path.
+func (d *Datapath) Lease() (Lease, error) {
+	counters, err := d.objs.GlobalCounters.Clone()
+	if err != nil {
+		return Lease{}, fmt.Errorf("lease of addresses: %w", err)
+	}
+	return Lease{Renew: func() error { return renewLease(counters) }, Close: counters.Close}, nil
+}
+
+func renewLease(counters *ebpf.Map) error {
 	now, err := coarseNS()
 	if err != nil {
 		return err
 	}
 	const ms = 1e6
-	if err := d.objs.GlobalCounters.Put(uint32(bpfGlobalCounterGLOBAL_LEASE), uint32(now/ms)); err != nil {
+	if err := counters.Put(uint32(bpfGlobalCounterGLOBAL_LEASE), uint32(now/ms)); err != nil {
 		return fmt.Errorf("renew the lease of addresses: %w", err)
 	}
 	return nil

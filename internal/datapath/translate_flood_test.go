@@ -3,6 +3,7 @@ package datapath
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -152,7 +153,13 @@ func TestSteeringBesideOthers(t *testing.T) {
 			return err
 		},
 		func(int) error { _, err := w.dp.PortUsages(10); return err },
-		func(int) error { return w.dp.RenewLease() },
+		func(int) error {
+			lease, err := w.dp.Lease()
+			if err == nil {
+				err = errors.Join(lease.Renew(), lease.Close())
+			}
+			return err
+		},
 	}
 	results := make(chan error, len(beside))
 	for _, f := range beside {

@@ -54,8 +54,8 @@ type (
 		SteerEgress(list []datapath.Egress) error
 		// AnnounceAddress must be called in the network namespace.
 		AnnounceAddress(uplink string, addr netip.Addr) error
-		// RenewLease may run beside Apply too.
-		RenewLease() error
+		// Lease is of the data path, and may be renewed beside any method, also when this handle is closed.
+		Lease() (datapath.Lease, error)
 	}
 	// Learner takes over what BGP says, of the tables that were applied last. Its methods are
 	// of those of Steerer. An error is of parts; the rest is done.

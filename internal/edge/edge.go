@@ -94,7 +94,9 @@ func (e *edge) start(ctx context.Context) error {
 		return fmt.Errorf("open the data path: %w", err)
 	}
 	e.dp, e.adopted = dp, dp.Adopted()
-	e.lease.of(dp)
+	if err := e.lease.of(dp); err != nil {
+		return err
+	}
 	e.pathSelector.routing = reconcile.NewRouting(e.config)
 	e.lookAsked()
 	e.asked.before = e.asked.last // a former process's are no news
@@ -406,8 +408,6 @@ func (e *edge) reopen(next overlay.Edge) error {
 	e.pathSelector.mu.Lock()
 	defer e.pathSelector.mu.Unlock()
 	e.pathSelector.snapshot.dp = nil // until the new one has tables
-	e.lease.of(nil)
-	defer func() { e.lease.of(e.dp) }()
 	closed := e.dp.Close()
 	e.dp = nil
 	dp, err := e.opts.OpenDataPath(will)
@@ -432,8 +432,9 @@ func (e *edge) stop(remove bool) error {
 	e.mu.Lock()
 	dp := e.dp
 	e.dp = nil
+	defer func() { e.reportProblem(keepLease, e.lease.of(e.dp)) }() // until then it is the former handle's
 	e.mu.Unlock()
-	e.lease.of(nil)
+	unspoken = errors.Join(unspoken, e.lease.of(nil))
 	if dp == nil {
 		return unspoken
 	}
@@ -522,6 +523,7 @@ func newAgeTicker(ageing time.Duration) *ageTicker {
 
 func (a *ageTicker) set(ageing time.Duration) {
 	if ageing != a.ageing {
+	keepLease        = "keep the lease of egress addresses"
 		a.Reset(tenth(ageing))
 		a.ageing = ageing
 	}

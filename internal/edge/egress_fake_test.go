@@ -118,7 +118,9 @@ func (d fakeDataPath) AnnounceAddress(uplink string, addr netip.Addr) error {
 	return err
 }
 
-func (d fakeDataPath) RenewLease() error { return nil }
+func (d fakeDataPath) Lease() (datapath.Lease, error) {
+	return datapath.Lease{Renew: func() error { d.w.renewals.Add(1); return nil }, Close: func() error { return nil }}, nil
+}
 
 func (d fakeDataPath) NATSweep() (datapath.NATGCStats, error) {
 	err := d.read("NAT sweep")

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -56,6 +57,7 @@ type world struct {
 	adopted   bool
 	changed   chan struct{}
 	// Of the fake liveness:
+	renewals  atomic.Int64 // of the lease
 	peers    []bfd.Peer
 	lives    map[overlay.Pair]bfd.Result
 	died     chan struct{}

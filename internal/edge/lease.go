@@ -19,24 +19,34 @@ const leaseEvery = 100 * time.Millisecond
 // lease is this process's word that it follows what other gateways do. Its lock is held for
 // no work but that, so nothing that takes long lets the lease run out.
 type lease struct {
-	mu sync.Mutex
-	dp DataPath // nil while there is none
+	mu   sync.Mutex
+	held datapath.Lease // zero while there is none
 }
 
-// of has the lease be of dp from now on.
-func (l *lease) of(dp DataPath) {
+// of has the lease be of dp from now on; nil has none.
+func (l *lease) of(dp DataPath) (err error) {
+	var next datapath.Lease
+	if dp != nil {
+		if next, err = dp.Lease(); err != nil {
+			return err
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dp = dp
+	if l.held.Close != nil {
+		err = l.held.Close()
+	}
+	l.held = next
+	return err
 }
 
 func (l *lease) renew() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dp == nil {
+	if l.held.Renew == nil {
 		return nil
 	}
-	return l.dp.RenewLease()
+	return l.held.Renew()
 }
 
 // renewLease renews it until ctx ends.

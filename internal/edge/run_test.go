@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
@@ -434,6 +435,37 @@ func TestLostDataPathEndsTheEdgeAndStaysPinned(t *testing.T) {
 		t.Fatal("the edge goes on without a data path")
 	}
 	if w.called("remove")+w.called("hold nothing") > 0 {
+// However long the programs take to load, egress addresses stay this gateway's.
+func TestReloadKeepsTheLease(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.run()
+	renewed := false
+	w.mu.Lock()
+	w.config.FlowCache.Enabled = false
+	w.failOpen = func(datapath.Config) error { // the former one is closed
+		before := w.renewals.Load()
+		err := await.Within(t.Context(), await.Patience, "renewals", func() error {
+			if w.renewals.Load() < before+2 {
+				return errFake
+			}
+			return nil
+		})
+		renewed = err == nil
+		return nil
+	}
+	w.mu.Unlock()
+	w.hangup()
+	w.within("configuration reloaded", func() bool {
+		s, err := c.Status(context.Background())
+		return err == nil && !s.FlowCache
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !renewed {
+		t.Error("the lease was not renewed while the programs were loaded")
+	}
+}
+
 		t.Error("the pinned data path was removed")
 	}
 	wantEmpty(t, w.opts.RuntimeDir)
