@@ -19,7 +19,7 @@ const resolved = unix.NUD_REACHABLE | unix.NUD_STALE | unix.NUD_DELAY | unix.NUD
 
 // Observe reports what the host is like now.
 func (h *Host) Observe(want Want) (State, error) {
-	links, err := dump(h.handle.LinkList)
+	links, err := gather(h.handle.LinkList)
 	if err != nil {
 		return State{}, fmt.Errorf("list links: %w", err)
 	}
@@ -104,7 +104,7 @@ func (h *Host) present(addrs []netip.Addr) (map[netip.Addr]bool, error) {
 	if len(addrs) == 0 {
 		return found, nil
 	}
-	list, err := dump(func() ([]netlink.Addr, error) { return h.handle.AddrList(nil, family(addrs[0])) })
+	list, err := gather(func() ([]netlink.Addr, error) { return h.handle.AddrList(nil, family(addrs[0])) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
@@ -240,15 +240,31 @@ func family(addr netip.Addr) int {
 
 // dump repeats a listing that a concurrent change interrupted.
 func dump[T any](list func() ([]T, error)) ([]T, error) {
+	all, _, err := attempts(list)
+	return all[len(all)-1], err // complete but for what changes right now, and that raises an event
+}
+
+// gather does so for who takes what is not listed for gone: where no listing was complete it returns what any of them had,
+// the last one's word last. Some kernels leave out what did not change at all.
+func gather[T any](list func() ([]T, error)) ([]T, error) {
+	all, complete, err := attempts(list)
+	if complete {
+		return all[len(all)-1], err
+	}
+	return slices.Concat(all...), nil
+}
+
+// attempts lists until a listing is complete, a few times.
+func attempts[T any](list func() ([]T, error)) (all [][]T, complete bool, err error) {
 	const tries = 5
-	var all []T
-	var err error
 	for range tries {
-		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return all, err
+		some, err := list()
+		all = append(all, some)
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, true, err
 		}
 	}
-	return all, nil // complete but for what changes right now, and that raises an event
+	return all, false, nil
 }
 
 // neighbours are the next hops that matter, shared between Observe and the
