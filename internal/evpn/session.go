@@ -51,7 +51,7 @@ func (t *Table) lose(n *neighbour) {
 			continue
 		}
 		if p.stale == 0 {
-			p.stale = t.now.UnixNano()
+			p.stale = t.nowNS()
 			n.stale++
 			t.markPath(p)
 		}
@@ -80,7 +80,7 @@ func (t *Table) advertisedByOthers(p *path) bool {
 func (t *Table) linger(n *neighbour) {
 	for _, p := range n.paths {
 		if p.stale != 0 {
-			p.ends = min(p.ends, t.now.Add(Linger).UnixNano())
+			p.ends = min(p.ends, t.nowNS()+int64(Linger))
 		}
 	}
 	n.nextEnd()
@@ -99,7 +99,7 @@ func (n *neighbour) nextEnd() {
 // expire ends the stale routes whose time is over.
 func (t *Table) expire() {
 	for _, n := range t.neighbours {
-		if n.stale > 0 && t.now.UnixNano() >= n.expires {
+		if n.stale > 0 && t.nowNS() >= n.expires {
 			t.endStale(n)
 		}
 	}
@@ -108,7 +108,7 @@ func (t *Table) expire() {
 func (t *Table) endStale(n *neighbour) {
 	removed := 0
 	for _, p := range n.paths {
-		if p.stale != 0 && t.now.UnixNano() >= p.ends {
+		if p.stale != 0 && t.nowNS() >= p.ends {
 			t.remove(p)
 			removed++
 		}

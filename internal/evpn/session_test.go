@@ -3,6 +3,7 @@ package evpn
 import (
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // A lost session ends nothing that only its neighbour knew.
@@ -49,6 +50,29 @@ func TestStaleRoutesOutliveShortReturn(t *testing.T) {
 	w.take(w.table.Tick(w.now.Add(Linger)))
 	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
 	w.take(w.table.Tick(w.now.Add(time.Hour)))
+	w.is("stations", w.macEntries)
+}
+
+// stepped is t after the clock was set, which the time since others does not see.
+func stepped(t time.Time, by time.Duration) time.Time {
+	words := (*[2]uint64)(unsafe.Pointer(&t)) // wall and ext of time.Time
+	const seconds = 30                        // bits of wall below those of the seconds since 1885
+	words[0] += uint64(int64(by/time.Second)) << seconds
+	return t
+}
+
+// How long routes stay stale does not depend on what the clock is set to.
+func TestStaleRoutesWhenTheClockIsSet(t *testing.T) {
+	w := newWorld(t, edge())
+	w.now = time.Now()
+	if at := stepped(w.now, time.Hour); at.Sub(w.now) != 0 || at.Unix()-w.now.Unix() != 3600 {
+		t.Fatalf("%s is not an hour later by the clock alone: time.Time has other fields", at)
+	}
+	w.receive(rr1, host(mac(1), remote2))
+	w.session(Session{Neighbour: rr1})
+	w.take(w.table.Tick(stepped(w.now.Add(time.Minute), 5*time.Hour)))
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
+	w.take(w.table.Tick(stepped(w.now.Add(time.Hour), -5*time.Hour)))
 	w.is("stations", w.macEntries)
 }
 

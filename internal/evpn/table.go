@@ -22,6 +22,7 @@ type Table struct {
 	dirty      dirty
 	out        Changes
 	now        time.Time
+	began      time.Time // the first now
 }
 
 // dirty is what has to be decided anew.
@@ -60,14 +61,14 @@ func (t *Table) update(u *Update) {
 		return
 	}
 	if old != nil && old.Route.equal(&u.Route) {
-		old.at = t.now.UnixNano()
+		old.at = t.nowNS()
 		t.refresh(old)
 		return
 	}
 	if old != nil {
 		t.remove(old)
 	}
-	p := &path{Route: u.Route, from: n, at: t.now.UnixNano()}
+	p := &path{Route: u.Route, from: n, at: t.nowNS()}
 	n.paths[p.Key] = p
 	t.classify(p)
 	t.link(p, 1)
@@ -152,6 +153,15 @@ func (t *Table) Prefixes(name string, source overlay.RouteSource, prefixes []net
 		t.destination(r, p).sources |= bit
 	}
 	return t.recompute()
+}
+
+// nowNS is now in ns of the clock as it was at the beginning: a step of the clock meanwhile, such as
+// the first one of NTP, neither ends stale routes nor keeps them.
+func (t *Table) nowNS() int64 {
+	if t.began.IsZero() {
+		t.began = t.now
+	}
+	return t.began.UnixNano() + int64(t.now.Sub(t.began))
 }
 
 // Tick ends what lasts for a time only: stale routes, and frozen addresses.
