@@ -2,19 +2,7 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
-)
-
-// What the data path's tables hold (bpf/abi/abi.h), less their unused first entry.
-const (
-	maxUDPPorts = 8
-	maxSegments = 4095
-	maxRouters  = 1023
-	maxNextHops = 16383 // of all routes of one edge
-	maxPaths    = 64    // next hops of one route
-	maxMembers  = 1024  // ports and remotes of one segment
-	maxVports   = 8191  // ports and remotes of one edge
 )
 
 // checker compares the fields of a document with each other. A field that was
@@ -189,52 +177,4 @@ func (c checker) routerNames() (list []string, complete bool) {
 		list = append(list, string(r.Name))
 	}
 	return list, !c.failed["spec.routers"]
-}
-
-// limits reports what does not fit in the data path's tables.
-func (c checker) limits() {
-	s := &c.doc.Spec
-	tooMany := func(path string, have, limit int, what, hint string) {
-		if have > limit {
-			c.problem(path, fmt.Sprintf("%d %s, at most %d", have, what, limit), hint)
-		}
-	}
-	const divide = "divide them among several edges"
-	static, remotes, members := 0, map[netip.Addr]bool{}, map[objectName]int{}
-	segments, ports, hops := 0, 0, 0
-	for _, list := range c.members {
-		for _, m := range list {
-			members[m.segment]++
-			ports++
-		}
-	}
-	c.eachNetwork(func(_ string, n *overlayNetwork) {
-		segments++
-		for _, r := range n.Remotes {
-			remotes[r.Addr] = true
-		}
-	})
-	for i, g := range s.Segments {
-		static += len(g.FDB)
-		tooMany(fmt.Sprintf("spec.segments[%d]", i), members[g.Name]+len(g.Remotes), maxMembers, "ports and remotes in one segment",
-			"divide the segment, flooding to so many costs too much")
-	}
-	for i, r := range s.Routers {
-		segments += len(r.Uplinks)
-		ports += len(r.Uplinks)
-		if r.L3 != nil {
-			tooMany(fmt.Sprintf("spec.routers[%d].l3", i), len(r.L3.Remotes), maxMembers, "remotes in one segment", divide)
-		}
-		for _, route := range r.Routes {
-			hops += len(route.Via)
-		}
-	}
-	c.egressLimits(remotes, tooMany)
-	tooMany("spec.segments", segments, maxSegments, "segments", divide)
-	tooMany("spec.routers", len(s.Routers), maxRouters, "routers", divide)
-	tooMany("spec.routers", hops, maxNextHops, "next hops of routes", divide)
-	tooMany("spec", ports+len(remotes), maxVports, "ports and remotes", divide)
-	if s.FDB.Size > 0 {
-		tooMany("spec.fdb", static, int(s.FDB.Size), "static MAC addresses", "raise spec.fdb.size, with room for learned ones")
-	}
 }

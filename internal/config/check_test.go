@@ -8,9 +8,22 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 )
 
-func TestUDPPortsAreTheDataPaths(t *testing.T) {
+func TestLimitsAreTheDataPaths(t *testing.T) {
 	if maxUDPPorts != datapath.MaxUDPPorts {
 		t.Errorf("configuration takes %d UDP ports, the data path %d", maxUDPPorts, datapath.MaxUDPPorts)
+	}
+	sizes, err := datapath.TableSizes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for table, most := range map[string]uint32{ // the first entry of an array is none
+		"vports": maxVports + 1, "segments": maxSegments + 1, "routers": maxRouters + 1, "nexthops": maxNextHops + 1, "nexthop_groups": maxNextHops + 1,
+		"routes": maxRoutes, "members": maxAllMembers, "remotes": maxRemotePairs, "allowed_macs": maxAllowed, "allowed_addrs": maxAllowed,
+		"port_forwards": maxPortForwards, "egress_policies": maxPolicies + 1, "pool": maxPools,
+	} {
+		if sizes[table] != most {
+			t.Errorf("the table %s has %d entries, the configuration takes %d", table, sizes[table], most)
+		}
 	}
 }
 
@@ -146,7 +159,24 @@ func TestNoConsequentialErrors(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	var remotes, more, many, ports, static strings.Builder
+	var remotes, more, many, ports, static, teps, severals, names, routes, networks strings.Builder
+	for i := range 8 {
+		fmt.Fprintf(&teps, "    - {name: t%d, address: 192.0.2.%d, interface: eth%d}\n", i, i+1, i)
+	}
+	for i := range 128 {
+		fmt.Fprintf(&severals, "  - {name: r%d, addresses: [", i)
+		for j := range 8 {
+			fmt.Fprintf(&severals, "10.1.%d.%d, ", i, j)
+		}
+		fmt.Fprintf(&severals, "]}\n")
+		fmt.Fprintf(&names, "r%d, ", i)
+	}
+	for i := range 4095 {
+		fmt.Fprintf(&routes, "    - {prefix: 10.100.%d.%d/32, via: [{address: 10.0.%d.%d}]}\n", i>>8, i&255, (i+2)>>8, (i+2)&255)
+	}
+	for i := range 65537 {
+		fmt.Fprintf(&networks, "10.%d.%d.%d/32, ", i>>16, i>>8&255, i&255)
+	}
 	for i := range 1025 {
 		fmt.Fprintf(&remotes, "10.0.%d.%d, ", i>>8, i&255)
 	}
@@ -170,7 +200,17 @@ func TestLimits(t *testing.T) {
 			`7:5: spec.segments[0]: 1025 ports and remotes in one segment, at most 1024; divide the segment, flooding to so many costs too much`,
 		}},
 		{"ends", under + "  segments:\n" + more.String() + "  ports:\n" + ports.String(), []string{
-			`5:3: spec: 8192 ports and remotes, at most 8191; divide them among several edges`,
+			`5:3: spec: 8192 ports and paths to remotes, at most 8191; divide them among several edges`,
+		}},
+		{"paths", header + "spec:\n  underlay:\n    teps:\n" + teps.String() + "  remotes:\n" + severals.String() + "  segments:\n  - {name: blue, vni: 1, remotes: [" + names.String() + "]}\n", []string{
+			`5:3: spec: 8192 ports and paths to remotes, at most 8191; divide them among several edges`,
+		}},
+		{"next hops", under + "  routers:\n  - name: main\n    uplinks: [{name: up, interface: eth1, addresses: [10.0.0.1/16]}]\n    routes:\n" + routes.String(), []string{
+			`7:3: spec.routers: 4096 different next hops of routes, at most 4095; divide them among several edges`,
+			`7:3: spec.routers: 4096 different sets of next hops of routes, at most 4095; divide them among several edges`,
+		}},
+		{"allowed", under + "  segments:\n  - {name: blue, vni: 1}\n  ports:\n  - {name: p0, interface: veth0, segment: blue, allowed: {addresses: [" + networks.String() + "]}}\n", []string{
+			`9:3: spec.ports: 65537 allowed networks, at most 65536; write fewer, larger ones`,
 		}},
 		{"static", under + "  fdb: {size: 16}\n  segments:\n  - name: blue\n    vni: 1\n    remotes: [192.0.2.2]\n    fdb:\n" + static.String(), []string{
 			`6:8: spec.fdb: 17 static MAC addresses, at most 16; raise spec.fdb.size, with room for learned ones`,
