@@ -81,7 +81,11 @@ type plan struct {
 	unpoliced     map[uint32]bpfVport // ports that get it when its programs are attached
 	groups        map[uint32]bool     // groups and hops in use
 	hops          map[uint16]bool
-	nat           translationPlan
+	unplaced      fewErrors // of what has no place in the tables
+	unrouted      fewErrors // of routes
+	// For a group or next hop of a route, a learned one: the rest need not look.
+	noRoom, noLearnedRoom bool
+	nat                   translationPlan
 }
 
 func newPlan(t Tables) *plan {
@@ -103,12 +107,41 @@ func newPlan(t Tables) *plan {
 // Apply brings the data path to the desired tables: new things first, then the
 // programs, then what is no longer wanted goes. It is idempotent; after an error
 // it may be called again. An entry without room, and an interface that takes no program, keep
-// nothing else from it: that is a PartialError.
+// nothing else from it: that is a PartialError. Where the new has no room beside the old, the
+// old goes first.
 func (d *Datapath) Apply(t Tables) error {
-	p := newPlan(t)
-	if err := d.assign(t); err != nil {
-		return err
+	if d.cfg.Egress == nil && t.translates() {
+		return errors.New("there is something to translate, but the programs were loaded without egress: open the data path with it")
 	}
+	left := d.assign(t)
+	if left != nil && d.hasSuperseded() {
+		var partial PartialError
+		if err := d.bring(d.within(t)); err != nil && !errors.As(err, &partial) {
+			return errors.Join(left, err)
+		}
+		left = d.assign(t)
+	}
+	if left != nil {
+		t = d.within(t)
+	}
+	return partially(left, d.bring(t))
+}
+
+// partially is the error of tables of which some objects were left out before.
+func partially(left, err error) error {
+	var partial PartialError
+	switch {
+	case left == nil:
+		return err
+	case err == nil || errors.As(err, &partial):
+		return PartialError{errors.Join(left, err)}
+	}
+	return errors.Join(left, err)
+}
+
+// bring does what Apply says with objects that have numbers.
+func (d *Datapath) bring(t Tables) error {
+	p := newPlan(t)
 	d.publishNames()
 	if err := d.plan(t, p); err != nil {
 		return err
@@ -138,7 +171,11 @@ func (d *Datapath) Apply(t Tables) error {
 	if err := d.prune(p); err != nil {
 		return err
 	}
-	if err := errors.Join(unwritten, unattached); err != nil {
+	unrouted := p.unrouted.err()
+	if p.noRoom || p.noLearnedRoom { // what went may have left some
+		unrouted = d.PutRoutes(t.Routers)
+	}
+	if err := errors.Join(unwritten, unattached, p.unplaced.err(), unrouted); err != nil {
 		return PartialError{err}
 	}
 	return nil
@@ -169,48 +206,6 @@ type PartialError struct{ error }
 // Unwrap returns the errors.
 func (e PartialError) Unwrap() error { return e.error }
 
-// assign gives numbers to new routers, segments, ports and remotes and frees those that went.
-func (d *Datapath) assign(t Tables) error {
-	previous := d.names.segIDs
-	d.fresh = newOwners{map[uint32]bool{}, map[uint32]bool{}}
-	d.names, d.edges = newNames(), edgesOf(t)
-	for _, r := range t.Routers {
-		if err := d.assignRouter(r.Name); err != nil {
-			return err
-		}
-	}
-	for _, s := range t.Segments {
-		if err := d.assignSegment(s, previous); err != nil {
-			return err
-		}
-	}
-	if err := d.assignEgresses(t); err != nil {
-		return err
-	}
-	for _, port := range t.Ports {
-		segment := d.names.segIDs[port.Segment] // writeVports says that there is none
-		id, err := d.assignVport(bpfVport{Kind: bpfVportKindVPORT_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN, Segment: segment}, port.Name)
-		if err != nil {
-			return err
-		}
-		d.names.ports[id], d.names.portIDs[port.Name] = port.Name, id
-	}
-	for _, tep := range t.TEPs {
-		pair := d.pair(tep)
-		vport := bpfVport{Kind: bpfVportKindVPORT_TEP}
-		vport.Addr.W, vport.Local.W = wireAddr(tep.Addr), wireAddr(pair.Local)
-		id, err := d.assignVport(vport, pair.String())
-		if err != nil {
-			return err
-		}
-		d.names.pathIDs[pair] = id
-		if pair.Local == d.cfg.TEPs[0] && pair.Remote == edgeOf(tep) {
-			d.names.tepIDs[tep.Addr] = id
-		}
-	}
-	return d.clearDrops(d.fresh)
-}
-
 // pair is which addresses a path joins.
 func (d *Datapath) pair(t TEP) overlay.Pair {
 	if !t.Local.IsValid() {
@@ -227,37 +222,6 @@ func edgeOf(t TEP) netip.Addr {
 	return t.Edge
 }
 
-// assignSegment knows a segment again by its VNI, and one without tunnels by its
-// gateway's MAC address, and among those that share it by its name.
-func (d *Datapath) assignSegment(s overlay.Segment, previous map[string]uint32) error {
-	var mac overlay.MAC
-	if s.Gateway != nil {
-		mac = s.Gateway.MAC
-	}
-	same := func(id uint32, e bpfSegment) bool {
-		_, given := d.names.segments[id] // uplinks may have the same MAC address
-		return !given && e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.Tunnel.UDPPort) && (s.VNI != 0 || e.GatewayMac == mac)
-	}
-	id, ok := previous[s.Name]
-	if !ok || !same(id, d.segments[id]) {
-		id, ok = findSlot(d.segments, same)
-	}
-	if !ok {
-		id, ok = find(d.segments, func(e bpfSegment) bool { return e.Used == 0 })
-	}
-	if !ok {
-		return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(d.segments)-1)
-	}
-	if d.segments[id].Used == 0 {
-		d.fresh.segments[id] = true
-		d.clearUsage(segmentOwner + id)
-	}
-	d.segments[id].Used, d.segments[id].Vni, d.segments[id].UdpPort = 1, uint32(s.VNI), wire16(s.Tunnel.UDPPort)
-	d.segments[id].GatewayMac = mac
-	d.names.segments[id], d.names.segIDs[s.Name] = s.Name, id
-	return nil
-}
-
 // find looks for a slot; slot 0 stands for "none" in the maps.
 func find[V any](slots []V, match func(V) bool) (uint32, bool) {
 	return findSlot(slots, func(_ uint32, v V) bool { return match(v) })
@@ -271,35 +235,6 @@ func findSlot[V any](slots []V, match func(uint32, V) bool) (uint32, bool) {
 		}
 	}
 	return 0, false
-}
-
-// assignVport knows a port again by its interface, VLAN and segment: in another segment it has
-// neither connections nor hosts of before.
-func (d *Datapath) assignVport(want bpfVport, name string) (uint32, error) {
-	id, ok := find(d.vports, func(e bpfVport) bool {
-		if e.Kind != want.Kind {
-			return false
-		}
-		if e.Kind == bpfVportKindVPORT_PORT {
-			return e.Ifindex == want.Ifindex && e.Vlan == want.Vlan && e.Segment == want.Segment
-		}
-		return e.Addr == want.Addr && e.Local == want.Local
-	})
-	if !ok {
-		id, ok = find(d.vports, func(e bpfVport) bool { return e.Kind == bpfVportKindVPORT_NONE })
-	}
-	if !ok {
-		return 0, fmt.Errorf("%s: the table of %d ports and remotes is full", name, len(d.vports)-1)
-	}
-	if d.vports[id].Kind == bpfVportKindVPORT_NONE {
-		d.vports[id] = want
-		d.fresh.vports[id] = true
-		d.clearUsage(id)
-		if err := d.clearTraffic(id); err != nil {
-			return 0, err
-		}
-	}
-	return id, nil
 }
 
 func (d *Datapath) writeVports(t Tables, p *plan) error {

@@ -58,6 +58,7 @@ type Datapath struct {
 	segments       []bpfSegment
 	routers        []bpfRouter
 	hops           []bpfNexthop
+	hopIDs         map[bpfNexthop]uint16 // of those that are taken
 	groups         []bpfNexthopGroup
 	routes         map[bpfRouteKey]bpfRoute
 	sets           map[string]uint32 // groups by their set of next hops
@@ -86,6 +87,8 @@ type names struct {
 	egresses  map[uint32]string // egress → name
 	egressIDs map[string]uint32
 	tagged    [2]map[uint32]uint32 // NameTag → router, egress
+
+	incomplete bool // some objects of the tables have no number
 }
 
 // Open loads the programs and adopts the maps and links that a former process of

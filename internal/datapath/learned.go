@@ -17,12 +17,12 @@ func (d *Datapath) PutBGPMACs(list []overlay.BGPMAC) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	var failed fewErrors
 	want := make(map[bpfFdbKey]*bpfFdbEntry, len(list))
 	for _, s := range list {
 		key, entry, err := d.fdbEntry(s, now)
 		if err != nil {
-			errs = append(errs, err)
+			failed.add(err)
 			continue
 		}
 		want[key] = entry
@@ -34,7 +34,7 @@ func (d *Datapath) PutBGPMACs(list []overlay.BGPMAC) error {
 		same:    func(a, b *bpfFdbEntry) bool { return a.Vport == b.Vport && a.Sticky == b.Sticky },
 		changed: func(k bpfFdbKey, _ bpfFdbEntry) { d.invalidateMAC(k.Segment, k.Mac) },
 	}
-	return errors.Join(append(errs, reported.put(want), d.changed())...)
+	return errors.Join(failed.err(), reported.put(want), d.changed())
 }
 
 // station is the entry of s, nil where BGP says no more of it.
@@ -66,12 +66,12 @@ func (d *Datapath) PutARPEntries(list []overlay.ARPEntry) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	var failed fewErrors
 	want := make(map[bpfNeighbourKey]*bpfNeighbour, len(list))
 	for _, r := range list {
 		id, ok := d.names.segIDs[r.Segment]
 		if !ok {
-			errs = append(errs, fmt.Errorf("%s: there is no segment %q", r.Addr, r.Segment))
+			failed.add(fmt.Errorf("%s: there is no segment %q", r.Addr, r.Segment))
 			continue
 		}
 		key := bpfNeighbourKey{Segment: id, Addr: bpfAddr{W: wireAddr(r.Addr)}}
@@ -92,7 +92,7 @@ func (d *Datapath) PutARPEntries(list []overlay.ARPEntry) error {
 			}
 		},
 	}
-	return errors.Join(append(errs, reported.put(want), d.changed())...)
+	return errors.Join(failed.err(), reported.put(want), d.changed())
 }
 
 // bgpEntries are entries of a table that BGP says, beside those of others.

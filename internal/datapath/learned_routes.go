@@ -16,9 +16,13 @@ import (
 func (d *Datapath) PutRoutes(list []Router) error {
 	c := routeChanges{want: make(map[bpfRouteKey]bpfRoute), touched: make(map[uint32]bool)}
 	c.plan = &plan{groups: map[uint32]bool{}, hops: map[uint16]bool{}}
-	var errs []error
 	for _, r := range list {
-		errs = append(errs, d.planChanges(r, &c))
+		d.planChanges(r, &c)
+	}
+	errs := []error{c.unplaced.err()}
+	if len(d.routes)+c.fresh > int(d.objs.Routes.MaxEntries()) { // room is made first
+		errs = append(errs, d.dropRoutes(c.gone, c.touched))
+		c.gone = nil
 	}
 	errs = append(errs, d.putHops(c.plan), d.putRoutes(c.want, c.touched), d.dropRoutes(c.gone, c.touched))
 	for id := range c.touched {
@@ -29,18 +33,20 @@ func (d *Datapath) PutRoutes(list []Router) error {
 
 // routeChanges are what is to be done to the map routes.
 type routeChanges struct {
-	plan    *plan // groups and next hops
-	want    map[bpfRouteKey]bpfRoute
-	gone    []bpfRouteKey
-	touched map[uint32]bool // routers
+	plan     *plan // groups and next hops
+	want     map[bpfRouteKey]bpfRoute
+	fresh    int // of want that are not in the map
+	gone     []bpfRouteKey
+	touched  map[uint32]bool // routers
+	unplaced fewErrors
 }
 
-func (d *Datapath) planChanges(r Router, c *routeChanges) error {
+func (d *Datapath) planChanges(r Router, c *routeChanges) {
 	router, ok := d.names.routeIDs[r.Name]
 	if !ok {
-		return fmt.Errorf("there is no router %q", r.Name)
+		c.unplaced.add(fmt.Errorf("there is no router %q", r.Name))
+		return
 	}
-	var errs []error
 	for _, route := range r.Routes {
 		key := routeKey(router, route.Prefix)
 		now, known := d.routes[key]
@@ -50,16 +56,22 @@ func (d *Datapath) planChanges(r Router, c *routeChanges) error {
 			}
 			continue
 		}
+		if most := d.mostRoutes(route.Learned); !known && len(d.routes)+c.fresh-len(c.gone) >= most {
+			c.unplaced.add(noRouteRoom(r.Name, route, most))
+			continue
+		}
 		entry, err := d.planRoute(now, route, c.plan)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("router %s: route %s: %w", r.Name, route.Prefix, err))
+			c.unplaced.add(fmt.Errorf("router %s: route %s: %w", r.Name, route.Prefix, err))
 			continue
 		}
 		if !known || now != entry {
 			c.want[key] = entry
 		}
+		if !known {
+			c.fresh++
+		}
 	}
-	return errors.Join(errs...)
 }
 
 // planRoute is the entry of a route in the place of the old one. Groups that only former
@@ -69,13 +81,18 @@ func (d *Datapath) planRoute(old bpfRoute, r Route, p *plan) (bpfRoute, error) {
 	if r.Kind != overlay.Unicast {
 		return entry, nil
 	}
+	full := &p.noRoom
+	if r.Learned {
+		full = &p.noLearnedRoom
+	}
 	var err error
-	entry.Group, err = d.group(old, r.Hops, p)
-	if errors.Is(err, errNoRoom) {
+	entry.Group, err = d.group(old, r, *full, p)
+	if errors.Is(err, errNoRoom) && !*full {
 		if err := d.collect(p); err != nil {
 			return entry, err
 		}
-		entry.Group, err = d.group(old, r.Hops, p)
+		entry.Group, err = d.group(old, r, false, p)
+		*full = errors.Is(err, errNoRoom)
 	}
 	return entry, err
 }
@@ -183,12 +200,7 @@ func (d *Datapath) collect(p *plan) error {
 		}
 	}
 	for i := range d.nat.entries {
-		e := &d.nat.entries[i]
-		for _, list := range [][]uint16{e.Kept[:], e.Family[0].Nexthops[:], e.Family[1].Nexthops[:]} {
-			for _, hop := range list {
-				hops[hop] = true
-			}
-		}
+		d.nat.entries[i].markHops(hops)
 	}
 	return d.freeHops(groups, hops)
 }

@@ -66,8 +66,10 @@ func (d *Datapath) assignEgress(name string) error {
 	return nil
 }
 
-// planEgresses plans those of list that have a number.
+// planEgresses plans those of list that have a number. One that cannot be planned stays as it is,
+// and is an error.
 func (d *Datapath) planEgresses(list []Egress) (*egressPlan, error) {
+	var errs []error
 	p := &egressPlan{
 		entries: map[uint32]*egressEntry{}, owned: map[bpfLocalKey]uint32{}, owners: map[bpfLocalKey]egressOwner{}, hops: map[Hop]uint16{},
 	}
@@ -82,11 +84,12 @@ func (d *Datapath) planEgresses(list []Egress) (*egressPlan, error) {
 			err = d.planOwned(e, entry.Router, p)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("egress %s: %w", e.Name, err)
+			errs = append(errs, fmt.Errorf("egress %s: %w", e.Name, err))
+			continue
 		}
 		p.entries[id] = entry
 	}
-	return p, nil
+	return p, errors.Join(errs...)
 }
 
 func (d *Datapath) egressEntry(e *Egress, p *egressPlan) (*egressEntry, error) {
@@ -155,8 +158,10 @@ func (d *Datapath) gatewayHop(e *Egress, gateway netip.Addr, p *egressPlan) (uin
 	if id, known := p.hops[h]; known {
 		return id, nil
 	}
-	id, err := d.hop(h)
-	p.hops[h] = id
+	id, err := d.hop(h, false)
+	if err == nil {
+		p.hops[h] = id
+	}
 	return id, err
 }
 
@@ -224,6 +229,15 @@ func (d *Datapath) putEgress(id uint32, e *egressEntry) (different bool, err err
 	return previous != e.bpfEgressPolicy, d.putEgressEntry(id, e.bpfEgressPolicy)
 }
 
+// markHops notes the next hops of an entry.
+func (e *bpfEgressPolicy) markHops(hops map[uint16]bool) {
+	for _, list := range [][]uint16{e.Kept[:], e.Family[0].Nexthops[:], e.Family[1].Nexthops[:]} {
+		for _, hop := range list {
+			hops[hop] = true
+		}
+	}
+}
+
 // putEgressEntry writes an entry when it differs from what the map has.
 func (d *Datapath) putEgressEntry(id uint32, e bpfEgressPolicy) error {
 	if d.nat.entries[id] == e {
@@ -242,13 +256,13 @@ func (d *Datapath) putEgressEntry(id uint32, e bpfEgressPolicy) error {
 func (d *Datapath) SteerEgress(list []Egress) error {
 	d.nat.changing.Lock()
 	defer d.nat.changing.Unlock()
-	p, err := d.planEgresses(list)
-	if err != nil {
-		return err
+	if d.names.incomplete {
+		list = keep(list, d.names.hasEgress)
 	}
+	p, unplanned := d.planEgresses(list)
 	rerouted, err := d.writeEgresses(p)
 	if err != nil {
-		return err
+		return errors.Join(unplanned, err)
 	}
 	if err := d.steerOwned(p.owned, rerouted); err != nil {
 		return err
@@ -258,7 +272,7 @@ func (d *Datapath) SteerEgress(list []Egress) error {
 			return err
 		}
 	}
-	return d.changed()
+	return errors.Join(unplanned, d.changed())
 }
 
 // steerOwned brings the addresses that gateways answer for to what is wanted.

@@ -26,19 +26,6 @@ func (t Tables) translates() bool {
 	return len(t.Egress)+len(t.PortForwards)+len(t.Translated) > 0 || t.EgressRules != nil
 }
 
-// assignEgresses gives numbers to egresses; routers and segments have theirs.
-func (d *Datapath) assignEgresses(t Tables) error {
-	if d.cfg.Egress == nil && t.translates() {
-		return errors.New("there is something to translate, but the programs were loaded without egress: open the data path with it")
-	}
-	for _, e := range t.Egress {
-		if err := d.assignEgress(e.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // egressSegments are the numbers of the egresses that segments have, by the segment's name.
 func (d *Datapath) egressSegments(t Tables) map[string]uint32 {
 	all := map[string]uint32{}
@@ -101,14 +88,18 @@ func (d *Datapath) planTranslation(t Tables, p *plan) error {
 		d.nat.own[k] = true
 	}
 	var err error
-	if p.nat.egresses, err = d.planEgresses(t.Egress); err != nil {
-		return err
-	}
+	p.nat.egresses, err = d.planEgresses(t.Egress)
+	p.unplaced.add(err)
 	for k, segment := range p.nat.egresses.owned {
 		p.locals[k] = segment
 	}
 	for _, id := range p.nat.egresses.hops {
 		p.hops[id] = true
+	}
+	for id := range d.names.egresses {
+		if p.nat.egresses.entries[id] == nil { // it stays as it is
+			d.nat.entries[id].markHops(p.hops)
+		}
 	}
 	if err := d.planPortForwards(t.PortForwards, p); err != nil {
 		return err

@@ -59,6 +59,9 @@ func (d *Datapath) pathGroup(s PathGroup) (e bpfPathGroup, err error) {
 // flows get others, then those of the paths that are down take them. Paths that Apply
 // does not know are left out.
 func (d *Datapath) Steer(teps []TEP, pathPolicies []PathPolicy) error {
+	if d.names.incomplete {
+		pathPolicies = d.names.pathPolicies(pathPolicies)
+	}
 	p := &plan{pathGroups: make(map[bpfPathGroupKey]bpfPathGroup)}
 	if err := d.planPathGroups(pathPolicies, p); err != nil {
 		return err

@@ -36,7 +36,12 @@ func (d *Datapath) restoreRoutes() error {
 	if err := readArray(d.objs.NexthopGroups, d.groups); err != nil {
 		return err
 	}
-	d.routes, d.sets = make(map[bpfRouteKey]bpfRoute), make(map[string]uint32)
+	d.routes, d.sets, d.hopIDs = make(map[bpfRouteKey]bpfRoute), make(map[string]uint32), make(map[bpfNexthop]uint16)
+	for id, hop := range d.hops {
+		if hop != (bpfNexthop{}) {
+			d.hopIDs[hop] = uint16(id)
+		}
+	}
 	err := iterate(d.objs.Routes, func(k bpfRouteKey, r bpfRoute) { d.routes[k] = r })
 	for _, r := range d.routes {
 		if r.Kind == bpfRouteKindROUTE_GROUP {
@@ -76,21 +81,61 @@ func (d *Datapath) planRoutes(t Tables, p *plan) error {
 	for _, s := range t.Segments {
 		d.setRouterSource(s)
 	}
-	for _, r := range t.Routers {
-		router := d.names.routeIDs[r.Name]
-		for _, route := range r.Routes {
-			key := routeKey(router, route.Prefix)
-			entry, err := d.planRoute(d.routes[key], route, p)
-			if err != nil {
-				return fmt.Errorf("router %s: route %s: %w", r.Name, route.Prefix, err)
-			}
-			p.routes[key] = entry
-		}
+	d.planSome(t, p, false, func(bool) bool { return true })
+	fresh := false // learned ones that are in force keep their places
+	d.planSome(t, p, true, func(known bool) bool { fresh = fresh || !known; return known })
+	if fresh {
+		d.planSome(t, p, true, func(known bool) bool { return !known })
 	}
 	if t.Keep {
 		d.keepRoutes(p)
 	}
 	return nil
+}
+
+// planSome plans the routes that are learned, or those that are not, as far as there is room.
+func (d *Datapath) planSome(t Tables, p *plan, learned bool, concerned func(known bool) bool) {
+	most := d.mostRoutes(learned)
+	for _, r := range t.Routers {
+		router := d.names.routeIDs[r.Name]
+		for i := range r.Routes {
+			route := &r.Routes[i]
+			if route.Learned != learned {
+				continue
+			}
+			key := routeKey(router, route.Prefix)
+			old, known := d.routes[key]
+			if !concerned(known) {
+				continue
+			}
+			if len(p.routes) >= most {
+				p.unrouted.add(noRouteRoom(r.Name, *route, most))
+				continue
+			}
+			entry, err := d.planRoute(old, *route, p)
+			if err != nil {
+				p.unrouted.add(fmt.Errorf("router %s: route %s: %w", r.Name, route.Prefix, err))
+				continue
+			}
+			p.routes[key] = entry
+		}
+	}
+}
+
+// mostRoutes is up to how many routes there may be when another is added.
+func (d *Datapath) mostRoutes(learned bool) int {
+	entries := int(d.objs.Routes.MaxEntries())
+	if learned {
+		return learnedRoom(entries)
+	}
+	return entries
+}
+
+func noRouteRoom(router string, r Route, most int) error {
+	if r.Learned {
+		return fmt.Errorf("router %s: route %s: BGP may fill the table of routes up to %d", router, r.Prefix, most)
+	}
+	return fmt.Errorf("router %s: route %s: the table of %d routes is full", router, r.Prefix, most)
 }
 
 func routeKey(router uint32, prefix netip.Prefix) bpfRouteKey {
@@ -133,39 +178,43 @@ func setOf(hops []uint16) string {
 	return b.String()
 }
 
-// group finds or makes the group of these next hops. A new one begins with the
-// buckets of the group that the route had, so that most flows stay where they are.
-func (d *Datapath) group(old bpfRoute, want []Hop, p *plan) (uint32, error) {
-	if len(want) == 0 {
+// group finds or makes the group of a route's next hops. A new one begins with the
+// buckets of the group that the route had, so that most flows stay where they are. full: there is no room for one.
+func (d *Datapath) group(old bpfRoute, r Route, full bool, p *plan) (uint32, error) {
+	if len(r.Hops) == 0 {
 		return 0, errors.New("it has no next hop")
 	}
-	hops := make([]uint16, 0, len(want))
-	for _, h := range want {
-		id, err := d.hop(h)
+	hops := make([]uint16, 0, len(r.Hops))
+	for _, h := range r.Hops {
+		id, err := d.hop(h, r.Learned)
 		if err != nil {
 			return 0, err
 		}
-		p.hops[id] = true
 		hops = append(hops, id)
 	}
 	slices.Sort(hops)
 	hops = slices.Compact(hops)
 	set := setOf(hops)
-	if id, ok := d.sets[set]; ok {
-		p.groups[id] = true
-		return id, nil
+	id, known := d.sets[set]
+	if !known {
+		ok := !full && (!r.Learned || len(d.sets) < learnedRoom(len(d.groups)))
+		if ok {
+			id, ok = find(d.groups, func(g bpfNexthopGroup) bool { return g == bpfNexthopGroup{} })
+		}
+		if !ok {
+			return 0, fmt.Errorf("the table of %d groups of next hops has no room: %w", len(d.groups)-1, errNoRoom)
+		}
+		var before [groupBuckets]uint16
+		if old.Kind == bpfRouteKindROUTE_GROUP {
+			before = d.groups[old.Group].Buckets
+		}
+		d.groups[id].Buckets = share(before, hops)
+		d.sets[set] = id
 	}
-	id, ok := find(d.groups, func(g bpfNexthopGroup) bool { return g == bpfNexthopGroup{} })
-	if !ok {
-		return 0, fmt.Errorf("the table of %d groups of next hops is full: %w", len(d.groups)-1, errNoRoom)
-	}
-	var before [groupBuckets]uint16
-	if old.Kind == bpfRouteKindROUTE_GROUP {
-		before = d.groups[old.Group].Buckets
-	}
-	d.groups[id].Buckets = share(before, hops)
-	d.sets[set] = id
 	p.groups[id] = true
+	for _, hop := range hops {
+		p.hops[hop] = true
+	}
 	return id, nil
 }
 
@@ -174,8 +223,8 @@ func share(before [groupBuckets]uint16, hops []uint16) [groupBuckets]uint16 {
 	return [groupBuckets]uint16(overlay.Share(before[:], hops))
 }
 
-// hop finds or makes the number of a next hop.
-func (d *Datapath) hop(h Hop) (uint16, error) {
+// hop finds or makes the number of a next hop; those of learned routes leave room for others.
+func (d *Datapath) hop(h Hop, learned bool) (uint16, error) {
 	segment, ok := d.names.segIDs[h.Segment]
 	if !ok {
 		return 0, fmt.Errorf("there is no segment %q", h.Segment)
@@ -191,14 +240,18 @@ func (d *Datapath) hop(h Hop) (uint16, error) {
 	case h.Addr.IsValid():
 		want.Addr.W = wireAddr(h.Addr)
 	}
-	id, ok := find(d.hops, func(e bpfNexthop) bool { return e == want })
-	if !ok {
-		id, ok = find(d.hops, func(e bpfNexthop) bool { return e == bpfNexthop{} })
+	if id, ok := d.hopIDs[want]; ok {
+		return id, nil
 	}
-	if !ok {
-		return 0, fmt.Errorf("the table of %d next hops is full: %w", len(d.hops)-1, errNoRoom)
+	most := len(d.hops) - 1
+	if learned {
+		most = learnedRoom(most)
 	}
-	d.hops[id] = want
+	if len(d.hopIDs) >= most {
+		return 0, fmt.Errorf("the table of %d next hops has no room: %w", len(d.hops)-1, errNoRoom)
+	}
+	id, _ := find(d.hops, func(e bpfNexthop) bool { return e == bpfNexthop{} })
+	d.hops[id], d.hopIDs[want] = want, uint16(id)
 	return uint16(id), nil
 }
 
@@ -226,10 +279,19 @@ func (d *Datapath) writeRoutes(p *plan) error {
 	if err := d.putHops(p); err != nil {
 		return err
 	}
-	changed := make(map[bpfRouteKey]bpfRoute)
+	changed, fresh := make(map[bpfRouteKey]bpfRoute), 0
 	for k, r := range p.routes {
-		if now, ok := d.routes[k]; !ok || now != r {
+		now, ok := d.routes[k]
+		if !ok {
+			fresh++
+		}
+		if !ok || now != r {
 			changed[k] = r
+		}
+	}
+	if len(d.routes)+fresh > int(d.objs.Routes.MaxEntries()) { // room is made first
+		if err := d.dropRoutes(d.superseded(p), map[uint32]bool{}); err != nil {
+			return err
 		}
 	}
 	if err := d.putRoutes(changed, map[uint32]bool{}); err != nil { // all routers are written
@@ -277,18 +339,18 @@ func putTrie[K, V comparable](m *ebpf.Map, want map[K]V) ([]K, error) {
 		return nil, err
 	}
 	var changed []K
-	var errs []error
+	var failed fewErrors
 	for k, v := range want {
 		if old, ok := now[k]; ok && old == v {
 			continue
 		}
 		if err := m.Put(k, v); err != nil {
-			errs = append(errs, fmt.Errorf("write %v to the map %s: %w", k, m, err))
+			failed.add(fmt.Errorf("write %v to the map %s: %w", k, m, err))
 			continue
 		}
 		changed = append(changed, k)
 	}
-	return changed, errors.Join(errs...)
+	return changed, failed.err()
 }
 
 // putSlot writes an entry of an array when it differs.
@@ -316,15 +378,9 @@ func (d *Datapath) putRouter(id uint32, rerouted bool) error {
 
 // pruneRoutes removes routes, then what only they referred to.
 func (d *Datapath) pruneRoutes(p *plan) error {
-	var gone []bpfRouteKey
-	for k := range d.routes {
-		if _, ok := p.routes[k]; !ok {
-			gone = append(gone, k)
-		}
-	}
 	touched := make(map[uint32]bool)
 	errs := []error{
-		d.dropRoutes(gone, touched),
+		d.dropRoutes(d.superseded(p), touched),
 		pruneMap(d.objs.LocalAddrs, p.locals, func(k bpfLocalKey) error { return d.reroute(k.Router) }),
 		d.freeHops(p.groups, p.hops),
 	}
@@ -343,6 +399,16 @@ func (d *Datapath) pruneRoutes(p *plan) error {
 	return errors.Join(errs...)
 }
 
+// superseded are the routes that are no longer wanted.
+func (d *Datapath) superseded(p *plan) (gone []bpfRouteKey) {
+	for k := range d.routes {
+		if _, ok := p.routes[k]; !ok {
+			gone = append(gone, k)
+		}
+	}
+	return gone
+}
+
 // freeHops clears the groups and next hops that are not in use.
 func (d *Datapath) freeHops(groups map[uint32]bool, hops map[uint16]bool) error {
 	var errs []error
@@ -359,6 +425,7 @@ func (d *Datapath) freeHops(groups map[uint32]bool, hops map[uint16]bool) error 
 	}
 	for id := range d.hops {
 		if (d.hops[id] != bpfNexthop{}) && !hops[uint16(id)] {
+			delete(d.hopIDs, d.hops[id])
 			d.hops[id] = bpfNexthop{}
 			errs = append(errs, putSlot(d.objs.Nexthops, uint32(id), d.hops[id]))
 		}

@@ -41,6 +41,9 @@ func (d *Datapath) planSegments(t Tables, p *plan) error {
 			return err
 		}
 		d.planStatic(id, s, p)
+		if n := p.counts[id]; n > maxMembers {
+			p.unplaced.add(fmt.Errorf("segment %s has %d ports and remotes: what is flooded reaches the first %d", s.Name, n, maxMembers))
+		}
 	}
 	return nil
 }
@@ -207,11 +210,19 @@ func setEVPN(e *bpfSegment, s overlay.Segment, t Tables) {
 	}
 }
 
+// maxMembers is MAX_MEMBERS of bpf/abi/forwarding.h.
+const maxMembers = 1024
+
 // remoteNoLearning is REMOTE_UNTAUGHT of bpf/abi/abi.h.
 const remoteNoLearning = 1 << 31
 
 func (d *Datapath) planRemotes(id uint32, s overlay.Segment, noLearning []netip.Addr, p *plan) error {
+	learned := setOfAddrs(noLearning)
 	for _, addr := range s.Remotes {
+		if learned[addr] && !d.hasRoomForMember(addr, p) {
+			p.unplaced.add(fmt.Errorf("segment %s: remote %s: BGP may fill the tables of remotes and members of segments up to %d %%", s.Name, addr, learnedShare))
+			continue
+		}
 		vport, ok := d.names.tepIDs[addr]
 		if !ok {
 			return fmt.Errorf("segment %s: remote %s has no entry among the TEPs", s.Name, addr)
@@ -220,13 +231,19 @@ func (d *Datapath) planRemotes(id uint32, s overlay.Segment, noLearning []netip.
 			key := bpfRemoteKey{Segment: id}
 			key.Addr.W = wireAddr(from)
 			p.remotes[key] = vport
-			if slices.Contains(noLearning, addr) {
+			if learned[addr] {
 				p.remotes[key] |= remoteNoLearning
 			}
 		}
 		p.addMember(id, vport)
 	}
 	return nil
+}
+
+// hasRoomForMember reports whether another remote of a segment leaves room for configured ones.
+func (d *Datapath) hasRoomForMember(addr netip.Addr, p *plan) bool {
+	return len(p.members) < learnedRoom(int(d.objs.Members.MaxEntries())) &&
+		len(p.remotes)+len(p.addrs[addr]) <= learnedRoom(int(d.objs.Remotes.MaxEntries()))
 }
 
 func (d *Datapath) planStatic(id uint32, s overlay.Segment, p *plan) {

@@ -162,6 +162,8 @@ type Route struct {
 	Prefix netip.Prefix
 	Kind   overlay.RouteKind // of PutRoutes: "" takes it away
 	Hops   []Hop             // of a unicast route, at least one; more than one is ECMP
+	// Learned routes, which BGP told, leave room for others in the tables.
+	Learned bool
 }
 
 // Hop is where a route leads: into a segment.

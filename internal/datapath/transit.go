@@ -138,8 +138,9 @@ func (d *Datapath) numberTxDevices(txDevices []int, p *plan) error {
 				break
 			}
 		}
-		if number == maxTxDevices {
-			return fmt.Errorf("more than %d interfaces that transit programs send to", maxTxDevices)
+		if number == maxTxDevices { // tc sends there
+			p.unplaced.add(fmt.Errorf("more than %d interfaces that transit programs send to", maxTxDevices))
+			break
 		}
 		now[number], p.txDevices[number] = uint32(ifindex), uint32(ifindex)
 	}

@@ -52,7 +52,7 @@ func (d *Datapath) putAllowed(p *plan) error {
 
 // putNeighbours writes the static ones.
 func (d *Datapath) putNeighbours(p *plan) error {
-	var errs []error
+	var failed fewErrors
 	for k, mac := range p.neighbours {
 		var now bpfNeighbour
 		err := d.objs.Neighbours.Lookup(k, &now)
@@ -60,17 +60,17 @@ func (d *Datapath) putNeighbours(p *plan) error {
 			continue
 		}
 		if err := putHost(d, d.neighbourTable(), k, bpfNeighbour{Mac: mac, Origin: bpfHostOriginORIGIN_STATIC}); err != nil {
-			errs = append(errs, fmt.Errorf("write the static neighbour %s of segment %s: %w", addrOf(k.Addr.W), d.names.segments[k.Segment], err))
+			failed.add(fmt.Errorf("write the static neighbour %s of segment %s: %w", addrOf(k.Addr.W), d.names.segments[k.Segment], err))
 			continue
 		}
 		p.touched[k.Segment] = true
 	}
-	return errors.Join(errs...)
+	return failed.err()
 }
 
 // put writes the entries that differ and returns their keys. Each is tried.
 func put[K, V comparable](m *ebpf.Map, want map[K]V) (changed []K, err error) {
-	var errs []error
+	var failed fewErrors
 	for k, v := range want {
 		var now V
 		err := m.Lookup(k, &now)
@@ -81,16 +81,16 @@ func put[K, V comparable](m *ebpf.Map, want map[K]V) (changed []K, err error) {
 			err = m.Put(k, v)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("write %v to the map %s: %w", k, m, err))
+			failed.add(fmt.Errorf("write %v to the map %s: %w", k, m, err))
 			continue
 		}
 		changed = append(changed, k)
 	}
-	return changed, errors.Join(errs...)
+	return changed, failed.err()
 }
 
 func (d *Datapath) putStatic(p *plan) error {
-	var errs []error
+	var failed fewErrors
 	for k, vport := range p.static {
 		var now bpfFdbEntry
 		err := d.objs.Fdb.Lookup(k, &now)
@@ -98,12 +98,12 @@ func (d *Datapath) putStatic(p *plan) error {
 			continue
 		}
 		if err := putHost(d, d.fdbTable(), k, bpfFdbEntry{Vport: vport, Origin: bpfHostOriginORIGIN_STATIC}); err != nil {
-			errs = append(errs, fmt.Errorf("write the static MAC address %s of segment %s: %w", overlay.MAC(k.Mac), d.names.segments[k.Segment], err))
+			failed.add(fmt.Errorf("write the static MAC address %s of segment %s: %w", overlay.MAC(k.Mac), d.names.segments[k.Segment], err))
 			continue
 		}
 		p.touched[k.Segment] = true
 	}
-	return errors.Join(errs...)
+	return failed.err()
 }
 
 // putSegments writes the segments; one that was touched gets a new generation,

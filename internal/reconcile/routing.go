@@ -196,6 +196,7 @@ func (t *routing) at(prefix netip.Prefix) (Route, bool) {
 // resolved is a learned route with the next hops that there are.
 func (t *routing) resolved(learned overlay.Route) (Route, bool) {
 	route := Route{Origin: Learned, Route: resolve(t.router, t.connected, learned)}
+	route.Learned = true
 	route.Hops = slices.DeleteFunc(route.Hops, func(hop datapath.Hop) bool { return !t.reaches(hop) })
 	return route, len(route.Hops) > 0
 }

@@ -1,0 +1,327 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// learnedShare is how much of a table what BGP tells may fill, in percent: the rest is for what is
+// configured.
+const learnedShare = 80
+
+// learnedRoom is that of a table with so many entries.
+func learnedRoom(entries int) int { return entries * learnedShare / 100 }
+
+// fewErrors are errors of which there may be as many as there are objects: the first few are
+// told, the others counted.
+type fewErrors struct {
+	first []error
+	more  int
+}
+
+func (f *fewErrors) add(err error) {
+	switch {
+	case err == nil:
+	case len(f.first) < 3:
+		f.first = append(f.first, err)
+	default:
+		f.more++
+	}
+}
+
+func (f *fewErrors) err() error {
+	err := errors.Join(f.first...)
+	if f.more > 0 {
+		err = errors.Join(err, fmt.Errorf("and %d more", f.more))
+	}
+	return err
+}
+
+// assign gives numbers to new routers, segments, ports and remotes. What the tables have no number for
+// is left out, and an error: within is the rest. Remotes that BGP alone knows come last and
+// leave room for others.
+func (d *Datapath) assign(t Tables) error {
+	var left fewErrors
+	previous := d.names.segIDs
+	d.fresh = newOwners{map[uint32]bool{}, map[uint32]bool{}}
+	d.names, d.edges = newNames(), edgesOf(t)
+	for _, r := range t.Routers {
+		left.add(d.assignRouter(r.Name))
+	}
+	for _, s := range t.Segments {
+		left.add(d.assignSegment(s, previous))
+	}
+	for _, e := range t.Egress {
+		left.add(d.assignEgress(e.Name))
+	}
+	slots := d.vportSlots()
+	for _, port := range t.Ports {
+		left.add(d.assignPort(port, slots))
+	}
+	d.assignTEPs(t, slots, &left)
+	err := errors.Join(left.err(), d.clearDrops(d.fresh))
+	d.names.incomplete = err != nil
+	return err
+}
+
+func (d *Datapath) assignPort(port Port, slots *vportSlots) error {
+	segment := d.names.segIDs[port.Segment] // writeVports says that there is none
+	want := bpfVport{Kind: bpfVportKindVPORT_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN, Segment: segment}
+	id, err := d.assignVport(want, port.Name, slots)
+	if err != nil {
+		return err
+	}
+	d.names.ports[id], d.names.portIDs[port.Name] = port.Name, id
+	return nil
+}
+
+// assignTEPs gives numbers to paths: to those of configured remotes, then to those of others that
+// have one, then to the rest.
+func (d *Datapath) assignTEPs(t Tables, slots *vportSlots, left *fewErrors) {
+	learned := t.learnedRemotes()
+	var known, others []TEP
+	for _, tep := range t.TEPs {
+		switch {
+		case !learned[edgeOf(tep)]:
+			left.add(d.assignTEP(tep, slots))
+		case slots.has(d.tepSlot(tep)):
+			known = append(known, tep)
+		default:
+			others = append(others, tep)
+		}
+	}
+	room := learnedRoom(len(d.vports))
+	for _, tep := range slices.Concat(known, others) {
+		if len(d.names.ports)+len(d.names.pathIDs) >= room {
+			left.add(fmt.Errorf("%s: BGP may fill the table of %d ports and remotes up to %d", d.pair(tep), len(d.vports)-1, room))
+			continue
+		}
+		left.add(d.assignTEP(tep, slots))
+	}
+}
+
+// learnedRemotes are those that BGP alone knows, in all segments that have them.
+func (t Tables) learnedRemotes() map[netip.Addr]bool {
+	learned := make(map[netip.Addr]bool)
+	for _, list := range t.NoLearning {
+		for _, remote := range list {
+			learned[remote] = true
+		}
+	}
+	if len(learned) == 0 {
+		return learned
+	}
+	for _, s := range t.Segments {
+		noLearning := setOfAddrs(t.NoLearning[s.Name])
+		for _, remote := range s.Remotes {
+			if !noLearning[remote] {
+				delete(learned, remote)
+			}
+		}
+	}
+	return learned
+}
+
+func setOfAddrs(list []netip.Addr) map[netip.Addr]bool {
+	set := make(map[netip.Addr]bool, len(list))
+	for _, addr := range list {
+		set[addr] = true
+	}
+	return set
+}
+
+// tepSlot is what tells the entry of a path from others.
+func (d *Datapath) tepSlot(tep TEP) bpfVport {
+	vport := bpfVport{Kind: bpfVportKindVPORT_TEP}
+	vport.Addr.W, vport.Local.W = wireAddr(tep.Addr), wireAddr(d.pair(tep).Local)
+	return vport
+}
+
+func (d *Datapath) assignTEP(tep TEP, slots *vportSlots) error {
+	pair := d.pair(tep)
+	id, err := d.assignVport(d.tepSlot(tep), pair.String(), slots)
+	if err != nil {
+		return err
+	}
+	d.names.pathIDs[pair] = id
+	if pair.Local == d.cfg.TEPs[0] && pair.Remote == edgeOf(tep) {
+		d.names.tepIDs[tep.Addr] = id
+	}
+	return nil
+}
+
+// assignSegment knows a segment again by its VNI, and one without tunnels by its
+// gateway's MAC address, and among those that share it by its name.
+func (d *Datapath) assignSegment(s overlay.Segment, previous map[string]uint32) error {
+	var mac overlay.MAC
+	if s.Gateway != nil {
+		mac = s.Gateway.MAC
+	}
+	same := func(id uint32, e bpfSegment) bool {
+		_, given := d.names.segments[id] // uplinks may have the same MAC address
+		return !given && e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.Tunnel.UDPPort) && (s.VNI != 0 || e.GatewayMac == mac)
+	}
+	id, ok := previous[s.Name]
+	if !ok || !same(id, d.segments[id]) {
+		id, ok = findSlot(d.segments, same)
+	}
+	if !ok {
+		id, ok = find(d.segments, func(e bpfSegment) bool { return e.Used == 0 })
+	}
+	if !ok {
+		return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(d.segments)-1)
+	}
+	if d.segments[id].Used == 0 {
+		d.fresh.segments[id] = true
+		d.clearUsage(segmentOwner + id)
+	}
+	d.segments[id].Used, d.segments[id].Vni, d.segments[id].UdpPort = 1, uint32(s.VNI), wire16(s.Tunnel.UDPPort)
+	d.segments[id].GatewayMac = mac
+	d.names.segments[id], d.names.segIDs[s.Name] = s.Name, id
+	return nil
+}
+
+// vportSlots finds entries of ports and paths, and free ones.
+type vportSlots struct {
+	taken map[bpfVport]uint32 // by what tells one from others
+	free  []uint32            // the least last
+}
+
+// slotOf is what tells an entry from others: a port is known again by its interface, VLAN and segment: in another
+// segment it has neither connections nor hosts of before.
+func slotOf(e *bpfVport) bpfVport {
+	if e.Kind == bpfVportKindVPORT_PORT {
+		return bpfVport{Kind: e.Kind, Ifindex: e.Ifindex, Vlan: e.Vlan, Segment: e.Segment}
+	}
+	return bpfVport{Kind: e.Kind, Addr: e.Addr, Local: e.Local}
+}
+
+func (d *Datapath) vportSlots() *vportSlots {
+	slots := &vportSlots{taken: make(map[bpfVport]uint32)}
+	for id := len(d.vports) - 1; id > 0; id-- { // 0 stands for "none"
+		if d.vports[id].Kind == bpfVportKindVPORT_NONE {
+			slots.free = append(slots.free, uint32(id))
+		} else {
+			slots.taken[slotOf(&d.vports[id])] = uint32(id)
+		}
+	}
+	return slots
+}
+
+func (s *vportSlots) has(slot bpfVport) bool {
+	_, ok := s.taken[slot]
+	return ok
+}
+
+// assignVport gives an entry its former number, or a free one.
+func (d *Datapath) assignVport(want bpfVport, name string, slots *vportSlots) (uint32, error) {
+	if id, ok := slots.taken[want]; ok {
+		return id, nil
+	}
+	if len(slots.free) == 0 {
+		return 0, fmt.Errorf("%s: the table of %d ports and remotes is full", name, len(d.vports)-1)
+	}
+	id := slots.free[len(slots.free)-1]
+	if err := d.clearTraffic(id); err != nil {
+		return 0, err
+	}
+	slots.free = slots.free[:len(slots.free)-1]
+	slots.taken[want] = id
+	d.vports[id] = want
+	d.fresh.vports[id] = true
+	d.clearUsage(id)
+	return id, nil
+}
+
+// hasSuperseded reports whether there are numbers whose owners are no longer wanted.
+func (d *Datapath) hasSuperseded() bool {
+	if len(d.names.ports)+len(d.names.pathIDs) < len(d.vportSlots().taken) {
+		return true
+	}
+	for id := range d.segments {
+		if _, ok := d.names.segments[uint32(id)]; !ok && d.segments[id].Used != 0 {
+			return true
+		}
+	}
+	for id := range d.routers {
+		if _, ok := d.names.routers[uint32(id)]; !ok && d.routers[id].Used != 0 {
+			return true
+		}
+	}
+	for id := range d.nat.entries {
+		if _, ok := d.names.egresses[uint32(id)]; !ok && d.nat.entries[id].Used != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// within is t with what has numbers alone, and nothing that refers to the rest.
+func (d *Datapath) within(t Tables) Tables {
+	n := &d.names
+	t.Routers = keep(t.Routers, func(r *Router) bool {
+		r.Routes = keep(r.Routes, n.hasRoute)
+		return n.routeIDs[r.Name] != 0
+	})
+	t.Segments = keep(t.Segments, func(s *overlay.Segment) bool {
+		s.Remotes = keep(s.Remotes, func(remote *netip.Addr) bool { return n.tepIDs[*remote] != 0 })
+		if s.Gateway != nil && n.routeIDs[s.Gateway.Router] == 0 {
+			s.Gateway = nil
+		}
+		return n.segIDs[s.Name] != 0
+	})
+	t.Ports = keep(t.Ports, func(port *Port) bool { return n.portIDs[port.Name] != 0 && n.segIDs[port.Segment] != 0 })
+	t.TEPs = keep(t.TEPs, func(tep *TEP) bool { return n.pathIDs[d.pair(*tep)] != 0 })
+	t.PathPolicies = n.pathPolicies(t.PathPolicies)
+	t.Egress = keep(t.Egress, n.hasEgress)
+	t.PortForwards = keep(t.PortForwards, func(f *Forward) bool { return n.routeIDs[f.Router] != 0 && n.egressIDs[f.Egress] != 0 })
+	return t
+}
+
+// keep is the list of those that are to stay, as ok leaves them.
+func keep[T any](list []T, ok func(*T) bool) []T {
+	kept := make([]T, 0, len(list))
+	for _, one := range list {
+		if ok(&one) {
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}
+
+// hasRoute leaves the next hops of a route that there are.
+func (n *names) hasRoute(r *Route) bool {
+	r.Hops = keep(r.Hops, func(h *Hop) bool {
+		return n.segIDs[h.Segment] != 0 && (!h.Remote.IsValid() || n.tepIDs[h.Remote] != 0)
+	})
+	return r.Kind != overlay.Unicast || len(r.Hops) > 0
+}
+
+// pathPolicies leaves the remotes whose paths there are. Others go by the path that stands for them.
+func (n *names) pathPolicies(list []PathPolicy) []PathPolicy {
+	return keep(list, func(p *PathPolicy) bool {
+		p.PathGroups = keep(p.PathGroups, func(g *PathGroup) bool {
+			return n.tepIDs[g.Remote] != 0 && !slices.ContainsFunc(g.Paths, func(pair overlay.Pair) bool { return n.pathIDs[pair] == 0 })
+		})
+		return true // segments name it by its place
+	})
+}
+
+// hasEgress has nobody serve what a gateway would that is left out.
+func (n *names) hasEgress(e *Egress) bool {
+	known := func(remote netip.Addr) bool { return n.tepIDs[remote] != 0 }
+	e.Kept = keep(e.Kept, func(gateway *netip.Addr) bool { return known(*gateway) })
+	for f := range e.Ways {
+		for bucket, way := range e.Ways[f] {
+			if way.Remote.IsValid() && !known(way.Remote) {
+				e.Ways[f][bucket] = EgressNexthop{}
+			}
+		}
+	}
+	has := func(segment string) bool { return segment == "" || n.segIDs[segment] != 0 }
+	return n.egressIDs[e.Name] != 0 && n.routeIDs[e.Router] != 0 && has(e.Segment) && has(e.Uplink)
+}
