@@ -25,6 +25,9 @@ import (
 // settle is how long a start waits for next hops to answer before it goes on without.
 const settle = 300 * time.Millisecond
 
+// reloadConfiguration names the fault of a configuration that is not in force.
+const reloadConfiguration = "reload the configuration, the previous one stays in force"
+
 // changeHost names the fault of a host that does not let itself be changed.
 const changeHost = "change the host"
 
@@ -365,25 +368,53 @@ func (e *edge) reload() error {
 	if err == nil {
 		err = e.reopen(next)
 	}
-	e.reportProblem("reload the configuration, the previous one stays in force", err)
+	e.reportProblem(reloadConfiguration, err)
 	if e.dp == nil {
 		return err
 	}
 	if err != nil {
 		return nil
 	}
-	was := e.configured
-	e.mu.Lock()
-	e.configured, e.config, e.ruled = next, next, rules
-	e.mu.Unlock()
+	was, previous, failed := e.configured, e.ruled, e.fault(applyTables)
+	e.take(next, rules)
+	if now := e.fault(applyTables); now != nil && failed == nil {
+		return e.rollBack(was, previous, now)
+	}
 	e.noteVersion(next)
-	e.configureBGP()
-	e.reconcile()
-	e.followBGP()
 	// Not before: who waits for this line finds the data path as the file has it.
 	e.log.Info("configuration reloaded", "segments", len(next.Segments), "ports", len(next.Ports))
 	freeMemory(was, next)
 	return nil
+}
+
+// take makes a configuration the one that is wanted, and has it applied.
+func (e *edge) take(next overlay.Edge, rules ruled) {
+	e.mu.Lock()
+	e.configured, e.config, e.ruled = next, next, rules
+	e.mu.Unlock()
+	e.configureBGP()
+	e.reconcile()
+	e.followBGP()
+}
+
+// rollBack takes the previous configuration again, as the tables of another one could not be
+// applied. An error means that the data path was lost on the way.
+func (e *edge) rollBack(was overlay.Edge, rules ruled, failed error) error {
+	err := e.reopen(was)
+	if e.dp == nil {
+		return err
+	}
+	e.reportProblem("open the data path for the previous configuration", err)
+	e.take(was, rules)
+	e.reportProblem(reloadConfiguration, failed)
+	return nil
+}
+
+// fault is what is wrong with something, nil when nothing is.
+func (e *edge) fault(what string) error {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.faults[what]
 }
 
 // noteVersion says that a file is of an older version of the format, which a later build
@@ -403,6 +434,7 @@ func (e *edge) reopen(next overlay.Edge) error {
 	}
 	e.unfollowHostEvents()
 	defer e.followHostEvents()
+	defer func() { e.reportProblem(keepLease, e.lease.of(e.dp)) }() // until then it is the former handle's
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pathSelector.mu.Lock()
@@ -432,7 +464,6 @@ func (e *edge) stop(remove bool) error {
 	e.mu.Lock()
 	dp := e.dp
 	e.dp = nil
-	defer func() { e.reportProblem(keepLease, e.lease.of(e.dp)) }() // until then it is the former handle's
 	e.mu.Unlock()
 	unspoken = errors.Join(unspoken, e.lease.of(nil))
 	if dp == nil {
@@ -455,6 +486,9 @@ func (e *edge) stop(remove bool) error {
 
 // reportProblem keeps err as a problem until the same thing works again.
 func (e *edge) reportProblem(what string, err error) {
+	if err == nil && e.fault(what) == nil { // as nearly always: this must not wait for readers of long tables
+		return
+	}
 	e.mu.Lock()
 	was := e.faults[what]
 	if err == nil {
@@ -489,6 +523,7 @@ const (
 	decideReport     = "end a report of a path MTU"
 	readCounters     = "read the counters of the paths"
 	rememberGateways = "save the states of gateways"
+	keepLease        = "keep the lease of egress addresses"
 	rememberProbes   = "save the results of offload probes"
 	lookAtDrivers    = "check the drivers of the underlay"
 	refreshReplicas  = "refresh replicas of sessions"
@@ -523,7 +558,6 @@ func newAgeTicker(ageing time.Duration) *ageTicker {
 
 func (a *ageTicker) set(ageing time.Duration) {
 	if ageing != a.ageing {
-	keepLease        = "keep the lease of egress addresses"
 		a.Reset(tenth(ageing))
 		a.ageing = ageing
 	}

@@ -52,6 +52,7 @@ type world struct {
 	tables    datapath.Tables   // last applied
 	holds     host.Desired      // last asked for
 	failOpen  func(datapath.Config) error
+	failApply func(datapath.Tables) error
 	failing   map[string]error // by call
 	limits    []datapath.LimitUsage
 	adopted   bool
@@ -339,6 +340,9 @@ func (d fakeDataPath) Apply(t datapath.Tables) error {
 	err := d.change("apply")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
+	if err == nil && d.w.failApply != nil {
+		err = d.w.failApply(t)
+	}
 	if err == nil {
 		d.w.tables, d.w.learned.routes = t, map[string]map[netip.Prefix]datapath.Route{}
 		d.w.exits.steered = t.Egress

@@ -339,6 +339,44 @@ func TestReloadOfWrongConfigurationKeepsRunning(t *testing.T) {
 	}
 }
 
+// A configuration whose tables cannot be applied is taken back whole, with the programs that it
+// needed; the next one is tried anew.
+func TestReloadThatCannotBeAppliedIsRolledBack(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.run()
+	w.within("tables applied", func() bool { return w.called("apply") > 0 })
+	w.mu.Lock()
+	good := w.config
+	w.config.Segments = good.Segments[:1]
+	w.config.FlowCache.Enabled = !good.FlowCache.Enabled
+	w.failApply = func(t datapath.Tables) error {
+		if len(t.Segments) == 1 {
+			return errFake
+		}
+		return nil
+	}
+	w.mu.Unlock()
+	w.hangup()
+	w.within("the failure is reported", func() bool { return w.problem(c, reloadConfiguration, errFake.Error()) })
+	w.within("the previous configuration is in force", func() bool {
+		s, err := c.Status(context.Background())
+		return err == nil && len(s.Segments) == 2 && s.FlowCache == good.FlowCache.Enabled && !w.problem(c, applyTables)
+	})
+	w.mu.Lock()
+	last := w.configs[len(w.configs)-1]
+	segments := len(w.tables.Segments)
+	w.failApply = nil
+	w.mu.Unlock()
+	if last.FlowCache.Enabled != good.FlowCache.Enabled || segments != 2 {
+		t.Errorf("programs %+v and %d segments in the tables, want those of before", last, segments)
+	}
+	w.hangup()
+	w.within("the same file is in force now", func() bool {
+		s, err := c.Status(context.Background())
+		return err == nil && len(s.Segments) == 1 && !w.problem(c, "reload")
+	})
+}
+
 // onMessage calls do while a message is being logged.
 type onMessage struct {
 	slog.Handler
