@@ -35,6 +35,7 @@ type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of this program."`
 
 	Edge    edgeCmd    `cmd:"" help:"Run an edge in the foreground until SIGTERM. SIGHUP reloads its configuration."`
+	Remove  removeCmd  `cmd:"" help:"Remove the data path of an edge that does not run, and undo its changes of the host."`
 	Check   checkCmd   `cmd:"" help:"Check configuration files without applying them."`
 	Convert convertCmd `cmd:"" help:"Convert a configuration file to the current apiVersion."`
 	Schema  schemaCmd  `cmd:"" help:"Print the JSON Schema of the configuration file."`

@@ -30,7 +30,7 @@ type edgeCmd struct {
 	runtimeDir
 	Config       string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
 	PinRoot      string `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pins its data path."`
-	KeepDataPath bool   `help:"Keep the data path forwarding after the process ends. The next start takes it over."`
+	RemoveAtExit bool   `env:"SELVAGE_REMOVE_AT_EXIT" help:"Remove the data path when the process ends. Without it, it goes on forwarding: the next start takes it over, selvage remove removes it."`
 	Timing       bool   `hidden:"" env:"SELVAGE_TIMING" help:"Write down when packets pass, for selvage lab latency --breakdown."`
 	LogLevel     string `enum:"debug,info,warn,error" default:"info" help:"One of ${enum}."`
 }
@@ -59,9 +59,27 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 		Logger:       log,
 		LostLogLines: writer.Lost,
 		Version:      version(),
-		KeepDataPath: c.KeepDataPath,
+		RemoveAtExit: c.RemoveAtExit,
 		Timing:       c.Timing,
 	})
+}
+
+type removeCmd struct {
+	runtimeDir
+	PinRoot string `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pinned its data path."`
+	Name    string `arg:"" help:"Name of the edge."`
+}
+
+// Run removes an edge that does not run, and prints what it did.
+func (c *removeCmd) Run(s *streams) error {
+	r, err := edge.Remove(edge.RemoveOptions{Name: c.Name, RuntimeDir: c.RuntimeDir, PinRoot: c.PinRoot, Logger: slog.New(slog.DiscardHandler)})
+	for _, what := range r.Done {
+		fmt.Fprintf(s.out, "%s: %s\n", c.Name, what)
+	}
+	for _, what := range r.Left {
+		fmt.Fprintf(s.err, "%s: left behind: %s\n", c.Name, what)
+	}
+	return err
 }
 
 type checkCmd struct {

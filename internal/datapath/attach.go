@@ -72,6 +72,16 @@ func (a *attachment) close() error { return errors.Join(a.link.Close(), a.progra
 // adopt takes over the pinned links of a former process. Those of interfaces that are gone
 // are removed, and those of roles that this build no longer has.
 func (d *Datapath) adopt() error {
+	if err := d.adoptLinks(); err != nil {
+		return err
+	}
+	if d.adopted = len(d.links) > 0; d.adopted {
+		d.pins.did("adopted %d links from %s", len(d.links), d.linkDir())
+	}
+	return d.restore()
+}
+
+func (d *Datapath) adoptLinks() error {
 	d.links = make(map[hook]*attachment)
 	entries, err := os.ReadDir(d.linkDir())
 	if err != nil {
@@ -93,10 +103,7 @@ func (d *Datapath) adopt() error {
 			return err
 		}
 	}
-	if d.adopted = len(d.links) > 0; d.adopted {
-		d.pins.did("adopted %d links from %s", len(d.links), d.linkDir())
-	}
-	return d.restore()
+	return nil
 }
 
 // adoptLink takes over one link. One that is no such link as this build makes stays, and its

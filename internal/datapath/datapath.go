@@ -245,9 +245,6 @@ func verifierTail(v *ebpf.VerifierError) string {
 	return out
 }
 
-// isData reports whether m holds a program's constants: never shared, never pinned.
-func isData(m *ebpf.MapSpec) bool { return len(m.Name) > 0 && m.Name[0] == '.' }
-
 // TableSizes are how many entries the tables have whose sizes no configuration changes.
 func TableSizes() (map[string]uint32, error) {
 	spec, err := loadBpf()
@@ -260,6 +257,9 @@ func TableSizes() (map[string]uint32, error) {
 	}
 	return sizes, nil
 }
+
+// isData reports whether m holds a program's constants: never shared, never pinned.
+func isData(m *ebpf.MapSpec) bool { return len(m.Name) > 0 && m.Name[0] == '.' }
 
 func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if cfg.FDB.Size > 0 {
@@ -381,13 +381,5 @@ func (d *Datapath) Close() error {
 
 // Remove detaches the programs and removes every pin of this edge but those of newer builds.
 func (d *Datapath) Remove() error {
-	var errs []error
-	for h, a := range d.links {
-		if err := errors.Join(a.link.Unpin(), a.close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("detach from %s: %w", h, err))
-		}
-	}
-	d.links = nil
-	errs = append(errs, d.fw.close(), d.nat.close(), d.unmap(), d.objs.Close(), d.removeOlder(), d.removeOwn(), d.lock.Close())
-	return errors.Join(errs...)
+	return errors.Join(d.detachAll(), d.fw.close(), d.nat.close(), d.unmap(), d.objs.Close(), d.removeOlder(), d.removeOwn(), d.lock.Close())
 }

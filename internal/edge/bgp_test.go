@@ -440,7 +440,7 @@ func TestBGPReload(t *testing.T) {
 func TestBGPEnds(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		w := newBGPWorld(newWorld(t))
-		w.opts.KeepDataPath = keep
+		w.opts.RemoveAtExit = !keep
 		_, stop := w.runBGP()
 		if err := stop(); err != nil {
 			t.Error(err)

@@ -80,7 +80,7 @@ func Running(runtimeDir string) ([]string, error) {
 }
 
 // Abandoned is a data path that still forwards, though its edge does not run: it was killed,
-// or stopped with --keep-data-path.
+// or stopped.
 type Abandoned struct {
 	Name     string
 	Programs int    // attached to interfaces
@@ -117,7 +117,7 @@ func (a Abandoned) Error() string {
 		programs = "1 program is"
 	}
 	return fmt.Sprintf("edge %s is not running, but its data path still forwards (%s attached, pinned in %s) and nothing updates it: "+
-		"start the edge again with selvage edge -c FILE, which takes the data path over; or remove it with rm -r %s", a.Name, programs, a.Pins, a.Pins)
+		"start the edge again with selvage edge -c FILE, which takes the data path over; or remove it with selvage remove %s", a.Name, programs, a.Pins, a.Name)
 }
 
 // Status fetches the edge at a glance.

@@ -175,7 +175,7 @@ func TestGatewayFails(t *testing.T) {
 // A drain is said at once and heeded when all have heard. It survives the process.
 func TestDrain(t *testing.T) {
 	w := newEgressWorld(newWorld(t))
-	w.opts.KeepDataPath = true
+	w.opts.RemoveAtExit = false
 	c, stop := w.run()
 	w.served(bfd.InService)
 	w.owns(2)
@@ -240,7 +240,7 @@ func TestGatewaysUnwatched(t *testing.T) {
 func TestGatewayLeaves(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		w := newEgressWorld(newWorld(t))
-		w.opts.KeepDataPath = true
+		w.opts.RemoveAtExit = false
 		_, stop := w.run()
 		w.served(bfd.InService)
 		w.owns(2)

@@ -57,8 +57,8 @@ type world struct {
 	limits    []datapath.LimitUsage
 	adopted   bool
 	changed   chan struct{}
-	// Of the fake liveness:
 	renewals  atomic.Int64 // of the lease
+	// Of the fake liveness:
 	peers    []bfd.Peer
 	lives    map[overlay.Pair]bfd.Result
 	died     chan struct{}
@@ -123,7 +123,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.opts = RunOptions{
 		ConfigPath: "a.yaml", RuntimeDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Version: "test",
-		Resync: time.Hour, Hangup: w.hangups, Load: w.load, OpenDataPath: w.openDataPath,
+		RemoveAtExit: true, Resync: time.Hour, Hangup: w.hangups, Load: w.load, OpenDataPath: w.openDataPath,
 		OpenHost: func(string, *slog.Logger) (Host, error) { return fakeHost{w}, w.call("open host") },
 		OpenProbes: func(tep netip.Addr, _ *slog.Logger) (PathProbes, error) {
 			return fakeProbes{w, tep}, w.call("probe from " + tep.String())

@@ -92,7 +92,7 @@ func newLive(t *testing.T) *live {
 	l := &live{t: t}
 	l.opts = RunOptions{
 		ConfigPath: filepath.Join(t.TempDir(), "live.yaml"), RuntimeDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
-		PinRoot: pinRoot(), Resync: time.Hour, Hangup: make(chan os.Signal),
+		PinRoot: pinRoot(), RemoveAtExit: true, Resync: time.Hour, Hangup: make(chan os.Signal),
 	}
 	must(t, os.WriteFile(l.opts.ConfigPath, []byte(liveConfig), 0o600))
 	t.Cleanup(func() {
@@ -206,7 +206,7 @@ func TestLive(t *testing.T) {
 			return err
 		}
 	}
-	l.opts.KeepDataPath = true
+	l.opts.RemoveAtExit = false
 	l.during(running(false))
 	abandoned, err := AbandonedIn(filepath.Dir(pins), l.opts.RuntimeDir)
 	must(t, err)
@@ -223,7 +223,7 @@ func TestLive(t *testing.T) {
 		must(t, os.Mkdir(path, 0o700))
 	}
 	must(t, os.Mkdir(filepath.Join(pins, "maps-1"), 0o700))
-	l.opts.KeepDataPath = false
+	l.opts.RemoveAtExit = true
 	l.during(running(true, newer[0]+" is of a newer release", newer[1]+" is of a newer release"))
 	for _, want := range []string{
 		`level=INFO msg="pins of a previous process" edge=live what="adopted 3 links from `,

@@ -241,7 +241,7 @@ func TestLivenessFollowsConfiguration(t *testing.T) {
 // An edge whose data path goes on says nothing: the remotes use it on.
 func TestKeptDataPathLeavesNoWord(t *testing.T) {
 	w := newDualWorld(t)
-	w.opts.KeepDataPath = true
+	w.opts.RemoveAtExit = false
 	_, stop := w.run()
 	if err := stop(); err != nil {
 		t.Error(err)

@@ -3,7 +3,7 @@
 //
 // Its one invariant: the data path never depends on this process. A wrong
 // configuration, a failing reload or a killed process leaves a running data
-// path forwarding; only an orderly end removes it. Do not decide here what the
+// path forwarding; only Remove and RemoveAtExit remove it. Do not decide here what the
 // tables contain (reconcile) nor how they are written (datapath).
 package edge
 
@@ -42,9 +42,9 @@ type RunOptions struct {
 	PinRoot    string       // a bpffs directory; "" is the data path's default
 	Logger     *slog.Logger // nil is slog.Default()
 	Version    string       // what Status reports; "" is the version of this build
-	// KeepDataPath leaves the pinned data path, and what of the host it needs,
-	// when ctx ends: the next Run of the same edge takes it over.
-	KeepDataPath bool
+	// RemoveAtExit removes the data path when ctx ends, and undoes the changes of the host. Without it they stay:
+	// the next Run of the same edge takes them over, Remove removes them.
+	RemoveAtExit bool
 	// LostLogLines is how many lines of the log nobody took; nil: none are lost.
 	LostLogLines func() uint64
 	// Timing has the data path write down when packets pass, for measuring.
@@ -119,8 +119,8 @@ func (o RunOptions) hangups() (hangups <-chan os.Signal, ignore func()) {
 
 // Run runs the edge that opts.ConfigPath describes, in the network namespace
 // of the calling thread, until ctx ends (the caller ends it on SIGTERM and
-// SIGINT). Then it removes the data path and undoes its changes of the host,
-// unless opts.KeepDataPath. SIGHUP, or opts.Hangup, reloads the configuration.
+// SIGINT). The data path goes on forwarding then, unless opts.RemoveAtExit. SIGHUP, or
+// opts.Hangup, reloads the configuration.
 //
 // An error before the data path was opened means that nothing was touched; a
 // later one leaves the data path forwarding, for the next Run to take over.
@@ -182,5 +182,5 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		end()
 	}
 	e.endTrial()
-	return errors.Join(broken, srv.stop(), e.stop(broken == nil && !opts.KeepDataPath))
+	return errors.Join(broken, srv.stop(), e.stop(broken == nil && opts.RemoveAtExit))
 }

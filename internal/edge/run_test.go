@@ -75,7 +75,7 @@ func TestStopRemovesInOrder(t *testing.T) {
 
 func TestStopKeepsDataPath(t *testing.T) {
 	w := newWorld(t)
-	w.opts.KeepDataPath = true
+	w.opts.RemoveAtExit = false
 	_, stop := w.run()
 	if err := stop(); err != nil {
 		t.Errorf("stop: %v", err)
@@ -435,6 +435,37 @@ func TestReloadLoadsProgramsAnew(t *testing.T) {
 	}
 }
 
+// However long the programs take to load, egress addresses stay this gateway's.
+func TestReloadKeepsTheLease(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.run()
+	renewed := false
+	w.mu.Lock()
+	w.config.FlowCache.Enabled = false
+	w.failOpen = func(datapath.Config) error { // the former one is closed
+		before := w.renewals.Load()
+		err := await.Within(t.Context(), await.Patience, "renewals", func() error {
+			if w.renewals.Load() < before+2 {
+				return errFake
+			}
+			return nil
+		})
+		renewed = err == nil
+		return nil
+	}
+	w.mu.Unlock()
+	w.hangup()
+	w.within("configuration reloaded", func() bool {
+		s, err := c.Status(context.Background())
+		return err == nil && !s.FlowCache
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !renewed {
+		t.Error("the lease was not renewed while the programs were loaded")
+	}
+}
+
 func TestReloadThatDoesNotLoadKeepsThePrevious(t *testing.T) {
 	w := newWorld(t)
 	c, _ := w.run()
@@ -473,37 +504,6 @@ func TestLostDataPathEndsTheEdgeAndStaysPinned(t *testing.T) {
 		t.Fatal("the edge goes on without a data path")
 	}
 	if w.called("remove")+w.called("hold nothing") > 0 {
-// However long the programs take to load, egress addresses stay this gateway's.
-func TestReloadKeepsTheLease(t *testing.T) {
-	w := newWorld(t)
-	c, _ := w.run()
-	renewed := false
-	w.mu.Lock()
-	w.config.FlowCache.Enabled = false
-	w.failOpen = func(datapath.Config) error { // the former one is closed
-		before := w.renewals.Load()
-		err := await.Within(t.Context(), await.Patience, "renewals", func() error {
-			if w.renewals.Load() < before+2 {
-				return errFake
-			}
-			return nil
-		})
-		renewed = err == nil
-		return nil
-	}
-	w.mu.Unlock()
-	w.hangup()
-	w.within("configuration reloaded", func() bool {
-		s, err := c.Status(context.Background())
-		return err == nil && !s.FlowCache
-	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !renewed {
-		t.Error("the lease was not renewed while the programs were loaded")
-	}
-}
-
 		t.Error("the pinned data path was removed")
 	}
 	wantEmpty(t, w.opts.RuntimeDir)

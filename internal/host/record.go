@@ -58,6 +58,23 @@ func readRecord(path string, namespace uint64) (*record, error) {
 	return r, nil
 }
 
+// IsElsewhere reports whether a record of host changes is of another network namespace than the
+// calling thread's, or of before a reboot. One that is not there is not.
+func IsElsewhere(path string) (bool, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	var r record
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil {
+		return false, fmt.Errorf("record of host changes %s: %w", path, err)
+	}
+	return r.Namespace != namespaceCookie(), nil
+}
+
 func (r *record) empty() bool {
 	return len(r.NextHops) == 0 && len(r.Promisc) == 0 && len(r.ChecksumDevices) == 0 && r.GRODevice == "" && len(r.Offloads) == 0
 }

@@ -86,7 +86,8 @@ func (h *Host) StartEdgeIn(ctx context.Context, dirs EdgeDirs, binary, name, con
 	// Stop ends it, not ctx, so that on Ctrl-C too it removes what it added.
 	argv := append([]string{binary, "edge", "-c", e.Config}, dirs.args()...)
 	e.Command = h.Command(context.WithoutCancel(ctx), argv...)
-	e.Command.Log, e.Command.Env = filepath.Join(h.lab.Dir, name+".log"), env
+	// By its environment: a release that removes at any end knows no flag for it.
+	e.Command.Log, e.Command.Env = filepath.Join(h.lab.Dir, name+".log"), append([]string{"SELVAGE_REMOVE_AT_EXIT=true"}, env...)
 	if err := e.Command.Start(); err != nil {
 		return nil, err
 	}

@@ -117,6 +117,53 @@ func TestKilledEdgeTransfers(t *testing.T) {
 	n.Once("bytes intact over kill and restart of "+e.Name, func() error { return <-transferred })
 }
 
+// An edge that is stopped leaves a data path that forwards. The next one takes it over, and
+// selvage remove takes it away.
+func TestStoppedEdgeForwards(t *testing.T) {
+	t.Parallel()
+	n, streams := newStreams(t, 4, false)
+	config, name := n.Config("hosta"), n.Edges["hosta"].Name
+	n.Edges["hosta"].Kill()
+	e, err := n.A.StartEdge(n.Ctx, harness.Program, name, config, "SELVAGE_REMOVE_AT_EXIT=false")
+	n.Must(err)
+	n.Started(n.A, e)
+	n.Once("an edge that runs is not removed", func() error {
+		_, err := n.A.Output(n.Ctx, harness.Program, "remove", name)
+		if err == nil || !strings.Contains(err.Error(), "already running as process "+strconv.Itoa(e.Command.PID())+": stop it first") {
+			return fmt.Errorf("%w, want a refusal with the process", err)
+		}
+		return nil
+	})
+	n.Must(e.Stop(n.Ctx))
+	n.GoOn(streams)
+	n.Once("the programs are where they were", func() error { return programs(n.A, 1) })
+	n.Start(n.A, name, config)
+	n.GoOn(streams)
+	n.LostNothing(streams)
+	n.NoDrops()
+
+	n.Edges["hosta"].Kill()
+	delete(n.Edges, "hosta")
+	n.Once("not from another network namespace", func() error {
+		_, err := n.B.Output(n.Ctx, harness.Program, "remove", name)
+		if err == nil || !strings.Contains(err.Error(), "of another network namespace") {
+			return fmt.Errorf("%w, want a refusal", err)
+		}
+		return programs(n.A, 1)
+	})
+	n.Once("selvage remove says what it did", func() error {
+		out, err := n.A.Output(n.Ctx, harness.Program, "remove", name)
+		if err == nil && !strings.Contains(string(out), name+": detached 3 programs\n"+name+": removed the tables\n"+name+": undid the changes of the host\n") {
+			err = errors.New(string(out))
+		}
+		return err
+	})
+	n.Once("no program sits on port or underlay", func() error { return programs(n.A, 0) })
+	n.Once("no pin, socket, lock or record is left", func() error {
+		return harness.Nothing("/sys/fs/bpf/selvage/"+name, "/run/selvage/"+name+"*")
+	})
+}
+
 func TestStoppedEdgeLeavesNothing(t *testing.T) {
 	for _, checksum := range []bool{false, true} {
 		t.Run(fmt.Sprintf("checksums %t", checksum), func(t *testing.T) {

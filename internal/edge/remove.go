@@ -1,0 +1,90 @@
+package edge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/host"
+)
+
+// RemoveOptions say which edge Remove removes. Empty directories are the defaults.
+type RemoveOptions struct {
+	Name, RuntimeDir, PinRoot string
+	Logger                    *slog.Logger // nil is slog.Default()
+}
+
+// Removed is what Remove did.
+type Removed struct {
+	Done []string
+	Left []string // what is of a newer release, and stays
+}
+
+// Remove removes what an edge left that does not run: its data path, its changes of the host and
+// what it noted in the runtime directory. It must be called in the edge's network namespace, and changes nothing
+// where that is another or the edge runs. Of a name that has nothing here it is fs.ErrNotExist.
+func Remove(o RemoveOptions) (r Removed, err error) {
+	o.RuntimeDir, o.PinRoot = cmp.Or(o.RuntimeDir, DefaultRuntimeDir), cmp.Or(o.PinRoot, datapath.DefaultPinRoot)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	state := filepath.Join(o.RuntimeDir, o.Name)
+	notes := []string{state + ".sock", state + ".egress", state + ".offload", state + ".held"}
+	if !anyExists(append(notes, filepath.Join(o.PinRoot, o.Name))) {
+		return r, fmt.Errorf("no edge %s has left anything in %s or %s: %w", o.Name, o.PinRoot, o.RuntimeDir, fs.ErrNotExist)
+	}
+	lock, err := acquire(o.RuntimeDir, o.Name)
+	if err != nil {
+		return r, fmt.Errorf("%w: stop it first", err)
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	_, pinned := os.Stat(filepath.Join(o.PinRoot, o.Name))
+	if elsewhere, err := host.IsElsewhere(state + ".held"); err != nil {
+		return r, err
+	} else if elsewhere && pinned == nil {
+		return r, fmt.Errorf("edge %s is of another network namespace: remove it there (ip netns exec)", o.Name)
+	}
+	r.Done, r.Left, err = datapath.RemovePinned(o.PinRoot, o.Name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return r, err
+	}
+	if err := release(state+".held", o.Logger, &r); err != nil {
+		return r, err
+	}
+	for _, path := range notes {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func anyExists(paths []string) bool {
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// release undoes the changes of the host that a record notes.
+func release(record string, log *slog.Logger, r *Removed) error {
+	if _, err := os.Stat(record); err != nil {
+		return nil // there are none
+	}
+	h, err := host.Open(record, log)
+	if err != nil {
+		return fmt.Errorf("watch the host: %w", err)
+	}
+	if err := errors.Join(h.Ensure(host.Desired{}), h.Close()); err != nil {
+		return fmt.Errorf("undo the changes of the host: %w", err)
+	}
+	r.Done = append(r.Done, "undid the changes of the host")
+	return nil
+}
