@@ -4,28 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/selvage/selvage/internal/datapath"
 )
-
-func TestLimitsAreTheDataPaths(t *testing.T) {
-	if maxUDPPorts != datapath.MaxUDPPorts {
-		t.Errorf("configuration takes %d UDP ports, the data path %d", maxUDPPorts, datapath.MaxUDPPorts)
-	}
-	sizes, err := datapath.TableSizes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for table, most := range map[string]uint32{ // the first entry of an array is none
-		"vports": maxVports + 1, "segments": maxSegments + 1, "routers": maxRouters + 1, "nexthops": maxNextHops + 1, "nexthop_groups": maxNextHops + 1,
-		"routes": maxRoutes, "members": maxAllMembers, "remotes": maxRemotePairs, "allowed_macs": maxAllowed, "allowed_addrs": maxAllowed,
-		"port_forwards": maxPortForwards, "egress_policies": maxPolicies + 1, "pool": maxPools,
-	} {
-		if sizes[table] != most {
-			t.Errorf("the table %s has %d entries, the configuration takes %d", table, sizes[table], most)
-		}
-	}
-}
 
 func TestConflicts(t *testing.T) {
 	testErrors(t, []errorCase{

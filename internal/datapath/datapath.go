@@ -245,19 +245,6 @@ func verifierTail(v *ebpf.VerifierError) string {
 	return out
 }
 
-// TableSizes are how many entries the tables have whose sizes no configuration changes.
-func TableSizes() (map[string]uint32, error) {
-	spec, err := loadBpf()
-	if err != nil {
-		return nil, err
-	}
-	sizes := make(map[string]uint32, len(spec.Maps))
-	for name, m := range spec.Maps {
-		sizes[name] = m.MaxEntries
-	}
-	return sizes, nil
-}
-
 // isData reports whether m holds a program's constants: never shared, never pinned.
 func isData(m *ebpf.MapSpec) bool { return len(m.Name) > 0 && m.Name[0] == '.' }
 

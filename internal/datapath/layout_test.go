@@ -189,10 +189,14 @@ func number(t *testing.T, files string, pattern *regexp.Regexp) int {
 
 // What Go repeats of bpf/abi is the same there. Slot 0 of vports and segments is never used.
 func TestConstantsAreTheHeaders(t *testing.T) {
-	const check = "../config/check.go"
 	config := func(name string) int {
-		return number(t, check, regexp.MustCompile(`(?m)^\s*`+name+`\s*=\s*(\d+)`))
+		return number(t, "../config/check_*.go", regexp.MustCompile(`(?m)^\s*`+name+`\s*=\s*(\d+)`))
 	}
+	spec, err := loadBpf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := func(table string) int { return int(spec.Maps[table].MaxEntries) }
 	for _, c := range []struct {
 		what      string
 		got, want int
@@ -202,6 +206,18 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		{"config.maxUDPPorts", config("maxUDPPorts"), define(t, "MAX_UDP_PORTS")},
 		{"config.maxSegments", config("maxSegments"), define(t, "MAX_SEGMENTS") - 1},
 		{"config.maxMembers", config("maxMembers"), define(t, "MAX_MEMBERS")},
+		{"maxMembers", maxMembers, define(t, "MAX_MEMBERS")},
+		{"config.maxAllMembers", config("maxAllMembers"), size(bpfMapMembers)},
+		{"config.maxRemotePairs", config("maxRemotePairs"), size(bpfMapRemotes)},
+		{"config.maxRouters", config("maxRouters"), size(bpfMapRouters) - 1},
+		{"config.maxRoutes", config("maxRoutes"), size(bpfMapRoutes)},
+		{"config.maxNextHops", config("maxNextHops"), size(bpfMapNexthops) - 1},
+		{"config.maxNextHops", config("maxNextHops"), size(bpfMapNexthopGroups) - 1},
+		{"config.maxAllowed", config("maxAllowed"), size(bpfMapAllowedMacs)},
+		{"config.maxAllowed", config("maxAllowed"), size(bpfMapAllowedAddrs)},
+		{"config.maxPolicies", config("maxPolicies"), size(bpfMapEgressPolicies) - 1},
+		{"config.maxPortForwards", config("maxPortForwards"), size(bpfMapPortForwards)},
+		{"config.maxPools", config("maxPools"), size(bpfMapPool)},
 		{"config.maxVports", config("maxVports"), define(t, "MAX_VPORTS") - 1},
 		{"groupBuckets", groupBuckets, define(t, "NEXTHOP_BUCKETS")},
 		{"egressPlace", egressPlace, define(t, "MAX_VPORTS")},
