@@ -168,11 +168,12 @@ func (d *Datapath) bring(t Tables) error {
 	if err := d.putVport(0, bpfVport{Ifindex: uint32(t.Coalescer.Near)}); err != nil {
 		return fmt.Errorf("coalescer: %w", err)
 	}
+	before := len(d.hopIDs) + len(d.sets)
 	if err := d.prune(p); err != nil {
 		return err
 	}
 	unrouted := p.unrouted.err()
-	if p.noRoom || p.noLearnedRoom { // what went may have left some
+	if (p.noRoom || p.noLearnedRoom) && len(d.hopIDs)+len(d.sets) < before { // what went has left some
 		unrouted = d.PutRoutes(t.Routers)
 	}
 	if err := errors.Join(unwritten, unattached, p.unplaced.err(), unrouted); err != nil {

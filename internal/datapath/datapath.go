@@ -59,6 +59,8 @@ type Datapath struct {
 	routers        []bpfRouter
 	hops           []bpfNexthop
 	hopIDs         map[bpfNexthop]uint16 // of those that are taken
+	groupRoutes    []int                 // by how many routes each group is used
+	freeable       bool                  // some group or next hop may be used by nobody
 	groups         []bpfNexthopGroup
 	routes         map[bpfRouteKey]bpfRoute
 	sets           map[string]uint32 // groups by their set of next hops

@@ -88,10 +88,12 @@ func (d *Datapath) planRoute(old bpfRoute, r Route, p *plan) (bpfRoute, error) {
 	var err error
 	entry.Group, err = d.group(old, r, *full, p)
 	if errors.Is(err, errNoRoom) && !*full {
-		if err := d.collect(p); err != nil {
-			return entry, err
+		if d.freeable {
+			if err := d.collect(p); err != nil {
+				return entry, err
+			}
+			entry.Group, err = d.group(old, r, false, p)
 		}
-		entry.Group, err = d.group(old, r, false, p)
 		*full = errors.Is(err, errNoRoom)
 	}
 	return entry, err
@@ -123,7 +125,7 @@ func (d *Datapath) putRoutes(want map[bpfRouteKey]bpfRoute, touched map[uint32]b
 		n = len(keys)
 	}
 	for i, k := range keys[:n] {
-		d.routes[k] = values[i]
+		d.noteRoute(k, values[i])
 		d.invalidateRoute(k)
 		touched[k.Router] = true
 	}
@@ -139,7 +141,7 @@ func (d *Datapath) dropRoutes(gone []bpfRouteKey, touched map[uint32]bool) error
 		if err := d.objs.Routes.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("delete from the map %s: %w", d.objs.Routes, err)
 		}
-		delete(d.routes, k)
+		d.forgetRoute(k)
 		d.invalidateRoute(k)
 		touched[k.Router] = true
 	}
@@ -182,25 +184,18 @@ func (d *Datapath) leads(group uint32, good func(hop uint16) bool) bool {
 // collect frees the groups that no route uses, and the next hops that neither groups nor
 // egresses use; p has those that are about to be used.
 func (d *Datapath) collect(p *plan) error {
-	groups, hops := make(map[uint32]bool), make(map[uint16]bool)
-	for id := range p.groups {
-		groups[id] = true
-	}
-	for id := range p.hops {
-		hops[id] = true
-	}
-	for _, r := range d.routes {
-		if r.Kind == bpfRouteKindROUTE_GROUP {
-			groups[r.Group] = true
-		}
-	}
+	groups, hops := d.inUse(p)
 	for id := range groups {
+		groups[id] = groups[id] || d.groupRoutes[id] > 0
+		if !groups[id] {
+			continue
+		}
 		for _, hop := range d.groups[id].Buckets {
 			hops[hop] = true
 		}
 	}
 	for i := range d.nat.entries {
-		d.nat.entries[i].markHops(hops)
+		d.nat.entries[i].eachHop(func(hop uint16) { hops[hop] = true })
 	}
 	return d.freeHops(groups, hops)
 }

@@ -158,7 +158,7 @@ func (d *Datapath) gatewayHop(e *Egress, gateway netip.Addr, p *egressPlan) (uin
 	if id, known := p.hops[h]; known {
 		return id, nil
 	}
-	id, err := d.hop(h, false)
+	id, err := d.hop(h, false, true)
 	if err == nil {
 		p.hops[h] = id
 	}
@@ -229,11 +229,13 @@ func (d *Datapath) putEgress(id uint32, e *egressEntry) (different bool, err err
 	return previous != e.bpfEgressPolicy, d.putEgressEntry(id, e.bpfEgressPolicy)
 }
 
-// markHops notes the next hops of an entry.
-func (e *bpfEgressPolicy) markHops(hops map[uint16]bool) {
+// eachHop calls do with the next hops of an entry.
+func (e *bpfEgressPolicy) eachHop(do func(hop uint16)) {
 	for _, list := range [][]uint16{e.Kept[:], e.Family[0].Nexthops[:], e.Family[1].Nexthops[:]} {
 		for _, hop := range list {
-			hops[hop] = true
+			if hop != wayNone {
+				do(hop)
+			}
 		}
 	}
 }
@@ -247,6 +249,7 @@ func (d *Datapath) putEgressEntry(id uint32, e bpfEgressPolicy) error {
 		return fmt.Errorf("write egress %d: %w", id, err)
 	}
 	d.nat.entries[id] = e
+	d.freeable = true
 	return nil
 }
 

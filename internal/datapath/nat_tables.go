@@ -98,7 +98,7 @@ func (d *Datapath) planTranslation(t Tables, p *plan) error {
 	}
 	for id := range d.names.egresses {
 		if p.nat.egresses.entries[id] == nil { // it stays as it is
-			d.nat.entries[id].markHops(p.hops)
+			d.nat.entries[id].eachHop(func(hop uint16) { p.hops[hop] = true })
 		}
 	}
 	if err := d.planPortForwards(t.PortForwards, p); err != nil {

@@ -42,13 +42,31 @@ func (d *Datapath) restoreRoutes() error {
 			d.hopIDs[hop] = uint16(id)
 		}
 	}
-	err := iterate(d.objs.Routes, func(k bpfRouteKey, r bpfRoute) { d.routes[k] = r })
-	for _, r := range d.routes {
-		if r.Kind == bpfRouteKindROUTE_GROUP {
+	d.groupRoutes, d.freeable = make([]int, len(d.groups)), true
+	return iterate(d.objs.Routes, func(k bpfRouteKey, r bpfRoute) {
+		d.noteRoute(k, r)
+		if r.Kind == bpfRouteKindROUTE_GROUP && d.groupRoutes[r.Group] == 1 {
 			d.sets[setOf(d.groups[r.Group].Buckets[:])] = r.Group
 		}
+	})
+}
+
+// noteRoute notes what the map has of a route now.
+func (d *Datapath) noteRoute(k bpfRouteKey, r bpfRoute) {
+	d.forgetRoute(k)
+	d.routes[k] = r
+	if r.Kind == bpfRouteKindROUTE_GROUP {
+		d.groupRoutes[r.Group]++
 	}
-	return err
+}
+
+func (d *Datapath) forgetRoute(k bpfRouteKey) {
+	old, known := d.routes[k]
+	delete(d.routes, k)
+	if known && old.Kind == bpfRouteKindROUTE_GROUP {
+		d.groupRoutes[old.Group]--
+		d.freeable = d.freeable || d.groupRoutes[old.Group] == 0
+	}
 }
 
 // assignRouter knows a router again by its name's hash, which its entry keeps.
@@ -184,10 +202,12 @@ func (d *Datapath) group(old bpfRoute, r Route, full bool, p *plan) (uint32, err
 	if len(r.Hops) == 0 {
 		return 0, errors.New("it has no next hop")
 	}
-	hops := make([]uint16, 0, len(r.Hops))
+	room := !full && (!r.Learned || len(d.sets) < learnedRoom(len(d.groups)))
+	hops, before := make([]uint16, 0, len(r.Hops)), len(d.hopIDs)
 	for _, h := range r.Hops {
-		id, err := d.hop(h, r.Learned)
+		id, err := d.hop(h, r.Learned, room)
 		if err != nil {
+			d.freeable = d.freeable || len(d.hopIDs) > before
 			return 0, err
 		}
 		hops = append(hops, id)
@@ -197,18 +217,17 @@ func (d *Datapath) group(old bpfRoute, r Route, full bool, p *plan) (uint32, err
 	set := setOf(hops)
 	id, known := d.sets[set]
 	if !known {
-		ok := !full && (!r.Learned || len(d.sets) < learnedRoom(len(d.groups)))
-		if ok {
-			id, ok = find(d.groups, func(g bpfNexthopGroup) bool { return g == bpfNexthopGroup{} })
+		if room {
+			id, room = find(d.groups, func(g bpfNexthopGroup) bool { return g == bpfNexthopGroup{} })
 		}
-		if !ok {
+		if !room {
 			return 0, fmt.Errorf("the table of %d groups of next hops has no room: %w", len(d.groups)-1, errNoRoom)
 		}
-		var before [groupBuckets]uint16
+		var previous [groupBuckets]uint16
 		if old.Kind == bpfRouteKindROUTE_GROUP {
-			before = d.groups[old.Group].Buckets
+			previous = d.groups[old.Group].Buckets
 		}
-		d.groups[id].Buckets = share(before, hops)
+		d.groups[id].Buckets = share(previous, hops)
 		d.sets[set] = id
 	}
 	p.groups[id] = true
@@ -223,8 +242,9 @@ func share(before [groupBuckets]uint16, hops []uint16) [groupBuckets]uint16 {
 	return [groupBuckets]uint16(overlay.Share(before[:], hops))
 }
 
-// hop finds or makes the number of a next hop; those of learned routes leave room for others.
-func (d *Datapath) hop(h Hop, learned bool) (uint16, error) {
+// hop finds the number of a next hop, or makes one where that is asked for; those of learned routes leave room for
+// others.
+func (d *Datapath) hop(h Hop, learned, add bool) (uint16, error) {
 	segment, ok := d.names.segIDs[h.Segment]
 	if !ok {
 		return 0, fmt.Errorf("there is no segment %q", h.Segment)
@@ -247,7 +267,7 @@ func (d *Datapath) hop(h Hop, learned bool) (uint16, error) {
 	if learned {
 		most = learnedRoom(most)
 	}
-	if len(d.hopIDs) >= most {
+	if !add || len(d.hopIDs) >= most {
 		return 0, fmt.Errorf("the table of %d next hops has no room: %w", len(d.hops)-1, errNoRoom)
 	}
 	id, _ := find(d.hops, func(e bpfNexthop) bool { return e == bpfNexthop{} })
@@ -382,7 +402,7 @@ func (d *Datapath) pruneRoutes(p *plan) error {
 	errs := []error{
 		d.dropRoutes(d.superseded(p), touched),
 		pruneMap(d.objs.LocalAddrs, p.locals, func(k bpfLocalKey) error { return d.reroute(k.Router) }),
-		d.freeHops(p.groups, p.hops),
+		d.freeHops(d.inUse(p)),
 	}
 	for id := range touched {
 		errs = append(errs, d.putRouter(id, false))
@@ -409,8 +429,21 @@ func (d *Datapath) superseded(p *plan) (gone []bpfRouteKey) {
 	return gone
 }
 
+// inUse marks the groups and next hops that p has.
+func (d *Datapath) inUse(p *plan) (groups, hops []bool) {
+	groups, hops = make([]bool, len(d.groups)), make([]bool, len(d.hops))
+	for id := range p.groups {
+		groups[id] = true
+	}
+	for id := range p.hops {
+		hops[id] = true
+	}
+	return groups, hops
+}
+
 // freeHops clears the groups and next hops that are not in use.
-func (d *Datapath) freeHops(groups map[uint32]bool, hops map[uint16]bool) error {
+func (d *Datapath) freeHops(groups, hops []bool) error {
+	d.freeable = false
 	var errs []error
 	for set, id := range d.sets {
 		if !groups[id] {
@@ -418,13 +451,13 @@ func (d *Datapath) freeHops(groups map[uint32]bool, hops map[uint16]bool) error 
 		}
 	}
 	for id := range d.groups {
-		if (d.groups[id] != bpfNexthopGroup{}) && !groups[uint32(id)] {
+		if (d.groups[id] != bpfNexthopGroup{}) && !groups[id] {
 			d.groups[id] = bpfNexthopGroup{}
 			errs = append(errs, putSlot(d.objs.NexthopGroups, uint32(id), d.groups[id]))
 		}
 	}
 	for id := range d.hops {
-		if (d.hops[id] != bpfNexthop{}) && !hops[uint16(id)] {
+		if (d.hops[id] != bpfNexthop{}) && !hops[id] {
 			delete(d.hopIDs, d.hops[id])
 			d.hops[id] = bpfNexthop{}
 			errs = append(errs, putSlot(d.objs.Nexthops, uint32(id), d.hops[id]))
