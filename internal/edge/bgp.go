@@ -32,7 +32,10 @@ type Speaker interface {
 	Configure(c overlay.BGP) error
 	Announce(routes []evpn.Route) error
 	Withdraw(keys []evpn.Key) error
+	// Neighbours are the sessions with numbers of received routes, which take long to count;
+	// Sessions are without.
 	Neighbours() []speaker.Neighbour
+	Sessions() []speaker.Neighbour
 	Refresh(neighbour netip.Addr, soft bool) error
 	Fail(neighbour netip.Addr, why string)
 	Close(keep bool) error
@@ -316,6 +319,10 @@ func (e *edge) configureBGP() {
 func (b *bgp) configure(config overlay.Edge) {
 	was := b.config
 	b.segments = instances(config)
+	b.again = true // when the tables are in force: a static entry that goes leaves its place to BGP's
+	if b.table.IsFor(config) { // there may be many routes, and a port that goes must not wait for them
+		return
+	}
 	clear(b.reported) // a router may have become an instance
 	b.mu.Lock()
 	b.config = *config.BGP
@@ -329,7 +336,6 @@ func (b *bgp) configure(config overlay.Edge) {
 	s.routing.Learn(all.Routes)
 	s.mu.Unlock()
 	b.act(changes, time.Time{})
-	b.again = true // when the tables are in force: a static entry that goes leaves its place to BGP's
 	b.reconfigure(was)
 }
 

@@ -242,6 +242,8 @@ func routeKey(k evpn.Key) string {
 	return k.Prefix.String()
 }
 
+func (s fakeSpeaker) Sessions() []speaker.Neighbour { return s.Neighbours() }
+
 func (s fakeSpeaker) Neighbours() (list []speaker.Neighbour) {
 	_ = s.locked(func(f *fakeFabric) { list = slices.Clone(f.sessions) })
 	return list

@@ -71,21 +71,26 @@ func neighbourName(c overlay.BGP, addr netip.Addr) string {
 	return addr.String()
 }
 
-// neighbours are the sessions, none before there is a speaker.
-func (b *bgp) neighbours() []speaker.Neighbour {
+// neighbours are the sessions with numbers of received routes, none before there is a speaker.
+func (b *bgp) neighbours() []speaker.Neighbour { return b.ask(Speaker.Neighbours) }
+
+// sessionList is without, and nobody waits for them.
+func (b *bgp) sessionList() []speaker.Neighbour { return b.ask(Speaker.Sessions) }
+
+func (b *bgp) ask(question func(Speaker) []speaker.Neighbour) []speaker.Neighbour {
 	b.mu.Lock()
 	s := b.speaker
 	b.mu.Unlock()
 	if s == nil {
 		return nil
 	}
-	return s.Neighbours()
+	return question(s)
 }
 
 // problems are what an operator should look at.
 func (b *bgp) problems() (list []problem.Problem) {
 	now := time.Now()
-	for _, n := range b.neighbours() {
+	for _, n := range b.sessionList() {
 		if away := now.Sub(n.Since); !n.Established && (away > sessionGrace || n.Flaps > 0) {
 			list = append(list, problem.Error("BGP neighbour %s (%s): no session for %s: %s", n.Name, n.Addr, away.Round(time.Second), cmp.Or(n.LastError, n.State)))
 		}
@@ -146,7 +151,7 @@ func (e *edge) bgpUse() *BGPUse {
 		return nil
 	}
 	use := &BGPUse{}
-	for _, n := range b.neighbours() {
+	for _, n := range b.sessionList() {
 		use.Neighbours.count(n.Established)
 	}
 	b.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/osrg/gobgp/v4/api"
@@ -54,11 +55,16 @@ type RestartState struct {
 	Stale      time.Duration // that the neighbour asks for then
 }
 
-// Neighbours are the sessions, in the order of the configuration.
-func (s *Speaker) Neighbours() []Neighbour {
+// Neighbours are the sessions, in the order of the configuration. Timers and numbers of received routes are
+// a while old where there are many: GoBGP counts all routes for them, and hears nobody meanwhile.
+func (s *Speaker) Neighbours() []Neighbour { return s.list(s.peers()) }
+
+// Sessions are the same without timers and numbers of received routes.
+func (s *Speaker) Sessions() []Neighbour { return s.list(nil) }
+
+func (s *Speaker) list(peers map[netip.Addr]*api.Peer) []Neighbour {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	peers := s.peers()
 	out := make([]Neighbour, 0, len(s.config.Neighbours))
 	for _, conf := range s.config.Neighbours {
 		if n := s.neighbours[conf.Addr]; n != nil {
@@ -68,11 +74,25 @@ func (s *Speaker) Neighbours() []Neighbour {
 	return out
 }
 
+// listed is what GoBGP said of its neighbours.
+type listed struct {
+	mu    sync.Mutex // held while it is asked, which it must not be once it has ended
+	peers map[netip.Addr]*api.Peer
+	until time.Time // when it may be asked again
+	ended bool
+}
+
+// listPause is how many times as long as a list of the neighbours takes there is none.
+const listPause = 20
+
 func (s *Speaker) peers() map[netip.Addr]*api.Peer {
-	out := make(map[netip.Addr]*api.Peer)
-	if s.closed {
-		return out
+	s.listed.mu.Lock()
+	defer s.listed.mu.Unlock()
+	begin := time.Now()
+	if s.listed.ended || begin.Before(s.listed.until) {
+		return s.listed.peers
 	}
+	out := make(map[netip.Addr]*api.Peer)
 	err := s.bgp.ListPeer(context.Background(), &api.ListPeerRequest{}, func(p *api.Peer) {
 		if addr, err := netip.ParseAddr(p.GetState().GetNeighborAddress()); err == nil {
 			out[addr] = p
@@ -81,6 +101,8 @@ func (s *Speaker) peers() map[netip.Addr]*api.Peer {
 	if err != nil {
 		s.relay.log.Debug("GoBGP's neighbours cannot be listed", "why", err)
 	}
+	now := time.Now()
+	s.listed.peers, s.listed.until = out, now.Add(listPause*now.Sub(begin))
 	return out
 }
 

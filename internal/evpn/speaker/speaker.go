@@ -56,6 +56,7 @@ type Speaker struct {
 	neighbours map[netip.Addr]*neighbour
 	closed     bool
 
+	listed listed
 	cancel context.CancelFunc
 	done   chan struct{} // the goroutine that calls Receive and Session has ended
 	served chan struct{} // GoBGP's has
@@ -189,6 +190,9 @@ func (s *Speaker) Close(keep bool) error {
 	}
 	s.closed = true
 	s.mu.Unlock()
+	s.listed.mu.Lock()
+	s.listed.ended = true
+	s.listed.mu.Unlock()
 	s.cancel()
 	<-s.done
 	s.relay.closed.Store(true)
