@@ -319,7 +319,7 @@ func (e *edge) configureBGP() {
 func (b *bgp) configure(config overlay.Edge) {
 	was := b.config
 	b.segments = instances(config)
-	b.again = true // when the tables are in force: a static entry that goes leaves its place to BGP's
+	b.again = true             // when the tables are in force: a static entry that goes leaves its place to BGP's
 	if b.table.IsFor(config) { // there may be many routes, and a port that goes must not wait for them
 		return
 	}

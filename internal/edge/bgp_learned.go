@@ -66,14 +66,26 @@ func (b *bgp) put(c evpn.Changes, when time.Time) {
 	for some := range slices.Chunk(c.Neighbours, putSome) {
 		errs = append(errs, b.putARPEntries(some, when))
 	}
+	b.again = b.again || errors.Join(errs...) != nil
 	for some := range slices.Chunk(c.Routes, putSome) {
-		errs = append(errs, b.putRoutes(some, when))
+		errs = append(errs, b.putRoutes(some, when)) // the next tables have them
 	}
-	err := errors.Join(errs...)
-	b.again = b.again || err != nil
-	if len(errs) > 0 {
-		b.reportProblem(writeBGP, err)
+	some := len(errs) > 0
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if some {
+		b.reportProblem(writeBGP, firstOf(errs))
 	}
+}
+
+// firstOf is the first error, and how many more there are: all say much the same.
+func firstOf(errs []error) error {
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return fmt.Errorf("%w\nand so for %d more batches of %d", errs[0], len(errs)-1, putSome)
 }
 
 func (b *bgp) putBGPMACs(list []overlay.BGPMAC, when time.Time) error {
@@ -206,6 +218,7 @@ func newWaiting() waiting {
 
 // flush writes what waited or failed, when there are new tables.
 func (b *bgp) flush() {
+	b.reportProblem(writeBGP, nil) // the tables were applied, and say themselves what they lack
 	if b.again {
 		b.again = false
 		b.refill()
@@ -240,12 +253,11 @@ func (b *bgp) flush() {
 	b.reportProblem("find the remotes of MAC addresses learned by BGP", err)
 }
 
-// refill writes all that the table has.
+// refill writes all hosts that the table has. Routes are in the tables that were just applied.
 func (b *bgp) refill() {
 	b.mu.Lock()
-	all := b.table.All()
+	all := b.table.AllHosts()
 	b.mu.Unlock()
-	all.Remotes = false
 	b.put(all, time.Time{})
 }
 
@@ -283,6 +295,10 @@ func (e *edge) mergeLearned() {
 		b.mu.Unlock()
 	}
 	merged := evpn.Merge(e.configured, withPrevious(learned, e.configured, e.learned.previous))
+	s := &e.pathSelector
+	s.mu.Lock()
+	merged = s.withRoutes(merged)
+	s.mu.Unlock()
 	e.mu.Lock()
 	e.config = merged
 	e.mu.Unlock()
@@ -298,14 +314,12 @@ func withPrevious(f evpn.LearnedRemotes, config overlay.Edge, previous map[strin
 		slices.SortFunc(list, netip.Addr.Compare)
 		return slices.Compact(list)
 	}
-	both := evpn.LearnedRemotes{Segments: make(map[string][]netip.Addr), Routers: make(map[string]evpn.LearnedRoutes)}
+	both := evpn.LearnedRemotes{Segments: make(map[string][]netip.Addr), Routers: make(map[string][]netip.Addr)}
 	for _, s := range config.Segments {
 		both.Segments[s.Name] = add(f.Segments[s.Name], s.Name)
 	}
 	for _, r := range config.Routers {
-		router := f.Routers[r.Name]
-		router.Remotes = add(router.Remotes, r.SegmentName())
-		both.Routers[r.Name] = router
+		both.Routers[r.Name] = add(f.Routers[r.Name], r.SegmentName())
 	}
 	return both
 }

@@ -71,9 +71,9 @@ func TestPathsAreShared64Ways(t *testing.T) {
 		advertised = append(advertised, network("10.9.0.0/16", netip.AddrFrom4([4]byte{203, 0, 113, byte(i)})))
 	}
 	w.receive(rr1, advertised...)
-	hops := w.table.Learned().Routers["red"].Routes[0].Via
-	if len(hops) != 64 || len(w.table.Learned().Routers["red"].Remotes) != 70 {
-		t.Errorf("%d next hops of %d remotes", len(hops), len(w.table.Learned().Routers["red"].Remotes))
+	hops := w.table.All().Routes[0].Via
+	if len(hops) != 64 || len(w.table.Learned().Routers["red"]) != 70 {
+		t.Errorf("%d next hops of %d remotes", len(hops), len(w.table.Learned().Routers["red"]))
 	}
 	if s := w.status(rr1, advertised[69].Key, "red"); s.Used || s.Why == "" {
 		t.Errorf("status of the 70th is %+v", s)
@@ -118,8 +118,8 @@ func TestPrefixBehindAHost(t *testing.T) {
 	w := newWorld(t, edge())
 	w.receive(rr1, network("10.9.0.0/16", remote1).with(func(r *Route) { r.Gateway, r.RouterMAC = addr("10.0.0.7"), overlay.MAC{} }))
 	w.is("routes", w.routes, "red 10.9.0.0/16: [{10.0.0.7 invalid IP 00:00:00:00:00:00}]")
-	if f := w.table.Learned(); len(f.Routers["red"].Remotes) != 0 {
-		t.Errorf("remotes of the L3 segment are %v", f.Routers["red"].Remotes)
+	if f := w.table.Learned(); len(f.Routers["red"]) != 0 {
+		t.Errorf("remotes of the L3 segment are %v", f.Routers["red"])
 	}
 }
 

@@ -90,13 +90,7 @@ type Host struct {
 // into the configured edge.
 type LearnedRemotes struct {
 	Segments map[string][]netip.Addr // remotes of each, sorted
-	Routers  map[string]LearnedRoutes
-}
-
-// LearnedRoutes is that of a router.
-type LearnedRoutes struct {
-	Remotes []netip.Addr // of its L3 segment, sorted
-	Routes  []overlay.Route
+	Routers  map[string][]netip.Addr // those of their L3 segments
 }
 
 // Changes is what has to be done after something was learned, in this order: remotes (when

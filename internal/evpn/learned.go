@@ -3,21 +3,32 @@ package evpn
 import (
 	"cmp"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
 
+// IsFor reports whether Configure with e would change nothing: what the table does not look at may differ.
+func (t *Table) IsFor(e overlay.Edge) bool {
+	return reflect.DeepEqual(relevant(t.edge), relevant(e))
+}
+
+func relevant(e overlay.Edge) overlay.Edge {
+	e.Ports, e.Firewall, e.FlowCache, e.FDB, e.Transit = nil, nil, overlay.FlowCache{}, overlay.FDB{}, overlay.Transit{}
+	return e
+}
+
 // Learned is what there is to be merged into the configured edge. The remotes of a segment
 // are all that said something of it, and frames for everybody go to each. RFC 7432 section
 // 11 would have them go to those alone that announced type 3; an edge that has hosts does.
 func (t *Table) Learned() LearnedRemotes {
-	f := LearnedRemotes{Segments: map[string][]netip.Addr{}, Routers: map[string]LearnedRoutes{}}
+	f := LearnedRemotes{Segments: map[string][]netip.Addr{}, Routers: map[string][]netip.Addr{}}
 	for name, s := range t.segments {
 		f.Segments[name] = slices.Clone(s.remotes.advertised)
 	}
 	for name, r := range t.routers {
-		f.Routers[name] = LearnedRoutes{Remotes: slices.Clone(r.remotes.advertised), Routes: r.learnedRoutes()}
+		f.Routers[name] = slices.Clone(r.remotes.advertised)
 	}
 	return f
 }
@@ -37,7 +48,18 @@ func (r *router) learnedRoutes() (routes []overlay.Route) {
 
 // All is what is in force of what neighbours told, as if it came just now.
 func (t *Table) All() Changes {
-	all := Changes{Remotes: true}
+	all := t.AllHosts()
+	all.Remotes = true
+	for name, r := range t.routers {
+		for _, route := range r.learnedRoutes() {
+			all.Routes = append(all.Routes, overlay.LearnedRoute{Router: name, Route: route})
+		}
+	}
+	return all
+}
+
+// AllHosts is what of that is of hosts.
+func (t *Table) AllHosts() (all Changes) {
 	for _, s := range t.segments {
 		for _, st := range s.macEntries {
 			if st.advertised.remote.IsValid() {
@@ -51,15 +73,10 @@ func (t *Table) All() Changes {
 			}
 		}
 	}
-	for name, r := range t.routers {
-		for _, route := range r.learnedRoutes() {
-			all.Routes = append(all.Routes, overlay.LearnedRoute{Router: name, Route: route})
-		}
-	}
 	return all
 }
 
-// Merge returns e with what BGP said beside what is configured; e stays as it is.
+// Merge returns e with the remotes that BGP said beside those that are configured; e stays as it is.
 func Merge(e overlay.Edge, f LearnedRemotes) overlay.Edge {
 	e.Segments = slices.Clone(e.Segments)
 	for i := range e.Segments {
@@ -69,11 +86,9 @@ func Merge(e overlay.Edge, f LearnedRemotes) overlay.Edge {
 	e.Routers = slices.Clone(e.Routers)
 	for i := range e.Routers {
 		r := &e.Routers[i]
-		learned := f.Routers[r.Name]
-		r.Learned = learned.Routes
 		if r.L3 != nil {
 			l3 := *r.L3
-			l3.Remotes = union(l3.Remotes, learned.Remotes)
+			l3.Remotes = union(l3.Remotes, f.Routers[r.Name])
 			r.L3 = &l3
 		}
 	}

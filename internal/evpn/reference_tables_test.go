@@ -40,8 +40,8 @@ func remotesOf(f LearnedRemotes) map[string]string {
 	for name, remotes := range f.Segments {
 		put(list, name, len(remotes) > 0, fmt.Sprint(remotes))
 	}
-	for name, r := range f.Routers {
-		put(list, name, len(r.Remotes) > 0, fmt.Sprint(r.Remotes))
+	for name, remotes := range f.Routers {
+		put(list, name, len(remotes) > 0, fmt.Sprint(remotes))
 	}
 	return list
 }

@@ -23,6 +23,7 @@ type Table struct {
 	out        Changes
 	now        time.Time
 	began      time.Time // the first now
+	counts     *Counts   // nil when something has changed since they were counted
 }
 
 // dirty is what has to be decided anew.
@@ -213,6 +214,7 @@ func (t *Table) recompute() Changes {
 		}
 	}
 	t.dirty.clear()
+	t.counts = nil
 	out := t.out
 	t.out = Changes{}
 	return out

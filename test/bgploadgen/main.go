@@ -28,6 +28,7 @@ type load struct {
 	as                     uint
 	local, neighbour, peer netip.Addr // peer is the first edge
 	peers, hosts, prefixes int        // of each edge
+	routers                int        // MAC addresses of each edge's router, so many next hops
 	vni, l3                uint
 	hold                   time.Duration
 
@@ -45,6 +46,7 @@ func main() {
 	flag.IntVar(&c.peers, "peers", 100, "number of edges")
 	flag.IntVar(&c.hosts, "hosts", 1000, "hosts of each edge")
 	flag.IntVar(&c.prefixes, "prefixes", 100, "prefixes of each edge")
+	flag.IntVar(&c.routers, "routers", 1, "MAC addresses of the routers of each edge")
 	flag.UintVar(&c.vni, "vni", 100, "VNI of the hosts' segment")
 	flag.UintVar(&c.l3, "l3vni", 5000, "VNI between routers, for prefixes")
 	flag.DurationVar(&c.hold, "hold", 90*time.Second, "hold time")
@@ -157,14 +159,20 @@ func (c *load) macs(from, to int) []evpn.Route {
 	return routes
 }
 
+// firstPrefix is 100.64.0.0, shared address space of 4 million hosts (RFC 6598).
+const firstPrefix = 100<<24 | 64<<16
+
 // networks are the prefixes, each of one edge.
 func (c *load) networks() []evpn.Route {
 	routes := make([]evpn.Route, 0, c.peers*c.prefixes)
 	for p := range c.peers {
 		for i := range c.prefixes {
 			r := c.route(p, c.l3)
-			r.Type, r.RouterMAC = evpn.Prefix, overlay.MAC{2, 0xcc, 1, 0, 0, byte(p)}
-			r.Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{100, byte(p), byte(i), 0}), 24)
+			router := i % c.routers
+			r.Type, r.RouterMAC = evpn.Prefix, overlay.MAC{2, 0xcc, 1, byte(router >> 8), byte(router), byte(p)}
+			var addr [4]byte
+			binary.BigEndian.PutUint32(addr[:], firstPrefix+uint32(p*c.prefixes+i))
+			r.Prefix = netip.PrefixFrom(netip.AddrFrom4(addr), 32)
 			routes = append(routes, r)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/await"
@@ -67,7 +69,7 @@ func TestEVPNScale(t *testing.T) {
 	n.speak(n.all()...)
 	n.knows(1, n.guests["red2"], 2)
 	n.Pings(harness.Ways(n.guests["red1"], n.guests["red2"])...)
-	c := n.crowd(peers, hosts/peers, prefixes/peers)
+	c := n.crowd(peers, hosts/peers, prefixes/peers, 1)
 	pid := n.edge(1).Edge.Command.PID()
 	before := n.memory(pid)
 	streams := n.between("red1", "red2")
@@ -102,6 +104,114 @@ func TestEVPNScale(t *testing.T) {
 	n.GoOn(streams)
 	n.LostNothing(streams)
 	n.Pings(harness.Ways(n.guests["red1"], n.guests["red2"])...)
+}
+
+// Another edge tells of 300,000 prefixes by 5,000 next hops, more than the tables hold. The edge goes on
+// with what it is told to do: it removes a port and adds it again, guests talk, and it says what is left out.
+func TestEVPNBeyondTables(t *testing.T) {
+	tier.Long(t, "internal/datapath TestMoreThanTheTablesHold")
+	const peers, prefixes, routers = 100, 300_000, 5_000
+	n := newFabric(t, crowdPicture, fabricOptions{edges: "ss",
+		EVPNOptions: topo.EVPNOptions{L3VNI: 5000, Segments: []topo.EVPNSegment{{Gateway: true}, {Name: "crowded"}},
+			Guests: append(oneEach(), topo.EVPNGuestOptions{Name: "lonely", Segment: 1, Number: 1, Edges: []int{0}})},
+		change: func(number int, config string) string {
+			if number != 1 {
+				return config
+			}
+			return strings.Replace(config, "    neighbours:\n", "    listen: [192.0.2.1]\n    neighbours:\n    - {name: bgploadgen, address: 192.0.2.99, passive: true, timers: {hold: 90s, keepalive: 30s}}\n", 1)
+		}})
+	defer n.dumpOnFailure()
+	n.StopCaptures()
+	n.up()
+	n.speak(n.all()...)
+	n.knows(1, n.guests["red2"], 2)
+	e := n.edge(1).Edge
+	c := n.crowd(peers, 1, prefixes/peers, routers/peers)
+	streams := n.between("red1", "red2")
+	began := time.Now()
+	c.do("announce")
+	n.within("edge1 says what it leaves out", func() error {
+		return n.problem(1, "the table of 4095 next hops has no room")
+	})
+	n.within("edge1 has heard all of them", func() error {
+		status, err := n.api(1).Status(n.Ctx)
+		if err == nil && status.BGP.Used+status.BGP.Unused < prefixes {
+			err = fmt.Errorf("%+v", status.BGP)
+		}
+		return err
+	})
+	t.Logf("%d prefixes by %d next hops: heard, and in the maps as far as they fit, after %s; memory (RSS) %d MiB", prefixes, routers,
+		time.Since(began).Round(time.Millisecond), n.memory(e.Command.PID())>>20)
+
+	text, err := os.ReadFile(e.Config)
+	n.Must(err)
+	lines := strings.SplitAfter(string(text), "\n")
+	without := strings.Join(slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.Contains(line, "name: lonely") }), "")
+	for _, config := range []string{without, string(text), without} {
+		began = time.Now()
+		want := strings.Contains(config, "name: lonely")
+		n.Must(os.WriteFile(e.Config, []byte(config), 0o644))
+		n.Must(unix.Kill(e.Command.PID(), unix.SIGHUP))
+		n.Must(await.Within(n.Ctx, time.Minute, fmt.Sprintf("the port of lonely to have a program: %t", want), func() error { return n.hasProgram("lonely", want) }))
+		t.Logf("port of lonely wanted: %t, so after %s", want, time.Since(began).Round(time.Millisecond))
+	}
+	n.GoOn(streams)
+	began = time.Now()
+	c.do("withdraw")
+	n.scaled("has forgotten them", 0, 0)
+	t.Logf("withdrawn: after %s", time.Since(began).Round(time.Millisecond))
+	n.within("edge1 has nothing to complain about", func() error {
+		status, err := n.api(1).Status(n.Ctx)
+		if err == nil && len(status.Problems) > 0 {
+			err = fmt.Errorf("%v", status.Problems)
+		}
+		return err
+	})
+	n.GoOn(streams)
+	n.LostNothing(streams)
+}
+
+// within waits for what takes as long as many routes do. It asks the edge once a second, so that counting them for
+// the answer is not what it does all the time.
+func (n *fabric) within(what string, try func() error) {
+	n.T.Helper()
+	pace := time.NewTicker(time.Second)
+	defer pace.Stop()
+	err := try()
+	for end := time.Now().Add(3 * time.Minute); err != nil && time.Now().Before(end); err = try() {
+		<-pace.C
+	}
+	if err != nil {
+		n.Fail(what, err)
+	}
+}
+
+// hasProgram wants an interface of edge1 to have a program, or none.
+func (n *fabric) hasProgram(name string, want bool) error {
+	h := n.edge(1).Host
+	index, err := h.Index(name)
+	if err != nil {
+		return err
+	}
+	return h.Do(func() error {
+		found, err := link.QueryPrograms(link.QueryOptions{Target: index, Attach: ebpf.AttachTCXIngress})
+		if err == nil && (len(found.Programs) > 0) != want {
+			err = fmt.Errorf("%d programs", len(found.Programs))
+		}
+		return err
+	})
+}
+
+// problem wants an edge to say all of this.
+func (n *fabric) problem(number int, want ...string) error {
+	status, err := n.api(number).Status(n.Ctx)
+	said := fmt.Sprintf("%v", status.Problems)
+	for _, w := range want {
+		if err == nil && !strings.Contains(said, w) {
+			err = fmt.Errorf("%s, want %q", said, w)
+		}
+	}
+	return err
 }
 
 // undisturbed is the fact that flows keep their decisions while a thousand hosts a second move
@@ -209,7 +319,7 @@ func loadPeer(index int) netip.Addr {
 }
 
 // crowd joins the underlay and waits for its session with edge1.
-func (n *fabric) crowd(peers, hosts, prefixes int) *crowd {
+func (n *fabric) crowd(peers, hosts, prefixes, routers int) *crowd {
 	n.T.Helper()
 	h, err := n.Topo.Host("bgploadgen")
 	n.Must(err)
@@ -229,8 +339,8 @@ func (n *fabric) crowd(peers, hosts, prefixes int) *crowd {
 	n.Must(unix.Mkfifo(pipe, 0o600))
 	stdout, out, err := os.Pipe()
 	n.Must(err)
-	command := h.Command(n.Ctx, "sh", "-c", fmt.Sprintf("exec %s -local 192.0.2.99 -neighbour 192.0.2.1 -peer %s -peers %d -hosts %d -prefixes %d -vni 101 <%s",
-		binary, loadPeer(0), peers, hosts, prefixes, pipe))
+	command := h.Command(n.Ctx, "sh", "-c", fmt.Sprintf("exec %s -local 192.0.2.99 -neighbour 192.0.2.1 -peer %s -peers %d -hosts %d -prefixes %d -routers %d -vni 101 <%s",
+		binary, loadPeer(0), peers, hosts, prefixes, routers, pipe))
 	command.Stdout = out
 	n.Must(command.Start())
 	stdin, err := os.OpenFile(pipe, os.O_WRONLY, 0)
