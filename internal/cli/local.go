@@ -28,11 +28,13 @@ type runtimeDir struct {
 
 type edgeCmd struct {
 	runtimeDir
-	Config       string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
-	PinRoot      string `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pins its data path."`
-	RemoveAtExit bool   `env:"SELVAGE_REMOVE_AT_EXIT" help:"Remove the data path when the process ends. Without it, it goes on forwarding: the next start takes it over, selvage remove removes it."`
-	Timing       bool   `hidden:"" env:"SELVAGE_TIMING" help:"Write down when packets pass, for selvage lab latency --breakdown."`
-	LogLevel     string `enum:"debug,info,warn,error" default:"info" help:"One of ${enum}."`
+	Config       string    `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
+	PinRoot      string    `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pins its data path."`
+	RemoveAtExit bool      `env:"SELVAGE_REMOVE_AT_EXIT" help:"Remove the data path when the process ends. Without it, it goes on forwarding: the next start takes it over, selvage remove removes it."`
+	KeepDataPath movedFlag `hidden:"" help:"stopping an edge keeps its data path; --remove-at-exit removes it"`
+
+	Timing   bool   `hidden:"" env:"SELVAGE_TIMING" help:"Write down when packets pass, for selvage lab latency --breakdown."`
+	LogLevel string `enum:"debug,info,warn,error" default:"info" help:"One of ${enum}."`
 }
 
 // Run runs an edge until ctx ends.

@@ -33,6 +33,9 @@ func Remove(o RemoveOptions) (r Removed, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	if !filepath.IsLocal(o.Name) || o.Name == "." || o.Name != filepath.Base(o.Name) {
+		return r, fmt.Errorf("edge name %q cannot name a file", o.Name)
+	}
 	state := filepath.Join(o.RuntimeDir, o.Name)
 	notes := []string{state + ".sock", state + ".egress", state + ".offload", state + ".held"}
 	if !anyExists(append(notes, filepath.Join(o.PinRoot, o.Name))) {
@@ -43,11 +46,8 @@ func Remove(o RemoveOptions) (r Removed, err error) {
 		return r, fmt.Errorf("%w: stop it first", err)
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
-	_, pinned := os.Stat(filepath.Join(o.PinRoot, o.Name))
-	if elsewhere, err := host.IsElsewhere(state + ".held"); err != nil {
+	if err := isHere(o); err != nil {
 		return r, err
-	} else if elsewhere && pinned == nil {
-		return r, fmt.Errorf("edge %s is of another network namespace: remove it there (ip netns exec)", o.Name)
 	}
 	r.Done, r.Left, err = datapath.RemovePinned(o.PinRoot, o.Name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -62,6 +62,19 @@ func Remove(o RemoveOptions) (r Removed, err error) {
 		}
 	}
 	return r, nil
+}
+
+// isHere refuses an edge of another network namespace. The record of one from before a reboot, which has no data path
+// any more, is of nowhere.
+func isHere(o RemoveOptions) error {
+	elsewhere, err := host.IsElsewhere(filepath.Join(o.RuntimeDir, o.Name+".held"))
+	if err != nil {
+		return err
+	}
+	if _, pinned := os.Stat(filepath.Join(o.PinRoot, o.Name)); elsewhere && pinned == nil {
+		return fmt.Errorf("edge %s is of another network namespace: remove it there (ip netns exec)", o.Name)
+	}
+	return nil
 }
 
 func anyExists(paths []string) bool {

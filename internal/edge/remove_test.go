@@ -27,6 +27,11 @@ func TestRemove(t *testing.T) {
 	if _, err := os.Stat(l.opts.PinRoot); err == nil {
 		t.Error("it made the directory of pins")
 	}
+	for _, name := range []string{"", ".", "..", "../live", "live/links"} {
+		if _, err := Remove(RemoveOptions{Name: name, RuntimeDir: o.RuntimeDir, PinRoot: o.PinRoot}); err == nil || !strings.Contains(err.Error(), "cannot name a file") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
 	l.during(func(context.Context, *Client) error {
 		if _, err := Remove(o); err == nil || !strings.Contains(err.Error(), "already running") {
 			t.Errorf("%v, want that it runs", err)
