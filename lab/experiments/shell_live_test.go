@@ -167,7 +167,12 @@ func TestShellInteractive(t *testing.T) {
 				if hangup {
 					p.terminal.Close()
 				} else {
-					p.types("true\n\x04")
+					// A shell at its prompt reads the key; before, the terminal takes it for an end of input, of
+					// which a shell that then begins to read by keys hears nothing.
+					p.types("echo the $((2+1))rd\n")
+					p.await("the 3rd")
+					p.await("lab# ")
+					p.types("\x04")
 				}
 				if code := p.end(); code != 0 && !hangup {
 					t.Errorf("exit status %d:\n%s", code, &p.stderr)
