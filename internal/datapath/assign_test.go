@@ -10,6 +10,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // beyondTables are tables with more of something than there is room for.
@@ -106,6 +107,9 @@ func TestMoreThanTheTablesHold(t *testing.T) {
 		want []string
 	}{"all", all, []string{"and "}}) {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "routes" || c.name == "all" { // they fill a table of 262,144 entries
+				tier.Long(t, "the cases of next hops and remotes")
+			}
 			w := routedWorld(t, ways()[0])
 			c.more(w)
 			w.wantParts(t, c.want...)
@@ -155,6 +159,7 @@ func TestMoreThanTheTablesHold(t *testing.T) {
 
 // The same by single updates.
 func TestMoreRoutesThanTheTableHolds(t *testing.T) {
+	tier.Long(t, "TestMoreThanTheTablesHold with next hops and remotes")
 	w := routedWorld(t, ways()[0])
 	static := len(w.tables.Routers[0].Routes)
 	w.learnRoutes(300_000)
