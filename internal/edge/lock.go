@@ -18,10 +18,18 @@ type lock struct {
 	file *os.File
 }
 
+// checkName refuses a name that leads out of the directories of edges.
+func checkName(name string) error {
+	if !filepath.IsLocal(name) || name == "." || name != filepath.Base(name) {
+		return fmt.Errorf("edge name %q cannot name a file", name)
+	}
+	return nil
+}
+
 // acquire takes the lock of name in dir, or says which process has it.
 func acquire(dir, name string) (*lock, error) {
-	if name == "" || name != filepath.Base(name) {
-		return nil, fmt.Errorf("edge name %q cannot name a file", name)
+	if err := checkName(name); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("runtime directory: %w", err)

@@ -33,8 +33,8 @@ func Remove(o RemoveOptions) (r Removed, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if !filepath.IsLocal(o.Name) || o.Name == "." || o.Name != filepath.Base(o.Name) {
-		return r, fmt.Errorf("edge name %q cannot name a file", o.Name)
+	if err := checkName(o.Name); err != nil {
+		return r, err
 	}
 	state := filepath.Join(o.RuntimeDir, o.Name)
 	notes := []string{state + ".sock", state + ".egress", state + ".offload", state + ".held"}

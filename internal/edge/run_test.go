@@ -414,17 +414,22 @@ func TestReloadIsLoggedInForce(t *testing.T) {
 	}
 }
 
+// reloadsWithoutCache waits until a configuration without a flow cache is in force, which needs other programs.
+func (w *world) reloadsWithoutCache(c *Client) {
+	w.hangup()
+	w.within("configuration reloaded", func() bool {
+		s, err := c.Status(context.Background())
+		return err == nil && !s.FlowCache
+	})
+}
+
 func TestReloadLoadsProgramsAnew(t *testing.T) {
 	w := newWorld(t)
 	c, _ := w.run()
 	w.mu.Lock()
 	w.config.FlowCache.Enabled = false
 	w.mu.Unlock()
-	w.hangup()
-	w.within("configuration reloaded", func() bool {
-		s, err := c.Status(context.Background())
-		return err == nil && !s.FlowCache
-	})
+	w.reloadsWithoutCache(c)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.configs) != 2 || w.configs[1].FlowCache.Enabled || !slices.Equal(w.configs[1].UDPPorts, []datapath.UDPPort{{Port: 4789, Encapsulation: overlay.VXLAN}}) {
@@ -454,11 +459,7 @@ func TestReloadKeepsTheLease(t *testing.T) {
 		return nil
 	}
 	w.mu.Unlock()
-	w.hangup()
-	w.within("configuration reloaded", func() bool {
-		s, err := c.Status(context.Background())
-		return err == nil && !s.FlowCache
-	})
+	w.reloadsWithoutCache(c)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !renewed {

@@ -40,16 +40,12 @@ type heldLink struct {
 // reboot) is about links that are not ours to change, and is not taken over.
 func readRecord(path string, namespace uint64) (*record, error) {
 	r := &record{path: path, Namespace: namespace}
-	data, err := os.ReadFile(path)
+	old, err := parseRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("record of host changes: %w", err)
-	}
-	var old record
-	if err := json.Unmarshal(data, &old); err != nil {
-		return nil, fmt.Errorf("record of host changes %s is damaged, remove it: %w", path, err)
+		return nil, err
 	}
 	if old.Namespace == namespace {
 		r.NextHops, r.Promisc = old.NextHops, old.Promisc
@@ -61,18 +57,23 @@ func readRecord(path string, namespace uint64) (*record, error) {
 // IsElsewhere reports whether a record of host changes is of another network namespace than the
 // calling thread's, or of before a reboot. One that is not there is not.
 func IsElsewhere(path string) (bool, error) {
-	data, err := os.ReadFile(path)
+	r, err := parseRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	var r record
-	if err == nil {
-		err = json.Unmarshal(data, &r)
-	}
+	return err == nil && r.Namespace != namespaceCookie(), err
+}
+
+// parseRecord is the record as the file has it, whosever it is.
+func parseRecord(path string) (r record, err error) {
+	data, err := os.ReadFile(path)
 	if err != nil {
-		return false, fmt.Errorf("record of host changes %s: %w", path, err)
+		return r, fmt.Errorf("record of host changes: %w", err)
 	}
-	return r.Namespace != namespaceCookie(), nil
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("record of host changes %s is damaged, remove it: %w", path, err)
+	}
+	return r, nil
 }
 
 func (r *record) empty() bool {

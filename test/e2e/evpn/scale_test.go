@@ -36,6 +36,21 @@ const crowdPicture = `
   red1      red2      VNI 100
   lonely              VNI 101, where the crowd's hosts are`
 
+// newCrowded is the fabric of the picture; edge1 has more lines of spec, and the crowd as a neighbour.
+func newCrowded(t *testing.T, more string) *fabric {
+	t.Helper()
+	return newFabric(t, crowdPicture, fabricOptions{edges: "ss",
+		EVPNOptions: topo.EVPNOptions{L3VNI: 5000, Segments: []topo.EVPNSegment{{Gateway: true}, {Name: "crowded"}},
+			Guests: append(oneEach(), topo.EVPNGuestOptions{Name: "lonely", Segment: 1, Number: 1, Edges: []int{0}})},
+		change: func(number int, config string) string {
+			if number != 1 {
+				return config
+			}
+			config = strings.Replace(config, "    neighbours:\n", "    listen: [192.0.2.1]\n    neighbours:\n    - {name: bgploadgen, address: 192.0.2.99, passive: true, timers: {hold: 90s, keepalive: 30s}}\n", 1)
+			return strings.Replace(config, "  bgp:\n", more+"  bgp:\n", 1)
+		}})
+}
+
 // A hundred edges' routes while guests talk. SELVAGE_EVPN_ROUTES is how many hosts they have
 // (a tenth as many prefixes on top): 2,000, in make test-long 10,000, unless it says more, as in
 // 100000.
@@ -53,16 +68,7 @@ func TestEVPNScale(t *testing.T) {
 		}
 	}
 	prefixes := hosts / 10
-	n := newFabric(t, crowdPicture, fabricOptions{edges: "ss",
-		EVPNOptions: topo.EVPNOptions{L3VNI: 5000, Segments: []topo.EVPNSegment{{Gateway: true}, {Name: "crowded"}},
-			Guests: append(oneEach(), topo.EVPNGuestOptions{Name: "lonely", Segment: 1, Number: 1, Edges: []int{0}})},
-		change: func(number int, config string) string {
-			if number != 1 {
-				return config
-			}
-			config = strings.Replace(config, "    neighbours:\n", "    listen: [192.0.2.1]\n    neighbours:\n    - {name: bgploadgen, address: 192.0.2.99, passive: true, timers: {hold: 90s, keepalive: 30s}}\n", 1)
-			return strings.Replace(config, "  bgp:\n", fmt.Sprintf("  fdb: {size: %d}\n  bgp:\n", 2*hosts+1024), 1)
-		}})
+	n := newCrowded(t, fmt.Sprintf("  fdb: {size: %d}\n", 2*hosts+1024))
 	defer n.dumpOnFailure()
 	n.StopCaptures()
 	n.up()
@@ -111,15 +117,7 @@ func TestEVPNScale(t *testing.T) {
 func TestEVPNBeyondTables(t *testing.T) {
 	tier.Long(t, "internal/datapath TestMoreThanTheTablesHold")
 	const peers, prefixes, routers = 100, 300_000, 5_000
-	n := newFabric(t, crowdPicture, fabricOptions{edges: "ss",
-		EVPNOptions: topo.EVPNOptions{L3VNI: 5000, Segments: []topo.EVPNSegment{{Gateway: true}, {Name: "crowded"}},
-			Guests: append(oneEach(), topo.EVPNGuestOptions{Name: "lonely", Segment: 1, Number: 1, Edges: []int{0}})},
-		change: func(number int, config string) string {
-			if number != 1 {
-				return config
-			}
-			return strings.Replace(config, "    neighbours:\n", "    listen: [192.0.2.1]\n    neighbours:\n    - {name: bgploadgen, address: 192.0.2.99, passive: true, timers: {hold: 90s, keepalive: 30s}}\n", 1)
-		}})
+	n := newCrowded(t, "")
 	defer n.dumpOnFailure()
 	n.StopCaptures()
 	n.up()
