@@ -218,10 +218,11 @@ func newWaiting() waiting {
 
 // flush writes what waited or failed, when there are new tables.
 func (b *bgp) flush() {
-	b.reportProblem(writeBGP, nil) // the tables were applied, and say themselves what they lack
 	if b.again {
 		b.again = false
 		b.refill()
+	} else { // the tables were applied, and say themselves what they lack
+		b.reportProblem(writeBGP, nil)
 	}
 	w := b.waiting
 	b.waiting = newWaiting()
