@@ -9,8 +9,8 @@ import (
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/observe"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/policy"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 type rulesCmd struct {
@@ -45,7 +45,7 @@ func (c *rulesCmd) whatIf(ctx context.Context, s *streams) error {
 		return usageError{err}
 	}
 	question := func(client *edge.Client, ctx context.Context) (edge.WhatIfInfo, error) {
-		return client.WhatIf(ctx, edge.WhatIfQuery{Firewall: next.Firewall, Places: reconcile.Places(next), Limit: c.Limit})
+		return client.WhatIf(ctx, edge.WhatIfQuery{Firewall: next.Firewall, Places: plan.Places(next), Limit: c.Limit})
 	}
 	return show(ctx, c.query, s.out, question, observe.WhatIf)
 }
@@ -94,14 +94,14 @@ const mostWarnings = 50
 // rules that can never decide.
 func vet(s *streams, file string, e overlay.Edge) error {
 	if e.Egress != nil && len(e.Egress.Policies) > 0 {
-		if _, err := policy.Compile(reconcile.EgressRules(e)); err != nil {
+		if _, err := policy.Compile(plan.EgressRules(e)); err != nil {
 			return fmt.Errorf("%s: spec.egress: %w", file, err)
 		}
 	}
 	if e.Firewall == nil {
 		return nil
 	}
-	compiled, err := policy.Compile(*e.Firewall, reconcile.Places(e))
+	compiled, err := policy.Compile(*e.Firewall, plan.Places(e))
 	if err != nil {
 		return fmt.Errorf("%s: spec.firewall: %w", file, err)
 	}

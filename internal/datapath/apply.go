@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -74,7 +75,7 @@ type plan struct {
 	rerouted      map[uint32]bool // routers likewise
 	pathGroups    map[bpfPathGroupKey]bpfPathGroup
 	addrs         map[netip.Addr][]netip.Addr // of a remote, by the first
-	devices       map[hook]Transit
+	devices       map[hook]fib.Transit
 	xdpInterfaces map[uint32]uint32
 	txDevices     map[uint32]uint32
 	policed       bool                // there is a firewall
@@ -88,7 +89,7 @@ type plan struct {
 	nat                   translationPlan
 }
 
-func newPlan(t Tables) *plan {
+func newPlan(t fib.Tables) *plan {
 	return &plan{
 		ports: map[bpfPortKey]uint32{}, vnis: map[bpfVniKey]uint32{}, remotes: map[bpfRemoteKey]uint32{},
 		members: map[bpfMemberKey]uint32{}, teps: map[bpfPathKey]uint32{}, locals: map[bpfLocalKey]uint32{}, options: map[uint32]uint32{},
@@ -96,7 +97,7 @@ func newPlan(t Tables) *plan {
 		static: map[bpfFdbKey]uint32{}, neighbours: map[bpfNeighbourKey]overlay.MAC{},
 		routes: map[bpfRouteKey]bpfRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
 		touched: map[uint32]bool{}, evpn: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
-		pathGroups: map[bpfPathGroupKey]bpfPathGroup{}, addrs: addressesOf(t), devices: map[hook]Transit{}, xdpInterfaces: map[uint32]uint32{}, txDevices: map[uint32]uint32{},
+		pathGroups: map[bpfPathGroupKey]bpfPathGroup{}, addrs: addressesOf(t), devices: map[hook]fib.Transit{}, xdpInterfaces: map[uint32]uint32{}, txDevices: map[uint32]uint32{},
 		unpoliced: map[uint32]bpfVport{},
 		nat: translationPlan{
 			portForwards: map[bpfPortForwardKey]bpfPortForward{}, routers: map[uint32]bpfRouterFlags{}, segments: map[uint32]bpfSegment{},
@@ -109,8 +110,8 @@ func newPlan(t Tables) *plan {
 // it may be called again. An entry without room, and an interface that takes no program, keep
 // nothing else from it: that is a PartialError. Where the new has no room beside the old, the
 // old goes first.
-func (d *Datapath) Apply(t Tables) error {
-	if d.cfg.Egress == nil && t.translates() {
+func (d *Datapath) Apply(t fib.Tables) error {
+	if d.cfg.Egress == nil && t.Translates() {
 		return errors.New("there is something to translate, but the programs were loaded without egress: open the data path with it")
 	}
 	left := d.assign(t)
@@ -140,7 +141,7 @@ func partially(left, err error) error {
 }
 
 // bring does what Apply says with objects that have numbers.
-func (d *Datapath) bring(t Tables) error {
+func (d *Datapath) bring(t fib.Tables) error {
 	p := newPlan(t)
 	d.publishNames()
 	if err := d.plan(t, p); err != nil {
@@ -183,7 +184,7 @@ func (d *Datapath) bring(t Tables) error {
 }
 
 // plan fills p, and writes what has to be in place before.
-func (d *Datapath) plan(t Tables, p *plan) error {
+func (d *Datapath) plan(t fib.Tables, p *plan) error {
 	for _, step := range []func() error{
 		func() error { return d.planTransit(t, p) },
 		func() error { return d.putPolicy(t, p) },
@@ -208,7 +209,7 @@ type PartialError struct{ error }
 func (e PartialError) Unwrap() error { return e.error }
 
 // pair is which addresses a path joins.
-func (d *Datapath) pair(t TEP) overlay.Pair {
+func (d *Datapath) pair(t fib.TEP) overlay.Pair {
 	if !t.Local.IsValid() {
 		return overlay.Pair{Local: d.cfg.TEPs[0], Remote: t.Addr}
 	}
@@ -216,7 +217,7 @@ func (d *Datapath) pair(t TEP) overlay.Pair {
 }
 
 // edgeOf is the address that stands for the remote of a path.
-func edgeOf(t TEP) netip.Addr {
+func edgeOf(t fib.TEP) netip.Addr {
 	if !t.Edge.IsValid() {
 		return t.Addr
 	}
@@ -238,7 +239,7 @@ func findSlot[V any](slots []V, match func(uint32, V) bool) (uint32, bool) {
 	return 0, false
 }
 
-func (d *Datapath) writeVports(t Tables, p *plan) error {
+func (d *Datapath) writeVports(t fib.Tables, p *plan) error {
 	for _, port := range t.Ports {
 		segment, ok := d.names.segIDs[port.Segment]
 		if !ok {
@@ -265,7 +266,7 @@ func (d *Datapath) writeVports(t Tables, p *plan) error {
 	return d.writeTEPs(t, p)
 }
 
-func (d *Datapath) writeTEPs(t Tables, p *plan) error {
+func (d *Datapath) writeTEPs(t fib.Tables, p *plan) error {
 	paths := make(map[netip.Addr]int)
 	for _, tep := range t.TEPs {
 		paths[edgeOf(tep)]++
@@ -288,7 +289,7 @@ func (d *Datapath) writeTEPs(t Tables, p *plan) error {
 	return nil
 }
 
-func portVport(port Port, segment uint32) bpfVport {
+func portVport(port fib.Port, segment uint32) bpfVport {
 	vport := bpfVport{
 		Kind: bpfVportKindVPORT_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN, Mtu: uint32(port.MTU), Segment: segment,
 	}
@@ -344,7 +345,7 @@ func prefixLen(p netip.Prefix) uint32 {
 	return uint32(32 + p.Bits())
 }
 
-func (d *Datapath) tepVport(t TEP) bpfVport {
+func (d *Datapath) tepVport(t fib.TEP) bpfVport {
 	local := d.pair(t).Local
 	vport := bpfVport{Kind: bpfVportKindVPORT_TEP, Ifindex: uint32(t.Ifindex), Mtu: uint32(t.MTU)}
 	vport.Addr.W, vport.Local.W = wireAddr(t.Addr), wireAddr(local)

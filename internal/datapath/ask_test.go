@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -216,7 +217,7 @@ func TestAnswersArePassedOn(t *testing.T) {
 
 // A segment without an address of the packet's family has nobody to ask as.
 func TestNobodyToAskAs(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		g := tables.Segments[1].Gateway
 		g.Addresses = g.Addresses[:1] // IPv4 only
 	})
@@ -230,7 +231,7 @@ func TestNobodyToAskAs(t *testing.T) {
 
 // A neighbour whose MAC is at no known place is reached by flooding.
 func TestNeighbourAtNoKnownPlace(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		green := &tables.Segments[1]
 		green.Static = []overlay.StaticMAC{{MAC: macOf(dave), Port: "p2"}}
 	})

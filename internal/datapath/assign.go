@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -44,7 +45,7 @@ func (f *fewErrors) err() error {
 // assign gives numbers to new routers, segments, ports and remotes. What the tables have no number for
 // is left out, and an error: within is the rest. Remotes that BGP alone knows come last and
 // leave room for others.
-func (d *Datapath) assign(t Tables) error {
+func (d *Datapath) assign(t fib.Tables) error {
 	var left fewErrors
 	previous := d.names.segIDs
 	d.fresh = newOwners{map[uint32]bool{}, map[uint32]bool{}}
@@ -68,7 +69,7 @@ func (d *Datapath) assign(t Tables) error {
 	return err
 }
 
-func (d *Datapath) assignPort(port Port, slots *vportSlots) error {
+func (d *Datapath) assignPort(port fib.Port, slots *vportSlots) error {
 	segment := d.names.segIDs[port.Segment] // writeVports says that there is none
 	want := bpfVport{Kind: bpfVportKindVPORT_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN, Segment: segment}
 	id, err := d.assignVport(want, port.Name, slots)
@@ -81,9 +82,9 @@ func (d *Datapath) assignPort(port Port, slots *vportSlots) error {
 
 // assignTEPs gives numbers to paths: to those of configured remotes, then to those of others that
 // have one, then to the rest.
-func (d *Datapath) assignTEPs(t Tables, slots *vportSlots, left *fewErrors) {
-	learned := t.learnedRemotes()
-	var known, others []TEP
+func (d *Datapath) assignTEPs(t fib.Tables, slots *vportSlots, left *fewErrors) {
+	learned := t.LearnedRemotes()
+	var known, others []fib.TEP
 	for _, tep := range t.TEPs {
 		switch {
 		case !learned[edgeOf(tep)]:
@@ -104,28 +105,6 @@ func (d *Datapath) assignTEPs(t Tables, slots *vportSlots, left *fewErrors) {
 	}
 }
 
-// learnedRemotes are those that BGP alone knows, in all segments that have them.
-func (t Tables) learnedRemotes() map[netip.Addr]bool {
-	learned := make(map[netip.Addr]bool)
-	for _, list := range t.NoLearning {
-		for _, remote := range list {
-			learned[remote] = true
-		}
-	}
-	if len(learned) == 0 {
-		return learned
-	}
-	for _, s := range t.Segments {
-		noLearning := setOfAddrs(t.NoLearning[s.Name])
-		for _, remote := range s.Remotes {
-			if !noLearning[remote] {
-				delete(learned, remote)
-			}
-		}
-	}
-	return learned
-}
-
 func setOfAddrs(list []netip.Addr) map[netip.Addr]bool {
 	set := make(map[netip.Addr]bool, len(list))
 	for _, addr := range list {
@@ -135,13 +114,13 @@ func setOfAddrs(list []netip.Addr) map[netip.Addr]bool {
 }
 
 // tepSlot is what tells the entry of a path from others.
-func (d *Datapath) tepSlot(tep TEP) bpfVport {
+func (d *Datapath) tepSlot(tep fib.TEP) bpfVport {
 	vport := bpfVport{Kind: bpfVportKindVPORT_TEP}
 	vport.Addr.W, vport.Local.W = wireAddr(tep.Addr), wireAddr(d.pair(tep).Local)
 	return vport
 }
 
-func (d *Datapath) assignTEP(tep TEP, slots *vportSlots) error {
+func (d *Datapath) assignTEP(tep fib.TEP, slots *vportSlots) error {
 	pair := d.pair(tep)
 	id, err := d.assignVport(d.tepSlot(tep), pair.String(), slots)
 	if err != nil {
@@ -261,9 +240,9 @@ func (d *Datapath) hasSuperseded() bool {
 }
 
 // within is t with what has numbers alone, and nothing that refers to the rest.
-func (d *Datapath) within(t Tables) Tables {
+func (d *Datapath) within(t fib.Tables) fib.Tables {
 	n := &d.names
-	t.Routers = keep(t.Routers, func(r *Router) bool {
+	t.Routers = keep(t.Routers, func(r *fib.Router) bool {
 		r.Routes = keep(r.Routes, n.hasRoute)
 		return n.routeIDs[r.Name] != 0
 	})
@@ -274,11 +253,11 @@ func (d *Datapath) within(t Tables) Tables {
 		}
 		return n.segIDs[s.Name] != 0
 	})
-	t.Ports = keep(t.Ports, func(port *Port) bool { return n.portIDs[port.Name] != 0 && n.segIDs[port.Segment] != 0 })
-	t.TEPs = keep(t.TEPs, func(tep *TEP) bool { return n.pathIDs[d.pair(*tep)] != 0 })
+	t.Ports = keep(t.Ports, func(port *fib.Port) bool { return n.portIDs[port.Name] != 0 && n.segIDs[port.Segment] != 0 })
+	t.TEPs = keep(t.TEPs, func(tep *fib.TEP) bool { return n.pathIDs[d.pair(*tep)] != 0 })
 	t.PathPolicies = n.pathPolicies(t.PathPolicies)
 	t.Egress = keep(t.Egress, n.hasEgress)
-	t.PortForwards = keep(t.PortForwards, func(f *Forward) bool { return n.routeIDs[f.Router] != 0 && n.egressIDs[f.Egress] != 0 })
+	t.PortForwards = keep(t.PortForwards, func(f *fib.Forward) bool { return n.routeIDs[f.Router] != 0 && n.egressIDs[f.Egress] != 0 })
 	return t
 }
 
@@ -294,17 +273,17 @@ func keep[T any](list []T, ok func(*T) bool) []T {
 }
 
 // hasRoute leaves the next hops of a route that there are.
-func (n *names) hasRoute(r *Route) bool {
-	r.Hops = keep(r.Hops, func(h *Hop) bool {
+func (n *names) hasRoute(r *fib.Route) bool {
+	r.Hops = keep(r.Hops, func(h *fib.Hop) bool {
 		return n.segIDs[h.Segment] != 0 && (!h.Remote.IsValid() || n.tepIDs[h.Remote] != 0)
 	})
 	return r.Kind != overlay.Unicast || len(r.Hops) > 0
 }
 
 // pathPolicies leaves the remotes whose paths there are. Others go by the path that stands for them.
-func (n *names) pathPolicies(list []PathPolicy) []PathPolicy {
-	return keep(list, func(p *PathPolicy) bool {
-		p.PathGroups = keep(p.PathGroups, func(g *PathGroup) bool {
+func (n *names) pathPolicies(list []fib.PathPolicy) []fib.PathPolicy {
+	return keep(list, func(p *fib.PathPolicy) bool {
+		p.PathGroups = keep(p.PathGroups, func(g *fib.PathGroup) bool {
 			return n.tepIDs[g.Remote] != 0 && !slices.ContainsFunc(g.Paths, func(pair overlay.Pair) bool { return n.pathIDs[pair] == 0 })
 		})
 		return true // segments name it by its place
@@ -312,13 +291,13 @@ func (n *names) pathPolicies(list []PathPolicy) []PathPolicy {
 }
 
 // hasEgress has nobody serve what a gateway would that is left out.
-func (n *names) hasEgress(e *Egress) bool {
+func (n *names) hasEgress(e *fib.Egress) bool {
 	known := func(remote netip.Addr) bool { return n.tepIDs[remote] != 0 }
 	e.Kept = keep(e.Kept, func(gateway *netip.Addr) bool { return known(*gateway) })
 	for f := range e.Ways {
 		for bucket, way := range e.Ways[f] {
 			if way.Remote.IsValid() && !known(way.Remote) {
-				e.Ways[f][bucket] = EgressNexthop{}
+				e.Ways[f][bucket] = fib.EgressNexthop{}
 			}
 		}
 	}

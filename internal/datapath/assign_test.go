@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/tier"
@@ -38,14 +39,14 @@ func (w *world) learnRoutes(n int) {
 // learnHops has it tell of as many next hops.
 func (w *world) learnHops(n int) {
 	for i := range n {
-		r := route(netip.PrefixFrom(nthAddr("100.96.0.0", i), 32).String(), Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: overlay.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}})
+		r := route(netip.PrefixFrom(nthAddr("100.96.0.0", i), 32).String(), fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: overlay.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}})
 		r.Learned = true
 		w.setRoutes(r)
 	}
 }
 
 // setRoutes adds routes that are new.
-func (w *world) setRoutes(list ...Route) {
+func (w *world) setRoutes(list ...fib.Route) {
 	w.tables.Routers[0].Routes = append(w.tables.Routers[0].Routes, list...)
 }
 
@@ -54,7 +55,7 @@ func (w *world) learnRemotes(first, n int) {
 	blue := w.segment("blue")
 	learned := w.tables.NoLearning["blue"]
 	blue.Remotes = slices.DeleteFunc(slices.Clone(blue.Remotes), func(a netip.Addr) bool { return slices.Contains(learned, a) })
-	w.tables.TEPs = slices.DeleteFunc(slices.Clone(w.tables.TEPs), func(t TEP) bool { return slices.Contains(learned, t.Addr) })
+	w.tables.TEPs = slices.DeleteFunc(slices.Clone(w.tables.TEPs), func(t fib.TEP) bool { return slices.Contains(learned, t.Addr) })
 	var list []netip.Addr
 	for i := range n {
 		list = append(list, nthAddr("10.200.0.0", first+i))
@@ -116,8 +117,8 @@ func TestMoreThanTheTablesHold(t *testing.T) {
 
 			was := w.tables
 			green := w.tables.Ports[2]
-			w.tables.Ports = []Port{w.tables.Ports[0], w.tables.Ports[3]}
-			w.setRoutes(route("10.99.0.0/16", Hop{Segment: "main-l3", Remote: w.family.remotes[1], MAC: macOf(dave)}))
+			w.tables.Ports = []fib.Port{w.tables.Ports[0], w.tables.Ports[3]}
+			w.setRoutes(route("10.99.0.0/16", fib.Hop{Segment: "main-l3", Remote: w.family.remotes[1], MAC: macOf(dave)}))
 			newRemote := nthAddr("10.250.0.0", 1)
 			w.tables.TEPs = append(slices.Clone(w.tables.TEPs), w.tep(newRemote))
 			w.segment("green").Remotes = []netip.Addr{w.family.remotes[0], newRemote}
@@ -147,7 +148,7 @@ func TestMoreThanTheTablesHold(t *testing.T) {
 
 			// BGP takes all of it back.
 			w.learnRemotes(0, 0)
-			w.tables.Routers[0].Routes = slices.DeleteFunc(w.tables.Routers[0].Routes, func(r Route) bool { return r.Learned })
+			w.tables.Routers[0].Routes = slices.DeleteFunc(w.tables.Routers[0].Routes, func(r fib.Route) bool { return r.Learned })
 			w.apply(t)
 			if got, want := len(w.dp.routes), len(w.tables.Routers[0].Routes); got != want || len(tries(t, w.dp.objs.Routes)) != want {
 				t.Errorf("%d routes in the end, want %d", got, want)
@@ -164,7 +165,7 @@ func TestMoreRoutesThanTheTableHolds(t *testing.T) {
 	static := len(w.tables.Routers[0].Routes)
 	w.learnRoutes(300_000)
 	learned := w.tables.Routers[0].Routes[static:]
-	err := w.dp.PutRoutes([]Router{{Name: "main", Routes: learned}})
+	err := w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: learned}})
 	if err == nil || !strings.Contains(err.Error(), "up to 209715") || len(err.Error()) > 1000 {
 		t.Errorf("%.1000v, want how many there may be", err)
 	}
@@ -173,11 +174,11 @@ func TestMoreRoutesThanTheTableHolds(t *testing.T) {
 	}
 	w.putRoute(t, route("10.99.0.0/16", w.farHops()[1]))
 	w.follow(t, []step{{"p0", pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.99.0.1:7 20"), "second"}})
-	var withdrawn []Route
+	var withdrawn []fib.Route
 	for _, r := range learned {
-		withdrawn = append(withdrawn, Route{Prefix: r.Prefix})
+		withdrawn = append(withdrawn, fib.Route{Prefix: r.Prefix})
 	}
-	must(t, w.dp.PutRoutes([]Router{{Name: "main", Routes: withdrawn}}))
+	must(t, w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: withdrawn}}))
 	w.tables.Routers[0].Routes = w.tables.Routers[0].Routes[:static]
 	w.apply(t)
 }
@@ -208,7 +209,7 @@ func TestRenumbered(t *testing.T) {
 			w.tables.Routers[0].Routes = w.tables.Routers[0].Routes[:static:static]
 			for i := range 3000 {
 				w.setRoutes(route(netip.PrefixFrom(nthAddr("100.96.0.0", i), 32).String(),
-					Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: overlay.MAC{2, kind, 0, 0, byte(i >> 8), byte(i)}}))
+					fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: overlay.MAC{2, kind, 0, 0, byte(i >> 8), byte(i)}}))
 			}
 		}
 		by(1)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/selvage/selvage/internal/fib"
 )
 
 // hook is a place where a program sits: one interface in one role.
@@ -51,7 +53,7 @@ func (h hook) isTCX() bool { return !h.isXDP() && !h.isTracepoint() }
 type attachment struct {
 	link    link.Link
 	current bool
-	device  Transit       // what a transit program was loaded for
+	device  fib.Transit   // what a transit program was loaded for
 	program *ebpf.Program // one that was loaded for this hook alone, or nil
 }
 
@@ -214,7 +216,7 @@ func (d *Datapath) attach(p *plan) error {
 	return errors.Join(errs...)
 }
 
-func (d *Datapath) attachOne(h hook, dev Transit) error {
+func (d *Datapath) attachOne(h hook, dev fib.Transit) error {
 	a := d.links[h]
 	// The program of a tracepoint cannot be swapped.
 	if a != nil && (!isAttached(a.link, h.ifindex) || h.isTracepoint() && !a.current) {
@@ -314,7 +316,7 @@ type driverRefusal struct{ error }
 // refusedTransit is what is remembered of it. The same is not tried again at once: the kernel verifies
 // the program, for up to a second, before it asks the driver.
 type refusedTransit struct {
-	device Transit
+	device fib.Transit
 	at     time.Time
 	why    string
 }
@@ -322,7 +324,7 @@ type refusedTransit struct {
 const refusalRetry = 10 * time.Second
 
 // program is that of the hook.
-func (d *Datapath) program(h hook, dev Transit) (*ebpf.Program, error) {
+func (d *Datapath) program(h hook, dev fib.Transit) (*ebpf.Program, error) {
 	switch h.role {
 	case rolePort:
 		return d.objs.FromPort, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -63,10 +64,10 @@ type bench struct {
 	empty float64 // ns that the measuring costs, of an empty program
 }
 
-func newBench(b *testing.B, f family, change ...func(*Config, *Tables)) *bench {
+func newBench(b *testing.B, f family, change ...func(*Config, *fib.Tables)) *bench {
 	b.Helper()
-	sizes := func(c *Config, _ *Tables) { c.FlowCache.Size, c.FDB.Size = 0, 0 } // the defaults
-	w := &bench{world: ownWorld(b, f, slices.Concat([]func(*Config, *Tables){sizes}, change, []func(*Config, *Tables){defaultLimits(b)})...)}
+	sizes := func(c *Config, _ *fib.Tables) { c.FlowCache.Size, c.FDB.Size = 0, 0 } // the defaults
+	w := &bench{world: ownWorld(b, f, slices.Concat([]func(*Config, *fib.Tables){sizes}, change, []func(*Config, *fib.Tables){defaultLimits(b)})...)}
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {
 		b.Fatal(err)
@@ -78,13 +79,13 @@ func newBench(b *testing.B, f family, change ...func(*Config, *Tables)) *bench {
 
 // defaultLimits gives ports and segments the limits that edges have by default, but for rates: all
 // are counted, and none is exceeded.
-func defaultLimits(b *testing.B) func(*Config, *Tables) {
+func defaultLimits(b *testing.B) func(*Config, *fib.Tables) {
 	b.Helper()
 	spec, err := loadBpf()
 	if err != nil {
 		b.Fatal(err)
 	}
-	return func(c *Config, tables *Tables) {
+	return func(c *Config, tables *fib.Tables) {
 		const most = 1 << 30 // packets a second
 		e := overlay.Edge{
 			FDB: overlay.FDB{Size: spec.Maps[bpfMapFdb].MaxEntries}, FlowCache: overlay.FlowCache{Size: spec.Maps[bpfMapFlows].MaxEntries},
@@ -188,15 +189,15 @@ func newFlow(inner int) func([]byte, int) {
 }
 
 // benchWorld has alice at p0, carol at p1 and bob behind the first remote.
-func benchWorld(f family) func(*Config, *Tables) {
-	return func(_ *Config, tables *Tables) {
+func benchWorld(f family) func(*Config, *fib.Tables) {
+	return func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{
 			{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(carol), Port: "p1"}, {MAC: macOf(bob), Remote: f.remotes[0]},
 		}
 	}
 }
 
-func cacheOff(c *Config, _ *Tables) { c.FlowCache.Enabled = false }
+func cacheOff(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = false }
 
 // BenchmarkPort: a packet from a port, by where it goes.
 func BenchmarkPort(b *testing.B) {
@@ -226,7 +227,7 @@ func BenchmarkUnderlay(b *testing.B) {
 
 // BenchmarkRouted: a packet of a flow that is cached, from one segment to another.
 func BenchmarkRouted(b *testing.B) {
-	w := newBench(b, underIPv4, func(_ *Config, tables *Tables) { routed(ways()[0], tables) })
+	w := newBench(b, underIPv4, func(_ *Config, tables *fib.Tables) { routed(ways()[0], tables) })
 	for name, words := range map[string]string{
 		"port": "tcp 10.0.1.10:7 > 10.0.2.13:7 ack", "tunnel": "tcp 10.0.1.10:7 > 10.0.3.9:7 ack", "port,IPv6 inside": "tcp [2001:db8:1::a]:7 > [2001:db8:2::d]:7 ack",
 	} {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -96,7 +97,7 @@ func TestMartiansAreNotRouted(t *testing.T) {
 // No host sends from a multicast address (RFC 1122 section 3.2.1.3, RFC 4291 section 2.7): whoever
 // answered would answer to a group.
 func TestMulticastSourcesAreNotBridged(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.Segments[0].KeepTags = true })
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Segments[0].KeepTags = true })
 	for src, why := range map[string]string{
 		"224.0.0.5": "martian", "239.255.255.255": "martian", "ff02::1": "martian", "ff0e::1": "martian",
 		"223.255.255.255": "", "240.0.0.1": "", "fe80::a": "",
@@ -125,7 +126,7 @@ func (w *world) martian(t *testing.T, from, segment, smac, dmac, src, dst, reaso
 // A host without another address may ask its gateway, which is on its link, and so may the
 // router beyond an uplink.
 func TestLinkLocalReachesTheGateway(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Segments[3].ReversePath = overlay.ReversePathStrict })
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[3].ReversePath = overlay.ReversePathStrict })
 	for _, c := range []struct{ from, src, dst, words string }{
 		{"p0", alice, gatewayMAC, "icmp 169.254.7.7 > 10.0.1.1 56"}, {"p0", alice, gatewayMAC, "icmp fe80::a > 2001:db8:1::fe 56"},
 		{"s0", ispMAC, uplinkMAC, "icmp 169.254.7.7 > 198.51.100.1 56"}, {"s0", ispMAC, uplinkMAC, "icmp fe80::a > 2001:db8:ff::1 56"},
@@ -155,7 +156,7 @@ func TestInsideSourcesDoNotComeFromOutside(t *testing.T) {
 		{overlay.ReversePathOff, "10.0.2.13", ""}, {overlay.ReversePathOff, "203.0.113.5", ""},
 	} {
 		t.Run(fmt.Sprintf("%q from %s", c.rpf, c.src), func(t *testing.T) {
-			w := transitWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Segments[3].ReversePath = c.rpf })
+			w := transitWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[3].ReversePath = c.rpf })
 			words := "udp " + c.src + ":1 > 10.0.3.7:2 30"
 			for _, words := range []string{words, sixOf(words)} {
 				w.refusedEverywhere(t, "s0", pkttest.Frame(ispMAC, uplinkMAC, words), c.why)
@@ -169,8 +170,8 @@ func TestInsideSourcesDoNotComeFromOutside(t *testing.T) {
 func TestSourcesWithoutARouteBack(t *testing.T) {
 	in := pkttest.Frame(ispMAC, uplinkMAC, "udp 203.0.113.5:1 > 10.0.3.7:2 30")
 	for rpf, why := range map[overlay.ReversePath]string{"": "", overlay.ReversePathStrict: "reverse-path", overlay.ReversePathOff: ""} {
-		w := transitWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Segments[3].ReversePath = rpf })
-		w.setRoute("main", route("0.0.0.0/0", Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: macOf(farMAC)}))
+		w := transitWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[3].ReversePath = rpf })
+		w.setRoute("main", route("0.0.0.0/0", fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: macOf(farMAC)}))
 		w.apply(t)
 		w.refusedEverywhere(t, "s0", in, why)
 		w.tables.Routers[0].Routes = mainRoutes(w.family.remotes[0])[:8]
@@ -182,8 +183,8 @@ func TestSourcesWithoutARouteBack(t *testing.T) {
 // Of several next hops one at the uplink is enough, also where others are inside.
 func TestReversePathOfSeveralNextHops(t *testing.T) {
 	for _, rpf := range []overlay.ReversePath{"", overlay.ReversePathStrict} {
-		w := transitWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Segments[3].ReversePath = rpf })
-		far := Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: macOf(farMAC)}
+		w := transitWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[3].ReversePath = rpf })
+		far := fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: macOf(farMAC)}
 		in := pkttest.Frame(ispMAC, uplinkMAC, "udp 203.0.113.5:1 > 10.0.3.7:2 30")
 		w.setRoute("main", route("203.0.113.0/24", far, via("up", "198.51.100.254")))
 		w.apply(t)
@@ -200,7 +201,7 @@ func TestRouteToTheSourceChanges(t *testing.T) {
 	onOneCPU(t)
 	w := transitWorld(t, ways()[0])
 	in := pkttest.Frame(ispMAC, uplinkMAC, "udp 203.0.113.5:1 > 10.0.3.7:2 30")
-	far := Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: macOf(farMAC)}
+	far := fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: macOf(farMAC)}
 	for range 2 {
 		w.refusedEverywhere(t, "s0", in, "")
 		w.putRoute(t, route("203.0.113.5/32", far))
@@ -262,7 +263,7 @@ var reserved = []struct{ dst, words string }{
 func TestReservedGroups(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		for _, wire := range []bool{false, true} {
-			w := to.world(t, func(_ *Config, tables *Tables) { tables.Segments[0].Wire, tables.Segments[0].KeepTags = wire, true })
+			w := to.world(t, func(_ *Config, tables *fib.Tables) { tables.Segments[0].Wire, tables.Segments[0].KeepTags = wire, true })
 			why := map[bool]string{false: "reserved-group"}[wire]
 			for _, c := range reserved {
 				for _, tags := range []string{"", "vlan 7 "} {
@@ -289,7 +290,7 @@ func exchangedUnicast(dst, words string) []byte {
 // port unread. Beneath a VLAN of the guest's own it is that VLAN's.
 func TestPriorityTagHidesNothing(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
-		w := to.world(t, func(_ *Config, tables *Tables) { tables.Segments[0].KeepTags = true })
+		w := to.world(t, func(_ *Config, tables *fib.Tables) { tables.Segments[0].KeepTags = true })
 		for _, words := range []string{"arp 10.0.0.2 ! 10.0.0.1", "na 2001:db8:1::2 ! 2001:db8:1::1", udp4} {
 			for tags, why := range map[string]string{
 				"vlan 0 vlan 0 ": "vlan-tagged", "vlan 0xe000 svlan 0x2000 ": "vlan-tagged", "vlan 0 ": "", "vlan 5 vlan 0 ": "", "vlan 0 vlan 5 ": "",
@@ -336,7 +337,7 @@ func TestNoVLANHopping(t *testing.T) {
 
 // Where the kernel adds outer headers, each remote gets the frame with its tags once.
 func TestTagsOnceToEachRemote(t *testing.T) {
-	w := newWorld(t, underIPv6, func(_ *Config, tables *Tables) {
+	w := newWorld(t, underIPv6, func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].KeepTags, tables.Segments[0].Tunnel.UDPChecksum = true, true
 	})
 	w.tables.ChecksumDevices = map[uint16]int{4789: w.dev["s0"].Index} // stands for the kernel's tunnel device

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -22,7 +23,7 @@ func newConnectionBench(b *testing.B, size uint32) *connectionBench {
 	b.Helper()
 	fw := openFirewall(true)
 	fw.Sizes.Connections, fw.Sizes.HalfOpen = size, 4096
-	w := newBench(b, underIPv4, benchWorld(underIPv4), func(c *Config, tables *Tables) {
+	w := newBench(b, underIPv4, benchWorld(underIPv4), func(c *Config, tables *fib.Tables) {
 		c.Firewall = &fw
 		for i := range tables.Ports { // one port has all
 			tables.Ports[i].Limits.Connections = size

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/test/pkttest"
@@ -179,7 +180,7 @@ func TestConversations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for rules, strict := range map[string]bool{"strict": true, "loose": false} {
 				t.Run(rules, func(t *testing.T) {
-					w := firewallWorld(t, openFirewall(strict), func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+					w := firewallWorld(t, openFirewall(strict), func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
 					for _, v := range vantages {
 						t.Run(v.name, func(t *testing.T) {
 							v.place(t, w)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -140,7 +141,7 @@ var tcpSequences = []tcpSequence{
 func TestTCPSequences(t *testing.T) {
 	for name, cached := range map[string]bool{"cache on": true, "cache off": false} {
 		for rules, strict := range map[string]bool{"strict": true, "loose": false} {
-			w := firewallWorld(t, openFirewall(strict), func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+			w := firewallWorld(t, openFirewall(strict), func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
 			vantages[0].place(t, w)
 			for _, s := range tcpSequences {
 				if s.loose == strict || s.cached && !cached {

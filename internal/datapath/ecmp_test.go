@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
 // manyHops are next hops in green with known MACs, all at p2.
-func manyHops(n int) (hops []Hop, known []overlay.Neighbour, static []overlay.StaticMAC) {
+func manyHops(n int) (hops []fib.Hop, known []overlay.Neighbour, static []overlay.StaticMAC) {
 	for i := range n {
 		a, mac := fmt.Sprintf("10.0.2.%d", 100+i), fmt.Sprintf("02:00:00:00:05:%02x", i)
 		hops = append(hops, via("green", a))
@@ -23,10 +24,10 @@ func manyHops(n int) (hops []Hop, known []overlay.Neighbour, static []overlay.St
 }
 
 // ecmpWorld has a route to 10.7.0.0/16 and 2001:db8:7::/48 by n next hops.
-func ecmpWorld(t testing.TB, n int, change ...func(*Config, *Tables)) *world {
+func ecmpWorld(t testing.TB, n int, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
 	hops, known, static := manyHops(n)
-	return routedWorld(t, ways()[0], append([]func(*Config, *Tables){func(_ *Config, tables *Tables) {
+	return routedWorld(t, ways()[0], append([]func(*Config, *fib.Tables){func(_ *Config, tables *fib.Tables) {
 		green := &tables.Segments[1]
 		green.Neighbours, green.Static = append(green.Neighbours, known...), append(green.Static, static...)
 		list := &tables.Routers[0].Routes
@@ -83,7 +84,7 @@ func TestECMPDistribution(t *testing.T) {
 // All packets of a flow take the same next hop: cached, uncached, fragments of one packet.
 func TestECMPKeepsAFlowTogether(t *testing.T) {
 	for _, cache := range []bool{true, false} {
-		w := ecmpWorld(t, 8, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cache })
+		w := ecmpWorld(t, 8, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cache })
 		for i := range 100 {
 			words := tcpFlow(i)
 			first := w.hopOf(t, words)
@@ -213,7 +214,7 @@ func wantEven(t *testing.T, buckets [groupBuckets]uint16, hops []uint16) {
 func TestRouteWithoutHops(t *testing.T) {
 	w := routedWorld(t, ways()[0])
 	tables := w.tables
-	tables.Routers = []Router{{Name: "main", Routes: []Route{route("10.7.0.0/16")}}}
+	tables.Routers = []fib.Router{{Name: "main", Routes: []fib.Route{route("10.7.0.0/16")}}}
 	done := make(chan error, 1)
 	go func() { done <- w.dp.Apply(tables) }()
 	select {
@@ -245,7 +246,7 @@ func TestGroupsAreShared(t *testing.T) {
 	}
 }
 
-func mustHops(n int) []Hop {
+func mustHops(n int) []fib.Hop {
 	hops, _, _ := manyHops(n)
 	return hops
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -28,10 +29,10 @@ var innerFrames = []string{
 
 // static puts alice at p0 and bob behind the first remote, so that nothing has
 // to be learned.
-func static(f family) func(*Config, *Tables) { return staticAt(f, alice, bob) }
+func static(f family) func(*Config, *fib.Tables) { return staticAt(f, alice, bob) }
 
-func staticAt(f family, here, there string) func(*Config, *Tables) {
-	return func(_ *Config, tables *Tables) {
+func staticAt(f family, here, there string) func(*Config, *fib.Tables) {
+	return func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{
 			{MAC: macOf(here), Port: "p0"}, {MAC: macOf(there), Remote: f.remotes[0]},
 		}
@@ -98,7 +99,7 @@ func srcPort(f family, b []byte) uint16 {
 // gets the frame as it is.
 func TestUDPChecksumOnIPv6(t *testing.T) {
 	for _, device := range []bool{false, true} {
-		w := newWorld(t, underIPv6, static(underIPv6), func(_ *Config, tables *Tables) {
+		w := newWorld(t, underIPv6, static(underIPv6), func(_ *Config, tables *fib.Tables) {
 			tables.Segments[0].Tunnel.UDPChecksum = true
 			if device {
 				tables.ChecksumDevices = map[uint16]int{4789: tables.Underlays[0]} // any device: TEST_RUN sends nothing
@@ -261,7 +262,7 @@ func TestTrailerIsNotDelivered(t *testing.T) {
 func TestTunnelPacketIsNoPortsFrame(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t, f, func(_ *Config, tables *Tables) {
+			w := newWorld(t, f, func(_ *Config, tables *fib.Tables) {
 				tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p1"}}
 			})
 			w.fromPort(t, "p0", pkttest.Frame(bob, alice, udp4)) // cached, as the port's
@@ -308,7 +309,7 @@ func TestNestedTunnel(t *testing.T) {
 }
 
 func TestUnresolvedNextHop(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4), func(_ *Config, tables *Tables) {
+	w := newWorld(t, underIPv4, static(underIPv4), func(_ *Config, tables *fib.Tables) {
 		for i := range tables.TEPs {
 			tables.TEPs[i].NextMAC = overlay.MAC{}
 		}

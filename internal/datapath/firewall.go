@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 )
@@ -73,7 +74,7 @@ func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 
 // putPolicy has the programs ask the policy of t, before a port is told to. It plans
 // new decisions for all flows where an old one may not stand.
-func (d *Datapath) putPolicy(t Tables, p *plan) error {
+func (d *Datapath) putPolicy(t fib.Tables, p *plan) error {
 	p.policed = t.Firewall != nil
 	err := d.choosePolicy(t)
 	if d.fw.stale {
@@ -82,7 +83,7 @@ func (d *Datapath) putPolicy(t Tables, p *plan) error {
 	return err
 }
 
-func (d *Datapath) choosePolicy(t Tables) error {
+func (d *Datapath) choosePolicy(t fib.Tables) error {
 	if t.Firewall == nil {
 		d.fw.stale = d.fw.stale || d.fw.policy != nil || d.anyPoliced()
 		return nil

@@ -3,6 +3,7 @@ package datapath
 import (
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -13,7 +14,7 @@ func TestPolicyChange(t *testing.T) {
 	for _, cached := range []bool{true, false} {
 		fw := openFirewall(true)
 		fw.Rules = []overlay.Rule{ruleOf(1, "allow both")}
-		w := firewallWorld(t, fw, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+		w := firewallWorld(t, fw, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
 		tcp := func(words string) []byte {
 			return pkttest.Frame(alice, bob, "tcp 10.0.1.10:5 > 10.0.1.11:80 "+words)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/test/pkttest"
@@ -12,9 +13,9 @@ import (
 
 // policedTrunk is the firewall's world with VLAN 10 of a trunk at s0 in blue, instead of
 // the uplink.
-func policedTrunk(t *testing.T, fw overlay.Firewall, change ...func(*Config, *Tables)) *world {
+func policedTrunk(t *testing.T, fw overlay.Firewall, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
-	w := newWorld(t, underIPv4, append([]func(*Config, *Tables){func(c *Config, tables *Tables) {
+	w := newWorld(t, underIPv4, append([]func(*Config, *fib.Tables){func(c *Config, tables *fib.Tables) {
 		routed(ways()[0], tables)
 		c.Firewall = &fw
 	}}, change...)...)
@@ -130,7 +131,7 @@ func TestTrunkIsPoliced(t *testing.T) {
 	fw.Default = overlay.Drop
 	fw.Rules = []overlay.Rule{ruleOf(1, "allow out at port:s0"), ruleOf(2, "allow in from port:s0 svc tcp/80")}
 	for _, cached := range []bool{true, false} {
-		w := policedTrunk(t, fw, func(c *Config, tables *Tables) {
+		w := policedTrunk(t, fw, func(c *Config, tables *fib.Tables) {
 			c.FlowCache.Enabled = cached
 			tables.Segments[0].Static = append(tables.Segments[0].Static, overlay.StaticMAC{MAC: macOf(frank), Port: "s0.10"})
 		})
@@ -210,7 +211,7 @@ func TestTraceOpensNothing(t *testing.T) {
 // the answer has told where it is, nothing of it is flooded any more.
 func TestOpenedTowardsUnknownMAC(t *testing.T) {
 	for _, cached := range []bool{true, false} {
-		w := firewallWorld(t, openFirewall(true), func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+		w := firewallWorld(t, openFirewall(true), func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
 		there := func(words string) []byte { return pkttest.Frame(alice, frank, "tcp 10.0.1.10:5 > 10.0.1.15:80 "+words) }
 		back := func(words string) []byte { return pkttest.Frame(frank, alice, "tcp 10.0.1.15:80 > 10.0.1.10:5 "+words) }
 		for i, step := range []struct {

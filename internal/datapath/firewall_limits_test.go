@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -16,7 +17,7 @@ import (
 func TestDialoguesOfAPortLeaveRoomForOthers(t *testing.T) {
 	fw := openFirewall(true)
 	fw.Sizes = overlay.ConnectionSizes{Connections: 256, HalfOpen: 256}
-	w := firewallWorld(t, fw, func(_ *Config, tables *Tables) {
+	w := firewallWorld(t, fw, func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Ports {
 			tables.Ports[i].Limits = overlay.Limits{Connections: 64, HalfOpen: 64}
 		}
@@ -58,7 +59,7 @@ func (w *world) dialogue(t testing.TB, who string, from, to int) {
 // limitedWorld has ports that may have so many half-open and answered connections.
 func limitedWorld(t testing.TB, limits overlay.Limits) *world {
 	t.Helper()
-	return firewallWorld(t, openFirewall(true), func(_ *Config, tables *Tables) {
+	return firewallWorld(t, openFirewall(true), func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Ports {
 			tables.Ports[i].Limits = limits
 		}
@@ -207,7 +208,7 @@ func TestFullHalfOpenTableOnTwoCores(t *testing.T) {
 
 // A segment that has a limit of its own is refused more, unless the port has one to lose.
 func TestHalfOpenLimit(t *testing.T) {
-	w := firewallWorld(t, openFirewall(true), func(_ *Config, tables *Tables) {
+	w := firewallWorld(t, openFirewall(true), func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Segments {
 			tables.Segments[i].Limits.HalfOpen = 2
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -60,7 +61,7 @@ func newHolding(t *testing.T, to way, base overlay.Firewall) *holding {
 	t.Helper()
 	return &holding{
 		on:  firewallWorldBy(t, to, base),
-		off: firewallWorldBy(t, to, base, func(c *Config, _ *Tables) { c.FlowCache.Enabled = false }),
+		off: firewallWorldBy(t, to, base, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = false }),
 	}
 }
 

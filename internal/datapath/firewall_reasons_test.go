@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -108,7 +109,7 @@ func TestFirewallReasons(t *testing.T) {
 	fw := openFirewall(true)
 	fw.Rules = []overlay.Rule{ruleOf(1, "drop both svc tcp/22,gre")}
 	for name, cached := range map[string]bool{"cache on": true, "cache off": false} {
-		w := firewallWorld(t, fw, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+		w := firewallWorld(t, fw, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
 		for _, c := range firewallDrops {
 			t.Run(name+"/"+c.reason+"/"+c.what, func(t *testing.T) {
 				w.forgetConnections(t)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/policy"
 )
 
@@ -44,7 +45,7 @@ func (d *Datapath) readRules(n uint32) ([]bpfRuleCounters, error) {
 
 // numbered are the numbers that the image of t is made with, and the rules that had
 // none, by number. A rule keeps its number as long as there is one of its name.
-func (d *Datapath) numbered(t Tables) (n policy.Numbers, fresh map[uint32]RuleName, err error) {
+func (d *Datapath) numbered(t fib.Tables) (n policy.Numbers, fresh map[uint32]RuleName, err error) {
 	n.Vports, n.Segments = map[string]uint16{}, map[string]uint16{}
 	for _, port := range t.Ports {
 		if !port.Uplink {

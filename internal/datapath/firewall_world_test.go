@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 )
@@ -20,19 +21,19 @@ var firewallPlaces = []policy.Place{
 }
 
 // firewallWorld is the routed world, an uplink included, with a firewall at its ports.
-func firewallWorld(t testing.TB, fw overlay.Firewall, change ...func(*Config, *Tables)) *world {
+func firewallWorld(t testing.TB, fw overlay.Firewall, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
 	return firewallWorldBy(t, ways()[0], fw, change...)
 }
 
 // firewallWorldBy has its tunnels another way.
-func firewallWorldBy(t testing.TB, to way, fw overlay.Firewall, change ...func(*Config, *Tables)) *world {
+func firewallWorldBy(t testing.TB, to way, fw overlay.Firewall, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
-	base := func(c *Config, tables *Tables) {
+	base := func(c *Config, tables *fib.Tables) {
 		routed(to, tables)
 		c.Firewall = &fw
 	}
-	w := newWorld(t, to.family, append([]func(*Config, *Tables){base}, change...)...)
+	w := newWorld(t, to.family, append([]func(*Config, *fib.Tables){base}, change...)...)
 	up := w.port("s0", "up")
 	up.Uplink = true
 	w.tables.Ports = append(w.tables.Ports, up)

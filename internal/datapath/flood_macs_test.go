@@ -11,13 +11,14 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
 // limited is a world in which ports may have some MAC addresses and neighbours.
-func limited(t testing.TB, change ...func(*Config, *Tables)) *world {
-	return ownWorld(t, underIPv4, append([]func(*Config, *Tables){func(_ *Config, tables *Tables) {
+func limited(t testing.TB, change ...func(*Config, *fib.Tables)) *world {
+	return ownWorld(t, underIPv4, append([]func(*Config, *fib.Tables){func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Segments {
 			tables.Segments[i].Suppress = true
 		}
@@ -149,7 +150,7 @@ func TestMACFloodCostsNobodyElse(t *testing.T) {
 			if limits.MACs == 0 {
 				macs = 10 * testFDB
 			}
-			w := limited(t, byBGP, func(_ *Config, tables *Tables) {
+			w := limited(t, byBGP, func(_ *Config, tables *fib.Tables) {
 				for i := range tables.Ports {
 					tables.Ports[i].Limits = limits
 				}
@@ -225,7 +226,7 @@ func TestAgedEntriesLeaveNoKeys(t *testing.T) {
 func TestNeighbourFloodCostsNobodyElse(t *testing.T) {
 	for name, limit := range map[string]uint32{"limited": testFDB / 8, "without a limit": 0} {
 		t.Run(name, func(t *testing.T) {
-			w := limited(t, byBGP, func(_ *Config, tables *Tables) {
+			w := limited(t, byBGP, func(_ *Config, tables *fib.Tables) {
 				for i := range tables.Ports {
 					tables.Ports[i].Limits = overlay.Limits{Neighbours: limit}
 				}
@@ -255,7 +256,7 @@ func TestNeighbourFloodCostsNobodyElse(t *testing.T) {
 // A segment at its limit takes a new entry only in the place of one of the same port: a port that has none
 // there is refused, and nobody loses one to it.
 func TestSegmentLimit(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.Segments[0].Limits.MACs = 100 })
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Segments[0].Limits.MACs = 100 })
 	stay := w.honest(t) // 40 of them in the segment
 	w.floodMACs(t, "p0", 1000)
 	stay("after the flood")
@@ -267,7 +268,7 @@ func TestSegmentLimit(t *testing.T) {
 
 // Where limits are observed, what they would refuse is counted, and learned.
 func TestObservedLimitRefusesNothing(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.Ports[0].Limits = overlay.Limits{Observe: true, MACs: 10} })
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Ports[0].Limits = overlay.Limits{Observe: true, MACs: 10} })
 	before := w.dp.usage(w.dp.names.portIDs["p0"]).Exceeded[bpfLimitedCountCOUNT_MACS]
 	w.floodMACs(t, "p0", 30)
 	if n := w.used(t, w.dp.names.portIDs["p0"], bpfLimitedCountCOUNT_MACS); n != 30 {
@@ -313,7 +314,7 @@ func TestCountsFollowEntries(t *testing.T) {
 	gone := w.tables.Ports
 	w.tables.Ports = gone[1:]
 	w.apply(t)
-	w.tables.Ports = []Port{w.port("s0", "blue"), gone[1], gone[2]}
+	w.tables.Ports = []fib.Port{w.port("s0", "blue"), gone[1], gone[2]}
 	w.apply(t)
 	if w.dp.names.portIDs["s0"] != id {
 		t.Fatalf("the new port has the number %d, want that of the one that went, %d", w.dp.names.portIDs["s0"], id)
@@ -328,7 +329,7 @@ func TestCountsFollowEntries(t *testing.T) {
 // An entry without room, and a port whose interface takes no program, are said, and all else is in force: ports of others are
 // attached, and what is no longer configured goes.
 func TestApplyGoesOnBeyondWhatFails(t *testing.T) {
-	w := ownWorld(t, underIPv4, func(c *Config, tables *Tables) {
+	w := ownWorld(t, underIPv4, func(c *Config, tables *fib.Tables) {
 		c.FDB.Size = 16
 		tables.Ports = tables.Ports[:2]
 	})
@@ -337,7 +338,7 @@ func TestApplyGoesOnBeyondWhatFails(t *testing.T) {
 	}
 	vanished := w.port("p0", "blue")
 	vanished.Name, vanished.Ifindex = "vanished", 9999
-	w.tables.Ports = []Port{w.port("p1", "blue"), vanished, w.port("p2", "green")}
+	w.tables.Ports = []fib.Port{w.port("p1", "blue"), vanished, w.port("p2", "green")}
 	for range 4 { // hooks are in any order
 		var err error
 		w.do(t, func() { err = w.dp.Apply(w.tables) })

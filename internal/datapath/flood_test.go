@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -111,7 +112,7 @@ func TestRealVLANFrames(t *testing.T) {
 }
 
 func TestFloodUnresolved(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
 		tables.TEPs[0].NextMAC = overlay.MAC{}
 		tables.TEPs[1].Ifindex = 0
 	})
@@ -125,7 +126,7 @@ func TestFloodUnresolved(t *testing.T) {
 // When no copy leaves, the reasons are those of the members; that there is no
 // member would be wrong.
 func TestFloodToNobodyReachable(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.TEPs[0].NextMAC = overlay.MAC{} })
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.TEPs[0].NextMAC = overlay.MAC{} })
 	in := pkttest.Frame(alice, all, arp) // green: p2 and the first remote
 	drops, _ := w.counted(t, func() { w.fromPort(t, "p2", in) })
 	if drops["nexthop-unresolved"] != 1 || sum(drops) != 1 {
@@ -134,7 +135,7 @@ func TestFloodToNobodyReachable(t *testing.T) {
 }
 
 func TestFloodTooBig(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.Ports[1].MTU = 1400 })
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Ports[1].MTU = 1400 })
 	taps := w.taps(t)
 	in := pkttest.Frame(alice, all, fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", 1430-28))
 	drops, _ := w.counted(t, func() { w.fromPort(t, "p0", in) })

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -12,7 +13,7 @@ import (
 // its newest flows, and those of other ports stay. In observe mode it is only counted.
 func TestFlowsOfAPortStayInItsShare(t *testing.T) {
 	for _, observe := range []bool{false, true} {
-		w := firewallWorld(t, openFirewall(true), func(_ *Config, tables *Tables) {
+		w := firewallWorld(t, openFirewall(true), func(_ *Config, tables *fib.Tables) {
 			for i := range tables.Ports {
 				tables.Ports[i].Limits = overlay.Limits{Flows: 16, Observe: observe}
 			}

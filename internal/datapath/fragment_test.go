@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -140,8 +141,8 @@ func (w *world) wantFragments(t *testing.T, segment string, in []byte, want [][]
 }
 
 // fragmentWorld routes between ports, of which p2 is narrow, and tunnels.
-func fragmentWorld(t *testing.T, to way, narrow int, change ...func(*Config, *Tables)) (*world, map[string]*tap) {
-	w := routedWorld(t, to, append([]func(*Config, *Tables){func(_ *Config, tables *Tables) {
+func fragmentWorld(t *testing.T, to way, narrow int, change ...func(*Config, *fib.Tables)) (*world, map[string]*tap) {
+	w := routedWorld(t, to, append([]func(*Config, *fib.Tables){func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Ports {
 			tables.Ports[i].MTU = deviceMTU
 		}
@@ -298,7 +299,7 @@ func TestNotFragmented(t *testing.T) {
 // A fragment with a remote without a next hop's MAC address, or whose offset would run over, is
 // not half sent.
 func TestFragmentsThatCannotLeave(t *testing.T) {
-	w, taps := fragmentWorld(t, ways()[0], 1300, func(_ *Config, tables *Tables) { tables.TEPs[0].NextMAC = overlay.MAC{} })
+	w, taps := fragmentWorld(t, ways()[0], 1300, func(_ *Config, tables *fib.Tables) { tables.TEPs[0].NextMAC = overlay.MAC{} })
 	c := fragmentCases(ways()[0], 1300)[0]
 	for reason, frag := range map[string]uint16{"nexthop-unresolved": 0, "too-big": fragmentOffset} {
 		p := c.packet.datagram(1480)
@@ -316,7 +317,7 @@ func TestFragmentsThatCannotLeave(t *testing.T) {
 // NAT translates the whole packet: the fragments carry its addresses, and its checksum.
 func TestTranslatedPacketsAreFragmented(t *testing.T) {
 	to := ways()[0]
-	w := natWorld(t, to, func(_ *Config, tables *Tables) {
+	w := natWorld(t, to, func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Ports {
 			tables.Ports[i].MTU = deviceMTU
 		}
@@ -357,7 +358,7 @@ func TestTranslatedPacketsAreFragmented(t *testing.T) {
 // Where the kernel's tunnel device adds the outer headers, it gets plain fragments.
 func TestFragmentsForTheKernelsTunnel(t *testing.T) {
 	to := ways()[4]
-	w, taps := fragmentWorld(t, to, 1300, func(_ *Config, tables *Tables) { tables.Segments[1].Tunnel.UDPChecksum = true })
+	w, taps := fragmentWorld(t, to, 1300, func(_ *Config, tables *fib.Tables) { tables.Segments[1].Tunnel.UDPChecksum = true })
 	w.tables.ChecksumDevices = map[uint16]int{4789: w.dev["p1"].Index} // stands for that device
 	w.apply(t)
 	for _, c := range crossingsTo("green", to) {

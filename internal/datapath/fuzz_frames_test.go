@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/test/fuzz/forbidden"
@@ -81,7 +82,7 @@ func fuzzWorlds(t *testing.T) (list []*fuzzedWorld) {
 	return list
 }
 
-func (w *world) vlanPort(dev, segment string, vlan uint16) Port {
+func (w *world) vlanPort(dev, segment string, vlan uint16) fib.Port {
 	p := w.port(dev, segment)
 	p.Name, p.VLAN = fmt.Sprintf("%s.%d", dev, vlan), vlan
 	return p

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/tier"
@@ -104,7 +105,7 @@ func routedWords() (list []string) {
 // packets exceed.
 func fuzzWorld(f *testing.F) *world {
 	tier.Root(f)
-	w := ownWorld(f, underIPv4, func(_ *Config, tables *Tables) {
+	w := ownWorld(f, underIPv4, func(_ *Config, tables *fib.Tables) {
 		routed(ways()[0], tables)
 		for name, t := range map[string]overlay.Tunnel{"geneve": geneve(criticalOptions), "nvgre": {Encapsulation: overlay.NVGRE}} {
 			s := tables.Segments[0]

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -159,7 +160,7 @@ func TestGatewayAnswersPing(t *testing.T) {
 
 // Link-local gateway addresses are each segment's own, mostly the same on all.
 func TestLinkLocalGateway(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		for i := range 2 {
 			g := tables.Segments[i].Gateway
 			g.Addresses = append(g.Addresses, netip.MustParsePrefix("fe80::1/64"))

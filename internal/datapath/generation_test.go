@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -79,7 +80,7 @@ func TestSourceThatCameBack(t *testing.T) {
 
 // A neighbour that gets another MAC address outdates the flows to the one that it had.
 func TestNeighbourOutdatesItsShard(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		green := &tables.Segments[1]
 		green.Static = append(green.Static, overlay.StaticMAC{MAC: macOf(carol), Port: "p2"})
 	})
@@ -118,25 +119,25 @@ func TestRouteOutdatesItsShard(t *testing.T) {
 			other = a
 		}
 	}
-	far := Hop{Segment: "main-l3", Remote: w.family.remotes[1], MAC: macOf(farMAC2)}
-	put := func(r Route) {
+	far := fib.Hop{Segment: "main-l3", Remote: w.family.remotes[1], MAC: macOf(farMAC2)}
+	put := func(r fib.Route) {
 		t.Helper()
-		must(t, w.dp.PutRoutes([]Router{{Name: "main", Routes: []Route{r}}}))
+		must(t, w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{r}}}))
 	}
 	w.follow(t, []step{{"p0", flow, "p2"}, {"p0", flow, "p2"}})
 	for _, c := range []struct {
 		what  string
-		route Route
+		route fib.Route
 		hit   bool
 		at    string
 	}{
 		{"another host's route", route(other+"/32", far), true, "p2"},
 		{"the same again", route(other+"/32", far), true, "p2"},
-		{"another host's that goes", Route{Prefix: netip.MustParsePrefix(other + "/32")}, true, "p2"},
+		{"another host's that goes", fib.Route{Prefix: netip.MustParsePrefix(other + "/32")}, true, "p2"},
 		{"the host's route", route("10.0.2.13/32", far), false, "second"},
-		{"the host's that goes", Route{Prefix: netip.MustParsePrefix("10.0.2.13/32")}, false, "p2"},
+		{"the host's that goes", fib.Route{Prefix: netip.MustParsePrefix("10.0.2.13/32")}, false, "p2"},
 		{"a network's", route("10.3.0.0/16", far), false, "p2"},
-		{"a network's that goes", Route{Prefix: netip.MustParsePrefix("10.3.0.0/16")}, false, "p2"},
+		{"a network's that goes", fib.Route{Prefix: netip.MustParsePrefix("10.3.0.0/16")}, false, "p2"},
 	} {
 		put(c.route)
 		var at string
@@ -151,7 +152,7 @@ func TestRouteOutdatesItsShard(t *testing.T) {
 // they go, and of the destination; others look at the generations, and go on.
 func TestTransitFlowsOutdatedByShard(t *testing.T) {
 	onOneCPU(t)
-	w := transitWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := transitWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		blue := &tables.Segments[0]
 		blue.EVPN, blue.Static, blue.Neighbours = &overlay.EVPNInstance{}, nil, nil
 	})
@@ -214,7 +215,7 @@ func hitRate(t testing.TB, w *world, segment string, moves, packets int) float64
 
 // Hosts that move in another segment cost a flow nothing, those of its own two 64ths.
 func TestHitRateWhileHostsMove(t *testing.T) {
-	w := bgpWorld(t, func(_ *Config, tables *Tables) {
+	w := bgpWorld(t, func(_ *Config, tables *fib.Tables) {
 		tables.Segments[1].EVPN = &overlay.EVPNInstance{}
 	})
 	for _, c := range []struct {

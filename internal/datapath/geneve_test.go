@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -193,7 +194,7 @@ func TestOtherGREIsTheHosts(t *testing.T) {
 	for _, f := range families {
 		for _, on := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, NVGRE %t", f.name, on), func(t *testing.T) {
-				w := newWorld(t, f, static(f), func(c *Config, _ *Tables) { c.NVGRE = on })
+				w := newWorld(t, f, static(f), func(c *Config, _ *fib.Tables) { c.NVGRE = on })
 				w.tables.Segments[0].Tunnel = overlay.Tunnel{Encapsulation: overlay.NVGRE}
 				w.apply(t)
 				for name, change := range map[string]func(*pkttest.Outer){

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -58,7 +59,7 @@ func TestGuard(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for allowed, reason := range map[*overlay.Allowed]string{c.allowed: c.guarded, nil: c.any} {
-				w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.Ports[0].Allowed = allowed })
+				w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Ports[0].Allowed = allowed })
 				w.offerTwice(t, "p0", talk(c.src, c.words), reason)
 				// Another port, and what comes out of the tunnel, is not guarded.
 				w.offerTwice(t, "p1", talk(c.src, c.words), ok)
@@ -137,7 +138,7 @@ func TestGuardReachesCachedFlows(t *testing.T) {
 // Nobody at a port is the gateway.
 func TestGatewayIsNotSpoofed(t *testing.T) {
 	for _, suppress := range []bool{false, true} {
-		w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Segments[0].Suppress = suppress })
+		w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[0].Suppress = suppress })
 		for _, c := range []struct{ name, src, dst, words, reason string }{
 			{"MAC", gatewayMAC, bob, udp4, "spoofed-mac"},
 			{"MAC, by ARP", gatewayMAC, all, "arp 10.0.1.10 ? 10.0.1.11", "spoofed-mac"},

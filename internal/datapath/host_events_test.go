@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -182,7 +183,7 @@ func TestTraceTellsOfNoHostEvent(t *testing.T) {
 // A sender of many addresses is told of for a while; then it is told that some were lost,
 // once an interval at most, and Hosts has all of them.
 func TestFloodOfHostEvents(t *testing.T) {
-	w := ownWorld(t, underIPv4, func(c *Config, _ *Tables) { c.FDB.Size = 16384 })
+	w := ownWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.FDB.Size = 16384 })
 	f := w.followHostEvents(t)
 	const senders = 8192
 	begin := time.Now()

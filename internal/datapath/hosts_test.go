@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -14,7 +15,7 @@ import (
 
 // Hosts at ports are listed with their addresses, those behind remotes are not.
 func TestHosts(t *testing.T) {
-	w := bgpWorld(t, func(_ *Config, tables *Tables) {
+	w := bgpWorld(t, func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(carol), Port: "p1"}}
 		tables.Segments[0].Neighbours = neighbours("10.0.1.12", carol)
 	})
@@ -43,7 +44,7 @@ func TestHosts(t *testing.T) {
 
 // Only what a host at a port said itself is forgotten.
 func TestForget(t *testing.T) {
-	w := bgpWorld(t, func(_ *Config, tables *Tables) {
+	w := bgpWorld(t, func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(carol), Port: "p1"}}
 	})
 	w.send(t, "p0", say(alice, all))
@@ -103,7 +104,7 @@ func TestAsk(t *testing.T) {
 
 // A host on a VLAN of a trunk is asked there.
 func TestAskOnAVLAN(t *testing.T) {
-	w := newWorld(t, underIPv4, byBGP, func(_ *Config, tables *Tables) { tables.Ports[0].Name, tables.Ports[0].VLAN = "p0.10", 10 })
+	w := newWorld(t, underIPv4, byBGP, func(_ *Config, tables *fib.Tables) { tables.Ports[0].Name, tables.Ports[0].VLAN = "p0.10", 10 })
 	far := w.tap(t, "p0x", "p0")
 	w.do(t, func() { must(t, w.dp.SolicitHost("blue", "p0.10", macOf(alice), []netip.Addr{addr("10.0.1.10")})) })
 	got := far.receive(t, 1)[0].bytes

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -102,7 +103,7 @@ var vports = []struct {
 // in, whether the packet came from a port or a remote, cached or not.
 func TestRoutesThatRefuse(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
-		w := routedWorld(t, to, func(_ *Config, tables *Tables) { tables.Segments[3].ReversePath = overlay.ReversePathOff })
+		w := routedWorld(t, to, func(_ *Config, tables *fib.Tables) { tables.Segments[3].ReversePath = overlay.ReversePathOff })
 		list := w.tables.Routers[0].Routes
 		w.tables.Routers[0].Routes = append(list[:8:8], list[10:]...) // without the default routes
 		w.apply(t)
@@ -205,8 +206,8 @@ func TestPaddingIsNotQuoted(t *testing.T) {
 
 // Errors are limited in their rate; the packets are counted all the same.
 func TestICMPRate(t *testing.T) {
-	limited := func(rate uint32) func(*Config, *Tables) {
-		return func(_ *Config, tables *Tables) { limit(tables, "p0", overlay.Limits{ICMPErrors: rate}) }
+	limited := func(rate uint32) func(*Config, *fib.Tables) {
+		return func(_ *Config, tables *fib.Tables) { limit(tables, "p0", overlay.Limits{ICMPErrors: rate}) }
 	}
 	w := routedWorld(t, ways()[0], limited(5))
 	in := pkttest.Frame(alice, gatewayMAC, "ttl 1 udp 10.0.1.10:1 > 10.0.2.13:2 30")

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/selvage/selvage/internal/ethtool"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -187,7 +188,7 @@ func TestHeadersInPages(t *testing.T) {
 	const payload = 4200 // AF_PACKET makes pages from 4096 bytes on
 	for _, to := range mtuWays() {
 		t.Run(to.name, func(t *testing.T) {
-			w := wideWorld(t, to, func(_ *Config, tables *Tables) {
+			w := wideWorld(t, to, func(_ *Config, tables *fib.Tables) {
 				for i := range tables.TEPs {
 					tables.TEPs[i].MTU = deviceMTU
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -222,9 +223,9 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		{"groupBuckets", groupBuckets, define(t, "NEXTHOP_BUCKETS")},
 		{"egressPlace", egressPlace, define(t, "MAX_VPORTS")},
 		{"noEgress", noEgress, define(t, "MAX_EGRESS")},
-		{"EgressBuckets", EgressBuckets, define(t, "EGRESS_BUCKETS")},
+		{"EgressBuckets", fib.EgressBuckets, define(t, "EGRESS_BUCKETS")},
 		{"nat.Buckets", nat.Buckets, define(t, "EGRESS_BUCKETS")},
-		{"MaxGateways", MaxGateways, define(t, "MAX_GATEWAYS")},
+		{"MaxGateways", fib.MaxGateways, define(t, "MAX_GATEWAYS")},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %d, the data plane has %d", c.what, c.got, c.want)

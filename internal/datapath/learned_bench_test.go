@@ -4,13 +4,14 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
 // learnedBench is a world with room for many hosts, of which BGP tells.
 func learnedBench(b *testing.B) *world {
-	return ownWorld(b, underIPv4, func(_ *Config, tables *Tables) { routed(ways()[0], tables) }, byBGP,
-		func(c *Config, _ *Tables) { c.FDB.Size = 1 << 17 })
+	return ownWorld(b, underIPv4, func(_ *Config, tables *fib.Tables) { routed(ways()[0], tables) }, byBGP,
+		func(c *Config, _ *fib.Tables) { c.FDB.Size = 1 << 17 })
 }
 
 const manyHosts = 100_000
@@ -44,16 +45,16 @@ func BenchmarkPutBGPMACs(b *testing.B) {
 func BenchmarkPutRoutes(b *testing.B) {
 	const routes, routers, part = 10_000, 100, 512
 	w := learnedBench(b)
-	list := make([]Route, routes)
+	list := make([]fib.Route, routes)
 	n := 0
 	for b.Loop() {
 		for i := range list {
-			hop := Hop{Segment: "main-l3", Remote: w.family.remotes[n%2], MAC: overlay.MAC{2, 0, 2, 0, byte(n % 2), byte(i % routers)}}
+			hop := fib.Hop{Segment: "main-l3", Remote: w.family.remotes[n%2], MAC: overlay.MAC{2, 0, 2, 0, byte(n % 2), byte(i % routers)}}
 			list[i] = route("10.0.0.0/32", hop)
 			list[i].Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
 		}
 		for at := 0; at < routes; at += part {
-			must(b, w.dp.PutRoutes([]Router{{Name: "main", Routes: list[at:min(at+part, routes)]}}))
+			must(b, w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: list[at:min(at+part, routes)]}}))
 		}
 		n++
 	}
@@ -74,7 +75,7 @@ func BenchmarkPutBGPMAC(b *testing.B) {
 func BenchmarkApplyRoutes(b *testing.B) {
 	w := learnedBench(b)
 	for i := range 10_000 {
-		hop := Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: overlay.MAC{2, 0, 2, 0, 0, byte(i % 100)}}
+		hop := fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: overlay.MAC{2, 0, 2, 0, 0, byte(i % 100)}}
 		r := route("10.0.0.0/32", hop)
 		r.Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
 		w.tables.Routers[0].Routes = append(w.tables.Routers[0].Routes, r)

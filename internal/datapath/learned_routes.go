@@ -7,13 +7,14 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
 // PutRoutes changes single routes of routers, those that are listed; one of kind "" goes.
 // The next Apply knows nothing of them. What is about unknown routers, segments and remotes
 // is left out, and an error.
-func (d *Datapath) PutRoutes(list []Router) error {
+func (d *Datapath) PutRoutes(list []fib.Router) error {
 	c := routeChanges{want: make(map[bpfRouteKey]bpfRoute), touched: make(map[uint32]bool)}
 	c.plan = &plan{groups: map[uint32]bool{}, hops: map[uint16]bool{}}
 	for _, r := range list {
@@ -41,7 +42,7 @@ type routeChanges struct {
 	unplaced fewErrors
 }
 
-func (d *Datapath) planChanges(r Router, c *routeChanges) {
+func (d *Datapath) planChanges(r fib.Router, c *routeChanges) {
 	router, ok := d.names.routeIDs[r.Name]
 	if !ok {
 		c.unplaced.add(fmt.Errorf("there is no router %q", r.Name))
@@ -76,7 +77,7 @@ func (d *Datapath) planChanges(r Router, c *routeChanges) {
 
 // planRoute is the entry of a route in the place of the old one. Groups that only former
 // routes used are collected when there is no room for a new one.
-func (d *Datapath) planRoute(old bpfRoute, r Route, p *plan) (bpfRoute, error) {
+func (d *Datapath) planRoute(old bpfRoute, r fib.Route, p *plan) (bpfRoute, error) {
 	entry := bpfRoute{Kind: routeKinds[r.Kind], IsDefault: isDefault(r.Prefix)}
 	if r.Kind != overlay.Unicast {
 		return entry, nil

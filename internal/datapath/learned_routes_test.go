@@ -6,26 +6,27 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
 // putRoute has BGP say of one route of main.
-func (w *world) putRoute(t testing.TB, r Route) {
+func (w *world) putRoute(t testing.TB, r fib.Route) {
 	t.Helper()
-	must(t, w.dp.PutRoutes([]Router{{Name: "main", Routes: []Route{r}}}))
+	must(t, w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{r}}}))
 }
 
 // farHops are next hops to routers behind the first remote and the second.
-func (w *world) farHops() [2]Hop {
-	return [2]Hop{
+func (w *world) farHops() [2]fib.Hop {
+	return [2]fib.Hop{
 		{Segment: "main-l3", Remote: w.family.remotes[0], MAC: macOf(farMAC)},
 		{Segment: "main-l3", Remote: w.family.remotes[1], MAC: macOf(farMAC2)},
 	}
 }
 
 // gone is a route that is no more.
-func gone(prefix string) Route { return Route{Prefix: netip.MustParsePrefix(prefix)} }
+func gone(prefix string) fib.Route { return fib.Route{Prefix: netip.MustParsePrefix(prefix)} }
 
 // Routes come, change and go one by one; what Apply wrote of others stays.
 func TestPutRoutes(t *testing.T) {
@@ -79,10 +80,10 @@ func (w *world) routedTo(t testing.TB, frame []byte) string {
 func TestRoutesOfStrangers(t *testing.T) {
 	w := routedWorld(t, ways()[0])
 	far := w.farHops()
-	err := w.dp.PutRoutes([]Router{
-		{Name: "lost", Routes: []Route{route("10.77.0.0/16", far[0])}},
-		{Name: "main", Routes: []Route{
-			route("10.78.0.0/16", Hop{Segment: "grey"}), route("10.79.0.0/16", Hop{Segment: "main-l3", Remote: w.family.unknown, MAC: macOf(farMAC)}),
+	err := w.dp.PutRoutes([]fib.Router{
+		{Name: "lost", Routes: []fib.Route{route("10.77.0.0/16", far[0])}},
+		{Name: "main", Routes: []fib.Route{
+			route("10.78.0.0/16", fib.Hop{Segment: "grey"}), route("10.79.0.0/16", fib.Hop{Segment: "main-l3", Remote: w.family.unknown, MAC: macOf(farMAC)}),
 			route("10.80.0.0/16", far[0]),
 		}},
 	})
@@ -101,7 +102,7 @@ func TestRoutesReuseGroups(t *testing.T) {
 	w := routedWorld(t, ways()[0])
 	for i := range len(w.dp.groups) + 500 {
 		mac := overlay.MAC{2, 0, 0, 7, byte(i >> 8), byte(i)}
-		w.putRoute(t, route("10.77.0.1/32", Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: mac}))
+		w.putRoute(t, route("10.77.0.1/32", fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: mac}))
 	}
 	in, r := w.sendIn(t, "blue", "p0", pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.77.0.1:7 20"))
 	out := w.back(t, "main-l3", "first", in, r)

@@ -9,18 +9,19 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
 // bgpWorld is one in which BGP tells of the hosts of blue: beside the first remote, which
 // is configured, it alone knows the second.
-func bgpWorld(t testing.TB, change ...func(*Config, *Tables)) *world {
+func bgpWorld(t testing.TB, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
-	return newWorld(t, underIPv4, append([]func(*Config, *Tables){byBGP}, change...)...)
+	return newWorld(t, underIPv4, append([]func(*Config, *fib.Tables){byBGP}, change...)...)
 }
 
-func byBGP(_ *Config, tables *Tables) {
+func byBGP(_ *Config, tables *fib.Tables) {
 	tables.Segments[0].EVPN = &overlay.EVPNInstance{}
 	tables.NoLearning = map[string][]netip.Addr{"blue": underIPv4.remotes[1:]}
 }
@@ -64,7 +65,7 @@ func (w *world) wantFDBEntry(t testing.TB, mac, at string, origin Origin) {
 // What BGP says of a host stands against tunnels and falls to ports.
 func TestBGPMACs(t *testing.T) {
 	both(t, func(t *testing.T, cache bool) {
-		w := bgpWorld(t, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cache })
+		w := bgpWorld(t, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cache })
 		w.bgpMAC(t, bob, "second", false)
 		w.wantFDBEntry(t, bob, "second", OriginBGP)
 		w.follow(t, []step{{"p0", say(alice, bob), "second"}, {"first", say(bob, alice), "p0"}, {"p0", say(alice, bob), "second"}})
@@ -106,7 +107,7 @@ func TestBGPMACThatIsHere(t *testing.T) {
 
 // A sticky host does not come to a port. The configuration says more than BGP.
 func TestBGPMACsThatStay(t *testing.T) {
-	w := bgpWorld(t, func(_ *Config, tables *Tables) {
+	w := bgpWorld(t, func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(carol), Port: "p1"}}
 	})
 	w.bgpMAC(t, bob, "second", true)
@@ -190,7 +191,7 @@ func TestARPEntries(t *testing.T) {
 		{"10.0.1.11", "arp 10.0.1.10 ? 10.0.1.11", "arp 10.0.1.11 ! 10.0.1.11"},
 		{"2001:db8:1::b", "ns 2001:db8:1::a ? 2001:db8:1::b", "na 2001:db8:1::b ! ff02::1"},
 	} {
-		w := bgpWorld(t, func(_ *Config, tables *Tables) { tables.Segments[0].Suppress = true })
+		w := bgpWorld(t, func(_ *Config, tables *fib.Tables) { tables.Segments[0].Suppress = true })
 		has := func(mac string, origin Origin) {
 			t.Helper()
 			if n := w.neighbour(t, "blue", c.address); n == nil || n.MAC != macOf(mac) || n.Origin != origin {
@@ -255,7 +256,7 @@ func TestSayingsOfStrangers(t *testing.T) {
 
 // A full table takes what it has room for, and says so.
 func TestBGPMACsWithoutRoom(t *testing.T) {
-	w := ownWorld(t, underIPv4, byBGP, func(c *Config, _ *Tables) { c.FDB.Size = 64 })
+	w := ownWorld(t, underIPv4, byBGP, func(c *Config, _ *fib.Tables) { c.FDB.Size = 64 })
 	var list []overlay.BGPMAC
 	for i := range 1000 {
 		list = append(list, overlay.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 0, 4, byte(i >> 8), byte(i)}, Remote: w.remote("first")})
@@ -304,7 +305,7 @@ func TestAnswersToTheGatewayStayWhereBGPTells(t *testing.T) {
 		noLearning []netip.Addr
 		want       string
 	}{{underIPv4.remotes[1:], "flooded"}, {underIPv4.remotes[:], "local-delivered"}} {
-		w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+		w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 			tables.Segments[0].EVPN = &overlay.EVPNInstance{}
 			tables.NoLearning = map[string][]netip.Addr{"blue": c.noLearning}
 		})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -98,7 +99,7 @@ func (d *Datapath) remoteLimits() overlay.Limits {
 }
 
 // writeLimits writes those of all ports, remotes and segments.
-func (d *Datapath) writeLimits(t Tables) error {
+func (d *Datapath) writeLimits(t fib.Tables) error {
 	for _, p := range t.Ports {
 		if err := d.putLimits(d.names.portIDs[p.Name], p.Limits); err != nil {
 			return fmt.Errorf("port %s: %w", p.Name, err)

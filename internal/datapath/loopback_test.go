@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -11,7 +12,7 @@ import (
 
 const loopback4, loopback6 = "10.255.0.1", "2001:db8:255::1"
 
-func loopbacks(_ *Config, tables *Tables) {
+func loopbacks(_ *Config, tables *fib.Tables) {
 	tables.Routers[0].Loopbacks = []netip.Addr{addr(loopback4), addr(loopback6)}
 }
 
@@ -83,7 +84,7 @@ func TestAnswersToTheEdge(t *testing.T) {
 func TestProbes(t *testing.T) {
 	const probe = "02:53:56:00:00:07"
 	eachWay(t, func(t *testing.T, to way) {
-		w := routedWorld(t, to, func(c *Config, _ *Tables) { c.ProbeMAC = macOf(probe) })
+		w := routedWorld(t, to, func(c *Config, _ *fib.Tables) { c.ProbeMAC = macOf(probe) })
 		for _, c := range []struct{ segment, src, dst string }{
 			{"blue", "10.9.9.1", "10.9.9.2"}, {"green", "fe80::1", "fe80::2"}, {"main-l3", "fe80::1", "fe80::2"},
 		} {

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
 // freezing freezes after five moves, for ten seconds at first.
-func freezing(c *Config, _ *Tables) {
+func freezing(c *Config, _ *fib.Tables) {
 	c.FDB.Duplicates = overlay.Duplicates{Moves: 5, Within: 3 * time.Minute, Freeze: 10 * time.Second}
 }
 
@@ -99,7 +100,7 @@ func TestFrozenMACIsReported(t *testing.T) {
 
 // New MAC addresses of one port neither delay nor lose what is told of another's: each has its rate.
 func TestHostEventsOfOnePortLeaveRoomForOthers(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Ports {
 			tables.Ports[i].Limits.HostEvents = 100
 		}
@@ -118,7 +119,7 @@ func TestHostEventsOfOnePortLeaveRoomForOthers(t *testing.T) {
 
 // BenchmarkAnnounce: 64 hosts moved, and 65,536 neighbours are known. One beat looks at each once.
 func BenchmarkAnnounce(b *testing.B) {
-	w := ownWorld(b, underIPv4, func(c *Config, _ *Tables) { c.FDB.Size = 1 << 16 })
+	w := ownWorld(b, underIPv4, func(c *Config, _ *fib.Tables) { c.FDB.Size = 1 << 16 })
 	keys, values := make([]bpfNeighbourKey, 1<<16), make([]bpfNeighbour, 1<<16)
 	for i := range keys {
 		keys[i] = bpfNeighbourKey{Segment: w.dp.names.segIDs["blue"], Addr: bpfAddr{W: [4]uint32{0, 0, 0xffff0000, uint32(i)}}}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -42,9 +43,9 @@ func mtuWays() []way {
 func (to way) mtu(tags int) int { return underlayMTU - to.tunnel.Overhead(to.family.tep) - 4*tags }
 
 // wideWorld has ports that carry more than any tunnel.
-func wideWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
+func wideWorld(t testing.TB, to way, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
-	return to.world(t, append([]func(*Config, *Tables){func(_ *Config, tables *Tables) {
+	return to.world(t, append([]func(*Config, *fib.Tables){func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Ports {
 			tables.Ports[i].MTU = deviceMTU
 		}
@@ -114,8 +115,8 @@ func TestTooBigFrom(t *testing.T) {
 		"gateway":     {func(s *overlay.Segment) { s.Gateway = gateway }, "10.0.1.1", "2001:db8:1::fe", "2001:db8:1::fe"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := wideWorld(t, to, func(_ *Config, tables *Tables) {
-				tables.Routers = []Router{{Name: "main"}}
+			w := wideWorld(t, to, func(_ *Config, tables *fib.Tables) {
+				tables.Routers = []fib.Router{{Name: "main"}}
 				c.change(&tables.Segments[0])
 			})
 			n := to.mtu(0) + 1
@@ -130,7 +131,7 @@ func TestTooBigFrom(t *testing.T) {
 // through the tunnel. Between ports likewise.
 func TestPortMTU(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
-		w := to.world(t, func(_ *Config, tables *Tables) {
+		w := to.world(t, func(_ *Config, tables *fib.Tables) {
 			tables.Ports[0].MTU = 1300
 			tables.Segments[0].Static = append(tables.Segments[0].Static, overlay.StaticMAC{MAC: macOf(carol), Port: "p1"})
 		})
@@ -149,7 +150,7 @@ func TestPortMTU(t *testing.T) {
 // Routed packets: the message comes from the gateway where the packet came in.
 func TestRoutedTooBig(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
-		w := routedWorld(t, to, func(_ *Config, tables *Tables) {
+		w := routedWorld(t, to, func(_ *Config, tables *fib.Tables) {
 			for i := range tables.Ports {
 				tables.Ports[i].MTU = deviceMTU
 			}
@@ -236,7 +237,7 @@ func TestEveryMTU(t *testing.T) {
 	for _, path := range []int{576, 1280, 1350, 1400, 2900} {
 		t.Run(fmt.Sprint(path), func(t *testing.T) {
 			to := ways()[path%len(ways())]
-			w := wideWorld(t, to, func(_ *Config, tables *Tables) { tables.TEPs[0].MTU = path })
+			w := wideWorld(t, to, func(_ *Config, tables *fib.Tables) { tables.TEPs[0].MTU = path })
 			mtu := path - to.tunnel.Overhead(to.family.tep)
 			in := pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", mtu))
 			w.wantTunnel(t, in, in, w.fromPort(t, "p0", in))
@@ -250,7 +251,7 @@ func TestEveryMTU(t *testing.T) {
 func TestMSSClamp(t *testing.T) {
 	for _, to := range mtuWays() {
 		t.Run(to.name, func(t *testing.T) {
-			w := wideWorld(t, to, func(_ *Config, tables *Tables) { tables.Segments[0].ClampMSS = true })
+			w := wideWorld(t, to, func(_ *Config, tables *fib.Tables) { tables.Segments[0].ClampMSS = true })
 			for headers, vports := range map[int]string{40: "tcp 10.0.1.10:1000 > 10.0.1.11:80 ", 60: "tcp [2001:db8:1::a]:1000 > [2001:db8:1::b]:80 "} {
 				limit := to.mtu(0) - headers
 				for _, c := range []struct {
@@ -285,7 +286,7 @@ func TestMSSClamp(t *testing.T) {
 // Tags in the tunnel cost room, of which the MSS takes account.
 func TestMSSClampWithTags(t *testing.T) {
 	to := ways()[0]
-	w := wideWorld(t, to, func(_ *Config, tables *Tables) { tables.Segments[0].ClampMSS = true })
+	w := wideWorld(t, to, func(_ *Config, tables *fib.Tables) { tables.Segments[0].ClampMSS = true })
 	for tags, words := range tagWords {
 		for _, odd := range []string{"", "nop "} {
 			const vports = "tcp 10.0.1.10:1000 > 10.0.1.11:80 syn "
@@ -298,7 +299,7 @@ func TestMSSClampWithTags(t *testing.T) {
 
 // Options that are cut short or none at all are left alone.
 func TestMSSClampOfOddOptions(t *testing.T) {
-	w := wideWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Segments[0].ClampMSS = true })
+	w := wideWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[0].ClampMSS = true })
 	const at = etherLen + ipv4Len + 20
 	for name, options := range map[string][]byte{
 		"end before":         {0, 2, 4, 0xff, 0xff, 0, 0, 0},
@@ -334,7 +335,7 @@ func TestMSSClampOff(t *testing.T) {
 	in := pkttest.Frame(alice, bob, "tcp 10.0.1.10:1000 > 10.0.1.11:80 syn mss 9000")
 	w := wideWorld(t, ways()[0])
 	w.wantTunnel(t, in, in, w.fromPort(t, "p0", in))
-	w = wideWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w = wideWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].ClampMSS = true
 		tables.Segments[0].Static[1] = overlay.StaticMAC{MAC: macOf(bob), Port: "p1"}
 	})
@@ -349,7 +350,7 @@ func TestRoutedMSSClamp(t *testing.T) {
 		blue, green bool
 		want        int
 	}{{false, false, 1460}, {true, false, 1310}, {false, true, 1410}, {true, true, 1310}} {
-		w := routedWorld(t, to, func(_ *Config, tables *Tables) {
+		w := routedWorld(t, to, func(_ *Config, tables *fib.Tables) {
 			tables.Segments[0].ClampMSS, tables.Segments[1].ClampMSS = c.blue, c.green
 			tables.TEPs[1].MTU = 1400 // blue from the second remote: 1400 - 50 - 40
 		})

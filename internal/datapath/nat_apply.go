@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -30,7 +31,7 @@ type egressPlan struct {
 	entries map[uint32]*egressEntry
 	owned   map[bpfLocalKey]uint32
 	owners  map[bpfLocalKey]egressOwner
-	hops    map[Hop]uint16
+	hops    map[fib.Hop]uint16
 }
 
 // egressEntry is an entry, and what its parts of the pool hold.
@@ -68,10 +69,10 @@ func (d *Datapath) assignEgress(name string) error {
 
 // planEgresses plans those of list that have a number. One that cannot be planned stays as it is,
 // and is an error.
-func (d *Datapath) planEgresses(list []Egress) (*egressPlan, error) {
+func (d *Datapath) planEgresses(list []fib.Egress) (*egressPlan, error) {
 	var errs []error
 	p := &egressPlan{
-		entries: map[uint32]*egressEntry{}, owned: map[bpfLocalKey]uint32{}, owners: map[bpfLocalKey]egressOwner{}, hops: map[Hop]uint16{},
+		entries: map[uint32]*egressEntry{}, owned: map[bpfLocalKey]uint32{}, owners: map[bpfLocalKey]egressOwner{}, hops: map[fib.Hop]uint16{},
 	}
 	for i := range list {
 		e := &list[i]
@@ -92,7 +93,7 @@ func (d *Datapath) planEgresses(list []Egress) (*egressPlan, error) {
 	return p, errors.Join(errs...)
 }
 
-func (d *Datapath) egressEntry(e *Egress, p *egressPlan) (*egressEntry, error) {
+func (d *Datapath) egressEntry(e *fib.Egress, p *egressPlan) (*egressEntry, error) {
 	router, ok := d.names.routeIDs[e.Router]
 	if !ok {
 		return nil, fmt.Errorf("there is no router %q", e.Router)
@@ -125,7 +126,7 @@ func (d *Datapath) egressEntry(e *Egress, p *egressPlan) (*egressEntry, error) {
 }
 
 // setNexthops sets the next hops to the gateways.
-func (d *Datapath) setNexthops(entry *egressEntry, e *Egress, p *egressPlan) (err error) {
+func (d *Datapath) setNexthops(entry *egressEntry, e *fib.Egress, p *egressPlan) (err error) {
 	if len(e.Kept) > len(entry.Kept) {
 		return fmt.Errorf("%d gateways, at most %d", len(e.Kept), len(entry.Kept))
 	}
@@ -153,8 +154,8 @@ func (d *Datapath) setNexthops(entry *egressEntry, e *Egress, p *egressPlan) (er
 }
 
 // gatewayHop is the number of the next hop to a gateway by the segment of e.
-func (d *Datapath) gatewayHop(e *Egress, gateway netip.Addr, p *egressPlan) (uint16, error) {
-	h := Hop{Segment: e.Segment, Remote: gateway, MAC: overlay.EgressMAC}
+func (d *Datapath) gatewayHop(e *fib.Egress, gateway netip.Addr, p *egressPlan) (uint16, error) {
+	h := fib.Hop{Segment: e.Segment, Remote: gateway, MAC: overlay.EgressMAC}
 	if id, known := p.hops[h]; known {
 		return id, nil
 	}
@@ -167,7 +168,7 @@ func (d *Datapath) gatewayHop(e *Egress, gateway netip.Addr, p *egressPlan) (uin
 
 // planOwned plans the addresses that this edge answers for in the place of others. Its
 // own are so already.
-func (d *Datapath) planOwned(e *Egress, router uint32, p *egressPlan) error {
+func (d *Datapath) planOwned(e *fib.Egress, router uint32, p *egressPlan) error {
 	owner := egressOwner{e.Name, int(e.Ports.Last) - int(e.Ports.First) + 1}
 	for _, list := range [][]netip.Addr{e.Pool[0], e.Pool[1], e.Owned} {
 		for _, addr := range list {
@@ -256,7 +257,7 @@ func (d *Datapath) putEgressEntry(id uint32, e bpfEgressPolicy) error {
 // SteerEgress changes who serves which sources, what this edge translates to and which
 // addresses it answers for, and nothing else of what Apply wrote. Egresses that Apply does
 // not know are left out. It may run beside all but Apply, Remove and Close.
-func (d *Datapath) SteerEgress(list []Egress) error {
+func (d *Datapath) SteerEgress(list []fib.Egress) error {
 	d.nat.changing.Lock()
 	defer d.nat.changing.Unlock()
 	if d.names.incomplete {

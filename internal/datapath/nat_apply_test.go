@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -67,9 +68,9 @@ func (w *world) egressCompiled(t testing.TB) (id ebpf.MapID) {
 }
 
 func TestEgressTables(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		tables.Translated = []string{"up"}
-		tables.PortForwards = []Forward{{Router: "main", Egress: "uplink/up", Proto: 6, Addr: addr(uplink4), Port: 8080, To: addr("10.0.1.10"), ToPort: 80}}
+		tables.PortForwards = []fib.Forward{{Router: "main", Egress: "uplink/up", Proto: 6, Addr: addr(uplink4), Port: 8080, To: addr("10.0.1.10"), ToPort: 80}}
 		natEgress(tables, "web").Limit, natEgress(tables, "web").Independent = 7, true
 	})
 	web, up := w.entry(t, "web"), w.entry(t, "uplink/up")
@@ -156,11 +157,11 @@ func TestSteerEgress(t *testing.T) {
 	gone := *web
 	gone.Pool, gone.Owned, gone.Kept = [2][]netip.Addr{{addr(webSecond4)}}, []netip.Addr{addr(webSecond4)}, []netip.Addr{other}
 	for bucket := range gone.Ways[0] {
-		gone.Ways[0][bucket] = EgressNexthop{Remote: other, First: 1}
-		gone.Ways[1][bucket] = EgressNexthop{}
+		gone.Ways[0][bucket] = fib.EgressNexthop{Remote: other, First: 1}
+		gone.Ways[1][bucket] = fib.EgressNexthop{}
 	}
-	gone.Ways[0][3] = EgressNexthop{Here: true}
-	away[slices.IndexFunc(away, func(e Egress) bool { return e.Name == "web" })] = gone
+	gone.Ways[0][3] = fib.EgressNexthop{Here: true}
+	away[slices.IndexFunc(away, func(e fib.Egress) bool { return e.Name == "web" })] = gone
 	must(t, w.dp.SteerEgress(away))
 
 	e := w.entry(t, "web")
@@ -197,9 +198,9 @@ func TestSteerEgress(t *testing.T) {
 // A policy that went leaves nothing behind, and its number has no sessions for the next one.
 func TestEgressIsPruned(t *testing.T) {
 	for _, restart := range []bool{false, true} {
-		w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+		w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 			tables.Translated = []string{"up"}
-			tables.PortForwards = []Forward{{Router: "main", Egress: "uplink/up", Proto: 6, Addr: addr(uplink4), Port: 8080, To: addr("10.0.1.10"), ToPort: 80}}
+			tables.PortForwards = []fib.Forward{{Router: "main", Egress: "uplink/up", Proto: 6, Addr: addr(uplink4), Port: 8080, To: addr("10.0.1.10"), ToPort: 80}}
 		})
 		id, router := w.dp.names.egressIDs["web"], w.dp.names.routeIDs["main"]
 		w.putNATSessions(t, natRecord("web", 1), natRecord("two", 2))
@@ -246,18 +247,18 @@ func TestEgressIsPruned(t *testing.T) {
 func TestEgressIsRefused(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	good := w.tables
-	for want, change := range map[string]func(*Tables){
-		`egress web: there is no router "none"`:         func(t *Tables) { natEgress(t, "web").Router = "none" },
-		`egress web: there is no segment "none"`:        func(t *Tables) { natEgress(t, "web").Segment = "none" },
-		`egress web: ports 9-8 are no range`:            func(t *Tables) { natEgress(t, "web").Ports = overlay.PortRange{First: 9, Last: 8} },
-		`at the uplink "none", which is not there`:      func(t *Tables) { natEgress(t, "two").Uplink = "none" },
-		`remote 192.0.2.77 has no entry among the TEPs`: func(t *Tables) { natEgress(t, "two").Ways[1][5].Remote = addr("192.0.2.77") },
-		`17 gateways, at most 16`:                       func(t *Tables) { natEgress(t, "two").Kept = make([]netip.Addr, 17) },
-		`forward of 198.51.100.1 port 80`: func(t *Tables) {
-			t.PortForwards = []Forward{{Router: "main", Egress: "none", Addr: addr(uplink4), Port: 80}}
+	for want, change := range map[string]func(*fib.Tables){
+		`egress web: there is no router "none"`:         func(t *fib.Tables) { natEgress(t, "web").Router = "none" },
+		`egress web: there is no segment "none"`:        func(t *fib.Tables) { natEgress(t, "web").Segment = "none" },
+		`egress web: ports 9-8 are no range`:            func(t *fib.Tables) { natEgress(t, "web").Ports = overlay.PortRange{First: 9, Last: 8} },
+		`at the uplink "none", which is not there`:      func(t *fib.Tables) { natEgress(t, "two").Uplink = "none" },
+		`remote 192.0.2.77 has no entry among the TEPs`: func(t *fib.Tables) { natEgress(t, "two").Ways[1][5].Remote = addr("192.0.2.77") },
+		`17 gateways, at most 16`:                       func(t *fib.Tables) { natEgress(t, "two").Kept = make([]netip.Addr, 17) },
+		`forward of 198.51.100.1 port 80`: func(t *fib.Tables) {
+			t.PortForwards = []fib.Forward{{Router: "main", Egress: "none", Addr: addr(uplink4), Port: 80}}
 		},
-		`rules of egress: there is no egress "web"`:                   func(t *Tables) { natEgress(t, "web").Name = "other" },
-		`no room for 65536 more addresses among the 65536 of all poo`: func(t *Tables) { natEgress(t, "two").Pool[0] = manyAddrs(65536) },
+		`rules of egress: there is no egress "web"`:                   func(t *fib.Tables) { natEgress(t, "web").Name = "other" },
+		`no room for 65536 more addresses among the 65536 of all poo`: func(t *fib.Tables) { natEgress(t, "two").Pool[0] = manyAddrs(65536) },
 	} {
 		w.tables = good
 		w.tables.Egress = slices.Clone(good.Egress)
@@ -352,7 +353,7 @@ func ready(t testing.TB, socket int, most time.Duration) bool {
 
 // A leased address is answered for while the lease is renewed, and no longer.
 func TestLease(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").Leased = true })
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { natEgress(tables, "web").Leased = true })
 	asks := func(address string) bool {
 		t.Helper()
 		r := w.fromPort(t, "s0", pkttest.Frame(ispMAC, all, "arp 198.51.100.254 ? "+address))

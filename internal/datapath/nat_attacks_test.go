@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 )
@@ -42,7 +43,7 @@ func TestNATStrangersPacketTakesNothing(t *testing.T) {
 func TestNATRejectedInEachFamily(t *testing.T) {
 	fw := wall(overlay.Rule{Section: "s", Name: "out", Verdict: overlay.Allow, Direction: overlay.Out})
 	fw.Default = overlay.Reject
-	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *fib.Tables) {
 		guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"}, policy.Place{Name: "p1", Port: "p1", Segment: "blue"},
 			policy.Place{Name: "p0", Port: "p0", Segment: "blue"})
 	})
@@ -88,7 +89,7 @@ func TestNATForwardedPortsAreReserved(t *testing.T) {
 // forwarded, one is left.
 func TestNATForwardedPortsAreNeverChosen(t *testing.T) {
 	for _, independent := range []bool{false, true} {
-		w := natWorld(t, ways()[0], natPortForwards, func(_ *Config, tables *Tables) {
+		w := natWorld(t, ways()[0], natPortForwards, func(_ *Config, tables *fib.Tables) {
 			up := natEgress(tables, "uplink/up")
 			up.Ports, up.Independent = overlay.PortRange{First: 5000, Last: 5003}, independent
 		})
@@ -102,8 +103,8 @@ func TestNATForwardedPortsAreNeverChosen(t *testing.T) {
 
 // The host behind a forward keeps the port for what it sends itself.
 func TestNATForwardsHostKeepsItsPort(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
-		tables.PortForwards = []Forward{
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
+		tables.PortForwards = []fib.Forward{
 			{Router: "main", Egress: "uplink/up", Proto: 17, Addr: netip.MustParseAddr(uplink4), Port: 5000, To: netip.MustParseAddr("10.0.1.12"), ToPort: 5000},
 		}
 	})
@@ -114,7 +115,7 @@ func TestNATForwardsHostKeepsItsPort(t *testing.T) {
 // A forward that is added gets its port, whoever has it; the host behind it keeps its dialogues.
 func TestNATForwardTakesItsPort(t *testing.T) {
 	for _, cached := range []bool{true, false} {
-		w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+		w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
 		for _, v6 := range []bool{false, true} {
 			w.tables.PortForwards = nil
 			w.apply(t)
@@ -140,7 +141,7 @@ func TestNATForwardTakesItsPort(t *testing.T) {
 // in them %s is its address.
 func natFilled(t *testing.T, steps ...string) (*world, *natTalk) {
 	t.Helper()
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.NATSessions = 16 })
+	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 16 })
 	n := w.talk(t)
 	for i := range 16 {
 		for _, s := range steps {
@@ -228,7 +229,7 @@ func TestNATFullTableKeepsWhatRuns(t *testing.T) {
 
 // Two cores that see one new connection at the same time make one session of it, and lose no packet.
 func TestNATOneConnectionOnTwoCores(t *testing.T) {
-	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, _ *Tables) { c.Egress.NATSessions = 65536 })
+	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 65536 })
 	w.forgetNATSessions(t)
 	const rounds, cores = 3000, 2
 	isp := natHostOf("isp")
@@ -275,7 +276,7 @@ func (w *world) offered(t *testing.T, program *ebpf.Program, dev string, frame [
 // The count of a source's sessions outlives any number of other sources and sweeps.
 func TestNATLimitOutlivesOtherSources(t *testing.T) {
 	const limit, sources, size = 3, 70_000, 8192
-	w := natWorld(t, ways()[0], func(c *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
 		c.Egress.NATSessions = size
 		natEgress(tables, "web").Limit = limit
 	})
@@ -324,7 +325,7 @@ func TestNATRefusesUDPLiteAndDCCP(t *testing.T) {
 // A later fragment whose first one another core saw a tick later is not dropped.
 func TestFragmentsOfACoreAhead(t *testing.T) {
 	fw := wall(allow("dns", 53))
-	w := natWorld(t, ways()[0], func(c *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
 		guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"})
 	})
 	w.natBoth(t,
@@ -341,7 +342,7 @@ func TestFragmentsOfACoreAhead(t *testing.T) {
 // Connections that are over do not count.
 func TestNATSessionsOfAPort(t *testing.T) {
 	const limit = 5
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Ports {
 			if tables.Ports[i].Name == "p0" {
 				tables.Ports[i].Limits.NATSessions = limit
@@ -372,7 +373,7 @@ func TestNATSessionsOfAPort(t *testing.T) {
 
 // A segment's limit holds for all of its ports together.
 func TestNATSessionsOfASegment(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Segments {
 			if tables.Segments[i].Name == "blue" {
 				tables.Segments[i].Limits.NATSessions = 2
@@ -389,11 +390,11 @@ func TestNATSessionsOfASegment(t *testing.T) {
 // A client that is let in by two forwards to one host and port cannot use one port for both: the host
 // could not tell them apart. Once the first is over, the second gets in.
 func TestNATTwoForwardsToOneHost(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		for _, port := range []uint16{8080, 8081} {
 			tables.PortForwards = append(tables.PortForwards,
-				Forward{Router: "main", Egress: "uplink/up", Proto: 6, Addr: netip.MustParseAddr(uplink4), Port: port, To: netip.MustParseAddr("10.0.1.12"), ToPort: 80},
-				Forward{Router: "main", Egress: "uplink/up", Proto: 6, Addr: netip.MustParseAddr(uplink6), Port: port, To: netip.MustParseAddr("2001:db8:1::c"), ToPort: 80})
+				fib.Forward{Router: "main", Egress: "uplink/up", Proto: 6, Addr: netip.MustParseAddr(uplink4), Port: port, To: netip.MustParseAddr("10.0.1.12"), ToPort: 80},
+				fib.Forward{Router: "main", Egress: "uplink/up", Proto: 6, Addr: netip.MustParseAddr(uplink6), Port: port, To: netip.MustParseAddr("2001:db8:1::c"), ToPort: 80})
 		}
 	})
 	w.natBoth(t,
@@ -408,7 +409,7 @@ func TestNATTwoForwardsToOneHost(t *testing.T) {
 
 // Sessions of DNS expire early, so that a busy resolver takes no more of the table than it needs.
 func TestNATDNSTimeout(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.DNSTimeout = 30 * time.Second })
+	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.DNSTimeout = 30 * time.Second })
 	for _, c := range []struct {
 		port, left int
 		reply      bool

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/test/pkttest"
@@ -22,7 +23,7 @@ func TestNATBehindAFirewall(t *testing.T) {
 	})
 	fw.Strict = true
 	for _, cached := range []bool{true, false} {
-		w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *Tables) {
+		w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *fib.Tables) {
 			c.FlowCache.Enabled = cached
 			guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"}, policy.Place{Name: "p1", Port: "p1", Segment: "blue"},
 				policy.Place{Name: "p0", Port: "p0", Segment: "blue"})
@@ -50,7 +51,7 @@ func TestNATBehindAFirewall(t *testing.T) {
 // What the firewall drops on its way in or out leaves no session that nobody has.
 func TestNATDeniedTakesNothing(t *testing.T) {
 	fw := wall(allow("dns", 53))
-	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *fib.Tables) {
 		guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"})
 	})
 	n := w.talk(t)
@@ -95,7 +96,7 @@ func TestNATTransitLeaves(t *testing.T) {
 // Cores that make sessions at the same time never give two sources one address and port,
 // and lose no count.
 func TestNATAtTheSameTime(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		natEgress(tables, "web").Ports = overlay.PortRange{First: 4100, Last: 4149}
 	})
 	w.forgetNATSessions(t)
@@ -143,7 +144,7 @@ func TestNATAtTheSameTime(t *testing.T) {
 
 // Headers that a card has put into pages are read and changed there.
 func TestNATHeadersInPages(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Ports {
 			tables.Ports[i].MTU = deviceMTU
 		}
@@ -184,7 +185,7 @@ func TestNATHeadersInPages(t *testing.T) {
 func TestNATRejectedByTheAddressAsked(t *testing.T) {
 	fw := wall(allow("dns", 53))
 	fw.Default = overlay.Reject
-	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *fib.Tables) {
 		guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"})
 	})
 	isp, syn := natHostOf("isp"), "tcp 203.0.113.5:4000 > 198.51.100.101:443 syn seq 9"

@@ -1,6 +1,10 @@
 package datapath
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/selvage/selvage/internal/fib"
+)
 
 // natCase is a talk through a natWorld, in IPv4; it holds in IPv6 too, unless only4 is set.
 type natCase struct {
@@ -193,7 +197,7 @@ func (w *world) natCase(t *testing.T, c natCase) {
 }
 
 // natWays runs a test in worlds of two tunnels, one without the flow cache.
-func natWays(t *testing.T, f func(t *testing.T, w *world), change ...func(*Config, *Tables)) {
+func natWays(t *testing.T, f func(t *testing.T, w *world), change ...func(*Config, *fib.Tables)) {
 	t.Helper()
 	all := ways()
 	for _, c := range []struct {
@@ -202,7 +206,7 @@ func natWays(t *testing.T, f func(t *testing.T, w *world), change ...func(*Confi
 	}{{all[0], true}, {all[len(all)-1], false}, {all[5], true}} {
 		name := map[bool]string{true: ", flow cache", false: ""}[c.cached]
 		t.Run(c.to.name+name, func(t *testing.T) {
-			f(t, natWorld(t, c.to, append(change, func(cfg *Config, _ *Tables) { cfg.FlowCache.Enabled = c.cached })...))
+			f(t, natWorld(t, c.to, append(change, func(cfg *Config, _ *fib.Tables) { cfg.FlowCache.Enabled = c.cached })...))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -92,7 +93,7 @@ func TestNATHeaderOptions(t *testing.T) {
 // A SYN's MSS is lowered for the tunnel that it comes or goes through, and its addresses
 // and ports are changed: both in one checksum.
 func TestNATClampsMSS(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Segments {
 			if s := &tables.Segments[i]; s.Name != "up" {
 				s.ClampMSS = true
@@ -124,16 +125,16 @@ func TestNATPortForwardsToOthers(t *testing.T) {
 			t.Errorf("drops %v, events %v", drops, events)
 		}
 		w.isRequest(t, taps["p2"].receive(t, 1)[0].bytes, greenGateway4, gatewayMAC, "10.0.2.77")
-	}, func(_ *Config, tables *Tables) {
+	}, func(_ *Config, tables *fib.Tables) {
 		for i, to := range []string{"10.0.2.14", "10.0.2.77", "10.0.3.7", "10.9.1.7"} {
-			tables.PortForwards = append(tables.PortForwards, Forward{Router: "main", Egress: "uplink/up", Proto: 17, Addr: addr(uplink4), Port: uint16(7000 + i), To: addr(to), ToPort: 7000})
+			tables.PortForwards = append(tables.PortForwards, fib.Forward{Router: "main", Egress: "uplink/up", Proto: 17, Addr: addr(uplink4), Port: uint16(7000 + i), To: addr(to), ToPort: 7000})
 		}
 	})
 }
 
 // What comes from outside to an open mapping does not lock out the source that has it.
 func TestNATOpenMappingAndLimit(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		web := natEgress(tables, "web")
 		web.Independent, web.Open, web.Limit = true, true, 4
 	})
@@ -154,7 +155,7 @@ func TestNATOpenMappingAndLimit(t *testing.T) {
 // A policy that is gone takes its sessions along, and cached flows end with it.
 func TestNATPolicyGoes(t *testing.T) {
 	for _, cached := range []bool{true, false} {
-		w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+		w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
 		n := w.talk(t)
 		n.follow(natAsk, natAnswer, natAsk, natAnswer)
 		w.tables.Egress = w.tables.Egress[1:]
@@ -190,7 +191,7 @@ func TestNATPolicyGoes(t *testing.T) {
 // REQ-5): neither does the source get another one, nor another source the same.
 func TestNATMappingLives(t *testing.T) {
 	for _, cached := range []bool{true, false} {
-		w := natWorld(t, ways()[0], func(c *Config, tables *Tables) {
+		w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
 			c.FlowCache.Enabled = cached
 			natEgress(tables, "web").Independent = true
 		})
@@ -223,7 +224,7 @@ func TestNATMappingLives(t *testing.T) {
 
 // Independent mappings of echo identifiers are apart from each other too (RFC 5508 REQ-1).
 func TestNATIndependentEchoes(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		web := natEgress(tables, "web")
 		web.Independent, web.Ports = true, overlay.PortRange{First: 4100, Last: 4101}
 		web.Pool[0], web.Pool[1] = web.Pool[0][:1], web.Pool[1][:1]

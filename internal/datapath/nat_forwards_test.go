@@ -3,10 +3,12 @@ package datapath
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/selvage/selvage/internal/fib"
 )
 
 // natPortForwards lead ports of the uplink's address, and one of a pool's, to carol and dave.
-func natPortForwards(_ *Config, tables *Tables) {
+func natPortForwards(_ *Config, tables *fib.Tables) {
 	for _, f := range []struct {
 		egress, addr, to string
 		proto            uint8
@@ -21,7 +23,7 @@ func natPortForwards(_ *Config, tables *Tables) {
 		{"web", webSecond6, "2001:db8:2::d", 6, 443, 443, 1},
 	} {
 		for i := range f.count {
-			tables.PortForwards = append(tables.PortForwards, Forward{
+			tables.PortForwards = append(tables.PortForwards, fib.Forward{
 				Router: "main", Egress: f.egress, Proto: f.proto, Addr: netip.MustParseAddr(f.addr), Port: f.port + i,
 				To: netip.MustParseAddr(f.to), ToPort: f.toPort + i,
 			})

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -11,7 +12,7 @@ import (
 // natFuzzWorld has a few sessions, forwards and open mappings.
 func natFuzzWorld(f *testing.F) *world {
 	tier.Root(f)
-	w := natWorld(f, ways()[0], natPortForwards, func(c *Config, tables *Tables) {
+	w := natWorld(f, ways()[0], natPortForwards, func(c *Config, tables *fib.Tables) {
 		c.Egress.NATSessions = 1024
 		two := natEgress(tables, "two")
 		two.Independent, two.Open, two.Limit = true, true, 64

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/test/pkttest"
@@ -91,7 +92,7 @@ func TestNATInbound(t *testing.T) {
 
 // Who asks from outside and is not answered takes no place in the table of sessions.
 func TestNATInboundFloodTakesNothing(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.NATSessions = 16 })
+	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 16 })
 	n := w.talk(t)
 	for i := range 100 {
 		n.follow(fmt.Sprintf("isp: udp 203.0.113.5:%d > 10.0.1.10:53 30 => alice: udp 203.0.113.5:%d > 10.0.1.10:53 30", 4000+i, 4000+i))
@@ -106,7 +107,7 @@ func TestNATInboundFloodTakesNothing(t *testing.T) {
 // peer is translated.
 func TestNATInboundDenied(t *testing.T) {
 	fw := wall(overlay.Rule{Section: "s", Name: "out", Verdict: overlay.Allow, Direction: overlay.Out})
-	w := natWorld(t, ways()[0], func(c *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
 		guardAt(t, c, tables, fw, policy.Place{Name: "p0", Port: "p0", Segment: "blue"})
 	})
 	w.natBoth(t, "isp: udp 203.0.113.5:53 > 10.0.1.10:4100 30 => drop denied",
@@ -115,7 +116,7 @@ func TestNATInboundDenied(t *testing.T) {
 
 // An uplink that requires translation lets no reply out untranslated.
 func TestNATInboundWhereRequired(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Translated = []string{"up"} })
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Translated = []string{"up"} })
 	w.natBoth(t,
 		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9",
 		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => drop out-of-state,no-translation",
@@ -133,7 +134,7 @@ func TestNATInboundBeforeNAT(t *testing.T) {
 
 // Each host may have so many that are answered, where the policy says so.
 func TestNATInboundLimit(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "uplink/up").InboundLimit = 2 })
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { natEgress(tables, "uplink/up").InboundLimit = 2 })
 	n := w.talk(t)
 	for i, want := range []string{"isp: udp 10.0.1.10:53 > 203.0.113.5:%d 40", "isp: udp 10.0.1.10:53 > 203.0.113.5:%d 40", "drop nat-limit"} {
 		if i < 2 {

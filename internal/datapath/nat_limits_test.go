@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -46,7 +47,7 @@ var natTargets = map[bool][2]string{false: {"203.0.113.5:53", "203.0.113.6:53"},
 // With ten ports an address has room for ten sources of one destination, then the next
 // address is taken, and then there is no way out; for another destination there is.
 func TestNATExhaustion(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		natEgress(tables, "web").Ports = overlay.PortRange{First: 2000, Last: 2009}
 	})
 	for _, v6 := range []bool{false, true} {
@@ -86,7 +87,7 @@ func TestNATExhaustion(t *testing.T) {
 
 // A port that is given up is there for others: also while its session is still in the table.
 func TestNATPortsComeBack(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		web := natEgress(tables, "web")
 		web.Ports, web.Pool[0] = overlay.PortRange{First: 2000, Last: 2001}, web.Pool[0][:1]
 	})
@@ -121,7 +122,7 @@ func TestNATExpiredReturns(t *testing.T) {
 
 // A full table lets nobody in, and nobody out untranslated; those who are in it go on.
 func TestNATTableFull(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.NATSessions = 16 })
+	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 16 })
 	for _, v6 := range []bool{false, true} {
 		w.forgetNATSessions(t)
 		full := 0
@@ -152,7 +153,7 @@ func TestNATTableFull(t *testing.T) {
 
 // A source has as many sessions as it may have; others are not concerned.
 func TestNATLimit(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").Limit = 3 })
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { natEgress(tables, "web").Limit = 3 })
 	for _, v6 := range []bool{false, true} {
 		w.forgetNATSessions(t)
 		for i := range 6 {
@@ -180,7 +181,7 @@ func TestNATLimit(t *testing.T) {
 
 // Sessions that end by themselves are no longer counted.
 func TestNATLimitAfterReuse(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").Limit = 2 })
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { natEgress(tables, "web").Limit = 2 })
 	w.talk(t).follow(natAsk, "wait 121s", natAsk, "wait 121s", natAsk, "wait 121s", natAsk,
 		"bob: udp 10.0.1.11:4101 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4101 > 203.0.113.5:53 30",
 		"bob: udp 10.0.1.11:4102 > 203.0.113.5:53 30 => drop nat-limit")
@@ -204,7 +205,7 @@ func TestNATIndependentMapping(t *testing.T) {
 			"bob: udp 10.0.1.11:53 > 203.0.113.10:57 30 => isp: udp %a:$p > 203.0.113.10:57 30",
 			"isp: udp 203.0.113.9:56 > %a:$p 30 => bob: udp 203.0.113.9:56 > 10.0.1.11:53 30",
 		)
-	}, func(_ *Config, tables *Tables) { natEgress(tables, "web").Independent = true })
+	}, func(_ *Config, tables *fib.Tables) { natEgress(tables, "web").Independent = true })
 }
 
 // With independent filtering anybody may answer, and those behind the address reach each
@@ -220,7 +221,7 @@ func TestNATOpenMapping(t *testing.T) {
 			"ben: udp 10.0.9.9:2000 > %a:$p 30 => bob: udp %b:$q > 10.0.1.11:4100 30",
 			"bob: udp 10.0.1.11:4100 > %b:$q 30 => ben: udp %a:$p > 10.0.9.9:2000 30",
 		)
-	}, func(_ *Config, tables *Tables) {
+	}, func(_ *Config, tables *fib.Tables) {
 		web := natEgress(tables, "web")
 		web.Independent, web.Open = true, true
 	})
@@ -229,7 +230,7 @@ func TestNATOpenMapping(t *testing.T) {
 // By default a source has one address for all that it does; by connection it has several.
 func TestNATAddressPooling(t *testing.T) {
 	for _, byConnection := range []bool{false, true} {
-		w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { natEgress(tables, "web").PerConnection = byConnection })
+		w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { natEgress(tables, "web").PerConnection = byConnection })
 		for _, v6 := range []bool{false, true} {
 			w.forgetNATSessions(t)
 			seen := map[netip.Addr]int{}
@@ -249,7 +250,7 @@ func TestNATAddressPooling(t *testing.T) {
 
 // Sources begin with the address that their bucket's way says.
 func TestNATFirstAddress(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		web := natEgress(tables, "web")
 		for family := range web.Ways {
 			for b := range web.Ways[family] {

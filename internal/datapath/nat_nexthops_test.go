@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -13,13 +14,13 @@ import (
 func natBucket(a netip.Addr) int { return nat.Bucket(a) }
 
 // natSourceEdge makes another edge the gateway of policy web, on the same underlay.
-func natSourceEdge(to way) func(*Config, *Tables) {
-	return func(_ *Config, tables *Tables) {
+func natSourceEdge(to way) func(*Config, *fib.Tables) {
+	return func(_ *Config, tables *fib.Tables) {
 		web := natEgress(tables, "web")
 		bySource(web)
 		for family := range web.Ways {
 			for b := range web.Ways[family] {
-				web.Ways[family][b] = EgressNexthop{Remote: to.family.remotes[0]}
+				web.Ways[family][b] = fib.EgressNexthop{Remote: to.family.remotes[0]}
 			}
 		}
 	}
@@ -68,7 +69,7 @@ func TestNATSourceEdge(t *testing.T) {
 	for _, to := range []way{all[0], all[5], all[7]} {
 		for _, cached := range []bool{true, false} {
 			t.Run(to.name, func(t *testing.T) {
-				w := natWorld(t, to, natSourceEdge(to), func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+				w := natWorld(t, to, natSourceEdge(to), func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
 				for _, c := range natSourceCases {
 					t.Run(c.name, func(t *testing.T) {
 						w.natCase(t, c)
@@ -89,12 +90,12 @@ func firstOf[A, B any](a A, _ B) A { return a }
 
 // Nobody serves the source, or nobody in its family.
 func TestNATNoGateway(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		web := natEgress(tables, "web")
 		bySource(web)
-		web.Ways = [2][EgressBuckets]EgressNexthop{}
+		web.Ways = [2][fib.EgressBuckets]fib.EgressNexthop{}
 		two := natEgress(tables, "two")
-		two.Pool[1], two.Owned, two.Ways[1] = nil, two.Owned[:1], [EgressBuckets]EgressNexthop{}
+		two.Pool[1], two.Owned, two.Ways[1] = nil, two.Owned[:1], [fib.EgressBuckets]fib.EgressNexthop{}
 	})
 	w.natBoth(t,
 		"dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30 => drop no-gateway",
@@ -114,7 +115,7 @@ func TestNATNoGateway(t *testing.T) {
 // one translates.
 func TestNATWaysChange(t *testing.T) {
 	for _, cached := range []bool{true, false} {
-		w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+		w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
 		whole := w.tables.Egress[0]
 		n := w.talk(t)
 		dave := "dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30"
@@ -123,11 +124,11 @@ func TestNATWaysChange(t *testing.T) {
 		w.changeEgress(t, "web", bySource)
 		n.follow(dave+" => bob: udp 10.0.2.13:4100 > 203.0.113.5:53 30", dave+" => bob: udp 10.0.2.13:4100 > 203.0.113.5:53 30",
 			"bob: udp 10.0.1.11:4100 > 203.0.113.5:53 30 => drop no-gateway", "bob: tcp 10.0.1.11:4100 > 203.0.113.5:53 syn => drop no-gateway")
-		w.changeEgress(t, "web", func(e *Egress) { e.Ways = [2][EgressBuckets]EgressNexthop{} })
+		w.changeEgress(t, "web", func(e *fib.Egress) { e.Ways = [2][fib.EgressBuckets]fib.EgressNexthop{} })
 		n.follow(dave + " => drop no-gateway")
-		w.changeEgress(t, "web", func(e *Egress) { *e = whole })
+		w.changeEgress(t, "web", func(e *fib.Egress) { *e = whole })
 		n.follow(here, here)
-		w.changeEgress(t, "web", func(e *Egress) { // another address alone
+		w.changeEgress(t, "web", func(e *fib.Egress) { // another address alone
 			e.Pool[0] = e.Pool[0][1:]
 			e.Owned = append(natAddrs(webSecond4), e.Pool[1]...)
 		})
@@ -138,7 +139,7 @@ func TestNATWaysChange(t *testing.T) {
 // Without masquerade what no policy matches leaves as it is, but by an uplink where all
 // must be translated.
 func TestNATRequired(t *testing.T) {
-	without := func(_ *Config, tables *Tables) { tables.Egress = tables.Egress[:2] }
+	without := func(_ *Config, tables *fib.Tables) { tables.Egress = tables.Egress[:2] }
 	open := natWorld(t, ways()[0], without)
 	open.natBoth(t,
 		"alice: udp 10.0.1.10:4100 > 203.0.113.5:53 30 => isp: udp 10.0.1.10:4100 > 203.0.113.5:53 30",
@@ -148,7 +149,7 @@ func TestNATRequired(t *testing.T) {
 		"dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4100 > 203.0.113.5:53 30",
 		"dave: udp 10.0.2.13:4100 > 203.0.113.66:53 30 => isp: udp 10.0.2.13:4100 > 203.0.113.66:53 30",
 	)
-	required := natWorld(t, ways()[0], without, func(_ *Config, tables *Tables) { tables.Translated = []string{"up"} })
+	required := natWorld(t, ways()[0], without, func(_ *Config, tables *fib.Tables) { tables.Translated = []string{"up"} })
 	required.natBoth(t,
 		"alice: udp 10.0.1.10:4100 > 203.0.113.5:53 30 => drop no-translation",
 		"alice: udp 10.0.1.10:4100 > 198.51.100.254:53 30 => drop no-translation",
@@ -183,8 +184,8 @@ func TestNATRulesGone(t *testing.T) {
 // all edges decide.
 func TestNATBuckets(t *testing.T) {
 	r := newRandom(t)
-	var remotes [2][EgressBuckets]int
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	var remotes [2][fib.EgressBuckets]int
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		web := natEgress(tables, "web")
 		bySource(web)
 		for family := range web.Ways {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -45,36 +46,36 @@ func natInside(a netip.Addr) bool {
 // natConditions are worlds in which translation fails in different ways.
 var natConditions = []struct {
 	name   string
-	change func(*Config, *Tables)
+	change func(*Config, *fib.Tables)
 	spent  bool // ports, or the table, are used up first
 }{
-	{"as ever", func(*Config, *Tables) {}, false},
-	{"no ports", func(_ *Config, tables *Tables) {
+	{"as ever", func(*Config, *fib.Tables) {}, false},
+	{"no ports", func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Egress {
 			tables.Egress[i].Ports = overlay.PortRange{First: 4100, Last: 4101}
 		}
 	}, true},
-	{"a full table", func(c *Config, _ *Tables) { c.Egress.NATSessions = 16 }, true},
-	{"limits", func(_ *Config, tables *Tables) {
+	{"a full table", func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 16 }, true},
+	{"limits", func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Egress {
 			tables.Egress[i].Limit = 1
 		}
 	}, true},
-	{"no gateway", func(_ *Config, tables *Tables) {
+	{"no gateway", func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Egress[:2] {
 			bySource(&tables.Egress[i])
-			tables.Egress[i].Ways = [2][EgressBuckets]EgressNexthop{}
+			tables.Egress[i].Ways = [2][fib.EgressBuckets]fib.EgressNexthop{}
 		}
 	}, false},
-	{"another gateway", func(_ *Config, tables *Tables) {
+	{"another gateway", func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Egress[:2] {
 			bySource(&tables.Egress[i])
 		}
 	}, false},
-	{"no masquerade, and all must be translated", func(_ *Config, tables *Tables) {
+	{"no masquerade, and all must be translated", func(_ *Config, tables *fib.Tables) {
 		tables.Egress, tables.Translated = tables.Egress[:2], []string{"up"}
 	}, false},
-	{"independent and open", func(_ *Config, tables *Tables) {
+	{"independent and open", func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Egress {
 			tables.Egress[i].Independent, tables.Egress[i].Open = true, true
 		}
@@ -90,7 +91,7 @@ func TestNATNothingLeavesUntranslated(t *testing.T) {
 	for _, c := range natConditions {
 		for _, cached := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, flow cache %t", c.name, cached), func(t *testing.T) {
-				w := natWorld(t, ways()[0], c.change, func(cfg *Config, _ *Tables) { cfg.FlowCache.Enabled = cached })
+				w := natWorld(t, ways()[0], c.change, func(cfg *Config, _ *fib.Tables) { cfg.FlowCache.Enabled = cached })
 				far := w.tap(t, "s0x", "s0")
 				r := newRandom(t)
 				w.forgetNATSessions(t)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -24,7 +25,7 @@ func TestNATIsTheReference(t *testing.T) {
 		cached, independent bool
 	}{{all[0], true, false}, {all[0], false, false}, {all[6], true, false}, {all[0], true, true}} {
 		t.Run(fmt.Sprintf("%s, flow cache %t, independent %t", c.to.name, c.cached, c.independent), func(t *testing.T) {
-			w := natWorld(t, c.to, func(cfg *Config, tables *Tables) {
+			w := natWorld(t, c.to, func(cfg *Config, tables *fib.Tables) {
 				cfg.FlowCache.Enabled, cfg.Egress.Timeouts = c.cached, randomBase.Timeouts
 				web, two := natEgress(tables, "web"), natEgress(tables, "two")
 				web.Ports, web.Limit = overlay.PortRange{First: 4100, Last: 4102}, 5

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -58,7 +59,7 @@ func TestNATSweep(t *testing.T) {
 
 // News tell what began, was answered and ended, with records that another gateway takes.
 func TestNATEvents(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.Log = true })
+	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.Log = true })
 	natEvents := func() (list []NATEvent) {
 		must(t, w.dp.ReadNATEvents(100, func(n *NATEvent) { list = append(list, *n) }))
 		return list
@@ -94,7 +95,7 @@ func TestNATEvents(t *testing.T) {
 
 // A trace says by which policy a packet leaves and what becomes of it, and takes nothing.
 func TestTraceOfATranslation(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) { bySource(natEgress(tables, "two")) })
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { bySource(natEgress(tables, "two")) })
 	w.tables.EgressRules = natRules(&w.tables, overlay.Egress{Policies: []overlay.EgressPolicy{
 		{Name: "web", Router: "main", From: []overlay.Member{{Segment: "green"}}}, {Name: "two", Router: "main", From: []overlay.Member{{Port: "p0"}}},
 	}})
@@ -117,7 +118,7 @@ func TestTraceOfATranslation(t *testing.T) {
 // The flow cache tells what flows become, and a session at a port with a firewall knows
 // its flows although their addresses differ on the other side.
 func TestTranslatedFlows(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) {
+	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) {
 		fw := openFirewall(true)
 		c.Firewall = &fw
 	})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -70,7 +71,7 @@ type natRefFirst struct {
 	to   string
 }
 
-func newNATReference(tables *Tables, timeouts overlay.Timeouts) *natReference {
+func newNATReference(tables *fib.Tables, timeouts overlay.Timeouts) *natReference {
 	n := &natReference{
 		policies: map[string]*natRefPolicy{}, timeouts: timeouts, natSessions: map[natRefKey]*natRefNATSession{},
 		back: map[natRefBack]natRefKey{}, firsts: map[natRefDatagram]natRefFirst{},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
@@ -34,7 +35,7 @@ type egressRules struct {
 
 // planEgressRules numbers the rules of t. Rules of policies that go are replaced late,
 // unless there are new ones, which have to be there early.
-func (d *Datapath) planEgressRules(t Tables) (r egressRules, err error) {
+func (d *Datapath) planEgressRules(t fib.Tables) (r egressRules, err error) {
 	if t.EgressRules == nil {
 		return egressRules{late: true}, nil
 	}
@@ -60,7 +61,7 @@ func (d *Datapath) planEgressRules(t Tables) (r egressRules, err error) {
 }
 
 // egressPlaces are the numbers of ports and, above them, of routers.
-func (d *Datapath) egressPlaces(t Tables) map[string]uint16 {
+func (d *Datapath) egressPlaces(t fib.Tables) map[string]uint16 {
 	vports := map[string]uint16{}
 	for _, port := range t.Ports {
 		if !port.Uplink {

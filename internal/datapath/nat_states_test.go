@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -86,7 +87,7 @@ func natStep(step string, v6 bool) (from natHost, frame []byte) {
 // takes it, and a packet from outside passes and is refused.
 func TestNATStates(t *testing.T) {
 	for name, cached := range map[string]bool{"flow cache": true, "no flow cache": false} {
-		w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.FlowCache.Enabled, c.Egress.Timeouts = cached, natTimeouts })
+		w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled, c.Egress.Timeouts = cached, natTimeouts })
 		for _, c := range natStates {
 			for _, v6 := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s, IPv6 %t", name, c.name, v6), func(t *testing.T) {
@@ -126,7 +127,7 @@ func (w *world) lasts(t *testing.T, lasts time.Duration) {
 // (RFC 4787 REQ-6: outbound refresh is a must).
 func TestNATKeptAlive(t *testing.T) {
 	for _, cached := range []bool{true, false} {
-		w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.FlowCache.Enabled, c.Egress.Timeouts = cached, natTimeouts })
+		w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled, c.Egress.Timeouts = cached, natTimeouts })
 		w.natBoth(t, natAsk, natAnswer, "wait 250s", natAsk, "wait 250s", natAsk, natAsk, "wait 250s", natAnswer, "wait 250s", natAnswer, natAsk)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -21,13 +22,8 @@ type translationPlan struct {
 	rules    egressRules
 }
 
-// translates reports whether t has anything that is translated.
-func (t Tables) translates() bool {
-	return len(t.Egress)+len(t.PortForwards)+len(t.Translated) > 0 || t.EgressRules != nil
-}
-
 // egressSegments are the numbers of the egresses that segments have, by the segment's name.
-func (d *Datapath) egressSegments(t Tables) map[string]uint32 {
+func (d *Datapath) egressSegments(t fib.Tables) map[string]uint32 {
 	all := map[string]uint32{}
 	for _, e := range t.Egress {
 		name := e.Segment
@@ -40,7 +36,7 @@ func (d *Datapath) egressSegments(t Tables) map[string]uint32 {
 }
 
 // translate plans what of a segment is translated.
-func (d *Datapath) translate(id uint32, s overlay.Segment, segment *bpfSegment, t Tables, p *plan) {
+func (d *Datapath) translate(id uint32, s overlay.Segment, segment *bpfSegment, t fib.Tables, p *plan) {
 	segment.Egress = uint16(p.nat.bySegment[s.Name])
 	if s.VNI == 0 {
 		segment.Flags |= bpfSegmentFlagsSEGMENT_UPLINK
@@ -62,7 +58,7 @@ func (d *Datapath) translate(id uint32, s overlay.Segment, segment *bpfSegment, 
 // inboundOf are the families in which replies to what comes in by the uplink s may be translated: those
 // in which it translates itself, or all where policies of its router do. Where translation is
 // required no reply leaves without one.
-func inboundOf(s overlay.Segment, t Tables) (families bpfInboundFlags) {
+func inboundOf(s overlay.Segment, t fib.Tables) (families bpfInboundFlags) {
 	if s.VNI != 0 || s.Gateway == nil || slices.Contains(t.Translated, s.Name) {
 		return 0
 	}
@@ -80,7 +76,7 @@ func inboundOf(s overlay.Segment, t Tables) (families bpfInboundFlags) {
 }
 
 // planTranslation must come after the segments, whose addresses are planned, and the routes.
-func (d *Datapath) planTranslation(t Tables, p *plan) error {
+func (d *Datapath) planTranslation(t fib.Tables, p *plan) error {
 	d.nat.changing.Lock()
 	defer d.nat.changing.Unlock()
 	d.nat.own = make(map[bpfLocalKey]bool, len(p.locals))
@@ -110,7 +106,7 @@ func (d *Datapath) planTranslation(t Tables, p *plan) error {
 	return err
 }
 
-func (d *Datapath) planPortForwards(list []Forward, p *plan) error {
+func (d *Datapath) planPortForwards(list []fib.Forward, p *plan) error {
 	for _, f := range list {
 		router, hasRouter := d.names.routeIDs[f.Router]
 		egress, hasEgress := d.names.egressIDs[f.Egress]
@@ -127,7 +123,7 @@ func (d *Datapath) planPortForwards(list []Forward, p *plan) error {
 }
 
 // planUplinks marks the addresses of uplinks that translate to them.
-func (d *Datapath) planUplinks(t Tables, p *plan) {
+func (d *Datapath) planUplinks(t fib.Tables, p *plan) {
 	translating := map[string]bool{}
 	for _, e := range t.Egress {
 		translating[e.Uplink] = translating[e.Uplink] || e.Segment == ""
@@ -144,7 +140,7 @@ func (d *Datapath) planUplinks(t Tables, p *plan) {
 }
 
 // planRouterFlags has routers keep the flags that they lose until the end.
-func (d *Datapath) planRouterFlags(t Tables, p *plan) {
+func (d *Datapath) planRouterFlags(t fib.Tables, p *plan) {
 	for _, e := range t.Egress {
 		id := d.names.routeIDs[e.Router]
 		p.nat.routers[id] |= bpfRouterFlagsROUTER_NAT

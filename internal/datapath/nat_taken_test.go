@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -11,7 +12,7 @@ import (
 // what still comes of it does not leave in the other's name, not by a cached flow either.
 func TestNATTakenPorts(t *testing.T) {
 	for _, cached := range []bool{true, false} {
-		w := natWorld(t, ways()[0], func(c *Config, tables *Tables) {
+		w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
 			c.FlowCache.Enabled, c.Egress.Timeouts.Closed = cached, time.Minute
 			natEgress(tables, "two").Ports = overlay.PortRange{First: 4100, Last: 4100}
 		})
@@ -57,7 +58,7 @@ func TestNATTakenPorts(t *testing.T) {
 // A connection that is swept away, and its port given to another source, is not gone on
 // with by a cached flow.
 func TestNATSweptPorts(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		natEgress(tables, "two").Ports = overlay.PortRange{First: 4100, Last: 4100}
 	})
 	n := w.talk(t)

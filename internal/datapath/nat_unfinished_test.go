@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
 
@@ -48,7 +49,7 @@ func TestNATUnfinishedChecksums(t *testing.T) {
 	for _, to := range []way{all[0], all[5]} {
 		for _, cached := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, flow cache %t", to.name, cached), func(t *testing.T) {
-				w := natWorld(t, to, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cached })
+				w := natWorld(t, to, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
 				taps := w.natTaps(t)
 				for _, v6 := range []bool{false, true} {
 					n := w.talk(t)

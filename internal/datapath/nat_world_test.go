@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
@@ -31,14 +32,14 @@ const (
 //	up          the rest takes the uplink's address (masquerade), but nothing for .66 of the outside
 //
 // Sources beyond the tunnels come by the policies' segments, see natHosts.
-func natWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
+func natWorld(t testing.TB, to way, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
-	base := func(c *Config, tables *Tables) {
+	base := func(c *Config, tables *fib.Tables) {
 		routed(to, tables)
 		c.Egress = &overlay.Egress{NATSessions: 4096, Timeouts: overlay.DefaultNATTimeouts}
 		natTables(to, tables)
 	}
-	w := newWorld(t, to.family, append([]func(*Config, *Tables){base}, change...)...)
+	w := newWorld(t, to.family, append([]func(*Config, *fib.Tables){base}, change...)...)
 	up := w.port("s0", "up")
 	up.Uplink = true
 	w.tables.Ports = append(w.tables.Ports, up)
@@ -47,14 +48,14 @@ func natWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
 }
 
 // natTables adds the policies to the tables of a routed world.
-func natTables(to way, tables *Tables) {
+func natTables(to way, tables *fib.Tables) {
 	for name, vni := range map[string]overlay.VNI{"egress-web": webVNI, "egress-two": twoVNI} {
 		tables.Segments = append(tables.Segments, overlay.Segment{
 			Name: name, VNI: vni, Tunnel: to.tunnel, Remotes: to.family.remotes[:], Gateway: &overlay.Gateway{Router: "main", MAC: overlay.EgressMAC},
 		})
 	}
 	slices.SortFunc(tables.Segments[4:], func(a, b overlay.Segment) int { return int(a.VNI) - int(b.VNI) })
-	tables.Egress = []Egress{
+	tables.Egress = []fib.Egress{
 		natEgressOf("web", "egress-web", [2][]netip.Addr{natAddrs(webFirst4, webSecond4), natAddrs(webFirst6, webSecond6)}),
 		natEgressOf("two", "egress-two", [2][]netip.Addr{natAddrs(two4), natAddrs(two6)}),
 		natEgressOf("uplink/up", "", [2][]netip.Addr{natAddrs(uplink4), natAddrs(uplink6)}),
@@ -67,21 +68,21 @@ func natTables(to way, tables *Tables) {
 }
 
 // natEgressOf is a policy, or an uplink's own translation, of which this edge does all.
-func natEgressOf(name, segment string, pool [2][]netip.Addr) Egress {
-	e := Egress{
+func natEgressOf(name, segment string, pool [2][]netip.Addr) fib.Egress {
+	e := fib.Egress{
 		Name: name, Router: "main", Segment: segment, Uplink: "up", Ports: overlay.DefaultNATPorts,
 		Pool: pool, Owned: slices.Concat(pool[0], pool[1]),
 	}
 	for family := range e.Ways {
 		for b := range e.Ways[family] {
-			e.Ways[family][b] = EgressNexthop{Here: len(pool[family]) > 0}
+			e.Ways[family][b] = fib.EgressNexthop{Here: len(pool[family]) > 0}
 		}
 	}
 	return e
 }
 
 // natRules compiles policies for the ports of the tables.
-func natRules(tables *Tables, e overlay.Egress) *policy.Policy {
+func natRules(tables *fib.Tables, e overlay.Egress) *policy.Policy {
 	fw, places := nat.Rules(e, []string{"main"})
 	for _, p := range tables.Ports {
 		if !p.Uplink {
@@ -110,7 +111,7 @@ func natPrefixes(list ...string) (all []netip.Prefix) {
 }
 
 // natEgress is a policy in the tables, to change it.
-func natEgress(tables *Tables, name string) *Egress {
+func natEgress(tables *fib.Tables, name string) *fib.Egress {
 	for i := range tables.Egress {
 		if tables.Egress[i].Name == name {
 			return &tables.Egress[i]
@@ -120,7 +121,7 @@ func natEgress(tables *Tables, name string) *Egress {
 }
 
 // changeEgress adapts a policy of the world and applies it.
-func (w *world) changeEgress(t testing.TB, name string, change func(*Egress)) {
+func (w *world) changeEgress(t testing.TB, name string, change func(*fib.Egress)) {
 	t.Helper()
 	list := slices.Clone(w.tables.Egress)
 	w.tables.Egress = list
@@ -129,11 +130,11 @@ func (w *world) changeEgress(t testing.TB, name string, change func(*Egress)) {
 }
 
 // bySource sends the sources of a policy to the first remote: this edge is no gateway.
-func bySource(e *Egress) {
+func bySource(e *fib.Egress) {
 	e.Pool, e.Owned, e.Uplink = [2][]netip.Addr{}, nil, ""
 	for family := range e.Ways {
 		for b := range e.Ways[family] {
-			e.Ways[family][b] = EgressNexthop{Remote: underIPv4.remotes[0]}
+			e.Ways[family][b] = fib.EgressNexthop{Remote: underIPv4.remotes[0]}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -13,7 +14,7 @@ import (
 // guardedWorld suppresses in blue, whose ports may send from a network and, at p1, as fe80::77.
 func guardedWorld(t testing.TB) *world {
 	t.Helper()
-	return suppressing(t, ways()[0], func(_ *Config, tables *Tables) {
+	return suppressing(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		list := []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("2001:db8:1::/64")}
 		tables.Ports[0].Allowed = &overlay.Allowed{Addresses: list}
 		tables.Ports[1].Allowed = &overlay.Allowed{Addresses: append(slices.Clone(list), netip.MustParsePrefix("fe80::77/128"))}
@@ -87,7 +88,7 @@ func neighbourMessage(kind, flags byte, src, dst, target string, options ...byte
 // In ND the MAC address is an option. It is the sender's at a guarded port, as in ARP.
 func TestForeignMACInNeighbourDiscovery(t *testing.T) {
 	const foreign, own, mine = "spoofed-mac", "2001:db8:1::a", "fe80::a"
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
 		tables.Ports[0].Allowed = &overlay.Allowed{MACs: []overlay.MAC{macOf(alice)}}
 	})
 	option := func(kind byte, mac string) []byte {

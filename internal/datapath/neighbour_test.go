@@ -4,15 +4,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
 
 // suppressing is a world whose blue answers for known remote hosts.
-func suppressing(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
+func suppressing(t testing.TB, to way, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
-	return newWorld(t, to.family, append([]func(*Config, *Tables){tunnelled(to.tunnel), func(_ *Config, tables *Tables) {
+	return newWorld(t, to.family, append([]func(*Config, *fib.Tables){tunnelled(to.tunnel), func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].Suppress = true
 	}}, change...)...)
 }
@@ -168,7 +169,7 @@ func TestMalformedNeighbourTalk(t *testing.T) {
 
 // Silent neighbours age, at a multiple of a MAC's time.
 func TestNeighbourAgeing(t *testing.T) {
-	w := suppressing(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := suppressing(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].Neighbours = neighbours("10.0.1.99", carol)
 	})
 	w.send(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ! 10.0.1.10"))
@@ -191,7 +192,7 @@ func TestNeighbourAgeing(t *testing.T) {
 
 // Static neighbours win over what is heard.
 func TestStaticNeighboursWin(t *testing.T) {
-	w := suppressing(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := suppressing(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].Neighbours = neighbours("10.0.1.11", bob, "2001:db8:1::b", bob)
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(bob), Remote: underIPv4.remotes[0]}}
 	})

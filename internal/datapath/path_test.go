@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -197,7 +198,7 @@ func TestPathReportsAreLimited(t *testing.T) {
 // The SYN's MSS follows the path.
 func TestMSSFollowsThePath(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
-		w := wideWorld(t, to, func(_ *Config, tables *Tables) {
+		w := wideWorld(t, to, func(_ *Config, tables *fib.Tables) {
 			tables.Segments[0].ClampMSS, tables.TEPs[0].MTU = true, 1300
 		})
 		mss := uint16(1300 - to.tunnel.Overhead(to.family.tep) - 40)
@@ -310,7 +311,7 @@ func otherProtocol(packet []byte) []byte {
 
 // GRE is the host's where there is no NVGRE: so is what is said about it.
 func TestPathMTUOfTheHostsGRE(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4), func(c *Config, _ *Tables) { c.NVGRE = false })
+	w := newWorld(t, underIPv4, static(underIPv4), func(c *Config, _ *fib.Tables) { c.NVGRE = false })
 	o := w.outer(underIPv4.remotes[0])
 	o.Src, o.Dst, o.Encapsulation = o.Dst, o.Src, overlay.NVGRE
 	w.report(t, underlayError{mtu: 1400, kind: 3, code: 4, quote: o.Wrap(pkttest.Frame(alice, bob, udp4))[etherLen:], length: 1000})

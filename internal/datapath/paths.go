@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/selvage/selvage/internal/fib"
 )
 
 // addressesOf are the addresses of each remote, by the first.
-func addressesOf(t Tables) map[netip.Addr][]netip.Addr {
+func addressesOf(t fib.Tables) map[netip.Addr][]netip.Addr {
 	all := make(map[netip.Addr][]netip.Addr)
 	for _, tep := range t.TEPs {
 		if edge := edgeOf(tep); !slices.Contains(all[edge], tep.Addr) {
@@ -18,7 +20,7 @@ func addressesOf(t Tables) map[netip.Addr][]netip.Addr {
 }
 
 // planPathGroups plans which paths take the flows to remotes with several.
-func (d *Datapath) planPathGroups(pathPolicies []PathPolicy, p *plan) error {
+func (d *Datapath) planPathGroups(pathPolicies []fib.PathPolicy, p *plan) error {
 	for number, pathPolicy := range pathPolicies {
 		for _, s := range pathPolicy.PathGroups {
 			vport, ok := d.names.tepIDs[s.Remote]
@@ -35,7 +37,7 @@ func (d *Datapath) planPathGroups(pathPolicies []PathPolicy, p *plan) error {
 	return nil
 }
 
-func (d *Datapath) pathGroup(s PathGroup) (e bpfPathGroup, err error) {
+func (d *Datapath) pathGroup(s fib.PathGroup) (e bpfPathGroup, err error) {
 	if len(s.Paths) == 0 { // without a way the end that stands for the remote says so
 		for i := range e.Buckets {
 			e.Buckets[i] = uint16(d.names.tepIDs[s.Remote])
@@ -58,7 +60,7 @@ func (d *Datapath) pathGroup(s PathGroup) (e bpfPathGroup, err error) {
 // Steer changes which paths are used, and nothing else of what Apply wrote: first the
 // flows get others, then those of the paths that are down take them. Paths that Apply
 // does not know are left out.
-func (d *Datapath) Steer(teps []TEP, pathPolicies []PathPolicy) error {
+func (d *Datapath) Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error {
 	if d.names.incomplete {
 		pathPolicies = d.names.pathPolicies(pathPolicies)
 	}
@@ -98,7 +100,7 @@ func (d *Datapath) markDown(id uint32) error {
 }
 
 // edgesOf tells of each remote address which one stands for its edge.
-func edgesOf(t Tables) map[netip.Addr]netip.Addr {
+func edgesOf(t fib.Tables) map[netip.Addr]netip.Addr {
 	edges := make(map[netip.Addr]netip.Addr, len(t.TEPs))
 	for _, tep := range t.TEPs {
 		edges[tep.Addr] = edgeOf(tep)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -17,7 +18,7 @@ func (f family) secondAddr() netip.Addr { return f.unknown.Next().Next().Next() 
 
 // teamed gives this edge and the first remote two endpoints each: four paths, which
 // every team spreads over as its function says.
-func teamed(f family, pathPolicies ...func(paths []overlay.Pair) PathPolicy) func(*world) {
+func teamed(f family, pathPolicies ...func(paths []overlay.Pair) fib.PathPolicy) func(*world) {
 	return func(w *world) {
 		w.tables.TEPs = w.tables.TEPs[1:] // the second remote stays as it is
 		var pairs []overlay.Pair
@@ -36,22 +37,22 @@ func teamed(f family, pathPolicies ...func(paths []overlay.Pair) PathPolicy) fun
 }
 
 // over spreads evenly over some of the paths to the first remote.
-func over(f family, source bool, which ...int) func([]overlay.Pair) PathPolicy {
-	return func(pairs []overlay.Pair) PathPolicy {
-		s := PathGroup{Remote: f.remotes[0]}
+func over(f family, source bool, which ...int) func([]overlay.Pair) fib.PathPolicy {
+	return func(pairs []overlay.Pair) fib.PathPolicy {
+		s := fib.PathGroup{Remote: f.remotes[0]}
 		for _, i := range which {
 			s.Paths = append(s.Paths, pairs[i])
 		}
-		for i, owner := range overlay.Share(make([]overlay.Pair, pathBuckets), s.Paths) {
+		for i, owner := range overlay.Share(make([]overlay.Pair, fib.PathBuckets), s.Paths) {
 			s.Buckets[i] = uint8(slices.Index(s.Paths, owner))
 		}
-		return PathPolicy{Source: source, PathGroups: []PathGroup{s}}
+		return fib.PathPolicy{Source: source, PathGroups: []fib.PathGroup{s}}
 	}
 }
 
-func pathPolicyWorld(t *testing.T, to way, pathPolicies ...func([]overlay.Pair) PathPolicy) *world {
+func pathPolicyWorld(t *testing.T, to way, pathPolicies ...func([]overlay.Pair) fib.PathPolicy) *world {
 	t.Helper()
-	w := newWorld(t, to.family, static(to.family), tunnelled(to.tunnel), func(c *Config, _ *Tables) { c.TEPs = append(c.TEPs, to.family.secondTEP()) })
+	w := newWorld(t, to.family, static(to.family), tunnelled(to.tunnel), func(c *Config, _ *fib.Tables) { c.TEPs = append(c.TEPs, to.family.secondTEP()) })
 	teamed(to.family, pathPolicies...)(w)
 	w.apply(t)
 	return w
@@ -110,7 +111,7 @@ func TestPathsShareTheFlows(t *testing.T) {
 				w.tables.TEPs[i].Down = w.dp.pair(w.tables.TEPs[i]) == dead
 			}
 			pathGroup := &w.tables.PathPolicies[0].PathGroups[0]
-			before := make([]overlay.Pair, pathBuckets)
+			before := make([]overlay.Pair, fib.PathBuckets)
 			for i, b := range pathGroup.Buckets {
 				before[i] = pathGroup.Paths[b]
 			}

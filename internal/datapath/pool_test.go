@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -21,7 +22,7 @@ const poolSize = 24
 // what it is loaded with and what is applied. Its counters may have counted before,
 // and the next test gets it too: one that changes devices or ends the data path
 // asks for ownWorld.
-func newWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
+func newWorld(t testing.TB, f family, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
 	w := pooled(f, change)
 	if w == nil {
@@ -50,7 +51,7 @@ func newWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
 }
 
 // pooled takes a world out of the pool that is loaded as wanted, or returns nil.
-func pooled(f family, change []func(*Config, *Tables)) *world {
+func pooled(f family, change []func(*Config, *fib.Tables)) *world {
 	for i, w := range pool {
 		if w.family != f {
 			continue

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -43,7 +44,7 @@ func (w *world) offerEach(t *testing.T, segment string, list offers) {
 // traffic, also where the segment has IPv4 only (RFC 6105).
 func TestRouterAdvertisementsFromPorts(t *testing.T) {
 	both(t, func(t *testing.T, cache bool) {
-		w := newWorld(t, underIPv4, func(c *Config, tables *Tables) {
+		w := newWorld(t, underIPv4, func(c *Config, tables *fib.Tables) {
 			c.FlowCache.Enabled = cache
 			tables.Segments[0].KeepTags = true
 			tables.Ports[1].AllowRA = true
@@ -66,7 +67,7 @@ func TestRouterAdvertisementsFromPorts(t *testing.T) {
 
 // A router at a port is not the gateway, and at an uplink it is the host that hears routers.
 func TestRouterAdvertisementsBesideAGateway(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) {
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		g := tables.Segments[0].Gateway
 		g.Addresses = append(g.Addresses, netip.MustParsePrefix("fe80::1/64"))
 		tables.Ports[0].AllowRA = true
@@ -89,7 +90,7 @@ func TestRulesSeeRouterDiscovery(t *testing.T) {
 	advertised := overlay.Service{Protocol: pkttest.ProtoICMPv6, ICMPType: 134, ICMPCode: -1}
 	fw := openFirewall(false)
 	fw.Default = overlay.Drop
-	w := firewallWorld(t, fw, func(_ *Config, tables *Tables) {
+	w := firewallWorld(t, fw, func(_ *Config, tables *fib.Tables) {
 		for i := range tables.Ports {
 			tables.Ports[i].AllowRA = true
 		}
@@ -131,7 +132,7 @@ func longOption(words string) []byte {
 // the gateway's address, or advertise itself, and no guard would see it (RFC 6980, RFC 7113).
 func TestNeighbourDiscoveryBehindHeaders(t *testing.T) {
 	both(t, func(t *testing.T, cache bool) {
-		w := routedWorld(t, ways()[0], func(c *Config, tables *Tables) {
+		w := routedWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
 			c.FlowCache.Enabled = cache
 			tables.Ports[0].AllowRA = true
 		})
@@ -203,7 +204,7 @@ func TestProtocolsOfTheOtherFamily(t *testing.T) {
 // Only where a DHCP server is, clients are given addresses, routers and name servers.
 func TestDHCPServersAtPorts(t *testing.T) {
 	both(t, func(t *testing.T, cache bool) {
-		w := newWorld(t, underIPv4, func(c *Config, tables *Tables) {
+		w := newWorld(t, underIPv4, func(c *Config, tables *fib.Tables) {
 			c.FlowCache.Enabled = cache
 			tables.Ports[1].DHCPServer = true
 		})
@@ -242,7 +243,7 @@ func TestDHCPServersAtPorts(t *testing.T) {
 // good as its ARP.
 func TestGatewayAddressInData(t *testing.T) {
 	both(t, func(t *testing.T, cache bool) {
-		w := routedWorld(t, ways()[0], loopbacks, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cache })
+		w := routedWorld(t, ways()[0], loopbacks, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cache })
 		const spoofed = "spoofed-address"
 		frame := func(src, dst, words string) []byte { return pkttest.Frame(src, dst, words) }
 		w.offerEach(t, "blue", offers{

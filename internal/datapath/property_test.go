@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 	"github.com/selvage/selvage/test/tier"
@@ -20,13 +21,13 @@ import (
 
 // twoEdges are two edges whose underlays face each other: what the first one
 // encapsulates for bob, the second one takes.
-func twoEdges(t *testing.T, to way, change ...func(*Config, *Tables)) (a, b *world) {
+func twoEdges(t *testing.T, to way, change ...func(*Config, *fib.Tables)) (a, b *world) {
 	t.Helper()
 	back := to.family
 	back.tep, back.remotes[0] = to.family.remotes[0], to.family.tep
 	change = append(change, tunnelled(to.tunnel))
 	b = newWorld(t, back, append(change, staticAt(back, bob, alice))...)
-	a = newWorld(t, to.family, append(change, staticAt(to.family, alice, bob), func(_ *Config, tables *Tables) {
+	a = newWorld(t, to.family, append(change, staticAt(to.family, alice, bob), func(_ *Config, tables *fib.Tables) {
 		tables.TEPs[0].NextMAC = macOf(b.dev["u0"].HardwareAddr.String())
 	})...)
 	return a, b
@@ -60,7 +61,7 @@ func exchanged(frame []byte) []byte {
 // bridged and routed.
 func TestCacheChangesNothing(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
-		on, off := routedWorld(t, to), routedWorld(t, to, func(c *Config, _ *Tables) { c.FlowCache.Enabled = false })
+		on, off := routedWorld(t, to), routedWorld(t, to, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = false })
 		tapsOn, tapsOff := on.taps(t), off.taps(t)
 		r := newRandom(t)
 		var drops [2]map[string]uint64

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -13,8 +14,8 @@ import (
 const attackPackets = 3000
 
 // limit gives a port of the tables limits.
-func limit(tables *Tables, port string, l overlay.Limits) {
-	i := slices.IndexFunc(tables.Ports, func(p Port) bool { return p.Name == port })
+func limit(tables *fib.Tables, port string, l overlay.Limits) {
+	i := slices.IndexFunc(tables.Ports, func(p fib.Port) bool { return p.Name == port })
 	tables.Ports[i].Limits = l
 }
 
@@ -38,7 +39,7 @@ func (w *world) rateOf(t testing.TB, owner, rate string) RateUsage {
 // A guest that sends packets without end of which each causes an ICMP error takes none of the
 // errors of other ports: their path MTU discovery goes on.
 func TestPortsDoNotShareErrors(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) { limit(tables, "p0", overlay.Limits{ICMPErrors: 5}) })
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { limit(tables, "p0", overlay.Limits{ICMPErrors: 5}) })
 	onOneCPU(t)
 	w.refill(t)
 	_, events := w.counted(t, func() {
@@ -61,7 +62,7 @@ func TestPortsDoNotShareErrors(t *testing.T) {
 // Out of tunnels the segment pays, so that no tenant takes the errors of another behind the same
 // remote.
 func TestTenantsBehindRemoteDoNotShareErrors(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Segments[0].Limits = overlay.Limits{ICMPErrors: 5} })
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[0].Limits = overlay.Limits{ICMPErrors: 5} })
 	onOneCPU(t)
 	w.refill(t)
 	_, events := w.counted(t, func() {
@@ -82,7 +83,7 @@ func TestTenantsBehindRemoteDoNotShareErrors(t *testing.T) {
 
 // A guest that scans silent addresses does not keep others from finding their next hops.
 func TestScanDoesNotStarveNeighbours(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) { limit(tables, "p0", overlay.Limits{NeighbourRequests: 5}) })
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { limit(tables, "p0", overlay.Limits{NeighbourRequests: 5}) })
 	onOneCPU(t)
 	w.refill(t)
 	_, events := w.counted(t, func() {
@@ -145,7 +146,7 @@ func TestStormControl(t *testing.T) {
 		"unknown unicast": {"02:00:00:00:77:01", overlay.Limits{UnknownUnicast: allowed}, "unknown-unicast"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { limit(tables, "p0", c.limits) })
+			w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { limit(tables, "p0", c.limits) })
 			w.refill(t)
 			before := w.rateOf(t, "p0", c.rate).Exceeded
 			drops, events := w.counted(t, func() {
@@ -179,7 +180,7 @@ func TestStormControl(t *testing.T) {
 
 // Observing counts what would be refused, and floods it.
 func TestStormControlObserves(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
 		limit(tables, "p0", overlay.Limits{Observe: true, Broadcast: 2})
 		tables.Segments[0].Limits = overlay.Limits{Observe: true, Broadcast: 4}
 	})
@@ -199,7 +200,7 @@ func TestStormControlObserves(t *testing.T) {
 // Ports and remotes that take all of a segment's rate leave each other member its part.
 func TestStormLeavesOthersTheirPart(t *testing.T) {
 	const rate = 100
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { tables.Segments[0].Limits = overlay.Limits{Broadcast: rate} })
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Segments[0].Limits = overlay.Limits{Broadcast: rate} })
 	w.refill(t)
 	flooded := func(send func(), n int) uint64 {
 		_, events := w.counted(t, func() {
@@ -300,7 +301,7 @@ func TestLogLinesAreByPort(t *testing.T) {
 // A bucket that cores share may be filled by one whose clock is read later: the time does not run
 // backwards, which would fill it.
 func TestBucketOfAnotherCoresClock(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) { limit(tables, "p0", overlay.Limits{Broadcast: 1000}) })
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { limit(tables, "p0", overlay.Limits{Broadcast: 1000}) })
 	id := w.dp.names.portIDs["p0"]
 	now, err := monotonicNS()
 	must(t, err)

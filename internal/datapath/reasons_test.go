@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -154,10 +155,10 @@ func bigger(w *world, dst string, n int) []byte {
 // reasonsWorld has static MACs 50 (p0), 51 (first remote), 52 (a remote without
 // a route), a next hop MAC that is itself behind the first remote, and green without remotes.
 func reasonsWorld(t *testing.T, f family) *world {
-	return newWorld(t, f, func(_ *Config, tables *Tables) {
+	return newWorld(t, f, func(_ *Config, tables *fib.Tables) {
 		blue, green := &tables.Segments[0], &tables.Segments[1]
 		blue.Remotes = append(blue.Remotes[:2:2], f.unknownRoute())
-		tables.TEPs = append(tables.TEPs, TEP{Addr: f.unknownRoute()})
+		tables.TEPs = append(tables.TEPs, fib.TEP{Addr: f.unknownRoute()})
 		blue.Static = []overlay.StaticMAC{
 			{MAC: macOf("02:00:00:00:00:50"), Port: "p0"},
 			{MAC: macOf("02:00:00:00:00:51"), Remote: f.remotes[0]},

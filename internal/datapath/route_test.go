@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -81,7 +82,7 @@ func six(a netip.Addr) netip.Addr {
 func TestRouting(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		for _, cache := range []bool{true, false} {
-			w := routedWorld(t, to, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cache })
+			w := routedWorld(t, to, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cache })
 			for _, c := range routeCases() {
 				for _, ttl := range []int{64, 2, 255} {
 					frame := pkttest.Frame(c.src, c.dst, fmt.Sprintf("ttl %d %s", ttl, c.words))
@@ -120,7 +121,7 @@ func TestRoutedFlowsAreCached(t *testing.T) {
 // The longest prefix wins, whichever is written first.
 func TestLongestPrefix(t *testing.T) {
 	w := routedWorld(t, ways()[0])
-	w.setRoute("main", route("10.8.0.0/16", Hop{Segment: "green"}))
+	w.setRoute("main", route("10.8.0.0/16", fib.Hop{Segment: "green"}))
 	w.setRoute("main", ending("10.8.1.0/24", overlay.Blackhole))
 	w.setRoute("main", route("10.8.1.128/25", via("up", "198.51.100.254")))
 	w.setRoute("main", route("10.8.1.200/32", via("blue", "10.0.1.12")))
@@ -143,14 +144,14 @@ func TestLongestPrefix(t *testing.T) {
 // leads from one into the other.
 func TestRoutersAreApart(t *testing.T) {
 	for _, to := range ways()[:1] {
-		w := routedWorld(t, to, func(_ *Config, tables *Tables) {
+		w := routedWorld(t, to, func(_ *Config, tables *fib.Tables) {
 			green := &tables.Segments[1]
 			green.Gateway.Router = "other"
 			green.Gateway.Addresses = []netip.Prefix{netip.MustParsePrefix("10.0.1.1/24"), netip.MustParsePrefix("2001:db8:1::fe/64")}
 			green.Static = append(green.Static, overlay.StaticMAC{MAC: macOf(bob), Port: "p2"})
 			green.Neighbours = neighbours("10.0.1.10", dave, "10.0.1.11", bob)
-			tables.Routers = append(tables.Routers, Router{Name: "other", Routes: []Route{
-				route("10.0.1.0/24", Hop{Segment: "green"}),
+			tables.Routers = append(tables.Routers, fib.Router{Name: "other", Routes: []fib.Route{
+				route("10.0.1.0/24", fib.Hop{Segment: "green"}),
 				route("198.51.100.0/24", via("up", "198.51.100.254")), // leaked from main
 				ending("10.0.3.0/24", overlay.Blackhole),
 			}})

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -36,9 +37,9 @@ const (
 //	up    198.51.100.0/24 at s0          the default route's next hop .254
 //
 // All segments but the uplink are tunnelled the same way.
-func routedWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
+func routedWorld(t testing.TB, to way, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
-	w := newWorld(t, to.family, append([]func(*Config, *Tables){func(_ *Config, tables *Tables) { routed(to, tables) }}, change...)...)
+	w := newWorld(t, to.family, append([]func(*Config, *fib.Tables){func(_ *Config, tables *fib.Tables) { routed(to, tables) }}, change...)...)
 	w.tables.Ports = w.tables.Ports[:3:3]
 	up := w.port("s0", "up")
 	up.Uplink = true
@@ -48,7 +49,7 @@ func routedWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world 
 }
 
 // routed changes the default tables; the uplink's port is the caller's.
-func routed(to way, tables *Tables) {
+func routed(to way, tables *fib.Tables) {
 	remotes := to.family.remotes
 	gateway := func(router, mac string, addrs ...string) *overlay.Gateway {
 		g := &overlay.Gateway{Router: router, MAC: macOf(mac)}
@@ -77,7 +78,7 @@ func routed(to way, tables *Tables) {
 			Neighbours: neighbours("198.51.100.254", ispMAC, "2001:db8:ff::fe", ispMAC),
 		},
 	}
-	tables.Routers = []Router{{Name: "main", Routes: mainRoutes(remotes[0])}}
+	tables.Routers = []fib.Router{{Name: "main", Routes: mainRoutes(remotes[0])}}
 }
 
 func neighbours(list ...string) (n []overlay.Neighbour) {
@@ -87,34 +88,36 @@ func neighbours(list ...string) (n []overlay.Neighbour) {
 	return n
 }
 
-func mainRoutes(remote netip.Addr) []Route {
-	far := Hop{Segment: "main-l3", Remote: remote, MAC: macOf(farMAC)}
-	return []Route{
-		route("10.0.1.0/24", Hop{Segment: "blue"}), route("2001:db8:1::/64", Hop{Segment: "blue"}),
-		route("10.0.2.0/24", Hop{Segment: "green"}), route("2001:db8:2::/64", Hop{Segment: "green"}),
-		route("198.51.100.0/24", Hop{Segment: "up"}), route("2001:db8:ff::/64", Hop{Segment: "up"}),
+func mainRoutes(remote netip.Addr) []fib.Route {
+	far := fib.Hop{Segment: "main-l3", Remote: remote, MAC: macOf(farMAC)}
+	return []fib.Route{
+		route("10.0.1.0/24", fib.Hop{Segment: "blue"}), route("2001:db8:1::/64", fib.Hop{Segment: "blue"}),
+		route("10.0.2.0/24", fib.Hop{Segment: "green"}), route("2001:db8:2::/64", fib.Hop{Segment: "green"}),
+		route("198.51.100.0/24", fib.Hop{Segment: "up"}), route("2001:db8:ff::/64", fib.Hop{Segment: "up"}),
 		route("10.0.3.0/24", far), route("2001:db8:3::/64", far),
-		route("0.0.0.0/0", Hop{Segment: "up", Addr: netip.MustParseAddr("198.51.100.254")}),
-		route("2000::/3", Hop{Segment: "up", Addr: netip.MustParseAddr("2001:db8:ff::fe")}),
+		route("0.0.0.0/0", fib.Hop{Segment: "up", Addr: netip.MustParseAddr("198.51.100.254")}),
+		route("2000::/3", fib.Hop{Segment: "up", Addr: netip.MustParseAddr("2001:db8:ff::fe")}),
 		ending("10.9.1.0/24", overlay.Blackhole), ending("2001:db8:9:1::/64", overlay.Blackhole),
 		ending("10.9.2.0/24", overlay.Unreachable), ending("2001:db8:9:2::/64", overlay.Unreachable),
 		ending("10.9.3.0/24", overlay.Prohibit), ending("2001:db8:9:3::/64", overlay.Prohibit),
 	}
 }
 
-func route(prefix string, hops ...Hop) Route {
-	return Route{Prefix: netip.MustParsePrefix(prefix), Kind: overlay.Unicast, Hops: hops}
+func route(prefix string, hops ...fib.Hop) fib.Route {
+	return fib.Route{Prefix: netip.MustParsePrefix(prefix), Kind: overlay.Unicast, Hops: hops}
 }
 
-func ending(prefix string, kind overlay.RouteKind) Route {
-	return Route{Prefix: netip.MustParsePrefix(prefix), Kind: kind}
+func ending(prefix string, kind overlay.RouteKind) fib.Route {
+	return fib.Route{Prefix: netip.MustParsePrefix(prefix), Kind: kind}
 }
 
 // via is a next hop in a segment.
-func via(segment, addr string) Hop { return Hop{Segment: segment, Addr: netip.MustParseAddr(addr)} }
+func via(segment, addr string) fib.Hop {
+	return fib.Hop{Segment: segment, Addr: netip.MustParseAddr(addr)}
+}
 
 // setRoute replaces the route to a prefix of a router's table, or adds it.
-func (w *world) setRoute(router string, r Route) {
+func (w *world) setRoute(router string, r fib.Route) {
 	for i := range w.tables.Routers {
 		if w.tables.Routers[i].Name != router {
 			continue

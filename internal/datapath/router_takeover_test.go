@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -171,14 +172,14 @@ func TestGenerationOfARouter(t *testing.T) {
 	}{
 		{"nothing", func() {}, 2, 0},
 		{"another route", func() { w.setRoute("main", ending("10.44.0.0/16", overlay.Blackhole)) }, 1, 1},
-		{"a longer prefix", func() { w.setRoute("main", route("10.0.2.14/32", Hop{Segment: "green"})) }, 1, 1},
+		{"a longer prefix", func() { w.setRoute("main", route("10.0.2.14/32", fib.Hop{Segment: "green"})) }, 1, 1},
 		{"the same again", func() {}, 2, 0},
 		{"a static neighbour of the segment it goes to", func() {
 			w.tables.Segments[1].Neighbours = append(w.tables.Segments[1].Neighbours, neighbours("10.0.2.50", nobody)...)
 		}, 1, 1},
 		{"a route that went", func() { r := &w.tables.Routers[0].Routes; *r = (*r)[:len(*r)-1] }, 1, 1},
 		{"a router beside it", func() {
-			w.tables.Routers = append(slices.Clone(w.tables.Routers), Router{Name: "other", Routes: []Route{ending("0.0.0.0/0", overlay.Blackhole)}})
+			w.tables.Routers = append(slices.Clone(w.tables.Routers), fib.Router{Name: "other", Routes: []fib.Route{ending("0.0.0.0/0", overlay.Blackhole)}})
 		}, 2, 0},
 	} {
 		c.change()
@@ -293,7 +294,7 @@ func TestPrefixOutlivesItsCover(t *testing.T) {
 		if restart {
 			w.reopen(t)
 		}
-		w.tables.Routers[0].Routes = append(slices.DeleteFunc(slices.Clone(routes), func(r Route) bool { return r.Prefix.Bits() == 0 }), inner)
+		w.tables.Routers[0].Routes = append(slices.DeleteFunc(slices.Clone(routes), func(r fib.Route) bool { return r.Prefix.Bits() == 0 }), inner)
 		allow("10.0.1.0/24")
 		w.apply(t)
 		w.follow(t, []step{s})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -89,7 +90,7 @@ func (d *Datapath) assignRouter(name string) error {
 }
 
 // planRoutes plans the routers' tables, with a group of next hops for each set of them.
-func (d *Datapath) planRoutes(t Tables, p *plan) error {
+func (d *Datapath) planRoutes(t fib.Tables, p *plan) error {
 	for id := range d.names.routers {
 		d.routers[id].Source4.W, d.routers[id].Source6.W = [4]uint32{}, [4]uint32{}
 	}
@@ -112,7 +113,7 @@ func (d *Datapath) planRoutes(t Tables, p *plan) error {
 }
 
 // planSome plans the routes that are learned, or those that are not, as far as there is room.
-func (d *Datapath) planSome(t Tables, p *plan, learned bool, concerned func(known bool) bool) {
+func (d *Datapath) planSome(t fib.Tables, p *plan, learned bool, concerned func(known bool) bool) {
 	most := d.mostRoutes(learned)
 	for _, r := range t.Routers {
 		router := d.names.routeIDs[r.Name]
@@ -149,7 +150,7 @@ func (d *Datapath) mostRoutes(learned bool) int {
 	return entries
 }
 
-func noRouteRoom(router string, r Route, most int) error {
+func noRouteRoom(router string, r fib.Route, most int) error {
 	if r.Learned {
 		return fmt.Errorf("router %s: route %s: BGP may fill the table of routes up to %d", router, r.Prefix, most)
 	}
@@ -167,7 +168,7 @@ const localLoopback = 1 << 29
 
 // planLoopbacks plans the addresses that a router has on no segment, from which it speaks
 // where it has no other.
-func (d *Datapath) planLoopbacks(r Router, p *plan) {
+func (d *Datapath) planLoopbacks(r fib.Router, p *plan) {
 	router := d.names.routeIDs[r.Name]
 	for _, addr := range r.Loopbacks {
 		p.locals[localKey(router, addr)] = localLoopback
@@ -198,7 +199,7 @@ func setOf(hops []uint16) string {
 
 // group finds or makes the group of a route's next hops. A new one begins with the
 // buckets of the group that the route had, so that most flows stay where they are. full: there is no room for one.
-func (d *Datapath) group(old bpfRoute, r Route, full bool, p *plan) (uint32, error) {
+func (d *Datapath) group(old bpfRoute, r fib.Route, full bool, p *plan) (uint32, error) {
 	if len(r.Hops) == 0 {
 		return 0, errors.New("it has no next hop")
 	}
@@ -244,7 +245,7 @@ func share(before [groupBuckets]uint16, hops []uint16) [groupBuckets]uint16 {
 
 // hop finds the number of a next hop, or makes one where that is asked for; those of learned routes leave room for
 // others.
-func (d *Datapath) hop(h Hop, learned, add bool) (uint16, error) {
+func (d *Datapath) hop(h fib.Hop, learned, add bool) (uint16, error) {
 	segment, ok := d.names.segIDs[h.Segment]
 	if !ok {
 		return 0, fmt.Errorf("there is no segment %q", h.Segment)

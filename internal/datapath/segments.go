@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -17,7 +18,7 @@ var encapsulations = map[overlay.Encapsulation]bpfEncapsulation{
 }
 
 // planSegments must come after the ports: remotes are the last members.
-func (d *Datapath) planSegments(t Tables, p *plan) error {
+func (d *Datapath) planSegments(t fib.Tables, p *plan) error {
 	p.nat.bySegment = d.egressSegments(t)
 	for _, s := range t.Segments {
 		id := d.names.segIDs[s.Name]
@@ -49,7 +50,7 @@ func (d *Datapath) planSegments(t Tables, p *plan) error {
 }
 
 // segment is s as the data path has it, less generation and members.
-func (d *Datapath) segment(s overlay.Segment, t Tables) (bpfSegment, error) {
+func (d *Datapath) segment(s overlay.Segment, t fib.Tables) (bpfSegment, error) {
 	e := bpfSegment{
 		Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort), Used: 1, Encap: encapsulations[s.Tunnel.Encapsulation],
 	}
@@ -196,7 +197,7 @@ func (p *plan) planGateway(segment, router uint32, s overlay.Segment) {
 
 // setEVPN notes whether BGP tells of the segment's hosts, and whether it alone does. The
 // answers to Ask need an address even where there is no gateway.
-func setEVPN(e *bpfSegment, s overlay.Segment, t Tables) {
+func setEVPN(e *bpfSegment, s overlay.Segment, t fib.Tables) {
 	if s.EVPN == nil {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -120,7 +121,7 @@ func TestOtherSizesKeepConnections(t *testing.T) {
 
 // A firewall comes to running ports, and goes.
 func TestFirewallComesAndGoes(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Port: "p1"}}
 	})
 	w.follow(t, []step{{"p0", udpTo("99"), "p1"}})
@@ -242,7 +243,7 @@ func TestPolicyAfterAFailedChange(t *testing.T) {
 	good := w.tables
 	w.guard(t, wall())
 	good.Firewall = w.tables.Firewall
-	w.tables.Ports = append(w.tables.Ports, Port{Name: "s0", Ifindex: w.dev["s0"].Index, Segment: "nowhere"})
+	w.tables.Ports = append(w.tables.Ports, fib.Port{Name: "s0", Ifindex: w.dev["s0"].Index, Segment: "nowhere"})
 	w.do(t, func() {
 		if err := w.dp.Apply(w.tables); err == nil {
 			t.Error("a port in no segment is taken")

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/test/pkttest"
@@ -30,7 +31,7 @@ func (w *world) guard(t testing.TB, fw overlay.Firewall) {
 	guard(t, &w.cfg, &w.tables, fw)
 }
 
-func guard(t testing.TB, c *Config, tables *Tables, fw overlay.Firewall) {
+func guard(t testing.TB, c *Config, tables *fib.Tables, fw overlay.Firewall) {
 	t.Helper()
 	var places []policy.Place
 	for _, p := range tables.Ports {
@@ -40,7 +41,7 @@ func guard(t testing.TB, c *Config, tables *Tables, fw overlay.Firewall) {
 }
 
 // guardAt is guard of some places alone.
-func guardAt(t testing.TB, c *Config, tables *Tables, fw overlay.Firewall, places ...policy.Place) {
+func guardAt(t testing.TB, c *Config, tables *fib.Tables, fw overlay.Firewall, places ...policy.Place) {
 	t.Helper()
 	compiled, err := policy.Compile(fw, places)
 	if err != nil {
@@ -52,7 +53,7 @@ func guardAt(t testing.TB, c *Config, tables *Tables, fw overlay.Firewall, place
 // walledWorld has alice at p0 and bob at p1, with a firewall before each.
 func walledWorld(t testing.TB, fw overlay.Firewall) *world {
 	t.Helper()
-	return newWorld(t, underIPv4, func(c *Config, tables *Tables) {
+	return newWorld(t, underIPv4, func(c *Config, tables *fib.Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Port: "p1"}}
 		guard(t, c, tables, fw)
 	})

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -96,7 +97,7 @@ func say(src, dst string) []byte { return pkttest.Frame(src, dst, udp4) }
 
 func TestSwitching(t *testing.T) {
 	both(t, func(t *testing.T, cache bool) {
-		w := newWorld(t, underIPv4, func(c *Config, _ *Tables) { c.FlowCache.Enabled = cache })
+		w := newWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cache })
 		for name, steps := range map[string][]step{
 			"learned at ports": {
 				{"p0", say(alice, bob), "flood"}, {"p1", say(bob, alice), "p0"}, {"p0", say(alice, bob), "p1"}, {"p0", say(alice, bob), "p1"},
@@ -164,7 +165,7 @@ func both(t *testing.T, f func(t *testing.T, cache bool)) {
 }
 
 func TestStaticEntries(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
 		tables.Segments[0].Static = []overlay.StaticMAC{
 			{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Remote: underIPv4.remotes[1]},
 		}
@@ -253,7 +254,7 @@ func TestCachedFlowKeepsItsSourceYoung(t *testing.T) {
 
 // In a full table who has learned the most loses its oldest; without anything learned, nothing is.
 func TestFDBFull(t *testing.T) {
-	w := ownWorld(t, underIPv4, func(c *Config, _ *Tables) { c.FDB.Size = 16 })
+	w := ownWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.FDB.Size = 16 })
 	send := func() (events map[string]uint64) {
 		_, events = w.counted(t, func() {
 			for i := range 20 {

@@ -3,6 +3,7 @@ package datapath
 import (
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -11,13 +12,13 @@ import (
 // trunk makes p0 a trunk of VLAN 10 in blue and VLAN 20 in green, with alice in
 // VLAN 10 and dave in VLAN 20. p1 is an access port of blue (carol), p2 of green
 // (erin), bob is behind the first remote.
-func trunk(tables *Tables, w *world) {
-	vlan := func(name, segment string, id uint16) Port {
+func trunk(tables *fib.Tables, w *world) {
+	vlan := func(name, segment string, id uint16) fib.Port {
 		p := w.port("p0", segment)
 		p.Name, p.VLAN = name, id
 		return p
 	}
-	tables.Ports = []Port{vlan("p0.10", "blue", 10), vlan("p0.20", "green", 20), w.port("p1", "blue"), w.port("p2", "green")}
+	tables.Ports = []fib.Port{vlan("p0.10", "blue", 10), vlan("p0.20", "green", 20), w.port("p1", "blue"), w.port("p2", "green")}
 	tables.Segments[0].Static = []overlay.StaticMAC{
 		{MAC: macOf(alice), Port: "p0.10"}, {MAC: macOf(carol), Port: "p1"}, {MAC: macOf(bob), Remote: w.family.remotes[0]},
 	}
@@ -95,7 +96,7 @@ func TestUntaggedBesideVLANs(t *testing.T) {
 func TestTagsThroughTheTunnel(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		for _, keep := range []bool{false, true} {
-			w := to.world(t, func(_ *Config, tables *Tables) { tables.Segments[0].KeepTags = keep })
+			w := to.world(t, func(_ *Config, tables *fib.Tables) { tables.Segments[0].KeepTags = keep })
 			for _, tags := range []string{"vlan 7 ", "vlan 0xe007 ", "svlan 7 ", "svlan 100 vlan 7 ", "vlan 100 vlan 7 ", "vlan 0 vlan 7 "} {
 				for _, words := range []string{udp4, tcp6, "fragment 10.0.0.1 > 10.0.0.2 1480 64", "raw 0x88b5 60", arp} {
 					in := pkttest.Frame(alice, bob, tags+words)
@@ -141,7 +142,7 @@ func paddedTags(frame []byte) []byte {
 func TestRealTags(t *testing.T) {
 	for _, to := range []way{ways()[0], ways()[3], ways()[5]} {
 		t.Run(to.name, func(t *testing.T) {
-			w := to.world(t, func(_ *Config, tables *Tables) {
+			w := to.world(t, func(_ *Config, tables *fib.Tables) {
 				tables.Segments[0].KeepTags = true
 				tables.Segments[0].Static = append(tables.Segments[0].Static, overlay.StaticMAC{MAC: macOf(carol), Port: "p1"})
 			})
@@ -283,7 +284,7 @@ func TestTheEdgeSpeaksWithTags(t *testing.T) {
 // Cut at every length, tagged frames do not pass either.
 func TestCutTaggedFrames(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
-		w := to.world(t, func(_ *Config, tables *Tables) { tables.Segments[0].KeepTags = true })
+		w := to.world(t, func(_ *Config, tables *fib.Tables) { tables.Segments[0].KeepTags = true })
 		for _, tags := range tagWords[1:] {
 			for _, words := range []string{udp4, tcp6, arp} {
 				frame := pkttest.Frame(alice, bob, tags+words)

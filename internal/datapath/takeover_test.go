@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -106,7 +107,7 @@ func TestTakeoverWithOtherSizes(t *testing.T) {
 func TestTakeoverWithOtherTables(t *testing.T) {
 	w := newWorld(t, underIPv4)
 	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}})
-	w.tables.Ports = []Port{w.port("p0", "blue"), w.port("p2", "blue"), w.port("s0", "green")}
+	w.tables.Ports = []fib.Port{w.port("p0", "blue"), w.port("p2", "blue"), w.port("s0", "green")}
 	w.reopen(t)
 	w.apply(t)
 	w.follow(t, []step{{"p0", say(alice, bob), "flood"}, {"p2", say(bob, alice), "p0"}, {"p0", say(alice, bob), "p2"}, {"p1", say(carol, alice), "drop"}})
@@ -282,7 +283,7 @@ func TestPrune(t *testing.T) {
 			[]step{{"p0", say(alice, bob), "flood"}, {"first", say(bob, alice), "drop"}},
 		},
 		"a port": {
-			func(w *world) { w.tables.Ports = []Port{w.port("p0", "blue"), w.port("p2", "green")} },
+			func(w *world) { w.tables.Ports = []fib.Port{w.port("p0", "blue"), w.port("p2", "green")} },
 			[]string{carol}, []string{alice, bob, dave},
 			[]step{{"p0", say(alice, carol), "flood"}, {"p1", say(carol, alice), "drop"}},
 		},
@@ -307,7 +308,7 @@ func TestPrune(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, underIPv4, func(_ *Config, tables *Tables) {
+			w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
 				tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf("02:00:00:00:00:50"), Port: "p0"}}
 			})
 			w.follow(t, []step{
@@ -338,7 +339,7 @@ func TestPrune(t *testing.T) {
 func TestCountersOfANewPort(t *testing.T) {
 	w := newWorld(t, underIPv4)
 	w.fromPort(t, "p1", pkttest.Frame(carol, all, arp))
-	w.tables.Ports = []Port{w.port("p0", "blue"), w.port("p2", "green")}
+	w.tables.Ports = []fib.Port{w.port("p0", "blue"), w.port("p2", "green")}
 	w.apply(t)
 	w.tables.Ports = append(w.tables.Ports, w.port("s0", "blue"))
 	w.apply(t)

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/selvage/selvage/internal/checksum"
+	"github.com/selvage/selvage/internal/fib"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // the packet or its segment is zero: lengths, DSCP, TTL, DF, protocol. In IPv4 the
 // checksum field holds the plain sum of the rest, to which the data path adds
 // those (RFC 1624).
-func outerTemplate(local netip.Addr, t TEP) []byte {
+func outerTemplate(local netip.Addr, t fib.TEP) []byte {
 	b := make([]byte, 0, etherLen+ipv6Len)
 	b = append(b, t.NextMAC[:]...)
 	b = append(b, t.SrcMAC[:]...)
@@ -76,7 +77,7 @@ func wire16(v uint16) uint16 {
 // wrap is the packet that a remote sends with a frame of the segment.
 func wrap(local, remote netip.Addr, s bpfSegment, frame []byte) []byte {
 	tunnel := tunnelHeader(s, len(frame))
-	template := outerTemplate(remote, TEP{Addr: local})
+	template := outerTemplate(remote, fib.TEP{Addr: local})
 	ip := template[etherLen:]
 	proto := byte(protoUDP)
 	if s.Encap == bpfEncapsulationENCAP_NVGRE {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -56,14 +57,14 @@ func eachWay(t *testing.T, f func(t *testing.T, to way)) {
 }
 
 // tunnelled gives blue a tunnel.
-func tunnelled(tunnel overlay.Tunnel) func(*Config, *Tables) {
-	return func(_ *Config, tables *Tables) { tables.Segments[0].Tunnel = tunnel }
+func tunnelled(tunnel overlay.Tunnel) func(*Config, *fib.Tables) {
+	return func(_ *Config, tables *fib.Tables) { tables.Segments[0].Tunnel = tunnel }
 }
 
 // world is one with blue on the way, alice at p0 and bob behind the first remote.
-func (to way) world(t testing.TB, change ...func(*Config, *Tables)) *world {
+func (to way) world(t testing.TB, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
-	return newWorld(t, to.family, append([]func(*Config, *Tables){static(to.family), tunnelled(to.tunnel)}, change...)...)
+	return newWorld(t, to.family, append([]func(*Config, *fib.Tables){static(to.family), tunnelled(to.tunnel)}, change...)...)
 }
 
 // sent is the header that this edge must have put before a frame of the segment,
@@ -165,7 +166,7 @@ func (w *world) requests(t testing.TB) map[bpfNeighbourKey]uint64 {
 func refillBuckets(t testing.TB, w *world) {
 	t.Helper()
 	limited := func(l overlay.Limits) bool { return l != overlay.Limits{} }
-	if !slices.ContainsFunc(w.tables.Ports, func(p Port) bool { return limited(p.Limits) }) &&
+	if !slices.ContainsFunc(w.tables.Ports, func(p fib.Port) bool { return limited(p.Limits) }) &&
 		!slices.ContainsFunc(w.tables.Segments, func(s overlay.Segment) bool { return limited(s.Limits) }) {
 		return
 	}

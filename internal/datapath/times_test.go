@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -63,7 +64,7 @@ func TestConnectionsBeforeBoot(t *testing.T) {
 // So may sessions, and a gateway that was on for longer may hand over what it saw then.
 func TestNATSessionsBeforeBoot(t *testing.T) {
 	lasts := beyondBoot(t)
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) {
+	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) {
 		c.Egress.Timeouts = overlay.DefaultNATTimeouts
 		c.Egress.Timeouts.Established = lasts
 	})

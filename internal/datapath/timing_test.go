@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/selvage/selvage/internal/fib"
 )
 
 // stampsOf runs f and returns the points that its packets passed.
@@ -33,7 +35,7 @@ func (w *world) stampsOf(t *testing.T, f func()) []Point {
 // A packet passes the points in the order of the stages; a cached decision skips those
 // of the slow path.
 func TestStamps(t *testing.T) {
-	w := newWorld(t, underIPv4, func(c *Config, _ *Tables) { c.Timing = true })
+	w := newWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.Timing = true })
 	slow := []Point{PointParsed, PointSwitched, PointDecided, PointSent} // no port has a firewall
 	fast := []Point{PointParsed, PointCached, PointSent}
 	for range 2 { // who is where
@@ -59,7 +61,7 @@ func TestStamps(t *testing.T) {
 
 // What there is no room for is counted.
 func TestStampsLost(t *testing.T) {
-	w := newWorld(t, underIPv4, func(c *Config, _ *Tables) { c.Timing = true })
+	w := newWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.Timing = true })
 	w.reload(t, map[string]any{bpfVarStampSlots: uint32(5)})
 	s, err := OpenStamps(w.cfg.PinRoot, w.cfg.Name)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -102,7 +103,7 @@ func traceText(trace Trace) string {
 
 // What a trace tells of packets of every fate.
 func TestTrace(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *Tables) { tables.Segments[1].ClampMSS = true })
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[1].ClampMSS = true })
 	remote := w.family.remotes[0]
 	frame := pkttest.Frame
 	for _, c := range []struct {
@@ -232,7 +233,7 @@ func TestTraceErrors(t *testing.T) {
 
 // Every stage is met by some trace above, and every word of it is there.
 func TestEveryStageIsTraced(t *testing.T) {
-	w := firewallWorld(t, openFirewall(true), func(_ *Config, tables *Tables) { tables.Segments[0].ClampMSS = true })
+	w := firewallWorld(t, openFirewall(true), func(_ *Config, tables *fib.Tables) { tables.Segments[0].ClampMSS = true })
 	met := map[string]bool{}
 	for _, f := range [][]byte{
 		pkttest.Frame(alice, gatewayMAC, "tcp 10.0.1.10:1 > 10.0.1.11:2 syn mss 9000"), say(alice, all), say(alice, bob),

@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/fib"
 )
 
 // Refused are the interfaces whose drivers did not take a transit program, by
@@ -34,7 +36,7 @@ func transitSlots(cfg Config, flows, cores uint32) uint32 {
 }
 
 // transitProgram loads the program of one interface upon the maps that are there.
-func (d *Datapath) transitProgram(dev Transit) (*ebpf.Program, error) {
+func (d *Datapath) transitProgram(dev fib.Transit) (*ebpf.Program, error) {
 	spec, err := loadTransit()
 	if err != nil {
 		return nil, err
@@ -176,7 +178,7 @@ func (d *Datapath) refusedProgram(program string) (*ebpf.Program, error) {
 
 // planTransit plans the transit programs and writes where they may send to. It comes
 // before the ends, which point there.
-func (d *Datapath) planTransit(t Tables, p *plan) error {
+func (d *Datapath) planTransit(t fib.Tables, p *plan) error {
 	for _, dev := range t.Transit {
 		role := roleTransit
 		if dev.Generic {

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -31,17 +32,17 @@ const (
 type xdpMD struct{ Data, DataEnd, DataMeta, IngressIfindex, RXQueueIndex, EgressIfindex uint32 }
 
 // transitWorld is a routedWorld whose underlay and uplink have transit programs.
-func transitWorld(t testing.TB, to way, change ...func(*Config, *Tables)) *world {
+func transitWorld(t testing.TB, to way, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
-	return routedWorld(t, to, append([]func(*Config, *Tables){withTransit}, change...)...)
+	return routedWorld(t, to, append([]func(*Config, *fib.Tables){withTransit}, change...)...)
 }
 
 // withTransit has adapt plan the programs, so that the pool keeps them too.
-func withTransit(c *Config, _ *Tables) { c.Transit = true }
+func withTransit(c *Config, _ *fib.Tables) { c.Transit = true }
 
 // planTransit plans transit programs for the underlay and the uplink.
 func (w *world) planTransit() {
-	w.tables.Transit = []Transit{
+	w.tables.Transit = []fib.Transit{
 		{Ifindex: w.dev["u0"].Index, MAC: overlay.MAC(w.dev["u0"].HardwareAddr), Underlay: true, CsumPartial: true},
 		{Ifindex: w.dev["s0"].Index, MAC: overlay.MAC(w.dev["s0"].HardwareAddr), Uplink: true, CsumPartial: true},
 	}
@@ -145,7 +146,7 @@ func TestTransitForwards(t *testing.T) {
 func TestTransitChangesNothing(t *testing.T) {
 	for _, cache := range []bool{true, false} {
 		eachWay(t, func(t *testing.T, to way) {
-			set := func(c *Config, _ *Tables) { c.FlowCache.Enabled = cache }
+			set := func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cache }
 			with, without := transitWorld(t, to, set), routedWorld(t, to, set)
 			r := newRandom(t)
 			verdicts, offered := map[verdict]int{}, often(400)
@@ -441,11 +442,11 @@ func TestLinksStay(t *testing.T) {
 // An interface's program is swapped for one of another kind, in and after the driver.
 func TestTransitModes(t *testing.T) {
 	w := transitWorld(t, ways()[0])
-	for _, change := range []func(*Transit){
-		func(d *Transit) { d.AsksTags = true },
-		func(d *Transit) { d.AsksTags, d.Generic = false, true },
-		func(d *Transit) { d.Generic = false },
-		func(d *Transit) { d.CsumPartial = false },
+	for _, change := range []func(*fib.Transit){
+		func(d *fib.Transit) { d.AsksTags = true },
+		func(d *fib.Transit) { d.AsksTags, d.Generic = false, true },
+		func(d *fib.Transit) { d.Generic = false },
+		func(d *fib.Transit) { d.CsumPartial = false },
 	} {
 		for i := range w.tables.Transit {
 			change(&w.tables.Transit[i])
@@ -476,7 +477,7 @@ func TestRefusedTransitProgram(t *testing.T) {
 	}
 	h := hook{roleTransit, loopback.Attrs().Index}
 	last := len(w.tables.Transit)
-	w.tables.Transit = append(w.tables.Transit, Transit{Ifindex: h.ifindex, Uplink: true})
+	w.tables.Transit = append(w.tables.Transit, fib.Transit{Ifindex: h.ifindex, Uplink: true})
 	apply := func() time.Time {
 		t.Helper()
 		w.apply(t)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -21,7 +22,7 @@ type translateBench struct {
 func newTranslateBench(b *testing.B, translated bool) *translateBench {
 	b.Helper()
 	to := ways()[0]
-	w := newBench(b, to.family, func(c *Config, tables *Tables) {
+	w := newBench(b, to.family, func(c *Config, tables *fib.Tables) {
 		routed(to, tables)
 		if translated {
 			c.Egress = &overlay.Egress{NATSessions: 1 << 20, Timeouts: overlay.DefaultNATTimeouts}
@@ -95,7 +96,7 @@ func (w *translateBench) mustPass(b *testing.B, from string, frame []byte) {
 // crowdedNAT is a world with n sessions.
 func crowdedNAT(b *testing.B, n int) *world {
 	b.Helper()
-	w := natWorld(b, ways()[0], cacheOff, func(c *Config, _ *Tables) { c.Egress.NATSessions = uint32(n) })
+	w := natWorld(b, ways()[0], cacheOff, func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = uint32(n) })
 	for i := 0; i < n; i += batch {
 		w.putNATSessions(b, natRecords(i, min(n, i+batch))...)
 	}
@@ -130,7 +131,7 @@ func BenchmarkNATSweep(b *testing.B) {
 }
 
 func BenchmarkPutNATSessions(b *testing.B) {
-	w := natWorld(b, ways()[0], cacheOff, func(c *Config, _ *Tables) { c.Egress.NATSessions = 1 << 20 })
+	w := natWorld(b, ways()[0], cacheOff, func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 1 << 20 })
 	i := 0
 	for b.Loop() {
 		w.putNATSessions(b, natRecords(i, i+1000)...)
@@ -153,8 +154,8 @@ func BenchmarkEachNATSession(b *testing.B) {
 
 // BenchmarkSteerEgress: 16 policies with two addresses each move to another gateway.
 func BenchmarkSteerEgress(b *testing.B) {
-	var lists [2][]Egress
-	w := natWorld(b, ways()[0], cacheOff, func(_ *Config, tables *Tables) {
+	var lists [2][]fib.Egress
+	w := natWorld(b, ways()[0], cacheOff, func(_ *Config, tables *fib.Tables) {
 		tables.Egress, tables.EgressRules = nil, nil
 		for i := range 16 {
 			pool := [2][]netip.Addr{manyAddrs(2 * (i + 1))[2*i:], nil}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/selvage/selvage/internal/fib"
 )
 
 // Parts of the pool never overlap, hold what they shall, and are found again when freed.
@@ -48,7 +50,7 @@ func TestPoolParts(t *testing.T) {
 
 // Sessions survive a restart, with tables of the same and of other sizes; as many as fit.
 func TestNATSessionsSurviveARestart(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.NATSessions = 300 })
+	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 300 })
 	var records []NATRecord
 	for i := range 200 {
 		records = append(records, natRecord("web", i))

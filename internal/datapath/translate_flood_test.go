@@ -12,6 +12,7 @@ import (
 
 	"github.com/vishvananda/netns"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -68,9 +69,9 @@ func TestNothingLeavesBetween(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := natWorld(t, ways()[0])
-			with := w.tables.only(c.with)
-			without := w.tables.only(c.without)
-			without.Routers = []Router{{Name: "main", Routes: slices.DeleteFunc(slices.Clone(with.Routers[0].Routes), func(r Route) bool {
+			with := onlyEgresses(w.tables, c.with)
+			without := onlyEgresses(w.tables, c.without)
+			without.Routers = []fib.Router{{Name: "main", Routes: slices.DeleteFunc(slices.Clone(with.Routers[0].Routes), func(r fib.Route) bool {
 				return r.Prefix.Bits() == 0
 			})}}
 			w.tables = with
@@ -78,7 +79,7 @@ func TestNothingLeavesBetween(t *testing.T) {
 			allowed := natAddrs(webFirst4, webSecond4, uplink4)
 			left := w.flood(t, func() {
 				for i := range 16 {
-					w.tables = []Tables{without, with}[i%2]
+					w.tables = []fib.Tables{without, with}[i%2]
 					w.apply(t)
 				}
 			}, func(src netip.Addr) {
@@ -93,8 +94,8 @@ func TestNothingLeavesBetween(t *testing.T) {
 	}
 }
 
-// only is t with these of its egresses, web for all sources and two for 10.0.3.0/24.
-func (t Tables) only(names []string) Tables {
+// onlyEgresses is t with these of its egresses, web for all sources and two for 10.0.3.0/24.
+func onlyEgresses(t fib.Tables, names []string) fib.Tables {
 	var e overlay.Egress
 	all := t.Egress
 	t.Egress, t.EgressRules = nil, nil
@@ -121,7 +122,7 @@ func (t Tables) only(names []string) Tables {
 // While pools move no packet gets another policy's address.
 func TestSteeringMixesNothing(t *testing.T) {
 	w := natWorld(t, ways()[0])
-	web := slices.IndexFunc(w.tables.Egress, func(e Egress) bool { return e.Name == "web" })
+	web := slices.IndexFunc(w.tables.Egress, func(e fib.Egress) bool { return e.Name == "web" })
 	allowed := natAddrs(webFirst4, webSecond4)
 	left := w.flood(t, func() {
 		for i := range 1000 {
@@ -174,7 +175,7 @@ func TestSteeringBesideOthers(t *testing.T) {
 	away := slices.Clone(w.tables.Egress)
 	bySource(&away[0])
 	for i := range 50 {
-		must(t, w.dp.SteerEgress([][]Egress{away, w.tables.Egress}[i%2]))
+		must(t, w.dp.SteerEgress([][]fib.Egress{away, w.tables.Egress}[i%2]))
 	}
 	for range beside {
 		if err := <-results; err != nil {

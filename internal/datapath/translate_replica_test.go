@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -236,7 +237,7 @@ func TestDeleteNATSessions(t *testing.T) {
 
 // Of a full table the rest is left out, without returns that lead nowhere.
 func TestPutNATSessionsFull(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *Tables) { c.Egress.NATSessions = 50 })
+	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 50 })
 	var records []NATRecord
 	for i := range 500 {
 		records = append(records, natRecord("web", i))

@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/tier"
@@ -37,7 +38,7 @@ type world struct {
 	nl      *netlink.Handle
 	dp      *Datapath
 	cfg     Config
-	tables  Tables
+	tables  fib.Tables
 	dev     map[string]*net.Interface
 	family  family
 	tracers map[string]*ebpf.Program
@@ -103,7 +104,7 @@ func removeStale() {
 }
 
 // adapt sets what the world is configured with: the default and the changes.
-func (w *world) adapt(change []func(*Config, *Tables)) {
+func (w *world) adapt(change []func(*Config, *fib.Tables)) {
 	w.configure()
 	for _, c := range change {
 		c(&w.cfg, &w.tables)
@@ -114,7 +115,7 @@ func (w *world) adapt(change []func(*Config, *Tables)) {
 }
 
 // ownWorld is a new world that is removed after the test.
-func ownWorld(t testing.TB, f family, change ...func(*Config, *Tables)) *world {
+func ownWorld(t testing.TB, f family, change ...func(*Config, *fib.Tables)) *world {
 	t.Helper()
 	w := emptyWorld(t, f)
 	w.adapt(change)
@@ -147,23 +148,23 @@ func (w *world) configure() {
 		FlowCache: overlay.FlowCache{Enabled: true, Size: testFlows},
 		FDB:       overlay.FDB{Size: testFDB, Ageing: 5 * time.Minute},
 	}
-	w.tables = Tables{
+	w.tables = fib.Tables{
 		Underlays: []int{w.dev["u0"].Index},
 		Segments: []overlay.Segment{
 			{Name: "blue", VNI: blueVNI, Tunnel: overlay.Tunnel{Encapsulation: overlay.VXLAN, UDPPort: 4789}, Remotes: f.remotes[:]},
 			{Name: "green", VNI: greenVNI, Tunnel: overlay.Tunnel{Encapsulation: overlay.VXLAN, UDPPort: 4790}, Remotes: f.remotes[:1]},
 		},
-		Ports: []Port{w.port("p0", "blue"), w.port("p1", "blue"), w.port("p2", "green")},
-		TEPs:  []TEP{w.tep(f.remotes[0]), w.tep(f.remotes[1])},
+		Ports: []fib.Port{w.port("p0", "blue"), w.port("p1", "blue"), w.port("p2", "green")},
+		TEPs:  []fib.TEP{w.tep(f.remotes[0]), w.tep(f.remotes[1])},
 	}
 }
 
-func (w *world) port(dev, segment string) Port {
-	return Port{Name: dev, Ifindex: w.dev[dev].Index, Segment: segment, MTU: portMTU, Segments: true}
+func (w *world) port(dev, segment string) fib.Port {
+	return fib.Port{Name: dev, Ifindex: w.dev[dev].Index, Segment: segment, MTU: portMTU, Segments: true}
 }
 
-func (w *world) tep(addr netip.Addr) TEP {
-	return TEP{Addr: addr, Ifindex: w.dev["u0"].Index, MTU: underlayMTU, SrcMAC: macOf(w.dev["u0"].HardwareAddr.String()), NextMAC: macOf(nextHop)}
+func (w *world) tep(addr netip.Addr) fib.TEP {
+	return fib.TEP{Addr: addr, Ifindex: w.dev["u0"].Index, MTU: underlayMTU, SrcMAC: macOf(w.dev["u0"].HardwareAddr.String()), NextMAC: macOf(nextHop)}
 }
 
 func macOf(s string) overlay.MAC {

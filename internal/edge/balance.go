@@ -8,8 +8,8 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // The packets to a remote are spread unevenly when one of the equal paths differs by
@@ -93,13 +93,13 @@ func (b balance) after(counters map[overlay.Pair]datapath.Counters, p pathPlan, 
 
 // evenSpreads are those by flow over several paths, to remotes to which no pinned
 // segment sends: its packets are not meant to be spread.
-func evenSpreads(pathPolicies reconcile.PathPolicies) (spreads []reconcile.PathGroup) {
+func evenSpreads(pathPolicies plan.PathPolicies) (spreads []plan.PathGroup) {
 	if len(pathPolicies.PathPolicies) == 0 || pathPolicies.PathPolicies[0].Teaming != overlay.PathPolicyFlow {
 		return nil
 	}
 	for _, s := range pathPolicies.PathPolicies[0].PathGroups {
-		pinned := slices.ContainsFunc(pathPolicies.PathPolicies[1:], func(t reconcile.PathPolicy) bool {
-			return slices.ContainsFunc(t.PathGroups, func(o reconcile.PathGroup) bool { return o.Remote == s.Remote })
+		pinned := slices.ContainsFunc(pathPolicies.PathPolicies[1:], func(t plan.PathPolicy) bool {
+			return slices.ContainsFunc(t.PathGroups, func(o plan.PathGroup) bool { return o.Remote == s.Remote })
 		})
 		if len(s.Paths) > 1 && !pinned {
 			spreads = append(spreads, s)
@@ -109,7 +109,7 @@ func evenSpreads(pathPolicies reconcile.PathPolicies) (spreads []reconcile.PathG
 }
 
 // uneven names the path of s that is farthest from the even share, if that is too far.
-func (b balance) uneven(s reconcile.PathGroup) string {
+func (b balance) uneven(s plan.PathGroup) string {
 	even := 1 / float64(len(s.Paths))
 	off := func(p overlay.Pair) float64 { return b.shares[p]/even - 1 }
 	worst := slices.MaxFunc(s.Paths, func(a, c overlay.Pair) int {

@@ -12,8 +12,8 @@ import (
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 const (
@@ -389,7 +389,7 @@ func (b *bgp) reportProblem(what string, err error) {
 // rememberLearned has the remotes of a former process stay until BGP said all anew.
 func (e *edge) rememberLearned() {
 	if e.adopted && e.configured.BGP != nil {
-		previous, err := e.dp.PreviousRemotes(reconcile.Segments(e.configured))
+		previous, err := e.dp.PreviousRemotes(plan.Segments(e.configured))
 		e.reportProblem("read the remotes of a previous process", err)
 		if e.learned.previous = previous; previous == nil {
 			e.learned.previous = make(map[string][]netip.Addr)

@@ -12,6 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -20,8 +21,8 @@ import (
 type fakeFabric struct {
 	bgpMACs    map[hostLocation]overlay.BGPMAC
 	arpEntries map[segmentAddr]overlay.MAC
-	routes     map[string]map[netip.Prefix]datapath.Route // that were put, without a kind gone
-	order      []string                                   // of what was put and told
+	routes     map[string]map[netip.Prefix]fib.Route // that were put, without a kind gone
+	order      []string                              // of what was put and told
 	hosts      []datapath.LocalHost
 	forgotten  []hostLocation
 	asked      []netip.Addr
@@ -149,11 +150,11 @@ func (d fakeDataPath) PutARPEntries(list []overlay.ARPEntry) error {
 	})
 }
 
-func (d fakeDataPath) PutRoutes(list []datapath.Router) error {
+func (d fakeDataPath) PutRoutes(list []fib.Router) error {
 	return d.put("put routes", func(f *fakeFabric) {
 		for _, r := range list {
 			if f.routes[r.Name] == nil {
-				f.routes[r.Name] = make(map[netip.Prefix]datapath.Route)
+				f.routes[r.Name] = make(map[netip.Prefix]fib.Route)
 			}
 			for _, route := range r.Routes {
 				f.routes[r.Name][route.Prefix] = route

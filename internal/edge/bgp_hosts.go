@@ -13,7 +13,7 @@ import (
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 const (
@@ -265,7 +265,7 @@ func (e *edge) lookHosts() {
 func (e *edge) lookPorts(hostState host.State) {
 	var there []string
 	down := make(map[string]bool)
-	for _, a := range reconcile.Attachments(e.config) {
+	for _, a := range plan.Attachments(e.config) {
 		if link, ok := hostState.Links[a.Interface]; ok {
 			there = append(there, fmt.Sprint(a.Name, " ", link.Index, " ", link.Up))
 			down[a.Name] = !link.Up
@@ -381,13 +381,13 @@ func (e *edge) tellBGP(took time.Duration) {
 
 // prefixes are what the routers may tell others. mu is held.
 func (s *pathSelector) prefixes() map[string]map[overlay.RouteSource][]netip.Prefix {
-	owned := make([]reconcile.OwnedAddress, 0, len(s.gateways.owned))
+	owned := make([]plan.OwnedAddress, 0, len(s.gateways.owned))
 	for p := range s.gateways.owned {
-		owned = append(owned, reconcile.OwnedAddress{Uplink: p.uplink, Addr: p.addr})
+		owned = append(owned, plan.OwnedAddress{Uplink: p.uplink, Addr: p.addr})
 	}
 	all := make(map[string]map[overlay.RouteSource][]netip.Prefix)
 	for _, r := range s.snapshot.config.Routers {
-		all[r.Name] = reconcile.Prefixes(s.snapshot.config, s.snapshot.hostState, r, owned)
+		all[r.Name] = plan.Prefixes(s.snapshot.config, s.snapshot.hostState, r, owned)
 	}
 	return all
 }
@@ -395,7 +395,7 @@ func (s *pathSelector) prefixes() map[string]map[overlay.RouteSource][]netip.Pre
 // offer tells the table of prefixes that are others than before.
 func (b *bgp) offer(all map[string]map[overlay.RouteSource][]netip.Prefix) {
 	for router, prefixes := range all {
-		for _, source := range reconcile.Sources {
+		for _, source := range plan.Sources {
 			list := prefixes[source]
 			if was, reported := b.reported[router][source]; reported && slices.Equal(was, list) {
 				continue
@@ -413,7 +413,7 @@ func (b *bgp) offer(all map[string]map[overlay.RouteSource][]netip.Prefix) {
 
 // withAll has all sources be there.
 func withAll(prefixes map[overlay.RouteSource][]netip.Prefix) map[overlay.RouteSource][]netip.Prefix {
-	for _, source := range reconcile.Sources {
+	for _, source := range plan.Sources {
 		prefixes[source] = slices.Clip(prefixes[source])
 	}
 	return prefixes

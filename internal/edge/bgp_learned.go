@@ -10,7 +10,7 @@ import (
 
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 const (
@@ -148,7 +148,7 @@ func (b *bgp) putRoutes(list []overlay.LearnedRoute, when time.Time) error {
 	err := s.snapshot.dp.PutRoutes(s.routing.Rewritten(places, s.dead))
 	written := 0
 	for _, route := range list {
-		at := reconcile.Place{Router: route.Router, Prefix: route.Prefix}
+		at := plan.Place{Router: route.Router, Prefix: route.Prefix}
 		if stands, _ := s.routing.At(at); len(stands.Hops) >= len(route.Via) {
 			delete(b.waiting.routes, at)
 			written++
@@ -194,8 +194,8 @@ type hostLocation struct {
 type waiting struct {
 	bgpMACs    map[hostLocation]received[overlay.BGPMAC]
 	arpEntries map[segmentAddr]received[overlay.ARPEntry]
-	routes     map[reconcile.Place]time.Time // of receipt
-	since      time.Time                     // there are any of the former; zero: there are none
+	routes     map[plan.Place]time.Time // of receipt
+	since      time.Time                // there are any of the former; zero: there are none
 }
 
 type received[T any] struct {
@@ -212,7 +212,7 @@ func (w *waiting) begin() {
 func newWaiting() waiting {
 	return waiting{
 		bgpMACs: make(map[hostLocation]received[overlay.BGPMAC]), arpEntries: make(map[segmentAddr]received[overlay.ARPEntry]),
-		routes: make(map[reconcile.Place]time.Time),
+		routes: make(map[plan.Place]time.Time),
 	}
 }
 
@@ -331,13 +331,13 @@ func (s *pathSelector) withRoutes(config overlay.Edge) overlay.Edge {
 }
 
 // route takes over the routes of tables in force. mu is held.
-func (s *pathSelector) route(routing *reconcile.Routing, config overlay.Edge, pathPolicies reconcile.PathPolicies) {
-	s.routing, s.dead, s.reach = routing, reconcile.DeadRemotes(pathPolicies), reconcile.Reach(config)
+func (s *pathSelector) route(routing *plan.Routing, config overlay.Edge, pathPolicies plan.PathPolicies) {
+	s.routing, s.dead, s.reach = routing, plan.DeadRemotes(pathPolicies), plan.Reach(config)
 }
 
 // reroute has routes by remotes that died lead by their other next hops, and back. mu is held.
-func (s *pathSelector) reroute(pathPolicies reconcile.PathPolicies) error {
-	dead, changed := reconcile.DeadRemotes(pathPolicies), make(map[netip.Addr]bool)
+func (s *pathSelector) reroute(pathPolicies plan.PathPolicies) error {
+	dead, changed := plan.DeadRemotes(pathPolicies), make(map[netip.Addr]bool)
 	if maps.Equal(dead, s.dead) {
 		return nil
 	}

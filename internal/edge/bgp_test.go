@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -81,7 +82,7 @@ func (w *world) remotesOf(segment string) []netip.Addr {
 }
 
 // routeTo is what the data path was last told of a prefix, by tables or alone.
-func (w *world) routeTo(router string, p netip.Prefix) datapath.Route {
+func (w *world) routeTo(router string, p netip.Prefix) fib.Route {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if put, ok := w.learned.routes[router][p]; ok {
@@ -94,10 +95,10 @@ func (w *world) routeTo(router string, p netip.Prefix) datapath.Route {
 			}
 		}
 	}
-	return datapath.Route{}
+	return fib.Route{}
 }
 
-func hopsOf(r datapath.Route) (list []netip.Addr) {
+func hopsOf(r fib.Route) (list []netip.Addr) {
 	for _, h := range r.Hops {
 		list = append(list, h.Remote)
 	}
@@ -124,7 +125,7 @@ func TestBGPLearns(t *testing.T) {
 	}
 	w.within("the prefix is routed", func() bool {
 		r := w.routeTo("tenant", prefix("10.7.0.0/16"))
-		return len(r.Hops) == 1 && r.Hops[0] == datapath.Hop{Segment: "tenant-l3", Remote: far, MAC: farMAC}
+		return len(r.Hops) == 1 && r.Hops[0] == fib.Hop{Segment: "tenant-l3", Remote: far, MAC: farMAC}
 	})
 	routes, err := c.Routes(context.Background(), netip.Addr{})
 	if err != nil || !slices.ContainsFunc(routes, func(r RouteInfo) bool { return r.Prefix == prefix("10.7.0.0/16") && r.Origin == "bgp" }) {
@@ -165,7 +166,7 @@ func TestBGPIncremental(t *testing.T) {
 	w.within("reconciled", func() bool { return w.called("apply") > before })
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r := w.tables.Routers[0].Routes; !slices.ContainsFunc(r, func(r datapath.Route) bool { return r.Prefix == prefix("10.8.0.0/16") }) {
+	if r := w.tables.Routers[0].Routes; !slices.ContainsFunc(r, func(r fib.Route) bool { return r.Prefix == prefix("10.8.0.0/16") }) {
 		t.Errorf("tables without the learned route: %v", r)
 	}
 }

@@ -10,11 +10,12 @@ import (
 
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // Data paths as the edge sees them. An edge never calls two methods at once, except
@@ -34,7 +35,7 @@ type (
 	}
 	// Writer changes what the data path does.
 	Writer interface {
-		Apply(t datapath.Tables) error
+		Apply(t fib.Tables) error
 		Age(ageing time.Duration) (aged int, err error)
 		// Tick has time pass for the transit programs. It has to be called often.
 		Tick() error
@@ -49,9 +50,9 @@ type (
 	// Steerer has packets go elsewhere when something died.
 	Steerer interface {
 		// Steer changes which paths are used, of those that were applied last.
-		Steer(teps []datapath.TEP, pathPolicies []datapath.PathPolicy) error
+		Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error
 		// SteerEgress changes which gateways are, and what this edge does as one.
-		SteerEgress(list []datapath.Egress) error
+		SteerEgress(list []fib.Egress) error
 		// AnnounceAddress must be called in the network namespace.
 		AnnounceAddress(uplink string, addr netip.Addr) error
 		// Lease is of the data path, and may be renewed beside any method, also when this handle is closed.
@@ -63,7 +64,7 @@ type (
 		PutBGPMACs(list []overlay.BGPMAC) error
 		PutARPEntries(list []overlay.ARPEntry) error
 		// PutRoutes has routes without a kind be gone.
-		PutRoutes(list []datapath.Router) error
+		PutRoutes(list []fib.Router) error
 		// Forget ends what the packets of a host told of its being at a port.
 		Forget(segment string, mac overlay.MAC) error
 		// SolicitHost must be called in the network namespace.
@@ -215,7 +216,7 @@ func openLiveness(log *slog.Logger) (Liveness, error) {
 func dataPathConfig(e overlay.Edge, opts RunOptions) datapath.Config {
 	cfg := datapath.Config{
 		Name: e.Name, FlowCache: e.FlowCache, FDB: e.FDB, PinRoot: opts.PinRoot,
-		Transit: reconcile.HasTransit(e), Timing: opts.Timing, ProbeMAC: prove.MAC(self(e)),
+		Transit: plan.HasTransit(e), Timing: opts.Timing, ProbeMAC: prove.MAC(self(e)),
 	}
 	if e.Firewall != nil {
 		fw := *e.Firewall
@@ -226,7 +227,7 @@ func dataPathConfig(e overlay.Edge, opts RunOptions) datapath.Config {
 	for _, t := range e.Underlay.Local() {
 		cfg.TEPs = append(cfg.TEPs, t.Addr)
 	}
-	for _, s := range reconcile.Segments(e) {
+	for _, s := range plan.Segments(e) {
 		if s.Tunnel.Encapsulation == overlay.NVGRE {
 			cfg.NVGRE = true
 			continue

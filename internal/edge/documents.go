@@ -16,8 +16,8 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // fullAt is the filling of the FDB, in percent, that is a problem.
@@ -64,10 +64,10 @@ func (e *edge) statusDocument() (Status, error) {
 		}
 		s.countFlows(stats.Caches)
 		s.Firewall, s.NAT, s.BGP = e.firewallUse(), e.natUse(), e.bgpUse()
-		for _, a := range reconcile.Attachments(e.config) {
+		for _, a := range plan.Attachments(e.config) {
 			s.Ports.count(portState(e.hostState, a) == stateUp)
 		}
-		for _, remote := range reconcile.Remotes(e.config) {
+		for _, remote := range plan.Remotes(e.config) {
 			s.TEPs.count(tepState(e.config, e.hostState, remote) == stateResolved)
 		}
 		unresolved, err := e.unresolvedHops()
@@ -131,10 +131,10 @@ func (t *Tally) count(up bool) {
 
 func segmentInfos(e overlay.Edge, v host.State, generations map[string]uint32) []SegmentInfo {
 	ports := make(map[string]int)
-	for _, a := range reconcile.Attachments(e) {
+	for _, a := range plan.Attachments(e) {
 		ports[a.Segment]++
 	}
-	segments := reconcile.AllSegments(e, v)
+	segments := plan.AllSegments(e, v)
 	list := make([]SegmentInfo, 0, len(segments))
 	for _, s := range segments {
 		info := SegmentInfo{
@@ -159,7 +159,7 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		attachments := reconcile.Attachments(e.config)
+		attachments := plan.Attachments(e.config)
 		list := make([]PortInfo, 0, len(attachments))
 		for _, a := range attachments {
 			c := counters[a.Name]
@@ -171,7 +171,7 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 			}
 			if link, ok := e.hostState.Links[a.Interface]; ok {
 				info.Ifindex, info.MTU, info.Deliver = link.Index, link.MTU, deliverRedirect
-				if reconcile.ByPeer(link) {
+				if plan.ByPeer(link) {
 					info.Deliver = deliverPeer
 				}
 			}
@@ -184,7 +184,7 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 	})
 }
 
-func portState(v host.State, a reconcile.Attachment) string {
+func portState(v host.State, a plan.Attachment) string {
 	link, ok := v.Links[a.Interface]
 	switch {
 	case !ok:
@@ -205,7 +205,7 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		remotes := reconcile.Remotes(e.config)
+		remotes := plan.Remotes(e.config)
 		list := make([]TEPInfo, 0, len(remotes))
 		for _, remote := range remotes {
 			info, c := tepInfo(e.config, e.hostState, remote), counters[remote]
@@ -218,7 +218,7 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 					info.ReportedMTU = p.ReportedMTU
 				}
 			}
-			info.InnerMTU = reconcile.InnerMTU(e.config, remote, info.PathMTU)
+			info.InnerMTU = plan.InnerMTU(e.config, remote, info.PathMTU)
 			info.RxPackets, info.RxBytes = c.Rx.Packets, c.Rx.Bytes
 			info.TxPackets, info.TxBytes = c.Tx.Packets, c.Tx.Bytes
 			list = append(list, info)
@@ -230,12 +230,12 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 // tepInfo is what configuration and host say about remote.
 func tepInfo(e overlay.Edge, v host.State, remote netip.Addr) TEPInfo {
 	info := TEPInfo{Address: remote, Name: e.Remote(remote).Name, Segments: []string{}, State: tepState(e, v, remote)}
-	for _, s := range reconcile.Segments(e) {
-		if reconcile.SendsTo(s, remote) {
+	for _, s := range plan.Segments(e) {
+		if plan.SendsTo(s, remote) {
 			info.Segments = append(info.Segments, s.Name)
 		}
 	}
-	path, ok := reconcile.Path(e, v, remote)
+	path, ok := plan.Path(e, v, remote)
 	if !ok {
 		return info
 	}
@@ -247,7 +247,7 @@ func tepInfo(e overlay.Edge, v host.State, remote netip.Addr) TEPInfo {
 }
 
 func tepState(e overlay.Edge, v host.State, remote netip.Addr) string {
-	path, ok := reconcile.Path(e, v, remote)
+	path, ok := plan.Path(e, v, remote)
 	switch {
 	case !ok:
 		return stateNoRoute

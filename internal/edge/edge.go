@@ -18,8 +18,8 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // settle is how long a start waits for next hops to answer before it goes on without.
@@ -88,7 +88,7 @@ func (e *edge) start(ctx context.Context) error {
 		return err
 	}
 	e.ruled = ruled
-	hostState, err := e.host.Observe(reconcile.Want(e.config))
+	hostState, err := e.host.Observe(plan.Want(e.config))
 	if err != nil {
 		return fmt.Errorf("observe the host: %w", err)
 	}
@@ -100,7 +100,7 @@ func (e *edge) start(ctx context.Context) error {
 	if err := e.lease.of(dp); err != nil {
 		return err
 	}
-	e.pathSelector.routing = reconcile.NewRouting(e.config)
+	e.pathSelector.routing = plan.NewRouting(e.config)
 	e.lookAsked()
 	e.asked.before = e.asked.last // a former process's are no news
 	e.reportProblem(rememberGateways, e.joinGateways())
@@ -121,7 +121,7 @@ func (e *edge) start(ctx context.Context) error {
 func (e *edge) settle(ctx context.Context) {
 	deadline := time.After(settle)
 	for {
-		hostState, err := e.host.Observe(reconcile.Want(e.config))
+		hostState, err := e.host.Observe(plan.Want(e.config))
 		if err != nil || !unresolved(e.config, hostState) {
 			return
 		}
@@ -137,8 +137,8 @@ func (e *edge) settle(ctx context.Context) {
 
 // unresolved reports whether a next hop of e has no MAC address yet.
 func unresolved(e overlay.Edge, v host.State) bool {
-	return slices.ContainsFunc(reconcile.Pairs(e), func(pair overlay.Pair) bool {
-		way, ok := reconcile.PathOf(e, v, pair)
+	return slices.ContainsFunc(plan.Pairs(e), func(pair overlay.Pair) bool {
+		way, ok := plan.PathOf(e, v, pair)
 		return ok && way.NextMAC == overlay.MAC{}
 	})
 }
@@ -228,9 +228,9 @@ func (e *edge) tick() {
 func (e *edge) reconcile() {
 	begin := time.Now()
 	e.mergeLearned()
-	hostState, err := e.host.Observe(reconcile.Want(e.config))
+	hostState, err := e.host.Observe(plan.Want(e.config))
 	if err == nil && e.ensure(hostState) {
-		hostState, err = e.host.Observe(reconcile.Want(e.config))
+		hostState, err = e.host.Observe(plan.Want(e.config))
 	}
 	e.reportProblem("observe the host", err)
 	if err != nil {
@@ -268,14 +268,14 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came an
 	e.config = s.withRoutes(e.config)
 	on := snapshot{e.dp, e.config, hostState, probed}
 	next := s.plan(on)
-	routing := reconcile.NewRouting(e.config)
-	tables, problems := reconcile.DesiredBy(routing, e.config, hostState, next.pathPolicies)
-	tables.NoLearning, tables.Keep = reconcile.NoLearning(e.configured, e.config), e.learned.previous != nil
+	routing := plan.NewRouting(e.config)
+	tables, problems := plan.DesiredBy(routing, e.config, hostState, next.pathPolicies)
+	tables.NoLearning, tables.Keep = plan.NoLearning(e.configured, e.config), e.learned.previous != nil
 	tables.Firewall, tables.EgressRules = e.ruled.policy, e.ruled.egress
 	begin := time.Now()
 	all, own, again := s.evaluate(on, begin)
 	s.say(own)
-	reconcile.Translate(&tables, e.config, hostState, states(all))
+	plan.Translate(&tables, e.config, hostState, states(all))
 	if e.config.Egress != nil {
 		leased(e.config, tables.Egress, all)
 	}
@@ -317,7 +317,7 @@ func (e *edge) tell(was, now []problem.Problem) {
 // name are made, and those that the ones in force name are kept. It reports
 // whether the host has to be observed again.
 func (e *edge) ensure(hostState host.State) (again bool) {
-	holds := reconcile.HostConfig(e.config, hostState)
+	holds := plan.HostConfig(e.config, hostState)
 	for _, port := range holds.ChecksumDevices {
 		again = again || hostState.ChecksumDevices[port] == 0
 	}
@@ -330,7 +330,7 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 
 // release undoes what of the host the tables no longer need, now that they are in force.
 func (e *edge) release(hostState host.State) {
-	if holds := reconcile.HostConfig(e.config, hostState); len(unwanted(holds, hostState)) > 0 {
+	if holds := plan.HostConfig(e.config, hostState); len(unwanted(holds, hostState)) > 0 {
 		holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
 		e.reportProblem(changeHost, e.host.Ensure(holds))
 	}

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/bfd"
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
-	"github.com/selvage/selvage/internal/reconcile"
 	"github.com/selvage/selvage/internal/replica"
 )
 
@@ -109,7 +109,7 @@ func (s *pathSelector) ownTarget(w electionInput, g snapshot) (target nat.State,
 		}
 	}
 	target, why = s.gateways.drain.state(w.now)
-	if state, because := reconcile.OwnState(g.config, g.hostState); state > target {
+	if state, because := plan.OwnState(g.config, g.hostState); state > target {
 		target, why = state, because
 	}
 	switch {
@@ -169,7 +169,7 @@ func (s *pathSelector) moveGateways(now time.Time) (came announcement, err error
 		s.gateways.askAgain(again, now)
 		return came, nil
 	}
-	list := reconcile.Egresses(s.snapshot.config, s.snapshot.hostState, states(all))
+	list := plan.Egresses(s.snapshot.config, s.snapshot.hostState, states(all))
 	leased(s.snapshot.config, list, all)
 	if err := s.snapshot.dp.SteerEgress(list); err != nil {
 		s.gateways.askAgain(now.Add(retryAfter), now)
@@ -203,7 +203,7 @@ func (g *gateways) keep(all map[netip.Addr]gatewayStates, own ownState) {
 }
 
 // take takes over judgements that the tables in list obey by now.
-func (g *gateways) take(config overlay.Edge, all map[netip.Addr]gatewayStates, own ownState, list []datapath.Egress) (came announcement) {
+func (g *gateways) take(config overlay.Edge, all map[netip.Addr]gatewayStates, own ownState, list []fib.Egress) (came announcement) {
 	written := time.Now()
 	was, owned := g.owned, make(map[place]bool)
 	returned := g.returned(all)

@@ -10,8 +10,8 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // noEgress is the answer to a question about translation that there is none.
@@ -149,7 +149,7 @@ func sourceShares(plan nat.Plan, f int, family string, here netip.Addr) (list []
 }
 
 func (e *edge) uplinkInfo(r overlay.Router, u overlay.Uplink, counts natSessionCounts) EgressPolicyInfo {
-	name := reconcile.UplinkEgress(u.Name)
+	name := plan.UplinkEgress(u.Name)
 	info := EgressPolicyInfo{
 		Name: name, Router: r.Name, Uplink: u.Name, Matches: "what leaves by the uplink and matches no policy",
 		Mapping: "address-and-port-dependent", AddressPooling: "paired", Ports: u.NAT.Ports, Limit: u.NAT.Limit, Sessions: counts.policies[name],

@@ -9,6 +9,7 @@ import (
 
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
@@ -20,7 +21,7 @@ type exits struct {
 	natSessions []datapath.NATSession
 	pressures   []datapath.PortUsage
 	natEvents   []datapath.NATEvent // not yet read
-	steered     []datapath.Egress
+	steered     []fib.Egress
 	announced   []place
 	service     bfd.Service
 	replicas    []datapath.NATRecord // that were put
@@ -94,7 +95,7 @@ func (w *world) ours() (owned []netip.Addr) {
 	return owned
 }
 
-func (d fakeDataPath) SteerEgress(list []datapath.Egress) error {
+func (d fakeDataPath) SteerEgress(list []fib.Egress) error {
 	if !d.w.pathSelector.TryLock() {
 		d.w.t.Error("egress is steered while the paths change")
 	} else {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/bfd"
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -345,7 +345,7 @@ func TestEgressReload(t *testing.T) {
 	w.within("no egress", func() bool { t := w.tablesNow(); return t.EgressRules == nil && len(t.Egress) == 0 })
 }
 
-func (w *world) tablesNow() datapath.Tables {
+func (w *world) tablesNow() fib.Tables {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tables

@@ -20,6 +20,7 @@ import (
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
@@ -49,10 +50,10 @@ type world struct {
 	hostState host.State
 	calls     []string
 	configs   []datapath.Config // of every opening
-	tables    datapath.Tables   // last applied
+	tables    fib.Tables        // last applied
 	holds     host.Desired      // last asked for
 	failOpen  func(datapath.Config) error
-	failApply func(datapath.Tables) error
+	failApply func(fib.Tables) error
 	failing   map[string]error // by call
 	limits    []datapath.LimitUsage
 	adopted   bool
@@ -62,8 +63,8 @@ type world struct {
 	peers    []bfd.Peer
 	lives    map[overlay.Pair]bfd.Result
 	died     chan struct{}
-	steered  []datapath.PathPolicy // by the last Steer
-	teps     []datapath.TEP
+	steered  []fib.PathPolicy // by the last Steer
+	teps     []fib.TEP
 	sent     map[overlay.Pair]datapath.Counters
 	addSent  map[overlay.Pair]uint64 // what each reading finds more
 	fewFlows bool
@@ -336,7 +337,7 @@ func (d fakeDataPath) NewerPins() []string { return nil }
 func (d fakeDataPath) Close() error        { return d.change("close") }
 func (d fakeDataPath) Remove() error       { return d.change("remove") }
 
-func (d fakeDataPath) Apply(t datapath.Tables) error {
+func (d fakeDataPath) Apply(t fib.Tables) error {
 	err := d.change("apply")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
@@ -344,13 +345,13 @@ func (d fakeDataPath) Apply(t datapath.Tables) error {
 		err = d.w.failApply(t)
 	}
 	if err == nil {
-		d.w.tables, d.w.learned.routes = t, map[string]map[netip.Prefix]datapath.Route{}
+		d.w.tables, d.w.learned.routes = t, map[string]map[netip.Prefix]fib.Route{}
 		d.w.exits.steered = t.Egress
 	}
 	return err
 }
 
-func (d fakeDataPath) Steer(teps []datapath.TEP, pathPolicies []datapath.PathPolicy) error {
+func (d fakeDataPath) Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error {
 	if !d.w.pathSelector.TryLock() {
 		d.w.t.Error("steer while the paths change")
 	} else {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/policy"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // ruled is a configuration's policies. Its zero value is of one without a firewall and
@@ -36,7 +36,7 @@ func compile(was overlay.Edge, previous ruled, next overlay.Edge) (r ruled, err 
 	if err := r.compileEgress(previous, next); err != nil || next.Firewall == nil {
 		return r, err
 	}
-	r.places = reconcile.Places(next)
+	r.places = plan.Places(next)
 	if previous.policy != nil && reflect.DeepEqual(was.Firewall, next.Firewall) && reflect.DeepEqual(previous.places, r.places) {
 		r.policy, r.shadows = previous.policy, previous.shadows
 		return r, nil
@@ -52,7 +52,7 @@ func (r *ruled) compileEgress(previous ruled, next overlay.Edge) (err error) {
 	if next.Egress == nil || len(next.Egress.Policies) == 0 {
 		return nil
 	}
-	r.egressRules, r.egressPlaces = reconcile.EgressRules(next)
+	r.egressRules, r.egressPlaces = plan.EgressRules(next)
 	if previous.egress != nil && reflect.DeepEqual(previous.egressRules, r.egressRules) && reflect.DeepEqual(previous.egressPlaces, r.egressPlaces) {
 		r.egress = previous.egress
 		return nil

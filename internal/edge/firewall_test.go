@@ -18,7 +18,7 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 // syncBuffer is written by one goroutine and read by another.
@@ -206,7 +206,7 @@ func TestWhatIf(t *testing.T) {
 		next := w.config
 		next.Firewall = wall()
 		change(&next)
-		info, err := c.WhatIf(context.Background(), WhatIfQuery{Firewall: next.Firewall, Places: reconcile.Places(next), Limit: 10})
+		info, err := c.WhatIf(context.Background(), WhatIfQuery{Firewall: next.Firewall, Places: plan.Places(next), Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}

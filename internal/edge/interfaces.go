@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/host"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 // Roles of interfaces that packets may pass through.
@@ -29,15 +29,15 @@ func (e *edge) interfaceDocuments() ([]InterfaceInfo, error) {
 		for _, name := range e.config.Underlay.Interfaces {
 			add(name, roleUnderlay)
 		}
-		for _, a := range reconcile.Attachments(e.config) {
+		for _, a := range plan.Attachments(e.config) {
 			if a.Router != "" {
 				add(a.Interface, roleUplink)
 			}
 		}
-		tables, _ := reconcile.Desired(e.config, e.hostState, e.pathSelector.inForce().pathPolicies)
+		tables, _ := plan.Desired(e.config, e.hostState, e.pathSelector.inForce().pathPolicies)
 		for i, info := range list {
 			list[i].TakesRedirected = slices.Contains(tables.TxDevices, info.Ifindex)
-			if link, ok := e.hostState.Links[info.Name]; ok && reconcile.HasTransit(e.config) && !list[i].TakesRedirected {
+			if link, ok := e.hostState.Links[info.Name]; ok && plan.HasTransit(e.config) && !list[i].TakesRedirected {
 				list[i].RedirectWhy = redirectWhy(link)
 			}
 		}
@@ -80,8 +80,8 @@ func (e *edge) transitHook(name string) (hook, why string) {
 	if refusal, ok := e.dp.Refused()[link.Index]; ok {
 		return hookTCX, "the driver refused the program: " + refusal
 	}
-	hook, why = reconcile.TransitHook(e.config, link)
-	if hook == reconcile.TransitByTC {
+	hook, why = plan.TransitHook(e.config, link)
+	if hook == plan.TransitByTC {
 		hook = hookTCX
 	}
 	return hook, why

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -67,7 +68,7 @@ func (e *edge) renewLease(ctx context.Context) {
 
 // leased marks what another gateway may take over should this process die. The last
 // gateway's addresses are answered for without it too.
-func leased(config overlay.Edge, list []datapath.Egress, all map[netip.Addr]gatewayStates) {
+func leased(config overlay.Edge, list []fib.Egress, all map[netip.Addr]gatewayStates) {
 	for i := range list {
 		list[i].Leased = slices.ContainsFunc(groupMembers(config, list[i].Name), func(m netip.Addr) bool {
 			return m != self(config) && all[m].State != nat.Gone

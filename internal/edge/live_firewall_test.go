@@ -17,7 +17,7 @@ import (
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/trace"
 )
 
@@ -142,7 +142,7 @@ func wouldCut(ctx context.Context, c *Client, text string, cut int) error {
 	if err != nil {
 		return err
 	}
-	info, err := c.WhatIf(ctx, WhatIfQuery{Firewall: next.Firewall, Places: reconcile.Places(next), Limit: 5})
+	info, err := c.WhatIf(ctx, WhatIfQuery{Firewall: next.Firewall, Places: plan.Places(next), Limit: 5})
 	if err == nil && (info.Total != 1 || info.Cut != cut || len(info.Sessions) != cut) {
 		err = fmt.Errorf("with %s: %+v, want %d connections cut", text, info, cut)
 	}

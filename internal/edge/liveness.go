@@ -13,8 +13,8 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 const (
@@ -40,7 +40,7 @@ type pathSelector struct {
 	end      func() // ends the goroutine and waits for it
 	snapshot snapshot
 	paths    pathPlan
-	routing  *reconcile.Routing // of ground, and learned since
+	routing  *plan.Routing // of ground, and learned since
 	reach    map[string]map[netip.Addr]bool
 	dead     map[netip.Addr]bool // remotes that routes do not lead by
 	// neighbours are BGP's that are watched over, and lives what was last known of them. No
@@ -62,14 +62,14 @@ type snapshot struct {
 
 // pathPlan is a plan that is in force. It is replaced, never changed.
 type pathPlan struct {
-	pathPolicies reconcile.PathPolicies
+	pathPolicies plan.PathPolicies
 	problems     []problem.Problem          // of teams
 	since        map[overlay.Pair]time.Time // when each path went out of use, or came back
 	moves        int                        // how often flows were given to other paths
 }
 
 // then is the plan that follows p.
-func (p pathPlan) then(pathPolicies reconcile.PathPolicies, problems []problem.Problem) pathPlan {
+func (p pathPlan) then(pathPolicies plan.PathPolicies, problems []problem.Problem) pathPlan {
 	was := make(map[overlay.Pair]bool)
 	for _, path := range p.pathPolicies.Paths {
 		was[path.Pair] = path.Down != ""
@@ -118,8 +118,8 @@ func (s *pathSelector) plan(g snapshot) pathPlan {
 	if time.Since(s.opened) < patience {
 		maps.DeleteFunc(results, func(_ overlay.Pair, r bfd.Result) bool { return r.State == bfd.Unknown })
 	}
-	facts := reconcile.FactsOf(g.config, g.hostState, g.probed, reconcile.Dead(g.config, results))
-	return s.paths.then(reconcile.Teamed(g.config, facts, s.paths.pathPolicies))
+	facts := plan.FactsOf(g.config, g.hostState, g.probed, plan.Dead(g.config, results))
+	return s.paths.then(plan.Teamed(g.config, facts, s.paths.pathPolicies))
 }
 
 // steer moves flows from paths that died, or to those that came back. It looks at
@@ -135,7 +135,7 @@ func (e *edge) steer() {
 	came, err := s.moveGateways(time.Now()) // first: of these more depends than of paths
 	next := s.plan(s.snapshot)
 	err = errors.Join(err, s.reroute(next.pathPolicies))
-	steered := s.snapshot.dp.Steer(reconcile.PathSelection(s.snapshot.config, next.pathPolicies))
+	steered := s.snapshot.dp.Steer(plan.PathSelection(s.snapshot.config, next.pathPolicies))
 	if steered == nil {
 		s.paths = next
 	}
@@ -189,7 +189,7 @@ func (e *edge) watchOver(hostState host.State) {
 			wake(s.gateways.nudged) // sessions that never answer are judged when patience ends
 		}
 	}
-	peers := reconcile.Peers(e.config, s.inForce().pathPolicies, hostState.Routes)
+	peers := plan.Peers(e.config, s.inForce().pathPolicies, hostState.Routes)
 	more, neighbours, err := neighbourPeers(e.config, peers)
 	s.watch(neighbours, more)
 	e.reportProblem(watchLiveness, errors.Join(err, s.monitor.Set(slices.Concat(peers, more))))

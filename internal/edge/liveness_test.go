@@ -14,7 +14,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 var (
@@ -355,16 +355,16 @@ func TestOpenLiveness(t *testing.T) {
 // Packets are not judged while flows that moved may still go where they went before.
 func TestBalanceAfterMoves(t *testing.T) {
 	w := newDualWorld(t)
-	var plan pathPlan
+	var paths pathPlan
 	replan := func(dead map[overlay.Pair]string) {
-		plan = plan.then(reconcile.Teamed(w.config, reconcile.FactsOf(w.config, w.hostState, nil, dead), plan.pathPolicies))
+		paths = paths.then(plan.Teamed(w.config, plan.FactsOf(w.config, w.hostState, nil, dead), paths.pathPolicies))
 	}
 	replan(nil)
 	var b balance
 	var sent uint64
 	reading := func() int {
 		sent += 50_000
-		b = b.after(map[overlay.Pair]datapath.Counters{aa: {Packets: sent}}, plan, 1e6)
+		b = b.after(map[overlay.Pair]datapath.Counters{aa: {Packets: sent}}, paths, 1e6)
 		return len(b.problems)
 	}
 	gatewayStates := func(what string) {

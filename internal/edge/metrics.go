@@ -11,7 +11,7 @@ import (
 
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 // metricsType names the format of metricsText: version 0.0.4 of Prometheus' text
@@ -142,7 +142,7 @@ func (e *edge) flowCacheMetrics(p *page, stats datapath.Stats) {
 
 func (e *edge) portMetrics(p *page, counters map[string]datapath.PortCounters) {
 	const up = "selvage_port_up"
-	attachments := reconcile.Attachments(e.config)
+	attachments := plan.Attachments(e.config)
 	p.family(gauge, up, "1 while the port's interface exists and is up.")
 	for _, a := range attachments {
 		p.sample(up, flag(portState(e.hostState, a) == stateUp), "port", a.Name, "interface", a.Interface, "segment", a.Segment)
@@ -168,7 +168,7 @@ func (e *edge) interfaceMetrics(p *page) {
 	const hook = "selvage_interface_hook_info"
 	p.family(gauge, hook, "Hook that takes transit packets at an underlay or uplink interface; always 1.")
 	names := slices.Clone(e.config.Underlay.Interfaces)
-	for _, a := range reconcile.Attachments(e.config) {
+	for _, a := range plan.Attachments(e.config) {
 		if a.Router != "" {
 			names = append(names, a.Interface)
 		}
@@ -183,7 +183,7 @@ func (e *edge) interfaceMetrics(p *page) {
 
 func (e *edge) remoteMetrics(p *page, counters map[netip.Addr]datapath.TEPCounters) {
 	const up = "selvage_remote_up"
-	remotes := reconcile.Remotes(e.config)
+	remotes := plan.Remotes(e.config)
 	p.family(gauge, up, "1 while there is a route to the remote and its next hop's MAC address is known.")
 	for _, remote := range remotes {
 		p.sample(up, flag(tepState(e.config, e.hostState, remote) == stateResolved), "remote", remote.String())
@@ -206,7 +206,7 @@ func (e *edge) remoteMetrics(p *page, counters map[netip.Addr]datapath.TEPCounte
 
 func (e *edge) pathMetrics(p *page, readings pathReadings) {
 	var paths []PathInfo
-	for _, remote := range reconcile.Remotes(e.config) {
+	for _, remote := range plan.Remotes(e.config) {
 		paths = append(paths, e.pathInfos(remote, readings)...)
 	}
 	for _, m := range []struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/offload"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 const (
@@ -187,10 +187,10 @@ func (e *edge) offloadPaths() (paths []offload.Path) {
 	if p == nil {
 		return nil
 	}
-	pairs := reconcile.Pairs(e.config)
+	pairs := plan.Pairs(e.config)
 	e.offloads.keep(pairs)
 	for _, pair := range pairs {
-		way, ok := reconcile.PathOf(e.config, e.hostState, pair)
+		way, ok := plan.PathOf(e.config, e.hostState, pair)
 		if !ok || way.NextMAC == (overlay.MAC{}) {
 			continue
 		}
@@ -211,8 +211,8 @@ func (e *edge) offloadPaths() (paths []offload.Path) {
 func tunnelOf(config overlay.Edge, addr netip.Addr, other uint16) (port uint16, checksum bool) {
 	port = other
 	first := config.Remote(addr).Addrs[0]
-	for _, s := range reconcile.Segments(config) {
-		if s.Tunnel.Encapsulation == overlay.VXLAN && reconcile.SendsTo(s, first) {
+	for _, s := range plan.Segments(config) {
+		if s.Tunnel.Encapsulation == overlay.VXLAN && plan.SendsTo(s, first) {
 			if port == other {
 				port = s.Tunnel.UDPPort
 			}
@@ -363,7 +363,7 @@ func (e *edge) setOffloads(ctx context.Context, set []host.Offload) error {
 
 // ensureOffloads makes the offloads be as wanted. It is done by the goroutine of Run.
 func (e *edge) ensureOffloads() (struct{}, error) {
-	holds := reconcile.HostConfig(e.config, e.hostState)
+	holds := plan.HostConfig(e.config, e.hostState)
 	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, e.hostState)...)
 	holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
 	return struct{}{}, e.host.Ensure(holds)

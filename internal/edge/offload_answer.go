@@ -6,7 +6,7 @@ import (
 
 	"github.com/selvage/selvage/internal/offload"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 // answerOffloadProbes has each TEP answer the remotes, if the configuration asks for that.
@@ -45,7 +45,7 @@ func (e *edge) answerOffloadsAt(local netip.Addr, config overlay.Edge) error {
 		o.responders[local] = r
 	}
 	var remotes []netip.Addr
-	for _, pair := range reconcile.Pairs(config) {
+	for _, pair := range plan.Pairs(config) {
 		remotes = append(remotes, pair.Remote)
 	}
 	o.responders[local].Set(remotes)

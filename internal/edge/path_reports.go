@@ -10,7 +10,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 // What ICMP messages of the underlay say about paths. Anybody can send them, so a probe decides
@@ -113,7 +113,7 @@ func (e *edge) recheck(pair overlay.Pair, r datapath.PathReport, at time.Time) {
 // mayObey takes a report that embeds a packet of a tunnel, VNI and all, for true. It reports
 // whether that changes something.
 func (e *edge) mayObey(pair overlay.Pair, r datapath.PathReport, now time.Time) bool {
-	way, ok := reconcile.PathOf(e.config, e.hostState, pair)
+	way, ok := plan.PathOf(e.config, e.hostState, pair)
 	mtu := max(r.VNIMTU, e.leastReported(pair.Remote))
 	if r.VNIMTU == 0 || !ok || mtu >= way.MTU || r.Age > reportLife {
 		return false
@@ -131,7 +131,7 @@ func (e *edge) mayObey(pair overlay.Pair, r datapath.PathReport, now time.Time) 
 // minimum of IPv6, whatever the encapsulation.
 func (e *edge) leastReported(remote netip.Addr) int {
 	const large = 2 * innerMinimum
-	return innerMinimum + large - reconcile.InnerMTU(e.config, e.config.Remote(remote).Addrs[0], large)
+	return innerMinimum + large - plan.InnerMTU(e.config, e.config.Remote(remote).Addrs[0], large)
 }
 
 // decide ends a report.

@@ -14,7 +14,7 @@ import (
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 // paths is what is known of the MTU on the way to the remotes: what probes found, and what
@@ -107,8 +107,8 @@ func (e *edge) probe(hostState host.State) map[overlay.Pair]int {
 	e.reportProblem(probeMTUs, errors.Join(errs...))
 	for local, probes := range e.paths.probes {
 		ceilings := make(map[netip.Addr]int)
-		for _, pair := range reconcile.Pairs(e.config) {
-			if way, ok := reconcile.PathOf(e.config, hostState, pair); ok && pair.Local == local {
+		for _, pair := range plan.Pairs(e.config) {
+			if way, ok := plan.PathOf(e.config, hostState, pair); ok && pair.Local == local {
 				ceilings[pair.Remote] = way.MTU
 			}
 		}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 const (
@@ -272,7 +272,7 @@ func (e *edge) sizeOf(p *proof) int {
 		return size
 	}
 	most := 0
-	for _, a := range reconcile.Attachments(e.config) {
+	for _, a := range plan.Attachments(e.config) {
 		if a.Segment == p.segment.Name {
 			most = max(most, e.hostState.Links[a.Interface].MTU)
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // Of each tunnel so many are asked.
@@ -29,7 +29,7 @@ type planner struct {
 	*edge
 	paths    pathReadings
 	segments []overlay.Segment
-	routes   []reconcile.Table
+	routes   []plan.Table
 	hearsays map[receivedOf]hearsay
 	// Of what is behind each remote in each segment:
 	neighbours map[receivedOf][]datapath.Neighbour
@@ -39,7 +39,7 @@ type planner struct {
 
 func (e *edge) newPlanner(reported map[receivedOf]hearsay) (planner, error) {
 	p := planner{
-		edge: e, segments: reconcile.Segments(e.config), routes: e.pathSelector.routes(), hearsays: reported,
+		edge: e, segments: plan.Segments(e.config), routes: e.pathSelector.routes(), hearsays: reported,
 		neighbours: make(map[receivedOf][]datapath.Neighbour), macs: make(map[receivedOf]map[datapath.Origin]int), ours: make(map[netip.Addr]bool),
 	}
 	var err error

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // nextHop is a router behind a tunnel.
@@ -27,7 +27,7 @@ type hopRoutes struct {
 
 func (p planner) hopRoutes(segment, router string, only netip.Prefix) hopRoutes {
 	h := hopRoutes{prefixes: make(map[nextHop][]netip.Prefix), beside: make(map[nextHop]netip.Prefix)}
-	i := slices.IndexFunc(p.routes, func(t reconcile.Table) bool { return t.Router == router })
+	i := slices.IndexFunc(p.routes, func(t plan.Table) bool { return t.Router == router })
 	if i < 0 {
 		return h
 	}
@@ -209,7 +209,7 @@ func (p planner) toPrefix(to netip.Prefix) ([]proof, error) {
 }
 
 // byRoute are the proofs of a route's next hops, or where it leads instead of into a tunnel.
-func (p planner) byRoute(router string, route reconcile.Route, to netip.Prefix) (proofs []proof, elsewhere string) {
+func (p planner) byRoute(router string, route plan.Route, to netip.Prefix) (proofs []proof, elsewhere string) {
 	elsewhere = fmt.Sprintf("router %s: %s is %s", router, route.Prefix, route.Kind)
 	done := make(map[string]bool)
 	for _, hop := range route.Hops {

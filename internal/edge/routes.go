@@ -7,9 +7,10 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
-	"github.com/selvage/selvage/internal/reconcile"
 )
 
 // argTo is the address in the URL that routes are looked up for.
@@ -102,7 +103,7 @@ func (e *edge) routeDocuments(v url.Values) ([]RouteInfo, error) {
 
 // routesTo is the route of a router that has the longest prefix with an address in it, if
 // any, or all for the zero address.
-func routesTo(list []reconcile.Route, to netip.Addr) (best []reconcile.Route) {
+func routesTo(list []plan.Route, to netip.Addr) (best []plan.Route) {
 	if !to.IsValid() {
 		return list
 	}
@@ -115,14 +116,14 @@ func routesTo(list []reconcile.Route, to netip.Addr) (best []reconcile.Route) {
 }
 
 // routes are those of all routers by now.
-func (s *pathSelector) routes() []reconcile.Table {
+func (s *pathSelector) routes() []plan.Table {
 	s.mu.Lock()
 	snapshot := s.routing.Snapshot()
 	s.mu.Unlock()
 	return snapshot.All()
 }
 
-func (e *edge) hopInfo(hop datapath.Hop, macs map[segmentAddr]overlay.MAC) HopInfo {
+func (e *edge) hopInfo(hop fib.Hop, macs map[segmentAddr]overlay.MAC) HopInfo {
 	info := HopInfo{Segment: hop.Segment, Address: hop.Addr, Remote: hop.Remote, State: stateConnected}
 	switch {
 	case hop.Remote.IsValid():
@@ -177,9 +178,9 @@ func (e *edge) unresolvedHops() (problems []problem.Problem, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range reconcile.Routes(e.config) {
+	for _, t := range plan.Routes(e.config) {
 		for _, r := range t.Routes {
-			if r.Origin != reconcile.Static && r.Origin != reconcile.Learned {
+			if r.Origin != plan.Static && r.Origin != plan.Learned {
 				continue
 			}
 			for _, hop := range r.Hops {

@@ -19,6 +19,7 @@ import (
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -143,12 +144,12 @@ func TestInterfaceAppearsAndVanishes(t *testing.T) {
 	if !w.problem(c, "port p1", "tap0", "does not exist") {
 		t.Error("missing interface is no problem")
 	}
-	applied := func() []datapath.Port {
+	applied := func() []fib.Port {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.tables.Ports
 	}
-	if got := applied(); len(got) != 1 || got[0] != (datapath.Port{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1500, Peer: true, Segments: true}) {
+	if got := applied(); len(got) != 1 || got[0] != (fib.Port{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1500, Peer: true, Segments: true}) {
 		t.Errorf("ports %+v, want p0 alone", got)
 	}
 	links := w.hostState.Links
@@ -349,7 +350,7 @@ func TestReloadThatCannotBeAppliedIsRolledBack(t *testing.T) {
 	good := w.config
 	w.config.Segments = good.Segments[:1]
 	w.config.FlowCache.Enabled = !good.FlowCache.Enabled
-	w.failApply = func(t datapath.Tables) error {
+	w.failApply = func(t fib.Tables) error {
 		if len(t.Segments) == 1 {
 			return errFake
 		}

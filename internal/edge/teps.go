@@ -9,7 +9,7 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 )
 
 // States of paths, besides those of bfd.
@@ -93,7 +93,7 @@ func (p pathPlan) shares(remote netip.Addr, pair overlay.Pair) []ShareInfo {
 					n++
 				}
 			}
-			list = append(list, ShareInfo{TEPs: append([]string{}, pathPolicy.TEPs...), Share: float64(n) / reconcile.Buckets})
+			list = append(list, ShareInfo{TEPs: append([]string{}, pathPolicy.TEPs...), Share: float64(n) / plan.Buckets})
 		}
 	}
 	return list

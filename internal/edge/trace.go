@@ -12,7 +12,7 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/reconcile"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/trace"
 )
 
@@ -124,7 +124,7 @@ func (e *edge) trace(q TraceQuery, packet trace.Packet) (TraceInfo, error) {
 
 // tunnelAt is the encapsulation that arrives at a UDP port.
 func (e *edge) tunnelAt(port uint16) overlay.Encapsulation {
-	for _, s := range reconcile.Segments(e.config) {
+	for _, s := range plan.Segments(e.config) {
 		if s.Tunnel.UDPPort == port {
 			return s.Tunnel.Encapsulation
 		}
@@ -173,8 +173,8 @@ func (e *edge) fromRemote(q TraceQuery) (entry, error) {
 		from.tags = []uint16{q.VLAN}
 	}
 	var names []string
-	for _, s := range reconcile.Segments(e.config) {
-		if reconcile.SendsTo(s, q.Remote) {
+	for _, s := range plan.Segments(e.config) {
+		if plan.SendsTo(s, q.Remote) {
 			names = append(names, s.Name)
 		}
 	}
@@ -190,7 +190,7 @@ func (e *edge) fromRemote(q TraceQuery) (entry, error) {
 }
 
 func (e *edge) segment(name string) (overlay.Segment, bool) {
-	all := reconcile.AllSegments(e.config, e.hostState)
+	all := plan.AllSegments(e.config, e.hostState)
 	i := slices.IndexFunc(all, func(s overlay.Segment) bool { return s.Name == name })
 	if i < 0 {
 		return overlay.Segment{}, false
@@ -199,11 +199,11 @@ func (e *edge) segment(name string) (overlay.Segment, bool) {
 }
 
 // attachment is the port of q, or the member of a trunk that q.VLAN chooses.
-func (e *edge) attachment(q TraceQuery) (reconcile.Attachment, error) {
-	all := reconcile.Attachments(e.config)
-	i := slices.IndexFunc(all, func(a reconcile.Attachment) bool { return a.Trunk == q.Port && a.VLAN == q.VLAN && q.VLAN != 0 })
+func (e *edge) attachment(q TraceQuery) (plan.Attachment, error) {
+	all := plan.Attachments(e.config)
+	i := slices.IndexFunc(all, func(a plan.Attachment) bool { return a.Trunk == q.Port && a.VLAN == q.VLAN && q.VLAN != 0 })
 	if i < 0 {
-		i = slices.IndexFunc(all, func(a reconcile.Attachment) bool { return a.Name == q.Port })
+		i = slices.IndexFunc(all, func(a plan.Attachment) bool { return a.Name == q.Port })
 	}
 	var names []string
 	for _, a := range all {
@@ -211,9 +211,9 @@ func (e *edge) attachment(q TraceQuery) (reconcile.Attachment, error) {
 	}
 	switch {
 	case i < 0:
-		return reconcile.Attachment{}, fmt.Errorf("there is no port %q; ports: %s", q.Port, strings.Join(names, ", "))
+		return plan.Attachment{}, fmt.Errorf("there is no port %q; ports: %s", q.Port, strings.Join(names, ", "))
 	case portState(e.hostState, all[i]) == stateAbsent:
-		return reconcile.Attachment{}, fmt.Errorf("port %s: interface %s does not exist", q.Port, all[i].Interface)
+		return plan.Attachment{}, fmt.Errorf("port %s: interface %s does not exist", q.Port, all[i].Interface)
 	}
 	return all[i], nil
 }

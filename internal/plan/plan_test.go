@@ -1,4 +1,4 @@
-package reconcile
+package plan
 
 import (
 	"net/netip"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -67,7 +67,7 @@ func state() host.State {
 }
 
 // desired is what the data path gets when nothing was planned before.
-func desired(e overlay.Edge, v host.State, probed map[overlay.Pair]int) (datapath.Tables, []string) {
+func desired(e overlay.Edge, v host.State, probed map[overlay.Pair]int) (fib.Tables, []string) {
 	pathPolicies, problems := Teamed(e, FactsOf(e, v, probed, nil), PathPolicies{})
 	tables, more := Desired(e, v, pathPolicies)
 	return tables, problem.Texts(append(more, problems...))
@@ -76,18 +76,18 @@ func desired(e overlay.Edge, v host.State, probed map[overlay.Pair]int) (datapat
 func TestDesiredTables(t *testing.T) {
 	e := edge()
 	got, problems := desired(e, state(), nil)
-	want := datapath.Tables{
+	want := fib.Tables{
 		Underlays: []int{2},
 		Segments:  e.Segments,
-		Ports: []datapath.Port{
+		Ports: []fib.Port{
 			{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1450, Peer: true, Segments: true},
 			{Name: "p1", Ifindex: 4, Segment: "blue", MTU: 1450, Segments: true},
 		},
-		TEPs: []datapath.TEP{
+		TEPs: []fib.TEP{
 			{Addr: remoteB, Local: self, Edge: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},
 			{Addr: remoteC, Local: self, Edge: remoteC, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macR},
 		},
-		PathPolicies: []datapath.PathPolicy{{PathGroups: []datapath.PathGroup{
+		PathPolicies: []fib.PathPolicy{{PathGroups: []fib.PathGroup{
 			{Remote: remoteB, Paths: []overlay.Pair{toB}}, {Remote: remoteC, Paths: []overlay.Pair{toC}},
 		}}},
 		PathPolicyOf: map[string]int{"blue": 0},
@@ -138,7 +138,7 @@ func TestDesiredProblems(t *testing.T) {
 		name   string
 		change func(*overlay.Edge, *host.State)
 		want   []string
-		check  func(*testing.T, datapath.Tables)
+		check  func(*testing.T, fib.Tables)
 	}{
 		{
 			name:   "underlay interface missing",
@@ -154,7 +154,7 @@ func TestDesiredProblems(t *testing.T) {
 				"remote 192.0.2.2: the path from 192.0.2.1 to 192.0.2.2 is dead: interface eth0 is down: check the network between them",
 				"remote 198.51.100.3: the path from 192.0.2.1 to 198.51.100.3 is dead: interface eth0 is down: check the network between them",
 			},
-			check: func(t *testing.T, got datapath.Tables) {
+			check: func(t *testing.T, got fib.Tables) {
 				if len(got.Underlays) != 1 {
 					t.Errorf("a link that is down shall stay attached, underlays %v", got.Underlays)
 				}
@@ -167,7 +167,7 @@ func TestDesiredProblems(t *testing.T) {
 			name:   "port missing",
 			change: func(_ *overlay.Edge, v *host.State) { delete(v.Links, "tap1") },
 			want:   []string{"port p1: interface tap1 does not exist: create it, it is attached when it appears"},
-			check: func(t *testing.T, got datapath.Tables) {
+			check: func(t *testing.T, got fib.Tables) {
 				if len(got.Ports) != 1 || got.Ports[0].Name != "p0" {
 					t.Errorf("ports %v, want p0 alone", got.Ports)
 				}
@@ -180,8 +180,8 @@ func TestDesiredProblems(t *testing.T) {
 			name:   "no route",
 			change: func(_ *overlay.Edge, v *host.State) { delete(v.Routes, toB) },
 			want:   []string{noPath},
-			check: func(t *testing.T, got datapath.Tables) {
-				if got.TEPs[0] != (datapath.TEP{Addr: remoteB, Local: self, Edge: remoteB}) {
+			check: func(t *testing.T, got fib.Tables) {
+				if got.TEPs[0] != (fib.TEP{Addr: remoteB, Local: self, Edge: remoteB}) {
 					t.Errorf("TEP without a route is %+v, want its addresses alone", got.TEPs[0])
 				}
 			},
@@ -194,7 +194,7 @@ func TestDesiredProblems(t *testing.T) {
 			change: path(func(p *host.Path) { p.Ifindex, p.Interface = 9, "wlan0" }),
 			want: []string{"remote 192.0.2.2: its route leaves by wlan0, which is not an underlay interface: " +
 				"change the route, or add wlan0 to the underlay's interfaces", noPath},
-			check: func(t *testing.T, got datapath.Tables) {
+			check: func(t *testing.T, got fib.Tables) {
 				if got.TEPs[0].Ifindex != 0 {
 					t.Error("tunnels would leave by an interface that is no underlay")
 				}
@@ -203,7 +203,7 @@ func TestDesiredProblems(t *testing.T) {
 			name:   "next hop silent",
 			change: path(func(p *host.Path) { p.NextMAC = overlay.MAC{} }),
 			want:   []string{"remote 192.0.2.2: next hop 192.0.2.2 on eth0 does not answer: check that it is up and in the same network"},
-			check: func(t *testing.T, got datapath.Tables) {
+			check: func(t *testing.T, got fib.Tables) {
 				if got.TEPs[0].Ifindex != 2 {
 					t.Error("an unresolved TEP needs its interface, for the kernel's neighbour table")
 				}
@@ -216,7 +216,7 @@ func TestDesiredProblems(t *testing.T) {
 			},
 			want: []string{"segment blue: device svx4789, which fills in UDP checksums, is missing, so nothing is sent to remotes: " +
 				"find out why it cannot be created, or remove udpChecksum from the segment"},
-			check: func(t *testing.T, got datapath.Tables) {
+			check: func(t *testing.T, got fib.Tables) {
 				if len(got.ChecksumDevices) > 0 {
 					t.Errorf("checksummers %v, want none that no segment names", got.ChecksumDevices)
 				}

@@ -1,4 +1,4 @@
-package reconcile
+package plan
 
 import (
 	"net/netip"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -78,7 +78,7 @@ func TestGatewayTables(t *testing.T) {
 	blue, red := e.Segments[0], e.Segments[1]
 	blue.Gateway = &overlay.Gateway{Router: "tenant", MAC: overlay.AnycastMAC,
 		Addresses: []netip.Prefix{prefix("10.0.0.254/24"), prefix("fd00::fe/64"), prefix("fe80::5eff:fe00:101/64")}}
-	want := datapath.Tables{
+	want := fib.Tables{
 		Underlays: []int{2},
 		Segments: []overlay.Segment{blue, red,
 			{Name: "tenant-l3", VNI: 5000, Tunnel: overlay.Tunnel{Encapsulation: overlay.NVGRE}, ClampMSS: true,
@@ -86,38 +86,38 @@ func TestGatewayTables(t *testing.T) {
 			{Name: "wan", Gateway: &overlay.Gateway{Router: "tenant", MAC: overlay.MAC{2, 0x11, 0x22, 0x33, 0x1a, 0x55},
 				Addresses: []netip.Prefix{prefix("198.51.100.2/24")}}},
 		},
-		Routers: []datapath.Router{
-			{Name: "tenant", Routes: []datapath.Route{
-				{Prefix: prefix("10.0.0.0/24"), Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: "blue"}}},
-				{Prefix: prefix("fd00::/64"), Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: "blue"}}},
-				{Prefix: prefix("198.51.100.0/24"), Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: "wan"}}},
-				{Prefix: prefix("0.0.0.0/0"), Kind: overlay.Unicast, Hops: []datapath.Hop{
+		Routers: []fib.Router{
+			{Name: "tenant", Routes: []fib.Route{
+				{Prefix: prefix("10.0.0.0/24"), Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: "blue"}}},
+				{Prefix: prefix("fd00::/64"), Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: "blue"}}},
+				{Prefix: prefix("198.51.100.0/24"), Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: "wan"}}},
+				{Prefix: prefix("0.0.0.0/0"), Kind: overlay.Unicast, Hops: []fib.Hop{
 					{Segment: "wan", Addr: addr("198.51.100.1")}, {Segment: "tenant-l3", Remote: remoteC, MAC: macC},
 				}},
 				{Prefix: prefix("10.9.0.0/16"), Kind: overlay.Blackhole},
-				{Prefix: prefix("10.20.0.0/24"), Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: "red"}}},
-				{Prefix: prefix("10.20.9.0/24"), Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: "red", Addr: addr("10.20.0.1")}}},
+				{Prefix: prefix("10.20.0.0/24"), Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: "red"}}},
+				{Prefix: prefix("10.20.9.0/24"), Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: "red", Addr: addr("10.20.0.1")}}},
 			}},
-			{Name: "shared", Routes: []datapath.Route{
-				{Prefix: prefix("10.20.0.0/24"), Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: "red"}}},
-				{Prefix: prefix("10.20.9.0/24"), Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: "red", Addr: addr("10.20.0.1")}}},
-				{Prefix: prefix("10.30.0.0/16"), Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: "red", Addr: addr("10.20.0.1")}}},
-				{Prefix: prefix("10.0.0.0/24"), Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: "blue"}}},
-				{Prefix: prefix("fd00::/64"), Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: "blue"}}},
+			{Name: "shared", Routes: []fib.Route{
+				{Prefix: prefix("10.20.0.0/24"), Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: "red"}}},
+				{Prefix: prefix("10.20.9.0/24"), Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: "red", Addr: addr("10.20.0.1")}}},
+				{Prefix: prefix("10.30.0.0/16"), Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: "red", Addr: addr("10.20.0.1")}}},
+				{Prefix: prefix("10.0.0.0/24"), Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: "blue"}}},
+				{Prefix: prefix("fd00::/64"), Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: "blue"}}},
 				{Prefix: prefix("10.9.0.0/16"), Kind: overlay.Blackhole},
 			}},
 		},
-		Ports: []datapath.Port{
+		Ports: []fib.Port{
 			{Name: "p0", Ifindex: 3, Segment: "blue", MTU: 1450, Peer: true, Segments: true},
 			{Name: "p1", Ifindex: 4, Segment: "blue", MTU: 1450, Segments: true, Allowed: e.Ports[0].Allowed},
 			{Name: "p1.10", Ifindex: 4, VLAN: 10, Segment: "red", MTU: 1450, Segments: true, Allowed: e.Ports[0].Allowed},
 			{Name: "wan", Ifindex: 7, VLAN: 42, Segment: "wan", MTU: 1500, Uplink: true},
 		},
-		TEPs: []datapath.TEP{
+		TEPs: []fib.TEP{
 			{Addr: remoteB, Local: self, Edge: remoteB, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macB},
 			{Addr: remoteC, Local: self, Edge: remoteC, Ifindex: 2, MTU: 1500, SrcMAC: own, NextMAC: macR},
 		},
-		PathPolicies: []datapath.PathPolicy{{PathGroups: []datapath.PathGroup{
+		PathPolicies: []fib.PathPolicy{{PathGroups: []fib.PathGroup{
 			{Remote: remoteB, Paths: []overlay.Pair{toB}}, {Remote: remoteC, Paths: []overlay.Pair{toC}},
 		}}},
 		PathPolicyOf: map[string]int{"blue": 0, "red": 0, "tenant-l3": 0},

@@ -1,11 +1,11 @@
-package reconcile
+package plan
 
 import (
 	"fmt"
 	"net/netip"
 	"slices"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
@@ -46,7 +46,7 @@ func EgressRules(e overlay.Edge) (overlay.Firewall, []policy.Place) {
 
 // Translate adds to t what translates addresses, when the gateways stand as state says,
 // but the rules.
-func Translate(t *datapath.Tables, e overlay.Edge, v host.State, state func(netip.Addr) nat.State) {
+func Translate(t *fib.Tables, e overlay.Edge, v host.State, state func(netip.Addr) nat.State) {
 	t.Egress = Egresses(e, v, state)
 	for _, r := range e.Routers {
 		for _, u := range r.Uplinks {
@@ -66,7 +66,7 @@ func Translate(t *datapath.Tables, e overlay.Edge, v host.State, state func(neti
 // Egresses are the policies of e and the translation of its uplinks, when the gateways
 // stand as state says. state is asked about all members by their first addresses,
 // about e too, except for policies that have no other gateway: there the uplink says.
-func Egresses(e overlay.Edge, v host.State, state func(netip.Addr) nat.State) (list []datapath.Egress) {
+func Egresses(e overlay.Edge, v host.State, state func(netip.Addr) nat.State) (list []fib.Egress) {
 	self := e.Underlay.Local()[0].Addr
 	if e.Egress != nil {
 		for _, p := range e.Egress.Policies {
@@ -97,7 +97,7 @@ func groupOf(e overlay.Egress, p overlay.EgressPolicy) overlay.GatewayGroup {
 	return overlay.GatewayGroup{}
 }
 
-func policyEgress(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Addr, state func(netip.Addr) nat.State) datapath.Egress {
+func policyEgress(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Addr, state func(netip.Addr) nat.State) fib.Egress {
 	out := planned(nat.NewPlan(p, g, self, state))
 	out.Name, out.Router, out.Segment = p.Name, p.Router, p.SegmentName()
 	out.PerConnection, out.Independent, out.Open = p.PerConnection, p.Independent, p.Open
@@ -109,11 +109,11 @@ func policyEgress(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Add
 }
 
 // planned is what of an egress depends on its gateways.
-func planned(plan nat.Plan) datapath.Egress {
-	out := datapath.Egress{Pool: plan.Pool, Owned: plan.Owned, Kept: plan.Kept}
+func planned(plan nat.Plan) fib.Egress {
+	out := fib.Egress{Pool: plan.Pool, Owned: plan.Owned, Kept: plan.Kept}
 	for f := range plan.Servers {
 		for b, path := range plan.Servers[f] {
-			out.Ways[f][b] = datapath.EgressNexthop(path)
+			out.Ways[f][b] = fib.EgressNexthop(path)
 		}
 	}
 	return out
@@ -121,7 +121,7 @@ func planned(plan nat.Plan) datapath.Egress {
 
 // uplinkEgress gives sources the addresses of the uplink itself; none where it only has
 // forwards.
-func uplinkEgress(r overlay.Router, u overlay.Uplink, self netip.Addr) datapath.Egress {
+func uplinkEgress(r overlay.Router, u overlay.Uplink, self netip.Addr) fib.Egress {
 	var own overlay.EgressPolicy
 	if u.NAT.Masquerade {
 		for _, a := range u.Addresses {
@@ -137,8 +137,8 @@ func uplinkEgress(r overlay.Router, u overlay.Uplink, self netip.Addr) datapath.
 }
 
 // portForwards are those of f, one a port.
-func portForwards(e overlay.Edge, r overlay.Router, u overlay.Uplink, f overlay.PortForward) (list []datapath.Forward) {
-	out := datapath.Forward{Router: r.Name, Egress: ownerOf(e, r, u, f.Addr), Proto: uint8(f.Protocol), Addr: f.Addr, To: f.To}
+func portForwards(e overlay.Edge, r overlay.Router, u overlay.Uplink, f overlay.PortForward) (list []fib.Forward) {
+	out := fib.Forward{Router: r.Name, Egress: ownerOf(e, r, u, f.Addr), Proto: uint8(f.Protocol), Addr: f.Addr, To: f.To}
 	for port := int(f.Ports.First); port <= int(f.Ports.Last); port++ {
 		out.Port, out.ToPort = uint16(port), f.ToPort+uint16(port-int(f.Ports.First))
 		list = append(list, out)

@@ -1,4 +1,4 @@
-package reconcile
+package plan
 
 import (
 	"net/netip"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -20,7 +20,7 @@ func meshState() host.State {
 }
 
 // downOf are the pairs that the data path is told are down.
-func downOf(teps []datapath.TEP) (pairs []overlay.Pair) {
+func downOf(teps []fib.TEP) (pairs []overlay.Pair) {
 	for _, t := range teps {
 		if t.Down {
 			pairs = append(pairs, pairOf(t))
@@ -83,7 +83,7 @@ func TestPathSelectionWithoutPaths(t *testing.T) {
 	delete(f.Paths, bd)
 	pathPolicies, _ := plan(t, e, f, PathPolicies{})
 	teps, _ := PathSelection(e, pathPolicies)
-	want := []datapath.TEP{
+	want := []fib.TEP{
 		{Addr: remoteA, Local: localA, Edge: remoteA},
 		{Addr: remoteD, Local: localA, Edge: remoteA},
 		{Addr: remoteA, Local: localB, Edge: remoteA, Ifindex: 3, MTU: 9000, SrcMAC: own, NextMAC: macB},

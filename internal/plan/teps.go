@@ -1,4 +1,4 @@
-package reconcile
+package plan
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -55,22 +55,22 @@ func FactsOf(e overlay.Edge, v host.State, probed map[overlay.Pair]int, dead map
 }
 
 // PathSelection is the part of the tables that says which paths are used.
-func PathSelection(e overlay.Edge, t PathPolicies) ([]datapath.TEP, []datapath.PathPolicy) {
-	pathPolicies := make([]datapath.PathPolicy, 0, len(t.PathPolicies))
+func PathSelection(e overlay.Edge, t PathPolicies) ([]fib.TEP, []fib.PathPolicy) {
+	pathPolicies := make([]fib.PathPolicy, 0, len(t.PathPolicies))
 	inUse := make(map[overlay.Pair]bool)
 	for _, pathPolicy := range t.PathPolicies {
-		to := datapath.PathPolicy{Source: pathPolicy.Teaming == overlay.PathPolicySource}
+		to := fib.PathPolicy{Source: pathPolicy.Teaming == overlay.PathPolicySource}
 		for _, s := range pathPolicy.PathGroups {
-			to.PathGroups = append(to.PathGroups, datapath.PathGroup{Remote: s.Remote, Paths: s.Paths, Buckets: s.Buckets})
+			to.PathGroups = append(to.PathGroups, fib.PathGroup{Remote: s.Remote, Paths: s.Paths, Buckets: s.Buckets})
 			for _, pair := range s.Paths {
 				inUse[pair] = true
 			}
 		}
 		pathPolicies = append(pathPolicies, to)
 	}
-	var teps []datapath.TEP
+	var teps []fib.TEP
 	for _, p := range t.Paths {
-		teps = append(teps, datapath.TEP{
+		teps = append(teps, fib.TEP{
 			Addr: p.Remote, Local: p.Local, Edge: p.Edge, Ifindex: p.Ifindex, MTU: p.MTU, SrcMAC: p.SrcMAC, NextMAC: p.NextMAC,
 			// While all paths are dead nothing is gained by deciding each packet anew.
 			Down: p.Down != "" && !inUse[p.Pair],
@@ -81,21 +81,21 @@ func PathSelection(e overlay.Edge, t PathPolicies) ([]datapath.TEP, []datapath.P
 
 // withoutPath adds what has no way and must be known all the same: of each remote the
 // pair that stands for it, and its other addresses, which tunnels may come from.
-func withoutPath(e overlay.Edge, teps []datapath.TEP) []datapath.TEP {
+func withoutPath(e overlay.Edge, teps []fib.TEP) []fib.TEP {
 	first := e.Underlay.Local()[0].Addr
 	for _, remote := range Remotes(e) {
 		for _, addr := range e.Remote(remote).Addrs {
-			known := func(t datapath.TEP) bool { return t.Addr == addr && (addr != remote || t.Local == first) }
+			known := func(t fib.TEP) bool { return t.Addr == addr && (addr != remote || t.Local == first) }
 			if !slices.ContainsFunc(teps, known) {
-				teps = append(teps, datapath.TEP{Addr: addr, Local: first, Edge: remote})
+				teps = append(teps, fib.TEP{Addr: addr, Local: first, Edge: remote})
 			}
 		}
 	}
-	slices.SortFunc(teps, func(a, b datapath.TEP) int { return pairOf(a).Compare(pairOf(b)) })
+	slices.SortFunc(teps, func(a, b fib.TEP) int { return pairOf(a).Compare(pairOf(b)) })
 	return teps
 }
 
-func pairOf(t datapath.TEP) overlay.Pair { return overlay.Pair{Local: t.Local, Remote: t.Addr} }
+func pairOf(t fib.TEP) overlay.Pair { return overlay.Pair{Local: t.Local, Remote: t.Addr} }
 
 // pathPolicyNumbers are the indexes of the segments' teams.
 func pathPolicyNumbers(e overlay.Edge, t PathPolicies) map[string]int {

@@ -1,4 +1,4 @@
-package reconcile
+package plan
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -133,7 +133,7 @@ func TestRoutesLeaveDeadRemotesOut(t *testing.T) {
 		t.Errorf("dead %v", got)
 	}
 	tables, _ := Desired(learned(), host.State{}, pathPolicies)
-	static := func(r datapath.Route) bool {
+	static := func(r fib.Route) bool {
 		return r.Prefix == netip.MustParsePrefix("10.9.0.0/16") && len(r.Hops) == 1
 	}
 	if !slices.ContainsFunc(tables.Routers[0].Routes, static) {

@@ -1,11 +1,11 @@
-package reconcile
+package plan
 
 import (
 	"maps"
 	"net/netip"
 	"slices"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -197,13 +197,13 @@ func (t *routing) at(prefix netip.Prefix) (Route, bool) {
 func (t *routing) resolved(learned overlay.Route) (Route, bool) {
 	route := Route{Origin: Learned, Route: resolve(t.router, t.connected, learned)}
 	route.Learned = true
-	route.Hops = slices.DeleteFunc(route.Hops, func(hop datapath.Hop) bool { return !t.reaches(hop) })
+	route.Hops = slices.DeleteFunc(route.Hops, func(hop fib.Hop) bool { return !t.reaches(hop) })
 	return route, len(route.Hops) > 0
 }
 
 // reaches leaves out what the tables have no place for: remotes that come with the next
 // reconciliation or are about to go, and next hops on no network of the router.
-func (t *routing) reaches(hop datapath.Hop) bool {
+func (t *routing) reaches(hop fib.Hop) bool {
 	if hop.Remote.IsValid() {
 		return t.router.L3 != nil && slices.Contains(t.router.L3.Remotes, hop.Remote)
 	}
@@ -263,8 +263,8 @@ func (t *routing) routes() []Route {
 }
 
 // Living is the route without next hops whose remotes are dead, unless no other is left.
-func (r Route) Living(dead map[netip.Addr]bool) datapath.Route {
-	living := slices.DeleteFunc(slices.Clone(r.Hops), func(hop datapath.Hop) bool { return dead[hop.Remote] })
+func (r Route) Living(dead map[netip.Addr]bool) fib.Route {
+	living := slices.DeleteFunc(slices.Clone(r.Hops), func(hop fib.Hop) bool { return dead[hop.Remote] })
 	if len(living) > 0 {
 		r.Hops = living
 	}
@@ -273,15 +273,15 @@ func (r Route) Living(dead map[netip.Addr]bool) datapath.Route {
 
 // Rewritten is what the data path should hold at these places by now; a route without a kind
 // is gone.
-func (all *Routing) Rewritten(places []Place, dead map[netip.Addr]bool) (routers []datapath.Router) {
+func (all *Routing) Rewritten(places []Place, dead map[netip.Addr]bool) (routers []fib.Router) {
 	index := make(map[string]int)
 	for _, at := range places {
 		i, ok := index[at.Router]
 		if !ok {
 			i = len(routers)
-			index[at.Router], routers = i, append(routers, datapath.Router{Name: at.Router})
+			index[at.Router], routers = i, append(routers, fib.Router{Name: at.Router})
 		}
-		rewritten := datapath.Route{Prefix: at.Prefix}
+		rewritten := fib.Route{Prefix: at.Prefix}
 		if route, ok := all.At(at); ok {
 			rewritten = route.Living(dead)
 		}

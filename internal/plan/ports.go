@@ -1,11 +1,11 @@
-package reconcile
+package plan
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -52,7 +52,7 @@ func Attachments(e overlay.Edge) (list []Attachment) {
 	return list
 }
 
-func desiredPorts(e overlay.Edge, v host.State) (ports []datapath.Port, problems []problem.Problem) {
+func desiredPorts(e overlay.Edge, v host.State) (ports []fib.Port, problems []problem.Problem) {
 	reported := make(map[string]bool)
 	for _, a := range Attachments(e) {
 		link, ok := v.Links[a.Interface]
@@ -63,12 +63,12 @@ func desiredPorts(e overlay.Edge, v host.State) (ports []datapath.Port, problems
 		if !ok {
 			continue
 		}
-		ports = append(ports, datapath.Port{
+		ports = append(ports, fib.Port{
 			Name: a.Name, Ifindex: link.Index, VLAN: a.VLAN, Segment: a.Segment, MTU: link.MTU, Peer: ByPeer(link),
 			Segments: link.Segments, Uplink: a.Router != "", Allowed: a.Allowed, Limits: a.Limits, AllowRA: a.AllowRA, DHCPServer: a.DHCPServer,
 		})
 	}
-	slices.SortFunc(ports, func(a, b datapath.Port) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(ports, func(a, b fib.Port) int { return cmp.Compare(a.Name, b.Name) })
 	return ports, problems
 }
 

@@ -1,4 +1,4 @@
-package reconcile
+package plan
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
@@ -83,7 +83,7 @@ func TestEgressSegments(t *testing.T) {
 }
 
 // paths counts where the buckets of a family go.
-func paths(e datapath.Egress, family int) map[string]int {
+func paths(e fib.Egress, family int) map[string]int {
 	counts := map[string]int{}
 	for _, w := range e.Ways[family] {
 		switch {
@@ -100,7 +100,7 @@ func paths(e datapath.Egress, family int) map[string]int {
 
 func TestTranslate(t *testing.T) {
 	e, v := egressEdge(), gatewayState()
-	var tables datapath.Tables
+	var tables fib.Tables
 	Translate(&tables, e, v, states(nat.Gone, nat.Serving))
 	if len(tables.Egress) != 3 {
 		t.Fatalf("%d egresses", len(tables.Egress))
@@ -112,19 +112,19 @@ func TestTranslate(t *testing.T) {
 		if d := cmp.Diff(map[string]int{"nobody": 256}, paths(tables.Egress[i], 1)); d != "" {
 			t.Errorf("%s, IPv6: %s", tables.Egress[i].Name, d)
 		}
-		tables.Egress[i].Ways = [2][datapath.EgressBuckets]datapath.EgressNexthop{}
+		tables.Egress[i].Ways = [2][fib.EgressBuckets]fib.EgressNexthop{}
 	}
 	pool := []netip.Addr{addr("198.51.100.10"), addr("198.51.100.11")}
 	own := []netip.Addr{addr("198.51.100.20")}
-	want := datapath.Tables{
-		Egress: []datapath.Egress{
+	want := fib.Tables{
+		Egress: []fib.Egress{
 			{Name: "web", Router: "tenant", Segment: "egress-web", Uplink: "wan", PerConnection: true, Independent: true, Open: true,
 				Ports: overlay.PortRange{First: 2000, Last: 2009}, Limit: 3, Pool: [2][]netip.Addr{pool}, Owned: pool, Leased: true},
 			{Name: "own", Router: "tenant", Segment: "egress-own", Uplink: "wan", Ports: overlay.DefaultNATPorts, Pool: [2][]netip.Addr{own}, Owned: own},
 			{Name: "uplink/wan", Router: "tenant", Uplink: "wan", Ports: overlay.DefaultNATPorts, Limit: 7,
 				Pool: [2][]netip.Addr{{addr("198.51.100.2")}}},
 		},
-		PortForwards: []datapath.Forward{
+		PortForwards: []fib.Forward{
 			{Router: "tenant", Egress: "uplink/wan", Proto: 6, Addr: addr("198.51.100.2"), Port: 65534, To: addr("10.0.0.5"), ToPort: 80},
 			{Router: "tenant", Egress: "uplink/wan", Proto: 6, Addr: addr("198.51.100.2"), Port: 65535, To: addr("10.0.0.5"), ToPort: 81},
 			{Router: "tenant", Egress: "web", Proto: 17, Addr: addr("198.51.100.11"), Port: 53, To: addr("10.0.0.6"), ToPort: 5353},
@@ -248,7 +248,7 @@ func TestEgressRules(t *testing.T) {
 
 // The packages do not know each other, and their tables have the same sizes.
 func TestSizesAgree(t *testing.T) {
-	if nat.Buckets != datapath.EgressBuckets || overlay.MaxGateways != datapath.MaxGateways {
-		t.Errorf("%d and %d buckets, %d and %d gateways", nat.Buckets, datapath.EgressBuckets, overlay.MaxGateways, datapath.MaxGateways)
+	if nat.Buckets != fib.EgressBuckets || overlay.MaxGateways != fib.MaxGateways {
+		t.Errorf("%d and %d buckets, %d and %d gateways", nat.Buckets, fib.EgressBuckets, overlay.MaxGateways, fib.MaxGateways)
 	}
 }

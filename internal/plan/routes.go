@@ -1,10 +1,10 @@
-package reconcile
+package plan
 
 import (
 	"net/netip"
 	"slices"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -22,7 +22,7 @@ const (
 
 // Route is one entry of a router's table.
 type Route struct {
-	datapath.Route
+	fib.Route
 	Origin Origin
 	From   string // of a leaked route, the other router
 }
@@ -71,8 +71,8 @@ func networks(e overlay.Edge, r overlay.Router) (list []network) {
 // ownRoutes are the connected and static routes of r.
 func ownRoutes(r overlay.Router, connected []network) (routes []Route) {
 	for _, n := range connected {
-		routes = append(routes, Route{Origin: Connected, Route: datapath.Route{
-			Prefix: n.prefix, Kind: overlay.Unicast, Hops: []datapath.Hop{{Segment: n.segment}},
+		routes = append(routes, Route{Origin: Connected, Route: fib.Route{
+			Prefix: n.prefix, Kind: overlay.Unicast, Hops: []fib.Hop{{Segment: n.segment}},
 		}})
 	}
 	for _, static := range r.Routes {
@@ -82,12 +82,12 @@ func ownRoutes(r overlay.Router, connected []network) (routes []Route) {
 }
 
 // resolve finds the segments of the next hops.
-func resolve(r overlay.Router, connected []network, route overlay.Route) datapath.Route {
-	resolved := datapath.Route{Prefix: route.Prefix, Kind: route.Kind}
+func resolve(r overlay.Router, connected []network, route overlay.Route) fib.Route {
+	resolved := fib.Route{Prefix: route.Prefix, Kind: route.Kind}
 	for _, via := range route.Via {
-		hop := datapath.Hop{Segment: segmentOf(connected, via.Addr), Addr: via.Addr}
+		hop := fib.Hop{Segment: segmentOf(connected, via.Addr), Addr: via.Addr}
 		if via.Remote.IsValid() {
-			hop = datapath.Hop{Segment: r.SegmentName(), Remote: via.Remote, MAC: via.MAC}
+			hop = fib.Hop{Segment: r.SegmentName(), Remote: via.Remote, MAC: via.MAC}
 		}
 		resolved.Hops = append(resolved.Hops, hop)
 	}
@@ -106,9 +106,9 @@ func segmentOf(connected []network, addr netip.Addr) (segment string) {
 }
 
 // desired leaves next hops out whose remotes are dead, where there are others.
-func (all *Routing) desired(dead map[netip.Addr]bool) (routers []datapath.Router) {
+func (all *Routing) desired(dead map[netip.Addr]bool) (routers []fib.Router) {
 	for i, t := range all.All() {
-		r := datapath.Router{Name: t.Router, Loopbacks: all.routers[i].Loopbacks}
+		r := fib.Router{Name: t.Router, Loopbacks: all.routers[i].Loopbacks}
 		for _, route := range t.Routes {
 			r.Routes = append(r.Routes, route.Living(dead))
 		}

@@ -1,10 +1,10 @@
-package reconcile
+package plan
 
 import (
 	"fmt"
 	"slices"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -60,7 +60,7 @@ func TransitHook(e overlay.Edge, link host.Link) (hook, why string) {
 
 // desiredTransit are the interfaces with a transit program, and those that take
 // packets from one.
-func desiredTransit(e overlay.Edge, v host.State) (transit []datapath.Transit, exits []int, problems []problem.Problem) {
+func desiredTransit(e overlay.Edge, v host.State) (transit []fib.Transit, exits []int, problems []problem.Problem) {
 	if !HasTransit(e) {
 		return nil, nil, nil
 	}
@@ -86,7 +86,7 @@ func desiredTransit(e overlay.Edge, v host.State) (transit []datapath.Transit, e
 			exits = append(exits, link.Index)
 		}
 		if hook != TransitByTC {
-			transit = append(transit, datapath.Transit{
+			transit = append(transit, fib.Transit{
 				Ifindex: link.Index, MAC: link.MAC, Underlay: underlay[name], Uplink: uplink[name], Generic: hook == TransitByGeneric,
 				CsumPartial: link.XDP.CsumPartial, AsksTags: hook == TransitByNative && link.XDP.HidesTags,
 			})

@@ -1,15 +1,15 @@
-// Package reconcile says what the data path should contain: the configuration
+// Package plan says what the data path should contain: the configuration
 // joined with what the host is like.
 //
 // Its one invariant: it is pure. The same edge and view give the same tables
 // in the same order, and nothing is read or changed. Applying is the data path's.
-package reconcile
+package plan
 
 import (
 	"cmp"
 	"slices"
 
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -33,13 +33,13 @@ func Want(e overlay.Edge) host.Want {
 // Desired joins e with what the host is like and the plan of its paths into the data
 // path's tables. Each problem names the object that does not work and says what to do;
 // those of the plan are Teamed's. What translates is for Translate.
-func Desired(e overlay.Edge, v host.State, pathPolicies PathPolicies) (datapath.Tables, []problem.Problem) {
+func Desired(e overlay.Edge, v host.State, pathPolicies PathPolicies) (fib.Tables, []problem.Problem) {
 	return DesiredBy(NewRouting(e), e, v, pathPolicies)
 }
 
 // DesiredBy is Desired where the routing of e is made.
-func DesiredBy(routing *Routing, e overlay.Edge, v host.State, pathPolicies PathPolicies) (datapath.Tables, []problem.Problem) {
-	t := datapath.Tables{Segments: AllSegments(e, v), Routers: routing.desired(DeadRemotes(pathPolicies))}
+func DesiredBy(routing *Routing, e overlay.Edge, v host.State, pathPolicies PathPolicies) (fib.Tables, []problem.Problem) {
+	t := fib.Tables{Segments: AllSegments(e, v), Routers: routing.desired(DeadRemotes(pathPolicies))}
 	underlays, problems := desiredUnderlays(e, v)
 	t.Underlays = underlays
 	ports, more := desiredPorts(e, v)
@@ -48,7 +48,7 @@ func DesiredBy(routing *Routing, e overlay.Edge, v host.State, pathPolicies Path
 	t.TEPs, t.PathPolicies = PathSelection(e, pathPolicies)
 	t.PathPolicyOf = pathPolicyNumbers(e, pathPolicies)
 	problems = append(problems, pathProblems(e, v)...)
-	t.Coalescer = datapath.Coalescer(v.GRODevice)
+	t.Coalescer = fib.Coalescer(v.GRODevice)
 	t.ChecksumDevices, more = desiredChecksumDevices(e, v)
 	problems = append(problems, more...)
 	t.Transit, t.TxDevices, more = desiredTransit(e, v)
