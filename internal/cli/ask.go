@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/observe"
 	"github.com/selvage/selvage/internal/problem"
@@ -42,12 +43,12 @@ func (c *statusCmd) Run(ctx context.Context, s *streams) error {
 
 func (c *statusCmd) print(ctx context.Context, s *streams) error {
 	var verdict problem.Verdict
-	question := func(client *edge.Client, ctx context.Context) (edge.Status, error) {
+	question := func(client *api.Client, ctx context.Context) (api.Status, error) {
 		st, err := client.Status(ctx)
 		verdict = cmp.Or(st.Verdict, problem.Sum(st.Problems)) // a release before has no verdict
 		return st, err
 	}
-	err := show(ctx, c.query, s.out, question, func(w observe.Writer, st edge.Status) error {
+	err := show(ctx, c.query, s.out, question, func(w observe.Writer, st api.Status) error {
 		return observe.Status(w, st, time.Now())
 	})
 	if err == nil && verdict == problem.Broken {
@@ -70,18 +71,18 @@ func (c *portsCmd) Run(ctx context.Context, s *streams) error {
 }
 
 func (c *portsCmd) print(ctx context.Context, s *streams) error {
-	if err := show(ctx, c.query, s.out, (*edge.Client).Ports, observe.Ports); err != nil || c.Output == "json" {
+	if err := show(ctx, c.query, s.out, (*api.Client).Ports, observe.Ports); err != nil || c.Output == "json" {
 		return err
 	}
 	fmt.Fprintln(s.out)
-	return show(ctx, c.query, s.out, (*edge.Client).Interfaces, observe.Interfaces)
+	return show(ctx, c.query, s.out, (*api.Client).Interfaces, observe.Interfaces)
 }
 
 type interfacesCmd struct{ query }
 
 // Run lists underlay and uplink interfaces.
 func (c *interfacesCmd) Run(ctx context.Context, s *streams) error {
-	return show(ctx, c.query, s.out, (*edge.Client).Interfaces, observe.Interfaces)
+	return show(ctx, c.query, s.out, (*api.Client).Interfaces, observe.Interfaces)
 }
 
 // movedFlag is a flag that is no more. Its help says what to type.
@@ -101,7 +102,7 @@ type tepsCmd struct {
 // Run lists remote tunnel endpoints.
 func (c *tepsCmd) Run(ctx context.Context, s *streams) error {
 	return c.repeat(ctx, s, func(s *streams) error {
-		return show(ctx, c.query, s.out, (*edge.Client).TEPs, observe.TEPs)
+		return show(ctx, c.query, s.out, (*api.Client).TEPs, observe.TEPs)
 	})
 }
 
@@ -115,7 +116,7 @@ type fdbCmd struct {
 
 // Run lists MAC addresses.
 func (c *fdbCmd) Run(ctx context.Context, s *streams) error {
-	if err := checkOrigin(c.Origin, edge.Origins); err != nil {
+	if err := checkOrigin(c.Origin, api.Origins); err != nil {
 		return err
 	}
 	q, err := c.question(c.Limit)
@@ -125,7 +126,7 @@ func (c *fdbCmd) Run(ctx context.Context, s *streams) error {
 	if q.Origin = c.Origin; c.Static {
 		q.Origin = "static"
 	}
-	return showEntries(ctx, c.query, s, (*edge.Client).FDB, q, observe.FDB)
+	return showEntries(ctx, c.query, s, (*api.Client).FDB, q, observe.FDB)
 }
 
 // checkOrigin refuses a word for which the answer would always be empty.
@@ -160,7 +161,7 @@ func (c *flowsCmd) print(ctx context.Context, s *streams) error {
 		return err
 	}
 	q.Addr, q.Slow = c.Addr.Prefix, c.Slow
-	return showEntries(ctx, c.query, s, (*edge.Client).Flows, q, observe.Flows)
+	return showEntries(ctx, c.query, s, (*api.Client).Flows, q, observe.Flows)
 }
 
 func (c *flowsCmd) stats(ctx context.Context, s *streams) error {
@@ -172,9 +173,9 @@ func (c *flowsCmd) stats(ctx context.Context, s *streams) error {
 	case c.Interval < 0:
 		return usageError{fmt.Errorf("--interval: %s is negative; give a time such as 1s", c.Interval)}
 	case c.Interval == 0:
-		return show(ctx, c.query, s.out, (*edge.Client).FlowCache, observe.FlowCache)
+		return show(ctx, c.query, s.out, (*api.Client).FlowCache, observe.FlowCache)
 	}
-	question := func(client *edge.Client, ctx context.Context) (edge.FlowCacheInfo, error) {
+	question := func(client *api.Client, ctx context.Context) (api.FlowCacheInfo, error) {
 		return client.FlowCacheRates(ctx, c.Interval)
 	}
 	return show(ctx, c.query, s.out, question, observe.FlowCache)
@@ -214,16 +215,16 @@ func (c *dropsCmd) print(ctx context.Context, s *streams) error {
 	case c.By != "":
 		return c.printOwners(ctx, s)
 	}
-	return show(ctx, c.query, s.out, (*edge.Client).Drops, func(w observe.Writer, drops []edge.DropInfo) error {
+	return show(ctx, c.query, s.out, (*api.Client).Drops, func(w observe.Writer, drops []api.DropInfo) error {
 		return observe.Drops(w, drops, c.All)
 	})
 }
 
 func (c *dropsCmd) printOwners(ctx context.Context, s *streams) error {
-	question := func(client *edge.Client, ctx context.Context) ([]edge.OwnerDropInfo, error) {
+	question := func(client *api.Client, ctx context.Context) ([]api.OwnerDropInfo, error) {
 		return client.OwnerDrops(ctx, c.By)
 	}
-	return show(ctx, c.query, s.out, question, func(w observe.Writer, drops []edge.OwnerDropInfo) error {
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, drops []api.OwnerDropInfo) error {
 		return observe.OwnerDrops(w, c.By, drops)
 	})
 }
@@ -238,14 +239,14 @@ type limitsCmd struct {
 // Run lists limits and what is used of them.
 func (c *limitsCmd) Run(ctx context.Context, s *streams) error {
 	return c.repeat(ctx, s, func(s *streams) error {
-		question := filtered((*edge.Client).Limits, c.wants)
-		return show(ctx, c.query, s.out, question, func(w observe.Writer, limits []edge.LimitInfo) error {
+		question := filtered((*api.Client).Limits, c.wants)
+		return show(ctx, c.query, s.out, question, func(w observe.Writer, limits []api.LimitInfo) error {
 			return observe.Limits(w, limits, c.All)
 		})
 	})
 }
 
-func (c *limitsCmd) wants(l edge.LimitInfo) bool {
+func (c *limitsCmd) wants(l api.LimitInfo) bool {
 	switch {
 	case c.Port != "":
 		return l.Kind == "port" && l.Owner == c.Port
@@ -256,11 +257,11 @@ func (c *limitsCmd) wants(l edge.LimitInfo) bool {
 }
 
 // ask is a question to an edge, such as (*edge.Client).Ports.
-type ask[T any] func(*edge.Client, context.Context) (T, error)
+type ask[T any] func(*api.Client, context.Context) (T, error)
 
 // filtered asks and leaves out what only refuses.
 func filtered[T any](question ask[[]T], only func(T) bool) ask[[]T] {
-	return func(c *edge.Client, ctx context.Context) ([]T, error) {
+	return func(c *api.Client, ctx context.Context) ([]T, error) {
 		all, err := question(c, ctx)
 		return slices.DeleteFunc(all, func(v T) bool { return !only(v) }), err
 	}
@@ -283,17 +284,17 @@ func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], tab
 }
 
 // dial returns a client of the edge that was named or is the only one.
-func (t target) dial() (*edge.Client, error) {
-	names, err := edge.Running(t.RuntimeDir)
+func (t target) dial() (*api.Client, error) {
+	names, err := api.Running(t.RuntimeDir)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("edges in %s answer root only; try sudo", t.RuntimeDir)
 	case err != nil:
 		return nil, err
 	case t.Edge != "" && slices.Contains(names, t.Edge):
-		return edge.Dial(t.RuntimeDir, t.Edge), nil
+		return api.Dial(t.RuntimeDir, t.Edge), nil
 	case t.Edge == "" && len(names) == 1:
-		return edge.Dial(t.RuntimeDir, names[0]), nil
+		return api.Dial(t.RuntimeDir, names[0]), nil
 	}
 	if len(names) == 0 || t.Edge != "" {
 		if err := t.abandoned(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/observe"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -30,8 +30,8 @@ func (c *bgpNeighboursCmd) Run(ctx context.Context, s *streams) error {
 }
 
 func (c *bgpNeighboursCmd) print(ctx context.Context, s *streams) error {
-	question := func(client *edge.Client, ctx context.Context) (edge.BGPInfo, error) {
-		info, err := client.BGP(ctx)
+	question := func(client *api.Client, ctx context.Context) (api.BGPInfo, error) {
+		info, err := client.BGP().Info(ctx)
 		if err != nil || c.Neighbour == "" {
 			return info, err
 		}
@@ -40,13 +40,13 @@ func (c *bgpNeighboursCmd) print(ctx context.Context, s *streams) error {
 		for i, n := range all {
 			names[i] = n.Name
 		}
-		info.Neighbours = slices.DeleteFunc(all, func(n edge.BGPNeighbourInfo) bool { return n.Name != c.Neighbour && n.Address.String() != c.Neighbour })
+		info.Neighbours = slices.DeleteFunc(all, func(n api.BGPNeighbourInfo) bool { return n.Name != c.Neighbour && n.Address.String() != c.Neighbour })
 		if len(info.Neighbours) == 0 {
 			err = usageError{fmt.Errorf("there is no neighbour %q; there are: %s", c.Neighbour, strings.Join(names, ", "))}
 		}
 		return info, err
 	}
-	return show(ctx, c.query, s.out, question, func(w observe.Writer, info edge.BGPInfo) error {
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, info api.BGPInfo) error {
 		if c.Neighbour != "" {
 			return observe.BGPNeighbour(w, info.Neighbours[0])
 		}
@@ -68,11 +68,11 @@ type bgpRoutesCmd struct {
 }
 
 // routeTypes are those of --type.
-var routeTypes = []string{edge.BGPRouteMAC, edge.BGPRouteMulticast, edge.BGPRoutePrefix, edge.BGPRouteUnicast}
+var routeTypes = []string{api.BGPRouteMAC, api.BGPRouteMulticast, api.BGPRoutePrefix, api.BGPRouteUnicast}
 
 // Run lists routes.
 func (c *bgpRoutesCmd) Run(ctx context.Context, s *streams) error {
-	q := edge.BGPRouteQuery{
+	q := api.BGPRouteQuery{
 		Type: c.Type, Segment: c.Segment, Router: c.Router, VNI: c.VNI, MAC: c.MAC, Neighbour: c.Neighbour, Unused: c.Unused, Addr: c.IP.Prefix,
 	}
 	switch {
@@ -81,8 +81,8 @@ func (c *bgpRoutesCmd) Run(ctx context.Context, s *streams) error {
 	case c.VNI > overlay.MaxVNI:
 		return usageError{fmt.Errorf("--vni: %d is more than %d", c.VNI, overlay.MaxVNI)}
 	}
-	question := func(client *edge.Client, ctx context.Context) ([]edge.BGPRouteInfo, error) {
-		return client.BGPRoutes(ctx, q)
+	question := func(client *api.Client, ctx context.Context) ([]api.BGPRouteInfo, error) {
+		return client.BGP().Routes(ctx, q)
 	}
 	if c.Long && c.Output == "table" {
 		c.Output = "wide"
@@ -97,11 +97,11 @@ type bgpMovesCmd struct {
 
 // Run lists moves and frozen MAC addresses.
 func (c *bgpMovesCmd) Run(ctx context.Context, s *streams) error {
-	question := func(client *edge.Client, ctx context.Context) (edge.BGPMovesInfo, error) {
-		info, err := client.BGPMoves(ctx)
+	question := func(client *api.Client, ctx context.Context) (api.BGPMovesInfo, error) {
+		info, err := client.BGP().Moves(ctx)
 		if c.Segment != "" {
-			info.Moves = slices.DeleteFunc(info.Moves, func(m edge.BGPMove) bool { return m.Segment != c.Segment })
-			info.Frozen = slices.DeleteFunc(info.Frozen, func(f edge.BGPFrozen) bool { return f.Segment != c.Segment })
+			info.Moves = slices.DeleteFunc(info.Moves, func(m api.BGPMove) bool { return m.Segment != c.Segment })
+			info.Frozen = slices.DeleteFunc(info.Frozen, func(f api.BGPFrozen) bool { return f.Segment != c.Segment })
 		}
 		return info, err
 	}
@@ -116,8 +116,8 @@ type bgpThawCmd struct {
 
 // Run thaws a MAC address, and lists the others.
 func (c *bgpThawCmd) Run(ctx context.Context, s *streams) error {
-	question := func(client *edge.Client, ctx context.Context) (edge.BGPMovesInfo, error) {
-		return client.BGPThaw(ctx, c.Segment, c.MAC)
+	question := func(client *api.Client, ctx context.Context) (api.BGPMovesInfo, error) {
+		return client.BGP().Thaw(ctx, c.Segment, c.MAC)
 	}
 	return show(ctx, c.query, s.out, question, observe.BGPMoves)
 }
@@ -130,8 +130,8 @@ type bgpResetCmd struct {
 
 // Run has all routes of a session exchanged and judged again, or begins it anew.
 func (c *bgpResetCmd) Run(ctx context.Context, s *streams) error {
-	question := func(client *edge.Client, ctx context.Context) (edge.BGPInfo, error) {
-		return client.BGPReset(ctx, c.Neighbour, !c.Hard)
+	question := func(client *api.Client, ctx context.Context) (api.BGPInfo, error) {
+		return client.BGP().Reset(ctx, c.Neighbour, !c.Hard)
 	}
 	return show(ctx, c.query, s.out, question, observe.BGP)
 }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/config"
-	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/experiments"
 	"github.com/selvage/selvage/lab/measure"
 )
@@ -101,7 +101,7 @@ func run(ctx context.Context, args []string, s *streams) error {
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
 		kong.Writers(s.out, s.err),
-		kong.Vars{"runtime_dir": edge.DefaultRuntimeDir, "version": versionLine()},
+		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(s, &experiments.Console{Out: s.out, Err: s.err, Args: args, Version: version()}),
@@ -157,7 +157,7 @@ func status(err error) int {
 		parse    *kong.ParseError
 		problems config.Errors
 		usage    usageError
-		query    *edge.QueryError
+		query    *api.QueryError
 		coder    kong.ExitCoder
 	)
 	switch {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 // completionScripts have a shell ask `selvage __complete WORD...`, which prints a line for
@@ -90,7 +90,7 @@ func complete(ctx context.Context, model *kong.Application, words []string, w io
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	c := completion{node: model.Node, target: target{runtimeDir: runtimeDir{cmp.Or(os.Getenv("SELVAGE_RUNTIME_DIR"), edge.DefaultRuntimeDir)}}}
+	c := completion{node: model.Node, target: target{runtimeDir: runtimeDir{cmp.Or(os.Getenv("SELVAGE_RUNTIME_DIR"), api.DefaultRuntimeDir)}}}
 	last := len(words) - 1
 	for _, word := range words[:last] {
 		c.read(word)
@@ -212,7 +212,7 @@ func (c *completion) values(ctx context.Context, v *kong.Value) (list [][2]strin
 		}
 	}
 	if v.Name == "edge" {
-		names, _ := edge.Running(c.target.RuntimeDir)
+		names, _ := api.Running(c.target.RuntimeDir)
 		for _, name := range names {
 			list = append(list, [2]string{name, "running edge"})
 		}
@@ -229,30 +229,30 @@ func (c *completion) values(ctx context.Context, v *kong.Value) (list [][2]strin
 }
 
 // edgeNames are the flags and arguments that take a name which the edge knows.
-var edgeNames = map[string]func(context.Context, *edge.Client) []string{
-	"segment": func(ctx context.Context, c *edge.Client) (names []string) {
+var edgeNames = map[string]func(context.Context, *api.Client) []string{
+	"segment": func(ctx context.Context, c *api.Client) (names []string) {
 		s, _ := c.Status(ctx) // without an answer there are none
 		for _, segment := range s.Segments {
 			names = append(names, segment.Name)
 		}
 		return names
 	},
-	"port": func(ctx context.Context, c *edge.Client) (names []string) {
+	"port": func(ctx context.Context, c *api.Client) (names []string) {
 		ports, _ := c.Ports(ctx)
 		for _, p := range ports {
 			names = append(names, p.Name)
 		}
 		return names
 	},
-	"remote": func(ctx context.Context, c *edge.Client) (names []string) {
+	"remote": func(ctx context.Context, c *api.Client) (names []string) {
 		teps, _ := c.TEPs(ctx)
 		for _, t := range teps {
 			names = append(names, t.Address.String())
 		}
 		return names
 	},
-	"neighbour": func(ctx context.Context, c *edge.Client) (names []string) {
-		info, _ := c.BGP(ctx)
+	"neighbour": func(ctx context.Context, c *api.Client) (names []string) {
+		info, _ := c.BGP().Info(ctx)
 		for _, n := range info.Neighbours {
 			names = append(names, n.Name)
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 // connectionFilter is the flags that choose connections of the firewall, and sessions of NAT.
@@ -16,7 +16,7 @@ type connectionFilter struct {
 }
 
 // question completes q, whose other fields are set, and checks it.
-func (f connectionFilter) question(q edge.ConnectionQuery, kinds []string) (edge.ConnectionQuery, error) {
+func (f connectionFilter) question(q api.ConnectionQuery, kinds []string) (api.ConnectionQuery, error) {
 	q.Proto, q.State, q.Addr = f.Proto, f.State, f.Addr.Prefix
 	if q.Top != "" && !slices.Contains(kinds, q.Top) {
 		return q, fmt.Errorf("--top: %q is none of %s", q.Top, strings.Join(kinds, ", "))

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/observe"
 )
 
@@ -24,10 +24,10 @@ type egressShowCmd struct {
 
 // Run shows how packets leave the overlay.
 func (c *egressShowCmd) Run(ctx context.Context, s *streams) error {
-	question := func(client *edge.Client, ctx context.Context) (edge.EgressInfo, error) {
-		info, err := client.Egress(ctx)
+	question := func(client *api.Client, ctx context.Context) (api.EgressInfo, error) {
+		info, err := client.Egress().Info(ctx)
 		if c.Policy != "" {
-			info.Policies = slices.DeleteFunc(info.Policies, func(p edge.EgressPolicyInfo) bool { return p.Name != c.Policy })
+			info.Policies = slices.DeleteFunc(info.Policies, func(p api.EgressPolicyInfo) bool { return p.Name != c.Policy })
 		}
 		return info, err
 	}
@@ -44,8 +44,8 @@ func (c *egressDrainCmd) Run(ctx context.Context, s *streams) error {
 	if c.Timeout < 0 {
 		return usageError{fmt.Errorf("--timeout: %s is negative; give a time such as 5m, or 0s", c.Timeout)}
 	}
-	question := func(client *edge.Client, ctx context.Context) (edge.EgressInfo, error) {
-		return client.Drain(ctx, c.Timeout)
+	question := func(client *api.Client, ctx context.Context) (api.EgressInfo, error) {
+		return client.Egress().Drain(ctx, c.Timeout)
 	}
 	return show(ctx, c.query, s.out, question, observe.Gateways)
 }
@@ -54,7 +54,10 @@ type egressUndrainCmd struct{ query }
 
 // Run ends it.
 func (c *egressUndrainCmd) Run(ctx context.Context, s *streams) error {
-	return show(ctx, c.query, s.out, (*edge.Client).Undrain, observe.Gateways)
+	question := func(client *api.Client, ctx context.Context) (api.EgressInfo, error) {
+		return client.Egress().Undrain(ctx)
+	}
+	return show(ctx, c.query, s.out, question, observe.Gateways)
 }
 
 type natCmd struct {
@@ -80,17 +83,18 @@ func (c *natCmd) print(ctx context.Context, s *streams) error {
 	}
 	switch {
 	case c.Stats:
-		return show(ctx, c.query, s.out, (*edge.Client).NAT, observe.NAT)
+		question := func(client *api.Client, ctx context.Context) (api.NATInfo, error) { return client.Egress().NAT(ctx) }
+		return show(ctx, c.query, s.out, question, observe.NAT)
 	case c.PortUsage:
-		question := func(client *edge.Client, ctx context.Context) ([]edge.PortUsageInfo, error) {
-			return client.PortUsages(ctx, c.Limit)
+		question := func(client *api.Client, ctx context.Context) ([]api.PortUsageInfo, error) {
+			return client.Egress().PortUsages(ctx, c.Limit)
 		}
 		return show(ctx, c.query, s.out, question, observe.Pressures)
 	}
-	question := func(client *edge.Client, ctx context.Context) (edge.NATSessionList, error) {
-		return client.NATSessions(ctx, q)
+	question := func(client *api.Client, ctx context.Context) (api.NATSessionList, error) {
+		return client.Egress().NATSessions(ctx, q)
 	}
-	return show(ctx, c.query, s.out, question, func(w observe.Writer, list edge.NATSessionList) error {
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, list api.NATSessionList) error {
 		if c.Top != "" {
 			return observe.TopNATSessions(w, list)
 		}
@@ -99,10 +103,10 @@ func (c *natCmd) print(ctx context.Context, s *streams) error {
 }
 
 // question checks what was asked.
-func (c *natCmd) question() (edge.ConnectionQuery, error) {
-	q := edge.ConnectionQuery{Policy: c.Policy, Router: c.Router, Limit: c.Limit, Top: c.Top}
+func (c *natCmd) question() (api.ConnectionQuery, error) {
+	q := api.ConnectionQuery{Policy: c.Policy, Router: c.Router, Limit: c.Limit, Top: c.Top}
 	if (c.PortUsage || c.Stats) && (c.Policy != "" || c.Router != "" || c.connectionFilter != connectionFilter{}) {
 		return q, errors.New("--port-usage and --stats cover all sessions: they take no filters")
 	}
-	return c.connectionFilter.question(q, edge.NATTopKinds)
+	return c.connectionFilter.question(q, api.NATTopKinds)
 }

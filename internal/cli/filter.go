@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/observe"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -15,7 +15,7 @@ type prefixFlag struct{ netip.Prefix }
 
 // UnmarshalText reads either; an address is the prefix that has it alone.
 func (p *prefixFlag) UnmarshalText(text []byte) (err error) {
-	if p.Prefix, err = edge.ParsePrefix(string(text)); err != nil {
+	if p.Prefix, err = api.ParsePrefix(string(text)); err != nil {
 		return fmt.Errorf("%q is neither an IP address nor a prefix", text)
 	}
 	return nil
@@ -30,8 +30,8 @@ type entryFilter struct {
 }
 
 // question asks for entries by these filters.
-func (f entryFilter) question(limit int) (edge.EntryQuery, error) {
-	return edge.EntryQuery{Segment: f.Segment, Port: f.Port, Remote: f.Remote, MAC: f.MAC, Limit: limit}, checkLimit(limit)
+func (f entryFilter) question(limit int) (api.EntryQuery, error) {
+	return api.EntryQuery{Segment: f.Segment, Port: f.Port, Remote: f.Remote, MAC: f.MAC, Limit: limit}, checkLimit(limit)
 }
 
 // given reports whether there is any.
@@ -47,11 +47,11 @@ func checkLimit(limit int) error {
 
 // showEntries is show of a table's entries, and says when there are more than the limit.
 func showEntries[T any](
-	ctx context.Context, q query, s *streams, question func(*edge.Client, context.Context, edge.EntryQuery) (edge.Entries[T], error),
-	filter edge.EntryQuery, table func(observe.Writer, []T) error,
+	ctx context.Context, q query, s *streams, question func(*api.Client, context.Context, api.EntryQuery) (api.Entries[T], error),
+	filter api.EntryQuery, table func(observe.Writer, []T) error,
 ) error {
-	var found edge.Entries[T]
-	entries := func(client *edge.Client, ctx context.Context) (_ []T, err error) {
+	var found api.Entries[T]
+	entries := func(client *api.Client, ctx context.Context) (_ []T, err error) {
 		found, err = question(client, ctx, filter)
 		return found.List, err
 	}

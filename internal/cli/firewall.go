@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/config"
-	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/observe"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -27,10 +27,10 @@ func (c *rulesCmd) Run(ctx context.Context, s *streams) error {
 	if c.WhatIf != "" {
 		return c.whatIf(ctx, s)
 	}
-	only := func(r edge.RuleInfo) bool {
+	only := func(r api.RuleInfo) bool {
 		return (c.Section == "" || r.Section == c.Section) && (!c.Unused || r.Unused) && (!c.Shadowed || r.ShadowedBy != "")
 	}
-	return show(ctx, c.query, s.out, filtered((*edge.Client).Rules, only), observe.Rules)
+	return show(ctx, c.query, s.out, filtered((*api.Client).Rules, only), observe.Rules)
 }
 
 func (c *rulesCmd) whatIf(ctx context.Context, s *streams) error {
@@ -44,8 +44,8 @@ func (c *rulesCmd) whatIf(ctx context.Context, s *streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	question := func(client *edge.Client, ctx context.Context) (edge.WhatIfInfo, error) {
-		return client.WhatIf(ctx, edge.WhatIfQuery{Firewall: next.Firewall, Places: plan.Places(next), Limit: c.Limit})
+	question := func(client *api.Client, ctx context.Context) (api.WhatIfInfo, error) {
+		return client.WhatIf(ctx, api.WhatIfQuery{Firewall: next.Firewall, Places: plan.Places(next), Limit: c.Limit})
 	}
 	return show(ctx, c.query, s.out, question, observe.WhatIf)
 }
@@ -70,16 +70,16 @@ func (c *sessionsCmd) print(ctx context.Context, s *streams) error {
 		if c.Port != "" || c.Rule != "" || c.connectionFilter != (connectionFilter{}) {
 			return usageError{errors.New("--stats covers all connections: it takes no filters")}
 		}
-		return show(ctx, c.query, s.out, (*edge.Client).Firewall, observe.Firewall)
+		return show(ctx, c.query, s.out, (*api.Client).Firewall, observe.Firewall)
 	}
-	q, err := c.connectionFilter.question(edge.ConnectionQuery{Port: c.Port, Rule: c.Rule, Limit: c.Limit, Top: c.Top}, edge.TopKinds)
+	q, err := c.connectionFilter.question(api.ConnectionQuery{Port: c.Port, Rule: c.Rule, Limit: c.Limit, Top: c.Top}, api.TopKinds)
 	if err != nil {
 		return usageError{err}
 	}
-	question := func(client *edge.Client, ctx context.Context) (edge.SessionList, error) {
+	question := func(client *api.Client, ctx context.Context) (api.SessionList, error) {
 		return client.Sessions(ctx, q)
 	}
-	return show(ctx, c.query, s.out, question, func(w observe.Writer, list edge.SessionList) error {
+	return show(ctx, c.query, s.out, question, func(w observe.Writer, list api.SessionList) error {
 		if c.Top != "" {
 			return observe.TopSessions(w, list)
 		}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/netip"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/observe"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/trace"
@@ -21,7 +21,7 @@ type neighboursCmd struct {
 
 // Run lists IP addresses of hosts.
 func (c *neighboursCmd) Run(ctx context.Context, s *streams) error {
-	if err := checkOrigin(c.Origin, edge.Origins); err != nil {
+	if err := checkOrigin(c.Origin, api.Origins); err != nil {
 		return err
 	}
 	q, err := c.question(c.Limit)
@@ -29,7 +29,7 @@ func (c *neighboursCmd) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	q.Addr, q.Origin = c.Addr.Prefix, c.Origin
-	return showEntries(ctx, c.query, s, (*edge.Client).Neighbours, q, observe.Neighbours)
+	return showEntries(ctx, c.query, s, (*api.Client).Neighbours, q, observe.Neighbours)
 }
 
 type routesCmd struct {
@@ -44,10 +44,10 @@ func (c *routesCmd) Run(ctx context.Context, s *streams) error {
 	if err := checkOrigin(c.Origin, []string{"connected", "static", "bgp", "leaked"}); err != nil {
 		return err
 	}
-	only := func(r edge.RouteInfo) bool {
+	only := func(r api.RouteInfo) bool {
 		return (c.Router == "" || r.Router == c.Router) && (c.Origin == "" || r.Origin == c.Origin)
 	}
-	routes := func(client *edge.Client, ctx context.Context) ([]edge.RouteInfo, error) {
+	routes := func(client *api.Client, ctx context.Context) ([]api.RouteInfo, error) {
 		return client.Routes(ctx, c.Address)
 	}
 	return show(ctx, c.query, s.out, filtered(routes, only), observe.Routes)
@@ -74,8 +74,8 @@ func (c *traceCmd) Run(ctx context.Context, s *streams) error {
 	if _, err := trace.Parse(c.Packet); err != nil {
 		return usageError{err}
 	}
-	question := func(client *edge.Client, ctx context.Context) (edge.TraceInfo, error) {
-		return client.Trace(ctx, edge.TraceQuery{
+	question := func(client *api.Client, ctx context.Context) (api.TraceInfo, error) {
+		return client.Trace(ctx, api.TraceQuery{
 			Port: c.Port, Remote: c.Remote, Segment: c.Segment, Packet: c.Packet,
 			SrcMAC: c.SrcMAC, DstMAC: c.DstMAC, VLAN: c.VLAN, Size: c.Size, TTL: int(c.TTL),
 		})

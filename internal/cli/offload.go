@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/observe"
 )
 
@@ -49,21 +49,21 @@ func (c *offloadProbeCmd) Run(ctx context.Context, s *streams) error {
 			return err
 		}
 	}
-	question := func(client *edge.Client, ctx context.Context) ([]edge.TEPInfo, error) {
+	question := func(client *api.Client, ctx context.Context) ([]api.TEPInfo, error) {
 		return client.ProbeOffloads(ctx, c.Remote)
 	}
 	return show(ctx, c.query, s.out, question, observe.TEPs)
 }
 
 // probePlan says which adapters a probe touches, and for which remotes.
-func probePlan(teps []edge.TEPInfo, remote string) (string, error) {
+func probePlan(teps []api.TEPInfo, remote string) (string, error) {
 	interfaces, paths := map[string]bool{}, 0
 	var remotes []string
 	for _, t := range teps {
-		if remote != "" && t.Name != remote && !slices.ContainsFunc(t.Paths, func(p edge.PathInfo) bool { return p.Remote.String() == remote }) && t.Address.String() != remote {
+		if remote != "" && t.Name != remote && !slices.ContainsFunc(t.Paths, func(p api.PathInfo) bool { return p.Remote.String() == remote }) && t.Address.String() != remote {
 			continue
 		}
-		probed := slices.DeleteFunc(slices.Clone(t.Paths), func(p edge.PathInfo) bool { return p.Offload == nil })
+		probed := slices.DeleteFunc(slices.Clone(t.Paths), func(p api.PathInfo) bool { return p.Offload == nil })
 		for _, p := range probed {
 			interfaces[p.Interface] = true
 		}

@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 func TestProbePlan(t *testing.T) {
-	path := func(device, remote string) edge.PathInfo {
-		return edge.PathInfo{Interface: device, Remote: netip.MustParseAddr(remote), Offload: &edge.OffloadInfo{}}
+	path := func(device, remote string) api.PathInfo {
+		return api.PathInfo{Interface: device, Remote: netip.MustParseAddr(remote), Offload: &api.OffloadInfo{}}
 	}
-	teps := []edge.TEPInfo{
-		{Address: netip.MustParseAddr("192.0.2.2"), Name: "b", Paths: []edge.PathInfo{path("eth1", "192.0.2.2"), path("eth0", "192.0.2.3")}},
-		{Address: netip.MustParseAddr("192.0.2.9"), Paths: []edge.PathInfo{path("eth2", "192.0.2.9")}},
-		{Address: netip.MustParseAddr("192.0.2.10"), Paths: []edge.PathInfo{{Interface: "eth3"}}},
+	teps := []api.TEPInfo{
+		{Address: netip.MustParseAddr("192.0.2.2"), Name: "b", Paths: []api.PathInfo{path("eth1", "192.0.2.2"), path("eth0", "192.0.2.3")}},
+		{Address: netip.MustParseAddr("192.0.2.9"), Paths: []api.PathInfo{path("eth2", "192.0.2.9")}},
+		{Address: netip.MustParseAddr("192.0.2.10"), Paths: []api.PathInfo{{Interface: "eth3"}}},
 	}
 	for remote, want := range map[string]string{
 		"":           "offloads of eth0, eth1, eth2 on and off while traffic flows, for 3 paths to b, 192.0.2.9.",

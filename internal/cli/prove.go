@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/observe"
 )
 
@@ -27,9 +27,9 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 	if c.Timeout <= 0 {
 		return usageError{fmt.Errorf("--timeout: %s is no time to wait; give one such as 2s", c.Timeout)}
 	}
-	var tally edge.ProofTally
-	question := func(client *edge.Client, ctx context.Context) (edge.ProveInfo, error) {
-		info, err := client.Prove(ctx, edge.ProveQuery{What: c.What, Timeout: c.Timeout})
+	var tally api.ProofTally
+	question := func(client *api.Client, ctx context.Context) (api.ProveInfo, error) {
+		info, err := client.Prove(ctx, api.ProveQuery{What: c.What, Timeout: c.Timeout})
 		tally = info.Tally
 		return info, err
 	}

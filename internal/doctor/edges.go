@@ -9,17 +9,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/problem"
 )
 
 // EdgeAnswer is what one edge says of itself.
 type EdgeAnswer struct {
-	Status edge.Status
-	Ports  []edge.PortInfo
-	TEPs   []edge.TEPInfo
-	Drops  []edge.DropInfo
+	Status api.Status
+	Ports  []api.PortInfo
+	TEPs   []api.TEPInfo
+	Drops  []api.DropInfo
 }
 
 // addEdges adds the edges of this network namespace with a tunnel for each segment.
@@ -64,7 +64,7 @@ func netNS(proc string) (inode uint64, err error) {
 
 // here reports whether an edge is in the network namespace: sockets are of the machine.
 // Of an edge of an older build, which does not say, the TEP has to be an address of ours.
-func (inv *Inventory) here(s edge.Status, own uint64) bool {
+func (inv *Inventory) here(s api.Status, own uint64) bool {
 	if s.NetNS != 0 {
 		return s.NetNS == own
 	}
@@ -73,7 +73,7 @@ func (inv *Inventory) here(s edge.Status, own uint64) bool {
 	})
 }
 
-func segmentTunnel(a EdgeAnswer, s edge.SegmentInfo) Tunnel {
+func segmentTunnel(a EdgeAnswer, s api.SegmentInfo) Tunnel {
 	t := Tunnel{
 		Name:   a.Status.Name + "/" + s.Name,
 		Source: fromSelvage,
@@ -103,13 +103,13 @@ const edgeTimeout = 5 * time.Second
 // Edges asks every edge. One that does not answer is an error beside the
 // answers of the others.
 func (s sockets) Edges(ctx context.Context) ([]EdgeAnswer, error) {
-	names, err := edge.Running(s.dir)
+	names, err := api.Running(s.dir)
 	if err != nil {
 		return nil, err
 	}
 	var answers []EdgeAnswer
 	for _, name := range names {
-		a, failed := askEdge(ctx, edge.Dial(s.dir, name))
+		a, failed := askEdge(ctx, api.Dial(s.dir, name))
 		if failed != nil {
 			err = failed
 			continue
@@ -119,7 +119,7 @@ func (s sockets) Edges(ctx context.Context) ([]EdgeAnswer, error) {
 	return answers, err
 }
 
-func askEdge(ctx context.Context, c *edge.Client) (a EdgeAnswer, err error) {
+func askEdge(ctx context.Context, c *api.Client) (a EdgeAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, edgeTimeout)
 	defer cancel()
 	if a.Status, err = c.Status(ctx); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -309,12 +309,12 @@ func TestEdges(t *testing.T) {
 	tep := netip.MustParseAddr("192.0.2.1")
 	answer := func(name string, netns uint64, address netip.Addr) EdgeAnswer {
 		return EdgeAnswer{
-			Status: edge.Status{Name: name, NetNS: netns, TEP: address, Segments: []edge.SegmentInfo{
+			Status: api.Status{Name: name, NetNS: netns, TEP: address, Segments: []api.SegmentInfo{
 				{Name: "blue", VNI: 7, Encapsulation: overlay.VXLAN, UDPPort: 4789}, {Name: "red", VNI: 8, Encapsulation: overlay.VXLAN, UDPPort: 4789},
 			}},
-			Ports: []edge.PortInfo{{Name: "p", Interface: "tap0", Ifindex: 5, Segment: "blue"}, {Name: "q", Interface: "tap9", Segment: "blue"}},
-			TEPs:  []edge.TEPInfo{{Address: netip.MustParseAddr("192.0.2.2"), Segments: []string{"blue"}}},
-			Drops: []edge.DropInfo{{Reason: "no-remote", Packets: 3}, {Reason: "too-big"}},
+			Ports: []api.PortInfo{{Name: "p", Interface: "tap0", Ifindex: 5, Segment: "blue"}, {Name: "q", Interface: "tap9", Segment: "blue"}},
+			TEPs:  []api.TEPInfo{{Address: netip.MustParseAddr("192.0.2.2"), Segments: []string{"blue"}}},
+			Drops: []api.DropInfo{{Reason: "no-remote", Packets: 3}, {Reason: "too-big"}},
 		}
 	}
 	w.edges.answers = []EdgeAnswer{answer("here", 4026531840, tep), answer("elsewhere", 4026531999, tep), answer("older", 0, tep), answer("older elsewhere", 0, netip.MustParseAddr("192.0.2.77"))}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 )
 
@@ -43,18 +44,18 @@ const (
 )
 
 // thrashes reports whether the flow cache did between two readings.
-func thrashes(r *CacheRates, caches []CacheInfo) bool {
+func thrashes(r *api.CacheRates, caches []api.CacheInfo) bool {
 	return r.LookUps >= busyLookUps && r.HitRatio < poorHits && turns(r, caches, turnover)
 }
 
 // isClear is clearly not thrashing.
-func isClear(r *CacheRates, caches []CacheInfo) bool {
+func isClear(r *api.CacheRates, caches []api.CacheInfo) bool {
 	return r.LookUps < clearLookUps || r.HitRatio >= goodHits || !turns(r, caches, clearTurnover)
 }
 
 // turns reports whether a cache replaces all its decisions in the seconds.
-func turns(r *CacheRates, caches []CacheInfo, seconds float64) bool {
-	return slices.ContainsFunc(caches, func(c CacheInfo) bool {
+func turns(r *api.CacheRates, caches []api.CacheInfo, seconds float64) bool {
+	return slices.ContainsFunc(caches, func(c api.CacheInfo) bool {
 		evicted := r.Evicted[c.Name]
 		return evicted > 0 && evicted*seconds >= float64(c.Used)
 	})
@@ -62,8 +63,8 @@ func turns(r *CacheRates, caches []CacheInfo, seconds float64) bool {
 
 // cacheWatch is what the loop saw of the flow cache. Its zero value has seen nothing.
 type cacheWatch struct {
-	last      FlowCacheInfo // the last reading, with the rates since the one before
-	notBefore time.Time     // of the next reading
+	last      api.FlowCacheInfo // the last reading, with the rates since the one before
+	notBefore time.Time         // of the next reading
 	thrashing bool
 	contrary  int // intervals in a row that say otherwise
 }
@@ -89,14 +90,14 @@ func timed(f func() error) (time.Duration, error) {
 
 // after is the watch with one more reading. One that cannot be compared with the last
 // only replaces it.
-func (w cacheWatch) after(next FlowCacheInfo) cacheWatch {
+func (w cacheWatch) after(next api.FlowCacheInfo) cacheWatch {
 	first := w.last.ReadAt.IsZero()
 	before := w.last
 	w.last = next
 	if first {
 		return w
 	}
-	r, err := rates(before, next)
+	r, err := api.Rates(before, next)
 	if err != nil {
 		return w
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -38,9 +39,9 @@ func fetched[T any](t *testing.T, get func(context.Context) (T, error)) T {
 }
 
 // entries are those that a query chooses.
-func entries[T any](t *testing.T, get func(context.Context, EntryQuery) (Entries[T], error), q EntryQuery) []T {
+func entries[T any](t *testing.T, get func(context.Context, api.EntryQuery) (api.Entries[T], error), q api.EntryQuery) []T {
 	t.Helper()
-	return fetched(t, func(ctx context.Context) (Entries[T], error) { return get(ctx, q) }).List
+	return fetched(t, func(ctx context.Context) (api.Entries[T], error) { return get(ctx, q) }).List
 }
 
 func TestDocuments(t *testing.T) {
@@ -54,44 +55,44 @@ func TestDocuments(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	check("ports", fetched(t, c.Ports), []PortInfo{
+	check("ports", fetched(t, c.Ports), []api.PortInfo{
 		{Name: "p0", Interface: "veth0", Ifindex: 3, Segment: "blue", State: "up", Hook: "tcx", Deliver: "peer", MTU: 1500,
 			RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4, Drops: 5,
-			Limits: []LimitInfo{
+			Limits: []api.LimitInfo{
 				{Kind: "port", Owner: "p0", Limit: "macs", Unit: "entries", Used: 3, Max: 10, Mode: "observe"},
 				{Kind: "port", Owner: "p0", Limit: "broadcast", Unit: "per-second", Max: 1000, Exceeded: 2, Mode: "observe"},
 				{Kind: "port", Owner: "p0", Limit: "resets", Unit: "per-second", Max: 50, Mode: "enforce"},
 			}},
-		{Name: "p1", Interface: "tap0", Segment: "blue", State: "absent", Hook: "tcx", Limits: []LimitInfo{}},
+		{Name: "p1", Interface: "tap0", Segment: "blue", State: "absent", Hook: "tcx", Limits: []api.LimitInfo{}},
 	})
 	teps := fetched(t, c.TEPs)
 	if teps[0].Paths[0].Age <= 0 {
 		t.Error("the path does not say for how long")
 	}
 	teps[0].Paths[0].Age = 0
-	check("teps", teps, []TEPInfo{{
+	check("teps", teps, []api.TEPInfo{{
 		Address: remote, Segments: []string{"blue"}, Interface: "eth0", NextHop: remote, NextMAC: mac.String(),
 		State: "resolved", MTU: 1550, PathMTU: 1550, PathMTUState: "not probed", InnerMTU: 1500, RxPackets: 1, RxBytes: 2, TxPackets: 3, TxBytes: 4,
-		Paths: []PathInfo{{
+		Paths: []api.PathInfo{{
 			Local: tep, Remote: remote, Interface: "eth0", NextHop: remote, State: "unknown", Why: "BFD is off",
-			MTU: 1550, PathMTU: 1550, PathMTUState: "not probed", Shares: []ShareInfo{{TEPs: []string{}, Share: 1}}, TxPackets: 8, TxBytes: 9,
+			MTU: 1550, PathMTU: 1550, PathMTUState: "not probed", Shares: []api.ShareInfo{{TEPs: []string{}, Share: 1}}, TxPackets: 8, TxBytes: 9,
 		}},
 	}})
-	check("fdb", entries(t, c.FDB, EntryQuery{}), []FDBEntry{
+	check("fdb", entries(t, c.FDB, api.EntryQuery{}), []api.FDBEntry{
 		{Segment: "blue", MAC: overlay.MAC{2}, Port: "p0", Static: true, Origin: "static"},
 		{Segment: "blue", MAC: mac, Remote: remote, Origin: "learned", Age: 1.5, Moves: 2},
 	})
-	check("flows", entries(t, c.Flows, EntryQuery{}), []FlowInfo{
+	check("flows", entries(t, c.Flows, api.EntryQuery{}), []api.FlowInfo{
 		{Segment: "blue", In: "192.0.2.2", Out: "p0", Proto: "tcp", Src: remote, Dst: tep, SrcPort: 1, DstPort: 2,
 			FastPath: true, Packets: 3, Bytes: 4000, Idle: 0.5},
 		{Segment: "blue", In: "p0", Out: "flood", DstMAC: broadcast, Proto: "0x0806", FastPath: true, Bytes: 60},
 		{Segment: "blue", In: "p0", Out: "flood", Proto: "132", Why: "destination MAC not learned, flooded"},
 	})
-	check("drops", fetched(t, c.Drops), []DropInfo{{Reason: "no-underlay-route", Description: "no underlay route", Packets: 7, Bytes: 700}})
+	check("drops", fetched(t, c.Drops), []api.DropInfo{{Reason: "no-underlay-route", Description: "no underlay route", Packets: 7, Bytes: 700}})
 
-	check("drops by port", fetched(t, func(ctx context.Context) ([]OwnerDropInfo, error) { return c.OwnerDrops(ctx, "port") }), []OwnerDropInfo{
-		{Kind: "port", Owner: "p0", DropInfo: DropInfo{Reason: "no-underlay-route", Description: "no underlay route", Packets: 4, Bytes: 400}},
-		{Kind: "port", DropInfo: DropInfo{Reason: "no-underlay-route", Description: "no underlay route", Packets: 3, Bytes: 300}},
+	check("drops by port", fetched(t, func(ctx context.Context) ([]api.OwnerDropInfo, error) { return c.OwnerDrops(ctx, "port") }), []api.OwnerDropInfo{
+		{Kind: "port", Owner: "p0", DropInfo: api.DropInfo{Reason: "no-underlay-route", Description: "no underlay route", Packets: 4, Bytes: 400}},
+		{Kind: "port", DropInfo: api.DropInfo{Reason: "no-underlay-route", Description: "no underlay route", Packets: 3, Bytes: 300}},
 	})
 	if limits := fetched(t, c.Limits); len(limits) != 6 || limits[3].Kind != "segment" || limits[3].Owner != "blue" {
 		t.Errorf("limits %+v, want those of p0 and blue", limits)
@@ -113,13 +114,13 @@ func TestDocuments(t *testing.T) {
 	} else if _, err := fmt.Sscanf(name, "net:[%d]", &netns); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	want := Status{
+	want := api.Status{
 		Name: "a", Version: "test", PID: os.Getpid(), NetNS: netns, Started: s.Started, Config: "a.yaml", TEP: tep,
-		Segments: []SegmentInfo{
+		Segments: []api.SegmentInfo{
 			{Name: "blue", VNI: 100, Encapsulation: "vxlan", UDPPort: 4789, Ports: 2, Remotes: 1, Gateway: []netip.Prefix{}, Generation: 4},
 			{Name: "red", VNI: 200, Encapsulation: "vxlan", UDPPort: 4789, Gateway: []netip.Prefix{}},
 		},
-		Ports: Tally{1, 2}, TEPs: Tally{1, 1}, FDB: Usage{95, 100}, Flows: Usage{3, 4096}, FlowCache: true,
+		Ports: api.Tally{Up: 1, Total: 2}, TEPs: api.Tally{Up: 1, Total: 1}, FDB: api.Usage{Used: 95, Size: 100}, Flows: api.Usage{Used: 3, Size: 4096}, FlowCache: true,
 		LookUps: 20, Hits: 10, Misses: 2, Dropped: 7,
 		Verdict: problem.Broken,
 		Problems: []problem.Problem{
@@ -180,7 +181,7 @@ func TestAPIRefuses(t *testing.T) {
 		{"GET", "/v1/nothing", 404}, {"GET", "/", 404}, {"POST", "/v1/status", 405}, {"DELETE", "/v1/fdb", 405}, {"GET", "/v1/fdb", 500}, {"GET", "/v1/fdb?segment", 500}, {"GET", "/v1/fdb?x=1", 400}, {"POST", "/v1/fdb", 405},
 	} {
 		resp, body := raw(t, socket, tt.method, tt.path)
-		var r refusal
+		var r api.Refusal
 		if err := json.Unmarshal([]byte(body), &r); err != nil || r.Error == "" || resp.StatusCode != tt.code {
 			t.Errorf("%s %s: %d %q, want %d with an error in JSON", tt.method, tt.path, resp.StatusCode, body, tt.code)
 		}
@@ -188,7 +189,7 @@ func TestAPIRefuses(t *testing.T) {
 			t.Errorf("%s %s: content type %q", tt.method, tt.path, got)
 		}
 	}
-	if _, err := c.FDB(context.Background(), EntryQuery{}); err == nil || err.Error() != "edge a: read FDB: "+errFake.Error() {
+	if _, err := c.FDB(context.Background(), api.EntryQuery{}); err == nil || err.Error() != "edge a: read FDB: "+errFake.Error() {
 		t.Errorf("client says %v, want the edge's own error", err)
 	}
 	if _, body := raw(t, socket, "GET", "/v1/status"); !strings.Contains(body, `"problems":[`) || strings.Contains(body, "null") {
@@ -206,7 +207,7 @@ func TestSocketIsRootsOnly(t *testing.T) {
 }
 
 func TestRunning(t *testing.T) {
-	if names, err := Running(filepath.Join(t.TempDir(), "none")); err != nil || len(names) > 0 {
+	if names, err := api.Running(filepath.Join(t.TempDir(), "none")); err != nil || len(names) > 0 {
 		t.Errorf("in no directory run %q (%v)", names, err)
 	}
 	w := newWorld(t)
@@ -217,10 +218,10 @@ func TestRunning(t *testing.T) {
 	}
 	dead.(*net.UnixListener).SetUnlinkOnClose(false) // as SIGKILL leaves it
 	dead.Close()
-	if names, err := Running(w.opts.RuntimeDir); err != nil || !slices.Equal(names, []string{"a"}) {
+	if names, err := api.Running(w.opts.RuntimeDir); err != nil || !slices.Equal(names, []string{"a"}) {
 		t.Errorf("running %q (%v), want a alone", names, err)
 	}
-	if _, err := Dial(w.opts.RuntimeDir, "dead").Status(context.Background()); err == nil || !strings.Contains(err.Error(), "edge dead was killed") {
+	if _, err := api.Dial(w.opts.RuntimeDir, "dead").Status(context.Background()); err == nil || !strings.Contains(err.Error(), "edge dead was killed") {
 		t.Errorf("client of a killed edge says %v", err)
 	}
 	if err := stop(); err != nil {
@@ -241,7 +242,7 @@ func TestReadsWhileTheEdgeChanges(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for range 20 {
-				if _, err := c.Flows(context.Background(), EntryQuery{}); err != nil {
+				if _, err := c.Flows(context.Background(), api.EntryQuery{}); err != nil {
 					errs <- fmt.Errorf("flows: %w", err)
 					return
 				}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
@@ -81,7 +82,7 @@ type bgp struct {
 	table   *evpn.Table
 	config  overlay.BGP
 	speaker Speaker // nil until it could be had
-	moves   []BGPMove
+	moves   []api.BGPMove
 	spread  spread
 	updates uint64 // received
 	moved   uint64 // hosts

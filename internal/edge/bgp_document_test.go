@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -24,8 +25,8 @@ func TestBGPDocuments(t *testing.T) {
 	foreign := prefixAt(far, "10.8.0.0/16", farMAC)
 	foreign.Route.Targets = targetOf(9)
 	w.receive(joins(far), hostAt(far, hostA, addr("10.0.0.7"), 0), unrouted, foreign)
-	w.within("the routes are there", func() bool { i, err := c.BGP(ctx); return err == nil && i.Routes.Received == 4 })
-	info, err := c.BGP(ctx)
+	w.within("the routes are there", func() bool { i, err := c.BGP().Info(ctx); return err == nil && i.Routes.Received == 4 })
+	info, err := c.BGP().Info(ctx)
 	if err != nil || info.AS != 65000 || info.Neighbours[0].Why != "nothing listens there: start it" || len(info.Routes.Why) != 2 {
 		t.Errorf("%+v, %v", info, err)
 	}
@@ -35,30 +36,30 @@ func TestBGPDocuments(t *testing.T) {
 		}
 	}
 	for _, x := range []struct {
-		q    BGPRouteQuery
+		q    api.BGPRouteQuery
 		want int
 	}{
-		{BGPRouteQuery{Neighbour: "rr1", Type: BGPRouteMAC, MAC: hostA}, 1},
-		{BGPRouteQuery{Neighbour: "192.0.2.100", Addr: prefix("10.0.0.0/24")}, 1},
-		{BGPRouteQuery{Neighbour: "rr1", Addr: prefix("10.7.1.0/24")}, 1},
-		{BGPRouteQuery{Neighbour: "self", Type: BGPRouteMulticast}, 1},
-		{BGPRouteQuery{Unused: true, Type: BGPRoutePrefix}, 2},
-		{BGPRouteQuery{Neighbour: "rr1", Segment: "blue", Type: BGPRouteMulticast, VNI: 100}, 1},
-		{BGPRouteQuery{Neighbour: "rr1", VNI: 77}, 0},
+		{api.BGPRouteQuery{Neighbour: "rr1", Type: api.BGPRouteMAC, MAC: hostA}, 1},
+		{api.BGPRouteQuery{Neighbour: "192.0.2.100", Addr: prefix("10.0.0.0/24")}, 1},
+		{api.BGPRouteQuery{Neighbour: "rr1", Addr: prefix("10.7.1.0/24")}, 1},
+		{api.BGPRouteQuery{Neighbour: "self", Type: api.BGPRouteMulticast}, 1},
+		{api.BGPRouteQuery{Unused: true, Type: api.BGPRoutePrefix}, 2},
+		{api.BGPRouteQuery{Neighbour: "rr1", Segment: "blue", Type: api.BGPRouteMulticast, VNI: 100}, 1},
+		{api.BGPRouteQuery{Neighbour: "rr1", VNI: 77}, 0},
 	} {
-		got, err := c.BGPRoutes(ctx, x.q)
+		got, err := c.BGP().Routes(ctx, x.q)
 		if err != nil || len(got) != x.want {
 			t.Errorf("%+v: %d routes, want %d: %+v, %v", x.q, len(got), x.want, got, err)
 		}
 	}
-	if _, err := c.BGPRoutes(ctx, BGPRouteQuery{Neighbour: "rr9"}); err == nil || !strings.Contains(err.Error(), "rr9") {
+	if _, err := c.BGP().Routes(ctx, api.BGPRouteQuery{Neighbour: "rr9"}); err == nil || !strings.Contains(err.Error(), "rr9") {
 		t.Errorf("an unknown neighbour: %v", err)
 	}
 	status, err := c.Status(ctx)
-	if err != nil || status.BGP == nil || status.BGP.Neighbours != (Tally{0, 1}) || status.BGP.Unused != 2 {
+	if err != nil || status.BGP == nil || status.BGP.Neighbours != (api.Tally{Up: 0, Total: 1}) || status.BGP.Unused != 2 {
 		t.Errorf("%+v, %v", status.BGP, err)
 	}
-	if _, err := c.BGPReset(ctx, "rr1", true); err != nil || w.called("refresh 192.0.2.100") != 1 {
+	if _, err := c.BGP().Reset(ctx, "rr1", true); err != nil || w.called("refresh 192.0.2.100") != 1 {
 		t.Errorf("soft reset: %v", err)
 	}
 	text, err := c.Metrics(ctx)

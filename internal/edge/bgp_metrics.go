@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/selvage/selvage/internal/api"
 )
 
 // spread is how long updates took until the maps said what they do.
@@ -32,11 +34,11 @@ func (b *bgp) converged(n int, when time.Time) {
 	_ = b.spread.times.RecordValues(min(max(took, time.Microsecond), longest).Microseconds(), int64(n)) // never out of range
 }
 
-func (s spread) info() BGPConvergence {
+func (s spread) info() api.BGPConvergence {
 	at := func(q float64) float64 {
 		return (time.Duration(s.times.ValueAtQuantile(q)) * time.Microsecond).Seconds()
 	}
-	return BGPConvergence{Count: uint64(s.times.TotalCount()), P50: at(50), P99: at(99), Max: (time.Duration(s.times.Max()) * time.Microsecond).Seconds()}
+	return api.BGPConvergence{Count: uint64(s.times.TotalCount()), P50: at(50), P99: at(99), Max: (time.Duration(s.times.Max()) * time.Microsecond).Seconds()}
 }
 
 // convergenceBounds are those of the histogram's buckets.

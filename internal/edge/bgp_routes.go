@@ -7,22 +7,23 @@ import (
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
 // routeTypes are the types of routes in words.
 var routeTypes = map[evpn.RouteType]string{
-	evpn.MACIP: BGPRouteMAC, evpn.Multicast: BGPRouteMulticast, evpn.Prefix: BGPRoutePrefix, evpn.Unicast: BGPRouteUnicast,
+	evpn.MACIP: api.BGPRouteMAC, evpn.Multicast: api.BGPRouteMulticast, evpn.Prefix: api.BGPRoutePrefix, evpn.Unicast: api.BGPRouteUnicast,
 }
 
 // bgpRouteDocuments are the routes that a query chooses.
-func (e *edge) bgpRouteDocuments(v url.Values) ([]BGPRouteInfo, error) {
+func (e *edge) bgpRouteDocuments(v url.Values) ([]api.BGPRouteInfo, error) {
 	b := e.bgp.Load()
 	if b == nil {
 		return nil, noBGP()
 	}
-	q, err := parseBGPRouteQuery(v)
+	q, err := api.ParseBGPRouteQuery(v)
 	if err != nil {
 		return nil, err
 	}
@@ -32,20 +33,22 @@ func (e *edge) bgpRouteDocuments(v url.Values) ([]BGPRouteInfo, error) {
 	var neighbour netip.Addr // this edge
 	if q.Neighbour != "" && q.Neighbour != selfNeighbour {
 		if neighbour, err = neighbourCalled(config, q.Neighbour); err != nil {
-			return nil, mistake{err}
+			return nil, api.BadRequest{Err: err}
 		}
 	}
 	b.mu.Lock()
-	all := b.table.Select(func(of netip.Addr, r *evpn.Route) bool { return (q.Neighbour == "" || of == neighbour) && q.chooses(r) })
+	all := b.table.Select(func(of netip.Addr, r *evpn.Route) bool {
+		return (q.Neighbour == "" || of == neighbour) && choosesRoute(q, r)
+	})
 	b.mu.Unlock()
-	now, list := time.Now(), []BGPRouteInfo{}
+	now, list := time.Now(), []api.BGPRouteInfo{}
 	for i := range all {
 		s := &all[i]
-		if q.choosesUse(s) {
+		if choosesUse(q, s) {
 			list = append(list, bgpRouteInfo(s, config, now))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b BGPRouteInfo) int {
+	slices.SortStableFunc(list, func(a, b api.BGPRouteInfo) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.For, b.For), cmp.Compare(a.RD, b.RD), compareMACs(a.MAC, b.MAC),
 			a.Address.Compare(b.Address), a.Originator.Compare(b.Originator), a.Prefix.Addr().Compare(b.Prefix.Addr()),
 			cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()), cmp.Compare(a.Neighbour, b.Neighbour))
@@ -60,24 +63,13 @@ func compareMACs(a, b *overlay.MAC) int {
 	return slices.Compare(a[:], b[:])
 }
 
-// parseBGPRouteQuery reads what values writes.
-func parseBGPRouteQuery(v url.Values) (BGPRouteQuery, error) {
-	a := arguments{values: v}
-	q := BGPRouteQuery{
-		Type:    a.oneOf(argType, []string{BGPRouteMAC, BGPRouteMulticast, BGPRoutePrefix, BGPRouteUnicast}),
-		Segment: a.text(argSegment), Router: a.text(argRouter), Neighbour: a.text(argNeighbour),
-		VNI: overlay.VNI(a.number(argVNI, 1, int(overlay.MaxVNI))), MAC: a.mac(argMAC), Addr: a.prefix(argIP), Unused: a.flag(argUnused),
-	}
-	return q, a.end()
-}
-
 // choosesUse reports whether it asks for what became of the route.
-func (q BGPRouteQuery) choosesUse(s *evpn.Status) bool {
+func choosesUse(q api.BGPRouteQuery, s *evpn.Status) bool {
 	return (q.Segment == "" || s.For == q.Segment) && (q.Router == "" || s.For == q.Router) && (!q.Unused || !s.Used && s.Neighbour.IsValid())
 }
 
 // chooses reports whether the query asks for a route, as far as the route itself tells.
-func (q BGPRouteQuery) chooses(r *evpn.Route) bool {
+func choosesRoute(q api.BGPRouteQuery, r *evpn.Route) bool {
 	switch {
 	case q.Type != "" && routeTypes[r.Type] != q.Type,
 		q.VNI != 0 && r.VNI != q.VNI && r.L3VNI != q.VNI,
@@ -93,9 +85,9 @@ func (q BGPRouteQuery) chooses(r *evpn.Route) bool {
 	return q.Addr.Contains(r.Addr)
 }
 
-func bgpRouteInfo(s *evpn.Status, config overlay.BGP, now time.Time) BGPRouteInfo {
+func bgpRouteInfo(s *evpn.Status, config overlay.BGP, now time.Time) api.BGPRouteInfo {
 	r := &s.Route
-	info := BGPRouteInfo{
+	info := api.BGPRouteInfo{
 		Type: routeTypes[r.Type], Tag: r.Tag, Prefix: r.Prefix, Uplink: r.Uplink, VNI: r.VNI, L3VNI: r.L3VNI, NextHop: r.NextHop,
 		Gateway: r.Gateway, Encapsulation: r.Encapsulation, Targets: []string{}, Sequence: r.Sequence, Sticky: r.Sticky,
 		DefaultGateway: r.DefaultGateway, Router: r.ND&overlay.NDRouter != 0, LocalPref: r.LocalPref, MED: r.MED, ASPath: append([]uint32{}, r.ASPath...), Communities: []string{},

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
@@ -29,7 +30,9 @@ const (
 )
 
 // noBGP is the answer to a question about BGP that there is none.
-func noBGP() error { return mistake{errors.New("this edge does not run BGP: configure spec.bgp")} }
+func noBGP() error {
+	return api.BadRequest{Err: errors.New("this edge does not run BGP: configure spec.bgp")}
+}
 
 // note logs events and remembers them.
 func (b *bgp) note(events []evpn.Event) {
@@ -54,7 +57,7 @@ func (b *bgp) note(events []evpn.Event) {
 	defer b.mu.Unlock()
 	for _, ev := range events {
 		b.moved += flag(ev.What == movedHere || ev.What == movedAway)
-		b.moves = append(b.moves, BGPMove{
+		b.moves = append(b.moves, api.BGPMove{
 			At: now, What: ev.What, Segment: ev.Segment, MAC: ev.MAC, Address: ev.Addr, Remote: ev.Remote, Detail: ev.Detail,
 		})
 	}
@@ -116,16 +119,16 @@ func (b *bgp) problems() (list []problem.Problem) {
 }
 
 // grouped counts by problem, the most frequent first.
-func grouped(list []evpn.Status) []BGPWhy {
+func grouped(list []evpn.Status) []api.BGPWhy {
 	counts := make(map[string]int)
 	for _, s := range list {
 		counts[s.Problem]++
 	}
-	groups := []BGPWhy{}
+	groups := []api.BGPWhy{}
 	for why, n := range counts {
-		groups = append(groups, BGPWhy{Why: why, Routes: n})
+		groups = append(groups, api.BGPWhy{Why: why, Routes: n})
 	}
-	slices.SortFunc(groups, func(a, b BGPWhy) int { return cmp.Or(cmp.Compare(b.Routes, a.Routes), cmp.Compare(a.Why, b.Why)) })
+	slices.SortFunc(groups, func(a, b api.BGPWhy) int { return cmp.Or(cmp.Compare(b.Routes, a.Routes), cmp.Compare(a.Why, b.Why)) })
 	return groups
 }
 
@@ -145,14 +148,14 @@ func (e *edge) watchBGP() {
 }
 
 // bgpUse is nil without BGP.
-func (e *edge) bgpUse() *BGPUse {
+func (e *edge) bgpUse() *api.BGPUse {
 	b := e.bgp.Load()
 	if b == nil {
 		return nil
 	}
-	use := &BGPUse{}
+	use := &api.BGPUse{}
 	for _, n := range b.sessionList() {
-		use.Neighbours.count(n.Established)
+		use.Neighbours.Count(n.Established)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,19 +165,19 @@ func (e *edge) bgpUse() *BGPUse {
 	return use
 }
 
-func (e *edge) bgpDocument() (BGPInfo, error) {
+func (e *edge) bgpDocument() (api.BGPInfo, error) {
 	b := e.bgp.Load()
 	if b == nil {
-		return BGPInfo{}, noBGP()
+		return api.BGPInfo{}, noBGP()
 	}
-	info := BGPInfo{Neighbours: []BGPNeighbourInfo{}, Problems: append([]problem.Problem{}, b.problems()...)}
+	info := api.BGPInfo{Neighbours: []api.BGPNeighbourInfo{}, Problems: append([]problem.Problem{}, b.problems()...)}
 	lives := e.pathSelector.neighbourLives()
 	known := b.neighbours()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	info.AS, info.RouterID, info.Settling = b.config.AS, b.config.RouterID, b.settles
 	c := b.table.Counts()
-	info.Routes = BGPRouteTally{
+	info.Routes = api.BGPRouteTally{
 		Received: c.Received, Used: c.Used, Unused: c.Received - c.Used, Stale: c.Stale, Advertised: c.Advertised, Why: grouped(b.table.Problems()),
 	}
 	info.Convergence = b.spread.info()
@@ -204,12 +207,12 @@ func (s *pathSelector) neighbourLives() map[netip.Addr]bfd.State {
 	return lives
 }
 
-func neighbourInfo(n overlay.BGPNeighbour, k speaker.Neighbour, lives map[netip.Addr]bfd.State) BGPNeighbourInfo {
-	info := BGPNeighbourInfo{
+func neighbourInfo(n overlay.BGPNeighbour, k speaker.Neighbour, lives map[netip.Addr]bfd.State) api.BGPNeighbourInfo {
+	info := api.BGPNeighbourInfo{
 		Name: n.Name, Address: n.Addr, AS: k.AS, RouterID: k.RouterID, State: k.State, Complete: k.Complete, Why: k.LastError, Flaps: k.Flaps,
-		Liveness: "off", Hold: k.Hold.Seconds(), Keep: k.Keepalive.Seconds(), Malformed: k.Malformed, Families: []BGPFamilyInfo{},
+		Liveness: "off", Hold: k.Hold.Seconds(), Keep: k.Keepalive.Seconds(), Malformed: k.Malformed, Families: []api.BGPFamilyInfo{},
 		Capabilities: append([]string{}, k.Capabilities...),
-		Restart: BGPRestartInfo{
+		Restart: api.BGPRestartInfo{
 			Negotiated: k.Restart.Negotiated, Time: k.Restart.Time.Seconds(), LongLived: k.Restart.LongLived, Stale: k.Restart.Stale.Seconds(),
 		},
 	}
@@ -220,17 +223,17 @@ func neighbourInfo(n overlay.BGPNeighbour, k speaker.Neighbour, lives map[netip.
 		info.Liveness = string(cmp.Or(lives[n.Addr], bfd.Unknown))
 	}
 	for _, f := range k.Families {
-		info.Families = append(info.Families, BGPFamilyInfo(f))
+		info.Families = append(info.Families, api.BGPFamilyInfo(f))
 	}
 	return info
 }
 
-func (e *edge) bgpMovesDocument() (BGPMovesInfo, error) {
+func (e *edge) bgpMovesDocument() (api.BGPMovesInfo, error) {
 	b := e.bgp.Load()
 	if b == nil {
-		return BGPMovesInfo{}, noBGP()
+		return api.BGPMovesInfo{}, noBGP()
 	}
-	info := BGPMovesInfo{Moves: []BGPMove{}, Frozen: []BGPFrozen{}}
+	info := api.BGPMovesInfo{Moves: []api.BGPMove{}, Frozen: []api.BGPFrozen{}}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	info.Moves = append(info.Moves, b.moves...)
@@ -239,7 +242,7 @@ func (e *edge) bgpMovesDocument() (BGPMovesInfo, error) {
 		if !m.Frozen {
 			continue
 		}
-		frozen := BGPFrozen{Segment: m.Segment, MAC: m.MAC, Since: m.Last, Detail: fmt.Sprintf("%d moves", m.Moves)}
+		frozen := api.BGPFrozen{Segment: m.Segment, MAC: m.MAC, Since: m.Last, Detail: fmt.Sprintf("%d moves", m.Moves)}
 		if !m.Until.IsZero() {
 			frozen.Detail += ", until " + m.Until.Format(time.TimeOnly)
 		}
@@ -254,12 +257,12 @@ func (e *edge) thawHandler(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	mac, err := overlay.ParseMAC(query.Get(argMAC))
+	mac, err := overlay.ParseMAC(query.Get(api.ArgMAC))
 	if err != nil {
-		reply(w, nil, mistake{err})
+		reply(w, nil, api.BadRequest{Err: err})
 		return
 	}
-	if err := e.thaw(query.Get(argSegment), mac); err != nil {
+	if err := e.thaw(query.Get(api.ArgSegment), mac); err != nil {
 		reply(w, nil, err)
 		return
 	}
@@ -284,7 +287,7 @@ func (e *edge) thaw(segment string, mac overlay.MAC) error {
 	case !done:
 		return errors.New("BGP is stopping")
 	case err != nil:
-		return mistake{err}
+		return api.BadRequest{Err: err}
 	}
 	return nil
 }
@@ -295,12 +298,12 @@ func (e *edge) resetHandler(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	soft, err := strconv.ParseBool(cmp.Or(query.Get(argSoft), "true"))
+	soft, err := strconv.ParseBool(cmp.Or(query.Get(api.ArgSoft), "true"))
 	if err != nil {
-		reply(w, nil, mistake{fmt.Errorf("%s: %q is neither true nor false", argSoft, query.Get(argSoft))})
+		reply(w, nil, api.BadRequest{Err: fmt.Errorf("%s: %q is neither true nor false", api.ArgSoft, query.Get(api.ArgSoft))})
 		return
 	}
-	if err := e.resetNeighbour(query.Get(argNeighbour), soft); err != nil {
+	if err := e.resetNeighbour(query.Get(api.ArgNeighbour), soft); err != nil {
 		reply(w, nil, err)
 		return
 	}
@@ -319,7 +322,7 @@ func (e *edge) resetNeighbour(name string, soft bool) error {
 	b.mu.Unlock()
 	switch {
 	case err != nil:
-		return mistake{err}
+		return api.BadRequest{Err: err}
 	case s == nil:
 		return errors.New("BGP is not running yet: see `selvage status`")
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
@@ -44,7 +45,7 @@ func prefixAt(to netip.Addr, p string, routerMAC overlay.MAC) evpn.Update {
 }
 
 // runBGP is run, until the session with the reflector is up.
-func (w *world) runBGP() (*Client, func() error) {
+func (w *world) runBGP() (*api.Client, func() error) {
 	w.t.Helper()
 	c, stop := w.run()
 	w.within("sessions are wanted", func() bool { return w.spoken().options.Receive != nil })
@@ -128,7 +129,7 @@ func TestBGPLearns(t *testing.T) {
 		return len(r.Hops) == 1 && r.Hops[0] == fib.Hop{Segment: "tenant-l3", Remote: far, MAC: farMAC}
 	})
 	routes, err := c.Routes(context.Background(), netip.Addr{})
-	if err != nil || !slices.ContainsFunc(routes, func(r RouteInfo) bool { return r.Prefix == prefix("10.7.0.0/16") && r.Origin == "bgp" }) {
+	if err != nil || !slices.ContainsFunc(routes, func(r api.RouteInfo) bool { return r.Prefix == prefix("10.7.0.0/16") && r.Origin == "bgp" }) {
 		t.Errorf("routes %v, %v", routes, err)
 	}
 	teps, err := c.TEPs(context.Background())
@@ -251,16 +252,16 @@ func TestBGPMoves(t *testing.T) {
 	w.within("it is elsewhere again", w.has(func(f *fakeFabric) bool {
 		return slices.Equal(f.forgotten, []hostLocation{{"blue", hostA}}) && f.bgpMACs[hostLocation{"blue", hostA}].Remote == far
 	}))
-	var moves BGPMovesInfo
+	var moves api.BGPMovesInfo
 	w.within("the moves are remembered", func() bool {
 		var err error
-		moves, err = c.BGPMoves(context.Background())
+		moves, err = c.BGP().Moves(context.Background())
 		return err == nil && len(moves.Moves) >= 2
 	})
 	if moves.Moves[0].What != movedAway || moves.Moves[0].MAC != hostA || moves.Moves[len(moves.Moves)-1].What != movedHere {
 		t.Errorf("moves %+v", moves.Moves)
 	}
-	if _, err := c.BGPThaw(context.Background(), "blue", hostA); err == nil || !strings.Contains(err.Error(), "frozen") {
+	if _, err := c.BGP().Thaw(context.Background(), "blue", hostA); err == nil || !strings.Contains(err.Error(), "frozen") {
 		t.Errorf("a MAC address that is not frozen was thawed: %v", err)
 	}
 }
@@ -312,7 +313,7 @@ func TestBGPRestart(t *testing.T) {
 	}
 	w.receive(joins(far), hostAt(far, hostA, netip.Addr{}, 0))
 	w.within("it settles", func() bool {
-		i, err := c.BGP(context.Background())
+		i, err := c.BGP().Info(context.Background())
 		return err == nil && i.Settling && i.Routes.Used == 2
 	})
 	if !slices.Contains(w.remotesOf("blue"), remote) || len(w.spoken().bgpMACs) != 2 {
@@ -324,7 +325,7 @@ func TestBGPRestart(t *testing.T) {
 		return stays && len(f.bgpMACs) == 1
 	}))
 	w.within("the remote too", func() bool { return slices.Equal(w.remotesOf("blue"), []netip.Addr{far}) })
-	if i, err := c.BGP(context.Background()); err != nil || i.Settling {
+	if i, err := c.BGP().Info(context.Background()); err != nil || i.Settling {
 		t.Errorf("%+v, %v", i, err)
 	}
 }
@@ -382,7 +383,7 @@ func TestBGPNeighbourLiveness(t *testing.T) {
 	}
 	live(bfd.Result{State: bfd.Up})
 	w.within("it is up", func() bool {
-		i, err := c.BGP(context.Background())
+		i, err := c.BGP().Info(context.Background())
 		return err == nil && i.Neighbours[0].Liveness == "up"
 	})
 	live(bfd.Result{State: bfd.Down, Left: true})
@@ -430,7 +431,7 @@ func TestBGPReload(t *testing.T) {
 	w.within("the tables have nothing learned", func() bool {
 		return len(w.remotesOf("blue")) == 0 && w.routeTo("tenant", prefix("10.7.0.0/16")).Kind == ""
 	})
-	if _, err := c.BGP(context.Background()); err == nil || !strings.Contains(err.Error(), "spec.bgp") {
+	if _, err := c.BGP().Info(context.Background()); err == nil || !strings.Contains(err.Error(), "spec.bgp") {
 		t.Errorf("without BGP: %v", err)
 	}
 	if err := stop(); err != nil {
@@ -500,11 +501,11 @@ func TestBGPEgress(t *testing.T) {
 	}
 	w.within("the pool is announced", w.has(announced))
 	applied := w.called("apply")
-	if _, err := c.Drain(context.Background(), 0); err != nil {
+	if _, err := c.Egress().Drain(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
 	w.within("it is withdrawn", w.has(func(f *fakeFabric) bool { return !announced(f) }))
-	if _, err := c.Undrain(context.Background()); err != nil {
+	if _, err := c.Egress().Undrain(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	w.within("it is announced again", w.has(announced))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 )
 
@@ -51,7 +52,7 @@ func TestForeignFields(t *testing.T) {
 		"sessions?policy=web": `no parameter "policy"`, "sessions?router=tenant": `no parameter "router"`,
 		"nat/sessions?port=p0": `no parameter "port"`, "nat/sessions?rule=app": `no parameter "rule"`,
 	} {
-		if _, err := fetch[ConnectionList[struct{}]](t.Context(), c, path); err == nil || !strings.Contains(fmt.Sprint(err), want) {
+		if _, err := api.Fetch[api.ConnectionList[struct{}]](t.Context(), c, path); err == nil || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}

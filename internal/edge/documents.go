@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
@@ -43,36 +44,36 @@ func read[T any](e *edge, what string, f func() (T, error)) (document T, err err
 	return document, nil
 }
 
-func (e *edge) statusDocument() (Status, error) {
-	return read(e, "status", func() (Status, error) {
+func (e *edge) statusDocument() (api.Status, error) {
+	return read(e, "status", func() (api.Status, error) {
 		stats, err := e.dp.Stats()
 		if err != nil {
-			return Status{}, err
+			return api.Status{}, err
 		}
 		netns, err := e.ns.inode()
 		if err != nil {
-			return Status{}, err
+			return api.Status{}, err
 		}
-		s := Status{
+		s := api.Status{
 			Name: e.config.Name, Version: e.opts.Version, PID: os.Getpid(), NetNS: netns, Started: e.started,
 			Config: e.opts.ConfigPath, Adopted: e.adopted, TEP: e.config.Underlay.TEP,
 			Segments:  segmentInfos(e.config, e.hostState, stats.Generations),
-			FDB:       Usage{Used: stats.FDBUsed, Size: e.config.FDB.Size},
+			FDB:       api.Usage{Used: stats.FDBUsed, Size: e.config.FDB.Size},
 			FlowCache: e.config.FlowCache.Enabled, LookUps: lookUps(stats),
 			Hits: stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
 			Problems: append([]problem.Problem{}, e.allProblems()...),
 		}
-		s.countFlows(stats.Caches)
+		countFlows(&s, stats.Caches)
 		s.Firewall, s.NAT, s.BGP = e.firewallUse(), e.natUse(), e.bgpUse()
 		for _, a := range plan.Attachments(e.config) {
-			s.Ports.count(portState(e.hostState, a) == stateUp)
+			s.Ports.Count(portState(e.hostState, a) == stateUp)
 		}
 		for _, remote := range plan.Remotes(e.config) {
-			s.TEPs.count(tepState(e.config, e.hostState, remote) == stateResolved)
+			s.TEPs.Count(tepState(e.config, e.hostState, remote) == stateResolved)
 		}
 		unresolved, err := e.unresolvedHops()
 		if err != nil {
-			return Status{}, err
+			return api.Status{}, err
 		}
 		s.Problems = append(s.Problems, unresolved...)
 		if s.FDB.Used*100 >= int(s.FDB.Size)*fullAt {
@@ -98,9 +99,9 @@ func worstFirst(a, b problem.Problem) int {
 	return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 }
 
-func (s *Status) countFlows(caches []datapath.Cache) {
+func countFlows(s *api.Status, caches []datapath.Cache) {
 	for _, c := range caches {
-		usage := Usage{Used: c.Used, Size: uint32(c.Size)}
+		usage := api.Usage{Used: c.Used, Size: uint32(c.Size)}
 		if c.Name == datapath.CacheTransit {
 			s.Transit = &usage
 			continue
@@ -110,34 +111,27 @@ func (s *Status) countFlows(caches []datapath.Cache) {
 }
 
 // firewallUse is nil without one.
-func (e *edge) firewallUse() *FirewallUse {
+func (e *edge) firewallUse() *api.FirewallUse {
 	fw := e.config.Firewall
 	if fw == nil {
 		return nil
 	}
-	return &FirewallUse{
+	return &api.FirewallUse{
 		Rules:       len(e.ruled.policy.Rules()),
-		Connections: Usage{e.guard.gcStats.Connections, fw.Sizes.Connections},
-		HalfOpen:    Usage{e.guard.gcStats.Waiting, fw.Sizes.HalfOpen},
+		Connections: api.Usage{Used: e.guard.gcStats.Connections, Size: fw.Sizes.Connections},
+		HalfOpen:    api.Usage{Used: e.guard.gcStats.Waiting, Size: fw.Sizes.HalfOpen},
 	}
 }
 
-func (t *Tally) count(up bool) {
-	t.Total++
-	if up {
-		t.Up++
-	}
-}
-
-func segmentInfos(e overlay.Edge, v host.State, generations map[string]uint32) []SegmentInfo {
+func segmentInfos(e overlay.Edge, v host.State, generations map[string]uint32) []api.SegmentInfo {
 	ports := make(map[string]int)
 	for _, a := range plan.Attachments(e) {
 		ports[a.Segment]++
 	}
 	segments := plan.AllSegments(e, v)
-	list := make([]SegmentInfo, 0, len(segments))
+	list := make([]api.SegmentInfo, 0, len(segments))
 	for _, s := range segments {
-		info := SegmentInfo{
+		info := api.SegmentInfo{
 			Name: s.Name, VNI: s.VNI, Encapsulation: s.Tunnel.Encapsulation, UDPPort: s.Tunnel.UDPPort,
 			Ports: ports[s.Name], Remotes: len(s.Remotes), Gateway: []netip.Prefix{}, Generation: generations[s.Name],
 		}
@@ -149,8 +143,8 @@ func segmentInfos(e overlay.Edge, v host.State, generations map[string]uint32) [
 	return list
 }
 
-func (e *edge) portDocuments() ([]PortInfo, error) {
-	return read(e, "ports", func() ([]PortInfo, error) {
+func (e *edge) portDocuments() ([]api.PortInfo, error) {
+	return read(e, "ports", func() ([]api.PortInfo, error) {
 		counters, err := e.dp.Ports()
 		if err != nil {
 			return nil, err
@@ -160,14 +154,14 @@ func (e *edge) portDocuments() ([]PortInfo, error) {
 			return nil, err
 		}
 		attachments := plan.Attachments(e.config)
-		list := make([]PortInfo, 0, len(attachments))
+		list := make([]api.PortInfo, 0, len(attachments))
 		for _, a := range attachments {
 			c := counters[a.Name]
-			info := PortInfo{
+			info := api.PortInfo{
 				Name: a.Name, Interface: a.Interface, VLAN: a.VLAN, Trunk: a.Trunk, Router: a.Router, Segment: a.Segment,
 				State: portState(e.hostState, a), Hook: hookTCX,
 				RxPackets: c.Rx.Packets, RxBytes: c.Rx.Bytes, TxPackets: c.Tx.Packets, TxBytes: c.Tx.Bytes, Drops: c.Drops,
-				Limits: append([]LimitInfo{}, limits[a.Name]...),
+				Limits: append([]api.LimitInfo{}, limits[a.Name]...),
 			}
 			if link, ok := e.hostState.Links[a.Interface]; ok {
 				info.Ifindex, info.MTU, info.Deliver = link.Index, link.MTU, deliverRedirect
@@ -195,8 +189,8 @@ func portState(v host.State, a plan.Attachment) string {
 	return stateDown
 }
 
-func (e *edge) tepDocuments() ([]TEPInfo, error) {
-	return read(e, "TEPs", func() ([]TEPInfo, error) {
+func (e *edge) tepDocuments() ([]api.TEPInfo, error) {
+	return read(e, "TEPs", func() ([]api.TEPInfo, error) {
 		counters, err := e.dp.TEPs()
 		if err != nil {
 			return nil, err
@@ -206,7 +200,7 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 			return nil, err
 		}
 		remotes := plan.Remotes(e.config)
-		list := make([]TEPInfo, 0, len(remotes))
+		list := make([]api.TEPInfo, 0, len(remotes))
 		for _, remote := range remotes {
 			info, c := tepInfo(e.config, e.hostState, remote), counters[remote]
 			info.Paths = e.pathInfos(remote, readings)
@@ -228,8 +222,8 @@ func (e *edge) tepDocuments() ([]TEPInfo, error) {
 }
 
 // tepInfo is what configuration and host say about remote.
-func tepInfo(e overlay.Edge, v host.State, remote netip.Addr) TEPInfo {
-	info := TEPInfo{Address: remote, Name: e.Remote(remote).Name, Segments: []string{}, State: tepState(e, v, remote)}
+func tepInfo(e overlay.Edge, v host.State, remote netip.Addr) api.TEPInfo {
+	info := api.TEPInfo{Address: remote, Name: e.Remote(remote).Name, Segments: []string{}, State: tepState(e, v, remote)}
 	for _, s := range plan.Segments(e) {
 		if plan.SendsTo(s, remote) {
 			info.Segments = append(info.Segments, s.Name)
@@ -257,29 +251,29 @@ func tepState(e overlay.Edge, v host.State, remote netip.Addr) string {
 	return stateResolved
 }
 
-func (e *edge) fdbDocuments(v url.Values) (Entries[FDBEntry], error) {
-	q, err := entryQueryOf(v, argOrigin)
+func (e *edge) fdbDocuments(v url.Values) (api.Entries[api.FDBEntry], error) {
+	q, err := api.EntryQueryOf(v, api.ArgOrigin)
 	if err != nil {
-		return Entries[FDBEntry]{}, err
+		return api.Entries[api.FDBEntry]{}, err
 	}
-	return read(e, "FDB", func() (Entries[FDBEntry], error) {
+	return read(e, "FDB", func() (api.Entries[api.FDBEntry], error) {
 		entries, err := e.dp.FDB()
 		if err != nil {
-			return Entries[FDBEntry]{}, err
+			return api.Entries[api.FDBEntry]{}, err
 		}
-		list := []FDBEntry{}
+		list := []api.FDBEntry{}
 		for i := range entries {
 			f := &entries[i]
-			if !q.choosesMAC(f) {
+			if !choosesMAC(q, f) {
 				continue
 			}
-			list = append(list, FDBEntry{
+			list = append(list, api.FDBEntry{
 				Segment: f.Segment, MAC: f.MAC, Port: f.Port, Remote: f.Remote,
 				Static: f.Static, Origin: string(f.Origin), Sticky: f.Sticky, Age: seconds(f.AgeNS), Moves: f.Moves,
 				Frozen: f.Frozen.Seconds(), Other: f.Other,
 			})
 		}
-		slices.SortFunc(list, func(a, b FDBEntry) int {
+		slices.SortFunc(list, func(a, b api.FDBEntry) int {
 			return cmp.Or(cmp.Compare(a.Segment, b.Segment), slices.Compare(a.MAC[:], b.MAC[:]))
 		})
 		return limited(list, q.Limit), nil
@@ -287,38 +281,38 @@ func (e *edge) fdbDocuments(v url.Values) (Entries[FDBEntry], error) {
 }
 
 // choosesMAC reports whether the query asks for an entry of the FDB.
-func (q EntryQuery) choosesMAC(f *datapath.FDBEntry) bool {
+func choosesMAC(q api.EntryQuery, f *datapath.FDBEntry) bool {
 	return (q.Segment == "" || f.Segment == q.Segment) && (q.Port == "" || isPort(f.Port, q.Port)) && (!q.Remote.IsValid() || f.Remote == q.Remote) &&
 		(q.MAC == overlay.MAC{} || f.MAC == q.MAC) && (q.Origin == "" || string(f.Origin) == q.Origin)
 }
 
 // limited leaves out what is behind a limit, if there is one.
-func limited[T any](list []T, limit int) Entries[T] {
-	entries := Entries[T]{List: list, Matched: len(list)}
+func limited[T any](list []T, limit int) api.Entries[T] {
+	entries := api.Entries[T]{List: list, Matched: len(list)}
 	if limit > 0 && limit < len(list) {
 		entries.List = list[:limit]
 	}
 	return entries
 }
 
-func (e *edge) flowDocuments(v url.Values) (Entries[FlowInfo], error) {
-	q, err := entryQueryOf(v, argAddr, argSlow)
+func (e *edge) flowDocuments(v url.Values) (api.Entries[api.FlowInfo], error) {
+	q, err := api.EntryQueryOf(v, api.ArgAddr, api.ArgSlow)
 	if err != nil {
-		return Entries[FlowInfo]{}, err
+		return api.Entries[api.FlowInfo]{}, err
 	}
-	return read(e, "flows", func() (Entries[FlowInfo], error) {
+	return read(e, "flows", func() (api.Entries[api.FlowInfo], error) {
 		flows, err := e.dp.Flows()
 		if err != nil {
-			return Entries[FlowInfo]{}, err
+			return api.Entries[api.FlowInfo]{}, err
 		}
-		list := []FlowInfo{}
+		list := []api.FlowInfo{}
 		for i := range flows {
-			if q.choosesFlow(&flows[i]) {
+			if choosesFlow(q, &flows[i]) {
 				list = append(list, flowInfo(flows[i]))
 			}
 		}
 		// The busiest first; what follows only makes the order the same each time.
-		slices.SortFunc(list, func(a, b FlowInfo) int {
+		slices.SortFunc(list, func(a, b api.FlowInfo) int {
 			return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Packets, a.Packets),
 				a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
 		})
@@ -327,21 +321,21 @@ func (e *edge) flowDocuments(v url.Values) (Entries[FlowInfo], error) {
 }
 
 // choosesFlow reports whether the query asks for a flow.
-func (q EntryQuery) choosesFlow(f *datapath.Flow) bool {
+func choosesFlow(q api.EntryQuery, f *datapath.Flow) bool {
 	return (q.Segment == "" || f.Segment == q.Segment || f.OutSegment == q.Segment) &&
 		(q.Port == "" || isPort(f.InPort, q.Port) || isPort(f.OutPort, q.Port)) &&
 		(!q.Remote.IsValid() || f.InRemote == q.Remote || f.OutRemote == q.Remote) &&
-		(!q.Slow || !f.FastPath) && q.choosesEnds(f)
+		(!q.Slow || !f.FastPath) && choosesEnds(q, f)
 }
 
 // choosesEnds reports whether it asks for who sends or receives.
-func (q EntryQuery) choosesEnds(f *datapath.Flow) bool {
+func choosesEnds(q api.EntryQuery, f *datapath.Flow) bool {
 	return (q.MAC == overlay.MAC{} || f.SrcMAC == q.MAC || f.DstMAC == q.MAC) &&
 		(!q.Addr.IsValid() || slices.ContainsFunc([]netip.Addr{f.Src, f.Dst, f.ToSrc.Addr(), f.ToDst.Addr()}, q.Addr.Contains))
 }
 
-func flowInfo(f datapath.Flow) FlowInfo {
-	info := FlowInfo{
+func flowInfo(f datapath.Flow) api.FlowInfo {
+	info := api.FlowInfo{
 		Segment: f.Segment, OutSegment: f.OutSegment, In: f.InPort, Out: f.OutPort, SrcMAC: f.SrcMAC, DstMAC: f.DstMAC, Proto: protoName(f),
 		Src: f.Src, Dst: f.Dst, SrcPort: f.SrcPort, DstPort: f.DstPort,
 		ToSrc: f.ToSrc, ToDst: f.ToDst, FastPath: f.FastPath, Why: f.Why, Packets: f.Packets, Bytes: f.Bytes, Idle: seconds(f.IdleNS),
@@ -376,15 +370,15 @@ func protoName(f datapath.Flow) string {
 	return strconv.Itoa(int(f.Proto))
 }
 
-func (e *edge) dropDocuments() ([]DropInfo, error) {
-	return read(e, "drops", func() ([]DropInfo, error) {
+func (e *edge) dropDocuments() ([]api.DropInfo, error) {
+	return read(e, "drops", func() ([]api.DropInfo, error) {
 		drops, err := e.dp.Drops()
 		if err != nil {
 			return nil, err
 		}
-		list := make([]DropInfo, 0, len(drops))
+		list := make([]api.DropInfo, 0, len(drops))
 		for _, d := range drops {
-			list = append(list, DropInfo(d))
+			list = append(list, api.DropInfo(d))
 		}
 		return list, nil
 	})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/nat"
@@ -30,7 +31,7 @@ type gateways struct {
 	own           ownState
 	owned         map[place]bool // addresses that this edge answers for
 	problems      []problem.Problem
-	failovers     []Failover
+	failovers     []api.Failover
 	last          int // number of the last one
 
 	drain  *drain
@@ -253,7 +254,7 @@ func (g *gateways) record(config overlay.Edge, all map[netip.Addr]gatewayStates,
 			}
 			g.last++
 			numbers = append(numbers, g.last)
-			g.failovers = append(g.failovers, Failover{
+			g.failovers = append(g.failovers, api.Failover{
 				Number: g.last, Group: group.Name, Gateway: m, From: was.State.String(), To: is.State.String(), Why: is.why,
 				Seen: is.at, Written: written,
 			})

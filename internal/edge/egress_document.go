@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
@@ -16,31 +17,31 @@ import (
 
 // noEgress is the answer to a question about translation that there is none.
 func noEgress() error {
-	return mistake{errors.New("this edge translates nothing: configure spec.egress, or nat of an uplink")}
+	return api.BadRequest{Err: errors.New("this edge translates nothing: configure spec.egress, or nat of an uplink")}
 }
 
-func (e *edge) egressDocument() (EgressInfo, error) {
-	return read(e, "egress", func() (EgressInfo, error) {
+func (e *edge) egressDocument() (api.EgressInfo, error) {
+	return read(e, "egress", func() (api.EgressInfo, error) {
 		if e.config.Egress == nil {
-			return EgressInfo{}, noEgress()
+			return api.EgressInfo{}, noEgress()
 		}
 		counts, err := e.countNATSessions()
 		if err != nil {
-			return EgressInfo{}, err
+			return api.EgressInfo{}, err
 		}
 		s := &e.pathSelector
 		s.mu.Lock()
 		all, drained, active := s.gateways.gatewayStates, s.gateways.drain, s.gateways.active
 		swept := !e.natGuard.sweptAt.IsZero()
-		info := EgressInfo{
-			Policies: []EgressPolicyInfo{}, Groups: []GatewayGroupInfo{}, Failovers: append([]Failover{}, s.gateways.failovers...),
-			Replication: []ReplicationInfo{}, Problems: append([]problem.Problem{}, s.gateways.problems...),
+		info := api.EgressInfo{
+			Policies: []api.EgressPolicyInfo{}, Groups: []api.GatewayGroupInfo{}, Failovers: append([]api.Failover{}, s.gateways.failovers...),
+			Replication: []api.ReplicationInfo{}, Problems: append([]problem.Problem{}, s.gateways.problems...),
 		}
 		s.mu.Unlock()
 		info.Problems = append(info.Problems, e.natGuard.problems...)
 		info.Replication = e.replicationInfos()
 		if drained != nil {
-			info.Drain = &DrainInfo{Asked: drained.Asked, Deadline: drained.Deadline, Done: drained.Done}
+			info.Drain = &api.DrainInfo{Asked: drained.Asked, Deadline: drained.Deadline, Done: drained.Done}
 			if swept && !drained.Done {
 				info.Drain.Active = &active
 			}
@@ -85,11 +86,11 @@ func (e *edge) countNATSessions() (c natSessionCounts, err error) {
 	})
 }
 
-func (e *edge) groupInfo(g overlay.GatewayGroup, all map[netip.Addr]gatewayStates) GatewayGroupInfo {
-	info := GatewayGroupInfo{Name: g.Name, Mode: g.Mode, Members: []GatewayInfo{}}
+func (e *edge) groupInfo(g overlay.GatewayGroup, all map[netip.Addr]gatewayStates) api.GatewayGroupInfo {
+	info := api.GatewayGroupInfo{Name: g.Name, Mode: g.Mode, Members: []api.GatewayInfo{}}
 	for _, m := range g.Members {
 		j := all[m]
-		info.Members = append(info.Members, GatewayInfo{
+		info.Members = append(info.Members, api.GatewayInfo{
 			Address: m, Name: gatewayName(e.config, m), Self: m == self(e.config), State: j.State.String(), Since: j.at, Why: j.why,
 		})
 	}
@@ -97,11 +98,11 @@ func (e *edge) groupInfo(g overlay.GatewayGroup, all map[netip.Addr]gatewayState
 }
 
 // policyInfo is one policy as its gateways share it. mu is held.
-func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]gatewayStates, counts natSessionCounts) EgressPolicyInfo {
-	info := EgressPolicyInfo{
+func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]gatewayStates, counts natSessionCounts) api.EgressPolicyInfo {
+	info := api.EgressPolicyInfo{
 		Name: p.Name, Router: p.Router, VNI: p.VNI, Gateways: p.Gateways, Uplink: p.Uplink, Matches: e.ruled.matches(p.Name), Except: p.Except,
 		Mapping: "address-and-port-dependent", AddressPooling: "paired", Ports: p.Ports, Limit: p.Limit, Sessions: counts.policies[p.Name],
-		Sources: []EgressSourcesInfo{}, Addresses: []EgressAddressInfo{},
+		Sources: []api.EgressSourcesInfo{}, Addresses: []api.EgressAddressInfo{},
 	}
 	if p.Independent {
 		info.Mapping = "endpoint-independent"
@@ -118,7 +119,7 @@ func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]gatewayStat
 		info.Sources = append(info.Sources, sourceShares(plan, f, name, self(e.config))...)
 	}
 	for _, a := range plan.Addresses {
-		info.Addresses = append(info.Addresses, EgressAddressInfo{
+		info.Addresses = append(info.Addresses, api.EgressAddressInfo{
 			Address: a.Addr, Owner: a.Owner, Server: a.Server, Here: a.Owner == self(e.config),
 			Sessions: counts.addresses[policyAddr{p.Name, a.Addr}],
 		})
@@ -127,7 +128,7 @@ func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]gatewayStat
 }
 
 // sourceShares are who serves which part of the sources of a family that has addresses.
-func sourceShares(plan nat.Plan, f int, family string, here netip.Addr) (list []EgressSourcesInfo) {
+func sourceShares(plan nat.Plan, f int, family string, here netip.Addr) (list []api.EgressSourcesInfo) {
 	hasFamily := slices.ContainsFunc(plan.Addresses, func(a nat.Address) bool { return a.Addr.Is4() == (f == 0) })
 	if !hasFamily {
 		return nil
@@ -140,23 +141,23 @@ func sourceShares(plan nat.Plan, f int, family string, here netip.Addr) (list []
 		counts[way.Remote]++
 	}
 	for gateway, n := range counts {
-		list = append(list, EgressSourcesInfo{Gateway: gateway, Family: family, Share: float64(n) / nat.Buckets})
+		list = append(list, api.EgressSourcesInfo{Gateway: gateway, Family: family, Share: float64(n) / nat.Buckets})
 	}
-	slices.SortFunc(list, func(a, b EgressSourcesInfo) int {
+	slices.SortFunc(list, func(a, b api.EgressSourcesInfo) int {
 		return cmp.Or(cmp.Compare(b.Share, a.Share), a.Gateway.Compare(b.Gateway))
 	})
 	return list
 }
 
-func (e *edge) uplinkInfo(r overlay.Router, u overlay.Uplink, counts natSessionCounts) EgressPolicyInfo {
+func (e *edge) uplinkInfo(r overlay.Router, u overlay.Uplink, counts natSessionCounts) api.EgressPolicyInfo {
 	name := plan.UplinkEgress(u.Name)
-	info := EgressPolicyInfo{
+	info := api.EgressPolicyInfo{
 		Name: name, Router: r.Name, Uplink: u.Name, Matches: "what leaves by the uplink and matches no policy",
 		Mapping: "address-and-port-dependent", AddressPooling: "paired", Ports: u.NAT.Ports, Limit: u.NAT.Limit, Sessions: counts.policies[name],
-		Sources: []EgressSourcesInfo{}, Addresses: []EgressAddressInfo{},
+		Sources: []api.EgressSourcesInfo{}, Addresses: []api.EgressAddressInfo{},
 	}
 	for _, a := range u.Addresses {
-		info.Addresses = append(info.Addresses, EgressAddressInfo{
+		info.Addresses = append(info.Addresses, api.EgressAddressInfo{
 			Address: a.Addr(), Owner: self(e.config), Server: self(e.config), Here: true, Sessions: counts.addresses[policyAddr{name, a.Addr()}],
 		})
 	}
@@ -177,12 +178,12 @@ func (r ruled) matches(policy string) string {
 }
 
 // natUse is nil where nothing is translated. mu is held.
-func (e *edge) natUse() *NATUse {
+func (e *edge) natUse() *api.NATUse {
 	if e.config.Egress == nil {
 		return nil
 	}
 	c := e.natGuard.gcStats
-	use := &NATUse{Sessions: Usage{c.Sessions + c.Mappings, e.config.Egress.NATSessions}, Policies: len(e.config.Egress.Policies)}
+	use := &api.NATUse{Sessions: api.Usage{Used: c.Sessions + c.Mappings, Size: e.config.Egress.NATSessions}, Policies: len(e.config.Egress.Policies)}
 	if isGateway(e.config) {
 		use.State = e.pathSelector.judgements()[self(e.config)].State.String()
 	}

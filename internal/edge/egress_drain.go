@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/nat"
 )
@@ -25,19 +26,16 @@ const (
 	drainIdle = 20 * time.Second
 )
 
-// argTimeout is the drain's in the URL.
-const argTimeout = "timeout"
-
 // drainHandler serves the wish that this edge gives its work away.
 func (e *edge) drainHandler(w http.ResponseWriter, r *http.Request) {
 	if !isChange(w, r) {
 		return
 	}
 	timeout := DefaultDrain
-	if text := r.URL.Query().Get(argTimeout); text != "" {
+	if text := r.URL.Query().Get(api.ArgTimeout); text != "" {
 		var err error
 		if timeout, err = time.ParseDuration(text); err != nil || timeout < 0 {
-			reply(w, nil, mistake{fmt.Errorf("%s: %q is not a duration of 0s or more, such as 5m", argTimeout, text)})
+			reply(w, nil, api.BadRequest{Err: fmt.Errorf("%s: %q is not a duration of 0s or more, such as 5m", api.ArgTimeout, text)})
 			return
 		}
 	}
@@ -61,18 +59,18 @@ func isChange(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Allow", http.MethodPost)
-	answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not allowed here, use POST"})
+	answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed here, use POST"})
 	return false
 }
 
 // setDrain makes the wish known, and says how egress is then.
-func (e *edge) setDrain(d *drain) (EgressInfo, error) {
+func (e *edge) setDrain(d *drain) (api.EgressInfo, error) {
 	_, err := read(e, "egress", func() (struct{}, error) {
 		switch {
 		case !isGateway(e.config):
-			return struct{}{}, mistake{errors.New("this edge is not a member of any group in spec.egress.gateways: there is nothing to drain")}
+			return struct{}{}, api.BadRequest{Err: errors.New("this edge is not a member of any group in spec.egress.gateways: there is nothing to drain")}
 		case d != nil && e.config.Underlay.Liveness == nil:
-			return struct{}{}, mistake{errors.New("other edges would not notice the drain: configure spec.underlay.bfd, which tells them")}
+			return struct{}{}, api.BadRequest{Err: errors.New("other edges would not notice the drain: configure spec.underlay.bfd, which tells them")}
 		}
 		s := &e.pathSelector
 		s.mu.Lock()
@@ -81,7 +79,7 @@ func (e *edge) setDrain(d *drain) (EgressInfo, error) {
 		return struct{}{}, nil
 	})
 	if err != nil {
-		return EgressInfo{}, err
+		return api.EgressInfo{}, err
 	}
 	if d == nil {
 		e.log.Info("egress drain ended")

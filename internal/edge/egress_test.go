@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
@@ -43,15 +44,15 @@ func (w *world) says(want bfd.Service) {
 }
 
 // member is what the edge says of a gateway.
-func member(t *testing.T, c *Client, addr netip.Addr) GatewayInfo {
+func member(t *testing.T, c *api.Client, addr netip.Addr) api.GatewayInfo {
 	t.Helper()
-	for _, m := range fetched(t, c.Egress).Groups[0].Members {
+	for _, m := range fetched(t, c.Egress().Info).Groups[0].Members {
 		if m.Address == addr {
 			return m
 		}
 	}
 	t.Fatalf("no gateway %s", addr)
-	return GatewayInfo{}
+	return api.GatewayInfo{}
 }
 
 // A gateway that starts leaves its work to others until it has met them.
@@ -66,7 +67,7 @@ func TestGatewayJoins(t *testing.T) {
 	w.owns(2)
 	w.says(bfd.InService)
 	w.within("addresses announced three times", func() bool { h := w.received(); return h[pool] == 3 && h[other] == 3 })
-	e := fetched(t, c.Egress)
+	e := fetched(t, c.Egress().Info)
 	f := e.Failovers[len(e.Failovers)-1]
 	if f.Gateway != gw1 || f.From != "gone" || f.To != "serving" || f.Group != "gws" || f.Addresses != 2 || f.Announced == nil {
 		t.Errorf("last failover %+v", f)
@@ -110,7 +111,7 @@ func TestTakeOver(t *testing.T) {
 		t.Error("all tables were written for it")
 	}
 	w.within("problem", func() bool { return w.problem(c, "one gateway of group gws is left", "gw2", "no packet for 150ms") })
-	f := fetched(t, c.Egress).Failovers
+	f := fetched(t, c.Egress().Info).Failovers
 	if last := f[len(f)-1]; last.Gateway != gw2 || last.To != "gone" || !strings.Contains(last.Why, "no packet") {
 		t.Errorf("failover %+v", last)
 	}
@@ -180,7 +181,7 @@ func TestDrain(t *testing.T) {
 	w.served(bfd.InService)
 	w.owns(2)
 	w.says(bfd.InService)
-	info, err := c.Drain(t.Context(), time.Hour)
+	info, err := c.Egress().Drain(t.Context(), time.Hour)
 	if err != nil || info.Drain == nil || info.Drain.Done {
 		t.Fatalf("drain %+v: %v", info.Drain, err)
 	}
@@ -192,14 +193,14 @@ func TestDrain(t *testing.T) {
 	c, _ = w.run()
 	w.served(bfd.InService)
 	w.says(bfd.Draining)
-	if _, err := c.Drain(t.Context(), 0); err != nil {
+	if _, err := c.Egress().Drain(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	w.says(bfd.OutOfService)
-	if info := fetched(t, c.Egress); info.Drain == nil || !info.Drain.Done {
+	if info := fetched(t, c.Egress().Info); info.Drain == nil || !info.Drain.Done {
 		t.Errorf("drain %+v, want it done", info.Drain)
 	}
-	if _, err := c.Undrain(t.Context()); err != nil {
+	if _, err := c.Egress().Undrain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.owns(2)
@@ -215,7 +216,7 @@ func TestDrainRefused(t *testing.T) {
 		w := newEgressWorld(newWorld(t))
 		change(w)
 		c, stop := w.run()
-		if _, err := c.Drain(t.Context(), 0); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := c.Egress().Drain(t.Context(), 0); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("drain: %v, want %q", err, want)
 		}
 		if err := stop(); err != nil {

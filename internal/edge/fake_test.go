@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
@@ -183,7 +184,7 @@ func (w *world) called(name string) int {
 }
 
 // run starts the edge and returns its client and what ends it.
-func (w *world) run() (*Client, func() error) {
+func (w *world) run() (*api.Client, func() error) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -193,7 +194,7 @@ func (w *world) run() (*Client, func() error) {
 		return <-done
 	})
 	w.t.Cleanup(func() { _ = stop() })
-	c := Dial(w.opts.RuntimeDir, "a")
+	c := api.Dial(w.opts.RuntimeDir, "a")
 	w.within("edge answers", func() bool {
 		select {
 		case err := <-done:
@@ -225,7 +226,7 @@ var errNotYet = errors.New("it is not so")
 func (w *world) hangup() { w.hangups <- syscall.SIGHUP }
 
 // problem reports whether the status has a problem with all words in it.
-func (w *world) problem(c *Client, words ...string) bool {
+func (w *world) problem(c *api.Client, words ...string) bool {
 	w.t.Helper()
 	s, err := c.Status(context.Background())
 	if err != nil {

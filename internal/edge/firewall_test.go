@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -115,21 +116,21 @@ func TestSessionDocuments(t *testing.T) {
 	w := newWorld(t).guarded()
 	c, _ := w.run()
 	for name, tt := range map[string]struct {
-		q    ConnectionQuery
+		q    api.ConnectionQuery
 		want []string
 	}{
-		"all":                 {ConnectionQuery{}, []string{"p0 10.0.0.7:4000", "p0 10.0.0.1:999", "p1 10.0.0.7:4001"}},
-		"the busiest":         {ConnectionQuery{Limit: 1}, []string{"p0 10.0.0.7:4000"}},
-		"the two busiest":     {ConnectionQuery{Limit: 2}, []string{"p0 10.0.0.7:4000", "p0 10.0.0.1:999"}},
-		"of a port":           {ConnectionQuery{Port: "p1"}, []string{"p1 10.0.0.7:4001"}},
-		"of a protocol":       {ConnectionQuery{Proto: "udp"}, []string{"p0 10.0.0.1:999"}},
-		"of a number":         {ConnectionQuery{Proto: "17"}, []string{"p0 10.0.0.1:999"}},
-		"of an address":       {ConnectionQuery{Addr: netip.MustParsePrefix("10.0.0.7/32")}, []string{"p0 10.0.0.7:4000", "p1 10.0.0.7:4001"}},
-		"of a network":        {ConnectionQuery{Addr: netip.MustParsePrefix("10.0.0.8/31")}, []string{"p0 10.0.0.1:999"}},
-		"in a state":          {ConnectionQuery{State: "opening"}, []string{"p1 10.0.0.7:4001"}},
-		"of a rule":           {ConnectionQuery{Rule: "app/dns"}, []string{"p0 10.0.0.1:999"}},
-		"of a section":        {ConnectionQuery{Rule: "app", Limit: 1}, []string{"p0 10.0.0.7:4000"}},
-		"of one that is none": {ConnectionQuery{Rule: "ap"}, nil},
+		"all":                 {api.ConnectionQuery{}, []string{"p0 10.0.0.7:4000", "p0 10.0.0.1:999", "p1 10.0.0.7:4001"}},
+		"the busiest":         {api.ConnectionQuery{Limit: 1}, []string{"p0 10.0.0.7:4000"}},
+		"the two busiest":     {api.ConnectionQuery{Limit: 2}, []string{"p0 10.0.0.7:4000", "p0 10.0.0.1:999"}},
+		"of a port":           {api.ConnectionQuery{Port: "p1"}, []string{"p1 10.0.0.7:4001"}},
+		"of a protocol":       {api.ConnectionQuery{Proto: "udp"}, []string{"p0 10.0.0.1:999"}},
+		"of a number":         {api.ConnectionQuery{Proto: "17"}, []string{"p0 10.0.0.1:999"}},
+		"of an address":       {api.ConnectionQuery{Addr: netip.MustParsePrefix("10.0.0.7/32")}, []string{"p0 10.0.0.7:4000", "p1 10.0.0.7:4001"}},
+		"of a network":        {api.ConnectionQuery{Addr: netip.MustParsePrefix("10.0.0.8/31")}, []string{"p0 10.0.0.1:999"}},
+		"in a state":          {api.ConnectionQuery{State: "opening"}, []string{"p1 10.0.0.7:4001"}},
+		"of a rule":           {api.ConnectionQuery{Rule: "app/dns"}, []string{"p0 10.0.0.1:999"}},
+		"of a section":        {api.ConnectionQuery{Rule: "app", Limit: 1}, []string{"p0 10.0.0.7:4000"}},
+		"of one that is none": {api.ConnectionQuery{Rule: "ap"}, nil},
 	} {
 		list, err := c.Sessions(context.Background(), tt.q)
 		if err != nil {
@@ -143,7 +144,7 @@ func TestSessionDocuments(t *testing.T) {
 			t.Errorf("%s: of %d sessions\n%s", name, list.Total, d)
 		}
 	}
-	list, err := c.Sessions(context.Background(), ConnectionQuery{Rule: "app/dns"})
+	list, err := c.Sessions(context.Background(), api.ConnectionQuery{Rule: "app/dns"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func TestSessionDocuments(t *testing.T) {
 	for query, want := range map[string]string{
 		"state=open": `"open" is not one of opening`, "proto=tpc": "is not a protocol", "addr=10.0.0": "addr", "top=hosts": "is not one of ports", "limit=-1": "limit",
 	} {
-		if _, err := fetch[SessionList](context.Background(), c, "sessions?"+query); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := api.Fetch[api.SessionList](context.Background(), c, "sessions?"+query); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", query, err, want)
 		}
 	}
@@ -183,7 +184,7 @@ func TestTopSessions(t *testing.T) {
 		"destinations": {"10.0.0.1 1 0 4000", "10.0.0.9 1 0 200", "10.0.0.2 1 1 60"},
 		"rules":        {"app/web 2 1 4060", "app/dns 1 0 200"},
 	} {
-		list, err := c.Sessions(context.Background(), ConnectionQuery{Top: by})
+		list, err := c.Sessions(context.Background(), api.ConnectionQuery{Top: by})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,12 +202,12 @@ func TestTopSessions(t *testing.T) {
 func TestWhatIf(t *testing.T) {
 	w := newWorld(t).guarded()
 	c, _ := w.run()
-	ask := func(change func(*overlay.Edge)) WhatIfInfo {
+	ask := func(change func(*overlay.Edge)) api.WhatIfInfo {
 		t.Helper()
 		next := w.config
 		next.Firewall = wall()
 		change(&next)
-		info, err := c.WhatIf(context.Background(), WhatIfQuery{Firewall: next.Firewall, Places: plan.Places(next), Limit: 10})
+		info, err := c.WhatIf(context.Background(), api.WhatIfQuery{Firewall: next.Firewall, Places: plan.Places(next), Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,11 +217,11 @@ func TestWhatIf(t *testing.T) {
 		t.Errorf("the same policy: %+v", info)
 	}
 	info := ask(func(e *overlay.Edge) { e.Firewall.Rules = e.Firewall.Rules[1:] })
-	if d := cmp.Diff([]WhatIfRule{{By: "app/web-again", Sessions: 2}}, info.Rules); d != "" || info.Cut != 2 || len(info.Sessions) != 2 {
+	if d := cmp.Diff([]api.WhatIfRule{{By: "app/web-again", Sessions: 2}}, info.Rules); d != "" || info.Cut != 2 || len(info.Sessions) != 2 {
 		t.Errorf("without web: %+v\n%s", info, d)
 	}
 	info = ask(func(e *overlay.Edge) { e.Ports = e.Ports[:1]; e.Firewall.Rules = e.Firewall.Rules[:1] })
-	want := []WhatIfRule{{By: "port is not in the new configuration", Sessions: 1}, {By: "default/edge", Sessions: 1}}
+	want := []api.WhatIfRule{{By: "port is not in the new configuration", Sessions: 1}, {By: "default/edge", Sessions: 1}}
 	if d := cmp.Diff(want, info.Rules); d != "" {
 		t.Errorf("without p1 and dns: %s", d)
 	}
@@ -232,11 +233,11 @@ func TestWhatIf(t *testing.T) {
 	}
 	wrong := wall()
 	wrong.Rules[0].From = []overlay.Member{{Group: "nobody"}}
-	_, err := c.WhatIf(context.Background(), WhatIfQuery{Firewall: wrong})
+	_, err := c.WhatIf(context.Background(), api.WhatIfQuery{Firewall: wrong})
 	if err == nil || !strings.Contains(err.Error(), "nobody") {
 		t.Errorf("a wrong policy: %v", err)
 	}
-	if _, err := c.get(context.Background(), "/v1/what-if"); err == nil || !strings.Contains(err.Error(), "POST a policy") {
+	if _, err := c.Get(context.Background(), "/v1/what-if"); err == nil || !strings.Contains(err.Error(), "POST a policy") {
 		t.Errorf("GET: %v", err)
 	}
 }
@@ -244,9 +245,9 @@ func TestWhatIf(t *testing.T) {
 func TestWithoutFirewall(t *testing.T) {
 	c, _ := newWorld(t).run()
 	_, rules := c.Rules(context.Background())
-	_, sessions := c.Sessions(context.Background(), ConnectionQuery{})
+	_, sessions := c.Sessions(context.Background(), api.ConnectionQuery{})
 	_, firewall := c.Firewall(context.Background())
-	_, whatIf := c.WhatIf(context.Background(), WhatIfQuery{})
+	_, whatIf := c.WhatIf(context.Background(), api.WhatIfQuery{})
 	for _, err := range []error{rules, sessions, firewall, whatIf} {
 		if err == nil || !strings.Contains(err.Error(), "no firewall") {
 			t.Errorf("%v, want that there is no firewall", err)
@@ -261,10 +262,10 @@ func TestSweep(t *testing.T) {
 	c, _ := w.run()
 	w.within("the status has the sweep's numbers", func() bool {
 		s := fetched(t, c.Status)
-		return s.Firewall != nil && *s.Firewall == FirewallUse{Rules: 4, Connections: Usage{2, 1000}, HalfOpen: Usage{1, 100}}
+		return s.Firewall != nil && *s.Firewall == api.FirewallUse{Rules: 4, Connections: api.Usage{Used: 2, Size: 1000}, HalfOpen: api.Usage{Used: 1, Size: 100}}
 	})
 	info := fetched(t, c.Firewall)
-	if len(info.Tables) != 2 || *info.Tables[0].Used != 2 || info.Tables[1].Used != nil || info.HalfOpen["p0"] != (HalfOpenInfo{In: 1, Limit: 50}) {
+	if len(info.Tables) != 2 || *info.Tables[0].Used != 2 || info.Tables[1].Used != nil || info.HalfOpen["p0"] != (api.HalfOpenInfo{In: 1, Limit: 50}) {
 		t.Errorf("firewall %+v", info)
 	}
 	text := fetched(t, c.Metrics)

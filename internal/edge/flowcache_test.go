@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
@@ -40,9 +41,9 @@ func TestFlowCacheDocument(t *testing.T) {
 		t.Errorf("read at %v", got.ReadAt)
 	}
 	one := uint64(1)
-	want := FlowCacheInfo{
+	want := api.FlowCacheInfo{
 		ReadAt: got.ReadAt, Enabled: true, LookUps: 20, HitRatio: 0.5,
-		Caches: []CacheInfo{
+		Caches: []api.CacheInfo{
 			{Name: "tc", Used: 3, Size: 4096, Bytes: 1 << 20},
 			{Name: "transit", Used: 50, Size: 8192, Bytes: 1 << 21, Evicted: &one},
 		},
@@ -54,13 +55,13 @@ func TestFlowCacheDocument(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("flow cache (-want +got):\n%s", diff)
 	}
-	if s := fetched(t, c.Status); s.Flows != (Usage{3, 4096}) || s.Transit == nil || *s.Transit != (Usage{50, 8192}) {
+	if s := fetched(t, c.Status); s.Flows != (api.Usage{Used: 3, Size: 4096}) || s.Transit == nil || *s.Transit != (api.Usage{Used: 50, Size: 8192}) {
 		t.Errorf("status has %+v and %+v", s.Flows, s.Transit)
 	}
 }
 
 // reading is one of a cache of tc and one of transit programs.
-func reading(at time.Duration, events map[string]uint64, tc, transit datapath.Cache) FlowCacheInfo {
+func reading(at time.Duration, events map[string]uint64, tc, transit datapath.Cache) api.FlowCacheInfo {
 	tc.Name, transit.Name = datapath.CacheTC, datapath.CacheTransit
 	return flowCacheInfo(time.Unix(1000, 0).Add(at), datapath.Stats{Events: events, Caches: []datapath.Cache{tc, transit}})
 }
@@ -80,11 +81,11 @@ func TestRates(t *testing.T) {
 		{"less than half full", 499, 0},
 	} {
 		after := reading(2*time.Second, events, datapath.Cache{Used: tt.used, Size: 1000}, datapath.Cache{Used: 30, Size: 100})
-		got, err := rates(before, after)
+		got, err := api.Rates(before, after)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := &CacheRates{
+		want := &api.CacheRates{
 			Seconds: 2, LookUps: 750, HitRatio: 0.6,
 			Events:  map[string]float64{"hit": 450, "miss": 250, "stale": 50, "revalidated": 0, "flow-full": 0, "evicted": 50, "transit": 0},
 			Evicted: map[string]float64{"tc": tt.tc, "transit": 50},
@@ -93,11 +94,11 @@ func TestRates(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
-	if _, err := rates(before, before); err == nil || !strings.Contains(err.Error(), "clock was set back") {
+	if _, err := api.Rates(before, before); err == nil || !strings.Contains(err.Error(), "clock was set back") {
 		t.Errorf("no time between readings: %v", err)
 	}
 	less := reading(time.Second, nil, datapath.Cache{}, datapath.Cache{})
-	if _, err := rates(before, less); err == nil || !strings.Contains(err.Error(), "loaded again") {
+	if _, err := api.Rates(before, less); err == nil || !strings.Contains(err.Error(), "loaded again") {
 		t.Errorf("counters that fell: %v", err)
 	}
 }
@@ -138,7 +139,7 @@ func TestCacheAlarm(t *testing.T) {
 		{"it comes back", append(two, good, good, good, bad, bad), true},
 	} {
 		at, sum := time.Duration(0), interval{7, 7, 7} // of before the first reading
-		take := func() FlowCacheInfo {
+		take := func() api.FlowCacheInfo {
 			events := map[string]uint64{"hit": sum.hit, "miss": sum.miss, "evicted": sum.evicted}
 			return reading(at, events, datapath.Cache{Size: 1000}, datapath.Cache{Used: 1000, Size: 4000})
 		}
@@ -264,7 +265,7 @@ func TestInterfaces(t *testing.T) {
 	w.hostState.Links["eth3"] = host.Link{Name: "eth3", Index: 9, MTU: 1550, Up: true, XDP: host.XDP{Known: true, Takes: true}}
 	w.refused = map[int]string{9: "invalid argument"}
 	c, _ := w.run()
-	want := []InterfaceInfo{
+	want := []api.InterfaceInfo{
 		{Name: "eth0", Ifindex: 2, Roles: []string{"underlay", "uplink"}, Hook: "xdp", TakesRedirected: true, MTU: 1550},
 		{Name: "eth2", Roles: []string{"underlay"}, HookWhy: "the interface does not exist"},
 		{Name: "eth3", Ifindex: 9, Roles: []string{"underlay"}, Hook: "tcx", HookWhy: "the driver refused the program: invalid argument",
@@ -275,7 +276,7 @@ func TestInterfaces(t *testing.T) {
 	if diff := cmp.Diff(want, fetched(t, c.Interfaces)); diff != "" {
 		t.Errorf("interfaces (-want +got):\n%s", diff)
 	}
-	hooks := each(fetched(t, c.Ports), func(p PortInfo) string { return p.Name + " " + p.Hook + " " + p.HookWhy })
+	hooks := each(fetched(t, c.Ports), func(p api.PortInfo) string { return p.Name + " " + p.Hook + " " + p.HookWhy })
 	if diff := cmp.Diff([]string{"p0 tcx ", "p0.10 tcx ", "wan tcx the driver's XDP does not support an MTU of 9000", "dmz xdp "}, hooks); diff != "" {
 		t.Errorf("hooks of ports (-want +got):\n%s", diff)
 	}

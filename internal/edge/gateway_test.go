@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
@@ -73,25 +74,25 @@ func TestGatewayDocuments(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	check("neighbours", entries(t, c.Neighbours, EntryQuery{}), []NeighbourInfo{
+	check("neighbours", entries(t, c.Neighbours, api.EntryQuery{}), []api.NeighbourInfo{
 		{Segment: "blue", Address: addr("10.0.0.1"), MAC: overlay.MAC{2, 1}, Port: "p0", Age: 1},
 		{Segment: "blue", Address: addr("10.0.0.5"), MAC: mac, Remote: remote, Static: true},
 		{Segment: "wan", Address: addr("198.51.100.1"), MAC: overlay.MAC{2, 0xff}, Port: "wan", Age: 2},
 	})
-	routes := func(to netip.Addr) []RouteInfo {
-		return fetched(t, func(ctx context.Context) ([]RouteInfo, error) { return c.Routes(ctx, to) })
+	routes := func(to netip.Addr) []api.RouteInfo {
+		return fetched(t, func(ctx context.Context) ([]api.RouteInfo, error) { return c.Routes(ctx, to) })
 	}
-	check("routes", routes(netip.Addr{}), []RouteInfo{
-		{Router: "tenant", Prefix: prefix("0.0.0.0/0"), Kind: "unicast", Origin: "static", Hops: []HopInfo{
+	check("routes", routes(netip.Addr{}), []api.RouteInfo{
+		{Router: "tenant", Prefix: prefix("0.0.0.0/0"), Kind: "unicast", Origin: "static", Hops: []api.HopInfo{
 			{Segment: "wan", Address: addr("198.51.100.1"), MAC: "02:ff:00:00:00:00", State: "resolved"},
 			{Segment: "wan", Address: addr("198.51.100.3"), State: "unresolved"},
 		}},
-		{Router: "tenant", Prefix: prefix("10.0.0.0/24"), Kind: "unicast", Origin: "connected", Hops: []HopInfo{{Segment: "blue", State: "connected"}}},
-		{Router: "tenant", Prefix: prefix("10.2.0.0/16"), Kind: "unicast", Origin: "static", Hops: []HopInfo{
+		{Router: "tenant", Prefix: prefix("10.0.0.0/24"), Kind: "unicast", Origin: "connected", Hops: []api.HopInfo{{Segment: "blue", State: "connected"}}},
+		{Router: "tenant", Prefix: prefix("10.2.0.0/16"), Kind: "unicast", Origin: "static", Hops: []api.HopInfo{
 			{Segment: "tenant-l3", Remote: remote, MAC: remoteL3.String(), State: "resolved"},
 		}},
-		{Router: "tenant", Prefix: prefix("10.9.0.0/16"), Kind: "blackhole", Origin: "static", Hops: []HopInfo{}},
-		{Router: "tenant", Prefix: prefix("198.51.100.0/24"), Kind: "unicast", Origin: "connected", Hops: []HopInfo{{Segment: "wan", State: "connected"}}},
+		{Router: "tenant", Prefix: prefix("10.9.0.0/16"), Kind: "blackhole", Origin: "static", Hops: []api.HopInfo{}},
+		{Router: "tenant", Prefix: prefix("198.51.100.0/24"), Kind: "unicast", Origin: "connected", Hops: []api.HopInfo{{Segment: "wan", State: "connected"}}},
 	})
 	for to, want := range map[string]string{"10.0.0.9": "10.0.0.0/24", "10.2.255.255": "10.2.0.0/16", "10.9.1.1": "10.9.0.0/16", "10.3.0.1": "0.0.0.0/0", "::ffff:10.0.0.9": "10.0.0.0/24", "2001:db8::1": ""} {
 		var got string
@@ -100,11 +101,11 @@ func TestGatewayDocuments(t *testing.T) {
 		}
 		check("route to "+to, got, want)
 	}
-	if _, err := fetch[[]RouteInfo](t.Context(), c, "routes?to=10.0.0"); err == nil || !strings.Contains(err.Error(), `to: "10.0.0" is not an IP address`) {
+	if _, err := api.Fetch[[]api.RouteInfo](t.Context(), c, "routes?to=10.0.0"); err == nil || !strings.Contains(err.Error(), `to: "10.0.0" is not an IP address`) {
 		t.Errorf("error %v of a route to no address", err)
 	}
 	ports := fetched(t, c.Ports)
-	check("names of ports", each(ports, func(p PortInfo) string { return p.Name }), []string{"p0", "p0.10", "wan"})
+	check("names of ports", each(ports, func(p api.PortInfo) string { return p.Name }), []string{"p0", "p0.10", "wan"})
 	if p := ports[1]; p.VLAN != 10 || p.Trunk != "p0" || p.Segment != "red" || p.Ifindex != 3 {
 		t.Errorf("member of a trunk %+v", p)
 	}
@@ -112,14 +113,14 @@ func TestGatewayDocuments(t *testing.T) {
 		t.Errorf("uplink %+v", p)
 	}
 	s := fetched(t, c.Status)
-	check("segments", s.Segments, []SegmentInfo{
+	check("segments", s.Segments, []api.SegmentInfo{
 		{Name: "blue", VNI: 100, Encapsulation: "vxlan", UDPPort: 4789, Ports: 1, Remotes: 1, Generation: 4,
 			Router: "tenant", Gateway: []netip.Prefix{prefix("10.0.0.254/24")}},
 		{Name: "red", VNI: 200, Encapsulation: "geneve", UDPPort: 6081, Ports: 1, Gateway: []netip.Prefix{}},
 		{Name: "tenant-l3", VNI: 5000, Encapsulation: "nvgre", Remotes: 1, Router: "tenant", Gateway: []netip.Prefix{}},
 		{Name: "wan", Ports: 1, Router: "tenant", Gateway: []netip.Prefix{prefix("198.51.100.2/24")}},
 	})
-	if s.Ports != (Tally{3, 3}) {
+	if s.Ports != (api.Tally{Up: 3, Total: 3}) {
 		t.Errorf("ports %+v, want all three up", s.Ports)
 	}
 }
@@ -178,7 +179,7 @@ func TestProbesFollowConfigurationAndHost(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.ceilings[pair] == 1550
 	})
-	info := func() TEPInfo { return fetched(t, c.TEPs)[0] }
+	info := func() api.TEPInfo { return fetched(t, c.TEPs)[0] }
 	w.mu.Lock()
 	w.results = map[netip.Addr]pathmtu.Result{remote: {State: pathmtu.Confirmed, MTU: 1450, When: time.Now()}}
 	w.mu.Unlock()
@@ -328,30 +329,30 @@ func TestTrace(t *testing.T) {
 	c, _ := w.run()
 	for _, tt := range []struct {
 		name  string
-		query TraceQuery
+		query api.TraceQuery
 		want  string // what went in, as a summary
 		from  string // port, or remote and segment
 	}{
-		{"routed", TraceQuery{Port: "p0", Packet: "tcp 10.0.0.1:1000 > 10.1.0.2:80 syn"},
+		{"routed", api.TraceQuery{Port: "p0", Packet: "tcp 10.0.0.1:1000 > 10.1.0.2:80 syn"},
 			"02:01:00:00:00:00 > 02:00:5e:00:01:01: tcp 10.0.0.1:1000 > 10.1.0.2:80 syn, TTL 64, 40 bytes", "p0"},
-		{"bridged", TraceQuery{Port: "p0", Packet: "icmp 10.0.0.1 > 10.0.0.5", Size: 1400, TTL: 1},
+		{"bridged", api.TraceQuery{Port: "p0", Packet: "icmp 10.0.0.1 > 10.0.0.5", Size: 1400, TTL: 1},
 			"02:01:00:00:00:00 > 02:00:00:00:00:02: icmp 10.0.0.1 > 10.0.0.5 echo request, TTL 1, 1400 bytes", "p0"},
-		{"to the gateway", TraceQuery{Port: "p0", Packet: "icmp 10.0.0.1 > 10.0.0.254"},
+		{"to the gateway", api.TraceQuery{Port: "p0", Packet: "icmp 10.0.0.1 > 10.0.0.254"},
 			"02:01:00:00:00:00 > 02:00:5e:00:01:01: icmp 10.0.0.1 > 10.0.0.254 echo request, TTL 64, 28 bytes", "p0"},
-		{"ARP", TraceQuery{Port: "p0", Packet: "arp 10.0.0.1 ? 10.0.0.9"}, "02:01:00:00:00:00 > ff:ff:ff:ff:ff:ff: arp 10.0.0.1 ? 10.0.0.9", "p0"},
-		{"multicast", TraceQuery{Port: "p0", Packet: "udp 10.0.0.1:1 > 224.0.0.1:2"},
+		{"ARP", api.TraceQuery{Port: "p0", Packet: "arp 10.0.0.1 ? 10.0.0.9"}, "02:01:00:00:00:00 > ff:ff:ff:ff:ff:ff: arp 10.0.0.1 ? 10.0.0.9", "p0"},
+		{"multicast", api.TraceQuery{Port: "p0", Packet: "udp 10.0.0.1:1 > 224.0.0.1:2"},
 			"02:01:00:00:00:00 > 01:00:5e:00:00:01: udp 10.0.0.1:1 > 224.0.0.1:2, TTL 64, 28 bytes", "p0"},
-		{"member by its name", TraceQuery{Port: "p0.10", Packet: "raw 0x88b5 4", SrcMAC: mac, DstMAC: mac, VLAN: 7},
+		{"member by its name", api.TraceQuery{Port: "p0.10", Packet: "raw 0x88b5 4", SrcMAC: mac, DstMAC: mac, VLAN: 7},
 			"02:00:00:00:00:02 > 02:00:00:00:00:02, VLAN 10, VLAN 7: ethertype 0x88b5, 4 bytes", "p0.10"},
-		{"member by its VLAN", TraceQuery{Port: "p0", Packet: "raw 0x88b5 4", SrcMAC: mac, DstMAC: mac, VLAN: 10},
+		{"member by its VLAN", api.TraceQuery{Port: "p0", Packet: "raw 0x88b5 4", SrcMAC: mac, DstMAC: mac, VLAN: 10},
 			"02:00:00:00:00:02 > 02:00:00:00:00:02, VLAN 10: ethertype 0x88b5, 4 bytes", "p0.10"},
-		{"tag of no member", TraceQuery{Port: "p0", Packet: "raw 0x88b5 4", SrcMAC: mac, DstMAC: mac, VLAN: 11},
+		{"tag of no member", api.TraceQuery{Port: "p0", Packet: "raw 0x88b5 4", SrcMAC: mac, DstMAC: mac, VLAN: 11},
 			"02:00:00:00:00:02 > 02:00:00:00:00:02, VLAN 11: ethertype 0x88b5, 4 bytes", "p0"},
-		{"out of a tunnel", TraceQuery{Remote: remote, Segment: "blue", Packet: "icmp 10.0.0.5 > 10.0.0.1"},
+		{"out of a tunnel", api.TraceQuery{Remote: remote, Segment: "blue", Packet: "icmp 10.0.0.5 > 10.0.0.1"},
 			"02:00:00:00:00:02 > 02:01:00:00:00:00: icmp 10.0.0.5 > 10.0.0.1 echo request, TTL 64, 28 bytes", "192.0.2.2 blue"},
-		{"from a remote router", TraceQuery{Remote: remote, Segment: "tenant-l3", Packet: "icmp 10.2.0.5 > 10.0.0.1"},
+		{"from a remote router", api.TraceQuery{Remote: remote, Segment: "tenant-l3", Packet: "icmp 10.2.0.5 > 10.0.0.1"},
 			"02:00:00:00:02:01 > 02:00:00:00:01:01: icmp 10.2.0.5 > 10.0.0.1 echo request, TTL 64, 28 bytes", "192.0.2.2 tenant-l3"},
-		{"from the plain network", TraceQuery{Port: "wan", Packet: "icmp 198.51.100.1 > 10.0.0.1"},
+		{"from the plain network", api.TraceQuery{Port: "wan", Packet: "icmp 198.51.100.1 > 10.0.0.1"},
 			"02:ff:00:00:00:00 > 02:00:00:00:09:09, VLAN 42: icmp 198.51.100.1 > 10.0.0.1 echo request, TTL 64, 28 bytes", "wan"},
 	} {
 		got, err := c.Trace(context.Background(), tt.query)
@@ -373,7 +374,7 @@ func TestTrace(t *testing.T) {
 func TestTraceRefuses(t *testing.T) {
 	w := newGatewayWorld(t)
 	c, _ := w.run()
-	for want, q := range map[string]TraceQuery{
+	for want, q := range map[string]api.TraceQuery{
 		`there is no port "p9"; ports: p0, p0.10, wan`:                                       {Port: "p9", Packet: "arp 10.0.0.1 ? 10.0.0.2"},
 		"give a port, or a remote with a segment":                                            {Packet: "arp 10.0.0.1 ? 10.0.0.2"},
 		"a port is in one segment: leave the segment out":                                    {Port: "p0", Segment: "blue", Packet: "arp 10.0.0.1 ? 10.0.0.2"},
@@ -398,7 +399,7 @@ func TestTraceRefuses(t *testing.T) {
 	w.mu.Lock()
 	w.failing["trace"] = errFake
 	w.mu.Unlock()
-	if _, err := c.Trace(context.Background(), TraceQuery{Port: "p0", Packet: "arp 10.0.0.1 ? 10.0.0.2"}); err == nil || !strings.Contains(err.Error(), "read trace: "+errFake.Error()) {
+	if _, err := c.Trace(context.Background(), api.TraceQuery{Port: "p0", Packet: "arp 10.0.0.1 ? 10.0.0.2"}); err == nil || !strings.Contains(err.Error(), "read trace: "+errFake.Error()) {
 		t.Errorf("%v, want the data path's own error", err)
 	}
 }

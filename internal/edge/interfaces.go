@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/plan"
 )
@@ -13,11 +14,11 @@ const roleUnderlay, roleUplink = "underlay", "uplink"
 
 // interfaceDocuments lists those of the underlay, then uplinks; one that is both is
 // listed once.
-func (e *edge) interfaceDocuments() ([]InterfaceInfo, error) {
-	return read(e, "interfaces", func() ([]InterfaceInfo, error) {
-		list := []InterfaceInfo{}
+func (e *edge) interfaceDocuments() ([]api.InterfaceInfo, error) {
+	return read(e, "interfaces", func() ([]api.InterfaceInfo, error) {
+		list := []api.InterfaceInfo{}
 		add := func(name, role string) {
-			i := slices.IndexFunc(list, func(o InterfaceInfo) bool { return o.Name == name })
+			i := slices.IndexFunc(list, func(o api.InterfaceInfo) bool { return o.Name == name })
 			if i < 0 {
 				i = len(list)
 				list = append(list, e.interfaceInfo(name))
@@ -57,9 +58,9 @@ func redirectWhy(link host.Link) string {
 }
 
 // interfaceInfo is all but the roles and what depends on others. mu is held.
-func (e *edge) interfaceInfo(name string) InterfaceInfo {
+func (e *edge) interfaceInfo(name string) api.InterfaceInfo {
 	link := e.hostState.Links[name]
-	info := InterfaceInfo{Name: name, Ifindex: link.Index, Roles: []string{}, MTU: link.MTU}
+	info := api.InterfaceInfo{Name: name, Ifindex: link.Index, Roles: []string{}, MTU: link.MTU}
 	info.Hook, info.HookWhy = e.transitHook(name)
 	return info
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/problem"
 )
@@ -21,19 +22,19 @@ const modeEnforce, modeObserve = "enforce", "observe"
 const unitEntries, unitPerSecond = "entries", "per-second"
 
 // limitInfos are the limits of one port or segment: of entries, then of rates.
-func limitInfos(u datapath.LimitUsage) (list []LimitInfo) {
+func limitInfos(u datapath.LimitUsage) (list []api.LimitInfo) {
 	mode := modeEnforce
 	if u.Observe {
 		mode = modeObserve
 	}
 	for _, c := range u.Counts {
-		list = append(list, LimitInfo{
+		list = append(list, api.LimitInfo{
 			Kind: string(u.Kind), Owner: u.Owner, Limit: c.Name, Description: c.Description, Unit: unitEntries,
 			Used: c.Used, Max: c.Limit, Exceeded: c.Exceeded, Mode: mode,
 		})
 	}
 	for _, r := range u.Rates {
-		l := LimitInfo{
+		l := api.LimitInfo{
 			Kind: string(u.Kind), Owner: u.Owner, Limit: r.Name, Description: r.Description, Unit: unitPerSecond,
 			Max: r.Limit, Exceeded: r.Exceeded, Mode: mode,
 		}
@@ -46,7 +47,7 @@ func limitInfos(u datapath.LimitUsage) (list []LimitInfo) {
 }
 
 // allLimits are those of all ports and segments. mu is held.
-func (e *edge) allLimits() (list []LimitInfo, err error) {
+func (e *edge) allLimits() (list []api.LimitInfo, err error) {
 	usages, err := e.dp.LimitUsages()
 	for _, u := range usages {
 		list = append(list, limitInfos(u)...)
@@ -55,9 +56,9 @@ func (e *edge) allLimits() (list []LimitInfo, err error) {
 }
 
 // portLimits are those of ports, by name. mu is held.
-func (e *edge) portLimits() (map[string][]LimitInfo, error) {
+func (e *edge) portLimits() (map[string][]api.LimitInfo, error) {
 	all, err := e.allLimits()
-	limits := map[string][]LimitInfo{}
+	limits := map[string][]api.LimitInfo{}
 	for _, l := range all {
 		if l.Kind == string(datapath.OwnerPort) {
 			limits[l.Owner] = append(limits[l.Owner], l)
@@ -66,30 +67,30 @@ func (e *edge) portLimits() (map[string][]LimitInfo, error) {
 	return limits, err
 }
 
-func (e *edge) limitDocuments() ([]LimitInfo, error) {
-	return read(e, "limits", func() ([]LimitInfo, error) {
+func (e *edge) limitDocuments() ([]api.LimitInfo, error) {
+	return read(e, "limits", func() ([]api.LimitInfo, error) {
 		list, err := e.allLimits()
-		return append([]LimitInfo{}, list...), err
+		return append([]api.LimitInfo{}, list...), err
 	})
 }
 
 // ownerKinds are those by which drops are listed.
 var ownerKinds = []string{string(datapath.OwnerPort), string(datapath.OwnerSegment), string(datapath.OwnerRemote)}
 
-func (e *edge) ownerDropDocuments(v url.Values) ([]OwnerDropInfo, error) {
-	a := arguments{values: v}
-	kind := a.oneOf(argBy, ownerKinds)
-	if err := a.end(); err != nil {
+func (e *edge) ownerDropDocuments(v url.Values) ([]api.OwnerDropInfo, error) {
+	a := api.Arguments{Values: v}
+	kind := a.OneOf(api.ArgBy, ownerKinds)
+	if err := a.End(); err != nil {
 		return nil, err
 	}
 	if kind == "" {
-		return nil, mistake{fmt.Errorf("%s is required: one of %v", argBy, ownerKinds)}
+		return nil, api.BadRequest{Err: fmt.Errorf("%s is required: one of %v", api.ArgBy, ownerKinds)}
 	}
-	return read(e, "drops", func() ([]OwnerDropInfo, error) {
+	return read(e, "drops", func() ([]api.OwnerDropInfo, error) {
 		drops, err := e.dp.OwnerDrops(datapath.OwnerKind(kind))
-		list := make([]OwnerDropInfo, 0, len(drops))
+		list := make([]api.OwnerDropInfo, 0, len(drops))
 		for _, d := range drops {
-			list = append(list, OwnerDropInfo{Kind: string(d.Kind), Owner: d.Owner, DropInfo: DropInfo(d.Drop)})
+			list = append(list, api.OwnerDropInfo{Kind: string(d.Kind), Owner: d.Owner, DropInfo: api.DropInfo(d.Drop)})
 		}
 		return list, err
 	})
@@ -100,7 +101,7 @@ type limitKey struct{ kind, owner, limit string }
 
 // limitAlarm is of a limit that is exceeded.
 type limitAlarm struct {
-	info    LimitInfo
+	info    api.LimitInfo
 	refused uint64 // in the last interval in which there were any
 	quiet   int    // intervals in a row without any
 }
@@ -116,7 +117,7 @@ type limitWatch struct {
 // after is the watch with one more reading. An alarm begins with the first packet or entry above a
 // limit, since no honest guest comes near; it ends after some intervals without any, so that it
 // does not flap.
-func (w limitWatch) after(at time.Time, limits []LimitInfo) limitWatch {
+func (w limitWatch) after(at time.Time, limits []api.LimitInfo) limitWatch {
 	next := limitWatch{readAt: at, last: make(map[limitKey]uint64, len(limits)), alarms: map[limitKey]limitAlarm{}, every: at.Sub(w.readAt)}
 	for _, l := range limits {
 		key := limitKey{l.Kind, l.Owner, l.Limit}
@@ -231,17 +232,17 @@ func (e *edge) limitMetrics(p *page) error {
 		return err
 	}
 	const used, most, exceeded, alarm = "selvage_limit_used", "selvage_limit_max", "selvage_limit_exceeded_total", "selvage_limit_alarm"
-	isUsed := func(l LimitInfo) bool { return l.Used > 0 }
-	isExceeded := func(l LimitInfo) bool { return l.Exceeded > 0 }
+	isUsed := func(l api.LimitInfo) bool { return l.Used > 0 }
+	isExceeded := func(l api.LimitInfo) bool { return l.Exceeded > 0 }
 	for _, m := range []struct {
 		kind, name, help string
-		shown            func(LimitInfo) bool
-		value            func(LimitInfo) uint64
+		shown            func(api.LimitInfo) bool
+		value            func(api.LimitInfo) uint64
 	}{
-		{gauge, used, "Entries that a port or segment has of what has a limit.", isUsed, func(l LimitInfo) uint64 { return uint64(l.Used) }},
-		{gauge, most, "The limit of a port or segment of which some is used.", isUsed, func(l LimitInfo) uint64 { return uint64(l.Max) }},
-		{counter, exceeded, "Entries and packets above the limit of a port or segment.", isExceeded, func(l LimitInfo) uint64 { return l.Exceeded }},
-		{gauge, alarm, "1 while a port or segment exceeds the limit.", isExceeded, func(l LimitInfo) uint64 {
+		{gauge, used, "Entries that a port or segment has of what has a limit.", isUsed, func(l api.LimitInfo) uint64 { return uint64(l.Used) }},
+		{gauge, most, "The limit of a port or segment of which some is used.", isUsed, func(l api.LimitInfo) uint64 { return uint64(l.Max) }},
+		{counter, exceeded, "Entries and packets above the limit of a port or segment.", isExceeded, func(l api.LimitInfo) uint64 { return l.Exceeded }},
+		{gauge, alarm, "1 while a port or segment exceeds the limit.", isExceeded, func(l api.LimitInfo) uint64 {
 			_, on := e.limits.alarms[limitKey{l.Kind, l.Owner, l.Limit}]
 			return flag(on)
 		}},

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/problem"
 )
@@ -24,8 +25,8 @@ func someLimits(exceeded uint64) []datapath.LimitUsage {
 }
 
 func TestLimitAlarm(t *testing.T) {
-	info := func(exceeded uint64) []LimitInfo {
-		return []LimitInfo{
+	info := func(exceeded uint64) []api.LimitInfo {
+		return []api.LimitInfo{
 			{Kind: "port", Owner: "alice", Limit: "broadcast", Description: "broadcast frames flooded", Unit: "per-second", Max: 1000, Exceeded: exceeded, Mode: "enforce"},
 			{Kind: "segment", Owner: "blue", Limit: "half-open", Description: "half-open connections", Unit: "entries", Max: 5, Exceeded: 2 * exceeded, Mode: "observe"},
 		}
@@ -71,9 +72,9 @@ func TestLimitAlarm(t *testing.T) {
 
 // Status names some limits, and how many more there are.
 func TestManyLimitAlarms(t *testing.T) {
-	var before, now []LimitInfo
+	var before, now []api.LimitInfo
 	for i := range 30 {
-		l := LimitInfo{Kind: "port", Owner: fmt.Sprint("p", i), Limit: "macs", Unit: "entries", Mode: "enforce"}
+		l := api.LimitInfo{Kind: "port", Owner: fmt.Sprint("p", i), Limit: "macs", Unit: "entries", Mode: "enforce"}
 		before = append(before, l)
 		l.Exceeded = 1
 		now = append(now, l)

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/overlay"
@@ -57,7 +58,7 @@ func TestLiveFirewall(t *testing.T) {
 	l.opts.Hangup = nil // SIGHUP, in this test alone
 	must(t, os.WriteFile(l.opts.ConfigPath, []byte(liveConfig+liveFirewall), 0o600))
 	send := sends(t)
-	l.during(func(ctx context.Context, c *Client) error {
+	l.during(func(ctx context.Context, c *api.Client) error {
 		for _, port := range []uint16{53, 99, 53} {
 			if err := send(port); err != nil {
 				return err
@@ -103,7 +104,7 @@ func eventually(ctx context.Context, what string, ok func() (bool, error)) error
 	})
 }
 
-func counts(ctx context.Context, c *Client, want map[string]uint64) error {
+func counts(ctx context.Context, c *api.Client, want map[string]uint64) error {
 	return eventually(ctx, fmt.Sprint("counters ", want), func() (bool, error) {
 		rules, err := c.Rules(ctx)
 		for _, r := range rules {
@@ -115,7 +116,7 @@ func counts(ctx context.Context, c *Client, want map[string]uint64) error {
 	})
 }
 
-func matches(ctx context.Context, c *Client, words string) error {
+func matches(ctx context.Context, c *api.Client, words string) error {
 	return eventually(ctx, "rules with "+words, func() (bool, error) {
 		rules, err := c.Rules(ctx)
 		return len(rules) > 0 && strings.Contains(rules[0].Matches, words), err
@@ -123,8 +124,8 @@ func matches(ctx context.Context, c *Client, words string) error {
 }
 
 // tracked wants one session, by rule.
-func tracked(ctx context.Context, c *Client, rule string) error {
-	list, err := c.Sessions(ctx, ConnectionQuery{Port: "p0", Addr: netip.MustParsePrefix("10.0.0.2/32"), State: "unreplied"})
+func tracked(ctx context.Context, c *api.Client, rule string) error {
+	list, err := c.Sessions(ctx, api.ConnectionQuery{Port: "p0", Addr: netip.MustParsePrefix("10.0.0.2/32"), State: "unreplied"})
 	if err != nil {
 		return err
 	}
@@ -137,12 +138,12 @@ func tracked(ctx context.Context, c *Client, rule string) error {
 	})
 }
 
-func wouldCut(ctx context.Context, c *Client, text string, cut int) error {
+func wouldCut(ctx context.Context, c *api.Client, text string, cut int) error {
 	next, err := config.Parse("new.yaml", []byte(text))
 	if err != nil {
 		return err
 	}
-	info, err := c.WhatIf(ctx, WhatIfQuery{Firewall: next.Firewall, Places: plan.Places(next), Limit: 5})
+	info, err := c.WhatIf(ctx, api.WhatIfQuery{Firewall: next.Firewall, Places: plan.Places(next), Limit: 5})
 	if err == nil && (info.Total != 1 || info.Cut != cut || len(info.Sessions) != cut) {
 		err = fmt.Errorf("with %s: %+v, want %d connections cut", text, info, cut)
 	}

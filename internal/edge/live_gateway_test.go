@@ -11,6 +11,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -62,20 +63,20 @@ func TestLiveGateway(t *testing.T) {
 	must(t, netlink.NeighAdd(&netlink.Neigh{LinkIndex: under.Attrs().Index, State: netlink.NUD_PERMANENT,
 		IP: netip.MustParseAddr("192.0.2.2").AsSlice(), HardwareAddr: far.Attrs().HardwareAddr}))
 
-	l.during(func(ctx context.Context, c *Client) error {
+	l.during(func(ctx context.Context, c *api.Client) error {
 		s, err := c.Status(ctx)
 		if err != nil {
 			return err
 		}
-		if s.Ports != (Tally{3, 3}) || s.TEPs != (Tally{1, 1}) || len(s.Segments) != 4 {
+		if s.Ports != (api.Tally{Up: 3, Total: 3}) || s.TEPs != (api.Tally{Up: 1, Total: 1}) || len(s.Segments) != 4 {
 			return fmt.Errorf("status %+v", s)
 		}
-		port := func(packet string) TraceQuery { return TraceQuery{Port: "p0", Packet: packet} }
-		tunnel := func(segment, packet string) TraceQuery {
-			return TraceQuery{Remote: netip.MustParseAddr("192.0.2.2"), Segment: segment, Packet: packet}
+		port := func(packet string) api.TraceQuery { return api.TraceQuery{Port: "p0", Packet: packet} }
+		tunnel := func(segment, packet string) api.TraceQuery {
+			return api.TraceQuery{Remote: netip.MustParseAddr("192.0.2.2"), Segment: segment, Packet: packet}
 		}
 		for _, tt := range []struct {
-			query TraceQuery
+			query api.TraceQuery
 			want  []string
 		}{
 			{port("icmp 10.0.0.1 > 10.0.0.5"), []string{"Geneve VNI 100, options 01040101deadbeef", "DSCP 46, ECN 0, TTL 7"}},
@@ -83,11 +84,11 @@ func TestLiveGateway(t *testing.T) {
 			{port("icmp 10.0.0.1 > 10.9.0.5"), []string{"blackhole"}},
 			{port("icmp 10.0.0.1 > 10.0.0.254"), []string{"icmp 10.0.0.254 > 10.0.0.1 echo reply"}},
 			{port("arp 10.0.0.1 ? 10.0.0.254"), []string{"arp 10.0.0.254 is at " + overlay.AnycastMAC.String()}},
-			{TraceQuery{Port: "p0.10", Packet: "icmp 10.0.1.1 > 10.0.0.5", SrcMAC: overlay.MAC{2, 9}}, []string{"Geneve VNI 100"}},
-			{TraceQuery{Port: "p0", VLAN: 10, Packet: "icmp 10.0.1.1 > 10.0.1.5", SrcMAC: overlay.MAC{2, 9}, DstMAC: overlay.MAC{2, 8}}, []string{"VNI 5001 to remote 192.0.2.2"}},
+			{api.TraceQuery{Port: "p0.10", Packet: "icmp 10.0.1.1 > 10.0.0.5", SrcMAC: overlay.MAC{2, 9}}, []string{"Geneve VNI 100"}},
+			{api.TraceQuery{Port: "p0", VLAN: 10, Packet: "icmp 10.0.1.1 > 10.0.1.5", SrcMAC: overlay.MAC{2, 9}, DstMAC: overlay.MAC{2, 8}}, []string{"VNI 5001 to remote 192.0.2.2"}},
 			{tunnel("blue", "icmp 10.0.0.5 > 10.0.0.1"), []string{"02:00:00:00:00:05 > 02:00:00:00:00:01: icmp 10.0.0.5 > 10.0.0.1 echo request, TTL 64"}},
 			{tunnel("tenant-l3", "icmp 10.2.0.5 > 10.0.0.1"), []string{overlay.AnycastMAC.String() + " > 02:00:00:00:00:01: icmp 10.2.0.5 > 10.0.0.1 echo request, TTL 63"}},
-			{TraceQuery{Port: "wan", Packet: "icmp 198.51.100.1 > 10.0.0.1", SrcMAC: overlay.MAC{2, 7}}, []string{overlay.AnycastMAC.String() + " > 02:00:00:00:00:01: icmp 198.51.100.1 > 10.0.0.1"}},
+			{api.TraceQuery{Port: "wan", Packet: "icmp 198.51.100.1 > 10.0.0.1", SrcMAC: overlay.MAC{2, 7}}, []string{overlay.AnycastMAC.String() + " > 02:00:00:00:00:01: icmp 198.51.100.1 > 10.0.0.1"}},
 		} {
 			info, err := c.Trace(ctx, tt.query)
 			if err != nil {
@@ -104,9 +105,9 @@ func TestLiveGateway(t *testing.T) {
 		if err != nil || len(routes) != 7 {
 			t.Errorf("routes %+v (%v)", routes, err)
 		}
-		found, err := c.Neighbours(ctx, EntryQuery{})
+		found, err := c.Neighbours(ctx, api.EntryQuery{})
 		// The other end of wan may have spoken by itself, as IPv6 does.
-		neighbours := slices.DeleteFunc(slices.Clone(found.List), func(n NeighbourInfo) bool { return !n.Static })
+		neighbours := slices.DeleteFunc(slices.Clone(found.List), func(n api.NeighbourInfo) bool { return !n.Static })
 		if err != nil || len(neighbours) != 2 || neighbours[0].Port != "p0" || neighbours[1].Remote != netip.MustParseAddr("192.0.2.2") {
 			t.Errorf("neighbours %+v (%v)", found, err)
 		}

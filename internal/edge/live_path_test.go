@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -34,7 +35,7 @@ func sendsTooBig(t *testing.T) func() error {
 }
 
 // pathMTUReported waits until what the router said shows. Ticks of the loop come every hour.
-func pathMTUReported(ctx context.Context, c *Client) error {
+func pathMTUReported(ctx context.Context, c *api.Client) error {
 	return await.That(ctx, "the path MTU of the router's message", func() error {
 		teps, err := c.TEPs(ctx)
 		if err == nil && (teps[0].PathMTU != 1500 || teps[0].ReportedMTU != 1400) {

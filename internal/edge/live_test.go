@@ -20,6 +20,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/problem"
@@ -136,14 +137,14 @@ func must(t *testing.T, err error) {
 
 // during runs the edge on the test's thread, which is in the namespace, while
 // f asks it; then it ends the edge.
-func (l *live) during(f func(ctx context.Context, c *Client) error) {
+func (l *live) during(f func(ctx context.Context, c *api.Client) error) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	asked := make(chan error, 1)
 	go func() {
 		defer cancel()
-		c := Dial(l.opts.RuntimeDir, "live")
+		c := api.Dial(l.opts.RuntimeDir, "live")
 		err := await.Within(ctx, 3*await.Patience, "the edge to answer", func() error {
 			_, err := c.Status(ctx)
 			return err
@@ -175,14 +176,14 @@ func TestLive(t *testing.T) {
 	must(t, os.WriteFile(l.opts.ConfigPath, []byte(checksumConfig), 0o600))
 	device := 0
 	newer := []string{filepath.Join(pins, "links", "meter-5"), filepath.Join(pins, "maps-9999")}
-	running := func(adopted bool, want ...string) func(context.Context, *Client) error {
+	running := func(adopted bool, want ...string) func(context.Context, *api.Client) error {
 		want = append(want, "next hop 2001:db8::2 on under does not answer", "port p0 has MTU 1500")
-		return func(ctx context.Context, c *Client) error {
+		return func(ctx context.Context, c *api.Client) error {
 			s, err := c.Status(ctx)
 			if err != nil {
 				return err
 			}
-			if s.Adopted != adopted || s.Ports != (Tally{1, 1}) || s.TEPs != (Tally{0, 1}) {
+			if s.Adopted != adopted || s.Ports != (api.Tally{Up: 1, Total: 1}) || s.TEPs != (api.Tally{Up: 0, Total: 1}) {
 				return fmt.Errorf("status %+v, want adopted %v, its port up and its silent remote not", s, adopted)
 			}
 			problems := strings.Join(problem.Texts(s.Problems), "\n")
@@ -276,7 +277,7 @@ func TestLiveEvents(t *testing.T) {
 	must(t, err)
 	defer handle.Close()
 	tooBig := sendsTooBig(t)
-	l.during(func(ctx context.Context, c *Client) error {
+	l.during(func(ctx context.Context, c *api.Client) error {
 		if err := tooBig(); err != nil {
 			return err
 		}
@@ -306,7 +307,7 @@ func TestLiveEvents(t *testing.T) {
 	})
 }
 
-func portBecomes(ctx context.Context, c *Client, state string) error {
+func portBecomes(ctx context.Context, c *api.Client, state string) error {
 	return await.That(ctx, "a port that is "+state, func() error {
 		ports, err := c.Ports(ctx)
 		if err == nil && ports[0].State != state {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
@@ -136,7 +137,7 @@ func TestPathSelectorWaitsForNobody(t *testing.T) {
 	w.within("the loop reconciles", func() bool { return w.called("observe") > observations })
 	read := make(chan error, 1)
 	go func() {
-		_, err := c.Flows(context.Background(), EntryQuery{})
+		_, err := c.Flows(context.Background(), api.EntryQuery{})
 		read <- err
 	}()
 	w.within("the read lasts", func() bool {
@@ -268,7 +269,7 @@ func TestProbesOfSeveralTEPs(t *testing.T) {
 	}
 	w.set(func() { w.hostState.TEPs = map[netip.Addr]bool{tep: true, tepB: true} })
 	w.within("all paths probed", func() bool { return ceilings() == 4 })
-	if !slices.ContainsFunc(fetched(t, c.TEPs)[0].Paths, func(p PathInfo) bool { return p.State == "up" }) {
+	if !slices.ContainsFunc(fetched(t, c.TEPs)[0].Paths, func(p api.PathInfo) bool { return p.State == "up" }) {
 		t.Error("no path is up")
 	}
 	if err := stop(); err != nil || w.called("end probes") != 2 {

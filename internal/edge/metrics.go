@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/plan"
@@ -123,7 +124,7 @@ func (e *edge) flowCacheMetrics(p *page, stats datapath.Stats) {
 		}
 	}
 	p.single(counter, "selvage_flow_cache_evictions_total", "Decisions evicted by those of other flows; the kernel does not count tc's evictions.",
-		stats.Events[eventEvicted], "cache", datapath.CacheTransit)
+		stats.Events[api.EventEvicted], "cache", datapath.CacheTransit)
 	each := func(name, help string, value func(datapath.Cache) uint64) {
 		p.family(gauge, name, help)
 		for _, c := range stats.Caches {
@@ -205,18 +206,18 @@ func (e *edge) remoteMetrics(p *page, counters map[netip.Addr]datapath.TEPCounte
 }
 
 func (e *edge) pathMetrics(p *page, readings pathReadings) {
-	var paths []PathInfo
+	var paths []api.PathInfo
 	for _, remote := range plan.Remotes(e.config) {
 		paths = append(paths, e.pathInfos(remote, readings)...)
 	}
 	for _, m := range []struct {
 		kind, name, help string
-		value            func(PathInfo) uint64
+		value            func(api.PathInfo) uint64
 	}{
 		{gauge, "selvage_path_usable", "1 while packets may take the path from a TEP of the edge to one of a remote.",
-			func(i PathInfo) uint64 { return flag(i.State == string(bfd.Up) || i.State == string(bfd.Unknown)) }},
-		{counter, "selvage_path_transmit_packets_total", "Packets into tunnels by the path.", func(i PathInfo) uint64 { return i.TxPackets }},
-		{counter, "selvage_path_transmit_bytes_total", "Bytes into tunnels by the path.", func(i PathInfo) uint64 { return i.TxBytes }},
+			func(i api.PathInfo) uint64 { return flag(i.State == string(bfd.Up) || i.State == string(bfd.Unknown)) }},
+		{counter, "selvage_path_transmit_packets_total", "Packets into tunnels by the path.", func(i api.PathInfo) uint64 { return i.TxPackets }},
+		{counter, "selvage_path_transmit_bytes_total", "Bytes into tunnels by the path.", func(i api.PathInfo) uint64 { return i.TxBytes }},
 	} {
 		p.family(m.kind, m.name, m.help)
 		for _, i := range paths {
@@ -247,7 +248,7 @@ func eventMetrics(p *page, stats datapath.Stats) {
 	const name = "selvage_events_total"
 	p.family(counter, name, "Other events that the data path counts.")
 	for _, event := range slices.Sorted(maps.Keys(stats.Events)) {
-		outcome := func(e EventInfo) bool { return e.Name == event && e.LookUp }
+		outcome := func(e api.EventInfo) bool { return e.Name == event && e.LookUp }
 		if !slices.ContainsFunc(cacheEvents, outcome) {
 			p.sample(name, stats.Events[event], "event", event)
 		}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -70,15 +71,15 @@ func (e *edge) replicationMetrics(p *page) {
 	}
 	for _, m := range []struct {
 		kind, name, help string
-		value            func(ReplicationInfo) uint64
+		value            func(api.ReplicationInfo) uint64
 	}{
-		{gauge, "selvage_replication_up", "1 while sessions are exchanged with the other gateway.", func(r ReplicationInfo) uint64 { return flag(r.Connected) }},
-		{gauge, "selvage_replication_synced", "1 while all sessions of the other gateway are known here.", func(r ReplicationInfo) uint64 { return flag(r.Synced) }},
-		{counter, "selvage_replication_sent_records_total", "Records of sessions that were sent.", func(r ReplicationInfo) uint64 { return r.Sent }},
-		{counter, "selvage_replication_received_records_total", "Records of sessions that were received.", func(r ReplicationInfo) uint64 { return r.Received }},
-		{counter, "selvage_replication_conflicts_total", "Received records that conflict with local sessions.", func(r ReplicationInfo) uint64 { return r.Conflicts }},
+		{gauge, "selvage_replication_up", "1 while sessions are exchanged with the other gateway.", func(r api.ReplicationInfo) uint64 { return flag(r.Connected) }},
+		{gauge, "selvage_replication_synced", "1 while all sessions of the other gateway are known here.", func(r api.ReplicationInfo) uint64 { return flag(r.Synced) }},
+		{counter, "selvage_replication_sent_records_total", "Records of sessions that were sent.", func(r api.ReplicationInfo) uint64 { return r.Sent }},
+		{counter, "selvage_replication_received_records_total", "Records of sessions that were received.", func(r api.ReplicationInfo) uint64 { return r.Received }},
+		{counter, "selvage_replication_conflicts_total", "Received records that conflict with local sessions.", func(r api.ReplicationInfo) uint64 { return r.Conflicts }},
 		{counter, "selvage_replication_resyncs_total", "Connections that were closed because the other end was too slow or records were lost.",
-			func(r ReplicationInfo) uint64 { return r.Resyncs }},
+			func(r api.ReplicationInfo) uint64 { return r.Resyncs }},
 	} {
 		p.family(m.kind, m.name, m.help)
 		for _, r := range links {

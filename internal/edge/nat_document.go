@@ -5,23 +5,21 @@ import (
 	"net/netip"
 	"net/url"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/problem"
 )
 
-// NATTopKinds are what sessions of NAT can be summed up by.
-var NATTopKinds = []string{"sources", "destinations", "addresses", "policies"}
-
-func (e *edge) natSessionDocument(v url.Values) (NATSessionList, error) {
-	q, err := connectionQueryOf(v, NATTopKinds, argPolicy, argRouter)
+func (e *edge) natSessionDocument(v url.Values) (api.NATSessionList, error) {
+	q, err := api.ConnectionQueryOf(v, datapath.StateNames[:], api.NATTopKinds, api.ArgPolicy, api.ArgRouter)
 	if err != nil {
-		return NATSessionList{}, err
+		return api.NATSessionList{}, err
 	}
-	return read(e, "NAT sessions", func() (NATSessionList, error) {
+	return read(e, "NAT sessions", func() (api.NATSessionList, error) {
 		if e.config.Egress == nil {
-			return NATSessionList{}, noEgress()
+			return api.NATSessionList{}, noEgress()
 		}
-		t := connectionTable[datapath.NATSession, NATSessionInfo]{
+		t := connectionTable[datapath.NATSession, api.NATSessionInfo]{
 			each: e.dp.EachNATSession,
 			base: func(b *datapath.NATSession) *datapath.Connection { return &b.Connection },
 			ends: func(b *datapath.NATSession) [3]netip.Addr {
@@ -53,16 +51,16 @@ func topNATSessionsBy(kind string) func(*datapath.NATSession) any {
 	return func(b *datapath.NATSession) any { return b.Policy }
 }
 
-func natSessionInfos(sessions []datapath.NATSession) ([]NATSessionInfo, error) {
-	list := make([]NATSessionInfo, len(sessions))
+func natSessionInfos(sessions []datapath.NATSession) ([]api.NATSessionInfo, error) {
+	list := make([]api.NATSessionInfo, len(sessions))
 	for i := range sessions {
 		list[i] = natSessionInfo(&sessions[i])
 	}
 	return list, nil
 }
 
-func natSessionInfo(b *datapath.NATSession) NATSessionInfo {
-	info := NATSessionInfo{
+func natSessionInfo(b *datapath.NATSession) api.NATSessionInfo {
+	info := api.NATSessionInfo{
 		Policy: b.Policy, Router: b.Router, Proto: ipProto(b.Proto), Inside: b.Inside.Addr(), InsidePort: b.Inside.Port(),
 		Egress: b.Egress.Addr(), EgressPort: b.Egress.Port(), Via: b.Via, State: b.State, Answered: b.Answered,
 		Forwarded: b.Forwarded, Independent: b.Independent, Mapping: b.Mapping, Replica: b.Replica,
@@ -75,17 +73,17 @@ func natSessionInfo(b *datapath.NATSession) NATSessionInfo {
 	return info
 }
 
-func (e *edge) natDocument() (NATInfo, error) {
-	return read(e, "NAT", func() (NATInfo, error) {
+func (e *edge) natDocument() (api.NATInfo, error) {
+	return read(e, "NAT", func() (api.NATInfo, error) {
 		if e.config.Egress == nil {
-			return NATInfo{}, noEgress()
+			return api.NATInfo{}, noEgress()
 		}
 		events, err := e.dp.Events()
 		if err != nil {
-			return NATInfo{}, err
+			return api.NATInfo{}, err
 		}
 		c := e.natGuard.gcStats
-		info := NATInfo{
+		info := api.NATInfo{
 			SweptAt: e.natGuard.sweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
 			States: stateInfos(c.States), Tables: tableInfos(e.dp.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.logLost.Load(),
 			Problems: append([]problem.Problem{}, e.natGuard.problems...),
@@ -96,7 +94,7 @@ func (e *edge) natDocument() (NATInfo, error) {
 
 // natEvents are the events of bpf/core/reasons.h that are about NAT. A test compares names and
 // texts.
-var natEvents = []EventInfo{
+var natEvents = []api.EventInfo{
 	{Name: "nat-created", Description: "NAT sessions created"},
 	{Name: "nat-next-address", Description: "NAT sessions that took another address of the pool"},
 	{Name: "nat-retried", Description: "ports that NAT tried and found in use"},
@@ -107,20 +105,20 @@ var natEvents = []EventInfo{
 // portUsageMost bounds the lines of a question without a limit.
 const portUsageMost = 1000
 
-func (e *edge) portUsageDocument(v url.Values) ([]PortUsageInfo, error) {
-	a := arguments{values: v}
-	most := a.number(argLimit, 0, maxLimit)
-	if err := a.end(); err != nil {
+func (e *edge) portUsageDocument(v url.Values) ([]api.PortUsageInfo, error) {
+	a := api.Arguments{Values: v}
+	most := a.Number(api.ArgLimit, 0, api.MaxLimit)
+	if err := a.End(); err != nil {
 		return nil, err
 	}
-	return read(e, "port usage", func() ([]PortUsageInfo, error) {
+	return read(e, "port usage", func() ([]api.PortUsageInfo, error) {
 		if e.config.Egress == nil {
 			return nil, noEgress()
 		}
 		pressures, err := e.dp.PortUsages(cmp.Or(most, portUsageMost))
-		list := make([]PortUsageInfo, 0, len(pressures))
+		list := make([]api.PortUsageInfo, 0, len(pressures))
 		for _, p := range pressures {
-			list = append(list, PortUsageInfo{
+			list = append(list, api.PortUsageInfo{
 				Policy: p.Policy, Router: p.Router, Proto: ipProto(p.Proto), Egress: p.Egress,
 				Outside: p.Outside.Addr(), OutsidePort: p.Outside.Port(), Used: p.Used, Size: p.Size,
 			})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
@@ -43,20 +44,20 @@ func TestNATSessions(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).translating()
 	c, _ := w.run()
 	for _, test := range []struct {
-		q       ConnectionQuery
+		q       api.ConnectionQuery
 		matched int
 		first   netip.AddrPort // inside of the first one
 	}{
-		{ConnectionQuery{}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
-		{ConnectionQuery{Limit: 1}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
-		{ConnectionQuery{Policy: "web", Limit: 1}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
-		{ConnectionQuery{Proto: "udp"}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
-		{ConnectionQuery{State: "established", Router: "tenant"}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
-		{ConnectionQuery{Addr: netip.MustParsePrefix("203.0.113.1/32")}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
-		{ConnectionQuery{Addr: netip.MustParsePrefix("198.51.100.0/24")}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
-		{ConnectionQuery{Router: "other"}, 0, netip.AddrPort{}},
+		{api.ConnectionQuery{}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{api.ConnectionQuery{Limit: 1}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{api.ConnectionQuery{Policy: "web", Limit: 1}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
+		{api.ConnectionQuery{Proto: "udp"}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
+		{api.ConnectionQuery{State: "established", Router: "tenant"}, 2, netip.MustParseAddrPort("10.0.0.1:4000")},
+		{api.ConnectionQuery{Addr: netip.MustParsePrefix("203.0.113.1/32")}, 1, netip.MustParseAddrPort("10.0.0.2:53")},
+		{api.ConnectionQuery{Addr: netip.MustParsePrefix("198.51.100.0/24")}, 3, netip.MustParseAddrPort("10.0.0.2:53")},
+		{api.ConnectionQuery{Router: "other"}, 0, netip.AddrPort{}},
 	} {
-		list, err := c.NATSessions(t.Context(), test.q)
+		list, err := c.Egress().NATSessions(t.Context(), test.q)
 		if err != nil || list.Total != 3 || list.Matched != test.matched {
 			t.Errorf("%+v: %d of %d match, want %d of 3: %v", test.q, list.Matched, list.Total, test.matched, err)
 			continue
@@ -72,20 +73,20 @@ func TestNATSessions(t *testing.T) {
 		}
 	}
 	for by, want := range map[string]string{"sources": "10.0.0.1", "destinations": "198.51.100.9:443", "addresses": "203.0.113.10", "policies": "web"} {
-		list, err := c.NATSessions(t.Context(), ConnectionQuery{Top: by})
+		list, err := c.Egress().NATSessions(t.Context(), api.ConnectionQuery{Top: by})
 		if err != nil || len(list.Top) == 0 || list.Top[0].What != want {
 			t.Errorf("top %s: %+v, want %s first: %v", by, list.Top, want, err)
 		}
 	}
-	for _, wrong := range []ConnectionQuery{{Top: "hosts"}, {State: "asleep"}, {Proto: "smoke"}, {Limit: -1}} {
-		if _, err := c.NATSessions(t.Context(), wrong); err == nil {
+	for _, wrong := range []api.ConnectionQuery{{Top: "hosts"}, {State: "asleep"}, {Proto: "smoke"}, {Limit: -1}} {
+		if _, err := c.Egress().NATSessions(t.Context(), wrong); err == nil {
 			t.Errorf("%+v is answered", wrong)
 		}
 	}
-	if p, err := c.PortUsages(t.Context(), 10); err != nil || len(p) != 1 || p[0].Used != 90 || p[0].Proto != "tcp" {
+	if p, err := c.Egress().PortUsages(t.Context(), 10); err != nil || len(p) != 1 || p[0].Used != 90 || p[0].Proto != "tcp" {
 		t.Errorf("pressures %+v: %v", p, err)
 	}
-	e := fetched(t, c.Egress)
+	e := fetched(t, c.Egress().Info)
 	if p := e.Policies[0]; p.Sessions != 2 || p.Addresses[0].Sessions != 2 || p.Addresses[1].Sessions != 0 {
 		t.Errorf("policy %+v, want two sessions at its first address", p)
 	}
@@ -94,10 +95,10 @@ func TestNATSessions(t *testing.T) {
 // Without anything to translate questions say so.
 func TestNoEgress(t *testing.T) {
 	c, _ := newWorld(t).run()
-	_, egress := c.Egress(t.Context())
-	_, nat := c.NAT(t.Context())
-	_, natSessions := c.NATSessions(t.Context(), ConnectionQuery{})
-	_, pressures := c.PortUsages(t.Context(), 1)
+	_, egress := c.Egress().Info(t.Context())
+	_, nat := c.Egress().NAT(t.Context())
+	_, natSessions := c.Egress().NATSessions(t.Context(), api.ConnectionQuery{})
+	_, pressures := c.Egress().PortUsages(t.Context(), 1)
 	for _, err := range []error{egress, nat, natSessions, pressures} {
 		if err == nil || !strings.Contains(err.Error(), "configure spec.egress") {
 			t.Errorf("answer %v", err)
@@ -112,12 +113,12 @@ func TestNATStatus(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).translating()
 	w.events["nat-created"], w.events[eventNATEventsLost] = 7, 0
 	c, _ := w.run()
-	w.within("swept", func() bool { return !fetched(t, c.NAT).SweptAt.IsZero() })
-	n := fetched(t, c.NAT)
-	if n.Sessions != 3 || n.Mappings != 1 || n.Replicas != 1 || n.Events[0] != (EventInfo{"nat-created", natEvents[0].Description, false, 7}) {
+	w.within("swept", func() bool { return !fetched(t, c.Egress().NAT).SweptAt.IsZero() })
+	n := fetched(t, c.Egress().NAT)
+	if n.Sessions != 3 || n.Mappings != 1 || n.Replicas != 1 || n.Events[0] != (api.EventInfo{Name: "nat-created", Description: natEvents[0].Description, Count: 7}) {
 		t.Errorf("NAT %+v", n)
 	}
-	if s := fetched(t, c.Status).NAT; s == nil || s.Sessions != (Usage{4, 1000}) || s.Policies != 1 || s.State != "gone" {
+	if s := fetched(t, c.Status).NAT; s == nil || s.Sessions != (api.Usage{Used: 4, Size: 1000}) || s.Policies != 1 || s.State != "gone" {
 		t.Errorf("status %+v", s)
 	}
 	text, err := c.Metrics(t.Context())
@@ -324,7 +325,7 @@ func TestRecordsOfOthers(t *testing.T) {
 	if err := store.Put(gw2Link, make([]byte, datapath.NATRecordSize)); err == nil {
 		t.Error("a record of nothing is taken")
 	}
-	if r := fetched(t, c.Egress).Replication; len(r) != 1 || r[0].Conflicts != 1 {
+	if r := fetched(t, c.Egress().Info).Replication; len(r) != 1 || r[0].Conflicts != 1 {
 		t.Errorf("replication %+v, want one conflict", r)
 	}
 	w.mu.Lock()

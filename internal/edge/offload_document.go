@@ -1,40 +1,22 @@
 package edge
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/offload"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
 )
 
-// OffloadInfo is what probing the offloads of a path found.
-type OffloadInfo struct {
-	// Mode is the best for tunnels on this path, "" while nothing is known.
-	Mode    string           `json:"mode"`
-	Changes []offload.Change `json:"changes"` // of the interface as the operator has it
-	Why     string           `json:"why"`
-	Wrong   bool             `json:"wrong"`   // not even this one is right
-	Applied bool             `json:"applied"` // the interface has what this mode changes
-	When    time.Time        `json:"when,omitzero"`
-	// Pending: a probe is asked for, or runs, or what it found is not set yet. Failed is why
-	// the last found nothing.
-	Pending  bool             `json:"pending"`
-	Failed   string           `json:"failed,omitempty"`
-	Identity offload.Identity `json:"identity"`
-	Trials   []offload.Trial  `json:"trials"`
-}
-
 // info is nil where nothing is probed.
-func (o *offloads) info(pair overlay.Pair, config overlay.Edge) *OffloadInfo {
+func (o *offloads) info(pair overlay.Pair, config overlay.Edge) *api.OffloadInfo {
 	if config.Underlay.OffloadProbe == nil {
 		return nil
 	}
@@ -44,7 +26,7 @@ func (o *offloads) info(pair overlay.Pair, config overlay.Edge) *OffloadInfo {
 	if p == nil {
 		return nil
 	}
-	info := &OffloadInfo{
+	info := &api.OffloadInfo{
 		Failed: p.failed, Pending: p.asked || o.pending == pair, Why: p.failed,
 		Changes: []offload.Change{}, Trials: []offload.Trial{},
 	}
@@ -97,8 +79,8 @@ func (e *edge) probeHandler(w http.ResponseWriter, r *http.Request) {
 	if !isChange(w, r) {
 		return
 	}
-	if err := e.askProbes(r.URL.Query().Get(argRemote)); err != nil {
-		reply(w, nil, mistake{err})
+	if err := e.askProbes(r.URL.Query().Get(api.ArgRemote)); err != nil {
+		reply(w, nil, api.BadRequest{Err: err})
 		return
 	}
 	document, err := e.tepDocuments()
@@ -136,25 +118,4 @@ func (e *edge) askProbes(remote string) error {
 func isAddressOf(r overlay.Remote, text string) bool {
 	addr, err := netip.ParseAddr(text)
 	return err == nil && slices.Contains(r.Addrs, addr)
-}
-
-// pollProbes is how often a client looks whether probes have ended.
-const pollProbes = 300 * time.Millisecond
-
-// ProbeOffloads has the edge probe the paths to a remote, all for "", and waits until it has.
-func (c *Client) ProbeOffloads(ctx context.Context, remote string) ([]TEPInfo, error) {
-	list, err := post[[]TEPInfo](ctx, c, "teps/probe?"+url.Values{argRemote: {remote}}.Encode(), nil)
-	for err == nil && slices.ContainsFunc(list, isProbed) {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pollProbes):
-		}
-		list, err = c.TEPs(ctx)
-	}
-	return list, err
-}
-
-func isProbed(t TEPInfo) bool {
-	return slices.ContainsFunc(t.Paths, func(p PathInfo) bool { return p.Offload != nil && p.Offload.Pending })
 }

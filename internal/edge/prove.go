@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -41,16 +42,16 @@ func (e *edge) proveHandler() http.HandlerFunc {
 		if !isChange(w, r) {
 			return
 		}
-		q := ProveQuery{What: r.URL.Query().Get(argWhat), Timeout: defaultProve}
-		if text := r.URL.Query().Get(argTimeout); text != "" {
+		q := api.ProveQuery{What: r.URL.Query().Get(api.ArgWhat), Timeout: defaultProve}
+		if text := r.URL.Query().Get(api.ArgTimeout); text != "" {
 			var err error
 			if q.Timeout, err = time.ParseDuration(text); err != nil || q.Timeout < 10*time.Millisecond || q.Timeout > mostProve {
-				reply(w, nil, mistake{fmt.Errorf("%s: %q is not a duration from 10ms to %s", argTimeout, text, mostProve)})
+				reply(w, nil, api.BadRequest{Err: fmt.Errorf("%s: %q is not a duration from 10ms to %s", api.ArgTimeout, text, mostProve)})
 				return
 			}
 		}
 		if !p.busy.TryLock() {
-			reply(w, nil, mistake{errors.New("another proof is under way: try again in a few seconds")})
+			reply(w, nil, api.BadRequest{Err: errors.New("another proof is under way: try again in a few seconds")})
 			return
 		}
 		defer p.busy.Unlock()
@@ -61,7 +62,7 @@ func (e *edge) proveHandler() http.HandlerFunc {
 		if errors.Is(err, http.ErrNotSupported) {
 			err = nil
 		}
-		var document ProveInfo
+		var document api.ProveInfo
 		if err == nil {
 			document, err = p.prove(ctx, q)
 		}
@@ -70,17 +71,17 @@ func (e *edge) proveHandler() http.HandlerFunc {
 }
 
 // prove sends probes and judges what comes back.
-func (p *prover) prove(ctx context.Context, q ProveQuery) (ProveInfo, error) {
+func (p *prover) prove(ctx context.Context, q api.ProveQuery) (api.ProveInfo, error) {
 	begin, reported := time.Now(), p.hearsays()
 	proofs, err := read(p.edge, "proof", func() ([]proof, error) { return p.plan(q.What, reported) })
-	var wrong mistake
+	var wrong api.BadRequest
 	if errors.As(err, &wrong) {
-		return ProveInfo{}, wrong
+		return api.ProveInfo{}, wrong
 	}
 	if err != nil {
-		return ProveInfo{}, err
+		return api.ProveInfo{}, err
 	}
-	info := ProveInfo{Proofs: []ProofInfo{}, Problems: []string{}}
+	info := api.ProveInfo{Proofs: []api.ProofInfo{}, Problems: []string{}}
 	if len(proofs) > mostProofs {
 		info.Problems = append(info.Problems, fmt.Sprintf("there are %d tunnels, and only the first %d were tried: name a segment or a prefix",
 			len(proofs), mostProofs))
@@ -98,26 +99,13 @@ func (p *prover) prove(ctx context.Context, q ProveQuery) (ProveInfo, error) {
 	p.conclude(proofs, findings)
 	for i := range proofs {
 		info.Proofs = append(info.Proofs, proofs[i].info(findings[i]))
-		info.Tally.add(info.Proofs[i].State)
+		info.Tally.Add(info.Proofs[i].State)
 	}
-	slices.SortStableFunc(info.Proofs, func(a, b ProofInfo) int {
+	slices.SortStableFunc(info.Proofs, func(a, b api.ProofInfo) int {
 		return cmp.Or(cmp.Compare(a.Router, b.Router), cmp.Compare(a.Segment, b.Segment), a.Remote.Compare(b.Remote))
 	})
 	info.Took = time.Since(begin).Seconds()
 	return info, nil
-}
-
-func (t *ProofTally) add(state string) {
-	switch state {
-	case ProofProven:
-		t.Proven++
-	case ProofPartial:
-		t.Partial++
-	case ProofBroken:
-		t.Broken++
-	default:
-		t.Unprovable++
-	}
 }
 
 // sendProbes sends the probes of all proofs. What cannot be reached gets none.
@@ -183,23 +171,23 @@ const (
 )
 
 // info is the document of a proof.
-func (p proof) info(f prove.Finding) ProofInfo {
+func (p proof) info(f prove.Finding) api.ProofInfo {
 	v := prove.Classify(p.tunnel, f, p.known)
-	info := ProofInfo{
+	info := api.ProofInfo{
 		Segment: p.segment.Name, VNI: p.segment.VNI, Remote: p.remote.Addrs[0], Name: p.remote.Name,
 		Router: p.router, Prefixes: p.prefixes, Count: p.count,
 		State: string(v.State), Cause: v.Cause, Fix: v.Fix, Control: append([]string{}, p.control...),
-		Paths: []ProofPath{}, Targets: []ProofTarget{}, Size: p.tunnel.Size, SizeState: SizeNotTried, Passed: f.Passed,
+		Paths: []api.ProofPath{}, Targets: []api.ProofTarget{}, Size: p.tunnel.Size, SizeState: api.SizeNotTried, Passed: f.Passed,
 	}
 	for i, path := range f.Paths {
-		info.Paths = append(info.Paths, ProofPath{
+		info.Paths = append(info.Paths, api.ProofPath{
 			Local: p.tunnel.Paths[i].Local, Remote: p.tunnel.Paths[i].Remote, Interface: p.names[i],
 			Ways: path.Ways, Answered: path.Answered, Ping: path.Ping.String(),
 		})
 	}
 	for i, t := range f.Targets {
 		asked := p.tunnel.Targets[i]
-		info.Targets = append(info.Targets, ProofTarget{
+		info.Targets = append(info.Targets, api.ProofTarget{
 			Kind: p.targets[i].kind, Address: asked.Addr, MAC: asked.MAC, Origin: p.targets[i].origin,
 			Asked: t.Asked, Answered: t.Answered, Answer: t.Answer,
 		})
@@ -209,9 +197,9 @@ func (p proof) info(f prove.Finding) ProofInfo {
 		info.RTT, info.RTTMin = f.RTTs[len(f.RTTs)/2].Seconds(), f.RTTs[0].Seconds()
 	}
 	if f.SizeTried {
-		info.SizeState = SizePasses
+		info.SizeState = api.SizePasses
 		if !f.Fits {
-			info.SizeState = SizeLost
+			info.SizeState = api.SizeLost
 		}
 	}
 	return info

@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -116,7 +117,7 @@ func (f *provingWorld) start(names ...string) {
 	for _, name := range names {
 		f.await("edge "+name+" resolves its remote", func() bool {
 			s, err := f.edge(name).Status(f.ctx)
-			return err == nil && s.TEPs == Tally{1, 1}
+			return err == nil && s.TEPs == api.Tally{Up: 1, Total: 1}
 		})
 	}
 }
@@ -200,7 +201,7 @@ func (f *provingWorld) run(place string, words ...string) {
 	})
 }
 
-func (f *provingWorld) edge(name string) *Client { return Dial(f.dir, name) }
+func (f *provingWorld) edge(name string) *api.Client { return api.Dial(f.dir, name) }
 
 func (f *provingWorld) await(what string, is func() bool) {
 	f.t.Helper()

@@ -15,14 +15,15 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/prove"
 )
 
 // prove proves from edge a, and returns the only proof.
-func (f *provingWorld) prove(what string) ProofInfo {
+func (f *provingWorld) prove(what string) api.ProofInfo {
 	f.t.Helper()
-	info, err := f.edge("a").Prove(f.ctx, ProveQuery{What: what, Timeout: 500 * time.Millisecond})
+	info, err := f.edge("a").Prove(f.ctx, api.ProveQuery{What: what, Timeout: 500 * time.Millisecond})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func (f *provingWorld) prove(what string) ProofInfo {
 }
 
 // want compares what matters of a proof.
-func (f *provingWorld) want(p ProofInfo, state, size string, words ...string) {
+func (f *provingWorld) want(p api.ProofInfo, state, size string, words ...string) {
 	f.t.Helper()
 	if p.State != state || p.SizeState != size {
 		f.t.Errorf("%s is %s with size %s, want %s, %s (%s; %s)", p.Segment, p.State, p.SizeState, state, size, p.Cause, p.Fix)
@@ -50,43 +51,43 @@ func TestLiveProve(t *testing.T) {
 	f := newProvingWorld(t, 24, "192.0.2.1", "192.0.2.2")
 	f.start("a", "b")
 	f.run("guest-b", "ping", "-c1", "-W5", "10.0.0.1")
-	answered := func(p ProofInfo, kind string) bool {
-		i := slices.IndexFunc(p.Targets, func(t ProofTarget) bool { return t.Kind == kind })
+	answered := func(p api.ProofInfo, kind string) bool {
+		i := slices.IndexFunc(p.Targets, func(t api.ProofTarget) bool { return t.Kind == kind })
 		return i >= 0 && p.Targets[i].Answered > 0
 	}
 
 	f.mistakes()
 
 	p := f.prove("blue")
-	f.want(p, ProofProven, SizePasses)
+	f.want(p, api.ProofProven, api.SizePasses)
 	if !answered(p, targetHost) || !answered(p, targetEdge) || p.Paths[0].Answered != prove.Ways || p.RTTMin <= 0 || p.Size != 1450 {
 		t.Errorf("proof %+v", p)
 	}
 	for _, idle := range []string{"empty", "nv"} {
-		if p := f.prove(idle); p.State != ProofProven || p.SizeState != SizePasses || p.Cause != "" {
+		if p := f.prove(idle); p.State != api.ProofProven || p.SizeState != api.SizePasses || p.Cause != "" {
 			t.Errorf("a segment without hosts: %+v", p)
 		}
 	}
 	routed := f.prove("tenant-l3")
-	f.want(routed, ProofPartial, SizePasses, "no way on: 10.71.0.1 (no route says 10.255.0.2)")
+	f.want(routed, api.ProofPartial, api.SizePasses, "no way on: 10.71.0.1 (no route says 10.255.0.2)")
 	if !answered(routed, targetAddress) || !answered(routed, targetRouter) || routed.Count != 4 {
 		t.Errorf("proof %+v", routed)
 	}
-	f.want(f.prove("10.2.0.7"), ProofProven, SizePasses)
-	f.want(f.prove("10.71.1.0/24"), ProofBroken, SizePasses, "no way on: 10.71.0.1 (no route says 10.255.0.2)")
-	f.want(f.prove("10.0.0.2"), ProofProven, SizePasses)
+	f.want(f.prove("10.2.0.7"), api.ProofProven, api.SizePasses)
+	f.want(f.prove("10.71.1.0/24"), api.ProofBroken, api.SizePasses, "no way on: 10.71.0.1 (no route says 10.255.0.2)")
+	f.want(f.prove("10.0.0.2"), api.ProofProven, api.SizePasses)
 
 	f.wantPackets("192.0.2.1", "192.0.2.2")
 
 	end := f.plant("udp dport 4789")
-	f.want(f.prove("blue"), ProofBroken, SizeNotTried, "answers a plain ping", "UDP port 4789", "in both directions")
-	f.want(f.prove("empty"), ProofProven, SizePasses) // by another port
-	f.want(f.prove("10.2.0.0/24"), ProofBroken, SizeNotTried, "plain ping")
+	f.want(f.prove("blue"), api.ProofBroken, api.SizeNotTried, "answers a plain ping", "UDP port 4789", "in both directions")
+	f.want(f.prove("empty"), api.ProofProven, api.SizePasses) // by another port
+	f.want(f.prove("10.2.0.0/24"), api.ProofBroken, api.SizeNotTried, "plain ping")
 	end()
 
 	end = f.plant("udp dport 4789 meta length > 1414") // an Ethernet header more than the IP packet
 	p = f.prove("blue")
-	f.want(p, ProofPartial, SizeLost, "1450 bytes", "small packets pass")
+	f.want(p, api.ProofPartial, api.SizeLost, "1450 bytes", "small packets pass")
 	if p.Passed != 1350 {
 		t.Errorf("passed %d, want 1350", p.Passed)
 	}
@@ -94,11 +95,11 @@ func TestLiveProve(t *testing.T) {
 
 	end = f.plant("udp dport 4789 @th,15,1 1") // odd source ports
 	p = f.prove("blue")
-	f.want(p, ProofPartial, SizePasses, fmt.Sprintf("%d of %d ways", prove.Ways/2, prove.Ways), "equal paths")
+	f.want(p, api.ProofPartial, api.SizePasses, fmt.Sprintf("%d of %d ways", prove.Ways/2, prove.Ways), "equal paths")
 	end()
 
 	end = f.plant("ip daddr 192.0.2.2")
-	f.want(f.prove("blue"), ProofBroken, SizeNotTried, "neither tunnels nor plain pings")
+	f.want(f.prove("blue"), api.ProofBroken, api.SizeNotTried, "neither tunnels nor plain pings")
 	end()
 
 	f.in("guest-b", func() error {
@@ -108,7 +109,7 @@ func TestLiveProve(t *testing.T) {
 		}
 		return netlink.AddrDel(link, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(10, 0, 0, 2).To4(), Mask: net.CIDRMask(24, 32)}})
 	})
-	f.want(f.prove("blue"), ProofPartial, SizePasses, "no host behind it: 10.0.0.2")
+	f.want(f.prove("blue"), api.ProofPartial, api.SizePasses, "no host behind it: 10.0.0.2")
 }
 
 // The same over IPv6, of hosts with IPv6 addresses; and probes look like the data path's own
@@ -120,14 +121,14 @@ func TestLiveProveIPv6(t *testing.T) {
 	f.run("guest-a", "ip", "address", "add", "fd00::1/64", "dev", "eth0", "nodad")
 	f.run("guest-b", "ping", "-c1", "-W5", "fd00::1")
 	p := f.prove("fd00::2")
-	f.want(p, ProofProven, SizePasses)
+	f.want(p, api.ProofProven, api.SizePasses)
 	if p.Targets[0].Kind != targetHost || p.Targets[0].Answered == 0 {
 		t.Errorf("proof %+v", p)
 	}
-	f.want(f.prove("2001:db8:2::7"), ProofProven, SizePasses)
-	f.want(f.prove("nv"), ProofProven, SizePasses)
+	f.want(f.prove("2001:db8:2::7"), api.ProofProven, api.SizePasses)
+	f.want(f.prove("nv"), api.ProofProven, api.SizePasses)
 	end := f.plant("ip6 nexthdr 47")
-	f.want(f.prove("nv"), ProofBroken, SizeNotTried, "GRE (IP protocol 47)", "plain ping")
+	f.want(f.prove("nv"), api.ProofBroken, api.SizeNotTried, "GRE (IP protocol 47)", "plain ping")
 	end()
 	f.wantPackets("2001:db8::1", "2001:db8::2")
 }
@@ -146,7 +147,7 @@ func (f *provingWorld) wantPackets(local, remote string) {
 		}}, 24},
 		{20, prove.Tunnel{VNI: 5001, Header: overlay.Tunnel{Encapsulation: overlay.NVGRE, DF: overlay.DFSet}}, 8},
 	} {
-		info, err := f.edge("a").Trace(f.ctx, TraceQuery{
+		info, err := f.edge("a").Trace(f.ctx, api.TraceQuery{
 			Port: "p0", VLAN: tt.vlan, Packet: "icmp 10.0.0.1 > 10.0.0.99", SrcMAC: overlay.MAC{2, 9}, DstMAC: overlay.MAC{2, 0, 0, 0, 0, 0x99}, Size: 500,
 		})
 		must(f.t, err)
@@ -199,25 +200,25 @@ func TestLiveProveKernel(t *testing.T) {
 	f.run("guest-b", "ping", "-c1", "-W5", "10.0.0.1")
 
 	p := f.prove("blue")
-	f.want(p, ProofProven, SizePasses)
+	f.want(p, api.ProofProven, api.SizePasses)
 	if p.Paths[0].Answered != prove.Ways || p.Targets[0].Kind != targetHost {
 		t.Errorf("proof %+v", p)
 	}
-	f.want(f.prove("10.255.0.2"), ProofProven, SizePasses)
-	f.want(f.prove("10.71.0.9"), ProofProven, SizePasses)
-	f.want(f.prove("10.2.0.9"), ProofBroken, SizePasses, "the tunnel works, but the router of 192.0.2.2 does not answer for 10.2.0.1")
-	f.want(f.prove("idle"), ProofUnprovable, SizeNotTried, "no host is known")
-	f.want(f.prove("empty"), ProofBroken, SizeNotTried, "port unreachable", "UDP port 6081")
+	f.want(f.prove("10.255.0.2"), api.ProofProven, api.SizePasses)
+	f.want(f.prove("10.71.0.9"), api.ProofProven, api.SizePasses)
+	f.want(f.prove("10.2.0.9"), api.ProofBroken, api.SizePasses, "the tunnel works, but the router of 192.0.2.2 does not answer for 10.2.0.1")
+	f.want(f.prove("idle"), api.ProofUnprovable, api.SizeNotTried, "no host is known")
+	f.want(f.prove("empty"), api.ProofBroken, api.SizeNotTried, "port unreachable", "UDP port 6081")
 
 	end := f.plant("udp dport 4789 @th,15,1 1") // odd source ports
-	f.want(f.prove("blue"), ProofPartial, SizePasses, fmt.Sprintf("%d of %d ways", prove.Ways/2, prove.Ways))
+	f.want(f.prove("blue"), api.ProofPartial, api.SizePasses, fmt.Sprintf("%d of %d ways", prove.Ways/2, prove.Ways))
 	end()
 	end = f.plant("udp dport 4789")
-	f.want(f.prove("blue"), ProofBroken, SizeNotTried, "answers a plain ping", "is gone")
+	f.want(f.prove("blue"), api.ProofBroken, api.SizeNotTried, "answers a plain ping", "is gone")
 	end()
 	f.run("b", "ip", "link", "del", "vx100")
 	f.run("b", "ip", "link", "del", "vx5000")
-	f.want(f.prove("blue"), ProofBroken, SizeNotTried, "192.0.2.2 says: port unreachable", "takes UDP port 4789")
+	f.want(f.prove("blue"), api.ProofBroken, api.SizeNotTried, "192.0.2.2 says: port unreachable", "takes UDP port 4789")
 }
 
 const twoPaths = `apiVersion: selvage.dev/v1alpha2
@@ -244,7 +245,7 @@ func TestLiveProvePaths(t *testing.T) {
 		f.in(name, func() error { return address("under2", fmt.Sprintf("198.51.100.%d/24", i+1)) })
 	}
 	f.start("a", "b")
-	paths := func(what string) (answered map[string]int, p ProofInfo) {
+	paths := func(what string) (answered map[string]int, p api.ProofInfo) {
 		p, answered = f.prove(what), make(map[string]int)
 		for _, path := range p.Paths {
 			answered[path.Local.String()+" to "+path.Remote.String()] = path.Answered
@@ -256,19 +257,19 @@ func TestLiveProvePaths(t *testing.T) {
 		return len(answered) == 2
 	})
 	answered, p := paths("both")
-	f.want(p, ProofProven, SizePasses)
+	f.want(p, api.ProofProven, api.SizePasses)
 	if want := map[string]int{"192.0.2.1 to 192.0.2.2": prove.Ways, "198.51.100.1 to 198.51.100.2": prove.Ways}; !maps.Equal(answered, want) || p.Name != "other" {
 		t.Errorf("answered %v, want %v", answered, want)
 	}
 	end := f.plant("ip daddr 192.0.2.2 udp dport 4789")
 	defer end()
 	answered, p = paths("both")
-	f.want(p, ProofPartial, SizePasses, "the path 192.0.2.1 to 192.0.2.2 is dead, others work")
+	f.want(p, api.ProofPartial, api.SizePasses, "the path 192.0.2.1 to 192.0.2.2 is dead, others work")
 	if answered["192.0.2.1 to 192.0.2.2"] != 0 || answered["198.51.100.1 to 198.51.100.2"] != prove.Ways {
 		t.Errorf("answered %v", answered)
 	}
 	answered, p = paths("pinned")
-	f.want(p, ProofProven, SizePasses)
+	f.want(p, api.ProofProven, api.SizePasses)
 	if len(answered) != 1 {
 		t.Errorf("answered %v, want the second path alone", answered)
 	}
@@ -284,12 +285,12 @@ func (f *provingWorld) mistakes() {
 		{"red", `"red" is not a segment, prefix or address; segments: blue`},
 		{"203.0.113.0/24", "no tunnel leads to 203.0.113.0/24"},
 	} {
-		_, err := f.edge("a").Prove(f.ctx, ProveQuery{What: tt.what})
+		_, err := f.edge("a").Prove(f.ctx, api.ProveQuery{What: tt.what})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			f.t.Errorf("%s: error %v, want %s", tt.what, err, tt.want)
 		}
 	}
-	_, err := f.edge("a").Prove(f.ctx, ProveQuery{Timeout: time.Hour})
+	_, err := f.edge("a").Prove(f.ctx, api.ProveQuery{Timeout: time.Hour})
 	if err == nil || !strings.Contains(err.Error(), "not a duration from 10ms to 5s") {
 		f.t.Errorf("error %v", err)
 	}

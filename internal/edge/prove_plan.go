@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -82,7 +83,7 @@ func (e *edge) plan(what string, reported map[receivedOf]hearsay) ([]proof, erro
 	if err != nil {
 		return nil, err
 	}
-	if prefix, err := ParsePrefix(what); err == nil {
+	if prefix, err := api.ParsePrefix(what); err == nil {
 		return p.toPrefix(prefix.Masked())
 	}
 	var proofs []proof
@@ -104,7 +105,7 @@ func (e *edge) plan(what string, reported map[receivedOf]hearsay) ([]proof, erro
 		}
 	}
 	if what != "" && !slices.Contains(names, what) {
-		return nil, mistake{fmt.Errorf("%q is not a segment, prefix or address; segments: %s", what, strings.Join(names, ", "))}
+		return nil, api.BadRequest{Err: fmt.Errorf("%q is not a segment, prefix or address; segments: %s", what, strings.Join(names, ", "))}
 	}
 	return proofs, nil
 }

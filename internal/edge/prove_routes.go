@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove"
@@ -203,7 +204,7 @@ func (p planner) toPrefix(to netip.Prefix) ([]proof, error) {
 		if len(elsewhere) > 0 {
 			why = strings.Join(elsewhere, "; ")
 		}
-		return nil, mistake{fmt.Errorf("no tunnel leads to %s: %s", to, why)}
+		return nil, api.BadRequest{Err: fmt.Errorf("no tunnel leads to %s: %s", to, why)}
 	}
 	return proofs, nil
 }

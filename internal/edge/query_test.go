@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -17,35 +18,35 @@ func TestEntryQueries(t *testing.T) {
 	prefix := netip.MustParsePrefix
 	for _, tt := range []struct {
 		what    string
-		ask     func(EntryQuery) (shown, matched int, err error)
-		q       EntryQuery
+		ask     func(api.EntryQuery) (shown, matched int, err error)
+		q       api.EntryQuery
 		shown   int
 		matched int
 	}{
-		{"fdb", countEntries(ctx, c.FDB), EntryQuery{}, 2, 2},
-		{"fdb", countEntries(ctx, c.FDB), EntryQuery{Segment: "red"}, 0, 0},
-		{"fdb", countEntries(ctx, c.FDB), EntryQuery{Port: "p0"}, 1, 1},
-		{"fdb", countEntries(ctx, c.FDB), EntryQuery{Port: "p"}, 0, 0},
-		{"fdb", countEntries(ctx, c.FDB), EntryQuery{Remote: remote}, 1, 1},
-		{"fdb", countEntries(ctx, c.FDB), EntryQuery{MAC: mac}, 1, 1},
-		{"fdb", countEntries(ctx, c.FDB), EntryQuery{Origin: "static"}, 1, 1},
-		{"fdb", countEntries(ctx, c.FDB), EntryQuery{Limit: 1}, 1, 2},
-		{"neighbours", countEntries(ctx, c.Neighbours), EntryQuery{}, 3, 3},
-		{"neighbours", countEntries(ctx, c.Neighbours), EntryQuery{Segment: "wan"}, 1, 1},
-		{"neighbours", countEntries(ctx, c.Neighbours), EntryQuery{Port: "p0"}, 1, 1},
-		{"neighbours", countEntries(ctx, c.Neighbours), EntryQuery{Remote: remote}, 1, 1},
-		{"neighbours", countEntries(ctx, c.Neighbours), EntryQuery{MAC: mac}, 1, 1},
-		{"neighbours", countEntries(ctx, c.Neighbours), EntryQuery{Addr: prefix("10.0.0.0/24")}, 2, 2},
-		{"neighbours", countEntries(ctx, c.Neighbours), EntryQuery{Addr: prefix("10.0.0.5/32")}, 1, 1},
-		{"neighbours", countEntries(ctx, c.Neighbours), EntryQuery{Origin: "bgp"}, 0, 0},
-		{"flows", countEntries(ctx, c.Flows), EntryQuery{}, 3, 3},
-		{"flows", countEntries(ctx, c.Flows), EntryQuery{Segment: "blue", Port: "p0"}, 3, 3},
-		{"flows", countEntries(ctx, c.Flows), EntryQuery{Remote: remote}, 1, 1},
-		{"flows", countEntries(ctx, c.Flows), EntryQuery{MAC: overlay.MAC{255, 255, 255, 255, 255, 255}}, 1, 1},
-		{"flows", countEntries(ctx, c.Flows), EntryQuery{Addr: prefix("192.0.2.0/24")}, 1, 1},
-		{"flows", countEntries(ctx, c.Flows), EntryQuery{Slow: true}, 1, 1},
-		{"flows", countEntries(ctx, c.Flows), EntryQuery{Segment: "red"}, 0, 0},
-		{"flows", countEntries(ctx, c.Flows), EntryQuery{Limit: 2}, 2, 3},
+		{"fdb", countEntries(ctx, c.FDB), api.EntryQuery{}, 2, 2},
+		{"fdb", countEntries(ctx, c.FDB), api.EntryQuery{Segment: "red"}, 0, 0},
+		{"fdb", countEntries(ctx, c.FDB), api.EntryQuery{Port: "p0"}, 1, 1},
+		{"fdb", countEntries(ctx, c.FDB), api.EntryQuery{Port: "p"}, 0, 0},
+		{"fdb", countEntries(ctx, c.FDB), api.EntryQuery{Remote: remote}, 1, 1},
+		{"fdb", countEntries(ctx, c.FDB), api.EntryQuery{MAC: mac}, 1, 1},
+		{"fdb", countEntries(ctx, c.FDB), api.EntryQuery{Origin: "static"}, 1, 1},
+		{"fdb", countEntries(ctx, c.FDB), api.EntryQuery{Limit: 1}, 1, 2},
+		{"neighbours", countEntries(ctx, c.Neighbours), api.EntryQuery{}, 3, 3},
+		{"neighbours", countEntries(ctx, c.Neighbours), api.EntryQuery{Segment: "wan"}, 1, 1},
+		{"neighbours", countEntries(ctx, c.Neighbours), api.EntryQuery{Port: "p0"}, 1, 1},
+		{"neighbours", countEntries(ctx, c.Neighbours), api.EntryQuery{Remote: remote}, 1, 1},
+		{"neighbours", countEntries(ctx, c.Neighbours), api.EntryQuery{MAC: mac}, 1, 1},
+		{"neighbours", countEntries(ctx, c.Neighbours), api.EntryQuery{Addr: prefix("10.0.0.0/24")}, 2, 2},
+		{"neighbours", countEntries(ctx, c.Neighbours), api.EntryQuery{Addr: prefix("10.0.0.5/32")}, 1, 1},
+		{"neighbours", countEntries(ctx, c.Neighbours), api.EntryQuery{Origin: "bgp"}, 0, 0},
+		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{}, 3, 3},
+		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{Segment: "blue", Port: "p0"}, 3, 3},
+		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{Remote: remote}, 1, 1},
+		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{MAC: overlay.MAC{255, 255, 255, 255, 255, 255}}, 1, 1},
+		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{Addr: prefix("192.0.2.0/24")}, 1, 1},
+		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{Slow: true}, 1, 1},
+		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{Segment: "red"}, 0, 0},
+		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{Limit: 2}, 2, 3},
 	} {
 		shown, matched, err := tt.ask(tt.q)
 		if err != nil || shown != tt.shown || matched != tt.matched {
@@ -54,8 +55,8 @@ func TestEntryQueries(t *testing.T) {
 	}
 }
 
-func countEntries[T any](ctx context.Context, get func(context.Context, EntryQuery) (Entries[T], error)) func(EntryQuery) (int, int, error) {
-	return func(q EntryQuery) (int, int, error) {
+func countEntries[T any](ctx context.Context, get func(context.Context, api.EntryQuery) (api.Entries[T], error)) func(api.EntryQuery) (int, int, error) {
+	return func(q api.EntryQuery) (int, int, error) {
 		entries, err := get(ctx, q)
 		return len(entries.List), entries.Matched, err
 	}
@@ -89,8 +90,8 @@ func TestQueryMistakes(t *testing.T) {
 		"routes?to=10.0.0.0%2F8": `to: "10.0.0.0/8" is not an IP address`,
 		"trace?vlan=5000":        `vlan: "5000" is not a number from 0 to 4094`,
 	} {
-		_, err := fetch[any](context.Background(), c, query)
-		var refused *QueryError
+		_, err := api.Fetch[any](context.Background(), c, query)
+		var refused *api.QueryError
 		if !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want a refusal with %q", query, err, want)
 		}
@@ -98,8 +99,8 @@ func TestQueryMistakes(t *testing.T) {
 	w.mu.Lock()
 	w.failing["flows"] = errFake
 	w.mu.Unlock()
-	var refused *QueryError
-	if _, err := c.Flows(context.Background(), EntryQuery{}); err == nil || errors.As(err, &refused) {
+	var refused *api.QueryError
+	if _, err := c.Flows(context.Background(), api.EntryQuery{}); err == nil || errors.As(err, &refused) {
 		t.Errorf("a failure is %v, want one that is not the asker's fault", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 )
@@ -29,7 +30,7 @@ type Removed struct {
 // what it noted in the runtime directory. It must be called in the edge's network namespace, and changes nothing
 // where that is another or the edge runs. Of a name that has nothing here it is fs.ErrNotExist.
 func Remove(o RemoveOptions) (r Removed, err error) {
-	o.RuntimeDir, o.PinRoot = cmp.Or(o.RuntimeDir, DefaultRuntimeDir), cmp.Or(o.PinRoot, datapath.DefaultPinRoot)
+	o.RuntimeDir, o.PinRoot = cmp.Or(o.RuntimeDir, api.DefaultRuntimeDir), cmp.Or(o.PinRoot, datapath.DefaultPinRoot)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/selvage/selvage/internal/api"
 )
 
 // An edge is removed when it does not run, and what a newer build has pinned stays.
@@ -32,7 +34,7 @@ func TestRemove(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	l.during(func(context.Context, *Client) error {
+	l.during(func(context.Context, *api.Client) error {
 		if _, err := Remove(o); err == nil || !strings.Contains(err.Error(), "already running") {
 			t.Errorf("%v, want that it runs", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
@@ -252,15 +253,15 @@ func refreshInterval(t overlay.Timeouts) time.Duration {
 }
 
 // replicationInfos are the links. mu is held.
-func (e *edge) replicationInfos() []ReplicationInfo {
-	list := []ReplicationInfo{}
+func (e *edge) replicationInfos() []api.ReplicationInfo {
+	list := []api.ReplicationInfo{}
 	if e.replication == nil {
 		return list
 	}
 	states := e.replication.States()
 	for _, l := range replicaLinks(e.config) {
 		s := states[l.ID()]
-		info := ReplicationInfo{
+		info := api.ReplicationInfo{
 			Gateway: l.Remote, Port: l.Port, Connected: s.Connected, Since: s.Since, Synced: s.Synced, Why: s.Why,
 			Sent: s.Sent, Received: s.Received, Resyncs: s.Resyncs,
 		}

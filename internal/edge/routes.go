@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
@@ -13,33 +14,30 @@ import (
 	"github.com/selvage/selvage/internal/problem"
 )
 
-// argTo is the address in the URL that routes are looked up for.
-const argTo = "to"
-
 // stateConnected is that of a hop whose next hop is the destination.
 const stateConnected = "connected"
 
-func (e *edge) neighbourDocuments(v url.Values) (Entries[NeighbourInfo], error) {
-	q, err := entryQueryOf(v, argAddr, argOrigin)
+func (e *edge) neighbourDocuments(v url.Values) (api.Entries[api.NeighbourInfo], error) {
+	q, err := api.EntryQueryOf(v, api.ArgAddr, api.ArgOrigin)
 	if err != nil {
-		return Entries[NeighbourInfo]{}, err
+		return api.Entries[api.NeighbourInfo]{}, err
 	}
-	return read(e, "neighbours", func() (Entries[NeighbourInfo], error) {
+	return read(e, "neighbours", func() (api.Entries[api.NeighbourInfo], error) {
 		neighbours, err := e.dp.Neighbours()
 		if err != nil {
-			return Entries[NeighbourInfo]{}, err
+			return api.Entries[api.NeighbourInfo]{}, err
 		}
-		list := []NeighbourInfo{}
+		list := []api.NeighbourInfo{}
 		for i := range neighbours {
 			n := &neighbours[i]
-			if !q.choosesNeighbour(n) {
+			if !choosesNeighbour(q, n) {
 				continue
 			}
-			list = append(list, NeighbourInfo{
+			list = append(list, api.NeighbourInfo{
 				Segment: n.Segment, Address: n.Addr, MAC: n.MAC, Port: n.Port, Remote: n.Remote, Static: n.Static, Origin: string(n.Origin), Age: seconds(n.AgeNS),
 			})
 		}
-		slices.SortFunc(list, func(a, b NeighbourInfo) int {
+		slices.SortFunc(list, func(a, b api.NeighbourInfo) int {
 			return cmp.Or(cmp.Compare(a.Segment, b.Segment), a.Address.Compare(b.Address))
 		})
 		return limited(list, q.Limit), nil
@@ -47,7 +45,7 @@ func (e *edge) neighbourDocuments(v url.Values) (Entries[NeighbourInfo], error) 
 }
 
 // choosesNeighbour reports whether the query asks for a host.
-func (q EntryQuery) choosesNeighbour(n *datapath.Neighbour) bool {
+func choosesNeighbour(q api.EntryQuery, n *datapath.Neighbour) bool {
 	return (q.Segment == "" || n.Segment == q.Segment) && (q.Port == "" || isPort(n.Port, q.Port)) && (!q.Remote.IsValid() || n.Remote == q.Remote) &&
 		(q.MAC == overlay.MAC{} || n.MAC == q.MAC) && (!q.Addr.IsValid() || q.Addr.Contains(n.Addr)) && (q.Origin == "" || string(n.Origin) == q.Origin)
 }
@@ -71,22 +69,22 @@ func (e *edge) neighbourMACs() (map[segmentAddr]overlay.MAC, error) {
 	return macs, nil
 }
 
-func (e *edge) routeDocuments(v url.Values) ([]RouteInfo, error) {
-	a := arguments{values: v}
-	to := a.addr(argTo)
-	if err := a.end(); err != nil {
+func (e *edge) routeDocuments(v url.Values) ([]api.RouteInfo, error) {
+	a := api.Arguments{Values: v}
+	to := a.Addr(api.ArgTo)
+	if err := a.End(); err != nil {
 		return nil, err
 	}
-	return read(e, "routes", func() ([]RouteInfo, error) {
+	return read(e, "routes", func() ([]api.RouteInfo, error) {
 		macs, err := e.neighbourMACs()
 		if err != nil {
 			return nil, err
 		}
-		list := []RouteInfo{}
+		list := []api.RouteInfo{}
 		for _, t := range e.pathSelector.routes() {
 			for _, r := range routesTo(t.Routes, to) {
-				info := RouteInfo{
-					Router: t.Router, Prefix: r.Prefix, Kind: r.Kind, Origin: string(r.Origin), From: r.From, Hops: []HopInfo{},
+				info := api.RouteInfo{
+					Router: t.Router, Prefix: r.Prefix, Kind: r.Kind, Origin: string(r.Origin), From: r.From, Hops: []api.HopInfo{},
 				}
 				for _, hop := range r.Hops {
 					info.Hops = append(info.Hops, e.hopInfo(hop, macs))
@@ -94,7 +92,7 @@ func (e *edge) routeDocuments(v url.Values) ([]RouteInfo, error) {
 				list = append(list, info)
 			}
 		}
-		slices.SortFunc(list, func(a, b RouteInfo) int {
+		slices.SortFunc(list, func(a, b api.RouteInfo) int {
 			return cmp.Or(cmp.Compare(a.Router, b.Router), a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
 		})
 		return list, nil
@@ -123,8 +121,8 @@ func (s *pathSelector) routes() []plan.Table {
 	return snapshot.All()
 }
 
-func (e *edge) hopInfo(hop fib.Hop, macs map[segmentAddr]overlay.MAC) HopInfo {
-	info := HopInfo{Segment: hop.Segment, Address: hop.Addr, Remote: hop.Remote, State: stateConnected}
+func (e *edge) hopInfo(hop fib.Hop, macs map[segmentAddr]overlay.MAC) api.HopInfo {
+	info := api.HopInfo{Segment: hop.Segment, Address: hop.Addr, Remote: hop.Remote, State: stateConnected}
 	switch {
 	case hop.Remote.IsValid():
 		info.MAC, info.State = hop.MAC.String(), tepState(e.config, e.hostState, hop.Remote)

@@ -10,13 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/internal/problem"
 )
 
-func (e *edge) ruleDocuments() ([]RuleInfo, error) {
+func (e *edge) ruleDocuments() ([]api.RuleInfo, error) {
 	var now ruled
 	counters, err := read(e, "rules", func() ([]datapath.RuleCounters, error) {
 		if now = e.ruled; now.policy == nil {
@@ -31,10 +32,10 @@ func (e *edge) ruleDocuments() ([]RuleInfo, error) {
 	if !countersOf(counters, rules) {
 		return nil, errors.New("the data path does not have the policy yet: try again when `selvage status` has no problems")
 	}
-	list := make([]RuleInfo, len(rules))
+	list := make([]api.RuleInfo, len(rules))
 	for i, r := range rules {
 		c := counters[i]
-		list[i] = RuleInfo{
+		list[i] = api.RuleInfo{
 			Order: i + 1, Section: r.Section, Name: r.Name, Action: string(r.Verdict), Log: r.Log, Matches: r.Text,
 			Connections: c.Connections, Packets: c.Packets, Bytes: c.Bytes, Unused: !c.Hit,
 		}
@@ -57,17 +58,17 @@ func shadowsByRule(list []policy.Shadow) map[int]policy.Shadow {
 	return all
 }
 
-func (e *edge) firewallDocument() (FirewallInfo, error) {
-	return read(e, "firewall", func() (FirewallInfo, error) {
+func (e *edge) firewallDocument() (api.FirewallInfo, error) {
+	return read(e, "firewall", func() (api.FirewallInfo, error) {
 		fw := e.config.Firewall
 		if fw == nil {
-			return FirewallInfo{}, noFirewall()
+			return api.FirewallInfo{}, noFirewall()
 		}
 		events, err := e.dp.Events()
 		if err != nil {
-			return FirewallInfo{}, err
+			return api.FirewallInfo{}, err
 		}
-		info := FirewallInfo{
+		info := api.FirewallInfo{
 			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.guard.sweptAt,
 			States: stateInfos(e.guard.gcStats.States), Tables: tableInfos(e.dp.FirewallTables(e.guard.gcStats)), HalfOpen: halfOpenInfos(e.guard.gcStats.HalfOpens),
 			Events: eventInfos(firewallEvents, events), Problems: append([]problem.Problem{}, e.guard.problems...),
@@ -77,17 +78,17 @@ func (e *edge) firewallDocument() (FirewallInfo, error) {
 }
 
 // halfOpenInfos are those of ports, with their limits.
-func halfOpenInfos(ports map[string]datapath.HalfOpen) map[string]HalfOpenInfo {
-	infos := make(map[string]HalfOpenInfo, len(ports))
+func halfOpenInfos(ports map[string]datapath.HalfOpen) map[string]api.HalfOpenInfo {
+	infos := make(map[string]api.HalfOpenInfo, len(ports))
 	for name, n := range ports {
-		infos[name] = HalfOpenInfo(n)
+		infos[name] = api.HalfOpenInfo(n)
 	}
 	return infos
 }
 
 // firewallEvents are the events of bpf/core/reasons.h that are about the firewall. A test
 // compares names and texts.
-var firewallEvents = []EventInfo{
+var firewallEvents = []api.EventInfo{
 	{Name: "conntrack-opened", Description: "connections that the firewall allowed to open"},
 	{Name: "conntrack-answered", Description: "connections that were answered"},
 	{Name: eventConnFull, Description: "answered connections kept as half-open because the table is full"},
@@ -105,33 +106,26 @@ const whatIfMost = 256 << 20
 func (e *edge) whatIfHandler(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not allowed here, POST a policy"})
+		answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed here, POST a policy"})
 		return
 	}
-	var q WhatIfQuery
+	var q api.WhatIfQuery
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, whatIfMost)).Decode(&q); err != nil {
-		answer(w, http.StatusBadRequest, refusal{fmt.Sprintf("what-if: %v", err)})
+		answer(w, http.StatusBadRequest, api.Refusal{Error: fmt.Sprintf("what-if: %v", err)})
 		return
 	}
 	document, err := e.whatIf(q)
 	reply(w, document, err)
 }
 
-// WhatIfQuery is a firewall, nil for none, and where it would stand.
-type WhatIfQuery struct {
-	Firewall *overlay.Firewall `json:"firewall"`
-	Places   []policy.Place    `json:"places"`
-	Limit    int               `json:"limit"` // of sessions that are named; 0: none
-}
-
 // whatIf asks a policy about the opening of each session that there is now.
-func (e *edge) whatIf(q WhatIfQuery) (WhatIfInfo, error) {
-	info := WhatIfInfo{Rules: []WhatIfRule{}, Sessions: []SessionInfo{}}
+func (e *edge) whatIf(q api.WhatIfQuery) (api.WhatIfInfo, error) {
+	info := api.WhatIfInfo{Rules: []api.WhatIfRule{}, Sessions: []api.SessionInfo{}}
 	var next *policy.Policy
 	if q.Firewall != nil {
 		var err error
 		if next, err = policy.Compile(*q.Firewall, q.Places); err != nil {
-			return info, mistake{err}
+			return info, api.BadRequest{Err: err}
 		}
 	}
 	places := make(map[string]bool, len(q.Places))
@@ -160,7 +154,7 @@ func (e *edge) whatIf(q WhatIfQuery) (WhatIfInfo, error) {
 		})
 	})
 	for _, by := range slices.Sorted(maps.Keys(cut)) {
-		info.Rules = append(info.Rules, WhatIfRule{By: by.text(next), Sessions: cut[by]})
+		info.Rules = append(info.Rules, api.WhatIfRule{By: by.text(next), Sessions: cut[by]})
 	}
 	return info, err
 }

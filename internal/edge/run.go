@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
@@ -28,9 +29,6 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
 )
-
-// DefaultRuntimeDir holds the socket, the lock and the record of host changes of every edge.
-const DefaultRuntimeDir = "/run/selvage"
 
 // defaultResync is how often everything is compared again without an event.
 const defaultResync = 10 * time.Second
@@ -74,7 +72,7 @@ type RunOptions struct {
 }
 
 func (o RunOptions) withDefaults() RunOptions {
-	o.RuntimeDir = cmp.Or(o.RuntimeDir, DefaultRuntimeDir)
+	o.RuntimeDir = cmp.Or(o.RuntimeDir, api.DefaultRuntimeDir)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -138,7 +136,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
-	listener, err := listen(socketPath(opts.RuntimeDir, cfg.Name))
+	listener, err := listen(api.SocketPath(opts.RuntimeDir, cfg.Name))
 	if err != nil {
 		return err
 	}

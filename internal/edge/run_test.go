@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
@@ -416,7 +417,7 @@ func TestReloadIsLoggedInForce(t *testing.T) {
 }
 
 // reloadsWithoutCache waits until a configuration without a flow cache is in force, which needs other programs.
-func (w *world) reloadsWithoutCache(c *Client) {
+func (w *world) reloadsWithoutCache(c *api.Client) {
 	w.hangup()
 	w.within("configuration reloaded", func() bool {
 		s, err := c.Status(context.Background())

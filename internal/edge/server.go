@@ -11,12 +11,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/api"
 )
 
 const (
@@ -26,8 +27,6 @@ const (
 	// stopTimeout is how long running answers may take when the edge ends.
 	stopTimeout = 2 * time.Second
 )
-
-func socketPath(runtimeDir, name string) string { return filepath.Join(runtimeDir, name+".sock") }
 
 // listen makes the socket, for root only from its first moment on. Who holds
 // the edge's lock may replace a former process's.
@@ -86,11 +85,6 @@ func (s *server) stop() error {
 	return err
 }
 
-// refusal is the body of every answer that is not 200.
-type refusal struct {
-	Error string `json:"error"`
-}
-
 func (e *edge) handler() http.Handler {
 	mux := http.NewServeMux()
 	get(mux, "/v1/status", e.statusDocument)
@@ -129,14 +123,14 @@ func (e *edge) handler() http.Handler {
 		}
 		text, err := e.metricsText()
 		if err != nil {
-			answer(w, http.StatusInternalServerError, refusal{err.Error()})
+			answer(w, http.StatusInternalServerError, api.Refusal{Error: err.Error()})
 			return
 		}
 		w.Header().Set("Content-Type", metricsType)
 		_, _ = w.Write(text) // as in answer
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, http.StatusNotFound, refusal{fmt.Sprintf("no document %s", r.URL.Path)})
+		answer(w, http.StatusNotFound, api.Refusal{Error: fmt.Sprintf("no document %s", r.URL.Path)})
 	})
 	return mux
 }
@@ -146,12 +140,6 @@ func (e *edge) handler() http.Handler {
 func get[T any](mux *http.ServeMux, path string, read func() (T, error)) {
 	ask(mux, path, func(url.Values) (T, error) { return read() })
 }
-
-// mistake is an error of who asks.
-type mistake struct{ error }
-
-// Unwrap gives the error itself.
-func (m mistake) Unwrap() error { return m.error }
 
 // ask is get of a document that depends on the query.
 func ask[T any](mux *http.ServeMux, path string, read func(url.Values) (T, error)) {
@@ -166,25 +154,25 @@ func ask[T any](mux *http.ServeMux, path string, read func(url.Values) (T, error
 
 // list is ask of entries. How many matched stands in a header, so that the document is a
 // plain array.
-func list[T any](mux *http.ServeMux, path string, read func(url.Values) (Entries[T], error)) {
+func list[T any](mux *http.ServeMux, path string, read func(url.Values) (api.Entries[T], error)) {
 	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(w, r) {
 			return
 		}
 		entries, err := read(r.URL.Query())
-		w.Header().Set(matchedHeader, strconv.Itoa(entries.Matched))
+		w.Header().Set(api.MatchedHeader, strconv.Itoa(entries.Matched))
 		reply(w, entries.List, err)
 	})
 }
 
 // reply answers with the document, or says why there is none.
 func reply(w http.ResponseWriter, document any, err error) {
-	var wrong mistake
+	var wrong api.BadRequest
 	switch {
 	case errors.As(err, &wrong):
-		answer(w, http.StatusBadRequest, refusal{wrong.Error()})
+		answer(w, http.StatusBadRequest, api.Refusal{Error: wrong.Error()})
 	case err != nil:
-		answer(w, http.StatusInternalServerError, refusal{err.Error()})
+		answer(w, http.StatusInternalServerError, api.Refusal{Error: err.Error()})
 	default:
 		answer(w, http.StatusOK, document)
 	}
@@ -196,7 +184,7 @@ func isRead(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Allow", "GET, HEAD")
-	answer(w, http.StatusMethodNotAllowed, refusal{r.Method + " is not allowed, the API is read-only"})
+	answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed, the API is read-only"})
 	return false
 }
 

@@ -7,23 +7,21 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 )
 
-// TopKinds are what the firewall's connections can be summed up by.
-var TopKinds = []string{"ports", "sources", "destinations", "rules"}
-
-func (e *edge) sessionDocument(v url.Values) (SessionList, error) {
-	q, err := connectionQueryOf(v, TopKinds, argPort, argRule)
+func (e *edge) sessionDocument(v url.Values) (api.SessionList, error) {
+	q, err := api.ConnectionQueryOf(v, datapath.StateNames[:], api.TopKinds, api.ArgPort, api.ArgRule)
 	if err != nil {
-		return SessionList{}, err
+		return api.SessionList{}, err
 	}
-	return read(e, "sessions", func() (SessionList, error) {
+	return read(e, "sessions", func() (api.SessionList, error) {
 		if e.config.Firewall == nil {
-			return SessionList{}, noFirewall()
+			return api.SessionList{}, noFirewall()
 		}
 		section, name, both := strings.Cut(q.Rule, "/")
-		t := connectionTable[datapath.Session, SessionInfo]{
+		t := connectionTable[datapath.Session, api.SessionInfo]{
 			each: e.dp.EachSession,
 			base: func(s *datapath.Session) *datapath.Connection { return &s.Connection },
 			ends: func(s *datapath.Session) [3]netip.Addr { return [...]netip.Addr{0: s.Src, 2: s.Dst} },
@@ -39,7 +37,7 @@ func (e *edge) sessionDocument(v url.Values) (SessionList, error) {
 
 // noFirewall is the answer to a question about one that there is none.
 func noFirewall() error {
-	return mistake{fmt.Errorf("this edge has no firewall, so it tracks no connections: configure spec.firewall")}
+	return api.BadRequest{Err: fmt.Errorf("this edge has no firewall, so it tracks no connections: configure spec.firewall")}
 }
 
 // sessionOrder makes the order the same each time.
@@ -61,12 +59,12 @@ func topSessionsBy(kind string) func(*datapath.Session) any {
 }
 
 // sessionInfos say of sessions, too, what the flow cache has of them.
-func (e *edge) sessionInfos(sessions []datapath.Session) ([]SessionInfo, error) {
+func (e *edge) sessionInfos(sessions []datapath.Session) ([]api.SessionInfo, error) {
 	cached, err := e.dp.CachedSessions(sessions)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]SessionInfo, len(sessions))
+	list := make([]api.SessionInfo, len(sessions))
 	for i := range sessions {
 		list[i] = sessionInfo(&sessions[i])
 		list[i].Path, list[i].Why = sessionPath(cached[i])
@@ -79,8 +77,8 @@ func (e *edge) sessionInfos(sessions []datapath.Session) ([]SessionInfo, error) 
 	return list, nil
 }
 
-func sessionInfo(s *datapath.Session) SessionInfo {
-	return SessionInfo{
+func sessionInfo(s *datapath.Session) api.SessionInfo {
+	return api.SessionInfo{
 		Port: s.Port, Segment: s.Segment, Direction: string(s.Direction), Proto: ipProto(s.Proto),
 		Src: s.Src, Dst: s.Dst, SrcPort: s.SrcPort, DstPort: s.DstPort, PeerPort: s.PeerPort, PeerSegment: s.PeerSegment,
 		State: s.State, Answered: s.Answered, PickedUp: s.PickedUp, Rule: ruleText(s.Rule), Current: s.Current,

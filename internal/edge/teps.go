@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
@@ -37,14 +38,14 @@ func (e *edge) readPathReadings() (r pathReadings, err error) {
 }
 
 // pathInfos are the paths to remote, in the order of preference. mu is held.
-func (e *edge) pathInfos(remote netip.Addr, r pathReadings) []PathInfo {
-	list := []PathInfo{}
+func (e *edge) pathInfos(remote netip.Addr, r pathReadings) []api.PathInfo {
+	list := []api.PathInfo{}
 	for _, p := range r.plan.pathPolicies.Paths {
 		if p.Edge != remote {
 			continue
 		}
 		way, c, life := e.hostState.Routes[p.Pair], r.counters[p.Pair], r.lives[p.Pair]
-		info := PathInfo{
+		info := api.PathInfo{
 			Local: p.Local, Remote: p.Remote, Interface: way.Interface, NextHop: way.Addr, MTU: way.MTU,
 			State: string(bfd.Unknown), Failures: life.Failures, Shares: r.plan.shares(remote, p.Pair),
 			TxPackets: c.Packets, TxBytes: c.Bytes,
@@ -68,20 +69,20 @@ func (e *edge) pathInfos(remote netip.Addr, r pathReadings) []PathInfo {
 		}
 		list = append(list, info)
 	}
-	slices.SortStableFunc(list, func(a, b PathInfo) int {
+	slices.SortStableFunc(list, func(a, b api.PathInfo) int {
 		return cmp.Or(cmp.Compare(e.rank(a), e.rank(b)), a.Remote.Compare(b.Remote))
 	})
 	return list
 }
 
 // rank is the place of a path's TEP among those of the edge.
-func (e *edge) rank(p PathInfo) int {
+func (e *edge) rank(p api.PathInfo) int {
 	return slices.IndexFunc(e.config.Underlay.Local(), func(t overlay.TEP) bool { return t.Addr == p.Local })
 }
 
 // shares are the parts of the flows to remote that a path takes, one for each team.
-func (p pathPlan) shares(remote netip.Addr, pair overlay.Pair) []ShareInfo {
-	list := []ShareInfo{}
+func (p pathPlan) shares(remote netip.Addr, pair overlay.Pair) []api.ShareInfo {
+	list := []api.ShareInfo{}
 	for _, pathPolicy := range p.pathPolicies.PathPolicies {
 		for _, s := range pathPolicy.PathGroups {
 			if s.Remote != remote {
@@ -93,7 +94,7 @@ func (p pathPlan) shares(remote netip.Addr, pair overlay.Pair) []ShareInfo {
 					n++
 				}
 			}
-			list = append(list, ShareInfo{TEPs: append([]string{}, pathPolicy.TEPs...), Share: float64(n) / plan.Buckets})
+			list = append(list, api.ShareInfo{TEPs: append([]string{}, pathPolicy.TEPs...), Share: float64(n) / plan.Buckets})
 		}
 	}
 	return list

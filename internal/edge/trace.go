@@ -7,91 +7,45 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/trace"
 )
 
-// TraceQuery is a packet and where it comes from: a port, or a remote by a
-// tunnel of a segment.
-type TraceQuery struct {
-	Port    string
-	Remote  netip.Addr
-	Segment string
-	Packet  string // in the words of trace.Grammar
-	// SrcMAC and DstMAC are found out where zero.
-	SrcMAC, DstMAC overlay.MAC
-	VLAN           uint16 // 802.1Q tag, 0 for none
-	Size           int    // of the IP packet in bytes, 0: as the words say
-	TTL            int    // 0: 64
-}
-
-// The query's fields in the URL.
-const (
-	argPort, argRemote, argSegment, argPacket = "port", "remote", "segment", "packet"
-	argSrcMAC, argDstMAC                      = "src_mac", "dst_mac"
-	argVLAN, argSize, argTTL                  = "vlan", "size", "ttl"
-)
-
-func (q TraceQuery) values() url.Values {
-	v := url.Values{}
-	setIf(v, argPort, q.Port, q.Port != "")
-	setIf(v, argRemote, q.Remote.String(), q.Remote.IsValid())
-	setIf(v, argSegment, q.Segment, q.Segment != "")
-	setIf(v, argPacket, q.Packet, true)
-	setIf(v, argSrcMAC, q.SrcMAC.String(), q.SrcMAC != overlay.MAC{})
-	setIf(v, argDstMAC, q.DstMAC.String(), q.DstMAC != overlay.MAC{})
-	setIf(v, argVLAN, strconv.Itoa(int(q.VLAN)), q.VLAN != 0)
-	setIf(v, argSize, strconv.Itoa(q.Size), q.Size != 0)
-	setIf(v, argTTL, strconv.Itoa(q.TTL), q.TTL != 0)
-	return v
-}
-
-// queryOf reads what values writes.
-func queryOf(v url.Values) (TraceQuery, error) {
-	a := arguments{values: v}
-	q := TraceQuery{
-		Port: a.text(argPort), Remote: a.addr(argRemote), Segment: a.text(argSegment), Packet: a.text(argPacket),
-		SrcMAC: a.mac(argSrcMAC), DstMAC: a.mac(argDstMAC),
-		VLAN: uint16(a.number(argVLAN, 0, 4094)), Size: a.number(argSize, 0, 65535), TTL: a.number(argTTL, 0, 255),
-	}
-	return q, a.end()
-}
-
-func (e *edge) traceDocument(v url.Values) (TraceInfo, error) {
-	q, err := queryOf(v)
+func (e *edge) traceDocument(v url.Values) (api.TraceInfo, error) {
+	q, err := api.TraceQueryOf(v)
 	if err != nil {
-		return TraceInfo{}, err
+		return api.TraceInfo{}, err
 	}
 	packet, err := trace.Parse(q.Packet)
 	if err != nil {
-		return TraceInfo{}, mistake{err}
+		return api.TraceInfo{}, api.BadRequest{Err: err}
 	}
 	if q.Size != 0 {
 		if err := packet.SetSize(q.Size); err != nil {
-			return TraceInfo{}, mistake{err}
+			return api.TraceInfo{}, api.BadRequest{Err: err}
 		}
 	}
 	if q.TTL != 0 {
 		packet.TTL = uint8(q.TTL)
 	}
-	return inLoop(e, func() (TraceInfo, error) {
-		return read(e, "trace", func() (TraceInfo, error) { return e.trace(q, packet) })
+	return inLoop(e, func() (api.TraceInfo, error) {
+		return read(e, "trace", func() (api.TraceInfo, error) { return e.trace(q, packet) })
 	})
 }
 
-func (e *edge) trace(q TraceQuery, packet trace.Packet) (TraceInfo, error) {
+func (e *edge) trace(q api.TraceQuery, packet trace.Packet) (api.TraceInfo, error) {
 	from, err := e.entry(q)
 	if err != nil {
-		return TraceInfo{}, mistake{err}
+		return api.TraceInfo{}, api.BadRequest{Err: err}
 	}
 	macs, err := e.neighbourMACs()
 	if err != nil {
-		return TraceInfo{}, err
+		return api.TraceInfo{}, err
 	}
 	ether := trace.Ether{Src: q.SrcMAC, Dst: q.DstMAC, VLANs: from.tags}
 	if ether.Src == (overlay.MAC{}) {
@@ -101,20 +55,20 @@ func (e *edge) trace(q TraceQuery, packet trace.Packet) (TraceInfo, error) {
 		ether.Dst, err = destinationMAC(from, packet, macs)
 	}
 	if err != nil {
-		return TraceInfo{}, mistake{err}
+		return api.TraceInfo{}, api.BadRequest{Err: err}
 	}
 	in := from.input
 	in.Frame = packet.Frame(ether)
 	result, err := e.dp.Trace(in)
 	if err != nil {
-		return TraceInfo{}, err
+		return api.TraceInfo{}, err
 	}
-	info := TraceInfo{
+	info := api.TraceInfo{
 		Packet: trace.Summary(in.Frame), Frame: hex.EncodeToString(in.Frame),
-		Steps: []TraceStep{}, Verdict: result.Verdict, Out: hex.EncodeToString(result.Out), Headers: []string{},
+		Steps: []api.TraceStep{}, Verdict: result.Verdict, Out: hex.EncodeToString(result.Out), Headers: []string{},
 	}
 	for _, s := range result.Steps {
-		info.Steps = append(info.Steps, TraceStep(s))
+		info.Steps = append(info.Steps, api.TraceStep(s))
 	}
 	if len(result.Out) > 0 {
 		info.Headers = trace.Describe(result.Out, e.tunnelAt)
@@ -139,7 +93,7 @@ type entry struct {
 	tags    []uint16
 }
 
-func (e *edge) entry(q TraceQuery) (entry, error) {
+func (e *edge) entry(q api.TraceQuery) (entry, error) {
 	switch {
 	case (q.Port == "") == !q.Remote.IsValid():
 		return entry{}, errors.New("give a port, or a remote with a segment")
@@ -151,7 +105,7 @@ func (e *edge) entry(q TraceQuery) (entry, error) {
 	return e.fromRemote(q)
 }
 
-func (e *edge) fromPort(q TraceQuery) (entry, error) {
+func (e *edge) fromPort(q api.TraceQuery) (entry, error) {
 	a, err := e.attachment(q)
 	if err != nil {
 		return entry{}, err
@@ -167,7 +121,7 @@ func (e *edge) fromPort(q TraceQuery) (entry, error) {
 	return from, nil
 }
 
-func (e *edge) fromRemote(q TraceQuery) (entry, error) {
+func (e *edge) fromRemote(q api.TraceQuery) (entry, error) {
 	from := entry{input: datapath.TraceInput{Remote: q.Remote, Segment: q.Segment}}
 	if q.VLAN != 0 {
 		from.tags = []uint16{q.VLAN}
@@ -199,7 +153,7 @@ func (e *edge) segment(name string) (overlay.Segment, bool) {
 }
 
 // attachment is the port of q, or the member of a trunk that q.VLAN chooses.
-func (e *edge) attachment(q TraceQuery) (plan.Attachment, error) {
+func (e *edge) attachment(q api.TraceQuery) (plan.Attachment, error) {
 	all := plan.Attachments(e.config)
 	i := slices.IndexFunc(all, func(a plan.Attachment) bool { return a.Trunk == q.Port && a.VLAN == q.VLAN && q.VLAN != 0 })
 	if i < 0 {

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
 // BGP writes the speaker at a glance, and one line for each family of each neighbour.
-func BGP(w Writer, b edge.BGPInfo) error {
+func BGP(w Writer, b api.BGPInfo) error {
 	r := b.Routes
 	var lines fields
 	lines.add("BGP", "AS %d, router ID %s", b.AS, addr(b.RouterID))
@@ -37,7 +37,7 @@ func BGP(w Writer, b edge.BGPInfo) error {
 }
 
 // bgpUse is what became of routes, for the edge's status.
-func bgpUse(b edge.BGPUse) string {
+func bgpUse(b api.BGPUse) string {
 	text := fmt.Sprintf("%s routes used, %s not, %s advertised", count(uint64(b.Used)), count(uint64(b.Unused)), count(uint64(b.Advertised)))
 	if b.Stale > 0 {
 		text += fmt.Sprintf(", %s stale", count(uint64(b.Stale)))
@@ -50,10 +50,10 @@ func bgpUse(b edge.BGPUse) string {
 
 func millis(seconds float64) string { return strconv.FormatFloat(1000*seconds, 'f', 1, 64) + "ms" }
 
-func bgpSessions(w Writer, neighbours []edge.BGPNeighbourInfo) error {
+func bgpSessions(w Writer, neighbours []api.BGPNeighbourInfo) error {
 	type row struct {
-		edge.BGPNeighbourInfo
-		family edge.BGPFamilyInfo
+		api.BGPNeighbourInfo
+		family api.BGPFamilyInfo
 	}
 	var rows []row
 	for _, n := range neighbours {
@@ -73,7 +73,7 @@ func bgpSessions(w Writer, neighbours []edge.BGPNeighbourInfo) error {
 }
 
 // bgpState is the session's, and whether the neighbour has said all that it has.
-func bgpState(n edge.BGPNeighbourInfo) string {
+func bgpState(n api.BGPNeighbourInfo) string {
 	if n.State == "established" && !n.Complete {
 		return "established, not complete"
 	}
@@ -81,7 +81,7 @@ func bgpState(n edge.BGPNeighbourInfo) string {
 }
 
 // bgpFamily is the family's name, marked where the session does without it.
-func bgpFamily(n edge.BGPNeighbourInfo, f edge.BGPFamilyInfo) string {
+func bgpFamily(n api.BGPNeighbourInfo, f api.BGPFamilyInfo) string {
 	if n.State == "established" && !f.Negotiated {
 		return string(f.Family) + " (the neighbour lacks it)"
 	}
@@ -89,7 +89,7 @@ func bgpFamily(n edge.BGPNeighbourInfo, f edge.BGPFamilyInfo) string {
 }
 
 // BGPNeighbour writes all about one session.
-func BGPNeighbour(w Writer, n edge.BGPNeighbourInfo) error {
+func BGPNeighbour(w Writer, n api.BGPNeighbourInfo) error {
 	var lines fields
 	line := lines.add
 	line("Neighbour", "%s, %s, AS %d%s", n.Name, n.Address, n.AS, before(", router ID ", addr(n.RouterID)))
@@ -108,7 +108,7 @@ func BGPNeighbour(w Writer, n edge.BGPNeighbourInfo) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return table(w, "FAMILY RECEIVED ACCEPTED ADVERTISED LIMIT", n.Families, func(f edge.BGPFamilyInfo) []any {
+	return table(w, "FAMILY RECEIVED ACCEPTED ADVERTISED LIMIT", n.Families, func(f api.BGPFamilyInfo) []any {
 		return []any{bgpFamily(n, f), f.Received, f.Accepted, f.Advertised, positive(int(f.Limit))}
 	})
 }
@@ -121,7 +121,7 @@ func before(prefix, text string) string {
 	return prefix + text
 }
 
-func bgpRestart(r edge.BGPRestartInfo) string {
+func bgpRestart(r api.BGPRestartInfo) string {
 	if !r.Negotiated {
 		return "not agreed on: the neighbour forgets this edge's routes with the session"
 	}
@@ -134,9 +134,9 @@ func bgpRestart(r edge.BGPRestartInfo) string {
 
 // BGPRoutes writes one line for each route: what it is of, and what became of it; wide
 // ones with their attributes.
-func BGPRoutes(w Writer, routes []edge.BGPRouteInfo) error {
+func BGPRoutes(w Writer, routes []api.BGPRouteInfo) error {
 	header := "TYPE +RD +TAG MAC ADDRESS VNI +L3VNI NEXT-HOP +GATEWAY +ROUTER-MAC +ENCAPSULATION +TARGETS +AS-PATH +LOCAL-PREF +MED +COMMUNITIES +UPLINK NEIGHBOUR +AGE USED FOR +NOTES WHY"
-	return table(w, header, routes, func(r edge.BGPRouteInfo) []any {
+	return table(w, header, routes, func(r api.BGPRouteInfo) []any {
 		path := make([]string, len(r.ASPath))
 		for i, as := range r.ASPath {
 			path[i] = strconv.FormatUint(uint64(as), 10)
@@ -150,7 +150,7 @@ func BGPRoutes(w Writer, routes []edge.BGPRouteInfo) error {
 }
 
 // bgpAge is since when a neighbour says so.
-func bgpAge(r edge.BGPRouteInfo) gauge {
+func bgpAge(r api.BGPRouteInfo) gauge {
 	if r.Neighbour == "" {
 		return ""
 	}
@@ -165,14 +165,14 @@ func macOf(m *overlay.MAC) string {
 }
 
 // bgpAddress is what a route is of, besides a MAC address.
-func bgpAddress(r edge.BGPRouteInfo) string {
+func bgpAddress(r api.BGPRouteInfo) string {
 	if r.Prefix != (netip.Prefix{}) {
 		return r.Prefix.String()
 	}
 	return cmp.Or(addr(r.Address), addr(r.Originator))
 }
 
-func bgpUsed(r edge.BGPRouteInfo) string {
+func bgpUsed(r api.BGPRouteInfo) string {
 	switch {
 	case r.Neighbour == "":
 		return "advertised"
@@ -184,7 +184,7 @@ func bgpUsed(r edge.BGPRouteInfo) string {
 	return "no"
 }
 
-func bgpNotes(r edge.BGPRouteInfo) string {
+func bgpNotes(r api.BGPRouteInfo) string {
 	var notes []string
 	if r.Sequence > 0 {
 		notes = append(notes, fmt.Sprintf("sequence %d", r.Sequence))
@@ -201,9 +201,9 @@ func bgpNotes(r edge.BGPRouteInfo) string {
 }
 
 // BGPMoves writes frozen MAC addresses, and one line for each event, the newest first.
-func BGPMoves(w Writer, m edge.BGPMovesInfo) error {
+func BGPMoves(w Writer, m api.BGPMovesInfo) error {
 	if len(m.Frozen) > 0 {
-		err := table(w, "FROZEN SEGMENT SINCE WHY", m.Frozen, func(f edge.BGPFrozen) []any {
+		err := table(w, "FROZEN SEGMENT SINCE WHY", m.Frozen, func(f api.BGPFrozen) []any {
 			return []any{f.MAC, f.Segment, clock(f.Since), f.Detail}
 		})
 		if err != nil {
@@ -211,7 +211,7 @@ func BGPMoves(w Writer, m edge.BGPMovesInfo) error {
 		}
 		fmt.Fprintln(w)
 	}
-	return table(w, "AT WHAT SEGMENT MAC ADDRESS REMOTE DETAIL", m.Moves, func(e edge.BGPMove) []any {
+	return table(w, "AT WHAT SEGMENT MAC ADDRESS REMOTE DETAIL", m.Moves, func(e api.BGPMove) []any {
 		mac := ""
 		if e.MAC != (overlay.MAC{}) {
 			mac = e.MAC.String()

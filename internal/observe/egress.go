@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/problem"
 )
 
 // Egress writes policies, what their gateways do, addresses, and the last failovers.
-func Egress(w Writer, e edge.EgressInfo) error {
+func Egress(w Writer, e api.EgressInfo) error {
 	if err := egressPolicies(w, e); err != nil {
 		return err
 	}
@@ -21,7 +21,7 @@ func Egress(w Writer, e edge.EgressInfo) error {
 			return err
 		}
 	}
-	parts := []func(Writer, edge.EgressInfo) error{egressAddresses, egressSources, replications, failovers}
+	parts := []func(Writer, api.EgressInfo) error{egressAddresses, egressSources, replications, failovers}
 	for i, n := range []int{addressCount(e), len(e.Groups), len(e.Replication), len(e.Failovers)} {
 		if n == 0 {
 			continue
@@ -49,8 +49,8 @@ func problems(w Writer, list []problem.Problem) error {
 	return nil
 }
 
-func egressPolicies(w Writer, e edge.EgressInfo) error {
-	return table(w, "POLICY ROUTER VNI GATEWAYS UPLINK +ADDRESS-POOLING +MAPPING +PORTS +LIMIT SESSIONS +EXCEPT MATCHES", e.Policies, func(p edge.EgressPolicyInfo) []any {
+func egressPolicies(w Writer, e api.EgressInfo) error {
+	return table(w, "POLICY ROUTER VNI GATEWAYS UPLINK +ADDRESS-POOLING +MAPPING +PORTS +LIMIT SESSIONS +EXCEPT MATCHES", e.Policies, func(p api.EgressPolicyInfo) []any {
 		return []any{
 			p.Name, p.Router, positive(int(p.VNI)), p.Gateways, p.Uplink, p.AddressPooling, p.Mapping, fmt.Sprintf("%d-%d", p.Ports.First, p.Ports.Last),
 			positive(int(p.Limit)), p.Sessions, list(p.Except), p.Matches,
@@ -59,10 +59,10 @@ func egressPolicies(w Writer, e edge.EgressInfo) error {
 }
 
 // Gateways writes one line for each gateway of each group, and how a drain goes on.
-func Gateways(w Writer, e edge.EgressInfo) error {
+func Gateways(w Writer, e api.EgressInfo) error {
 	type row struct {
-		group edge.GatewayGroupInfo
-		edge.GatewayInfo
+		group api.GatewayGroupInfo
+		api.GatewayInfo
 	}
 	var rows []row
 	for _, g := range e.Groups {
@@ -100,17 +100,17 @@ func clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-func addressCount(e edge.EgressInfo) (n int) {
+func addressCount(e api.EgressInfo) (n int) {
 	for _, p := range e.Policies {
 		n += len(p.Addresses)
 	}
 	return n
 }
 
-func egressAddresses(w Writer, e edge.EgressInfo) error {
+func egressAddresses(w Writer, e api.EgressInfo) error {
 	type row struct {
 		policy string
-		edge.EgressAddressInfo
+		api.EgressAddressInfo
 	}
 	var rows []row
 	for _, p := range e.Policies {
@@ -135,10 +135,10 @@ func egressAddresses(w Writer, e edge.EgressInfo) error {
 }
 
 // egressSources is which part of the sources each gateway serves.
-func egressSources(w Writer, e edge.EgressInfo) error {
+func egressSources(w Writer, e api.EgressInfo) error {
 	type row struct {
 		policy string
-		edge.EgressSourcesInfo
+		api.EgressSourcesInfo
 	}
 	var rows []row
 	for _, p := range e.Policies {
@@ -155,8 +155,8 @@ func egressSources(w Writer, e edge.EgressInfo) error {
 	})
 }
 
-func replications(w Writer, e edge.EgressInfo) error {
-	return table(w, "REPLICATION STATE SINCE SENT RECEIVED +CONFLICTS +RESYNCS WHY", e.Replication, func(r edge.ReplicationInfo) []any {
+func replications(w Writer, e api.EgressInfo) error {
+	return table(w, "REPLICATION STATE SINCE SENT RECEIVED +CONFLICTS +RESYNCS WHY", e.Replication, func(r api.ReplicationInfo) []any {
 		state := "down"
 		switch {
 		case r.Synced:
@@ -173,9 +173,9 @@ func replications(w Writer, e edge.EgressInfo) error {
 // mostFailovers are shown: the last ones.
 const mostFailovers = 10
 
-func failovers(w Writer, e edge.EgressInfo) error {
+func failovers(w Writer, e api.EgressInfo) error {
 	last := e.Failovers[max(0, len(e.Failovers)-mostFailovers):]
-	return table(w, "FAILOVER GROUP GATEWAY CHANGE SEEN WRITTEN ANNOUNCED +ADDRESSES WHY", last, func(f edge.Failover) []any {
+	return table(w, "FAILOVER GROUP GATEWAY CHANGE SEEN WRITTEN ANNOUNCED +ADDRESSES WHY", last, func(f api.Failover) []any {
 		announced := ""
 		if f.Announced != nil {
 			announced = after(f.Seen, *f.Announced)
@@ -190,9 +190,9 @@ func after(event, done time.Time) string {
 }
 
 // NATSessions writes one line for each session.
-func NATSessions(w Writer, l edge.NATSessionList) error {
+func NATSessions(w Writer, l api.NATSessionList) error {
 	header := "POLICY PROTO INSIDE EGRESS OUTSIDE STATE +VIA +AGE +IDLE +LEFT +ORIG-PACKETS ORIG-BYTES +REPLY-PACKETS REPLY-BYTES NOTES"
-	err := table(w, header, l.Sessions, func(b edge.NATSessionInfo) []any {
+	err := table(w, header, l.Sessions, func(b api.NATSessionInfo) []any {
 		outside := "any"
 		if b.Outside.IsValid() {
 			outside = natSessionEnd(b.Outside, b.OutsidePort)
@@ -216,7 +216,7 @@ func natSessionEnd(a netip.Addr, port uint16) string {
 	return netip.AddrPortFrom(a, port).String()
 }
 
-func natSessionNotes(b edge.NATSessionInfo) string {
+func natSessionNotes(b api.NATSessionInfo) string {
 	var notes []string
 	for _, n := range []struct {
 		is   bool
@@ -230,14 +230,14 @@ func natSessionNotes(b edge.NATSessionInfo) string {
 }
 
 // Pressures writes how many ports are in use for each destination.
-func Pressures(w Writer, list []edge.PortUsageInfo) error {
-	return table(w, "EGRESS PROTO OUTSIDE POLICY USED PORTS FILLED", list, func(p edge.PortUsageInfo) []any {
+func Pressures(w Writer, list []api.PortUsageInfo) error {
+	return table(w, "EGRESS PROTO OUTSIDE POLICY USED PORTS FILLED", list, func(p api.PortUsageInfo) []any {
 		return []any{p.Egress, p.Proto, natSessionEnd(p.Outside, p.OutsidePort), p.Policy, p.Used, positive(p.Size), share(uint64(p.Used), uint64(p.Size))}
 	})
 }
 
 // NAT writes how the tables of translation do.
-func NAT(w Writer, n edge.NATInfo) error {
+func NAT(w Writer, n api.NATInfo) error {
 	var lines fields
 	lines.add("NAT", "%d sessions, %d of them replicas, and %d ports held for all peers", n.Sessions, n.Replicas, n.Mappings)
 	lines.add("Swept", "%s", clock(n.SweptAt))

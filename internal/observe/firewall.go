@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/problem"
 )
 
 // Rules writes one line for each rule of the policy.
-func Rules(w Writer, rules []edge.RuleInfo) error {
-	return table(w, "ORDER SECTION RULE ACTION CONNECTIONS PACKETS +BYTES LAST-HIT NOTES MATCHES", rules, func(r edge.RuleInfo) []any {
+func Rules(w Writer, rules []api.RuleInfo) error {
+	return table(w, "ORDER SECTION RULE ACTION CONNECTIONS PACKETS +BYTES LAST-HIT NOTES MATCHES", rules, func(r api.RuleInfo) []any {
 		var last gauge
 		if r.LastHit != nil {
 			last = span(*r.LastHit)
@@ -29,7 +29,7 @@ func Rules(w Writer, rules []edge.RuleInfo) error {
 	})
 }
 
-func ruleNotes(r edge.RuleInfo) string {
+func ruleNotes(r api.RuleInfo) string {
 	var notes []string
 	if r.Unused {
 		notes = append(notes, "UNUSED")
@@ -45,16 +45,16 @@ func ruleNotes(r edge.RuleInfo) string {
 
 // Sessions writes one line for each connection and, where packets of it are not on the
 // fast path, why.
-func Sessions(w Writer, list edge.SessionList) error {
+func Sessions(w Writer, list api.SessionList) error {
 	if err := sessions(w, list.Sessions); err != nil {
 		return err
 	}
 	return shown(w, list, "connections")
 }
 
-func sessions(w Writer, list []edge.SessionInfo) error {
+func sessions(w Writer, list []api.SessionInfo) error {
 	header := "PORT +DIRECTION PROTO SOURCE DESTINATION STATE +AGE +IDLE +ORIG-PACKETS ORIG-BYTES +REPLY-PACKETS REPLY-BYTES RULE PATH WHY"
-	return table(w, header, list, func(s edge.SessionInfo) []any {
+	return table(w, header, list, func(s api.SessionInfo) []any {
 		state := s.State
 		if s.PickedUp {
 			state += ",picked-up"
@@ -71,7 +71,7 @@ func sessions(w Writer, list []edge.SessionInfo) error {
 }
 
 // sessionEnd is an address, with its port where the protocol has ports.
-func sessionEnd(s edge.SessionInfo, a netip.Addr, port uint16) string {
+func sessionEnd(s api.SessionInfo, a netip.Addr, port uint16) string {
 	if s.Proto != "tcp" && s.Proto != "udp" && s.Proto != "sctp" {
 		return a.String()
 	}
@@ -79,7 +79,7 @@ func sessionEnd(s edge.SessionInfo, a netip.Addr, port uint16) string {
 }
 
 // Firewall writes how the connection tables do.
-func Firewall(w Writer, f edge.FirewallInfo) error {
+func Firewall(w Writer, f api.FirewallInfo) error {
 	mode := "out of state: as the rules say"
 	if f.Strict {
 		mode = "out of state: dropped"
@@ -103,7 +103,7 @@ func Firewall(w Writer, f edge.FirewallInfo) error {
 }
 
 // halfOpenPorts lists the ports with connections that nobody answered.
-func halfOpenPorts(w Writer, f edge.FirewallInfo) error {
+func halfOpenPorts(w Writer, f api.FirewallInfo) error {
 	ports := slices.SortedFunc(maps.Keys(f.HalfOpen), func(a, b string) int {
 		x, y := f.HalfOpen[a], f.HalfOpen[b]
 		return cmp.Or(cmp.Compare(y.In+y.Out, x.In+x.Out), cmp.Compare(a, b))
@@ -115,18 +115,18 @@ func halfOpenPorts(w Writer, f edge.FirewallInfo) error {
 }
 
 // WhatIf writes which rules of a new policy would cut connections, and some of these.
-func WhatIf(w Writer, info edge.WhatIfInfo) error {
+func WhatIf(w Writer, info api.WhatIfInfo) error {
 	fmt.Fprintf(w, "%d of %d connections would be cut\n", info.Cut, info.Total)
 	if info.Cut == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	err := table(w, "CONNECTIONS CUT-BY", info.Rules, func(r edge.WhatIfRule) []any { return []any{r.Sessions, r.By} })
+	err := table(w, "CONNECTIONS CUT-BY", info.Rules, func(r api.WhatIfRule) []any { return []any{r.Sessions, r.By} })
 	if err != nil || len(info.Sessions) == 0 {
 		return err
 	}
 	fmt.Fprintln(w)
-	return table(w, "PORT +DIRECTION PROTO SOURCE DESTINATION STATE +AGE +IDLE ALLOWED-BY CUT-BY", info.Sessions, func(s edge.SessionInfo) []any {
+	return table(w, "PORT +DIRECTION PROTO SOURCE DESTINATION STATE +AGE +IDLE ALLOWED-BY CUT-BY", info.Sessions, func(s api.SessionInfo) []any {
 		return []any{
 			s.Port, s.Direction, s.Proto, sessionEnd(s, s.Src, s.SrcPort), sessionEnd(s, s.Dst, s.DstPort), s.State, span(s.Age), span(s.Idle), s.Rule, s.Why,
 		}

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 // Interfaces writes one line for each interface that packets may pass through.
-func Interfaces(w Writer, interfaces []edge.InterfaceInfo) error {
-	return table(w, "NAME +INDEX ROLES HOOK TAKES-REDIRECTED MTU WHY", interfaces, func(i edge.InterfaceInfo) []any {
+func Interfaces(w Writer, interfaces []api.InterfaceInfo) error {
+	return table(w, "NAME +INDEX ROLES HOOK TAKES-REDIRECTED MTU WHY", interfaces, func(i api.InterfaceInfo) []any {
 		takes := "no"
 		if i.TakesRedirected {
 			takes = "yes"
@@ -23,7 +23,7 @@ func Interfaces(w Writer, interfaces []edge.InterfaceInfo) error {
 
 // FlowCache writes how the flow cache does: its hits, its tables, and what befell
 // look-ups and decisions. Where it has rates, they stand in columns of their own.
-func FlowCache(w Writer, f edge.FlowCacheInfo) error {
+func FlowCache(w Writer, f api.FlowCacheInfo) error {
 	state := "off"
 	if f.Enabled {
 		state = "on"
@@ -56,12 +56,12 @@ func FlowCache(w Writer, f edge.FlowCacheInfo) error {
 	return events(w, f)
 }
 
-func caches(w Writer, f edge.FlowCacheInfo) error {
+func caches(w Writer, f api.FlowCacheInfo) error {
 	header := "CACHE USED SIZE FILLED MEMORY EVICTED"
 	if f.Rates != nil {
 		header += " EVICTED/S"
 	}
-	return table(w, header, f.Caches, func(c edge.CacheInfo) []any {
+	return table(w, header, f.Caches, func(c api.CacheInfo) []any {
 		var evicted any = "" // by the kernel, which does not count
 		if c.Evicted != nil {
 			evicted = count(*c.Evicted)
@@ -79,12 +79,12 @@ func caches(w Writer, f edge.FlowCacheInfo) error {
 }
 
 // events lists the outcomes of look-ups with their shares, then what else is counted.
-func events(w Writer, f edge.FlowCacheInfo) error {
+func events(w Writer, f api.FlowCacheInfo) error {
 	header := "EVENT COUNT SHARE"
 	if f.Rates != nil {
 		header += " COUNT/S SHARE-NOW"
 	}
-	return table(w, header+" DESCRIPTION", f.Events, func(e edge.EventInfo) []any {
+	return table(w, header+" DESCRIPTION", f.Events, func(e api.EventInfo) []any {
 		var of gauge
 		if e.LookUp {
 			of = share(e.Count, f.LookUps)

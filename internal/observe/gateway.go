@@ -5,22 +5,22 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 // Neighbours writes one line for each host whose MAC address is known. Only one that was
 // learned from packets has an age.
-func Neighbours(w Writer, neighbours []edge.NeighbourInfo) error {
-	return table(w, "SEGMENT ADDRESS MAC PORT REMOTE TYPE AGE", neighbours, func(n edge.NeighbourInfo) []any {
+func Neighbours(w Writer, neighbours []api.NeighbourInfo) error {
+	return table(w, "SEGMENT ADDRESS MAC PORT REMOTE TYPE AGE", neighbours, func(n api.NeighbourInfo) []any {
 		return []any{n.Segment, n.Address, n.MAC, n.Port, addr(n.Remote), n.Origin, learnedAge(n.Origin, n.Age)}
 	})
 }
 
 // Routes writes one line for each next hop of each route.
-func Routes(w Writer, routes []edge.RouteInfo) error {
+func Routes(w Writer, routes []api.RouteInfo) error {
 	type line struct {
-		edge.RouteInfo
-		hop edge.HopInfo
+		api.RouteInfo
+		hop api.HopInfo
 	}
 	var lines []line
 	for _, r := range routes {
@@ -43,7 +43,7 @@ func Routes(w Writer, routes []edge.RouteInfo) error {
 
 // Trace writes the packet, one line for each stage, the verdict, and the headers
 // of the packet that leaves.
-func Trace(w Writer, t edge.TraceInfo) error {
+func Trace(w Writer, t api.TraceInfo) error {
 	if _, err := fmt.Fprintf(w, "in: %s\n", t.Packet); err != nil {
 		return err
 	}

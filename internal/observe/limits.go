@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 // Limits writes one line for each limit; those of which nothing is used only if all is set.
-func Limits(w Writer, limits []edge.LimitInfo, all bool) error {
+func Limits(w Writer, limits []api.LimitInfo, all bool) error {
 	shown := slices.Clone(limits)
 	if !all {
-		shown = slices.DeleteFunc(shown, func(l edge.LimitInfo) bool { return l.Used == 0 && l.Exceeded == 0 })
+		shown = slices.DeleteFunc(shown, func(l api.LimitInfo) bool { return l.Used == 0 && l.Exceeded == 0 })
 	}
-	return table(w, "KIND OWNER LIMIT USED MAX EXCEEDED MODE +DESCRIPTION", shown, func(l edge.LimitInfo) []any {
+	return table(w, "KIND OWNER LIMIT USED MAX EXCEEDED MODE +DESCRIPTION", shown, func(l api.LimitInfo) []any {
 		used, most := fmt.Sprint(l.Used), fmt.Sprint(l.Max)
 		if l.Unit == "per-second" {
 			used, most = "", most+"/s"
@@ -26,7 +26,7 @@ func Limits(w Writer, limits []edge.LimitInfo, all bool) error {
 }
 
 // usedOf is what is used of the limit, of how much.
-func usedOf(limits []edge.LimitInfo, name string) gauge {
+func usedOf(limits []api.LimitInfo, name string) gauge {
 	for _, l := range limits {
 		switch {
 		case l.Limit != name:
@@ -40,7 +40,7 @@ func usedOf(limits []edge.LimitInfo, name string) gauge {
 }
 
 // exceeded is how much was above the limits.
-func exceeded(limits []edge.LimitInfo, names ...string) (n uint64) {
+func exceeded(limits []api.LimitInfo, names ...string) (n uint64) {
 	for _, l := range limits {
 		if slices.Contains(names, l.Limit) {
 			n += l.Exceeded

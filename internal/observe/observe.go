@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -28,10 +28,10 @@ func JSON(w io.Writer, document any) error {
 }
 
 // Ports writes one line for each local port.
-func Ports(w Writer, ports []edge.PortInfo) error {
+func Ports(w Writer, ports []api.PortInfo) error {
 	return table(w, "NAME INTERFACE +INDEX VLAN SEGMENT STATE +HOOK +DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS "+
 		"+MACS +NEIGHBOURS +CONNECTIONS +STORM",
-		ports, func(p edge.PortInfo) []any {
+		ports, func(p api.PortInfo) []any {
 			return []any{
 				p.Name, p.Interface, positive(p.Ifindex), positive(int(p.VLAN)), p.Segment, p.State, p.Hook, p.Deliver, positive(p.MTU),
 				count(p.RxPackets), size(p.RxBytes), count(p.TxPackets), size(p.TxBytes), count(p.Drops),
@@ -42,8 +42,8 @@ func Ports(w Writer, ports []edge.PortInfo) error {
 }
 
 // FDB writes one line for each MAC address. Only one that was learned from packets has an age.
-func FDB(w Writer, entries []edge.FDBEntry) error {
-	return table(w, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", entries, func(e edge.FDBEntry) []any {
+func FDB(w Writer, entries []api.FDBEntry) error {
+	return table(w, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", entries, func(e api.FDBEntry) []any {
 		kind := e.Origin
 		if e.Sticky {
 			kind += ", sticky"
@@ -65,8 +65,8 @@ func learnedAge(origin string, seconds float64) gauge {
 
 // Flows writes one line for each cached decision and, where it is not on the
 // fast path, why.
-func Flows(w Writer, flows []edge.FlowInfo) error {
-	return table(w, "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH +PACKETS BYTES +IDLE WHY", flows, func(f edge.FlowInfo) []any {
+func Flows(w Writer, flows []api.FlowInfo) error {
+	return table(w, "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH +PACKETS BYTES +IDLE WHY", flows, func(f api.FlowInfo) []any {
 		path := "slow"
 		if f.FastPath {
 			path = "fast"
@@ -94,27 +94,27 @@ func Flows(w Writer, flows []edge.FlowInfo) error {
 
 // Drops writes one line for each reason, the ones that never happened only if
 // all is set.
-func Drops(w Writer, drops []edge.DropInfo, all bool) error {
-	var shown []edge.DropInfo
+func Drops(w Writer, drops []api.DropInfo, all bool) error {
+	var shown []api.DropInfo
 	for _, d := range drops {
 		if all || d.Packets > 0 {
 			shown = append(shown, d)
 		}
 	}
-	return table(w, "REASON PACKETS BYTES DESCRIPTION", shown, func(d edge.DropInfo) []any {
+	return table(w, "REASON PACKETS BYTES DESCRIPTION", shown, func(d api.DropInfo) []any {
 		return []any{d.Reason, count(d.Packets), size(d.Bytes), d.Description}
 	})
 }
 
 // OwnerDrops writes one line for each owner of a kind and reason.
-func OwnerDrops(w Writer, kind string, drops []edge.OwnerDropInfo) error {
-	return table(w, strings.ToUpper(kind)+" REASON PACKETS BYTES DESCRIPTION", drops, func(d edge.OwnerDropInfo) []any {
+func OwnerDrops(w Writer, kind string, drops []api.OwnerDropInfo) error {
+	return table(w, strings.ToUpper(kind)+" REASON PACKETS BYTES DESCRIPTION", drops, func(d api.OwnerDropInfo) []any {
 		return []any{d.Owner, d.Reason, count(d.Packets), size(d.Bytes), d.Description}
 	})
 }
 
 // Status writes the edge at a glance; now is for how long it has been running.
-func Status(w Writer, s edge.Status, now time.Time) error {
+func Status(w Writer, s api.Status, now time.Time) error {
 	var lines fields
 	line := lines.add
 	if _, err := fmt.Fprintln(w, verdict(s)); err != nil {
@@ -154,7 +154,7 @@ func Status(w Writer, s edge.Status, now time.Time) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return table(w, "SEGMENT VNI ENCAPSULATION UDP-PORT PORTS REMOTES ROUTER GATEWAY", s.Segments, func(g edge.SegmentInfo) []any {
+	return table(w, "SEGMENT VNI ENCAPSULATION UDP-PORT PORTS REMOTES ROUTER GATEWAY", s.Segments, func(g api.SegmentInfo) []any {
 		return []any{
 			g.Name, positive(int(g.VNI)), g.Encapsulation, positive(int(g.UDPPort)), g.Ports, g.Remotes, g.Router, list(g.Gateway),
 		}
@@ -162,7 +162,7 @@ func Status(w Writer, s edge.Status, now time.Time) error {
 }
 
 // verdict is the first line of a status: whether all is well, and how much is not.
-func verdict(s edge.Status) string {
+func verdict(s api.Status) string {
 	notes, warnings, errors := problem.Count(s.Problems, problem.SeverityNote), problem.Count(s.Problems, problem.SeverityWarning), problem.Count(s.Problems, problem.SeverityError)
 	text := strings.ToUpper(string(cmp.Or(s.Verdict, problem.Sum(s.Problems)))) // a release before had no verdict
 	var counts []string
@@ -195,9 +195,9 @@ func (f *fields) problems(list []problem.Problem) {
 	f.list("Problems", texts)
 }
 
-func usage(u edge.Usage) string { return fmt.Sprintf("%d of %d entries", u.Used, u.Size) }
+func usage(u api.Usage) string { return fmt.Sprintf("%d of %d entries", u.Used, u.Size) }
 
-func flowCache(w Writer, s edge.Status) string {
+func flowCache(w Writer, s api.Status) string {
 	if !s.FlowCache {
 		return "off"
 	}
@@ -212,7 +212,7 @@ func flowCache(w Writer, s edge.Status) string {
 }
 
 // endpoint is an address, with its port where the protocol has ports.
-func endpoint(a netip.Addr, f edge.FlowInfo, port uint16) string {
+func endpoint(a netip.Addr, f api.FlowInfo, port uint16) string {
 	if f.SrcPort == 0 && f.DstPort == 0 {
 		return a.String()
 	}

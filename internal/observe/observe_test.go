@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
 )
@@ -27,29 +27,29 @@ var (
 	mac2    = overlay.MAC{2, 0, 0, 0, 0, 2}
 )
 
-func busy() edge.Status {
-	return edge.Status{
+func busy() api.Status {
+	return api.Status{
 		Name: "host-a", Version: "v0.1.0", PID: 4711, Started: started, Config: "/etc/selvage/host-a.yaml", TEP: tep,
-		Segments: []edge.SegmentInfo{
+		Segments: []api.SegmentInfo{
 			{Name: "blue", VNI: 100, Encapsulation: overlay.VXLAN, UDPPort: 4789, Ports: 1, Remotes: 1, Generation: 3},
 			{Name: "green", VNI: 16777215, Encapsulation: overlay.VXLAN, UDPPort: 8472, Remotes: 2, Generation: 1},
 			{Name: "red", VNI: 5001, Encapsulation: overlay.NVGRE, Ports: 2, Remotes: 1, Router: "tenant",
 				Gateway: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24"), netip.MustParsePrefix("fd00::fe/64")}},
 			{Name: "wan", Ports: 1, Router: "tenant", Gateway: []netip.Prefix{netip.MustParsePrefix("198.51.100.2/24")}},
 		},
-		Ports: edge.Tally{Up: 1, Total: 2}, TEPs: edge.Tally{Up: 2, Total: 2},
-		FDB: edge.Usage{Used: 12, Size: 65536}, Flows: edge.Usage{Used: 340, Size: 262144},
+		Ports: api.Tally{Up: 1, Total: 2}, TEPs: api.Tally{Up: 2, Total: 2},
+		FDB: api.Usage{Used: 12, Size: 65536}, Flows: api.Usage{Used: 340, Size: 262144},
 		FlowCache: true, LookUps: 1_235_457, Hits: 1_234_567, Misses: 600, Dropped: 42,
 		Verdict: problem.Broken, Problems: []problem.Problem{problem.Error("port p1: interface veth1 is absent"), problem.Warning("remote 192.0.2.3: no route")},
 	}
 }
 
-func idle() edge.Status {
-	return edge.Status{Name: "host-b", Version: "v0.1.0", PID: 1, Started: started, Config: "b.yaml", Adopted: true, TEP: remote6}
+func idle() api.Status {
+	return api.Status{Name: "host-b", Version: "v0.1.0", PID: 1, Started: started, Config: "b.yaml", Adopted: true, TEP: remote6}
 }
 
-func ports() []edge.PortInfo {
-	return []edge.PortInfo{
+func ports() []api.PortInfo {
+	return []api.PortInfo{
 		{
 			Name: "p0", Interface: "veth0", Ifindex: 12, Segment: "blue", State: "up", Hook: "tcx", Deliver: "peer", MTU: 1450,
 			RxPackets: 9999, RxBytes: 1_000_000, TxPackets: 12_345_678, TxBytes: 98_765_432_101, Drops: 3,
@@ -60,8 +60,8 @@ func ports() []edge.PortInfo {
 	}
 }
 
-func limits() []edge.LimitInfo {
-	return []edge.LimitInfo{
+func limits() []api.LimitInfo {
+	return []api.LimitInfo{
 		{Kind: "port", Owner: "p0", Limit: "macs", Description: "MAC addresses learned", Unit: "entries", Used: 3, Max: 4096, Mode: "enforce"},
 		{Kind: "port", Owner: "p0", Limit: "connections", Description: "answered connections", Unit: "entries", Used: 7, Mode: "enforce"},
 		{Kind: "port", Owner: "p0", Limit: "broadcast", Description: "broadcast frames flooded", Unit: "per-second", Max: 1000, Exceeded: 123_456, Mode: "enforce"},
@@ -70,28 +70,28 @@ func limits() []edge.LimitInfo {
 	}
 }
 
-func ownerDrops() []edge.OwnerDropInfo {
-	drop := edge.DropInfo{Reason: "storm-control", Description: "more flooded frames a second than the port or segment may have", Packets: 1204, Bytes: 72_240}
-	return []edge.OwnerDropInfo{{Kind: "port", Owner: "p0", DropInfo: drop}, {Kind: "port", DropInfo: edge.DropInfo{Reason: "too-big", Packets: 2, Bytes: 3008}}}
+func ownerDrops() []api.OwnerDropInfo {
+	drop := api.DropInfo{Reason: "storm-control", Description: "more flooded frames a second than the port or segment may have", Packets: 1204, Bytes: 72_240}
+	return []api.OwnerDropInfo{{Kind: "port", Owner: "p0", DropInfo: drop}, {Kind: "port", DropInfo: api.DropInfo{Reason: "too-big", Packets: 2, Bytes: 3008}}}
 }
 
-func interfaces() []edge.InterfaceInfo {
-	return []edge.InterfaceInfo{
+func interfaces() []api.InterfaceInfo {
+	return []api.InterfaceInfo{
 		{Name: "eth0", Ifindex: 2, Roles: []string{"underlay", "uplink"}, Hook: "xdp", TakesRedirected: true, MTU: 1700},
 		{Name: "eth1", Ifindex: 3, Roles: []string{"uplink"}, Hook: "tcx", HookWhy: "the driver has no XDP with redirects", RedirectWhy: "it takes no redirected packets", MTU: 9000},
 		{Name: "eth2", Roles: []string{"uplink"}, HookWhy: "the interface does not exist"},
 	}
 }
 
-func flowCacheInfo() edge.FlowCacheInfo {
+func flowCacheInfo() api.FlowCacheInfo {
 	evicted := uint64(12_345)
-	return edge.FlowCacheInfo{
+	return api.FlowCacheInfo{
 		ReadAt: started, Enabled: true, LookUps: 1_235_457, HitRatio: 1_234_567 / 1_235_457.0,
-		Caches: []edge.CacheInfo{
+		Caches: []api.CacheInfo{
 			{Name: "tc", Used: 340, Size: 262144, Bytes: 42_000_000},
 			{Name: "transit", Used: 100_000, Size: 524288, Bytes: 67_108_864, Evicted: &evicted},
 		},
-		Events: []edge.EventInfo{
+		Events: []api.EventInfo{
 			{Name: "hit", Description: "packets that found a valid decision", LookUp: true, Count: 1_234_567},
 			{Name: "miss", Description: "packets without a decision", LookUp: true, Count: 890},
 			{Name: "evicted", Description: "transit flows evicted by others", Count: evicted},
@@ -100,10 +100,10 @@ func flowCacheInfo() edge.FlowCacheInfo {
 }
 
 // thrashing has rates, and an alarm.
-func thrashing() edge.FlowCacheInfo {
+func thrashing() api.FlowCacheInfo {
 	f := flowCacheInfo()
 	f.Alarm, f.Problem = "thrashing", "flow cache: thrashing: raise spec.flowCache.size"
-	f.Rates = &edge.CacheRates{
+	f.Rates = &api.CacheRates{
 		Seconds: 1.004, LookUps: 812_345.6, HitRatio: 0.61234,
 		Events:  map[string]float64{"hit": 497_431.7, "miss": 314_913.9, "evicted": 4.26},
 		Evicted: map[string]float64{"tc": 310_000, "transit": 4.26},
@@ -112,17 +112,17 @@ func thrashing() edge.FlowCacheInfo {
 }
 
 // off has been off since the data path was loaded.
-func off() edge.FlowCacheInfo {
-	return edge.FlowCacheInfo{
+func off() api.FlowCacheInfo {
+	return api.FlowCacheInfo{
 		Alarm: "off", Problem: "flow cache: off",
-		Caches: []edge.CacheInfo{{Name: "tc", Used: 6, Size: 262144, Bytes: 42_000_000}},
-		Events: []edge.EventInfo{{Name: "hit", Description: "packets that found a valid decision", LookUp: true}},
-		Rates:  &edge.CacheRates{Seconds: 60},
+		Caches: []api.CacheInfo{{Name: "tc", Used: 6, Size: 262144, Bytes: 42_000_000}},
+		Events: []api.EventInfo{{Name: "hit", Description: "packets that found a valid decision", LookUp: true}},
+		Rates:  &api.CacheRates{Seconds: 60},
 	}
 }
 
-func teps() []edge.TEPInfo {
-	return []edge.TEPInfo{
+func teps() []api.TEPInfo {
+	return []api.TEPInfo{
 		{
 			Address: remote, Segments: []string{"blue", "green"}, Interface: "eth0", NextHop: remote, NextMAC: mac2.String(),
 			State: "resolved", MTU: 1500, PathMTU: 1450, PathMTUState: "reported by ICMP", InnerMTU: 1400, RxPackets: 10, RxBytes: 999, TxPackets: 11, TxBytes: 10_000,
@@ -132,22 +132,22 @@ func teps() []edge.TEPInfo {
 }
 
 // pathsOf are three paths to one remote and one to another.
-func pathsOf() []edge.TEPInfo {
+func pathsOf() []api.TEPInfo {
 	list, local := teps(), netip.MustParseAddr("192.0.2.1")
 	list[0].Name = "edge-b"
 	now := 0.5
-	all := []edge.ShareInfo{{Share: 0.5}, {TEPs: []string{"b", "a"}, Share: 1}}
-	list[0].Paths = []edge.PathInfo{
+	all := []api.ShareInfo{{Share: 0.5}, {TEPs: []string{"b", "a"}, Share: 1}}
+	list[0].Paths = []api.PathInfo{
 		{Local: local, Remote: remote, Interface: "eth0", PathMTU: 1450, State: "up", Age: 61, Why: "it answers", Shares: all, PacketShare: &now, TxPackets: 11, TxBytes: 10_000},
-		{Local: local, Remote: netip.MustParseAddr("192.0.2.3"), Interface: "eth0", PathMTU: 1500, State: "down", Age: 0.2, Why: "no packet for 150ms", Shares: []edge.ShareInfo{{}}},
+		{Local: local, Remote: netip.MustParseAddr("192.0.2.3"), Interface: "eth0", PathMTU: 1500, State: "down", Age: 0.2, Why: "no packet for 150ms", Shares: []api.ShareInfo{{}}},
 		{Local: netip.MustParseAddr("198.51.100.1"), Remote: remote, Interface: "eth1", State: "dead", Why: "interface eth1 is down"},
 	}
-	list[1].Paths = []edge.PathInfo{{Local: remote6, Remote: remote6, State: "unknown", Why: "it has not answered yet", Shares: []edge.ShareInfo{{Share: 1}}}}
+	list[1].Paths = []api.PathInfo{{Local: remote6, Remote: remote6, State: "unknown", Why: "it has not answered yet", Shares: []api.ShareInfo{{Share: 1}}}}
 	return list
 }
 
-func fdb() []edge.FDBEntry {
-	return []edge.FDBEntry{
+func fdb() []api.FDBEntry {
+	return []api.FDBEntry{
 		{Segment: "blue", MAC: mac1, Port: "p0", Static: true, Origin: "static", Age: 99},
 		{Segment: "blue", MAC: mac2, Remote: remote, Origin: "learned", Age: 12.34, Moves: 2},
 		{Segment: "green", MAC: mac1, Remote: remote, Origin: "bgp", Age: 3},
@@ -155,9 +155,9 @@ func fdb() []edge.FDBEntry {
 	}
 }
 
-func flows() []edge.FlowInfo {
+func flows() []api.FlowInfo {
 	client, server := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	return []edge.FlowInfo{
+	return []api.FlowInfo{
 		{
 			Segment: "blue", In: "p0", Out: "192.0.2.2", SrcMAC: mac1, DstMAC: mac2, Proto: "tcp", Src: client, Dst: server,
 			SrcPort: 40000, DstPort: 5201, FastPath: true, Packets: 123_456, Bytes: 7_000_000_000, Idle: 0.004,
@@ -185,8 +185,8 @@ func flows() []edge.FlowInfo {
 	}
 }
 
-func neighbours() []edge.NeighbourInfo {
-	return []edge.NeighbourInfo{
+func neighbours() []api.NeighbourInfo {
+	return []api.NeighbourInfo{
 		{Segment: "blue", Address: netip.MustParseAddr("10.0.0.1"), MAC: mac1, Port: "p0", Origin: "learned", Age: 12.34},
 		{Segment: "blue", Address: netip.MustParseAddr("fd00::2"), MAC: mac2, Remote: remote, Static: true, Origin: "static", Age: 99},
 		{Segment: "blue", Address: netip.MustParseAddr("10.0.0.3"), MAC: mac2, Remote: remote, Origin: "bgp", Age: 3},
@@ -194,28 +194,28 @@ func neighbours() []edge.NeighbourInfo {
 	}
 }
 
-func routes() []edge.RouteInfo {
+func routes() []api.RouteInfo {
 	prefix, address := netip.MustParsePrefix, netip.MustParseAddr
-	return []edge.RouteInfo{
-		{Router: "tenant", Prefix: prefix("0.0.0.0/0"), Kind: overlay.Unicast, Origin: "static", Hops: []edge.HopInfo{
+	return []api.RouteInfo{
+		{Router: "tenant", Prefix: prefix("0.0.0.0/0"), Kind: overlay.Unicast, Origin: "static", Hops: []api.HopInfo{
 			{Segment: "wan", Address: address("198.51.100.1"), MAC: mac1.String(), State: "resolved"},
 			{Segment: "wan", Address: address("198.51.100.3"), State: "unresolved"},
 		}},
-		{Router: "tenant", Prefix: prefix("10.0.0.0/24"), Kind: overlay.Unicast, Origin: "connected", Hops: []edge.HopInfo{{Segment: "blue", State: "connected"}}},
-		{Router: "tenant", Prefix: prefix("10.2.0.0/16"), Kind: overlay.Unicast, Origin: "static", Hops: []edge.HopInfo{
+		{Router: "tenant", Prefix: prefix("10.0.0.0/24"), Kind: overlay.Unicast, Origin: "connected", Hops: []api.HopInfo{{Segment: "blue", State: "connected"}}},
+		{Router: "tenant", Prefix: prefix("10.2.0.0/16"), Kind: overlay.Unicast, Origin: "static", Hops: []api.HopInfo{
 			{Segment: "tenant-l3", Remote: remote, MAC: mac2.String(), State: "resolved"},
 		}},
-		{Router: "tenant", Prefix: prefix("10.2.0.9/32"), Kind: overlay.Unicast, Origin: "bgp", Hops: []edge.HopInfo{
+		{Router: "tenant", Prefix: prefix("10.2.0.9/32"), Kind: overlay.Unicast, Origin: "bgp", Hops: []api.HopInfo{
 			{Segment: "tenant-l3", Remote: remote, MAC: mac2.String(), State: "resolved"},
 		}},
 		{Router: "tenant", Prefix: prefix("10.9.0.0/16"), Kind: overlay.Blackhole, Origin: "leaked", From: "shared"},
 	}
 }
 
-func trace() edge.TraceInfo {
-	return edge.TraceInfo{
+func trace() api.TraceInfo {
+	return api.TraceInfo{
 		Packet: "02:00:00:00:00:01 > 02:00:5e:00:01:01: tcp 10.0.0.1:1000 > 10.2.0.2:80 syn, TTL 64, 40 bytes",
-		Steps: []edge.TraceStep{
+		Steps: []api.TraceStep{
 			{Stage: "classify", What: "port p0, segment blue"}, {Stage: "route", What: "10.2.0.0/16 in tenant by 192.0.2.2"},
 			{Stage: "encap", What: "vxlan"},
 		},
@@ -228,8 +228,8 @@ func trace() edge.TraceInfo {
 	}
 }
 
-func drops() []edge.DropInfo {
-	return []edge.DropInfo{
+func drops() []api.DropInfo {
+	return []api.DropInfo{
 		{Reason: "NO_REMOTE", Description: "no remote TEP for the inner destination", Packets: 12345, Bytes: 1_234_567},
 		{Reason: "UNKNOWN_VNI", Description: "VNI is not configured"},
 	}
@@ -243,7 +243,7 @@ func TestGolden(t *testing.T) {
 		"ports":       func(w Writer) error { return Ports(w, ports()) },
 		"status-transit": func(w Writer) error {
 			s := busy()
-			s.Verdict, s.Transit, s.Problems, s.Segments = problem.OK, &edge.Usage{Used: 100, Size: 524288}, nil, nil
+			s.Verdict, s.Transit, s.Problems, s.Segments = problem.OK, &api.Usage{Used: 100, Size: 524288}, nil, nil
 			return Status(w, s, now)
 		},
 		"interfaces":       func(w Writer) error { return Interfaces(w, interfaces()) },
@@ -269,11 +269,11 @@ func TestGolden(t *testing.T) {
 		"routes":     func(w Writer) error { return Routes(w, routes()) },
 		"trace":      func(w Writer) error { return Trace(w, trace()) },
 		"trace-drop": func(w Writer) error {
-			return Trace(w, edge.TraceInfo{Packet: "p", Verdict: "dropped: ttl-exceeded"})
+			return Trace(w, api.TraceInfo{Packet: "p", Verdict: "dropped: ttl-exceeded"})
 		},
 		"status-firewall": func(w Writer) error {
 			s := idle()
-			s.Firewall = &edge.FirewallUse{Rules: 12_345, Connections: edge.Usage{Used: 3400, Size: 131072}, HalfOpen: edge.Usage{Used: 12, Size: 16384}}
+			s.Firewall = &api.FirewallUse{Rules: 12_345, Connections: api.Usage{Used: 3400, Size: 131072}, HalfOpen: api.Usage{Used: 12, Size: 16384}}
 			return Status(w, s, now)
 		},
 		"rules":           func(w Writer) error { return Rules(w, rules()) },
@@ -283,7 +283,7 @@ func TestGolden(t *testing.T) {
 		"firewall":        func(w Writer) error { return Firewall(w, firewall()) },
 		"firewall-alarms": func(w Writer) error { return Firewall(w, pressed()) },
 		"what-if":         func(w Writer) error { return WhatIf(w, whatIf()) },
-		"what-if-nothing": func(w Writer) error { return WhatIf(w, edge.WhatIfInfo{Total: 7}) },
+		"what-if-nothing": func(w Writer) error { return WhatIf(w, api.WhatIfInfo{Total: 7}) },
 		"egress":          func(w Writer) error { return Egress(w, egress()) },
 		"egress-json":     func(w Writer) error { return JSON(w, egress()) },
 		"egress-uplink":   func(w Writer) error { return Egress(w, masquerade()) },
@@ -294,23 +294,23 @@ func TestGolden(t *testing.T) {
 		"nat-stats":       func(w Writer) error { return NAT(w, translation()) },
 		"status-nat": func(w Writer) error {
 			s := idle()
-			s.NAT = &edge.NATUse{Sessions: edge.Usage{Used: 13, Size: 262144}, Policies: 2, State: "draining"}
+			s.NAT = &api.NATUse{Sessions: api.Usage{Used: 13, Size: 262144}, Policies: 2, State: "draining"}
 			return Status(w, s, now)
 		},
 		"bgp": func(w Writer) error { return BGP(w, bgp()) },
 		"status-bgp": func(w Writer) error {
 			s := idle()
-			s.BGP = &edge.BGPUse{Neighbours: edge.Tally{Up: 1, Total: 2}, Used: 100_000, Unused: 3, Advertised: 15, Stale: 7, Frozen: 1}
+			s.BGP = &api.BGPUse{Neighbours: api.Tally{Up: 1, Total: 2}, Used: 100_000, Unused: 3, Advertised: 15, Stale: 7, Frozen: 1}
 			return Status(w, s, now)
 		},
-		"bgp-idle":        func(w Writer) error { return BGP(w, edge.BGPInfo{AS: 65000, RouterID: tep}) },
+		"bgp-idle":        func(w Writer) error { return BGP(w, api.BGPInfo{AS: 65000, RouterID: tep}) },
 		"bgp-neighbour":   func(w Writer) error { return BGPNeighbour(w, bgp().Neighbours[0]) },
 		"bgp-lost":        func(w Writer) error { return BGPNeighbour(w, bgp().Neighbours[2]) },
 		"bgp-routes":      func(w Writer) error { return BGPRoutes(w, bgpRoutes()) },
 		"bgp-routes-wide": func(w Writer) error { return BGPRoutes(Writer{Writer: w, Wide: true}, bgpRoutes()) },
 		"bgp-routes-json": func(w Writer) error { return JSON(w, bgpRoutes()) },
 		"prove":           func(w Writer) error { return Prove(w, proofs()) },
-		"prove-nothing":   func(w Writer) error { return Prove(w, edge.ProveInfo{}) },
+		"prove-nothing":   func(w Writer) error { return Prove(w, api.ProveInfo{}) },
 		"bgp-moves":       func(w Writer) error { return BGPMoves(w, bgpMoves()) },
 		"fdb-json":        func(w Writer) error { return JSON(w, fdb()) },
 	} {

@@ -3,14 +3,14 @@ package observe
 import (
 	"slices"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 // offloads writes one line for each path whose offloads are probed.
-func offloads(w Writer, teps []edge.TEPInfo) error {
+func offloads(w Writer, teps []api.TEPInfo) error {
 	type row struct {
 		remote string
-		edge.PathInfo
+		api.PathInfo
 	}
 	var rows []row
 	for _, t := range teps {
@@ -40,7 +40,7 @@ func offloads(w Writer, teps []edge.TEPInfo) error {
 }
 
 // nameOf is what a remote is called.
-func nameOf(t edge.TEPInfo) string {
+func nameOf(t api.TEPInfo) string {
 	if t.Name != "" {
 		return t.Name
 	}
@@ -54,6 +54,6 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-func hasOffloads(t edge.TEPInfo) bool {
-	return slices.ContainsFunc(t.Paths, func(p edge.PathInfo) bool { return p.Offload != nil })
+func hasOffloads(t api.TEPInfo) bool {
+	return slices.ContainsFunc(t.Paths, func(p api.PathInfo) bool { return p.Offload != nil })
 }

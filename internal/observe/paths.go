@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 // TEPs writes one line for each remote and, where there is a choice or BFD runs,
 // one for each path.
-func TEPs(w Writer, teps []edge.TEPInfo) error {
+func TEPs(w Writer, teps []api.TEPInfo) error {
 	err := table(w, "ADDRESS +NAME STATE INTERFACE NEXT-HOP +NEXT-MAC +MTU PATH-MTU +PROBED INNER-MTU +RX-PACKETS RX-BYTES +TX-PACKETS TX-BYTES SEGMENTS",
-		teps, func(t edge.TEPInfo) []any {
+		teps, func(t api.TEPInfo) []any {
 			return []any{
 				t.Address, t.Name, t.State, t.Interface, addr(t.NextHop), t.NextMAC, positive(t.MTU), positive(t.PathMTU), probed(t),
 				positive(t.InnerMTU), count(t.RxPackets), size(t.RxBytes), count(t.TxPackets), size(t.TxBytes),
@@ -31,22 +31,22 @@ func TEPs(w Writer, teps []edge.TEPInfo) error {
 }
 
 // probed is where the path MTU comes from, and what is being looked into.
-func probed(t edge.TEPInfo) string {
+func probed(t api.TEPInfo) string {
 	if t.ReportedMTU == 0 {
 		return t.PathMTUState
 	}
 	return fmt.Sprintf("%s, %d reported", t.PathMTUState, t.ReportedMTU)
 }
 
-func hasPathsToTell(t edge.TEPInfo) bool {
-	return len(t.Paths) > 1 || slices.ContainsFunc(t.Paths, func(p edge.PathInfo) bool { return p.State != "unknown" })
+func hasPathsToTell(t api.TEPInfo) bool {
+	return len(t.Paths) > 1 || slices.ContainsFunc(t.Paths, func(p api.PathInfo) bool { return p.State != "unknown" })
 }
 
 // paths writes one line for each path.
-func paths(w Writer, teps []edge.TEPInfo) error {
+func paths(w Writer, teps []api.TEPInfo) error {
 	type row struct {
 		remote string
-		edge.PathInfo
+		api.PathInfo
 	}
 	var rows []row
 	for _, t := range teps {
@@ -67,7 +67,7 @@ func paths(w Writer, teps []edge.TEPInfo) error {
 }
 
 // shares are the parts of a path, those of pinned segments with the TEPs in order.
-func shares(all []edge.ShareInfo) string {
+func shares(all []api.ShareInfo) string {
 	texts := make([]string, len(all))
 	for i, s := range all {
 		texts[i] = string(percent(s.Share))

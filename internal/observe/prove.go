@@ -5,20 +5,20 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 // Prove writes one line for each remote of each segment, and what there is to say of those that
 // packets do not prove, or not whole.
-func Prove(w Writer, p edge.ProveInfo) error {
-	err := table(w, "SEGMENT REMOTE NAME PREFIXES STATE WAYS RTT SIZE BY", p.Proofs, func(f edge.ProofInfo) []any {
+func Prove(w Writer, p api.ProveInfo) error {
+	err := table(w, "SEGMENT REMOTE NAME PREFIXES STATE WAYS RTT SIZE BY", p.Proofs, func(f api.ProofInfo) []any {
 		return []any{f.Segment, f.Remote, f.Name, proofPrefixes(f), f.State, proofWays(f), proofTime(f), proofSize(f), proofBy(f)}
 	})
 	if err != nil {
 		return err
 	}
 	for _, f := range p.Proofs {
-		if f.State == edge.ProofProven && f.Cause == "" {
+		if f.State == api.ProofProven && f.Cause == "" {
 			continue
 		}
 		if err := doubt(w, f); err != nil {
@@ -39,7 +39,7 @@ func Prove(w Writer, p edge.ProveInfo) error {
 }
 
 // doubt writes why f is not proven and what to do.
-func doubt(w Writer, f edge.ProofInfo) error {
+func doubt(w Writer, f api.ProofInfo) error {
 	fmt.Fprintln(w)
 	if err := fill(w, "", fmt.Sprintf("%s in %s is %s: %s", f.Remote, f.Segment, f.State, f.Cause)); err != nil {
 		return err
@@ -54,7 +54,7 @@ func doubt(w Writer, f edge.ProofInfo) error {
 			return err
 		}
 	}
-	if len(f.Paths) < 2 && f.State == edge.ProofUnprovable {
+	if len(f.Paths) < 2 && f.State == api.ProofUnprovable {
 		return nil
 	}
 	for _, p := range f.Paths {
@@ -70,7 +70,7 @@ func doubt(w Writer, f edge.ProofInfo) error {
 }
 
 // proofPrefixes are those that were tried, and how many more there are.
-func proofPrefixes(f edge.ProofInfo) string {
+func proofPrefixes(f api.ProofInfo) string {
 	text := list(f.Prefixes)
 	if more := f.Count - len(f.Prefixes); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
@@ -78,7 +78,7 @@ func proofPrefixes(f edge.ProofInfo) string {
 	return text
 }
 
-func proofWays(f edge.ProofInfo) string {
+func proofWays(f api.ProofInfo) string {
 	ways, answered := 0, 0
 	for _, p := range f.Paths {
 		ways, answered = ways+p.Ways, answered+p.Answered
@@ -89,7 +89,7 @@ func proofWays(f edge.ProofInfo) string {
 	return fmt.Sprintf("%d/%d", answered, ways)
 }
 
-func proofTime(f edge.ProofInfo) string {
+func proofTime(f api.ProofInfo) string {
 	if f.RTT == 0 {
 		return ""
 	}
@@ -97,18 +97,18 @@ func proofTime(f edge.ProofInfo) string {
 }
 
 // proofSize is the largest packet, and whether it came through.
-func proofSize(f edge.ProofInfo) string {
+func proofSize(f api.ProofInfo) string {
 	switch {
-	case f.Size == 0 || f.SizeState == edge.SizeNotTried:
+	case f.Size == 0 || f.SizeState == api.SizeNotTried:
 		return ""
-	case f.SizeState == edge.SizeLost && f.Passed > 0:
+	case f.SizeState == api.SizeLost && f.Passed > 0:
 		return fmt.Sprintf("%d lost, %d passes", f.Size, f.Passed)
 	}
 	return fmt.Sprintf("%d %s", f.Size, f.SizeState)
 }
 
 // proofBy is who was asked and answered, else who was asked.
-func proofBy(f edge.ProofInfo) string {
+func proofBy(f api.ProofInfo) string {
 	var answered, silent []string
 	for _, t := range f.Targets {
 		who := t.Kind

@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 // Rates are differences of exact numbers, of the same row, over the time between.
 func TestRates(t *testing.T) {
 	var rates Rates
-	ports := func(at time.Duration, list ...edge.PortInfo) string {
+	ports := func(at time.Duration, list ...api.PortInfo) string {
 		t.Helper()
 		rates.Next(started.Add(at))
 		var got bytes.Buffer
@@ -22,13 +22,13 @@ func TestRates(t *testing.T) {
 		return strings.Join(strings.Fields(got.String()), " ")
 	}
 	const header = "NAME INTERFACE VLAN SEGMENT STATE MTU RX-PACKETS /S RX-BYTES /S TX-PACKETS /S TX-BYTES /S DROPS /S "
-	a := edge.PortInfo{Name: "a", Interface: "eth0", Segment: "red", State: "up", RxPackets: 1_000_000, RxBytes: 5}
+	a := api.PortInfo{Name: "a", Interface: "eth0", Segment: "red", State: "up", RxPackets: 1_000_000, RxBytes: 5}
 	if got, want := ports(0, a), header+"a eth0 - red up - 1.00M - 5B - 0 - 0B - 0 -"; got != want {
 		t.Errorf("first:\n%s\n%s", got, want)
 	}
 	// The sum still reads 1.00M; the rate is of the 20 packets.
 	a.RxPackets += 20
-	b := edge.PortInfo{Name: "b", Interface: "eth1", Segment: "red", State: "up"}
+	b := api.PortInfo{Name: "b", Interface: "eth1", Segment: "red", State: "up"}
 	if got, want := ports(2*time.Second, b, a), header+"b eth1 - red up - 0 - 0B - 0 - 0B - 0 - a eth0 - red up - 1.00M 10 5B 0 0 0 0B 0 0 0"; got != want {
 		t.Errorf("second:\n%s\n%s", got, want)
 	}
@@ -47,7 +47,7 @@ func TestRatesOfWhatAges(t *testing.T) {
 		rates.Next(started.Add(time.Duration(i) * time.Second))
 		s.Age, s.Idle, s.OrigBytes = s.Age+1, s.Idle+1, s.OrigBytes+uint64(100*i)
 		var got bytes.Buffer
-		if err := Sessions(Writer{Writer: &got, Wide: true, Rates: &rates}, edge.SessionList{Sessions: []edge.SessionInfo{s}}); err != nil {
+		if err := Sessions(Writer{Writer: &got, Wide: true, Rates: &rates}, api.SessionList{Sessions: []api.SessionInfo{s}}); err != nil {
 			t.Fatal(err)
 		}
 		last = got.String()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 )
 
 // long makes every text, address and number of a document as long as it is with real networks:
@@ -98,12 +98,12 @@ func longOf[T any](write func(Writer, T) error) func(Writer) error {
 // every is what writes a document in words.
 func every() map[string]func(Writer) error {
 	return map[string]func(Writer) error{
-		"status": longOf(func(w Writer, s edge.Status) error { return Status(w, s, started.Add(time.Hour)) }),
+		"status": longOf(func(w Writer, s api.Status) error { return Status(w, s, started.Add(time.Hour)) }),
 		"ports":  longOf(Ports), "interfaces": longOf(Interfaces), "teps": longOf(TEPs), "fdb": longOf(FDB), "neighbours": longOf(Neighbours),
 		"routes": longOf(Routes), "flows": longOf(Flows), "flow cache": longOf(FlowCache),
-		"drops":         longOf(func(w Writer, d []edge.DropInfo) error { return Drops(w, d, true) }),
-		"drops by port": longOf(func(w Writer, d []edge.OwnerDropInfo) error { return OwnerDrops(w, "port", d) }),
-		"limits":        longOf(func(w Writer, l []edge.LimitInfo) error { return Limits(w, l, true) }),
+		"drops":         longOf(func(w Writer, d []api.DropInfo) error { return Drops(w, d, true) }),
+		"drops by port": longOf(func(w Writer, d []api.OwnerDropInfo) error { return OwnerDrops(w, "port", d) }),
+		"limits":        longOf(func(w Writer, l []api.LimitInfo) error { return Limits(w, l, true) }),
 		"rules":         longOf(Rules), "what-if": longOf(WhatIf), "sessions": longOf(Sessions), "top sessions": longOf(TopSessions), "firewall": longOf(Firewall),
 		"egress": longOf(Egress), "gateways": longOf(Gateways), "nat": longOf(NATSessions), "top nat": longOf(TopNATSessions), "port usage": longOf(Pressures), "nat stats": longOf(NAT),
 		"bgp": longOf(BGP), "bgp neighbour": longOf(BGPNeighbour), "bgp routes": longOf(BGPRoutes), "bgp moves": longOf(BGPMoves), "prove": longOf(Prove),
@@ -181,7 +181,7 @@ func TestNarrowedCells(t *testing.T) {
 }
 
 func BenchmarkTable(b *testing.B) {
-	list := make([]edge.FlowInfo, 10_000)
+	list := make([]api.FlowInfo, 10_000)
 	for i := range list {
 		list[i] = flows()[i%len(flows())]
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
@@ -184,7 +184,7 @@ func resolves(n *harness.TwoHosts) {
 	}
 	for host := range n.Edges {
 		n.Fact("edge on "+host+" has learned both ends", func() error {
-			fdb, err := n.Ask(host).FDB(n.Ctx, edge.EntryQuery{})
+			fdb, err := n.Ask(host).FDB(n.Ctx, api.EntryQuery{})
 			local, remote := 0, 0
 			for _, e := range fdb.List {
 				if e.Port != "" {
@@ -223,11 +223,11 @@ func fastPath(n *harness.Network, host string) error {
 	if err != nil || !status.FlowCache {
 		return err
 	}
-	flows, err := n.Ask(host).Flows(n.Ctx, edge.EntryQuery{})
+	flows, err := n.Ask(host).Flows(n.Ctx, api.EntryQuery{})
 	if err != nil {
 		return err
 	}
-	fast := slices.DeleteFunc(flows.List, func(f edge.FlowInfo) bool { return f.Proto != "tcp" || !f.FastPath })
+	fast := slices.DeleteFunc(flows.List, func(f api.FlowInfo) bool { return f.Proto != "tcp" || !f.FastPath })
 	for _, there := range fast {
 		if there.Packets < 100 {
 			continue

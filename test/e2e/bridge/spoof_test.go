@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
@@ -152,7 +152,7 @@ func unknown(n *harness.Hub, mac string, addrs ...string) error {
 		if e, err := n.Entry(h, hardware); err != nil || e != nil {
 			return errors.Join(fmt.Errorf("%s has %+v", h.Name, e), err)
 		}
-		neighbours, err := n.Ask(h.Name).Neighbours(n.Ctx, edge.EntryQuery{})
+		neighbours, err := n.Ask(h.Name).Neighbours(n.Ctx, api.EntryQuery{})
 		if err != nil {
 			return err
 		}

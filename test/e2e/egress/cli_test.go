@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
 
@@ -57,7 +57,7 @@ func TestEgressCommands(t *testing.T) {
 	told(n, 2, []string{"nat", "--stats"}, "nat-sessions ", "nat-created ", "nat-next-address ")
 	told(n, 2, []string{"drops"}, "nat-exhausted 5 ")
 	told(n, 1, []string{"trace", "--port", "r0", "tcp 10.0.0.1:1000 > 203.0.113.1:80 syn"}, "egress ", "192.0.2.2")
-	list, err := answers[edge.NATSessionList](n.Hub, 2, "nat", "--proto", "tcp", "--state", "established")
+	list, err := answers[api.NATSessionList](n.Hub, 2, "nat", "--proto", "tcp", "--state", "established")
 	n.Must(err)
 	n.Once("-o json has the connections, their addresses and ports", func() error {
 		if list.Matched < len(talks.conns) {

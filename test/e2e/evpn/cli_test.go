@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -98,7 +98,7 @@ func (n *fabric) commandProve() {
 	n.tellsOf("prove 10.1.0.0/24 --timeout 1s", "proven 8/8")
 	n.Once("everything is proven, in JSON", func() error {
 		text, err := n.tells(1, "prove", "-o", "json")
-		var info edge.ProveInfo
+		var info api.ProveInfo
 		if err == nil {
 			err = json.Unmarshal([]byte(text), &info)
 		}
@@ -110,7 +110,7 @@ func (n *fabric) commandProve() {
 	_, err := n.Switch.Output(n.Ctx, "nft", "table bridge hole { chain forward { type filter hook forward priority 0; ip daddr 192.0.2.2 udp dport 4789 drop; }; }")
 	n.Must(err)
 	n.Once("nothing of edge2 comes back", func() error {
-		return n.proofs(map[int]string{2: edge.ProofBroken, 3: edge.ProofProven})
+		return n.proofs(map[int]string{2: api.ProofBroken, 3: api.ProofProven})
 	})
 	n.Once("the command says so, and ends with 1", func() error {
 		text, err := n.tells(1, "prove", "red", "--timeout", "1s")
@@ -121,17 +121,17 @@ func (n *fabric) commandProve() {
 		return nil
 	})
 	n.Once("BGP sees nothing of it", func() error {
-		_, err := n.used(1, edge.BGPRouteQuery{Type: edge.BGPRouteMulticast}, func(r edge.BGPRouteInfo) bool { return r.NextHop == n.edge(2).TEP })
+		_, err := n.used(1, api.BGPRouteQuery{Type: api.BGPRouteMulticast}, func(r api.BGPRouteInfo) bool { return r.NextHop == n.edge(2).TEP })
 		return errors.Join(err, n.established(1, n.Reflectors[0].Addr))
 	})
 	_, err = n.Switch.Output(n.Ctx, "nft", "delete table bridge hole")
 	n.Must(err)
-	n.Once("everything is proven again", func() error { return n.proofs(map[int]string{2: edge.ProofProven, 3: edge.ProofProven}) })
+	n.Once("everything is proven again", func() error { return n.proofs(map[int]string{2: api.ProofProven, 3: api.ProofProven}) })
 }
 
 // proofs says what edge1 finds of others that is not as it should be, by their numbers.
 func (n *fabric) proofs(want map[int]string) error {
-	info, err := n.api(1).Prove(n.Ctx, edge.ProveQuery{})
+	info, err := n.api(1).Prove(n.Ctx, api.ProveQuery{})
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (n *fabric) proofs(want map[int]string) error {
 				continue
 			}
 			seen[number] = true
-			if p.State != state || state == edge.ProofBroken && (p.Cause == "" || p.Fix == "") {
+			if p.State != state || state == api.ProofBroken && (p.Cause == "" || p.Fix == "") {
 				errs = append(errs, fmt.Errorf("%s of %s in %s%s is %s, want %s: %s (%s)", p.Name, p.Remote, p.Segment, p.Router, p.State, state, p.Cause, p.Fix))
 			}
 		}

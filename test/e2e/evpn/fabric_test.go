@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -98,7 +98,7 @@ func (n *fabric) dumpOnFailure() {
 func (n *fabric) edge(number int) *topo.EVPNEdge { return n.EVPN.Edges[number-1] }
 
 // api is that of an edge of Selvage.
-func (n *fabric) api(number int) *edge.Client { return n.Ask(n.edge(number).Name) }
+func (n *fabric) api(number int) *api.Client { return n.Ask(n.edge(number).Name) }
 
 func (n *fabric) ours(number int) bool { return n.edge(number).FRR == nil }
 

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -29,7 +29,7 @@ func (n *fabric) session(reflector netip.Addr) {
 
 // established says what is wrong with a session of an edge of Selvage.
 func (n *fabric) established(number int, neighbour netip.Addr) error {
-	bgp, err := n.api(number).BGP(n.Ctx)
+	bgp, err := n.api(number).BGP().Info(n.Ctx)
 	for _, s := range bgp.Neighbours {
 		if s.Address != neighbour {
 			continue
@@ -50,7 +50,7 @@ func (n *fabric) multicast(number, other int) {
 		if !n.ours(number) {
 			return n.zebraFloods(number, tep)
 		}
-		_, err := n.used(number, edge.BGPRouteQuery{Type: edge.BGPRouteMulticast}, func(r edge.BGPRouteInfo) bool { return r.NextHop == tep })
+		_, err := n.used(number, api.BGPRouteQuery{Type: api.BGPRouteMulticast}, func(r api.BGPRouteInfo) bool { return r.NextHop == tep })
 		return err
 	})
 }
@@ -72,10 +72,10 @@ func (n *fabric) fdbHas(number int, mac string, tep netip.Addr) error {
 }
 
 // used returns a route that an edge uses, of those that a query finds and is is true of.
-func (n *fabric) used(number int, q edge.BGPRouteQuery, is func(edge.BGPRouteInfo) bool) (edge.BGPRouteInfo, error) {
-	routes, err := n.api(number).BGPRoutes(n.Ctx, q)
+func (n *fabric) used(number int, q api.BGPRouteQuery, is func(api.BGPRouteInfo) bool) (api.BGPRouteInfo, error) {
+	routes, err := n.api(number).BGP().Routes(n.Ctx, q)
 	if err != nil {
-		return edge.BGPRouteInfo{}, err
+		return api.BGPRouteInfo{}, err
 	}
 	var why []string
 	for _, r := range routes {
@@ -87,7 +87,7 @@ func (n *fabric) used(number int, q edge.BGPRouteQuery, is func(edge.BGPRouteInf
 		}
 		why = append(why, r.Why)
 	}
-	return edge.BGPRouteInfo{}, fmt.Errorf("of %d routes none is used that is looked for: %q", len(routes), why)
+	return api.BGPRouteInfo{}, fmt.Errorf("of %d routes none is used that is looked for: %q", len(routes), why)
 }
 
 // knows is a fact: an edge has a guest's MAC address behind another edge: the route, then the
@@ -101,11 +101,11 @@ func (n *fabric) knows(number int, g harness.Guest, at int) {
 		return
 	}
 	n.Fact(who+", says a route", func() error {
-		_, err := n.used(number, edge.BGPRouteQuery{Type: edge.BGPRouteMAC, MAC: mac}, func(r edge.BGPRouteInfo) bool { return r.NextHop == tep })
+		_, err := n.used(number, api.BGPRouteQuery{Type: api.BGPRouteMAC, MAC: mac}, func(r api.BGPRouteInfo) bool { return r.NextHop == tep })
 		return err
 	})
 	n.Fact(who+", says the map", func() error {
-		fdb, err := n.api(number).FDB(n.Ctx, edge.EntryQuery{MAC: mac})
+		fdb, err := n.api(number).FDB(n.Ctx, api.EntryQuery{MAC: mac})
 		for _, entry := range fdb.List {
 			if entry.Remote == tep {
 				return err
@@ -131,7 +131,7 @@ func (n *fabric) forgotten(number int, g harness.Guest) error {
 		}
 		return nil
 	}
-	fdb, err := n.api(number).FDB(n.Ctx, edge.EntryQuery{MAC: overlay.MAC(g.Ether())})
+	fdb, err := n.api(number).FDB(n.Ctx, api.EntryQuery{MAC: overlay.MAC(g.Ether())})
 	for _, entry := range fdb.List {
 		if entry.Remote.IsValid() {
 			err = errors.Join(err, fmt.Errorf("%+v", entry))
@@ -147,8 +147,8 @@ func (n *fabric) hasAddresses(number int, g harness.Guest, at int) {
 		addr := g.Addr(family)
 		n.Fact(fmt.Sprintf("%s has %s behind %s", n.edge(number).Name, addr, n.edge(at).Name), func() error {
 			if n.ours(number) {
-				q := edge.BGPRouteQuery{Type: edge.BGPRouteMAC, Addr: netip.PrefixFrom(addr, addr.BitLen())}
-				_, err := n.used(number, q, func(r edge.BGPRouteInfo) bool { return r.NextHop == n.edge(at).TEP && r.Address == addr })
+				q := api.BGPRouteQuery{Type: api.BGPRouteMAC, Addr: netip.PrefixFrom(addr, addr.BitLen())}
+				_, err := n.used(number, q, func(r api.BGPRouteInfo) bool { return r.NextHop == n.edge(at).TEP && r.Address == addr })
 				return err
 			}
 			out, err := n.edge(number).FRR.Do(n.Ctx, "show bgp l2vpn evpn route type macip")
@@ -165,7 +165,7 @@ func (n *fabric) hasPrefix(number int, prefix netip.Prefix, at int) {
 	n.T.Helper()
 	if n.ours(number) {
 		n.Fact(fmt.Sprintf("%s uses the route of %s to %s", n.edge(number).Name, prefix, n.edge(at).Name), func() error {
-			_, err := n.used(number, edge.BGPRouteQuery{Type: edge.BGPRoutePrefix}, func(r edge.BGPRouteInfo) bool {
+			_, err := n.used(number, api.BGPRouteQuery{Type: api.BGPRoutePrefix}, func(r api.BGPRouteInfo) bool {
 				return r.Prefix == prefix && r.NextHop == n.edge(at).TEP
 			})
 			return err

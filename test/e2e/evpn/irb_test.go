@@ -140,7 +140,7 @@ func (n *fabric) moveThere() {
 		}
 	}
 	n.Fact("edge3 tells of the moves", func() error {
-		moves, err := n.api(3).BGPMoves(n.Ctx)
+		moves, err := n.api(3).BGP().Moves(n.Ctx)
 		for _, m := range moves.Moves {
 			if m.MAC.String() == mobile.Ether().String() {
 				return err
@@ -258,7 +258,7 @@ func (n *fabric) resets() {
 	n.Must(err)
 	reset := func(soft bool) func() error {
 		return func() error {
-			_, err := n.api(1).BGPReset(n.Ctx, rr.Name, soft)
+			_, err := n.api(1).BGP().Reset(n.Ctx, rr.Name, soft)
 			return err
 		}
 	}

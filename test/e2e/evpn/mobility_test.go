@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/lab/topo"
@@ -62,7 +62,7 @@ func (n *fabric) gatewayDiffers() {
 	n.T.Helper()
 	for number, mac := range map[int]string{1: otherGatewayMAC, 2: harness.GatewayMAC} {
 		n.Fact(n.edge(number).Name+" warns of the other's gateway", func() error {
-			bgp, err := n.api(number).BGP(n.Ctx)
+			bgp, err := n.api(number).BGP().Info(n.Ctx)
 			if all := strings.Join(problem.Texts(bgp.Problems), "\n"); err == nil && (!strings.Contains(all, mac) || !strings.Contains(all, n.edge(3-number).TEP.String())) {
 				err = fmt.Errorf("problems: %q", all)
 			}
@@ -84,7 +84,7 @@ func (n *fabric) sticky() {
 	printer := n.guests["printer"]
 	n.knows(2, printer, 1)
 	n.Fact("edge2 and FRR know that it stays", func() error {
-		_, err := n.used(2, edge.BGPRouteQuery{MAC: overlay.MAC(printer.Ether())}, func(r edge.BGPRouteInfo) bool { return r.Sticky })
+		_, err := n.used(2, api.BGPRouteQuery{MAC: overlay.MAC(printer.Ether())}, func(r api.BGPRouteInfo) bool { return r.Sticky })
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (n *fabric) duplicate() {
 	restless := n.guests["restless"]
 	n.knows(2, restless, 1)
 	frozen := func(number int) error {
-		moves, err := n.api(number).BGPMoves(n.Ctx)
+		moves, err := n.api(number).BGP().Moves(n.Ctx)
 		for _, f := range moves.Frozen {
 			if f.MAC == overlay.MAC(restless.Ether()) {
 				return err

@@ -20,8 +20,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
-	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -98,7 +98,7 @@ func TestEVPNScale(t *testing.T) {
 	if os.Getenv("SELVAGE_EVPN_CHURN") != "" {
 		n.costOfChurn(c)
 	}
-	if bgp, err := n.api(1).BGP(n.Ctx); err == nil {
+	if bgp, err := n.api(1).BGP().Info(n.Ctx); err == nil {
 		t.Logf("convergence as the edge has it: %+v", bgp.Convergence)
 	}
 
@@ -380,7 +380,7 @@ func (n *fabric) scaled(what string, hosts, prefixes int) {
 	n.T.Helper()
 	const edge2s, most = 20, 3 * time.Minute
 	err := await.Within(n.Ctx, most, "edge1 "+what, func() error {
-		bgp, err := n.api(1).BGP(n.Ctx)
+		bgp, err := n.api(1).BGP().Info(n.Ctx)
 		if err != nil {
 			return err
 		}
@@ -401,7 +401,7 @@ func (n *fabric) scaled(what string, hosts, prefixes int) {
 
 // hostAt: the map of an edge has a MAC address behind a TEP.
 func (n *fabric) hostAt(number int, mac string, tep netip.Addr) error {
-	fdb, err := n.api(number).FDB(n.Ctx, edge.EntryQuery{Remote: tep})
+	fdb, err := n.api(number).FDB(n.Ctx, api.EntryQuery{Remote: tep})
 	for _, e := range fdb.List {
 		if e.MAC.String() == mac && e.Remote == tep {
 			return err

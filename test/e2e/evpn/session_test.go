@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
-	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
@@ -58,7 +58,7 @@ func (n *fabric) between(a, b string) []*harness.Stream {
 func (n *fabric) without(number int, r *topo.EVPNReflector, stale bool) {
 	n.T.Helper()
 	n.Fact(fmt.Sprintf("%s has lost its session with %s, says why, and keeps the routes", n.edge(number).Name, r.Name), func() error {
-		bgp, err := n.api(number).BGP(n.Ctx)
+		bgp, err := n.api(number).BGP().Info(n.Ctx)
 		for _, s := range bgp.Neighbours {
 			if s.Address == r.Addr && (s.State == "established" || s.Why == "") {
 				err = errors.Join(err, fmt.Errorf("%s %q", s.State, s.Why))
@@ -75,7 +75,7 @@ func (n *fabric) without(number int, r *topo.EVPNReflector, stale bool) {
 func (n *fabric) fresh(number int) {
 	n.T.Helper()
 	n.lingering(n.edge(number).Name+" has nothing stale", func() error {
-		bgp, err := n.api(number).BGP(n.Ctx)
+		bgp, err := n.api(number).BGP().Info(n.Ctx)
 		if err == nil && (bgp.Routes.Stale > 0 || bgp.Settling) {
 			err = fmt.Errorf("%+v, settling %t", bgp.Routes, bgp.Settling)
 		}
@@ -174,7 +174,7 @@ func TestEVPNEdgeRestart(t *testing.T) {
 	streams := n.between("red1", "red2")
 	n.edge(1).Edge.Kill()
 	n.Fact("edge2 keeps what edge1 said", func() error {
-		bgp, err := n.api(2).BGP(n.Ctx)
+		bgp, err := n.api(2).BGP().Info(n.Ctx)
 		if err == nil && (bgp.Routes.Stale == 0 || bgp.Neighbours[0].State == "established") {
 			err = fmt.Errorf("%+v", bgp)
 		}
@@ -184,7 +184,7 @@ func TestEVPNEdgeRestart(t *testing.T) {
 	n.unasked(n.guests["other"])
 	n.Must(n.guests["other"].Delete(topo.EndName))
 	n.Fact("edge2 has taken back what it said of other", func() error {
-		routes, err := n.api(2).BGPRoutes(n.Ctx, edge.BGPRouteQuery{MAC: overlay.MAC(n.guests["other"].Ether())})
+		routes, err := n.api(2).BGP().Routes(n.Ctx, api.BGPRouteQuery{MAC: overlay.MAC(n.guests["other"].Ether())})
 		if err == nil && len(routes) > 0 {
 			err = fmt.Errorf("%+v", routes)
 		}
@@ -288,7 +288,7 @@ func TestEVPNSecurity(t *testing.T) {
 	n.up()
 	n.rewritten(1, "between-us", "another-one")
 	n.Fact("no session comes up without the password, and the edge says what may be wrong", func() error {
-		bgp, err := n.api(1).BGP(n.Ctx)
+		bgp, err := n.api(1).BGP().Info(n.Ctx)
 		if err == nil && (bgp.Neighbours[0].State == "established" || bgp.Neighbours[0].Why == "") {
 			err = fmt.Errorf("%+v", bgp.Neighbours[0])
 		}
@@ -316,7 +316,7 @@ func TestEVPNMaximumPrefixes(t *testing.T) {
 		n.Must(err)
 	}
 	n.Fact("the session ends, and says that there were too many", func() error {
-		bgp, err := n.api(1).BGP(n.Ctx)
+		bgp, err := n.api(1).BGP().Info(n.Ctx)
 		if err == nil && (bgp.Neighbours[0].State == "established" || !strings.Contains(bgp.Neighbours[0].Why, "maximumPrefixes")) {
 			err = fmt.Errorf("%+v", bgp.Neighbours[0])
 		}

@@ -123,7 +123,7 @@ func (n *tors) spec(number int, more string) string {
 func (n *tors) sessions(number int) {
 	n.T.Helper()
 	n.Fact(n.Hosts[number-1].Name+" has sessions with all routers", func() error {
-		bgp, err := n.Ask(n.Hosts[number-1].Name).BGP(n.Ctx)
+		bgp, err := n.Ask(n.Hosts[number-1].Name).BGP().Info(n.Ctx)
 		if err == nil && len(bgp.Neighbours) != 2*len(n.routers) {
 			err = fmt.Errorf("%d neighbours", len(bgp.Neighbours))
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
 
@@ -54,13 +54,13 @@ func TestFirewallCommands(t *testing.T) {
 		}
 		return err
 	})
-	harness.DocumentOf(n.Network, n.Asks, []string{"rules", "-o", "wide"}, func(rules []edge.RuleInfo) bool {
+	harness.DocumentOf(n.Network, n.Asks, []string{"rules", "-o", "wide"}, func(rules []api.RuleInfo) bool {
 		return len(rules) == 7 && rules[0].Unused && rules[1].Connections == 1 && rules[1].Log && rules[3].ShadowedBy == "test/web" && rules[6].Section == "default"
 	})
-	harness.DocumentOf(n.Network, n.Asks, []string{"sessions", "--proto", "tcp"}, func(list edge.SessionList) bool {
+	harness.DocumentOf(n.Network, n.Asks, []string{"sessions", "--proto", "tcp"}, func(list api.SessionList) bool {
 		return list.Matched == 1 && list.Total == 3 && list.Sessions[0].Src == n.red1.Addr(4) && list.Sessions[0].DstPort == harness.PortAllowed && list.Sessions[0].Answered
 	})
-	harness.DocumentOf(n.Network, n.Asks, []string{"sessions", "--top", "rules", "-o", "wide"}, func(list edge.SessionList) bool { return len(list.Top) == 2 && list.Top[0].What == "test/answers" })
+	harness.DocumentOf(n.Network, n.Asks, []string{"sessions", "--top", "rules", "-o", "wide"}, func(list api.SessionList) bool { return len(list.Top) == 2 && list.Top[0].What == "test/answers" })
 	n.whatIf(func() error { return harness.ExchangeLine(conn, harness.Patience) })
 	n.logged("verdict=reject section=test rule=noise", "verdict=log-only section=test rule=on-trial", "verdict=allow section=test rule=web")
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -180,7 +180,7 @@ func changes(n *harness.Hub, number int, spec func(mark string) string) {
 // hasRule is nil when a rule of that name is in force.
 func hasRule(n *harness.Network, host, name string) error {
 	rules, err := n.Ask(host).Rules(n.Ctx)
-	if err == nil && !slices.ContainsFunc(rules, func(r edge.RuleInfo) bool { return r.Name == name }) {
+	if err == nil && !slices.ContainsFunc(rules, func(r api.RuleInfo) bool { return r.Name == name }) {
 		err = fmt.Errorf("none of %d rules is %s", len(rules), name)
 	}
 	return err

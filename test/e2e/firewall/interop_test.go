@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -52,7 +52,7 @@ func TestFirewallKernelPeer(t *testing.T) {
 
 // fastTCP is nil when the TCP flows that are left on an edge take the fast path.
 func fastTCP(n *harness.Network, host string) error {
-	flows, err := n.Ask(host).Flows(n.Ctx, edge.EntryQuery{})
+	flows, err := n.Ask(host).Flows(n.Ctx, api.EntryQuery{})
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -75,7 +75,7 @@ func TestFirewallSizes(t *testing.T) {
 	}
 	n.LostNothing(streams)
 	n.Once("all of them are known", func() error {
-		list, err := sessions(n.Hub.Network, "edge1", edge.ConnectionQuery{State: "established"})
+		list, err := sessions(n.Hub.Network, "edge1", api.ConnectionQuery{State: "established"})
 		if err == nil && list.Matched != len(conns) {
 			err = fmt.Errorf("%d are", list.Matched)
 		}
@@ -111,8 +111,8 @@ func TestFirewallPorts(t *testing.T) {
 	gets(n.Hub.Network, n.red1, "tcp", n.red3, harness.PortAllowed, harness.Silent)
 	gets(n.Hub.Network, n.red2, "tcp", n.red3, harness.PortAllowed, harness.Answered)
 	n.Once("no session is of a port that is gone, nor of the one that has nothing", func() error {
-		list, err := sessions(n.Hub.Network, "edge1", edge.ConnectionQuery{})
-		if i := slices.IndexFunc(list.Sessions, func(s edge.SessionInfo) bool { return s.Port != "p2" && s.Answered }); err == nil && i >= 0 {
+		list, err := sessions(n.Hub.Network, "edge1", api.ConnectionQuery{})
+		if i := slices.IndexFunc(list.Sessions, func(s api.SessionInfo) bool { return s.Port != "p2" && s.Answered }); err == nil && i >= 0 {
 			err = fmt.Errorf("%+v", list.Sessions[i])
 		}
 		return err

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
-	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
@@ -70,7 +70,7 @@ func killedEdge(n *policed) {
 	}
 	for i, host := range []string{"edge1", "edge2"} {
 		config, name := n.Config(host), n.Edges[host].Name
-		before, err := sessions(n.Hub.Network, host, edge.ConnectionQuery{State: "established"})
+		before, err := sessions(n.Hub.Network, host, api.ConnectionQuery{State: "established"})
 		n.Must(err)
 		n.Edges[host].Kill()
 		works("without " + host)
@@ -111,21 +111,21 @@ func changedWhileDead(n *policed) {
 	gets(n.Hub.Network, n.red2, "tcp", n.red3, harness.PortDropped, harness.Silent)
 }
 
-func sessions(n *harness.Network, host string, q edge.ConnectionQuery) (edge.SessionList, error) {
+func sessions(n *harness.Network, host string, q api.ConnectionQuery) (api.SessionList, error) {
 	return n.Ask(host).Sessions(n.Ctx, q)
 }
 
 // stillThere is nil when all sessions are there, of the rule that they had, and not younger.
-func stillThere(n *harness.Network, host string, before []edge.SessionInfo) error {
+func stillThere(n *harness.Network, host string, before []api.SessionInfo) error {
 	if len(before) == 0 {
 		return errors.New("there were none")
 	}
-	now, err := sessions(n, host, edge.ConnectionQuery{})
+	now, err := sessions(n, host, api.ConnectionQuery{})
 	if err != nil {
 		return err
 	}
 	for _, was := range before {
-		if !slices.ContainsFunc(now.Sessions, func(is edge.SessionInfo) bool {
+		if !slices.ContainsFunc(now.Sessions, func(is api.SessionInfo) bool {
 			return is.Port == was.Port && is.Src == was.Src && is.SrcPort == was.SrcPort && is.DstPort == was.DstPort &&
 				is.Age >= was.Age && is.Rule == was.Rule && is.OrigPackets >= was.OrigPackets
 		}) {
@@ -256,7 +256,7 @@ func synFlood(n *policed) {
 	n.GoOn(streams)
 	n.Lost(streams[0], 0)
 	n.Fact("sessions name the port", func() error {
-		list, err := sessions(n.Hub.Network, "edge1", edge.ConnectionQuery{Top: "ports"})
+		list, err := sessions(n.Hub.Network, "edge1", api.ConnectionQuery{Top: "ports"})
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
 
@@ -27,7 +27,7 @@ func commandNeighbors(n *harness.Hub) {
 		"red 10.0.0.1 02:00:00:00:00:01 r0 - learned", "red fd00::2 02:00:00:00:00:02 - 192.0.2.2 learned", "wan 198.51.100.1")
 	n.Prints([]string{"neighbors", "--segment", "red"}, "red 10.0.0.2 02:00:00:00:00:02 - 192.0.2.2 learned")
 	n.Once("the API has both hosts on both families", func() error {
-		neighbours, err := n.Ask("edge1").Neighbours(n.Ctx, edge.EntryQuery{Segment: "red"})
+		neighbours, err := n.Ask("edge1").Neighbours(n.Ctx, api.EntryQuery{Segment: "red"})
 		found := 0
 		for _, e := range neighbours.List {
 			if e.Address.IsGlobalUnicast() && !e.Static && e.Age < 60 {

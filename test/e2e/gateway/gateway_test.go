@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -49,7 +49,7 @@ func routesBetween(n *harness.RoutedHub) {
 
 // routedFast: the transfer's segments met the flow cache.
 func routedFast(n *harness.Network, host string) error {
-	flows, err := n.Ask(host).Flows(n.Ctx, edge.EntryQuery{})
+	flows, err := n.Ask(host).Flows(n.Ctx, api.EntryQuery{})
 	for _, f := range flows.List {
 		if f.Proto == "tcp" && f.OutSegment != "" && f.OutSegment != f.Segment && f.FastPath && f.Bytes > 10_000_000 {
 			return nil

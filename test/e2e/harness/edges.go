@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -60,7 +60,7 @@ func (n *Network) Start(h *topo.Host, name, config string) *topo.Edge {
 }
 
 // Ask is the API of the edge on a host.
-func (n *Network) Ask(host string) *edge.Client { return edge.Dial("", n.Edges[host].Name) }
+func (n *Network) Ask(host string) *api.Client { return api.Dial("", n.Edges[host].Name) }
 
 // Resolved is the fact that an edge knows the way to its remotes.
 func (n *Network) Resolved(host string) {

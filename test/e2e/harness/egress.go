@@ -189,7 +189,7 @@ func (n *EgressNet) Serving(numbers ...int) {
 
 // serve is nil when these gateways serve in the eyes of an edge.
 func (n *EgressNet) serve(number int, want []int) error {
-	info, err := n.Ask(n.Hosts[number-1].Name).Egress(n.Ctx)
+	info, err := n.Ask(n.Hosts[number-1].Name).Egress().Info(n.Ctx)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/pkttest"
@@ -70,8 +70,8 @@ func UnderlayMAC(number int) net.HardwareAddr { return net.HardwareAddr{2, 0, 0,
 func EndMAC(number int) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, byte(number)} }
 
 // Entry is the FDB entry of an edge for a MAC address, nil when there is none.
-func (n *Hub) Entry(host *topo.Host, mac net.HardwareAddr) (*edge.FDBEntry, error) {
-	fdb, err := n.Ask(host.Name).FDB(n.Ctx, edge.EntryQuery{MAC: overlay.MAC(mac)})
+func (n *Hub) Entry(host *topo.Host, mac net.HardwareAddr) (*api.FDBEntry, error) {
+	fdb, err := n.Ask(host.Name).FDB(n.Ctx, api.EntryQuery{MAC: overlay.MAC(mac)})
 	for i := range fdb.List {
 		if bytes.Equal(fdb.List[i].MAC[:], mac) {
 			return &fdb.List[i], err

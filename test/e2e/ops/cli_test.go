@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -98,9 +98,9 @@ func commandStatus(n *harness.TwoHosts) {
 		}
 		return err
 	})
-	document(n, []string{"status"}, func(s edge.Status) bool {
+	document(n, []string{"status"}, func(s api.Status) bool {
 		return s.Name == name && s.PID == n.Edges["hosta"].Command.PID() && s.TEP == n.TEPA && !s.Adopted &&
-			s.Ports == (edge.Tally{Up: 1, Total: 1}) && s.TEPs == (edge.Tally{Up: 1, Total: 1}) && s.FlowCache &&
+			s.Ports == (api.Tally{Up: 1, Total: 1}) && s.TEPs == (api.Tally{Up: 1, Total: 1}) && s.FlowCache &&
 			s.FDB.Used == 2 && s.Flows.Used > 2 && s.Hits > s.Misses && s.Misses > 0 && s.Dropped == 0 &&
 			len(s.Segments) == 1 && s.Segments[0].VNI == 100 && len(s.Problems) == 0
 	})
@@ -112,7 +112,7 @@ func commandPorts(n *harness.TwoHosts) {
 	n.Must(err)
 	table(n, []string{"ports", "-o", "wide"}, "NAME INTERFACE INDEX VLAN SEGMENT STATE HOOK DELIVER MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES DROPS MACS NEIGHBOURS CONNECTIONS STORM",
 		"access p0", "lab up tcx peer 1450")
-	document(n, []string{"ports"}, func(ports []edge.PortInfo) bool {
+	document(n, []string{"ports"}, func(ports []api.PortInfo) bool {
 		p := ports[0]
 		// Of 1 MB the headers come on top, and acknowledgements come back.
 		return len(ports) == 1 && p.Ifindex == index && p.RxBytes > 1_000_000 && p.RxBytes < 1_200_000 &&
@@ -124,7 +124,7 @@ func commandTEPs(n *harness.TwoHosts) {
 	n.T.Helper()
 	table(n, []string{"teps", "-o", "wide"}, "ADDRESS NAME STATE INTERFACE NEXT-HOP NEXT-MAC MTU PATH-MTU PROBED INNER-MTU RX-PACKETS RX-BYTES TX-PACKETS TX-BYTES SEGMENTS",
 		"192.0.2.2 - resolved u0 192.0.2.2 02:00:00:00:02:02 1500 1500 confirmed 1450", "lab")
-	document(n, []string{"teps"}, func(teps []edge.TEPInfo) bool {
+	document(n, []string{"teps"}, func(teps []api.TEPInfo) bool {
 		tep := teps[0]
 		return len(teps) == 1 && tep.Address == n.TEPB && tep.State == "resolved" && tep.InnerMTU == 1450 &&
 			tep.TxPackets > 700 && tep.TxBytes > 1_000_000 && tep.RxPackets > 10 && tep.RxBytes < tep.TxBytes
@@ -135,18 +135,18 @@ func commandFDB(n *harness.TwoHosts) {
 	n.T.Helper()
 	table(n, []string{"fdb"}, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", "lab "+harness.ClientMAC+" access - learned")
 	table(n, []string{"fdb"}, "SEGMENT MAC PORT REMOTE TYPE AGE MOVES", "lab "+harness.ServerMAC+" - 192.0.2.2 learned")
-	document(n, []string{"fdb", "--segment", "lab"}, func(fdb []edge.FDBEntry) bool {
+	document(n, []string{"fdb", "--segment", "lab"}, func(fdb []api.FDBEntry) bool {
 		return len(fdb) == 2 && fdb[0].MAC.String() == harness.ClientMAC && fdb[0].Port == "access" && fdb[0].Age < 30 &&
 			fdb[1].MAC.String() == harness.ServerMAC && fdb[1].Remote == n.TEPB
 	})
-	document(n, []string{"fdb", "--static"}, func(fdb []edge.FDBEntry) bool { return fdb != nil && len(fdb) == 0 })
+	document(n, []string{"fdb", "--static"}, func(fdb []api.FDBEntry) bool { return fdb != nil && len(fdb) == 0 })
 }
 
 func commandNeighbors(n *harness.TwoHosts) {
 	n.T.Helper()
 	table(n, []string{"neighbors"}, "SEGMENT ADDRESS MAC PORT REMOTE TYPE AGE", "lab 10.0.0.1 "+harness.ClientMAC+" access - learned")
 	table(n, []string{"neighbours"}, "SEGMENT ADDRESS MAC PORT REMOTE TYPE AGE", "lab 10.0.0.2 "+harness.ServerMAC+" - 192.0.2.2 learned")
-	document(n, []string{"neighbors", "--segment", "lab"}, func(list []edge.NeighbourInfo) bool {
+	document(n, []string{"neighbors", "--segment", "lab"}, func(list []api.NeighbourInfo) bool {
 		return len(list) > 1 && list[0].Address == topo.ClientV4 && list[0].MAC.String() == harness.ClientMAC && list[0].Age < 30
 	})
 }
@@ -154,7 +154,7 @@ func commandNeighbors(n *harness.TwoHosts) {
 // Without a router there are none.
 func commandRoutes(n *harness.TwoHosts) {
 	n.T.Helper()
-	document(n, []string{"routes"}, func(list []edge.RouteInfo) bool { return list != nil && len(list) == 0 })
+	document(n, []string{"routes"}, func(list []api.RouteInfo) bool { return list != nil && len(list) == 0 })
 }
 
 // Tracing changes nothing: no flow, no counter.
@@ -175,7 +175,7 @@ func commandTrace(n *harness.TwoHosts) {
 		}
 		return err
 	})
-	document(n, []string{"trace", "--remote", "192.0.2.2", "--segment", "lab", "icmp 10.0.0.2 > 10.0.0.1"}, func(t edge.TraceInfo) bool {
+	document(n, []string{"trace", "--remote", "192.0.2.2", "--segment", "lab", "icmp 10.0.0.2 > 10.0.0.1"}, func(t api.TraceInfo) bool {
 		return t.Verdict == "sent" && len(t.Steps) > 3 && len(t.Headers) == 1 && strings.Contains(t.Headers[0], harness.ServerMAC+" > "+harness.ClientMAC)
 	})
 	n.Fact("tracing left no flow behind", func() error {
@@ -202,13 +202,13 @@ func commandFlows(n *harness.TwoHosts) {
 	table(n, []string{"flows", "-o", "wide"}, header, "lab access 192.0.2.2 tcp", "fast")
 	table(n, []string{"flows", "-o", "wide"}, header, "lab 192.0.2.2 access icmp 10.0.0.2 10.0.0.1 fast")
 	table(n, []string{"flows", "--slow", "-o", "wide"}, header, "lab access flood", harness.ClientMAC+" 02:00:00:00:00:99 slow", "destination MAC not learned, flooded")
-	document(n, []string{"flows"}, func(flows []edge.FlowInfo) bool {
+	document(n, []string{"flows"}, func(flows []api.FlowInfo) bool {
 		f := flows[0] // the busiest
 		return f.Proto == "tcp" && f.In == "access" && f.Src == topo.ClientV4 && f.Dst == topo.ServerV4 && f.FastPath && f.Why == "" &&
 			f.Bytes > 1_000_000 && f.Packets > 700 && f.Idle < 30
 	})
 	// ARP and neighbour discovery are looked into each time, too.
-	document(n, []string{"flows", "--slow"}, func(flows []edge.FlowInfo) bool {
+	document(n, []string{"flows", "--slow"}, func(flows []api.FlowInfo) bool {
 		unknown := 0
 		for _, f := range flows {
 			if f.FastPath || f.Why == "" {
@@ -234,7 +234,7 @@ func commandDrops(n *harness.TwoHosts) {
 	})
 	table(n, []string{"drops"}, "REASON PACKETS BYTES DESCRIPTION", "vlan-tagged 1", "802.1Q")
 	table(n, []string{"drops", "--all"}, "REASON PACKETS BYTES DESCRIPTION", "unknown-vni 0 0B")
-	document(n, []string{"drops"}, func(drops []edge.DropInfo) bool {
+	document(n, []string{"drops"}, func(drops []api.DropInfo) bool {
 		for _, d := range drops {
 			if d.Description == "" || (d.Packets > 0) != (d.Reason == "vlan-tagged") {
 				return false

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
 
@@ -95,7 +95,7 @@ func commandFlowsStats(n *harness.Hub) {
 	})
 	n.Once("the outcomes of look-ups add up", func() error {
 		text, err := n.Asks("flows", "--stats", "--interval", "100ms", "-o", "json")
-		var f edge.FlowCacheInfo
+		var f api.FlowCacheInfo
 		if err := errors.Join(err, json.Unmarshal([]byte(text), &f)); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/offload"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
@@ -45,7 +45,7 @@ spec:
 }
 
 // result is what an edge knows of its path.
-func (n *probing) result(i int) (*edge.OffloadInfo, error) {
+func (n *probing) result(i int) (*api.OffloadInfo, error) {
 	list, err := n.Ask(n.Hosts[i].Name).TEPs(n.Ctx)
 	switch {
 	case err != nil:
@@ -133,7 +133,7 @@ func TestEdgeFixesBrokenOffload(t *testing.T) {
 	if o.Mode == offload.AsIs || o.Wrong || !o.Applied || n.segments(0) && o.Mode == offload.NoTunnelSegmentation {
 		t.Fatalf("want another mode in force, not %s (%s), applied: %v", o.Mode, o.Why, o.Applied)
 	}
-	list := []edge.TEPInfo{}
+	list := []api.TEPInfo{}
 	if err := json.Unmarshal([]byte(n.selvage("teps", "-o", "json", "--edge", first.EdgeName())), &list); err != nil || list[0].Paths[0].Offload.Mode != o.Mode {
 		t.Errorf("JSON says otherwise: %v %+v", err, list)
 	}

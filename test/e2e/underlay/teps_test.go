@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -142,7 +142,7 @@ spec:
 }
 
 // paths are those of an edge: a to a, a to b, b to a, b to b.
-func (n *pairOfEdges) paths(i int) ([]edge.PathInfo, error) {
+func (n *pairOfEdges) paths(i int) ([]api.PathInfo, error) {
 	teps, err := n.Ask(n.hosts[i].Name).TEPs(n.Ctx)
 	if err == nil && (len(teps) != 1 || len(teps[0].Paths) != 4) {
 		err = fmt.Errorf("remotes %+v, want one with four paths", teps)

@@ -1,9 +1,11 @@
-package edge
+package api
 
 import (
 	"net/netip"
 	"time"
 
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -128,4 +130,14 @@ type WhatIfInfo struct {
 type WhatIfRule struct {
 	By       string `json:"by"` // SECTION/NAME, or that the port is gone
 	Sessions int    `json:"sessions"`
+}
+
+// TopKinds are what the firewall's connections can be summed up by.
+var TopKinds = []string{"ports", "sources", "destinations", "rules"}
+
+// WhatIfQuery is a firewall, nil for none, and where it would stand.
+type WhatIfQuery struct {
+	Firewall *overlay.Firewall `json:"firewall"`
+	Places   []policy.Place    `json:"places"`
+	Limit    int               `json:"limit"` // of sessions that are named; 0: none
 }

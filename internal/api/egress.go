@@ -1,7 +1,10 @@
-package edge
+package api
 
 import (
+	"context"
 	"net/netip"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -174,4 +177,44 @@ type PortUsageInfo struct {
 	OutsidePort uint16     `json:"outside_port"`
 	Used        int        `json:"used"`
 	Size        int        `json:"size"` // 0: the address is no longer translated to
+}
+
+// NATTopKinds are what sessions of NAT can be summed up by.
+var NATTopKinds = []string{"sources", "destinations", "addresses", "policies"}
+
+// EgressClient asks about egress and NAT.
+type EgressClient struct{ c *Client }
+
+// Egress is the client's part about egress and NAT.
+func (c *Client) Egress() EgressClient { return EgressClient{c} }
+
+// Info fetches policies, gateways and failovers.
+func (e EgressClient) Info(ctx context.Context) (EgressInfo, error) {
+	return Fetch[EgressInfo](ctx, e.c, "egress")
+}
+
+// Drain has the edge give its work as a gateway away: new connections at once, and all when
+// the others have ended or after a timeout.
+func (e EgressClient) Drain(ctx context.Context, timeout time.Duration) (EgressInfo, error) {
+	return post[EgressInfo](ctx, e.c, "egress/drain?"+url.Values{ArgTimeout: {timeout.String()}}.Encode(), nil)
+}
+
+// Undrain ends that.
+func (e EgressClient) Undrain(ctx context.Context) (EgressInfo, error) {
+	return post[EgressInfo](ctx, e.c, "egress/undrain", nil)
+}
+
+// NAT fetches how translation does.
+func (e EgressClient) NAT(ctx context.Context) (NATInfo, error) {
+	return Fetch[NATInfo](ctx, e.c, "nat")
+}
+
+// NATSessions fetches the NAT sessions that q chooses, the busiest first, or their sums.
+func (e EgressClient) NATSessions(ctx context.Context, q ConnectionQuery) (NATSessionList, error) {
+	return Fetch[NATSessionList](ctx, e.c, "nat/sessions?"+q.values().Encode())
+}
+
+// PortUsages fetches which ports are the scarcest, limit lines at most.
+func (e EgressClient) PortUsages(ctx context.Context, limit int) ([]PortUsageInfo, error) {
+	return Fetch[[]PortUsageInfo](ctx, e.c, "nat/port-usage?"+url.Values{ArgLimit: {strconv.Itoa(limit)}}.Encode())
 }

@@ -1,4 +1,4 @@
-package edge
+package api
 
 import (
 	"net/netip"
@@ -7,14 +7,6 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
 )
-
-// The documents that the API serves, one a path: GET /v1/status, /v1/ports,
-// /v1/interfaces, /v1/teps, /v1/fdb, /v1/neighbours, /v1/routes, /v1/flows,
-// /v1/flow-cache, /v1/drops, /v1/drops/owners, /v1/limits, /v1/trace, /v1/rules, /v1/firewall, /v1/sessions, /v1/egress,
-// /v1/nat, /v1/nat/sessions, /v1/nat/port-usage, /v1/bgp, /v1/bgp/routes, /v1/bgp/moves, and by POST
-// /v1/what-if, /v1/teps/probe, /v1/egress/drain, /v1/egress/undrain, /v1/bgp/thaw,
-// /v1/bgp/reset and /v1/prove. Lists are JSON arrays, never null. Beside them stands GET /metrics, in
-// Prometheus' text format.
 
 // Status is the edge at a glance.
 type Status struct {
@@ -329,3 +321,14 @@ type DropInfo struct {
 	Packets     uint64 `json:"packets"`
 	Bytes       uint64 `json:"bytes"`
 }
+
+// Count counts one more, which is up or not.
+func (t *Tally) Count(up bool) {
+	t.Total++
+	if up {
+		t.Up++
+	}
+}
+
+// DefaultRuntimeDir holds the socket, the lock and the record of host changes of every edge.
+const DefaultRuntimeDir = "/run/selvage"

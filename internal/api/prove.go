@@ -1,4 +1,4 @@
-package edge
+package api
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/prove"
 )
-
-const argWhat = "what"
 
 // ProveQuery asks for probes through the overlay, which POST /v1/prove sends. It takes a few
 // times Timeout at most.
@@ -26,10 +24,10 @@ type ProveQuery struct {
 func (q ProveQuery) values() url.Values {
 	v := url.Values{}
 	if q.What != "" {
-		v.Set(argWhat, q.What)
+		v.Set(ArgWhat, q.What)
 	}
 	if q.Timeout != 0 {
-		v.Set(argTimeout, q.Timeout.String())
+		v.Set(ArgTimeout, q.Timeout.String())
 	}
 	return v
 }
@@ -129,4 +127,18 @@ type ProofTarget struct {
 	Asked    int         `json:"asked"`
 	Answered int         `json:"answered"`
 	Answer   string      `json:"answer,omitempty"` // what it was, in words
+}
+
+// Add counts one more proof.
+func (t *ProofTally) Add(state string) {
+	switch state {
+	case ProofProven:
+		t.Proven++
+	case ProofPartial:
+		t.Partial++
+	case ProofBroken:
+		t.Broken++
+	default:
+		t.Unprovable++
+	}
 }

@@ -1,4 +1,4 @@
-package edge
+package api
 
 import (
 	"context"
@@ -9,12 +9,6 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
-)
-
-// Arguments of questions about routes, besides those of others.
-const (
-	argType, argVNI, argMAC, argIP   = "type", "vni", "mac", "ip"
-	argNeighbour, argUnused, argSoft = "neighbour", "unused", "soft"
 )
 
 // BGPUse is BGP at a glance.
@@ -163,12 +157,12 @@ type BGPRouteQuery struct {
 func (q BGPRouteQuery) values() url.Values {
 	v := url.Values{}
 	setIf(v, argType, q.Type, q.Type != "")
-	setIf(v, argSegment, q.Segment, q.Segment != "")
-	setIf(v, argRouter, q.Router, q.Router != "")
+	setIf(v, ArgSegment, q.Segment, q.Segment != "")
+	setIf(v, ArgRouter, q.Router, q.Router != "")
 	setIf(v, argVNI, strconv.FormatUint(uint64(q.VNI), 10), q.VNI != 0)
-	setIf(v, argMAC, q.MAC.String(), q.MAC != overlay.MAC{})
+	setIf(v, ArgMAC, q.MAC.String(), q.MAC != overlay.MAC{})
 	setIf(v, argIP, q.Addr.String(), q.Addr.IsValid())
-	setIf(v, argNeighbour, q.Neighbour, q.Neighbour != "")
+	setIf(v, ArgNeighbour, q.Neighbour, q.Neighbour != "")
 	setIf(v, argUnused, "true", q.Unused)
 	return v
 }
@@ -199,26 +193,43 @@ type BGPFrozen struct {
 	Detail  string      `json:"detail"`
 }
 
-// BGP fetches sessions and counts.
-func (c *Client) BGP(ctx context.Context) (BGPInfo, error) { return fetch[BGPInfo](ctx, c, "bgp") }
+// BGPClient asks about BGP.
+type BGPClient struct{ c *Client }
 
-// BGPRoutes fetches the routes that q chooses, the edge's own too.
-func (c *Client) BGPRoutes(ctx context.Context, q BGPRouteQuery) ([]BGPRouteInfo, error) {
-	return fetch[[]BGPRouteInfo](ctx, c, "bgp/routes?"+q.values().Encode())
+// BGP is the client's part about BGP.
+func (c *Client) BGP() BGPClient { return BGPClient{c} }
+
+// Info fetches sessions and counts.
+func (b BGPClient) Info(ctx context.Context) (BGPInfo, error) { return Fetch[BGPInfo](ctx, b.c, "bgp") }
+
+// Routes fetches the routes that q chooses, the edge's own too.
+func (b BGPClient) Routes(ctx context.Context, q BGPRouteQuery) ([]BGPRouteInfo, error) {
+	return Fetch[[]BGPRouteInfo](ctx, b.c, "bgp/routes?"+q.values().Encode())
 }
 
-// BGPMoves fetches the last moves and the MAC addresses that are frozen.
-func (c *Client) BGPMoves(ctx context.Context) (BGPMovesInfo, error) {
-	return fetch[BGPMovesInfo](ctx, c, "bgp/moves")
+// Moves fetches the last moves and the MAC addresses that are frozen.
+func (b BGPClient) Moves(ctx context.Context) (BGPMovesInfo, error) {
+	return Fetch[BGPMovesInfo](ctx, b.c, "bgp/moves")
 }
 
-// BGPThaw lets a frozen MAC address move again.
-func (c *Client) BGPThaw(ctx context.Context, segment string, mac overlay.MAC) (BGPMovesInfo, error) {
-	return post[BGPMovesInfo](ctx, c, "bgp/thaw?"+url.Values{argSegment: {segment}, argMAC: {mac.String()}}.Encode(), nil)
+// Thaw lets a frozen MAC address move again.
+func (b BGPClient) Thaw(ctx context.Context, segment string, mac overlay.MAC) (BGPMovesInfo, error) {
+	return post[BGPMovesInfo](ctx, b.c, "bgp/thaw?"+url.Values{ArgSegment: {segment}, ArgMAC: {mac.String()}}.Encode(), nil)
 }
 
-// BGPReset starts the session with a neighbour, by name or address, anew; with soft the
+// Reset starts the session with a neighbour, by name or address, anew; with soft the
 // session stays, and both ends say all routes again.
-func (c *Client) BGPReset(ctx context.Context, neighbour string, soft bool) (BGPInfo, error) {
-	return post[BGPInfo](ctx, c, "bgp/reset?"+url.Values{argNeighbour: {neighbour}, argSoft: {strconv.FormatBool(soft)}}.Encode(), nil)
+func (b BGPClient) Reset(ctx context.Context, neighbour string, soft bool) (BGPInfo, error) {
+	return post[BGPInfo](ctx, b.c, "bgp/reset?"+url.Values{ArgNeighbour: {neighbour}, ArgSoft: {strconv.FormatBool(soft)}}.Encode(), nil)
+}
+
+// ParseBGPRouteQuery reads what values writes.
+func ParseBGPRouteQuery(v url.Values) (BGPRouteQuery, error) {
+	a := Arguments{Values: v}
+	q := BGPRouteQuery{
+		Type:    a.OneOf(argType, []string{BGPRouteMAC, BGPRouteMulticast, BGPRoutePrefix, BGPRouteUnicast}),
+		Segment: a.text(ArgSegment), Router: a.text(ArgRouter), Neighbour: a.text(ArgNeighbour),
+		VNI: overlay.VNI(a.Number(argVNI, 1, int(overlay.MaxVNI))), MAC: a.mac(ArgMAC), Addr: a.prefix(argIP), Unused: a.flag(argUnused),
+	}
+	return q, a.End()
 }
