@@ -228,7 +228,7 @@ func ParseBGPRouteQuery(v url.Values) (BGPRouteQuery, error) {
 	a := Arguments{Values: v}
 	q := BGPRouteQuery{
 		Type:    a.OneOf(argType, []string{BGPRouteMAC, BGPRouteMulticast, BGPRoutePrefix, BGPRouteUnicast}),
-		Segment: a.text(ArgSegment), Router: a.text(ArgRouter), Neighbour: a.text(ArgNeighbour),
+		Segment: a.Text(ArgSegment), Router: a.Text(ArgRouter), Neighbour: a.Text(ArgNeighbour),
 		VNI: overlay.VNI(a.Number(argVNI, 1, int(overlay.MaxVNI))), MAC: a.mac(ArgMAC), Addr: a.prefix(argIP), Unused: a.flag(argUnused),
 	}
 	return q, a.End()

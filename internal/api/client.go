@@ -49,6 +49,16 @@ func Dial(runtimeDir, name string) *Client {
 	}}
 }
 
+// applyTimeout bounds a change of the configuration: one with 100,000 rules takes seconds.
+const applyTimeout = 5 * time.Minute
+
+// patient is the same client for what takes longer than questions.
+func (c *Client) patient() *Client {
+	longer := *c.http
+	longer.Timeout = applyTimeout
+	return &Client{name: c.name, http: &longer}
+}
+
 // Running names the edges that answer in runtimeDir, sorted. A missing
 // directory has none; a socket that this user may not open is an error. An
 // empty runtimeDir is DefaultRuntimeDir.

@@ -39,12 +39,12 @@ func (q ConnectionQuery) values() url.Values {
 func ConnectionQueryOf(v url.Values, states, kinds []string, own ...string) (q ConnectionQuery, err error) {
 	a := Arguments{Values: v}
 	q = ConnectionQuery{
-		Proto: a.text(argProto), Addr: a.prefix(ArgAddr), State: a.OneOf(argState, states),
+		Proto: a.Text(argProto), Addr: a.prefix(ArgAddr), State: a.OneOf(argState, states),
 		Limit: a.Number(ArgLimit, 0, MaxLimit), Top: a.OneOf(argTop, kinds),
 	}
 	fields := map[string]*string{ArgPort: &q.Port, ArgRule: &q.Rule, ArgPolicy: &q.Policy, ArgRouter: &q.Router}
 	for _, name := range own {
-		*fields[name] = a.text(name)
+		*fields[name] = a.Text(name)
 	}
 	if err := a.End(); err != nil {
 		return q, err

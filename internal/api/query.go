@@ -59,7 +59,7 @@ func setIf(v url.Values, name, value string, given bool) {
 func EntryQueryOf(v url.Values, others ...string) (EntryQuery, error) {
 	a := Arguments{Values: v}
 	q := EntryQuery{
-		Segment: a.text(ArgSegment), Port: a.text(ArgPort), Remote: a.Addr(ArgRemote), MAC: a.mac(ArgMAC), Limit: a.Number(ArgLimit, 0, MaxLimit),
+		Segment: a.Text(ArgSegment), Port: a.Text(ArgPort), Remote: a.Addr(ArgRemote), MAC: a.mac(ArgMAC), Limit: a.Number(ArgLimit, 0, MaxLimit),
 	}
 	for _, name := range others {
 		switch name {
@@ -111,7 +111,8 @@ func argument[T any](a *Arguments, name, wanted string, parse func(string) (T, e
 	return value
 }
 
-func (a *Arguments) text(name string) string {
+// Text reads a word.
+func (a *Arguments) Text(name string) string {
 	return argument(a, name, "", func(text string) (string, error) { return text, nil })
 }
 

@@ -40,7 +40,7 @@ func (q TraceQuery) values() url.Values {
 func TraceQueryOf(v url.Values) (TraceQuery, error) {
 	a := Arguments{Values: v}
 	q := TraceQuery{
-		Port: a.text(ArgPort), Remote: a.Addr(ArgRemote), Segment: a.text(ArgSegment), Packet: a.text(argPacket),
+		Port: a.Text(ArgPort), Remote: a.Addr(ArgRemote), Segment: a.Text(ArgSegment), Packet: a.Text(argPacket),
 		SrcMAC: a.mac(argSrcMAC), DstMAC: a.mac(argDstMAC),
 		VLAN: uint16(a.Number(argVLAN, 0, 4094)), Size: a.Number(argSize, 0, 65535), TTL: a.Number(argTTL, 0, 255),
 	}

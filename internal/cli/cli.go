@@ -20,6 +20,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/experiments"
 	"github.com/selvage/selvage/lab/measure"
 )
@@ -39,6 +40,12 @@ type commands struct {
 	Check   checkCmd   `cmd:"" help:"Check configuration files without applying them."`
 	Convert convertCmd `cmd:"" help:"Convert a configuration file to the current apiVersion."`
 	Schema  schemaCmd  `cmd:"" help:"Print the JSON Schema of the configuration file."`
+
+	Apply    applyCmd    `cmd:"" group:"Change the configuration" help:"Have a running edge take a configuration file, whole or not at all."`
+	Confirm  confirmCmd  `cmd:"" group:"Change the configuration" help:"Have a configuration stay that apply --confirm would take back."`
+	Rollback rollbackCmd `cmd:"" group:"Change the configuration" help:"Go back to a configuration that was in force."`
+	History  historyCmd  `cmd:"" group:"Change the configuration" help:"List the configurations that were in force."`
+	Show     showCmd     `cmd:"" group:"Change the configuration" help:"Print the configuration in force, and what BGP added to it."`
 
 	Status     statusCmd     `cmd:"" group:"Ask a running edge" help:"Show whether the edge works, its problems and a summary."`
 	Ports      portsCmd      `cmd:"" group:"Ask a running edge" help:"List local ports."`
@@ -101,7 +108,7 @@ func run(ctx context.Context, args []string, s *streams) error {
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
 		kong.Writers(s.out, s.err),
-		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "version": versionLine()},
+		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": edge.DefaultStateDir, "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(s, &experiments.Console{Out: s.out, Err: s.err, Args: args, Version: version()}),

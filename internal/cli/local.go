@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/logging"
+	"github.com/selvage/selvage/internal/revision"
 )
 
 // Version is set by the linker in a release; else the build's own is used.
@@ -29,6 +30,7 @@ type runtimeDir struct {
 type edgeCmd struct {
 	runtimeDir
 	Config       string    `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
+	StateDir     string    `default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of what outlasts a reboot: the revisions of the configuration."`
 	PinRoot      string    `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pins its data path."`
 	RemoveAtExit bool      `env:"SELVAGE_REMOVE_AT_EXIT" help:"Remove the data path when the process ends. Without it, it goes on forwarding: the next start takes it over, selvage remove removes it."`
 	KeepDataPath movedFlag `hidden:"" help:"stopping an edge keeps its data path; --remove-at-exit removes it"`
@@ -43,13 +45,15 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return usageError{err}
 	}
-	// Once here, so that mistakes are shown with the path as it was typed.
-	if _, err := config.Load(c.Config); err != nil {
-		return usageError{err}
-	}
 	path, err := filepath.Abs(c.Config)
 	if err != nil {
 		return fmt.Errorf("configuration %s: %w", c.Config, err)
+	}
+	// Once here, so that mistakes are shown with the path as it was typed.
+	if _, err := config.Load(c.Config); err != nil {
+		if _, none := revision.LastGood(c.StateDir, path); none != nil {
+			return usageError{err}
+		}
 	}
 	signal.Ignore(syscall.SIGPIPE) // who reads the log may go
 	log, writer := logging.New(s.err, level)
@@ -57,6 +61,7 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 	return edge.Run(ctx, edge.RunOptions{
 		ConfigPath:   path,
 		RuntimeDir:   c.RuntimeDir,
+		StateDir:     c.StateDir,
 		PinRoot:      c.PinRoot,
 		Logger:       log,
 		LostLogLines: writer.Lost,

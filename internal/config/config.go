@@ -33,11 +33,8 @@ const (
 // Load reads the file at path, and those that it includes. The error is an Errors when
 // the file could be read but not used.
 func Load(path string) (overlay.Edge, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return overlay.Edge{}, fmt.Errorf("configuration: %w", err)
-	}
-	return parse(path, data, beside(path))
+	edge, _, err := LoadSource(path)
+	return edge, err
 }
 
 // beside opens what the file at path includes.

@@ -203,10 +203,13 @@ func (d *Datapath) plan(t fib.Tables, p *plan) error {
 
 // PartialError is of tables that are in force but for what it names: entries that could not be
 // written, and interfaces without a program.
-type PartialError struct{ error }
+type PartialError struct{ Err error }
+
+// Error says what is not in force.
+func (e PartialError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the errors.
-func (e PartialError) Unwrap() error { return e.error }
+func (e PartialError) Unwrap() error { return e.Err }
 
 // pair is which addresses a path joins.
 func (d *Datapath) pair(t fib.TEP) overlay.Pair {

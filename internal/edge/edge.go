@@ -20,13 +20,11 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
+	"github.com/selvage/selvage/internal/revision"
 )
 
 // settle is how long a start waits for next hops to answer before it goes on without.
 const settle = 300 * time.Millisecond
-
-// reloadConfiguration names the fault of a configuration that is not in force.
-const reloadConfiguration = "reload the configuration, the previous one stays in force"
 
 // changeHost names the fault of a host that does not let itself be changed.
 const changeHost = "change the host"
@@ -42,9 +40,12 @@ type edge struct {
 
 	mu           sync.RWMutex
 	configured   overlay.Edge
-	config       overlay.Edge // that, and what BGP told of other edges
-	ruled        ruled        // the policy of config
-	dp           DataPath     // nil after it was lost
+	config       overlay.Edge      // that, and what BGP told of other edges
+	ruled        ruled             // the policy of config
+	inForce      revision.Revision // that configured is
+	awaited      *awaited          // it, when it goes back by itself; else nil
+	left         error             // what of the tables could not be written
+	dp           DataPath          // nil after it was lost
 	adopted      bool
 	hostState    host.State
 	paths        paths
@@ -77,17 +78,16 @@ type edge struct {
 	tep           netip.Addr // the first of this edge
 	endHostEvents func()
 
+	// Of reloads: one is read at a time.
+	reloading, reloadAgain bool
+	lost                   error // why dp is nil
+
 	jobs  chan func()   // what has to be done by the goroutine of Run
 	ended chan struct{} // closed when it takes no more of them
 }
 
 // start opens the data path, or adopts a running one, and makes it current.
 func (e *edge) start(ctx context.Context) error {
-	ruled, err := compile(overlay.Edge{}, e.ruled, e.config)
-	if err != nil {
-		return err
-	}
-	e.ruled = ruled
 	hostState, err := e.host.Observe(plan.Want(e.config))
 	if err != nil {
 		return fmt.Errorf("observe the host: %w", err)
@@ -204,10 +204,11 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.expireReports()
 		case job := <-e.jobs:
 			job()
-		case <-hangup:
-			if err := e.reload(); err != nil {
-				return err
+			if e.dp == nil {
+				return e.lost
 			}
+		case <-hangup:
+			e.reload()
 		}
 	}
 }
@@ -288,6 +289,7 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came an
 	if err != nil && !errors.As(err, &partial) {
 		return came, err
 	}
+	e.left = err
 	if err != nil {
 		e.problems = append(e.problems, problem.Error("tables are in force, but for parts: %v", err))
 	}
@@ -353,63 +355,6 @@ func (e *edge) age() {
 	}
 }
 
-// reload takes over a changed configuration. A wrong one changes nothing. An
-// error means that the data path was lost on the way.
-func (e *edge) reload() error {
-	next, err := e.opts.Load(e.opts.ConfigPath)
-	if err == nil && next.Name != e.config.Name {
-		err = fmt.Errorf("%s: metadata.name changed from %s to %s: stop this edge and start the other",
-			e.opts.ConfigPath, e.config.Name, next.Name)
-	}
-	var rules ruled
-	if err == nil {
-		rules, err = compile(e.configured, e.ruled, next)
-	}
-	if err == nil {
-		err = e.reopen(next)
-	}
-	e.reportProblem(reloadConfiguration, err)
-	if e.dp == nil {
-		return err
-	}
-	if err != nil {
-		return nil
-	}
-	was, previous, failed := e.configured, e.ruled, e.fault(applyTables)
-	e.take(next, rules)
-	if now := e.fault(applyTables); now != nil && failed == nil {
-		return e.rollBack(was, previous, now)
-	}
-	e.noteVersion(next)
-	// Not before: who waits for this line finds the data path as the file has it.
-	e.log.Info("configuration reloaded", "segments", len(next.Segments), "ports", len(next.Ports))
-	freeMemory(was, next)
-	return nil
-}
-
-// take makes a configuration the one that is wanted, and has it applied.
-func (e *edge) take(next overlay.Edge, rules ruled) {
-	e.mu.Lock()
-	e.configured, e.config, e.ruled = next, next, rules
-	e.mu.Unlock()
-	e.configureBGP()
-	e.reconcile()
-	e.followBGP()
-}
-
-// rollBack takes the previous configuration again, as the tables of another one could not be
-// applied. An error means that the data path was lost on the way.
-func (e *edge) rollBack(was overlay.Edge, rules ruled, failed error) error {
-	err := e.reopen(was)
-	if e.dp == nil {
-		return err
-	}
-	e.reportProblem("open the data path for the previous configuration", err)
-	e.take(was, rules)
-	e.reportProblem(reloadConfiguration, failed)
-	return nil
-}
-
 // fault is what is wrong with something, nil when nothing is.
 func (e *edge) fault(what string) error {
 	e.mu.RLock()
@@ -447,7 +392,8 @@ func (e *edge) reopen(next overlay.Edge) error {
 		err = errors.Join(fmt.Errorf("open the data path: %w", err), closed)
 		previous, again := e.opts.OpenDataPath(was)
 		if again != nil {
-			return errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
+			e.lost = errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
+			return e.lost
 		}
 		e.dp = previous
 		return err
@@ -507,7 +453,7 @@ func (e *edge) reportProblem(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.limits.problems(), e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems(), e.frozenProblems(), e.loops.problems(time.Now()))
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.limits.problems(), e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems(), e.frozenProblems(), e.loops.problems(time.Now()), e.configProblems())
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, e.faults[what])})
 	}
@@ -535,7 +481,7 @@ const (
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
 	readDrops, watchCache, probeMTUs, readReports, decideReport, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, refreshReplicas,
-	readLog, timeSweep, readLimits, writeLog,
+	readLog, timeSweep, readLimits, writeLog, keepRevisions,
 }
 
 func faultSeverity(what string) problem.Severity {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
@@ -47,7 +49,8 @@ type world struct {
 
 	mu        sync.Mutex
 	config    overlay.Edge
-	bad       error // of the configuration
+	sources   []overlay.Edge // that were loaded, by the numbers that are their texts
+	bad       error          // of the configuration
 	hostState host.State
 	calls     []string
 	configs   []datapath.Config // of every opening
@@ -124,8 +127,8 @@ func newWorld(t *testing.T) *world {
 		},
 	}
 	w.opts = RunOptions{
-		ConfigPath: "a.yaml", RuntimeDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Version: "test",
-		RemoveAtExit: true, Resync: time.Hour, Hangup: w.hangups, Load: w.load, OpenDataPath: w.openDataPath,
+		ConfigPath: "a.yaml", RuntimeDir: t.TempDir(), StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Version: "test",
+		RemoveAtExit: true, Resync: time.Hour, Hangup: w.hangups, Load: w.load, Parse: w.parse, OpenDataPath: w.openDataPath,
 		OpenHost: func(string, *slog.Logger) (Host, error) { return fakeHost{w}, w.call("open host") },
 		OpenProbes: func(tep netip.Addr, _ *slog.Logger) (PathProbes, error) {
 			return fakeProbes{w, tep}, w.call("probe from " + tep.String())
@@ -135,10 +138,20 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) load(string) (overlay.Edge, error) {
+// load gives the world's configuration; its text is the only thing that tells it from others.
+func (w *world) load(path string) (overlay.Edge, config.Source, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.config, w.bad
+	w.sources = append(w.sources, w.config)
+	return w.config, config.Source{Path: path, Files: []config.File{{Path: path, Text: []byte(strconv.Itoa(len(w.sources) - 1))}}}, w.bad
+}
+
+// parse gives the configuration that a text of load stands for.
+func (w *world) parse(s config.Source) (overlay.Edge, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i, err := strconv.Atoi(string(s.Files[0].Text))
+	return w.sources[i], err
 }
 
 // call records a call and says whether it shall fail.

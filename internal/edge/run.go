@@ -30,6 +30,9 @@ import (
 	"github.com/selvage/selvage/internal/replica"
 )
 
+// DefaultStateDir holds what outlasts a reboot: the revisions of the configuration.
+const DefaultStateDir = "/var/lib/selvage"
+
 // defaultResync is how often everything is compared again without an event.
 const defaultResync = 10 * time.Second
 
@@ -37,6 +40,7 @@ const defaultResync = 10 * time.Second
 type RunOptions struct {
 	ConfigPath string
 	RuntimeDir string       // "" is DefaultRuntimeDir
+	StateDir   string       // of what outlasts a reboot; "" is DefaultStateDir
 	PinRoot    string       // a bpffs directory; "" is the data path's default
 	Logger     *slog.Logger // nil is slog.Default()
 	Version    string       // what Status reports; "" is the version of this build
@@ -61,7 +65,8 @@ type RunOptions struct {
 	Linger time.Duration
 
 	// The edge's dependencies; nil is the real one.
-	Load         func(path string) (overlay.Edge, error)
+	Load         func(path string) (overlay.Edge, config.Source, error)
+	Parse        func(config.Source) (overlay.Edge, error)
 	OpenDataPath func(datapath.Config) (DataPath, error)
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
 	OpenProbes   func(tep netip.Addr, log *slog.Logger) (PathProbes, error)
@@ -72,7 +77,7 @@ type RunOptions struct {
 }
 
 func (o RunOptions) withDefaults() RunOptions {
-	o.RuntimeDir = cmp.Or(o.RuntimeDir, api.DefaultRuntimeDir)
+	o.RuntimeDir, o.StateDir = cmp.Or(o.RuntimeDir, api.DefaultRuntimeDir), cmp.Or(o.StateDir, DefaultStateDir)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -82,7 +87,10 @@ func (o RunOptions) withDefaults() RunOptions {
 		o.Version = build.Main.Version
 	}
 	if o.Load == nil {
-		o.Load = config.Load
+		o.Load = config.LoadSource
+	}
+	if o.Parse == nil {
+		o.Parse = config.Source.Edge
 	}
 	if o.OpenDataPath == nil {
 		o.OpenDataPath = openDataPath
@@ -127,10 +135,11 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	hangup, ignore := opts.hangups()
 	defer ignore()
 
-	cfg, err := opts.Load(opts.ConfigPath)
+	first, passedOver, err := opts.loadFirst()
 	if err != nil {
 		return err
 	}
+	cfg := first.edge
 	lock, err := acquire(opts.RuntimeDir, cfg.Name)
 	if err != nil {
 		return err
@@ -154,12 +163,13 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	defer func() { err = errors.Join(err, ns.close()) }()
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
-		started: time.Now(), configured: cfg, config: cfg, faults: make(map[string]error),
+		started: time.Now(), configured: cfg, config: cfg, ruled: first.rules, inForce: first.Revision, faults: make(map[string]error),
 		jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
 		ns: ns, came: make(chan announcement, 1), learned: newLearned(), loops: newLoops(), tep: cfg.Underlay.TEP,
 	}
 	e.pathSelector.gateways.nudged = make(chan struct{}, 1)
 	e.reportProblem(rememberProbes, e.loadOffloads())
+	e.reportProblem(startConfiguration, passedOver)
 	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, e.renewLease)
 	defer func() {
 		e.unfollowHostEvents()
@@ -169,6 +179,10 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	}()
 	if err := e.start(ctx); err != nil {
 		return err
+	}
+	if first.When.IsZero() {
+		first.When, first.By = e.started, "edge"
+		e.keep(first.Revision, false)
 	}
 	srv := serve(listener, e.handler(), e.log)
 	var ends []func()

@@ -58,7 +58,7 @@ type server struct {
 func serve(l net.Listener, h http.Handler, log *slog.Logger) *server {
 	s := &server{
 		http: &http.Server{
-			Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+			Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, ConnContext: withPeer,
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 		failed: make(chan error, 1),
@@ -88,6 +88,11 @@ func (s *server) stop() error {
 func (e *edge) handler() http.Handler {
 	mux := http.NewServeMux()
 	get(mux, "/v1/status", e.statusDocument)
+	get(mux, "/v1/config", e.configDocument)
+	get(mux, "/v1/config/history", e.historyDocument)
+	mux.HandleFunc("/v1/config/apply", e.applyHandler)
+	mux.HandleFunc("/v1/config/confirm", e.confirmHandler)
+	mux.HandleFunc("/v1/config/rollback", e.rollbackHandler)
 	get(mux, "/v1/ports", e.portDocuments)
 	get(mux, "/v1/interfaces", e.interfaceDocuments)
 	get(mux, "/v1/teps", e.tepDocuments)

@@ -1,0 +1,131 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// ConfigInfo is the configuration in force, as it was written. Passwords and keys are left out.
+type ConfigInfo struct {
+	Revision RevisionInfo `json:"revision"`
+	Files    []ConfigFile `json:"files"` // the edge's own, then those that it includes
+}
+
+// ConfigFile is one file of a configuration.
+type ConfigFile struct {
+	Path string `json:"path"`
+	Text string `json:"text"`
+}
+
+// RevisionInfo is a configuration that was in force, or is.
+type RevisionInfo struct {
+	ID   int       `json:"id"` // 0 where none are kept
+	When time.Time `json:"when"`
+	By   string    `json:"by"`   // who asked for it, as in "root"
+	What string    `json:"what"` // "start", "apply", "reload", "rollback to 3", …
+	Path string    `json:"path"` // of its file
+	// InForce: it is the configuration now.
+	InForce bool `json:"in_force"`
+	// Unconfirmed: it was to go back by itself unless somebody confirmed it, and nobody has. Until
+	// is when it does; unset when it has gone back.
+	Unconfirmed bool      `json:"unconfirmed"`
+	Until       time.Time `json:"until,omitzero"`
+}
+
+// ApplyQuery asks for another configuration.
+type ApplyQuery struct {
+	Path  string       `json:"path"`
+	Files []ConfigFile `json:"files"` // the first is the configuration's own
+	// For is on whose behalf, where it is not who asks, as with sudo.
+	For string `json:"for,omitempty"`
+	// DryRun only says what would change.
+	DryRun bool `json:"dry_run"`
+	// Confirm has it go back by itself unless it is confirmed within that time; 0: it stays.
+	Confirm time.Duration `json:"confirm_ns"`
+}
+
+// ApplyInfo is what another configuration changed, or would.
+type ApplyInfo struct {
+	Edge     string         `json:"edge"`
+	Applied  bool           `json:"applied"`
+	Revision RevisionInfo   `json:"revision"` // in force now
+	Changes  []ConfigChange `json:"changes"`  // at most MaxChanges
+	Omitted  int            `json:"changes_omitted"`
+	Effects  ApplyEffects   `json:"effects"`
+}
+
+// MaxChanges is how many changes an ApplyInfo lists.
+const MaxChanges = 1000
+
+// ConfigChange is one difference between two configurations, as they are written.
+type ConfigChange struct {
+	Kind string `json:"kind"` // "added", "removed", "changed" or "moved"
+	Path string `json:"path"` // as in spec.segments[blue].vni
+	Was  string `json:"was,omitempty"`
+	Now  string `json:"now,omitempty"`
+}
+
+// ApplyEffects are what a change of configuration does to what runs.
+type ApplyEffects struct {
+	// Programs: the programs of the data path are loaded anew. Packets go on meanwhile.
+	Programs bool `json:"programs_reloaded"`
+	// Sessions are the firewall's connections, and SessionsCut those that its new policy no
+	// longer allows.
+	Sessions    int `json:"sessions"`
+	SessionsCut int `json:"sessions_cut"`
+	// NATSessions are those of NAT, and NATSessionsCut those whose policy goes.
+	NATSessions    int `json:"nat_sessions"`
+	NATSessionsCut int `json:"nat_sessions_cut"`
+	// BGPResets are the neighbours, by name, whose sessions start anew.
+	BGPResets []string `json:"bgp_resets"`
+}
+
+// Parameters of requests about configurations.
+const (
+	ArgRevision = "revision"
+	ArgFor      = "for"
+)
+
+// ConfigClient asks about the configuration, and for another.
+type ConfigClient struct{ c *Client }
+
+// Config is the client's part about the configuration.
+func (c *Client) Config() ConfigClient { return ConfigClient{c} }
+
+// Show fetches the configuration in force.
+func (c ConfigClient) Show(ctx context.Context) (ConfigInfo, error) {
+	return Fetch[ConfigInfo](ctx, c.c, "config")
+}
+
+// History fetches the configurations that were in force, the newest first.
+func (c ConfigClient) History(ctx context.Context) ([]RevisionInfo, error) {
+	return Fetch[[]RevisionInfo](ctx, c.c, "config/history")
+}
+
+// Apply has the edge take another configuration, whole or not at all: with an error, the one
+// before is in force.
+func (c ConfigClient) Apply(ctx context.Context, q ApplyQuery) (ApplyInfo, error) {
+	text, err := json.Marshal(q)
+	if err != nil {
+		return ApplyInfo{}, fmt.Errorf("edge %s: configuration: %w", c.c.name, err)
+	}
+	return post[ApplyInfo](ctx, c.c.patient(), "config/apply", bytes.NewReader(text))
+}
+
+// Confirm has the configuration stay that would go back by itself.
+func (c ConfigClient) Confirm(ctx context.Context) (RevisionInfo, error) {
+	return post[RevisionInfo](ctx, c.c, "config/confirm", nil)
+}
+
+// Rollback has the edge take a former configuration, by the number of its revision; 0 is the
+// one before. behalf is as ApplyQuery.For.
+func (c ConfigClient) Rollback(ctx context.Context, revision int, behalf string) (ApplyInfo, error) {
+	v := url.Values{ArgRevision: {strconv.Itoa(revision)}}
+	setIf(v, ArgFor, behalf, behalf != "")
+	return post[ApplyInfo](ctx, c.c.patient(), "config/rollback?"+v.Encode(), nil)
+}
