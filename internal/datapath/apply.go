@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -41,10 +42,10 @@ func newNames() names {
 	}
 }
 
-func readArray[V any](m *ebpf.Map, into []V) error {
+func readArray[V any](m kernel.Map, into []V) error {
 	keys := make([]uint32, len(into))
-	var cursor ebpf.MapBatchCursor
-	n, err := m.BatchLookup(&cursor, keys, into, nil)
+	var cursor kernel.Cursor
+	n, err := m.BatchLookup(&cursor, keys, into)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("read the map %s: %w", m, err)
 	}

@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -27,17 +25,15 @@ func (d *Datapath) SolicitHost(segment, port string, mac overlay.MAC, addrs []ne
 	if !ok || len(addrs) == 0 {
 		return nil // the port went meanwhile
 	}
-	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	wire, err := d.kernel.Wire()
 	if err != nil {
 		return fmt.Errorf("ask %s at %s: %w", mac, port, err)
 	}
-	defer unix.Close(socket)
-	to := &unix.SockaddrLinklayer{Ifindex: int(d.vports[vport].Ifindex), Halen: uint8(len(mac))}
-	copy(to.Addr[:], mac[:])
+	defer wire.Close()
 	var errs []error
 	for _, addr := range addrs {
 		frame := withVLAN(d.question(id, mac, addr), d.vports[vport].Vlan)
-		if err := unix.Sendto(socket, frame, 0, to); err != nil {
+		if err := wire.Send(int(d.vports[vport].Ifindex), frame); err != nil {
 			errs = append(errs, fmt.Errorf("ask %s at %s for %s: %w", mac, port, addr, err))
 		}
 	}

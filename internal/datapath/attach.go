@@ -1,10 +1,10 @@
 package datapath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 )
 
@@ -21,6 +22,11 @@ import (
 type hook struct {
 	role    string
 	ifindex int
+}
+
+// compare orders hooks by role.
+func (h hook) compare(o hook) int {
+	return cmp.Or(cmp.Compare(h.role, o.role), cmp.Compare(h.ifindex, o.ifindex))
 }
 
 func (h hook) String() string { return fmt.Sprintf("%s-%d", h.role, h.ifindex) }
@@ -51,10 +57,10 @@ func (h hook) isTCX() bool { return !h.isXDP() && !h.isTracepoint() }
 // attachment is a pinned link. current is false while it runs the programs of a
 // former process.
 type attachment struct {
-	link    link.Link
+	link    kernel.Link
 	current bool
-	device  fib.Transit   // what a transit program was loaded for
-	program *ebpf.Program // one that was loaded for this hook alone, or nil
+	device  fib.Transit    // what a transit program was loaded for
+	program kernel.Program // one that was loaded for this hook alone, or nil
 }
 
 // id is 0 for an attachment that there is not.
@@ -69,7 +75,14 @@ func (a *attachment) id() link.ID {
 	return info.ID
 }
 
-func (a *attachment) close() error { return errors.Join(a.link.Close(), a.program.Close()) }
+func (a *attachment) close() error { return errors.Join(a.link.Close(), a.closeProgram()) }
+
+func (a *attachment) closeProgram() error {
+	if a.program == nil {
+		return nil
+	}
+	return a.program.Close()
+}
 
 // adopt takes over the pinned links of a former process. Those of interfaces that are gone
 // are removed, and those of roles that this build no longer has.
@@ -85,13 +98,13 @@ func (d *Datapath) adopt() error {
 
 func (d *Datapath) adoptLinks() error {
 	d.links = make(map[hook]*attachment)
-	entries, err := os.ReadDir(d.linkDir())
+	entries, err := d.kernel.Pins.List(d.linkDir())
 	if err != nil {
 		return fmt.Errorf("list the pinned links: %w", err)
 	}
-	for _, e := range entries {
-		path := filepath.Join(d.linkDir(), e.Name())
-		h, ok := parseHook(e.Name())
+	for _, name := range entries {
+		path := filepath.Join(d.linkDir(), name)
+		h, ok := parseHook(name)
 		abi, outdated := d.pins.isOutdated(h.role)
 		switch {
 		case ok && slices.Contains(roles, h.role):
@@ -111,7 +124,7 @@ func (d *Datapath) adoptLinks() error {
 // adoptLink takes over one link. One that is no such link as this build makes stays, and its
 // hook without a program of ours.
 func (d *Datapath) adoptLink(h hook, path string) error {
-	l, err := link.LoadPinnedLink(path, nil)
+	l, err := d.kernel.Linker.PinnedLink(path)
 	if err != nil {
 		d.pins.taken[h] = true
 		d.leave(path)
@@ -138,7 +151,7 @@ func (d *Datapath) adoptLink(h hook, path string) error {
 
 // removeOutdated detaches a program of an older build in a role that there no longer is.
 func (d *Datapath) removeOutdated(path string, abi int) error {
-	if err := os.Remove(path); err != nil {
+	if err := d.kernel.Pins.Remove(path); err != nil {
 		return fmt.Errorf("remove the link %s of ABI %d: %w", path, abi, err)
 	}
 	d.pins.did("removed the link %s: ABI %d was the last with its role", path, abi)
@@ -146,15 +159,14 @@ func (d *Datapath) removeOutdated(path string, abi int) error {
 }
 
 // takes reports whether a link is of the kind that this build makes for the hook.
-func (h hook) takes(info *link.Info) bool {
+func (h hook) takes(info kernel.LinkInfo) bool {
 	switch {
 	case h.isTracepoint():
-		return isOfTracepoint(info)
+		return info.IsTracing()
 	case h.isXDP():
-		return info.XDP() != nil
+		return info.IsXDP()
 	}
-	tcx := info.TCX()
-	return tcx != nil && ebpf.AttachType(tcx.AttachType) == ebpf.AttachTCXIngress
+	return info.Attach == ebpf.AttachTCXIngress
 }
 
 // parseHook reads the name of a pinned link; the role may be another build's.
@@ -168,25 +180,14 @@ func parseHook(name string) (hook, bool) {
 // isTracepoint reports whether the hook is no interface.
 func (h hook) isTracepoint() bool { return h.role == roleNotSent || h.role == roleNotRedirected }
 
-// isOfTracepoint reports whether a link is one of those that kernels make of programs tp_btf.
-func isOfTracepoint(info *link.Info) bool {
-	return info.Type == link.RawTracepointType || info.Type == link.TracingType
-}
-
 // isAttached reports whether the link still sits on the interface; a link whose
 // interface went away stays behind with index 0.
-func isAttached(l link.Link, ifindex int) bool {
+func isAttached(l kernel.Link, ifindex int) bool {
 	info, err := l.Info()
 	if err != nil {
 		return false
 	}
-	if isOfTracepoint(info) {
-		return ifindex == 0
-	}
-	if xdp := info.XDP(); xdp != nil {
-		return int(xdp.Ifindex) == ifindex
-	}
-	return info.TCX() != nil && int(info.TCX().Ifindex) == ifindex
+	return (info.IsTracing() || info.IsXDP() || info.IsTCX()) && info.Ifindex == ifindex
 }
 
 // attach brings the links to the wanted hooks: programs of a former process are
@@ -197,7 +198,7 @@ func (d *Datapath) attach(p *plan) error {
 	d.lookNewer()
 	maps.DeleteFunc(d.refused, func(h hook, _ refusedTransit) bool { return !p.hooks[h] })
 	var errs []error
-	for h := range p.hooks {
+	for _, h := range slices.SortedFunc(maps.Keys(p.hooks), hook.compare) {
 		if d.pins.taken[h] { // NewerPins says so
 			continue
 		}
@@ -238,7 +239,7 @@ func (d *Datapath) attachOne(h hook, dev fib.Transit) error {
 	}
 	first, ahead, err := d.newerAhead(h, a)
 	if err != nil {
-		return errors.Join(err, next.program.Close())
+		return errors.Join(err, next.closeProgram())
 	}
 	if a != nil && !ahead {
 		return d.swap(h, next, prog)
@@ -248,10 +249,10 @@ func (d *Datapath) attachOne(h hook, dev fib.Transit) error {
 
 // join attaches next by a new link, before the one that is given. A former one ends when
 // this has its place.
-func (d *Datapath) join(h hook, next *attachment, prog *ebpf.Program, before link.ID) error {
+func (d *Datapath) join(h hook, next *attachment, prog kernel.Program, before link.ID) error {
 	l, err := d.newLink(h, prog, before)
 	if err != nil {
-		return errors.Join(err, next.program.Close())
+		return errors.Join(err, next.closeProgram())
 	}
 	next.link = l
 	if d.links[h] != nil {
@@ -265,30 +266,26 @@ func (d *Datapath) join(h hook, next *attachment, prog *ebpf.Program, before lin
 }
 
 // swap has next take over the link of the hook.
-func (d *Datapath) swap(h hook, next *attachment, prog *ebpf.Program) error {
+func (d *Datapath) swap(h hook, next *attachment, prog kernel.Program) error {
 	a := d.links[h]
 	if err := a.link.Update(prog); err != nil {
-		return errors.Join(fmt.Errorf("swap the program on %s: %w", h, err), next.program.Close())
+		return errors.Join(fmt.Errorf("swap the program on %s: %w", h, err), next.closeProgram())
 	}
 	next.link, d.links[h] = a.link, next
-	return a.program.Close()
+	return a.closeProgram()
 }
 
 // newLink attaches a program, of tcx before the link that is given. 0 is after all others.
-func (d *Datapath) newLink(h hook, prog *ebpf.Program, before link.ID) (link.Link, error) {
+func (d *Datapath) newLink(h hook, prog kernel.Program, before link.ID) (kernel.Link, error) {
 	if h.isTracepoint() {
-		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
+		l, err := d.kernel.Linker.AttachTracing(prog)
 		if err != nil {
 			return nil, fmt.Errorf("attach to a tracepoint: %w", err)
 		}
 		return l, nil
 	}
 	if h.isTCX() {
-		opts := link.TCXOptions{Interface: h.ifindex, Program: prog, Attach: ebpf.AttachTCXIngress}
-		if before != 0 {
-			opts.Anchor = link.BeforeLinkByID(before)
-		}
-		l, err := link.AttachTCX(opts)
+		l, err := d.kernel.Linker.AttachTCX(h.ifindex, prog, before)
 		if err != nil {
 			return nil, fmt.Errorf("attach to %s (tcx needs Linux 6.6 or newer): %w", h, err)
 		}
@@ -303,7 +300,7 @@ func (d *Datapath) newLink(h hook, prog *ebpf.Program, before link.ID) (link.Lin
 			return nil, err
 		}
 	}
-	l, err := link.AttachXDP(link.XDPOptions{Interface: h.ifindex, Program: prog, Flags: mode})
+	l, err := d.kernel.Linker.AttachXDP(h.ifindex, prog, mode)
 	if err != nil {
 		return nil, driverRefusal{fmt.Errorf("attach to %s: %w", h, err)}
 	}
@@ -324,7 +321,7 @@ type refusedTransit struct {
 const refusalRetry = 10 * time.Second
 
 // program is that of the hook.
-func (d *Datapath) program(h hook, dev fib.Transit) (*ebpf.Program, error) {
+func (d *Datapath) program(h hook, dev fib.Transit) (kernel.Program, error) {
 	switch h.role {
 	case rolePort:
 		return d.objs.FromPort, nil
@@ -352,7 +349,7 @@ func (d *Datapath) detach(h hook) error {
 // detachRest removes the links that are not wanted.
 func (d *Datapath) detachRest(want map[hook]bool) error {
 	var errs []error
-	for h := range d.links {
+	for _, h := range slices.SortedFunc(maps.Keys(d.links), hook.compare) {
 		if !want[h] {
 			errs = append(errs, d.detach(h))
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
@@ -29,20 +30,20 @@ const blockPackets = 64
 
 // meter reads what the kernel counts of a program.
 type meter struct {
-	prog   *ebpf.Program
+	prog   kernel.Program
 	blocks []float64
 }
 
 // block runs packets and notes their mean time in ns.
 func (m *meter) block(b *testing.B, packets int, run func()) {
-	before, err := m.prog.Stats()
+	before, err := kernel.HostProgram(m.prog).Stats()
 	if err != nil {
 		b.Fatal(err)
 	}
 	for range packets {
 		run()
 	}
-	after, err := m.prog.Stats()
+	after, err := kernel.HostProgram(m.prog).Stats()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func (w *bench) measureEmpty(b *testing.B) float64 {
 }
 
 // mustRun must be called in the namespace.
-func (w *bench) mustRun(b *testing.B, prog *ebpf.Program, dev string, frame []byte) verdict {
+func (w *bench) mustRun(b *testing.B, prog kernel.Program, dev string, frame []byte) verdict {
 	r, err := runProgram(prog, w.dev[dev].Index, packet{bytes: frame})
 	if err != nil {
 		b.Fatal(err)
@@ -133,7 +134,7 @@ func (w *bench) mustRun(b *testing.B, prog *ebpf.Program, dev string, frame []by
 	return r.verdict
 }
 
-func (w *bench) program(from string) *ebpf.Program {
+func (w *bench) program(from string) kernel.Program {
 	if from == "u0" {
 		return w.dp.objs.FromUnderlay
 	}

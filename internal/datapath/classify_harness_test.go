@@ -6,6 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/test/tier"
@@ -43,12 +44,12 @@ func newEvaluating(t testing.TB) *evaluating {
 // load puts an image where the data path finds it.
 func (j *evaluating) load(t testing.TB, compiled policy.Compiled) {
 	t.Helper()
-	inner, err := newPolicyMap(compiled)
+	inner, err := newPolicyMap(kernel.Host().Loader, compiled)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer inner.Close()
-	if err := j.Policy.Put(uint32(0), inner); err != nil {
+	if err := j.Policy.Put(uint32(0), kernel.HostMap(inner)); err != nil {
 		t.Fatal(err)
 	}
 }

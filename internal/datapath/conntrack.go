@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -51,10 +52,11 @@ func connection(k *bpfCtKey, e *bpfCtEntry, now uint64) Connection {
 // maps have a V of each, by bpfCtKey. Its program in the kernel removes those that have
 // expired (garbage collection), and counts the others in a G.
 type conntrackTable[V, G any] struct {
-	what  string                                        // its entries, in errors
-	maps  []*ebpf.Map                                   // none: this edge has no such table
-	entry func(*V) *bpfCtEntry                          // what a V has of conntrack
-	put   func(to *ebpf.Map, k []bpfCtKey, v []V) error // as far as there is room
+	clock kernel.Clock
+	what  string                                         // its entries, in errors
+	maps  []kernel.Map                                   // none: this edge has no such table
+	entry func(*V) *bpfCtEntry                           // what a V has of conntrack
+	put   func(to kernel.Map, k []bpfCtKey, v []V) error // as far as there is room
 	load  func() (*gcProgram, error)
 
 	sweeping sync.Mutex
@@ -64,9 +66,17 @@ type conntrackTable[V, G any] struct {
 
 // gcProgram is the program that looks at every connection, and where it counts.
 type gcProgram struct {
-	program    *ebpf.Program
-	result     *ebpf.Map
-	portUsages *ebpf.Map // of NAT
+	program    kernel.Program
+	result     kernel.Map
+	portUsages kernel.Map // of NAT
+}
+
+func (g *gcProgram) close() error {
+	errs := []error{g.program.Close(), g.result.Close()}
+	if g.portUsages != nil {
+		errs = append(errs, g.portUsages.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (t *conntrackTable[V, G]) close() error {
@@ -75,7 +85,7 @@ func (t *conntrackTable[V, G]) close() error {
 		return nil
 	}
 	t.gc = nil
-	return errors.Join(gc.program.Close(), gc.result.Close(), gc.portUsages.Close())
+	return gc.close()
 }
 
 // each calls do for every connection until it returns false. do must not keep k and v.
@@ -83,7 +93,7 @@ func (t *conntrackTable[V, G]) each(do func(k *bpfCtKey, v *V, now uint64) bool)
 	if len(t.maps) == 0 {
 		return nil
 	}
-	now, err := monotonicNS()
+	now, err := t.clock.Monotonic()
 	if err != nil {
 		return err
 	}
@@ -129,7 +139,7 @@ func (t *conntrackTable[V, G]) sweep() (stats G, err error) {
 
 // carry copies connections of a former map as far as there is room: all, or only those
 // with a packet after a time that the map to does not know of yet.
-func (t *conntrackTable[V, G]) carry(from, to *ebpf.Map, after uint64) error {
+func (t *conntrackTable[V, G]) carry(from, to kernel.Map, after uint64) error {
 	keys, values := make([]bpfCtKey, 0, batch), make([]V, 0, batch)
 	var errs []error
 	flush := func() {
@@ -154,7 +164,7 @@ func (t *conntrackTable[V, G]) carry(from, to *ebpf.Map, after uint64) error {
 	return errors.Join(append(errs, err)...)
 }
 
-func (t *conntrackTable[V, G]) isNewer(to *ebpf.Map, k *bpfCtKey, v *V, after uint64) bool {
+func (t *conntrackTable[V, G]) isNewer(to kernel.Map, k *bpfCtKey, v *V, after uint64) bool {
 	var there V
 	seen := t.entry(v).SeenNs
 	return !isBefore(seen, after) && (to.Lookup(k, &there) != nil || isBefore(t.entry(&there).SeenNs, seen))
@@ -166,20 +176,21 @@ func (d *Datapath) loadGC(load func() (*ebpf.CollectionSpec, error), program, re
 	if err != nil {
 		return nil, err
 	}
-	if err := configure(spec, d.cfg); err != nil {
+	if err := d.configure(spec); err != nil {
 		return nil, err
 	}
-	objects, err := loadUpon(spec, d.maps())
+	objects, err := d.kernel.Loader.LoadUpon(spec, d.maps())
 	if err != nil {
 		return nil, err
 	}
 	defer objects.Close()
-	return &gcProgram{objects.DetachProgram(program), objects.DetachMap(result), objects.DetachMap(natGcMapPortUsages)}, nil
+	return &gcProgram{objects.TakeProgram(program), objects.TakeMap(result), objects.TakeMap(natGcMapPortUsages)}, nil
 }
 
 // trackConnections makes both tables, of the maps that are loaded.
 func (d *Datapath) trackConnections() {
 	ct, nat := &d.fw.connections, &d.nat.sessions
+	ct.clock, nat.clock = d.kernel.Clock, d.kernel.Clock
 	ct.what, ct.put, ct.entry = "connections", putConnections, func(c *bpfCtEntry) *bpfCtEntry { return c }
 	ct.load = func() (*gcProgram, error) {
 		return d.loadGC(loadConntrackGc, conntrackGcProgConntrackGc, conntrackGcMapCtGcResult)
@@ -187,10 +198,10 @@ func (d *Datapath) trackConnections() {
 	nat.what, nat.put, nat.entry = "sessions", d.putSessions, func(s *bpfNatSession) *bpfCtEntry { return &s.Ct }
 	nat.load = func() (*gcProgram, error) { return d.loadGC(loadNatGc, natGcProgNatGc, natGcMapNatGcResult) }
 	if d.cfg.Firewall != nil {
-		ct.maps = []*ebpf.Map{d.objs.CtEstablished, d.objs.CtHalfOpen}
+		ct.maps = []kernel.Map{d.objs.CtEstablished, d.objs.CtHalfOpen}
 	}
 	if d.cfg.Egress != nil {
-		nat.maps = []*ebpf.Map{d.objs.NatSessions}
+		nat.maps = []kernel.Map{d.objs.NatSessions}
 	}
 }
 

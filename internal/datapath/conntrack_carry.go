@@ -6,8 +6,9 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // aside is where a table of another size waits to be carried over. It is a
@@ -16,8 +17,8 @@ func (d *Datapath) aside(name string) string { return filepath.Join(d.mapDir(), 
 
 // setAside keeps m, which the attached programs use. One that is aside already is what
 // they use; m is then of a process that ended before they were replaced.
-func (d *Datapath) setAside(name string, m *ebpf.Map) error {
-	previous, err := ebpf.LoadPinnedMap(d.aside(name), nil)
+func (d *Datapath) setAside(name string, m kernel.PinnedMap) error {
+	previous, err := d.kernel.Loader.PinnedMap(d.aside(name))
 	if err == nil {
 		return errors.Join(previous.Close(), m.Unpin())
 	}
@@ -29,15 +30,15 @@ func (d *Datapath) setAside(name string, m *ebpf.Map) error {
 
 // carriage is the way of connections and sessions from tables of other sizes into the present ones.
 type carriage struct {
-	previous map[string]*ebpf.Map // by the name of the map
-	since    uint64               // what has had a packet since must be carried again
+	previous map[string]kernel.PinnedMap // by the name of the map
+	since    uint64                      // what has had a packet since must be carried again
 }
 
 // carry copies connections and sessions while the attached programs still use the former tables.
 func (d *Datapath) carry() (*carriage, error) {
-	c := &carriage{previous: map[string]*ebpf.Map{}}
+	c := &carriage{previous: map[string]kernel.PinnedMap{}}
 	for _, name := range []string{bpfMapCtEstablished, bpfMapCtHalfOpen, bpfMapNatSessions} {
-		m, err := ebpf.LoadPinnedMap(d.aside(name), nil)
+		m, err := d.kernel.Loader.PinnedMap(d.aside(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -49,7 +50,7 @@ func (d *Datapath) carry() (*carriage, error) {
 	if len(c.previous) == 0 {
 		return c, nil
 	}
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
@@ -64,7 +65,7 @@ func (d *Datapath) carry() (*carriage, error) {
 }
 
 // carryMap copies a former map, or what of it had a packet since then.
-func (d *Datapath) carryMap(name string, from *ebpf.Map, since uint64) error {
+func (d *Datapath) carryMap(name string, from kernel.Map, since uint64) error {
 	if name == bpfMapNatSessions {
 		return d.nat.sessions.carry(from, d.objs.NatSessions, since)
 	}
@@ -94,7 +95,7 @@ func (c *carriage) close() error {
 }
 
 // putConnections puts conntrack entries into a map, as far as there is room.
-func putConnections(to *ebpf.Map, keys []bpfCtKey, values []bpfCtEntry) error {
+func putConnections(to kernel.Map, keys []bpfCtKey, values []bpfCtEntry) error {
 	_, err := to.BatchUpdate(keys, values, nil)
 	if errors.Is(err, unix.E2BIG) {
 		return nil
@@ -104,8 +105,8 @@ func putConnections(to *ebpf.Map, keys []bpfCtKey, values []bpfCtEntry) error {
 
 // putSessions puts NAT sessions with their reverse entries. One that finds no room takes its
 // reverse entry with it.
-func (d *Datapath) putSessions(to *ebpf.Map, keys []bpfCtKey, values []bpfNatSession) error {
-	now, err := monotonicNS()
+func (d *Datapath) putSessions(to kernel.Map, keys []bpfCtKey, values []bpfNatSession) error {
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return err
 	}

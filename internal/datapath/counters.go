@@ -5,19 +5,21 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // readPerCPU reads an array of which each core has its own, with one system call: the
 // cores' values of the first entry, then those of the next.
-func readPerCPU[V any](m *ebpf.Map) (values []V, cores int, err error) {
-	cores, err = ebpf.PossibleCPU()
+func readPerCPU[V any](d *Datapath, m kernel.Map) (values []V, cores int, err error) {
+	cores, err = d.kernel.Loader.Cores()
 	if err != nil {
-		return nil, 0, fmt.Errorf("count the cores: %w", err)
+		return nil, 0, err
 	}
 	keys := make([]uint32, m.MaxEntries())
 	values = make([]V, len(keys)*cores)
-	var cursor ebpf.MapBatchCursor
-	n, err := m.BatchLookup(&cursor, keys, values, nil)
+	var cursor kernel.Cursor
+	n, err := m.BatchLookup(&cursor, keys, values)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, 0, fmt.Errorf("read the map %s: %w", m, err)
 	}
@@ -29,7 +31,7 @@ func readPerCPU[V any](m *ebpf.Map) (values []V, cores int, err error) {
 
 // Drops lists every reason with its counter, those at zero too.
 func (d *Datapath) Drops() ([]Drop, error) {
-	counters, cores, err := readPerCPU[bpfCounter](d.objs.Drops)
+	counters, cores, err := readPerCPU[bpfCounter](d, d.objs.Drops)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +52,7 @@ func (d *Datapath) Drops() ([]Drop, error) {
 
 // Events counts what the data path did, by name.
 func (d *Datapath) Events() (map[string]uint64, error) {
-	counters, cores, err := readPerCPU[uint64](d.objs.Events)
+	counters, cores, err := readPerCPU[uint64](d, d.objs.Events)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func BenchmarkConnections(b *testing.B) {
 		}
 	}
 	full, few := newConnectionBench(b, uint32(many)), newConnectionBench(b, uint32(many))
-	empty := memory(full.dp.objs.CtEstablished)
+	empty := full.dp.objs.CtEstablished.Memlock()
 	full.do(b, func() { full.fill(b, many) })
 	few.do(b, func() { few.fill(b, busyConnections) })
 	for c, want := range map[*connectionBench]int{full: many, few: busyConnections} {
@@ -100,7 +100,7 @@ func BenchmarkConnections(b *testing.B) {
 			b.Fatalf("%d connections, want %d", n, want)
 		}
 	}
-	used := memory(full.dp.objs.CtEstablished)
+	used := full.dp.objs.CtEstablished.Memlock()
 	b.Run("established", func(b *testing.B) {
 		ns := inTurn(b, []*connectionBench{few, full}, []int{busyConnections, busyConnections})
 		b.ReportMetric(ns[0]/ns[1], "speed-ratio")

@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
-
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -182,7 +181,7 @@ func (w *world) runSequence(t *testing.T, s tcpSequence, strict bool) {
 	}
 }
 
-func entries(t testing.TB, m *ebpf.Map) (n int) {
+func entries(t testing.TB, m kernel.Map) (n int) {
 	t.Helper()
 	each(t, m, func(bpfCtKey, bpfCtEntry) { n++ })
 	return n

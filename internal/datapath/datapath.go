@@ -3,24 +3,24 @@
 //
 // Its invariant: the pins are the data path. Closing the handles, or killing the
 // process, changes nothing that a packet can see; only Remove ends it. Nothing
-// here decides what ought to be: that is internal/reconcile.
+// here decides what ought to be: that is internal/plan. What it asks of the operating system goes by
+// the package kernel.
 package datapath
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/rlimit"
-	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -37,8 +37,9 @@ const (
 type Datapath struct {
 	cfg     Config
 	dir     string
-	lock    *os.File // of dir
-	objs    bpfObjects
+	kernel  kernel.Kernel
+	lock    io.Closer // of dir
+	objs    objects
 	words   vocabulary
 	links   map[hook]*attachment
 	refused map[hook]refusedTransit // transit programs
@@ -97,9 +98,12 @@ type names struct {
 // the same name has pinned. Packets see the new programs only after Apply.
 //
 // Pins of older builds are adopted or removed, those of newer ones are left alone.
-func Open(cfg Config) (*Datapath, error) { return open(cfg, releases()) }
+func Open(cfg Config) (*Datapath, error) { return OpenWith(cfg, kernel.Host()) }
 
-func open(cfg Config, older map[int]release) (*Datapath, error) {
+// OpenWith does so on a kernel, or a model of one.
+func OpenWith(cfg Config, k kernel.Kernel) (*Datapath, error) { return open(cfg, k, releases()) }
+
+func open(cfg Config, k kernel.Kernel, older map[int]release) (*Datapath, error) {
 	if len(cfg.TEPs) == 0 || len(cfg.TEPs) > overlay.MaxTEPs {
 		return nil, fmt.Errorf("%d tunnel endpoints, not 1 … %d", len(cfg.TEPs), overlay.MaxTEPs)
 	}
@@ -109,23 +113,22 @@ func open(cfg Config, older map[int]release) (*Datapath, error) {
 	if cfg.PinRoot == "" {
 		cfg.PinRoot = DefaultPinRoot
 	}
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("raise the memory lock limit for BPF maps: %w", err)
-	}
 	vocab, err := vocabularyOf()
 	if err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, dir: filepath.Join(cfg.PinRoot, cfg.Name), words: vocab, refused: map[hook]refusedTransit{}, pins: pins{releases: older}}
-	if err := mountBPF(cfg.PinRoot); err != nil {
+	d := &Datapath{
+		cfg: cfg, kernel: k, dir: filepath.Join(cfg.PinRoot, cfg.Name), words: vocab, refused: map[hook]refusedTransit{}, pins: pins{releases: older},
+	}
+	if err := k.Pins.Mount(cfg.PinRoot); err != nil {
 		return nil, err
 	}
 	for _, dir := range []string{d.mapDir(), d.linkDir()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := k.Pins.MakeDir(dir); err != nil {
 			return nil, fmt.Errorf("make the directory for pins: %w", err)
 		}
 	}
-	if d.lock, err = lockDir(d.dir); err != nil {
+	if d.lock, err = k.Pins.Lock(d.dir); err != nil {
 		return nil, err
 	}
 	if err := d.loadAndAdopt(); err != nil {
@@ -147,49 +150,6 @@ func (d *Datapath) loadAndAdopt() error {
 	return nil
 }
 
-// lockDir takes the right to drive the data path that is pinned in dir, which lasts until the file
-// is closed or the process ends. The lock of a runtime directory does not say that: two processes
-// may have one each, and the same pins.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, fmt.Errorf("lock the pins: %w", err)
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = errors.New("another process drives this data path: end that, or give this edge another name or --pin-root")
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
-	}
-	return f, nil
-}
-
-// mountBPF makes sure that pins survive the process: the directory must be on a
-// BPF file system.
-func mountBPF(root string) error {
-	const mountpoint = "/sys/fs/bpf"
-	var st unix.Statfs_t
-	if err := unix.Statfs(mountpoint, &st); err != nil {
-		return fmt.Errorf("look for the BPF file system: %w", err)
-	}
-	if st.Type != unix.BPF_FS_MAGIC {
-		if err := unix.Mount("bpf", mountpoint, "bpf", 0, "mode=0700"); err != nil {
-			return fmt.Errorf("mount the BPF file system at %s: %w (run as root in the host's mount namespace)", mountpoint, err)
-		}
-	}
-	if err := os.MkdirAll(root, 0o700); err != nil {
-		return fmt.Errorf("make the directory for pins: %w", err)
-	}
-	if err := unix.Statfs(root, &st); err != nil {
-		return fmt.Errorf("look at %s: %w", root, err)
-	}
-	if st.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("%s is not on a BPF file system: pins there would not survive", root)
-	}
-	return nil
-}
-
 func (d *Datapath) load() error {
 	spec, err := loadBpf()
 	if err != nil {
@@ -200,57 +160,48 @@ func (d *Datapath) load() error {
 			m.Pinning = ebpf.PinByName
 		}
 	}
-	if err := configure(spec, d.cfg); err != nil {
+	if err := d.configure(spec); err != nil {
 		return err
 	}
 	d.configureLimits(spec)
-	d.loopEdge = randomNumber()
+	d.loopEdge = d.kernel.Random()
 	if err := spec.Variables[bpfVarLoopEdge].Set(d.loopEdge); err != nil {
 		return fmt.Errorf("set %s: %w", bpfVarLoopEdge, err)
 	}
-	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.mapDir()}}
 	if err := d.dropIncompatible(spec); err != nil {
 		return err
 	}
-	if err := spec.LoadAndAssign(&d.objs, opts); err != nil {
-		return loadError(err)
-	}
-	d.trackConnections()
-	if d.memory, err = mapMemory(d.objs.Segments, segmentStride); err != nil {
+	loaded, err := d.kernel.Loader.Load(spec, d.mapDir())
+	if err != nil {
 		return err
 	}
-	d.usages, err = mapMemory(d.objs.OwnerUsages, usageStride)
+	d.objs = assignObjects(loaded)
+	d.trackConnections()
+	if d.memory, err = d.objs.Segments.Mmap(); err != nil {
+		return err
+	}
+	d.usages, err = d.objs.OwnerUsages.Mmap()
 	return err
 }
 
 // unmap lets go of the memory of maps.
-func (d *Datapath) unmap() error { return errors.Join(unmapMemory(&d.memory), unmapMemory(&d.usages)) }
-
-func loadError(err error) error {
-	var verr *ebpf.VerifierError
-	if errors.As(err, &verr) {
-		return fmt.Errorf("the kernel refused a program: %w\n%s", err, verifierTail(verr))
+func (d *Datapath) unmap() error {
+	var errs []error
+	for _, memory := range []*[]byte{&d.memory, &d.usages} {
+		if *memory != nil {
+			errs = append(errs, d.kernel.Loader.Munmap(*memory))
+		}
+		*memory = nil
 	}
-	return fmt.Errorf("load the programs: %w", err)
-}
-
-// verifierTail is the end of the verifier's log, where the refusal stands.
-func verifierTail(v *ebpf.VerifierError) string {
-	lines := v.Log
-	if len(lines) > 20 {
-		lines = lines[len(lines)-20:]
-	}
-	out := ""
-	for _, l := range lines {
-		out += l + "\n"
-	}
-	return out
+	return errors.Join(errs...)
 }
 
 // isData reports whether m holds a program's constants: never shared, never pinned.
 func isData(m *ebpf.MapSpec) bool { return len(m.Name) > 0 && m.Name[0] == '.' }
 
-func configure(spec *ebpf.CollectionSpec, cfg Config) error {
+// configure sizes the maps and sets the constants of a spec.
+func (d *Datapath) configure(spec *ebpf.CollectionSpec) error {
+	cfg := d.cfg
 	if cfg.FDB.Size > 0 {
 		spec.Maps[bpfMapFdb].MaxEntries = cfg.FDB.Size
 		spec.Maps[bpfMapNeighbours].MaxEntries = cfg.FDB.Size
@@ -258,9 +209,9 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if cfg.FlowCache.Size > 0 {
 		spec.Maps[bpfMapFlows].MaxEntries = cfg.FlowCache.Size
 	}
-	cores, err := ebpf.PossibleCPU()
+	cores, err := d.kernel.Loader.Cores()
 	if err != nil {
-		return fmt.Errorf("count the cores: %w", err)
+		return err
 	}
 	if err := configureFirewall(spec, cfg.Firewall); err != nil {
 		return err
@@ -318,14 +269,14 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 			continue
 		}
 		path := filepath.Join(d.mapDir(), name)
-		m, err := ebpf.LoadPinnedMap(path, nil)
+		m, err := d.kernel.Loader.PinnedMap(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("open the pinned map %s: %w", path, err)
 		}
-		err = ms.Compatible(m)
+		err = m.Compatible(ms)
 		if errors.Is(err, ebpf.ErrMapIncompatible) {
 			err = d.replace(name, m)
 			d.newFDB = d.newFDB || name == bpfMapFdb
@@ -339,7 +290,7 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 
 // replace has a new map take the name of m. Connections and sessions stay at hand, to be
 // carried over; returns are made again from their sessions.
-func (d *Datapath) replace(name string, m *ebpf.Map) error {
+func (d *Datapath) replace(name string, m kernel.PinnedMap) error {
 	keep := false
 	switch name {
 	case bpfMapCtEstablished, bpfMapCtHalfOpen:

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
@@ -186,7 +187,7 @@ func compiledSum(compiled policy.Compiled) uint64 {
 // loadCompiled writes a map of its own and swaps it in. When it returns no program asks
 // the former policy any more: the kernel waits for those that run.
 func (d *Datapath) loadCompiled(which uint32, compiled policy.Compiled) error {
-	m, err := newPolicyMap(compiled)
+	m, err := newPolicyMap(d.kernel.Loader, compiled)
 	if err != nil {
 		return err
 	}
@@ -198,11 +199,11 @@ func (d *Datapath) loadCompiled(which uint32, compiled policy.Compiled) error {
 }
 
 // newPolicyMap makes a map that holds the image.
-func newPolicyMap(compiled policy.Compiled) (*ebpf.Map, error) {
+func newPolicyMap(loader kernel.Loader, compiled policy.Compiled) (kernel.Map, error) {
 	if len(compiled) == 0 || len(compiled)%policy.LineWords != 0 {
 		return nil, fmt.Errorf("a policy's image of %d words is not whole lines", len(compiled))
 	}
-	m, err := ebpf.NewMap(&ebpf.MapSpec{
+	m, err := loader.NewMap(&ebpf.MapSpec{
 		Name: "policy_lines", Type: ebpf.Array, KeySize: 4, ValueSize: 4 * policy.LineWords,
 		MaxEntries: uint32(len(compiled) / policy.LineWords), Flags: unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
 	})
@@ -211,7 +212,7 @@ func newPolicyMap(compiled policy.Compiled) (*ebpf.Map, error) {
 	}
 	memory, err := m.Memory()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("map the memory of a policy: %w", err), m.Close())
+		return nil, errors.Join(err, m.Close())
 	}
 	if _, err := memory.WriteAt(compiledBytes(compiled), 0); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the policy: %w", err), m.Close())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/policy"
 )
@@ -138,10 +139,10 @@ func (d *Datapath) freeRules() error {
 }
 
 // putBatch writes many entries with few system calls.
-func putBatch[K comparable, V any](m *ebpf.Map, entries map[K]V, flags ebpf.MapUpdateFlags) error {
+func putBatch[K comparable, V any](m kernel.Map, entries map[K]V, flags ebpf.MapUpdateFlags) error {
 	keys, values := make([]K, 0, len(entries)), make([]V, 0, len(entries))
-	for k, v := range entries {
-		keys, values = append(keys, k), append(values, v)
+	for _, k := range keysOf(entries) {
+		keys, values = append(keys, k), append(values, entries[k])
 	}
 	for len(keys) > 0 {
 		n := min(len(keys), batch)
@@ -171,7 +172,7 @@ func (d *Datapath) Rules() ([]RuleCounters, error) {
 	if d.fw.policy == nil {
 		return nil, nil
 	}
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
@@ -55,7 +54,7 @@ func (w *world) enforce(t testing.TB, fw overlay.Firewall) {
 // forgetConnections leaves the firewall as it was before the first packet.
 func (w *world) forgetConnections(t testing.TB) {
 	t.Helper()
-	m := &w.dp.objs.bpfMaps
+	m := &w.dp.objs
 	removeAll[bpfCtKey, bpfCtEntry](t, m.CtEstablished)
 	removeAll[bpfCtKey, bpfCtEntry](t, m.CtHalfOpen)
 	removeAll[bpfLimitSlot, bpfLimitEntry](t, m.LimitEntries)
@@ -66,7 +65,7 @@ func (w *world) forgetConnections(t testing.TB) {
 	}
 }
 
-func removeAll[K, V any](t testing.TB, m *ebpf.Map) {
+func removeAll[K, V any](t testing.TB, m kernel.Map) {
 	t.Helper()
 	var list []K
 	each(t, m, func(k K, _ V) { list = append(list, k) })
@@ -78,8 +77,8 @@ func removeAll[K, V any](t testing.TB, m *ebpf.Map) {
 // age lets time pass for all that the firewall and the flow cache remember.
 func (w *world) age(t testing.TB, by time.Duration) {
 	t.Helper()
-	m, ns := &w.dp.objs.bpfMaps, uint64(by)
-	for _, table := range []*ebpf.Map{m.CtEstablished, m.CtHalfOpen} {
+	m, ns := &w.dp.objs, uint64(by)
+	for _, table := range []kernel.Map{m.CtEstablished, m.CtHalfOpen} {
 		changeEach[bpfCtKey](t, table, func(c *bpfCtEntry) { c.SeenNs, c.Born = c.SeenNs-ns, c.Born-uint32(ns>>bornShift) })
 	}
 	changeEach[bpfFragmentKey](t, m.Fragments, func(passed *uint64) { *passed -= ns })
@@ -91,7 +90,7 @@ func (w *world) ageFlows(t testing.TB, by time.Duration) {
 	changeEach[bpfFlowKey](t, w.dp.objs.Flows, func(f *bpfFlow) { f.DecidedNs -= uint64(by) })
 }
 
-func changeEach[K comparable, V any](t testing.TB, m *ebpf.Map, change func(*V)) {
+func changeEach[K comparable, V any](t testing.TB, m kernel.Map, change func(*V)) {
 	t.Helper()
 	list := map[K]V{}
 	each(t, m, func(k K, v V) { list[k] = v })
@@ -140,7 +139,7 @@ func (w *world) verdictFrom(t testing.TB, from stand, frame []byte) (why string,
 }
 
 // each calls do for every entry of a table with few; walk reads thousands at a time.
-func each[K, V any](t testing.TB, m *ebpf.Map, do func(K, V)) {
+func each[K, V any](t testing.TB, m kernel.Map, do func(K, V)) {
 	t.Helper()
 	var k K
 	var v V
@@ -155,7 +154,7 @@ func each[K, V any](t testing.TB, m *ebpf.Map, do func(K, V)) {
 func (w *world) allConnections(t testing.TB) map[bpfCtKey]bpfCtEntry {
 	t.Helper()
 	list := map[bpfCtKey]bpfCtEntry{}
-	for _, m := range []*ebpf.Map{w.dp.objs.CtEstablished, w.dp.objs.CtHalfOpen} {
+	for _, m := range []kernel.Map{w.dp.objs.CtEstablished, w.dp.objs.CtHalfOpen} {
 		each(t, m, func(k bpfCtKey, c bpfCtEntry) { list[k] = c })
 	}
 	return list

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
@@ -54,7 +54,7 @@ type fuzzedWorld struct {
 // door is where frames come in.
 type door struct {
 	device string
-	prog   *ebpf.Program
+	prog   kernel.Program
 	xdp    bool
 }
 

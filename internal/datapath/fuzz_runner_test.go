@@ -6,6 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // runner calls BPF_PROG_TEST_RUN and reads events, some hundred thousand times a second: without
@@ -38,14 +40,14 @@ type lookupAttr struct {
 	flags      uint64
 }
 
-func newRunner(events *ebpf.Map, cpu int) *runner {
-	return &runner{out: make([]byte, 4096), cpu: cpu, events: events.FD(), perCPU: make([]uint64, ebpf.MustPossibleCPU())}
+func newRunner(events kernel.Map, cpu int) *runner {
+	return &runner{out: make([]byte, 4096), cpu: cpu, events: kernel.HostMap(events).FD(), perCPU: make([]uint64, ebpf.MustPossibleCPU())}
 }
 
 // run gives a frame to a program. What it left is good until the next run.
-func (r *runner) run(prog *ebpf.Program, xdp bool, ifindex int, frame []byte) (verdict, []byte, error) {
+func (r *runner) run(prog kernel.Program, xdp bool, ifindex int, frame []byte) (verdict, []byte, error) {
 	a := &r.attr
-	*a = testRunAttr{prog: uint32(prog.FD()), sizeIn: uint32(len(frame)), sizeOut: uint32(len(r.out)), in: address(&frame[0]), out: address(&r.out[0])}
+	*a = testRunAttr{prog: uint32(kernel.HostProgram(prog).FD()), sizeIn: uint32(len(frame)), sizeOut: uint32(len(r.out)), in: address(&frame[0]), out: address(&r.out[0])}
 	if xdp {
 		r.xdp = xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(ifindex)}
 		a.ctxIn, a.ctxSizeIn = address(&r.xdp), uint32(unsafe.Sizeof(r.xdp))

@@ -60,7 +60,7 @@ const (
 // everything but Close and Remove, once.
 func (d *Datapath) FollowHostEvents(ctx context.Context, do func([]HostEvent)) error {
 	f := hostEventReader{d: d}
-	if err := f.open(d.objs.HostEvents); err != nil {
+	if err := f.open(&d.kernel, d.objs.HostEvents); err != nil {
 		return fmt.Errorf("follow arrivals: %w", err)
 	}
 	reader := f.reader

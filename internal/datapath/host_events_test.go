@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
@@ -75,7 +76,7 @@ func (w *world) refillHostEvents(t testing.TB) {
 // emptyHostEvents has the data path tell of no host until the next tick of its clock.
 func (w *world) emptyHostEvents(t testing.TB) {
 	t.Helper()
-	now, err := coarseNS()
+	now, err := kernel.Host().Clock.Coarse()
 	if err != nil {
 		t.Fatal(err)
 	}

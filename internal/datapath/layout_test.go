@@ -405,7 +405,7 @@ func verified(t *testing.T, spec *ebpf.CollectionSpec, constants map[string]any)
 	}
 	objs, err := ebpf.NewCollection(spec)
 	if err != nil {
-		t.Fatalf("%v: %v", constants, loadError(err))
+		t.Fatalf("%v: %+v", constants, err)
 	}
 	t.Cleanup(objs.Close)
 	return objs

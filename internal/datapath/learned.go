@@ -13,7 +13,7 @@ import (
 // elsewhere, and less than the configuration; of one that it says no more of, it takes away
 // what it said itself. What is about unknown segments and remotes is left out, and an error.
 func (d *Datapath) PutBGPMACs(list []overlay.BGPMAC) error {
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (d *Datapath) fdbEntry(s overlay.BGPMAC, now uint64) (key bpfFdbKey, entry 
 // PutARPEntries has IP addresses be of the MAC addresses that BGP says, as PutBGPMACs does
 // with those.
 func (d *Datapath) PutARPEntries(list []overlay.ARPEntry) error {
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,8 @@ func (s *bgpEntries[K, V]) put(want map[K]*V) error {
 		clear(previous)
 		keys, values = keys[:0], values[:0]
 	}
-	for k, entry := range want {
+	for _, k := range keysOf(want) {
+		entry := want[k]
 		var old V
 		err := s.table.Lookup(k, &old)
 		known := err == nil

@@ -115,8 +115,8 @@ func isDefault(p netip.Prefix) uint8 {
 // written last.
 func (d *Datapath) putRoutes(want map[bpfRouteKey]bpfRoute, touched map[uint32]bool) error {
 	keys, values := make([]bpfRouteKey, 0, len(want)), make([]bpfRoute, 0, len(want))
-	for k, r := range want {
-		keys, values = append(keys, k), append(values, r)
+	for _, k := range keysOf(want) {
+		keys, values = append(keys, k), append(values, want[k])
 	}
 	if len(keys) == 0 {
 		return nil

@@ -33,7 +33,7 @@ func (d *Datapath) Logs(most int, do func(LogLine)) error {
 	if d.cfg.Firewall == nil {
 		return nil
 	}
-	return d.fw.logs.take("the firewall's log", d.objs.Logs, most, func(line *bpfLogLine, now uint64) { do(d.logLine(line, now)) })
+	return d.fw.logs.take(&d.kernel, "the firewall's log", d.objs.Logs, most, func(line *bpfLogLine, now uint64) { do(d.logLine(line, now)) })
 }
 
 func (d *Datapath) logLine(line *bpfLogLine, now uint64) LogLine {

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"cmp"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -40,30 +39,21 @@ func (d *Datapath) loopProbe(vport uint32) []byte {
 	return append(b, make([]byte, 60-len(b))...)
 }
 
-// randomNumber is never 0.
-func randomNumber() uint64 {
-	var b [8]byte
-	rand.Read(b[:])
-	return binary.LittleEndian.Uint64(b[:]) | 1
-}
-
 // ProbeLoops sends a probe out of each port that may be part of a loop. What comes back is a
 // HostEvent. It must be called in the edge's network namespace.
 func (d *Datapath) ProbeLoops() error {
-	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	wire, err := d.kernel.Wire()
 	if err != nil {
 		return fmt.Errorf("probe for loops: %w", err)
 	}
-	defer unix.Close(socket)
+	defer wire.Close()
 	var errs []error
-	for name, id := range d.names.portIDs {
-		vport := d.vports[id]
+	for _, id := range keysOf(d.names.ports) {
+		name, vport := d.names.ports[id], d.vports[id]
 		if vport.Flags&bpfVportFlagsVPORT_UPLINK != 0 {
 			continue
 		}
-		to := &unix.SockaddrLinklayer{Ifindex: int(vport.Ifindex), Halen: uint8(len(loopGroup))}
-		copy(to.Addr[:], loopGroup)
-		err := unix.Sendto(socket, withVLAN(d.loopProbe(id), vport.Vlan), 0, to)
+		err := wire.Send(int(vport.Ifindex), withVLAN(d.loopProbe(id), vport.Vlan))
 		if err != nil && !errors.Is(err, unix.ENETDOWN) && !errors.Is(err, unix.ENXIO) && !errors.Is(err, unix.ENOBUFS) {
 			errs = append(errs, fmt.Errorf("probe for loops at %s: %w", name, err))
 		}
@@ -98,8 +88,8 @@ func (d *Datapath) loopFlag(name string, flags bpfVportFlags) bpfVportFlags {
 // another's port be cut.
 func (d *Datapath) assignLoopTokens() {
 	tokens := make(map[uint32]uint64, len(d.names.ports))
-	for id := range d.names.ports {
-		tokens[id] = cmp.Or(d.loopTokens[id], randomNumber())
+	for _, id := range keysOf(d.names.ports) {
+		tokens[id] = cmp.Or(d.loopTokens[id], d.kernel.Random())
 	}
 	d.loopTokens = tokens
 }

@@ -3,10 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -31,7 +28,7 @@ func (d *Datapath) AnnounceAddress(uplink string, addr netip.Addr) error {
 		if vport.Segment != segment {
 			continue
 		}
-		if err := sendFrame(int(vport.Ifindex), withVLAN(frame, vport.Vlan)); err != nil {
+		if err := d.sendFrame(int(vport.Ifindex), withVLAN(frame, vport.Vlan)); err != nil {
 			return fmt.Errorf("announce %s at the uplink %s: %w", addr, uplink, err)
 		}
 		sent = true
@@ -43,12 +40,10 @@ func (d *Datapath) AnnounceAddress(uplink string, addr netip.Addr) error {
 }
 
 // sendFrame sends a frame as it is.
-func sendFrame(ifindex int, frame []byte) error {
-	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+func (d *Datapath) sendFrame(ifindex int, frame []byte) error {
+	wire, err := d.kernel.Wire()
 	if err != nil {
-		return fmt.Errorf("open a packet socket: %w", err)
+		return err
 	}
-	to := &unix.SockaddrLinklayer{Ifindex: ifindex, Halen: uint8(len(net.HardwareAddr(frame[:6])))}
-	copy(to.Addr[:], frame[:6])
-	return errors.Join(unix.Sendto(socket, frame, 0, to), unix.Close(socket))
+	return errors.Join(wire.Send(ifindex, frame), wire.Close())
 }

@@ -205,7 +205,8 @@ func (d *Datapath) writeEgresses(p *egressPlan) (changed map[uint32]bool, err er
 	}
 	d.nat.freePool()
 	changed = map[uint32]bool{}
-	for id, e := range p.entries {
+	for _, id := range keysOf(p.entries) {
+		e := p.entries[id]
 		different, err := d.putEgress(id, e)
 		if err != nil {
 			return nil, fmt.Errorf("egress %s: %w", d.names.egresses[id], err)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
@@ -369,7 +370,7 @@ func TestLease(t *testing.T) {
 	if !asks(webFirst4) {
 		t.Error("the lease is renewed, and there is no answer")
 	}
-	now, err := coarseNS()
+	now, err := kernel.Host().Clock.Coarse()
 	must(t, err)
 	for age, want := range map[time.Duration]bool{
 		time.Duration(now): false, 400 * time.Millisecond: true, -400 * time.Millisecond: true, time.Second: false, time.Hour: false,

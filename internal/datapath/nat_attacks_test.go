@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
@@ -266,7 +265,7 @@ func TestNATOneConnectionOnTwoCores(t *testing.T) {
 }
 
 // offered runs a packet through a program, on this core.
-func (w *world) offered(t *testing.T, program *ebpf.Program, dev string, frame []byte) {
+func (w *world) offered(t *testing.T, program kernel.Program, dev string, frame []byte) {
 	t.Helper()
 	if _, err := runProgram(program, w.dev[dev].Index, packet{bytes: frame}); err != nil {
 		t.Error(err)

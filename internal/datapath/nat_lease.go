@@ -3,7 +3,7 @@ package datapath
 import (
 	"fmt"
 
-	"github.com/cilium/ebpf"
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // Lease has the programs answer for leased addresses. A process that has ended no longer renews it: the others of the
@@ -21,11 +21,11 @@ func (d *Datapath) Lease() (Lease, error) {
 	if err != nil {
 		return Lease{}, fmt.Errorf("lease of addresses: %w", err)
 	}
-	return Lease{Renew: func() error { return renewLease(counters) }, Close: counters.Close}, nil
+	return Lease{Renew: func() error { return renewLease(d.kernel.Clock, counters) }, Close: counters.Close}, nil
 }
 
-func renewLease(counters *ebpf.Map) error {
-	now, err := coarseNS()
+func renewLease(clock kernel.Clock, counters kernel.Map) error {
+	now, err := clock.Coarse()
 	if err != nil {
 		return err
 	}

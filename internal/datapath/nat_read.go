@@ -91,7 +91,7 @@ func (d *Datapath) ReadNATEvents(most int, do func(n *NATEvent)) error {
 		return nil
 	}
 	var n NATEvent
-	return d.nat.natEvents.take("the events of NAT", d.objs.NatEvents, most, func(raw *bpfNatEvent, now uint64) {
+	return d.nat.natEvents.take(&d.kernel, "the events of NAT", d.objs.NatEvents, most, func(raw *bpfNatEvent, now uint64) {
 		n.Event, n.AgeNS = natEventKinds[raw.Event], since(now, raw.Ns)
 		d.natSession(&n.Session, &raw.Key, &raw.Session, now)
 		n.Record = d.record(&raw.Key, &raw.Session, now)

@@ -19,7 +19,7 @@ func (d *Datapath) PutNATRecords(records []NATRecord) (taken, conflicts int, err
 	if d.cfg.Egress == nil {
 		return 0, 0, nil
 	}
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -132,7 +132,7 @@ func (d *Datapath) hasCompiled(which uint32, compiled policy.Compiled) (bool, er
 	if err := d.objs.Policy.Lookup(which, &id); err != nil {
 		return false, ignoreMissing(err)
 	}
-	lines, err := ebpf.NewMapFromID(id)
+	lines, err := d.kernel.Loader.MapByID(id)
 	if err != nil {
 		return false, fmt.Errorf("open the rules in force: %w", err)
 	}

@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
@@ -142,7 +141,7 @@ func bySource(e *fib.Egress) {
 // forgetNATSessions leaves NAT as it was before the first packet.
 func (w *world) forgetNATSessions(t testing.TB) {
 	t.Helper()
-	m := &w.dp.objs.bpfMaps
+	m := &w.dp.objs
 	removeAll[bpfCtKey, bpfNatSession](t, m.NatSessions)
 	removeAll[bpfCtKey, bpfNatOrig](t, m.NatReverse)
 	removeAll[bpfNatHostKey, bpfNatHostCount](t, m.NatHostCounts)
@@ -155,8 +154,8 @@ func (w *world) forgetNATSessions(t testing.TB) {
 // ageNATSessions lets time pass for all that NAT and the flow cache remember.
 func (w *world) ageNATSessions(t testing.TB, by time.Duration) {
 	t.Helper()
-	m, ns := &w.dp.objs.bpfMaps, uint64(by)
-	for _, m := range []*ebpf.Map{m.NatSessions, m.NatInbound} {
+	m, ns := &w.dp.objs, uint64(by)
+	for _, m := range []kernel.Map{m.NatSessions, m.NatInbound} {
 		changeEach[bpfCtKey](t, m, func(b *bpfNatSession) { b.Ct.SeenNs -= ns })
 	}
 	changeEach[bpfFragmentKey](t, m.NatFragments, func(f *bpfFragmentTranslation) { f.PassedNs -= ns })
@@ -231,7 +230,7 @@ func (w *world) egressNumbered(t testing.TB, number uint16) (e bpfEgressPolicy, 
 }
 
 // entriesOf is how many entries a table has.
-func entriesOf[K, V any](t testing.TB, m *ebpf.Map) (n int) {
+func entriesOf[K, V any](t testing.TB, m kernel.Map) (n int) {
 	t.Helper()
 	each(t, m, func(K, V) { n++ })
 	return n

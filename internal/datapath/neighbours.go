@@ -13,7 +13,7 @@ const neighbourAgeing = 4
 
 // Neighbours lists what is known of the hosts of segments.
 func (d *Datapath) Neighbours() ([]Neighbour, error) {
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -89,7 +90,7 @@ func TestOrderGivesUp(t *testing.T) {
 		w.forget(t)
 		w.fromUnderlay(t, w.fromRemote(segmentAt(1, "ack", 0)))
 		key, flow := w.onlyFlow(t)
-		now, err := monotonicNS()
+		now, err := kernel.Host().Clock.Monotonic()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ func (d *Datapath) PathReports() (map[overlay.Pair]PathReport, error) {
 	if err := d.objs.PathReports.NextKey(nil, &first); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, nil // as most often: this is asked for every 50 ms
 	}
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}

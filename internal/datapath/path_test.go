@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
@@ -179,7 +180,7 @@ func TestPathReportsAreLimited(t *testing.T) {
 			t.Errorf("reports %v so soon after one was decided about", all)
 		}
 		key := bpfPathKey{Local: bpfAddr{W: wireAddr(pair.Local)}, Remote: bpfAddr{W: wireAddr(pair.Remote)}}
-		now, err := monotonicNS()
+		now, err := kernel.Host().Clock.Monotonic()
 		must(err)
 		must(w.dp.objs.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(reportInterval)}))
 		flood(49)

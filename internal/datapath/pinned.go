@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // Pinned is how many programs of each edge are attached to interfaces by pins below pinRoot,
@@ -44,7 +46,7 @@ func takesPackets(dir, name string) bool {
 	if !ok || h.ifindex == 0 || h.role == roleCoalescer {
 		return false
 	}
-	pin := lookAt(filepath.Join(dir, name))
+	pin := lookAt(kernel.Host().Linker, filepath.Join(dir, name))
 	if pin.link != 0 {
 		return pin.ifindex != 0
 	}

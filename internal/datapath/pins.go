@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // release is what builds of one ABI version pinned, those of all its commits together.
@@ -86,13 +87,13 @@ func (p *pins) did(format string, args ...any) { p.done = append(p.done, fmt.Spr
 // findOthers finds the directories that are not this build's.
 func (d *Datapath) findOthers() error {
 	d.pins.older, d.pins.newer, d.pins.taken = nil, nil, map[hook]bool{}
-	entries, err := os.ReadDir(d.dir)
+	entries, err := d.kernel.Pins.List(d.dir)
 	if err != nil {
 		return fmt.Errorf("list the pins: %w", err)
 	}
-	for _, e := range entries {
-		path := filepath.Join(d.dir, e.Name())
-		abi, err := strconv.Atoi(strings.TrimPrefix(e.Name(), mapsPrefix))
+	for _, name := range entries {
+		path := filepath.Join(d.dir, name)
+		abi, err := strconv.Atoi(strings.TrimPrefix(name, mapsPrefix))
 		isMaps := err == nil && path == d.mapDirOf(abi)
 		_, known := d.pins.releases[abi]
 		switch {
@@ -102,7 +103,7 @@ func (d *Datapath) findOthers() error {
 		case isMaps:
 			d.pins.newer = append(d.pins.newer, newerPin{path: path, what: fmt.Sprintf("maps of ABI %d, this build has %d", abi, abiVersion)})
 		default:
-			d.pins.newer = append(d.pins.newer, lookAt(path))
+			d.pins.newer = append(d.pins.newer, lookAt(d.kernel.Linker, path))
 		}
 	}
 	return nil
@@ -114,21 +115,21 @@ func (d *Datapath) removeOlder() error {
 		dir := d.mapDirOf(abi)
 		removed := 0
 		for _, name := range d.pins.releases[abi].maps {
-			err := os.Remove(filepath.Join(dir, name))
+			err := d.kernel.Pins.Remove(filepath.Join(dir, name))
 			if err == nil {
 				removed++
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("remove the maps of ABI %d: %w", abi, err)
 			}
 		}
-		left, err := os.ReadDir(dir)
+		left, err := d.kernel.Pins.List(dir)
 		if err != nil {
 			return fmt.Errorf("remove the maps of ABI %d: %w", abi, err)
 		}
 		if len(left) > 0 {
 			d.pins.newer = append(d.pins.newer, newerPin{path: dir, what: fmt.Sprintf("%s and %d more pins that no known build of ABI %d made",
-				left[0].Name(), len(left)-1, abi)})
-		} else if err := os.Remove(dir); err != nil {
+				left[0], len(left)-1, abi)})
+		} else if err := d.kernel.Pins.Remove(dir); err != nil {
 			return fmt.Errorf("remove the maps of ABI %d: %w", abi, err)
 		}
 		d.pins.did("removed %d maps of ABI %d from %s: this build has ABI %d", removed, abi, dir, abiVersion)
@@ -139,11 +140,11 @@ func (d *Datapath) removeOlder() error {
 
 // removeOwn removes the maps of this build, and the directories when nothing is left in them.
 func (d *Datapath) removeOwn() error {
-	if err := os.RemoveAll(d.mapDir()); err != nil {
+	if err := d.kernel.Pins.RemoveAll(d.mapDir()); err != nil {
 		return fmt.Errorf("remove the maps: %w", err)
 	}
 	for _, dir := range []string{d.linkDir(), d.dir} {
-		err := os.Remove(dir)
+		err := d.kernel.Pins.Remove(dir)
 		if errors.Is(err, unix.ENOTEMPTY) && len(d.pins.newer) > 0 {
 			continue
 		}
@@ -165,9 +166,9 @@ func (p *pins) isOutdated(role string) (abi int, ok bool) {
 }
 
 // lookAt looks at a pin of another build.
-func lookAt(path string) newerPin {
+func lookAt(linker kernel.Linker, path string) newerPin {
 	pin := newerPin{path: path, what: "a pin that this build does not know"}
-	l, err := link.LoadPinnedLink(path, nil)
+	l, err := linker.PinnedLink(path)
 	if err != nil { // a directory, a map or a program
 		return pin
 	}
@@ -178,25 +179,25 @@ func lookAt(path string) newerPin {
 		return pin
 	}
 	pin.link = info.ID
-	if tcx := info.TCX(); tcx != nil {
-		pin.ifindex, pin.attach = int(tcx.Ifindex), ebpf.AttachType(tcx.AttachType)
-	} else if xdp := info.XDP(); xdp != nil {
-		pin.ifindex, pin.attach = int(xdp.Ifindex), ebpf.AttachXDP
+	if info.IsTCX() || info.IsXDP() {
+		pin.ifindex, pin.attach = info.Ifindex, info.Attach
 	}
 	return pin
 }
 
 // leave notes a link of a newer build.
-func (d *Datapath) leave(path string) { d.pins.newer = append(d.pins.newer, lookAt(path)) }
+func (d *Datapath) leave(path string) {
+	d.pins.newer = append(d.pins.newer, lookAt(d.kernel.Linker, path))
+}
 
 // lookNewer forgets what was removed meanwhile.
 func (d *Datapath) lookNewer() {
 	d.pins.newer = slices.DeleteFunc(d.pins.newer, func(pin newerPin) bool {
-		_, err := os.Stat(pin.path)
+		_, err := d.kernel.Pins.IsDir(pin.path)
 		return errors.Is(err, fs.ErrNotExist)
 	})
 	for h := range d.pins.taken {
-		if _, err := os.Stat(filepath.Join(d.linkDir(), h.String())); errors.Is(err, fs.ErrNotExist) {
+		if _, err := d.kernel.Pins.IsDir(filepath.Join(d.linkDir(), h.String())); errors.Is(err, fs.ErrNotExist) {
 			delete(d.pins.taken, h)
 		}
 	}
@@ -208,7 +209,7 @@ func (d *Datapath) NewerPins() []string {
 	var list []string
 	for _, pin := range d.pins.newer {
 		rm := "rm "
-		if info, err := os.Stat(pin.path); err == nil && info.IsDir() {
+		if isDir, err := d.kernel.Pins.IsDir(pin.path); err == nil && isDir {
 			rm = "rm -r "
 		}
 		list = append(list, fmt.Sprintf("%s is of a newer release and left as it is (%s): %s; start that release again, or remove it: %s%s",
@@ -254,16 +255,15 @@ func (d *Datapath) newerAhead(h hook, ours *attachment) (first link.ID, ahead bo
 	if len(newer) == 0 {
 		return 0, false, nil
 	}
-	found, err := link.QueryPrograms(link.QueryOptions{Target: h.ifindex, Attach: ebpf.AttachTCXIngress})
+	found, err := d.kernel.Linker.Attached(h.ifindex)
 	if err != nil {
 		return 0, false, fmt.Errorf("list the programs on %s: %w", h, err)
 	}
-	for _, prog := range found.Programs {
-		id, ok := prog.LinkID()
-		if ok && id == ours.id() {
+	for _, id := range found {
+		if id == ours.id() {
 			return 0, false, nil
 		}
-		if ok && slices.Contains(newer, id) {
+		if slices.Contains(newer, id) {
 			return id, true, nil
 		}
 	}

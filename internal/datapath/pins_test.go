@@ -15,6 +15,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // says is a program that has one for all packets.
@@ -192,7 +194,7 @@ func TestOlderPinsGo(t *testing.T) {
 	known := releases()
 	known[3] = release{append(known[3].roles, "sieve"), known[3].maps}
 	w.do(t, func() {
-		dp, err := open(w.cfg, known)
+		dp, err := open(w.cfg, kernel.Host(), known)
 		must(t, err)
 		w.dp = dp
 	})

@@ -97,7 +97,7 @@ func loadedBy(c Config) string {
 func (w *world) forgetAll(t testing.TB) {
 	t.Helper()
 	w.forget(t)
-	m := &w.dp.objs.bpfMaps
+	m := &w.dp.objs
 	if w.cfg.Firewall != nil {
 		w.forgetConnections(t)
 		for _, number := range w.dp.fw.numbers.Rules {

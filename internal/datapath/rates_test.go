@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
@@ -303,7 +304,7 @@ func TestLogLinesAreByPort(t *testing.T) {
 func TestBucketOfAnotherCoresClock(t *testing.T) {
 	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { limit(tables, "p0", overlay.Limits{Broadcast: 1000}) })
 	id := w.dp.names.portIDs["p0"]
-	now, err := monotonicNS()
+	now, err := kernel.Host().Clock.Monotonic()
 	must(t, err)
 	var u bpfLimitUsage
 	must(t, w.dp.objs.OwnerUsages.Lookup(id, &u))

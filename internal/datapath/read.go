@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -19,7 +19,7 @@ const batch = 4096
 
 // walk calls do for every entry. It does not stop the data path, so an entry that
 // is added or removed meanwhile may or may not be seen.
-func walk[K, V any](m *ebpf.Map, do func(K, V)) error {
+func walk[K, V any](m kernel.Map, do func(K, V)) error {
 	return walkWhile(m, func(k *K, v *V) bool {
 		do(*k, *v)
 		return true
@@ -27,11 +27,11 @@ func walk[K, V any](m *ebpf.Map, do func(K, V)) error {
 }
 
 // walkWhile does so until do returns false.
-func walkWhile[K, V any](m *ebpf.Map, do func(*K, *V) bool) error {
+func walkWhile[K, V any](m kernel.Map, do func(*K, *V) bool) error {
 	keys, values := make([]K, batch), make([]V, batch)
-	var cursor ebpf.MapBatchCursor
+	var cursor kernel.Cursor
 	for {
-		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		n, err := m.BatchLookup(&cursor, keys, values)
 		for i := range n {
 			if !do(&keys[i], &values[i]) {
 				return nil
@@ -44,20 +44,6 @@ func walkWhile[K, V any](m *ebpf.Map, do func(*K, *V) bool) error {
 			return fmt.Errorf("walk the map %s: %w", m, err)
 		}
 	}
-}
-
-// monotonicNS is the clock of the programs, now.
-func monotonicNS() (uint64, error) { return clockNS(unix.CLOCK_MONOTONIC) }
-
-// coarseNS is what the programs see of it: it is a tick of the kernel behind, at most.
-func coarseNS() (uint64, error) { return clockNS(unix.CLOCK_MONOTONIC_COARSE) }
-
-func clockNS(id int32) (uint64, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(id, &ts); err != nil {
-		return 0, fmt.Errorf("read the clock: %w", err)
-	}
-	return uint64(ts.Nano()), nil
 }
 
 // since is how long ago then was, as ns_since of bpf/core/pkt.h: what another gateway has seen
@@ -77,7 +63,7 @@ var origins = map[bpfHostOrigin]Origin{
 
 // FDB lists the forwarding database.
 func (d *Datapath) FDB() ([]FDBEntry, error) {
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +110,7 @@ func (d *Datapath) vportName(id uint32) (port string, remote netip.Addr) {
 // Flows lists the cached decisions. One that a change has outdated is on the slow
 // path until its next packet.
 func (d *Datapath) Flows() ([]Flow, error) {
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}
@@ -202,9 +188,9 @@ func (d *Datapath) traffic(id uint32) (bpfVportCounters, error) {
 
 // clearTraffic starts the counters of a number's new owner at zero.
 func (d *Datapath) clearTraffic(id uint32) error {
-	n, err := ebpf.PossibleCPU()
+	n, err := d.kernel.Loader.Cores()
 	if err != nil {
-		return fmt.Errorf("count the cores: %w", err)
+		return err
 	}
 	if err := d.objs.Traffic.Put(id, make([]bpfVportCounters, n)); err != nil {
 		return fmt.Errorf("clear the counters of end %d: %w", id, err)
@@ -287,7 +273,7 @@ const (
 
 func (d *Datapath) caches() ([]Cache, error) {
 	flows, transitFlows := d.objs.Flows, d.objs.TransitCache
-	tc := Cache{Name: CacheTC, Size: int(flows.MaxEntries()), Bytes: memory(flows)}
+	tc := Cache{Name: CacheTC, Size: int(flows.MaxEntries()), Bytes: flows.Memlock()}
 	if err := walk(flows, func(bpfFlowKey, bpfFlow) { tc.Used++ }); err != nil {
 		return nil, err
 	}
@@ -295,21 +281,11 @@ func (d *Datapath) caches() ([]Cache, error) {
 		return []Cache{tc}, nil
 	}
 	tables, err := d.transitTables()
-	transit := Cache{Name: CacheTransit, Size: int(transitFlows.MaxEntries()), Bytes: memory(transitFlows)}
+	transit := Cache{Name: CacheTransit, Size: int(transitFlows.MaxEntries()), Bytes: transitFlows.Memlock()}
 	for _, t := range tables {
 		transit.Used += int(t.Used)
 	}
 	return []Cache{tc, transit}, err
-}
-
-// memory is what the kernel says that a map takes, or 0 when it does not say.
-func memory(m *ebpf.Map) uint64 {
-	info, err := m.Info()
-	if err != nil {
-		return 0
-	}
-	n, _ := info.Memlock()
-	return n
 }
 
 // Stats reads the totals. Counting the entries walks the maps.
@@ -353,7 +329,7 @@ const flowIdle = 5 * time.Minute
 // Age removes learned FDB entries that were silent for longer than ageing (0
 // keeps them) and decisions of flows that ended. It returns how many MACs went.
 func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return 0, err
 	}

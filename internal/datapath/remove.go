@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"maps"
 	"path/filepath"
+	"slices"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // RemovePinned removes a data path that no process drives: its programs no longer have packets, and its
@@ -16,11 +19,13 @@ func RemovePinned(pinRoot, name string) (done, left []string, err error) {
 	if pinRoot == "" {
 		pinRoot = DefaultPinRoot
 	}
-	d := &Datapath{cfg: Config{Name: name, PinRoot: pinRoot}, dir: filepath.Join(pinRoot, name), pins: pins{releases: releases()}}
-	if _, err := os.Stat(d.dir); err != nil {
+	d := &Datapath{
+		cfg: Config{Name: name, PinRoot: pinRoot}, kernel: kernel.Host(), dir: filepath.Join(pinRoot, name), pins: pins{releases: releases()},
+	}
+	if _, err := d.kernel.Pins.IsDir(d.dir); err != nil {
 		return nil, nil, fmt.Errorf("no data path is pinned as %s: %w", d.dir, err)
 	}
-	if d.lock, err = lockDir(d.dir); err != nil {
+	if d.lock, err = d.kernel.Pins.Lock(d.dir); err != nil {
 		return nil, nil, err
 	}
 	if err := d.findOthers(); err != nil {
@@ -32,7 +37,7 @@ func RemovePinned(pinRoot, name string) (done, left []string, err error) {
 	if n := len(d.links); n > 0 {
 		d.pins.did("detached %d programs", n)
 	}
-	if _, err := os.Stat(d.mapDir()); err == nil {
+	if _, err := d.kernel.Pins.IsDir(d.mapDir()); err == nil {
 		d.pins.did("removed the tables")
 	}
 	err = errors.Join(d.detachAll(), d.removeOlder(), d.removeOwn(), d.lock.Close())
@@ -42,7 +47,8 @@ func RemovePinned(pinRoot, name string) (done, left []string, err error) {
 // detachAll removes all links.
 func (d *Datapath) detachAll() error {
 	var errs []error
-	for h, a := range d.links {
+	for _, h := range slices.SortedFunc(maps.Keys(d.links), hook.compare) {
+		a := d.links[h]
 		if err := errors.Join(a.link.Unpin(), a.close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("detach from %s: %w", h, err))
 		}

@@ -7,19 +7,20 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // ring reads a ring buffer of which each record is a T. The zero value is closed.
 type ring[T any] struct {
-	reader *ringbuf.Reader
+	reader kernel.Ring
 	raw    ringbuf.Record
 	record [1]T
 }
 
-func (r *ring[T]) open(m *ebpf.Map) (err error) {
-	r.reader, err = ringbuf.NewReader(m)
+func (r *ring[T]) open(k *kernel.Kernel, m kernel.Map) (err error) {
+	r.reader, err = k.Loader.NewRing(m)
 	return err
 }
 
@@ -47,14 +48,14 @@ func (r *ring[T]) next() (*T, error) {
 
 // take calls do for the records of m that are there, most at most, with the time of the
 // programs' clock. It opens the ring, and does not wait for others.
-func (r *ring[T]) take(what string, m *ebpf.Map, most int, do func(record *T, now uint64)) error {
+func (r *ring[T]) take(k *kernel.Kernel, what string, m kernel.Map, most int, do func(record *T, now uint64)) error {
 	if r.reader == nil {
-		if err := r.open(m); err != nil {
+		if err := r.open(k, m); err != nil {
 			return fmt.Errorf("read %s: %w", what, err)
 		}
 		r.reader.SetDeadline(time.Unix(1, 0)) // it has passed
 	}
-	now, err := monotonicNS()
+	now, err := k.Clock.Monotonic()
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cilium/ebpf"
-
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
@@ -41,9 +40,9 @@ func (w *world) routerGeneration(t *testing.T, name string) uint32 {
 }
 
 // tries are all entries of a trie, as text.
-func tries(t *testing.T, m *ebpf.Map) (list []string) {
+func tries(t *testing.T, m kernel.Map) (list []string) {
 	t.Helper()
-	key := make([]byte, m.KeySize())
+	key := make([]byte, kernel.HostMap(m).KeySize())
 	var value []byte
 	it := m.Iterate()
 	for it.Next(&key, &value) {

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf"
-
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -354,28 +353,23 @@ func (d *Datapath) putLocalAddrs(p *plan) error {
 
 // putTrie does what put does. A look-up in a trie finds the cover of a prefix that
 // is not there, so the trie is read as a whole.
-func putTrie[K, V comparable](m *ebpf.Map, want map[K]V) ([]K, error) {
+func putTrie[K, V comparable](m kernel.Map, want map[K]V) ([]K, error) {
 	now := make(map[K]V)
 	if err := iterate(m, func(k K, v V) { now[k] = v }); err != nil {
 		return nil, err
 	}
-	var changed []K
+	var differ []K
 	var failed fewErrors
 	for k, v := range want {
-		if old, ok := now[k]; ok && old == v {
-			continue
+		if old, ok := now[k]; !ok || old != v {
+			differ = append(differ, k)
 		}
-		if err := m.Put(k, v); err != nil {
-			failed.add(fmt.Errorf("write %v to the map %s: %w", k, m, err))
-			continue
-		}
-		changed = append(changed, k)
 	}
-	return changed, failed.err()
+	return putThose(m, inOrder(differ), want, &failed), failed.err()
 }
 
 // putSlot writes an entry of an array when it differs.
-func putSlot[V comparable](m *ebpf.Map, id uint32, want V) error {
+func putSlot[V comparable](m kernel.Map, id uint32, want V) error {
 	var now V
 	if err := m.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read entry %d of the map %s: %w", id, m, err)
@@ -468,7 +462,7 @@ func (d *Datapath) freeHops(groups, hops []bool) error {
 }
 
 // iterate walks a map that has no batches: a trie.
-func iterate[K, V any](m *ebpf.Map, do func(K, V)) error {
+func iterate[K, V any](m kernel.Map, do func(K, V)) error {
 	var key K
 	var value V
 	it := m.Iterate()

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // skBuff is the kernel's struct __sk_buff as BPF_PROG_TEST_RUN takes it.
@@ -72,7 +74,7 @@ func (w *world) fromUnderlay(t testing.TB, frame []byte) result {
 	return w.run(t, w.dp.objs.FromUnderlay, "u0", packet{bytes: frame})
 }
 
-func (w *world) run(t testing.TB, prog *ebpf.Program, dev string, p packet) result {
+func (w *world) run(t testing.TB, prog kernel.Program, dev string, p packet) result {
 	t.Helper()
 	var r result
 	w.do(t, func() {
@@ -85,7 +87,7 @@ func (w *world) run(t testing.TB, prog *ebpf.Program, dev string, p packet) resu
 }
 
 // runProgram must be called in the device's namespace.
-func runProgram(prog *ebpf.Program, ifindex int, p packet) (result, error) {
+func runProgram(prog kernel.Program, ifindex int, p packet) (result, error) {
 	in := skBuff{Ifindex: uint32(ifindex), GSOSize: p.gsoSize}
 	out := make([]byte, len(p.bytes)+512)
 	opts := &ebpf.RunOptions{Data: p.bytes, DataOut: out, Context: in, Repeat: p.repeat}
@@ -104,7 +106,7 @@ func (w *world) reload(t testing.TB, constants map[string]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := configure(spec, w.cfg); err != nil {
+	if err := w.dp.configure(spec); err != nil {
 		t.Fatal(err)
 	}
 	w.dp.configureLimits(spec)
@@ -113,14 +115,14 @@ func (w *world) reload(t testing.TB, constants map[string]any) {
 			t.Fatalf("set %s: %v", name, err)
 		}
 	}
-	var programs bpfPrograms
-	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: w.dp.maps()}); err != nil {
+	loaded, err := w.dp.kernel.Loader.LoadUpon(spec, w.dp.maps())
+	if err != nil {
 		t.Fatal(err)
 	}
-	dp, previous := w.dp, w.dp.objs.bpfPrograms
-	w.dp.objs.FromPort, w.dp.objs.FromUnderlay = programs.FromPort, programs.FromUnderlay
+	dp, previous := w.dp, w.dp.objs
+	w.dp.objs.FromPort, w.dp.objs.FromUnderlay = loaded.Programs[bpfProgFromPort], loaded.Programs[bpfProgFromUnderlay]
 	t.Cleanup(func() {
-		programs.Close()
-		dp.objs.bpfPrograms = previous
+		loaded.Close()
+		dp.objs = previous
 	})
 }

@@ -106,7 +106,7 @@ func (d *Datapath) CachedSessions(sessions []Session) ([][2]Cached, error) {
 		places[orig] = append(places[orig], place{i, 0})
 		places[back] = append(places[back], place{i, 1})
 	}
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -203,7 +202,7 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	previous := carried.previous[bpfMapCtEstablished]
-	now, err := monotonicNS()
+	now, err := kernel.Host().Clock.Monotonic()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +261,7 @@ func TestPortInAnotherSegmentHasNoConnections(t *testing.T) {
 	w.passes(t, "carol > bob udp 53 from 2000")
 	connections := func() (zones map[uint32]int) {
 		zones = map[uint32]int{}
-		for _, m := range []*ebpf.Map{w.dp.objs.CtHalfOpen, w.dp.objs.CtEstablished} {
+		for _, m := range []kernel.Map{w.dp.objs.CtHalfOpen, w.dp.objs.CtEstablished} {
 			each(t, m, func(k bpfCtKey, _ bpfCtEntry) { zones[k.Zone]++ })
 		}
 		return zones

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -53,7 +54,7 @@ func TestStatesAreThoseOfTheSweep(t *testing.T) {
 	w := walledWorld(t, anything())
 	want := map[string]int{}
 	entries := map[bpfCtKey]bpfCtEntry{}
-	now, err := monotonicNS()
+	now, err := kernel.Host().Clock.Monotonic()
 	if err != nil {
 		t.Fatal(err)
 	}

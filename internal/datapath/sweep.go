@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // GCStats is what the sweep over the firewall's connections found.
@@ -104,8 +106,8 @@ type Table struct {
 	Bytes uint64 // memory now, as the kernel accounts it
 }
 
-func table(name string, m *ebpf.Map, used int) Table {
-	return Table{Name: name, Used: used, Size: int(m.MaxEntries()), Bytes: memory(m)}
+func table(name string, m kernel.Map, used int) Table {
+	return Table{Name: name, Used: used, Size: int(m.MaxEntries()), Bytes: m.Memlock()}
 }
 
 // The tables of the firewall.
@@ -129,7 +131,7 @@ func (d *Datapath) FirewallTables(c GCStats) []Table {
 	}
 	var id ebpf.MapID
 	if err := d.objs.Policy.Lookup(uint32(0), &id); err == nil {
-		if lines, err := ebpf.NewMapFromID(id); err == nil {
+		if lines, err := d.kernel.Loader.MapByID(id); err == nil {
 			list = append(list, table(TablePolicy, lines, -1))
 			lines.Close()
 		}

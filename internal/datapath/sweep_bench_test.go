@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -39,7 +40,7 @@ func crowded(b *testing.B, n uint32) *world {
 	fw := anything()
 	fw.Sizes.Connections = n
 	w := walledWorld(b, fw)
-	now, err := monotonicNS()
+	now, err := kernel.Host().Clock.Monotonic()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func BenchmarkSweep(b *testing.B) {
 					b.Fatalf("%+v, %v", c, err)
 				}
 			}
-			b.ReportMetric(float64(memory(w.dp.objs.CtEstablished))/float64(n), "B/connection")
+			b.ReportMetric(float64(w.dp.objs.CtEstablished.Memlock())/float64(n), "B/connection")
 		})
 	}
 }

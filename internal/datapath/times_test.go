@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -30,7 +31,7 @@ func TestTimes(t *testing.T) {
 // beyondBoot is longer than the machine has been on.
 func beyondBoot(t testing.TB) time.Duration {
 	t.Helper()
-	now, err := monotonicNS()
+	now, err := kernel.Host().Clock.Monotonic()
 	must(t, err)
 	return time.Duration(now) + time.Hour
 }

@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"reflect"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
 // TraceInput is a frame and where it shall seem to come from: a port, or a remote
@@ -73,7 +74,7 @@ func (d *Datapath) traced(in TraceInput) (p tracedPacket, err error) {
 }
 
 // run runs a tracing program on a packet.
-func (d *Datapath) run(program *ebpf.Program, p tracedPacket) (Trace, error) {
+func (d *Datapath) run(program kernel.Program, p tracedPacket) (Trace, error) {
 	if err := d.clearTrace(); err != nil {
 		return Trace{}, err
 	}
@@ -107,34 +108,22 @@ type traceContext struct {
 }
 
 // tracer loads a program once more, on the same maps.
-func (d *Datapath) tracer(name string) (*ebpf.Program, error) {
+func (d *Datapath) tracer(name string) (kernel.Program, error) {
 	spec, err := loadBpf()
 	if err != nil {
 		return nil, err
 	}
-	if err := configure(spec, d.cfg); err != nil {
+	if err := d.configure(spec); err != nil {
 		return nil, err
 	}
 	if err := spec.Variables[bpfVarTracing].Set(true); err != nil {
 		return nil, fmt.Errorf("set %s: %w", bpfVarTracing, err)
 	}
-	program, err := loadOne(spec, name, d.maps())
+	program, err := d.loadOne(spec, name, d.maps())
 	if err != nil {
 		return nil, fmt.Errorf("load the tracing program: %w", err)
 	}
 	return program, nil
-}
-
-// maps are the data path's by their names in the object file.
-func (d *Datapath) maps() map[string]*ebpf.Map {
-	all := make(map[string]*ebpf.Map)
-	v := reflect.ValueOf(d.objs.bpfMaps)
-	for i := range v.NumField() {
-		if m, ok := v.Field(i).Interface().(*ebpf.Map); ok {
-			all[v.Type().Field(i).Tag.Get("ebpf")] = m
-		}
-	}
-	return all
 }
 
 // fromRemote wraps the frame as the remote would.

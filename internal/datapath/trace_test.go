@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -36,13 +36,13 @@ func (w *world) trace(t *testing.T, in TraceInput) Trace {
 }
 
 // tracer is a tracing program, loaded once a test.
-func (w *world) tracer(t *testing.T, name string) *ebpf.Program {
+func (w *world) tracer(t *testing.T, name string) kernel.Program {
 	t.Helper()
 	if w.tracers[name] == nil {
 		program, err := w.dp.tracer(name)
 		must(t, err)
 		if w.tracers == nil {
-			w.tracers = map[string]*ebpf.Program{}
+			w.tracers = map[string]kernel.Program{}
 		}
 		w.tracers[name] = program
 		t.Cleanup(func() {
@@ -58,7 +58,8 @@ func (w *world) tracer(t *testing.T, name string) *ebpf.Program {
 func (w *world) contents(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	all := map[string]map[string]string{}
-	for name, m := range w.dp.maps() {
+	for name, shared := range w.dp.maps() {
+		m := kernel.HostMap(shared)
 		switch name {
 		case bpfMapCurrent, bpfMapCtWorks, bpfMapNatWorks, bpfMapFragmentWorks, bpfMapClassifyStates, bpfMapScratch, bpfMapTrace, bpfMapRoutes, bpfMapAllowedAddrs:
 			continue // the last two are written by Apply alone

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 )
 
@@ -36,12 +37,12 @@ func transitSlots(cfg Config, flows, cores uint32) uint32 {
 }
 
 // transitProgram loads the program of one interface upon the maps that are there.
-func (d *Datapath) transitProgram(dev fib.Transit) (*ebpf.Program, error) {
+func (d *Datapath) transitProgram(dev fib.Transit) (kernel.Program, error) {
 	spec, err := loadTransit()
 	if err != nil {
 		return nil, err
 	}
-	if err := configure(spec, d.cfg); err != nil {
+	if err := d.configure(spec); err != nil {
 		return nil, err
 	}
 	var flags bpfDeviceFlags
@@ -71,10 +72,10 @@ func (d *Datapath) transitProgram(dev fib.Transit) (*ebpf.Program, error) {
 		maps[transitMapTxDevmap] = d.objs.TxDevmapGeneric
 	}
 	if !dev.AsksTags {
-		return loadOne(spec, transitProgTransit, maps)
+		return d.loadOne(spec, transitProgTransit, maps)
 	}
 	bind(spec, transitProgTransitAsking, dev.Ifindex)
-	bound, err := loadOne(spec, transitProgTransitAsking, maps)
+	bound, err := d.loadOne(spec, transitProgTransitAsking, maps)
 	if err != nil {
 		return nil, driverRefusal{err}
 	}
@@ -89,30 +90,14 @@ func bind(spec *ebpf.CollectionSpec, program string, ifindex int) {
 }
 
 // loadOne loads one program of an object upon those of maps that it has.
-func loadOne(spec *ebpf.CollectionSpec, name string, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
+func (d *Datapath) loadOne(spec *ebpf.CollectionSpec, name string, maps map[string]kernel.Map) (kernel.Program, error) {
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
-	objects, err := loadUpon(spec, maps)
+	objects, err := d.kernel.Loader.LoadUpon(spec, maps)
 	if err != nil {
 		return nil, err
 	}
 	defer objects.Close()
-	return objects.DetachProgram(name), nil
-}
-
-// loadUpon loads an object upon those of maps that it has, which have sizes of their own.
-func loadUpon(spec *ebpf.CollectionSpec, maps map[string]*ebpf.Map) (*ebpf.Collection, error) {
-	shared := make(map[string]*ebpf.Map)
-	for name, m := range maps {
-		if own := spec.Maps[name]; own != nil {
-			own.MaxEntries = m.MaxEntries()
-			shared[name] = m
-		}
-	}
-	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
-	if err != nil {
-		return nil, loadError(err)
-	}
-	return objects, nil
+	return objects.TakeProgram(name), nil
 }
 
 // maxTxDevices is MAX_EXITS of bpf/abi/abi.h.
@@ -161,7 +146,7 @@ func leaveBy(vport *bpfVport, p *plan) {
 
 // refusedProgram loads a program that counts what the exits did not take. It must be
 // called in the network namespace of the edge.
-func (d *Datapath) refusedProgram(program string) (*ebpf.Program, error) {
+func (d *Datapath) refusedProgram(program string) (kernel.Program, error) {
 	spec, err := loadDevmapDrops()
 	if err != nil {
 		return nil, err
@@ -173,7 +158,7 @@ func (d *Datapath) refusedProgram(program string) (*ebpf.Program, error) {
 	if err := spec.Variables[devmapDropsVarThisNetns].Set(uint32(st.Ino)); err != nil {
 		return nil, fmt.Errorf("set %s: %w", devmapDropsVarThisNetns, err)
 	}
-	return loadOne(spec, program, d.maps())
+	return d.loadOne(spec, program, d.maps())
 }
 
 // planTransit plans the transit programs and writes where they may send to. It comes
@@ -240,7 +225,7 @@ func (d *Datapath) eachTransitEntry(do func(*bpfTransitEntry)) error {
 	}
 	memory, err := d.objs.TransitCache.Memory()
 	if err != nil {
-		return fmt.Errorf("map the memory of the map %s: %w", d.objs.TransitCache, err)
+		return err
 	}
 	const size = int64(unsafe.Sizeof(bpfTransitEntry{}))
 	slots := int64(d.objs.TransitCache.MaxEntries()) / int64(len(tables))
@@ -284,7 +269,7 @@ func (d *Datapath) epochNS() uint64 { return revalidateAfter(d.cfg.FDB) / epochs
 // Tick advances the coarse clock for the transit programs, which read no clock. It has to be called
 // often.
 func (d *Datapath) Tick() error {
-	now, err := monotonicNS()
+	now, err := d.kernel.Clock.Monotonic()
 	if err != nil || !d.cfg.Transit || since(now, d.beaten) < d.epochNS() {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
@@ -61,12 +62,12 @@ func (w *world) transit(t testing.TB, dev string, b []byte) (r result) {
 	return r
 }
 
-func (w *world) transitOf(dev string) *ebpf.Program {
+func (w *world) transitOf(dev string) kernel.Program {
 	return w.dp.links[hook{roleTransit, w.dev[dev].Index}].program
 }
 
 // runXDP must be called in the device's namespace.
-func runXDP(prog *ebpf.Program, ifindex int, b []byte) (result, error) {
+func runXDP(prog kernel.Program, ifindex int, b []byte) (result, error) {
 	out := make([]byte, len(b)+512)
 	opts := &ebpf.RunOptions{Data: b, DataOut: out, Context: xdpMD{DataEnd: uint32(len(b)), IngressIfindex: uint32(ifindex)}}
 	ret, err := prog.Run(opts)

@@ -123,8 +123,8 @@ func BenchmarkNATSweep(b *testing.B) {
 			if found < n*9/10 {
 				b.Fatalf("%d sessions", found)
 			}
-			m := &w.dp.objs.bpfMaps
-			b.ReportMetric(float64(memory(m.NatSessions)+memory(m.NatReverse))/float64(found), "B/session")
+			m := &w.dp.objs
+			b.ReportMetric(float64(m.NatSessions.Memlock()+m.NatReverse.Memlock())/float64(found), "B/session")
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(found), "ns/session")
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -148,7 +149,7 @@ func TestRecordVia(t *testing.T) {
 // own makes all sessions this gateway's own, seen so long ago.
 func (w *world) own(t testing.TB, idle time.Duration) {
 	t.Helper()
-	now, err := monotonicNS()
+	now, err := kernel.Host().Clock.Monotonic()
 	must(t, err)
 	changeEach[bpfCtKey](t, w.dp.objs.NatSessions, func(b *bpfNatSession) {
 		b.Flags &^= uint32(bpfNatSessionFlagsNAT_SESSION_REPLICA)

@@ -4,35 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
+	"github.com/selvage/selvage/internal/datapath/kernel"
 )
-
-// mapMemory maps the memory of an array, in which single numbers are changed while the data
-// path changes others.
-func mapMemory(m *ebpf.Map, stride uintptr) ([]byte, error) {
-	page := os.Getpagesize()
-	size := (int(m.MaxEntries())*int(stride) + page - 1) / page * page
-	memory, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map the memory of the map %s: %w", m, err)
-	}
-	return memory, nil
-}
-
-func unmapMemory(memory *[]byte) error {
-	if *memory == nil {
-		return nil
-	}
-	m := *memory
-	*memory = nil
-	return unix.Munmap(m)
-}
 
 // usageStride is how far apart the kernel has the entries of the map owner_usages.
 const usageStride = (unsafe.Sizeof(bpfLimitUsage{}) + 7) &^ 7
@@ -76,7 +53,7 @@ func (d *Datapath) countHost(l learnedBy, count bpfLimitedCount, n int32) {
 
 // hostTable is the FDB or the neighbour table.
 type hostTable[K comparable, V any] struct {
-	*ebpf.Map
+	kernel.Map
 	count   bpfLimitedCount
 	learned func(*K, *V) learnedBy
 	// invalidate has decisions be taken again that rest on an entry.

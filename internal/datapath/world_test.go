@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
@@ -41,7 +41,7 @@ type world struct {
 	tables  fib.Tables
 	dev     map[string]*net.Interface
 	family  family
-	tracers map[string]*ebpf.Program
+	tracers map[string]kernel.Program
 
 	requested uint64 // requests for next hops at the last refill
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -53,7 +54,8 @@ func (d *Datapath) putAllowed(p *plan) error {
 // putNeighbours writes the static ones.
 func (d *Datapath) putNeighbours(p *plan) error {
 	var failed fewErrors
-	for k, mac := range p.neighbours {
+	for _, k := range keysOf(p.neighbours) {
+		mac := p.neighbours[k]
 		var now bpfNeighbour
 		err := d.objs.Neighbours.Lookup(k, &now)
 		if err == nil && now.Origin == bpfHostOriginORIGIN_STATIC && now.Mac == mac {
@@ -69,29 +71,38 @@ func (d *Datapath) putNeighbours(p *plan) error {
 }
 
 // put writes the entries that differ and returns their keys. Each is tried.
-func put[K, V comparable](m *ebpf.Map, want map[K]V) (changed []K, err error) {
+func put[K, V comparable](m kernel.Map, want map[K]V) (changed []K, err error) {
 	var failed fewErrors
+	var differ []K
 	for k, v := range want {
 		var now V
-		err := m.Lookup(k, &now)
-		if err == nil && now == v {
-			continue
+		switch err := m.Lookup(k, &now); {
+		case err == nil && now == v:
+		case err == nil, errors.Is(err, ebpf.ErrKeyNotExist):
+			differ = append(differ, k)
+		default:
+			failed.add(fmt.Errorf("write %v to the map %s: %w", k, m, err))
 		}
-		if err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
-			err = m.Put(k, v)
-		}
-		if err != nil {
+	}
+	return putThose(m, inOrder(differ), want, &failed), failed.err()
+}
+
+// putThose writes the entries of some keys, and returns those that were written.
+func putThose[K, V comparable](m kernel.Map, keys []K, want map[K]V, failed *fewErrors) (written []K) {
+	for _, k := range keys {
+		if err := m.Put(k, want[k]); err != nil {
 			failed.add(fmt.Errorf("write %v to the map %s: %w", k, m, err))
 			continue
 		}
-		changed = append(changed, k)
+		written = append(written, k)
 	}
-	return changed, failed.err()
+	return written
 }
 
 func (d *Datapath) putStatic(p *plan) error {
 	var failed fewErrors
-	for k, vport := range p.static {
+	for _, k := range keysOf(p.static) {
+		vport := p.static[k]
 		var now bpfFdbEntry
 		err := d.objs.Fdb.Lookup(k, &now)
 		if err == nil && now.Origin == bpfHostOriginORIGIN_STATIC && now.Vport == vport {
@@ -159,7 +170,7 @@ func (d *Datapath) prune(p *plan) error {
 
 // pruneMap deletes what is not wanted and tells of each key afterwards: a decision
 // that was taken meanwhile may rest on it.
-func pruneMap[K, V comparable](m *ebpf.Map, want map[K]V, gone func(K) error) error {
+func pruneMap[K, V comparable](m kernel.Map, want map[K]V, gone func(K) error) error {
 	var key K
 	var value V
 	var unwanted []K
