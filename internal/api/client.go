@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,18 +34,20 @@ type Client struct {
 // Dial returns a client of the edge called name. It does not connect yet. An
 // empty runtimeDir is DefaultRuntimeDir.
 func Dial(runtimeDir, name string) *Client {
-	if runtimeDir == "" {
-		runtimeDir = DefaultRuntimeDir
-	}
-	path := SocketPath(runtimeDir, name)
+	path := SocketPath(cmp.Or(runtimeDir, DefaultRuntimeDir), name)
+	return DialBy(name, func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	})
+}
+
+// DialBy is Dial by connections that connect makes.
+func DialBy(name string, connect func(context.Context) (net.Conn, error)) *Client {
 	return &Client{name: name, http: &http.Client{
 		Timeout: clientTimeout,
 		Transport: &http.Transport{
 			DisableKeepAlives: true, // nothing to close
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				var d net.Dialer
-				return d.DialContext(ctx, "unix", path)
-			},
+			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) },
 		},
 	}}
 }

@@ -255,7 +255,7 @@ func (e *edge) reconcile() {
 	e.watchOver(hostState)
 	e.tell(was, now)
 	if err == nil {
-		e.tellBGP(time.Since(begin))
+		e.tellBGP(max(time.Since(begin), time.Nanosecond))
 		e.lookPorts(hostState)
 	}
 }

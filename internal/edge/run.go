@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -65,6 +66,7 @@ type RunOptions struct {
 	Linger time.Duration
 
 	// The edge's dependencies; nil is the real one.
+	Listen       func(path string) (net.Listener, error)
 	Load         func(path string) (overlay.Edge, config.Source, error)
 	Parse        func(config.Source) (overlay.Edge, error)
 	OpenDataPath func(datapath.Config) (DataPath, error)
@@ -85,6 +87,9 @@ func (o RunOptions) withDefaults() RunOptions {
 	o.NATSweep, o.Linger = cmp.Or(o.NATSweep, natSweep), cmp.Or(o.Linger, evpn.Linger)
 	if build, ok := debug.ReadBuildInfo(); ok && o.Version == "" {
 		o.Version = build.Main.Version
+	}
+	if o.Listen == nil {
+		o.Listen = listen
 	}
 	if o.Load == nil {
 		o.Load = config.LoadSource
@@ -145,7 +150,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
-	listener, err := listen(api.SocketPath(opts.RuntimeDir, cfg.Name))
+	listener, err := opts.Listen(api.SocketPath(opts.RuntimeDir, cfg.Name))
 	if err != nil {
 		return err
 	}

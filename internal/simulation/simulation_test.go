@@ -1,0 +1,174 @@
+package simulation
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/selvage/selvage/internal/problem"
+)
+
+var (
+	seeds = flag.String("sim.seeds", "", "run these seeds, as in 17 or 1-500")
+	only  = flag.String("sim.only", "", "of one seed run these steps alone, as in 3,7,9")
+)
+
+// steps is how long a scenario is.
+const steps = 60
+
+// violation ends a run.
+type violation struct {
+	step int
+	text string
+}
+
+func (w *world) violate(format string, args ...any) {
+	panic(violation{len(w.log), fmt.Sprintf(format, args...)})
+}
+
+// check compares what is with what must be.
+func (w *world) check(when string) {
+	faulty := w.faulty()
+	list := w.differences(w.inForce)
+	if len(list) == 0 {
+		return
+	}
+	if !faulty {
+		w.violate("%s: %v; problems: %v", when, list, w.problems())
+	}
+	for _, d := range list {
+		w.mu.Lock()
+		f := w.faults[d.table]
+		refused := f != nil && f.deletes
+		w.mu.Unlock()
+		if d.extra && !refused {
+			w.violate("%s: %s, and nobody refused to remove it; problems: %v", when, d, w.problems())
+		}
+	}
+	for _, p := range w.problems() {
+		if p.Severity == problem.SeverityError {
+			return
+		}
+	}
+	w.violate("%s: %v, and no problem says why", when, list)
+}
+
+// run plays a scenario and says what went wrong, nil when nothing did.
+func run(t *testing.T, seed uint64, s shape, ops []op) (failed *violation, log []string) {
+	t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, seed, s)
+			defer func() {
+				log = w.log
+				if v, ok := recover().(violation); ok {
+					failed = &v
+				}
+				w.stop()
+				<-w.done
+			}()
+			w.start()
+			w.pass(time.Second)
+			w.check("at the start")
+			for _, o := range ops {
+				w.log = append(w.log, kinds[o.kind].name)
+				w.log[len(w.log)-1] = kinds[o.kind].do(w, o.a, o.b)
+				w.pass(120 * time.Millisecond)
+				w.check(w.log[len(w.log)-1])
+			}
+			w.end2()
+		})
+	})
+	return failed, log
+}
+
+// end2 is a world in which nothing fails any more: all must be well.
+func (w *world) end2() {
+	w.log = append(w.log, "at the end")
+	w.mend(0, 0)
+	w.broken = false
+	w.reload(0, 0)
+	w.pass(25 * time.Second)
+	w.check("at the end")
+	w.restart(0, 0)
+	w.pass(25 * time.Second)
+	w.check("after a last restart")
+}
+
+// shrink leaves out what is not needed for a failure.
+func shrink(t *testing.T, seed uint64, s shape, ops []op) (kept []int) {
+	for i := range ops {
+		kept = append(kept, i)
+	}
+	fails := func(list []int) bool {
+		failed, _ := run(t, seed, s, pick(ops, list))
+		return failed != nil
+	}
+	for size := len(kept) / 2; size > 0; size /= 2 {
+		for at := 0; at < len(kept); {
+			without := append(append([]int{}, kept[:at]...), kept[min(at+size, len(kept)):]...)
+			if fails(without) {
+				kept = without
+			} else {
+				at += size
+			}
+		}
+	}
+	return kept
+}
+
+func pick(ops []op, list []int) (some []op) {
+	for _, i := range list {
+		some = append(some, ops[i])
+	}
+	return some
+}
+
+// tell says how a scenario failed, after it was made short.
+func tell(t *testing.T, seed uint64, s shape, ops []op) {
+	kept := shrink(t, seed, s, ops)
+	failed, log := run(t, seed, s, pick(ops, kept))
+	if failed == nil { // it depends on what runs first
+		t.Errorf("seed %d fails, but not each time", seed)
+		return
+	}
+	words := make([]string, len(kept))
+	for i, n := range kept {
+		words[i] = strconv.Itoa(n)
+	}
+	t.Errorf("seed %d: %s\nsteps:\n  %s\nagain: go test ./internal/simulation -run TestSimulation -sim.seeds %d -sim.only %s",
+		seed, failed.text, strings.Join(log, "\n  "), seed, strings.Join(words, ","))
+}
+
+func TestSimulation(t *testing.T) {
+	first, last := 1, 200
+	if os.Getenv("SELVAGE_TEST_LONG") != "" {
+		last = 10_000
+	}
+	if *seeds != "" {
+		a, b, ranged := strings.Cut(*seeds, "-")
+		first, _ = strconv.Atoi(a)
+		if last = first; ranged {
+			last, _ = strconv.Atoi(b)
+		}
+	}
+	for seed := uint64(first); seed <= uint64(last); seed++ {
+		s, ops := scenario(seed, steps)
+		if *only != "" {
+			var list []int
+			for _, word := range strings.Split(*only, ",") {
+				n, _ := strconv.Atoi(word)
+				list = append(list, n)
+			}
+			ops = pick(ops, list)
+		}
+		if failed, _ := run(t, seed, s, ops); failed != nil {
+			tell(t, seed, s, ops)
+			return
+		}
+	}
+}
