@@ -82,7 +82,9 @@ type confirmCmd struct{ query }
 
 // Run confirms.
 func (c *confirmCmd) Run(ctx context.Context, s *streams) error {
-	question := func(client *api.Client, ctx context.Context) (api.RevisionInfo, error) { return client.Config().Confirm(ctx) }
+	question := func(client *api.Client, ctx context.Context) (api.RevisionInfo, error) {
+		return client.Config().Confirm(ctx)
+	}
 	return show(ctx, c.query, s.out, question, observe.Confirmed)
 }
 
@@ -103,7 +105,9 @@ type historyCmd struct{ query }
 
 // Run lists revisions.
 func (c *historyCmd) Run(ctx context.Context, s *streams) error {
-	question := func(client *api.Client, ctx context.Context) ([]api.RevisionInfo, error) { return client.Config().History(ctx) }
+	question := func(client *api.Client, ctx context.Context) ([]api.RevisionInfo, error) {
+		return client.Config().History(ctx)
+	}
 	return show(ctx, c.query, s.out, question, observe.History)
 }
 

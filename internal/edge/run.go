@@ -41,6 +41,7 @@ const defaultResync = 10 * time.Second
 type RunOptions struct {
 	ConfigPath string
 	RuntimeDir string       // "" is DefaultRuntimeDir
+	APIGroup   string       // whose members may read the API; "": nobody but root
 	StateDir   string       // of what outlasts a reboot; "" is DefaultStateDir
 	PinRoot    string       // a bpffs directory; "" is the data path's default
 	Logger     *slog.Logger // nil is slog.Default()
@@ -66,7 +67,7 @@ type RunOptions struct {
 	Linger time.Duration
 
 	// The edge's dependencies; nil is the real one.
-	Listen       func(path string) (net.Listener, error)
+	Listen       func(path, group string) (net.Listener, error)
 	Load         func(path string) (overlay.Edge, config.Source, error)
 	Parse        func(config.Source) (overlay.Edge, error)
 	OpenDataPath func(datapath.Config) (DataPath, error)
@@ -150,11 +151,13 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
-	listener, err := opts.Listen(api.SocketPath(opts.RuntimeDir, cfg.Name))
+	listener, err := opts.Listen(api.SocketPath(opts.RuntimeDir, cfg.Name), opts.APIGroup)
 	if err != nil {
 		return err
 	}
-	defer listener.Close() // again, when the server did: harmless
+	atGate := &gate{name: cfg.Name}
+	srv := serve(listener, readers(atGate), opts.Logger)
+	defer func() { err = errors.Join(err, srv.stop()) }() // again, when it was stopped: harmless
 	h, err := opts.OpenHost(filepath.Join(opts.RuntimeDir, cfg.Name+".held"), opts.Logger)
 	if err != nil {
 		return fmt.Errorf("watch the host: %w", err)
@@ -189,7 +192,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		first.When, first.By = e.started, "edge"
 		e.keep(first.Revision, false)
 	}
-	srv := serve(listener, e.handler(), e.log)
+	atGate.open(e.handler())
 	var ends []func()
 	for _, watch := range []func(context.Context){e.watchFirewall, e.watchGateways, e.watchNAT, e.followNATEvents, e.watchOffloads} {
 		ends = append(ends, goWait(ctx, watch))

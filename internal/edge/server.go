@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/user"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,9 +30,20 @@ const (
 	stopTimeout = 2 * time.Second
 )
 
-// listen makes the socket, for root only from its first moment on. Who holds
-// the edge's lock may replace a former process's.
-func listen(path string) (net.Listener, error) {
+// listen makes the socket, for root only from its first moment on, or for a group too: see
+// readers. Who holds the edge's lock may replace a former process's.
+func listen(path, group string) (net.Listener, error) {
+	gid, mode := -1, uint32(0o600)
+	if group != "" {
+		g, err := user.LookupGroup(group)
+		if err != nil {
+			return nil, fmt.Errorf("group of the API socket: %w", err)
+		}
+		if gid, err = strconv.Atoi(g.Gid); err != nil {
+			return nil, fmt.Errorf("group %s of the API socket: %w", group, err)
+		}
+		mode = 0o660
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove stale socket: %w", err)
 	}
@@ -45,7 +58,43 @@ func listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API socket: %w", err)
 	}
+	if gid < 0 {
+		return l, nil
+	}
+	if err := errors.Join(os.Chown(path, -1, gid), os.Chmod(path, os.FileMode(mode))); err != nil {
+		return nil, errors.Join(fmt.Errorf("API socket for group %s: %w", group, err), l.Close())
+	}
 	return l, nil
+}
+
+// gate answers for an edge that has not started yet, and after that hands requests on.
+type gate struct {
+	name  string
+	ready atomic.Pointer[http.Handler]
+}
+
+func (g *gate) open(h http.Handler) { g.ready.Store(&h) }
+
+// ServeHTTP implements http.Handler.
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := g.ready.Load(); h != nil {
+		(*h).ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Retry-After", "1")
+	answer(w, http.StatusServiceUnavailable, api.Refusal{Error: fmt.Sprintf("edge %s is starting: ask again in a moment", g.name)})
+}
+
+// readers lets those who are not root read alone: with a group on the socket they may come.
+func readers(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		uid, known := r.Context().Value(peerKey{}).(uint32)
+		if known && uid != 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			answer(w, http.StatusForbidden, api.Refusal{Error: "only root may change the edge: try sudo"})
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // server serves until stop, which waits for it.

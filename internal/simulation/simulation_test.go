@@ -15,6 +15,7 @@ import (
 
 var (
 	seeds = flag.String("sim.seeds", "", "run these seeds, as in 17 or 1-500")
+	short = flag.Bool("sim.short", true, "leave out of a failing seed what is not needed for its failure")
 	only  = flag.String("sim.only", "", "of one seed run these steps alone, as in 3,7,9")
 )
 
@@ -80,14 +81,14 @@ func run(t *testing.T, seed uint64, s shape, ops []op) (failed *violation, log [
 				w.pass(120 * time.Millisecond)
 				w.check(w.log[len(w.log)-1])
 			}
-			w.end2()
+			w.settle()
 		})
 	})
 	return failed, log
 }
 
-// end2 is a world in which nothing fails any more: all must be well.
-func (w *world) end2() {
+// settle is a world in which nothing fails any more: all must be well.
+func (w *world) settle() {
 	w.log = append(w.log, "at the end")
 	w.mend(0, 0)
 	w.broken = false
@@ -129,7 +130,7 @@ func pick(ops []op, list []int) (some []op) {
 }
 
 // tell says how a scenario failed, after it was made short.
-func tell(t *testing.T, seed uint64, s shape, ops []op) {
+func tell(t *testing.T, seed uint64, s shape, ops []op, numbers []int) {
 	kept := shrink(t, seed, s, ops)
 	failed, log := run(t, seed, s, pick(ops, kept))
 	if failed == nil { // it depends on what runs first
@@ -138,7 +139,7 @@ func tell(t *testing.T, seed uint64, s shape, ops []op) {
 	}
 	words := make([]string, len(kept))
 	for i, n := range kept {
-		words[i] = strconv.Itoa(n)
+		words[i] = strconv.Itoa(numbers[n])
 	}
 	t.Errorf("seed %d: %s\nsteps:\n  %s\nagain: go test ./internal/simulation -run TestSimulation -sim.seeds %d -sim.only %s",
 		seed, failed.text, strings.Join(log, "\n  "), seed, strings.Join(words, ","))
@@ -158,17 +159,26 @@ func TestSimulation(t *testing.T) {
 	}
 	for seed := uint64(first); seed <= uint64(last); seed++ {
 		s, ops := scenario(seed, steps)
+		numbers := make([]int, len(ops)) // of the steps that are run
+		for i := range numbers {
+			numbers[i] = i
+		}
 		if *only != "" {
 			var list []int
 			for _, word := range strings.Split(*only, ",") {
 				n, _ := strconv.Atoi(word)
 				list = append(list, n)
 			}
-			ops = pick(ops, list)
+			ops, numbers = pick(ops, list), list
 		}
-		if failed, _ := run(t, seed, s, ops); failed != nil {
-			tell(t, seed, s, ops)
+		failed, log := run(t, seed, s, ops)
+		switch {
+		case failed == nil:
+		case *short:
+			tell(t, seed, s, ops, numbers)
 			return
+		default:
+			t.Fatalf("seed %d: %s\nsteps:\n  %s", seed, failed.text, strings.Join(log, "\n  "))
 		}
 	}
 }

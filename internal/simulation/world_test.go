@@ -170,7 +170,9 @@ func (w *world) write() {
 func (w *world) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	conns := make(chan net.Conn)
-	w.opts.Listen = func(string) (net.Listener, error) { return &listener{conns, make(chan struct{}), sync.Once{}}, nil }
+	w.opts.Listen = func(string, string) (net.Listener, error) {
+		return &listener{conns, make(chan struct{}), sync.Once{}}, nil
+	}
 	w.stop, w.done = stop, make(chan error, 1)
 	done := w.done
 	go func() { done <- edge.Run(ctx, w.opts) }()

@@ -1,0 +1,3 @@
+package simulation
+
+var mutants []mutant
