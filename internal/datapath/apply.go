@@ -15,22 +15,22 @@ import (
 // restore reads which numbers a former process gave to ends and segments, so
 // that learned entries and cached decisions stay true.
 func (d *Datapath) restore() error {
-	d.vports = make([]bpfVport, d.objs.Vports.MaxEntries())
-	d.segments = make([]bpfSegment, d.objs.Segments.MaxEntries())
-	d.names = newNames()
-	if err := readArray(d.objs.Vports, d.vports); err != nil {
+	d.numbers.vports = make([]bpfVport, d.prog.objs.Vports.MaxEntries())
+	d.numbers.segments = make([]bpfSegment, d.prog.objs.Segments.MaxEntries())
+	d.numbers.names = newNames()
+	if err := readArray(d.prog.objs.Vports, d.numbers.vports); err != nil {
 		return err
 	}
-	if err := readArray(d.objs.Segments, d.segments); err != nil {
+	if err := readArray(d.prog.objs.Segments, d.numbers.segments); err != nil {
 		return err
 	}
-	if err := d.restoreRules(); err != nil {
+	if err := d.Firewall.restoreRules(); err != nil {
 		return err
 	}
-	if err := d.restoreEgress(); err != nil {
+	if err := d.Egress.restoreEgress(); err != nil {
 		return err
 	}
-	return errors.Join(d.restoreRoutes(), d.recountHosts())
+	return errors.Join(d.Routes.restoreRoutes(), d.Hosts.recountHosts())
 }
 
 func newNames() names {
@@ -112,19 +112,19 @@ func newPlan(t fib.Tables) *plan {
 // nothing else from it: that is a PartialError. Where the new has no room beside the old, the
 // old goes first.
 func (d *Datapath) Apply(t fib.Tables) error {
-	if d.cfg.Egress == nil && t.Translates() {
+	if d.prog.cfg.Egress == nil && t.Translates() {
 		return errors.New("there is something to translate, but the programs were loaded without egress: open the data path with it")
 	}
-	left := d.assign(t)
-	if left != nil && d.hasSuperseded() {
+	left := d.assigner.assign(t)
+	if left != nil && d.assigner.hasSuperseded() {
 		var partial PartialError
-		if err := d.bring(d.within(t)); err != nil && !errors.As(err, &partial) {
+		if err := d.bring(d.numbers.within(t)); err != nil && !errors.As(err, &partial) {
 			return errors.Join(left, err)
 		}
-		left = d.assign(t)
+		left = d.assigner.assign(t)
 	}
 	if left != nil {
-		t = d.within(t)
+		t = d.numbers.within(t)
 	}
 	return partially(left, d.bring(t))
 }
@@ -144,18 +144,18 @@ func partially(left, err error) error {
 // bring does what Apply says with objects that have numbers.
 func (d *Datapath) bring(t fib.Tables) error {
 	p := newPlan(t)
-	d.publishNames()
+	d.HostEvents.publishNames()
 	if err := d.plan(t, p); err != nil {
 		return err
 	}
 	if d.newFDB { // sources are learned when decisions are taken
-		p.touchAll(d)
+		p.touchAll(d.numbers)
 	}
 	unwritten, err := d.write(p)
-	if err := errors.Join(err, d.writeLimits(t), d.changed()); err != nil {
+	if err := errors.Join(err, d.Limits.writeLimits(t), d.Clock.changed()); err != nil {
 		return errors.Join(unwritten, err)
 	}
-	d.newFDB, d.fw.stale = false, false
+	d.newFDB, d.Firewall.stale = false, false
 	for _, ifindex := range t.Underlays {
 		p.hooks[hook{roleUnderlay, ifindex}] = true
 	}
@@ -167,16 +167,16 @@ func (d *Datapath) bring(t fib.Tables) error {
 		return err
 	}
 	// Last, when its far end is attached: end 0 is no port or remote, but the coalescer.
-	if err := d.putVport(0, bpfVport{Ifindex: uint32(t.Coalescer.Near)}); err != nil {
+	if err := d.Ports.putVport(0, bpfVport{Ifindex: uint32(t.Coalescer.Near)}); err != nil {
 		return fmt.Errorf("coalescer: %w", err)
 	}
-	before := len(d.hopIDs) + len(d.sets)
+	before := len(d.Routes.hopIDs) + len(d.Routes.sets)
 	if err := d.prune(p); err != nil {
 		return err
 	}
 	unrouted := p.unrouted.err()
-	if (p.noRoom || p.noLearnedRoom) && len(d.hopIDs)+len(d.sets) < before { // what went has left some
-		unrouted = d.PutRoutes(t.Routers)
+	if (p.noRoom || p.noLearnedRoom) && len(d.Routes.hopIDs)+len(d.Routes.sets) < before { // what went has left some
+		unrouted = d.Routes.PutRoutes(t.Routers)
 	}
 	if err := errors.Join(unwritten, unattached, p.unplaced.err(), unrouted); err != nil {
 		return PartialError{err}
@@ -187,13 +187,13 @@ func (d *Datapath) bring(t fib.Tables) error {
 // plan fills p, and writes what has to be in place before.
 func (d *Datapath) plan(t fib.Tables, p *plan) error {
 	for _, step := range []func() error{
-		func() error { return d.planTransit(t, p) },
-		func() error { return d.putPolicy(t, p) },
-		func() error { return d.writeVports(t, p) },
-		func() error { return d.planPathGroups(t.PathPolicies, p) },
-		func() error { return d.planSegments(t, p) },
-		func() error { return d.planRoutes(t, p) },
-		func() error { return d.planTranslation(t, p) },
+		func() error { return d.Links.planTransit(t, p) },
+		func() error { return d.Firewall.putPolicy(t, p) },
+		func() error { return d.Ports.writeVports(t, p) },
+		func() error { return d.Paths.planPathGroups(t.PathPolicies, p) },
+		func() error { return d.Ports.planSegments(t, p) },
+		func() error { return d.Routes.planRoutes(t, p) },
+		func() error { return d.Egress.planTranslation(t, p) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -213,9 +213,9 @@ func (e PartialError) Error() string { return e.Err.Error() }
 func (e PartialError) Unwrap() error { return e.Err }
 
 // pair is which addresses a path joins.
-func (d *Datapath) pair(t fib.TEP) overlay.Pair {
+func (nu *numbers) pair(t fib.TEP) overlay.Pair {
 	if !t.Local.IsValid() {
-		return overlay.Pair{Local: d.cfg.TEPs[0], Remote: t.Addr}
+		return overlay.Pair{Local: nu.prog.cfg.TEPs[0], Remote: t.Addr}
 	}
 	return overlay.Pair{Local: t.Local, Remote: t.Addr}
 }
@@ -243,20 +243,20 @@ func findSlot[V any](slots []V, match func(uint32, V) bool) (uint32, bool) {
 	return 0, false
 }
 
-func (d *Datapath) writeVports(t fib.Tables, p *plan) error {
+func (fo *Ports) writeVports(t fib.Tables, p *plan) error {
 	for _, port := range t.Ports {
-		segment, ok := d.names.segIDs[port.Segment]
+		segment, ok := fo.numbers.names.segIDs[port.Segment]
 		if !ok {
 			return fmt.Errorf("port %s: there is no segment %q", port.Name, port.Segment)
 		}
-		id := d.names.portIDs[port.Name]
+		id := fo.numbers.names.portIDs[port.Name]
 		vport := portVport(port, segment)
-		vport.Flags = d.loopFlag(port.Name, vport.Flags)
+		vport.Flags = fo.loopFlag(port.Name, vport.Flags)
 		leaveBy(&vport, p)
 		if t.Firewall != nil && !port.Uplink {
-			d.firewall(id, &vport, p)
+			fo.firewall.guard(id, &vport, p)
 		}
-		if err := d.putVport(id, vport); err != nil {
+		if err := fo.putVport(id, vport); err != nil {
 			return fmt.Errorf("port %s: %w", port.Name, err)
 		}
 		p.ports[bpfPortKey{Ifindex: vport.Ifindex, Vlan: uint32(port.VLAN)}] = id
@@ -267,26 +267,26 @@ func (d *Datapath) writeVports(t fib.Tables, p *plan) error {
 		p.addMember(segment, id)
 		p.allow(id, port.Allowed)
 	}
-	return d.writeTEPs(t, p)
+	return fo.writeTEPs(t, p)
 }
 
-func (d *Datapath) writeTEPs(t fib.Tables, p *plan) error {
+func (fo *Ports) writeTEPs(t fib.Tables, p *plan) error {
 	paths := make(map[netip.Addr]int)
 	for _, tep := range t.TEPs {
 		paths[edgeOf(tep)]++
 	}
 	for _, tep := range t.TEPs {
-		pair := d.pair(tep)
-		id := d.names.pathIDs[pair]
+		pair := fo.numbers.pair(tep)
+		id := fo.numbers.names.pathIDs[pair]
 		key := bpfPathKey{}
 		key.Local.W, key.Remote.W = wireAddr(pair.Local), wireAddr(pair.Remote)
 		p.teps[key] = id
-		vport := d.tepVport(tep)
+		vport := fo.tepVport(tep)
 		leaveBy(&vport, p)
 		if paths[edgeOf(tep)] > 1 {
 			vport.Flags |= bpfVportFlagsVPORT_MULTIPATH
 		}
-		if err := d.putVport(id, vport); err != nil {
+		if err := fo.putVport(id, vport); err != nil {
 			return fmt.Errorf("path %s: %w", pair, err)
 		}
 	}
@@ -349,8 +349,8 @@ func prefixLen(p netip.Prefix) uint32 {
 	return uint32(32 + p.Bits())
 }
 
-func (d *Datapath) tepVport(t fib.TEP) bpfVport {
-	local := d.pair(t).Local
+func (fo *Ports) tepVport(t fib.TEP) bpfVport {
+	local := fo.numbers.pair(t).Local
 	vport := bpfVport{Kind: bpfVportKindVPORT_TEP, Ifindex: uint32(t.Ifindex), Mtu: uint32(t.MTU)}
 	vport.Addr.W, vport.Local.W = wireAddr(t.Addr), wireAddr(local)
 	if t.Down {
@@ -364,16 +364,16 @@ func (d *Datapath) tepVport(t fib.TEP) bpfVport {
 }
 
 // putVport writes an end when it differs from what the map holds.
-func (d *Datapath) putVport(id uint32, vport bpfVport) error {
+func (fo *Ports) putVport(id uint32, vport bpfVport) error {
 	var now bpfVport
-	if err := d.objs.Vports.Lookup(id, &now); err != nil {
+	if err := fo.prog.objs.Vports.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read end %d: %w", id, err)
 	}
-	d.vports[id] = vport
+	fo.numbers.vports[id] = vport
 	if now == vport {
 		return nil
 	}
-	if err := d.objs.Vports.Put(id, vport); err != nil {
+	if err := fo.prog.objs.Vports.Put(id, vport); err != nil {
 		return fmt.Errorf("write end %d: %w", id, err)
 	}
 	return nil

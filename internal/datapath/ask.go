@@ -16,24 +16,24 @@ var requesterMAC = overlay.MAC{0x02, 's', 'e', 'l', 'v', 'g'}
 // SolicitHost asks a host at a port whether it is there: for each of its addresses by an ARP request
 // or neighbour solicitation to its MAC address. What it answers is learned as ever. It must
 // be called in the edge's network namespace.
-func (d *Datapath) SolicitHost(segment, port string, mac overlay.MAC, addrs []netip.Addr) error {
-	id, ok := d.names.segIDs[segment]
+func (ev *HostEvents) SolicitHost(segment, port string, mac overlay.MAC, addrs []netip.Addr) error {
+	id, ok := ev.numbers.names.segIDs[segment]
 	if !ok {
 		return fmt.Errorf("ask %s: there is no segment %q", mac, segment)
 	}
-	vport, ok := d.names.portIDs[port]
+	vport, ok := ev.numbers.names.portIDs[port]
 	if !ok || len(addrs) == 0 {
 		return nil // the port went meanwhile
 	}
-	wire, err := d.kernel.Wire()
+	wire, err := ev.prog.kernel.Wire()
 	if err != nil {
 		return fmt.Errorf("ask %s at %s: %w", mac, port, err)
 	}
 	defer wire.Close()
 	var errs []error
 	for _, addr := range addrs {
-		frame := withVLAN(d.question(id, mac, addr), d.vports[vport].Vlan)
-		if err := wire.Send(int(d.vports[vport].Ifindex), frame); err != nil {
+		frame := withVLAN(ev.question(id, mac, addr), ev.numbers.vports[vport].Vlan)
+		if err := wire.Send(int(ev.numbers.vports[vport].Ifindex), frame); err != nil {
 			errs = append(errs, fmt.Errorf("ask %s at %s for %s: %w", mac, port, addr, err))
 		}
 	}
@@ -42,8 +42,8 @@ func (d *Datapath) SolicitHost(segment, port string, mac overlay.MAC, addrs []ne
 
 // question is a request for an address, from the gateway where there is one: in ARP else
 // from nobody (RFC 5227 section 2.1.1), in ND from a link-local address.
-func (d *Datapath) question(segment uint32, mac overlay.MAC, addr netip.Addr) []byte {
-	seg := &d.segments[segment]
+func (ev *HostEvents) question(segment uint32, mac overlay.MAC, addr netip.Addr) []byte {
+	seg := &ev.numbers.segments[segment]
 	if addr.Is4() {
 		from := netip.IPv4Unspecified()
 		if seg.Gateway4.W != [4]uint32{} {

@@ -45,63 +45,63 @@ func (f *fewErrors) err() error {
 // assign gives numbers to new routers, segments, ports and remotes. What the tables have no number for
 // is left out, and an error: within is the rest. Remotes that BGP alone knows come last and
 // leave room for others.
-func (d *Datapath) assign(t fib.Tables) error {
+func (as *assigner) assign(t fib.Tables) error {
 	var left fewErrors
-	previous := d.names.segIDs
-	d.fresh = newOwners{map[uint32]bool{}, map[uint32]bool{}}
-	d.names, d.edges = newNames(), edgesOf(t)
+	previous := as.numbers.names.segIDs
+	as.fresh = newOwners{map[uint32]bool{}, map[uint32]bool{}}
+	as.numbers.names, as.numbers.edges = newNames(), edgesOf(t)
 	for _, r := range t.Routers {
-		left.add(d.assignRouter(r.Name))
+		left.add(as.assignRouter(r.Name))
 	}
 	for _, s := range t.Segments {
-		left.add(d.assignSegment(s, previous))
+		left.add(as.assignSegment(s, previous))
 	}
 	for _, e := range t.Egress {
-		left.add(d.assignEgress(e.Name))
+		left.add(as.assignEgress(e.Name))
 	}
-	slots := d.vportSlots()
+	slots := as.numbers.vportSlots()
 	for _, port := range t.Ports {
-		left.add(d.assignPort(port, slots))
+		left.add(as.assignPort(port, slots))
 	}
-	d.assignTEPs(t, slots, &left)
-	err := errors.Join(left.err(), d.clearDrops(d.fresh))
-	d.names.incomplete = err != nil
+	as.assignTEPs(t, slots, &left)
+	err := errors.Join(left.err(), as.traffic.clearDrops(as.fresh))
+	as.numbers.names.incomplete = err != nil
 	return err
 }
 
-func (d *Datapath) assignPort(port fib.Port, slots *vportSlots) error {
-	segment := d.names.segIDs[port.Segment] // writeVports says that there is none
+func (as *assigner) assignPort(port fib.Port, slots *vportSlots) error {
+	segment := as.numbers.names.segIDs[port.Segment] // writeVports says that there is none
 	want := bpfVport{Kind: bpfVportKindVPORT_PORT, Ifindex: uint32(port.Ifindex), Vlan: port.VLAN, Segment: segment}
-	id, err := d.assignVport(want, port.Name, slots)
+	id, err := as.assignVport(want, port.Name, slots)
 	if err != nil {
 		return err
 	}
-	d.names.ports[id], d.names.portIDs[port.Name] = port.Name, id
+	as.numbers.names.ports[id], as.numbers.names.portIDs[port.Name] = port.Name, id
 	return nil
 }
 
 // assignTEPs gives numbers to paths: to those of configured remotes, then to those of others that
 // have one, then to the rest.
-func (d *Datapath) assignTEPs(t fib.Tables, slots *vportSlots, left *fewErrors) {
+func (as *assigner) assignTEPs(t fib.Tables, slots *vportSlots, left *fewErrors) {
 	learned := t.LearnedRemotes()
 	var known, others []fib.TEP
 	for _, tep := range t.TEPs {
 		switch {
 		case !learned[edgeOf(tep)]:
-			left.add(d.assignTEP(tep, slots))
-		case slots.has(d.tepSlot(tep)):
+			left.add(as.assignTEP(tep, slots))
+		case slots.has(as.numbers.tepSlot(tep)):
 			known = append(known, tep)
 		default:
 			others = append(others, tep)
 		}
 	}
-	room := learnedRoom(len(d.vports))
+	room := learnedRoom(len(as.numbers.vports))
 	for _, tep := range slices.Concat(known, others) {
-		if len(d.names.ports)+len(d.names.pathIDs) >= room {
-			left.add(fmt.Errorf("%s: BGP may fill the table of %d ports and remotes up to %d", d.pair(tep), len(d.vports)-1, room))
+		if len(as.numbers.names.ports)+len(as.numbers.names.pathIDs) >= room {
+			left.add(fmt.Errorf("%s: BGP may fill the table of %d ports and remotes up to %d", as.numbers.pair(tep), len(as.numbers.vports)-1, room))
 			continue
 		}
-		left.add(d.assignTEP(tep, slots))
+		left.add(as.assignTEP(tep, slots))
 	}
 }
 
@@ -114,53 +114,53 @@ func setOfAddrs(list []netip.Addr) map[netip.Addr]bool {
 }
 
 // tepSlot is what tells the entry of a path from others.
-func (d *Datapath) tepSlot(tep fib.TEP) bpfVport {
+func (nu *numbers) tepSlot(tep fib.TEP) bpfVport {
 	vport := bpfVport{Kind: bpfVportKindVPORT_TEP}
-	vport.Addr.W, vport.Local.W = wireAddr(tep.Addr), wireAddr(d.pair(tep).Local)
+	vport.Addr.W, vport.Local.W = wireAddr(tep.Addr), wireAddr(nu.pair(tep).Local)
 	return vport
 }
 
-func (d *Datapath) assignTEP(tep fib.TEP, slots *vportSlots) error {
-	pair := d.pair(tep)
-	id, err := d.assignVport(d.tepSlot(tep), pair.String(), slots)
+func (as *assigner) assignTEP(tep fib.TEP, slots *vportSlots) error {
+	pair := as.numbers.pair(tep)
+	id, err := as.assignVport(as.numbers.tepSlot(tep), pair.String(), slots)
 	if err != nil {
 		return err
 	}
-	d.names.pathIDs[pair] = id
-	if pair.Local == d.cfg.TEPs[0] && pair.Remote == edgeOf(tep) {
-		d.names.tepIDs[tep.Addr] = id
+	as.numbers.names.pathIDs[pair] = id
+	if pair.Local == as.prog.cfg.TEPs[0] && pair.Remote == edgeOf(tep) {
+		as.numbers.names.tepIDs[tep.Addr] = id
 	}
 	return nil
 }
 
 // assignSegment knows a segment again by its VNI, and one without tunnels by its
 // gateway's MAC address, and among those that share it by its name.
-func (d *Datapath) assignSegment(s overlay.Segment, previous map[string]uint32) error {
+func (as *assigner) assignSegment(s overlay.Segment, previous map[string]uint32) error {
 	var mac overlay.MAC
 	if s.Gateway != nil {
 		mac = s.Gateway.MAC
 	}
 	same := func(id uint32, e bpfSegment) bool {
-		_, given := d.names.segments[id] // uplinks may have the same MAC address
+		_, given := as.numbers.names.segments[id] // uplinks may have the same MAC address
 		return !given && e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.Tunnel.UDPPort) && (s.VNI != 0 || e.GatewayMac == mac)
 	}
 	id, ok := previous[s.Name]
-	if !ok || !same(id, d.segments[id]) {
-		id, ok = findSlot(d.segments, same)
+	if !ok || !same(id, as.numbers.segments[id]) {
+		id, ok = findSlot(as.numbers.segments, same)
 	}
 	if !ok {
-		id, ok = find(d.segments, func(e bpfSegment) bool { return e.Used == 0 })
+		id, ok = find(as.numbers.segments, func(e bpfSegment) bool { return e.Used == 0 })
 	}
 	if !ok {
-		return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(d.segments)-1)
+		return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(as.numbers.segments)-1)
 	}
-	if d.segments[id].Used == 0 {
-		d.fresh.segments[id] = true
-		d.clearUsage(segmentOwner + id)
+	if as.numbers.segments[id].Used == 0 {
+		as.fresh.segments[id] = true
+		as.limits.clearUsage(segmentOwner + id)
 	}
-	d.segments[id].Used, d.segments[id].Vni, d.segments[id].UdpPort = 1, uint32(s.VNI), wire16(s.Tunnel.UDPPort)
-	d.segments[id].GatewayMac = mac
-	d.names.segments[id], d.names.segIDs[s.Name] = s.Name, id
+	as.numbers.segments[id].Used, as.numbers.segments[id].Vni, as.numbers.segments[id].UdpPort = 1, uint32(s.VNI), wire16(s.Tunnel.UDPPort)
+	as.numbers.segments[id].GatewayMac = mac
+	as.numbers.names.segments[id], as.numbers.names.segIDs[s.Name] = s.Name, id
 	return nil
 }
 
@@ -179,13 +179,13 @@ func slotOf(e *bpfVport) bpfVport {
 	return bpfVport{Kind: e.Kind, Addr: e.Addr, Local: e.Local}
 }
 
-func (d *Datapath) vportSlots() *vportSlots {
+func (nu *numbers) vportSlots() *vportSlots {
 	slots := &vportSlots{taken: make(map[bpfVport]uint32)}
-	for id := len(d.vports) - 1; id > 0; id-- { // 0 stands for "none"
-		if d.vports[id].Kind == bpfVportKindVPORT_NONE {
+	for id := len(nu.vports) - 1; id > 0; id-- { // 0 stands for "none"
+		if nu.vports[id].Kind == bpfVportKindVPORT_NONE {
 			slots.free = append(slots.free, uint32(id))
 		} else {
-			slots.taken[slotOf(&d.vports[id])] = uint32(id)
+			slots.taken[slotOf(&nu.vports[id])] = uint32(id)
 		}
 	}
 	return slots
@@ -197,42 +197,42 @@ func (s *vportSlots) has(slot bpfVport) bool {
 }
 
 // assignVport gives an entry its former number, or a free one.
-func (d *Datapath) assignVport(want bpfVport, name string, slots *vportSlots) (uint32, error) {
+func (as *assigner) assignVport(want bpfVport, name string, slots *vportSlots) (uint32, error) {
 	if id, ok := slots.taken[want]; ok {
 		return id, nil
 	}
 	if len(slots.free) == 0 {
-		return 0, fmt.Errorf("%s: the table of %d ports and remotes is full", name, len(d.vports)-1)
+		return 0, fmt.Errorf("%s: the table of %d ports and remotes is full", name, len(as.numbers.vports)-1)
 	}
 	id := slots.free[len(slots.free)-1]
-	if err := d.clearTraffic(id); err != nil {
+	if err := as.traffic.clearTraffic(id); err != nil {
 		return 0, err
 	}
 	slots.free = slots.free[:len(slots.free)-1]
 	slots.taken[want] = id
-	d.vports[id] = want
-	d.fresh.vports[id] = true
-	d.clearUsage(id)
+	as.numbers.vports[id] = want
+	as.fresh.vports[id] = true
+	as.limits.clearUsage(id)
 	return id, nil
 }
 
 // hasSuperseded reports whether there are numbers whose owners are no longer wanted.
-func (d *Datapath) hasSuperseded() bool {
-	if len(d.names.ports)+len(d.names.pathIDs) < len(d.vportSlots().taken) {
+func (as *assigner) hasSuperseded() bool {
+	if len(as.numbers.names.ports)+len(as.numbers.names.pathIDs) < len(as.numbers.vportSlots().taken) {
 		return true
 	}
-	for id := range d.segments {
-		if _, ok := d.names.segments[uint32(id)]; !ok && d.segments[id].Used != 0 {
+	for id := range as.numbers.segments {
+		if _, ok := as.numbers.names.segments[uint32(id)]; !ok && as.numbers.segments[id].Used != 0 {
 			return true
 		}
 	}
-	for id := range d.routers {
-		if _, ok := d.names.routers[uint32(id)]; !ok && d.routers[id].Used != 0 {
+	for id := range as.numbers.routers {
+		if _, ok := as.numbers.names.routers[uint32(id)]; !ok && as.numbers.routers[id].Used != 0 {
 			return true
 		}
 	}
-	for id := range d.nat.entries {
-		if _, ok := d.names.egresses[uint32(id)]; !ok && d.nat.entries[id].Used != 0 {
+	for id := range as.numbers.egresses {
+		if _, ok := as.numbers.names.egresses[uint32(id)]; !ok && as.numbers.egresses[id].Used != 0 {
 			return true
 		}
 	}
@@ -240,8 +240,8 @@ func (d *Datapath) hasSuperseded() bool {
 }
 
 // within is t with what has numbers alone, and nothing that refers to the rest.
-func (d *Datapath) within(t fib.Tables) fib.Tables {
-	n := &d.names
+func (nu *numbers) within(t fib.Tables) fib.Tables {
+	n := &nu.names
 	t.Routers = keep(t.Routers, func(r *fib.Router) bool {
 		r.Routes = keep(r.Routes, n.hasRoute)
 		return n.routeIDs[r.Name] != 0
@@ -254,7 +254,7 @@ func (d *Datapath) within(t fib.Tables) fib.Tables {
 		return n.segIDs[s.Name] != 0
 	})
 	t.Ports = keep(t.Ports, func(port *fib.Port) bool { return n.portIDs[port.Name] != 0 && n.segIDs[port.Segment] != 0 })
-	t.TEPs = keep(t.TEPs, func(tep *fib.TEP) bool { return n.pathIDs[d.pair(*tep)] != 0 })
+	t.TEPs = keep(t.TEPs, func(tep *fib.TEP) bool { return n.pathIDs[nu.pair(*tep)] != 0 })
 	t.PathPolicies = n.pathPolicies(t.PathPolicies)
 	t.Egress = keep(t.Egress, n.hasEgress)
 	t.PortForwards = keep(t.PortForwards, func(f *fib.Forward) bool { return n.routeIDs[f.Router] != 0 && n.egressIDs[f.Egress] != 0 })

@@ -123,10 +123,10 @@ func TestMoreThanTheTablesHold(t *testing.T) {
 			w.tables.TEPs = append(slices.Clone(w.tables.TEPs), w.tep(newRemote))
 			w.segment("green").Remotes = []netip.Addr{w.family.remotes[0], newRemote}
 			w.wantParts(t)
-			if w.dp.links[hook{rolePort, green.Ifindex}] != nil || w.dp.names.portIDs[green.Name] != 0 {
+			if w.dp.Links.links[hook{rolePort, green.Ifindex}] != nil || w.dp.numbers.names.portIDs[green.Name] != 0 {
 				t.Error("the port that was removed is still there")
 			}
-			if w.dp.names.tepIDs[newRemote] == 0 {
+			if w.dp.numbers.names.tepIDs[newRemote] == 0 {
 				t.Error("a new remote of the configuration is not there")
 			}
 			flow := pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.99.0.1:7 20")
@@ -134,15 +134,15 @@ func TestMoreThanTheTablesHold(t *testing.T) {
 
 			w.tables.Ports = was.Ports
 			w.wantParts(t)
-			if w.dp.links[hook{rolePort, green.Ifindex}] == nil {
+			if w.dp.Links.links[hook{rolePort, green.Ifindex}] == nil {
 				t.Error("the port that came back has no program")
 			}
 			down := slices.Clone(w.tables.TEPs)
 			for i := range down {
 				down[i].Down = down[i].Addr == w.family.remotes[1]
 			}
-			must(t, w.dp.Steer(down, w.tables.PathPolicies))
-			if id := w.dp.names.tepIDs[w.family.remotes[1]]; w.dp.vports[id].Flags&bpfVportFlagsVPORT_DOWN == 0 {
+			must(t, w.dp.Paths.Steer(down, w.tables.PathPolicies))
+			if id := w.dp.numbers.names.tepIDs[w.family.remotes[1]]; w.dp.numbers.vports[id].Flags&bpfVportFlagsVPORT_DOWN == 0 {
 				t.Error("the path that died is not marked")
 			}
 
@@ -150,7 +150,7 @@ func TestMoreThanTheTablesHold(t *testing.T) {
 			w.learnRemotes(0, 0)
 			w.tables.Routers[0].Routes = slices.DeleteFunc(w.tables.Routers[0].Routes, func(r fib.Route) bool { return r.Learned })
 			w.apply(t)
-			if got, want := len(w.dp.routes), len(w.tables.Routers[0].Routes); got != want || len(tries(t, w.dp.objs.Routes)) != want {
+			if got, want := len(w.dp.Routes.routes), len(w.tables.Routers[0].Routes); got != want || len(tries(t, w.dp.prog.objs.Routes)) != want {
 				t.Errorf("%d routes in the end, want %d", got, want)
 			}
 			w.follow(t, []step{{"p0", flow, "second"}})
@@ -165,11 +165,11 @@ func TestMoreRoutesThanTheTableHolds(t *testing.T) {
 	static := len(w.tables.Routers[0].Routes)
 	w.learnRoutes(300_000)
 	learned := w.tables.Routers[0].Routes[static:]
-	err := w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: learned}})
+	err := w.dp.Routes.PutRoutes([]fib.Router{{Name: "main", Routes: learned}})
 	if err == nil || !strings.Contains(err.Error(), "up to 209715") || len(err.Error()) > 1000 {
 		t.Errorf("%.1000v, want how many there may be", err)
 	}
-	if got := len(w.dp.routes); got != 209715 {
+	if got := len(w.dp.Routes.routes); got != 209715 {
 		t.Errorf("%d routes", got)
 	}
 	w.putRoute(t, route("10.99.0.0/16", w.farHops()[1]))
@@ -178,7 +178,7 @@ func TestMoreRoutesThanTheTableHolds(t *testing.T) {
 	for _, r := range learned {
 		withdrawn = append(withdrawn, fib.Route{Prefix: r.Prefix})
 	}
-	must(t, w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: withdrawn}}))
+	must(t, w.dp.Routes.PutRoutes([]fib.Router{{Name: "main", Routes: withdrawn}}))
 	w.tables.Routers[0].Routes = w.tables.Routers[0].Routes[:static]
 	w.apply(t)
 }
@@ -192,11 +192,11 @@ func TestRenumbered(t *testing.T) {
 		w.learnRemotes(20_000, 6500)
 		w.wantParts(t, "what is flooded reaches the first 1024")
 		for i := range 6500 {
-			if w.dp.names.tepIDs[nthAddr("10.200.0.0", 20_000+i)] == 0 {
+			if w.dp.numbers.names.tepIDs[nthAddr("10.200.0.0", 20_000+i)] == 0 {
 				t.Fatalf("the %d. remote is not there", i+1)
 			}
 		}
-		if n := len(w.dp.names.pathIDs); n > 6510 {
+		if n := len(w.dp.numbers.names.pathIDs); n > 6510 {
 			t.Errorf("%d paths", n)
 		}
 		w.learnRemotes(0, 0)
@@ -217,8 +217,8 @@ func TestRenumbered(t *testing.T) {
 		by(2)
 		w.apply(t)
 		for i, r := range w.tables.Routers[0].Routes[static:] {
-			got := w.dp.routes[routeKey(w.dp.names.routeIDs["main"], r.Prefix)]
-			if mac := w.dp.hops[w.dp.groups[got.Group].Buckets[0]].Mac; mac != r.Hops[0].MAC {
+			got := w.dp.Routes.routes[routeKey(w.dp.numbers.names.routeIDs["main"], r.Prefix)]
+			if mac := w.dp.Routes.hops[w.dp.Routes.groups[got.Group].Buckets[0]].Mac; mac != r.Hops[0].MAC {
 				t.Fatalf("the %d. route goes to %s, want %s", i+1, mac, r.Hops[0].MAC)
 			}
 		}

@@ -87,32 +87,32 @@ func (a *attachment) closeProgram() error {
 // adopt takes over the pinned links of a former process. Those of interfaces that are gone
 // are removed, and those of roles that this build no longer has.
 func (d *Datapath) adopt() error {
-	if err := d.adoptLinks(); err != nil {
+	if err := d.Links.adoptLinks(); err != nil {
 		return err
 	}
-	if d.adopted = len(d.links) > 0; d.adopted {
-		d.pins.did("adopted %d links from %s", len(d.links), d.linkDir())
+	if d.Links.adopted = len(d.Links.links) > 0; d.Links.adopted {
+		d.Pins.did("adopted %d links from %s", len(d.Links.links), d.Pins.linkDir())
 	}
 	return d.restore()
 }
 
-func (d *Datapath) adoptLinks() error {
-	d.links = make(map[hook]*attachment)
-	entries, err := d.kernel.Pins.List(d.linkDir())
+func (ln *Links) adoptLinks() error {
+	ln.links = make(map[hook]*attachment)
+	entries, err := ln.prog.kernel.Pins.List(ln.pins.linkDir())
 	if err != nil {
 		return fmt.Errorf("list the pinned links: %w", err)
 	}
 	for _, name := range entries {
-		path := filepath.Join(d.linkDir(), name)
+		path := filepath.Join(ln.pins.linkDir(), name)
 		h, ok := parseHook(name)
-		abi, outdated := d.pins.isOutdated(h.role)
+		abi, outdated := ln.pins.isOutdated(h.role)
 		switch {
 		case ok && slices.Contains(roles, h.role):
-			err = d.adoptLink(h, path)
+			err = ln.adoptLink(h, path)
 		case ok && outdated:
-			err = d.removeOutdated(path, abi)
+			err = ln.removeOutdated(path, abi)
 		default:
-			d.leave(path)
+			ln.pins.leave(path)
 		}
 		if err != nil {
 			return err
@@ -123,11 +123,11 @@ func (d *Datapath) adoptLinks() error {
 
 // adoptLink takes over one link. One that is no such link as this build makes stays, and its
 // hook without a program of ours.
-func (d *Datapath) adoptLink(h hook, path string) error {
-	l, err := d.kernel.Linker.PinnedLink(path)
+func (ln *Links) adoptLink(h hook, path string) error {
+	l, err := ln.prog.kernel.Linker.PinnedLink(path)
 	if err != nil {
-		d.pins.taken[h] = true
-		d.leave(path)
+		ln.pins.taken[h] = true
+		ln.pins.leave(path)
 		return nil
 	}
 	info, err := l.Info()
@@ -135,8 +135,8 @@ func (d *Datapath) adoptLink(h hook, path string) error {
 		return errors.Join(fmt.Errorf("look at the pinned link %s: %w", path, err), l.Close())
 	}
 	if !h.takes(info) {
-		d.pins.taken[h] = true
-		d.leave(path)
+		ln.pins.taken[h] = true
+		ln.pins.leave(path)
 		return l.Close()
 	}
 	if !isAttached(l, h.ifindex) {
@@ -145,16 +145,16 @@ func (d *Datapath) adoptLink(h hook, path string) error {
 		}
 		return nil
 	}
-	d.links[h] = &attachment{link: l}
+	ln.links[h] = &attachment{link: l}
 	return nil
 }
 
 // removeOutdated detaches a program of an older build in a role that there no longer is.
-func (d *Datapath) removeOutdated(path string, abi int) error {
-	if err := d.kernel.Pins.Remove(path); err != nil {
+func (ln *Links) removeOutdated(path string, abi int) error {
+	if err := ln.prog.kernel.Pins.Remove(path); err != nil {
 		return fmt.Errorf("remove the link %s of ABI %d: %w", path, abi, err)
 	}
-	d.pins.did("removed the link %s: ABI %d was the last with its role", path, abi)
+	ln.pins.did("removed the link %s: ABI %d was the last with its role", path, abi)
 	return nil
 }
 
@@ -194,22 +194,22 @@ func isAttached(l kernel.Link, ifindex int) bool {
 // swapped in place, without a packet in between that sees none. A driver may refuse
 // a transit program. An interface that takes no program, as it vanishes now, keeps no other
 // from its own.
-func (d *Datapath) attach(p *plan) error {
-	d.lookNewer()
-	maps.DeleteFunc(d.refused, func(h hook, _ refusedTransit) bool { return !p.hooks[h] })
+func (ln *Links) attach(p *plan) error {
+	ln.pins.lookNewer()
+	maps.DeleteFunc(ln.refused, func(h hook, _ refusedTransit) bool { return !p.hooks[h] })
 	var errs []error
 	for _, h := range slices.SortedFunc(maps.Keys(p.hooks), hook.compare) {
-		if d.pins.taken[h] { // NewerPins says so
+		if ln.pins.taken[h] { // NewerPins says so
 			continue
 		}
 		dev := p.devices[h]
-		if r, ok := d.refused[h]; ok && r.device == dev && time.Since(r.at) < refusalRetry {
+		if r, ok := ln.refused[h]; ok && r.device == dev && time.Since(r.at) < refusalRetry {
 			continue
 		}
-		err := d.attachOne(h, dev)
-		delete(d.refused, h)
+		err := ln.attachOne(h, dev)
+		delete(ln.refused, h)
 		if refused := (driverRefusal{}); errors.As(err, &refused) { // tc takes the packets, only later
-			d.refused[h] = refusedTransit{device: dev, at: time.Now(), why: refused.Error()}
+			ln.refused[h] = refusedTransit{device: dev, at: time.Now(), why: refused.Error()}
 			continue
 		}
 		errs = append(errs, err)
@@ -217,11 +217,11 @@ func (d *Datapath) attach(p *plan) error {
 	return errors.Join(errs...)
 }
 
-func (d *Datapath) attachOne(h hook, dev fib.Transit) error {
-	a := d.links[h]
+func (ln *Links) attachOne(h hook, dev fib.Transit) error {
+	a := ln.links[h]
 	// The program of a tracepoint cannot be swapped.
 	if a != nil && (!isAttached(a.link, h.ifindex) || h.isTracepoint() && !a.current) {
-		if err := d.detach(h); err != nil {
+		if err := ln.detach(h); err != nil {
 			return err
 		}
 		a = nil
@@ -229,7 +229,7 @@ func (d *Datapath) attachOne(h hook, dev fib.Transit) error {
 	if a != nil && a.current && a.device == dev {
 		return nil
 	}
-	prog, err := d.program(h, dev)
+	prog, err := ln.program(h, dev)
 	if err != nil {
 		return err
 	}
@@ -237,55 +237,55 @@ func (d *Datapath) attachOne(h hook, dev fib.Transit) error {
 	if h.isXDP() || h.isTracepoint() { // it was loaded for this hook alone
 		next.program = prog
 	}
-	first, ahead, err := d.newerAhead(h, a)
+	first, ahead, err := ln.pins.newerAhead(h, a)
 	if err != nil {
 		return errors.Join(err, next.closeProgram())
 	}
 	if a != nil && !ahead {
-		return d.swap(h, next, prog)
+		return ln.swap(h, next, prog)
 	}
-	return d.join(h, next, prog, first)
+	return ln.join(h, next, prog, first)
 }
 
 // join attaches next by a new link, before the one that is given. A former one ends when
 // this has its place.
-func (d *Datapath) join(h hook, next *attachment, prog kernel.Program, before link.ID) error {
-	l, err := d.newLink(h, prog, before)
+func (ln *Links) join(h hook, next *attachment, prog kernel.Program, before link.ID) error {
+	l, err := ln.newLink(h, prog, before)
 	if err != nil {
 		return errors.Join(err, next.closeProgram())
 	}
 	next.link = l
-	if d.links[h] != nil {
-		err = d.detach(h)
+	if ln.links[h] != nil {
+		err = ln.detach(h)
 	}
-	if err := errors.Join(err, l.Pin(filepath.Join(d.linkDir(), h.String()))); err != nil {
+	if err := errors.Join(err, l.Pin(filepath.Join(ln.pins.linkDir(), h.String()))); err != nil {
 		return errors.Join(fmt.Errorf("pin the link of %s: %w", h, err), next.close())
 	}
-	d.links[h] = next
+	ln.links[h] = next
 	return nil
 }
 
 // swap has next take over the link of the hook.
-func (d *Datapath) swap(h hook, next *attachment, prog kernel.Program) error {
-	a := d.links[h]
+func (ln *Links) swap(h hook, next *attachment, prog kernel.Program) error {
+	a := ln.links[h]
 	if err := a.link.Update(prog); err != nil {
 		return errors.Join(fmt.Errorf("swap the program on %s: %w", h, err), next.closeProgram())
 	}
-	next.link, d.links[h] = a.link, next
+	next.link, ln.links[h] = a.link, next
 	return a.closeProgram()
 }
 
 // newLink attaches a program, of tcx before the link that is given. 0 is after all others.
-func (d *Datapath) newLink(h hook, prog kernel.Program, before link.ID) (kernel.Link, error) {
+func (ln *Links) newLink(h hook, prog kernel.Program, before link.ID) (kernel.Link, error) {
 	if h.isTracepoint() {
-		l, err := d.kernel.Linker.AttachTracing(prog)
+		l, err := ln.prog.kernel.Linker.AttachTracing(prog)
 		if err != nil {
 			return nil, fmt.Errorf("attach to a tracepoint: %w", err)
 		}
 		return l, nil
 	}
 	if h.isTCX() {
-		l, err := d.kernel.Linker.AttachTCX(h.ifindex, prog, before)
+		l, err := ln.prog.kernel.Linker.AttachTCX(h.ifindex, prog, before)
 		if err != nil {
 			return nil, fmt.Errorf("attach to %s (tcx needs Linux 6.6 or newer): %w", h, err)
 		}
@@ -295,12 +295,12 @@ func (d *Datapath) newLink(h hook, prog kernel.Program, before link.ID) (kernel.
 	if h.role == roleGeneric {
 		mode, other = link.XDPGenericMode, hook{roleTransit, h.ifindex}
 	}
-	if _, ok := d.links[other]; ok {
-		if err := d.detach(other); err != nil {
+	if _, ok := ln.links[other]; ok {
+		if err := ln.detach(other); err != nil {
 			return nil, err
 		}
 	}
-	l, err := d.kernel.Linker.AttachXDP(h.ifindex, prog, mode)
+	l, err := ln.prog.kernel.Linker.AttachXDP(h.ifindex, prog, mode)
 	if err != nil {
 		return nil, driverRefusal{fmt.Errorf("attach to %s: %w", h, err)}
 	}
@@ -321,25 +321,25 @@ type refusedTransit struct {
 const refusalRetry = 10 * time.Second
 
 // program is that of the hook.
-func (d *Datapath) program(h hook, dev fib.Transit) (kernel.Program, error) {
+func (ln *Links) program(h hook, dev fib.Transit) (kernel.Program, error) {
 	switch h.role {
 	case rolePort:
-		return d.objs.FromPort, nil
+		return ln.prog.objs.FromPort, nil
 	case roleCoalescer:
-		return d.objs.FromGro, nil
+		return ln.prog.objs.FromGro, nil
 	case roleTransit, roleGeneric:
-		return d.transitProgram(dev)
+		return ln.prog.transitProgram(dev)
 	case roleNotSent:
-		return d.refusedProgram(devmapDropsProgNotSent)
+		return ln.prog.refusedProgram(devmapDropsProgNotSent)
 	case roleNotRedirected:
-		return d.refusedProgram(devmapDropsProgNotRedirected)
+		return ln.prog.refusedProgram(devmapDropsProgNotRedirected)
 	}
-	return d.objs.FromUnderlay, nil
+	return ln.prog.objs.FromUnderlay, nil
 }
 
-func (d *Datapath) detach(h hook) error {
-	a := d.links[h]
-	delete(d.links, h)
+func (ln *Links) detach(h hook) error {
+	a := ln.links[h]
+	delete(ln.links, h)
 	if err := errors.Join(a.link.Unpin(), a.close()); err != nil {
 		return fmt.Errorf("detach from %s: %w", h, err)
 	}
@@ -347,11 +347,11 @@ func (d *Datapath) detach(h hook) error {
 }
 
 // detachRest removes the links that are not wanted.
-func (d *Datapath) detachRest(want map[hook]bool) error {
+func (ln *Links) detachRest(want map[hook]bool) error {
 	var errs []error
-	for _, h := range slices.SortedFunc(maps.Keys(d.links), hook.compare) {
+	for _, h := range slices.SortedFunc(maps.Keys(ln.links), hook.compare) {
 		if !want[h] {
-			errs = append(errs, d.detach(h))
+			errs = append(errs, ln.detach(h))
 		}
 	}
 	return errors.Join(errs...)

@@ -136,9 +136,9 @@ func (w *bench) mustRun(b *testing.B, prog kernel.Program, dev string, frame []b
 
 func (w *bench) program(from string) kernel.Program {
 	if from == "u0" {
-		return w.dp.objs.FromUnderlay
+		return w.dp.prog.objs.FromUnderlay
 	}
-	return w.dp.objs.FromPort
+	return w.dp.prog.objs.FromPort
 }
 
 // scenario is a packet that ends at a known place. vary makes the i-th packet of it.
@@ -337,7 +337,7 @@ func BenchmarkFlows(b *testing.B) {
 			w.do(b, func() {
 				for i := range n {
 					vary(frame, i)
-					w.mustRun(b, w.dp.objs.FromPort, "p0", frame)
+					w.mustRun(b, w.dp.prog.objs.FromPort, "p0", frame)
 				}
 			})
 			var ns []float64
@@ -385,11 +385,11 @@ func bgpMAC(mac []byte, number int) {
 func (w *bench) fillFDB(b *testing.B, n int) {
 	keys, values := make([]bpfFdbKey, n), make([]bpfFdbEntry, n)
 	for i := range n {
-		keys[i].Segment = w.dp.names.segIDs["blue"]
+		keys[i].Segment = w.dp.numbers.names.segIDs["blue"]
 		bgpMAC(keys[i].Mac[:], i)
-		values[i].Vport = w.dp.names.portIDs["p0"]
+		values[i].Vport = w.dp.numbers.names.portIDs["p0"]
 	}
-	if _, err := w.dp.objs.Fdb.BatchUpdate(keys, values, nil); err != nil {
+	if _, err := w.dp.prog.objs.Fdb.BatchUpdate(keys, values, nil); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -171,15 +171,15 @@ func (t *conntrackTable[V, G]) isNewer(to kernel.Map, k *bpfCtKey, v *V, after u
 }
 
 // loadGC loads the program of a spec on the maps of this edge.
-func (d *Datapath) loadGC(load func() (*ebpf.CollectionSpec, error), program, result string) (*gcProgram, error) {
+func (pr *programs) loadGC(load func() (*ebpf.CollectionSpec, error), program, result string) (*gcProgram, error) {
 	spec, err := load()
 	if err != nil {
 		return nil, err
 	}
-	if err := d.configure(spec); err != nil {
+	if err := pr.configure(spec); err != nil {
 		return nil, err
 	}
-	objects, err := d.kernel.Loader.LoadUpon(spec, d.maps())
+	objects, err := pr.kernel.Loader.LoadUpon(spec, pr.maps())
 	if err != nil {
 		return nil, err
 	}
@@ -189,19 +189,19 @@ func (d *Datapath) loadGC(load func() (*ebpf.CollectionSpec, error), program, re
 
 // trackConnections makes both tables, of the maps that are loaded.
 func (d *Datapath) trackConnections() {
-	ct, nat := &d.fw.connections, &d.nat.sessions
-	ct.clock, nat.clock = d.kernel.Clock, d.kernel.Clock
+	ct, nat := &d.Firewall.connections, &d.NATSessions.table
+	ct.clock, nat.clock = d.prog.kernel.Clock, d.prog.kernel.Clock
 	ct.what, ct.put, ct.entry = "connections", putConnections, func(c *bpfCtEntry) *bpfCtEntry { return c }
 	ct.load = func() (*gcProgram, error) {
-		return d.loadGC(loadConntrackGc, conntrackGcProgConntrackGc, conntrackGcMapCtGcResult)
+		return d.prog.loadGC(loadConntrackGc, conntrackGcProgConntrackGc, conntrackGcMapCtGcResult)
 	}
-	nat.what, nat.put, nat.entry = "sessions", d.putSessions, func(s *bpfNatSession) *bpfCtEntry { return &s.Ct }
-	nat.load = func() (*gcProgram, error) { return d.loadGC(loadNatGc, natGcProgNatGc, natGcMapNatGcResult) }
-	if d.cfg.Firewall != nil {
-		ct.maps = []kernel.Map{d.objs.CtEstablished, d.objs.CtHalfOpen}
+	nat.what, nat.put, nat.entry = "sessions", d.NATSessions.putSessions, func(s *bpfNatSession) *bpfCtEntry { return &s.Ct }
+	nat.load = func() (*gcProgram, error) { return d.prog.loadGC(loadNatGc, natGcProgNatGc, natGcMapNatGcResult) }
+	if d.prog.cfg.Firewall != nil {
+		ct.maps = []kernel.Map{d.prog.objs.CtEstablished, d.prog.objs.CtHalfOpen}
 	}
-	if d.cfg.Egress != nil {
-		nat.maps = []kernel.Map{d.objs.NatSessions}
+	if d.prog.cfg.Egress != nil {
+		nat.maps = []kernel.Map{d.prog.objs.NatSessions}
 	}
 }
 

@@ -13,19 +13,19 @@ import (
 
 // aside is where a table of another size waits to be carried over. It is a
 // pin, so that nothing is lost when this process ends before.
-func (d *Datapath) aside(name string) string { return filepath.Join(d.mapDir(), "former_"+name) }
+func (ca *carrier) aside(name string) string { return filepath.Join(ca.pins.mapDir(), "former_"+name) }
 
 // setAside keeps m, which the attached programs use. One that is aside already is what
 // they use; m is then of a process that ended before they were replaced.
-func (d *Datapath) setAside(name string, m kernel.PinnedMap) error {
-	previous, err := d.kernel.Loader.PinnedMap(d.aside(name))
+func (ca *carrier) setAside(name string, m kernel.PinnedMap) error {
+	previous, err := ca.prog.kernel.Loader.PinnedMap(ca.aside(name))
 	if err == nil {
 		return errors.Join(previous.Close(), m.Unpin())
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("open the pinned map %s: %w", d.aside(name), err)
+		return fmt.Errorf("open the pinned map %s: %w", ca.aside(name), err)
 	}
-	return m.Pin(d.aside(name))
+	return m.Pin(ca.aside(name))
 }
 
 // carriage is the way of connections and sessions from tables of other sizes into the present ones.
@@ -35,29 +35,29 @@ type carriage struct {
 }
 
 // carry copies connections and sessions while the attached programs still use the former tables.
-func (d *Datapath) carry() (*carriage, error) {
+func (ca *carrier) carry() (*carriage, error) {
 	c := &carriage{previous: map[string]kernel.PinnedMap{}}
 	for _, name := range []string{bpfMapCtEstablished, bpfMapCtHalfOpen, bpfMapNatSessions} {
-		m, err := d.kernel.Loader.PinnedMap(d.aside(name))
+		m, err := ca.prog.kernel.Loader.PinnedMap(ca.aside(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("open the pinned map %s: %w", d.aside(name), err), c.close())
+			return nil, errors.Join(fmt.Errorf("open the pinned map %s: %w", ca.aside(name), err), c.close())
 		}
 		c.previous[name] = m
 	}
 	if len(c.previous) == 0 {
 		return c, nil
 	}
-	now, err := d.kernel.Clock.Monotonic()
+	now, err := ca.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	const tick = 20e6 // of CLOCK_MONOTONIC_COARSE, at most
 	c.since = ago(now, tick)
 	for name, m := range c.previous {
-		if err := d.carryMap(name, m, 0); err != nil {
+		if err := ca.carryMap(name, m, 0); err != nil {
 			return nil, errors.Join(err, c.close())
 		}
 	}
@@ -65,17 +65,17 @@ func (d *Datapath) carry() (*carriage, error) {
 }
 
 // carryMap copies a former map, or what of it had a packet since then.
-func (d *Datapath) carryMap(name string, from kernel.Map, since uint64) error {
+func (ca *carrier) carryMap(name string, from kernel.Map, since uint64) error {
 	if name == bpfMapNatSessions {
-		return d.nat.sessions.carry(from, d.objs.NatSessions, since)
+		return ca.sessions.table.carry(from, ca.prog.objs.NatSessions, since)
 	}
-	return d.fw.connections.carry(from, d.maps()[name], since)
+	return ca.firewall.connections.carry(from, ca.prog.maps()[name], since)
 }
 
 // finish carries what changed until the programs were replaced, and forgets the former tables.
-func (c *carriage) finish(d *Datapath) error {
+func (c *carriage) finish(ca *carrier) error {
 	for name, m := range c.previous {
-		if err := d.carryMap(name, m, c.since); err != nil {
+		if err := ca.carryMap(name, m, c.since); err != nil {
 			return errors.Join(err, c.close())
 		}
 		if err := m.Unpin(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +105,8 @@ func putConnections(to kernel.Map, keys []bpfCtKey, values []bpfCtEntry) error {
 
 // putSessions puts NAT sessions with their reverse entries. One that finds no room takes its
 // reverse entry with it.
-func (d *Datapath) putSessions(to kernel.Map, keys []bpfCtKey, values []bpfNatSession) error {
-	now, err := d.kernel.Clock.Monotonic()
+func (se *NATSessions) putSessions(to kernel.Map, keys []bpfCtKey, values []bpfNatSession) error {
+	now, err := se.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (d *Datapath) putSessions(to kernel.Map, keys []bpfCtKey, values []bpfNatSe
 	for i := range keys {
 		backs[i], origins[i] = returnKey(&keys[i], &values[i]), returnOf(&keys[i], now)
 	}
-	returns, err := d.objs.NatReverse.BatchUpdate(backs, origins, nil)
+	returns, err := se.prog.objs.NatReverse.BatchUpdate(backs, origins, nil)
 	if err != nil && !isFull(err) {
 		return fmt.Errorf("the returns of sessions: %w", err)
 	}
@@ -126,7 +126,7 @@ func (d *Datapath) putSessions(to kernel.Map, keys []bpfCtKey, values []bpfNatSe
 		return err
 	}
 	for _, back := range backs[sessions:returns] {
-		if err := d.deleteReturn(&back); err != nil {
+		if err := se.deleteReturn(&back); err != nil {
 			return err
 		}
 	}

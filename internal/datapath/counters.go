@@ -11,8 +11,8 @@ import (
 
 // readPerCPU reads an array of which each core has its own, with one system call: the
 // cores' values of the first entry, then those of the next.
-func readPerCPU[V any](d *Datapath, m kernel.Map) (values []V, cores int, err error) {
-	cores, err = d.kernel.Loader.Cores()
+func readPerCPU[V any](pr *programs, m kernel.Map) (values []V, cores int, err error) {
+	cores, err = pr.kernel.Loader.Cores()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -30,13 +30,13 @@ func readPerCPU[V any](d *Datapath, m kernel.Map) (values []V, cores int, err er
 }
 
 // Drops lists every reason with its counter, those at zero too.
-func (d *Datapath) Drops() ([]Drop, error) {
-	counters, cores, err := readPerCPU[bpfCounter](d, d.objs.Drops)
+func (co *Traffic) Drops() ([]Drop, error) {
+	counters, cores, err := readPerCPU[bpfCounter](co.prog, co.prog.objs.Drops)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Drop, 0, len(d.words.reasons))
-	for i, w := range d.words.reasons {
+	list := make([]Drop, 0, len(co.prog.words.reasons))
+	for i, w := range co.prog.words.reasons {
 		if bpfReason(i) == bpfReasonREASON_FORWARDED {
 			continue
 		}
@@ -51,20 +51,20 @@ func (d *Datapath) Drops() ([]Drop, error) {
 }
 
 // Events counts what the data path did, by name.
-func (d *Datapath) Events() (map[string]uint64, error) {
-	counters, cores, err := readPerCPU[uint64](d, d.objs.Events)
+func (co *Traffic) Events() (map[string]uint64, error) {
+	counters, cores, err := readPerCPU[uint64](co.prog, co.prog.objs.Events)
 	if err != nil {
 		return nil, err
 	}
-	events := make(map[string]uint64, len(d.words.events))
-	for i, w := range d.words.events {
+	events := make(map[string]uint64, len(co.prog.words.events))
+	for i, w := range co.prog.words.events {
 		for _, n := range counters[i*cores : (i+1)*cores] {
 			events[w.name] += n
 		}
 	}
-	fast, err := d.fastPackets()
+	fast, err := co.fastPackets()
 	for _, event := range []bpfEvent{bpfEventEVENT_HIT, bpfEventEVENT_TRANSIT} {
-		events[d.words.events[event].name] += fast
+		events[co.prog.words.events[event].name] += fast
 	}
 	return events, err
 }

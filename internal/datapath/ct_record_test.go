@@ -52,7 +52,7 @@ func (s *stage) reset(expected, distance uint32) []byte {
 }
 
 func (s *stage) numbered(flags string, seq, ack uint32) []byte {
-	return s.words(sideA, clientPort, serverPort, flags+numbers(seq, ack))
+	return s.words(sideA, clientPort, serverPort, flags+numbersOf(seq, ack))
 }
 
 var conversations = []recorded{
@@ -127,7 +127,7 @@ var conversations = []recorded{
 		a := s.peers[sideA].socket(clientPort)
 		go func() {
 			s.until("the first SYN", func() bool { return len(s.soFar()) > 0 })
-			s.inject(sideB, s.words(sideB, serverPort, clientPort, "rst+ack"+numbers(0, s.lastOf(sideA).Next()+4)))
+			s.inject(sideB, s.words(sideB, serverPort, clientPort, "rst+ack"+numbersOf(0, s.lastOf(sideA).Next()+4)))
 		}()
 		s.check(unix.Connect(a, s.peers[sideB].at(serverPort)))
 		b := s.accept(listener)

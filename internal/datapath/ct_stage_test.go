@@ -365,5 +365,5 @@ func (s *stage) soFar() [][]byte {
 	return slices.Clone(s.seen)
 }
 
-// numbers are sequence and acknowledgement number in words.
-func numbers(seq, ack uint32) string { return fmt.Sprintf(" seq %d acks %d", seq, ack) }
+// numbersOf are sequence and acknowledgement number in words.
+func numbersOf(seq, ack uint32) string { return fmt.Sprintf(" seq %d acks %d", seq, ack) }

@@ -13,10 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"net/netip"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
@@ -33,65 +30,59 @@ const (
 	abiVersion = 8
 )
 
-// Datapath is the loaded programs of one edge.
+// Datapath is the loaded programs of one edge, in components by subject. Each component has the maps
+// and the state that it alone changes; a later one uses earlier ones.
 type Datapath struct {
-	cfg     Config
-	dir     string
-	kernel  kernel.Kernel
-	lock    io.Closer // of dir
-	objs    objects
-	words   vocabulary
-	links   map[hook]*attachment
-	refused map[hook]refusedTransit // transit programs
-	pins    pins                    // of other builds
-	beaten  uint64                  // when the last epoch of the transit programs began
-	pulsing sync.Mutex              // held while a pulse is changed: Steer runs beside others
-	hosting sync.Mutex              // held while entries of hosts are replaced or removed: Age runs beside PutBGPMACs
-	adopted bool
-	newFDB  bool   // the FDB is empty, whatever cached decisions think it knows
-	memory  []byte // of the map segments
-	usages  []byte // of the map owner_usages
-	fw      firewall
-	nat     translation
+	lock   io.Closer // of the directory of pins
+	newFDB bool      // the FDB is empty, whatever cached decisions think it knows
 
-	// What the maps hold, by the names that the model uses.
-	vports         []bpfVport // by end id; 0 is never used
-	segments       []bpfSegment
-	routers        []bpfRouter
-	hops           []bpfNexthop
-	hopIDs         map[bpfNexthop]uint16 // of those that are taken
-	groupRoutes    []int                 // by how many routes each group is used
-	freeable       bool                  // some group or next hop may be used by nobody
-	groups         []bpfNexthopGroup
-	routes         map[bpfRouteKey]bpfRoute
-	sets           map[string]uint32 // groups by their set of next hops
-	members        map[membership]bool
-	fresh          newOwners                        // of the last Apply
-	limitedTables  [bpfLimitedCountCOUNT_MAX]uint32 // sizes
-	names          names
-	loopEdge       uint64                         // names this edge in loop probes
-	loopTokens     map[uint32]uint64              // secrets of ports, by vport
-	cut            map[string]bool                // ports that are part of loops
-	publishedNames atomic.Pointer[hostEventNames] // for FollowHostEvents, which runs beside Apply
-	edges          map[netip.Addr]netip.Addr      // remote's address → its first
+	prog           *programs
+	numbers        *numbers
+	Clock          *Clock
+	Limits         *Limits
+	Traffic        *Traffic
+	assigner       *assigner
+	Hosts          *Hosts
+	HostEvents     *HostEvents
+	Routes         *Routes
+	Paths          *Paths
+	Pins           *Pins
+	Links          *Links
+	Firewall       *Firewall
+	NATSessions    *NATSessions
+	egressPolicies *egressPolicies
+	Egress         *Egress
+	Ports          *Ports
+	Flows          *Flows
+	Tracer         *Tracer
+	carrier        *carrier
 }
 
-// names gives the model's words for numbers in the maps.
-type names struct {
-	ports    map[uint32]string // end → port name
-	segments map[uint32]string // segment → name
-	routers  map[uint32]string // router → name
-	segIDs   map[string]uint32
-	routeIDs map[string]uint32 // router's name → router
-	portIDs  map[string]uint32
-	tepIDs   map[netip.Addr]uint32   // remote's first address → the end that stands for it
-	pathIDs  map[overlay.Pair]uint32 // → end
-
-	egresses  map[uint32]string // egress → name
-	egressIDs map[string]uint32
-	tagged    [2]map[uint32]uint32 // NameTag → router, egress
-
-	incomplete bool // some objects of the tables have no number
+// assemble makes the components of a data path that is not loaded yet.
+func assemble(cfg Config, k kernel.Kernel, words vocabulary, older map[int]release) *Datapath {
+	d := &Datapath{prog: &programs{cfg: cfg, kernel: k, words: words}}
+	d.numbers = &numbers{prog: d.prog, names: newNames()}
+	d.Clock = &Clock{prog: d.prog, numbers: d.numbers}
+	d.Limits = &Limits{prog: d.prog, numbers: d.numbers}
+	d.Traffic = &Traffic{prog: d.prog, numbers: d.numbers}
+	d.assigner = &assigner{prog: d.prog, numbers: d.numbers, limits: d.Limits, traffic: d.Traffic}
+	d.Hosts = &Hosts{prog: d.prog, numbers: d.numbers, changes: d.Clock, limits: d.Limits}
+	d.HostEvents = &HostEvents{prog: d.prog, numbers: d.numbers, traffic: d.Traffic}
+	d.Routes = &Routes{prog: d.prog, numbers: d.numbers, changes: d.Clock}
+	d.Paths = &Paths{prog: d.prog, numbers: d.numbers, changes: d.Clock}
+	d.Pins = &Pins{prog: d.prog, dir: filepath.Join(cfg.PinRoot, cfg.Name), releases: older}
+	d.Links = &Links{prog: d.prog, pins: d.Pins, refused: map[hook]refusedTransit{}}
+	d.Firewall = &Firewall{prog: d.prog, numbers: d.numbers, links: d.Links}
+	d.NATSessions = &NATSessions{prog: d.prog, numbers: d.numbers}
+	d.egressPolicies = &egressPolicies{prog: d.prog, numbers: d.numbers}
+	d.Egress = &Egress{
+		prog: d.prog, numbers: d.numbers, changes: d.Clock, routes: d.Routes, sessions: d.NATSessions, policies: d.egressPolicies,
+	}
+	d.Ports = &Ports{prog: d.prog, numbers: d.numbers, changes: d.Clock, firewall: d.Firewall, egress: d.Egress}
+	d.Flows = &Flows{prog: d.prog, numbers: d.numbers, changes: d.Clock, limits: d.Limits, traffic: d.Traffic}
+	d.Tracer = &Tracer{prog: d.prog, numbers: d.numbers, firewall: d.Firewall}
+	d.carrier = &carrier{prog: d.prog, pins: d.Pins, firewall: d.Firewall, sessions: d.NATSessions}
+	return d
 }
 
 // Open loads the programs and adopts the maps and links that a former process of
@@ -117,18 +108,16 @@ func open(cfg Config, k kernel.Kernel, older map[int]release) (*Datapath, error)
 	if err != nil {
 		return nil, err
 	}
-	d := &Datapath{
-		cfg: cfg, kernel: k, dir: filepath.Join(cfg.PinRoot, cfg.Name), words: vocab, refused: map[hook]refusedTransit{}, pins: pins{releases: older},
-	}
+	d := assemble(cfg, k, vocab, older)
 	if err := k.Pins.Mount(cfg.PinRoot); err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{d.mapDir(), d.linkDir()} {
+	for _, dir := range []string{d.Pins.mapDir(), d.Pins.linkDir()} {
 		if err := k.Pins.MakeDir(dir); err != nil {
 			return nil, fmt.Errorf("make the directory for pins: %w", err)
 		}
 	}
-	if d.lock, err = k.Pins.Lock(d.dir); err != nil {
+	if d.lock, err = k.Pins.Lock(d.Pins.dir); err != nil {
 		return nil, err
 	}
 	if err := d.loadAndAdopt(); err != nil {
@@ -138,14 +127,14 @@ func open(cfg Config, k kernel.Kernel, older map[int]release) (*Datapath, error)
 }
 
 func (d *Datapath) loadAndAdopt() error {
-	if err := d.findOthers(); err != nil {
+	if err := d.Pins.findOthers(); err != nil {
 		return err
 	}
 	if err := d.load(); err != nil {
 		return err
 	}
 	if err := d.adopt(); err != nil {
-		return errors.Join(err, d.unmap(), d.objs.Close())
+		return errors.Join(err, d.unmap(), d.prog.objs.Close())
 	}
 	return nil
 }
@@ -160,36 +149,36 @@ func (d *Datapath) load() error {
 			m.Pinning = ebpf.PinByName
 		}
 	}
-	if err := d.configure(spec); err != nil {
+	if err := d.prog.configure(spec); err != nil {
 		return err
 	}
-	d.configureLimits(spec)
-	d.loopEdge = d.kernel.Random()
-	if err := spec.Variables[bpfVarLoopEdge].Set(d.loopEdge); err != nil {
+	d.Limits.configureLimits(spec)
+	d.HostEvents.loopEdge = d.prog.kernel.Random()
+	if err := spec.Variables[bpfVarLoopEdge].Set(d.HostEvents.loopEdge); err != nil {
 		return fmt.Errorf("set %s: %w", bpfVarLoopEdge, err)
 	}
 	if err := d.dropIncompatible(spec); err != nil {
 		return err
 	}
-	loaded, err := d.kernel.Loader.Load(spec, d.mapDir())
+	loaded, err := d.prog.kernel.Loader.Load(spec, d.Pins.mapDir())
 	if err != nil {
 		return err
 	}
-	d.objs = assignObjects(loaded)
+	d.prog.objs = assignObjects(loaded)
 	d.trackConnections()
-	if d.memory, err = d.objs.Segments.Mmap(); err != nil {
+	if d.Clock.memory, err = d.prog.objs.Segments.Mmap(); err != nil {
 		return err
 	}
-	d.usages, err = d.objs.OwnerUsages.Mmap()
+	d.Limits.usages, err = d.prog.objs.OwnerUsages.Mmap()
 	return err
 }
 
 // unmap lets go of the memory of maps.
 func (d *Datapath) unmap() error {
 	var errs []error
-	for _, memory := range []*[]byte{&d.memory, &d.usages} {
+	for _, memory := range []*[]byte{&d.Clock.memory, &d.Limits.usages} {
 		if *memory != nil {
-			errs = append(errs, d.kernel.Loader.Munmap(*memory))
+			errs = append(errs, d.prog.kernel.Loader.Munmap(*memory))
 		}
 		*memory = nil
 	}
@@ -200,8 +189,8 @@ func (d *Datapath) unmap() error {
 func isData(m *ebpf.MapSpec) bool { return len(m.Name) > 0 && m.Name[0] == '.' }
 
 // configure sizes the maps and sets the constants of a spec.
-func (d *Datapath) configure(spec *ebpf.CollectionSpec) error {
-	cfg := d.cfg
+func (pr *programs) configure(spec *ebpf.CollectionSpec) error {
+	cfg := pr.cfg
 	if cfg.FDB.Size > 0 {
 		spec.Maps[bpfMapFdb].MaxEntries = cfg.FDB.Size
 		spec.Maps[bpfMapNeighbours].MaxEntries = cfg.FDB.Size
@@ -209,7 +198,7 @@ func (d *Datapath) configure(spec *ebpf.CollectionSpec) error {
 	if cfg.FlowCache.Size > 0 {
 		spec.Maps[bpfMapFlows].MaxEntries = cfg.FlowCache.Size
 	}
-	cores, err := d.kernel.Loader.Cores()
+	cores, err := pr.kernel.Loader.Cores()
 	if err != nil {
 		return err
 	}
@@ -268,8 +257,8 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 		if isData(ms) {
 			continue
 		}
-		path := filepath.Join(d.mapDir(), name)
-		m, err := d.kernel.Loader.PinnedMap(path)
+		path := filepath.Join(d.Pins.mapDir(), name)
+		m, err := d.prog.kernel.Loader.PinnedMap(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -294,32 +283,32 @@ func (d *Datapath) replace(name string, m kernel.PinnedMap) error {
 	keep := false
 	switch name {
 	case bpfMapCtEstablished, bpfMapCtHalfOpen:
-		d.fw.strangers = true
-		keep = d.cfg.Firewall != nil
+		d.Firewall.strangers = true
+		keep = d.prog.cfg.Firewall != nil
 	case bpfMapNatSessions:
-		keep = d.cfg.Egress != nil
+		keep = d.prog.cfg.Egress != nil
 	}
 	if !keep || m.MaxEntries() == 1 {
 		return m.Unpin()
 	}
-	return d.setAside(name, m)
+	return d.carrier.setAside(name, m)
 }
 
 // Adopted reports whether a former process's data path was running.
-func (d *Datapath) Adopted() bool { return d.adopted }
+func (d *Datapath) Adopted() bool { return d.Links.adopted }
 
 // Close lets go of the handles; what is pinned goes on forwarding.
 func (d *Datapath) Close() error {
-	errs := []error{d.fw.close(), d.nat.close(), d.unmap(), d.objs.Close()}
-	for _, a := range d.links {
+	errs := []error{d.Firewall.close(), d.NATSessions.closeSessions(), d.unmap(), d.prog.objs.Close()}
+	for _, a := range d.Links.links {
 		errs = append(errs, a.close())
 	}
-	d.links = nil
+	d.Links.links = nil
 	errs = append(errs, d.lock.Close())
 	return errors.Join(errs...)
 }
 
 // Remove detaches the programs and removes every pin of this edge but those of newer builds.
 func (d *Datapath) Remove() error {
-	return errors.Join(d.detachAll(), d.fw.close(), d.nat.close(), d.unmap(), d.objs.Close(), d.removeOlder(), d.removeOwn(), d.lock.Close())
+	return errors.Join(d.Links.detachAll(), d.Firewall.close(), d.NATSessions.closeSessions(), d.unmap(), d.prog.objs.Close(), d.Pins.removeOlder(), d.Pins.removeOwn(), d.lock.Close())
 }

@@ -23,12 +23,15 @@ const (
 	maxFragments = 4096
 )
 
-// firewall is what of the firewall is in force.
-type firewall struct {
-	// policy is nil before the first Apply, and where ports have none. numbers are
-	// those that its image was made with.
+// Firewall is what of the firewall is in force.
+type Firewall struct {
+	prog    *programs
+	numbers *numbers
+	links   *Links
+	// policy is nil before the first Apply, and where ports have none. inForce is what its image was
+	// made with.
 	policy  *policy.Policy
-	numbers policy.Numbers
+	inForce policy.Numbers
 	// rules are the numbers by name, and names the rules by number: those that are gone
 	// too, until the number is another's.
 	rules map[uint64]uint32
@@ -42,7 +45,7 @@ type firewall struct {
 	connections conntrackTable[bpfCtEntry, bpfCtGcStats]
 }
 
-func (f *firewall) close() error { return errors.Join(f.logs.close(), f.connections.close()) }
+func (fw *Firewall) close() error { return errors.Join(fw.logs.close(), fw.connections.close()) }
 
 // configureFirewall sizes the tables and sets what the programs have to know of fw.
 func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
@@ -75,59 +78,59 @@ func configureFirewall(spec *ebpf.CollectionSpec, fw *overlay.Firewall) error {
 
 // putPolicy has the programs ask the policy of t, before a port is told to. It plans
 // new decisions for all flows where an old one may not stand.
-func (d *Datapath) putPolicy(t fib.Tables, p *plan) error {
+func (fw *Firewall) putPolicy(t fib.Tables, p *plan) error {
 	p.policed = t.Firewall != nil
-	err := d.choosePolicy(t)
-	if d.fw.stale {
-		p.touchAll(d)
+	err := fw.choosePolicy(t)
+	if fw.stale {
+		p.touchAll(fw.numbers)
 	}
 	return err
 }
 
-func (d *Datapath) choosePolicy(t fib.Tables) error {
+func (fw *Firewall) choosePolicy(t fib.Tables) error {
 	if t.Firewall == nil {
-		d.fw.stale = d.fw.stale || d.fw.policy != nil || d.anyPoliced()
+		fw.stale = fw.stale || fw.policy != nil || fw.anyPoliced()
 		return nil
 	}
-	if d.cfg.Firewall == nil {
+	if fw.prog.cfg.Firewall == nil {
 		return errors.New("there is a policy, but the programs were loaded without a firewall: open the data path with one")
 	}
-	next, fresh, err := d.numbered(t)
+	next, fresh, err := fw.numbered(t)
 	if err == nil {
-		err = d.force(t.Firewall, next, fresh)
+		err = fw.force(t.Firewall, next, fresh)
 	}
 	if err != nil { // they have no counters yet
 		for _, name := range fresh {
-			delete(d.fw.rules, name.hash())
+			delete(fw.rules, name.hash())
 		}
 	}
 	return err
 }
 
 // force puts a policy into force that is not.
-func (d *Datapath) force(pol *policy.Policy, next policy.Numbers, fresh map[uint32]RuleName) error {
-	same := d.fw.policy == pol && slices.Equal(d.fw.numbers.Rules, next.Rules) && maps.Equal(d.fw.numbers.Segments, next.Segments)
-	if same && maps.Equal(d.fw.numbers.Vports, next.Vports) {
+func (fw *Firewall) force(pol *policy.Policy, next policy.Numbers, fresh map[uint32]RuleName) error {
+	same := fw.policy == pol && slices.Equal(fw.inForce.Rules, next.Rules) && maps.Equal(fw.inForce.Segments, next.Segments)
+	if same && maps.Equal(fw.inForce.Vports, next.Vports) {
 		return nil
 	}
-	if err := d.putRules(fresh); err != nil {
+	if err := fw.putRules(fresh); err != nil {
 		return err
 	}
 	// Ports that came or went change nothing for the connections of others.
-	swapped, err := d.swapPolicy(pol, &next, same)
+	swapped, err := fw.swapPolicy(pol, &next, same)
 	if err != nil {
 		return err
 	}
-	d.fw.policy, d.fw.numbers = pol, next
-	d.fw.stale = d.fw.stale || swapped && !same
+	fw.policy, fw.inForce = pol, next
+	fw.stale = fw.stale || swapped && !same
 	return nil
 }
 
 // swapPolicy makes the image and puts it in the place of the former at once, unless
 // that is the same, as after a restart. A policy that is the same but for the ports that
 // exist keeps its number.
-func (d *Datapath) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy bool) (swapped bool, err error) {
-	stamp, err := d.policyStamp()
+func (fw *Firewall) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy bool) (swapped bool, err error) {
+	stamp, err := fw.policyStamp()
 	if err != nil {
 		return false, err
 	}
@@ -137,7 +140,7 @@ func (d *Datapath) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy 
 		return false, fmt.Errorf("policy of the firewall: %w", err)
 	}
 	if !samePolicy {
-		if stamp.Name == compiledSum(compiled) && d.hasPolicy() {
+		if stamp.Name == compiledSum(compiled) && fw.hasPolicy() {
 			return false, nil
 		}
 		n.Policy++
@@ -145,32 +148,32 @@ func (d *Datapath) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy 
 			return false, fmt.Errorf("policy of the firewall: %w", err)
 		}
 	}
-	if err := d.loadCompiled(policyFirewall, compiled); err != nil {
+	if err := fw.prog.loadCompiled(policyFirewall, compiled); err != nil {
 		return false, err
 	}
-	return true, d.stampPolicy(bpfRuleCounters{Name: compiledSum(compiled), Connections: uint64(n.Policy)})
+	return true, fw.stampPolicy(bpfRuleCounters{Name: compiledSum(compiled), Connections: uint64(n.Policy)})
 }
 
 // policyStamp is what rule 0, which is none, tells of the policy that is loaded: as name
 // a hash of its image, and as connections its number.
-func (d *Datapath) policyStamp() (stamp bpfRuleCounters, err error) {
-	if err := d.objs.Rules.Lookup(uint32(0), &stamp); err != nil {
+func (fw *Firewall) policyStamp() (stamp bpfRuleCounters, err error) {
+	if err := fw.prog.objs.Rules.Lookup(uint32(0), &stamp); err != nil {
 		return stamp, fmt.Errorf("read the policy's number: %w", err)
 	}
 	return stamp, nil
 }
 
-func (d *Datapath) stampPolicy(stamp bpfRuleCounters) error {
-	if err := d.objs.Rules.Put(uint32(0), stamp); err != nil {
+func (fw *Firewall) stampPolicy(stamp bpfRuleCounters) error {
+	if err := fw.prog.objs.Rules.Put(uint32(0), stamp); err != nil {
 		return fmt.Errorf("write the policy's number: %w", err)
 	}
 	return nil
 }
 
 // hasPolicy reports whether the programs find a policy.
-func (d *Datapath) hasPolicy() bool {
+func (fw *Firewall) hasPolicy() bool {
 	var id ebpf.MapID
-	return d.objs.Policy.Lookup(policyFirewall, &id) == nil
+	return fw.prog.objs.Policy.Lookup(policyFirewall, &id) == nil
 }
 
 func compiledBytes(compiled policy.Compiled) []byte {
@@ -186,13 +189,13 @@ func compiledSum(compiled policy.Compiled) uint64 {
 
 // loadCompiled writes a map of its own and swaps it in. When it returns no program asks
 // the former policy any more: the kernel waits for those that run.
-func (d *Datapath) loadCompiled(which uint32, compiled policy.Compiled) error {
-	m, err := newPolicyMap(d.kernel.Loader, compiled)
+func (pr *programs) loadCompiled(which uint32, compiled policy.Compiled) error {
+	m, err := newPolicyMap(pr.kernel.Loader, compiled)
 	if err != nil {
 		return err
 	}
 	defer m.Close() // the map policy keeps it
-	if err := d.objs.Policy.Put(which, m); err != nil {
+	if err := pr.objs.Policy.Put(which, m); err != nil {
 		return fmt.Errorf("put policy %d into force: %w", which, err)
 	}
 	return nil
@@ -222,14 +225,14 @@ func newPolicyMap(loader kernel.Loader, compiled policy.Compiled) (kernel.Map, e
 
 // prunePolicy forgets what nothing asks for any more: rules that are gone, and with the
 // last policed port the policy.
-func (d *Datapath) prunePolicy(p *plan) error {
+func (fw *Firewall) prunePolicy(p *plan) error {
 	if p.policed {
-		return d.freeRules()
+		return fw.freeRules()
 	}
-	d.fw.policy, d.fw.numbers = nil, policy.Numbers{}
-	err := d.objs.Policy.Delete(policyFirewall)
+	fw.policy, fw.inForce = nil, policy.Numbers{}
+	err := fw.prog.objs.Policy.Delete(policyFirewall)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("remove the policy: %w", err)
 	}
-	return d.freeRules()
+	return fw.freeRules()
 }

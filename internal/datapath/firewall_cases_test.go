@@ -207,7 +207,7 @@ func (w *world) evaluated(t testing.TB) map[string]uint64 {
 	list := map[string]uint64{}
 	for i, r := range w.tables.Firewall.Rules() {
 		var c bpfRuleCounters
-		must(t, w.dp.objs.Rules.Lookup(w.dp.fw.numbers.Rules[i], &c))
+		must(t, w.dp.prog.objs.Rules.Lookup(w.dp.Firewall.inForce.Rules[i], &c))
 		list[r.Name] = c.Connections
 	}
 	return list

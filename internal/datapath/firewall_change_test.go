@@ -58,8 +58,8 @@ func TestPolicyChange(t *testing.T) {
 			t.Errorf("cache %t: %d connections are left", cached, len(list))
 		}
 		for _, c := range list {
-			if tcpStateOf(c) != "established" || c.Rule != w.dp.fw.numbers.Rules[1] {
-				t.Errorf("cache %t: %s, of rule number %d, want %d", cached, tcpStateOf(c), c.Rule, w.dp.fw.numbers.Rules[1])
+			if tcpStateOf(c) != "established" || c.Rule != w.dp.Firewall.inForce.Rules[1] {
+				t.Errorf("cache %t: %s, of rule number %d, want %d", cached, tcpStateOf(c), c.Rule, w.dp.Firewall.inForce.Rules[1])
 			}
 		}
 	}

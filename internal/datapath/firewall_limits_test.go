@@ -30,8 +30,8 @@ func TestDialoguesOfAPortLeaveRoomForOthers(t *testing.T) {
 		w.dialogue(t, "carol", 3000+i, 53)
 	}
 	answered := func(port string) (n int) {
-		each(t, w.dp.objs.CtEstablished, func(k bpfCtKey, _ bpfCtEntry) {
-			if k.Zone == w.dp.names.portIDs[port] {
+		each(t, w.dp.prog.objs.CtEstablished, func(k bpfCtKey, _ bpfCtEntry) {
+			if k.Zone == w.dp.numbers.names.portIDs[port] {
 				n++
 			}
 		})
@@ -85,14 +85,14 @@ func (w *world) whyNot(t testing.TB, words string) string {
 func (w *world) at(t testing.TB, owner uint32, kind bpfLimitedCount) int {
 	t.Helper()
 	var u bpfLimitUsage
-	must(t, w.dp.objs.OwnerUsages.Lookup(owner, &u))
+	must(t, w.dp.prog.objs.OwnerUsages.Lookup(owner, &u))
 	return int(u.Used[kind])
 }
 
 // noted is how many keys the rings of all ports have.
 func (w *world) noted(t testing.TB) (n int) {
 	t.Helper()
-	each(t, w.dp.objs.LimitEntries, func(bpfLimitSlot, bpfLimitEntry) { n++ })
+	each(t, w.dp.prog.objs.LimitEntries, func(bpfLimitSlot, bpfLimitEntry) { n++ })
 	return n
 }
 
@@ -108,7 +108,7 @@ func TestHalfOpenFloodFromOutside(t *testing.T) {
 			w.passes(t, fmt.Sprintf("bob > alice tcp 80 from %d", 2000+i))
 		}
 	})
-	p0 := w.dp.names.portIDs["p0"]
+	p0 := w.dp.numbers.names.portIDs["p0"]
 	if in, out := w.at(t, p0, bpfLimitedCountCOUNT_HALF_OPEN_IN), w.at(t, p0, bpfLimitedCountCOUNT_HALF_OPEN_OUT); in != 16 || out != 1 {
 		t.Errorf("%d half-open connections from outside, %d from inside; want 16 and 1", in, out)
 	}
@@ -139,7 +139,7 @@ func TestFullHalfOpenTableTakesFromTheLargest(t *testing.T) {
 	if n := len(w.connectionsAt(t, "p1")); n != 9 {
 		t.Errorf("carol has %d connections, want her 9", n)
 	}
-	if n := w.at(t, w.dp.names.portIDs["p0"], bpfLimitedCountCOUNT_HALF_OPEN_OUT); n < 40 || n > 64 {
+	if n := w.at(t, w.dp.numbers.names.portIDs["p0"], bpfLimitedCountCOUNT_HALF_OPEN_OUT); n < 40 || n > 64 {
 		t.Errorf("alice has %d half-open connections, want what is left of 64", n)
 	}
 }
@@ -163,7 +163,7 @@ func TestClosedConnectionsGoFirstAfterASweep(t *testing.T) {
 		}
 	}
 	closed(size, 2000)
-	changeEach[bpfCtKey](t, w.dp.objs.CtHalfOpen, func(c *bpfCtEntry) { c.SeenNs -= uint64(time.Hour) })
+	changeEach[bpfCtKey](t, w.dp.prog.objs.CtHalfOpen, func(c *bpfCtEntry) { c.SeenNs -= uint64(time.Hour) })
 	if c := w.sweep(t); c.Expired != size {
 		t.Fatalf("%d connections have expired, want %d", c.Expired, size)
 	}
@@ -174,7 +174,7 @@ func TestClosedConnectionsGoFirstAfterASweep(t *testing.T) {
 			w.passes(t, fmt.Sprintf("alice > bob udp 53 from %d", 4000+i))
 		}
 	})
-	if n := w.at(t, w.dp.names.portIDs["p0"], bpfLimitedCountCOUNT_HALF_OPEN_OUT); n != size/2 || len(drops) > 0 || events["conntrack-evicted"] > 0 {
+	if n := w.at(t, w.dp.numbers.names.portIDs["p0"], bpfLimitedCountCOUNT_HALF_OPEN_OUT); n != size/2 || len(drops) > 0 || events["conntrack-evicted"] > 0 {
 		t.Errorf("alice has %d new connections, want %d; drops %v, events %v", n, size/2, drops, events)
 	}
 	if n := len(w.connectionsAt(t, "p1")); n != 1 {
@@ -227,7 +227,7 @@ func TestHalfOpenLimit(t *testing.T) {
 // is as long as what it has.
 func TestCountsFollowConnections(t *testing.T) {
 	w := limitedWorld(t, overlay.Limits{HalfOpen: 8, Connections: 8})
-	p0 := w.dp.names.portIDs["p0"]
+	p0 := w.dp.numbers.names.portIDs["p0"]
 	for i := range 300 {
 		w.dialogue(t, "alice", 2000+i, 53)
 	}
@@ -247,7 +247,7 @@ func TestCountsFollowConnections(t *testing.T) {
 	check("after 330 connections")
 	w.sweep(t)
 	check("after garbage collection")
-	removeAll[bpfLimitSlot, bpfLimitEntry](t, w.dp.objs.LimitEntries) // as with tables of another size
+	removeAll[bpfLimitSlot, bpfLimitEntry](t, w.dp.prog.objs.LimitEntries) // as with tables of another size
 	w.sweep(t)
 	check("after the rings were lost")
 	w.dialogue(t, "alice", 5000, 53)

@@ -152,7 +152,7 @@ func (r random) tcp(k *dialogue) (from int, frame []byte) {
 	case 0, 1, 2:
 		from = k.stage % 2
 		flags := []string{"syn", "syn+ack", "ack"}[k.stage]
-		frame = k.frame(from, "tcp", flags+k.options(flags)+numbers(k.next[from], k.next[1-from]))
+		frame = k.frame(from, "tcp", flags+k.options(flags)+numbersOf(k.next[from], k.next[1-from]))
 		if k.stage < 2 {
 			k.next[from]++
 		}
@@ -162,14 +162,14 @@ func (r random) tcp(k *dialogue) (from int, frame []byte) {
 	from = r.IntN(2)
 	n := r.IntN(30)
 	if r.IntN(4) > 0 && !k.finished[from] {
-		frame = k.frame(from, "tcp", "ack"+numbers(k.next[from], k.next[1-from])+fmt.Sprintf(" %d", n))
+		frame = k.frame(from, "tcp", "ack"+numbersOf(k.next[from], k.next[1-from])+fmt.Sprintf(" %d", n))
 		k.next[from] += uint32(n)
 		return from, frame
 	}
 	if k.finished[from] { // again
 		k.next[from]--
 	}
-	frame = k.frame(from, "tcp", "fin+ack"+numbers(k.next[from], k.next[1-from]))
+	frame = k.frame(from, "tcp", "fin+ack"+numbersOf(k.next[from], k.next[1-from]))
 	k.finished[from] = true
 	k.next[from]++
 	if k.finished[0] && k.finished[1] && r.IntN(2) == 0 { // the ports are used again
@@ -214,7 +214,7 @@ func (r random) odd(k *dialogue, from int) string {
 	if slices.Contains([]string{"syn", "syn+ack"}, flags) {
 		words += k.options(flags)
 	}
-	words += numbers(k.next[from]+distance, ack)
+	words += numbersOf(k.next[from]+distance, ack)
 	if n := r.IntN(60); n < 20 {
 		words += fmt.Sprintf(" %d", n)
 		if flags == "ack" && ahead {

@@ -187,7 +187,7 @@ func TestOtherThanIP(t *testing.T) {
 // Without a policy nothing passes a port that has a firewall.
 func TestNoPolicy(t *testing.T) {
 	w := firewallWorld(t, openFirewall(true))
-	must(t, w.dp.objs.Policy.Delete(uint32(0)))
+	must(t, w.dp.prog.objs.Policy.Delete(uint32(0)))
 	for _, words := range []string{"alice > bob tcp 80", "bob > alice udp6 53"} {
 		from, frame := queryOf(t, words)
 		if why, _ := w.verdictFrom(t, from, frame); why != "no-policy" {

@@ -26,69 +26,69 @@ func (r RuleName) hash() uint64 {
 }
 
 // restoreRules reads which numbers a former process gave to rules.
-func (d *Datapath) restoreRules() error {
-	d.fw.rules, d.fw.names = map[uint64]uint32{}, map[uint32]RuleName{}
-	entries, err := d.readRules(d.objs.Rules.MaxEntries())
+func (fw *Firewall) restoreRules() error {
+	fw.rules, fw.names = map[uint64]uint32{}, map[uint32]RuleName{}
+	entries, err := fw.readRules(fw.prog.objs.Rules.MaxEntries())
 	for i, e := range entries {
 		if i != 0 && e.Name != 0 {
-			d.fw.rules[e.Name] = uint32(i)
-			d.fw.last = uint32(i)
+			fw.rules[e.Name] = uint32(i)
+			fw.last = uint32(i)
 		}
 	}
 	return err
 }
 
 // readRules reads the counters of all numbers below n.
-func (d *Datapath) readRules(n uint32) ([]bpfRuleCounters, error) {
+func (fw *Firewall) readRules(n uint32) ([]bpfRuleCounters, error) {
 	entries := make([]bpfRuleCounters, n)
-	return entries, readArray(d.objs.Rules, entries)
+	return entries, readArray(fw.prog.objs.Rules, entries)
 }
 
 // numbered are the numbers that the image of t is made with, and the rules that had
 // none, by number. A rule keeps its number as long as there is one of its name.
-func (d *Datapath) numbered(t fib.Tables) (n policy.Numbers, fresh map[uint32]RuleName, err error) {
+func (fw *Firewall) numbered(t fib.Tables) (n policy.Numbers, fresh map[uint32]RuleName, err error) {
 	n.Vports, n.Segments = map[string]uint16{}, map[string]uint16{}
 	for _, port := range t.Ports {
 		if !port.Uplink {
-			n.Vports[port.Name] = uint16(d.names.portIDs[port.Name])
+			n.Vports[port.Name] = uint16(fw.numbers.names.portIDs[port.Name])
 		}
 	}
-	for name, id := range d.names.segIDs {
+	for name, id := range fw.numbers.names.segIDs {
 		n.Segments[name] = uint16(id)
 	}
-	if t.Firewall == d.fw.policy {
-		n.Rules = d.fw.numbers.Rules
+	if t.Firewall == fw.policy {
+		n.Rules = fw.inForce.Rules
 		return n, nil, nil
 	}
-	n.Rules, fresh, err = d.numberRules(t.Firewall.Rules())
+	n.Rules, fresh, err = fw.numberRules(t.Firewall.Rules())
 	return n, fresh, err
 }
 
-func (d *Datapath) numberRules(rules []policy.Rule) (numbers []uint32, fresh map[uint32]RuleName, err error) {
-	if len(rules) >= int(d.objs.Rules.MaxEntries()) {
-		return nil, nil, fmt.Errorf("firewall: %d rules with the defaults, at most %d", len(rules), d.objs.Rules.MaxEntries()-1)
+func (fw *Firewall) numberRules(rules []policy.Rule) (numbers []uint32, fresh map[uint32]RuleName, err error) {
+	if len(rules) >= int(fw.prog.objs.Rules.MaxEntries()) {
+		return nil, nil, fmt.Errorf("firewall: %d rules with the defaults, at most %d", len(rules), fw.prog.objs.Rules.MaxEntries()-1)
 	}
 	numbers, fresh = make([]uint32, len(rules)), map[uint32]RuleName{}
-	taken := make([]bool, d.objs.Rules.MaxEntries())
-	for _, number := range d.fw.rules {
+	taken := make([]bool, fw.prog.objs.Rules.MaxEntries())
+	for _, number := range fw.rules {
 		taken[number] = true
 	}
 	owners := make(map[uint32]RuleName, len(rules))
 	for i, r := range rules {
 		name := RuleName{r.Section, r.Name}
-		number, known := d.fw.rules[name.hash()]
+		number, known := fw.rules[name.hash()]
 		if other, double := owners[number]; known && double {
 			return nil, fresh, fmt.Errorf("firewall: rules %s/%s and %s/%s cannot be told apart: rename one", other.Section, other.Name, r.Section, r.Name)
 		}
 		if !known {
-			if number, err = d.freeNumber(taken); err != nil {
+			if number, err = fw.freeNumber(taken); err != nil {
 				return nil, fresh, err
 			}
 			taken[number], fresh[number] = true, name
-			d.fw.rules[name.hash()] = number
+			fw.rules[name.hash()] = number
 		}
 		numbers[i], owners[number] = number, name
-		d.fw.names[number] = name
+		fw.names[number] = name
 	}
 	return numbers, fresh, nil
 }
@@ -96,14 +96,14 @@ func (d *Datapath) numberRules(rules []policy.Rule) (numbers []uint32, fresh map
 // freeNumber goes round, so that the number of a rule that is gone, which connections
 // may still have, is given again as late as can be. While the former policy is asked its
 // numbers are not free.
-func (d *Datapath) freeNumber(taken []bool) (uint32, error) {
+func (fw *Firewall) freeNumber(taken []bool) (uint32, error) {
 	for range taken {
-		d.fw.last++
-		if int(d.fw.last) >= len(taken) {
-			d.fw.last = 1
+		fw.last++
+		if int(fw.last) >= len(taken) {
+			fw.last = 1
 		}
-		if !taken[d.fw.last] {
-			return d.fw.last, nil
+		if !taken[fw.last] {
+			return fw.last, nil
 		}
 	}
 	return 0, fmt.Errorf("firewall: no number for another rule: the former policy and the new one have more than %d together; "+
@@ -111,31 +111,31 @@ func (d *Datapath) freeNumber(taken []bool) (uint32, error) {
 }
 
 // putRules starts the counters of rules at zero.
-func (d *Datapath) putRules(fresh map[uint32]RuleName) error {
+func (fw *Firewall) putRules(fresh map[uint32]RuleName) error {
 	entries := make(map[uint32]bpfRuleCounters, len(fresh))
 	for number, name := range fresh {
 		entries[number] = bpfRuleCounters{Name: name.hash()}
 	}
-	return putBatch(d.objs.Rules, entries, ebpf.UpdateAny)
+	return putBatch(fw.prog.objs.Rules, entries, ebpf.UpdateAny)
 }
 
 // freeRules takes the numbers from rules that are gone.
-func (d *Datapath) freeRules() error {
-	if len(d.fw.rules) == len(d.fw.numbers.Rules) {
+func (fw *Firewall) freeRules() error {
+	if len(fw.rules) == len(fw.inForce.Rules) {
 		return nil
 	}
-	live := make(map[uint32]bool, len(d.fw.numbers.Rules))
-	for _, number := range d.fw.numbers.Rules {
+	live := make(map[uint32]bool, len(fw.inForce.Rules))
+	for _, number := range fw.inForce.Rules {
 		live[number] = true
 	}
 	gone := map[uint32]bpfRuleCounters{}
-	for name, number := range d.fw.rules {
+	for name, number := range fw.rules {
 		if !live[number] {
 			gone[number] = bpfRuleCounters{}
-			delete(d.fw.rules, name)
+			delete(fw.rules, name)
 		}
 	}
-	return putBatch(d.objs.Rules, gone, ebpf.UpdateAny)
+	return putBatch(fw.prog.objs.Rules, gone, ebpf.UpdateAny)
 }
 
 // putBatch writes many entries with few system calls.
@@ -156,7 +156,7 @@ func putBatch[K comparable, V any](m kernel.Map, entries map[K]V, flags ebpf.Map
 }
 
 // ruleName is the name of the rule with the number, as far as it is known.
-func (d *Datapath) ruleName(number uint32) RuleName { return d.fw.names[number] }
+func (fw *Firewall) ruleName(number uint32) RuleName { return fw.names[number] }
 
 // RuleCounters are what one rule decided about. Packets and bytes of connections come
 // with a delay of up to 10 s.
@@ -168,23 +168,23 @@ type RuleCounters struct {
 }
 
 // Rules reads the counters of the policy's rules, in its order, the defaults last.
-func (d *Datapath) Rules() ([]RuleCounters, error) {
-	if d.fw.policy == nil {
+func (fw *Firewall) Rules() ([]RuleCounters, error) {
+	if fw.policy == nil {
 		return nil, nil
 	}
-	now, err := d.kernel.Clock.Monotonic()
+	now, err := fw.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}
-	entries, err := d.readRules(slices.Max(d.fw.numbers.Rules) + 1) // the edge's default is always there
+	entries, err := fw.readRules(slices.Max(fw.inForce.Rules) + 1) // the edge's default is always there
 	if err != nil {
 		return nil, err
 	}
-	list := make([]RuleCounters, len(d.fw.numbers.Rules))
-	for i, number := range d.fw.numbers.Rules {
+	list := make([]RuleCounters, len(fw.inForce.Rules))
+	for i, number := range fw.inForce.Rules {
 		e := entries[number]
 		list[i] = RuleCounters{
-			RuleName: d.ruleName(number), Connections: e.Connections, Packets: e.Packets, Bytes: e.Bytes, Hit: e.SeenNs != 0,
+			RuleName: fw.ruleName(number), Connections: e.Connections, Packets: e.Packets, Bytes: e.Bytes, Hit: e.SeenNs != 0,
 		}
 		if e.SeenNs != 0 {
 			list[i].IdleNS = since(now, e.SeenNs)
@@ -194,19 +194,19 @@ func (d *Datapath) Rules() ([]RuleCounters, error) {
 }
 
 // Policed reports whether a policy stands before the ports.
-func (d *Datapath) Policed() bool { return d.fw.policy != nil }
+func (fw *Firewall) Policed() bool { return fw.policy != nil }
 
 // anyPoliced reports whether a port has a firewall in the data path now.
-func (d *Datapath) anyPoliced() bool {
-	return slices.ContainsFunc(d.vports, func(e bpfVport) bool { return e.Flags&bpfVportFlagsVPORT_FIREWALL != 0 })
+func (fw *Firewall) anyPoliced() bool {
+	return slices.ContainsFunc(fw.numbers.vports, func(e bpfVport) bool { return e.Flags&bpfVportFlagsVPORT_FIREWALL != 0 })
 }
 
-// firewall marks a port for the firewall. Programs that were loaded without one keep a
+// guard marks a port for the firewall. Programs that were loaded without one keep a
 // port that they had open until they are replaced.
-func (d *Datapath) firewall(id uint32, vport *bpfVport, p *plan) {
+func (fw *Firewall) guard(id uint32, vport *bpfVport, p *plan) {
 	var now bpfVport
-	_, attached := d.links[hook{rolePort, int(vport.Ifindex)}]
-	if err := d.objs.Vports.Lookup(id, &now); err == nil && now.Flags&bpfVportFlagsVPORT_FIREWALL == 0 && d.fw.strangers && attached {
+	_, attached := fw.links.links[hook{rolePort, int(vport.Ifindex)}]
+	if err := fw.prog.objs.Vports.Lookup(id, &now); err == nil && now.Flags&bpfVportFlagsVPORT_FIREWALL == 0 && fw.strangers && attached {
 		p.unpoliced[id] = *vport
 		return
 	}
@@ -216,39 +216,39 @@ func (d *Datapath) firewall(id uint32, vport *bpfVport, p *plan) {
 // takeOver attaches the programs, and has them find the connections that those before
 // them knew.
 func (d *Datapath) takeOver(p *plan) (unattached, err error) {
-	carried, err := d.carry()
+	carried, err := d.carrier.carry()
 	if err != nil {
 		return nil, err
 	}
-	unattached = d.attach(p)
-	if err := errors.Join(carried.finish(d), d.removeOlder()); err != nil {
+	unattached = d.Links.attach(p)
+	if err := errors.Join(carried.finish(d.carrier), d.Pins.removeOlder()); err != nil {
 		return unattached, err
 	}
-	d.fw.strangers = false
+	d.Firewall.strangers = false
 	for id, vport := range p.unpoliced {
 		vport.Flags |= bpfVportFlagsVPORT_FIREWALL
-		if err := d.putVport(id, vport); err != nil {
-			return unattached, fmt.Errorf("firewall of port %s: %w", d.names.ports[id], err)
+		if err := d.Ports.putVport(id, vport); err != nil {
+			return unattached, fmt.Errorf("firewall of port %s: %w", d.numbers.names.ports[id], err)
 		}
 	}
 	if len(p.unpoliced) == 0 {
 		return unattached, nil
 	}
-	return unattached, d.invalidateAll()
+	return unattached, d.Clock.invalidateAll()
 }
 
 // touchAll plans new decisions for all flows.
-func (p *plan) touchAll(d *Datapath) {
-	for id := range d.names.segments {
+func (p *plan) touchAll(nu *numbers) {
+	for id := range nu.names.segments {
 		p.touched[id] = true
 	}
 }
 
 // invalidateAll has them taken at once.
-func (d *Datapath) invalidateAll() error {
+func (ch *Clock) invalidateAll() error {
 	var errs []error
-	for id := range d.names.segments {
-		errs = append(errs, d.invalidate(id))
+	for id := range ch.numbers.names.segments {
+		errs = append(errs, ch.invalidate(id))
 	}
 	return errors.Join(errs...)
 }

@@ -54,13 +54,13 @@ func (w *world) enforce(t testing.TB, fw overlay.Firewall) {
 // forgetConnections leaves the firewall as it was before the first packet.
 func (w *world) forgetConnections(t testing.TB) {
 	t.Helper()
-	m := &w.dp.objs
+	m := &w.dp.prog.objs
 	removeAll[bpfCtKey, bpfCtEntry](t, m.CtEstablished)
 	removeAll[bpfCtKey, bpfCtEntry](t, m.CtHalfOpen)
 	removeAll[bpfLimitSlot, bpfLimitEntry](t, m.LimitEntries)
 	removeAll[bpfFragmentKey, uint64](t, m.Fragments)
 	removeAll[bpfFlowKey, bpfFlow](t, m.Flows)
-	for _, id := range w.dp.names.portIDs {
+	for _, id := range w.dp.numbers.names.portIDs {
 		must(t, m.OwnerUsages.Put(id, bpfLimitUsage{}))
 	}
 }
@@ -77,7 +77,7 @@ func removeAll[K, V any](t testing.TB, m kernel.Map) {
 // age lets time pass for all that the firewall and the flow cache remember.
 func (w *world) age(t testing.TB, by time.Duration) {
 	t.Helper()
-	m, ns := &w.dp.objs, uint64(by)
+	m, ns := &w.dp.prog.objs, uint64(by)
 	for _, table := range []kernel.Map{m.CtEstablished, m.CtHalfOpen} {
 		changeEach[bpfCtKey](t, table, func(c *bpfCtEntry) { c.SeenNs, c.Born = c.SeenNs-ns, c.Born-uint32(ns>>bornShift) })
 	}
@@ -87,7 +87,7 @@ func (w *world) age(t testing.TB, by time.Duration) {
 
 func (w *world) ageFlows(t testing.TB, by time.Duration) {
 	t.Helper()
-	changeEach[bpfFlowKey](t, w.dp.objs.Flows, func(f *bpfFlow) { f.DecidedNs -= uint64(by) })
+	changeEach[bpfFlowKey](t, w.dp.prog.objs.Flows, func(f *bpfFlow) { f.DecidedNs -= uint64(by) })
 }
 
 func changeEach[K comparable, V any](t testing.TB, m kernel.Map, change func(*V)) {
@@ -154,7 +154,7 @@ func each[K, V any](t testing.TB, m kernel.Map, do func(K, V)) {
 func (w *world) allConnections(t testing.TB) map[bpfCtKey]bpfCtEntry {
 	t.Helper()
 	list := map[bpfCtKey]bpfCtEntry{}
-	for _, m := range []kernel.Map{w.dp.objs.CtEstablished, w.dp.objs.CtHalfOpen} {
+	for _, m := range []kernel.Map{w.dp.prog.objs.CtEstablished, w.dp.prog.objs.CtHalfOpen} {
 		each(t, m, func(k bpfCtKey, c bpfCtEntry) { list[k] = c })
 	}
 	return list
@@ -164,7 +164,7 @@ func (w *world) allConnections(t testing.TB) map[bpfCtKey]bpfCtEntry {
 func (w *world) connectionsAt(t testing.TB, port string) map[bpfCtKey]bpfCtEntry {
 	t.Helper()
 	list := w.allConnections(t)
-	maps.DeleteFunc(list, func(k bpfCtKey, _ bpfCtEntry) bool { return k.Zone != w.dp.names.portIDs[port] })
+	maps.DeleteFunc(list, func(k bpfCtKey, _ bpfCtEntry) bool { return k.Zone != w.dp.numbers.names.portIDs[port] })
 	return list
 }
 
@@ -180,7 +180,7 @@ func (w *world) connections(t testing.TB) (states map[refKey]string, packets map
 	states, packets = map[refKey]string{}, map[refKey][2]uint64{}
 	for k, c := range w.allConnections(t) {
 		key := refKey{
-			place: w.dp.names.ports[k.Zone], proto: k.Proto, echoDir: [...]overlay.Direction{"", overlay.Out, overlay.In}[k.EchoDir],
+			place: w.dp.numbers.names.ports[k.Zone], proto: k.Proto, echoDir: [...]overlay.Direction{"", overlay.Out, overlay.In}[k.EchoDir],
 			inside:  netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)),
 			outside: netip.AddrPortFrom(addrOf(k.Outside.W), wire16(k.OutsidePort)),
 		}

@@ -52,7 +52,7 @@ func (w *world) floodBy(t testing.TB, port string, n int, frame []byte, change f
 		opts := &ebpf.RunOptions{Data: frame, Context: skBuff{Ifindex: uint32(w.dev[port].Index)}}
 		for i := range n {
 			change(i)
-			if _, err := w.dp.objs.FromPort.Run(opts); err != nil {
+			if _, err := w.dp.prog.objs.FromPort.Run(opts); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -79,7 +79,7 @@ func (w *world) honest(t testing.TB) (stay func(what string)) {
 	}
 	return func(what string) {
 		t.Helper()
-		fdb, err := w.dp.FDB()
+		fdb, err := w.dp.Hosts.FDB()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func (w *world) honest(t testing.TB) (stay func(what string)) {
 func (w *world) used(t testing.TB, owner uint32, count bpfLimitedCount) int {
 	t.Helper()
 	var u bpfLimitUsage
-	if err := w.dp.objs.OwnerUsages.Lookup(owner, &u); err != nil {
+	if err := w.dp.prog.objs.OwnerUsages.Lookup(owner, &u); err != nil {
 		t.Fatal(err)
 	}
 	return int(u.Used[count])
@@ -108,26 +108,26 @@ func (w *world) used(t testing.TB, owner uint32, count bpfLimitedCount) int {
 func (w *world) wantCounted(t testing.TB, when string) {
 	t.Helper()
 	macs, neighbours := map[uint32]int{}, map[uint32]int{}
-	must(t, walk(w.dp.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) {
+	must(t, walk(w.dp.prog.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) {
 		if e.Origin == bpfHostOriginORIGIN_LEARNED {
 			macs[e.Vport]++
 			macs[segmentOwner+k.Segment]++
 		}
 	}))
-	must(t, walk(w.dp.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
+	must(t, walk(w.dp.prog.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
 		if n.Origin == bpfHostOriginORIGIN_LEARNED {
 			neighbours[n.Vport]++
 			neighbours[segmentOwner+k.Segment]++
 		}
 	}))
 	owners := []uint32{}
-	for id := range w.dp.names.ports {
+	for id := range w.dp.numbers.names.ports {
 		owners = append(owners, id)
 	}
-	for _, id := range w.dp.names.pathIDs {
+	for _, id := range w.dp.numbers.names.pathIDs {
 		owners = append(owners, id)
 	}
-	for id := range w.dp.names.segments {
+	for id := range w.dp.numbers.names.segments {
 		owners = append(owners, segmentOwner+id)
 	}
 	for _, owner := range owners {
@@ -164,7 +164,7 @@ func TestMACFloodCostsNobodyElse(t *testing.T) {
 				t.Errorf("a host that came to another port is known at %q", at)
 			}
 			if limits.MACs > 0 {
-				if n := w.used(t, w.dp.names.portIDs["p0"], bpfLimitedCountCOUNT_MACS); n > int(limits.MACs) {
+				if n := w.used(t, w.dp.numbers.names.portIDs["p0"], bpfLimitedCountCOUNT_MACS); n > int(limits.MACs) {
 					t.Errorf("the port has %d MAC addresses, and may have %d", n, limits.MACs)
 				}
 			}
@@ -176,7 +176,7 @@ func TestMACFloodCostsNobodyElse(t *testing.T) {
 			if _, err := w.dp.Age(w.cfg.FDB.Ageing); err != nil {
 				t.Fatal(err)
 			}
-			fdb, err := w.dp.FDB()
+			fdb, err := w.dp.Hosts.FDB()
 			must(t, err)
 			if len(fdb) != 2 {
 				t.Errorf("%d entries are left after the ageing time, want that of the configuration and that of BGP", len(fdb))
@@ -191,7 +191,7 @@ func TestMACFloodCostsNobodyElse(t *testing.T) {
 func TestAgedEntriesLeaveNoKeys(t *testing.T) {
 	w := limited(t)
 	keys := func() (n int) {
-		each(t, w.dp.objs.LimitEntries, func(bpfLimitSlot, bpfLimitEntry) { n++ })
+		each(t, w.dp.prog.objs.LimitEntries, func(bpfLimitSlot, bpfLimitEntry) { n++ })
 		return n
 	}
 	for range 3 {
@@ -261,7 +261,7 @@ func TestSegmentLimit(t *testing.T) {
 	w.floodMACs(t, "p0", 1000)
 	stay("after the flood")
 	w.wantCounted(t, "after the flood")
-	if n := w.used(t, segmentOwner+w.dp.names.segIDs["blue"], bpfLimitedCountCOUNT_MACS); n != 100 {
+	if n := w.used(t, segmentOwner+w.dp.numbers.names.segIDs["blue"], bpfLimitedCountCOUNT_MACS); n != 100 {
 		t.Errorf("the segment has %d MAC addresses, and may have 100", n)
 	}
 }
@@ -269,12 +269,12 @@ func TestSegmentLimit(t *testing.T) {
 // Where limits are observed, what they would refuse is counted, and learned.
 func TestObservedLimitRefusesNothing(t *testing.T) {
 	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Ports[0].Limits = overlay.Limits{Observe: true, MACs: 10} })
-	before := w.dp.usage(w.dp.names.portIDs["p0"]).Exceeded[bpfLimitedCountCOUNT_MACS]
+	before := w.dp.Limits.usage(w.dp.numbers.names.portIDs["p0"]).Exceeded[bpfLimitedCountCOUNT_MACS]
 	w.floodMACs(t, "p0", 30)
-	if n := w.used(t, w.dp.names.portIDs["p0"], bpfLimitedCountCOUNT_MACS); n != 30 {
+	if n := w.used(t, w.dp.numbers.names.portIDs["p0"], bpfLimitedCountCOUNT_MACS); n != 30 {
 		t.Errorf("%d MAC addresses are learned, want 30", n)
 	}
-	if n := w.dp.usage(w.dp.names.portIDs["p0"]).Exceeded[bpfLimitedCountCOUNT_MACS] - before; n != 20 {
+	if n := w.dp.Limits.usage(w.dp.numbers.names.portIDs["p0"]).Exceeded[bpfLimitedCountCOUNT_MACS] - before; n != 20 {
 		t.Errorf("%d are counted as beyond the limit, want 20", n)
 	}
 }
@@ -297,11 +297,11 @@ func TestCountsFollowEntries(t *testing.T) {
 	w.tables.Segments[0].Static = []overlay.StaticMAC{{MAC: randomMAC(7), Port: "p1"}}
 	w.apply(t)
 	w.wantCounted(t, "after the configuration's")
-	must(t, w.dp.Forget("blue", randomMAC(8)))
+	must(t, w.dp.Hosts.Forget("blue", randomMAC(8)))
 	w.wantCounted(t, "after one is forgotten")
-	id := w.dp.names.portIDs["p0"]
-	w.dp.addUsed(id, bpfLimitedCountCOUNT_MACS, 100)
-	w.dp.addUsed(id, bpfLimitedCountCOUNT_NEIGHBOURS, -7)
+	id := w.dp.numbers.names.portIDs["p0"]
+	w.dp.Limits.addUsed(id, bpfLimitedCountCOUNT_MACS, 100)
+	w.dp.Limits.addUsed(id, bpfLimitedCountCOUNT_NEIGHBOURS, -7)
 	if _, err := w.dp.Age(time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -310,17 +310,17 @@ func TestCountsFollowEntries(t *testing.T) {
 	w.open(t)
 	w.apply(t)
 	w.wantCounted(t, "after a restart")
-	w.dp.usage(id).Exceeded[bpfLimitedCountCOUNT_MACS] = 5
+	w.dp.Limits.usage(id).Exceeded[bpfLimitedCountCOUNT_MACS] = 5
 	gone := w.tables.Ports
 	w.tables.Ports = gone[1:]
 	w.apply(t)
 	w.tables.Ports = []fib.Port{w.port("s0", "blue"), gone[1], gone[2]}
 	w.apply(t)
-	if w.dp.names.portIDs["s0"] != id {
-		t.Fatalf("the new port has the number %d, want that of the one that went, %d", w.dp.names.portIDs["s0"], id)
+	if w.dp.numbers.names.portIDs["s0"] != id {
+		t.Fatalf("the new port has the number %d, want that of the one that went, %d", w.dp.numbers.names.portIDs["s0"], id)
 	}
-	want := [bpfLimitedCountCOUNT_MAX]int32{bpfLimitedCountCOUNT_FLOWS: w.dp.usage(id).Used[bpfLimitedCountCOUNT_FLOWS]} // which are in the cache until they age
-	if u := w.dp.usage(id); u.Used != want || u.Exceeded[bpfLimitedCountCOUNT_MACS] != 0 {
+	want := [bpfLimitedCountCOUNT_MAX]int32{bpfLimitedCountCOUNT_FLOWS: w.dp.Limits.usage(id).Used[bpfLimitedCountCOUNT_FLOWS]} // which are in the cache until they age
+	if u := w.dp.Limits.usage(id); u.Used != want || u.Exceeded[bpfLimitedCountCOUNT_MACS] != 0 {
 		t.Errorf("the new port begins with %+v", u)
 	}
 	w.wantCounted(t, "after the number has another owner")
@@ -348,11 +348,11 @@ func TestApplyGoesOnBeyondWhatFails(t *testing.T) {
 		}
 	}
 	for _, h := range []hook{{rolePort, w.dev["p1"].Index}, {rolePort, w.dev["p2"].Index}, {roleUnderlay, w.dev["u0"].Index}} {
-		if w.dp.links[h] == nil {
+		if w.dp.Links.links[h] == nil {
 			t.Errorf("%s has no program", h)
 		}
 	}
-	if w.dp.links[hook{rolePort, w.dev["p0"].Index}] != nil {
+	if w.dp.Links.links[hook{rolePort, w.dev["p0"].Index}] != nil {
 		t.Error("the port that was removed still has its program")
 	}
 	w.follow(t, []step{{"p2", say(dave, all), "flood"}})

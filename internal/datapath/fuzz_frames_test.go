@@ -102,9 +102,9 @@ func (w *fuzzedWorld) prepare(t *testing.T) {
 	}
 	w.apply(t)
 	w.policy = w.forbids()
-	w.doors = []door{{"u0", w.dp.objs.FromUnderlay, false}, {"u0", w.dp.objs.FromGro, false}}
+	w.doors = []door{{"u0", w.dp.prog.objs.FromUnderlay, false}, {"u0", w.dp.prog.objs.FromGro, false}}
 	for _, dev := range []string{"p0", "p1", "p2", "s0"} {
-		w.doors = append(w.doors, door{dev, w.dp.objs.FromPort, false})
+		w.doors = append(w.doors, door{dev, w.dp.prog.objs.FromPort, false})
 	}
 	if w.cfg.Transit {
 		w.doors = append(w.doors, door{"u0", w.transitOf("u0"), true}, door{"s0", w.transitOf("s0"), true})
@@ -240,7 +240,7 @@ func TestKeptFrames(t *testing.T) {
 			w.do(t, func() {
 				f.pinned(usableCPUs(t)[0], func() {
 					for _, d := range w.doors {
-						if d.device == words[1] && d.prog != w.dp.objs.FromGro {
+						if d.device == words[1] && d.prog != w.dp.prog.objs.FromGro {
 							w.place(frame, d.device)
 							f.offer(d, frame, 0)
 						}
@@ -294,7 +294,7 @@ func (f *fuzzing) pinned(cpu int, do func()) {
 		f.t.Error(err)
 		return
 	}
-	f.run = newRunner(f.w.dp.objs.Events, cpu)
+	f.run = newRunner(f.w.dp.prog.objs.Events, cpu)
 	do()
 	if err := unix.SchedSetaffinity(0, &before); err != nil {
 		f.t.Error(err)
@@ -326,7 +326,7 @@ func (f *fuzzing) offer(d door, frame []byte, n uint64) {
 	if o.Segment == "quiet" {
 		return
 	}
-	if d.prog == f.w.dp.objs.FromGro && o.Rule == "" {
+	if d.prog == f.w.dp.prog.objs.FromGro && o.Rule == "" {
 		o.Rule = "not coalesced by the edge"
 	}
 	var before [len(ownEvents)]uint64
@@ -386,7 +386,7 @@ func (f *fuzzing) own() (list [len(ownEvents)]uint64) {
 
 // quiet wants that nothing came out at the port of the tenant that says nothing.
 func (f *fuzzing) quiet(n uint64) {
-	ports, err := f.w.dp.Ports()
+	ports, err := f.w.dp.Traffic.Ports()
 	if err != nil {
 		f.t.Error(err)
 		return

@@ -32,27 +32,27 @@ func addrShard(a bpfAddr) uint32 {
 const segmentStride = (unsafe.Sizeof(bpfSegment{}) + 7) &^ 7
 
 // inMemory is a number of a segment as the programs have it, at an offset in its entry.
-func (d *Datapath) inMemory(segment uint32, offset uintptr) *uint32 {
-	return (*uint32)(unsafe.Pointer(&d.memory[uintptr(segment)*segmentStride+offset]))
+func (ch *Clock) inMemory(segment uint32, offset uintptr) *uint32 {
+	return (*uint32)(unsafe.Pointer(&ch.memory[uintptr(segment)*segmentStride+offset]))
 }
 
 // invalidate makes the data path decide about a segment's flows again.
-func (d *Datapath) invalidate(segment uint32) error {
-	atomic.AddUint32(d.inMemory(segment, unsafe.Offsetof(bpfSegment{}.Generation)), generationStep)
-	return d.changed()
+func (ch *Clock) invalidate(segment uint32) error {
+	atomic.AddUint32(ch.inMemory(segment, unsafe.Offsetof(bpfSegment{}.Generation)), generationStep)
+	return ch.changed()
 }
 
 // invalidateMAC does so for the flows whose source or destination shares the shard of the
 // address. The transit programs notice when changed is called.
-func (d *Datapath) invalidateMAC(segment uint32, mac overlay.MAC) {
+func (ch *Clock) invalidateMAC(segment uint32, mac overlay.MAC) {
 	offset := unsafe.Offsetof(bpfSegment{}.Shards) + uintptr(macShard(mac))*unsafe.Sizeof(uint32(0))
-	atomic.AddUint32(d.inMemory(segment, offset), 1)
+	atomic.AddUint32(ch.inMemory(segment, offset), 1)
 }
 
 // invalidatePort does so for the segment of a port.
-func (d *Datapath) invalidatePort(id uint32) error {
-	if segment := d.vports[id].Segment; segment != 0 {
-		return d.invalidate(segment)
+func (ch *Clock) invalidatePort(id uint32) error {
+	if segment := ch.numbers.vports[id].Segment; segment != 0 {
+		return ch.invalidate(segment)
 	}
 	return nil
 }
@@ -61,8 +61,8 @@ func (d *Datapath) invalidatePort(id uint32) error {
 const hostPrefix = 32 + 128
 
 // invalidateRoute plans to do so for the flows to a prefix; putRouter carries it out.
-func (d *Datapath) invalidateRoute(k bpfRouteKey) {
-	r := &d.routers[k.Router]
+func (ro *Routes) invalidateRoute(k bpfRouteKey) {
+	r := &ro.numbers.routers[k.Router]
 	if k.Prefixlen != hostPrefix {
 		r.Generation += generationStep
 		return
@@ -77,18 +77,18 @@ type generations struct {
 	routers  map[uint32]bpfRouter
 }
 
-func (d *Datapath) generations() (generations, error) {
+func (ch *Clock) generations() (generations, error) {
 	g := generations{map[uint32]bpfSegment{}, map[uint32]bpfRouter{}}
-	for id := range d.names.segments {
+	for id := range ch.numbers.names.segments {
 		var s bpfSegment
-		if err := d.objs.Segments.Lookup(id, &s); err != nil {
+		if err := ch.prog.objs.Segments.Lookup(id, &s); err != nil {
 			return g, fmt.Errorf("read segment %d: %w", id, err)
 		}
 		g.segments[id] = s
 	}
-	for id := range d.names.routers {
+	for id := range ch.numbers.names.routers {
 		var r bpfRouter
-		if err := d.objs.Routers.Lookup(id, &r); err != nil {
+		if err := ch.prog.objs.Routers.Lookup(id, &r); err != nil {
 			return g, fmt.Errorf("read router %d: %w", id, err)
 		}
 		g.routers[id] = r

@@ -122,7 +122,7 @@ func TestRouteOutdatesItsShard(t *testing.T) {
 	far := fib.Hop{Segment: "main-l3", Remote: w.family.remotes[1], MAC: macOf(farMAC2)}
 	put := func(r fib.Route) {
 		t.Helper()
-		must(t, w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{r}}}))
+		must(t, w.dp.Routes.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{r}}}))
 	}
 	w.follow(t, []step{{"p0", flow, "p2"}, {"p0", flow, "p2"}})
 	for _, c := range []struct {
@@ -202,9 +202,9 @@ func hitRate(t testing.TB, w *world, segment string, moves, packets int) float64
 		for i := range moves {
 			list[0].MAC = overlay.MAC{2, 0, 0, 2, byte(i >> 8), byte(i)}
 			list[0].Remote = w.family.remotes[0]
-			must(t, w.dp.PutBGPMACs(list))
+			must(t, w.dp.Hosts.PutBGPMACs(list))
 			list[0].Sticky = i%2 == 0 // a change of one that is known
-			must(t, w.dp.PutBGPMACs(list))
+			must(t, w.dp.Hosts.PutBGPMACs(list))
 			for n := range packets {
 				w.send(t, "p0", frame(i*packets+n))
 			}
@@ -240,7 +240,7 @@ func TestShardsAgree(t *testing.T) {
 		w.send(t, "p1", say(mac.String(), all))
 		w.send(t, "p0", say(alice, mac.String()))
 		w.send(t, "p0", say(alice, mac.String()))
-		w.dp.invalidateMAC(w.dp.names.segIDs["blue"], mac)
+		w.dp.Clock.invalidateMAC(w.dp.numbers.names.segIDs["blue"], mac)
 		if _, events := w.counted(t, func() { w.send(t, "p0", say(alice, mac.String())) }); events["stale"] != 1 {
 			t.Errorf("%s: events %v", mac, events)
 		}

@@ -37,16 +37,16 @@ type hostEventNames struct {
 }
 
 // publishNames has FollowHostEvents use the names that are assigned.
-func (d *Datapath) publishNames() {
-	d.assignLoopTokens()
-	n := &hostEventNames{d.names.segments, d.names.ports, make(map[uint32]netip.Addr, len(d.names.pathIDs)), d.loopTokens, map[uint32]made{}}
-	for id := range d.names.ports {
-		n.made[id] = made{d.vports[id].Ifindex, d.vports[id].Vlan}
+func (ev *HostEvents) publishNames() {
+	ev.assignLoopTokens()
+	n := &hostEventNames{ev.numbers.names.segments, ev.numbers.names.ports, make(map[uint32]netip.Addr, len(ev.numbers.names.pathIDs)), ev.loopTokens, map[uint32]made{}}
+	for id := range ev.numbers.names.ports {
+		n.made[id] = made{ev.numbers.vports[id].Ifindex, ev.numbers.vports[id].Vlan}
 	}
-	for _, id := range d.names.pathIDs {
-		_, n.remotes[id] = d.vportName(id)
+	for _, id := range ev.numbers.names.pathIDs {
+		_, n.remotes[id] = ev.numbers.vportName(id)
 	}
-	d.publishedNames.Store(n)
+	ev.publishedNames.Store(n)
 }
 
 const (
@@ -58,16 +58,16 @@ const (
 
 // FollowHostEvents calls do with arrivals as they come, until ctx ends. It may run beside
 // everything but Close and Remove, once.
-func (d *Datapath) FollowHostEvents(ctx context.Context, do func([]HostEvent)) error {
-	f := hostEventReader{d: d}
-	if err := f.open(&d.kernel, d.objs.HostEvents); err != nil {
+func (ev *HostEvents) FollowHostEvents(ctx context.Context, do func([]HostEvent)) error {
+	f := hostEventReader{events: ev}
+	if err := f.open(&ev.prog.kernel, ev.prog.objs.HostEvents); err != nil {
 		return fmt.Errorf("follow arrivals: %w", err)
 	}
 	reader := f.reader
 	defer reader.Close()
 	defer context.AfterFunc(ctx, func() { reader.Close() })()
 	var err error
-	if f.lost, err = d.hostEventsLost(); err != nil {
+	if f.lost, err = ev.traffic.hostEventsLost(); err != nil {
 		return err
 	}
 	for {
@@ -87,7 +87,7 @@ func (d *Datapath) FollowHostEvents(ctx context.Context, do func([]HostEvent)) e
 // hostEventReader reads the ring of arrivals.
 type hostEventReader struct {
 	ring[bpfHostEvent]
-	d       *Datapath
+	events  *HostEvents
 	lost    uint64    // arrivals that were lost when that was told last
 	namesAt time.Time // when
 }
@@ -105,7 +105,7 @@ func (f *hostEventReader) next() ([]HostEvent, error) {
 			return nil, err
 		}
 		f.reader.SetDeadline(time.Unix(1, 0)) // what else is there
-		list = f.d.publishedNames.Load().add(list, event)
+		list = f.events.publishedNames.Load().add(list, event)
 	}
 	return f.addLost(list)
 }
@@ -148,7 +148,7 @@ func (n *hostEventNames) place(id uint32) string {
 }
 
 func (f *hostEventReader) addLost(list []HostEvent) ([]HostEvent, error) {
-	lost, err := f.d.hostEventsLost()
+	lost, err := f.events.traffic.hostEventsLost()
 	if err != nil || lost == f.lost || time.Since(f.namesAt) < lossInterval {
 		return list, err
 	}
@@ -157,9 +157,9 @@ func (f *hostEventReader) addLost(list []HostEvent) ([]HostEvent, error) {
 }
 
 // hostEventsLost counts arrivals that were not written.
-func (d *Datapath) hostEventsLost() (n uint64, err error) {
+func (co *Traffic) hostEventsLost() (n uint64, err error) {
 	var perCPU []uint64
-	if err := d.objs.Events.Lookup(uint32(bpfEventEVENT_HOST_EVENT_LOST), &perCPU); err != nil {
+	if err := co.prog.objs.Events.Lookup(uint32(bpfEventEVENT_HOST_EVENT_LOST), &perCPU); err != nil {
 		return 0, fmt.Errorf("read the counter of lost arrivals: %w", err)
 	}
 	for _, c := range perCPU {

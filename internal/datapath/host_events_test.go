@@ -23,7 +23,7 @@ func (w *world) followHostEvents(t testing.TB) *follower {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	f, ended := &follower{reported: make(chan []HostEvent, 4096)}, make(chan error)
-	go func() { ended <- w.dp.FollowHostEvents(ctx, func(list []HostEvent) { f.reported <- list }) }()
+	go func() { ended <- w.dp.HostEvents.FollowHostEvents(ctx, func(list []HostEvent) { f.reported <- list }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -62,7 +62,7 @@ func (w *world) mark(t testing.TB, f *follower) (before []HostEvent) {
 
 func (w *world) forgetHost(t testing.TB, mac string) {
 	t.Helper()
-	if err := w.dp.Forget("blue", macOf(mac)); err != nil {
+	if err := w.dp.Hosts.Forget("blue", macOf(mac)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,17 +87,17 @@ func (w *world) emptyHostEvents(t testing.TB) {
 func (w *world) setHostEvents(t testing.TB, to bpfTokenBucket) {
 	t.Helper()
 	var buckets []bpfTokenBucket
-	if err := w.dp.objs.HostEventBuckets.Lookup(uint32(0), &buckets); err != nil {
+	if err := w.dp.prog.objs.HostEventBuckets.Lookup(uint32(0), &buckets); err != nil {
 		t.Fatal(err)
 	}
 	for i := range buckets {
 		buckets[i] = to
 	}
-	if err := w.dp.objs.HostEventBuckets.Put(uint32(0), buckets); err != nil {
+	if err := w.dp.prog.objs.HostEventBuckets.Put(uint32(0), buckets); err != nil {
 		t.Fatal(err)
 	}
-	for _, owner := range []uint32{w.dp.names.portIDs["p0"], segmentOwner + w.dp.names.segIDs["blue"]} {
-		w.dp.usage(owner).Buckets[bpfLimitedRateRATE_HOST_EVENTS] = bpfTokenBucket{}
+	for _, owner := range []uint32{w.dp.numbers.names.portIDs["p0"], segmentOwner + w.dp.numbers.names.segIDs["blue"]} {
+		w.dp.Limits.usage(owner).Buckets[bpfLimitedRateRATE_HOST_EVENTS] = bpfTokenBucket{}
 	}
 }
 
@@ -195,7 +195,7 @@ func TestFloodOfHostEvents(t *testing.T) {
 					w.emptyHostEvents(t)
 				}
 				mac := overlay.MAC{2, 0, 0, 3, byte(i >> 8), byte(i)}
-				if _, err := runProgram(w.dp.objs.FromPort, w.dev["p0"].Index, packet{bytes: pkttest.Frame(mac.String(), bob, arp)}); err != nil {
+				if _, err := runProgram(w.dp.prog.objs.FromPort, w.dev["p0"].Index, packet{bytes: pkttest.Frame(mac.String(), bob, arp)}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -220,7 +220,7 @@ func TestFloodOfHostEvents(t *testing.T) {
 	if reported < senders/4 || lost == 0 || reported+lost != senders || zeros == 0 || zeros > 1+int(time.Since(begin)/lossInterval) {
 		t.Errorf("%d told of and %d lost of %d; that was told %d times", reported, lost, senders, zeros)
 	}
-	hosts, err := w.dp.Hosts()
+	hosts, err := w.dp.Hosts.Hosts()
 	if err != nil || len(hosts) != senders {
 		t.Errorf("%d hosts (%v), want %d", len(hosts), err, senders)
 	}

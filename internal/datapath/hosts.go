@@ -20,8 +20,8 @@ type LocalHost struct {
 }
 
 // Hosts lists the hosts at ports, and their addresses that are known.
-func (d *Datapath) Hosts() ([]LocalHost, error) {
-	fdb, err := d.FDB()
+func (ho *Hosts) Hosts() ([]LocalHost, error) {
+	fdb, err := ho.FDB()
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (d *Datapath) Hosts() ([]LocalHost, error) {
 			})
 		}
 	}
-	neighbours, err := d.Neighbours()
+	neighbours, err := ho.Neighbours()
 	for _, n := range neighbours {
 		if n.Port != "" {
 			list = append(list, LocalHost{
@@ -45,23 +45,23 @@ func (d *Datapath) Hosts() ([]LocalHost, error) {
 }
 
 // Forget ends what a host's own packets told of its being at a port: it is elsewhere now.
-func (d *Datapath) Forget(segment string, mac overlay.MAC) error {
-	id, ok := d.names.segIDs[segment]
+func (ho *Hosts) Forget(segment string, mac overlay.MAC) error {
+	id, ok := ho.numbers.names.segIDs[segment]
 	if !ok {
 		return fmt.Errorf("forget %s: there is no segment %q", mac, segment)
 	}
-	_, err := deleteHost(d, d.fdbTable(), bpfFdbKey{Segment: id, Mac: mac}, func(_ bpfFdbKey, e bpfFdbEntry) bool {
-		return e.Origin == bpfHostOriginORIGIN_LEARNED && d.names.ports[e.Vport] != ""
+	_, err := deleteHost(ho, ho.fdbTable(), bpfFdbKey{Segment: id, Mac: mac}, func(_ bpfFdbKey, e bpfFdbEntry) bool {
+		return e.Origin == bpfHostOriginORIGIN_LEARNED && ho.numbers.names.ports[e.Vport] != ""
 	})
 	if err != nil {
 		return fmt.Errorf("forget %s: %w", mac, err)
 	}
-	return d.changed()
+	return ho.changes.changed()
 }
 
 // PreviousRemotes are the remotes that a former process knew by BGP alone, by the names of the
 // segments, which are known again. It is for the time before the first Apply.
-func (d *Datapath) PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error) {
+func (ho *Hosts) PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error) {
 	type tunnel struct {
 		vni  uint32
 		port uint16
@@ -71,8 +71,8 @@ func (d *Datapath) PreviousRemotes(segments []overlay.Segment) (map[string][]net
 		names[tunnel{uint32(s.VNI), wire16(s.Tunnel.UDPPort)}] = s.Name
 	}
 	all := make(map[string][]netip.Addr)
-	err := walk(d.objs.Remotes, func(k bpfRemoteKey, value uint32) {
-		segment, vport := &d.segments[k.Segment], &d.vports[value&^remoteNoLearning]
+	err := walk(ho.prog.objs.Remotes, func(k bpfRemoteKey, value uint32) {
+		segment, vport := &ho.numbers.segments[k.Segment], &ho.numbers.vports[value&^remoteNoLearning]
 		name := names[tunnel{segment.Vni, segment.UdpPort}]
 		first := k.Addr == vport.Addr // of a remote with several addresses
 		if value&remoteNoLearning != 0 && first && name != "" && segment.Vni != 0 {

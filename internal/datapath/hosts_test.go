@@ -24,7 +24,7 @@ func TestHosts(t *testing.T) {
 	w.send(t, "first", pkttest.Frame(nobody, all, "arp 10.0.1.50 ! 10.0.1.50"))
 	w.send(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ! 10.0.1.10"))
 	w.arpEntry(t, "10.0.1.20", alice) // BGP knows one that she did not say
-	list, err := w.dp.Hosts()
+	list, err := w.dp.Hosts.Hosts()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,14 +52,14 @@ func TestForget(t *testing.T) {
 	w.send(t, "first", say(nobody, all))
 	w.follow(t, []step{{"p1", say(carol, alice), "p0"}, {"p1", say(carol, alice), "p0"}})
 	for _, mac := range []string{alice, bob, carol, nobody, dave} {
-		must(t, w.dp.Forget("blue", macOf(mac)))
+		must(t, w.dp.Hosts.Forget("blue", macOf(mac)))
 	}
 	w.wantFDBEntry(t, alice, "", "")
 	w.wantFDBEntry(t, bob, "second", OriginBGP)
 	w.wantFDBEntry(t, carol, "p1", OriginStatic)
 	w.wantFDBEntry(t, nobody, "first", OriginLearned)
 	w.follow(t, []step{{"p1", say(carol, alice), "flood"}})
-	if err := w.dp.Forget("grey", macOf(alice)); err == nil || !strings.Contains(err.Error(), `no segment "grey"`) {
+	if err := w.dp.Hosts.Forget("grey", macOf(alice)); err == nil || !strings.Contains(err.Error(), `no segment "grey"`) {
 		t.Errorf("%v", err)
 	}
 }
@@ -77,7 +77,7 @@ func TestAsk(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := c.world(t)
 			far, others := w.tap(t, "p0x", "p0"), []*tap{w.tap(t, "p1x", "p1"), w.tap(t, "u0x", "u0")}
-			w.do(t, func() { must(t, w.dp.SolicitHost("blue", "p0", macOf(alice), addrs)) })
+			w.do(t, func() { must(t, w.dp.HostEvents.SolicitHost("blue", "p0", macOf(alice), addrs)) })
 			got := far.receive(t, 2)
 			for _, o := range others {
 				if n := len(o.drain(t)); n != 0 {
@@ -95,8 +95,8 @@ func TestAsk(t *testing.T) {
 	}
 	w := newWorld(t, underIPv4)
 	w.do(t, func() {
-		must(t, w.dp.SolicitHost("blue", "p9", macOf(alice), addrs)) // it went
-		if err := w.dp.SolicitHost("grey", "p0", macOf(alice), addrs); err == nil {
+		must(t, w.dp.HostEvents.SolicitHost("blue", "p9", macOf(alice), addrs)) // it went
+		if err := w.dp.HostEvents.SolicitHost("grey", "p0", macOf(alice), addrs); err == nil {
 			t.Error("no segment, and no error")
 		}
 	})
@@ -106,7 +106,9 @@ func TestAsk(t *testing.T) {
 func TestAskOnAVLAN(t *testing.T) {
 	w := newWorld(t, underIPv4, byBGP, func(_ *Config, tables *fib.Tables) { tables.Ports[0].Name, tables.Ports[0].VLAN = "p0.10", 10 })
 	far := w.tap(t, "p0x", "p0")
-	w.do(t, func() { must(t, w.dp.SolicitHost("blue", "p0.10", macOf(alice), []netip.Addr{addr("10.0.1.10")})) })
+	w.do(t, func() {
+		must(t, w.dp.HostEvents.SolicitHost("blue", "p0.10", macOf(alice), []netip.Addr{addr("10.0.1.10")}))
+	})
 	got := far.receive(t, 1)[0].bytes
 	check.Equal(t, "tag", []byte{0x81, 0, 0, 10}, got[12:16])
 	check.Packet(t, nil, slices.Delete(got, 12, 16), check.Ether(requesterMAC.String(), alice), check.ARP(1, requesterMAC.String(), netip.IPv4Unspecified(), zero, addr("10.0.1.10")))

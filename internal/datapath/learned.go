@@ -12,15 +12,15 @@ import (
 // PutBGPMACs has MAC addresses be where BGP says. It says more than a host's packets from
 // elsewhere, and less than the configuration; of one that it says no more of, it takes away
 // what it said itself. What is about unknown segments and remotes is left out, and an error.
-func (d *Datapath) PutBGPMACs(list []overlay.BGPMAC) error {
-	now, err := d.kernel.Clock.Monotonic()
+func (ho *Hosts) PutBGPMACs(list []overlay.BGPMAC) error {
+	now, err := ho.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return err
 	}
 	var failed fewErrors
 	want := make(map[bpfFdbKey]*bpfFdbEntry, len(list))
 	for _, s := range list {
-		key, entry, err := d.fdbEntry(s, now)
+		key, entry, err := ho.fdbEntry(s, now)
 		if err != nil {
 			failed.add(err)
 			continue
@@ -28,18 +28,18 @@ func (d *Datapath) PutBGPMACs(list []overlay.BGPMAC) error {
 		want[key] = entry
 	}
 	reported := bgpEntries[bpfFdbKey, bpfFdbEntry]{
-		d:       d,
-		table:   d.fdbTable(),
+		hosts:   ho,
+		table:   ho.fdbTable(),
 		origin:  func(e *bpfFdbEntry) bpfHostOrigin { return e.Origin },
 		same:    func(a, b *bpfFdbEntry) bool { return a.Vport == b.Vport && a.Sticky == b.Sticky },
-		changed: func(k bpfFdbKey, _ bpfFdbEntry) { d.invalidateMAC(k.Segment, k.Mac) },
+		changed: func(k bpfFdbKey, _ bpfFdbEntry) { ho.changes.invalidateMAC(k.Segment, k.Mac) },
 	}
-	return errors.Join(failed.err(), reported.put(want), d.changed())
+	return errors.Join(failed.err(), reported.put(want), ho.changes.changed())
 }
 
 // station is the entry of s, nil where BGP says no more of it.
-func (d *Datapath) fdbEntry(s overlay.BGPMAC, now uint64) (key bpfFdbKey, entry *bpfFdbEntry, err error) {
-	id, ok := d.names.segIDs[s.Segment]
+func (ho *Hosts) fdbEntry(s overlay.BGPMAC, now uint64) (key bpfFdbKey, entry *bpfFdbEntry, err error) {
+	id, ok := ho.numbers.names.segIDs[s.Segment]
 	if !ok {
 		return key, nil, fmt.Errorf("%s: there is no segment %q", s.MAC, s.Segment)
 	}
@@ -47,9 +47,9 @@ func (d *Datapath) fdbEntry(s overlay.BGPMAC, now uint64) (key bpfFdbKey, entry 
 	if !s.Remote.IsValid() {
 		return key, nil, nil
 	}
-	first, ok := d.edges[s.Remote]
-	vport := d.names.tepIDs[first]
-	if !ok || !d.members[membership{id, vport}] {
+	first, ok := ho.numbers.edges[s.Remote]
+	vport := ho.numbers.names.tepIDs[first]
+	if !ok || !ho.members[membership{id, vport}] {
 		return key, nil, fmt.Errorf("%s: %s is no remote of segment %s", s.MAC, s.Remote, s.Segment)
 	}
 	entry = &bpfFdbEntry{Vport: vport, Origin: bpfHostOriginORIGIN_BGP, SeenNs: now}
@@ -61,15 +61,15 @@ func (d *Datapath) fdbEntry(s overlay.BGPMAC, now uint64) (key bpfFdbKey, entry 
 
 // PutARPEntries has IP addresses be of the MAC addresses that BGP says, as PutBGPMACs does
 // with those.
-func (d *Datapath) PutARPEntries(list []overlay.ARPEntry) error {
-	now, err := d.kernel.Clock.Monotonic()
+func (ho *Hosts) PutARPEntries(list []overlay.ARPEntry) error {
+	now, err := ho.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return err
 	}
 	var failed fewErrors
 	want := make(map[bpfNeighbourKey]*bpfNeighbour, len(list))
 	for _, r := range list {
-		id, ok := d.names.segIDs[r.Segment]
+		id, ok := ho.numbers.names.segIDs[r.Segment]
 		if !ok {
 			failed.add(fmt.Errorf("%s: there is no segment %q", r.Addr, r.Segment))
 			continue
@@ -81,23 +81,23 @@ func (d *Datapath) PutARPEntries(list []overlay.ARPEntry) error {
 		}
 	}
 	reported := bgpEntries[bpfNeighbourKey, bpfNeighbour]{
-		d:      d,
-		table:  d.neighbourTable(),
+		hosts:  ho,
+		table:  ho.neighbourTable(),
 		origin: func(n *bpfNeighbour) bpfHostOrigin { return n.Origin },
 		// Of the same host, what packets said of it stays where BGP says nothing.
 		same: func(a, b *bpfNeighbour) bool { return a.Mac == b.Mac && (b.Flags == 0 || a.Flags == b.Flags) },
 		changed: func(k bpfNeighbourKey, old bpfNeighbour) {
 			if n := want[k]; n == nil || n.Mac != old.Mac {
-				d.invalidateMAC(k.Segment, old.Mac)
+				ho.changes.invalidateMAC(k.Segment, old.Mac)
 			}
 		},
 	}
-	return errors.Join(failed.err(), reported.put(want), d.changed())
+	return errors.Join(failed.err(), reported.put(want), ho.changes.changed())
 }
 
 // bgpEntries are entries of a table that BGP says, beside those of others.
 type bgpEntries[K comparable, V any] struct {
-	d       *Datapath
+	hosts   *Hosts
 	table   hostTable[K, V]
 	origin  func(*V) bpfHostOrigin
 	same    func(a, b *V) bool // of two of BGP
@@ -115,7 +115,7 @@ func (s *bgpEntries[K, V]) put(want map[K]*V) error {
 	flush := func() {
 		errs = append(errs, s.write(keys, values))
 		for k, old := range previous {
-			s.d.countHost(s.table.learned(&k, &old), s.table.count, -1)
+			s.hosts.limits.countHost(s.table.learned(&k, &old), s.table.count, -1)
 			s.changed(k, old)
 		}
 		clear(previous)
@@ -173,8 +173,8 @@ func (s *bgpEntries[K, V]) remove(k K, old V) error {
 // write writes entries; those behind one that has no room are tried too, as they may be known.
 // Learned ones make room.
 func (s *bgpEntries[K, V]) write(keys []K, values []V) error {
-	s.d.hosting.Lock()
-	defer s.d.hosting.Unlock()
+	s.hosts.hosting.Lock()
+	defer s.hosts.hosting.Unlock()
 	var full error
 	for len(keys) > 0 {
 		n, err := s.table.BatchUpdate(keys, values, nil)
@@ -182,7 +182,7 @@ func (s *bgpEntries[K, V]) write(keys []K, values []V) error {
 			break
 		}
 		keys, values = keys[min(n, len(keys)):], values[min(n, len(values)):]
-		if isFull(err) && len(keys) > 0 && evictLearned(s.d, s.table, len(keys)) > 0 {
+		if isFull(err) && len(keys) > 0 && evictLearned(s.hosts, s.table, len(keys)) > 0 {
 			continue
 		}
 		full = fmt.Errorf("write the map %s of %d entries: %w (raise fdb.size when it is full)", s.table.Map, s.table.MaxEntries(), err)

@@ -33,8 +33,8 @@ func BenchmarkPutBGPMACs(b *testing.B) {
 		}
 		for at := 0; at < manyHosts; at += part {
 			end := min(at+part, manyHosts)
-			must(b, w.dp.PutBGPMACs(bgpMACs[at:end]))
-			must(b, w.dp.PutARPEntries(arpEntries[at:end]))
+			must(b, w.dp.Hosts.PutBGPMACs(bgpMACs[at:end]))
+			must(b, w.dp.Hosts.PutARPEntries(arpEntries[at:end]))
 		}
 		n++
 	}
@@ -54,7 +54,7 @@ func BenchmarkPutRoutes(b *testing.B) {
 			list[i].Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
 		}
 		for at := 0; at < routes; at += part {
-			must(b, w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: list[at:min(at+part, routes)]}}))
+			must(b, w.dp.Routes.PutRoutes([]fib.Router{{Name: "main", Routes: list[at:min(at+part, routes)]}}))
 		}
 		n++
 	}
@@ -67,7 +67,7 @@ func BenchmarkPutBGPMAC(b *testing.B) {
 	list := []overlay.BGPMAC{{Segment: "blue", MAC: macOf(bob)}}
 	for n := 0; b.Loop(); n++ {
 		list[0].Remote = w.family.remotes[n%2]
-		must(b, w.dp.PutBGPMACs(list))
+		must(b, w.dp.Hosts.PutBGPMACs(list))
 	}
 }
 
@@ -84,7 +84,7 @@ func BenchmarkApplyRoutes(b *testing.B) {
 	for i := range manyHosts {
 		bgpMACs = append(bgpMACs, overlay.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 1, byte(i >> 16), byte(i >> 8), byte(i)}, Remote: w.family.remotes[0]})
 	}
-	must(b, w.dp.PutBGPMACs(bgpMACs))
+	must(b, w.dp.Hosts.PutBGPMACs(bgpMACs))
 	w.apply(b)
 	for b.Loop() {
 		w.apply(b)

@@ -14,22 +14,22 @@ import (
 // PutRoutes changes single routes of routers, those that are listed; one of kind "" goes.
 // The next Apply knows nothing of them. What is about unknown routers, segments and remotes
 // is left out, and an error.
-func (d *Datapath) PutRoutes(list []fib.Router) error {
+func (ro *Routes) PutRoutes(list []fib.Router) error {
 	c := routeChanges{want: make(map[bpfRouteKey]bpfRoute), touched: make(map[uint32]bool)}
 	c.plan = &plan{groups: map[uint32]bool{}, hops: map[uint16]bool{}}
 	for _, r := range list {
-		d.planChanges(r, &c)
+		ro.planChanges(r, &c)
 	}
 	errs := []error{c.unplaced.err()}
-	if len(d.routes)+c.fresh > int(d.objs.Routes.MaxEntries()) { // room is made first
-		errs = append(errs, d.dropRoutes(c.gone, c.touched))
+	if len(ro.routes)+c.fresh > int(ro.prog.objs.Routes.MaxEntries()) { // room is made first
+		errs = append(errs, ro.dropRoutes(c.gone, c.touched))
 		c.gone = nil
 	}
-	errs = append(errs, d.putHops(c.plan), d.putRoutes(c.want, c.touched), d.dropRoutes(c.gone, c.touched))
+	errs = append(errs, ro.putHops(c.plan), ro.putRoutes(c.want, c.touched), ro.dropRoutes(c.gone, c.touched))
 	for id := range c.touched {
-		errs = append(errs, d.putRouter(id, false))
+		errs = append(errs, ro.putRouter(id, false))
 	}
-	return errors.Join(append(errs, d.changed())...)
+	return errors.Join(append(errs, ro.changes.changed())...)
 }
 
 // routeChanges are what is to be done to the map routes.
@@ -42,26 +42,26 @@ type routeChanges struct {
 	unplaced fewErrors
 }
 
-func (d *Datapath) planChanges(r fib.Router, c *routeChanges) {
-	router, ok := d.names.routeIDs[r.Name]
+func (ro *Routes) planChanges(r fib.Router, c *routeChanges) {
+	router, ok := ro.numbers.names.routeIDs[r.Name]
 	if !ok {
 		c.unplaced.add(fmt.Errorf("there is no router %q", r.Name))
 		return
 	}
 	for _, route := range r.Routes {
 		key := routeKey(router, route.Prefix)
-		now, known := d.routes[key]
+		now, known := ro.routes[key]
 		if route.Kind == "" {
 			if known {
 				c.gone = append(c.gone, key)
 			}
 			continue
 		}
-		if most := d.mostRoutes(route.Learned); !known && len(d.routes)+c.fresh-len(c.gone) >= most {
+		if most := ro.mostRoutes(route.Learned); !known && len(ro.routes)+c.fresh-len(c.gone) >= most {
 			c.unplaced.add(noRouteRoom(r.Name, route, most))
 			continue
 		}
-		entry, err := d.planRoute(now, route, c.plan)
+		entry, err := ro.planRoute(now, route, c.plan)
 		if err != nil {
 			c.unplaced.add(fmt.Errorf("router %s: route %s: %w", r.Name, route.Prefix, err))
 			continue
@@ -77,7 +77,7 @@ func (d *Datapath) planChanges(r fib.Router, c *routeChanges) {
 
 // planRoute is the entry of a route in the place of the old one. Groups that only former
 // routes used are collected when there is no room for a new one.
-func (d *Datapath) planRoute(old bpfRoute, r fib.Route, p *plan) (bpfRoute, error) {
+func (ro *Routes) planRoute(old bpfRoute, r fib.Route, p *plan) (bpfRoute, error) {
 	entry := bpfRoute{Kind: routeKinds[r.Kind], IsDefault: isDefault(r.Prefix)}
 	if r.Kind != overlay.Unicast {
 		return entry, nil
@@ -87,13 +87,13 @@ func (d *Datapath) planRoute(old bpfRoute, r fib.Route, p *plan) (bpfRoute, erro
 		full = &p.noLearnedRoom
 	}
 	var err error
-	entry.Group, err = d.group(old, r, *full, p)
+	entry.Group, err = ro.group(old, r, *full, p)
 	if errors.Is(err, errNoRoom) && !*full {
-		if d.freeable {
-			if err := d.collect(p); err != nil {
+		if ro.freeable {
+			if err := ro.collect(p); err != nil {
 				return entry, err
 			}
-			entry.Group, err = d.group(old, r, false, p)
+			entry.Group, err = ro.group(old, r, false, p)
 		}
 		*full = errors.Is(err, errNoRoom)
 	}
@@ -113,7 +113,7 @@ func isDefault(p netip.Prefix) uint8 {
 
 // putRoutes writes routes that differ; the generations of the routers that it touched are
 // written last.
-func (d *Datapath) putRoutes(want map[bpfRouteKey]bpfRoute, touched map[uint32]bool) error {
+func (ro *Routes) putRoutes(want map[bpfRouteKey]bpfRoute, touched map[uint32]bool) error {
 	keys, values := make([]bpfRouteKey, 0, len(want)), make([]bpfRoute, 0, len(want))
 	for _, k := range keysOf(want) {
 		keys, values = append(keys, k), append(values, want[k])
@@ -121,29 +121,29 @@ func (d *Datapath) putRoutes(want map[bpfRouteKey]bpfRoute, touched map[uint32]b
 	if len(keys) == 0 {
 		return nil
 	}
-	n, err := d.objs.Routes.BatchUpdate(keys, values, nil)
+	n, err := ro.prog.objs.Routes.BatchUpdate(keys, values, nil)
 	if err == nil {
 		n = len(keys)
 	}
 	for i, k := range keys[:n] {
-		d.noteRoute(k, values[i])
-		d.invalidateRoute(k)
+		ro.noteRoute(k, values[i])
+		ro.invalidateRoute(k)
 		touched[k.Router] = true
 	}
 	if err != nil {
-		return fmt.Errorf("write the map %s of %d entries: %w", d.objs.Routes, d.objs.Routes.MaxEntries(), err)
+		return fmt.Errorf("write the map %s of %d entries: %w", ro.prog.objs.Routes, ro.prog.objs.Routes.MaxEntries(), err)
 	}
 	return nil
 }
 
 // dropRoutes removes routes, likewise.
-func (d *Datapath) dropRoutes(gone []bpfRouteKey, touched map[uint32]bool) error {
+func (ro *Routes) dropRoutes(gone []bpfRouteKey, touched map[uint32]bool) error {
 	for _, k := range gone {
-		if err := d.objs.Routes.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("delete from the map %s: %w", d.objs.Routes, err)
+		if err := ro.prog.objs.Routes.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete from the map %s: %w", ro.prog.objs.Routes, err)
 		}
-		d.forgetRoute(k)
-		d.invalidateRoute(k)
+		ro.forgetRoute(k)
+		ro.invalidateRoute(k)
 		touched[k.Router] = true
 	}
 	return nil
@@ -151,30 +151,30 @@ func (d *Datapath) dropRoutes(gone []bpfRouteKey, touched map[uint32]bool) error
 
 // keepRoutes plans to keep what a former process had of BGP, as far as it still leads
 // somewhere.
-func (d *Datapath) keepRoutes(p *plan) {
-	vports := make(map[uint32]bool, len(d.names.tepIDs))
-	for _, id := range d.names.tepIDs {
+func (ro *Routes) keepRoutes(p *plan) {
+	vports := make(map[uint32]bool, len(ro.numbers.names.tepIDs))
+	for _, id := range ro.numbers.names.tepIDs {
 		vports[id] = true
 	}
 	good := func(hop uint16) bool {
-		h := d.hops[hop]
-		return d.names.segments[h.Segment] != "" && (h.Vport == 0 || vports[uint32(h.Vport)])
+		h := ro.hops[hop]
+		return ro.numbers.names.segments[h.Segment] != "" && (h.Vport == 0 || vports[uint32(h.Vport)])
 	}
-	for k, r := range d.routes {
+	for k, r := range ro.routes {
 		_, planned := p.routes[k]
-		if planned || d.names.routers[k.Router] == "" || r.Kind != bpfRouteKindROUTE_GROUP || !d.leads(r.Group, good) {
+		if planned || ro.numbers.names.routers[k.Router] == "" || r.Kind != bpfRouteKindROUTE_GROUP || !ro.leads(r.Group, good) {
 			continue
 		}
 		p.routes[k], p.groups[r.Group] = r, true
-		for _, hop := range d.groups[r.Group].Buckets {
+		for _, hop := range ro.groups[r.Group].Buckets {
 			p.hops[hop] = true
 		}
 	}
 }
 
 // leads reports whether all next hops of a group are good.
-func (d *Datapath) leads(group uint32, good func(hop uint16) bool) bool {
-	for _, hop := range d.groups[group].Buckets {
+func (ro *Routes) leads(group uint32, good func(hop uint16) bool) bool {
+	for _, hop := range ro.groups[group].Buckets {
 		if !good(hop) {
 			return false
 		}
@@ -184,19 +184,19 @@ func (d *Datapath) leads(group uint32, good func(hop uint16) bool) bool {
 
 // collect frees the groups that no route uses, and the next hops that neither groups nor
 // egresses use; p has those that are about to be used.
-func (d *Datapath) collect(p *plan) error {
-	groups, hops := d.inUse(p)
+func (ro *Routes) collect(p *plan) error {
+	groups, hops := ro.inUse(p)
 	for id := range groups {
-		groups[id] = groups[id] || d.groupRoutes[id] > 0
+		groups[id] = groups[id] || ro.groupRoutes[id] > 0
 		if !groups[id] {
 			continue
 		}
-		for _, hop := range d.groups[id].Buckets {
+		for _, hop := range ro.groups[id].Buckets {
 			hops[hop] = true
 		}
 	}
-	for i := range d.nat.entries {
-		d.nat.entries[i].eachHop(func(hop uint16) { hops[hop] = true })
+	for i := range ro.numbers.egresses {
+		ro.numbers.egresses[i].eachHop(func(hop uint16) { hops[hop] = true })
 	}
-	return d.freeHops(groups, hops)
+	return ro.freeHops(groups, hops)
 }

@@ -14,7 +14,7 @@ import (
 // putRoute has BGP say of one route of main.
 func (w *world) putRoute(t testing.TB, r fib.Route) {
 	t.Helper()
-	must(t, w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{r}}}))
+	must(t, w.dp.Routes.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{r}}}))
 }
 
 // farHops are next hops to routers behind the first remote and the second.
@@ -64,8 +64,8 @@ func TestPutRoutes(t *testing.T) {
 			goes(c.without)
 		}
 		w.apply(t)
-		if got := len(tries(t, w.dp.objs.Routes)); got != len(w.tables.Routers[0].Routes) || len(w.dp.routes) != got {
-			t.Errorf("%d routes, and %d noted, want %d", got, len(w.dp.routes), len(w.tables.Routers[0].Routes))
+		if got := len(tries(t, w.dp.prog.objs.Routes)); got != len(w.tables.Routers[0].Routes) || len(w.dp.Routes.routes) != got {
+			t.Errorf("%d routes, and %d noted, want %d", got, len(w.dp.Routes.routes), len(w.tables.Routers[0].Routes))
 		}
 	})
 }
@@ -80,7 +80,7 @@ func (w *world) routedTo(t testing.TB, frame []byte) string {
 func TestRoutesOfStrangers(t *testing.T) {
 	w := routedWorld(t, ways()[0])
 	far := w.farHops()
-	err := w.dp.PutRoutes([]fib.Router{
+	err := w.dp.Routes.PutRoutes([]fib.Router{
 		{Name: "lost", Routes: []fib.Route{route("10.77.0.0/16", far[0])}},
 		{Name: "main", Routes: []fib.Route{
 			route("10.78.0.0/16", fib.Hop{Segment: "grey"}), route("10.79.0.0/16", fib.Hop{Segment: "main-l3", Remote: w.family.unknown, MAC: macOf(farMAC)}),
@@ -100,13 +100,13 @@ func TestRoutesOfStrangers(t *testing.T) {
 // More different next hops come and go than there is room for at a time.
 func TestRoutesReuseGroups(t *testing.T) {
 	w := routedWorld(t, ways()[0])
-	for i := range len(w.dp.groups) + 500 {
+	for i := range len(w.dp.Routes.groups) + 500 {
 		mac := overlay.MAC{2, 0, 0, 7, byte(i >> 8), byte(i)}
 		w.putRoute(t, route("10.77.0.1/32", fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: mac}))
 	}
 	in, r := w.sendIn(t, "blue", "p0", pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.77.0.1:7 20"))
 	out := w.back(t, "main-l3", "first", in, r)
-	last := len(w.dp.groups) + 499
+	last := len(w.dp.Routes.groups) + 499
 	if got, want := macString(out[:6]), (overlay.MAC{2, 0, 0, 7, byte(last >> 8), byte(last)}).String(); got != want {
 		t.Errorf("to %s, want %s", got, want)
 	}

@@ -29,7 +29,7 @@ func byBGP(_ *Config, tables *fib.Tables) {
 // bgpMAC has BGP say that a host of blue is behind a remote, "" that it says so no more.
 func (w *world) bgpMAC(t testing.TB, mac, remote string, sticky bool) {
 	t.Helper()
-	must(t, w.dp.PutBGPMACs([]overlay.BGPMAC{{Segment: "blue", MAC: macOf(mac), Remote: w.remote(remote), Sticky: sticky}}))
+	must(t, w.dp.Hosts.PutBGPMACs([]overlay.BGPMAC{{Segment: "blue", MAC: macOf(mac), Remote: w.remote(remote), Sticky: sticky}}))
 }
 
 // remote is the address of "first" or "second", unset for "".
@@ -151,11 +151,11 @@ func TestBGPMACsDoNotAge(t *testing.T) {
 func TestBGPMACWhileItAges(t *testing.T) {
 	w := bgpWorld(t)
 	w.send(t, "p0", say(bob, all))
-	n, err := w.dp.deleteFDB(func(k bpfFdbKey, e bpfFdbEntry) bool {
+	n, err := w.dp.Hosts.deleteFDB(func(k bpfFdbKey, e bpfFdbEntry) bool {
 		old := e.Origin == bpfHostOriginORIGIN_LEARNED
 		if old {
 			go func() {
-				if err := w.dp.PutBGPMACs([]overlay.BGPMAC{{Segment: "blue", MAC: k.Mac, Remote: w.remote("first")}}); err != nil {
+				if err := w.dp.Hosts.PutBGPMACs([]overlay.BGPMAC{{Segment: "blue", MAC: k.Mac, Remote: w.remote("first")}}); err != nil {
 					t.Error(err)
 				}
 			}()
@@ -181,7 +181,7 @@ func (w *world) arpEntry(t testing.TB, address, mac string) {
 	if mac != "" {
 		r.MAC = macOf(mac)
 	}
-	must(t, w.dp.PutARPEntries([]overlay.ARPEntry{r}))
+	must(t, w.dp.Hosts.PutARPEntries([]overlay.ARPEntry{r}))
 }
 
 // What BGP says of an address stands against tunnels and falls to ports, too, and who asks
@@ -233,7 +233,7 @@ func TestARPEntries(t *testing.T) {
 // What nobody knows is named, and the rest is done.
 func TestSayingsOfStrangers(t *testing.T) {
 	w := bgpWorld(t)
-	err := w.dp.PutBGPMACs([]overlay.BGPMAC{
+	err := w.dp.Hosts.PutBGPMACs([]overlay.BGPMAC{
 		{Segment: "grey", MAC: macOf(alice), Remote: w.remote("first")},
 		{Segment: "blue", MAC: macOf(alice), Remote: w.family.unknown},
 		{Segment: "green", MAC: macOf(alice), Remote: w.remote("second")},
@@ -245,7 +245,7 @@ func TestSayingsOfStrangers(t *testing.T) {
 		}
 	}
 	w.wantFDBEntry(t, bob, "first", OriginBGP)
-	err = w.dp.PutARPEntries([]overlay.ARPEntry{{Segment: "grey", Addr: addr("10.0.1.9"), MAC: macOf(bob)}, {Segment: "blue", Addr: addr("10.0.1.11"), MAC: macOf(bob)}})
+	err = w.dp.Hosts.PutARPEntries([]overlay.ARPEntry{{Segment: "grey", Addr: addr("10.0.1.9"), MAC: macOf(bob)}, {Segment: "blue", Addr: addr("10.0.1.11"), MAC: macOf(bob)}})
 	if err == nil || !strings.Contains(err.Error(), `no segment "grey"`) {
 		t.Errorf("%v", err)
 	}
@@ -261,11 +261,11 @@ func TestBGPMACsWithoutRoom(t *testing.T) {
 	for i := range 1000 {
 		list = append(list, overlay.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 0, 4, byte(i >> 8), byte(i)}, Remote: w.remote("first")})
 	}
-	must(t, w.dp.PutBGPMACs(list[:60]))
-	if err := w.dp.PutBGPMACs(list); err == nil || !strings.Contains(err.Error(), "fdb.size") {
+	must(t, w.dp.Hosts.PutBGPMACs(list[:60]))
+	if err := w.dp.Hosts.PutBGPMACs(list); err == nil || !strings.Contains(err.Error(), "fdb.size") {
 		t.Errorf("%v", err)
 	}
-	if fdb, err := w.dp.FDB(); err != nil || len(fdb) != 64 {
+	if fdb, err := w.dp.Hosts.FDB(); err != nil || len(fdb) != 64 {
 		t.Errorf("%d entries (%v), want 64", len(fdb), err)
 	}
 }
@@ -278,7 +278,7 @@ func TestApplyKeepsBGPMACs(t *testing.T) {
 	w.arpEntry(t, "10.0.1.11", bob)
 	w.apply(t)
 	w.reopen(t)
-	previous, err := w.dp.PreviousRemotes(w.tables.Segments)
+	previous, err := w.dp.Hosts.PreviousRemotes(w.tables.Segments)
 	if err != nil || len(previous) != 1 || !slices.Equal(previous["blue"], underIPv4.remotes[1:]) {
 		t.Errorf("former remotes %v (%v)", previous, err)
 	}

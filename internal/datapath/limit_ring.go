@@ -17,13 +17,13 @@ type keyRing struct {
 	oldest, newest uint32
 }
 
-func (d *Datapath) keyRing(owner uint32, count bpfLimitedCount) (keyRing, error) {
+func (li *Limits) keyRing(owner uint32, count bpfLimitedCount) (keyRing, error) {
 	var limits bpfLimits
-	if err := d.objs.OwnerLimits.Lookup(owner, &limits); err != nil {
+	if err := li.prog.objs.OwnerLimits.Lookup(owner, &limits); err != nil {
 		return keyRing{}, fmt.Errorf("read limits: %w", err)
 	}
 	r := keyRing{
-		live: &d.usage(owner).Rings[count], slot: bpfLimitSlot{Owner: owner, Count: count},
+		live: &li.usage(owner).Rings[count], slot: bpfLimitSlot{Owner: owner, Count: count},
 		limit: limits.Counts[count], mask: limits.RingMasks[count],
 	}
 	r.newest, r.oldest = atomic.LoadUint32(&r.live.Newest), atomic.LoadUint32(&r.live.Oldest)
@@ -42,17 +42,17 @@ func (r *keyRing) at(number uint32) bpfLimitSlot {
 
 // forgetKeys removes from an owner's ring the keys of entries that are gone, once there are twice
 // as many keys as entries: keys of all owners share one table.
-func forgetKeys[K comparable, V any](d *Datapath, t hostTable[K, V], owner uint32) error {
-	r, err := d.keyRing(owner, t.count)
+func forgetKeys[K comparable, V any](ho *Hosts, t hostTable[K, V], owner uint32) error {
+	r, err := ho.limits.keyRing(owner, t.count)
 	if err != nil {
 		return err
 	}
-	if r.newest-r.oldest <= 2*d.used(owner, t.count) {
+	if r.newest-r.oldest <= 2*ho.limits.used(owner, t.count) {
 		return nil
 	}
 	leading := true // no key is older than those that are gone
 	for n := r.oldest; n != r.newest; n++ {
-		gone, err := forgetKey(d, t, r.at(n+1))
+		gone, err := forgetKey(ho, t, r.at(n+1))
 		if err != nil {
 			return err
 		}
@@ -62,44 +62,44 @@ func forgetKeys[K comparable, V any](d *Datapath, t hostTable[K, V], owner uint3
 }
 
 // forgetKey removes the key in a slot if its entry is gone, or another's. gone: the slot is empty.
-func forgetKey[K comparable, V any](d *Datapath, t hostTable[K, V], slot bpfLimitSlot) (gone bool, err error) {
+func forgetKey[K comparable, V any](ho *Hosts, t hostTable[K, V], slot bpfLimitSlot) (gone bool, err error) {
 	var noted bpfLimitEntry
-	err = d.objs.LimitEntries.Lookup(slot, &noted)
+	err = ho.prog.objs.LimitEntries.Lookup(slot, &noted)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the map %s: %w", d.objs.LimitEntries, err)
+		return false, fmt.Errorf("read the map %s: %w", ho.prog.objs.LimitEntries, err)
 	}
 	k, v := *(*K)(unsafe.Pointer(&noted.Key)), *new(V)
 	if t.Lookup(k, &v) == nil && t.learned(&k, &v).owner == slot.Owner {
 		return false, nil
 	}
-	return true, d.deleteKey(slot)
+	return true, ho.limits.deleteKey(slot)
 }
 
-func (d *Datapath) deleteKey(slot bpfLimitSlot) error {
-	err := d.objs.LimitEntries.Delete(slot)
+func (li *Limits) deleteKey(slot bpfLimitSlot) error {
+	err := li.prog.objs.LimitEntries.Delete(slot)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("delete from the map %s: %w", d.objs.LimitEntries, err)
+		return fmt.Errorf("delete from the map %s: %w", li.prog.objs.LimitEntries, err)
 	}
 	return nil
 }
 
 // clearFlowRings removes the keys of flows of ports that have less than half of what they may
 // have: no new keys are noted of those, and the old ones are of flows that are gone.
-func (d *Datapath) clearFlowRings() error {
+func (li *Limits) clearFlowRings() error {
 	const count = bpfLimitedCountCOUNT_FLOWS
-	for _, owner := range d.names.portIDs {
-		r, err := d.keyRing(owner, count)
+	for _, owner := range li.numbers.names.portIDs {
+		r, err := li.keyRing(owner, count)
 		if err != nil {
 			return err
 		}
-		if r.newest == r.oldest || d.used(owner, count) >= r.limit/2 {
+		if r.newest == r.oldest || li.used(owner, count) >= r.limit/2 {
 			continue
 		}
 		for n := r.oldest; n != r.newest; n++ {
-			if err := d.deleteKey(r.at(n + 1)); err != nil {
+			if err := li.deleteKey(r.at(n + 1)); err != nil {
 				return err
 			}
 		}

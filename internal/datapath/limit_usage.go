@@ -43,15 +43,15 @@ type RateUsage struct {
 }
 
 // LimitUsages are those of all ports, then of all segments, by name.
-func (d *Datapath) LimitUsages() ([]LimitUsage, error) {
-	list := make([]LimitUsage, 0, len(d.names.portIDs)+len(d.names.segIDs))
+func (li *Limits) LimitUsages() ([]LimitUsage, error) {
+	list := make([]LimitUsage, 0, len(li.numbers.names.portIDs)+len(li.numbers.names.segIDs))
 	for _, of := range []struct {
 		kind  OwnerKind
 		ids   map[string]uint32
 		first uint32
-	}{{OwnerPort, d.names.portIDs, 0}, {OwnerSegment, d.names.segIDs, segmentOwner}} {
+	}{{OwnerPort, li.numbers.names.portIDs, 0}, {OwnerSegment, li.numbers.names.segIDs, segmentOwner}} {
 		for name, id := range of.ids {
-			u, err := d.limitUsage(of.first + id)
+			u, err := li.limitUsage(of.first + id)
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", of.kind, name, err)
 			}
@@ -68,19 +68,19 @@ func (d *Datapath) LimitUsages() ([]LimitUsage, error) {
 	return list, nil
 }
 
-func (d *Datapath) limitUsage(owner uint32) (LimitUsage, error) {
+func (li *Limits) limitUsage(owner uint32) (LimitUsage, error) {
 	var limits bpfLimits
-	if err := d.objs.OwnerLimits.Lookup(owner, &limits); err != nil {
+	if err := li.prog.objs.OwnerLimits.Lookup(owner, &limits); err != nil {
 		return LimitUsage{}, fmt.Errorf("read limits: %w", err)
 	}
-	usage := *d.usage(owner)
+	usage := *li.usage(owner)
 	u := LimitUsage{Observe: limits.Observe != 0}
-	for i, w := range d.words.counts {
+	for i, w := range li.prog.words.counts {
 		u.Counts = append(u.Counts, CountUsage{
 			Name: w.name, Description: w.text, Used: int(max(usage.Used[i], 0)), Limit: limits.Counts[i], Exceeded: usage.Exceeded[i],
 		})
 	}
-	for i, w := range d.words.rates {
+	for i, w := range li.prog.words.rates {
 		u.Rates = append(u.Rates, RateUsage{
 			Name: w.name, Description: w.text, Limit: limits.Rates[i], Exceeded: usage.Limited[i],
 			Sent: bpfLimitedRate(i) <= bpfLimitedRateRATE_NEW_FLOWS,

@@ -62,10 +62,10 @@ func ringMask(limit, table uint32) uint32 {
 
 // configureLimits makes room for the keys of all limited entries. It comes after the sizes of
 // their tables.
-func (d *Datapath) configureLimits(spec *ebpf.CollectionSpec) {
-	d.limitedTables = limitedTables(spec.Maps)
+func (li *Limits) configureLimits(spec *ebpf.CollectionSpec) {
+	li.limitedTables = limitedTables(spec.Maps)
 	var room uint32
-	for count, size := range d.limitedTables {
+	for count, size := range li.limitedTables {
 		if bpfLimitedCount(count) != bpfLimitedCountCOUNT_FLOWS { // whose keys are never more than its entries
 			size *= 2
 		}
@@ -75,10 +75,10 @@ func (d *Datapath) configureLimits(spec *ebpf.CollectionSpec) {
 }
 
 // putLimits writes what the owner may take. What it has taken stays.
-func (d *Datapath) putLimits(owner uint32, l overlay.Limits) error {
+func (li *Limits) putLimits(owner uint32, l overlay.Limits) error {
 	v := bpfLimits{Counts: limitCounts(l), Rates: limitRates(l)}
 	for count, limit := range v.Counts {
-		v.RingMasks[count] = ringMask(limit, d.limitedTables[count])
+		v.RingMasks[count] = ringMask(limit, li.limitedTables[count])
 	}
 	for _, count := range []bpfLimitedCount{bpfLimitedCountCOUNT_HALF_OPEN_IN, bpfLimitedCountCOUNT_HALF_OPEN_OUT, bpfLimitedCountCOUNT_CONNECTIONS} {
 		v.RingMasks[count] = allSlots
@@ -86,32 +86,32 @@ func (d *Datapath) putLimits(owner uint32, l overlay.Limits) error {
 	if l.Observe {
 		v.Observe = 1
 	}
-	if err := d.objs.OwnerLimits.Put(owner, v); err != nil {
+	if err := li.prog.objs.OwnerLimits.Put(owner, v); err != nil {
 		return fmt.Errorf("write limits: %w", err)
 	}
 	return nil
 }
 
 // remoteLimits are those of a remote: half of what it may teach, so that no remote has it all.
-func (d *Datapath) remoteLimits() overlay.Limits {
-	half := func(count bpfLimitedCount) uint32 { return max(d.limitedTables[count]/2, 1) }
+func (li *Limits) remoteLimits() overlay.Limits {
+	half := func(count bpfLimitedCount) uint32 { return max(li.limitedTables[count]/2, 1) }
 	return overlay.Limits{MACs: half(bpfLimitedCountCOUNT_MACS), Neighbours: half(bpfLimitedCountCOUNT_NEIGHBOURS)}
 }
 
 // writeLimits writes those of all ports, remotes and segments.
-func (d *Datapath) writeLimits(t fib.Tables) error {
+func (li *Limits) writeLimits(t fib.Tables) error {
 	for _, p := range t.Ports {
-		if err := d.putLimits(d.names.portIDs[p.Name], p.Limits); err != nil {
+		if err := li.putLimits(li.numbers.names.portIDs[p.Name], p.Limits); err != nil {
 			return fmt.Errorf("port %s: %w", p.Name, err)
 		}
 	}
-	for pair, id := range d.names.pathIDs {
-		if err := d.putLimits(id, d.remoteLimits()); err != nil {
+	for pair, id := range li.numbers.names.pathIDs {
+		if err := li.putLimits(id, li.remoteLimits()); err != nil {
 			return fmt.Errorf("path %s: %w", pair, err)
 		}
 	}
 	for _, s := range t.Segments {
-		if err := d.putLimits(segmentOwner+d.names.segIDs[s.Name], s.Limits); err != nil {
+		if err := li.putLimits(segmentOwner+li.numbers.names.segIDs[s.Name], s.Limits); err != nil {
 			return fmt.Errorf("segment %s: %w", s.Name, err)
 		}
 	}

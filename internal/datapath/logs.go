@@ -29,25 +29,25 @@ var verdicts = map[bpfVerdict]overlay.Verdict{
 
 // Logs calls do for the lines that were written since the last call, most at a time at
 // most, and does not wait for others. It must not be called twice at once.
-func (d *Datapath) Logs(most int, do func(LogLine)) error {
-	if d.cfg.Firewall == nil {
+func (fw *Firewall) Logs(most int, do func(LogLine)) error {
+	if fw.prog.cfg.Firewall == nil {
 		return nil
 	}
-	return d.fw.logs.take(&d.kernel, "the firewall's log", d.objs.Logs, most, func(line *bpfLogLine, now uint64) { do(d.logLine(line, now)) })
+	return fw.logs.take(&fw.prog.kernel, "the firewall's log", fw.prog.objs.Logs, most, func(line *bpfLogLine, now uint64) { do(fw.logLine(line, now)) })
 }
 
-func (d *Datapath) logLine(line *bpfLogLine, now uint64) LogLine {
+func (fw *Firewall) logLine(line *bpfLogLine, now uint64) LogLine {
 	l := LogLine{
-		AgeNS: since(now, line.Ns), Rule: d.ruleName(line.Rule), Verdict: verdicts[line.Verdict],
-		Port: d.names.ports[uint32(line.Vport)], Direction: overlay.In, Proto: line.Proto,
+		AgeNS: since(now, line.Ns), Rule: fw.ruleName(line.Rule), Verdict: verdicts[line.Verdict],
+		Port: fw.numbers.names.ports[uint32(line.Vport)], Direction: overlay.In, Proto: line.Proto,
 		Src: addrOf(line.Src.W), Dst: addrOf(line.Dst.W), SrcPort: line.Sport, DstPort: line.Dport,
 		TCPFlags: line.TcpFlags, Len: int(line.Len), Lost: line.Lost,
 	}
 	if line.Direction == bpfDirectionDIRECTION_OUT {
 		l.Direction = overlay.Out
 	}
-	if line.Reason != 0 && int(line.Reason) < len(d.words.reasons) {
-		l.Reason = d.words.reasons[line.Reason].name
+	if line.Reason != 0 && int(line.Reason) < len(fw.prog.words.reasons) {
+		l.Reason = fw.prog.words.reasons[line.Reason].name
 	}
 	return l
 }

@@ -13,7 +13,7 @@ import (
 
 func (w *world) logs(t testing.TB) (lines []LogLine) {
 	t.Helper()
-	if err := w.dp.Logs(1000, func(l LogLine) { lines = append(lines, l) }); err != nil {
+	if err := w.dp.Firewall.Logs(1000, func(l LogLine) { lines = append(lines, l) }); err != nil {
 		t.Fatal(err)
 	}
 	return lines
@@ -77,7 +77,7 @@ func TestTraceNamesTheRule(t *testing.T) {
 	w := walledWorld(t, fw)
 	evaluated := func(frame []byte) (what []string) {
 		w.do(t, func() {
-			trace, err := w.dp.Trace(TraceInput{Port: "p0", Frame: frame})
+			trace, err := w.dp.Tracer.Trace(TraceInput{Port: "p0", Frame: frame})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,30 +30,30 @@ var (
 const etherTypeCTP = 0x9000
 
 // loopProbe is a frame as bpf/l2/loop.h reads it.
-func (d *Datapath) loopProbe(vport uint32) []byte {
+func (ev *HostEvents) loopProbe(vport uint32) []byte {
 	b := ethernet(loopGroup, loopSource, etherTypeCTP)
 	b = append(b, 0, 0, 1, 0, 0, 0)
-	b = binary.LittleEndian.AppendUint64(b, d.loopEdge)
-	b = binary.LittleEndian.AppendUint64(b, d.loopTokens[vport])
+	b = binary.LittleEndian.AppendUint64(b, ev.loopEdge)
+	b = binary.LittleEndian.AppendUint64(b, ev.loopTokens[vport])
 	b = binary.LittleEndian.AppendUint32(b, vport)
 	return append(b, make([]byte, 60-len(b))...)
 }
 
 // ProbeLoops sends a probe out of each port that may be part of a loop. What comes back is a
 // HostEvent. It must be called in the edge's network namespace.
-func (d *Datapath) ProbeLoops() error {
-	wire, err := d.kernel.Wire()
+func (ev *HostEvents) ProbeLoops() error {
+	wire, err := ev.prog.kernel.Wire()
 	if err != nil {
 		return fmt.Errorf("probe for loops: %w", err)
 	}
 	defer wire.Close()
 	var errs []error
-	for _, id := range keysOf(d.names.ports) {
-		name, vport := d.names.ports[id], d.vports[id]
+	for _, id := range keysOf(ev.numbers.names.ports) {
+		name, vport := ev.numbers.names.ports[id], ev.numbers.vports[id]
 		if vport.Flags&bpfVportFlagsVPORT_UPLINK != 0 {
 			continue
 		}
-		err := wire.Send(int(vport.Ifindex), withVLAN(d.loopProbe(id), vport.Vlan))
+		err := wire.Send(int(vport.Ifindex), withVLAN(ev.loopProbe(id), vport.Vlan))
 		if err != nil && !errors.Is(err, unix.ENETDOWN) && !errors.Is(err, unix.ENXIO) && !errors.Is(err, unix.ENOBUFS) {
 			errs = append(errs, fmt.Errorf("probe for loops at %s: %w", name, err))
 		}
@@ -62,23 +62,23 @@ func (d *Datapath) ProbeLoops() error {
 }
 
 // CutPorts has the ports that are named be cut off from floods of their segments, and no others.
-func (d *Datapath) CutPorts(names map[string]bool) error {
-	d.cut = names
+func (fo *Ports) CutPorts(names map[string]bool) error {
+	fo.cut = names
 	var errs []error
-	for name, id := range d.names.portIDs {
-		vport := d.vports[id]
-		vport.Flags = d.loopFlag(name, vport.Flags)
-		if vport.Flags == d.vports[id].Flags {
+	for name, id := range fo.numbers.names.portIDs {
+		vport := fo.numbers.vports[id]
+		vport.Flags = fo.loopFlag(name, vport.Flags)
+		if vport.Flags == fo.numbers.vports[id].Flags {
 			continue
 		}
-		errs = append(errs, d.putVport(id, vport), d.invalidatePort(id))
+		errs = append(errs, fo.putVport(id, vport), fo.changes.invalidatePort(id))
 	}
 	return errors.Join(errs...)
 }
 
 // loopFlag are the flags of a port with VPORT_LOOP as CutPorts said.
-func (d *Datapath) loopFlag(name string, flags bpfVportFlags) bpfVportFlags {
-	if d.cut[name] {
+func (fo *Ports) loopFlag(name string, flags bpfVportFlags) bpfVportFlags {
+	if fo.cut[name] {
 		return flags | bpfVportFlagsVPORT_LOOP
 	}
 	return flags &^ bpfVportFlagsVPORT_LOOP
@@ -86,12 +86,12 @@ func (d *Datapath) loopFlag(name string, flags bpfVportFlags) bpfVportFlags {
 
 // assignLoopTokens gives each port a secret. A probe without it is not believed: no guest can have
 // another's port be cut.
-func (d *Datapath) assignLoopTokens() {
-	tokens := make(map[uint32]uint64, len(d.names.ports))
-	for _, id := range keysOf(d.names.ports) {
-		tokens[id] = cmp.Or(d.loopTokens[id], d.kernel.Random())
+func (ev *HostEvents) assignLoopTokens() {
+	tokens := make(map[uint32]uint64, len(ev.numbers.names.ports))
+	for _, id := range keysOf(ev.numbers.names.ports) {
+		tokens[id] = cmp.Or(ev.loopTokens[id], ev.prog.kernel.Random())
 	}
-	d.loopTokens = tokens
+	ev.loopTokens = tokens
 }
 
 // loop is that of a probe that came back, nil of one that is not believed.

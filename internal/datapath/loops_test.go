@@ -27,8 +27,8 @@ func reportedLoops(list []HostEvent) (loops []Loop) {
 func TestLoopProbe(t *testing.T) {
 	w := newWorld(t, underIPv4)
 	f := w.followHostEvents(t)
-	p0 := w.dp.names.portIDs["p0"]
-	probe := w.dp.loopProbe(p0)
+	p0 := w.dp.numbers.names.portIDs["p0"]
+	probe := w.dp.HostEvents.loopProbe(p0)
 	forged := slices.Clone(probe)
 	forged[etherLen+14]++ // of the token
 	others := slices.Clone(probe)
@@ -63,9 +63,9 @@ func TestLoopProbe(t *testing.T) {
 // A port that is cut neither sends nor gets floods, teaches nothing, and has its known hosts go on.
 func TestCutPort(t *testing.T) {
 	w := newWorld(t, underIPv4)
-	defer func() { must(t, w.dp.CutPorts(nil)) }()
+	defer func() { must(t, w.dp.Ports.CutPorts(nil)) }()
 	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}, {"p0", say(alice, bob), "p1"}})
-	must(t, w.dp.CutPorts(map[string]bool{"p1": true}))
+	must(t, w.dp.Ports.CutPorts(map[string]bool{"p1": true}))
 	w.apply(t) // keeps it
 	taps := w.taps(t)
 	w.send(t, "p0", say(alice, all))
@@ -83,7 +83,7 @@ func TestCutPort(t *testing.T) {
 		t.Errorf("a frame that came back has alice be at %q", at)
 	}
 	w.follow(t, []step{{"p0", say(alice, bob), "p1"}, {"p1", say(bob, alice), "p0"}})
-	must(t, w.dp.CutPorts(nil))
+	must(t, w.dp.Ports.CutPorts(nil))
 	w.follow(t, []step{{"p1", say(bob, all), "flood"}})
 }
 
@@ -94,7 +94,7 @@ func TestBridgeBetweenPortsIsFound(t *testing.T) {
 	f := w.followHostEvents(t)
 	var got []Loop
 	err := await.Within(t.Context(), 10*time.Second, "probes that come back", func() error {
-		w.do(t, func() { must(t, w.dp.ProbeLoops()) })
+		w.do(t, func() { must(t, w.dp.HostEvents.ProbeLoops()) })
 		got = append(got, reportedLoops(w.mark(t, f))...)
 		if !slices.Contains(got, Loop{Port: "p0", At: "p1", Younger: "p1"}) || !slices.Contains(got, Loop{Port: "p1", At: "p0", Younger: "p1"}) {
 			return errors.New("not from both ports")

@@ -17,7 +17,7 @@ func freezing(c *Config, _ *fib.Tables) {
 // thaw lets the time pass for which addresses are frozen.
 func (w *world) thaw(t testing.TB) {
 	t.Helper()
-	changeEach[bpfFdbKey](t, w.dp.objs.Fdb, func(e *bpfFdbEntry) {
+	changeEach[bpfFdbKey](t, w.dp.prog.objs.Fdb, func(e *bpfFdbEntry) {
 		if e.FrozenS > 0 {
 			e.FrozenS = 1
 		}
@@ -74,7 +74,7 @@ func TestMigrationIsNotFrozen(t *testing.T) {
 			for _, from := range []string{"p0", "first", "p0", "p1"} {
 				w.send(t, from, say(alice, all))
 			}
-			changeEach[bpfFdbKey](t, w.dp.objs.Fdb, func(e *bpfFdbEntry) { e.WindowS -= 200 })
+			changeEach[bpfFdbKey](t, w.dp.prog.objs.Fdb, func(e *bpfFdbEntry) { e.WindowS -= 200 })
 		}
 	})
 	if sum(drops) != 0 || events["mac-frozen"] != 0 {
@@ -122,10 +122,10 @@ func BenchmarkAnnounce(b *testing.B) {
 	w := ownWorld(b, underIPv4, func(c *Config, _ *fib.Tables) { c.FDB.Size = 1 << 16 })
 	keys, values := make([]bpfNeighbourKey, 1<<16), make([]bpfNeighbour, 1<<16)
 	for i := range keys {
-		keys[i] = bpfNeighbourKey{Segment: w.dp.names.segIDs["blue"], Addr: bpfAddr{W: [4]uint32{0, 0, 0xffff0000, uint32(i)}}}
+		keys[i] = bpfNeighbourKey{Segment: w.dp.numbers.names.segIDs["blue"], Addr: bpfAddr{W: [4]uint32{0, 0, 0xffff0000, uint32(i)}}}
 		values[i] = bpfNeighbour{Mac: randomMAC(1000 + i), Origin: bpfHostOriginORIGIN_BGP}
 	}
-	if _, err := w.dp.objs.Neighbours.BatchUpdate(keys, values, nil); err != nil {
+	if _, err := w.dp.prog.objs.Neighbours.BatchUpdate(keys, values, nil); err != nil {
 		b.Fatal(err)
 	}
 	list := make([]Move, 64)
@@ -134,7 +134,7 @@ func BenchmarkAnnounce(b *testing.B) {
 	}
 	w.do(b, func() {
 		for b.Loop() {
-			must(b, w.dp.Announce(list))
+			must(b, w.dp.HostEvents.Announce(list))
 		}
 	})
 }

@@ -55,7 +55,7 @@ func TestModelIsTheKernel(t *testing.T) {
 		var texts [2]string
 		for i, d := range paths {
 			w.do(t, func() {
-				texts[i] = fmt.Sprint(d.Apply(w.tables), d.PutBGPMACs(bgp), d.Steer(w.tables.TEPs, nil), d.SteerEgress(w.tables.Egress))
+				texts[i] = fmt.Sprint(d.Apply(w.tables), d.Hosts.PutBGPMACs(bgp), d.Paths.Steer(w.tables.TEPs, nil), d.Egress.SteerEgress(w.tables.Egress))
 			})
 		}
 		if texts[0] != texts[1] {
@@ -124,7 +124,7 @@ func compareMaps(t *testing.T, step int, paths [2]*Datapath) {
 		}
 		var contents [2]map[string]string
 		for i, d := range paths {
-			contents[i] = contentOf(t, d.maps()[name], m)
+			contents[i] = contentOf(t, d.prog.maps()[name], m)
 		}
 		entries += len(contents[0])
 		for key, value := range contents[0] {

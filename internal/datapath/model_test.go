@@ -111,27 +111,27 @@ func TestModelHoldsTheTables(t *testing.T) {
 		bpfMapAllowedMacs: 1, bpfMapAllowedAddrs: 1, bpfMapFdb: 6, bpfMapNeighbours: 12, bpfMapRouters: 1, bpfMapRoutes: len(w.tables.Routers[0].Routes),
 		bpfMapPolicy: 2, bpfMapEgressPolicies: 3, bpfMapPool: 8, bpfMapPortForwards: 1,
 	})
-	fdb, err := w.dp.FDB()
+	fdb, err := w.dp.Hosts.FDB()
 	if err != nil || len(fdb) != 6 {
 		t.Errorf("FDB of %d entries, %v", len(fdb), err)
 	}
-	hosts, err := w.dp.Neighbours()
+	hosts, err := w.dp.Hosts.Neighbours()
 	if err != nil || len(hosts) != 12 {
 		t.Errorf("%d neighbours, %v", len(hosts), err)
 	}
-	if stats, err := w.dp.Stats(); err != nil || stats.FDBUsed != 6 || stats.Generations["blue"] == 0 {
+	if stats, err := w.dp.Flows.Stats(); err != nil || stats.FDBUsed != 6 || stats.Generations["blue"] == 0 {
 		t.Errorf("stats %+v, %v", stats, err)
 	}
-	if ports, err := w.dp.Ports(); err != nil || len(ports) != 4 {
+	if ports, err := w.dp.Traffic.Ports(); err != nil || len(ports) != 4 {
 		t.Errorf("counters of ports %v, %v", ports, err)
 	}
-	if _, err := w.dp.Drops(); err != nil {
+	if _, err := w.dp.Traffic.Drops(); err != nil {
 		t.Error(err)
 	}
-	if rules, err := w.dp.Rules(); err != nil || len(rules) == 0 {
+	if rules, err := w.dp.Firewall.Rules(); err != nil || len(rules) == 0 {
 		t.Errorf("rules %v, %v", rules, err)
 	}
-	if _, err := w.dp.Trace(TraceInput{Port: "p0", Frame: make([]byte, 60)}); err != nil {
+	if _, err := w.dp.Tracer.Trace(TraceInput{Port: "p0", Frame: make([]byte, 60)}); err != nil {
 		t.Error(err)
 	}
 	if got := len(w.machine.Attached()); got != 5 {
@@ -274,30 +274,30 @@ func TestModelIsDriven(t *testing.T) {
 	w := modelWorld(t, func(c *Config, _ *fib.Tables) { c.Transit = true })
 	w.tables.Segments[1].EVPN = &overlay.EVPNInstance{}
 	w.apply(t)
-	must(t, w.dp.PutBGPMACs([]overlay.BGPMAC{{Segment: "green", MAC: macOf(bob), Remote: w.family.remotes[0]}}))
-	must(t, w.dp.PutARPEntries([]overlay.ARPEntry{{Segment: "green", Addr: addr("10.0.2.99"), MAC: macOf(bob)}}))
-	must(t, w.dp.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{route("10.44.0.0/16", w.farHops()[0])}}}))
+	must(t, w.dp.Hosts.PutBGPMACs([]overlay.BGPMAC{{Segment: "green", MAC: macOf(bob), Remote: w.family.remotes[0]}}))
+	must(t, w.dp.Hosts.PutARPEntries([]overlay.ARPEntry{{Segment: "green", Addr: addr("10.0.2.99"), MAC: macOf(bob)}}))
+	must(t, w.dp.Routes.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{route("10.44.0.0/16", w.farHops()[0])}}}))
 	w.used(t, map[string]int{bpfMapFdb: 7, bpfMapNeighbours: 13})
 	down := slices.Clone(w.tables.TEPs)
 	down[0].Down = true
-	must(t, w.dp.Steer(down, nil))
-	must(t, w.dp.SteerEgress(w.tables.Egress))
+	must(t, w.dp.Paths.Steer(down, nil))
+	must(t, w.dp.Egress.SteerEgress(w.tables.Egress))
 	if _, err := w.dp.Age(time.Minute); err != nil {
 		t.Error(err)
 	}
-	must(t, w.dp.Tick())
-	must(t, w.dp.ProbeLoops())
+	must(t, w.dp.Clock.Tick())
+	must(t, w.dp.HostEvents.ProbeLoops())
 	if sent := w.machine.Sent(); len(sent) != 3 {
 		t.Errorf("%d loop probes, want one at each port but the uplink", len(sent))
 	}
-	lease, err := w.dp.Lease()
+	lease, err := w.dp.Clock.Lease()
 	must(t, err)
 	must(t, errors.Join(lease.Renew(), lease.Close()))
-	if _, err := w.dp.Sweep(); err != nil {
+	if _, err := w.dp.Firewall.Sweep(); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.dp.NATSweep(); err != nil {
+	if _, err := w.dp.NATSessions.NATSweep(); err != nil {
 		t.Error(err)
 	}
-	must(t, w.dp.Logs(10, func(LogLine) {}))
+	must(t, w.dp.Firewall.Logs(10, func(LogLine) {}))
 }

@@ -23,12 +23,12 @@ type Move struct {
 // advertisement (RFC 4861 section 7.2.6) for each of its addresses, or RARP, as
 // hypervisors do, for one that was elsewhere and whose addresses are not known. It must be called in the
 // edge's network namespace. It looks at each neighbour once, however many hosts there are.
-func (d *Datapath) Announce(list []Move) error {
-	addrs, err := d.addressesOf(list)
+func (ev *HostEvents) Announce(list []Move) error {
+	addrs, err := ev.addressesOf(list)
 	errs := []error{err}
 	for _, m := range list {
-		if id, ok := d.names.portIDs[m.Port]; ok { // else it went meanwhile
-			errs = append(errs, d.announce(m, id, addrs[bpfFdbKey{Segment: d.names.segIDs[m.Segment], Mac: m.MAC}]))
+		if id, ok := ev.numbers.names.portIDs[m.Port]; ok { // else it went meanwhile
+			errs = append(errs, ev.announce(m, id, addrs[bpfFdbKey{Segment: ev.numbers.names.segIDs[m.Segment], Mac: m.MAC}]))
 		}
 	}
 	return errors.Join(errs...)
@@ -41,12 +41,12 @@ type knownAddr struct {
 }
 
 // addressesOf are the addresses that are known of hosts.
-func (d *Datapath) addressesOf(list []Move) (map[bpfFdbKey][]knownAddr, error) {
+func (ev *HostEvents) addressesOf(list []Move) (map[bpfFdbKey][]knownAddr, error) {
 	addrs := make(map[bpfFdbKey][]knownAddr, len(list))
 	for _, m := range list {
-		addrs[bpfFdbKey{Segment: d.names.segIDs[m.Segment], Mac: m.MAC}] = nil
+		addrs[bpfFdbKey{Segment: ev.numbers.names.segIDs[m.Segment], Mac: m.MAC}] = nil
 	}
-	err := walk(d.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
+	err := walk(ev.prog.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
 		host := bpfFdbKey{Segment: k.Segment, Mac: n.Mac}
 		if known, moved := addrs[host]; moved && len(known) < mostAnnounced {
 			addrs[host] = append(known, knownAddr{addrOf(k.Addr.W), n.Flags})
@@ -71,11 +71,11 @@ func announcements(m Move, addrs []knownAddr) [][]byte {
 }
 
 // announce tells of one host.
-func (d *Datapath) announce(m Move, id uint32, addrs []knownAddr) error {
+func (ev *HostEvents) announce(m Move, id uint32, addrs []knownAddr) error {
 	for _, frame := range announcements(m, addrs) {
-		frame = withVLAN(frame, d.vports[id].Vlan)
-		opts := &ebpf.RunOptions{Data: frame, Context: traceContext{Ifindex: d.vports[id].Ifindex}}
-		if _, err := d.objs.FromPort.Run(opts); err != nil {
+		frame = withVLAN(frame, ev.numbers.vports[id].Vlan)
+		opts := &ebpf.RunOptions{Data: frame, Context: traceContext{Ifindex: ev.numbers.vports[id].Ifindex}}
+		if _, err := ev.prog.objs.FromPort.Run(opts); err != nil {
 			return fmt.Errorf("announce %s in segment %s: %w", m.MAC, m.Segment, err)
 		}
 	}

@@ -22,7 +22,7 @@ func TestAnnouncement(t *testing.T) {
 			taps := w.taps(t)
 			announce := func(remote bool) map[string][]tapped {
 				w.do(t, func() {
-					if err := w.dp.Announce([]Move{{Segment: "blue", Port: port, MAC: macOf(bob), WasRemote: remote}}); err != nil {
+					if err := w.dp.HostEvents.Announce([]Move{{Segment: "blue", Port: port, MAC: macOf(bob), WasRemote: remote}}); err != nil {
 						t.Fatal(err)
 					}
 				})
@@ -68,7 +68,7 @@ func TestAnnouncement(t *testing.T) {
 func TestAnnouncementOfAPortThatWent(t *testing.T) {
 	w := newWorld(t, underIPv4)
 	w.do(t, func() {
-		if err := w.dp.Announce([]Move{{Segment: "blue", Port: "p9", MAC: macOf(bob), WasRemote: true}}); err != nil {
+		if err := w.dp.HostEvents.Announce([]Move{{Segment: "blue", Port: "p9", MAC: macOf(bob), WasRemote: true}}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -8,7 +8,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/policy"
 )
 
 const (
@@ -23,28 +22,23 @@ const (
 	leastRing = 4096
 )
 
-// translation is what of Tables.Egress is in force.
-type translation struct {
+// Egress is what of Tables.Egress is in force.
+type Egress struct {
+	prog     *programs
+	numbers  *numbers
+	changes  *Clock
+	routes   *Routes
+	sessions *NATSessions
+	policies *egressPolicies
+
 	// changing is held by SteerEgress and Apply while they write entries and pool, and by
 	// who reads those.
 	changing sync.Mutex
-	entries  []bpfEgressPolicy // by number; 0 is never used
-	pool     []bpfAddr
-	taken    []bool                 // which of pool are an entry's, or were before the last change
-	next     uint32                 // where the search for free ones begins
+	pool     addressPool
 	owned    map[bpfLocalKey]uint32 // locals of the addresses that gateways answer for
 	own      map[bpfLocalKey]bool   // and those of the edge itself, which are not theirs
 	owners   map[bpfLocalKey]egressOwner
-
-	// rules is nil where no policy is. numbers are those that its image was made with.
-	rules   *policy.Policy
-	numbers policy.Numbers
-
-	natEvents ring[bpfNatEvent]
-	sessions  conntrackTable[bpfNatSession, bpfNatGcStats]
 }
-
-func (n *translation) close() error { return errors.Join(n.natEvents.close(), n.sessions.close()) }
 
 // configureEgress sizes the tables and sets what the programs have to know of e.
 func configureEgress(spec *ebpf.CollectionSpec, e *overlay.Egress) error {
@@ -86,12 +80,12 @@ func hasReaders(e *overlay.Egress) bool {
 }
 
 // restoreEgress reads which numbers a former process gave to egresses.
-func (d *Datapath) restoreEgress() error {
-	d.nat.entries = make([]bpfEgressPolicy, d.objs.EgressPolicies.MaxEntries())
-	d.nat.pool = make([]bpfAddr, d.objs.Pool.MaxEntries())
-	d.nat.taken = make([]bool, len(d.nat.pool))
-	if err := readArray(d.objs.EgressPolicies, d.nat.entries); err != nil {
+func (eg *Egress) restoreEgress() error {
+	eg.numbers.egresses = make([]bpfEgressPolicy, eg.prog.objs.EgressPolicies.MaxEntries())
+	eg.pool.addrs = make([]bpfAddr, eg.prog.objs.Pool.MaxEntries())
+	eg.pool.taken = make([]bool, len(eg.pool.addrs))
+	if err := readArray(eg.prog.objs.EgressPolicies, eg.numbers.egresses); err != nil {
 		return err
 	}
-	return readArray(d.objs.Pool, d.nat.pool)
+	return readArray(eg.prog.objs.Pool, eg.pool.addrs)
 }

@@ -12,23 +12,23 @@ import (
 // gratuitous ARP request (RFC 5227 section 3) or an unsolicited neighbour advertisement
 // (RFC 4861 section 7.2.6), once. uplink is the name of its segment. It must be called in
 // the edge's network namespace.
-func (d *Datapath) AnnounceAddress(uplink string, addr netip.Addr) error {
-	segment, ok := d.names.segIDs[uplink]
+func (ev *HostEvents) AnnounceAddress(uplink string, addr netip.Addr) error {
+	segment, ok := ev.numbers.names.segIDs[uplink]
 	if !ok {
 		return fmt.Errorf("announce %s: there is no uplink %q", addr, uplink)
 	}
-	mac := overlay.MAC(d.segments[segment].GatewayMac)
+	mac := overlay.MAC(ev.numbers.segments[segment].GatewayMac)
 	frame := announcement(mac, addr, advertisedOverride)
 	if addr.Is6() {
 		frame = advertisement(mac, addr, advertisedRouter|advertisedOverride)
 	}
 	sent := false
-	for id := range d.names.ports {
-		vport := &d.vports[id]
+	for id := range ev.numbers.names.ports {
+		vport := &ev.numbers.vports[id]
 		if vport.Segment != segment {
 			continue
 		}
-		if err := d.sendFrame(int(vport.Ifindex), withVLAN(frame, vport.Vlan)); err != nil {
+		if err := ev.sendFrame(int(vport.Ifindex), withVLAN(frame, vport.Vlan)); err != nil {
 			return fmt.Errorf("announce %s at the uplink %s: %w", addr, uplink, err)
 		}
 		sent = true
@@ -40,8 +40,8 @@ func (d *Datapath) AnnounceAddress(uplink string, addr netip.Addr) error {
 }
 
 // sendFrame sends a frame as it is.
-func (d *Datapath) sendFrame(ifindex int, frame []byte) error {
-	wire, err := d.kernel.Wire()
+func (ev *HostEvents) sendFrame(ifindex int, frame []byte) error {
+	wire, err := ev.prog.kernel.Wire()
 	if err != nil {
 		return err
 	}

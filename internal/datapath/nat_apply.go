@@ -47,42 +47,42 @@ type egressOwner struct {
 }
 
 // assignEgress knows an egress again by its name's hash, which its entry keeps.
-func (d *Datapath) assignEgress(name string) error {
+func (as *assigner) assignEgress(name string) error {
 	tag := NameTag(name)
-	id, ok := find(d.nat.entries, func(e bpfEgressPolicy) bool { return e.Used == tag })
+	id, ok := find(as.numbers.egresses, func(e bpfEgressPolicy) bool { return e.Used == tag })
 	if !ok {
-		id, ok = findSlot(d.nat.entries, func(id uint32, e bpfEgressPolicy) bool {
-			_, given := d.names.egresses[id]
+		id, ok = findSlot(as.numbers.egresses, func(id uint32, e bpfEgressPolicy) bool {
+			_, given := as.numbers.names.egresses[id]
 			return e.Used == 0 && !given
 		})
 	}
 	if !ok {
-		return fmt.Errorf("egress %s: the table of %d egress policies is full", name, len(d.nat.entries)-1)
+		return fmt.Errorf("egress %s: the table of %d egress policies is full", name, len(as.numbers.egresses)-1)
 	}
-	if other, taken := d.names.egresses[id]; taken {
+	if other, taken := as.numbers.names.egresses[id]; taken {
 		return fmt.Errorf("egress %s: choose another name, its hash is that of %s", name, other)
 	}
-	d.names.egresses[id], d.names.egressIDs[name] = name, id
-	d.names.tagged[egressTags][tag] = id
+	as.numbers.names.egresses[id], as.numbers.names.egressIDs[name] = name, id
+	as.numbers.names.tagged[egressTags][tag] = id
 	return nil
 }
 
 // planEgresses plans those of list that have a number. One that cannot be planned stays as it is,
 // and is an error.
-func (d *Datapath) planEgresses(list []fib.Egress) (*egressPlan, error) {
+func (eg *Egress) planEgresses(list []fib.Egress) (*egressPlan, error) {
 	var errs []error
 	p := &egressPlan{
 		entries: map[uint32]*egressEntry{}, owned: map[bpfLocalKey]uint32{}, owners: map[bpfLocalKey]egressOwner{}, hops: map[fib.Hop]uint16{},
 	}
 	for i := range list {
 		e := &list[i]
-		id, ok := d.names.egressIDs[e.Name]
+		id, ok := eg.numbers.names.egressIDs[e.Name]
 		if !ok {
 			continue
 		}
-		entry, err := d.egressEntry(e, p)
+		entry, err := eg.egressEntry(e, p)
 		if err == nil {
-			err = d.planOwned(e, entry.Router, p)
+			err = eg.planOwned(e, entry.Router, p)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("egress %s: %w", e.Name, err))
@@ -93,8 +93,8 @@ func (d *Datapath) planEgresses(list []fib.Egress) (*egressPlan, error) {
 	return p, errors.Join(errs...)
 }
 
-func (d *Datapath) egressEntry(e *fib.Egress, p *egressPlan) (*egressEntry, error) {
-	router, ok := d.names.routeIDs[e.Router]
+func (eg *Egress) egressEntry(e *fib.Egress, p *egressPlan) (*egressEntry, error) {
+	router, ok := eg.numbers.names.routeIDs[e.Router]
 	if !ok {
 		return nil, fmt.Errorf("there is no router %q", e.Router)
 	}
@@ -106,7 +106,7 @@ func (d *Datapath) egressEntry(e *fib.Egress, p *egressPlan) (*egressEntry, erro
 		InboundLimit: e.InboundLimit,
 	}}
 	if e.Segment != "" {
-		if entry.Segment, ok = d.names.segIDs[e.Segment]; !ok {
+		if entry.Segment, ok = eg.numbers.names.segIDs[e.Segment]; !ok {
 			return nil, fmt.Errorf("there is no segment %q", e.Segment)
 		}
 	}
@@ -122,16 +122,16 @@ func (d *Datapath) egressEntry(e *fib.Egress, p *egressPlan) (*egressEntry, erro
 			entry.pool[f] = append(entry.pool[f], bpfAddr{W: wireAddr(addr)})
 		}
 	}
-	return entry, d.setNexthops(entry, e, p)
+	return entry, eg.setNexthops(entry, e, p)
 }
 
 // setNexthops sets the next hops to the gateways.
-func (d *Datapath) setNexthops(entry *egressEntry, e *fib.Egress, p *egressPlan) (err error) {
+func (eg *Egress) setNexthops(entry *egressEntry, e *fib.Egress, p *egressPlan) (err error) {
 	if len(e.Kept) > len(entry.Kept) {
 		return fmt.Errorf("%d gateways, at most %d", len(e.Kept), len(entry.Kept))
 	}
 	for i, gateway := range e.Kept {
-		if entry.Kept[i], err = d.gatewayHop(e, gateway, p); err != nil {
+		if entry.Kept[i], err = eg.gatewayHop(e, gateway, p); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (d *Datapath) setNexthops(entry *egressEntry, e *fib.Egress, p *egressPlan)
 			family.First[bucket] = way.First
 			switch {
 			case way.Remote.IsValid():
-				family.Nexthops[bucket], err = d.gatewayHop(e, way.Remote, p)
+				family.Nexthops[bucket], err = eg.gatewayHop(e, way.Remote, p)
 			case !way.Here:
 				family.Nexthops[bucket] = wayNone
 			}
@@ -154,12 +154,12 @@ func (d *Datapath) setNexthops(entry *egressEntry, e *fib.Egress, p *egressPlan)
 }
 
 // gatewayHop is the number of the next hop to a gateway by the segment of e.
-func (d *Datapath) gatewayHop(e *fib.Egress, gateway netip.Addr, p *egressPlan) (uint16, error) {
+func (eg *Egress) gatewayHop(e *fib.Egress, gateway netip.Addr, p *egressPlan) (uint16, error) {
 	h := fib.Hop{Segment: e.Segment, Remote: gateway, MAC: overlay.EgressMAC}
 	if id, known := p.hops[h]; known {
 		return id, nil
 	}
-	id, err := d.hop(h, false, true)
+	id, err := eg.routes.hop(h, false, true)
 	if err == nil {
 		p.hops[h] = id
 	}
@@ -168,14 +168,14 @@ func (d *Datapath) gatewayHop(e *fib.Egress, gateway netip.Addr, p *egressPlan) 
 
 // planOwned plans the addresses that this edge answers for in the place of others. Its
 // own are so already.
-func (d *Datapath) planOwned(e *fib.Egress, router uint32, p *egressPlan) error {
+func (eg *Egress) planOwned(e *fib.Egress, router uint32, p *egressPlan) error {
 	owner := egressOwner{e.Name, int(e.Ports.Last) - int(e.Ports.First) + 1}
 	for _, list := range [][]netip.Addr{e.Pool[0], e.Pool[1], e.Owned} {
 		for _, addr := range list {
 			p.owners[localKey(router, addr)] = owner
 		}
 	}
-	uplink, ok := d.names.segIDs[e.Uplink]
+	uplink, ok := eg.numbers.names.segIDs[e.Uplink]
 	if len(e.Owned) > 0 && !ok {
 		return fmt.Errorf("it answers for addresses at the uplink %q, which is not there", e.Uplink)
 	}
@@ -184,7 +184,7 @@ func (d *Datapath) planOwned(e *fib.Egress, router uint32, p *egressPlan) error 
 		value |= localLeased
 	}
 	for _, addr := range e.Owned {
-		if key := localKey(router, addr); !d.nat.own[key] {
+		if key := localKey(router, addr); !eg.own[key] {
 			p.owned[key] = value
 		}
 	}
@@ -197,38 +197,38 @@ func localKey(router uint32, addr netip.Addr) bpfLocalKey {
 
 // writeEgresses writes what differs and returns the routers concerned. Next hops and
 // parts of the pool are there before the entries that point at them.
-func (d *Datapath) writeEgresses(p *egressPlan) (changed map[uint32]bool, err error) {
+func (eg *Egress) writeEgresses(p *egressPlan) (changed map[uint32]bool, err error) {
 	for _, id := range p.hops {
-		if err := putSlot(d.objs.Nexthops, uint32(id), d.hops[id]); err != nil {
+		if err := putSlot(eg.prog.objs.Nexthops, uint32(id), eg.routes.hops[id]); err != nil {
 			return nil, err
 		}
 	}
-	d.nat.freePool()
+	eg.freePool()
 	changed = map[uint32]bool{}
 	for _, id := range keysOf(p.entries) {
 		e := p.entries[id]
-		different, err := d.putEgress(id, e)
+		different, err := eg.putEgress(id, e)
 		if err != nil {
-			return nil, fmt.Errorf("egress %s: %w", d.names.egresses[id], err)
+			return nil, fmt.Errorf("egress %s: %w", eg.numbers.names.egresses[id], err)
 		}
 		if different {
 			changed[e.Router] = true
 		}
 	}
-	d.nat.owners = p.owners
+	eg.owners = p.owners
 	return changed, nil
 }
 
 // putEgress writes an entry that differs.
-func (d *Datapath) putEgress(id uint32, e *egressEntry) (different bool, err error) {
-	previous := d.nat.entries[id]
+func (eg *Egress) putEgress(id uint32, e *egressEntry) (different bool, err error) {
+	previous := eg.numbers.egresses[id]
 	for f := range e.pool {
-		if err := d.movePool(id, f, e.pool[f]); err != nil {
+		if err := eg.movePool(id, f, e.pool[f]); err != nil {
 			return true, err
 		}
-		e.Family[f].Pool, e.Family[f].Count = d.nat.entries[id].Family[f].Pool, uint32(len(e.pool[f]))
+		e.Family[f].Pool, e.Family[f].Count = eg.numbers.egresses[id].Family[f].Pool, uint32(len(e.pool[f]))
 	}
-	return previous != e.bpfEgressPolicy, d.putEgressEntry(id, e.bpfEgressPolicy)
+	return previous != e.bpfEgressPolicy, eg.putEgressEntry(id, e.bpfEgressPolicy)
 }
 
 // eachHop calls do with the next hops of an entry.
@@ -243,63 +243,63 @@ func (e *bpfEgressPolicy) eachHop(do func(hop uint16)) {
 }
 
 // putEgressEntry writes an entry when it differs from what the map has.
-func (d *Datapath) putEgressEntry(id uint32, e bpfEgressPolicy) error {
-	if d.nat.entries[id] == e {
+func (eg *Egress) putEgressEntry(id uint32, e bpfEgressPolicy) error {
+	if eg.numbers.egresses[id] == e {
 		return nil
 	}
-	if err := d.objs.EgressPolicies.Put(id, &e); err != nil {
+	if err := eg.prog.objs.EgressPolicies.Put(id, &e); err != nil {
 		return fmt.Errorf("write egress %d: %w", id, err)
 	}
-	d.nat.entries[id] = e
-	d.freeable = true
+	eg.numbers.egresses[id] = e
+	eg.routes.freeable = true
 	return nil
 }
 
 // SteerEgress changes who serves which sources, what this edge translates to and which
 // addresses it answers for, and nothing else of what Apply wrote. Egresses that Apply does
 // not know are left out. It may run beside all but Apply, Remove and Close.
-func (d *Datapath) SteerEgress(list []fib.Egress) error {
-	d.nat.changing.Lock()
-	defer d.nat.changing.Unlock()
-	if d.names.incomplete {
-		list = keep(list, d.names.hasEgress)
+func (eg *Egress) SteerEgress(list []fib.Egress) error {
+	eg.changing.Lock()
+	defer eg.changing.Unlock()
+	if eg.numbers.names.incomplete {
+		list = keep(list, eg.numbers.names.hasEgress)
 	}
-	p, unplanned := d.planEgresses(list)
-	rerouted, err := d.writeEgresses(p)
+	p, unplanned := eg.planEgresses(list)
+	rerouted, err := eg.writeEgresses(p)
 	if err != nil {
 		return errors.Join(unplanned, err)
 	}
-	if err := d.steerOwned(p.owned, rerouted); err != nil {
+	if err := eg.steerOwned(p.owned, rerouted); err != nil {
 		return err
 	}
 	for id := range rerouted {
-		if err := d.putRouter(id, true); err != nil {
+		if err := eg.routes.putRouter(id, true); err != nil {
 			return err
 		}
 	}
-	return errors.Join(unplanned, d.changed())
+	return errors.Join(unplanned, eg.changes.changed())
 }
 
 // steerOwned brings the addresses that gateways answer for to what is wanted.
-func (d *Datapath) steerOwned(want map[bpfLocalKey]uint32, rerouted map[uint32]bool) error {
+func (eg *Egress) steerOwned(want map[bpfLocalKey]uint32, rerouted map[uint32]bool) error {
 	for k, segment := range want {
-		if now, ok := d.nat.owned[k]; ok && now == segment {
+		if now, ok := eg.owned[k]; ok && now == segment {
 			continue
 		}
-		if err := d.objs.LocalAddrs.Put(k, segment); err != nil {
+		if err := eg.prog.objs.LocalAddrs.Put(k, segment); err != nil {
 			return fmt.Errorf("answer for %s: %w", addrOf(k.Addr.W), err)
 		}
 		rerouted[k.Router] = true
 	}
-	for k := range d.nat.owned {
+	for k := range eg.owned {
 		if _, ok := want[k]; ok {
 			continue
 		}
-		if err := d.objs.LocalAddrs.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := eg.prog.objs.LocalAddrs.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("no longer answer for %s: %w", addrOf(k.Addr.W), err)
 		}
 		rerouted[k.Router] = true
 	}
-	d.nat.owned = want
+	eg.owned = want
 	return nil
 }

@@ -21,11 +21,11 @@ import (
 // entry is what the map has of an egress, and poolOf the addresses that it refers to.
 func (w *world) entry(t testing.TB, name string) (e bpfEgressPolicy) {
 	t.Helper()
-	id, ok := w.dp.names.egressIDs[name]
+	id, ok := w.dp.numbers.names.egressIDs[name]
 	if !ok {
 		t.Fatalf("egress %s has no number", name)
 	}
-	must(t, w.dp.objs.EgressPolicies.Lookup(id, &e))
+	must(t, w.dp.prog.objs.EgressPolicies.Lookup(id, &e))
 	return e
 }
 
@@ -33,7 +33,7 @@ func (w *world) poolOf(t testing.TB, e bpfEgressPolicy, family int) (addrs []net
 	t.Helper()
 	for i := range e.Family[family].Count {
 		var a bpfAddr
-		must(t, w.dp.objs.Pool.Lookup(e.Family[family].Pool+i, &a))
+		must(t, w.dp.prog.objs.Pool.Lookup(e.Family[family].Pool+i, &a))
 		addrs = append(addrs, addrOf(a.W))
 	}
 	return addrs
@@ -44,27 +44,27 @@ func (w *world) poolOf(t testing.TB, e bpfEgressPolicy, family int) (addrs []net
 func (w *world) local(t testing.TB, address string) (segment string, behind bool) {
 	t.Helper()
 	var v uint32
-	err := w.dp.objs.LocalAddrs.Lookup(localKey(w.dp.names.routeIDs["main"], addr(address)), &v)
+	err := w.dp.prog.objs.LocalAddrs.Lookup(localKey(w.dp.numbers.names.routeIDs["main"], addr(address)), &v)
 	must(t, ignoreMissing(err))
-	return w.dp.names.segments[v&^(localNAT|localLeased)], v&localNAT != 0
+	return w.dp.numbers.names.segments[v&^(localNAT|localLeased)], v&localNAT != 0
 }
 
 func (w *world) segmentEntry(t testing.TB, name string) (s bpfSegment) {
 	t.Helper()
-	must(t, w.dp.objs.Segments.Lookup(w.dp.names.segIDs[name], &s))
+	must(t, w.dp.prog.objs.Segments.Lookup(w.dp.numbers.names.segIDs[name], &s))
 	return s
 }
 
 func (w *world) router(t testing.TB, name string) (r bpfRouter) {
 	t.Helper()
-	must(t, w.dp.objs.Routers.Lookup(w.dp.names.routeIDs[name], &r))
+	must(t, w.dp.prog.objs.Routers.Lookup(w.dp.numbers.names.routeIDs[name], &r))
 	return r
 }
 
 // egressCompiled is the number of the map that holds the rules of egress, 0 without one.
 func (w *world) egressCompiled(t testing.TB) (id ebpf.MapID) {
 	t.Helper()
-	must(t, ignoreMissing(w.dp.objs.Policy.Lookup(policyEgress, &id)))
+	must(t, ignoreMissing(w.dp.prog.objs.Policy.Lookup(policyEgress, &id)))
 	return id
 }
 
@@ -75,7 +75,7 @@ func TestEgressTables(t *testing.T) {
 		natEgress(tables, "web").Limit, natEgress(tables, "web").Independent = 7, true
 	})
 	web, up := w.entry(t, "web"), w.entry(t, "uplink/up")
-	if web.Router != w.dp.names.routeIDs["main"] || web.Segment != w.dp.names.segIDs["egress-web"] || web.Flags != bpfEgressFlagsEGRESS_INDEPENDENT ||
+	if web.Router != w.dp.numbers.names.routeIDs["main"] || web.Segment != w.dp.numbers.names.segIDs["egress-web"] || web.Flags != bpfEgressFlagsEGRESS_INDEPENDENT ||
 		web.FirstPort != 1024 || web.LastPort != 65535 || web.Limit != 7 || up.Segment != 0 {
 		t.Errorf("entries %+v", web)
 	}
@@ -85,7 +85,7 @@ func TestEgressTables(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"egress-web": "web", "up": "uplink/up", "blue": ""} {
-		if got := w.segmentEntry(t, name).Egress; got != uint16(w.dp.names.egressIDs[want]) {
+		if got := w.segmentEntry(t, name).Egress; got != uint16(w.dp.numbers.names.egressIDs[want]) {
 			t.Errorf("segment %s is of egress %d, want that of %q", name, got, want)
 		}
 	}
@@ -108,9 +108,9 @@ func TestEgressTables(t *testing.T) {
 		t.Errorf("the router's flags are %b", flags)
 	}
 	var f bpfPortForward
-	key := bpfPortForwardKey{Router: w.dp.names.routeIDs["main"], Proto: 6, Port: wire16(8080), Addr: bpfAddr{W: wireAddr(addr(uplink4))}}
-	must(t, w.dp.objs.PortForwards.Lookup(key, &f))
-	if addrOf(f.Addr.W) != addr("10.0.1.10") || wire16(f.Port) != 80 || f.Egress != uint16(w.dp.names.egressIDs["uplink/up"]) {
+	key := bpfPortForwardKey{Router: w.dp.numbers.names.routeIDs["main"], Proto: 6, Port: wire16(8080), Addr: bpfAddr{W: wireAddr(addr(uplink4))}}
+	must(t, w.dp.prog.objs.PortForwards.Lookup(key, &f))
+	if addrOf(f.Addr.W) != addr("10.0.1.10") || wire16(f.Port) != 80 || f.Egress != uint16(w.dp.numbers.names.egressIDs["uplink/up"]) {
 		t.Errorf("forward %+v", f)
 	}
 	if w.egressCompiled(t) == 0 {
@@ -122,14 +122,14 @@ func TestEgressTables(t *testing.T) {
 func TestEgressStays(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	for _, restart := range []bool{false, true} {
-		numbers, entry, compiled, router := w.dp.names.egressIDs, w.entry(t, "web"), w.egressCompiled(t), w.router(t, "main")
+		numbers, entry, compiled, router := w.dp.numbers.names.egressIDs, w.entry(t, "web"), w.egressCompiled(t), w.router(t, "main")
 		if restart {
 			w.reopen(t)
 		}
 		slices.Reverse(w.tables.Egress)
 		w.apply(t)
-		if now := w.entry(t, "web"); now != entry || fmt.Sprint(w.dp.names.egressIDs) != fmt.Sprint(numbers) {
-			t.Errorf("restart %t: entry %+v became %+v, numbers %v %v", restart, entry, now, numbers, w.dp.names.egressIDs)
+		if now := w.entry(t, "web"); now != entry || fmt.Sprint(w.dp.numbers.names.egressIDs) != fmt.Sprint(numbers) {
+			t.Errorf("restart %t: entry %+v became %+v, numbers %v %v", restart, entry, now, numbers, w.dp.numbers.names.egressIDs)
 		}
 		if now := w.egressCompiled(t); now != compiled {
 			t.Errorf("restart %t: the rules were replaced", restart)
@@ -143,8 +143,8 @@ func TestEgressStays(t *testing.T) {
 // hopOfBucket is the remote to which a bucket's sources go.
 func (w *world) hopOfBucket(t testing.TB, e bpfEgressPolicy, family, bucket int) (hop bpfNexthop, remote netip.Addr) {
 	t.Helper()
-	must(t, w.dp.objs.Nexthops.Lookup(uint32(e.Family[family].Nexthops[bucket]), &hop))
-	_, remote = w.dp.vportName(uint32(hop.Vport))
+	must(t, w.dp.prog.objs.Nexthops.Lookup(uint32(e.Family[family].Nexthops[bucket]), &hop))
+	_, remote = w.dp.numbers.vportName(uint32(hop.Vport))
 	return hop, remote
 }
 
@@ -163,14 +163,14 @@ func TestSteerEgress(t *testing.T) {
 	}
 	gone.Ways[0][3] = fib.EgressNexthop{Here: true}
 	away[slices.IndexFunc(away, func(e fib.Egress) bool { return e.Name == "web" })] = gone
-	must(t, w.dp.SteerEgress(away))
+	must(t, w.dp.Egress.SteerEgress(away))
 
 	e := w.entry(t, "web")
 	if got := w.poolOf(t, e, 0); !slices.Equal(got, natAddrs(webSecond4)) || e.Family[1].Count != 0 {
 		t.Errorf("pool %v and %d more", got, e.Family[1].Count)
 	}
 	hop, remote := w.hopOfBucket(t, e, 0, 9)
-	if remote != other || hop.Mac != overlay.EgressMAC || hop.Segment != w.dp.names.segIDs["egress-web"] || e.Family[0].First[9] != 1 || e.Kept[0] != e.Family[0].Nexthops[9] {
+	if remote != other || hop.Mac != overlay.EgressMAC || hop.Segment != w.dp.numbers.names.segIDs["egress-web"] || e.Family[0].First[9] != 1 || e.Kept[0] != e.Family[0].Nexthops[9] {
 		t.Errorf("bucket 9 goes to %s by %+v, kept %v", remote, hop, e.Kept)
 	}
 	if e.Family[0].Nexthops[3] != 0 || e.Family[1].Nexthops[9] != wayNone {
@@ -203,7 +203,7 @@ func TestEgressIsPruned(t *testing.T) {
 			tables.Translated = []string{"up"}
 			tables.PortForwards = []fib.Forward{{Router: "main", Egress: "uplink/up", Proto: 6, Addr: addr(uplink4), Port: 8080, To: addr("10.0.1.10"), ToPort: 80}}
 		})
-		id, router := w.dp.names.egressIDs["web"], w.dp.names.routeIDs["main"]
+		id, router := w.dp.numbers.names.egressIDs["web"], w.dp.numbers.names.routeIDs["main"]
 		w.putNATSessions(t, natRecord("web", 1), natRecord("two", 2))
 		// Without the policy web.
 		w.tables.Egress = w.tables.Egress[1:]
@@ -214,14 +214,14 @@ func TestEgressIsPruned(t *testing.T) {
 		}
 		w.apply(t)
 		var e bpfEgressPolicy
-		must(t, w.dp.objs.EgressPolicies.Lookup(id, &e))
+		must(t, w.dp.prog.objs.EgressPolicies.Lookup(id, &e))
 		if e.Used != 0 || e.Family[0].Count != 0 {
 			t.Errorf("restart %t: the entry is %+v", restart, e)
 		}
 		if segment, _ := w.local(t, webFirst4); segment != "" {
 			t.Errorf("restart %t: the edge still answers for %s", restart, webFirst4)
 		}
-		if used := w.dp.poolUsed(); used != 4 {
+		if used := w.dp.Egress.poolUsed(); used != 4 {
 			t.Errorf("restart %t: %d addresses are in the pool, want those of two and of the uplink", restart, used)
 		}
 		if all, _ := w.allNATSessions(t); len(all) != 1 {
@@ -232,7 +232,7 @@ func TestEgressIsPruned(t *testing.T) {
 		w.apply(t)
 		natSessions, returns := w.allNATSessions(t)
 		r := bpfRouter{}
-		must(t, w.dp.objs.Routers.Lookup(router, &r))
+		must(t, w.dp.prog.objs.Routers.Lookup(router, &r))
 		s := w.segmentEntry(t, "up")
 		if r.Flags != 0 || s.Egress != 0 || s.Flags&bpfSegmentFlagsSEGMENT_TRANSLATED != 0 || w.egressCompiled(t) != 0 || len(natSessions)+len(returns) != 0 {
 			t.Errorf("restart %t: router %+v, uplink %+v, rules %d, %d sessions", restart, r, s, w.egressCompiled(t), len(natSessions))
@@ -240,7 +240,7 @@ func TestEgressIsPruned(t *testing.T) {
 		if segment, behind := w.local(t, uplink4); segment != "up" || behind {
 			t.Errorf("restart %t: the uplink's address is of %q, for others %t", restart, segment, behind)
 		}
-		each(t, w.dp.objs.PortForwards, func(k bpfPortForwardKey, _ bpfPortForward) { t.Errorf("restart %t: forward %+v is left", restart, k) })
+		each(t, w.dp.prog.objs.PortForwards, func(k bpfPortForwardKey, _ bpfPortForward) { t.Errorf("restart %t: forward %+v is left", restart, k) })
 	}
 }
 
@@ -305,7 +305,7 @@ func TestAnnounceAddress(t *testing.T) {
 		for address, want := range map[string]string{
 			webFirst4: "arp 198.51.100.100 ? 198.51.100.100", webFirst6: "unsolicited",
 		} {
-			must(t, w.dp.AnnounceAddress("up", addr(address)))
+			must(t, w.dp.HostEvents.AnnounceAddress("up", addr(address)))
 			frame := receive(t, socket)
 			if want == "unsolicited" {
 				wanted := advertisement(macOf(uplinkMAC), addr(address), 0xa0)
@@ -318,7 +318,7 @@ func TestAnnounceAddress(t *testing.T) {
 				t.Errorf("sent\n%s, want\n%s", pkttest.Decoded(frame), pkttest.Decoded(wanted))
 			}
 		}
-		if err := w.dp.AnnounceAddress("none", addr(webFirst4)); err == nil {
+		if err := w.dp.HostEvents.AnnounceAddress("none", addr(webFirst4)); err == nil {
 			t.Error("announced at an uplink that is not there")
 		}
 	})
@@ -363,7 +363,7 @@ func TestLease(t *testing.T) {
 	if asks(webFirst4) || !asks(two4) || !asks(uplink4) {
 		t.Error("without a lease: want an answer for all but the leased one")
 	}
-	lease, err := w.dp.Lease()
+	lease, err := w.dp.Clock.Lease()
 	must(t, err)
 	must(t, lease.Renew())
 	must(t, lease.Close())
@@ -377,7 +377,7 @@ func TestLease(t *testing.T) {
 		25 * 24 * time.Hour: false, 40 * 24 * time.Hour: false, 49 * 24 * time.Hour: false,
 	} {
 		renewed := uint32((int64(now) - int64(age)) / int64(time.Millisecond))
-		must(t, w.dp.objs.GlobalCounters.Put(uint32(bpfGlobalCounterGLOBAL_LEASE), renewed))
+		must(t, w.dp.prog.objs.GlobalCounters.Put(uint32(bpfGlobalCounterGLOBAL_LEASE), renewed))
 		if asks(webFirst4) != want {
 			t.Errorf("the lease was renewed %s ago: answered %t, want %t", age, !want, want)
 		}

@@ -111,7 +111,7 @@ func TestNATAtTheSameTime(t *testing.T) {
 					source := netip.AddrPortFrom(hosts(false, i+sources*(core/2)), 4100)
 					frame := natUDP(source.Addr(), source.Port(), natTargets[false][0])
 					in := w.outerIn("egress-web", w.family.remotes[0]).Wrap(frame)
-					r, err := runProgram(w.dp.objs.FromUnderlay, w.dev["u0"].Index, packet{bytes: in})
+					r, err := runProgram(w.dp.prog.objs.FromUnderlay, w.dev["u0"].Index, packet{bytes: in})
 					if err != nil {
 						t.Error(err)
 						return

@@ -180,7 +180,7 @@ func TestNATPolicyGoes(t *testing.T) {
 				t.Errorf("%s: %s", name, w.natWent(t, why, r))
 			}
 		}
-		if c, err := w.dp.NATSweep(); err != nil || c.Sessions != 0 {
+		if c, err := w.dp.NATSessions.NATSweep(); err != nil || c.Sessions != 0 {
 			t.Errorf("after the sweep: %+v, %v", c, err)
 		}
 		n.follow("dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.1:4100 > 203.0.113.5:53 30")
@@ -206,7 +206,7 @@ func TestNATMappingLives(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				n := w.talk(t)
 				n.follow(alive...)
-				if _, err := w.dp.NATSweep(); err != nil {
+				if _, err := w.dp.NATSessions.NATSweep(); err != nil {
 					t.Fatal(err)
 				}
 				reported := map[string]string{"TCP": "tcp 10.0.1.%s:4100 > 203.0.113.6:80 syn", "UDP": "udp 10.0.1.%s:4100 > 203.0.113.6:80 30"}[name]

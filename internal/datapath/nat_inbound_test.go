@@ -153,7 +153,7 @@ func TestNATInboundReplicated(t *testing.T) {
 	answer := "alice: udp 10.0.1.10:53 > 203.0.113.5:4000 40 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 40"
 	n.follow(ask, answer)
 	var records []NATRecord
-	must(t, w.dp.EachNATRecord(func(r *NATRecord) bool {
+	must(t, w.dp.NATSessions.EachNATRecord(func(r *NATRecord) bool {
 		records = append(records, *r)
 		return true
 	}))

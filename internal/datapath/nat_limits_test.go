@@ -98,10 +98,10 @@ func TestNATPortsComeBack(t *testing.T) {
 		}
 	}
 	w.ageNATSessions(t, overlay.DefaultNATTimeouts.UDP+overlay.DefaultNATTimeouts.UDP/10)
-	if _, err := w.dp.NATSweep(); err != nil {
+	if _, err := w.dp.NATSessions.NATSweep(); err != nil {
 		t.Fatal(err)
 	}
-	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.objs.NatReverse); n != 0 {
+	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.prog.objs.NatReverse); n != 0 {
 		t.Fatalf("%d returns after the sweep", n)
 	}
 	for i, want := range []string{"", "", "nat-exhausted"} {
@@ -169,7 +169,7 @@ func TestNATLimit(t *testing.T) {
 			t.Errorf("a session that it has: %s", why)
 		}
 		w.ageNATSessions(t, overlay.DefaultNATTimeouts.UDP*2)
-		if _, err := w.dp.NATSweep(); err != nil {
+		if _, err := w.dp.NATSessions.NATSweep(); err != nil {
 			t.Fatal(err)
 		}
 		if _, why := w.opened(t, natUDP(hosts(v6, 1), 6000, natTargets[v6][0])); why != "" {

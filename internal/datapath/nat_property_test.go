@@ -162,9 +162,9 @@ func (w *world) hostileOut(t *testing.T, from natHost, frame []byte) []byte {
 	if dev == "" {
 		dev, b = "u0", w.outerIn(from.segment, w.family.remotes[from.remote]).Wrap(frame)
 	}
-	prog := w.dp.objs.FromPort
+	prog := w.dp.prog.objs.FromPort
 	if dev == "u0" {
-		prog = w.dp.objs.FromUnderlay
+		prog = w.dp.prog.objs.FromUnderlay
 	}
 	var r result
 	w.do(t, func() {

@@ -113,7 +113,7 @@ func (h *natHolding) compare(t *testing.T) string {
 		got, state := stateOf(k.Proto, b.Ct), h.ref.state(key)
 		// With the flow cache a reset is not always known to be exact: then the session stays
 		// until its timeout, and the ends judge the reset.
-		if unsure := h.w.dp.cfg.FlowCache.Enabled && state == "closed"; got != state && !unsure {
+		if unsure := h.w.dp.prog.cfg.FlowCache.Enabled && state == "closed"; got != state && !unsure {
 			return fmt.Sprintf("session %v is %s, want %s", key, got, state)
 		}
 	}
@@ -179,7 +179,7 @@ func (h *natHolding) act(t *testing.T, r random) {
 		h.w.ageNATSessions(t, d)
 	case n < 38:
 		h.log = append(h.log, "sweep")
-		if _, err := h.w.dp.NATSweep(); err != nil {
+		if _, err := h.w.dp.NATSessions.NATSweep(); err != nil {
 			t.Fatal(err)
 		}
 		h.ref.sweep()
@@ -360,16 +360,16 @@ func (r random) natTCP(b *natRefNATSession, way overlay.Direction, size int) str
 	next, acks := c.next[mine], c.next[1-mine]
 	switch {
 	case c.fin[mine] && r.IntN(2) == 0:
-		return "fin+ack" + numbers(next-1, acks)
+		return "fin+ack" + numbersOf(next-1, acks)
 	case c.tcpState() == "time-wait" || c.tcpState() == "closed":
 		if r.IntN(2) == 0 {
 			return fmt.Sprintf("syn seq %d", next+100_000)
 		}
 	case !c.syn[mine] && !c.pickedUp:
 		if r.IntN(4) == 0 {
-			return "rst+ack" + numbers(0, acks)
+			return "rst+ack" + numbersOf(0, acks)
 		}
-		return "syn+ack" + numbers(r.Uint32(), acks)
+		return "syn+ack" + numbersOf(r.Uint32(), acks)
 	case !c.ack[mine] && !c.pickedUp && !c.syn[1-mine]:
 		return fmt.Sprintf("syn seq %d", next-1)
 	}
@@ -377,7 +377,7 @@ func (r random) natTCP(b *natRefNATSession, way overlay.Direction, size int) str
 	case 0:
 		return fmt.Sprintf("rst seq %d", next)
 	case 1, 2:
-		return "fin+ack" + numbers(next, acks)
+		return "fin+ack" + numbersOf(next, acks)
 	}
-	return "ack" + numbers(next, acks) + fmt.Sprintf(" %d", size)
+	return "ack" + numbersOf(next, acks) + fmt.Sprintf(" %d", size)
 }

@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"cmp"
+	"errors"
 	"net/netip"
 	"slices"
 
@@ -27,18 +28,18 @@ type NATSession struct {
 }
 
 // EachNATSession calls do for every session until it returns false. do must not keep b.
-func (d *Datapath) EachNATSession(do func(b *NATSession) bool) error {
+func (se *NATSessions) EachNATSession(do func(b *NATSession) bool) error {
 	var b NATSession
-	return d.nat.sessions.each(func(k *bpfCtKey, e *bpfNatSession, now uint64) bool {
-		d.natSession(&b, k, e, now)
+	return se.table.each(func(k *bpfCtKey, e *bpfNatSession, now uint64) bool {
+		se.natSession(&b, k, e, now)
 		return do(&b)
 	})
 }
 
-func (d *Datapath) natSession(b *NATSession, k *bpfCtKey, e *bpfNatSession, now uint64) {
+func (se *NATSessions) natSession(b *NATSession, k *bpfCtKey, e *bpfNatSession, now uint64) {
 	flags := bpfNatSessionFlags(e.Flags)
 	*b = NATSession{
-		Connection: connection(k, &e.Ct, now), Policy: d.names.egresses[uint32(e.Egress)], Router: d.names.routers[k.Zone],
+		Connection: connection(k, &e.Ct, now), Policy: se.numbers.names.egresses[uint32(e.Egress)], Router: se.numbers.names.routers[k.Zone],
 		Inside:    netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)),
 		Outside:   netip.AddrPortFrom(addrOf(k.Outside.W), wire16(k.OutsidePort)),
 		Egress:    netip.AddrPortFrom(addrOf(e.Addr.W), wire16(e.Port)),
@@ -48,8 +49,8 @@ func (d *Datapath) natSession(b *NATSession, k *bpfCtKey, e *bpfNatSession, now 
 	if e.Via != (bpfAddr{}) {
 		b.Via = addrOf(e.Via.W)
 	}
-	timeout := stateTimeouts(d.cfg.Egress.Timeouts)[ctState(k.Proto, bpfCtBits(e.Ct.Bits))]
-	if dns := d.cfg.Egress.DNSTimeout; dns > 0 && isDNS(k, e) {
+	timeout := stateTimeouts(se.prog.cfg.Egress.Timeouts)[ctState(k.Proto, bpfCtBits(e.Ct.Bits))]
+	if dns := se.prog.cfg.Egress.DNSTimeout; dns > 0 && isDNS(k, e) {
 		timeout = min(timeout, dns)
 	}
 	b.LeftNS = since(uint64(timeout), b.IdleNS)
@@ -86,15 +87,15 @@ type NATEvent struct {
 // ReadNATEvents calls do for what happened since the last call, most at a time at most, and does
 // not wait for more. do must not keep n. It must not be called twice at once. What came
 // while the ring was full is counted as the event nat-event-lost.
-func (d *Datapath) ReadNATEvents(most int, do func(n *NATEvent)) error {
-	if d.cfg.Egress == nil {
+func (se *NATSessions) ReadNATEvents(most int, do func(n *NATEvent)) error {
+	if se.prog.cfg.Egress == nil {
 		return nil
 	}
 	var n NATEvent
-	return d.nat.natEvents.take(&d.kernel, "the events of NAT", d.objs.NatEvents, most, func(raw *bpfNatEvent, now uint64) {
+	return se.natEvents.take(&se.prog.kernel, "the events of NAT", se.prog.objs.NatEvents, most, func(raw *bpfNatEvent, now uint64) {
 		n.Event, n.AgeNS = natEventKinds[raw.Event], since(now, raw.Ns)
-		d.natSession(&n.Session, &raw.Key, &raw.Session, now)
-		n.Record = d.record(&raw.Key, &raw.Session, now)
+		se.natSession(&n.Session, &raw.Key, &raw.Session, now)
+		n.Record = se.record(&raw.Key, &raw.Session, now)
 		do(&n)
 	})
 }
@@ -110,16 +111,16 @@ type PortUsage struct {
 
 // PortUsages are those that the last sweep counted of addresses which this edge gives or
 // answers for, the fullest first, most of them at most. Those of replicas are others'.
-func (d *Datapath) PortUsages(most int) ([]PortUsage, error) {
-	t := &d.nat.sessions
+func (eg *Egress) PortUsages(most int) ([]PortUsage, error) {
+	t := &eg.sessions.table
 	t.sweeping.Lock()
 	defer t.sweeping.Unlock()
 	if t.gc == nil {
 		return nil, nil
 	}
-	d.nat.changing.Lock()
-	owners := d.nat.owners
-	d.nat.changing.Unlock()
+	eg.changing.Lock()
+	owners := eg.owners
+	eg.changing.Unlock()
 	var list []PortUsage
 	err := walk(t.gc.portUsages, func(k bpfPortUsageKey, p bpfPortUsage) {
 		if p.Run != t.stats.Run {
@@ -130,7 +131,7 @@ func (d *Datapath) PortUsages(most int) ([]PortUsage, error) {
 			return
 		}
 		list = append(list, PortUsage{
-			Policy: owner.name, Router: d.names.routers[k.Router], Proto: k.Proto, Egress: addrOf(k.Egress.W),
+			Policy: owner.name, Router: eg.numbers.names.routers[k.Router], Proto: k.Proto, Egress: addrOf(k.Egress.W),
 			Outside: netip.AddrPortFrom(addrOf(k.Outside.W), wire16(k.OutsidePort)), Used: int(p.Count), Size: natPorts(k.Proto, owner.ports),
 		})
 	})
@@ -149,4 +150,8 @@ func natPorts(proto uint8, ports int) int {
 		return ports
 	}
 	return min(ports, 1)
+}
+
+func (se *NATSessions) closeSessions() error {
+	return errors.Join(se.natEvents.close(), se.table.close())
 }

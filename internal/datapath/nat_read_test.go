@@ -14,7 +14,7 @@ import (
 
 func (w *world) natGCStats(t testing.TB) NATGCStats {
 	t.Helper()
-	c, err := w.dp.NATSweep()
+	c, err := w.dp.NATSessions.NATSweep()
 	must(t, err)
 	return c
 }
@@ -35,14 +35,14 @@ func TestNATSweep(t *testing.T) {
 	if c.Sessions != 22 || c.Replicas != 22 || c.Expired != 0 || c.States["established"] != 20 || c.States["unreplied"] != 1 || c.States["icmp"] != 1 {
 		t.Errorf("census %+v", c)
 	}
-	list, err := w.dp.PortUsages(2)
+	list, err := w.dp.Egress.PortUsages(2)
 	must(t, err)
 	first := natRecord("web", 0)
 	want := PortUsage{Policy: "web", Router: "main", Proto: 6, Egress: first.Egress.Addr(), Outside: first.Outside, Used: 20, Size: 65535 - 1024 + 1}
 	if len(list) != 2 || list[0] != want {
 		t.Errorf("pressures %+v, want %+v first", list, want)
 	}
-	for _, table := range w.dp.NATTables(c) {
+	for _, table := range w.dp.Egress.NATTables(c) {
 		if table.Bytes == 0 || table.Size == 0 {
 			t.Errorf("table %+v, want its memory", table)
 		}
@@ -52,7 +52,7 @@ func TestNATSweep(t *testing.T) {
 		t.Errorf("census %+v after the time of UDP", c)
 	}
 	w.checkReturns(t)
-	if list, err := w.dp.PortUsages(10); err != nil || len(list) != 1 {
+	if list, err := w.dp.Egress.PortUsages(10); err != nil || len(list) != 1 {
 		t.Errorf("pressures %+v, %v", list, err)
 	}
 }
@@ -61,7 +61,7 @@ func TestNATSweep(t *testing.T) {
 func TestNATEvents(t *testing.T) {
 	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.Log = true })
 	natEvents := func() (list []NATEvent) {
-		must(t, w.dp.ReadNATEvents(100, func(n *NATEvent) { list = append(list, *n) }))
+		must(t, w.dp.NATSessions.ReadNATEvents(100, func(n *NATEvent) { list = append(list, *n) }))
 		return list
 	}
 	natEvents()
@@ -127,7 +127,7 @@ func TestTranslatedFlows(t *testing.T) {
 		"dave: udp 10.0.2.13:5000 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:5000 > 203.0.113.5:53 30",
 		"isp: udp 203.0.113.5:53 > 198.51.100.100:5000 40 => dave: udp 203.0.113.5:53 > 10.0.2.13:5000 40",
 	)
-	flows, err := w.dp.Flows()
+	flows, err := w.dp.Flows.Flows()
 	must(t, err)
 	found := 0
 	for _, f := range flows {
@@ -151,7 +151,7 @@ func TestTranslatedFlows(t *testing.T) {
 	if len(sessions) != 1 {
 		t.Fatalf("sessions %+v", sessions)
 	}
-	cached, err := w.dp.CachedSessions(sessions)
+	cached, err := w.dp.Flows.CachedSessions(sessions)
 	must(t, err)
 	if !cached[0][0].Known || !cached[0][1].Known {
 		t.Errorf("cached %+v", cached)

@@ -128,22 +128,22 @@ func readAddr(b []byte) netip.Addr {
 }
 
 // EachNATRecord calls do for every session until it returns false. do must not keep r.
-func (d *Datapath) EachNATRecord(do func(r *NATRecord) bool) error {
+func (se *NATSessions) EachNATRecord(do func(r *NATRecord) bool) error {
 	var r NATRecord // one for all: it escapes
-	return d.nat.sessions.each(func(k *bpfCtKey, b *bpfNatSession, now uint64) bool {
-		r = d.record(k, b, now)
+	return se.table.each(func(k *bpfCtKey, b *bpfNatSession, now uint64) bool {
+		r = se.record(k, b, now)
 		return do(&r)
 	})
 }
 
-func (d *Datapath) record(k *bpfCtKey, b *bpfNatSession, now uint64) NATRecord {
+func (se *NATSessions) record(k *bpfCtKey, b *bpfNatSession, now uint64) NATRecord {
 	r := NATRecord{
-		Router: d.tagOfRouter(k.Zone), Policy: d.tagOfEgress(uint32(b.Egress)),
+		Router: se.numbers.tagOfRouter(k.Zone), Policy: se.numbers.tagOfEgress(uint32(b.Egress)),
 		Proto: k.Proto, EchoDir: k.EchoDir, Flags: uint16(b.Flags) & uint16(recordFlags), Bits: b.Ct.Bits,
 		Inside:  netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)),
 		Outside: netip.AddrPortFrom(orNone(k.Outside), wire16(k.OutsidePort)),
 		Egress:  netip.AddrPortFrom(addrOf(b.Addr.W), wire16(b.Port)),
-		Via:     d.cfg.TEPs[0], Scale: b.Ct.Scale, NextSeq: b.Ct.NextSeq,
+		Via:     se.prog.cfg.TEPs[0], Scale: b.Ct.Scale, NextSeq: b.Ct.NextSeq,
 		AgeNS: b.Ct.ageNS(now), IdleNS: since(now, b.Ct.SeenNs),
 		Counters: [2]Counters{toCounters(b.Ct.Counters[0]), toCounters(b.Ct.Counters[1])}, Replica: isReplica(b),
 	}
@@ -154,15 +154,15 @@ func (d *Datapath) record(k *bpfCtKey, b *bpfNatSession, now uint64) NATRecord {
 }
 
 // tagOfRouter and tagOfEgress are 0 of one that is gone, which no edge has.
-func (d *Datapath) tagOfRouter(id uint32) uint32 {
-	if name, ok := d.names.routers[id]; ok {
+func (nu *numbers) tagOfRouter(id uint32) uint32 {
+	if name, ok := nu.names.routers[id]; ok {
 		return NameTag(name)
 	}
 	return 0
 }
 
-func (d *Datapath) tagOfEgress(id uint32) uint32 {
-	if name, ok := d.names.egresses[id]; ok {
+func (nu *numbers) tagOfEgress(id uint32) uint32 {
+	if name, ok := nu.names.egresses[id]; ok {
 		return NameTag(name)
 	}
 	return 0

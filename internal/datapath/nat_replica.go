@@ -15,22 +15,22 @@ import (
 // is another's for the same peer, or that this gateway has given another port, is a
 // conflict and left out. Those of routers or policies that this edge has not, and those
 // for which there is no room, are neither.
-func (d *Datapath) PutNATRecords(records []NATRecord) (taken, conflicts int, err error) {
-	if d.cfg.Egress == nil {
+func (se *NATSessions) PutNATRecords(records []NATRecord) (taken, conflicts int, err error) {
+	if se.prog.cfg.Egress == nil {
 		return 0, 0, nil
 	}
-	now, err := d.kernel.Clock.Monotonic()
+	now, err := se.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return 0, 0, err
 	}
 	for i := range records {
-		k, b, ok := d.fromRecord(&records[i], now)
+		k, b, ok := se.fromRecord(&records[i], now)
 		if !ok {
 			continue
 		}
-		err := d.putReplica(&k, &b)
+		err := se.putReplica(&k, &b)
 		if err == nil {
-			err = errors.Join(d.putMapping(&k, &b), d.noteOver(&k, &b))
+			err = errors.Join(se.putMapping(&k, &b), se.noteOver(&k, &b))
 		}
 		switch {
 		case err == nil:
@@ -45,11 +45,11 @@ func (d *Datapath) PutNATRecords(records []NATRecord) (taken, conflicts int, err
 }
 
 // noteOver has a replica that is over make room, like other sessions.
-func (d *Datapath) noteOver(k *bpfCtKey, b *bpfNatSession) error {
+func (se *NATSessions) noteOver(k *bpfCtKey, b *bpfNatSession) error {
 	if !slices.Contains([]bpfCtState{bpfCtStateCT_STATE_TIME_WAIT, bpfCtStateCT_STATE_CLOSED}, ctState(k.Proto, bpfCtBits(b.Ct.Bits))) {
 		return nil
 	}
-	if err := d.objs.NatOver.Put(nil, k); err != nil && !isFull(err) {
+	if err := se.prog.objs.NatOver.Put(nil, k); err != nil && !isFull(err) {
 		return fmt.Errorf("note that a replica is over: %w", err)
 	}
 	return nil
@@ -62,9 +62,9 @@ var errConflict = errors.New("another session has its place")
 func isFull(err error) bool { return errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOMEM) }
 
 // fromRecord are the entries of a record here.
-func (d *Datapath) fromRecord(r *NATRecord, now uint64) (k bpfCtKey, b bpfNatSession, ok bool) {
-	router, hasRouter := d.names.tagged[routerTags][r.Router]
-	egress, hasEgress := d.names.tagged[egressTags][r.Policy]
+func (se *NATSessions) fromRecord(r *NATRecord, now uint64) (k bpfCtKey, b bpfNatSession, ok bool) {
+	router, hasRouter := se.numbers.names.tagged[routerTags][r.Router]
+	egress, hasEgress := se.numbers.names.tagged[egressTags][r.Policy]
 	if !hasRouter || !hasEgress {
 		return k, b, false
 	}
@@ -81,7 +81,7 @@ func (d *Datapath) fromRecord(r *NATRecord, now uint64) (k bpfCtKey, b bpfNatSes
 		},
 	}
 	b.Addr.W = wireAddr(r.Egress.Addr())
-	if r.Via.IsValid() && r.Via != d.cfg.TEPs[0] {
+	if r.Via.IsValid() && r.Via != se.prog.cfg.TEPs[0] {
 		b.Via.W = wireAddr(r.Via)
 	}
 	return k, b, true
@@ -114,45 +114,45 @@ func sessionKey(back bpfCtKey, o bpfNatOrig) bpfCtKey {
 }
 
 // isForwardedElsewhere reports whether a forward of this edge leads from the return to another host.
-func (d *Datapath) isForwardedElsewhere(back *bpfCtKey, o bpfNatOrig) bool {
+func (se *NATSessions) isForwardedElsewhere(back *bpfCtKey, o bpfNatOrig) bool {
 	var f bpfPortForward
 	at := bpfPortForwardKey{Router: back.Zone, Proto: back.Proto, Port: back.InsidePort, Addr: back.Inside}
-	return d.objs.PortForwards.Lookup(at, &f) == nil && (f.Addr != o.Addr || f.Port != o.Port)
+	return se.prog.objs.PortForwards.Lookup(at, &f) == nil && (f.Addr != o.Addr || f.Port != o.Port)
 }
 
 // putReplica puts the return first, as the programs do: it is what nobody else may have.
-func (d *Datapath) putReplica(k *bpfCtKey, b *bpfNatSession) error {
+func (se *NATSessions) putReplica(k *bpfCtKey, b *bpfNatSession) error {
 	back, origin := returnKey(k, b), returnOf(k, b.ReplicatedNs)
-	if d.isForwardedElsewhere(&back, origin) {
+	if se.isForwardedElsewhere(&back, origin) {
 		return errConflict
 	}
-	err := d.objs.NatReverse.Update(&back, &origin, ebpf.UpdateNoExist)
+	err := se.prog.objs.NatReverse.Update(&back, &origin, ebpf.UpdateNoExist)
 	if errors.Is(err, ebpf.ErrKeyExist) {
 		var there bpfNatOrig
-		if d.objs.NatReverse.Lookup(&back, &there) != nil || there.Addr != origin.Addr || there.Port != origin.Port {
+		if se.prog.objs.NatReverse.Lookup(&back, &there) != nil || there.Addr != origin.Addr || there.Port != origin.Port {
 			return errConflict
 		}
-		return d.putNATSession(k, b)
+		return se.putNATSession(k, b)
 	}
 	if err != nil {
 		return err
 	}
-	if err := d.putNATSession(k, b); err != nil {
-		return errors.Join(err, d.deleteReturn(&back))
+	if err := se.putNATSession(k, b); err != nil {
+		return errors.Join(err, se.deleteReturn(&back))
 	}
 	return nil
 }
 
 // putMapping has the source port of an independent session have the same one for further
 // peers too: mappings are not in the news.
-func (d *Datapath) putMapping(k *bpfCtKey, b *bpfNatSession) error {
+func (se *NATSessions) putMapping(k *bpfCtKey, b *bpfNatSession) error {
 	if bpfNatSessionFlags(b.Flags)&bpfNatSessionFlagsNAT_SESSION_INDEPENDENT == 0 {
 		return nil
 	}
 	key, mapping := *k, *b
 	key.Outside, key.OutsidePort = bpfAddr{}, 0
 	mapping.Flags = uint32(bpfNatSessionFlagsNAT_SESSION_MAPPING | bpfNatSessionFlagsNAT_SESSION_REPLICA)
-	err := d.putReplica(&key, &mapping)
+	err := se.putReplica(&key, &mapping)
 	if errors.Is(err, errConflict) { // the peers that it has stay with it
 		return nil
 	}
@@ -160,13 +160,13 @@ func (d *Datapath) putMapping(k *bpfCtKey, b *bpfNatSession) error {
 }
 
 // putNATSession writes a replica's session, whose return is there.
-func (d *Datapath) putNATSession(k *bpfCtKey, b *bpfNatSession) error {
-	err := d.objs.NatSessions.Update(k, b, ebpf.UpdateNoExist)
+func (se *NATSessions) putNATSession(k *bpfCtKey, b *bpfNatSession) error {
+	err := se.prog.objs.NatSessions.Update(k, b, ebpf.UpdateNoExist)
 	if !errors.Is(err, ebpf.ErrKeyExist) {
 		return err
 	}
 	var there bpfNatSession
-	if d.objs.NatSessions.Lookup(k, &there) != nil {
+	if se.prog.objs.NatSessions.Lookup(k, &there) != nil {
 		return errConflict // it ends at this moment
 	}
 	same := there.Addr == b.Addr && there.Port == b.Port
@@ -180,14 +180,14 @@ func (d *Datapath) putNATSession(k *bpfCtKey, b *bpfNatSession) error {
 		b.Flags &^= uint32(bpfNatSessionFlagsNAT_SESSION_REPLICA)
 		b.Ct.Bits |= there.Ct.Bits
 	}
-	if err := d.objs.NatSessions.Update(k, b, ebpf.UpdateExist); err != nil {
+	if err := se.prog.objs.NatSessions.Update(k, b, ebpf.UpdateExist); err != nil {
 		return errConflict
 	}
 	if same {
 		return nil
 	}
 	back := returnKey(k, &there)
-	return d.deleteReturn(&back)
+	return se.deleteReturn(&back)
 }
 
 func isReplica(b *bpfNatSession) bool {
@@ -196,16 +196,16 @@ func isReplica(b *bpfNatSession) bool {
 
 // DeleteNATRecords forgets replicas that have ended at their gateway, and returns how many
 // there were. What this gateway has seen packets of is its own, and stays.
-func (d *Datapath) DeleteNATRecords(records []NATRecord) (gone int, err error) {
-	if d.cfg.Egress == nil {
+func (se *NATSessions) DeleteNATRecords(records []NATRecord) (gone int, err error) {
+	if se.prog.cfg.Egress == nil {
 		return 0, nil
 	}
 	for i := range records {
-		k, b, ok := d.fromRecord(&records[i], 0)
+		k, b, ok := se.fromRecord(&records[i], 0)
 		if !ok {
 			continue
 		}
-		ended, err := d.deleteReplica(&k, &b)
+		ended, err := se.deleteReplica(&k, &b)
 		if err != nil {
 			return gone, err
 		}
@@ -216,23 +216,23 @@ func (d *Datapath) DeleteNATRecords(records []NATRecord) (gone int, err error) {
 	return gone, nil
 }
 
-func (d *Datapath) deleteReplica(k *bpfCtKey, b *bpfNatSession) (ended bool, err error) {
+func (se *NATSessions) deleteReplica(k *bpfCtKey, b *bpfNatSession) (ended bool, err error) {
 	var there bpfNatSession
-	if err := d.objs.NatSessions.Lookup(k, &there); err != nil {
+	if err := se.prog.objs.NatSessions.Lookup(k, &there); err != nil {
 		return false, ignoreMissing(err)
 	}
 	if !isReplica(&there) || there.Addr != b.Addr || there.Port != b.Port {
 		return false, nil
 	}
-	if err := ignoreMissing(d.objs.NatSessions.Delete(k)); err != nil {
+	if err := ignoreMissing(se.prog.objs.NatSessions.Delete(k)); err != nil {
 		return false, fmt.Errorf("delete a replica: %w", err)
 	}
 	back := returnKey(k, &there)
-	return true, d.deleteReturn(&back)
+	return true, se.deleteReturn(&back)
 }
 
-func (d *Datapath) deleteReturn(back *bpfCtKey) error {
-	if err := ignoreMissing(d.objs.NatReverse.Delete(back)); err != nil {
+func (se *NATSessions) deleteReturn(back *bpfCtKey) error {
+	if err := ignoreMissing(se.prog.objs.NatReverse.Delete(back)); err != nil {
 		return fmt.Errorf("delete the return of a session: %w", err)
 	}
 	return nil

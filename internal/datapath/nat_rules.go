@@ -35,22 +35,22 @@ type egressRules struct {
 
 // planEgressRules numbers the rules of t. Rules of policies that go are replaced late,
 // unless there are new ones, which have to be there early.
-func (d *Datapath) planEgressRules(t fib.Tables) (r egressRules, err error) {
+func (ep *egressPolicies) planEgressRules(t fib.Tables) (r egressRules, err error) {
 	if t.EgressRules == nil {
 		return egressRules{late: true}, nil
 	}
 	r.policy = t.EgressRules
-	r.numbers = policy.Numbers{Policy: 1, Vports: d.egressPlaces(t), Segments: map[string]uint16{}}
-	for name, id := range d.names.segIDs {
+	r.numbers = policy.Numbers{Policy: 1, Vports: ep.egressPlaces(t), Segments: map[string]uint16{}}
+	for name, id := range ep.numbers.names.segIDs {
 		r.numbers.Segments[name] = uint16(id)
 	}
-	now := egressNames(d.nat.rules)
+	now := egressNames(ep.rules)
 	next := egressNames(r.policy)
 	for _, rule := range r.policy.Rules() {
 		number := uint32(noEgress)
 		if rule.Verdict == overlay.Allow {
 			var ok bool
-			if number, ok = d.names.egressIDs[rule.Name]; !ok {
+			if number, ok = ep.numbers.names.egressIDs[rule.Name]; !ok {
 				return r, fmt.Errorf("rules of egress: there is no egress %q", rule.Name)
 			}
 		}
@@ -61,14 +61,14 @@ func (d *Datapath) planEgressRules(t fib.Tables) (r egressRules, err error) {
 }
 
 // egressPlaces are the numbers of ports and, above them, of routers.
-func (d *Datapath) egressPlaces(t fib.Tables) map[string]uint16 {
+func (ep *egressPolicies) egressPlaces(t fib.Tables) map[string]uint16 {
 	vports := map[string]uint16{}
 	for _, port := range t.Ports {
 		if !port.Uplink {
-			vports[port.Name] = uint16(d.names.portIDs[port.Name])
+			vports[port.Name] = uint16(ep.numbers.names.portIDs[port.Name])
 		}
 	}
-	for id, name := range d.names.routers {
+	for id, name := range ep.numbers.names.routers {
 		vports[nat.PlaceName(name)] = egressPlace + uint16(id)
 	}
 	return vports
@@ -89,14 +89,14 @@ func egressNames(p *policy.Policy) (names []string) {
 
 // putEgressRules puts the planned rules into force where others are, and plans new
 // decisions about all that is routed.
-func (d *Datapath) putEgressRules(p *plan) error {
+func (ep *egressPolicies) putEgressRules(p *plan) error {
 	r := &p.nat.rules
-	swapped, err := d.swapEgressRules(r)
+	swapped, err := ep.swapEgressRules(r)
 	if err != nil {
 		return err
 	}
-	d.nat.rules, d.nat.numbers, r.swapped = r.policy, r.numbers, swapped
-	for id := range d.names.routers {
+	ep.rules, ep.inForce, r.swapped = r.policy, r.numbers, swapped
+	for id := range ep.numbers.names.routers {
 		if swapped {
 			p.rerouted[id] = true
 		}
@@ -104,35 +104,35 @@ func (d *Datapath) putEgressRules(p *plan) error {
 	return nil
 }
 
-func (d *Datapath) swapEgressRules(r *egressRules) (swapped bool, err error) {
+func (ep *egressPolicies) swapEgressRules(r *egressRules) (swapped bool, err error) {
 	if r.policy == nil {
-		err := d.objs.Policy.Delete(policyEgress)
+		err := ep.prog.objs.Policy.Delete(policyEgress)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return false, fmt.Errorf("remove the rules of egress: %w", err)
 		}
 		return err == nil, nil
 	}
-	n := d.nat.numbers
-	if d.nat.rules == r.policy && slices.Equal(n.Rules, r.numbers.Rules) && maps.Equal(n.Vports, r.numbers.Vports) && maps.Equal(n.Segments, r.numbers.Segments) {
+	n := ep.inForce
+	if ep.rules == r.policy && slices.Equal(n.Rules, r.numbers.Rules) && maps.Equal(n.Vports, r.numbers.Vports) && maps.Equal(n.Segments, r.numbers.Segments) {
 		return false, nil
 	}
 	compiled, err := r.policy.Compiled(r.numbers)
 	if err != nil {
 		return false, fmt.Errorf("rules of egress: %w", err)
 	}
-	if same, err := d.hasCompiled(policyEgress, compiled); same || err != nil {
+	if same, err := ep.prog.hasCompiled(policyEgress, compiled); same || err != nil {
 		return false, err
 	}
-	return true, d.loadCompiled(policyEgress, compiled)
+	return true, ep.prog.loadCompiled(policyEgress, compiled)
 }
 
 // hasCompiled reports whether the image is in force, as after a restart.
-func (d *Datapath) hasCompiled(which uint32, compiled policy.Compiled) (bool, error) {
+func (pr *programs) hasCompiled(which uint32, compiled policy.Compiled) (bool, error) {
 	var id ebpf.MapID
-	if err := d.objs.Policy.Lookup(which, &id); err != nil {
+	if err := pr.objs.Policy.Lookup(which, &id); err != nil {
 		return false, ignoreMissing(err)
 	}
-	lines, err := d.kernel.Loader.MapByID(id)
+	lines, err := pr.kernel.Loader.MapByID(id)
 	if err != nil {
 		return false, fmt.Errorf("open the rules in force: %w", err)
 	}

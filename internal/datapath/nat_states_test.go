@@ -109,16 +109,16 @@ func TestNATStates(t *testing.T) {
 func (w *world) lasts(t *testing.T, lasts time.Duration) {
 	t.Helper()
 	w.ageNATSessions(t, lasts-5*time.Second)
-	if c, err := w.dp.NATSweep(); err != nil || c.Sessions != 1 || c.Expired != 0 {
+	if c, err := w.dp.NATSessions.NATSweep(); err != nil || c.Sessions != 1 || c.Expired != 0 {
 		natSessions, _ := w.allNATSessions(t)
 		t.Fatalf("5 s before its time: %+v, %v, sessions %v", c, err, natSessions)
 	}
 	w.ageNATSessions(t, 10*time.Second)
-	if c, err := w.dp.NATSweep(); err != nil || c.Sessions != 0 || c.Expired != 1 {
+	if c, err := w.dp.NATSessions.NATSweep(); err != nil || c.Sessions != 0 || c.Expired != 1 {
 		natSessions, _ := w.allNATSessions(t)
 		t.Fatalf("5 s after its time: %+v, %v, sessions %v", c, err, natSessions)
 	}
-	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.objs.NatReverse); n != 0 {
+	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.prog.objs.NatReverse); n != 0 {
 		t.Errorf("%d returns are left", n)
 	}
 }

@@ -64,7 +64,7 @@ func TestNATSweptPorts(t *testing.T) {
 	n := w.talk(t)
 	ask := "tom: udp 10.0.9.10:4100 > 203.0.113.5:80 30 => isp: udp 198.51.100.110:4100 > 203.0.113.5:80 30"
 	n.follow(ask, ask, "wait 121s")
-	if c, err := w.dp.NATSweep(); err != nil || c.Expired != 1 {
+	if c, err := w.dp.NATSessions.NATSweep(); err != nil || c.Expired != 1 {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	n.follow("tom: udp 10.0.9.99:4100 > 203.0.113.5:80 30 => isp: udp 198.51.100.110:4100 > 203.0.113.5:80 30",

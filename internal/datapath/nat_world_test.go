@@ -141,7 +141,7 @@ func bySource(e *fib.Egress) {
 // forgetNATSessions leaves NAT as it was before the first packet.
 func (w *world) forgetNATSessions(t testing.TB) {
 	t.Helper()
-	m := &w.dp.objs
+	m := &w.dp.prog.objs
 	removeAll[bpfCtKey, bpfNatSession](t, m.NatSessions)
 	removeAll[bpfCtKey, bpfNatOrig](t, m.NatReverse)
 	removeAll[bpfNatHostKey, bpfNatHostCount](t, m.NatHostCounts)
@@ -154,7 +154,7 @@ func (w *world) forgetNATSessions(t testing.TB) {
 // ageNATSessions lets time pass for all that NAT and the flow cache remember.
 func (w *world) ageNATSessions(t testing.TB, by time.Duration) {
 	t.Helper()
-	m, ns := &w.dp.objs, uint64(by)
+	m, ns := &w.dp.prog.objs, uint64(by)
 	for _, m := range []kernel.Map{m.NatSessions, m.NatInbound} {
 		changeEach[bpfCtKey](t, m, func(b *bpfNatSession) { b.Ct.SeenNs -= ns })
 	}
@@ -166,8 +166,8 @@ func (w *world) ageNATSessions(t testing.TB, by time.Duration) {
 func (w *world) allNATSessions(t testing.TB) (map[bpfCtKey]bpfNatSession, map[bpfCtKey]bpfNatOrig) {
 	t.Helper()
 	natSessions, returns := map[bpfCtKey]bpfNatSession{}, map[bpfCtKey]bpfNatOrig{}
-	each(t, w.dp.objs.NatSessions, func(k bpfCtKey, b bpfNatSession) { natSessions[k] = b })
-	each(t, w.dp.objs.NatReverse, func(k bpfCtKey, o bpfNatOrig) { returns[k] = o })
+	each(t, w.dp.prog.objs.NatSessions, func(k bpfCtKey, b bpfNatSession) { natSessions[k] = b })
+	each(t, w.dp.prog.objs.NatReverse, func(k bpfCtKey, o bpfNatOrig) { returns[k] = o })
 	return natSessions, returns
 }
 
@@ -205,7 +205,7 @@ func (w *world) checkNATSessions(t testing.TB) {
 	if len(returns) != len(natSessions) {
 		t.Errorf("%d sessions and %d returns", len(natSessions), len(returns))
 	}
-	each(t, w.dp.objs.NatHostCounts, func(k bpfNatHostKey, h bpfNatHostCount) {
+	each(t, w.dp.prog.objs.NatHostCounts, func(k bpfNatHostKey, h bpfNatHostCount) {
 		if h.Count != counts[k] {
 			t.Errorf("source %s has %d sessions, %d are counted", addrOf(k.Addr.W), counts[k], h.Count)
 		}
@@ -225,7 +225,7 @@ func natKeyWords(k bpfCtKey) string {
 
 func (w *world) egressNumbered(t testing.TB, number uint16) (e bpfEgressPolicy, ok bool) {
 	t.Helper()
-	must(t, w.dp.objs.EgressPolicies.Lookup(uint32(number), &e))
+	must(t, w.dp.prog.objs.EgressPolicies.Lookup(uint32(number), &e))
 	return e, number != 0 && e.Used != 0
 }
 

@@ -182,7 +182,7 @@ func TestAnswersHaveTheFlagsOfBGP(t *testing.T) {
 			w.send(t, "first", advertises(bob, "2001:db8:1::b", c.seen))
 		}
 		entry.ND = c.nd
-		must(t, w.dp.PutARPEntries([]overlay.ARPEntry{entry}))
+		must(t, w.dp.Hosts.PutARPEntries([]overlay.ARPEntry{entry}))
 		w.answeredWith(t, "2001:db8:1::b", bob, c.want)
 	}
 }
@@ -206,7 +206,7 @@ func TestFlagsOfHostsAtPorts(t *testing.T) {
 		if !slices.Equal(reported, []overlay.NDFlags{c.want}) {
 			t.Errorf("flags %#x: reported %v, want %v once", c.flags, reported, c.want)
 		}
-		hosts, err := w.dp.Hosts()
+		hosts, err := w.dp.Hosts.Hosts()
 		must(t, err)
 		if !slices.ContainsFunc(hosts, func(h LocalHost) bool { return h.Addr == addr("2001:db8:1::a") && h.ND == c.want }) {
 			t.Errorf("flags %#x: hosts %+v", c.flags, hosts)
@@ -221,8 +221,8 @@ func TestMovesHaveTheFlagsOfTheHost(t *testing.T) {
 	w.send(t, "p0", pkttest.Frame(carol, all, "ns 2001:db8:1::c ? 2001:db8:1::99"))
 	for mac, flags := range map[string]byte{alice: advertisedRouter | advertisedOverride, carol: advertisedOverride} {
 		m := Move{Segment: "blue", Port: "p0", MAC: macOf(mac)}
-		addrs, err := w.dp.addressesOf([]Move{m})
-		frames := announcements(m, addrs[bpfFdbKey{Segment: w.dp.names.segIDs["blue"], Mac: m.MAC}])
+		addrs, err := w.dp.HostEvents.addressesOf([]Move{m})
+		frames := announcements(m, addrs[bpfFdbKey{Segment: w.dp.numbers.names.segIDs["blue"], Mac: m.MAC}])
 		if err != nil || len(frames) != 1 || frames[0][etherLen+ipv6Len+4] != flags {
 			t.Errorf("%s is announced by %x (%v), want flags %#x", mac, frames, err, flags)
 		}

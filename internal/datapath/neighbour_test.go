@@ -102,7 +102,7 @@ func TestSuppressionAfterAMove(t *testing.T) {
 	w.follow(t, []step{{"second", pkttest.Frame(erin, all, "arp 10.0.1.11 ! 10.0.1.11"), "flood"}})
 	w.answered(t, "p0", ask, erin, "10.0.1.11")
 	// His MAC has aged: nobody knows where he is.
-	if _, err := w.dp.deleteFDB(func(k bpfFdbKey, _ bpfFdbEntry) bool { return k.Mac == macOf(erin) }); err != nil {
+	if _, err := w.dp.Hosts.deleteFDB(func(k bpfFdbKey, _ bpfFdbEntry) bool { return k.Mac == macOf(erin) }); err != nil {
 		t.Fatal(err)
 	}
 	w.follow(t, []step{{"p0", ask, "flood"}})

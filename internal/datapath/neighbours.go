@@ -12,20 +12,20 @@ import (
 const neighbourAgeing = 4
 
 // Neighbours lists what is known of the hosts of segments.
-func (d *Datapath) Neighbours() ([]Neighbour, error) {
-	now, err := d.kernel.Clock.Monotonic()
+func (ho *Hosts) Neighbours() ([]Neighbour, error) {
+	now, err := ho.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}
 	at := make(map[bpfFdbKey]uint32)
-	if err := walk(d.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) { at[k] = e.Vport }); err != nil {
+	if err := walk(ho.prog.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) { at[k] = e.Vport }); err != nil {
 		return nil, err
 	}
 	list := []Neighbour{}
-	err = walk(d.objs.Neighbours, func(k bpfNeighbourKey, e bpfNeighbour) {
-		n := Neighbour{Segment: d.names.segments[k.Segment], Addr: addrOf(k.Addr.W), MAC: e.Mac, Static: e.Origin == bpfHostOriginORIGIN_STATIC, Origin: origins[e.Origin]}
+	err = walk(ho.prog.objs.Neighbours, func(k bpfNeighbourKey, e bpfNeighbour) {
+		n := Neighbour{Segment: ho.numbers.names.segments[k.Segment], Addr: addrOf(k.Addr.W), MAC: e.Mac, Static: e.Origin == bpfHostOriginORIGIN_STATIC, Origin: origins[e.Origin]}
 		n.ND = ndFlags(n.Addr, e.Flags)
-		n.Port, n.Remote = d.vportName(at[bpfFdbKey{Segment: k.Segment, Mac: e.Mac}])
+		n.Port, n.Remote = ho.numbers.vportName(at[bpfFdbKey{Segment: k.Segment, Mac: e.Mac}])
 		if !n.Static {
 			n.AgeNS = since(now, e.SeenNs)
 		}
@@ -60,11 +60,11 @@ func neighbourFlags(nd overlay.NDFlags) (f bpfNeighbourFlags) {
 }
 
 // ageNeighbours forgets those that were silent.
-func (d *Datapath) ageNeighbours(now uint64, ageing time.Duration) error {
+func (ho *Hosts) ageNeighbours(now uint64, ageing time.Duration) error {
 	if ageing == 0 {
 		return nil
 	}
-	return d.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool {
+	return ho.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool {
 		return n.Origin == bpfHostOriginORIGIN_LEARNED && since(now, n.SeenNs) > neighbourAgeing*uint64(ageing)
 	})
 }

@@ -89,9 +89,9 @@ func assignObjects(loaded *kernel.Objects) objects {
 }
 
 // maps are the data path's by their names in the object file, less data of programs.
-func (d *Datapath) maps() map[string]kernel.Map {
-	all := make(map[string]kernel.Map, len(d.objs.Maps))
-	for name, m := range d.objs.Maps {
+func (pr *programs) maps() map[string]kernel.Map {
+	all := make(map[string]kernel.Map, len(pr.objs.Maps))
+	for name, m := range pr.objs.Maps {
 		if name[0] != '.' {
 			all[name] = m
 		}

@@ -5,7 +5,7 @@ import "testing"
 // counters are the drops and events that are not zero, by name.
 func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
 	t.Helper()
-	list, err := w.dp.Drops()
+	list, err := w.dp.Traffic.Drops()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -15,7 +15,7 @@ func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
 			drops[d.Reason] = d.Packets
 		}
 	}
-	sums, err := w.dp.Events()
+	sums, err := w.dp.Traffic.Events()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
 			events[name] = n
 		}
 	}
-	fast, err := w.dp.fastPackets()
+	fast, err := w.dp.Traffic.fastPackets()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func (w *world) fdbIn(t testing.TB, segment, mac string) string {
 
 func (w *world) fdbEntry(t testing.TB, segment, mac string) *FDBEntry {
 	t.Helper()
-	list, err := w.dp.FDB()
+	list, err := w.dp.Hosts.FDB()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,14 +25,14 @@ type ownerReason struct {
 
 // OwnerDrops are those of all owners of a kind, the most first. Their sum is that of Drops: what is
 // not known of an owner is told of none.
-func (d *Datapath) OwnerDrops(kind OwnerKind) ([]OwnerDrop, error) {
-	all, err := d.Drops() // first, so that no owner has more than all
+func (co *Traffic) OwnerDrops(kind OwnerKind) ([]OwnerDrop, error) {
+	all, err := co.Drops() // first, so that no owner has more than all
 	if err != nil {
 		return nil, err
 	}
 	owners := map[ownerReason]Counters{}
-	if err := d.eachOwnerDrop(func(k bpfDropOwner, c Counters) {
-		if name := d.dropOwner(kind, k); name != "" && int(k.Reason) < len(d.words.reasons) {
+	if err := co.eachOwnerDrop(func(k bpfDropOwner, c Counters) {
+		if name := co.numbers.dropOwner(kind, k); name != "" && int(k.Reason) < len(co.prog.words.reasons) {
 			at := ownerReason{kind, name, k.Reason}
 			owners[at] = owners[at].plus(c)
 		}
@@ -45,7 +45,7 @@ func (d *Datapath) OwnerDrops(kind OwnerKind) ([]OwnerDrop, error) {
 	}
 	var list []OwnerDrop
 	for at, c := range owners {
-		w := d.words.reasons[at.reason]
+		w := co.prog.words.reasons[at.reason]
 		list = append(list, OwnerDrop{at.kind, at.owner, Drop{Reason: w.name, Description: w.text, Packets: c.Packets, Bytes: c.Bytes}})
 		left := rest[w.name]
 		left.Packets -= min(c.Packets, left.Packets)
@@ -64,14 +64,14 @@ func (d *Datapath) OwnerDrops(kind OwnerKind) ([]OwnerDrop, error) {
 }
 
 // dropOwner is the owner of a kind; "": none.
-func (d *Datapath) dropOwner(kind OwnerKind, k bpfDropOwner) string {
+func (nu *numbers) dropOwner(kind OwnerKind, k bpfDropOwner) string {
 	switch kind {
 	case OwnerPort:
-		return d.names.ports[k.Vport]
+		return nu.names.ports[k.Vport]
 	case OwnerSegment:
-		return d.names.segments[k.Segment]
+		return nu.names.segments[k.Segment]
 	case OwnerRemote:
-		if _, remote := d.vportName(k.Vport); remote.IsValid() {
+		if _, remote := nu.vportName(k.Vport); remote.IsValid() {
 			return remote.String()
 		}
 	}
@@ -79,10 +79,10 @@ func (d *Datapath) dropOwner(kind OwnerKind, k bpfDropOwner) string {
 }
 
 // eachOwnerDrop sums the counters over the cores.
-func (d *Datapath) eachOwnerDrop(do func(bpfDropOwner, Counters)) error {
+func (co *Traffic) eachOwnerDrop(do func(bpfDropOwner, Counters)) error {
 	var key bpfDropOwner
 	var perCPU []bpfCounter
-	entries := d.objs.OwnerDrops.Iterate()
+	entries := co.prog.objs.OwnerDrops.Iterate()
 	for entries.Next(&key, &perCPU) {
 		var sum Counters
 		for _, c := range perCPU {
@@ -100,12 +100,12 @@ func (d *Datapath) eachOwnerDrop(do func(bpfDropOwner, Counters)) error {
 type newOwners struct{ vports, segments map[uint32]bool }
 
 // clearDrops starts the drops of new owners at zero.
-func (d *Datapath) clearDrops(fresh newOwners) error {
+func (co *Traffic) clearDrops(fresh newOwners) error {
 	if len(fresh.vports)+len(fresh.segments) == 0 {
 		return nil
 	}
 	var gone []bpfDropOwner
-	if err := d.eachOwnerDrop(func(k bpfDropOwner, _ Counters) {
+	if err := co.eachOwnerDrop(func(k bpfDropOwner, _ Counters) {
 		if fresh.vports[k.Vport] || fresh.segments[k.Segment] {
 			gone = append(gone, k)
 		}
@@ -113,7 +113,7 @@ func (d *Datapath) clearDrops(fresh newOwners) error {
 		return err
 	}
 	for _, k := range gone {
-		if err := d.objs.OwnerDrops.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := co.prog.objs.OwnerDrops.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("clear the drops of a new port or segment: %w", err)
 		}
 	}

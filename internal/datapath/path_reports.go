@@ -12,20 +12,20 @@ import (
 
 // PathReports is what ICMP messages of the underlay said, until DecidePath. The data path
 // obeys none of it: it uses the MTUs of the tables.
-func (d *Datapath) PathReports() (map[overlay.Pair]PathReport, error) {
+func (pa *Paths) PathReports() (map[overlay.Pair]PathReport, error) {
 	var first bpfPathKey
-	if err := d.objs.PathReports.NextKey(nil, &first); errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := pa.prog.objs.PathReports.NextKey(nil, &first); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, nil // as most often: this is asked for every 50 ms
 	}
-	now, err := d.kernel.Clock.Monotonic()
+	now, err := pa.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[overlay.Pair]PathReport)
 	var old []bpfPathKey
-	err = walk(d.objs.PathReports, func(k bpfPathKey, r bpfPathReport) {
+	err = walk(pa.prog.objs.PathReports, func(k bpfPathKey, r bpfPathReport) {
 		pair := overlay.Pair{Local: addrOf(k.Local.W), Remote: addrOf(k.Remote.W)}
-		_, known := d.names.pathIDs[pair]
+		_, known := pa.numbers.names.pathIDs[pair]
 		age := time.Duration(since(now, r.AtNs))
 		switch {
 		case r.Mtu == 0 && age > reportInterval, !known:
@@ -38,7 +38,7 @@ func (d *Datapath) PathReports() (map[overlay.Pair]PathReport, error) {
 		return nil, err
 	}
 	for _, k := range old {
-		if err := d.objs.PathReports.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := pa.prog.objs.PathReports.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil, fmt.Errorf("forget a report about a path: %w", err)
 		}
 	}
@@ -50,15 +50,15 @@ func (d *Datapath) PathReports() (map[overlay.Pair]PathReport, error) {
 const reportInterval = time.Second
 
 // DecidePath ends a report: it was looked into, or is too old.
-func (d *Datapath) DecidePath(pair overlay.Pair) error {
+func (pa *Paths) DecidePath(pair overlay.Pair) error {
 	k := bpfPathKey{Local: bpfAddr{W: wireAddr(pair.Local)}, Remote: bpfAddr{W: wireAddr(pair.Remote)}}
 	var r bpfPathReport
-	err := d.objs.PathReports.Lookup(k, &r)
+	err := pa.prog.objs.PathReports.Lookup(k, &r)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
 	}
 	if err == nil {
-		err = d.objs.PathReports.Put(k, bpfPathReport{AtNs: r.AtNs})
+		err = pa.prog.objs.PathReports.Put(k, bpfPathReport{AtNs: r.AtNs})
 	}
 	if err != nil {
 		return fmt.Errorf("end the report about the path %s: %w", pair, err)

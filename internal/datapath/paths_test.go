@@ -108,7 +108,7 @@ func TestPathsShareTheFlows(t *testing.T) {
 			}
 			dead := first[0]
 			for i := range w.tables.TEPs {
-				w.tables.TEPs[i].Down = w.dp.pair(w.tables.TEPs[i]) == dead
+				w.tables.TEPs[i].Down = w.dp.numbers.pair(w.tables.TEPs[i]) == dead
 			}
 			pathGroup := &w.tables.PathPolicies[0].PathGroups[0]
 			before := make([]overlay.Pair, fib.PathBuckets)
@@ -119,7 +119,7 @@ func TestPathsShareTheFlows(t *testing.T) {
 			for i, owner := range overlay.Share(before, pathGroup.Paths) {
 				pathGroup.Buckets[i] = uint8(slices.Index(pathGroup.Paths, owner))
 			}
-			if err := w.dp.Steer(w.tables.TEPs, w.tables.PathPolicies); err != nil {
+			if err := w.dp.Paths.Steer(w.tables.TEPs, w.tables.PathPolicies); err != nil {
 				t.Fatal(err)
 			}
 			for i, pair := range w.sendFlows(t, flows) {
@@ -172,11 +172,11 @@ func TestAllPathsAreReceived(t *testing.T) {
 		stranger.Dst = to.family.unknown
 		in := stranger.Wrap(pkttest.Frame(bob, alice, udp4))
 		w.fromUnderlay(t, in).want(t, in, next)
-		counters, err := w.dp.TEPs()
+		counters, err := w.dp.Traffic.TEPs()
 		if err != nil || len(counters) != 2 {
 			t.Errorf("counters of remotes: %v, %v", counters, err)
 		}
-		if paths, err := w.dp.Paths(); err != nil || len(paths) != 5 {
+		if paths, err := w.dp.Traffic.Paths(); err != nil || len(paths) != 5 {
 			t.Errorf("counters of paths: %v, %v", paths, fmt.Sprint(err))
 		}
 	}

@@ -45,8 +45,10 @@ func releases() map[int]release {
 	return map[int]release{1: first, 2: second, 3: third, 4: fourth, 5: fifth, 6: sixth, 7: seventh}
 }
 
-// pins are those below the edge's directory that are not this build's.
-type pins struct {
+// Pins are those below the edge's directory, above all those that are not this build's.
+type Pins struct {
+	prog     *programs
+	dir      string
 	releases map[int]release
 	older    []int         // ABI versions whose maps are there: the attached programs may be using them
 	newer    []newerPin    // what is left alone
@@ -66,86 +68,88 @@ type newerPin struct {
 
 const mapsPrefix = "maps-"
 
-func (d *Datapath) linkDir() string { return filepath.Join(d.dir, "links") }
+func (pi *Pins) linkDir() string { return filepath.Join(pi.dir, "links") }
 
 // mapDir carries the ABI version: maps of another layout are never adopted.
-func (d *Datapath) mapDir() string { return d.mapDirOf(abiVersion) }
+func (pi *Pins) mapDir() string { return pi.mapDirOf(abiVersion) }
 
-func (d *Datapath) mapDirOf(abi int) string {
-	return filepath.Join(d.dir, mapsPrefix+strconv.Itoa(abi))
+func (pi *Pins) mapDirOf(abi int) string {
+	return filepath.Join(pi.dir, mapsPrefix+strconv.Itoa(abi))
 }
 
 // OlderPins says what was done with pins of former processes since it was asked last.
-func (d *Datapath) OlderPins() []string {
-	done := d.pins.done
-	d.pins.done = nil
+func (ln *Links) OlderPins() []string {
+	done := ln.pins.done
+	ln.pins.done = nil
 	return done
 }
 
-func (p *pins) did(format string, args ...any) { p.done = append(p.done, fmt.Sprintf(format, args...)) }
+func (pi *Pins) did(format string, args ...any) {
+	pi.done = append(pi.done, fmt.Sprintf(format, args...))
+}
 
 // findOthers finds the directories that are not this build's.
-func (d *Datapath) findOthers() error {
-	d.pins.older, d.pins.newer, d.pins.taken = nil, nil, map[hook]bool{}
-	entries, err := d.kernel.Pins.List(d.dir)
+func (pi *Pins) findOthers() error {
+	pi.older, pi.newer, pi.taken = nil, nil, map[hook]bool{}
+	entries, err := pi.prog.kernel.Pins.List(pi.dir)
 	if err != nil {
 		return fmt.Errorf("list the pins: %w", err)
 	}
 	for _, name := range entries {
-		path := filepath.Join(d.dir, name)
+		path := filepath.Join(pi.dir, name)
 		abi, err := strconv.Atoi(strings.TrimPrefix(name, mapsPrefix))
-		isMaps := err == nil && path == d.mapDirOf(abi)
-		_, known := d.pins.releases[abi]
+		isMaps := err == nil && path == pi.mapDirOf(abi)
+		_, known := pi.releases[abi]
 		switch {
-		case path == d.linkDir(), path == d.mapDir():
+		case path == pi.linkDir(), path == pi.mapDir():
 		case isMaps && known:
-			d.pins.older = append(d.pins.older, abi)
+			pi.older = append(pi.older, abi)
 		case isMaps:
-			d.pins.newer = append(d.pins.newer, newerPin{path: path, what: fmt.Sprintf("maps of ABI %d, this build has %d", abi, abiVersion)})
+			pi.newer = append(pi.newer, newerPin{path: path, what: fmt.Sprintf("maps of ABI %d, this build has %d", abi, abiVersion)})
 		default:
-			d.pins.newer = append(d.pins.newer, lookAt(d.kernel.Linker, path))
+			pi.newer = append(pi.newer, lookAt(pi.prog.kernel.Linker, path))
 		}
 	}
 	return nil
 }
 
 // removeOlder removes the maps of older builds, when the programs have been replaced.
-func (d *Datapath) removeOlder() error {
-	for _, abi := range d.pins.older {
-		dir := d.mapDirOf(abi)
+func (pi *Pins) removeOlder() error {
+	for _, abi := range pi.older {
+		dir := pi.mapDirOf(abi)
 		removed := 0
-		for _, name := range d.pins.releases[abi].maps {
-			err := d.kernel.Pins.Remove(filepath.Join(dir, name))
+		for _, name := range pi.releases[abi].maps {
+			err := pi.prog.kernel.Pins.Remove(filepath.Join(dir, name))
 			if err == nil {
 				removed++
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("remove the maps of ABI %d: %w", abi, err)
 			}
 		}
-		left, err := d.kernel.Pins.List(dir)
+		left, err := pi.prog.kernel.Pins.List(dir)
 		if err != nil {
 			return fmt.Errorf("remove the maps of ABI %d: %w", abi, err)
 		}
 		if len(left) > 0 {
-			d.pins.newer = append(d.pins.newer, newerPin{path: dir, what: fmt.Sprintf("%s and %d more pins that no known build of ABI %d made",
+			pi.newer = append(pi.newer, newerPin{path: dir, what: fmt.Sprintf("%s and %d more pins that no known build of ABI %d made",
 				left[0], len(left)-1, abi)})
-		} else if err := d.kernel.Pins.Remove(dir); err != nil {
+		} else if err := pi.prog.kernel.Pins.Remove(dir); err != nil {
 			return fmt.Errorf("remove the maps of ABI %d: %w", abi, err)
 		}
-		d.pins.did("removed %d maps of ABI %d from %s: this build has ABI %d", removed, abi, dir, abiVersion)
+		pi.did("removed %d maps of ABI %d from %s: this build has ABI %d", removed, abi, dir, abiVersion)
 	}
-	d.pins.older = nil
+	pi.older = nil
 	return nil
 }
 
 // removeOwn removes the maps of this build, and the directories when nothing is left in them.
-func (d *Datapath) removeOwn() error {
-	if err := d.kernel.Pins.RemoveAll(d.mapDir()); err != nil {
+func (pi *Pins) removeOwn() error {
+	if err := pi.prog.kernel.Pins.RemoveAll(pi.mapDir()); err != nil {
 		return fmt.Errorf("remove the maps: %w", err)
 	}
-	for _, dir := range []string{d.linkDir(), d.dir} {
-		err := d.kernel.Pins.Remove(dir)
-		if errors.Is(err, unix.ENOTEMPTY) && len(d.pins.newer) > 0 {
+	for _, dir := range []string{pi.linkDir(), pi.dir} {
+		err := pi.prog.kernel.Pins.Remove(dir)
+		if errors.Is(err, unix.ENOTEMPTY) && len(pi.newer) > 0 {
 			continue
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -156,8 +160,8 @@ func (d *Datapath) removeOwn() error {
 }
 
 // isOutdated reports whether links of the role were made by an older build, and no longer are.
-func (p *pins) isOutdated(role string) (abi int, ok bool) {
-	for v, r := range p.releases {
+func (pi *Pins) isOutdated(role string) (abi int, ok bool) {
+	for v, r := range pi.releases {
 		if slices.Contains(r.roles, role) && v > abi {
 			abi = v
 		}
@@ -186,40 +190,40 @@ func lookAt(linker kernel.Linker, path string) newerPin {
 }
 
 // leave notes a link of a newer build.
-func (d *Datapath) leave(path string) {
-	d.pins.newer = append(d.pins.newer, lookAt(d.kernel.Linker, path))
+func (pi *Pins) leave(path string) {
+	pi.newer = append(pi.newer, lookAt(pi.prog.kernel.Linker, path))
 }
 
 // lookNewer forgets what was removed meanwhile.
-func (d *Datapath) lookNewer() {
-	d.pins.newer = slices.DeleteFunc(d.pins.newer, func(pin newerPin) bool {
-		_, err := d.kernel.Pins.IsDir(pin.path)
+func (pi *Pins) lookNewer() {
+	pi.newer = slices.DeleteFunc(pi.newer, func(pin newerPin) bool {
+		_, err := pi.prog.kernel.Pins.IsDir(pin.path)
 		return errors.Is(err, fs.ErrNotExist)
 	})
-	for h := range d.pins.taken {
-		if _, err := d.kernel.Pins.IsDir(filepath.Join(d.linkDir(), h.String())); errors.Is(err, fs.ErrNotExist) {
-			delete(d.pins.taken, h)
+	for h := range pi.taken {
+		if _, err := pi.prog.kernel.Pins.IsDir(filepath.Join(pi.linkDir(), h.String())); errors.Is(err, fs.ErrNotExist) {
+			delete(pi.taken, h)
 		}
 	}
 }
 
 // NewerPins says which pins of newer builds were left alone, what they mean for packets and
 // what to do. It must be called in the network namespace.
-func (d *Datapath) NewerPins() []string {
+func (ln *Links) NewerPins() []string {
 	var list []string
-	for _, pin := range d.pins.newer {
+	for _, pin := range ln.pins.newer {
 		rm := "rm "
-		if isDir, err := d.kernel.Pins.IsDir(pin.path); err == nil && isDir {
+		if isDir, err := ln.prog.kernel.Pins.IsDir(pin.path); err == nil && isDir {
 			rm = "rm -r "
 		}
 		list = append(list, fmt.Sprintf("%s is of a newer release and left as it is (%s): %s; start that release again, or remove it: %s%s",
-			pin.path, pin.what, d.effect(pin), rm, pin.path))
+			pin.path, pin.what, ln.effect(pin), rm, pin.path))
 	}
 	return list
 }
 
 // effect is what a pin of a newer build means for packets.
-func (d *Datapath) effect(pin newerPin) string {
+func (ln *Links) effect(pin newerPin) string {
 	if pin.attach == 0 {
 		return "it holds memory, and no process updates it"
 	}
@@ -235,7 +239,7 @@ func (d *Datapath) effect(pin newerPin) string {
 	case pin.attach != ebpf.AttachTCXIngress:
 		return "its program has packets that leave by " + name + ", after this edge"
 	}
-	for h, a := range d.links {
+	for h, a := range ln.links {
 		if h.ifindex == pin.ifindex && h.isTCX() && a.current {
 			return "its program on " + name + " comes after this edge's and has only what that leaves to the host"
 		}
@@ -245,9 +249,9 @@ func (d *Datapath) effect(pin newerPin) string {
 
 // newerAhead is the first link of a newer build that comes before ours on a hook of tcx, if
 // there is one. Without ours (nil) all do.
-func (d *Datapath) newerAhead(h hook, ours *attachment) (first link.ID, ahead bool, err error) {
+func (pi *Pins) newerAhead(h hook, ours *attachment) (first link.ID, ahead bool, err error) {
 	var newer []link.ID
-	for _, pin := range d.pins.newer {
+	for _, pin := range pi.newer {
 		if h.isTCX() && pin.ifindex == h.ifindex && pin.attach == ebpf.AttachTCXIngress {
 			newer = append(newer, pin.link)
 		}
@@ -255,7 +259,7 @@ func (d *Datapath) newerAhead(h hook, ours *attachment) (first link.ID, ahead bo
 	if len(newer) == 0 {
 		return 0, false, nil
 	}
-	found, err := d.kernel.Linker.Attached(h.ifindex)
+	found, err := pi.prog.kernel.Linker.Attached(h.ifindex)
 	if err != nil {
 		return 0, false, fmt.Errorf("list the programs on %s: %w", h, err)
 	}

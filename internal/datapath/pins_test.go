@@ -45,7 +45,7 @@ func (w *world) plantTCX(t testing.TB, name, dev string, at ebpf.AttachType, val
 
 func plantLink(t testing.TB, w *world, name string, l link.Link) (path string) {
 	t.Helper()
-	path = filepath.Join(w.dp.linkDir(), name)
+	path = filepath.Join(w.dp.Pins.linkDir(), name)
 	must(t, l.Pin(path))
 	must(t, l.Close())
 	return path
@@ -54,7 +54,7 @@ func plantLink(t testing.TB, w *world, name string, l link.Link) (path string) {
 // plantMaps pins a map of each name in the directory of another ABI version.
 func (w *world) plantMaps(t testing.TB, abi int, names ...string) (dir string) {
 	t.Helper()
-	dir = w.dp.mapDirOf(abi)
+	dir = w.dp.Pins.mapDirOf(abi)
 	must(t, os.MkdirAll(dir, 0o700))
 	for _, name := range names {
 		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
@@ -78,7 +78,7 @@ func isThere(t testing.TB, path string) bool {
 func (w *world) wantNewer(t testing.TB, want map[string]string) {
 	t.Helper()
 	var got []string
-	w.do(t, func() { got = w.dp.NewerPins() })
+	w.do(t, func() { got = w.dp.Links.NewerPins() })
 	for path, effect := range want {
 		if !slices.ContainsFunc(got, func(line string) bool {
 			return strings.HasPrefix(line, path+" is of a newer release") && strings.Contains(line, effect) && strings.HasSuffix(line, " "+path)
@@ -104,7 +104,7 @@ func TestNewerPinsStay(t *testing.T) {
 
 	must(t, w.dp.Close())
 	newer := w.plantMaps(t, abiVersion+1, "ends", "wonders")
-	other := filepath.Join(w.dp.dir, "links-next")
+	other := filepath.Join(w.dp.Pins.dir, "links-next")
 	must(t, os.Mkdir(other, 0o700))
 	port, spare := w.dev["p0"].Index, w.dev["s0"].Index
 	meter := w.plantTCX(t, fmt.Sprintf("meter-%d", port), "p0", ebpf.AttachTCXIngress, dropped)
@@ -148,7 +148,7 @@ func TestNewerPinsStay(t *testing.T) {
 	w.comeIn(t, taps, in, 2, "p1") // flooded: nothing is known any more
 	must(t, w.dp.Remove())
 	w.wantNewer(t, want)
-	if isThere(t, w.dp.mapDir()) {
+	if isThere(t, w.dp.Pins.mapDir()) {
 		t.Error("the maps of this build are left")
 	}
 	for path := range want {
@@ -163,9 +163,9 @@ func TestNewerLinkInAKnownRole(t *testing.T) {
 	w := ownWorld(t, underIPv4)
 	taps := w.taps(t)
 	must(t, w.dp.Remove())
-	must(t, os.MkdirAll(w.dp.linkDir(), 0o700))
+	must(t, os.MkdirAll(w.dp.Pins.linkDir(), 0o700))
 	path := w.plantTCX(t, fmt.Sprintf("port-%d", w.dev["p0"].Index), "p0", ebpf.AttachTCXEgress, next)
-	under := filepath.Join(w.dp.linkDir(), fmt.Sprintf("underlay-%d", w.dev["u0"].Index))
+	under := filepath.Join(w.dp.Pins.linkDir(), fmt.Sprintf("underlay-%d", w.dev["u0"].Index))
 	must(t, os.Mkdir(under, 0o700))
 	w.open(t)
 	w.apply(t)
@@ -208,17 +208,17 @@ func TestOlderPinsGo(t *testing.T) {
 	w.wantNewer(t, map[string]string{strange: "wonders and 0 more pins that no known build of ABI " + strconv.Itoa(abiVersion-2) + " made"})
 	want := []string{
 		fmt.Sprintf("removed the link %s: ABI 3 was the last with its role", link),
-		fmt.Sprintf("adopted 4 links from %s", w.dp.linkDir()),
+		fmt.Sprintf("adopted 4 links from %s", w.dp.Pins.linkDir()),
 		fmt.Sprintf("removed 1 maps of ABI %d from %s: this build has ABI %d", abiVersion-2, strange, abiVersion),
 		fmt.Sprintf("removed %d maps of ABI %d from %s: this build has ABI %d", len(known[abiVersion-1].maps), abiVersion-1, older, abiVersion),
 	}
-	got := w.dp.OlderPins()
+	got := w.dp.Links.OlderPins()
 	for _, line := range want {
 		if !slices.Contains(got, line) {
 			t.Errorf("%q is not said", line)
 		}
 	}
-	if again := w.dp.OlderPins(); len(got) != len(want) || len(again) > 0 {
+	if again := w.dp.Links.OlderPins(); len(got) != len(want) || len(again) > 0 {
 		t.Errorf("said %q and again %q", got, again)
 	}
 	w.follow(t, []step{{"p0", say(alice, all), "flood"}})

@@ -56,11 +56,11 @@ func pooled(f family, change []func(*Config, *fib.Tables)) *world {
 		if w.family != f {
 			continue
 		}
-		if w.adapt(change); loadedBy(w.cfg) == loadedBy(w.dp.cfg) {
+		if w.adapt(change); loadedBy(w.cfg) == loadedBy(w.dp.prog.cfg) {
 			pool = slices.Delete(pool, i, i+1)
 			return w
 		}
-		w.cfg = w.dp.cfg
+		w.cfg = w.dp.prog.cfg
 	}
 	return nil
 }
@@ -97,10 +97,10 @@ func loadedBy(c Config) string {
 func (w *world) forgetAll(t testing.TB) {
 	t.Helper()
 	w.forget(t)
-	m := &w.dp.objs
+	m := &w.dp.prog.objs
 	if w.cfg.Firewall != nil {
 		w.forgetConnections(t)
-		for _, number := range w.dp.fw.numbers.Rules {
+		for _, number := range w.dp.Firewall.inForce.Rules {
 			var r bpfRuleCounters
 			must(t, m.Rules.Lookup(number, &r))
 			must(t, m.Rules.Put(number, bpfRuleCounters{Name: r.Name}))

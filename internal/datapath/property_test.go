@@ -268,9 +268,9 @@ func (w *world) offer(t testing.TB, from string, b []byte) result {
 // ethertype and less than that header behind it. For those, verdict 0.
 func (w *world) tryOffer(t testing.TB, from string, b []byte) (r result, err error) {
 	t.Helper()
-	prog := w.dp.objs.FromPort
+	prog := w.dp.prog.objs.FromPort
 	if from == "u0" {
-		prog = w.dp.objs.FromUnderlay
+		prog = w.dp.prog.objs.FromUnderlay
 	}
 	w.do(t, func() { r, err = runProgram(prog, w.dev[from].Index, packet{bytes: b}) })
 	if errors.Is(err, unix.EINVAL) && len(b) < etherLen+ipv6Len {

@@ -23,7 +23,7 @@ func limit(tables *fib.Tables, port string, l overlay.Limits) {
 // rateOf is what has been counted of a port's or segment's rate.
 func (w *world) rateOf(t testing.TB, owner, rate string) RateUsage {
 	t.Helper()
-	all, err := w.dp.LimitUsages()
+	all, err := w.dp.Limits.LimitUsages()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestSilentNextHopIsAskedOnceASecond(t *testing.T) {
 		t.Errorf("events %v, want a request for another host", events)
 	}
 	for key, asked := range w.requests(t) {
-		must(t, w.dp.objs.NeighbourRequests.Put(key, asked-1e9))
+		must(t, w.dp.prog.objs.NeighbourRequests.Put(key, asked-1e9))
 	}
 	_, events = w.counted(t, send)
 	if n := events["neigh-requested"]; n == 0 || n > 2 {
@@ -248,7 +248,7 @@ func TestNewFlowsAreLimited(t *testing.T) {
 	if events["hit"] != 1 {
 		t.Errorf("events %v, want a hit", events)
 	}
-	must(t, w.dp.invalidate(w.dp.names.segIDs["blue"]))
+	must(t, w.dp.Clock.invalidate(w.dp.numbers.names.segIDs["blue"]))
 	drops, events = w.counted(t, func() {
 		w.fromPort(t, "p0", udpTo("53"))
 		w.fromPort(t, "p0", pkttest.Frame(alice, all, arp))
@@ -303,13 +303,13 @@ func TestLogLinesAreByPort(t *testing.T) {
 // backwards, which would fill it.
 func TestBucketOfAnotherCoresClock(t *testing.T) {
 	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { limit(tables, "p0", overlay.Limits{Broadcast: 1000}) })
-	id := w.dp.names.portIDs["p0"]
+	id := w.dp.numbers.names.portIDs["p0"]
 	now, err := kernel.Host().Clock.Monotonic()
 	must(t, err)
 	var u bpfLimitUsage
-	must(t, w.dp.objs.OwnerUsages.Lookup(id, &u))
+	must(t, w.dp.prog.objs.OwnerUsages.Lookup(id, &u))
 	u.Buckets[bpfLimitedRateRATE_BROADCAST] = bpfTokenBucket{FilledNs: now + 1e9}
-	must(t, w.dp.objs.OwnerUsages.Put(id, u))
+	must(t, w.dp.prog.objs.OwnerUsages.Put(id, u))
 	if drops, _ := w.counted(t, func() { w.fromPort(t, "p0", say(alice, all)) }); drops["storm-control"] != 1 {
 		t.Errorf("drops %v, want the frame refused", drops)
 	}

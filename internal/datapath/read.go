@@ -62,24 +62,24 @@ var origins = map[bpfHostOrigin]Origin{
 }
 
 // FDB lists the forwarding database.
-func (d *Datapath) FDB() ([]FDBEntry, error) {
-	now, err := d.kernel.Clock.Monotonic()
+func (ho *Hosts) FDB() ([]FDBEntry, error) {
+	now, err := ho.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}
 	list := []FDBEntry{}
-	err = walk(d.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) {
+	err = walk(ho.prog.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) {
 		entry := FDBEntry{
-			Segment: d.names.segments[k.Segment], MAC: k.Mac,
+			Segment: ho.numbers.names.segments[k.Segment], MAC: k.Mac,
 			Static: e.Origin == bpfHostOriginORIGIN_STATIC, Origin: origins[e.Origin], Sticky: e.Sticky == 1, Moves: e.Moves,
 		}
-		entry.Port, entry.Remote = d.vportName(e.Vport)
+		entry.Port, entry.Remote = ho.numbers.vportName(e.Vport)
 		if !entry.Static {
 			entry.AgeNS = since(now, e.SeenNs)
 		}
 		if nowS := uint32(now / uint64(time.Second)); e.FrozenS > nowS {
 			entry.Frozen = time.Duration(e.FrozenS-nowS) * time.Second
-			entry.Other = d.placeName(e.Other)
+			entry.Other = ho.numbers.placeName(e.Other)
 		}
 		list = append(list, entry)
 	})
@@ -87,8 +87,8 @@ func (d *Datapath) FDB() ([]FDBEntry, error) {
 }
 
 // placeName is the port's name or the remote's address, for people.
-func (d *Datapath) placeName(id uint32) string {
-	port, remote := d.vportName(id)
+func (nu *numbers) placeName(id uint32) string {
+	port, remote := nu.vportName(id)
 	if remote.IsValid() {
 		return remote.String()
 	}
@@ -96,45 +96,45 @@ func (d *Datapath) placeName(id uint32) string {
 }
 
 // vportName is the port's name or the remote's address.
-func (d *Datapath) vportName(id uint32) (port string, remote netip.Addr) {
-	if id == 0 || int(id) >= len(d.vports) {
+func (nu *numbers) vportName(id uint32) (port string, remote netip.Addr) {
+	if id == 0 || int(id) >= len(nu.vports) {
 		return "", netip.Addr{}
 	}
-	if d.vports[id].Kind == bpfVportKindVPORT_TEP {
-		addr := addrOf(d.vports[id].Addr.W)
-		return "", cmp.Or(d.edges[addr], addr)
+	if nu.vports[id].Kind == bpfVportKindVPORT_TEP {
+		addr := addrOf(nu.vports[id].Addr.W)
+		return "", cmp.Or(nu.edges[addr], addr)
 	}
-	return d.names.ports[id], netip.Addr{}
+	return nu.names.ports[id], netip.Addr{}
 }
 
 // Flows lists the cached decisions. One that a change has outdated is on the slow
 // path until its next packet.
-func (d *Datapath) Flows() ([]Flow, error) {
-	now, err := d.kernel.Clock.Monotonic()
+func (fl *Flows) Flows() ([]Flow, error) {
+	now, err := fl.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}
-	generations, err := d.generations()
+	generations, err := fl.changes.generations()
 	if err != nil {
 		return nil, err
 	}
 	list := []Flow{}
-	err = walk(d.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
-		list = append(list, d.flow(k, f, now, generations))
+	err = walk(fl.prog.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
+		list = append(list, fl.flow(k, f, now, generations))
 	})
 	if err != nil {
 		return nil, err
 	}
-	transit, err := d.transitFlows(now)
+	transit, err := fl.transitFlows(now)
 	for k, f := range transit {
-		list = append(list, d.flow(k, f, now, generations))
+		list = append(list, fl.flow(k, f, now, generations))
 	}
 	return list, err
 }
 
-func (d *Datapath) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generations) Flow {
+func (fl *Flows) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generations) Flow {
 	flow := Flow{
-		Segment: d.names.segments[uint32(f.Decision.Segment)],
+		Segment: fl.numbers.names.segments[uint32(f.Decision.Segment)],
 		SrcMAC:  overlay.MAC(k.Smac), DstMAC: overlay.MAC(k.Dmac),
 		EtherType: wire16(k.Ethertype), Proto: k.Proto,
 		SrcPort: wire16(k.Sport), DstPort: wire16(k.Dport),
@@ -144,7 +144,7 @@ func (d *Datapath) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generat
 		flow.Src, flow.Dst = addrOf(k.Saddr.W), addrOf(k.Daddr.W)
 	}
 	if f.Decision.Flags&bpfFlowFlagsFLOW_ROUTED != 0 {
-		flow.OutSegment = d.names.segments[uint32(f.Decision.ToSegment)]
+		flow.OutSegment = fl.numbers.names.segments[uint32(f.Decision.ToSegment)]
 	}
 	if f.Decision.Flags&bpfFlowFlagsFLOW_SNAT != 0 {
 		flow.ToSrc = netip.AddrPortFrom(addrOf(f.Translation.Src.W), wire16(f.Translation.Sport))
@@ -152,17 +152,17 @@ func (d *Datapath) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generat
 	if f.Decision.Flags&bpfFlowFlagsFLOW_DNAT != 0 {
 		flow.ToDst = netip.AddrPortFrom(addrOf(f.Translation.Dst.W), wire16(f.Translation.Dport))
 	}
-	flow.InPort, flow.InRemote = d.vportName(uint32(f.Decision.In))
+	flow.InPort, flow.InRemote = fl.numbers.vportName(uint32(f.Decision.In))
 	if f.Decision.Action != bpfActionACTION_FLOOD {
-		flow.OutPort, flow.OutRemote = d.vportName(uint32(f.Decision.Out))
+		flow.OutPort, flow.OutRemote = fl.numbers.vportName(uint32(f.Decision.Out))
 	}
 	switch {
-	case f.Decision.Slow != bpfSlowSLOW_FAST && int(f.Decision.Slow) < len(d.words.slows):
-		flow.Why = d.words.slows[f.Decision.Slow].text
+	case f.Decision.Slow != bpfSlowSLOW_FAST && int(f.Decision.Slow) < len(fl.prog.words.slows):
+		flow.Why = fl.prog.words.slows[f.Decision.Slow].text
 	case !generations.isCurrent(&k, &f.Decision):
 		flow.Why = "outdated by a change; the next packet is decided again"
-	case !d.cfg.FlowCache.Enabled:
-		flow.Why = d.words.slows[bpfSlowSLOW_CACHE_OFF].text
+	case !fl.prog.cfg.FlowCache.Enabled:
+		flow.Why = fl.prog.words.slows[bpfSlowSLOW_CACHE_OFF].text
 	default:
 		flow.FastPath = true
 	}
@@ -170,10 +170,10 @@ func (d *Datapath) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generat
 }
 
 // traffic sums an end's counters over the cores.
-func (d *Datapath) traffic(id uint32) (bpfVportCounters, error) {
+func (co *Traffic) traffic(id uint32) (bpfVportCounters, error) {
 	var sum bpfVportCounters
 	var perCPU []bpfVportCounters
-	if err := d.objs.Traffic.Lookup(id, &perCPU); err != nil {
+	if err := co.prog.objs.Traffic.Lookup(id, &perCPU); err != nil {
 		return sum, fmt.Errorf("read the counters of end %d: %w", id, err)
 	}
 	for _, c := range perCPU {
@@ -187,22 +187,22 @@ func (d *Datapath) traffic(id uint32) (bpfVportCounters, error) {
 }
 
 // clearTraffic starts the counters of a number's new owner at zero.
-func (d *Datapath) clearTraffic(id uint32) error {
-	n, err := d.kernel.Loader.Cores()
+func (co *Traffic) clearTraffic(id uint32) error {
+	n, err := co.prog.kernel.Loader.Cores()
 	if err != nil {
 		return err
 	}
-	if err := d.objs.Traffic.Put(id, make([]bpfVportCounters, n)); err != nil {
+	if err := co.prog.objs.Traffic.Put(id, make([]bpfVportCounters, n)); err != nil {
 		return fmt.Errorf("clear the counters of end %d: %w", id, err)
 	}
 	return nil
 }
 
 // Ports reads the counters of every port, by name.
-func (d *Datapath) Ports() (map[string]PortCounters, error) {
-	all := make(map[string]PortCounters, len(d.names.portIDs))
-	for name, id := range d.names.portIDs {
-		c, err := d.traffic(id)
+func (co *Traffic) Ports() (map[string]PortCounters, error) {
+	all := make(map[string]PortCounters, len(co.numbers.names.portIDs))
+	for name, id := range co.numbers.names.portIDs {
+		c, err := co.traffic(id)
 		if err != nil {
 			return nil, err
 		}
@@ -213,14 +213,14 @@ func (d *Datapath) Ports() (map[string]PortCounters, error) {
 
 // TEPs reads the counters of every remote, by its first address. What was sent is the
 // sum over its paths.
-func (d *Datapath) TEPs() (map[netip.Addr]TEPCounters, error) {
-	all := make(map[netip.Addr]TEPCounters, len(d.names.tepIDs))
-	for pair, id := range d.names.pathIDs {
-		c, err := d.traffic(id)
+func (co *Traffic) TEPs() (map[netip.Addr]TEPCounters, error) {
+	all := make(map[netip.Addr]TEPCounters, len(co.numbers.names.tepIDs))
+	for pair, id := range co.numbers.names.pathIDs {
+		c, err := co.traffic(id)
 		if err != nil {
 			return nil, err
 		}
-		edge := d.edges[pair.Remote]
+		edge := co.numbers.edges[pair.Remote]
 		sum := all[edge]
 		sum.Rx, sum.Tx = sum.Rx.plus(toCounters(c.Rx)), sum.Tx.plus(toCounters(c.Tx))
 		all[edge] = sum
@@ -229,10 +229,10 @@ func (d *Datapath) TEPs() (map[netip.Addr]TEPCounters, error) {
 }
 
 // Paths reads what was sent by each path.
-func (d *Datapath) Paths() (map[overlay.Pair]Counters, error) {
-	all := make(map[overlay.Pair]Counters, len(d.names.pathIDs))
-	for pair, id := range d.names.pathIDs {
-		c, err := d.traffic(id)
+func (co *Traffic) Paths() (map[overlay.Pair]Counters, error) {
+	all := make(map[overlay.Pair]Counters, len(co.numbers.names.pathIDs))
+	for pair, id := range co.numbers.names.pathIDs {
+		c, err := co.traffic(id)
 		if err != nil {
 			return nil, err
 		}
@@ -271,16 +271,16 @@ const (
 	CacheTransit = "transit"
 )
 
-func (d *Datapath) caches() ([]Cache, error) {
-	flows, transitFlows := d.objs.Flows, d.objs.TransitCache
+func (fl *Flows) caches() ([]Cache, error) {
+	flows, transitFlows := fl.prog.objs.Flows, fl.prog.objs.TransitCache
 	tc := Cache{Name: CacheTC, Size: int(flows.MaxEntries()), Bytes: flows.Memlock()}
 	if err := walk(flows, func(bpfFlowKey, bpfFlow) { tc.Used++ }); err != nil {
 		return nil, err
 	}
-	if !d.cfg.Transit {
+	if !fl.prog.cfg.Transit {
 		return []Cache{tc}, nil
 	}
-	tables, err := d.transitTables()
+	tables, err := fl.traffic.transitTables()
 	transit := Cache{Name: CacheTransit, Size: int(transitFlows.MaxEntries()), Bytes: transitFlows.Memlock()}
 	for _, t := range tables {
 		transit.Used += int(t.Used)
@@ -289,32 +289,32 @@ func (d *Datapath) caches() ([]Cache, error) {
 }
 
 // Stats reads the totals. Counting the entries walks the maps.
-func (d *Datapath) Stats() (Stats, error) {
+func (fl *Flows) Stats() (Stats, error) {
 	s := Stats{Generations: map[string]uint32{}}
 	var err error
-	if s.Events, err = d.Events(); err != nil {
+	if s.Events, err = fl.traffic.Events(); err != nil {
 		return s, err
 	}
-	s.Hits = s.Events[d.words.events[bpfEventEVENT_HIT].name]
-	s.Misses = s.Events[d.words.events[bpfEventEVENT_MISS].name]
-	drops, err := d.Drops()
+	s.Hits = s.Events[fl.prog.words.events[bpfEventEVENT_HIT].name]
+	s.Misses = s.Events[fl.prog.words.events[bpfEventEVENT_MISS].name]
+	drops, err := fl.traffic.Drops()
 	if err != nil {
 		return s, err
 	}
 	for _, drop := range drops {
 		s.Dropped += drop.Packets
 	}
-	generations, err := d.generations()
+	generations, err := fl.changes.generations()
 	if err != nil {
 		return s, err
 	}
 	for id, g := range generations.segments {
-		s.Generations[d.names.segments[id]] = total(g)
+		s.Generations[fl.numbers.names.segments[id]] = total(g)
 	}
-	if err := walk(d.objs.Fdb, func(bpfFdbKey, bpfFdbEntry) { s.FDBUsed++ }); err != nil {
+	if err := walk(fl.prog.objs.Fdb, func(bpfFdbKey, bpfFdbEntry) { s.FDBUsed++ }); err != nil {
 		return s, err
 	}
-	if s.Caches, err = d.caches(); err != nil {
+	if s.Caches, err = fl.caches(); err != nil {
 		return s, err
 	}
 	for _, c := range s.Caches {
@@ -329,29 +329,29 @@ const flowIdle = 5 * time.Minute
 // Age removes learned FDB entries that were silent for longer than ageing (0
 // keeps them) and decisions of flows that ended. It returns how many MACs went.
 func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
-	now, err := d.kernel.Clock.Monotonic()
+	now, err := d.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return 0, err
 	}
 	if ageing > 0 {
-		aged, err = d.deleteFDB(func(_ bpfFdbKey, e bpfFdbEntry) bool {
+		aged, err = d.Hosts.deleteFDB(func(_ bpfFdbKey, e bpfFdbEntry) bool {
 			return e.Origin == bpfHostOriginORIGIN_LEARNED && since(now, e.SeenNs) > uint64(ageing)
 		})
 		if err != nil {
 			return aged, err
 		}
 	}
-	if err := d.ageNeighbours(now, ageing); err != nil {
+	if err := d.Hosts.ageNeighbours(now, ageing); err != nil {
 		return aged, err
 	}
-	return aged, d.ageFlows(now)
+	return aged, d.Flows.ageFlows(now)
 }
 
 // ageFlows removes idle decisions, and corrects how many each port has: the kernel evicts some.
-func (d *Datapath) ageFlows(now uint64) error {
+func (fl *Flows) ageFlows(now uint64) error {
 	var idle []bpfFlowKey
-	found := d.beginRecount(bpfLimitedCountCOUNT_FLOWS)
-	err := walk(d.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
+	found := fl.limits.beginRecount(bpfLimitedCountCOUNT_FLOWS)
+	err := walk(fl.prog.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
 		if since(now, f.SeenNs) > uint64(flowIdle) {
 			idle = append(idle, k)
 		} else {
@@ -361,12 +361,12 @@ func (d *Datapath) ageFlows(now uint64) error {
 	if err != nil {
 		return err
 	}
-	d.endRecount(bpfLimitedCountCOUNT_FLOWS, found)
-	if err := d.clearFlowRings(); err != nil {
+	fl.limits.endRecount(bpfLimitedCountCOUNT_FLOWS, found)
+	if err := fl.limits.clearFlowRings(); err != nil {
 		return err
 	}
 	for _, k := range idle {
-		if err := d.objs.Flows.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := fl.prog.objs.Flows.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("delete a flow: %w", err)
 		}
 	}

@@ -187,9 +187,9 @@ func TestDropReasons(t *testing.T) {
 
 func (w *world) wantDrop(t *testing.T, c dropCase) {
 	t.Helper()
-	prog := w.dp.objs.FromPort
+	prog := w.dp.prog.objs.FromPort
 	if c.from == "u0" {
-		prog = w.dp.objs.FromUnderlay
+		prog = w.dp.prog.objs.FromUnderlay
 	}
 	w.refill(t)
 	var r result
@@ -240,7 +240,7 @@ func TestEveryReasonIsTested(t *testing.T) {
 	for _, c := range append(dropCases(w), routedDropCases()...) {
 		tested[c.reason] = true
 	}
-	for _, word := range w.dp.words.reasons {
+	for _, word := range w.dp.prog.words.reasons {
 		if !tested[word.name] && elsewhere[word.name] == "" {
 			t.Errorf("no test provokes the reason %s", word.name)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path/filepath"
 	"slices"
 
 	"github.com/selvage/selvage/internal/datapath/kernel"
@@ -19,40 +18,38 @@ func RemovePinned(pinRoot, name string) (done, left []string, err error) {
 	if pinRoot == "" {
 		pinRoot = DefaultPinRoot
 	}
-	d := &Datapath{
-		cfg: Config{Name: name, PinRoot: pinRoot}, kernel: kernel.Host(), dir: filepath.Join(pinRoot, name), pins: pins{releases: releases()},
+	d := assemble(Config{Name: name, PinRoot: pinRoot}, kernel.Host(), vocabulary{}, releases())
+	if _, err := d.prog.kernel.Pins.IsDir(d.Pins.dir); err != nil {
+		return nil, nil, fmt.Errorf("no data path is pinned as %s: %w", d.Pins.dir, err)
 	}
-	if _, err := d.kernel.Pins.IsDir(d.dir); err != nil {
-		return nil, nil, fmt.Errorf("no data path is pinned as %s: %w", d.dir, err)
-	}
-	if d.lock, err = d.kernel.Pins.Lock(d.dir); err != nil {
+	if d.lock, err = d.prog.kernel.Pins.Lock(d.Pins.dir); err != nil {
 		return nil, nil, err
 	}
-	if err := d.findOthers(); err != nil {
+	if err := d.Pins.findOthers(); err != nil {
 		return nil, nil, errors.Join(err, d.lock.Close())
 	}
-	if err := d.adoptLinks(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.Links.adoptLinks(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, errors.Join(err, d.lock.Close())
 	}
-	if n := len(d.links); n > 0 {
-		d.pins.did("detached %d programs", n)
+	if n := len(d.Links.links); n > 0 {
+		d.Pins.did("detached %d programs", n)
 	}
-	if _, err := d.kernel.Pins.IsDir(d.mapDir()); err == nil {
-		d.pins.did("removed the tables")
+	if _, err := d.prog.kernel.Pins.IsDir(d.Pins.mapDir()); err == nil {
+		d.Pins.did("removed the tables")
 	}
-	err = errors.Join(d.detachAll(), d.removeOlder(), d.removeOwn(), d.lock.Close())
-	return d.OlderPins(), d.NewerPins(), err
+	err = errors.Join(d.Links.detachAll(), d.Pins.removeOlder(), d.Pins.removeOwn(), d.lock.Close())
+	return d.Links.OlderPins(), d.Links.NewerPins(), err
 }
 
 // detachAll removes all links.
-func (d *Datapath) detachAll() error {
+func (ln *Links) detachAll() error {
 	var errs []error
-	for _, h := range slices.SortedFunc(maps.Keys(d.links), hook.compare) {
-		a := d.links[h]
+	for _, h := range slices.SortedFunc(maps.Keys(ln.links), hook.compare) {
+		a := ln.links[h]
 		if err := errors.Join(a.link.Unpin(), a.close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("detach from %s: %w", h, err))
 		}
 	}
-	d.links = nil
+	ln.links = nil
 	return errors.Join(errs...)
 }

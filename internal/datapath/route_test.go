@@ -109,7 +109,7 @@ func TestRoutedFlowsAreCached(t *testing.T) {
 	if events["hit"] != 2 || events["miss"] != 1 {
 		t.Errorf("events %v, want one miss and two hits", events)
 	}
-	flows, err := w.dp.Flows()
+	flows, err := w.dp.Flows.Flows()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -195,7 +195,7 @@ func onOneCPU(t testing.TB) {
 // neighbour is what is known of an address in a segment, or nil.
 func (w *world) neighbour(t testing.TB, segment, address string) *Neighbour {
 	t.Helper()
-	list, err := w.dp.Neighbours()
+	list, err := w.dp.Hosts.Neighbours()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,106 +23,106 @@ var routeKinds = map[overlay.RouteKind]bpfRouteKind{
 }
 
 // restoreRoutes reads the numbers of routers, next hops and groups.
-func (d *Datapath) restoreRoutes() error {
-	d.routers = make([]bpfRouter, d.objs.Routers.MaxEntries())
-	d.hops = make([]bpfNexthop, d.objs.Nexthops.MaxEntries())
-	d.groups = make([]bpfNexthopGroup, d.objs.NexthopGroups.MaxEntries())
-	if err := readArray(d.objs.Routers, d.routers); err != nil {
+func (ro *Routes) restoreRoutes() error {
+	ro.numbers.routers = make([]bpfRouter, ro.prog.objs.Routers.MaxEntries())
+	ro.hops = make([]bpfNexthop, ro.prog.objs.Nexthops.MaxEntries())
+	ro.groups = make([]bpfNexthopGroup, ro.prog.objs.NexthopGroups.MaxEntries())
+	if err := readArray(ro.prog.objs.Routers, ro.numbers.routers); err != nil {
 		return err
 	}
-	if err := readArray(d.objs.Nexthops, d.hops); err != nil {
+	if err := readArray(ro.prog.objs.Nexthops, ro.hops); err != nil {
 		return err
 	}
-	if err := readArray(d.objs.NexthopGroups, d.groups); err != nil {
+	if err := readArray(ro.prog.objs.NexthopGroups, ro.groups); err != nil {
 		return err
 	}
-	d.routes, d.sets, d.hopIDs = make(map[bpfRouteKey]bpfRoute), make(map[string]uint32), make(map[bpfNexthop]uint16)
-	for id, hop := range d.hops {
+	ro.routes, ro.sets, ro.hopIDs = make(map[bpfRouteKey]bpfRoute), make(map[string]uint32), make(map[bpfNexthop]uint16)
+	for id, hop := range ro.hops {
 		if hop != (bpfNexthop{}) {
-			d.hopIDs[hop] = uint16(id)
+			ro.hopIDs[hop] = uint16(id)
 		}
 	}
-	d.groupRoutes, d.freeable = make([]int, len(d.groups)), true
-	return iterate(d.objs.Routes, func(k bpfRouteKey, r bpfRoute) {
-		d.noteRoute(k, r)
-		if r.Kind == bpfRouteKindROUTE_GROUP && d.groupRoutes[r.Group] == 1 {
-			d.sets[setOf(d.groups[r.Group].Buckets[:])] = r.Group
+	ro.groupRoutes, ro.freeable = make([]int, len(ro.groups)), true
+	return iterate(ro.prog.objs.Routes, func(k bpfRouteKey, r bpfRoute) {
+		ro.noteRoute(k, r)
+		if r.Kind == bpfRouteKindROUTE_GROUP && ro.groupRoutes[r.Group] == 1 {
+			ro.sets[setOf(ro.groups[r.Group].Buckets[:])] = r.Group
 		}
 	})
 }
 
 // noteRoute notes what the map has of a route now.
-func (d *Datapath) noteRoute(k bpfRouteKey, r bpfRoute) {
-	d.forgetRoute(k)
-	d.routes[k] = r
+func (ro *Routes) noteRoute(k bpfRouteKey, r bpfRoute) {
+	ro.forgetRoute(k)
+	ro.routes[k] = r
 	if r.Kind == bpfRouteKindROUTE_GROUP {
-		d.groupRoutes[r.Group]++
+		ro.groupRoutes[r.Group]++
 	}
 }
 
-func (d *Datapath) forgetRoute(k bpfRouteKey) {
-	old, known := d.routes[k]
-	delete(d.routes, k)
+func (ro *Routes) forgetRoute(k bpfRouteKey) {
+	old, known := ro.routes[k]
+	delete(ro.routes, k)
 	if known && old.Kind == bpfRouteKindROUTE_GROUP {
-		d.groupRoutes[old.Group]--
-		d.freeable = d.freeable || d.groupRoutes[old.Group] == 0
+		ro.groupRoutes[old.Group]--
+		ro.freeable = ro.freeable || ro.groupRoutes[old.Group] == 0
 	}
 }
 
 // assignRouter knows a router again by its name's hash, which its entry keeps.
-func (d *Datapath) assignRouter(name string) error {
+func (as *assigner) assignRouter(name string) error {
 	tag := NameTag(name)
-	id, ok := find(d.routers, func(r bpfRouter) bool { return r.Used == tag })
+	id, ok := find(as.numbers.routers, func(r bpfRouter) bool { return r.Used == tag })
 	if !ok {
-		id, ok = find(d.routers, func(r bpfRouter) bool { return r.Used == 0 })
+		id, ok = find(as.numbers.routers, func(r bpfRouter) bool { return r.Used == 0 })
 	}
 	if !ok {
-		return fmt.Errorf("router %s: the table of %d routers is full", name, len(d.routers)-1)
+		return fmt.Errorf("router %s: the table of %d routers is full", name, len(as.numbers.routers)-1)
 	}
-	if other, taken := d.names.routers[id]; taken {
+	if other, taken := as.numbers.names.routers[id]; taken {
 		return fmt.Errorf("router %s: choose another name, its hash is that of %s", name, other)
 	}
-	d.routers[id].Used = tag
-	d.names.routers[id], d.names.routeIDs[name] = name, id
-	d.names.tagged[routerTags][tag] = id
+	as.numbers.routers[id].Used = tag
+	as.numbers.names.routers[id], as.numbers.names.routeIDs[name] = name, id
+	as.numbers.names.tagged[routerTags][tag] = id
 	return nil
 }
 
 // planRoutes plans the routers' tables, with a group of next hops for each set of them.
-func (d *Datapath) planRoutes(t fib.Tables, p *plan) error {
-	for id := range d.names.routers {
-		d.routers[id].Source4.W, d.routers[id].Source6.W = [4]uint32{}, [4]uint32{}
+func (ro *Routes) planRoutes(t fib.Tables, p *plan) error {
+	for id := range ro.numbers.names.routers {
+		ro.numbers.routers[id].Source4.W, ro.numbers.routers[id].Source6.W = [4]uint32{}, [4]uint32{}
 	}
 	for _, r := range t.Routers {
-		d.planLoopbacks(r, p)
+		ro.planLoopbacks(r, p)
 	}
 	for _, s := range t.Segments {
-		d.setRouterSource(s)
+		ro.setRouterSource(s)
 	}
-	d.planSome(t, p, false, func(bool) bool { return true })
+	ro.planSome(t, p, false, func(bool) bool { return true })
 	fresh := false // learned ones that are in force keep their places
-	d.planSome(t, p, true, func(known bool) bool { fresh = fresh || !known; return known })
+	ro.planSome(t, p, true, func(known bool) bool { fresh = fresh || !known; return known })
 	if fresh {
-		d.planSome(t, p, true, func(known bool) bool { return !known })
+		ro.planSome(t, p, true, func(known bool) bool { return !known })
 	}
 	if t.Keep {
-		d.keepRoutes(p)
+		ro.keepRoutes(p)
 	}
 	return nil
 }
 
 // planSome plans the routes that are learned, or those that are not, as far as there is room.
-func (d *Datapath) planSome(t fib.Tables, p *plan, learned bool, concerned func(known bool) bool) {
-	most := d.mostRoutes(learned)
+func (ro *Routes) planSome(t fib.Tables, p *plan, learned bool, concerned func(known bool) bool) {
+	most := ro.mostRoutes(learned)
 	for _, r := range t.Routers {
-		router := d.names.routeIDs[r.Name]
+		router := ro.numbers.names.routeIDs[r.Name]
 		for i := range r.Routes {
 			route := &r.Routes[i]
 			if route.Learned != learned {
 				continue
 			}
 			key := routeKey(router, route.Prefix)
-			old, known := d.routes[key]
+			old, known := ro.routes[key]
 			if !concerned(known) {
 				continue
 			}
@@ -130,7 +130,7 @@ func (d *Datapath) planSome(t fib.Tables, p *plan, learned bool, concerned func(
 				p.unrouted.add(noRouteRoom(r.Name, *route, most))
 				continue
 			}
-			entry, err := d.planRoute(old, *route, p)
+			entry, err := ro.planRoute(old, *route, p)
 			if err != nil {
 				p.unrouted.add(fmt.Errorf("router %s: route %s: %w", r.Name, route.Prefix, err))
 				continue
@@ -141,8 +141,8 @@ func (d *Datapath) planSome(t fib.Tables, p *plan, learned bool, concerned func(
 }
 
 // mostRoutes is up to how many routes there may be when another is added.
-func (d *Datapath) mostRoutes(learned bool) int {
-	entries := int(d.objs.Routes.MaxEntries())
+func (ro *Routes) mostRoutes(learned bool) int {
+	entries := int(ro.prog.objs.Routes.MaxEntries())
 	if learned {
 		return learnedRoom(entries)
 	}
@@ -167,20 +167,20 @@ const localLoopback = 1 << 29
 
 // planLoopbacks plans the addresses that a router has on no segment, from which it speaks
 // where it has no other.
-func (d *Datapath) planLoopbacks(r fib.Router, p *plan) {
-	router := d.names.routeIDs[r.Name]
+func (ro *Routes) planLoopbacks(r fib.Router, p *plan) {
+	router := ro.numbers.names.routeIDs[r.Name]
 	for _, addr := range r.Loopbacks {
 		p.locals[localKey(router, addr)] = localLoopback
 	}
-	setSources(&d.routers[router].Source4.W, &d.routers[router].Source6.W, r.Loopbacks)
+	setSources(&ro.numbers.routers[router].Source4.W, &ro.numbers.routers[router].Source6.W, r.Loopbacks)
 }
 
 // setRouterSource lets a router speak from the address of one of its gateways.
-func (d *Datapath) setRouterSource(s overlay.Segment) {
+func (ro *Routes) setRouterSource(s overlay.Segment) {
 	if s.Gateway == nil {
 		return
 	}
-	r := &d.routers[d.names.routeIDs[s.Gateway.Router]]
+	r := &ro.numbers.routers[ro.numbers.names.routeIDs[s.Gateway.Router]]
 	global, _ := gatewayAddrs(s.Gateway)
 	setSources(&r.Source4.W, &r.Source6.W, global)
 }
@@ -198,16 +198,16 @@ func setOf(hops []uint16) string {
 
 // group finds or makes the group of a route's next hops. A new one begins with the
 // buckets of the group that the route had, so that most flows stay where they are. full: there is no room for one.
-func (d *Datapath) group(old bpfRoute, r fib.Route, full bool, p *plan) (uint32, error) {
+func (ro *Routes) group(old bpfRoute, r fib.Route, full bool, p *plan) (uint32, error) {
 	if len(r.Hops) == 0 {
 		return 0, errors.New("it has no next hop")
 	}
-	room := !full && (!r.Learned || len(d.sets) < learnedRoom(len(d.groups)))
-	hops, before := make([]uint16, 0, len(r.Hops)), len(d.hopIDs)
+	room := !full && (!r.Learned || len(ro.sets) < learnedRoom(len(ro.groups)))
+	hops, before := make([]uint16, 0, len(r.Hops)), len(ro.hopIDs)
 	for _, h := range r.Hops {
-		id, err := d.hop(h, r.Learned, room)
+		id, err := ro.hop(h, r.Learned, room)
 		if err != nil {
-			d.freeable = d.freeable || len(d.hopIDs) > before
+			ro.freeable = ro.freeable || len(ro.hopIDs) > before
 			return 0, err
 		}
 		hops = append(hops, id)
@@ -215,20 +215,20 @@ func (d *Datapath) group(old bpfRoute, r fib.Route, full bool, p *plan) (uint32,
 	slices.Sort(hops)
 	hops = slices.Compact(hops)
 	set := setOf(hops)
-	id, known := d.sets[set]
+	id, known := ro.sets[set]
 	if !known {
 		if room {
-			id, room = find(d.groups, func(g bpfNexthopGroup) bool { return g == bpfNexthopGroup{} })
+			id, room = find(ro.groups, func(g bpfNexthopGroup) bool { return g == bpfNexthopGroup{} })
 		}
 		if !room {
-			return 0, fmt.Errorf("the table of %d groups of next hops has no room: %w", len(d.groups)-1, errNoRoom)
+			return 0, fmt.Errorf("the table of %d groups of next hops has no room: %w", len(ro.groups)-1, errNoRoom)
 		}
 		var previous [groupBuckets]uint16
 		if old.Kind == bpfRouteKindROUTE_GROUP {
-			previous = d.groups[old.Group].Buckets
+			previous = ro.groups[old.Group].Buckets
 		}
-		d.groups[id].Buckets = share(previous, hops)
-		d.sets[set] = id
+		ro.groups[id].Buckets = share(previous, hops)
+		ro.sets[set] = id
 	}
 	p.groups[id] = true
 	for _, hop := range hops {
@@ -244,15 +244,15 @@ func share(before [groupBuckets]uint16, hops []uint16) [groupBuckets]uint16 {
 
 // hop finds the number of a next hop, or makes one where that is asked for; those of learned routes leave room for
 // others.
-func (d *Datapath) hop(h fib.Hop, learned, add bool) (uint16, error) {
-	segment, ok := d.names.segIDs[h.Segment]
+func (ro *Routes) hop(h fib.Hop, learned, add bool) (uint16, error) {
+	segment, ok := ro.numbers.names.segIDs[h.Segment]
 	if !ok {
 		return 0, fmt.Errorf("there is no segment %q", h.Segment)
 	}
 	want := bpfNexthop{Segment: segment, Mac: h.MAC}
 	switch {
 	case h.Remote.IsValid():
-		vport, ok := d.names.tepIDs[h.Remote]
+		vport, ok := ro.numbers.names.tepIDs[h.Remote]
 		if !ok {
 			return 0, fmt.Errorf("remote %s has no entry among the TEPs", h.Remote)
 		}
@@ -260,18 +260,18 @@ func (d *Datapath) hop(h fib.Hop, learned, add bool) (uint16, error) {
 	case h.Addr.IsValid():
 		want.Addr.W = wireAddr(h.Addr)
 	}
-	if id, ok := d.hopIDs[want]; ok {
+	if id, ok := ro.hopIDs[want]; ok {
 		return id, nil
 	}
-	most := len(d.hops) - 1
+	most := len(ro.hops) - 1
 	if learned {
 		most = learnedRoom(most)
 	}
-	if !add || len(d.hopIDs) >= most {
-		return 0, fmt.Errorf("the table of %d next hops has no room: %w", len(d.hops)-1, errNoRoom)
+	if !add || len(ro.hopIDs) >= most {
+		return 0, fmt.Errorf("the table of %d next hops has no room: %w", len(ro.hops)-1, errNoRoom)
 	}
-	id, _ := find(d.hops, func(e bpfNexthop) bool { return e == bpfNexthop{} })
-	d.hops[id], d.hopIDs[want] = want, uint16(id)
+	id, _ := find(ro.hops, func(e bpfNexthop) bool { return e == bpfNexthop{} })
+	ro.hops[id], ro.hopIDs[want] = want, uint16(id)
 	return uint16(id), nil
 }
 
@@ -279,14 +279,14 @@ func (d *Datapath) hop(h fib.Hop, learned, add bool) (uint16, error) {
 var errNoRoom = errors.New("lead routes by fewer different next hops")
 
 // putHops writes the next hops and groups that routes refer to.
-func (d *Datapath) putHops(p *plan) error {
+func (ro *Routes) putHops(p *plan) error {
 	for id := range p.hops {
-		if err := putSlot(d.objs.Nexthops, uint32(id), d.hops[id]); err != nil {
+		if err := putSlot(ro.prog.objs.Nexthops, uint32(id), ro.hops[id]); err != nil {
 			return err
 		}
 	}
 	for id := range p.groups {
-		if err := putSlot(d.objs.NexthopGroups, id, d.groups[id]); err != nil {
+		if err := putSlot(ro.prog.objs.NexthopGroups, id, ro.groups[id]); err != nil {
 			return err
 		}
 	}
@@ -295,13 +295,13 @@ func (d *Datapath) putHops(p *plan) error {
 
 // writeRoutes writes what routes refer to before the routes, and the routers'
 // generations last.
-func (d *Datapath) writeRoutes(p *plan) error {
-	if err := d.putHops(p); err != nil {
+func (ro *Routes) writeRoutes(p *plan) error {
+	if err := ro.putHops(p); err != nil {
 		return err
 	}
 	changed, fresh := make(map[bpfRouteKey]bpfRoute), 0
 	for k, r := range p.routes {
-		now, ok := d.routes[k]
+		now, ok := ro.routes[k]
 		if !ok {
 			fresh++
 		}
@@ -309,19 +309,19 @@ func (d *Datapath) writeRoutes(p *plan) error {
 			changed[k] = r
 		}
 	}
-	if len(d.routes)+fresh > int(d.objs.Routes.MaxEntries()) { // room is made first
-		if err := d.dropRoutes(d.superseded(p), map[uint32]bool{}); err != nil {
+	if len(ro.routes)+fresh > int(ro.prog.objs.Routes.MaxEntries()) { // room is made first
+		if err := ro.dropRoutes(ro.superseded(p), map[uint32]bool{}); err != nil {
 			return err
 		}
 	}
-	if err := d.putRoutes(changed, map[uint32]bool{}); err != nil { // all routers are written
+	if err := ro.putRoutes(changed, map[uint32]bool{}); err != nil { // all routers are written
 		return err
 	}
-	if err := d.putLocalAddrs(p); err != nil {
+	if err := ro.putLocalAddrs(p); err != nil {
 		return err
 	}
-	for id := range d.names.routers {
-		if err := d.putRouter(id, p.rerouted[id]); err != nil {
+	for id := range ro.numbers.names.routers {
+		if err := ro.putRouter(id, p.rerouted[id]); err != nil {
 			return err
 		}
 	}
@@ -330,20 +330,20 @@ func (d *Datapath) writeRoutes(p *plan) error {
 
 // putLocalAddrs writes the edge's own addresses. Decisions about packets to and from new ones
 // are taken again.
-func (d *Datapath) putLocalAddrs(p *plan) error {
-	changed, err := put(d.objs.LocalAddrs, p.locals)
+func (ro *Routes) putLocalAddrs(p *plan) error {
+	changed, err := put(ro.prog.objs.LocalAddrs, p.locals)
 	if err != nil {
 		return err
 	}
 	for _, k := range changed {
-		if _, ok := d.names.routers[k.Router]; ok {
-			d.routers[k.Router].Generation += generationStep
+		if _, ok := ro.numbers.names.routers[k.Router]; ok {
+			ro.numbers.routers[k.Router].Generation += generationStep
 		}
-		for id := range d.names.segments {
-			if k.Router != d.segments[id].Router && k.Router != localLink|id {
+		for id := range ro.numbers.names.segments {
+			if k.Router != ro.numbers.segments[id].Router && k.Router != localLink|id {
 				continue
 			}
-			if err := d.invalidate(id); err != nil {
+			if err := ro.changes.invalidate(id); err != nil {
 				return err
 			}
 		}
@@ -384,39 +384,39 @@ func putSlot[V comparable](m kernel.Map, id uint32, want V) error {
 }
 
 // putRouter writes a router when it differs, which nobody else does.
-func (d *Datapath) putRouter(id uint32, rerouted bool) error {
+func (ro *Routes) putRouter(id uint32, rerouted bool) error {
 	if rerouted {
-		d.routers[id].Generation += generationStep
+		ro.numbers.routers[id].Generation += generationStep
 	}
-	return putSlot(d.objs.Routers, id, d.routers[id])
+	return putSlot(ro.prog.objs.Routers, id, ro.numbers.routers[id])
 }
 
 // pruneRoutes removes routes, then what only they referred to.
-func (d *Datapath) pruneRoutes(p *plan) error {
+func (ro *Routes) pruneRoutes(p *plan) error {
 	touched := make(map[uint32]bool)
 	errs := []error{
-		d.dropRoutes(d.superseded(p), touched),
-		pruneMap(d.objs.LocalAddrs, p.locals, func(k bpfLocalKey) error { return d.reroute(k.Router) }),
-		d.freeHops(d.inUse(p)),
+		ro.dropRoutes(ro.superseded(p), touched),
+		pruneMap(ro.prog.objs.LocalAddrs, p.locals, func(k bpfLocalKey) error { return ro.reroute(k.Router) }),
+		ro.freeHops(ro.inUse(p)),
 	}
 	for id := range touched {
-		errs = append(errs, d.putRouter(id, false))
+		errs = append(errs, ro.putRouter(id, false))
 	}
-	for id := range d.routers {
-		if _, ok := d.names.routers[uint32(id)]; ok || d.routers[id].Used == 0 {
+	for id := range ro.numbers.routers {
+		if _, ok := ro.numbers.names.routers[uint32(id)]; ok || ro.numbers.routers[id].Used == 0 {
 			continue
 		}
 		// The generation goes on, so that a decision of a former owner never fits a new one.
-		was := d.routers[id]
-		d.routers[id] = bpfRouter{Generation: was.Generation + generationStep, Shards: was.Shards, Translated: was.Translated}
-		errs = append(errs, putSlot(d.objs.Routers, uint32(id), d.routers[id]))
+		was := ro.numbers.routers[id]
+		ro.numbers.routers[id] = bpfRouter{Generation: was.Generation + generationStep, Shards: was.Shards, Translated: was.Translated}
+		errs = append(errs, putSlot(ro.prog.objs.Routers, uint32(id), ro.numbers.routers[id]))
 	}
 	return errors.Join(errs...)
 }
 
 // superseded are the routes that are no longer wanted.
-func (d *Datapath) superseded(p *plan) (gone []bpfRouteKey) {
-	for k := range d.routes {
+func (ro *Routes) superseded(p *plan) (gone []bpfRouteKey) {
+	for k := range ro.routes {
 		if _, ok := p.routes[k]; !ok {
 			gone = append(gone, k)
 		}
@@ -425,8 +425,8 @@ func (d *Datapath) superseded(p *plan) (gone []bpfRouteKey) {
 }
 
 // inUse marks the groups and next hops that p has.
-func (d *Datapath) inUse(p *plan) (groups, hops []bool) {
-	groups, hops = make([]bool, len(d.groups)), make([]bool, len(d.hops))
+func (ro *Routes) inUse(p *plan) (groups, hops []bool) {
+	groups, hops = make([]bool, len(ro.groups)), make([]bool, len(ro.hops))
 	for id := range p.groups {
 		groups[id] = true
 	}
@@ -437,25 +437,25 @@ func (d *Datapath) inUse(p *plan) (groups, hops []bool) {
 }
 
 // freeHops clears the groups and next hops that are not in use.
-func (d *Datapath) freeHops(groups, hops []bool) error {
-	d.freeable = false
+func (ro *Routes) freeHops(groups, hops []bool) error {
+	ro.freeable = false
 	var errs []error
-	for set, id := range d.sets {
+	for set, id := range ro.sets {
 		if !groups[id] {
-			delete(d.sets, set)
+			delete(ro.sets, set)
 		}
 	}
-	for id := range d.groups {
-		if (d.groups[id] != bpfNexthopGroup{}) && !groups[id] {
-			d.groups[id] = bpfNexthopGroup{}
-			errs = append(errs, putSlot(d.objs.NexthopGroups, uint32(id), d.groups[id]))
+	for id := range ro.groups {
+		if (ro.groups[id] != bpfNexthopGroup{}) && !groups[id] {
+			ro.groups[id] = bpfNexthopGroup{}
+			errs = append(errs, putSlot(ro.prog.objs.NexthopGroups, uint32(id), ro.groups[id]))
 		}
 	}
-	for id := range d.hops {
-		if (d.hops[id] != bpfNexthop{}) && !hops[id] {
-			delete(d.hopIDs, d.hops[id])
-			d.hops[id] = bpfNexthop{}
-			errs = append(errs, putSlot(d.objs.Nexthops, uint32(id), d.hops[id]))
+	for id := range ro.hops {
+		if (ro.hops[id] != bpfNexthop{}) && !hops[id] {
+			delete(ro.hopIDs, ro.hops[id])
+			ro.hops[id] = bpfNexthop{}
+			errs = append(errs, putSlot(ro.prog.objs.Nexthops, uint32(id), ro.hops[id]))
 		}
 	}
 	return errors.Join(errs...)

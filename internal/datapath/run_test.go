@@ -65,13 +65,13 @@ type packet struct {
 // fromPort runs a packet through the program of ports, as if it came from dev.
 func (w *world) fromPort(t testing.TB, dev string, frame []byte) result {
 	t.Helper()
-	return w.run(t, w.dp.objs.FromPort, dev, packet{bytes: frame})
+	return w.run(t, w.dp.prog.objs.FromPort, dev, packet{bytes: frame})
 }
 
 // fromUnderlay runs a packet through the program of the underlay.
 func (w *world) fromUnderlay(t testing.TB, frame []byte) result {
 	t.Helper()
-	return w.run(t, w.dp.objs.FromUnderlay, "u0", packet{bytes: frame})
+	return w.run(t, w.dp.prog.objs.FromUnderlay, "u0", packet{bytes: frame})
 }
 
 func (w *world) run(t testing.TB, prog kernel.Program, dev string, p packet) result {
@@ -106,23 +106,23 @@ func (w *world) reload(t testing.TB, constants map[string]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.dp.configure(spec); err != nil {
+	if err := w.dp.prog.configure(spec); err != nil {
 		t.Fatal(err)
 	}
-	w.dp.configureLimits(spec)
+	w.dp.Limits.configureLimits(spec)
 	for name, value := range constants {
 		if err := spec.Variables[name].Set(value); err != nil {
 			t.Fatalf("set %s: %v", name, err)
 		}
 	}
-	loaded, err := w.dp.kernel.Loader.LoadUpon(spec, w.dp.maps())
+	loaded, err := w.dp.prog.kernel.Loader.LoadUpon(spec, w.dp.prog.maps())
 	if err != nil {
 		t.Fatal(err)
 	}
-	dp, previous := w.dp, w.dp.objs
-	w.dp.objs.FromPort, w.dp.objs.FromUnderlay = loaded.Programs[bpfProgFromPort], loaded.Programs[bpfProgFromUnderlay]
+	dp, previous := w.dp, w.dp.prog.objs
+	w.dp.prog.objs.FromPort, w.dp.prog.objs.FromUnderlay = loaded.Programs[bpfProgFromPort], loaded.Programs[bpfProgFromUnderlay]
 	t.Cleanup(func() {
 		loaded.Close()
-		dp.objs = previous
+		dp.prog.objs = previous
 	})
 }

@@ -18,11 +18,11 @@ var encapsulations = map[overlay.Encapsulation]bpfEncapsulation{
 }
 
 // planSegments must come after the ports: remotes are the last members.
-func (d *Datapath) planSegments(t fib.Tables, p *plan) error {
-	p.nat.bySegment = d.egressSegments(t)
+func (fo *Ports) planSegments(t fib.Tables, p *plan) error {
+	p.nat.bySegment = fo.egress.egressSegments(t)
 	for _, s := range t.Segments {
-		id := d.names.segIDs[s.Name]
-		segment, err := d.segment(s, t)
+		id := fo.numbers.names.segIDs[s.Name]
+		segment, err := fo.segment(s, t)
 		if err != nil {
 			return err
 		}
@@ -31,17 +31,17 @@ func (d *Datapath) planSegments(t fib.Tables, p *plan) error {
 		}
 		setEVPN(&segment, s, t)
 		p.evpn[id] = s.EVPN != nil
-		d.translate(id, s, &segment, t, p)
-		d.segments[id] = segment
+		fo.egress.translate(id, s, &segment, t, p)
+		fo.numbers.segments[id] = segment
 		if s.VNI != 0 {
 			p.vnis[bpfVniKey{Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort)}] = id
 		}
 		p.planGateway(id, segment.Router, s)
 		p.planOptions(s.Tunnel.Options)
-		if err := d.planRemotes(id, s, t.NoLearning[s.Name], p); err != nil {
+		if err := fo.planRemotes(id, s, t.NoLearning[s.Name], p); err != nil {
 			return err
 		}
-		d.planStatic(id, s, p)
+		fo.planStatic(id, s, p)
 		if n := p.counts[id]; n > maxMembers {
 			p.unplaced.add(fmt.Errorf("segment %s has %d ports and remotes: what is flooded reaches the first %d", s.Name, n, maxMembers))
 		}
@@ -50,7 +50,7 @@ func (d *Datapath) planSegments(t fib.Tables, p *plan) error {
 }
 
 // segment is s as the data path has it, less generation and members.
-func (d *Datapath) segment(s overlay.Segment, t fib.Tables) (bpfSegment, error) {
+func (fo *Ports) segment(s overlay.Segment, t fib.Tables) (bpfSegment, error) {
 	e := bpfSegment{
 		Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort), Used: 1, Encap: encapsulations[s.Tunnel.Encapsulation],
 	}
@@ -80,7 +80,7 @@ func (d *Datapath) segment(s overlay.Segment, t fib.Tables) (bpfSegment, error) 
 	}
 	setOuter(&e, s.Tunnel)
 	if g := s.Gateway; g != nil {
-		router, ok := d.names.routeIDs[g.Router]
+		router, ok := fo.numbers.names.routeIDs[g.Router]
 		if !ok {
 			return e, fmt.Errorf("segment %s: there is no router %q", s.Name, g.Router)
 		}
@@ -217,14 +217,14 @@ const maxMembers = 1024
 // remoteNoLearning is REMOTE_UNTAUGHT of bpf/abi/abi.h.
 const remoteNoLearning = 1 << 31
 
-func (d *Datapath) planRemotes(id uint32, s overlay.Segment, noLearning []netip.Addr, p *plan) error {
+func (fo *Ports) planRemotes(id uint32, s overlay.Segment, noLearning []netip.Addr, p *plan) error {
 	learned := setOfAddrs(noLearning)
 	for _, addr := range s.Remotes {
-		if learned[addr] && !d.hasRoomForMember(addr, p) {
+		if learned[addr] && !fo.hasRoomForMember(addr, p) {
 			p.unplaced.add(fmt.Errorf("segment %s: remote %s: BGP may fill the tables of remotes and members of segments up to %d %%", s.Name, addr, learnedShare))
 			continue
 		}
-		vport, ok := d.names.tepIDs[addr]
+		vport, ok := fo.numbers.names.tepIDs[addr]
 		if !ok {
 			return fmt.Errorf("segment %s: remote %s has no entry among the TEPs", s.Name, addr)
 		}
@@ -242,16 +242,16 @@ func (d *Datapath) planRemotes(id uint32, s overlay.Segment, noLearning []netip.
 }
 
 // hasRoomForMember reports whether another remote of a segment leaves room for configured ones.
-func (d *Datapath) hasRoomForMember(addr netip.Addr, p *plan) bool {
-	return len(p.members) < learnedRoom(int(d.objs.Members.MaxEntries())) &&
-		len(p.remotes)+len(p.addrs[addr]) <= learnedRoom(int(d.objs.Remotes.MaxEntries()))
+func (fo *Ports) hasRoomForMember(addr netip.Addr, p *plan) bool {
+	return len(p.members) < learnedRoom(int(fo.prog.objs.Members.MaxEntries())) &&
+		len(p.remotes)+len(p.addrs[addr]) <= learnedRoom(int(fo.prog.objs.Remotes.MaxEntries()))
 }
 
-func (d *Datapath) planStatic(id uint32, s overlay.Segment, p *plan) {
+func (fo *Ports) planStatic(id uint32, s overlay.Segment, p *plan) {
 	for _, st := range s.Static {
-		vport, ok := d.names.tepIDs[st.Remote]
+		vport, ok := fo.numbers.names.tepIDs[st.Remote]
 		if st.Port != "" {
-			vport, ok = d.names.portIDs[st.Port]
+			vport, ok = fo.numbers.names.portIDs[st.Port]
 		}
 		if ok { // a port whose interface is absent has no entry yet
 			p.static[bpfFdbKey{Segment: id, Mac: st.MAC}] = vport

@@ -28,23 +28,23 @@ type Session struct {
 }
 
 // EachSession calls do for every connection until it returns false. do must not keep s.
-func (d *Datapath) EachSession(do func(s *Session) bool) error {
+func (fw *Firewall) EachSession(do func(s *Session) bool) error {
 	var s Session
-	return d.fw.connections.each(func(k *bpfCtKey, c *bpfCtEntry, now uint64) bool {
-		d.session(&s, k, c, now)
+	return fw.connections.each(func(k *bpfCtKey, c *bpfCtEntry, now uint64) bool {
+		fw.session(&s, k, c, now)
 		return do(&s)
 	})
 }
 
-func (d *Datapath) session(s *Session, k *bpfCtKey, c *bpfCtEntry, now uint64) {
+func (fw *Firewall) session(s *Session, k *bpfCtKey, c *bpfCtEntry, now uint64) {
 	bits := bpfCtBits(c.Bits)
 	*s = Session{
-		Connection: connection(k, c, now), Port: d.names.ports[k.Zone], SrcMAC: c.Smac, DstMAC: c.Dmac,
-		PeerPort: d.names.ports[uint32(c.PeerVport)], PeerSegment: d.names.segments[uint32(c.PeerSegment)],
-		PickedUp: bits&bpfCtBitsCT_PICKED_UP != 0, Rule: d.ruleName(c.Rule), Current: c.Policy == d.fw.numbers.Policy,
+		Connection: connection(k, c, now), Port: fw.numbers.names.ports[k.Zone], SrcMAC: c.Smac, DstMAC: c.Dmac,
+		PeerPort: fw.numbers.names.ports[uint32(c.PeerVport)], PeerSegment: fw.numbers.names.segments[uint32(c.PeerSegment)],
+		PickedUp: bits&bpfCtBitsCT_PICKED_UP != 0, Rule: fw.ruleName(c.Rule), Current: c.Policy == fw.inForce.Policy,
 	}
-	if int(k.Zone) < len(d.vports) {
-		s.Segment = d.names.segments[d.vports[k.Zone].Segment]
+	if int(k.Zone) < len(fw.numbers.vports) {
+		s.Segment = fw.numbers.names.segments[fw.numbers.vports[k.Zone].Segment]
 	}
 	inside, outside := addrOf(k.Inside.W), addrOf(k.Outside.W)
 	s.Direction, s.Src, s.SrcPort, s.Dst, s.DstPort = overlay.In, outside, wire16(k.OutsidePort), inside, wire16(k.InsidePort)
@@ -88,7 +88,7 @@ func (c *Cached) add(f Flow) {
 
 // CachedSessions are the decisions about both directions of each session, from its
 // opener and to it.
-func (d *Datapath) CachedSessions(sessions []Session) ([][2]Cached, error) {
+func (fl *Flows) CachedSessions(sessions []Session) ([][2]Cached, error) {
 	all := make([][2]Cached, len(sessions))
 	if len(sessions) == 0 {
 		return all, nil
@@ -98,7 +98,7 @@ func (d *Datapath) CachedSessions(sessions []Session) ([][2]Cached, error) {
 	for i := range sessions {
 		s := &sessions[i]
 		if s.Proto == unix.IPPROTO_ICMP || s.Proto == unix.IPPROTO_ICMPV6 { // never cached
-			c := Cached{Known: true, Why: d.words.slows[bpfSlowSLOW_DEEP_PARSE].text, IdleNS: s.IdleNS}
+			c := Cached{Known: true, Why: fl.prog.words.slows[bpfSlowSLOW_DEEP_PARSE].text, IdleNS: s.IdleNS}
 			all[i] = [2]Cached{c, c}
 			continue
 		}
@@ -106,16 +106,16 @@ func (d *Datapath) CachedSessions(sessions []Session) ([][2]Cached, error) {
 		places[orig] = append(places[orig], place{i, 0})
 		places[back] = append(places[back], place{i, 1})
 	}
-	now, err := d.kernel.Clock.Monotonic()
+	now, err := fl.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return nil, err
 	}
-	generations, err := d.generations()
+	generations, err := fl.changes.generations()
 	if err != nil {
 		return nil, err
 	}
-	err = walk(d.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
-		flow := d.flow(k, f, now, generations)
+	err = walk(fl.prog.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
+		flow := fl.flow(k, f, now, generations)
 		for _, key := range flow.cachedAs() {
 			for _, at := range places[key] {
 				all[at.session][at.way].add(flow)

@@ -17,7 +17,7 @@ func TestChangedPolicy(t *testing.T) {
 	w := walledWorld(t, wall(allow("dns", 53), allow("ntp", 123)))
 	talk := []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}, {"p0", udpTo("123"), "p1"}}
 	w.follow(t, talk)
-	before := w.dp.fw.numbers
+	before := w.dp.Firewall.inForce
 	w.change(t, wall(allow("ntp", 123), allow("ssh", 22)))
 	w.follow(t, []step{{"p0", udpTo("53"), "drop"}, {"p1", udpFrom("53"), "drop"}, {"p0", udpTo("123"), "p1"}, {"p0", udpTo("22"), "p1"}})
 	counters := w.ruleCounters(t)
@@ -27,7 +27,7 @@ func TestChangedPolicy(t *testing.T) {
 	if _, ok := counters[RuleName{"s", "dns"}]; ok {
 		t.Error("rule dns still counts")
 	}
-	after := w.dp.fw.numbers
+	after := w.dp.Firewall.inForce
 	if after.Policy == before.Policy {
 		t.Error("the policies have the same number")
 	}
@@ -43,7 +43,7 @@ func TestChangedPolicy(t *testing.T) {
 // What did not change is not loaded again.
 func TestSamePolicyIsKept(t *testing.T) {
 	w := walledWorld(t, wall(allow("dns", 53)))
-	generation, number := w.generation(t, "blue"), w.dp.fw.numbers.Policy
+	generation, number := w.generation(t, "blue"), w.dp.Firewall.inForce.Policy
 	w.apply(t)
 	if got := w.generation(t, "blue"); got != generation {
 		t.Errorf("generation %d, want %d", got, generation)
@@ -51,7 +51,7 @@ func TestSamePolicyIsKept(t *testing.T) {
 	// A port more has the same policy.
 	w.tables.Ports = append(w.tables.Ports, w.port("s0", "green"))
 	w.apply(t)
-	if got := w.dp.fw.numbers.Policy; got != number {
+	if got := w.dp.Firewall.inForce.Policy; got != number {
 		t.Errorf("policy %d, want %d", got, number)
 	}
 	if got := w.generation(t, "blue"); got != generation {
@@ -64,11 +64,11 @@ func TestTakeoverOfTheFirewall(t *testing.T) {
 	fw := wall(allow("dns", 53), allow("ntp", 123))
 	w := walledWorld(t, fw)
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
-	rules, number, generation := w.ruleCounters(t), w.dp.fw.numbers.Policy, w.generation(t, "blue")
+	rules, number, generation := w.ruleCounters(t), w.dp.Firewall.inForce.Policy, w.generation(t, "blue")
 	w.reopen(t)
 	w.guard(t, fw)
 	w.apply(t)
-	if got := w.dp.fw.numbers.Policy; got != number {
+	if got := w.dp.Firewall.inForce.Policy; got != number {
 		t.Errorf("policy %d, want %d: nothing has changed", got, number)
 	}
 	if got := w.generation(t, "blue"); got != generation {
@@ -87,7 +87,7 @@ func TestTakeoverOfTheFirewall(t *testing.T) {
 	w.reopen(t)
 	w.guard(t, wall(allow("ntp", 123), allow("dns", 53)))
 	w.apply(t)
-	if got := w.dp.fw.numbers.Policy; got == number {
+	if got := w.dp.Firewall.inForce.Policy; got == number {
 		t.Errorf("another policy has number %d too", got)
 	}
 	w.follow(t, []step{{"p1", udpFrom("53"), "p0"}}) // known, and still allowed
@@ -106,7 +106,7 @@ func TestOtherSizesKeepConnections(t *testing.T) {
 			w.reopen(t)
 		}
 		w.apply(t)
-		if got := w.dp.objs.CtEstablished.MaxEntries(); got != size {
+		if got := w.dp.prog.objs.CtEstablished.MaxEntries(); got != size {
 			t.Fatalf("the table has %d entries, want %d", got, size)
 		}
 		w.follow(t, []step{{"p1", udpFrom("53"), "p0"}})
@@ -124,7 +124,7 @@ func TestFirewallComesAndGoes(t *testing.T) {
 		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Port: "p1"}}
 	})
 	w.follow(t, []step{{"p0", udpTo("99"), "p1"}})
-	if err := w.dp.EachSession(func(*Session) bool { t.Error("a session without a firewall"); return true }); err != nil {
+	if err := w.dp.Firewall.EachSession(func(*Session) bool { t.Error("a session without a firewall"); return true }); err != nil {
 		t.Fatal(err)
 	}
 	w.guard(t, wall(allow("dns", 53)))
@@ -135,7 +135,7 @@ func TestFirewallComesAndGoes(t *testing.T) {
 	w.reopen(t)
 	w.apply(t)
 	w.follow(t, []step{{"p0", udpTo("99"), "p1"}, {"p0", udpTo("53"), "p1"}})
-	if w.dp.hasPolicy() || w.dp.anyPoliced() {
+	if w.dp.Firewall.hasPolicy() || w.dp.Firewall.anyPoliced() {
 		t.Error("something of the firewall is left")
 	}
 	w.tables.Firewall = nil
@@ -164,7 +164,7 @@ func TestChangeDropsNothing(t *testing.T) {
 			default:
 			}
 			w.do(t, func() {
-				r, err := runProgram(w.dp.objs.FromPort, w.dev["p0"].Index, packet{bytes: udpTo("53")})
+				r, err := runProgram(w.dp.prog.objs.FromPort, w.dev["p0"].Index, packet{bytes: udpTo("53")})
 				if err != nil || r.verdict != forwarded {
 					n++
 				}
@@ -197,7 +197,7 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 	fw.Sizes.Connections *= 2
 	w.guard(t, fw)
 	w.reopen(t)
-	carried, err := w.dp.carry()
+	carried, err := w.dp.carrier.carry()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,17 +212,17 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m[1].SeenNs != 0 {
-			if err := w.dp.objs.CtEstablished.Put(k, m[1]); err != nil {
+			if err := w.dp.prog.objs.CtEstablished.Put(k, m[1]); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := carried.finish(w.dp); err != nil {
+	if err := carried.finish(w.dp.carrier); err != nil {
 		t.Fatal(err)
 	}
 	for k, want := range map[bpfCtKey]uint32{late: 7, newer: 9} {
 		var got bpfCtEntry
-		if err := w.dp.objs.CtEstablished.Lookup(k, &got); err != nil || got.Rule != want {
+		if err := w.dp.prog.objs.CtEstablished.Lookup(k, &got); err != nil || got.Rule != want {
 			t.Errorf("connection %d has rule %d, %v, want %d", k.InsidePort, got.Rule, err, want)
 		}
 	}
@@ -230,7 +230,7 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 	if n := len(w.sessions(t)["p1"]); n != 1 {
 		t.Errorf("p1 has %d sessions, want the one from before", n)
 	}
-	if again, err := w.dp.carry(); err != nil || len(again.previous) != 0 {
+	if again, err := w.dp.carrier.carry(); err != nil || len(again.previous) != 0 {
 		t.Errorf("former tables are left: %v, %v", again, err)
 	}
 }
@@ -261,18 +261,18 @@ func TestPortInAnotherSegmentHasNoConnections(t *testing.T) {
 	w.passes(t, "carol > bob udp 53 from 2000")
 	connections := func() (zones map[uint32]int) {
 		zones = map[uint32]int{}
-		for _, m := range []kernel.Map{w.dp.objs.CtHalfOpen, w.dp.objs.CtEstablished} {
+		for _, m := range []kernel.Map{w.dp.prog.objs.CtHalfOpen, w.dp.prog.objs.CtEstablished} {
 			each(t, m, func(k bpfCtKey, _ bpfCtEntry) { zones[k.Zone]++ })
 		}
 		return zones
 	}
-	before, stays := w.dp.names.portIDs["p0"], w.dp.names.portIDs["p1"]
+	before, stays := w.dp.numbers.names.portIDs["p0"], w.dp.numbers.names.portIDs["p1"]
 	if n := connections(); n[before] != 1 || n[stays] != 1 {
 		t.Fatalf("%v connections by port, want one each of %d and %d", n, before, stays)
 	}
 	w.tables.Ports[0].Segment = "green"
 	w.apply(t)
-	if n := connections(); n[before]+n[w.dp.names.portIDs["p0"]] != 0 || n[stays] != 1 {
+	if n := connections(); n[before]+n[w.dp.numbers.names.portIDs["p0"]] != 0 || n[stays] != 1 {
 		t.Errorf("%v connections by port after %d went to another segment", n, before)
 	}
 }

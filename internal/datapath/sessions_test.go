@@ -60,12 +60,12 @@ func TestStatesAreThoseOfTheSweep(t *testing.T) {
 	}
 	for i := range uint32(1 << 12) {
 		proto := []uint8{6, 6, 6, 17, 1, 58, 132, 47}[i%8]
-		k := bpfCtKey{Zone: w.dp.names.portIDs["p0"], Proto: proto, InsidePort: uint16(i)}
+		k := bpfCtKey{Zone: w.dp.numbers.names.portIDs["p0"], Proto: proto, InsidePort: uint16(i)}
 		k.Inside.W, k.Outside.W = wireAddr(netip.MustParseAddr("10.0.0.1")), wireAddr(netip.MustParseAddr("10.0.0.2"))
 		entries[k] = bpfCtEntry{SeenNs: now, Bits: i >> 1 & 2047}
 		want[StateNames[ctState(proto, bpfCtBits(i>>1&2047))]]++
 	}
-	if err := putBatch(w.dp.objs.CtEstablished, entries, 0); err != nil {
+	if err := putBatch(w.dp.prog.objs.CtEstablished, entries, 0); err != nil {
 		t.Fatal(err)
 	}
 	got := w.sweep(t).States
@@ -83,7 +83,7 @@ func TestCachedSessions(t *testing.T) {
 		for _, s := range w.sessions(t) {
 			list = append(list, slices.DeleteFunc(s, func(s Session) bool { return s.Echo })...)
 		}
-		ways, err := w.dp.CachedSessions(list)
+		ways, err := w.dp.Flows.CachedSessions(list)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,12 +112,12 @@ func TestCachedSessions(t *testing.T) {
 	}
 	for port, list := range w.sessions(t) {
 		list = slices.DeleteFunc(list, func(s Session) bool { return !s.Echo })
-		ways, err := w.dp.CachedSessions(list)
+		ways, err := w.dp.Flows.CachedSessions(list)
 		if err != nil || len(ways) != 2 || ways[0][0].Fast || ways[1][1].Why == "" {
 			t.Errorf("echoes of %s: %+v, %v, want them slow", port, ways, err)
 		}
 	}
-	if err := w.dp.invalidateAll(); err != nil {
+	if err := w.dp.Clock.invalidateAll(); err != nil {
 		t.Fatal(err)
 	}
 	if ways := cached()["p0"]; ways[0].Fast || ways[0].Why == "" {

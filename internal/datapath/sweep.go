@@ -27,19 +27,19 @@ type HalfOpen struct {
 
 // Sweep removes the connections that have expired and counts the others. It looks at
 // each of them, in the kernel.
-func (d *Datapath) Sweep() (GCStats, error) {
+func (fw *Firewall) Sweep() (GCStats, error) {
 	c := GCStats{States: map[string]int{}, HalfOpens: map[string]HalfOpen{}}
-	if d.cfg.Firewall == nil {
+	if fw.prog.cfg.Firewall == nil {
 		return c, nil
 	}
-	tally, err := d.fw.connections.sweep()
+	tally, err := fw.connections.sweep()
 	if err != nil {
 		return c, err
 	}
 	c.States = byStateName(tally.States)
 	c.Connections, c.HalfOpen, c.Expired = int(tally.Established), int(tally.HalfOpen), int(tally.Expired)
-	for id, name := range d.names.ports {
-		n, err := d.halfOpens(id)
+	for id, name := range fw.numbers.names.ports {
+		n, err := fw.halfOpens(id)
 		if err != nil {
 			return c, fmt.Errorf("half-open connections of port %s: %w", name, err)
 		}
@@ -52,10 +52,10 @@ func (d *Datapath) Sweep() (GCStats, error) {
 }
 
 // halfOpens are those of the port with the vport id.
-func (d *Datapath) halfOpens(id uint32) (n HalfOpen, err error) {
+func (fw *Firewall) halfOpens(id uint32) (n HalfOpen, err error) {
 	var u bpfLimitUsage
 	var l bpfLimits
-	if err := errors.Join(d.objs.OwnerUsages.Lookup(id, &u), d.objs.OwnerLimits.Lookup(id, &l)); err != nil {
+	if err := errors.Join(fw.prog.objs.OwnerUsages.Lookup(id, &u), fw.prog.objs.OwnerLimits.Lookup(id, &l)); err != nil {
 		return n, err
 	}
 	// Two cores may count one too many down.
@@ -76,12 +76,12 @@ type NATGCStats struct {
 
 // NATSweep removes the sessions that have expired and counts the others. It looks at
 // each of them, in the kernel.
-func (d *Datapath) NATSweep() (NATGCStats, error) {
+func (se *NATSessions) NATSweep() (NATGCStats, error) {
 	c := NATGCStats{States: map[string]int{}}
-	if d.cfg.Egress == nil {
+	if se.prog.cfg.Egress == nil {
 		return c, nil
 	}
-	tally, err := d.nat.sessions.sweep()
+	tally, err := se.table.sweep()
 	if err != nil {
 		return c, err
 	}
@@ -121,22 +121,22 @@ const (
 )
 
 // FirewallTables are the tables with what the census c counted; nil without a firewall.
-func (d *Datapath) FirewallTables(c GCStats) []Table {
-	if d.cfg.Firewall == nil {
+func (fw *Firewall) FirewallTables(c GCStats) []Table {
+	if fw.prog.cfg.Firewall == nil {
 		return nil
 	}
 	list := []Table{
-		table(TableConnections, d.objs.CtEstablished, c.Connections), table(TableHalfOpen, d.objs.CtHalfOpen, c.HalfOpen),
-		table(TableFragments, d.objs.Fragments, -1), table(TableRules, d.objs.Rules, len(d.fw.numbers.Rules)),
+		table(TableConnections, fw.prog.objs.CtEstablished, c.Connections), table(TableHalfOpen, fw.prog.objs.CtHalfOpen, c.HalfOpen),
+		table(TableFragments, fw.prog.objs.Fragments, -1), table(TableRules, fw.prog.objs.Rules, len(fw.inForce.Rules)),
 	}
 	var id ebpf.MapID
-	if err := d.objs.Policy.Lookup(uint32(0), &id); err == nil {
-		if lines, err := d.kernel.Loader.MapByID(id); err == nil {
+	if err := fw.prog.objs.Policy.Lookup(uint32(0), &id); err == nil {
+		if lines, err := fw.prog.kernel.Loader.MapByID(id); err == nil {
 			list = append(list, table(TablePolicy, lines, -1))
 			lines.Close()
 		}
 	}
-	return append(list, table(TableLogs, d.objs.Logs, -1))
+	return append(list, table(TableLogs, fw.prog.objs.Logs, -1))
 }
 
 // The tables of NAT.
@@ -151,24 +151,24 @@ const (
 )
 
 // NATTables are the tables with what the census c counted; nil where nothing is translated.
-func (d *Datapath) NATTables(c NATGCStats) []Table {
-	if d.cfg.Egress == nil {
+func (eg *Egress) NATTables(c NATGCStats) []Table {
+	if eg.prog.cfg.Egress == nil {
 		return nil
 	}
 	entries := c.Sessions + c.Mappings
 	return []Table{
-		table(TableNATSessions, d.objs.NatSessions, entries), table(TableReturns, d.objs.NatReverse, entries),
-		table(TableHosts, d.objs.NatHostCounts, -1), table(TablePortForwards, d.objs.PortForwards, -1),
-		table(TableNATFragments, d.objs.NatFragments, -1), table(TablePool, d.objs.Pool, d.poolUsed()),
-		table(TableNATEvents, d.objs.NatEvents, -1),
+		table(TableNATSessions, eg.prog.objs.NatSessions, entries), table(TableReturns, eg.prog.objs.NatReverse, entries),
+		table(TableHosts, eg.prog.objs.NatHostCounts, -1), table(TablePortForwards, eg.prog.objs.PortForwards, -1),
+		table(TableNATFragments, eg.prog.objs.NatFragments, -1), table(TablePool, eg.prog.objs.Pool, eg.poolUsed()),
+		table(TableNATEvents, eg.prog.objs.NatEvents, -1),
 	}
 }
 
-func (d *Datapath) poolUsed() (n int) {
-	d.nat.changing.Lock()
-	defer d.nat.changing.Unlock()
-	for i := range d.nat.entries {
-		for _, f := range d.nat.entries[i].Family {
+func (eg *Egress) poolUsed() (n int) {
+	eg.changing.Lock()
+	defer eg.changing.Unlock()
+	for i := range eg.numbers.egresses {
+		for _, f := range eg.numbers.egresses[i].Family {
 			n += int(f.Count)
 		}
 	}

@@ -46,12 +46,12 @@ func crowded(b *testing.B, n uint32) *world {
 	}
 	entries := make(map[bpfCtKey]bpfCtEntry, batch)
 	for i := range n {
-		k := bpfCtKey{Zone: w.dp.names.portIDs["p0"], Proto: 6, InsidePort: 80, OutsidePort: uint16(i)}
+		k := bpfCtKey{Zone: w.dp.numbers.names.portIDs["p0"], Proto: 6, InsidePort: 80, OutsidePort: uint16(i)}
 		k.Inside.W = wireAddr(netip.MustParseAddr("10.0.0.1"))
 		k.Outside.W = wireAddr(netip.AddrFrom4([4]byte{10, 1, byte(i >> 24), byte(i >> 16)}))
-		entries[k] = bpfCtEntry{SeenNs: now, Born: bornAgo(now, 0), Bits: 2 | 4 | 8 | 16, Rule: w.dp.fw.numbers.Rules[0], Policy: w.dp.fw.numbers.Policy}
+		entries[k] = bpfCtEntry{SeenNs: now, Born: bornAgo(now, 0), Bits: 2 | 4 | 8 | 16, Rule: w.dp.Firewall.inForce.Rules[0], Policy: w.dp.Firewall.inForce.Policy}
 		if len(entries) == batch || i == n-1 {
-			if err := putBatch(w.dp.objs.CtEstablished, entries, 0); err != nil {
+			if err := putBatch(w.dp.prog.objs.CtEstablished, entries, 0); err != nil {
 				b.Fatal(err)
 			}
 			clear(entries)
@@ -65,11 +65,11 @@ func BenchmarkSweep(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			w := crowded(b, n)
 			for b.Loop() {
-				if c, err := w.dp.Sweep(); err != nil || c.Connections != int(n) {
+				if c, err := w.dp.Firewall.Sweep(); err != nil || c.Connections != int(n) {
 					b.Fatalf("%+v, %v", c, err)
 				}
 			}
-			b.ReportMetric(float64(w.dp.objs.CtEstablished.Memlock())/float64(n), "B/connection")
+			b.ReportMetric(float64(w.dp.prog.objs.CtEstablished.Memlock())/float64(n), "B/connection")
 		})
 	}
 }
@@ -80,7 +80,7 @@ func BenchmarkEachSession(b *testing.B) {
 			w := crowded(b, n)
 			for b.Loop() {
 				seen := uint32(0)
-				err := w.dp.EachSession(func(*Session) bool { seen++; return true })
+				err := w.dp.Firewall.EachSession(func(*Session) bool { seen++; return true })
 				if err != nil || seen != n {
 					b.Fatalf("%d sessions, %v", seen, err)
 				}

@@ -80,7 +80,7 @@ func udpFrom(port string) []byte {
 func (w *world) sessions(t testing.TB) map[string][]Session {
 	t.Helper()
 	all := map[string][]Session{}
-	err := w.dp.EachSession(func(s *Session) bool {
+	err := w.dp.Firewall.EachSession(func(s *Session) bool {
 		all[s.Port] = append(all[s.Port], *s)
 		return true
 	})
@@ -92,7 +92,7 @@ func (w *world) sessions(t testing.TB) map[string][]Session {
 
 func (w *world) ruleCounters(t testing.TB) map[RuleName]RuleCounters {
 	t.Helper()
-	list, err := w.dp.Rules()
+	list, err := w.dp.Firewall.Rules()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (w *world) ruleCounters(t testing.TB) map[RuleName]RuleCounters {
 
 func (w *world) sweep(t testing.TB) GCStats {
 	t.Helper()
-	c, err := w.dp.Sweep()
+	c, err := w.dp.Firewall.Sweep()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestSweepCounts(t *testing.T) {
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}, {"p0", udpTo("123"), "p1"}, {"p0", udpTo("99"), "drop"}})
 	wrong := bpfLimitUsage{}
 	wrong.Used[bpfLimitedCountCOUNT_HALF_OPEN_IN] = 77
-	must(t, w.dp.objs.OwnerUsages.Put(w.dp.names.portIDs["p1"], wrong))
+	must(t, w.dp.prog.objs.OwnerUsages.Put(w.dp.numbers.names.portIDs["p1"], wrong))
 	c := w.sweep(t)
 	if c.Connections != 2 || c.HalfOpen != 2 || c.Waiting != 2 || c.Expired != 0 || c.States["replied"] != 2 || c.States["unreplied"] != 2 {
 		t.Errorf("census %+v, want two of each", c)
@@ -127,7 +127,7 @@ func TestSweepCounts(t *testing.T) {
 	if c.HalfOpens["p0"] != (HalfOpen{Out: 1}) || c.HalfOpens["p1"] != (HalfOpen{In: 1}) {
 		t.Errorf("half-open %v, want one at each port", c.HalfOpens)
 	}
-	for _, table := range w.dp.FirewallTables(c) {
+	for _, table := range w.dp.Firewall.FirewallTables(c) {
 		if table.Bytes == 0 || table.Size == 0 {
 			t.Errorf("table %+v, want its memory", table)
 		}
@@ -140,7 +140,7 @@ func TestSweepExpires(t *testing.T) {
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
 	age := func(by time.Duration) {
 		t.Helper()
-		changeEach[bpfCtKey](t, w.dp.objs.CtEstablished, func(c *bpfCtEntry) { c.SeenNs -= uint64(by) })
+		changeEach[bpfCtKey](t, w.dp.prog.objs.CtEstablished, func(c *bpfCtEntry) { c.SeenNs -= uint64(by) })
 	}
 	timeout := overlay.DefaultTimeouts.UDPReplied
 	age(timeout - 20*time.Second)

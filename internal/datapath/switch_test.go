@@ -68,11 +68,11 @@ func (w *world) went(t testing.TB, s step) string {
 
 func (w *world) traffic(t testing.TB) (map[string]PortCounters, map[string]TEPCounters) {
 	t.Helper()
-	ports, err := w.dp.Ports()
+	ports, err := w.dp.Traffic.Ports()
 	if err != nil {
 		t.Fatal(err)
 	}
-	byAddr, err := w.dp.TEPs()
+	byAddr, err := w.dp.Traffic.TEPs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,18 +141,18 @@ func (w *world) forget(t testing.TB) {
 	t.Helper()
 	w.refill(t)
 	w.forgetReports(t)
-	if err := w.dp.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool { return n.Origin == bpfHostOriginORIGIN_LEARNED }); err != nil {
+	if err := w.dp.Hosts.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool { return n.Origin == bpfHostOriginORIGIN_LEARNED }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.dp.deleteFDB(func(_ bpfFdbKey, e bpfFdbEntry) bool { return e.Origin == bpfHostOriginORIGIN_LEARNED }); err != nil {
+	if _, err := w.dp.Hosts.deleteFDB(func(_ bpfFdbKey, e bpfFdbEntry) bool { return e.Origin == bpfHostOriginORIGIN_LEARNED }); err != nil {
 		t.Fatal(err)
 	}
 	var keys []bpfFlowKey
-	if err := walk(w.dp.objs.Flows, func(k bpfFlowKey, _ bpfFlow) { keys = append(keys, k) }); err != nil {
+	if err := walk(w.dp.prog.objs.Flows, func(k bpfFlowKey, _ bpfFlow) { keys = append(keys, k) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range keys {
-		if err := w.dp.objs.Flows.Delete(k); err != nil {
+		if err := w.dp.prog.objs.Flows.Delete(k); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,8 +222,8 @@ func TestAgeing(t *testing.T) {
 // ageHosts lets time pass for what the data path knows of hosts.
 func (w *world) ageHosts(t testing.TB, by time.Duration) {
 	t.Helper()
-	changeEach[bpfFdbKey](t, w.dp.objs.Fdb, func(e *bpfFdbEntry) { e.SeenNs -= uint64(by) })
-	changeEach[bpfNeighbourKey](t, w.dp.objs.Neighbours, func(n *bpfNeighbour) { n.SeenNs -= uint64(by) })
+	changeEach[bpfFdbKey](t, w.dp.prog.objs.Fdb, func(e *bpfFdbEntry) { e.SeenNs -= uint64(by) })
+	changeEach[bpfNeighbourKey](t, w.dp.prog.objs.Neighbours, func(n *bpfNeighbour) { n.SeenNs -= uint64(by) })
 }
 
 // A flow that is replayed from the cache keeps its source's entry young.
@@ -267,7 +267,7 @@ func TestFDBFull(t *testing.T) {
 	if events := send(); events["learned"] != 20 || events["fdb-full"] != 0 || events["flooded"] != 20 {
 		t.Errorf("events %v, want 20 learned and all 20 flooded", events)
 	}
-	fdb, err := w.dp.FDB()
+	fdb, err := w.dp.Hosts.FDB()
 	if err != nil || len(fdb) != 16 {
 		t.Errorf("%d entries (%v), want 16", len(fdb), err)
 	}

@@ -25,7 +25,7 @@ func (w *world) reopen(t *testing.T) {
 
 func (w *world) generation(t *testing.T, segment string) uint32 {
 	t.Helper()
-	s, err := w.dp.Stats()
+	s, err := w.dp.Flows.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestTakeoverWithOtherSizes(t *testing.T) {
 	w.reopen(t)
 	w.apply(t)
 	w.follow(t, []step{{"p0", say(alice, bob), "p1"}})
-	if got, want := w.dp.objs.Fdb.MaxEntries(), w.cfg.FDB.Size; got != want {
+	if got, want := w.dp.prog.objs.Fdb.MaxEntries(), w.cfg.FDB.Size; got != want {
 		t.Errorf("the FDB has %d entries, want %d", got, want)
 	}
 }
@@ -181,13 +181,13 @@ func (w *world) wantClean(t *testing.T) {
 	t.Helper()
 	ports, teps, segments := map[uint32]bool{}, map[uint32]bool{}, map[uint32]bool{}
 	for _, p := range w.tables.Ports {
-		ports[w.dp.names.portIDs[p.Name]] = true
+		ports[w.dp.numbers.names.portIDs[p.Name]] = true
 	}
 	for _, tep := range w.tables.TEPs {
-		teps[w.dp.names.tepIDs[tep.Addr]] = true
+		teps[w.dp.numbers.names.tepIDs[tep.Addr]] = true
 	}
 	for _, s := range w.tables.Segments {
-		segments[w.dp.names.segIDs[s.Name]] = true
+		segments[w.dp.numbers.names.segIDs[s.Name]] = true
 	}
 	members := w.members(t)
 	walkAll(t, w, func(k bpfFdbKey, e bpfFdbEntry) {
@@ -197,21 +197,21 @@ func (w *world) wantClean(t *testing.T) {
 	})
 	for id := range uint32(64) {
 		var e bpfVport
-		if err := w.dp.objs.Vports.Lookup(id, &e); err != nil {
+		if err := w.dp.prog.objs.Vports.Lookup(id, &e); err != nil {
 			t.Fatal(err)
 		}
 		if used := e.Kind != bpfVportKindVPORT_NONE; used != (ports[id] || teps[id]) {
 			t.Errorf("end %d has kind %d", id, e.Kind)
 		}
 		var s bpfSegment
-		if err := w.dp.objs.Segments.Lookup(id, &s); err != nil {
+		if err := w.dp.prog.objs.Segments.Lookup(id, &s); err != nil {
 			t.Fatal(err)
 		}
 		if used := s.Used == 1; used != segments[id] {
 			t.Errorf("segment %d is in use: %t", id, used)
 		}
 	}
-	if n := len(w.dp.links); n != len(w.tables.Ports)+len(w.tables.Underlays) {
+	if n := len(w.dp.Links.links); n != len(w.tables.Ports)+len(w.tables.Underlays) {
 		t.Errorf("%d programs are attached", n)
 	}
 }
@@ -221,7 +221,7 @@ func (w *world) members(t *testing.T) map[[2]uint32]bool {
 	t.Helper()
 	pairs := map[[2]uint32]bool{}
 	counts := map[uint32]uint32{}
-	it := w.dp.objs.Members.Iterate()
+	it := w.dp.prog.objs.Members.Iterate()
 	var k bpfMemberKey
 	var vport uint32
 	for it.Next(&k, &vport) {
@@ -231,9 +231,9 @@ func (w *world) members(t *testing.T) map[[2]uint32]bool {
 	if err := it.Err(); err != nil {
 		t.Fatal(err)
 	}
-	for id := range w.dp.names.segments {
+	for id := range w.dp.numbers.names.segments {
 		var s bpfSegment
-		if err := w.dp.objs.Segments.Lookup(id, &s); err != nil {
+		if err := w.dp.prog.objs.Segments.Lookup(id, &s); err != nil {
 			t.Fatal(err)
 		}
 		if s.Members != counts[id] {
@@ -245,7 +245,7 @@ func (w *world) members(t *testing.T) map[[2]uint32]bool {
 
 func walkAll(t *testing.T, w *world, do func(bpfFdbKey, bpfFdbEntry)) {
 	t.Helper()
-	if err := walk(w.dp.objs.Fdb, do); err != nil {
+	if err := walk(w.dp.prog.objs.Fdb, do); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -343,7 +343,7 @@ func TestCountersOfANewPort(t *testing.T) {
 	w.apply(t)
 	w.tables.Ports = append(w.tables.Ports, w.port("s0", "blue"))
 	w.apply(t)
-	ports, err := w.dp.Ports()
+	ports, err := w.dp.Traffic.Ports()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func (w *world) refill(t testing.TB) {
 	t.Helper()
 	refillBuckets(t, w)
 	var sent []uint64
-	must(t, w.dp.objs.Events.Lookup(bpfEventEVENT_NEIGH_REQUESTED, &sent))
+	must(t, w.dp.prog.objs.Events.Lookup(bpfEventEVENT_NEIGH_REQUESTED, &sent))
 	n := uint64(0)
 	for _, core := range sent {
 		n += core
@@ -149,7 +149,7 @@ func (w *world) refill(t testing.TB) {
 		return
 	}
 	for key := range w.requests(t) {
-		must(t, w.dp.objs.NeighbourRequests.Delete(key))
+		must(t, w.dp.prog.objs.NeighbourRequests.Delete(key))
 	}
 	w.requested = n
 }
@@ -158,7 +158,7 @@ func (w *world) refill(t testing.TB) {
 func (w *world) requests(t testing.TB) map[bpfNeighbourKey]uint64 {
 	t.Helper()
 	asked := map[bpfNeighbourKey]uint64{}
-	each(t, w.dp.objs.NeighbourRequests, func(k bpfNeighbourKey, then uint64) { asked[k] = then })
+	each(t, w.dp.prog.objs.NeighbourRequests, func(k bpfNeighbourKey, then uint64) { asked[k] = then })
 	return asked
 }
 
@@ -170,19 +170,19 @@ func refillBuckets(t testing.TB, w *world) {
 		!slices.ContainsFunc(w.tables.Segments, func(s overlay.Segment) bool { return limited(s.Limits) }) {
 		return
 	}
-	owners := slices.Collect(maps.Values(w.dp.names.portIDs))
-	for _, id := range w.dp.names.segIDs {
+	owners := slices.Collect(maps.Values(w.dp.numbers.names.portIDs))
+	for _, id := range w.dp.numbers.names.segIDs {
 		owners = append(owners, segmentOwner+id)
 	}
-	for id := range w.dp.vports {
-		if w.dp.vports[id].Kind == bpfVportKindVPORT_TEP {
+	for id := range w.dp.numbers.vports {
+		if w.dp.numbers.vports[id].Kind == bpfVportKindVPORT_TEP {
 			owners = append(owners, uint32(id))
 		}
 	}
 	for _, owner := range owners {
 		var u bpfLimitUsage
-		must(t, w.dp.objs.OwnerUsages.Lookup(owner, &u))
+		must(t, w.dp.prog.objs.OwnerUsages.Lookup(owner, &u))
 		u.Buckets, u.Shares = bpfLimitUsage{}.Buckets, bpfLimitUsage{}.Shares
-		must(t, w.dp.objs.OwnerUsages.Put(owner, u))
+		must(t, w.dp.prog.objs.OwnerUsages.Put(owner, u))
 	}
 }

@@ -71,7 +71,7 @@ func OpenStamps(pinRoot, name string) (*Stamps, error) {
 	if pinRoot == "" {
 		pinRoot = DefaultPinRoot
 	}
-	dir := (&Datapath{dir: filepath.Join(pinRoot, name)}).mapDir()
+	dir := (&Pins{dir: filepath.Join(pinRoot, name)}).mapDir()
 	var maps [2]*ebpf.Map
 	for i, file := range []string{bpfMapStamps, bpfMapStamped} {
 		opened, err := ebpf.LoadPinnedMap(filepath.Join(dir, file), nil)

@@ -76,7 +76,7 @@ func TestStampsLost(t *testing.T) {
 		w.send(t, "p0", say(alice, bob)[:36]) // each takes one
 	}
 	var parts []bpfStamped
-	if err := w.dp.objs.Stamped.Lookup(uint32(0), &parts); err != nil {
+	if err := w.dp.prog.objs.Stamped.Lookup(uint32(0), &parts); err != nil {
 		t.Fatal(err)
 	}
 	kept, lost := 0, 0

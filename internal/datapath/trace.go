@@ -40,17 +40,17 @@ const maxPacket = 1 << 16
 
 // Trace runs the loaded programs on a frame against the live maps. The copy of
 // the programs that runs neither learns nor counts, and sends nothing.
-func (d *Datapath) Trace(in TraceInput) (Trace, error) {
-	p, err := d.traced(in)
+func (tr *Tracer) Trace(in TraceInput) (Trace, error) {
+	p, err := tr.traced(in)
 	if err != nil {
 		return Trace{}, err
 	}
-	program, err := d.tracer(p.program)
+	program, err := tr.prog.tracer(p.program)
 	if err != nil {
 		return Trace{}, err
 	}
 	defer program.Close()
-	return d.run(program, p)
+	return tr.run(program, p)
 }
 
 // tracedPacket is a packet as it comes in, and to which program.
@@ -60,22 +60,22 @@ type tracedPacket struct {
 	data    []byte
 }
 
-func (d *Datapath) traced(in TraceInput) (p tracedPacket, err error) {
+func (tr *Tracer) traced(in TraceInput) (p tracedPacket, err error) {
 	if in.Port == "" {
 		p.program = bpfProgFromUnderlay
-		p.data, p.ifindex, err = d.fromRemote(in)
+		p.data, p.ifindex, err = tr.fromRemote(in)
 		return p, err
 	}
-	id, ok := d.names.portIDs[in.Port]
+	id, ok := tr.numbers.names.portIDs[in.Port]
 	if !ok {
 		return p, fmt.Errorf("there is no port %q with an interface", in.Port)
 	}
-	return tracedPacket{bpfProgFromPort, d.vports[id].Ifindex, in.Frame}, nil
+	return tracedPacket{bpfProgFromPort, tr.numbers.vports[id].Ifindex, in.Frame}, nil
 }
 
 // run runs a tracing program on a packet.
-func (d *Datapath) run(program kernel.Program, p tracedPacket) (Trace, error) {
-	if err := d.clearTrace(); err != nil {
+func (tr *Tracer) run(program kernel.Program, p tracedPacket) (Trace, error) {
+	if err := tr.clearTrace(); err != nil {
 		return Trace{}, err
 	}
 	opts := &ebpf.RunOptions{
@@ -93,7 +93,7 @@ func (d *Datapath) run(program kernel.Program, p tracedPacket) (Trace, error) {
 		t.Verdict = "left to the host"
 	}
 	var copied string
-	t.Steps, copied, err = d.steps()
+	t.Steps, copied, err = tr.steps()
 	if copied != "" && t.Verdict == "dropped" { // the original ends, its copies go on
 		t.Verdict = copied
 	}
@@ -108,18 +108,18 @@ type traceContext struct {
 }
 
 // tracer loads a program once more, on the same maps.
-func (d *Datapath) tracer(name string) (kernel.Program, error) {
+func (pr *programs) tracer(name string) (kernel.Program, error) {
 	spec, err := loadBpf()
 	if err != nil {
 		return nil, err
 	}
-	if err := d.configure(spec); err != nil {
+	if err := pr.configure(spec); err != nil {
 		return nil, err
 	}
 	if err := spec.Variables[bpfVarTracing].Set(true); err != nil {
 		return nil, fmt.Errorf("set %s: %w", bpfVarTracing, err)
 	}
-	program, err := d.loadOne(spec, name, d.maps())
+	program, err := pr.loadOne(spec, name, pr.maps())
 	if err != nil {
 		return nil, fmt.Errorf("load the tracing program: %w", err)
 	}
@@ -127,23 +127,23 @@ func (d *Datapath) tracer(name string) (kernel.Program, error) {
 }
 
 // fromRemote wraps the frame as the remote would.
-func (d *Datapath) fromRemote(in TraceInput) (packet []byte, ifindex uint32, err error) {
-	vport, ok := d.names.tepIDs[in.Remote]
+func (tr *Tracer) fromRemote(in TraceInput) (packet []byte, ifindex uint32, err error) {
+	vport, ok := tr.numbers.names.tepIDs[in.Remote]
 	if !ok {
 		return nil, 0, fmt.Errorf("there is no remote %s", in.Remote)
 	}
-	segment, ok := d.names.segIDs[in.Segment]
+	segment, ok := tr.numbers.names.segIDs[in.Segment]
 	if !ok {
 		return nil, 0, fmt.Errorf("there is no segment %q", in.Segment)
 	}
-	packet = wrap(d.cfg.TEPs[0], in.Remote, d.segments[segment], in.Frame)
-	copy(packet, d.vports[vport].Outer[6:12]) // to the MAC address that we send from
-	return packet, d.vports[vport].Ifindex, nil
+	packet = wrap(tr.prog.cfg.TEPs[0], in.Remote, tr.numbers.segments[segment], in.Frame)
+	copy(packet, tr.numbers.vports[vport].Outer[6:12]) // to the MAC address that we send from
+	return packet, tr.numbers.vports[vport].Ifindex, nil
 }
 
-func (d *Datapath) clearTrace() error {
-	for i := range d.objs.Trace.MaxEntries() {
-		if err := d.objs.Trace.Put(i, bpfTraceStep{Stage: bpfStageSTAGE_MAX}); err != nil {
+func (tr *Tracer) clearTrace() error {
+	for i := range tr.prog.objs.Trace.MaxEntries() {
+		if err := tr.prog.objs.Trace.Put(i, bpfTraceStep{Stage: bpfStageSTAGE_MAX}); err != nil {
 			return fmt.Errorf("clear the trace: %w", err)
 		}
 	}
@@ -152,13 +152,13 @@ func (d *Datapath) clearTrace() error {
 
 // steps reads what the stages told, and how copies of the packet itself were sent: "flooded",
 // "fragmented" or not at all.
-func (d *Datapath) steps() (steps []TraceStep, copied string, err error) {
-	for i := range d.objs.Trace.MaxEntries() {
+func (tr *Tracer) steps() (steps []TraceStep, copied string, err error) {
+	for i := range tr.prog.objs.Trace.MaxEntries() {
 		var s bpfTraceStep
-		if err := d.objs.Trace.Lookup(i, &s); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := tr.prog.objs.Trace.Lookup(i, &s); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil, "", fmt.Errorf("read the trace: %w", err)
 		}
-		if int(s.Stage) >= len(d.words.stages) {
+		if int(s.Stage) >= len(tr.prog.words.stages) {
 			break
 		}
 		switch {
@@ -169,7 +169,7 @@ func (d *Datapath) steps() (steps []TraceStep, copied string, err error) {
 		case s.Stage == bpfStageSTAGE_DROP:
 			copied = ""
 		}
-		steps = append(steps, TraceStep{Stage: d.words.stages[s.Stage].text, What: d.describe(s)})
+		steps = append(steps, TraceStep{Stage: tr.prog.words.stages[s.Stage].text, What: tr.describe(s)})
 	}
 	return steps, copied, nil
 }

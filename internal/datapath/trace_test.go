@@ -22,9 +22,9 @@ func (w *world) trace(t *testing.T, in TraceInput) Trace {
 	before := w.contents(t)
 	var got Trace
 	w.do(t, func() {
-		p, err := w.dp.traced(in)
+		p, err := w.dp.Tracer.traced(in)
 		must(t, err)
-		got, err = w.dp.run(w.tracer(t, p.program), p)
+		got, err = w.dp.Tracer.run(w.tracer(t, p.program), p)
 		must(t, err)
 	})
 	for name, after := range w.contents(t) {
@@ -39,7 +39,7 @@ func (w *world) trace(t *testing.T, in TraceInput) Trace {
 func (w *world) tracer(t *testing.T, name string) kernel.Program {
 	t.Helper()
 	if w.tracers[name] == nil {
-		program, err := w.dp.tracer(name)
+		program, err := w.dp.prog.tracer(name)
 		must(t, err)
 		if w.tracers == nil {
 			w.tracers = map[string]kernel.Program{}
@@ -58,7 +58,7 @@ func (w *world) tracer(t *testing.T, name string) kernel.Program {
 func (w *world) contents(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	all := map[string]map[string]string{}
-	for name, shared := range w.dp.maps() {
+	for name, shared := range w.dp.prog.maps() {
 		m := kernel.HostMap(shared)
 		switch name {
 		case bpfMapCurrent, bpfMapCtWorks, bpfMapNatWorks, bpfMapFragmentWorks, bpfMapClassifyStates, bpfMapScratch, bpfMapTrace, bpfMapRoutes, bpfMapAllowedAddrs:
@@ -168,7 +168,7 @@ func TestTraceLoads(t *testing.T) {
 	} {
 		want := w.trace(t, in)
 		w.do(t, func() {
-			got, err := w.dp.Trace(in)
+			got, err := w.dp.Tracer.Trace(in)
 			must(t, err)
 			if d := cmp.Diff(want, got); d != "" {
 				t.Error(d)
@@ -225,7 +225,7 @@ func TestTraceErrors(t *testing.T) {
 		"13 bytes":            {Port: "p0", Frame: say(alice, bob)[:13]},
 	} {
 		w.do(t, func() {
-			if _, err := w.dp.Trace(in); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := w.dp.Tracer.Trace(in); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want %q", err, want)
 			}
 		})
@@ -249,7 +249,7 @@ func TestEveryStageIsTraced(t *testing.T) {
 	for _, s := range natWorld(t, ways()[0]).trace(t, TraceInput{Port: "p2", Frame: out}).Steps {
 		met[s.Stage] = s.What != ""
 	}
-	for _, word := range w.dp.words.stages {
+	for _, word := range w.dp.prog.words.stages {
 		if !met[word.text] && word.name != "transmit" {
 			t.Errorf("stage %s is in no trace: %v", word.name, slices.Sorted(maps.Keys(met)))
 		}

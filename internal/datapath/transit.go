@@ -16,9 +16,9 @@ import (
 
 // Refused are the interfaces whose drivers did not take a transit program, by
 // ifindex, and why: their packets are tc's.
-func (d *Datapath) Refused() map[int]string {
-	refused := make(map[int]string, len(d.refused))
-	for h, r := range d.refused {
+func (ln *Links) Refused() map[int]string {
+	refused := make(map[int]string, len(ln.refused))
+	for h, r := range ln.refused {
 		refused[h.ifindex] = r.why
 	}
 	return refused
@@ -37,12 +37,12 @@ func transitSlots(cfg Config, flows, cores uint32) uint32 {
 }
 
 // transitProgram loads the program of one interface upon the maps that are there.
-func (d *Datapath) transitProgram(dev fib.Transit) (kernel.Program, error) {
+func (pr *programs) transitProgram(dev fib.Transit) (kernel.Program, error) {
 	spec, err := loadTransit()
 	if err != nil {
 		return nil, err
 	}
-	if err := d.configure(spec); err != nil {
+	if err := pr.configure(spec); err != nil {
 		return nil, err
 	}
 	var flags bpfDeviceFlags
@@ -67,15 +67,15 @@ func (d *Datapath) transitProgram(dev fib.Transit) (kernel.Program, error) {
 			program.Flags &^= unix.BPF_F_XDP_HAS_FRAGS
 		}
 	}
-	maps := d.maps()
+	maps := pr.maps()
 	if dev.Generic {
-		maps[transitMapTxDevmap] = d.objs.TxDevmapGeneric
+		maps[transitMapTxDevmap] = pr.objs.TxDevmapGeneric
 	}
 	if !dev.AsksTags {
-		return d.loadOne(spec, transitProgTransit, maps)
+		return pr.loadOne(spec, transitProgTransit, maps)
 	}
 	bind(spec, transitProgTransitAsking, dev.Ifindex)
-	bound, err := d.loadOne(spec, transitProgTransitAsking, maps)
+	bound, err := pr.loadOne(spec, transitProgTransitAsking, maps)
 	if err != nil {
 		return nil, driverRefusal{err}
 	}
@@ -90,9 +90,9 @@ func bind(spec *ebpf.CollectionSpec, program string, ifindex int) {
 }
 
 // loadOne loads one program of an object upon those of maps that it has.
-func (d *Datapath) loadOne(spec *ebpf.CollectionSpec, name string, maps map[string]kernel.Map) (kernel.Program, error) {
+func (pr *programs) loadOne(spec *ebpf.CollectionSpec, name string, maps map[string]kernel.Map) (kernel.Program, error) {
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
-	objects, err := d.kernel.Loader.LoadUpon(spec, maps)
+	objects, err := pr.kernel.Loader.LoadUpon(spec, maps)
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +104,9 @@ func (d *Datapath) loadOne(spec *ebpf.CollectionSpec, name string, maps map[stri
 const maxTxDevices = 256
 
 // numberTxDevices keeps the number of an interface, which ends hold, while it is an exit.
-func (d *Datapath) numberTxDevices(txDevices []int, p *plan) error {
+func (ln *Links) numberTxDevices(txDevices []int, p *plan) error {
 	now := make(map[uint32]uint32)
-	if err := iterate(d.objs.TxDevmap, func(number, ifindex uint32) { now[number] = ifindex }); err != nil {
+	if err := iterate(ln.prog.objs.TxDevmap, func(number, ifindex uint32) { now[number] = ifindex }); err != nil {
 		return err
 	}
 	for number, ifindex := range now {
@@ -146,7 +146,7 @@ func leaveBy(vport *bpfVport, p *plan) {
 
 // refusedProgram loads a program that counts what the exits did not take. It must be
 // called in the network namespace of the edge.
-func (d *Datapath) refusedProgram(program string) (kernel.Program, error) {
+func (pr *programs) refusedProgram(program string) (kernel.Program, error) {
 	spec, err := loadDevmapDrops()
 	if err != nil {
 		return nil, err
@@ -158,12 +158,12 @@ func (d *Datapath) refusedProgram(program string) (kernel.Program, error) {
 	if err := spec.Variables[devmapDropsVarThisNetns].Set(uint32(st.Ino)); err != nil {
 		return nil, fmt.Errorf("set %s: %w", devmapDropsVarThisNetns, err)
 	}
-	return d.loadOne(spec, program, d.maps())
+	return pr.loadOne(spec, program, pr.maps())
 }
 
 // planTransit plans the transit programs and writes where they may send to. It comes
 // before the ends, which point there.
-func (d *Datapath) planTransit(t fib.Tables, p *plan) error {
+func (ln *Links) planTransit(t fib.Tables, p *plan) error {
 	for _, dev := range t.Transit {
 		role := roleTransit
 		if dev.Generic {
@@ -174,32 +174,32 @@ func (d *Datapath) planTransit(t fib.Tables, p *plan) error {
 		p.xdpInterfaces[uint32(dev.Ifindex)] = 1
 		p.hooks[hook{role: roleNotSent}], p.hooks[hook{role: roleNotRedirected}] = true, true
 	}
-	if _, err := put(d.objs.XdpInterfaces, p.xdpInterfaces); err != nil {
+	if _, err := put(ln.prog.objs.XdpInterfaces, p.xdpInterfaces); err != nil {
 		return err
 	}
-	if err := d.numberTxDevices(t.TxDevices, p); err != nil {
+	if err := ln.numberTxDevices(t.TxDevices, p); err != nil {
 		return err
 	}
-	_, err := put(d.objs.TxDevmap, p.txDevices)
+	_, err := put(ln.prog.objs.TxDevmap, p.txDevices)
 	if err == nil {
-		_, err = put(d.objs.TxDevmapGeneric, p.txDevices)
+		_, err = put(ln.prog.objs.TxDevmapGeneric, p.txDevices)
 	}
 	return err
 }
 
 // transitFlows are the transit programs' flows that had a packet lately, of all cores.
 // When that was they tell no closer than by the age at which a decision is taken anew.
-func (d *Datapath) transitFlows(now uint64) (map[bpfFlowKey]bpfFlow, error) {
+func (fl *Flows) transitFlows(now uint64) (map[bpfFlowKey]bpfFlow, error) {
 	flows := make(map[bpfFlowKey]bpfFlow)
-	if !d.cfg.Transit {
+	if !fl.prog.cfg.Transit {
 		return flows, nil
 	}
-	epoch, err := d.globalCounter(bpfGlobalCounterGLOBAL_CLOCK)
+	epoch, err := fl.changes.globalCounter(bpfGlobalCounterGLOBAL_CLOCK)
 	if err != nil {
 		return nil, err
 	}
-	err = d.eachTransitEntry(func(s *bpfTransitEntry) {
-		idle := uint64(uint8(epoch)-s.Decision.Age) * d.epochNS()
+	err = fl.eachTransitEntry(func(s *bpfTransitEntry) {
+		idle := uint64(uint8(epoch)-s.Decision.Age) * fl.changes.epochNS()
 		if s.Decision.Out == 0 || s.Packets == 0 || idle > uint64(flowIdle) {
 			return
 		}
@@ -218,24 +218,24 @@ func (d *Datapath) transitFlows(now uint64) (map[bpfFlowKey]bpfFlow, error) {
 
 // eachTransitEntry calls do for every place that the cores have in use. It reads the
 // memory that the programs write, so an entry may be half another's.
-func (d *Datapath) eachTransitEntry(do func(*bpfTransitEntry)) error {
-	tables, err := d.transitTables()
+func (fl *Flows) eachTransitEntry(do func(*bpfTransitEntry)) error {
+	tables, err := fl.traffic.transitTables()
 	if err != nil {
 		return err
 	}
-	memory, err := d.objs.TransitCache.Memory()
+	memory, err := fl.prog.objs.TransitCache.Memory()
 	if err != nil {
 		return err
 	}
 	const size = int64(unsafe.Sizeof(bpfTransitEntry{}))
-	slots := int64(d.objs.TransitCache.MaxEntries()) / int64(len(tables))
+	slots := int64(fl.prog.objs.TransitCache.MaxEntries()) / int64(len(tables))
 	for core, t := range tables {
 		if t.Mask == 0 {
 			continue
 		}
 		part := make([]bpfTransitEntry, t.Mask+1)
 		if _, err := memory.ReadAt(bytesOf(part), int64(core)*slots*size); err != nil {
-			return fmt.Errorf("read the map %s: %w", d.objs.TransitCache, err)
+			return fmt.Errorf("read the map %s: %w", fl.prog.objs.TransitCache, err)
 		}
 		for i := range part {
 			do(&part[i])
@@ -245,16 +245,16 @@ func (d *Datapath) eachTransitEntry(do func(*bpfTransitEntry)) error {
 }
 
 // transitTables are those of all cores.
-func (d *Datapath) transitTables() (tables []bpfTransitTable, err error) {
-	if err := d.objs.TransitTables.Lookup(uint32(0), &tables); err != nil {
+func (co *Traffic) transitTables() (tables []bpfTransitTable, err error) {
+	if err := co.prog.objs.TransitTables.Lookup(uint32(0), &tables); err != nil {
 		return nil, fmt.Errorf("read the tables of shortcuts: %w", err)
 	}
 	return tables, nil
 }
 
 // express counts the packets that hit a shortcut without a look at the stages.
-func (d *Datapath) fastPackets() (n uint64, err error) {
-	tables, err := d.transitTables()
+func (co *Traffic) fastPackets() (n uint64, err error) {
+	tables, err := co.transitTables()
 	for _, t := range tables {
 		n += t.Fast
 	}
@@ -264,17 +264,17 @@ func (d *Datapath) fastPackets() (n uint64, err error) {
 // epochs is EPOCHS of bpf/cache/transit_cache.h, after which the decision of a shortcut is taken again.
 const epochs = 4
 
-func (d *Datapath) epochNS() uint64 { return revalidateAfter(d.cfg.FDB) / epochs }
+func (ch *Clock) epochNS() uint64 { return revalidateAfter(ch.prog.cfg.FDB) / epochs }
 
 // Tick advances the coarse clock for the transit programs, which read no clock. It has to be called
 // often.
-func (d *Datapath) Tick() error {
-	now, err := d.kernel.Clock.Monotonic()
-	if err != nil || !d.cfg.Transit || since(now, d.beaten) < d.epochNS() {
+func (ch *Clock) Tick() error {
+	now, err := ch.prog.kernel.Clock.Monotonic()
+	if err != nil || !ch.prog.cfg.Transit || since(now, ch.beaten) < ch.epochNS() {
 		return err
 	}
-	d.beaten = now
-	return d.addGlobal(bpfGlobalCounterGLOBAL_CLOCK, 1)
+	ch.beaten = now
+	return ch.addGlobal(bpfGlobalCounterGLOBAL_CLOCK, 1)
 }
 
 // changesStep is odd, so that 16 bits of the sum are new for as long as they can be, and
@@ -282,25 +282,25 @@ func (d *Datapath) Tick() error {
 const changesStep = 32771
 
 // changed has the transit programs look at the generations. It comes after those.
-func (d *Datapath) changed() error {
-	return d.addGlobal(bpfGlobalCounterGLOBAL_GENERATION, changesStep)
+func (ch *Clock) changed() error {
+	return ch.addGlobal(bpfGlobalCounterGLOBAL_GENERATION, changesStep)
 }
 
-func (d *Datapath) globalCounter(which bpfGlobalCounter) (n uint32, err error) {
-	if err := d.objs.GlobalCounters.Lookup(uint32(which), &n); err != nil {
+func (ch *Clock) globalCounter(which bpfGlobalCounter) (n uint32, err error) {
+	if err := ch.prog.objs.GlobalCounters.Lookup(uint32(which), &n); err != nil {
 		return 0, fmt.Errorf("read pulse %d: %w", which, err)
 	}
 	return n, nil
 }
 
-func (d *Datapath) addGlobal(which bpfGlobalCounter, n uint32) error {
-	d.pulsing.Lock() // of two that add at once one would be lost, and a change with it
-	defer d.pulsing.Unlock()
-	now, err := d.globalCounter(which)
+func (ch *Clock) addGlobal(which bpfGlobalCounter, n uint32) error {
+	ch.pulsing.Lock() // of two that add at once one would be lost, and a change with it
+	defer ch.pulsing.Unlock()
+	now, err := ch.globalCounter(which)
 	if err != nil {
 		return err
 	}
-	if err := d.objs.GlobalCounters.Put(uint32(which), now+n); err != nil {
+	if err := ch.prog.objs.GlobalCounters.Put(uint32(which), now+n); err != nil {
 		return fmt.Errorf("write pulse %d: %w", which, err)
 	}
 	return nil

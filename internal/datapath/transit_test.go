@@ -63,7 +63,7 @@ func (w *world) transit(t testing.TB, dev string, b []byte) (r result) {
 }
 
 func (w *world) transitOf(dev string) kernel.Program {
-	return w.dp.links[hook{roleTransit, w.dev[dev].Index}].program
+	return w.dp.Links.links[hook{roleTransit, w.dev[dev].Index}].program
 }
 
 // runXDP must be called in the device's namespace.
@@ -242,7 +242,7 @@ func (w *world) offerHeld(t testing.TB, from string, b []byte) (r result) {
 // uplink is what was counted at the uplink's port.
 func (w *world) uplink(t *testing.T) PortCounters {
 	t.Helper()
-	ports, err := w.dp.Ports()
+	ports, err := w.dp.Traffic.Ports()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,11 +343,11 @@ func TestRemovedTxDeviceIsCounted(t *testing.T) {
 		t.Fatalf("%s: verdict %d", c.name, got.verdict)
 	}
 	var numbers []uint32
-	if err := iterate(w.dp.objs.TxDevmap, func(number, _ uint32) { numbers = append(numbers, number) }); err != nil {
+	if err := iterate(w.dp.prog.objs.TxDevmap, func(number, _ uint32) { numbers = append(numbers, number) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, number := range numbers {
-		if err := w.dp.objs.TxDevmap.Delete(number); err != nil {
+		if err := w.dp.prog.objs.TxDevmap.Delete(number); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -419,7 +419,7 @@ func TestLinksStay(t *testing.T) {
 	ids := func() map[hook]link.ID {
 		t.Helper()
 		got := map[hook]link.ID{}
-		for h, a := range w.dp.links {
+		for h, a := range w.dp.Links.links {
 			info, err := a.link.Info()
 			if err != nil {
 				t.Fatal(err)
@@ -453,7 +453,7 @@ func TestTransitModes(t *testing.T) {
 			change(&w.tables.Transit[i])
 		}
 		w.apply(t)
-		if refused := w.dp.Refused(); len(refused) > 0 {
+		if refused := w.dp.Links.Refused(); len(refused) > 0 {
 			t.Fatalf("%+v: %v", w.tables.Transit[0], refused)
 		}
 		role := roleTransit
@@ -461,7 +461,7 @@ func TestTransitModes(t *testing.T) {
 			role = roleGeneric
 		}
 		for _, dev := range []string{"u0", "s0"} {
-			if a := w.dp.links[hook{role, w.dev[dev].Index}]; a == nil || !isAttached(a.link, w.dev[dev].Index) {
+			if a := w.dp.Links.links[hook{role, w.dev[dev].Index}]; a == nil || !isAttached(a.link, w.dev[dev].Index) {
 				t.Errorf("%+v: nothing on %s", w.tables.Transit[0], dev)
 			}
 		}
@@ -482,10 +482,10 @@ func TestRefusedTransitProgram(t *testing.T) {
 	apply := func() time.Time {
 		t.Helper()
 		w.apply(t)
-		if why := w.dp.Refused()[h.ifindex]; !strings.Contains(why, "not supported") || len(w.dp.Refused()) != 1 {
-			t.Fatalf("refused: %v", w.dp.Refused())
+		if why := w.dp.Links.Refused()[h.ifindex]; !strings.Contains(why, "not supported") || len(w.dp.Links.Refused()) != 1 {
+			t.Fatalf("refused: %v", w.dp.Links.Refused())
 		}
-		return w.dp.refused[h].at
+		return w.dp.Links.refused[h].at
 	}
 	first := apply()
 	if at := apply(); !at.Equal(first) {
@@ -496,15 +496,15 @@ func TestRefusedTransitProgram(t *testing.T) {
 	if second.Equal(first) {
 		t.Error("a program of another kind is not tried")
 	}
-	r := w.dp.refused[h]
+	r := w.dp.Links.refused[h]
 	r.at = r.at.Add(-refusalRetry)
-	w.dp.refused[h] = r
+	w.dp.Links.refused[h] = r
 	if at := apply(); at.Equal(r.at) {
 		t.Error("it is never tried again")
 	}
 	w.tables.Transit = w.tables.Transit[:last]
 	w.apply(t)
-	if refused := w.dp.Refused(); len(refused) > 0 {
+	if refused := w.dp.Links.Refused(); len(refused) > 0 {
 		t.Errorf("refused, of a device that is not asked for: %v", refused)
 	}
 }
@@ -517,12 +517,12 @@ func TestUplinksWithOneMAC(t *testing.T) {
 	other.Name = "up2"
 	w.tables.Segments = append(w.tables.Segments, other)
 	w.apply(t)
-	first, second := w.dp.names.segIDs["up"], w.dp.names.segIDs["up2"]
+	first, second := w.dp.numbers.names.segIDs["up"], w.dp.numbers.names.segIDs["up2"]
 	if first == second {
 		t.Fatalf("both are segment %d", first)
 	}
 	w.apply(t)
-	if w.dp.names.segIDs["up"] != first || w.dp.names.segIDs["up2"] != second {
-		t.Errorf("segments %d and %d became %v", first, second, w.dp.names.segIDs)
+	if w.dp.numbers.names.segIDs["up"] != first || w.dp.numbers.names.segIDs["up2"] != second {
+		t.Errorf("segments %d and %d became %v", first, second, w.dp.numbers.names.segIDs)
 	}
 }

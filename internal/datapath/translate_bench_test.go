@@ -123,7 +123,7 @@ func BenchmarkNATSweep(b *testing.B) {
 			if found < n*9/10 {
 				b.Fatalf("%d sessions", found)
 			}
-			m := &w.dp.objs
+			m := &w.dp.prog.objs
 			b.ReportMetric(float64(m.NatSessions.Memlock()+m.NatReverse.Memlock())/float64(found), "B/session")
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(found), "ns/session")
 		})
@@ -145,7 +145,7 @@ func BenchmarkEachNATSession(b *testing.B) {
 	w := crowdedNAT(b, n)
 	for b.Loop() {
 		seen := 0
-		must(b, w.dp.EachNATRecord(func(*NATRecord) bool { seen++; return true }))
+		must(b, w.dp.NATSessions.EachNATRecord(func(*NATRecord) bool { seen++; return true }))
 		if seen != n {
 			b.Fatalf("%d sessions", seen)
 		}
@@ -169,7 +169,7 @@ func BenchmarkSteerEgress(b *testing.B) {
 	b.ResetTimer()
 	n := 0
 	for b.Loop() {
-		must(b, w.dp.SteerEgress(lists[n%2]))
+		must(b, w.dp.Egress.SteerEgress(lists[n%2]))
 		n++
 	}
 }

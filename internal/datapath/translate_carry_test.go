@@ -15,7 +15,7 @@ import (
 // Parts of the pool never overlap, hold what they shall, and are found again when freed.
 func TestPoolParts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	n := &translation{taken: make([]bool, 200)}
+	n := &addressPool{taken: make([]bool, 200)}
 	var parts []poolPart
 	free := func(part poolPart) { clear(n.taken[part.first : part.first+part.count]) }
 	for range 5000 {
@@ -70,7 +70,7 @@ func TestNATSessionsSurviveARestart(t *testing.T) {
 			t.Errorf("table of %d: %d sessions and %d returns, want %d", c.size, len(natSessions), len(returns), c.want)
 		}
 		w.checkReturns(t)
-		if size := w.dp.objs.NatSessions.MaxEntries(); size != c.size {
+		if size := w.dp.prog.objs.NatSessions.MaxEntries(); size != c.size {
 			t.Errorf("the table has %d places, want %d", size, c.size)
 		}
 	}
@@ -93,7 +93,7 @@ func (w *world) checkReturns(t testing.TB) {
 // Maps of another version go when the programs have been replaced.
 func TestOlderMapsGo(t *testing.T) {
 	w := natWorld(t, ways()[0])
-	older := filepath.Join(w.dp.dir, "maps-1")
+	older := filepath.Join(w.dp.Pins.dir, "maps-1")
 	must(t, os.MkdirAll(older, 0o700))
 	w.reopen(t)
 	if _, err := os.Stat(older); err != nil {

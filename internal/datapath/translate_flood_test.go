@@ -28,7 +28,7 @@ func (w *world) flood(t *testing.T, f func(), check func(src netip.Addr)) (left 
 			frame := pkttest.Frame(dave, gatewayMAC, "udp 10.0.2.13:5000 > 203.0.113.5:53 30")
 			for i := 0; !stop.Load(); i++ {
 				binary.BigEndian.PutUint16(frame[etherLen+18:], uint16(i)) // another host of that network
-				r, err := runProgram(w.dp.objs.FromPort, w.dev["p2"].Index, packet{bytes: frame})
+				r, err := runProgram(w.dp.prog.objs.FromPort, w.dev["p2"].Index, packet{bytes: frame})
 				if err != nil {
 					return err
 				}
@@ -129,7 +129,7 @@ func TestSteeringMixesNothing(t *testing.T) {
 			list := slices.Clone(w.tables.Egress)
 			list[web].Pool[0] = [][]netip.Addr{allowed, allowed[:1], nil, allowed[1:]}[i%4]
 			list[1].Pool[0] = manyAddrs(i % 7)
-			must(t, w.dp.SteerEgress(list))
+			must(t, w.dp.Egress.SteerEgress(list))
 		}
 	}, func(src netip.Addr) {
 		if !slices.Contains(allowed, src) {
@@ -145,17 +145,17 @@ func TestSteeringMixesNothing(t *testing.T) {
 func TestSteeringBesideOthers(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	beside := []func(i int) error{
-		func(i int) error { _, _, err := w.dp.PutNATRecords(natRecords(10*i, 10*i+10)); return err },
-		func(i int) error { _, err := w.dp.DeleteNATRecords(natRecords(10*i, 10*i+5)); return err },
-		func(int) error { return w.dp.EachNATSession(func(*NATSession) bool { return true }) },
+		func(i int) error { _, _, err := w.dp.NATSessions.PutNATRecords(natRecords(10*i, 10*i+10)); return err },
+		func(i int) error { _, err := w.dp.NATSessions.DeleteNATRecords(natRecords(10*i, 10*i+5)); return err },
+		func(int) error { return w.dp.NATSessions.EachNATSession(func(*NATSession) bool { return true }) },
 		func(int) error {
-			c, err := w.dp.NATSweep()
-			w.dp.NATTables(c)
+			c, err := w.dp.NATSessions.NATSweep()
+			w.dp.Egress.NATTables(c)
 			return err
 		},
-		func(int) error { _, err := w.dp.PortUsages(10); return err },
+		func(int) error { _, err := w.dp.Egress.PortUsages(10); return err },
 		func(int) error {
-			lease, err := w.dp.Lease()
+			lease, err := w.dp.Clock.Lease()
 			if err == nil {
 				err = errors.Join(lease.Renew(), lease.Close())
 			}
@@ -175,7 +175,7 @@ func TestSteeringBesideOthers(t *testing.T) {
 	away := slices.Clone(w.tables.Egress)
 	bySource(&away[0])
 	for i := range 50 {
-		must(t, w.dp.SteerEgress([][]fib.Egress{away, w.tables.Egress}[i%2]))
+		must(t, w.dp.Egress.SteerEgress([][]fib.Egress{away, w.tables.Egress}[i%2]))
 	}
 	for range beside {
 		if err := <-results; err != nil {

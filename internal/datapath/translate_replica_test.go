@@ -32,20 +32,20 @@ func natRecord(policy string, i int) NATRecord {
 
 func (w *world) putNATSessions(t testing.TB, records ...NATRecord) (taken, conflicts int) {
 	t.Helper()
-	taken, conflicts, err := w.dp.PutNATRecords(records)
+	taken, conflicts, err := w.dp.NATSessions.PutNATRecords(records)
 	must(t, err)
 	return taken, conflicts
 }
 
 func (w *world) natSessions(t testing.TB) (list []NATSession) {
 	t.Helper()
-	must(t, w.dp.EachNATSession(func(b *NATSession) bool { list = append(list, *b); return true }))
+	must(t, w.dp.NATSessions.EachNATSession(func(b *NATSession) bool { list = append(list, *b); return true }))
 	return list
 }
 
 func (w *world) records(t testing.TB) (list []NATRecord) {
 	t.Helper()
-	must(t, w.dp.EachNATRecord(func(r *NATRecord) bool { list = append(list, *r); return true }))
+	must(t, w.dp.NATSessions.EachNATRecord(func(r *NATRecord) bool { list = append(list, *r); return true }))
 	return list
 }
 
@@ -151,7 +151,7 @@ func (w *world) own(t testing.TB, idle time.Duration) {
 	t.Helper()
 	now, err := kernel.Host().Clock.Monotonic()
 	must(t, err)
-	changeEach[bpfCtKey](t, w.dp.objs.NatSessions, func(b *bpfNatSession) {
+	changeEach[bpfCtKey](t, w.dp.prog.objs.NatSessions, func(b *bpfNatSession) {
 		b.Flags &^= uint32(bpfNatSessionFlagsNAT_SESSION_REPLICA)
 		b.Ct.SeenNs = now - uint64(idle)
 	})
@@ -226,7 +226,7 @@ func TestDeleteNATSessions(t *testing.T) {
 	w.putNATSessions(t, theirs, other)
 	moved := other
 	moved.Egress = netip.AddrPortFrom(addr(webSecond4), 7)
-	gone, err := w.dp.DeleteNATRecords([]NATRecord{mine, theirs, theirs, moved, natRecord("none", 3)})
+	gone, err := w.dp.NATSessions.DeleteNATRecords([]NATRecord{mine, theirs, theirs, moved, natRecord("none", 3)})
 	if err != nil || gone != 1 {
 		t.Errorf("%d gone, %v", gone, err)
 	}

@@ -15,26 +15,26 @@ import (
 const usageStride = (unsafe.Sizeof(bpfLimitUsage{}) + 7) &^ 7
 
 // usage is what an owner has taken, as the programs have it.
-func (d *Datapath) usage(owner uint32) *bpfLimitUsage {
-	return (*bpfLimitUsage)(unsafe.Pointer(&d.usages[uintptr(owner)*usageStride]))
+func (li *Limits) usage(owner uint32) *bpfLimitUsage {
+	return (*bpfLimitUsage)(unsafe.Pointer(&li.usages[uintptr(owner)*usageStride]))
 }
 
 // clearUsage starts what is counted of a number's new owner at zero. The entries of the former
 // owner are counted until they are gone.
-func (d *Datapath) clearUsage(owner uint32) {
-	u := d.usage(owner)
+func (li *Limits) clearUsage(owner uint32) {
+	u := li.usage(owner)
 	*u = bpfLimitUsage{Used: u.Used, Rings: u.Rings}
 }
 
 // used is how many entries an owner has. Cores that count at once may leave it below zero.
-func (d *Datapath) used(owner uint32, count bpfLimitedCount) uint32 {
-	return uint32(max(atomic.LoadInt32(&d.usage(owner).Used[count]), 0))
+func (li *Limits) used(owner uint32, count bpfLimitedCount) uint32 {
+	return uint32(max(atomic.LoadInt32(&li.usage(owner).Used[count]), 0))
 }
 
 // addUsed corrects how many entries an owner has.
-func (d *Datapath) addUsed(owner uint32, count bpfLimitedCount, n int32) {
+func (li *Limits) addUsed(owner uint32, count bpfLimitedCount, n int32) {
 	if n != 0 {
-		atomic.AddInt32(&d.usage(owner).Used[count], n)
+		atomic.AddInt32(&li.usage(owner).Used[count], n)
 	}
 }
 
@@ -44,10 +44,10 @@ type learnedBy struct {
 	sinceS         uint32
 }
 
-func (d *Datapath) countHost(l learnedBy, count bpfLimitedCount, n int32) {
+func (li *Limits) countHost(l learnedBy, count bpfLimitedCount, n int32) {
 	if l.owner != 0 {
-		d.addUsed(l.owner, count, n)
-		d.addUsed(segmentOwner+l.segment, count, n)
+		li.addUsed(l.owner, count, n)
+		li.addUsed(segmentOwner+l.segment, count, n)
 	}
 }
 
@@ -60,36 +60,36 @@ type hostTable[K comparable, V any] struct {
 	invalidate func(K, V)
 }
 
-func (d *Datapath) fdbTable() hostTable[bpfFdbKey, bpfFdbEntry] {
+func (ho *Hosts) fdbTable() hostTable[bpfFdbKey, bpfFdbEntry] {
 	return hostTable[bpfFdbKey, bpfFdbEntry]{
-		d.objs.Fdb, bpfLimitedCountCOUNT_MACS,
+		ho.prog.objs.Fdb, bpfLimitedCountCOUNT_MACS,
 		func(k *bpfFdbKey, e *bpfFdbEntry) learnedBy {
 			if e.Origin != bpfHostOriginORIGIN_LEARNED {
 				return learnedBy{}
 			}
 			return learnedBy{e.Vport, k.Segment, e.SinceS}
 		},
-		func(k bpfFdbKey, _ bpfFdbEntry) { d.invalidateMAC(k.Segment, k.Mac) },
+		func(k bpfFdbKey, _ bpfFdbEntry) { ho.changes.invalidateMAC(k.Segment, k.Mac) },
 	}
 }
 
-func (d *Datapath) neighbourTable() hostTable[bpfNeighbourKey, bpfNeighbour] {
+func (ho *Hosts) neighbourTable() hostTable[bpfNeighbourKey, bpfNeighbour] {
 	return hostTable[bpfNeighbourKey, bpfNeighbour]{
-		d.objs.Neighbours, bpfLimitedCountCOUNT_NEIGHBOURS,
+		ho.prog.objs.Neighbours, bpfLimitedCountCOUNT_NEIGHBOURS,
 		func(k *bpfNeighbourKey, n *bpfNeighbour) learnedBy {
 			if n.Origin != bpfHostOriginORIGIN_LEARNED {
 				return learnedBy{}
 			}
 			return learnedBy{n.Vport, k.Segment, n.SinceS}
 		},
-		func(k bpfNeighbourKey, n bpfNeighbour) { d.invalidateMAC(k.Segment, n.Mac) },
+		func(k bpfNeighbourKey, n bpfNeighbour) { ho.changes.invalidateMAC(k.Segment, n.Mac) },
 	}
 }
 
 // recount has the counts of owners be what the table holds: each walk corrects what
 // changes at the same time on several cores have made of them. do has each entry.
-func recount[K comparable, V any](d *Datapath, t hostTable[K, V], do func(K, V)) error {
-	found := d.beginRecount(t.count)
+func recount[K comparable, V any](ho *Hosts, t hostTable[K, V], do func(K, V)) error {
+	found := ho.limits.beginRecount(t.count)
 	err := walk(t.Map, func(k K, v V) {
 		if l := t.learned(&k, &v); l.owner != 0 {
 			found[l.owner]++
@@ -100,69 +100,69 @@ func recount[K comparable, V any](d *Datapath, t hostTable[K, V], do func(K, V))
 	if err != nil {
 		return err
 	}
-	d.endRecount(t.count, found)
-	return d.findLargest(t.count)
+	ho.limits.endRecount(t.count, found)
+	return ho.limits.findLargest(t.count)
 }
 
 // beginRecount is where to count the entries of each owner: what owners are said to have, negated.
 // The data path goes on counting meanwhile.
-func (d *Datapath) beginRecount(count bpfLimitedCount) (found []int32) {
-	found = make([]int32, d.objs.OwnerUsages.MaxEntries())
+func (li *Limits) beginRecount(count bpfLimitedCount) (found []int32) {
+	found = make([]int32, li.prog.objs.OwnerUsages.MaxEntries())
 	for owner := range found {
-		found[owner] = -atomic.LoadInt32(&d.usage(uint32(owner)).Used[count])
+		found[owner] = -atomic.LoadInt32(&li.usage(uint32(owner)).Used[count])
 	}
 	return found
 }
 
-func (d *Datapath) endRecount(count bpfLimitedCount, found []int32) {
+func (li *Limits) endRecount(count bpfLimitedCount, found []int32) {
 	for owner, n := range found {
-		d.addUsed(uint32(owner), count, n)
+		li.addUsed(uint32(owner), count, n)
 	}
 }
 
 // findLargest notes the port or remote with the most entries, which loses its own when a table
 // is full.
-func (d *Datapath) findLargest(count bpfLimitedCount) error {
+func (li *Limits) findLargest(count bpfLimitedCount) error {
 	largest, most := uint32(0), uint32(0)
 	for owner := range uint32(segmentOwner) {
-		if n := d.used(owner, count); n > most {
+		if n := li.used(owner, count); n > most {
 			largest, most = owner, n
 		}
 	}
-	if err := d.objs.LimitLargest.Put(count, largest); err != nil {
-		return fmt.Errorf("write the map %s: %w", d.objs.LimitLargest, err)
+	if err := li.prog.objs.LimitLargest.Put(count, largest); err != nil {
+		return fmt.Errorf("write the map %s: %w", li.prog.objs.LimitLargest, err)
 	}
 	return nil
 }
 
 // recountHosts counts what a former process's data path has learned.
-func (d *Datapath) recountHosts() error {
+func (ho *Hosts) recountHosts() error {
 	return errors.Join(
-		recount(d, d.fdbTable(), func(bpfFdbKey, bpfFdbEntry) {}),
-		recount(d, d.neighbourTable(), func(bpfNeighbourKey, bpfNeighbour) {}),
+		recount(ho, ho.fdbTable(), func(bpfFdbKey, bpfFdbEntry) {}),
+		recount(ho, ho.neighbourTable(), func(bpfNeighbourKey, bpfNeighbour) {}),
 	)
 }
 
 // putHost writes an entry of the configuration or of BGP. It always finds room: who has learned
 // the most loses its oldest.
-func putHost[K comparable, V any](d *Datapath, t hostTable[K, V], k K, v V) error {
-	d.hosting.Lock()
-	defer d.hosting.Unlock()
+func putHost[K comparable, V any](ho *Hosts, t hostTable[K, V], k K, v V) error {
+	ho.hosting.Lock()
+	defer ho.hosting.Unlock()
 	var was V
 	known := t.Lookup(k, &was) == nil
 	err := t.Put(k, v)
-	if isFull(err) && evictLearned(d, t, 1) > 0 {
+	if isFull(err) && evictLearned(ho, t, 1) > 0 {
 		err = t.Put(k, v)
 	}
 	if err == nil && known {
-		d.countHost(t.learned(&k, &was), t.count, -1)
+		ho.limits.countHost(t.learned(&k, &was), t.count, -1)
 	}
 	return err
 }
 
 // evictLearned removes n learned entries, the oldest of those who have the most. d.hosting is
 // held.
-func evictLearned[K comparable, V any](d *Datapath, t hostTable[K, V], n int) (evicted int) {
+func evictLearned[K comparable, V any](ho *Hosts, t hostTable[K, V], n int) (evicted int) {
 	type entry struct {
 		key   K
 		value V
@@ -187,8 +187,8 @@ func evictLearned[K comparable, V any](d *Datapath, t hostTable[K, V], n int) (e
 			if t.Delete(e.key) != nil {
 				continue
 			}
-			d.countHost(e.learnedBy, t.count, -1)
-			atomic.AddUint64(&d.usage(e.owner).Exceeded[t.count], 1)
+			ho.limits.countHost(e.learnedBy, t.count, -1)
+			atomic.AddUint64(&ho.limits.usage(e.owner).Exceeded[t.count], 1)
 			t.invalidate(e.key, e.value)
 			evicted++
 		}

@@ -140,7 +140,7 @@ func (e *edge) watchCache() {
 	if e.config.FlowCache.Enabled { // off is no matter of readings
 		var stats datapath.Stats
 		took, err := timed(func() (err error) {
-			stats, err = e.dp.Stats()
+			stats, err = e.dp.Flows.Stats()
 			return err
 		})
 		e.reportProblem(watchCache, err)

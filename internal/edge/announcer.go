@@ -78,7 +78,7 @@ func (e *edge) announcePlaces(places []place) time.Time {
 		s.mu.Lock()
 		for _, p := range some {
 			if s.snapshot.dp != nil && s.gateways.owned[p] {
-				errs = append(errs, s.snapshot.dp.AnnounceAddress(p.uplink, p.addr))
+				errs = append(errs, s.snapshot.dp.HostEvents.AnnounceAddress(p.uplink, p.addr))
 			}
 		}
 		s.mu.Unlock()

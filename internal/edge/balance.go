@@ -37,7 +37,7 @@ type balance struct {
 
 // watchBalance takes a reading.
 func (e *edge) watchBalance() {
-	counters, err := e.dp.Paths()
+	counters, err := e.dp.Counters.Paths()
 	e.reportProblem(readCounters, err)
 	if err != nil {
 		return

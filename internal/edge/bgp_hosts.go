@@ -89,7 +89,7 @@ func (e *edge) followHostEvents() {
 	}
 	e.endHostEvents = goWait(context.Background(), func(ctx context.Context) {
 		for {
-			err := dp.FollowHostEvents(ctx, e.arrived)
+			err := dp.HostEvents.FollowHostEvents(ctx, e.arrived)
 			if ctx.Err() != nil {
 				return
 			}
@@ -159,7 +159,7 @@ func (e *edge) announceMoves() {
 			e.log.Info("host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
 		}
 	}
-	took, err := timed(func() error { return e.dp.Announce(moved) })
+	took, err := timed(func() error { return e.dp.HostEvents.Announce(moved) })
 	e.hostEvents.next = begin.Add(announceShare * took)
 	e.reportProblem("announce moved hosts", err)
 }
@@ -223,7 +223,7 @@ func (e *edge) askHosts(list []asking) error {
 		s.mu.Lock()
 		for _, a := range some {
 			if s.snapshot.dp != nil {
-				errs = append(errs, s.snapshot.dp.SolicitHost(a.segment, a.port, a.mac, a.addrs))
+				errs = append(errs, s.snapshot.dp.HostEvents.SolicitHost(a.segment, a.port, a.mac, a.addrs))
 			}
 		}
 		s.mu.Unlock()
@@ -248,7 +248,7 @@ func (e *edge) lookHosts() {
 	begin := time.Now()
 	var hosts []datapath.LocalHost
 	took, err := timed(func() (err error) {
-		hosts, err = e.dp.Hosts()
+		hosts, err = e.dp.Hosts.Hosts()
 		return err
 	})
 	e.hostEvents.nextLook = begin.Add(announceShare * took)
@@ -284,14 +284,14 @@ func (e *edge) forgetHosts(ports map[string]bool) error {
 	if len(segments) == 0 {
 		return nil
 	}
-	hosts, err := e.dp.Hosts()
+	hosts, err := e.dp.Hosts.Hosts()
 	errs := []error{err}
 	s := &e.pathSelector
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range hosts {
 		if ports[h.Port] && segments[h.Segment] && !h.Addr.IsValid() && s.snapshot.dp != nil {
-			errs = append(errs, s.snapshot.dp.Forget(h.Segment, h.MAC))
+			errs = append(errs, s.snapshot.dp.Hosts.Forget(h.Segment, h.MAC))
 		}
 	}
 	return errors.Join(errs...)

@@ -106,7 +106,7 @@ func (b *bgp) putBGPMACs(list []overlay.BGPMAC, when time.Time) error {
 	if len(ready) == 0 {
 		return nil
 	}
-	err := s.snapshot.dp.PutBGPMACs(ready)
+	err := s.snapshot.dp.Learner.PutBGPMACs(ready)
 	b.converged(len(ready), when)
 	return err
 }
@@ -130,7 +130,7 @@ func (b *bgp) putARPEntries(list []overlay.ARPEntry, when time.Time) error {
 	if len(ready) == 0 {
 		return nil
 	}
-	err := s.snapshot.dp.PutARPEntries(ready)
+	err := s.snapshot.dp.Learner.PutARPEntries(ready)
 	b.converged(len(ready), when)
 	return err
 }
@@ -145,7 +145,7 @@ func (b *bgp) putRoutes(list []overlay.LearnedRoute, when time.Time) error {
 	if s.snapshot.dp == nil || len(places) == 0 {
 		return nil
 	}
-	err := s.snapshot.dp.PutRoutes(s.routing.Rewritten(places, s.dead))
+	err := s.snapshot.dp.Routes.PutRoutes(s.routing.Rewritten(places, s.dead))
 	written := 0
 	for _, route := range list {
 		at := plan.Place{Router: route.Router, Prefix: route.Prefix}
@@ -171,7 +171,7 @@ func (b *bgp) forget(hosts []evpn.Host) {
 	for _, h := range hosts {
 		delete(b.local, h)
 		if s.snapshot.dp != nil && !h.Addr.IsValid() {
-			errs = append(errs, s.snapshot.dp.Forget(h.Segment, h.MAC))
+			errs = append(errs, s.snapshot.dp.Hosts.Forget(h.Segment, h.MAC))
 		}
 	}
 	s.mu.Unlock()
@@ -349,7 +349,7 @@ func (s *pathSelector) reroute(pathPolicies plan.PathPolicies) error {
 	}
 	places := s.routing.SharedBy(changed)
 	if len(places) > 0 {
-		if err := s.snapshot.dp.PutRoutes(s.routing.Rewritten(places, dead)); err != nil {
+		if err := s.snapshot.dp.Routes.PutRoutes(s.routing.Rewritten(places, dead)); err != nil {
 			return err
 		}
 	}

@@ -15,12 +15,12 @@ func (e *edge) sweepBGP() {
 	if b == nil || e.learned.previous == nil {
 		return
 	}
-	entries, err := e.dp.FDB()
+	entries, err := e.dp.Hosts.FDB()
 	e.reportProblem("read the FDB of a previous process", err)
 	if err != nil {
 		return
 	}
-	neighbours, err := e.dp.Neighbours()
+	neighbours, err := e.dp.Hosts.Neighbours()
 	e.reportProblem("read the neighbours of a previous process", err)
 	if err != nil {
 		return

@@ -274,7 +274,7 @@ func (e *edge) sessionEffects(next candidate, x *api.ApplyEffects) error {
 	for _, p := range plan.Places(next.edge) {
 		places[p.Name] = true
 	}
-	return e.dp.EachSession(func(s *datapath.Session) bool {
+	return e.dp.Firewall.EachSession(func(s *datapath.Session) bool {
 		x.Sessions++
 		if _, allowed := wouldAllow(next.rules.policy, places, s); !allowed {
 			x.SessionsCut++
@@ -298,7 +298,7 @@ func (e *edge) natEffects(next overlay.Edge, x *api.ApplyEffects) error {
 			stays["uplink/"+u.Name] = u.NAT != nil
 		}
 	}
-	return e.dp.EachNATSession(func(s *datapath.NATSession) bool {
+	return e.dp.NAT.EachNATSession(func(s *datapath.NATSession) bool {
 		x.NATSessions++
 		if !stays[s.Policy] {
 			x.NATSessionsCut++

@@ -18,81 +18,137 @@ import (
 	"github.com/selvage/selvage/internal/prove"
 )
 
-// Data paths as the edge sees them. An edge never calls two methods at once, except
-// those of Reader, those of Steerer, one at a time, beside any but Apply, DecidePath,
-// Remove and Close, and FollowHostEvents, beside any but Remove and Close.
+// DataPath is the forwarding plane of one edge, by subject. An edge never calls two methods at once,
+// except those that only read, and, one at a time, those of Steerer, Learner, Routes, Egress and HostEvents,
+// beside any but Apply, DecidePath, Remove and Close. FollowHostEvents runs beside any but Remove and Close.
+type DataPath struct {
+	Tables     Tables
+	Owner      Owner
+	Links      Links
+	Clock      Clock
+	HostEvents HostEvents
+	Ports      Ports
+	Hosts      Hosts
+	Learner    Learner
+	Routes     Routes
+	Paths      Paths
+	Egress     Egress
+	Drops      Drops
+	Counters   Counters
+	Flows      Flows
+	Limits     Limits
+	Firewall   Firewall
+	NAT        NAT
+	Replicas   Replicas
+	Tracer     Tracer
+}
+
+// The subjects of a data path.
 type (
-	// DataPath is the forwarding plane of one edge.
-	DataPath interface {
-		Writer
-		Steerer
-		Learner
-		Reader
-		Owner
-		// FollowHostEvents calls do with hosts that come to ports, until ctx ends. The zero
-		// Arrival stands for some that were missed.
-		FollowHostEvents(ctx context.Context, do func([]datapath.HostEvent)) error
-	}
-	// Writer changes what the data path does.
-	Writer interface {
+	// Tables are what it forwards by.
+	Tables interface {
 		Apply(t fib.Tables) error
 		Age(ageing time.Duration) (aged int, err error)
+	}
+	// Owner ends the data path (Remove) or only its handles (Close).
+	Owner interface {
+		Adopted() bool
+		Remove() error
+		Close() error
+	}
+	// Links are the programs that are attached, and pins of other builds.
+	Links interface {
+		// Refused are interfaces whose drivers did not take a transit program, and why.
+		Refused() map[int]string
+		// OlderPins says what was done with pins of former processes since it was asked last.
+		OlderPins() []string
+		// NewerPins says which pins of newer builds are left alone, and what that means. It must
+		// be called in the network namespace.
+		NewerPins() []string
+	}
+	// Clock is what programs see pass.
+	Clock interface {
 		// Tick has time pass for the transit programs. It has to be called often.
 		Tick() error
-		Announce(list []datapath.Move) error
-		// ProbeLoops sends a loop probe out of each port, in the network namespace; CutPorts cuts
-		// ports off from floods.
-		ProbeLoops() error
-		CutPorts(names map[string]bool) error
-		// DecidePath ends what PathReports says of a path.
-		DecidePath(pair overlay.Pair) error
-	}
-	// Steerer has packets go elsewhere when something died.
-	Steerer interface {
-		// Steer changes which paths are used, of those that were applied last.
-		Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error
-		// SteerEgress changes which gateways are, and what this edge does as one.
-		SteerEgress(list []fib.Egress) error
-		// AnnounceAddress must be called in the network namespace.
-		AnnounceAddress(uplink string, addr netip.Addr) error
 		// Lease is of the data path, and may be renewed beside any method, also when this handle is closed.
 		Lease() (datapath.Lease, error)
 	}
-	// Learner takes over what BGP says, of the tables that were applied last. Its methods are
-	// of those of Steerer. An error is of parts; the rest is done.
-	Learner interface {
-		PutBGPMACs(list []overlay.BGPMAC) error
-		PutARPEntries(list []overlay.ARPEntry) error
-		// PutRoutes has routes without a kind be gone.
-		PutRoutes(list []fib.Router) error
-		// Forget ends what the packets of a host told of its being at a port.
-		Forget(segment string, mac overlay.MAC) error
-		// SolicitHost must be called in the network namespace.
+	// HostEvents tell of hosts at ports, and tell others of them. All must be called in the network
+	// namespace.
+	HostEvents interface {
+		// FollowHostEvents calls do with hosts that come to ports, until ctx ends. The zero
+		// event stands for some that were missed.
+		FollowHostEvents(ctx context.Context, do func([]datapath.HostEvent)) error
+		Announce(list []datapath.Move) error
+		AnnounceAddress(uplink string, addr netip.Addr) error
 		SolicitHost(segment, port string, mac overlay.MAC, addrs []netip.Addr) error
+		// ProbeLoops sends a loop probe out of each port.
+		ProbeLoops() error
 	}
-	// Reader says what the data path did.
-	Reader interface {
+	// Ports are cut off from floods.
+	Ports interface {
+		CutPorts(names map[string]bool) error
+	}
+	// Hosts are where addresses are.
+	Hosts interface {
 		FDB() ([]datapath.FDBEntry, error)
 		// Hosts are those at ports.
 		Hosts() ([]datapath.LocalHost, error)
-		Flows() ([]datapath.Flow, error)
+		Neighbours() ([]datapath.Neighbour, error)
+		// PreviousRemotes are remotes, by segment, that a former process knew by BGP alone. It must be
+		// called before the first Apply.
+		PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error)
+		// Forget ends what the packets of a host told of its being at a port.
+		Forget(segment string, mac overlay.MAC) error
+	}
+	// Learner takes over what BGP says of hosts, of the tables that were applied last. An error is of
+	// parts; the rest is done.
+	Learner interface {
+		PutBGPMACs(list []overlay.BGPMAC) error
+		PutARPEntries(list []overlay.ARPEntry) error
+	}
+	// Routes does so with routes.
+	Routes interface {
+		// PutRoutes has routes without a kind be gone.
+		PutRoutes(list []fib.Router) error
+	}
+	// Paths are the ways to remotes.
+	Paths interface {
+		// Steer changes which paths are used, of those that were applied last.
+		Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error
+		PathReports() (map[overlay.Pair]datapath.PathReport, error)
+		// DecidePath ends what PathReports says of a path.
+		DecidePath(pair overlay.Pair) error
+	}
+	// Egress is who translates which sources to what.
+	Egress interface {
+		// SteerEgress changes which gateways are, and what this edge does as one.
+		SteerEgress(list []fib.Egress) error
+		NATTables(c datapath.NATGCStats) []datapath.Table
+		PortUsages(most int) ([]datapath.PortUsage, error)
+	}
+	// Drops are counters by reason, and by name of what was done.
+	Drops interface {
 		Drops() ([]datapath.Drop, error)
 		OwnerDrops(kind datapath.OwnerKind) ([]datapath.OwnerDrop, error)
-		LimitUsages() ([]datapath.LimitUsage, error)
+		Events() (map[string]uint64, error)
+	}
+	// Counters are of packets, by where they go.
+	Counters interface {
 		Ports() (map[string]datapath.PortCounters, error)
 		TEPs() (map[netip.Addr]datapath.TEPCounters, error)
 		// Paths is what was sent by each path.
 		Paths() (map[overlay.Pair]datapath.Counters, error)
+	}
+	// Flows are the cached decisions.
+	Flows interface {
+		Flows() ([]datapath.Flow, error)
 		Stats() (datapath.Stats, error)
-		Events() (map[string]uint64, error)
-		Firewall
-		NAT
-		// Refused are interfaces whose drivers did not take a transit program, and why.
-		Refused() map[int]string
-		Neighbours() ([]datapath.Neighbour, error)
-		PathReports() (map[overlay.Pair]datapath.PathReport, error)
-		// Trace must not be called twice at once, and in the network namespace.
-		Trace(in datapath.TraceInput) (datapath.Trace, error)
+		CachedSessions(sessions []datapath.Session) ([][2]datapath.Cached, error)
+	}
+	// Limits are what ports and segments have taken of what all share.
+	Limits interface {
+		LimitUsages() ([]datapath.LimitUsage, error)
 	}
 	// Firewall says what the firewall did. Sweep and Logs must not be called twice at
 	// once; what Sweep changes nobody needs to wait for.
@@ -103,35 +159,26 @@ type (
 		// Rules are in the policy's order.
 		Rules() ([]datapath.RuleCounters, error)
 		EachSession(do func(s *datapath.Session) bool) error
-		CachedSessions(sessions []datapath.Session) ([][2]datapath.Cached, error)
 		Logs(most int, do func(datapath.LogLine)) error
 	}
-	// NAT says what was translated. NATSweep and News must not be called twice at once; nobody
-	// needs to wait for what they and the replicas change.
+	// NAT says what was translated. NATSweep and ReadNATEvents must not be called twice at once; nobody
+	// needs to wait for what they and Replicas change.
 	NAT interface {
 		// NATSweep has sessions expire, and counts the others.
 		NATSweep() (datapath.NATGCStats, error)
-		NATTables(c datapath.NATGCStats) []datapath.Table
 		EachNATSession(do func(b *datapath.NATSession) bool) error
 		EachNATRecord(do func(r *datapath.NATRecord) bool) error
-		PortUsages(most int) ([]datapath.PortUsage, error)
 		ReadNATEvents(most int, do func(n *datapath.NATEvent)) error
+	}
+	// Replicas are sessions of other gateways.
+	Replicas interface {
 		PutNATRecords(records []datapath.NATRecord) (taken, conflicts int, err error)
 		DeleteNATRecords(records []datapath.NATRecord) (gone int, err error)
 	}
-	// Owner ends the data path (Remove) or only its handles (Close).
-	Owner interface {
-		Adopted() bool
-		// OlderPins says what was done with pins of former processes since it was asked last.
-		OlderPins() []string
-		// NewerPins says which pins of newer builds are left alone, and what that means. It must
-		// be called in the network namespace.
-		NewerPins() []string
-		// PreviousRemotes are remotes, by segment, that a former process knew by BGP alone. It must be
-		// called before the first Apply.
-		PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error)
-		Remove() error
-		Close() error
+	// Tracer tells a packet's way.
+	Tracer interface {
+		// Trace must not be called twice at once, and in the network namespace.
+		Trace(in datapath.TraceInput) (datapath.Trace, error)
 	}
 )
 
@@ -168,12 +215,21 @@ type Host interface {
 	Close() error
 }
 
-func openDataPath(cfg datapath.Config) (DataPath, error) {
+func openDataPath(cfg datapath.Config) (*DataPath, error) {
 	d, err := datapath.Open(cfg)
 	if err != nil {
-		return nil, err // not d: a nil pointer would be a DataPath that is not nil
+		return nil, err
 	}
-	return d, nil
+	return NewDataPath(d), nil
+}
+
+// NewDataPath is an open data path, by subject.
+func NewDataPath(d *datapath.Datapath) *DataPath {
+	return &DataPath{
+		Tables: d, Owner: d, Links: d.Links, Clock: d.Clock, HostEvents: d.HostEvents, Ports: d.Ports, Hosts: d.Hosts, Learner: d.Hosts,
+		Routes: d.Routes, Paths: d.Paths, Egress: d.Egress, Drops: d.Traffic, Counters: d.Traffic, Flows: d.Flows, Limits: d.Limits,
+		Firewall: d.Firewall, NAT: d.NATSessions, Replicas: d.NATSessions, Tracer: d.Tracer,
+	}
 }
 
 func openHost(recordPath string, log *slog.Logger) (Host, error) {

@@ -46,7 +46,7 @@ func read[T any](e *edge, what string, f func() (T, error)) (document T, err err
 
 func (e *edge) statusDocument() (api.Status, error) {
 	return read(e, "status", func() (api.Status, error) {
-		stats, err := e.dp.Stats()
+		stats, err := e.dp.Flows.Stats()
 		if err != nil {
 			return api.Status{}, err
 		}
@@ -145,7 +145,7 @@ func segmentInfos(e overlay.Edge, v host.State, generations map[string]uint32) [
 
 func (e *edge) portDocuments() ([]api.PortInfo, error) {
 	return read(e, "ports", func() ([]api.PortInfo, error) {
-		counters, err := e.dp.Ports()
+		counters, err := e.dp.Counters.Ports()
 		if err != nil {
 			return nil, err
 		}
@@ -191,7 +191,7 @@ func portState(v host.State, a plan.Attachment) string {
 
 func (e *edge) tepDocuments() ([]api.TEPInfo, error) {
 	return read(e, "TEPs", func() ([]api.TEPInfo, error) {
-		counters, err := e.dp.TEPs()
+		counters, err := e.dp.Counters.TEPs()
 		if err != nil {
 			return nil, err
 		}
@@ -257,7 +257,7 @@ func (e *edge) fdbDocuments(v url.Values) (api.Entries[api.FDBEntry], error) {
 		return api.Entries[api.FDBEntry]{}, err
 	}
 	return read(e, "FDB", func() (api.Entries[api.FDBEntry], error) {
-		entries, err := e.dp.FDB()
+		entries, err := e.dp.Hosts.FDB()
 		if err != nil {
 			return api.Entries[api.FDBEntry]{}, err
 		}
@@ -301,7 +301,7 @@ func (e *edge) flowDocuments(v url.Values) (api.Entries[api.FlowInfo], error) {
 		return api.Entries[api.FlowInfo]{}, err
 	}
 	return read(e, "flows", func() (api.Entries[api.FlowInfo], error) {
-		flows, err := e.dp.Flows()
+		flows, err := e.dp.Flows.Flows()
 		if err != nil {
 			return api.Entries[api.FlowInfo]{}, err
 		}
@@ -372,7 +372,7 @@ func protoName(f datapath.Flow) string {
 
 func (e *edge) dropDocuments() ([]api.DropInfo, error) {
 	return read(e, "drops", func() ([]api.DropInfo, error) {
-		drops, err := e.dp.Drops()
+		drops, err := e.dp.Drops.Drops()
 		if err != nil {
 			return nil, err
 		}

@@ -45,7 +45,7 @@ type edge struct {
 	inForce      revision.Revision // that configured is
 	awaited      *awaited          // it, when it goes back by itself; else nil
 	left         error             // what of the tables could not be written
-	dp           DataPath          // nil after it was lost
+	dp           *DataPath         // nil after it was lost
 	adopted      bool
 	hostState    host.State
 	paths        paths
@@ -96,7 +96,7 @@ func (e *edge) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the data path: %w", err)
 	}
-	e.dp, e.adopted = dp, dp.Adopted()
+	e.dp, e.adopted = dp, dp.Owner.Adopted()
 	if err := e.lease.of(dp); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (e *edge) tick() {
 	e.announceMoves()
 	e.followReports()
 	e.followLoops()
-	e.reportProblem("advance the clock of the data path", e.dp.Tick())
+	e.reportProblem("advance the clock of the data path", e.dp.Clock.Tick())
 }
 
 // reconcile makes host and data path what the configuration asks for. What
@@ -243,7 +243,7 @@ func (e *edge) reconcile() {
 	came, err := e.apply(hostState, probed)
 	now := slices.Concat(e.problems, e.pathSelector.problems())
 	e.mu.Unlock()
-	for _, what := range e.dp.OlderPins() {
+	for _, what := range e.dp.Links.OlderPins() {
 		e.log.Info("pins of a previous process", "what", what)
 	}
 	e.reportProblem(applyTables, err)
@@ -281,8 +281,8 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came an
 		leased(e.config, tables.Egress, all)
 	}
 	e.hostState, e.problems = hostState, problems
-	err = e.dp.Apply(tables)
-	for _, pin := range e.dp.NewerPins() {
+	err = e.dp.Tables.Apply(tables)
+	for _, pin := range e.dp.Links.NewerPins() {
 		e.problems = append(e.problems, problem.Warning("%s", pin))
 	}
 	var partial datapath.PartialError
@@ -347,7 +347,7 @@ func unwanted(holds host.Desired, hostState host.State) []uint16 {
 
 func (e *edge) age() {
 	e.mu.Lock()
-	aged, err := e.dp.Age(e.config.FDB.Ageing)
+	aged, err := e.dp.Tables.Age(e.config.FDB.Ageing)
 	e.mu.Unlock()
 	e.reportProblem("age the FDB", err)
 	if aged > 0 {
@@ -385,7 +385,7 @@ func (e *edge) reopen(next overlay.Edge) error {
 	e.pathSelector.mu.Lock()
 	defer e.pathSelector.mu.Unlock()
 	e.pathSelector.snapshot.dp = nil // until the new one has tables
-	closed := e.dp.Close()
+	closed := e.dp.Owner.Close()
 	e.dp = nil
 	dp, err := e.opts.OpenDataPath(will)
 	if err != nil {
@@ -418,13 +418,13 @@ func (e *edge) stop(remove bool) error {
 	if !remove {
 		e.log.Info("edge stops, its data path keeps forwarding")
 		e.leaveGateways()
-		return errors.Join(unspoken, e.stopReplication(), e.endLiveness(false), dp.Close())
+		return errors.Join(unspoken, e.stopReplication(), e.endLiveness(false), dp.Owner.Close())
 	}
 	e.log.Info("edge stops")
 	e.pathSelector.stand()
 	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
-	err := errors.Join(unspoken, left, e.stopReplication(), dp.Remove())
-	for _, what := range dp.NewerPins() {
+	err := errors.Join(unspoken, left, e.stopReplication(), dp.Owner.Remove())
+	for _, what := range dp.Links.NewerPins() {
 		e.log.Warn("left behind", "what", what)
 	}
 	return errors.Join(err, e.host.Ensure(host.Desired{}))

@@ -172,7 +172,7 @@ func (s *pathSelector) moveGateways(now time.Time) (came announcement, err error
 	}
 	list := plan.Egresses(s.snapshot.config, s.snapshot.hostState, states(all))
 	leased(s.snapshot.config, list, all)
-	if err := s.snapshot.dp.SteerEgress(list); err != nil {
+	if err := s.snapshot.dp.Egress.SteerEgress(list); err != nil {
 		s.gateways.askAgain(now.Add(retryAfter), now)
 		return came, err
 	}

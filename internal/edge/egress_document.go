@@ -77,7 +77,7 @@ type policyAddr struct {
 // countNATSessions walks all sessions. mu is held.
 func (e *edge) countNATSessions() (c natSessionCounts, err error) {
 	c = natSessionCounts{make(map[string]int), make(map[policyAddr]int)}
-	return c, e.dp.EachNATSession(func(b *datapath.NATSession) bool {
+	return c, e.dp.NAT.EachNATSession(func(b *datapath.NATSession) bool {
 		if !b.Mapping {
 			c.policies[b.Policy]++
 			c.addresses[policyAddr{b.Policy, b.Egress.Addr()}]++

@@ -101,7 +101,7 @@ func (e *edge) watchDrain() error {
 		return nil
 	}
 	active, err := read(e, "NAT sessions", func() (n int, err error) {
-		return n, e.dp.EachNATSession(func(b *datapath.NATSession) bool {
+		return n, e.dp.NAT.EachNATSession(func(b *datapath.NATSession) bool {
 			if !b.Replica && !b.Mapping && b.IdleNS < uint64(drainIdle) {
 				n++
 			}

@@ -103,7 +103,7 @@ func (e *edge) passNATEvents(log *translationLog) bool {
 	written, rate := e.config.Egress.Log, e.config.Egress.LogRate
 	put, gone := make(outbox), make(outbox)
 	log.begin(time.Now(), rate)
-	err := e.dp.ReadNATEvents(natEventsMost, func(n *datapath.NATEvent) {
+	err := e.dp.NAT.ReadNATEvents(natEventsMost, func(n *datapath.NATEvent) {
 		if written {
 			log.take(n)
 		}
@@ -154,7 +154,7 @@ func (l *lostNATEvents) look(e *edge) error {
 	}
 	l.next = time.Now().Add(time.Second)
 	_, err := read(e, "events", func() (struct{}, error) {
-		events, err := e.dp.Events()
+		events, err := e.dp.Drops.Events()
 		if err != nil {
 			return struct{}{}, err
 		}

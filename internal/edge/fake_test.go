@@ -162,7 +162,7 @@ func (w *world) call(name string) error {
 	return w.failing[name]
 }
 
-func (w *world) openDataPath(cfg datapath.Config) (DataPath, error) {
+func (w *world) openDataPath(cfg datapath.Config) (*DataPath, error) {
 	err := w.call("open")
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,7 +170,11 @@ func (w *world) openDataPath(cfg datapath.Config) (DataPath, error) {
 	if err == nil && w.failOpen != nil {
 		err = w.failOpen(cfg)
 	}
-	return fakeDataPath{w}, err
+	f := fakeDataPath{w}
+	return &DataPath{
+		Tables: f, Owner: f, Links: f, Clock: f, HostEvents: f, Ports: f, Hosts: f, Learner: f, Routes: f, Paths: f, Egress: f, Drops: f,
+		Counters: f, Flows: f, Limits: f, Firewall: f, NAT: f, Replicas: f, Tracer: f,
+	}, err
 }
 
 // set changes the world and lets the edge know.

@@ -130,10 +130,10 @@ func (e *edge) sweep() {
 		}
 		return
 	}
-	gcStats, err := e.dp.Sweep()
+	gcStats, err := e.dp.Firewall.Sweep()
 	next := guard{gcStats: gcStats, sweptAt: time.Now()}
 	if err == nil {
-		next.events, err = e.dp.Events()
+		next.events, err = e.dp.Drops.Events()
 	}
 	limits, was := *e.config.Firewall, e.guard
 	e.mu.RUnlock()
@@ -200,7 +200,7 @@ func (e *edge) writeLog() {
 		return
 	}
 	var lines []datapath.LogLine // written when nobody waits for the lock
-	err := e.dp.Logs(logMost, func(l datapath.LogLine) { lines = append(lines, l) })
+	err := e.dp.Firewall.Logs(logMost, func(l datapath.LogLine) { lines = append(lines, l) })
 	e.mu.RUnlock()
 	for _, l := range lines {
 		e.logLine(l)

@@ -33,7 +33,7 @@ func lookUps(s datapath.Stats) (n uint64) {
 func (e *edge) flowCacheDocument() (api.FlowCacheInfo, error) {
 	return read(e, "flow cache", func() (api.FlowCacheInfo, error) {
 		at := time.Now() // counters are read before entries are counted
-		stats, err := e.dp.Stats()
+		stats, err := e.dp.Flows.Stats()
 		if err != nil {
 			return api.FlowCacheInfo{}, err
 		}

@@ -78,7 +78,7 @@ func (e *edge) transitHook(name string) (hook, why string) {
 	if e.faults[applyTables] != nil {
 		return "", "not known, because the last change of the data path failed: see `selvage status`"
 	}
-	if refusal, ok := e.dp.Refused()[link.Index]; ok {
+	if refusal, ok := e.dp.Links.Refused()[link.Index]; ok {
 		return hookTCX, "the driver refused the program: " + refusal
 	}
 	hook, why = plan.TransitHook(e.config, link)

@@ -25,10 +25,10 @@ type lease struct {
 }
 
 // of has the lease be of dp from now on; nil has none.
-func (l *lease) of(dp DataPath) (err error) {
+func (l *lease) of(dp *DataPath) (err error) {
 	var next datapath.Lease
 	if dp != nil {
-		if next, err = dp.Lease(); err != nil {
+		if next, err = dp.Clock.Lease(); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func limitInfos(u datapath.LimitUsage) (list []api.LimitInfo) {
 
 // allLimits are those of all ports and segments. mu is held.
 func (e *edge) allLimits() (list []api.LimitInfo, err error) {
-	usages, err := e.dp.LimitUsages()
+	usages, err := e.dp.Limits.LimitUsages()
 	for _, u := range usages {
 		list = append(list, limitInfos(u)...)
 	}
@@ -87,7 +87,7 @@ func (e *edge) ownerDropDocuments(v url.Values) ([]api.OwnerDropInfo, error) {
 		return nil, api.BadRequest{Err: fmt.Errorf("%s is required: one of %v", api.ArgBy, ownerKinds)}
 	}
 	return read(e, "drops", func() ([]api.OwnerDropInfo, error) {
-		drops, err := e.dp.OwnerDrops(datapath.OwnerKind(kind))
+		drops, err := e.dp.Drops.OwnerDrops(datapath.OwnerKind(kind))
 		list := make([]api.OwnerDropInfo, 0, len(drops))
 		for _, d := range drops {
 			list = append(list, api.OwnerDropInfo{Kind: string(d.Kind), Owner: d.Owner, DropInfo: api.DropInfo(d.Drop)})
@@ -262,7 +262,7 @@ func (e *edge) ownerDropMetrics(p *page) error {
 	const name = "selvage_owner_drops_total"
 	p.family(counter, name, "Packets of a port, segment or remote that were dropped, by reason.")
 	for _, kind := range ownerKinds {
-		drops, err := e.dp.OwnerDrops(datapath.OwnerKind(kind))
+		drops, err := e.dp.Drops.OwnerDrops(datapath.OwnerKind(kind))
 		if err != nil {
 			return err
 		}

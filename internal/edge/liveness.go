@@ -54,7 +54,7 @@ type pathSelector struct {
 
 // snapshot is what plans rest on, as of the last reconciliation.
 type snapshot struct {
-	dp        DataPath // nil until it has tables
+	dp        *DataPath // nil until it has tables
 	config    overlay.Edge
 	hostState host.State
 	probed    map[overlay.Pair]int
@@ -135,7 +135,7 @@ func (e *edge) steer() {
 	came, err := s.moveGateways(time.Now()) // first: of these more depends than of paths
 	next := s.plan(s.snapshot)
 	err = errors.Join(err, s.reroute(next.pathPolicies))
-	steered := s.snapshot.dp.Steer(plan.PathSelection(s.snapshot.config, next.pathPolicies))
+	steered := s.snapshot.dp.Paths.Steer(plan.PathSelection(s.snapshot.config, next.pathPolicies))
 	if steered == nil {
 		s.paths = next
 	}

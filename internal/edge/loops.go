@@ -160,7 +160,7 @@ func (e *edge) watchLoops() {
 	if len(thawed) > 0 {
 		e.cutLoops()
 	}
-	e.reportProblem("probe for loops", e.dp.ProbeLoops())
+	e.reportProblem("probe for loops", e.dp.HostEvents.ProbeLoops())
 }
 
 // cutLoops cuts the ports of loops.
@@ -172,7 +172,7 @@ func (e *edge) cutLoops() {
 	e.mu.Lock()
 	s := &e.pathSelector
 	s.mu.Lock()
-	err := e.dp.CutPorts(cut)
+	err := e.dp.Ports.CutPorts(cut)
 	s.mu.Unlock()
 	e.mu.Unlock()
 	if err != nil {

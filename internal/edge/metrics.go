@@ -62,19 +62,19 @@ func (p *page) single(kind, name, help string, value uint64, labels ...string) {
 // metricsText is all that the edge counts. It costs what a status does.
 func (e *edge) metricsText() ([]byte, error) {
 	return read(e, "metrics", func() ([]byte, error) {
-		stats, err := e.dp.Stats()
+		stats, err := e.dp.Flows.Stats()
 		if err != nil {
 			return nil, err
 		}
-		drops, err := e.dp.Drops()
+		drops, err := e.dp.Drops.Drops()
 		if err != nil {
 			return nil, err
 		}
-		ports, err := e.dp.Ports()
+		ports, err := e.dp.Counters.Ports()
 		if err != nil {
 			return nil, err
 		}
-		teps, err := e.dp.TEPs()
+		teps, err := e.dp.Counters.TEPs()
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ func (e *edge) natMetrics(p *page) {
 	p.single(gauge, "selvage_nat_mappings", "Ports that are held for all peers.", uint64(e.natGuard.gcStats.Mappings))
 	p.single(gauge, "selvage_nat_alarms", "Alarms of translation that are raised.", uint64(len(e.natGuard.problems)))
 	p.single(counter, "selvage_nat_log_lost_total", "Lines of the log of translations that were over the rate limit and not written.", e.logLost.Load())
-	tableMetrics(p, "selvage_nat", "the tables of translation", e.dp.NATTables(e.natGuard.gcStats))
+	tableMetrics(p, "selvage_nat", "the tables of translation", e.dp.Egress.NATTables(e.natGuard.gcStats))
 	e.portUsageMetrics(p)
 	if len(e.config.Egress.Gateways) > 0 {
 		e.gatewayMetrics(p)

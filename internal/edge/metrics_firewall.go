@@ -16,12 +16,12 @@ func (e *edge) firewallMetrics(p *page) error {
 	if e.config.Firewall == nil {
 		return nil
 	}
-	rules, err := e.dp.Rules()
+	rules, err := e.dp.Firewall.Rules()
 	if err != nil {
 		return err
 	}
 	sessionMetrics(p, e.guard)
-	tableMetrics(p, "selvage_firewall", "the firewall's tables", e.dp.FirewallTables(e.guard.gcStats))
+	tableMetrics(p, "selvage_firewall", "the firewall's tables", e.dp.Firewall.FirewallTables(e.guard.gcStats))
 	ruleMetrics(p, rules)
 	return nil
 }

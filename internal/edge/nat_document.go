@@ -20,7 +20,7 @@ func (e *edge) natSessionDocument(v url.Values) (api.NATSessionList, error) {
 			return api.NATSessionList{}, noEgress()
 		}
 		t := connectionTable[datapath.NATSession, api.NATSessionInfo]{
-			each: e.dp.EachNATSession,
+			each: e.dp.NAT.EachNATSession,
 			base: func(b *datapath.NATSession) *datapath.Connection { return &b.Connection },
 			ends: func(b *datapath.NATSession) [3]netip.Addr {
 				return [...]netip.Addr{b.Inside.Addr(), b.Egress.Addr(), b.Outside.Addr()}
@@ -78,14 +78,14 @@ func (e *edge) natDocument() (api.NATInfo, error) {
 		if e.config.Egress == nil {
 			return api.NATInfo{}, noEgress()
 		}
-		events, err := e.dp.Events()
+		events, err := e.dp.Drops.Events()
 		if err != nil {
 			return api.NATInfo{}, err
 		}
 		c := e.natGuard.gcStats
 		info := api.NATInfo{
 			SweptAt: e.natGuard.sweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
-			States: stateInfos(c.States), Tables: tableInfos(e.dp.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.logLost.Load(),
+			States: stateInfos(c.States), Tables: tableInfos(e.dp.Egress.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.logLost.Load(),
 			Problems: append([]problem.Problem{}, e.natGuard.problems...),
 		}
 		return info, nil
@@ -115,7 +115,7 @@ func (e *edge) portUsageDocument(v url.Values) ([]api.PortUsageInfo, error) {
 		if e.config.Egress == nil {
 			return nil, noEgress()
 		}
-		pressures, err := e.dp.PortUsages(cmp.Or(most, portUsageMost))
+		pressures, err := e.dp.Egress.PortUsages(cmp.Or(most, portUsageMost))
 		list := make([]api.PortUsageInfo, 0, len(pressures))
 		for _, p := range pressures {
 			list = append(list, api.PortUsageInfo{

@@ -64,14 +64,14 @@ func (e *edge) sweepNAT() {
 
 // readNATGuard sweeps and reads. mu is held.
 func (e *edge) readNATGuard() (g natGuard, err error) {
-	if g.gcStats, err = e.dp.NATSweep(); err != nil {
+	if g.gcStats, err = e.dp.NAT.NATSweep(); err != nil {
 		return g, err
 	}
 	g.sweptAt = time.Now()
-	if g.pressures, err = e.dp.PortUsages(mostPressures); err != nil {
+	if g.pressures, err = e.dp.Egress.PortUsages(mostPressures); err != nil {
 		return g, err
 	}
-	drops, err := e.dp.Drops()
+	drops, err := e.dp.Drops.Drops()
 	if err != nil {
 		return g, err
 	}
@@ -79,7 +79,7 @@ func (e *edge) readNATGuard() (g natGuard, err error) {
 	for _, d := range drops {
 		g.drops[d.Reason] = d.Packets
 	}
-	events, err := e.dp.Events()
+	events, err := e.dp.Drops.Events()
 	g.natEventsLost, g.earlyDropped = events[eventNATEventsLost], events[eventEarlyDropped]
 	g.known = err == nil
 	return g, err

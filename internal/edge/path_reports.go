@@ -69,7 +69,7 @@ func (r *reports) obey(probed map[overlay.Pair]int, results map[overlay.Pair]pat
 
 // followReports has what ICMP messages said about paths confirmed by probes, or decides without.
 func (e *edge) followReports() {
-	all, err := e.dp.PathReports()
+	all, err := e.dp.Paths.PathReports()
 	e.reportProblem(readReports, err)
 	maps.DeleteFunc(e.paths.asked, func(pair overlay.Pair, _ time.Time) bool { return all[pair].MTU == 0 })
 	if len(all) == 0 {
@@ -136,7 +136,7 @@ func (e *edge) leastReported(remote netip.Addr) int {
 
 // decide ends a report.
 func (e *edge) decide(pair overlay.Pair, r datapath.PathReport, outcome string) {
-	e.reportProblem(decideReport, e.dp.DecidePath(pair))
+	e.reportProblem(decideReport, e.dp.Paths.DecidePath(pair))
 	e.mu.Lock()
 	e.paths.outcomes[outcome]++
 	e.mu.Unlock()

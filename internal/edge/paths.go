@@ -173,7 +173,7 @@ type known struct {
 
 // readPaths reads what is known of path MTUs. mu is held.
 func (e *edge) readPaths() (known, error) {
-	reported, err := e.dp.PathReports()
+	reported, err := e.dp.Paths.PathReports()
 	return known{e.paths.results(), maps.Clone(e.paths.obeyed), reported, maps.Clone(e.paths.outcomes)}, err
 }
 

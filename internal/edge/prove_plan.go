@@ -47,7 +47,7 @@ func (e *edge) newPlanner(reported map[receivedOf]hearsay) (planner, error) {
 	if p.paths, err = e.readPathReadings(); err != nil {
 		return p, err
 	}
-	neighbours, err := e.dp.Neighbours()
+	neighbours, err := e.dp.Hosts.Neighbours()
 	if err != nil {
 		return p, err
 	}
@@ -55,7 +55,7 @@ func (e *edge) newPlanner(reported map[receivedOf]hearsay) (planner, error) {
 		at := receivedOf{n.Segment, n.Remote}
 		p.neighbours[at] = append(p.neighbours[at], n)
 	}
-	fdb, err := e.dp.FDB()
+	fdb, err := e.dp.Hosts.FDB()
 	if err != nil {
 		return p, err
 	}

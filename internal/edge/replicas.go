@@ -100,7 +100,7 @@ func (r *replicas) Snapshot(link replica.ID, do func(records []byte)) error {
 	_, err := read(r.e, "NAT sessions", func() (struct{}, error) {
 		hears := audiences(r.e.config)
 		var b []byte
-		return struct{}{}, r.e.dp.EachNATRecord(func(record *datapath.NATRecord) bool {
+		return struct{}{}, r.e.dp.NAT.EachNATRecord(func(record *datapath.NATRecord) bool {
 			if slices.Contains(hears[record.Policy], link) {
 				b = appendRecord(b[:0], record)
 				do(b)
@@ -126,7 +126,7 @@ func (r *replicas) Put(link replica.ID, records []byte) error {
 		return err
 	}
 	_, err = read(r.e, "NAT sessions", func() (struct{}, error) {
-		_, conflicts, err := r.e.dp.PutNATRecords(list)
+		_, conflicts, err := r.e.dp.Replicas.PutNATRecords(list)
 		if conflicts > 0 {
 			was, _ := r.conflicts.LoadOrStore(link, uint64(0))
 			r.conflicts.Store(link, was.(uint64)+uint64(conflicts)) // a link has one reader
@@ -142,7 +142,7 @@ func (r *replicas) Delete(link replica.ID, records []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = read(r.e, "NAT sessions", func() (int, error) { return r.e.dp.DeleteNATRecords(list) })
+	_, err = read(r.e, "NAT sessions", func() (int, error) { return r.e.dp.Replicas.DeleteNATRecords(list) })
 	return err
 }
 
@@ -216,7 +216,7 @@ func (e *edge) refresh(since time.Duration) error {
 			return struct{}{}, nil
 		}
 		out := make(outbox)
-		err := e.dp.EachNATRecord(func(r *datapath.NATRecord) bool {
+		err := e.dp.NAT.EachNATRecord(func(r *datapath.NATRecord) bool {
 			if r.IdleNS <= uint64(since) && !r.Replica {
 				for _, id := range hears[r.Policy] {
 					out[id] = appendRecord(out[id], r)

@@ -23,7 +23,7 @@ func (e *edge) neighbourDocuments(v url.Values) (api.Entries[api.NeighbourInfo],
 		return api.Entries[api.NeighbourInfo]{}, err
 	}
 	return read(e, "neighbours", func() (api.Entries[api.NeighbourInfo], error) {
-		neighbours, err := e.dp.Neighbours()
+		neighbours, err := e.dp.Hosts.Neighbours()
 		if err != nil {
 			return api.Entries[api.NeighbourInfo]{}, err
 		}
@@ -58,7 +58,7 @@ type segmentAddr struct {
 
 // neighbourMACs are the MAC addresses that the data path knows. mu is held.
 func (e *edge) neighbourMACs() (map[segmentAddr]overlay.MAC, error) {
-	neighbours, err := e.dp.Neighbours()
+	neighbours, err := e.dp.Hosts.Neighbours()
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (e *edge) lookAsked() {
 }
 
 func (e *edge) countAsked() (uint64, error) {
-	drops, err := e.dp.Drops()
+	drops, err := e.dp.Drops.Drops()
 	for _, d := range drops {
 		if d.Reason == noNeighbour {
 			return d.Packets, err

@@ -23,7 +23,7 @@ func (e *edge) ruleDocuments() ([]api.RuleInfo, error) {
 		if now = e.ruled; now.policy == nil {
 			return nil, noFirewall()
 		}
-		return e.dp.Rules()
+		return e.dp.Firewall.Rules()
 	})
 	if err != nil {
 		return nil, err
@@ -64,13 +64,13 @@ func (e *edge) firewallDocument() (api.FirewallInfo, error) {
 		if fw == nil {
 			return api.FirewallInfo{}, noFirewall()
 		}
-		events, err := e.dp.Events()
+		events, err := e.dp.Drops.Events()
 		if err != nil {
 			return api.FirewallInfo{}, err
 		}
 		info := api.FirewallInfo{
 			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.guard.sweptAt,
-			States: stateInfos(e.guard.gcStats.States), Tables: tableInfos(e.dp.FirewallTables(e.guard.gcStats)), HalfOpen: halfOpenInfos(e.guard.gcStats.HalfOpens),
+			States: stateInfos(e.guard.gcStats.States), Tables: tableInfos(e.dp.Firewall.FirewallTables(e.guard.gcStats)), HalfOpen: halfOpenInfos(e.guard.gcStats.HalfOpens),
 			Events: eventInfos(firewallEvents, events), Problems: append([]problem.Problem{}, e.guard.problems...),
 		}
 		return info, nil
@@ -137,7 +137,7 @@ func (e *edge) whatIf(q api.WhatIfQuery) (api.WhatIfInfo, error) {
 		if e.config.Firewall == nil {
 			return struct{}{}, noFirewall()
 		}
-		return struct{}{}, e.dp.EachSession(func(s *datapath.Session) bool {
+		return struct{}{}, e.dp.Firewall.EachSession(func(s *datapath.Session) bool {
 			info.Total++
 			by, allowed := wouldAllow(next, places, s)
 			if allowed {

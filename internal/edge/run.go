@@ -70,7 +70,7 @@ type RunOptions struct {
 	Listen       func(path, group string) (net.Listener, error)
 	Load         func(path string) (overlay.Edge, config.Source, error)
 	Parse        func(config.Source) (overlay.Edge, error)
-	OpenDataPath func(datapath.Config) (DataPath, error)
+	OpenDataPath func(datapath.Config) (*DataPath, error)
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
 	OpenProbes   func(tep netip.Addr, log *slog.Logger) (PathProbes, error)
 	OpenLiveness func(log *slog.Logger) (Liveness, error)

@@ -22,7 +22,7 @@ func (e *edge) sessionDocument(v url.Values) (api.SessionList, error) {
 		}
 		section, name, both := strings.Cut(q.Rule, "/")
 		t := connectionTable[datapath.Session, api.SessionInfo]{
-			each: e.dp.EachSession,
+			each: e.dp.Firewall.EachSession,
 			base: func(s *datapath.Session) *datapath.Connection { return &s.Connection },
 			ends: func(s *datapath.Session) [3]netip.Addr { return [...]netip.Addr{0: s.Src, 2: s.Dst} },
 			match: func(s *datapath.Session) bool {
@@ -60,7 +60,7 @@ func topSessionsBy(kind string) func(*datapath.Session) any {
 
 // sessionInfos say of sessions, too, what the flow cache has of them.
 func (e *edge) sessionInfos(sessions []datapath.Session) ([]api.SessionInfo, error) {
-	cached, err := e.dp.CachedSessions(sessions)
+	cached, err := e.dp.Flows.CachedSessions(sessions)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (e *edge) readPathReadings() (r pathReadings, err error) {
 	if r.known, err = e.readPaths(); err != nil {
 		return r, err
 	}
-	r.counters, err = e.dp.Paths()
+	r.counters, err = e.dp.Counters.Paths()
 	r.lives, r.plan, r.now = e.pathSelector.results(), e.pathSelector.inForce(), time.Now()
 	return r, err
 }

@@ -59,7 +59,7 @@ func (e *edge) trace(q api.TraceQuery, packet trace.Packet) (api.TraceInfo, erro
 	}
 	in := from.input
 	in.Frame = packet.Frame(ether)
-	result, err := e.dp.Trace(in)
+	result, err := e.dp.Tracer.Trace(in)
 	if err != nil {
 		return api.TraceInfo{}, err
 	}

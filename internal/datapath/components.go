@@ -1,0 +1,182 @@
+package datapath
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/policy"
+)
+
+// programs are the loaded programs and maps, and what they are loaded with.
+type programs struct {
+	cfg    Config
+	kernel kernel.Kernel
+	objs   objects
+	words  vocabulary
+}
+
+// numbers are what the maps hold, by the names that the model uses.
+type numbers struct {
+	prog     *programs
+	names    names
+	vports   []bpfVport // by end id; 0 is never used
+	segments []bpfSegment
+	routers  []bpfRouter
+	egresses []bpfEgressPolicy         // by number; 0 is never used. Egress.changing is held while they change
+	edges    map[netip.Addr]netip.Addr // remote's address → its first
+}
+
+// names gives the model's words for numbers in the maps.
+type names struct {
+	ports    map[uint32]string // end → port name
+	segments map[uint32]string // segment → name
+	routers  map[uint32]string // router → name
+	segIDs   map[string]uint32
+	routeIDs map[string]uint32 // router's name → router
+	portIDs  map[string]uint32
+	tepIDs   map[netip.Addr]uint32   // remote's first address → the end that stands for it
+	pathIDs  map[overlay.Pair]uint32 // → end
+
+	egresses  map[uint32]string // egress → name
+	egressIDs map[string]uint32
+	tagged    [2]map[uint32]uint32 // NameTag → router, egress
+
+	incomplete bool // some objects of the tables have no number
+}
+
+// assigner gives numbers to what the tables name.
+type assigner struct {
+	prog    *programs
+	numbers *numbers
+	limits  *Limits
+	traffic *Traffic
+	fresh   newOwners // of the last Apply
+}
+
+// Clock is what programs see pass, changes above all: decisions are taken again when what they rest on is
+// another.
+type Clock struct {
+	prog    *programs
+	numbers *numbers
+	memory  []byte     // of the map segments
+	pulsing sync.Mutex // held while a pulse is changed: Steer runs beside others
+	beaten  uint64     // when the last epoch of the transit programs began
+}
+
+// Limits are what ports, remotes and segments may take of what all share, and what they have.
+type Limits struct {
+	prog          *programs
+	numbers       *numbers
+	usages        []byte                           // of the map owner_usages
+	limitedTables [bpfLimitedCountCOUNT_MAX]uint32 // sizes
+}
+
+// Traffic is the counters of packets.
+type Traffic struct {
+	prog    *programs
+	numbers *numbers
+}
+
+// Hosts are the FDB and the neighbour table: what was learned, what BGP says and what is configured.
+type Hosts struct {
+	prog    *programs
+	numbers *numbers
+	changes *Clock
+	limits  *Limits
+	hosting sync.Mutex // held while entries are replaced or removed: Age runs beside PutBGPMACs
+	members map[membership]bool
+}
+
+// HostEvents tell of hosts that come to ports, and tell others of them.
+type HostEvents struct {
+	prog           *programs
+	numbers        *numbers
+	traffic        *Traffic
+	loopEdge       uint64                         // names this edge in loop probes
+	loopTokens     map[uint32]uint64              // secrets of ports, by vport
+	publishedNames atomic.Pointer[hostEventNames] // for FollowHostEvents, which runs beside Apply
+}
+
+// Routes are the routers' tables, with their next hops and groups of those.
+type Routes struct {
+	prog        *programs
+	numbers     *numbers
+	changes     *Clock
+	hops        []bpfNexthop
+	hopIDs      map[bpfNexthop]uint16 // of those that are taken
+	groupRoutes []int                 // by how many routes each group is used
+	freeable    bool                  // some group or next hop may be used by nobody
+	groups      []bpfNexthopGroup
+	routes      map[bpfRouteKey]bpfRoute
+	sets        map[string]uint32 // groups by their set of next hops
+}
+
+// Paths are the ways to remotes, and which flows go by which.
+type Paths struct {
+	prog    *programs
+	numbers *numbers
+	changes *Clock
+}
+
+// Links are the attached programs.
+type Links struct {
+	prog    *programs
+	pins    *Pins
+	links   map[hook]*attachment
+	refused map[hook]refusedTransit // transit programs
+	adopted bool
+}
+
+// Ports writes ports, remotes and segments, and who is a member of which.
+type Ports struct {
+	prog     *programs
+	numbers  *numbers
+	changes  *Clock
+	firewall *Firewall
+	egress   *Egress
+	cut      map[string]bool // ports that are part of loops
+}
+
+// NATSessions are the connections that are translated.
+type NATSessions struct {
+	prog      *programs
+	numbers   *numbers
+	table     conntrackTable[bpfNatSession, bpfNatGcStats]
+	natEvents ring[bpfNatEvent]
+}
+
+// egressPolicies are the rules by which packets leave. rules is nil where no policy is; inForce is what
+// its image was made with.
+type egressPolicies struct {
+	prog    *programs
+	numbers *numbers
+	rules   *policy.Policy
+	inForce policy.Numbers
+}
+
+// Flows are the cached decisions.
+type Flows struct {
+	prog    *programs
+	numbers *numbers
+	changes *Clock
+	limits  *Limits
+	traffic *Traffic
+}
+
+// Tracer tells a packet's way in words.
+type Tracer struct {
+	prog     *programs
+	numbers  *numbers
+	firewall *Firewall
+}
+
+// carrier takes connections and sessions from tables of other sizes into the present ones.
+type carrier struct {
+	prog     *programs
+	pins     *Pins
+	firewall *Firewall
+	sessions *NATSessions
+}
